@@ -1,0 +1,56 @@
+/*
+ * What a replica gets: its environment variables and its command line.
+ *
+ * The environment is a pure function of the job, the placement and the replica, so it can be
+ * printed without running anything. Parts that all replicas share are built once, in the contract;
+ * the cost of a replica's own part does not depend on the size of the job... except for the lists
+ * of hosts that the variables themselves must carry.
+ *
+ * Order matters: service variables come first (CLUSTER_SPEC, TF_CONFIG, MASTER_ADDR, AIP_*,
+ * SUMMAND_*), then the spec's own `env`, which may refer to earlier ones as $(NAME) and may override them.
+ */
+#ifndef SMD_CONTRACT_ENVIRONMENT_H
+#define SMD_CONTRACT_ENVIRONMENT_H
+
+#include "orchestrator/job/job.h"
+
+/* Where the replicas are: an engine's answer, or smd_placement_vertex() for printing. */
+struct smd_placement {
+	/* endpoints[pool][index]: "host:port"; a pool without replicas is NULL. */
+	char **endpoints[SMD_JOB_POOLS_MAX];
+	char *output_dir; /* stands in for the job's output_uri where that cannot be written here; or NULL */
+};
+
+struct smd_environment {
+	struct smd_variable *variables; /* no name occurs twice */
+	size_t count;
+};
+
+struct smd_contract;
+
+/* Vertex AI's own names: cmle-training-workerpool1-<job id>-0:2222. */
+int smd_placement_vertex(const struct smd_job *job, struct smd_placement *out);
+void smd_placement_free(struct smd_placement *placement);
+
+/* Builds the shared parts. The contract borrows job and placement, which must outlive it. */
+int smd_contract_create(const struct smd_job *job, const struct smd_placement *placement,
+	struct smd_contract **out);
+void smd_contract_free(struct smd_contract *contract);
+
+/* The replica's variables; the caller frees them with smd_environment_free(). */
+int smd_contract_environment(const struct smd_contract *contract, int pool, int index,
+	struct smd_environment *out);
+const char *smd_environment_get(const struct smd_environment *environment, const char *name);
+void smd_environment_free(struct smd_environment *environment);
+
+/*
+ * The replica's command + args with $(NAME) expanded from `environment` as Kubernetes does it: an
+ * unresolved reference stays as it is, $$(NAME) escapes. A NULL-terminated vector that the caller
+ * frees with smd_argv_free(). A reduction server's is its program: ["summand-reduction-server",
+ * "--listen=HOST:PORT", args...].
+ */
+int smd_contract_argv(const struct smd_contract *contract, int pool, int index,
+	const struct smd_environment *environment, char ***out);
+void smd_argv_free(char **argv);
+
+#endif

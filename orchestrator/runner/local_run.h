@@ -1,0 +1,28 @@
+/*
+ * Runs a job on this machine, in the foreground: this process is the job's runner.
+ */
+#ifndef SMD_RUNNER_LOCAL_RUN_H
+#define SMD_RUNNER_LOCAL_RUN_H
+
+#include "orchestrator/job/job.h"
+#include "reduction_server/base/error.h"
+
+struct smd_local_run_options {
+	const char *job_dir;       /* where logs and records go; NULL: a new directory under
+	                            * $SUMMAND_STATE_DIR, else ~/.local/state/summand, /jobs/ */
+	unsigned grace_s;          /* from SIGTERM to SIGKILL, and for an evaluator to finish; default 30 */
+	unsigned ready_timeout_s;  /* for a reduction server to say that it is ready; default 30 */
+	const char *spec_text;     /* the spec as given, kept in the job directory; or NULL */
+	size_t spec_length;
+	const char *plan_text;     /* the plan as printed, kept in the job directory; or NULL */
+};
+
+/*
+ * Starts the replicas in order, supervises them and prints progress and the summary. Returns the
+ * program's exit code: 0 the job succeeded, 1 it failed (the reason has been printed), 130 or 143
+ * it was interrupted. -errno with a text when nothing could be started at all.
+ */
+int smd_local_run(const struct smd_job *job, const struct smd_local_run_options *options,
+	struct smd_error *error);
+
+#endif

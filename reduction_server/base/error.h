@@ -1,0 +1,23 @@
+/*
+ * The text of one failure, on its way from where it was found to whoever shows it.
+ *
+ * Inside the project a function that can fail returns 0 or -errno. Where the reader needs to know
+ * more than the number, it also takes a `struct smd_error *` and writes a sentence of the form
+ * "where: what must hold, got what". The first error wins: a later one does not overwrite it,
+ * because the first is the cause. The pointer may be NULL when nobody will read the text.
+ */
+#ifndef SMD_BASE_ERROR_H
+#define SMD_BASE_ERROR_H
+
+#define SMD_ERROR_TEXT_MAX 512
+
+struct smd_error {
+	char text[SMD_ERROR_TEXT_MAX]; /* empty: nothing has failed */
+};
+
+/* Writes the text unless one is there already; longer ones are cut. Returns -err, so that a caller
+ * can write `return smd_error_set(error, EINVAL, ...)`. `err` is a positive errno. */
+int smd_error_set(struct smd_error *error, int err, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,224 @@
+/* Parses a command line by its table of options. */
+#include "reduction_server/base/options.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "reduction_server/base/parse.h"
+
+#define WORD_MAX 64
+
+int smd_option_set_string(void *target, const char *value, struct smd_error *error)
+{
+	(void)error;
+	*(const char **)target = value;
+	return 0;
+}
+
+int smd_option_set_bool(void *target, const char *value, struct smd_error *error)
+{
+	if (strcmp(value, "true") == 0 || strcmp(value, "false") == 0) {
+		*(int *)target = value[0] == 't';
+		return 0;
+	}
+	return smd_error_set(error, EINVAL, "must be true or false");
+}
+
+int smd_option_set_int(void *target, const char *value, struct smd_error *error)
+{
+	uint64_t number;
+
+	if (smd_parse_number(value, 0, INT_MAX, &number)) {
+		return smd_error_set(error, EINVAL, "must be a whole number, 0 or more");
+	}
+	*(int *)target = (int)number;
+	return 0;
+}
+
+int smd_option_set_size(void *target, const char *value, struct smd_error *error)
+{
+	if (smd_parse_size(value, target)) {
+		return smd_error_set(error, EINVAL, "must be a size such as 65536, 64K, 1M or 4G");
+	}
+	return 0;
+}
+
+int smd_option_set_bandwidth(void *target, const char *value, struct smd_error *error)
+{
+	if (smd_parse_bandwidth(value, target)) {
+		return smd_error_set(error, EINVAL, "must be a bandwidth such as 25gbps or 750mbps");
+	}
+	return 0;
+}
+
+static size_t edit_distance(const char *a, const char *b)
+{
+	size_t row[WORD_MAX + 1];
+	size_t la = strlen(a);
+	size_t lb = strlen(b);
+
+	if (la > WORD_MAX || lb > WORD_MAX) {
+		return WORD_MAX;
+	}
+	for (size_t j = 0; j <= lb; j++) {
+		row[j] = j;
+	}
+	for (size_t i = 1; i <= la; i++) {
+		size_t diagonal = row[0];
+
+		row[0] = i;
+		for (size_t j = 1; j <= lb; j++) {
+			size_t above = row[j];
+			size_t best = diagonal + (a[i - 1] != b[j - 1]);
+
+			if (above + 1 < best) {
+				best = above + 1;
+			}
+			if (row[j - 1] + 1 < best) {
+				best = row[j - 1] + 1;
+			}
+			row[j] = best;
+			diagonal = above;
+		}
+	}
+	return row[lb];
+}
+
+const char *smd_suggest(const char *word, const char *const *candidates, size_t ncandidates)
+{
+	size_t limit = strlen(word) / 3 + 1;
+	const char *best = NULL;
+
+	for (size_t i = 0; i < ncandidates; i++) {
+		size_t distance = edit_distance(word, candidates[i]);
+
+		if (distance <= limit) {
+			limit = distance;
+			best = candidates[i];
+			if (distance == 0) {
+				break;
+			}
+			limit--; /* a later one must be strictly nearer */
+		}
+		if (limit == 0) {
+			break;
+		}
+	}
+	return best;
+}
+
+static const struct smd_option *find_option(const struct smd_command *command, const char *name,
+	size_t length)
+{
+	for (size_t i = 0; i < command->noptions; i++) {
+		if (strlen(command->options[i].name) == length &&
+			memcmp(command->options[i].name, name, length) == 0) {
+			return &command->options[i];
+		}
+	}
+	return NULL;
+}
+
+static int unknown_option(const struct smd_command *command, const char *name, size_t length,
+	struct smd_error *error)
+{
+	const char *names[WORD_MAX];
+	char word[WORD_MAX];
+	const char *near;
+	size_t n = 0;
+
+	for (; n < command->noptions && n < WORD_MAX; n++) {
+		names[n] = command->options[n].name;
+	}
+	snprintf(word, sizeof(word), "%.*s", (int)length, name);
+	near = smd_suggest(word, names, n);
+	if (near) {
+		return smd_error_set(error, EINVAL, "--%s: unknown option; did you mean --%s?", word, near);
+	}
+	return smd_error_set(error, EINVAL, "--%s: unknown option; --help lists them", word);
+}
+
+static int apply_option(const struct smd_option *option, const char *value, struct smd_error *error)
+{
+	struct smd_error reason = {""};
+	int ret = option->set(option->target, value, &reason);
+
+	if (ret) {
+		return smd_error_set(error, EINVAL, "--%s: %s, got \"%s\"", option->name, reason.text, value);
+	}
+	return 0;
+}
+
+/* Takes one "--name[=value]" at argv[*at]; may consume the next word as its value. */
+static int parse_option(const struct smd_command *command, int argc, char **argv, int *at,
+	struct smd_error *error)
+{
+	const char *name = argv[*at] + 2;
+	const char *equals = strchr(name, '=');
+	size_t length = equals ? (size_t)(equals - name) : strlen(name);
+	const struct smd_option *option = find_option(command, name, length);
+
+	if (!option) {
+		return unknown_option(command, name, length, error);
+	}
+	if (equals) {
+		return apply_option(option, equals + 1, error);
+	}
+	if (!option->metavar) {
+		return apply_option(option, "true", error);
+	}
+	if (*at + 1 >= argc) {
+		return smd_error_set(error, EINVAL, "--%s: needs a value: --%s=%s", option->name,
+			option->name, option->metavar);
+	}
+	*at += 1;
+	return apply_option(option, argv[*at], error);
+}
+
+int smd_options_parse(const struct smd_command *command, int argc, char **argv, int *noperands,
+	struct smd_error *error)
+{
+	int operands = 0;
+	int only_operands = 0;
+
+	for (int i = 1; i < argc; i++) {
+		if (only_operands || strncmp(argv[i], "--", 2) != 0) {
+			argv[1 + operands++] = argv[i];
+		} else if (argv[i][2] == '\0') {
+			only_operands = 1;
+		} else if (strcmp(argv[i], "--help") == 0) {
+			smd_command_print_help(command);
+			return -ENOEXEC;
+		} else {
+			int ret = parse_option(command, argc, argv, &i, error);
+
+			if (ret) {
+				return ret;
+			}
+		}
+	}
+	*noperands = operands;
+	return 0;
+}
+
+void smd_command_print_help(const struct smd_command *command)
+{
+	printf("Usage: %s\n\n%s\n", command->synopsis, command->summary);
+	if (command->noptions) {
+		printf("\nOptions:\n");
+	}
+	for (size_t i = 0; i < command->noptions; i++) {
+		const struct smd_option *option = &command->options[i];
+		char left[WORD_MAX];
+
+		snprintf(left, sizeof(left), "--%s%s%s", option->name, option->metavar ? "=" : "",
+			option->metavar ? option->metavar : "");
+		printf("  %-28s %s\n", left, option->help);
+	}
+	printf("  %-28s %s\n", "--help", "print this page");
+	if (command->epilog) {
+		printf("\n%s\n", command->epilog);
+	}
+}

@@ -1,0 +1,55 @@
+/*
+ * A command line described by a table: the same rows parse it and write its --help.
+ *
+ * Options are long ones: --name=VALUE or --name VALUE; a row without metavar is a switch (--name,
+ * also --name=true|false). Options and operands may be mixed; "--" ends the options. An unknown or
+ * ambiguous option is an error that suggests the nearest name.
+ */
+#ifndef SMD_BASE_OPTIONS_H
+#define SMD_BASE_OPTIONS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "reduction_server/base/error.h"
+
+struct smd_option {
+	const char *name;    /* without the dashes */
+	const char *metavar; /* NULL: a switch */
+	const char *help;    /* one line */
+	/* Takes the value ("true" for a bare switch) into target. On -errno it has written what must
+	 * hold ("must be 1 to 64"); the parser puts the option's name before it and the value after. */
+	int (*set)(void *target, const char *value, struct smd_error *error);
+	void *target;
+};
+
+/* Ready-made setters. The value of a string stays in argv and is not copied. */
+int smd_option_set_string(void *target, const char *value, struct smd_error *error);    /* const char ** */
+int smd_option_set_bool(void *target, const char *value, struct smd_error *error);      /* int * */
+int smd_option_set_int(void *target, const char *value, struct smd_error *error);       /* int *, >= 0 */
+int smd_option_set_size(void *target, const char *value, struct smd_error *error);      /* uint64_t *, bytes */
+int smd_option_set_bandwidth(void *target, const char *value, struct smd_error *error); /* uint64_t *, Mbit/s */
+
+struct smd_command {
+	const char *synopsis; /* "summand-perf allreduce [OPTION...]" */
+	const char *summary;  /* one sentence: what the command does */
+	const struct smd_option *options;
+	size_t noptions;
+	const char *epilog; /* printed after the options in --help, or NULL */
+};
+
+/*
+ * Parses argv[1..]. Operands are moved to the front of argv, from argv[1] on, in their order;
+ * *noperands says how many. Returns 0; -ENOEXEC when --help was asked for and has been printed to
+ * standard output; -EINVAL with a text.
+ */
+int smd_options_parse(const struct smd_command *command, int argc, char **argv, int *noperands,
+	struct smd_error *error);
+
+/* Prints the page that --help prints. */
+void smd_command_print_help(const struct smd_command *command);
+
+/* The candidate nearest to `word` by edit distance, or NULL when none is near enough to suggest. */
+const char *smd_suggest(const char *word, const char *const *candidates, size_t ncandidates);
+
+#endif

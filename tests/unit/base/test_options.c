@@ -1,0 +1,83 @@
+/* The command line parser: forms of an option, operands in order, mistakes with a suggestion. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <string.h>
+
+#include "reduction_server/base/options.h"
+
+struct values {
+	const char *listen;
+	int threads;
+	int quiet;
+	uint64_t limit;
+};
+
+static int parse(struct values *values, int argc, const char **argv, int *noperands,
+	struct smd_error *error)
+{
+	const struct smd_option options[] = {
+		{"listen", "ADDR", "", smd_option_set_string, &values->listen},
+		{"threads", "N", "", smd_option_set_int, &values->threads},
+		{"quiet", NULL, "", smd_option_set_bool, &values->quiet},
+		{"memory-limit", "SIZE", "", smd_option_set_size, &values->limit},
+	};
+	const struct smd_command command = {"x", "x", options, 4, NULL};
+
+	return smd_options_parse(&command, argc, (char **)argv, noperands, error);
+}
+
+static void forms_and_operands(void **state)
+{
+	const char *argv[] = {"x", "one", "--listen=a:1", "--threads", "4", "two", "--quiet",
+		"--memory-limit=1M", "--", "--three"};
+	struct values values = {0};
+	struct smd_error error = {""};
+	int n;
+
+	(void)state;
+	assert_int_equal(parse(&values, 10, argv, &n, &error), 0);
+	assert_string_equal(values.listen, "a:1");
+	assert_int_equal(values.threads, 4);
+	assert_int_equal(values.quiet, 1);
+	assert_int_equal(values.limit, 1 << 20);
+	assert_int_equal(n, 3);
+	assert_string_equal(argv[1], "one");
+	assert_string_equal(argv[2], "two");
+	assert_string_equal(argv[3], "--three");
+}
+
+static void mistake(const char *word, const char *text)
+{
+	const char *argv[] = {"x", word};
+	struct values values = {0};
+	struct smd_error error = {""};
+	int n;
+
+	assert_int_equal(parse(&values, 2, argv, &n, &error), -EINVAL);
+	assert_string_equal(error.text, text);
+}
+
+static void mistakes(void **state)
+{
+	(void)state;
+	mistake("--thread=4", "--thread: unknown option; did you mean --threads?");
+	mistake("--colour", "--colour: unknown option; --help lists them");
+	mistake("--threads=-1", "--threads: must be a whole number, 0 or more, got \"-1\"");
+	mistake("--listen", "--listen: needs a value: --listen=ADDR");
+	mistake("--quiet=maybe", "--quiet: must be true or false, got \"maybe\"");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(forms_and_operands),
+		cmocka_unit_test(mistakes),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

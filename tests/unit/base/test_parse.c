@@ -1,0 +1,78 @@
+/* Values that people write: what is accepted, and that anything else leaves the result alone. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+
+#include "reduction_server/base/parse.h"
+
+static void sizes(void **state)
+{
+	uint64_t size = 7;
+
+	(void)state;
+	assert_int_equal(smd_parse_size("4096", &size), 0);
+	assert_int_equal(size, 4096);
+	assert_int_equal(smd_parse_size("64K", &size), 0);
+	assert_int_equal(size, 65536);
+	assert_int_equal(smd_parse_size("4GiB", &size), 0);
+	assert_int_equal(size, 4ull << 30);
+}
+
+static void bad_sizes_leave_the_result_alone(void **state)
+{
+	static const char *const bad[] = {"", "-1", "+1", " 1", "1 K", "K", "1KB", "99999999999999999999",
+		"20000000000G"};
+	uint64_t size = 7;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		assert_int_equal(smd_parse_size(bad[i], &size), -EINVAL);
+		assert_int_equal(size, 7);
+	}
+}
+
+static void bandwidths(void **state)
+{
+	uint64_t mbps = 7;
+
+	(void)state;
+	assert_int_equal(smd_parse_bandwidth("25gbps", &mbps), 0);
+	assert_int_equal(mbps, 25000);
+	assert_int_equal(smd_parse_bandwidth("750Mbps", &mbps), 0);
+	assert_int_equal(mbps, 750);
+	assert_int_equal(smd_parse_bandwidth("0gbps", &mbps), -EINVAL);
+}
+
+static void endpoints(void **state)
+{
+	char host[16];
+	uint16_t port;
+
+	(void)state;
+	assert_int_equal(smd_parse_endpoint("10.0.0.1:4000", host, sizeof(host), &port), 0);
+	assert_string_equal(host, "10.0.0.1");
+	assert_int_equal(port, 4000);
+	assert_int_equal(smd_parse_endpoint("[::1]:80", host, sizeof(host), &port), 0);
+	assert_string_equal(host, "::1");
+	assert_int_equal(smd_parse_endpoint("::1:80", host, sizeof(host), &port), -EINVAL);
+	assert_int_equal(smd_parse_endpoint("host", host, sizeof(host), &port), -EINVAL);
+	assert_int_equal(smd_parse_endpoint("host:65536", host, sizeof(host), &port), -EINVAL);
+	assert_int_equal(smd_parse_endpoint(":1", host, sizeof(host), &port), -EINVAL);
+	assert_int_equal(smd_parse_endpoint("a-host-name-too-long:1", host, sizeof(host), &port), -EINVAL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(sizes),
+		cmocka_unit_test(bad_sizes_leave_the_result_alone),
+		cmocka_unit_test(bandwidths),
+		cmocka_unit_test(endpoints),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

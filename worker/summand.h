@@ -1,0 +1,142 @@
+/*
+ * libsummand: all-reduce through a pool of reduction servers.
+ *
+ * The model. A *context* is this process's place in the pool: one lane to every shard of every
+ * reduction server, and one progress thread that moves bytes. A *communicator* is an ordered group
+ * of ranks, in as many processes, that was created under the same group name; the reduction
+ * servers are where its ranks meet, so nothing else has to be exchanged. All communicators of a
+ * context share its lanes. An *operation* is one collective call; every rank of a communicator
+ * must issue the same operations in the same order.
+ *
+ * The result of a reduction depends on the inputs and the rank order alone: ranks are combined in
+ * the order 0, 1, 2, ..., so the bits are the same on every rank and in every run.
+ *
+ * Errors. Calls return 0 or -errno; smd_error_message() gives the sentence. When a rank or a server
+ * is lost, operations in flight and all later ones of that communicator return the same error,
+ * and the sentence names who died:
+ *   -EINVAL      an argument, or ranks that disagree about an operation (names both)
+ *   -ECONNREFUSED, -ETIMEDOUT  a server cannot be reached, or not all ranks came in time
+ *   -ECONNRESET  a reduction server or another rank was lost
+ *   -EPROTO      a peer sent what must not be sent
+ * Nothing waits for ever, except an operation for a rank that is alive and late.
+ *
+ * Threads. Different threads may use a context and its communicators at once; calls on one
+ * communicator must be made in the same order on every rank, so its caller orders them.
+ *
+ * Environment (where the options leave a field 0 or NULL):
+ *   SUMMAND_REDUCTION_SERVERS  "host:port,host:port,..."; else CLUSTER_SPEC's workerpool2
+ *   SUMMAND_REPLICA            this process's name in messages; else CLUSTER_SPEC's task, else host:pid
+ *   SUMMAND_JOB_ID             keeps the group names of different jobs apart
+ *   SUMMAND_CONNECT_TIMEOUT    seconds, default 30
+ *   SUMMAND_TRANSPORT          tcp
+ *   SUMMAND_LOG                error, warn (default), info, debug
+ */
+#ifndef SUMMAND_H
+#define SUMMAND_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Element types; the numbers are NCCL's ncclDataType_t. Supported now: int32, float32. */
+enum smd_dtype {
+	SMD_INT8 = 0,
+	SMD_UINT8 = 1,
+	SMD_INT32 = 2,
+	SMD_UINT32 = 3,
+	SMD_INT64 = 4,
+	SMD_UINT64 = 5,
+	SMD_FLOAT16 = 6,
+	SMD_FLOAT32 = 7,
+	SMD_FLOAT64 = 8,
+	SMD_BFLOAT16 = 9,
+	SMD_FLOAT8E4M3 = 10,
+	SMD_FLOAT8E5M2 = 11,
+	SMD_DTYPE_COUNT
+};
+
+/* Reductions; the numbers are NCCL's ncclRedOp_t. Supported now: sum. */
+enum smd_op { SMD_SUM = 0, SMD_PROD = 1, SMD_MAX = 2, SMD_MIN = 3, SMD_AVG = 4, SMD_OP_COUNT };
+
+typedef struct smd_context smd_context;
+typedef struct smd_comm smd_comm;
+typedef struct smd_request smd_request;
+
+struct smd_context_options {
+	const char *servers;       /* "host:port,..."; NULL: from the environment */
+	const char *replica;       /* NULL: from the environment */
+	const char *job;           /* NULL: from the environment */
+	const char *transport;     /* NULL: from the environment */
+	unsigned connect_timeout_s; /* 0: from the environment */
+};
+
+/* What a context has moved, since it was created. */
+struct smd_stats {
+	uint64_t operations;     /* completed */
+	uint64_t bytes_reduced;  /* sum of the sizes of completed operations */
+	uint64_t bytes_sent;     /* payload and headers */
+	uint64_t bytes_received;
+	double busy_seconds;     /* time during which at least one operation was in flight */
+};
+
+/*
+ * Connects to every shard of every server, or fails and names the server that it could not reach.
+ * options may be NULL. Blocks up to the connect time-out.
+ */
+int smd_context_create(const struct smd_context_options *options, smd_context **out);
+
+/* Closes the lanes and ends the progress thread. Its communicators must have been destroyed. */
+void smd_context_destroy(smd_context *context);
+
+void smd_context_stats(smd_context *context, struct smd_stats *out);
+
+/*
+ * Joins the group as `rank` of `nranks` (2 to 256; 1 is allowed and reduces nothing away). Returns
+ * when all ranks have joined at every shard; -ETIMEDOUT names the ranks that did not come. When a
+ * group's ranks have all left, its name may be used again.
+ */
+int smd_comm_create(smd_context *context, const char *group, int nranks, int rank, smd_comm **out);
+
+/* Leaves the group. Every request must have been waited for. Other ranks' later operations fail. */
+void smd_comm_destroy(smd_comm *comm);
+
+int smd_comm_rank(const smd_comm *comm);
+int smd_comm_size(const smd_comm *comm);
+
+/*
+ * All-reduce: recv[i] = send[i] of rank 0 (op) send[i] of rank 1 (op) ... on every rank, for `count`
+ * elements. send == recv is in place; otherwise the two must not overlap. Blocks until done.
+ */
+int smd_allreduce(smd_comm *comm, const void *send, void *recv, size_t count, enum smd_dtype dtype,
+	enum smd_op op);
+
+/*
+ * The same without blocking. Both buffers belong to the library until the request is done: send
+ * must not change, recv must not be read. Every started request must be waited for.
+ */
+int smd_allreduce_start(smd_comm *comm, const void *send, void *recv, size_t count,
+	enum smd_dtype dtype, enum smd_op op, smd_request **out);
+
+/* Whether the request is done (1) or in flight (0); never blocks. */
+int smd_request_test(smd_request *request);
+
+/* Blocks until the request is done, frees it, and returns how it ended. */
+int smd_request_wait(smd_request *request);
+
+/* Returns when every rank of the communicator has called it. */
+int smd_barrier(smd_comm *comm);
+
+/* Bytes of one element, or 0 for a number that is no type. */
+size_t smd_dtype_size(enum smd_dtype dtype);
+
+/* The sentence of the last call that failed in this thread. Never NULL. */
+const char *smd_error_message(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
