@@ -19,6 +19,9 @@ struct smd_placement {
 	/* endpoints[pool][index]: "host:port"; a pool without replicas is NULL. */
 	char **endpoints[SMD_JOB_POOLS_MAX];
 	char *output_dir; /* stands in for the job's output_uri where that cannot be written here; or NULL */
+	/* MASTER_PORT, on the chief's host. The chief's own endpoint is another port, so that a
+	 * framework's rendezvous and whatever listens on the endpoint do not meet; 0: 3333, Vertex AI's. */
+	unsigned master_port;
 };
 
 struct smd_environment {

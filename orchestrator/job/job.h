@@ -78,6 +78,9 @@ int smd_replica_parse(const char *name, int *pool, int *index);
 
 int smd_job_replica_count(const struct smd_job *job);
 
+/* Makes it an unused pool: frees what it points to, keeps its number and role. */
+void smd_pool_clear(struct smd_pool *pool);
+
 void smd_job_free(struct smd_job *job);
 
 #endif

@@ -1,0 +1,66 @@
+/* A replica's command line: the spec's command and args, or the reduction server's program. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "orchestrator/contract/contract.h"
+
+#define REDUCTION_SERVER_PROGRAM "summand-reduction-server"
+
+static int append_expanded(char **argv, size_t *count, char *const *words, size_t nwords,
+	const struct smd_environment *environment)
+{
+	for (size_t i = 0; i < nwords; i++) {
+		argv[*count] = smd_environment_expand(environment, words[i]);
+		if (!argv[*count]) {
+			return -ENOMEM;
+		}
+		*count += 1;
+	}
+	return 0;
+}
+
+static int append_reduction_server(char **argv, size_t *count, const char *endpoint)
+{
+	argv[0] = strdup(REDUCTION_SERVER_PROGRAM);
+	if (argv[0] && asprintf(&argv[1], "--listen=%s", endpoint) < 0) {
+		argv[1] = NULL;
+	}
+	*count = 2;
+	return argv[0] && argv[1] ? 0 : -ENOMEM;
+}
+
+int smd_contract_argv(const struct smd_contract *contract, int pool, int index,
+	const struct smd_environment *environment, char ***out)
+{
+	const struct smd_pool *spec = &contract->job->pools[pool];
+	char **argv = calloc(2 + spec->ncommand + spec->nargs + 1, sizeof(*argv));
+	size_t count = 0;
+	int ret;
+
+	if (!argv) {
+		return -ENOMEM;
+	}
+	if (spec->role == SMD_ROLE_REDUCTION_SERVER) {
+		ret = append_reduction_server(
+			argv, &count, contract->placement->endpoints[pool][index]);
+	} else {
+		ret = append_expanded(argv, &count, spec->command, spec->ncommand, environment);
+	}
+	ret = ret ? ret : append_expanded(argv, &count, spec->args, spec->nargs, environment);
+	if (ret) {
+		smd_argv_free(argv);
+		return ret;
+	}
+	*out = argv;
+	return 0;
+}
+
+void smd_argv_free(char **argv)
+{
+	for (size_t i = 0; argv && argv[i]; i++) {
+		free(argv[i]);
+	}
+	free(argv);
+}

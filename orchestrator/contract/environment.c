@@ -1,0 +1,154 @@
+/* A replica's variables in their order: the service's families first, then the spec's own. */
+#include "orchestrator/contract/environment.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "orchestrator/contract/contract.h"
+
+static const struct {
+	int (*prepare)(struct smd_contract *contract);
+	int (*add)(const struct smd_contract *contract, int pool, int index,
+		struct smd_environment *out);
+} families[] = {
+	{smd_cluster_spec_prepare, smd_cluster_spec_add},
+	{smd_tf_config_prepare, smd_tf_config_add},
+	{smd_torch_prepare, smd_torch_add},
+	{smd_vertex_prepare, smd_vertex_add},
+	{smd_summand_prepare, smd_summand_add},
+};
+
+#define NFAMILIES (sizeof(families) / sizeof(families[0]))
+
+int smd_contract_create(
+	const struct smd_job *job, const struct smd_placement *placement, struct smd_contract **out)
+{
+	struct smd_contract *contract = calloc(1, sizeof(*contract));
+	int ret = contract ? 0 : -ENOMEM;
+
+	if (ret) {
+		return ret;
+	}
+	contract->job = job;
+	contract->placement = placement;
+	for (size_t i = 0; i < NFAMILIES && !ret; i++) {
+		ret = families[i].prepare(contract);
+	}
+	if (ret) {
+		smd_contract_free(contract);
+		return ret;
+	}
+	*out = contract;
+	return 0;
+}
+
+void smd_contract_free(struct smd_contract *contract)
+{
+	if (!contract) {
+		return;
+	}
+	free(contract->spec);
+	free(contract->cluster);
+	free(contract->tf_cluster);
+	free(contract->master_host);
+	free(contract->reduction_servers);
+	free(contract->output_dir);
+	free(contract);
+}
+
+static struct smd_variable *find(const struct smd_environment *environment, const char *name)
+{
+	for (size_t i = 0; i < environment->count; i++) {
+		if (strcmp(environment->variables[i].name, name) == 0) {
+			return &environment->variables[i];
+		}
+	}
+	return NULL;
+}
+
+/* Takes over the value; frees it when it fails. */
+static int take_value(struct smd_environment *environment, const char *name, char *value)
+{
+	struct smd_variable *variable = find(environment, name);
+	struct smd_variable *variables;
+
+	if (variable) {
+		free(variable->value);
+		variable->value = value;
+		return 0;
+	}
+	variables = realloc(
+		environment->variables, (environment->count + 1) * sizeof(*environment->variables));
+	if (!variables) {
+		goto free_value;
+	}
+	environment->variables = variables;
+	variable = &variables[environment->count];
+	variable->name = strdup(name);
+	variable->value = value;
+	if (!variable->name) {
+		goto free_value;
+	}
+	environment->count++;
+	return 0;
+free_value:
+	free(value);
+	return -ENOMEM;
+}
+
+int smd_environment_set(
+	struct smd_environment *environment, const char *name, const char *format, ...)
+{
+	va_list args;
+	char *value;
+	int length;
+
+	va_start(args, format);
+	length = vasprintf(&value, format, args);
+	va_end(args);
+	return length < 0 ? -ENOMEM : take_value(environment, name, value);
+}
+
+int smd_contract_environment(
+	const struct smd_contract *contract, int pool, int index, struct smd_environment *out)
+{
+	const struct smd_pool *spec = &contract->job->pools[pool];
+	struct smd_environment environment = {0};
+	int ret = 0;
+
+	for (size_t i = 0; i < NFAMILIES && !ret; i++) {
+		ret = families[i].add(contract, pool, index, &environment);
+	}
+	/* One by one: a value may refer to everything that was set before it. */
+	for (size_t i = 0; i < spec->nenv && !ret; i++) {
+		char *value = smd_environment_expand(&environment, spec->env[i].value);
+
+		ret = value ? take_value(&environment, spec->env[i].name, value) : -ENOMEM;
+	}
+	if (ret) {
+		smd_environment_free(&environment);
+		return ret;
+	}
+	*out = environment;
+	return 0;
+}
+
+const char *smd_environment_get(const struct smd_environment *environment, const char *name)
+{
+	const struct smd_variable *variable = find(environment, name);
+
+	return variable ? variable->value : NULL;
+}
+
+void smd_environment_free(struct smd_environment *environment)
+{
+	for (size_t i = 0; i < environment->count; i++) {
+		free(environment->variables[i].name);
+		free(environment->variables[i].value);
+	}
+	free(environment->variables);
+	*environment = (struct smd_environment){0};
+}

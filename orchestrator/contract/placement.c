@@ -1,0 +1,75 @@
+/* Where replicas are: Vertex AI's names for them, and an engine's answer as JSON. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "orchestrator/contract/contract.h"
+
+#define VERTEX_PORT 2222
+
+static int place_pool(const struct smd_job *job, int pool, struct smd_placement *placement)
+{
+	int count = job->pools[pool].replica_count;
+	char **endpoints;
+
+	if (count == 0) {
+		return 0;
+	}
+	endpoints = calloc((size_t)count + 1, sizeof(*endpoints));
+	if (!endpoints) {
+		return -ENOMEM;
+	}
+	placement->endpoints[pool] = endpoints;
+	for (int i = 0; i < count; i++) {
+		if (asprintf(&endpoints[i], "cmle-training-workerpool%d-%s-%d:%d", pool, job->id, i,
+			    VERTEX_PORT) < 0) {
+			endpoints[i] = NULL;
+			return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+int smd_placement_vertex(const struct smd_job *job, struct smd_placement *out)
+{
+	struct smd_placement placement = {0};
+
+	for (int pool = 0; pool < SMD_JOB_POOLS_MAX; pool++) {
+		int ret = place_pool(job, pool, &placement);
+
+		if (ret) {
+			smd_placement_free(&placement);
+			return ret;
+		}
+	}
+	*out = placement;
+	return 0;
+}
+
+void smd_placement_free(struct smd_placement *placement)
+{
+	for (int pool = 0; pool < SMD_JOB_POOLS_MAX; pool++) {
+		char **endpoints = placement->endpoints[pool];
+
+		for (size_t i = 0; endpoints && endpoints[i]; i++) {
+			free(endpoints[i]);
+		}
+		free(endpoints);
+	}
+	free(placement->output_dir);
+	*placement = (struct smd_placement){0};
+}
+
+json_t *smd_placement_pool_json(
+	const struct smd_job *job, const struct smd_placement *placement, int pool)
+{
+	json_t *list = json_array();
+
+	for (int i = 0; list && i < job->pools[pool].replica_count; i++) {
+		if (json_array_append_new(list, json_string(placement->endpoints[pool][i]))) {
+			json_decref(list);
+			return NULL;
+		}
+	}
+	return list;
+}

@@ -1,0 +1,98 @@
+/* Names of a job's parts, and the end of a job. */
+#include "orchestrator/job/job.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/base/parse.h"
+
+const char *smd_role_name(enum smd_role role)
+{
+	static const char *const names[] = {
+#define X(constant, name) [constant] = name,
+		SMD_ROLES(X)
+#undef X
+	};
+
+	return names[role];
+}
+
+void smd_replica_name(char name[SMD_REPLICA_NAME_MAX], int pool, int index)
+{
+	snprintf(name, SMD_REPLICA_NAME_MAX, "workerpool%d-%d", pool, index);
+}
+
+int smd_replica_parse(const char *name, int *pool, int *index)
+{
+	static const char prefix[] = "workerpool";
+	const char *digit = name + sizeof(prefix) - 1;
+	uint64_t number;
+
+	if (strncmp(name, prefix, sizeof(prefix) - 1) != 0 || *digit < '0' ||
+		*digit >= '0' + SMD_JOB_POOLS_MAX || digit[1] != '-') {
+		return -EINVAL;
+	}
+	if (smd_parse_number(digit + 2, 0, INT_MAX, &number)) {
+		return -EINVAL;
+	}
+	*pool = *digit - '0';
+	*index = (int)number;
+	return 0;
+}
+
+int smd_job_replica_count(const struct smd_job *job)
+{
+	int count = 0;
+
+	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {
+		count += job->pools[i].replica_count;
+	}
+	return count;
+}
+
+static void free_strings(char **strings, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		free(strings[i]);
+	}
+	free(strings);
+}
+
+static void free_variables(struct smd_variable *variables, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		free(variables[i].name);
+		free(variables[i].value);
+	}
+	free(variables);
+}
+
+void smd_pool_clear(struct smd_pool *pool)
+{
+	free(pool->machine_type);
+	free(pool->accelerator_type);
+	free(pool->image_uri);
+	free_strings(pool->command, pool->ncommand);
+	free_strings(pool->args, pool->nargs);
+	free_variables(pool->env, pool->nenv);
+	*pool = (struct smd_pool){.index = pool->index, .role = pool->role};
+}
+
+void smd_job_free(struct smd_job *job)
+{
+	if (!job) {
+		return;
+	}
+	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {
+		smd_pool_clear(&job->pools[i]);
+	}
+	free_variables(job->labels, job->nlabels);
+	free(job->display_name);
+	free(job->trial);
+	free(job->output_uri);
+	json_decref(job->spec);
+	free(job);
+}
