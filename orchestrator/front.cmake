@@ -7,3 +7,7 @@ add_library(smd_contract STATIC contract/argv.c contract/cluster_spec.c contract
 	contract/expand.c contract/placement.c contract/summand.c contract/tf_config.c
 	contract/torch.c contract/vertex.c)
 target_link_libraries(smd_contract PUBLIC smd_job)
+
+add_library(smd_spec STATIC spec/custom_job.c spec/decode.c spec/diagnostics.c spec/document.c
+	spec/json_document.c spec/source.c spec/values.c spec/worker_pool.c spec/yaml_document.c)
+target_link_libraries(smd_spec PUBLIC smd_job PkgConfig::YAML)

@@ -1,0 +1,215 @@
+/* Decodes a CustomJob: its name, labels and times; its pools are worker_pool.c's. */
+#include "orchestrator/spec/custom_job.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TIMEOUT_DEFAULT_S    (7 * 24 * 3600)
+#define DISPLAY_NAME_DEFAULT "custom-job"
+#define DISPLAY_NAME_MAX     128
+#define LABEL_MAX            64
+
+static const char *const strategies[] = {
+	"STANDARD", "SPOT", "FLEX_START", "ON_DEMAND", "LOW_COST", "STRATEGY_UNSPECIFIED", NULL};
+
+static const struct smd_field scheduling_rows[] = {
+	SMD_FIELD("timeout", smd_decode_duration, offsetof(struct smd_job, timeout_s)),
+	SMD_FIELD("restartJobOnWorkerRestart", smd_decode_boolean, SMD_KEPT),
+	SMD_FIELD("strategy", smd_decode_enum, SMD_KEPT, .values = strategies),
+	SMD_FIELD("disableRetries", smd_decode_boolean, SMD_KEPT),
+	SMD_FIELD("maxWaitDuration", smd_decode_duration, SMD_KEPT),
+};
+static const struct smd_message scheduling = SMD_MESSAGE(scheduling_rows);
+
+static const struct smd_field output_directory_rows[] = {
+	SMD_FIELD("outputUriPrefix", smd_decode_string, offsetof(struct smd_job, output_uri),
+		.required = 1),
+};
+static const struct smd_message output_directory = SMD_MESSAGE(output_directory_rows);
+
+static const struct smd_field dns_peering_rows[] = {
+	SMD_FIELD("domain", smd_decode_string, SMD_KEPT, .required = 1),
+	SMD_FIELD("targetProject", smd_decode_string, SMD_KEPT, .required = 1),
+	SMD_FIELD("targetNetwork", smd_decode_string, SMD_KEPT, .required = 1),
+};
+static const struct smd_message dns_peering = SMD_MESSAGE(dns_peering_rows);
+
+static const struct smd_field psc_interface_rows[] = {
+	SMD_FIELD("networkAttachment", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("dnsPeeringConfigs", smd_decode_objects, SMD_KEPT, .message = &dns_peering),
+};
+static const struct smd_message psc_interface = SMD_MESSAGE(psc_interface_rows);
+
+static const struct smd_field spec_rows[] = {
+	SMD_FIELD("persistentResourceId", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("workerPoolSpecs", smd_decode_worker_pools, 0, .required = 1),
+	SMD_FIELD("scheduling", smd_decode_object, 0, .message = &scheduling),
+	SMD_FIELD("serviceAccount", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("network", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("reservedIpRanges", smd_decode_strings, SMD_KEPT),
+	SMD_FIELD("pscInterfaceConfig", smd_decode_object, SMD_KEPT, .message = &psc_interface),
+	SMD_FIELD("baseOutputDirectory", smd_decode_object, 0, .message = &output_directory),
+	SMD_FIELD("protectedArtifactLocationId", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("tensorboard", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("enableWebAccess", smd_decode_boolean, SMD_KEPT),
+	SMD_FIELD("enableDashboardAccess", smd_decode_boolean, SMD_KEPT),
+	SMD_FIELD("experiment", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("experimentRun", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("models", smd_decode_strings, SMD_KEPT),
+};
+static const struct smd_message custom_job_spec = SMD_MESSAGE(spec_rows);
+
+static const struct smd_field encryption_rows[] = {
+	SMD_FIELD("kmsKeyName", smd_decode_string, SMD_KEPT, .required = 1),
+};
+static const struct smd_message encryption = SMD_MESSAGE(encryption_rows);
+
+static const struct smd_field job_rows[] = {
+	SMD_FIELD("displayName", smd_decode_string, offsetof(struct smd_job, display_name),
+		.required = 1),
+	SMD_FIELD("jobSpec", smd_decode_object, 0, .required = 1, .message = &custom_job_spec),
+	SMD_FIELD("labels", smd_decode_map, offsetof(struct smd_job, labels),
+		.count_offset = offsetof(struct smd_job, nlabels)),
+	SMD_FIELD("encryptionSpec", smd_decode_object, SMD_KEPT, .message = &encryption),
+	/* What the service writes, so that the answer of `describe` can be given back as a spec. */
+	SMD_FIELD("name", smd_decode_anything, SMD_KEPT),
+	SMD_FIELD("state", smd_decode_anything, SMD_KEPT),
+	SMD_FIELD("createTime", smd_decode_anything, SMD_KEPT),
+	SMD_FIELD("startTime", smd_decode_anything, SMD_KEPT),
+	SMD_FIELD("endTime", smd_decode_anything, SMD_KEPT),
+	SMD_FIELD("updateTime", smd_decode_anything, SMD_KEPT),
+	SMD_FIELD("error", smd_decode_anything, SMD_KEPT),
+	SMD_FIELD("webAccessUris", smd_decode_anything, SMD_KEPT),
+	SMD_FIELD("satisfiesPzs", smd_decode_anything, SMD_KEPT),
+	SMD_FIELD("satisfiesPzi", smd_decode_anything, SMD_KEPT),
+};
+static const struct smd_message custom_job = SMD_MESSAGE(job_rows);
+
+static size_t count_characters(const char *text)
+{
+	size_t count = 0;
+
+	for (; *text; text++) {
+		count += ((unsigned char)*text & 0xC0) != 0x80;
+	}
+	return count;
+}
+
+/* Lower case, digits, _ and -; letters of other scripts pass. */
+static int is_label(const char *text)
+{
+	for (const char *c = text; *c; c++) {
+		unsigned char byte = (unsigned char)*c;
+
+		if (byte < 0x80 && !islower(byte) && !isdigit(byte) && byte != '_' && byte != '-') {
+			return 0;
+		}
+	}
+	return count_characters(text) <= LABEL_MAX;
+}
+
+static void check_labels(struct smd_decoder *decoder, const struct smd_node *labels)
+{
+	static const char rule[] = "must be at most 64 lower-case letters, digits, _ and -";
+	char got[SMD_NODE_TEXT_MAX];
+
+	if (!labels || labels->type != SMD_NODE_OBJECT) {
+		return;
+	}
+	for (const struct smd_node *node = labels->first; node; node = node->next) {
+		if (!node->key[0] || !is_label(node->key)) {
+			smd_mistake_name(decoder->diagnostics, node, "a label's name %s%s", rule,
+				node->key[0] ? "" : ", and not empty");
+		}
+		if (node->type == SMD_NODE_STRING && !is_label(node->string)) {
+			smd_node_describe(node, got);
+			smd_mistake_value(decoder->diagnostics, node, "%s, got %s", rule, got);
+		}
+	}
+}
+
+static void check_job(struct smd_decoder *decoder, const struct smd_node *document)
+{
+	const struct smd_node *name = smd_node_member(document, "displayName");
+
+	if (name && name->type == SMD_NODE_STRING &&
+		(name->string[0] == '\0' || count_characters(name->string) > DISPLAY_NAME_MAX)) {
+		smd_mistake_value(decoder->diagnostics, name,
+			"must have 1 to %d characters, got %zu", DISPLAY_NAME_MAX,
+			count_characters(name->string));
+	}
+	check_labels(decoder, smd_node_member(document, "labels"));
+}
+
+static void check_timeout(
+	struct smd_decoder *decoder, const struct smd_node *spec, const struct smd_job *job)
+{
+	const struct smd_node *timing = smd_node_member(spec, "scheduling");
+	const struct smd_node *timeout = timing ? smd_node_member(timing, "timeout") : NULL;
+
+	if (timeout && job->timeout_s == 0) {
+		smd_mistake_value(decoder->diagnostics, timeout, "must be longer than \"0s\"");
+	}
+}
+
+/* FNV-1a over the spec with sorted names: neither order nor white space changes the id. */
+static int set_id(struct smd_job *job)
+{
+	char *canonical = json_dumps(job->spec, JSON_COMPACT | JSON_SORT_KEYS);
+	uint64_t hash = 0xcbf29ce484222325u;
+
+	if (!canonical) {
+		return -ENOMEM;
+	}
+	for (const char *c = canonical; *c; c++) {
+		hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
+	}
+	free(canonical);
+	snprintf(job->id, sizeof(job->id), "%010llx",
+		(unsigned long long)((hash >> 40 ^ hash) & 0xffffffffffu));
+	return 0;
+}
+
+/* What does not depend on anything being right. */
+static int finish(struct smd_job *job, const struct smd_node *spec)
+{
+	if (!job->display_name) {
+		job->display_name = strdup(DISPLAY_NAME_DEFAULT);
+	}
+	job->spec = smd_node_to_json(spec);
+	return job->display_name && job->spec ? set_id(job) : -ENOMEM;
+}
+
+int smd_custom_job_decode(
+	const struct smd_node *document, struct smd_diagnostics *diagnostics, struct smd_job **out)
+{
+	struct smd_decoder decoder = {.diagnostics = diagnostics};
+	struct smd_job *job = calloc(1, sizeof(*job));
+	const struct smd_node *spec = smd_node_member(document, "jobSpec");
+	int ret;
+
+	if (!job) {
+		return -ENOMEM;
+	}
+	job->timeout_s = TIMEOUT_DEFAULT_S;
+	if (spec || smd_node_member(document, "displayName")) {
+		smd_decode_message(&decoder, &custom_job, document, job);
+		check_job(&decoder, document);
+	} else {
+		spec = document;
+		smd_decode_message(&decoder, &custom_job_spec, document, job);
+	}
+	if (spec) {
+		check_timeout(&decoder, spec, job);
+	}
+	ret = decoder.ret ? decoder.ret : diagnostics->mistakes ? -EINVAL : finish(job, spec);
+	if (ret) {
+		smd_job_free(job);
+		return ret;
+	}
+	*out = job;
+	return 0;
+}

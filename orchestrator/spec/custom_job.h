@@ -1,0 +1,21 @@
+/*
+ * A CustomJob, or a bare CustomJobSpec, of the Vertex AI API as a job.
+ */
+#ifndef SMD_SPEC_CUSTOM_JOB_H
+#define SMD_SPEC_CUSTOM_JOB_H
+
+#include "orchestrator/job/job.h"
+#include "orchestrator/spec/decode.h"
+
+/*
+ * Decodes the document and checks every rule that can be checked before a job is started. The
+ * caller frees *out with smd_job_free(). -EINVAL: the mistakes are in diagnostics, all of them.
+ */
+int smd_custom_job_decode(
+	const struct smd_node *document, struct smd_diagnostics *diagnostics, struct smd_job **out);
+
+/* Decodes workerPoolSpecs into the job at base. */
+void smd_decode_worker_pools(struct smd_decoder *decoder, const struct smd_field *field,
+	const struct smd_node *node, void *base);
+
+#endif

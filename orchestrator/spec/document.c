@@ -1,0 +1,193 @@
+/* The nodes of a document. */
+#include "orchestrator/spec/document.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static int ends_with(const char *name, const char *ending)
+{
+	size_t length = strlen(name);
+	size_t tail = strlen(ending);
+
+	return length >= tail && strcasecmp(name + length - tail, ending) == 0;
+}
+
+int smd_document_parse(const char *name, const char *text, size_t length,
+	struct smd_diagnostics *diagnostics, struct smd_node **out)
+{
+	size_t start = 0;
+	int json = ends_with(name, ".json");
+
+	if (!json && !ends_with(name, ".yaml") && !ends_with(name, ".yml")) {
+		while (start < length && strchr(" \t\r\n", text[start])) {
+			start++;
+		}
+		json = start < length && (text[start] == '{' || text[start] == '[');
+	}
+	if (json) {
+		return smd_document_parse_json(text, length, diagnostics, out);
+	}
+	return smd_document_parse_yaml(text, length, diagnostics, out);
+}
+
+struct smd_node *smd_node_create(
+	struct smd_node *parent, const char *key, enum smd_node_type type, struct smd_position at)
+{
+	struct smd_node *node = calloc(1, sizeof(*node));
+
+	if (!node) {
+		return NULL;
+	}
+	if (key) {
+		node->key = strdup(key);
+		if (!node->key) {
+			free(node);
+			return NULL;
+		}
+	}
+	node->type = type;
+	node->at = at;
+	node->parent = parent;
+	if (parent) {
+		node->index = parent->count++;
+		if (parent->last) {
+			parent->last->next = node;
+		} else {
+			parent->first = node;
+		}
+		parent->last = node;
+	}
+	return node;
+}
+
+void smd_node_free(struct smd_node *node)
+{
+	if (!node) {
+		return;
+	}
+	for (struct smd_node *child = node->first; child;) {
+		struct smd_node *next = child->next;
+
+		smd_node_free(child);
+		child = next;
+	}
+	free(node->key);
+	free(node->string);
+	free(node);
+}
+
+int smd_node_depth(const struct smd_node *node)
+{
+	int depth = 0;
+
+	for (node = node->parent; node; node = node->parent) {
+		depth++;
+	}
+	return depth;
+}
+
+static json_t *container_to_json(const struct smd_node *node)
+{
+	int is_object = node->type == SMD_NODE_OBJECT;
+	json_t *json = is_object ? json_object() : json_array();
+
+	for (const struct smd_node *child = node->first; json && child; child = child->next) {
+		json_t *value = smd_node_to_json(child);
+
+		if (is_object ? json_object_set_new(json, child->key, value)
+			      : json_array_append_new(json, value)) {
+			json_decref(json);
+			return NULL;
+		}
+	}
+	return json;
+}
+
+json_t *smd_node_to_json(const struct smd_node *node)
+{
+	switch (node->type) {
+	case SMD_NODE_BOOLEAN:
+		return json_boolean(node->number.boolean);
+	case SMD_NODE_INTEGER:
+		return json_integer(node->number.integer);
+	case SMD_NODE_REAL:
+		return json_real(node->number.real);
+	case SMD_NODE_STRING:
+		return json_string(node->string);
+	case SMD_NODE_ARRAY:
+	case SMD_NODE_OBJECT:
+		return container_to_json(node);
+	case SMD_NODE_NULL:
+		break;
+	}
+	return json_null();
+}
+
+static void write_pointer(const struct smd_node *node, FILE *out)
+{
+	if (!node->parent) {
+		return;
+	}
+	write_pointer(node->parent, out);
+	fputc('/', out);
+	if (!node->key) {
+		fprintf(out, "%zu", node->index);
+		return;
+	}
+	for (const char *c = node->key; *c; c++) {
+		if (*c == '~' || *c == '/') {
+			fputs(*c == '~' ? "~0" : "~1", out);
+		} else {
+			fputc(*c, out);
+		}
+	}
+}
+
+char *smd_node_pointer(const struct smd_node *node)
+{
+	char *pointer = NULL;
+	size_t length;
+	FILE *out = open_memstream(&pointer, &length);
+
+	if (!out) {
+		return NULL;
+	}
+	write_pointer(node, out);
+	if (fclose(out)) {
+		free(pointer);
+		return NULL;
+	}
+	return pointer;
+}
+
+void smd_node_describe(const struct smd_node *node, char text[SMD_NODE_TEXT_MAX])
+{
+	static const char cut[] = "...";
+	json_t *json;
+	char *dumped;
+	size_t length;
+
+	if (node->type == SMD_NODE_ARRAY) {
+		strcpy(text, node->count ? "an array" : "an empty array");
+		return;
+	}
+	if (node->type == SMD_NODE_OBJECT) {
+		strcpy(text, node->count ? "an object" : "an empty object");
+		return;
+	}
+	json = smd_node_to_json(node);
+	dumped = json_dumps(json, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+	json_decref(json);
+	snprintf(text, SMD_NODE_TEXT_MAX, "%s", dumped ? dumped : "a value");
+	if (dumped && strlen(dumped) >= SMD_NODE_TEXT_MAX) {
+		length = SMD_NODE_TEXT_MAX - sizeof(cut);
+		while (length > 0 && ((unsigned char)text[length] & 0xC0) == 0x80) {
+			length--; /* never through the middle of a character */
+		}
+		memcpy(text + length, cut, sizeof(cut));
+	}
+	free(dumped);
+}

@@ -1,0 +1,92 @@
+/*
+ * A spec file as a tree of nodes that know where they stand in the file.
+ *
+ * The same tree comes from JSON and from YAML, so that nothing downstream knows which it was, and
+ * every complaint about a value can name its line and column. Names are unique within an object,
+ * strings are UTF-8 without NUL, and the tree is at most SMD_DOCUMENT_DEPTH_MAX deep: whoever reads
+ * a document may rely on all three.
+ */
+#ifndef SMD_SPEC_DOCUMENT_H
+#define SMD_SPEC_DOCUMENT_H
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SMD_DOCUMENT_DEPTH_MAX 100
+
+struct smd_diagnostics;
+
+enum smd_node_type {
+	SMD_NODE_NULL,
+	SMD_NODE_BOOLEAN,
+	SMD_NODE_INTEGER,
+	SMD_NODE_REAL,
+	SMD_NODE_STRING,
+	SMD_NODE_ARRAY,
+	SMD_NODE_OBJECT
+};
+
+/* Both count from 1; columns count characters, not bytes. */
+struct smd_position {
+	int line;
+	int column;
+};
+
+struct smd_node {
+	enum smd_node_type type;
+	struct smd_position at; /* where the value begins */
+	char *key;              /* a member's name; NULL for anything else */
+	struct smd_position key_at;
+	union {
+		int boolean;
+		int64_t integer;
+		double real;
+	} number;
+	char *string;            /* of SMD_NODE_STRING */
+	struct smd_node *parent; /* NULL: the root */
+	struct smd_node *next;   /* the next member or element of the parent */
+	struct smd_node *first;  /* members or elements, in the file's order */
+	struct smd_node *last;
+	size_t index; /* place among the parent's */
+	size_t count; /* how many members or elements */
+};
+
+/*
+ * Parses JSON or YAML: by the name's ending (.json, .yaml, .yml), else JSON when the first
+ * character is { or [. The caller frees *out with smd_node_free(). -EINVAL: the mistakes are in
+ * diagnostics.
+ */
+int smd_document_parse(const char *name, const char *text, size_t length,
+	struct smd_diagnostics *diagnostics, struct smd_node **out);
+
+/* The two parsers behind it. */
+int smd_document_parse_json(const char *text, size_t length, struct smd_diagnostics *diagnostics,
+	struct smd_node **out);
+int smd_document_parse_yaml(const char *text, size_t length, struct smd_diagnostics *diagnostics,
+	struct smd_node **out);
+
+/* Frees the node and everything below it. */
+void smd_node_free(struct smd_node *node);
+
+/* A new node, the last of the parent's (NULL: a root). Copies the key; NULL when out of memory. */
+struct smd_node *smd_node_create(
+	struct smd_node *parent, const char *key, enum smd_node_type type, struct smd_position at);
+
+/* How many ancestors the node has. */
+int smd_node_depth(const struct smd_node *node);
+
+/* The node as a JSON value; NULL when out of memory. */
+json_t *smd_node_to_json(const struct smd_node *node);
+
+/* "/workerPoolSpecs/0/replicaCount" (RFC 6901), "" for the root; the caller frees it. NULL when
+ * out of memory. */
+char *smd_node_pointer(const struct smd_node *node);
+
+#define SMD_NODE_TEXT_MAX 80
+
+/* The value as an error message shows it: a scalar as JSON, cut when long; "an array"; "an object".
+ */
+void smd_node_describe(const struct smd_node *node, char text[SMD_NODE_TEXT_MAX]);
+
+#endif

@@ -1,0 +1,231 @@
+/* Checks single values of a spec and stores them where their field's row says. */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "orchestrator/job/job.h"
+#include "orchestrator/spec/decode.h"
+#include "reduction_server/base/options.h"
+#include "reduction_server/base/parse.h"
+
+#define DIGITS "0123456789"
+
+static void *place_of(const struct smd_field *field, void *base)
+{
+	return base && field->offset != SMD_KEPT ? (char *)base + field->offset : NULL;
+}
+
+static char *copy(struct smd_decoder *decoder, const char *text)
+{
+	char *result = strdup(text);
+
+	if (!result) {
+		decoder->ret = -ENOMEM;
+	}
+	return result;
+}
+
+/* Room for a list of `size` bytes each, stored with its length at the field's places; the list is
+ * owned by the structure at base from now on. NULL: nothing is to be stored. */
+static void *begin_list(struct smd_decoder *decoder, const struct smd_field *field,
+	const struct smd_node *node, size_t size, void *base)
+{
+	void **place = place_of(field, base);
+	void *list;
+
+	if (!place || node->count == 0) {
+		return NULL;
+	}
+	list = calloc(node->count, size);
+	if (!list) {
+		decoder->ret = -ENOMEM;
+		return NULL;
+	}
+	*place = list;
+	*(size_t *)((char *)base + field->count_offset) = node->count;
+	return list;
+}
+
+void smd_decode_string(struct smd_decoder *decoder, const struct smd_field *field,
+	const struct smd_node *node, void *base)
+{
+	char **place = place_of(field, base);
+
+	if (smd_decode_expects(decoder, node, SMD_NODE_STRING) && place) {
+		*place = copy(decoder, node->string);
+	}
+}
+
+void smd_decode_enum(struct smd_decoder *decoder, const struct smd_field *field,
+	const struct smd_node *node, void *base)
+{
+	char got[SMD_NODE_TEXT_MAX];
+	const char *near;
+	size_t n = 0;
+
+	if (!smd_decode_expects(decoder, node, SMD_NODE_STRING)) {
+		return;
+	}
+	for (; field->values[n]; n++) {
+		if (strcmp(node->string, field->values[n]) == 0) {
+			smd_decode_string(decoder, field, node, base);
+			return;
+		}
+	}
+	smd_node_describe(node, got);
+	near = smd_suggest(node->string, field->values, n);
+	if (near) {
+		smd_mistake_value(decoder->diagnostics, node,
+			"must be one of the API's values, got %s; did you mean %s?", got, near);
+	} else {
+		smd_mistake_value(decoder->diagnostics, node,
+			"must be one of the API's values, such as %s, got %s", field->values[0],
+			got);
+	}
+}
+
+void smd_decode_boolean(struct smd_decoder *decoder, const struct smd_field *field,
+	const struct smd_node *node, void *base)
+{
+	int *place = place_of(field, base);
+
+	if (smd_decode_expects(decoder, node, SMD_NODE_BOOLEAN) && place) {
+		*place = node->number.boolean;
+	}
+}
+
+void smd_decode_count(struct smd_decoder *decoder, const struct smd_field *field,
+	const struct smd_node *node, void *base)
+{
+	int *place = place_of(field, base);
+	char got[SMD_NODE_TEXT_MAX];
+	uint64_t number;
+
+	if (node->type == SMD_NODE_INTEGER && node->number.integer >= 0 &&
+		node->number.integer <= INT_MAX) {
+		number = (uint64_t)node->number.integer;
+	} else if (node->type != SMD_NODE_STRING ||
+		   smd_parse_number(node->string, 0, INT_MAX, &number)) {
+		smd_node_describe(node, got);
+		smd_mistake_value(decoder->diagnostics, node,
+			"must be a whole number from 0 to %d, got %s", INT_MAX, got);
+		return;
+	}
+	if (place) {
+		*place = (int)number;
+	}
+}
+
+/* "604800s", "3.5s". */
+static int parse_duration(const char *text, int64_t *out)
+{
+	size_t whole = strspn(text, DIGITS);
+	const char *rest = text + whole;
+	char seconds[20];
+	uint64_t number;
+	size_t fraction = 0;
+	int more = 0;
+
+	if (whole == 0 || whole >= sizeof(seconds)) {
+		return -EINVAL;
+	}
+	memcpy(seconds, text, whole);
+	seconds[whole] = '\0';
+	if (smd_parse_number(seconds, 0, INT_MAX, &number)) {
+		return -EINVAL;
+	}
+	if (*rest == '.') {
+		fraction = strspn(++rest, DIGITS);
+		more = strspn(rest, "0") < fraction;
+		if (fraction == 0 || fraction > 9) {
+			return -EINVAL;
+		}
+	}
+	if (strcmp(rest + fraction, "s") != 0) {
+		return -EINVAL;
+	}
+	*out = (int64_t)number + more;
+	return 0;
+}
+
+void smd_decode_duration(struct smd_decoder *decoder, const struct smd_field *field,
+	const struct smd_node *node, void *base)
+{
+	int64_t *place = place_of(field, base);
+	char got[SMD_NODE_TEXT_MAX];
+	int64_t seconds;
+
+	if (node->type != SMD_NODE_STRING || parse_duration(node->string, &seconds)) {
+		smd_node_describe(node, got);
+		smd_mistake_value(decoder->diagnostics, node,
+			"must be a duration in seconds such as \"3600s\", got %s", got);
+	} else if (place) {
+		*place = seconds;
+	}
+}
+
+void smd_decode_strings(struct smd_decoder *decoder, const struct smd_field *field,
+	const struct smd_node *node, void *base)
+{
+	char **list;
+
+	if (!smd_decode_expects(decoder, node, SMD_NODE_ARRAY)) {
+		return;
+	}
+	list = begin_list(decoder, field, node, sizeof(*list), base);
+	for (const struct smd_node *child = node->first; child; child = child->next) {
+		if (smd_decode_expects(decoder, child, SMD_NODE_STRING) && list) {
+			list[child->index] = copy(decoder, child->string);
+		}
+	}
+}
+
+void smd_decode_map(struct smd_decoder *decoder, const struct smd_field *field,
+	const struct smd_node *node, void *base)
+{
+	struct smd_variable *list;
+
+	if (!smd_decode_expects(decoder, node, SMD_NODE_OBJECT)) {
+		return;
+	}
+	list = begin_list(decoder, field, node, sizeof(*list), base);
+	for (const struct smd_node *child = node->first; child; child = child->next) {
+		if (smd_decode_expects(decoder, child, SMD_NODE_STRING) && list) {
+			list[child->index].name = copy(decoder, child->key);
+			list[child->index].value = copy(decoder, child->string);
+		}
+	}
+}
+
+void smd_decode_variables(struct smd_decoder *decoder, const struct smd_field *field,
+	const struct smd_node *node, void *base)
+{
+	static const struct smd_field rows[] = {
+		SMD_FIELD("name", smd_decode_string, offsetof(struct smd_variable, name),
+			.required = 1),
+		SMD_FIELD("value", smd_decode_string, offsetof(struct smd_variable, value)),
+	};
+	static const struct smd_message variable = SMD_MESSAGE(rows);
+	struct smd_variable *list;
+
+	if (!smd_decode_expects(decoder, node, SMD_NODE_ARRAY)) {
+		return;
+	}
+	list = begin_list(decoder, field, node, sizeof(*list), base);
+	for (const struct smd_node *child = node->first; child; child = child->next) {
+		smd_decode_message(decoder, &variable, child, list ? &list[child->index] : NULL);
+		if (list && !list[child->index].value) {
+			list[child->index].value = copy(decoder, "");
+		}
+	}
+}
+
+void smd_decode_anything(struct smd_decoder *decoder, const struct smd_field *field,
+	const struct smd_node *node, void *base)
+{
+	(void)decoder;
+	(void)field;
+	(void)node;
+	(void)base;
+}

@@ -1,0 +1,299 @@
+/* Decodes worker pools, and holds the rules that a pool must keep because of its place. */
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "orchestrator/spec/custom_job.h"
+
+#define REPLICAS_MAX  100000
+#define VARIABLES_MAX 100
+#define SERVER_POOL   2
+
+#define NO_ACCELERATOR "ACCELERATOR_TYPE_UNSPECIFIED"
+
+static const char *const accelerator_types[] = {"NVIDIA_TESLA_K80", "NVIDIA_TESLA_P100",
+	"NVIDIA_TESLA_V100", "NVIDIA_TESLA_P4", "NVIDIA_TESLA_T4", "NVIDIA_TESLA_A100",
+	"NVIDIA_A100_80GB", "NVIDIA_L4", "NVIDIA_H100_80GB", "NVIDIA_H100_MEGA_80GB",
+	"NVIDIA_H200_141GB", "NVIDIA_B200", "NVIDIA_GB200", "NVIDIA_RTX_PRO_6000", "TPU_V2",
+	"TPU_V3", "TPU_V4_POD", "TPU_V5_LITEPOD", NO_ACCELERATOR, NULL};
+
+static const char *const affinity_types[] = {
+	"NO_RESERVATION", "ANY_RESERVATION", "SPECIFIC_RESERVATION", "TYPE_UNSPECIFIED", NULL};
+
+static const struct smd_field affinity_rows[] = {
+	SMD_FIELD("reservationAffinityType", smd_decode_enum, SMD_KEPT, .values = affinity_types),
+	SMD_FIELD("key", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("values", smd_decode_strings, SMD_KEPT),
+};
+static const struct smd_message affinity = SMD_MESSAGE(affinity_rows);
+
+static const struct smd_field machine_rows[] = {
+	SMD_FIELD("machineType", smd_decode_string, offsetof(struct smd_pool, machine_type)),
+	SMD_FIELD("acceleratorType", smd_decode_enum, offsetof(struct smd_pool, accelerator_type),
+		.values = accelerator_types),
+	SMD_FIELD(
+		"acceleratorCount", smd_decode_count, offsetof(struct smd_pool, accelerator_count)),
+	SMD_FIELD("gpuPartitionSize", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("tpuTopology", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("reservationAffinity", smd_decode_object, SMD_KEPT, .message = &affinity),
+};
+static const struct smd_message machine = SMD_MESSAGE(machine_rows);
+
+static const struct smd_field container_rows[] = {
+	SMD_FIELD(
+		"imageUri", smd_decode_string, offsetof(struct smd_pool, image_uri), .required = 1),
+	SMD_FIELD("command", smd_decode_strings, offsetof(struct smd_pool, command),
+		.count_offset = offsetof(struct smd_pool, ncommand)),
+	SMD_FIELD("args", smd_decode_strings, offsetof(struct smd_pool, args),
+		.count_offset = offsetof(struct smd_pool, nargs)),
+	SMD_FIELD("env", smd_decode_variables, offsetof(struct smd_pool, env),
+		.count_offset = offsetof(struct smd_pool, nenv)),
+};
+static const struct smd_message container = SMD_MESSAGE(container_rows);
+
+static const struct smd_field python_package_rows[] = {
+	SMD_FIELD("executorImageUri", smd_decode_string, SMD_KEPT, .required = 1),
+	SMD_FIELD("packageUris", smd_decode_strings, SMD_KEPT, .required = 1),
+	SMD_FIELD("pythonModule", smd_decode_string, SMD_KEPT, .required = 1),
+	SMD_FIELD("args", smd_decode_strings, SMD_KEPT),
+	SMD_FIELD("env", smd_decode_variables, SMD_KEPT),
+};
+static const struct smd_message python_package = SMD_MESSAGE(python_package_rows);
+
+static const struct smd_field nfs_mount_rows[] = {
+	SMD_FIELD("server", smd_decode_string, SMD_KEPT, .required = 1),
+	SMD_FIELD("path", smd_decode_string, SMD_KEPT, .required = 1),
+	SMD_FIELD("mountPoint", smd_decode_string, SMD_KEPT, .required = 1),
+};
+static const struct smd_message nfs_mount = SMD_MESSAGE(nfs_mount_rows);
+
+static const struct smd_field lustre_mount_rows[] = {
+	SMD_FIELD("instanceIp", smd_decode_string, SMD_KEPT, .required = 1),
+	SMD_FIELD("volumeHandle", smd_decode_string, SMD_KEPT, .required = 1),
+	SMD_FIELD("filesystem", smd_decode_string, SMD_KEPT, .required = 1),
+	SMD_FIELD("mountPoint", smd_decode_string, SMD_KEPT, .required = 1),
+};
+static const struct smd_message lustre_mount = SMD_MESSAGE(lustre_mount_rows);
+
+static const struct smd_field disk_rows[] = {
+	SMD_FIELD("bootDiskType", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("bootDiskSizeGb", smd_decode_count, SMD_KEPT),
+};
+static const struct smd_message disk = SMD_MESSAGE(disk_rows);
+
+static void decode_replica_count(struct smd_decoder *decoder, const struct smd_field *field,
+	const struct smd_node *node, void *base)
+{
+	struct smd_pool *pool = base;
+	size_t mistakes = decoder->diagnostics->mistakes;
+	char got[SMD_NODE_TEXT_MAX];
+
+	smd_node_describe(node, got);
+	if (node->type == SMD_NODE_INTEGER && node->number.integer < 0) {
+		smd_mistake_value(decoder->diagnostics, node, "must not be negative, got %s", got);
+		return;
+	}
+	smd_decode_count(decoder, field, node, base);
+	if (decoder->diagnostics->mistakes > mistakes) {
+		return;
+	}
+	if (pool->index == 0 && pool->replica_count != 1) {
+		smd_mistake_value(
+			decoder->diagnostics, node, "must be 1 in worker pool 0, got %s", got);
+	} else if (pool->replica_count > REPLICAS_MAX) {
+		smd_mistake_value(decoder->diagnostics, node, "must be at most %d, got %s",
+			REPLICAS_MAX, got);
+	}
+}
+
+static const struct smd_field pool_rows[] = {
+	SMD_FIELD("machineSpec", smd_decode_object, 0, .message = &machine),
+	SMD_FIELD("replicaCount", decode_replica_count, offsetof(struct smd_pool, replica_count)),
+	SMD_FIELD("containerSpec", smd_decode_object, 0, .message = &container),
+	SMD_FIELD("pythonPackageSpec", smd_decode_object, SMD_KEPT, .message = &python_package),
+	SMD_FIELD("nfsMounts", smd_decode_objects, SMD_KEPT, .message = &nfs_mount),
+	SMD_FIELD("lustreMounts", smd_decode_objects, SMD_KEPT, .message = &lustre_mount),
+	SMD_FIELD("diskSpec", smd_decode_object, SMD_KEPT, .message = &disk),
+};
+static const struct smd_message worker_pool_spec = SMD_MESSAGE(pool_rows);
+
+/* (^|/)reductionserver(:|@|$) */
+static int is_reduction_server(const char *image)
+{
+	static const char name[] = "reductionserver";
+	const char *slash = strrchr(image, '/');
+	const char *base = slash ? slash + 1 : image;
+
+	return strncmp(base, name, sizeof(name) - 1) == 0 && strchr(":@", base[sizeof(name) - 1]);
+}
+
+static void check_machine(
+	struct smd_decoder *decoder, const struct smd_node *node, struct smd_pool *pool)
+{
+	const struct smd_node *spec = smd_node_member(node, "machineSpec");
+	const struct smd_node *count = spec ? smd_node_member(spec, "acceleratorCount") : NULL;
+
+	if (pool->accelerator_type && strcmp(pool->accelerator_type, NO_ACCELERATOR) == 0) {
+		free(pool->accelerator_type);
+		pool->accelerator_type = NULL;
+	}
+	if (pool->accelerator_type && !count) {
+		pool->accelerator_count = 1;
+	} else if (pool->accelerator_count > 0 && !pool->accelerator_type &&
+		   !smd_node_member(spec, "acceleratorType")) {
+		smd_mistake_value(decoder->diagnostics, spec,
+			"must have acceleratorType with acceleratorCount");
+	}
+}
+
+static int is_identifier(const char *name)
+{
+	for (const char *c = name; *c; c++) {
+		unsigned char byte = (unsigned char)*c;
+
+		if (byte >= 0x80 ||
+			(byte != '_' && !isalpha(byte) && (c == name || !isdigit(byte)))) {
+			return 0;
+		}
+	}
+	return *name != '\0';
+}
+
+static void check_env(struct smd_decoder *decoder, const struct smd_node *env)
+{
+	char got[SMD_NODE_TEXT_MAX];
+
+	if (!env || env->type != SMD_NODE_ARRAY) {
+		return;
+	}
+	if (env->count > VARIABLES_MAX) {
+		smd_mistake_value(decoder->diagnostics, env,
+			"must have at most %d variables, got %zu", VARIABLES_MAX, env->count);
+	}
+	for (const struct smd_node *node = env->first; node; node = node->next) {
+		const struct smd_node *name = smd_node_member(node, "name");
+
+		if (name && name->type == SMD_NODE_STRING && !is_identifier(name->string)) {
+			smd_node_describe(name, got);
+			smd_mistake_value(decoder->diagnostics, name,
+				"must be letters, digits and _, and not begin with a digit, got %s",
+				got);
+		}
+	}
+}
+
+static void check_container(
+	struct smd_decoder *decoder, const struct smd_node *node, const struct smd_pool *pool)
+{
+	const struct smd_node *image = smd_node_member(node, "imageUri");
+	const struct smd_node *command = smd_node_member(node, "command");
+
+	check_env(decoder, smd_node_member(node, "env"));
+	if (!image || image->type != SMD_NODE_STRING) {
+		return;
+	}
+	if (is_reduction_server(image->string)) {
+		if (pool->index != SERVER_POOL) {
+			char got[SMD_NODE_TEXT_MAX];
+
+			smd_node_describe(image, got);
+			smd_mistake_value(decoder->diagnostics, image,
+				"a reduction server must be in worker pool %d, got %s in worker "
+				"pool %d",
+				SERVER_POOL, got, pool->index);
+		}
+	} else if (!command || (command->type == SMD_NODE_ARRAY && command->count == 0)) {
+		smd_mistake_value(decoder->diagnostics, node,
+			"must have a command, because images are not run, their programs are: add "
+			"\"command\", for example [\"python3\", \"train.py\"]");
+	}
+}
+
+static void refuse_python_package(struct smd_decoder *decoder, const struct smd_node *node)
+{
+	const struct smd_node *module = smd_node_member(node, "pythonModule");
+
+	smd_mistake_name(decoder->diagnostics, node,
+		"is not run by this version, which installs no packages: use a containerSpec with "
+		"\"command\": [\"python3\", \"-m\", \"%.80s\"]",
+		module && module->type == SMD_NODE_STRING ? module->string : "MODULE");
+}
+
+static void check_task(
+	struct smd_decoder *decoder, const struct smd_node *node, const struct smd_pool *pool)
+{
+	const struct smd_node *container_spec = smd_node_member(node, "containerSpec");
+	const struct smd_node *package = smd_node_member(node, "pythonPackageSpec");
+
+	if (container_spec && package) {
+		smd_mistake_value(decoder->diagnostics, node,
+			"must have one of containerSpec and pythonPackageSpec, got both");
+	} else if (package) {
+		refuse_python_package(decoder, package);
+	} else if (!container_spec) {
+		smd_mistake_value(decoder->diagnostics, node, "must have containerSpec");
+	} else if (container_spec->type == SMD_NODE_OBJECT) {
+		check_container(decoder, container_spec, pool);
+	}
+}
+
+static enum smd_role role_of(const struct smd_pool *pool)
+{
+	static const enum smd_role roles[SMD_JOB_POOLS_MAX] = {
+		SMD_ROLE_CHIEF, SMD_ROLE_WORKER, SMD_ROLE_PARAMETER_SERVER, SMD_ROLE_EVALUATOR};
+
+	if (pool->index == SERVER_POOL && pool->image_uri && is_reduction_server(pool->image_uri)) {
+		return SMD_ROLE_REDUCTION_SERVER;
+	}
+	return roles[pool->index];
+}
+
+static void decode_pool(
+	struct smd_decoder *decoder, const struct smd_node *node, struct smd_pool *pool)
+{
+	if (node->type == SMD_NODE_NULL || (node->type == SMD_NODE_OBJECT && node->count == 0)) {
+		if (pool->index == 0) {
+			smd_mistake_value(decoder->diagnostics, node,
+				"must not be empty: worker pool 0 is the chief");
+		}
+		return;
+	}
+	pool->replica_count = 1;
+	smd_decode_message(decoder, &worker_pool_spec, node, pool);
+	pool->role = role_of(pool);
+	if (node->type == SMD_NODE_OBJECT && pool->replica_count > 0) {
+		check_machine(decoder, node, pool);
+		check_task(decoder, node, pool);
+	} else {
+		smd_pool_clear(pool);
+	}
+}
+
+void smd_decode_worker_pools(struct smd_decoder *decoder, const struct smd_field *field,
+	const struct smd_node *node, void *base)
+{
+	struct smd_job *job = base;
+
+	(void)field;
+	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {
+		job->pools[i].index = i;
+		job->pools[i].role = role_of(&job->pools[i]);
+	}
+	if (!smd_decode_expects(decoder, node, SMD_NODE_ARRAY)) {
+		return;
+	}
+	if (node->count == 0) {
+		smd_mistake_value(decoder->diagnostics, node, "must have worker pool 0, got none");
+	}
+	if (node->count > SMD_JOB_POOLS_MAX) {
+		smd_mistake_value(decoder->diagnostics, node,
+			"must have at most %d worker pools, got %zu", SMD_JOB_POOLS_MAX,
+			node->count);
+	}
+	for (const struct smd_node *pool = node->first; pool; pool = pool->next) {
+		if (pool->index < SMD_JOB_POOLS_MAX) {
+			decode_pool(decoder, pool, &job->pools[pool->index]);
+		}
+	}
+}
