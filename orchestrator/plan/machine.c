@@ -1,0 +1,135 @@
+/* Looks machine types up in the catalogue. */
+#include "orchestrator/plan/machine.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PLACE_BESIDE_PROGRAM "../share/summand/machine_types.json"
+
+struct smd_catalogue {
+	json_t *file;
+	json_t *machine_types; /* borrowed from file, as are the others */
+	json_t *attached_accelerators;
+	double attached_gbps_per_vcpu;
+};
+
+static int find_beside_program(char path[PATH_MAX], struct smd_error *error)
+{
+	char program[PATH_MAX];
+	ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
+	char *slash;
+
+	if (length < 0) {
+		return smd_error_set(error, errno, "/proc/self/exe: %s", strerror(errno));
+	}
+	program[length] = '\0';
+	slash = strrchr(program, '/');
+	if (!slash || snprintf(path, PATH_MAX, "%.*s/%s", (int)(slash - program), program,
+			      PLACE_BESIDE_PROGRAM) >= PATH_MAX) {
+		return smd_error_set(
+			error, ENAMETOOLONG, "%s: %s", program, strerror(ENAMETOOLONG));
+	}
+	return 0;
+}
+
+int smd_catalogue_load(const char *path, struct smd_catalogue **out, struct smd_error *error)
+{
+	struct smd_catalogue *catalogue;
+	char beside[PATH_MAX];
+	json_error_t reason;
+	int ret;
+
+	if (!path) {
+		ret = find_beside_program(beside, error);
+		if (ret) {
+			return ret;
+		}
+		path = beside;
+	}
+	catalogue = calloc(1, sizeof(*catalogue));
+	if (!catalogue) {
+		return smd_error_set(error, ENOMEM, "%s: %s", path, strerror(ENOMEM));
+	}
+	catalogue->file = json_load_file(path, JSON_REJECT_DUPLICATES, &reason);
+	if (!catalogue->file ||
+		json_unpack_ex(catalogue->file, &reason, 0, "{s:o, s:o, s:F}", "machine_types",
+			&catalogue->machine_types, "attached_accelerators",
+			&catalogue->attached_accelerators, "attached_gbps_per_vcpu",
+			&catalogue->attached_gbps_per_vcpu)) {
+		ret = smd_error_set(
+			error, EINVAL, "%s: must be a machine catalogue: %s", path, reason.text);
+		smd_catalogue_free(catalogue);
+		return ret;
+	}
+	*out = catalogue;
+	return 0;
+}
+
+void smd_catalogue_free(struct smd_catalogue *catalogue)
+{
+	if (catalogue) {
+		json_decref(catalogue->file);
+		free(catalogue);
+	}
+}
+
+/* "n1" of "n1-highmem-96". */
+static int is_of_family(const char *machine_type, const char *family)
+{
+	size_t length = strlen(family);
+
+	return strncmp(machine_type, family, length) == 0 && machine_type[length] == '-';
+}
+
+/* An attached accelerator gives the machine a limit of its own, by vCPU up to a maximum. */
+static void attach(const struct smd_catalogue *catalogue, const char *machine_type,
+	const char *accelerator_type, int count, struct smd_machine *machine)
+{
+	size_t i;
+	json_t *row;
+
+	json_array_foreach (catalogue->attached_accelerators, i, row) {
+		double limit = catalogue->attached_gbps_per_vcpu * machine->vcpu;
+		const char *family;
+		const char *type;
+		double most;
+		int n;
+
+		if (json_unpack(row, "{s:s, s:s, s:i, s:F}", "family", &family, "accelerator_type",
+			    &type, "count", &n, "egress_gbps_max", &most) == 0 &&
+			n == count && is_of_family(machine_type, family) &&
+			strcmp(type, accelerator_type) == 0) {
+			machine->egress_gbps = limit < most ? limit : most;
+			return;
+		}
+	}
+}
+
+int smd_catalogue_find(const struct smd_catalogue *catalogue, const char *machine_type,
+	const char *accelerator_type, int count, struct smd_machine *out)
+{
+	size_t i;
+	json_t *row;
+
+	json_array_foreach (catalogue->machine_types, i, row) {
+		struct smd_machine machine;
+		const char *name;
+
+		if (json_unpack(row, "{s:s, s:i, s:F, s:F}", "name", &name, "vcpu", &machine.vcpu,
+			    "memory_gb", &machine.memory_gb, "egress_gbps",
+			    &machine.egress_gbps) == 0 &&
+			strcmp(name, machine_type) == 0) {
+			if (accelerator_type && count > 0) {
+				attach(catalogue, machine_type, accelerator_type, count, &machine);
+			}
+			*out = machine;
+			return 0;
+		}
+	}
+	return -ENOENT;
+}

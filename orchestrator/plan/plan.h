@@ -1,0 +1,44 @@
+/*
+ * What a job will be before it is started: its pools and machines, and whether the reduction
+ * servers' bandwidth matches the workers'.
+ *
+ * n workers of bandwidth Bw that all-reduce in a ring each send 2(n-1)/n times their data; through
+ * reduction servers they send it once. R servers of bandwidth Br keep up when R*Br >= n*Bw, so the
+ * best speed-up over the ring is 2(n-1)/n * min(1, R*Br / (n*Bw)).
+ */
+#ifndef SMD_PLAN_PLAN_H
+#define SMD_PLAN_PLAN_H
+
+#include <stdio.h>
+
+#include "orchestrator/job/job.h"
+#include "orchestrator/plan/machine.h"
+
+#define SMD_PLAN_WARNINGS_MAX 8
+
+struct smd_plan {
+	const struct smd_job *job;      /* borrowed */
+	double gbps[SMD_JOB_POOLS_MAX]; /* of one replica; 0: unknown */
+	int workers;                    /* pools 0 and 1 */
+	double worker_gbps;             /* of all workers; 0: unknown */
+	int reduction_servers;
+	double reduction_gbps; /* of all reduction servers; 0: unknown */
+	int needed;            /* reduction servers for the workers' bandwidth; 0: unknown */
+	double speedup;        /* over a ring; 0: the job has no reduction servers */
+	int speedup_is_bound;  /* bandwidths are unknown, and taken for matched */
+	char *warnings[SMD_PLAN_WARNINGS_MAX];
+	size_t nwarnings;
+};
+
+/* The plan borrows the job. */
+int smd_plan_create(
+	const struct smd_job *job, const struct smd_catalogue *catalogue, struct smd_plan **out);
+void smd_plan_free(struct smd_plan *plan);
+
+/* A short table and its conclusions, for people. */
+void smd_plan_print(const struct smd_plan *plan, FILE *out);
+
+/* The same for programs; NULL when out of memory. */
+json_t *smd_plan_to_json(const struct smd_plan *plan);
+
+#endif
