@@ -1,0 +1,526 @@
+/* Forms communicators, grants their windows, and ends them. */
+#include "reduction_server/engine/comm.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/base/clock.h"
+#include "reduction_server/base/log.h"
+#include "reduction_server/engine/peer.h"
+#include "reduction_server/engine/shard.h"
+#include "reduction_server/kernels/kernels.h"
+
+#define SECOND_NS        1000000000ull
+#define FORMING_TELL_S   1  /* a communicator that forms names who is missing this often */
+#define NAMED_RANKS_MAX  8  /* a message lists so many ranks and counts the rest */
+
+/* ---- memory ---- */
+
+static size_t comm_buffers(const struct smd_comm *comm, unsigned window)
+{
+	return (size_t)window * (comm->nranks + 1);
+}
+
+static void comm_free_slots(struct smd_comm *comm)
+{
+	for (unsigned i = 0; i < comm->nslots; i++) {
+		free(comm->slots[i].parts);
+		free(comm->slots[i].sends);
+		free(comm->slots[i].whole);
+	}
+	free(comm->slots);
+}
+
+static int comm_create_slots(struct smd_comm *comm, unsigned nslots)
+{
+	comm->slots = calloc(nslots, sizeof(*comm->slots));
+	if (!comm->slots) {
+		return -ENOMEM;
+	}
+	comm->nslots = nslots;
+	for (unsigned i = 0; i < nslots; i++) {
+		struct smd_slot *slot = &comm->slots[i];
+
+		slot->comm = comm;
+		slot->parts = calloc(comm->nranks, sizeof(*slot->parts));
+		slot->sends = calloc(comm->nranks, sizeof(*slot->sends));
+		slot->whole = calloc(comm->nranks, sizeof(*slot->whole));
+		if (!slot->parts || !slot->sends || !slot->whole) {
+			comm_free_slots(comm);
+			return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+static int comm_create(struct smd_shard *shard, const char *name, const struct smd_join *join,
+	struct smd_comm **out, struct smd_error *error)
+{
+	struct smd_comm *comm = calloc(1, sizeof(*comm));
+	int ret = -ENOMEM;
+
+	if (!comm) {
+		return smd_error_set(error, ENOMEM, "group %s: the reduction server is out of memory", name);
+	}
+	comm->shard = shard;
+	comm->nranks = join->nranks;
+	comm->table_hash = join->table_hash;
+	comm->since_ns = smd_clock_ns();
+	comm->window = 1;
+	comm->reserved_window = 1;
+	if (!smd_pool_reserve(&shard->pool, comm_buffers(comm, 1))) {
+		ret = smd_error_set(error, ENOSPC,
+			"group %s: the reduction server's memory has no slot left for %u ranks (%zu of %zu buffers of %zu bytes are promised); give it a larger --memory-limit",
+			name, comm->nranks, shard->pool.reserved, shard->pool.total, shard->pool.buffer_bytes);
+		goto free_comm;
+	}
+	comm->name = strdup(name);
+	comm->members = calloc(comm->nranks, sizeof(*comm->members));
+	if (!comm->name || !comm->members || comm_create_slots(comm, 2 * shard->config.window)) {
+		smd_error_set(error, ENOMEM, "group %s: the reduction server is out of memory", name);
+		goto release_buffers;
+	}
+	TAILQ_INSERT_TAIL(&shard->comms, comm, link);
+	*out = comm;
+	return 0;
+
+release_buffers:
+	free(comm->name);
+	free(comm->members);
+	smd_pool_release(&shard->pool, comm_buffers(comm, 1));
+free_comm:
+	free(comm);
+	return ret;
+}
+
+void smd_comm_free(struct smd_comm *comm)
+{
+	comm_free_slots(comm);
+	free(comm->members);
+	free(comm->name);
+	free(comm);
+}
+
+static void comm_bury_if_gone(struct smd_comm *comm)
+{
+	if (comm->attached == 0 && comm->busy_slots == 0 && !comm->buried) {
+		comm->buried = true;
+		smd_pool_release(&comm->shard->pool, comm_buffers(comm, comm->reserved_window));
+		smd_shard_bury(comm->shard, comm);
+	}
+}
+
+/* ---- credits ---- */
+
+/* More window while the shard has plenty, back to one slot when it runs short. */
+static void comm_adjust_window(struct smd_comm *comm)
+{
+	struct smd_pool *pool = &comm->shard->pool;
+	unsigned most = comm->shard->config.window;
+	size_t spare = pool->total - pool->reserved;
+
+	if (comm->reserved_window < most) {
+		size_t more = comm_buffers(comm, most - comm->reserved_window);
+
+		if (spare >= more + pool->total / 4 && smd_pool_reserve(pool, more)) {
+			comm->reserved_window = most;
+		}
+	}
+	if (comm->window < comm->reserved_window && spare >= pool->total / 8) {
+		comm->window = comm->reserved_window;
+	} else if (comm->window > 1 && spare < pool->total / 8) {
+		comm->window = 1;
+		comm->shrink_at = comm->limit;
+	}
+}
+
+unsigned smd_comm_grant(struct smd_comm *comm, uint64_t ordinal)
+{
+	uint64_t limit;
+
+	comm_adjust_window(comm);
+	limit = ordinal + 1 + comm->window;
+	if (limit > comm->limit) {
+		comm->limit = limit;
+	}
+	return comm->window;
+}
+
+void smd_comm_slot_freed(struct smd_comm *comm)
+{
+	if (comm->window < comm->reserved_window && comm->done >= comm->shrink_at &&
+		comm->busy_slots <= comm->window) {
+		smd_pool_release(&comm->shard->pool,
+			comm_buffers(comm, comm->reserved_window - comm->window));
+		comm->reserved_window = comm->window;
+	}
+	comm_bury_if_gone(comm);
+}
+
+/* ---- joining ---- */
+
+static const char *member_replica(const struct smd_member *member)
+{
+	return member->peer->hello.replica;
+}
+
+static void comm_activate(struct smd_comm *comm)
+{
+	comm->state = SMD_COMM_ACTIVE;
+	comm_adjust_window(comm);
+	comm->limit = comm->window;
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		smd_peer_send(comm->members[r], SMD_FRAME_JOINED, comm->window, NULL, 0);
+	}
+	smd_log(SMD_LOG_DEBUG, comm->shard->name, "group %s: all %u ranks have joined", comm->name,
+		comm->nranks);
+}
+
+static struct smd_member *comm_any_member(const struct smd_comm *comm)
+{
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		if (comm->members[r]) {
+			return comm->members[r];
+		}
+	}
+	return NULL;
+}
+
+/* The communicator of that name that this rank belongs to: one that forms, or none yet. */
+static int comm_find(struct smd_shard *shard, const char *name, const struct smd_member *member,
+	struct smd_comm **out, struct smd_error *error)
+{
+	struct smd_comm *comm;
+
+	*out = NULL;
+	TAILQ_FOREACH(comm, &shard->comms, link) {
+		const struct smd_member *there;
+
+		if (strcmp(comm->name, name) != 0 || comm->state == SMD_COMM_ABORTED) {
+			continue;
+		}
+		there = member->rank < comm->nranks ? comm->members[member->rank] : NULL;
+		if (there) {
+			return smd_error_set(error, EEXIST,
+				"group %s: rank %u may join once, got it from %s and again from %s", name,
+				member->rank, member_replica(there), member_replica(member));
+		}
+		if (comm->state == SMD_COMM_FORMING) {
+			*out = comm;
+		}
+	}
+	return 0;
+}
+
+/* What this member says about the communicator must be what the others have said. */
+static int comm_agree(struct smd_comm *comm, const struct smd_member *member,
+	const struct smd_join *join, struct smd_error *error)
+{
+	const struct smd_member *there = comm_any_member(comm);
+	int ret = 0;
+
+	if (there && join->nranks != comm->nranks) {
+		ret = smd_error_set(error, EINVAL,
+			"group %s: all ranks must agree on their number, got %u from rank %u (%s) and %u from rank %u (%s)",
+			comm->name, comm->nranks, there->rank, member_replica(there), join->nranks,
+			member->rank, member_replica(member));
+	} else if (there && join->table_hash != comm->table_hash) {
+		ret = smd_error_set(error, EINVAL,
+			"group %s: all ranks must have the same reduction servers in the same order, but rank %u (%s) and rank %u (%s) differ",
+			comm->name, there->rank, member_replica(there), member->rank, member_replica(member));
+	}
+	if (ret) {
+		smd_comm_abort(comm, -ret, error->text);
+	}
+	return ret;
+}
+
+int smd_comm_join(struct smd_shard *shard, struct smd_member *member, const char *job,
+	const struct smd_join *join, struct smd_error *error)
+{
+	char name[2 * SMD_STRING_MAX + 2];
+	struct smd_comm *comm;
+	int ret;
+
+	snprintf(name, sizeof(name), "%s%s%s", job, job[0] ? "/" : "", join->group);
+	if (shard->draining) {
+		return smd_error_set(error, ESHUTDOWN, "group %s: the reduction server is being drained", name);
+	}
+	if (member->rank >= join->nranks) {
+		return smd_error_set(error, EINVAL, "group %s: rank must be below %u, got %u", name,
+			join->nranks, member->rank);
+	}
+	ret = comm_find(shard, name, member, &comm, error);
+	if (ret == 0 && comm) {
+		ret = comm_agree(comm, member, join, error);
+	} else if (ret == 0) {
+		ret = comm_create(shard, name, join, &comm, error);
+	}
+	if (ret) {
+		return ret;
+	}
+	comm->members[member->rank] = member;
+	comm->attached++;
+	member->comm = comm;
+	if (comm->attached == comm->nranks) {
+		comm_activate(comm);
+	}
+	return 0;
+}
+
+/* ---- leaving ---- */
+
+static void comm_detach(struct smd_member *member)
+{
+	struct smd_comm *comm = member->comm;
+
+	comm->members[member->rank] = NULL;
+	comm->attached--;
+	member->comm = NULL;
+}
+
+void smd_comm_abort(struct smd_comm *comm, int err, const char *text)
+{
+	struct smd_abort abort = {.err = (uint32_t)err};
+	uint8_t payload[SMD_CONTROL_MAX];
+	size_t length;
+
+	snprintf(abort.text, sizeof(abort.text), "%s", text);
+	length = smd_abort_encode(&abort, payload);
+	smd_log(SMD_LOG_WARN, comm->shard->name, "%s", text);
+	comm->state = SMD_COMM_ABORTED;
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		struct smd_member *member = comm->members[r];
+
+		if (member) {
+			smd_peer_send(member, SMD_FRAME_ABORT, 0, payload, length);
+			comm_detach(member);
+		}
+	}
+	for (unsigned i = 0; i < comm->nslots; i++) {
+		smd_slot_advance(&comm->slots[i]);
+	}
+	comm_bury_if_gone(comm);
+}
+
+static bool comm_gathers(const struct smd_comm *comm)
+{
+	for (unsigned i = 0; i < comm->nslots; i++) {
+		if (comm->slots[i].state == SMD_SLOT_GATHERING) {
+			return true;
+		}
+	}
+	return false;
+}
+
+void smd_comm_leave(struct smd_member *member)
+{
+	struct smd_comm *comm = member->comm;
+	char text[SMD_ERROR_TEXT_MAX];
+
+	if (!comm) {
+		return;
+	}
+	snprintf(text, sizeof(text), "group %s: rank %u (%s) left in the middle of an operation",
+		comm->name, member->rank, member_replica(member));
+	comm_detach(member);
+	if (comm->state == SMD_COMM_ACTIVE && comm_gathers(comm)) {
+		smd_comm_abort(comm, ECONNRESET, text);
+	} else {
+		comm_bury_if_gone(comm);
+	}
+}
+
+void smd_comm_lost(struct smd_member *member, const char *reason)
+{
+	struct smd_comm *comm = member->comm;
+	char text[SMD_ERROR_TEXT_MAX];
+
+	if (!comm) {
+		return;
+	}
+	snprintf(text, sizeof(text), "group %.200s: rank %u (%s) was lost: %s", comm->name, member->rank,
+		member_replica(member), reason);
+	comm_detach(member);
+	smd_comm_abort(comm, ECONNRESET, text);
+}
+
+/* ---- parts ---- */
+
+static int comm_check_part(const struct smd_member *member, const struct smd_frame *frame,
+	struct smd_error *error)
+{
+	const struct smd_comm *comm = member->comm;
+	size_t chunk_bytes = comm->shard->config.welcome.chunk_bytes;
+	size_t size = smd_dtype_bytes(frame->dtype);
+
+	if (frame->epoch != comm->epoch) {
+		return smd_error_set(error, EPROTO, "INPUT: epoch must be %u, got %u", comm->epoch,
+			frame->epoch);
+	}
+	if (frame->ordinal != member->next) {
+		return smd_error_set(error, EPROTO, "INPUT: ordinal must be %llu, got %llu",
+			(unsigned long long)member->next, (unsigned long long)frame->ordinal);
+	}
+	if (frame->ordinal >= comm->limit) {
+		return smd_error_set(error, EPROTO, "INPUT: ordinal must be below %llu, which is granted, got %llu",
+			(unsigned long long)comm->limit, (unsigned long long)frame->ordinal);
+	}
+	if (size == 0 || frame->length % size || frame->length > chunk_bytes) {
+		return smd_error_set(error, EPROTO,
+			"INPUT: length must be whole elements of %s and at most %zu, got %u",
+			smd_dtype_name(frame->dtype), chunk_bytes, frame->length);
+	}
+	if (frame->offset > frame->count || frame->length / size > frame->count - frame->offset) {
+		return smd_error_set(error, EPROTO, "INPUT: the chunk must lie within %llu elements, got %llu at %llu",
+			(unsigned long long)frame->count, (unsigned long long)(frame->length / size),
+			(unsigned long long)frame->offset);
+	}
+	return 0;
+}
+
+static bool same_shape(const struct smd_frame *a, const struct smd_frame *b)
+{
+	return a->dtype == b->dtype && a->op == b->op && a->length == b->length && a->chunk == b->chunk &&
+		a->operation == b->operation && a->count == b->count && a->offset == b->offset;
+}
+
+static void comm_disagree(struct smd_comm *comm, const struct smd_frame *first,
+	const struct smd_member *second_member, const struct smd_frame *second)
+{
+	const struct smd_member *first_member = comm->members[first->rank];
+	char text[SMD_ERROR_TEXT_MAX];
+
+	snprintf(text, sizeof(text),
+		"group %.120s: all ranks must ask for the same, but rank %u (%.60s) asks for %s %s of %llu elements in operation %llu, rank %u (%.60s) for %s %s of %llu in operation %llu",
+		comm->name, first->rank, member_replica(first_member), smd_dtype_name(first->dtype),
+		smd_op_name(first->op), (unsigned long long)first->count,
+		(unsigned long long)first->operation, second->rank, member_replica(second_member),
+		smd_dtype_name(second->dtype), smd_op_name(second->op), (unsigned long long)second->count,
+		(unsigned long long)second->operation);
+	smd_comm_abort(comm, EINVAL, text);
+}
+
+/* A chunk that this server can reduce, for ranks that are all still there. */
+static bool comm_can_reduce(struct smd_comm *comm, const struct smd_frame *frame)
+{
+	char text[SMD_ERROR_TEXT_MAX];
+
+	if (!smd_kernel_find(frame->dtype, frame->op)) {
+		snprintf(text, sizeof(text), "group %.200s: the reduction server cannot do %s %s", comm->name,
+			smd_dtype_name(frame->dtype), smd_op_name(frame->op));
+		smd_comm_abort(comm, ENOTSUP, text);
+		return false;
+	}
+	if (comm->attached < comm->nranks) {
+		unsigned r = 0;
+
+		while (comm->members[r]) {
+			r++;
+		}
+		snprintf(text, sizeof(text), "group %.200s: rank %u has left, so operation %llu of rank %u cannot be done",
+			comm->name, r, (unsigned long long)frame->operation, frame->rank);
+		smd_comm_abort(comm, ECONNRESET, text);
+		return false;
+	}
+	return true;
+}
+
+int smd_comm_part(struct smd_member *member, const struct smd_frame *frame, struct smd_slot **out,
+	struct smd_error *error)
+{
+	struct smd_comm *comm = member->comm;
+	struct smd_slot *slot;
+	int ret = comm_check_part(member, frame, error);
+
+	if (ret) {
+		return ret;
+	}
+	*out = NULL;
+	if (!comm_can_reduce(comm, frame)) {
+		return 0;
+	}
+	slot = &comm->slots[frame->ordinal % comm->nslots];
+	if (slot->state == SMD_SLOT_FREE) {
+		smd_slot_open(slot, frame);
+	} else if (slot->state != SMD_SLOT_GATHERING) {
+		return smd_error_set(error, EPROTO, "INPUT: slot of ordinal %llu must be free, it is %s",
+			(unsigned long long)frame->ordinal, smd_slot_state_name(slot->state));
+	} else if (!same_shape(&slot->shape, frame)) {
+		comm_disagree(comm, &slot->shape, member, frame);
+		return 0;
+	}
+	member->next++;
+	*out = slot;
+	return 0;
+}
+
+/* ---- waiting ---- */
+
+/* "ranks 1 (workerpool1-0), 2" of those for which missing() holds; returns how many. */
+static unsigned name_missing(const struct smd_comm *comm, const struct smd_slot *slot, char *text,
+	size_t size)
+{
+	unsigned missing = 0;
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		const struct smd_member *member = comm->members[r];
+
+		if (slot ? slot->whole[r] : member != NULL) {
+			continue;
+		}
+		if (missing < NAMED_RANKS_MAX && used < size) {
+			used += (size_t)snprintf(text + used, size - used, member ? "%srank %u (%.24s)" : "%srank %u",
+				missing ? ", " : "", r, member ? member_replica(member) : "");
+		}
+		missing++;
+	}
+	if (missing > NAMED_RANKS_MAX && used < size) {
+		snprintf(text + used, size - used, " and %u more", missing - NAMED_RANKS_MAX);
+	}
+	return missing;
+}
+
+static void comm_tell(struct smd_comm *comm, const struct smd_slot *slot, enum smd_log_level level,
+	const char *text)
+{
+	uint8_t payload[SMD_CONTROL_MAX];
+	size_t length = smd_text_encode(text, payload);
+
+	smd_log(level, comm->shard->name, "%s", text);
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		if (comm->members[r] && (!slot || slot->whole[r])) {
+			smd_peer_send(comm->members[r], SMD_FRAME_LATE, 0, payload, length);
+		}
+	}
+}
+
+void smd_comm_tell_late(struct smd_comm *comm, uint64_t now_ns)
+{
+	const struct smd_slot *slot = &comm->slots[comm->done % comm->nslots];
+	char ranks[360];
+	char text[SMD_ERROR_TEXT_MAX];
+	uint64_t late_ns = comm->shard->config.late_s * SECOND_NS;
+	unsigned missing;
+
+	if (comm->state == SMD_COMM_FORMING && now_ns - comm->told_ns >= FORMING_TELL_S * SECOND_NS) {
+		comm->told_ns = now_ns;
+		name_missing(comm, NULL, ranks, sizeof(ranks));
+		snprintf(text, sizeof(text), "group %.100s: %s of %u not joined yet", comm->name, ranks,
+			comm->nranks);
+		comm_tell(comm, NULL, SMD_LOG_DEBUG, text);
+	} else if (comm->state == SMD_COMM_ACTIVE && slot->state == SMD_SLOT_GATHERING &&
+		now_ns - slot->opened_ns >= late_ns && now_ns - comm->told_ns >= late_ns) {
+		comm->told_ns = now_ns;
+		missing = name_missing(comm, slot, ranks, sizeof(ranks));
+		snprintf(text, sizeof(text), "%s %s %llu s late for operation %llu of group %.60s", ranks,
+			missing == 1 ? "is" : "are",
+			(unsigned long long)((now_ns - slot->opened_ns) / SECOND_NS),
+			(unsigned long long)slot->shape.operation, comm->name);
+		comm_tell(comm, slot, SMD_LOG_WARN, text);
+	}
+}

@@ -1,0 +1,262 @@
+/* Takes what a worker says on its lane and answers it. */
+#include "reduction_server/engine/peer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/base/log.h"
+#include "reduction_server/engine/shard.h"
+
+#define MEMBERS_FIRST 16
+
+void smd_peer_send(struct smd_member *member, enum smd_frame_kind kind, unsigned window,
+	const void *payload, size_t length)
+{
+	struct smd_frame frame = {
+		.kind = (uint8_t)kind,
+		.comm = member->number,
+		.rank = member->rank,
+		.window = (uint16_t)window,
+	};
+
+	if (smd_lane_send_control(member->peer->lane, &frame, payload, length)) {
+		smd_log(SMD_LOG_ERROR, member->peer->shard->name, "%s to %s: out of memory",
+			smd_frame_kind_name(kind), member->peer->hello.replica);
+	}
+}
+
+static void peer_refuse_join(struct smd_member *member, int ret, const struct smd_error *reason)
+{
+	struct smd_abort abort = {.err = (uint32_t)-ret};
+	uint8_t payload[SMD_CONTROL_MAX];
+
+	smd_log(SMD_LOG_WARN, member->peer->shard->name, "%s", reason->text);
+	memcpy(abort.text, reason->text, sizeof(abort.text));
+	smd_peer_send(member, SMD_FRAME_ABORT, 0, payload, smd_abort_encode(&abort, payload));
+}
+
+/* ---- the table of members ---- */
+
+static struct smd_member *peer_find(const struct smd_peer *peer, uint32_t number)
+{
+	uint32_t index = SMD_COMM_INDEX(number);
+	struct smd_member *member = index < peer->nmembers ? peer->members[index] : NULL;
+
+	return member && member->number == number ? member : NULL;
+}
+
+/* NULL with a text when the number cannot be given to a new member. */
+static struct smd_member *peer_add(struct smd_peer *peer, const struct smd_frame *frame,
+	struct smd_error *error)
+{
+	uint32_t index = SMD_COMM_INDEX(frame->comm);
+	struct smd_member *member;
+
+	if (index >= peer->nmembers) {
+		uint32_t size = peer->nmembers ? peer->nmembers : MEMBERS_FIRST;
+		struct smd_member **grown;
+
+		while (size <= index) {
+			size *= 2;
+		}
+		grown = realloc(peer->members, size * sizeof(*grown));
+		if (!grown) {
+			smd_error_set(error, ENOMEM, "JOIN: out of memory");
+			return NULL;
+		}
+		memset(grown + peer->nmembers, 0, (size - peer->nmembers) * sizeof(*grown));
+		peer->members = grown;
+		peer->nmembers = size;
+	}
+	if (peer->members[index]) {
+		smd_error_set(error, EPROTO, "JOIN: number must be free, got %u, which is in use",
+			frame->comm);
+		return NULL;
+	}
+	member = calloc(1, sizeof(*member));
+	if (!member) {
+		smd_error_set(error, ENOMEM, "JOIN: out of memory");
+		return NULL;
+	}
+	member->peer = peer;
+	member->number = frame->comm;
+	member->rank = frame->rank;
+	peer->members[index] = member;
+	return member;
+}
+
+static void peer_remove(struct smd_peer *peer, struct smd_member *member)
+{
+	peer->members[SMD_COMM_INDEX(member->number)] = NULL;
+	free(member);
+}
+
+/* ---- frames ---- */
+
+static int peer_on_input_header(struct smd_peer *peer, const struct smd_frame *frame, void **payload,
+	struct smd_error *error)
+{
+	struct smd_member *member = peer->rx_member;
+	int ret;
+
+	*payload = peer->shard->sink;
+	if (!member->comm) {
+		return 0; /* sent before the worker knew that the communicator is over */
+	}
+	ret = smd_comm_part(member, frame, &peer->rx_slot, error);
+	if (ret == 0 && peer->rx_slot) {
+		*payload = smd_slot_receive(peer->rx_slot, member->rank);
+	}
+	return ret;
+}
+
+static int peer_on_header(void *owner, const struct smd_frame *frame, void **payload,
+	struct smd_error *error)
+{
+	struct smd_peer *peer = owner;
+
+	peer->rx_slot = NULL;
+	peer->rx_member = NULL;
+	*payload = peer->rx_control;
+	if (frame->kind == SMD_FRAME_JOIN) {
+		return 0;
+	}
+	if (frame->kind != SMD_FRAME_INPUT && frame->kind != SMD_FRAME_LEAVE) {
+		return smd_error_set(error, EPROTO, "%s: must not be sent to a shard",
+			smd_frame_kind_name(frame->kind));
+	}
+	peer->rx_member = peer_find(peer, frame->comm);
+	if (!peer->rx_member) {
+		return smd_error_set(error, EPROTO, "%s: communicator must have been joined, got number %u",
+			smd_frame_kind_name(frame->kind), frame->comm);
+	}
+	if (frame->rank != peer->rx_member->rank) {
+		return smd_error_set(error, EPROTO, "%s: rank must be %u as in JOIN, got %u",
+			smd_frame_kind_name(frame->kind), peer->rx_member->rank, frame->rank);
+	}
+	if (frame->kind == SMD_FRAME_INPUT) {
+		return peer_on_input_header(peer, frame, payload, error);
+	}
+	return 0;
+}
+
+static int peer_on_join(struct smd_peer *peer, const struct smd_frame *frame,
+	struct smd_error *error)
+{
+	struct smd_error reason = {""};
+	struct smd_member *member;
+	struct smd_join join;
+	int ret = smd_join_decode(peer->rx_control, frame->length, &join, error);
+
+	if (ret) {
+		return ret;
+	}
+	member = peer_add(peer, frame, error);
+	if (!member) {
+		return -EPROTO;
+	}
+	ret = smd_comm_join(peer->shard, member, peer->hello.job, &join, &reason);
+	if (ret) {
+		peer_refuse_join(member, ret, &reason);
+	}
+	return 0;
+}
+
+static int peer_on_frame(void *owner, const struct smd_frame *frame, void *payload,
+	struct smd_error *error)
+{
+	struct smd_peer *peer = owner;
+	struct smd_slot *slot = peer->rx_slot;
+
+	(void)payload;
+	switch (frame->kind) {
+	case SMD_FRAME_JOIN:
+		return peer_on_join(peer, frame, error);
+	case SMD_FRAME_LEAVE:
+		smd_comm_leave(peer->rx_member);
+		peer_remove(peer, peer->rx_member);
+		smd_shard_check_drained(peer->shard);
+		return 0;
+	default: /* INPUT: on_header lets nothing else pass */
+		if (slot) {
+			peer->rx_slot = NULL;
+			smd_slot_received(slot, frame->rank, 1);
+		}
+		return 0;
+	}
+}
+
+static void peer_on_closed(void *owner, int err, const char *reason)
+{
+	struct smd_peer *peer = owner;
+
+	smd_log(err == -EPROTO ? SMD_LOG_WARN : SMD_LOG_DEBUG, peer->shard->name, "lane of %s (%s) ended: %s",
+		peer->hello.replica, smd_lane_peer_name(peer->lane), reason);
+	smd_peer_close(peer, reason);
+}
+
+/* ---- the peer ---- */
+
+static const struct smd_lane_callbacks peer_callbacks = {
+	.on_header = peer_on_header,
+	.on_frame = peer_on_frame,
+	.on_closed = peer_on_closed,
+};
+
+static int peer_welcome(struct smd_peer *peer)
+{
+	struct smd_frame frame = {.kind = SMD_FRAME_WELCOME};
+	uint8_t payload[SMD_CONTROL_MAX];
+	size_t length = smd_welcome_encode(&peer->shard->config.welcome, payload);
+
+	return smd_lane_send_control(peer->lane, &frame, payload, length);
+}
+
+int smd_peer_create(struct smd_shard *shard, struct smd_lane *lane, const struct smd_hello *hello)
+{
+	struct smd_peer *peer = calloc(1, sizeof(*peer));
+	int ret;
+
+	if (!peer) {
+		return -ENOMEM;
+	}
+	peer->shard = shard;
+	peer->lane = lane;
+	peer->hello = *hello;
+	ret = smd_lane_attach(lane, shard->base, &peer_callbacks, peer);
+	if (ret) {
+		free(peer);
+		return ret;
+	}
+	TAILQ_INSERT_TAIL(&shard->peers, peer, link);
+	shard->stats.lanes++;
+	if (peer_welcome(peer)) {
+		smd_peer_close(peer, "the reduction server is out of memory");
+	}
+	return 0;
+}
+
+void smd_peer_close(struct smd_peer *peer, const char *reason)
+{
+	struct smd_shard *shard = peer->shard;
+
+	TAILQ_REMOVE(&shard->peers, peer, link);
+	shard->stats.bytes_received += peer->lane->counts.bytes_received;
+	shard->stats.bytes_sent += peer->lane->counts.bytes_sent;
+	for (uint32_t i = 0; i < peer->nmembers; i++) {
+		if (peer->members[i]) {
+			smd_comm_lost(peer->members[i], reason);
+		}
+	}
+	if (peer->rx_slot) {
+		smd_slot_received(peer->rx_slot, peer->rx_member->rank, 0);
+	}
+	smd_lane_close(peer->lane); /* gives back the results that were on their way */
+	for (uint32_t i = 0; i < peer->nmembers; i++) {
+		free(peer->members[i]);
+	}
+	free(peer->members);
+	free(peer);
+	smd_shard_check_drained(shard);
+}

@@ -1,0 +1,37 @@
+/*
+ * A worker process at the other end of a lane, as one shard sees it.
+ */
+#ifndef SMD_ENGINE_PEER_H
+#define SMD_ENGINE_PEER_H
+
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "reduction_server/engine/comm.h"
+#include "reduction_server/transport/transport.h"
+#include "reduction_server/wire/message.h"
+
+struct smd_peer {
+	struct smd_shard *shard;
+	struct smd_lane *lane;
+	struct smd_hello hello;
+	struct smd_member **members; /* by SMD_COMM_INDEX(number) */
+	uint32_t nmembers;           /* size of the table */
+	/* The frame that is being received: */
+	struct smd_member *rx_member;
+	struct smd_slot *rx_slot; /* NULL: no part, or one that is discarded */
+	uint8_t rx_control[SMD_CONTROL_MAX];
+	TAILQ_ENTRY(smd_peer) link;
+};
+
+/* Attaches the lane to the shard and says WELCOME. On -errno the lane is still the caller's. */
+int smd_peer_create(struct smd_shard *shard, struct smd_lane *lane, const struct smd_hello *hello);
+
+/* Closes the lane; members that have not left are lost to their communicators. */
+void smd_peer_close(struct smd_peer *peer, const char *reason);
+
+/* A control frame to a member's worker about its communicator. */
+void smd_peer_send(struct smd_member *member, enum smd_frame_kind kind, unsigned window,
+	const void *payload, size_t length);
+
+#endif

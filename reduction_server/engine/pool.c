@@ -1,0 +1,64 @@
+/* Hands out a shard's buffers. */
+#include "reduction_server/engine/pool.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+int smd_pool_create(struct smd_pool *pool, size_t bytes, size_t buffer_bytes)
+{
+	size_t total = bytes / buffer_bytes;
+
+	if (total == 0) {
+		return -EINVAL;
+	}
+	*pool = (struct smd_pool){.buffer_bytes = buffer_bytes, .total = total, .nfree = total};
+	pool->free = malloc(total * sizeof(*pool->free));
+	if (!pool->free) {
+		return -ENOMEM;
+	}
+	pool->memory = mmap(NULL, total * buffer_bytes, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (pool->memory == MAP_FAILED) {
+		free(pool->free);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < total; i++) {
+		pool->free[i] = pool->memory + (total - 1 - i) * buffer_bytes;
+	}
+	return 0;
+}
+
+void smd_pool_destroy(struct smd_pool *pool)
+{
+	munmap(pool->memory, pool->total * pool->buffer_bytes);
+	free(pool->free);
+}
+
+bool smd_pool_reserve(struct smd_pool *pool, size_t n)
+{
+	if (n > pool->total - pool->reserved) {
+		return false;
+	}
+	pool->reserved += n;
+	return true;
+}
+
+void smd_pool_release(struct smd_pool *pool, size_t n)
+{
+	assert(n <= pool->reserved);
+	pool->reserved -= n;
+}
+
+void *smd_pool_take(struct smd_pool *pool)
+{
+	assert(pool->nfree > 0); /* reserved before */
+	return pool->free[--pool->nfree];
+}
+
+void smd_pool_give(struct smd_pool *pool, void *buffer)
+{
+	assert(pool->nfree < pool->total);
+	pool->free[pool->nfree++] = buffer;
+}

@@ -1,0 +1,53 @@
+/*
+ * A reduction server: a listener, and shards that the lanes are given to.
+ *
+ * The listener's loop belongs to the caller. A new lane stays on it for one frame, HELLO, which says to which
+ * shard it goes. All calls are made on that loop's thread.
+ */
+#ifndef SMD_ENGINE_SERVER_H
+#define SMD_ENGINE_SERVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "reduction_server/base/error.h"
+#include "reduction_server/engine/shard.h"
+#include "reduction_server/transport/transport.h"
+
+struct smd_server;
+
+struct smd_server_config {
+	const struct smd_transport_ops *transport;
+	const char *listen;      /* "host:port" */
+	unsigned shards;         /* threads: 1 to SMD_SHARDS_MAX */
+	size_t memory_bytes;     /* of all slot pools together */
+	uint32_t chunk_bytes;    /* largest chunk; 0: SMD_CHUNK_DEFAULT */
+	uint32_t bandwidth_mbps; /* of the server; 0: SMD_BANDWIDTH_DEFAULT_MBPS */
+	unsigned window;         /* 0: SMD_WINDOW_DEFAULT */
+	unsigned late_s;         /* 0: SMD_LATE_DEFAULT_S */
+	const char *token;       /* what HELLO must carry; NULL: anything */
+	void (*on_ended)(void *owner); /* on the loop, when the last shard has ended; or NULL */
+	void *owner;
+};
+#define SMD_CHUNK_DEFAULT          (256u << 10)
+#define SMD_BANDWIDTH_DEFAULT_MBPS 10000u
+
+/* Starts listening and all shards. 0 or -errno with a text. */
+int smd_server_start(struct event_base *base, const struct smd_server_config *config,
+	struct smd_server **out, struct smd_error *error);
+
+/* Where it listens: "127.0.0.1:41873". */
+const char *smd_server_address(const struct smd_server *server);
+
+/*
+ * Takes no new lanes, and asks every shard to end: when its communicators have ended, or (now) at once.
+ */
+void smd_server_drain(struct smd_server *server, bool now);
+
+/* Waits until all shards have ended, after a drain. Gives what they have done, added up. */
+void smd_server_join(struct smd_server *server, struct smd_shard_stats *stats);
+
+/* Frees a server that has been joined. Turn the loop once more before it is freed. */
+void smd_server_free(struct smd_server *server);
+
+#endif

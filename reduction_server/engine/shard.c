@@ -1,0 +1,248 @@
+/* Runs one shard's event loop. */
+#include "reduction_server/engine/shard.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/base/clock.h"
+#include "reduction_server/base/log.h"
+
+static void shard_stop(struct smd_shard *shard)
+{
+	event_base_loopbreak(shard->base);
+}
+
+void smd_shard_check_drained(struct smd_shard *shard)
+{
+	if (shard->draining && TAILQ_EMPTY(&shard->comms)) {
+		shard_stop(shard);
+	}
+}
+
+/* ---- the mailbox ---- */
+
+static void shard_admit(struct smd_shard *shard, struct smd_arrival *arrival)
+{
+	int ret = smd_peer_create(shard, arrival->lane, &arrival->hello);
+
+	if (ret) {
+		smd_log(SMD_LOG_ERROR, shard->name, "cannot take the lane of %s: %s", arrival->hello.replica,
+			strerror(-ret));
+		smd_lane_close(arrival->lane);
+	}
+	free(arrival);
+}
+
+static void shard_on_mail(evutil_socket_t fd, short what, void *arg)
+{
+	struct smd_shard *shard = arg;
+	bool drain;
+	bool stop;
+
+	(void)fd;
+	(void)what;
+	for (;;) {
+		struct smd_arrival *arrival;
+
+		pthread_mutex_lock(&shard->mailbox.lock);
+		arrival = STAILQ_FIRST(&shard->mailbox.arrivals);
+		if (arrival) {
+			STAILQ_REMOVE_HEAD(&shard->mailbox.arrivals, link);
+		}
+		drain = shard->mailbox.drain;
+		stop = shard->mailbox.stop;
+		pthread_mutex_unlock(&shard->mailbox.lock);
+		if (!arrival) {
+			break;
+		}
+		shard_admit(shard, arrival);
+	}
+	if (drain) {
+		shard->draining = true;
+		smd_shard_check_drained(shard);
+	}
+	if (stop) {
+		shard_stop(shard);
+	}
+}
+
+int smd_shard_give(struct smd_shard *shard, struct smd_lane *lane, const struct smd_hello *hello)
+{
+	struct smd_arrival *arrival = malloc(sizeof(*arrival));
+
+	if (!arrival) {
+		return -ENOMEM;
+	}
+	arrival->lane = lane;
+	arrival->hello = *hello;
+	pthread_mutex_lock(&shard->mailbox.lock);
+	STAILQ_INSERT_TAIL(&shard->mailbox.arrivals, arrival, link);
+	pthread_mutex_unlock(&shard->mailbox.lock);
+	event_active(shard->mail, EV_READ, 1);
+	return 0;
+}
+
+void smd_shard_drain(struct smd_shard *shard, bool now)
+{
+	pthread_mutex_lock(&shard->mailbox.lock);
+	shard->mailbox.drain = true;
+	shard->mailbox.stop = now;
+	pthread_mutex_unlock(&shard->mailbox.lock);
+	event_active(shard->mail, EV_READ, 1);
+}
+
+/* ---- communicators ---- */
+
+void smd_shard_bury(struct smd_shard *shard, struct smd_comm *comm)
+{
+	TAILQ_REMOVE(&shard->comms, comm, link);
+	TAILQ_INSERT_TAIL(&shard->gone, comm, link);
+	event_active(shard->reaper, EV_READ, 1);
+	smd_shard_check_drained(shard);
+}
+
+/* Callers of smd_shard_bury() may still be looking at the communicator, so it is freed on a later turn. */
+static void shard_on_reap(evutil_socket_t fd, short what, void *arg)
+{
+	struct smd_shard *shard = arg;
+
+	(void)fd;
+	(void)what;
+	while (!TAILQ_EMPTY(&shard->gone)) {
+		struct smd_comm *comm = TAILQ_FIRST(&shard->gone);
+
+		TAILQ_REMOVE(&shard->gone, comm, link);
+		smd_comm_free(comm);
+	}
+}
+
+static void shard_on_janitor(evutil_socket_t fd, short what, void *arg)
+{
+	struct smd_shard *shard = arg;
+	uint64_t now = smd_clock_ns();
+	struct smd_comm *comm;
+
+	(void)fd;
+	(void)what;
+	TAILQ_FOREACH(comm, &shard->comms, link) {
+		smd_comm_tell_late(comm, now);
+	}
+}
+
+/* ---- the thread ---- */
+
+static void *shard_main(void *arg)
+{
+	struct smd_shard *shard = arg;
+
+	event_base_loop(shard->base, EVLOOP_NO_EXIT_ON_EMPTY);
+	while (!TAILQ_EMPTY(&shard->peers)) {
+		smd_peer_close(TAILQ_FIRST(&shard->peers), "the reduction server ended");
+	}
+	/* One more turn, for what is freed at the end of a turn. */
+	event_base_loop(shard->base, EVLOOP_NONBLOCK);
+	shard->config.on_ended(shard->config.owner);
+	return NULL;
+}
+
+static int shard_create_events(struct smd_shard *shard)
+{
+	const struct timeval second = {1, 0};
+
+	shard->base = event_base_new();
+	if (!shard->base) {
+		return -ENOMEM;
+	}
+	shard->mail = event_new(shard->base, -1, EV_PERSIST, shard_on_mail, shard);
+	shard->janitor = event_new(shard->base, -1, EV_PERSIST, shard_on_janitor, shard);
+	shard->reaper = event_new(shard->base, -1, EV_PERSIST, shard_on_reap, shard);
+	if (!shard->mail || !shard->janitor || !shard->reaper ||
+		event_add(shard->janitor, &second) != 0) {
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+static void shard_destroy_events(struct smd_shard *shard)
+{
+	struct event *events[] = {shard->mail, shard->janitor, shard->reaper};
+
+	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
+		if (events[i]) {
+			event_free(events[i]);
+		}
+	}
+	if (shard->base) {
+		event_base_free(shard->base);
+	}
+}
+
+int smd_shard_start(const struct smd_shard_config *config, struct smd_shard **out,
+	struct smd_error *error)
+{
+	struct smd_shard *shard = calloc(1, sizeof(*shard));
+	int ret;
+
+	if (!shard) {
+		return smd_error_set(error, ENOMEM, "shard: out of memory");
+	}
+	shard->config = *config;
+	snprintf(shard->name, sizeof(shard->name), "shard %u", config->welcome.shard);
+	TAILQ_INIT(&shard->peers);
+	TAILQ_INIT(&shard->comms);
+	TAILQ_INIT(&shard->gone);
+	STAILQ_INIT(&shard->mailbox.arrivals);
+	pthread_mutex_init(&shard->mailbox.lock, NULL);
+	ret = smd_pool_create(&shard->pool, config->memory_bytes, config->welcome.chunk_bytes);
+	if (ret) {
+		smd_error_set(error, -ret, "%s: cannot map %zu bytes for slots", shard->name,
+			config->memory_bytes);
+		goto free_shard;
+	}
+	ret = -ENOMEM;
+	shard->sink = malloc(SMD_CHUNK_LIMIT);
+	if (!shard->sink || shard_create_events(shard)) {
+		smd_error_set(error, ENOMEM, "%s: out of memory", shard->name);
+		goto destroy_events;
+	}
+	ret = -pthread_create(&shard->thread, NULL, shard_main, shard);
+	if (ret) {
+		smd_error_set(error, -ret, "%s: cannot start a thread: %s", shard->name, strerror(-ret));
+		goto destroy_events;
+	}
+	*out = shard;
+	return 0;
+
+destroy_events:
+	shard_destroy_events(shard);
+	free(shard->sink);
+	smd_pool_destroy(&shard->pool);
+free_shard:
+	pthread_mutex_destroy(&shard->mailbox.lock);
+	free(shard);
+	return ret;
+}
+
+void smd_shard_join(struct smd_shard *shard)
+{
+	pthread_join(shard->thread, NULL);
+}
+
+void smd_shard_free(struct smd_shard *shard)
+{
+	while (!STAILQ_EMPTY(&shard->mailbox.arrivals)) {
+		struct smd_arrival *arrival = STAILQ_FIRST(&shard->mailbox.arrivals);
+
+		STAILQ_REMOVE_HEAD(&shard->mailbox.arrivals, link);
+		smd_lane_close(arrival->lane);
+		free(arrival);
+	}
+	shard_destroy_events(shard);
+	free(shard->sink);
+	smd_pool_destroy(&shard->pool);
+	pthread_mutex_destroy(&shard->mailbox.lock);
+	free(shard);
+}

@@ -1,0 +1,92 @@
+/*
+ * One thread of a reduction server: an event loop with its own lanes, communicators and memory.
+ *
+ * Shards share nothing. What comes from outside (a new lane, the wish to drain) is put into the mailbox,
+ * under its lock, and taken out on the shard's loop. Everything else is touched by the shard's thread alone, or
+ * before it starts and after it has ended.
+ */
+#ifndef SMD_ENGINE_SHARD_H
+#define SMD_ENGINE_SHARD_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "reduction_server/engine/peer.h"
+#include "reduction_server/engine/pool.h"
+
+struct event;
+struct event_base;
+
+struct smd_shard_config {
+	struct smd_welcome welcome;  /* what workers are told: server id, shard, shards, chunk size, weight */
+	size_t memory_bytes;         /* of the slot pool */
+	unsigned window;             /* slots that a communicator gets while there are enough */
+	unsigned late_s;             /* a rank that the others wait for so long is named */
+	void (*on_ended)(void *owner); /* called on the shard's thread, as the last thing it does */
+	void *owner;
+};
+#define SMD_WINDOW_DEFAULT 8
+#define SMD_LATE_DEFAULT_S 10
+
+struct smd_shard_stats {
+	uint64_t bytes_received; /* of lanes that have ended */
+	uint64_t bytes_sent;
+	uint64_t chunks; /* reduced */
+	uint64_t lanes;  /* ever attached */
+};
+
+struct smd_arrival {
+	struct smd_lane *lane;
+	struct smd_hello hello;
+	STAILQ_ENTRY(smd_arrival) link;
+};
+
+struct smd_shard {
+	struct smd_shard_config config;
+	char name[32]; /* "shard 0", for messages */
+	struct event_base *base;
+	struct event *mail;    /* the mailbox has something */
+	struct event *janitor; /* once a second: late ranks */
+	struct event *reaper;  /* some communicators are gone */
+	pthread_t thread;
+	struct smd_pool pool;
+	uint8_t *sink; /* where discarded payloads go */
+	TAILQ_HEAD(, smd_peer) peers;
+	TAILQ_HEAD(smd_comm_list, smd_comm) comms;
+	struct smd_comm_list gone; /* to be freed by the reaper */
+	struct smd_shard_stats stats;
+	bool draining;
+
+	struct {
+		pthread_mutex_t lock;
+		STAILQ_HEAD(, smd_arrival) arrivals;
+		bool drain;
+		bool stop;
+	} mailbox;
+};
+
+/* Makes the shard and starts its thread. 0 or -errno with a text. */
+int smd_shard_start(const struct smd_shard_config *config, struct smd_shard **out,
+	struct smd_error *error);
+
+/* From any thread: gives a lane, detached from its loop, to the shard. -ENOMEM. */
+int smd_shard_give(struct smd_shard *shard, struct smd_lane *lane, const struct smd_hello *hello);
+
+/*
+ * From any thread: let communicators end in their own time but no new ones begin, then end the thread;
+ * or (now) end it at once.
+ */
+void smd_shard_drain(struct smd_shard *shard, bool now);
+
+/* Waits for the thread. The statistics are complete afterwards. */
+void smd_shard_join(struct smd_shard *shard);
+void smd_shard_free(struct smd_shard *shard);
+
+/* On the shard's thread: a communicator has no members and no busy slots any longer. */
+void smd_shard_bury(struct smd_shard *shard, struct smd_comm *comm);
+
+/* On the shard's thread: ends the loop if it drains and nothing is left to wait for. */
+void smd_shard_check_drained(struct smd_shard *shard);
+
+#endif

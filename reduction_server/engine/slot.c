@@ -1,0 +1,163 @@
+/* Gathers, reduces and sends one chunk. */
+#include "reduction_server/engine/slot.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "reduction_server/base/clock.h"
+#include "reduction_server/engine/comm.h"
+#include "reduction_server/engine/peer.h"
+#include "reduction_server/engine/shard.h"
+#include "reduction_server/kernels/kernels.h"
+
+const char *smd_slot_state_name(enum smd_slot_state state)
+{
+	static const char *const names[] = {
+#define X(state_, predecessors, meaning) [state_] = #state_,
+		SMD_SLOT_STATES(X)
+#undef X
+	};
+
+	return names[state] + strlen("SMD_SLOT_");
+}
+
+static void slot_set_state(struct smd_slot *slot, enum smd_slot_state state)
+{
+	static const unsigned legal[] = {
+#define X(state_, predecessors, meaning) [state_] = predecessors,
+		SMD_SLOT_STATES(X)
+#undef X
+	};
+
+	assert(legal[state] & SMD_SLOT_BIT(slot->state));
+	slot->state = state;
+}
+
+void smd_slot_open(struct smd_slot *slot, const struct smd_frame *frame)
+{
+	slot_set_state(slot, SMD_SLOT_GATHERING);
+	slot->shape = *frame;
+	slot->opened_ns = smd_clock_ns();
+	slot->arrived = 0;
+	memset(slot->whole, 0, slot->comm->nranks);
+	slot->comm->busy_slots++;
+}
+
+void *smd_slot_receive(struct smd_slot *slot, unsigned rank)
+{
+	assert(slot->state == SMD_SLOT_GATHERING && !slot->parts[rank]);
+	slot->parts[rank] = smd_pool_take(&slot->comm->shard->pool);
+	slot->receiving++;
+	return slot->parts[rank];
+}
+
+void smd_slot_received(struct smd_slot *slot, unsigned rank, int whole)
+{
+	slot->receiving--;
+	if (whole) {
+		slot->whole[rank] = 1;
+		slot->arrived++;
+	}
+	smd_slot_advance(slot);
+}
+
+static void slot_give_back(struct smd_slot *slot, unsigned first)
+{
+	for (unsigned r = first; r < slot->comm->nranks; r++) {
+		if (slot->parts[r]) {
+			smd_pool_give(&slot->comm->shard->pool, slot->parts[r]);
+			slot->parts[r] = NULL;
+		}
+	}
+}
+
+static void slot_reduce(struct smd_slot *slot)
+{
+	const struct smd_frame *shape = &slot->shape;
+	smd_kernel *kernel = smd_kernel_find(shape->dtype, shape->op);
+
+	kernel(slot->parts[0], (const void *const *)slot->parts, slot->comm->nranks,
+		shape->length / smd_dtype_bytes(shape->dtype));
+	slot->comm->shard->stats.chunks++;
+	slot_give_back(slot, 1);
+}
+
+static void slot_sent(struct smd_send *send, int err)
+{
+	struct smd_slot *slot = send->owner;
+
+	(void)err; /* a lane that ended has already cost the communicator this rank */
+	if (--slot->sending == 0) {
+		smd_slot_advance(slot);
+	}
+}
+
+static void slot_send(struct smd_slot *slot)
+{
+	struct smd_comm *comm = slot->comm;
+	unsigned window = smd_comm_grant(comm, slot->shape.ordinal);
+	unsigned nranks = comm->nranks;
+
+	comm->done = slot->shape.ordinal + 1;
+	slot->sending = nranks + 1; /* one more, so that the slot stays until all are queued */
+	for (unsigned r = 0; r < nranks; r++) {
+		struct smd_frame frame = slot->shape;
+		struct smd_send *send = &slot->sends[r];
+
+		*send = (struct smd_send){
+			.payload = slot->parts[0],
+			.length = slot->shape.length,
+			.done = slot_sent,
+			.owner = slot,
+		};
+		frame.kind = SMD_FRAME_RESULT;
+		frame.comm = comm->members[r]->number;
+		frame.rank = (uint16_t)r;
+		frame.window = (uint16_t)window;
+		smd_lane_send(comm->members[r]->peer->lane, &frame, send);
+	}
+	slot->sending--;
+}
+
+static void slot_free(struct smd_slot *slot)
+{
+	slot_give_back(slot, 0);
+	slot_set_state(slot, SMD_SLOT_FREE);
+	slot->comm->busy_slots--;
+	smd_comm_slot_freed(slot->comm);
+}
+
+void smd_slot_advance(struct smd_slot *slot)
+{
+	enum smd_slot_state before;
+
+	do {
+		before = slot->state;
+		if (slot->comm->state == SMD_COMM_ABORTED && before != SMD_SLOT_FREE &&
+			before != SMD_SLOT_DRAINING) {
+			slot_set_state(slot, SMD_SLOT_DRAINING);
+			continue;
+		}
+		switch (before) {
+		case SMD_SLOT_GATHERING:
+			if (slot->arrived == slot->comm->nranks) {
+				slot_set_state(slot, SMD_SLOT_REDUCING);
+			}
+			break;
+		case SMD_SLOT_REDUCING:
+			slot_reduce(slot);
+			slot_set_state(slot, SMD_SLOT_SENDING);
+			slot_send(slot);
+			break;
+		case SMD_SLOT_SENDING:
+		case SMD_SLOT_DRAINING:
+			if (slot->sending == 0 && slot->receiving == 0) {
+				slot_free(slot);
+			}
+			break;
+		case SMD_SLOT_FREE:
+		case SMD_SLOT_STATE_COUNT:
+			break;
+		}
+	} while (slot->state != before);
+}

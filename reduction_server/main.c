@@ -1,0 +1,283 @@
+/* summand-reduction-server: sums the gradients of workers and sends the sums back. */
+#include <errno.h>
+#include <event2/event.h>
+#include <event2/thread.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "reduction_server/base/log.h"
+#include "reduction_server/base/options.h"
+#include "reduction_server/engine/memory.h"
+#include "reduction_server/engine/server.h"
+
+#define EXIT_USAGE      2
+#define THREADS_DEFAULT 4 /* at most: a link of 25 Gbit/s needs about so many */
+
+struct options {
+	const char *listen;
+	int threads;
+	uint64_t memory_limit;
+	uint64_t bandwidth_mbps;
+	const char *transport;
+	const char *ready_fd;
+	const char *token_file;
+	int version;
+};
+
+struct program {
+	struct event_base *base;
+	struct smd_server *server;
+	FILE *notify; /* --ready-fd, or NULL */
+	int asked;    /* how often it was asked to end */
+};
+
+static int set_threads(void *target, const char *value, struct smd_error *error)
+{
+	int ret = smd_option_set_int(target, value, error);
+
+	if (ret || *(int *)target < 1 || *(int *)target > SMD_SHARDS_MAX) {
+		error->text[0] = '\0';
+		return smd_error_set(error, EINVAL, "must be 1 to %d", SMD_SHARDS_MAX);
+	}
+	return 0;
+}
+
+static int set_transport(void *target, const char *value, struct smd_error *error)
+{
+	if (strcmp(value, "auto") != 0 && strcmp(value, "tcp") != 0) {
+		return smd_error_set(error, EINVAL, "must be auto or tcp");
+	}
+	*(const char **)target = value;
+	return 0;
+}
+
+static int parse_options(int argc, char **argv, struct options *options, struct smd_error *error)
+{
+	const struct smd_option table[] = {
+		{"listen", "ADDR:PORT", "where workers connect; port 0 takes any free one (default 0.0.0.0:2222)",
+			smd_option_set_string, &options->listen},
+		{"threads", "N", "shards, each a thread of its own (default: the processors, at most 4)",
+			set_threads, &options->threads},
+		{"memory-limit", "SIZE", "memory for chunks in flight (default 4G, at most half of what is free)",
+			smd_option_set_size, &options->memory_limit},
+		{"bandwidth", "RATE", "what the link carries, such as 25gbps: the server's share of chunks (default 10gbps)",
+			smd_option_set_bandwidth, &options->bandwidth_mbps},
+		{"transport", "NAME", "auto or tcp (default auto, which is tcp)", set_transport,
+			&options->transport},
+		{"token-file", "FILE", "only workers with the token in this file are let in",
+			smd_option_set_string, &options->token_file},
+		{"ready-fd", "N", "also write the ready line, and the results at the end, to this descriptor",
+			smd_option_set_string, &options->ready_fd},
+		{"version", NULL, "print the version", smd_option_set_bool, &options->version},
+	};
+	const struct smd_command command = {
+		.synopsis = "summand-reduction-server [OPTION...]",
+		.summary = "Sums the gradients that workers send, and sends the sums back.",
+		.options = table,
+		.noptions = sizeof(table) / sizeof(table[0]),
+		.epilog = "The first line on standard output says where it listens: ready 127.0.0.1:41873.\n"
+			  "SIGTERM drains it: it ends when its communicators have; a second SIGTERM ends it at once.",
+	};
+	int noperands;
+	int ret = smd_options_parse(&command, argc, argv, &noperands, error);
+
+	if (ret == 0 && noperands) {
+		ret = smd_error_set(error, EINVAL, "there must be no operand, got \"%s\"", argv[1]);
+	}
+	return ret;
+}
+
+static int open_notify(const char *text, FILE **out, struct smd_error *error)
+{
+	char *end;
+	long fd;
+
+	*out = NULL;
+	if (!text) {
+		return 0;
+	}
+	fd = strtol(text, &end, 10);
+	if (*text == '\0' || *end || fd < 0 || !(*out = fdopen((int)fd, "w"))) {
+		return smd_error_set(error, EINVAL, "--ready-fd: must be an open descriptor, got \"%s\"", text);
+	}
+	return 0;
+}
+
+static int read_token(const char *path, char token[SMD_STRING_MAX + 1], struct smd_error *error)
+{
+	FILE *file = fopen(path, "r");
+	size_t length;
+
+	if (!file) {
+		return smd_error_set(error, errno, "--token-file: cannot read %s: %m", path);
+	}
+	length = fread(token, 1, SMD_STRING_MAX + 1, file);
+	fclose(file);
+	while (length && (token[length - 1] == '\n' || token[length - 1] == '\r')) {
+		length--;
+	}
+	if (length == 0 || length > SMD_STRING_MAX || memchr(token, '\0', length)) {
+		return smd_error_set(error, EINVAL, "--token-file: %s must hold 1 to %d characters", path,
+			SMD_STRING_MAX);
+	}
+	token[length] = '\0';
+	return 0;
+}
+
+/* One line for whoever started us, on standard output or the notify descriptor. */
+static void announce_ready(struct program *program)
+{
+	FILE *streams[] = {stdout, program->notify};
+
+	for (size_t i = 0; i < 2; i++) {
+		if (streams[i]) {
+			fprintf(streams[i], "ready %s\n", smd_server_address(program->server));
+			fflush(streams[i]);
+		}
+	}
+}
+
+static void announce_results(struct program *program, const struct smd_shard_stats *stats)
+{
+	smd_log(SMD_LOG_INFO, "server",
+		"ended: %" PRIu64 " chunks reduced, %" PRIu64 " bytes received, %" PRIu64
+		" bytes sent, %" PRIu64 " lanes",
+		stats->chunks, stats->bytes_received, stats->bytes_sent, stats->lanes);
+	if (program->notify) {
+		fprintf(program->notify,
+			"result bytes_received %" PRIu64 "\nresult bytes_sent %" PRIu64
+			"\nresult chunks %" PRIu64 "\n",
+			stats->bytes_received, stats->bytes_sent, stats->chunks);
+		fflush(program->notify);
+	}
+}
+
+static void on_signal(evutil_socket_t signal_number, short what, void *arg)
+{
+	struct program *program = arg;
+
+	(void)what;
+	program->asked++;
+	smd_log(SMD_LOG_INFO, "server", "%s: %s", strsignal((int)signal_number),
+		program->asked == 1 ? "draining" : "ending at once");
+	smd_server_drain(program->server, program->asked > 1);
+}
+
+static void on_ended(void *owner)
+{
+	struct program *program = owner;
+
+	event_base_loopbreak(program->base);
+}
+
+static int start_server(struct program *program, const struct options *options,
+	struct smd_error *error)
+{
+	char token[SMD_STRING_MAX + 1];
+	struct smd_server_config config = {
+		.transport = &smd_transport_tcp,
+		.listen = options->listen,
+		.shards = (unsigned)options->threads,
+		.bandwidth_mbps = (uint32_t)(options->bandwidth_mbps < UINT32_MAX ? options->bandwidth_mbps
+										  : UINT32_MAX),
+		.on_ended = on_ended,
+		.owner = program,
+	};
+	uint64_t memory;
+	int ret = smd_memory_decide(options->memory_limit, config.shards, SMD_CHUNK_DEFAULT, &memory, error);
+
+	if (ret == 0 && options->token_file) {
+		config.token = token;
+		ret = read_token(options->token_file, token, error);
+	}
+	if (ret) {
+		return ret;
+	}
+	config.memory_bytes = memory;
+	smd_log(SMD_LOG_INFO, "server",
+		"memory: at most %.0f MiB, %u threads with %zu buffers of %u KiB each",
+		(double)memory / (1 << 20), config.shards, (size_t)(memory / config.shards / SMD_CHUNK_DEFAULT),
+		SMD_CHUNK_DEFAULT >> 10);
+	return smd_server_start(program->base, &config, &program->server, error);
+}
+
+static int run(const struct options *options, struct smd_error *error)
+{
+	struct program program = {.base = NULL};
+	struct event *signals[2] = {NULL, NULL};
+	struct smd_shard_stats stats;
+	int ret = open_notify(options->ready_fd, &program.notify, error);
+
+	if (ret) {
+		return ret;
+	}
+	program.base = event_base_new();
+	if (!program.base) {
+		return smd_error_set(error, ENOMEM, "out of memory");
+	}
+	ret = start_server(&program, options, error);
+	if (ret) {
+		goto free_base;
+	}
+	signals[0] = evsignal_new(program.base, SIGTERM, on_signal, &program);
+	signals[1] = evsignal_new(program.base, SIGINT, on_signal, &program);
+	for (size_t i = 0; i < 2; i++) {
+		if (!signals[i] || event_add(signals[i], NULL) != 0) {
+			ret = smd_error_set(error, ENOMEM, "out of memory");
+			smd_server_drain(program.server, true);
+			goto join_server;
+		}
+	}
+	announce_ready(&program);
+	event_base_dispatch(program.base);
+join_server:
+	smd_server_join(program.server, &stats);
+	event_base_loop(program.base, EVLOOP_NONBLOCK); /* frees what goes at the end of a turn */
+	announce_results(&program, &stats);
+	smd_server_free(program.server);
+	for (size_t i = 0; i < 2; i++) {
+		if (signals[i]) {
+			event_free(signals[i]);
+		}
+	}
+free_base:
+	event_base_free(program.base);
+	if (program.notify) {
+		fclose(program.notify);
+	}
+	return ret;
+}
+
+int main(int argc, char **argv)
+{
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+	struct options options = {
+		.listen = "0.0.0.0:2222",
+		.threads = processors < 1 ? 1 : processors > THREADS_DEFAULT ? THREADS_DEFAULT : (int)processors,
+		.transport = "auto",
+	};
+	struct smd_error error = {""};
+	int ret = parse_options(argc, argv, &options, &error);
+
+	if (ret == -ENOEXEC) {
+		return EXIT_SUCCESS;
+	}
+	if (ret == 0 && options.version) {
+		printf("summand-reduction-server %s\n", SUMMAND_VERSION);
+		return EXIT_SUCCESS;
+	}
+	if (ret == 0) {
+		signal(SIGPIPE, SIG_IGN);
+		evthread_use_pthreads();
+		ret = run(&options, &error);
+	}
+	if (ret) {
+		fprintf(stderr, "summand-reduction-server: %s\n", error.text);
+		return ret == -EINVAL ? EXIT_USAGE : EXIT_FAILURE;
+	}
+	return EXIT_SUCCESS;
+}

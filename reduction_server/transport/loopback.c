@@ -1,0 +1,481 @@
+/*
+ * Lanes inside one process, for tests: two ends on any two loops, no socket.
+ *
+ * The ends share a *pipe*. A send is put on the other end's inbox; the other end's loop copies the payload
+ * to where its owner wants it, and puts the send on the sender's outbox of those that are done,
+ * so every callback runs on the loop of its own lane. The one lock is the pipe's.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <event2/event.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/transport/transport.h"
+
+#define NAME_MAX_LENGTH 100
+
+struct pipe;
+
+struct loopback_lane {
+	struct smd_lane lane;
+	struct pipe *pipe;
+	struct loopback_lane *other;
+	struct event_base *base;
+	const struct smd_lane_callbacks *callbacks;
+	void *owner;
+	bool opened; /* on_open() has been called, or is not due */
+	bool ended;  /* on_closed() has been called */
+
+	/* Under the pipe's lock: */
+	struct event *wake; /* NULL: not attached */
+	struct smd_send_queue inbox;
+	struct smd_send_queue finished;
+	bool closed;
+	char peer[128];
+};
+
+struct pipe {
+	pthread_mutex_t lock;
+	int users; /* ends that have not been freed */
+	struct loopback_lane ends[2];
+};
+
+struct smd_listener {
+	char name[NAME_MAX_LENGTH];
+	struct event_base *base;
+	void (*on_accept)(void *owner, struct smd_lane *lane);
+	void *owner;
+	LIST_ENTRY(smd_listener) link;
+};
+
+static pthread_mutex_t listeners_lock = PTHREAD_MUTEX_INITIALIZER;
+static LIST_HEAD(, smd_listener) listeners = LIST_HEAD_INITIALIZER(listeners);
+
+static struct loopback_lane *loopback_of(struct smd_lane *lane)
+{
+	return (struct loopback_lane *)lane;
+}
+
+/* Call with the pipe locked. */
+static void loopback_wake(struct loopback_lane *end)
+{
+	if (end->wake) {
+		event_active(end->wake, EV_READ, 1);
+	}
+}
+
+static void pipe_release(struct pipe *pipe)
+{
+	int left;
+
+	pthread_mutex_lock(&pipe->lock);
+	left = --pipe->users;
+	pthread_mutex_unlock(&pipe->lock);
+	if (left == 0) {
+		pthread_mutex_destroy(&pipe->lock);
+		free(pipe);
+	}
+}
+
+static void loopback_free(evutil_socket_t fd, short what, void *arg)
+{
+	struct loopback_lane *end = arg;
+
+	(void)fd;
+	(void)what;
+	pipe_release(end->pipe);
+}
+
+/* Gives back what is queued; the other end sees the closed flag. */
+static void loopback_close(struct smd_lane *lane)
+{
+	struct loopback_lane *end = loopback_of(lane);
+	struct smd_send_queue unsent = TAILQ_HEAD_INITIALIZER(unsent);
+	const struct timeval now = {0, 0};
+	struct event *wake;
+
+	assert(!end->closed);
+	pthread_mutex_lock(&end->pipe->lock);
+	end->closed = true;
+	wake = end->wake;
+	end->wake = NULL;
+	TAILQ_CONCAT(&unsent, &end->finished, link);
+	TAILQ_CONCAT(&unsent, &end->other->inbox, link);
+	if (!end->other->closed) { /* nobody here will take what the other end had sent */
+		TAILQ_CONCAT(&end->other->finished, &end->inbox, link);
+	}
+	loopback_wake(end->other);
+	pthread_mutex_unlock(&end->pipe->lock);
+	if (wake) {
+		event_free(wake);
+	}
+	while (!TAILQ_EMPTY(&unsent)) {
+		struct smd_send *send = TAILQ_FIRST(&unsent);
+
+		TAILQ_REMOVE(&unsent, send, link);
+		send->done(send, -ECANCELED);
+	}
+	if (!end->base || event_base_once(end->base, -1, EV_TIMEOUT, loopback_free, end, &now) != 0) {
+		pipe_release(end->pipe);
+	}
+}
+
+/* Hands one frame to the owner. 0, 1 when the lane was closed or detached, or -errno. */
+static int loopback_deliver(struct loopback_lane *end, const struct smd_send *send,
+	struct smd_error *error)
+{
+	struct smd_frame frame;
+	void *payload = NULL;
+	int ret = smd_frame_decode(send->header, &frame, error);
+
+	if (ret) {
+		return ret;
+	}
+	end->lane.counts.bytes_received += SMD_FRAME_SIZE + send->length;
+	ret = end->callbacks->on_header(end->owner, &frame, &payload, error);
+	if (end->closed) {
+		return 1;
+	}
+	if (ret) {
+		return ret;
+	}
+	if (frame.length) {
+		memcpy(payload, send->payload, frame.length);
+	}
+	ret = end->callbacks->on_frame(end->owner, &frame, payload, error);
+	if (ret == SMD_LANE_DETACHED || end->closed) {
+		return 1;
+	}
+	return ret;
+}
+
+static void loopback_finish_sends(struct loopback_lane *end)
+{
+	for (;;) {
+		struct smd_send *send;
+
+		pthread_mutex_lock(&end->pipe->lock);
+		send = TAILQ_FIRST(&end->finished);
+		if (send) {
+			TAILQ_REMOVE(&end->finished, send, link);
+		}
+		pthread_mutex_unlock(&end->pipe->lock);
+		if (!send) {
+			return;
+		}
+		send->done(send, 0);
+		if (end->closed) {
+			return;
+		}
+	}
+}
+
+/* Takes the next frame of the inbox. NULL: there is none, and *over says whether none will come. */
+static struct smd_send *loopback_next(struct loopback_lane *end, bool *over)
+{
+	struct smd_send *send;
+
+	pthread_mutex_lock(&end->pipe->lock);
+	send = TAILQ_FIRST(&end->inbox);
+	if (send) {
+		TAILQ_REMOVE(&end->inbox, send, link);
+	}
+	*over = !send && end->other->closed;
+	pthread_mutex_unlock(&end->pipe->lock);
+	return send;
+}
+
+static void loopback_give_back(struct loopback_lane *end, struct smd_send *send)
+{
+	pthread_mutex_lock(&end->pipe->lock);
+	TAILQ_INSERT_TAIL(&end->other->finished, send, link);
+	loopback_wake(end->other);
+	pthread_mutex_unlock(&end->pipe->lock);
+}
+
+static void loopback_ended(struct loopback_lane *end, int err, const char *reason)
+{
+	end->ended = true;
+	end->callbacks->on_closed(end->owner, err, reason);
+}
+
+static void loopback_on_wake(evutil_socket_t fd, short what, void *arg)
+{
+	struct loopback_lane *end = arg;
+
+	(void)fd;
+	(void)what;
+	if (!end->opened) {
+		end->opened = true;
+		end->callbacks->on_open(end->owner);
+	}
+	while (!end->closed && !end->ended) {
+		struct smd_error error = {""};
+		struct smd_send *send;
+		bool over;
+		int ret;
+
+		loopback_finish_sends(end);
+		if (end->closed) {
+			return;
+		}
+		send = loopback_next(end, &over);
+		if (!send) {
+			if (over) {
+				loopback_ended(end, -ECONNRESET, "the other end closed the lane");
+			}
+			return;
+		}
+		/* The sender keeps the bytes until the frame has been handed out. */
+		ret = loopback_deliver(end, send, &error);
+		loopback_give_back(end, send);
+		if (ret < 0) {
+			loopback_ended(end, ret, error.text);
+		}
+		if (ret) {
+			return;
+		}
+	}
+}
+
+static void loopback_send(struct smd_lane *lane, struct smd_send *send)
+{
+	struct loopback_lane *end = loopback_of(lane);
+
+	assert(!end->closed);
+	end->lane.counts.bytes_sent += SMD_FRAME_SIZE + send->length;
+	pthread_mutex_lock(&end->pipe->lock);
+	send->sent = SMD_FRAME_SIZE + send->length;
+	if (end->other->closed) {
+		TAILQ_INSERT_TAIL(&end->finished, send, link);
+		loopback_wake(end);
+	} else {
+		TAILQ_INSERT_TAIL(&end->other->inbox, send, link);
+		loopback_wake(end->other);
+	}
+	pthread_mutex_unlock(&end->pipe->lock);
+}
+
+static void loopback_cancel(struct smd_lane *lane, const void *owner)
+{
+	(void)lane; /* every send has begun as soon as it is queued */
+	(void)owner;
+}
+
+static void loopback_redirect(struct smd_lane *lane, void *payload)
+{
+	(void)lane; /* payloads are copied whole, so none is ever half received */
+	(void)payload;
+}
+
+static int loopback_attach(struct smd_lane *lane, struct event_base *base,
+	const struct smd_lane_callbacks *callbacks, void *owner)
+{
+	struct loopback_lane *end = loopback_of(lane);
+	struct event *wake = event_new(base, -1, EV_PERSIST, loopback_on_wake, end);
+
+	if (!wake) {
+		return -ENOMEM;
+	}
+	end->base = base;
+	end->callbacks = callbacks;
+	end->owner = owner;
+	pthread_mutex_lock(&end->pipe->lock);
+	end->wake = wake;
+	loopback_wake(end); /* something may have come before */
+	pthread_mutex_unlock(&end->pipe->lock);
+	return 0;
+}
+
+static void loopback_detach(struct smd_lane *lane)
+{
+	struct loopback_lane *end = loopback_of(lane);
+	struct event *wake;
+
+	pthread_mutex_lock(&end->pipe->lock);
+	wake = end->wake;
+	end->wake = NULL;
+	pthread_mutex_unlock(&end->pipe->lock);
+	event_free(wake);
+	end->base = NULL;
+}
+
+static struct pipe *pipe_create(const char *name)
+{
+	struct pipe *pipe = calloc(1, sizeof(*pipe));
+
+	if (!pipe) {
+		return NULL;
+	}
+	pthread_mutex_init(&pipe->lock, NULL);
+	pipe->users = 2;
+	for (int i = 0; i < 2; i++) {
+		struct loopback_lane *end = &pipe->ends[i];
+
+		end->lane.ops = &smd_transport_loopback;
+		end->pipe = pipe;
+		end->other = &pipe->ends[1 - i];
+		TAILQ_INIT(&end->inbox);
+		TAILQ_INIT(&end->finished);
+		snprintf(end->peer, sizeof(end->peer), "loopback:%s", name);
+	}
+	return pipe;
+}
+
+/* What a connect leaves on the listener's loop. */
+struct arrival {
+	struct smd_listener *listener;
+	struct loopback_lane *end;
+};
+
+static void loopback_on_arrival(evutil_socket_t fd, short what, void *arg)
+{
+	struct arrival *arrival = arg;
+
+	(void)fd;
+	(void)what;
+	arrival->listener->on_accept(arrival->listener->owner, &arrival->end->lane);
+	free(arrival);
+}
+
+static const char *loopback_name(const char *address)
+{
+	return strncmp(address, "loopback:", 9) == 0 ? address + 9 : address;
+}
+
+static struct smd_listener *loopback_find(const char *name)
+{
+	struct smd_listener *listener;
+
+	LIST_FOREACH(listener, &listeners, link) {
+		if (strcmp(listener->name, name) == 0) {
+			return listener;
+		}
+	}
+	return NULL;
+}
+
+/* Tells the listener, if there is one, on its own loop. */
+static int loopback_announce(const char *name, struct loopback_lane *end)
+{
+	const struct timeval now = {0, 0};
+	struct arrival *arrival = malloc(sizeof(*arrival));
+	int ret = -ECONNREFUSED;
+
+	if (!arrival) {
+		return -ENOMEM;
+	}
+	pthread_mutex_lock(&listeners_lock);
+	*arrival = (struct arrival){.listener = loopback_find(name), .end = end};
+	if (arrival->listener) {
+		ret = event_base_once(arrival->listener->base, -1, EV_TIMEOUT, loopback_on_arrival,
+			      arrival, &now) == 0
+			? 0
+			: -ENOMEM;
+	}
+	pthread_mutex_unlock(&listeners_lock);
+	if (ret) {
+		free(arrival);
+	}
+	return ret;
+}
+
+static int loopback_connect(struct event_base *base, const char *address,
+	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
+	struct smd_error *error)
+{
+	const char *name = loopback_name(address);
+	struct pipe *pipe = pipe_create(name);
+	int ret;
+
+	if (!pipe) {
+		return smd_error_set(error, ENOMEM, "%s: out of memory", address);
+	}
+	pipe->ends[1].opened = true;
+	ret = loopback_announce(name, &pipe->ends[1]);
+	if (ret) {
+		smd_error_set(error, -ret, "%s: cannot connect: %s", address, strerror(-ret));
+		goto free_pipe;
+	}
+	ret = loopback_attach(&pipe->ends[0].lane, base, callbacks, owner);
+	if (ret) {
+		/* The listener has the other end already; it will see this one closed. */
+		smd_error_set(error, -ret, "%s: out of memory", address);
+		loopback_close(&pipe->ends[0].lane);
+		return ret;
+	}
+	*out = &pipe->ends[0].lane;
+	return 0;
+
+free_pipe:
+	pthread_mutex_destroy(&pipe->lock);
+	free(pipe);
+	return ret;
+}
+
+static int loopback_listen(struct event_base *base, const char *address,
+	void (*on_accept)(void *owner, struct smd_lane *lane), void *owner, struct smd_listener **out,
+	char bound[128], struct smd_error *error)
+{
+	const char *name = loopback_name(address);
+	struct smd_listener *listener;
+	int ret = 0;
+
+	if (strlen(name) >= NAME_MAX_LENGTH) {
+		return smd_error_set(error, EINVAL, "loopback: a name must have at most %d bytes, got %zu",
+			NAME_MAX_LENGTH - 1, strlen(name));
+	}
+	listener = calloc(1, sizeof(*listener));
+	if (!listener) {
+		return smd_error_set(error, ENOMEM, "%s: out of memory", address);
+	}
+	snprintf(listener->name, sizeof(listener->name), "%s", name);
+	listener->base = base;
+	listener->on_accept = on_accept;
+	listener->owner = owner;
+	pthread_mutex_lock(&listeners_lock);
+	if (loopback_find(name)) {
+		ret = smd_error_set(error, EADDRINUSE, "loopback:%s: cannot listen: the name is in use", name);
+	} else {
+		LIST_INSERT_HEAD(&listeners, listener, link);
+	}
+	pthread_mutex_unlock(&listeners_lock);
+	if (ret) {
+		free(listener);
+		return ret;
+	}
+	snprintf(bound, 128, "loopback:%s", name);
+	*out = listener;
+	return 0;
+}
+
+static void loopback_listener_close(struct smd_listener *listener)
+{
+	pthread_mutex_lock(&listeners_lock);
+	LIST_REMOVE(listener, link);
+	pthread_mutex_unlock(&listeners_lock);
+	free(listener);
+}
+
+static const char *loopback_peer_name(const struct smd_lane *lane)
+{
+	return ((const struct loopback_lane *)lane)->peer;
+}
+
+const struct smd_transport_ops smd_transport_loopback = {
+	.name = "loopback",
+	.listen = loopback_listen,
+	.listener_close = loopback_listener_close,
+	.connect = loopback_connect,
+	.attach = loopback_attach,
+	.detach = loopback_detach,
+	.send = loopback_send,
+	.cancel = loopback_cancel,
+	.redirect = loopback_redirect,
+	.close = loopback_close,
+	.peer_name = loopback_peer_name,
+};

@@ -1,0 +1,166 @@
+/*
+ * The seam between what is said (engine, libsummand) and how it travels (tcp, loopback, ...).
+ *
+ * A *lane* is a connection that carries frames in both directions, in order. It belongs to one
+ * event loop and is used on that loop's thread only; so nothing here takes a lock on the data path.
+ *
+ * Receiving. The header of each frame is decoded and handed to on_header(), which says where the
+ * payload shall go: the transport then puts the bytes there and nowhere else (TCP reads from the
+ * socket right into that memory). When all of it is there, on_frame() is called.
+ *
+ * Sending. The caller owns a `struct smd_send` and the payload that it points to until done() is
+ * called: once, in order, with 0 when the bytes need not be kept any longer, or with -errno when the
+ * lane ended first. Nothing is copied or allocated. done() may be called before smd_lane_send() returns.
+ *
+ * The end. on_closed() is called at most once, always from the event loop (never from inside a call
+ * into the transport), and only if the owner has not closed the lane first. The owner then calls
+ * smd_lane_close(), which gives back every queued send with -ECANCELED; the lane's memory goes at the end
+ * of the loop's turn, so closing inside any callback is safe. No callback comes after it.
+ */
+#ifndef SMD_TRANSPORT_TRANSPORT_H
+#define SMD_TRANSPORT_TRANSPORT_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "reduction_server/base/error.h"
+#include "reduction_server/wire/frame.h"
+
+struct event_base;
+struct smd_lane;
+struct smd_listener;
+
+struct smd_send {
+	uint8_t header[SMD_FRAME_SIZE]; /* encoded by smd_lane_send() */
+	const void *payload;
+	uint32_t length;
+	void (*done)(struct smd_send *send, int err);
+	void *owner; /* the sender's own business */
+	/* The transport's while the send is queued: */
+	uint32_t sent; /* header and payload bytes that have left */
+	TAILQ_ENTRY(smd_send) link;
+};
+TAILQ_HEAD(smd_send_queue, smd_send);
+
+#define SMD_LANE_DETACHED 1
+
+struct smd_lane_callbacks {
+	/* The lane is connected (only after connect). */
+	void (*on_open)(void *owner);
+	/*
+	 * Where shall the payload go? *payload must have room for frame->length bytes until on_frame(),
+	 * smd_lane_redirect() or the lane's end. -errno ends the lane for the reason in `error`.
+	 * A frame without payload is asked about too; *payload is then not used.
+	 */
+	int (*on_header)(void *owner, const struct smd_frame *frame, void **payload,
+		struct smd_error *error);
+	/*
+	 * The frame is whole. -errno ends the lane for the reason in `error`; SMD_LANE_DETACHED when
+	 * the callback has detached the lane, which may then be at work on another thread already.
+	 */
+	int (*on_frame)(void *owner, const struct smd_frame *frame, void *payload,
+		struct smd_error *error);
+	/* The lane has ended: err is -errno, reason a phrase such as "connection reset by peer". */
+	void (*on_closed)(void *owner, int err, const char *reason);
+};
+
+struct smd_transport_ops {
+	const char *name; /* "tcp"; also what comes before the colon in "loopback:NAME" addresses */
+
+	/*
+	 * Listens at "host:port" (port 0: any free one; *port is the real one). Each new lane is handed
+	 * to on_accept() on the listener's loop, not yet attached. 0 or -errno with a text.
+	 */
+	int (*listen)(struct event_base *base, const char *address,
+		void (*on_accept)(void *owner, struct smd_lane *lane), void *owner,
+		struct smd_listener **out, char bound[128], struct smd_error *error);
+	void (*listener_close)(struct smd_listener *listener);
+
+	/*
+	 * Begins to connect to `address` and returns at once; then on_open() or on_closed(). The lane is attached.
+	 * -errno with a text when the address makes no sense.
+	 */
+	int (*connect)(struct event_base *base, const char *address,
+		const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
+		struct smd_error *error);
+
+	/* Gives an accepted or detached lane to a loop; call it on that loop's thread. 0 or -errno. */
+	int (*attach)(struct smd_lane *lane, struct event_base *base,
+		const struct smd_lane_callbacks *callbacks, void *owner);
+	/*
+	 * Takes the lane from its loop so that it can be attached to another. Only inside on_frame(), when the
+	 * peer sends nothing before it gets an answer, and with nothing queued.
+	 */
+	void (*detach)(struct smd_lane *lane);
+
+	/* Queues send->header and its payload. */
+	void (*send)(struct smd_lane *lane, struct smd_send *send);
+	/*
+	 * Takes every send of `owner` whose first byte has not left off the queue and calls its done()
+	 * with -ECANCELED; those that have begun end as usual. Not inside a done().
+	 */
+	void (*cancel)(struct smd_lane *lane, const void *owner);
+	/* The rest of the payload that is being received goes to `payload` instead. */
+	void (*redirect)(struct smd_lane *lane, void *payload);
+	void (*close)(struct smd_lane *lane);
+	/* "127.0.0.1:41873": the other end, for messages. */
+	const char *(*peer_name)(const struct smd_lane *lane);
+};
+
+struct smd_lane_counts {
+	uint64_t bytes_sent; /* headers and payloads */
+	uint64_t bytes_received;
+};
+
+/* What every transport's lane begins with. */
+struct smd_lane {
+	const struct smd_transport_ops *ops;
+	struct smd_lane_counts counts;
+};
+
+/* "tcp" or "loopback"; NULL for another name. */
+const struct smd_transport_ops *smd_transport_find(const char *name);
+
+extern const struct smd_transport_ops smd_transport_tcp;
+extern const struct smd_transport_ops smd_transport_loopback;
+
+/* Encodes `frame` with the payload's length and queues it. */
+void smd_lane_send(struct smd_lane *lane, struct smd_frame *frame, struct smd_send *send);
+
+/* A control frame: copies the payload (at most SMD_CONTROL_MAX bytes). -ENOMEM. */
+int smd_lane_send_control(struct smd_lane *lane, struct smd_frame *frame, const void *payload,
+	size_t length);
+
+static inline int smd_lane_attach(struct smd_lane *lane, struct event_base *base,
+	const struct smd_lane_callbacks *callbacks, void *owner)
+{
+	return lane->ops->attach(lane, base, callbacks, owner);
+}
+
+static inline void smd_lane_detach(struct smd_lane *lane)
+{
+	lane->ops->detach(lane);
+}
+
+static inline void smd_lane_cancel(struct smd_lane *lane, const void *owner)
+{
+	lane->ops->cancel(lane, owner);
+}
+
+static inline void smd_lane_redirect(struct smd_lane *lane, void *payload)
+{
+	lane->ops->redirect(lane, payload);
+}
+
+static inline void smd_lane_close(struct smd_lane *lane)
+{
+	lane->ops->close(lane);
+}
+
+static inline const char *smd_lane_peer_name(const struct smd_lane *lane)
+{
+	return lane->ops->peer_name(lane);
+}
+
+#endif

@@ -1,0 +1,139 @@
+/* Encodes and decodes frame headers. */
+#include "reduction_server/wire/frame.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static void put16(uint8_t *bytes, uint16_t value)
+{
+	value = htole16(value);
+	memcpy(bytes, &value, sizeof(value));
+}
+
+static void put32(uint8_t *bytes, uint32_t value)
+{
+	value = htole32(value);
+	memcpy(bytes, &value, sizeof(value));
+}
+
+static void put64(uint8_t *bytes, uint64_t value)
+{
+	value = htole64(value);
+	memcpy(bytes, &value, sizeof(value));
+}
+
+static uint16_t get16(const uint8_t *bytes)
+{
+	uint16_t value;
+
+	memcpy(&value, bytes, sizeof(value));
+	return le16toh(value);
+}
+
+static uint32_t get32(const uint8_t *bytes)
+{
+	uint32_t value;
+
+	memcpy(&value, bytes, sizeof(value));
+	return le32toh(value);
+}
+
+static uint64_t get64(const uint8_t *bytes)
+{
+	uint64_t value;
+
+	memcpy(&value, bytes, sizeof(value));
+	return le64toh(value);
+}
+
+void smd_frame_encode(const struct smd_frame *frame, uint8_t bytes[SMD_FRAME_SIZE])
+{
+	memcpy(bytes, "SMD", 3);
+	bytes[3] = SMD_WIRE_VERSION;
+	bytes[4] = frame->kind;
+	bytes[5] = frame->dtype;
+	bytes[6] = frame->op;
+	bytes[7] = 0;
+	put32(bytes + 8, frame->length);
+	put32(bytes + 12, frame->comm);
+	put32(bytes + 16, frame->epoch);
+	put16(bytes + 20, frame->rank);
+	put16(bytes + 22, frame->window);
+	put64(bytes + 24, frame->chunk);
+	put64(bytes + 32, frame->operation);
+	put64(bytes + 40, frame->count);
+	put64(bytes + 48, frame->offset);
+	put64(bytes + 56, frame->ordinal);
+}
+
+static int check_envelope(const uint8_t bytes[SMD_FRAME_SIZE], struct smd_error *error)
+{
+	if (memcmp(bytes, "SMD", 3) != 0) {
+		return smd_error_set(error, EPROTO, "frame: magic must be SMD, got %02x%02x%02x", bytes[0],
+			bytes[1], bytes[2]);
+	}
+	if (bytes[3] != SMD_WIRE_VERSION) {
+		return smd_error_set(error, EPROTO, "frame: version must be %d, got %d", SMD_WIRE_VERSION,
+			bytes[3]);
+	}
+	if (bytes[4] < SMD_FRAME_HELLO || bytes[4] >= SMD_FRAME_KIND_END) {
+		return smd_error_set(error, EPROTO, "frame: kind must be %d to %d, got %d", SMD_FRAME_HELLO,
+			SMD_FRAME_KIND_END - 1, bytes[4]);
+	}
+	if (bytes[7] != 0) {
+		return smd_error_set(error, EPROTO, "frame: flags must be 0, got %d", bytes[7]);
+	}
+	return 0;
+}
+
+int smd_frame_decode(const uint8_t bytes[SMD_FRAME_SIZE], struct smd_frame *out,
+	struct smd_error *error)
+{
+	uint32_t length = get32(bytes + 8);
+	uint32_t most;
+	int ret = check_envelope(bytes, error);
+
+	if (ret) {
+		return ret;
+	}
+	most = bytes[4] == SMD_FRAME_INPUT || bytes[4] == SMD_FRAME_RESULT ? SMD_CHUNK_LIMIT
+									   : SMD_CONTROL_MAX;
+	if (length > most) {
+		return smd_error_set(error, EPROTO, "%s: length must be at most %u, got %u",
+			smd_frame_kind_name(bytes[4]), most, length);
+	}
+	*out = (struct smd_frame){
+		.kind = bytes[4],
+		.dtype = bytes[5],
+		.op = bytes[6],
+		.length = length,
+		.comm = get32(bytes + 12),
+		.epoch = get32(bytes + 16),
+		.rank = get16(bytes + 20),
+		.window = get16(bytes + 22),
+		.chunk = get64(bytes + 24),
+		.operation = get64(bytes + 32),
+		.count = get64(bytes + 40),
+		.offset = get64(bytes + 48),
+		.ordinal = get64(bytes + 56),
+	};
+	return 0;
+}
+
+const char *smd_frame_kind_name(unsigned kind)
+{
+	static const char *const names[] = {
+#define X(constant, number, name) [number] = name,
+		SMD_FRAME_KINDS(X)
+#undef X
+	};
+	static _Thread_local char unknown[24];
+
+	if (kind >= SMD_FRAME_HELLO && kind < SMD_FRAME_KIND_END) {
+		return names[kind];
+	}
+	snprintf(unknown, sizeof(unknown), "kind %u", kind);
+	return unknown;
+}

@@ -1,0 +1,162 @@
+/* Encodes and decodes the payloads of control frames. */
+#include "reduction_server/wire/message.h"
+
+#include <errno.h>
+
+#include "reduction_server/wire/cursor.h"
+
+static struct smd_writer writer_over(uint8_t payload[SMD_CONTROL_MAX])
+{
+	return (struct smd_writer){.start = payload, .size = SMD_CONTROL_MAX};
+}
+
+static int malformed(const char *kind, size_t length, struct smd_error *error)
+{
+	return smd_error_set(error, EPROTO, "%s: payload must be as specs/wire.md says, got %zu bytes that "
+		"are not", kind, length);
+}
+
+static bool complete(const struct smd_reader *reader)
+{
+	return !reader->failed && reader->left == 0;
+}
+
+size_t smd_hello_encode(const struct smd_hello *hello, uint8_t payload[SMD_CONTROL_MAX])
+{
+	struct smd_writer writer = writer_over(payload);
+
+	smd_writer_put(&writer, hello->shard, 4);
+	smd_writer_put_string(&writer, hello->replica);
+	smd_writer_put_string(&writer, hello->job);
+	smd_writer_put_string(&writer, hello->token);
+	return writer.used;
+}
+
+int smd_hello_decode(const uint8_t *payload, size_t length, struct smd_hello *out,
+	struct smd_error *error)
+{
+	struct smd_reader reader = {.at = payload, .left = length};
+	struct smd_hello hello;
+
+	hello.shard = (uint32_t)smd_reader_get(&reader, 4);
+	smd_reader_get_string(&reader, hello.replica, sizeof(hello.replica));
+	smd_reader_get_string(&reader, hello.job, sizeof(hello.job));
+	smd_reader_get_string(&reader, hello.token, sizeof(hello.token));
+	if (!complete(&reader) || hello.replica[0] == '\0') {
+		return malformed("HELLO", length, error);
+	}
+	*out = hello;
+	return 0;
+}
+
+size_t smd_welcome_encode(const struct smd_welcome *welcome, uint8_t payload[SMD_CONTROL_MAX])
+{
+	struct smd_writer writer = writer_over(payload);
+
+	smd_writer_put(&writer, welcome->server_id, 8);
+	smd_writer_put(&writer, welcome->shard, 4);
+	smd_writer_put(&writer, welcome->shards, 4);
+	smd_writer_put(&writer, welcome->chunk_bytes, 4);
+	smd_writer_put(&writer, welcome->weight, 4);
+	return writer.used;
+}
+
+int smd_welcome_decode(const uint8_t *payload, size_t length, struct smd_welcome *out,
+	struct smd_error *error)
+{
+	struct smd_reader reader = {.at = payload, .left = length};
+	struct smd_welcome welcome = {
+		.server_id = smd_reader_get(&reader, 8),
+		.shard = (uint32_t)smd_reader_get(&reader, 4),
+		.shards = (uint32_t)smd_reader_get(&reader, 4),
+		.chunk_bytes = (uint32_t)smd_reader_get(&reader, 4),
+		.weight = (uint32_t)smd_reader_get(&reader, 4),
+	};
+
+	if (!complete(&reader)) {
+		return malformed("WELCOME", length, error);
+	}
+	if (welcome.shards == 0 || welcome.shards > SMD_SHARDS_MAX || welcome.shard >= welcome.shards) {
+		return smd_error_set(error, EPROTO, "WELCOME: shard must be below shards, at most %d, got %u of %u",
+			SMD_SHARDS_MAX, welcome.shard, welcome.shards);
+	}
+	if (welcome.chunk_bytes == 0 || welcome.chunk_bytes % 64 || welcome.chunk_bytes > SMD_CHUNK_LIMIT) {
+		return smd_error_set(error, EPROTO, "WELCOME: largest chunk must be a multiple of 64 up to %u, got %u",
+			SMD_CHUNK_LIMIT, welcome.chunk_bytes);
+	}
+	if (welcome.weight == 0) {
+		return smd_error_set(error, EPROTO, "WELCOME: weight must be at least 1, got 0");
+	}
+	*out = welcome;
+	return 0;
+}
+
+size_t smd_join_encode(const struct smd_join *join, uint8_t payload[SMD_CONTROL_MAX])
+{
+	struct smd_writer writer = writer_over(payload);
+
+	smd_writer_put(&writer, join->nranks, 2);
+	smd_writer_put_string(&writer, join->group);
+	smd_writer_put(&writer, join->table_hash, 8);
+	return writer.used;
+}
+
+int smd_join_decode(const uint8_t *payload, size_t length, struct smd_join *out,
+	struct smd_error *error)
+{
+	struct smd_reader reader = {.at = payload, .left = length};
+	struct smd_join join;
+
+	join.nranks = (uint16_t)smd_reader_get(&reader, 2);
+	smd_reader_get_string(&reader, join.group, sizeof(join.group));
+	join.table_hash = smd_reader_get(&reader, 8);
+	if (!complete(&reader) || join.group[0] == '\0') {
+		return malformed("JOIN", length, error);
+	}
+	if (join.nranks == 0 || join.nranks > SMD_NRANKS_MAX) {
+		return smd_error_set(error, EPROTO, "JOIN: ranks must be 1 to %d, got %u", SMD_NRANKS_MAX,
+			join.nranks);
+	}
+	*out = join;
+	return 0;
+}
+
+size_t smd_abort_encode(const struct smd_abort *abort, uint8_t payload[SMD_CONTROL_MAX])
+{
+	struct smd_writer writer = writer_over(payload);
+
+	smd_writer_put(&writer, abort->err, 4);
+	return writer.used + smd_text_encode(abort->text, payload + writer.used);
+}
+
+int smd_abort_decode(const uint8_t *payload, size_t length, struct smd_abort *out,
+	struct smd_error *error)
+{
+	struct smd_reader reader = {.at = payload, .left = length};
+	uint32_t err = (uint32_t)smd_reader_get(&reader, 4);
+
+	if (reader.failed || err == 0 || err > 4095) {
+		return malformed("ABORT", length, error);
+	}
+	out->err = err;
+	smd_text_decode(reader.at, reader.left, out->text);
+	return 0;
+}
+
+size_t smd_text_encode(const char *text, uint8_t *payload)
+{
+	size_t length = strnlen(text, SMD_ERROR_TEXT_MAX - 1);
+
+	memcpy(payload, text, length);
+	return length;
+}
+
+void smd_text_decode(const uint8_t *payload, size_t length, char out[SMD_ERROR_TEXT_MAX])
+{
+	size_t i;
+
+	for (i = 0; i < length && i < SMD_ERROR_TEXT_MAX - 1; i++) {
+		out[i] = payload[i] < 0x20 || payload[i] == 0x7f ? '?' : (char)payload[i];
+	}
+	out[i] = '\0';
+}

@@ -1,0 +1,65 @@
+/*
+ * The payloads of control frames (specs/wire.md), as structs.
+ *
+ * Encoders write at most SMD_CONTROL_MAX bytes and return how many. Decoders read through a bounded
+ * reader and check every field: -EPROTO with a text says which one is wrong; *out is then untouched.
+ */
+#ifndef SMD_WIRE_MESSAGE_H
+#define SMD_WIRE_MESSAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "reduction_server/base/error.h"
+#include "reduction_server/wire/frame.h"
+
+#define SMD_STRING_MAX 255
+
+struct smd_hello {
+	uint32_t shard;
+	char replica[SMD_STRING_MAX + 1]; /* not empty */
+	char job[SMD_STRING_MAX + 1];
+	char token[SMD_STRING_MAX + 1];
+};
+
+struct smd_welcome {
+	uint64_t server_id;
+	uint32_t shard;
+	uint32_t shards;      /* 1 to SMD_SHARDS_MAX */
+	uint32_t chunk_bytes; /* largest chunk: a multiple of 64, at most SMD_CHUNK_LIMIT */
+	uint32_t weight;      /* Mbit/s of this shard, at least 1 */
+};
+#define SMD_SHARDS_MAX 64
+
+struct smd_join {
+	uint16_t nranks;                /* 1 to SMD_NRANKS_MAX */
+	char group[SMD_STRING_MAX + 1]; /* not empty */
+	uint64_t table_hash;
+};
+
+struct smd_abort {
+	uint32_t err; /* an errno of Linux, from 1 to 4095 */
+	char text[SMD_ERROR_TEXT_MAX];
+};
+
+size_t smd_hello_encode(const struct smd_hello *hello, uint8_t payload[SMD_CONTROL_MAX]);
+int smd_hello_decode(const uint8_t *payload, size_t length, struct smd_hello *out,
+	struct smd_error *error);
+
+size_t smd_welcome_encode(const struct smd_welcome *welcome, uint8_t payload[SMD_CONTROL_MAX]);
+int smd_welcome_decode(const uint8_t *payload, size_t length, struct smd_welcome *out,
+	struct smd_error *error);
+
+size_t smd_join_encode(const struct smd_join *join, uint8_t payload[SMD_CONTROL_MAX]);
+int smd_join_decode(const uint8_t *payload, size_t length, struct smd_join *out,
+	struct smd_error *error);
+
+size_t smd_abort_encode(const struct smd_abort *abort, uint8_t payload[SMD_CONTROL_MAX]);
+int smd_abort_decode(const uint8_t *payload, size_t length, struct smd_abort *out,
+	struct smd_error *error);
+
+/* REFUSE and LATE: a text alone. Control characters become '?', because it will be printed. */
+size_t smd_text_encode(const char *text, uint8_t *payload);
+void smd_text_decode(const uint8_t *payload, size_t length, char out[SMD_ERROR_TEXT_MAX]);
+
+#endif
