@@ -1,0 +1,109 @@
+/* `summand custom-jobs`: chooses the verb, and answers the two that only look at a spec. */
+#include "orchestrator/cli/custom_jobs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "orchestrator/cli/loaded_job.h"
+#include "orchestrator/cli/verbs.h"
+
+#define SPEC_HELP                                                                                  \
+	"SPEC is a JSON or YAML file with a CustomJob or a CustomJobSpec; - is standard input."
+
+int smd_custom_jobs_validate(int argc, char **argv)
+{
+	static const struct smd_command command = {
+		.synopsis = "summand custom-jobs validate SPEC",
+		.summary = "Checks a spec and lists everything that is wrong with it.",
+		.epilog = SPEC_HELP,
+	};
+	struct smd_loaded_job loaded;
+	int exit_code;
+	int replicas;
+
+	if (smd_loaded_job_open(&command, argc, argv, &loaded, &exit_code)) {
+		return exit_code;
+	}
+	replicas = smd_job_replica_count(loaded.job);
+	printf("%s is valid: job %s, %s, %d replica%s\n", loaded.source.name, loaded.job->id,
+		loaded.job->display_name, replicas, replicas == 1 ? "" : "s");
+	smd_loaded_job_close(&loaded);
+	return SMD_EXIT_OK;
+}
+
+static int set_plan_format(void *target, const char *value, struct smd_error *error)
+{
+	if (strcmp(value, "text") != 0 && strcmp(value, "json") != 0) {
+		return smd_error_set(error, EINVAL, "must be text or json");
+	}
+	*(int *)target = strcmp(value, "json") == 0;
+	return 0;
+}
+
+static int print_plan_json(const struct smd_plan *plan)
+{
+	json_t *json = smd_plan_to_json(plan);
+	int failed = !json || json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+
+	putchar('\n');
+	json_decref(json);
+	return failed ? SMD_EXIT_FAILED : SMD_EXIT_OK;
+}
+
+int smd_custom_jobs_plan(int argc, char **argv)
+{
+	int as_json = 0;
+	const struct smd_option options[] = {
+		{"format", "text|json", "how to print the plan (default text)", set_plan_format,
+			&as_json},
+	};
+	const struct smd_command command = {
+		.synopsis = "summand custom-jobs plan SPEC [OPTION...]",
+		.summary = "Shows a job's pools and machines, and the reduction servers it needs.",
+		.options = options,
+		.noptions = sizeof(options) / sizeof(options[0]),
+		.epilog = SPEC_HELP,
+	};
+	struct smd_loaded_job loaded;
+	struct smd_plan *plan;
+	int exit_code;
+
+	if (smd_loaded_job_open(&command, argc, argv, &loaded, &exit_code)) {
+		return exit_code;
+	}
+	plan = smd_loaded_job_plan(&loaded);
+	exit_code = plan ? SMD_EXIT_OK : SMD_EXIT_FAILED;
+	if (plan && as_json) {
+		exit_code = print_plan_json(plan);
+	} else if (plan) {
+		smd_plan_print(plan, stdout);
+	}
+	smd_plan_free(plan);
+	smd_loaded_job_close(&loaded);
+	return exit_code;
+}
+
+int smd_custom_jobs_run(int argc, char **argv)
+{
+	static const struct smd_verb list[] = {
+		{"validate", "check a spec, and list everything that is wrong with it",
+			smd_custom_jobs_validate},
+		{"plan", "show pools, machines, bandwidth and reduction servers needed",
+			smd_custom_jobs_plan},
+		{"env", "print the variables that each replica will get", smd_custom_jobs_env},
+#ifdef SMD_WITH_RUNNER
+		{"local-run", "run the whole cluster on this machine, in the foreground",
+			smd_custom_jobs_local_run},
+#endif
+	};
+	static const struct smd_verbs verbs = {
+		.prefix = "summand custom-jobs",
+		.summary = "Training jobs described as worker pools.",
+		.list = list,
+		.count = sizeof(list) / sizeof(list[0]),
+		.epilog = SPEC_HELP,
+	};
+
+	return smd_verbs_run(&verbs, argc, argv);
+}

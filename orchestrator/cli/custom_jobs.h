@@ -1,0 +1,14 @@
+/*
+ * `summand custom-jobs ...`: one function per verb, each an smd_verb's run.
+ */
+#ifndef SMD_CLI_CUSTOM_JOBS_H
+#define SMD_CLI_CUSTOM_JOBS_H
+
+int smd_custom_jobs_run(int argc, char **argv);
+
+int smd_custom_jobs_env(int argc, char **argv);
+int smd_custom_jobs_local_run(int argc, char **argv);
+int smd_custom_jobs_plan(int argc, char **argv);
+int smd_custom_jobs_validate(int argc, char **argv);
+
+#endif

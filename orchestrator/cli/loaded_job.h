@@ -1,0 +1,28 @@
+/*
+ * A job as a command line names it: the SPEC operand, read, decoded and, if need be, complained of.
+ */
+#ifndef SMD_CLI_LOADED_JOB_H
+#define SMD_CLI_LOADED_JOB_H
+
+#include "orchestrator/job/job.h"
+#include "orchestrator/plan/plan.h"
+#include "orchestrator/spec/source.h"
+#include "reduction_server/base/options.h"
+
+struct smd_loaded_job {
+	struct smd_source source;
+	struct smd_job *job;
+};
+
+/*
+ * Parses a command line of options and one SPEC, and loads that. Returns 0; else the command is
+ * over, everything has been said, and *exit_code is the program's.
+ */
+int smd_loaded_job_open(const struct smd_command *command, int argc, char **argv,
+	struct smd_loaded_job *out, int *exit_code);
+void smd_loaded_job_close(struct smd_loaded_job *loaded);
+
+/* Plans the job with the catalogue beside the program. NULL: the reason has been printed. */
+struct smd_plan *smd_loaded_job_plan(const struct smd_loaded_job *loaded);
+
+#endif

@@ -1,0 +1,93 @@
+/* `summand custom-jobs local-run`: shows the plan, then becomes the job's runner. */
+#include "orchestrator/runner/local_run.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "orchestrator/cli/custom_jobs.h"
+#include "orchestrator/cli/loaded_job.h"
+#include "orchestrator/cli/verbs.h"
+
+#define GRACE_DEFAULT_S         30
+#define READY_TIMEOUT_DEFAULT_S 30
+
+/* The plan as printed, for the job's records too; NULL: the reason has been printed. */
+static char *print_plan(const struct smd_loaded_job *loaded)
+{
+	struct smd_plan *plan = smd_loaded_job_plan(loaded);
+	char *text = NULL;
+	size_t length;
+	FILE *out;
+
+	if (!plan) {
+		return NULL;
+	}
+	out = open_memstream(&text, &length);
+	if (out) {
+		smd_plan_print(plan, out);
+	}
+	smd_plan_free(plan);
+	if (!out || fclose(out)) {
+		perror("summand");
+		free(text);
+		return NULL;
+	}
+	printf("%s\n", text);
+	fflush(stdout);
+	return text;
+}
+
+static int run(const struct smd_loaded_job *loaded, struct smd_local_run_options *options)
+{
+	struct smd_error error = {""};
+	char *plan_text = print_plan(loaded);
+	int exit_code;
+
+	if (!plan_text) {
+		return SMD_EXIT_FAILED;
+	}
+	options->spec_text = loaded->source.text;
+	options->spec_length = loaded->source.length;
+	options->plan_text = plan_text;
+	exit_code = smd_local_run(loaded->job, options, &error);
+	if (exit_code < 0) {
+		fprintf(stderr, "summand: %s\n", error.text);
+		exit_code = SMD_EXIT_FAILED;
+	}
+	free(plan_text);
+	return exit_code;
+}
+
+int smd_custom_jobs_local_run(int argc, char **argv)
+{
+	struct smd_local_run_options run_options = {0};
+	int grace_s = GRACE_DEFAULT_S;
+	int ready_timeout_s = READY_TIMEOUT_DEFAULT_S;
+	const struct smd_option options[] = {
+		{"job-dir", "DIR", "where logs and records go (default: a new directory)",
+			smd_option_set_string, &run_options.job_dir},
+		{"grace", "SECONDS", "from SIGTERM to SIGKILL (default 30)", smd_option_set_int,
+			&grace_s},
+		{"ready-timeout", "SECONDS", "for a reduction server to be ready (default 30)",
+			smd_option_set_int, &ready_timeout_s},
+	};
+	const struct smd_command command = {
+		.synopsis = "summand custom-jobs local-run SPEC [OPTION...]",
+		.summary = "Runs the whole cluster on this machine, in the foreground.",
+		.options = options,
+		.noptions = sizeof(options) / sizeof(options[0]),
+		.epilog = "Exit codes: 0 the job succeeded, 1 it failed, 2 the spec or the command "
+			  "line is wrong,\n130 or 143 it was interrupted.",
+	};
+	struct smd_loaded_job loaded;
+	int exit_code;
+
+	if (smd_loaded_job_open(&command, argc, argv, &loaded, &exit_code)) {
+		return exit_code;
+	}
+	run_options.grace_s = (unsigned)grace_s;
+	run_options.ready_timeout_s = (unsigned)ready_timeout_s;
+	exit_code = run(&loaded, &run_options);
+	smd_loaded_job_close(&loaded);
+	return exit_code;
+}

@@ -1,0 +1,38 @@
+/* The program `summand`: chooses a group of commands. */
+#include <stdio.h>
+#include <string.h>
+
+#include "orchestrator/cli/custom_jobs.h"
+#include "orchestrator/cli/verbs.h"
+
+int main(int argc, char **argv)
+{
+	static const struct smd_verb list[] = {
+		{"custom-jobs", "training jobs described as worker pools", smd_custom_jobs_run},
+	};
+	static const struct smd_verbs verbs = {
+		.prefix = "summand",
+		.summary = "Distributed training jobs as worker pools, and all-reduce through "
+			   "reduction servers.",
+		.list = list,
+		.count = sizeof(list) / sizeof(list[0]),
+		.epilog =
+			"`summand ai ...` is the same as `summand ...`; `summand --version` prints "
+			"the version.",
+	};
+	int exit_code;
+
+	if (argc > 1 && strcmp(argv[1], "--version") == 0) {
+		printf("summand %s\n", SMD_VERSION);
+		exit_code = SMD_EXIT_OK;
+	} else if (argc > 1 && strcmp(argv[1], "ai") == 0) {
+		exit_code = smd_verbs_run(&verbs, argc - 1, argv + 1);
+	} else {
+		exit_code = smd_verbs_run(&verbs, argc, argv);
+	}
+	if (fflush(stdout) || ferror(stdout)) {
+		perror("summand: standard output");
+		return exit_code == SMD_EXIT_OK ? SMD_EXIT_FAILED : exit_code;
+	}
+	return exit_code;
+}
