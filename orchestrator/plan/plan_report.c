@@ -91,8 +91,11 @@ static void print_reduction(const struct smd_plan *plan, FILE *out)
 	if (plan->needed > 0) {
 		fprintf(out, "; needed: %d", plan->needed);
 	}
-	fprintf(out, "\nall-reduce against a ring: %s%.2f times as fast\n",
-		plan->speedup_is_bound ? "at most " : "", plan->speedup);
+	fputc('\n', out);
+	if (plan->speedup > 0) {
+		fprintf(out, "all-reduce against a ring: %s%.2f times as fast\n",
+			plan->speedup_is_bound ? "at most " : "", plan->speedup);
+	}
 }
 
 void smd_plan_print(const struct smd_plan *plan, FILE *out)

@@ -131,15 +131,29 @@ static void check_labels(struct smd_decoder *decoder, const struct smd_node *lab
 	}
 }
 
+static int has_control_character(const char *text)
+{
+	while (*text && !iscntrl((unsigned char)*text)) {
+		text++;
+	}
+	return *text != '\0';
+}
+
 static void check_job(struct smd_decoder *decoder, const struct smd_node *document)
 {
 	const struct smd_node *name = smd_node_member(document, "displayName");
 
-	if (name && name->type == SMD_NODE_STRING &&
-		(name->string[0] == '\0' || count_characters(name->string) > DISPLAY_NAME_MAX)) {
-		smd_mistake_value(decoder->diagnostics, name,
-			"must have 1 to %d characters, got %zu", DISPLAY_NAME_MAX,
-			count_characters(name->string));
+	if (name && name->type == SMD_NODE_STRING) {
+		size_t length = count_characters(name->string);
+
+		if (length == 0 || length > DISPLAY_NAME_MAX) {
+			smd_mistake_value(decoder->diagnostics, name,
+				"must have 1 to %d characters, got %zu", DISPLAY_NAME_MAX, length);
+		}
+		if (has_control_character(name->string)) {
+			smd_mistake_value(
+				decoder->diagnostics, name, "must not have control characters");
+		}
 	}
 	check_labels(decoder, smd_node_member(document, "labels"));
 }

@@ -165,6 +165,24 @@ static int walk_value(
 	return ret;
 }
 
+static int refuse_syntax(const json_error_t *error, struct smd_diagnostics *diagnostics)
+{
+	struct smd_position at = {
+		error->line > 0 ? error->line : 1, error->column > 0 ? error->column : 1};
+
+	switch (json_error_code(error)) {
+	case json_error_out_of_memory:
+		return -ENOMEM;
+	case json_error_null_character:
+	case json_error_null_byte_in_key:
+		smd_mistake_text(diagnostics, at, "a text must not contain NUL");
+		return -EINVAL;
+	default:
+		smd_mistake_text(diagnostics, at, "must be JSON: %s", error->text);
+		return -EINVAL;
+	}
+}
+
 int smd_document_parse_json(
 	const char *text, size_t length, struct smd_diagnostics *diagnostics, struct smd_node **out)
 {
@@ -175,14 +193,7 @@ int smd_document_parse_json(
 	int ret;
 
 	if (!json) {
-		struct smd_position at = {
-			error.line > 0 ? error.line : 1, error.column > 0 ? error.column : 1};
-
-		if (json_error_code(&error) == json_error_out_of_memory) {
-			return -ENOMEM;
-		}
-		smd_mistake_text(diagnostics, at, "must be JSON: %s", error.text);
-		return -EINVAL;
+		return refuse_syntax(&error, diagnostics);
 	}
 	root = smd_node_create(NULL, NULL, SMD_NODE_NULL, seek_token(&walk));
 	ret = root ? walk_value(&walk, root, json, diagnostics) : -ENOMEM;

@@ -57,6 +57,23 @@ void smd_decode_string(struct smd_decoder *decoder, const struct smd_field *fiel
 	}
 }
 
+/* The value that is meant: one with the same last part (V100 of NVIDIA_TESLA_V100), or a near one.
+ */
+static const char *suggest_value(const char *got, const char *const *values, size_t count)
+{
+	const char *part = strrchr(got, '_');
+	size_t length = strlen(part ? part : got);
+
+	for (size_t i = 0; i < count; i++) {
+		size_t whole = strlen(values[i]);
+
+		if (whole > length && strcmp(values[i] + whole - length, part ? part : got) == 0) {
+			return values[i];
+		}
+	}
+	return smd_suggest(got, values, count);
+}
+
 void smd_decode_enum(struct smd_decoder *decoder, const struct smd_field *field,
 	const struct smd_node *node, void *base)
 {
@@ -74,7 +91,7 @@ void smd_decode_enum(struct smd_decoder *decoder, const struct smd_field *field,
 		}
 	}
 	smd_node_describe(node, got);
-	near = smd_suggest(node->string, field->values, n);
+	near = suggest_value(node->string, field->values, n);
 	if (near) {
 		smd_mistake_value(decoder->diagnostics, node,
 			"must be one of the API's values, got %s; did you mean %s?", got, near);

@@ -10,7 +10,8 @@
 #define VARIABLES_MAX 100
 #define SERVER_POOL   2
 
-#define NO_ACCELERATOR "ACCELERATOR_TYPE_UNSPECIFIED"
+#define NO_ACCELERATOR          "ACCELERATOR_TYPE_UNSPECIFIED"
+#define MACHINE_TYPE_CHARACTERS "abcdefghijklmnopqrstuvwxyz0123456789-"
 
 static const char *const accelerator_types[] = {"NVIDIA_TESLA_K80", "NVIDIA_TESLA_P100",
 	"NVIDIA_TESLA_V100", "NVIDIA_TESLA_P4", "NVIDIA_TESLA_T4", "NVIDIA_TESLA_A100",
@@ -132,8 +133,16 @@ static void check_machine(
 	struct smd_decoder *decoder, const struct smd_node *node, struct smd_pool *pool)
 {
 	const struct smd_node *spec = smd_node_member(node, "machineSpec");
+	const struct smd_node *type = spec ? smd_node_member(spec, "machineType") : NULL;
 	const struct smd_node *count = spec ? smd_node_member(spec, "acceleratorCount") : NULL;
+	char got[SMD_NODE_TEXT_MAX];
 
+	if (type && type->type == SMD_NODE_STRING &&
+		type->string[strspn(type->string, MACHINE_TYPE_CHARACTERS)]) {
+		smd_node_describe(type, got);
+		smd_mistake_value(decoder->diagnostics, type,
+			"must be a machine type such as n1-standard-4, got %s", got);
+	}
 	if (pool->accelerator_type && strcmp(pool->accelerator_type, NO_ACCELERATOR) == 0) {
 		free(pool->accelerator_type);
 		pool->accelerator_type = NULL;
@@ -205,8 +214,8 @@ static void check_container(
 		}
 	} else if (!command || (command->type == SMD_NODE_ARRAY && command->count == 0)) {
 		smd_mistake_value(decoder->diagnostics, node,
-			"must have a command, because images are not run, their programs are: add "
-			"\"command\", for example [\"python3\", \"train.py\"]");
+			"must have a command: images are not run here, so say what to start, for "
+			"example \"command\": [\"python3\", \"train.py\"]");
 	}
 }
 

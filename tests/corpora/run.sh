@@ -1,0 +1,56 @@
+#!/bin/sh
+# Runs `summand custom-jobs` on every spec of the corpora and compares what it says byte by byte.
+#
+#   run.sh            compare; exit 1 when anything differs
+#   run.sh --update   write the expected texts anew; look at the diff before you commit it
+#
+# invalid/SPEC has SPEC.error: the whole of standard error, with exit code 2.
+# valid/SPEC has SPEC.validate (both streams), SPEC.plan, SPEC.plan.json, SPEC.env.json (all
+# replicas) and SPEC.env.sh (the chief's).
+
+here=$(cd "$(dirname "$0")" && pwd)
+summand="${SUMMAND_BUILD:?must name the build directory}/bin/summand"
+update=no
+[ "${1:-}" = --update ] && update=yes
+got=$(mktemp)
+trap 'rm -f "$got"' EXIT
+failures=0
+
+fail() {
+	echo "FAILED: $*"
+	failures=$((failures + 1))
+}
+
+# expect FILE EXIT_CODE COMMAND...: both streams of the command are FILE's content.
+expect() {
+	file=$1
+	code=$2
+	shift 2
+	"$summand" custom-jobs "$@" >"$got" 2>&1
+	result=$?
+	[ "$result" = "$code" ] || fail "$*: must exit with $code, got $result"
+	if [ "$update" = yes ]; then
+		cp "$got" "$file"
+	elif ! diff -u "$file" "$got"; then
+		fail "$*: must say what $file says"
+	fi
+}
+
+cd "$here/invalid" || exit 1
+for spec in *.json *.yaml; do
+	expect "$spec.error" 2 validate "$spec"
+done
+
+cd "$here/valid" || exit 1
+for spec in *.yaml *.json; do
+	case $spec in
+	*.plan.json | *.env.json) continue ;;
+	esac
+	expect "$spec.validate" 0 validate "$spec"
+	expect "$spec.plan" 0 plan "$spec"
+	expect "$spec.plan.json" 0 plan "$spec" --format=json
+	expect "$spec.env.json" 0 env "$spec" --format=json
+	expect "$spec.env.sh" 0 env "$spec" --replica=workerpool0-0
+done
+
+[ "$failures" = 0 ]

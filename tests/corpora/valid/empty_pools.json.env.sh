@@ -1,0 +1,5 @@
+export CLUSTER_SPEC='{"cluster":{"workerpool0":["cmle-training-workerpool0-89bda2826c-0:2222"],"workerpool3":["cmle-training-workerpool3-89bda2826c-0:2222","cmle-training-workerpool3-89bda2826c-1:2222"]},"environment":"cloud","task":{"type":"workerpool0","index":0},"job":{"workerPoolSpecs":[{"replicaCount":1,"containerSpec":{"imageUri":"example/train","command":["true"]}},null,{"replicaCount":0,"machineSpec":{"machineType":"n1-highcpu-16"}},{"replicaCount":"2","containerSpec":{"imageUri":"example/eval","command":["true"]}}],"network":null}}'
+export TF_CONFIG='{"cluster":{"chief":["cmle-training-workerpool0-89bda2826c-0:2222"]},"environment":"cloud","job":{"workerPoolSpecs":[{"replicaCount":1,"containerSpec":{"imageUri":"example/train","command":["true"]}},null,{"replicaCount":0,"machineSpec":{"machineType":"n1-highcpu-16"}},{"replicaCount":"2","containerSpec":{"imageUri":"example/eval","command":["true"]}}],"network":null},"task":{"cloud":"89bda2826c","index":0,"type":"chief"}}'
+export CLOUD_ML_JOB_ID='89bda2826c'
+export SUMMAND_JOB_ID='89bda2826c'
+export SUMMAND_REPLICA='workerpool0-0'

@@ -1,0 +1,10 @@
+export CLUSTER_SPEC='{"cluster":{"workerpool0":["cmle-training-workerpool0-e6adfda07f-0:2222"]},"environment":"cloud","task":{"type":"workerpool0","index":0},"job":{"persistentResourceId":"resource","workerPoolSpecs":[{"machineSpec":{"machineType":"g2-standard-8","acceleratorType":"NVIDIA_L4","acceleratorCount":1,"gpuPartitionSize":"","tpuTopology":"","reservationAffinity":{"reservationAffinityType":"SPECIFIC_RESERVATION","key":"compute.googleapis.com/reservation-name","values":["projects/1/zones/z/reservations/r"]}},"replicaCount":1,"nfsMounts":[{"server":"10.0.0.2","path":"/export","mountPoint":"shared"}],"lustreMounts":[{"instanceIp":"10.0.0.3","volumeHandle":"v","filesystem":"fs","mountPoint":"lustre"}],"diskSpec":{"bootDiskType":"pd-ssd","bootDiskSizeGb":"200"},"containerSpec":{"imageUri":"example/train","command":["sh","-c"],"args":["echo $(GREETING) $$(GREETING) $HOME"],"env":[{"name":"GREETING","value":"größe \"日本\"\n"},{"name":"EMPTY"},{"name":"CLOUD_ML_JOB_ID","value":"was $(CLOUD_ML_JOB_ID)"}]}}],"scheduling":{"timeout":"3.5s","restartJobOnWorkerRestart":false,"strategy":"FLEX_START","disableRetries":true,"maxWaitDuration":"0s"},"serviceAccount":"me@example.iam.gserviceaccount.com","network":"projects/1/global/networks/default","reservedIpRanges":["range"],"pscInterfaceConfig":{"networkAttachment":"attachment","dnsPeeringConfigs":[{"domain":"a.","targetProject":"p","targetNetwork":"n"}]},"baseOutputDirectory":{"outputUriPrefix":"gs://bucket/out"},"protectedArtifactLocationId":"location","tensorboard":"projects/1/locations/l/tensorboards/t","enableWebAccess":true,"enableDashboardAccess":false,"experiment":"experiment","experimentRun":"run","models":["model"]}}'
+export CLOUD_ML_JOB_ID='was e6adfda07f'
+export AIP_MODEL_DIR='gs://bucket/out/model/'
+export AIP_CHECKPOINT_DIR='gs://bucket/out/checkpoints/'
+export AIP_TENSORBOARD_LOG_DIR='gs://bucket/out/logs/'
+export SUMMAND_JOB_ID='e6adfda07f'
+export SUMMAND_REPLICA='workerpool0-0'
+export GREETING='größe "日本"
+'
+export EMPTY=''

@@ -1,0 +1,6 @@
+export CLUSTER_SPEC='{"cluster":{"workerpool0":["cmle-training-workerpool0-f2d881818c-0:2222"],"workerpool2":["cmle-training-workerpool2-f2d881818c-0:2222","cmle-training-workerpool2-f2d881818c-1:2222"]},"environment":"cloud","task":{"type":"workerpool0","index":0},"job":{"workerPoolSpecs":[{"containerSpec":{"imageUri":"example/train","command":["true"]}},{},{"replicaCount":2,"containerSpec":{"imageUri":"x/reductionserver"}}]}}'
+export TF_CONFIG='{"cluster":{"chief":["cmle-training-workerpool0-f2d881818c-0:2222"]},"environment":"cloud","job":{"workerPoolSpecs":[{"containerSpec":{"imageUri":"example/train","command":["true"]}},{},{"replicaCount":2,"containerSpec":{"imageUri":"x/reductionserver"}}]},"task":{"cloud":"f2d881818c","index":0,"type":"chief"}}'
+export CLOUD_ML_JOB_ID='f2d881818c'
+export SUMMAND_JOB_ID='f2d881818c'
+export SUMMAND_REPLICA='workerpool0-0'
+export SUMMAND_REDUCTION_SERVERS='cmle-training-workerpool2-f2d881818c-0:2222,cmle-training-workerpool2-f2d881818c-1:2222'
