@@ -1,0 +1,156 @@
+/* Plans against the worked example of Vertex AI's page, and what a plan warns of. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "orchestrator/plan/plan.h"
+
+struct pool {
+	int replicas;
+	const char *machine_type;
+	const char *accelerator_type;
+	int accelerators;
+};
+
+static int open_catalogue(void **state)
+{
+	struct smd_catalogue *catalogue;
+	char path[4096];
+	struct smd_error error = {""};
+	const char *source = getenv("SUMMAND_SOURCE");
+
+	snprintf(path, sizeof(path), "%s/specs/machine_types.json", source ? source : ".");
+	if (smd_catalogue_load(path, &catalogue, &error)) {
+		fprintf(stderr, "%s\n", error.text);
+		return -1;
+	}
+	*state = catalogue;
+	return 0;
+}
+
+static int close_catalogue(void **state)
+{
+	smd_catalogue_free(*state);
+	return 0;
+}
+
+/* Plans a job of reduction servers; the strings stay the caller's. */
+static struct smd_plan *plan_of(const struct smd_catalogue *catalogue, struct smd_job *job,
+	struct pool chief, struct pool workers, struct pool servers)
+{
+	const struct pool pools[] = {chief, workers, servers};
+	struct smd_plan *plan;
+
+	*job = (struct smd_job){.id = "ab", .display_name = (char *)"test"};
+	for (int i = 0; i < 3; i++) {
+		job->pools[i] = (struct smd_pool){.index = i,
+			.role = i == 2 ? SMD_ROLE_REDUCTION_SERVER : (enum smd_role)i,
+			.replica_count = pools[i].replicas,
+			.machine_type = (char *)pools[i].machine_type,
+			.accelerator_type = (char *)pools[i].accelerator_type,
+			.accelerator_count = pools[i].accelerators};
+	}
+	assert_int_equal(smd_plan_create(job, catalogue, &plan), 0);
+	return plan;
+}
+
+static void the_example_of_the_page(void **state)
+{
+	struct pool v100 = {1, "n1-highmem-96", "NVIDIA_TESLA_V100", 8};
+	struct pool workers = {4, "n1-highmem-96", "NVIDIA_TESLA_V100", 8};
+	struct pool servers = {16, "n1-highcpu-16", NULL, 0};
+	struct smd_job job;
+	struct smd_plan *plan = plan_of(*state, &job, v100, workers, servers);
+
+	assert_int_equal(plan->workers, 5);
+	assert_true(plan->gbps[0] == 100);
+	assert_true(plan->worker_gbps == 500);
+	assert_true(plan->reduction_gbps == 512);
+	assert_int_equal(plan->needed, 16);
+	assert_true(plan->speedup > 1.599 && plan->speedup < 1.601);
+	assert_int_equal(plan->nwarnings, 0);
+	smd_plan_free(plan);
+}
+
+static void too_few_servers(void **state)
+{
+	struct pool chief = {1, "a2-megagpu-16g", "NVIDIA_TESLA_A100", 16};
+	struct pool workers = {7, "a2-megagpu-16g", "NVIDIA_TESLA_A100", 16};
+	struct pool servers = {10, "n1-highcpu-16", "NVIDIA_TESLA_T4", 1};
+	struct smd_job job;
+	struct smd_plan *plan = plan_of(*state, &job, chief, workers, servers);
+
+	assert_int_equal(plan->needed, 25);
+	assert_true(plan->speedup > 0.699 && plan->speedup < 0.701);
+	assert_int_equal(plan->nwarnings, 2);
+	assert_string_equal(plan->warnings[0],
+		"worker pool 2: 10 reduction servers carry 320 Gbit/s, 480 less than the workers' "
+		"800: 25 of n1-highcpu-16 are needed");
+	assert_non_null(strstr(plan->warnings[1], "do not use their 1 NVIDIA_TESLA_T4"));
+	smd_plan_free(plan);
+}
+
+static void unknown_machines_are_no_error(void **state)
+{
+	struct pool chief = {1, "my-machine", NULL, 0};
+	struct pool workers = {2, NULL, NULL, 0};
+	struct pool servers = {1, NULL, NULL, 0};
+	struct smd_job job;
+	struct smd_plan *plan = plan_of(*state, &job, chief, workers, servers);
+
+	assert_true(plan->worker_gbps == 0);
+	assert_int_equal(plan->needed, 0);
+	assert_true(plan->speedup_is_bound);
+	assert_true(plan->speedup > 1.333 && plan->speedup < 1.334);
+	assert_int_equal(plan->nwarnings, 1);
+	assert_non_null(strstr(plan->warnings[0], "my-machine is not in the catalogue"));
+	smd_plan_free(plan);
+}
+
+static void attached_accelerators_lift_the_limit(void **state)
+{
+	struct smd_machine machine;
+
+	assert_int_equal(smd_catalogue_find(*state, "n1-standard-8", NULL, 0, &machine), 0);
+	assert_true(machine.egress_gbps == 16);
+	assert_int_equal(
+		smd_catalogue_find(*state, "n1-highmem-96", "NVIDIA_TESLA_V100", 8, &machine), 0);
+	assert_true(machine.egress_gbps == 100);
+	assert_int_equal(
+		smd_catalogue_find(*state, "n1-highmem-32", "NVIDIA_TESLA_V100", 8, &machine), 0);
+	assert_true(machine.egress_gbps == 64);
+	assert_int_equal(
+		smd_catalogue_find(*state, "n1-highmem-32", "NVIDIA_TESLA_V100", 3, &machine), 0);
+	assert_true(machine.egress_gbps == 32);
+	assert_int_equal(smd_catalogue_find(*state, "n1-standard-7", NULL, 0, &machine), -ENOENT);
+}
+
+static void a_bad_catalogue_says_where(void **state)
+{
+	struct smd_catalogue *catalogue = NULL;
+	struct smd_error error = {""};
+
+	(void)state;
+	assert_int_equal(smd_catalogue_load("/dev/null", &catalogue, &error), -EINVAL);
+	assert_non_null(strstr(error.text, "/dev/null: must be a machine catalogue"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_example_of_the_page),
+		cmocka_unit_test(too_few_servers),
+		cmocka_unit_test(unknown_machines_are_no_error),
+		cmocka_unit_test(attached_accelerators_lift_the_limit),
+		cmocka_unit_test(a_bad_catalogue_says_where),
+	};
+
+	return cmocka_run_group_tests(tests, open_catalogue, close_catalogue);
+}
