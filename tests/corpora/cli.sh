@@ -1,0 +1,66 @@
+#!/bin/sh
+# The program `summand` as a user meets it: help, suggestions, standard input, exit codes, quoting.
+
+here=$(cd "$(dirname "$0")" && pwd)
+summand="${SUMMAND_BUILD:?must name the build directory}/bin/summand"
+failures=0
+
+fail() {
+	echo "FAILED: $*"
+	failures=$((failures + 1))
+}
+
+# says EXIT_CODE TEXT COMMAND...: the command exits so, and TEXT is somewhere in what it says.
+says() {
+	code=$1
+	text=$2
+	shift 2
+	got=$("$summand" "$@" 2>&1 </dev/null)
+	result=$?
+	[ "$result" = "$code" ] || fail "summand $*: must exit with $code, got $result: $got"
+	case $got in
+	*"$text"*) ;;
+	*) fail "summand $*: must say \"$text\", got: $got" ;;
+	esac
+}
+
+cd "$here/valid" || exit 1
+says 0 "summand 0." --version
+says 0 "custom-jobs" --help
+says 0 "validate" custom-jobs --help
+says 0 "Usage: summand custom-jobs validate SPEC" custom-jobs validate --help
+says 0 "--format" custom-jobs plan --help
+says 0 "--replica" custom-jobs env --help
+says 0 "21 replicas" ai custom-jobs validate reduction_server.json
+says 2 "a command is needed" custom-jobs
+says 2 "did you mean \`summand custom-jobs\`?" custom-job
+says 2 "did you mean \`summand custom-jobs validate\`?" custom-jobs valdate
+says 2 "unknown command; \`summand --help\` lists them" frobnicate
+says 2 "did you mean --format?" custom-jobs plan --fromat=json reduction_server.json
+says 2 "must be text or json" custom-jobs plan --format=xml reduction_server.json
+says 2 "one SPEC is needed, got 2" custom-jobs validate reduction_server.json skipped_pool.yaml
+says 2 "No such file or directory" custom-jobs validate nowhere.json
+says 2 "must be a replica of skipped_pool.yaml" custom-jobs env skipped_pool.yaml \
+	--replica=workerpool1-0
+says 2 "<stdin>:1:1: must hold a job" custom-jobs validate -
+
+# Standard input is JSON or YAML by what it looks like.
+"$summand" custom-jobs validate - <reduction_server.json >/dev/null || fail "JSON on standard input"
+"$summand" custom-jobs validate - <skipped_pool.yaml >/dev/null || fail "YAML on standard input"
+
+# What a shell makes of `env` is exactly what the JSON says.
+value=$(eval "$("$summand" custom-jobs env every_field.json --replica=workerpool0-0)"
+	printf '%s.' "$GREETING")
+[ "$value" = 'größe "日本"
+.' ] || fail "a quoted value must come back as it was, got: $value"
+value=$(eval "$("$summand" custom-jobs env skipped_pool.yaml --replica=workerpool0-0)"
+	printf '%s' "$GREETING")
+[ "$value" = "it's \$(RANK) of 579f408941" ] || fail "a quote must come back, got: $value"
+
+# A plan that could not be written is not a success.
+if [ -w /dev/full ]; then
+	"$summand" custom-jobs plan reduction_server.json >/dev/full 2>&1
+	[ $? = 1 ] || fail "a full disk must be a failure"
+fi
+
+[ "$failures" = 0 ]
