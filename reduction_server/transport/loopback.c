@@ -124,35 +124,6 @@ static void loopback_close(struct smd_lane *lane)
 	}
 }
 
-/* Hands one frame to the owner. 0, 1 when the lane was closed or detached, or -errno. */
-static int loopback_deliver(struct loopback_lane *end, const struct smd_send *send,
-	struct smd_error *error)
-{
-	struct smd_frame frame;
-	void *payload = NULL;
-	int ret = smd_frame_decode(send->header, &frame, error);
-
-	if (ret) {
-		return ret;
-	}
-	end->lane.counts.bytes_received += SMD_FRAME_SIZE + send->length;
-	ret = end->callbacks->on_header(end->owner, &frame, &payload, error);
-	if (end->closed) {
-		return 1;
-	}
-	if (ret) {
-		return ret;
-	}
-	if (frame.length) {
-		memcpy(payload, send->payload, frame.length);
-	}
-	ret = end->callbacks->on_frame(end->owner, &frame, payload, error);
-	if (ret == SMD_LANE_DETACHED || end->closed) {
-		return 1;
-	}
-	return ret;
-}
-
 static void loopback_finish_sends(struct loopback_lane *end)
 {
 	for (;;) {
@@ -197,6 +168,30 @@ static void loopback_give_back(struct loopback_lane *end, struct smd_send *send)
 	pthread_mutex_unlock(&end->pipe->lock);
 }
 
+/*
+ * Hands one frame to the owner. 0, 1 when the lane was closed or detached, or -errno. The sender gets its
+ * send back as soon as the payload is copied: on_frame() may answer, and the answer must not overtake that.
+ */
+static int loopback_deliver(struct loopback_lane *end, struct smd_send *send, struct smd_error *error)
+{
+	struct smd_frame frame;
+	void *payload = NULL;
+	int ret = smd_frame_decode(send->header, &frame, error);
+
+	if (ret == 0) {
+		end->lane.counts.bytes_received += SMD_FRAME_SIZE + send->length;
+		ret = end->callbacks->on_header(end->owner, &frame, &payload, error);
+	}
+	if (ret == 0 && !end->closed && frame.length) {
+		memcpy(payload, send->payload, frame.length);
+	}
+	loopback_give_back(end, send);
+	if (ret == 0 && !end->closed) {
+		ret = end->callbacks->on_frame(end->owner, &frame, payload, error);
+	}
+	return ret != SMD_LANE_DETACHED && end->closed ? 1 : ret;
+}
+
 static void loopback_ended(struct loopback_lane *end, int err, const char *reason)
 {
 	end->ended = true;
@@ -230,9 +225,7 @@ static void loopback_on_wake(evutil_socket_t fd, short what, void *arg)
 			}
 			return;
 		}
-		/* The sender keeps the bytes until the frame has been handed out. */
 		ret = loopback_deliver(end, send, &error);
-		loopback_give_back(end, send);
 		if (ret < 0) {
 			loopback_ended(end, ret, error.text);
 		}

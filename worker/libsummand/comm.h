@@ -1,0 +1,50 @@
+/*
+ * A communicator on the worker's side: joining, the list of operations, and how it fails.
+ *
+ * JOINING until every shard has said JOINED, then ACTIVE; FAILED when a shard says ABORT or a lane is lost.
+ * A failed communicator cancels what has not begun to leave, sends what has, and only then gives the
+ * callers' buffers back, because a lane that is cut in the middle of a frame would be lost for all.
+ */
+#ifndef SMD_LIBSUMMAND_COMM_H
+#define SMD_LIBSUMMAND_COMM_H
+
+#include "worker/libsummand/context.h"
+#include "worker/libsummand/flow.h"
+#include "worker/libsummand/operation.h"
+
+enum smd_comm_state { SMD_COMM_JOINING, SMD_COMM_ACTIVE, SMD_COMM_FAILED };
+
+struct smd_comm {
+	struct smd_context *context;
+	uint32_t number;
+	char group[SMD_STRING_MAX + 1];
+	uint16_t nranks;
+	uint16_t rank;
+	struct smd_task join;
+	struct smd_task leave;
+	unsigned njoined; /* shards that have said JOINED */
+	struct smd_flow *flows; /* one for each remote */
+	TAILQ_HEAD(, smd_request) operations; /* in flight, in order */
+	uint64_t next_operation;
+	uint64_t next_chunk;
+
+	/* Published, under the context's lock: */
+	enum smd_comm_state state;
+	bool left;
+	int err;
+	struct smd_error error;
+	char waiting_for[SMD_ERROR_TEXT_MAX]; /* what a shard last said about late ranks */
+};
+
+/* On the progress thread. */
+void smd_comm_joined(struct smd_comm *comm, struct smd_remote *remote, unsigned window);
+void smd_comm_late(struct smd_comm *comm, const char *text);
+void smd_comm_fail(struct smd_comm *comm, int err, const char *text);
+
+/* An operation begins: its chunks get their numbers and those that may go now go. */
+void smd_comm_start(struct smd_comm *comm, struct smd_request *operation);
+
+/* The operation that the chunk belongs to, or NULL when it has not been issued yet. */
+struct smd_request *smd_comm_find_operation(struct smd_comm *comm, uint64_t chunk);
+
+#endif

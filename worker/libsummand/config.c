@@ -1,0 +1,216 @@
+/* Reads options and environment. */
+#include "worker/libsummand/config.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "reduction_server/base/parse.h"
+
+#define CONNECT_TIMEOUT_DEFAULT_S 30
+#define CONNECT_TIMEOUT_MOST_S    86400
+
+static int add_server(struct smd_config *config, const char *text, size_t length,
+	struct smd_error *error)
+{
+	char host[256];
+	uint16_t port;
+	char *server;
+
+	if (config->nservers == SMD_SERVERS_MAX) {
+		return smd_error_set(error, EINVAL, "reduction servers: there must be at most %d", SMD_SERVERS_MAX);
+	}
+	server = strndup(text, length);
+	if (!server) {
+		return smd_error_set(error, ENOMEM, "reduction servers: out of memory");
+	}
+	if (config->transport == &smd_transport_tcp &&
+		(smd_parse_endpoint(server, host, sizeof(host), &port) || port == 0)) {
+		smd_error_set(error, EINVAL, "reduction servers: each must be host:port, got \"%s\"", server);
+		free(server);
+		return -EINVAL;
+	}
+	config->servers[config->nservers++] = server;
+	return 0;
+}
+
+static int add_list(struct smd_config *config, const char *list, struct smd_error *error)
+{
+	while (*list) {
+		size_t length = strcspn(list, ",");
+		int ret = add_server(config, list, length, error);
+
+		if (ret) {
+			return ret;
+		}
+		list += length;
+		list += *list == ',';
+	}
+	return 0;
+}
+
+static int add_pool(struct smd_config *config, const json_t *pool, struct smd_error *error)
+{
+	const json_t *host;
+	size_t i;
+
+	json_array_foreach(pool, i, host)
+	{
+		int ret = json_is_string(host)
+			? add_server(config, json_string_value(host), json_string_length(host), error)
+			: smd_error_set(error, EINVAL, "CLUSTER_SPEC: workerpool2 must list host:port strings");
+
+		if (ret) {
+			return ret;
+		}
+	}
+	return 0;
+}
+
+/* CLUSTER_SPEC gives what the environment's own variables and the options leave open. */
+static int read_cluster_spec(struct smd_config *config, struct smd_error *error)
+{
+	const char *text = getenv("CLUSTER_SPEC");
+	json_error_t reason;
+	const char *type = NULL;
+	json_t *root;
+	int index = 0;
+	int ret = 0;
+
+	if (!text) {
+		return 0;
+	}
+	root = json_loads(text, 0, &reason);
+	if (!root) {
+		return smd_error_set(error, EINVAL, "CLUSTER_SPEC: must be JSON: %s", reason.text);
+	}
+	if (config->nservers == 0) {
+		ret = add_pool(config, json_object_get(json_object_get(root, "cluster"), "workerpool2"), error);
+	}
+	if (config->replica[0] == '\0' &&
+		json_unpack(root, "{s:{s:s, s:i}}", "task", "type", &type, "index", &index) == 0) {
+		snprintf(config->replica, sizeof(config->replica), "%.200s-%d", type, index);
+	}
+	json_decref(root);
+	return ret;
+}
+
+static int read_token(struct smd_config *config, struct smd_error *error)
+{
+	const char *path = getenv("SUMMAND_TOKEN_FILE");
+	FILE *file;
+
+	if (!path) {
+		return 0;
+	}
+	file = fopen(path, "r");
+	if (!file || !fgets(config->token, sizeof(config->token), file)) {
+		smd_error_set(error, errno, "SUMMAND_TOKEN_FILE: cannot read %s: %m", path);
+		if (file) {
+			fclose(file);
+		}
+		return -EINVAL;
+	}
+	fclose(file);
+	config->token[strcspn(config->token, "\r\n")] = '\0';
+	return 0;
+}
+
+static int read_timeout(unsigned option, unsigned *out, struct smd_error *error)
+{
+	const char *text = getenv("SUMMAND_CONNECT_TIMEOUT");
+	uint64_t seconds = CONNECT_TIMEOUT_DEFAULT_S;
+
+	if (option) {
+		seconds = option;
+	} else if (text && smd_parse_number(text, 1, CONNECT_TIMEOUT_MOST_S, &seconds)) {
+		return smd_error_set(error, EINVAL, "SUMMAND_CONNECT_TIMEOUT: must be 1 to %d seconds, got \"%s\"",
+			CONNECT_TIMEOUT_MOST_S, text);
+	}
+	*out = (unsigned)seconds;
+	return 0;
+}
+
+static const char *first_of(const char *option, const char *variable, const char *fallback)
+{
+	const char *value = option ? option : getenv(variable);
+
+	return value && *value ? value : fallback;
+}
+
+static int copy_name(char out[SMD_STRING_MAX + 1], const char *what, const char *value,
+	struct smd_error *error)
+{
+	if (strlen(value) > SMD_STRING_MAX) {
+		return smd_error_set(error, EINVAL, "%s: must have at most %d bytes, got %zu", what,
+			SMD_STRING_MAX, strlen(value));
+	}
+	snprintf(out, SMD_STRING_MAX + 1, "%s", value);
+	return 0;
+}
+
+static int read_all(const struct smd_context_options *options, struct smd_config *config,
+	struct smd_error *error)
+{
+	const char *transport = first_of(options->transport, "SUMMAND_TRANSPORT", "tcp");
+	int ret;
+
+	config->transport = smd_transport_find(strcmp(transport, "auto") == 0 ? "tcp" : transport);
+	if (!config->transport) {
+		return smd_error_set(error, EINVAL, "SUMMAND_TRANSPORT: must be auto or tcp, got \"%s\"", transport);
+	}
+	ret = copy_name(config->replica, "SUMMAND_REPLICA",
+		first_of(options->replica, "SUMMAND_REPLICA", ""), error);
+	if (ret == 0) {
+		ret = copy_name(config->job, "SUMMAND_JOB_ID", first_of(options->job, "SUMMAND_JOB_ID", ""), error);
+	}
+	if (ret == 0) {
+		ret = add_list(config, first_of(options->servers, "SUMMAND_REDUCTION_SERVERS", ""), error);
+	}
+	if (ret == 0) {
+		ret = read_cluster_spec(config, error);
+	}
+	if (ret == 0) {
+		ret = read_token(config, error);
+	}
+	if (ret == 0) {
+		ret = read_timeout(options->connect_timeout_s, &config->connect_timeout_s, error);
+	}
+	if (ret == 0 && config->nservers == 0) {
+		ret = smd_error_set(error, ENOENT,
+			"no reduction servers: set SUMMAND_REDUCTION_SERVERS=host:port,... or run in a job whose CLUSTER_SPEC has a workerpool2");
+	}
+	return ret;
+}
+
+int smd_config_read(const struct smd_context_options *options, struct smd_config *out,
+	struct smd_error *error)
+{
+	static const struct smd_context_options none;
+	struct smd_config config = {.nservers = 0};
+	int ret = read_all(options ? options : &none, &config, error);
+
+	if (ret) {
+		smd_config_free(&config);
+		return ret;
+	}
+	if (config.replica[0] == '\0') {
+		char host[128] = "worker";
+
+		gethostname(host, sizeof(host) - 1);
+		snprintf(config.replica, sizeof(config.replica), "%s:%d", host, (int)getpid());
+	}
+	*out = config;
+	return 0;
+}
+
+void smd_config_free(struct smd_config *config)
+{
+	for (unsigned i = 0; i < config->nservers; i++) {
+		free(config->servers[i]);
+	}
+	config->nservers = 0;
+}

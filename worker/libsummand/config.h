@@ -1,0 +1,29 @@
+/*
+ * What a context needs to know to connect, from its options and the environment.
+ */
+#ifndef SMD_LIBSUMMAND_CONFIG_H
+#define SMD_LIBSUMMAND_CONFIG_H
+
+#include "reduction_server/base/error.h"
+#include "reduction_server/transport/transport.h"
+#include "reduction_server/wire/message.h"
+#include "worker/summand.h"
+
+#define SMD_SERVERS_MAX 64
+
+struct smd_config {
+	const struct smd_transport_ops *transport;
+	unsigned nservers;
+	char *servers[SMD_SERVERS_MAX]; /* "host:port", in the order that all ranks share */
+	char replica[SMD_STRING_MAX + 1];
+	char job[SMD_STRING_MAX + 1];
+	char token[SMD_STRING_MAX + 1];
+	unsigned connect_timeout_s;
+};
+
+/* Options first, then the environment, then defaults. 0 or -errno with a text. */
+int smd_config_read(const struct smd_context_options *options, struct smd_config *out,
+	struct smd_error *error);
+void smd_config_free(struct smd_config *config);
+
+#endif

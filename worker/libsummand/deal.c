@@ -1,0 +1,141 @@
+/* Deals chunks to shards in proportion to their weights. */
+#include "worker/libsummand/deal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define CHUNK_LEAST_BYTES 16384u /* below, a chunk costs more in system calls than in bytes */
+#define CHUNKS_PER_SHARD  2      /* so that a shard receives one while it reduces another */
+
+/* The weights as small whole numbers in about the same proportion. */
+static unsigned scale_weights(const struct smd_deal_shard *shards, unsigned nshards, unsigned *share)
+{
+	uint64_t largest = 1;
+	unsigned divisor = 0;
+	unsigned length = 0;
+
+	for (unsigned s = 0; s < nshards; s++) {
+		largest = shards[s].weight > largest ? shards[s].weight : largest;
+	}
+	for (unsigned s = 0; s < nshards; s++) {
+		uint64_t scaled = (shards[s].weight * (uint64_t)SMD_DEAL_WEIGHT_STEPS + largest / 2) / largest;
+		unsigned a = scaled ? (unsigned)scaled : 1;
+		unsigned b = divisor;
+
+		share[s] = a;
+		while (b) { /* greatest common divisor */
+			unsigned rest = a % b;
+
+			a = b;
+			b = rest;
+		}
+		divisor = a;
+	}
+	for (unsigned s = 0; s < nshards; s++) {
+		share[s] /= divisor;
+		length += share[s];
+	}
+	return length;
+}
+
+/* At each place the shard that is furthest behind its share: ties go to the lower number. */
+static int lay_pattern(struct smd_deal *deal)
+{
+	int64_t *behind = calloc(deal->nshards, sizeof(*behind));
+	unsigned *laid = calloc(deal->nshards, sizeof(*laid));
+
+	if (!behind || !laid) {
+		free(behind);
+		free(laid);
+		return -ENOMEM;
+	}
+	for (unsigned place = 0; place < deal->length; place++) {
+		unsigned next = 0;
+
+		for (unsigned s = 0; s < deal->nshards; s++) {
+			behind[s] += deal->share[s];
+			if (behind[s] > behind[next]) {
+				next = s;
+			}
+		}
+		behind[next] -= deal->length;
+		deal->shard_at[place] = (uint16_t)next;
+		deal->rank_at[place] = (uint16_t)laid[next];
+		deal->places[deal->first[next] + laid[next]++] = (uint16_t)place;
+	}
+	free(behind);
+	free(laid);
+	return 0;
+}
+
+int smd_deal_create(struct smd_deal *deal, const struct smd_deal_shard *shards, unsigned nshards,
+	uint32_t chunk_bytes)
+{
+	unsigned first = 0;
+
+	*deal = (struct smd_deal){.nshards = nshards, .chunk_bytes = chunk_bytes};
+	deal->share = calloc(nshards, sizeof(*deal->share));
+	deal->first = calloc(nshards, sizeof(*deal->first));
+	if (!deal->share || !deal->first) {
+		goto destroy;
+	}
+	deal->length = scale_weights(shards, nshards, deal->share);
+	for (unsigned s = 0; s < nshards; s++) {
+		deal->first[s] = first;
+		first += deal->share[s];
+	}
+	deal->shard_at = calloc(deal->length, sizeof(*deal->shard_at));
+	deal->rank_at = calloc(deal->length, sizeof(*deal->rank_at));
+	deal->places = calloc(deal->length, sizeof(*deal->places));
+	if (!deal->shard_at || !deal->rank_at || !deal->places || lay_pattern(deal)) {
+		goto destroy;
+	}
+	return 0;
+
+destroy:
+	smd_deal_destroy(deal);
+	return -ENOMEM;
+}
+
+void smd_deal_destroy(struct smd_deal *deal)
+{
+	free(deal->shard_at);
+	free(deal->rank_at);
+	free(deal->share);
+	free(deal->first);
+	free(deal->places);
+	*deal = (struct smd_deal){0};
+}
+
+/* FNV-1a, 64 bits: ranks of one job compare it, nobody forges it. */
+static uint64_t hash_number(uint64_t hash, uint64_t number)
+{
+	for (int i = 0; i < 8; i++) {
+		hash = (hash ^ (number & 0xff)) * 0x100000001b3ull;
+		number >>= 8;
+	}
+	return hash;
+}
+
+uint64_t smd_deal_hash(const struct smd_deal_shard *shards, unsigned nshards, uint32_t chunk_bytes)
+{
+	uint64_t hash = hash_number(0xcbf29ce484222325ull, chunk_bytes);
+
+	for (unsigned s = 0; s < nshards; s++) {
+		hash = hash_number(hash, shards[s].server_id);
+		hash = hash_number(hash, shards[s].shard);
+		hash = hash_number(hash, shards[s].weight);
+	}
+	return hash;
+}
+
+size_t smd_deal_chunk_elements(const struct smd_deal *deal, size_t count, size_t size)
+{
+	size_t bytes = count * size / ((size_t)deal->nshards * CHUNKS_PER_SHARD);
+	size_t most = deal->chunk_bytes;
+
+	bytes = bytes < CHUNK_LEAST_BYTES ? CHUNK_LEAST_BYTES : bytes;
+	bytes = (bytes + 63) / 64 * 64; /* chunks begin on cache lines of an aligned buffer */
+	bytes = bytes > most ? most : bytes;
+	return bytes / size;
+}

@@ -1,0 +1,66 @@
+/*
+ * Which shard a chunk goes to.
+ *
+ * Chunks are dealt in a repeating pattern of at most SMD_DEAL_PATTERN_MAX places in which each shard has places in
+ * proportion to its weight, spread as evenly as can be (smooth weighted round robin). So a server with
+ * three times the bandwidth gets three times the chunks, and the place of chunk g in the pattern,
+ * g mod L, gives shard and ordinal in closed form: no table grows with the number of chunks.
+ *
+ * Every rank makes the same deal from the same table; smd_deal_hash() is what they compare.
+ */
+#ifndef SMD_LIBSUMMAND_DEAL_H
+#define SMD_LIBSUMMAND_DEAL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SMD_DEAL_WEIGHT_STEPS 60 /* weights are rounded to 1/60 of the largest */
+
+struct smd_deal_shard {
+	uint64_t server_id;
+	uint32_t shard;
+	uint32_t weight; /* at least 1 */
+};
+
+struct smd_deal {
+	unsigned nshards;
+	uint32_t chunk_bytes; /* largest chunk of all shards */
+	unsigned length;      /* L, places in the pattern */
+	uint16_t *shard_at;   /* [length] place -> shard */
+	uint16_t *rank_at;    /* [length] place -> how many places of that shard come before */
+	unsigned *share;      /* [nshards] places of each shard */
+	unsigned *first;      /* [nshards] where its places begin in `places` */
+	uint16_t *places;     /* [length] the places of shard 0, of shard 1, ... */
+};
+
+/* 0 or -ENOMEM. nshards is 1 to 4096. */
+int smd_deal_create(struct smd_deal *deal, const struct smd_deal_shard *shards, unsigned nshards,
+	uint32_t chunk_bytes);
+void smd_deal_destroy(struct smd_deal *deal);
+
+uint64_t smd_deal_hash(const struct smd_deal_shard *shards, unsigned nshards, uint32_t chunk_bytes);
+
+static inline unsigned smd_deal_shard_of(const struct smd_deal *deal, uint64_t chunk)
+{
+	return deal->shard_at[chunk % deal->length];
+}
+
+static inline uint64_t smd_deal_ordinal_of(const struct smd_deal *deal, uint64_t chunk)
+{
+	unsigned place = (unsigned)(chunk % deal->length);
+
+	return chunk / deal->length * deal->share[deal->shard_at[place]] + deal->rank_at[place];
+}
+
+/* The inverse of the two above. */
+static inline uint64_t smd_deal_chunk_of(const struct smd_deal *deal, unsigned shard, uint64_t ordinal)
+{
+	unsigned share = deal->share[shard];
+
+	return ordinal / share * deal->length + deal->places[deal->first[shard] + ordinal % share];
+}
+
+/* Elements per chunk of an operation of `count` elements of `size` bytes: at least 1. */
+size_t smd_deal_chunk_elements(const struct smd_deal *deal, size_t count, size_t size);
+
+#endif

@@ -1,0 +1,116 @@
+/* Sends a communicator's chunks to one shard and takes the results. */
+#include "worker/libsummand/flow.h"
+
+#include <assert.h>
+#include <errno.h>
+
+#include "worker/libsummand/comm.h"
+
+void smd_flow_grant(struct smd_flow *flow, unsigned window)
+{
+	uint64_t limit;
+
+	if (window > SMD_FLOW_WINDOW_MAX) {
+		window = SMD_FLOW_WINDOW_MAX;
+	}
+	limit = flow->done + window;
+	if (limit > flow->limit) {
+		flow->limit = limit;
+	}
+}
+
+static void flow_sent(struct smd_send *send, int err)
+{
+	struct smd_flow_send *sent = (struct smd_flow_send *)send;
+	struct smd_request *operation = sent->operation;
+
+	(void)err; /* a lane that ends fails the communicator */
+	sent->operation = NULL;
+	operation->sends_pending--;
+	smd_operation_check(operation);
+}
+
+static void flow_send(struct smd_flow *flow, struct smd_request *operation, uint64_t chunk)
+{
+	struct smd_flow_send *send = &flow->sends[flow->next % SMD_FLOW_WINDOW_MAX];
+	uint64_t offset = (chunk - operation->first_chunk) * operation->chunk_elements;
+	struct smd_frame frame = {
+		.kind = SMD_FRAME_INPUT,
+		.dtype = (uint8_t)operation->dtype,
+		.op = (uint8_t)operation->op,
+		.comm = flow->comm->number,
+		.rank = flow->comm->rank,
+		.chunk = chunk,
+		.operation = operation->sequence,
+		.count = operation->count,
+		.offset = offset,
+		.ordinal = flow->next,
+	};
+
+	/* Its former chunk has come back as a result, so it has left long ago. */
+	assert(!send->operation);
+	send->operation = operation;
+	send->send.payload = operation->send + offset * operation->element_bytes;
+	send->send.length = (uint32_t)smd_operation_chunk_bytes(operation, chunk);
+	send->send.done = flow_sent;
+	send->send.owner = flow->comm;
+	operation->sends_pending++;
+	flow->next++;
+	smd_lane_send(flow->remote->lane, &frame, &send->send);
+}
+
+void smd_flow_pump(struct smd_flow *flow)
+{
+	const struct smd_deal *deal = &flow->comm->context->deal;
+
+	while (flow->next < flow->limit) {
+		uint64_t chunk = smd_deal_chunk_of(deal, flow->remote->index, flow->next);
+		struct smd_request *operation = smd_comm_find_operation(flow->comm, chunk);
+
+		if (!operation) {
+			return;
+		}
+		flow_send(flow, operation, chunk);
+	}
+}
+
+int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void **payload,
+	struct smd_error *error)
+{
+	const struct smd_deal *deal = &flow->comm->context->deal;
+	struct smd_request *operation;
+	size_t bytes;
+	uint64_t chunk;
+
+	if (frame->ordinal != flow->done || frame->ordinal >= flow->next) {
+		return smd_error_set(error, EPROTO, "RESULT: ordinal must be %llu of %llu sent, got %llu",
+			(unsigned long long)flow->done, (unsigned long long)flow->next,
+			(unsigned long long)frame->ordinal);
+	}
+	chunk = smd_deal_chunk_of(deal, flow->remote->index, frame->ordinal);
+	operation = smd_comm_find_operation(flow->comm, chunk);
+	if (!operation || frame->chunk != chunk) {
+		return smd_error_set(error, EPROTO, "RESULT: chunk must be %llu, got %llu",
+			(unsigned long long)chunk, (unsigned long long)frame->chunk);
+	}
+	bytes = smd_operation_chunk_bytes(operation, chunk);
+	if (frame->length != bytes) {
+		return smd_error_set(error, EPROTO, "RESULT: length must be %zu, got %u", bytes, frame->length);
+	}
+	flow->rx_operation = operation;
+	*payload = operation->recv +
+		(chunk - operation->first_chunk) * operation->chunk_elements * operation->element_bytes;
+	return 0;
+}
+
+void smd_flow_received(struct smd_flow *flow, const struct smd_frame *frame)
+{
+	struct smd_request *operation = flow->rx_operation;
+
+	flow->rx_operation = NULL;
+	flow->done++;
+	smd_flow_grant(flow, frame->window);
+	smd_flow_pump(flow);
+	operation->chunks_done++;
+	smd_operation_check(operation);
+}

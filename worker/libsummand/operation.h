@@ -1,0 +1,46 @@
+/*
+ * One collective call of this rank: the caller's buffers, and how much of them is done.
+ *
+ * This is the public smd_request. The caller's thread makes it and frees it; in between it belongs to the progress
+ * thread, until `finished` is published.
+ */
+#ifndef SMD_LIBSUMMAND_OPERATION_H
+#define SMD_LIBSUMMAND_OPERATION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "worker/libsummand/context.h"
+
+struct smd_request {
+	struct smd_comm *comm;
+	struct smd_task start;
+	const uint8_t *send;
+	uint8_t *recv;
+	size_t count;
+	unsigned dtype;
+	unsigned op;
+	size_t element_bytes;
+
+	uint64_t sequence;      /* number of the operation in the communicator */
+	uint64_t first_chunk;
+	uint64_t nchunks;
+	size_t chunk_elements;
+	uint64_t chunks_done;   /* results received */
+	unsigned sends_pending; /* chunks that a lane still reads from `send` */
+	TAILQ_ENTRY(smd_request) link;
+
+	/* Published, under the context's lock: */
+	bool finished;
+	int err;
+};
+
+/* Bytes of the chunk, which is one of the operation's. */
+size_t smd_operation_chunk_bytes(const struct smd_request *operation, uint64_t chunk);
+
+/* On the progress thread: hands the operation back to its caller if nothing of it is under way. */
+void smd_operation_check(struct smd_request *operation);
+
+#endif

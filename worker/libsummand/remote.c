@@ -1,0 +1,292 @@
+/* Connects to one shard and takes what it says. */
+#include "worker/libsummand/remote.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/base/clock.h"
+#include "reduction_server/base/log.h"
+#include "worker/libsummand/comm.h"
+#include "worker/libsummand/context.h"
+
+#define RETRY_MS 100
+
+static const struct smd_lane_callbacks remote_callbacks;
+
+/* ---- connecting ---- */
+
+static void remote_fail(struct smd_remote *remote, int err, const char *what)
+{
+	char name[160];
+	char text[SMD_ERROR_TEXT_MAX];
+
+	smd_target_name(remote->target, name);
+	snprintf(text, sizeof(text), "%s %s", name, what);
+	smd_context_fail(remote->context, err, text);
+}
+
+/* A server may come up a little later than its workers, so a refusal of the connection is not the end. */
+static void remote_try_later(struct smd_remote *remote, int err, const char *reason)
+{
+	const struct timeval delay = {0, RETRY_MS * 1000};
+	char what[SMD_ERROR_TEXT_MAX];
+
+	snprintf(remote->reason, sizeof(remote->reason), "%s", reason);
+	if (smd_clock_ns() + RETRY_MS * 1000000ull < remote->context->deadline_ns) {
+		evtimer_add(remote->retry, &delay);
+		return;
+	}
+	snprintf(what, sizeof(what), "could not be reached within %u s: %s",
+		remote->context->config.connect_timeout_s, reason);
+	remote_fail(remote, err == -ECONNREFUSED ? err : -ETIMEDOUT, what);
+}
+
+static void remote_connect(evutil_socket_t fd, short what, void *arg)
+{
+	struct smd_remote *remote = arg;
+	struct smd_context *context = remote->context;
+	struct smd_error error = {""};
+	int ret;
+
+	(void)fd;
+	(void)what;
+	ret = context->config.transport->connect(context->base, remote->target->address, &remote_callbacks,
+		remote, &remote->lane, &error);
+	if (ret) {
+		remote->lane = NULL;
+		remote_try_later(remote, ret, error.text);
+	}
+}
+
+struct smd_remote *smd_remote_create(struct smd_context *context, struct smd_target *target,
+	uint32_t shard)
+{
+	const struct timeval now = {0, 0};
+	struct smd_remote *remote = calloc(1, sizeof(*remote));
+
+	if (!remote) {
+		return NULL;
+	}
+	remote->context = context;
+	remote->target = target;
+	remote->shard = shard;
+	remote->sink = malloc(SMD_CHUNK_LIMIT);
+	remote->retry = evtimer_new(context->base, remote_connect, remote);
+	if (!remote->sink || !remote->retry || evtimer_add(remote->retry, &now) != 0) {
+		smd_remote_free(remote);
+		return NULL;
+	}
+	return remote;
+}
+
+void smd_remote_free(struct smd_remote *remote)
+{
+	if (remote->lane) {
+		smd_lane_close(remote->lane);
+	}
+	if (remote->retry) {
+		event_free(remote->retry);
+	}
+	free(remote->sink);
+	free(remote);
+}
+
+static void remote_on_open(void *owner)
+{
+	struct smd_remote *remote = owner;
+	const struct smd_config *config = &remote->context->config;
+	struct smd_frame frame = {.kind = SMD_FRAME_HELLO};
+	struct smd_hello hello = {.shard = remote->shard};
+	uint8_t payload[SMD_CONTROL_MAX];
+	size_t length;
+
+	snprintf(hello.replica, sizeof(hello.replica), "%s", config->replica);
+	snprintf(hello.job, sizeof(hello.job), "%s", config->job);
+	snprintf(hello.token, sizeof(hello.token), "%s", config->token);
+	length = smd_hello_encode(&hello, payload);
+	if (smd_lane_send_control(remote->lane, &frame, payload, length)) {
+		remote_fail(remote, -ENOMEM, "could not be greeted: out of memory");
+	}
+}
+
+static void remote_on_closed(void *owner, int err, const char *reason)
+{
+	struct smd_remote *remote = owner;
+	char what[SMD_ERROR_TEXT_MAX];
+
+	smd_context_add_counts(remote->context, remote->lane);
+	smd_lane_close(remote->lane);
+	remote->lane = NULL;
+	remote->rx_comm = NULL;
+	remote->rx_flow = NULL;
+	if (!remote->welcomed && err != -EPROTO) {
+		if (!remote->context->err) {
+			remote_try_later(remote, err, reason);
+		}
+		return;
+	}
+	snprintf(what, sizeof(what), "was lost: %.400s", reason);
+	remote_fail(remote, err == -EPROTO ? err : -ECONNRESET, what);
+}
+
+/* ---- frames ---- */
+
+void smd_remote_send(struct smd_remote *remote, enum smd_frame_kind kind,
+	const struct smd_comm *comm, const void *payload, size_t length)
+{
+	struct smd_frame frame = {
+		.kind = (uint8_t)kind,
+		.comm = comm->number,
+		.rank = comm->rank,
+	};
+
+	if (remote->lane && smd_lane_send_control(remote->lane, &frame, payload, length)) {
+		remote_fail(remote, -ENOMEM, "could not be told something: out of memory");
+	}
+}
+
+void smd_remote_forget(struct smd_remote *remote, struct smd_comm *comm)
+{
+	if (!remote->lane) {
+		return;
+	}
+	smd_lane_cancel(remote->lane, comm);
+	if (remote->rx_comm == comm) {
+		if (remote->rx_flow) {
+			smd_lane_redirect(remote->lane, remote->sink);
+		}
+		remote->rx_comm = NULL;
+		remote->rx_flow = NULL;
+	}
+}
+
+static struct smd_comm *remote_find_comm(struct smd_remote *remote, uint32_t number)
+{
+	struct smd_comm *comm = remote->context->comms[SMD_COMM_INDEX(number)];
+
+	return comm && comm->number == number && comm->state != SMD_COMM_FAILED ? comm : NULL;
+}
+
+static int remote_on_header(void *owner, const struct smd_frame *frame, void **payload,
+	struct smd_error *error)
+{
+	struct smd_remote *remote = owner;
+	int greeting = frame->kind == SMD_FRAME_WELCOME || frame->kind == SMD_FRAME_REFUSE;
+
+	remote->rx_comm = NULL;
+	remote->rx_flow = NULL;
+	*payload = remote->rx_control;
+	if (greeting == remote->welcomed) {
+		return smd_error_set(error, EPROTO, "%s: must %s", smd_frame_kind_name(frame->kind),
+			greeting ? "come first and once" : "come after WELCOME");
+	}
+	if (greeting) {
+		return 0;
+	}
+	if (frame->kind != SMD_FRAME_JOINED && frame->kind != SMD_FRAME_RESULT &&
+		frame->kind != SMD_FRAME_ABORT && frame->kind != SMD_FRAME_LATE) {
+		return smd_error_set(error, EPROTO, "%s: must not be sent to a worker",
+			smd_frame_kind_name(frame->kind));
+	}
+	remote->rx_comm = remote_find_comm(remote, frame->comm);
+	if (frame->kind == SMD_FRAME_RESULT) {
+		*payload = remote->sink;
+		if (remote->rx_comm && remote->context->ready) {
+			struct smd_flow *flow = &remote->rx_comm->flows[remote->index];
+			int ret = smd_flow_receive(flow, frame, payload, error);
+
+			remote->rx_flow = ret ? NULL : flow;
+			return ret;
+		}
+	}
+	return 0;
+}
+
+static int remote_on_welcome(struct smd_remote *remote, const struct smd_frame *frame,
+	struct smd_error *error)
+{
+	struct smd_welcome welcome;
+	int ret = smd_welcome_decode(remote->rx_control, frame->length, &welcome, error);
+
+	if (ret) {
+		return ret;
+	}
+	if (welcome.shard != remote->shard) {
+		return smd_error_set(error, EPROTO, "WELCOME: shard must be %u, got %u", remote->shard,
+			welcome.shard);
+	}
+	remote->welcome = welcome;
+	remote->welcomed = true;
+	smd_context_welcomed(remote->context, remote);
+	return 0;
+}
+
+static void remote_on_refuse(struct smd_remote *remote, const struct smd_frame *frame)
+{
+	char text[SMD_ERROR_TEXT_MAX];
+	char what[SMD_ERROR_TEXT_MAX];
+
+	smd_text_decode(remote->rx_control, frame->length, text);
+	snprintf(what, sizeof(what), "refuses this process: %.400s", text);
+	remote_fail(remote, -EACCES, what);
+}
+
+static int remote_on_abort(struct smd_remote *remote, const struct smd_frame *frame,
+	struct smd_error *error)
+{
+	struct smd_abort abort;
+	int ret = smd_abort_decode(remote->rx_control, frame->length, &abort, error);
+
+	if (ret == 0) {
+		smd_comm_fail(remote->rx_comm, -(int)abort.err, abort.text);
+	}
+	return ret;
+}
+
+static int remote_on_frame(void *owner, const struct smd_frame *frame, void *payload,
+	struct smd_error *error)
+{
+	struct smd_remote *remote = owner;
+	struct smd_comm *comm = remote->rx_comm;
+	struct smd_flow *flow = remote->rx_flow;
+	char text[SMD_ERROR_TEXT_MAX];
+
+	(void)payload;
+	remote->rx_flow = NULL;
+	if (frame->kind == SMD_FRAME_WELCOME) {
+		return remote_on_welcome(remote, frame, error);
+	}
+	if (frame->kind == SMD_FRAME_REFUSE) {
+		remote_on_refuse(remote, frame);
+		return 0;
+	}
+	if (!comm) {
+		return 0; /* said before the shard knew that we had left */
+	}
+	switch (frame->kind) {
+	case SMD_FRAME_RESULT:
+		if (flow) {
+			smd_flow_received(flow, frame);
+		}
+		return 0;
+	case SMD_FRAME_JOINED:
+		smd_comm_joined(comm, remote, frame->window);
+		return 0;
+	case SMD_FRAME_ABORT:
+		return remote_on_abort(remote, frame, error);
+	default: /* LATE: on_header lets nothing else pass */
+		smd_text_decode(remote->rx_control, frame->length, text);
+		smd_comm_late(comm, text);
+		return 0;
+	}
+}
+
+static const struct smd_lane_callbacks remote_callbacks = {
+	.on_open = remote_on_open,
+	.on_header = remote_on_header,
+	.on_frame = remote_on_frame,
+	.on_closed = remote_on_closed,
+};
