@@ -7,7 +7,8 @@
  * of hosts that the variables themselves must carry.
  *
  * Order matters: service variables come first (CLUSTER_SPEC, TF_CONFIG, MASTER_ADDR, AIP_*,
- * SUMMAND_*), then the spec's own `env`, which may refer to earlier ones as $(NAME) and may override them.
+ * SUMMAND_*), then the spec's own `env`, which may refer to earlier ones as $(NAME) and may
+ * override them.
  */
 #ifndef SMD_CONTRACT_ENVIRONMENT_H
 #define SMD_CONTRACT_ENVIRONMENT_H
@@ -18,9 +19,9 @@
 struct smd_placement {
 	/* endpoints[pool][index]: "host:port"; a pool without replicas is NULL. */
 	char **endpoints[SMD_JOB_POOLS_MAX];
-	char *output_dir; /* stands in for the job's output_uri where that cannot be written here; or NULL */
-	/* MASTER_PORT, on the chief's host. The chief's own endpoint is another port, so that a
-	 * framework's rendezvous and whatever listens on the endpoint do not meet; 0: 3333, Vertex AI's. */
+	char *output_dir; /* stands in for the job's output_uri, where there is one; or NULL */
+	/* MASTER_PORT, on the chief's host; 0: 3333, as on Vertex AI. It is not the port of the
+	 * chief's endpoint, so that a framework's rendezvous and what listens there do not meet. */
 	unsigned master_port;
 };
 

@@ -172,6 +172,7 @@ static int refuse_syntax(const json_error_t *error, struct smd_diagnostics *diag
 
 	switch (json_error_code(error)) {
 	case json_error_out_of_memory:
+	case json_error_unknown: /* it has no text either: an object or array could not grow */
 		return -ENOMEM;
 	case json_error_null_character:
 	case json_error_null_byte_in_key:
