@@ -58,19 +58,25 @@ static int set_transport(void *target, const char *value, struct smd_error *erro
 static int parse_options(int argc, char **argv, struct options *options, struct smd_error *error)
 {
 	const struct smd_option table[] = {
-		{"listen", "ADDR:PORT", "where workers connect; port 0 takes any free one (default 0.0.0.0:2222)",
+		{"listen", "ADDR:PORT",
+			"where workers connect; port 0 takes any free one (default 0.0.0.0:2222)",
 			smd_option_set_string, &options->listen},
-		{"threads", "N", "shards, each a thread of its own (default: the processors, at most 4)",
+		{"threads", "N",
+			"shards, each a thread of its own (default: the processors, at most 4)",
 			set_threads, &options->threads},
-		{"memory-limit", "SIZE", "memory for chunks in flight (default 4G, at most half of what is free)",
+		{"memory-limit", "SIZE",
+			"memory for chunks in flight (default 4G, at most half of what is free)",
 			smd_option_set_size, &options->memory_limit},
-		{"bandwidth", "RATE", "what the link carries, such as 25gbps: the server's share of chunks (default 10gbps)",
+		{"bandwidth", "RATE",
+			"what the link carries, such as 25gbps: the server's share of chunks "
+			"(default 10gbps)",
 			smd_option_set_bandwidth, &options->bandwidth_mbps},
 		{"transport", "NAME", "auto or tcp (default auto, which is tcp)", set_transport,
 			&options->transport},
 		{"token-file", "FILE", "only workers with the token in this file are let in",
 			smd_option_set_string, &options->token_file},
-		{"ready-fd", "N", "also write the ready line, and the results at the end, to this descriptor",
+		{"ready-fd", "N",
+			"also write the ready line, and the results at the end, to this descriptor",
 			smd_option_set_string, &options->ready_fd},
 		{"version", NULL, "print the version", smd_option_set_bool, &options->version},
 	};
@@ -79,8 +85,10 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 		.summary = "Sums the gradients that workers send, and sends the sums back.",
 		.options = table,
 		.noptions = sizeof(table) / sizeof(table[0]),
-		.epilog = "The first line on standard output says where it listens: ready 127.0.0.1:41873.\n"
-			  "SIGTERM drains it: it ends when its communicators have; a second SIGTERM ends it at once.",
+		.epilog = "The first line on standard output says where it listens: ready "
+			  "127.0.0.1:41873.\n"
+			  "SIGTERM drains it: it ends when its communicators have; a second "
+			  "SIGTERM ends it at once.",
 	};
 	int noperands;
 	int ret = smd_options_parse(&command, argc, argv, &noperands, error);
@@ -102,7 +110,8 @@ static int open_notify(const char *text, FILE **out, struct smd_error *error)
 	}
 	fd = strtol(text, &end, 10);
 	if (*text == '\0' || *end || fd < 0 || !(*out = fdopen((int)fd, "w"))) {
-		return smd_error_set(error, EINVAL, "--ready-fd: must be an open descriptor, got \"%s\"", text);
+		return smd_error_set(
+			error, EINVAL, "--ready-fd: must be an open descriptor, got \"%s\"", text);
 	}
 	return 0;
 }
@@ -121,8 +130,8 @@ static int read_token(const char *path, char token[SMD_STRING_MAX + 1], struct s
 		length--;
 	}
 	if (length == 0 || length > SMD_STRING_MAX || memchr(token, '\0', length)) {
-		return smd_error_set(error, EINVAL, "--token-file: %s must hold 1 to %d characters", path,
-			SMD_STRING_MAX);
+		return smd_error_set(error, EINVAL, "--token-file: %s must hold 1 to %d characters",
+			path, SMD_STRING_MAX);
 	}
 	token[length] = '\0';
 	return 0;
@@ -174,21 +183,23 @@ static void on_ended(void *owner)
 	event_base_loopbreak(program->base);
 }
 
-static int start_server(struct program *program, const struct options *options,
-	struct smd_error *error)
+static int start_server(
+	struct program *program, const struct options *options, struct smd_error *error)
 {
 	char token[SMD_STRING_MAX + 1];
 	struct smd_server_config config = {
 		.transport = &smd_transport_tcp,
 		.listen = options->listen,
 		.shards = (unsigned)options->threads,
-		.bandwidth_mbps = (uint32_t)(options->bandwidth_mbps < UINT32_MAX ? options->bandwidth_mbps
-										  : UINT32_MAX),
+		.bandwidth_mbps =
+			(uint32_t)(options->bandwidth_mbps < UINT32_MAX ? options->bandwidth_mbps
+									: UINT32_MAX),
 		.on_ended = on_ended,
 		.owner = program,
 	};
 	uint64_t memory;
-	int ret = smd_memory_decide(options->memory_limit, config.shards, SMD_CHUNK_DEFAULT, &memory, error);
+	int ret = smd_memory_decide(
+		options->memory_limit, config.shards, SMD_CHUNK_DEFAULT, &memory, error);
 
 	if (ret == 0 && options->token_file) {
 		config.token = token;
@@ -200,8 +211,8 @@ static int start_server(struct program *program, const struct options *options,
 	config.memory_bytes = memory;
 	smd_log(SMD_LOG_INFO, "server",
 		"memory: at most %.0f MiB, %u threads with %zu buffers of %u KiB each",
-		(double)memory / (1 << 20), config.shards, (size_t)(memory / config.shards / SMD_CHUNK_DEFAULT),
-		SMD_CHUNK_DEFAULT >> 10);
+		(double)memory / (1 << 20), config.shards,
+		(size_t)(memory / config.shards / SMD_CHUNK_DEFAULT), SMD_CHUNK_DEFAULT >> 10);
 	return smd_server_start(program->base, &config, &program->server, error);
 }
 
@@ -257,7 +268,9 @@ int main(int argc, char **argv)
 	long processors = sysconf(_SC_NPROCESSORS_ONLN);
 	struct options options = {
 		.listen = "0.0.0.0:2222",
-		.threads = processors < 1 ? 1 : processors > THREADS_DEFAULT ? THREADS_DEFAULT : (int)processors,
+		.threads = processors < 1                 ? 1
+			   : processors > THREADS_DEFAULT ? THREADS_DEFAULT
+							  : (int)processors,
 		.transport = "auto",
 	};
 	struct smd_error error = {""};

@@ -25,8 +25,8 @@
  *
  * Environment (where the options leave a field 0 or NULL):
  *   SUMMAND_REDUCTION_SERVERS  "host:port,host:port,..."; else CLUSTER_SPEC's workerpool2
- *   SUMMAND_REPLICA            this process's name in messages; else CLUSTER_SPEC's task, else host:pid
- *   SUMMAND_JOB_ID             keeps the group names of different jobs apart
+ *   SUMMAND_REPLICA            this process's name in messages; else CLUSTER_SPEC's task, else
+ * host:pid SUMMAND_JOB_ID             keeps the group names of different jobs apart
  *   SUMMAND_CONNECT_TIMEOUT    seconds, default 30
  *   SUMMAND_TRANSPORT          tcp
  *   SUMMAND_LOG                error, warn (default), info, debug
@@ -66,20 +66,20 @@ typedef struct smd_comm smd_comm;
 typedef struct smd_request smd_request;
 
 struct smd_context_options {
-	const char *servers;       /* "host:port,..."; NULL: from the environment */
-	const char *replica;       /* NULL: from the environment */
-	const char *job;           /* NULL: from the environment */
-	const char *transport;     /* NULL: from the environment */
+	const char *servers;        /* "host:port,..."; NULL: from the environment */
+	const char *replica;        /* NULL: from the environment */
+	const char *job;            /* NULL: from the environment */
+	const char *transport;      /* NULL: from the environment */
 	unsigned connect_timeout_s; /* 0: from the environment */
 };
 
 /* What a context has moved, since it was created. */
 struct smd_stats {
-	uint64_t operations;     /* completed */
-	uint64_t bytes_reduced;  /* sum of the sizes of completed operations */
-	uint64_t bytes_sent;     /* payload and headers */
+	uint64_t operations;    /* completed */
+	uint64_t bytes_reduced; /* sum of the sizes of completed operations */
+	uint64_t bytes_sent;    /* payload and headers */
 	uint64_t bytes_received;
-	double busy_seconds;     /* time during which at least one operation was in flight */
+	double busy_seconds; /* time during which at least one operation was in flight */
 };
 
 /*
@@ -107,8 +107,9 @@ int smd_comm_rank(const smd_comm *comm);
 int smd_comm_size(const smd_comm *comm);
 
 /*
- * All-reduce: recv[i] = send[i] of rank 0 (op) send[i] of rank 1 (op) ... on every rank, for `count`
- * elements. send == recv is in place; otherwise the two must not overlap. Blocks until done.
+ * All-reduce: recv[i] = send[i] of rank 0 (op) send[i] of rank 1 (op) ... on every rank, for
+ * `count` elements. send == recv is in place; otherwise the two must not overlap. Blocks until
+ * done.
  */
 int smd_allreduce(smd_comm *comm, const void *send, void *recv, size_t count, enum smd_dtype dtype,
 	enum smd_op op);

@@ -48,7 +48,8 @@ int smd_option_set_size(void *target, const char *value, struct smd_error *error
 int smd_option_set_bandwidth(void *target, const char *value, struct smd_error *error)
 {
 	if (smd_parse_bandwidth(value, target)) {
-		return smd_error_set(error, EINVAL, "must be a bandwidth such as 25gbps or 750mbps");
+		return smd_error_set(
+			error, EINVAL, "must be a bandwidth such as 25gbps or 750mbps");
 	}
 	return 0;
 }
@@ -109,8 +110,8 @@ const char *smd_suggest(const char *word, const char *const *candidates, size_t 
 	return best;
 }
 
-static const struct smd_option *find_option(const struct smd_command *command, const char *name,
-	size_t length)
+static const struct smd_option *find_option(
+	const struct smd_command *command, const char *name, size_t length)
 {
 	for (size_t i = 0; i < command->noptions; i++) {
 		if (strlen(command->options[i].name) == length &&
@@ -121,8 +122,8 @@ static const struct smd_option *find_option(const struct smd_command *command, c
 	return NULL;
 }
 
-static int unknown_option(const struct smd_command *command, const char *name, size_t length,
-	struct smd_error *error)
+static int unknown_option(
+	const struct smd_command *command, const char *name, size_t length, struct smd_error *error)
 {
 	const char *names[WORD_MAX];
 	char word[WORD_MAX];
@@ -135,7 +136,8 @@ static int unknown_option(const struct smd_command *command, const char *name, s
 	snprintf(word, sizeof(word), "%.*s", (int)length, name);
 	near = smd_suggest(word, names, n);
 	if (near) {
-		return smd_error_set(error, EINVAL, "--%s: unknown option; did you mean --%s?", word, near);
+		return smd_error_set(
+			error, EINVAL, "--%s: unknown option; did you mean --%s?", word, near);
 	}
 	return smd_error_set(error, EINVAL, "--%s: unknown option; --help lists them", word);
 }
@@ -146,14 +148,15 @@ static int apply_option(const struct smd_option *option, const char *value, stru
 	int ret = option->set(option->target, value, &reason);
 
 	if (ret) {
-		return smd_error_set(error, EINVAL, "--%s: %s, got \"%s\"", option->name, reason.text, value);
+		return smd_error_set(
+			error, EINVAL, "--%s: %s, got \"%s\"", option->name, reason.text, value);
 	}
 	return 0;
 }
 
 /* Takes one "--name[=value]" at argv[*at]; may consume the next word as its value. */
-static int parse_option(const struct smd_command *command, int argc, char **argv, int *at,
-	struct smd_error *error)
+static int parse_option(
+	const struct smd_command *command, int argc, char **argv, int *at, struct smd_error *error)
 {
 	const char *name = argv[*at] + 2;
 	const char *equals = strchr(name, '=');

@@ -17,18 +17,22 @@ struct smd_option {
 	const char *name;    /* without the dashes */
 	const char *metavar; /* NULL: a switch */
 	const char *help;    /* one line */
-	/* Takes the value ("true" for a bare switch) into target. On -errno it has written what must
-	 * hold ("must be 1 to 64"); the parser puts the option's name before it and the value after. */
+	/* Takes the value ("true" for a bare switch) into target. On -errno it has written what
+	 * must hold ("must be 1 to 64"); the parser puts the option's name before it and the value
+	 * after. */
 	int (*set)(void *target, const char *value, struct smd_error *error);
 	void *target;
 };
 
 /* Ready-made setters. The value of a string stays in argv and is not copied. */
-int smd_option_set_string(void *target, const char *value, struct smd_error *error);    /* const char ** */
-int smd_option_set_bool(void *target, const char *value, struct smd_error *error);      /* int * */
-int smd_option_set_int(void *target, const char *value, struct smd_error *error);       /* int *, >= 0 */
-int smd_option_set_size(void *target, const char *value, struct smd_error *error);      /* uint64_t *, bytes */
-int smd_option_set_bandwidth(void *target, const char *value, struct smd_error *error); /* uint64_t *, Mbit/s */
+int smd_option_set_string(
+	void *target, const char *value, struct smd_error *error); /* const char ** */
+int smd_option_set_bool(void *target, const char *value, struct smd_error *error); /* int * */
+int smd_option_set_int(void *target, const char *value, struct smd_error *error);  /* int *, >= 0 */
+int smd_option_set_size(
+	void *target, const char *value, struct smd_error *error); /* uint64_t *, bytes */
+int smd_option_set_bandwidth(
+	void *target, const char *value, struct smd_error *error); /* uint64_t *, Mbit/s */
 
 struct smd_command {
 	const char *synopsis; /* "summand-perf allreduce [OPTION...]" */

@@ -12,9 +12,9 @@
 #include "reduction_server/engine/shard.h"
 #include "reduction_server/kernels/kernels.h"
 
-#define SECOND_NS        1000000000ull
-#define FORMING_TELL_S   1  /* a communicator that forms names who is missing this often */
-#define NAMED_RANKS_MAX  8  /* a message lists so many ranks and counts the rest */
+#define SECOND_NS       1000000000ull
+#define FORMING_TELL_S  1 /* a communicator that forms names who is missing this often */
+#define NAMED_RANKS_MAX 8 /* a message lists so many ranks and counts the rest */
 
 /* ---- memory ---- */
 
@@ -62,7 +62,8 @@ static int comm_create(struct smd_shard *shard, const char *name, const struct s
 	int ret = -ENOMEM;
 
 	if (!comm) {
-		return smd_error_set(error, ENOMEM, "group %s: the reduction server is out of memory", name);
+		return smd_error_set(
+			error, ENOMEM, "group %s: the reduction server is out of memory", name);
 	}
 	comm->shard = shard;
 	comm->nranks = join->nranks;
@@ -72,14 +73,18 @@ static int comm_create(struct smd_shard *shard, const char *name, const struct s
 	comm->reserved_window = 1;
 	if (!smd_pool_reserve(&shard->pool, comm_buffers(comm, 1))) {
 		ret = smd_error_set(error, ENOSPC,
-			"group %s: the reduction server's memory has no slot left for %u ranks (%zu of %zu buffers of %zu bytes are promised); give it a larger --memory-limit",
-			name, comm->nranks, shard->pool.reserved, shard->pool.total, shard->pool.buffer_bytes);
+			"group %s: the reduction server's memory has no slot left for %u ranks "
+			"(%zu of %zu buffers of %zu bytes are promised); give it a larger "
+			"--memory-limit",
+			name, comm->nranks, shard->pool.reserved, shard->pool.total,
+			shard->pool.buffer_bytes);
 		goto free_comm;
 	}
 	comm->name = strdup(name);
 	comm->members = calloc(comm->nranks, sizeof(*comm->members));
 	if (!comm->name || !comm->members || comm_create_slots(comm, 2 * shard->config.window)) {
-		smd_error_set(error, ENOMEM, "group %s: the reduction server is out of memory", name);
+		smd_error_set(
+			error, ENOMEM, "group %s: the reduction server is out of memory", name);
 		goto release_buffers;
 	}
 	TAILQ_INSERT_TAIL(&shard->comms, comm, link);
@@ -195,7 +200,7 @@ static int comm_find(struct smd_shard *shard, const char *name, const struct smd
 	struct smd_comm *comm;
 
 	*out = NULL;
-	TAILQ_FOREACH(comm, &shard->comms, link) {
+	TAILQ_FOREACH (comm, &shard->comms, link) {
 		const struct smd_member *there;
 
 		if (strcmp(comm->name, name) != 0 || comm->state == SMD_COMM_ABORTED) {
@@ -204,8 +209,8 @@ static int comm_find(struct smd_shard *shard, const char *name, const struct smd
 		there = member->rank < comm->nranks ? comm->members[member->rank] : NULL;
 		if (there) {
 			return smd_error_set(error, EEXIST,
-				"group %s: rank %u may join once, got it from %s and again from %s", name,
-				member->rank, member_replica(there), member_replica(member));
+				"group %s: rank %u may join once, got it from %s and again from %s",
+				name, member->rank, member_replica(there), member_replica(member));
 		}
 		if (comm->state == SMD_COMM_FORMING) {
 			*out = comm;
@@ -223,13 +228,16 @@ static int comm_agree(struct smd_comm *comm, const struct smd_member *member,
 
 	if (there && join->nranks != comm->nranks) {
 		ret = smd_error_set(error, EINVAL,
-			"group %s: all ranks must agree on their number, got %u from rank %u (%s) and %u from rank %u (%s)",
+			"group %s: all ranks must agree on their number, got %u from rank %u (%s) "
+			"and %u from rank %u (%s)",
 			comm->name, comm->nranks, there->rank, member_replica(there), join->nranks,
 			member->rank, member_replica(member));
 	} else if (there && join->table_hash != comm->table_hash) {
 		ret = smd_error_set(error, EINVAL,
-			"group %s: all ranks must have the same reduction servers in the same order, but rank %u (%s) and rank %u (%s) differ",
-			comm->name, there->rank, member_replica(there), member->rank, member_replica(member));
+			"group %s: all ranks must have the same reduction servers in the same "
+			"order, but rank %u (%s) and rank %u (%s) differ",
+			comm->name, there->rank, member_replica(there), member->rank,
+			member_replica(member));
 	}
 	if (ret) {
 		smd_comm_abort(comm, -ret, error->text);
@@ -246,7 +254,8 @@ int smd_comm_join(struct smd_shard *shard, struct smd_member *member, const char
 
 	snprintf(name, sizeof(name), "%s%s%s", job, job[0] ? "/" : "", join->group);
 	if (shard->draining) {
-		return smd_error_set(error, ESHUTDOWN, "group %s: the reduction server is being drained", name);
+		return smd_error_set(
+			error, ESHUTDOWN, "group %s: the reduction server is being drained", name);
 	}
 	if (member->rank >= join->nranks) {
 		return smd_error_set(error, EINVAL, "group %s: rank must be below %u, got %u", name,
@@ -341,16 +350,16 @@ void smd_comm_lost(struct smd_member *member, const char *reason)
 	if (!comm) {
 		return;
 	}
-	snprintf(text, sizeof(text), "group %.200s: rank %u (%s) was lost: %s", comm->name, member->rank,
-		member_replica(member), reason);
+	snprintf(text, sizeof(text), "group %.200s: rank %u (%s) was lost: %s", comm->name,
+		member->rank, member_replica(member), reason);
 	comm_detach(member);
 	smd_comm_abort(comm, ECONNRESET, text);
 }
 
 /* ---- parts ---- */
 
-static int comm_check_part(const struct smd_member *member, const struct smd_frame *frame,
-	struct smd_error *error)
+static int comm_check_part(
+	const struct smd_member *member, const struct smd_frame *frame, struct smd_error *error)
 {
 	const struct smd_comm *comm = member->comm;
 	size_t chunk_bytes = comm->shard->config.welcome.chunk_bytes;
@@ -365,7 +374,8 @@ static int comm_check_part(const struct smd_member *member, const struct smd_fra
 			(unsigned long long)member->next, (unsigned long long)frame->ordinal);
 	}
 	if (frame->ordinal >= comm->limit) {
-		return smd_error_set(error, EPROTO, "INPUT: ordinal must be below %llu, which is granted, got %llu",
+		return smd_error_set(error, EPROTO,
+			"INPUT: ordinal must be below %llu, which is granted, got %llu",
 			(unsigned long long)comm->limit, (unsigned long long)frame->ordinal);
 	}
 	if (size == 0 || frame->length % size || frame->length > chunk_bytes) {
@@ -374,8 +384,10 @@ static int comm_check_part(const struct smd_member *member, const struct smd_fra
 			smd_dtype_name(frame->dtype), chunk_bytes, frame->length);
 	}
 	if (frame->offset > frame->count || frame->length / size > frame->count - frame->offset) {
-		return smd_error_set(error, EPROTO, "INPUT: the chunk must lie within %llu elements, got %llu at %llu",
-			(unsigned long long)frame->count, (unsigned long long)(frame->length / size),
+		return smd_error_set(error, EPROTO,
+			"INPUT: the chunk must lie within %llu elements, got %llu at %llu",
+			(unsigned long long)frame->count,
+			(unsigned long long)(frame->length / size),
 			(unsigned long long)frame->offset);
 	}
 	return 0;
@@ -383,8 +395,9 @@ static int comm_check_part(const struct smd_member *member, const struct smd_fra
 
 static bool same_shape(const struct smd_frame *a, const struct smd_frame *b)
 {
-	return a->dtype == b->dtype && a->op == b->op && a->length == b->length && a->chunk == b->chunk &&
-		a->operation == b->operation && a->count == b->count && a->offset == b->offset;
+	return a->dtype == b->dtype && a->op == b->op && a->length == b->length &&
+	       a->chunk == b->chunk && a->operation == b->operation && a->count == b->count &&
+	       a->offset == b->offset;
 }
 
 static void comm_disagree(struct smd_comm *comm, const struct smd_frame *first,
@@ -394,12 +407,14 @@ static void comm_disagree(struct smd_comm *comm, const struct smd_frame *first,
 	char text[SMD_ERROR_TEXT_MAX];
 
 	snprintf(text, sizeof(text),
-		"group %.120s: all ranks must ask for the same, but rank %u (%.60s) asks for %s %s of %llu elements in operation %llu, rank %u (%.60s) for %s %s of %llu in operation %llu",
+		"group %.120s: all ranks must ask for the same, but rank %u (%.60s) asks for %s %s "
+		"of %llu elements in operation %llu, rank %u (%.60s) for %s %s of %llu in "
+		"operation %llu",
 		comm->name, first->rank, member_replica(first_member), smd_dtype_name(first->dtype),
 		smd_op_name(first->op), (unsigned long long)first->count,
 		(unsigned long long)first->operation, second->rank, member_replica(second_member),
-		smd_dtype_name(second->dtype), smd_op_name(second->op), (unsigned long long)second->count,
-		(unsigned long long)second->operation);
+		smd_dtype_name(second->dtype), smd_op_name(second->op),
+		(unsigned long long)second->count, (unsigned long long)second->operation);
 	smd_comm_abort(comm, EINVAL, text);
 }
 
@@ -409,8 +424,8 @@ static bool comm_can_reduce(struct smd_comm *comm, const struct smd_frame *frame
 	char text[SMD_ERROR_TEXT_MAX];
 
 	if (!smd_kernel_find(frame->dtype, frame->op)) {
-		snprintf(text, sizeof(text), "group %.200s: the reduction server cannot do %s %s", comm->name,
-			smd_dtype_name(frame->dtype), smd_op_name(frame->op));
+		snprintf(text, sizeof(text), "group %.200s: the reduction server cannot do %s %s",
+			comm->name, smd_dtype_name(frame->dtype), smd_op_name(frame->op));
 		smd_comm_abort(comm, ENOTSUP, text);
 		return false;
 	}
@@ -420,7 +435,9 @@ static bool comm_can_reduce(struct smd_comm *comm, const struct smd_frame *frame
 		while (comm->members[r]) {
 			r++;
 		}
-		snprintf(text, sizeof(text), "group %.200s: rank %u has left, so operation %llu of rank %u cannot be done",
+		snprintf(text, sizeof(text),
+			"group %.200s: rank %u has left, so operation %llu of rank %u cannot be "
+			"done",
 			comm->name, r, (unsigned long long)frame->operation, frame->rank);
 		smd_comm_abort(comm, ECONNRESET, text);
 		return false;
@@ -446,7 +463,8 @@ int smd_comm_part(struct smd_member *member, const struct smd_frame *frame, stru
 	if (slot->state == SMD_SLOT_FREE) {
 		smd_slot_open(slot, frame);
 	} else if (slot->state != SMD_SLOT_GATHERING) {
-		return smd_error_set(error, EPROTO, "INPUT: slot of ordinal %llu must be free, it is %s",
+		return smd_error_set(error, EPROTO,
+			"INPUT: slot of ordinal %llu must be free, it is %s",
 			(unsigned long long)frame->ordinal, smd_slot_state_name(slot->state));
 	} else if (!same_shape(&slot->shape, frame)) {
 		comm_disagree(comm, &slot->shape, member, frame);
@@ -460,8 +478,8 @@ int smd_comm_part(struct smd_member *member, const struct smd_frame *frame, stru
 /* ---- waiting ---- */
 
 /* "ranks 1 (workerpool1-0), 2" of those for which missing() holds; returns how many. */
-static unsigned name_missing(const struct smd_comm *comm, const struct smd_slot *slot, char *text,
-	size_t size)
+static unsigned name_missing(
+	const struct smd_comm *comm, const struct smd_slot *slot, char *text, size_t size)
 {
 	unsigned missing = 0;
 	size_t used = 0;
@@ -474,8 +492,9 @@ static unsigned name_missing(const struct smd_comm *comm, const struct smd_slot 
 			continue;
 		}
 		if (missing < NAMED_RANKS_MAX && used < size) {
-			used += (size_t)snprintf(text + used, size - used, member ? "%srank %u (%.24s)" : "%srank %u",
-				missing ? ", " : "", r, member ? member_replica(member) : "");
+			used += (size_t)snprintf(text + used, size - used,
+				member ? "%srank %u (%.24s)" : "%srank %u", missing ? ", " : "", r,
+				member ? member_replica(member) : "");
 		}
 		missing++;
 	}
@@ -507,18 +526,19 @@ void smd_comm_tell_late(struct smd_comm *comm, uint64_t now_ns)
 	uint64_t late_ns = comm->shard->config.late_s * SECOND_NS;
 	unsigned missing;
 
-	if (comm->state == SMD_COMM_FORMING && now_ns - comm->told_ns >= FORMING_TELL_S * SECOND_NS) {
+	if (comm->state == SMD_COMM_FORMING &&
+		now_ns - comm->told_ns >= FORMING_TELL_S * SECOND_NS) {
 		comm->told_ns = now_ns;
 		name_missing(comm, NULL, ranks, sizeof(ranks));
-		snprintf(text, sizeof(text), "group %.100s: %s of %u not joined yet", comm->name, ranks,
-			comm->nranks);
+		snprintf(text, sizeof(text), "group %.100s: %s of %u not joined yet", comm->name,
+			ranks, comm->nranks);
 		comm_tell(comm, NULL, SMD_LOG_DEBUG, text);
 	} else if (comm->state == SMD_COMM_ACTIVE && slot->state == SMD_SLOT_GATHERING &&
-		now_ns - slot->opened_ns >= late_ns && now_ns - comm->told_ns >= late_ns) {
+		   now_ns - slot->opened_ns >= late_ns && now_ns - comm->told_ns >= late_ns) {
 		comm->told_ns = now_ns;
 		missing = name_missing(comm, slot, ranks, sizeof(ranks));
-		snprintf(text, sizeof(text), "%s %s %llu s late for operation %llu of group %.60s", ranks,
-			missing == 1 ? "is" : "are",
+		snprintf(text, sizeof(text), "%s %s %llu s late for operation %llu of group %.60s",
+			ranks, missing == 1 ? "is" : "are",
 			(unsigned long long)((now_ns - slot->opened_ns) / SECOND_NS),
 			(unsigned long long)slot->shape.operation, comm->name);
 		comm_tell(comm, slot, SMD_LOG_WARN, text);

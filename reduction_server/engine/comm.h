@@ -1,13 +1,13 @@
 /*
  * A communicator as one shard sees it: its members, its window of slots, and how far it has come.
  *
- * FORMING until every rank has joined, then ACTIVE. It is ABORTED when a rank is lost or ranks disagree:
- * every member is told once, is cut off from it, and has only LEAVE left to say. It is gone when no member
- * is attached and no lane uses its buffers any longer.
+ * FORMING until every rank has joined, then ACTIVE. It is ABORTED when a rank is lost or ranks
+ * disagree: every member is told once, is cut off from it, and has only LEAVE left to say. It is
+ * gone when no member is attached and no lane uses its buffers any longer.
  *
  * Credits. `limit` is the first ordinal that has not been granted. A grant is a promise of buffers:
- * a window of W needs W * (nranks + 1) reserved ones (specs/wire.md says why). One such set is reserved for
- * as long as the communicator lives; the others come and go with the shard's supply.
+ * a window of W needs W * (nranks + 1) reserved ones (specs/wire.md says why). One such set is
+ * reserved for as long as the communicator lives; the others come and go with the shard's supply.
  */
 #ifndef SMD_ENGINE_COMM_H
 #define SMD_ENGINE_COMM_H
@@ -48,7 +48,8 @@ struct smd_comm {
 
 	unsigned window;          /* granted with each result */
 	unsigned reserved_window; /* what buffers are reserved for: at least window */
-	uint64_t shrink_at;       /* when `done` is here, all that was granted under a larger window is over */
+	uint64_t shrink_at; /* when `done` is here, all that was granted under a larger window is
+			       over */
 	uint64_t limit;
 	uint64_t done; /* first ordinal that has not been reduced */
 	unsigned nslots;
@@ -59,8 +60,8 @@ struct smd_comm {
 };
 
 /*
- * Lets the member join. Returns 0, also when the communicator was told ABORT because of what the member
- * said; -errno with a text when this member alone cannot be let in.
+ * Lets the member join. Returns 0, also when the communicator was told ABORT because of what the
+ * member said; -errno with a text when this member alone cannot be let in.
  */
 int smd_comm_join(struct smd_shard *shard, struct smd_member *member, const char *job,
 	const struct smd_join *join, struct smd_error *error);
@@ -75,8 +76,9 @@ void smd_comm_lost(struct smd_member *member, const char *reason);
 void smd_comm_abort(struct smd_comm *comm, int err, const char *text);
 
 /*
- * A part of a chunk has been announced by a member: *slot is where it goes, NULL when it shall be discarded
- * because the communicator was aborted over it. -errno with a text when the peer breaks the protocol.
+ * A part of a chunk has been announced by a member: *slot is where it goes, NULL when it shall be
+ * discarded because the communicator was aborted over it. -errno with a text when the peer breaks
+ * the protocol.
  */
 int smd_comm_part(struct smd_member *member, const struct smd_frame *frame, struct smd_slot **slot,
 	struct smd_error *error);
@@ -86,7 +88,8 @@ unsigned smd_comm_grant(struct smd_comm *comm, uint64_t ordinal);
 
 void smd_comm_slot_freed(struct smd_comm *comm);
 
-/* Names the ranks that the others have been waiting for too long, on the log and to those who wait. */
+/* Names the ranks that the others have been waiting for too long, on the log and to those who wait.
+ */
 void smd_comm_tell_late(struct smd_comm *comm, uint64_t now_ns);
 
 void smd_comm_free(struct smd_comm *comm);

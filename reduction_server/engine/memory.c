@@ -66,12 +66,15 @@ int smd_memory_decide(uint64_t wanted, unsigned shards, uint32_t chunk_bytes, ui
 	if (wanted == 0) {
 		decided = available / 2 < SMD_MEMORY_DEFAULT ? available / 2 : SMD_MEMORY_DEFAULT;
 	} else if (wanted > available) {
-		return smd_error_set(error, ENOMEM, "memory limit: must be at most the %.0f MiB that are available, got %.0f MiB",
+		return smd_error_set(error, ENOMEM,
+			"memory limit: must be at most the %.0f MiB that are available, got %.0f "
+			"MiB",
 			available / MIB, wanted / MIB);
 	}
 	if (decided < least) {
 		return smd_error_set(error, EINVAL,
-			"memory limit: must be at least %.1f MiB for a slot of two ranks in each of %u threads, got %.1f MiB",
+			"memory limit: must be at least %.1f MiB for a slot of two ranks in each "
+			"of %u threads, got %.1f MiB",
 			least / MIB, shards, decided / MIB);
 	}
 	*out = decided;

@@ -12,9 +12,9 @@
 #define SMD_MEMORY_DEFAULT (4ull << 30)
 
 /*
- * `wanted` bytes, or 0 for the default: 4 GiB, but at most half of what is available. A wanted size that
- * is more than the machine (or its control group) has available is refused with -ENOMEM; one that does not hold
- * a slot of two ranks in every shard with -EINVAL. The text says both figures.
+ * `wanted` bytes, or 0 for the default: 4 GiB, but at most half of what is available. A wanted size
+ * that is more than the machine (or its control group) has available is refused with -ENOMEM; one
+ * that does not hold a slot of two ranks in every shard with -EINVAL. The text says both figures.
  */
 int smd_memory_decide(uint64_t wanted, unsigned shards, uint32_t chunk_bytes, uint64_t *out,
 	struct smd_error *error);

@@ -47,8 +47,8 @@ static struct smd_member *peer_find(const struct smd_peer *peer, uint32_t number
 }
 
 /* NULL with a text when the number cannot be given to a new member. */
-static struct smd_member *peer_add(struct smd_peer *peer, const struct smd_frame *frame,
-	struct smd_error *error)
+static struct smd_member *peer_add(
+	struct smd_peer *peer, const struct smd_frame *frame, struct smd_error *error)
 {
 	uint32_t index = SMD_COMM_INDEX(frame->comm);
 	struct smd_member *member;
@@ -94,8 +94,8 @@ static void peer_remove(struct smd_peer *peer, struct smd_member *member)
 
 /* ---- frames ---- */
 
-static int peer_on_input_header(struct smd_peer *peer, const struct smd_frame *frame, void **payload,
-	struct smd_error *error)
+static int peer_on_input_header(struct smd_peer *peer, const struct smd_frame *frame,
+	void **payload, struct smd_error *error)
 {
 	struct smd_member *member = peer->rx_member;
 	int ret;
@@ -111,8 +111,8 @@ static int peer_on_input_header(struct smd_peer *peer, const struct smd_frame *f
 	return ret;
 }
 
-static int peer_on_header(void *owner, const struct smd_frame *frame, void **payload,
-	struct smd_error *error)
+static int peer_on_header(
+	void *owner, const struct smd_frame *frame, void **payload, struct smd_error *error)
 {
 	struct smd_peer *peer = owner;
 
@@ -128,7 +128,8 @@ static int peer_on_header(void *owner, const struct smd_frame *frame, void **pay
 	}
 	peer->rx_member = peer_find(peer, frame->comm);
 	if (!peer->rx_member) {
-		return smd_error_set(error, EPROTO, "%s: communicator must have been joined, got number %u",
+		return smd_error_set(error, EPROTO,
+			"%s: communicator must have been joined, got number %u",
 			smd_frame_kind_name(frame->kind), frame->comm);
 	}
 	if (frame->rank != peer->rx_member->rank) {
@@ -141,8 +142,8 @@ static int peer_on_header(void *owner, const struct smd_frame *frame, void **pay
 	return 0;
 }
 
-static int peer_on_join(struct smd_peer *peer, const struct smd_frame *frame,
-	struct smd_error *error)
+static int peer_on_join(
+	struct smd_peer *peer, const struct smd_frame *frame, struct smd_error *error)
 {
 	struct smd_error reason = {""};
 	struct smd_member *member;
@@ -163,8 +164,8 @@ static int peer_on_join(struct smd_peer *peer, const struct smd_frame *frame,
 	return 0;
 }
 
-static int peer_on_frame(void *owner, const struct smd_frame *frame, void *payload,
-	struct smd_error *error)
+static int peer_on_frame(
+	void *owner, const struct smd_frame *frame, void *payload, struct smd_error *error)
 {
 	struct smd_peer *peer = owner;
 	struct smd_slot *slot = peer->rx_slot;
@@ -191,8 +192,9 @@ static void peer_on_closed(void *owner, int err, const char *reason)
 {
 	struct smd_peer *peer = owner;
 
-	smd_log(err == -EPROTO ? SMD_LOG_WARN : SMD_LOG_DEBUG, peer->shard->name, "lane of %s (%s) ended: %s",
-		peer->hello.replica, smd_lane_peer_name(peer->lane), reason);
+	smd_log(err == -EPROTO ? SMD_LOG_WARN : SMD_LOG_DEBUG, peer->shard->name,
+		"lane of %s (%s) ended: %s", peer->hello.replica, smd_lane_peer_name(peer->lane),
+		reason);
 	smd_peer_close(peer, reason);
 }
 

@@ -19,8 +19,8 @@ struct smd_server {
 	const struct smd_transport_ops *transport;
 	struct smd_listener *listener;
 	struct event *janitor;
-	struct event *ended;    /* some shard has ended */
-	atomic_uint nended;     /* shards that have */
+	struct event *ended; /* some shard has ended */
+	atomic_uint nended;  /* shards that have */
 	void (*on_ended)(void *owner);
 	void *owner;
 	char address[128];
@@ -46,8 +46,8 @@ static void greeting_end(struct greeting *greeting)
 	free(greeting);
 }
 
-static int greeting_on_header(void *owner, const struct smd_frame *frame, void **payload,
-	struct smd_error *error)
+static int greeting_on_header(
+	void *owner, const struct smd_frame *frame, void **payload, struct smd_error *error)
 {
 	struct greeting *greeting = owner;
 
@@ -66,11 +66,12 @@ static int greeting_refuse(struct greeting *greeting, const char *text)
 
 	smd_log(SMD_LOG_WARN, "server", "refused %s: %s", smd_lane_peer_name(greeting->lane), text);
 	greeting->refused = true;
-	return smd_lane_send_control(greeting->lane, &frame, payload, smd_text_encode(text, payload));
+	return smd_lane_send_control(
+		greeting->lane, &frame, payload, smd_text_encode(text, payload));
 }
 
-static int greeting_on_frame(void *owner, const struct smd_frame *frame, void *payload,
-	struct smd_error *error)
+static int greeting_on_frame(
+	void *owner, const struct smd_frame *frame, void *payload, struct smd_error *error)
 {
 	struct greeting *greeting = owner;
 	struct smd_server *server = greeting->server;
@@ -82,7 +83,8 @@ static int greeting_on_frame(void *owner, const struct smd_frame *frame, void *p
 		return ret;
 	}
 	if (server->token && strcmp(server->token, hello.token) != 0) {
-		smd_error_set(&text, EACCES, "%s: the job's token is not this server's", hello.replica);
+		smd_error_set(
+			&text, EACCES, "%s: the job's token is not this server's", hello.replica);
 		return greeting_refuse(greeting, text.text);
 	}
 	if (hello.shard >= server->nshards) {
@@ -121,7 +123,8 @@ static void server_on_accept(void *owner, struct smd_lane *lane)
 	struct greeting *greeting = calloc(1, sizeof(*greeting));
 
 	if (!greeting || smd_lane_attach(lane, server->base, &greeting_callbacks, greeting)) {
-		smd_log(SMD_LOG_ERROR, "server", "cannot take %s: out of memory", smd_lane_peer_name(lane));
+		smd_log(SMD_LOG_ERROR, "server", "cannot take %s: out of memory",
+			smd_lane_peer_name(lane));
 		free(greeting);
 		smd_lane_close(lane);
 		return;
@@ -175,8 +178,8 @@ static void server_on_ended(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
-static int server_start_shards(struct smd_server *server, const struct smd_server_config *config,
-	struct smd_error *error)
+static int server_start_shards(
+	struct smd_server *server, const struct smd_server_config *config, struct smd_error *error)
 {
 	uint32_t bandwidth =
 		config->bandwidth_mbps ? config->bandwidth_mbps : SMD_BANDWIDTH_DEFAULT_MBPS;
@@ -184,8 +187,10 @@ static int server_start_shards(struct smd_server *server, const struct smd_serve
 		.welcome =
 			{
 				.shards = config->shards,
-				.chunk_bytes = config->chunk_bytes ? config->chunk_bytes : SMD_CHUNK_DEFAULT,
-				.weight = bandwidth < config->shards ? 1 : bandwidth / config->shards,
+				.chunk_bytes = config->chunk_bytes ? config->chunk_bytes
+								   : SMD_CHUNK_DEFAULT,
+				.weight =
+					bandwidth < config->shards ? 1 : bandwidth / config->shards,
 			},
 		.memory_bytes = config->memory_bytes / config->shards,
 		.window = config->window ? config->window : SMD_WINDOW_DEFAULT,
@@ -234,7 +239,9 @@ static int server_create_events(struct smd_server *server, struct event_base *ba
 
 	server->janitor = event_new(base, -1, EV_PERSIST, server_on_janitor, server);
 	server->ended = event_new(base, -1, EV_PERSIST, server_on_ended, server);
-	return server->janitor && server->ended && event_add(server->janitor, &second) == 0 ? 0 : -ENOMEM;
+	return server->janitor && server->ended && event_add(server->janitor, &second) == 0
+		       ? 0
+		       : -ENOMEM;
 }
 
 int smd_server_start(struct event_base *base, const struct smd_server_config *config,

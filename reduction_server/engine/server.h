@@ -1,8 +1,8 @@
 /*
  * A reduction server: a listener, and shards that the lanes are given to.
  *
- * The listener's loop belongs to the caller. A new lane stays on it for one frame, HELLO, which says to which
- * shard it goes. All calls are made on that loop's thread.
+ * The listener's loop belongs to the caller. A new lane stays on it for one frame, HELLO, which
+ * says to which shard it goes. All calls are made on that loop's thread.
  */
 #ifndef SMD_ENGINE_SERVER_H
 #define SMD_ENGINE_SERVER_H
@@ -18,14 +18,14 @@ struct smd_server;
 
 struct smd_server_config {
 	const struct smd_transport_ops *transport;
-	const char *listen;      /* "host:port" */
-	unsigned shards;         /* threads: 1 to SMD_SHARDS_MAX */
-	size_t memory_bytes;     /* of all slot pools together */
-	uint32_t chunk_bytes;    /* largest chunk; 0: SMD_CHUNK_DEFAULT */
-	uint32_t bandwidth_mbps; /* of the server; 0: SMD_BANDWIDTH_DEFAULT_MBPS */
-	unsigned window;         /* 0: SMD_WINDOW_DEFAULT */
-	unsigned late_s;         /* 0: SMD_LATE_DEFAULT_S */
-	const char *token;       /* what HELLO must carry; NULL: anything */
+	const char *listen;            /* "host:port" */
+	unsigned shards;               /* threads: 1 to SMD_SHARDS_MAX */
+	size_t memory_bytes;           /* of all slot pools together */
+	uint32_t chunk_bytes;          /* largest chunk; 0: SMD_CHUNK_DEFAULT */
+	uint32_t bandwidth_mbps;       /* of the server; 0: SMD_BANDWIDTH_DEFAULT_MBPS */
+	unsigned window;               /* 0: SMD_WINDOW_DEFAULT */
+	unsigned late_s;               /* 0: SMD_LATE_DEFAULT_S */
+	const char *token;             /* what HELLO must carry; NULL: anything */
 	void (*on_ended)(void *owner); /* on the loop, when the last shard has ended; or NULL */
 	void *owner;
 };
@@ -40,7 +40,8 @@ int smd_server_start(struct event_base *base, const struct smd_server_config *co
 const char *smd_server_address(const struct smd_server *server);
 
 /*
- * Takes no new lanes, and asks every shard to end: when its communicators have ended, or (now) at once.
+ * Takes no new lanes, and asks every shard to end: when its communicators have ended, or (now) at
+ * once.
  */
 void smd_server_drain(struct smd_server *server, bool now);
 

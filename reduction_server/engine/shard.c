@@ -29,8 +29,8 @@ static void shard_admit(struct smd_shard *shard, struct smd_arrival *arrival)
 	int ret = smd_peer_create(shard, arrival->lane, &arrival->hello);
 
 	if (ret) {
-		smd_log(SMD_LOG_ERROR, shard->name, "cannot take the lane of %s: %s", arrival->hello.replica,
-			strerror(-ret));
+		smd_log(SMD_LOG_ERROR, shard->name, "cannot take the lane of %s: %s",
+			arrival->hello.replica, strerror(-ret));
 		smd_lane_close(arrival->lane);
 	}
 	free(arrival);
@@ -104,7 +104,8 @@ void smd_shard_bury(struct smd_shard *shard, struct smd_comm *comm)
 	smd_shard_check_drained(shard);
 }
 
-/* Callers of smd_shard_bury() may still be looking at the communicator, so it is freed on a later turn. */
+/* Callers of smd_shard_bury() may still be looking at the communicator, so it is freed on a later
+ * turn. */
 static void shard_on_reap(evutil_socket_t fd, short what, void *arg)
 {
 	struct smd_shard *shard = arg;
@@ -127,7 +128,7 @@ static void shard_on_janitor(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	TAILQ_FOREACH(comm, &shard->comms, link) {
+	TAILQ_FOREACH (comm, &shard->comms, link) {
 		smd_comm_tell_late(comm, now);
 	}
 }
@@ -180,8 +181,8 @@ static void shard_destroy_events(struct smd_shard *shard)
 	}
 }
 
-int smd_shard_start(const struct smd_shard_config *config, struct smd_shard **out,
-	struct smd_error *error)
+int smd_shard_start(
+	const struct smd_shard_config *config, struct smd_shard **out, struct smd_error *error)
 {
 	struct smd_shard *shard = calloc(1, sizeof(*shard));
 	int ret;
@@ -210,7 +211,8 @@ int smd_shard_start(const struct smd_shard_config *config, struct smd_shard **ou
 	}
 	ret = -pthread_create(&shard->thread, NULL, shard_main, shard);
 	if (ret) {
-		smd_error_set(error, -ret, "%s: cannot start a thread: %s", shard->name, strerror(-ret));
+		smd_error_set(
+			error, -ret, "%s: cannot start a thread: %s", shard->name, strerror(-ret));
 		goto destroy_events;
 	}
 	*out = shard;

@@ -1,9 +1,9 @@
 /*
  * One thread of a reduction server: an event loop with its own lanes, communicators and memory.
  *
- * Shards share nothing. What comes from outside (a new lane, the wish to drain) is put into the mailbox,
- * under its lock, and taken out on the shard's loop. Everything else is touched by the shard's thread alone, or
- * before it starts and after it has ended.
+ * Shards share nothing. What comes from outside (a new lane, the wish to drain) is put into the
+ * mailbox, under its lock, and taken out on the shard's loop. Everything else is touched by the
+ * shard's thread alone, or before it starts and after it has ended.
  */
 #ifndef SMD_ENGINE_SHARD_H
 #define SMD_ENGINE_SHARD_H
@@ -19,10 +19,11 @@ struct event;
 struct event_base;
 
 struct smd_shard_config {
-	struct smd_welcome welcome;  /* what workers are told: server id, shard, shards, chunk size, weight */
-	size_t memory_bytes;         /* of the slot pool */
-	unsigned window;             /* slots that a communicator gets while there are enough */
-	unsigned late_s;             /* a rank that the others wait for so long is named */
+	struct smd_welcome
+		welcome; /* what workers are told: server id, shard, shards, chunk size, weight */
+	size_t memory_bytes;           /* of the slot pool */
+	unsigned window;               /* slots that a communicator gets while there are enough */
+	unsigned late_s;               /* a rank that the others wait for so long is named */
 	void (*on_ended)(void *owner); /* called on the shard's thread, as the last thing it does */
 	void *owner;
 };
@@ -67,15 +68,15 @@ struct smd_shard {
 };
 
 /* Makes the shard and starts its thread. 0 or -errno with a text. */
-int smd_shard_start(const struct smd_shard_config *config, struct smd_shard **out,
-	struct smd_error *error);
+int smd_shard_start(
+	const struct smd_shard_config *config, struct smd_shard **out, struct smd_error *error);
 
 /* From any thread: gives a lane, detached from its loop, to the shard. -ENOMEM. */
 int smd_shard_give(struct smd_shard *shard, struct smd_lane *lane, const struct smd_hello *hello);
 
 /*
- * From any thread: let communicators end in their own time but no new ones begin, then end the thread;
- * or (now) end it at once.
+ * From any thread: let communicators end in their own time but no new ones begin, then end the
+ * thread; or (now) end it at once.
  */
 void smd_shard_drain(struct smd_shard *shard, bool now);
 

@@ -1,11 +1,12 @@
 /*
  * One chunk on its way through a shard: gathered from every rank, reduced, sent to every rank.
  *
- * A communicator has 2W slots, and the chunk of ordinal k uses slot k mod 2W. Parts arrive in any order of
- * ranks and each into its own buffer; when the last is in, the shard reduces them in rank order into the
- * first one, gives the others back, and sends the same bytes to everyone.
+ * A communicator has 2W slots, and the chunk of ordinal k uses slot k mod 2W. Parts arrive in any
+ * order of ranks and each into its own buffer; when the last is in, the shard reduces them in rank
+ * order into the first one, gives the others back, and sends the same bytes to everyone.
  *
- * smd_slot_advance() is the only place that moves a slot on; smd_slot_set_state() the only writer of the state.
+ * smd_slot_advance() is the only place that moves a slot on; smd_slot_set_state() the only writer
+ * of the state.
  */
 #ifndef SMD_ENGINE_SLOT_H
 #define SMD_ENGINE_SLOT_H
@@ -20,35 +21,36 @@ struct smd_comm;
 #define SMD_SLOT_BIT(state) (1u << (state))
 
 /* X(state, legal predecessors, meaning) */
-#define SMD_SLOT_STATES(X)                                                                          \
-	X(SMD_SLOT_FREE, SMD_SLOT_BIT(SMD_SLOT_SENDING) | SMD_SLOT_BIT(SMD_SLOT_DRAINING),              \
-		"no chunk uses it")                                                                     \
-	X(SMD_SLOT_GATHERING, SMD_SLOT_BIT(SMD_SLOT_FREE), "waiting for the parts of some ranks")       \
-	X(SMD_SLOT_REDUCING, SMD_SLOT_BIT(SMD_SLOT_GATHERING), "all parts are in")                      \
-	X(SMD_SLOT_SENDING, SMD_SLOT_BIT(SMD_SLOT_REDUCING), "the result is on its way to some ranks")  \
-	X(SMD_SLOT_DRAINING,                                                                            \
-		SMD_SLOT_BIT(SMD_SLOT_GATHERING) | SMD_SLOT_BIT(SMD_SLOT_REDUCING) |                    \
-			SMD_SLOT_BIT(SMD_SLOT_SENDING),                                                 \
+#define SMD_SLOT_STATES(X)                                                                         \
+	X(SMD_SLOT_FREE, SMD_SLOT_BIT(SMD_SLOT_SENDING) | SMD_SLOT_BIT(SMD_SLOT_DRAINING),         \
+		"no chunk uses it")                                                                \
+	X(SMD_SLOT_GATHERING, SMD_SLOT_BIT(SMD_SLOT_FREE), "waiting for the parts of some ranks")  \
+	X(SMD_SLOT_REDUCING, SMD_SLOT_BIT(SMD_SLOT_GATHERING), "all parts are in")                 \
+	X(SMD_SLOT_SENDING, SMD_SLOT_BIT(SMD_SLOT_REDUCING),                                       \
+		"the result is on its way to some ranks")                                          \
+	X(SMD_SLOT_DRAINING,                                                                       \
+		SMD_SLOT_BIT(SMD_SLOT_GATHERING) | SMD_SLOT_BIT(SMD_SLOT_REDUCING) |               \
+			SMD_SLOT_BIT(SMD_SLOT_SENDING),                                            \
 		"the communicator is over; lanes still use its buffers")
 
 enum smd_slot_state {
 #define X(state, predecessors, meaning) state,
 	SMD_SLOT_STATES(X)
 #undef X
-	SMD_SLOT_STATE_COUNT
+		SMD_SLOT_STATE_COUNT
 };
 
 struct smd_slot {
 	struct smd_comm *comm;
 	enum smd_slot_state state;
-	uint64_t opened_ns;      /* when the first part began to arrive */
-	struct smd_frame shape;  /* the first part's header: what all others must say, too */
-	unsigned arrived;        /* parts that are whole */
-	unsigned receiving;      /* parts that lanes are writing to */
-	unsigned sending;        /* results that lanes are reading from */
-	void **parts;            /* [nranks]; NULL: not begun, or given back */
-	struct smd_send *sends;  /* [nranks] */
-	uint8_t *whole;          /* [nranks]: this rank's part has arrived */
+	uint64_t opened_ns;     /* when the first part began to arrive */
+	struct smd_frame shape; /* the first part's header: what all others must say, too */
+	unsigned arrived;       /* parts that are whole */
+	unsigned receiving;     /* parts that lanes are writing to */
+	unsigned sending;       /* results that lanes are reading from */
+	void **parts;           /* [nranks]; NULL: not begun, or given back */
+	struct smd_send *sends; /* [nranks] */
+	uint8_t *whole;         /* [nranks]: this rank's part has arrived */
 };
 
 /* Opens a FREE slot for the chunk that `frame` is a part of. */

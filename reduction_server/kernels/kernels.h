@@ -1,10 +1,10 @@
 /*
  * Reducing n equal buffers into one, in rank order, in one pass.
  *
- * dst[i] = src[0][i] (op) src[1][i] (op) ... (op) src[n-1][i]. Because the order of ranks is fixed, the
- * bits do not depend on who came first. dst may be one of the sources; otherwise nothing overlaps. Buffers
- * need no alignment beyond the element's. Integer overflow wraps. All kernels of an element type
- * and operation give the same bits as the scalar one.
+ * dst[i] = src[0][i] (op) src[1][i] (op) ... (op) src[n-1][i]. Because the order of ranks is fixed,
+ * the bits do not depend on who came first. dst may be one of the sources; otherwise nothing
+ * overlaps. Buffers need no alignment beyond the element's. Integer overflow wraps. All kernels of
+ * an element type and operation give the same bits as the scalar one.
  */
 #ifndef SMD_KERNELS_KERNELS_H
 #define SMD_KERNELS_KERNELS_H

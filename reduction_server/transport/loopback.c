@@ -1,9 +1,9 @@
 /*
  * Lanes inside one process, for tests: two ends on any two loops, no socket.
  *
- * The ends share a *pipe*. A send is put on the other end's inbox; the other end's loop copies the payload
- * to where its owner wants it, and puts the send on the sender's outbox of those that are done,
- * so every callback runs on the loop of its own lane. The one lock is the pipe's.
+ * The ends share a *pipe*. A send is put on the other end's inbox; the other end's loop copies the
+ * payload to where its owner wants it, and puts the send on the sender's list of those that are
+ * finished, so every callback runs on the loop of its own lane. The one lock is the pipe's.
  */
 #include <assert.h>
 #include <errno.h>
@@ -90,11 +90,54 @@ static void loopback_free(evutil_socket_t fd, short what, void *arg)
 	pipe_release(end->pipe);
 }
 
+/* A frame that its sender has left behind: as with a socket, what was sent before a close still
+ * arrives. */
+struct carried {
+	struct smd_send send;
+	uint8_t payload[];
+};
+
+/* Call with the pipe locked. NULL: out of memory, and the frame is lost with its lane. */
+static struct smd_send *carry(const struct smd_send *send)
+{
+	struct carried *carried = malloc(sizeof(*carried) + send->length);
+
+	if (!carried) {
+		return NULL;
+	}
+	carried->send = *send;
+	carried->send.payload = carried->payload;
+	carried->send.done = NULL; /* nobody waits for it */
+	if (send->length) {
+		memcpy(carried->payload, send->payload, send->length);
+	}
+	return &carried->send;
+}
+
+/* Call with the pipe locked: the other end goes on with copies of what this one has sent. */
+static void loopback_leave_behind(struct loopback_lane *end, struct smd_send_queue *unsent)
+{
+	struct smd_send_queue copies = TAILQ_HEAD_INITIALIZER(copies);
+	struct smd_send *send;
+
+	TAILQ_FOREACH (send, &end->other->inbox, link) {
+		struct smd_send *copy = carry(send);
+
+		if (!copy) {
+			break;
+		}
+		TAILQ_INSERT_TAIL(&copies, copy, link);
+	}
+	TAILQ_CONCAT(unsent, &end->other->inbox, link);
+	TAILQ_CONCAT(&end->other->inbox, &copies, link);
+}
+
 /* Gives back what is queued; the other end sees the closed flag. */
 static void loopback_close(struct smd_lane *lane)
 {
 	struct loopback_lane *end = loopback_of(lane);
 	struct smd_send_queue unsent = TAILQ_HEAD_INITIALIZER(unsent);
+	struct smd_send_queue left = TAILQ_HEAD_INITIALIZER(left);
 	const struct timeval now = {0, 0};
 	struct event *wake;
 
@@ -104,8 +147,10 @@ static void loopback_close(struct smd_lane *lane)
 	wake = end->wake;
 	end->wake = NULL;
 	TAILQ_CONCAT(&unsent, &end->finished, link);
-	TAILQ_CONCAT(&unsent, &end->other->inbox, link);
-	if (!end->other->closed) { /* nobody here will take what the other end had sent */
+	if (end->other->closed) {
+		TAILQ_CONCAT(&left, &end->inbox, link); /* copies, all of them */
+	} else {
+		loopback_leave_behind(end, &unsent);
 		TAILQ_CONCAT(&end->other->finished, &end->inbox, link);
 	}
 	loopback_wake(end->other);
@@ -113,13 +158,20 @@ static void loopback_close(struct smd_lane *lane)
 	if (wake) {
 		event_free(wake);
 	}
+	while (!TAILQ_EMPTY(&left)) {
+		struct smd_send *send = TAILQ_FIRST(&left);
+
+		TAILQ_REMOVE(&left, send, link);
+		free(send);
+	}
 	while (!TAILQ_EMPTY(&unsent)) {
 		struct smd_send *send = TAILQ_FIRST(&unsent);
 
 		TAILQ_REMOVE(&unsent, send, link);
 		send->done(send, -ECANCELED);
 	}
-	if (!end->base || event_base_once(end->base, -1, EV_TIMEOUT, loopback_free, end, &now) != 0) {
+	if (!end->base ||
+		event_base_once(end->base, -1, EV_TIMEOUT, loopback_free, end, &now) != 0) {
 		pipe_release(end->pipe);
 	}
 }
@@ -145,50 +197,70 @@ static void loopback_finish_sends(struct loopback_lane *end)
 	}
 }
 
-/* Takes the next frame of the inbox. NULL: there is none, and *over says whether none will come. */
-static struct smd_send *loopback_next(struct loopback_lane *end, bool *over)
+/* The header of the next frame. False: there is none, and *over says whether none will come. */
+static bool loopback_peek(struct loopback_lane *end, uint8_t header[SMD_FRAME_SIZE], bool *over)
+{
+	const struct smd_send *send;
+
+	pthread_mutex_lock(&end->pipe->lock);
+	send = TAILQ_FIRST(&end->inbox);
+	if (send) {
+		memcpy(header, send->header, SMD_FRAME_SIZE);
+	}
+	*over = !send && end->other->closed;
+	pthread_mutex_unlock(&end->pipe->lock);
+	return send != NULL;
+}
+
+/* Copies the payload of the next frame and gives the send back. False: it was lost with its sender.
+ */
+static bool loopback_take(struct loopback_lane *end, void *payload)
 {
 	struct smd_send *send;
 
 	pthread_mutex_lock(&end->pipe->lock);
 	send = TAILQ_FIRST(&end->inbox);
 	if (send) {
+		if (send->length) {
+			memcpy(payload, send->payload, send->length);
+		}
 		TAILQ_REMOVE(&end->inbox, send, link);
+		if (send->done) {
+			TAILQ_INSERT_TAIL(&end->other->finished, send, link);
+			loopback_wake(end->other);
+		} else {
+			free(send);
+		}
 	}
-	*over = !send && end->other->closed;
 	pthread_mutex_unlock(&end->pipe->lock);
-	return send;
-}
-
-static void loopback_give_back(struct loopback_lane *end, struct smd_send *send)
-{
-	pthread_mutex_lock(&end->pipe->lock);
-	TAILQ_INSERT_TAIL(&end->other->finished, send, link);
-	loopback_wake(end->other);
-	pthread_mutex_unlock(&end->pipe->lock);
+	return send != NULL;
 }
 
 /*
- * Hands one frame to the owner. 0, 1 when the lane was closed or detached, or -errno. The sender gets its
- * send back as soon as the payload is copied: on_frame() may answer, and the answer must not overtake that.
+ * Hands one frame to the owner. 0, 1 when the lane was closed or detached, or -errno. The sender
+ * gets its send back before on_frame(), which may answer: the answer must not overtake that.
  */
-static int loopback_deliver(struct loopback_lane *end, struct smd_send *send, struct smd_error *error)
+static int loopback_deliver(
+	struct loopback_lane *end, const uint8_t header[SMD_FRAME_SIZE], struct smd_error *error)
 {
 	struct smd_frame frame;
 	void *payload = NULL;
-	int ret = smd_frame_decode(send->header, &frame, error);
+	int ret = smd_frame_decode(header, &frame, error);
 
 	if (ret == 0) {
-		end->lane.counts.bytes_received += SMD_FRAME_SIZE + send->length;
 		ret = end->callbacks->on_header(end->owner, &frame, &payload, error);
 	}
-	if (ret == 0 && !end->closed && frame.length) {
-		memcpy(payload, send->payload, frame.length);
+	if (end->closed) {
+		return 1;
 	}
-	loopback_give_back(end, send);
-	if (ret == 0 && !end->closed) {
-		ret = end->callbacks->on_frame(end->owner, &frame, payload, error);
+	if (ret) {
+		return ret;
 	}
+	if (!loopback_take(end, payload)) {
+		return smd_error_set(error, ECONNRESET, "the other end closed the lane");
+	}
+	end->lane.counts.bytes_received += SMD_FRAME_SIZE + frame.length;
+	ret = end->callbacks->on_frame(end->owner, &frame, payload, error);
 	return ret != SMD_LANE_DETACHED && end->closed ? 1 : ret;
 }
 
@@ -209,8 +281,8 @@ static void loopback_on_wake(evutil_socket_t fd, short what, void *arg)
 		end->callbacks->on_open(end->owner);
 	}
 	while (!end->closed && !end->ended) {
+		uint8_t header[SMD_FRAME_SIZE];
 		struct smd_error error = {""};
-		struct smd_send *send;
 		bool over;
 		int ret;
 
@@ -218,14 +290,13 @@ static void loopback_on_wake(evutil_socket_t fd, short what, void *arg)
 		if (end->closed) {
 			return;
 		}
-		send = loopback_next(end, &over);
-		if (!send) {
+		if (!loopback_peek(end, header, &over)) {
 			if (over) {
 				loopback_ended(end, -ECONNRESET, "the other end closed the lane");
 			}
 			return;
 		}
-		ret = loopback_deliver(end, send, &error);
+		ret = loopback_deliver(end, header, &error);
 		if (ret < 0) {
 			loopback_ended(end, ret, error.text);
 		}
@@ -344,7 +415,7 @@ static struct smd_listener *loopback_find(const char *name)
 {
 	struct smd_listener *listener;
 
-	LIST_FOREACH(listener, &listeners, link) {
+	LIST_FOREACH (listener, &listeners, link) {
 		if (strcmp(listener->name, name) == 0) {
 			return listener;
 		}
@@ -367,8 +438,8 @@ static int loopback_announce(const char *name, struct loopback_lane *end)
 	if (arrival->listener) {
 		ret = event_base_once(arrival->listener->base, -1, EV_TIMEOUT, loopback_on_arrival,
 			      arrival, &now) == 0
-			? 0
-			: -ENOMEM;
+			      ? 0
+			      : -ENOMEM;
 	}
 	pthread_mutex_unlock(&listeners_lock);
 	if (ret) {
@@ -411,16 +482,17 @@ free_pipe:
 }
 
 static int loopback_listen(struct event_base *base, const char *address,
-	void (*on_accept)(void *owner, struct smd_lane *lane), void *owner, struct smd_listener **out,
-	char bound[128], struct smd_error *error)
+	void (*on_accept)(void *owner, struct smd_lane *lane), void *owner,
+	struct smd_listener **out, char bound[128], struct smd_error *error)
 {
 	const char *name = loopback_name(address);
 	struct smd_listener *listener;
 	int ret = 0;
 
 	if (strlen(name) >= NAME_MAX_LENGTH) {
-		return smd_error_set(error, EINVAL, "loopback: a name must have at most %d bytes, got %zu",
-			NAME_MAX_LENGTH - 1, strlen(name));
+		return smd_error_set(error, EINVAL,
+			"loopback: a name must have at most %d bytes, got %zu", NAME_MAX_LENGTH - 1,
+			strlen(name));
 	}
 	listener = calloc(1, sizeof(*listener));
 	if (!listener) {
@@ -432,7 +504,8 @@ static int loopback_listen(struct event_base *base, const char *address,
 	listener->owner = owner;
 	pthread_mutex_lock(&listeners_lock);
 	if (loopback_find(name)) {
-		ret = smd_error_set(error, EADDRINUSE, "loopback:%s: cannot listen: the name is in use", name);
+		ret = smd_error_set(
+			error, EADDRINUSE, "loopback:%s: cannot listen: the name is in use", name);
 	} else {
 		LIST_INSERT_HEAD(&listeners, listener, link);
 	}

@@ -2,10 +2,10 @@
  * TCP lanes: non-blocking sockets on libevent loops, scattering reads into the final buffers and
  * gathering writes from them.
  *
- * Receiving alternates between a header (into rx_header) and its payload (to where on_header() said);
- * the read that ends a payload also takes the next header, so a stream of chunks costs one system
- * call per socket buffer and not two per frame. A read event handles at most RX_BUDGET bytes, so that
- * one fast lane does not starve the others of its loop.
+ * Receiving alternates between a header (into rx_header) and its payload (to where on_header()
+ * said); the read that ends a payload also takes the next header, so a stream of chunks costs one
+ * system call per socket buffer and not two per frame. A read event handles at most RX_BUDGET
+ * bytes, so that one fast lane does not starve the others of its loop.
  */
 #include <assert.h>
 #include <errno.h>
@@ -24,13 +24,13 @@
 #include "reduction_server/base/parse.h"
 #include "reduction_server/transport/transport.h"
 
-#define RX_BUDGET          (1u << 20)
-#define TX_IOVECS          32
-#define PEER_SILENT_MS     20000 /* unacknowledged this long: the peer's machine is gone */
-#define KEEPALIVE_IDLE_S   10
-#define KEEPALIVE_PROBE_S  3
-#define KEEPALIVE_PROBES   3
-#define LISTEN_BACKLOG     1024
+#define RX_BUDGET         (1u << 20)
+#define TX_IOVECS         32
+#define PEER_SILENT_MS    20000 /* unacknowledged this long: the peer's machine is gone */
+#define KEEPALIVE_IDLE_S  10
+#define KEEPALIVE_PROBE_S 3
+#define KEEPALIVE_PROBES  3
+#define LISTEN_BACKLOG    1024
 
 struct tcp_lane {
 	struct smd_lane lane;
@@ -241,7 +241,7 @@ static int tcp_gather(struct tcp_lane *tcp, struct iovec iov[TX_IOVECS])
 	struct smd_send *send;
 	int n = 0;
 
-	TAILQ_FOREACH(send, &tcp->tx, link) {
+	TAILQ_FOREACH (send, &tcp->tx, link) {
 		uint32_t sent = send->sent;
 
 		if (n + 2 > TX_IOVECS) {
@@ -297,7 +297,8 @@ static void tcp_flush(struct tcp_lane *tcp)
 			return;
 		}
 		if (sent < 0) {
-			/* Ends must come from the loop. What the peer said before may still be there to read. */
+			/* Ends must come from the loop. What the peer said before may still be
+			 * there to read. */
 			tcp->write_err = errno;
 			event_active(tcp->readable, EV_READ, 1);
 			return;
@@ -394,7 +395,8 @@ static void tcp_set_options(int fd)
 
 	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
 		/* Each only makes things better; a kernel without one still works. */
-		(void)setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int));
+		(void)setsockopt(
+			fd, options[i].level, options[i].name, &options[i].value, sizeof(int));
 	}
 }
 
@@ -404,7 +406,7 @@ static void tcp_address_print(const struct sockaddr *address, socklen_t size, ch
 	char port[8];
 
 	if (getnameinfo(address, size, host, sizeof(host), port, sizeof(port),
-			NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+		    NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
 		snprintf(out, 128, "unknown address");
 	} else if (address->sa_family == AF_INET6) {
 		snprintf(out, 128, "[%s]:%s", host, port);
@@ -461,8 +463,8 @@ static void tcp_detach(struct smd_lane *lane)
 	tcp->base = NULL;
 }
 
-static int tcp_resolve(const char *address, int flags, struct addrinfo **out,
-	struct smd_error *error)
+static int tcp_resolve(
+	const char *address, int flags, struct addrinfo **out, struct smd_error *error)
 {
 	const struct addrinfo hints = {
 		.ai_family = AF_UNSPEC,
@@ -475,18 +477,20 @@ static int tcp_resolve(const char *address, int flags, struct addrinfo **out,
 	int ret;
 
 	if (smd_parse_endpoint(address, host, sizeof(host), &port)) {
-		return smd_error_set(error, EINVAL, "address must be host:port, got \"%s\"", address);
+		return smd_error_set(
+			error, EINVAL, "address must be host:port, got \"%s\"", address);
 	}
 	snprintf(service, sizeof(service), "%u", port);
 	ret = getaddrinfo(host, service, &hints, out);
 	if (ret) {
-		return smd_error_set(error, EHOSTUNREACH, "%s: cannot resolve the host: %s", address,
-			gai_strerror(ret));
+		return smd_error_set(error, EHOSTUNREACH, "%s: cannot resolve the host: %s",
+			address, gai_strerror(ret));
 	}
 	return 0;
 }
 
-/* One address is enough: an IPv4 one if there is any, because "localhost" servers mostly have that. */
+/* One address is enough: an IPv4 one if there is any, because "localhost" servers mostly have that.
+ */
 static const struct addrinfo *tcp_choose(const struct addrinfo *list)
 {
 	for (const struct addrinfo *info = list; info; info = info->ai_next) {
@@ -612,8 +616,8 @@ static void tcp_listener_close(struct smd_listener *listener)
 }
 
 static int tcp_listen(struct event_base *base, const char *address,
-	void (*on_accept)(void *owner, struct smd_lane *lane), void *owner, struct smd_listener **out,
-	char bound[128], struct smd_error *error)
+	void (*on_accept)(void *owner, struct smd_lane *lane), void *owner,
+	struct smd_listener **out, char bound[128], struct smd_error *error)
 {
 	struct smd_listener *listener = calloc(1, sizeof(*listener));
 	int ret;

@@ -40,8 +40,8 @@ static void control_done(struct smd_send *send, int err)
 	free(send->owner);
 }
 
-int smd_lane_send_control(struct smd_lane *lane, struct smd_frame *frame, const void *payload,
-	size_t length)
+int smd_lane_send_control(
+	struct smd_lane *lane, struct smd_frame *frame, const void *payload, size_t length)
 {
 	struct control_send *control = malloc(sizeof(*control) + length);
 

@@ -9,13 +9,14 @@
  * socket right into that memory). When all of it is there, on_frame() is called.
  *
  * Sending. The caller owns a `struct smd_send` and the payload that it points to until done() is
- * called: once, in order, with 0 when the bytes need not be kept any longer, or with -errno when the
- * lane ended first. Nothing is copied or allocated. done() may be called before smd_lane_send() returns.
+ * called: once, in order, with 0 when the bytes need not be kept any longer, or with -errno when
+ * the lane ended first. Nothing is copied or allocated. done() may be called before smd_lane_send()
+ * returns.
  *
  * The end. on_closed() is called at most once, always from the event loop (never from inside a call
  * into the transport), and only if the owner has not closed the lane first. The owner then calls
- * smd_lane_close(), which gives back every queued send with -ECANCELED; the lane's memory goes at the end
- * of the loop's turn, so closing inside any callback is safe. No callback comes after it.
+ * smd_lane_close(), which gives back every queued send with -ECANCELED; the lane's memory goes at
+ * the end of the loop's turn, so closing inside any callback is safe. No callback comes after it.
  */
 #ifndef SMD_TRANSPORT_TRANSPORT_H
 #define SMD_TRANSPORT_TRANSPORT_H
@@ -49,18 +50,19 @@ struct smd_lane_callbacks {
 	/* The lane is connected (only after connect). */
 	void (*on_open)(void *owner);
 	/*
-	 * Where shall the payload go? *payload must have room for frame->length bytes until on_frame(),
-	 * smd_lane_redirect() or the lane's end. -errno ends the lane for the reason in `error`.
-	 * A frame without payload is asked about too; *payload is then not used.
+	 * Where shall the payload go? *payload must have room for frame->length bytes until
+	 * on_frame(), smd_lane_redirect() or the lane's end. -errno ends the lane for the reason in
+	 * `error`. A frame without payload is asked about too; *payload is then not used.
 	 */
 	int (*on_header)(void *owner, const struct smd_frame *frame, void **payload,
 		struct smd_error *error);
 	/*
-	 * The frame is whole. -errno ends the lane for the reason in `error`; SMD_LANE_DETACHED when
-	 * the callback has detached the lane, which may then be at work on another thread already.
+	 * The frame is whole. -errno ends the lane for the reason in `error`; SMD_LANE_DETACHED
+	 * when the callback has detached the lane, which may then be at work on another thread
+	 * already.
 	 */
-	int (*on_frame)(void *owner, const struct smd_frame *frame, void *payload,
-		struct smd_error *error);
+	int (*on_frame)(
+		void *owner, const struct smd_frame *frame, void *payload, struct smd_error *error);
 	/* The lane has ended: err is -errno, reason a phrase such as "connection reset by peer". */
 	void (*on_closed)(void *owner, int err, const char *reason);
 };
@@ -69,8 +71,8 @@ struct smd_transport_ops {
 	const char *name; /* "tcp"; also what comes before the colon in "loopback:NAME" addresses */
 
 	/*
-	 * Listens at "host:port" (port 0: any free one; *port is the real one). Each new lane is handed
-	 * to on_accept() on the listener's loop, not yet attached. 0 or -errno with a text.
+	 * Listens at "host:port" (port 0: any free one; *port is the real one). Each new lane is
+	 * handed to on_accept() on the listener's loop, not yet attached. 0 or -errno with a text.
 	 */
 	int (*listen)(struct event_base *base, const char *address,
 		void (*on_accept)(void *owner, struct smd_lane *lane), void *owner,
@@ -78,27 +80,29 @@ struct smd_transport_ops {
 	void (*listener_close)(struct smd_listener *listener);
 
 	/*
-	 * Begins to connect to `address` and returns at once; then on_open() or on_closed(). The lane is attached.
-	 * -errno with a text when the address makes no sense.
+	 * Begins to connect to `address` and returns at once; then on_open() or on_closed(). The
+	 * lane is attached. -errno with a text when the address makes no sense.
 	 */
 	int (*connect)(struct event_base *base, const char *address,
 		const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
 		struct smd_error *error);
 
-	/* Gives an accepted or detached lane to a loop; call it on that loop's thread. 0 or -errno. */
+	/* Gives an accepted or detached lane to a loop; call it on that loop's thread. 0 or -errno.
+	 */
 	int (*attach)(struct smd_lane *lane, struct event_base *base,
 		const struct smd_lane_callbacks *callbacks, void *owner);
 	/*
-	 * Takes the lane from its loop so that it can be attached to another. Only inside on_frame(), when the
-	 * peer sends nothing before it gets an answer, and with nothing queued.
+	 * Takes the lane from its loop so that it can be attached to another. Only inside
+	 * on_frame(), when the peer sends nothing before it gets an answer, and with nothing
+	 * queued.
 	 */
 	void (*detach)(struct smd_lane *lane);
 
 	/* Queues send->header and its payload. */
 	void (*send)(struct smd_lane *lane, struct smd_send *send);
 	/*
-	 * Takes every send of `owner` whose first byte has not left off the queue and calls its done()
-	 * with -ECANCELED; those that have begun end as usual. Not inside a done().
+	 * Takes every send of `owner` whose first byte has not left off the queue and calls its
+	 * done() with -ECANCELED; those that have begun end as usual. Not inside a done().
 	 */
 	void (*cancel)(struct smd_lane *lane, const void *owner);
 	/* The rest of the payload that is being received goes to `payload` instead. */
@@ -129,8 +133,8 @@ extern const struct smd_transport_ops smd_transport_loopback;
 void smd_lane_send(struct smd_lane *lane, struct smd_frame *frame, struct smd_send *send);
 
 /* A control frame: copies the payload (at most SMD_CONTROL_MAX bytes). -ENOMEM. */
-int smd_lane_send_control(struct smd_lane *lane, struct smd_frame *frame, const void *payload,
-	size_t length);
+int smd_lane_send_control(
+	struct smd_lane *lane, struct smd_frame *frame, const void *payload, size_t length);
 
 static inline int smd_lane_attach(struct smd_lane *lane, struct event_base *base,
 	const struct smd_lane_callbacks *callbacks, void *owner)

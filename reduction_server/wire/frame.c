@@ -71,16 +71,16 @@ void smd_frame_encode(const struct smd_frame *frame, uint8_t bytes[SMD_FRAME_SIZ
 static int check_envelope(const uint8_t bytes[SMD_FRAME_SIZE], struct smd_error *error)
 {
 	if (memcmp(bytes, "SMD", 3) != 0) {
-		return smd_error_set(error, EPROTO, "frame: magic must be SMD, got %02x%02x%02x", bytes[0],
-			bytes[1], bytes[2]);
+		return smd_error_set(error, EPROTO, "frame: magic must be SMD, got %02x%02x%02x",
+			bytes[0], bytes[1], bytes[2]);
 	}
 	if (bytes[3] != SMD_WIRE_VERSION) {
-		return smd_error_set(error, EPROTO, "frame: version must be %d, got %d", SMD_WIRE_VERSION,
-			bytes[3]);
+		return smd_error_set(error, EPROTO, "frame: version must be %d, got %d",
+			SMD_WIRE_VERSION, bytes[3]);
 	}
 	if (bytes[4] < SMD_FRAME_HELLO || bytes[4] >= SMD_FRAME_KIND_END) {
-		return smd_error_set(error, EPROTO, "frame: kind must be %d to %d, got %d", SMD_FRAME_HELLO,
-			SMD_FRAME_KIND_END - 1, bytes[4]);
+		return smd_error_set(error, EPROTO, "frame: kind must be %d to %d, got %d",
+			SMD_FRAME_HELLO, SMD_FRAME_KIND_END - 1, bytes[4]);
 	}
 	if (bytes[7] != 0) {
 		return smd_error_set(error, EPROTO, "frame: flags must be 0, got %d", bytes[7]);
@@ -88,8 +88,8 @@ static int check_envelope(const uint8_t bytes[SMD_FRAME_SIZE], struct smd_error 
 	return 0;
 }
 
-int smd_frame_decode(const uint8_t bytes[SMD_FRAME_SIZE], struct smd_frame *out,
-	struct smd_error *error)
+int smd_frame_decode(
+	const uint8_t bytes[SMD_FRAME_SIZE], struct smd_frame *out, struct smd_error *error)
 {
 	uint32_t length = get32(bytes + 8);
 	uint32_t most;

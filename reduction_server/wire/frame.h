@@ -11,37 +11,38 @@
 
 #include "reduction_server/base/error.h"
 
-#define SMD_WIRE_VERSION     1
-#define SMD_FRAME_SIZE       64
-#define SMD_CONTROL_MAX      2048        /* bytes of payload of a frame that carries no elements */
-#define SMD_CHUNK_LIMIT      (16u << 20) /* bytes of payload of INPUT and RESULT, whatever a server offers */
+#define SMD_WIRE_VERSION 1
+#define SMD_FRAME_SIZE   64
+#define SMD_CONTROL_MAX  2048 /* bytes of payload of a frame that carries no elements */
+#define SMD_CHUNK_LIMIT                                                                            \
+	(16u << 20) /* bytes of payload of INPUT and RESULT, whatever a server offers */
 #define SMD_NRANKS_MAX       256
 #define SMD_COMM_INDEX_BITS  12
 #define SMD_COMMS_MAX        (1u << SMD_COMM_INDEX_BITS) /* open at once on a lane */
 #define SMD_COMM_INDEX(comm) ((comm) & (SMD_COMMS_MAX - 1))
 
 /* X(constant, number, name) */
-#define SMD_FRAME_KINDS(X)                \
-	X(SMD_FRAME_HELLO, 1, "HELLO")        \
-	X(SMD_FRAME_WELCOME, 2, "WELCOME")    \
-	X(SMD_FRAME_REFUSE, 3, "REFUSE")      \
-	X(SMD_FRAME_JOIN, 4, "JOIN")          \
-	X(SMD_FRAME_JOINED, 5, "JOINED")      \
-	X(SMD_FRAME_LEAVE, 6, "LEAVE")        \
-	X(SMD_FRAME_INPUT, 7, "INPUT")        \
-	X(SMD_FRAME_RESULT, 8, "RESULT")      \
-	X(SMD_FRAME_ABORT, 9, "ABORT")        \
-	X(SMD_FRAME_LATE, 10, "LATE")         \
-	X(SMD_FRAME_PING, 11, "PING")         \
-	X(SMD_FRAME_PONG, 12, "PONG")         \
-	X(SMD_FRAME_DOWN, 13, "DOWN")         \
+#define SMD_FRAME_KINDS(X)                                                                         \
+	X(SMD_FRAME_HELLO, 1, "HELLO")                                                             \
+	X(SMD_FRAME_WELCOME, 2, "WELCOME")                                                         \
+	X(SMD_FRAME_REFUSE, 3, "REFUSE")                                                           \
+	X(SMD_FRAME_JOIN, 4, "JOIN")                                                               \
+	X(SMD_FRAME_JOINED, 5, "JOINED")                                                           \
+	X(SMD_FRAME_LEAVE, 6, "LEAVE")                                                             \
+	X(SMD_FRAME_INPUT, 7, "INPUT")                                                             \
+	X(SMD_FRAME_RESULT, 8, "RESULT")                                                           \
+	X(SMD_FRAME_ABORT, 9, "ABORT")                                                             \
+	X(SMD_FRAME_LATE, 10, "LATE")                                                              \
+	X(SMD_FRAME_PING, 11, "PING")                                                              \
+	X(SMD_FRAME_PONG, 12, "PONG")                                                              \
+	X(SMD_FRAME_DOWN, 13, "DOWN")                                                              \
 	X(SMD_FRAME_EPOCH, 14, "EPOCH")
 
 enum smd_frame_kind {
 #define X(constant, number, name) constant = (number),
 	SMD_FRAME_KINDS(X)
 #undef X
-	SMD_FRAME_KIND_END
+		SMD_FRAME_KIND_END
 };
 
 struct smd_frame {
@@ -63,8 +64,8 @@ struct smd_frame {
 void smd_frame_encode(const struct smd_frame *frame, uint8_t bytes[SMD_FRAME_SIZE]);
 
 /* -EPROTO with the field that is wrong when the bytes are no frame of this version. */
-int smd_frame_decode(const uint8_t bytes[SMD_FRAME_SIZE], struct smd_frame *out,
-	struct smd_error *error);
+int smd_frame_decode(
+	const uint8_t bytes[SMD_FRAME_SIZE], struct smd_frame *out, struct smd_error *error);
 
 /* "INPUT", or "kind 99". The text may be static or belong to the calling thread. */
 const char *smd_frame_kind_name(unsigned kind);

@@ -12,8 +12,10 @@ static struct smd_writer writer_over(uint8_t payload[SMD_CONTROL_MAX])
 
 static int malformed(const char *kind, size_t length, struct smd_error *error)
 {
-	return smd_error_set(error, EPROTO, "%s: payload must be as specs/wire.md says, got %zu bytes that "
-		"are not", kind, length);
+	return smd_error_set(error, EPROTO,
+		"%s: payload must be as specs/wire.md says, got %zu bytes that "
+		"are not",
+		kind, length);
 }
 
 static bool complete(const struct smd_reader *reader)
@@ -32,8 +34,8 @@ size_t smd_hello_encode(const struct smd_hello *hello, uint8_t payload[SMD_CONTR
 	return writer.used;
 }
 
-int smd_hello_decode(const uint8_t *payload, size_t length, struct smd_hello *out,
-	struct smd_error *error)
+int smd_hello_decode(
+	const uint8_t *payload, size_t length, struct smd_hello *out, struct smd_error *error)
 {
 	struct smd_reader reader = {.at = payload, .left = length};
 	struct smd_hello hello;
@@ -61,8 +63,8 @@ size_t smd_welcome_encode(const struct smd_welcome *welcome, uint8_t payload[SMD
 	return writer.used;
 }
 
-int smd_welcome_decode(const uint8_t *payload, size_t length, struct smd_welcome *out,
-	struct smd_error *error)
+int smd_welcome_decode(
+	const uint8_t *payload, size_t length, struct smd_welcome *out, struct smd_error *error)
 {
 	struct smd_reader reader = {.at = payload, .left = length};
 	struct smd_welcome welcome = {
@@ -76,12 +78,16 @@ int smd_welcome_decode(const uint8_t *payload, size_t length, struct smd_welcome
 	if (!complete(&reader)) {
 		return malformed("WELCOME", length, error);
 	}
-	if (welcome.shards == 0 || welcome.shards > SMD_SHARDS_MAX || welcome.shard >= welcome.shards) {
-		return smd_error_set(error, EPROTO, "WELCOME: shard must be below shards, at most %d, got %u of %u",
+	if (welcome.shards == 0 || welcome.shards > SMD_SHARDS_MAX ||
+		welcome.shard >= welcome.shards) {
+		return smd_error_set(error, EPROTO,
+			"WELCOME: shard must be below shards, at most %d, got %u of %u",
 			SMD_SHARDS_MAX, welcome.shard, welcome.shards);
 	}
-	if (welcome.chunk_bytes == 0 || welcome.chunk_bytes % 64 || welcome.chunk_bytes > SMD_CHUNK_LIMIT) {
-		return smd_error_set(error, EPROTO, "WELCOME: largest chunk must be a multiple of 64 up to %u, got %u",
+	if (welcome.chunk_bytes == 0 || welcome.chunk_bytes % 64 ||
+		welcome.chunk_bytes > SMD_CHUNK_LIMIT) {
+		return smd_error_set(error, EPROTO,
+			"WELCOME: largest chunk must be a multiple of 64 up to %u, got %u",
 			SMD_CHUNK_LIMIT, welcome.chunk_bytes);
 	}
 	if (welcome.weight == 0) {
@@ -101,8 +107,8 @@ size_t smd_join_encode(const struct smd_join *join, uint8_t payload[SMD_CONTROL_
 	return writer.used;
 }
 
-int smd_join_decode(const uint8_t *payload, size_t length, struct smd_join *out,
-	struct smd_error *error)
+int smd_join_decode(
+	const uint8_t *payload, size_t length, struct smd_join *out, struct smd_error *error)
 {
 	struct smd_reader reader = {.at = payload, .left = length};
 	struct smd_join join;
@@ -114,8 +120,8 @@ int smd_join_decode(const uint8_t *payload, size_t length, struct smd_join *out,
 		return malformed("JOIN", length, error);
 	}
 	if (join.nranks == 0 || join.nranks > SMD_NRANKS_MAX) {
-		return smd_error_set(error, EPROTO, "JOIN: ranks must be 1 to %d, got %u", SMD_NRANKS_MAX,
-			join.nranks);
+		return smd_error_set(error, EPROTO, "JOIN: ranks must be 1 to %d, got %u",
+			SMD_NRANKS_MAX, join.nranks);
 	}
 	*out = join;
 	return 0;
@@ -129,8 +135,8 @@ size_t smd_abort_encode(const struct smd_abort *abort, uint8_t payload[SMD_CONTR
 	return writer.used + smd_text_encode(abort->text, payload + writer.used);
 }
 
-int smd_abort_decode(const uint8_t *payload, size_t length, struct smd_abort *out,
-	struct smd_error *error)
+int smd_abort_decode(
+	const uint8_t *payload, size_t length, struct smd_abort *out, struct smd_error *error)
 {
 	struct smd_reader reader = {.at = payload, .left = length};
 	uint32_t err = (uint32_t)smd_reader_get(&reader, 4);

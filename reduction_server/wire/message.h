@@ -2,7 +2,8 @@
  * The payloads of control frames (specs/wire.md), as structs.
  *
  * Encoders write at most SMD_CONTROL_MAX bytes and return how many. Decoders read through a bounded
- * reader and check every field: -EPROTO with a text says which one is wrong; *out is then untouched.
+ * reader and check every field: -EPROTO with a text says which one is wrong; *out is then
+ * untouched.
  */
 #ifndef SMD_WIRE_MESSAGE_H
 #define SMD_WIRE_MESSAGE_H
@@ -43,20 +44,20 @@ struct smd_abort {
 };
 
 size_t smd_hello_encode(const struct smd_hello *hello, uint8_t payload[SMD_CONTROL_MAX]);
-int smd_hello_decode(const uint8_t *payload, size_t length, struct smd_hello *out,
-	struct smd_error *error);
+int smd_hello_decode(
+	const uint8_t *payload, size_t length, struct smd_hello *out, struct smd_error *error);
 
 size_t smd_welcome_encode(const struct smd_welcome *welcome, uint8_t payload[SMD_CONTROL_MAX]);
-int smd_welcome_decode(const uint8_t *payload, size_t length, struct smd_welcome *out,
-	struct smd_error *error);
+int smd_welcome_decode(
+	const uint8_t *payload, size_t length, struct smd_welcome *out, struct smd_error *error);
 
 size_t smd_join_encode(const struct smd_join *join, uint8_t payload[SMD_CONTROL_MAX]);
-int smd_join_decode(const uint8_t *payload, size_t length, struct smd_join *out,
-	struct smd_error *error);
+int smd_join_decode(
+	const uint8_t *payload, size_t length, struct smd_join *out, struct smd_error *error);
 
 size_t smd_abort_encode(const struct smd_abort *abort, uint8_t payload[SMD_CONTROL_MAX]);
-int smd_abort_decode(const uint8_t *payload, size_t length, struct smd_abort *out,
-	struct smd_error *error);
+int smd_abort_decode(
+	const uint8_t *payload, size_t length, struct smd_abort *out, struct smd_error *error);
 
 /* REFUSE and LATE: a text alone. Control characters become '?', because it will be printed. */
 size_t smd_text_encode(const char *text, uint8_t *payload);

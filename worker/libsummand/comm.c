@@ -91,7 +91,7 @@ struct smd_request *smd_comm_find_operation(struct smd_comm *comm, uint64_t chun
 {
 	struct smd_request *operation;
 
-	TAILQ_FOREACH(operation, &comm->operations, link) {
+	TAILQ_FOREACH (operation, &comm->operations, link) {
 		if (chunk - operation->first_chunk < operation->nchunks) {
 			return operation;
 		}
@@ -102,8 +102,8 @@ struct smd_request *smd_comm_find_operation(struct smd_comm *comm, uint64_t chun
 void smd_comm_start(struct smd_comm *comm, struct smd_request *operation)
 {
 	unsigned nflows = comm->context->nremotes;
-	size_t chunk = smd_deal_chunk_elements(&comm->context->deal, operation->count,
-		operation->element_bytes);
+	size_t chunk = smd_deal_chunk_elements(
+		&comm->context->deal, operation->count, operation->element_bytes);
 
 	operation->chunk_elements = chunk;
 	operation->nchunks = operation->count ? (operation->count + chunk - 1) / chunk : 1;
@@ -123,7 +123,8 @@ void smd_comm_start(struct smd_comm *comm, struct smd_request *operation)
 
 static void comm_leave(struct smd_task *task)
 {
-	struct smd_comm *comm = (struct smd_comm *)((char *)task - offsetof(struct smd_comm, leave));
+	struct smd_comm *comm =
+		(struct smd_comm *)((char *)task - offsetof(struct smd_comm, leave));
 	struct smd_context *context = comm->context;
 
 	for (unsigned i = 0; i < context->nremotes; i++) {
@@ -161,20 +162,22 @@ static int comm_take_number(struct smd_context *context, uint32_t *out)
 static int comm_check_arguments(const char *group, int nranks, int rank, struct smd_error *error)
 {
 	if (!group || group[0] == '\0' || strlen(group) > SMD_STRING_MAX) {
-		return smd_error_set(error, EINVAL, "group: its name must have 1 to %d bytes", SMD_STRING_MAX);
+		return smd_error_set(
+			error, EINVAL, "group: its name must have 1 to %d bytes", SMD_STRING_MAX);
 	}
 	for (const char *c = group; *c; c++) {
 		if ((unsigned char)*c < 0x20 || *c == 0x7f) {
-			return smd_error_set(error, EINVAL, "group: its name must have no control characters");
+			return smd_error_set(
+				error, EINVAL, "group: its name must have no control characters");
 		}
 	}
 	if (nranks < 1 || nranks > SMD_NRANKS_MAX) {
-		return smd_error_set(error, EINVAL, "group %s: ranks must be 1 to %d, got %d", group,
-			SMD_NRANKS_MAX, nranks);
+		return smd_error_set(error, EINVAL, "group %s: ranks must be 1 to %d, got %d",
+			group, SMD_NRANKS_MAX, nranks);
 	}
 	if (rank < 0 || rank >= nranks) {
-		return smd_error_set(error, EINVAL, "group %s: rank must be 0 to %d, got %d", group, nranks - 1,
-			rank);
+		return smd_error_set(error, EINVAL, "group %s: rank must be 0 to %d, got %d", group,
+			nranks - 1, rank);
 	}
 	return 0;
 }
@@ -192,8 +195,9 @@ static struct smd_comm *comm_create(struct smd_context *context, const char *gro
 		goto free_comm;
 	}
 	if (comm_take_number(context, &comm->number)) {
-		smd_error_set(error, EMFILE, "group %s: a context must have at most %u communicators at once",
-			group, SMD_COMMS_MAX);
+		smd_error_set(error, EMFILE,
+			"group %s: a context must have at most %u communicators at once", group,
+			SMD_COMMS_MAX);
 		goto free_flows;
 	}
 	comm->context = context;
@@ -231,9 +235,11 @@ static int comm_wait_joined(struct smd_comm *comm, struct smd_error *error)
 		ret = comm->err;
 		*error = comm->error;
 	} else if (comm->state == SMD_COMM_JOINING) {
-		ret = smd_error_set(error, ETIMEDOUT, "group %s: all %d ranks must join within %u s, but %s",
-			comm->group, comm->nranks, context->config.connect_timeout_s,
-			comm->waiting_for[0] ? comm->waiting_for : "a reduction server has not answered");
+		ret = smd_error_set(error, ETIMEDOUT,
+			"group %s: all %d ranks must join within %u s, but %s", comm->group,
+			comm->nranks, context->config.connect_timeout_s,
+			comm->waiting_for[0] ? comm->waiting_for
+					     : "a reduction server has not answered");
 	} else {
 		ret = 0;
 	}

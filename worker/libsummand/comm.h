@@ -1,9 +1,10 @@
 /*
  * A communicator on the worker's side: joining, the list of operations, and how it fails.
  *
- * JOINING until every shard has said JOINED, then ACTIVE; FAILED when a shard says ABORT or a lane is lost.
- * A failed communicator cancels what has not begun to leave, sends what has, and only then gives the
- * callers' buffers back, because a lane that is cut in the middle of a frame would be lost for all.
+ * JOINING until every shard has said JOINED, then ACTIVE; FAILED when a shard says ABORT or a lane
+ * is lost. A failed communicator cancels what has not begun to leave, sends what has, and only then
+ * gives the callers' buffers back, because a lane that is cut in the middle of a frame would be
+ * lost for all.
  */
 #ifndef SMD_LIBSUMMAND_COMM_H
 #define SMD_LIBSUMMAND_COMM_H
@@ -22,8 +23,8 @@ struct smd_comm {
 	uint16_t rank;
 	struct smd_task join;
 	struct smd_task leave;
-	unsigned njoined; /* shards that have said JOINED */
-	struct smd_flow *flows; /* one for each remote */
+	unsigned njoined;                     /* shards that have said JOINED */
+	struct smd_flow *flows;               /* one for each remote */
 	TAILQ_HEAD(, smd_request) operations; /* in flight, in order */
 	uint64_t next_operation;
 	uint64_t next_chunk;

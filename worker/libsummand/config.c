@@ -13,15 +13,16 @@
 #define CONNECT_TIMEOUT_DEFAULT_S 30
 #define CONNECT_TIMEOUT_MOST_S    86400
 
-static int add_server(struct smd_config *config, const char *text, size_t length,
-	struct smd_error *error)
+static int add_server(
+	struct smd_config *config, const char *text, size_t length, struct smd_error *error)
 {
 	char host[256];
 	uint16_t port;
 	char *server;
 
 	if (config->nservers == SMD_SERVERS_MAX) {
-		return smd_error_set(error, EINVAL, "reduction servers: there must be at most %d", SMD_SERVERS_MAX);
+		return smd_error_set(error, EINVAL, "reduction servers: there must be at most %d",
+			SMD_SERVERS_MAX);
 	}
 	server = strndup(text, length);
 	if (!server) {
@@ -29,7 +30,8 @@ static int add_server(struct smd_config *config, const char *text, size_t length
 	}
 	if (config->transport == &smd_transport_tcp &&
 		(smd_parse_endpoint(server, host, sizeof(host), &port) || port == 0)) {
-		smd_error_set(error, EINVAL, "reduction servers: each must be host:port, got \"%s\"", server);
+		smd_error_set(error, EINVAL,
+			"reduction servers: each must be host:port, got \"%s\"", server);
 		free(server);
 		return -EINVAL;
 	}
@@ -57,11 +59,13 @@ static int add_pool(struct smd_config *config, const json_t *pool, struct smd_er
 	const json_t *host;
 	size_t i;
 
-	json_array_foreach(pool, i, host)
-	{
-		int ret = json_is_string(host)
-			? add_server(config, json_string_value(host), json_string_length(host), error)
-			: smd_error_set(error, EINVAL, "CLUSTER_SPEC: workerpool2 must list host:port strings");
+	json_array_foreach (pool, i, host) {
+		int ret =
+			json_is_string(host)
+				? add_server(config, json_string_value(host),
+					  json_string_length(host), error)
+				: smd_error_set(error, EINVAL,
+					  "CLUSTER_SPEC: workerpool2 must list host:port strings");
 
 		if (ret) {
 			return ret;
@@ -88,7 +92,8 @@ static int read_cluster_spec(struct smd_config *config, struct smd_error *error)
 		return smd_error_set(error, EINVAL, "CLUSTER_SPEC: must be JSON: %s", reason.text);
 	}
 	if (config->nservers == 0) {
-		ret = add_pool(config, json_object_get(json_object_get(root, "cluster"), "workerpool2"), error);
+		ret = add_pool(config,
+			json_object_get(json_object_get(root, "cluster"), "workerpool2"), error);
 	}
 	if (config->replica[0] == '\0' &&
 		json_unpack(root, "{s:{s:s, s:i}}", "task", "type", &type, "index", &index) == 0) {
@@ -127,7 +132,8 @@ static int read_timeout(unsigned option, unsigned *out, struct smd_error *error)
 	if (option) {
 		seconds = option;
 	} else if (text && smd_parse_number(text, 1, CONNECT_TIMEOUT_MOST_S, &seconds)) {
-		return smd_error_set(error, EINVAL, "SUMMAND_CONNECT_TIMEOUT: must be 1 to %d seconds, got \"%s\"",
+		return smd_error_set(error, EINVAL,
+			"SUMMAND_CONNECT_TIMEOUT: must be 1 to %d seconds, got \"%s\"",
 			CONNECT_TIMEOUT_MOST_S, text);
 	}
 	*out = (unsigned)seconds;
@@ -141,8 +147,8 @@ static const char *first_of(const char *option, const char *variable, const char
 	return value && *value ? value : fallback;
 }
 
-static int copy_name(char out[SMD_STRING_MAX + 1], const char *what, const char *value,
-	struct smd_error *error)
+static int copy_name(
+	char out[SMD_STRING_MAX + 1], const char *what, const char *value, struct smd_error *error)
 {
 	if (strlen(value) > SMD_STRING_MAX) {
 		return smd_error_set(error, EINVAL, "%s: must have at most %d bytes, got %zu", what,
@@ -160,15 +166,18 @@ static int read_all(const struct smd_context_options *options, struct smd_config
 
 	config->transport = smd_transport_find(strcmp(transport, "auto") == 0 ? "tcp" : transport);
 	if (!config->transport) {
-		return smd_error_set(error, EINVAL, "SUMMAND_TRANSPORT: must be auto or tcp, got \"%s\"", transport);
+		return smd_error_set(error, EINVAL,
+			"SUMMAND_TRANSPORT: must be auto or tcp, got \"%s\"", transport);
 	}
 	ret = copy_name(config->replica, "SUMMAND_REPLICA",
 		first_of(options->replica, "SUMMAND_REPLICA", ""), error);
 	if (ret == 0) {
-		ret = copy_name(config->job, "SUMMAND_JOB_ID", first_of(options->job, "SUMMAND_JOB_ID", ""), error);
+		ret = copy_name(config->job, "SUMMAND_JOB_ID",
+			first_of(options->job, "SUMMAND_JOB_ID", ""), error);
 	}
 	if (ret == 0) {
-		ret = add_list(config, first_of(options->servers, "SUMMAND_REDUCTION_SERVERS", ""), error);
+		ret = add_list(
+			config, first_of(options->servers, "SUMMAND_REDUCTION_SERVERS", ""), error);
 	}
 	if (ret == 0) {
 		ret = read_cluster_spec(config, error);
@@ -181,13 +190,14 @@ static int read_all(const struct smd_context_options *options, struct smd_config
 	}
 	if (ret == 0 && config->nservers == 0) {
 		ret = smd_error_set(error, ENOENT,
-			"no reduction servers: set SUMMAND_REDUCTION_SERVERS=host:port,... or run in a job whose CLUSTER_SPEC has a workerpool2");
+			"no reduction servers: set SUMMAND_REDUCTION_SERVERS=host:port,... or run "
+			"in a job whose CLUSTER_SPEC has a workerpool2");
 	}
 	return ret;
 }
 
-int smd_config_read(const struct smd_context_options *options, struct smd_config *out,
-	struct smd_error *error)
+int smd_config_read(
+	const struct smd_context_options *options, struct smd_config *out, struct smd_error *error)
 {
 	static const struct smd_context_options none;
 	struct smd_config config = {.nservers = 0};

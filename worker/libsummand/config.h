@@ -22,8 +22,8 @@ struct smd_config {
 };
 
 /* Options first, then the environment, then defaults. 0 or -errno with a text. */
-int smd_config_read(const struct smd_context_options *options, struct smd_config *out,
-	struct smd_error *error);
+int smd_config_read(
+	const struct smd_context_options *options, struct smd_config *out, struct smd_error *error);
 void smd_config_free(struct smd_config *config);
 
 #endif

@@ -76,8 +76,10 @@ static int context_make_deal(struct smd_context *context)
 	for (unsigned i = 0; i < context->nremotes; i++) {
 		const struct smd_welcome *welcome = &context->remotes[i]->welcome;
 
-		shards[i] = (struct smd_deal_shard){welcome->server_id, welcome->shard, welcome->weight};
-		chunk_bytes = welcome->chunk_bytes < chunk_bytes ? welcome->chunk_bytes : chunk_bytes;
+		shards[i] = (struct smd_deal_shard){
+			welcome->server_id, welcome->shard, welcome->weight};
+		chunk_bytes =
+			welcome->chunk_bytes < chunk_bytes ? welcome->chunk_bytes : chunk_bytes;
 	}
 	ret = smd_deal_create(&context->deal, shards, context->nremotes, chunk_bytes);
 	context->deal_hash = smd_deal_hash(shards, context->nremotes, chunk_bytes);
@@ -120,7 +122,8 @@ static int context_check_server(struct smd_context *context, const struct smd_re
 		return 0;
 	}
 	smd_target_name(remote->target, name);
-	snprintf(text, sizeof(text), "%s was replaced by another while this process connected", name);
+	snprintf(text, sizeof(text), "%s was replaced by another while this process connected",
+		name);
 	smd_context_fail(context, -ECONNRESET, text);
 	return -ECONNRESET;
 }
@@ -148,7 +151,8 @@ void smd_context_welcomed(struct smd_context *context, struct smd_remote *remote
 		}
 	}
 	if (ret) {
-		smd_context_fail(context, ret, "cannot connect to the reduction servers: out of memory");
+		smd_context_fail(
+			context, ret, "cannot connect to the reduction servers: out of memory");
 	}
 }
 

@@ -1,5 +1,6 @@
 /*
- * This process's place in the pool: the lanes to all shards, and the progress thread that serves them.
+ * This process's place in the pool: the lanes to all shards, and the progress thread that serves
+ * them.
  *
  * Callers' threads and the progress thread meet at two places only: callers post *tasks*, which
  * the progress thread runs in order; and the progress thread publishes what callers wait for (the
@@ -45,8 +46,8 @@ struct smd_context {
 
 	unsigned ntargets;
 	struct smd_target targets[SMD_SERVERS_MAX];
-	unsigned nwelcomed; /* remotes that have said WELCOME */
-	unsigned nremotes;  /* all, once every server has told its shards */
+	unsigned nwelcomed;          /* remotes that have said WELCOME */
+	unsigned nremotes;           /* all, once every server has told its shards */
 	struct smd_remote **remotes; /* [nremotes] in the order of the deal */
 	struct smd_deal deal;
 	uint64_t deal_hash;

@@ -8,7 +8,8 @@
 #define CHUNKS_PER_SHARD  2      /* so that a shard receives one while it reduces another */
 
 /* The weights as small whole numbers in about the same proportion. */
-static unsigned scale_weights(const struct smd_deal_shard *shards, unsigned nshards, unsigned *share)
+static unsigned scale_weights(
+	const struct smd_deal_shard *shards, unsigned nshards, unsigned *share)
 {
 	uint64_t largest = 1;
 	unsigned divisor = 0;
@@ -18,7 +19,9 @@ static unsigned scale_weights(const struct smd_deal_shard *shards, unsigned nsha
 		largest = shards[s].weight > largest ? shards[s].weight : largest;
 	}
 	for (unsigned s = 0; s < nshards; s++) {
-		uint64_t scaled = (shards[s].weight * (uint64_t)SMD_DEAL_WEIGHT_STEPS + largest / 2) / largest;
+		uint64_t scaled =
+			(shards[s].weight * (uint64_t)SMD_DEAL_WEIGHT_STEPS + largest / 2) /
+			largest;
 		unsigned a = scaled ? (unsigned)scaled : 1;
 		unsigned b = divisor;
 

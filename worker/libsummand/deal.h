@@ -1,10 +1,11 @@
 /*
  * Which shard a chunk goes to.
  *
- * Chunks are dealt in a repeating pattern of at most SMD_DEAL_PATTERN_MAX places in which each shard has places in
- * proportion to its weight, spread as evenly as can be (smooth weighted round robin). So a server with
- * three times the bandwidth gets three times the chunks, and the place of chunk g in the pattern,
- * g mod L, gives shard and ordinal in closed form: no table grows with the number of chunks.
+ * Chunks are dealt in a repeating pattern of at most SMD_DEAL_PATTERN_MAX places in which each
+ * shard has places in proportion to its weight, spread as evenly as can be (smooth weighted round
+ * robin). So a server with three times the bandwidth gets three times the chunks, and the place of
+ * chunk g in the pattern, g mod L, gives shard and ordinal in closed form: no table grows with the
+ * number of chunks.
  *
  * Every rank makes the same deal from the same table; smd_deal_hash() is what they compare.
  */
@@ -53,7 +54,8 @@ static inline uint64_t smd_deal_ordinal_of(const struct smd_deal *deal, uint64_t
 }
 
 /* The inverse of the two above. */
-static inline uint64_t smd_deal_chunk_of(const struct smd_deal *deal, unsigned shard, uint64_t ordinal)
+static inline uint64_t smd_deal_chunk_of(
+	const struct smd_deal *deal, unsigned shard, uint64_t ordinal)
 {
 	unsigned share = deal->share[shard];
 

@@ -83,7 +83,8 @@ int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void 
 	uint64_t chunk;
 
 	if (frame->ordinal != flow->done || frame->ordinal >= flow->next) {
-		return smd_error_set(error, EPROTO, "RESULT: ordinal must be %llu of %llu sent, got %llu",
+		return smd_error_set(error, EPROTO,
+			"RESULT: ordinal must be %llu of %llu sent, got %llu",
 			(unsigned long long)flow->done, (unsigned long long)flow->next,
 			(unsigned long long)frame->ordinal);
 	}
@@ -95,11 +96,12 @@ int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void 
 	}
 	bytes = smd_operation_chunk_bytes(operation, chunk);
 	if (frame->length != bytes) {
-		return smd_error_set(error, EPROTO, "RESULT: length must be %zu, got %u", bytes, frame->length);
+		return smd_error_set(
+			error, EPROTO, "RESULT: length must be %zu, got %u", bytes, frame->length);
 	}
 	flow->rx_operation = operation;
-	*payload = operation->recv +
-		(chunk - operation->first_chunk) * operation->chunk_elements * operation->element_bytes;
+	*payload = operation->recv + (chunk - operation->first_chunk) * operation->chunk_elements *
+					     operation->element_bytes;
 	return 0;
 }
 

@@ -31,7 +31,8 @@ struct smd_flow {
 	uint64_t next;
 	uint64_t limit;
 	struct smd_request *rx_operation; /* whose result is coming in */
-	struct smd_flow_send sends[SMD_FLOW_WINDOW_MAX]; /* of ordinal k at k mod SMD_FLOW_WINDOW_MAX */
+	struct smd_flow_send
+		sends[SMD_FLOW_WINDOW_MAX]; /* of ordinal k at k mod SMD_FLOW_WINDOW_MAX */
 };
 
 /* The shard allows so many chunks after those that are done. */
@@ -41,7 +42,8 @@ void smd_flow_grant(struct smd_flow *flow, unsigned window);
 void smd_flow_pump(struct smd_flow *flow);
 
 /*
- * A result is announced: *payload is where it goes. -errno with a text when the shard breaks the protocol.
+ * A result is announced: *payload is where it goes. -errno with a text when the shard breaks the
+ * protocol.
  */
 int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void **payload,
 	struct smd_error *error);

@@ -14,7 +14,7 @@ size_t smd_operation_chunk_bytes(const struct smd_request *operation, uint64_t c
 	size_t left = operation->count - before;
 
 	return (left < operation->chunk_elements ? left : operation->chunk_elements) *
-		operation->element_bytes;
+	       operation->element_bytes;
 }
 
 static void operation_finish(struct smd_request *operation, int err)
@@ -69,19 +69,24 @@ static int check_arguments(const struct smd_comm *comm, const void *send, const 
 	const char *r = recv;
 
 	if (!smd_kernel_find(dtype, op)) {
-		return smd_error_set(error, ENOTSUP, "all-reduce in group %s: this version does %s, got %s %s",
-			comm->group, "float32 sum and int32 sum", smd_dtype_name(dtype), smd_op_name(op));
+		return smd_error_set(error, ENOTSUP,
+			"all-reduce in group %s: this version does %s, got %s %s", comm->group,
+			"float32 sum and int32 sum", smd_dtype_name(dtype), smd_op_name(op));
 	}
 	if (count > SIZE_MAX / 2 / size) {
-		return smd_error_set(error, EINVAL, "all-reduce in group %s: count must fit into memory, got %zu",
-			comm->group, count);
+		return smd_error_set(error, EINVAL,
+			"all-reduce in group %s: count must fit into memory, got %zu", comm->group,
+			count);
 	}
 	if (count && (!send || !recv)) {
-		return smd_error_set(error, EINVAL, "all-reduce in group %s: buffers must not be NULL", comm->group);
+		return smd_error_set(error, EINVAL,
+			"all-reduce in group %s: buffers must not be NULL", comm->group);
 	}
 	if (s != r && s < r + count * size && r < s + count * size) {
 		return smd_error_set(error, EINVAL,
-			"all-reduce in group %s: send and recv must be the same or must not overlap", comm->group);
+			"all-reduce in group %s: send and recv must be the same or must not "
+			"overlap",
+			comm->group);
 	}
 	return 0;
 }

@@ -1,8 +1,8 @@
 /*
  * One collective call of this rank: the caller's buffers, and how much of them is done.
  *
- * This is the public smd_request. The caller's thread makes it and frees it; in between it belongs to the progress
- * thread, until `finished` is published.
+ * This is the public smd_request. The caller's thread makes it and frees it; in between it belongs
+ * to the progress thread, until `finished` is published.
  */
 #ifndef SMD_LIBSUMMAND_OPERATION_H
 #define SMD_LIBSUMMAND_OPERATION_H
@@ -24,7 +24,7 @@ struct smd_request {
 	unsigned op;
 	size_t element_bytes;
 
-	uint64_t sequence;      /* number of the operation in the communicator */
+	uint64_t sequence; /* number of the operation in the communicator */
 	uint64_t first_chunk;
 	uint64_t nchunks;
 	size_t chunk_elements;

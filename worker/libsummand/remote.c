@@ -28,7 +28,8 @@ static void remote_fail(struct smd_remote *remote, int err, const char *what)
 	smd_context_fail(remote->context, err, text);
 }
 
-/* A server may come up a little later than its workers, so a refusal of the connection is not the end. */
+/* A server may come up a little later than its workers, so a refusal of the connection is not the
+ * end. */
 static void remote_try_later(struct smd_remote *remote, int err, const char *reason)
 {
 	const struct timeval delay = {0, RETRY_MS * 1000};
@@ -53,16 +54,16 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	ret = context->config.transport->connect(context->base, remote->target->address, &remote_callbacks,
-		remote, &remote->lane, &error);
+	ret = context->config.transport->connect(context->base, remote->target->address,
+		&remote_callbacks, remote, &remote->lane, &error);
 	if (ret) {
 		remote->lane = NULL;
 		remote_try_later(remote, ret, error.text);
 	}
 }
 
-struct smd_remote *smd_remote_create(struct smd_context *context, struct smd_target *target,
-	uint32_t shard)
+struct smd_remote *smd_remote_create(
+	struct smd_context *context, struct smd_target *target, uint32_t shard)
 {
 	const struct timeval now = {0, 0};
 	struct smd_remote *remote = calloc(1, sizeof(*remote));
@@ -170,8 +171,8 @@ static struct smd_comm *remote_find_comm(struct smd_remote *remote, uint32_t num
 	return comm && comm->number == number && comm->state != SMD_COMM_FAILED ? comm : NULL;
 }
 
-static int remote_on_header(void *owner, const struct smd_frame *frame, void **payload,
-	struct smd_error *error)
+static int remote_on_header(
+	void *owner, const struct smd_frame *frame, void **payload, struct smd_error *error)
 {
 	struct smd_remote *remote = owner;
 	int greeting = frame->kind == SMD_FRAME_WELCOME || frame->kind == SMD_FRAME_REFUSE;
@@ -205,8 +206,8 @@ static int remote_on_header(void *owner, const struct smd_frame *frame, void **p
 	return 0;
 }
 
-static int remote_on_welcome(struct smd_remote *remote, const struct smd_frame *frame,
-	struct smd_error *error)
+static int remote_on_welcome(
+	struct smd_remote *remote, const struct smd_frame *frame, struct smd_error *error)
 {
 	struct smd_welcome welcome;
 	int ret = smd_welcome_decode(remote->rx_control, frame->length, &welcome, error);
@@ -215,8 +216,8 @@ static int remote_on_welcome(struct smd_remote *remote, const struct smd_frame *
 		return ret;
 	}
 	if (welcome.shard != remote->shard) {
-		return smd_error_set(error, EPROTO, "WELCOME: shard must be %u, got %u", remote->shard,
-			welcome.shard);
+		return smd_error_set(error, EPROTO, "WELCOME: shard must be %u, got %u",
+			remote->shard, welcome.shard);
 	}
 	remote->welcome = welcome;
 	remote->welcomed = true;
@@ -234,8 +235,8 @@ static void remote_on_refuse(struct smd_remote *remote, const struct smd_frame *
 	remote_fail(remote, -EACCES, what);
 }
 
-static int remote_on_abort(struct smd_remote *remote, const struct smd_frame *frame,
-	struct smd_error *error)
+static int remote_on_abort(
+	struct smd_remote *remote, const struct smd_frame *frame, struct smd_error *error)
 {
 	struct smd_abort abort;
 	int ret = smd_abort_decode(remote->rx_control, frame->length, &abort, error);
@@ -246,8 +247,8 @@ static int remote_on_abort(struct smd_remote *remote, const struct smd_frame *fr
 	return ret;
 }
 
-static int remote_on_frame(void *owner, const struct smd_frame *frame, void *payload,
-	struct smd_error *error)
+static int remote_on_frame(
+	void *owner, const struct smd_frame *frame, void *payload, struct smd_error *error)
 {
 	struct smd_remote *remote = owner;
 	struct smd_comm *comm = remote->rx_comm;

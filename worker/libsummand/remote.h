@@ -20,7 +20,7 @@ struct smd_remote {
 	struct smd_context *context;
 	struct smd_target *target;
 	uint32_t shard;
-	unsigned index; /* in the deal, once the context is ready */
+	unsigned index;        /* in the deal, once the context is ready */
 	struct smd_lane *lane; /* NULL: not connected now */
 	struct event *retry;   /* connects again a little later */
 	bool welcomed;
@@ -34,11 +34,12 @@ struct smd_remote {
 };
 
 /* Begins to connect, and goes on trying until the context's deadline. NULL: out of memory. */
-struct smd_remote *smd_remote_create(struct smd_context *context, struct smd_target *target,
-	uint32_t shard);
+struct smd_remote *smd_remote_create(
+	struct smd_context *context, struct smd_target *target, uint32_t shard);
 void smd_remote_free(struct smd_remote *remote);
 
-/* The communicator's buffers are no longer to be used by this lane, as far as that can be had at once. */
+/* The communicator's buffers are no longer to be used by this lane, as far as that can be had at
+ * once. */
 void smd_remote_forget(struct smd_remote *remote, struct smd_comm *comm);
 
 /* A control frame about a communicator; nothing when the lane is gone. */

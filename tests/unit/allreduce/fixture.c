@@ -1,0 +1,160 @@
+/* Starts and stops pools for tests. */
+#include "tests/unit/allreduce/fixture.h"
+
+#include <event2/event.h>
+#include <event2/thread.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void on_ended(void *owner)
+{
+	struct pool_server *one = owner;
+
+	event_base_loopbreak(one->base);
+}
+
+static void on_ask(evutil_socket_t fd, short what, void *arg)
+{
+	struct pool_server *one = arg;
+
+	(void)fd;
+	(void)what;
+	smd_server_drain(one->server, one->now);
+}
+
+static void *serve(void *arg)
+{
+	struct pool_server *one = arg;
+
+	event_base_loop(one->base, EVLOOP_NO_EXIT_ON_EMPTY);
+	smd_server_join(one->server, &one->stats);
+	event_base_loop(one->base, EVLOOP_NONBLOCK);
+	return NULL;
+}
+
+static void start_one(struct pool *pool, unsigned index, const struct smd_server_config *wanted)
+{
+	static int counter;
+	struct pool_server *one = &pool->servers[index];
+	struct smd_server_config config = *wanted;
+	struct smd_error error = {""};
+	char listen[64];
+
+	config.transport = smd_transport_find(pool->transport);
+	config.listen = listen;
+	config.on_ended = on_ended;
+	config.owner = one;
+	config.shards = config.shards ? config.shards : 2;
+	config.memory_bytes = config.memory_bytes ? config.memory_bytes : 64u << 20;
+	if (config.transport == &smd_transport_tcp) {
+		snprintf(listen, sizeof(listen), "127.0.0.1:0");
+	} else {
+		snprintf(listen, sizeof(listen), "loopback:test-%d", counter++);
+	}
+	one->base = event_base_new();
+	one->ask = event_new(one->base, -1, EV_PERSIST, on_ask, one);
+	CHECK(smd_server_start(one->base, &config, &one->server, &error) == 0);
+	if (index) {
+		strcat(pool->list, ",");
+	}
+	strcat(pool->list, smd_server_address(one->server));
+	CHECK(pthread_create(&one->thread, NULL, serve, one) == 0);
+}
+
+void pool_start(struct pool *pool, const char *transport, unsigned nservers,
+	const struct smd_server_config *configs)
+{
+	static const struct smd_server_config defaults;
+
+	evthread_use_pthreads();
+	memset(pool, 0, sizeof(*pool));
+	pool->transport = transport;
+	pool->nservers = nservers;
+	for (unsigned i = 0; i < nservers; i++) {
+		start_one(pool, i, configs ? &configs[i] : &defaults);
+	}
+}
+
+void pool_end_server(struct pool *pool, unsigned index, int now)
+{
+	struct pool_server *one = &pool->servers[index];
+
+	one->now = now;
+	event_active(one->ask, EV_READ, 1);
+	pthread_join(one->thread, NULL);
+	smd_server_free(one->server);
+	event_free(one->ask);
+	event_base_free(one->base);
+	one->base = NULL;
+}
+
+void pool_stop(struct pool *pool)
+{
+	for (unsigned i = 0; i < pool->nservers; i++) {
+		if (pool->servers[i].base) {
+			pool_end_server(pool, i, 0);
+		}
+	}
+}
+
+smd_context *pool_context(const struct pool *pool, int rank)
+{
+	char name[32];
+	const struct smd_context_options options = {
+		.servers = pool->list,
+		.replica = name,
+		.job = "test",
+		.transport = pool->transport,
+		.connect_timeout_s = 10,
+	};
+	smd_context *context;
+
+	snprintf(name, sizeof(name), "rank-%d", rank);
+	CHECK(smd_context_create(&options, &context) == 0);
+	return context;
+}
+
+struct rank_thread {
+	struct pool_rank rank;
+	void (*body)(struct pool_rank *rank);
+	pthread_t thread;
+};
+
+static void *run_rank(void *arg)
+{
+	struct rank_thread *thread = arg;
+	struct pool_rank *rank = &thread->rank;
+
+	rank->context = pool_context(rank->pool, rank->rank);
+	CHECK(smd_comm_create(rank->context, rank->group, rank->nranks, rank->rank, &rank->comm) ==
+		0);
+	thread->body(rank);
+	smd_comm_destroy(rank->comm);
+	smd_context_destroy(rank->context);
+	return NULL;
+}
+
+void pool_run(const struct pool *pool, int nranks, const char *group,
+	void (*body)(struct pool_rank *rank), void *argument)
+{
+	struct rank_thread *threads = calloc((size_t)nranks, sizeof(*threads));
+
+	for (int r = 0; r < nranks; r++) {
+		threads[r].rank = (struct pool_rank){
+			.pool = pool,
+			.rank = r,
+			.nranks = nranks,
+			.group = group,
+			.argument = argument,
+		};
+		threads[r].body = body;
+		CHECK(pthread_create(&threads[r].thread, NULL, run_rank, &threads[r]) == 0);
+	}
+	for (int r = 0; r < nranks; r++) {
+		pthread_join(threads[r].thread, NULL);
+	}
+	free(threads);
+}

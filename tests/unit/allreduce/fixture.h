@@ -1,0 +1,68 @@
+/*
+ * A pool in one process: reduction servers on threads of their own, and ranks on threads of theirs.
+ */
+#ifndef SMD_TESTS_FIXTURE_H
+#define SMD_TESTS_FIXTURE_H
+
+#include "reduction_server/engine/server.h"
+#include "worker/summand.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define POOL_SERVERS_MAX 8
+
+/* cmocka's assertions jump, so only the test's own thread may use them; ranks use this one. */
+#define CHECK(condition)                                                                           \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			fprintf(stderr, "%s:%d: %s does not hold (%s)\n", __FILE__, __LINE__,      \
+				#condition, smd_error_message());                                  \
+			abort();                                                                   \
+		}                                                                                  \
+	} while (0)
+
+struct pool_server {
+	struct event_base *base;
+	struct smd_server *server;
+	struct smd_shard_stats stats;
+	struct event *ask; /* drain or stop, from the test's thread */
+	int now;
+	pthread_t thread;
+};
+
+struct pool {
+	const char *transport;
+	unsigned nservers;
+	struct pool_server servers[POOL_SERVERS_MAX];
+	char list[1024]; /* as SUMMAND_REDUCTION_SERVERS takes it */
+};
+
+/* Each server's config but transport and listen, which are set here, and zeros, which get small
+ * defaults. */
+void pool_start(struct pool *pool, const char *transport, unsigned nservers,
+	const struct smd_server_config *configs);
+
+/* Ends one server: by draining, or at once, as if it had died. Its stats are then complete. */
+void pool_end_server(struct pool *pool, unsigned index, int now);
+void pool_stop(struct pool *pool);
+
+struct pool_rank {
+	const struct pool *pool;
+	int rank;
+	int nranks;
+	const char *group;
+	smd_context *context;
+	smd_comm *comm;
+	void *argument;
+};
+
+/* Makes the rank's context, named "rank-N", with a time-out of a few seconds; fails the test when
+ * it cannot. */
+smd_context *pool_context(const struct pool *pool, int rank);
+
+/* Runs body() on a thread for each rank, with a context and a communicator, and waits for all. */
+void pool_run(const struct pool *pool, int nranks, const char *group,
+	void (*body)(struct pool_rank *rank), void *argument);
+
+#endif

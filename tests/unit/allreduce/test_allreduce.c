@@ -1,0 +1,294 @@
+/* All-reduce through a pool in one process: right sums, same bits, many at once, over each
+ * transport. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/allreduce/fixture.h"
+
+/* Small whole numbers: every sum is exact, in any order. */
+static float input(int rank, size_t i)
+{
+	return (float)((int)((i * 7 + (size_t)rank * 13) % 32) - 16);
+}
+
+static float expected(int nranks, size_t i)
+{
+	float sum = 0;
+
+	for (int r = 0; r < nranks; r++) {
+		sum += input(r, i);
+	}
+	return sum;
+}
+
+static void check_sum(const float *buffer, int nranks, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (buffer[i] != expected(nranks, i)) {
+			fprintf(stderr, "element %zu of %zu is %g, must be %g\n", i, count,
+				buffer[i], expected(nranks, i));
+			abort();
+		}
+	}
+}
+
+static void sum_sizes(struct pool_rank *rank)
+{
+	static const size_t counts[] = {0, 1, 2, 15, 1000, 4096, 4097, 65536, 100003, 1 << 20};
+
+	for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+		size_t count = counts[c];
+		float *in = malloc((count + 1) * sizeof(*in));
+		float *out = malloc((count + 1) * sizeof(*out));
+
+		for (size_t i = 0; i < count; i++) {
+			in[i] = input(rank->rank, i);
+		}
+		CHECK(smd_allreduce(rank->comm, in, out, count, SMD_FLOAT32, SMD_SUM) == 0);
+		check_sum(out, rank->nranks, count);
+		CHECK(smd_allreduce(rank->comm, in, in, count, SMD_FLOAT32, SMD_SUM) == 0);
+		check_sum(in, rank->nranks, count);
+		free(in);
+		free(out);
+	}
+}
+
+static void sums_are_right(const char *transport, unsigned nservers, int nranks)
+{
+	struct pool pool;
+
+	pool_start(&pool, transport, nservers, NULL);
+	pool_run(&pool, nranks, "sum", sum_sizes, NULL);
+	pool_stop(&pool);
+	for (unsigned i = 0; i < nservers; i++) {
+		assert_true(pool.servers[i].stats.chunks > 0);
+		assert_true(pool.servers[i].stats.bytes_received > 0);
+	}
+}
+
+static void sums_over_loopback(void **state)
+{
+	(void)state;
+	sums_are_right("loopback", 1, 1);
+	sums_are_right("loopback", 2, 3);
+}
+
+static void sums_over_tcp(void **state)
+{
+	(void)state;
+	sums_are_right("tcp", 1, 2);
+	sums_are_right("tcp", 3, 4);
+}
+
+/* Many operations in flight, of two communicators, started in different orders on different ranks.
+ */
+static void interleave(struct pool_rank *rank)
+{
+	enum { OPERATIONS = 20, COUNT = 30000 };
+	smd_comm *second;
+	smd_comm *comms[2];
+	smd_request *requests[2][OPERATIONS];
+	float *buffers[2][OPERATIONS];
+
+	CHECK(smd_comm_create(rank->context, "second", rank->nranks, rank->rank, &second) == 0);
+	comms[0] = rank->comm;
+	comms[1] = second;
+	for (int k = 0; k < 2 * OPERATIONS; k++) {
+		int c = rank->rank % 2 ? k % 2 : k / OPERATIONS;
+		int o = rank->rank % 2 ? k / 2 : k % OPERATIONS;
+		float *buffer = malloc(COUNT * sizeof(*buffer));
+
+		for (size_t i = 0; i < COUNT; i++) {
+			buffer[i] = input(rank->rank, i);
+		}
+		buffers[c][o] = buffer;
+		CHECK(smd_allreduce_start(comms[c], buffer, buffer, COUNT, SMD_FLOAT32, SMD_SUM,
+			      &requests[c][o]) == 0);
+	}
+	for (int c = 1; c >= 0; c--) {
+		for (int o = OPERATIONS - 1; o >= 0; o--) {
+			CHECK(smd_request_wait(requests[c][o]) == 0);
+			check_sum(buffers[c][o], rank->nranks, COUNT);
+			free(buffers[c][o]);
+		}
+	}
+	smd_comm_destroy(second);
+}
+
+static void communicators_interleave(void **state)
+{
+	struct pool pool;
+
+	(void)state;
+	pool_start(&pool, "tcp", 2, NULL);
+	pool_run(&pool, 4, "first", interleave, NULL);
+	pool_stop(&pool);
+}
+
+static void wrap(struct pool_rank *rank)
+{
+	int32_t values[3] = {INT32_MAX, rank->rank, -rank->rank};
+
+	CHECK(smd_allreduce(rank->comm, values, values, 3, SMD_INT32, SMD_SUM) == 0);
+	CHECK(values[0] == (int32_t)(3u * (uint32_t)INT32_MAX));
+	CHECK(values[1] == 3);
+	CHECK(values[2] == -3);
+}
+
+static void integers_wrap(void **state)
+{
+	struct pool pool;
+
+	(void)state;
+	pool_start(&pool, "loopback", 1, NULL);
+	pool_run(&pool, 3, "wrap", wrap, NULL);
+	pool_stop(&pool);
+}
+
+/* Numbers of very different size: another order of ranks, or a second rounding, gives other bits.
+ */
+enum { BITS_COUNT = 200000 };
+
+static void keep_bits(struct pool_rank *rank)
+{
+	float *buffer = malloc(BITS_COUNT * sizeof(*buffer));
+	float **keep = rank->argument;
+	uint32_t seed = 12345u + (uint32_t)rank->rank;
+
+	for (size_t i = 0; i < BITS_COUNT; i++) {
+		seed = seed * 1664525u + 1013904223u;
+		buffer[i] = ((float)(seed >> 8) - 8388608.0f) * (i % 3 == 0          ? 1e-6f
+									: i % 3 == 1 ? 1.0f
+										     : 1e6f);
+	}
+	CHECK(smd_allreduce(rank->comm, buffer, buffer, BITS_COUNT, SMD_FLOAT32, SMD_SUM) == 0);
+	keep[rank->rank] = buffer;
+}
+
+static void bits_do_not_depend_on_the_pool(void **state)
+{
+	static const struct {
+		const char *transport;
+		unsigned nservers;
+		struct smd_server_config config;
+	} pools[] = {
+		{"loopback", 1, {.shards = 1}},
+		{"tcp", 1, {.shards = 3, .chunk_bytes = 64 << 10, .window = 2}},
+		{"tcp", 3, {.shards = 2, .chunk_bytes = 4 << 10, .window = 1}},
+		{"loopback", 2, {.shards = 1, .chunk_bytes = 1 << 20, .window = 16}},
+	};
+	float *first[5] = {NULL};
+
+	(void)state;
+	for (size_t p = 0; p < sizeof(pools) / sizeof(pools[0]); p++) {
+		struct smd_server_config configs[3] = {
+			pools[p].config, pools[p].config, pools[p].config};
+		float *results[5];
+		struct pool pool;
+
+		pool_start(&pool, pools[p].transport, pools[p].nservers, configs);
+		pool_run(&pool, 5, "bits", keep_bits, results);
+		pool_stop(&pool);
+		for (int r = 0; r < 5; r++) {
+			assert_memory_equal(results[r], results[0], BITS_COUNT * sizeof(float));
+			if (p > 0) {
+				assert_memory_equal(
+					results[r], first[0], BITS_COUNT * sizeof(float));
+				free(results[r]);
+			} else {
+				first[r] = results[r];
+			}
+		}
+	}
+	for (int r = 0; r < 5; r++) {
+		free(first[r]);
+	}
+}
+
+static void barrier(struct pool_rank *rank)
+{
+	for (int i = 0; i < 50; i++) {
+		CHECK(smd_barrier(rank->comm) == 0);
+	}
+}
+
+/* A pool so small that no communicator gets more than its sure slot, and more communicators than
+ * windows fit. */
+static void small_memory_is_enough(void **state)
+{
+	struct smd_server_config config = {
+		.shards = 1, .chunk_bytes = 64 << 10, .memory_bytes = 9 * (64 << 10)};
+	struct pool pool;
+
+	(void)state;
+	pool_start(&pool, "tcp", 1, &config);
+	pool_run(&pool, 3, "small", sum_sizes, NULL);
+	pool_run(&pool, 2, "again", barrier, NULL);
+	pool_stop(&pool);
+}
+
+static void shares_follow_bandwidth(void **state)
+{
+	struct smd_server_config configs[2] = {
+		{.shards = 1, .chunk_bytes = 16 << 10, .bandwidth_mbps = 750},
+		{.shards = 1, .chunk_bytes = 16 << 10, .bandwidth_mbps = 250},
+	};
+	struct pool pool;
+	double share;
+
+	(void)state;
+	pool_start(&pool, "loopback", 2, configs);
+	pool_run(&pool, 2, "shares", sum_sizes, NULL);
+	pool_stop(&pool);
+	share = (double)pool.servers[0].stats.bytes_received /
+		(double)(pool.servers[0].stats.bytes_received +
+			 pool.servers[1].stats.bytes_received);
+	assert_true(share > 0.73 && share < 0.77);
+}
+
+static void stats(struct pool_rank *rank)
+{
+	struct smd_stats stats;
+	float values[1000] = {0};
+
+	CHECK(smd_allreduce(rank->comm, values, values, 1000, SMD_FLOAT32, SMD_SUM) == 0);
+	smd_context_stats(rank->context, &stats);
+	CHECK(stats.operations == 1);
+	CHECK(stats.bytes_reduced == 4000);
+	CHECK(stats.bytes_sent > 4000);
+	CHECK(stats.bytes_received > 4000);
+	CHECK(stats.busy_seconds > 0);
+}
+
+static void statistics_count(void **state)
+{
+	struct pool pool;
+
+	(void)state;
+	pool_start(&pool, "tcp", 1, NULL);
+	pool_run(&pool, 2, "stats", stats, NULL);
+	pool_stop(&pool);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(sums_over_loopback),
+		cmocka_unit_test(sums_over_tcp),
+		cmocka_unit_test(communicators_interleave),
+		cmocka_unit_test(integers_wrap),
+		cmocka_unit_test(bits_do_not_depend_on_the_pool),
+		cmocka_unit_test(small_memory_is_enough),
+		cmocka_unit_test(shares_follow_bandwidth),
+		cmocka_unit_test(statistics_count),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
