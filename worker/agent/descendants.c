@@ -1,0 +1,70 @@
+/* Ends a process tree by its root. */
+#include "worker/agent/descendants.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* The parent of `pid` by /proc/PID/stat, or -1. The second field, the name, may hold anything, so
+ * the rest is found from the last parenthesis. */
+static pid_t parent_of(pid_t pid)
+{
+	char path[32];
+	char text[512];
+	const char *rest;
+	size_t length;
+	FILE *stat;
+	int parent;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	stat = fopen(path, "re");
+	if (!stat) {
+		return -1;
+	}
+	length = fread(text, 1, sizeof(text) - 1, stat);
+	fclose(stat);
+	text[length] = '\0';
+	rest = strrchr(text, ')');
+	return rest && sscanf(rest, ") %*c %d", &parent) == 1 ? parent : -1;
+}
+
+static void kill_children(void)
+{
+	DIR *proc = opendir("/proc");
+	struct dirent *entry;
+
+	while (proc && (entry = readdir(proc))) {
+		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+
+		if (pid > 0 && parent_of(pid) == getpid()) {
+			kill(pid, SIGKILL);
+		}
+	}
+	if (proc) {
+		closedir(proc);
+	}
+}
+
+void smd_descendants_kill(void)
+{
+	pid_t pid;
+
+	for (;;) {
+		/* What has ended by itself is reaped first: in the common case nothing is left. */
+		do {
+			pid = waitpid(-1, NULL, WNOHANG);
+		} while (pid > 0);
+		if (pid < 0) {
+			return; /* ECHILD */
+		}
+		kill_children();
+		if (waitpid(-1, NULL, 0) < 0 && errno == ECHILD) {
+			return;
+		}
+	}
+}

@@ -1,0 +1,66 @@
+/* Writes the exit record, which appears whole or not at all. */
+#include "worker/agent/exit_record.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+void smd_timestamp(char text[SMD_TIMESTAMP_SIZE])
+{
+	struct timespec now;
+	struct tm parts;
+	size_t used;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	gmtime_r(&now.tv_sec, &parts);
+	used = strftime(text, SMD_TIMESTAMP_SIZE, "%Y-%m-%dT%H:%M:%S", &parts);
+	snprintf(text + used, SMD_TIMESTAMP_SIZE - used, ".%09ldZ", now.tv_nsec);
+}
+
+static void print_end(FILE *file, const struct smd_exit *end)
+{
+	switch (end->kind) {
+	case SMD_EXIT_CODE:
+		fprintf(file, "\"exit_code\": %d", end->value);
+		break;
+	case SMD_EXIT_SIGNAL:
+		fprintf(file, "\"signal\": %d, \"core_dumped\": %s", end->value,
+			end->core_dumped ? "true" : "false");
+		break;
+	case SMD_EXIT_ERRNO:
+		fprintf(file, "\"errno\": %d", end->value);
+		break;
+	}
+}
+
+int smd_exit_record_write(const char *path, const struct smd_exit *end)
+{
+	char *temporary;
+	FILE *file;
+	int ret = 0;
+
+	if (asprintf(&temporary, "%s.tmp", path) < 0) {
+		return -ENOMEM;
+	}
+	file = fopen(temporary, "we");
+	if (!file) {
+		ret = -errno;
+		goto free_temporary;
+	}
+	fprintf(file, "{");
+	print_end(file, end);
+	fprintf(file, ", \"start_time\": \"%s\", \"end_time\": \"%s\"}\n", end->start_time,
+		end->end_time);
+	if (ferror(file) | fclose(file)) {
+		ret = -EIO;
+	} else if (rename(temporary, path)) {
+		ret = -errno;
+	}
+	if (ret) {
+		remove(temporary);
+	}
+free_temporary:
+	free(temporary);
+	return ret;
+}

@@ -1,0 +1,25 @@
+/*
+ * How a replica's command ended, and the file that says so (specs/runner.md, "The agent").
+ */
+#ifndef SMD_AGENT_EXIT_RECORD_H
+#define SMD_AGENT_EXIT_RECORD_H
+
+#define SMD_TIMESTAMP_SIZE 32
+
+enum smd_exit_kind { SMD_EXIT_CODE, SMD_EXIT_SIGNAL, SMD_EXIT_ERRNO };
+
+struct smd_exit {
+	enum smd_exit_kind kind;
+	int value; /* the exit code, the signal, or why the command could not be executed */
+	int core_dumped;
+	char start_time[SMD_TIMESTAMP_SIZE];
+	char end_time[SMD_TIMESTAMP_SIZE];
+};
+
+/* Now, in UTC, with nanoseconds: of two, the later one is also the greater text. */
+void smd_timestamp(char text[SMD_TIMESTAMP_SIZE]);
+
+/* Writes the record to path.tmp and renames it. 0 or -errno. */
+int smd_exit_record_write(const char *path, const struct smd_exit *end);
+
+#endif
