@@ -99,7 +99,7 @@ static int parse(struct settings *settings, int argc, char **argv, struct smd_er
 	const struct smd_option options[] = {
 		{"data", "FILE", "the images; default: digits.txt that came with the program",
 			smd_option_set_string, &settings->data},
-		{"epochs", "N", "times that every example is seen (default 30)", set_positive,
+		{"epochs", "N", "times that every example is seen (default 100)", set_positive,
 			&trainer->epochs},
 		{"batch", "N", "examples that each rank takes in a step (default 8)", set_positive,
 			&trainer->batch},
@@ -111,7 +111,7 @@ static int parse(struct settings *settings, int argc, char **argv, struct smd_er
 			&settings->seed},
 		{"checkpoint-dir", "DIR", "default: $AIP_CHECKPOINT_DIR; none: no checkpoints",
 			smd_option_set_string, &settings->checkpoint_dir},
-		{"checkpoint-every", "N", "steps (default 200)", set_positive,
+		{"checkpoint-every", "N", "steps (default 500)", set_positive,
 			&trainer->checkpoint_every},
 		{"min-accuracy", "X", "fail when the final one is lower (default 0.95)",
 			set_fraction, &settings->min_accuracy},
@@ -202,7 +202,7 @@ static int run(struct settings *settings, struct smd_error *error)
 	int err;
 
 	err = digits_cluster_read(getenv("CLUSTER_SPEC"), &cluster, error);
-	if (!err && settings->checkpoint_dir) {
+	if (!err && settings->checkpoint_dir && *settings->checkpoint_dir) {
 		err = digits_checkpoint_open_dir(settings->checkpoint_dir, checkpoint_dir, error);
 		settings->trainer.checkpoint_dir = checkpoint_dir;
 	}
@@ -229,11 +229,11 @@ int main(int argc, char **argv)
 {
 	struct settings settings = {
 		.trainer = {.shape = {3, {DIGITS_PIXELS, 128, 64, DIGITS_CLASSES}},
-			.epochs = 30,
+			.epochs = 100,
 			.batch = 8,
 			.learning_rate = 0.05f,
 			.momentum = 0.9f,
-			.checkpoint_every = 200},
+			.checkpoint_every = 500},
 		.checkpoint_dir = getenv("AIP_CHECKPOINT_DIR"),
 		.min_accuracy = 0.95f,
 		.seed = 1,
