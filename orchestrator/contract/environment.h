@@ -42,8 +42,8 @@ int smd_contract_create(const struct smd_job *job, const struct smd_placement *p
 void smd_contract_free(struct smd_contract *contract);
 
 /* The replica's variables; the caller frees them with smd_environment_free(). */
-int smd_contract_environment(const struct smd_contract *contract, int pool, int index,
-	struct smd_environment *out);
+int smd_contract_environment(
+	const struct smd_contract *contract, int pool, int index, struct smd_environment *out);
 const char *smd_environment_get(const struct smd_environment *environment, const char *name);
 void smd_environment_free(struct smd_environment *environment);
 

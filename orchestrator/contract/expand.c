@@ -1,5 +1,4 @@
 /* $(NAME) in a spec's text, expanded by the rules of Kubernetes. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 /* SUMMAND_*: the replica's own name, and where its workers find their reduction servers. */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "orchestrator/contract/contract.h"
 

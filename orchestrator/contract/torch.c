@@ -1,6 +1,5 @@
 /* MASTER_ADDR, RANK and their kin: torch.distributed's rendezvous, one process per replica. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "orchestrator/contract/contract.h"

@@ -1,6 +1,5 @@
 /* AIP_* and CLOUD_ML_*: where the job writes and what it is called, as on Vertex AI. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "orchestrator/contract/contract.h"

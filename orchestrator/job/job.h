@@ -16,23 +16,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SMD_JOB_POOLS_MAX   4
-#define SMD_JOB_ID_SIZE     11 /* ten hexadecimal digits and the end */
+#define SMD_JOB_POOLS_MAX    4
+#define SMD_JOB_ID_SIZE      11 /* ten hexadecimal digits and the end */
 #define SMD_REPLICA_NAME_MAX 32 /* "workerpool1-2" */
 
 /* X(constant, name) */
-#define SMD_ROLES(X)                                   \
-	X(SMD_ROLE_CHIEF, "chief")                         \
-	X(SMD_ROLE_WORKER, "worker")                       \
-	X(SMD_ROLE_PARAMETER_SERVER, "parameter server")   \
-	X(SMD_ROLE_REDUCTION_SERVER, "reduction server")   \
+#define SMD_ROLES(X)                                                                               \
+	X(SMD_ROLE_CHIEF, "chief")                                                                 \
+	X(SMD_ROLE_WORKER, "worker")                                                               \
+	X(SMD_ROLE_PARAMETER_SERVER, "parameter server")                                           \
+	X(SMD_ROLE_REDUCTION_SERVER, "reduction server")                                           \
 	X(SMD_ROLE_EVALUATOR, "evaluator")
 
 enum smd_role {
 #define X(constant, name) constant,
-	SMD_ROLES(X)
+	SMD_ROLES(X) SMD_ROLE_COUNT
 #undef X
-	SMD_ROLE_COUNT
 };
 
 struct smd_variable {
@@ -43,7 +42,7 @@ struct smd_variable {
 struct smd_pool {
 	int index;
 	enum smd_role role;
-	int replica_count; /* 0: the pool is not used, and nothing below is set */
+	int replica_count;      /* 0: the pool is not used, and nothing below is set */
 	char *machine_type;     /* "n1-highcpu-16", or NULL */
 	char *accelerator_type; /* "NVIDIA_TESLA_V100", or NULL */
 	int accelerator_count;

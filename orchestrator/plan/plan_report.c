@@ -1,5 +1,4 @@
 /* Shows a plan, to people as a table and to programs as JSON. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "orchestrator/plan/plan.h"

@@ -3,8 +3,6 @@
 
 #include <assert.h>
 #include <ctype.h>
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "reduction_server/base/options.h"

@@ -6,7 +6,8 @@
 #include <string.h>
 
 /* "pointer: text"; the pointer of a root is nothing, and so is its colon. */
-static char *compose(const struct smd_node *node, const char *format, va_list args)
+static __attribute__((format(printf, 2, 0))) char *compose(
+	const struct smd_node *node, const char *format, va_list args)
 {
 	char *pointer = node ? smd_node_pointer(node) : NULL;
 	char *sentence = NULL;
@@ -28,8 +29,9 @@ static char *compose(const struct smd_node *node, const char *format, va_list ar
 	return text;
 }
 
-static void add(struct smd_diagnostics *diagnostics, enum smd_severity severity,
-	struct smd_position at, const struct smd_node *node, const char *format, va_list args)
+static __attribute__((format(printf, 5, 0))) void add(struct smd_diagnostics *diagnostics,
+	enum smd_severity severity, struct smd_position at, const struct smd_node *node,
+	const char *format, va_list args)
 {
 	char *text;
 

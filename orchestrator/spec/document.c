@@ -1,7 +1,6 @@
 /* The nodes of a document. */
 #include "orchestrator/spec/document.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 /* Decodes worker pools, and holds the rules that a pool must keep because of its place. */
 #include <ctype.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
