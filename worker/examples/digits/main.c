@@ -27,6 +27,8 @@ struct settings {
 	struct digits_trainer_options trainer;
 	const char *data;
 	const char *checkpoint_dir; /* as given; may be a bucket */
+	char checkpoint_path[PATH_MAX];
+	char data_path[PATH_MAX];
 	float min_accuracy;
 	int seed;
 };
@@ -195,20 +197,19 @@ static int evaluate(const struct settings *settings, const struct digits_dataset
 
 static int run(struct settings *settings, struct smd_error *error)
 {
-	char checkpoint_dir[PATH_MAX];
-	char data[PATH_MAX];
 	struct digits_dataset dataset;
 	struct digits_cluster cluster;
 	int err;
 
 	err = digits_cluster_read(getenv("CLUSTER_SPEC"), &cluster, error);
 	if (!err && settings->checkpoint_dir && *settings->checkpoint_dir) {
-		err = digits_checkpoint_open_dir(settings->checkpoint_dir, checkpoint_dir, error);
-		settings->trainer.checkpoint_dir = checkpoint_dir;
+		err = digits_checkpoint_open_dir(
+			settings->checkpoint_dir, settings->checkpoint_path, error);
+		settings->trainer.checkpoint_dir = settings->checkpoint_path;
 	}
 	if (!err && !settings->data) {
-		err = find_data(data, error);
-		settings->data = data;
+		err = find_data(settings->data_path, error);
+		settings->data = settings->data_path;
 	}
 	if (!err) {
 		err = digits_dataset_load(settings->data, &dataset, error);
