@@ -44,6 +44,11 @@ says 2 "must be a replica of skipped_pool.yaml" custom-jobs env skipped_pool.yam
 	--replica=workerpool1-0
 says 2 "<stdin>:1:1: must hold a job" custom-jobs validate -
 
+# The specs that we ship are valid.
+for spec in "$here"/../../specs/jobs/*; do
+	says 0 "is valid" custom-jobs validate "$spec"
+done
+
 # Standard input is JSON or YAML by what it looks like.
 "$summand" custom-jobs validate - <reduction_server.json >/dev/null || fail "JSON on standard input"
 "$summand" custom-jobs validate - <skipped_pool.yaml >/dev/null || fail "YAML on standard input"
