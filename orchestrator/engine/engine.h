@@ -1,0 +1,65 @@
+/*
+ * Where replicas run. An engine is an ops table: the runner asks it where the replicas will be,
+ * to start one, and to signal one; how that is done is the engine's own business.
+ *
+ * Each replica that was started is a child process of the runner, which ends when the replica has
+ * ended and nothing of it is left. By then its exit record has been written.
+ */
+#ifndef SMD_ENGINE_ENGINE_H
+#define SMD_ENGINE_ENGINE_H
+
+#include <sys/types.h>
+
+#include "orchestrator/contract/environment.h"
+#include "reduction_server/base/error.h"
+
+/* Everything an engine needs to start one replica; borrowed for the call. */
+struct smd_launch {
+	char *const *argv;
+	const struct smd_environment *environment;
+	const char *exit_record; /* absolute path */
+	unsigned grace_s;        /* from SIGTERM to SIGKILL */
+};
+
+/* A started replica. The descriptors are the reading ends of pipes, non-blocking, and the caller's
+ * to close; each reads as ended at the latest when the process has. */
+struct smd_process {
+	pid_t pid;
+	int stdout_fd;
+	int stderr_fd;
+	int notify_fd;
+};
+
+struct smd_engine;
+
+struct smd_engine_ops {
+	const char *name;
+
+	/* Reserves a place for every replica until the engine is closed, and says where they are
+	 * (out->output_dir is left NULL). 0, or -errno with a text; then *out is untouched. */
+	int (*place)(struct smd_engine *engine, const struct smd_job *job,
+		struct smd_placement *out, struct smd_error *error);
+
+	/* Starts a replica. A command that cannot be executed is not an error here: the replica
+	 * ends at once and its exit record says why. 0, or -errno; then nothing was started. */
+	int (*start)(struct smd_engine *engine, const struct smd_launch *launch,
+		struct smd_process *out);
+
+	/* SIGTERM asks the replica to end and ends it when grace_s is over; SIGKILL ends it and
+	 * everything that it started at once. The process must not have been reaped. */
+	void (*signal)(struct smd_engine *engine, pid_t pid, int signo);
+
+	/* Gives up the places and frees the engine. No replica may be running. */
+	void (*close)(struct smd_engine *engine);
+};
+
+/* The first member of every engine. */
+struct smd_engine {
+	const struct smd_engine_ops *ops;
+};
+
+/* This machine. Replicas are started through summand-agent, from the directory of the running
+ * program; the calling thread must live as long as they do. 0, or -errno with a text. */
+int smd_engine_local_open(struct smd_engine **out, struct smd_error *error);
+
+#endif
