@@ -1,0 +1,210 @@
+/* summand-perf: measures all-reduce, and verifies every result. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/base/options.h"
+#include "reduction_server/base/parse.h"
+#include "reduction_server/kernels/kernels.h"
+#include "reduction_server/wire/frame.h"
+#include "worker/perf/perf.h"
+#include "worker/summand.h"
+
+#define EXIT_USAGE 2
+
+struct range {
+	uint64_t min;
+	uint64_t max;
+	int factor;
+};
+
+static int set_sizes(void *target, const char *value, struct smd_error *error)
+{
+	struct perf_settings *settings = target;
+	char copy[1024];
+	char *rest = copy;
+	char *word;
+
+	snprintf(copy, sizeof(copy), "%s", value);
+	settings->nsizes = 0;
+	while ((word = strsep(&rest, ","))) {
+		if (settings->nsizes == PERF_SIZES_MAX) {
+			return smd_error_set(
+				error, EINVAL, "must be at most %d sizes", PERF_SIZES_MAX);
+		}
+		if (smd_parse_size(word, &settings->sizes[settings->nsizes]) ||
+			settings->sizes[settings->nsizes] == 0) {
+			return smd_error_set(error, EINVAL, "must be sizes such as 4K,1M,64M");
+		}
+		settings->nsizes++;
+	}
+	return 0;
+}
+
+static int set_dtype(void *target, const char *value, struct smd_error *error)
+{
+	if (smd_dtype_parse(value, target) || !smd_kernel_find(*(unsigned *)target, SMD_SUM)) {
+		return smd_error_set(error, EINVAL, "must be float32 or int32");
+	}
+	return 0;
+}
+
+static int set_op(void *target, const char *value, struct smd_error *error)
+{
+	if (smd_op_parse(value, target) || *(unsigned *)target != SMD_SUM) {
+		return smd_error_set(error, EINVAL, "must be sum");
+	}
+	return 0;
+}
+
+static int parse(int argc, char **argv, struct perf_settings *settings, struct range *range,
+	struct smd_error *error)
+{
+	const struct smd_option table[] = {
+		{"local", "N", "start N ranks here, and servers for them", smd_option_set_int,
+			&settings->local},
+		{"local-servers", "R", "with --local: how many servers (default as many as ranks)",
+			smd_option_set_int, &settings->local_servers},
+		{"group", "NAME", "ranks with the same group name make a communicator",
+			smd_option_set_string, &settings->group},
+		{"nranks", "N", "how many ranks there are", smd_option_set_int, &settings->nranks},
+		{"rank", "R", "which of them this process is", smd_option_set_int, &settings->rank},
+		{"servers", "H:P,...", "the reduction servers (default from the environment)",
+			smd_option_set_string, &settings->servers},
+		{"sizes", "LIST", "sizes in bytes: 4K,1M,64M", set_sizes, settings},
+		{"min", "SIZE", "smallest size (default 4K)", smd_option_set_size, &range->min},
+		{"max", "SIZE", "largest size (default 16M)", smd_option_set_size, &range->max},
+		{"factor", "F", "each size is F times the one before (default 4)",
+			smd_option_set_int, &range->factor},
+		{"dtype", "TYPE", "float32 (default) or int32", set_dtype, &settings->dtype},
+		{"op", "OP", "sum", set_op, &settings->op},
+		{"iters", "N", "measured iterations of each size (default 20)", smd_option_set_int,
+			&settings->iters},
+		{"warmup", "N", "iterations before (default 5)", smd_option_set_int,
+			&settings->warmup},
+		{"json", NULL, "print one JSON object instead of a table", smd_option_set_bool,
+			&settings->json},
+	};
+	const struct smd_command command = {
+		.synopsis = "summand-perf allreduce [OPTION...]",
+		.summary =
+			"Measures all-reduce through reduction servers, and verifies every result.",
+		.options = table,
+		.noptions = sizeof(table) / sizeof(table[0]),
+		.epilog = "Examples:\n"
+			  "  summand-perf allreduce --local=4 --local-servers=2 --sizes=4K,1M,64M\n"
+			  "  summand-perf allreduce --group=bench --nranks=2 --rank=0 "
+			  "--servers=10.0.0.5:2222\n\n"
+			  "Exit code: 0, 1 when a result was wrong or a rank failed, 2 for a usage "
+			  "error.",
+	};
+	int noperands;
+	int ret = smd_options_parse(&command, argc, argv, &noperands, error);
+
+	if (ret == 0 && noperands) {
+		ret = smd_error_set(error, EINVAL, "there must be no operand, got \"%s\"", argv[1]);
+	}
+	return ret;
+}
+
+static int expand_range(
+	struct perf_settings *settings, const struct range *range, struct smd_error *error)
+{
+	if (settings->nsizes) {
+		return 0;
+	}
+	if (range->factor < 2 || range->min < 1 || range->min > range->max) {
+		return smd_error_set(error, EINVAL,
+			"--min must be at least 1 and at most --max, and --factor at least 2, got "
+			"%" PRIu64 ", %" PRIu64 " and %d",
+			range->min, range->max, range->factor);
+	}
+	for (uint64_t size = range->min; size <= range->max && settings->nsizes < PERF_SIZES_MAX;
+		size *= (uint64_t)range->factor) {
+		settings->sizes[settings->nsizes++] = size;
+	}
+	return 0;
+}
+
+static int check(struct perf_settings *settings, struct smd_error *error)
+{
+	if (settings->iters < 1) {
+		return smd_error_set(
+			error, EINVAL, "--iters: must be at least 1, got %d", settings->iters);
+	}
+	if (settings->local > SMD_NRANKS_MAX || settings->local_servers > 64) {
+		return smd_error_set(error, EINVAL,
+			"--local and --local-servers: must be at most %d and 64", SMD_NRANKS_MAX);
+	}
+	if (settings->local) {
+		if (settings->local_servers == 0) {
+			settings->local_servers = settings->local < 64 ? settings->local : 64;
+		}
+		return 0;
+	}
+	if (!settings->group || settings->nranks < 1 || settings->rank < 0 ||
+		settings->rank >= settings->nranks) {
+		return smd_error_set(error, EINVAL,
+			"either --local=N, or --group, --nranks and --rank below it must be given");
+	}
+	return 0;
+}
+
+static int allreduce(int argc, char **argv)
+{
+	struct perf_settings settings = {
+		.rank = -1,
+		.dtype = SMD_FLOAT32,
+		.op = SMD_SUM,
+		.iters = 20,
+		.warmup = 5,
+	};
+	struct range range = {.min = 4096, .max = 16 << 20, .factor = 4};
+	struct smd_error error = {""};
+	int ret = parse(argc, argv, &settings, &range, &error);
+
+	if (ret == -ENOEXEC) {
+		return EXIT_SUCCESS;
+	}
+	if (ret == 0) {
+		ret = expand_range(&settings, &range, &error);
+	}
+	if (ret == 0) {
+		ret = check(&settings, &error);
+	}
+	if (ret) {
+		fprintf(stderr, "summand-perf: %s\n", error.text);
+		return EXIT_USAGE;
+	}
+	ret = settings.local ? perf_run_local(&settings, &error) : perf_run_rank(&settings, &error);
+	if (ret < 0) {
+		fprintf(stderr, "summand-perf: %s\n", error.text);
+	}
+	return ret ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int main(int argc, char **argv)
+{
+	static const char usage[] = "Usage: summand-perf allreduce [OPTION...]\n\n"
+				    "Measures all-reduce through reduction servers.\n"
+				    "summand-perf allreduce --help lists the options.\n";
+
+	if (argc > 1 && strcmp(argv[1], "allreduce") == 0) {
+		return allreduce(argc - 1, argv + 1);
+	}
+	if (argc > 1 && strcmp(argv[1], "--version") == 0) {
+		printf("summand-perf %s\n", SUMMAND_VERSION);
+		return EXIT_SUCCESS;
+	}
+	if (argc > 1 && strcmp(argv[1], "--help") == 0) {
+		fputs(usage, stdout);
+		return EXIT_SUCCESS;
+	}
+	if (argc > 1) {
+		fprintf(stderr, "summand-perf: unknown command \"%s\"\n", argv[1]);
+	}
+	fputs(usage, stderr);
+	return EXIT_USAGE;
+}

@@ -1,0 +1,60 @@
+/*
+ * summand-perf: what passes between its parts.
+ *
+ * The numbers follow nccl-tests: algbw = bytes / time, busbw = algbw * 2 (n - 1) / n, which is what
+ * each link of a ring would carry. Through reduction servers each link carries algbw each way.
+ */
+#ifndef SMD_PERF_PERF_H
+#define SMD_PERF_PERF_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "reduction_server/base/error.h"
+
+#define PERF_SIZES_MAX 64
+
+struct perf_settings {
+	const char *group;
+	const char *servers;
+	int nranks;
+	int rank;
+	uint64_t sizes[PERF_SIZES_MAX]; /* bytes */
+	unsigned nsizes;
+	unsigned dtype;
+	unsigned op;
+	int iters;
+	int warmup;
+	int json;
+	int local;         /* ranks to fork, 0: this process is one rank */
+	int local_servers; /* servers to start for them */
+};
+
+/* One size, of all iterations and the slowest rank of each figure. */
+struct perf_row {
+	uint64_t bytes;
+	uint64_t count;
+	double median_us;
+	double min_us;
+	double max_us;
+	uint64_t wrong; /* elements, on all ranks */
+};
+
+/* Runs all sizes as one rank; rank 0 prints. 0, -errno with a text, or 1 when a result was wrong.
+ */
+int perf_run_rank(const struct perf_settings *settings, struct smd_error *error);
+
+/* Starts servers and ranks on this machine. Returns the exit code. */
+int perf_run_local(const struct perf_settings *settings, struct smd_error *error);
+
+/* An input of the rank: small whole numbers, so that sums are exact in any order. */
+void perf_input_fill(void *buffer, size_t count, unsigned dtype, int rank);
+/* How many elements of a sum of all ranks' inputs are wrong. */
+uint64_t perf_input_check(const void *buffer, size_t count, unsigned dtype, int nranks);
+
+void perf_report_begin(const struct perf_settings *settings);
+void perf_report_row(const struct perf_settings *settings, const struct perf_row *row);
+void perf_report_end(
+	const struct perf_settings *settings, const struct perf_row *rows, unsigned nrows);
+
+#endif

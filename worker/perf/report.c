@@ -1,0 +1,86 @@
+/* Prints results as a table in the manner of nccl-tests, or as one JSON object. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+
+#include "reduction_server/kernels/kernels.h"
+#include "worker/perf/perf.h"
+
+static double algbw(const struct perf_row *row)
+{
+	return row->median_us > 0 ? (double)row->bytes / row->median_us / 1e3 : 0;
+}
+
+static double busbw(const struct perf_settings *settings, const struct perf_row *row)
+{
+	return algbw(row) * 2 * (settings->nranks - 1) / settings->nranks;
+}
+
+void perf_report_begin(const struct perf_settings *settings)
+{
+	if (settings->json) {
+		return;
+	}
+	printf("# summand-perf %s: all-reduce of %d ranks, group %s\n", SUMMAND_VERSION,
+		settings->nranks, settings->group);
+	printf("# servers %s\n", settings->servers ? settings->servers : "from the environment");
+	printf("# %d iterations after %d; time is the median of the slowest rank; GB/s of 10^9 "
+	       "bytes\n",
+		settings->iters, settings->warmup);
+	printf("#\n#%11s %12s %9s %6s %11s %8s %8s %8s\n", "size", "count", "type", "op", "time",
+		"algbw", "busbw", "wrong");
+	printf("#%11s %12s %9s %6s %11s %8s %8s\n", "(B)", "(elements)", "", "", "(us)", "(GB/s)",
+		"(GB/s)");
+	fflush(stdout);
+}
+
+void perf_report_row(const struct perf_settings *settings, const struct perf_row *row)
+{
+	if (settings->json) {
+		return;
+	}
+	printf("%12" PRIu64 " %12" PRIu64 " %9s %6s %11.1f %8.3f %8.3f %8" PRIu64 "\n", row->bytes,
+		row->count, smd_dtype_name(settings->dtype), smd_op_name(settings->op),
+		row->median_us, algbw(row), busbw(settings, row), row->wrong);
+	fflush(stdout);
+}
+
+static void report_json(
+	const struct perf_settings *settings, const struct perf_row *rows, unsigned nrows)
+{
+	json_t *results = json_array();
+	json_t *root = json_pack("{s:s, s:i, s:i, s:i, s:o}", "version", SUMMAND_VERSION, "nranks",
+		settings->nranks, "iters", settings->iters, "warmup", settings->warmup, "results",
+		results);
+
+	for (unsigned i = 0; root && i < nrows; i++) {
+		const struct perf_row *row = &rows[i];
+
+		json_array_append_new(results,
+			json_pack("{s:I, s:I, s:s, s:s, s:{s:f, s:f, s:f}, s:f, s:f, s:I}", "bytes",
+				(json_int_t)row->bytes, "count", (json_int_t)row->count, "dtype",
+				smd_dtype_name(settings->dtype), "op", smd_op_name(settings->op),
+				"time_us", "median", row->median_us, "min", row->min_us, "max",
+				row->max_us, "algbw_GBps", algbw(row), "busbw_GBps",
+				busbw(settings, row), "wrong", (json_int_t)row->wrong));
+	}
+	json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+	printf("\n");
+	json_decref(root);
+}
+
+void perf_report_end(
+	const struct perf_settings *settings, const struct perf_row *rows, unsigned nrows)
+{
+	uint64_t wrong = 0;
+
+	for (unsigned i = 0; i < nrows; i++) {
+		wrong += rows[i].wrong;
+	}
+	if (settings->json) {
+		report_json(settings, rows, nrows);
+	} else {
+		printf("# wrong elements: %" PRIu64 " %s\n", wrong, wrong ? "FAILED" : "OK");
+	}
+	fflush(stdout);
+}
