@@ -1,0 +1,50 @@
+/*
+ * What the files of the TCP transport share: the lane, and how it comes to be.
+ */
+#ifndef SMD_TRANSPORT_TCP_H
+#define SMD_TRANSPORT_TCP_H
+
+#include <stdbool.h>
+
+#include "reduction_server/transport/transport.h"
+
+struct event;
+
+struct tcp_lane {
+	struct smd_lane lane;
+	int fd;
+	struct event_base *base;
+	struct event *readable;
+	struct event *writable;
+	const struct smd_lane_callbacks *callbacks;
+	void *owner;
+	bool connecting;
+	bool closed;
+	int write_err; /* a failed write; reported by the next read event */
+
+	uint8_t rx_header[SMD_FRAME_SIZE];
+	uint32_t rx_header_got;
+	struct smd_frame rx_frame;
+	uint8_t *rx_payload; /* NULL: between frames */
+	uint32_t rx_payload_got;
+
+	struct smd_send_queue tx;
+	char peer[128];
+};
+
+/* A lane over the socket, which it owns from now on; not attached. NULL: out of memory. */
+struct tcp_lane *smd_tcp_lane_create(int fd);
+
+/* Attaches the lane; one that connects waits for that first. -ENOMEM leaves nothing to undo. */
+int smd_tcp_lane_enter_loop(struct tcp_lane *tcp, struct event_base *base,
+	const struct smd_lane_callbacks *callbacks, void *owner);
+
+int smd_tcp_connect(struct event_base *base, const char *address,
+	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
+	struct smd_error *error);
+int smd_tcp_listen(struct event_base *base, const char *address,
+	void (*on_accept)(void *owner, struct smd_lane *lane), void *owner,
+	struct smd_listener **out, char bound[128], struct smd_error *error);
+void smd_tcp_listener_close(struct smd_listener *listener);
+
+#endif

@@ -1,0 +1,221 @@
+/* Makes TCP lanes: resolves addresses, connects, listens and accepts. */
+#include <errno.h>
+#include <event2/event.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "reduction_server/base/parse.h"
+#include "reduction_server/transport/tcp.h"
+
+#define LISTEN_BACKLOG 1024
+
+struct smd_listener {
+	int fd;
+	struct event *acceptable;
+	void (*on_accept)(void *owner, struct smd_lane *lane);
+	void *owner;
+};
+
+static void tcp_address_print(const struct sockaddr *address, socklen_t size, char out[128])
+{
+	char host[64];
+	char port[8];
+
+	if (getnameinfo(address, size, host, sizeof(host), port, sizeof(port),
+		    NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+		snprintf(out, 128, "unknown address");
+	} else if (address->sa_family == AF_INET6) {
+		snprintf(out, 128, "[%s]:%s", host, port);
+	} else {
+		snprintf(out, 128, "%s:%s", host, port);
+	}
+}
+
+static int tcp_resolve(
+	const char *address, int flags, struct addrinfo **out, struct smd_error *error)
+{
+	const struct addrinfo hints = {
+		.ai_family = AF_UNSPEC,
+		.ai_socktype = SOCK_STREAM,
+		.ai_flags = flags,
+	};
+	char host[256];
+	char service[8];
+	uint16_t port;
+	int ret;
+
+	if (smd_parse_endpoint(address, host, sizeof(host), &port)) {
+		return smd_error_set(
+			error, EINVAL, "address must be host:port, got \"%s\"", address);
+	}
+	snprintf(service, sizeof(service), "%u", port);
+	ret = getaddrinfo(host, service, &hints, out);
+	if (ret) {
+		return smd_error_set(error, EHOSTUNREACH, "%s: cannot resolve the host: %s",
+			address, gai_strerror(ret));
+	}
+	return 0;
+}
+
+/* One address is enough: an IPv4 one if there is any, because "localhost" servers mostly have that.
+ */
+static const struct addrinfo *tcp_choose(const struct addrinfo *list)
+{
+	for (const struct addrinfo *info = list; info; info = info->ai_next) {
+		if (info->ai_family == AF_INET) {
+			return info;
+		}
+	}
+	return list;
+}
+
+int smd_tcp_connect(struct event_base *base, const char *address,
+	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
+	struct smd_error *error)
+{
+	const struct addrinfo *info;
+	struct addrinfo *list;
+	struct tcp_lane *tcp;
+	int fd;
+	int ret = tcp_resolve(address, 0, &list, error);
+
+	if (ret) {
+		return ret;
+	}
+	info = tcp_choose(list);
+	fd = socket(info->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0) {
+		ret = smd_error_set(error, errno, "%s: cannot make a socket: %m", address);
+		goto free_list;
+	}
+	tcp = smd_tcp_lane_create(fd);
+	if (!tcp) {
+		ret = smd_error_set(error, ENOMEM, "%s: out of memory", address);
+		goto close_fd;
+	}
+	snprintf(tcp->peer, sizeof(tcp->peer), "%s", address);
+	if (connect(fd, info->ai_addr, info->ai_addrlen) != 0 && errno != EINPROGRESS) {
+		ret = smd_error_set(error, errno, "%s: cannot connect: %m", address);
+		goto free_lane;
+	}
+	tcp->connecting = true;
+	ret = smd_tcp_lane_enter_loop(tcp, base, callbacks, owner);
+	if (ret) {
+		smd_error_set(error, -ret, "%s: out of memory", address);
+		goto free_lane;
+	}
+	freeaddrinfo(list);
+	*out = &tcp->lane;
+	return 0;
+
+free_lane:
+	free(tcp);
+close_fd:
+	close(fd);
+free_list:
+	freeaddrinfo(list);
+	return ret;
+}
+
+static void tcp_on_acceptable(evutil_socket_t fd, short what, void *arg)
+{
+	struct smd_listener *listener = arg;
+	struct sockaddr_storage address;
+	socklen_t size = sizeof(address);
+	struct tcp_lane *tcp;
+	int accepted;
+
+	(void)what;
+	accepted = accept4(fd, (struct sockaddr *)&address, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	if (accepted < 0) {
+		return; /* the peer went away, or descriptors are short: it is asked again */
+	}
+	tcp = smd_tcp_lane_create(accepted);
+	if (!tcp) {
+		close(accepted);
+		return;
+	}
+	tcp_address_print((struct sockaddr *)&address, size, tcp->peer);
+	listener->on_accept(listener->owner, &tcp->lane);
+}
+
+static int tcp_bind(const char *address, int *out, char bound[128], struct smd_error *error)
+{
+	struct sockaddr_storage name;
+	socklen_t size = sizeof(name);
+	struct addrinfo *info;
+	const int yes = 1;
+	int fd;
+	int ret = tcp_resolve(address, AI_PASSIVE, &info, error);
+
+	if (ret) {
+		return ret;
+	}
+	fd = socket(info->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0) {
+		ret = smd_error_set(error, errno, "%s: cannot make a socket: %m", address);
+		goto free_info;
+	}
+	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+	if (bind(fd, info->ai_addr, info->ai_addrlen) != 0 || listen(fd, LISTEN_BACKLOG) != 0 ||
+		getsockname(fd, (struct sockaddr *)&name, &size) != 0) {
+		ret = smd_error_set(error, errno, "%s: cannot listen: %m", address);
+		goto close_fd;
+	}
+	tcp_address_print((struct sockaddr *)&name, size, bound);
+	freeaddrinfo(info);
+	*out = fd;
+	return 0;
+
+close_fd:
+	close(fd);
+free_info:
+	freeaddrinfo(info);
+	return ret;
+}
+
+void smd_tcp_listener_close(struct smd_listener *listener)
+{
+	event_free(listener->acceptable);
+	close(listener->fd);
+	free(listener);
+}
+
+int smd_tcp_listen(struct event_base *base, const char *address,
+	void (*on_accept)(void *owner, struct smd_lane *lane), void *owner,
+	struct smd_listener **out, char bound[128], struct smd_error *error)
+{
+	struct smd_listener *listener = calloc(1, sizeof(*listener));
+	int ret;
+
+	if (!listener) {
+		return smd_error_set(error, ENOMEM, "%s: out of memory", address);
+	}
+	ret = tcp_bind(address, &listener->fd, bound, error);
+	if (ret) {
+		goto free_listener;
+	}
+	listener->on_accept = on_accept;
+	listener->owner = owner;
+	listener->acceptable =
+		event_new(base, listener->fd, EV_READ | EV_PERSIST, tcp_on_acceptable, listener);
+	if (!listener->acceptable || event_add(listener->acceptable, NULL) != 0) {
+		ret = smd_error_set(error, ENOMEM, "%s: out of memory", address);
+		goto close_fd;
+	}
+	*out = listener;
+	return 0;
+
+close_fd:
+	if (listener->acceptable) {
+		event_free(listener->acceptable);
+	}
+	close(listener->fd);
+free_listener:
+	free(listener);
+	return ret;
+}
