@@ -290,6 +290,20 @@ static void comm_detach(struct smd_member *member)
 	member->comm = NULL;
 }
 
+void smd_comm_abandon(struct smd_comm *comm)
+{
+	comm->state = SMD_COMM_ABORTED;
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		if (comm->members[r]) {
+			comm_detach(comm->members[r]);
+		}
+	}
+	for (unsigned i = 0; i < comm->nslots; i++) {
+		smd_slot_advance(&comm->slots[i]);
+	}
+	comm_bury_if_gone(comm);
+}
+
 void smd_comm_abort(struct smd_comm *comm, int err, const char *text)
 {
 	struct smd_abort abort = {.err = (uint32_t)err};
@@ -299,19 +313,12 @@ void smd_comm_abort(struct smd_comm *comm, int err, const char *text)
 	snprintf(abort.text, sizeof(abort.text), "%s", text);
 	length = smd_abort_encode(&abort, payload);
 	smd_log(SMD_LOG_WARN, comm->shard->name, "%s", text);
-	comm->state = SMD_COMM_ABORTED;
 	for (unsigned r = 0; r < comm->nranks; r++) {
-		struct smd_member *member = comm->members[r];
-
-		if (member) {
-			smd_peer_send(member, SMD_FRAME_ABORT, 0, payload, length);
-			comm_detach(member);
+		if (comm->members[r]) {
+			smd_peer_send(comm->members[r], SMD_FRAME_ABORT, 0, payload, length);
 		}
 	}
-	for (unsigned i = 0; i < comm->nslots; i++) {
-		smd_slot_advance(&comm->slots[i]);
-	}
-	comm_bury_if_gone(comm);
+	smd_comm_abandon(comm);
 }
 
 static bool comm_gathers(const struct smd_comm *comm)

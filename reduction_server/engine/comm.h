@@ -75,6 +75,9 @@ void smd_comm_lost(struct smd_member *member, const char *reason);
 /* Ends the communicator for everyone, and says why. */
 void smd_comm_abort(struct smd_comm *comm, int err, const char *text);
 
+/* Ends it without a word: the lanes are about to be closed, and workers see that. */
+void smd_comm_abandon(struct smd_comm *comm);
+
 /*
  * A part of a chunk has been announced by a member: *slot is where it goes, NULL when it shall be
  * discarded because the communicator was aborted over it. -errno with a text when the peer breaks

@@ -135,11 +135,24 @@ static void shard_on_janitor(evutil_socket_t fd, short what, void *arg)
 
 /* ---- the thread ---- */
 
+static void shard_abandon_comms(struct smd_shard *shard)
+{
+	struct smd_comm *comm = TAILQ_FIRST(&shard->comms);
+
+	while (comm) {
+		struct smd_comm *next = TAILQ_NEXT(comm, link);
+
+		smd_comm_abandon(comm); /* goes to another list, at once or when its slots have drained */
+		comm = next;
+	}
+}
+
 static void *shard_main(void *arg)
 {
 	struct smd_shard *shard = arg;
 
 	event_base_loop(shard->base, EVLOOP_NO_EXIT_ON_EMPTY);
+	shard_abandon_comms(shard); /* those that were stopped before they had ended */
 	while (!TAILQ_EMPTY(&shard->peers)) {
 		smd_peer_close(TAILQ_FIRST(&shard->peers), "the reduction server ended");
 	}
