@@ -68,7 +68,8 @@ void smd_comm_fail(struct smd_comm *comm, int err, const char *text)
 	if (comm->state == SMD_COMM_FAILED) {
 		return; /* the first reason is the cause */
 	}
-	smd_log(SMD_LOG_WARN, "libsummand", "%s", text);
+	/* Not a warning: every call on the communicator says it to its caller. */
+	smd_log(SMD_LOG_INFO, "libsummand", "%s", text);
 	pthread_mutex_lock(&context->lock);
 	comm->state = SMD_COMM_FAILED;
 	comm->err = err;
