@@ -1,0 +1,163 @@
+/* Shows a job's progress. */
+#include "orchestrator/runner/display.h"
+
+#include <stdarg.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "reduction_server/base/clock.h"
+
+#define SECOND_NS       1000000000u
+#define FRAME_NS        100000000u
+#define ROWS_DEFAULT    24
+#define COLUMNS_DEFAULT 80
+#define ROLE_WIDTH      16 /* "reduction server" */
+#define STATE_WIDTH     9  /* "succeeded" */
+#define TIME_WIDTH      8
+#define LINE_SIZE       1024
+
+void smd_display_open(
+	struct smd_display *display, FILE *file, struct smd_replica *replicas, size_t count)
+{
+	*display = (struct smd_display){.file = file,
+		.is_terminal = isatty(fileno(file)),
+		.replicas = replicas,
+		.count = count};
+	for (size_t i = 0; i < count; i++) {
+		int width = (int)strlen(replicas[i].name);
+
+		display->name_width = width > display->name_width ? width : display->name_width;
+	}
+}
+
+static void erase_frame(struct smd_display *display)
+{
+	if (display->drawn > 0) {
+		fprintf(display->file, "\033[%zuA\033[J", display->drawn);
+		display->drawn = 0;
+	}
+}
+
+/* Cuts a line to the terminal's width, but not inside a UTF-8 character. */
+static void cut(char *line, size_t columns)
+{
+	size_t length = strlen(line);
+
+	if (length <= columns) {
+		return;
+	}
+	length = columns;
+	while (length > 0 && ((unsigned char)line[length] & 0xc0) == 0x80) {
+		length--;
+	}
+	line[length] = '\0';
+}
+
+static void draw_replica(
+	struct smd_display *display, const struct smd_replica *replica, size_t columns)
+{
+	char line[LINE_SIZE];
+	char elapsed[TIME_WIDTH + 8] = "";
+
+	if (replica->started_ns) {
+		snprintf(elapsed, sizeof(elapsed), "%.0f s", smd_replica_elapsed(replica));
+	}
+	snprintf(line, sizeof(line), "%-*s  %-*s  %-*s  %*s  %s", display->name_width,
+		replica->name, ROLE_WIDTH, smd_role_name(replica->role), STATE_WIDTH,
+		smd_replica_state_meaning(replica->state), TIME_WIDTH, elapsed, replica->status);
+	cut(line, columns);
+	fprintf(display->file, "%s\n", line);
+}
+
+/* One line per replica, as many as fit on the screen. */
+static void draw_frame(struct smd_display *display)
+{
+	struct winsize size = {0};
+	size_t rows = ROWS_DEFAULT;
+	size_t columns = COLUMNS_DEFAULT;
+	size_t shown = display->count;
+
+	if (ioctl(fileno(display->file), TIOCGWINSZ, &size) == 0 && size.ws_row > 4 &&
+		size.ws_col > 0) {
+		rows = size.ws_row;
+		columns = size.ws_col;
+	}
+	if (shown > rows - 2) {
+		shown = rows - 3;
+	}
+	erase_frame(display);
+	for (size_t i = 0; i < shown; i++) {
+		draw_replica(display, &display->replicas[i], columns);
+	}
+	display->drawn = shown;
+	if (shown < display->count) {
+		fprintf(display->file, "and %zu more\n", display->count - shown);
+		display->drawn++;
+	}
+	fflush(display->file);
+	display->drawn_ns = smd_clock_ns();
+	display->dirty = 0;
+}
+
+void smd_display_print(struct smd_display *display, const char *format, ...)
+{
+	va_list args;
+
+	erase_frame(display);
+	va_start(args, format);
+	vfprintf(display->file, format, args);
+	va_end(args);
+	fputc('\n', display->file);
+	fflush(display->file);
+	display->dirty = 1;
+}
+
+void smd_display_change(
+	struct smd_display *display, const struct smd_replica *replica, const char *format, ...)
+{
+	va_list args;
+
+	display->dirty = 1;
+	if (display->is_terminal) {
+		return;
+	}
+	fprintf(display->file, "%-*s  ", display->name_width, replica->name);
+	va_start(args, format);
+	vfprintf(display->file, format, args);
+	va_end(args);
+	fputc('\n', display->file);
+	fflush(display->file);
+}
+
+static void show_statuses(struct smd_display *display, uint64_t now)
+{
+	for (size_t i = 0; i < display->count; i++) {
+		struct smd_replica *replica = &display->replicas[i];
+
+		if (replica->status_is_new && now - replica->status_shown_ns >= SECOND_NS) {
+			smd_display_change(display, replica, "%s", replica->status);
+			replica->status_is_new = 0;
+			replica->status_shown_ns = now;
+		}
+	}
+}
+
+void smd_display_tick(struct smd_display *display)
+{
+	uint64_t now = smd_clock_ns();
+	uint64_t age = now - display->drawn_ns;
+
+	show_statuses(display, now);
+	if (display->is_terminal && (age >= SECOND_NS || (display->dirty && age >= FRAME_NS))) {
+		draw_frame(display);
+	}
+}
+
+void smd_display_close(struct smd_display *display)
+{
+	if (display->is_terminal) {
+		draw_frame(display);
+		display->drawn = 0;
+	}
+}

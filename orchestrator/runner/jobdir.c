@@ -1,0 +1,241 @@
+/* Makes a job's directory and writes files in it. */
+#include "orchestrator/runner/jobdir.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NAME_DEFAULT    "custom-job"
+#define FOLDER_MODE     0777 /* the umask decides */
+#define ATTEMPTS_MAX    1000 /* jobs of the same name in the same second */
+#define STAMP_SIZE      32
+#define NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+
+void smd_jobdir_sanitise(char name[SMD_JOBDIR_NAME_SIZE], const char *display_name)
+{
+	size_t used = 0;
+
+	for (const char *c = display_name; *c && used < SMD_JOBDIR_NAME_SIZE - 1; c++) {
+		int allowed = strchr(NAME_CHARACTERS, *c) != NULL;
+
+		if (used == 0 && (!allowed || *c == '.' || *c == '-')) {
+			continue; /* a leading dot hides, a leading dash looks like an option */
+		}
+		name[used++] = allowed ? *c : '-';
+	}
+	name[used] = '\0';
+	if (used == 0) {
+		strcpy(name, NAME_DEFAULT);
+	}
+}
+
+/* mkdir -p */
+static int make_folders(const char *path)
+{
+	char *copy = strdup(path);
+	int ret = 0;
+
+	if (!copy) {
+		return -ENOMEM;
+	}
+	for (char *slash = copy + 1; !ret && *slash; slash++) {
+		if (*slash == '/') {
+			*slash = '\0';
+			ret = mkdir(copy, FOLDER_MODE) && errno != EEXIST ? -errno : 0;
+			*slash = '/';
+		}
+	}
+	if (!ret && mkdir(copy, FOLDER_MODE) && errno != EEXIST) {
+		ret = -errno;
+	}
+	free(copy);
+	return ret;
+}
+
+/* Where new job directories go. NULL: out of memory, or no such place is known (errno). */
+static char *default_parent(void)
+{
+	const char *state = getenv("SUMMAND_STATE_DIR");
+	const char *home = getenv("HOME");
+	char *parent;
+	int ret;
+
+	if (state && *state) {
+		ret = asprintf(&parent, "%s/jobs", state);
+	} else if (home && *home) {
+		ret = asprintf(&parent, "%s/.local/state/summand/jobs", home);
+	} else {
+		errno = ENOENT;
+		return NULL;
+	}
+	return ret < 0 ? NULL : parent;
+}
+
+static int make_new(const char *parent, const struct smd_job *job, char **out)
+{
+	char name[SMD_JOBDIR_NAME_SIZE];
+	char stamp[STAMP_SIZE];
+	time_t now = time(NULL);
+	struct tm parts;
+
+	smd_jobdir_sanitise(name, job->display_name);
+	localtime_r(&now, &parts);
+	strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &parts);
+	for (int attempt = 1; attempt <= ATTEMPTS_MAX; attempt++) {
+		char suffix[16] = "";
+		char *path;
+
+		if (attempt > 1) {
+			snprintf(suffix, sizeof(suffix), "-%d", attempt);
+		}
+		if (asprintf(&path, "%s/%s-%s-%s%s", parent, name, job->id, stamp, suffix) < 0) {
+			return -ENOMEM;
+		}
+		if (mkdir(path, FOLDER_MODE) == 0) {
+			*out = path;
+			return 0;
+		}
+		free(path);
+		if (errno != EEXIST) {
+			return -errno;
+		}
+	}
+	return -EEXIST;
+}
+
+static int make_default(const struct smd_job *job, char **out, struct smd_error *error)
+{
+	char *parent = default_parent();
+	int ret;
+
+	if (!parent) {
+		return smd_error_set(error, errno,
+			"job directory: SUMMAND_STATE_DIR or HOME must be set: %s",
+			strerror(errno));
+	}
+	ret = make_folders(parent);
+	ret = ret ? ret : make_new(parent, job, out);
+	if (ret) {
+		smd_error_set(error, -ret, "%s: a directory must be made in it: %s", parent,
+			strerror(-ret));
+	}
+	free(parent);
+	return ret;
+}
+
+static int make_given(const char *path, char **out, struct smd_error *error)
+{
+	int ret = make_folders(path);
+
+	*out = ret ? NULL : strdup(path);
+	if (!ret && !*out) {
+		ret = -ENOMEM;
+	}
+	return ret ? smd_error_set(error, -ret, "%s: must be a directory: %s", path, strerror(-ret))
+		   : 0;
+}
+
+int smd_jobdir_open(struct smd_jobdir *dir, const struct smd_job *job, const char *path,
+	struct smd_error *error)
+{
+	static const char *const folders[] = {"env", "logs", "exits"};
+	char *made = NULL;
+	int ret = path ? make_given(path, &made, error) : make_default(job, &made, error);
+
+	if (ret) {
+		return ret;
+	}
+	dir->path = realpath(made, NULL);
+	ret = dir->path ? 0 : -errno;
+	for (size_t i = 0; !ret && i < sizeof(folders) / sizeof(folders[0]); i++) {
+		ret = smd_jobdir_make_folder(dir, folders[i]);
+	}
+	if (ret) {
+		smd_error_set(
+			error, -ret, "%s: folders must be made in it: %s", made, strerror(-ret));
+		smd_jobdir_close(dir);
+	}
+	free(made);
+	return ret;
+}
+
+void smd_jobdir_close(struct smd_jobdir *dir)
+{
+	free(dir->path);
+	dir->path = NULL;
+}
+
+char *smd_jobdir_path(const struct smd_jobdir *dir, const char *format, ...)
+{
+	char *name;
+	char *path;
+	va_list args;
+	int ret;
+
+	va_start(args, format);
+	ret = vasprintf(&name, format, args);
+	va_end(args);
+	if (ret < 0) {
+		return NULL;
+	}
+	ret = asprintf(&path, "%s/%s", dir->path, name);
+	free(name);
+	return ret < 0 ? NULL : path;
+}
+
+int smd_jobdir_make_folder(const struct smd_jobdir *dir, const char *name)
+{
+	char *path = smd_jobdir_path(dir, "%s", name);
+	int ret;
+
+	if (!path) {
+		return -ENOMEM;
+	}
+	ret = mkdir(path, FOLDER_MODE) && errno != EEXIST ? -errno : 0;
+	free(path);
+	return ret;
+}
+
+static int write_whole(const char *path, const char *text, size_t length)
+{
+	FILE *file = fopen(path, "we");
+	int failed;
+
+	if (!file) {
+		return -errno;
+	}
+	fwrite(text, 1, length, file);
+	failed = ferror(file);
+	failed |= fclose(file);
+	return failed ? -EIO : 0;
+}
+
+int smd_jobdir_write(
+	const struct smd_jobdir *dir, const char *name, const char *text, size_t length)
+{
+	char *path = smd_jobdir_path(dir, "%s", name);
+	char *temporary = smd_jobdir_path(dir, "%s.tmp", name);
+	int ret = path && temporary ? write_whole(temporary, text, length) : -ENOMEM;
+
+	if (!ret && rename(temporary, path)) {
+		ret = -errno;
+	}
+	free(temporary);
+	free(path);
+	return ret;
+}
+
+int smd_jobdir_write_json(const struct smd_jobdir *dir, const char *name, const json_t *document)
+{
+	char *text =
+		document ? json_dumps(document, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) : NULL;
+	int ret = text ? smd_jobdir_write(dir, name, text, strlen(text)) : -ENOMEM;
+
+	free(text);
+	return ret;
+}

@@ -1,0 +1,41 @@
+/*
+ * A job's directory: where its logs and records are (specs/runner.md, "The job directory").
+ */
+#ifndef SMD_RUNNER_JOBDIR_H
+#define SMD_RUNNER_JOBDIR_H
+
+#include <stddef.h>
+
+#include "orchestrator/job/job.h"
+#include "reduction_server/base/error.h"
+
+#define SMD_JOBDIR_NAME_SIZE 65
+
+struct smd_jobdir {
+	char *path; /* absolute */
+};
+
+/* Turns a display name into one file name: never empty, never hidden, never a path. */
+void smd_jobdir_sanitise(char name[SMD_JOBDIR_NAME_SIZE], const char *display_name);
+
+/* Makes the directory and its folders: `path`, or a new one in the default place when that is NULL.
+ * 0, or -errno with a text. */
+int smd_jobdir_open(struct smd_jobdir *dir, const struct smd_job *job, const char *path,
+	struct smd_error *error);
+void smd_jobdir_close(struct smd_jobdir *dir);
+
+/* The path of a file or folder in it, which the caller frees. NULL: out of memory. */
+char *smd_jobdir_path(const struct smd_jobdir *dir, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* Makes one more folder in it. 0 or -errno. */
+int smd_jobdir_make_folder(const struct smd_jobdir *dir, const char *name);
+
+/* Writes a file, which appears whole or not at all. 0 or -errno. */
+int smd_jobdir_write(
+	const struct smd_jobdir *dir, const char *name, const char *text, size_t length);
+
+/* The same for a JSON document. */
+int smd_jobdir_write_json(const struct smd_jobdir *dir, const char *name, const json_t *document);
+
+#endif

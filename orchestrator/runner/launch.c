@@ -1,0 +1,165 @@
+/* Starts one replica: its variables, its command line, its log, its process. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "orchestrator/runner/run.h"
+#include "reduction_server/base/clock.h"
+
+/* What one launch needs beside the replica; all of it is gone when the process exists. */
+struct launch {
+	struct smd_environment environment;
+	char **argv;
+	char *log;
+	char *exit_record;
+};
+
+static void launch_clear(struct launch *launch)
+{
+	free(launch->exit_record);
+	free(launch->log);
+	smd_argv_free(launch->argv);
+	smd_environment_free(&launch->environment);
+}
+
+/* export NAME='VALUE', with each quote in the value as '\'' */
+static void print_variable(FILE *file, const struct smd_variable *variable)
+{
+	fprintf(file, "export %s='", variable->name);
+	for (const char *c = variable->value; *c; c++) {
+		fputs(*c == '\'' ? "'\\''" : (char[]){*c, '\0'}, file);
+	}
+	fputs("'\n", file);
+}
+
+static int write_environment(const struct smd_run *run, const struct smd_replica *replica,
+	const struct smd_environment *environment)
+{
+	char name[SMD_REPLICA_NAME_MAX + sizeof("env/.env")];
+	char *text = NULL;
+	size_t length;
+	FILE *file = open_memstream(&text, &length);
+	int ret;
+
+	if (!file) {
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < environment->count; i++) {
+		print_variable(file, &environment->variables[i]);
+	}
+	ret = fclose(file) ? -ENOMEM : 0;
+	snprintf(name, sizeof(name), "env/%s.env", replica->name);
+	ret = ret ? ret : smd_jobdir_write(&run->dir, name, text, length);
+	free(text);
+	return ret;
+}
+
+static int launch_prepare(
+	struct launch *launch, const struct smd_run *run, struct smd_replica *replica)
+{
+	int ret = smd_contract_environment(
+		run->contract, replica->pool, replica->index, &launch->environment);
+
+	ret = ret ? ret
+		  : smd_contract_argv(run->contract, replica->pool, replica->index,
+			    &launch->environment, &launch->argv);
+	if (ret) {
+		return ret;
+	}
+	if (!launch->argv[0]) {
+		return -EINVAL;
+	}
+	replica->program = strdup(launch->argv[0]);
+	launch->log = smd_jobdir_path(&run->dir, "logs/%s.log", replica->name);
+	launch->exit_record = smd_jobdir_path(&run->dir, "exits/%s.json", replica->name);
+	if (!replica->program || !launch->log || !launch->exit_record) {
+		return -ENOMEM;
+	}
+	unlink(launch->exit_record); /* of an earlier run in the same directory */
+	return write_environment(run, replica, &launch->environment);
+}
+
+static void take_ready(struct smd_replica *replica, const char *address)
+{
+	struct smd_run *run = replica->run;
+
+	if (replica->state != SMD_REPLICA_STARTING) {
+		return;
+	}
+	smd_run_apply(run, replica, SMD_REPLICA_EVENT_READY);
+	smd_display_change(&run->display, replica, "ready%s%s", *address ? " at " : "", address);
+}
+
+static void take_notice(void *arg, const struct smd_notice *notice)
+{
+	struct smd_replica *replica = arg;
+
+	switch (notice->kind) {
+	case SMD_NOTICE_READY:
+		take_ready(replica, notice->text);
+		break;
+	case SMD_NOTICE_STATUS:
+		snprintf(replica->status, sizeof(replica->status), "%s", notice->text);
+		replica->status_is_new = 1;
+		break;
+	case SMD_NOTICE_RESULT:
+		if (smd_replica_set_result(replica, notice->key, notice->text)) {
+			fprintf(replica->output.log, "result %s %s\n", notice->key, notice->text);
+		}
+		break;
+	}
+}
+
+static int launch_start(
+	const struct launch *launch, struct smd_run *run, struct smd_replica *replica)
+{
+	const struct smd_output_sinks sinks = {.log_path = launch->log,
+		.tail = &replica->tail,
+		.take_notice = take_notice,
+		.arg = replica};
+	const struct smd_launch request = {.argv = launch->argv,
+		.environment = &launch->environment,
+		.exit_record = launch->exit_record,
+		.grace_s = run->grace_s};
+	struct smd_process process;
+	int ret = smd_output_open(&replica->output, &sinks);
+
+	if (ret) {
+		return ret;
+	}
+	ret = run->engine->ops->start(run->engine, &request, &process);
+	if (ret) {
+		smd_output_close(&replica->output);
+		return ret;
+	}
+	replica->pid = process.pid;
+	/* A replica that cannot be heard is still there; it is asked to end, and its end is a
+	 * failure. */
+	if (smd_output_attach(&replica->output, run->base, &process)) {
+		run->engine->ops->signal(run->engine, process.pid, SIGTERM);
+	}
+	return 0;
+}
+
+void smd_run_launch(struct smd_run *run, struct smd_replica *replica)
+{
+	struct launch launch = {0};
+	int ret = launch_prepare(&launch, run, replica);
+
+	replica->started_ns = smd_clock_ns();
+	ret = ret ? ret : launch_start(&launch, run, replica);
+	launch_clear(&launch);
+	if (ret) {
+		replica->end = (struct smd_exit){.kind = SMD_EXIT_ERRNO, .value = -ret};
+		smd_timestamp(replica->end.end_time);
+		smd_run_take_end(run, replica);
+		return;
+	}
+	smd_run_apply(run, replica, SMD_REPLICA_EVENT_LAUNCHED);
+	smd_display_change(&run->display, replica, "started");
+	if (replica->role != SMD_ROLE_REDUCTION_SERVER) {
+		smd_run_apply(run, replica, SMD_REPLICA_EVENT_READY);
+	}
+}

@@ -1,0 +1,34 @@
+/*
+ * A byte stream cut into lines, whatever pieces it arrives in.
+ *
+ * A line longer than the buffer is handed on in several parts; all but the first are `continued`.
+ */
+#ifndef SMD_RUNNER_LINES_H
+#define SMD_RUNNER_LINES_H
+
+#include <stddef.h>
+
+#define SMD_LINES_BUFFER 4096
+
+struct smd_line {
+	char *text;    /* ended by a NUL, which is not counted; may be changed in place */
+	size_t length; /* with the newline, where there is one */
+	int continued; /* goes on with the line before it */
+};
+
+typedef void smd_line_fn(void *arg, const struct smd_line *line);
+
+struct smd_lines {
+	char buffer[SMD_LINES_BUFFER + 1];
+	size_t used;
+	int continued;
+	smd_line_fn *take;
+	void *arg;
+};
+
+void smd_lines_feed(struct smd_lines *lines, const char *bytes, size_t count);
+
+/* The stream has ended: hands on what is left. */
+void smd_lines_finish(struct smd_lines *lines);
+
+#endif

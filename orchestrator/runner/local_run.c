@@ -1,0 +1,244 @@
+/* Runs a job in the foreground: sets everything up, turns the loop, and reports. */
+#include "orchestrator/runner/local_run.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "orchestrator/runner/run.h"
+#include "reduction_server/base/log.h"
+
+#define GRACE_DEFAULT_S         30
+#define READY_TIMEOUT_DEFAULT_S 30
+#define TICK_US                 100000
+#define EXIT_INTERRUPTED        130
+#define EXIT_TERMINATED         143
+
+static const int watched_signals[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
+
+#define WATCHED_SIGNALS (sizeof(watched_signals) / sizeof(watched_signals[0]))
+
+/* The loop's own events: the signals and one tick for everything that depends on time. */
+struct loop {
+	struct event *signals[WATCHED_SIGNALS];
+	struct event *tick;
+	void (*sigpipe)(int);
+};
+
+static void on_signal(evutil_socket_t signo, short what, void *arg)
+{
+	struct smd_run *run = arg;
+
+	(void)what;
+	if (signo == SIGCHLD) {
+		run->children_ended = 1;
+		return;
+	}
+	if (run->interruptions++ == 0) {
+		run->interrupted_by = (int)signo;
+	}
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+	struct smd_run *run = arg;
+
+	(void)fd;
+	(void)what;
+	smd_display_tick(&run->display);
+}
+
+static void loop_close(struct loop *loop, struct smd_run *run)
+{
+	signal(SIGPIPE, loop->sigpipe);
+	for (size_t i = 0; i < WATCHED_SIGNALS; i++) {
+		if (loop->signals[i]) {
+			event_free(loop->signals[i]);
+		}
+	}
+	if (loop->tick) {
+		event_free(loop->tick);
+	}
+	event_base_free(run->base);
+}
+
+static int loop_open(struct loop *loop, struct smd_run *run)
+{
+	const struct timeval period = {.tv_usec = TICK_US};
+
+	run->base = event_base_new();
+	if (!run->base) {
+		return -ENOMEM;
+	}
+	/* Whoever reads the progress may go away: the job does not end for that. */
+	loop->sigpipe = signal(SIGPIPE, SIG_IGN);
+	for (size_t i = 0; i < WATCHED_SIGNALS; i++) {
+		loop->signals[i] = evsignal_new(run->base, watched_signals[i], on_signal, run);
+		if (!loop->signals[i] || event_add(loop->signals[i], NULL)) {
+			loop_close(loop, run);
+			return -ENOMEM;
+		}
+	}
+	loop->tick = event_new(run->base, -1, EV_PERSIST, on_tick, run);
+	if (!loop->tick || event_add(loop->tick, &period)) {
+		loop_close(loop, run);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+static void close_replicas(struct smd_run *run)
+{
+	for (size_t i = 0; i < run->count; i++) {
+		smd_replica_clear(&run->replicas[i]);
+	}
+	free(run->replicas);
+}
+
+static int open_replicas(struct smd_run *run)
+{
+	run->replicas = calloc((size_t)smd_job_replica_count(run->job), sizeof(*run->replicas));
+	if (!run->replicas) {
+		return -ENOMEM;
+	}
+	for (int pool = 0; pool < SMD_JOB_POOLS_MAX; pool++) {
+		for (int i = 0; i < run->job->pools[pool].replica_count; i++) {
+			struct smd_replica *replica = &run->replicas[run->count];
+
+			if (smd_replica_init(replica, &run->job->pools[pool], i)) {
+				close_replicas(run);
+				return -ENOMEM;
+			}
+			replica->run = run;
+			run->count++;
+		}
+	}
+	smd_display_open(&run->display, stdout, run->replicas, run->count);
+	return 0;
+}
+
+/* An output URI that is no path of this machine has a folder of the job directory in its place. */
+static int place_output(struct smd_run *run)
+{
+	const char *uri = run->job->output_uri;
+
+	if (!uri || uri[0] == '/') {
+		return 0;
+	}
+	run->placement.output_dir = smd_jobdir_path(&run->dir, "output");
+	if (!run->placement.output_dir) {
+		return -ENOMEM;
+	}
+	smd_display_print(
+		&run->display, "output goes to %s in place of %s", run->placement.output_dir, uri);
+	return smd_jobdir_make_folder(&run->dir, "output");
+}
+
+static int keep_inputs(const struct smd_run *run, const struct smd_local_run_options *options)
+{
+	int ret = 0;
+
+	if (options->spec_text) {
+		ret = smd_jobdir_write(
+			&run->dir, "spec.json", options->spec_text, options->spec_length);
+	}
+	if (!ret && options->plan_text) {
+		ret = smd_jobdir_write(
+			&run->dir, "plan.txt", options->plan_text, strlen(options->plan_text));
+	}
+	return ret;
+}
+
+/* Places the replicas, writes down what was given, and builds the contract. */
+static int prepare(
+	struct smd_run *run, const struct smd_local_run_options *options, struct smd_error *error)
+{
+	int ret = run->engine->ops->place(run->engine, run->job, &run->placement, error);
+
+	ret = ret ? ret : place_output(run);
+	ret = ret ? ret : keep_inputs(run, options);
+	ret = ret ? ret : smd_contract_create(run->job, &run->placement, &run->contract);
+	if (ret) {
+		smd_placement_free(&run->placement);
+		return smd_error_set(error, -ret, "%s: %s", run->dir.path, strerror(-ret));
+	}
+	return 0;
+}
+
+static int exit_code(const struct smd_run *run)
+{
+	if (run->outcome == SMD_OUTCOME_CANCELLED) {
+		return run->interrupted_by == SIGINT ? EXIT_INTERRUPTED : EXIT_TERMINATED;
+	}
+	return run->outcome == SMD_OUTCOME_SUCCEEDED ? 0 : 1;
+}
+
+static int run_to_end(struct smd_run *run)
+{
+	int ret;
+
+	smd_display_print(
+		&run->display, "%s: job directory %s", run->job->display_name, run->dir.path);
+	smd_run_begin(run);
+	while (run->phase != SMD_RUN_ENDED) {
+		event_base_loop(run->base, EVLOOP_ONCE);
+		smd_run_turn(run);
+	}
+	smd_display_close(&run->display);
+	smd_run_print_summary(run, stdout);
+	ret = smd_run_write_summary(run);
+	if (ret) {
+		smd_log(SMD_LOG_WARN, "runner", "%s/summary.json: cannot be written: %s",
+			run->dir.path, strerror(-ret));
+	}
+	if (run->failure) {
+		fputs(run->failure, stderr);
+		free(run->failure);
+	}
+	return exit_code(run);
+}
+
+int smd_local_run(const struct smd_job *job, const struct smd_local_run_options *options,
+	struct smd_error *error)
+{
+	struct smd_run run = {.job = job,
+		.grace_s = options->grace_s ? options->grace_s : GRACE_DEFAULT_S,
+		.ready_timeout_s = options->ready_timeout_s ? options->ready_timeout_s
+							    : READY_TIMEOUT_DEFAULT_S};
+	struct loop loop = {0};
+	int ret = smd_jobdir_open(&run.dir, job, options->job_dir, error);
+
+	if (ret) {
+		return ret;
+	}
+	ret = smd_engine_local_open(&run.engine, error);
+	if (ret) {
+		goto close_dir;
+	}
+	ret = open_replicas(&run);
+	if (ret) {
+		goto close_engine;
+	}
+	ret = loop_open(&loop, &run);
+	if (ret) {
+		goto close_replicas;
+	}
+	ret = prepare(&run, options, error);
+	if (ret) {
+		goto close_loop;
+	}
+	ret = run_to_end(&run);
+	smd_contract_free(run.contract);
+	smd_placement_free(&run.placement);
+close_loop:
+	loop_close(&loop, &run);
+close_replicas:
+	close_replicas(&run);
+close_engine:
+	run.engine->ops->close(run.engine);
+close_dir:
+	smd_jobdir_close(&run.dir);
+	return ret < 0 ? smd_error_set(error, -ret, "runner: %s", strerror(-ret)) : ret;
+}

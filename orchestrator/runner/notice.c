@@ -1,0 +1,85 @@
+/* Reads what a replica says on its notify pipe. */
+#include "orchestrator/runner/notice.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <string.h>
+
+/* The first word's kind and what follows the blank after it. */
+static int split_kind(const char *text, enum smd_notice_kind *kind, size_t *skip)
+{
+	static const struct {
+		const char *word;
+		enum smd_notice_kind kind;
+	} words[] = {
+		{"ready", SMD_NOTICE_READY},
+		{"status", SMD_NOTICE_STATUS},
+		{"result", SMD_NOTICE_RESULT},
+	};
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		size_t length = strlen(words[i].word);
+
+		if (strncmp(text, words[i].word, length) == 0 &&
+			(text[length] == ' ' || text[length] == '\n')) {
+			*kind = words[i].kind;
+			*skip = length + (text[length] == ' ');
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+static int is_key_character(char c)
+{
+	return isalnum((unsigned char)c) || c == '_';
+}
+
+/* "KEY VALUE": the blank that ends the key, or NULL. */
+static char *end_of_key(char *text)
+{
+	char *end = text;
+
+	while (is_key_character(*end)) {
+		end++;
+	}
+	return end > text && *end == ' ' && end[1] != '\n' ? end : NULL;
+}
+
+int smd_notice_parse(const struct smd_line *line, struct smd_notice *out)
+{
+	struct smd_notice notice = {0};
+	char *end = line->text + line->length - 1;
+	char *key_end = NULL;
+	char *rest;
+	size_t skip;
+
+	if (line->continued || line->length > SMD_NOTICE_LINE_MAX || *end != '\n' ||
+		memchr(line->text, '\0', line->length)) {
+		return -EINVAL;
+	}
+	if (split_kind(line->text, &notice.kind, &skip)) {
+		return -EINVAL;
+	}
+	rest = line->text + skip;
+	if (notice.kind == SMD_NOTICE_RESULT) {
+		key_end = end_of_key(rest);
+		if (!key_end) {
+			return -EINVAL;
+		}
+	}
+	*end = '\0';
+	for (char *c = rest; c < end; c++) {
+		if (iscntrl((unsigned char)*c)) {
+			*c = '?';
+		}
+	}
+	notice.text = rest;
+	if (key_end) {
+		*key_end = '\0';
+		notice.key = rest;
+		notice.text = key_end + 1;
+	}
+	*out = notice;
+	return 0;
+}

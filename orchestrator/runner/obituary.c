@@ -1,0 +1,107 @@
+/* Says how a replica ended. */
+#include "orchestrator/runner/obituary.h"
+
+#include <string.h>
+#include <sys/wait.h>
+
+static void exit_from_status(struct smd_exit *end, int status)
+{
+	*end = (struct smd_exit){.kind = SMD_EXIT_CODE, .value = WEXITSTATUS(status)};
+	if (WIFSIGNALED(status)) {
+		*end = (struct smd_exit){.kind = SMD_EXIT_SIGNAL, .value = WTERMSIG(status)};
+	}
+	smd_timestamp(end->end_time);
+}
+
+static int exit_from_json(struct smd_exit *end, json_t *record)
+{
+	struct smd_exit read = {.value = -1};
+	const char *start_time, *end_time;
+
+	if (json_unpack(record, "{s:s, s:s}", "start_time", &start_time, "end_time", &end_time)) {
+		return -1;
+	}
+	if (json_unpack(record, "{s:i}", "exit_code", &read.value) == 0) {
+		read.kind = SMD_EXIT_CODE;
+	} else if (json_unpack(record, "{s:i, s:b}", "signal", &read.value, "core_dumped",
+			   &read.core_dumped) == 0) {
+		read.kind = SMD_EXIT_SIGNAL;
+	} else if (json_unpack(record, "{s:i}", "errno", &read.value) == 0) {
+		read.kind = SMD_EXIT_ERRNO;
+	} else {
+		return -1;
+	}
+	snprintf(read.start_time, sizeof(read.start_time), "%s", start_time);
+	snprintf(read.end_time, sizeof(read.end_time), "%s", end_time);
+	*end = read;
+	return 0;
+}
+
+void smd_obituary_read(struct smd_exit *end, const char *path, int wait_status)
+{
+	json_t *record = json_load_file(path, 0, NULL);
+
+	if (!record || exit_from_json(end, record)) {
+		exit_from_status(end, wait_status); /* the agent itself was killed */
+	}
+	json_decref(record);
+}
+
+static const char *signal_name(int signo)
+{
+	const char *name = sigdescr_np(signo);
+
+	return name ? name : "unknown";
+}
+
+void smd_obituary_sentence(const struct smd_replica *replica, char text[SMD_OBITUARY_SIZE])
+{
+	const struct smd_exit *end = &replica->end;
+
+	switch (end->kind) {
+	case SMD_EXIT_CODE:
+		snprintf(text, SMD_OBITUARY_SIZE,
+			end->value ? "exited with a non-zero status of %d"
+				   : "exited with status %d",
+			end->value);
+		break;
+	case SMD_EXIT_SIGNAL:
+		snprintf(text, SMD_OBITUARY_SIZE, "was killed by signal %d (%s)%s", end->value,
+			signal_name(end->value), end->core_dumped ? " and dumped core" : "");
+		break;
+	case SMD_EXIT_ERRNO:
+		snprintf(text, SMD_OBITUARY_SIZE, "could not be started: %.128s: %s",
+			replica->program ? replica->program : replica->name, strerror(end->value));
+		break;
+	}
+}
+
+void smd_obituary_word(const struct smd_replica *replica, char text[SMD_OBITUARY_SIZE])
+{
+	const struct smd_exit *end = &replica->end;
+
+	if (!replica->ended_ns) {
+		snprintf(text, SMD_OBITUARY_SIZE, "-");
+	} else if (end->kind == SMD_EXIT_CODE && end->value == 0) {
+		snprintf(text, SMD_OBITUARY_SIZE, "0");
+	} else if (replica->state == SMD_REPLICA_STOPPED) {
+		snprintf(text, SMD_OBITUARY_SIZE, "stopped");
+	} else if (end->kind == SMD_EXIT_CODE) {
+		snprintf(text, SMD_OBITUARY_SIZE, "%d", end->value);
+	} else if (end->kind == SMD_EXIT_SIGNAL) {
+		snprintf(text, SMD_OBITUARY_SIZE, "signal %d", end->value);
+	} else {
+		snprintf(text, SMD_OBITUARY_SIZE, "not started");
+	}
+}
+
+void smd_obituary_print_tail(
+	const struct smd_replica *replica, const struct smd_jobdir *dir, FILE *file)
+{
+	/* One that could not be started has said nothing: that line is the agent's. */
+	if (replica->tail.count > 0 && replica->end.kind != SMD_EXIT_ERRNO) {
+		fprintf(file, "  The last lines of its standard error:\n");
+		smd_tail_print(&replica->tail, file, "    ");
+	}
+	fprintf(file, "  Its log: %s/logs/%s.log\n", dir->path, replica->name);
+}

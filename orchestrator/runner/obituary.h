@@ -1,0 +1,27 @@
+/*
+ * How a replica ended, in words.
+ */
+#ifndef SMD_RUNNER_OBITUARY_H
+#define SMD_RUNNER_OBITUARY_H
+
+#include <stdio.h>
+
+#include "orchestrator/runner/jobdir.h"
+#include "orchestrator/runner/replica.h"
+
+#define SMD_OBITUARY_SIZE 256
+
+/* Reads the exit record at `path`; what it lacks comes from the wait status of its process. */
+void smd_obituary_read(struct smd_exit *end, const char *path, int wait_status);
+
+/* "exited with a non-zero status of 3", "was killed by signal 9 (Killed)", ... */
+void smd_obituary_sentence(const struct smd_replica *replica, char text[SMD_OBITUARY_SIZE]);
+
+/* "0", "stopped", "signal 9", "": for a table. */
+void smd_obituary_word(const struct smd_replica *replica, char text[SMD_OBITUARY_SIZE]);
+
+/* The last lines of its standard error, indented, and where its log is. */
+void smd_obituary_print_tail(
+	const struct smd_replica *replica, const struct smd_jobdir *dir, FILE *file);
+
+#endif

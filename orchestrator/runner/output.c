@@ -1,0 +1,145 @@
+/* Reads a replica's pipes and puts each line where it belongs. */
+#include "orchestrator/runner/output.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define READ_SIZE 16384
+
+enum { STREAM_STDOUT, STREAM_STDERR, STREAM_NOTIFY };
+
+static void take_stdout(void *arg, const struct smd_line *line)
+{
+	struct smd_output *output = arg;
+
+	fwrite(line->text, 1, line->length, output->log);
+}
+
+static void take_stderr(void *arg, const struct smd_line *line)
+{
+	struct smd_output *output = arg;
+
+	fwrite(line->text, 1, line->length, output->log);
+	smd_tail_add(output->tail, line->text, line->length);
+}
+
+static void take_notify(void *arg, const struct smd_line *line)
+{
+	struct smd_output *output = arg;
+	struct smd_notice notice;
+
+	if (smd_notice_parse(line, &notice)) {
+		fwrite(line->text, 1, line->length, output->log);
+		return;
+	}
+	output->take_notice(output->arg, &notice);
+}
+
+/* Reads once. 0 or less: there is nothing to read now, or nothing any more. */
+static ssize_t stream_read(struct smd_output_stream *stream)
+{
+	char bytes[READ_SIZE];
+	ssize_t count;
+
+	do {
+		count = read(event_get_fd(stream->event), bytes, sizeof(bytes));
+	} while (count < 0 && errno == EINTR);
+	if (count > 0) {
+		smd_lines_feed(&stream->lines, bytes, (size_t)count);
+	}
+	return count;
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+	struct smd_output_stream *stream = arg;
+	struct smd_output *output = stream->lines.arg;
+
+	(void)fd;
+	(void)what;
+	if (stream_read(stream) == 0) {
+		event_del(stream->event); /* it is freed when the replica has ended */
+	}
+	fflush(output->log);
+}
+
+static void stream_close(struct smd_output_stream *stream)
+{
+	evutil_socket_t fd;
+
+	if (!stream->event) {
+		return;
+	}
+	while (stream_read(stream) > 0) {
+	}
+	smd_lines_finish(&stream->lines);
+	fd = event_get_fd(stream->event);
+	event_free(stream->event);
+	close(fd);
+}
+
+int smd_output_open(struct smd_output *output, const struct smd_output_sinks *sinks)
+{
+	static smd_line_fn *const takers[SMD_OUTPUT_STREAMS] = {
+		[STREAM_STDOUT] = take_stdout,
+		[STREAM_STDERR] = take_stderr,
+		[STREAM_NOTIFY] = take_notify,
+	};
+	int ret;
+
+	*output = (struct smd_output){
+		.tail = sinks->tail, .take_notice = sinks->take_notice, .arg = sinks->arg};
+	output->streams = calloc(SMD_OUTPUT_STREAMS, sizeof(*output->streams));
+	if (!output->streams) {
+		return -ENOMEM;
+	}
+	for (int i = 0; i < SMD_OUTPUT_STREAMS; i++) {
+		output->streams[i].lines.take = takers[i];
+		output->streams[i].lines.arg = output;
+	}
+	output->log = fopen(sinks->log_path, "we");
+	if (!output->log) {
+		ret = -errno;
+		free(output->streams);
+		output->streams = NULL;
+		return ret;
+	}
+	return 0;
+}
+
+int smd_output_attach(
+	struct smd_output *output, struct event_base *base, const struct smd_process *process)
+{
+	const int fds[SMD_OUTPUT_STREAMS] = {
+		[STREAM_STDOUT] = process->stdout_fd,
+		[STREAM_STDERR] = process->stderr_fd,
+		[STREAM_NOTIFY] = process->notify_fd,
+	};
+	int ret = 0;
+
+	for (int i = 0; i < SMD_OUTPUT_STREAMS; i++) {
+		struct smd_output_stream *stream = &output->streams[i];
+
+		stream->event = event_new(base, fds[i], EV_READ | EV_PERSIST, on_readable, stream);
+		if (!stream->event) {
+			close(fds[i]);
+			ret = -ENOMEM;
+		} else if (event_add(stream->event, NULL)) {
+			ret = -EIO;
+		}
+	}
+	return ret;
+}
+
+void smd_output_close(struct smd_output *output)
+{
+	for (int i = 0; output->streams && i < SMD_OUTPUT_STREAMS; i++) {
+		stream_close(&output->streams[i]);
+	}
+	if (output->log) {
+		fclose(output->log);
+	}
+	free(output->streams);
+	*output = (struct smd_output){0};
+}

@@ -1,0 +1,50 @@
+/*
+ * What a running replica writes: its log, the tail of its standard error, and its notices.
+ */
+#ifndef SMD_RUNNER_OUTPUT_H
+#define SMD_RUNNER_OUTPUT_H
+
+#include <event2/event.h>
+#include <stdio.h>
+
+#include "orchestrator/engine/engine.h"
+#include "orchestrator/runner/lines.h"
+#include "orchestrator/runner/notice.h"
+#include "orchestrator/runner/tail.h"
+
+#define SMD_OUTPUT_STREAMS 3
+
+typedef void smd_notice_fn(void *arg, const struct smd_notice *notice);
+
+struct smd_output_stream {
+	struct smd_lines lines;
+	struct event *event; /* NULL: not open */
+};
+
+struct smd_output {
+	struct smd_output_stream *streams; /* standard output, standard error, notify pipe */
+	FILE *log;
+	struct smd_tail *tail;
+	smd_notice_fn *take_notice;
+	void *arg;
+};
+
+/* Where the output goes; all of it is borrowed and outlives the output. */
+struct smd_output_sinks {
+	const char *log_path;
+	struct smd_tail *tail;
+	smd_notice_fn *take_notice;
+	void *arg;
+};
+
+/* Opens the log. 0 or -errno. */
+int smd_output_open(struct smd_output *output, const struct smd_output_sinks *sinks);
+
+/* Reads the process's pipes from now on, and owns them even when it fails. 0 or -errno. */
+int smd_output_attach(
+	struct smd_output *output, struct event_base *base, const struct smd_process *process);
+
+/* Reads what is still in the pipes and closes everything. */
+void smd_output_close(struct smd_output *output);
+
+#endif

@@ -1,0 +1,84 @@
+/* Writes state.json, from which others learn how the job is. */
+#include <string.h>
+
+#include "orchestrator/runner/obituary.h"
+#include "orchestrator/runner/run.h"
+#include "reduction_server/base/clock.h"
+#include "reduction_server/base/log.h"
+
+/* google.rpc.Code */
+#define CODE_CANCELLED 1
+#define CODE_UNKNOWN   2
+
+static void set_text(json_t *object, const char *key, const char *text)
+{
+	if (text && *text) {
+		json_object_set_new(object, key, json_string(text));
+	}
+}
+
+static json_t *replica_record(const struct smd_replica *replica)
+{
+	json_t *record = json_object();
+
+	set_text(record, "name", replica->name);
+	set_text(record, "role", smd_role_name(replica->role));
+	set_text(record, "state", smd_replica_state_name(replica->state));
+	set_text(record, "status", replica->status);
+	if (replica->ended_ns) {
+		char sentence[SMD_OBITUARY_SIZE];
+
+		smd_obituary_sentence(replica, sentence);
+		set_text(record, "end", sentence);
+	}
+	return record;
+}
+
+static json_t *error_record(const struct smd_run *run)
+{
+	if (run->outcome == SMD_OUTCOME_FAILED) {
+		return json_pack("{s:i, s:s}", "code", CODE_UNKNOWN, "message",
+			run->failure ? run->failure : "The job failed.");
+	}
+	if (run->outcome == SMD_OUTCOME_CANCELLED) {
+		return json_pack(
+			"{s:i, s:s}", "code", CODE_CANCELLED, "message", "The job was cancelled.");
+	}
+	return NULL;
+}
+
+static json_t *job_record(const struct smd_run *run)
+{
+	json_t *record = json_object();
+	json_t *replicas = json_array();
+	char now[SMD_TIMESTAMP_SIZE];
+
+	smd_timestamp(now);
+	set_text(record, "id", run->job->id);
+	set_text(record, "displayName", run->job->display_name);
+	set_text(record, "state", smd_run_state_name(run));
+	set_text(record, "createTime", run->create_time);
+	set_text(record, "startTime", run->start_time);
+	set_text(record, "endTime", run->end_time);
+	set_text(record, "updateTime", now);
+	json_object_set_new(record, "error", error_record(run));
+	for (size_t i = 0; i < run->count; i++) {
+		json_array_append_new(replicas, replica_record(&run->replicas[i]));
+	}
+	json_object_set_new(record, "replicas", replicas);
+	return record;
+}
+
+void smd_run_record(struct smd_run *run)
+{
+	json_t *record = job_record(run);
+	int ret = smd_jobdir_write_json(&run->dir, "state.json", record);
+
+	if (ret) {
+		smd_log(SMD_LOG_WARN, "runner", "%s/state.json: cannot be written: %s",
+			run->dir.path, strerror(-ret));
+	}
+	json_decref(record);
+	run->recorded_ns = smd_clock_ns();
+	run->changed = 0;
+}

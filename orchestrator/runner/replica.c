@@ -1,0 +1,140 @@
+/* A replica's state machine, and its beginning and end as an object. */
+#include "orchestrator/runner/replica.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/base/clock.h"
+#include "reduction_server/base/log.h"
+
+static const struct {
+	const char *name;
+	unsigned predecessors;
+	const char *meaning;
+} states[] = {
+#define P(name)                        (1u << SMD_REPLICA_##name)
+#define X(name, predecessors, meaning) [SMD_REPLICA_##name] = {#name, predecessors, meaning},
+	SMD_REPLICA_STATES(X)
+#undef X
+#undef P
+};
+
+/* A next state plus one, so that an empty cell means: nothing changes. */
+#define TO(name) (SMD_REPLICA_##name + 1)
+
+static const unsigned char table[SMD_REPLICA_STATE_COUNT][SMD_REPLICA_EVENT_COUNT] = {
+	[SMD_REPLICA_PENDING] =
+		{
+			[SMD_REPLICA_EVENT_LAUNCHED] = TO(STARTING),
+			[SMD_REPLICA_EVENT_EXIT_BAD] = TO(FAILED),
+		},
+	[SMD_REPLICA_STARTING] =
+		{
+			[SMD_REPLICA_EVENT_READY] = TO(RUNNING),
+			[SMD_REPLICA_EVENT_STOP] = TO(STOPPING),
+			[SMD_REPLICA_EVENT_EXIT_OK] = TO(FAILED),
+			[SMD_REPLICA_EVENT_EXIT_BAD] = TO(FAILED),
+		},
+	[SMD_REPLICA_RUNNING] =
+		{
+			[SMD_REPLICA_EVENT_STOP] = TO(STOPPING),
+			[SMD_REPLICA_EVENT_EXIT_OK] = TO(SUCCEEDED),
+			[SMD_REPLICA_EVENT_EXIT_BAD] = TO(FAILED),
+		},
+	[SMD_REPLICA_STOPPING] =
+		{
+			[SMD_REPLICA_EVENT_EXIT_OK] = TO(STOPPED),
+			[SMD_REPLICA_EVENT_EXIT_BAD] = TO(STOPPED),
+		},
+};
+
+int smd_replica_init(struct smd_replica *replica, const struct smd_pool *pool, int index)
+{
+	*replica = (struct smd_replica){.pool = pool->index, .index = index, .role = pool->role};
+	smd_replica_name(replica->name, pool->index, index);
+	replica->results = json_object();
+	return replica->results ? 0 : -ENOMEM;
+}
+
+void smd_replica_clear(struct smd_replica *replica)
+{
+	json_decref(replica->results);
+	smd_tail_clear(&replica->tail);
+	free(replica->program);
+}
+
+const char *smd_replica_state_name(enum smd_replica_state state)
+{
+	return states[state].name;
+}
+
+const char *smd_replica_state_meaning(enum smd_replica_state state)
+{
+	return states[state].meaning;
+}
+
+int smd_replica_may_follow(enum smd_replica_state state, enum smd_replica_state next)
+{
+	return (states[next].predecessors & 1u << state) != 0;
+}
+
+enum smd_replica_state smd_replica_after(enum smd_replica_state state, enum smd_replica_event event)
+{
+	unsigned next = table[state][event];
+
+	return next ? (enum smd_replica_state)(next - 1) : state;
+}
+
+void smd_replica_set_state(struct smd_replica *replica, enum smd_replica_state next)
+{
+	assert(smd_replica_may_follow(replica->state, next));
+	smd_log(SMD_LOG_DEBUG, "runner", "%s: %s -> %s", replica->name, states[replica->state].name,
+		states[next].name);
+	replica->state = next;
+}
+
+int smd_replica_apply(struct smd_replica *replica, enum smd_replica_event event)
+{
+	enum smd_replica_state next = smd_replica_after(replica->state, event);
+
+	if (next == replica->state) {
+		return 0;
+	}
+	smd_replica_set_state(replica, next);
+	return 1;
+}
+
+int smd_replica_is_alive(const struct smd_replica *replica)
+{
+	return replica->pid != 0;
+}
+
+int smd_replica_is_server(const struct smd_replica *replica)
+{
+	return replica->role == SMD_ROLE_REDUCTION_SERVER ||
+	       replica->role == SMD_ROLE_PARAMETER_SERVER;
+}
+
+int smd_replica_set_result(struct smd_replica *replica, const char *key, const char *value)
+{
+	if (json_object_size(replica->results) >= SMD_REPLICA_RESULTS_MAX &&
+		!json_object_get(replica->results, key)) {
+		return -ENOSPC;
+	}
+	/* A value that is no UTF-8 is refused by jansson: it could not be written as JSON. */
+	return json_object_set_new(replica->results, key, json_string(value)) ? -EINVAL : 0;
+}
+
+const char *smd_replica_result(const struct smd_replica *replica, const char *key)
+{
+	return json_string_value(json_object_get(replica->results, key));
+}
+
+double smd_replica_elapsed(const struct smd_replica *replica)
+{
+	uint64_t end = replica->ended_ns ? replica->ended_ns : smd_clock_ns();
+
+	return replica->started_ns ? (double)(end - replica->started_ns) * 1e-9 : 0;
+}

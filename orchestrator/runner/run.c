@@ -1,0 +1,341 @@
+/* Takes a job through its phases. */
+#include "orchestrator/runner/run.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "orchestrator/runner/obituary.h"
+#include "reduction_server/base/clock.h"
+#include "reduction_server/base/log.h"
+
+#define SECOND_NS 1000000000u
+
+static uint64_t seconds_from_now(uint64_t seconds)
+{
+	return smd_clock_ns() + seconds * SECOND_NS;
+}
+
+const char *smd_run_state_name(const struct smd_run *run)
+{
+	static const char *const announced[] = {
+#define X(name, usual, cancelled) [SMD_RUN_##name] = usual,
+		SMD_RUN_PHASES(X)
+#undef X
+	};
+	static const char *const when_cancelled[] = {
+#define X(name, usual, cancelled) [SMD_RUN_##name] = cancelled,
+		SMD_RUN_PHASES(X)
+#undef X
+	};
+
+	if (run->outcome == SMD_OUTCOME_CANCELLED) {
+		return when_cancelled[run->phase];
+	}
+	if (run->phase == SMD_RUN_ENDED) {
+		return run->outcome == SMD_OUTCOME_SUCCEEDED ? "JOB_STATE_SUCCEEDED"
+							     : "JOB_STATE_FAILED";
+	}
+	return announced[run->phase];
+}
+
+/* The sole writer of the phase. What is announced is on disk first. */
+static void set_phase(struct smd_run *run, enum smd_run_phase phase)
+{
+	run->phase = phase;
+	if (phase == SMD_RUN_RUNNING) {
+		smd_timestamp(run->start_time);
+	} else if (phase == SMD_RUN_ENDED) {
+		smd_timestamp(run->end_time);
+		run->ended_ns = smd_clock_ns();
+	}
+	smd_run_record(run);
+	smd_log(SMD_LOG_DEBUG, "runner", "%s", smd_run_state_name(run));
+}
+
+void smd_run_apply(struct smd_run *run, struct smd_replica *replica, enum smd_replica_event event)
+{
+	if (smd_replica_apply(replica, event)) {
+		run->changed = 1;
+		run->display.dirty = 1;
+	}
+}
+
+/* Whether this end decides the job's outcome, as long as that is open. */
+static int is_decisive(const struct smd_replica *replica)
+{
+	return replica->state == SMD_REPLICA_FAILED ||
+	       (replica->state == SMD_REPLICA_SUCCEEDED &&
+		       (replica->role == SMD_ROLE_CHIEF ||
+			       replica->role == SMD_ROLE_REDUCTION_SERVER));
+}
+
+void smd_run_take_end(struct smd_run *run, struct smd_replica *replica)
+{
+	const struct smd_exit *end = &replica->end;
+	int ok = end->kind == SMD_EXIT_CODE && end->value == 0;
+	char sentence[SMD_OBITUARY_SIZE];
+
+	replica->pid = 0;
+	replica->ended_ns = smd_clock_ns();
+	smd_run_apply(run, replica, ok ? SMD_REPLICA_EVENT_EXIT_OK : SMD_REPLICA_EVENT_EXIT_BAD);
+	if (replica->status_is_new) {
+		smd_display_change(&run->display, replica, "%s", replica->status);
+		replica->status_is_new = 0;
+	}
+	smd_obituary_sentence(replica, sentence);
+	smd_display_change(&run->display, replica, "%s%s after %.1f s",
+		replica->state == SMD_REPLICA_STOPPED ? "stopped: " : "", sentence,
+		smd_replica_elapsed(replica));
+	if (run->outcome == SMD_OUTCOME_OPEN && is_decisive(replica) &&
+		(!run->decisive || strcmp(end->end_time, run->decisive->end.end_time) < 0)) {
+		run->decisive = replica;
+	}
+}
+
+static struct smd_replica *replica_of_process(struct smd_run *run, pid_t pid)
+{
+	for (size_t i = 0; i < run->count; i++) {
+		if (run->replicas[i].pid == pid) {
+			return &run->replicas[i];
+		}
+	}
+	return NULL;
+}
+
+/* Reaps everything that has ended. A process that is no replica's is an orphan of a killed agent.
+ */
+static void reap(struct smd_run *run)
+{
+	pid_t pid;
+	int status;
+
+	run->children_ended = 0;
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		struct smd_replica *replica = replica_of_process(run, pid);
+		char *record;
+
+		if (!replica) {
+			continue;
+		}
+		record = smd_jobdir_path(&run->dir, "exits/%s.json", replica->name);
+		smd_obituary_read(&replica->end, record ? record : "", status);
+		free(record);
+		smd_output_close(&replica->output);
+		smd_run_take_end(run, replica);
+	}
+}
+
+enum group { SERVERS, OTHERS };
+
+static int is_of(const struct smd_replica *replica, enum group group)
+{
+	return smd_replica_is_server(replica) == (group == SERVERS);
+}
+
+static int any_alive(const struct smd_run *run, enum group group)
+{
+	for (size_t i = 0; i < run->count; i++) {
+		if (is_of(&run->replicas[i], group) && smd_replica_is_alive(&run->replicas[i])) {
+			return 1;
+		}
+	}
+	return 0;
+}
+
+/* A replica that could not be started decides the outcome: no more are started then. */
+static void launch(struct smd_run *run, enum group group)
+{
+	for (size_t i = 0; i < run->count && !run->decisive; i++) {
+		if (is_of(&run->replicas[i], group)) {
+			smd_run_launch(run, &run->replicas[i]);
+		}
+	}
+}
+
+static void stop(struct smd_run *run, enum group group)
+{
+	for (size_t i = 0; i < run->count; i++) {
+		struct smd_replica *replica = &run->replicas[i];
+
+		if (is_of(replica, group) && smd_replica_is_alive(replica) &&
+			replica->state != SMD_REPLICA_STOPPING) {
+			run->engine->ops->signal(run->engine, replica->pid, SIGTERM);
+			smd_run_apply(run, replica, SMD_REPLICA_EVENT_STOP);
+		}
+	}
+}
+
+static void kill_all(struct smd_run *run)
+{
+	for (size_t i = 0; i < run->count; i++) {
+		if (smd_replica_is_alive(&run->replicas[i])) {
+			run->engine->ops->signal(run->engine, run->replicas[i].pid, SIGKILL);
+		}
+	}
+}
+
+static int servers_are_running(const struct smd_run *run)
+{
+	for (size_t i = 0; i < run->count; i++) {
+		if (is_of(&run->replicas[i], SERVERS) &&
+			run->replicas[i].state != SMD_REPLICA_RUNNING) {
+			return 0;
+		}
+	}
+	return 1;
+}
+
+static void describe_end(const struct smd_run *run, FILE *text)
+{
+	const struct smd_exit *end = &run->decisive->end;
+	int ended_well = end->kind == SMD_EXIT_CODE && end->value == 0;
+	char sentence[SMD_OBITUARY_SIZE];
+
+	smd_obituary_sentence(run->decisive, sentence);
+	fprintf(text, "The replica %s %s%s.\n", run->decisive->name, sentence,
+		ended_well ? " before the job ended" : "");
+	smd_obituary_print_tail(run->decisive, &run->dir, text);
+}
+
+static void describe_late(const struct smd_run *run, FILE *text)
+{
+	for (size_t i = 0; i < run->count; i++) {
+		const struct smd_replica *replica = &run->replicas[i];
+
+		if (replica->state == SMD_REPLICA_STARTING) {
+			fprintf(text, "The replica %s was not ready within %u seconds.\n",
+				replica->name, run->ready_timeout_s);
+			smd_obituary_print_tail(replica, &run->dir, text);
+		}
+	}
+}
+
+static void describe_timeout(const struct smd_run *run, FILE *text)
+{
+	fprintf(text, "The job did not end within its timeout of %lld seconds.\n",
+		(long long)run->job->timeout_s);
+}
+
+static void fail(struct smd_run *run, void (*describe)(const struct smd_run *, FILE *))
+{
+	size_t length;
+	FILE *text = open_memstream(&run->failure, &length);
+
+	if (text) {
+		describe(run, text);
+		fclose(text);
+	}
+	run->outcome = SMD_OUTCOME_FAILED;
+	run->changed = 1;
+}
+
+/* Decides the outcome, once; only an interruption overrides a success, which it cuts short. */
+static void decide(struct smd_run *run)
+{
+	uint64_t now = smd_clock_ns();
+
+	if (run->interruptions > 0 && run->outcome != SMD_OUTCOME_FAILED) {
+		run->outcome = SMD_OUTCOME_CANCELLED;
+	}
+	if (run->outcome != SMD_OUTCOME_OPEN) {
+		return;
+	}
+	if (run->decisive && run->decisive->role == SMD_ROLE_CHIEF &&
+		run->decisive->state == SMD_REPLICA_SUCCEEDED) {
+		run->outcome = SMD_OUTCOME_SUCCEEDED;
+	} else if (run->decisive) {
+		fail(run, describe_end);
+	} else if (run->phase == SMD_RUN_PREPARING && now >= run->deadline_ns) {
+		fail(run, describe_late);
+	} else if (run->job->timeout_s > 0 &&
+		   (now - run->started_ns) / SECOND_NS >= (uint64_t)run->job->timeout_s) {
+		fail(run, describe_timeout);
+	}
+}
+
+static void begin_stopping(struct smd_run *run)
+{
+	set_phase(run, SMD_RUN_STOPPING);
+	stop(run, OTHERS);
+	if (run->outcome != SMD_OUTCOME_SUCCEEDED) {
+		stop(run, SERVERS);
+	}
+}
+
+/* One step, if one is due; true when the phase changed. */
+static int advance(struct smd_run *run)
+{
+	enum smd_run_phase before = run->phase;
+
+	decide(run);
+	switch (run->phase) {
+	case SMD_RUN_PREPARING:
+		if (run->outcome != SMD_OUTCOME_OPEN) {
+			begin_stopping(run);
+		} else if (servers_are_running(run)) {
+			set_phase(run, SMD_RUN_RUNNING);
+			launch(run, OTHERS);
+		}
+		break;
+	case SMD_RUN_RUNNING:
+		if (run->outcome == SMD_OUTCOME_SUCCEEDED) {
+			run->deadline_ns = seconds_from_now(run->grace_s);
+			set_phase(run, SMD_RUN_FINISHING);
+		} else if (run->outcome != SMD_OUTCOME_OPEN) {
+			begin_stopping(run);
+		}
+		break;
+	case SMD_RUN_FINISHING:
+		if (!any_alive(run, OTHERS) || run->outcome != SMD_OUTCOME_SUCCEEDED ||
+			smd_clock_ns() >= run->deadline_ns) {
+			begin_stopping(run);
+		}
+		break;
+	case SMD_RUN_STOPPING:
+		if (!any_alive(run, OTHERS)) {
+			set_phase(run, SMD_RUN_DRAINING);
+			stop(run, SERVERS);
+		}
+		break;
+	case SMD_RUN_DRAINING:
+		if (!any_alive(run, SERVERS)) {
+			set_phase(run, SMD_RUN_ENDED);
+		}
+		break;
+	case SMD_RUN_ENDED:
+	case SMD_RUN_PHASE_COUNT:
+		break;
+	}
+	return run->phase != before;
+}
+
+void smd_run_begin(struct smd_run *run)
+{
+	smd_timestamp(run->create_time);
+	run->started_ns = smd_clock_ns();
+	run->deadline_ns = seconds_from_now(run->ready_timeout_s);
+	set_phase(run, SMD_RUN_PREPARING);
+	launch(run, SERVERS);
+	smd_run_turn(run);
+}
+
+void smd_run_turn(struct smd_run *run)
+{
+	int killing = run->interruptions > 1;
+
+	if (run->children_ended) {
+		reap(run);
+	}
+	while (advance(run)) {
+	}
+	if (killing && run->phase != SMD_RUN_ENDED) {
+		stop(run, OTHERS);
+		stop(run, SERVERS);
+		kill_all(run);
+	}
+	if (run->changed && smd_clock_ns() - run->recorded_ns >= SECOND_NS) {
+		smd_run_record(run);
+	}
+}

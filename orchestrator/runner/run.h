@@ -1,0 +1,97 @@
+/*
+ * One job on its way from PREPARING to ENDED (specs/runner.md, "The order of a job's life").
+ *
+ * Callbacks of the event loop only record facts here. smd_run_turn(), called once after each turn
+ * of the loop, draws the consequences; it is the only place where phases change and objects die.
+ */
+#ifndef SMD_RUNNER_RUN_H
+#define SMD_RUNNER_RUN_H
+
+#include "orchestrator/engine/engine.h"
+#include "orchestrator/runner/display.h"
+#include "orchestrator/runner/jobdir.h"
+#include "orchestrator/runner/local_run.h"
+#include "orchestrator/runner/replica.h"
+
+/* X(name, what is announced, and what when the job is cancelled) */
+#define SMD_RUN_PHASES(X)                                                                          \
+	X(PREPARING, "JOB_STATE_PENDING", "JOB_STATE_PENDING")                                     \
+	X(RUNNING, "JOB_STATE_RUNNING", "JOB_STATE_RUNNING")                                       \
+	X(FINISHING, "JOB_STATE_RUNNING", "JOB_STATE_RUNNING")                                     \
+	X(STOPPING, "JOB_STATE_RUNNING", "JOB_STATE_CANCELLING")                                   \
+	X(DRAINING, "JOB_STATE_RUNNING", "JOB_STATE_CANCELLING")                                   \
+	X(ENDED, NULL, "JOB_STATE_CANCELLED") /* NULL: the outcome's */
+
+enum smd_run_phase {
+#define X(name, announced, cancelled) SMD_RUN_##name,
+	SMD_RUN_PHASES(X)
+#undef X
+		SMD_RUN_PHASE_COUNT
+};
+
+enum smd_outcome {
+	SMD_OUTCOME_OPEN,
+	SMD_OUTCOME_SUCCEEDED,
+	SMD_OUTCOME_FAILED,
+	SMD_OUTCOME_CANCELLED
+};
+
+struct smd_run {
+	const struct smd_job *job;
+	unsigned grace_s;
+	unsigned ready_timeout_s;
+	struct smd_engine *engine;
+	struct smd_placement placement;
+	struct smd_contract *contract;
+	struct smd_jobdir dir;
+	struct event_base *base;
+	struct smd_replica *replicas;
+	size_t count;
+	struct smd_display display;
+
+	enum smd_run_phase phase; /* written by set_phase() in run.c alone */
+	enum smd_outcome outcome;
+	char *failure;                      /* the message, once the job has failed */
+	const struct smd_replica *decisive; /* whose end decides the outcome: the earliest */
+	uint64_t started_ns;
+	uint64_t ended_ns;
+	uint64_t deadline_ns; /* of PREPARING and FINISHING */
+	char create_time[SMD_TIMESTAMP_SIZE];
+	char start_time[SMD_TIMESTAMP_SIZE]; /* empty: never RUNNING */
+	char end_time[SMD_TIMESTAMP_SIZE];
+
+	/* Facts that callbacks record. */
+	int children_ended; /* SIGCHLD came */
+	int interruptions;
+	int interrupted_by; /* the first signal */
+
+	uint64_t recorded_ns; /* when state.json was written */
+	int changed;          /* something in state.json is out of date */
+};
+
+/* Starts one replica; see launch.c. */
+void smd_run_launch(struct smd_run *run, struct smd_replica *replica);
+
+/* Enters PREPARING and starts the servers. */
+void smd_run_begin(struct smd_run *run);
+
+/* Draws the consequences of the facts that the last turn of the loop recorded. */
+void smd_run_turn(struct smd_run *run);
+
+/* Applies an event to a replica and notes that the job's record is out of date. */
+void smd_run_apply(struct smd_run *run, struct smd_replica *replica, enum smd_replica_event event);
+
+/* A replica has ended, or could not be started: replica->end says how. */
+void smd_run_take_end(struct smd_run *run, struct smd_replica *replica);
+
+/* What is announced as the job's state. */
+const char *smd_run_state_name(const struct smd_run *run);
+
+/* Writes state.json. */
+void smd_run_record(struct smd_run *run);
+
+/* Prints the summary and writes summary.json. */
+void smd_run_print_summary(const struct smd_run *run, FILE *file);
+int smd_run_write_summary(const struct smd_run *run);
+
+#endif

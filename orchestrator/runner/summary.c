@@ -1,0 +1,218 @@
+/* Shows how a job went: for people on standard output, for programs in summary.json. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "orchestrator/runner/figures.h"
+#include "orchestrator/runner/obituary.h"
+
+#define LABEL_WIDTH  16
+#define AMOUNT_SIZE  32
+#define AMOUNT_WIDTH 10
+
+static const char *outcome_name(const struct smd_run *run)
+{
+	switch (run->outcome) {
+	case SMD_OUTCOME_SUCCEEDED:
+		return "succeeded";
+	case SMD_OUTCOME_CANCELLED:
+		return "cancelled";
+	default:
+		return "failed";
+	}
+}
+
+static double job_seconds(const struct smd_run *run)
+{
+	return (double)(run->ended_ns - run->started_ns) * 1e-9;
+}
+
+/* 1234567 bytes are "1.23 MB". */
+static void format_bytes(double bytes, char text[AMOUNT_SIZE])
+{
+	static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB"};
+	size_t unit = 0;
+
+	while (bytes >= 1000 && unit + 1 < sizeof(units) / sizeof(units[0])) {
+		bytes /= 1000;
+		unit++;
+	}
+	snprintf(text, AMOUNT_SIZE, "%.*f %s", unit ? 2 : 0, bytes, units[unit]);
+}
+
+static void print_label(FILE *file, const char *label)
+{
+	fprintf(file, "  %-*s", LABEL_WIDTH, label);
+}
+
+static void print_weights(const struct smd_figures *figures, FILE *file)
+{
+	print_label(file, "weights");
+	if (!figures->weights_equal) {
+		fprintf(file, "NOT equal on all workers\n");
+	} else if (figures->nweights == figures->nworkers) {
+		fprintf(file, "%s, equal on %s\n", figures->weights,
+			figures->nworkers > 1 ? "all workers" : "the one worker");
+	} else {
+		fprintf(file, "%s, equal on the %d of %d workers that reported\n", figures->weights,
+			figures->nweights, figures->nworkers);
+	}
+}
+
+static void print_figures(const struct smd_figures *figures, FILE *file)
+{
+	char bytes[AMOUNT_SIZE];
+
+	if (figures->accuracy >= 0) {
+		print_label(file, "accuracy");
+		fprintf(file, "%.4f\n", figures->accuracy);
+	}
+	if (figures->steps >= 0) {
+		print_label(file, "steps");
+		fprintf(file, "%.0f\n", figures->steps);
+	}
+	if (figures->allreduce_bytes >= 0 && figures->allreduce_seconds > 0) {
+		format_bytes(figures->allreduce_bytes, bytes);
+		print_label(file, "all-reduce");
+		fprintf(file, "%.2f GB/s algbw (%s in %.2f s)\n",
+			figures->allreduce_bytes / figures->allreduce_seconds * 1e-9, bytes,
+			figures->allreduce_seconds);
+	}
+	if (figures->weights) {
+		print_weights(figures, file);
+	}
+}
+
+static void print_replicas(const struct smd_run *run, FILE *file)
+{
+	int width = run->display.name_width > 7 ? run->display.name_width : 7;
+
+	fprintf(file, "\n  %-*s  %-16s  %-12s %9s\n", width, "replica", "role", "exit", "time");
+	for (size_t i = 0; i < run->count; i++) {
+		const struct smd_replica *replica = &run->replicas[i];
+		char word[SMD_OBITUARY_SIZE];
+
+		smd_obituary_word(replica, word);
+		fprintf(file, "  %-*s  %-16s  %-12s %7.1f s\n", width, replica->name,
+			smd_role_name(replica->role), word, smd_replica_elapsed(replica));
+	}
+}
+
+static void print_amount(const struct smd_replica *replica, const char *key, FILE *file)
+{
+	double bytes = smd_figures_number(replica, key);
+	char text[AMOUNT_SIZE] = "-";
+
+	if (bytes >= 0) {
+		format_bytes(bytes, text);
+	}
+	fprintf(file, "  %*s", AMOUNT_WIDTH, text);
+}
+
+/* Only servers that reported have a row, and without rows there is no table. */
+static void print_traffic(const struct smd_run *run, FILE *file)
+{
+	int width = (int)sizeof("reduction server") - 1;
+	int rows = 0;
+
+	for (size_t i = 0; i < run->count; i++) {
+		const struct smd_replica *replica = &run->replicas[i];
+		double chunks = smd_figures_number(replica, "chunks");
+
+		if (replica->role != SMD_ROLE_REDUCTION_SERVER ||
+			json_object_size(replica->results) == 0) {
+			continue;
+		}
+		if (rows++ == 0) {
+			fprintf(file, "\n  %-*s  %*s  %*s  %*s\n", width, "reduction server",
+				AMOUNT_WIDTH, "received", AMOUNT_WIDTH, "sent", AMOUNT_WIDTH,
+				"chunks");
+		}
+		fprintf(file, "  %-*s", width, replica->name);
+		print_amount(replica, "bytes_received", file);
+		print_amount(replica, "bytes_sent", file);
+		if (chunks >= 0) {
+			fprintf(file, "  %*.0f\n", AMOUNT_WIDTH, chunks);
+		} else {
+			fprintf(file, "  %*s\n", AMOUNT_WIDTH, "-");
+		}
+	}
+}
+
+/* A replica that failed after the chief had succeeded. */
+static int is_warning(const struct smd_run *run, const struct smd_replica *replica)
+{
+	return run->outcome == SMD_OUTCOME_SUCCEEDED && replica->state == SMD_REPLICA_FAILED;
+}
+
+static void print_warnings(const struct smd_run *run, FILE *file)
+{
+	for (size_t i = 0; i < run->count; i++) {
+		const struct smd_replica *replica = &run->replicas[i];
+		char sentence[SMD_OBITUARY_SIZE];
+
+		if (is_warning(run, replica)) {
+			smd_obituary_sentence(replica, sentence);
+			fprintf(file, "\n  warning: %s %s after the chief had succeeded\n",
+				replica->name, sentence);
+		}
+	}
+}
+
+void smd_run_print_summary(const struct smd_run *run, FILE *file)
+{
+	struct smd_figures figures;
+
+	smd_figures_collect(run, &figures);
+	fprintf(file, "\n%s: %s in %.1f s\n", run->job->display_name, outcome_name(run),
+		job_seconds(run));
+	print_label(file, "job directory");
+	fprintf(file, "%s\n", run->dir.path);
+	print_figures(&figures, file);
+	print_replicas(run, file);
+	print_traffic(run, file);
+	print_warnings(run, file);
+	fflush(file);
+}
+
+static void set_number(json_t *object, const char *key, double number)
+{
+	if (number >= 0) {
+		json_object_set_new(object, key, json_real(number));
+	}
+}
+
+static json_t *replica_figures(const struct smd_replica *replica)
+{
+	char word[SMD_OBITUARY_SIZE];
+
+	smd_obituary_word(replica, word);
+	return json_pack("{s:s, s:s, s:s, s:s, s:f, s:O}", "name", replica->name, "role",
+		smd_role_name(replica->role), "state", smd_replica_state_name(replica->state),
+		"exit", word, "seconds", smd_replica_elapsed(replica), "results", replica->results);
+}
+
+int smd_run_write_summary(const struct smd_run *run)
+{
+	struct smd_figures figures;
+	json_t *replicas = json_array();
+	json_t *summary;
+	int ret;
+
+	smd_figures_collect(run, &figures);
+	for (size_t i = 0; i < run->count; i++) {
+		json_array_append_new(replicas, replica_figures(&run->replicas[i]));
+	}
+	summary = json_pack("{s:s, s:s, s:s, s:f, s:o}", "displayName", run->job->display_name,
+		"id", run->job->id, "state", smd_run_state_name(run), "seconds", job_seconds(run),
+		"replicas", replicas);
+	set_number(summary, "accuracy", figures.accuracy);
+	set_number(summary, "steps", figures.steps);
+	set_number(summary, "allreduce_bytes", figures.allreduce_bytes);
+	set_number(summary, "allreduce_seconds", figures.allreduce_seconds);
+	if (figures.weights) {
+		json_object_set_new(summary, "weights_equal", json_boolean(figures.weights_equal));
+	}
+	ret = smd_jobdir_write_json(&run->dir, "summary.json", summary);
+	json_decref(summary);
+	return ret;
+}

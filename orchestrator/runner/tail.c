@@ -1,0 +1,38 @@
+/* Keeps the last lines of a stream in a ring. */
+#include "orchestrator/runner/tail.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void smd_tail_add(struct smd_tail *tail, const char *text, size_t length)
+{
+	char **place = &tail->lines[tail->count % SMD_TAIL_LINES];
+
+	while (length > 0 && (text[length - 1] == '\n' || text[length - 1] == '\r')) {
+		length--;
+	}
+	free(*place);
+	*place = strndup(text, length < SMD_TAIL_LINE_MAX ? length : SMD_TAIL_LINE_MAX);
+	tail->count++;
+}
+
+void smd_tail_print(const struct smd_tail *tail, FILE *file, const char *indent)
+{
+	size_t kept = tail->count < SMD_TAIL_LINES ? tail->count : SMD_TAIL_LINES;
+
+	for (size_t i = tail->count - kept; i < tail->count; i++) {
+		const char *line = tail->lines[i % SMD_TAIL_LINES];
+
+		if (line) {
+			fprintf(file, "%s%s\n", indent, line);
+		}
+	}
+}
+
+void smd_tail_clear(struct smd_tail *tail)
+{
+	for (size_t i = 0; i < SMD_TAIL_LINES; i++) {
+		free(tail->lines[i]);
+	}
+	*tail = (struct smd_tail){0};
+}
