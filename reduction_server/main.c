@@ -76,7 +76,8 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 		{"token-file", "FILE", "only workers with the token in this file are let in",
 			smd_option_set_string, &options->token_file},
 		{"ready-fd", "N",
-			"also write the ready line, and the results at the end, to this descriptor",
+			"also write ready line and results to this descriptor (default "
+			"SUMMAND_NOTIFY_FD)",
 			smd_option_set_string, &options->ready_fd},
 		{"version", NULL, "print the version", smd_option_set_bool, &options->version},
 	};
@@ -272,6 +273,7 @@ int main(int argc, char **argv)
 			   : processors > THREADS_DEFAULT ? THREADS_DEFAULT
 							  : (int)processors,
 		.transport = "auto",
+		.ready_fd = getenv("SUMMAND_NOTIFY_FD"), /* specs/notify.md */
 	};
 	struct smd_error error = {""};
 	int ret = parse_options(argc, argv, &options, &error);
