@@ -13,6 +13,9 @@
 #include "orchestrator/contract/environment.h"
 #include "reduction_server/base/error.h"
 
+/* The notify pipe's number in every replica; SUMMAND_NOTIFY_FD says it too. */
+#define SMD_ENGINE_NOTIFY_FD 3
+
 /* Everything an engine needs to start one replica; borrowed for the call. */
 struct smd_launch {
 	char *const *argv;

@@ -90,7 +90,7 @@ static int local_spawn(struct local_engine *local, char *const *argv,
 	struct smd_spawn spawn = {
 		.program = local->agent, .argv = argv, .open_files = local->open_files};
 	char **envp =
-		smd_variables_merge(environ, environment, local->program_dir, SMD_SPAWN_NOTIFY_FD);
+		smd_variables_merge(environ, environment, local->program_dir, SMD_ENGINE_NOTIFY_FD);
 	int ret;
 
 	if (!envp) {

@@ -17,7 +17,7 @@ enum { READ_END, WRITE_END };
 /* What the child's descriptors become, in the order of their numbers. */
 enum { CHILD_STDIN, CHILD_STDOUT, CHILD_STDERR, CHILD_NOTIFY, CHILD_FDS };
 
-_Static_assert(CHILD_NOTIFY == SMD_SPAWN_NOTIFY_FD, "the number that replicas are told");
+_Static_assert(CHILD_NOTIFY == SMD_ENGINE_NOTIFY_FD, "the number that replicas are told");
 
 /* The sources are moved above the targets first, so that no dup2 overwrites one still needed. */
 static int place_descriptors(int fds[CHILD_FDS])

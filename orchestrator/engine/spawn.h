@@ -8,9 +8,6 @@
 
 #include "orchestrator/engine/engine.h"
 
-/* The notify pipe's number in the child. */
-#define SMD_SPAWN_NOTIFY_FD 3
-
 struct smd_spawn {
 	const char *program; /* a path */
 	char *const *argv;

@@ -10,11 +10,9 @@
 #include "orchestrator/runner/run.h"
 #include "reduction_server/base/log.h"
 
-#define GRACE_DEFAULT_S         30
-#define READY_TIMEOUT_DEFAULT_S 30
-#define TICK_US                 100000
-#define EXIT_INTERRUPTED        130
-#define EXIT_TERMINATED         143
+#define TICK_US          100000
+#define EXIT_INTERRUPTED 130
+#define EXIT_TERMINATED  143
 
 static const int watched_signals[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
 
@@ -204,9 +202,8 @@ int smd_local_run(const struct smd_job *job, const struct smd_local_run_options 
 	struct smd_error *error)
 {
 	struct smd_run run = {.job = job,
-		.grace_s = options->grace_s ? options->grace_s : GRACE_DEFAULT_S,
-		.ready_timeout_s = options->ready_timeout_s ? options->ready_timeout_s
-							    : READY_TIMEOUT_DEFAULT_S};
+		.grace_s = options->grace_s,
+		.ready_timeout_s = options->ready_timeout_s};
 	struct loop loop = {0};
 	int ret = smd_jobdir_open(&run.dir, job, options->job_dir, error);
 
