@@ -1,0 +1,144 @@
+"""Jobs for the runner's tests: specs, runs, and what a run has left behind."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+import uuid
+
+BIN = os.path.join(os.environ.get("SUMMAND_BUILD", "build"), "bin")
+SUMMAND = os.path.join(BIN, "summand")
+AGENT = os.path.join(BIN, "summand-agent")
+REDUCTION_SERVER = "us-docker.pkg.dev/vertex-ai-restricted/training/reductionserver:latest"
+LONG = 120  # seconds: nothing here takes that long unless it hangs
+
+
+def bash(script, count=1):
+    """A pool whose replicas run a bash script."""
+    return pool(["bash", "-c", script], count)
+
+
+def pool(command, count=1):
+    return {"replicaCount": count, "command": command, "imageUri": "local"}
+
+
+def reduction_servers(count=1, script=None):
+    """A pool of reduction servers; with a script, programs of that name stand in for them."""
+    return {"replicaCount": count, "imageUri": REDUCTION_SERVER, "script": script}
+
+
+def processes_with(mark):
+    """Ids of the processes that have the mark in their environment, zombies aside."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as environ:
+                if mark.encode() in environ.read():
+                    found.append(int(pid))
+        except OSError:
+            pass  # it has ended, or is somebody else's
+    return found
+
+
+def wait_until(condition, seconds=LONG):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+class JobTest(unittest.TestCase):
+    """Runs jobs; after each test no process of its jobs may be left."""
+
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="summand-test-")
+        self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
+        self.mark = uuid.uuid4().hex
+
+    def tearDown(self):
+        left = wait_until(lambda: not processes_with(self.mark), 20)
+        names = [open(f"/proc/{p}/cmdline").read() for p in processes_with(self.mark)]
+        for pid in processes_with(self.mark):
+            os.kill(pid, signal.SIGKILL)
+        self.assertTrue(left, f"left behind: {names}")
+
+    def fake_program(self, script):
+        """A directory in which summand-reduction-server is the script."""
+        folder = tempfile.mkdtemp(dir=self.dir)
+        path = os.path.join(folder, "summand-reduction-server")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("#!/bin/bash\n" + script)
+        os.chmod(path, 0o755)
+        return folder
+
+    def write_spec(self, pools, timeout=None):
+        specs = []
+        for each in pools:
+            if not each:
+                specs.append({})
+                continue
+            container = {"imageUri": each["imageUri"],
+                         "env": [{"name": "TEST_MARK", "value": self.mark}]}
+            if each.get("command"):
+                container["command"] = each["command"]
+            if each.get("script"):
+                path = self.fake_program(each["script"]) + ":/usr/bin:/bin"
+                container["env"].append({"name": "PATH", "value": path})
+            elif each["imageUri"] == REDUCTION_SERVER:
+                container["args"] = ["--memory-limit=64M"]
+            specs.append({"machineSpec": {"machineType": "n1-standard-4"},
+                          "replicaCount": each["replicaCount"], "containerSpec": container})
+        job = {"workerPoolSpecs": specs}
+        if timeout:
+            job["scheduling"] = {"timeout": timeout}
+        path = os.path.join(tempfile.mkdtemp(dir=self.dir), "spec.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"displayName": "runner test", "jobSpec": job}, file)
+        return path
+
+    def start(self, pools, *flags, timeout=None):
+        """Starts a job; its directory is run.job_dir."""
+        spec = self.write_spec(pools, timeout)
+        job_dir = os.path.join(os.path.dirname(spec), "job")
+        run = subprocess.Popen(
+            [SUMMAND, "custom-jobs", "local-run", spec, f"--job-dir={job_dir}", *flags],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        run.job_dir = job_dir
+        self.addCleanup(self.end, run)
+        return run
+
+    @staticmethod
+    def end(run):
+        if run.poll() is None:
+            run.kill()
+        run.communicate()
+
+    def finish(self, run, seconds=LONG):
+        run.out, run.err = run.communicate(timeout=seconds)
+        return run
+
+    def run_job(self, pools, *flags, timeout=None):
+        return self.finish(self.start(pools, *flags, timeout=timeout))
+
+    def wait_for_file(self, path):
+        self.assertTrue(wait_until(lambda: os.path.exists(path)), f"{path} never came")
+
+    def path(self, name):
+        return os.path.join(self.dir, name)
+
+    def assert_code(self, run, code):
+        self.assertEqual(run.returncode, code, f"\n{run.out}\n{run.err}")
+
+    @staticmethod
+    def read(run, name):
+        with open(os.path.join(run.job_dir, name), encoding="utf-8") as file:
+            return file.read()
+
+    def read_json(self, run, name):
+        return json.loads(self.read(run, name))

@@ -1,0 +1,139 @@
+"""Which outcome a job has, and what is said about it."""
+
+import unittest
+
+from job import JobTest, bash, pool, reduction_servers
+
+
+class OutcomeTest(JobTest):
+    def test_success(self):
+        chief = bash("""
+            echo "status step 1 of 1" >&$SUMMAND_NOTIFY_FD
+            echo "result weights 3fa9" >&$SUMMAND_NOTIFY_FD
+            echo "result steps 12" >&$SUMMAND_NOTIFY_FD
+            echo "what is this" >&$SUMMAND_NOTIFY_FD
+            echo to-stdout; echo to-stderr >&2""")
+        worker = bash("sleep 0.2; echo 'result weights 3fa9' >&$SUMMAND_NOTIFY_FD", 2)
+        run = self.run_job([chief, worker, reduction_servers(2)], "--grace=10")
+        self.assert_code(run, 0)
+        self.assertEqual(run.err, "")
+        self.assertIn("workerpool0-0  step 1 of 1", run.out)
+        self.assertIn("3fa9, equal on all workers", run.out)
+        log = self.read(run, "logs/workerpool0-0.log")
+        for line in ("to-stdout", "to-stderr", "what is this"):
+            self.assertIn(line + "\n", log)
+        state = self.read_json(run, "state.json")
+        self.assertEqual(state["state"], "JOB_STATE_SUCCEEDED")
+        self.assertNotIn("error", state)
+        self.assertEqual([r["state"] for r in state["replicas"]],
+                         ["SUCCEEDED"] * 3 + ["STOPPED"] * 2)
+        self.assertEqual(self.read_json(run, "summary.json")["steps"], 12)
+        self.assertEqual(self.read_json(run, "exits/workerpool2-1.json")["exit_code"], 0)
+        self.assertIn("export SUMMAND_REPLICA='workerpool1-1'",
+                      self.read(run, "env/workerpool1-1.env"))
+        self.assertIn("runner test", self.read(run, "spec.json"))
+
+    def test_unequal_weights_are_told(self):
+        run = self.run_job([bash("echo 'result weights a' >&$SUMMAND_NOTIFY_FD; sleep 0.5"),
+                            bash("echo 'result weights b' >&$SUMMAND_NOTIFY_FD")])
+        self.assert_code(run, 0)
+        self.assertIn("NOT equal", run.out)
+
+    def test_a_worker_fails(self):
+        worker = bash("""
+            if [ $SUMMAND_REPLICA = workerpool1-1 ]; then
+                for i in $(seq 100); do echo line $i >&2; done; exit 3
+            fi
+            trap 'exit 5' TERM; sleep 1000 & wait""", 3)
+        run = self.run_job([pool(["sleep", "1000"]), worker, reduction_servers()], "--grace=5")
+        self.assert_code(run, 1)
+        self.assertIn("The replica workerpool1-1 exited with a non-zero status of 3.", run.err)
+        self.assertIn("    line 81\n", run.err)
+        self.assertIn("    line 100\n", run.err)
+        self.assertNotIn("line 80\n", run.err)
+        self.assertNotIn("workerpool1-0", run.err)
+        state = self.read_json(run, "state.json")
+        self.assertEqual(state["state"], "JOB_STATE_FAILED")
+        self.assertIn("workerpool1-1", state["error"]["message"])
+
+    def test_a_command_is_not_found(self):
+        run = self.run_job([pool(["sleep", "1000"]), pool(["no-such-command-anywhere"])])
+        self.assert_code(run, 1)
+        self.assertIn("The replica workerpool1-0 could not be started: "
+                      "no-such-command-anywhere: No such file or directory.", run.err)
+
+    def test_a_replica_is_killed(self):
+        run = self.run_job([pool(["sleep", "1000"]), bash("kill -9 $BASHPID")])
+        self.assert_code(run, 1)
+        self.assertIn("The replica workerpool1-0 was killed by signal 9 (Killed).", run.err)
+
+    def test_an_agent_is_killed(self):
+        worker = bash("setsid sleep 1000 & kill -9 $PPID; sleep 1000")
+        run = self.run_job([pool(["sleep", "1000"]), worker])
+        self.assert_code(run, 1)
+        self.assertIn("The replica workerpool1-0 was killed by signal 9 (Killed).", run.err)
+
+    def test_a_server_is_never_ready(self):
+        servers = reduction_servers(3, """
+            if [ $SUMMAND_REPLICA = workerpool2-1 ]; then
+                echo ready 127.0.0.1:1 >&$SUMMAND_NOTIFY_FD
+            else
+                echo cannot find the NIC >&2
+            fi
+            sleep 1000""")
+        marker = self.path("started")
+        run = self.run_job([bash(f"touch {marker}"), {}, servers], "--ready-timeout=2",
+                           "--grace=5")
+        self.assert_code(run, 1)
+        self.assertIn("The replica workerpool2-0 was not ready within 2 seconds.", run.err)
+        self.assertIn("The replica workerpool2-2 was not ready within 2 seconds.", run.err)
+        self.assertNotIn("workerpool2-1", run.err)
+        self.assertIn("    cannot find the NIC\n", run.err)
+        self.assertNotIn("workerpool0-0  started", run.out)
+
+    def test_a_server_ends_before_the_job(self):
+        servers = reduction_servers(1, "echo ready >&$SUMMAND_NOTIFY_FD; sleep 0.5")
+        run = self.run_job([pool(["sleep", "1000"]), {}, servers])
+        self.assert_code(run, 1)
+        self.assertIn("The replica workerpool2-0 exited with status 0 before the job ended.",
+                      run.err)
+
+    def test_the_evaluator_finishes_after_the_chief(self):
+        evaluator = bash("sleep 1; echo result accuracy 0.9731 >&$SUMMAND_NOTIFY_FD")
+        run = self.run_job([pool(["true"]), {}, reduction_servers(), evaluator], "--grace=60")
+        self.assert_code(run, 0)
+        self.assertIn("0.9731", run.out)
+
+    def test_an_evaluator_fails_after_the_chief(self):
+        run = self.run_job([pool(["true"]), {}, {}, bash("sleep 1; exit 4")], "--grace=60")
+        self.assert_code(run, 0)
+        self.assertIn("warning: workerpool3-0 exited with a non-zero status of 4", run.out)
+
+    def test_an_evaluator_fails_before_the_chief(self):
+        run = self.run_job([pool(["sleep", "1000"]), {}, {}, bash("exit 4")])
+        self.assert_code(run, 1)
+        self.assertIn("workerpool3-0 exited with a non-zero status of 4", run.err)
+
+    def test_a_worker_outlives_the_chief(self):
+        run = self.run_job([pool(["true"]), pool(["sleep", "1000"])], "--grace=1")
+        self.assert_code(run, 0)
+        self.assertEqual(self.read_json(run, "state.json")["replicas"][1]["state"], "STOPPED")
+
+    def test_the_job_takes_too_long(self):
+        run = self.run_job([pool(["sleep", "1000"])], timeout="1s")
+        self.assert_code(run, 1)
+        self.assertIn("The job did not end within its timeout of 1 seconds.", run.err)
+
+    def test_what_a_replica_inherits(self):
+        script = "ls /proc/self/fd | tr '\\n' ' '; echo; ulimit -n; trap; " \
+                 "grep -E 'SigBlk|SigIgn' /proc/self/status; command -v summand"
+        run = self.run_job([bash(script)])
+        self.assert_code(run, 0)
+        log = self.read(run, "logs/workerpool0-0.log")
+        self.assertTrue(log.startswith("0 1 2 3 4 \n"), log)  # 4: ls reading the folder
+        self.assertEqual(log.count("0" * 16), 2, log)
+        self.assertIn("/summand\n", log)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,99 @@
+"""A job that is interrupted stops as a whole, whatever its replicas do against it."""
+
+import os
+import signal
+import time
+import unittest
+
+from job import LONG, JobTest, bash, pool, processes_with, reduction_servers
+
+STUBBORN = "trap '' TERM INT HUP; touch {}; while :; do sleep 0.2; done"
+
+
+class StopTest(JobTest):
+    def start_until_ready(self, script, *flags):
+        """A job with a chief that runs the script, which makes the file `ready`."""
+        ready = self.path("ready")
+        run = self.start([bash(script.format(ready)), pool(["sleep", "1000"], 2),
+                          reduction_servers()], *flags)
+        self.wait_for_file(ready)
+        return run
+
+    def stop(self, run, signo):
+        run.send_signal(signo)
+        return self.finish(run)
+
+    def test_sigint(self):
+        run = self.start_until_ready("touch {}; sleep 1000", "--grace=60")
+        self.assert_code(self.stop(run, signal.SIGINT), 130)
+        self.assertEqual(self.read_json(run, "state.json")["state"], "JOB_STATE_CANCELLED")
+
+    def test_sigterm(self):
+        run = self.start_until_ready("touch {}; sleep 1000", "--grace=60")
+        self.assert_code(self.stop(run, signal.SIGTERM), 143)
+
+    def test_sighup(self):
+        run = self.start_until_ready("touch {}; sleep 1000", "--grace=60")
+        self.assert_code(self.stop(run, signal.SIGHUP), 143)
+
+    def test_replicas_may_clean_up(self):
+        saved = self.path("saved")
+        run = self.start_until_ready(
+            "trap 'touch " + saved + "; exit 0' TERM; touch {}; sleep 1000 & wait", "--grace=60")
+        self.assert_code(self.stop(run, signal.SIGINT), 130)
+        self.assertTrue(os.path.exists(saved))
+
+    def test_a_stubborn_replica_is_killed(self):
+        run = self.start_until_ready(STUBBORN, "--grace=1")
+        self.assert_code(self.stop(run, signal.SIGINT), 130)
+        self.assertEqual(self.read_json(run, "exits/workerpool0-0.json")["signal"], 9)
+
+    def test_a_second_sigint_kills_at_once(self):
+        run = self.start_until_ready(STUBBORN, "--grace=10000")
+        run.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        self.assert_code(self.stop(run, signal.SIGINT), 130)
+
+    def test_interrupted_while_the_servers_start(self):
+        ready = self.path("ready")
+        run = self.start([pool(["true"]), {}, reduction_servers(2, f"touch {ready}; sleep 1000")],
+                         "--ready-timeout=1000")
+        self.wait_for_file(ready)
+        self.assert_code(self.stop(run, signal.SIGINT), 130)
+
+    def test_interrupted_while_the_evaluator_finishes(self):
+        ready = self.path("ready")
+        run = self.start([bash(f"while [ ! -e {ready} ]; do sleep 0.05; done"), {}, {},
+                          bash(f"touch {ready}; sleep 1000")], "--grace=10")
+        self.wait_for_file(ready)
+        self.wait_for_file(os.path.join(run.job_dir, "exits/workerpool0-0.json"))
+        time.sleep(0.5)
+        self.assert_code(self.stop(run, signal.SIGINT), 130)
+
+    def test_a_daemon_does_not_get_away(self):
+        ready = self.path("ready")
+        script = f"(setsid bash -c 'touch {ready}; sleep 1000; true' &); sleep 1000"
+        run = self.start([bash(script)], "--grace=60")
+        self.wait_for_file(ready)
+        self.assert_code(self.stop(run, signal.SIGINT), 130)
+        self.assertEqual(processes_with(self.mark), [])
+
+    def test_the_runner_is_killed(self):
+        run = self.start_until_ready("(setsid sleep 1000 &); " + STUBBORN, "--grace=10000")
+        self.assertNotEqual(processes_with(self.mark), [])
+        run.kill()
+        run.communicate(timeout=LONG)
+        # tearDown waits until nothing of the job is left
+
+    def test_nobody_reads_the_progress(self):
+        ready = self.path("ready")
+        run = self.start([bash(f"touch {ready}; sleep 1")])
+        self.wait_for_file(ready)
+        run.stdout.close()
+        run.stdout = None
+        run.wait(LONG)
+        self.assertEqual(run.returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
