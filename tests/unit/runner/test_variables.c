@@ -1,0 +1,71 @@
+/* A replica's variables over those of the runner. */
+#include "orchestrator/engine/variables.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static char home[] = "HOME=/home/a", path[] = "PATH=/usr/bin", mode[] = "MODE=outer",
+	    model[] = "MODEL=big", notify[] = "SUMMAND_NOTIFY_FD=9";
+static char *const inherited[] = {home, path, mode, model, notify, NULL};
+
+/* The value of a variable that must be there once. */
+static const char *value(char *const *merged, const char *name)
+{
+	size_t length = strlen(name);
+	const char *found = NULL;
+
+	for (size_t i = 0; merged[i]; i++) {
+		if (strncmp(merged[i], name, length) == 0 && merged[i][length] == '=') {
+			assert_null(found);
+			found = merged[i] + length + 1;
+		}
+	}
+	assert_non_null(found);
+	return found;
+}
+
+static void test_merge(void **state)
+{
+	struct smd_variable variables[] = {
+		{(char[]){"MODE"}, (char[]){"inner"}}, {(char[]){"EMPTY"}, (char[]){""}}};
+	const struct smd_environment environment = {variables, 2};
+	char **merged = smd_variables_merge(inherited, &environment, "/opt/bin", 3);
+
+	(void)state;
+	assert_non_null(merged);
+	assert_string_equal(value(merged, "HOME"), "/home/a");
+	assert_string_equal(value(merged, "MODE"), "inner");
+	assert_string_equal(value(merged, "MODEL"), "big");
+	assert_string_equal(value(merged, "EMPTY"), "");
+	assert_string_equal(value(merged, "PATH"), "/opt/bin:/usr/bin");
+	assert_string_equal(value(merged, "SUMMAND_NOTIFY_FD"), "3");
+	smd_argv_free(merged);
+}
+
+static void test_the_specs_path_comes_first(void **state)
+{
+	struct smd_variable variables[] = {{(char[]){"PATH"}, (char[]){"/mine"}},
+		{(char[]){"SUMMAND_NOTIFY_FD"}, (char[]){"1"}}};
+	const struct smd_environment environment = {variables, 2};
+	char **merged = smd_variables_merge(inherited, &environment, "/opt/bin", 3);
+
+	(void)state;
+	assert_non_null(merged);
+	assert_string_equal(value(merged, "PATH"), "/mine:/opt/bin");
+	assert_string_equal(value(merged, "SUMMAND_NOTIFY_FD"), "3");
+	smd_argv_free(merged);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_merge),
+		cmocka_unit_test(test_the_specs_path_comes_first),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
