@@ -38,7 +38,8 @@ cat >"$scratch/apt-get" <<'SCRIPT'
 echo "$DEBIAN_FRONTEND $*" >>"$asked"
 [ -z "${broken:-}" ] || { echo "no network"; exit 100; }
 SCRIPT
-printf '#!/usr/bin/env bash\nexec "$@"\n' >"$scratch/sudo"
+# shellcheck disable=SC2016
+printf '#!/usr/bin/env bash\necho "$*" >>"$asked.sudo"\nexec "$@"\n' >"$scratch/sudo"
 chmod +x "$scratch/bin/dpkg-query" "$scratch/apt-get" "$scratch/sudo"
 export installed asked=$scratch/asked
 
@@ -66,6 +67,17 @@ second=$(sed -n 2p "$asked")
 [[ $second == noninteractive*--no-install-recommends*cmake*libyaml-dev ]] ||
 	fail "must install cmake and others, got: $second"
 [[ $second != *gcc* && $second != *cmocka* ]] || fail "must install nothing else, got: $second"
+
+# Not root: through sudo, or not at all.
+rm "$scratch/bin/id"
+printf '#!/usr/bin/env bash\necho 1000\n' >"$scratch/bin/id"
+chmod +x "$scratch/bin/id"
+install 0 build
+[ -s "$asked.sudo" ] || fail "must use sudo, got: $(cat "$asked")"
+rm "$scratch/bin/sudo"
+install 1 build
+[[ $got == *"as root"*libyaml-dev* && ! -s $asked ]] || fail "must say what root has to do, got: $got"
+cp "$scratch/sudo" "$scratch/bin"
 
 broken=yes install 1 build
 [[ $got == *"no network"* ]] || fail "must show what apt-get said, got: $got"
