@@ -88,21 +88,34 @@ static int check_envelope(const uint8_t bytes[SMD_FRAME_SIZE], struct smd_error 
 	return 0;
 }
 
+static uint32_t longest_payload(unsigned kind)
+{
+	switch (kind) {
+	case SMD_FRAME_INPUT:
+	case SMD_FRAME_RESULT:
+		return SMD_CHUNK_LIMIT;
+	case SMD_FRAME_JOINED:
+	case SMD_FRAME_LEAVE:
+	case SMD_FRAME_PING:
+	case SMD_FRAME_PONG:
+		return 0;
+	default:
+		return SMD_CONTROL_MAX;
+	}
+}
+
 int smd_frame_decode(
 	const uint8_t bytes[SMD_FRAME_SIZE], struct smd_frame *out, struct smd_error *error)
 {
 	uint32_t length = get32(bytes + 8);
-	uint32_t most;
 	int ret = check_envelope(bytes, error);
 
 	if (ret) {
 		return ret;
 	}
-	most = bytes[4] == SMD_FRAME_INPUT || bytes[4] == SMD_FRAME_RESULT ? SMD_CHUNK_LIMIT
-									   : SMD_CONTROL_MAX;
-	if (length > most) {
+	if (length > longest_payload(bytes[4])) {
 		return smd_error_set(error, EPROTO, "%s: length must be at most %u, got %u",
-			smd_frame_kind_name(bytes[4]), most, length);
+			smd_frame_kind_name(bytes[4]), longest_payload(bytes[4]), length);
 	}
 	*out = (struct smd_frame){
 		.kind = bytes[4],

@@ -64,7 +64,7 @@ static int lay_pattern(struct smd_deal *deal)
 		behind[next] -= deal->length;
 		deal->shard_at[place] = (uint16_t)next;
 		deal->rank_at[place] = (uint16_t)laid[next];
-		deal->places[deal->first[next] + laid[next]++] = (uint16_t)place;
+		deal->places[deal->first[next] + laid[next]++] = place;
 	}
 	free(behind);
 	free(laid);

@@ -1,11 +1,11 @@
 /*
  * Which shard a chunk goes to.
  *
- * Chunks are dealt in a repeating pattern of at most SMD_DEAL_PATTERN_MAX places in which each
- * shard has places in proportion to its weight, spread as evenly as can be (smooth weighted round
- * robin). So a server with three times the bandwidth gets three times the chunks, and the place of
- * chunk g in the pattern, g mod L, gives shard and ordinal in closed form: no table grows with the
- * number of chunks.
+ * Chunks are dealt in a repeating pattern of at most SMD_DEAL_WEIGHT_STEPS places for each shard,
+ * in which a shard has places in proportion to its weight, spread as evenly as can be (smooth
+ * weighted round robin). So a server with three times the bandwidth gets three times the chunks,
+ * and the place of chunk g in the pattern, g mod L, gives shard and ordinal in closed form: no
+ * table grows with the number of chunks.
  *
  * Every rank makes the same deal from the same table; smd_deal_hash() is what they compare.
  */
@@ -31,7 +31,7 @@ struct smd_deal {
 	uint16_t *rank_at;    /* [length] place -> how many places of that shard come before */
 	unsigned *share;      /* [nshards] places of each shard */
 	unsigned *first;      /* [nshards] where its places begin in `places` */
-	uint16_t *places;     /* [length] the places of shard 0, of shard 1, ... */
+	uint32_t *places;     /* [length] the places of shard 0, of shard 1, ... */
 };
 
 /* 0 or -ENOMEM. nshards is 1 to 4096. */

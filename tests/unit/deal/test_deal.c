@@ -1,0 +1,275 @@
+/* The deal: chunk and (shard, ordinal) are each other's inverse, and shares follow the weights. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker/libsummand/deal.h"
+
+#define SHARDS_MANY 1200
+#define CHUNK_BYTES (256u << 10)
+
+struct weights {
+	unsigned nshards;
+	const uint32_t *of;
+};
+
+static struct smd_deal_shard *table_of(const uint32_t *weights, unsigned nshards)
+{
+	struct smd_deal_shard *shards = calloc(nshards, sizeof(*shards));
+
+	for (unsigned s = 0; s < nshards; s++) {
+		shards[s] = (struct smd_deal_shard){1000 + s / 4, s % 4, weights[s]};
+	}
+	return shards;
+}
+
+static void deal_of(struct smd_deal *deal, const uint32_t *weights, unsigned nshards)
+{
+	struct smd_deal_shard *shards = table_of(weights, nshards);
+
+	assert_int_equal(smd_deal_create(deal, shards, nshards, CHUNK_BYTES), 0);
+	free(shards);
+}
+
+/* Three repetitions of the pattern from `first` on: every chunk comes back, and each shard's
+ * ordinals go up one by one. */
+static void assert_inverse(const struct smd_deal *deal, uint64_t first)
+{
+	uint64_t *next = calloc(deal->nshards, sizeof(*next));
+
+	for (uint64_t chunk = first; chunk < first + 3ull * deal->length; chunk++) {
+		unsigned shard = smd_deal_shard_of(deal, chunk);
+		uint64_t ordinal = smd_deal_ordinal_of(deal, chunk);
+
+		assert_in_range(shard, 0, deal->nshards - 1);
+		assert_int_equal(smd_deal_chunk_of(deal, shard, ordinal), chunk);
+		if (chunk >= first + deal->length) {
+			assert_int_equal(ordinal, next[shard]);
+		}
+		next[shard] = ordinal + 1;
+	}
+	free(next);
+}
+
+static const struct weights vectors[] = {
+	{1, (const uint32_t[]){1}},
+	{1, (const uint32_t[]){UINT32_MAX}},
+	{2, (const uint32_t[]){1, 1}},
+	{2, (const uint32_t[]){750, 250}},
+	{2, (const uint32_t[]){1, UINT32_MAX}},
+	{3, (const uint32_t[]){25000, 10000, 10000}},
+	{3, (const uint32_t[]){7, 11, 13}},
+	{5, (const uint32_t[]){1, 2, 3, 4, 5}},
+	{8, (const uint32_t[]){6250, 6250, 6250, 6250, 2500, 2500, 2500, 2500}},
+};
+
+static void chunk_and_ordinal_are_inverse(void **state)
+{
+	(void)state;
+	for (size_t v = 0; v < sizeof(vectors) / sizeof(vectors[0]); v++) {
+		struct smd_deal deal;
+
+		deal_of(&deal, vectors[v].of, vectors[v].nshards);
+		assert_inverse(&deal, 0);
+		assert_inverse(&deal, 1ull << 40); /* no table grows with the number of chunks */
+		smd_deal_destroy(&deal);
+	}
+}
+
+static void chunk_and_ordinal_are_inverse_for_any_weights(void **state)
+{
+	uint32_t seed = 1;
+
+	(void)state;
+	for (int round = 0; round < 200; round++) {
+		uint32_t weights[40];
+		struct smd_deal deal;
+
+		for (unsigned s = 0; s < 40; s++) {
+			seed = seed * 1664525u + 1013904223u;
+			weights[s] = 1 + (seed >> 8) % 100000;
+		}
+		deal_of(&deal, weights, 1 + (unsigned)round % 40);
+		assert_inverse(&deal, 0);
+		smd_deal_destroy(&deal);
+	}
+}
+
+/* 1200 shards, of which one is a little slower, have a pattern of 71999 places. */
+static void large_pools_are_dealt_too(void **state)
+{
+	uint32_t *weights = calloc(SHARDS_MANY, sizeof(*weights));
+	struct smd_deal deal;
+
+	(void)state;
+	for (unsigned s = 0; s < SHARDS_MANY; s++) {
+		weights[s] = s == 1234 ? 590 : 600;
+	}
+	deal_of(&deal, weights, SHARDS_MANY);
+	assert_int_equal(deal.length, SHARDS_MANY * SMD_DEAL_WEIGHT_STEPS - 1);
+	assert_inverse(&deal, 0);
+	smd_deal_destroy(&deal);
+	free(weights);
+}
+
+static void assert_shares(const uint32_t *weights, const unsigned *shares, unsigned nshards)
+{
+	struct smd_deal deal;
+	unsigned length = 0;
+
+	deal_of(&deal, weights, nshards);
+	for (unsigned s = 0; s < nshards; s++) {
+		assert_int_equal(deal.share[s], shares[s]);
+		length += shares[s];
+	}
+	assert_int_equal(deal.length, length);
+	smd_deal_destroy(&deal);
+}
+
+static void shares_are_in_proportion_to_weights(void **state)
+{
+	(void)state;
+	assert_shares((const uint32_t[]){750, 250}, (const unsigned[]){3, 1}, 2);
+	assert_shares((const uint32_t[]){25000, 10000, 10000}, (const unsigned[]){5, 2, 2}, 3);
+	assert_shares((const uint32_t[]){9, 9, 9, 9}, (const unsigned[]){1, 1, 1, 1}, 4);
+	/* Rounded to 1/60 of the largest, and never to nothing. */
+	assert_shares((const uint32_t[]){60000, 1}, (const unsigned[]){60, 1}, 2);
+}
+
+/* A shard that has share/length of the places waits at most twice the even distance for its next
+ * one, whoever the others are. */
+static void turns_are_spread_evenly(void **state)
+{
+	(void)state;
+	for (size_t v = 0; v < sizeof(vectors) / sizeof(vectors[0]); v++) {
+		struct smd_deal deal;
+
+		deal_of(&deal, vectors[v].of, vectors[v].nshards);
+		for (unsigned s = 0; s < deal.nshards; s++) {
+			unsigned even = (deal.length + deal.share[s] - 1) / deal.share[s];
+
+			for (uint64_t o = 0; o < deal.share[s]; o++) {
+				uint64_t gap = smd_deal_chunk_of(&deal, s, o + 1) -
+					       smd_deal_chunk_of(&deal, s, o);
+
+				assert_in_range(gap, 1, 2 * even);
+			}
+		}
+		smd_deal_destroy(&deal);
+	}
+}
+
+static void equal_weights_take_turns(void **state)
+{
+	struct smd_deal deal;
+
+	(void)state;
+	deal_of(&deal, (const uint32_t[]){4, 4, 4, 4, 4}, 5);
+	for (uint64_t chunk = 0; chunk < 50; chunk++) {
+		assert_int_equal(smd_deal_shard_of(&deal, chunk), chunk % 5);
+		assert_int_equal(smd_deal_ordinal_of(&deal, chunk), chunk / 5);
+	}
+	smd_deal_destroy(&deal);
+}
+
+static uint64_t hash_of(const uint32_t *weights, unsigned nshards, uint32_t chunk_bytes)
+{
+	struct smd_deal_shard *shards = table_of(weights, nshards);
+	uint64_t hash = smd_deal_hash(shards, nshards, chunk_bytes);
+
+	free(shards);
+	return hash;
+}
+
+/* Ranks that would deal differently must notice before they wait for each other for ever. */
+static void the_hash_tells_tables_apart(void **state)
+{
+	const uint32_t weights[] = {1, 2, 3, 4};
+	uint64_t hash = hash_of(weights, 4, CHUNK_BYTES);
+	struct smd_deal_shard *shards = table_of(weights, 4);
+	struct smd_deal_shard keep;
+
+	(void)state;
+	assert_true(hash == smd_deal_hash(shards, 4, CHUNK_BYTES));
+	assert_true(hash != hash_of((const uint32_t[]){1, 2, 3, 5}, 4, CHUNK_BYTES));
+	assert_true(hash != hash_of(weights, 3, CHUNK_BYTES));
+	assert_true(hash != hash_of(weights, 4, CHUNK_BYTES / 2));
+	keep = shards[0];
+	shards[0] = shards[1];
+	shards[1] = keep;
+	assert_true(hash != smd_deal_hash(shards, 4, CHUNK_BYTES));
+	shards[1] = shards[0];
+	shards[0] = keep;
+	shards[2].server_id++;
+	assert_true(hash != smd_deal_hash(shards, 4, CHUNK_BYTES));
+	free(shards);
+}
+
+static void chunks_have_bounds(void **state)
+{
+	static const size_t counts[] = {0, 1, 3, 4096, 100003, 1 << 20, (size_t)1 << 34};
+	static const size_t sizes[] = {1, 2, 4, 8};
+	struct smd_deal deal;
+
+	(void)state;
+	deal_of(&deal, (const uint32_t[]){1, 1, 1}, 3);
+	for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+		for (size_t s = 0; s < 4; s++) {
+			size_t bytes =
+				smd_deal_chunk_elements(&deal, counts[c], sizes[s]) * sizes[s];
+
+			assert_in_range(bytes, 16384, CHUNK_BYTES);
+			assert_int_equal(bytes % 64, 0);
+		}
+	}
+	smd_deal_destroy(&deal);
+}
+
+/* A shard gets two chunks of an operation that is large enough, so that it can receive one while it
+ * reduces the other. */
+static void middling_operations_give_each_shard_two_chunks(void **state)
+{
+	struct smd_deal deal;
+
+	(void)state;
+	deal_of(&deal, (const uint32_t[]){1, 1}, 2);
+	assert_int_equal(smd_deal_chunk_elements(&deal, 65536, 4), 65536 / 4);
+	assert_int_equal(smd_deal_chunk_elements(&deal, 1 << 24, 4), CHUNK_BYTES / 4);
+	smd_deal_destroy(&deal);
+}
+
+/* What a server offers is the limit, even below the least that we would choose. */
+static void small_servers_get_small_chunks(void **state)
+{
+	const struct smd_deal_shard shard = {1, 0, 1};
+	struct smd_deal deal;
+
+	(void)state;
+	assert_int_equal(smd_deal_create(&deal, &shard, 1, 64), 0);
+	assert_int_equal(smd_deal_chunk_elements(&deal, 1 << 20, 8), 8);
+	assert_int_equal(smd_deal_chunk_elements(&deal, 1 << 20, 1), 64);
+	smd_deal_destroy(&deal);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(chunk_and_ordinal_are_inverse),
+		cmocka_unit_test(chunk_and_ordinal_are_inverse_for_any_weights),
+		cmocka_unit_test(large_pools_are_dealt_too),
+		cmocka_unit_test(shares_are_in_proportion_to_weights),
+		cmocka_unit_test(turns_are_spread_evenly),
+		cmocka_unit_test(equal_weights_take_turns),
+		cmocka_unit_test(the_hash_tells_tables_apart),
+		cmocka_unit_test(chunks_have_bounds),
+		cmocka_unit_test(middling_operations_give_each_shard_two_chunks),
+		cmocka_unit_test(small_servers_get_small_chunks),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
