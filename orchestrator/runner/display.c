@@ -132,10 +132,12 @@ void smd_display_change(
 
 static void show_statuses(struct smd_display *display, uint64_t now)
 {
+	uint64_t period = display->is_terminal ? FRAME_NS : SECOND_NS;
+
 	for (size_t i = 0; i < display->count; i++) {
 		struct smd_replica *replica = &display->replicas[i];
 
-		if (replica->status_is_new && now - replica->status_shown_ns >= SECOND_NS) {
+		if (replica->status_is_new && now - replica->status_shown_ns >= period) {
 			smd_display_change(display, replica, "%s", replica->status);
 			replica->status_is_new = 0;
 			replica->status_shown_ns = now;

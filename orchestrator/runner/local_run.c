@@ -155,6 +155,8 @@ static int prepare(
 {
 	int ret = run->engine->ops->place(run->engine, run->job, &run->placement, error);
 
+	smd_display_print(
+		&run->display, "%s: job directory %s", run->job->display_name, run->dir.path);
 	ret = ret ? ret : place_output(run);
 	ret = ret ? ret : keep_inputs(run, options);
 	ret = ret ? ret : smd_contract_create(run->job, &run->placement, &run->contract);
@@ -177,8 +179,6 @@ static int run_to_end(struct smd_run *run)
 {
 	int ret;
 
-	smd_display_print(
-		&run->display, "%s: job directory %s", run->job->display_name, run->dir.path);
 	smd_run_begin(run);
 	while (run->phase != SMD_RUN_ENDED) {
 		event_base_loop(run->base, EVLOOP_ONCE);
@@ -192,6 +192,8 @@ static int run_to_end(struct smd_run *run)
 			run->dir.path, strerror(-ret));
 	}
 	if (run->failure) {
+		putchar('\n');
+		fflush(stdout);
 		fputs(run->failure, stderr);
 		free(run->failure);
 	}

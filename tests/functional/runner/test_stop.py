@@ -92,7 +92,7 @@ class StopTest(JobTest):
         run.stdout.close()
         run.stdout = None
         run.wait(LONG)
-        self.assertEqual(run.returncode, 0)
+        self.assertEqual(self.read_json(run, "state.json")["state"], "JOB_STATE_SUCCEEDED")
 
 
 if __name__ == "__main__":
