@@ -1,0 +1,95 @@
+/* A shard's buffers: what is promised is there, no buffer is given out twice, and nothing is lost.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <string.h>
+
+#include "reduction_server/engine/pool.h"
+
+#define BUFFER 4096
+
+static void a_pool_holds_whole_buffers(void **state)
+{
+	struct smd_pool pool;
+
+	(void)state;
+	assert_int_equal(smd_pool_create(&pool, 10 * BUFFER + BUFFER - 1, BUFFER), 0);
+	assert_int_equal(pool.total, 10);
+	smd_pool_destroy(&pool);
+	assert_int_equal(smd_pool_create(&pool, BUFFER - 1, BUFFER), -EINVAL);
+}
+
+static void promises_end_where_buffers_end(void **state)
+{
+	struct smd_pool pool;
+
+	(void)state;
+	assert_int_equal(smd_pool_create(&pool, 10 * BUFFER, BUFFER), 0);
+	assert_true(smd_pool_reserve(&pool, 7));
+	assert_false(smd_pool_reserve(&pool, 4)); /* and none of the four is kept */
+	assert_true(smd_pool_reserve(&pool, 3));
+	assert_false(smd_pool_reserve(&pool, 1));
+	assert_true(smd_pool_reserve(&pool, 0));
+	smd_pool_release(&pool, 5);
+	assert_false(smd_pool_reserve(&pool, 6));
+	assert_true(smd_pool_reserve(&pool, 5));
+	assert_false(smd_pool_reserve(&pool, SIZE_MAX));
+	smd_pool_destroy(&pool);
+}
+
+static void every_buffer_is_given_out_once(void **state)
+{
+	enum { TOTAL = 10 };
+	struct smd_pool pool;
+	uint8_t *taken[TOTAL];
+
+	(void)state;
+	assert_int_equal(smd_pool_create(&pool, TOTAL * BUFFER, BUFFER), 0);
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < TOTAL; i++) {
+			taken[i] = smd_pool_take(&pool);
+			memset(taken[i], i, BUFFER);
+		}
+		for (int i = 0; i < TOTAL; i++) {
+			assert_int_equal(taken[i][0], i);
+			assert_int_equal(taken[i][BUFFER - 1], i);
+			smd_pool_give(&pool, taken[(i * 3) % TOTAL]);
+		}
+	}
+	smd_pool_destroy(&pool);
+}
+
+/* The one that was used last is still in the caches. */
+static void the_last_buffer_given_back_is_the_next_one_taken(void **state)
+{
+	struct smd_pool pool;
+	void *first;
+	void *second;
+
+	(void)state;
+	assert_int_equal(smd_pool_create(&pool, 4 * BUFFER, BUFFER), 0);
+	first = smd_pool_take(&pool);
+	second = smd_pool_take(&pool);
+	smd_pool_give(&pool, first);
+	assert_ptr_equal(smd_pool_take(&pool), first);
+	smd_pool_give(&pool, second);
+	assert_ptr_equal(smd_pool_take(&pool), second);
+	smd_pool_destroy(&pool);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_pool_holds_whole_buffers),
+		cmocka_unit_test(promises_end_where_buffers_end),
+		cmocka_unit_test(every_buffer_is_given_out_once),
+		cmocka_unit_test(the_last_buffer_given_back_is_the_next_one_taken),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

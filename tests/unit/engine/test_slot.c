@@ -1,0 +1,363 @@
+/*
+ * One chunk's way through a shard, over lanes that only keep what is sent on them: which state
+ * follows which, when buffers are taken and given back, and what an abort leaves.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "reduction_server/engine/comm.h"
+#include "reduction_server/engine/peer.h"
+#include "reduction_server/engine/shard.h"
+#include "worker/summand.h"
+
+enum { RANKS = 3, ELEMENTS = 4, BUFFERS = 8 };
+
+/* A lane that keeps its last send until the test says that it has left. */
+struct keeping_lane {
+	struct smd_lane lane;
+	struct smd_send *kept;
+};
+
+static void keep(struct smd_lane *lane, struct smd_send *send)
+{
+	((struct keeping_lane *)lane)->kept = send;
+}
+
+static const struct smd_transport_ops keeping_transport = {.name = "keeping", .send = keep};
+
+/* A shard with one ACTIVE communicator of one slot. */
+struct bench {
+	struct smd_shard shard;
+	struct smd_comm comm;
+	struct smd_slot slot;
+	struct smd_member members[RANKS];
+	struct smd_member *table[RANKS];
+	struct smd_peer peers[RANKS];
+	struct keeping_lane lanes[RANKS];
+	void *parts[RANKS];
+	struct smd_send sends[RANKS];
+	uint8_t whole[RANKS];
+};
+
+static const struct smd_frame shape = {
+	.kind = SMD_FRAME_INPUT,
+	.dtype = SMD_INT32,
+	.op = SMD_SUM,
+	.length = ELEMENTS * 4,
+	.count = ELEMENTS,
+	.ordinal = 5,
+};
+
+static int set_up(void **state)
+{
+	struct bench *bench = calloc(1, sizeof(*bench));
+
+	if (!bench || smd_pool_create(&bench->shard.pool, BUFFERS * 4096, 4096)) {
+		return -1;
+	}
+	bench->shard.config.window = 1;
+	bench->comm = (struct smd_comm){
+		.shard = &bench->shard,
+		.state = SMD_COMM_ACTIVE,
+		.nranks = RANKS,
+		.members = bench->table,
+		.attached = RANKS,
+		.window = 1,
+		.reserved_window = 1,
+	};
+	bench->slot = (struct smd_slot){
+		.comm = &bench->comm,
+		.parts = bench->parts,
+		.sends = bench->sends,
+		.whole = bench->whole,
+	};
+	for (unsigned r = 0; r < RANKS; r++) {
+		bench->lanes[r].lane.ops = &keeping_transport;
+		bench->peers[r].lane = &bench->lanes[r].lane;
+		bench->members[r] = (struct smd_member){
+			.peer = &bench->peers[r],
+			.comm = &bench->comm,
+			.number = 100 + r,
+			.rank = (uint16_t)r,
+		};
+		bench->table[r] = &bench->members[r];
+	}
+	*state = bench;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct bench *bench = *state;
+
+	smd_pool_destroy(&bench->shard.pool);
+	free(bench);
+	return 0;
+}
+
+static size_t taken(const struct bench *bench)
+{
+	return bench->shard.pool.total - bench->shard.pool.nfree;
+}
+
+static void begin_part(struct bench *bench, unsigned rank)
+{
+	int32_t *part;
+
+	if (bench->slot.state == SMD_SLOT_FREE) {
+		smd_slot_open(&bench->slot, &shape);
+	}
+	part = smd_slot_receive(&bench->slot, rank);
+	for (int i = 0; i < ELEMENTS; i++) {
+		part[i] = (int32_t)(rank + 1) * (i + 1);
+	}
+}
+
+static void part(struct bench *bench, unsigned rank)
+{
+	begin_part(bench, rank);
+	smd_slot_received(&bench->slot, rank, 1);
+}
+
+static void sent(struct bench *bench, unsigned rank, int err)
+{
+	struct smd_send *send = bench->lanes[rank].kept;
+
+	bench->lanes[rank].kept = NULL;
+	send->done(send, err);
+}
+
+static void abort_comm(struct bench *bench)
+{
+	bench->comm.state = SMD_COMM_ABORTED;
+	smd_slot_advance(&bench->slot);
+}
+
+/* ---- the way of a chunk ---- */
+
+static void parts_are_gathered_in_any_order_and_the_sum_goes_to_all(void **state)
+{
+	struct bench *bench = *state;
+
+	part(bench, 2);
+	assert_int_equal(bench->slot.state, SMD_SLOT_GATHERING);
+	part(bench, 0);
+	assert_int_equal(bench->slot.state, SMD_SLOT_GATHERING);
+	assert_int_equal(taken(bench), 2);
+	part(bench, 1);
+	assert_int_equal(bench->slot.state, SMD_SLOT_SENDING);
+	assert_int_equal(taken(bench), 1); /* of a reduced slot only the result is kept */
+	assert_int_equal(bench->shard.stats.chunks, 1);
+	for (unsigned r = 0; r < RANKS; r++) {
+		const struct smd_send *send = bench->lanes[r].kept;
+		struct smd_frame frame;
+
+		assert_int_equal(smd_frame_decode(send->header, &frame, NULL), 0);
+		assert_int_equal(frame.kind, SMD_FRAME_RESULT);
+		assert_int_equal(frame.comm, 100 + r);
+		assert_int_equal(frame.rank, r);
+		assert_int_equal(frame.ordinal, shape.ordinal);
+		assert_int_equal(frame.window, 1);
+		assert_int_equal(send->length, shape.length);
+		assert_memory_equal(
+			send->payload, ((const int32_t[]){6, 12, 18, 24}), shape.length);
+	}
+}
+
+static void a_slot_is_free_when_the_last_result_has_left(void **state)
+{
+	struct bench *bench = *state;
+
+	for (unsigned r = 0; r < RANKS; r++) {
+		part(bench, r);
+	}
+	sent(bench, 1, 0);
+	sent(bench, 0, -ECANCELED); /* a lane that ended needs the buffer as little */
+	assert_int_equal(bench->slot.state, SMD_SLOT_SENDING);
+	assert_int_equal(bench->comm.busy_slots, 1);
+	sent(bench, 2, 0);
+	assert_int_equal(bench->slot.state, SMD_SLOT_FREE);
+	assert_int_equal(bench->comm.busy_slots, 0);
+	assert_int_equal(taken(bench), 0);
+}
+
+static void a_slot_is_used_again(void **state)
+{
+	struct bench *bench = *state;
+
+	for (int round = 0; round < 100; round++) {
+		for (unsigned r = 0; r < RANKS; r++) {
+			part(bench, (r + (unsigned)round) % RANKS);
+		}
+		for (unsigned r = 0; r < RANKS; r++) {
+			sent(bench, r, 0);
+		}
+		assert_int_equal(bench->slot.state, SMD_SLOT_FREE);
+	}
+	assert_int_equal(bench->shard.stats.chunks, 100);
+}
+
+/* ---- the communicator ends ---- */
+
+static void an_abort_frees_what_no_lane_uses(void **state)
+{
+	struct bench *bench = *state;
+
+	part(bench, 0);
+	part(bench, 2);
+	abort_comm(bench);
+	assert_int_equal(bench->slot.state, SMD_SLOT_FREE);
+	assert_int_equal(taken(bench), 0);
+	assert_int_equal(bench->comm.busy_slots, 0);
+}
+
+static void an_abort_waits_for_parts_that_are_coming_in(void **state)
+{
+	struct bench *bench = *state;
+
+	part(bench, 0);
+	begin_part(bench, 1);
+	begin_part(bench, 2);
+	abort_comm(bench);
+	assert_int_equal(bench->slot.state, SMD_SLOT_DRAINING);
+	assert_int_equal(taken(bench), 3);
+	smd_slot_received(&bench->slot, 1, 1);
+	assert_int_equal(bench->slot.state, SMD_SLOT_DRAINING);
+	smd_slot_received(&bench->slot, 2, 0); /* its lane ended */
+	assert_int_equal(bench->slot.state, SMD_SLOT_FREE);
+	assert_int_equal(taken(bench), 0);
+	assert_int_equal(bench->shard.stats.chunks, 0);
+}
+
+static void an_abort_waits_for_results_on_their_way(void **state)
+{
+	struct bench *bench = *state;
+
+	for (unsigned r = 0; r < RANKS; r++) {
+		part(bench, r);
+	}
+	sent(bench, 0, 0);
+	abort_comm(bench);
+	assert_int_equal(bench->slot.state, SMD_SLOT_DRAINING);
+	sent(bench, 1, -ECANCELED);
+	assert_int_equal(taken(bench), 1);
+	sent(bench, 2, 0);
+	assert_int_equal(bench->slot.state, SMD_SLOT_FREE);
+	assert_int_equal(taken(bench), 0);
+}
+
+static void an_abort_of_a_free_slot_changes_nothing(void **state)
+{
+	struct bench *bench = *state;
+
+	abort_comm(bench);
+	assert_int_equal(bench->slot.state, SMD_SLOT_FREE);
+	assert_int_equal(bench->comm.busy_slots, 0);
+}
+
+/* ---- which state may follow which ---- */
+
+/* Row: from; column: to; in the order of the enum. specs/engine.md has the same table. */
+static const char *const followers[SMD_SLOT_STATE_COUNT] = {
+	[SMD_SLOT_FREE] = "-G---",
+	[SMD_SLOT_GATHERING] = "--R-D",
+	[SMD_SLOT_REDUCING] = "---SD",
+	[SMD_SLOT_SENDING] = "F---D",
+	[SMD_SLOT_DRAINING] = "F----",
+};
+
+static void states_follow_each_other_as_the_table_says(void **state)
+{
+	static const unsigned predecessors[] = {
+#define X(state_, predecessors_, meaning) [state_] = predecessors_,
+		SMD_SLOT_STATES(X)
+#undef X
+	};
+
+	(void)state;
+	for (unsigned from = 0; from < SMD_SLOT_STATE_COUNT; from++) {
+		for (unsigned to = 0; to < SMD_SLOT_STATE_COUNT; to++) {
+			char expected = followers[from][to];
+			int legal = (predecessors[to] & SMD_SLOT_BIT(from)) != 0;
+
+			assert_int_equal(legal, expected != '-');
+			assert_true(!legal ||
+				    smd_slot_state_name((enum smd_slot_state)to)[0] == expected);
+		}
+	}
+}
+
+/* Does it in a process of its own; the signal that ended that process, or 0. */
+static int signal_of(void (*body)(struct bench *bench), struct bench *bench)
+{
+	pid_t child = fork();
+	int status;
+
+	if (child == 0) {
+		if (!freopen("/dev/null", "w", stderr)) {
+			_exit(1);
+		}
+		signal(SIGABRT, SIG_DFL); /* cmocka's would go on with the next test */
+		body(bench);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+static void open_it(struct bench *bench)
+{
+	smd_slot_open(&bench->slot, &shape);
+}
+
+/* An illegal transition is a bug of ours, and ends the program instead of corrupting a result. */
+static void only_a_free_slot_is_opened(void **state)
+{
+	struct bench *bench = *state;
+
+	for (unsigned from = 0; from < SMD_SLOT_STATE_COUNT; from++) {
+		bench->slot.state = (enum smd_slot_state)from;
+		assert_int_equal(signal_of(open_it, bench), from == SMD_SLOT_FREE ? 0 : SIGABRT);
+	}
+}
+
+static void send_twice(struct bench *bench)
+{
+	part(bench, 1);
+	part(bench, 1);
+}
+
+static void a_rank_has_one_part_in_a_slot(void **state)
+{
+	assert_int_equal(signal_of(send_twice, *state), SIGABRT);
+}
+
+int main(void)
+{
+#define BENCH_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		BENCH_TEST(parts_are_gathered_in_any_order_and_the_sum_goes_to_all),
+		BENCH_TEST(a_slot_is_free_when_the_last_result_has_left),
+		BENCH_TEST(a_slot_is_used_again),
+		BENCH_TEST(an_abort_frees_what_no_lane_uses),
+		BENCH_TEST(an_abort_waits_for_parts_that_are_coming_in),
+		BENCH_TEST(an_abort_waits_for_results_on_their_way),
+		BENCH_TEST(an_abort_of_a_free_slot_changes_nothing),
+		cmocka_unit_test(states_follow_each_other_as_the_table_says),
+		BENCH_TEST(only_a_free_slot_is_opened),
+		BENCH_TEST(a_rank_has_one_part_in_a_slot),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
