@@ -144,7 +144,7 @@ static void local_close(struct smd_engine *engine)
 
 	/* Trees whose agent was killed have come to this process. */
 	smd_descendants_kill();
-	smd_ports_close(&local->ports);
+	smd_ports_release(&local->ports);
 	setrlimit(RLIMIT_NOFILE, &local->open_files);
 	free(local->agent);
 	free(local->program_dir);
@@ -194,7 +194,7 @@ static int find_agent(struct local_engine *local, struct smd_error *error)
 	return ret;
 }
 
-/* Every replica takes four descriptors here, so the soft limit is no limit. */
+/* Every replica takes five descriptors here, so the soft limit is no limit. */
 static void raise_open_files(struct rlimit *before)
 {
 	struct rlimit raised;
@@ -215,10 +215,6 @@ int smd_engine_local_open(struct smd_engine **out, struct smd_error *error)
 	}
 	local->engine.ops = &local_ops;
 	ret = find_agent(local, error);
-	if (ret) {
-		goto free_local;
-	}
-	ret = smd_ports_open(&local->ports, error);
 	if (ret) {
 		goto free_local;
 	}

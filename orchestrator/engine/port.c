@@ -1,46 +1,34 @@
-/* Reserves ports by locks on the bytes of one file. */
+/* Holds ports by names in the abstract socket namespace. */
 #include "orchestrator/engine/port.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
-#define PATH_SIZE 64
-
-int smd_ports_open(struct smd_ports *ports, struct smd_error *error)
+/* A socket that holds the port, or -errno: -EADDRINUSE when another process holds it. */
+static int hold(uint16_t port)
 {
-	char path[PATH_SIZE];
-	struct stat status;
-	int fd;
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	/* The name follows a NUL, which makes it an abstract one. */
+	int length = snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "summand-port-%u",
+		(unsigned)port);
+	socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length);
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	snprintf(path, sizeof(path), "/tmp/summand-ports-%u", (unsigned)getuid());
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (fd < 0) {
-		return smd_error_set(
-			error, errno, "%s: must be a file of this user: %s", path, strerror(errno));
-	}
-	if (fstat(fd, &status) || status.st_uid != getuid()) {
+	if (fd >= 0 && bind(fd, (struct sockaddr *)&address, size)) {
+		int err = errno;
+
 		close(fd);
-		return smd_error_set(error, EPERM, "%s: must be a file of this user, got user %u's",
-			path, (unsigned)status.st_uid);
+		return -err;
 	}
-	ports->lock_fd = fd;
-	ports->next = SMD_PORT_FIRST;
-	return 0;
-}
-
-/* An open file description lock: unlike a record lock it also keeps out the same process. */
-static int lock_byte(int fd, uint16_t port, short type)
-{
-	struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = port, .l_len = 1};
-
-	return fcntl(fd, F_OFD_SETLK, &lock) ? -errno : 0;
+	return fd < 0 ? -errno : fd;
 }
 
 /* Without SO_REUSEADDR, so that a port with connections on their way out counts as used too. */
@@ -60,31 +48,47 @@ static int can_bind(uint16_t port)
 	return bound;
 }
 
+static int keep(struct smd_ports *ports, int fd)
+{
+	int *fds = realloc(ports->fds, (ports->count + 1) * sizeof(*fds));
+
+	if (!fds) {
+		close(fd);
+		return -ENOMEM;
+	}
+	ports->fds = fds;
+	ports->fds[ports->count++] = fd;
+	return 0;
+}
+
 int smd_ports_reserve(struct smd_ports *ports, uint16_t *port, struct smd_error *error)
 {
-	while (ports->next <= SMD_PORT_LAST) {
-		uint16_t candidate = ports->next++;
-		int ret = lock_byte(ports->lock_fd, candidate, F_WRLCK);
+	while (SMD_PORT_FIRST + ports->tried <= SMD_PORT_LAST) {
+		uint16_t candidate = (uint16_t)(SMD_PORT_FIRST + ports->tried++);
+		int fd = hold(candidate);
 
-		if (ret == -EAGAIN || ret == -EACCES) {
+		if (fd == -EADDRINUSE) {
 			continue; /* another job's */
 		}
-		if (ret) {
-			return smd_error_set(error, -ret, "port %u: cannot be locked: %s",
-				(unsigned)candidate, strerror(-ret));
+		if (fd < 0) {
+			return smd_error_set(error, -fd, "port %u: cannot be held: %s",
+				(unsigned)candidate, strerror(-fd));
 		}
 		if (can_bind(candidate)) {
 			*port = candidate;
-			return 0;
+			return keep(ports, fd);
 		}
-		lock_byte(ports->lock_fd, candidate, F_UNLCK);
+		close(fd);
 	}
 	return smd_error_set(error, EADDRINUSE, "ports %d to %d: one must be free, got none",
 		SMD_PORT_FIRST, SMD_PORT_LAST);
 }
 
-void smd_ports_close(struct smd_ports *ports)
+void smd_ports_release(struct smd_ports *ports)
 {
-	close(ports->lock_fd);
-	ports->lock_fd = -1;
+	for (size_t i = 0; i < ports->count; i++) {
+		close(ports->fds[i]);
+	}
+	free(ports->fds);
+	*ports = (struct smd_ports){0};
 }

@@ -21,29 +21,20 @@ static void reserve(struct smd_ports *ports, uint16_t *port)
 	assert_in_range(*port, SMD_PORT_FIRST, SMD_PORT_LAST);
 }
 
-static void open_ports(struct smd_ports *ports)
-{
-	struct smd_error error = {""};
-
-	assert_int_equal(smd_ports_open(ports, &error), 0);
-}
-
 static void test_holders_do_not_collide(void **state)
 {
-	struct smd_ports holders[2];
+	struct smd_ports holders[2] = {{0}};
 	uint16_t ports[2 * COUNT];
 
 	(void)state;
-	open_ports(&holders[0]);
-	open_ports(&holders[1]);
 	for (int i = 0; i < 2 * COUNT; i++) {
 		reserve(&holders[i % 2], &ports[i]);
 		for (int j = 0; j < i; j++) {
 			assert_int_not_equal(ports[i], ports[j]);
 		}
 	}
-	smd_ports_close(&holders[0]);
-	smd_ports_close(&holders[1]);
+	smd_ports_release(&holders[0]);
+	smd_ports_release(&holders[1]);
 }
 
 static int listen_on(uint16_t port)
@@ -59,34 +50,31 @@ static int listen_on(uint16_t port)
 
 static void test_a_port_in_use_is_passed_over(void **state)
 {
-	struct smd_ports holder;
+	struct smd_ports holder = {0};
 	uint16_t used, next;
 	int fd;
 
 	(void)state;
-	open_ports(&holder);
 	reserve(&holder, &used);
 	fd = listen_on(used);
-	smd_ports_close(&holder); /* the lock is gone, the listener is not */
-	open_ports(&holder);
+	smd_ports_release(&holder); /* given up, but the listener is still there */
 	reserve(&holder, &next);
 	assert_int_not_equal(next, used);
 	close(fd);
-	smd_ports_close(&holder);
+	smd_ports_release(&holder);
 }
 
 static void test_none_is_left(void **state)
 {
-	struct smd_ports holder;
+	struct smd_ports holder = {0};
 	struct smd_error error = {""};
 	uint16_t port;
 
 	(void)state;
-	open_ports(&holder);
-	holder.next = SMD_PORT_LAST + 1;
+	holder.tried = SMD_PORT_LAST - SMD_PORT_FIRST + 1;
 	assert_int_equal(smd_ports_reserve(&holder, &port, &error), -EADDRINUSE);
 	assert_string_equal(error.text, "ports 20000 to 29999: one must be free, got none");
-	smd_ports_close(&holder);
+	smd_ports_release(&holder);
 }
 
 int main(void)
