@@ -92,7 +92,7 @@ static void print_reduction(const struct smd_plan *plan, FILE *out)
 	}
 	fputc('\n', out);
 	if (plan->speedup > 0) {
-		fprintf(out, "all-reduce against a ring: %s%.2f times as fast\n",
+		fprintf(out, "all-reduce, expected: %s%.2f times the speed of a ring\n",
 			plan->speedup_is_bound ? "at most " : "", plan->speedup);
 	}
 }

@@ -56,31 +56,6 @@ static int write_environment(const struct smd_run *run, const struct smd_replica
 	return ret;
 }
 
-/* A reduction server is told by an option of its own where its runner listens; every other
- * replica finds the pipe by SUMMAND_NOTIFY_FD. */
-static int add_ready_option(char ***argv)
-{
-	size_t count = 0;
-	char *option;
-	char **longer;
-
-	while ((*argv)[count]) {
-		count++;
-	}
-	if (asprintf(&option, "--ready-fd=%d", SMD_ENGINE_NOTIFY_FD) < 0) {
-		return -ENOMEM;
-	}
-	longer = realloc(*argv, (count + 2) * sizeof(*longer));
-	if (!longer) {
-		free(option);
-		return -ENOMEM;
-	}
-	longer[count] = option;
-	longer[count + 1] = NULL;
-	*argv = longer;
-	return 0;
-}
-
 static int launch_prepare(
 	struct launch *launch, const struct smd_run *run, struct smd_replica *replica)
 {
@@ -90,9 +65,6 @@ static int launch_prepare(
 	ret = ret ? ret
 		  : smd_contract_argv(run->contract, replica->pool, replica->index,
 			    &launch->environment, &launch->argv);
-	if (!ret && replica->role == SMD_ROLE_REDUCTION_SERVER) {
-		ret = add_ready_option(&launch->argv);
-	}
 	if (ret) {
 		return ret;
 	}

@@ -12,6 +12,9 @@
 
 #define SECOND_NS 1000000000u
 
+/* After a first failure others are waited for so long, before one is called the cause. */
+#define SETTLE_NS 200000000u
+
 static uint64_t seconds_from_now(uint64_t seconds)
 {
 	return smd_clock_ns() + seconds * SECOND_NS;
@@ -71,6 +74,35 @@ static int is_decisive(const struct smd_replica *replica)
 			       replica->role == SMD_ROLE_REDUCTION_SERVER));
 }
 
+static int was_killed(const struct smd_replica *replica)
+{
+	return replica->end.kind == SMD_EXIT_SIGNAL;
+}
+
+/*
+ * Whether `replica` decides rather than the one found so far: the one that ended first does. Only, when
+ * one is killed the others soon end by themselves, because they miss it, and may even be seen first; so
+ * of two failures that settle together, the killed one is the cause.
+ */
+static int comes_before(const struct smd_replica *replica, const struct smd_replica *found)
+{
+	if (replica->state == SMD_REPLICA_FAILED && found->state == SMD_REPLICA_FAILED &&
+		was_killed(replica) != was_killed(found)) {
+		return was_killed(replica);
+	}
+	return strcmp(replica->end.end_time, found->end.end_time) < 0;
+}
+
+static void take_decisive(struct smd_run *run, const struct smd_replica *replica)
+{
+	if (!run->decisive || comes_before(replica, run->decisive)) {
+		run->decisive = replica;
+	}
+	if (run->settled_ns == 0) {
+		run->settled_ns = smd_clock_ns() + SETTLE_NS;
+	}
+}
+
 void smd_run_take_end(struct smd_run *run, struct smd_replica *replica)
 {
 	const struct smd_exit *end = &replica->end;
@@ -88,9 +120,8 @@ void smd_run_take_end(struct smd_run *run, struct smd_replica *replica)
 	smd_display_change(&run->display, replica, "%s%s after %.1f s",
 		replica->state == SMD_REPLICA_STOPPED ? "stopped: " : "", sentence,
 		smd_replica_elapsed(replica));
-	if (run->outcome == SMD_OUTCOME_OPEN && is_decisive(replica) &&
-		(!run->decisive || strcmp(end->end_time, run->decisive->end.end_time) < 0)) {
-		run->decisive = replica;
+	if (run->outcome == SMD_OUTCOME_OPEN && is_decisive(replica)) {
+		take_decisive(run, replica);
 	}
 }
 
@@ -246,7 +277,9 @@ static void decide(struct smd_run *run)
 		run->decisive->state == SMD_REPLICA_SUCCEEDED) {
 		run->outcome = SMD_OUTCOME_SUCCEEDED;
 	} else if (run->decisive) {
-		fail(run, describe_end);
+		if (now >= run->settled_ns) {
+			fail(run, describe_end);
+		}
 	} else if (run->phase == SMD_RUN_PREPARING && now >= run->deadline_ns) {
 		fail(run, describe_late);
 	} else if (run->job->timeout_s > 0 &&

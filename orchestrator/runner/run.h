@@ -52,7 +52,8 @@ struct smd_run {
 	enum smd_run_phase phase; /* written by set_phase() in run.c alone */
 	enum smd_outcome outcome;
 	char *failure;                      /* the message, once the job has failed */
-	const struct smd_replica *decisive; /* whose end decides the outcome: the earliest */
+	const struct smd_replica *decisive; /* whose end decides the outcome */
+	uint64_t settled_ns;                /* from when on a failure is final; 0: none yet */
 	uint64_t started_ns;
 	uint64_t ended_ns;
 	uint64_t deadline_ns; /* of PREPARING and FINISHING */
