@@ -92,10 +92,8 @@ int smd_custom_jobs_run(int argc, char **argv)
 		{"plan", "show pools, machines, bandwidth and reduction servers needed",
 			smd_custom_jobs_plan},
 		{"env", "print the variables that each replica will get", smd_custom_jobs_env},
-#ifdef SMD_WITH_RUNNER
 		{"local-run", "run the whole cluster on this machine, in the foreground",
 			smd_custom_jobs_local_run},
-#endif
 	};
 	static const struct smd_verbs verbs = {
 		.prefix = "summand custom-jobs",

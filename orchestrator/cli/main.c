@@ -23,7 +23,7 @@ int main(int argc, char **argv)
 	int exit_code;
 
 	if (argc > 1 && strcmp(argv[1], "--version") == 0) {
-		printf("summand %s\n", SMD_VERSION);
+		printf("summand %s\n", SUMMAND_VERSION);
 		exit_code = SMD_EXIT_OK;
 	} else if (argc > 1 && strcmp(argv[1], "ai") == 0) {
 		exit_code = smd_verbs_run(&verbs, argc - 1, argv + 1);
