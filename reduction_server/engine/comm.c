@@ -153,6 +153,15 @@ unsigned smd_comm_grant(struct smd_comm *comm, uint64_t ordinal)
 	return comm->window;
 }
 
+void smd_comm_granted(struct smd_comm *comm, unsigned rank, uint64_t ordinal, unsigned window)
+{
+	struct smd_member *member = comm->members[rank];
+
+	if (member && ordinal + 1 + window > member->limit) {
+		member->limit = ordinal + 1 + window;
+	}
+}
+
 void smd_comm_slot_freed(struct smd_comm *comm)
 {
 	if (comm->window < comm->reserved_window && comm->done >= comm->shrink_at &&
@@ -177,6 +186,7 @@ static void comm_activate(struct smd_comm *comm)
 	comm_adjust_window(comm);
 	comm->limit = comm->window;
 	for (unsigned r = 0; r < comm->nranks; r++) {
+		comm->members[r]->limit = comm->window;
 		smd_peer_send(comm->members[r], SMD_FRAME_JOINED, comm->window, NULL, 0);
 	}
 	smd_log(SMD_LOG_DEBUG, comm->shard->name, "group %s: all %u ranks have joined", comm->name,
@@ -380,10 +390,10 @@ static int comm_check_part(
 		return smd_error_set(error, EPROTO, "INPUT: ordinal must be %llu, got %llu",
 			(unsigned long long)member->next, (unsigned long long)frame->ordinal);
 	}
-	if (frame->ordinal >= comm->limit) {
+	if (frame->ordinal >= member->limit) {
 		return smd_error_set(error, EPROTO,
 			"INPUT: ordinal must be below %llu, which is granted, got %llu",
-			(unsigned long long)comm->limit, (unsigned long long)frame->ordinal);
+			(unsigned long long)member->limit, (unsigned long long)frame->ordinal);
 	}
 	if (size == 0 || frame->length % size || frame->length > chunk_bytes) {
 		return smd_error_set(error, EPROTO,

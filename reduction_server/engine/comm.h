@@ -5,9 +5,11 @@
  * disagree: every member is told once, is cut off from it, and has only LEAVE left to say. It is
  * gone when no member is attached and no lane uses its buffers any longer.
  *
- * Credits. `limit` is the first ordinal that has not been granted. A grant is a promise of buffers:
- * a window of W needs W * (nranks + 1) reserved ones (specs/wire.md says why). One such set is
- * reserved for as long as the communicator lives; the others come and go with the shard's supply.
+ * Credits. `limit` is the first ordinal that has not been granted to any rank; each rank's own is
+ * what it has been told, so a rank that does not take its results cannot use up the others'
+ * buffers. A grant is a promise of buffers: a window of W needs W * (nranks + 1) reserved ones
+ * (specs/wire.md says why). One such set is reserved for as long as the communicator lives; the
+ * others come and go with the shard's supply.
  */
 #ifndef SMD_ENGINE_COMM_H
 #define SMD_ENGINE_COMM_H
@@ -30,7 +32,9 @@ struct smd_member {
 	struct smd_comm *comm; /* NULL: aborted, or never let in */
 	uint32_t number;       /* the worker's number for the communicator */
 	uint16_t rank;
-	uint64_t next; /* the ordinal that it must send next */
+	uint64_t next;  /* the ordinal that it must send next */
+	uint64_t limit; /* the first ordinal that it has not been granted: what it was told, as far
+			   as that has left for it */
 };
 
 struct smd_comm {
@@ -88,6 +92,9 @@ int smd_comm_part(struct smd_member *member, const struct smd_frame *frame, stru
 
 /* The window to send with result `ordinal`. */
 unsigned smd_comm_grant(struct smd_comm *comm, uint64_t ordinal);
+
+/* Result `ordinal`, with that window, has left for the rank: what it grants may be used. */
+void smd_comm_granted(struct smd_comm *comm, unsigned rank, uint64_t ordinal, unsigned window);
 
 void smd_comm_slot_freed(struct smd_comm *comm);
 

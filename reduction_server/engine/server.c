@@ -12,7 +12,7 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 
-#define GREETING_LIMIT_NS 10000000000ull /* a lane that has said nothing by then is closed */
+#define SECOND_NS 1000000000ull
 
 struct smd_server {
 	struct event_base *base;
@@ -25,6 +25,7 @@ struct smd_server {
 	void *owner;
 	char address[128];
 	char *token;
+	unsigned greeting_s;
 	unsigned nshards;
 	struct smd_shard *shards[SMD_SHARDS_MAX];
 	LIST_HEAD(, greeting) greetings;
@@ -143,6 +144,11 @@ static void server_close_greetings(struct smd_server *server, uint64_t older_tha
 		struct greeting *next = LIST_NEXT(greeting, link);
 
 		if (greeting->since_ns < older_than_ns) {
+			if (!greeting->refused && server->listener) {
+				smd_log(SMD_LOG_WARN, "server",
+					"lane of %s ended: it has said nothing for %u s",
+					smd_lane_peer_name(greeting->lane), server->greeting_s);
+			}
 			smd_lane_close(greeting->lane);
 			greeting_end(greeting);
 		}
@@ -156,7 +162,7 @@ static void server_on_janitor(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	server_close_greetings(server, smd_clock_ns() - GREETING_LIMIT_NS);
+	server_close_greetings(server, smd_clock_ns() - server->greeting_s * SECOND_NS);
 }
 
 static void server_shard_ended(void *owner)
@@ -255,6 +261,7 @@ int smd_server_start(struct event_base *base, const struct smd_server_config *co
 	}
 	server->base = base;
 	server->transport = config->transport;
+	server->greeting_s = config->greeting_s ? config->greeting_s : SMD_GREETING_DEFAULT_S;
 	server->on_ended = config->on_ended;
 	server->owner = config->owner;
 	LIST_INIT(&server->greetings);

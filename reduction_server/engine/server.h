@@ -25,12 +25,15 @@ struct smd_server_config {
 	uint32_t bandwidth_mbps;       /* of the server; 0: SMD_BANDWIDTH_DEFAULT_MBPS */
 	unsigned window;               /* 0: SMD_WINDOW_DEFAULT */
 	unsigned late_s;               /* 0: SMD_LATE_DEFAULT_S */
+	unsigned greeting_s;           /* a lane that has not said HELLO by then is closed; 0:
+					  SMD_GREETING_DEFAULT_S */
 	const char *token;             /* what HELLO must carry; NULL: anything */
 	void (*on_ended)(void *owner); /* on the loop, when the last shard has ended; or NULL */
 	void *owner;
 };
 #define SMD_CHUNK_DEFAULT          (256u << 10)
 #define SMD_BANDWIDTH_DEFAULT_MBPS 10000u
+#define SMD_GREETING_DEFAULT_S     10
 
 /* Starts listening and all shards. 0 or -errno with a text. */
 int smd_server_start(struct event_base *base, const struct smd_server_config *config,

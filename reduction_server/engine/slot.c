@@ -86,7 +86,10 @@ static void slot_sent(struct smd_send *send, int err)
 {
 	struct smd_slot *slot = send->owner;
 
-	(void)err; /* a lane that ended has already cost the communicator this rank */
+	if (err == 0) { /* a lane that ended costs the communicator this rank */
+		smd_comm_granted(slot->comm, (unsigned)(send - slot->sends), slot->shape.ordinal,
+			slot->window);
+	}
 	if (--slot->sending == 0) {
 		smd_slot_advance(slot);
 	}
@@ -95,9 +98,9 @@ static void slot_sent(struct smd_send *send, int err)
 static void slot_send(struct smd_slot *slot)
 {
 	struct smd_comm *comm = slot->comm;
-	unsigned window = smd_comm_grant(comm, slot->shape.ordinal);
 	unsigned nranks = comm->nranks;
 
+	slot->window = smd_comm_grant(comm, slot->shape.ordinal);
 	comm->done = slot->shape.ordinal + 1;
 	slot->sending = nranks + 1; /* one more, so that the slot stays until all are queued */
 	for (unsigned r = 0; r < nranks; r++) {
@@ -113,7 +116,7 @@ static void slot_send(struct smd_slot *slot)
 		frame.kind = SMD_FRAME_RESULT;
 		frame.comm = comm->members[r]->number;
 		frame.rank = (uint16_t)r;
-		frame.window = (uint16_t)window;
+		frame.window = (uint16_t)slot->window;
 		smd_lane_send(comm->members[r]->peer->lane, &frame, send);
 	}
 	slot->sending--;

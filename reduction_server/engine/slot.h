@@ -48,6 +48,7 @@ struct smd_slot {
 	unsigned arrived;       /* parts that are whole */
 	unsigned receiving;     /* parts that lanes are writing to */
 	unsigned sending;       /* results that lanes are reading from */
+	unsigned window;        /* granted with the result */
 	void **parts;           /* [nranks]; NULL: not begun, or given back */
 	struct smd_send *sends; /* [nranks] */
 	uint8_t *whole;         /* [nranks]: this rank's part has arrived */

@@ -197,17 +197,21 @@ static void loopback_finish_sends(struct loopback_lane *end)
 	}
 }
 
-/* The header of the next frame. False: there is none, and *over says whether none will come. */
+/*
+ * The header of the next frame. False: there is none, and *over says whether none will come. What
+ * is on the list of finished sends goes first (its arrival wakes this end again): a frame may be
+ * the answer to one of them.
+ */
 static bool loopback_peek(struct loopback_lane *end, uint8_t header[SMD_FRAME_SIZE], bool *over)
 {
 	const struct smd_send *send;
 
 	pthread_mutex_lock(&end->pipe->lock);
-	send = TAILQ_FIRST(&end->inbox);
+	send = TAILQ_EMPTY(&end->finished) ? TAILQ_FIRST(&end->inbox) : NULL;
 	if (send) {
 		memcpy(header, send->header, SMD_FRAME_SIZE);
 	}
-	*over = !send && end->other->closed;
+	*over = TAILQ_EMPTY(&end->finished) && !send && end->other->closed;
 	pthread_mutex_unlock(&end->pipe->lock);
 	return send != NULL;
 }

@@ -11,7 +11,7 @@
  * Sending. The caller owns a `struct smd_send` and the payload that it points to until done() is
  * called: once, in order, with 0 when the bytes need not be kept any longer, or with -errno when
  * the lane ended first. Nothing is copied or allocated. done() may be called before smd_lane_send()
- * returns.
+ * returns, and is called before on_header() of any frame that the other end sent in answer.
  *
  * The end. on_closed() is called at most once, always from the event loop (never from inside a call
  * into the transport), and only if the owner has not closed the lane first. The owner then calls

@@ -1,0 +1,21 @@
+/*
+ * What this process says on standard error while a test runs, so that the test can look for it.
+ */
+#ifndef SMD_TESTS_CAPTURE_H
+#define SMD_TESTS_CAPTURE_H
+
+#include <stdbool.h>
+
+/* Everything is shown (SUMMAND_LOG=debug) and kept. Call before any thread is started. */
+void capture_begin(void);
+
+/* Whether a line with both texts (the second may be NULL) has been said. */
+bool capture_has(const char *text, const char *other);
+
+/* Waits until it has been said: a few seconds, then the test fails. */
+void capture_await(const char *text, const char *other);
+
+/* Gives standard error back, and shows there what was kept. */
+void capture_end(void);
+
+#endif
