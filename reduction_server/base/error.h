@@ -15,9 +15,21 @@ struct smd_error {
 	char text[SMD_ERROR_TEXT_MAX]; /* empty: nothing has failed */
 };
 
-/* Writes the text unless one is there already; longer ones are cut. Returns -err, so that a caller
- * can write `return smd_error_set(error, EINVAL, ...)`. `err` is a positive errno. */
-int smd_error_set(struct smd_error *error, int err, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
+/*
+ * Writes the text unless one is there already; longer ones are cut. Its value is -err, so that a
+ * caller can write `return smd_error_set(error, EINVAL, ...)`; `err` is a positive errno. A macro,
+ * so that compilers see that the value is not 0.
+ */
+#define smd_error_set(error, err, ...)                                                             \
+	(smd_error_write((error), __VA_ARGS__), smd_error_return(err))
+
+static inline int smd_error_return(int err)
+{
+	return -err;
+}
+
+/* Leaves errno alone, which the format may print (%m) and the caller may return. */
+void smd_error_write(struct smd_error *error, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 #endif

@@ -183,20 +183,23 @@ static int comm_check_arguments(const char *group, int nranks, int rank, struct 
 	return 0;
 }
 
-static struct smd_comm *comm_create(struct smd_context *context, const char *group, int nranks,
-	int rank, struct smd_error *error)
+static int comm_create(struct smd_context *context, const char *group, int nranks, int rank,
+	struct smd_comm **out, struct smd_error *error)
 {
 	struct smd_comm *comm = calloc(1, sizeof(*comm));
+	int ret;
 
 	if (!comm) {
-		goto fail;
+		return smd_error_set(error, ENOMEM, "group %s: out of memory", group);
 	}
 	comm->flows = calloc(context->nremotes, sizeof(*comm->flows));
 	if (!comm->flows) {
+		ret = smd_error_set(error, ENOMEM, "group %s: out of memory", group);
 		goto free_comm;
 	}
-	if (comm_take_number(context, &comm->number)) {
-		smd_error_set(error, EMFILE,
+	ret = comm_take_number(context, &comm->number);
+	if (ret) {
+		smd_error_set(error, -ret,
 			"group %s: a context must have at most %u communicators at once", group,
 			SMD_COMMS_MAX);
 		goto free_flows;
@@ -208,15 +211,14 @@ static struct smd_comm *comm_create(struct smd_context *context, const char *gro
 	comm->join.run = comm_join;
 	comm->leave.run = comm_leave;
 	TAILQ_INIT(&comm->operations);
-	return comm;
+	*out = comm;
+	return 0;
 
 free_flows:
 	free(comm->flows);
 free_comm:
 	free(comm);
-fail:
-	smd_error_set(error, ENOMEM, "group %s: out of memory", group);
-	return NULL;
+	return ret;
 }
 
 /* Until every shard has said JOINED, one has said ABORT, or the time is over. */
@@ -254,12 +256,11 @@ int smd_comm_create(smd_context *context, const char *group, int nranks, int ran
 	struct smd_comm *comm;
 	int ret = comm_check_arguments(group, nranks, rank, &error);
 
+	if (ret == 0) {
+		ret = comm_create(context, group, nranks, rank, &comm, &error);
+	}
 	if (ret) {
 		return smd_error_remember(ret, &error);
-	}
-	comm = comm_create(context, group, nranks, rank, &error);
-	if (!comm) {
-		return smd_error_remember(-ENOMEM, &error);
 	}
 	smd_context_post(context, &comm->join);
 	ret = comm_wait_joined(comm, &error);

@@ -154,6 +154,12 @@ static int copy_name(
 		return smd_error_set(error, EINVAL, "%s: must have at most %d bytes, got %zu", what,
 			SMD_STRING_MAX, strlen(value));
 	}
+	for (const char *c = value; *c; c++) {
+		if ((unsigned char)*c < 0x20 || *c == 0x7f) {
+			return smd_error_set(
+				error, EINVAL, "%s: must have no control characters", what);
+		}
+	}
 	snprintf(out, SMD_STRING_MAX + 1, "%s", value);
 	return 0;
 }

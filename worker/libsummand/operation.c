@@ -152,7 +152,7 @@ int smd_request_wait(smd_request *request)
 int smd_allreduce(smd_comm *comm, const void *send, void *recv, size_t count, enum smd_dtype dtype,
 	enum smd_op op)
 {
-	smd_request *request;
+	smd_request *request = NULL;
 	int ret = smd_allreduce_start(comm, send, recv, count, dtype, op, &request);
 
 	return ret ? ret : smd_request_wait(request);
