@@ -26,6 +26,7 @@ static void comm_join(struct smd_task *task)
 		smd_comm_fail(comm, context->err, context->error.text);
 		return;
 	}
+	comm->asked = true;
 	for (unsigned i = 0; i < context->nremotes; i++) {
 		comm->flows[i].comm = comm;
 		comm->flows[i].remote = context->remotes[i];
@@ -129,7 +130,9 @@ static void comm_leave(struct smd_task *task)
 	struct smd_context *context = comm->context;
 
 	for (unsigned i = 0; i < context->nremotes; i++) {
-		smd_remote_send(context->remotes[i], SMD_FRAME_LEAVE, comm, NULL, 0);
+		if (comm->asked) {
+			smd_remote_send(context->remotes[i], SMD_FRAME_LEAVE, comm, NULL, 0);
+		}
 		smd_remote_forget(context->remotes[i], comm);
 	}
 	context->comms[SMD_COMM_INDEX(comm->number)] = NULL;

@@ -23,6 +23,7 @@ struct smd_comm {
 	uint16_t rank;
 	struct smd_task join;
 	struct smd_task leave;
+	bool asked;                           /* JOIN has been said, so LEAVE must be */
 	unsigned njoined;                     /* shards that have said JOINED */
 	struct smd_flow *flows;               /* one for each remote */
 	TAILQ_HEAD(, smd_request) operations; /* in flight, in order */

@@ -224,6 +224,25 @@ static void context_on_wake(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
+/* A server may take the connection and say nothing, or the network may swallow the attempt. */
+static void context_on_deadline(evutil_socket_t fd, short what, void *arg)
+{
+	struct smd_context *context = arg;
+
+	(void)fd;
+	(void)what;
+	for (unsigned t = 0; !context->ready && t < context->ntargets; t++) {
+		for (unsigned s = 0; s < context->targets[t].nremotes; s++) {
+			struct smd_remote *remote = context->targets[t].remotes[s];
+
+			if (!remote->welcomed) {
+				smd_remote_give_up(remote);
+				return;
+			}
+		}
+	}
+}
+
 static void context_stop(struct smd_task *task)
 {
 	struct smd_context *context =
@@ -336,8 +355,21 @@ static void prepare_process(void)
 	smd_log_set_default(SMD_LOG_WARN);
 }
 
+static void context_free_events(struct smd_context *context)
+{
+	struct event *events[] = {context->wake, context->deadline};
+
+	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
+		if (events[i]) {
+			event_free(events[i]);
+		}
+	}
+	event_base_free(context->base);
+}
+
 static int context_create(struct smd_context *context, struct smd_error *error)
 {
+	const struct timeval patience = {context->config.connect_timeout_s, 0};
 	pthread_condattr_t monotonic;
 	int ret = -ENOMEM;
 
@@ -354,7 +386,9 @@ static int context_create(struct smd_context *context, struct smd_error *error)
 		goto destroy_lock;
 	}
 	context->wake = event_new(context->base, -1, EV_PERSIST, context_on_wake, context);
-	if (!context->wake || context_create_targets(context)) {
+	context->deadline = evtimer_new(context->base, context_on_deadline, context);
+	if (!context->wake || !context->deadline ||
+		evtimer_add(context->deadline, &patience) != 0 || context_create_targets(context)) {
 		goto free_remotes;
 	}
 	ret = context_start_thread(context);
@@ -365,10 +399,7 @@ static int context_create(struct smd_context *context, struct smd_error *error)
 
 free_remotes:
 	context_free_remotes(context);
-	if (context->wake) {
-		event_free(context->wake);
-	}
-	event_base_free(context->base);
+	context_free_events(context);
 destroy_lock:
 	pthread_cond_destroy(&context->changed);
 	pthread_mutex_destroy(&context->lock);
@@ -418,8 +449,7 @@ void smd_context_destroy(smd_context *context)
 	smd_context_post(context, &context->stop);
 	pthread_join(context->thread, NULL);
 	smd_deal_destroy(&context->deal);
-	event_free(context->wake);
-	event_base_free(context->base);
+	context_free_events(context);
 	pthread_cond_destroy(&context->changed);
 	pthread_mutex_destroy(&context->lock);
 	smd_config_free(&context->config);

@@ -41,7 +41,8 @@ struct smd_context {
 	struct event_base *base;
 	struct event *wake;
 	pthread_t thread;
-	uint64_t deadline_ns; /* to connect */
+	uint64_t deadline_ns;   /* to connect */
+	struct event *deadline; /* it is over */
 	struct smd_task stop;
 
 	unsigned ntargets;

@@ -28,21 +28,29 @@ static void remote_fail(struct smd_remote *remote, int err, const char *what)
 	smd_context_fail(remote->context, err, text);
 }
 
+void smd_remote_give_up(struct smd_remote *remote)
+{
+	char what[SMD_ERROR_TEXT_MAX];
+
+	snprintf(what, sizeof(what), "could not be reached within %u s: %.400s",
+		remote->context->config.connect_timeout_s,
+		remote->reason[0] ? remote->reason : "it does not answer");
+	remote_fail(remote, remote->err == -ECONNREFUSED ? -ECONNREFUSED : -ETIMEDOUT, what);
+}
+
 /* A server may come up a little later than its workers, so a refusal of the connection is not the
  * end. */
 static void remote_try_later(struct smd_remote *remote, int err, const char *reason)
 {
 	const struct timeval delay = {0, RETRY_MS * 1000};
-	char what[SMD_ERROR_TEXT_MAX];
 
+	remote->err = err;
 	snprintf(remote->reason, sizeof(remote->reason), "%s", reason);
 	if (smd_clock_ns() + RETRY_MS * 1000000ull < remote->context->deadline_ns) {
 		evtimer_add(remote->retry, &delay);
-		return;
+	} else {
+		smd_remote_give_up(remote);
 	}
-	snprintf(what, sizeof(what), "could not be reached within %u s: %s",
-		remote->context->config.connect_timeout_s, reason);
-	remote_fail(remote, err == -ECONNREFUSED ? err : -ETIMEDOUT, what);
 }
 
 static void remote_connect(evutil_socket_t fd, short what, void *arg)
@@ -104,6 +112,8 @@ static void remote_on_open(void *owner)
 	uint8_t payload[SMD_CONTROL_MAX];
 	size_t length;
 
+	remote->err = 0;
+	remote->reason[0] = '\0';
 	snprintf(hello.replica, sizeof(hello.replica), "%s", config->replica);
 	snprintf(hello.job, sizeof(hello.job), "%s", config->job);
 	snprintf(hello.token, sizeof(hello.token), "%s", config->token);

@@ -25,7 +25,8 @@ struct smd_remote {
 	struct event *retry;   /* connects again a little later */
 	bool welcomed;
 	struct smd_welcome welcome;
-	char reason[SMD_ERROR_TEXT_MAX]; /* why the last attempt failed */
+	int err;                         /* how the last attempt failed */
+	char reason[SMD_ERROR_TEXT_MAX]; /* empty: none has, since the lane was last open */
 
 	struct smd_comm *rx_comm; /* NULL: the frame is not about a communicator that still cares */
 	struct smd_flow *rx_flow; /* the result is for this flow; NULL: it is discarded */
@@ -37,6 +38,9 @@ struct smd_remote {
 struct smd_remote *smd_remote_create(
 	struct smd_context *context, struct smd_target *target, uint32_t shard);
 void smd_remote_free(struct smd_remote *remote);
+
+/* The time to connect is over, and the shard has not said WELCOME. */
+void smd_remote_give_up(struct smd_remote *remote);
 
 /* The communicator's buffers are no longer to be used by this lane, as far as that can be had at
  * once. */

@@ -1,0 +1,526 @@
+/*
+ * Coming together: who is let into a group, what each refusal says, and that numbers, memory and
+ * connections are there again when their users have gone.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "reduction_server/base/clock.h"
+#include "reduction_server/wire/frame.h"
+#include "tests/unit/allreduce/fixture.h"
+#include "tests/unit/allreduce/raw.h"
+
+#define CHECK_SAYS(text) CHECK(strstr(smd_error_message(), (text)) != NULL)
+
+static smd_context *context_of(const char *servers, const char *replica, unsigned timeout_s)
+{
+	const struct smd_context_options options = {
+		.servers = servers,
+		.replica = replica,
+		.job = "test",
+		.transport = "tcp",
+		.connect_timeout_s = timeout_s,
+	};
+	smd_context *context;
+
+	CHECK(smd_context_create(&options, &context) == 0);
+	return context;
+}
+
+/* ---- joins that run beside each other ---- */
+
+struct joiner {
+	smd_context *context;
+	const char *group;
+	int nranks;
+	int rank;
+	smd_comm *comm;
+	int ret;
+	char text[512];
+	pthread_t thread;
+};
+
+static void *join_main(void *arg)
+{
+	struct joiner *joiner = arg;
+
+	joiner->ret = smd_comm_create(
+		joiner->context, joiner->group, joiner->nranks, joiner->rank, &joiner->comm);
+	snprintf(joiner->text, sizeof(joiner->text), "%s", smd_error_message());
+	return NULL;
+}
+
+static void join_begin(
+	struct joiner *joiner, smd_context *context, const char *group, int nranks, int rank)
+{
+	*joiner =
+		(struct joiner){.context = context, .group = group, .nranks = nranks, .rank = rank};
+	CHECK(pthread_create(&joiner->thread, NULL, join_main, joiner) == 0);
+}
+
+static void join_end(struct joiner *joiner, int ret, const char *text)
+{
+	pthread_join(joiner->thread, NULL);
+	if (joiner->ret != ret || (text && !strstr(joiner->text, text))) {
+		fprintf(stderr, "rank %d: expected %d \"%s\", got %d \"%s\"\n", joiner->rank, ret,
+			text ? text : "", joiner->ret, joiner->text);
+		abort();
+	}
+	if (ret == 0) {
+		smd_comm_destroy(joiner->comm);
+	}
+}
+
+/* ---- ranks that do not fit together ---- */
+
+/* A communicator that is complete, so that the order of the two joins is certain. */
+static void a_rank_joins_once(void **state)
+{
+	struct joiner joiners[2];
+	struct pool pool;
+	smd_context *contexts[2];
+	int32_t values[2][1] = {{1}, {2}};
+	smd_request *request;
+	smd_comm *again;
+
+	(void)state;
+	pool_start(&pool, "tcp", 2, NULL);
+	contexts[0] = context_of(pool.list, "one", 10);
+	contexts[1] = context_of(pool.list, "two", 10);
+	for (int r = 0; r < 2; r++) {
+		join_begin(&joiners[r], contexts[r], "twice", 2, r);
+	}
+	for (int r = 0; r < 2; r++) {
+		pthread_join(joiners[r].thread, NULL);
+		assert_int_equal(joiners[r].ret, 0);
+	}
+	assert_int_equal(smd_comm_create(contexts[1], "twice", 2, 0, &again), -EEXIST);
+	assert_string_equal(smd_error_message(),
+		"group test/twice: rank 0 may join once, got it from one and again from two");
+	/* The two that were first do not notice. */
+	assert_int_equal(smd_allreduce_start(joiners[0].comm, values[0], values[0], 1, SMD_INT32,
+				 SMD_SUM, &request),
+		0);
+	assert_int_equal(
+		smd_allreduce(joiners[1].comm, values[1], values[1], 1, SMD_INT32, SMD_SUM), 0);
+	assert_int_equal(smd_request_wait(request), 0);
+	assert_int_equal(values[0][0], 3);
+	for (int r = 0; r < 2; r++) {
+		smd_comm_destroy(joiners[r].comm);
+		smd_context_destroy(contexts[r]);
+	}
+	pool_stop(&pool);
+}
+
+static void ranks_agree_on_their_number(void **state)
+{
+	static const char text[] = "group test/number: all ranks must agree on their number, got ";
+	struct joiner joiners[2];
+	struct pool pool;
+	smd_context *contexts[2];
+
+	(void)state;
+	pool_start(&pool, "tcp", 2, NULL);
+	contexts[0] = context_of(pool.list, "one", 10);
+	contexts[1] = context_of(pool.list, "two", 10);
+	join_begin(&joiners[0], contexts[0], "number", 2, 0);
+	join_begin(&joiners[1], contexts[1], "number", 3, 1);
+	join_end(&joiners[0], -EINVAL, text);
+	join_end(&joiners[1], -EINVAL, text);
+	for (int r = 0; r < 2; r++) {
+		assert_non_null(strstr(joiners[r].text, "2 from rank 0 (one)"));
+		assert_non_null(strstr(joiners[r].text, "3 from rank 1 (two)"));
+		smd_context_destroy(contexts[r]);
+	}
+	pool_stop(&pool);
+}
+
+static void ranks_have_the_same_servers_in_the_same_order(void **state)
+{
+	static const char text[] = "group test/order: all ranks must have the same reduction "
+				   "servers in the same order, but rank ";
+	struct joiner joiners[2];
+	struct pool pool;
+	smd_context *contexts[2];
+	char swapped[1024];
+	const char *comma;
+
+	(void)state;
+	pool_start(&pool, "tcp", 2, NULL);
+	comma = strchr(pool.list, ',');
+	snprintf(swapped, sizeof(swapped), "%s,%.*s", comma + 1, (int)(comma - pool.list),
+		pool.list);
+	contexts[0] = context_of(pool.list, "one", 10);
+	contexts[1] = context_of(swapped, "two", 10);
+	for (int r = 0; r < 2; r++) {
+		join_begin(&joiners[r], contexts[r], "order", 2, r);
+	}
+	for (int r = 0; r < 2; r++) {
+		join_end(&joiners[r], -EINVAL, text);
+		assert_non_null(strstr(joiners[r].text, "rank 0 (one)"));
+		assert_non_null(strstr(joiners[r].text, "rank 1 (two)"));
+		smd_context_destroy(contexts[r]);
+	}
+	pool_stop(&pool);
+}
+
+/* The ranks that have come leave the group, so that all can try again. */
+static void ranks_that_do_not_come_are_named(void **state)
+{
+	struct joiner joiners[4];
+	struct pool pool;
+	smd_context *contexts[4];
+
+	(void)state;
+	pool_start(&pool, "tcp", 2, NULL);
+	for (int r = 0; r < 4; r++) {
+		contexts[r] = context_of(pool.list, "some", 3);
+	}
+	join_begin(&joiners[0], contexts[0], "missing", 4, 0);
+	join_begin(&joiners[2], contexts[2], "missing", 4, 2);
+	for (int r = 0; r < 4; r += 2) {
+		join_end(&joiners[r], -ETIMEDOUT,
+			"group missing: all 4 ranks must join within 3 s, but group test/missing: "
+			"rank ");
+		/* Of the two that have come, one may have given up before the other. */
+		assert_non_null(strstr(joiners[r].text, "rank 1, "));
+		assert_non_null(strstr(joiners[r].text, "rank 3 of 4 not joined yet"));
+	}
+	for (int r = 0; r < 4; r++) {
+		join_begin(&joiners[r], contexts[r], "missing", 4, r);
+	}
+	for (int r = 0; r < 4; r++) {
+		join_end(&joiners[r], 0, NULL);
+		smd_context_destroy(contexts[r]);
+	}
+	pool_stop(&pool);
+}
+
+/* ---- arguments ---- */
+
+static void arguments_of_a_communicator_are_checked(void **state)
+{
+	char longest[257] = "";
+	const struct {
+		const char *group;
+		int nranks;
+		int rank;
+		const char *text;
+	} cases[] = {
+		{NULL, 2, 0, "group: its name must have 1 to 255 bytes"},
+		{"", 2, 0, "group: its name must have 1 to 255 bytes"},
+		{longest, 2, 0, "group: its name must have 1 to 255 bytes"},
+		{"a\nb", 2, 0, "group: its name must have no control characters"},
+		{"g", 0, 0, "group g: ranks must be 1 to 256, got 0"},
+		{"g", -1, 0, "group g: ranks must be 1 to 256, got -1"},
+		{"g", 257, 0, "group g: ranks must be 1 to 256, got 257"},
+		{"g", 2, 2, "group g: rank must be 0 to 1, got 2"},
+		{"g", 2, -1, "group g: rank must be 0 to 1, got -1"},
+	};
+	struct pool pool;
+	smd_context *context;
+	smd_comm *comm;
+
+	(void)state;
+	memset(longest, 'g', 256);
+	pool_start(&pool, "tcp", 1, NULL);
+	context = context_of(pool.list, "one", 10);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		assert_int_equal(smd_comm_create(context, cases[i].group, cases[i].nranks,
+					 cases[i].rank, &comm),
+			-EINVAL);
+		assert_string_equal(smd_error_message(), cases[i].text);
+	}
+	longest[255] = '\0';
+	assert_int_equal(smd_comm_create(context, longest, 1, 0, &comm), 0);
+	assert_int_equal(smd_comm_rank(comm), 0);
+	assert_int_equal(smd_comm_size(comm), 1);
+	smd_comm_destroy(comm);
+	smd_context_destroy(context);
+	pool_stop(&pool);
+}
+
+static void arguments_of_a_context_are_checked(void **state)
+{
+	char longest[257] = "";
+	const struct {
+		struct smd_context_options options;
+		int err;
+		const char *text;
+	} cases[] = {
+		{{.servers = ""}, -ENOENT, "no reduction servers: set SUMMAND_REDUCTION_SERVERS="},
+		{{.servers = "nowhere"}, -EINVAL,
+			"reduction servers: each must be host:port, got \"nowhere\""},
+		{{.servers = "a:1,,b:2"}, -EINVAL,
+			"reduction servers: each must be host:port, got \"\""},
+		{{.servers = "a:0"}, -EINVAL,
+			"reduction servers: each must be host:port, got \"a:0\""},
+		{{.servers = "a:1", .transport = "pigeon"}, -EINVAL,
+			"SUMMAND_TRANSPORT: must be auto or tcp, got \"pigeon\""},
+		{{.servers = "a:1", .replica = longest}, -EINVAL,
+			"SUMMAND_REPLICA: must have at most 255 bytes, got 256"},
+		{{.servers = "a:1", .replica = "a\tb"}, -EINVAL,
+			"SUMMAND_REPLICA: must have no control characters"},
+		{{.servers = "a:1", .job = "a\x7f"}, -EINVAL,
+			"SUMMAND_JOB_ID: must have no control characters"},
+	};
+	smd_context *context;
+
+	(void)state;
+	memset(longest, 'r', 256);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		assert_int_equal(smd_context_create(&cases[i].options, &context), cases[i].err);
+		assert_ptr_equal(strstr(smd_error_message(), cases[i].text), smd_error_message());
+	}
+}
+
+static void check_operation(smd_comm *comm)
+{
+	float buffer[64] = {0};
+
+	CHECK(smd_allreduce(comm, buffer, buffer + 1, 8, SMD_FLOAT32, SMD_SUM) == -EINVAL);
+	CHECK_SAYS("send and recv must be the same or must not overlap");
+	CHECK(smd_allreduce(comm, buffer + 7, buffer, 8, SMD_FLOAT32, SMD_SUM) == -EINVAL);
+	CHECK(smd_allreduce(comm, buffer, buffer + 8, 8, SMD_FLOAT32, SMD_SUM) == 0);
+	CHECK(smd_allreduce(comm, NULL, buffer, 8, SMD_FLOAT32, SMD_SUM) == -EINVAL);
+	CHECK_SAYS("buffers must not be NULL");
+	CHECK(smd_allreduce(comm, NULL, NULL, 0, SMD_FLOAT32, SMD_SUM) == 0);
+	CHECK(smd_allreduce(comm, buffer, buffer, SIZE_MAX / 4, SMD_FLOAT32, SMD_SUM) == -EINVAL);
+	CHECK_SAYS("count must fit into memory");
+	CHECK(smd_allreduce(comm, buffer, buffer, 8, (enum smd_dtype)99, SMD_SUM) == -ENOTSUP);
+	CHECK_SAYS("got type 99 sum");
+	CHECK(smd_allreduce(comm, buffer, buffer, 8, SMD_FLOAT32, (enum smd_op)99) == -ENOTSUP);
+	CHECK_SAYS("got float32 op 99");
+}
+
+/* A refused call is no operation: nothing is sent, and the next one is right. */
+static void arguments_of_an_operation_are_checked(void **state)
+{
+	struct pool pool;
+	smd_context *context;
+	smd_comm *comm;
+
+	(void)state;
+	pool_start(&pool, "tcp", 1, NULL);
+	context = context_of(pool.list, "one", 10);
+	assert_int_equal(smd_comm_create(context, "alone", 1, 0, &comm), 0);
+	check_operation(comm);
+	smd_comm_destroy(comm);
+	smd_context_destroy(context);
+	pool_stop(&pool);
+}
+
+static void sizes_of_types(void **state)
+{
+	(void)state;
+	assert_int_equal(smd_dtype_size(SMD_FLOAT32), 4);
+	assert_int_equal(smd_dtype_size(SMD_FLOAT64), 8);
+	assert_int_equal(smd_dtype_size(SMD_BFLOAT16), 2);
+	assert_int_equal(smd_dtype_size((enum smd_dtype)99), 0);
+}
+
+/* ---- what is used and given back ---- */
+
+/* Memory for one communicator of one rank, so a second one is refused until the first has left. */
+static void a_slot_is_there_again_when_a_communicator_has_left(void **state)
+{
+	const struct smd_server_config config = {
+		.shards = 1, .chunk_bytes = 64 << 10, .memory_bytes = 3 * (64 << 10)};
+	struct pool pool;
+	smd_context *context;
+	smd_comm *first;
+	smd_comm *second;
+
+	(void)state;
+	pool_start(&pool, "tcp", 1, &config);
+	context = context_of(pool.list, "one", 10);
+	for (int round = 0; round < 20; round++) {
+		assert_int_equal(smd_comm_create(context, "first", 1, 0, &first), 0);
+		assert_int_equal(smd_comm_create(context, "second", 1, 0, &second), -ENOSPC);
+		assert_string_equal(smd_error_message(),
+			"group test/second: the reduction server's memory has no slot left for 1 "
+			"ranks (2 of 3 buffers of 65536 bytes are promised); give it a larger "
+			"--memory-limit");
+		assert_int_equal(smd_barrier(first), 0);
+		smd_comm_destroy(first);
+	}
+	smd_context_destroy(context);
+	pool_stop(&pool);
+}
+
+static void numbers_are_used_again(void **state)
+{
+	struct pool pool;
+	smd_context *context;
+	smd_comm *comm;
+
+	(void)state;
+	pool_start(&pool, "tcp", 1, NULL);
+	context = context_of(pool.list, "one", 10);
+	for (int i = 0; i < 5000; i++) {
+		assert_int_equal(smd_comm_create(context, "again", 1, 0, &comm), 0);
+		if (i % 100 == 0) {
+			assert_int_equal(smd_barrier(comm), 0);
+		}
+		smd_comm_destroy(comm);
+	}
+	smd_context_destroy(context);
+	pool_stop(&pool);
+}
+
+static void a_context_has_4096_communicators_at_most(void **state)
+{
+	const struct smd_server_config config = {
+		.shards = 1, .chunk_bytes = 64, .window = 1, .memory_bytes = 4 << 20};
+	static smd_comm *comms[SMD_COMMS_MAX];
+	smd_comm *more;
+	struct pool pool;
+	smd_context *context;
+	char name[32];
+
+	(void)state;
+	pool_start(&pool, "tcp", 1, &config);
+	context = context_of(pool.list, "one", 10);
+	for (unsigned i = 0; i < SMD_COMMS_MAX; i++) {
+		snprintf(name, sizeof(name), "group-%u", i);
+		assert_int_equal(smd_comm_create(context, name, 1, 0, &comms[i]), 0);
+	}
+	assert_int_equal(smd_comm_create(context, "more", 1, 0, &more), -EMFILE);
+	assert_string_equal(smd_error_message(),
+		"group more: a context must have at most 4096 communicators at once");
+	smd_comm_destroy(comms[1234]);
+	assert_int_equal(smd_comm_create(context, "more", 1, 0, &comms[1234]), 0);
+	for (unsigned i = 0; i < SMD_COMMS_MAX; i++) {
+		smd_comm_destroy(comms[i]);
+	}
+	smd_context_destroy(context);
+	pool_stop(&pool);
+}
+
+/* Programs open many communicators, and most are idle. */
+static void use_many(struct pool_rank *rank)
+{
+	enum { MANY = 64, COUNT = 20000 };
+	smd_comm *comms[MANY];
+	smd_request *requests[MANY];
+	int32_t *values = malloc(MANY * COUNT * sizeof(*values));
+	char name[32];
+
+	for (int c = 0; c < MANY; c++) {
+		snprintf(name, sizeof(name), "many-%d", c);
+		CHECK(smd_comm_create(rank->context, name, rank->nranks, rank->rank, &comms[c]) ==
+			0);
+	}
+	for (int i = 0; i < MANY * COUNT; i++) {
+		values[i] = i + rank->rank;
+	}
+	for (int c = 0; c < MANY; c++) {
+		CHECK(smd_allreduce_start(comms[c], values + c * COUNT, values + c * COUNT, COUNT,
+			      SMD_INT32, SMD_SUM, &requests[c]) == 0);
+	}
+	for (int c = 0; c < MANY; c++) {
+		CHECK(smd_request_wait(requests[c]) == 0);
+		smd_comm_destroy(comms[c]);
+	}
+	for (int i = 0; i < MANY * COUNT; i++) {
+		CHECK(values[i] == 3 * i + 3);
+	}
+	free(values);
+}
+
+static void many_communicators_share_little_memory(void **state)
+{
+	/* 66 sure slots of 3 ranks, and hardly more */
+	const struct smd_server_config config = {
+		.shards = 2, .chunk_bytes = 16 << 10, .memory_bytes = 2 * 270 * (16 << 10)};
+	const struct smd_server_config configs[2] = {config, config};
+	struct pool pool;
+
+	(void)state;
+	pool_start(&pool, "tcp", 2, configs);
+	pool_run(&pool, 3, "many", use_many, NULL);
+	pool_stop(&pool);
+}
+
+static void come_and_go(struct pool_rank *rank)
+{
+	for (int i = 0; i < 25; i++) {
+		smd_context *context = pool_context(rank->pool, 100 + rank->rank);
+		struct raw raw;
+
+		smd_context_destroy(context);
+		raw_open(&raw, rank->pool, 0);
+		if (i % 2) {
+			raw_say_hello(&raw, "hasty", 0, "");
+		}
+		raw_close(&raw);
+		CHECK(smd_barrier(rank->comm) == 0);
+	}
+}
+
+static void connections_come_and_go_beside_operations(void **state)
+{
+	struct pool pool;
+
+	(void)state;
+	pool_start(&pool, "tcp", 2, NULL);
+	pool_run(&pool, 4, "stay", come_and_go, NULL);
+	pool_stop(&pool);
+}
+
+/* Who has all results leaves, while the others may still be receiving theirs. */
+static void leave_at_once(struct pool_rank *rank)
+{
+	for (int i = 0; i < 100; i++) {
+		int32_t values[1000] = {i};
+		smd_comm *comm;
+
+		CHECK(smd_comm_create(rank->context, "short", rank->nranks, rank->rank, &comm) ==
+			0);
+		CHECK(smd_allreduce(comm, values, values, 1000, SMD_INT32, SMD_SUM) == 0);
+		CHECK(values[0] == i * rank->nranks);
+		smd_comm_destroy(comm);
+	}
+}
+
+static void leaving_after_the_last_operation_harms_nobody(void **state)
+{
+	struct pool pool;
+
+	(void)state;
+	pool_start(&pool, "tcp", 2, NULL);
+	pool_run(&pool, 4, "long", leave_at_once, NULL);
+	pool_stop(&pool);
+	pool_start(&pool, "loopback", 2, NULL);
+	pool_run(&pool, 4, "long", leave_at_once, NULL);
+	pool_stop(&pool);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_rank_joins_once),
+		cmocka_unit_test(ranks_agree_on_their_number),
+		cmocka_unit_test(ranks_have_the_same_servers_in_the_same_order),
+		cmocka_unit_test(ranks_that_do_not_come_are_named),
+		cmocka_unit_test(arguments_of_a_communicator_are_checked),
+		cmocka_unit_test(arguments_of_a_context_are_checked),
+		cmocka_unit_test(arguments_of_an_operation_are_checked),
+		cmocka_unit_test(sizes_of_types),
+		cmocka_unit_test(a_slot_is_there_again_when_a_communicator_has_left),
+		cmocka_unit_test(numbers_are_used_again),
+		cmocka_unit_test(a_context_has_4096_communicators_at_most),
+		cmocka_unit_test(many_communicators_share_little_memory),
+		cmocka_unit_test(connections_come_and_go_beside_operations),
+		cmocka_unit_test(leaving_after_the_last_operation_harms_nobody),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
