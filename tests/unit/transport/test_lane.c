@@ -2,285 +2,16 @@
  * What every transport promises, over each of them: frames in order, done() once, one end, and that
  * a lane may be closed inside any callback.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "tests/unit/transport/link.h"
 
 #include <arpa/inet.h>
-#include <cmocka.h>
 #include <errno.h>
-#include <event2/event.h>
-#include <event2/thread.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include "reduction_server/base/clock.h"
-#include "reduction_server/transport/transport.h"
-
-#define PATIENCE_NS 20000000000ull
-#define ROOM        (1u << 20)
-
-enum moment { NEVER, ON_OPEN, ON_HEADER, ON_FRAME, ON_CLOSED, ON_DONE };
-
-/* One end of a lane, and what has happened to it. */
-struct end {
-	struct smd_lane *lane; /* NULL: none yet, or closed */
-	struct event_base *base;
-	enum moment close_at;   /* closes its lane in that callback */
-	enum moment refuse_at;  /* returns an error from that callback */
-	struct smd_frame frame; /* the last one */
-	uint8_t *room;          /* where payloads go */
-	unsigned opened;
-	unsigned headers;
-	unsigned frames;
-	unsigned closed; /* calls of on_closed() */
-	int err;
-	char reason[256];
-	void (*then)(struct end *end); /* in on_frame(), when not NULL */
-};
-
-/* Sends of one end: payload, how often done() came, and with what. */
-struct parcel {
-	struct smd_send send;
-	struct end *from;
-	uint8_t *payload;
-	unsigned done;
-	int err;
-	unsigned place; /* how many were done before */
-};
-
-struct link {
-	const struct smd_transport_ops *transport;
-	struct event_base *base;
-	struct smd_listener *listener;
-	char address[128];
-	struct end near; /* connects */
-	struct end far;  /* is accepted */
-	bool hold;       /* the far lane is accepted, but not attached yet */
-};
-
-static unsigned parcels_done;
-
-/* ---- callbacks ---- */
-
-static void close_end(struct end *end)
-{
-	struct smd_lane *lane = end->lane;
-
-	end->lane = NULL; /* closing calls done() */
-	smd_lane_close(lane);
-}
-
-static bool closes(struct end *end, enum moment moment)
-{
-	if (end->close_at == moment && end->lane) {
-		close_end(end);
-		return true;
-	}
-	return false;
-}
-
-static void end_on_open(void *owner)
-{
-	struct end *end = owner;
-
-	end->opened++;
-	closes(end, ON_OPEN);
-}
-
-static int end_on_header(
-	void *owner, const struct smd_frame *frame, void **payload, struct smd_error *error)
-{
-	struct end *end = owner;
-
-	end->headers++;
-	end->frame = *frame;
-	*payload = end->room;
-	closes(end, ON_HEADER);
-	return end->refuse_at == ON_HEADER ? smd_error_set(error, EPROTO, "not this header") : 0;
-}
-
-static int end_on_frame(
-	void *owner, const struct smd_frame *frame, void *payload, struct smd_error *error)
-{
-	struct end *end = owner;
-
-	assert_int_equal(frame->ordinal, end->frame.ordinal);
-	if (frame->length) {
-		assert_ptr_equal(payload, end->room);
-	}
-	end->frames++;
-	if (end->then) {
-		end->then(end);
-	}
-	closes(end, ON_FRAME);
-	return end->refuse_at == ON_FRAME ? smd_error_set(error, EPROTO, "not this frame") : 0;
-}
-
-static void end_on_closed(void *owner, int err, const char *reason)
-{
-	struct end *end = owner;
-
-	end->closed++;
-	end->err = err;
-	snprintf(end->reason, sizeof(end->reason), "%s", reason);
-	closes(end, ON_CLOSED);
-}
-
-static const struct smd_lane_callbacks callbacks = {
-	.on_open = end_on_open,
-	.on_header = end_on_header,
-	.on_frame = end_on_frame,
-	.on_closed = end_on_closed,
-};
-
-static void on_accept(void *owner, struct smd_lane *lane)
-{
-	struct link *link = owner;
-
-	link->far.lane = lane;
-	if (!link->hold) {
-		assert_int_equal(smd_lane_attach(lane, link->base, &callbacks, &link->far), 0);
-	}
-}
-
-/* ---- sends ---- */
-
-static uint8_t byte_of(uint64_t ordinal, size_t i)
-{
-	return (uint8_t)(ordinal * 37 + i + (i >> 8));
-}
-
-static void parcel_done(struct smd_send *send, int err)
-{
-	struct parcel *parcel = (struct parcel *)send;
-
-	parcel->done++;
-	parcel->err = err;
-	parcel->place = parcels_done++;
-	closes(parcel->from, ON_DONE);
-}
-
-static void parcel_send(
-	struct parcel *parcel, struct end *from, uint64_t ordinal, uint32_t length, void *owner)
-{
-	struct smd_frame frame = {.kind = SMD_FRAME_INPUT, .ordinal = ordinal};
-
-	*parcel = (struct parcel){.from = from, .payload = malloc(length + 1)};
-	for (size_t i = 0; i < length; i++) {
-		parcel->payload[i] = byte_of(ordinal, i);
-	}
-	parcel->send.payload = parcel->payload;
-	parcel->send.length = length;
-	parcel->send.done = parcel_done;
-	parcel->send.owner = owner;
-	smd_lane_send(from->lane, &frame, &parcel->send);
-}
-
-static void parcels_free(struct parcel *parcels, unsigned n)
-{
-	for (unsigned i = 0; i < n; i++) {
-		free(parcels[i].payload);
-	}
-}
-
-static void assert_payload(const struct end *end)
-{
-	for (size_t i = 0; i < end->frame.length; i++) {
-		if (end->room[i] != byte_of(end->frame.ordinal, i)) {
-			fail_msg("frame %u: byte %zu is wrong", (unsigned)end->frame.ordinal, i);
-		}
-	}
-}
-
-/* ---- the link ---- */
-
-static int set_up(void **state)
-{
-	static int counter;
-	struct link *link = calloc(1, sizeof(*link));
-	const char *transport = *state;
-	struct smd_error error = {""};
-	char address[64];
-
-	evthread_use_pthreads();
-	parcels_done = 0;
-	link->transport = smd_transport_find(transport);
-	link->base = event_base_new();
-	link->near.base = link->base;
-	link->far.base = link->base;
-	link->near.room = malloc(ROOM);
-	link->far.room = malloc(ROOM);
-	link->near.close_at = ON_CLOSED;
-	link->far.close_at = ON_CLOSED;
-	snprintf(address, sizeof(address), "loopback:lane-%d", counter++);
-	assert_int_equal(link->transport->listen(link->base,
-				 strcmp(transport, "tcp") == 0 ? "127.0.0.1:0" : address, on_accept,
-				 link, &link->listener, link->address, &error),
-		0);
-	*state = link;
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	struct link *link = *state;
-
-	if (link->near.lane) {
-		close_end(&link->near);
-	}
-	if (link->far.lane) {
-		close_end(&link->far);
-	}
-	if (link->listener) {
-		link->transport->listener_close(link->listener);
-	}
-	event_base_loop(link->base, EVLOOP_NONBLOCK);
-	event_base_free(link->base);
-	free(link->near.room);
-	free(link->far.room);
-	free(link);
-	return 0;
-}
-
-#define RUN_UNTIL(link, condition)                                                                 \
-	do {                                                                                       \
-		uint64_t until_ = smd_clock_ns() + PATIENCE_NS;                                    \
-		while (!(condition)) {                                                             \
-			assert_true(smd_clock_ns() < until_);                                      \
-			event_base_loop((link)->base, EVLOOP_NONBLOCK);                            \
-		}                                                                                  \
-	} while (0)
-
-/* Some more turns, in which nothing more must happen. */
-static void run_on(struct link *link)
-{
-	for (int i = 0; i < 50; i++) {
-		event_base_loop(link->base, EVLOOP_NONBLOCK);
-		usleep(200);
-	}
-}
-
-static void connect_near(struct link *link)
-{
-	struct smd_error error = {""};
-
-	assert_int_equal(link->transport->connect(link->base, link->address, &callbacks,
-				 &link->near, &link->near.lane, &error),
-		0);
-}
-
-static void open_link(struct link *link)
-{
-	connect_near(link);
-	RUN_UNTIL(link, link->near.opened && link->far.lane);
-}
 
 /* ---- frames ---- */
 
@@ -291,7 +22,7 @@ static void check_next(struct end *end)
 {
 	assert_int_equal(end->frame.ordinal, end->frames - 1);
 	assert_int_equal(end->frame.length, lengths[end->frame.ordinal % NLENGTHS]);
-	assert_payload(end);
+	end_assert_payload(end);
 }
 
 static void frames_arrive_whole_and_in_order_both_ways(void **state)
@@ -301,7 +32,7 @@ static void frames_arrive_whole_and_in_order_both_ways(void **state)
 	struct parcel near[FRAMES];
 	struct parcel far[FRAMES];
 
-	open_link(link);
+	link_open(link);
 	link->near.then = check_next;
 	link->far.then = check_next;
 	for (unsigned i = 0; i < FRAMES; i++) {
@@ -331,7 +62,7 @@ static void control_frames_carry_their_payload(void **state)
 	struct smd_frame frame = {.kind = SMD_FRAME_JOIN, .comm = 42};
 	char payload[] = "said once";
 
-	open_link(link);
+	link_open(link);
 	assert_int_equal(
 		smd_lane_send_control(link->near.lane, &frame, payload, sizeof(payload)), 0);
 	memset(payload, 0, sizeof(payload)); /* it was copied */
@@ -347,10 +78,10 @@ static void frames_may_be_queued_before_the_lane_is_open(void **state)
 	struct link *link = *state;
 	struct parcel parcel;
 
-	connect_near(link);
+	link_connect(link);
 	parcel_send(&parcel, &link->near, 0, 100, NULL);
 	RUN_UNTIL(link, link->far.frames == 1);
-	assert_payload(&link->far);
+	end_assert_payload(&link->far);
 	parcels_free(&parcel, 1);
 }
 
@@ -360,14 +91,15 @@ static void what_came_before_the_lane_was_attached_is_kept(void **state)
 	struct parcel parcels[3];
 
 	link->hold = true;
-	open_link(link);
+	link_open(link);
 	for (unsigned i = 0; i < 3; i++) {
 		parcel_send(&parcels[i], &link->near, i, lengths[i], NULL);
 	}
-	run_on(link);
+	link_run_on(link);
 	assert_int_equal(link->far.frames, 0);
 	link->far.then = check_next;
-	assert_int_equal(smd_lane_attach(link->far.lane, link->base, &callbacks, &link->far), 0);
+	assert_int_equal(
+		smd_lane_attach(link->far.lane, link->base, &link_callbacks, &link->far), 0);
 	RUN_UNTIL(link, link->far.frames == 3);
 	parcels_free(parcels, 3);
 }
@@ -376,7 +108,7 @@ static void an_end_has_a_name_for_messages(void **state)
 {
 	struct link *link = *state;
 
-	open_link(link);
+	link_open(link);
 	assert_string_equal(smd_lane_peer_name(link->near.lane), link->address);
 	assert_true(strlen(smd_lane_peer_name(link->far.lane)) > 0);
 }
@@ -388,16 +120,16 @@ static void what_was_sent_before_a_close_arrives(void **state)
 	struct link *link = *state;
 	struct parcel parcels[3];
 
-	open_link(link);
+	link_open(link);
 	link->far.then = check_next;
 	for (unsigned i = 0; i < 3; i++) {
 		parcel_send(&parcels[i], &link->near, i, lengths[i], NULL);
 	}
-	close_end(&link->near);
+	end_close(&link->near);
 	RUN_UNTIL(link, link->far.closed);
 	assert_int_equal(link->far.frames, 3);
 	assert_int_equal(link->far.err, -ECONNRESET);
-	run_on(link);
+	link_run_on(link);
 	assert_int_equal(link->far.closed, 1);
 	assert_int_equal(link->near.closed, 0); /* who closes is not told */
 	for (unsigned i = 0; i < 3; i++) {
@@ -414,12 +146,12 @@ static void a_close_gives_every_queued_send_back_once(void **state)
 	struct parcel parcels[FRAMES];
 
 	link->hold = true;
-	open_link(link);
+	link_open(link);
 	for (unsigned i = 0; i < FRAMES; i++) {
 		parcel_send(&parcels[i], &link->near, i, ROOM, NULL);
 	}
-	run_on(link);
-	close_end(&link->near);
+	link_run_on(link);
+	end_close(&link->near);
 	for (unsigned i = 0; i < FRAMES; i++) {
 		assert_int_equal(parcels[i].done, 1);
 		assert_true(parcels[i].err == 0 || parcels[i].err == -ECANCELED);
@@ -434,13 +166,13 @@ static void sends_to_an_end_that_has_gone_are_given_back(void **state)
 	struct link *link = *state;
 	struct parcel parcels[FRAMES];
 
-	open_link(link);
-	close_end(&link->far);
+	link_open(link);
+	end_close(&link->far);
 	for (unsigned i = 0; i < FRAMES; i++) {
 		parcel_send(&parcels[i], &link->near, i, ROOM, NULL);
 	}
 	RUN_UNTIL(link, link->near.closed && parcels_done == FRAMES);
-	run_on(link);
+	link_run_on(link);
 	assert_int_equal(link->near.closed, 1);
 	for (unsigned i = 0; i < FRAMES; i++) {
 		assert_int_equal(parcels[i].done, 1);
@@ -454,12 +186,12 @@ static void check_close_inside(struct link *link, enum moment moment)
 	struct parcel parcels[3];
 
 	link->far.close_at = moment;
-	open_link(link);
+	link_open(link);
 	for (unsigned i = 0; i < 3; i++) {
 		parcel_send(&parcels[i], &link->near, i, 1000, NULL);
 	}
 	RUN_UNTIL(link, link->near.closed && parcels_done == 3);
-	run_on(link);
+	link_run_on(link);
 	assert_int_equal(link->far.headers, 1);
 	assert_int_equal(link->far.frames, moment == ON_FRAME);
 	assert_int_equal(link->far.closed, 0);
@@ -483,9 +215,9 @@ static void a_lane_may_be_closed_inside_on_open(void **state)
 	struct link *link = *state;
 
 	link->near.close_at = ON_OPEN;
-	connect_near(link);
+	link_connect(link);
 	RUN_UNTIL(link, link->far.closed);
-	run_on(link);
+	link_run_on(link);
 	assert_int_equal(link->near.opened, 1);
 	assert_int_equal(link->near.closed, 0);
 	assert_int_equal(link->far.closed, 1);
@@ -497,7 +229,7 @@ static void a_lane_may_be_closed_inside_done(void **state)
 	struct link *link = *state;
 	struct parcel parcels[2];
 
-	open_link(link);
+	link_open(link);
 	link->near.close_at = ON_DONE;
 	parcel_send(&parcels[0], &link->near, 0, ROOM, NULL);
 	if (link->near.lane) {
@@ -506,7 +238,7 @@ static void a_lane_may_be_closed_inside_done(void **state)
 		parcels[1] = (struct parcel){.done = 1};
 	}
 	RUN_UNTIL(link, link->far.closed);
-	run_on(link);
+	link_run_on(link);
 	assert_null(link->near.lane);
 	assert_true(link->far.frames >= 1);
 	assert_int_equal(link->near.closed, 0);
@@ -519,14 +251,14 @@ static void a_lane_that_has_ended_may_be_closed_later(void **state)
 {
 	struct link *link = *state;
 
-	open_link(link);
+	link_open(link);
 	link->near.close_at = NEVER;
-	close_end(&link->far);
+	end_close(&link->far);
 	RUN_UNTIL(link, link->near.closed);
-	run_on(link);
+	link_run_on(link);
 	assert_int_equal(link->near.closed, 1);
-	close_end(&link->near);
-	run_on(link);
+	end_close(&link->near);
+	link_run_on(link);
 	assert_int_equal(link->near.closed, 1);
 }
 
@@ -535,11 +267,11 @@ static void check_refusal(struct link *link, enum moment moment, const char *rea
 	struct parcel parcels[2];
 
 	link->far.refuse_at = moment;
-	open_link(link);
+	link_open(link);
 	parcel_send(&parcels[0], &link->near, 0, 10, NULL);
 	parcel_send(&parcels[1], &link->near, 1, 10, NULL);
 	RUN_UNTIL(link, link->far.closed && link->near.closed && parcels_done == 2);
-	run_on(link);
+	link_run_on(link);
 	assert_int_equal(link->far.closed, 1);
 	assert_int_equal(link->far.headers, 1);
 	assert_int_equal(link->far.err, -EPROTO);
@@ -561,7 +293,7 @@ static void an_error_of_on_frame_ends_the_lane(void **state)
 
 static void expect_uncancelled(struct end *end)
 {
-	assert_payload(end);
+	end_assert_payload(end);
 }
 
 /* Those of one owner that have not begun to leave are given back at once; whatever was not given
@@ -576,11 +308,11 @@ static void cancel_takes_back_what_has_not_begun(void **state)
 	int other;
 
 	link->hold = true;
-	open_link(link);
+	link_open(link);
 	for (unsigned i = 0; i < FRAMES; i++) {
 		parcel_send(&parcels[i], &link->near, i, ROOM, i % 2 ? &one : &other);
 	}
-	run_on(link);
+	link_run_on(link);
 	smd_lane_cancel(link->near.lane, &one);
 	for (unsigned i = 0; i < FRAMES; i++) {
 		cancelled += parcels[i].err == -ECANCELED;
@@ -590,9 +322,10 @@ static void cancel_takes_back_what_has_not_begun(void **state)
 		assert_true(cancelled > 0);
 	}
 	link->far.then = expect_uncancelled;
-	assert_int_equal(smd_lane_attach(link->far.lane, link->base, &callbacks, &link->far), 0);
+	assert_int_equal(
+		smd_lane_attach(link->far.lane, link->base, &link_callbacks, &link->far), 0);
 	RUN_UNTIL(link, link->far.frames == FRAMES - cancelled && parcels_done == FRAMES);
-	run_on(link);
+	link_run_on(link);
 	assert_int_equal(link->far.frames, FRAMES - cancelled);
 	for (unsigned i = 0; i < FRAMES; i++) {
 		assert_int_equal(parcels[i].done, 1);
@@ -629,7 +362,7 @@ static void arrive(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	move->end.lane = move->lane;
-	if (smd_lane_attach(move->lane, move->base, &callbacks, &move->end)) {
+	if (smd_lane_attach(move->lane, move->base, &link_callbacks, &move->end)) {
 		abort();
 	}
 	answer(&move->end); /* to the frame that has moved it */
@@ -689,19 +422,19 @@ static void a_lane_moves_to_another_thread_between_two_frames(void **state)
 	move.end = (struct end){.room = malloc(ROOM), .then = answer, .close_at = ON_CLOSED};
 	assert_int_equal(pthread_create(&move.thread, NULL, move_main, &move), 0);
 	link->hold = true;
-	open_link(link);
+	link_open(link);
 	assert_int_equal(smd_lane_attach(link->far.lane, link->base, &handing_over, &link->far), 0);
 	for (unsigned i = 0; i < FRAMES; i++) {
 		parcel_send(&parcels[i], &link->near, i, 100 * i, NULL);
 		RUN_UNTIL(link, link->near.frames == i + 1);
 	}
-	close_end(&link->near);
+	end_close(&link->near);
 	event_base_loop(link->base, EVLOOP_NONBLOCK);
 	event_base_once(move.base, -1, EV_TIMEOUT, stop, &move, &now);
 	pthread_join(move.thread, NULL);
 	assert_int_equal(move.end.frames, FRAMES - 1);
 	if (move.end.lane) {
-		close_end(&move.end);
+		end_close(&move.end);
 		event_base_loop(move.base, EVLOOP_NONBLOCK);
 	}
 	event_base_free(move.base);
@@ -721,14 +454,14 @@ static void nobody_listens(void **state)
 	link->transport->listener_close(link->listener);
 	link->listener = NULL;
 	ret = link->transport->connect(
-		link->base, link->address, &callbacks, &link->near, &link->near.lane, &error);
+		link->base, link->address, &link_callbacks, &link->near, &link->near.lane, &error);
 	if (ret) {
 		assert_int_equal(ret, -ECONNREFUSED);
 		assert_non_null(strstr(error.text, link->address));
 		return;
 	}
 	RUN_UNTIL(link, link->near.closed);
-	run_on(link);
+	link_run_on(link);
 	assert_int_equal(link->near.closed, 1);
 	assert_int_equal(link->near.opened, 0);
 	assert_int_equal(link->near.err, -ECONNREFUSED);
@@ -742,7 +475,7 @@ static void an_address_is_listened_at_once(void **state)
 	struct smd_error error = {""};
 	char bound[128];
 
-	assert_int_equal(link->transport->listen(link->base, link->address, on_accept, link,
+	assert_int_equal(link->transport->listen(link->base, link->address, link_on_accept, link,
 				 &second, bound, &error),
 		-EADDRINUSE);
 	assert_non_null(strstr(error.text, "in use"));
@@ -775,7 +508,7 @@ static void the_rest_of_a_payload_can_be_redirected(void **state)
 
 	smd_frame_encode(&frame, bytes);
 	for (size_t i = 0; i < (size_t)2 * HALF; i++) {
-		bytes[SMD_FRAME_SIZE + i] = byte_of(3, i);
+		bytes[SMD_FRAME_SIZE + i] = parcel_byte(3, i);
 	}
 	memset(first, 0, ROOM);
 	assert_int_equal(write(fd, bytes, SMD_FRAME_SIZE + HALF), SMD_FRAME_SIZE + HALF);
@@ -844,7 +577,7 @@ int main(void)
 {
 #define LANE_TEST(name, transport)                                                                 \
 	{                                                                                          \
-		transport ": " #name, name, set_up, tear_down, (void *)(transport)                 \
+		transport ": " #name, name, link_set_up, link_tear_down, (void *)(transport)       \
 	}
 #define EACH_TEST(X, transport)                                                                    \
 	X(frames_arrive_whole_and_in_order_both_ways, transport),                                  \

@@ -1,0 +1,217 @@
+/* Makes links, and records what happens on them. */
+#include "tests/unit/transport/link.h"
+
+#include <errno.h>
+#include <event2/thread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+unsigned parcels_done;
+
+/* ---- link_callbacks ---- */
+
+void end_close(struct end *end)
+{
+	struct smd_lane *lane = end->lane;
+
+	end->lane = NULL; /* closing calls done() */
+	smd_lane_close(lane);
+}
+
+bool end_closes(struct end *end, enum moment moment)
+{
+	if (end->close_at == moment && end->lane) {
+		end_close(end);
+		return true;
+	}
+	return false;
+}
+
+static void end_on_open(void *owner)
+{
+	struct end *end = owner;
+
+	end->opened++;
+	end_closes(end, ON_OPEN);
+}
+
+int end_on_header(
+	void *owner, const struct smd_frame *frame, void **payload, struct smd_error *error)
+{
+	struct end *end = owner;
+
+	end->headers++;
+	end->frame = *frame;
+	*payload = end->room;
+	end_closes(end, ON_HEADER);
+	return end->refuse_at == ON_HEADER ? smd_error_set(error, EPROTO, "not this header") : 0;
+}
+
+static int end_on_frame(
+	void *owner, const struct smd_frame *frame, void *payload, struct smd_error *error)
+{
+	struct end *end = owner;
+
+	assert_int_equal(frame->ordinal, end->frame.ordinal);
+	if (frame->length) {
+		assert_ptr_equal(payload, end->room);
+	}
+	end->frames++;
+	if (end->then) {
+		end->then(end);
+	}
+	end_closes(end, ON_FRAME);
+	return end->refuse_at == ON_FRAME ? smd_error_set(error, EPROTO, "not this frame") : 0;
+}
+
+void end_on_closed(void *owner, int err, const char *reason)
+{
+	struct end *end = owner;
+
+	end->closed++;
+	end->err = err;
+	snprintf(end->reason, sizeof(end->reason), "%s", reason);
+	end_closes(end, ON_CLOSED);
+}
+
+const struct smd_lane_callbacks link_callbacks = {
+	.on_open = end_on_open,
+	.on_header = end_on_header,
+	.on_frame = end_on_frame,
+	.on_closed = end_on_closed,
+};
+
+void link_on_accept(void *owner, struct smd_lane *lane)
+{
+	struct link *link = owner;
+
+	link->far.lane = lane;
+	if (!link->hold) {
+		assert_int_equal(smd_lane_attach(lane, link->base, &link_callbacks, &link->far), 0);
+	}
+}
+
+/* ---- sends ---- */
+
+uint8_t parcel_byte(uint64_t ordinal, size_t i)
+{
+	return (uint8_t)(ordinal * 37 + i + (i >> 8));
+}
+
+static void parcel_done(struct smd_send *send, int err)
+{
+	struct parcel *parcel = (struct parcel *)send;
+
+	parcel->done++;
+	parcel->err = err;
+	parcel->place = parcels_done++;
+	end_closes(parcel->from, ON_DONE);
+}
+
+void parcel_send(
+	struct parcel *parcel, struct end *from, uint64_t ordinal, uint32_t length, void *owner)
+{
+	struct smd_frame frame = {.kind = SMD_FRAME_INPUT, .ordinal = ordinal};
+
+	*parcel = (struct parcel){.from = from, .payload = malloc(length + 1)};
+	for (size_t i = 0; i < length; i++) {
+		parcel->payload[i] = parcel_byte(ordinal, i);
+	}
+	parcel->send.payload = parcel->payload;
+	parcel->send.length = length;
+	parcel->send.done = parcel_done;
+	parcel->send.owner = owner;
+	smd_lane_send(from->lane, &frame, &parcel->send);
+}
+
+void parcels_free(struct parcel *parcels, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		free(parcels[i].payload);
+	}
+}
+
+void end_assert_payload(const struct end *end)
+{
+	for (size_t i = 0; i < end->frame.length; i++) {
+		if (end->room[i] != parcel_byte(end->frame.ordinal, i)) {
+			fail_msg("frame %u: byte %zu is wrong", (unsigned)end->frame.ordinal, i);
+		}
+	}
+}
+
+/* ---- the link ---- */
+
+int link_set_up(void **state)
+{
+	static int counter;
+	struct link *link = calloc(1, sizeof(*link));
+	const char *transport = *state;
+	struct smd_error error = {""};
+	char address[64];
+
+	evthread_use_pthreads();
+	parcels_done = 0;
+	link->transport = smd_transport_find(transport);
+	link->base = event_base_new();
+	link->near.base = link->base;
+	link->far.base = link->base;
+	link->near.room = malloc(ROOM);
+	link->far.room = malloc(ROOM);
+	link->near.close_at = ON_CLOSED;
+	link->far.close_at = ON_CLOSED;
+	snprintf(address, sizeof(address), "loopback:lane-%d", counter++);
+	assert_int_equal(link->transport->listen(link->base,
+				 strcmp(transport, "tcp") == 0 ? "127.0.0.1:0" : address,
+				 link_on_accept, link, &link->listener, link->address, &error),
+		0);
+	*state = link;
+	return 0;
+}
+
+int link_tear_down(void **state)
+{
+	struct link *link = *state;
+
+	if (link->near.lane) {
+		end_close(&link->near);
+	}
+	if (link->far.lane) {
+		end_close(&link->far);
+	}
+	if (link->listener) {
+		link->transport->listener_close(link->listener);
+	}
+	event_base_loop(link->base, EVLOOP_NONBLOCK);
+	event_base_free(link->base);
+	free(link->near.room);
+	free(link->far.room);
+	free(link);
+	return 0;
+}
+
+/* Some more turns, in which nothing more must happen. */
+void link_run_on(struct link *link)
+{
+	for (int i = 0; i < 50; i++) {
+		event_base_loop(link->base, EVLOOP_NONBLOCK);
+		usleep(200);
+	}
+}
+
+void link_connect(struct link *link)
+{
+	struct smd_error error = {""};
+
+	assert_int_equal(link->transport->connect(link->base, link->address, &link_callbacks,
+				 &link->near, &link->near.lane, &error),
+		0);
+}
+
+void link_open(struct link *link)
+{
+	link_connect(link);
+	RUN_UNTIL(link, link->near.opened && link->far.lane);
+}
