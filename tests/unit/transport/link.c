@@ -10,7 +10,7 @@
 
 unsigned parcels_done;
 
-/* ---- link_callbacks ---- */
+/* ---- callbacks ---- */
 
 void end_close(struct end *end)
 {
