@@ -340,7 +340,7 @@ static bool comm_gathers(const struct smd_comm *comm)
 	return false;
 }
 
-void smd_comm_leave(struct smd_member *member)
+void smd_comm_leave(struct smd_member *member, const struct smd_abort *why)
 {
 	struct smd_comm *comm = member->comm;
 	char text[SMD_ERROR_TEXT_MAX];
@@ -351,7 +351,9 @@ void smd_comm_leave(struct smd_member *member)
 	snprintf(text, sizeof(text), "group %s: rank %u (%s) left in the middle of an operation",
 		comm->name, member->rank, member_replica(member));
 	comm_detach(member);
-	if (comm->state == SMD_COMM_ACTIVE && comm_gathers(comm)) {
+	if (why && comm->attached) {
+		smd_comm_abort(comm, (int)why->err, why->text);
+	} else if (comm->state == SMD_COMM_ACTIVE && comm_gathers(comm)) {
 		smd_comm_abort(comm, ECONNRESET, text);
 	} else {
 		comm_bury_if_gone(comm);

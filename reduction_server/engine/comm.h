@@ -70,8 +70,8 @@ struct smd_comm {
 int smd_comm_join(struct smd_shard *shard, struct smd_member *member, const char *job,
 	const struct smd_join *join, struct smd_error *error);
 
-/* The member says LEAVE. */
-void smd_comm_leave(struct smd_member *member);
+/* The member says LEAVE: `why` the communicator is over for its worker, or NULL. */
+void smd_comm_leave(struct smd_member *member, const struct smd_abort *why);
 
 /* The member's lane has ended. */
 void smd_comm_lost(struct smd_member *member, const char *reason);

@@ -164,6 +164,22 @@ static int peer_on_join(
 	return 0;
 }
 
+static int peer_on_leave(
+	struct smd_peer *peer, const struct smd_frame *frame, struct smd_error *error)
+{
+	struct smd_abort why;
+
+	if (frame->length && smd_abort_decode(peer->rx_control, frame->length, &why, NULL)) {
+		return smd_error_set(error, EPROTO,
+			"LEAVE: payload must be none or an errno and a text, got %u bytes",
+			frame->length);
+	}
+	smd_comm_leave(peer->rx_member, frame->length ? &why : NULL);
+	peer_remove(peer, peer->rx_member);
+	smd_shard_check_drained(peer->shard);
+	return 0;
+}
+
 static int peer_on_frame(
 	void *owner, const struct smd_frame *frame, void *payload, struct smd_error *error)
 {
@@ -175,10 +191,7 @@ static int peer_on_frame(
 	case SMD_FRAME_JOIN:
 		return peer_on_join(peer, frame, error);
 	case SMD_FRAME_LEAVE:
-		smd_comm_leave(peer->rx_member);
-		peer_remove(peer, peer->rx_member);
-		smd_shard_check_drained(peer->shard);
-		return 0;
+		return peer_on_leave(peer, frame, error);
 	default: /* INPUT: on_header lets nothing else pass */
 		if (slot) {
 			peer->rx_slot = NULL;

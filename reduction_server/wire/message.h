@@ -38,6 +38,7 @@ struct smd_join {
 	uint64_t table_hash;
 };
 
+/* ABORT, and a LEAVE that gives a reason. */
 struct smd_abort {
 	uint32_t err; /* an errno of Linux, from 1 to 4095 */
 	char text[SMD_ERROR_TEXT_MAX];

@@ -128,10 +128,18 @@ static void comm_leave(struct smd_task *task)
 	struct smd_comm *comm =
 		(struct smd_comm *)((char *)task - offsetof(struct smd_comm, leave));
 	struct smd_context *context = comm->context;
+	uint8_t why[SMD_CONTROL_MAX];
+	size_t length = 0;
 
+	if (comm->state == SMD_COMM_FAILED) {
+		struct smd_abort abort = {.err = (uint32_t)-comm->err};
+
+		memcpy(abort.text, comm->error.text, sizeof(abort.text));
+		length = smd_abort_encode(&abort, why);
+	}
 	for (unsigned i = 0; i < context->nremotes; i++) {
 		if (comm->asked) {
-			smd_remote_send(context->remotes[i], SMD_FRAME_LEAVE, comm, NULL, 0);
+			smd_remote_send(context->remotes[i], SMD_FRAME_LEAVE, comm, why, length);
 		}
 		smd_remote_forget(context->remotes[i], comm);
 	}

@@ -67,11 +67,17 @@ static void check_another_goes_on(struct pool_rank *rank)
 	smd_comm_destroy(another);
 }
 
-/* ---- ranks that disagree ---- */
+/* ---- ranks that disagree, after all have joined and done something together ---- */
+
+static void wait_for_all(struct pool_rank *rank)
+{
+	pthread_barrier_wait(rank->argument);
+}
 
 static void disagree_on_count(struct pool_rank *rank)
 {
 	check_sums_are_right(rank->comm);
+	wait_for_all(rank);
 	CHECK(sum(rank->comm, rank->rank == 1 ? 200 : 100, SMD_FLOAT32) == -EINVAL);
 	check_says("group test/count: all ranks must ask for the same, but rank ");
 	check_says("rank 1 (rank-1) ");
@@ -86,6 +92,8 @@ static void disagree_on_count(struct pool_rank *rank)
 /* Both fill a chunk of as many bytes, and many more chunks are on their way. */
 static void disagree_on_type(struct pool_rank *rank)
 {
+	check_sums_are_right(rank->comm);
+	wait_for_all(rank);
 	CHECK(sum(rank->comm, 3 << 20, rank->rank == 2 ? SMD_INT32 : SMD_FLOAT32) == -EINVAL);
 	check_says("rank 2 (rank-2) ");
 	check_says("int32 sum of 3145728 ");
@@ -100,6 +108,8 @@ static void disagree_on_order(struct pool_rank *rank)
 	float large[20] = {0};
 	int first = rank->rank == 0;
 
+	check_sums_are_right(rank->comm);
+	wait_for_all(rank);
 	CHECK(smd_allreduce_start(rank->comm, first ? small : large, first ? small : large,
 		      first ? 10 : 20, SMD_FLOAT32, SMD_SUM, &requests[0]) == 0);
 	CHECK(smd_allreduce_start(rank->comm, first ? large : small, first ? large : small,
@@ -118,13 +128,16 @@ static void ranks_that_disagree_are_both_named(void **state)
 
 	(void)state;
 	for (int t = 0; t < 2; t++) {
+		pthread_barrier_t together;
 		struct pool pool;
 
+		pthread_barrier_init(&together, NULL, 3);
 		pool_start(&pool, transports[t], 2, NULL);
-		pool_run(&pool, 3, "count", disagree_on_count, NULL);
-		pool_run(&pool, 3, "type", disagree_on_type, NULL);
-		pool_run(&pool, 2, "sequence", disagree_on_order, NULL);
+		pool_run(&pool, 3, "count", disagree_on_count, &together);
+		pool_run(&pool, 3, "type", disagree_on_type, &together);
+		pool_run(&pool, 3, "sequence", disagree_on_order, &together);
 		pool_stop(&pool);
+		pthread_barrier_destroy(&together);
 	}
 }
 

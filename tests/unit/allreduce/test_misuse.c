@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -388,7 +389,8 @@ static const struct misuse misuses[] = {
 		"INPUT: communicator must have been joined, got number 8199"),
 	MISUSE(input_of_another_rank, "INPUT: rank must be 0 as in JOIN, got 1"),
 	MISUSE(leave_of_another_rank, "LEAVE: rank must be 0 as in JOIN, got 1"),
-	MISUSE(leave_with_a_payload, "LEAVE: length must be at most 0, got 3"),
+	MISUSE(leave_with_a_payload,
+		"LEAVE: payload must be none or an errno and a text, got 3 bytes"),
 	MISUSE(ordinal_skipped, "INPUT: ordinal must be 0, got 1"),
 	MISUSE(ordinal_repeated, "INPUT: ordinal must be 1, got 0"),
 	MISUSE(ordinal_not_granted, "INPUT: ordinal must be below 1, which is granted, got 1"),
@@ -513,6 +515,24 @@ static void leaving_in_the_middle_of_an_operation(void **state)
 	assert_the_good_go_on();
 }
 
+/* A rank that heard of a failure first is not the failure. */
+static void leaving_for_a_reason(void **state)
+{
+	const struct smd_frame leave = {.kind = SMD_FRAME_LEAVE, .comm = NUMBER};
+	const char why[] = "\x68\0\0\0reduction server x:1 was lost";
+	struct raw pair[2];
+
+	(void)state;
+	open_pair(pair, "reason");
+	send_part(&pair[1], raw_input(NUMBER, 1, 0, COUNT));
+	raw_send(&pair[0], leave, why, sizeof(why) - 1);
+	raw_expect_text(&pair[1], SMD_FRAME_ABORT, "reduction server x:1 was lost");
+	assert_int_equal(pair[1].payload[0], ECONNRESET);
+	raw_close(&pair[0]);
+	raw_close(&pair[1]);
+	assert_the_good_go_on();
+}
+
 static void a_rank_beyond_the_number_of_ranks(void **state)
 {
 	struct raw raw;
@@ -594,6 +614,7 @@ int main(void)
 		cmocka_unit_test(ranks_that_disagree),
 		cmocka_unit_test(what_no_kernel_can_do),
 		cmocka_unit_test(leaving_in_the_middle_of_an_operation),
+		cmocka_unit_test(leaving_for_a_reason),
 		cmocka_unit_test(a_rank_beyond_the_number_of_ranks),
 		cmocka_unit_test(a_communicator_of_more_ranks_than_memory_has_room_for),
 	};

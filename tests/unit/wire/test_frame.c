@@ -115,7 +115,6 @@ static uint32_t longest_payload(unsigned kind)
 	case SMD_FRAME_RESULT:
 		return 16u << 20;
 	case SMD_FRAME_JOINED:
-	case SMD_FRAME_LEAVE:
 	case SMD_FRAME_PING:
 	case SMD_FRAME_PONG:
 		return 0;
