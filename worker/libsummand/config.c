@@ -103,27 +103,6 @@ static int read_cluster_spec(struct smd_config *config, struct smd_error *error)
 	return ret;
 }
 
-static int read_token(struct smd_config *config, struct smd_error *error)
-{
-	const char *path = getenv("SUMMAND_TOKEN_FILE");
-	FILE *file;
-
-	if (!path) {
-		return 0;
-	}
-	file = fopen(path, "r");
-	if (!file || !fgets(config->token, sizeof(config->token), file)) {
-		smd_error_set(error, errno, "SUMMAND_TOKEN_FILE: cannot read %s: %m", path);
-		if (file) {
-			fclose(file);
-		}
-		return -EINVAL;
-	}
-	fclose(file);
-	config->token[strcspn(config->token, "\r\n")] = '\0';
-	return 0;
-}
-
 static int read_timeout(unsigned option, unsigned *out, struct smd_error *error)
 {
 	const char *text = getenv("SUMMAND_CONNECT_TIMEOUT");
@@ -162,6 +141,35 @@ static int copy_name(
 	}
 	snprintf(out, SMD_STRING_MAX + 1, "%s", value);
 	return 0;
+}
+
+static int read_token(struct smd_config *config, struct smd_error *error)
+{
+	const char *path = getenv("SUMMAND_TOKEN_FILE");
+	char token[SMD_STRING_MAX + 3]; /* with the line's end */
+	size_t length;
+	FILE *file;
+
+	if (!path) {
+		return 0;
+	}
+	file = fopen(path, "r");
+	if (!file) {
+		smd_error_set(error, errno, "SUMMAND_TOKEN_FILE: cannot read %s: %m", path);
+		return -EINVAL;
+	}
+	length = fread(token, 1, sizeof(token), file);
+	fclose(file);
+	while (length && (token[length - 1] == '\n' || token[length - 1] == '\r')) {
+		length--;
+	}
+	if (length == 0 || length > SMD_STRING_MAX || memchr(token, '\0', length)) {
+		return smd_error_set(error, EINVAL,
+			"SUMMAND_TOKEN_FILE: %s must hold 1 to %d characters", path,
+			SMD_STRING_MAX);
+	}
+	token[length] = '\0';
+	return copy_name(config->token, "SUMMAND_TOKEN_FILE", token, error);
 }
 
 static int read_all(const struct smd_context_options *options, struct smd_config *config,

@@ -128,7 +128,7 @@ static void kill_all(const pid_t *children, int n, int signal_number)
 	}
 }
 
-/* Waits for every rank; when one fails the others are ended, for they would wait for it. */
+/* Waits for every rank; when one fails the servers tell the others, which then end, too. */
 static int wait_ranks(struct processes *processes)
 {
 	int left = processes->nranks;

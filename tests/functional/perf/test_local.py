@@ -1,0 +1,83 @@
+"""summand-perf with servers and ranks of its own: its table, its JSON, its usage errors."""
+
+import json
+import unittest
+
+from programs import ProgramTest
+
+
+class LocalTest(ProgramTest):
+    def perf(self, *options):
+        return self.run_program("summand-perf", "allreduce", *options)
+
+    def test_table(self):
+        done = self.perf("--local=3", "--local-servers=2", "--sizes=4,4K,1M", "--iters=3")
+        self.assertEqual(done.returncode, 0, done)
+        self.assertEqual(done.stderr, "")
+        lines = done.stdout.splitlines()
+        self.assertIn("all-reduce of 3 ranks", lines[0])
+        self.assertRegex(lines[1], r"^# servers 127\.0\.0\.1:\d+,127\.0\.0\.1:\d+$")
+        self.assertRegex(done.stdout, r"#\s+size\s+count\s+type\s+op\s+time\s+algbw\s+busbw\s+wrong")
+        rows = [line.split() for line in lines if not line.startswith("#")]
+        self.assertEqual([row[:4] for row in rows], [["4", "1", "float32", "sum"], ["4096", "1024", "float32", "sum"],
+                                                    ["1048576", "262144", "float32", "sum"]])
+        self.assertEqual([row[7] for row in rows], ["0", "0", "0"])
+        self.assertEqual(lines[-1], "# wrong elements: 0 OK")
+
+    def test_json(self):
+        done = self.perf("--local=4", "--local-servers=1", "--sizes=64K,3M", "--dtype=int32", "--iters=3", "--json")
+        self.assertEqual(done.returncode, 0, done)
+        report = json.loads(done.stdout)
+        self.assertEqual((report["nranks"], report["iters"], report["warmup"]), (4, 3, 5))
+        self.assertEqual([result["bytes"] for result in report["results"]], [64 << 10, 3 << 20])
+        for result in report["results"]:
+            self.assertEqual(set(result), {"bytes", "count", "dtype", "op", "time_us", "algbw_GBps", "busbw_GBps",
+                                           "wrong"})
+            self.assertEqual(result["count"], result["bytes"] // 4)
+            self.assertEqual((result["dtype"], result["op"], result["wrong"]), ("int32", "sum", 0))
+            time_us = result["time_us"]
+            self.assertTrue(0 < time_us["min"] <= time_us["median"] <= time_us["max"])
+            self.assertAlmostEqual(result["algbw_GBps"], result["bytes"] / time_us["median"] / 1e3, delta=1e-3)
+            self.assertAlmostEqual(result["busbw_GBps"], result["algbw_GBps"] * 2 * 3 / 4, delta=1e-3)
+
+    def test_range_of_sizes(self):
+        done = self.perf("--local=2", "--local-servers=1", "--min=1K", "--max=20K", "--factor=4", "--iters=1", "--json")
+        self.assertEqual([result["bytes"] for result in json.loads(done.stdout)["results"]], [1024, 4096, 16384])
+
+    def test_sizes_that_are_no_whole_elements_are_rounded_down(self):
+        done = self.perf("--local=2", "--local-servers=1", "--sizes=3,4099", "--iters=1", "--json")
+        self.assertEqual(done.returncode, 0, done)
+        self.assertEqual([(result["bytes"], result["count"]) for result in json.loads(done.stdout)["results"]],
+                         [(0, 0), (4096, 1024)])
+
+    def test_usage_errors(self):
+        for options, text in [
+                ((), "either --local=N, or --group, --nranks and --rank below it must be given"),
+                (("--group=g", "--nranks=2", "--rank=2"), "--nranks and --rank below it must be given"),
+                (("--group=g", "--nranks=2"), "--nranks and --rank below it must be given"),
+                (("--local=2", "--iters=0"), "--iters: must be at least 1, got 0"),
+                (("--local=257",), "--local and --local-servers: must be at most 256 and 64"),
+                (("--local=2", "--sizes=4K,,8K"), '--sizes: must be sizes such as 4K,1M,64M, got "4K,,8K"'),
+                (("--local=2", "--sizes=0"), '--sizes: must be sizes such as 4K,1M,64M, got "0"'),
+                (("--local=2", "--dtype=int9"), '--dtype: must be float32 or int32, got "int9"'),
+                (("--local=2", "--op=max"), '--op: must be sum, got "max"'),
+                (("--local=2", "--factor=1"), "--factor at least 2, got 4096, 16777216 and 1"),
+                (("--local=2", "--min=2K", "--max=1K"), "--min must be at least 1 and at most --max"),
+                (("--local=two",), "--local"),
+                (("--local=2", "--item=3"), "--item: unknown option"),
+                (("--local=2", "extra"), 'there must be no operand, got "extra"')]:
+            with self.subTest(options=options):
+                self.assert_usage_error(self.perf(*options), text)
+
+    def test_unknown_command(self):
+        self.assert_usage_error(self.run_program("summand-perf", "allgather"), 'unknown command "allgather"')
+        self.assert_usage_error(self.run_program("summand-perf"), "Usage: summand-perf allreduce")
+
+    def test_help_and_version(self):
+        for arguments in [("--help",), ("allreduce", "--help"), ("--version",)]:
+            done = self.run_program("summand-perf", *arguments)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("summand-perf", done.stdout)
+
+
+unittest.main()
