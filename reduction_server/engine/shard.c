@@ -142,7 +142,8 @@ static void shard_abandon_comms(struct smd_shard *shard)
 	while (comm) {
 		struct smd_comm *next = TAILQ_NEXT(comm, link);
 
-		smd_comm_abandon(comm); /* goes to another list, at once or when its slots have drained */
+		smd_comm_abandon(
+			comm); /* goes to another list, at once or when its slots have drained */
 		comm = next;
 	}
 }
