@@ -8,14 +8,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "reduction_server/base/log.h"
 #include "reduction_server/base/parse.h"
 #include "reduction_server/transport/tcp.h"
 
 #define LISTEN_BACKLOG 1024
+#define ACCEPT_REST_US 100000 /* when descriptors are short: until the next try */
 
 struct smd_listener {
 	int fd;
 	struct event *acceptable;
+	struct event *rested; /* the listener has paused, and goes on */
 	void (*on_accept)(void *owner, struct smd_lane *lane);
 	void *owner;
 };
@@ -121,6 +124,28 @@ free_list:
 	return ret;
 }
 
+static void tcp_on_rested(evutil_socket_t fd, short what, void *arg)
+{
+	struct smd_listener *listener = arg;
+
+	(void)fd;
+	(void)what;
+	event_add(listener->acceptable, NULL);
+}
+
+/* A peer that went away is nobody's business; without descriptors, trying on at once would only
+ * burn the processor, because the connection stays in the backlog. */
+static void tcp_accept_failed(struct smd_listener *listener, int err)
+{
+	const struct timeval rest = {0, ACCEPT_REST_US};
+
+	if (err == EMFILE || err == ENFILE || err == ENOBUFS || err == ENOMEM) {
+		smd_log(SMD_LOG_WARN, "tcp", "cannot accept a connection: %s", strerror(err));
+		event_del(listener->acceptable);
+		evtimer_add(listener->rested, &rest);
+	}
+}
+
 static void tcp_on_acceptable(evutil_socket_t fd, short what, void *arg)
 {
 	struct smd_listener *listener = arg;
@@ -132,7 +157,8 @@ static void tcp_on_acceptable(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	accepted = accept4(fd, (struct sockaddr *)&address, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	if (accepted < 0) {
-		return; /* the peer went away, or descriptors are short: it is asked again */
+		tcp_accept_failed(listener, errno);
+		return;
 	}
 	tcp = smd_tcp_lane_create(accepted);
 	if (!tcp) {
@@ -180,7 +206,12 @@ free_info:
 
 void smd_tcp_listener_close(struct smd_listener *listener)
 {
-	event_free(listener->acceptable);
+	if (listener->acceptable) {
+		event_free(listener->acceptable);
+	}
+	if (listener->rested) {
+		event_free(listener->rested);
+	}
 	close(listener->fd);
 	free(listener);
 }
@@ -197,25 +228,19 @@ int smd_tcp_listen(struct event_base *base, const char *address,
 	}
 	ret = tcp_bind(address, &listener->fd, bound, error);
 	if (ret) {
-		goto free_listener;
+		free(listener);
+		return ret;
 	}
 	listener->on_accept = on_accept;
 	listener->owner = owner;
 	listener->acceptable =
 		event_new(base, listener->fd, EV_READ | EV_PERSIST, tcp_on_acceptable, listener);
-	if (!listener->acceptable || event_add(listener->acceptable, NULL) != 0) {
-		ret = smd_error_set(error, ENOMEM, "%s: out of memory", address);
-		goto close_fd;
+	listener->rested = evtimer_new(base, tcp_on_rested, listener);
+	if (!listener->acceptable || !listener->rested ||
+		event_add(listener->acceptable, NULL) != 0) {
+		smd_tcp_listener_close(listener);
+		return smd_error_set(error, ENOMEM, "%s: out of memory", address);
 	}
 	*out = listener;
 	return 0;
-
-close_fd:
-	if (listener->acceptable) {
-		event_free(listener->acceptable);
-	}
-	close(listener->fd);
-free_listener:
-	free(listener);
-	return ret;
 }

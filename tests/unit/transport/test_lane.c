@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -573,6 +574,28 @@ static void half_a_frame_is_none(void **state)
 	assert_string_equal(link->far.reason, "the other end closed the connection");
 }
 
+/* The listener pauses and says so; the connection waits in the backlog until there are some again.
+ */
+static void a_listener_outlasts_a_lack_of_descriptors(void **state)
+{
+	struct link *link = *state;
+	struct rlimit before;
+	struct rlimit few;
+	int fd;
+
+	link_connect(link);
+	fd = dup(0);
+	close(fd);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	few = before;
+	few.rlim_cur = (rlim_t)fd;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	link_run_on(link);
+	assert_null(link->far.lane);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	RUN_UNTIL(link, link->near.opened && link->far.lane);
+}
+
 int main(void)
 {
 #define LANE_TEST(name, transport)                                                                 \
@@ -605,6 +628,7 @@ int main(void)
 		LANE_TEST(a_stream_may_come_byte_by_byte, "tcp"),
 		LANE_TEST(what_is_no_frame_ends_the_lane, "tcp"),
 		LANE_TEST(half_a_frame_is_none, "tcp"),
+		LANE_TEST(a_listener_outlasts_a_lack_of_descriptors, "tcp"),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
