@@ -19,10 +19,13 @@ void smd_peer_send(struct smd_member *member, enum smd_frame_kind kind, unsigned
 		.rank = member->rank,
 		.window = (uint16_t)window,
 	};
+	int ret = smd_lane_send_control(member->peer->lane, &frame, payload, length);
 
-	if (smd_lane_send_control(member->peer->lane, &frame, payload, length)) {
-		smd_log(SMD_LOG_ERROR, member->peer->shard->name, "%s to %s: out of memory",
-			smd_frame_kind_name(kind), member->peer->hello.replica);
+	if (ret) { /* -ENOBUFS is the doing of a worker that asks and does not listen: not worth a
+		      line */
+		smd_log(ret == -ENOBUFS ? SMD_LOG_DEBUG : SMD_LOG_ERROR, member->peer->shard->name,
+			"%s to %s: %s", smd_frame_kind_name(kind), member->peer->hello.replica,
+			strerror(-ret));
 	}
 }
 

@@ -7,6 +7,7 @@
 
 /* A control frame carries its payload with it, and frees both when they have left. */
 struct control_send {
+	struct smd_lane *lane;
 	struct smd_send send;
 	uint8_t payload[];
 };
@@ -36,18 +37,27 @@ void smd_lane_send(struct smd_lane *lane, struct smd_frame *frame, struct smd_se
 
 static void control_done(struct smd_send *send, int err)
 {
+	struct control_send *control = send->owner;
+
 	(void)err; /* a lane that ends is reported by on_closed() */
-	free(send->owner);
+	control->lane->controls--;
+	free(control);
 }
 
 int smd_lane_send_control(
 	struct smd_lane *lane, struct smd_frame *frame, const void *payload, size_t length)
 {
-	struct control_send *control = malloc(sizeof(*control) + length);
+	struct control_send *control;
 
+	if (lane->controls == SMD_LANE_CONTROLS_MAX) {
+		return -ENOBUFS;
+	}
+	control = malloc(sizeof(*control) + length);
 	if (!control) {
 		return -ENOMEM;
 	}
+	lane->controls++;
+	control->lane = lane;
 	if (length) {
 		memcpy(control->payload, payload, length);
 	}

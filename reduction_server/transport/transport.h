@@ -121,7 +121,10 @@ struct smd_lane_counts {
 struct smd_lane {
 	const struct smd_transport_ops *ops;
 	struct smd_lane_counts counts;
+	unsigned controls; /* control frames that have not left */
 };
+/* A peer that asks and asks but does not read its answers gets no more than so many queued. */
+#define SMD_LANE_CONTROLS_MAX (4 * SMD_COMMS_MAX)
 
 /* "tcp" or "loopback"; NULL for another name. */
 const struct smd_transport_ops *smd_transport_find(const char *name);
@@ -132,7 +135,7 @@ extern const struct smd_transport_ops smd_transport_loopback;
 /* Encodes `frame` with the payload's length and queues it. */
 void smd_lane_send(struct smd_lane *lane, struct smd_frame *frame, struct smd_send *send);
 
-/* A control frame: copies the payload (at most SMD_CONTROL_MAX bytes). -ENOMEM. */
+/* A control frame: copies the payload (at most SMD_CONTROL_MAX bytes). -ENOMEM, -ENOBUFS. */
 int smd_lane_send_control(
 	struct smd_lane *lane, struct smd_frame *frame, const void *payload, size_t length);
 

@@ -574,6 +574,26 @@ static void half_a_frame_is_none(void **state)
 	assert_string_equal(link->far.reason, "the other end closed the connection");
 }
 
+/* To an end that does not read only so many control frames are queued. */
+static void unread_control_frames_are_bounded(void **state)
+{
+	struct link *link = *state;
+	struct smd_frame frame = {.kind = SMD_FRAME_LATE};
+	const uint8_t payload[SMD_CONTROL_MAX] = {0};
+	unsigned queued = 0;
+	int ret = 0;
+
+	link->hold = true;
+	link_connect(link);
+	RUN_UNTIL(link, link->near.opened && link->far.lane);
+	while (ret == 0 && queued <= 2 * SMD_LANE_CONTROLS_MAX) {
+		ret = smd_lane_send_control(link->near.lane, &frame, payload, sizeof(payload));
+		queued += ret == 0;
+	}
+	assert_int_equal(ret, -ENOBUFS);
+	assert_true(queued >= SMD_LANE_CONTROLS_MAX);
+}
+
 /* The listener pauses and says so; the connection waits in the backlog until there are some again.
  */
 static void a_listener_outlasts_a_lack_of_descriptors(void **state)
@@ -628,6 +648,7 @@ int main(void)
 		LANE_TEST(a_stream_may_come_byte_by_byte, "tcp"),
 		LANE_TEST(what_is_no_frame_ends_the_lane, "tcp"),
 		LANE_TEST(half_a_frame_is_none, "tcp"),
+		LANE_TEST(unread_control_frames_are_bounded, "tcp"),
 		LANE_TEST(a_listener_outlasts_a_lack_of_descriptors, "tcp"),
 	};
 
