@@ -54,6 +54,9 @@ static int run(const struct smd_loaded_job *loaded, struct smd_local_run_options
 		fprintf(stderr, "summand: %s\n", error.text);
 		exit_code = SMD_EXIT_FAILED;
 	}
+	/* The exit code is the job's: that nobody has read its progress does not make it fail. */
+	fflush(stdout);
+	clearerr(stdout);
 	free(plan_text);
 	return exit_code;
 }

@@ -31,7 +31,7 @@ int main(int argc, char **argv)
 		exit_code = smd_verbs_run(&verbs, argc, argv);
 	}
 	if (fflush(stdout) || ferror(stdout)) {
-		perror("summand: standard output");
+		fprintf(stderr, "summand: standard output: not all of it could be written\n");
 		return exit_code == SMD_EXIT_OK ? SMD_EXIT_FAILED : exit_code;
 	}
 	return exit_code;

@@ -130,6 +130,15 @@ static int expand_range(
 
 static int check(struct perf_settings *settings, struct smd_error *error)
 {
+	size_t element = smd_dtype_bytes(settings->dtype);
+
+	for (unsigned i = 0; i < settings->nsizes; i++) {
+		if (settings->sizes[i] < element) {
+			return smd_error_set(error, EINVAL,
+				"sizes: each must hold an element of %zu bytes, got %" PRIu64, element,
+				settings->sizes[i]);
+		}
+	}
 	if (settings->iters < 1) {
 		return smd_error_set(
 			error, EINVAL, "--iters: must be at least 1, got %d", settings->iters);

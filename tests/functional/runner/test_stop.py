@@ -91,7 +91,7 @@ class StopTest(JobTest):
         self.wait_for_file(ready)
         run.stdout.close()
         run.stdout = None
-        run.wait(LONG)
+        self.assertEqual(run.wait(LONG), 0)
         self.assertEqual(self.read_json(run, "state.json")["state"], "JOB_STATE_SUCCEEDED")
 
 
