@@ -45,10 +45,10 @@ class LocalTest(ProgramTest):
         self.assertEqual([result["bytes"] for result in json.loads(done.stdout)["results"]], [1024, 4096, 16384])
 
     def test_sizes_that_are_no_whole_elements_are_rounded_down(self):
-        done = self.perf("--local=2", "--local-servers=1", "--sizes=3,4099", "--iters=1", "--json")
+        done = self.perf("--local=2", "--local-servers=1", "--sizes=7,4099", "--iters=1", "--json")
         self.assertEqual(done.returncode, 0, done)
         self.assertEqual([(result["bytes"], result["count"]) for result in json.loads(done.stdout)["results"]],
-                         [(0, 0), (4096, 1024)])
+                         [(4, 1), (4096, 1024)])
 
     def test_usage_errors(self):
         for options, text in [
@@ -59,6 +59,7 @@ class LocalTest(ProgramTest):
                 (("--local=257",), "--local and --local-servers: must be at most 256 and 64"),
                 (("--local=2", "--sizes=4K,,8K"), '--sizes: must be sizes such as 4K,1M,64M, got "4K,,8K"'),
                 (("--local=2", "--sizes=0"), '--sizes: must be sizes such as 4K,1M,64M, got "0"'),
+                (("--local=2", "--sizes=3"), "sizes: each must hold an element of 4 bytes, got 3"),
                 (("--local=2", "--dtype=int9"), '--dtype: must be float32 or int32, got "int9"'),
                 (("--local=2", "--op=max"), '--op: must be sum, got "max"'),
                 (("--local=2", "--factor=1"), "--factor at least 2, got 4096, 16777216 and 1"),
