@@ -11,6 +11,7 @@
 
 #include "reduction_server/base/log.h"
 #include "reduction_server/base/options.h"
+#include "reduction_server/base/parse.h"
 #include "reduction_server/engine/memory.h"
 #include "reduction_server/engine/server.h"
 
@@ -46,6 +47,18 @@ static int set_threads(void *target, const char *value, struct smd_error *error)
 	return 0;
 }
 
+static int set_listen(void *target, const char *value, struct smd_error *error)
+{
+	char host[256];
+	uint16_t port;
+
+	if (smd_parse_endpoint(value, host, sizeof(host), &port)) {
+		return smd_error_set(error, EINVAL, "must be ADDR:PORT");
+	}
+	*(const char **)target = value;
+	return 0;
+}
+
 static int set_transport(void *target, const char *value, struct smd_error *error)
 {
 	if (strcmp(value, "auto") != 0 && strcmp(value, "tcp") != 0) {
@@ -60,7 +73,7 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 	const struct smd_option table[] = {
 		{"listen", "ADDR:PORT",
 			"where workers connect; port 0 takes any free one (default 0.0.0.0:2222)",
-			smd_option_set_string, &options->listen},
+			set_listen, &options->listen},
 		{"threads", "N",
 			"shards, each a thread of its own (default: the processors, at most 4)",
 			set_threads, &options->threads},

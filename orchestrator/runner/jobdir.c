@@ -2,10 +2,12 @@
 #include "orchestrator/runner/jobdir.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -57,7 +59,7 @@ static int make_folders(const char *path)
 	return ret;
 }
 
-/* Where new job directories go. NULL: out of memory, or no such place is known (errno). */
+/* Where new job directories go. NULL: out of memory, or no such place is known (errno ENOENT). */
 static char *default_parent(void)
 {
 	const char *state = getenv("SUMMAND_STATE_DIR");
@@ -114,9 +116,10 @@ static int make_default(const struct smd_job *job, char **out, struct smd_error 
 	int ret;
 
 	if (!parent) {
-		return smd_error_set(error, errno,
-			"job directory: SUMMAND_STATE_DIR or HOME must be set: %s",
-			strerror(errno));
+		return smd_error_set(error, errno, "job directory: %s",
+			errno == ENOENT
+				? "--job-dir must be given, or SUMMAND_STATE_DIR or HOME set"
+				: strerror(errno));
 	}
 	ret = make_folders(parent);
 	ret = ret ? ret : make_new(parent, job, out);
@@ -140,6 +143,22 @@ static int make_given(const char *path, char **out, struct smd_error *error)
 		   : 0;
 }
 
+/* Two jobs would overwrite each other's records. The lock goes with the process. */
+static int lock(struct smd_jobdir *dir, struct smd_error *error)
+{
+	dir->lock = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir->lock < 0) {
+		return smd_error_set(
+			error, errno, "%s: must be a directory: %s", dir->path, strerror(errno));
+	}
+	if (flock(dir->lock, LOCK_EX | LOCK_NB)) {
+		return smd_error_set(error, EBUSY,
+			"%s: must be of one job at a time, and another one is running in it",
+			dir->path);
+	}
+	return 0;
+}
+
 int smd_jobdir_open(struct smd_jobdir *dir, const struct smd_job *job, const char *path,
 	struct smd_error *error)
 {
@@ -150,8 +169,9 @@ int smd_jobdir_open(struct smd_jobdir *dir, const struct smd_job *job, const cha
 	if (ret) {
 		return ret;
 	}
+	dir->lock = -1;
 	dir->path = realpath(made, NULL);
-	ret = dir->path ? 0 : -errno;
+	ret = dir->path ? lock(dir, error) : -errno;
 	for (size_t i = 0; !ret && i < sizeof(folders) / sizeof(folders[0]); i++) {
 		ret = smd_jobdir_make_folder(dir, folders[i]);
 	}
@@ -166,6 +186,10 @@ int smd_jobdir_open(struct smd_jobdir *dir, const struct smd_job *job, const cha
 
 void smd_jobdir_close(struct smd_jobdir *dir)
 {
+	if (dir->lock >= 0) {
+		close(dir->lock);
+		dir->lock = -1;
+	}
 	free(dir->path);
 	dir->path = NULL;
 }

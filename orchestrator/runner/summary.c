@@ -138,23 +138,26 @@ static void print_traffic(const struct smd_run *run, FILE *file)
 	}
 }
 
-/* A replica that failed after the chief had succeeded. */
-static int is_warning(const struct smd_run *run, const struct smd_replica *replica)
+/* After the chief's success a replica that fails, or does not end by itself, is worth a warning. */
+static void print_warning(const struct smd_run *run, const struct smd_replica *replica, FILE *file)
 {
-	return run->outcome == SMD_OUTCOME_SUCCEEDED && replica->state == SMD_REPLICA_FAILED;
+	char sentence[SMD_OBITUARY_SIZE];
+
+	if (replica->state == SMD_REPLICA_FAILED) {
+		smd_obituary_sentence(replica, sentence);
+		fprintf(file, "\nwarning: %s %s after the chief had succeeded\n", replica->name,
+			sentence);
+		smd_obituary_print_tail(replica, &run->dir, file);
+	} else if (replica->state == SMD_REPLICA_STOPPED && !smd_replica_is_server(replica)) {
+		fprintf(file, "\nwarning: %s had not ended %u s after the chief and was stopped\n",
+			replica->name, run->grace_s);
+	}
 }
 
 static void print_warnings(const struct smd_run *run, FILE *file)
 {
-	for (size_t i = 0; i < run->count; i++) {
-		const struct smd_replica *replica = &run->replicas[i];
-		char sentence[SMD_OBITUARY_SIZE];
-
-		if (is_warning(run, replica)) {
-			smd_obituary_sentence(replica, sentence);
-			fprintf(file, "\n  warning: %s %s after the chief had succeeded\n",
-				replica->name, sentence);
-		}
+	for (size_t i = 0; run->outcome == SMD_OUTCOME_SUCCEEDED && i < run->count; i++) {
+		print_warning(run, &run->replicas[i], file);
 	}
 }
 

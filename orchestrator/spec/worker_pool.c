@@ -191,6 +191,20 @@ static void check_env(struct smd_decoder *decoder, const struct smd_node *env)
 	}
 }
 
+static void check_command(
+	struct smd_decoder *decoder, const struct smd_node *node, const struct smd_node *command)
+{
+	if (!command || (command->type == SMD_NODE_ARRAY && command->count == 0)) {
+		smd_mistake_value(decoder->diagnostics, node,
+			"must have a command: images are not run here, so say what to start, for "
+			"example \"command\": [\"python3\", \"train.py\"]");
+	} else if (command->type == SMD_NODE_ARRAY && command->first->type == SMD_NODE_STRING &&
+		   command->first->string[0] == '\0') {
+		smd_mistake_value(
+			decoder->diagnostics, command->first, "must name a program, got \"\"");
+	}
+}
+
 static void check_container(
 	struct smd_decoder *decoder, const struct smd_node *node, const struct smd_pool *pool)
 {
@@ -211,10 +225,8 @@ static void check_container(
 				"pool %d",
 				SERVER_POOL, got, pool->index);
 		}
-	} else if (!command || (command->type == SMD_NODE_ARRAY && command->count == 0)) {
-		smd_mistake_value(decoder->diagnostics, node,
-			"must have a command: images are not run here, so say what to start, for "
-			"example \"command\": [\"python3\", \"train.py\"]");
+	} else {
+		check_command(decoder, node, command);
 	}
 }
 

@@ -69,7 +69,7 @@ class ServerTest(ProgramTest):
                              ("--transport=pigeon", '--transport: must be auto or tcp, got "pigeon"'),
                              ("--bandwidth=fast", "--bandwidth"),
                              ("--memory-limit=much", "--memory-limit"),
-                             ("--listen=nowhere", 'address must be host:port, got "nowhere"'),
+                             ("--listen=nowhere", '--listen: must be ADDR:PORT, got "nowhere"'),
                              ("--ready-fd=x", '--ready-fd: must be an open descriptor, got "x"'),
                              ("--ready-fd=77", '--ready-fd: must be an open descriptor, got "77"'),
                              ("--no-such", "--no-such: unknown option"),

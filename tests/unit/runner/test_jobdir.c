@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <errno.h>
 
 static void check_name(const char *display_name, const char *expected)
 {
@@ -96,6 +97,28 @@ static void test_files_are_whole(void **state)
 	smd_jobdir_close(&dir);
 }
 
+static void test_a_directory_is_of_one_job_at_a_time(void **state)
+{
+	char path[] = "/tmp/summand-test-XXXXXX";
+	struct smd_job job = {.id = "0123456789"};
+	struct smd_jobdir first;
+	struct smd_jobdir second;
+	struct smd_error error = {""};
+	char *command;
+
+	(void)state;
+	assert_non_null(mkdtemp(path));
+	assert_int_equal(smd_jobdir_open(&first, &job, path, &error), 0);
+	assert_int_equal(smd_jobdir_open(&second, &job, path, &error), -EBUSY);
+	assert_non_null(strstr(error.text, "must be of one job at a time"));
+	smd_jobdir_close(&first);
+	assert_int_equal(smd_jobdir_open(&second, &job, path, &error), 0);
+	smd_jobdir_close(&second);
+	assert_true(asprintf(&command, "rm -r %s", path) > 0);
+	assert_int_equal(system(command), 0);
+	free(command);
+}
+
 static void test_a_file_is_in_the_way(void **state)
 {
 	struct smd_job job = {.id = "0123456789"};
@@ -113,6 +136,7 @@ int main(void)
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_new_directories_differ),
 		cmocka_unit_test(test_files_are_whole),
+		cmocka_unit_test(test_a_directory_is_of_one_job_at_a_time),
 		cmocka_unit_test(test_a_file_is_in_the_way),
 	};
 

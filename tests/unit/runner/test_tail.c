@@ -84,12 +84,27 @@ static void test_long_lines_are_cut(void **state)
 	smd_tail_clear(&tail);
 }
 
+/* It will be printed, perhaps on a terminal. */
+static void test_control_characters_are_not_kept(void **state)
+{
+	struct smd_tail tail = {0};
+	char *text;
+
+	(void)state;
+	smd_tail_add(&tail, "\033[2Ja\tb\a\n", 9);
+	text = printed(&tail);
+	assert_string_equal(text, "> ?[2Ja\tb?\n");
+	free(text);
+	smd_tail_clear(&tail);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_few_lines),
 		cmocka_unit_test(test_the_oldest_go),
 		cmocka_unit_test(test_long_lines_are_cut),
+		cmocka_unit_test(test_control_characters_are_not_kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
