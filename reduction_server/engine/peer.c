@@ -119,6 +119,7 @@ static int peer_on_header(
 {
 	struct smd_peer *peer = owner;
 
+	peer->shard->frames++;
 	peer->rx_slot = NULL;
 	peer->rx_member = NULL;
 	*payload = peer->rx_control;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +11,15 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 
+/*
+ * While parts are awaited the loop is turned without sleeping for so long after the last one came,
+ * because to be woken costs more than a small operation. Each idle turn lets others run.
+ */
+#define SPIN_NS 50000u
+
 static void shard_stop(struct smd_shard *shard)
 {
+	shard->ended = true;
 	event_base_loopbreak(shard->base);
 }
 
@@ -36,14 +44,12 @@ static void shard_admit(struct smd_shard *shard, struct smd_arrival *arrival)
 	free(arrival);
 }
 
-static void shard_on_mail(evutil_socket_t fd, short what, void *arg)
+static void shard_on_mail(void *owner)
 {
-	struct smd_shard *shard = arg;
+	struct smd_shard *shard = owner;
 	bool drain;
 	bool stop;
 
-	(void)fd;
-	(void)what;
 	for (;;) {
 		struct smd_arrival *arrival;
 
@@ -81,7 +87,7 @@ int smd_shard_give(struct smd_shard *shard, struct smd_lane *lane, const struct 
 	pthread_mutex_lock(&shard->mailbox.lock);
 	STAILQ_INSERT_TAIL(&shard->mailbox.arrivals, arrival, link);
 	pthread_mutex_unlock(&shard->mailbox.lock);
-	event_active(shard->mail, EV_READ, 1);
+	smd_bell_ring(&shard->mail);
 	return 0;
 }
 
@@ -91,7 +97,7 @@ void smd_shard_drain(struct smd_shard *shard, bool now)
 	shard->mailbox.drain = true;
 	shard->mailbox.stop = now;
 	pthread_mutex_unlock(&shard->mailbox.lock);
-	event_active(shard->mail, EV_READ, 1);
+	smd_bell_ring(&shard->mail);
 }
 
 /* ---- communicators ---- */
@@ -148,11 +154,40 @@ static void shard_abandon_comms(struct smd_shard *shard)
 	}
 }
 
+/* Some communicator has a chunk that is not yet with all of its ranks. */
+static bool shard_has_work(const struct smd_shard *shard)
+{
+	return shard->pool.nfree < shard->pool.total;
+}
+
+static void shard_turn_loop(struct smd_shard *shard)
+{
+	uint64_t frames = shard->frames;
+	uint64_t last_ns = 0;
+
+	while (!shard->ended) {
+		uint64_t now = shard_has_work(shard) ? smd_clock_ns() : 0;
+
+		if (shard->frames != frames) {
+			frames = shard->frames;
+			last_ns = now;
+		}
+		if (now == 0 || now - last_ns > SPIN_NS) {
+			event_base_loop(shard->base, EVLOOP_ONCE);
+			continue;
+		}
+		event_base_loop(shard->base, EVLOOP_NONBLOCK);
+		if (shard->frames == frames) {
+			sched_yield();
+		}
+	}
+}
+
 static void *shard_main(void *arg)
 {
 	struct smd_shard *shard = arg;
 
-	event_base_loop(shard->base, EVLOOP_NO_EXIT_ON_EMPTY);
+	shard_turn_loop(shard);
 	shard_abandon_comms(shard); /* those that were stopped before they had ended */
 	while (!TAILQ_EMPTY(&shard->peers)) {
 		smd_peer_close(TAILQ_FIRST(&shard->peers), "the reduction server ended");
@@ -167,24 +202,23 @@ static int shard_create_events(struct smd_shard *shard)
 {
 	const struct timeval second = {1, 0};
 
-	shard->base = event_base_new();
+	shard->base = smd_loop_create();
 	if (!shard->base) {
 		return -ENOMEM;
 	}
-	shard->mail = event_new(shard->base, -1, EV_PERSIST, shard_on_mail, shard);
 	shard->janitor = event_new(shard->base, -1, EV_PERSIST, shard_on_janitor, shard);
 	shard->reaper = event_new(shard->base, -1, EV_PERSIST, shard_on_reap, shard);
-	if (!shard->mail || !shard->janitor || !shard->reaper ||
-		event_add(shard->janitor, &second) != 0) {
+	if (!shard->janitor || !shard->reaper || event_add(shard->janitor, &second) != 0) {
 		return -ENOMEM;
 	}
-	return 0;
+	return smd_bell_create(&shard->mail, shard->base, shard_on_mail, shard);
 }
 
 static void shard_destroy_events(struct smd_shard *shard)
 {
-	struct event *events[] = {shard->mail, shard->janitor, shard->reaper};
+	struct event *events[] = {shard->janitor, shard->reaper};
 
+	smd_bell_destroy(&shard->mail);
 	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
 		if (events[i]) {
 			event_free(events[i]);

@@ -14,6 +14,7 @@
 
 #include "reduction_server/engine/peer.h"
 #include "reduction_server/engine/pool.h"
+#include "reduction_server/transport/loop.h"
 
 struct event;
 struct event_base;
@@ -47,7 +48,7 @@ struct smd_shard {
 	struct smd_shard_config config;
 	char name[32]; /* "shard 0", for messages */
 	struct event_base *base;
-	struct event *mail;    /* the mailbox has something */
+	struct smd_bell mail;  /* the mailbox has something */
 	struct event *janitor; /* once a second: late ranks */
 	struct event *reaper;  /* some communicators are gone */
 	pthread_t thread;
@@ -57,7 +58,9 @@ struct smd_shard {
 	TAILQ_HEAD(smd_comm_list, smd_comm) comms;
 	struct smd_comm_list gone; /* to be freed by the reaper */
 	struct smd_shard_stats stats;
+	uint64_t frames; /* received */
 	bool draining;
+	bool ended; /* the loop is not to be turned any more */
 
 	struct {
 		pthread_mutex_t lock;

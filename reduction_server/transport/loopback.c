@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "reduction_server/transport/loop.h"
 #include "reduction_server/transport/transport.h"
 
 #define NAME_MAX_LENGTH 100
@@ -31,7 +32,7 @@ struct loopback_lane {
 	bool ended;  /* on_closed() has been called */
 
 	/* Under the pipe's lock: */
-	struct event *wake; /* NULL: not attached */
+	struct smd_bell bell; /* all zeros: not attached */
 	struct smd_send_queue inbox;
 	struct smd_send_queue finished;
 	bool closed;
@@ -63,8 +64,8 @@ static struct loopback_lane *loopback_of(struct smd_lane *lane)
 /* Call with the pipe locked. */
 static void loopback_wake(struct loopback_lane *end)
 {
-	if (end->wake) {
-		event_active(end->wake, EV_READ, 1);
+	if (end->bell.event) {
+		smd_bell_ring(&end->bell);
 	}
 }
 
@@ -139,13 +140,11 @@ static void loopback_close(struct smd_lane *lane)
 	struct smd_send_queue unsent = TAILQ_HEAD_INITIALIZER(unsent);
 	struct smd_send_queue left = TAILQ_HEAD_INITIALIZER(left);
 	const struct timeval now = {0, 0};
-	struct event *wake;
 
 	assert(!end->closed);
 	pthread_mutex_lock(&end->pipe->lock);
 	end->closed = true;
-	wake = end->wake;
-	end->wake = NULL;
+	smd_bell_destroy(&end->bell);
 	TAILQ_CONCAT(&unsent, &end->finished, link);
 	if (end->other->closed) {
 		TAILQ_CONCAT(&left, &end->inbox, link); /* copies, all of them */
@@ -155,9 +154,6 @@ static void loopback_close(struct smd_lane *lane)
 	}
 	loopback_wake(end->other);
 	pthread_mutex_unlock(&end->pipe->lock);
-	if (wake) {
-		event_free(wake);
-	}
 	while (!TAILQ_EMPTY(&left)) {
 		struct smd_send *send = TAILQ_FIRST(&left);
 
@@ -274,12 +270,10 @@ static void loopback_ended(struct loopback_lane *end, int err, const char *reaso
 	end->callbacks->on_closed(end->owner, err, reason);
 }
 
-static void loopback_on_wake(evutil_socket_t fd, short what, void *arg)
+static void loopback_on_ring(void *owner)
 {
-	struct loopback_lane *end = arg;
+	struct loopback_lane *end = owner;
 
-	(void)fd;
-	(void)what;
 	if (!end->opened) {
 		end->opened = true;
 		end->callbacks->on_open(end->owner);
@@ -344,31 +338,25 @@ static int loopback_attach(struct smd_lane *lane, struct event_base *base,
 	const struct smd_lane_callbacks *callbacks, void *owner)
 {
 	struct loopback_lane *end = loopback_of(lane);
-	struct event *wake = event_new(base, -1, EV_PERSIST, loopback_on_wake, end);
+	int ret;
 
-	if (!wake) {
-		return -ENOMEM;
-	}
 	end->base = base;
 	end->callbacks = callbacks;
 	end->owner = owner;
 	pthread_mutex_lock(&end->pipe->lock);
-	end->wake = wake;
+	ret = smd_bell_create(&end->bell, base, loopback_on_ring, end);
 	loopback_wake(end); /* something may have come before */
 	pthread_mutex_unlock(&end->pipe->lock);
-	return 0;
+	return ret;
 }
 
 static void loopback_detach(struct smd_lane *lane)
 {
 	struct loopback_lane *end = loopback_of(lane);
-	struct event *wake;
 
 	pthread_mutex_lock(&end->pipe->lock);
-	wake = end->wake;
-	end->wake = NULL;
+	smd_bell_destroy(&end->bell);
 	pthread_mutex_unlock(&end->pipe->lock);
-	event_free(wake);
 	end->base = NULL;
 }
 

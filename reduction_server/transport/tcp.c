@@ -2,10 +2,12 @@
  * TCP lanes: non-blocking sockets on libevent loops, scattering reads into the final buffers and
  * gathering writes from them.
  *
- * Receiving alternates between a header (into rx_header) and its payload (to where on_header()
- * said); the read that ends a payload also takes the next header, so a stream of chunks costs one
- * system call per socket buffer and not two per frame. A read event handles at most RX_BUDGET
- * bytes, so that one fast lane does not starve the others of its loop.
+ * Receiving. A read is for the payload that is coming in, right into where on_header() said, and
+ * for what comes after it: the next header, and while frames are small as much as `rx_ahead` holds.
+ * So a stream of large chunks costs one system call per socket buffer and no copy, and small frames
+ * cost one call and a copy of a few KiB instead of two calls each. A read that gets less than it
+ * asked for has emptied the socket: it is not asked again before it is readable. A read event
+ * handles about RX_BUDGET bytes, so that one fast lane does not starve the others of its loop.
  */
 #include "reduction_server/transport/tcp.h"
 
@@ -87,11 +89,11 @@ static void tcp_ended(struct tcp_lane *tcp, int err, const char *reason)
 /* ---- receiving ---- */
 
 /* A header is whole: 0 to go on, 1 when the lane was closed or has ended. */
-static int tcp_take_header(struct tcp_lane *tcp)
+static int tcp_take_header(struct tcp_lane *tcp, const uint8_t header[SMD_FRAME_SIZE])
 {
 	struct smd_error error = {""};
-	void *payload = tcp->rx_header; /* any address will do for an empty payload */
-	int ret = smd_frame_decode(tcp->rx_header, &tcp->rx_frame, &error);
+	void *payload = tcp->rx_ahead; /* any address will do for an empty payload */
+	int ret = smd_frame_decode(header, &tcp->rx_frame, &error);
 
 	if (ret == 0) {
 		ret = tcp->callbacks->on_header(tcp->owner, &tcp->rx_frame, &payload, &error);
@@ -103,12 +105,12 @@ static int tcp_take_header(struct tcp_lane *tcp)
 		tcp_ended(tcp, ret, error.text);
 		return 1;
 	}
-	tcp->rx_header_got = 0;
 	tcp->rx_payload = payload;
 	tcp->rx_payload_got = 0;
 	return 0;
 }
 
+/* 1 when the lane was detached, was closed or has ended. */
 static int tcp_take_frame(struct tcp_lane *tcp)
 {
 	struct smd_error error = {""};
@@ -127,6 +129,45 @@ static int tcp_take_frame(struct tcp_lane *tcp)
 	return 0;
 }
 
+static const uint8_t *tcp_consume_ahead(struct tcp_lane *tcp, uint32_t bytes)
+{
+	const uint8_t *first = tcp->rx_ahead + tcp->rx_ahead_at;
+
+	tcp->rx_ahead_at += bytes;
+	tcp->rx_ahead_length -= bytes;
+	return first;
+}
+
+/*
+ * Makes frames of what was read ahead. 1 when the lane was detached, was closed or has ended: it is
+ * then not looked at any more, because another thread may have it.
+ */
+static int tcp_take_ahead(struct tcp_lane *tcp)
+{
+	while (tcp->rx_ahead_length >= SMD_FRAME_SIZE) {
+		uint32_t take;
+
+		if (tcp_take_header(tcp, tcp_consume_ahead(tcp, SMD_FRAME_SIZE))) {
+			return 1;
+		}
+		take = tcp->rx_frame.length;
+		take = take < tcp->rx_ahead_length ? take : tcp->rx_ahead_length;
+		if (take) {
+			memcpy(tcp->rx_payload, tcp_consume_ahead(tcp, take), take);
+		}
+		tcp->rx_payload_got = take;
+		if (take < tcp->rx_frame.length) {
+			break; /* and nothing is left */
+		}
+		if (tcp_take_frame(tcp)) {
+			return 1;
+		}
+	}
+	memmove(tcp->rx_ahead, tcp->rx_ahead + tcp->rx_ahead_at, tcp->rx_ahead_length);
+	tcp->rx_ahead_at = 0;
+	return 0;
+}
+
 /* Gives out what `got` more bytes have completed. 1 when the lane was closed or has ended. */
 static int tcp_received(struct tcp_lane *tcp, size_t got)
 {
@@ -140,29 +181,26 @@ static int tcp_received(struct tcp_lane *tcp, size_t got)
 			return 1;
 		}
 	}
-	tcp->rx_header_got += (uint32_t)got;
-	while (tcp->rx_header_got == SMD_FRAME_SIZE) {
-		if (tcp_take_header(tcp)) {
-			return 1;
-		}
-		if (tcp->rx_frame.length == 0 && tcp_take_frame(tcp)) {
-			return 1;
-		}
-	}
-	return 0;
+	tcp->rx_ahead_length += (uint32_t)got;
+	return tcp_take_ahead(tcp);
 }
 
-static ssize_t tcp_read(struct tcp_lane *tcp)
+/* Reads into the payload and ahead of it: at most *asked bytes. */
+static ssize_t tcp_read(struct tcp_lane *tcp, size_t *asked)
 {
+	bool small = tcp->rx_frame.length < SMD_TCP_AHEAD_MAX;
 	struct iovec iov[2];
 	int n = 0;
 
+	*asked = 0;
 	if (tcp->rx_payload) {
 		iov[n].iov_base = tcp->rx_payload + tcp->rx_payload_got;
-		iov[n++].iov_len = tcp->rx_frame.length - tcp->rx_payload_got;
+		iov[n].iov_len = tcp->rx_frame.length - tcp->rx_payload_got;
+		*asked += iov[n++].iov_len;
 	}
-	iov[n].iov_base = tcp->rx_header + tcp->rx_header_got;
-	iov[n++].iov_len = SMD_FRAME_SIZE - tcp->rx_header_got;
+	iov[n].iov_base = tcp->rx_ahead + tcp->rx_ahead_length;
+	iov[n].iov_len = (small ? SMD_TCP_AHEAD_MAX : SMD_FRAME_SIZE) - tcp->rx_ahead_length;
+	*asked += iov[n++].iov_len;
 	return readv(tcp->fd, iov, n);
 }
 
@@ -170,13 +208,18 @@ static void tcp_on_readable(evutil_socket_t fd, short what, void *arg)
 {
 	struct tcp_lane *tcp = arg;
 	size_t total = 0;
+	size_t asked = 0;
+	ssize_t got = 0;
 
 	(void)fd;
 	(void)what;
-	while (total < RX_BUDGET) {
-		ssize_t got = tcp_read(tcp);
-
+	if (tcp_take_ahead(tcp)) { /* what came before the lane was on this loop */
+		return;
+	}
+	while (total < RX_BUDGET && ((size_t)got == asked || tcp->write_err)) {
+		got = tcp_read(tcp, &asked);
 		if (got < 0 && errno == EINTR) {
+			got = (ssize_t)asked;
 			continue;
 		}
 		if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) && !tcp->write_err) {
@@ -397,6 +440,9 @@ int smd_tcp_lane_enter_loop(struct tcp_lane *tcp, struct event_base *base,
 	tcp->base = base;
 	tcp->callbacks = callbacks;
 	tcp->owner = owner;
+	if (tcp->rx_ahead_length) { /* came before, and will not make the socket readable again */
+		event_active(tcp->readable, EV_READ, 1);
+	}
 	return 0;
 
 free_writable:

@@ -10,6 +10,9 @@
 
 struct event;
 
+/* Bytes that one read may take beyond the payload that it is for. */
+#define SMD_TCP_AHEAD_MAX (16u << 10)
+
 struct tcp_lane {
 	struct smd_lane lane;
 	int fd;
@@ -22,8 +25,9 @@ struct tcp_lane {
 	bool closed;
 	int write_err; /* a failed write; reported by the next read event */
 
-	uint8_t rx_header[SMD_FRAME_SIZE];
-	uint32_t rx_header_got;
+	uint8_t rx_ahead[SMD_TCP_AHEAD_MAX]; /* received, and not yet part of a frame */
+	uint32_t rx_ahead_at;     /* where the first of them is; 0 while nothing is being taken */
+	uint32_t rx_ahead_length; /* from there */
 	struct smd_frame rx_frame;
 	uint8_t *rx_payload; /* NULL: between frames */
 	uint32_t rx_payload_got;
