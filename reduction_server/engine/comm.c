@@ -376,12 +376,10 @@ void smd_comm_lost(struct smd_member *member, const char *reason)
 
 /* ---- parts ---- */
 
-static int comm_check_part(
+static int comm_check_credit(
 	const struct smd_member *member, const struct smd_frame *frame, struct smd_error *error)
 {
 	const struct smd_comm *comm = member->comm;
-	size_t chunk_bytes = comm->shard->config.welcome.chunk_bytes;
-	size_t size = smd_dtype_bytes(frame->dtype);
 
 	if (frame->epoch != comm->epoch) {
 		return smd_error_set(error, EPROTO, "INPUT: epoch must be %u, got %u", comm->epoch,
@@ -395,6 +393,27 @@ static int comm_check_part(
 		return smd_error_set(error, EPROTO,
 			"INPUT: ordinal must be below %llu, which is granted, got %llu",
 			(unsigned long long)member->limit, (unsigned long long)frame->ordinal);
+	}
+	return 0;
+}
+
+static int comm_check_elements(
+	const struct smd_member *member, const struct smd_frame *frame, struct smd_error *error)
+{
+	const struct smd_comm *comm = member->comm;
+	size_t chunk_bytes = comm->shard->config.welcome.chunk_bytes;
+	size_t size = smd_dtype_bytes(frame->dtype);
+	unsigned ranks = frame->collective == SMD_COLLECTIVE_ALLREDUCE ? 1 : comm->nranks;
+
+	if (frame->root >= ranks) {
+		return smd_error_set(error, EPROTO, "INPUT: root of %s must be below %u, got %u",
+			smd_collective_name(frame->collective), ranks, frame->root);
+	}
+	if (frame->length &&
+		!smd_collective_sends(frame->collective, frame->root, member->rank)) {
+		return smd_error_set(error, EPROTO,
+			"INPUT: length must be 0 from rank %u in a broadcast from rank %u, got %u",
+			member->rank, frame->root, frame->length);
 	}
 	if (size == 0 || frame->length % size || frame->length > chunk_bytes) {
 		return smd_error_set(error, EPROTO,
@@ -413,9 +432,25 @@ static int comm_check_part(
 
 static bool same_shape(const struct smd_frame *a, const struct smd_frame *b)
 {
-	return a->dtype == b->dtype && a->op == b->op && a->length == b->length &&
-	       a->chunk == b->chunk && a->operation == b->operation && a->count == b->count &&
-	       a->offset == b->offset;
+	return a->collective == b->collective && a->root == b->root && a->dtype == b->dtype &&
+	       a->op == b->op && a->chunk == b->chunk && a->operation == b->operation &&
+	       a->count == b->count && a->offset == b->offset &&
+	       (a->length == b->length || a->collective == SMD_COLLECTIVE_BROADCAST);
+}
+
+/* "all-reduce, float32 sum of 100 in operation 7" */
+static void describe_wish(const struct smd_frame *frame, char *text, size_t size)
+{
+	char root[32] = "";
+
+	if (frame->collective != SMD_COLLECTIVE_ALLREDUCE) {
+		snprintf(root, sizeof(root), " %s rank %u",
+			frame->collective == SMD_COLLECTIVE_REDUCE ? "to" : "from", frame->root);
+	}
+	snprintf(text, size, "%s%s, %s %s of %llu in operation %llu",
+		smd_collective_name(frame->collective), root, smd_dtype_name(frame->dtype),
+		frame->collective == SMD_COLLECTIVE_BROADCAST ? "elements" : smd_op_name(frame->op),
+		(unsigned long long)frame->count, (unsigned long long)frame->operation);
 }
 
 static void comm_disagree(struct smd_comm *comm, const struct smd_frame *first,
@@ -423,25 +458,26 @@ static void comm_disagree(struct smd_comm *comm, const struct smd_frame *first,
 {
 	const struct smd_member *first_member = comm->members[first->rank];
 	char text[SMD_ERROR_TEXT_MAX];
+	char first_wish[128];
+	char second_wish[128];
 
+	describe_wish(first, first_wish, sizeof(first_wish));
+	describe_wish(second, second_wish, sizeof(second_wish));
 	snprintf(text, sizeof(text),
-		"group %.120s: all ranks must ask for the same, but rank %u (%.60s) asks for %s %s "
-		"of %llu elements in operation %llu, rank %u (%.60s) for %s %s of %llu in "
-		"operation %llu",
-		comm->name, first->rank, member_replica(first_member), smd_dtype_name(first->dtype),
-		smd_op_name(first->op), (unsigned long long)first->count,
-		(unsigned long long)first->operation, second->rank, member_replica(second_member),
-		smd_dtype_name(second->dtype), smd_op_name(second->op),
-		(unsigned long long)second->count, (unsigned long long)second->operation);
+		"group %.80s: all ranks must ask for the same, but rank %u (%.60s) asks for %s, "
+		"rank %u (%.60s) for %s",
+		comm->name, first->rank, member_replica(first_member), first_wish, second->rank,
+		member_replica(second_member), second_wish);
 	smd_comm_abort(comm, EINVAL, text);
 }
 
-/* A chunk that this server can reduce, for ranks that are all still there. */
-static bool comm_can_reduce(struct smd_comm *comm, const struct smd_frame *frame)
+/* A chunk that this server can do, for ranks that are all still there. */
+static bool comm_can_do(struct smd_comm *comm, const struct smd_frame *frame)
 {
 	char text[SMD_ERROR_TEXT_MAX];
 
-	if (!smd_kernel_find(frame->dtype, frame->op)) {
+	if (frame->collective != SMD_COLLECTIVE_BROADCAST &&
+		!smd_kernel_find(frame->dtype, frame->op)) {
 		snprintf(text, sizeof(text), "group %.200s: the reduction server cannot do %s %s",
 			comm->name, smd_dtype_name(frame->dtype), smd_op_name(frame->op));
 		smd_comm_abort(comm, ENOTSUP, text);
@@ -468,13 +504,16 @@ int smd_comm_part(struct smd_member *member, const struct smd_frame *frame, stru
 {
 	struct smd_comm *comm = member->comm;
 	struct smd_slot *slot;
-	int ret = comm_check_part(member, frame, error);
+	int ret = comm_check_credit(member, frame, error);
 
+	if (ret == 0) {
+		ret = comm_check_elements(member, frame, error);
+	}
 	if (ret) {
 		return ret;
 	}
 	*out = NULL;
-	if (!comm_can_reduce(comm, frame)) {
+	if (!comm_can_do(comm, frame)) {
 		return 0;
 	}
 	slot = &comm->slots[frame->ordinal % comm->nslots];

@@ -43,7 +43,7 @@ struct smd_comm {
 	char *name; /* "job/group" */
 	unsigned nranks;
 	uint64_t table_hash;
-	uint32_t epoch;
+	uint16_t epoch;
 	struct smd_member **members; /* [nranks]; NULL: not joined, or left */
 	unsigned attached;           /* members that are not NULL */
 	bool buried;                 /* waits for the reaper */

@@ -104,12 +104,13 @@ static int peer_on_input_header(struct smd_peer *peer, const struct smd_frame *f
 	int ret;
 
 	*payload = peer->shard->sink;
+	peer->shard->small_frames += frame->count <= SMD_SMALL_ELEMENTS;
 	if (!member->comm) {
 		return 0; /* sent before the worker knew that the communicator is over */
 	}
 	ret = smd_comm_part(member, frame, &peer->rx_slot, error);
 	if (ret == 0 && peer->rx_slot) {
-		*payload = smd_slot_receive(peer->rx_slot, member->rank);
+		*payload = smd_slot_receive(peer->rx_slot, frame);
 	}
 	return ret;
 }
@@ -119,7 +120,6 @@ static int peer_on_header(
 {
 	struct smd_peer *peer = owner;
 
-	peer->shard->frames++;
 	peer->rx_slot = NULL;
 	peer->rx_member = NULL;
 	*payload = peer->rx_control;

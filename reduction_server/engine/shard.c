@@ -12,8 +12,9 @@
 #include "reduction_server/base/log.h"
 
 /*
- * While parts are awaited the loop is turned without sleeping for so long after the last one came,
- * because to be woken costs more than a small operation. Each idle turn lets others run.
+ * While the parts of a small operation are awaited the loop is turned without sleeping for so long
+ * after the last one came, because to be woken costs more than the operation. Each idle turn lets
+ * others run.
  */
 #define SPIN_NS 50000u
 
@@ -162,14 +163,14 @@ static bool shard_has_work(const struct smd_shard *shard)
 
 static void shard_turn_loop(struct smd_shard *shard)
 {
-	uint64_t frames = shard->frames;
+	uint64_t frames = shard->small_frames;
 	uint64_t last_ns = 0;
 
 	while (!shard->ended) {
 		uint64_t now = shard_has_work(shard) ? smd_clock_ns() : 0;
 
-		if (shard->frames != frames) {
-			frames = shard->frames;
+		if (shard->small_frames != frames) {
+			frames = shard->small_frames;
 			last_ns = now;
 		}
 		if (now == 0 || now - last_ns > SPIN_NS) {
@@ -177,7 +178,7 @@ static void shard_turn_loop(struct smd_shard *shard)
 			continue;
 		}
 		event_base_loop(shard->base, EVLOOP_NONBLOCK);
-		if (shard->frames == frames) {
+		if (shard->small_frames == frames) {
 			sched_yield();
 		}
 	}

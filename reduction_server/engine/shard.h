@@ -29,6 +29,7 @@ struct smd_shard_config {
 	void *owner;
 };
 #define SMD_WINDOW_DEFAULT 8
+#define SMD_SMALL_ELEMENTS 16384 /* an operation of so many is worth polling for */
 #define SMD_LATE_DEFAULT_S 10
 
 struct smd_shard_stats {
@@ -58,7 +59,7 @@ struct smd_shard {
 	TAILQ_HEAD(smd_comm_list, smd_comm) comms;
 	struct smd_comm_list gone; /* to be freed by the reaper */
 	struct smd_shard_stats stats;
-	uint64_t frames; /* received */
+	uint64_t small_frames; /* received parts of small operations */
 	bool draining;
 	bool ended; /* the loop is not to be turned any more */
 

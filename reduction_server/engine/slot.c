@@ -2,6 +2,7 @@
 #include "reduction_server/engine/slot.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "reduction_server/base/clock.h"
@@ -37,17 +38,23 @@ void smd_slot_open(struct smd_slot *slot, const struct smd_frame *frame)
 {
 	slot_set_state(slot, SMD_SLOT_GATHERING);
 	slot->shape = *frame;
+	slot->length = 0;
 	slot->opened_ns = smd_clock_ns();
 	slot->arrived = 0;
 	memset(slot->whole, 0, slot->comm->nranks);
 	slot->comm->busy_slots++;
 }
 
-void *smd_slot_receive(struct smd_slot *slot, unsigned rank)
+void *smd_slot_receive(struct smd_slot *slot, const struct smd_frame *frame)
 {
-	assert(slot->state == SMD_SLOT_GATHERING && !slot->parts[rank]);
-	slot->parts[rank] = smd_pool_take(&slot->comm->shard->pool);
+	unsigned rank = frame->rank;
+
+	assert(slot->state == SMD_SLOT_GATHERING && !slot->parts[rank] && !slot->whole[rank]);
 	slot->receiving++;
+	if (frame->length) {
+		slot->parts[rank] = smd_pool_take(&slot->comm->shard->pool);
+		slot->length = frame->length;
+	}
 	return slot->parts[rank];
 }
 
@@ -61,10 +68,17 @@ void smd_slot_received(struct smd_slot *slot, unsigned rank, int whole)
 	smd_slot_advance(slot);
 }
 
-static void slot_give_back(struct smd_slot *slot, unsigned first)
+/* The rank whose buffer holds the result. */
+static unsigned slot_result(const struct smd_slot *slot)
 {
-	for (unsigned r = first; r < slot->comm->nranks; r++) {
-		if (slot->parts[r]) {
+	return slot->shape.collective == SMD_COLLECTIVE_BROADCAST ? slot->shape.root : 0;
+}
+
+/* All buffers but that of rank `kept`. */
+static void slot_give_back(struct smd_slot *slot, unsigned kept)
+{
+	for (unsigned r = 0; r < slot->comm->nranks; r++) {
+		if (slot->parts[r] && r != kept) {
 			smd_pool_give(&slot->comm->shard->pool, slot->parts[r]);
 			slot->parts[r] = NULL;
 		}
@@ -74,12 +88,15 @@ static void slot_give_back(struct smd_slot *slot, unsigned first)
 static void slot_reduce(struct smd_slot *slot)
 {
 	const struct smd_frame *shape = &slot->shape;
-	smd_kernel *kernel = smd_kernel_find(shape->dtype, shape->op);
 
-	kernel(slot->parts[0], (const void *const *)slot->parts, slot->comm->nranks,
-		shape->length / smd_dtype_bytes(shape->dtype));
+	if (shape->collective != SMD_COLLECTIVE_BROADCAST && slot->length) {
+		smd_kernel *kernel = smd_kernel_find(shape->dtype, shape->op);
+
+		kernel(slot->parts[0], (const void *const *)slot->parts, slot->comm->nranks,
+			slot->length / smd_dtype_bytes(shape->dtype));
+	}
 	slot->comm->shard->stats.chunks++;
-	slot_give_back(slot, 1);
+	slot_give_back(slot, slot_result(slot));
 }
 
 static void slot_sent(struct smd_send *send, int err)
@@ -98,18 +115,20 @@ static void slot_sent(struct smd_send *send, int err)
 static void slot_send(struct smd_slot *slot)
 {
 	struct smd_comm *comm = slot->comm;
+	const struct smd_frame *shape = &slot->shape;
 	unsigned nranks = comm->nranks;
 
 	slot->window = smd_comm_grant(comm, slot->shape.ordinal);
 	comm->done = slot->shape.ordinal + 1;
 	slot->sending = nranks + 1; /* one more, so that the slot stays until all are queued */
 	for (unsigned r = 0; r < nranks; r++) {
-		struct smd_frame frame = slot->shape;
+		bool receives = smd_collective_receives(shape->collective, shape->root, r);
+		struct smd_frame frame = *shape;
 		struct smd_send *send = &slot->sends[r];
 
 		*send = (struct smd_send){
-			.payload = slot->parts[0],
-			.length = slot->shape.length,
+			.payload = slot->parts[slot_result(slot)],
+			.length = receives ? slot->length : 0,
 			.done = slot_sent,
 			.owner = slot,
 		};
@@ -124,7 +143,7 @@ static void slot_send(struct smd_slot *slot)
 
 static void slot_free(struct smd_slot *slot)
 {
-	slot_give_back(slot, 0);
+	slot_give_back(slot, slot->comm->nranks);
 	slot_set_state(slot, SMD_SLOT_FREE);
 	slot->comm->busy_slots--;
 	smd_comm_slot_freed(slot->comm);

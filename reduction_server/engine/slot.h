@@ -3,7 +3,9 @@
  *
  * A communicator has 2W slots, and the chunk of ordinal k uses slot k mod 2W. Parts arrive in any
  * order of ranks and each into its own buffer; when the last is in, the shard reduces them in rank
- * order into the first one, gives the others back, and sends the same bytes to everyone.
+ * order into the first one, gives the others back, and sends the same bytes to everyone who gets
+ * any. In a broadcast the root's part is the result as it is. A part without elements has no
+ * buffer.
  *
  * smd_slot_advance() is the only place that moves a slot on; smd_slot_set_state() the only writer
  * of the state.
@@ -45,11 +47,12 @@ struct smd_slot {
 	enum smd_slot_state state;
 	uint64_t opened_ns;     /* when the first part began to arrive */
 	struct smd_frame shape; /* the first part's header: what all others must say, too */
+	uint32_t length;        /* bytes of the result; of a broadcast, when the root has sent */
 	unsigned arrived;       /* parts that are whole */
 	unsigned receiving;     /* parts that lanes are writing to */
 	unsigned sending;       /* results that lanes are reading from */
 	unsigned window;        /* granted with the result */
-	void **parts;           /* [nranks]; NULL: not begun, or given back */
+	void **parts;           /* [nranks]; NULL: not begun, empty, or given back */
 	struct smd_send *sends; /* [nranks] */
 	uint8_t *whole;         /* [nranks]: this rank's part has arrived */
 };
@@ -57,8 +60,8 @@ struct smd_slot {
 /* Opens a FREE slot for the chunk that `frame` is a part of. */
 void smd_slot_open(struct smd_slot *slot, const struct smd_frame *frame);
 
-/* Where the part of `rank` shall go. */
-void *smd_slot_receive(struct smd_slot *slot, unsigned rank);
+/* Where the part that `frame` announces shall go; NULL when it is empty. */
+void *smd_slot_receive(struct smd_slot *slot, const struct smd_frame *frame);
 /* The part of `rank` is there, or (whole = 0) its lane ended before. */
 void smd_slot_received(struct smd_slot *slot, unsigned rank, int whole);
 
