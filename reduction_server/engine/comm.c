@@ -10,7 +10,6 @@
 #include "reduction_server/base/log.h"
 #include "reduction_server/engine/peer.h"
 #include "reduction_server/engine/shard.h"
-#include "reduction_server/kernels/kernels.h"
 
 #define SECOND_NS       1000000000ull
 #define FORMING_TELL_S  1 /* a communicator that forms names who is missing this often */
@@ -175,11 +174,6 @@ void smd_comm_slot_freed(struct smd_comm *comm)
 
 /* ---- joining ---- */
 
-static const char *member_replica(const struct smd_member *member)
-{
-	return member->peer->hello.replica;
-}
-
 static void comm_activate(struct smd_comm *comm)
 {
 	comm->state = SMD_COMM_ACTIVE;
@@ -219,7 +213,8 @@ static int comm_find(struct smd_shard *shard, const char *name, const struct smd
 		if (there) {
 			return smd_error_set(error, EEXIST,
 				"group %s: rank %u may join once, got it from %s and again from %s",
-				name, member->rank, member_replica(there), member_replica(member));
+				name, member->rank, smd_peer_replica(there),
+				smd_peer_replica(member));
 		}
 		if (comm->state == SMD_COMM_FORMING) {
 			*out = comm;
@@ -239,14 +234,14 @@ static int comm_agree(struct smd_comm *comm, const struct smd_member *member,
 		ret = smd_error_set(error, EINVAL,
 			"group %s: all ranks must agree on their number, got %u from rank %u (%s) "
 			"and %u from rank %u (%s)",
-			comm->name, comm->nranks, there->rank, member_replica(there), join->nranks,
-			member->rank, member_replica(member));
+			comm->name, comm->nranks, there->rank, smd_peer_replica(there),
+			join->nranks, member->rank, smd_peer_replica(member));
 	} else if (there && join->table_hash != comm->table_hash) {
 		ret = smd_error_set(error, EINVAL,
 			"group %s: all ranks must have the same reduction servers in the same "
 			"order, but rank %u (%s) and rank %u (%s) differ",
-			comm->name, there->rank, member_replica(there), member->rank,
-			member_replica(member));
+			comm->name, there->rank, smd_peer_replica(there), member->rank,
+			smd_peer_replica(member));
 	}
 	if (ret) {
 		smd_comm_abort(comm, -ret, error->text);
@@ -349,7 +344,7 @@ void smd_comm_leave(struct smd_member *member, const struct smd_abort *why)
 		return;
 	}
 	snprintf(text, sizeof(text), "group %s: rank %u (%s) left in the middle of an operation",
-		comm->name, member->rank, member_replica(member));
+		comm->name, member->rank, smd_peer_replica(member));
 	comm_detach(member);
 	if (why && comm->attached) {
 		smd_comm_abort(comm, (int)why->err, why->text);
@@ -369,167 +364,9 @@ void smd_comm_lost(struct smd_member *member, const char *reason)
 		return;
 	}
 	snprintf(text, sizeof(text), "group %.200s: rank %u (%s) was lost: %s", comm->name,
-		member->rank, member_replica(member), reason);
+		member->rank, smd_peer_replica(member), reason);
 	comm_detach(member);
 	smd_comm_abort(comm, ECONNRESET, text);
-}
-
-/* ---- parts ---- */
-
-static int comm_check_credit(
-	const struct smd_member *member, const struct smd_frame *frame, struct smd_error *error)
-{
-	const struct smd_comm *comm = member->comm;
-
-	if (frame->epoch != comm->epoch) {
-		return smd_error_set(error, EPROTO, "INPUT: epoch must be %u, got %u", comm->epoch,
-			frame->epoch);
-	}
-	if (frame->ordinal != member->next) {
-		return smd_error_set(error, EPROTO, "INPUT: ordinal must be %llu, got %llu",
-			(unsigned long long)member->next, (unsigned long long)frame->ordinal);
-	}
-	if (frame->ordinal >= member->limit) {
-		return smd_error_set(error, EPROTO,
-			"INPUT: ordinal must be below %llu, which is granted, got %llu",
-			(unsigned long long)member->limit, (unsigned long long)frame->ordinal);
-	}
-	return 0;
-}
-
-static int comm_check_elements(
-	const struct smd_member *member, const struct smd_frame *frame, struct smd_error *error)
-{
-	const struct smd_comm *comm = member->comm;
-	size_t chunk_bytes = comm->shard->config.welcome.chunk_bytes;
-	size_t size = smd_dtype_bytes(frame->dtype);
-	unsigned ranks = frame->collective == SMD_COLLECTIVE_ALLREDUCE ? 1 : comm->nranks;
-
-	if (frame->root >= ranks) {
-		return smd_error_set(error, EPROTO, "INPUT: root of %s must be below %u, got %u",
-			smd_collective_name(frame->collective), ranks, frame->root);
-	}
-	if (frame->length &&
-		!smd_collective_sends(frame->collective, frame->root, member->rank)) {
-		return smd_error_set(error, EPROTO,
-			"INPUT: length must be 0 from rank %u in a broadcast from rank %u, got %u",
-			member->rank, frame->root, frame->length);
-	}
-	if (size == 0 || frame->length % size || frame->length > chunk_bytes) {
-		return smd_error_set(error, EPROTO,
-			"INPUT: length must be whole elements of %s and at most %zu, got %u",
-			smd_dtype_name(frame->dtype), chunk_bytes, frame->length);
-	}
-	if (frame->offset > frame->count || frame->length / size > frame->count - frame->offset) {
-		return smd_error_set(error, EPROTO,
-			"INPUT: the chunk must lie within %llu elements, got %llu at %llu",
-			(unsigned long long)frame->count,
-			(unsigned long long)(frame->length / size),
-			(unsigned long long)frame->offset);
-	}
-	return 0;
-}
-
-static bool same_shape(const struct smd_frame *a, const struct smd_frame *b)
-{
-	return a->collective == b->collective && a->root == b->root && a->dtype == b->dtype &&
-	       a->op == b->op && a->chunk == b->chunk && a->operation == b->operation &&
-	       a->count == b->count && a->offset == b->offset &&
-	       (a->length == b->length || a->collective == SMD_COLLECTIVE_BROADCAST);
-}
-
-/* "all-reduce, float32 sum of 100 in operation 7" */
-static void describe_wish(const struct smd_frame *frame, char *text, size_t size)
-{
-	char root[32] = "";
-
-	if (frame->collective != SMD_COLLECTIVE_ALLREDUCE) {
-		snprintf(root, sizeof(root), " %s rank %u",
-			frame->collective == SMD_COLLECTIVE_REDUCE ? "to" : "from", frame->root);
-	}
-	snprintf(text, size, "%s%s, %s %s of %llu in operation %llu",
-		smd_collective_name(frame->collective), root, smd_dtype_name(frame->dtype),
-		frame->collective == SMD_COLLECTIVE_BROADCAST ? "elements" : smd_op_name(frame->op),
-		(unsigned long long)frame->count, (unsigned long long)frame->operation);
-}
-
-static void comm_disagree(struct smd_comm *comm, const struct smd_frame *first,
-	const struct smd_member *second_member, const struct smd_frame *second)
-{
-	const struct smd_member *first_member = comm->members[first->rank];
-	char text[SMD_ERROR_TEXT_MAX];
-	char first_wish[128];
-	char second_wish[128];
-
-	describe_wish(first, first_wish, sizeof(first_wish));
-	describe_wish(second, second_wish, sizeof(second_wish));
-	snprintf(text, sizeof(text),
-		"group %.80s: all ranks must ask for the same, but rank %u (%.60s) asks for %s, "
-		"rank %u (%.60s) for %s",
-		comm->name, first->rank, member_replica(first_member), first_wish, second->rank,
-		member_replica(second_member), second_wish);
-	smd_comm_abort(comm, EINVAL, text);
-}
-
-/* A chunk that this server can do, for ranks that are all still there. */
-static bool comm_can_do(struct smd_comm *comm, const struct smd_frame *frame)
-{
-	char text[SMD_ERROR_TEXT_MAX];
-
-	if (frame->collective != SMD_COLLECTIVE_BROADCAST &&
-		!smd_kernel_find(frame->dtype, frame->op)) {
-		snprintf(text, sizeof(text), "group %.200s: the reduction server cannot do %s %s",
-			comm->name, smd_dtype_name(frame->dtype), smd_op_name(frame->op));
-		smd_comm_abort(comm, ENOTSUP, text);
-		return false;
-	}
-	if (comm->attached < comm->nranks) {
-		unsigned r = 0;
-
-		while (comm->members[r]) {
-			r++;
-		}
-		snprintf(text, sizeof(text),
-			"group %.200s: rank %u has left, so operation %llu of rank %u cannot be "
-			"done",
-			comm->name, r, (unsigned long long)frame->operation, frame->rank);
-		smd_comm_abort(comm, ECONNRESET, text);
-		return false;
-	}
-	return true;
-}
-
-int smd_comm_part(struct smd_member *member, const struct smd_frame *frame, struct smd_slot **out,
-	struct smd_error *error)
-{
-	struct smd_comm *comm = member->comm;
-	struct smd_slot *slot;
-	int ret = comm_check_credit(member, frame, error);
-
-	if (ret == 0) {
-		ret = comm_check_elements(member, frame, error);
-	}
-	if (ret) {
-		return ret;
-	}
-	*out = NULL;
-	if (!comm_can_do(comm, frame)) {
-		return 0;
-	}
-	slot = &comm->slots[frame->ordinal % comm->nslots];
-	if (slot->state == SMD_SLOT_FREE) {
-		smd_slot_open(slot, frame);
-	} else if (slot->state != SMD_SLOT_GATHERING) {
-		return smd_error_set(error, EPROTO,
-			"INPUT: slot of ordinal %llu must be free, it is %s",
-			(unsigned long long)frame->ordinal, smd_slot_state_name(slot->state));
-	} else if (!same_shape(&slot->shape, frame)) {
-		comm_disagree(comm, &slot->shape, member, frame);
-		return 0;
-	}
-	member->next++;
-	*out = slot;
-	return 0;
 }
 
 /* ---- waiting ---- */
@@ -551,7 +388,7 @@ static unsigned name_missing(
 		if (missing < NAMED_RANKS_MAX && used < size) {
 			used += (size_t)snprintf(text + used, size - used,
 				member ? "%srank %u (%.24s)" : "%srank %u", missing ? ", " : "", r,
-				member ? member_replica(member) : "");
+				member ? smd_peer_replica(member) : "");
 		}
 		missing++;
 	}

@@ -82,14 +82,6 @@ void smd_comm_abort(struct smd_comm *comm, int err, const char *text);
 /* Ends it without a word: the lanes are about to be closed, and workers see that. */
 void smd_comm_abandon(struct smd_comm *comm);
 
-/*
- * A part of a chunk has been announced by a member: *slot is where it goes, NULL when it shall be
- * discarded because the communicator was aborted over it. -errno with a text when the peer breaks
- * the protocol.
- */
-int smd_comm_part(struct smd_member *member, const struct smd_frame *frame, struct smd_slot **slot,
-	struct smd_error *error);
-
 /* The window to send with result `ordinal`. */
 unsigned smd_comm_grant(struct smd_comm *comm, uint64_t ordinal);
 

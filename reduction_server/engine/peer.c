@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "reduction_server/base/log.h"
+#include "reduction_server/engine/part.h"
 #include "reduction_server/engine/shard.h"
 
 #define MEMBERS_FIRST 16
@@ -108,7 +109,7 @@ static int peer_on_input_header(struct smd_peer *peer, const struct smd_frame *f
 	if (!member->comm) {
 		return 0; /* sent before the worker knew that the communicator is over */
 	}
-	ret = smd_comm_part(member, frame, &peer->rx_slot, error);
+	ret = smd_part_place(member, frame, &peer->rx_slot, error);
 	if (ret == 0 && peer->rx_slot) {
 		*payload = smd_slot_receive(peer->rx_slot, frame);
 	}

@@ -34,4 +34,10 @@ void smd_peer_close(struct smd_peer *peer, const char *reason);
 void smd_peer_send(struct smd_member *member, enum smd_frame_kind kind, unsigned window,
 	const void *payload, size_t length);
 
+/* The name that the member's worker goes by in messages. */
+static inline const char *smd_peer_replica(const struct smd_member *member)
+{
+	return member->peer->hello.replica;
+}
+
 #endif

@@ -55,10 +55,11 @@ void smd_frame_encode(const struct smd_frame *frame, uint8_t bytes[SMD_FRAME_SIZ
 	bytes[4] = frame->kind;
 	bytes[5] = frame->dtype;
 	bytes[6] = frame->op;
-	bytes[7] = 0;
+	bytes[7] = frame->collective;
 	put32(bytes + 8, frame->length);
 	put32(bytes + 12, frame->comm);
-	put32(bytes + 16, frame->epoch);
+	put16(bytes + 16, frame->epoch);
+	put16(bytes + 18, frame->root);
 	put16(bytes + 20, frame->rank);
 	put16(bytes + 22, frame->window);
 	put64(bytes + 24, frame->chunk);
@@ -82,8 +83,9 @@ static int check_envelope(const uint8_t bytes[SMD_FRAME_SIZE], struct smd_error 
 		return smd_error_set(error, EPROTO, "frame: kind must be %d to %d, got %d",
 			SMD_FRAME_HELLO, SMD_FRAME_KIND_END - 1, bytes[4]);
 	}
-	if (bytes[7] != 0) {
-		return smd_error_set(error, EPROTO, "frame: flags must be 0, got %d", bytes[7]);
+	if (bytes[7] >= SMD_COLLECTIVE_END) {
+		return smd_error_set(error, EPROTO, "frame: collective must be 0 to %d, got %d",
+			SMD_COLLECTIVE_END - 1, bytes[7]);
 	}
 	return 0;
 }
@@ -120,9 +122,11 @@ int smd_frame_decode(
 		.kind = bytes[4],
 		.dtype = bytes[5],
 		.op = bytes[6],
+		.collective = bytes[7],
 		.length = length,
 		.comm = get32(bytes + 12),
-		.epoch = get32(bytes + 16),
+		.epoch = get16(bytes + 16),
+		.root = get16(bytes + 18),
 		.rank = get16(bytes + 20),
 		.window = get16(bytes + 22),
 		.chunk = get64(bytes + 24),

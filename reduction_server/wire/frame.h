@@ -2,7 +2,8 @@
  * The 64 bytes in front of everything that is said on a lane (specs/wire.md).
  *
  * A decoded frame is in host order and has passed the checks that need no context: magic, version,
- * kind, flags, and a length that the kind allows. What it refers to is checked by whoever knows it.
+ * kind, collective, and a length that the kind allows. What it refers to is checked by whoever
+ * knows it.
  */
 #ifndef SMD_WIRE_FRAME_H
 #define SMD_WIRE_FRAME_H
@@ -10,6 +11,7 @@
 #include <stdint.h>
 
 #include "reduction_server/base/error.h"
+#include "reduction_server/wire/collective.h"
 
 #define SMD_WIRE_VERSION 1
 #define SMD_FRAME_SIZE   64
@@ -49,9 +51,11 @@ struct smd_frame {
 	uint8_t kind; /* enum smd_frame_kind */
 	uint8_t dtype;
 	uint8_t op;
+	uint8_t collective; /* enum smd_collective */
 	uint32_t length;
 	uint32_t comm;
-	uint32_t epoch;
+	uint16_t epoch;
+	uint16_t root;
 	uint16_t rank;
 	uint16_t window;
 	uint64_t chunk;

@@ -111,17 +111,35 @@ static size_t taken(const struct bench *bench)
 	return bench->shard.pool.total - bench->shard.pool.nfree;
 }
 
-static void begin_part(struct bench *bench, unsigned rank)
+/* Announces a part as it is in this collective. */
+static void announce(struct bench *bench, unsigned rank, unsigned collective, unsigned root)
 {
+	struct smd_frame frame = shape;
 	int32_t *part;
 
+	frame.rank = (uint16_t)rank;
+	frame.collective = (uint8_t)collective;
+	frame.root = (uint16_t)root;
+	frame.length = smd_collective_sends(collective, root, rank) ? shape.length : 0;
 	if (bench->slot.state == SMD_SLOT_FREE) {
-		smd_slot_open(&bench->slot, &shape);
+		smd_slot_open(&bench->slot, &frame);
 	}
-	part = smd_slot_receive(&bench->slot, rank);
-	for (int i = 0; i < ELEMENTS; i++) {
+	part = smd_slot_receive(&bench->slot, &frame);
+	assert_int_equal(part != NULL, frame.length != 0);
+	for (int i = 0; part && i < ELEMENTS; i++) {
 		part[i] = (int32_t)(rank + 1) * (i + 1);
 	}
+}
+
+static void begin_part(struct bench *bench, unsigned rank)
+{
+	announce(bench, rank, SMD_COLLECTIVE_ALLREDUCE, 0);
+}
+
+static void part_of(struct bench *bench, unsigned rank, unsigned collective, unsigned root)
+{
+	announce(bench, rank, collective, root);
+	smd_slot_received(&bench->slot, rank, 1);
 }
 
 static void part(struct bench *bench, unsigned rank)
@@ -173,6 +191,73 @@ static void parts_are_gathered_in_any_order_and_the_sum_goes_to_all(void **state
 		assert_memory_equal(
 			send->payload, ((const int32_t[]){6, 12, 18, 24}), shape.length);
 	}
+}
+
+static void assert_result(const struct bench *bench, unsigned rank, const int32_t *expected)
+{
+	const struct smd_send *send = bench->lanes[rank].kept;
+	struct smd_frame frame;
+
+	assert_int_equal(smd_frame_decode(send->header, &frame, NULL), 0);
+	assert_int_equal(frame.kind, SMD_FRAME_RESULT);
+	assert_int_equal(frame.length, expected ? shape.length : 0);
+	assert_int_equal(send->length, frame.length);
+	if (expected) {
+		assert_memory_equal(send->payload, expected, shape.length);
+	}
+}
+
+static void a_reduction_goes_to_its_root(void **state)
+{
+	static const int32_t sums[] = {6, 12, 18, 24};
+	struct bench *bench = *state;
+
+	for (unsigned r = RANKS; r-- > 0;) {
+		part_of(bench, r, SMD_COLLECTIVE_REDUCE, 2);
+	}
+	assert_int_equal(bench->slot.state, SMD_SLOT_SENDING);
+	assert_int_equal(taken(bench), 1);
+	for (unsigned r = 0; r < RANKS; r++) {
+		assert_result(bench, r, r == 2 ? sums : NULL);
+		sent(bench, r, 0);
+	}
+	assert_int_equal(bench->slot.state, SMD_SLOT_FREE);
+	assert_int_equal(taken(bench), 0);
+}
+
+/* One buffer is enough, whoever comes first. */
+static void a_broadcast_takes_one_buffer_and_spares_its_root(void **state)
+{
+	static const int32_t roots[] = {2, 4, 6, 8};
+	struct bench *bench = *state;
+
+	for (unsigned first = 0; first < RANKS; first++) {
+		for (unsigned i = 0; i < RANKS; i++) {
+			part_of(bench, (first + i) % RANKS, SMD_COLLECTIVE_BROADCAST, 1);
+			assert_in_range(taken(bench), 0, 1);
+		}
+		assert_int_equal(bench->slot.state, SMD_SLOT_SENDING);
+		assert_int_equal(taken(bench), 1);
+		for (unsigned r = 0; r < RANKS; r++) {
+			assert_result(bench, r, r != 1 ? roots : NULL);
+			sent(bench, r, 0);
+		}
+		assert_int_equal(bench->slot.state, SMD_SLOT_FREE);
+		assert_int_equal(taken(bench), 0);
+	}
+}
+
+static void an_abort_of_a_broadcast_frees_its_one_buffer(void **state)
+{
+	struct bench *bench = *state;
+
+	part_of(bench, 0, SMD_COLLECTIVE_BROADCAST, 2);
+	announce(bench, 2, SMD_COLLECTIVE_BROADCAST, 2);
+	abort_comm(bench);
+	assert_int_equal(bench->slot.state, SMD_SLOT_DRAINING);
+	smd_slot_received(&bench->slot, 2, 0);
+	assert_int_equal(bench->slot.state, SMD_SLOT_FREE);
+	assert_int_equal(taken(bench), 0);
 }
 
 static void a_slot_is_free_when_the_last_result_has_left(void **state)
@@ -348,6 +433,9 @@ int main(void)
 #define BENCH_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		BENCH_TEST(parts_are_gathered_in_any_order_and_the_sum_goes_to_all),
+		BENCH_TEST(a_reduction_goes_to_its_root),
+		BENCH_TEST(a_broadcast_takes_one_buffer_and_spares_its_root),
+		BENCH_TEST(an_abort_of_a_broadcast_frees_its_one_buffer),
 		BENCH_TEST(a_slot_is_free_when_the_last_result_has_left),
 		BENCH_TEST(a_slot_is_used_again),
 		BENCH_TEST(an_abort_frees_what_no_lane_uses),

@@ -15,9 +15,11 @@ static const struct smd_frame sample = {
 	.kind = SMD_FRAME_INPUT,
 	.dtype = 7,
 	.op = 3,
+	.collective = 2,
 	.length = 0x00a3a2a1,
 	.comm = 0xb4b3b2b1,
-	.epoch = 0xc4c3c2c1,
+	.epoch = 0xc2c1,
+	.root = 0xf2f1,
 	.rank = 0xd2d1,
 	.window = 0xe2e1,
 	.chunk = 0x1817161514131211,
@@ -28,11 +30,11 @@ static const struct smd_frame sample = {
 };
 
 static const uint8_t sample_bytes[SMD_FRAME_SIZE] = {
-	'S', 'M', 'D', 1, 7, 7, 3, 0,                   /* magic, version, kind, dtype, op, flags */
-	0xa1, 0xa2, 0xa3, 0x00,                         /* 8 length */
-	0xb1, 0xb2, 0xb3, 0xb4,                         /* 12 comm */
-	0xc1, 0xc2, 0xc3, 0xc4,                         /* 16 epoch */
-	0xd1, 0xd2, 0xe1, 0xe2,                         /* 20 rank, 22 window */
+	'S', 'M', 'D', 1, 7, 7, 3, 2, /* magic, version, kind, dtype, op, collective */
+	0xa1, 0xa2, 0xa3, 0x00,       /* 8 length */
+	0xb1, 0xb2, 0xb3, 0xb4,       /* 12 comm */
+	0xc1, 0xc2, 0xf1, 0xf2,       /* 16 epoch, 18 root */
+	0xd1, 0xd2, 0xe1, 0xe2,       /* 20 rank, 22 window */
 	0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, /* 24 chunk */
 	0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, /* 32 operation */
 	0x31, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37, 0x38, /* 40 count */
@@ -61,9 +63,11 @@ static void what_is_encoded_is_decoded(void **state)
 	assert_int_equal(frame.kind, sample.kind);
 	assert_int_equal(frame.dtype, sample.dtype);
 	assert_int_equal(frame.op, sample.op);
+	assert_int_equal(frame.collective, sample.collective);
 	assert_int_equal(frame.length, sample.length);
 	assert_int_equal(frame.comm, sample.comm);
 	assert_int_equal(frame.epoch, sample.epoch);
+	assert_int_equal(frame.root, sample.root);
 	assert_int_equal(frame.rank, sample.rank);
 	assert_int_equal(frame.window, sample.window);
 	assert_int_equal(frame.chunk, sample.chunk);
@@ -90,8 +94,8 @@ static void wrong_envelopes_are_refused_by_field(void **state)
 		{4, 0, "frame: kind must be 1 to 14, got 0"},
 		{4, 15, "frame: kind must be 1 to 14, got 15"},
 		{4, 255, "frame: kind must be 1 to 14, got 255"},
-		{7, 1, "frame: flags must be 0, got 1"},
-		{7, 128, "frame: flags must be 0, got 128"},
+		{7, 3, "frame: collective must be 0 to 2, got 3"},
+		{7, 128, "frame: collective must be 0 to 2, got 128"},
 	};
 
 	(void)state;
@@ -167,6 +171,35 @@ static void kinds_have_names(void **state)
 	assert_string_equal(smd_frame_kind_name(15), "kind 15");
 }
 
+static void collectives_have_their_numbers(void **state)
+{
+	(void)state;
+	assert_int_equal(SMD_COLLECTIVE_END, 3);
+	assert_string_equal(smd_collective_name(0), "all-reduce");
+	assert_string_equal(smd_collective_name(1), "reduce");
+	assert_string_equal(smd_collective_name(2), "broadcast");
+	assert_string_equal(smd_collective_name(3), "collective 3");
+}
+
+/* Who says something, and who is told something: all but a broadcast's others, a reduction's. */
+static void elements_go_where_the_collective_says(void **state)
+{
+	enum { ROOT = 1 };
+
+	(void)state;
+	for (unsigned r = 0; r < 3; r++) {
+		assert_true(smd_collective_sends(SMD_COLLECTIVE_ALLREDUCE, 0, r));
+		assert_true(smd_collective_receives(SMD_COLLECTIVE_ALLREDUCE, 0, r));
+		assert_true(smd_collective_sends(SMD_COLLECTIVE_REDUCE, ROOT, r));
+		assert_int_equal(
+			smd_collective_receives(SMD_COLLECTIVE_REDUCE, ROOT, r), r == ROOT);
+		assert_int_equal(
+			smd_collective_sends(SMD_COLLECTIVE_BROADCAST, ROOT, r), r == ROOT);
+		assert_int_equal(
+			smd_collective_receives(SMD_COLLECTIVE_BROADCAST, ROOT, r), r != ROOT);
+	}
+}
+
 /* The numbers are the wire's: a changed one is another version. */
 static void kinds_have_their_numbers(void **state)
 {
@@ -190,6 +223,8 @@ int main(void)
 		cmocka_unit_test(too_long_says_both_lengths),
 		cmocka_unit_test(kinds_have_names),
 		cmocka_unit_test(kinds_have_their_numbers),
+		cmocka_unit_test(collectives_have_their_numbers),
+		cmocka_unit_test(elements_go_where_the_collective_says),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

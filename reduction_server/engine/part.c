@@ -1,0 +1,179 @@
+/* Checks parts when they are announced, and says which slot they belong to. */
+#include "reduction_server/engine/part.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "reduction_server/engine/comm.h"
+#include "reduction_server/engine/peer.h"
+#include "reduction_server/engine/shard.h"
+#include "reduction_server/kernels/kernels.h"
+
+#define WISH_MAX 120 /* bytes of what a rank asks for, in a message */
+
+static int part_check_credit(
+	const struct smd_member *member, const struct smd_frame *frame, struct smd_error *error)
+{
+	const struct smd_comm *comm = member->comm;
+
+	if (frame->epoch != comm->epoch) {
+		return smd_error_set(error, EPROTO, "INPUT: epoch must be %u, got %u", comm->epoch,
+			frame->epoch);
+	}
+	if (frame->ordinal != member->next) {
+		return smd_error_set(error, EPROTO, "INPUT: ordinal must be %llu, got %llu",
+			(unsigned long long)member->next, (unsigned long long)frame->ordinal);
+	}
+	if (frame->ordinal >= member->limit) {
+		return smd_error_set(error, EPROTO,
+			"INPUT: ordinal must be below %llu, which is granted, got %llu",
+			(unsigned long long)member->limit, (unsigned long long)frame->ordinal);
+	}
+	return 0;
+}
+
+static int part_check_elements(
+	const struct smd_member *member, const struct smd_frame *frame, struct smd_error *error)
+{
+	const struct smd_comm *comm = member->comm;
+	size_t chunk_bytes = comm->shard->config.welcome.chunk_bytes;
+	size_t size = smd_dtype_bytes(frame->dtype);
+	unsigned ranks = frame->collective == SMD_COLLECTIVE_ALLREDUCE ? 1 : comm->nranks;
+
+	if (frame->root >= ranks) {
+		return smd_error_set(error, EPROTO, "INPUT: root of %s must be below %u, got %u",
+			smd_collective_name(frame->collective), ranks, frame->root);
+	}
+	if (frame->length && !smd_collective_sends(frame->collective, frame->root, member->rank)) {
+		return smd_error_set(error, EPROTO,
+			"INPUT: length must be 0 from rank %u in a broadcast from rank %u, got %u",
+			member->rank, frame->root, frame->length);
+	}
+	if (size == 0 || frame->length % size || frame->length > chunk_bytes) {
+		return smd_error_set(error, EPROTO,
+			"INPUT: length must be whole elements of %s and at most %zu, got %u",
+			smd_dtype_name(frame->dtype), chunk_bytes, frame->length);
+	}
+	if (frame->offset > frame->count || frame->length / size > frame->count - frame->offset) {
+		return smd_error_set(error, EPROTO,
+			"INPUT: the chunk must lie within %llu elements, got %llu at %llu",
+			(unsigned long long)frame->count,
+			(unsigned long long)(frame->length / size),
+			(unsigned long long)frame->offset);
+	}
+	return 0;
+}
+
+static bool same_shape(const struct smd_frame *a, const struct smd_frame *b)
+{
+	return a->collective == b->collective && a->root == b->root && a->dtype == b->dtype &&
+	       a->op == b->op && a->chunk == b->chunk && a->operation == b->operation &&
+	       a->count == b->count && a->offset == b->offset &&
+	       (a->length == b->length || a->collective == SMD_COLLECTIVE_BROADCAST);
+}
+
+/* "all-reduce, float32 sum of 100 in operation 7" */
+static void describe_wish(const struct smd_frame *frame, char text[WISH_MAX])
+{
+	char root[32] = "";
+
+	if (frame->collective != SMD_COLLECTIVE_ALLREDUCE) {
+		snprintf(root, sizeof(root), " %s rank %u",
+			frame->collective == SMD_COLLECTIVE_REDUCE ? "to" : "from", frame->root);
+	}
+	snprintf(text, WISH_MAX, "%s%s, %s %s of %llu in operation %llu",
+		smd_collective_name(frame->collective), root, smd_dtype_name(frame->dtype),
+		frame->collective == SMD_COLLECTIVE_BROADCAST ? "elements" : smd_op_name(frame->op),
+		(unsigned long long)frame->count, (unsigned long long)frame->operation);
+}
+
+/* For ranks that ask for the same, but cut it differently. */
+static void describe_chunk(const struct smd_frame *frame, char text[WISH_MAX])
+{
+	snprintf(text, WISH_MAX, "chunk %llu, %u bytes from element %llu on",
+		(unsigned long long)frame->chunk, frame->length, (unsigned long long)frame->offset);
+}
+
+static void part_disagrees(struct smd_comm *comm, const struct smd_frame *first,
+	const struct smd_member *second_member, const struct smd_frame *second)
+{
+	const struct smd_member *first_member = comm->members[first->rank];
+	char text[SMD_ERROR_TEXT_MAX];
+	char first_wish[WISH_MAX];
+	char second_wish[WISH_MAX];
+
+	describe_wish(first, first_wish);
+	describe_wish(second, second_wish);
+	if (strcmp(first_wish, second_wish) == 0) {
+		describe_chunk(first, first_wish);
+		describe_chunk(second, second_wish);
+	}
+	snprintf(text, sizeof(text),
+		"group %.80s: all ranks must ask for the same, but rank %u (%.60s) asks for %s, "
+		"rank %u (%.60s) for %s",
+		comm->name, first->rank, smd_peer_replica(first_member), first_wish, second->rank,
+		smd_peer_replica(second_member), second_wish);
+	smd_comm_abort(comm, EINVAL, text);
+}
+
+/* A chunk that this server can do, for ranks that are all still there. */
+static bool part_can_be_done(struct smd_comm *comm, const struct smd_frame *frame)
+{
+	char text[SMD_ERROR_TEXT_MAX];
+
+	if (frame->collective != SMD_COLLECTIVE_BROADCAST &&
+		!smd_kernel_find(frame->dtype, frame->op)) {
+		snprintf(text, sizeof(text), "group %.200s: the reduction server cannot do %s %s",
+			comm->name, smd_dtype_name(frame->dtype), smd_op_name(frame->op));
+		smd_comm_abort(comm, ENOTSUP, text);
+		return false;
+	}
+	if (comm->attached < comm->nranks) {
+		unsigned r = 0;
+
+		while (comm->members[r]) {
+			r++;
+		}
+		snprintf(text, sizeof(text),
+			"group %.200s: rank %u has left, so operation %llu of rank %u cannot be "
+			"done",
+			comm->name, r, (unsigned long long)frame->operation, frame->rank);
+		smd_comm_abort(comm, ECONNRESET, text);
+		return false;
+	}
+	return true;
+}
+
+int smd_part_place(struct smd_member *member, const struct smd_frame *frame, struct smd_slot **out,
+	struct smd_error *error)
+{
+	struct smd_comm *comm = member->comm;
+	struct smd_slot *slot;
+	int ret = part_check_credit(member, frame, error);
+
+	if (ret == 0) {
+		ret = part_check_elements(member, frame, error);
+	}
+	if (ret) {
+		return ret;
+	}
+	*out = NULL;
+	if (!part_can_be_done(comm, frame)) {
+		return 0;
+	}
+	slot = &comm->slots[frame->ordinal % comm->nslots];
+	if (slot->state == SMD_SLOT_FREE) {
+		smd_slot_open(slot, frame);
+	} else if (slot->state != SMD_SLOT_GATHERING) {
+		return smd_error_set(error, EPROTO,
+			"INPUT: slot of ordinal %llu must be free, it is %s",
+			(unsigned long long)frame->ordinal, smd_slot_state_name(slot->state));
+	} else if (!same_shape(&slot->shape, frame)) {
+		part_disagrees(comm, &slot->shape, member, frame);
+		return 0;
+	}
+	member->next++;
+	*out = slot;
+	return 0;
+}

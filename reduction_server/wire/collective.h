@@ -1,0 +1,48 @@
+/*
+ * Which collectives there are, and which ranks' parts and results carry elements (specs/wire.md).
+ *
+ * In each of them every rank sends a part of every chunk and gets a result for it, because a result
+ * is also a credit. Where there is nothing to say the payload is empty.
+ */
+#ifndef SMD_WIRE_COLLECTIVE_H
+#define SMD_WIRE_COLLECTIVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* X(constant, number, name) */
+#define SMD_COLLECTIVES(X)                                                                         \
+	X(SMD_COLLECTIVE_ALLREDUCE, 0, "all-reduce")                                               \
+	X(SMD_COLLECTIVE_REDUCE, 1, "reduce")                                                      \
+	X(SMD_COLLECTIVE_BROADCAST, 2, "broadcast")
+
+enum smd_collective {
+#define X(constant, number, name) constant = (number),
+	SMD_COLLECTIVES(X)
+#undef X
+		SMD_COLLECTIVE_END
+};
+
+/* The part of `rank` carries elements. */
+static inline bool smd_collective_sends(unsigned collective, unsigned root, unsigned rank)
+{
+	return collective != SMD_COLLECTIVE_BROADCAST || rank == root;
+}
+
+/* The result for `rank` carries elements. */
+static inline bool smd_collective_receives(unsigned collective, unsigned root, unsigned rank)
+{
+	switch (collective) {
+	case SMD_COLLECTIVE_REDUCE:
+		return rank == root;
+	case SMD_COLLECTIVE_BROADCAST:
+		return rank != root;
+	default:
+		return true;
+	}
+}
+
+/* "all-reduce", or "collective 99". The text may be static or belong to the calling thread. */
+const char *smd_collective_name(unsigned collective);
+
+#endif
