@@ -12,6 +12,7 @@
 #include "reduction_server/base/log.h"
 #include "reduction_server/base/options.h"
 #include "reduction_server/base/parse.h"
+#include "reduction_server/engine/bandwidth.h"
 #include "reduction_server/engine/memory.h"
 #include "reduction_server/engine/server.h"
 
@@ -82,7 +83,7 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 			smd_option_set_size, &options->memory_limit},
 		{"bandwidth", "RATE",
 			"what the link carries, such as 25gbps: the server's share of chunks "
-			"(default 10gbps)",
+			"(default: what the interface says, else 10gbps)",
 			smd_option_set_bandwidth, &options->bandwidth_mbps},
 		{"transport", "NAME", "auto or tcp (default auto, which is tcp)", set_transport,
 			&options->transport},
@@ -197,6 +198,20 @@ static void on_ended(void *owner)
 	event_base_loopbreak(program->base);
 }
 
+/* What the link carries, as it was given or as the interface says. */
+static uint32_t decide_bandwidth(const struct options *options)
+{
+	char source[SMD_BANDWIDTH_SOURCE_MAX] = "as given";
+	uint32_t mbps = options->bandwidth_mbps < UINT32_MAX ? (uint32_t)options->bandwidth_mbps
+							     : UINT32_MAX;
+
+	if (mbps == 0) {
+		mbps = smd_bandwidth_read(options->listen, "", source);
+	}
+	smd_log(SMD_LOG_INFO, "server", "bandwidth: %u Mbit/s, %s", mbps, source);
+	return mbps;
+}
+
 static int start_server(
 	struct program *program, const struct options *options, struct smd_error *error)
 {
@@ -205,9 +220,6 @@ static int start_server(
 		.transport = &smd_transport_tcp,
 		.listen = options->listen,
 		.shards = (unsigned)options->threads,
-		.bandwidth_mbps =
-			(uint32_t)(options->bandwidth_mbps < UINT32_MAX ? options->bandwidth_mbps
-									: UINT32_MAX),
 		.on_ended = on_ended,
 		.owner = program,
 	};
@@ -222,6 +234,7 @@ static int start_server(
 	if (ret) {
 		return ret;
 	}
+	config.bandwidth_mbps = decide_bandwidth(options);
 	config.memory_bytes = memory;
 	smd_log(SMD_LOG_INFO, "server",
 		"memory: at most %.0f MiB, %u threads with %zu buffers of %u KiB each",

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "reduction_server/base/error.h"
+#include "reduction_server/engine/bandwidth.h"
 #include "reduction_server/engine/shard.h"
 #include "reduction_server/transport/transport.h"
 
@@ -31,9 +32,8 @@ struct smd_server_config {
 	void (*on_ended)(void *owner); /* on the loop, when the last shard has ended; or NULL */
 	void *owner;
 };
-#define SMD_CHUNK_DEFAULT          (256u << 10)
-#define SMD_BANDWIDTH_DEFAULT_MBPS 10000u
-#define SMD_GREETING_DEFAULT_S     10
+#define SMD_CHUNK_DEFAULT      (256u << 10)
+#define SMD_GREETING_DEFAULT_S 10
 
 /* Starts listening and all shards. 0 or -errno with a text. */
 int smd_server_start(struct event_base *base, const struct smd_server_config *config,

@@ -57,6 +57,14 @@ class ServerTest(ProgramTest):
         self.terminate(server)
         self.assert_ended(server, 0, "memory: at most 64 MiB, 2 threads with 128 buffers of 256 KiB each")
 
+    def test_bandwidth_is_printed_with_its_source(self):
+        server, _ = self.start_server()
+        self.terminate(server)
+        self.assert_ended(server, 0, "bandwidth: 10000 Mbit/s, the default: lo does not say how fast it is")
+        server, _ = self.start_server("--bandwidth=25gbps")
+        self.terminate(server)
+        self.assert_ended(server, 0, "bandwidth: 25000 Mbit/s, as given")
+
     def test_port_in_use(self):
         _, address = self.start_server()
         done = self.server("--listen=" + address, "--memory-limit=64M")

@@ -1,0 +1,205 @@
+/* Finds the network interface of an address and reads its speed. */
+#include "reduction_server/engine/bandwidth.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <ifaddrs.h>
+#include <limits.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "reduction_server/base/parse.h"
+
+#define ROUTE_UP 1u /* RTF_UP */
+
+/* ---- an interface ---- */
+
+static FILE *interface_open(const char *root, const char *interface, const char *what)
+{
+	char path[PATH_MAX];
+
+	if (snprintf(path, sizeof(path), "%s/sys/class/net/%s/%s", root, interface, what) >=
+		(int)sizeof(path)) {
+		return NULL;
+	}
+	return fopen(path, "r");
+}
+
+/* In Mbit/s; 0 when it does not say. */
+static uint32_t interface_speed(const char *root, const char *interface)
+{
+	FILE *file = interface_open(root, interface, "speed");
+	long speed = 0;
+
+	if (!file) {
+		return 0;
+	}
+	if (fscanf(file, "%ld", &speed) != 1) {
+		speed = 0; /* what is down, or has no speed, cannot even be read */
+	}
+	fclose(file);
+	return speed > 0 && speed < INT_MAX ? (uint32_t)speed : 0; /* -1: unknown */
+}
+
+static bool interface_is_up(const char *root, const char *interface)
+{
+	FILE *file = interface_open(root, interface, "operstate");
+	char state[16] = "";
+
+	if (!file) {
+		return false;
+	}
+	if (fscanf(file, "%15s", state) != 1) {
+		state[0] = '\0';
+	}
+	fclose(file);
+	return strcmp(state, "up") == 0;
+}
+
+/* ---- which one ---- */
+
+/* That of the first default route of the lowest metric; IPv4's, since a server has mostly that. */
+static bool find_default_route(const char *root, char out[IF_NAMESIZE])
+{
+	unsigned long best = ULONG_MAX;
+	char path[PATH_MAX];
+	char line[256];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/proc/net/route", root);
+	file = fopen(path, "r");
+	if (!file) {
+		return false;
+	}
+	while (fgets(line, sizeof(line), file)) {
+		unsigned long destination;
+		unsigned long metric;
+		unsigned long mask;
+		unsigned flags;
+		char name[IF_NAMESIZE];
+
+		if (sscanf(line, "%15s %lx %*x %x %*d %*d %lu %lx", name, &destination, &flags,
+			    &metric, &mask) == 5 &&
+			destination == 0 && mask == 0 && (flags & ROUTE_UP) && metric < best) {
+			best = metric;
+			memcpy(out, name, IF_NAMESIZE);
+		}
+	}
+	fclose(file);
+	return best != ULONG_MAX;
+}
+
+static bool find_fastest(const char *root, char out[IF_NAMESIZE])
+{
+	const struct dirent *entry;
+	uint32_t best = 0;
+	char path[PATH_MAX];
+	DIR *directory;
+
+	snprintf(path, sizeof(path), "%s/sys/class/net", root);
+	directory = opendir(path);
+	if (!directory) {
+		return false;
+	}
+	while ((entry = readdir(directory))) {
+		uint32_t speed;
+
+		if (entry->d_name[0] == '.' || !interface_is_up(root, entry->d_name)) {
+			continue;
+		}
+		speed = interface_speed(root, entry->d_name);
+		if (speed > best && strlen(entry->d_name) < IF_NAMESIZE) {
+			best = speed;
+			strcpy(out, entry->d_name);
+		}
+	}
+	closedir(directory);
+	return best != 0;
+}
+
+static bool same_address(const struct sockaddr *a, const struct sockaddr *b)
+{
+	if (!b || a->sa_family != b->sa_family) {
+		return false;
+	}
+	if (a->sa_family == AF_INET) {
+		return memcmp(&((const struct sockaddr_in *)a)->sin_addr,
+			       &((const struct sockaddr_in *)b)->sin_addr,
+			       sizeof(struct in_addr)) == 0;
+	}
+	return a->sa_family == AF_INET6 &&
+	       memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr,
+		       &((const struct sockaddr_in6 *)b)->sin6_addr, sizeof(struct in6_addr)) == 0;
+}
+
+static bool find_by_address(const struct sockaddr *address, char out[IF_NAMESIZE])
+{
+	struct ifaddrs *list;
+	bool found = false;
+
+	if (getifaddrs(&list) != 0) {
+		return false;
+	}
+	for (const struct ifaddrs *entry = list; entry && !found; entry = entry->ifa_next) {
+		if (same_address(address, entry->ifa_addr) &&
+			strlen(entry->ifa_name) < IF_NAMESIZE) {
+			strcpy(out, entry->ifa_name);
+			found = true;
+		}
+	}
+	freeifaddrs(list);
+	return found;
+}
+
+static bool is_any_address(const struct sockaddr *address)
+{
+	if (address->sa_family == AF_INET) {
+		return ((const struct sockaddr_in *)address)->sin_addr.s_addr == INADDR_ANY;
+	}
+	return address->sa_family == AF_INET6 &&
+	       IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)address)->sin6_addr);
+}
+
+static bool find_interface(const char *listen, const char *root, char out[IF_NAMESIZE])
+{
+	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+	struct addrinfo *info;
+	char host[256];
+	uint16_t port;
+	bool found;
+
+	if (smd_parse_endpoint(listen, host, sizeof(host), &port) ||
+		getaddrinfo(host, NULL, &hints, &info) != 0) {
+		return false; /* listening will say so */
+	}
+	found = is_any_address(info->ai_addr)
+			? find_default_route(root, out) || find_fastest(root, out)
+			: find_by_address(info->ai_addr, out);
+	freeaddrinfo(info);
+	return found;
+}
+
+uint32_t smd_bandwidth_read(
+	const char *listen, const char *root, char source[SMD_BANDWIDTH_SOURCE_MAX])
+{
+	char interface[IF_NAMESIZE];
+	uint32_t speed;
+
+	if (!find_interface(listen, root, interface)) {
+		snprintf(source, SMD_BANDWIDTH_SOURCE_MAX,
+			"the default: no interface is known for %.60s", listen);
+		return SMD_BANDWIDTH_DEFAULT_MBPS;
+	}
+	speed = interface_speed(root, interface);
+	if (speed == 0) {
+		snprintf(source, SMD_BANDWIDTH_SOURCE_MAX,
+			"the default: %s does not say how fast it is", interface);
+		return SMD_BANDWIDTH_DEFAULT_MBPS;
+	}
+	snprintf(source, SMD_BANDWIDTH_SOURCE_MAX, "of %s", interface);
+	return speed;
+}
