@@ -1,8 +1,9 @@
 /*
- * libsummand: all-reduce through a pool of reduction servers.
+ * libsummand: all-reduce, reduce, broadcast and barrier through a pool of reduction servers.
  *
  * The model. A *context* is this process's place in the pool: one lane to every shard of every
- * reduction server, and one progress thread that moves bytes. A *communicator* is an ordered group
+ * reduction server. Bytes are moved by the calls that wait, and by a progress thread while nobody
+ * does. A *communicator* is an ordered group
  * of ranks, in as many processes, that was created under the same group name; the reduction
  * servers are where its ranks meet, so nothing else has to be exchanged. All communicators of a
  * context share its lanes. An *operation* is one collective call; every rank of a communicator
@@ -23,12 +24,19 @@
  * Threads. Different threads may use a context and its communicators at once; calls on one
  * communicator must be made in the same order on every rank, so its caller orders them.
  *
+ * Progress. A blocking call moves its own bytes, on its own thread. Operations that were started
+ * and are not waited for are moved by the context's progress thread, which sleeps when nothing is
+ * in flight. In poll mode there is no such thread: only calls that start, test and wait move bytes,
+ * and a program that makes none for long may be taken for dead by the servers. Calls on small
+ * operations poll for a moment before they sleep, and let other threads run in between.
+ *
  * Environment (where the options leave a field 0 or NULL):
  *   SUMMAND_REDUCTION_SERVERS  "host:port,host:port,..."; else CLUSTER_SPEC's workerpool2
  *   SUMMAND_REPLICA            this process's name in messages; else CLUSTER_SPEC's task, else
  * host:pid SUMMAND_JOB_ID             keeps the group names of different jobs apart
  *   SUMMAND_CONNECT_TIMEOUT    seconds, default 30
  *   SUMMAND_TRANSPORT          tcp
+ *   SUMMAND_PROGRESS           thread (default) or poll
  *   SUMMAND_LOG                error, warn (default), info, debug
  */
 #ifndef SUMMAND_H
@@ -41,7 +49,7 @@
 extern "C" {
 #endif
 
-/* Element types; the numbers are NCCL's ncclDataType_t. Supported now: int32, float32. */
+/* Element types; the numbers are NCCL's ncclDataType_t. */
 enum smd_dtype {
 	SMD_INT8 = 0,
 	SMD_UINT8 = 1,
@@ -58,12 +66,19 @@ enum smd_dtype {
 	SMD_DTYPE_COUNT
 };
 
-/* Reductions; the numbers are NCCL's ncclRedOp_t. Supported now: sum. */
+/* Reductions; the numbers are NCCL's ncclRedOp_t. specs/numerics.md tells how each rounds. */
 enum smd_op { SMD_SUM = 0, SMD_PROD = 1, SMD_MAX = 2, SMD_MIN = 3, SMD_AVG = 4, SMD_OP_COUNT };
 
 typedef struct smd_context smd_context;
 typedef struct smd_comm smd_comm;
 typedef struct smd_request smd_request;
+
+/* Who moves the bytes of operations that nobody waits for. */
+enum smd_progress_mode {
+	SMD_PROGRESS_DEFAULT = 0, /* from the environment */
+	SMD_PROGRESS_THREAD = 1,  /* a thread of the context's own */
+	SMD_PROGRESS_POLL = 2,    /* nobody: only calls into the context move anything */
+};
 
 struct smd_context_options {
 	const char *servers;        /* "host:port,..."; NULL: from the environment */
@@ -71,6 +86,7 @@ struct smd_context_options {
 	const char *job;            /* NULL: from the environment */
 	const char *transport;      /* NULL: from the environment */
 	unsigned connect_timeout_s; /* 0: from the environment */
+	enum smd_progress_mode progress;
 };
 
 /* What a context has moved, since it was created. */
@@ -88,7 +104,8 @@ struct smd_stats {
  */
 int smd_context_create(const struct smd_context_options *options, smd_context **out);
 
-/* Closes the lanes and ends the progress thread. Its communicators must have been destroyed. */
+/* Closes the lanes and ends the progress thread, if there is one. Its communicators must have been
+ * destroyed. */
 void smd_context_destroy(smd_context *context);
 
 void smd_context_stats(smd_context *context, struct smd_stats *out);
@@ -114,14 +131,26 @@ int smd_comm_size(const smd_comm *comm);
 int smd_allreduce(smd_comm *comm, const void *send, void *recv, size_t count, enum smd_dtype dtype,
 	enum smd_op op);
 
+/* Reduce: the same, but only rank `root` gets the result; recv of the others is not used. */
+int smd_reduce(smd_comm *comm, const void *send, void *recv, size_t count, enum smd_dtype dtype,
+	enum smd_op op, int root);
+
+/* Broadcast: buffer[i] = buffer[i] of rank `root`, on every rank. */
+int smd_broadcast(smd_comm *comm, void *buffer, size_t count, enum smd_dtype dtype, int root);
+
 /*
- * The same without blocking. Both buffers belong to the library until the request is done: send
- * must not change, recv must not be read. Every started request must be waited for.
+ * The same without blocking. The buffers belong to the library until the request is done: what is
+ * sent must not change, what is received must not be read. Every started request must be waited
+ * for.
  */
 int smd_allreduce_start(smd_comm *comm, const void *send, void *recv, size_t count,
 	enum smd_dtype dtype, enum smd_op op, smd_request **out);
+int smd_reduce_start(smd_comm *comm, const void *send, void *recv, size_t count,
+	enum smd_dtype dtype, enum smd_op op, int root, smd_request **out);
+int smd_broadcast_start(smd_comm *comm, void *buffer, size_t count, enum smd_dtype dtype, int root,
+	smd_request **out);
 
-/* Whether the request is done (1) or in flight (0); never blocks. */
+/* Moves what can be moved now; whether the request is done (1) or in flight (0). Never blocks. */
 int smd_request_test(smd_request *request);
 
 /* Blocks until the request is done, frees it, and returns how it ended. */

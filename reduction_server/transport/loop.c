@@ -15,9 +15,9 @@ struct event_base *smd_loop_create(void)
 	if (!config) {
 		return NULL;
 	}
-	/* The change list saves a system call each time a lane begins or ends to wait for room. */
+	/* No change list: it would tell epoll of descriptors after they were closed, when another
+	 * thread may have them. */
 	event_config_set_flag(config, EVENT_BASE_FLAG_NOLOCK);
-	event_config_set_flag(config, EVENT_BASE_FLAG_EPOLL_USE_CHANGELIST);
 	base = event_base_new_with_config(config);
 	event_config_free(config);
 	return base;

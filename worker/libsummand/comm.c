@@ -9,7 +9,7 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 
-/* ---- on the progress thread ---- */
+/* ---- in the turn ---- */
 
 static void comm_join(struct smd_task *task)
 {
@@ -43,10 +43,9 @@ void smd_comm_joined(struct smd_comm *comm, struct smd_remote *remote, unsigned 
 	if (comm->njoined < context->nremotes) {
 		return;
 	}
-	pthread_mutex_lock(&context->lock);
+	smd_progress_lock(&context->progress);
 	comm->state = SMD_COMM_ACTIVE;
-	pthread_cond_broadcast(&context->changed);
-	pthread_mutex_unlock(&context->lock);
+	smd_progress_publish(&context->progress);
 }
 
 void smd_comm_late(struct smd_comm *comm, const char *text)
@@ -56,9 +55,9 @@ void smd_comm_late(struct smd_comm *comm, const char *text)
 	if (comm->state == SMD_COMM_ACTIVE) {
 		smd_log(SMD_LOG_WARN, "libsummand", "%s", text);
 	}
-	pthread_mutex_lock(&context->lock);
+	smd_progress_lock(&context->progress);
 	snprintf(comm->waiting_for, sizeof(comm->waiting_for), "%s", text);
-	pthread_mutex_unlock(&context->lock);
+	smd_progress_unlock(&context->progress);
 }
 
 void smd_comm_fail(struct smd_comm *comm, int err, const char *text)
@@ -71,12 +70,11 @@ void smd_comm_fail(struct smd_comm *comm, int err, const char *text)
 	}
 	/* Not a warning: every call on the communicator says it to its caller. */
 	smd_log(SMD_LOG_INFO, "libsummand", "%s", text);
-	pthread_mutex_lock(&context->lock);
+	smd_progress_lock(&context->progress);
 	comm->state = SMD_COMM_FAILED;
 	comm->err = err;
 	smd_error_set(&comm->error, -err, "%s", text);
-	pthread_cond_broadcast(&context->changed);
-	pthread_mutex_unlock(&context->lock);
+	smd_progress_publish(&context->progress);
 	for (unsigned i = 0; i < context->nremotes; i++) {
 		smd_remote_forget(context->remotes[i], comm);
 	}
@@ -101,9 +99,27 @@ struct smd_request *smd_comm_find_operation(struct smd_comm *comm, uint64_t chun
 	return NULL;
 }
 
-void smd_comm_start(struct smd_comm *comm, struct smd_request *operation)
+/*
+ * Sends what may be sent, a chunk to each shard in turn, so that all links carry something from the
+ * first chunk on. Each rank begins at another shard, so that they do not all send to one server
+ * first.
+ */
+static void comm_pump(struct smd_comm *comm)
 {
 	unsigned nflows = comm->context->nremotes;
+	unsigned first = (unsigned)((uint64_t)comm->rank * nflows / comm->nranks);
+	bool sent = true;
+
+	while (sent) {
+		sent = false;
+		for (unsigned i = 0; i < nflows; i++) {
+			sent |= smd_flow_send(&comm->flows[(first + i) % nflows]);
+		}
+	}
+}
+
+void smd_comm_start(struct smd_comm *comm, struct smd_request *operation)
+{
 	size_t chunk = smd_deal_chunk_elements(
 		&comm->context->deal, operation->count, operation->element_bytes);
 
@@ -117,10 +133,7 @@ void smd_comm_start(struct smd_comm *comm, struct smd_request *operation)
 		smd_operation_check(operation);
 		return;
 	}
-	/* Each rank begins at another shard, so that they do not all send to one server first. */
-	for (unsigned i = 0; i < nflows; i++) {
-		smd_flow_pump(&comm->flows[(comm->rank + i) % nflows]);
-	}
+	comm_pump(comm);
 }
 
 static void comm_leave(struct smd_task *task)
@@ -144,11 +157,10 @@ static void comm_leave(struct smd_task *task)
 		smd_remote_forget(context->remotes[i], comm);
 	}
 	context->comms[SMD_COMM_INDEX(comm->number)] = NULL;
-	pthread_mutex_lock(&context->lock);
+	smd_progress_lock(&context->progress);
 	context->uses[SMD_COMM_INDEX(comm->number)]++;
 	comm->left = true;
-	pthread_cond_broadcast(&context->changed);
-	pthread_mutex_unlock(&context->lock);
+	smd_progress_publish(&context->progress);
 }
 
 /* ---- on callers' threads ---- */
@@ -158,7 +170,7 @@ static int comm_take_number(struct smd_context *context, uint32_t *out)
 {
 	int ret = -EMFILE;
 
-	pthread_mutex_lock(&context->lock);
+	smd_progress_lock(&context->progress);
 	for (uint32_t i = 0; i < SMD_COMMS_MAX; i++) {
 		if (context->uses[i] % 2 == 0) {
 			context->uses[i]++;
@@ -167,7 +179,7 @@ static int comm_take_number(struct smd_context *context, uint32_t *out)
 			break;
 		}
 	}
-	pthread_mutex_unlock(&context->lock);
+	smd_progress_unlock(&context->progress);
 	return ret;
 }
 
@@ -232,32 +244,31 @@ free_comm:
 	return ret;
 }
 
-/* Until every shard has said JOINED, one has said ABORT, or the time is over. */
-static int comm_wait_joined(struct smd_comm *comm, struct smd_error *error)
+static bool comm_settled(const void *arg)
+{
+	return ((const struct smd_comm *)arg)->state != SMD_COMM_JOINING;
+}
+
+/* Joins, until every shard has said JOINED, one has said ABORT, or the time is over. */
+static int comm_join_all(struct smd_comm *comm, struct smd_error *error)
 {
 	struct smd_context *context = comm->context;
-	struct timespec until;
-	int ret = 0;
+	uint64_t deadline_ns = smd_clock_ns() + context->config.connect_timeout_s * 1000000000ull;
+	int ret = smd_progress_await(
+		&context->progress, &comm->join, comm_settled, comm, deadline_ns, 0);
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += context->config.connect_timeout_s;
-	pthread_mutex_lock(&context->lock);
-	while (comm->state == SMD_COMM_JOINING && ret == 0) {
-		ret = -pthread_cond_timedwait(&context->changed, &context->lock, &until);
-	}
+	smd_progress_lock(&context->progress);
 	if (comm->state == SMD_COMM_FAILED) {
 		ret = comm->err;
 		*error = comm->error;
-	} else if (comm->state == SMD_COMM_JOINING) {
-		ret = smd_error_set(error, ETIMEDOUT,
+	} else if (ret) {
+		smd_error_set(error, ETIMEDOUT,
 			"group %s: all %d ranks must join within %u s, but %s", comm->group,
 			comm->nranks, context->config.connect_timeout_s,
 			comm->waiting_for[0] ? comm->waiting_for
 					     : "a reduction server has not answered");
-	} else {
-		ret = 0;
 	}
-	pthread_mutex_unlock(&context->lock);
+	smd_progress_unlock(&context->progress);
 	return ret;
 }
 
@@ -273,14 +284,18 @@ int smd_comm_create(smd_context *context, const char *group, int nranks, int ran
 	if (ret) {
 		return smd_error_remember(ret, &error);
 	}
-	smd_context_post(context, &comm->join);
-	ret = comm_wait_joined(comm, &error);
+	ret = comm_join_all(comm, &error);
 	if (ret) {
 		smd_comm_destroy(comm);
 		return smd_error_remember(ret, &error);
 	}
 	*out = comm;
 	return 0;
+}
+
+static bool comm_left(const void *arg)
+{
+	return ((const struct smd_comm *)arg)->left;
 }
 
 void smd_comm_destroy(smd_comm *comm)
@@ -291,12 +306,7 @@ void smd_comm_destroy(smd_comm *comm)
 		return;
 	}
 	context = comm->context;
-	smd_context_post(context, &comm->leave);
-	pthread_mutex_lock(&context->lock);
-	while (!comm->left) {
-		pthread_cond_wait(&context->changed, &context->lock);
-	}
-	pthread_mutex_unlock(&context->lock);
+	smd_progress_await(&context->progress, &comm->leave, comm_left, comm, 0, 0);
 	free(comm->flows);
 	free(comm);
 }

@@ -30,7 +30,7 @@ struct smd_comm {
 	uint64_t next_operation;
 	uint64_t next_chunk;
 
-	/* Published, under the context's lock: */
+	/* Published, under the progress's lock: */
 	enum smd_comm_state state;
 	bool left;
 	int err;
@@ -38,7 +38,7 @@ struct smd_comm {
 	char waiting_for[SMD_ERROR_TEXT_MAX]; /* what a shard last said about late ranks */
 };
 
-/* On the progress thread. */
+/* In the turn. */
 void smd_comm_joined(struct smd_comm *comm, struct smd_remote *remote, unsigned window);
 void smd_comm_late(struct smd_comm *comm, const char *text);
 void smd_comm_fail(struct smd_comm *comm, int err, const char *text);

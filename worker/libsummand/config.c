@@ -119,6 +119,22 @@ static int read_timeout(unsigned option, unsigned *out, struct smd_error *error)
 	return 0;
 }
 
+static int read_progress(enum smd_progress_mode option, bool *poll, struct smd_error *error)
+{
+	const char *text = getenv("SUMMAND_PROGRESS");
+
+	*poll = option == SMD_PROGRESS_POLL;
+	if (option != SMD_PROGRESS_DEFAULT || !text || !*text) {
+		return 0;
+	}
+	*poll = strcmp(text, "poll") == 0;
+	if (!*poll && strcmp(text, "thread") != 0) {
+		return smd_error_set(error, EINVAL,
+			"SUMMAND_PROGRESS: must be thread or poll, got \"%s\"", text);
+	}
+	return 0;
+}
+
 static const char *first_of(const char *option, const char *variable, const char *fallback)
 {
 	const char *value = option ? option : getenv(variable);
@@ -201,6 +217,9 @@ static int read_all(const struct smd_context_options *options, struct smd_config
 	}
 	if (ret == 0) {
 		ret = read_timeout(options->connect_timeout_s, &config->connect_timeout_s, error);
+	}
+	if (ret == 0) {
+		ret = read_progress(options->progress, &config->poll, error);
 	}
 	if (ret == 0 && config->nservers == 0) {
 		ret = smd_error_set(error, ENOENT,

@@ -4,6 +4,8 @@
 #ifndef SMD_LIBSUMMAND_CONFIG_H
 #define SMD_LIBSUMMAND_CONFIG_H
 
+#include <stdbool.h>
+
 #include "reduction_server/base/error.h"
 #include "reduction_server/transport/transport.h"
 #include "reduction_server/wire/message.h"
@@ -19,6 +21,7 @@ struct smd_config {
 	char job[SMD_STRING_MAX + 1];
 	char token[SMD_STRING_MAX + 1];
 	unsigned connect_timeout_s;
+	bool poll;
 };
 
 /* Options first, then the environment, then defaults. 0 or -errno with a text. */

@@ -1,4 +1,4 @@
-/* Starts and ends the progress thread, and builds the table of shards. */
+/* Connects to every shard, and builds the table that chunks are dealt by. */
 #include "worker/libsummand/context.h"
 
 #include <errno.h>
@@ -30,13 +30,15 @@ const char *smd_error_message(void)
 	return last_error.text[0] ? last_error.text : "no error";
 }
 
-/* ---- on the progress thread ---- */
+/* ---- in the turn ---- */
 
 void smd_target_name(const struct smd_target *target, char out[160])
 {
 	snprintf(out, 160, "reduction server %s", target->address);
 }
 
+/* The first shard of every server, then the second of every server, ...: so neighbours in the deal
+ * are behind different links. */
 static int context_order_remotes(struct smd_context *context)
 {
 	unsigned n = 0;
@@ -48,12 +50,14 @@ static int context_order_remotes(struct smd_context *context)
 	if (!context->remotes) {
 		return -ENOMEM;
 	}
-	for (unsigned t = 0; t < context->ntargets; t++) {
-		for (unsigned s = 0; s < context->targets[t].nremotes; s++) {
-			struct smd_remote *remote = context->targets[t].remotes[s];
+	for (unsigned s = 0; context->nremotes < n; s++) {
+		for (unsigned t = 0; t < context->ntargets; t++) {
+			if (s < context->targets[t].nremotes) {
+				struct smd_remote *remote = context->targets[t].remotes[s];
 
-			remote->index = context->nremotes;
-			context->remotes[context->nremotes++] = remote;
+				remote->index = context->nremotes;
+				context->remotes[context->nremotes++] = remote;
+			}
 		}
 	}
 	return 0;
@@ -89,10 +93,9 @@ static int context_make_deal(struct smd_context *context)
 
 static void context_publish_ready(struct smd_context *context)
 {
-	pthread_mutex_lock(&context->lock);
+	smd_progress_lock(&context->progress);
 	context->ready = true;
-	pthread_cond_broadcast(&context->changed);
-	pthread_mutex_unlock(&context->lock);
+	smd_progress_publish(&context->progress);
 }
 
 static int context_open_shards(struct smd_context *context, struct smd_remote *first)
@@ -158,13 +161,12 @@ void smd_context_welcomed(struct smd_context *context, struct smd_remote *remote
 
 void smd_context_fail(struct smd_context *context, int err, const char *text)
 {
-	pthread_mutex_lock(&context->lock);
+	smd_progress_lock(&context->progress);
 	if (context->err == 0) {
 		context->err = err;
 		smd_error_set(&context->error, -err, "%s", text);
 	}
-	pthread_cond_broadcast(&context->changed);
-	pthread_mutex_unlock(&context->lock);
+	smd_progress_publish(&context->progress);
 	for (unsigned i = 0; i < SMD_COMMS_MAX; i++) {
 		if (context->comms[i]) {
 			smd_comm_fail(context->comms[i], err, text);
@@ -200,28 +202,9 @@ static void context_count(struct smd_task *task)
 			stats->counts.bytes_received += lane->counts.bytes_received;
 		}
 	}
-	pthread_mutex_lock(&context->lock);
+	smd_progress_lock(&context->progress);
 	stats->done = true;
-	pthread_cond_broadcast(&context->changed);
-	pthread_mutex_unlock(&context->lock);
-}
-
-static void context_on_wake(evutil_socket_t fd, short what, void *arg)
-{
-	struct smd_context *context = arg;
-	struct smd_task_queue tasks = STAILQ_HEAD_INITIALIZER(tasks);
-
-	(void)fd;
-	(void)what;
-	pthread_mutex_lock(&context->lock);
-	STAILQ_CONCAT(&tasks, &context->tasks);
-	pthread_mutex_unlock(&context->lock);
-	while (!STAILQ_EMPTY(&tasks)) {
-		struct smd_task *task = STAILQ_FIRST(&tasks);
-
-		STAILQ_REMOVE_HEAD(&tasks, link);
-		task->run(task);
-	}
+	smd_progress_publish(&context->progress);
 }
 
 /* A server may take the connection and say nothing, or the network may swallow the attempt. */
@@ -243,14 +226,6 @@ static void context_on_deadline(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
-static void context_stop(struct smd_task *task)
-{
-	struct smd_context *context =
-		(struct smd_context *)((char *)task - offsetof(struct smd_context, stop));
-
-	event_base_loopbreak(context->base);
-}
-
 static void context_free_remotes(struct smd_context *context)
 {
 	for (unsigned t = 0; t < context->ntargets; t++) {
@@ -263,43 +238,21 @@ static void context_free_remotes(struct smd_context *context)
 	free(context->remotes);
 }
 
-static void *context_main(void *arg)
-{
-	struct smd_context *context = arg;
-
-	event_base_loop(context->base, EVLOOP_NO_EXIT_ON_EMPTY);
-	context_free_remotes(context);
-	/* One more turn, for what is freed at the end of a turn. */
-	event_base_loop(context->base, EVLOOP_NONBLOCK);
-	return NULL;
-}
-
 /* ---- on callers' threads ---- */
 
-void smd_context_post(struct smd_context *context, struct smd_task *task)
+static bool stats_done(const void *arg)
 {
-	bool first;
-
-	pthread_mutex_lock(&context->lock);
-	first = STAILQ_EMPTY(&context->tasks);
-	STAILQ_INSERT_TAIL(&context->tasks, task, link);
-	pthread_mutex_unlock(&context->lock);
-	if (first) {
-		event_active(context->wake, EV_READ, 1);
-	}
+	return ((const struct stats_task *)arg)->done;
 }
 
 void smd_context_stats(smd_context *context, struct smd_stats *out)
 {
 	struct stats_task stats = {.task = {.run = context_count}, .context = context};
 
-	smd_context_post(context, &stats.task);
-	pthread_mutex_lock(&context->lock);
-	while (!stats.done) {
-		pthread_cond_wait(&context->changed, &context->lock);
-	}
+	smd_progress_await(&context->progress, &stats.task, stats_done, &stats, 0, 0);
+	smd_progress_lock(&context->progress);
 	*out = context->stats;
-	pthread_mutex_unlock(&context->lock);
+	smd_progress_unlock(&context->progress);
 	out->bytes_sent = stats.counts.bytes_sent;
 	out->bytes_received = stats.counts.bytes_received;
 }
@@ -321,89 +274,44 @@ static int context_create_targets(struct smd_context *context)
 	return 0;
 }
 
-/* A program's signals are its own business: the progress thread takes none of them. */
-static int context_start_thread(struct smd_context *context)
+static void prepare_process(void)
 {
-	sigset_t all;
-	sigset_t before;
-	int ret;
+	smd_log_set_default(SMD_LOG_WARN);
+}
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	ret = -pthread_create(&context->thread, NULL, context_main, context);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return ret;
+/* Begins to connect, as a task, so that all of it happens in the turn. */
+static void context_connect(struct smd_task *task)
+{
+	struct smd_context *context =
+		(struct smd_context *)((char *)task - offsetof(struct smd_context, connect));
+	const struct timeval patience = {context->config.connect_timeout_s, 0};
+
+	context->deadline = evtimer_new(context->progress.base, context_on_deadline, context);
+	if (!context->deadline || evtimer_add(context->deadline, &patience) != 0 ||
+		context_create_targets(context)) {
+		smd_context_fail(context, -ENOMEM, "cannot start: out of memory");
+	}
+}
+
+static bool context_settled(const void *arg)
+{
+	const struct smd_context *context = arg;
+
+	return context->ready || context->err;
 }
 
 static int context_wait_ready(struct smd_context *context, struct smd_error *error)
 {
 	int ret;
 
-	pthread_mutex_lock(&context->lock);
-	while (!context->ready && !context->err) {
-		pthread_cond_wait(&context->changed, &context->lock);
-	}
+	context->connect.run = context_connect;
+	context->deadline_ns = smd_clock_ns() + context->config.connect_timeout_s * 1000000000ull;
+	smd_progress_await(&context->progress, &context->connect, context_settled, context, 0, 0);
+	smd_progress_lock(&context->progress);
 	ret = context->err;
 	*error = context->error;
-	pthread_mutex_unlock(&context->lock);
+	smd_progress_unlock(&context->progress);
 	return ret;
-}
-
-static void prepare_process(void)
-{
-	evthread_use_pthreads();
-	smd_log_set_default(SMD_LOG_WARN);
-}
-
-static void context_free_events(struct smd_context *context)
-{
-	struct event *events[] = {context->wake, context->deadline};
-
-	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
-		if (events[i]) {
-			event_free(events[i]);
-		}
-	}
-	event_base_free(context->base);
-}
-
-static int context_create(struct smd_context *context, struct smd_error *error)
-{
-	const struct timeval patience = {context->config.connect_timeout_s, 0};
-	pthread_condattr_t monotonic;
-	int ret = -ENOMEM;
-
-	pthread_mutex_init(&context->lock, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&context->changed, &monotonic);
-	pthread_condattr_destroy(&monotonic);
-	STAILQ_INIT(&context->tasks);
-	context->stop.run = context_stop;
-	context->deadline_ns = smd_clock_ns() + context->config.connect_timeout_s * 1000000000ull;
-	context->base = event_base_new();
-	if (!context->base) {
-		goto destroy_lock;
-	}
-	context->wake = event_new(context->base, -1, EV_PERSIST, context_on_wake, context);
-	context->deadline = evtimer_new(context->base, context_on_deadline, context);
-	if (!context->wake || !context->deadline ||
-		evtimer_add(context->deadline, &patience) != 0 || context_create_targets(context)) {
-		goto free_remotes;
-	}
-	ret = context_start_thread(context);
-	if (ret) {
-		goto free_remotes;
-	}
-	return 0;
-
-free_remotes:
-	context_free_remotes(context);
-	context_free_events(context);
-destroy_lock:
-	pthread_cond_destroy(&context->changed);
-	pthread_mutex_destroy(&context->lock);
-	return smd_error_set(error, -ret, "cannot start: %s", strerror(-ret));
 }
 
 int smd_context_create(const struct smd_context_options *options, smd_context **out)
@@ -422,8 +330,9 @@ int smd_context_create(const struct smd_context_options *options, smd_context **
 	if (ret) {
 		goto free_context;
 	}
-	ret = context_create(context, &error);
+	ret = smd_progress_create(&context->progress, context->config.poll);
 	if (ret) {
+		smd_error_set(&error, -ret, "cannot start: %s", strerror(-ret));
 		goto free_config;
 	}
 	ret = context_wait_ready(context, &error);
@@ -446,12 +355,15 @@ void smd_context_destroy(smd_context *context)
 	if (!context) {
 		return;
 	}
-	smd_context_post(context, &context->stop);
-	pthread_join(context->thread, NULL);
+	smd_progress_end(&context->progress);
+	context_free_remotes(context);
+	if (context->deadline) {
+		event_free(context->deadline);
+	}
+	/* One more turn, for what is freed at the end of a turn. */
+	event_base_loop(context->progress.base, EVLOOP_NONBLOCK);
 	smd_deal_destroy(&context->deal);
-	context_free_events(context);
-	pthread_cond_destroy(&context->changed);
-	pthread_mutex_destroy(&context->lock);
+	smd_progress_destroy(&context->progress);
 	smd_config_free(&context->config);
 	free(context);
 }

@@ -1,32 +1,23 @@
 /*
- * This process's place in the pool: the lanes to all shards, and the progress thread that serves
- * them.
+ * This process's place in the pool: the lanes to all shards, and the table that chunks are dealt
+ * by.
  *
- * Callers' threads and the progress thread meet at two places only: callers post *tasks*, which
- * the progress thread runs in order; and the progress thread publishes what callers wait for (the
- * fields marked "published") under `lock` and broadcasts `changed`. Everything else belongs to the
- * progress thread.
+ * Fields marked "published" are under the progress's lock; everything else belongs to the turn
+ * (progress.h).
  */
 #ifndef SMD_LIBSUMMAND_CONTEXT_H
 #define SMD_LIBSUMMAND_CONTEXT_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <sys/queue.h>
 
 #include "worker/libsummand/config.h"
 #include "worker/libsummand/deal.h"
+#include "worker/libsummand/progress.h"
 #include "worker/libsummand/remote.h"
 
 struct event;
 struct event_base;
-
-/* Something for the progress thread to do. It belongs to whoever posted it. */
-struct smd_task {
-	void (*run)(struct smd_task *task);
-	STAILQ_ENTRY(smd_task) link;
-};
-STAILQ_HEAD(smd_task_queue, smd_task);
 
 /* One server of the list, and its shards' lanes once it has told how many there are. */
 struct smd_target {
@@ -38,12 +29,10 @@ struct smd_target {
 
 struct smd_context {
 	struct smd_config config;
-	struct event_base *base;
-	struct event *wake;
-	pthread_t thread;
+	struct smd_progress progress;
+	struct smd_task connect;
 	uint64_t deadline_ns;   /* to connect */
 	struct event *deadline; /* it is over */
-	struct smd_task stop;
 
 	unsigned ntargets;
 	struct smd_target targets[SMD_SERVERS_MAX];
@@ -53,32 +42,26 @@ struct smd_context {
 	struct smd_deal deal;
 	uint64_t deal_hash;
 	struct smd_comm *comms[SMD_COMMS_MAX]; /* by SMD_COMM_INDEX(number) */
-	unsigned in_flight;                    /* operations */
 	struct smd_lane_counts ended;          /* of lanes that are closed */
-	double busy_since;
-
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	struct smd_task_queue tasks;
-	uint32_t uses[SMD_COMMS_MAX]; /* how often an index was used; odd: it is in use */
+	uint32_t uses[SMD_COMMS_MAX]; /* under the lock: how often an index was used; odd: it is in
+					use */
 	bool ready;                   /* published: every shard has said WELCOME */
 	int err;                      /* published: -errno once the context is of no use */
 	struct smd_error error;       /* published with it */
 	struct smd_stats stats;       /* published */
+	double busy_since;            /* under the lock: when in_flight was last 0 */
 };
 
-void smd_context_post(struct smd_context *context, struct smd_task *task);
-
-/* On the progress thread: a shard has said WELCOME. */
+/* In the turn: a shard has said WELCOME. */
 void smd_context_welcomed(struct smd_context *context, struct smd_remote *remote);
 
 /*
- * On the progress thread: a lane cannot be had or was lost. The context is of no further use, its
+ * In the turn: a lane cannot be had or was lost. The context is of no further use, its
  * communicators fail, and the first such text is what every later call says.
  */
 void smd_context_fail(struct smd_context *context, int err, const char *text);
 
-/* On the progress thread: a lane is about to be closed; what it has moved is kept. */
+/* In the turn: a lane is about to be closed; what it has moved is kept. */
 void smd_context_add_counts(struct smd_context *context, const struct smd_lane *lane);
 
 /* A server's name in messages: "reduction server 127.0.0.1:4000". */

@@ -30,7 +30,7 @@ static void flow_sent(struct smd_send *send, int err)
 	smd_operation_check(operation);
 }
 
-static void flow_send(struct smd_flow *flow, struct smd_request *operation, uint64_t chunk)
+static void flow_send_chunk(struct smd_flow *flow, struct smd_request *operation, uint64_t chunk)
 {
 	struct smd_flow_send *send = &flow->sends[flow->next % SMD_FLOW_WINDOW_MAX];
 	uint64_t offset = (chunk - operation->first_chunk) * operation->chunk_elements;
@@ -38,6 +38,8 @@ static void flow_send(struct smd_flow *flow, struct smd_request *operation, uint
 		.kind = SMD_FRAME_INPUT,
 		.dtype = (uint8_t)operation->dtype,
 		.op = (uint8_t)operation->op,
+		.collective = (uint8_t)operation->collective,
+		.root = (uint16_t)operation->root,
 		.comm = flow->comm->number,
 		.rank = flow->comm->rank,
 		.chunk = chunk,
@@ -51,7 +53,7 @@ static void flow_send(struct smd_flow *flow, struct smd_request *operation, uint
 	assert(!send->operation);
 	send->operation = operation;
 	send->send.payload = operation->send + offset * operation->element_bytes;
-	send->send.length = (uint32_t)smd_operation_chunk_bytes(operation, chunk);
+	send->send.length = (uint32_t)smd_operation_sent_bytes(operation, chunk);
 	send->send.done = flow_sent;
 	send->send.owner = flow->comm;
 	operation->sends_pending++;
@@ -59,19 +61,21 @@ static void flow_send(struct smd_flow *flow, struct smd_request *operation, uint
 	smd_lane_send(flow->remote->lane, &frame, &send->send);
 }
 
-void smd_flow_pump(struct smd_flow *flow)
+bool smd_flow_send(struct smd_flow *flow)
 {
-	const struct smd_deal *deal = &flow->comm->context->deal;
+	struct smd_request *operation;
+	uint64_t chunk;
 
-	while (flow->next < flow->limit) {
-		uint64_t chunk = smd_deal_chunk_of(deal, flow->remote->index, flow->next);
-		struct smd_request *operation = smd_comm_find_operation(flow->comm, chunk);
-
-		if (!operation) {
-			return;
-		}
-		flow_send(flow, operation, chunk);
+	if (flow->next == flow->limit) {
+		return false;
 	}
+	chunk = smd_deal_chunk_of(&flow->comm->context->deal, flow->remote->index, flow->next);
+	operation = smd_comm_find_operation(flow->comm, chunk);
+	if (!operation) {
+		return false;
+	}
+	flow_send_chunk(flow, operation, chunk);
+	return true;
 }
 
 int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void **payload,
@@ -94,12 +98,15 @@ int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void 
 		return smd_error_set(error, EPROTO, "RESULT: chunk must be %llu, got %llu",
 			(unsigned long long)chunk, (unsigned long long)frame->chunk);
 	}
-	bytes = smd_operation_chunk_bytes(operation, chunk);
+	bytes = smd_operation_received_bytes(operation, chunk);
 	if (frame->length != bytes) {
 		return smd_error_set(
 			error, EPROTO, "RESULT: length must be %zu, got %u", bytes, frame->length);
 	}
 	flow->rx_operation = operation;
+	if (bytes == 0) {
+		return 0;
+	}
 	*payload = operation->recv + (chunk - operation->first_chunk) * operation->chunk_elements *
 					     operation->element_bytes;
 	return 0;
@@ -112,7 +119,8 @@ void smd_flow_received(struct smd_flow *flow, const struct smd_frame *frame)
 	flow->rx_operation = NULL;
 	flow->done++;
 	smd_flow_grant(flow, frame->window);
-	smd_flow_pump(flow);
+	while (smd_flow_send(flow)) {
+	}
 	operation->chunks_done++;
 	smd_operation_check(operation);
 }

@@ -9,6 +9,7 @@
 #ifndef SMD_LIBSUMMAND_FLOW_H
 #define SMD_LIBSUMMAND_FLOW_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "reduction_server/transport/transport.h"
@@ -38,8 +39,8 @@ struct smd_flow {
 /* The shard allows so many chunks after those that are done. */
 void smd_flow_grant(struct smd_flow *flow, unsigned window);
 
-/* Sends every chunk that is there and may go. */
-void smd_flow_pump(struct smd_flow *flow);
+/* Sends the next chunk if it is there and may go; whether it did. */
+bool smd_flow_send(struct smd_flow *flow);
 
 /*
  * A result is announced: *payload is where it goes. -errno with a text when the shard breaks the

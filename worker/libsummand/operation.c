@@ -6,7 +6,12 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/kernels/kernels.h"
+#include "reduction_server/wire/collective.h"
 #include "worker/libsummand/comm.h"
+
+/* To sleep and be woken costs more than a small operation, so its caller polls for so long. */
+#define SPIN_NS        100000u
+#define SPIN_BYTES_MAX 65536u
 
 size_t smd_operation_chunk_bytes(const struct smd_request *operation, uint64_t chunk)
 {
@@ -17,24 +22,37 @@ size_t smd_operation_chunk_bytes(const struct smd_request *operation, uint64_t c
 	       operation->element_bytes;
 }
 
+size_t smd_operation_sent_bytes(const struct smd_request *operation, uint64_t chunk)
+{
+	return smd_collective_sends(operation->collective, operation->root, operation->comm->rank)
+		       ? smd_operation_chunk_bytes(operation, chunk)
+		       : 0;
+}
+
+size_t smd_operation_received_bytes(const struct smd_request *operation, uint64_t chunk)
+{
+	return smd_collective_receives(
+		       operation->collective, operation->root, operation->comm->rank)
+		       ? smd_operation_chunk_bytes(operation, chunk)
+		       : 0;
+}
+
 static void operation_finish(struct smd_request *operation, int err)
 {
 	struct smd_context *context = operation->comm->context;
 
 	TAILQ_REMOVE(&operation->comm->operations, operation, link);
-	context->in_flight--;
-	pthread_mutex_lock(&context->lock);
+	smd_progress_lock(&context->progress);
 	if (err == 0) {
 		context->stats.operations++;
 		context->stats.bytes_reduced += operation->count * operation->element_bytes;
 	}
-	if (context->in_flight == 0) {
+	if (--context->progress.in_flight == 0) {
 		context->stats.busy_seconds += smd_clock_seconds() - context->busy_since;
 	}
 	operation->err = err;
 	operation->finished = true; /* from here on it may be freed */
-	pthread_cond_broadcast(&context->changed);
-	pthread_mutex_unlock(&context->lock);
+	smd_progress_publish(&context->progress);
 }
 
 void smd_operation_check(struct smd_request *operation)
@@ -53,116 +71,249 @@ static void operation_start(struct smd_task *task)
 {
 	struct smd_request *operation =
 		(struct smd_request *)((char *)task - offsetof(struct smd_request, start));
-	struct smd_context *context = operation->comm->context;
 
-	if (context->in_flight++ == 0) {
-		context->busy_since = smd_clock_seconds();
-	}
 	smd_comm_start(operation->comm, operation);
 }
 
-static int check_arguments(const struct smd_comm *comm, const void *send, const void *recv,
-	size_t count, unsigned dtype, unsigned op, struct smd_error *error)
-{
-	size_t size = smd_dtype_bytes(dtype);
-	const char *s = send;
-	const char *r = recv;
+/* ---- on callers' threads ---- */
 
-	if (!smd_kernel_find(dtype, op)) {
-		return smd_error_set(error, ENOTSUP,
-			"all-reduce in group %s: this version does %s, got %s %s", comm->group,
-			"float32 sum and int32 sum", smd_dtype_name(dtype), smd_op_name(op));
+static int check_buffers(
+	const struct smd_request *operation, const char *what, struct smd_error *error)
+{
+	const struct smd_comm *comm = operation->comm;
+	bool sends = smd_collective_sends(operation->collective, operation->root, comm->rank);
+	bool receives = smd_collective_receives(operation->collective, operation->root, comm->rank);
+	size_t bytes = operation->count * operation->element_bytes;
+	const uint8_t *send = operation->send;
+	const uint8_t *recv = operation->recv;
+
+	if (bytes && ((sends && !send) || (receives && !recv))) {
+		return smd_error_set(error, EINVAL, "%s in group %s: buffers must not be NULL",
+			what, comm->group);
 	}
-	if (count > SIZE_MAX / 2 / size) {
+	if (sends && receives && send != recv && send < recv + bytes && recv < send + bytes) {
 		return smd_error_set(error, EINVAL,
-			"all-reduce in group %s: count must fit into memory, got %zu", comm->group,
-			count);
-	}
-	if (count && (!send || !recv)) {
-		return smd_error_set(error, EINVAL,
-			"all-reduce in group %s: buffers must not be NULL", comm->group);
-	}
-	if (s != r && s < r + count * size && r < s + count * size) {
-		return smd_error_set(error, EINVAL,
-			"all-reduce in group %s: send and recv must be the same or must not "
-			"overlap",
+			"%s in group %s: send and recv must be the same or must not overlap", what,
 			comm->group);
 	}
 	return 0;
 }
 
-int smd_allreduce_start(smd_comm *comm, const void *send, void *recv, size_t count,
-	enum smd_dtype dtype, enum smd_op op, smd_request **out)
+static int check_operation(const struct smd_request *operation, struct smd_error *error)
+{
+	const char *what = smd_collective_name(operation->collective);
+	const struct smd_comm *comm = operation->comm;
+
+	if (operation->element_bytes == 0) {
+		return smd_error_set(error, EINVAL,
+			"%s in group %s: the element type must be 0 to %d, got %u", what,
+			comm->group, SMD_DTYPE_COUNT - 1, operation->dtype);
+	}
+	if (operation->collective != SMD_COLLECTIVE_BROADCAST &&
+		!smd_kernel_find(operation->dtype, operation->op)) {
+		return smd_error_set(error, EINVAL,
+			"%s in group %s: the reduction must be one of sum, prod, max, min, avg, "
+			"got "
+			"%s of %s",
+			what, comm->group, smd_op_name(operation->op),
+			smd_dtype_name(operation->dtype));
+	}
+	if (operation->root >= comm->nranks) {
+		return smd_error_set(error, EINVAL,
+			"%s in group %s: the root must be a rank below %u, got %u", what,
+			comm->group, comm->nranks, operation->root);
+	}
+	if (operation->count > SIZE_MAX / 2 / operation->element_bytes) {
+		return smd_error_set(error, EINVAL,
+			"%s in group %s: count must fit into memory, got %zu", what, comm->group,
+			operation->count);
+	}
+	return check_buffers(operation, what, error);
+}
+
+/* What a caller asks for. */
+struct request_shape {
+	enum smd_collective collective;
+	int root;
+	const void *send;
+	void *recv;
+	size_t count;
+	enum smd_dtype dtype;
+	enum smd_op op;
+};
+
+static int request_create(
+	struct smd_comm *comm, const struct request_shape *shape, struct smd_request **out)
 {
 	struct smd_error error = {""};
-	struct smd_request *operation;
-	int ret = check_arguments(comm, send, recv, count, dtype, op, &error);
+	struct smd_request *request = calloc(1, sizeof(*request));
+	struct smd_context *context = comm->context;
+	int ret;
 
-	if (ret) {
-		return smd_error_remember(ret, &error);
-	}
-	operation = calloc(1, sizeof(*operation));
-	if (!operation) {
-		smd_error_set(&error, ENOMEM, "all-reduce in group %s: out of memory", comm->group);
+	if (!request) {
+		smd_error_set(&error, ENOMEM, "%s in group %s: out of memory",
+			smd_collective_name(shape->collective), comm->group);
 		return smd_error_remember(-ENOMEM, &error);
 	}
-	operation->comm = comm;
-	operation->start.run = operation_start;
-	operation->send = send;
-	operation->recv = recv;
-	operation->count = count;
-	operation->dtype = dtype;
-	operation->op = op;
-	operation->element_bytes = smd_dtype_bytes(dtype);
-	smd_context_post(comm->context, &operation->start);
-	*out = operation;
+	*request = (struct smd_request){
+		.comm = comm,
+		.start.run = operation_start,
+		.send = shape->send,
+		.recv = shape->recv,
+		.count = shape->count,
+		.collective = shape->collective,
+		.root = (unsigned)shape->root,
+		.dtype = shape->dtype,
+		.op = shape->op,
+		.element_bytes = smd_dtype_bytes(shape->dtype),
+	};
+	ret = check_operation(request, &error);
+	if (ret) {
+		free(request);
+		return smd_error_remember(ret, &error);
+	}
+	smd_progress_lock(&context->progress);
+	if (context->progress.in_flight++ == 0) {
+		context->busy_since = smd_clock_seconds();
+	}
+	smd_progress_unlock(&context->progress);
+	*out = request;
 	return 0;
+}
+
+static bool request_done(const void *arg)
+{
+	return ((const struct smd_request *)arg)->finished;
+}
+
+/* Begins the request if it has not begun, waits for it and frees it. */
+static int request_finish(struct smd_request *request, struct smd_task *start)
+{
+	struct smd_comm *comm = request->comm;
+	bool small = request->count * request->element_bytes <= SPIN_BYTES_MAX;
+	struct smd_error error = {""};
+	int err;
+
+	smd_progress_await(
+		&comm->context->progress, start, request_done, request, 0, small ? SPIN_NS : 0);
+	err = request->err;
+	if (err) {
+		smd_progress_lock(&comm->context->progress);
+		error = comm->error;
+		smd_progress_unlock(&comm->context->progress);
+	}
+	free(request);
+	return smd_error_remember(err, &error);
+}
+
+static int request_run(struct smd_comm *comm, const struct request_shape *shape)
+{
+	struct smd_request *request = NULL;
+	int ret = request_create(comm, shape, &request);
+
+	return ret ? ret : request_finish(request, &request->start);
+}
+
+static int request_start(
+	struct smd_comm *comm, const struct request_shape *shape, struct smd_request **out)
+{
+	int ret = request_create(comm, shape, out);
+
+	if (ret == 0) {
+		smd_progress_post(&comm->context->progress, &(*out)->start);
+	}
+	return ret;
 }
 
 int smd_request_test(smd_request *request)
 {
-	struct smd_context *context = request->comm->context;
+	struct smd_progress *progress = &request->comm->context->progress;
 	int finished;
 
-	pthread_mutex_lock(&context->lock);
+	smd_progress_poll(progress);
+	smd_progress_lock(progress);
 	finished = request->finished;
-	pthread_mutex_unlock(&context->lock);
+	smd_progress_unlock(progress);
 	return finished;
 }
 
 int smd_request_wait(smd_request *request)
 {
-	struct smd_context *context = request->comm->context;
-	struct smd_error error = {""};
-	int err;
+	return request_finish(request, NULL);
+}
 
-	pthread_mutex_lock(&context->lock);
-	while (!request->finished) {
-		pthread_cond_wait(&context->changed, &context->lock);
-	}
-	err = request->err;
-	if (err) {
-		error = request->comm->error;
-	}
-	pthread_mutex_unlock(&context->lock);
-	free(request);
-	return smd_error_remember(err, &error);
+static struct request_shape allreduce_shape(
+	const void *send, void *recv, size_t count, enum smd_dtype dtype, enum smd_op op)
+{
+	return (struct request_shape){SMD_COLLECTIVE_ALLREDUCE, 0, send, recv, count, dtype, op};
 }
 
 int smd_allreduce(smd_comm *comm, const void *send, void *recv, size_t count, enum smd_dtype dtype,
 	enum smd_op op)
 {
-	smd_request *request = NULL;
-	int ret = smd_allreduce_start(comm, send, recv, count, dtype, op, &request);
+	const struct request_shape shape = allreduce_shape(send, recv, count, dtype, op);
 
-	return ret ? ret : smd_request_wait(request);
+	return request_run(comm, &shape);
 }
 
+int smd_allreduce_start(smd_comm *comm, const void *send, void *recv, size_t count,
+	enum smd_dtype dtype, enum smd_op op, smd_request **out)
+{
+	const struct request_shape shape = allreduce_shape(send, recv, count, dtype, op);
+
+	return request_start(comm, &shape, out);
+}
+
+static struct request_shape reduce_shape(
+	const void *send, void *recv, size_t count, enum smd_dtype dtype, enum smd_op op, int root)
+{
+	return (struct request_shape){SMD_COLLECTIVE_REDUCE, root, send, recv, count, dtype, op};
+}
+
+int smd_reduce(smd_comm *comm, const void *send, void *recv, size_t count, enum smd_dtype dtype,
+	enum smd_op op, int root)
+{
+	const struct request_shape shape = reduce_shape(send, recv, count, dtype, op, root);
+
+	return request_run(comm, &shape);
+}
+
+int smd_reduce_start(smd_comm *comm, const void *send, void *recv, size_t count,
+	enum smd_dtype dtype, enum smd_op op, int root, smd_request **out)
+{
+	const struct request_shape shape = reduce_shape(send, recv, count, dtype, op, root);
+
+	return request_start(comm, &shape, out);
+}
+
+static struct request_shape broadcast_shape(
+	void *buffer, size_t count, enum smd_dtype dtype, int root)
+{
+	return (struct request_shape){
+		SMD_COLLECTIVE_BROADCAST, root, buffer, buffer, count, dtype, SMD_SUM};
+}
+
+int smd_broadcast(smd_comm *comm, void *buffer, size_t count, enum smd_dtype dtype, int root)
+{
+	const struct request_shape shape = broadcast_shape(buffer, count, dtype, root);
+
+	return request_run(comm, &shape);
+}
+
+int smd_broadcast_start(smd_comm *comm, void *buffer, size_t count, enum smd_dtype dtype, int root,
+	smd_request **out)
+{
+	const struct request_shape shape = broadcast_shape(buffer, count, dtype, root);
+
+	return request_start(comm, &shape, out);
+}
+
+/* An operation of no elements: nobody gets its result before everybody has issued it. */
 int smd_barrier(smd_comm *comm)
 {
-	int32_t here = 1;
+	const struct request_shape shape = allreduce_shape(NULL, NULL, 0, SMD_INT32, SMD_SUM);
 
-	return smd_allreduce(comm, &here, &here, 1, SMD_INT32, SMD_SUM);
+	return request_run(comm, &shape);
 }
 
 size_t smd_dtype_size(enum smd_dtype dtype)

@@ -2,7 +2,7 @@
  * One collective call of this rank: the caller's buffers, and how much of them is done.
  *
  * This is the public smd_request. The caller's thread makes it and frees it; in between it belongs
- * to the progress thread, until `finished` is published.
+ * to the turn (progress.h), until `finished` is published.
  */
 #ifndef SMD_LIBSUMMAND_OPERATION_H
 #define SMD_LIBSUMMAND_OPERATION_H
@@ -20,6 +20,8 @@ struct smd_request {
 	const uint8_t *send;
 	uint8_t *recv;
 	size_t count;
+	unsigned collective;
+	unsigned root;
 	unsigned dtype;
 	unsigned op;
 	size_t element_bytes;
@@ -32,7 +34,7 @@ struct smd_request {
 	unsigned sends_pending; /* chunks that a lane still reads from `send` */
 	TAILQ_ENTRY(smd_request) link;
 
-	/* Published, under the context's lock: */
+	/* Published, under the progress's lock: */
 	bool finished;
 	int err;
 };
@@ -40,7 +42,11 @@ struct smd_request {
 /* Bytes of the chunk, which is one of the operation's. */
 size_t smd_operation_chunk_bytes(const struct smd_request *operation, uint64_t chunk);
 
-/* On the progress thread: hands the operation back to its caller if nothing of it is under way. */
+/* Bytes of it that this rank sends, and that it receives: all or none. */
+size_t smd_operation_sent_bytes(const struct smd_request *operation, uint64_t chunk);
+size_t smd_operation_received_bytes(const struct smd_request *operation, uint64_t chunk);
+
+/* In the turn: hands the operation back to its caller if nothing of it is under way. */
 void smd_operation_check(struct smd_request *operation);
 
 #endif

@@ -62,7 +62,7 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	ret = context->config.transport->connect(context->base, remote->target->address,
+	ret = context->config.transport->connect(context->progress.base, remote->target->address,
 		&remote_callbacks, remote, &remote->lane, &error);
 	if (ret) {
 		remote->lane = NULL;
@@ -83,7 +83,7 @@ struct smd_remote *smd_remote_create(
 	remote->target = target;
 	remote->shard = shard;
 	remote->sink = malloc(SMD_CHUNK_LIMIT);
-	remote->retry = evtimer_new(context->base, remote_connect, remote);
+	remote->retry = evtimer_new(context->progress.base, remote_connect, remote);
 	if (!remote->sink || !remote->retry || evtimer_add(remote->retry, &now) != 0) {
 		smd_remote_free(remote);
 		return NULL;
@@ -279,6 +279,7 @@ static int remote_on_frame(
 	}
 	switch (frame->kind) {
 	case SMD_FRAME_RESULT:
+		remote->context->progress.arrivals++;
 		if (flow) {
 			smd_flow_received(flow, frame);
 		}

@@ -294,10 +294,16 @@ static void check_operation(smd_comm *comm)
 	CHECK(smd_allreduce(comm, NULL, NULL, 0, SMD_FLOAT32, SMD_SUM) == 0);
 	CHECK(smd_allreduce(comm, buffer, buffer, SIZE_MAX / 4, SMD_FLOAT32, SMD_SUM) == -EINVAL);
 	CHECK_SAYS("count must fit into memory");
-	CHECK(smd_allreduce(comm, buffer, buffer, 8, (enum smd_dtype)99, SMD_SUM) == -ENOTSUP);
-	CHECK_SAYS("got type 99 sum");
-	CHECK(smd_allreduce(comm, buffer, buffer, 8, SMD_FLOAT32, (enum smd_op)99) == -ENOTSUP);
-	CHECK_SAYS("got float32 op 99");
+	CHECK(smd_allreduce(comm, buffer, buffer, 8, (enum smd_dtype)99, SMD_SUM) == -EINVAL);
+	CHECK_SAYS("the element type must be 0 to 11, got 99");
+	CHECK(smd_allreduce(comm, buffer, buffer, 8, SMD_FLOAT32, (enum smd_op)99) == -EINVAL);
+	CHECK_SAYS("must be one of sum, prod, max, min, avg, got op 99 of float32");
+	CHECK(smd_reduce(comm, buffer, buffer, 8, SMD_FLOAT32, SMD_SUM, 1) == -EINVAL);
+	CHECK_SAYS("reduce in group alone: the root must be a rank below 1, got 1");
+	CHECK(smd_broadcast(comm, buffer, 8, SMD_FLOAT32, -1) == -EINVAL);
+	CHECK_SAYS("broadcast in group alone: the root must be a rank below 1");
+	CHECK(smd_broadcast(comm, NULL, 8, SMD_FLOAT32, 0) == -EINVAL);
+	CHECK_SAYS("broadcast in group alone: buffers must not be NULL");
 }
 
 /* A refused call is no operation: nothing is sent, and the next one is right. */

@@ -1,0 +1,310 @@
+/* Gives the turn to callers that wait and to the progress thread. */
+#include "worker/libsummand/progress.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <sched.h>
+#include <signal.h>
+#include <time.h>
+
+#include "reduction_server/base/clock.h"
+
+#define REST_NS   10000000ull /* after a caller had the turn: it may come back soon */
+#define SECOND_NS 1000000000ull
+
+void smd_progress_lock(struct smd_progress *progress)
+{
+	pthread_mutex_lock(&progress->lock);
+}
+
+void smd_progress_unlock(struct smd_progress *progress)
+{
+	pthread_mutex_unlock(&progress->lock);
+}
+
+void smd_progress_publish(struct smd_progress *progress)
+{
+	pthread_cond_broadcast(&progress->changed);
+	pthread_mutex_unlock(&progress->lock);
+}
+
+/* ---- the turn ---- */
+
+/* Call with the lock, and get it back. */
+static void progress_run_tasks(struct smd_progress *progress)
+{
+	while (!STAILQ_EMPTY(&progress->tasks)) {
+		struct smd_task *task = STAILQ_FIRST(&progress->tasks);
+
+		STAILQ_REMOVE_HEAD(&progress->tasks, link);
+		pthread_mutex_unlock(&progress->lock);
+		task->run(task);
+		pthread_mutex_lock(&progress->lock);
+	}
+}
+
+static void progress_on_ring(void *owner)
+{
+	struct smd_progress *progress = owner;
+
+	pthread_mutex_lock(&progress->lock);
+	progress_run_tasks(progress);
+	pthread_mutex_unlock(&progress->lock);
+}
+
+static void progress_on_alarm(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd; /* the loop has woken, and that is all */
+	(void)what;
+	(void)arg;
+}
+
+/* Takes the turn, which must be free; with the lock, which is let go. */
+static void progress_begin(struct smd_progress *progress)
+{
+	progress->turning = true;
+	progress_run_tasks(progress);
+	pthread_mutex_unlock(&progress->lock);
+}
+
+/* Gives the turn to whoever wants it next, and takes the lock. */
+static void progress_give(struct smd_progress *progress)
+{
+	pthread_mutex_lock(&progress->lock);
+	progress->turning = false;
+	if (progress->waiting) {
+		pthread_cond_broadcast(&progress->changed);
+	} else if (progress->in_flight) {
+		pthread_cond_signal(&progress->idle);
+	}
+}
+
+static void progress_sleep_until(struct smd_progress *progress, uint64_t deadline_ns)
+{
+	if (deadline_ns) {
+		uint64_t now = smd_clock_ns();
+		uint64_t left = deadline_ns > now ? deadline_ns - now : 0;
+		const struct timeval delay = {
+			(time_t)(left / SECOND_NS), (suseconds_t)(left % SECOND_NS / 1000 + 1)};
+
+		evtimer_add(progress->alarm, &delay);
+	}
+	event_base_loop(progress->base, EVLOOP_ONCE);
+	if (deadline_ns) {
+		evtimer_del(progress->alarm);
+	}
+}
+
+/* Turns the loop until done(arg) or the deadline. Other processors' threads get theirs in between.
+ */
+static void progress_turn(struct smd_progress *progress, bool (*done)(const void *arg),
+	const void *arg, uint64_t deadline_ns, uint64_t spin_ns)
+{
+	uint64_t arrivals = progress->arrivals;
+	uint64_t last_ns = spin_ns ? smd_clock_ns() : 0;
+
+	while (!done(arg)) {
+		uint64_t now = spin_ns || deadline_ns ? smd_clock_ns() : 0;
+
+		if (deadline_ns && now >= deadline_ns) {
+			return;
+		}
+		if (now - last_ns >= spin_ns) {
+			progress_sleep_until(progress, deadline_ns);
+			last_ns = spin_ns ? smd_clock_ns() : 0;
+		} else {
+			event_base_loop(progress->base, EVLOOP_NONBLOCK);
+			if (progress->arrivals == arrivals) {
+				sched_yield();
+			} else {
+				last_ns = now;
+			}
+		}
+		arrivals = progress->arrivals;
+	}
+}
+
+/* ---- callers ---- */
+
+static void progress_wait_until(
+	struct smd_progress *progress, pthread_cond_t *condition, uint64_t deadline_ns)
+{
+	const struct timespec until = {
+		(time_t)(deadline_ns / SECOND_NS), (long)(deadline_ns % SECOND_NS)};
+
+	pthread_cond_timedwait(condition, &progress->lock, &until);
+}
+
+int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
+	bool (*done)(const void *arg), const void *arg, uint64_t deadline_ns, uint64_t spin_ns)
+{
+	int ret = 0;
+
+	pthread_mutex_lock(&progress->lock);
+	progress->waiting++;
+	if (task) {
+		STAILQ_INSERT_TAIL(&progress->tasks, task, link);
+	}
+	if (progress->turning && (task || progress->waiting == 1)) {
+		smd_bell_ring(&progress->bell);
+	}
+	while (!done(arg)) {
+		if (deadline_ns && smd_clock_ns() >= deadline_ns) {
+			ret = -ETIMEDOUT;
+			break;
+		}
+		if (progress->turning && deadline_ns) {
+			progress_wait_until(progress, &progress->changed, deadline_ns);
+		} else if (progress->turning) {
+			pthread_cond_wait(&progress->changed, &progress->lock);
+		} else {
+			progress_begin(progress);
+			progress_turn(progress, done, arg, deadline_ns, spin_ns);
+			progress_give(progress);
+		}
+	}
+	if (--progress->waiting == 0) {
+		progress->rest_until_ns = smd_clock_ns() + REST_NS;
+		if (progress->in_flight) {
+			pthread_cond_signal(&progress->idle);
+		}
+	}
+	pthread_mutex_unlock(&progress->lock);
+	return ret;
+}
+
+void smd_progress_poll(struct smd_progress *progress)
+{
+	pthread_mutex_lock(&progress->lock);
+	if (!progress->turning) {
+		progress_begin(progress);
+		event_base_loop(progress->base, EVLOOP_NONBLOCK);
+		progress_give(progress);
+	}
+	pthread_mutex_unlock(&progress->lock);
+}
+
+void smd_progress_post(struct smd_progress *progress, struct smd_task *task)
+{
+	pthread_mutex_lock(&progress->lock);
+	STAILQ_INSERT_TAIL(&progress->tasks, task, link);
+	if (progress->turning) {
+		smd_bell_ring(&progress->bell);
+	} else {
+		progress_begin(progress);
+		progress_give(progress);
+	}
+	pthread_mutex_unlock(&progress->lock);
+}
+
+/* ---- the thread ---- */
+
+/* Callers have the turn, or had it just now and left nothing to do. */
+static bool progress_may_rest(const struct smd_progress *progress, uint64_t now)
+{
+	return progress->turning || progress->waiting ||
+	       (progress->in_flight == 0 && STAILQ_EMPTY(&progress->tasks) &&
+		       now < progress->rest_until_ns);
+}
+
+static void *progress_main(void *arg)
+{
+	struct smd_progress *progress = arg;
+
+	pthread_mutex_lock(&progress->lock);
+	while (!progress->ending) {
+		uint64_t now = smd_clock_ns();
+
+		if (progress_may_rest(progress, now)) {
+			progress_wait_until(progress, &progress->idle, now + REST_NS);
+		} else {
+			progress_begin(progress);
+			event_base_loop(progress->base, EVLOOP_ONCE);
+			progress_give(progress);
+		}
+	}
+	pthread_mutex_unlock(&progress->lock);
+	return NULL;
+}
+
+/* A program's signals are its own business: the progress thread takes none of them. */
+static int progress_start_thread(struct smd_progress *progress)
+{
+	sigset_t all;
+	sigset_t before;
+	int ret;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	ret = -pthread_create(&progress->thread, NULL, progress_main, progress);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return ret;
+}
+
+static void progress_destroy_locks(struct smd_progress *progress)
+{
+	pthread_cond_destroy(&progress->idle);
+	pthread_cond_destroy(&progress->changed);
+	pthread_mutex_destroy(&progress->lock);
+}
+
+static void progress_create_locks(struct smd_progress *progress)
+{
+	pthread_condattr_t monotonic;
+
+	pthread_mutex_init(&progress->lock, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&progress->changed, &monotonic);
+	pthread_cond_init(&progress->idle, &monotonic);
+	pthread_condattr_destroy(&monotonic);
+}
+
+int smd_progress_create(struct smd_progress *progress, bool poll)
+{
+	int ret = -ENOMEM;
+
+	*progress = (struct smd_progress){.base = smd_loop_create()};
+	if (!progress->base) {
+		return -ENOMEM;
+	}
+	STAILQ_INIT(&progress->tasks);
+	progress_create_locks(progress);
+	progress->alarm = evtimer_new(progress->base, progress_on_alarm, NULL);
+	if (progress->alarm) {
+		ret = smd_bell_create(&progress->bell, progress->base, progress_on_ring, progress);
+	}
+	if (ret == 0 && !poll) {
+		progress->threaded = true;
+		ret = progress_start_thread(progress);
+	}
+	if (ret) {
+		progress->threaded = false;
+		smd_progress_destroy(progress);
+	}
+	return ret;
+}
+
+void smd_progress_end(struct smd_progress *progress)
+{
+	pthread_mutex_lock(&progress->lock);
+	progress->ending = true;
+	if (progress->turning) {
+		smd_bell_ring(&progress->bell);
+	}
+	pthread_cond_signal(&progress->idle);
+	pthread_mutex_unlock(&progress->lock);
+	if (progress->threaded) {
+		pthread_join(progress->thread, NULL);
+	}
+}
+
+void smd_progress_destroy(struct smd_progress *progress)
+{
+	smd_bell_destroy(&progress->bell);
+	if (progress->alarm) {
+		event_free(progress->alarm);
+	}
+	event_base_free(progress->base);
+	progress_destroy_locks(progress);
+}

@@ -1,0 +1,77 @@
+/*
+ * Whose turn it is to run a context's event loop.
+ *
+ * One thread at a time has the *turn*. A caller that waits takes it, so that a blocking operation
+ * is sent, awaited and received on the caller's own thread and costs no switch of threads. The
+ * progress thread has it while operations are in flight that nobody waits for, and, after a rest,
+ * while there are none, because lanes must be looked after. In poll mode there is no such thread:
+ * the loop runs inside the calls.
+ *
+ * Threads meet at two places only: callers post *tasks*, which whoever has the turn runs in order;
+ * and whoever has the turn publishes what callers wait for (the fields marked "published" in a
+ * context, a communicator, an operation) under `lock`. Everything else belongs to the turn.
+ */
+#ifndef SMD_LIBSUMMAND_PROGRESS_H
+#define SMD_LIBSUMMAND_PROGRESS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "reduction_server/transport/loop.h"
+
+struct event;
+
+/* Something to do for whoever has the turn. It belongs to whoever posted it. */
+struct smd_task {
+	void (*run)(struct smd_task *task);
+	STAILQ_ENTRY(smd_task) link;
+};
+STAILQ_HEAD(smd_task_queue, smd_task);
+
+struct smd_progress {
+	struct event_base *base;
+	struct smd_bell bell;
+	struct event *alarm; /* ends a sleep in the loop at somebody's deadline */
+	uint64_t arrivals;   /* results that have come; counted by the turn */
+	bool threaded;       /* there is a progress thread */
+	pthread_t thread;
+
+	pthread_mutex_t lock;
+	pthread_cond_t changed; /* for callers: something was published, or the turn is free */
+	pthread_cond_t idle;    /* for the thread: nobody else cares for what is in flight */
+	struct smd_task_queue tasks;
+	bool turning;           /* some thread has the turn */
+	unsigned waiting;       /* callers that wait; one of them may have the turn */
+	unsigned in_flight;     /* operations; kept by their callers */
+	uint64_t rest_until_ns; /* the thread leaves the loop to callers until then */
+	bool ending;
+};
+
+/* Makes the loop, and the thread unless `poll`. 0 or -errno. */
+int smd_progress_create(struct smd_progress *progress, bool poll);
+/* Ends the thread. From here on the loop is the caller's, to close what is on it. */
+void smd_progress_end(struct smd_progress *progress);
+void smd_progress_destroy(struct smd_progress *progress);
+
+/* Has the task run soon, on any thread; it may have run already when this returns. */
+void smd_progress_post(struct smd_progress *progress, struct smd_task *task);
+
+/*
+ * Posts the task (or none), then waits until done(arg), which is asked with the lock held or with
+ * the turn, and returns 0; or until the deadline (0: never), and returns -ETIMEDOUT. `spin_ns`: how
+ * long after the last arrival the loop is turned without sleeping.
+ */
+int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
+	bool (*done)(const void *arg), const void *arg, uint64_t deadline_ns, uint64_t spin_ns);
+
+/* Runs what is due, without sleeping, if the turn is free. */
+void smd_progress_poll(struct smd_progress *progress);
+
+void smd_progress_lock(struct smd_progress *progress);
+void smd_progress_unlock(struct smd_progress *progress);
+/* Unlocks after something was published. */
+void smd_progress_publish(struct smd_progress *progress);
+
+#endif
