@@ -24,6 +24,7 @@ struct options {
 	int threads;
 	uint64_t memory_limit;
 	uint64_t bandwidth_mbps;
+	int heartbeat_s;
 	const char *transport;
 	const char *ready_fd;
 	const char *token_file;
@@ -45,6 +46,18 @@ static int set_threads(void *target, const char *value, struct smd_error *error)
 		error->text[0] = '\0';
 		return smd_error_set(error, EINVAL, "must be 1 to %d", SMD_SHARDS_MAX);
 	}
+	return 0;
+}
+
+static int set_heartbeat(void *target, const char *value, struct smd_error *error)
+{
+	uint64_t seconds;
+
+	if (smd_parse_number(value, 1, SMD_HEARTBEAT_LIMIT_MOST_S, &seconds)) {
+		return smd_error_set(
+			error, EINVAL, "must be 1 to %d seconds", SMD_HEARTBEAT_LIMIT_MOST_S);
+	}
+	*(int *)target = (int)seconds;
 	return 0;
 }
 
@@ -85,6 +98,9 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 			"what the link carries, such as 25gbps: the server's share of chunks "
 			"(default: what the interface says, else 10gbps)",
 			smd_option_set_bandwidth, &options->bandwidth_mbps},
+		{"heartbeat-limit", "SECONDS",
+			"a worker that is silent for so long is lost (default 15)", set_heartbeat,
+			&options->heartbeat_s},
 		{"transport", "NAME", "auto or tcp (default auto, which is tcp)", set_transport,
 			&options->transport},
 		{"token-file", "FILE", "only workers with the token in this file are let in",
@@ -220,6 +236,7 @@ static int start_server(
 		.transport = &smd_transport_tcp,
 		.listen = options->listen,
 		.shards = (unsigned)options->threads,
+		.heartbeat_s = (unsigned)options->heartbeat_s,
 		.on_ended = on_ended,
 		.owner = program,
 	};

@@ -35,6 +35,7 @@
  *   SUMMAND_REPLICA            this process's name in messages; else CLUSTER_SPEC's task, else
  * host:pid SUMMAND_JOB_ID             keeps the group names of different jobs apart
  *   SUMMAND_CONNECT_TIMEOUT    seconds, default 30
+ *   SUMMAND_HEARTBEAT_LIMIT    seconds after which a silent server is lost, default 15
  *   SUMMAND_TRANSPORT          tcp
  *   SUMMAND_PROGRESS           thread (default) or poll
  *   SUMMAND_LOG                error, warn (default), info, debug

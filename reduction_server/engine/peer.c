@@ -2,14 +2,17 @@
 #include "reduction_server/engine/peer.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 #include "reduction_server/engine/part.h"
 #include "reduction_server/engine/shard.h"
 
 #define MEMBERS_FIRST 16
+#define SECOND_NS     1000000000ull
 
 void smd_peer_send(struct smd_member *member, enum smd_frame_kind kind, unsigned window,
 	const void *payload, size_t length)
@@ -124,7 +127,8 @@ static int peer_on_header(
 	peer->rx_slot = NULL;
 	peer->rx_member = NULL;
 	*payload = peer->rx_control;
-	if (frame->kind == SMD_FRAME_JOIN) {
+	if (frame->kind == SMD_FRAME_JOIN || frame->kind == SMD_FRAME_PING ||
+		frame->kind == SMD_FRAME_PONG) {
 		return 0;
 	}
 	if (frame->kind != SMD_FRAME_INPUT && frame->kind != SMD_FRAME_LEAVE) {
@@ -197,6 +201,11 @@ static int peer_on_frame(
 		return peer_on_join(peer, frame, error);
 	case SMD_FRAME_LEAVE:
 		return peer_on_leave(peer, frame, error);
+	case SMD_FRAME_PING:
+		(void)smd_heartbeat_send(peer->lane, SMD_FRAME_PONG); /* or it asks again */
+		return 0;
+	case SMD_FRAME_PONG: /* that something has come is all it says */
+		return 0;
 	default: /* INPUT: on_header lets nothing else pass */
 		if (slot) {
 			peer->rx_slot = NULL;
@@ -249,12 +258,33 @@ int smd_peer_create(struct smd_shard *shard, struct smd_lane *lane, const struct
 		free(peer);
 		return ret;
 	}
+	smd_heartbeat_begin(&peer->heartbeat, lane, smd_clock_ns());
 	TAILQ_INSERT_TAIL(&shard->peers, peer, link);
 	shard->stats.lanes++;
 	if (peer_welcome(peer)) {
 		smd_peer_close(peer, "the reduction server is out of memory");
 	}
 	return 0;
+}
+
+void smd_peer_check_alive(struct smd_peer *peer, uint64_t now_ns)
+{
+	unsigned limit_s = peer->shard->config.heartbeat_s;
+	char reason[64];
+
+	switch (smd_heartbeat_look(&peer->heartbeat, peer->lane, now_ns, limit_s * SECOND_NS)) {
+	case SMD_HEARTBEAT_ALIVE:
+		break;
+	case SMD_HEARTBEAT_ASK:
+		(void)smd_heartbeat_send(peer->lane, SMD_FRAME_PING); /* or silence is the end */
+		break;
+	case SMD_HEARTBEAT_SILENT:
+		snprintf(reason, sizeof(reason), "it has been silent for %u s", limit_s);
+		smd_log(SMD_LOG_WARN, peer->shard->name, "lane of %s (%s) ended: %s",
+			peer->hello.replica, smd_lane_peer_name(peer->lane), reason);
+		smd_peer_close(peer, reason);
+		break;
+	}
 }
 
 void smd_peer_close(struct smd_peer *peer, const char *reason)

@@ -8,6 +8,7 @@
 #include <sys/queue.h>
 
 #include "reduction_server/engine/comm.h"
+#include "reduction_server/transport/heartbeat.h"
 #include "reduction_server/transport/transport.h"
 #include "reduction_server/wire/message.h"
 
@@ -15,6 +16,7 @@ struct smd_peer {
 	struct smd_shard *shard;
 	struct smd_lane *lane;
 	struct smd_hello hello;
+	struct smd_heartbeat heartbeat;
 	struct smd_member **members; /* by SMD_COMM_INDEX(number) */
 	uint32_t nmembers;           /* size of the table */
 	/* The frame that is being received: */
@@ -29,6 +31,9 @@ int smd_peer_create(struct smd_shard *shard, struct smd_lane *lane, const struct
 
 /* Closes the lane; members that have not left are lost to their communicators. */
 void smd_peer_close(struct smd_peer *peer, const char *reason);
+
+/* Asks the worker whether it is alive, or closes the lane, when nothing has come for too long. */
+void smd_peer_check_alive(struct smd_peer *peer, uint64_t now_ns);
 
 /* A control frame to a member's worker about its communicator. */
 void smd_peer_send(struct smd_member *member, enum smd_frame_kind kind, unsigned window,

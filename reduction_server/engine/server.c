@@ -201,6 +201,8 @@ static int server_start_shards(
 		.memory_bytes = config->memory_bytes / config->shards,
 		.window = config->window ? config->window : SMD_WINDOW_DEFAULT,
 		.late_s = config->late_s ? config->late_s : SMD_LATE_DEFAULT_S,
+		.heartbeat_s =
+			config->heartbeat_s ? config->heartbeat_s : SMD_HEARTBEAT_LIMIT_DEFAULT_S,
 		.on_ended = server_shard_ended,
 		.owner = server,
 	};

@@ -26,6 +26,7 @@ struct smd_server_config {
 	uint32_t bandwidth_mbps;       /* of the server; 0: SMD_BANDWIDTH_DEFAULT_MBPS */
 	unsigned window;               /* 0: SMD_WINDOW_DEFAULT */
 	unsigned late_s;               /* 0: SMD_LATE_DEFAULT_S */
+	unsigned heartbeat_s;          /* 0: SMD_HEARTBEAT_LIMIT_DEFAULT_S */
 	unsigned greeting_s;           /* a lane that has not said HELLO by then is closed; 0:
 					  SMD_GREETING_DEFAULT_S */
 	const char *token;             /* what HELLO must carry; NULL: anything */

@@ -131,12 +131,19 @@ static void shard_on_janitor(evutil_socket_t fd, short what, void *arg)
 {
 	struct smd_shard *shard = arg;
 	uint64_t now = smd_clock_ns();
+	struct smd_peer *peer = TAILQ_FIRST(&shard->peers);
 	struct smd_comm *comm;
 
 	(void)fd;
 	(void)what;
 	TAILQ_FOREACH (comm, &shard->comms, link) {
 		smd_comm_tell_late(comm, now);
+	}
+	while (peer) {
+		struct smd_peer *next = TAILQ_NEXT(peer, link);
+
+		smd_peer_check_alive(peer, now); /* may end it */
+		peer = next;
 	}
 }
 
@@ -201,7 +208,8 @@ static void *shard_main(void *arg)
 
 static int shard_create_events(struct smd_shard *shard)
 {
-	const struct timeval second = {1, 0};
+	unsigned period_ms = smd_heartbeat_period_ms(shard->config.heartbeat_s);
+	const struct timeval period = {period_ms / 1000, period_ms % 1000 * 1000};
 
 	shard->base = smd_loop_create();
 	if (!shard->base) {
@@ -209,7 +217,7 @@ static int shard_create_events(struct smd_shard *shard)
 	}
 	shard->janitor = event_new(shard->base, -1, EV_PERSIST, shard_on_janitor, shard);
 	shard->reaper = event_new(shard->base, -1, EV_PERSIST, shard_on_reap, shard);
-	if (!shard->janitor || !shard->reaper || event_add(shard->janitor, &second) != 0) {
+	if (!shard->janitor || !shard->reaper || event_add(shard->janitor, &period) != 0) {
 		return -ENOMEM;
 	}
 	return smd_bell_create(&shard->mail, shard->base, shard_on_mail, shard);

@@ -25,6 +25,7 @@ struct smd_shard_config {
 	size_t memory_bytes;           /* of the slot pool */
 	unsigned window;               /* slots that a communicator gets while there are enough */
 	unsigned late_s;               /* a rank that the others wait for so long is named */
+	unsigned heartbeat_s;          /* a worker that says nothing for so long is lost */
 	void (*on_ended)(void *owner); /* called on the shard's thread, as the last thing it does */
 	void *owner;
 };
@@ -50,7 +51,7 @@ struct smd_shard {
 	char name[32]; /* "shard 0", for messages */
 	struct event_base *base;
 	struct smd_bell mail;  /* the mailbox has something */
-	struct event *janitor; /* once a second: late ranks */
+	struct event *janitor; /* once a second or more often: late ranks, silent workers */
 	struct event *reaper;  /* some communicators are gone */
 	pthread_t thread;
 	struct smd_pool pool;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "reduction_server/base/parse.h"
+#include "reduction_server/transport/heartbeat.h"
 
 #define CONNECT_TIMEOUT_DEFAULT_S 30
 #define CONNECT_TIMEOUT_MOST_S    86400
@@ -135,6 +136,20 @@ static int read_progress(enum smd_progress_mode option, bool *poll, struct smd_e
 	return 0;
 }
 
+static int read_heartbeat(unsigned *out, struct smd_error *error)
+{
+	const char *text = getenv("SUMMAND_HEARTBEAT_LIMIT");
+	uint64_t seconds = SMD_HEARTBEAT_LIMIT_DEFAULT_S;
+
+	if (text && smd_parse_number(text, 1, SMD_HEARTBEAT_LIMIT_MOST_S, &seconds)) {
+		return smd_error_set(error, EINVAL,
+			"SUMMAND_HEARTBEAT_LIMIT: must be 1 to %d seconds, got \"%s\"",
+			SMD_HEARTBEAT_LIMIT_MOST_S, text);
+	}
+	*out = (unsigned)seconds;
+	return 0;
+}
+
 static const char *first_of(const char *option, const char *variable, const char *fallback)
 {
 	const char *value = option ? option : getenv(variable);
@@ -217,6 +232,9 @@ static int read_all(const struct smd_context_options *options, struct smd_config
 	}
 	if (ret == 0) {
 		ret = read_timeout(options->connect_timeout_s, &config->connect_timeout_s, error);
+	}
+	if (ret == 0) {
+		ret = read_heartbeat(&config->heartbeat_s, error);
 	}
 	if (ret == 0) {
 		ret = read_progress(options->progress, &config->poll, error);

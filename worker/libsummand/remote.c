@@ -70,6 +70,48 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
+static void remote_drop_lane(struct smd_remote *remote)
+{
+	smd_context_add_counts(remote->context, remote->lane);
+	event_del(remote->beat);
+	smd_lane_close(remote->lane);
+	remote->lane = NULL;
+	remote->rx_comm = NULL;
+	remote->rx_flow = NULL;
+}
+
+static void remote_on_beat(evutil_socket_t fd, short what, void *arg)
+{
+	struct smd_remote *remote = arg;
+	unsigned limit_s = remote->context->config.heartbeat_s;
+	char text[64];
+
+	(void)fd;
+	(void)what;
+	switch (smd_heartbeat_look(
+		&remote->heartbeat, remote->lane, smd_clock_ns(), limit_s * 1000000000ull)) {
+	case SMD_HEARTBEAT_ALIVE:
+		break;
+	case SMD_HEARTBEAT_ASK:
+		(void)smd_heartbeat_send(remote->lane, SMD_FRAME_PING); /* or silence is the end */
+		break;
+	case SMD_HEARTBEAT_SILENT:
+		remote_drop_lane(remote);
+		snprintf(text, sizeof(text), "was lost: it has been silent for %u s", limit_s);
+		remote_fail(remote, -ECONNRESET, text);
+		break;
+	}
+}
+
+static int remote_start_beat(struct smd_remote *remote)
+{
+	unsigned period_ms = smd_heartbeat_period_ms(remote->context->config.heartbeat_s);
+	const struct timeval period = {period_ms / 1000, period_ms % 1000 * 1000};
+
+	smd_heartbeat_begin(&remote->heartbeat, remote->lane, smd_clock_ns());
+	return event_add(remote->beat, &period);
+}
+
 struct smd_remote *smd_remote_create(
 	struct smd_context *context, struct smd_target *target, uint32_t shard)
 {
@@ -84,7 +126,10 @@ struct smd_remote *smd_remote_create(
 	remote->shard = shard;
 	remote->sink = malloc(SMD_CHUNK_LIMIT);
 	remote->retry = evtimer_new(context->progress.base, remote_connect, remote);
-	if (!remote->sink || !remote->retry || evtimer_add(remote->retry, &now) != 0) {
+	remote->beat = remote->retry ? event_new(event_get_base(remote->retry), -1, EV_PERSIST,
+					       remote_on_beat, remote)
+				     : NULL;
+	if (!remote->sink || !remote->beat || evtimer_add(remote->retry, &now) != 0) {
 		smd_remote_free(remote);
 		return NULL;
 	}
@@ -98,6 +143,9 @@ void smd_remote_free(struct smd_remote *remote)
 	}
 	if (remote->retry) {
 		event_free(remote->retry);
+	}
+	if (remote->beat) {
+		event_free(remote->beat);
 	}
 	free(remote->sink);
 	free(remote);
@@ -128,11 +176,7 @@ static void remote_on_closed(void *owner, int err, const char *reason)
 	struct smd_remote *remote = owner;
 	char what[SMD_ERROR_TEXT_MAX];
 
-	smd_context_add_counts(remote->context, remote->lane);
-	smd_lane_close(remote->lane);
-	remote->lane = NULL;
-	remote->rx_comm = NULL;
-	remote->rx_flow = NULL;
+	remote_drop_lane(remote);
 	if (!remote->welcomed && err != -EPROTO) {
 		if (!remote->context->err) {
 			remote_try_later(remote, err, reason);
@@ -194,7 +238,7 @@ static int remote_on_header(
 		return smd_error_set(error, EPROTO, "%s: must %s", smd_frame_kind_name(frame->kind),
 			greeting ? "come first and once" : "come after WELCOME");
 	}
-	if (greeting) {
+	if (greeting || frame->kind == SMD_FRAME_PING || frame->kind == SMD_FRAME_PONG) {
 		return 0;
 	}
 	if (frame->kind != SMD_FRAME_JOINED && frame->kind != SMD_FRAME_RESULT &&
@@ -228,6 +272,9 @@ static int remote_on_welcome(
 	if (welcome.shard != remote->shard) {
 		return smd_error_set(error, EPROTO, "WELCOME: shard must be %u, got %u",
 			remote->shard, welcome.shard);
+	}
+	if (remote_start_beat(remote)) {
+		return smd_error_set(error, ENOMEM, "out of memory");
 	}
 	remote->welcome = welcome;
 	remote->welcomed = true;
@@ -272,6 +319,10 @@ static int remote_on_frame(
 	}
 	if (frame->kind == SMD_FRAME_REFUSE) {
 		remote_on_refuse(remote, frame);
+		return 0;
+	}
+	if (frame->kind == SMD_FRAME_PING) {
+		(void)smd_heartbeat_send(remote->lane, SMD_FRAME_PONG); /* or it asks again */
 		return 0;
 	}
 	if (!comm) {

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "reduction_server/transport/heartbeat.h"
 #include "reduction_server/transport/transport.h"
 #include "reduction_server/wire/message.h"
 
@@ -23,6 +24,8 @@ struct smd_remote {
 	unsigned index;        /* in the deal, once the context is ready */
 	struct smd_lane *lane; /* NULL: not connected now */
 	struct event *retry;   /* connects again a little later */
+	struct event *beat;    /* looks whether the shard is alive, once it has said WELCOME */
+	struct smd_heartbeat heartbeat;
 	bool welcomed;
 	struct smd_welcome welcome;
 	int err;                         /* how the last attempt failed */

@@ -17,6 +17,7 @@ void raw_open(struct raw *raw, const struct pool *pool, unsigned server)
 
 	name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	name.sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1));
+	raw->deaf = false;
 	raw->payload = malloc(SMD_CHUNK_LIMIT + 1);
 	raw->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	CHECK(raw->fd >= 0);
@@ -55,7 +56,7 @@ void raw_send(struct raw *raw, struct smd_frame frame, const void *payload, size
 	raw_write(raw, payload, length);
 }
 
-bool raw_receive(struct raw *raw)
+static bool receive_any(struct raw *raw)
 {
 	uint8_t header[SMD_FRAME_SIZE];
 	ssize_t got = recv(raw->fd, header, sizeof(header), MSG_WAITALL);
@@ -72,6 +73,17 @@ bool raw_receive(struct raw *raw)
 	}
 	raw->payload[raw->frame.length] = '\0';
 	return true;
+}
+
+bool raw_receive(struct raw *raw)
+{
+	while (receive_any(raw)) {
+		if (raw->frame.kind != SMD_FRAME_PING || raw->deaf) {
+			return true;
+		}
+		raw_send(raw, (struct smd_frame){.kind = SMD_FRAME_PONG}, NULL, 0);
+	}
+	return false;
 }
 
 void raw_expect(struct raw *raw, enum smd_frame_kind kind)

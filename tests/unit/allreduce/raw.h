@@ -18,6 +18,7 @@ struct raw {
 	int fd;
 	struct smd_frame frame; /* the last one received */
 	uint8_t *payload;       /* its payload, with a NUL after it */
+	bool deaf;              /* PING is received like any other frame, and not answered */
 };
 
 /* Connects to a server of a tcp pool, and says nothing. */
@@ -28,7 +29,8 @@ void raw_write(struct raw *raw, const void *bytes, size_t length);
 /* The frame's length is set to the payload's. */
 void raw_send(struct raw *raw, struct smd_frame frame, const void *payload, size_t length);
 
-/* The next frame, within a few seconds: whether there was one, or the end. */
+/* The next frame, within a few seconds: whether there was one, or the end. A PING is answered, and
+ * is not it. */
 bool raw_receive(struct raw *raw);
 /* The next frame must be of that kind; LATE is passed over. */
 void raw_expect(struct raw *raw, enum smd_frame_kind kind);

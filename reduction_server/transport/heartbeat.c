@@ -1,0 +1,56 @@
+/* Measures how long a lane has been silent. */
+#include "reduction_server/transport/heartbeat.h"
+
+#define PERIOD_MOST_MS 1000u
+#define ASKS           3 /* in the limit, the last of which is the end */
+
+void smd_heartbeat_begin(
+	struct smd_heartbeat *heartbeat, const struct smd_lane *lane, uint64_t now_ns)
+{
+	*heartbeat = (struct smd_heartbeat){
+		.received = lane->counts.bytes_received,
+		.looked_ns = now_ns,
+	};
+}
+
+enum smd_heartbeat_state smd_heartbeat_look(struct smd_heartbeat *heartbeat,
+	const struct smd_lane *lane, uint64_t now_ns, uint64_t limit_ns)
+{
+	/*
+	 * When we have not looked for long it was us who stood still, and what the other end has
+	 * sent meanwhile waits to be read: that is not its silence.
+	 */
+	uint64_t most = limit_ns / (ASKS + 1);
+	uint64_t passed = now_ns - heartbeat->looked_ns;
+
+	heartbeat->looked_ns = now_ns;
+	if (lane->counts.bytes_received != heartbeat->received) {
+		heartbeat->received = lane->counts.bytes_received;
+		heartbeat->silent_ns = 0;
+		heartbeat->asked_ns = 0;
+		return SMD_HEARTBEAT_ALIVE;
+	}
+	heartbeat->silent_ns += passed < most ? passed : most;
+	if (heartbeat->silent_ns >= limit_ns) {
+		return SMD_HEARTBEAT_SILENT;
+	}
+	if (heartbeat->silent_ns - heartbeat->asked_ns >= limit_ns / ASKS) {
+		heartbeat->asked_ns = heartbeat->silent_ns;
+		return SMD_HEARTBEAT_ASK;
+	}
+	return SMD_HEARTBEAT_ALIVE;
+}
+
+unsigned smd_heartbeat_period_ms(unsigned limit_s)
+{
+	return limit_s * 1000u / SMD_HEARTBEAT_LOOKS < PERIOD_MOST_MS
+		       ? limit_s * 1000u / SMD_HEARTBEAT_LOOKS
+		       : PERIOD_MOST_MS;
+}
+
+int smd_heartbeat_send(struct smd_lane *lane, enum smd_frame_kind kind)
+{
+	struct smd_frame frame = {.kind = (uint8_t)kind};
+
+	return smd_lane_send_control(lane, &frame, NULL, 0);
+}

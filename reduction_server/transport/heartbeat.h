@@ -1,0 +1,45 @@
+/*
+ * Whether the other end of a lane is alive: whatever it sends shows that it is, and when it sends
+ * nothing it is asked (PING), which it need only answer (PONG).
+ *
+ * A connection that has broken tells so by itself. This is for an end that is still there and does
+ * nothing: stopped, swapped out, cut off without a word. The owner of a lane looks at it from time
+ * to time, at least SMD_HEARTBEAT_LOOKS times in the limit.
+ */
+#ifndef SMD_TRANSPORT_HEARTBEAT_H
+#define SMD_TRANSPORT_HEARTBEAT_H
+
+#include <stdint.h>
+
+#include "reduction_server/transport/transport.h"
+
+#define SMD_HEARTBEAT_LIMIT_DEFAULT_S 15
+#define SMD_HEARTBEAT_LIMIT_MOST_S    86400
+#define SMD_HEARTBEAT_LOOKS           12
+
+struct smd_heartbeat {
+	uint64_t received; /* bytes that the lane had received at the last look */
+	uint64_t looked_ns;
+	uint64_t silent_ns; /* since something was received, as far as we were looking */
+	uint64_t asked_ns;  /* of that silence, when it was last asked */
+};
+
+enum smd_heartbeat_state {
+	SMD_HEARTBEAT_ALIVE,
+	SMD_HEARTBEAT_ASK,   /* now is the time for a PING: a third of the limit is over */
+	SMD_HEARTBEAT_SILENT /* nothing has come for as long as the limit */
+};
+
+void smd_heartbeat_begin(
+	struct smd_heartbeat *heartbeat, const struct smd_lane *lane, uint64_t now_ns);
+
+enum smd_heartbeat_state smd_heartbeat_look(struct smd_heartbeat *heartbeat,
+	const struct smd_lane *lane, uint64_t now_ns, uint64_t limit_ns);
+
+/* How often to look, in milliseconds: once a second, or more often when the limit is small. */
+unsigned smd_heartbeat_period_ms(unsigned limit_s);
+
+/* Says PING or PONG. -ENOMEM, -ENOBUFS. */
+int smd_heartbeat_send(struct smd_lane *lane, enum smd_frame_kind kind);
+
+#endif

@@ -1,0 +1,168 @@
+/*
+ * Lanes on which nothing comes: who does not answer is lost and named, who answers or is in the
+ * middle of sending is not. Servers and workers that are stopped as processes are tested in
+ * tests/functional/perf/test_silent.py.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/unit/allreduce/capture.h"
+#include "tests/unit/allreduce/fixture.h"
+#include "tests/unit/allreduce/raw.h"
+
+enum { NUMBER = 3, LIMIT_S = 2, COUNT = 64 };
+
+static struct pool pool;
+
+static int set_up(void **state)
+{
+	const struct smd_server_config config = {.shards = 1, .heartbeat_s = LIMIT_S};
+
+	(void)state;
+	capture_begin();
+	pool_start(&pool, "tcp", 1, &config);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	pool_stop(&pool);
+	capture_end();
+	return 0;
+}
+
+static void open_pair(struct raw pair[2], const char *group)
+{
+	for (unsigned r = 0; r < 2; r++) {
+		raw_open(&pair[r], &pool, 0);
+		raw_greet(&pair[r], r ? "workerpool1-2" : "workerpool0-0");
+		raw_join(&pair[r], NUMBER, group, 2, r);
+	}
+	for (unsigned r = 0; r < 2; r++) {
+		raw_expect(&pair[r], SMD_FRAME_JOINED);
+	}
+}
+
+static void close_pair(struct raw pair[2])
+{
+	raw_close(&pair[0]);
+	raw_close(&pair[1]);
+}
+
+static void who_does_not_answer_is_lost_and_named(void **state)
+{
+	struct raw pair[2];
+
+	(void)state;
+	open_pair(pair, "silent");
+	raw_expect_text(&pair[0], SMD_FRAME_ABORT,
+		"group raw/silent: rank 1 (workerpool1-2) was lost: it has been silent for 2 s");
+	assert_int_equal(pair[0].payload[0], ECONNRESET);
+	capture_await("shard 0: lane of workerpool1-2 (127.0.0.1:", "it has been silent for 2 s");
+	pair[1].deaf = true;
+	raw_expect(&pair[1], SMD_FRAME_PING); /* it was asked */
+	raw_expect_end(&pair[1]);
+	close_pair(pair);
+}
+
+/* Asked so often that it would have been lost twice over. */
+static void who_answers_may_have_nothing_to_say(void **state)
+{
+	static const int32_t values[COUNT];
+	struct raw pair[2];
+
+	(void)state;
+	open_pair(pair, "idle");
+	pair[0].deaf = true; /* so that its PINGs are seen here */
+	for (int i = 0; i < 8; i++) {
+		raw_expect(&pair[0], SMD_FRAME_PING);
+		raw_send(&pair[0], (struct smd_frame){.kind = SMD_FRAME_PONG}, NULL, 0);
+		raw_send(&pair[1], (struct smd_frame){.kind = SMD_FRAME_PONG}, NULL, 0);
+	}
+	for (unsigned r = 0; r < 2; r++) {
+		raw_send(&pair[r], raw_input(NUMBER, r, 0, COUNT), values, sizeof(values));
+	}
+	pair[0].deaf = false;
+	raw_expect(&pair[0], SMD_FRAME_RESULT);
+	raw_expect(&pair[1], SMD_FRAME_RESULT);
+	close_pair(pair);
+}
+
+/* No frame of it is whole for longer than the limit, and none can come between. */
+static void who_is_in_the_middle_of_a_frame_is_alive(void **state)
+{
+	static const uint8_t values[COUNT * 4];
+	struct smd_frame frame = raw_input(NUMBER, 1, 0, COUNT);
+	uint8_t header[SMD_FRAME_SIZE];
+	struct raw pair[2];
+
+	(void)state;
+	open_pair(pair, "slow");
+	frame.length = sizeof(values);
+	smd_frame_encode(&frame, header);
+	raw_write(&pair[1], header, sizeof(header));
+	for (size_t i = 0; i < sizeof(values); i += 8) {
+		usleep(100000);
+		raw_write(&pair[1], values + i, 8);
+		raw_send(&pair[0], (struct smd_frame){.kind = SMD_FRAME_PONG}, NULL, 0);
+	}
+	raw_send(&pair[0], raw_input(NUMBER, 0, 0, COUNT), values, sizeof(values));
+	raw_expect(&pair[0], SMD_FRAME_RESULT);
+	raw_expect(&pair[1], SMD_FRAME_RESULT);
+	close_pair(pair);
+}
+
+static void a_worker_may_ask_too(void **state)
+{
+	struct raw pair[2];
+
+	(void)state;
+	open_pair(pair, "ask");
+	for (int i = 0; i < 3; i++) {
+		raw_send(&pair[0], (struct smd_frame){.kind = SMD_FRAME_PING}, NULL, 0);
+		raw_expect(&pair[0], SMD_FRAME_PONG);
+	}
+	close_pair(pair);
+}
+
+/* The lane is cut by the stop in the middle of a part: its buffer comes back, and others go on. */
+static void who_stops_in_the_middle_of_a_frame_is_lost(void **state)
+{
+	struct smd_frame frame = raw_input(NUMBER, 1, 0, COUNT);
+	uint8_t header[SMD_FRAME_SIZE];
+	struct raw pair[2];
+
+	(void)state;
+	open_pair(pair, "half");
+	frame.length = COUNT * 4;
+	smd_frame_encode(&frame, header);
+	raw_write(&pair[1], header, sizeof(header));
+	raw_write(&pair[1], "half of it", 10);
+	raw_expect_text(&pair[0], SMD_FRAME_ABORT,
+		"rank 1 (workerpool1-2) was lost: it has been silent for 2 s");
+	raw_leave(&pair[0], NUMBER, 0);
+	raw_join(&pair[0], NUMBER, "half", 1, 0);
+	raw_expect(&pair[0], SMD_FRAME_JOINED);
+	close_pair(pair);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(who_does_not_answer_is_lost_and_named),
+		cmocka_unit_test(who_answers_may_have_nothing_to_say),
+		cmocka_unit_test(who_is_in_the_middle_of_a_frame_is_alive),
+		cmocka_unit_test(a_worker_may_ask_too),
+		cmocka_unit_test(who_stops_in_the_middle_of_a_frame_is_lost),
+	};
+
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,118 @@
+/*
+ * When a silent lane is asked, when it is given up, and that whatever comes keeps it alive. The
+ * clock is the test's.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "reduction_server/transport/heartbeat.h"
+
+#define SECOND 1000000000ull
+#define LIMIT  (15 * SECOND)
+
+static struct smd_lane lane;
+static struct smd_heartbeat heartbeat;
+static uint64_t now;
+
+static int set_up(void **state)
+{
+	(void)state;
+	now = 1000 * SECOND;
+	lane.counts.bytes_received = 77;
+	smd_heartbeat_begin(&heartbeat, &lane, now);
+	return 0;
+}
+
+/* Looks once in every second until so many have passed; how often it was time to ask. */
+static unsigned asked_in(unsigned seconds)
+{
+	unsigned asked = 0;
+
+	for (unsigned i = 0; i < seconds; i++) {
+		enum smd_heartbeat_state seen;
+
+		now += SECOND;
+		seen = smd_heartbeat_look(&heartbeat, &lane, now, LIMIT);
+		assert_int_not_equal(seen, SMD_HEARTBEAT_SILENT);
+		asked += seen == SMD_HEARTBEAT_ASK;
+	}
+	return asked;
+}
+
+static void assert_silent_after(unsigned seconds)
+{
+	asked_in(seconds - 1);
+	now += SECOND;
+	assert_int_equal(smd_heartbeat_look(&heartbeat, &lane, now, LIMIT), SMD_HEARTBEAT_SILENT);
+}
+
+static void silence_is_asked_about_and_then_is_the_end(void **state)
+{
+	(void)state;
+	assert_int_equal(asked_in(4), 0);
+	assert_int_equal(asked_in(1), 1);
+	assert_int_equal(asked_in(4), 0);
+	assert_int_equal(asked_in(1), 1);
+	assert_silent_after(5);
+}
+
+/* Also one that is no whole frame. */
+static void a_single_byte_is_a_sign_of_life(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 10; i++) {
+		assert_int_equal(asked_in(14), 2);
+		lane.counts.bytes_received++;
+		assert_int_equal(asked_in(1), 0);
+	}
+	assert_int_equal(asked_in(14), 2);
+}
+
+static void an_answer_is_asked_for_again_and_again(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 10; i++) {
+		assert_int_equal(asked_in(5), 1);
+		lane.counts.bytes_received += SMD_FRAME_SIZE;
+		assert_int_equal(asked_in(1), 0);
+	}
+}
+
+/* Who was stopped itself finds all its lanes silent, and must read before it judges. */
+static void our_own_standstill_is_not_their_silence(void **state)
+{
+	(void)state;
+	now += 3600 * SECOND;
+	assert_int_not_equal(
+		smd_heartbeat_look(&heartbeat, &lane, now, LIMIT), SMD_HEARTBEAT_SILENT);
+	assert_int_equal(asked_in(5), 1);
+	lane.counts.bytes_received++;
+	assert_int_equal(asked_in(14), 2);
+	assert_silent_after(2);
+}
+
+static void a_small_limit_is_looked_at_more_often(void **state)
+{
+	(void)state;
+	assert_int_equal(smd_heartbeat_period_ms(1), 83);
+	assert_int_equal(smd_heartbeat_period_ms(6), 500);
+	assert_int_equal(smd_heartbeat_period_ms(15), 1000);
+	assert_int_equal(smd_heartbeat_period_ms(SMD_HEARTBEAT_LIMIT_MOST_S), 1000);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(silence_is_asked_about_and_then_is_the_end, set_up),
+		cmocka_unit_test_setup(a_single_byte_is_a_sign_of_life, set_up),
+		cmocka_unit_test_setup(an_answer_is_asked_for_again_and_again, set_up),
+		cmocka_unit_test_setup(our_own_standstill_is_not_their_silence, set_up),
+		cmocka_unit_test(a_small_limit_is_looked_at_more_often),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
