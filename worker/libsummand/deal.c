@@ -4,8 +4,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define CHUNK_LEAST_BYTES 16384u /* below, a chunk costs more in system calls than in bytes */
-#define CHUNKS_PER_SHARD  2      /* so that a shard receives one while it reduces another */
+#define CHUNK_LEAST_BYTES 8192u /* below, a chunk costs more in headers and calls than in bytes */
+#define CHUNK_COST_US     8u    /* what a chunk costs beyond its bytes, about */
+#define CHUNK_LEAST_US    16u   /* shorter on the wire than that it is not worth its cost */
+#define CHUNK_MOST_US     1000u /* longer on the wire than that it delays what comes after it */
+#define SIZE_LIMIT        (1ull << 40) /* larger operations are cut as this one */
 
 /* The weights as small whole numbers in about the same proportion. */
 static unsigned scale_weights(
@@ -71,12 +74,23 @@ static int lay_pattern(struct smd_deal *deal)
 	return 0;
 }
 
+static uint32_t mean_weight(const struct smd_deal_shard *shards, unsigned nshards)
+{
+	uint64_t sum = 0;
+
+	for (unsigned s = 0; s < nshards; s++) {
+		sum += shards[s].weight;
+	}
+	return (uint32_t)(sum / nshards);
+}
+
 int smd_deal_create(struct smd_deal *deal, const struct smd_deal_shard *shards, unsigned nshards,
 	uint32_t chunk_bytes)
 {
 	unsigned first = 0;
 
 	*deal = (struct smd_deal){.nshards = nshards, .chunk_bytes = chunk_bytes};
+	deal->mean_mbps = mean_weight(shards, nshards);
 	deal->share = calloc(nshards, sizeof(*deal->share));
 	deal->first = calloc(nshards, sizeof(*deal->first));
 	if (!deal->share || !deal->first) {
@@ -132,13 +146,54 @@ uint64_t smd_deal_hash(const struct smd_deal_shard *shards, unsigned nshards, ui
 	return hash;
 }
 
+/* The largest whole number whose square is at most n. */
+static uint64_t square_root(uint64_t n)
+{
+	uint64_t root = 0;
+
+	for (uint64_t bit = 1ull << 31; bit; bit >>= 1) {
+		if ((root + bit) * (root + bit) <= n) {
+			root += bit;
+		}
+	}
+	return root;
+}
+
+static uint64_t clamp(uint64_t value, uint64_t least, uint64_t most)
+{
+	value = value < least ? least : value;
+	return value > most ? most : value;
+}
+
+/*
+ * The first chunk's way in and the last one's way out are not hidden behind others: small chunks
+ * make them short. But each chunk has a cost of its own. For M bytes over s shards of B bytes/us
+ * each, time beyond the wire's is about c / B for the last chunk and M / (s c) * cost for all; the
+ * least is at c = sqrt(M / s * B * cost). B in Mbit/s is bytes in 8 us, so B * cost needs no unit.
+ */
+static uint64_t best_chunk_bytes(const struct smd_deal *deal, uint64_t bytes)
+{
+	uint64_t most = deal->chunk_bytes;
+	uint64_t per_shard = (bytes < SIZE_LIMIT ? bytes : SIZE_LIMIT) / deal->nshards;
+	uint64_t cost = deal->mean_mbps * CHUNK_COST_US / 8;
+	uint64_t least = deal->mean_mbps * CHUNK_LEAST_US / 8;
+	uint64_t longest = deal->mean_mbps * CHUNK_MOST_US / 8;
+
+	least = clamp(least, CHUNK_LEAST_BYTES, most);
+	longest = clamp(longest, least, most);
+	return clamp(square_root(per_shard * clamp(cost, 1, most)), least, longest);
+}
+
 size_t smd_deal_chunk_elements(const struct smd_deal *deal, size_t count, size_t size)
 {
-	size_t bytes = count * size / ((size_t)deal->nshards * CHUNKS_PER_SHARD);
-	size_t most = deal->chunk_bytes;
+	uint64_t bytes = (uint64_t)count * size;
+	uint64_t chunk = best_chunk_bytes(deal, bytes);
+	uint64_t nchunks = bytes / chunk + (bytes % chunk != 0);
 
-	bytes = bytes < CHUNK_LEAST_BYTES ? CHUNK_LEAST_BYTES : bytes;
-	bytes = (bytes + 63) / 64 * 64; /* chunks begin on cache lines of an aligned buffer */
-	bytes = bytes > most ? most : bytes;
-	return bytes / size;
+	if (nchunks > deal->length) { /* whole rounds, so that every shard gets its share */
+		nchunks = (nchunks + deal->length - 1) / deal->length * deal->length;
+		chunk = (bytes + nchunks - 1) / nchunks;
+	}
+	chunk = (chunk + 63) / 64 * 64; /* chunks begin on cache lines of an aligned buffer */
+	return clamp(chunk, size, deal->chunk_bytes) / size;
 }

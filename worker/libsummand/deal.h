@@ -20,12 +20,13 @@
 struct smd_deal_shard {
 	uint64_t server_id;
 	uint32_t shard;
-	uint32_t weight; /* at least 1 */
+	uint32_t weight; /* Mbit/s, at least 1 */
 };
 
 struct smd_deal {
 	unsigned nshards;
 	uint32_t chunk_bytes; /* largest chunk of all shards */
+	uint32_t mean_mbps;   /* of a shard */
 	unsigned length;      /* L, places in the pattern */
 	uint16_t *shard_at;   /* [length] place -> shard */
 	uint16_t *rank_at;    /* [length] place -> how many places of that shard come before */
@@ -62,7 +63,10 @@ static inline uint64_t smd_deal_chunk_of(
 	return ordinal / share * deal->length + deal->places[deal->first[shard] + ordinal % share];
 }
 
-/* Elements per chunk of an operation of `count` elements of `size` bytes: at least 1. */
+/*
+ * Elements per chunk of an operation of `count` elements of `size` bytes: at least 1, whole rounds
+ * of the pattern if there is more than one, and the smaller the faster a chunk is on the wire.
+ */
 size_t smd_deal_chunk_elements(const struct smd_deal *deal, size_t count, size_t size);
 
 #endif

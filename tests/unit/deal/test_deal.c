@@ -210,6 +210,21 @@ static void the_hash_tells_tables_apart(void **state)
 	free(shards);
 }
 
+static size_t chunk_bytes_of(uint32_t mbps, unsigned nshards, size_t bytes)
+{
+	uint32_t weights[16];
+	struct smd_deal deal;
+	size_t chunk;
+
+	for (unsigned s = 0; s < nshards; s++) {
+		weights[s] = mbps;
+	}
+	deal_of(&deal, weights, nshards);
+	chunk = smd_deal_chunk_elements(&deal, bytes, 1);
+	smd_deal_destroy(&deal);
+	return chunk;
+}
+
 static void chunks_have_bounds(void **state)
 {
 	static const size_t counts[] = {0, 1, 3, 4096, 100003, 1 << 20, (size_t)1 << 34};
@@ -217,30 +232,56 @@ static void chunks_have_bounds(void **state)
 	struct smd_deal deal;
 
 	(void)state;
-	deal_of(&deal, (const uint32_t[]){1, 1, 1}, 3);
+	deal_of(&deal, (const uint32_t[]){10000, 10000, 10000}, 3);
 	for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
 		for (size_t s = 0; s < 4; s++) {
-			size_t bytes =
-				smd_deal_chunk_elements(&deal, counts[c], sizes[s]) * sizes[s];
+			size_t chunk = smd_deal_chunk_elements(&deal, counts[c], sizes[s]);
+			size_t nchunks = (counts[c] + chunk - 1) / chunk;
 
-			assert_in_range(bytes, 16384, CHUNK_BYTES);
-			assert_int_equal(bytes % 64, 0);
+			assert_in_range(chunk * sizes[s], 1, CHUNK_BYTES);
+			assert_int_equal(chunk * sizes[s] % 64, 0);
+			assert_true(nchunks <= 1 || chunk * sizes[s] >= 8192);
 		}
 	}
 	smd_deal_destroy(&deal);
 }
 
-/* A shard gets two chunks of an operation that is large enough, so that it can receive one while it
- * reduces the other. */
-static void middling_operations_give_each_shard_two_chunks(void **state)
+/* A chunk is small enough that the first and the last do not leave links idle for long, and large
+ * enough that it takes longer on the wire than in the processors. */
+static void faster_servers_get_larger_chunks(void **state)
 {
-	struct smd_deal deal;
+	(void)state;
+	assert_in_range(chunk_bytes_of(1000, 4, 1 << 20), 8 << 10, 32 << 10);
+	assert_in_range(chunk_bytes_of(10000, 4, 1 << 20), 32 << 10, 128 << 10);
+	assert_int_equal(chunk_bytes_of(100000, 4, 64 << 20), CHUNK_BYTES);
+	assert_true(chunk_bytes_of(400, 4, 64 << 20) < chunk_bytes_of(1000, 4, 64 << 20));
+}
+
+static void larger_operations_get_larger_chunks(void **state)
+{
+	size_t before = 0;
 
 	(void)state;
-	deal_of(&deal, (const uint32_t[]){1, 1}, 2);
-	assert_int_equal(smd_deal_chunk_elements(&deal, 65536, 4), 65536 / 4);
-	assert_int_equal(smd_deal_chunk_elements(&deal, 1 << 24, 4), CHUNK_BYTES / 4);
-	smd_deal_destroy(&deal);
+	for (size_t bytes = 64 << 10; bytes <= 1 << 26; bytes *= 4) {
+		size_t chunk = chunk_bytes_of(1000, 4, bytes);
+
+		assert_true(chunk >= before);
+		before = chunk;
+	}
+	assert_true(before > chunk_bytes_of(1000, 4, 64 << 10));
+}
+
+/* Otherwise one shard would have more to do than another of the same bandwidth. */
+static void large_operations_are_cut_into_whole_rounds(void **state)
+{
+	(void)state;
+	for (unsigned nshards = 1; nshards <= 16; nshards++) {
+		size_t bytes = 5000000;
+		size_t chunk = chunk_bytes_of(1000, nshards, bytes);
+		size_t rounds = (bytes + chunk * nshards - 1) / (chunk * nshards);
+
+		assert_in_range(chunk * nshards * rounds, bytes, bytes + 64 * nshards * rounds);
+	}
 }
 
 /* What a server offers is the limit, even below the least that we would choose. */
@@ -267,7 +308,9 @@ int main(void)
 		cmocka_unit_test(equal_weights_take_turns),
 		cmocka_unit_test(the_hash_tells_tables_apart),
 		cmocka_unit_test(chunks_have_bounds),
-		cmocka_unit_test(middling_operations_give_each_shard_two_chunks),
+		cmocka_unit_test(faster_servers_get_larger_chunks),
+		cmocka_unit_test(larger_operations_get_larger_chunks),
+		cmocka_unit_test(large_operations_are_cut_into_whole_rounds),
 		cmocka_unit_test(small_servers_get_small_chunks),
 	};
 
