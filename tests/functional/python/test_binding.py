@@ -1,0 +1,193 @@
+"""summand_ddp against torch's own arithmetic: every type and operation, in place and not, blocking and not; mistakes."""
+
+import debian_torch
+
+debian_torch.require()
+
+import errno
+import json
+import os
+import subprocess
+import sys
+import threading
+import unittest
+from unittest import mock
+
+import summand_ddp
+import torch
+from programs import ProgramTest
+from summand_ddp import Communicator, Context, SummandError
+
+RANKS = 4
+SHIFTS = [0, 1, -1, 0]  # of each rank's values 1, 2, 3: every result is exact in every type, averages too
+COUNT = 1001
+REQUIRED = {(torch.float32, "sum"), (torch.int32, "sum")}  # what libsummand does; it must refuse all else by name
+PATIENCE_S = 60
+
+
+def values(rank, dtype):
+    return (torch.arange(COUNT) % 3 + 1 + SHIFTS[rank]).to(dtype)
+
+
+def expected(op, dtype):
+    stack = torch.stack([values(rank, torch.int64) for rank in range(RANKS)])
+    result = {"sum": stack.sum(0), "prod": stack.prod(0), "min": stack.amin(0), "max": stack.amax(0),
+              "avg": stack.sum(0) // RANKS}[op]
+    return result.to(dtype)
+
+
+class BindingTest(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        self.servers = ",".join(self.start_server("--threads=1")[1] for _ in range(2))
+
+    def in_ranks(self, work, count=RANKS):
+        """Runs work(communicator) as every rank, each in a thread; returns what they returned, or raised."""
+        results = [None] * count
+
+        def run(rank):
+            try:
+                with Context(servers=self.servers, replica=f"rank-{rank}") as context:
+                    results[rank] = work(Communicator(context, "binding", rank, count))
+            except Exception as error:  # for the test to judge
+                results[rank] = error
+
+        threads = [threading.Thread(target=run, args=(rank,), daemon=True) for rank in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE_S)
+            self.assertFalse(thread.is_alive(), "a rank hangs")
+        return results
+
+    def of_all(self, work, count=RANKS):
+        results = self.in_ranks(work, count)
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+        return results
+
+    def test_every_type_and_operation(self):
+        cases = [(dtype, op) for dtype in summand_ddp.DTYPES for op in summand_ddp.OPS]
+
+        def work(communicator):
+            got = {}
+            for case in cases:
+                dtype, op = case
+                try:
+                    got[case] = communicator.all_reduce(values(communicator.rank, dtype), op)
+                except SummandError as error:
+                    got[case] = error
+            return got
+
+        self.assertLessEqual(REQUIRED, set(cases))
+        for rank, got in enumerate(self.of_all(work)):
+            for dtype, op in cases:
+                with self.subTest(rank=rank, dtype=dtype, op=op):
+                    self.check_result(got[dtype, op], dtype, op)
+
+    def check_result(self, result, dtype, op):
+        if isinstance(result, SummandError) and (dtype, op) not in REQUIRED:
+            self.assertEqual(result.code, errno.EINVAL)
+            self.assertIn(f"got {op} of {dtype}".replace("torch.", ""), str(result))
+        else:
+            self.assertIsInstance(result, torch.Tensor, result)
+            self.assertTrue(torch.equal(result, expected(op, dtype)), result)
+
+    def test_in_flight_and_out_of_place(self):
+        def work(communicator):
+            inputs = [values(communicator.rank, torch.float32) * factor for factor in range(8)]
+            requests = [communicator.all_reduce_start(each, out=torch.empty(COUNT)) for each in inputs]
+            results = [request.wait() for request in reversed(requests)][::-1]
+            self.assertTrue(all(request.done() for request in requests))
+            self.assertIs(requests[3].wait(), results[3])
+            communicator.barrier()
+            return inputs, results
+
+        for rank, (inputs, results) in enumerate(self.of_all(work)):
+            for factor in range(8):
+                self.assertTrue(torch.equal(inputs[factor], values(rank, torch.float32) * factor))
+                self.assertTrue(torch.equal(results[factor], expected("sum", torch.float32) * factor))
+
+    def test_what_nobody_waits_for_is_waited_for_at_the_end(self):
+        def work(communicator):
+            tensor = values(communicator.rank, torch.float32)
+            communicator.all_reduce_start(tensor)
+            return tensor
+
+        for tensor in self.of_all(work):
+            self.assertTrue(torch.equal(tensor, expected("sum", torch.float32)))
+
+    def test_no_elements(self):
+        self.of_all(lambda communicator: communicator.all_reduce(torch.empty(0)))
+
+    def test_statistics(self):
+        def work(communicator):
+            communicator.all_reduce(torch.ones(COUNT))
+            return communicator._context.stats()
+
+        stats = self.of_all(work)[0]
+        self.assertEqual((stats["operations"], stats["bytes_reduced"]), (1, COUNT * 4))
+        self.assertGreater(stats["bytes_sent"], COUNT * 4)
+
+    def assert_refused(self, text, call, *arguments, **named):
+        with self.assertRaises(SummandError) as caught:
+            call(*arguments, **named)
+        self.assertIn(text, str(caught.exception))
+        return caught.exception
+
+    def test_refused_arguments(self):
+        def work(communicator):
+            reduce = communicator.all_reduce
+            self.assert_refused("contiguous and on the CPU, got torch.strided with strides (1, 3)", reduce,
+                                torch.ones(2, 3).t())
+            self.assert_refused("contiguous and on the CPU, got torch.sparse_coo", reduce, torch.ones(3).to_sparse())
+            self.assert_refused("contiguous and on the CPU", reduce, torch.ones(3, device="meta"))
+            self.assert_refused("got torch.complex64", reduce, torch.ones(3, dtype=torch.complex64))
+            self.assert_refused("must be one of sum, prod, max, min, avg, got 'mean'", reduce, torch.ones(3), "mean")
+            self.assert_refused("out must have 3 elements", reduce, torch.ones(3), out=torch.ones(4))
+            overlapping = torch.ones(8)
+            self.assert_refused("must not overlap", reduce, overlapping[:4], out=overlapping[2:6])
+            communicator.close()
+            communicator.close()
+            self.assert_refused("the communicator must be open", reduce, torch.ones(3))
+            self.assert_refused("the communicator must be open", communicator.barrier)
+
+        self.of_all(work, 1)
+
+    def test_ranks_that_disagree(self):
+        results = self.in_ranks(lambda communicator: communicator.all_reduce(torch.ones(10 + communicator.rank)), 2)
+        for result in results:
+            self.assertIsInstance(result, SummandError)
+            self.assertEqual(result.code, errno.EINVAL)
+            for text in ("rank 0", "rank 1", "10", "11"):
+                self.assertIn(text, str(result))
+
+    def test_no_server(self):
+        error = self.assert_refused("127.0.0.1:1", Context, servers="127.0.0.1:1", connect_timeout=1)
+        self.assertIn(error.code, (errno.ECONNREFUSED, errno.ETIMEDOUT))
+
+    def test_ranks_of_a_job(self):
+        def spec(pool, index):
+            cluster = {"workerpool0": ["a:1"], "workerpool1": ["b:1", "c:1"], "workerpool3": ["d:1"]}
+            return {"CLUSTER_SPEC": json.dumps({"cluster": cluster, "task": {"type": pool, "index": index}})}
+
+        for variables, rank in [(spec("workerpool0", 0), (0, 3)), (spec("workerpool1", 1), (2, 3)),
+                                ({"RANK": "1", "WORLD_SIZE": "5", "CLUSTER_SPEC": "{"}, (1, 5))]:
+            with mock.patch.dict(os.environ, variables, clear=True):
+                self.assertEqual(summand_ddp.job_rank(), rank)
+        for variables in [spec("workerpool3", 0), {}, {"CLUSTER_SPEC": "{"}, {"RANK": "x", "WORLD_SIZE": "1"}]:
+            with mock.patch.dict(os.environ, variables, clear=True):
+                self.assert_refused("must tell the rank", summand_ddp.job_rank)
+
+    def test_a_library_that_is_not_there(self):
+        script = f"import sys; sys.path[:0] = {sys.path[:2]!r}; import summand_ddp; summand_ddp.Context()"
+        done = subprocess.run([sys.executable, "-c", script], env={**os.environ, "SUMMAND_LIBRARY": "/none/x.so"},
+                              capture_output=True, text=True, timeout=PATIENCE_S)
+        self.assertEqual(done.returncode, 1, done)
+        self.assertIn("libsummand.so.0 must be beside this module or where SUMMAND_LIBRARY says: /none/x.so",
+                      done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
