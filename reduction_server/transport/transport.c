@@ -17,6 +17,7 @@ const struct smd_transport_ops *smd_transport_find(const char *name)
 	static const struct smd_transport_ops *const transports[] = {
 		&smd_transport_tcp,
 		&smd_transport_loopback,
+		&smd_transport_fault,
 	};
 
 	for (size_t i = 0; i < sizeof(transports) / sizeof(transports[0]); i++) {

@@ -126,11 +126,12 @@ struct smd_lane {
 /* A peer that asks and asks but does not read its answers gets no more than so many queued. */
 #define SMD_LANE_CONTROLS_MAX (4 * SMD_COMMS_MAX)
 
-/* "tcp" or "loopback"; NULL for another name. */
+/* "tcp", "loopback" or "fault"; NULL for another name. */
 const struct smd_transport_ops *smd_transport_find(const char *name);
 
 extern const struct smd_transport_ops smd_transport_tcp;
 extern const struct smd_transport_ops smd_transport_loopback;
+extern const struct smd_transport_ops smd_transport_fault;
 
 /* Encodes `frame` with the payload's length and queues it. */
 void smd_lane_send(struct smd_lane *lane, struct smd_frame *frame, struct smd_send *send);

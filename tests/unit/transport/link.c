@@ -149,12 +149,13 @@ int link_set_up(void **state)
 	static int counter;
 	struct link *link = calloc(1, sizeof(*link));
 	const char *transport = *state;
+	bool over_tcp = strstr(transport, "tcp") != NULL;
 	struct smd_error error = {""};
 	char address[64];
 
 	evthread_use_pthreads();
 	parcels_done = 0;
-	link->transport = smd_transport_find(transport);
+	link->transport = smd_transport_find(strncmp(transport, "fault", 5) ? transport : "fault");
 	link->base = event_base_new();
 	link->near.base = link->base;
 	link->far.base = link->base;
@@ -163,8 +164,7 @@ int link_set_up(void **state)
 	link->near.close_at = ON_CLOSED;
 	link->far.close_at = ON_CLOSED;
 	snprintf(address, sizeof(address), "loopback:lane-%d", counter++);
-	assert_int_equal(link->transport->listen(link->base,
-				 strcmp(transport, "tcp") == 0 ? "127.0.0.1:0" : address,
+	assert_int_equal(link->transport->listen(link->base, over_tcp ? "127.0.0.1:0" : address,
 				 link_on_accept, link, &link->listener, link->address, &error),
 		0);
 	*state = link;

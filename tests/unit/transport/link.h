@@ -65,7 +65,8 @@ extern const struct smd_lane_callbacks link_callbacks;
 /* How many parcels of the test done() has come for. */
 extern unsigned parcels_done;
 
-int link_set_up(void **state); /* *state: the transport's name, then the link */
+int link_set_up(void **state); /* *state: "tcp", "loopback", "fault" over the latter, "fault over
+				  tcp"; then the link */
 int link_tear_down(void **state);
 void link_connect(struct link *link);
 /* Connects, and turns the loop until both ends are there. */

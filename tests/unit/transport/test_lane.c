@@ -644,6 +644,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		EACH_TEST(LANE_TEST, "tcp"),
 		EACH_TEST(LANE_TEST, "loopback"),
+		EACH_TEST(LANE_TEST, "fault over tcp"),
+		EACH_TEST(LANE_TEST, "fault"), /* which does nothing if it is not told to */
 		LANE_TEST(the_rest_of_a_payload_can_be_redirected, "tcp"),
 		LANE_TEST(a_stream_may_come_byte_by_byte, "tcp"),
 		LANE_TEST(what_is_no_frame_ends_the_lane, "tcp"),
