@@ -230,6 +230,30 @@ static bool fault_release(struct fault_lane *lane)
 	return true;
 }
 
+static bool fault_may_leave(const struct fault_lane *lane, const struct held *held)
+{
+	const struct smd_fault_config *config = &lane->config;
+
+	return held->part ||
+	       (lane->frames < config->stall_frames && lane->frames < config->kill_frames &&
+		       config->drop_bytes - lane->bytes >= SMD_FRAME_SIZE + held->send->length);
+}
+
+/* What was only late must have left before a close, as it would have without us. */
+static void fault_flush(struct fault_lane *lane)
+{
+	while (!lane->cutting && !TAILQ_EMPTY(&lane->held) &&
+		fault_may_leave(lane, TAILQ_FIRST(&lane->held))) {
+		struct held *held = TAILQ_FIRST(&lane->held);
+
+		TAILQ_REMOVE(&lane->held, held, link);
+		lane->frames += !held->part;
+		lane->bytes += held->part ? 0 : SMD_FRAME_SIZE + held->send->length;
+		fault_give(lane, held->send);
+		free(held);
+	}
+}
+
 static void fault_pump(evutil_socket_t fd, short what, void *arg)
 {
 	struct fault_lane *lane = arg;
@@ -324,8 +348,9 @@ static void fault_close(struct smd_lane *outer)
 	struct smd_lane *inner = lane->inner;
 	const struct timeval now = {0, 0};
 
-	lane->inner = NULL;
 	if (inner) {
+		fault_flush(lane);
+		lane->inner = NULL;
 		smd_lane_close(inner);
 	}
 	while (!TAILQ_EMPTY(&lane->held)) {

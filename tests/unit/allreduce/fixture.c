@@ -49,7 +49,7 @@ static void start_one(struct pool *pool, unsigned index, const struct smd_server
 	config.owner = one;
 	config.shards = config.shards ? config.shards : 2;
 	config.memory_bytes = config.memory_bytes ? config.memory_bytes : 64u << 20;
-	if (config.transport == &smd_transport_tcp) {
+	if (pool->over_tcp) {
 		snprintf(listen, sizeof(listen), "127.0.0.1:0");
 	} else {
 		snprintf(listen, sizeof(listen), "loopback:test-%d", counter++);
@@ -71,7 +71,8 @@ void pool_start(struct pool *pool, const char *transport, unsigned nservers,
 
 	evthread_use_pthreads();
 	memset(pool, 0, sizeof(*pool));
-	pool->transport = transport;
+	pool->transport = strncmp(transport, "fault", 5) ? transport : "fault";
+	pool->over_tcp = strstr(transport, "tcp") != NULL;
 	pool->nservers = nservers;
 	for (unsigned i = 0; i < nservers; i++) {
 		start_one(pool, i, configs ? &configs[i] : &defaults);

@@ -7,6 +7,7 @@
 #include "reduction_server/engine/server.h"
 #include "worker/summand.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -33,13 +34,15 @@ struct pool_server {
 
 struct pool {
 	const char *transport;
+	bool over_tcp;
 	unsigned nservers;
 	struct pool_server servers[POOL_SERVERS_MAX];
 	char list[1024]; /* as SUMMAND_REDUCTION_SERVERS takes it */
 };
 
-/* Each server's config but transport and listen, which are set here, and zeros, which get small
- * defaults. */
+/* Over "tcp", "loopback", "fault" (wrapped around the latter) or "fault over tcp", in both
+ * directions. Each server's config but transport and listen, which are set here, and zeros, which
+ * get small defaults. */
 void pool_start(struct pool *pool, const char *transport, unsigned nservers,
 	const struct smd_server_config *configs);
 

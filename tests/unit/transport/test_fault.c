@@ -219,6 +219,26 @@ static void late_frames_can_be_cancelled(void **state)
 	parcels_free(parcels, 4);
 }
 
+/* Late is not lost. */
+static void late_frames_leave_before_a_close(void **state)
+{
+	struct link *link = *state;
+	struct parcel parcels[3];
+
+	harm("lane=0,delay=5000..5000ms");
+	link_open(link);
+	link->far.then = check_next;
+	for (unsigned i = 0; i < 3; i++) {
+		parcel_send(&parcels[i], &link->near, i, 1000, NULL);
+	}
+	assert_int_equal(parcels_done, 0);
+	end_close(&link->near);
+	RUN_UNTIL(link, link->far.closed);
+	assert_int_equal(link->far.frames, 3);
+	assert_int_equal(parcels_done, 3);
+	parcels_free(parcels, 3);
+}
+
 static void items_that_are_none_are_refused(void **state)
 {
 	static const char *const wrong[] = {"fast", "delay=5ms", "delay=5..1ms", "delay=1..2s",
@@ -272,6 +292,8 @@ int main(void)
 		FAULT_TEST(another_lane_is_left_alone, "fault"),
 		FAULT_TEST(late_frames_can_be_cancelled, "fault"),
 		FAULT_TEST(late_frames_can_be_cancelled, "fault over tcp"),
+		FAULT_TEST(late_frames_leave_before_a_close, "fault"),
+		FAULT_TEST(late_frames_leave_before_a_close, "fault over tcp"),
 		cmocka_unit_test(items_that_are_none_are_refused),
 		FAULT_TEST(the_environment_says_it_when_nobody_else_does, "fault"),
 	};
