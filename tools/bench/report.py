@@ -1,0 +1,88 @@
+"""The table of one configuration, and which targets it reaches."""
+
+import plot
+
+MIB = 1 << 20
+
+
+def best_peer(found, size):
+    """(time, system) of the fastest other system, or None."""
+    peers = [(results[size]["us"], name) for name, results in found["systems"].items()
+             if name != "summand" and size in results]
+    return min(peers, default=None)
+
+
+def gb_per_s(size, us):
+    return size / us / 1e3
+
+
+def cell(size, result):
+    if not result:
+        return f"{'-':>40}"
+    mark = "*" if result.get("lost", 0) > 0.04 else " "
+    return f"{result['us']:>11.1f} {gb_per_s(size, result['us']):7.4f}{mark} {result['algorithm']:<19.19}"
+
+
+def table(found):
+    """Lines: per size each system's time (us), algbw (GB/s) and algorithm, then the ratios of bandwidths."""
+    names = list(found["systems"])
+    yield f"{found['title']}"
+    link = found.get("link")
+    if link:
+        yield (f"  iperf3: {link['bytes_per_s'] / 1e9:.4f} GB/s; {link['both_s_per_gb']:.3f} core-s per GB at both ends; "
+               f"limit of the links {found['limit'] / 1e9:.4f} GB/s, of a ring {found['ring'] / 1e9:.4f} GB/s")
+    yield "  {:>6}{}  {:>9} {:>9}".format("size", "".join(f"{name + ' (us, GB/s)':>40}" for name in names),
+                                         "to peers", "to limit")
+    for size in found["sizes"]:
+        own, peer = found["systems"].get("summand", {}).get(size), best_peer(found, size)
+        ratio = f"{peer[0] / own['us']:9.3f}" if own and peer else f"{'-':>9}"
+        limit = f"{gb_per_s(size, own['us']) * 1e9 / found['limit']:9.3f}" if own and link else f"{'-':>9}"
+        yield "  {:>6}{}  {} {}".format(plot.size_text(size), "".join(
+            cell(size, results.get(size)) for results in found["systems"].values()), ratio, limit)
+    if any(result.get("lost", 0) > 0.04 for results in found["systems"].values() for result in results.values()):
+        yield "  * other work took the processors in every try"
+    for name, reason in found["absent"].items():
+        yield f"  {name}: not measured: {reason}"
+
+
+def limit_checks(found, floors):
+    own = found["systems"]["summand"]
+    for size, floor in floors.items():
+        if size in own and "limit" in found:
+            yield (f"{plot.size_text(size)} to the links' limit", gb_per_s(size, own[size]["us"]) * 1e9 / found["limit"], floor)
+
+
+def peer_checks(found, floors):
+    own = found["systems"]["summand"]
+    for size, floor in floors.items():
+        peer = best_peer(found, size)
+        if size in own and peer:
+            yield f"{plot.size_text(size)} to the best peer ({peer[1]})", peer[0] / own[size]["us"], floor
+
+
+def checks(found, targets):
+    """(what, ratio, what it must be at least) of each target."""
+    own = found["systems"].get("summand")
+    if not own:
+        return
+    yield from limit_checks(found, targets.get("limit", {}))
+    yield from peer_checks(found, targets.get("peer", {}))
+    gloo = found["systems"].get("gloo", {})
+    if targets.get("half_of_gloo") and 4096 in own and 4096 in gloo:
+        yield "4K to Gloo", gloo[4096]["us"] / own[4096]["us"], 2.0
+    size = max(own)
+    if targets.get("cost") and found.get("link") and own[size]["server_s_per_gb"] > 0:
+        yield (f"{plot.size_text(size)}, iperf3's core-seconds to the servers'",
+               found["link"]["both_s_per_gb"] / own[size]["server_s_per_gb"], 1.0)
+
+
+def verdicts(found, targets):
+    return [{"setup": found["name"], "target": what, "ratio": ratio, "floor": floor, "reached": ratio >= floor}
+            for what, ratio, floor in checks(found, targets)]
+
+
+def verdict_lines(verdicts_):
+    for verdict in verdicts_:
+        yield "  {:<8} {:<14} {:<52} {:6.3f} of at least {:.2f}".format(
+            "reached" if verdict["reached"] else "MISSED", verdict["setup"], verdict["target"], verdict["ratio"],
+            verdict["floor"])

@@ -1,0 +1,231 @@
+"""The systems that are compared: how each is started in the lab at its best, and what it says of itself."""
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+
+import lab
+import watch
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+SCRATCH = "/run/scratch"
+SERVER_PORT = 2222
+PATIENCE_S = 120
+LARGE = 16 << 20        # from here one warm-up is enough, the smaller sizes before have done the rest
+MPI_ALGORITHMS = {4: "ring", 3: "recursive_doubling", 6: "rabenseifner", 5: "segmented_ring",
+                  1: "basic_linear", 2: "nonoverlapping"}
+MPI_EAGER = {"": [], "+eager": ["btl_tcp_eager_limit=1048576", "btl_tcp_rndv_eager_limit=1048576"]}
+
+
+class Failed(Exception):
+    """A system could not be built, started, or got a sum wrong."""
+
+
+def scratch():
+    return tempfile.mkdtemp(dir=SCRATCH)
+
+
+def last_lines(path, count=6):
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return "".join(file.readlines()[-count:]).strip()
+
+
+def run_together(nodes, commands, what, patience_s=PATIENCE_S, env=None):
+    """Runs commands, (node, words) each, until all have ended; what the first has printed."""
+    folder = scratch()
+    running = []
+    try:
+        for i, (node, words) in enumerate(commands):
+            with open(f"{folder}/{i}.out", "w", encoding="utf-8") as out, \
+                    open(f"{folder}/{i}.err", "w", encoding="utf-8") as err:
+                running.append(nodes.start(node, words, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=env))
+        wait_together(running, folder, what, time.monotonic() + patience_s)
+        with open(f"{folder}/0.out", encoding="utf-8") as out:
+            return out.read()
+    finally:
+        nodes.end(running)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def wait_together(running, folder, what, deadline):
+    while any(process.poll() is None for process in running):
+        for i, process in enumerate(running):
+            if process.returncode:
+                raise Failed(f"{what}: process {i} ended with {process.returncode}: {last_lines(f'{folder}/{i}.err')}")
+        if time.monotonic() > deadline:
+            raise Failed(f"{what}: must end in time, still runs: {last_lines(f'{folder}/0.err')}")
+        time.sleep(0.02)
+    for i, process in enumerate(running):
+        if process.returncode:
+            raise Failed(f"{what}: process {i} ended with {process.returncode}: {last_lines(f'{folder}/{i}.err')}")
+
+
+def compile_driver(output, compiler, source, *libraries):
+    """Compiles a driver of tools/bench unless a newer one is there."""
+    sources = [os.path.join(HERE, name) for name in (source, "driver.c", "driver.h")]
+    if os.path.exists(output) and os.path.getmtime(output) > max(map(os.path.getmtime, sources)):
+        return output
+    os.makedirs(os.path.dirname(output), exist_ok=True)
+    common = output + ".driver.o"
+    for words in (["cc", "-std=c11", "-D_GNU_SOURCE", "-O2", "-c", sources[1], "-o", common],
+                  [compiler, "-O2", "-D_GNU_SOURCE", sources[0], common, "-o", output, *libraries]):
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Failed(f"{' '.join(words)}: {done.stderr.strip()}")
+    return output
+
+
+class Summand:
+    """Ranks of summand-perf, and servers of one thread each."""
+    name = "summand"
+
+    def __init__(self, setup, nodes):
+        self.setup, self.nodes = setup, nodes
+        self.servers = []
+
+    @staticmethod
+    def missing(setup):
+        programs = [setup.perf, setup.server]
+        absent = [path for path in programs if not os.access(path, os.X_OK)]
+        return f"must be built: {', '.join(absent)}" if absent else None
+
+    def start_servers(self):
+        for i, rate in enumerate(self.setup.server_rates):
+            node = self.setup.workers + i
+            words = [self.setup.server, f"--listen={lab.address_of(node)}:{SERVER_PORT}", "--threads=1"]
+            if rate:
+                words.append(f"--bandwidth={round(lab.parse_bits(rate) / 1e6)}mbps")
+            server = self.nodes.start(node, words + self.setup.server_args, stdin=subprocess.DEVNULL,
+                                      stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            self.servers.append(server)
+        for server in self.servers:
+            line = server.stdout.readline()
+            if not line.startswith("ready"):
+                raise Failed(f"summand-reduction-server: must be ready, got {line!r}")
+
+    def measure(self, sizes, say):
+        """By size: time, algorithm and the servers' processor time."""
+        results = {}
+        try:
+            self.start_servers()
+            for size in sizes:
+                results[size], results[size]["lost"] = watch.undisturbed(
+                    lambda: self.measure_size(size), self.setup.tries, lambda text: say(f"summand {size}: {text}"))
+        finally:
+            self.nodes.end(self.servers)
+        return results
+
+    def measure_size(self, size):
+        warmup = 2 if size >= LARGE else 10
+        us = size / self.setup.expected * 1e6 + 200
+        iters = int(max(5, min(2000, self.setup.budget_s * 1e6 / us)))
+        servers = ",".join(f"{lab.address_of(self.setup.workers + i)}:{SERVER_PORT}" for i in range(len(self.servers)))
+        words = [self.setup.perf, "allreduce", "--group=bench", f"--nranks={self.setup.workers}",
+                 f"--servers={servers}", f"--sizes={size}", f"--iters={iters}", f"--warmup={warmup}", "--json"]
+        before = [watch.process_s(server.pid) for server in self.servers]
+        out = run_together(self.nodes, [(rank, words + [f"--rank={rank}"] + self.setup.summand_args)
+                                        for rank in range(self.setup.workers)], f"summand-perf, {size} bytes",
+                           PATIENCE_S + 20 * us * iters / 1e6)
+        spent = sum(watch.process_s(server.pid) for server in self.servers) - sum(before)
+        row = json.loads(out)["results"][0]
+        if row["wrong"]:
+            raise Failed(f"summand-perf, {size} bytes: {row['wrong']} elements are wrong")
+        return {"us": row["time_us"]["median"], "algorithm": "servers", "iters": iters, "verified": True,
+                "server_s_per_gb": spent / (size * self.setup.workers * (iters + warmup) / 1e9)}
+
+
+class Peer:
+    """A library with several algorithms, of which the best for each size counts."""
+
+    def __init__(self, setup, nodes):
+        self.setup, self.nodes = setup, nodes
+
+    def measure(self, sizes, say):
+        best, notes, lost = {}, [], {}
+        for variant in self.variants():
+            plan = self.plan(sizes, best)
+            try:
+                rows, share = watch.undisturbed(
+                    lambda: self.read_rows(self.run_variant(variant, plan), variant), self.setup.tries,
+                    lambda text: say(f"{self.name} {variant}: {text}"))
+            except Failed as error:
+                notes.append(str(error))
+                say(f"{self.name} {variant} is left out: {error}")
+                continue
+            for row in rows:
+                size, us = row["bytes"], row.get("median_us")
+                if us and us < best.get(size, {"us": us + 1})["us"]:
+                    best[size] = {"us": us, "algorithm": variant, "iters": row["iters"], "verified": True, "lost": share}
+        if len(best) < len(sizes):
+            raise Failed(f"{self.name}: must measure {len(sizes)} sizes, got {len(best)}: {'; '.join(notes)}")
+        return best
+
+    def plan(self, sizes, best):
+        """What the driver is to do: a variant that is much slower than the best so far is not measured, as
+        short runs differ more from each other for small sizes than for large ones."""
+        return ",".join("{}:{}:{:.0f}".format(
+            size, 1 if size >= LARGE else 3 if size >= 1 << 20 else 20,
+            best[size]["us"] * (1.2 if size >= LARGE else 2) if size in best else 1e12) for size in sizes)
+
+    def read_rows(self, out, variant):
+        rows = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+        for row in rows:
+            if row["wrong"]:
+                raise Failed(f"{self.name} {variant}, {row['bytes']} bytes: {row['wrong']} elements are wrong")
+        return rows
+
+
+class Gloo(Peer):
+    """Debian's libgloo."""
+    name = "gloo"
+
+    @staticmethod
+    def missing(_):
+        if not os.path.exists("/usr/include/gloo/allreduce.h") or not shutil.which("c++"):
+            return "needs libgloo-dev and g++"
+        return None
+
+    def variants(self):
+        power = self.setup.workers & (self.setup.workers - 1) == 0
+        return ["new_ring", "ring_chunked", "halving_doubling"] + (["bcube", "new_bcube"] if power else [])
+
+    def run_variant(self, variant, plan):
+        driver = compile_driver(os.path.join(self.setup.output, "gloo_allreduce"), "c++", "gloo_allreduce.cc", "-lgloo")
+        store = scratch()
+        n = self.setup.workers
+        return run_together(self.nodes, [
+            (rank, [driver, str(rank), str(n), lab.address_of(rank), store, variant, plan, str(self.setup.budget_s)])
+            for rank in range(n)], f"gloo {variant}")
+
+
+class OpenMpi(Peer):
+    """Debian's Open MPI, a host name of its own for every rank."""
+    name = "openmpi"
+
+    @staticmethod
+    def missing(_):
+        return None if shutil.which("mpirun") and shutil.which("mpicc") else "needs openmpi-bin and libopenmpi-dev"
+
+    def variants(self):
+        return [f"{number}:{name}{eager}" for number, name in MPI_ALGORITHMS.items() for eager in MPI_EAGER]
+
+    def run_variant(self, variant, plan):
+        driver = compile_driver(os.path.join(self.setup.output, "openmpi_allreduce"), "mpicc", "openmpi_allreduce.c")
+        number, _, name = variant.partition(":")
+        eager = "+eager" if name.endswith("+eager") else ""
+        settings = ["pml=ob1", "btl=tcp,self", "btl_tcp_if_include=eth0", "oob_tcp_if_include=eth0",
+                    f"plm_rsh_agent={HERE}/rsh", "plm_rsh_no_tree_spawn=1", "mpi_yield_when_idle=1",
+                    "coll_tuned_use_dynamic_rules=1", f"coll_tuned_allreduce_algorithm={number}", *MPI_EAGER[eager]]
+        n = self.setup.workers
+        words = ["mpirun", "--allow-run-as-root", "--bind-to", "none", "-np", str(n),
+                 "--host", ",".join(f"{lab.name_of(node)}:1" for node in range(n))]
+        for setting in settings:
+            words += ["--mca", *setting.split("=", 1)]
+        return run_together(self.nodes, [(0, words + [driver, plan, str(self.setup.budget_s)])], f"openmpi {variant}",
+                            env={**os.environ, "TMPDIR": SCRATCH})
+
+
+PEERS = [Gloo, OpenMpi]
