@@ -8,7 +8,8 @@
 
 int smd_pool_create(struct smd_pool *pool, size_t bytes, size_t buffer_bytes)
 {
-	size_t total = bytes / buffer_bytes;
+	size_t stride = SMD_POOL_STRIDE(buffer_bytes);
+	size_t total = bytes / stride;
 
 	if (total == 0) {
 		return -EINVAL;
@@ -18,21 +19,21 @@ int smd_pool_create(struct smd_pool *pool, size_t bytes, size_t buffer_bytes)
 	if (!pool->free) {
 		return -ENOMEM;
 	}
-	pool->memory = mmap(NULL, total * buffer_bytes, PROT_READ | PROT_WRITE,
+	pool->memory = mmap(NULL, total * stride, PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (pool->memory == MAP_FAILED) {
 		free(pool->free);
 		return -ENOMEM;
 	}
 	for (size_t i = 0; i < total; i++) {
-		pool->free[i] = pool->memory + (total - 1 - i) * buffer_bytes;
+		pool->free[i] = pool->memory + (total - 1 - i) * stride;
 	}
 	return 0;
 }
 
 void smd_pool_destroy(struct smd_pool *pool)
 {
-	munmap(pool->memory, pool->total * pool->buffer_bytes);
+	munmap(pool->memory, pool->total * SMD_POOL_STRIDE(pool->buffer_bytes));
 	free(pool->free);
 }
 

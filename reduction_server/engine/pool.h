@@ -2,6 +2,11 @@
  * A shard's memory: equal buffers, all mapped at start, handed out last-in first-out so that the
  * ones in use stay in the caches and the others are never touched.
  *
+ * Buffers do not follow each other at once. All chunks of an operation are as long as each other
+ * and mostly shorter than a buffer, and a kernel reads the same place of n of them at a time: with
+ * a distance that is a power of two these would all want the same few lines of the caches, and
+ * throw each other out.
+ *
  * Buffers are promised before they are taken: smd_pool_reserve() is where memory runs out, and
  * smd_pool_take() within what is reserved never fails. One thread uses a pool.
  */
@@ -12,6 +17,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* From a buffer to the next: another line of its page, and another page. */
+#define SMD_POOL_STRIDE(buffer_bytes) ((size_t)(buffer_bytes) + 4096 + 64)
+
 struct smd_pool {
 	uint8_t *memory;
 	size_t buffer_bytes;
@@ -21,7 +29,8 @@ struct smd_pool {
 	void **free; /* a stack */
 };
 
-/* Maps as many whole buffers as `bytes` hold: at least one. -ENOMEM, -EINVAL. */
+/* Maps as many buffers, with what lies between them, as `bytes` hold: at least one. A buffer begins
+ * at a multiple of 64 if its length is one. -ENOMEM, -EINVAL. */
 int smd_pool_create(struct smd_pool *pool, size_t bytes, size_t buffer_bytes);
 void smd_pool_destroy(struct smd_pool *pool);
 

@@ -55,7 +55,7 @@ class ServerTest(ProgramTest):
     def test_memory_is_printed(self):
         server, _ = self.start_server("--threads=2")
         self.terminate(server)
-        self.assert_ended(server, 0, "memory: at most 64 MiB, 2 threads with 128 buffers of 256 KiB each")
+        self.assert_ended(server, 0, "memory: at most 64 MiB, 2 threads with 126 buffers of 256 KiB each")
 
     def test_bandwidth_is_printed_with_its_source(self):
         server, _ = self.start_server()

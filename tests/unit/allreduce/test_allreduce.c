@@ -220,8 +220,9 @@ static void barrier(struct pool_rank *rank)
  * windows fit. */
 static void small_memory_is_enough(void **state)
 {
-	struct smd_server_config config = {
-		.shards = 1, .chunk_bytes = 64 << 10, .memory_bytes = 9 * (64 << 10)};
+	struct smd_server_config config = {.shards = 1,
+		.chunk_bytes = 64 << 10,
+		.memory_bytes = 9 * SMD_POOL_STRIDE(64 << 10)};
 	struct pool pool;
 
 	(void)state;

@@ -22,8 +22,10 @@ static struct pool pool;
 
 static int set_up(void **state)
 {
-	const struct smd_server_config config = {
-		.shards = 1, .chunk_bytes = CHUNK, .window = 4, .memory_bytes = 256 * CHUNK};
+	const struct smd_server_config config = {.shards = 1,
+		.chunk_bytes = CHUNK,
+		.window = 4,
+		.memory_bytes = 256 * SMD_POOL_STRIDE(CHUNK)};
 
 	(void)state;
 	capture_begin();

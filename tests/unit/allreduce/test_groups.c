@@ -337,8 +337,9 @@ static void sizes_of_types(void **state)
 /* Memory for one communicator of one rank, so a second one is refused until the first has left. */
 static void a_slot_is_there_again_when_a_communicator_has_left(void **state)
 {
-	const struct smd_server_config config = {
-		.shards = 1, .chunk_bytes = 64 << 10, .memory_bytes = 3 * (64 << 10)};
+	const struct smd_server_config config = {.shards = 1,
+		.chunk_bytes = 64 << 10,
+		.memory_bytes = 3 * SMD_POOL_STRIDE(64 << 10)};
 	struct pool pool;
 	smd_context *context;
 	smd_comm *first;
@@ -383,8 +384,10 @@ static void numbers_are_used_again(void **state)
 
 static void a_context_has_4096_communicators_at_most(void **state)
 {
-	const struct smd_server_config config = {
-		.shards = 1, .chunk_bytes = 64, .window = 1, .memory_bytes = 4 << 20};
+	const struct smd_server_config config = {.shards = 1,
+		.chunk_bytes = 64,
+		.window = 1,
+		.memory_bytes = 65536 * SMD_POOL_STRIDE(64)};
 	static smd_comm *comms[SMD_COMMS_MAX];
 	smd_comm *more;
 	struct pool pool;
@@ -444,8 +447,9 @@ static void use_many(struct pool_rank *rank)
 static void many_communicators_share_little_memory(void **state)
 {
 	/* 66 sure slots of 3 ranks, and hardly more */
-	const struct smd_server_config config = {
-		.shards = 2, .chunk_bytes = 16 << 10, .memory_bytes = 2 * 270 * (16 << 10)};
+	const struct smd_server_config config = {.shards = 2,
+		.chunk_bytes = 16 << 10,
+		.memory_bytes = 2 * 270 * SMD_POOL_STRIDE(16 << 10)};
 	const struct smd_server_config configs[2] = {config, config};
 	struct pool pool;
 

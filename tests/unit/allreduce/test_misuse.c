@@ -77,7 +77,7 @@ static int set_up(void **state)
 		.shards = 1,
 		.chunk_bytes = CHUNK,
 		.window = WINDOW,
-		.memory_bytes = 64 * CHUNK,
+		.memory_bytes = 64 * SMD_POOL_STRIDE(CHUNK),
 		.greeting_s = 2,
 	};
 
@@ -569,7 +569,7 @@ static void a_communicator_of_more_ranks_than_memory_has_room_for(void **state)
 static void sending_without_taking_results(void **state)
 {
 	const struct smd_server_config config = {
-		.shards = 1, .chunk_bytes = CHUNK, .memory_bytes = 4 * CHUNK};
+		.shards = 1, .chunk_bytes = CHUNK, .memory_bytes = 4 * SMD_POOL_STRIDE(CHUNK)};
 	enum { CHUNKS = 1000, WHOLE = CHUNK / 4 };
 	int32_t *values = calloc(WHOLE, sizeof(*values));
 	struct pool small;

@@ -9,8 +9,10 @@
 #include <string.h>
 
 #include "reduction_server/engine/memory.h"
+#include "reduction_server/engine/pool.h"
 
 #define CHUNK (256u << 10)
+#define LEAST (4 * 3 * SMD_POOL_STRIDE(CHUNK))
 
 static void a_limit_that_fits_is_taken_as_it_is(void **state)
 {
@@ -27,8 +29,9 @@ static void the_least_is_a_slot_of_two_ranks_in_every_shard(void **state)
 	uint64_t decided = 77;
 
 	(void)state;
-	assert_int_equal(smd_memory_decide(4 * 3 * CHUNK, 4, CHUNK, &decided, &error), 0);
-	assert_int_equal(decided, 3 << 20);
+	assert_int_equal(smd_memory_decide(LEAST, 4, CHUNK, &decided, &error), 0);
+	assert_int_equal(decided, LEAST);
+	assert_int_equal(smd_memory_decide(LEAST - 1, 4, CHUNK, &decided, NULL), -EINVAL);
 	decided = 77;
 	assert_int_equal(smd_memory_decide(2 << 20, 4, CHUNK, &decided, &error), -EINVAL);
 	assert_int_equal(decided, 77);

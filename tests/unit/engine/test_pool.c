@@ -12,16 +12,17 @@
 #include "reduction_server/engine/pool.h"
 
 #define BUFFER 4096
+#define STRIDE SMD_POOL_STRIDE(BUFFER)
 
 static void a_pool_holds_whole_buffers(void **state)
 {
 	struct smd_pool pool;
 
 	(void)state;
-	assert_int_equal(smd_pool_create(&pool, 10 * BUFFER + BUFFER - 1, BUFFER), 0);
+	assert_int_equal(smd_pool_create(&pool, 10 * STRIDE + STRIDE - 1, BUFFER), 0);
 	assert_int_equal(pool.total, 10);
 	smd_pool_destroy(&pool);
-	assert_int_equal(smd_pool_create(&pool, BUFFER - 1, BUFFER), -EINVAL);
+	assert_int_equal(smd_pool_create(&pool, STRIDE - 1, BUFFER), -EINVAL);
 }
 
 static void promises_end_where_buffers_end(void **state)
@@ -29,7 +30,7 @@ static void promises_end_where_buffers_end(void **state)
 	struct smd_pool pool;
 
 	(void)state;
-	assert_int_equal(smd_pool_create(&pool, 10 * BUFFER, BUFFER), 0);
+	assert_int_equal(smd_pool_create(&pool, 10 * STRIDE, BUFFER), 0);
 	assert_true(smd_pool_reserve(&pool, 7));
 	assert_false(smd_pool_reserve(&pool, 4)); /* and none of the four is kept */
 	assert_true(smd_pool_reserve(&pool, 3));
@@ -49,7 +50,7 @@ static void every_buffer_is_given_out_once(void **state)
 	uint8_t *taken[TOTAL];
 
 	(void)state;
-	assert_int_equal(smd_pool_create(&pool, TOTAL * BUFFER, BUFFER), 0);
+	assert_int_equal(smd_pool_create(&pool, TOTAL * STRIDE, BUFFER), 0);
 	for (int round = 0; round < 3; round++) {
 		for (int i = 0; i < TOTAL; i++) {
 			taken[i] = smd_pool_take(&pool);
@@ -64,6 +65,24 @@ static void every_buffer_is_given_out_once(void **state)
 	smd_pool_destroy(&pool);
 }
 
+/* Each begins at another line of its page, so that the same place of many is in many cache sets. */
+static void buffers_begin_at_different_lines(void **state)
+{
+	enum { TOTAL = 64 };
+	struct smd_pool pool;
+	uint8_t seen[4096 / 64] = {0};
+
+	(void)state;
+	assert_int_equal(smd_pool_create(&pool, TOTAL * SMD_POOL_STRIDE(1 << 16), 1 << 16), 0);
+	for (int i = 0; i < TOTAL; i++) {
+		uintptr_t place = (uintptr_t)smd_pool_take(&pool);
+
+		assert_int_equal(place % 64, 0);
+		assert_int_equal(seen[place % 4096 / 64]++, 0);
+	}
+	smd_pool_destroy(&pool);
+}
+
 /* The one that was used last is still in the caches. */
 static void the_last_buffer_given_back_is_the_next_one_taken(void **state)
 {
@@ -72,7 +91,7 @@ static void the_last_buffer_given_back_is_the_next_one_taken(void **state)
 	void *second;
 
 	(void)state;
-	assert_int_equal(smd_pool_create(&pool, 4 * BUFFER, BUFFER), 0);
+	assert_int_equal(smd_pool_create(&pool, 4 * STRIDE, BUFFER), 0);
 	first = smd_pool_take(&pool);
 	second = smd_pool_take(&pool);
 	smd_pool_give(&pool, first);
@@ -88,6 +107,7 @@ int main(void)
 		cmocka_unit_test(a_pool_holds_whole_buffers),
 		cmocka_unit_test(promises_end_where_buffers_end),
 		cmocka_unit_test(every_buffer_is_given_out_once),
+		cmocka_unit_test(buffers_begin_at_different_lines),
 		cmocka_unit_test(the_last_buffer_given_back_is_the_next_one_taken),
 	};
 

@@ -63,7 +63,7 @@ static int set_up(void **state)
 {
 	struct bench *bench = calloc(1, sizeof(*bench));
 
-	if (!bench || smd_pool_create(&bench->shard.pool, BUFFERS * 4096, 4096)) {
+	if (!bench || smd_pool_create(&bench->shard.pool, BUFFERS * SMD_POOL_STRIDE(4096), 4096)) {
 		return -1;
 	}
 	bench->shard.config.window = 1;
