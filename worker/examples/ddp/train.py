@@ -26,7 +26,7 @@ def read_options():
                         help="what averages the gradients (default summand)")
     parser.add_argument("--epochs", type=int, default=3, help="times that every example is seen (default 3)")
     parser.add_argument("--batch", type=int, default=16, help="examples that each rank takes in a step (default 16)")
-    parser.add_argument("--learning-rate", type=float, default=0.05, help="length of a step (default 0.05)")
+    parser.add_argument("--learning-rate", type=float, default=0.1, help="length of a step (default 0.1)")
     parser.add_argument("--seed", type=int, default=1, help="of initial weights and shuffles (default 1)")
     parser.add_argument("--data", default=os.path.join(SHARE, "digits.txt"), metavar="FILE",
                         help="the images; default: digits.txt that came with the program")
@@ -51,10 +51,11 @@ def read_digits(path):
 
 def make_model(seed):
     torch.manual_seed(seed)
+    # Tanh and no momentum: ReLU's kinks blow the rounding of one step up to 1e-2 in the loss within 90 steps.
     widths = [64, WIDTH, WIDTH, WIDTH]
     layers = []
     for before, after in zip(widths, widths[1:]):
-        layers += [torch.nn.Linear(before, after), torch.nn.ReLU()]
+        layers += [torch.nn.Linear(before, after), torch.nn.Tanh()]
     network = torch.nn.Sequential(*layers, torch.nn.Linear(WIDTH, 10))
     # Buckets of 1 MB: three, of which the first is on its way while the gradients of the last are computed.
     return DistributedDataParallel(network, bucket_cap_mb=1)
@@ -77,7 +78,7 @@ def train_epoch(options, epoch, model, optimizer, images, labels):
 
 def train(options, model, state, images, labels):
     """The losses of all steps, averaged over the ranks."""
-    optimizer = torch.optim.SGD(model.parameters(), options.learning_rate, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), options.learning_rate)
     curve = []
     for epoch in range(options.epochs):
         losses = train_epoch(options, epoch, model, optimizer, images, labels)
