@@ -63,7 +63,7 @@ def enter(main):
     child = os.fork()
     if child == 0:
         os.close(hold)
-        os._exit(first_process(main, alive))
+        os._exit(first_process(main, alive) or 0)
     os.close(alive)
     for number in STOPPERS:
         signal.signal(number, lambda number, frame: os.kill(child, number))

@@ -1,0 +1,136 @@
+"""tools/bench-allreduce: a small run measures every system that is here, checks it, and draws it."""
+
+import glob
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+import nodes
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(nodes.TOOLS, "bench"))
+import lab  # noqa: E402
+import plot  # noqa: E402
+import report  # noqa: E402
+import setups  # noqa: E402
+
+SIZES = [4096, 65536]
+PATIENCE_S = 200
+
+
+def bench(*options):
+    return subprocess.run([nodes.BENCH, *options], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+
+
+class RunTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="summand-test-")
+        cls.done = bench("--workers=2", "--server-rates=750mbit,250mbit", "--sizes=4K,64K", "--budget=0.02", "--tries=1",
+                         f"--build={os.environ['SUMMAND_BUILD']}", f"--output={cls.folder}",
+                         "--server-args=--memory-limit=64M")
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    def found(self):
+        self.assertEqual(self.done.returncode, 0, self.done.stdout + self.done.stderr)
+        with open(os.path.join(self.folder, "allreduce.json"), encoding="utf-8") as file:
+            setups_ = json.load(file)["setups"]
+        self.assertEqual(len(setups_), 1)
+        return setups_[0]
+
+    def test_every_system_is_measured_and_verified(self):
+        found = self.found()
+        here = {"summand": True, "gloo": shutil.which("c++") and os.path.exists("/usr/include/gloo/allreduce.h"),
+                "openmpi": shutil.which("mpirun") and shutil.which("mpicc")}
+        for name, present in here.items():
+            if not present:
+                self.assertIn(name, found["absent"])
+                self.assertIn(f"{name}: not measured", self.done.stdout)
+                continue
+            results = found["systems"][name]
+            self.assertEqual(sorted(map(int, results)), SIZES)
+            for result in results.values():
+                self.assertTrue(result["verified"])
+                self.assertGreater(result["us"], 0)
+                self.assertGreaterEqual(result["iters"], 3)
+            self.assertIn(name, self.done.stdout)
+
+    def test_the_link_is_measured(self):
+        if not shutil.which("iperf3"):
+            self.assertIn("iperf3", self.found()["absent"])
+            return
+        found = self.found()
+        self.assertGreater(found["link"]["bytes_per_s"], 0)
+        self.assertGreater(found["link"]["both_s_per_gb"], 0)
+        self.assertAlmostEqual(found["limit"] / found["link"]["bytes_per_s"], 0.5)
+
+    def test_the_plot_is_xml(self):
+        self.found()
+        paths = glob.glob(os.path.join(self.folder, "*.svg"))
+        self.assertEqual(len(paths), 1)
+        root = xml.etree.ElementTree.parse(paths[0]).getroot()
+        curves = root.findall("{http://www.w3.org/2000/svg}polyline")
+        self.assertEqual(len(curves), len(self.found()["systems"]))
+
+
+class PartsTest(unittest.TestCase):
+    def test_wrong_sums_fail(self):
+        """A stand-in for summand-perf that reports a wrong element fails the run."""
+        with tempfile.TemporaryDirectory(prefix="summand-test-") as folder:
+            os.mkdir(os.path.join(folder, "bin"))
+            for name, script in (("summand-reduction-server", "echo ready; exec sleep 1000"),
+                                 ("summand-perf", """echo '{"results": [{"wrong": 1, "time_us": {"median": 1}}]}'""")):
+                path = os.path.join(folder, "bin", name)
+                with open(path, "w", encoding="ascii") as file:
+                    file.write(f"#!/bin/sh\n{script}\n")
+                os.chmod(path, 0o755)
+            done = bench("--systems=summand", "--sizes=4K", "--workers=2", "--tries=1", f"--build={folder}")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("1 elements are wrong", done.stderr)
+
+    def test_what_is_not_built_is_named(self):
+        with tempfile.TemporaryDirectory(prefix="summand-test-") as folder:
+            done = bench("--systems=summand", "--sizes=4K", "--workers=2", f"--build={folder}")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("summand: not measured: must be built", done.stdout)
+
+    def test_wrong_command_lines(self):
+        for text, words in (("--bogus", ["--bogus=1"]), ("--sizes", ["--sizes=5"]), ("got 'ucx'", ["--systems=ucx"]),
+                            ("got 'fast'", ["--rate=fast"]), ("--workers", ["--workers=1"]), ("--only", ["--only=99x"])):
+            done = bench(*words)
+            self.assertEqual(done.returncode, 2, done)
+            self.assertIn(text, done.stderr)
+
+    def test_limits_of_links(self):
+        setup = setups.Setup("", 4, "1gbit", ["750mbit", "250mbit"])
+        self.assertAlmostEqual(setup.share(100.0), 25.0)
+        self.assertAlmostEqual(setups.equal(4, "1gbit").share(100.0), 100.0)
+        self.assertAlmostEqual(setups.equal(8, "1gbit").ring(100.0), 100.0 * 8 / 14)
+
+    def test_rates_of_nodes(self):
+        self.assertEqual(lab.parse_rates("2:750mbit,1gbit", 3), ["1gbit", "1gbit", "750mbit"])
+        self.assertEqual(lab.parse_rates("", 2), [None, None])
+        self.assertEqual(lab.parse_bits("1.5gbit"), 1.5e9)
+
+    def test_verdicts(self):
+        found = {"name": "x", "sizes": [4096], "limit": 1e9, "ring": 5e8, "link": {"both_s_per_gb": 1.0}, "systems": {
+            "summand": {4096: {"us": 10.0, "server_s_per_gb": 2.0}}, "gloo": {4096: {"us": 15.0}}}}
+        targets = {"limit": {4096: 0.4}, "peer": {4096: 1.0}, "half_of_gloo": True, "cost": True}
+        self.assertEqual([(round(v["ratio"], 3), v["reached"]) for v in report.verdicts(found, targets)],
+                         [(0.41, True), (1.5, True), (1.5, False), (0.5, False)])
+
+    def test_sizes_of_the_plot(self):
+        self.assertEqual([plot.size_text(size) for size in (4, 4096, 6 << 20)], ["4", "4K", "6M"])
+
+
+if __name__ == "__main__":
+    nodes.require()
+    unittest.main()
