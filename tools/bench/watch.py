@@ -16,10 +16,18 @@ def stolen_s():
         return int(file.readline().split()[8]) / TICKS
 
 
+def is_inside(pid):
+    """Whether a process of the host's list is one of the lab. Those of the lab may always be looked at."""
+    try:
+        return os.readlink(f"{pid}/ns/pid", dir_fd=lab.host_proc) == os.readlink("/proc/self/ns/pid")
+    except PermissionError:
+        return False
+
+
 def read_stat(pid):
     """Fields of a process outside of the lab after its name, or None if it is inside, or gone."""
     try:
-        if os.readlink(f"{pid}/ns/pid", dir_fd=lab.host_proc) == os.readlink("/proc/self/ns/pid"):
+        if is_inside(pid):
             return None
         with open(os.open(f"{pid}/stat", os.O_RDONLY, dir_fd=lab.host_proc), encoding="utf-8",
                   errors="replace") as file:
