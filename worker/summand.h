@@ -19,6 +19,7 @@
  *   -ECONNREFUSED, -ETIMEDOUT  a server cannot be reached, or not all ranks came in time
  *   -ECONNRESET  a reduction server or another rank was lost
  *   -EPROTO      a peer sent what must not be sent
+ *   -EIO         a CUDA call failed (names rank, call and error)
  * Nothing waits for ever, except an operation for a rank that is alive and late.
  *
  * Threads. Different threads may use a context and its communicators at once; calls on one
@@ -30,6 +31,13 @@
  * and a program that makes none for long may be taken for dead by the servers. Calls on small
  * operations poll for a moment before they sleep, and let other threads run in between.
  *
+ * Memory. Buffers are host memory, or CUDA device memory where the library was built with it; each
+ * rank has its own choice, for each buffer. Chunks are copied through pinned memory while others
+ * are on the network. An operation follows what is in a CUDA stream when it is called
+ * (smd_comm_set_stream()): its input is read, and its output written, after that. When it is done,
+ * so are its copies: what is put into any stream from then on sees the result. Managed memory and
+ * registered memory are host memory: no stream is looked at.
+ *
  * Environment (where the options leave a field 0 or NULL):
  *   SUMMAND_REDUCTION_SERVERS  "host:port,host:port,..."; else CLUSTER_SPEC's workerpool2
  *   SUMMAND_REPLICA            this process's name in messages; else CLUSTER_SPEC's task, else
@@ -37,6 +45,7 @@
  *   SUMMAND_CONNECT_TIMEOUT    seconds, default 30
  *   SUMMAND_HEARTBEAT_LIMIT    seconds after which a silent server is lost, default 15
  *   SUMMAND_TRANSPORT          tcp
+ *   SUMMAND_STAGING_BYTES      pinned memory of a context that uses device memory, default 64M
  *   SUMMAND_PROGRESS           thread (default) or poll
  *   SUMMAND_LOG                error, warn (default), info, debug
  */
@@ -123,6 +132,14 @@ void smd_comm_destroy(smd_comm *comm);
 
 int smd_comm_rank(const smd_comm *comm);
 int smd_comm_size(const smd_comm *comm);
+
+/*
+ * Operations of the communicator that are called from now on and use device memory follow the work
+ * that is in this stream (a cudaStream_t or CUstream of the buffers' device) when they are called.
+ * NULL, which is also how it begins: the legacy default stream. May be called before each
+ * operation, by whoever orders them.
+ */
+void smd_comm_set_stream(smd_comm *comm, void *stream);
 
 /*
  * All-reduce: recv[i] = send[i] of rank 0 (op) send[i] of rank 1 (op) ... on every rank, for

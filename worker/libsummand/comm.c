@@ -78,6 +78,7 @@ void smd_comm_fail(struct smd_comm *comm, int err, const char *text)
 	for (unsigned i = 0; i < context->nremotes; i++) {
 		smd_remote_forget(context->remotes[i], comm);
 	}
+	smd_staging_abandon(comm);
 	operation = TAILQ_FIRST(&comm->operations);
 	while (operation) {
 		struct smd_request *next = TAILQ_NEXT(operation, link);
@@ -104,11 +105,11 @@ struct smd_request *smd_comm_find_operation(struct smd_comm *comm, uint64_t chun
  * first chunk on. Each rank begins at another shard, so that they do not all send to one server
  * first.
  */
-static void comm_pump(struct smd_comm *comm)
+void smd_comm_pump(struct smd_comm *comm)
 {
 	unsigned nflows = comm->context->nremotes;
 	unsigned first = (unsigned)((uint64_t)comm->rank * nflows / comm->nranks);
-	bool sent = true;
+	bool sent = comm->state == SMD_COMM_ACTIVE;
 
 	while (sent) {
 		sent = false;
@@ -129,17 +130,16 @@ void smd_comm_start(struct smd_comm *comm, struct smd_request *operation)
 	operation->first_chunk = comm->next_chunk;
 	comm->next_chunk += operation->nchunks;
 	TAILQ_INSERT_TAIL(&comm->operations, operation, link);
+	comm->on_device += operation->device != NULL;
 	if (comm->state == SMD_COMM_FAILED) {
 		smd_operation_check(operation);
 		return;
 	}
-	comm_pump(comm);
+	smd_comm_pump(comm);
 }
 
-static void comm_leave(struct smd_task *task)
+static void comm_say_leave(struct smd_comm *comm)
 {
-	struct smd_comm *comm =
-		(struct smd_comm *)((char *)task - offsetof(struct smd_comm, leave));
 	struct smd_context *context = comm->context;
 	uint8_t why[SMD_CONTROL_MAX];
 	size_t length = 0;
@@ -156,6 +156,44 @@ static void comm_leave(struct smd_task *task)
 		}
 		smd_remote_forget(context->remotes[i], comm);
 	}
+	comm->asked = false;
+}
+
+/* The others need not wait until this rank's caller has noticed and left. */
+static void comm_on_fault(struct smd_task *task)
+{
+	struct smd_comm *comm =
+		(struct smd_comm *)((char *)task - offsetof(struct smd_comm, fault));
+
+	smd_comm_fail(comm, comm->fault_err, comm->fault_error.text);
+	comm_say_leave(comm);
+}
+
+void smd_comm_fault(struct smd_comm *comm, int err, const char *text)
+{
+	struct smd_progress *progress = &comm->context->progress;
+	bool first;
+
+	smd_progress_lock(progress);
+	first = comm->fault_err == 0;
+	if (first) {
+		comm->fault_err = err;
+		smd_error_set(&comm->fault_error, -err, "%s", text);
+	}
+	smd_progress_unlock(progress);
+	if (first) {
+		smd_progress_leave(progress, &comm->fault);
+	}
+}
+
+static void comm_leave(struct smd_task *task)
+{
+	struct smd_comm *comm =
+		(struct smd_comm *)((char *)task - offsetof(struct smd_comm, leave));
+	struct smd_context *context = comm->context;
+
+	comm_say_leave(comm);
+	smd_staging_abandon(comm);
 	context->comms[SMD_COMM_INDEX(comm->number)] = NULL;
 	smd_progress_lock(&context->progress);
 	context->uses[SMD_COMM_INDEX(comm->number)]++;
@@ -233,6 +271,7 @@ static int comm_create(struct smd_context *context, const char *group, int nrank
 	comm->rank = (uint16_t)rank;
 	comm->join.run = comm_join;
 	comm->leave.run = comm_leave;
+	comm->fault.run = comm_on_fault;
 	TAILQ_INIT(&comm->operations);
 	*out = comm;
 	return 0;
@@ -309,6 +348,11 @@ void smd_comm_destroy(smd_comm *comm)
 	smd_progress_await(&context->progress, &comm->leave, comm_left, comm, 0, 0);
 	free(comm->flows);
 	free(comm);
+}
+
+void smd_comm_set_stream(smd_comm *comm, void *stream)
+{
+	comm->stream = stream;
 }
 
 int smd_comm_rank(const smd_comm *comm)

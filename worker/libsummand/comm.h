@@ -29,6 +29,16 @@ struct smd_comm {
 	TAILQ_HEAD(, smd_request) operations; /* in flight, in order */
 	uint64_t next_operation;
 	uint64_t next_chunk;
+	unsigned on_device;               /* operations in flight with device memory */
+	TAILQ_ENTRY(smd_comm) stage_link; /* in the staging's queue, if awaits_stage */
+	bool awaits_stage;
+
+	void *stream; /* the caller's: what its operations on device memory follow */
+
+	/* Under the progress's lock: a reason to fail that was found where that cannot be done. */
+	struct smd_task fault;
+	int fault_err;
+	struct smd_error fault_error;
 
 	/* Published, under the progress's lock: */
 	enum smd_comm_state state;
@@ -42,6 +52,13 @@ struct smd_comm {
 void smd_comm_joined(struct smd_comm *comm, struct smd_remote *remote, unsigned window);
 void smd_comm_late(struct smd_comm *comm, const char *text);
 void smd_comm_fail(struct smd_comm *comm, int err, const char *text);
+
+/* From any thread and from inside anything: the communicator fails soon, and its other ranks hear
+ * why. */
+void smd_comm_fault(struct smd_comm *comm, int err, const char *text);
+
+/* Sends what may be sent. */
+void smd_comm_pump(struct smd_comm *comm);
 
 /* An operation begins: its chunks get their numbers and those that may go now go. */
 void smd_comm_start(struct smd_comm *comm, struct smd_request *operation);

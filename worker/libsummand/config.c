@@ -13,6 +13,8 @@
 
 #define CONNECT_TIMEOUT_DEFAULT_S 30
 #define CONNECT_TIMEOUT_MOST_S    86400
+#define STAGING_DEFAULT_BYTES     (64ull << 20)
+#define STAGING_MOST_BYTES        (1ull << 40)
 
 static int add_server(
 	struct smd_config *config, const char *text, size_t length, struct smd_error *error)
@@ -150,6 +152,18 @@ static int read_heartbeat(unsigned *out, struct smd_error *error)
 	return 0;
 }
 
+static int read_staging(uint64_t *out, struct smd_error *error)
+{
+	const char *text = getenv("SUMMAND_STAGING_BYTES");
+
+	*out = STAGING_DEFAULT_BYTES;
+	if (text && (smd_parse_size(text, out) || *out == 0 || *out > STAGING_MOST_BYTES)) {
+		return smd_error_set(error, EINVAL,
+			"SUMMAND_STAGING_BYTES: must be 1 to 1024G, got \"%s\"", text);
+	}
+	return 0;
+}
+
 static const char *first_of(const char *option, const char *variable, const char *fallback)
 {
 	const char *value = option ? option : getenv(variable);
@@ -235,6 +249,9 @@ static int read_all(const struct smd_context_options *options, struct smd_config
 	}
 	if (ret == 0) {
 		ret = read_heartbeat(&config->heartbeat_s, error);
+	}
+	if (ret == 0) {
+		ret = read_staging(&config->staging_bytes, error);
 	}
 	if (ret == 0) {
 		ret = read_progress(options->progress, &config->poll, error);

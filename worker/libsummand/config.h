@@ -21,7 +21,8 @@ struct smd_config {
 	char job[SMD_STRING_MAX + 1];
 	char token[SMD_STRING_MAX + 1];
 	unsigned connect_timeout_s;
-	unsigned heartbeat_s; /* a server that says nothing for so long is lost */
+	uint64_t staging_bytes; /* of pinned memory, once there is device memory to copy */
+	unsigned heartbeat_s;   /* a server that says nothing for so long is lost */
 	bool poll;
 };
 

@@ -15,6 +15,7 @@
 #include "worker/libsummand/deal.h"
 #include "worker/libsummand/progress.h"
 #include "worker/libsummand/remote.h"
+#include "worker/libsummand/staging.h"
 
 struct event;
 struct event_base;
@@ -41,6 +42,7 @@ struct smd_context {
 	struct smd_remote **remotes; /* [nremotes] in the order of the deal */
 	struct smd_deal deal;
 	uint64_t deal_hash;
+	struct smd_staging staging;
 	struct smd_comm *comms[SMD_COMMS_MAX]; /* by SMD_COMM_INDEX(number) */
 	struct smd_lane_counts ended;          /* of lanes that are closed */
 	uint32_t uses[SMD_COMMS_MAX]; /* under the lock: how often an index was used; odd: it is in

@@ -26,6 +26,9 @@ static void flow_sent(struct smd_send *send, int err)
 
 	(void)err; /* a lane that ends fails the communicator */
 	sent->operation = NULL;
+	if (sent->stage) {
+		smd_staging_sent(sent);
+	}
 	operation->sends_pending--;
 	smd_operation_check(operation);
 }
@@ -33,7 +36,7 @@ static void flow_sent(struct smd_send *send, int err)
 static void flow_send_chunk(struct smd_flow *flow, struct smd_request *operation, uint64_t chunk)
 {
 	struct smd_flow_send *send = &flow->sends[flow->next % SMD_FLOW_WINDOW_MAX];
-	uint64_t offset = (chunk - operation->first_chunk) * operation->chunk_elements;
+	size_t offset = smd_operation_chunk_offset(operation, chunk);
 	struct smd_frame frame = {
 		.kind = SMD_FRAME_INPUT,
 		.dtype = (uint8_t)operation->dtype,
@@ -45,14 +48,14 @@ static void flow_send_chunk(struct smd_flow *flow, struct smd_request *operation
 		.chunk = chunk,
 		.operation = operation->sequence,
 		.count = operation->count,
-		.offset = offset,
+		.offset = offset / operation->element_bytes,
 		.ordinal = flow->next,
 	};
 
 	/* Its former chunk has come back as a result, so it has left long ago. */
 	assert(!send->operation);
 	send->operation = operation;
-	send->send.payload = operation->send + offset * operation->element_bytes;
+	send->send.payload = send->stage ? send->stage->memory : operation->send + offset;
 	send->send.length = (uint32_t)smd_operation_sent_bytes(operation, chunk);
 	send->send.done = flow_sent;
 	send->send.owner = flow->comm;
@@ -61,7 +64,7 @@ static void flow_send_chunk(struct smd_flow *flow, struct smd_request *operation
 	smd_lane_send(flow->remote->lane, &frame, &send->send);
 }
 
-bool smd_flow_send(struct smd_flow *flow)
+static bool flow_send_next(struct smd_flow *flow)
 {
 	struct smd_request *operation;
 	uint64_t chunk;
@@ -74,8 +77,19 @@ bool smd_flow_send(struct smd_flow *flow)
 	if (!operation) {
 		return false;
 	}
+	if (operation->device &&
+		!smd_staging_may_send(operation, &flow->sends[flow->next % SMD_FLOW_WINDOW_MAX])) {
+		return false;
+	}
 	flow_send_chunk(flow, operation, chunk);
 	return true;
+}
+
+bool smd_flow_send(struct smd_flow *flow)
+{
+	bool reads = flow->comm->on_device && smd_staging_read(flow);
+
+	return flow_send_next(flow) || reads;
 }
 
 int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void **payload,
@@ -107,8 +121,9 @@ int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void 
 	if (bytes == 0) {
 		return 0;
 	}
-	*payload = operation->recv + (chunk - operation->first_chunk) * operation->chunk_elements *
-					     operation->element_bytes;
+	*payload = operation->writes_device
+			   ? smd_staging_receive(flow)
+			   : operation->recv + smd_operation_chunk_offset(operation, chunk);
 	return 0;
 }
 
@@ -119,8 +134,12 @@ void smd_flow_received(struct smd_flow *flow, const struct smd_frame *frame)
 	flow->rx_operation = NULL;
 	flow->done++;
 	smd_flow_grant(flow, frame->window);
+	if (operation->writes_device) {
+		smd_staging_write(flow, operation,
+			smd_operation_chunk_offset(operation, frame->chunk), frame->length);
+	}
 	while (smd_flow_send(flow)) {
 	}
-	operation->chunks_done++;
+	operation->chunks_done += !operation->writes_device;
 	smd_operation_check(operation);
 }

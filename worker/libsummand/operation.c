@@ -13,6 +13,12 @@
 #define SPIN_NS        100000u
 #define SPIN_BYTES_MAX 65536u
 
+size_t smd_operation_chunk_offset(const struct smd_request *operation, uint64_t chunk)
+{
+	return (chunk - operation->first_chunk) * operation->chunk_elements *
+	       operation->element_bytes;
+}
+
 size_t smd_operation_chunk_bytes(const struct smd_request *operation, uint64_t chunk)
 {
 	uint64_t before = (chunk - operation->first_chunk) * operation->chunk_elements;
@@ -42,6 +48,9 @@ static void operation_finish(struct smd_request *operation, int err)
 	struct smd_context *context = operation->comm->context;
 
 	TAILQ_REMOVE(&operation->comm->operations, operation, link);
+	if (operation->device) {
+		smd_staging_end(operation);
+	}
 	smd_progress_lock(&context->progress);
 	if (err == 0) {
 		context->stats.operations++;
@@ -57,7 +66,7 @@ static void operation_finish(struct smd_request *operation, int err)
 
 void smd_operation_check(struct smd_request *operation)
 {
-	if (operation->sends_pending) {
+	if (operation->sends_pending || operation->copies_pending) {
 		return;
 	}
 	if (operation->chunks_done == operation->nchunks) {
@@ -168,6 +177,9 @@ static int request_create(
 		.element_bytes = smd_dtype_bytes(shape->dtype),
 	};
 	ret = check_operation(request, &error);
+	if (ret == 0 && context->staging.ops) {
+		ret = smd_staging_prepare(request, &error);
+	}
 	if (ret) {
 		free(request);
 		return smd_error_remember(ret, &error);

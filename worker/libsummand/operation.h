@@ -32,12 +32,21 @@ struct smd_request {
 	size_t chunk_elements;
 	uint64_t chunks_done;   /* results received */
 	unsigned sends_pending; /* chunks that a lane still reads from `send` */
+
+	struct smd_device *device; /* NULL: both buffers are host memory */
+	bool reads_device;         /* `send` is the device's, and used */
+	bool writes_device;        /* `recv` is */
+	struct smd_fence *fence;   /* NULL: what it has to follow on the device is done */
+	unsigned copies_pending;
 	TAILQ_ENTRY(smd_request) link;
 
 	/* Published, under the progress's lock: */
 	bool finished;
 	int err;
 };
+
+/* Where the chunk begins in the buffers. */
+size_t smd_operation_chunk_offset(const struct smd_request *operation, uint64_t chunk);
 
 /* Bytes of the chunk, which is one of the operation's. */
 size_t smd_operation_chunk_bytes(const struct smd_request *operation, uint64_t chunk);

@@ -197,6 +197,18 @@ void smd_progress_post(struct smd_progress *progress, struct smd_task *task)
 	pthread_mutex_unlock(&progress->lock);
 }
 
+void smd_progress_leave(struct smd_progress *progress, struct smd_task *task)
+{
+	pthread_mutex_lock(&progress->lock);
+	STAILQ_INSERT_TAIL(&progress->tasks, task, link);
+	if (progress->turning) {
+		smd_bell_ring(&progress->bell);
+	} else {
+		pthread_cond_signal(&progress->idle);
+	}
+	pthread_mutex_unlock(&progress->lock);
+}
+
 /* ---- the thread ---- */
 
 /* Callers have the turn, or had it just now and left nothing to do. */

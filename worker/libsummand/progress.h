@@ -58,6 +58,10 @@ void smd_progress_destroy(struct smd_progress *progress);
 /* Has the task run soon, on any thread; it may have run already when this returns. */
 void smd_progress_post(struct smd_progress *progress, struct smd_task *task);
 
+/* Leaves the task for whoever has or gets the turn, and never runs it here: for threads that may
+ * not do what tasks do. */
+void smd_progress_leave(struct smd_progress *progress, struct smd_task *task);
+
 /*
  * Posts the task (or none), then waits until done(arg), which is asked with the lock held or with
  * the turn, and returns 0; or until the deadline (0: never), and returns -ETIMEDOUT. `spin_ns`: how

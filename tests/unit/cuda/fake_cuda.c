@@ -1,0 +1,446 @@
+/*
+ * A CUDA driver without a device, for tests.
+ *
+ * Device memory is address space without access beside a shadow that only this file knows, so a
+ * host that touches it crashes. Each stream is a thread that does its work in order, after random
+ * delays; so what does not wait for what it needs meets old bytes, and the thread sanitizer sees
+ * it. What CUDA forbids ends the program: calls from callbacks, streams of another device, copies
+ * beyond an allocation.
+ */
+#include "tests/unit/cuda/fake_cuda.h"
+
+#include <unistd.h>
+
+#include "tests/unit/cuda/fake.h"
+
+#define DEVICES   2
+#define STACK_MAX 4
+
+struct CUctx_st fake_contexts[DEVICES] = {{.ordinal = 0}, {.ordinal = 1}};
+static struct CUstream_st legacy_streams[DEVICES];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static LIST_HEAD(, CUstream_st) streams = LIST_HEAD_INITIALIZER(streams);
+static bool initialized;
+static uint64_t tickets;
+unsigned fake_live;
+static char fail_call[64];
+static unsigned fail_in;
+static CUresult fail_result;
+
+static _Thread_local CUcontext stack[STACK_MAX];
+static _Thread_local unsigned depth;
+static _Thread_local bool in_callback;
+
+/* ---- what is to fail; with the lock ---- */
+
+static CUresult failure_of(const char *call)
+{
+	if (fail_in == 0 || strcmp(call, fail_call) != 0 || --fail_in) {
+		return CUDA_SUCCESS;
+	}
+	return fail_result;
+}
+
+void smd_fake_fail(const char *call, unsigned n, int result)
+{
+	pthread_mutex_lock(&lock);
+	snprintf(fail_call, sizeof(fail_call), "%s", call);
+	fail_in = n;
+	fail_result = (CUresult)result;
+	pthread_mutex_unlock(&lock);
+}
+
+void smd_fake_mend(void)
+{
+	pthread_mutex_lock(&lock);
+	fail_in = 0;
+	for (int i = 0; i < DEVICES; i++) {
+		fake_contexts[i].broken = CUDA_SUCCESS;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+unsigned smd_fake_live(void)
+{
+	unsigned n;
+
+	pthread_mutex_lock(&lock);
+	n = fake_live;
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
+/* Every call begins here: takes the lock if the call goes on. */
+CUresult fake_enter(const char *call, bool needs_context)
+{
+	CUresult result = CUDA_SUCCESS;
+
+	REQUIRE(!in_callback);
+	if (needs_context && depth == 0) {
+		return CUDA_ERROR_INVALID_CONTEXT;
+	}
+	pthread_mutex_lock(&lock);
+	if (!initialized) {
+		result = CUDA_ERROR_NOT_INITIALIZED;
+	} else if (needs_context) {
+		result = stack[depth - 1]->broken;
+	}
+	if (result == CUDA_SUCCESS) {
+		result = failure_of(call);
+	}
+	if (result != CUDA_SUCCESS) {
+		pthread_mutex_unlock(&lock);
+	}
+	return result;
+}
+
+CUresult fake_leave(CUresult result)
+{
+	pthread_mutex_unlock(&lock);
+	return result;
+}
+
+void fake_enter_end(void)
+{
+	REQUIRE(!in_callback && depth);
+	pthread_mutex_lock(&lock);
+}
+
+CUcontext fake_context(void)
+{
+	return stack[depth - 1];
+}
+
+/* ---- streams ---- */
+
+static bool has_older_work(const struct CUstream_st *stream, uint64_t ticket)
+{
+	const struct work *first = STAILQ_FIRST(&stream->works);
+
+	return first && first->ticket < ticket;
+}
+
+static bool may_run(const struct CUstream_st *stream, const struct work *work)
+{
+	const struct CUstream_st *other;
+
+	if (stream->context->broken) {
+		return true; /* what is waited for may never be */
+	}
+	if (work->kind == WAIT && work->awaited && work->awaited->done < work->awaited_number) {
+		return false;
+	}
+	if (work->kind == WAIT_VALUE &&
+		__atomic_load_n((uint32_t *)work->to, __ATOMIC_RELAXED) != work->value) {
+		return false;
+	}
+	LIST_FOREACH (other, &streams, link) {
+		bool ordered =
+			(stream->legacy && other->blocking) || (stream->blocking && other->legacy);
+
+		if (ordered && other->context == stream->context &&
+			has_older_work(other, work->ticket)) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Without the lock. */
+static void run(CUstream stream, const struct work *work, CUresult status)
+{
+	uint32_t *to = (uint32_t *)work->to;
+
+	switch (work->kind) {
+	case COPY:
+		memcpy(work->to, work->from, work->bytes);
+		break;
+	case FILL:
+		for (size_t i = 0; i < work->bytes / sizeof(*to); i++) {
+			__atomic_store_n(
+				&to[i], work->value, __ATOMIC_RELAXED); /* may be waited for */
+		}
+		break;
+	case CALLBACK:
+		in_callback = true;
+		work->callback(stream, status, work->argument);
+		in_callback = false;
+		break;
+	default:
+		break;
+	}
+}
+
+static void dawdle(unsigned *seed)
+{
+	unsigned random = (unsigned)rand_r(seed);
+
+	if (random % 3 == 0) {
+		usleep(random / 3 % 400);
+	}
+}
+
+static void *stream_main(void *arg)
+{
+	CUstream stream = arg;
+	unsigned seed = (unsigned)(uintptr_t)stream;
+
+	pthread_mutex_lock(&lock);
+	for (;;) {
+		struct work *work = STAILQ_FIRST(&stream->works);
+		bool data;
+
+		if (!work && stream->destroyed) {
+			break;
+		}
+		if (!work || !may_run(stream, work)) {
+			pthread_cond_wait(&changed, &lock);
+			continue;
+		}
+		data = work->kind == COPY || work->kind == FILL;
+		if (data && stream->context->broken == CUDA_SUCCESS) {
+			stream->context->broken =
+				failure_of(work->kind == COPY ? "copying" : "filling");
+		}
+		if (stream->context->broken == CUDA_SUCCESS || work->kind == CALLBACK) {
+			CUresult status = stream->context->broken;
+
+			pthread_mutex_unlock(&lock);
+			dawdle(&seed);
+			run(stream, work, status);
+			pthread_mutex_lock(&lock);
+		}
+		STAILQ_REMOVE_HEAD(&stream->works, link);
+		stream->done = work->number;
+		free(work);
+		pthread_cond_broadcast(&changed);
+	}
+	pthread_mutex_unlock(&lock);
+	return NULL;
+}
+
+static void stream_begin(CUstream stream, CUcontext context)
+{
+	stream->context = context;
+	STAILQ_INIT(&stream->works);
+	LIST_INSERT_HEAD(&streams, stream, link);
+	REQUIRE(pthread_create(&stream->thread, NULL, stream_main, stream) == 0);
+}
+
+CUstream fake_stream(CUstream stream)
+{
+	if (!stream || stream == CU_STREAM_LEGACY) {
+		stream = &legacy_streams[stack[depth - 1]->ordinal];
+	}
+	REQUIRE(!stream->destroyed);
+	return stream;
+}
+
+uint64_t fake_enqueue(CUstream stream, const struct work *wanted)
+{
+	struct work *work = malloc(sizeof(*work));
+
+	REQUIRE(work);
+	*work = *wanted;
+	work->number = ++stream->queued;
+	work->ticket = ++tickets;
+	STAILQ_INSERT_TAIL(&stream->works, work, link);
+	pthread_cond_broadcast(&changed);
+	return work->number;
+}
+
+CUresult cuStreamCreate(CUstream *out, unsigned flags)
+{
+	CUstream stream;
+
+	ENTER("cuStreamCreate", true);
+	stream = calloc(1, sizeof(*stream));
+	REQUIRE(stream);
+	stream->blocking = flags == CU_STREAM_DEFAULT;
+	stream_begin(stream, stack[depth - 1]);
+	fake_live++;
+	*out = stream;
+	return fake_leave(CUDA_SUCCESS);
+}
+
+void fake_drain(CUstream stream)
+{
+	while (!STAILQ_EMPTY(&stream->works)) {
+		pthread_cond_wait(&changed, &lock);
+	}
+}
+
+CUresult cuStreamSynchronize(CUstream stream)
+{
+	ENTER("cuStreamSynchronize", true);
+	stream = fake_stream(stream);
+	fake_drain(stream);
+	return fake_leave(stream->context->broken);
+}
+
+/* Allowed in a broken context. Its events may be asked after it, so its memory stays. */
+CUresult cuStreamDestroy(CUstream stream)
+{
+	fake_enter_end();
+	REQUIRE(!stream->destroyed && stream->context == stack[depth - 1]);
+	stream->destroyed = true;
+	fake_live--;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
+	pthread_join(stream->thread, NULL);
+	return CUDA_SUCCESS;
+}
+
+CUresult cuStreamAddCallback(
+	CUstream stream, CUstreamCallback callback, void *argument, unsigned flags)
+{
+	struct work work = {.kind = CALLBACK, .callback = callback, .argument = argument};
+
+	ENTER("cuStreamAddCallback", true);
+	REQUIRE(flags == 0);
+	fake_enqueue(fake_stream(stream), &work);
+	return fake_leave(CUDA_SUCCESS);
+}
+
+CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr word, cuuint32_t value, unsigned flags)
+{
+	struct work work = {.kind = WAIT_VALUE, .value = value};
+
+	ENTER("cuStreamWaitValue32", true);
+	REQUIRE(flags == CU_STREAM_WAIT_VALUE_EQ);
+	work.to = fake_shadow(word, sizeof(value), fake_context());
+	fake_enqueue(fake_stream(stream), &work);
+	return fake_leave(CUDA_SUCCESS);
+}
+
+/* ---- events ---- */
+
+CUresult cuEventCreate(CUevent *out, unsigned flags)
+{
+	ENTER("cuEventCreate", true);
+	(void)flags;
+	*out = calloc(1, sizeof(**out));
+	REQUIRE(*out);
+	(*out)->context = stack[depth - 1];
+	fake_live++;
+	return fake_leave(CUDA_SUCCESS);
+}
+
+CUresult cuEventDestroy(CUevent event)
+{
+	fake_enter_end();
+	free(event);
+	fake_live--;
+	return fake_leave(CUDA_SUCCESS);
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream)
+{
+	const struct work work = {.kind = RECORD};
+
+	ENTER("cuEventRecord", true);
+	stream = fake_stream(stream);
+	if (stream->context != event->context) {
+		return fake_leave(CUDA_ERROR_INVALID_HANDLE);
+	}
+	event->stream = stream;
+	event->number = fake_enqueue(stream, &work);
+	return fake_leave(CUDA_SUCCESS);
+}
+
+CUresult cuEventQuery(CUevent event)
+{
+	ENTER("cuEventQuery", true);
+	return fake_leave(event->stream && event->stream->done < event->number
+				  ? CUDA_ERROR_NOT_READY
+				  : CUDA_SUCCESS);
+}
+
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
+{
+	struct work work = {.kind = WAIT};
+
+	ENTER("cuStreamWaitEvent", true);
+	REQUIRE(flags == 0);
+	work.awaited = event->stream;
+	work.awaited_number = event->number;
+	fake_enqueue(fake_stream(stream), &work);
+	return fake_leave(CUDA_SUCCESS);
+}
+
+/* ---- contexts ---- */
+
+CUresult cuInit(unsigned flags)
+{
+	(void)flags;
+	pthread_mutex_lock(&lock);
+	if (!initialized) {
+		initialized = true;
+		for (int i = 0; i < DEVICES; i++) {
+			legacy_streams[i].legacy = true;
+			stream_begin(&legacy_streams[i], &fake_contexts[i]);
+		}
+	}
+	return fake_leave(CUDA_SUCCESS);
+}
+
+CUresult cuDeviceGet(CUdevice *out, int ordinal)
+{
+	ENTER("cuDeviceGet", false);
+	*out = ordinal;
+	return fake_leave(
+		ordinal >= 0 && ordinal < DEVICES ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE);
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
+{
+	ENTER("cuDevicePrimaryCtxRetain", false);
+	fake_contexts[device].retained++;
+	fake_live++;
+	*out = &fake_contexts[device];
+	return fake_leave(CUDA_SUCCESS);
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice device)
+{
+	ENTER("cuDevicePrimaryCtxRelease", false);
+	REQUIRE(fake_contexts[device].retained);
+	fake_contexts[device].retained--;
+	fake_live--;
+	return fake_leave(CUDA_SUCCESS);
+}
+
+CUresult cuCtxPushCurrent(CUcontext context)
+{
+	ENTER("cuCtxPushCurrent", false);
+	REQUIRE(depth < STACK_MAX && context->retained);
+	stack[depth++] = context;
+	return fake_leave(CUDA_SUCCESS);
+}
+
+CUresult cuCtxPopCurrent(CUcontext *out)
+{
+	ENTER("cuCtxPopCurrent", false);
+	REQUIRE(depth);
+	*out = stack[--depth];
+	return fake_leave(CUDA_SUCCESS);
+}
+
+CUresult cuGetErrorName(CUresult result, const char **out)
+{
+	switch (result) {
+#define NAME(error)                                                                                \
+	case error:                                                                                \
+		*out = #error;                                                                     \
+		return CUDA_SUCCESS;
+		NAME(CUDA_ERROR_ILLEGAL_ADDRESS)
+		NAME(CUDA_ERROR_INVALID_CONTEXT)
+		NAME(CUDA_ERROR_INVALID_HANDLE)
+		NAME(CUDA_ERROR_LAUNCH_FAILED)
+		NAME(CUDA_ERROR_OUT_OF_MEMORY)
+#undef NAME
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+}

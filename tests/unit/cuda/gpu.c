@@ -1,0 +1,219 @@
+/* Opens a CUDA driver, and uses it. */
+#include "tests/unit/cuda/gpu.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tests/unit/allreduce/fixture.h"
+#include "tests/unit/cuda/fake_cuda.h"
+
+#define GPU_CALLS(X)                                                                               \
+	X(cuCtxPopCurrent)                                                                         \
+	X(cuCtxPushCurrent)                                                                        \
+	X(cuDeviceGet)                                                                             \
+	X(cuDevicePrimaryCtxRetain)                                                                \
+	X(cuInit)                                                                                  \
+	X(cuMemAlloc)                                                                              \
+	X(cuMemAllocManaged)                                                                       \
+	X(cuMemFree)                                                                               \
+	X(cuMemcpyDtoHAsync)                                                                       \
+	X(cuMemcpyHtoDAsync)                                                                       \
+	X(cuMemsetD32Async)                                                                        \
+	X(cuStreamCreate)                                                                          \
+	X(cuStreamDestroy)                                                                         \
+	X(cuStreamSynchronize)                                                                     \
+	X(cuStreamWaitValue32)
+
+#define TEXT(name) #name
+#define X(name)    __typeof__(name) *name;
+static struct {
+	GPU_CALLS(X)
+} driver;
+#undef X
+
+static struct {
+	__typeof__(smd_fake_fail) *fail; /* NULL: the driver is a real one */
+	__typeof__(smd_fake_mend) *mend;
+	__typeof__(smd_fake_live) *live;
+} fake;
+
+#define DEVICES_MAX 2
+static CUcontext contexts[DEVICES_MAX];
+
+#define GPU(call)                                                                                  \
+	do {                                                                                       \
+		CUresult gpu_result = driver.call;                                                 \
+		if (gpu_result != CUDA_SUCCESS) {                                                  \
+			fprintf(stderr, "%s: CUDA error %d\n", #call, (int)gpu_result);            \
+			abort();                                                                   \
+		}                                                                                  \
+	} while (0)
+
+void gpu_open(const char *path)
+{
+	void *library = dlopen(path ? path : "libcuda.so.1", RTLD_NOW);
+	CUdevice device;
+
+	if (!library) {
+		fprintf(stderr, "%s\n", dlerror());
+		abort();
+	}
+	if (path) {
+		setenv("SUMMAND_CUDA_DRIVER", path, 1);
+	}
+#define X(name)                                                                                    \
+	driver.name = (__typeof__(driver.name))dlsym(library, TEXT(name));                         \
+	CHECK(driver.name);
+	GPU_CALLS(X)
+#undef X
+	fake.fail = (__typeof__(fake.fail))dlsym(library, "smd_fake_fail");
+	fake.mend = (__typeof__(fake.mend))dlsym(library, "smd_fake_mend");
+	fake.live = (__typeof__(fake.live))dlsym(library, "smd_fake_live");
+	GPU(cuInit(0));
+	for (int i = 0; i < DEVICES_MAX && driver.cuDeviceGet(&device, i) == CUDA_SUCCESS; i++) {
+		GPU(cuDevicePrimaryCtxRetain(&contexts[i], device));
+	}
+	CHECK(contexts[0]);
+}
+
+bool gpu_is_fake(void)
+{
+	return fake.fail != NULL;
+}
+
+void gpu_fail(const char *call, unsigned n, CUresult result)
+{
+	fake.fail(call, n, (int)result);
+}
+
+void gpu_mend(void)
+{
+	fake.mend();
+}
+
+unsigned gpu_live(void)
+{
+	return fake.live ? fake.live() : 0;
+}
+
+static void gpu_enter(int ordinal)
+{
+	GPU(cuCtxPushCurrent(contexts[ordinal]));
+}
+
+static void gpu_leave(void)
+{
+	CUcontext context;
+
+	GPU(cuCtxPopCurrent(&context));
+}
+
+void *gpu_alloc_on(int ordinal, size_t bytes)
+{
+	CUdeviceptr pointer;
+
+	gpu_enter(ordinal);
+	GPU(cuMemAlloc(&pointer, bytes));
+	gpu_leave();
+	return (void *)pointer;
+}
+
+void *gpu_alloc(size_t bytes)
+{
+	return gpu_alloc_on(0, bytes);
+}
+
+void *gpu_alloc_managed(size_t bytes)
+{
+	CUdeviceptr pointer;
+
+	gpu_enter(0);
+	GPU(cuMemAllocManaged(&pointer, bytes, CU_MEM_ATTACH_GLOBAL));
+	gpu_leave();
+	return (void *)pointer;
+}
+
+void gpu_free(void *pointer)
+{
+	gpu_enter(0);
+	GPU(cuMemFree((CUdeviceptr)pointer));
+	gpu_leave();
+}
+
+/* A stream of its own for each copy: nothing of the test's may stand in the way. */
+void gpu_upload(void *to, const void *from, size_t bytes)
+{
+	CUstream stream = gpu_stream_create(CU_STREAM_NON_BLOCKING);
+
+	gpu_enter(0);
+	GPU(cuMemcpyHtoDAsync((CUdeviceptr)to, from, bytes, stream));
+	GPU(cuStreamSynchronize(stream));
+	gpu_leave();
+	gpu_stream_destroy(stream);
+}
+
+void gpu_download(void *to, const void *from, size_t bytes)
+{
+	CUstream stream = gpu_stream_create(CU_STREAM_NON_BLOCKING);
+
+	gpu_enter(0);
+	GPU(cuMemcpyDtoHAsync(to, (CUdeviceptr)from, bytes, stream));
+	GPU(cuStreamSynchronize(stream));
+	gpu_leave();
+	gpu_stream_destroy(stream);
+}
+
+CUstream gpu_stream_create(unsigned flags)
+{
+	CUstream stream;
+
+	gpu_enter(0);
+	GPU(cuStreamCreate(&stream, flags));
+	gpu_leave();
+	return stream;
+}
+
+void gpu_stream_destroy(CUstream stream)
+{
+	gpu_enter(0);
+	GPU(cuStreamDestroy(stream));
+	gpu_leave();
+}
+
+void gpu_fill(void *to, uint32_t value, size_t count, CUstream stream)
+{
+	gpu_enter(0);
+	GPU(cuMemsetD32Async((CUdeviceptr)to, value, count, stream));
+	gpu_leave();
+}
+
+/* The stream waits for a word of device memory: a host function would hold up those of others. */
+void *gpu_hold(CUstream stream)
+{
+	void *word = gpu_alloc(sizeof(uint32_t));
+	const uint32_t held = 0;
+
+	gpu_upload(word, &held, sizeof(held));
+	gpu_enter(0);
+	GPU(cuStreamWaitValue32(stream, (CUdeviceptr)word, 1, CU_STREAM_WAIT_VALUE_EQ));
+	gpu_leave();
+	return word;
+}
+
+void gpu_open_hold(void *hold)
+{
+	CUstream other = gpu_stream_create(CU_STREAM_NON_BLOCKING);
+
+	gpu_fill(hold, 1, 1, other);
+	gpu_stream_destroy(other);
+}
+
+void gpu_let_go(void *hold, CUstream stream)
+{
+	gpu_open_hold(hold);
+	gpu_enter(0);
+	GPU(cuStreamSynchronize(stream));
+	gpu_leave();
+	gpu_free(hold);
+}

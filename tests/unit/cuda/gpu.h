@@ -1,0 +1,44 @@
+/*
+ * The device as tests use it: memory, streams, and work in them that ends when the test says so.
+ *
+ * The same calls go to the fake driver and to a real one. Any of them that fails ends the program.
+ */
+#ifndef SMD_TESTS_GPU_H
+#define SMD_TESTS_GPU_H
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Opens the driver and takes device 0; NULL: the machine's own driver. Also tells libsummand which.
+ * Call before any thread is started. */
+void gpu_open(const char *path);
+bool gpu_is_fake(void);
+
+/* Of the fake (fake_cuda.h). */
+void gpu_fail(const char *call, unsigned n, CUresult result);
+void gpu_mend(void);
+unsigned gpu_live(void);
+
+void *gpu_alloc(size_t bytes);
+void *gpu_alloc_on(int ordinal, size_t bytes);
+void *gpu_alloc_managed(size_t bytes);
+void gpu_free(void *pointer);
+void gpu_upload(void *to, const void *from, size_t bytes);
+void gpu_download(void *to, const void *from, size_t bytes);
+
+/* CU_STREAM_DEFAULT: in order with the legacy stream; or CU_STREAM_NON_BLOCKING. */
+CUstream gpu_stream_create(unsigned flags);
+void gpu_stream_destroy(CUstream stream);
+
+/* A kernel: every 32-bit word becomes `value`. */
+void gpu_fill(void *to, uint32_t value, size_t count, CUstream stream);
+
+/* What is put into the stream from now on begins when the hold is let go. */
+void *gpu_hold(CUstream stream);
+void gpu_open_hold(void *hold);
+/* The same, and returns when the stream has nothing more to do. Frees the hold. */
+void gpu_let_go(void *hold, CUstream stream);
+
+#endif

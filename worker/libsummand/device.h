@@ -1,0 +1,100 @@
+/*
+ * The seam between libsummand and accelerators: whose memory a pointer is, and copies of it.
+ *
+ * smd_device_ops() is NULL where there is no driver: all memory is then the host's, and nothing
+ * below is asked. Calls give their reason as "cuMemcpyHtoDAsync: CUDA_ERROR_...".
+ *
+ * Work on a device ends some time after the call that began it. The driver says so on a thread of
+ * its own, where nothing may be called that is the driver's; so all that happens there is that a
+ * *notice* is left for whoever has or gets the turn (progress.h).
+ */
+#ifndef SMD_LIBSUMMAND_DEVICE_H
+#define SMD_LIBSUMMAND_DEVICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "reduction_server/base/error.h"
+#include "worker/libsummand/progress.h"
+
+struct smd_request;
+
+struct smd_device_place {
+	int ordinal;   /* of the device; -1: host memory */
+	void *context; /* NULL: the memory belongs to no context, so the device's primary one */
+};
+
+/* Streams of our own in one context. Copies need not wait for each other, but for their turn. */
+enum { SMD_DEVICE_STREAMS = 2 };
+
+struct smd_device {
+	struct smd_device_place place;
+	struct smd_progress *progress;
+	void *context;
+	void *reading[SMD_DEVICE_STREAMS]; /* from the device, used in turn: while one says */
+	void *writing[SMD_DEVICE_STREAMS]; /* that it is done, the other copies */
+	unsigned reads;
+	unsigned writes;
+	SLIST_HEAD(, smd_fence) fences;      /* all */
+	SLIST_HEAD(, smd_fence) idle_fences; /* those that nobody uses */
+	SLIST_ENTRY(smd_device) link;
+};
+
+/* Says that work is done: `task` is run in the turn, once, whether the work succeeded or not. */
+struct smd_notice {
+	struct smd_task task;
+	struct smd_progress *progress;
+	const char *what; /* the call that began the work */
+	int status;       /* the driver's */
+};
+
+/* What is in a stream of the user's at some moment; its notice comes when that is done. */
+struct smd_fence {
+	struct smd_notice notice; /* first */
+	struct smd_device *device;
+	void *event;
+	void *stream;                  /* where the event is awaited, so that no other has to */
+	void *owner;                   /* the user's of the fence */
+	struct smd_request *operation; /* what waits for it; NULL: it has ended before */
+	SLIST_ENTRY(smd_fence) link;
+	SLIST_ENTRY(smd_fence) idle_link;
+};
+
+struct smd_device_ops {
+	/* Where the memory is. Memory that the host reaches too is the host's. */
+	int (*locate)(const void *pointer, struct smd_device_place *out, struct smd_error *error);
+
+	int (*open)(const struct smd_device_place *place, struct smd_progress *progress,
+		struct smd_device **out, struct smd_error *error);
+	/* Waits for what is under way; every notice has then been left. */
+	void (*close)(struct smd_device *device);
+
+	/* Host memory that the device copies to and from while the caller does something else. */
+	int (*pin)(struct smd_device *device, size_t bytes, void **out, struct smd_error *error);
+	void (*unpin)(struct smd_device *device, void *memory);
+
+	int (*fence_create)(
+		struct smd_device *device, struct smd_fence **out, struct smd_error *error);
+	/* Marks what is in the stream now (NULL: the legacy default stream). 1: that is done
+	 * already, and no notice comes; 0: a notice comes; -errno. */
+	int (*fence_set)(struct smd_fence *fence, void *stream, struct smd_error *error);
+
+	/* Copy between pinned memory and the device's; the notice comes unless -errno is returned,
+	 * and then nothing is under way. In the turn. */
+	int (*read)(struct smd_device *device, void *host, const void *pointer, size_t bytes,
+		struct smd_notice *notice, struct smd_error *error);
+	int (*write)(struct smd_device *device, void *pointer, const void *host, size_t bytes,
+		struct smd_notice *notice, struct smd_error *error);
+	/* The same from any memory, done on return. */
+	int (*write_now)(struct smd_device *device, void *pointer, const void *host, size_t bytes,
+		struct smd_error *error);
+
+	/* How the work ended that the notice is about. */
+	int (*result)(const struct smd_notice *notice, struct smd_error *error);
+};
+
+/* Looks for the driver at the first call. */
+const struct smd_device_ops *smd_device_ops(void);
+
+#endif
