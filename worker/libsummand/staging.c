@@ -240,7 +240,7 @@ void smd_staging_abandon(struct smd_comm *comm)
 		comm->awaits_stage = false;
 		TAILQ_REMOVE(&staging->waiting, comm, stage_link);
 	}
-	for (unsigned i = 0; staging->stages && i < comm->context->nremotes; i++) {
+	for (unsigned i = 0; staging->ops && i < comm->context->nremotes; i++) {
 		struct smd_flow *flow = &comm->flows[i];
 
 		if (flow->rx_stage) {
