@@ -88,6 +88,7 @@ static void fail_in_the_middle(struct pool_rank *rank)
 	}
 	CHECK(ret == failure->err);
 	CHECK(strstr(smd_error_message(), failure->said));
+	pthread_barrier_wait(&all_ready); /* nobody has left, and all have heard */
 	smd_comm_destroy(rank->comm);
 	pthread_barrier_wait(&all_ready);
 	if (rank->rank == 0) {
