@@ -18,6 +18,8 @@ SETTINGS = {        # under /proc/sys/net
     "ipv4/tcp_slow_start_after_idle": "0",  # operations pause; the link stays what it was
     "ipv6/conf/all/disable_ipv6": "1",      # no neighbour discovery between the measured packets
 }
+SWITCH_SETTINGS = {     # a switch does not show its packets to a firewall
+    f"bridge/bridge-nf-call-{tables}": "0" for tables in ("iptables", "ip6tables", "arptables")}
 GRACE_S = 2         # between SIGTERM and SIGKILL
 UNABLE = 77         # exit code: this machine cannot do it
 
@@ -175,6 +177,7 @@ class Lab:
         self.unmake()
 
     def make(self):
+        apply(SWITCH_SETTINGS)
         run("ip", "-batch", "-", lines="\n".join(self.switch_lines()))
         for node, rate in enumerate(self.rates):
             name = name_of(node)
@@ -247,17 +250,22 @@ def settle(node, netns):
 
 
 
+def apply(settings):
+    for name, value in settings.items():
+        if not os.path.exists(f"/proc/sys/net/{name}"):
+            continue    # a kernel without IPv6, or without a firewall
+        try:
+            with open(f"/proc/sys/net/{name}", "w", encoding="ascii") as file:
+                file.write(value)
+        except OSError as error:
+            raise Unable(f"/proc/sys/net/{name}: {error.strerror}") from error
+
+
 def tune(node):
     """Settings of a node, which the kernel keeps per network namespace and shows to who is in it."""
     with open("/proc/self/ns/net", "rb") as own, open(f"/run/netns/{name_of(node)}", "rb") as netns:
         must(libc.setns(netns.fileno(), CLONE_NEWNET), "setns")
         try:
-            for name, value in SETTINGS.items():
-                if not os.path.exists(f"/proc/sys/net/{name}"):
-                    continue    # a kernel without IPv6
-                with open(f"/proc/sys/net/{name}", "w", encoding="ascii") as file:
-                    file.write(value)
-        except OSError as error:
-            raise Unable(f"/proc/sys/net/{name}: {error.strerror}") from error
+            apply(SETTINGS)
         finally:
             must(libc.setns(own.fileno(), CLONE_NEWNET), "setns")

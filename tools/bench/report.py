@@ -30,6 +30,7 @@ def table(found):
     link = found.get("link")
     if link:
         yield (f"  iperf3: {link['bytes_per_s'] / 1e9:.4f} GB/s; {link['both_s_per_gb']:.3f} core-s per GB at both ends; "
+               f"{found['mesh']['server_s_per_gb']:.3f} at the servers' end of all links at once; "
                f"limit of the links {found['limit'] / 1e9:.4f} GB/s, of a ring {found['ring'] / 1e9:.4f} GB/s")
     yield "  {:>6}{}  {:>9} {:>9}".format("size", "".join(f"{name + ' (us, GB/s)':>40}" for name in names),
                                          "to peers", "to limit")
@@ -71,9 +72,9 @@ def checks(found, targets):
     if targets.get("half_of_gloo") and 4096 in own and 4096 in gloo:
         yield "4K to Gloo", gloo[4096]["us"] / own[4096]["us"], 2.0
     size = max(own)
-    if targets.get("cost") and found.get("link") and own[size]["server_s_per_gb"] > 0:
+    if targets.get("cost") and found.get("mesh") and own[size]["server_s_per_gb"] > 0:
         yield (f"{plot.size_text(size)}, iperf3's core-seconds to the servers'",
-               found["link"]["both_s_per_gb"] / own[size]["server_s_per_gb"], 1.0)
+               found["mesh"]["server_s_per_gb"] / own[size]["server_s_per_gb"], 1.0)
 
 
 def verdicts(found, targets):

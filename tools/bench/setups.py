@@ -25,6 +25,7 @@ class Setup:
     systems: list = None
     budget_s: float = 1.0
     tries: int = 3
+    link: float = 0     # bytes per second, once it is measured
     perf: str = ""
     server: str = ""
     output: str = ""

@@ -96,8 +96,9 @@ class Summand:
         for i, rate in enumerate(self.setup.server_rates):
             node = self.setup.workers + i
             words = [self.setup.server, f"--listen={lab.address_of(node)}:{SERVER_PORT}", "--threads=1"]
-            if rate:
-                words.append(f"--bandwidth={round(lab.parse_bits(rate) / 1e6)}mbps")
+            bits = lab.parse_bits(rate) if rate else self.setup.link * 8
+            if bits:    # a link without a shaper has the speed that it is found to have
+                words.append(f"--bandwidth={round(bits / 1e6)}mbps")
             server = self.nodes.start(node, words + self.setup.server_args, stdin=subprocess.DEVNULL,
                                       stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
             self.servers.append(server)

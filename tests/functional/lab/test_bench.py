@@ -70,6 +70,7 @@ class RunTest(unittest.TestCase):
         found = self.found()
         self.assertGreater(found["link"]["bytes_per_s"], 0)
         self.assertGreater(found["link"]["both_s_per_gb"], 0)
+        self.assertGreater(found["mesh"]["server_s_per_gb"], 0)
         self.assertAlmostEqual(found["limit"] / found["link"]["bytes_per_s"], 0.5)
 
     def test_the_plot_is_xml(self):
@@ -121,7 +122,7 @@ class PartsTest(unittest.TestCase):
         self.assertEqual(lab.parse_bits("1.5gbit"), 1.5e9)
 
     def test_verdicts(self):
-        found = {"name": "x", "sizes": [4096], "limit": 1e9, "ring": 5e8, "link": {"both_s_per_gb": 1.0}, "systems": {
+        found = {"name": "x", "sizes": [4096], "limit": 1e9, "ring": 5e8, "mesh": {"server_s_per_gb": 1.0}, "systems": {
             "summand": {4096: {"us": 10.0, "server_s_per_gb": 2.0}}, "gloo": {4096: {"us": 15.0}}}}
         targets = {"limit": {4096: 0.4}, "peer": {4096: 1.0}, "half_of_gloo": True, "cost": True}
         self.assertEqual([(round(v["ratio"], 3), v["reached"]) for v in report.verdicts(found, targets)],
