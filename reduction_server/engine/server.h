@@ -33,7 +33,7 @@ struct smd_server_config {
 	void (*on_ended)(void *owner); /* on the loop, when the last shard has ended; or NULL */
 	void *owner;
 };
-#define SMD_CHUNK_DEFAULT      (256u << 10)
+#define SMD_CHUNK_DEFAULT      (512u << 10)
 #define SMD_GREETING_DEFAULT_S 10
 
 /* Starts listening and all shards. 0 or -errno with a text. */

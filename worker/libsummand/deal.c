@@ -4,10 +4,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define CHUNK_LEAST_BYTES 8192u /* below, a chunk costs more in headers and calls than in bytes */
-#define CHUNK_COST_US     8u    /* what a chunk costs beyond its bytes, about */
-#define CHUNK_LEAST_US    16u   /* shorter on the wire than that it is not worth its cost */
-#define CHUNK_MOST_US     1000u /* longer on the wire than that it delays what comes after it */
+/* Measured, with specs/performance.md: */
+#define CHUNK_LEAST_BYTES 16384u       /* below, a chunk costs more in calls than in bytes */
+#define CHUNK_LEAST_US    32u          /* the same, for what is that short on the wire */
+#define CHUNK_MOST_US     512u         /* a longer one delays what comes after it */
+#define CHUNK_COST_US     16u          /* what a chunk costs beyond its bytes, about */
 #define SIZE_LIMIT        (1ull << 40) /* larger operations are cut as this one */
 
 /* The weights as small whole numbers in about the same proportion. */
@@ -169,7 +170,7 @@ static uint64_t clamp(uint64_t value, uint64_t least, uint64_t most)
  * The first chunk's way in and the last one's way out are not hidden behind others: small chunks
  * make them short. But each chunk has a cost of its own. For M bytes over s shards of B bytes/us
  * each, time beyond the wire's is about c / B for the last chunk and M / (s c) * cost for all; the
- * least is at c = sqrt(M / s * B * cost). B in Mbit/s is bytes in 8 us, so B * cost needs no unit.
+ * least is at c = sqrt(M / s * B * cost). B in Mbit/s is bytes in 8 us.
  */
 static uint64_t best_chunk_bytes(const struct smd_deal *deal, uint64_t bytes)
 {
@@ -191,8 +192,12 @@ size_t smd_deal_chunk_elements(const struct smd_deal *deal, size_t count, size_t
 	uint64_t nchunks = bytes / chunk + (bytes % chunk != 0);
 
 	if (nchunks > deal->length) { /* whole rounds, so that every shard gets its share */
-		nchunks = (nchunks + deal->length - 1) / deal->length * deal->length;
-		chunk = (bytes + nchunks - 1) / nchunks;
+		uint64_t rounds = (nchunks + deal->length / 2) / deal->length;
+
+		if (bytes / (rounds * deal->length) >= deal->chunk_bytes) {
+			rounds++;
+		}
+		chunk = (bytes + rounds * deal->length - 1) / (rounds * deal->length);
 	}
 	chunk = (chunk + 63) / 64 * 64; /* chunks begin on cache lines of an aligned buffer */
 	return clamp(chunk, size, deal->chunk_bytes) / size;
