@@ -16,7 +16,9 @@
  * after the last one came, because to be woken costs more than the operation. Each idle turn lets
  * others run.
  */
-#define SPIN_NS 50000u
+#define SPIN_NS        50000u
+#define LOOK_LANES_MAX 8  /* to ask the loop about more lanes is cheaper than to look at each */
+#define LOOKS_PER_TURN 16 /* the loop knows of other things, too */
 
 static void shard_stop(struct smd_shard *shard)
 {
@@ -168,10 +170,34 @@ static bool shard_has_work(const struct smd_shard *shard)
 	return shard->pool.nfree < shard->pool.total;
 }
 
+/* Takes what has come from every peer; false when the loop must be asked, because they are many. */
+static bool shard_look(struct smd_shard *shard)
+{
+	struct smd_lane *lanes[LOOK_LANES_MAX];
+	struct smd_peer *peer;
+	unsigned n = 0;
+
+	TAILQ_FOREACH (peer, &shard->peers, link) {
+		if (n == LOOK_LANES_MAX) {
+			return false;
+		}
+		lanes[n++] = peer->lane;
+	}
+	/* A lane that is closed while another is looked at keeps its memory until the loop turns.
+	 */
+	for (unsigned i = 0; i < n; i++) {
+		if (!smd_lane_poll(lanes[i])) {
+			return false;
+		}
+	}
+	return true;
+}
+
 static void shard_turn_loop(struct smd_shard *shard)
 {
 	uint64_t frames = shard->small_frames;
 	uint64_t last_ns = 0;
+	unsigned looks = 0;
 
 	while (!shard->ended) {
 		uint64_t now = shard_has_work(shard) ? smd_clock_ns() : 0;
@@ -184,7 +210,9 @@ static void shard_turn_loop(struct smd_shard *shard)
 			event_base_loop(shard->base, EVLOOP_ONCE);
 			continue;
 		}
-		event_base_loop(shard->base, EVLOOP_NONBLOCK);
+		if (++looks % LOOKS_PER_TURN == 0 || !shard_look(shard)) {
+			event_base_loop(shard->base, EVLOOP_NONBLOCK);
+		}
 		if (shard->small_frames == frames) {
 			sched_yield();
 		}

@@ -81,6 +81,7 @@ static void tcp_ended(struct tcp_lane *tcp, int err, const char *reason)
 	if (tcp->closed) {
 		return;
 	}
+	tcp->ended = true;
 	event_del(tcp->readable);
 	event_del(tcp->writable);
 	tcp->callbacks->on_closed(tcp->owner, err, reason);
@@ -376,6 +377,15 @@ static void tcp_cancel(struct smd_lane *lane, const void *owner)
 	}
 }
 
+static void tcp_poll(struct smd_lane *lane)
+{
+	struct tcp_lane *tcp = tcp_lane_of(lane);
+
+	if (!tcp->connecting && !tcp->ended && !tcp->closed) {
+		tcp_on_readable(tcp->fd, EV_READ, tcp);
+	}
+}
+
 static void tcp_redirect(struct smd_lane *lane, void *payload)
 {
 	struct tcp_lane *tcp = tcp_lane_of(lane);
@@ -483,6 +493,7 @@ const struct smd_transport_ops smd_transport_tcp = {
 	.detach = tcp_detach,
 	.send = tcp_send,
 	.cancel = tcp_cancel,
+	.poll = tcp_poll,
 	.redirect = tcp_redirect,
 	.close = tcp_close,
 	.peer_name = tcp_peer_name,

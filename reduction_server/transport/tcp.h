@@ -22,6 +22,7 @@ struct tcp_lane {
 	const struct smd_lane_callbacks *callbacks;
 	void *owner;
 	bool connecting;
+	bool ended; /* on_closed() has been called */
 	bool closed;
 	int write_err; /* a failed write; reported by the next read event */
 

@@ -21,6 +21,7 @@
 #ifndef SMD_TRANSPORT_TRANSPORT_H
 #define SMD_TRANSPORT_TRANSPORT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
@@ -105,6 +106,11 @@ struct smd_transport_ops {
 	 * done() with -ECANCELED; those that have begun end as usual. Not inside a done().
 	 */
 	void (*cancel)(struct smd_lane *lane, const void *owner);
+	/*
+	 * Takes what has come for this lane, without asking the loop whether anything has. All
+	 * callbacks may come, on_closed() too. NULL where that is not to be had.
+	 */
+	void (*poll)(struct smd_lane *lane);
 	/* The rest of the payload that is being received goes to `payload` instead. */
 	void (*redirect)(struct smd_lane *lane, void *payload);
 	void (*close)(struct smd_lane *lane);
@@ -154,6 +160,15 @@ static inline void smd_lane_detach(struct smd_lane *lane)
 static inline void smd_lane_cancel(struct smd_lane *lane, const void *owner)
 {
 	lane->ops->cancel(lane, owner);
+}
+
+/* Whether the lane could be looked at. */
+static inline bool smd_lane_poll(struct smd_lane *lane)
+{
+	if (lane->ops->poll) {
+		lane->ops->poll(lane);
+	}
+	return lane->ops->poll != NULL;
 }
 
 static inline void smd_lane_redirect(struct smd_lane *lane, void *payload)

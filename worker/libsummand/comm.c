@@ -9,6 +9,8 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 
+#define LOOK_LANES_MAX 4 /* to ask the loop about more is cheaper */
+
 /* ---- in the turn ---- */
 
 static void comm_join(struct smd_task *task)
@@ -136,6 +138,32 @@ void smd_comm_start(struct smd_comm *comm, struct smd_request *operation)
 		return;
 	}
 	smd_comm_pump(comm);
+}
+
+bool smd_comm_look(struct smd_comm *comm)
+{
+	struct smd_lane *lanes[LOOK_LANES_MAX];
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < comm->context->nremotes; i++) {
+		const struct smd_flow *flow = &comm->flows[i];
+
+		if (flow->done == flow->next || !flow->remote->lane) {
+			continue;
+		}
+		if (n == LOOK_LANES_MAX) {
+			return false;
+		}
+		lanes[n++] = flow->remote->lane;
+	}
+	/* A lane that is closed while another is looked at keeps its memory until the loop turns.
+	 */
+	for (unsigned i = 0; i < n; i++) {
+		if (!smd_lane_poll(lanes[i])) {
+			return false;
+		}
+	}
+	return n > 0;
 }
 
 static void comm_say_leave(struct smd_comm *comm)
@@ -291,10 +319,10 @@ static bool comm_settled(const void *arg)
 /* Joins, until every shard has said JOINED, one has said ABORT, or the time is over. */
 static int comm_join_all(struct smd_comm *comm, struct smd_error *error)
 {
+	static const struct smd_goal goal = {.done = comm_settled};
 	struct smd_context *context = comm->context;
 	uint64_t deadline_ns = smd_clock_ns() + context->config.connect_timeout_s * 1000000000ull;
-	int ret = smd_progress_await(
-		&context->progress, &comm->join, comm_settled, comm, deadline_ns, 0);
+	int ret = smd_progress_await(&context->progress, &comm->join, &goal, comm, deadline_ns);
 
 	smd_progress_lock(&context->progress);
 	if (comm->state == SMD_COMM_FAILED) {
@@ -339,13 +367,14 @@ static bool comm_left(const void *arg)
 
 void smd_comm_destroy(smd_comm *comm)
 {
+	static const struct smd_goal goal = {.done = comm_left};
 	struct smd_context *context;
 
 	if (!comm) {
 		return;
 	}
 	context = comm->context;
-	smd_progress_await(&context->progress, &comm->leave, comm_left, comm, 0, 0);
+	smd_progress_await(&context->progress, &comm->leave, &goal, comm, 0);
 	free(comm->flows);
 	free(comm);
 }

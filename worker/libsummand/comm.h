@@ -63,6 +63,9 @@ void smd_comm_pump(struct smd_comm *comm);
 /* An operation begins: its chunks get their numbers and those that may go now go. */
 void smd_comm_start(struct smd_comm *comm, struct smd_request *operation);
 
+/* Takes what has come from shards that owe it results; false when the loop must be asked. */
+bool smd_comm_look(struct smd_comm *comm);
+
 /* The operation that the chunk belongs to, or NULL when it has not been issued yet. */
 struct smd_request *smd_comm_find_operation(struct smd_comm *comm, uint64_t chunk);
 

@@ -247,9 +247,10 @@ static bool stats_done(const void *arg)
 
 void smd_context_stats(smd_context *context, struct smd_stats *out)
 {
+	static const struct smd_goal goal = {.done = stats_done};
 	struct stats_task stats = {.task = {.run = context_count}, .context = context};
 
-	smd_progress_await(&context->progress, &stats.task, stats_done, &stats, 0, 0);
+	smd_progress_await(&context->progress, &stats.task, &goal, &stats, 0);
 	smd_progress_lock(&context->progress);
 	*out = context->stats;
 	smd_progress_unlock(&context->progress);
@@ -302,11 +303,12 @@ static bool context_settled(const void *arg)
 
 static int context_wait_ready(struct smd_context *context, struct smd_error *error)
 {
+	static const struct smd_goal goal = {.done = context_settled};
 	int ret;
 
 	context->connect.run = context_connect;
 	context->deadline_ns = smd_clock_ns() + context->config.connect_timeout_s * 1000000000ull;
-	smd_progress_await(&context->progress, &context->connect, context_settled, context, 0, 0);
+	smd_progress_await(&context->progress, &context->connect, &goal, context, 0);
 	smd_progress_lock(&context->progress);
 	ret = context->err;
 	*error = context->error;

@@ -9,9 +9,7 @@
 #include "reduction_server/wire/collective.h"
 #include "worker/libsummand/comm.h"
 
-/* To sleep and be woken costs more than a small operation, so its caller polls for so long. */
-#define SPIN_NS        100000u
-#define SPIN_BYTES_MAX 65536u
+#define SMALL_BYTES 65536u /* its caller does not sleep at once */
 
 size_t smd_operation_chunk_offset(const struct smd_request *operation, uint64_t chunk)
 {
@@ -198,16 +196,22 @@ static bool request_done(const void *arg)
 	return ((const struct smd_request *)arg)->finished;
 }
 
+static bool request_look(const void *arg)
+{
+	return smd_comm_look(((const struct smd_request *)arg)->comm);
+}
+
 /* Begins the request if it has not begun, waits for it and frees it. */
 static int request_finish(struct smd_request *request, struct smd_task *start)
 {
+	static const struct smd_goal soon = {.done = request_done, .look = request_look};
+	static const struct smd_goal some_time = {.done = request_done};
 	struct smd_comm *comm = request->comm;
-	bool small = request->count * request->element_bytes <= SPIN_BYTES_MAX;
+	bool small = request->count * request->element_bytes <= SMALL_BYTES;
 	struct smd_error error = {""};
 	int err;
 
-	smd_progress_await(
-		&comm->context->progress, start, request_done, request, 0, small ? SPIN_NS : 0);
+	smd_progress_await(&comm->context->progress, start, small ? &soon : &some_time, request, 0);
 	err = request->err;
 	if (err) {
 		smd_progress_lock(&comm->context->progress);

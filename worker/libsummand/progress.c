@@ -9,8 +9,10 @@
 
 #include "reduction_server/base/clock.h"
 
-#define REST_NS   10000000ull /* after a caller had the turn: it may come back soon */
-#define SECOND_NS 1000000000ull
+#define REST_NS        10000000ull /* after a caller had the turn: it may come back soon */
+#define SECOND_NS      1000000000ull
+#define SPIN_NS        100000u
+#define LOOKS_PER_TURN 16
 
 void smd_progress_lock(struct smd_progress *progress)
 {
@@ -95,32 +97,43 @@ static void progress_sleep_until(struct smd_progress *progress, uint64_t deadlin
 	}
 }
 
-/* Turns the loop until done(arg) or the deadline. Other processors' threads get theirs in between.
+/*
+ * To sleep and be woken costs more than a small operation. So while one is awaited nobody sleeps
+ * for SPIN_NS after the last arrival; other threads are let in after each look. The loop, which
+ * knows of the other lanes and of time, has its turn after so many looks.
  */
-static void progress_turn(struct smd_progress *progress, bool (*done)(const void *arg),
-	const void *arg, uint64_t deadline_ns, uint64_t spin_ns)
+static void progress_spin(
+	struct smd_progress *progress, const struct smd_goal *goal, const void *arg)
 {
-	uint64_t arrivals = progress->arrivals;
-	uint64_t last_ns = spin_ns ? smd_clock_ns() : 0;
+	uint64_t until = smd_clock_ns() + SPIN_NS;
 
-	while (!done(arg)) {
-		uint64_t now = spin_ns || deadline_ns ? smd_clock_ns() : 0;
+	for (unsigned looks = 1; !goal->done(arg); looks++) {
+		uint64_t arrivals = progress->arrivals;
 
-		if (deadline_ns && now >= deadline_ns) {
-			return;
-		}
-		if (now - last_ns >= spin_ns) {
-			progress_sleep_until(progress, deadline_ns);
-			last_ns = spin_ns ? smd_clock_ns() : 0;
-		} else {
+		if (looks % LOOKS_PER_TURN == 0 || !goal->look(arg)) {
 			event_base_loop(progress->base, EVLOOP_NONBLOCK);
-			if (progress->arrivals == arrivals) {
-				sched_yield();
-			} else {
-				last_ns = now;
-			}
 		}
-		arrivals = progress->arrivals;
+		if (progress->arrivals != arrivals) {
+			until = smd_clock_ns() + SPIN_NS;
+		} else if (smd_clock_ns() >= until) {
+			return;
+		} else {
+			sched_yield();
+		}
+	}
+}
+
+/* Turns the loop until the goal is done or the deadline is over. */
+static void progress_turn(struct smd_progress *progress, const struct smd_goal *goal,
+	const void *arg, uint64_t deadline_ns)
+{
+	while (!goal->done(arg) && (!deadline_ns || smd_clock_ns() < deadline_ns)) {
+		if (goal->look) {
+			progress_spin(progress, goal, arg);
+		}
+		if (!goal->done(arg)) {
+			progress_sleep_until(progress, deadline_ns);
+		}
 	}
 }
 
@@ -136,7 +149,7 @@ static void progress_wait_until(
 }
 
 int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
-	bool (*done)(const void *arg), const void *arg, uint64_t deadline_ns, uint64_t spin_ns)
+	const struct smd_goal *goal, const void *arg, uint64_t deadline_ns)
 {
 	int ret = 0;
 
@@ -148,7 +161,7 @@ int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
 	if (progress->turning && (task || progress->waiting == 1)) {
 		smd_bell_ring(&progress->bell);
 	}
-	while (!done(arg)) {
+	while (!goal->done(arg)) {
 		if (deadline_ns && smd_clock_ns() >= deadline_ns) {
 			ret = -ETIMEDOUT;
 			break;
@@ -159,7 +172,7 @@ int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
 			pthread_cond_wait(&progress->changed, &progress->lock);
 		} else {
 			progress_begin(progress);
-			progress_turn(progress, done, arg, deadline_ns, spin_ns);
+			progress_turn(progress, goal, arg, deadline_ns);
 			progress_give(progress);
 		}
 	}

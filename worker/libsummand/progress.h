@@ -62,13 +62,22 @@ void smd_progress_post(struct smd_progress *progress, struct smd_task *task);
  * not do what tasks do. */
 void smd_progress_leave(struct smd_progress *progress, struct smd_task *task);
 
+/* What a caller waits for. */
+struct smd_goal {
+	bool (*done)(const void *arg); /* asked with the lock held, or in the turn */
+	/*
+	 * Takes what has come for it, in the turn, without asking the loop; false: only the loop
+	 * knows. NULL: it takes long, so sleep at once.
+	 */
+	bool (*look)(const void *arg);
+};
+
 /*
- * Posts the task (or none), then waits until done(arg), which is asked with the lock held or with
- * the turn, and returns 0; or until the deadline (0: never), and returns -ETIMEDOUT. `spin_ns`: how
- * long after the last arrival the loop is turned without sleeping.
+ * Posts the task (or none), then waits until the goal is done for `arg` and returns 0; or until the
+ * deadline (0: never), and returns -ETIMEDOUT.
  */
 int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
-	bool (*done)(const void *arg), const void *arg, uint64_t deadline_ns, uint64_t spin_ns);
+	const struct smd_goal *goal, const void *arg, uint64_t deadline_ns);
 
 /* Runs what is due, without sleeping, if the turn is free. */
 void smd_progress_poll(struct smd_progress *progress);
