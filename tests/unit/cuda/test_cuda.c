@@ -211,6 +211,8 @@ static void held_back(struct pool_rank *rank, CUstream stream, void *told)
 
 	CHECK(smd_comm_create(rank->context, "other", NRANKS, rank->rank, &comm) == 0);
 	buffer_create(&other, true, WORDS, rank->rank + 1);
+	/* Memory is pinned by the first operation, which a real driver may not do beside a hold. */
+	CHECK(smd_allreduce(comm, send, recv, WORDS, SMD_INT32, SMD_SUM) == 0);
 	if (rank->rank == 0) {
 		hold = gpu_hold(stream);
 	}
@@ -283,6 +285,7 @@ static void overwrite(struct pool_rank *rank)
 	void *hold = NULL;
 
 	buffer_create(&buffer, true, WORDS, rank->rank + 1);
+	CHECK(smd_broadcast(rank->comm, buffer.data, 1, SMD_INT32, 0) == 0);
 	smd_comm_set_stream(rank->comm, stream);
 	if (rank->rank) {
 		hold = gpu_hold(stream);
