@@ -272,6 +272,32 @@ static void ranks_that_disagree_are_both_named(void **state)
 	close_ranks(ranks);
 }
 
+/* Both can be done, so what is said is that they differ. */
+static void ranks_that_disagree_on_the_reduction_are_both_named(void **state)
+{
+	static const int32_t values[COUNT];
+	struct smd_frame frame = raw_input(NUMBER, 1, 0, COUNT);
+	struct raw ranks[RANKS];
+	char text[64];
+	unsigned op = SMD_SUM + 1;
+
+	(void)state;
+	while (op < SMD_OP_COUNT && !smd_kernel_find(SMD_INT32, op)) {
+		op++;
+	}
+	if (op == SMD_OP_COUNT) {
+		skip(); /* there is nothing but sums */
+	}
+	frame.op = (uint8_t)op;
+	open_ranks(ranks, "reduction");
+	raw_send(&ranks[0], raw_input(NUMBER, 0, 0, COUNT), values, sizeof(values));
+	raw_send(&ranks[1], frame, values, sizeof(values));
+	raw_expect_text(&ranks[2], SMD_FRAME_ABORT, "all-reduce, int32 sum of 100 in operation 0");
+	snprintf(text, sizeof(text), "all-reduce, int32 %s of 100 in operation 0", smd_op_name(op));
+	assert_non_null(strstr((const char *)ranks[2].payload + 4, text));
+	close_ranks(ranks);
+}
+
 /* The same operation, in chunks of other sizes: then the chunks are what is named. */
 static void ranks_that_cut_differently_are_told_of_chunks(void **state)
 {
@@ -349,6 +375,7 @@ int main(void)
 		cmocka_unit_test(a_reduction_reaches_its_root_alone),
 		cmocka_unit_test(a_broadcast_reaches_all_but_its_root_in_every_type),
 		cmocka_unit_test(nothing_at_all_is_a_result_too),
+		cmocka_unit_test(ranks_that_disagree_on_the_reduction_are_both_named),
 		cmocka_unit_test(ranks_that_cut_differently_are_told_of_chunks),
 		cmocka_unit_test(a_root_that_is_no_rank_ends_the_lane),
 		cmocka_unit_test(elements_from_another_than_the_root_end_the_lane),
