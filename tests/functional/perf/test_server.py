@@ -44,7 +44,7 @@ class ServerTest(ProgramTest):
 
     def test_too_little_memory(self):
         done = self.server("--listen=127.0.0.1:0", "--threads=4", "--memory-limit=2M")
-        self.assert_usage_error(done, "memory limit: must be at least 3.0 MiB for a slot of two ranks in each of 4 "
+        self.assert_usage_error(done, "memory limit: must be at least 6.0 MiB for a slot of two ranks in each of 4 "
                                       "threads, got 2.0 MiB")
 
     def test_too_much_memory(self):
@@ -55,7 +55,7 @@ class ServerTest(ProgramTest):
     def test_memory_is_printed(self):
         server, _ = self.start_server("--threads=2")
         self.terminate(server)
-        self.assert_ended(server, 0, "memory: at most 64 MiB, 2 threads with 126 buffers of 256 KiB each")
+        self.assert_ended(server, 0, "memory: at most 64 MiB, 2 threads with 63 buffers of 512 KiB each")
 
     def test_bandwidth_is_printed_with_its_source(self):
         server, _ = self.start_server()
