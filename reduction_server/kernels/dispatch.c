@@ -1,111 +1,112 @@
-/* Knows the element types and operations, and which kernel reduces them on this processor. */
-#include <errno.h>
-#include <stdio.h>
+/* Chooses the variant of the kernels that this processor runs best. */
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "reduction_server/kernels/kernels.h"
-#include "reduction_server/kernels/scalar.h"
-#include "worker/summand.h"
+#include "reduction_server/base/log.h"
+#include "reduction_server/kernels/variants.h"
 
-static const struct {
-	const char *name;
-	size_t bytes;
-} dtypes[SMD_DTYPE_COUNT] = {
-	[SMD_INT8] = {"int8", 1},
-	[SMD_UINT8] = {"uint8", 1},
-	[SMD_INT32] = {"int32", 4},
-	[SMD_UINT32] = {"uint32", 4},
-	[SMD_INT64] = {"int64", 8},
-	[SMD_UINT64] = {"uint64", 8},
-	[SMD_FLOAT16] = {"float16", 2},
-	[SMD_FLOAT32] = {"float32", 4},
-	[SMD_FLOAT64] = {"float64", 8},
-	[SMD_BFLOAT16] = {"bfloat16", 2},
-	[SMD_FLOAT8E4M3] = {"float8e4m3", 1},
-	[SMD_FLOAT8E5M2] = {"float8e5m2", 1},
+static const char *const names[SMD_VARIANT_COUNT] = {
+	[SMD_VARIANT_SCALAR] = "scalar",
+	[SMD_VARIANT_AVX2] = "avx2",
+	[SMD_VARIANT_AVX512] = "avx512",
+	[SMD_VARIANT_NEON] = "neon",
 };
 
-static const char *const ops[SMD_OP_COUNT] = {
-	[SMD_SUM] = "sum",
-	[SMD_PROD] = "prod",
-	[SMD_MAX] = "max",
-	[SMD_MIN] = "min",
-	[SMD_AVG] = "avg",
+static const smd_kernel_table *const tables[SMD_VARIANT_COUNT] = {
+	[SMD_VARIANT_SCALAR] = &smd_kernels_scalar,
+#ifdef __x86_64__
+	[SMD_VARIANT_AVX2] = &smd_kernels_avx2,
+	[SMD_VARIANT_AVX512] = &smd_kernels_avx512,
+#endif
+#ifdef __aarch64__
+	[SMD_VARIANT_NEON] = &smd_kernels_neon,
+#endif
 };
 
-struct row {
-	smd_kernel *kernel;
-	const char *variant;
-};
-
-/* The scalar row; a better instruction set will put its own kernels over it. */
-static const struct row kernels[SMD_DTYPE_COUNT][SMD_OP_COUNT] = {
-	[SMD_FLOAT32][SMD_SUM] = {smd_kernel_float32_sum_scalar, "scalar"},
-	[SMD_INT32][SMD_SUM] = {smd_kernel_int32_sum_scalar, "scalar"},
-};
-
-static const struct row *find_row(unsigned dtype, unsigned op)
+const char *smd_variant_name(enum smd_variant variant)
 {
-	static const struct row none;
+	return names[variant];
+}
 
-	return dtype < SMD_DTYPE_COUNT && op < SMD_OP_COUNT ? &kernels[dtype][op] : &none;
+bool smd_variant_runs(enum smd_variant variant)
+{
+	switch (variant) {
+	case SMD_VARIANT_SCALAR:
+		return true;
+#ifdef __x86_64__
+	case SMD_VARIANT_AVX2:
+		return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+	case SMD_VARIANT_AVX512:
+		return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+		       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+#endif
+#ifdef __aarch64__
+	case SMD_VARIANT_NEON:
+		return true;
+#endif
+	default:
+		return false;
+	}
+}
+
+static enum smd_variant best_variant(enum smd_variant most)
+{
+	while (!smd_variant_runs(most)) {
+		most--; /* scalar always runs */
+	}
+	return most;
+}
+
+static enum smd_variant choose_variant(void)
+{
+	enum smd_variant best = best_variant(SMD_VARIANT_COUNT - 1);
+	const char *wish = getenv("SUMMAND_CPU");
+
+	if (!wish || !*wish) {
+		return best;
+	}
+	for (int v = 0; v < SMD_VARIANT_COUNT; v++) {
+		if (strcmp(names[v], wish) != 0) {
+			continue;
+		}
+		if (!smd_variant_runs((enum smd_variant)v)) {
+			smd_log(SMD_LOG_WARN, "kernels",
+				"SUMMAND_CPU: this processor cannot run %s; using %s", wish,
+				names[best_variant((enum smd_variant)v)]);
+		}
+		return best_variant((enum smd_variant)v);
+	}
+	smd_log(SMD_LOG_WARN, "kernels",
+		"SUMMAND_CPU: must be scalar, avx2, avx512 or neon, got \"%s\"; using %s", wish,
+		names[best]);
+	return best;
+}
+
+enum smd_variant smd_variant_chosen(void)
+{
+	static atomic_int chosen = -1; /* two threads that choose at once choose the same */
+	int variant = atomic_load_explicit(&chosen, memory_order_relaxed);
+
+	if (variant < 0) {
+		variant = choose_variant();
+		atomic_store_explicit(&chosen, variant, memory_order_relaxed);
+	}
+	return (enum smd_variant)variant;
+}
+
+smd_kernel *smd_kernel_find_variant(unsigned dtype, unsigned op, enum smd_variant variant)
+{
+	if (dtype >= SMD_DTYPE_COUNT || op >= SMD_OP_COUNT || !smd_variant_runs(variant)) {
+		return NULL;
+	}
+	return (*tables[variant])[dtype][op];
 }
 
 smd_kernel *smd_kernel_find(unsigned dtype, unsigned op)
 {
-	return find_row(dtype, op)->kernel;
-}
-
-const char *smd_kernel_variant(unsigned dtype, unsigned op)
-{
-	return find_row(dtype, op)->variant;
-}
-
-size_t smd_dtype_bytes(unsigned dtype)
-{
-	return dtype < SMD_DTYPE_COUNT ? dtypes[dtype].bytes : 0;
-}
-
-const char *smd_dtype_name(unsigned dtype)
-{
-	static _Thread_local char unknown[24];
-
-	if (dtype < SMD_DTYPE_COUNT) {
-		return dtypes[dtype].name;
+	if (dtype >= SMD_DTYPE_COUNT || op >= SMD_OP_COUNT) {
+		return NULL;
 	}
-	snprintf(unknown, sizeof(unknown), "type %u", dtype);
-	return unknown;
-}
-
-const char *smd_op_name(unsigned op)
-{
-	static _Thread_local char unknown[24];
-
-	if (op < SMD_OP_COUNT) {
-		return ops[op];
-	}
-	snprintf(unknown, sizeof(unknown), "op %u", op);
-	return unknown;
-}
-
-int smd_dtype_parse(const char *name, unsigned *out)
-{
-	for (unsigned i = 0; i < SMD_DTYPE_COUNT; i++) {
-		if (strcmp(dtypes[i].name, name) == 0) {
-			*out = i;
-			return 0;
-		}
-	}
-	return -EINVAL;
-}
-
-int smd_op_parse(const char *name, unsigned *out)
-{
-	for (unsigned i = 0; i < SMD_OP_COUNT; i++) {
-		if (strcmp(ops[i], name) == 0) {
-			*out = i;
-			return 0;
-		}
-	}
-	return -EINVAL;
+	return (*tables[smd_variant_chosen()])[dtype][op];
 }

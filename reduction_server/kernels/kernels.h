@@ -3,21 +3,40 @@
  *
  * dst[i] = src[0][i] (op) src[1][i] (op) ... (op) src[n-1][i]. Because the order of ranks is fixed,
  * the bits do not depend on who came first. dst may be one of the sources; otherwise nothing
- * overlaps. Buffers need no alignment beyond the element's. Integer overflow wraps. All kernels of
- * an element type and operation give the same bits as the scalar one.
+ * overlaps. Buffers need no alignment. specs/numerics.md tells how each type rounds and overflows.
+ *
+ * There are variants of every kernel for several instruction sets. All give the same bits.
  */
 #ifndef SMD_KERNELS_KERNELS_H
 #define SMD_KERNELS_KERNELS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef void smd_kernel(void *dst, const void *const *src, unsigned nsrc, size_t count);
 
-/* The kernel for NCCL's type and operation numbers on this processor; NULL when there is none. */
+/* From the slowest to the fastest on its architecture. */
+enum smd_variant {
+	SMD_VARIANT_SCALAR,
+	SMD_VARIANT_AVX2,   /* x86-64 with AVX2 and F16C */
+	SMD_VARIANT_AVX512, /* x86-64 with AVX-512 F, BW, DQ and VL */
+	SMD_VARIANT_NEON,   /* AArch64 */
+	SMD_VARIANT_COUNT
+};
+
+/*
+ * The kernel for NCCL's type and operation numbers in the best variant of this processor, or in a
+ * lower one that SUMMAND_CPU names; NULL when a number is none. The first call decides.
+ */
 smd_kernel *smd_kernel_find(unsigned dtype, unsigned op);
 
-/* "scalar": the variant that smd_kernel_find() gives out for it; NULL when there is none. */
-const char *smd_kernel_variant(unsigned dtype, unsigned op);
+/* The same in one variant; NULL also when it is not built in or the processor does not have it. */
+smd_kernel *smd_kernel_find_variant(unsigned dtype, unsigned op, enum smd_variant variant);
+
+/* The variant that smd_kernel_find() gives out. */
+enum smd_variant smd_variant_chosen(void);
+bool smd_variant_runs(enum smd_variant variant);
+const char *smd_variant_name(enum smd_variant variant); /* "avx2" */
 
 /* Bytes of an element, or 0 for a number that is no type. */
 size_t smd_dtype_bytes(unsigned dtype);

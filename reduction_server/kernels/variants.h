@@ -1,0 +1,19 @@
+/* The tables of kernels, one for each instruction set that this was built for. */
+#ifndef SMD_KERNELS_VARIANTS_H
+#define SMD_KERNELS_VARIANTS_H
+
+#include "reduction_server/kernels/kernels.h"
+#include "worker/summand.h"
+
+typedef smd_kernel *smd_kernel_table[SMD_DTYPE_COUNT][SMD_OP_COUNT];
+
+extern const smd_kernel_table smd_kernels_scalar;
+#ifdef __x86_64__
+extern const smd_kernel_table smd_kernels_avx2;
+extern const smd_kernel_table smd_kernels_avx512;
+#endif
+#ifdef __aarch64__
+extern const smd_kernel_table smd_kernels_neon;
+#endif
+
+#endif
