@@ -209,6 +209,8 @@ class Lab:
     def unmake(self):
         libc.umount2(b"/etc/hosts", 2)
         lines = ["link del switch"]
+        # With a namespace its end of a link goes, but only some time later.
+        lines += [f"link del port{node}" for node in range(self.nodes)]
         lines += [f"netns del {name_of(node)}" for node in range(self.nodes)]
         subprocess.run(["ip", "-force", "-batch", "-"], input="\n".join(lines), text=True,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
