@@ -1,4 +1,4 @@
-/* summand-perf: measures all-reduce, and verifies every result. */
+/* summand-perf: measures all-reduce, whose results it verifies, and the reduction kernels. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -45,18 +45,35 @@ static int set_sizes(void *target, const char *value, struct smd_error *error)
 
 static int set_dtype(void *target, const char *value, struct smd_error *error)
 {
-	if (smd_dtype_parse(value, target) || !smd_kernel_find(*(unsigned *)target, SMD_SUM)) {
-		return smd_error_set(error, EINVAL, "must be float32 or int32");
+	if (smd_dtype_parse(value, target)) {
+		return smd_error_set(error, EINVAL,
+			"must be int8, uint8, int32, uint32, int64, uint64, float16, float32, "
+			"float64, bfloat16, float8e4m3 or float8e5m2");
 	}
 	return 0;
 }
 
 static int set_op(void *target, const char *value, struct smd_error *error)
 {
-	if (smd_op_parse(value, target) || *(unsigned *)target != SMD_SUM) {
-		return smd_error_set(error, EINVAL, "must be sum");
+	if (smd_op_parse(value, target)) {
+		return smd_error_set(error, EINVAL, "must be sum, prod, max, min or avg");
 	}
 	return 0;
+}
+
+static int set_variant(void *target, const char *value, struct smd_error *error)
+{
+	for (int v = 0; v < SMD_VARIANT_COUNT; v++) {
+		if (strcmp(smd_variant_name((enum smd_variant)v), value) != 0) {
+			continue;
+		}
+		if (!smd_variant_runs((enum smd_variant)v)) {
+			return smd_error_set(error, EINVAL, "must be one that this processor runs");
+		}
+		*(int *)target = v;
+		return 0;
+	}
+	return smd_error_set(error, EINVAL, "must be scalar, avx2, avx512 or neon");
 }
 
 static int parse(int argc, char **argv, struct perf_settings *settings, struct range *range,
@@ -78,8 +95,8 @@ static int parse(int argc, char **argv, struct perf_settings *settings, struct r
 		{"max", "SIZE", "largest size (default 16M)", smd_option_set_size, &range->max},
 		{"factor", "F", "each size is F times the one before (default 4)",
 			smd_option_set_int, &range->factor},
-		{"dtype", "TYPE", "float32 (default) or int32", set_dtype, &settings->dtype},
-		{"op", "OP", "sum", set_op, &settings->op},
+		{"dtype", "TYPE", "element type (default float32)", set_dtype, &settings->dtype},
+		{"op", "OP", "sum (default), prod, max, min, avg", set_op, &settings->op},
 		{"iters", "N", "measured iterations of each size (default 20)", smd_option_set_int,
 			&settings->iters},
 		{"warmup", "N", "iterations before (default 5)", smd_option_set_int,
@@ -135,8 +152,8 @@ static int check(struct perf_settings *settings, struct smd_error *error)
 	for (unsigned i = 0; i < settings->nsizes; i++) {
 		if (settings->sizes[i] < element) {
 			return smd_error_set(error, EINVAL,
-				"sizes: each must hold an element of %zu bytes, got %" PRIu64, element,
-				settings->sizes[i]);
+				"sizes: each must hold an element of %zu bytes, got %" PRIu64,
+				element, settings->sizes[i]);
 		}
 	}
 	if (settings->iters < 1) {
@@ -194,14 +211,85 @@ static int allreduce(int argc, char **argv)
 	return ret ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
+static int parse_kernels(
+	int argc, char **argv, struct perf_kernel_settings *settings, struct smd_error *error)
+{
+	const struct smd_option table[] = {
+		{"inputs", "N", "how many inputs are reduced (default 8)", smd_option_set_int,
+			&settings->inputs},
+		{"bytes", "SIZE", "of each input (default 256K)", smd_option_set_size,
+			&settings->bytes},
+		{"dtype", "TYPE", "only this element type", set_dtype, &settings->dtype},
+		{"op", "OP", "only this reduction", set_op, &settings->op},
+		{"variant", "NAME", "only this instruction set: scalar, avx2, avx512, neon",
+			set_variant, &settings->variant},
+		{"milliseconds", "N", "time for each kernel (default 50)", smd_option_set_int,
+			&settings->milliseconds},
+		{"json", NULL, "print one JSON object instead of a table", smd_option_set_bool,
+			&settings->json},
+	};
+	const struct smd_command command = {
+		.synopsis = "summand-perf kernels [OPTION...]",
+		.summary = "Measures the reduction kernels beside a memcpy of the same input.",
+		.options = table,
+		.noptions = sizeof(table) / sizeof(table[0]),
+	};
+	int noperands;
+	int ret = smd_options_parse(&command, argc, argv, &noperands, error);
+
+	if (ret == 0 && noperands) {
+		ret = smd_error_set(error, EINVAL, "there must be no operand, got \"%s\"", argv[1]);
+	}
+	if (ret == 0 && (settings->inputs < 1 || settings->inputs > SMD_NRANKS_MAX)) {
+		ret = smd_error_set(error, EINVAL, "--inputs: must be 1 to %d, got %d",
+			SMD_NRANKS_MAX, settings->inputs);
+	}
+	if (ret == 0 && (settings->bytes < 64 || settings->bytes > SMD_CHUNK_LIMIT)) {
+		ret = smd_error_set(error, EINVAL, "--bytes: must be 64 to %u, got %" PRIu64,
+			SMD_CHUNK_LIMIT, settings->bytes);
+	}
+	return ret;
+}
+
+static int kernels(int argc, char **argv)
+{
+	struct perf_kernel_settings settings = {
+		.inputs = 8,
+		.bytes = 256 << 10,
+		.dtype = -1,
+		.op = -1,
+		.variant = -1,
+		.milliseconds = 50,
+	};
+	struct smd_error error = {""};
+	int ret = parse_kernels(argc, argv, &settings, &error);
+
+	if (ret == -ENOEXEC) {
+		return EXIT_SUCCESS;
+	}
+	if (ret == 0) {
+		ret = perf_run_kernels(&settings, &error);
+	}
+	if (ret) {
+		fprintf(stderr, "summand-perf: %s\n", error.text);
+	}
+	return ret == -EINVAL ? EXIT_USAGE : ret ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
 int main(int argc, char **argv)
 {
-	static const char usage[] = "Usage: summand-perf allreduce [OPTION...]\n\n"
-				    "Measures all-reduce through reduction servers.\n"
-				    "summand-perf allreduce --help lists the options.\n";
+	static const char usage[] =
+		"Usage: summand-perf allreduce|kernels [OPTION...]\n\n"
+		"  allreduce  measures all-reduce through reduction servers, and checks every "
+		"result\n"
+		"  kernels    measures the reduction kernels beside a memcpy of the same input\n\n"
+		"summand-perf COMMAND --help lists the options.\n";
 
 	if (argc > 1 && strcmp(argv[1], "allreduce") == 0) {
 		return allreduce(argc - 1, argv + 1);
+	}
+	if (argc > 1 && strcmp(argv[1], "kernels") == 0) {
+		return kernels(argc - 1, argv + 1);
 	}
 	if (argc > 1 && strcmp(argv[1], "--version") == 0) {
 		printf("summand-perf %s\n", SUMMAND_VERSION);

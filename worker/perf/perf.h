@@ -47,10 +47,24 @@ int perf_run_rank(const struct perf_settings *settings, struct smd_error *error)
 /* Starts servers and ranks on this machine. Returns the exit code. */
 int perf_run_local(const struct perf_settings *settings, struct smd_error *error);
 
-/* An input of the rank: small whole numbers, so that sums are exact in any order. */
-void perf_input_fill(void *buffer, size_t count, unsigned dtype, int rank);
-/* How many elements of a sum of all ranks' inputs are wrong. */
-uint64_t perf_input_check(const void *buffer, size_t count, unsigned dtype, int nranks);
+/* An input of the rank: small whole numbers, whose reductions are known in every type. */
+void perf_input_fill(void *buffer, size_t count, unsigned dtype, unsigned op, int rank);
+/* How many elements of a reduction of all ranks' inputs are wrong. */
+uint64_t perf_input_check(
+	const void *buffer, size_t count, unsigned dtype, unsigned op, int nranks);
+
+struct perf_kernel_settings {
+	int inputs;
+	uint64_t bytes; /* of each */
+	int dtype;      /* these three: -1 for all */
+	int op;
+	int variant;
+	int milliseconds; /* for each kernel */
+	int json;
+};
+
+/* Measures the kernels and prints. 0 or -errno with a text. */
+int perf_run_kernels(const struct perf_kernel_settings *settings, struct smd_error *error);
 
 void perf_report_begin(const struct perf_settings *settings);
 void perf_report_row(const struct perf_settings *settings, const struct perf_row *row);

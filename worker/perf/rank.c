@@ -72,7 +72,7 @@ static int measure(const struct perf_settings *settings, smd_comm *comm, const v
 	if (ret) {
 		return ret;
 	}
-	wrong = perf_input_check(recv, row->count, settings->dtype, settings->nranks);
+	wrong = perf_input_check(recv, row->count, settings->dtype, settings->op, settings->nranks);
 	qsort(times, (size_t)n, sizeof(*times), compare_doubles);
 	mine[0] = ticks(times[n / 2]);
 	mine[1] = ticks(times[0]);
@@ -97,7 +97,7 @@ static int run_size(const struct perf_settings *settings, smd_comm *comm, uint64
 			error, ENOMEM, "%llu bytes: out of memory", (unsigned long long)bytes);
 		goto free_buffers;
 	}
-	perf_input_fill(send, row->count, settings->dtype, settings->rank);
+	perf_input_fill(send, row->count, settings->dtype, settings->op, settings->rank);
 	memset(recv, 0xa5, room);
 	ret = measure(settings, comm, send, recv, times, row);
 	if (ret) {

@@ -37,7 +37,9 @@ same() {
 page=$source/reduction_server/summand-reduction-server.1
 same summand-reduction-server "$(options_of_help summand-reduction-server)" "$(options_of_page "$page")"
 page=$source/worker/perf/summand-perf.1
-same summand-perf "$(options_of_help summand-perf allreduce)" "$(options_of_page "$page")"
+for command in allreduce kernels; do
+	same "summand-perf $command" "$(options_of_help summand-perf $command)" "$(options_of_page "$page" $command)"
+done
 page=$source/worker/agent/summand-agent.1
 same summand-agent "$(options_of_help summand-agent)" "$(options_of_page "$page")"
 
