@@ -28,7 +28,7 @@
  * Progress. A blocking call moves its own bytes, on its own thread. Operations that were started
  * and are not waited for are moved by the context's progress thread, which sleeps when nothing is
  * in flight. In poll mode there is no such thread: only calls that start, test and wait move bytes,
- * and a program that makes none for long may be taken for dead by the servers. Calls on small
+ * and servers do not take the silence of such a program for its end. Calls on small
  * operations poll for a moment before they sleep, and let other threads run in between.
  *
  * Memory. Buffers are host memory, or CUDA device memory where the library was built with it; each

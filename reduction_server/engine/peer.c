@@ -272,6 +272,9 @@ void smd_peer_check_alive(struct smd_peer *peer, uint64_t now_ns)
 	unsigned limit_s = peer->shard->config.heartbeat_s;
 	char reason[64];
 
+	if (peer->hello.flags & SMD_HELLO_CALLED) {
+		return; /* its silence means nothing; a machine that is gone is found by TCP */
+	}
 	switch (smd_heartbeat_look(&peer->heartbeat, peer->lane, now_ns, limit_s * SECOND_NS)) {
 	case SMD_HEARTBEAT_ALIVE:
 		break;

@@ -27,7 +27,8 @@ size_t smd_hello_encode(const struct smd_hello *hello, uint8_t payload[SMD_CONTR
 {
 	struct smd_writer writer = writer_over(payload);
 
-	smd_writer_put(&writer, hello->shard, 4);
+	smd_writer_put(&writer, hello->shard, 2);
+	smd_writer_put(&writer, hello->flags, 2);
 	smd_writer_put_string(&writer, hello->replica);
 	smd_writer_put_string(&writer, hello->job);
 	smd_writer_put_string(&writer, hello->token);
@@ -40,11 +41,12 @@ int smd_hello_decode(
 	struct smd_reader reader = {.at = payload, .left = length};
 	struct smd_hello hello;
 
-	hello.shard = (uint32_t)smd_reader_get(&reader, 4);
+	hello.shard = (uint16_t)smd_reader_get(&reader, 2);
+	hello.flags = (uint16_t)smd_reader_get(&reader, 2);
 	smd_reader_get_string(&reader, hello.replica, sizeof(hello.replica));
 	smd_reader_get_string(&reader, hello.job, sizeof(hello.job));
 	smd_reader_get_string(&reader, hello.token, sizeof(hello.token));
-	if (!complete(&reader) || hello.replica[0] == '\0') {
+	if (!complete(&reader) || hello.replica[0] == '\0' || hello.flags & ~SMD_HELLO_CALLED) {
 		return malformed("HELLO", length, error);
 	}
 	*out = hello;

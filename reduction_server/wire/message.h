@@ -16,8 +16,11 @@
 
 #define SMD_STRING_MAX 255
 
+#define SMD_HELLO_CALLED 1u /* the worker answers PING only when its program calls the library */
+
 struct smd_hello {
-	uint32_t shard;
+	uint16_t shard;
+	uint16_t flags;
 	char replica[SMD_STRING_MAX + 1]; /* not empty */
 	char job[SMD_STRING_MAX + 1];
 	char token[SMD_STRING_MAX + 1];

@@ -156,7 +156,10 @@ static void remote_on_open(void *owner)
 	struct smd_remote *remote = owner;
 	const struct smd_config *config = &remote->context->config;
 	struct smd_frame frame = {.kind = SMD_FRAME_HELLO};
-	struct smd_hello hello = {.shard = remote->shard};
+	struct smd_hello hello = {
+		.shard = (uint16_t)remote->shard,
+		.flags = config->poll ? SMD_HELLO_CALLED : 0,
+	};
 	uint8_t payload[SMD_CONTROL_MAX];
 	size_t length;
 

@@ -117,7 +117,7 @@ void raw_expect_end(struct raw *raw)
 
 void raw_say_hello(struct raw *raw, const char *replica, unsigned shard, const char *token)
 {
-	struct smd_hello hello = {.shard = shard};
+	struct smd_hello hello = {.shard = (uint16_t)shard};
 	uint8_t payload[SMD_CONTROL_MAX];
 
 	snprintf(hello.replica, sizeof(hello.replica), "%s", replica);

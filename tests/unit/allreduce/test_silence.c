@@ -154,6 +154,30 @@ static void who_stops_in_the_middle_of_a_frame_is_lost(void **state)
 	close_pair(pair);
 }
 
+/* It moves nothing and answers nothing while its program does something else for long. */
+static void pause_between_operations(struct pool_rank *rank)
+{
+	for (int i = 0; i < 2; i++) {
+		int32_t one = 1;
+
+		CHECK(smd_allreduce(rank->comm, &one, &one, 1, SMD_INT32, SMD_SUM) == 0);
+		CHECK(one == 2);
+		if (i == 0) {
+			sleep(LIMIT_S + 2);
+		}
+	}
+}
+
+static void a_rank_in_poll_mode_may_pause(void **state)
+{
+	(void)state;
+	setenv("SUMMAND_PROGRESS", "poll", 1);
+	setenv("SUMMAND_HEARTBEAT_LIMIT", "2", 1);
+	pool_run(&pool, 2, "pause", pause_between_operations, NULL);
+	unsetenv("SUMMAND_HEARTBEAT_LIMIT");
+	unsetenv("SUMMAND_PROGRESS");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -162,6 +186,7 @@ int main(void)
 		cmocka_unit_test(who_is_in_the_middle_of_a_frame_is_alive),
 		cmocka_unit_test(a_worker_may_ask_too),
 		cmocka_unit_test(who_stops_in_the_middle_of_a_frame_is_lost),
+		cmocka_unit_test(a_rank_in_poll_mode_may_pause),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

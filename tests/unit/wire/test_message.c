@@ -52,12 +52,15 @@ static void fill(char text[SMD_STRING_MAX + 1], char c)
 
 /* ---- HELLO ---- */
 
-static const struct smd_hello hello = {
-	.shard = 0x01020304, .replica = "workerpool1-0", .job = "job-7", .token = ""};
+static const struct smd_hello hello = {.shard = 0x0304,
+	.flags = SMD_HELLO_CALLED,
+	.replica = "workerpool1-0",
+	.job = "job-7",
+	.token = ""};
 
 static void hello_bytes(void **state)
 {
-	static const char expected[] = "\x04\x03\x02\x01"
+	static const char expected[] = "\x04\x03\x01\x00"
 				       "\x0d\x00workerpool1-0"
 				       "\x05\x00job-7"
 				       "\x00";
@@ -79,6 +82,7 @@ static void hello_round_trip(void **state)
 		DECODE(smd_hello_decode, payload, smd_hello_encode(&hello, payload), &out, NULL),
 		0);
 	assert_int_equal(out.shard, hello.shard);
+	assert_int_equal(out.flags, SMD_HELLO_CALLED);
 	assert_string_equal(out.replica, hello.replica);
 	assert_string_equal(out.job, hello.job);
 	assert_string_equal(out.token, "");
@@ -109,6 +113,20 @@ static void hello_must_be_whole(void **state)
 
 	(void)state;
 	ASSERT_ONLY_WHOLE(smd_hello_decode, smd_hello, payload, length, "HELLO");
+}
+
+static void hello_must_have_no_flags_that_are_none(void **state)
+{
+	struct smd_hello strange = hello;
+	uint8_t payload[SMD_CONTROL_MAX];
+	struct smd_error error;
+	struct smd_hello out;
+
+	(void)state;
+	strange.flags = 2;
+	assert_int_equal(DECODE(smd_hello_decode, payload, smd_hello_encode(&strange, payload),
+				 &out, &error),
+		-EPROTO);
 }
 
 static void hello_must_name_a_replica(void **state)
@@ -367,6 +385,7 @@ int main(void)
 		cmocka_unit_test(hello_round_trip),
 		cmocka_unit_test(hello_with_the_longest_strings_fits),
 		cmocka_unit_test(hello_must_be_whole),
+		cmocka_unit_test(hello_must_have_no_flags_that_are_none),
 		cmocka_unit_test(hello_must_name_a_replica),
 		cmocka_unit_test(a_string_of_256_bytes_is_refused),
 		cmocka_unit_test(control_characters_in_a_string_are_refused),
