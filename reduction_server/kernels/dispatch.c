@@ -1,4 +1,7 @@
 /* Chooses the variant of the kernels that this processor runs best. */
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +32,19 @@ const char *smd_variant_name(enum smd_variant variant)
 	return names[variant];
 }
 
+#ifdef __x86_64__
+/* Not every compiler's __builtin_cpu_supports() knows it. */
+static bool has_f16c(void)
+{
+	unsigned a;
+	unsigned b;
+	unsigned c;
+	unsigned d;
+
+	return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
 bool smd_variant_runs(enum smd_variant variant)
 {
 	switch (variant) {
@@ -36,7 +52,7 @@ bool smd_variant_runs(enum smd_variant variant)
 		return true;
 #ifdef __x86_64__
 	case SMD_VARIANT_AVX2:
-		return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+		return __builtin_cpu_supports("avx2") && has_f16c();
 	case SMD_VARIANT_AVX512:
 		return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
 		       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
