@@ -13,8 +13,8 @@
  * the lane ended first. Nothing is copied or allocated. done() may be called before smd_lane_send()
  * returns, and is called before on_header() of any frame that the other end sent in answer.
  *
- * The end. on_closed() is called at most once, always from the event loop (never from inside a call
- * into the transport), and only if the owner has not closed the lane first. The owner then calls
+ * The end. on_closed() is called at most once, always from the event loop or smd_lane_poll() (never
+ * from inside another call into the transport), and only if the owner has not closed the lane first. The owner then calls
  * smd_lane_close(), which gives back every queued send with -ECANCELED; the lane's memory goes at
  * the end of the loop's turn, so closing inside any callback is safe. No callback comes after it.
  */
