@@ -10,6 +10,7 @@
 #include "reduction_server/base/clock.h"
 
 #define REST_NS        10000000ull /* after a caller had the turn: it may come back soon */
+#define SECOND_US      1000000ull
 #define SECOND_NS      1000000000ull
 #define SPIN_NS        100000u
 #define LOOKS_PER_TURN 16
@@ -85,9 +86,9 @@ static void progress_sleep_until(struct smd_progress *progress, uint64_t deadlin
 {
 	if (deadline_ns) {
 		uint64_t now = smd_clock_ns();
-		uint64_t left = deadline_ns > now ? deadline_ns - now : 0;
+		uint64_t left_us = deadline_ns > now ? (deadline_ns - now) / 1000 + 1 : 0;
 		const struct timeval delay = {
-			(time_t)(left / SECOND_NS), (suseconds_t)(left % SECOND_NS / 1000 + 1)};
+			(time_t)(left_us / SECOND_US), (suseconds_t)(left_us % SECOND_US)};
 
 		evtimer_add(progress->alarm, &delay);
 	}
