@@ -170,6 +170,9 @@ int perf_run_kernels(const struct perf_kernel_settings *settings, struct smd_err
 		settings->inputs, "bytes", (json_int_t)settings->bytes, "results", results);
 
 	if (!bench || !root) {
+		if (bench) {
+			bench_free(bench);
+		}
 		json_decref(root);
 		return smd_error_set(error, ENOMEM, "%d inputs of %" PRIu64 " bytes: out of memory",
 			settings->inputs, settings->bytes);
