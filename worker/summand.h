@@ -40,8 +40,10 @@
  *
  * Environment (where the options leave a field 0 or NULL):
  *   SUMMAND_REDUCTION_SERVERS  "host:port,host:port,..."; else CLUSTER_SPEC's workerpool2
- *   SUMMAND_REPLICA            this process's name in messages; else CLUSTER_SPEC's task, else
- * host:pid SUMMAND_JOB_ID             keeps the group names of different jobs apart
+ *   SUMMAND_REPLICA            this process's name in messages; else CLUSTER_SPEC's task,
+ *                              else host:pid
+ *   SUMMAND_JOB_ID             keeps the group names of different jobs apart
+ *   SUMMAND_TOKEN_FILE         holds the token that the servers ask for
  *   SUMMAND_CONNECT_TIMEOUT    seconds, default 30
  *   SUMMAND_HEARTBEAT_LIMIT    seconds after which a silent server is lost, default 15
  *   SUMMAND_TRANSPORT          tcp
