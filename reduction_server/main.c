@@ -16,8 +16,9 @@
 #include "reduction_server/engine/memory.h"
 #include "reduction_server/engine/server.h"
 
-#define EXIT_USAGE      2
-#define THREADS_DEFAULT 4 /* at most: a link of 25 Gbit/s needs about so many */
+#define EXIT_USAGE          2
+#define THREADS_DEFAULT     4 /* at most: a link of 25 Gbit/s needs about so many */
+#define BANDWIDTH_MOST_MBPS 10000000u
 
 struct options {
 	const char *listen;
@@ -215,6 +216,16 @@ static void on_ended(void *owner)
 }
 
 /* What the link carries, as it was given or as the interface says. */
+static int check_bandwidth(const struct options *options, struct smd_error *error)
+{
+	if (options->bandwidth_mbps > BANDWIDTH_MOST_MBPS) {
+		return smd_error_set(error, EINVAL,
+			"--bandwidth: must be at most 10000gbps, got %" PRIu64 "mbps",
+			options->bandwidth_mbps);
+	}
+	return 0;
+}
+
 static uint32_t decide_bandwidth(const struct options *options)
 {
 	char source[SMD_BANDWIDTH_SOURCE_MAX] = "as given";
@@ -241,7 +252,12 @@ static int start_server(
 		.owner = program,
 	};
 	uint64_t memory;
-	int ret = smd_memory_decide(
+	int ret = check_bandwidth(options, error);
+
+	if (ret) {
+		return ret;
+	}
+	ret = smd_memory_decide(
 		options->memory_limit, config.shards, SMD_CHUNK_DEFAULT, &memory, error);
 
 	if (ret == 0 && options->token_file) {

@@ -20,7 +20,7 @@
  *   -ECONNRESET  a reduction server or another rank was lost
  *   -EPROTO      a peer sent what must not be sent
  *   -EIO         a CUDA call failed (names rank, call and error)
- * Nothing waits for ever, except an operation for a rank that is alive and late.
+ * Nothing waits for ever, except an operation for a rank that is alive and late, or in poll mode.
  *
  * Threads. Different threads may use a context and its communicators at once; calls on one
  * communicator must be made in the same order on every rank, so its caller orders them.
@@ -28,7 +28,8 @@
  * Progress. A blocking call moves its own bytes, on its own thread. Operations that were started
  * and are not waited for are moved by the context's progress thread, which sleeps when nothing is
  * in flight. In poll mode there is no such thread: only calls that start, test and wait move bytes,
- * and servers do not take the silence of such a program for its end. Calls on small
+ * and servers do not take the silence of such a program for its end: when it has stopped, others
+ * wait for it and are told who is late. Calls on small
  * operations poll for a moment before they sleep, and let other threads run in between.
  *
  * Memory. Buffers are host memory, or CUDA device memory where the library was built with it; each

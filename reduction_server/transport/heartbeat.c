@@ -3,12 +3,18 @@
 
 #define PERIOD_MOST_MS 1000u
 #define ASKS           3 /* in the limit, the last of which is the end */
+/*
+ * A question waits behind the results or parts that were queued before it, for long on a slow link;
+ * while these leave, the other end takes them. Questions and notices alone stay below that.
+ */
+#define SENT_LEAST 4096u
 
 void smd_heartbeat_begin(
 	struct smd_heartbeat *heartbeat, const struct smd_lane *lane, uint64_t now_ns)
 {
 	*heartbeat = (struct smd_heartbeat){
 		.received = lane->counts.bytes_received,
+		.sent = lane->counts.bytes_sent,
 		.looked_ns = now_ns,
 	};
 }
@@ -24,8 +30,10 @@ enum smd_heartbeat_state smd_heartbeat_look(struct smd_heartbeat *heartbeat,
 	uint64_t passed = now_ns - heartbeat->looked_ns;
 
 	heartbeat->looked_ns = now_ns;
-	if (lane->counts.bytes_received != heartbeat->received) {
+	if (lane->counts.bytes_received != heartbeat->received ||
+		lane->counts.bytes_sent - heartbeat->sent > SENT_LEAST) {
 		heartbeat->received = lane->counts.bytes_received;
+		heartbeat->sent = lane->counts.bytes_sent;
 		heartbeat->silent_ns = 0;
 		heartbeat->asked_ns = 0;
 		return SMD_HEARTBEAT_ALIVE;

@@ -1,6 +1,7 @@
 /*
- * Whether the other end of a lane is alive: whatever it sends shows that it is, and when it sends
- * nothing it is asked (PING), which it need only answer (PONG).
+ * Whether the other end of a lane is alive: whatever it sends shows that it is, and so does that it
+ * goes on taking what is sent to it. When there is neither it is asked (PING), which it need only
+ * answer (PONG).
  *
  * A connection that has broken tells so by itself. This is for an end that is still there and does
  * nothing: stopped, swapped out, cut off without a word. The owner of a lane looks at it from time
@@ -19,6 +20,7 @@
 
 struct smd_heartbeat {
 	uint64_t received; /* bytes that the lane had received at the last look */
+	uint64_t sent;     /* bytes that it had sent when that was last a sign of life */
 	uint64_t looked_ns;
 	uint64_t silent_ns; /* since something was received, as far as we were looking */
 	uint64_t asked_ns;  /* of that silence, when it was last asked */

@@ -113,6 +113,28 @@ static int context_open_shards(struct smd_context *context, struct smd_remote *f
 	return 0;
 }
 
+/* Two addresses must not be those of one server: it would wait for this rank to join twice. */
+static int context_check_twice(struct smd_context *context)
+{
+	char text[SMD_ERROR_TEXT_MAX];
+
+	for (unsigned t = 1; t < context->ntargets; t++) {
+		for (unsigned u = 0; u < t; u++) {
+			if (context->targets[t].remotes[0]->welcome.server_id !=
+				context->targets[u].remotes[0]->welcome.server_id) {
+				continue;
+			}
+			snprintf(text, sizeof(text),
+				"reduction servers: each must be named once, but %.100s and %.100s "
+				"are the same",
+				context->targets[u].address, context->targets[t].address);
+			smd_context_fail(context, -EINVAL, text);
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
 /* The shards of one address must be those of one server. */
 static int context_check_server(struct smd_context *context, const struct smd_remote *remote)
 {
@@ -148,6 +170,9 @@ void smd_context_welcomed(struct smd_context *context, struct smd_remote *remote
 	}
 	/* A server that has not answered counts as one shard, so this is not reached too early. */
 	if (ret == 0 && context->nwelcomed == expected && !context->ready) {
+		if (context_check_twice(context)) {
+			return;
+		}
 		ret = context_make_deal(context);
 		if (ret == 0) {
 			context_publish_ready(context);

@@ -52,7 +52,8 @@ static void flow_send_chunk(struct smd_flow *flow, struct smd_request *operation
 		.ordinal = flow->next,
 	};
 
-	/* Its former chunk has come back as a result, so it has left long ago. */
+	/* Its former chunk has come back as a result, which smd_flow_receive() takes only of a
+	 * chunk that has left. */
 	assert(!send->operation);
 	send->operation = operation;
 	send->send.payload = send->stage ? send->stage->memory : operation->send + offset;
@@ -104,6 +105,11 @@ int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void 
 		return smd_error_set(error, EPROTO,
 			"RESULT: ordinal must be %llu of %llu sent, got %llu",
 			(unsigned long long)flow->done, (unsigned long long)flow->next,
+			(unsigned long long)frame->ordinal);
+	}
+	if (flow->sends[frame->ordinal % SMD_FLOW_WINDOW_MAX].operation) {
+		return smd_error_set(error, EPROTO,
+			"RESULT: must not come before the chunk has left, got ordinal %llu",
 			(unsigned long long)frame->ordinal);
 	}
 	chunk = smd_deal_chunk_of(deal, flow->remote->index, frame->ordinal);

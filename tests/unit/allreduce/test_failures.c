@@ -438,6 +438,21 @@ static void a_dead_address_is_named_within_the_timeout(void **state)
 	pool_stop(&pool);
 }
 
+static void a_server_that_is_named_twice_is_refused(void **state)
+{
+	struct pool pool;
+	char list[2100];
+	const struct smd_context_options options = {.servers = list, .connect_timeout_s = 5};
+	smd_context *context;
+
+	(void)state;
+	pool_start(&pool, "tcp", 1, NULL);
+	snprintf(list, sizeof(list), "%s,%s", pool.list, pool.list);
+	assert_int_equal(smd_context_create(&options, &context), -EINVAL);
+	assert_non_null(strstr(smd_error_message(), "each must be named once, but 127.0.0.1:"));
+	pool_stop(&pool);
+}
+
 static void a_host_that_is_none_is_named(void **state)
 {
 	const struct smd_context_options options = {
@@ -551,6 +566,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_rank_that_leaves_early_ends_that_group_only),
 		cmocka_unit_test(a_server_that_ends_is_named_by_its_address),
 		cmocka_unit_test(a_dead_address_is_named_within_the_timeout),
+		cmocka_unit_test(a_server_that_is_named_twice_is_refused),
 		cmocka_unit_test(a_host_that_is_none_is_named),
 		cmocka_unit_test(a_server_that_does_not_answer_is_named),
 		cmocka_unit_test(a_late_rank_is_named_to_those_who_wait),

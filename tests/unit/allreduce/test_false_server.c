@@ -89,19 +89,24 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-static void server_start(struct false_server *server, const struct lie *lie)
+static void server_listen(struct false_server *server)
 {
 	struct sockaddr_in name = {.sin_family = AF_INET};
 	socklen_t size = sizeof(name);
 
 	name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	server->lie = lie;
 	server->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	assert_true(server->listener >= 0);
 	assert_int_equal(bind(server->listener, (struct sockaddr *)&name, sizeof(name)), 0);
 	assert_int_equal(listen(server->listener, 1), 0);
 	assert_int_equal(getsockname(server->listener, (struct sockaddr *)&name, &size), 0);
 	snprintf(server->address, sizeof(server->address), "127.0.0.1:%u", ntohs(name.sin_port));
+}
+
+static void server_start(struct false_server *server, const struct lie *lie)
+{
+	server->lie = lie;
+	server_listen(server);
 	assert_int_equal(pthread_create(&server->thread, NULL, serve, server), 0);
 }
 
@@ -293,13 +298,76 @@ static void a_server_that_lies_is_named(void **state)
 	server_stop(&server);
 }
 
+/* ---- a server that answers what it cannot have: the parts are still in the worker ---- */
+
+enum { LARGE_CHUNK = 4 << 20, LARGE_WINDOW = 16 }; /* more than sockets hold */
+
+static void *serve_early(void *arg)
+{
+	struct false_server *server = arg;
+	struct raw raw = {.payload = malloc(SMD_CHUNK_LIMIT + 1)};
+	const struct smd_welcome welcome = {
+		.server_id = 1, .shards = 1, .chunk_bytes = LARGE_CHUNK, .weight = 100000};
+	uint8_t payload[SMD_CONTROL_MAX];
+	struct smd_frame frame;
+
+	raw.fd = accept(server->listener, NULL, NULL);
+	CHECK(raw.fd >= 0);
+	raw_expect(&raw, SMD_FRAME_HELLO);
+	raw_send(&raw, (struct smd_frame){.kind = SMD_FRAME_WELCOME}, payload,
+		smd_welcome_encode(&welcome, payload));
+	raw_expect(&raw, SMD_FRAME_JOIN);
+	frame = raw.frame;
+	frame.kind = SMD_FRAME_JOINED;
+	frame.window = LARGE_WINDOW;
+	raw_send(&raw, frame, NULL, 0);
+	raw_expect(&raw, SMD_FRAME_INPUT);
+	frame = raw.frame;
+	frame.kind = SMD_FRAME_RESULT;
+	frame.window = LARGE_WINDOW;
+	for (unsigned i = 0; i < LARGE_WINDOW; i++) { /* as many as were granted, and read none */
+		raw_send(&raw, frame, raw.payload, raw.frame.length);
+		frame.ordinal++;
+		frame.chunk++;
+	}
+	while (recv(raw.fd, raw.payload, SMD_CHUNK_LIMIT, 0) > 0) {
+	}
+	raw_close(&raw);
+	return NULL;
+}
+
+static void a_result_of_what_has_not_left_is_refused(void **state)
+{
+	const size_t count = (size_t)LARGE_CHUNK / 4 * LARGE_WINDOW;
+	struct false_server server;
+	const struct smd_context_options options = {
+		.servers = server.address, .replica = "worker", .connect_timeout_s = 10};
+	int32_t *values = calloc(count, sizeof(*values));
+	smd_context *context;
+	smd_comm *comm;
+
+	(void)state;
+	server_listen(&server);
+	assert_int_equal(pthread_create(&server.thread, NULL, serve_early, &server), 0);
+	assert_int_equal(smd_context_create(&options, &context), 0);
+	assert_int_equal(smd_comm_create(context, "early", 1, 0, &comm), 0);
+	assert_int_equal(smd_allreduce(comm, values, values, count, SMD_INT32, SMD_SUM), -EPROTO);
+	assert_non_null(strstr(smd_error_message(), "must not come before the chunk has left"));
+	smd_comm_destroy(comm);
+	smd_context_destroy(context);
+	server_stop(&server);
+	free(values);
+}
+
 int main(void)
 {
-	struct CMUnitTest tests[NLIES];
+	struct CMUnitTest tests[NLIES + 1];
 
 	for (size_t i = 0; i < NLIES; i++) {
 		tests[i] = (struct CMUnitTest){
 			lies[i].name, a_server_that_lies_is_named, NULL, NULL, (void *)&lies[i]};
 	}
+	tests[NLIES] =
+		(struct CMUnitTest)cmocka_unit_test(a_result_of_what_has_not_left_is_refused);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,6 +50,25 @@ static void assert_silent_after(unsigned seconds)
 	assert_int_equal(smd_heartbeat_look(&heartbeat, &lane, now, LIMIT), SMD_HEARTBEAT_SILENT);
 }
 
+/* It cannot answer what waits behind results that it is taking. */
+static void who_takes_what_is_sent_is_alive(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 100; i++) {
+		lane.counts.bytes_sent += 100000;
+		assert_int_equal(asked_in(1), 0);
+	}
+	assert_silent_after(15);
+}
+
+/* What we ask with must not count as its life. */
+static void questions_and_notices_are_no_sign_of_life(void **state)
+{
+	(void)state;
+	lane.counts.bytes_sent += 3 * SMD_FRAME_SIZE + 600;
+	assert_silent_after(15);
+}
+
 static void silence_is_asked_about_and_then_is_the_end(void **state)
 {
 	(void)state;
@@ -107,6 +126,8 @@ static void a_small_limit_is_looked_at_more_often(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(who_takes_what_is_sent_is_alive, set_up),
+		cmocka_unit_test_setup(questions_and_notices_are_no_sign_of_life, set_up),
 		cmocka_unit_test_setup(silence_is_asked_about_and_then_is_the_end, set_up),
 		cmocka_unit_test_setup(a_single_byte_is_a_sign_of_life, set_up),
 		cmocka_unit_test_setup(an_answer_is_asked_for_again_and_again, set_up),
