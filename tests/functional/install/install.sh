@@ -53,10 +53,11 @@ if [ -z "$page" ] || [ -z "$library" ]; then
 fi
 folder=${library%/libsummand.so}
 
-for file in bin/summand bin/summand-agent bin/summand-digits bin/summand-perf \
-	bin/summand-reduction-server include/summand.h share/man/man1/summand-agent.1 \
+for file in bin/summand bin/summand-agent bin/summand-digits bin/summand-digits-ddp \
+	bin/summand-perf bin/summand-reduction-server include/summand.h share/man/man1/summand-agent.1 \
 	share/man/man1/summand-perf.1 share/man/man1/summand-reduction-server.1 \
-	share/man/man3/libsummand.3 share/summand/machine_types.json share/summand/digits.txt; do
+	share/man/man3/libsummand.3 share/summand/machine_types.json share/summand/digits.txt \
+	share/summand/jobs/ddp.json share/summand/python/summand_ddp.py; do
 	[ -e "$prefix/$file" ] || fail "$file must be installed"
 done
 for file in "$folder/libsummand.so.0" "$folder/pkgconfig/summand.pc"; do
@@ -73,6 +74,21 @@ says 0 "OK" "$prefix/bin/summand-perf" allreduce --local=2 --local-servers=1 --s
 mv "$prefix/share/summand/machine_types.json" "$root"
 says 1 "share/summand/machine_types.json: No such file" "$prefix/bin/summand" custom-jobs plan "$job"
 [ "$failures" = 0 ] || exit 1
+
+# The PyTorch module, which must find the library that it was installed with: a server that is not
+# there is named by the library alone.
+python=/usr/bin/python3
+if [ -z "$sanitizer" ] && "$python" -c "import torch" 2>/dev/null; then
+	says 0 "summand" "$python" "$prefix/bin/summand-digits-ddp" --help
+	says 0 "$folder/libsummand.so.0" env PYTHONPATH="$prefix/share/summand/python" "$python" -c \
+		"import summand_ddp; print(summand_ddp._lib()._name)"
+	says 1 "127.0.0.1:1 could not be reached" env PYTHONPATH="$prefix/share/summand/python" \
+		SUMMAND_REDUCTION_SERVERS=127.0.0.1:1 SUMMAND_CONNECT_TIMEOUT=1 "$python" -c \
+		"import summand_ddp; summand_ddp.Context()"
+	[ "$failures" = 0 ] || exit 1
+else
+	echo "the PyTorch module is left out: it needs torch, and a library without a sanitizer"
+fi
 
 # The library: what libsummand.3 shows must compile, and do what it says.
 if [ -n "$sanitizer" ]; then
