@@ -1,4 +1,4 @@
-"""Summand for PyTorch: all-reduce of tensors, and a communication hook for DistributedDataParallel.
+"""Summand for PyTorch: all-reduce, reduce and broadcast of tensors, and a communication hook for DistributedDataParallel.
 
     state = summand_ddp.register(model)     # model is a DistributedDataParallel
     ...                                     # train as before
@@ -57,6 +57,10 @@ _CALLS = {
     "smd_comm_destroy": (None, [_POINTER]),
     "smd_allreduce": (_INT, [_POINTER, _POINTER, _POINTER, ctypes.c_size_t, _INT, _INT]),
     "smd_allreduce_start": (_INT, [_POINTER, _POINTER, _POINTER, ctypes.c_size_t, _INT, _INT, _OUT]),
+    "smd_reduce": (_INT, [_POINTER, _POINTER, _POINTER, ctypes.c_size_t, _INT, _INT, _INT]),
+    "smd_reduce_start": (_INT, [_POINTER, _POINTER, _POINTER, ctypes.c_size_t, _INT, _INT, _INT, _OUT]),
+    "smd_broadcast": (_INT, [_POINTER, _POINTER, ctypes.c_size_t, _INT, _INT]),
+    "smd_broadcast_start": (_INT, [_POINTER, _POINTER, ctypes.c_size_t, _INT, _INT, _OUT]),
     "smd_request_test": (_INT, [_POINTER]),
     "smd_request_wait": (_INT, [_POINTER]),
     "smd_barrier": (_INT, [_POINTER]),
@@ -181,20 +185,30 @@ class Communicator:
             raise SummandError(0, f"group {self.group}: the communicator must be open, got one that was closed")
         return self._handle
 
-    def _arguments(self, tensor, op, out):
-        out = tensor if out is None else out
-        for each in (tensor, out):
-            if each.device.type != "cpu" or each.layout != torch.strided or not each.is_contiguous():
-                raise SummandError(0, f"group {self.group}: a tensor must be dense, contiguous and on the CPU, got "
-                                      f"{each.layout} with strides {_strides(each)} on {each.device}")
+    def _buffer(self, tensor):
+        """What the library must know of a tensor: where it is, how long, of which type."""
+        if tensor.device.type != "cpu" or tensor.layout != torch.strided or not tensor.is_contiguous():
+            raise SummandError(0, f"group {self.group}: a tensor must be dense, contiguous and on the CPU, got "
+                                  f"{tensor.layout} with strides {_strides(tensor)} on {tensor.device}")
         if tensor.dtype not in DTYPES:
             raise SummandError(0, f"group {self.group}: the type must be one of {_names(DTYPES)}, got {tensor.dtype}")
+        return tensor.data_ptr(), tensor.numel(), DTYPES[tensor.dtype]
+
+    def _arguments(self, tensor, op, out):
+        out = tensor if out is None else out
+        send, count, dtype = self._buffer(tensor)
+        recv = self._buffer(out)[0]
         if op not in OPS:
             raise SummandError(0, f"group {self.group}: the operation must be one of {_names(OPS)}, got {op!r}")
         if out.dtype != tensor.dtype or out.numel() != tensor.numel():
             raise SummandError(0, f"group {self.group}: out must have {tensor.numel()} elements of {tensor.dtype}, got "
                                   f"{out.numel()} of {out.dtype}")
-        return out, (self._open(), tensor.data_ptr(), out.data_ptr(), tensor.numel(), DTYPES[tensor.dtype], OPS[op])
+        return out, (self._open(), send, recv, count, dtype, OPS[op])
+
+    def _start(self, call, arguments, tensor, out):
+        handle = ctypes.c_void_p()
+        _check(call(*arguments, ctypes.byref(handle)))
+        return Request(self, handle, tensor, out)
 
     def all_reduce(self, tensor, op="sum", out=None):
         """Combines the tensors of all ranks, in rank order, into out, else in place; returns the result."""
@@ -205,9 +219,27 @@ class Communicator:
     def all_reduce_start(self, tensor, op="sum", out=None):
         """The same without waiting: returns a Request. Until it is done, the tensors must be left alone."""
         out, arguments = self._arguments(tensor, op, out)
-        handle = ctypes.c_void_p()
-        _check(_lib().smd_allreduce_start(*arguments, ctypes.byref(handle)))
-        return Request(self, handle, tensor, out)
+        return self._start(_lib().smd_allreduce_start, arguments, tensor, out)
+
+    def reduce(self, tensor, root, op="sum", out=None):
+        """The same, but only rank root gets the result; the others get None, and their tensors stay as they are."""
+        out, arguments = self._arguments(tensor, op, out)
+        _check(_lib().smd_reduce(*arguments, root))
+        return out if self.rank == root else None
+
+    def reduce_start(self, tensor, root, op="sum", out=None):
+        """The same without waiting: returns a Request."""
+        out, arguments = self._arguments(tensor, op, out)
+        return self._start(_lib().smd_reduce_start, (*arguments, root), tensor, out if self.rank == root else None)
+
+    def broadcast(self, tensor, root):
+        """Copies the tensor of rank root into those of all others; returns it."""
+        _check(_lib().smd_broadcast(self._open(), *self._buffer(tensor), root))
+        return tensor
+
+    def broadcast_start(self, tensor, root):
+        """The same without waiting: returns a Request."""
+        return self._start(_lib().smd_broadcast_start, (self._open(), *self._buffer(tensor), root), tensor, tensor)
 
     def barrier(self):
         """Returns when every rank has called it."""
@@ -241,7 +273,7 @@ def _names(table):
 
 
 class Request:
-    """An all-reduce that was started."""
+    """An operation that was started."""
 
     def __init__(self, communicator, handle, tensor, out):
         self._communicator, self._handle = communicator, handle

@@ -101,6 +101,57 @@ class BindingTest(ProgramTest):
         for tensor in self.of_all(work):
             self.assertTrue(torch.equal(tensor, expected("sum", torch.float32)))
 
+    def test_reduce_gives_the_result_to_the_root_alone(self):
+        cases = [(dtype, op) for dtype in summand_ddp.DTYPES for op in summand_ddp.OPS]
+
+        def work(communicator):
+            kept = {}
+            for i, (dtype, op) in enumerate(cases):
+                tensor = values(communicator.rank, dtype)
+                kept[dtype, op] = communicator.reduce(tensor, i % RANKS, op), tensor
+            return kept
+
+        results = self.of_all(work)
+        for i, (dtype, op) in enumerate(cases):
+            for rank, kept in enumerate(results):
+                got, tensor = kept[dtype, op]
+                with self.subTest(rank=rank, dtype=dtype, op=op, root=i % RANKS):
+                    if rank == i % RANKS:
+                        self.assertIs(got, tensor)
+                        self.assertTrue(torch.equal(tensor, expected(op, dtype)), tensor)
+                    else:
+                        self.assertIsNone(got)
+                        self.assertTrue(torch.equal(tensor, values(rank, dtype)), tensor)
+
+    def test_broadcast_gives_everyone_what_the_root_has(self):
+        roots = {dtype: i % RANKS for i, dtype in enumerate(summand_ddp.DTYPES)}
+
+        def work(communicator):
+            tensors = {dtype: values(communicator.rank, dtype) for dtype in roots}
+            for dtype, root in roots.items():
+                self.assertIs(communicator.broadcast(tensors[dtype], root), tensors[dtype])
+            return tensors
+
+        for rank, tensors in enumerate(self.of_all(work)):
+            for dtype, root in roots.items():
+                with self.subTest(rank=rank, dtype=dtype, root=root):
+                    self.assertTrue(torch.equal(tensors[dtype], values(root, dtype)), tensors[dtype])
+
+    def test_reduce_and_broadcast_in_flight(self):
+        def work(communicator):
+            tensor, out = values(communicator.rank, torch.float32), torch.zeros(COUNT)
+            told = values(communicator.rank, torch.int64)
+            requests = [communicator.reduce_start(tensor, 2, "max", out=out), communicator.broadcast_start(told, 1)]
+            results = [request.wait() for request in reversed(requests)][::-1]
+            self.assertIs(results[0], out if communicator.rank == 2 else None)
+            self.assertIs(results[1], told)
+            return tensor, out, told
+
+        for rank, (tensor, out, told) in enumerate(self.of_all(work)):
+            self.assertTrue(torch.equal(tensor, values(rank, torch.float32)))
+            self.assertTrue(torch.equal(out, expected("max", torch.float32) if rank == 2 else torch.zeros(COUNT)))
+            self.assertTrue(torch.equal(told, values(1, torch.int64)))
+
     def test_no_elements(self):
         self.of_all(lambda communicator: communicator.all_reduce(torch.empty(0)))
 
@@ -129,11 +180,17 @@ class BindingTest(ProgramTest):
             self.assert_refused("got torch.complex64", reduce, torch.ones(3, dtype=torch.complex64))
             self.assert_refused("must be one of sum, prod, max, min, avg, got 'mean'", reduce, torch.ones(3), "mean")
             self.assert_refused("out must have 3 elements", reduce, torch.ones(3), out=torch.ones(4))
+            self.assert_refused("the root must be a rank below 1, got 1", communicator.reduce, torch.ones(3), 1)
+            self.assert_refused("must be one of sum", communicator.reduce_start, torch.ones(3), 0, "mean")
+            self.assert_refused("the root must be a rank below 1, got 7", communicator.broadcast_start, torch.ones(3),
+                                7)
+            self.assert_refused("contiguous and on the CPU", communicator.broadcast, torch.ones(2, 3).t(), 0)
             overlapping = torch.ones(8)
             self.assert_refused("must not overlap", reduce, overlapping[:4], out=overlapping[2:6])
             communicator.close()
             communicator.close()
             self.assert_refused("the communicator must be open", reduce, torch.ones(3))
+            self.assert_refused("the communicator must be open", communicator.broadcast, torch.ones(3), 0)
             self.assert_refused("the communicator must be open", communicator.barrier)
 
         self.of_all(work, 1)
