@@ -23,7 +23,15 @@
 #include "tests/unit/allreduce/capture.h"
 #include "tests/unit/allreduce/fixture.h"
 
-#define SOON_S 5 /* a second is promised; machines that run tests are slow */
+#define SECOND_NS 1000000000ull
+#define SOON_S    5 /* machines that run tests are slow */
+/* It is promised that every other rank hears of a killed worker within a second. With a sanitizer
+ * everything takes many times as long. */
+#ifdef SANITIZED
+#define HEARD_S SOON_S
+#else
+#define HEARD_S 1
+#endif
 
 static void check_says(const char *text)
 {
@@ -170,7 +178,7 @@ struct death {
 	bool ends;
 	pthread_t killer;
 	int middle;                 /* the victim writes a byte here */
-	_Atomic uint64_t killed_ns; /* 0: not yet, as far as the killer knows */
+	_Atomic uint64_t killed_ns; /* 0: not yet; when it ends by itself, somewhat before that */
 };
 
 static void start_victim(struct death *death, const struct pool *pool, const char *group)
@@ -197,11 +205,11 @@ static void *kill_victim(void *arg)
 	char byte;
 
 	CHECK(read(death->middle, &byte, 1) == 1);
+	usleep(death->ends ? 0 : 20000);
+	atomic_store(&death->killed_ns, smd_clock_ns());
 	if (!death->ends) {
-		usleep(20000);
 		kill(death->victim, SIGKILL);
 	}
-	atomic_store(&death->killed_ns, smd_clock_ns());
 	waitpid(death->victim, NULL, 0);
 	return NULL;
 }
@@ -211,15 +219,18 @@ static void work_until_lost(struct pool_rank *rank)
 	const struct death *death = rank->argument;
 	smd_comm *beside;
 	uint64_t killed;
+	uint64_t heard;
 	int ret = 0;
 
 	CHECK(smd_comm_create(rank->context, "beside", 2, rank->rank, &beside) == 0);
 	while (ret == 0) {
 		ret = sum(rank->comm, 300000, SMD_FLOAT32);
 	}
-	CHECK(ret == -ECONNRESET);
 	killed = atomic_load(&death->killed_ns);
-	CHECK(killed == 0 || smd_clock_ns() - killed < SOON_S * 1000000000ull);
+	heard = smd_clock_ns();
+	CHECK(ret == -ECONNRESET);
+	CHECK(death->ends || killed != 0);
+	CHECK(killed == 0 || heard - killed < (death->ends ? SOON_S : HEARD_S) * SECOND_NS);
 	check_says("rank 2 (workerpool1-2) was lost: ");
 	CHECK(sum(rank->comm, 10, SMD_FLOAT32) == -ECONNRESET);
 	check_sums_are_right(beside);
@@ -431,7 +442,7 @@ static void a_dead_address_is_named_within_the_timeout(void **state)
 	find_dead_address(dead);
 	snprintf(list, sizeof(list), "%s,%s", pool.list, dead);
 	assert_int_equal(smd_context_create(&options, &context), -ECONNREFUSED);
-	assert_true(smd_clock_ns() - begin < (1 + SOON_S) * 1000000000ull);
+	assert_true(smd_clock_ns() - begin < (1 + SOON_S) * SECOND_NS);
 	snprintf(text, sizeof(text),
 		"reduction server %s could not be reached within 1 s: Connection refused", dead);
 	assert_string_equal(smd_error_message(), text);
@@ -484,7 +495,7 @@ static void a_server_that_does_not_answer_is_named(void **state)
 	assert_int_equal(getsockname(fd, (struct sockaddr *)&name, &size), 0);
 	snprintf(address, sizeof(address), "127.0.0.1:%u", ntohs(name.sin_port));
 	assert_int_equal(smd_context_create(&options, &context), -ETIMEDOUT);
-	assert_true(smd_clock_ns() - begin < (1 + SOON_S) * 1000000000ull);
+	assert_true(smd_clock_ns() - begin < (1 + SOON_S) * SECOND_NS);
 	assert_non_null(strstr(smd_error_message(), address));
 	assert_non_null(strstr(smd_error_message(), "could not be reached within 1 s: "));
 	close(fd);
