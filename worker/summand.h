@@ -47,7 +47,7 @@
  *   SUMMAND_TOKEN_FILE         holds the token that the servers ask for
  *   SUMMAND_CONNECT_TIMEOUT    seconds, default 30
  *   SUMMAND_HEARTBEAT_LIMIT    seconds after which a silent server is lost, default 15
- *   SUMMAND_TRANSPORT          tcp
+ *   SUMMAND_TRANSPORT          auto or tcp (default)
  *   SUMMAND_STAGING_BYTES      pinned memory of a context that uses device memory, default 64M
  *   SUMMAND_PROGRESS           thread (default) or poll
  *   SUMMAND_LOG                error, warn (default), info, debug
