@@ -244,7 +244,7 @@ static int start_server(
 {
 	char token[SMD_STRING_MAX + 1];
 	struct smd_server_config config = {
-		.transport = &smd_transport_tcp,
+		.transports = {{&smd_transport_tcp, true}},
 		.listen = options->listen,
 		.shards = (unsigned)options->threads,
 		.heartbeat_s = (unsigned)options->heartbeat_s,

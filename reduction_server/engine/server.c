@@ -9,15 +9,16 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
-
-#define SECOND_NS 1000000000ull
 
 struct smd_server {
 	struct event_base *base;
-	const struct smd_transport_ops *transport;
-	struct smd_listener *listener;
+	struct server_listener {
+		const struct smd_transport_ops *transport;
+		struct smd_listener *listener;
+	} listeners[SMD_SERVER_TRANSPORTS_MAX];
+	unsigned nlisteners;
+	struct smd_greeter greeter;
 	struct event *janitor;
 	struct event *ended; /* some shard has ended */
 	atomic_uint nended;  /* shards that have */
@@ -25,134 +26,31 @@ struct smd_server {
 	void *owner;
 	char address[128];
 	char *token;
-	unsigned greeting_s;
 	unsigned nshards;
 	struct smd_shard *shards[SMD_SHARDS_MAX];
-	LIST_HEAD(, greeting) greetings;
 };
 
-/* A lane that has not yet said HELLO, or was refused and has not yet gone. */
-struct greeting {
-	struct smd_server *server;
-	struct smd_lane *lane;
-	uint64_t since_ns;
-	bool refused;
-	uint8_t payload[SMD_CONTROL_MAX];
-	LIST_ENTRY(greeting) link;
-};
+/* ---- lanes ---- */
 
-static void greeting_end(struct greeting *greeting)
-{
-	LIST_REMOVE(greeting, link);
-	free(greeting);
-}
-
-static int greeting_on_header(
-	void *owner, const struct smd_frame *frame, void **payload, struct smd_error *error)
-{
-	struct greeting *greeting = owner;
-
-	*payload = greeting->payload;
-	if (frame->kind != SMD_FRAME_HELLO || greeting->refused) {
-		return smd_error_set(error, EPROTO, "the first frame must be HELLO, got %s",
-			smd_frame_kind_name(frame->kind));
-	}
-	return 0;
-}
-
-static int greeting_refuse(struct greeting *greeting, const char *text)
-{
-	struct smd_frame frame = {.kind = SMD_FRAME_REFUSE};
-	uint8_t payload[SMD_CONTROL_MAX];
-
-	smd_log(SMD_LOG_WARN, "server", "refused %s: %s", smd_lane_peer_name(greeting->lane), text);
-	greeting->refused = true;
-	return smd_lane_send_control(
-		greeting->lane, &frame, payload, smd_text_encode(text, payload));
-}
-
-static int greeting_on_frame(
-	void *owner, const struct smd_frame *frame, void *payload, struct smd_error *error)
-{
-	struct greeting *greeting = owner;
-	struct smd_server *server = greeting->server;
-	struct smd_error text = {""};
-	struct smd_hello hello;
-	int ret = smd_hello_decode(payload, frame->length, &hello, error);
-
-	if (ret) {
-		return ret;
-	}
-	if (server->token && strcmp(server->token, hello.token) != 0) {
-		smd_error_set(
-			&text, EACCES, "%s: the job's token is not this server's", hello.replica);
-		return greeting_refuse(greeting, text.text);
-	}
-	if (hello.shard >= server->nshards) {
-		smd_error_set(&text, EINVAL, "%s: shard must be below %u, got %u", hello.replica,
-			server->nshards, hello.shard);
-		return greeting_refuse(greeting, text.text);
-	}
-	smd_lane_detach(greeting->lane);
-	ret = smd_shard_give(server->shards[hello.shard], greeting->lane, &hello);
-	if (ret) {
-		smd_lane_close(greeting->lane);
-	}
-	greeting_end(greeting);
-	return SMD_LANE_DETACHED;
-}
-
-static void greeting_on_closed(void *owner, int err, const char *reason)
-{
-	struct greeting *greeting = owner;
-
-	smd_log(err == -EPROTO ? SMD_LOG_WARN : SMD_LOG_DEBUG, "server", "lane of %s ended: %s",
-		smd_lane_peer_name(greeting->lane), reason);
-	smd_lane_close(greeting->lane);
-	greeting_end(greeting);
-}
-
-static const struct smd_lane_callbacks greeting_callbacks = {
-	.on_header = greeting_on_header,
-	.on_frame = greeting_on_frame,
-	.on_closed = greeting_on_closed,
-};
-
-static void server_on_accept(void *owner, struct smd_lane *lane)
+static int server_on_hello(void *owner, struct smd_lane *lane, const struct smd_hello *hello)
 {
 	struct smd_server *server = owner;
-	struct greeting *greeting = calloc(1, sizeof(*greeting));
 
-	if (!greeting || smd_lane_attach(lane, server->base, &greeting_callbacks, greeting)) {
-		smd_log(SMD_LOG_ERROR, "server", "cannot take %s: out of memory",
-			smd_lane_peer_name(lane));
-		free(greeting);
-		smd_lane_close(lane);
-		return;
-	}
-	greeting->server = server;
-	greeting->lane = lane;
-	greeting->since_ns = smd_clock_ns();
-	LIST_INSERT_HEAD(&server->greetings, greeting, link);
+	return smd_shard_give(server->shards[hello->shard], lane, hello);
 }
 
-static void server_close_greetings(struct smd_server *server, uint64_t older_than_ns)
+/* A lane that asks for a shard before it can say HELLO says that on the shard's loop, because it
+ * cannot be moved there later. */
+static void server_on_accept(void *owner, struct smd_lane *lane, int shard)
 {
-	struct greeting *greeting = LIST_FIRST(&server->greetings);
+	struct smd_server *server = owner;
 
-	while (greeting) {
-		struct greeting *next = LIST_NEXT(greeting, link);
-
-		if (greeting->since_ns < older_than_ns) {
-			if (!greeting->refused && server->listener) {
-				smd_log(SMD_LOG_WARN, "server",
-					"lane of %s ended: it has said nothing for %u s",
-					smd_lane_peer_name(greeting->lane), server->greeting_s);
-			}
-			smd_lane_close(greeting->lane);
-			greeting_end(greeting);
-		}
-		greeting = next;
+	if (shard < 0 || (unsigned)shard >= server->nshards) {
+		smd_greeter_take(&server->greeter, lane);
+	} else if (smd_shard_give(server->shards[shard], lane, NULL)) {
+		smd_log(SMD_LOG_ERROR, "server", "cannot take %s: out of memory",
+			smd_lane_peer_name(lane));
+		smd_lane_close(lane);
 	}
 }
 
@@ -162,8 +60,10 @@ static void server_on_janitor(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	server_close_greetings(server, smd_clock_ns() - server->greeting_s * SECOND_NS);
+	smd_greeter_check(&server->greeter);
 }
+
+/* ---- shards ---- */
 
 static void server_shard_ended(void *owner)
 {
@@ -203,6 +103,8 @@ static int server_start_shards(
 		.late_s = config->late_s ? config->late_s : SMD_LATE_DEFAULT_S,
 		.heartbeat_s =
 			config->heartbeat_s ? config->heartbeat_s : SMD_HEARTBEAT_LIMIT_DEFAULT_S,
+		.greeting_s = server->greeter.patience_s,
+		.token = server->token,
 		.on_ended = server_shard_ended,
 		.owner = server,
 	};
@@ -252,6 +154,44 @@ static int server_create_events(struct smd_server *server, struct event_base *ba
 		       : -ENOMEM;
 }
 
+/* The first transport finds the port if that is open; the others listen at the same. */
+static int server_listen(
+	struct smd_server *server, const struct smd_server_config *config, struct smd_error *error)
+{
+	for (unsigned i = 0; i < SMD_SERVER_TRANSPORTS_MAX && config->transports[i].ops; i++) {
+		const struct smd_server_transport *wanted = &config->transports[i];
+		struct server_listener *listener = &server->listeners[server->nlisteners];
+		struct smd_error why = {""};
+		char address[sizeof(server->address)];
+		int ret = wanted->ops->listen(server->base,
+			server->nlisteners ? server->address : config->listen, server_on_accept,
+			server, &listener->listener, address, &why);
+
+		if (ret && wanted->needed) {
+			return smd_error_set(error, -ret, "%s", why.text);
+		}
+		if (ret) {
+			smd_log(SMD_LOG_INFO, "server", "no workers over %s: %s", wanted->ops->name,
+				why.text);
+			continue;
+		}
+		listener->transport = wanted->ops;
+		if (server->nlisteners++ == 0) {
+			memcpy(server->address, address, sizeof(address));
+		}
+	}
+	return 0;
+}
+
+static void server_stop_listening(struct smd_server *server)
+{
+	while (server->nlisteners) {
+		struct server_listener *listener = &server->listeners[--server->nlisteners];
+
+		listener->transport->listener_close(listener->listener);
+	}
+}
+
 int smd_server_start(struct event_base *base, const struct smd_server_config *config,
 	struct smd_server **out, struct smd_error *error)
 {
@@ -262,28 +202,35 @@ int smd_server_start(struct event_base *base, const struct smd_server_config *co
 		return smd_error_set(error, ENOMEM, "server: out of memory");
 	}
 	server->base = base;
-	server->transport = config->transport;
-	server->greeting_s = config->greeting_s ? config->greeting_s : SMD_GREETING_DEFAULT_S;
 	server->on_ended = config->on_ended;
 	server->owner = config->owner;
-	LIST_INIT(&server->greetings);
 	server->token = config->token ? strdup(config->token) : NULL;
+	server->greeter = (struct smd_greeter){
+		.base = base,
+		.name = "server",
+		.token = server->token,
+		.nshards = config->shards,
+		.shard = SMD_SHARD_UNKNOWN,
+		.patience_s = config->greeting_s ? config->greeting_s : SMD_GREETING_DEFAULT_S,
+		.on_hello = server_on_hello,
+		.owner = server,
+	};
 	if ((config->token && !server->token) || server_create_events(server, base)) {
 		smd_error_set(error, ENOMEM, "server: out of memory");
 		goto free_events;
 	}
 	ret = server_start_shards(server, config, error);
 	if (ret == 0) {
-		ret = config->transport->listen(base, config->listen, server_on_accept, server,
-			&server->listener, server->address, error);
+		ret = server_listen(server, config, error);
 	}
 	if (ret) {
-		goto stop_shards;
+		goto stop_listening;
 	}
 	*out = server;
 	return 0;
 
-stop_shards:
+stop_listening:
+	server_stop_listening(server);
 	server_stop_shards(server);
 free_events:
 	server_free_events(server);
@@ -299,11 +246,8 @@ const char *smd_server_address(const struct smd_server *server)
 
 void smd_server_drain(struct smd_server *server, bool now)
 {
-	if (server->listener) {
-		server->transport->listener_close(server->listener);
-		server->listener = NULL;
-	}
-	server_close_greetings(server, UINT64_MAX);
+	server_stop_listening(server);
+	smd_greeter_close(&server->greeter);
 	for (unsigned i = 0; i < server->nshards; i++) {
 		smd_shard_drain(server->shards[i], now);
 	}

@@ -1,8 +1,9 @@
 /*
- * A reduction server: a listener, and shards that the lanes are given to.
+ * A reduction server: a listener for each transport, and shards that the lanes are given to.
  *
- * The listener's loop belongs to the caller. A new lane stays on it for one frame, HELLO, which
- * says to which shard it goes. All calls are made on that loop's thread.
+ * The listeners' loop belongs to the caller. A new lane stays on it for one frame, HELLO, which
+ * says to which shard it goes, unless its transport knows that before. All calls are made on that
+ * loop's thread.
  */
 #ifndef SMD_ENGINE_SERVER_H
 #define SMD_ENGINE_SERVER_H
@@ -12,14 +13,22 @@
 
 #include "reduction_server/base/error.h"
 #include "reduction_server/engine/bandwidth.h"
+#include "reduction_server/engine/greeting.h"
 #include "reduction_server/engine/shard.h"
 #include "reduction_server/transport/transport.h"
 
 struct smd_server;
 
+#define SMD_SERVER_TRANSPORTS_MAX 2
+
+struct smd_server_transport {
+	const struct smd_transport_ops *ops; /* NULL: no more */
+	bool needed; /* it must be there; else it is used where it is to be had */
+};
+
 struct smd_server_config {
-	const struct smd_transport_ops *transport;
-	const char *listen;            /* "host:port" */
+	struct smd_server_transport transports[SMD_SERVER_TRANSPORTS_MAX]; /* the first is needed */
+	const char *listen;                                                /* "host:port" */
 	unsigned shards;               /* threads: 1 to SMD_SHARDS_MAX */
 	size_t memory_bytes;           /* of all slot pools together */
 	uint32_t chunk_bytes;          /* largest chunk; 0: SMD_CHUNK_DEFAULT */

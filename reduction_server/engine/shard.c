@@ -35,10 +35,22 @@ void smd_shard_check_drained(struct smd_shard *shard)
 
 /* ---- the mailbox ---- */
 
+static int shard_on_hello(void *owner, struct smd_lane *lane, const struct smd_hello *hello)
+{
+	return smd_peer_create(owner, lane, hello);
+}
+
 static void shard_admit(struct smd_shard *shard, struct smd_arrival *arrival)
 {
-	int ret = smd_peer_create(shard, arrival->lane, &arrival->hello);
+	int ret = 0;
 
+	if (arrival->greeted) {
+		ret = smd_peer_create(shard, arrival->lane, &arrival->hello);
+	} else if (shard->draining) {
+		smd_lane_close(arrival->lane);
+	} else {
+		smd_greeter_take(&shard->greeter, arrival->lane);
+	}
 	if (ret) {
 		smd_log(SMD_LOG_ERROR, shard->name, "cannot take the lane of %s: %s",
 			arrival->hello.replica, strerror(-ret));
@@ -71,6 +83,7 @@ static void shard_on_mail(void *owner)
 	}
 	if (drain) {
 		shard->draining = true;
+		smd_greeter_close(&shard->greeter);
 		smd_shard_check_drained(shard);
 	}
 	if (stop) {
@@ -80,13 +93,16 @@ static void shard_on_mail(void *owner)
 
 int smd_shard_give(struct smd_shard *shard, struct smd_lane *lane, const struct smd_hello *hello)
 {
-	struct smd_arrival *arrival = malloc(sizeof(*arrival));
+	struct smd_arrival *arrival = calloc(1, sizeof(*arrival));
 
 	if (!arrival) {
 		return -ENOMEM;
 	}
 	arrival->lane = lane;
-	arrival->hello = *hello;
+	arrival->greeted = hello != NULL;
+	if (hello) {
+		arrival->hello = *hello;
+	}
 	pthread_mutex_lock(&shard->mailbox.lock);
 	STAILQ_INSERT_TAIL(&shard->mailbox.arrivals, arrival, link);
 	pthread_mutex_unlock(&shard->mailbox.lock);
@@ -138,6 +154,7 @@ static void shard_on_janitor(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
+	smd_greeter_check(&shard->greeter);
 	TAILQ_FOREACH (comm, &shard->comms, link) {
 		smd_comm_tell_late(comm, now);
 	}
@@ -224,6 +241,7 @@ static void *shard_main(void *arg)
 	struct smd_shard *shard = arg;
 
 	shard_turn_loop(shard);
+	smd_greeter_close(&shard->greeter);
 	shard_abandon_comms(shard); /* those that were stopped before they had ended */
 	while (!TAILQ_EMPTY(&shard->peers)) {
 		smd_peer_close(TAILQ_FIRST(&shard->peers), "the reduction server ended");
@@ -294,6 +312,16 @@ int smd_shard_start(
 		smd_error_set(error, ENOMEM, "%s: out of memory", shard->name);
 		goto destroy_events;
 	}
+	shard->greeter = (struct smd_greeter){
+		.base = shard->base,
+		.name = shard->name,
+		.token = config->token,
+		.nshards = config->welcome.shards,
+		.shard = (int)config->welcome.shard,
+		.patience_s = config->greeting_s,
+		.on_hello = shard_on_hello,
+		.owner = shard,
+	};
 	ret = -pthread_create(&shard->thread, NULL, shard_main, shard);
 	if (ret) {
 		smd_error_set(

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "reduction_server/engine/greeting.h"
 #include "reduction_server/engine/peer.h"
 #include "reduction_server/engine/pool.h"
 #include "reduction_server/transport/loop.h"
@@ -26,6 +27,8 @@ struct smd_shard_config {
 	unsigned window;               /* slots that a communicator gets while there are enough */
 	unsigned late_s;               /* a rank that the others wait for so long is named */
 	unsigned heartbeat_s;          /* a worker that says nothing for so long is lost */
+	unsigned greeting_s;           /* and one that does not say HELLO for so long */
+	const char *token;             /* what HELLO must carry; NULL: anything */
 	void (*on_ended)(void *owner); /* called on the shard's thread, as the last thing it does */
 	void *owner;
 };
@@ -42,6 +45,7 @@ struct smd_shard_stats {
 
 struct smd_arrival {
 	struct smd_lane *lane;
+	bool greeted; /* it has said HELLO */
 	struct smd_hello hello;
 	STAILQ_ENTRY(smd_arrival) link;
 };
@@ -56,6 +60,7 @@ struct smd_shard {
 	pthread_t thread;
 	struct smd_pool pool;
 	uint8_t *sink; /* where discarded payloads go */
+	struct smd_greeter greeter;
 	TAILQ_HEAD(, smd_peer) peers;
 	TAILQ_HEAD(smd_comm_list, smd_comm) comms;
 	struct smd_comm_list gone; /* to be freed by the reaper */
@@ -76,7 +81,8 @@ struct smd_shard {
 int smd_shard_start(
 	const struct smd_shard_config *config, struct smd_shard **out, struct smd_error *error);
 
-/* From any thread: gives a lane, detached from its loop, to the shard. -ENOMEM. */
+/* From any thread: gives a lane that is on no loop to the shard; hello: what it has said, or NULL
+ * when it has said nothing yet. -ENOMEM. */
 int smd_shard_give(struct smd_shard *shard, struct smd_lane *lane, const struct smd_hello *hello);
 
 /*

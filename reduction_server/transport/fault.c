@@ -504,7 +504,7 @@ static const struct smd_transport_ops *fault_inner(const char **address)
 						      : &smd_transport_tcp;
 }
 
-static int fault_connect(struct event_base *base, const char *address,
+static int fault_connect(struct event_base *base, const char *address, unsigned shard,
 	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
 	struct smd_error *error)
 {
@@ -520,7 +520,7 @@ static int fault_connect(struct event_base *base, const char *address,
 		smd_error_set(error, -ret, "%s: out of memory", address);
 		goto free_lane;
 	}
-	ret = inner->connect(base, address, &fault_callbacks, lane, &lane->inner, error);
+	ret = inner->connect(base, address, shard, &fault_callbacks, lane, &lane->inner, error);
 	if (ret) {
 		goto leave_loop;
 	}
@@ -537,11 +537,11 @@ free_lane:
 struct smd_listener {
 	const struct smd_transport_ops *transport;
 	struct smd_listener *inner;
-	void (*on_accept)(void *owner, struct smd_lane *lane);
+	smd_accept *on_accept;
 	void *owner;
 };
 
-static void fault_on_accept(void *owner, struct smd_lane *inner)
+static void fault_on_accept(void *owner, struct smd_lane *inner, int shard)
 {
 	struct smd_listener *listener = owner;
 	struct fault_lane *lane = fault_create(NULL);
@@ -551,12 +551,11 @@ static void fault_on_accept(void *owner, struct smd_lane *inner)
 		return;
 	}
 	lane->inner = inner;
-	listener->on_accept(listener->owner, &lane->lane);
+	listener->on_accept(listener->owner, &lane->lane, shard);
 }
 
-static int fault_listen(struct event_base *base, const char *address,
-	void (*on_accept)(void *owner, struct smd_lane *lane), void *owner,
-	struct smd_listener **out, char bound[128], struct smd_error *error)
+static int fault_listen(struct event_base *base, const char *address, smd_accept *on_accept,
+	void *owner, struct smd_listener **out, char bound[128], struct smd_error *error)
 {
 	struct smd_listener *listener = calloc(1, sizeof(*listener));
 	int ret;

@@ -48,7 +48,7 @@ struct pipe {
 struct smd_listener {
 	char name[NAME_MAX_LENGTH];
 	struct event_base *base;
-	void (*on_accept)(void *owner, struct smd_lane *lane);
+	smd_accept *on_accept;
 	void *owner;
 	LIST_ENTRY(smd_listener) link;
 };
@@ -394,7 +394,8 @@ static void loopback_on_arrival(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	arrival->listener->on_accept(arrival->listener->owner, &arrival->end->lane);
+	arrival->listener->on_accept(
+		arrival->listener->owner, &arrival->end->lane, SMD_SHARD_UNKNOWN);
 	free(arrival);
 }
 
@@ -440,7 +441,7 @@ static int loopback_announce(const char *name, struct loopback_lane *end)
 	return ret;
 }
 
-static int loopback_connect(struct event_base *base, const char *address,
+static int loopback_connect(struct event_base *base, const char *address, unsigned shard,
 	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
 	struct smd_error *error)
 {
@@ -448,6 +449,7 @@ static int loopback_connect(struct event_base *base, const char *address,
 	struct pipe *pipe = pipe_create(name);
 	int ret;
 
+	(void)shard; /* HELLO says it */
 	if (!pipe) {
 		return smd_error_set(error, ENOMEM, "%s: out of memory", address);
 	}
@@ -473,9 +475,8 @@ free_pipe:
 	return ret;
 }
 
-static int loopback_listen(struct event_base *base, const char *address,
-	void (*on_accept)(void *owner, struct smd_lane *lane), void *owner,
-	struct smd_listener **out, char bound[128], struct smd_error *error)
+static int loopback_listen(struct event_base *base, const char *address, smd_accept *on_accept,
+	void *owner, struct smd_listener **out, char bound[128], struct smd_error *error)
 {
 	const char *name = loopback_name(address);
 	struct smd_listener *listener;

@@ -44,11 +44,10 @@ struct tcp_lane *smd_tcp_lane_create(int fd);
 int smd_tcp_lane_enter_loop(struct tcp_lane *tcp, struct event_base *base,
 	const struct smd_lane_callbacks *callbacks, void *owner);
 
-int smd_tcp_connect(struct event_base *base, const char *address,
+int smd_tcp_connect(struct event_base *base, const char *address, unsigned shard,
 	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
 	struct smd_error *error);
-int smd_tcp_listen(struct event_base *base, const char *address,
-	void (*on_accept)(void *owner, struct smd_lane *lane), void *owner,
+int smd_tcp_listen(struct event_base *base, const char *address, smd_accept *on_accept, void *owner,
 	struct smd_listener **out, char bound[128], struct smd_error *error);
 void smd_tcp_listener_close(struct smd_listener *listener);
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "reduction_server/base/log.h"
-#include "reduction_server/base/parse.h"
+#include "reduction_server/transport/address.h"
 #include "reduction_server/transport/tcp.h"
 
 #define LISTEN_BACKLOG 1024
@@ -19,64 +19,11 @@ struct smd_listener {
 	int fd;
 	struct event *acceptable;
 	struct event *rested; /* the listener has paused, and goes on */
-	void (*on_accept)(void *owner, struct smd_lane *lane);
+	smd_accept *on_accept;
 	void *owner;
 };
 
-static void tcp_address_print(const struct sockaddr *address, socklen_t size, char out[128])
-{
-	char host[64];
-	char port[8];
-
-	if (getnameinfo(address, size, host, sizeof(host), port, sizeof(port),
-		    NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
-		snprintf(out, 128, "unknown address");
-	} else if (address->sa_family == AF_INET6) {
-		snprintf(out, 128, "[%s]:%s", host, port);
-	} else {
-		snprintf(out, 128, "%s:%s", host, port);
-	}
-}
-
-static int tcp_resolve(
-	const char *address, int flags, struct addrinfo **out, struct smd_error *error)
-{
-	const struct addrinfo hints = {
-		.ai_family = AF_UNSPEC,
-		.ai_socktype = SOCK_STREAM,
-		.ai_flags = flags,
-	};
-	char host[256];
-	char service[8];
-	uint16_t port;
-	int ret;
-
-	if (smd_parse_endpoint(address, host, sizeof(host), &port)) {
-		return smd_error_set(
-			error, EINVAL, "address must be host:port, got \"%s\"", address);
-	}
-	snprintf(service, sizeof(service), "%u", port);
-	ret = getaddrinfo(host, service, &hints, out);
-	if (ret) {
-		return smd_error_set(error, EHOSTUNREACH, "%s: cannot resolve the host: %s",
-			address, gai_strerror(ret));
-	}
-	return 0;
-}
-
-/* One address is enough: an IPv4 one if there is any, because "localhost" servers mostly have that.
- */
-static const struct addrinfo *tcp_choose(const struct addrinfo *list)
-{
-	for (const struct addrinfo *info = list; info; info = info->ai_next) {
-		if (info->ai_family == AF_INET) {
-			return info;
-		}
-	}
-	return list;
-}
-
-int smd_tcp_connect(struct event_base *base, const char *address,
+int smd_tcp_connect(struct event_base *base, const char *address, unsigned shard,
 	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
 	struct smd_error *error)
 {
@@ -84,12 +31,15 @@ int smd_tcp_connect(struct event_base *base, const char *address,
 	struct addrinfo *list;
 	struct tcp_lane *tcp;
 	int fd;
-	int ret = tcp_resolve(address, 0, &list, error);
+	int ret;
+
+	(void)shard; /* HELLO says it */
+	ret = smd_address_resolve(address, 0, &list, error);
 
 	if (ret) {
 		return ret;
 	}
-	info = tcp_choose(list);
+	info = smd_address_choose(list);
 	fd = socket(info->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0) {
 		ret = smd_error_set(error, errno, "%s: cannot make a socket: %m", address);
@@ -165,8 +115,8 @@ static void tcp_on_acceptable(evutil_socket_t fd, short what, void *arg)
 		close(accepted);
 		return;
 	}
-	tcp_address_print((struct sockaddr *)&address, size, tcp->peer);
-	listener->on_accept(listener->owner, &tcp->lane);
+	smd_address_print((struct sockaddr *)&address, size, tcp->peer);
+	listener->on_accept(listener->owner, &tcp->lane, SMD_SHARD_UNKNOWN);
 }
 
 static int tcp_bind(const char *address, int *out, char bound[128], struct smd_error *error)
@@ -176,7 +126,7 @@ static int tcp_bind(const char *address, int *out, char bound[128], struct smd_e
 	struct addrinfo *info;
 	const int yes = 1;
 	int fd;
-	int ret = tcp_resolve(address, AI_PASSIVE, &info, error);
+	int ret = smd_address_resolve(address, AI_PASSIVE, &info, error);
 
 	if (ret) {
 		return ret;
@@ -192,7 +142,7 @@ static int tcp_bind(const char *address, int *out, char bound[128], struct smd_e
 		ret = smd_error_set(error, errno, "%s: cannot listen: %m", address);
 		goto close_fd;
 	}
-	tcp_address_print((struct sockaddr *)&name, size, bound);
+	smd_address_print((struct sockaddr *)&name, size, bound);
 	freeaddrinfo(info);
 	*out = fd;
 	return 0;
@@ -216,8 +166,7 @@ void smd_tcp_listener_close(struct smd_listener *listener)
 	free(listener);
 }
 
-int smd_tcp_listen(struct event_base *base, const char *address,
-	void (*on_accept)(void *owner, struct smd_lane *lane), void *owner,
+int smd_tcp_listen(struct event_base *base, const char *address, smd_accept *on_accept, void *owner,
 	struct smd_listener **out, char bound[128], struct smd_error *error)
 {
 	struct smd_listener *listener = calloc(1, sizeof(*listener));

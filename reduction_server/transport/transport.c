@@ -16,6 +16,7 @@ const struct smd_transport_ops *smd_transport_find(const char *name)
 {
 	static const struct smd_transport_ops *const transports[] = {
 		&smd_transport_tcp,
+		&smd_transport_rdma,
 		&smd_transport_loopback,
 		&smd_transport_fault,
 	};
@@ -33,6 +34,7 @@ void smd_lane_send(struct smd_lane *lane, struct smd_frame *frame, struct smd_se
 	frame->length = send->length;
 	smd_frame_encode(frame, send->header);
 	send->sent = 0;
+	send->offers = 0;
 	lane->ops->send(lane, send);
 }
 

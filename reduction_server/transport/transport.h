@@ -13,10 +13,19 @@
  * the lane ended first. Nothing is copied or allocated. done() may be called before smd_lane_send()
  * returns, and is called before on_header() of any frame that the other end sent in answer.
  *
+ * Places. Some transports (rdma) write a payload into memory of the other end before that knows
+ * that it comes, and without a copy. So whoever will be sent a payload may offer memory for it
+ * first: what was offered on a lane goes to the other end as *places* with the next frame, in
+ * order, and comes out of the lane there together with that frame. Who knows which place is for
+ * which payload is a matter of those two; a payload without a place arrives all the same. Memory
+ * that was offered is written to at any time until its payload has come, the offer is withdrawn
+ * because the other end is known to be through with it, or the lane is closed.
+ *
  * The end. on_closed() is called at most once, always from the event loop or smd_lane_poll() (never
- * from inside another call into the transport), and only if the owner has not closed the lane first. The owner then calls
- * smd_lane_close(), which gives back every queued send with -ECANCELED; the lane's memory goes at
- * the end of the loop's turn, so closing inside any callback is safe. No callback comes after it.
+ * from inside another call into the transport), and only if the owner has not closed the lane
+ * first. The owner then calls smd_lane_close(), which gives back every queued send with -ECANCELED;
+ * the lane's memory goes at the end of the loop's turn, so closing inside any callback is safe. No
+ * callback comes after it.
  */
 #ifndef SMD_TRANSPORT_TRANSPORT_H
 #define SMD_TRANSPORT_TRANSPORT_H
@@ -33,19 +42,39 @@ struct event_base;
 struct smd_lane;
 struct smd_listener;
 
+/* Memory at the other end that one payload may be written to. Length 0: none. */
+struct smd_place {
+	uint64_t address;
+	uint32_t key;
+	uint32_t length;
+};
+#define SMD_PLACES_MAX 32 /* that come with one frame */
+
+/* A buffer that some memory is part of, all of which may be registered at once; or zeros. */
+struct smd_extent {
+	void *base;
+	size_t length;
+};
+
+struct smd_offer; /* the transport's */
+
 struct smd_send {
 	uint8_t header[SMD_FRAME_SIZE]; /* encoded by smd_lane_send() */
 	const void *payload;
 	uint32_t length;
 	void (*done)(struct smd_send *send, int err);
-	void *owner; /* the sender's own business */
+	void *owner;              /* the sender's own business */
+	struct smd_place place;   /* for the payload; see above */
+	struct smd_extent extent; /* of the payload */
 	/* The transport's while the send is queued: */
-	uint32_t sent; /* header and payload bytes that have left */
+	uint32_t sent;   /* header and payload bytes that have left */
+	unsigned offers; /* places that go with it */
 	TAILQ_ENTRY(smd_send) link;
 };
 TAILQ_HEAD(smd_send_queue, smd_send);
 
 #define SMD_LANE_DETACHED 1
+#define SMD_SHARD_UNKNOWN (-1)
 
 struct smd_lane_callbacks {
 	/* The lane is connected (only after connect). */
@@ -53,7 +82,9 @@ struct smd_lane_callbacks {
 	/*
 	 * Where shall the payload go? *payload must have room for frame->length bytes until
 	 * on_frame(), smd_lane_redirect() or the lane's end. -errno ends the lane for the reason in
-	 * `error`. A frame without payload is asked about too; *payload is then not used.
+	 * `error`. A frame without payload is asked about too; *payload is then not used. Nor is it
+	 * when lane->placed says that the payload is in the place that was offered for it: then
+	 * -EPROTO is the answer if none was.
 	 */
 	int (*on_header)(void *owner, const struct smd_frame *frame, void **payload,
 		struct smd_error *error);
@@ -68,23 +99,27 @@ struct smd_lane_callbacks {
 	void (*on_closed)(void *owner, int err, const char *reason);
 };
 
+typedef void smd_accept(void *owner, struct smd_lane *lane, int shard);
+
 struct smd_transport_ops {
 	const char *name; /* "tcp"; also what comes before the colon in "loopback:NAME" addresses */
 
 	/*
-	 * Listens at "host:port" (port 0: any free one; *port is the real one). Each new lane is
-	 * handed to on_accept() on the listener's loop, not yet attached. 0 or -errno with a text.
+	 * Listens at "host:port" (port 0: any free one; `bound` says which). Each new lane is
+	 * handed to on_accept() on the listener's loop, not yet attached, with the shard that the
+	 * other end has asked for, where the transport learns that before the first frame: it
+	 * should then be attached to that shard's loop and no other. 0 or -errno with a text.
 	 */
-	int (*listen)(struct event_base *base, const char *address,
-		void (*on_accept)(void *owner, struct smd_lane *lane), void *owner,
-		struct smd_listener **out, char bound[128], struct smd_error *error);
+	int (*listen)(struct event_base *base, const char *address, smd_accept *on_accept,
+		void *owner, struct smd_listener **out, char bound[128], struct smd_error *error);
 	void (*listener_close)(struct smd_listener *listener);
 
 	/*
-	 * Begins to connect to `address` and returns at once; then on_open() or on_closed(). The
-	 * lane is attached. -errno with a text when the address makes no sense.
+	 * Begins to connect to `address`, for that shard, and returns at once; then on_open() or
+	 * on_closed(). The lane is attached. -errno with a text when the address makes no sense, or
+	 * -ENODEV when the transport is not to be had here.
 	 */
-	int (*connect)(struct event_base *base, const char *address,
+	int (*connect)(struct event_base *base, const char *address, unsigned shard,
 		const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
 		struct smd_error *error);
 
@@ -111,6 +146,20 @@ struct smd_transport_ops {
 	 * callbacks may come, on_closed() too. NULL where that is not to be had.
 	 */
 	void (*poll)(struct smd_lane *lane);
+	/*
+	 * Offers memory for a payload of the other end, part of `extent`; it goes with the next
+	 * frame that is sent. NULL: that place will say "none". NULL operation: no places here.
+	 */
+	struct smd_offer *(*offer)(
+		struct smd_lane *lane, void *memory, uint32_t length, struct smd_extent extent);
+	/* Forgets the offer, whose payload has come or will not. Closing a lane forgets them all.
+	 */
+	void (*withdraw)(struct smd_lane *lane, struct smd_offer *offer);
+	/*
+	 * Memory that lives as long as the lane's loop has lanes, and payloads of at most `largest`
+	 * bytes in it: it need not be registered again and again. NULL operation: no need.
+	 */
+	void (*declare)(struct smd_lane *lane, struct smd_extent memory, size_t largest);
 	/* The rest of the payload that is being received goes to `payload` instead. */
 	void (*redirect)(struct smd_lane *lane, void *payload);
 	void (*close)(struct smd_lane *lane);
@@ -121,6 +170,8 @@ struct smd_transport_ops {
 struct smd_lane_counts {
 	uint64_t bytes_sent; /* headers and payloads */
 	uint64_t bytes_received;
+	uint64_t requests;  /* work requests to a device, of sends */
+	uint64_t doorbells; /* calls that posted them */
 };
 
 /* What every transport's lane begins with. */
@@ -128,14 +179,20 @@ struct smd_lane {
 	const struct smd_transport_ops *ops;
 	struct smd_lane_counts counts;
 	unsigned controls; /* control frames that have not left */
+	/* Of the frame that is being handed out: */
+	bool placed;                    /* its payload is where it was offered a place */
+	const struct smd_place *places; /* that came with it */
+	unsigned nplaces;
 };
 /* A peer that asks and asks but does not read its answers gets no more than so many queued. */
 #define SMD_LANE_CONTROLS_MAX (4 * SMD_COMMS_MAX)
 
-/* "tcp", "loopback" or "fault"; NULL for another name. */
+/* "tcp", "rdma", "loopback" or "fault"; NULL for another name. */
 const struct smd_transport_ops *smd_transport_find(const char *name);
 
 extern const struct smd_transport_ops smd_transport_tcp;
+extern const struct smd_transport_ops
+	smd_transport_rdma; /* without RDMA in the build, it says so */
 extern const struct smd_transport_ops smd_transport_loopback;
 extern const struct smd_transport_ops smd_transport_fault;
 
@@ -169,6 +226,32 @@ static inline bool smd_lane_poll(struct smd_lane *lane)
 		lane->ops->poll(lane);
 	}
 	return lane->ops->poll != NULL;
+}
+
+/* Whether places mean anything on the lane. */
+static inline bool smd_lane_has_places(const struct smd_lane *lane)
+{
+	return lane->ops->offer != NULL;
+}
+
+static inline struct smd_offer *smd_lane_offer(
+	struct smd_lane *lane, void *memory, uint32_t length, struct smd_extent extent)
+{
+	return lane->ops->offer(lane, memory, length, extent);
+}
+
+static inline void smd_lane_withdraw(struct smd_lane *lane, struct smd_offer *offer)
+{
+	if (offer) {
+		lane->ops->withdraw(lane, offer);
+	}
+}
+
+static inline void smd_lane_declare(struct smd_lane *lane, struct smd_extent memory, size_t largest)
+{
+	if (lane->ops->declare) {
+		lane->ops->declare(lane, memory, largest);
+	}
 }
 
 static inline void smd_lane_redirect(struct smd_lane *lane, void *payload)

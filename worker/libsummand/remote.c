@@ -63,7 +63,7 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	ret = context->config.transport->connect(context->progress.base, remote->target->address,
-		&remote_callbacks, remote, &remote->lane, &error);
+		remote->shard, &remote_callbacks, remote, &remote->lane, &error);
 	if (ret) {
 		remote->lane = NULL;
 		remote_try_later(remote, ret, error.text);

@@ -43,7 +43,8 @@ static void start_one(struct pool *pool, unsigned index, const struct smd_server
 	struct smd_error error = {""};
 	char listen[64];
 
-	config.transport = smd_transport_find(pool->transport);
+	config.transports[0] =
+		(struct smd_server_transport){smd_transport_find(pool->transport), true};
 	config.listen = listen;
 	config.on_ended = on_ended;
 	config.owner = one;

@@ -83,10 +83,11 @@ const struct smd_lane_callbacks link_callbacks = {
 	.on_closed = end_on_closed,
 };
 
-void link_on_accept(void *owner, struct smd_lane *lane)
+void link_on_accept(void *owner, struct smd_lane *lane, int shard)
 {
 	struct link *link = owner;
 
+	(void)shard;
 	link->far.lane = lane;
 	if (!link->hold) {
 		assert_int_equal(smd_lane_attach(lane, link->base, &link_callbacks, &link->far), 0);
@@ -205,7 +206,7 @@ void link_connect(struct link *link)
 {
 	struct smd_error error = {""};
 
-	assert_int_equal(link->transport->connect(link->base, link->address, &link_callbacks,
+	assert_int_equal(link->transport->connect(link->base, link->address, 0, &link_callbacks,
 				 &link->near, &link->near.lane, &error),
 		0);
 }

@@ -74,7 +74,7 @@ void link_open(struct link *link);
 /* Some more turns, in which nothing more must happen. */
 void link_run_on(struct link *link);
 /* How a link takes a new lane, for listeners of a test's own. */
-void link_on_accept(void *owner, struct smd_lane *lane);
+void link_on_accept(void *owner, struct smd_lane *lane, int shard);
 
 int end_on_header(
 	void *owner, const struct smd_frame *frame, void **payload, struct smd_error *error);

@@ -1,0 +1,168 @@
+/* Reads the first frame of each lane, and gives the lane to whoever it is for. */
+#include "reduction_server/engine/greeting.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/base/clock.h"
+#include "reduction_server/base/log.h"
+
+#define SECOND_NS 1000000000ull
+
+/* A lane that has not yet said HELLO, or was refused and has not yet gone. */
+struct smd_greeting {
+	struct smd_greeter *greeter;
+	struct smd_lane *lane;
+	uint64_t since_ns;
+	bool refused;
+	uint8_t payload[SMD_CONTROL_MAX];
+	LIST_ENTRY(smd_greeting) link;
+};
+
+static void greeting_end(struct smd_greeting *greeting)
+{
+	LIST_REMOVE(greeting, link);
+	free(greeting);
+}
+
+static int greeting_on_header(
+	void *owner, const struct smd_frame *frame, void **payload, struct smd_error *error)
+{
+	struct smd_greeting *greeting = owner;
+
+	*payload = greeting->payload;
+	if (frame->kind != SMD_FRAME_HELLO || greeting->refused || greeting->lane->placed) {
+		return smd_error_set(error, EPROTO, "the first frame must be HELLO, got %s",
+			smd_frame_kind_name(frame->kind));
+	}
+	return 0;
+}
+
+static int greeting_refuse(struct smd_greeting *greeting, const char *text)
+{
+	struct smd_frame frame = {.kind = SMD_FRAME_REFUSE};
+	uint8_t payload[SMD_CONTROL_MAX];
+
+	smd_log(SMD_LOG_WARN, greeting->greeter->name, "refused %s: %s",
+		smd_lane_peer_name(greeting->lane), text);
+	greeting->refused = true;
+	return smd_lane_send_control(
+		greeting->lane, &frame, payload, smd_text_encode(text, payload));
+}
+
+/* Whether this is who may come here: 0, or -errno with a text for it. */
+static int greeting_check(
+	const struct smd_greeter *greeter, const struct smd_hello *hello, struct smd_error *text)
+{
+	if (greeter->token && strcmp(greeter->token, hello->token) != 0) {
+		return smd_error_set(
+			text, EACCES, "%s: the job's token is not this server's", hello->replica);
+	}
+	if (hello->shard >= greeter->nshards) {
+		return smd_error_set(text, EINVAL, "%s: shard must be below %u, got %u",
+			hello->replica, greeter->nshards, hello->shard);
+	}
+	if (greeter->shard != SMD_SHARD_UNKNOWN && hello->shard != greeter->shard) {
+		return smd_error_set(text, EINVAL, "%s: shard must be %d as in its request, got %u",
+			hello->replica, greeter->shard, hello->shard);
+	}
+	return 0;
+}
+
+static int greeting_on_frame(
+	void *owner, const struct smd_frame *frame, void *payload, struct smd_error *error)
+{
+	struct smd_greeting *greeting = owner;
+	struct smd_greeter *greeter = greeting->greeter;
+	struct smd_lane *lane = greeting->lane;
+	struct smd_error text = {""};
+	struct smd_hello hello;
+	int ret = smd_hello_decode(payload, frame->length, &hello, error);
+
+	if (ret) {
+		return ret;
+	}
+	if (greeting_check(greeter, &hello, &text)) {
+		return greeting_refuse(greeting, text.text);
+	}
+	smd_lane_detach(lane);
+	greeting_end(greeting);
+	ret = greeter->on_hello(greeter->owner, lane, &hello);
+	if (ret) {
+		smd_log(SMD_LOG_ERROR, greeter->name, "cannot take the lane of %s: %s",
+			hello.replica, strerror(-ret));
+		smd_lane_close(lane);
+	}
+	return SMD_LANE_DETACHED;
+}
+
+static void greeting_on_closed(void *owner, int err, const char *reason)
+{
+	struct smd_greeting *greeting = owner;
+
+	smd_log(err == -EPROTO ? SMD_LOG_WARN : SMD_LOG_DEBUG, greeting->greeter->name,
+		"lane of %s ended: %s", smd_lane_peer_name(greeting->lane), reason);
+	smd_lane_close(greeting->lane);
+	greeting_end(greeting);
+}
+
+static const struct smd_lane_callbacks greeting_callbacks = {
+	.on_header = greeting_on_header,
+	.on_frame = greeting_on_frame,
+	.on_closed = greeting_on_closed,
+};
+
+void smd_greeter_take(struct smd_greeter *greeter, struct smd_lane *lane)
+{
+	struct smd_greeting *greeting = calloc(1, sizeof(*greeting));
+	int ret = -ENOMEM;
+
+	if (greeting) {
+		greeting->greeter = greeter;
+		greeting->lane = lane;
+		greeting->since_ns = smd_clock_ns();
+		ret = smd_lane_attach(lane, greeter->base, &greeting_callbacks, greeting);
+	}
+	if (ret) {
+		smd_log(SMD_LOG_ERROR, greeter->name, "cannot take the lane of %s: %s",
+			smd_lane_peer_name(lane), strerror(-ret));
+		free(greeting);
+		smd_lane_close(lane);
+		return;
+	}
+	LIST_INSERT_HEAD(&greeter->greetings, greeting, link);
+}
+
+static void greeting_close(struct smd_greeting *greeting)
+{
+	smd_lane_close(greeting->lane);
+	greeting_end(greeting);
+}
+
+void smd_greeter_check(struct smd_greeter *greeter)
+{
+	uint64_t oldest_ns = smd_clock_ns() - greeter->patience_s * SECOND_NS;
+	struct smd_greeting *greeting = LIST_FIRST(&greeter->greetings);
+
+	while (greeting) {
+		struct smd_greeting *next = LIST_NEXT(greeting, link);
+
+		if (greeting->since_ns < oldest_ns) {
+			if (!greeting->refused) {
+				smd_log(SMD_LOG_WARN, greeter->name,
+					"lane of %s ended: it has said nothing for %u s",
+					smd_lane_peer_name(greeting->lane), greeter->patience_s);
+			}
+			greeting_close(greeting);
+		}
+		greeting = next;
+	}
+}
+
+void smd_greeter_close(struct smd_greeter *greeter)
+{
+	while (!LIST_EMPTY(&greeter->greetings)) {
+		greeting_close(LIST_FIRST(&greeter->greetings));
+	}
+}

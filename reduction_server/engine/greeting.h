@@ -1,0 +1,42 @@
+/*
+ * The first frame of a lane: HELLO, which says who is there and which shard it wants.
+ *
+ * A greeter keeps the lanes of one loop that have not said it yet, or were refused and have not
+ * gone, for a few seconds and no longer. It is used on that loop's thread.
+ */
+#ifndef SMD_ENGINE_GREETING_H
+#define SMD_ENGINE_GREETING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "reduction_server/transport/transport.h"
+#include "reduction_server/wire/message.h"
+
+struct event_base;
+
+struct smd_greeter {
+	struct event_base *base;
+	const char *name;    /* "shard 0", for messages */
+	const char *token;   /* what HELLO must carry; NULL: anything */
+	unsigned nshards;    /* that there are */
+	int shard;           /* whose loop this is; SMD_SHARD_UNKNOWN: none's */
+	unsigned patience_s; /* a lane that has not said HELLO by then is closed */
+	/* Takes the lane, detached, from inside its on_frame(); on -errno it is closed. */
+	int (*on_hello)(void *owner, struct smd_lane *lane, const struct smd_hello *hello);
+	void *owner;
+	/* The greeter's own, zeros at first: */
+	LIST_HEAD(, smd_greeting) greetings;
+};
+
+/* Attaches the lane and waits for HELLO. What cannot be is logged, and the lane closed. */
+void smd_greeter_take(struct smd_greeter *greeter, struct smd_lane *lane);
+
+/* Closes those that have been silent for too long. To be called about once a second. */
+void smd_greeter_check(struct smd_greeter *greeter);
+
+/* Closes all. */
+void smd_greeter_close(struct smd_greeter *greeter);
+
+#endif

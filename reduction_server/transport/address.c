@@ -1,0 +1,60 @@
+/* Resolves and prints addresses. */
+#include "reduction_server/transport/address.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "reduction_server/base/parse.h"
+
+void smd_address_print(
+	const struct sockaddr *address, socklen_t size, char out[SMD_ADDRESS_TEXT_MAX])
+{
+	char host[64];
+	char port[8];
+
+	if (getnameinfo(address, size, host, sizeof(host), port, sizeof(port),
+		    NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+		snprintf(out, SMD_ADDRESS_TEXT_MAX, "unknown address");
+	} else if (address->sa_family == AF_INET6) {
+		snprintf(out, SMD_ADDRESS_TEXT_MAX, "[%s]:%s", host, port);
+	} else {
+		snprintf(out, SMD_ADDRESS_TEXT_MAX, "%s:%s", host, port);
+	}
+}
+
+int smd_address_resolve(
+	const char *address, int flags, struct addrinfo **out, struct smd_error *error)
+{
+	const struct addrinfo hints = {
+		.ai_family = AF_UNSPEC,
+		.ai_socktype = SOCK_STREAM,
+		.ai_flags = flags,
+	};
+	char host[256];
+	char service[8];
+	uint16_t port;
+	int ret;
+
+	if (smd_parse_endpoint(address, host, sizeof(host), &port)) {
+		return smd_error_set(
+			error, EINVAL, "address must be host:port, got \"%s\"", address);
+	}
+	snprintf(service, sizeof(service), "%u", port);
+	ret = getaddrinfo(host, service, &hints, out);
+	if (ret) {
+		return smd_error_set(error, EHOSTUNREACH, "%s: cannot resolve the host: %s",
+			address, gai_strerror(ret));
+	}
+	return 0;
+}
+
+/* An IPv4 one if there is any, because "localhost" servers mostly have that. */
+const struct addrinfo *smd_address_choose(const struct addrinfo *list)
+{
+	for (const struct addrinfo *info = list; info; info = info->ai_next) {
+		if (info->ai_family == AF_INET) {
+			return info;
+		}
+	}
+	return list;
+}

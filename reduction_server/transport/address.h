@@ -1,0 +1,26 @@
+/*
+ * "host:port" and what the system makes of it.
+ */
+#ifndef SMD_TRANSPORT_ADDRESS_H
+#define SMD_TRANSPORT_ADDRESS_H
+
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include "reduction_server/base/error.h"
+
+#define SMD_ADDRESS_TEXT_MAX 128
+
+/* `flags` are getaddrinfo()'s; free *out with freeaddrinfo(). It may take as long as the resolver
+ * does. 0 or -errno with a text. */
+int smd_address_resolve(
+	const char *address, int flags, struct addrinfo **out, struct smd_error *error);
+
+/* The one to use of the list. */
+const struct addrinfo *smd_address_choose(const struct addrinfo *list);
+
+/* "127.0.0.1:41873", "[::1]:41873" */
+void smd_address_print(
+	const struct sockaddr *address, socklen_t size, char out[SMD_ADDRESS_TEXT_MAX]);
+
+#endif
