@@ -22,7 +22,7 @@ int smd_custom_jobs_validate(int argc, char **argv)
 	int exit_code;
 	int replicas;
 
-	if (smd_loaded_job_open(&command, argc, argv, &loaded, &exit_code)) {
+	if (smd_loaded_job_open(&command, SMD_USE_VALIDATE, argc, argv, &loaded, &exit_code)) {
 		return exit_code;
 	}
 	replicas = smd_job_replica_count(loaded.job);
@@ -69,7 +69,7 @@ int smd_custom_jobs_plan(int argc, char **argv)
 	struct smd_plan *plan;
 	int exit_code;
 
-	if (smd_loaded_job_open(&command, argc, argv, &loaded, &exit_code)) {
+	if (smd_loaded_job_open(&command, SMD_USE_SHOW, argc, argv, &loaded, &exit_code)) {
 		return exit_code;
 	}
 	plan = smd_loaded_job_plan(&loaded);

@@ -161,7 +161,7 @@ int smd_custom_jobs_env(int argc, char **argv)
 	int exit_code;
 	int ret;
 
-	if (smd_loaded_job_open(&command, argc, argv, &loaded, &exit_code)) {
+	if (smd_loaded_job_open(&command, SMD_USE_SHOW, argc, argv, &loaded, &exit_code)) {
 		return exit_code;
 	}
 	ret = print_job(loaded.job, &selection);

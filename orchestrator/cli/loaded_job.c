@@ -30,10 +30,17 @@ static int report(const struct smd_loaded_job *loaded, struct smd_diagnostics *d
 {
 	const char *name = loaded->source.name;
 
-	smd_diagnostics_print(diagnostics, name, stderr);
-	if (diagnostics->mistakes > 0) {
+	size_t mistakes;
+
+	if (loaded->use == SMD_USE_RUN) {
+		smd_diagnostics_turn(diagnostics, SMD_CONTAINER_ONLY, SMD_MISTAKE);
+	}
+	mistakes = diagnostics->found[SMD_MISTAKE];
+	smd_diagnostics_print(diagnostics, name,
+		loaded->use == SMD_USE_VALIDATE && mistakes == 0 ? SMD_NOTE : SMD_WARNING, stderr);
+	if (mistakes > 0) {
 		fprintf(stderr, "summand: %s has %zu mistake%s; nothing was started\n", name,
-			diagnostics->mistakes, diagnostics->mistakes == 1 ? "" : "s");
+			mistakes, mistakes == 1 ? "" : "s");
 		return SMD_EXIT_USAGE;
 	}
 	if (ret) {
@@ -83,10 +90,10 @@ static int parse(const struct smd_command *command, int argc, char **argv, int *
 	return 0;
 }
 
-int smd_loaded_job_open(const struct smd_command *command, int argc, char **argv,
+int smd_loaded_job_open(const struct smd_command *command, enum smd_use use, int argc, char **argv,
 	struct smd_loaded_job *out, int *exit_code)
 {
-	struct smd_loaded_job loaded = {.job = NULL};
+	struct smd_loaded_job loaded = {.use = use};
 	struct smd_error error = {""};
 	int ret = parse(command, argc, argv, exit_code);
 

@@ -9,7 +9,15 @@
 #include "orchestrator/spec/source.h"
 #include "reduction_server/base/options.h"
 
+/* What the job is loaded for. */
+enum smd_use {
+	SMD_USE_VALIDATE, /* to tell all that there is to tell of it */
+	SMD_USE_SHOW,
+	SMD_USE_RUN /* its commands as processes: images alone do not do */
+};
+
 struct smd_loaded_job {
+	enum smd_use use;
 	struct smd_source source;
 	struct smd_job *job;
 };
@@ -18,7 +26,7 @@ struct smd_loaded_job {
  * Parses a command line of options and one SPEC, and loads that. Returns 0; else the command is
  * over, everything has been said, and *exit_code is the program's.
  */
-int smd_loaded_job_open(const struct smd_command *command, int argc, char **argv,
+int smd_loaded_job_open(const struct smd_command *command, enum smd_use use, int argc, char **argv,
 	struct smd_loaded_job *out, int *exit_code);
 void smd_loaded_job_close(struct smd_loaded_job *loaded);
 

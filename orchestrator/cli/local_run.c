@@ -37,6 +37,21 @@ static char *print_plan(const struct smd_loaded_job *loaded)
 	return text;
 }
 
+/* Packages are not installed yet: a job that needs some would fail for another reason. */
+static int check_packages(const struct smd_loaded_job *loaded)
+{
+	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {
+		if (loaded->job->pools[i].npackage_uris > 0) {
+			fprintf(stderr,
+				"summand: %s: packageUris of worker pool %d: local-run installs no "
+				"packages, use a containerSpec with a command\n",
+				loaded->source.name, i);
+			return -1;
+		}
+	}
+	return 0;
+}
+
 static int run(const struct smd_loaded_job *loaded, struct smd_local_run_options *options)
 {
 	struct smd_error error = {""};
@@ -85,12 +100,12 @@ int smd_custom_jobs_local_run(int argc, char **argv)
 	struct smd_loaded_job loaded;
 	int exit_code;
 
-	if (smd_loaded_job_open(&command, argc, argv, &loaded, &exit_code)) {
+	if (smd_loaded_job_open(&command, SMD_USE_RUN, argc, argv, &loaded, &exit_code)) {
 		return exit_code;
 	}
 	run_options.grace_s = (unsigned)grace_s;
 	run_options.ready_timeout_s = (unsigned)ready_timeout_s;
-	exit_code = run(&loaded, &run_options);
+	exit_code = check_packages(&loaded) ? SMD_EXIT_USAGE : run(&loaded, &run_options);
 	smd_loaded_job_close(&loaded);
 	return exit_code;
 }

@@ -53,6 +53,11 @@ int smd_job_replica_count(const struct smd_job *job)
 	return count;
 }
 
+int smd_exit_codes_contain(const struct smd_exit_codes *codes, int code)
+{
+	return code >= 0 && code < 256 && (codes->bits[code / 64] >> code % 64 & 1);
+}
+
 static void free_strings(char **strings, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -75,6 +80,7 @@ void smd_pool_clear(struct smd_pool *pool)
 	free(pool->machine_type);
 	free(pool->accelerator_type);
 	free(pool->image_uri);
+	free_strings(pool->package_uris, pool->npackage_uris);
 	free_strings(pool->command, pool->ncommand);
 	free_strings(pool->args, pool->nargs);
 	free_variables(pool->env, pool->nenv);
@@ -93,6 +99,9 @@ void smd_job_free(struct smd_job *job)
 	free(job->display_name);
 	free(job->trial);
 	free(job->output_uri);
+	free(job->code_dir);
+	free_strings(job->requirements, job->nrequirements);
+	free_strings(job->extra_packages, job->nextra_packages);
 	json_decref(job->spec);
 	free(job);
 }

@@ -34,9 +34,39 @@ enum smd_role {
 #undef X
 };
 
+/* Which framework's variables a replica gets: Vertex AI gives those of all. */
+enum smd_distribution {
+	SMD_DISTRIBUTION_ANY,
+	SMD_DISTRIBUTION_PYTORCH,
+	SMD_DISTRIBUTION_TENSORFLOW,
+	SMD_DISTRIBUTION_MPI
+};
+
+/* Whose names and forms they have where clouds differ. */
+enum smd_platform { SMD_PLATFORM_VERTEX, SMD_PLATFORM_AZUREML };
+
+/* How CLUSTER_SPEC and TF_CONFIG hold the spec itself. */
+enum smd_job_encoding { SMD_JOB_ENCODING_OBJECT, SMD_JOB_ENCODING_STRING, SMD_JOB_ENCODING_NONE };
+
+/* What TF_CONFIG calls the chief. */
+enum smd_chief_name { SMD_CHIEF_NAME_CHIEF, SMD_CHIEF_NAME_MASTER };
+
+/* Whose success is the job's: the chief's, that of chief and workers, of any one of these. */
+enum smd_success_policy { SMD_SUCCESS_CHIEF, SMD_SUCCESS_ALL_WORKERS, SMD_SUCCESS_ANY };
+
+/* Which ends are followed by a restart; EXIT_CODE: those from 128, and the listed ones. */
+enum smd_restart_policy { SMD_RESTART_NEVER, SMD_RESTART_ON_FAILURE, SMD_RESTART_EXIT_CODE };
+
+enum smd_restart_scope { SMD_RESTART_JOB, SMD_RESTART_REPLICA };
+
 struct smd_variable {
 	char *name;
 	char *value;
+};
+
+/* An exit code that is worth another attempt: one bit each. */
+struct smd_exit_codes {
+	uint64_t bits[4];
 };
 
 struct smd_pool {
@@ -46,12 +76,14 @@ struct smd_pool {
 	char *machine_type;     /* "n1-highcpu-16", or NULL */
 	char *accelerator_type; /* "NVIDIA_TESLA_V100", or NULL */
 	int accelerator_count;
-	char *image_uri; /* containerSpec.imageUri or pythonPackageSpec.executorImageUri */
-	char **command;  /* containerSpec.command; may be empty for a reduction server */
+	char *image_uri;     /* containerSpec.imageUri or pythonPackageSpec.executorImageUri */
+	char **package_uris; /* pythonPackageSpec.packageUris, to be installed first */
+	size_t npackage_uris;
+	char **command; /* containerSpec.command, or python3 -m MODULE; empty: the image's own */
 	size_t ncommand;
 	char **args;
 	size_t nargs;
-	struct smd_variable *env; /* containerSpec.env, in the spec's order */
+	struct smd_variable *env; /* of either, in the spec's order */
 	size_t nenv;
 };
 
@@ -61,6 +93,27 @@ struct smd_job {
 	char *trial;              /* hyperparameter tuning trial, or NULL */
 	char *output_uri;         /* baseOutputDirectory.outputUriPrefix, or NULL */
 	int64_t timeout_s;        /* scheduling.timeout; 7 days when not given */
+	int64_t max_wait_s;       /* scheduling.maxWaitDuration, 1 day; 0: without end */
+	int restart_job_on_worker_restart;
+	int disable_retries;
+	/* Settings: what the API has no field for (spec/setting.h), mostly enums from above. */
+	int distribution;
+	int platform;
+	int processes_per_replica; /* 1 or more */
+	int job_encoding;
+	int chief_name;
+	int success_policy;
+	int restart_policy;
+	int restart_scope;
+	int max_restarts;
+	int restart_backoff_s; /* before the first restart */
+	struct smd_exit_codes retryable;
+	/* A local package: what is copied to where replicas run, and installed there. */
+	char *code_dir; /* or NULL: replicas run in the caller's directory */
+	char **requirements;
+	size_t nrequirements;
+	char **extra_packages;
+	size_t nextra_packages;
 	struct smd_variable *labels;
 	size_t nlabels;
 	struct smd_pool pools[SMD_JOB_POOLS_MAX];
@@ -76,6 +129,8 @@ void smd_replica_name(char name[SMD_REPLICA_NAME_MAX], int pool, int index);
 int smd_replica_parse(const char *name, int *pool, int *index);
 
 int smd_job_replica_count(const struct smd_job *job);
+
+int smd_exit_codes_contain(const struct smd_exit_codes *codes, int code);
 
 /* Makes it an unused pool: frees what it points to, keeps its number and role. */
 void smd_pool_clear(struct smd_pool *pool);

@@ -7,20 +7,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "orchestrator/spec/setting.h"
+
 #define TIMEOUT_DEFAULT_S    (7 * 24 * 3600)
 #define DISPLAY_NAME_DEFAULT "custom-job"
 #define DISPLAY_NAME_MAX     128
 #define LABEL_MAX            64
+
+#define MAX_WAIT_DEFAULT_S (24 * 3600)
+
+#define OWN_NETWORK "replicas use the network of their machines"
+#define NO_METADATA "no experiments or models are stored"
 
 static const char *const strategies[] = {
 	"STANDARD", "SPOT", "FLEX_START", "ON_DEMAND", "LOW_COST", "STRATEGY_UNSPECIFIED", NULL};
 
 static const struct smd_field scheduling_rows[] = {
 	SMD_FIELD("timeout", smd_decode_duration, offsetof(struct smd_job, timeout_s)),
-	SMD_FIELD("restartJobOnWorkerRestart", smd_decode_boolean, SMD_KEPT),
-	SMD_FIELD("strategy", smd_decode_enum, SMD_KEPT, .values = strategies),
-	SMD_FIELD("disableRetries", smd_decode_boolean, SMD_KEPT),
-	SMD_FIELD("maxWaitDuration", smd_decode_duration, SMD_KEPT),
+	SMD_FIELD("restartJobOnWorkerRestart", smd_decode_boolean,
+		offsetof(struct smd_job, restart_job_on_worker_restart)),
+	SMD_FIELD("strategy", smd_decode_enum, SMD_KEPT, .values = strategies,
+		.note = "nothing is bought"),
+	SMD_FIELD("disableRetries", smd_decode_boolean, offsetof(struct smd_job, disable_retries)),
+	SMD_FIELD("maxWaitDuration", smd_decode_duration, offsetof(struct smd_job, max_wait_s)),
 };
 static const struct smd_message scheduling = SMD_MESSAGE(scheduling_rows);
 
@@ -44,21 +53,28 @@ static const struct smd_field psc_interface_rows[] = {
 static const struct smd_message psc_interface = SMD_MESSAGE(psc_interface_rows);
 
 static const struct smd_field spec_rows[] = {
-	SMD_FIELD("persistentResourceId", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("persistentResourceId", smd_decode_string, SMD_KEPT,
+		.note = "no machine outlives a job"),
 	SMD_FIELD("workerPoolSpecs", smd_decode_worker_pools, 0, .required = 1),
 	SMD_FIELD("scheduling", smd_decode_object, 0, .message = &scheduling),
-	SMD_FIELD("serviceAccount", smd_decode_string, SMD_KEPT),
-	SMD_FIELD("network", smd_decode_string, SMD_KEPT),
-	SMD_FIELD("reservedIpRanges", smd_decode_strings, SMD_KEPT),
-	SMD_FIELD("pscInterfaceConfig", smd_decode_object, SMD_KEPT, .message = &psc_interface),
+	SMD_FIELD("serviceAccount", smd_decode_string, SMD_KEPT,
+		.note = "replicas run as the user who starts them"),
+	SMD_FIELD("network", smd_decode_string, SMD_KEPT, .note = OWN_NETWORK),
+	SMD_FIELD("reservedIpRanges", smd_decode_strings, SMD_KEPT, .note = OWN_NETWORK),
+	SMD_FIELD("pscInterfaceConfig", smd_decode_object, SMD_KEPT, .message = &psc_interface,
+		.note = OWN_NETWORK),
 	SMD_FIELD("baseOutputDirectory", smd_decode_object, 0, .message = &output_directory),
-	SMD_FIELD("protectedArtifactLocationId", smd_decode_string, SMD_KEPT),
-	SMD_FIELD("tensorboard", smd_decode_string, SMD_KEPT),
-	SMD_FIELD("enableWebAccess", smd_decode_boolean, SMD_KEPT),
-	SMD_FIELD("enableDashboardAccess", smd_decode_boolean, SMD_KEPT),
-	SMD_FIELD("experiment", smd_decode_string, SMD_KEPT),
-	SMD_FIELD("experimentRun", smd_decode_string, SMD_KEPT),
-	SMD_FIELD("models", smd_decode_strings, SMD_KEPT),
+	SMD_FIELD("protectedArtifactLocationId", smd_decode_string, SMD_KEPT,
+		.note = "artifacts are written to baseOutputDirectory"),
+	SMD_FIELD("tensorboard", smd_decode_string, SMD_KEPT,
+		.note = "logs for TensorBoard are left in AIP_TENSORBOARD_LOG_DIR"),
+	SMD_FIELD("enableWebAccess", smd_decode_boolean, SMD_KEPT,
+		.note = "replicas are processes that a shell reaches anyway"),
+	SMD_FIELD("enableDashboardAccess", smd_decode_boolean, SMD_KEPT,
+		.note = "there is no dashboard"),
+	SMD_FIELD("experiment", smd_decode_string, SMD_KEPT, .note = NO_METADATA),
+	SMD_FIELD("experimentRun", smd_decode_string, SMD_KEPT, .note = NO_METADATA),
+	SMD_FIELD("models", smd_decode_strings, SMD_KEPT, .note = NO_METADATA),
 };
 static const struct smd_message custom_job_spec = SMD_MESSAGE(spec_rows);
 
@@ -73,7 +89,8 @@ static const struct smd_field job_rows[] = {
 	SMD_FIELD("jobSpec", smd_decode_object, 0, .required = 1, .message = &custom_job_spec),
 	SMD_FIELD("labels", smd_decode_map, offsetof(struct smd_job, labels),
 		.count_offset = offsetof(struct smd_job, nlabels)),
-	SMD_FIELD("encryptionSpec", smd_decode_object, SMD_KEPT, .message = &encryption),
+	SMD_FIELD("encryptionSpec", smd_decode_object, SMD_KEPT, .message = &encryption,
+		.note = "files are written as they are"),
 	/* What the service writes, so that the answer of `describe` can be given back as a spec. */
 	SMD_FIELD("name", smd_decode_anything, SMD_KEPT),
 	SMD_FIELD("state", smd_decode_anything, SMD_KEPT),
@@ -139,7 +156,8 @@ static int has_control_character(const char *text)
 	return *text != '\0';
 }
 
-static void check_job(struct smd_decoder *decoder, const struct smd_node *document)
+static void check_job(
+	struct smd_decoder *decoder, const struct smd_node *document, struct smd_job *job)
 {
 	const struct smd_node *name = smd_node_member(document, "displayName");
 
@@ -156,6 +174,7 @@ static void check_job(struct smd_decoder *decoder, const struct smd_node *docume
 		}
 	}
 	check_labels(decoder, smd_node_member(document, "labels"));
+	smd_settings_decode(decoder, smd_node_member(document, "labels"), job);
 }
 
 static void check_timeout(
@@ -209,9 +228,11 @@ int smd_custom_job_decode(
 		return -ENOMEM;
 	}
 	job->timeout_s = TIMEOUT_DEFAULT_S;
+	job->max_wait_s = MAX_WAIT_DEFAULT_S;
+	smd_settings_init(job);
 	if (spec || smd_node_member(document, "displayName")) {
 		smd_decode_message(&decoder, &custom_job, document, job);
-		check_job(&decoder, document);
+		check_job(&decoder, document, job);
 	} else {
 		spec = document;
 		smd_decode_message(&decoder, &custom_job_spec, document, job);
@@ -219,7 +240,9 @@ int smd_custom_job_decode(
 	if (spec) {
 		check_timeout(&decoder, spec, job);
 	}
-	ret = decoder.ret ? decoder.ret : diagnostics->mistakes ? -EINVAL : finish(job, spec);
+	ret = decoder.ret                       ? decoder.ret
+	      : diagnostics->found[SMD_MISTAKE] ? -EINVAL
+						: finish(job, spec);
 	if (ret) {
 		smd_job_free(job);
 		return ret;

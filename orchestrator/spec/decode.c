@@ -110,6 +110,10 @@ static void decode_member(struct smd_decoder *decoder, const struct smd_message 
 		return;
 	}
 	seen[field - message->fields] = 1;
+	if (field->note && node->type != SMD_NODE_NULL) {
+		smd_note_name(
+			decoder->diagnostics, node, "kept, without effect here: %s", field->note);
+	}
 	if (node->type != SMD_NODE_NULL) {
 		field->decode(decoder, field, node, base);
 	}

@@ -37,6 +37,7 @@ struct smd_field {
 	size_t offset;
 	size_t count_offset; /* of lists: where the length goes, a size_t */
 	int required;
+	const char *note;                  /* why the field has no effect here; NULL: it has one */
 	const struct smd_message *message; /* of objects and lists of objects */
 	const char *const *values;         /* of enumerations: the values, then NULL */
 };

@@ -35,11 +35,7 @@ static __attribute__((format(printf, 5, 0))) void add(struct smd_diagnostics *di
 {
 	char *text;
 
-	if (severity == SMD_MISTAKE) {
-		diagnostics->mistakes++;
-	} else {
-		diagnostics->warnings++;
-	}
+	diagnostics->found[severity]++;
 	if (diagnostics->count == SMD_DIAGNOSTICS_MAX) {
 		return;
 	}
@@ -90,6 +86,38 @@ void smd_warning_name(
 	va_end(args);
 }
 
+void smd_container_only(
+	struct smd_diagnostics *diagnostics, const struct smd_node *node, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	add(diagnostics, SMD_CONTAINER_ONLY, node->at, node, format, args);
+	va_end(args);
+}
+
+void smd_note_name(
+	struct smd_diagnostics *diagnostics, const struct smd_node *node, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	add(diagnostics, SMD_NOTE, node->key_at, node, format, args);
+	va_end(args);
+}
+
+void smd_diagnostics_turn(
+	struct smd_diagnostics *diagnostics, enum smd_severity from, enum smd_severity to)
+{
+	for (size_t i = 0; i < diagnostics->count; i++) {
+		if (diagnostics->list[i].severity == from) {
+			diagnostics->list[i].severity = to;
+		}
+	}
+	diagnostics->found[to] += diagnostics->found[from];
+	diagnostics->found[from] = 0;
+}
+
 static int compare(const void *a, const void *b)
 {
 	const struct smd_diagnostic *left = a;
@@ -114,16 +142,25 @@ static void print_harmless(const char *text, FILE *out)
 	}
 }
 
-void smd_diagnostics_print(struct smd_diagnostics *diagnostics, const char *file, FILE *out)
+void smd_diagnostics_print(
+	struct smd_diagnostics *diagnostics, const char *file, enum smd_severity least, FILE *out)
 {
-	size_t found = diagnostics->mistakes + diagnostics->warnings;
+	static const char *const words[SMD_SEVERITY_COUNT] = {
+		"", "warning: ", "warning: ", "note: "};
+	size_t found = 0;
 
+	for (int i = 0; i < SMD_SEVERITY_COUNT; i++) {
+		found += diagnostics->found[i];
+	}
 	qsort(diagnostics->list, diagnostics->count, sizeof(diagnostics->list[0]), compare);
 	for (size_t i = 0; i < diagnostics->count; i++) {
 		const struct smd_diagnostic *diagnostic = &diagnostics->list[i];
 
+		if (diagnostic->severity > least) {
+			continue;
+		}
 		fprintf(out, "%s:%d:%d: %s", file, diagnostic->at.line, diagnostic->at.column,
-			diagnostic->severity == SMD_WARNING ? "warning: " : "");
+			words[diagnostic->severity]);
 		print_harmless(diagnostic->text, out);
 		fputc('\n', out);
 	}
@@ -138,6 +175,5 @@ void smd_diagnostics_clear(struct smd_diagnostics *diagnostics)
 		free(diagnostics->list[i].text);
 	}
 	diagnostics->count = 0;
-	diagnostics->mistakes = 0;
-	diagnostics->warnings = 0;
+	memset(diagnostics->found, 0, sizeof(diagnostics->found));
 }

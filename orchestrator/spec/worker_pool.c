@@ -1,5 +1,6 @@
 /* Decodes worker pools, and holds the rules that a pool must keep because of its place. */
 #include <ctype.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,8 +8,11 @@
 
 #define REPLICAS_MAX  100000
 #define VARIABLES_MAX 100
+#define PACKAGES_MAX  100
+#define MODULE_MAX    200
 #define SERVER_POOL   2
 
+#define OWN_MOUNTS              "file systems are mounted by those who run the machines"
 #define NO_ACCELERATOR          "ACCELERATOR_TYPE_UNSPECIFIED"
 #define MACHINE_TYPE_CHARACTERS "abcdefghijklmnopqrstuvwxyz0123456789-"
 
@@ -34,9 +38,11 @@ static const struct smd_field machine_rows[] = {
 		.values = accelerator_types),
 	SMD_FIELD(
 		"acceleratorCount", smd_decode_count, offsetof(struct smd_pool, accelerator_count)),
-	SMD_FIELD("gpuPartitionSize", smd_decode_string, SMD_KEPT),
-	SMD_FIELD("tpuTopology", smd_decode_string, SMD_KEPT),
-	SMD_FIELD("reservationAffinity", smd_decode_object, SMD_KEPT, .message = &affinity),
+	SMD_FIELD("gpuPartitionSize", smd_decode_string, SMD_KEPT,
+		.note = "a GPU is given out as a whole"),
+	SMD_FIELD("tpuTopology", smd_decode_string, SMD_KEPT, .note = "there are no TPUs"),
+	SMD_FIELD("reservationAffinity", smd_decode_object, SMD_KEPT, .message = &affinity,
+		.note = "nothing is bought"),
 };
 static const struct smd_message machine = SMD_MESSAGE(machine_rows);
 
@@ -52,14 +58,52 @@ static const struct smd_field container_rows[] = {
 };
 static const struct smd_message container = SMD_MESSAGE(container_rows);
 
+/* What runs a module is a command like any other. */
+static void decode_python_module(struct smd_decoder *decoder, const struct smd_field *field,
+	const struct smd_node *node, void *base)
+{
+	static const char *const words[] = {"python3", "-m"};
+	struct smd_pool *pool = base;
+
+	(void)field;
+	if (!smd_decode_expects(decoder, node, SMD_NODE_STRING) || !pool) {
+		return;
+	}
+	pool->command = calloc(3, sizeof(*pool->command));
+	if (!pool->command) {
+		decoder->ret = -ENOMEM;
+		return;
+	}
+	pool->ncommand = 3;
+	pool->command[0] = strdup(words[0]);
+	pool->command[1] = strdup(words[1]);
+	pool->command[2] = strdup(node->string);
+	if (!pool->command[0] || !pool->command[1] || !pool->command[2]) {
+		decoder->ret = -ENOMEM;
+	}
+}
+
 static const struct smd_field python_package_rows[] = {
-	SMD_FIELD("executorImageUri", smd_decode_string, SMD_KEPT, .required = 1),
-	SMD_FIELD("packageUris", smd_decode_strings, SMD_KEPT, .required = 1),
-	SMD_FIELD("pythonModule", smd_decode_string, SMD_KEPT, .required = 1),
-	SMD_FIELD("args", smd_decode_strings, SMD_KEPT),
-	SMD_FIELD("env", smd_decode_variables, SMD_KEPT),
+	SMD_FIELD("executorImageUri", smd_decode_string, offsetof(struct smd_pool, image_uri),
+		.required = 1),
+	SMD_FIELD("packageUris", smd_decode_strings, offsetof(struct smd_pool, package_uris),
+		.count_offset = offsetof(struct smd_pool, npackage_uris), .required = 1),
+	SMD_FIELD("pythonModule", decode_python_module, 0, .required = 1),
+	SMD_FIELD("args", smd_decode_strings, offsetof(struct smd_pool, args),
+		.count_offset = offsetof(struct smd_pool, nargs)),
+	SMD_FIELD("env", smd_decode_variables, offsetof(struct smd_pool, env),
+		.count_offset = offsetof(struct smd_pool, nenv)),
 };
 static const struct smd_message python_package = SMD_MESSAGE(python_package_rows);
+
+/* A pool that has both tasks is refused, and takes nothing from the second. */
+static void decode_python_package(struct smd_decoder *decoder, const struct smd_field *field,
+	const struct smd_node *node, void *base)
+{
+	int is_only = !smd_node_member(node->parent, "containerSpec");
+
+	smd_decode_object(decoder, field, node, is_only ? base : NULL);
+}
 
 static const struct smd_field nfs_mount_rows[] = {
 	SMD_FIELD("server", smd_decode_string, SMD_KEPT, .required = 1),
@@ -86,7 +130,7 @@ static void decode_replica_count(struct smd_decoder *decoder, const struct smd_f
 	const struct smd_node *node, void *base)
 {
 	struct smd_pool *pool = base;
-	size_t mistakes = decoder->diagnostics->mistakes;
+	size_t mistakes = decoder->diagnostics->found[SMD_MISTAKE];
 	char got[SMD_NODE_TEXT_MAX];
 
 	smd_node_describe(node, got);
@@ -95,7 +139,7 @@ static void decode_replica_count(struct smd_decoder *decoder, const struct smd_f
 		return;
 	}
 	smd_decode_count(decoder, field, node, base);
-	if (decoder->diagnostics->mistakes > mistakes) {
+	if (decoder->diagnostics->found[SMD_MISTAKE] > mistakes) {
 		return;
 	}
 	if (pool->index == 0 && pool->replica_count != 1) {
@@ -111,10 +155,13 @@ static const struct smd_field pool_rows[] = {
 	SMD_FIELD("machineSpec", smd_decode_object, 0, .message = &machine),
 	SMD_FIELD("replicaCount", decode_replica_count, offsetof(struct smd_pool, replica_count)),
 	SMD_FIELD("containerSpec", smd_decode_object, 0, .message = &container),
-	SMD_FIELD("pythonPackageSpec", smd_decode_object, SMD_KEPT, .message = &python_package),
-	SMD_FIELD("nfsMounts", smd_decode_objects, SMD_KEPT, .message = &nfs_mount),
-	SMD_FIELD("lustreMounts", smd_decode_objects, SMD_KEPT, .message = &lustre_mount),
-	SMD_FIELD("diskSpec", smd_decode_object, SMD_KEPT, .message = &disk),
+	SMD_FIELD("pythonPackageSpec", decode_python_package, 0, .message = &python_package),
+	SMD_FIELD("nfsMounts", smd_decode_objects, SMD_KEPT, .message = &nfs_mount,
+		.note = OWN_MOUNTS),
+	SMD_FIELD("lustreMounts", smd_decode_objects, SMD_KEPT, .message = &lustre_mount,
+		.note = OWN_MOUNTS),
+	SMD_FIELD("diskSpec", smd_decode_object, SMD_KEPT, .message = &disk,
+		.note = "replicas use the disks of their machines"),
 };
 static const struct smd_message worker_pool_spec = SMD_MESSAGE(pool_rows);
 
@@ -168,6 +215,29 @@ static int is_identifier(const char *name)
 	return *name != '\0';
 }
 
+/* Identifiers with dots between them. */
+static int is_module(const char *name)
+{
+	char part[MODULE_MAX + 1];
+
+	if (strlen(name) > MODULE_MAX) {
+		return 0;
+	}
+	for (;;) {
+		size_t length = strcspn(name, ".");
+
+		memcpy(part, name, length);
+		part[length] = '\0';
+		if (!is_identifier(part)) {
+			return 0;
+		}
+		if (!name[length]) {
+			return 1;
+		}
+		name += length + 1;
+	}
+}
+
 static void check_env(struct smd_decoder *decoder, const struct smd_node *env)
 {
 	char got[SMD_NODE_TEXT_MAX];
@@ -195,8 +265,8 @@ static void check_command(
 	struct smd_decoder *decoder, const struct smd_node *node, const struct smd_node *command)
 {
 	if (!command || (command->type == SMD_NODE_ARRAY && command->count == 0)) {
-		smd_mistake_value(decoder->diagnostics, node,
-			"must have a command: images are not run here, so say what to start, for "
+		smd_container_only(decoder->diagnostics, node,
+			"must have a command where images are not run: say what to start, for "
 			"example \"command\": [\"python3\", \"train.py\"]");
 	} else if (command->type == SMD_NODE_ARRAY && command->first->type == SMD_NODE_STRING &&
 		   command->first->string[0] == '\0') {
@@ -230,14 +300,23 @@ static void check_container(
 	}
 }
 
-static void refuse_python_package(struct smd_decoder *decoder, const struct smd_node *node)
+static void check_python_package(struct smd_decoder *decoder, const struct smd_node *node)
 {
+	const struct smd_node *uris = smd_node_member(node, "packageUris");
 	const struct smd_node *module = smd_node_member(node, "pythonModule");
+	char got[SMD_NODE_TEXT_MAX];
 
-	smd_mistake_name(decoder->diagnostics, node,
-		"is not run by this version, which installs no packages: use a containerSpec with "
-		"\"command\": [\"python3\", \"-m\", \"%.80s\"]",
-		module && module->type == SMD_NODE_STRING ? module->string : "MODULE");
+	check_env(decoder, smd_node_member(node, "env"));
+	if (uris && uris->type == SMD_NODE_ARRAY &&
+		(uris->count == 0 || uris->count > PACKAGES_MAX)) {
+		smd_mistake_value(decoder->diagnostics, uris, "must have 1 to %d packages, got %zu",
+			PACKAGES_MAX, uris->count);
+	}
+	if (module && module->type == SMD_NODE_STRING && !is_module(module->string)) {
+		smd_node_describe(module, got);
+		smd_mistake_value(decoder->diagnostics, module,
+			"must be a Python module such as trainer.task, got %s", got);
+	}
 }
 
 static void check_task(
@@ -250,9 +329,10 @@ static void check_task(
 		smd_mistake_value(decoder->diagnostics, node,
 			"must have one of containerSpec and pythonPackageSpec, got both");
 	} else if (package) {
-		refuse_python_package(decoder, package);
+		check_python_package(decoder, package);
 	} else if (!container_spec) {
-		smd_mistake_value(decoder->diagnostics, node, "must have containerSpec");
+		smd_mistake_value(
+			decoder->diagnostics, node, "must have containerSpec or pythonPackageSpec");
 	} else if (container_spec->type == SMD_NODE_OBJECT) {
 		check_container(decoder, container_spec, pool);
 	}

@@ -5,6 +5,7 @@
 #   run.sh --update   write the expected texts anew; look at the diff before you commit it
 #
 # invalid/SPEC has SPEC.error: all that `validate` says, with exit code 2.
+# unrunnable/SPEC has SPEC.error: what `local-run` says of a valid spec, with exit code 2.
 # valid/SPEC has SPEC.validate, SPEC.plan, SPEC.plan.json, SPEC.env.json (all
 # replicas) and SPEC.env.sh (the chief's).
 
@@ -21,13 +22,13 @@ fail() {
 	failures=$((failures + 1))
 }
 
-# expect FILE EXIT_CODE COMMAND...: what the command prints is FILE's content. Of `validate` that is
-# both streams; of the others, whose warnings are the same, standard output.
+# expect FILE EXIT_CODE COMMAND...: what the command prints is FILE's content. Of `validate` and
+# `local-run` that is both streams; of the others, whose warnings are the same, standard output.
 expect() {
 	file=$1
 	code=$2
 	shift 2
-	if [ "$1" = validate ]; then
+	if [ "$1" = validate ] || [ "$1" = local-run ]; then
 		"$summand" custom-jobs "$@" >"$got" 2>&1
 	else
 		"$summand" custom-jobs "$@" >"$got" 2>/dev/null
@@ -44,6 +45,11 @@ expect() {
 cd "$here/invalid" || exit 1
 for spec in *.json *.yaml; do
 	expect "$spec.error" 2 validate "$spec"
+done
+
+cd "$here/unrunnable" || exit 1
+for spec in *.json; do
+	expect "$spec.error" 2 local-run "$spec"
 done
 
 cd "$here/valid" || exit 1

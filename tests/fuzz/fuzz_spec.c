@@ -58,10 +58,10 @@ static void decode(const char *name, const uint8_t *bytes, size_t length)
 		}
 	}
 	/* Our own promise, not the input's: what is refused has a reason. */
-	if ((ret == 0) != (diagnostics->mistakes == 0)) {
+	if ((ret == 0) != (diagnostics->found[SMD_MISTAKE] == 0)) {
 		abort();
 	}
-	smd_diagnostics_print(diagnostics, name, nowhere);
+	smd_diagnostics_print(diagnostics, name, SMD_NOTE, nowhere);
 	smd_diagnostics_clear(diagnostics);
 	free(diagnostics);
 	fclose(nowhere);

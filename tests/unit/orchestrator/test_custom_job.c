@@ -120,6 +120,58 @@ static void values_and_defaults(void **state)
 	smd_job_free(bare);
 }
 
+static void settings_are_labels(void **state)
+{
+	struct smd_job *job =
+		decode("displayName: a\n"
+		       "labels: {summand-distribution: mpi, summand-processes-per-replica: '8',\n"
+		       "  summand-success-policy: any, summand-retryable-exit-codes: '3_255'}\n"
+		       "jobSpec:\n"
+		       "  scheduling: {restartJobOnWorkerRestart: true, maxWaitDuration: 60s}\n"
+		       "  workerPoolSpecs: [{containerSpec: {imageUri: a, command: [b]}}]\n");
+	struct smd_job *bare =
+		decode("workerPoolSpecs: [{containerSpec: {imageUri: a, command: [b]}}]");
+
+	(void)state;
+	assert_int_equal(job->distribution, SMD_DISTRIBUTION_MPI);
+	assert_int_equal(job->processes_per_replica, 8);
+	assert_int_equal(job->success_policy, SMD_SUCCESS_ANY);
+	assert_true(smd_exit_codes_contain(&job->retryable, 3));
+	assert_true(smd_exit_codes_contain(&job->retryable, 255));
+	assert_false(smd_exit_codes_contain(&job->retryable, 4));
+	assert_false(smd_exit_codes_contain(&job->retryable, 256));
+	assert_false(smd_exit_codes_contain(&job->retryable, -1));
+	assert_true(job->restart_job_on_worker_restart);
+	assert_int_equal(job->max_wait_s, 60);
+	assert_int_equal(bare->distribution, SMD_DISTRIBUTION_ANY);
+	assert_int_equal(bare->processes_per_replica, 1);
+	assert_int_equal(bare->restart_policy, SMD_RESTART_NEVER);
+	assert_int_equal(bare->max_restarts, 3);
+	assert_int_equal(bare->max_wait_s, 86400);
+	smd_job_free(job);
+	smd_job_free(bare);
+}
+
+static void a_python_package_is_a_command(void **state)
+{
+	struct smd_job *job =
+		decode("workerPoolSpecs: [{pythonPackageSpec: {executorImageUri: a, "
+		       "packageUris: [p.tar.gz], pythonModule: trainer.task, args: [x], "
+		       "env: [{name: E, value: v}]}}]");
+
+	(void)state;
+	assert_string_equal(job->pools[0].image_uri, "a");
+	assert_int_equal(job->pools[0].npackage_uris, 1);
+	assert_string_equal(job->pools[0].package_uris[0], "p.tar.gz");
+	assert_int_equal(job->pools[0].ncommand, 3);
+	assert_string_equal(job->pools[0].command[0], "python3");
+	assert_string_equal(job->pools[0].command[1], "-m");
+	assert_string_equal(job->pools[0].command[2], "trainer.task");
+	assert_string_equal(job->pools[0].args[0], "x");
+	assert_string_equal(job->pools[0].env[0].value, "v");
+	smd_job_free(job);
+}
+
 static void ten_thousand_replicas(void **state)
 {
 	struct smd_job *job =
@@ -138,6 +190,8 @@ int main(void)
 		cmocka_unit_test(the_image_makes_a_reduction_server),
 		cmocka_unit_test(the_id_is_the_contents),
 		cmocka_unit_test(values_and_defaults),
+		cmocka_unit_test(settings_are_labels),
+		cmocka_unit_test(a_python_package_is_a_command),
 		cmocka_unit_test(ten_thousand_replicas),
 	};
 

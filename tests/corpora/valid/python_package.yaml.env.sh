@@ -1,0 +1,5 @@
+export CLUSTER_SPEC='{"cluster":{"workerpool0":["cmle-training-workerpool0-542b420226-0:2222"]},"environment":"cloud","task":{"type":"workerpool0","index":0},"job":{"workerPoolSpecs":[{"machineSpec":{"machineType":"n1-standard-4"},"pythonPackageSpec":{"executorImageUri":"us-docker.pkg.dev/vertex-ai/training/pytorch-xla.1-13:latest","packageUris":["gs://bucket/trainer-0.1.tar.gz"],"pythonModule":"trainer.task","args":["--epochs=3"],"env":[{"name":"DATA","value":"gs://bucket/data"}]}}]}}'
+export CLOUD_ML_JOB_ID='542b420226'
+export SUMMAND_JOB_ID='542b420226'
+export SUMMAND_REPLICA='workerpool0-0'
+export DATA='gs://bucket/data'
