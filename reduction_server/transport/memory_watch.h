@@ -29,7 +29,7 @@
 
 #include "reduction_server/base/error.h"
 
-/* So many unmapped ranges are remembered for readers that have not asked yet. */
+/* A reader falls behind too far when so many ranges were unmapped since it last asked. */
 #define SMD_MEMORY_WATCH_TOLD 1024
 
 struct smd_memory_range {
@@ -51,14 +51,15 @@ int smd_memory_watch_start(struct smd_error *error);
  */
 int smd_memory_watch_add(const void *address, size_t length);
 
-/* Where a reader begins that has used nothing yet. */
+/* Where a reader begins that has registered nothing yet. */
 uint64_t smd_memory_watch_cursor(void);
 
 /*
  * Returns when readers can be told of all that was unmapped before the call. A system call, and a
- * wait only while watched memory is being unmapped.
+ * wait only while watched memory is being unmapped. False: that goes on and on, and a reader must
+ * take everything for unmapped.
  */
-void smd_memory_watch_settle(void);
+bool smd_memory_watch_settle(void);
 
 /* The next range that was unmapped, in pages; false when there is none. No system call. */
 bool smd_memory_watch_next(uint64_t *cursor, struct smd_memory_range *range);
