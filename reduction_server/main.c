@@ -76,8 +76,8 @@ static int set_listen(void *target, const char *value, struct smd_error *error)
 
 static int set_transport(void *target, const char *value, struct smd_error *error)
 {
-	if (strcmp(value, "auto") != 0 && strcmp(value, "tcp") != 0) {
-		return smd_error_set(error, EINVAL, "must be auto or tcp");
+	if (strcmp(value, "auto") != 0 && strcmp(value, "rdma") != 0 && strcmp(value, "tcp") != 0) {
+		return smd_error_set(error, EINVAL, "must be auto, rdma or tcp");
 	}
 	*(const char **)target = value;
 	return 0;
@@ -102,8 +102,9 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 		{"heartbeat-limit", "SECONDS",
 			"a worker that is silent for so long is lost (default 15)", set_heartbeat,
 			&options->heartbeat_s},
-		{"transport", "NAME", "auto or tcp (default auto, which is tcp)", set_transport,
-			&options->transport},
+		{"transport", "NAME",
+			"tcp, rdma, or auto: tcp, and rdma where there is a device (default auto)",
+			set_transport, &options->transport},
 		{"token-file", "FILE", "only workers with the token in this file are let in",
 			smd_option_set_string, &options->token_file},
 		{"ready-fd", "N",
@@ -239,12 +240,23 @@ static uint32_t decide_bandwidth(const struct options *options)
 	return mbps;
 }
 
+static void choose_transports(const char *name, struct smd_server_transport transports[])
+{
+	if (strcmp(name, "rdma") == 0) {
+		transports[0] = (struct smd_server_transport){&smd_transport_rdma, true};
+		return;
+	}
+	transports[0] = (struct smd_server_transport){&smd_transport_tcp, true};
+	if (strcmp(name, "auto") == 0) {
+		transports[1] = (struct smd_server_transport){&smd_transport_rdma, false};
+	}
+}
+
 static int start_server(
 	struct program *program, const struct options *options, struct smd_error *error)
 {
 	char token[SMD_STRING_MAX + 1];
 	struct smd_server_config config = {
-		.transports = {{&smd_transport_tcp, true}},
 		.listen = options->listen,
 		.shards = (unsigned)options->threads,
 		.heartbeat_s = (unsigned)options->heartbeat_s,
@@ -253,6 +265,8 @@ static int start_server(
 	};
 	uint64_t memory;
 	int ret = check_bandwidth(options, error);
+
+	choose_transports(options->transport, config.transports);
 
 	if (ret) {
 		return ret;

@@ -8,6 +8,7 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
+#include "reduction_server/engine/berth.h"
 #include "reduction_server/engine/peer.h"
 #include "reduction_server/engine/shard.h"
 
@@ -27,6 +28,7 @@ static void comm_free_slots(struct smd_comm *comm)
 	for (unsigned i = 0; i < comm->nslots; i++) {
 		free(comm->slots[i].parts);
 		free(comm->slots[i].sends);
+		free(comm->slots[i].places);
 		free(comm->slots[i].whole);
 	}
 	free(comm->slots);
@@ -45,8 +47,9 @@ static int comm_create_slots(struct smd_comm *comm, unsigned nslots)
 		slot->comm = comm;
 		slot->parts = calloc(comm->nranks, sizeof(*slot->parts));
 		slot->sends = calloc(comm->nranks, sizeof(*slot->sends));
+		slot->places = calloc(comm->nranks, sizeof(*slot->places));
 		slot->whole = calloc(comm->nranks, sizeof(*slot->whole));
-		if (!slot->parts || !slot->sends || !slot->whole) {
+		if (!slot->parts || !slot->sends || !slot->places || !slot->whole) {
 			comm_free_slots(comm);
 			return -ENOMEM;
 		}
@@ -111,7 +114,8 @@ static void comm_bury_if_gone(struct smd_comm *comm)
 {
 	if (comm->attached == 0 && comm->busy_slots == 0 && !comm->buried) {
 		comm->buried = true;
-		smd_pool_release(&comm->shard->pool, comm_buffers(comm, comm->reserved_window));
+		smd_pool_release(
+			&comm->shard->pool, comm_buffers(comm, comm->reserved_window) - comm->lent);
 		smd_shard_bury(comm->shard, comm);
 	}
 }
@@ -180,6 +184,7 @@ static void comm_activate(struct smd_comm *comm)
 	comm->limit = comm->window; /* the sure slot; more comes with results, to those who work */
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		comm->members[r]->limit = comm->window;
+		(void)smd_member_offer(comm->members[r], comm->window); /* or it does without */
 		smd_peer_send(comm->members[r], SMD_FRAME_JOINED, comm->window, NULL, 0);
 	}
 	smd_log(SMD_LOG_DEBUG, comm->shard->name, "group %s: all %u ranks have joined", comm->name,
@@ -291,6 +296,7 @@ static void comm_detach(struct smd_member *member)
 
 	comm->members[member->rank] = NULL;
 	comm->attached--;
+	comm->lent += smd_member_count_berths(member);
 	member->comm = NULL;
 }
 

@@ -35,6 +35,8 @@ struct smd_member {
 	uint64_t next;  /* the ordinal that it must send next */
 	uint64_t limit; /* the first ordinal that it has not been granted: what it was told, as far
 			   as that has left for it */
+	struct smd_berth *berths; /* berth.h; NULL: its lane has no places */
+	uint64_t berthed;         /* ordinals from `next` to before this one have theirs */
 };
 
 struct smd_comm {
@@ -56,6 +58,7 @@ struct smd_comm {
 			       over */
 	uint64_t limit;
 	uint64_t done; /* first ordinal that has not been reduced */
+	size_t lent;   /* of the reserved buffers, those of detached members' berths */
 	unsigned nslots;
 	unsigned busy_slots;
 	struct smd_slot *slots;

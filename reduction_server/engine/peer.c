@@ -8,6 +8,7 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
+#include "reduction_server/engine/berth.h"
 #include "reduction_server/engine/part.h"
 #include "reduction_server/engine/shard.h"
 
@@ -96,6 +97,7 @@ static struct smd_member *peer_add(
 static void peer_remove(struct smd_peer *peer, struct smd_member *member)
 {
 	peer->members[SMD_COMM_INDEX(member->number)] = NULL;
+	smd_member_free_berths(member, false);
 	free(member);
 }
 
@@ -105,6 +107,7 @@ static int peer_on_input_header(struct smd_peer *peer, const struct smd_frame *f
 	void **payload, struct smd_error *error)
 {
 	struct smd_member *member = peer->rx_member;
+	const struct smd_lane *lane = peer->lane;
 	int ret;
 
 	*payload = peer->shard->sink;
@@ -112,9 +115,18 @@ static int peer_on_input_header(struct smd_peer *peer, const struct smd_frame *f
 	if (!member->comm) {
 		return 0; /* sent before the worker knew that the communicator is over */
 	}
+	if (lane->placed && !smd_member_has_berth(member, frame->ordinal)) {
+		return smd_error_set(error, EPROTO,
+			"INPUT: must not be written to a place that was not offered, got ordinal "
+			"%llu",
+			(unsigned long long)frame->ordinal);
+	}
 	ret = smd_part_place(member, frame, &peer->rx_slot, error);
 	if (ret == 0 && peer->rx_slot) {
-		*payload = smd_slot_receive(peer->rx_slot, frame);
+		*payload = smd_slot_receive(
+			peer->rx_slot, frame, smd_member_leave_berth(member, frame->ordinal));
+		peer->rx_slot->places[frame->rank] =
+			lane->nplaces ? lane->places[0] : (struct smd_place){.length = 0};
 	}
 	return ret;
 }
@@ -127,6 +139,10 @@ static int peer_on_header(
 	peer->rx_slot = NULL;
 	peer->rx_member = NULL;
 	*payload = peer->rx_control;
+	if (peer->lane->placed && frame->kind != SMD_FRAME_INPUT) {
+		return smd_error_set(error, EPROTO, "%s: must not be written to a place",
+			smd_frame_kind_name(frame->kind));
+	}
 	if (frame->kind == SMD_FRAME_JOIN || frame->kind == SMD_FRAME_PING ||
 		frame->kind == SMD_FRAME_PONG) {
 		return 0;
@@ -184,6 +200,9 @@ static int peer_on_leave(
 			frame->length);
 	}
 	smd_comm_leave(peer->rx_member, frame->length ? &why : NULL);
+	if (smd_lane_has_places(peer->lane)) { /* its buffers are not written to any more */
+		smd_peer_send(peer->rx_member, SMD_FRAME_LEFT, 0, NULL, 0);
+	}
 	peer_remove(peer, peer->rx_member);
 	smd_shard_check_drained(peer->shard);
 	return 0;
@@ -258,6 +277,9 @@ int smd_peer_create(struct smd_shard *shard, struct smd_lane *lane, const struct
 		free(peer);
 		return ret;
 	}
+	smd_lane_declare(lane,
+		(struct smd_extent){shard->pool.memory, smd_pool_bytes(&shard->pool)},
+		shard->config.welcome.chunk_bytes);
 	smd_heartbeat_begin(&peer->heartbeat, lane, smd_clock_ns());
 	TAILQ_INSERT_TAIL(&shard->peers, peer, link);
 	shard->stats.lanes++;
@@ -307,7 +329,10 @@ void smd_peer_close(struct smd_peer *peer, const char *reason)
 	}
 	smd_lane_close(peer->lane); /* gives back the results that were on their way */
 	for (uint32_t i = 0; i < peer->nmembers; i++) {
-		free(peer->members[i]);
+		if (peer->members[i]) {
+			smd_member_free_berths(peer->members[i], true);
+			free(peer->members[i]);
+		}
 	}
 	free(peer->members);
 	free(peer);

@@ -33,7 +33,7 @@ int smd_pool_create(struct smd_pool *pool, size_t bytes, size_t buffer_bytes)
 
 void smd_pool_destroy(struct smd_pool *pool)
 {
-	munmap(pool->memory, pool->total * SMD_POOL_STRIDE(pool->buffer_bytes));
+	munmap(pool->memory, smd_pool_bytes(pool));
 	free(pool->free);
 }
 

@@ -34,6 +34,12 @@ struct smd_pool {
 int smd_pool_create(struct smd_pool *pool, size_t bytes, size_t buffer_bytes);
 void smd_pool_destroy(struct smd_pool *pool);
 
+/* Of all buffers and what lies between them, from pool->memory on. */
+static inline size_t smd_pool_bytes(const struct smd_pool *pool)
+{
+	return pool->total * SMD_POOL_STRIDE(pool->buffer_bytes);
+}
+
 /* Promises n more buffers; false when there are not so many. */
 bool smd_pool_reserve(struct smd_pool *pool, size_t n);
 void smd_pool_release(struct smd_pool *pool, size_t n);

@@ -109,6 +109,10 @@ static int server_start_shards(
 		.owner = server,
 	};
 
+	if (shard.window > SMD_WINDOW_MAX) {
+		return smd_error_set(error, EINVAL, "server: window must be at most %d, got %u",
+			SMD_WINDOW_MAX, shard.window);
+	}
 	if (getrandom(&shard.welcome.server_id, sizeof(shard.welcome.server_id), 0) < 0) {
 		return smd_error_set(error, errno, "server: cannot draw an identity: %m");
 	}

@@ -184,7 +184,7 @@ static void shard_abandon_comms(struct smd_shard *shard)
 /* Some communicator has a chunk that is not yet with all of its ranks. */
 static bool shard_has_work(const struct smd_shard *shard)
 {
-	return shard->pool.nfree < shard->pool.total;
+	return shard->busy_slots > 0;
 }
 
 /* Takes what has come from every peer; false when the loop must be asked, because they are many. */

@@ -65,6 +65,7 @@ struct smd_shard {
 	TAILQ_HEAD(smd_comm_list, smd_comm) comms;
 	struct smd_comm_list gone; /* to be freed by the reaper */
 	struct smd_shard_stats stats;
+	unsigned busy_slots;   /* of all communicators */
 	uint64_t small_frames; /* received parts of small operations */
 	bool draining;
 	bool ended; /* the loop is not to be turned any more */

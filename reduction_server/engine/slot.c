@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "reduction_server/base/clock.h"
+#include "reduction_server/engine/berth.h"
 #include "reduction_server/engine/comm.h"
 #include "reduction_server/engine/peer.h"
 #include "reduction_server/engine/shard.h"
@@ -43,17 +44,21 @@ void smd_slot_open(struct smd_slot *slot, const struct smd_frame *frame)
 	slot->arrived = 0;
 	memset(slot->whole, 0, slot->comm->nranks);
 	slot->comm->busy_slots++;
+	slot->comm->shard->busy_slots++;
 }
 
-void *smd_slot_receive(struct smd_slot *slot, const struct smd_frame *frame)
+void *smd_slot_receive(struct smd_slot *slot, const struct smd_frame *frame, void *berth)
 {
+	struct smd_pool *pool = &slot->comm->shard->pool;
 	unsigned rank = frame->rank;
 
 	assert(slot->state == SMD_SLOT_GATHERING && !slot->parts[rank] && !slot->whole[rank]);
 	slot->receiving++;
 	if (frame->length) {
-		slot->parts[rank] = smd_pool_take(&slot->comm->shard->pool);
+		slot->parts[rank] = berth ? berth : smd_pool_take(pool);
 		slot->length = frame->length;
+	} else if (berth) {
+		smd_pool_give(pool, berth);
 	}
 	return slot->parts[rank];
 }
@@ -131,11 +136,14 @@ static void slot_send(struct smd_slot *slot)
 			.length = receives ? slot->length : 0,
 			.done = slot_sent,
 			.owner = slot,
+			.place = slot->places[r],
 		};
 		frame.kind = SMD_FRAME_RESULT;
 		frame.comm = comm->members[r]->number;
 		frame.rank = (uint16_t)r;
 		frame.window = (uint16_t)slot->window;
+		/* Without memory for the table of berths the member does without them. */
+		(void)smd_member_offer(comm->members[r], shape->ordinal + 1 + slot->window);
 		smd_lane_send(comm->members[r]->peer->lane, &frame, send);
 	}
 	slot->sending--;
@@ -146,6 +154,7 @@ static void slot_free(struct smd_slot *slot)
 	slot_give_back(slot, slot->comm->nranks);
 	slot_set_state(slot, SMD_SLOT_FREE);
 	slot->comm->busy_slots--;
+	slot->comm->shard->busy_slots--;
 	smd_comm_slot_freed(slot->comm);
 }
 

@@ -45,23 +45,27 @@ enum smd_slot_state {
 struct smd_slot {
 	struct smd_comm *comm;
 	enum smd_slot_state state;
-	uint64_t opened_ns;     /* when the first part began to arrive */
-	struct smd_frame shape; /* the first part's header: what all others must say, too */
-	uint32_t length;        /* bytes of the result; of a broadcast, when the root has sent */
-	unsigned arrived;       /* parts that are whole */
-	unsigned receiving;     /* parts that lanes are writing to */
-	unsigned sending;       /* results that lanes are reading from */
-	unsigned window;        /* granted with the result */
-	void **parts;           /* [nranks]; NULL: not begun, empty, or given back */
-	struct smd_send *sends; /* [nranks] */
-	uint8_t *whole;         /* [nranks]: this rank's part has arrived */
+	uint64_t opened_ns;       /* when the first part began to arrive */
+	struct smd_frame shape;   /* the first part's header: what all others must say, too */
+	uint32_t length;          /* bytes of the result; of a broadcast, when the root has sent */
+	unsigned arrived;         /* parts that are whole */
+	unsigned receiving;       /* parts that lanes are writing to */
+	unsigned sending;         /* results that lanes are reading from */
+	unsigned window;          /* granted with the result */
+	void **parts;             /* [nranks]; NULL: not begun, empty, or given back */
+	struct smd_place *places; /* [nranks]: where this rank's result may be written to */
+	struct smd_send *sends;   /* [nranks] */
+	uint8_t *whole;           /* [nranks]: this rank's part has arrived */
 };
 
 /* Opens a FREE slot for the chunk that `frame` is a part of. */
 void smd_slot_open(struct smd_slot *slot, const struct smd_frame *frame);
 
-/* Where the part that `frame` announces shall go; NULL when it is empty. */
-void *smd_slot_receive(struct smd_slot *slot, const struct smd_frame *frame);
+/*
+ * Where the part that `frame` announces shall go; NULL when it is empty. `berth`: a buffer that was
+ * taken for it before, or NULL.
+ */
+void *smd_slot_receive(struct smd_slot *slot, const struct smd_frame *frame, void *berth);
 /* The part of `rank` is there, or (whole = 0) its lane ended before. */
 void smd_slot_received(struct smd_slot *slot, unsigned rank, int whole);
 

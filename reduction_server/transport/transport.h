@@ -67,8 +67,9 @@ struct smd_send {
 	struct smd_place place;   /* for the payload; see above */
 	struct smd_extent extent; /* of the payload */
 	/* The transport's while the send is queued: */
-	uint32_t sent;   /* header and payload bytes that have left */
-	unsigned offers; /* places that go with it */
+	uint32_t sent;        /* header and payload bytes that have left */
+	unsigned offers;      /* places that go with it, */
+	uint32_t first_offer; /* from this one on */
 	TAILQ_ENTRY(smd_send) link;
 };
 TAILQ_HEAD(smd_send_queue, smd_send);
@@ -160,6 +161,12 @@ struct smd_transport_ops {
 	 * bytes in it: it need not be registered again and again. NULL operation: no need.
 	 */
 	void (*declare)(struct smd_lane *lane, struct smd_extent memory, size_t largest);
+	/*
+	 * Callers have given buffers: what was registered of memory that was unmapped before is
+	 * forgotten. `moment` grows from call to call; of several lanes with the same one only the
+	 * first need do anything. NULL operation: nothing is registered.
+	 */
+	void (*refresh)(struct smd_lane *lane, uint64_t moment);
 	/* The rest of the payload that is being received goes to `payload` instead. */
 	void (*redirect)(struct smd_lane *lane, void *payload);
 	void (*close)(struct smd_lane *lane);
@@ -251,6 +258,13 @@ static inline void smd_lane_declare(struct smd_lane *lane, struct smd_extent mem
 {
 	if (lane->ops->declare) {
 		lane->ops->declare(lane, memory, largest);
+	}
+}
+
+static inline void smd_lane_refresh(struct smd_lane *lane, uint64_t moment)
+{
+	if (lane->ops->refresh) {
+		lane->ops->refresh(lane, moment);
 	}
 }
 

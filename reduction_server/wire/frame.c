@@ -97,6 +97,7 @@ static uint32_t longest_payload(unsigned kind)
 	case SMD_FRAME_RESULT:
 		return SMD_CHUNK_LIMIT;
 	case SMD_FRAME_JOINED:
+	case SMD_FRAME_LEFT:
 	case SMD_FRAME_PING:
 	case SMD_FRAME_PONG:
 		return 0;

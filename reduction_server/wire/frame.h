@@ -19,6 +19,7 @@
 #define SMD_CHUNK_LIMIT                                                                            \
 	(16u << 20) /* bytes of payload of INPUT and RESULT, whatever a server offers */
 #define SMD_NRANKS_MAX       256
+#define SMD_WINDOW_MAX       16 /* slots that a communicator is granted on a shard */
 #define SMD_COMM_INDEX_BITS  12
 #define SMD_COMMS_MAX        (1u << SMD_COMM_INDEX_BITS) /* open at once on a lane */
 #define SMD_COMM_INDEX(comm) ((comm) & (SMD_COMMS_MAX - 1))
@@ -38,7 +39,8 @@
 	X(SMD_FRAME_PING, 11, "PING")                                                              \
 	X(SMD_FRAME_PONG, 12, "PONG")                                                              \
 	X(SMD_FRAME_DOWN, 13, "DOWN")                                                              \
-	X(SMD_FRAME_EPOCH, 14, "EPOCH")
+	X(SMD_FRAME_EPOCH, 14, "EPOCH")                                                            \
+	X(SMD_FRAME_LEFT, 15, "LEFT")
 
 enum smd_frame_kind {
 #define X(constant, number, name) constant = (number),

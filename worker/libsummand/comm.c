@@ -62,10 +62,42 @@ void smd_comm_late(struct smd_comm *comm, const char *text)
 	smd_progress_unlock(&context->progress);
 }
 
+static void comm_say_leave(struct smd_comm *comm)
+{
+	struct smd_context *context = comm->context;
+	uint8_t why[SMD_CONTROL_MAX];
+	size_t length = 0;
+
+	if (comm->state == SMD_COMM_FAILED) {
+		struct smd_abort abort = {.err = (uint32_t)-comm->err};
+
+		memcpy(abort.text, comm->error.text, sizeof(abort.text));
+		length = smd_abort_encode(&abort, why);
+	}
+	for (unsigned i = 0; i < context->nremotes; i++) {
+		if (comm->asked) {
+			smd_remote_send(context->remotes[i], SMD_FRAME_LEAVE, comm, why, length);
+		}
+		smd_remote_forget(context->remotes[i], comm);
+	}
+	comm->asked = false;
+}
+
+static void comm_check_operations(struct smd_comm *comm)
+{
+	struct smd_request *operation = TAILQ_FIRST(&comm->operations);
+
+	while (operation) {
+		struct smd_request *next = TAILQ_NEXT(operation, link);
+
+		smd_operation_check(operation);
+		operation = next;
+	}
+}
+
 void smd_comm_fail(struct smd_comm *comm, int err, const char *text)
 {
 	struct smd_context *context = comm->context;
-	struct smd_request *operation;
 
 	if (comm->state == SMD_COMM_FAILED) {
 		return; /* the first reason is the cause */
@@ -78,15 +110,25 @@ void smd_comm_fail(struct smd_comm *comm, int err, const char *text)
 	smd_error_set(&comm->error, -err, "%s", text);
 	smd_progress_publish(&context->progress);
 	for (unsigned i = 0; i < context->nremotes; i++) {
+		struct smd_flow *flow = &comm->flows[i];
+
 		smd_remote_forget(context->remotes[i], comm);
+		flow->exposed = smd_flow_is_open(flow);
+		comm->nexposed += flow->exposed;
+	}
+	if (comm->nexposed) {
+		comm_say_leave(comm);
 	}
 	smd_staging_abandon(comm);
-	operation = TAILQ_FIRST(&comm->operations);
-	while (operation) {
-		struct smd_request *next = TAILQ_NEXT(operation, link);
+	comm_check_operations(comm);
+}
 
-		smd_operation_check(operation);
-		operation = next;
+void smd_comm_covered(struct smd_comm *comm, struct smd_flow *flow)
+{
+	if (flow->exposed) {
+		flow->exposed = false;
+		comm->nexposed--;
+		comm_check_operations(comm);
 	}
 }
 
@@ -121,6 +163,19 @@ void smd_comm_pump(struct smd_comm *comm)
 	}
 }
 
+/* The operation's buffers may be where others were before. */
+static void comm_refresh(struct smd_comm *comm)
+{
+	struct smd_context *context = comm->context;
+
+	context->moment++;
+	for (unsigned i = 0; i < context->nremotes; i++) {
+		if (context->remotes[i]->lane) {
+			smd_lane_refresh(context->remotes[i]->lane, context->moment);
+		}
+	}
+}
+
 void smd_comm_start(struct smd_comm *comm, struct smd_request *operation)
 {
 	size_t chunk = smd_deal_chunk_elements(
@@ -137,6 +192,7 @@ void smd_comm_start(struct smd_comm *comm, struct smd_request *operation)
 		smd_operation_check(operation);
 		return;
 	}
+	comm_refresh(comm);
 	smd_comm_pump(comm);
 }
 
@@ -164,27 +220,6 @@ bool smd_comm_look(struct smd_comm *comm)
 		}
 	}
 	return n > 0;
-}
-
-static void comm_say_leave(struct smd_comm *comm)
-{
-	struct smd_context *context = comm->context;
-	uint8_t why[SMD_CONTROL_MAX];
-	size_t length = 0;
-
-	if (comm->state == SMD_COMM_FAILED) {
-		struct smd_abort abort = {.err = (uint32_t)-comm->err};
-
-		memcpy(abort.text, comm->error.text, sizeof(abort.text));
-		length = smd_abort_encode(&abort, why);
-	}
-	for (unsigned i = 0; i < context->nremotes; i++) {
-		if (comm->asked) {
-			smd_remote_send(context->remotes[i], SMD_FRAME_LEAVE, comm, why, length);
-		}
-		smd_remote_forget(context->remotes[i], comm);
-	}
-	comm->asked = false;
 }
 
 /* The others need not wait until this rank's caller has noticed and left. */

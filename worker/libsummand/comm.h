@@ -4,7 +4,8 @@
  * JOINING until every shard has said JOINED, then ACTIVE; FAILED when a shard says ABORT or a lane
  * is lost. A failed communicator cancels what has not begun to leave, sends what has, and only then
  * gives the callers' buffers back, because a lane that is cut in the middle of a frame would be
- * lost for all.
+ * lost for all. Shards that may write results without a further word are told LEAVE first, and
+ * the buffers are kept until they have said LEFT.
  */
 #ifndef SMD_LIBSUMMAND_COMM_H
 #define SMD_LIBSUMMAND_COMM_H
@@ -29,6 +30,7 @@ struct smd_comm {
 	TAILQ_HEAD(, smd_request) operations; /* in flight, in order */
 	uint64_t next_operation;
 	uint64_t next_chunk;
+	unsigned nexposed;                /* flows that are */
 	unsigned on_device;               /* operations in flight with device memory */
 	TAILQ_ENTRY(smd_comm) stage_link; /* in the staging's queue, if awaits_stage */
 	bool awaits_stage;
@@ -50,6 +52,8 @@ struct smd_comm {
 
 /* In the turn. */
 void smd_comm_joined(struct smd_comm *comm, struct smd_remote *remote, unsigned window);
+/* The shard writes no more results of the communicator: it has said so, or its lane is closed. */
+void smd_comm_covered(struct smd_comm *comm, struct smd_flow *flow);
 void smd_comm_late(struct smd_comm *comm, const char *text);
 void smd_comm_fail(struct smd_comm *comm, int err, const char *text);
 

@@ -16,6 +16,13 @@
 #define STAGING_DEFAULT_BYTES     (64ull << 20)
 #define STAGING_MOST_BYTES        (1ull << 40)
 
+/* Tests name servers of theirs in other ways. */
+static bool config_uses_ports(const struct smd_config *config)
+{
+	return config->transports[0] == &smd_transport_tcp ||
+	       config->transports[0] == &smd_transport_rdma;
+}
+
 static int add_server(
 	struct smd_config *config, const char *text, size_t length, struct smd_error *error)
 {
@@ -31,7 +38,7 @@ static int add_server(
 	if (!server) {
 		return smd_error_set(error, ENOMEM, "reduction servers: out of memory");
 	}
-	if (config->transport == &smd_transport_tcp &&
+	if (config_uses_ports(config) &&
 		(smd_parse_endpoint(server, host, sizeof(host), &port) || port == 0)) {
 		smd_error_set(error, EINVAL,
 			"reduction servers: each must be host:port, got \"%s\"", server);
@@ -217,16 +224,30 @@ static int read_token(struct smd_config *config, struct smd_error *error)
 	return copy_name(config->token, "SUMMAND_TOKEN_FILE", token, error);
 }
 
+static int read_transport(const char *name, struct smd_config *config, struct smd_error *error)
+{
+	const struct smd_transport_ops *transport = smd_transport_find(name);
+
+	if (strcmp(name, "auto") == 0) {
+		config->transports[config->ntransports++] = &smd_transport_rdma;
+		config->transports[config->ntransports++] = &smd_transport_tcp;
+		return 0;
+	}
+	config->transports[config->ntransports++] = transport;
+	return transport
+		       ? 0
+		       : smd_error_set(error, EINVAL,
+				 "SUMMAND_TRANSPORT: must be auto, rdma or tcp, got \"%s\"", name);
+}
+
 static int read_all(const struct smd_context_options *options, struct smd_config *config,
 	struct smd_error *error)
 {
-	const char *transport = first_of(options->transport, "SUMMAND_TRANSPORT", "tcp");
-	int ret;
+	int ret = read_transport(
+		first_of(options->transport, "SUMMAND_TRANSPORT", "auto"), config, error);
 
-	config->transport = smd_transport_find(strcmp(transport, "auto") == 0 ? "tcp" : transport);
-	if (!config->transport) {
-		return smd_error_set(error, EINVAL,
-			"SUMMAND_TRANSPORT: must be auto or tcp, got \"%s\"", transport);
+	if (ret) {
+		return ret;
 	}
 	ret = copy_name(config->replica, "SUMMAND_REPLICA",
 		first_of(options->replica, "SUMMAND_REPLICA", ""), error);

@@ -11,10 +11,13 @@
 #include "reduction_server/wire/message.h"
 #include "worker/summand.h"
 
-#define SMD_SERVERS_MAX 64
+#define SMD_SERVERS_MAX           64
+#define SMD_CONFIG_TRANSPORTS_MAX 2
 
 struct smd_config {
-	const struct smd_transport_ops *transport;
+	/* What lanes go over: the first of these that there is. */
+	const struct smd_transport_ops *transports[SMD_CONFIG_TRANSPORTS_MAX];
+	unsigned ntransports;
 	unsigned nservers;
 	char *servers[SMD_SERVERS_MAX]; /* "host:port", in the order that all ranks share */
 	char replica[SMD_STRING_MAX + 1];

@@ -43,6 +43,7 @@ struct smd_context {
 	struct smd_deal deal;
 	uint64_t deal_hash;
 	struct smd_staging staging;
+	uint64_t moment;                       /* operations begun */
 	struct smd_comm *comms[SMD_COMMS_MAX]; /* by SMD_COMM_INDEX(number) */
 	struct smd_lane_counts ended;          /* of lanes that are closed */
 	uint32_t uses[SMD_COMMS_MAX]; /* under the lock: how often an index was used; odd: it is in

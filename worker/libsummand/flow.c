@@ -33,6 +33,73 @@ static void flow_sent(struct smd_send *send, int err)
 	smd_operation_check(operation);
 }
 
+int smd_flow_take_places(struct smd_flow *flow, struct smd_error *error)
+{
+	const struct smd_lane *lane = flow->remote->lane;
+
+	for (unsigned i = 0; i < lane->nplaces; i++) {
+		if (flow->placed - flow->done >= SMD_FLOW_WINDOW_MAX) {
+			return smd_error_set(error, EPROTO,
+				"places: there must be at most %d for chunks that are not done",
+				SMD_FLOW_WINDOW_MAX);
+		}
+		flow->places[flow->placed++ % SMD_FLOW_WINDOW_MAX] = lane->places[i];
+	}
+	return 0;
+}
+
+static struct smd_extent flow_extent(const struct smd_request *operation, const void *buffer)
+{
+	return (struct smd_extent){(void *)buffer, operation->count * operation->element_bytes};
+}
+
+/* Offers the memory that the chunk's result is for, if the lane can have it written to. */
+static void flow_offer(struct smd_flow *flow, const struct smd_request *operation, uint64_t chunk)
+{
+	struct smd_lane *lane = flow->remote->lane;
+	size_t bytes = smd_operation_received_bytes(operation, chunk);
+
+	if (bytes && !operation->writes_device && smd_lane_has_places(lane)) {
+		flow->offers[flow->next % SMD_FLOW_WINDOW_MAX] = smd_lane_offer(lane,
+			operation->recv + smd_operation_chunk_offset(operation, chunk),
+			(uint32_t)bytes, flow_extent(operation, operation->recv));
+	}
+}
+
+static void flow_withdraw(struct smd_flow *flow, uint64_t ordinal)
+{
+	struct smd_offer **offer = &flow->offers[ordinal % SMD_FLOW_WINDOW_MAX];
+
+	if (*offer) {
+		smd_lane_withdraw(flow->remote->lane, *offer);
+		*offer = NULL;
+	}
+}
+
+bool smd_flow_is_open(const struct smd_flow *flow)
+{
+	for (unsigned k = 0; k < SMD_FLOW_WINDOW_MAX; k++) {
+		if (flow->offers[k]) {
+			return true;
+		}
+	}
+	return false;
+}
+
+void smd_flow_withdraw_all(struct smd_flow *flow)
+{
+	for (uint64_t k = 0; k < SMD_FLOW_WINDOW_MAX; k++) {
+		flow_withdraw(flow, k);
+	}
+}
+
+void smd_flow_forget_offers(struct smd_flow *flow)
+{
+	for (unsigned k = 0; k < SMD_FLOW_WINDOW_MAX; k++) {
+		flow->offers[k] = NULL;
+	}
+}
+
 static void flow_send_chunk(struct smd_flow *flow, struct smd_request *operation, uint64_t chunk)
 {
 	struct smd_flow_send *send = &flow->sends[flow->next % SMD_FLOW_WINDOW_MAX];
@@ -60,6 +127,12 @@ static void flow_send_chunk(struct smd_flow *flow, struct smd_request *operation
 	send->send.length = (uint32_t)smd_operation_sent_bytes(operation, chunk);
 	send->send.done = flow_sent;
 	send->send.owner = flow->comm;
+	send->send.place = flow->next < flow->placed
+				   ? flow->places[flow->next % SMD_FLOW_WINDOW_MAX]
+				   : (struct smd_place){.length = 0};
+	send->send.extent = send->stage ? (struct smd_extent){.length = 0}
+					: flow_extent(operation, operation->send);
+	flow_offer(flow, operation, chunk);
 	operation->sends_pending++;
 	flow->next++;
 	smd_lane_send(flow->remote->lane, &frame, &send->send);
@@ -123,6 +196,12 @@ int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void 
 		return smd_error_set(
 			error, EPROTO, "RESULT: length must be %zu, got %u", bytes, frame->length);
 	}
+	if (flow->remote->lane->placed && !flow->offers[frame->ordinal % SMD_FLOW_WINDOW_MAX]) {
+		return smd_error_set(error, EPROTO,
+			"RESULT: must not be written to a place that was not offered, got ordinal "
+			"%llu",
+			(unsigned long long)frame->ordinal);
+	}
 	flow->rx_operation = operation;
 	if (bytes == 0) {
 		return 0;
@@ -133,12 +212,18 @@ int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void 
 	return 0;
 }
 
-void smd_flow_received(struct smd_flow *flow, const struct smd_frame *frame)
+int smd_flow_received(struct smd_flow *flow, const struct smd_frame *frame, struct smd_error *error)
 {
 	struct smd_request *operation = flow->rx_operation;
+	int ret;
 
 	flow->rx_operation = NULL;
+	flow_withdraw(flow, flow->done);
 	flow->done++;
+	ret = smd_flow_take_places(flow, error);
+	if (ret) {
+		return ret;
+	}
 	smd_flow_grant(flow, frame->window);
 	if (operation->writes_device) {
 		smd_staging_write(flow, operation,
@@ -148,4 +233,5 @@ void smd_flow_received(struct smd_flow *flow, const struct smd_frame *frame)
 	}
 	operation->chunks_done += !operation->writes_device;
 	smd_operation_check(operation);
+	return 0;
 }

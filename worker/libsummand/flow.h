@@ -4,8 +4,9 @@
  *     0 ......... done ......... next ......... limit
  *     results here | sent, waiting | may be sent   | not granted yet
  *
- * Of those that may be sent, the ones before `read` are being read from a device or have been.
- * Numbers are ordinals. `done` and `next` only grow; limit - done is at most SMD_FLOW_WINDOW_MAX.
+ * Of those that may be sent, the ones before `read` are being read from a device or have been, and
+ * the ones before `placed` have a place at the shard (transport.h). Numbers are ordinals. `done`
+ * and `next` only grow; limit - done is at most SMD_FLOW_WINDOW_MAX.
  */
 #ifndef SMD_LIBSUMMAND_FLOW_H
 #define SMD_LIBSUMMAND_FLOW_H
@@ -20,7 +21,7 @@ struct smd_remote;
 struct smd_request;
 struct smd_stage;
 
-#define SMD_FLOW_WINDOW_MAX 16
+#define SMD_FLOW_WINDOW_MAX SMD_WINDOW_MAX
 
 struct smd_flow_send {
 	struct smd_send send; /* owner: the communicator, for smd_lane_cancel() */
@@ -35,10 +36,14 @@ struct smd_flow {
 	uint64_t next;
 	uint64_t limit;
 	uint64_t read;
+	uint64_t placed;
+	bool exposed; /* the communicator is over, but the shard may still be writing results */
 	struct smd_request *rx_operation; /* whose result is coming in */
 	struct smd_stage *rx_stage;       /* and where to; NULL: not to a stage */
 	struct smd_flow_send
 		sends[SMD_FLOW_WINDOW_MAX]; /* of ordinal k at k mod SMD_FLOW_WINDOW_MAX */
+	struct smd_place places[SMD_FLOW_WINDOW_MAX];  /* the same; for its chunk */
+	struct smd_offer *offers[SMD_FLOW_WINDOW_MAX]; /* the same; NULL or for its result */
 };
 
 /* The shard allows so many chunks after those that are done. */
@@ -54,7 +59,19 @@ bool smd_flow_send(struct smd_flow *flow);
 int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void **payload,
 	struct smd_error *error);
 
-/* The announced result is there. */
-void smd_flow_received(struct smd_flow *flow, const struct smd_frame *frame);
+/* Takes the places that have come with the frame that is handed out. -EPROTO with a text. */
+int smd_flow_take_places(struct smd_flow *flow, struct smd_error *error);
+
+/* Whether the shard may write into buffers of the communicator without a further word. */
+bool smd_flow_is_open(const struct smd_flow *flow);
+
+/* The shard is through with the communicator. */
+void smd_flow_withdraw_all(struct smd_flow *flow);
+/* The lane has been closed, and with it all that was offered on it. */
+void smd_flow_forget_offers(struct smd_flow *flow);
+
+/* The announced result is there. -EPROTO with a text when what came with it makes no sense. */
+int smd_flow_received(
+	struct smd_flow *flow, const struct smd_frame *frame, struct smd_error *error);
 
 #endif

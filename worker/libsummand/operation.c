@@ -69,7 +69,7 @@ void smd_operation_check(struct smd_request *operation)
 	}
 	if (operation->chunks_done == operation->nchunks) {
 		operation_finish(operation, 0);
-	} else if (operation->comm->state == SMD_COMM_FAILED) {
+	} else if (operation->comm->state == SMD_COMM_FAILED && operation->comm->nexposed == 0) {
 		operation_finish(operation, operation->comm->err);
 	}
 }

@@ -32,6 +32,11 @@ void smd_remote_give_up(struct smd_remote *remote)
 {
 	char what[SMD_ERROR_TEXT_MAX];
 
+	if (remote->err == -ENODEV) {
+		snprintf(what, sizeof(what), "cannot be reached: %.400s", remote->reason);
+		remote_fail(remote, -ENODEV, what);
+		return;
+	}
 	snprintf(what, sizeof(what), "could not be reached within %u s: %.400s",
 		remote->context->config.connect_timeout_s,
 		remote->reason[0] ? remote->reason : "it does not answer");
@@ -46,27 +51,66 @@ static void remote_try_later(struct smd_remote *remote, int err, const char *rea
 
 	remote->err = err;
 	snprintf(remote->reason, sizeof(remote->reason), "%s", reason);
-	if (smd_clock_ns() + RETRY_MS * 1000000ull < remote->context->deadline_ns) {
+	remote->transport = 0;
+	if (err != -ENODEV && /* which does not come later */
+		smd_clock_ns() + RETRY_MS * 1000000ull < remote->context->deadline_ns) {
 		evtimer_add(remote->retry, &delay);
 	} else {
 		smd_remote_give_up(remote);
 	}
 }
 
+/*
+ * The lane cannot be had over the transport that was tried: says why, and goes on to the next one.
+ * False: there is none.
+ */
+static bool remote_try_next(struct smd_remote *remote, int err, const char *reason)
+{
+	struct smd_config *config = &remote->context->config;
+	const char *name = config->transports[remote->transport]->name;
+	char server[160];
+
+	if (remote->transport + 1 >= config->ntransports) {
+		return false;
+	}
+	if (err == -ENODEV) { /* nor will the other lanes */
+		config->transports[0] = config->transports[remote->transport + 1];
+		config->ntransports = 1;
+		remote->transport = 0;
+		smd_log(SMD_LOG_INFO, "libsummand", "lanes go over %s and not over %s: %s",
+			config->transports[0]->name, name, reason);
+	} else {
+		remote->transport++;
+		smd_target_name(remote->target, server);
+		smd_log(SMD_LOG_INFO, "libsummand", "lane to %s, shard %u: tries %s after %s: %s",
+			server, remote->shard, config->transports[remote->transport]->name, name,
+			reason);
+	}
+	event_active(remote->retry, EV_TIMEOUT, 1);
+	return true;
+}
+
 static void remote_connect(evutil_socket_t fd, short what, void *arg)
 {
 	struct smd_remote *remote = arg;
 	struct smd_context *context = remote->context;
+	const struct smd_config *config = &context->config;
 	struct smd_error error = {""};
 	int ret;
 
 	(void)fd;
 	(void)what;
-	ret = context->config.transport->connect(context->progress.base, remote->target->address,
-		remote->shard, &remote_callbacks, remote, &remote->lane, &error);
+	if (remote->transport >= config->ntransports) {
+		remote->transport = 0; /* another lane found out that there are fewer */
+	}
+	ret = config->transports[remote->transport]->connect(context->progress.base,
+		remote->target->address, remote->shard, &remote_callbacks, remote, &remote->lane,
+		&error);
 	if (ret) {
 		remote->lane = NULL;
-		remote_try_later(remote, ret, error.text);
+		if (!remote_try_next(remote, ret, error.text)) {
+			remote_try_later(remote, ret, error.text);
+		}
 	}
 }
 
@@ -78,6 +122,14 @@ static void remote_drop_lane(struct smd_remote *remote)
 	remote->lane = NULL;
 	remote->rx_comm = NULL;
 	remote->rx_flow = NULL;
+	for (unsigned i = 0; remote->context->ready && i < SMD_COMMS_MAX; i++) {
+		struct smd_comm *comm = remote->context->comms[i];
+
+		if (comm) {
+			smd_flow_forget_offers(&comm->flows[remote->index]);
+			smd_comm_covered(comm, &comm->flows[remote->index]);
+		}
+	}
 }
 
 static void remote_on_beat(evutil_socket_t fd, short what, void *arg)
@@ -181,7 +233,7 @@ static void remote_on_closed(void *owner, int err, const char *reason)
 
 	remote_drop_lane(remote);
 	if (!remote->welcomed && err != -EPROTO) {
-		if (!remote->context->err) {
+		if (!remote->context->err && !remote_try_next(remote, err, reason)) {
 			remote_try_later(remote, err, reason);
 		}
 		return;
@@ -221,11 +273,15 @@ void smd_remote_forget(struct smd_remote *remote, struct smd_comm *comm)
 	}
 }
 
-static struct smd_comm *remote_find_comm(struct smd_remote *remote, uint32_t number)
+/* The communicator that the frame is about, if it still cares. */
+static struct smd_comm *remote_find_comm(struct smd_remote *remote, const struct smd_frame *frame)
 {
-	struct smd_comm *comm = remote->context->comms[SMD_COMM_INDEX(number)];
+	struct smd_comm *comm = remote->context->comms[SMD_COMM_INDEX(frame->comm)];
+	bool of_failed = frame->kind == SMD_FRAME_LEFT;
 
-	return comm && comm->number == number && comm->state != SMD_COMM_FAILED ? comm : NULL;
+	return comm && comm->number == frame->comm && (comm->state == SMD_COMM_FAILED) == of_failed
+		       ? comm
+		       : NULL;
 }
 
 static int remote_on_header(
@@ -237,6 +293,10 @@ static int remote_on_header(
 	remote->rx_comm = NULL;
 	remote->rx_flow = NULL;
 	*payload = remote->rx_control;
+	if (remote->lane->placed && frame->kind != SMD_FRAME_RESULT) {
+		return smd_error_set(error, EPROTO, "%s: must not be written to a place",
+			smd_frame_kind_name(frame->kind));
+	}
 	if (greeting == remote->welcomed) {
 		return smd_error_set(error, EPROTO, "%s: must %s", smd_frame_kind_name(frame->kind),
 			greeting ? "come first and once" : "come after WELCOME");
@@ -245,11 +305,12 @@ static int remote_on_header(
 		return 0;
 	}
 	if (frame->kind != SMD_FRAME_JOINED && frame->kind != SMD_FRAME_RESULT &&
-		frame->kind != SMD_FRAME_ABORT && frame->kind != SMD_FRAME_LATE) {
+		frame->kind != SMD_FRAME_ABORT && frame->kind != SMD_FRAME_LATE &&
+		frame->kind != SMD_FRAME_LEFT) {
 		return smd_error_set(error, EPROTO, "%s: must not be sent to a worker",
 			smd_frame_kind_name(frame->kind));
 	}
-	remote->rx_comm = remote_find_comm(remote, frame->comm);
+	remote->rx_comm = remote_find_comm(remote, frame);
 	if (frame->kind == SMD_FRAME_RESULT) {
 		*payload = remote->sink;
 		if (remote->rx_comm && remote->context->ready) {
@@ -261,6 +322,15 @@ static int remote_on_header(
 		}
 	}
 	return 0;
+}
+
+static void remote_tell_transport(const struct smd_remote *remote)
+{
+	char server[160];
+
+	smd_target_name(remote->target, server);
+	smd_log(SMD_LOG_INFO, "libsummand", "lane to %s, shard %u: goes over %s", server,
+		remote->shard, remote->context->config.transports[remote->transport]->name);
 }
 
 static int remote_on_welcome(
@@ -281,6 +351,7 @@ static int remote_on_welcome(
 	}
 	remote->welcome = welcome;
 	remote->welcomed = true;
+	remote_tell_transport(remote);
 	smd_context_welcomed(remote->context, remote);
 	return 0;
 }
@@ -303,6 +374,17 @@ static int remote_on_abort(
 
 	if (ret == 0) {
 		smd_comm_fail(remote->rx_comm, -(int)abort.err, abort.text);
+	}
+	return ret;
+}
+
+static int remote_on_joined(
+	struct smd_remote *remote, const struct smd_frame *frame, struct smd_error *error)
+{
+	int ret = smd_flow_take_places(&remote->rx_comm->flows[remote->index], error);
+
+	if (ret == 0) {
+		smd_comm_joined(remote->rx_comm, remote, frame->window);
 	}
 	return ret;
 }
@@ -334,12 +416,12 @@ static int remote_on_frame(
 	switch (frame->kind) {
 	case SMD_FRAME_RESULT:
 		remote->context->progress.arrivals++;
-		if (flow) {
-			smd_flow_received(flow, frame);
-		}
-		return 0;
+		return flow ? smd_flow_received(flow, frame, error) : 0;
 	case SMD_FRAME_JOINED:
-		smd_comm_joined(comm, remote, frame->window);
+		return remote_on_joined(remote, frame, error);
+	case SMD_FRAME_LEFT:
+		smd_flow_withdraw_all(&comm->flows[remote->index]);
+		smd_comm_covered(comm, &comm->flows[remote->index]);
 		return 0;
 	case SMD_FRAME_ABORT:
 		return remote_on_abort(remote, frame, error);

@@ -43,14 +43,19 @@ static void start_one(struct pool *pool, unsigned index, const struct smd_server
 	struct smd_error error = {""};
 	char listen[64];
 
-	config.transports[0] =
-		(struct smd_server_transport){smd_transport_find(pool->transport), true};
+	config.transports[0] = (struct smd_server_transport){
+		pool->over_rdma ? &smd_transport_tcp : smd_transport_find(pool->transport), true};
+	if (pool->over_rdma) {
+		config.transports[1] = (struct smd_server_transport){&smd_transport_rdma, true};
+	}
 	config.listen = listen;
 	config.on_ended = on_ended;
 	config.owner = one;
 	config.shards = config.shards ? config.shards : 2;
 	config.memory_bytes = config.memory_bytes ? config.memory_bytes : 64u << 20;
-	if (pool->over_tcp) {
+	if (pool->over_rdma) {
+		snprintf(listen, sizeof(listen), "%s:0", getenv("SUMMAND_TEST_RDMA"));
+	} else if (pool->over_tcp) {
 		snprintf(listen, sizeof(listen), "127.0.0.1:0");
 	} else {
 		snprintf(listen, sizeof(listen), "loopback:test-%d", counter++);
@@ -74,6 +79,10 @@ void pool_start(struct pool *pool, const char *transport, unsigned nservers,
 	memset(pool, 0, sizeof(*pool));
 	pool->transport = strncmp(transport, "fault", 5) ? transport : "fault";
 	pool->over_tcp = strstr(transport, "tcp") != NULL;
+	if (getenv("SUMMAND_TEST_RDMA") && strcmp(pool->transport, "fault") != 0) {
+		pool->over_rdma = true;
+		pool->transport = "rdma";
+	}
 	pool->nservers = nservers;
 	for (unsigned i = 0; i < nservers; i++) {
 		start_one(pool, i, configs ? &configs[i] : &defaults);

@@ -35,14 +35,16 @@ struct pool_server {
 struct pool {
 	const char *transport;
 	bool over_tcp;
+	bool over_rdma;
 	unsigned nservers;
 	struct pool_server servers[POOL_SERVERS_MAX];
 	char list[1024]; /* as SUMMAND_REDUCTION_SERVERS takes it */
 };
 
 /* Over "tcp", "loopback", "fault" (wrapped around the latter) or "fault over tcp", in both
- * directions. Each server's config but transport and listen, which are set here, and zeros, which
- * get small defaults. */
+ * directions. Where SUMMAND_TEST_RDMA is the address of an RDMA device, the first two become
+ * "rdma", with servers that take TCP too. Each server's config but transport and listen, which are
+ * set here, and zeros, which get small defaults. */
 void pool_start(struct pool *pool, const char *transport, unsigned nservers,
 	const struct smd_server_config *configs);
 

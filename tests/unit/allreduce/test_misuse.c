@@ -132,12 +132,12 @@ static void another_version(void **state)
 
 static void a_kind_that_is_none(void **state)
 {
-	const struct smd_frame frame = {.kind = 15};
+	const struct smd_frame frame = {.kind = 16};
 	uint8_t bytes[SMD_FRAME_SIZE];
 
 	(void)state;
 	smd_frame_encode(&frame, bytes);
-	assert_refused_at_once(bytes, sizeof(bytes), "kind must be 1 to 14, got 15");
+	assert_refused_at_once(bytes, sizeof(bytes), "kind must be 1 to 15, got 16");
 }
 
 static void another_frame_before_hello(void **state)

@@ -47,6 +47,7 @@ struct bench {
 	struct keeping_lane lanes[RANKS];
 	void *parts[RANKS];
 	struct smd_send sends[RANKS];
+	struct smd_place places[RANKS];
 	uint8_t whole[RANKS];
 };
 
@@ -80,6 +81,7 @@ static int set_up(void **state)
 		.comm = &bench->comm,
 		.parts = bench->parts,
 		.sends = bench->sends,
+		.places = bench->places,
 		.whole = bench->whole,
 	};
 	for (unsigned r = 0; r < RANKS; r++) {
@@ -124,7 +126,7 @@ static void announce(struct bench *bench, unsigned rank, unsigned collective, un
 	if (bench->slot.state == SMD_SLOT_FREE) {
 		smd_slot_open(&bench->slot, &frame);
 	}
-	part = smd_slot_receive(&bench->slot, &frame);
+	part = smd_slot_receive(&bench->slot, &frame, NULL);
 	assert_int_equal(part != NULL, frame.length != 0);
 	for (int i = 0; part && i < ELEMENTS; i++) {
 		part[i] = (int32_t)(rank + 1) * (i + 1);

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -576,6 +577,7 @@ static void threads_that_unmap_leave_nothing_stale(void **state)
 				looked++;
 			}
 		}
+		sched_yield();
 	}
 	for (unsigned i = 0; i < OWNERS; i++) {
 		pthread_join(owners[i].thread, NULL);

@@ -165,6 +165,9 @@ int link_set_up(void **state)
 	link->near.close_at = ON_CLOSED;
 	link->far.close_at = ON_CLOSED;
 	snprintf(address, sizeof(address), "loopback:lane-%d", counter++);
+	if (strcmp(transport, "rdma") == 0) {
+		snprintf(address, sizeof(address), "%s:0", getenv("SUMMAND_TEST_RDMA"));
+	}
 	assert_int_equal(link->transport->listen(link->base, over_tcp ? "127.0.0.1:0" : address,
 				 link_on_accept, link, &link->listener, link->address, &error),
 		0);

@@ -91,9 +91,9 @@ static void wrong_envelopes_are_refused_by_field(void **state)
 		{2, 0, "frame: magic must be SMD, got 534d00"},
 		{3, 0, "frame: version must be 1, got 0"},
 		{3, 2, "frame: version must be 1, got 2"},
-		{4, 0, "frame: kind must be 1 to 14, got 0"},
-		{4, 15, "frame: kind must be 1 to 14, got 15"},
-		{4, 255, "frame: kind must be 1 to 14, got 255"},
+		{4, 0, "frame: kind must be 1 to 15, got 0"},
+		{4, 16, "frame: kind must be 1 to 15, got 16"},
+		{4, 255, "frame: kind must be 1 to 15, got 255"},
 		{7, 3, "frame: collective must be 0 to 2, got 3"},
 		{7, 128, "frame: collective must be 0 to 2, got 128"},
 	};
@@ -119,6 +119,7 @@ static uint32_t longest_payload(unsigned kind)
 	case SMD_FRAME_RESULT:
 		return 16u << 20;
 	case SMD_FRAME_JOINED:
+	case SMD_FRAME_LEFT:
 	case SMD_FRAME_PING:
 	case SMD_FRAME_PONG:
 		return 0;
@@ -168,7 +169,7 @@ static void kinds_have_names(void **state)
 	assert_string_equal(smd_frame_kind_name(SMD_FRAME_HELLO), "HELLO");
 	assert_string_equal(smd_frame_kind_name(SMD_FRAME_EPOCH), "EPOCH");
 	assert_string_equal(smd_frame_kind_name(0), "kind 0");
-	assert_string_equal(smd_frame_kind_name(15), "kind 15");
+	assert_string_equal(smd_frame_kind_name(16), "kind 16");
 }
 
 static void collectives_have_their_numbers(void **state)
@@ -204,11 +205,12 @@ static void elements_go_where_the_collective_says(void **state)
 static void kinds_have_their_numbers(void **state)
 {
 	static const char *const names[] = {NULL, "HELLO", "WELCOME", "REFUSE", "JOIN", "JOINED",
-		"LEAVE", "INPUT", "RESULT", "ABORT", "LATE", "PING", "PONG", "DOWN", "EPOCH"};
+		"LEAVE", "INPUT", "RESULT", "ABORT", "LATE", "PING", "PONG", "DOWN", "EPOCH",
+		"LEFT"};
 
 	(void)state;
-	assert_int_equal(SMD_FRAME_KIND_END, 15);
-	for (unsigned kind = 1; kind < 15; kind++) {
+	assert_int_equal(SMD_FRAME_KIND_END, 16);
+	for (unsigned kind = 1; kind < 16; kind++) {
 		assert_string_equal(smd_frame_kind_name(kind), names[kind]);
 	}
 }
