@@ -5,24 +5,27 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "orchestrator/cli/format.h"
 #include "orchestrator/cli/loaded_job.h"
 #include "orchestrator/cli/verbs.h"
 
 #define SPEC_HELP                                                                                  \
-	"SPEC is a JSON or YAML file with a CustomJob or a CustomJobSpec; - is standard input."
+	"SPEC is a JSON or YAML file with a CustomJob or a CustomJobSpec; - is standard input.\n"  \
+	"Instead of it, or to change it, there are the flags of gcloud ai custom-jobs create."
 
 int smd_custom_jobs_validate(int argc, char **argv)
 {
 	static const struct smd_command command = {
-		.synopsis = "summand custom-jobs validate SPEC",
+		.synopsis = "summand custom-jobs validate SPEC|FLAG... [OPTION...]",
 		.summary = "Checks a spec and lists everything that is wrong with it.",
 		.epilog = SPEC_HELP,
 	};
+	static const enum smd_use use = SMD_USE_VALIDATE;
 	struct smd_loaded_job loaded;
 	int exit_code;
 	int replicas;
 
-	if (smd_loaded_job_open(&command, SMD_USE_VALIDATE, argc, argv, &loaded, &exit_code)) {
+	if (smd_loaded_job_open(&command, &use, argc, argv, &loaded, &exit_code)) {
 		return exit_code;
 	}
 	replicas = smd_job_replica_count(loaded.job);
@@ -32,34 +35,47 @@ int smd_custom_jobs_validate(int argc, char **argv)
 	return SMD_EXIT_OK;
 }
 
+/* "text" is none of the formats: NULL. */
 static int set_plan_format(void *target, const char *value, struct smd_error *error)
 {
-	if (strcmp(value, "text") != 0 && strcmp(value, "json") != 0) {
-		return smd_error_set(error, EINVAL, "must be text or json");
+	struct smd_format **format = target;
+
+	smd_format_free(*format);
+	*format = NULL;
+	if (strcmp(value, "text") == 0) {
+		return 0;
 	}
-	*(int *)target = strcmp(value, "json") == 0;
+	if (smd_format_parse(value, format, NULL)) {
+		return smd_error_set(error, EINVAL, "must be text, or " SMD_FORMAT_METAVAR);
+	}
 	return 0;
 }
 
-static int print_plan_json(const struct smd_plan *plan)
+static int print_plan(const struct smd_plan *plan, const struct smd_format *format)
 {
-	json_t *json = smd_plan_to_json(plan);
-	int failed = !json || json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+	json_t *json;
+	int failed;
 
-	putchar('\n');
+	if (!format) {
+		smd_plan_print(plan, stdout);
+		return SMD_EXIT_OK;
+	}
+	json = smd_plan_to_json(plan);
+	failed = !json || smd_format_print(format, json, stdout);
 	json_decref(json);
 	return failed ? SMD_EXIT_FAILED : SMD_EXIT_OK;
 }
 
 int smd_custom_jobs_plan(int argc, char **argv)
 {
-	int as_json = 0;
+	static const enum smd_use use = SMD_USE_SHOW;
+	struct smd_format *format = NULL;
 	const struct smd_option options[] = {
-		{"format", "text|json", "how to print the plan (default text)", set_plan_format,
-			&as_json},
+		{"format", "text|" SMD_FORMAT_METAVAR, "how to print the plan (default text)",
+			set_plan_format, &format},
 	};
 	const struct smd_command command = {
-		.synopsis = "summand custom-jobs plan SPEC [OPTION...]",
+		.synopsis = "summand custom-jobs plan SPEC|FLAG... [OPTION...]",
 		.summary = "Shows a job's pools and machines, and the reduction servers it needs.",
 		.options = options,
 		.noptions = sizeof(options) / sizeof(options[0]),
@@ -69,17 +85,14 @@ int smd_custom_jobs_plan(int argc, char **argv)
 	struct smd_plan *plan;
 	int exit_code;
 
-	if (smd_loaded_job_open(&command, SMD_USE_SHOW, argc, argv, &loaded, &exit_code)) {
+	if (smd_loaded_job_open(&command, &use, argc, argv, &loaded, &exit_code)) {
+		smd_format_free(format);
 		return exit_code;
 	}
 	plan = smd_loaded_job_plan(&loaded);
-	exit_code = plan ? SMD_EXIT_OK : SMD_EXIT_FAILED;
-	if (plan && as_json) {
-		exit_code = print_plan_json(plan);
-	} else if (plan) {
-		smd_plan_print(plan, stdout);
-	}
+	exit_code = plan ? print_plan(plan, format) : SMD_EXIT_FAILED;
 	smd_plan_free(plan);
+	smd_format_free(format);
 	smd_loaded_job_close(&loaded);
 	return exit_code;
 }

@@ -142,6 +142,7 @@ static int print_job(const struct smd_job *job, const struct selection *selectio
 
 int smd_custom_jobs_env(int argc, char **argv)
 {
+	static const enum smd_use use = SMD_USE_SHOW;
 	struct selection selection = {0};
 	const struct smd_option options[] = {
 		{"replica", "NAME", "only this one, such as workerpool1-0 (default all)",
@@ -150,7 +151,7 @@ int smd_custom_jobs_env(int argc, char **argv)
 			&selection.as_json},
 	};
 	const struct smd_command command = {
-		.synopsis = "summand custom-jobs env SPEC [OPTION...]",
+		.synopsis = "summand custom-jobs env SPEC|FLAG... [OPTION...]",
 		.summary =
 			"Prints the variables that each replica will get, with the addresses that "
 			"Vertex AI\nwould give it.",
@@ -161,7 +162,7 @@ int smd_custom_jobs_env(int argc, char **argv)
 	int exit_code;
 	int ret;
 
-	if (smd_loaded_job_open(&command, SMD_USE_SHOW, argc, argv, &loaded, &exit_code)) {
+	if (smd_loaded_job_open(&command, &use, argc, argv, &loaded, &exit_code)) {
 		return exit_code;
 	}
 	ret = print_job(loaded.job, &selection);

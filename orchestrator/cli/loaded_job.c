@@ -1,4 +1,4 @@
-/* Loads the job that a command line names. */
+/* Loads the job that a command line names or describes. */
 #include "orchestrator/cli/loaded_job.h"
 
 #include <errno.h>
@@ -6,21 +6,134 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "orchestrator/cli/flags_file.h"
+#include "orchestrator/cli/job_flags.h"
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/spec/custom_job.h"
 #include "orchestrator/spec/diagnostics.h"
 
-static int decode(struct smd_loaded_job *loaded, struct smd_diagnostics *diagnostics)
+#define COMMAND_LINE         "the command line"
+#define DISPLAY_NAME_DEFAULT "custom-job"
+
+/* A command line on its way to a job. */
+struct loader {
+	struct smd_loaded_job *loaded;
+	struct smd_flags_file expanded;
+	struct smd_job_flags *flags;
+	char **words; /* after "--" */
+	size_t nwords;
+	struct smd_diagnostics *diagnostics;
+	struct smd_job_edit edit;
+};
+
+/* A CustomJob around the spec, so that what a spec has no place for has one. */
+static int wrap(struct smd_node **document)
 {
-	const struct smd_source *source = &loaded->source;
+	struct smd_position at = (*document)->at;
+	struct smd_node *job;
+	int ret = -ENOMEM;
+
+	if ((*document)->type != SMD_NODE_OBJECT || smd_node_member(*document, "jobSpec") ||
+		smd_node_member(*document, "displayName")) {
+		return 0;
+	}
+	job = smd_node_create(NULL, NULL, SMD_NODE_OBJECT, at);
+	if (job && smd_node_create_string(job, "displayName", DISPLAY_NAME_DEFAULT, at)) {
+		ret = smd_node_adopt(job, "jobSpec", *document);
+	}
+	if (ret) {
+		smd_node_free(job);
+		return ret;
+	}
+	*document = job;
+	return 0;
+}
+
+/* Changes the document by the flags. What is no object is left for the decoder to refuse. */
+static int apply_flags(struct loader *loader, struct smd_node **document)
+{
+	struct smd_job_edit *edit = &loader->edit;
+	size_t mistakes = loader->diagnostics->found[SMD_MISTAKE];
+	int ret;
+
+	if (!smd_job_flags_are_given(loader->flags) && loader->nwords == 0) {
+		return 0;
+	}
+	ret = wrap(document);
+	if (ret || (*document)->type != SMD_NODE_OBJECT) {
+		return ret;
+	}
+	edit->job = *document;
+	edit->spec = (struct smd_node *)smd_node_member(*document, "jobSpec");
+	edit->diagnostics = loader->diagnostics;
+	if (!edit->spec || edit->spec->type != SMD_NODE_OBJECT) {
+		return 0;
+	}
+	smd_job_flags_apply(loader->flags, loader->words, loader->nwords, edit);
+	return edit->ret                                            ? edit->ret
+	       : loader->diagnostics->found[SMD_MISTAKE] > mistakes ? -EINVAL
+								    : 0;
+}
+
+static int parse_document(struct loader *loader, struct smd_node **out)
+{
+	const struct smd_source *source = &loader->loaded->source;
+
+	if (!source->text) {
+		*out = smd_node_create(
+			NULL, NULL, SMD_NODE_OBJECT, (struct smd_position){.line = 1, .column = 1});
+		return *out ? 0 : -ENOMEM;
+	}
+	return smd_document_parse(
+		source->name, source->text, source->length, loader->diagnostics, out);
+}
+
+/* What the document has no place for moves into the job. */
+static int copy_strings(const struct smd_flag_items *items, char ***strings, size_t *count)
+{
+	if (items->count == 0) {
+		return 0;
+	}
+	*strings = calloc(items->count, sizeof(**strings));
+	if (!*strings) {
+		return -ENOMEM;
+	}
+	*count = items->count;
+	for (size_t i = 0; i < items->count; i++) {
+		(*strings)[i] = strdup(items->values[i]);
+		if (!(*strings)[i]) {
+			return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+static int take_package(struct smd_job_edit *edit, struct smd_job *job)
+{
+	int ret = copy_strings(&edit->requirements, &job->requirements, &job->nrequirements);
+
+	job->code_dir = edit->code_dir;
+	edit->code_dir = NULL;
+	return ret ? ret
+		   : copy_strings(
+			     &edit->extra_packages, &job->extra_packages, &job->nextra_packages);
+}
+
+static int decode(struct loader *loader)
+{
 	struct smd_node *document;
-	int ret = smd_document_parse(
-		source->name, source->text, source->length, diagnostics, &document);
+	int ret = parse_document(loader, &document);
 
 	if (ret) {
 		return ret;
 	}
-	ret = smd_custom_job_decode(document, diagnostics, &loaded->job);
+	ret = apply_flags(loader, &document);
+	if (!ret) {
+		ret = smd_custom_job_decode(document, loader->diagnostics, &loader->loaded->job);
+	}
+	if (!ret) {
+		ret = take_package(&loader->edit, loader->loaded->job);
+	}
 	smd_node_free(document);
 	return ret;
 }
@@ -29,7 +142,6 @@ static int decode(struct smd_loaded_job *loaded, struct smd_diagnostics *diagnos
 static int report(const struct smd_loaded_job *loaded, struct smd_diagnostics *diagnostics, int ret)
 {
 	const char *name = loaded->source.name;
-
 	size_t mistakes;
 
 	if (loaded->use == SMD_USE_RUN) {
@@ -50,29 +162,79 @@ static int report(const struct smd_loaded_job *loaded, struct smd_diagnostics *d
 	return SMD_EXIT_OK;
 }
 
-static int load(struct smd_loaded_job *loaded)
+static int load(struct loader *loader)
 {
-	struct smd_diagnostics *diagnostics = calloc(1, sizeof(*diagnostics));
 	int exit_code;
 	int ret;
 
-	if (!diagnostics) {
+	loader->diagnostics = calloc(1, sizeof(*loader->diagnostics));
+	if (!loader->diagnostics) {
 		fprintf(stderr, "summand: %s\n", strerror(ENOMEM));
 		return SMD_EXIT_FAILED;
 	}
-	ret = decode(loaded, diagnostics);
-	exit_code = report(loaded, diagnostics, ret);
-	smd_diagnostics_clear(diagnostics);
-	free(diagnostics);
+	ret = decode(loader);
+	exit_code = report(loader->loaded, loader->diagnostics, ret);
+	smd_diagnostics_clear(loader->diagnostics);
+	free(loader->diagnostics);
 	return exit_code;
 }
 
-static int parse(const struct smd_command *command, int argc, char **argv, int *exit_code)
+/* The words after "--" are not for us. */
+static int take_words(struct loader *loader)
 {
+	struct smd_flags_file *line = &loader->expanded;
+
+	for (int i = 1; i < line->argc; i++) {
+		if (strcmp(line->argv[i], "--") == 0) {
+			loader->words = line->argv + i + 1;
+			loader->nwords = (size_t)(line->argc - i - 1);
+			return i;
+		}
+	}
+	return line->argc;
+}
+
+/* Reads the spec that is named, or takes note that the flags describe the job themselves. */
+static int find_spec(struct loader *loader, const struct smd_command *command, int noperands)
+{
+	const char *config = smd_job_flags_config(loader->flags);
+	const char *path = noperands == 1 ? loader->expanded.argv[1] : config;
+	struct smd_error error = {""};
+	int ret;
+
+	if (noperands + (config != NULL) > 1) {
+		fprintf(stderr, "summand: one SPEC is needed, got %d: %s\n",
+			noperands + (config != NULL), command->synopsis);
+		return -EINVAL;
+	}
+	if (!path && !smd_job_flags_have_pools(loader->flags)) {
+		fprintf(stderr,
+			"summand: a job is needed: SPEC, --config=FILE or --worker-pool-spec=...: "
+			"%s\n",
+			command->synopsis);
+		return -EINVAL;
+	}
+	if (!path) {
+		loader->loaded->source.name = COMMAND_LINE;
+		return 0;
+	}
+	ret = smd_source_read(path, &loader->loaded->source, &error);
+	if (ret) {
+		fprintf(stderr, "summand: %s\n", error.text);
+	}
+	return ret;
+}
+
+static int parse(struct loader *loader, const struct smd_command *command, int *exit_code)
+{
+	const struct smd_command *merged = smd_job_flags_command(loader->flags, command);
 	struct smd_error error = {""};
 	int noperands;
-	int ret = smd_options_parse(command, argc, argv, &noperands, &error);
+	int ret = merged ? 0 : smd_error_set(&error, ENOMEM, "%s", strerror(ENOMEM));
 
+	ret = ret ? ret
+		  : smd_options_parse(
+			    merged, take_words(loader), loader->expanded.argv, &noperands, &error);
 	if (ret == -ENOEXEC) {
 		*exit_code = SMD_EXIT_OK;
 		return ret;
@@ -82,35 +244,52 @@ static int parse(const struct smd_command *command, int argc, char **argv, int *
 		fprintf(stderr, "summand: %s\n", error.text);
 		return ret;
 	}
-	if (noperands != 1) {
-		fprintf(stderr, "summand: one SPEC is needed, got %d: %s\n", noperands,
-			command->synopsis);
-		return -EINVAL;
+	return find_spec(loader, command, noperands);
+}
+
+/* The text of a job that has no file: what a file of it would say. */
+static int write_source(struct smd_loaded_job *loaded)
+{
+	if (loaded->source.text) {
+		return 0;
 	}
+	loaded->source.text = json_dumps(loaded->job->resolved, JSON_INDENT(2));
+	if (!loaded->source.text) {
+		return -ENOMEM;
+	}
+	loaded->source.length = strlen(loaded->source.text);
 	return 0;
 }
 
-int smd_loaded_job_open(const struct smd_command *command, enum smd_use use, int argc, char **argv,
-	struct smd_loaded_job *out, int *exit_code)
+int smd_loaded_job_open(const struct smd_command *command, const enum smd_use *use, int argc,
+	char **argv, struct smd_loaded_job *out, int *exit_code)
 {
-	struct smd_loaded_job loaded = {.use = use};
-	struct smd_error error = {""};
-	int ret = parse(command, argc, argv, exit_code);
+	struct smd_loaded_job loaded = {.job = NULL};
+	struct loader loader = {.loaded = &loaded};
+	int ret;
 
-	if (ret) {
-		return ret;
+	*exit_code = SMD_EXIT_USAGE;
+	ret = smd_flags_file_expand(argc, argv, &loader.expanded);
+	if (!ret) {
+		ret = smd_job_flags_create(&loader.flags);
 	}
-	ret = smd_source_read(argv[1], &loaded.source, &error);
-	if (ret) {
-		fprintf(stderr, "summand: %s\n", error.text);
-		*exit_code = SMD_EXIT_USAGE;
-		return ret;
+	ret = ret ? ret : parse(&loader, command, exit_code);
+	if (!ret) {
+		loaded.use = *use;
+		*exit_code = load(&loader);
+		if (*exit_code == SMD_EXIT_OK && write_source(&loaded)) {
+			*exit_code = SMD_EXIT_FAILED;
+		}
+		ret = *exit_code == SMD_EXIT_OK ? 0 : -EINVAL;
 	}
-	*exit_code = load(&loaded);
-	if (*exit_code != SMD_EXIT_OK) {
+	smd_job_edit_free(&loader.edit);
+	smd_job_flags_free(loader.flags);
+	if (ret) {
+		smd_flags_file_free(&loader.expanded);
 		smd_loaded_job_close(&loaded);
-		return -EINVAL;
+		return ret;
 	}
+	loaded.line = loader.expanded;
 	*out = loaded;
 	return 0;
 }
@@ -119,6 +298,7 @@ void smd_loaded_job_close(struct smd_loaded_job *loaded)
 {
 	smd_job_free(loaded->job);
 	smd_source_free(&loaded->source);
+	smd_flags_file_free(&loaded->line);
 	loaded->job = NULL;
 }
 

@@ -1,9 +1,11 @@
 /*
- * A job as a command line names it: the SPEC operand, read, decoded and, if need be, complained of.
+ * A job as a command line names it, by a SPEC, or describes it, by flags: read, changed, decoded
+ * and, if need be, complained of.
  */
 #ifndef SMD_CLI_LOADED_JOB_H
 #define SMD_CLI_LOADED_JOB_H
 
+#include "orchestrator/cli/flags_file.h"
 #include "orchestrator/job/job.h"
 #include "orchestrator/plan/plan.h"
 #include "orchestrator/spec/source.h"
@@ -18,16 +20,18 @@ enum smd_use {
 
 struct smd_loaded_job {
 	enum smd_use use;
-	struct smd_source source;
+	struct smd_source source;   /* the spec; of a job from flags alone, what it would be */
+	struct smd_flags_file line; /* the command line, into which options may point */
 	struct smd_job *job;
 };
 
 /*
- * Parses a command line of options and one SPEC, and loads that. Returns 0; else the command is
+ * Parses a command line of the command's options, those that describe jobs, and at most one SPEC,
+ * and loads the job for *use, which an option may have set. Returns 0; else the command is
  * over, everything has been said, and *exit_code is the program's.
  */
-int smd_loaded_job_open(const struct smd_command *command, enum smd_use use, int argc, char **argv,
-	struct smd_loaded_job *out, int *exit_code);
+int smd_loaded_job_open(const struct smd_command *command, const enum smd_use *use, int argc,
+	char **argv, struct smd_loaded_job *out, int *exit_code);
 void smd_loaded_job_close(struct smd_loaded_job *loaded);
 
 /* Plans the job with the catalogue beside the program. NULL: the reason has been printed. */

@@ -3,8 +3,10 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "orchestrator/cli/custom_jobs.h"
+#include "orchestrator/cli/format.h"
 #include "orchestrator/cli/loaded_job.h"
 #include "orchestrator/cli/verbs.h"
 
@@ -37,9 +39,50 @@ static char *print_plan(const struct smd_loaded_job *loaded)
 	return text;
 }
 
+static int set_format(void *target, const char *value, struct smd_error *error)
+{
+	struct smd_format **format = target;
+
+	smd_format_free(*format);
+	*format = NULL;
+	return smd_format_parse(value, format, error);
+}
+
+static int set_dry_run(void *target, const char *value, struct smd_error *error)
+{
+	int dry_run;
+	int ret = smd_option_set_bool(&dry_run, value, error);
+
+	if (!ret) {
+		*(enum smd_use *)target = dry_run ? SMD_USE_SHOW : SMD_USE_RUN;
+	}
+	return ret;
+}
+
+static int print_job(const struct smd_loaded_job *loaded, const struct smd_format *format)
+{
+	const json_t *job = loaded->job->resolved;
+	int ret = format ? smd_format_print(format, job, stdout) : smd_yaml_print(job, stdout);
+
+	if (ret) {
+		fprintf(stderr, "summand: %s\n", strerror(-ret));
+	}
+	return ret ? SMD_EXIT_FAILED : SMD_EXIT_OK;
+}
+
 /* Packages are not installed yet: a job that needs some would fail for another reason. */
 static int check_packages(const struct smd_loaded_job *loaded)
 {
+	const struct smd_job *job = loaded->job;
+
+	if (job->nrequirements > 0 || job->nextra_packages > 0 ||
+		(job->code_dir && strcmp(job->code_dir, ".") != 0)) {
+		fprintf(stderr,
+			"summand: %s: local-run installs no packages yet, and runs programs in the "
+			"working directory only\n",
+			loaded->source.name);
+		return -1;
+	}
 	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {
 		if (loaded->job->pools[i].npackage_uris > 0) {
 			fprintf(stderr,
@@ -81,7 +124,11 @@ int smd_custom_jobs_local_run(int argc, char **argv)
 	struct smd_local_run_options run_options = {0};
 	int grace_s = GRACE_DEFAULT_S;
 	int ready_timeout_s = READY_TIMEOUT_DEFAULT_S;
+	enum smd_use use = SMD_USE_RUN;
+	struct smd_format *format = NULL;
 	const struct smd_option options[] = {
+		{"dry-run", NULL, "only print the job that would be run", set_dry_run, &use},
+		{"format", SMD_FORMAT_METAVAR, "of --dry-run (default yaml)", set_format, &format},
 		{"job-dir", "DIR", "where logs and records go (default: a new directory)",
 			smd_option_set_string, &run_options.job_dir},
 		{"grace", "SECONDS", "from SIGTERM to SIGKILL (default 30)", smd_option_set_int,
@@ -90,7 +137,7 @@ int smd_custom_jobs_local_run(int argc, char **argv)
 			smd_option_set_int, &ready_timeout_s},
 	};
 	const struct smd_command command = {
-		.synopsis = "summand custom-jobs local-run SPEC [OPTION...]",
+		.synopsis = "summand custom-jobs local-run SPEC|FLAG... [OPTION...]",
 		.summary = "Runs the whole cluster on this machine, in the foreground.",
 		.options = options,
 		.noptions = sizeof(options) / sizeof(options[0]),
@@ -100,12 +147,18 @@ int smd_custom_jobs_local_run(int argc, char **argv)
 	struct smd_loaded_job loaded;
 	int exit_code;
 
-	if (smd_loaded_job_open(&command, SMD_USE_RUN, argc, argv, &loaded, &exit_code)) {
+	if (smd_loaded_job_open(&command, &use, argc, argv, &loaded, &exit_code)) {
+		smd_format_free(format);
 		return exit_code;
 	}
 	run_options.grace_s = (unsigned)grace_s;
 	run_options.ready_timeout_s = (unsigned)ready_timeout_s;
-	exit_code = check_packages(&loaded) ? SMD_EXIT_USAGE : run(&loaded, &run_options);
+	if (use == SMD_USE_SHOW) {
+		exit_code = print_job(&loaded, format);
+	} else {
+		exit_code = check_packages(&loaded) ? SMD_EXIT_USAGE : run(&loaded, &run_options);
+	}
+	smd_format_free(format);
 	smd_loaded_job_close(&loaded);
 	return exit_code;
 }

@@ -103,5 +103,6 @@ void smd_job_free(struct smd_job *job)
 	free_strings(job->requirements, job->nrequirements);
 	free_strings(job->extra_packages, job->nextra_packages);
 	json_decref(job->spec);
+	json_decref(job->resolved);
 	free(job);
 }

@@ -117,7 +117,8 @@ struct smd_job {
 	struct smd_variable *labels;
 	size_t nlabels;
 	struct smd_pool pools[SMD_JOB_POOLS_MAX];
-	json_t *spec; /* the CustomJobSpec as given, for CLUSTER_SPEC's "job" */
+	json_t *spec;     /* the CustomJobSpec as given, for CLUSTER_SPEC's "job" */
+	json_t *resolved; /* the CustomJob with it, as all flags and front ends have made it */
 };
 
 const char *smd_role_name(enum smd_role role);

@@ -207,12 +207,22 @@ static int set_id(struct smd_job *job)
 }
 
 /* What does not depend on anything being right. */
-static int finish(struct smd_job *job, const struct smd_node *spec)
+static int finish(struct smd_job *job, const struct smd_node *document, const struct smd_node *spec)
 {
+	const char *name = "jobSpec";
+
 	if (!job->display_name) {
 		job->display_name = strdup(DISPLAY_NAME_DEFAULT);
 	}
-	job->spec = smd_node_to_json(spec);
+	job->resolved = smd_node_to_json(document);
+	if (job->display_name && job->resolved && document == spec) {
+		job->resolved = json_pack(
+			"{s:s, s:o}", "displayName", job->display_name, "jobSpec", job->resolved);
+	}
+	for (const struct smd_node *node = spec; node != document; node = node->parent) {
+		name = node->key;
+	}
+	job->spec = json_incref(json_object_get(job->resolved, name));
 	return job->display_name && job->spec ? set_id(job) : -ENOMEM;
 }
 
@@ -242,7 +252,7 @@ int smd_custom_job_decode(
 	}
 	ret = decoder.ret                       ? decoder.ret
 	      : diagnostics->found[SMD_MISTAKE] ? -EINVAL
-						: finish(job, spec);
+						: finish(job, document, spec);
 	if (ret) {
 		smd_job_free(job);
 		return ret;

@@ -14,6 +14,12 @@
 int smd_custom_job_decode(
 	const struct smd_node *document, struct smd_diagnostics *diagnostics, struct smd_job **out);
 
+/* The values of MachineSpec.acceleratorType, then NULL. */
+extern const char *const smd_accelerator_types[];
+
+/* Whether it is a reduction server's image: (^|/)reductionserver(:|@|$). */
+int smd_image_is_reduction_server(const char *image);
+
 /* Decodes workerPoolSpecs into the job at base. */
 void smd_decode_worker_pools(struct smd_decoder *decoder, const struct smd_field *field,
 	const struct smd_node *node, void *base);

@@ -159,8 +159,13 @@ void smd_diagnostics_print(
 		if (diagnostic->severity > least) {
 			continue;
 		}
-		fprintf(out, "%s:%d:%d: %s", file, diagnostic->at.line, diagnostic->at.column,
-			words[diagnostic->severity]);
+		if (diagnostic->at.flag) {
+			fprintf(out, "%s: ", diagnostic->at.flag);
+		} else {
+			fprintf(out, "%s:%d:%d: ", file, diagnostic->at.line,
+				diagnostic->at.column);
+		}
+		fputs(words[diagnostic->severity], out);
 		print_harmless(diagnostic->text, out);
 		fputc('\n', out);
 	}

@@ -1,6 +1,7 @@
 /* The nodes of a document. */
 #include "orchestrator/spec/document.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,18 @@ int smd_document_parse(const char *name, const char *text, size_t length,
 	return smd_document_parse_yaml(text, length, diagnostics, out);
 }
 
+static void append(struct smd_node *parent, struct smd_node *node)
+{
+	node->parent = parent;
+	node->index = parent->count++;
+	if (parent->last) {
+		parent->last->next = node;
+	} else {
+		parent->first = node;
+	}
+	parent->last = node;
+}
+
 struct smd_node *smd_node_create(
 	struct smd_node *parent, const char *key, enum smd_node_type type, struct smd_position at)
 {
@@ -49,17 +62,66 @@ struct smd_node *smd_node_create(
 	}
 	node->type = type;
 	node->at = at;
-	node->parent = parent;
+	node->key_at = at;
 	if (parent) {
-		node->index = parent->count++;
-		if (parent->last) {
-			parent->last->next = node;
-		} else {
-			parent->first = node;
-		}
-		parent->last = node;
+		append(parent, node);
 	}
 	return node;
+}
+
+struct smd_node *smd_node_create_string(
+	struct smd_node *parent, const char *key, const char *text, struct smd_position at)
+{
+	struct smd_node *node = smd_node_create(parent, key, SMD_NODE_STRING, at);
+
+	if (node) {
+		node->string = strdup(text);
+	}
+	return node && node->string ? node : NULL;
+}
+
+void smd_node_remove(struct smd_node *node)
+{
+	struct smd_node *parent = node ? node->parent : NULL;
+	struct smd_node *before = NULL;
+
+	if (!node) {
+		return;
+	}
+	if (parent) {
+		for (struct smd_node *child = parent->first; child != node; child = child->next) {
+			before = child;
+		}
+		*(before ? &before->next : &parent->first) = node->next;
+		parent->last = parent->last == node ? before : parent->last;
+		parent->count--;
+		for (struct smd_node *child = node->next; child; child = child->next) {
+			child->index--;
+		}
+	}
+	smd_node_free(node);
+}
+
+int smd_node_adopt(struct smd_node *parent, const char *key, struct smd_node *child)
+{
+	child->key = strdup(key);
+	if (!child->key) {
+		return -ENOMEM;
+	}
+	child->is_root = 1;
+	append(parent, child);
+	return 0;
+}
+
+static void free_content(struct smd_node *node)
+{
+	for (struct smd_node *child = node->first; child;) {
+		struct smd_node *next = child->next;
+
+		smd_node_free(child);
+		child = next;
+	}
+	free(node->string);
 }
 
 void smd_node_free(struct smd_node *node)
@@ -67,15 +129,21 @@ void smd_node_free(struct smd_node *node)
 	if (!node) {
 		return;
 	}
-	for (struct smd_node *child = node->first; child;) {
-		struct smd_node *next = child->next;
-
-		smd_node_free(child);
-		child = next;
-	}
+	free_content(node);
 	free(node->key);
-	free(node->string);
 	free(node);
+}
+
+void smd_node_reset(struct smd_node *node, enum smd_node_type type, struct smd_position at)
+{
+	free_content(node);
+	node->string = NULL;
+	node->first = NULL;
+	node->last = NULL;
+	node->count = 0;
+	node->type = type;
+	node->at = at;
+	node->key_at = at;
 }
 
 int smd_node_depth(const struct smd_node *node)
@@ -127,7 +195,7 @@ json_t *smd_node_to_json(const struct smd_node *node)
 
 static void write_pointer(const struct smd_node *node, FILE *out)
 {
-	if (!node->parent) {
+	if (!node->parent || node->is_root) {
 		return;
 	}
 	write_pointer(node->parent, out);

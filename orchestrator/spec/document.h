@@ -27,10 +27,12 @@ enum smd_node_type {
 	SMD_NODE_OBJECT
 };
 
-/* Both count from 1; columns count characters, not bytes. */
+/* Both count from 1; columns count characters, not bytes. What a flag of the command line said is
+ * in line 0, in the column of its place among the flags. */
 struct smd_position {
 	int line;
 	int column;
+	const char *flag; /* "--args"; NULL: the position is in the file */
 };
 
 struct smd_node {
@@ -48,6 +50,7 @@ struct smd_node {
 	struct smd_node *next;   /* the next member or element of the parent */
 	struct smd_node *first;  /* members or elements, in the file's order */
 	struct smd_node *last;
+	int is_root;  /* pointers begin here even if there is a parent */
 	size_t index; /* place among the parent's */
 	size_t count; /* how many members or elements */
 };
@@ -72,6 +75,19 @@ void smd_node_free(struct smd_node *node);
 /* A new node, the last of the parent's (NULL: a root). Copies the key; NULL when out of memory. */
 struct smd_node *smd_node_create(
 	struct smd_node *parent, const char *key, enum smd_node_type type, struct smd_position at);
+
+/* The same as a string with that text. */
+struct smd_node *smd_node_create_string(
+	struct smd_node *parent, const char *key, const char *text, struct smd_position at);
+
+/* Makes it an empty node of that type, in its place and with its name. */
+void smd_node_reset(struct smd_node *node, enum smd_node_type type, struct smd_position at);
+
+/* Takes the node and all below it out of its parent, and frees it. NULL: does nothing. */
+void smd_node_remove(struct smd_node *node);
+
+/* Makes the root `child` the last member of parent; pointers to what is in it stay as they were. */
+int smd_node_adopt(struct smd_node *parent, const char *key, struct smd_node *child);
 
 /* How many ancestors the node has. */
 int smd_node_depth(const struct smd_node *node);

@@ -167,8 +167,8 @@ static int walk_value(
 
 static int refuse_syntax(const json_error_t *error, struct smd_diagnostics *diagnostics)
 {
-	struct smd_position at = {
-		error->line > 0 ? error->line : 1, error->column > 0 ? error->column : 1};
+	struct smd_position at = {.line = error->line > 0 ? error->line : 1,
+		.column = error->column > 0 ? error->column : 1};
 
 	switch (json_error_code(error)) {
 	case json_error_out_of_memory:
@@ -187,7 +187,7 @@ static int refuse_syntax(const json_error_t *error, struct smd_diagnostics *diag
 int smd_document_parse_json(
 	const char *text, size_t length, struct smd_diagnostics *diagnostics, struct smd_node **out)
 {
-	struct walk walk = {.at = text, .end = text + length, .position = {1, 1}};
+	struct walk walk = {.at = text, .end = text + length, .position = {.line = 1, .column = 1}};
 	json_error_t error;
 	json_t *json = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
 	struct smd_node *root;

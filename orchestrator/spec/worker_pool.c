@@ -16,7 +16,7 @@
 #define NO_ACCELERATOR          "ACCELERATOR_TYPE_UNSPECIFIED"
 #define MACHINE_TYPE_CHARACTERS "abcdefghijklmnopqrstuvwxyz0123456789-"
 
-static const char *const accelerator_types[] = {"NVIDIA_TESLA_K80", "NVIDIA_TESLA_P100",
+const char *const smd_accelerator_types[] = {"NVIDIA_TESLA_K80", "NVIDIA_TESLA_P100",
 	"NVIDIA_TESLA_V100", "NVIDIA_TESLA_P4", "NVIDIA_TESLA_T4", "NVIDIA_TESLA_A100",
 	"NVIDIA_A100_80GB", "NVIDIA_L4", "NVIDIA_H100_80GB", "NVIDIA_H100_MEGA_80GB",
 	"NVIDIA_H200_141GB", "NVIDIA_B200", "NVIDIA_GB200", "NVIDIA_RTX_PRO_6000", "TPU_V2",
@@ -35,7 +35,7 @@ static const struct smd_message affinity = SMD_MESSAGE(affinity_rows);
 static const struct smd_field machine_rows[] = {
 	SMD_FIELD("machineType", smd_decode_string, offsetof(struct smd_pool, machine_type)),
 	SMD_FIELD("acceleratorType", smd_decode_enum, offsetof(struct smd_pool, accelerator_type),
-		.values = accelerator_types),
+		.values = smd_accelerator_types),
 	SMD_FIELD(
 		"acceleratorCount", smd_decode_count, offsetof(struct smd_pool, accelerator_count)),
 	SMD_FIELD("gpuPartitionSize", smd_decode_string, SMD_KEPT,
@@ -165,8 +165,7 @@ static const struct smd_field pool_rows[] = {
 };
 static const struct smd_message worker_pool_spec = SMD_MESSAGE(pool_rows);
 
-/* (^|/)reductionserver(:|@|$) */
-static int is_reduction_server(const char *image)
+int smd_image_is_reduction_server(const char *image)
 {
 	static const char name[] = "reductionserver";
 	const char *slash = strrchr(image, '/');
@@ -285,7 +284,7 @@ static void check_container(
 	if (!image || image->type != SMD_NODE_STRING) {
 		return;
 	}
-	if (is_reduction_server(image->string)) {
+	if (smd_image_is_reduction_server(image->string)) {
 		if (pool->index != SERVER_POOL) {
 			char got[SMD_NODE_TEXT_MAX];
 
@@ -343,7 +342,8 @@ static enum smd_role role_of(const struct smd_pool *pool)
 	static const enum smd_role roles[SMD_JOB_POOLS_MAX] = {
 		SMD_ROLE_CHIEF, SMD_ROLE_WORKER, SMD_ROLE_PARAMETER_SERVER, SMD_ROLE_EVALUATOR};
 
-	if (pool->index == SERVER_POOL && pool->image_uri && is_reduction_server(pool->image_uri)) {
+	if (pool->index == SERVER_POOL && pool->image_uri &&
+		smd_image_is_reduction_server(pool->image_uri)) {
 		return SMD_ROLE_REDUCTION_SERVER;
 	}
 	return roles[pool->index];

@@ -27,7 +27,7 @@ static struct smd_position position_of(yaml_mark_t mark)
 /* libyaml tells only the offset of a byte that is no character. */
 static struct smd_position position_of_offset(const char *text, size_t offset)
 {
-	struct smd_position at = {1, 1};
+	struct smd_position at = {.line = 1, .column = 1};
 
 	for (size_t i = 0; i < offset; i++) {
 		if (text[i] == '\n') {
@@ -322,7 +322,8 @@ static int build(struct builder *builder, const char *text)
 		yaml_event_delete(&event);
 	}
 	if (!ret && !builder->root) {
-		return refuse(builder, (struct smd_position){1, 1}, "must hold a job, got nothing");
+		return refuse(builder, (struct smd_position){.line = 1, .column = 1},
+			"must hold a job, got nothing");
 	}
 	return ret;
 }

@@ -8,7 +8,8 @@
 
 #include "reduction_server/base/parse.h"
 
-#define WORD_MAX 64
+#define WORD_MAX   64
+#define LEFT_WIDTH 28
 
 int smd_option_set_string(void *target, const char *value, struct smd_error *error)
 {
@@ -206,6 +207,16 @@ int smd_options_parse(const struct smd_command *command, int argc, char **argv, 
 	return 0;
 }
 
+/* What is too wide for the left column has a line of its own. */
+static void print_row(const char *left, const char *help)
+{
+	if (strlen(left) > LEFT_WIDTH) {
+		printf("  %s\n", left);
+		left = "";
+	}
+	printf("  %-*s %s\n", LEFT_WIDTH, left, help);
+}
+
 void smd_command_print_help(const struct smd_command *command)
 {
 	printf("Usage: %s\n\n%s\n", command->synopsis, command->summary);
@@ -218,9 +229,9 @@ void smd_command_print_help(const struct smd_command *command)
 
 		snprintf(left, sizeof(left), "--%s%s%s", option->name, option->metavar ? "=" : "",
 			option->metavar ? option->metavar : "");
-		printf("  %-28s %s\n", left, option->help);
+		print_row(left, option->help);
 	}
-	printf("  %-28s %s\n", "--help", "print this page");
+	print_row("--help", "print this page");
 	if (command->epilog) {
 		printf("\n%s\n", command->epilog);
 	}

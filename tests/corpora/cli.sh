@@ -37,7 +37,7 @@ says 2 "did you mean \`summand custom-jobs\`?" custom-job
 says 2 "did you mean \`summand custom-jobs validate\`?" custom-jobs valdate
 says 2 "unknown command; \`summand --help\` lists them" frobnicate
 says 2 "did you mean --format?" custom-jobs plan --fromat=json reduction_server.json
-says 2 "must be text or json" custom-jobs plan --format=xml reduction_server.json
+says 2 "must be text, or json|yaml" custom-jobs plan --format=xml reduction_server.json
 says 2 "one SPEC is needed, got 2" custom-jobs validate reduction_server.json skipped_pool.yaml
 says 2 "No such file or directory" custom-jobs validate nowhere.json
 says 2 "must be a replica of skipped_pool.yaml" custom-jobs env skipped_pool.yaml \

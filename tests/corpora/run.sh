@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # Runs `summand custom-jobs` on every spec of the corpora and compares what it says byte by byte.
 #
 #   run.sh            compare; exit 1 when anything differs
@@ -6,6 +6,8 @@
 #
 # invalid/SPEC has SPEC.error: all that `validate` says, with exit code 2.
 # unrunnable/SPEC has SPEC.error: what `local-run` says of a valid spec, with exit code 2.
+# flags/NAME.words is a command line, a word in each line; NAME.said is all that it says, and its exit
+# code.
 # valid/SPEC has SPEC.validate, SPEC.plan, SPEC.plan.json, SPEC.env.json (all
 # replicas) and SPEC.env.sh (the chief's).
 
@@ -22,6 +24,15 @@ fail() {
 	failures=$((failures + 1))
 }
 
+# expect_same FILE WHAT: what was got is FILE's content.
+expect_same() {
+	if [ "$update" = yes ]; then
+		cp "$got" "$1"
+	elif ! diff -u "$1" "$got"; then
+		fail "$2: must say what $1 says"
+	fi
+}
+
 # expect FILE EXIT_CODE COMMAND...: what the command prints is FILE's content. Of `validate` and
 # `local-run` that is both streams; of the others, whose warnings are the same, standard output.
 expect() {
@@ -35,11 +46,7 @@ expect() {
 	fi
 	result=$?
 	[ "$result" = "$code" ] || fail "$*: must exit with $code, got $result"
-	if [ "$update" = yes ]; then
-		cp "$got" "$file"
-	elif ! diff -u "$file" "$got"; then
-		fail "$*: must say what $file says"
-	fi
+	expect_same "$file" "$*"
 }
 
 cd "$here/invalid" || exit 1
@@ -50,6 +57,14 @@ done
 cd "$here/unrunnable" || exit 1
 for spec in *.json; do
 	expect "$spec.error" 2 local-run "$spec"
+done
+
+cd "$here/flags" || exit 1
+for words in *.words; do
+	mapfile -t line <"$words"
+	"$summand" custom-jobs "${line[@]}" >"$got" 2>&1
+	echo "exit $?" >>"$got"
+	expect_same "${words%.words}.said" "$words"
 done
 
 cd "$here/valid" || exit 1

@@ -14,7 +14,7 @@ fail() {
 
 # Options with their values as --help lists them: --listen=ADDR:PORT.
 options_of_help() {
-	"$build/bin/$1" "${@:2}" --help | sed -n 's/^  \(--[^ ]*\) .*/\1/p' | sort
+	"$build/bin/$1" "${@:2}" --help | sed -nE 's/^  (--[^ ]*)( .*)?$/\1/p' | sort
 }
 
 # A page's text without its fonts and with plain hyphens.
@@ -25,7 +25,7 @@ plain() {
 # The same options as they head the paragraphs of a page, or of its section $2.
 options_of_page() {
 	plain "$1" | awk -v section="${2:-}" '
-		/^\.S[HS]/ { inside = section == "" || $0 == ".SS " section }
+		/^\.S[HS]/ { inside = section == "" || $0 == ".SS " section || $0 == ".SH " section }
 		inside && /^--/' | sort
 }
 
@@ -43,7 +43,8 @@ done
 page=$source/worker/agent/summand-agent.1
 same summand-agent "$(options_of_help summand-agent)" "$(options_of_page "$page")"
 
-# summand has a section per command; --help, which all of them have, is told once.
+# summand has a section per command; --help and the flags of jobs, which all of them have, are told
+# once.
 page=$source/orchestrator/cli/summand.1
 groups=$("$build/bin/summand" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p')
 commands=$(for group in $groups; do
@@ -53,7 +54,7 @@ same "the commands of summand" "$commands" "$(plain "$page" | sed -n 's/^\.SS //
 while read -r group command; do
 	same "summand $group $command" \
 		"$(options_of_help summand "$group" "$command" | grep -vx -- --help)" \
-		"$(options_of_page "$page" "$group $command")"
+		"$(sort <(options_of_page "$page" "$group $command") <(options_of_page "$page" "JOB FLAGS"))"
 done <<<"$commands"
 plain "$page" | grep -qx -- --help || fail "summand.1 must tell of --help"
 

@@ -1,0 +1,347 @@
+/* Prints a resource by its format. */
+#include "orchestrator/cli/format.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LABEL     ":label="
+#define GAP_WIDTH 2
+
+enum format_kind { FORMAT_JSON, FORMAT_YAML, FORMAT_TABLE, FORMAT_VALUE };
+
+struct column {
+	char *path;
+	char *label;
+};
+
+struct smd_format {
+	enum format_kind kind;
+	struct column *columns;
+	size_t count;
+	char *text; /* holds paths and labels */
+};
+
+/* Names with [N] or [] behind, dots between. */
+static int is_path(const char *path)
+{
+	int names = 0;
+
+	while (*path) {
+		size_t length = strcspn(path, ".[]()");
+
+		if (length == 0 && (*path != '[' || names == 0)) {
+			return 0;
+		}
+		path += length;
+		names += length > 0;
+		while (*path == '[') {
+			path += 1 + strspn(path + 1, "0123456789");
+			if (*path++ != ']') {
+				return 0;
+			}
+		}
+		if (*path == '.' && path[1]) {
+			path++;
+		} else if (*path) {
+			return 0;
+		}
+	}
+	return names > 0;
+}
+
+/* The last name of a path in capitals, as gcloud heads a column. */
+static void set_label(struct column *column)
+{
+	char *dot = strrchr(column->path, '.');
+
+	column->label = strdup(dot ? dot + 1 : column->path);
+	for (char *c = column->label; c && *c; c++) {
+		*c = *c == '[' ? '\0' : (char)toupper((unsigned char)*c);
+		if (!*c) {
+			break;
+		}
+	}
+}
+
+static int add_column(struct smd_format *format, char *text)
+{
+	char *label = strstr(text, LABEL);
+	struct column *column = &format->columns[format->count];
+
+	if (label) {
+		*label = '\0';
+	}
+	column->path = text;
+	if (label) {
+		column->label = strdup(label + sizeof(LABEL) - 1);
+	} else {
+		set_label(column);
+	}
+	format->count++;
+	if (!column->label) {
+		return -ENOMEM;
+	}
+	return is_path(text) ? 0 : -EINVAL;
+}
+
+/* "KEY,KEY)" */
+static int add_columns(struct smd_format *format, const char *text)
+{
+	size_t length = strlen(text);
+	char *rest;
+	char *key;
+	int ret = 0;
+
+	if (length < 2 || text[length - 1] != ')') {
+		return -EINVAL;
+	}
+	format->text = strndup(text, length - 1);
+	format->columns = calloc(length, sizeof(*format->columns));
+	if (!format->text || !format->columns) {
+		return -ENOMEM;
+	}
+	rest = format->text;
+	while (!ret && (key = strsep(&rest, ","))) {
+		key += strspn(key, " ");
+		ret = add_column(format, key);
+	}
+	return ret;
+}
+
+static int parse(struct smd_format *format, const char *text)
+{
+	static const char table[] = "table(";
+	static const char value[] = "value(";
+
+	if (!text || strcmp(text, "json") == 0) {
+		format->kind = FORMAT_JSON;
+		return 0;
+	}
+	if (strcmp(text, "yaml") == 0) {
+		format->kind = FORMAT_YAML;
+		return 0;
+	}
+	if (strncmp(text, table, sizeof(table) - 1) == 0) {
+		format->kind = FORMAT_TABLE;
+		return add_columns(format, text + sizeof(table) - 1);
+	}
+	if (strncmp(text, value, sizeof(value) - 1) == 0) {
+		format->kind = FORMAT_VALUE;
+		return add_columns(format, text + sizeof(value) - 1);
+	}
+	return -EINVAL;
+}
+
+int smd_format_parse(const char *text, struct smd_format **out, struct smd_error *error)
+{
+	struct smd_format *format = calloc(1, sizeof(*format));
+	int ret = format ? parse(format, text) : -ENOMEM;
+
+	if (ret) {
+		smd_format_free(format);
+		return ret == -EINVAL ? smd_error_set(error, EINVAL, "must be " SMD_FORMAT_METAVAR)
+				      : smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
+	}
+	*out = format;
+	return 0;
+}
+
+void smd_format_free(struct smd_format *format)
+{
+	if (!format) {
+		return;
+	}
+	for (size_t i = 0; i < format->count; i++) {
+		free(format->columns[i].label);
+	}
+	free(format->columns);
+	free(format->text);
+	free(format);
+}
+
+static int write_scalar(const json_t *json, FILE *out)
+{
+	char *text;
+
+	if (json_is_null(json)) {
+		return 0;
+	}
+	if (json_is_boolean(json)) {
+		fputs(json_is_true(json) ? "True" : "False", out);
+		return 0;
+	}
+	if (json_is_string(json)) {
+		fputs(json_string_value(json), out);
+		return 0;
+	}
+	text = json_dumps(json, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
+	if (!text) {
+		return -ENOMEM;
+	}
+	fputs(text, out);
+	free(text);
+	return 0;
+}
+
+static int write_path(const json_t *json, const char *path, FILE *out);
+
+/* "[N]..." or "[]...": one element, or all with semicolons between. */
+static int write_elements(const json_t *json, const char *path, FILE *out)
+{
+	const char *end = strchr(path, ']') + 1;
+	size_t index;
+	json_t *value;
+	int ret = 0;
+
+	if (end == path + 2) {
+		json_array_foreach (json, index, value) {
+			if (index > 0) {
+				fputc(';', out);
+			}
+			ret = ret ? ret : write_path(value, end, out);
+		}
+		return ret;
+	}
+	return write_path(json_array_get(json, strtoul(path + 1, NULL, 10)), end, out);
+}
+
+static int write_path(const json_t *json, const char *path, FILE *out)
+{
+	char *name;
+	size_t length;
+	int ret;
+
+	path += *path == '.';
+	if (!json) {
+		return 0;
+	}
+	if (!*path) {
+		return write_scalar(json, out);
+	}
+	if (*path == '[') {
+		return write_elements(json, path, out);
+	}
+	length = strcspn(path, ".[");
+	name = strndup(path, length);
+	if (!name) {
+		return -ENOMEM;
+	}
+	ret = write_path(json_object_get(json, name), path + length, out);
+	free(name);
+	return ret;
+}
+
+/* The text of a cell, for the caller to free; a line break in it would end the line. */
+static char *cell_of(const json_t *row, const struct column *column)
+{
+	char *text = NULL;
+	size_t length;
+	FILE *out = open_memstream(&text, &length);
+	int ret;
+
+	if (!out) {
+		return NULL;
+	}
+	ret = write_path(row, column->path, out);
+	if (fclose(out) || ret) {
+		free(text);
+		return NULL;
+	}
+	for (char *c = text; *c; c++) {
+		*c = *c == '\n' || *c == '\r' || *c == '\t' ? ' ' : *c;
+	}
+	return text;
+}
+
+static size_t width_of(const char *text)
+{
+	size_t width = 0;
+
+	for (; *text; text++) {
+		width += ((unsigned char)*text & 0xC0) != 0x80;
+	}
+	return width;
+}
+
+static void print_cell(const char *text, size_t width, int is_last, FILE *out)
+{
+	fputs(text, out);
+	if (is_last) {
+		fputc('\n', out);
+		return;
+	}
+	fprintf(out, "%*s", (int)(width - width_of(text)) + GAP_WIDTH, "");
+}
+
+static const json_t *row_of(const json_t *json, size_t row)
+{
+	return json_is_array(json) ? json_array_get(json, row) : json;
+}
+
+static void print_cells(const struct smd_format *format, char *const *cells, size_t rows, FILE *out)
+{
+	size_t count = format->count;
+
+	if (format->kind == FORMAT_VALUE) {
+		for (size_t i = 0; i < rows * count; i++) {
+			fprintf(out, "%s%c", cells[i], i % count + 1 < count ? '\t' : '\n');
+		}
+		return;
+	}
+	for (size_t row = 0; row <= rows; row++) {
+		for (size_t i = 0; i < count; i++) {
+			size_t width = width_of(format->columns[i].label);
+
+			for (size_t n = 0; n < rows; n++) {
+				size_t other = width_of(cells[n * count + i]);
+
+				width = other > width ? other : width;
+			}
+			print_cell(
+				row == 0 ? format->columns[i].label : cells[(row - 1) * count + i],
+				width, i + 1 == count, out);
+		}
+	}
+}
+
+static int print_columns(const struct smd_format *format, const json_t *json, FILE *out)
+{
+	size_t rows = json_is_array(json) ? json_array_size(json) : 1;
+	size_t count = rows * format->count;
+	char **cells = calloc(count + 1, sizeof(*cells));
+	int ret = cells ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !ret && i < count; i++) {
+		cells[i] = cell_of(
+			row_of(json, i / format->count), &format->columns[i % format->count]);
+		ret = cells[i] ? 0 : -ENOMEM;
+	}
+	if (!ret) {
+		print_cells(format, cells, rows, out);
+	}
+	for (size_t i = 0; cells && i < count; i++) {
+		free(cells[i]);
+	}
+	free(cells);
+	return ret;
+}
+
+int smd_format_print(const struct smd_format *format, const json_t *json, FILE *out)
+{
+	switch (format->kind) {
+	case FORMAT_JSON:
+		if (json_dumpf(json, out, JSON_INDENT(2) | JSON_REAL_PRECISION(6))) {
+			return -ENOMEM;
+		}
+		fputc('\n', out);
+		return 0;
+	case FORMAT_YAML:
+		return smd_yaml_print(json, out);
+	case FORMAT_TABLE:
+	case FORMAT_VALUE:
+		break;
+	}
+	return print_columns(format, json, out);
+}

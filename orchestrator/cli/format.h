@@ -1,0 +1,30 @@
+/*
+ * --format: how a resource is printed. json and yaml print all of it; value(KEY,...) prints the
+ * values of some keys in a line, with tabs between; table(KEY,...) prints columns under a heading.
+ *
+ * A KEY is a path: jobSpec.workerPoolSpecs[0].replicaCount; [] means every element. In a table
+ * KEY:label=TEXT gives the heading. An array is printed as a line for each element.
+ */
+#ifndef SMD_CLI_FORMAT_H
+#define SMD_CLI_FORMAT_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "reduction_server/base/error.h"
+
+#define SMD_FORMAT_METAVAR "json|yaml|table(KEY,...)|value(KEY,...)"
+
+struct smd_format;
+
+/* NULL as text is json. -EINVAL: no such format; the error has what must hold. */
+int smd_format_parse(const char *text, struct smd_format **out, struct smd_error *error);
+void smd_format_free(struct smd_format *format);
+
+/* 0 or -ENOMEM. */
+int smd_format_print(const struct smd_format *format, const json_t *json, FILE *out);
+
+/* The value as YAML that reads back as the same value. */
+int smd_yaml_print(const json_t *json, FILE *out);
+
+#endif

@@ -1,0 +1,590 @@
+/* The table of flags, what was given of them, and what each does to the document. */
+#include "orchestrator/cli/job_flags.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "orchestrator/cli/package_flags.h"
+#include "orchestrator/job/job.h"
+#include "orchestrator/spec/setting.h"
+#include "reduction_server/base/parse.h"
+
+#define CONFIG           "config"
+#define WORKER_POOL_SPEC "worker-pool-spec"
+#define EXECUTOR         "executor-image-uri"
+#define SCRIPT           "script"
+#define MODULE           "python-module"
+#define OPTIONS_MAX      96
+#define LABEL_SIZE       65
+#define RULE_MAX         128
+#define TIMEOUT_MAX_S    (10 * 365 * 86400ull)
+
+struct job_flag {
+	const char *name;
+	const char *metavar;
+	const char *help;
+	/* Changes the document; NULL: the flag is gcloud's and has no effect here. */
+	void (*apply)(struct smd_job_edit *edit, const struct job_flag *flag,
+		const struct smd_flag_value *values, size_t count);
+	const char *field; /* in the CustomJobSpec */
+};
+
+/* A flag's values in the order in which they were given. */
+struct given {
+	const char *flag; /* "--args" */
+	struct smd_flag_value *values;
+	size_t count;
+	size_t *sequence; /* counts the flags of the command line */
+};
+
+struct smd_job_flags {
+	struct smd_option options[OPTIONS_MAX];
+	struct given given[OPTIONS_MAX]; /* beside options */
+	char *names[OPTIONS_MAX];        /* "--args" */
+	size_t noptions;
+	size_t sequence; /* how many flags were given */
+	struct smd_option *merged;
+	struct smd_command command;
+};
+
+static void apply_string(struct smd_job_edit *edit, const struct job_flag *flag,
+	const struct smd_flag_value *values, size_t count)
+{
+	const struct smd_flag_value *last = &values[count - 1];
+
+	smd_edit_put_string(edit, edit->spec, flag->field, last->value, last->at);
+}
+
+static void apply_boolean(struct smd_job_edit *edit, const struct job_flag *flag,
+	const struct smd_flag_value *values, size_t count)
+{
+	const struct smd_flag_value *last = &values[count - 1];
+	struct smd_node *node;
+
+	if (strcmp(last->value, "true") != 0 && strcmp(last->value, "false") != 0) {
+		smd_edit_refuse(edit, last->at, "must be true or false, got \"%s\"", last->value);
+		return;
+	}
+	node = smd_edit_put(edit, edit->spec, flag->field, SMD_NODE_BOOLEAN, last->at);
+	if (node) {
+		node->number.boolean = last->value[0] == 't';
+	}
+}
+
+static void apply_display_name(struct smd_job_edit *edit, const struct job_flag *flag,
+	const struct smd_flag_value *values, size_t count)
+{
+	const struct smd_flag_value *last = &values[count - 1];
+
+	(void)flag;
+	smd_edit_put_string(edit, edit->job, "displayName", last->value, last->at);
+}
+
+static void apply_kms_key(struct smd_job_edit *edit, const struct job_flag *flag,
+	const struct smd_flag_value *values, size_t count)
+{
+	const struct smd_flag_value *last = &values[count - 1];
+	struct smd_node *node = smd_edit_object(edit, edit->job, "encryptionSpec", last->at);
+
+	(void)flag;
+	smd_edit_put_string(edit, node, "kmsKeyName", last->value, last->at);
+}
+
+/* Calls back with every item of every value. */
+static void each_item(struct smd_job_edit *edit, const struct smd_flag_value *values, size_t count,
+	void (*take)(struct smd_job_edit *edit, const char *key, const char *value,
+		struct smd_position at))
+{
+	for (size_t i = 0; i < count; i++) {
+		struct smd_flag_items items;
+		struct smd_error error = {""};
+		int ret = smd_flag_dictionary(values[i].value, &items, &error);
+
+		if (ret) {
+			smd_edit_refuse(edit, values[i].at, "%s", error.text);
+			continue;
+		}
+		for (size_t n = 0; n < items.count; n++) {
+			take(edit, items.keys[n], items.values[n], values[i].at);
+		}
+		smd_flag_items_free(&items);
+	}
+}
+
+static void put_label(
+	struct smd_job_edit *edit, const char *key, const char *value, struct smd_position at)
+{
+	struct smd_node *labels = smd_edit_object(edit, edit->job, "labels", at);
+
+	smd_edit_put_string(edit, labels, key, value, at);
+}
+
+static void apply_labels(struct smd_job_edit *edit, const struct job_flag *flag,
+	const struct smd_flag_value *values, size_t count)
+{
+	(void)flag;
+	each_item(edit, values, count, put_label);
+}
+
+static void put_variable_in(struct smd_job_edit *edit, struct smd_node *task, int is_container,
+	const void *context, struct smd_position at)
+{
+	const char *const *variable = context;
+	struct smd_node *env = (struct smd_node *)smd_node_member(task, "env");
+	struct smd_node *node;
+
+	(void)is_container;
+	env = env ? env : smd_edit_put(edit, task, "env", SMD_NODE_ARRAY, at);
+	if (!env || env->type != SMD_NODE_ARRAY) {
+		return;
+	}
+	for (node = env->first; node; node = node->next) {
+		const struct smd_node *name = smd_node_member(node, "name");
+
+		if (name && name->type == SMD_NODE_STRING &&
+			strcmp(name->string, variable[0]) == 0) {
+			smd_node_remove(node);
+			break;
+		}
+	}
+	node = smd_node_create(env, NULL, SMD_NODE_OBJECT, at);
+	if (!node) {
+		edit->ret = -ENOMEM;
+		return;
+	}
+	smd_edit_put_string(edit, node, "name", variable[0], at);
+	smd_edit_put_string(edit, node, "value", variable[1], at);
+}
+
+static void put_variable(
+	struct smd_job_edit *edit, const char *key, const char *value, struct smd_position at)
+{
+	const char *const variable[] = {key, value};
+
+	smd_edit_each_task(edit, put_variable_in, variable, at);
+}
+
+static void apply_env(struct smd_job_edit *edit, const struct job_flag *flag,
+	const struct smd_flag_value *values, size_t count)
+{
+	(void)flag;
+	each_item(edit, values, count, put_variable);
+}
+
+static void apply_credentials(struct smd_job_edit *edit, const struct job_flag *flag,
+	const struct smd_flag_value *values, size_t count)
+{
+	(void)flag;
+	put_variable(edit, "GOOGLE_APPLICATION_CREDENTIALS", values[count - 1].value,
+		values[count - 1].at);
+}
+
+/* A list for every task: what and in which of its fields. */
+struct task_list {
+	const char *field;
+	int containers; /* whose tasks have it */
+	int packages;
+	const struct smd_flag_items *items;
+};
+
+static void put_list_in(struct smd_job_edit *edit, struct smd_node *task, int is_container,
+	const void *context, struct smd_position at)
+{
+	const struct task_list *list = context;
+
+	if (is_container ? list->containers : list->packages) {
+		smd_edit_put_strings(edit, task, list->field, list->items, at);
+	}
+}
+
+/* All values of a repeated list are one list. */
+static void put_lists(struct smd_job_edit *edit, struct task_list *list,
+	const struct smd_flag_value *values, size_t count)
+{
+	struct smd_flag_items all = {0};
+	struct smd_flag_items *parts = calloc(count, sizeof(*parts));
+	size_t total = 0;
+
+	for (size_t i = 0; parts && i < count; i++) {
+		edit->ret = smd_flag_list(values[i].value, &parts[i], NULL);
+		total += parts[i].count;
+	}
+	all.values = calloc(total + 1, sizeof(*all.values));
+	if (!parts || !all.values) {
+		edit->ret = -ENOMEM;
+	}
+	for (size_t i = 0; !edit->ret && i < count; i++) {
+		for (size_t n = 0; n < parts[i].count; n++) {
+			all.values[all.count++] = parts[i].values[n];
+		}
+	}
+	list->items = &all;
+	smd_edit_each_task(edit, put_list_in, list, values[0].at);
+	for (size_t i = 0; parts && i < count; i++) {
+		smd_flag_items_free(&parts[i]);
+	}
+	free(parts);
+	free(all.values);
+}
+
+static void apply_args(struct smd_job_edit *edit, const struct job_flag *flag,
+	const struct smd_flag_value *values, size_t count)
+{
+	struct task_list list = {.field = flag->field, .containers = 1, .packages = 1};
+
+	put_lists(edit, &list, values, count);
+}
+
+static void apply_command(struct smd_job_edit *edit, const struct job_flag *flag,
+	const struct smd_flag_value *values, size_t count)
+{
+	struct task_list list = {.field = flag->field, .containers = 1};
+
+	put_lists(edit, &list, values, count);
+}
+
+static void apply_package_uris(struct smd_job_edit *edit, const struct job_flag *flag,
+	const struct smd_flag_value *values, size_t count)
+{
+	struct task_list list = {.field = flag->field, .packages = 1};
+
+	put_lists(edit, &list, values, count);
+}
+
+/* "90", "90s", "15m", "12h", "1d2h": seconds. */
+static int parse_timeout(const char *text, uint64_t *out)
+{
+	static const char units[] = "smhd";
+	static const uint64_t seconds[] = {1, 60, 3600, 86400};
+	uint64_t total = 0;
+
+	do {
+		char digits[16];
+		size_t length = strspn(text, "0123456789");
+		const char *unit = strchr(units, text[length] ? text[length] : 's');
+		uint64_t number;
+
+		if (length >= sizeof(digits) || !unit) {
+			return -EINVAL;
+		}
+		memcpy(digits, text, length);
+		digits[length] = '\0';
+		if (smd_parse_number(digits, 0, TIMEOUT_MAX_S, &number)) {
+			return -EINVAL;
+		}
+		total += number * seconds[unit - units];
+		text += length + (text[length] != '\0');
+	} while (*text && total <= TIMEOUT_MAX_S);
+	if (total == 0 || total > TIMEOUT_MAX_S) {
+		return -EINVAL;
+	}
+	*out = total;
+	return 0;
+}
+
+static void apply_timeout(struct smd_job_edit *edit, const struct job_flag *flag,
+	const struct smd_flag_value *values, size_t count)
+{
+	const struct smd_flag_value *last = &values[count - 1];
+	struct smd_node *scheduling;
+	char text[32];
+	uint64_t seconds;
+
+	if (parse_timeout(last->value, &seconds)) {
+		smd_edit_refuse(edit, last->at,
+			"must be a duration such as 90s, 15m or 1d12h, got \"%s\"", last->value);
+		return;
+	}
+	snprintf(text, sizeof(text), "%" PRIu64 "s", seconds);
+	scheduling = smd_edit_object(edit, edit->spec, "scheduling", last->at);
+	smd_edit_put_string(edit, scheduling, flag->field, text, last->at);
+}
+
+static void apply_pools(struct smd_job_edit *edit, const struct job_flag *flag,
+	const struct smd_flag_value *values, size_t count)
+{
+	(void)flag;
+	smd_edit_pools(edit, values, count);
+}
+
+/* In the order in which they are applied: pools first, then what changes pools. */
+static const struct job_flag rows[] = {
+	{"flags-file", "FILE", "more flags, in YAML or JSON", NULL, NULL}, /* flags_file.h */
+	{CONFIG, "FILE", "a spec, as SPEC; other flags change it", NULL, NULL},
+	{WORKER_POOL_SPEC, "KEY=VALUE,...", "a worker pool; once for each, empty: unused",
+		apply_pools, NULL},
+	{"display-name", "NAME", "what the job is called", apply_display_name, NULL},
+	{"labels", "KEY=VALUE,...", "labels of the job", apply_labels, NULL},
+	{"command", "WORD,...", "the command of all pools", apply_command, "command"},
+	{"args", "ARG,...", "the arguments of all pools", apply_args, "args"},
+	{"env", "NAME=VALUE,...", "variables for all pools", apply_env, NULL},
+	{"python-package-uris", "URI,...", "packages of python-module", apply_package_uris,
+		"packageUris"},
+	{"timeout", "DURATION", "such as 90s, 15m or 1d12h", apply_timeout, "timeout"},
+	{"service-account", "ACCOUNT", "kept, without effect here", apply_string, "serviceAccount"},
+	{"network", "NETWORK", "kept, without effect here", apply_string, "network"},
+	{"persistent-resource-id", "ID", "kept, without effect here", apply_string,
+		"persistentResourceId"},
+	{"enable-web-access", NULL, "kept, without effect here", apply_boolean, "enableWebAccess"},
+	{"enable-dashboard-access", NULL, "kept, without effect here", apply_boolean,
+		"enableDashboardAccess"},
+	{"kms-key", "KEY", "kept, without effect here", apply_kms_key, NULL},
+	{"service-account-key-file", "FILE", "for GOOGLE_APPLICATION_CREDENTIALS",
+		apply_credentials, NULL},
+	/* gcloud's local-run: one program of a directory. */
+	{EXECUTOR, "IMAGE", "for a job of one program, without other worker pools", NULL, NULL},
+	{SCRIPT, "FILE", "the program, a Python script", NULL, NULL},
+	{MODULE, "MODULE", "the program, a Python module", NULL, NULL},
+	{"local-package-path", "DIR", "where it is (default: the working directory)", NULL, NULL},
+	{"work-dir", "DIR", "the same", NULL, NULL},
+	{"requirements", "PACKAGE,...", "Python packages that it needs", NULL, NULL},
+	{"extra-packages", "FILE,...", "Python packages of the directory", NULL, NULL},
+	{"extra-dirs", "DIR,...", "must be in the directory", NULL, NULL},
+	{"output-image-uri", "IMAGE", "what the image is called", NULL, NULL},
+	{"gpu", NULL, "without effect here: programs see the GPUs that there are", NULL, NULL},
+	/* gcloud's own matters, so that command lines carry over. */
+	{"kms-keyring", "KEYRING", "without effect here", NULL, NULL},
+	{"kms-location", "LOCATION", "without effect here", NULL, NULL},
+	{"kms-project", "PROJECT", "without effect here", NULL, NULL},
+	{"region", "REGION", "without effect here", NULL, NULL},
+	{"project", "PROJECT", "without effect here", NULL, NULL},
+	{"account", "ACCOUNT", "without effect here", NULL, NULL},
+	{"impersonate-service-account", "ACCOUNT", "without effect here", NULL, NULL},
+	{"verbosity", "LEVEL", "without effect here", NULL, NULL},
+	{"quiet", NULL, "without effect here", NULL, NULL},
+};
+
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+/* jansson takes nothing else. */
+static int is_utf8(const char *text)
+{
+	json_t *probe = json_string(text);
+
+	json_decref(probe);
+	return probe != NULL;
+}
+
+static int record(void *target, const char *value, struct smd_error *error)
+{
+	struct given *given = target;
+	struct smd_flag_value *values =
+		realloc(given->values, (given->count + 1) * sizeof(*values));
+
+	if (!values) {
+		return smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
+	}
+	given->values = values;
+	if (!is_utf8(value)) {
+		return smd_error_set(error, EINVAL, "must be UTF-8");
+	}
+	values[given->count++] = (struct smd_flag_value){
+		.value = value, .at = {.column = (int)++*given->sequence, .flag = given->flag}};
+	return 0;
+}
+
+static int add_option(
+	struct smd_job_flags *flags, const char *name, const char *metavar, const char *help)
+{
+	size_t n = flags->noptions;
+
+	if (asprintf(&flags->names[n], "--%s", name) < 0) {
+		flags->names[n] = NULL;
+		return -ENOMEM;
+	}
+	flags->given[n].flag = flags->names[n];
+	flags->given[n].sequence = &flags->sequence;
+	flags->options[n] = (struct smd_option){name, metavar, help, record, &flags->given[n]};
+	flags->noptions++;
+	return 0;
+}
+
+int smd_job_flags_create(struct smd_job_flags **out)
+{
+	struct smd_job_flags *flags = calloc(1, sizeof(*flags));
+	int ret = flags ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !ret && i < ROWS; i++) {
+		ret = add_option(flags, rows[i].name, rows[i].metavar, rows[i].help);
+	}
+	for (size_t i = 0; !ret && i < smd_nsettings; i++) {
+		const struct smd_setting *setting = &smd_settings[i];
+
+		ret = add_option(flags, setting->name, setting->metavar, setting->help);
+	}
+	if (ret) {
+		smd_job_flags_free(flags);
+		return ret;
+	}
+	*out = flags;
+	return 0;
+}
+
+void smd_job_flags_free(struct smd_job_flags *flags)
+{
+	for (size_t i = 0; flags && i < flags->noptions; i++) {
+		free(flags->names[i]);
+		free(flags->given[i].values);
+	}
+	if (flags) {
+		free(flags->merged);
+		free(flags);
+	}
+}
+
+const struct smd_command *smd_job_flags_command(
+	struct smd_job_flags *flags, const struct smd_command *command)
+{
+	size_t count = command->noptions + flags->noptions;
+
+	free(flags->merged);
+	flags->merged = calloc(count, sizeof(*flags->merged));
+	if (!flags->merged) {
+		return NULL;
+	}
+	if (command->noptions > 0) {
+		memcpy(flags->merged, command->options, command->noptions * sizeof(*flags->merged));
+	}
+	memcpy(flags->merged + command->noptions, flags->options,
+		flags->noptions * sizeof(*flags->merged));
+	flags->command = *command;
+	flags->command.options = flags->merged;
+	flags->command.noptions = count;
+	return &flags->command;
+}
+
+/* The last value of a flag; its text is NULL when it was not given. */
+static struct smd_flag_value last_value(const struct smd_job_flags *flags, const char *name)
+{
+	for (size_t i = 0; i < flags->noptions; i++) {
+		const struct given *given = &flags->given[i];
+
+		if (strcmp(flags->options[i].name, name) == 0 && given->count > 0) {
+			return given->values[given->count - 1];
+		}
+	}
+	return (struct smd_flag_value){.value = NULL};
+}
+
+const char *smd_job_flags_config(const struct smd_job_flags *flags)
+{
+	return last_value(flags, CONFIG).value;
+}
+
+int smd_job_flags_have_pools(const struct smd_job_flags *flags)
+{
+	static const char *const names[] = {WORKER_POOL_SPEC, EXECUTOR, SCRIPT, MODULE};
+	int have = 0;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		have = have || last_value(flags, names[i]).value;
+	}
+	return have;
+}
+
+int smd_job_flags_are_given(const struct smd_job_flags *flags)
+{
+	return flags->sequence > 0;
+}
+
+static void apply_package(const struct smd_job_flags *flags, struct smd_job_edit *edit)
+{
+	struct smd_package_flags package = {
+		.executor_image = last_value(flags, EXECUTOR),
+		.output_image = last_value(flags, "output-image-uri"),
+		.script = last_value(flags, SCRIPT),
+		.module = last_value(flags, MODULE),
+		.directory = last_value(flags, "local-package-path"),
+		.requirements = last_value(flags, "requirements"),
+		.extra_packages = last_value(flags, "extra-packages"),
+		.extra_dirs = last_value(flags, "extra-dirs"),
+	};
+
+	if (!package.directory.value) {
+		package.directory = last_value(flags, "work-dir");
+	}
+	if (package.executor_image.value) {
+		smd_edit_package(edit, &package);
+	} else if (package.script.value || package.module.value) {
+		smd_edit_refuse(edit, package.script.value ? package.script.at : package.module.at,
+			"argument --executor-image-uri: Must be specified.");
+	}
+}
+
+static void apply_setting(
+	const struct smd_setting *setting, const struct given *given, struct smd_job_edit *edit)
+{
+	const struct smd_flag_value *last = &given->values[given->count - 1];
+	union {
+		int number;
+		struct smd_exit_codes codes;
+	} place;
+	char name[LABEL_SIZE];
+	char rule[RULE_MAX];
+	char *text = strdup(last->value);
+
+	if (!text) {
+		edit->ret = -ENOMEM;
+		return;
+	}
+	for (char *c = text; *c; c++) {
+		*c = *c == ',' ? '_' : *c; /* labels allow no comma */
+	}
+	if (setting->set(setting, text, &place)) {
+		smd_setting_rule(setting, rule, sizeof(rule));
+		smd_edit_refuse(edit, last->at, "%s, got \"%s\"", rule, last->value);
+	} else {
+		snprintf(name, sizeof(name), SMD_SETTING_PREFIX "%s", setting->name);
+		put_label(edit, name, text, last->at);
+	}
+	free(text);
+}
+
+/* The words after "--" are arguments of every task, after those that it has. */
+static void add_words_in(struct smd_job_edit *edit, struct smd_node *task, int is_container,
+	const void *context, struct smd_position at)
+{
+	const struct smd_flag_items *words = context;
+	struct smd_node *args = (struct smd_node *)smd_node_member(task, "args");
+
+	(void)is_container;
+	args = args ? args : smd_edit_put(edit, task, "args", SMD_NODE_ARRAY, at);
+	for (size_t i = 0; args && args->type == SMD_NODE_ARRAY && i < words->count; i++) {
+		if (!smd_node_create_string(args, NULL, words->values[i], at)) {
+			edit->ret = -ENOMEM;
+		}
+	}
+}
+
+void smd_job_flags_apply(
+	const struct smd_job_flags *flags, char **words, size_t nwords, struct smd_job_edit *edit)
+{
+	struct smd_position after = {.column = (int)flags->sequence + 1, .flag = "--"};
+	struct smd_flag_items items = {.values = words, .count = nwords};
+
+	apply_package(flags, edit);
+	for (size_t i = 0; i < ROWS; i++) {
+		if (rows[i].apply && flags->given[i].count > 0) {
+			rows[i].apply(
+				edit, &rows[i], flags->given[i].values, flags->given[i].count);
+		}
+	}
+	for (size_t i = 0; i < smd_nsettings; i++) {
+		if (flags->given[ROWS + i].count > 0) {
+			apply_setting(&smd_settings[i], &flags->given[ROWS + i], edit);
+		}
+	}
+	for (size_t i = 0; i < nwords; i++) {
+		if (!is_utf8(words[i])) {
+			smd_edit_refuse(edit, after, "argument %zu must be UTF-8", i + 1);
+			return;
+		}
+	}
+	if (nwords > 0) {
+		smd_edit_each_task(edit, add_words_in, &items, after);
+	}
+}
