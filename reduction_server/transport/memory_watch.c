@@ -271,11 +271,6 @@ bool smd_memory_watch_settle(void)
 	return settled;
 }
 
-uint64_t smd_memory_watch_cursor(void)
-{
-	return atomic_load(&watch.number);
-}
-
 bool smd_memory_watch_next(uint64_t *cursor, struct smd_memory_range *range)
 {
 	const struct told *told = &watch.told[*cursor % SMD_MEMORY_WATCH_TOLD];

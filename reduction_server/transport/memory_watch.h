@@ -46,13 +46,10 @@ int smd_memory_watch_start(struct smd_error *error);
 /*
  * From now on it is told when any of this memory is unmapped; the whole pages around it are
  * watched, until they are unmapped. -errno when that cannot be: -ENOSYS without a watch, -EINVAL
- * for mapped files and for holes, -EPERM for shared memory that may not be written, -EBUSY when
- * another userfaultfd has it.
+ * for holes and for mapped files that are not in memory (static data too), -EPERM for shared memory
+ * that may not be written, -EBUSY when another userfaultfd has it.
  */
 int smd_memory_watch_add(const void *address, size_t length);
-
-/* Where a reader begins that has registered nothing yet. */
-uint64_t smd_memory_watch_cursor(void);
 
 /*
  * Returns when readers can be told of all that was unmapped before the call. A system call, and a
@@ -61,7 +58,10 @@ uint64_t smd_memory_watch_cursor(void);
  */
 bool smd_memory_watch_settle(void);
 
-/* The next range that was unmapped, in pages; false when there is none. No system call. */
+/*
+ * The next range that was unmapped, in pages; false when there is none. No system call. A reader
+ * that has registered nothing yet begins at 0.
+ */
 bool smd_memory_watch_next(uint64_t *cursor, struct smd_memory_range *range);
 
 #endif

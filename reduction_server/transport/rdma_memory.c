@@ -371,7 +371,6 @@ struct smd_rdma_memory *smd_rdma_memory_create(const struct smd_rdma_memory_conf
 	if (memory->config.bytes_max == 0) {
 		memory->config.bytes_max = UINT64_MAX;
 	}
-	memory->cursor = smd_memory_watch_cursor();
 	TAILQ_INIT(&memory->regions);
 	TAILQ_INIT(&memory->declared);
 	return memory;
