@@ -40,10 +40,6 @@ int smd_summand_prepare(struct smd_contract *contract);
 int smd_summand_add(
 	const struct smd_contract *contract, int pool, int index, struct smd_environment *out);
 
-/* Sets a variable; one of that name is overwritten in its place. The format's text is the value. */
-int smd_environment_set(struct smd_environment *environment, const char *name, const char *format,
-	...) __attribute__((format(printf, 3, 4)));
-
 /* `text` with $(NAME) and $$ expanded from the environment; NULL when out of memory. */
 char *smd_environment_expand(const struct smd_environment *environment, const char *text);
 

@@ -44,6 +44,10 @@ void smd_contract_free(struct smd_contract *contract);
 /* The replica's variables; the caller frees them with smd_environment_free(). */
 int smd_contract_environment(
 	const struct smd_contract *contract, int pool, int index, struct smd_environment *out);
+
+/* Sets a variable; one of that name is overwritten in its place. The format's text is the value. */
+int smd_environment_set(struct smd_environment *environment, const char *name, const char *format,
+	...) __attribute__((format(printf, 3, 4)));
 const char *smd_environment_get(const struct smd_environment *environment, const char *name);
 void smd_environment_free(struct smd_environment *environment);
 

@@ -162,7 +162,7 @@ static int lock(struct smd_jobdir *dir, struct smd_error *error)
 int smd_jobdir_open(struct smd_jobdir *dir, const struct smd_job *job, const char *path,
 	struct smd_error *error)
 {
-	static const char *const folders[] = {"env", "logs", "exits"};
+	static const char *const folders[] = {"env", "logs", "exits", "errors"};
 	char *made = NULL;
 	int ret = path ? make_given(path, &made, error) : make_default(job, &made, error);
 

@@ -1,6 +1,7 @@
 /* Says how a replica ended. */
 #include "orchestrator/runner/obituary.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -10,6 +11,7 @@ static void exit_from_status(struct smd_exit *end, int status)
 	if (WIFSIGNALED(status)) {
 		*end = (struct smd_exit){.kind = SMD_EXIT_SIGNAL, .value = WTERMSIG(status)};
 	}
+	end->is_lost = 1;
 	smd_timestamp(end->end_time);
 }
 
@@ -23,8 +25,8 @@ static int exit_from_json(struct smd_exit *end, json_t *record)
 	}
 	if (json_unpack(record, "{s:i}", "exit_code", &read.value) == 0) {
 		read.kind = SMD_EXIT_CODE;
-	} else if (json_unpack(record, "{s:i, s:b}", "signal", &read.value, "core_dumped",
-			   &read.core_dumped) == 0) {
+	} else if (json_unpack(record, "{s:i, s:b, s:b}", "signal", &read.value, "core_dumped",
+			   &read.core_dumped, "oom_killed", &read.oom_killed) == 0) {
 		read.kind = SMD_EXIT_SIGNAL;
 	} else if (json_unpack(record, "{s:i}", "errno", &read.value) == 0) {
 		read.kind = SMD_EXIT_ERRNO;
@@ -66,8 +68,9 @@ void smd_obituary_sentence(const struct smd_replica *replica, char text[SMD_OBIT
 			end->value);
 		break;
 	case SMD_EXIT_SIGNAL:
-		snprintf(text, SMD_OBITUARY_SIZE, "was killed by signal %d (%s)%s", end->value,
-			signal_name(end->value), end->core_dumped ? " and dumped core" : "");
+		snprintf(text, SMD_OBITUARY_SIZE, "was killed by signal %d (%s)%s%s", end->value,
+			signal_name(end->value), end->core_dumped ? " and dumped core" : "",
+			end->oom_killed ? ", by the kernel for lack of memory" : "");
 		break;
 	case SMD_EXIT_ERRNO:
 		snprintf(text, SMD_OBITUARY_SIZE, "could not be started: %.128s: %s",
@@ -95,9 +98,39 @@ void smd_obituary_word(const struct smd_replica *replica, char text[SMD_OBITUARY
 	}
 }
 
+/*
+ * {"message": {"message": "RuntimeError: ...", "extraInfo": ...}}, or with a text in place of the
+ * inner object: what torch.distributed.elastic's @record writes.
+ */
+static void print_error_file(const char *path, FILE *file)
+{
+	json_t *document = json_load_file(path, 0, NULL);
+	json_t *message = json_object_get(document, "message");
+	const char *text;
+
+	if (json_is_object(message)) {
+		message = json_object_get(message, "message");
+	}
+	text = json_string_value(message);
+	if (text && *text) {
+		fprintf(file, "  Its error: ");
+		for (const char *c = text; *c; c++) {
+			fputs(*c == '\n' ? "\n    " : (char[]){*c, '\0'}, file);
+		}
+		fputc('\n', file);
+	}
+	json_decref(document);
+}
+
 void smd_obituary_print_tail(
 	const struct smd_replica *replica, const struct smd_jobdir *dir, FILE *file)
 {
+	char *error_file = smd_jobdir_path(dir, SMD_OBITUARY_ERROR_FILE, replica->name);
+
+	if (error_file && replica->ended_ns) {
+		print_error_file(error_file, file);
+	}
+	free(error_file);
 	/* One that could not be started has said nothing: that line is the agent's. */
 	if (replica->tail.count > 0 && replica->end.kind != SMD_EXIT_ERRNO) {
 		fprintf(file, "  The last lines of its standard error:\n");

@@ -11,6 +11,9 @@
 
 #define SMD_OBITUARY_SIZE 256
 
+/* In the job directory: where a replica's own account of its failure is, in PyTorch's form. */
+#define SMD_OBITUARY_ERROR_FILE "errors/%s.json"
+
 /* Reads the exit record at `path`; what it lacks comes from the wait status of its process. */
 void smd_obituary_read(struct smd_exit *end, const char *path, int wait_status);
 
@@ -20,7 +23,8 @@ void smd_obituary_sentence(const struct smd_replica *replica, char text[SMD_OBIT
 /* "0", "stopped", "signal 9", "": for a table. */
 void smd_obituary_word(const struct smd_replica *replica, char text[SMD_OBITUARY_SIZE]);
 
-/* The last lines of its standard error, indented, and where its log is. */
+/* What its error file says, the last lines of its standard error, and where its log is; indented.
+ */
 void smd_obituary_print_tail(
 	const struct smd_replica *replica, const struct smd_jobdir *dir, FILE *file);
 

@@ -98,7 +98,7 @@ int smd_output_open(struct smd_output *output, const struct smd_output_sinks *si
 		output->streams[i].lines.take = takers[i];
 		output->streams[i].lines.arg = output;
 	}
-	output->log = fopen(sinks->log_path, "we");
+	output->log = fopen(sinks->log_path, sinks->append ? "ae" : "we");
 	if (!output->log) {
 		ret = -errno;
 		free(output->streams);

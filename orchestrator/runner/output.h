@@ -32,6 +32,7 @@ struct smd_output {
 /* Where the output goes; all of it is borrowed and outlives the output. */
 struct smd_output_sinks {
 	const char *log_path;
+	int append; /* to the log of an earlier attempt */
 	struct smd_tail *tail;
 	smd_notice_fn *take_notice;
 	void *arg;

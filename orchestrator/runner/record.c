@@ -25,6 +25,8 @@ static json_t *replica_record(const struct smd_replica *replica)
 	set_text(record, "role", smd_role_name(replica->role));
 	set_text(record, "state", smd_replica_state_name(replica->state));
 	set_text(record, "status", replica->status);
+	json_object_set_new(
+		record, "restarts", json_integer(replica->run->restarts + replica->restarts));
 	if (replica->ended_ns) {
 		char sentence[SMD_OBITUARY_SIZE];
 

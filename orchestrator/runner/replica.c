@@ -48,6 +48,18 @@ static const unsigned char table[SMD_REPLICA_STATE_COUNT][SMD_REPLICA_EVENT_COUN
 			[SMD_REPLICA_EVENT_EXIT_OK] = TO(STOPPED),
 			[SMD_REPLICA_EVENT_EXIT_BAD] = TO(STOPPED),
 		},
+	[SMD_REPLICA_SUCCEEDED] =
+		{
+			[SMD_REPLICA_EVENT_RETRY] = TO(PENDING),
+		},
+	[SMD_REPLICA_FAILED] =
+		{
+			[SMD_REPLICA_EVENT_RETRY] = TO(PENDING),
+		},
+	[SMD_REPLICA_STOPPED] =
+		{
+			[SMD_REPLICA_EVENT_RETRY] = TO(PENDING),
+		},
 };
 
 int smd_replica_init(struct smd_replica *replica, const struct smd_pool *pool, int index)
@@ -63,6 +75,21 @@ void smd_replica_clear(struct smd_replica *replica)
 	json_decref(replica->results);
 	smd_tail_clear(&replica->tail);
 	free(replica->program);
+}
+
+void smd_replica_retry(struct smd_replica *replica)
+{
+	smd_replica_apply(replica, SMD_REPLICA_EVENT_RETRY);
+	json_object_clear(replica->results);
+	smd_tail_clear(&replica->tail);
+	free(replica->program);
+	replica->program = NULL;
+	replica->started_ns = 0;
+	replica->ended_ns = 0;
+	replica->restart_ns = 0;
+	replica->end = (struct smd_exit){0};
+	replica->status[0] = '\0';
+	replica->status_is_new = 0;
 }
 
 const char *smd_replica_state_name(enum smd_replica_state state)

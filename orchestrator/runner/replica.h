@@ -17,7 +17,7 @@
 
 /* X(name, legal predecessors, meaning); P(x) is the bit of state x */
 #define SMD_REPLICA_STATES(X)                                                                      \
-	X(PENDING, 0, "not started")                                                               \
+	X(PENDING, P(SUCCEEDED) | P(FAILED) | P(STOPPED), "not started")                           \
 	X(STARTING, P(PENDING), "starting")                                                        \
 	X(RUNNING, P(STARTING), "running")                                                         \
 	X(STOPPING, P(STARTING) | P(RUNNING), "stopping")                                          \
@@ -38,7 +38,8 @@ enum smd_replica_state {
 	X(READY, "it said that it can be used, or need not say so")                                \
 	X(STOP, "the runner asked it to end")                                                      \
 	X(EXIT_OK, "it ended with status 0")                                                       \
-	X(EXIT_BAD, "it ended in another way, or could not be started")
+	X(EXIT_BAD, "it ended in another way, or could not be started")                            \
+	X(RETRY, "it is going to be started again")
 
 enum smd_replica_event {
 #define X(name, what) SMD_REPLICA_EVENT_##name,
@@ -63,6 +64,8 @@ struct smd_replica {
 	uint64_t started_ns;          /* 0: never */
 	uint64_t ended_ns;            /* 0: not yet */
 	struct smd_exit end;          /* once it has ended */
+	unsigned restarts;            /* of it alone; the run's come on top */
+	uint64_t restart_ns;          /* when it is started again, alone; 0: it is not */
 	char status[SMD_REPLICA_STATUS_MAX];
 	int status_is_new;        /* not shown yet */
 	uint64_t status_shown_ns; /* when one was shown last */
@@ -71,6 +74,9 @@ struct smd_replica {
 
 int smd_replica_init(struct smd_replica *replica, const struct smd_pool *pool, int index);
 void smd_replica_clear(struct smd_replica *replica);
+
+/* Takes one that has ended back to PENDING, without what is known about its last attempt. */
+void smd_replica_retry(struct smd_replica *replica);
 
 const char *smd_replica_state_name(enum smd_replica_state state);    /* "RUNNING" */
 const char *smd_replica_state_meaning(enum smd_replica_state state); /* "running" */

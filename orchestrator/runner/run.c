@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include "orchestrator/runner/obituary.h"
+#include "orchestrator/runner/policy.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 
@@ -47,7 +48,7 @@ const char *smd_run_state_name(const struct smd_run *run)
 static void set_phase(struct smd_run *run, enum smd_run_phase phase)
 {
 	run->phase = phase;
-	if (phase == SMD_RUN_RUNNING) {
+	if (phase == SMD_RUN_RUNNING && !run->start_time[0]) {
 		smd_timestamp(run->start_time);
 	} else if (phase == SMD_RUN_ENDED) {
 		smd_timestamp(run->end_time);
@@ -66,12 +67,21 @@ void smd_run_apply(struct smd_run *run, struct smd_replica *replica, enum smd_re
 }
 
 /* Whether this end decides the job's outcome, as long as that is open. */
-static int is_decisive(const struct smd_replica *replica)
+static int is_decisive(struct smd_run *run, struct smd_replica *replica)
 {
-	return replica->state == SMD_REPLICA_FAILED ||
-	       (replica->state == SMD_REPLICA_SUCCEEDED &&
-		       (replica->role == SMD_ROLE_CHIEF ||
-			       replica->role == SMD_ROLE_REDUCTION_SERVER));
+	if (replica->state == SMD_REPLICA_FAILED) {
+		return !smd_run_schedule_replica(run, replica);
+	}
+	return replica->state == SMD_REPLICA_SUCCEEDED &&
+	       (replica->role == SMD_ROLE_REDUCTION_SERVER ||
+		       smd_policy_is_success(run->job, run->replicas, run->count));
+}
+
+/* The outcome that the decisive end leads to, if nothing overrides it. */
+static int is_success(const struct smd_replica *decisive)
+{
+	return decisive->state == SMD_REPLICA_SUCCEEDED &&
+	       decisive->role != SMD_ROLE_REDUCTION_SERVER;
 }
 
 static int was_killed(const struct smd_replica *replica)
@@ -80,9 +90,9 @@ static int was_killed(const struct smd_replica *replica)
 }
 
 /*
- * Whether `replica` decides rather than the one found so far: the one that ended first does. Only, when
- * one is killed the others soon end by themselves, because they miss it, and may even be seen first; so
- * of two failures that settle together, the killed one is the cause.
+ * Whether `replica` decides rather than the one found so far: the one that ended first does. Only,
+ * when one is killed the others soon end by themselves, because they miss it, and may even be seen
+ * first; so of two failures that settle together, the killed one is the cause.
  */
 static int comes_before(const struct smd_replica *replica, const struct smd_replica *found)
 {
@@ -120,7 +130,7 @@ void smd_run_take_end(struct smd_run *run, struct smd_replica *replica)
 	smd_display_change(&run->display, replica, "%s%s after %.1f s",
 		replica->state == SMD_REPLICA_STOPPED ? "stopped: " : "", sentence,
 		smd_replica_elapsed(replica));
-	if (run->outcome == SMD_OUTCOME_OPEN && is_decisive(replica)) {
+	if (run->outcome == SMD_OUTCOME_OPEN && is_decisive(run, replica)) {
 		take_decisive(run, replica);
 	}
 }
@@ -235,7 +245,7 @@ static void describe_late(const struct smd_run *run, FILE *text)
 	for (size_t i = 0; i < run->count; i++) {
 		const struct smd_replica *replica = &run->replicas[i];
 
-		if (replica->state == SMD_REPLICA_STARTING) {
+		if (replica->state == SMD_REPLICA_STARTING || replica->restart_ns) {
 			fprintf(text, "The replica %s was not ready within %u seconds.\n",
 				replica->name, run->ready_timeout_s);
 			smd_obituary_print_tail(replica, &run->dir, text);
@@ -262,29 +272,48 @@ static void fail(struct smd_run *run, void (*describe)(const struct smd_run *, F
 	run->changed = 1;
 }
 
-/* Decides the outcome, once; only an interruption overrides a success, which it cuts short. */
+static void describe_wait(const struct smd_run *run, FILE *text)
+{
+	fprintf(text, "The job was not running within its maxWaitDuration of %lld seconds.\n",
+		(long long)run->job->max_wait_s);
+}
+
+static int is_over(const struct smd_run *run, int64_t limit_s)
+{
+	return limit_s > 0 && (smd_clock_ns() - run->started_ns) / SECOND_NS >= (uint64_t)limit_s;
+}
+
+static void settle(struct smd_run *run)
+{
+	if (is_success(run->decisive)) {
+		run->outcome = SMD_OUTCOME_SUCCEEDED;
+	} else if (smd_clock_ns() < run->settled_ns) {
+		return;
+	} else if (smd_run_may_restart(run)) {
+		run->outcome = SMD_OUTCOME_RESTART;
+	} else {
+		fail(run, describe_end);
+	}
+}
+
+/* Decides the outcome, once; only an interruption overrides a success, which it cuts short, and a
+ * restart. */
 static void decide(struct smd_run *run)
 {
-	uint64_t now = smd_clock_ns();
+	int is_final = run->outcome == SMD_OUTCOME_SUCCEEDED || run->outcome == SMD_OUTCOME_FAILED;
 
 	if (run->interruptions > 0 && run->outcome != SMD_OUTCOME_FAILED) {
 		run->outcome = SMD_OUTCOME_CANCELLED;
-	}
-	if (run->outcome != SMD_OUTCOME_OPEN) {
+	} else if (is_final || run->outcome == SMD_OUTCOME_CANCELLED) {
 		return;
-	}
-	if (run->decisive && run->decisive->role == SMD_ROLE_CHIEF &&
-		run->decisive->state == SMD_REPLICA_SUCCEEDED) {
-		run->outcome = SMD_OUTCOME_SUCCEEDED;
-	} else if (run->decisive) {
-		if (now >= run->settled_ns) {
-			fail(run, describe_end);
-		}
-	} else if (run->phase == SMD_RUN_PREPARING && now >= run->deadline_ns) {
-		fail(run, describe_late);
-	} else if (run->job->timeout_s > 0 &&
-		   (now - run->started_ns) / SECOND_NS >= (uint64_t)run->job->timeout_s) {
+	} else if (run->outcome == SMD_OUTCOME_OPEN && run->decisive) {
+		settle(run);
+	} else if (is_over(run, run->job->timeout_s)) {
 		fail(run, describe_timeout);
+	} else if (run->phase == SMD_RUN_PREPARING && smd_clock_ns() >= run->deadline_ns) {
+		fail(run, describe_late);
+	} else if (!run->start_time[0] && is_over(run, run->job->max_wait_s)) {
+		fail(run, describe_wait);
 	}
 }
 
@@ -295,6 +324,30 @@ static void begin_stopping(struct smd_run *run)
 	if (run->outcome != SMD_OUTCOME_SUCCEEDED) {
 		stop(run, SERVERS);
 	}
+}
+
+static void begin_attempt(struct smd_run *run)
+{
+	run->deadline_ns = seconds_from_now(run->ready_timeout_s);
+	set_phase(run, SMD_RUN_PREPARING);
+	launch(run, SERVERS);
+}
+
+/* Nothing of the attempt runs any more. */
+static void end_attempt(struct smd_run *run)
+{
+	unsigned wait_s = smd_policy_backoff_s(run->job, run->restarts);
+	char sentence[SMD_OBITUARY_SIZE];
+
+	if (run->outcome != SMD_OUTCOME_RESTART) {
+		set_phase(run, SMD_RUN_ENDED);
+		return;
+	}
+	smd_obituary_sentence(run->decisive, sentence);
+	smd_display_print(&run->display, "%s %s: restart %u of %d in %u s", run->decisive->name,
+		sentence, run->restarts + 1, run->job->max_restarts, wait_s);
+	run->deadline_ns = seconds_from_now(wait_s);
+	set_phase(run, SMD_RUN_RESTARTING);
 }
 
 /* One step, if one is due; true when the phase changed. */
@@ -334,7 +387,15 @@ static int advance(struct smd_run *run)
 		break;
 	case SMD_RUN_DRAINING:
 		if (!any_alive(run, SERVERS)) {
+			end_attempt(run);
+		}
+		break;
+	case SMD_RUN_RESTARTING:
+		if (run->outcome != SMD_OUTCOME_RESTART) {
 			set_phase(run, SMD_RUN_ENDED);
+		} else if (smd_clock_ns() >= run->deadline_ns) {
+			smd_run_reset(run);
+			begin_attempt(run);
 		}
 		break;
 	case SMD_RUN_ENDED:
@@ -348,9 +409,7 @@ void smd_run_begin(struct smd_run *run)
 {
 	smd_timestamp(run->create_time);
 	run->started_ns = smd_clock_ns();
-	run->deadline_ns = seconds_from_now(run->ready_timeout_s);
-	set_phase(run, SMD_RUN_PREPARING);
-	launch(run, SERVERS);
+	begin_attempt(run);
 	smd_run_turn(run);
 }
 
@@ -361,6 +420,7 @@ void smd_run_turn(struct smd_run *run)
 	if (run->children_ended) {
 		reap(run);
 	}
+	smd_run_restart_replicas(run);
 	while (advance(run)) {
 	}
 	if (killing && run->phase != SMD_RUN_ENDED) {

@@ -1,5 +1,6 @@
 /*
- * One job on its way from PREPARING to ENDED (specs/runner.md, "The order of a job's life").
+ * One job on its way from PREPARING to ENDED, in one attempt or several (specs/runner.md, "The
+ * order of a job's life").
  *
  * Callbacks of the event loop only record facts here. smd_run_turn(), called once after each turn
  * of the loop, draws the consequences; it is the only place where phases change and objects die.
@@ -20,6 +21,7 @@
 	X(FINISHING, "JOB_STATE_RUNNING", "JOB_STATE_RUNNING")                                     \
 	X(STOPPING, "JOB_STATE_RUNNING", "JOB_STATE_CANCELLING")                                   \
 	X(DRAINING, "JOB_STATE_RUNNING", "JOB_STATE_CANCELLING")                                   \
+	X(RESTARTING, "JOB_STATE_PENDING", "JOB_STATE_CANCELLING")                                 \
 	X(ENDED, NULL, "JOB_STATE_CANCELLED") /* NULL: the outcome's */
 
 enum smd_run_phase {
@@ -31,6 +33,7 @@ enum smd_run_phase {
 
 enum smd_outcome {
 	SMD_OUTCOME_OPEN,
+	SMD_OUTCOME_RESTART, /* of this attempt only: another one follows */
 	SMD_OUTCOME_SUCCEEDED,
 	SMD_OUTCOME_FAILED,
 	SMD_OUTCOME_CANCELLED
@@ -56,7 +59,8 @@ struct smd_run {
 	uint64_t settled_ns;                /* from when on a failure is final; 0: none yet */
 	uint64_t started_ns;
 	uint64_t ended_ns;
-	uint64_t deadline_ns; /* of PREPARING and FINISHING */
+	uint64_t deadline_ns; /* of PREPARING, FINISHING and RESTARTING */
+	unsigned restarts;    /* of the whole job */
 	char create_time[SMD_TIMESTAMP_SIZE];
 	char start_time[SMD_TIMESTAMP_SIZE]; /* empty: never RUNNING */
 	char end_time[SMD_TIMESTAMP_SIZE];
@@ -73,8 +77,22 @@ struct smd_run {
 /* Starts one replica; see launch.c. */
 void smd_run_launch(struct smd_run *run, struct smd_replica *replica);
 
-/* Enters PREPARING and starts the servers. */
+/* Begins the first attempt. */
 void smd_run_begin(struct smd_run *run);
+
+/* Restarts; see restart.c. */
+
+/* A replica has failed: whether it will be started again alone, which is then noted in it. */
+int smd_run_schedule_replica(struct smd_run *run, struct smd_replica *replica);
+
+/* Starts the replicas whose time has come. */
+void smd_run_restart_replicas(struct smd_run *run);
+
+/* Whether the whole job is started again after the end of run->decisive. */
+int smd_run_may_restart(const struct smd_run *run);
+
+/* Forgets the last attempt; every replica is PENDING then. */
+void smd_run_reset(struct smd_run *run);
 
 /* Draws the consequences of the facts that the last turn of the loop recorded. */
 void smd_run_turn(struct smd_run *run);

@@ -138,18 +138,20 @@ static void print_traffic(const struct smd_run *run, FILE *file)
 	}
 }
 
-/* After the chief's success a replica that fails, or does not end by itself, is worth a warning. */
+/* After the job's success a replica that fails, or does not end by itself, is worth a warning. */
 static void print_warning(const struct smd_run *run, const struct smd_replica *replica, FILE *file)
 {
 	char sentence[SMD_OBITUARY_SIZE];
 
 	if (replica->state == SMD_REPLICA_FAILED) {
 		smd_obituary_sentence(replica, sentence);
-		fprintf(file, "\nwarning: %s %s after the chief had succeeded\n", replica->name,
+		fprintf(file, "\nwarning: %s %s after the job had succeeded\n", replica->name,
 			sentence);
 		smd_obituary_print_tail(replica, &run->dir, file);
 	} else if (replica->state == SMD_REPLICA_STOPPED && !smd_replica_is_server(replica)) {
-		fprintf(file, "\nwarning: %s had not ended %u s after the chief and was stopped\n",
+		fprintf(file,
+			"\nwarning: %s had not ended %u s after the job had succeeded and was "
+			"stopped\n",
 			replica->name, run->grace_s);
 	}
 }
@@ -161,6 +163,17 @@ static void print_warnings(const struct smd_run *run, FILE *file)
 	}
 }
 
+/* Of the job, and of replicas alone. */
+static unsigned restarts(const struct smd_run *run)
+{
+	unsigned sum = run->restarts;
+
+	for (size_t i = 0; i < run->count; i++) {
+		sum += run->replicas[i].restarts;
+	}
+	return sum;
+}
+
 void smd_run_print_summary(const struct smd_run *run, FILE *file)
 {
 	struct smd_figures figures;
@@ -170,6 +183,10 @@ void smd_run_print_summary(const struct smd_run *run, FILE *file)
 		job_seconds(run));
 	print_label(file, "job directory");
 	fprintf(file, "%s\n", run->dir.path);
+	if (restarts(run) > 0) {
+		print_label(file, "restarts");
+		fprintf(file, "%u\n", restarts(run));
+	}
 	print_figures(&figures, file);
 	print_replicas(run, file);
 	print_traffic(run, file);
@@ -208,6 +225,7 @@ int smd_run_write_summary(const struct smd_run *run)
 	summary = json_pack("{s:s, s:s, s:s, s:f, s:o}", "displayName", run->job->display_name,
 		"id", run->job->id, "state", smd_run_state_name(run), "seconds", job_seconds(run),
 		"replicas", replicas);
+	json_object_set_new(summary, "restarts", json_integer(restarts(run)));
 	set_number(summary, "accuracy", figures.accuracy);
 	set_number(summary, "steps", figures.steps);
 	set_number(summary, "allreduce_bytes", figures.allreduce_bytes);

@@ -14,6 +14,7 @@
 #include "reduction_server/base/options.h"
 #include "worker/agent/descendants.h"
 #include "worker/agent/exit_record.h"
+#include "worker/agent/oom.h"
 
 #define EXIT_USAGE          2
 #define EXIT_NOT_EXECUTABLE 126
@@ -24,6 +25,7 @@
 struct agent {
 	const char *exit_record; /* NULL: none is written */
 	int grace_s;
+	long oom_kills; /* of the kernel, when the command was started */
 	pid_t command;
 	int ended;            /* the command has been reaped; `end` says how */
 	uint64_t deadline_ns; /* when the tree is killed; 0: not asked to end */
@@ -107,6 +109,8 @@ static void agent_record_end(struct agent *agent, int status)
 		agent->end.kind = SMD_EXIT_SIGNAL;
 		agent->end.value = WTERMSIG(status);
 		agent->end.core_dumped = WCOREDUMP(status);
+		agent->end.oom_killed = WTERMSIG(status) == SIGKILL && !agent->deadline_ns &&
+					smd_oom_kills() > agent->oom_kills;
 	} else {
 		agent->end.kind = SMD_EXIT_CODE;
 		agent->end.value = WEXITSTATUS(status);
@@ -207,6 +211,7 @@ static int agent_run(struct agent *agent, char **argv)
 	/* Whoever starts the agent and needs to be sure sets SIGKILL before exec: this replaces it.
 	 */
 	prctl(PR_SET_PDEATHSIG, SIGHUP);
+	agent->oom_kills = smd_oom_kills();
 	agent_start(agent, argv);
 	agent_wait(agent, &signals);
 	agent_finish(agent);

@@ -25,8 +25,8 @@ static void print_end(FILE *file, const struct smd_exit *end)
 		fprintf(file, "\"exit_code\": %d", end->value);
 		break;
 	case SMD_EXIT_SIGNAL:
-		fprintf(file, "\"signal\": %d, \"core_dumped\": %s", end->value,
-			end->core_dumped ? "true" : "false");
+		fprintf(file, "\"signal\": %d, \"core_dumped\": %s, \"oom_killed\": %s", end->value,
+			end->core_dumped ? "true" : "false", end->oom_killed ? "true" : "false");
 		break;
 	case SMD_EXIT_ERRNO:
 		fprintf(file, "\"errno\": %d", end->value);

@@ -12,6 +12,8 @@ struct smd_exit {
 	enum smd_exit_kind kind;
 	int value; /* the exit code, the signal, or why the command could not be executed */
 	int core_dumped;
+	int oom_killed; /* the kernel killed for lack of memory while it ran */
+	int is_lost;    /* there is no record: whoever writes it was killed too */
 	char start_time[SMD_TIMESTAMP_SIZE];
 	char end_time[SMD_TIMESTAMP_SIZE];
 };

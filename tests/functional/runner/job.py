@@ -77,7 +77,7 @@ class JobTest(unittest.TestCase):
         os.chmod(path, 0o755)
         return folder
 
-    def write_spec(self, pools, timeout=None):
+    def write_spec(self, pools, timeout=None, scheduling=None, labels=None):
         specs = []
         for each in pools:
             if not each:
@@ -95,16 +95,17 @@ class JobTest(unittest.TestCase):
             specs.append({"machineSpec": {"machineType": "n1-standard-4"},
                           "replicaCount": each["replicaCount"], "containerSpec": container})
         job = {"workerPoolSpecs": specs}
-        if timeout:
-            job["scheduling"] = {"timeout": timeout}
+        if timeout or scheduling:
+            job["scheduling"] = scheduling or {"timeout": timeout}
         path = os.path.join(tempfile.mkdtemp(dir=self.dir), "spec.json")
         with open(path, "w", encoding="utf-8") as file:
-            json.dump({"displayName": "runner test", "jobSpec": job}, file)
+            json.dump({"displayName": "runner test", "jobSpec": job,
+                       "labels": {f"summand-{k}": v for k, v in (labels or {}).items()}}, file)
         return path
 
-    def start(self, pools, *flags, timeout=None):
+    def start(self, pools, *flags, **spec_options):
         """Starts a job; its directory is run.job_dir."""
-        spec = self.write_spec(pools, timeout)
+        spec = self.write_spec(pools, **spec_options)
         job_dir = os.path.join(os.path.dirname(spec), "job")
         run = subprocess.Popen(
             [SUMMAND, "custom-jobs", "local-run", spec, f"--job-dir={job_dir}", *flags],
@@ -123,8 +124,8 @@ class JobTest(unittest.TestCase):
         run.out, run.err = run.communicate(timeout=seconds)
         return run
 
-    def run_job(self, pools, *flags, timeout=None):
-        return self.finish(self.start(pools, *flags, timeout=timeout))
+    def run_job(self, pools, *flags, **spec_options):
+        return self.finish(self.start(pools, *flags, **spec_options))
 
     def wait_for_file(self, path):
         self.assertTrue(wait_until(lambda: os.path.exists(path)), f"{path} never came")

@@ -38,7 +38,7 @@ static void test_every_legal_step_has_an_event(void **state)
 	}
 }
 
-static void test_ends_are_final(void **state)
+static void test_ends_are_final_unless_retried(void **state)
 {
 	static const enum smd_replica_state ends[] = {
 		SMD_REPLICA_SUCCEEDED, SMD_REPLICA_FAILED, SMD_REPLICA_STOPPED};
@@ -46,7 +46,8 @@ static void test_ends_are_final(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
 		for (int event = 0; event < SMD_REPLICA_EVENT_COUNT; event++) {
-			assert_int_equal(smd_replica_after(ends[i], event), ends[i]);
+			assert_int_equal(smd_replica_after(ends[i], event),
+				event == SMD_REPLICA_EVENT_RETRY ? SMD_REPLICA_PENDING : ends[i]);
 		}
 	}
 }
@@ -75,7 +76,12 @@ static void test_lives(void **state)
 
 	assert_int_equal(smd_replica_init(&replica, &pool, 0), 0);
 	apply(&replica, SMD_REPLICA_EVENT_LAUNCHED, "STARTING");
+	apply(&replica, SMD_REPLICA_EVENT_RETRY, "STARTING"); /* it has not ended */
 	apply(&replica, SMD_REPLICA_EVENT_EXIT_OK, "FAILED"); /* before it was ready */
+	smd_replica_set_result(&replica, "chunks", "3");
+	smd_replica_retry(&replica);
+	assert_string_equal(smd_replica_state_name(replica.state), "PENDING");
+	assert_null(smd_replica_result(&replica, "chunks"));
 	smd_replica_clear(&replica);
 }
 
@@ -105,7 +111,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_event_leads_to_a_legal_state),
 		cmocka_unit_test(test_every_legal_step_has_an_event),
-		cmocka_unit_test(test_ends_are_final),
+		cmocka_unit_test(test_ends_are_final_unless_retried),
 		cmocka_unit_test(test_lives),
 		cmocka_unit_test(test_results_are_bounded),
 	};

@@ -1,0 +1,108 @@
+/* Decides about success and restarts. */
+#include "orchestrator/runner/policy.h"
+
+#include <errno.h>
+#include <signal.h>
+
+#define RETRYABLE_FROM 128 /* exit codes of commands that a signal ended, as shells give them */
+
+/* The replicas that train: their success is the job's. */
+static int trains(const struct smd_replica *replica)
+{
+	return replica->role == SMD_ROLE_CHIEF || replica->role == SMD_ROLE_WORKER;
+}
+
+static int has_succeeded(const struct smd_replica *replica)
+{
+	return replica->state == SMD_REPLICA_SUCCEEDED;
+}
+
+int smd_policy_is_success(
+	const struct smd_job *job, const struct smd_replica *replicas, size_t count)
+{
+	int any = 0;
+	int all = 1;
+	int chief = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (!trains(&replicas[i])) {
+			continue;
+		}
+		any |= has_succeeded(&replicas[i]);
+		all &= has_succeeded(&replicas[i]);
+		chief |= has_succeeded(&replicas[i]) && replicas[i].role == SMD_ROLE_CHIEF;
+	}
+	switch ((enum smd_success_policy)job->success_policy) {
+	case SMD_SUCCESS_ALL_WORKERS:
+		return all;
+	case SMD_SUCCESS_ANY:
+		return any;
+	case SMD_SUCCESS_CHIEF:
+		break;
+	}
+	return chief;
+}
+
+/* The machine's fault and not the program's: what ran the replica is gone, or could not begin. */
+static int is_internal(const struct smd_exit *end)
+{
+	return end->is_lost || (end->kind == SMD_EXIT_ERRNO &&
+				       (end->value == EAGAIN || end->value == ENOMEM ||
+					       end->value == ENFILE || end->value == EMFILE));
+}
+
+/* Killed from outside, as by a machine that is taken away. */
+static int was_taken(const struct smd_exit *end)
+{
+	return end->kind == SMD_EXIT_SIGNAL && (end->value == SIGKILL || end->value == SIGTERM);
+}
+
+static int code_retries(const struct smd_job *job, const struct smd_exit *end)
+{
+	if (end->kind == SMD_EXIT_CODE) {
+		return end->value >= RETRYABLE_FROM ||
+		       smd_exit_codes_contain(&job->retryable, end->value);
+	}
+	return end->kind == SMD_EXIT_SIGNAL;
+}
+
+int smd_policy_retries(const struct smd_job *job, const struct smd_exit *end)
+{
+	if (job->disable_retries) {
+		return 0;
+	}
+	if (is_internal(end)) {
+		return 1;
+	}
+	switch ((enum smd_restart_policy)job->restart_policy) {
+	case SMD_RESTART_ON_FAILURE:
+		return 1;
+	case SMD_RESTART_EXIT_CODE:
+		return code_retries(job, end);
+	case SMD_RESTART_NEVER:
+		break;
+	}
+	return job->restart_job_on_worker_restart && was_taken(end);
+}
+
+/* Workers lose their communicators with a reduction server, so it is never started again alone. */
+enum smd_restart_scope smd_policy_scope(const struct smd_job *job, enum smd_role role)
+{
+	if (job->restart_job_on_worker_restart || role == SMD_ROLE_REDUCTION_SERVER) {
+		return SMD_RESTART_JOB;
+	}
+	return (enum smd_restart_scope)job->restart_scope;
+}
+
+unsigned smd_policy_backoff_s(const struct smd_job *job, unsigned restarts)
+{
+	unsigned wait = (unsigned)job->restart_backoff_s;
+
+	while (restarts-- > 0 && wait > 0 && wait < SMD_POLICY_BACKOFF_MAX_S) {
+		wait *= 2;
+		if (wait > SMD_POLICY_BACKOFF_MAX_S) {
+			wait = SMD_POLICY_BACKOFF_MAX_S;
+		}
+	}
+	return wait;
+}

@@ -1,0 +1,80 @@
+"""What a failure is said to come from."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import unittest
+import uuid
+
+from job import JobTest, bash, pool
+
+MEMORY_GROUPS = "/sys/fs/cgroup/memory"  # version 1: where limits can be set without more ado
+PYTHON = "/usr/bin/python3"              # Debian's, which has Debian's PyTorch
+
+RECORDED = """
+from torch.distributed.elastic.multiprocessing.errors import record
+
+@record
+def main():
+    raise RuntimeError("the loss is not a number")
+
+main()
+"""
+
+
+class CauseTest(JobTest):
+    def test_an_error_file(self):
+        script = "echo '{}' > $TORCHELASTIC_ERROR_FILE; exit 1"
+        for document in ({"message": "no data"}, {"message": {"message": "no data"}}):
+            run = self.run_job([bash(script.format(json.dumps(document)))])
+            self.assert_code(run, 1)
+            self.assertIn("\n  Its error: no data\n", run.err)
+        for text in '{"message": 3}', "{", '["message"]', "":
+            run = self.run_job([bash(script.format(text))])
+            self.assert_code(run, 1)
+            self.assertNotIn("Its error", run.err)
+
+    def test_pytorchs_error_file(self):
+        if subprocess.run([PYTHON, "-c", "import torch"], check=False,
+                          stderr=subprocess.DEVNULL).returncode:
+            self.skipTest("PyTorch is not installed")
+        run = self.run_job([pool([PYTHON, "-c", RECORDED])])
+        self.assert_code(run, 1)
+        self.assertIn("  Its error: RuntimeError: the loss is not a number\n", run.err)
+
+    def test_a_core_dump(self):
+        run = self.run_job([bash("ulimit -c unlimited; kill -SEGV $BASHPID")])
+        self.assert_code(run, 1)
+        dumped = self.read_json(run, "exits/workerpool0-0.json")["core_dumped"]
+        self.assertIn("was killed by signal 11 (Segmentation fault)"
+                      + (" and dumped core." if dumped else "."), run.err)
+
+    def test_no_memory(self):
+        group = os.path.join(MEMORY_GROUPS, "summand-test-" + uuid.uuid4().hex)
+        try:
+            os.mkdir(group)
+            self.addCleanup(os.rmdir, group)
+            with open(group + "/memory.limit_in_bytes", "w", encoding="utf-8") as limit:
+                limit.write("32M")
+        except OSError as error:
+            self.skipTest(f"{error.filename}: a memory limit cannot be set: {error.strerror}")
+        run = self.run_job([bash(f"echo $BASHPID > {group}/cgroup.procs; "
+                                 f"exec {shutil.which('python3')} -c 'bytearray(1 << 28)'")])
+        self.assert_code(run, 1)
+        self.assertIn("was killed by signal 9 (Killed), by the kernel for lack of memory.",
+                      run.err)
+
+    def test_the_first_failure_is_the_cause(self):
+        marker = self.path("first")
+        worker = bash(f"""
+            if [ $SUMMAND_REPLICA = workerpool1-2 ]; then touch {marker}; exit 4; fi
+            while [ ! -e {marker} ]; do sleep 0.02; done; sleep 0.05; exit 5""", 4)
+        run = self.run_job([pool(["sleep", "1000"]), worker])
+        self.assert_code(run, 1)
+        self.assertIn("The replica workerpool1-2 exited with a non-zero status of 4.", run.err)
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())

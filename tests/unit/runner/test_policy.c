@@ -1,0 +1,149 @@
+/* Success and restarts: what follows from which end, under each policy. */
+#include "orchestrator/runner/policy.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#define CODE(n)                                                                                    \
+	{                                                                                          \
+		.kind = SMD_EXIT_CODE, .value = (n)                                                \
+	}
+#define SIGNAL(n)                                                                                  \
+	{                                                                                          \
+		.kind = SMD_EXIT_SIGNAL, .value = (n)                                              \
+	}
+#define ERRNO(n)                                                                                   \
+	{                                                                                          \
+		.kind = SMD_EXIT_ERRNO, .value = (n)                                               \
+	}
+
+enum { NEVER, TAKEN, ON_FAILURE, BY_CODE, POLICIES };
+
+/* TAKEN: restart-policy never with restartJobOnWorkerRestart. */
+static const struct smd_job jobs[POLICIES] = {
+	[NEVER] = {.restart_policy = SMD_RESTART_NEVER},
+	[TAKEN] = {.restart_policy = SMD_RESTART_NEVER, .restart_job_on_worker_restart = 1},
+	[ON_FAILURE] = {.restart_policy = SMD_RESTART_ON_FAILURE},
+	[BY_CODE] = {.restart_policy = SMD_RESTART_EXIT_CODE,
+		.retryable = {.bits = {[1] = (uint64_t)1 << (75 - 64)}}},
+};
+
+static const struct {
+	struct smd_exit end;
+	int retried[POLICIES];
+} ends[] = {
+	{CODE(1), {0, 0, 1, 0}},
+	{CODE(75), {0, 0, 1, 1}},
+	{CODE(127), {0, 0, 1, 0}},
+	{CODE(128), {0, 0, 1, 1}},
+	{CODE(143), {0, 0, 1, 1}},
+	{CODE(255), {0, 0, 1, 1}},
+	{SIGNAL(SIGKILL), {0, 1, 1, 1}},
+	{SIGNAL(SIGTERM), {0, 1, 1, 1}},
+	{SIGNAL(SIGSEGV), {0, 0, 1, 1}},
+	{ERRNO(ENOENT), {0, 0, 1, 0}},
+	{ERRNO(EAGAIN), {1, 1, 1, 1}},
+	{{.kind = SMD_EXIT_SIGNAL, .value = SIGKILL, .is_lost = 1}, {1, 1, 1, 1}},
+};
+
+static void test_which_ends_are_retried(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		for (int policy = 0; policy < POLICIES; policy++) {
+			struct smd_job job = jobs[policy];
+
+			assert_int_equal(
+				smd_policy_retries(&job, &ends[i].end), ends[i].retried[policy]);
+			job.disable_retries = 1;
+			assert_int_equal(smd_policy_retries(&job, &ends[i].end), 0);
+		}
+	}
+}
+
+static void test_what_is_started_again(void **state)
+{
+	struct smd_job job = {.restart_scope = SMD_RESTART_REPLICA};
+
+	(void)state;
+	assert_int_equal(smd_policy_scope(&job, SMD_ROLE_WORKER), SMD_RESTART_REPLICA);
+	assert_int_equal(smd_policy_scope(&job, SMD_ROLE_PARAMETER_SERVER), SMD_RESTART_REPLICA);
+	assert_int_equal(smd_policy_scope(&job, SMD_ROLE_REDUCTION_SERVER), SMD_RESTART_JOB);
+	job.restart_job_on_worker_restart = 1;
+	assert_int_equal(smd_policy_scope(&job, SMD_ROLE_WORKER), SMD_RESTART_JOB);
+	job = (struct smd_job){.restart_scope = SMD_RESTART_JOB};
+	assert_int_equal(smd_policy_scope(&job, SMD_ROLE_WORKER), SMD_RESTART_JOB);
+}
+
+static void test_backoff_doubles_up_to_a_maximum(void **state)
+{
+	struct smd_job job = {.restart_backoff_s = 3};
+
+	(void)state;
+	assert_int_equal(smd_policy_backoff_s(&job, 0), 3);
+	assert_int_equal(smd_policy_backoff_s(&job, 1), 6);
+	assert_int_equal(smd_policy_backoff_s(&job, 3), 24);
+	assert_int_equal(smd_policy_backoff_s(&job, 7), SMD_POLICY_BACKOFF_MAX_S);
+	assert_int_equal(smd_policy_backoff_s(&job, 1000000), SMD_POLICY_BACKOFF_MAX_S);
+	job.restart_backoff_s = 0;
+	assert_int_equal(smd_policy_backoff_s(&job, 1000000), 0);
+	job.restart_backoff_s = 86400; /* longer than the maximum: as it was given */
+	assert_int_equal(smd_policy_backoff_s(&job, 5), 86400);
+}
+
+enum { CHIEF, WORKER_0, WORKER_1, SERVER, EVALUATOR, REPLICAS };
+
+static void test_whose_success_is_the_jobs(void **state)
+{
+	static const struct {
+		unsigned succeeded; /* a bit per replica */
+		int chief, all_workers, any;
+	} cases[] = {
+		{0, 0, 0, 0},
+		{1 << CHIEF, 1, 0, 1},
+		{1 << WORKER_1, 0, 0, 1},
+		{1 << WORKER_0 | 1 << WORKER_1, 0, 0, 1},
+		{1 << CHIEF | 1 << WORKER_0 | 1 << WORKER_1, 1, 1, 1},
+		{1 << SERVER | 1 << EVALUATOR, 0, 0, 0},
+	};
+	struct smd_replica replicas[REPLICAS] = {
+		[CHIEF] = {.role = SMD_ROLE_CHIEF},
+		[WORKER_0] = {.role = SMD_ROLE_WORKER},
+		[WORKER_1] = {.role = SMD_ROLE_WORKER},
+		[SERVER] = {.role = SMD_ROLE_PARAMETER_SERVER},
+		[EVALUATOR] = {.role = SMD_ROLE_EVALUATOR},
+	};
+	struct smd_job job = {0};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		for (int n = 0; n < REPLICAS; n++) {
+			replicas[n].state = cases[i].succeeded >> n & 1 ? SMD_REPLICA_SUCCEEDED
+									: SMD_REPLICA_RUNNING;
+		}
+		job.success_policy = SMD_SUCCESS_CHIEF;
+		assert_int_equal(smd_policy_is_success(&job, replicas, REPLICAS), cases[i].chief);
+		job.success_policy = SMD_SUCCESS_ALL_WORKERS;
+		assert_int_equal(
+			smd_policy_is_success(&job, replicas, REPLICAS), cases[i].all_workers);
+		job.success_policy = SMD_SUCCESS_ANY;
+		assert_int_equal(smd_policy_is_success(&job, replicas, REPLICAS), cases[i].any);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_which_ends_are_retried),
+		cmocka_unit_test(test_what_is_started_again),
+		cmocka_unit_test(test_backoff_doubles_up_to_a_maximum),
+		cmocka_unit_test(test_whose_success_is_the_jobs),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
