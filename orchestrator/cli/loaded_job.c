@@ -26,6 +26,14 @@ struct loader {
 	struct smd_job_edit edit;
 };
 
+/* The CustomJobSpec in a CustomJob or a HyperparameterTuningJob. */
+static struct smd_node *spec_of(const struct smd_node *document)
+{
+	const struct smd_node *spec = smd_node_member(document, "jobSpec");
+
+	return (struct smd_node *)(spec ? spec : smd_node_member(document, "trialJobSpec"));
+}
+
 /* A CustomJob around the spec, so that what a spec has no place for has one. */
 static int wrap(struct smd_node **document)
 {
@@ -33,7 +41,7 @@ static int wrap(struct smd_node **document)
 	struct smd_node *job;
 	int ret = -ENOMEM;
 
-	if ((*document)->type != SMD_NODE_OBJECT || smd_node_member(*document, "jobSpec") ||
+	if ((*document)->type != SMD_NODE_OBJECT || spec_of(*document) ||
 		smd_node_member(*document, "displayName")) {
 		return 0;
 	}
@@ -64,7 +72,7 @@ static int apply_flags(struct loader *loader, struct smd_node **document)
 		return ret;
 	}
 	edit->job = *document;
-	edit->spec = (struct smd_node *)smd_node_member(*document, "jobSpec");
+	edit->spec = spec_of(*document);
 	edit->diagnostics = loader->diagnostics;
 	if (!edit->spec || edit->spec->type != SMD_NODE_OBJECT) {
 		return 0;

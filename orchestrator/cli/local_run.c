@@ -104,6 +104,9 @@ static int run(const struct smd_loaded_job *loaded, struct smd_local_run_options
 	if (!plan_text) {
 		return SMD_EXIT_FAILED;
 	}
+	if (loaded->job->max_trial_count > 1) {
+		printf("only the first of %d trials is run\n", loaded->job->max_trial_count);
+	}
 	options->spec_text = loaded->source.text;
 	options->spec_length = loaded->source.length;
 	options->plan_text = plan_text;

@@ -91,6 +91,9 @@ struct smd_job {
 	char id[SMD_JOB_ID_SIZE]; /* from the spec's content: the same spec has the same id */
 	char *display_name;       /* never NULL: "custom-job" when the spec gives none */
 	char *trial;              /* hyperparameter tuning trial, or NULL */
+	int max_trial_count;      /* 0: the job is no tuning job; else this is its first trial */
+	int parallel_trial_count;
+	int max_failed_trial_count;
 	char *output_uri;         /* baseOutputDirectory.outputUriPrefix, or NULL */
 	int64_t timeout_s;        /* scheduling.timeout; 7 days when not given */
 	int64_t max_wait_s;       /* scheduling.maxWaitDuration, 1 day; 0: without end */

@@ -8,11 +8,13 @@
 #include <string.h>
 
 #include "orchestrator/spec/setting.h"
+#include "orchestrator/spec/study.h"
 
 #define TIMEOUT_DEFAULT_S    (7 * 24 * 3600)
 #define DISPLAY_NAME_DEFAULT "custom-job"
 #define DISPLAY_NAME_MAX     128
 #define LABEL_MAX            64
+#define FIRST_TRIAL          "1"
 
 #define MAX_WAIT_DEFAULT_S (24 * 3600)
 
@@ -83,6 +85,18 @@ static const struct smd_field encryption_rows[] = {
 };
 static const struct smd_message encryption = SMD_MESSAGE(encryption_rows);
 
+/* What the service writes, so that the answer of `describe` can be given back as a spec. */
+#define OUTPUT_ROWS                                                                                \
+	SMD_FIELD("name", smd_decode_anything, SMD_KEPT),                                          \
+		SMD_FIELD("state", smd_decode_anything, SMD_KEPT),                                 \
+		SMD_FIELD("createTime", smd_decode_anything, SMD_KEPT),                            \
+		SMD_FIELD("startTime", smd_decode_anything, SMD_KEPT),                             \
+		SMD_FIELD("endTime", smd_decode_anything, SMD_KEPT),                               \
+		SMD_FIELD("updateTime", smd_decode_anything, SMD_KEPT),                            \
+		SMD_FIELD("error", smd_decode_anything, SMD_KEPT),                                 \
+		SMD_FIELD("satisfiesPzs", smd_decode_anything, SMD_KEPT),                          \
+		SMD_FIELD("satisfiesPzi", smd_decode_anything, SMD_KEPT)
+
 static const struct smd_field job_rows[] = {
 	SMD_FIELD("displayName", smd_decode_string, offsetof(struct smd_job, display_name),
 		.required = 1),
@@ -91,19 +105,43 @@ static const struct smd_field job_rows[] = {
 		.count_offset = offsetof(struct smd_job, nlabels)),
 	SMD_FIELD("encryptionSpec", smd_decode_object, SMD_KEPT, .message = &encryption,
 		.note = "files are written as they are"),
-	/* What the service writes, so that the answer of `describe` can be given back as a spec. */
-	SMD_FIELD("name", smd_decode_anything, SMD_KEPT),
-	SMD_FIELD("state", smd_decode_anything, SMD_KEPT),
-	SMD_FIELD("createTime", smd_decode_anything, SMD_KEPT),
-	SMD_FIELD("startTime", smd_decode_anything, SMD_KEPT),
-	SMD_FIELD("endTime", smd_decode_anything, SMD_KEPT),
-	SMD_FIELD("updateTime", smd_decode_anything, SMD_KEPT),
-	SMD_FIELD("error", smd_decode_anything, SMD_KEPT),
 	SMD_FIELD("webAccessUris", smd_decode_anything, SMD_KEPT),
-	SMD_FIELD("satisfiesPzs", smd_decode_anything, SMD_KEPT),
-	SMD_FIELD("satisfiesPzi", smd_decode_anything, SMD_KEPT),
+	OUTPUT_ROWS,
 };
 static const struct smd_message custom_job = SMD_MESSAGE(job_rows);
+
+static void decode_trial_count(struct smd_decoder *decoder, const struct smd_field *field,
+	const struct smd_node *node, void *base)
+{
+	size_t mistakes = decoder->diagnostics->found[SMD_MISTAKE];
+	int *count = (int *)((char *)base + field->offset);
+
+	smd_decode_count(decoder, field, node, base);
+	if (decoder->diagnostics->found[SMD_MISTAKE] == mistakes && *count == 0) {
+		smd_mistake_value(decoder->diagnostics, node, "must be at least 1, got 0");
+	}
+}
+
+static const struct smd_field tuning_rows[] = {
+	SMD_FIELD("displayName", smd_decode_string, offsetof(struct smd_job, display_name),
+		.required = 1),
+	SMD_FIELD("studySpec", smd_decode_object, SMD_KEPT, .required = 1,
+		.message = &smd_study_spec),
+	SMD_FIELD("maxTrialCount", decode_trial_count, offsetof(struct smd_job, max_trial_count),
+		.required = 1),
+	SMD_FIELD("parallelTrialCount", decode_trial_count,
+		offsetof(struct smd_job, parallel_trial_count), .required = 1),
+	SMD_FIELD("maxFailedTrialCount", smd_decode_count,
+		offsetof(struct smd_job, max_failed_trial_count)),
+	SMD_FIELD("trialJobSpec", smd_decode_object, 0, .required = 1, .message = &custom_job_spec),
+	SMD_FIELD("labels", smd_decode_map, offsetof(struct smd_job, labels),
+		.count_offset = offsetof(struct smd_job, nlabels)),
+	SMD_FIELD("encryptionSpec", smd_decode_object, SMD_KEPT, .message = &encryption,
+		.note = "files are written as they are"),
+	SMD_FIELD("trials", smd_decode_anything, SMD_KEPT),
+	OUTPUT_ROWS,
+};
+static const struct smd_message tuning_job = SMD_MESSAGE(tuning_rows);
 
 static size_t count_characters(const char *text)
 {
@@ -226,12 +264,55 @@ static int finish(struct smd_job *job, const struct smd_node *document, const st
 	return job->display_name && job->spec ? set_id(job) : -ENOMEM;
 }
 
+/* The first trial of a tuning job is a job like any other. */
+static void decode_tuning(
+	struct smd_decoder *decoder, const struct smd_node *document, struct smd_job *job)
+{
+	const struct smd_node *study = smd_node_member(document, "studySpec");
+	const struct smd_node *parallel = smd_node_member(document, "parallelTrialCount");
+
+	smd_decode_message(decoder, &tuning_job, document, job);
+	check_job(decoder, document, job);
+	if (study) {
+		smd_study_check(decoder, study);
+	}
+	if (parallel && job->parallel_trial_count > job->max_trial_count &&
+		job->max_trial_count > 0) {
+		smd_mistake_value(decoder->diagnostics, parallel,
+			"must be at most maxTrialCount, got %d", job->parallel_trial_count);
+	}
+	if (!decoder->ret && !decoder->diagnostics->found[SMD_MISTAKE]) {
+		smd_study_add_arguments(decoder, study, job);
+		job->trial = strdup(FIRST_TRIAL);
+		decoder->ret = job->trial ? decoder->ret : -ENOMEM;
+	}
+}
+
+/* Decodes the document by what it is; the CustomJobSpec in it. */
+static const struct smd_node *decode_document(
+	struct smd_decoder *decoder, const struct smd_node *document, struct smd_job *job)
+{
+	const struct smd_node *spec = smd_node_member(document, "jobSpec");
+
+	if (smd_node_member(document, "trialJobSpec") || smd_node_member(document, "studySpec")) {
+		decode_tuning(decoder, document, job);
+		return smd_node_member(document, "trialJobSpec");
+	}
+	if (spec || smd_node_member(document, "displayName")) {
+		smd_decode_message(decoder, &custom_job, document, job);
+		check_job(decoder, document, job);
+		return spec;
+	}
+	smd_decode_message(decoder, &custom_job_spec, document, job);
+	return document;
+}
+
 int smd_custom_job_decode(
 	const struct smd_node *document, struct smd_diagnostics *diagnostics, struct smd_job **out)
 {
 	struct smd_decoder decoder = {.diagnostics = diagnostics};
 	struct smd_job *job = calloc(1, sizeof(*job));
-	const struct smd_node *spec = smd_node_member(document, "jobSpec");
+	const struct smd_node *spec;
 	int ret;
 
 	if (!job) {
@@ -240,13 +321,7 @@ int smd_custom_job_decode(
 	job->timeout_s = TIMEOUT_DEFAULT_S;
 	job->max_wait_s = MAX_WAIT_DEFAULT_S;
 	smd_settings_init(job);
-	if (spec || smd_node_member(document, "displayName")) {
-		smd_decode_message(&decoder, &custom_job, document, job);
-		check_job(&decoder, document, job);
-	} else {
-		spec = document;
-		smd_decode_message(&decoder, &custom_job_spec, document, job);
-	}
+	spec = decode_document(&decoder, document, job);
 	if (spec) {
 		check_timeout(&decoder, spec, job);
 	}

@@ -1,5 +1,6 @@
 /*
- * A CustomJob, or a bare CustomJobSpec, of the Vertex AI API as a job.
+ * A CustomJob, a bare CustomJobSpec, or a HyperparameterTuningJob of the Vertex AI API as a job; of
+ * the latter the job is its first trial.
  */
 #ifndef SMD_SPEC_CUSTOM_JOB_H
 #define SMD_SPEC_CUSTOM_JOB_H

@@ -80,6 +80,9 @@ void smd_decode_objects(struct smd_decoder *decoder, const struct smd_field *fie
 void smd_decode_anything(struct smd_decoder *decoder, const struct smd_field *field,
 	const struct smd_node *node, void *base); /* an output field: not even checked */
 
+/* A 64-bit number, which may be a string; -EINVAL when it is none. */
+int smd_node_integer(const struct smd_node *node, int64_t *out);
+
 /* The object's member of that lowerCamelCase name, however it is spelled; NULL: absent or null. */
 const struct smd_node *smd_node_member(const struct smd_node *object, const char *name);
 

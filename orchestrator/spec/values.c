@@ -134,6 +134,22 @@ void smd_decode_count(struct smd_decoder *decoder, const struct smd_field *field
 	}
 }
 
+int smd_node_integer(const struct smd_node *node, int64_t *out)
+{
+	char *end;
+
+	if (node->type == SMD_NODE_INTEGER) {
+		*out = node->number.integer;
+		return 0;
+	}
+	if (node->type != SMD_NODE_STRING || !strchr("-" DIGITS, node->string[0])) {
+		return -EINVAL;
+	}
+	errno = 0;
+	*out = strtoll(node->string, &end, 10);
+	return errno || end == node->string || *end ? -EINVAL : 0;
+}
+
 /* "604800s", "3.5s". */
 static int parse_duration(const char *text, int64_t *out)
 {
