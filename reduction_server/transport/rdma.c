@@ -82,46 +82,38 @@ void smd_rdma_lane_fail_status(struct rdma_lane *lane, enum ibv_wc_status status
 	lane->err_is_flush = lane->err && is_flush;
 }
 
-/* Takes all completions that there are: the lane's own count, others' are kept for later. */
+/*
+ * Takes all completions that there are. Those of this lane, which is being closed, only count;
+ * others' are kept for later.
+ */
 static void lane_sort_completions(struct rdma_lane *lane)
 {
 	struct rdma_hub *hub = lane->hub;
 	struct ibv_wc completion;
 
 	while (smd_verbs_queue_poll(&hub->queue, &completion, 1) == 1) {
-		if (completion.wr_id >> 32 == lane->number) {
-			if (completion.status != IBV_WC_SUCCESS) {
-				lane->err = -ECONNRESET;
-			} else if (completion.opcode == IBV_WC_RDMA_WRITE) {
-				lane->completed += ((uint32_t)completion.wr_id - lane->completed) &
-						   ~RDMA_WR_RECEIVE;
-			}
-			continue;
-		}
-		if (hub->nkept == hub->kept_room) {
-			unsigned room = hub->kept_room ? 2 * hub->kept_room : 64;
-			struct ibv_wc *kept = realloc(hub->kept, room * sizeof(*kept));
+		struct rdma_lane *other;
 
-			if (!kept) {
-				smd_rdma_lane_fail(
-					smd_rdma_hub_find(hub, (uint32_t)(completion.wr_id >> 32)),
-					-ENOMEM, "out of memory");
-				continue;
+		if (completion.wr_id >> 32 == lane->number) {
+			smd_rdma_count_completion(lane, &completion);
+		} else if (!smd_rdma_hub_keep(hub, &completion)) {
+			other = smd_rdma_hub_find(hub, (uint32_t)(completion.wr_id >> 32));
+			if (other) {
+				smd_rdma_lane_fail(other, -ENOMEM, "out of memory");
 			}
-			hub->kept = kept;
-			hub->kept_room = room;
 		}
-		hub->kept[hub->nkept++] = completion;
 	}
 }
 
-/* As with a socket, what was sent before a close still arrives, if it can. */
+/* As with a socket, what was sent before a close still arrives, if the other end takes it. */
 static void lane_linger(struct rdma_lane *lane)
 {
 	uint64_t until = smd_clock_ns() + LINGER_NS;
 
-	while (!lane->err && lane->requests != lane->completed && smd_clock_ns() < until) {
+	while (!lane->err && smd_clock_ns() < until &&
+		(!TAILQ_EMPTY(&lane->tx) || lane->requests != lane->completed)) {
 		lane_sort_completions(lane);
+		smd_rdma_post(lane);
 	}
 }
 
@@ -186,9 +178,6 @@ static void rdma_close(struct smd_lane *outer)
 
 	assert(!lane->closed);
 	lane->closed = true;
-	if (lane->state == RDMA_LANE_OPEN && !lane->ended) {
-		smd_rdma_post(lane);
-	}
 	if (lane->paired) {
 		if (lane->state == RDMA_LANE_OPEN && !lane->ended) {
 			lane_linger(lane);

@@ -73,6 +73,9 @@ int smd_rdma_hub_get(struct rdma_loop *loop, struct ibv_context *device, uint8_t
 	struct rdma_hub **out, struct smd_error *error);
 void smd_rdma_hub_put(struct rdma_hub *hub);
 
+/* Keeps a completion for the next look at the queue. False: out of memory. */
+bool smd_rdma_hub_keep(struct rdma_hub *hub, const struct ibv_wc *completion);
+
 /* Makes room for the lane's completions and gives it a number. 0 or -errno. */
 int smd_rdma_hub_add(struct rdma_hub *hub, struct rdma_lane *lane, uint32_t completions);
 void smd_rdma_hub_remove(struct rdma_hub *hub, struct rdma_lane *lane, uint32_t completions);
@@ -214,6 +217,8 @@ void smd_rdma_probe(struct rdma_lane *lane);
 
 /* rdma_receive.c: takes a completion, whatever it is of. */
 void smd_rdma_completed(struct rdma_hub *hub, const struct ibv_wc *completion);
+/* The same of a lane that is being closed: only what it says of our messages matters. */
+void smd_rdma_count_completion(struct rdma_lane *lane, const struct ibv_wc *completion);
 /* Posts receives, for as many messages as the other end may send. 0 or -errno. */
 int smd_rdma_post_receives(struct rdma_lane *lane);
 

@@ -200,8 +200,7 @@ static void lane_on_rejected(struct rdma_lane *lane, const struct smd_verbs_even
 	char text[SMD_VERBS_PRIVATE_MAX + 1];
 
 	if (event->status == REJECTED_NOBODY) {
-		smd_rdma_lane_end(
-			lane, -ECONNREFUSED, "Connection refused (nobody listens over RDMA)");
+		smd_rdma_lane_end(lane, -ECONNREFUSED, "Connection refused");
 	} else if (event->status == REJECTED_BY_END && event->private_length) {
 		snprintf(text, sizeof(text), "%.*s", event->private_length,
 			(const char *)event->private_data);

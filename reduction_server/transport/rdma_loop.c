@@ -16,6 +16,7 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
+#include "reduction_server/transport/memory_watch.h"
 #include "reduction_server/transport/rdma.h"
 
 #define BATCH           32
@@ -167,6 +168,30 @@ static int hub_take(struct rdma_hub *hub, struct ibv_wc completions[BATCH])
 	return n;
 }
 
+static void hub_look_again(struct rdma_hub *hub)
+{
+	const struct timeval now = {0, 0};
+
+	evtimer_add(hub->again, &now);
+}
+
+bool smd_rdma_hub_keep(struct rdma_hub *hub, const struct ibv_wc *completion)
+{
+	if (hub->nkept == hub->kept_room) {
+		unsigned room = hub->kept_room ? 2 * hub->kept_room : 2 * BATCH;
+		struct ibv_wc *kept = realloc(hub->kept, room * sizeof(*kept));
+
+		if (!kept) {
+			return false;
+		}
+		hub->kept = kept;
+		hub->kept_room = room;
+	}
+	hub->kept[hub->nkept++] = *completion;
+	hub_look_again(hub);
+	return true;
+}
+
 static void hub_flush(struct rdma_hub *hub)
 {
 	while (!TAILQ_EMPTY(&hub->dirty)) {
@@ -214,13 +239,6 @@ unsigned smd_rdma_hub_poll(struct rdma_hub *hub)
 		hub->busy_ns = smd_clock_ns();
 	}
 	return total;
-}
-
-static void hub_look_again(struct rdma_hub *hub)
-{
-	const struct timeval now = {0, 0};
-
-	evtimer_add(hub->again, &now);
 }
 
 /* Looks at the queue, and sees to it that it is looked at later. */
@@ -325,8 +343,13 @@ static int hub_create(struct rdma_hub *hub, uint8_t port)
 		.owner = hub,
 		.bytes_max = pinned_most(),
 	};
+	struct smd_error error = {""};
 	int ret = smd_verbs_query(hub->device, port, &hub->limits);
 
+	if (smd_memory_watch_start(&error)) {
+		smd_log(SMD_LOG_INFO, "rdma", "buffers are registered for each use anew: %s",
+			error.text);
+	}
 	if (ret == 0) {
 		ret = smd_verbs_domain_create(hub->device, &hub->domain);
 	}

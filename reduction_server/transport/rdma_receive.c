@@ -9,14 +9,30 @@
 
 /* ---- messages ---- */
 
+/* Where the next message is. */
+static const uint8_t *lane_mailbox(const struct rdma_lane *lane)
+{
+	return lane->memory + lane->rx_next % lane->mailboxes * (size_t)SMD_RDMA_MAILBOX_SIZE;
+}
+
 /* The other end has emptied the mailboxes of our messages before that one; mod 2^32. */
-static int lane_on_taken(struct rdma_lane *lane, uint32_t taken, struct smd_error *error)
+static int lane_check_taken(struct rdma_lane *lane, uint32_t taken, struct smd_error *error)
 {
 	if (taken - lane->tx_taken > lane->tx_next - lane->tx_taken) {
 		return smd_error_set(error, EPROTO,
 			"message: at most %u can have been taken, got %u", lane->tx_next, taken);
 	}
 	lane->tx_taken = taken;
+	return 0;
+}
+
+static int lane_on_taken(struct rdma_lane *lane, uint32_t taken, struct smd_error *error)
+{
+	int ret = lane_check_taken(lane, taken, error);
+
+	if (ret) {
+		return ret;
+	}
 	if (!TAILQ_EMPTY(&lane->tx)) {
 		smd_rdma_hub_wake(lane);
 	}
@@ -83,8 +99,7 @@ static int lane_check_length(struct rdma_lane *lane, const struct smd_rdma_prefi
  */
 static int lane_take_message(struct rdma_lane *lane, uint32_t bytes, struct smd_error *error)
 {
-	const uint8_t *mailbox =
-		lane->memory + lane->rx_next % lane->mailboxes * (size_t)SMD_RDMA_MAILBOX_SIZE;
+	const uint8_t *mailbox = lane_mailbox(lane);
 	const uint8_t *at = mailbox + SMD_RDMA_PREFIX_SIZE;
 	struct smd_rdma_prefix prefix;
 	uint32_t left;
@@ -121,6 +136,12 @@ static int lane_take_message(struct rdma_lane *lane, uint32_t bytes, struct smd_
 	return lane->rx_payload_got == lane->rx_frame.length ? lane_end_frame(lane, error) : 0;
 }
 
+/* The same count mod 2^32, of a write that says only that. */
+static uint32_t lane_told_taken(const struct rdma_lane *lane, uint32_t immediate)
+{
+	return lane->tx_taken + ((immediate - lane->tx_taken) & SMD_RDMA_COUNT_MASK);
+}
+
 static void lane_on_write(struct rdma_lane *lane, const struct ibv_wc *completion)
 {
 	uint32_t immediate = ntohl(completion->imm_data);
@@ -134,9 +155,7 @@ static void lane_on_write(struct rdma_lane *lane, const struct ibv_wc *completio
 	}
 	lane->lane.counts.bytes_received += completion->byte_len;
 	if (immediate & SMD_RDMA_TAKEN_ONLY) {
-		uint32_t more = (count - lane->tx_taken) & SMD_RDMA_COUNT_MASK;
-
-		ret = lane_on_taken(lane, lane->tx_taken + more, &error);
+		ret = lane_on_taken(lane, lane_told_taken(lane, immediate), &error);
 	} else if (count != (lane->rx_next & SMD_RDMA_COUNT_MASK)) {
 		ret = smd_error_set(&error, EPROTO, "message: number must be %u, got %u",
 			lane->rx_next & SMD_RDMA_COUNT_MASK, count);
@@ -172,6 +191,32 @@ int smd_rdma_post_receives(struct rdma_lane *lane)
 }
 
 /* ---- completions ---- */
+
+void smd_rdma_count_completion(struct rdma_lane *lane, const struct ibv_wc *completion)
+{
+	uint32_t immediate = ntohl(completion->imm_data);
+	struct smd_rdma_prefix prefix;
+	struct smd_error error = {""};
+
+	if (completion->status != IBV_WC_SUCCESS) {
+		lane->err = -ECONNRESET;
+	} else if (completion->opcode == IBV_WC_RDMA_WRITE) {
+		lane->completed +=
+			((uint32_t)completion->wr_id - lane->completed) & ~RDMA_WR_RECEIVE;
+	} else if (completion->opcode != IBV_WC_RECV_RDMA_WITH_IMM) {
+		lane->err = -EPROTO;
+	} else if (immediate & SMD_RDMA_TAKEN_ONLY) {
+		lane->rx_owed++;
+		lane->err = lane_check_taken(lane, lane_told_taken(lane, immediate), &error);
+	} else {
+		lane->rx_owed++;
+		lane->err = smd_rdma_prefix_decode(lane_mailbox(lane), &prefix, &error);
+		if (lane->err == 0) {
+			lane->err = lane_check_taken(lane, prefix.taken, &error);
+		}
+		lane->rx_next++;
+	}
+}
 
 void smd_rdma_completed(struct rdma_hub *hub, const struct ibv_wc *completion)
 {

@@ -41,7 +41,9 @@ static void start_one(struct pool *pool, unsigned index, const struct smd_server
 	struct pool_server *one = &pool->servers[index];
 	struct smd_server_config config = *wanted;
 	struct smd_error error = {""};
+	const char *address;
 	char listen[64];
+	size_t length;
 
 	config.transports[0] = (struct smd_server_transport){
 		pool->over_rdma ? &smd_transport_tcp : smd_transport_find(pool->transport), true};
@@ -54,7 +56,7 @@ static void start_one(struct pool *pool, unsigned index, const struct smd_server
 	config.shards = config.shards ? config.shards : 2;
 	config.memory_bytes = config.memory_bytes ? config.memory_bytes : 64u << 20;
 	if (pool->over_rdma) {
-		snprintf(listen, sizeof(listen), "%s:0", getenv("SUMMAND_TEST_RDMA"));
+		snprintf(listen, sizeof(listen), "0.0.0.0:0");
 	} else if (pool->over_tcp) {
 		snprintf(listen, sizeof(listen), "127.0.0.1:0");
 	} else {
@@ -63,10 +65,16 @@ static void start_one(struct pool *pool, unsigned index, const struct smd_server
 	one->base = event_base_new();
 	one->ask = event_new(one->base, -1, EV_PERSIST, on_ask, one);
 	CHECK(smd_server_start(one->base, &config, &one->server, &error) == 0);
-	if (index) {
-		strcat(pool->list, ",");
+	address = smd_server_address(one->server);
+	if (pool->over_rdma) { /* it listens everywhere */
+		snprintf(one->address, sizeof(one->address), "%s%s", getenv("SUMMAND_TEST_RDMA"),
+			strrchr(address, ':'));
+	} else {
+		snprintf(one->address, sizeof(one->address), "%s", address);
 	}
-	strcat(pool->list, smd_server_address(one->server));
+	length = strlen(pool->list);
+	snprintf(pool->list + length, sizeof(pool->list) - length, "%s%s", index ? "," : "",
+		one->address);
 	CHECK(pthread_create(&one->thread, NULL, serve, one) == 0);
 }
 

@@ -26,6 +26,7 @@
 struct pool_server {
 	struct event_base *base;
 	struct smd_server *server;
+	char address[128];
 	struct smd_shard_stats stats;
 	struct event *ask; /* drain or stop, from the test's thread */
 	int now;

@@ -57,6 +57,7 @@ struct link {
 	struct end near; /* connects */
 	struct end far;  /* is accepted */
 	bool hold;       /* the far lane is accepted, but not attached yet */
+	bool deaf;       /* it is attached, but the loop must not turn */
 };
 
 /* What both ends do: count, keep the frame, and close or refuse where they are told to. */
@@ -69,6 +70,10 @@ int link_set_up(void **state); /* *state: "tcp", "loopback", "fault" over the la
 				  tcp"; then the link */
 int link_tear_down(void **state);
 void link_connect(struct link *link);
+
+/* Opens the lane to an end that takes nothing of what it is sent, until it is told to listen. */
+void link_open_deaf(struct link *link);
+void link_listen(struct link *link);
 /* Connects, and turns the loop until both ends are there. */
 void link_open(struct link *link);
 /* Some more turns, in which nothing more must happen. */
