@@ -1,5 +1,6 @@
-/* `summand custom-jobs env`: prints what each replica will get, without running anything. */
+/* `summand custom-jobs env`: prints what each process will get, without running anything. */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -7,10 +8,13 @@
 #include "orchestrator/cli/loaded_job.h"
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/contract/environment.h"
+#include "reduction_server/base/parse.h"
 
 struct selection {
 	const char *replica; /* NULL: all of them */
+	int process;         /* -1: all of them */
 	int as_json;
+	int printed; /* processes so far */
 };
 
 static int set_format(void *target, const char *value, struct smd_error *error)
@@ -22,16 +26,31 @@ static int set_format(void *target, const char *value, struct smd_error *error)
 	return 0;
 }
 
+static int set_process(void *target, const char *value, struct smd_error *error)
+{
+	uint64_t number;
+
+	if (smd_parse_number(value, 0, INT_MAX, &number)) {
+		return smd_error_set(error, EINVAL, "must be the number of a process");
+	}
+	*(int *)target = (int)number;
+	return 0;
+}
+
 /* '...' keeps everything as it is but the quote itself. */
 static void print_quoted(const char *value)
 {
 	putchar('\'');
-	for (; *value; value++) {
-		if (*value == '\'') {
-			fputs("'\\''", stdout);
-		} else {
-			putchar(*value);
+	for (;;) {
+		size_t plain = strcspn(value, "'");
+
+		fwrite(value, 1, plain, stdout);
+		value += plain;
+		if (!*value) {
+			break;
 		}
+		fputs("'\\''", stdout);
+		value++;
 	}
 	putchar('\'');
 }
@@ -60,69 +79,115 @@ static int print_json(const struct smd_environment *environment)
 	return failed ? -ENOMEM : 0;
 }
 
-static int print_replica(
-	const struct smd_contract *contract, int pool, int index, const struct selection *selection)
+/* A replica of one process is called as itself, the processes of others "workerpool1-0.3". */
+static void print_heading(const struct smd_job *job, int pool, int index, int process,
+	const struct selection *selection)
+{
+	char replica[SMD_REPLICA_NAME_MAX];
+	char number[16] = "";
+
+	smd_replica_name(replica, pool, index);
+	if (smd_job_processes(job, pool) > 1) {
+		snprintf(number, sizeof(number), ".%d", process);
+	}
+	if (selection->as_json) {
+		printf("%s\"%s%s\": ", selection->printed ? ",\n" : "{\n", replica, number);
+	} else {
+		printf("%s# %s%s\n", selection->printed ? "\n" : "", replica, number);
+	}
+}
+
+static int print_process(
+	const struct smd_contract *contract, int pool, int index, int process, int as_json)
 {
 	struct smd_environment environment;
-	int ret = smd_contract_environment(contract, pool, index, &environment);
+	int ret = smd_contract_environment(contract, pool, index, process, &environment);
 
 	if (ret) {
 		return ret;
 	}
-	ret = selection->as_json ? print_json(&environment) : print_shell(&environment);
+	ret = as_json ? print_json(&environment) : print_shell(&environment);
 	smd_environment_free(&environment);
 	return ret;
 }
 
-/* Replica by replica, so that a large job needs no more memory than a small one. */
-static int print_all(const struct smd_job *job, const struct smd_contract *contract,
-	const struct selection *selection)
+static int print_replica(const struct smd_job *job, const struct smd_contract *contract, int pool,
+	int index, struct selection *selection)
 {
-	const char *separator = "";
+	int processes = smd_job_processes(job, pool);
 	int ret = 0;
 
-	for (int pool = 0; pool < SMD_JOB_POOLS_MAX; pool++) {
-		for (int i = 0; i < job->pools[pool].replica_count && !ret; i++) {
-			char name[SMD_REPLICA_NAME_MAX];
-
-			smd_replica_name(name, pool, i);
-			if (selection->as_json) {
-				printf("%s\"%s\": ", *separator ? ",\n" : "{\n", name);
-			} else {
-				printf("%s# %s\n", separator, name);
-			}
-			separator = "\n";
-			ret = print_replica(contract, pool, i, selection);
+	for (int process = 0; process < processes && !ret; process++) {
+		if (selection->process >= 0 && process != selection->process) {
+			continue;
 		}
-	}
-	if (selection->as_json) {
-		printf("\n}\n");
+		print_heading(job, pool, index, process, selection);
+		ret = print_process(contract, pool, index, process, selection->as_json);
+		selection->printed++;
 	}
 	return ret;
 }
 
-static int print_selected(const struct smd_job *job, const struct smd_contract *contract,
-	const struct selection *selection)
+/* Process by process, so that a large job needs no more memory than a small one. */
+static int print_all(
+	const struct smd_job *job, const struct smd_contract *contract, struct selection *selection)
+{
+	int ret = 0;
+
+	for (int pool = 0; pool < SMD_JOB_POOLS_MAX; pool++) {
+		for (int i = 0; i < job->pools[pool].replica_count && !ret; i++) {
+			ret = print_replica(job, contract, pool, i, selection);
+		}
+	}
+	if (selection->as_json) {
+		printf(selection->printed ? "\n}\n" : "{}\n");
+	}
+	return ret;
+}
+
+/* One process is printed bare, so that a shell can take it as it is. */
+static int print_selected(
+	const struct smd_job *job, const struct smd_contract *contract, struct selection *selection)
 {
 	int pool;
 	int index;
+	int process = selection->process;
 	int ret;
 
 	if (!selection->replica) {
 		return print_all(job, contract, selection);
 	}
 	if (smd_replica_parse(selection->replica, &pool, &index) ||
-		index >= job->pools[pool].replica_count) {
+		index >= job->pools[pool].replica_count ||
+		process >= smd_job_processes(job, pool)) {
 		return -ENOENT;
 	}
-	ret = print_replica(contract, pool, index, selection);
+	if (process < 0 && smd_job_processes(job, pool) > 1) {
+		ret = print_replica(job, contract, pool, index, selection);
+		if (selection->as_json) {
+			printf("\n}");
+		}
+	} else {
+		ret = print_process(
+			contract, pool, index, process < 0 ? 0 : process, selection->as_json);
+	}
 	if (selection->as_json) {
 		putchar('\n');
 	}
 	return ret;
 }
 
-static int print_job(const struct smd_job *job, const struct selection *selection)
+static void print_warnings(const struct smd_contract *contract)
+{
+	char *const *warnings;
+	size_t count = smd_contract_warnings(contract, &warnings);
+
+	for (size_t i = 0; i < count; i++) {
+		fprintf(stderr, "summand: warning: %s\n", warnings[i]);
+	}
+}
+
+static int print_job(const struct smd_job *job, struct selection *selection)
 {
 	struct smd_placement placement;
 	struct smd_contract *contract;
@@ -133,6 +198,7 @@ static int print_job(const struct smd_job *job, const struct selection *selectio
 	}
 	ret = smd_contract_create(job, &placement, &contract);
 	if (!ret) {
+		print_warnings(contract);
 		ret = print_selected(job, contract, selection);
 		smd_contract_free(contract);
 	}
@@ -140,20 +206,34 @@ static int print_job(const struct smd_job *job, const struct selection *selectio
 	return ret;
 }
 
+static void print_unknown(const struct selection *selection, const char *source)
+{
+	if (selection->process < 0) {
+		fprintf(stderr, "summand: --replica: must be a replica of %s, got \"%s\"\n", source,
+			selection->replica);
+	} else {
+		fprintf(stderr,
+			"summand: --replica, --process: must be a process of %s, got \"%s\", %d\n",
+			source, selection->replica, selection->process);
+	}
+}
+
 int smd_custom_jobs_env(int argc, char **argv)
 {
 	static const enum smd_use use = SMD_USE_SHOW;
-	struct selection selection = {0};
+	struct selection selection = {.process = -1};
 	const struct smd_option options[] = {
 		{"replica", "NAME", "only this one, such as workerpool1-0 (default all)",
 			smd_option_set_string, &selection.replica},
+		{"process", "N", "only this process of a replica, from 0 (default all)",
+			set_process, &selection.process},
 		{"format", "shell|json", "how to print the variables (default shell)", set_format,
 			&selection.as_json},
 	};
 	const struct smd_command command = {
 		.synopsis = "summand custom-jobs env SPEC|FLAG... [OPTION...]",
 		.summary =
-			"Prints the variables that each replica will get, with the addresses that "
+			"Prints the variables that each process will get, with the addresses that "
 			"Vertex AI\nwould give it.",
 		.options = options,
 		.noptions = sizeof(options) / sizeof(options[0]),
@@ -167,8 +247,7 @@ int smd_custom_jobs_env(int argc, char **argv)
 	}
 	ret = print_job(loaded.job, &selection);
 	if (ret == -ENOENT) {
-		fprintf(stderr, "summand: --replica: must be a replica of %s, got \"%s\"\n",
-			loaded.source.name, selection.replica);
+		print_unknown(&selection, loaded.source.name);
 		exit_code = SMD_EXIT_USAGE;
 	} else if (ret) {
 		fprintf(stderr, "summand: %s\n", strerror(-ret));

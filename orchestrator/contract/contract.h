@@ -1,7 +1,7 @@
 /*
  * A job's environment contract from the inside: one family of variables per file.
  *
- * prepare builds what all replicas share, once, into the contract; add gives one replica its
+ * prepare builds what all processes share, once, into the contract; add gives one process its
  * variables. Both are pure: they read the job and the placement and nothing else.
  */
 #ifndef SMD_CONTRACT_CONTRACT_H
@@ -9,42 +9,75 @@
 
 #include "orchestrator/contract/environment.h"
 
+#define SMD_CONTRACT_WARNINGS_MAX 8
+
 struct smd_contract {
 	const struct smd_job *job;
 	const struct smd_placement *placement;
-	char *spec;              /* the CustomJobSpec, compact JSON */
-	char *cluster;           /* CLUSTER_SPEC's cluster, compact JSON */
-	char *tf_cluster;        /* TF_CONFIG's cluster; NULL: the job has one replica */
-	char *master_host;       /* the chief's host */
+	char *spec;        /* ,"job":... as CLUSTER_SPEC and TF_CONFIG hold it; may be empty */
+	char *cluster;     /* CLUSTER_SPEC's cluster, compact JSON; NULL: there is none */
+	char *tf_cluster;  /* TF_CONFIG's cluster, compact JSON; NULL: there is none */
+	char *master_host; /* the chief's host */
+	unsigned master_port;
+	int nodes;               /* replicas of pools 0 and 1 */
+	int node_processes;      /* ranks on each of these */
+	char *node_list;         /* "host;host"; NULL: nobody reads it */
+	char *host_list;         /* "host,host" */
 	char *reduction_servers; /* "host:port,..."; NULL: the job has none */
 	char *output_dir;        /* without a slash at the end; NULL: the job writes nowhere */
+	char *warnings[SMD_CONTRACT_WARNINGS_MAX];
+	size_t nwarnings;
 };
 
-int smd_cluster_spec_prepare(struct smd_contract *contract);
-int smd_cluster_spec_add(
-	const struct smd_contract *contract, int pool, int index, struct smd_environment *out);
+/* Whose variables are built. */
+struct smd_position {
+	int pool;
+	int index;
+	int process;
+};
 
-int smd_tf_config_prepare(struct smd_contract *contract);
-int smd_tf_config_add(
-	const struct smd_contract *contract, int pool, int index, struct smd_environment *out);
+typedef int smd_family_prepare(struct smd_contract *contract);
+typedef int smd_family_add(const struct smd_contract *contract, const struct smd_position *position,
+	struct smd_environment *out);
 
-int smd_torch_prepare(struct smd_contract *contract);
-int smd_torch_add(
-	const struct smd_contract *contract, int pool, int index, struct smd_environment *out);
+/* The world of ranks, which several families speak of: pools 0 and 1, node by node. */
+smd_family_prepare smd_world_prepare;
+int smd_world_has(const struct smd_position *position);
+int smd_world_size(const struct smd_contract *contract); /* in ranks */
+int smd_world_node(const struct smd_contract *contract, const struct smd_position *position);
+int smd_world_rank(const struct smd_contract *contract, const struct smd_position *position);
 
-int smd_vertex_prepare(struct smd_contract *contract);
-int smd_vertex_add(
-	const struct smd_contract *contract, int pool, int index, struct smd_environment *out);
+/* The spec as CLUSTER_SPEC and TF_CONFIG hold it. */
+smd_family_prepare smd_spec_prepare;
 
-int smd_summand_prepare(struct smd_contract *contract);
-int smd_summand_add(
-	const struct smd_contract *contract, int pool, int index, struct smd_environment *out);
+smd_family_prepare smd_cluster_spec_prepare;
+smd_family_add smd_cluster_spec_add;
+smd_family_prepare smd_tf_config_prepare;
+smd_family_add smd_tf_config_add;
+smd_family_add smd_torch_add;
+smd_family_add smd_mpi_add;
+smd_family_prepare smd_vertex_prepare;
+smd_family_add smd_vertex_add;
+smd_family_prepare smd_azureml_prepare;
+smd_family_add smd_azureml_add;
+smd_family_add smd_nccl_add;
+smd_family_prepare smd_summand_prepare;
+smd_family_add smd_summand_add;
+
+/*
+ * Whether a variable of that many bytes can be passed to a program at all. One that cannot is left
+ * out, and the contract warns of it: the cost of a process is so bounded however large the job is.
+ */
+int smd_contract_fits(struct smd_contract *contract, const char *name, size_t length);
 
 /* `text` with $(NAME) and $$ expanded from the environment; NULL when out of memory. */
 char *smd_environment_expand(const struct smd_environment *environment, const char *text);
 
-/* A pool's endpoints as a JSON array of strings; NULL when out of memory. */
-json_t *smd_placement_pool_json(
-	const struct smd_job *job, const struct smd_placement *placement, int pool);
+/* Appends a pool's endpoints to a JSON array of strings. 0 or -ENOMEM. */
+int smd_placement_append_pool(
+	const struct smd_job *job, const struct smd_placement *placement, int pool, json_t *list);
+
+/* The host of "host:port" or "[v6 address]:port"; NULL when out of memory. */
+char *smd_endpoint_host(const char *endpoint);
 
 #endif

@@ -1,4 +1,4 @@
-/* A replica's variables in their order: the service's families first, then the spec's own. */
+/* A process's variables in their order: the service's families first, then the spec's own. */
 #include "orchestrator/contract/environment.h"
 
 #include <errno.h>
@@ -9,19 +9,69 @@
 
 #include "orchestrator/contract/contract.h"
 
+/* Linux's MAX_ARG_STRLEN: NAME=VALUE and the byte at its end. */
+#define VARIABLE_MAX (128 * 1024)
+
+#define ANY        (1U << SMD_DISTRIBUTION_ANY)
+#define PYTORCH    (1U << SMD_DISTRIBUTION_PYTORCH)
+#define TENSORFLOW (1U << SMD_DISTRIBUTION_TENSORFLOW)
+#define MPI        (1U << SMD_DISTRIBUTION_MPI)
+#define ALL        (ANY | PYTORCH | TENSORFLOW | MPI)
+#define NONE       0U
+
+/* In the variables' order: which distributions have the family, on each platform. Programs that
+ * read Open MPI's variables often find their master in PyTorch's; Azure has names of its own. */
 static const struct {
-	int (*prepare)(struct smd_contract *contract);
-	int (*add)(const struct smd_contract *contract, int pool, int index,
-		struct smd_environment *out);
+	unsigned vertex;
+	unsigned azureml;
+	smd_family_prepare *prepare; /* or NULL */
+	smd_family_add *add;         /* or NULL: others need what it prepares */
 } families[] = {
-	{smd_cluster_spec_prepare, smd_cluster_spec_add},
-	{smd_tf_config_prepare, smd_tf_config_add},
-	{smd_torch_prepare, smd_torch_add},
-	{smd_vertex_prepare, smd_vertex_add},
-	{smd_summand_prepare, smd_summand_add},
+	{ALL, ALL, smd_world_prepare, NULL},
+	{ALL, TENSORFLOW, smd_spec_prepare, NULL},
+	{ALL, NONE, smd_cluster_spec_prepare, smd_cluster_spec_add},
+	{ANY | TENSORFLOW, TENSORFLOW, smd_tf_config_prepare, smd_tf_config_add},
+	{ANY | PYTORCH | MPI, PYTORCH, NULL, smd_torch_add},
+	{MPI, MPI, NULL, smd_mpi_add},
+	{ALL, NONE, smd_vertex_prepare, smd_vertex_add},
+	{NONE, ALL, smd_azureml_prepare, smd_azureml_add},
+	{ALL, ALL, smd_summand_prepare, smd_summand_add},
+	{ALL, ALL, NULL, smd_nccl_add},
 };
 
 #define NFAMILIES (sizeof(families) / sizeof(families[0]))
+
+static int job_has(const struct smd_job *job, size_t family)
+{
+	unsigned distributions = job->platform == SMD_PLATFORM_AZUREML ? families[family].azureml
+								       : families[family].vertex;
+
+	return distributions >> job->distribution & 1;
+}
+
+int smd_contract_fits(struct smd_contract *contract, const char *name, size_t length)
+{
+	char *text;
+
+	length += strlen(name) + sizeof("=");
+	if (length <= VARIABLE_MAX) {
+		return 1;
+	}
+	if (contract->nwarnings < SMD_CONTRACT_WARNINGS_MAX &&
+		asprintf(&text,
+			"%s: must be at most %d bytes long on Linux, got %zu: it is left out, and "
+			"programs that read it will not find the others",
+			name, VARIABLE_MAX, length) >= 0) {
+		contract->warnings[contract->nwarnings++] = text;
+	}
+	return 0;
+}
+
+size_t smd_contract_warnings(const struct smd_contract *contract, char *const **out)
+{
+	*out = contract->warnings;
+	return contract->nwarnings;
+}
 
 int smd_contract_create(
 	const struct smd_job *job, const struct smd_placement *placement, struct smd_contract **out)
@@ -35,7 +85,9 @@ int smd_contract_create(
 	contract->job = job;
 	contract->placement = placement;
 	for (size_t i = 0; i < NFAMILIES && !ret; i++) {
-		ret = families[i].prepare(contract);
+		if (families[i].prepare && job_has(job, i)) {
+			ret = families[i].prepare(contract);
+		}
 	}
 	if (ret) {
 		smd_contract_free(contract);
@@ -54,6 +106,11 @@ void smd_contract_free(struct smd_contract *contract)
 	free(contract->cluster);
 	free(contract->tf_cluster);
 	free(contract->master_host);
+	for (size_t i = 0; i < contract->nwarnings; i++) {
+		free(contract->warnings[i]);
+	}
+	free(contract->node_list);
+	free(contract->host_list);
 	free(contract->reduction_servers);
 	free(contract->output_dir);
 	free(contract);
@@ -112,15 +169,18 @@ int smd_environment_set(
 	return length < 0 ? -ENOMEM : take_value(environment, name, value);
 }
 
-int smd_contract_environment(
-	const struct smd_contract *contract, int pool, int index, struct smd_environment *out)
+int smd_contract_environment(const struct smd_contract *contract, int pool, int index, int process,
+	struct smd_environment *out)
 {
+	const struct smd_position position = {.pool = pool, .index = index, .process = process};
 	const struct smd_pool *spec = &contract->job->pools[pool];
 	struct smd_environment environment = {0};
 	int ret = 0;
 
 	for (size_t i = 0; i < NFAMILIES && !ret; i++) {
-		ret = families[i].add(contract, pool, index, &environment);
+		if (families[i].add && job_has(contract->job, i)) {
+			ret = families[i].add(contract, &position, &environment);
+		}
 	}
 	/* One by one: a value may refer to everything that was set before it. */
 	for (size_t i = 0; i < spec->nenv && !ret; i++) {

@@ -1,10 +1,10 @@
 /*
- * What a replica gets: its environment variables and its command line.
+ * What a replica's processes get: their environment variables and their command line.
  *
- * The environment is a pure function of the job, the placement and the replica, so it can be
- * printed without running anything. Parts that all replicas share are built once, in the contract;
- * the cost of a replica's own part does not depend on the size of the job... except for the lists
- * of hosts that the variables themselves must carry.
+ * The environment is a pure function of the job, the placement and the process, so it can be
+ * printed without running anything. Parts that all processes share are built once, in the
+ * contract. The cost of a process does not grow with the job beyond a bound: a variable that lists
+ * the whole cluster is left out, with a warning, when it is longer than a program can be given.
  *
  * Order matters: service variables come first (CLUSTER_SPEC, TF_CONFIG, MASTER_ADDR, AIP_*,
  * SUMMAND_*), then the spec's own `env`, which may refer to earlier ones as $(NAME) and may
@@ -20,9 +20,10 @@ struct smd_placement {
 	/* endpoints[pool][index]: "host:port"; a pool without replicas is NULL. */
 	char **endpoints[SMD_JOB_POOLS_MAX];
 	char *output_dir; /* stands in for the job's output_uri, where there is one; or NULL */
-	/* MASTER_PORT, on the chief's host; 0: 3333, as on Vertex AI. It is not the port of the
+	/* MASTER_PORT, on the chief's host; 0: the platform's own. It is not the port of the
 	 * chief's endpoint, so that a framework's rendezvous and what listens there do not meet. */
 	unsigned master_port;
+	char *interface; /* the network interface that leads to the others; or NULL: any */
 };
 
 struct smd_environment {
@@ -41,9 +42,13 @@ int smd_contract_create(const struct smd_job *job, const struct smd_placement *p
 	struct smd_contract **out);
 void smd_contract_free(struct smd_contract *contract);
 
-/* The replica's variables; the caller frees them with smd_environment_free(). */
-int smd_contract_environment(
-	const struct smd_contract *contract, int pool, int index, struct smd_environment *out);
+/* What does not fit into the job's environments: one message each, the contract's own. */
+size_t smd_contract_warnings(const struct smd_contract *contract, char *const **out);
+
+/* The variables of one of the replica's processes; the caller frees them with
+ * smd_environment_free(). */
+int smd_contract_environment(const struct smd_contract *contract, int pool, int index, int process,
+	struct smd_environment *out);
 
 /* Sets a variable; one of that name is overwritten in its place. The format's text is the value. */
 int smd_environment_set(struct smd_environment *environment, const char *name, const char *format,

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "orchestrator/contract/contract.h"
 
@@ -57,19 +58,29 @@ void smd_placement_free(struct smd_placement *placement)
 		free(endpoints);
 	}
 	free(placement->output_dir);
+	free(placement->interface);
 	*placement = (struct smd_placement){0};
 }
 
-json_t *smd_placement_pool_json(
-	const struct smd_job *job, const struct smd_placement *placement, int pool)
+int smd_placement_append_pool(
+	const struct smd_job *job, const struct smd_placement *placement, int pool, json_t *list)
 {
-	json_t *list = json_array();
-
-	for (int i = 0; list && i < job->pools[pool].replica_count; i++) {
+	for (int i = 0; i < job->pools[pool].replica_count; i++) {
 		if (json_array_append_new(list, json_string(placement->endpoints[pool][i]))) {
-			json_decref(list);
-			return NULL;
+			return -ENOMEM;
 		}
 	}
-	return list;
+	return 0;
+}
+
+char *smd_endpoint_host(const char *endpoint)
+{
+	const char *colon = strrchr(endpoint, ':');
+	size_t length = colon ? (size_t)(colon - endpoint) : strlen(endpoint);
+
+	if (length > 2 && endpoint[0] == '[' && endpoint[length - 1] == ']') {
+		endpoint++;
+		length -= 2;
+	}
+	return strndup(endpoint, length);
 }

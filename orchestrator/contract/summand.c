@@ -1,8 +1,11 @@
-/* SUMMAND_*: the replica's own name, and where its workers find their reduction servers. */
+/* SUMMAND_*: the process's own name, and where workers find their reduction servers. */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "orchestrator/contract/contract.h"
+
+#define SERVERS "SUMMAND_REDUCTION_SERVERS"
 
 int smd_summand_prepare(struct smd_contract *contract)
 {
@@ -23,21 +26,28 @@ int smd_summand_prepare(struct smd_contract *contract)
 	}
 	failed = ferror(list);
 	failed |= fclose(list);
+	if (!failed && !smd_contract_fits(contract, SERVERS, length)) {
+		free(contract->reduction_servers);
+		contract->reduction_servers = NULL;
+	}
 	return failed ? -ENOMEM : 0;
 }
 
-int smd_summand_add(
-	const struct smd_contract *contract, int pool, int index, struct smd_environment *out)
+int smd_summand_add(const struct smd_contract *contract, const struct smd_position *position,
+	struct smd_environment *out)
 {
+	int processes = smd_job_processes(contract->job, position->pool);
 	char name[SMD_REPLICA_NAME_MAX];
 	int ret;
 
-	smd_replica_name(name, pool, index);
+	smd_replica_name(name, position->pool, position->index);
 	ret = smd_environment_set(out, "SUMMAND_JOB_ID", "%s", contract->job->id);
 	ret = ret ? ret : smd_environment_set(out, "SUMMAND_REPLICA", "%s", name);
-	if (!ret && pool < 2 && contract->reduction_servers) {
-		ret = smd_environment_set(
-			out, "SUMMAND_REDUCTION_SERVERS", "%s", contract->reduction_servers);
+	if (!ret && processes > 1) {
+		ret = smd_environment_set(out, "SUMMAND_PROCESS", "%d", position->process);
+	}
+	if (!ret && smd_world_has(position) && contract->reduction_servers) {
+		ret = smd_environment_set(out, SERVERS, "%s", contract->reduction_servers);
 	}
 	return ret;
 }

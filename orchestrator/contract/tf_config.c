@@ -1,14 +1,22 @@
 /* TF_CONFIG: the cluster as TensorFlow names it, on every replica of a distributed job. */
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "orchestrator/contract/contract.h"
 
+#define NAME     "TF_CONFIG"
+#define REST_MAX 160 /* the longest that stands around cluster, spec, id and trial */
+
 /* The name of a role's task; NULL: the role has no part in TensorFlow's cluster at all. */
-static const char *task_type(enum smd_role role)
+static const char *task_type(const struct smd_job *job, enum smd_role role)
 {
 	switch (role) {
 	case SMD_ROLE_CHIEF:
-		return "chief";
+		if (job->platform == SMD_PLATFORM_AZUREML) {
+			return "worker"; /* the first of them; there is no chief */
+		}
+		return job->chief_name == SMD_CHIEF_NAME_MASTER ? "master" : "chief";
 	case SMD_ROLE_WORKER:
 		return "worker";
 	case SMD_ROLE_PARAMETER_SERVER:
@@ -22,10 +30,32 @@ static const char *task_type(enum smd_role role)
 	return NULL;
 }
 
+static int append_pool(const struct smd_contract *contract, int pool, json_t *cluster)
+{
+	const struct smd_job *job = contract->job;
+	const char *type = task_type(job, job->pools[pool].role);
+	json_t *list;
+
+	/* TensorFlow never counts an evaluator as a part of the cluster. */
+	if (job->pools[pool].replica_count == 0 || !type ||
+		job->pools[pool].role == SMD_ROLE_EVALUATOR) {
+		return 0;
+	}
+	list = json_object_get(cluster, type);
+	if (!list) {
+		list = json_array();
+		if (json_object_set_new(cluster, type, list)) {
+			return -ENOMEM;
+		}
+	}
+	return smd_placement_append_pool(job, contract->placement, pool, list);
+}
+
 int smd_tf_config_prepare(struct smd_contract *contract)
 {
 	const struct smd_job *job = contract->job;
 	json_t *cluster;
+	size_t length;
 	int failed;
 
 	if (smd_job_replica_count(job) < 2) {
@@ -34,35 +64,46 @@ int smd_tf_config_prepare(struct smd_contract *contract)
 	cluster = json_object();
 	failed = !cluster;
 	for (int pool = 0; pool < SMD_JOB_POOLS_MAX && !failed; pool++) {
-		const char *type = task_type(job->pools[pool].role);
-
-		/* TensorFlow never counts an evaluator as a part of the cluster. */
-		if (job->pools[pool].replica_count > 0 && type &&
-			job->pools[pool].role != SMD_ROLE_EVALUATOR) {
-			failed = json_object_set_new(cluster, type,
-				smd_placement_pool_json(job, contract->placement, pool));
-		}
+		failed = append_pool(contract, pool, cluster);
 	}
 	if (!failed) {
 		contract->tf_cluster = json_dumps(cluster, JSON_COMPACT | JSON_SORT_KEYS);
 	}
 	json_decref(cluster);
-	return contract->tf_cluster ? 0 : -ENOMEM;
+	if (!contract->tf_cluster) {
+		return -ENOMEM;
+	}
+	length = strlen(contract->tf_cluster) + strlen(contract->spec) + strlen(job->id) +
+		 (job->trial ? strlen(job->trial) : 0);
+	if (!smd_contract_fits(contract, NAME, length + REST_MAX)) {
+		free(contract->tf_cluster);
+		contract->tf_cluster = NULL;
+	}
+	return 0;
 }
 
-int smd_tf_config_add(
-	const struct smd_contract *contract, int pool, int index, struct smd_environment *out)
+int smd_tf_config_add(const struct smd_contract *contract, const struct smd_position *position,
+	struct smd_environment *out)
 {
 	const struct smd_job *job = contract->job;
-	const char *type = task_type(job->pools[pool].role);
+	const char *type = task_type(job, job->pools[position->pool].role);
 	const char *trial = job->trial;
 
 	if (!contract->tf_cluster || !type) {
 		return 0;
 	}
-	return smd_environment_set(out, "TF_CONFIG",
-		"{\"cluster\":%s,\"environment\":\"cloud\",\"job\":%s,"
+	if (job->platform == SMD_PLATFORM_AZUREML) {
+		int is_worker = smd_world_has(position);
+
+		return smd_environment_set(out, NAME,
+			"{\"cluster\":%s,\"task\":{\"type\":\"%s\",\"index\":%d},"
+			"\"environment\":\"cloud\"}",
+			contract->tf_cluster, type,
+			is_worker ? smd_world_node(contract, position) : position->index);
+	}
+	return smd_environment_set(out, NAME,
+		"{\"cluster\":%s,\"environment\":\"cloud\"%s,"
 		"\"task\":{\"cloud\":\"%s\",\"index\":%d%s%s%s,\"type\":\"%s\"}}",
-		contract->tf_cluster, contract->spec, job->id, index, trial ? ",\"trial\":\"" : "",
-		trial ? trial : "", trial ? "\"" : "", type);
+		contract->tf_cluster, contract->spec, job->id, position->index,
+		trial ? ",\"trial\":\"" : "", trial ? trial : "", trial ? "\"" : "", type);
 }

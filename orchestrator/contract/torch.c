@@ -1,58 +1,63 @@
-/* MASTER_ADDR, RANK and their kin: torch.distributed's rendezvous, one process per replica. */
-#include <errno.h>
-#include <string.h>
-
+/*
+ * MASTER_ADDR, RANK and their kin: torch.distributed's rendezvous.
+ *
+ * Per process, a replica's every process is a rank. Per node, its one command is a launcher that
+ * starts the ranks (torchrun, torch.distributed.launch, Lightning, accelerate): ranks are those of
+ * nodes, LOCAL_RANK stays unset, because Lightning takes it as the sign that somebody else starts
+ * the processes, and PET_* are torchrun's own options as variables.
+ */
 #include "orchestrator/contract/contract.h"
 
-#define VERTEX_MASTER_PORT 3333
-
-/* torch.distributed spans the chief and the workers; other pools are outside its world. */
-static int world_size(const struct smd_job *job)
+/* Vertex AI sets none where there is nobody to meet; a job that asks for PyTorch gets them. */
+static int is_wanted(const struct smd_contract *contract)
 {
-	return job->pools[0].replica_count + job->pools[1].replica_count;
+	return contract->job->distribution == SMD_DISTRIBUTION_PYTORCH ||
+	       smd_world_size(contract) > 1 || contract->job->processes_per_replica > 1;
 }
 
-/* "host:port" or "[v6 address]:port": the host alone. */
-int smd_torch_prepare(struct smd_contract *contract)
+static int add_process(const struct smd_contract *contract, const struct smd_position *position,
+	struct smd_environment *out)
 {
-	const char *endpoint;
-	const char *colon;
-	size_t length;
+	int ret = smd_environment_set(out, "LOCAL_RANK", "%d", position->process);
 
-	if (world_size(contract->job) < 2) {
-		return 0;
-	}
-	endpoint = contract->placement->endpoints[0][0];
-	colon = strrchr(endpoint, ':');
-	length = colon ? (size_t)(colon - endpoint) : strlen(endpoint);
-	if (length > 2 && endpoint[0] == '[' && endpoint[length - 1] == ']') {
-		endpoint++;
-		length -= 2;
-	}
-	contract->master_host = strndup(endpoint, length);
-	return contract->master_host ? 0 : -ENOMEM;
+	return ret ? ret
+		   : smd_environment_set(out, "LOCAL_WORLD_SIZE", "%d", contract->node_processes);
 }
 
-int smd_torch_add(
-	const struct smd_contract *contract, int pool, int index, struct smd_environment *out)
+static int add_launcher(const struct smd_contract *contract, int node, struct smd_environment *out)
 {
-	const struct smd_job *job = contract->job;
-	unsigned port = contract->placement->master_port;
-	int rank = pool == 0 ? index : job->pools[0].replica_count + index;
+	int ret = smd_environment_set(out, "PET_NNODES", "%d", contract->nodes);
+
+	ret = ret ? ret
+		  : smd_environment_set(
+			    out, "PET_NPROC_PER_NODE", "%d", contract->job->processes_per_replica);
+	ret = ret ? ret : smd_environment_set(out, "PET_NODE_RANK", "%d", node);
+	ret = ret ? ret : smd_environment_set(out, "PET_MASTER_ADDR", "%s", contract->master_host);
+	return ret ? ret : smd_environment_set(out, "PET_MASTER_PORT", "%u", contract->master_port);
+}
+
+int smd_torch_add(const struct smd_contract *contract, const struct smd_position *position,
+	struct smd_environment *out)
+{
+	int node;
 	int ret;
 
-	if (!contract->master_host || pool > 1) {
+	if (!smd_world_has(position) || !is_wanted(contract)) {
 		return 0;
 	}
+	node = smd_world_node(contract, position);
 	ret = smd_environment_set(out, "MASTER_ADDR", "%s", contract->master_host);
+	ret = ret ? ret : smd_environment_set(out, "MASTER_PORT", "%u", contract->master_port);
 	ret = ret ? ret
-		  : smd_environment_set(out, "MASTER_PORT", "%u", port ? port : VERTEX_MASTER_PORT);
-	ret = ret ? ret : smd_environment_set(out, "RANK", "%d", rank);
-	ret = ret ? ret : smd_environment_set(out, "WORLD_SIZE", "%d", world_size(job));
+		  : smd_environment_set(out, "RANK", "%d", smd_world_rank(contract, position));
+	ret = ret ? ret : smd_environment_set(out, "WORLD_SIZE", "%d", smd_world_size(contract));
 	/* Vertex AI leaves these unset, and a program that reads them then takes node 0 for itself
 	 * on every replica. */
-	ret = ret ? ret : smd_environment_set(out, "NODE_RANK", "%d", rank);
-	ret = ret ? ret : smd_environment_set(out, "GROUP_RANK", "%d", rank);
-	ret = ret ? ret : smd_environment_set(out, "LOCAL_RANK", "0");
-	return ret ? ret : smd_environment_set(out, "LOCAL_WORLD_SIZE", "1");
+	ret = ret ? ret : smd_environment_set(out, "NODE_RANK", "%d", node);
+	ret = ret ? ret : smd_environment_set(out, "GROUP_RANK", "%d", node);
+	if (ret) {
+		return ret;
+	}
+	return contract->job->launch == SMD_LAUNCH_NODE ? add_launcher(contract, node, out)
+							: add_process(contract, position, out);
 }

@@ -4,6 +4,8 @@
 
 #include "orchestrator/contract/contract.h"
 
+#define METRIC_FILE "CLOUD_ML_HP_METRIC_FILE"
+
 /* The bucket's own name cannot be written to on this machine, so an engine's directory stands in
  * for it; a job that asked for no output gets none. */
 int smd_vertex_prepare(struct smd_contract *contract)
@@ -25,8 +27,43 @@ int smd_vertex_prepare(struct smd_contract *contract)
 	return contract->output_dir ? 0 : -ENOMEM;
 }
 
-int smd_vertex_add(
-	const struct smd_contract *contract, int pool, int index, struct smd_environment *out)
+/* As on Vertex AI, where a trial is alone on its machines; here it may not be, so with an output
+ * directory the file of metrics is the trial's own. */
+static int add_trial(
+	const struct smd_contract *contract, const char *trial, struct smd_environment *out)
+{
+	int ret = smd_environment_set(out, "CLOUD_ML_TRIAL_ID", "%s", trial);
+
+	if (contract->placement->output_dir) {
+		return ret ? ret
+			   : smd_environment_set(out, METRIC_FILE, "%s/%s/hypertune/output.metrics",
+				     contract->placement->output_dir, trial);
+	}
+	return ret ? ret
+		   : smd_environment_set(out, METRIC_FILE, "%s", "/tmp/hypertune/output.metrics");
+}
+
+/* projects/P/locations/L/tensorboards/T: the whole name, and L's address. */
+static int add_tensorboard(const struct smd_contract *contract, struct smd_environment *out)
+{
+	static const char before[] = "/locations/";
+	const char *name = json_string_value(json_object_get(contract->job->spec, "tensorboard"));
+	const char *location = name ? strstr(name, before) : NULL;
+	int ret;
+
+	if (!location) {
+		return 0;
+	}
+	location += sizeof(before) - 1;
+	ret = smd_environment_set(out, "AIP_TENSORBOARD_RESOURCE_NAME", "%s", name);
+	return ret ? ret
+		   : smd_environment_set(out, "AIP_TENSORBOARD_API_URI",
+			     "https://%.*s-aiplatform.googleapis.com", (int)strcspn(location, "/"),
+			     location);
+}
+
+int smd_vertex_add(const struct smd_contract *contract, const struct smd_position *position,
+	struct smd_environment *out)
 {
 	static const struct {
 		const char *name;
@@ -39,11 +76,11 @@ int smd_vertex_add(
 	const char *trial = contract->job->trial;
 	int ret = smd_environment_set(out, "CLOUD_ML_JOB_ID", "%s", contract->job->id);
 
-	(void)pool;
-	(void)index;
+	(void)position;
 	if (!ret && trial) {
-		ret = smd_environment_set(out, "CLOUD_ML_TRIAL_ID", "%s", trial);
+		ret = add_trial(contract, trial, out);
 	}
+	ret = ret ? ret : add_tensorboard(contract, out);
 	for (size_t i = 0; contract->output_dir && i < sizeof(places) / sizeof(places[0]); i++) {
 		ret = ret ? ret
 			  : smd_environment_set(out, places[i].name, "%s/%s%s%s/",

@@ -75,6 +75,10 @@ static int local_place(struct smd_engine *engine, const struct smd_job *job,
 		ret = place_pool(local, &job->pools[i], &placement.endpoints[i], error);
 	}
 	ret = ret ? ret : smd_ports_reserve(&local->ports, &master_port, error);
+	if (!ret) {
+		placement.interface = strdup("lo");
+		ret = placement.interface ? 0 : -ENOMEM;
+	}
 	if (ret) {
 		smd_placement_free(&placement);
 		return smd_error_set(error, -ret, "placement: %s", strerror(-ret));

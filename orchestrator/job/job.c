@@ -53,6 +53,13 @@ int smd_job_replica_count(const struct smd_job *job)
 	return count;
 }
 
+int smd_job_processes(const struct smd_job *job, int pool)
+{
+	return pool > 1 || job->launch == SMD_LAUNCH_NODE || job->processes_per_replica < 1
+		       ? 1
+		       : job->processes_per_replica;
+}
+
 int smd_exit_codes_contain(const struct smd_exit_codes *codes, int code)
 {
 	return code >= 0 && code < 256 && (codes->bits[code / 64] >> code % 64 & 1);

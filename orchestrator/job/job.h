@@ -45,6 +45,10 @@ enum smd_distribution {
 /* Whose names and forms they have where clouds differ. */
 enum smd_platform { SMD_PLATFORM_VERTEX, SMD_PLATFORM_AZUREML };
 
+/* Who starts a replica's processes: the engine each of them, or its command all of them, as
+ * torchrun, mpirun and Lightning do. Azure ML speaks of per-process and per-node launch. */
+enum smd_launch_mode { SMD_LAUNCH_PROCESS, SMD_LAUNCH_NODE };
+
 /* How CLUSTER_SPEC and TF_CONFIG hold the spec itself. */
 enum smd_job_encoding { SMD_JOB_ENCODING_OBJECT, SMD_JOB_ENCODING_STRING, SMD_JOB_ENCODING_NONE };
 
@@ -102,7 +106,8 @@ struct smd_job {
 	/* Settings: what the API has no field for (spec/setting.h), mostly enums from above. */
 	int distribution;
 	int platform;
-	int processes_per_replica; /* 1 or more */
+	int processes_per_replica; /* 1 or more, of pools 0 and 1 */
+	int launch;
 	int job_encoding;
 	int chief_name;
 	int success_policy;
@@ -133,6 +138,9 @@ void smd_replica_name(char name[SMD_REPLICA_NAME_MAX], int pool, int index);
 int smd_replica_parse(const char *name, int *pool, int *index);
 
 int smd_job_replica_count(const struct smd_job *job);
+
+/* How many processes an engine starts in each of the pool's replicas. */
+int smd_job_processes(const struct smd_job *job, int pool);
 
 int smd_exit_codes_contain(const struct smd_exit_codes *codes, int code);
 

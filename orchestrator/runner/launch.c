@@ -95,7 +95,7 @@ static int launch_prepare(
 
 	ret = ret ? ret
 		  : smd_contract_environment(
-			    run->contract, replica->pool, replica->index, &launch->environment);
+			    run->contract, replica->pool, replica->index, 0, &launch->environment);
 	ret = ret ? ret : add_runner_variables(launch, run, replica);
 	ret = ret ? ret
 		  : smd_contract_argv(run->contract, replica->pool, replica->index,

@@ -150,6 +150,16 @@ static int keep_inputs(const struct smd_run *run, const struct smd_local_run_opt
 }
 
 /* Places the replicas, writes down what was given, and builds the contract. */
+static void show_warnings(struct smd_run *run)
+{
+	char *const *warnings;
+	size_t count = smd_contract_warnings(run->contract, &warnings);
+
+	for (size_t i = 0; i < count; i++) {
+		smd_display_print(&run->display, "warning: %s", warnings[i]);
+	}
+}
+
 static int prepare(
 	struct smd_run *run, const struct smd_local_run_options *options, struct smd_error *error)
 {
@@ -164,6 +174,7 @@ static int prepare(
 		smd_placement_free(&run->placement);
 		return smd_error_set(error, -ret, "%s: %s", run->dir.path, strerror(-ret));
 	}
+	show_warnings(run);
 	return 0;
 }
 

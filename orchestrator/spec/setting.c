@@ -22,6 +22,7 @@
 
 static const char *const distributions[] = {"any", "pytorch", "tensorflow", "mpi", NULL};
 static const char *const platforms[] = {"vertex", "azureml", NULL};
+static const char *const launches[] = {"process", "node", NULL};
 static const char *const encodings[] = {"object", "string", "none", NULL};
 static const char *const chief_names[] = {"chief", "master", NULL};
 static const char *const success_policies[] = {"chief", "all-workers", "any", NULL};
@@ -87,6 +88,9 @@ const struct smd_setting smd_settings[] = {
 		PLACE(platform), .values = platforms},
 	{"processes-per-replica", "N", "started in each replica (default 1)", set_number,
 		PLACE(processes_per_replica), .min = 1, .max = PROCESSES_MAX},
+	{"launch", "process|node",
+		"who starts these: Summand, or a launcher on each node (default process)",
+		set_value, PLACE(launch), .values = launches},
 	{"job-encoding", "object|string|none", "the spec in CLUSTER_SPEC (default object)",
 		set_value, PLACE(job_encoding), .values = encodings},
 	{"chief-name", "chief|master", "of pool 0 in TF_CONFIG (default chief)", set_value,

@@ -26,7 +26,7 @@ static void build_environment(const struct smd_job *job)
 		return;
 	}
 	if (smd_contract_create(job, &placement, &contract) == 0) {
-		if (smd_contract_environment(contract, 0, 0, &environment) == 0) {
+		if (smd_contract_environment(contract, 0, 0, 0, &environment) == 0) {
 			if (smd_contract_argv(contract, 0, 0, &environment, &argv) == 0) {
 				smd_argv_free(argv);
 			}

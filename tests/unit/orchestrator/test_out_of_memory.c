@@ -105,7 +105,7 @@ static int go_all_the_way(const struct smd_job *job)
 	if (ret) {
 		goto free_placement;
 	}
-	ret = smd_contract_environment(contract, 1, 0, &environment);
+	ret = smd_contract_environment(contract, 1, 0, 0, &environment);
 	if (ret) {
 		goto free_contract;
 	}

@@ -1,0 +1,31 @@
+/* What NCCL and Gloo are told: which interface leads to the others, and who reduces. */
+#include "orchestrator/contract/contract.h"
+
+static const struct {
+	const char *name;
+	const char *value;
+} plugin[] = {
+	{"NCCL_NET_PLUGIN", "summand"}, /* libnccl-net-summand.so */
+	{"NCCL_COLLNET_ENABLE", "1"},   /* off by default, and without it no plugin may reduce */
+};
+
+int smd_nccl_add(const struct smd_contract *contract, const struct smd_position *position,
+	struct smd_environment *out)
+{
+	const char *interface = contract->placement->interface;
+	int ret = 0;
+
+	if (!smd_world_has(position)) {
+		return 0;
+	}
+	if (interface) {
+		ret = smd_environment_set(out, "NCCL_SOCKET_IFNAME", "%s", interface);
+		ret = ret ? ret : smd_environment_set(out, "GLOO_SOCKET_IFNAME", "%s", interface);
+	}
+	if (contract->reduction_servers) {
+		for (size_t i = 0; i < sizeof(plugin) / sizeof(plugin[0]) && !ret; i++) {
+			ret = smd_environment_set(out, plugin[i].name, "%s", plugin[i].value);
+		}
+	}
+	return ret;
+}
