@@ -11,7 +11,7 @@
 
 #define SPEC_HELP                                                                                  \
 	"SPEC is a JSON or YAML file with a CustomJob, a CustomJobSpec or "                        \
-	"a\nHyperparameterTuningJob; - is standard input.\n"                                       \
+	"a\nHyperparameterTuningJob, or a command job of Azure ML; - is standard input.\n"         \
 	"Instead of it, or to change it, there are the flags of gcloud ai custom-jobs create."
 
 int smd_custom_jobs_validate(int argc, char **argv)

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "orchestrator/cli/azure_flags.h"
 #include "orchestrator/cli/package_flags.h"
 #include "orchestrator/job/job.h"
 #include "orchestrator/spec/setting.h"
@@ -311,12 +312,40 @@ static void apply_pools(struct smd_job_edit *edit, const struct job_flag *flag,
 	smd_edit_pools(edit, values, count);
 }
 
+static void apply_pytorch(struct smd_job_edit *edit, const struct job_flag *flag,
+	const struct smd_flag_value *values, size_t count)
+{
+	(void)flag;
+	smd_edit_azure_pytorch(edit, &values[count - 1]);
+}
+
+static void apply_mpi(struct smd_job_edit *edit, const struct job_flag *flag,
+	const struct smd_flag_value *values, size_t count)
+{
+	(void)flag;
+	smd_edit_azure_mpi(edit, &values[count - 1]);
+}
+
+static void apply_tensorflow(struct smd_job_edit *edit, const struct job_flag *flag,
+	const struct smd_flag_value *values, size_t count)
+{
+	(void)flag;
+	smd_edit_azure_tensorflow(edit, &values[count - 1]);
+}
+
 /* In the order in which they are applied: pools first, then what changes pools. */
 static const struct job_flag rows[] = {
 	{"flags-file", "FILE", "more flags, in YAML or JSON", NULL, NULL}, /* flags_file.h */
 	{CONFIG, "FILE", "a spec, as SPEC; other flags change it", NULL, NULL},
 	{WORKER_POOL_SPEC, "KEY=VALUE,...", "a worker pool; once for each, empty: unused",
 		apply_pools, NULL},
+	/* Azure ML's first version. */
+	{"pytorch-configuration", "process_count=N,node_count=N",
+		"pool 0 on N nodes; a total count", apply_pytorch, NULL},
+	{"mpi-configuration", "process_count_per_node=N,node_count=N", "the same; a count per node",
+		apply_mpi, NULL},
+	{"tensorflow-configuration", "worker_count=N,parameter_server_count=N",
+		"the same, with parameter servers", apply_tensorflow, NULL},
 	{"display-name", "NAME", "what the job is called", apply_display_name, NULL},
 	{"labels", "KEY=VALUE,...", "labels of the job", apply_labels, NULL},
 	{"command", "WORD,...", "the command of all pools", apply_command, "command"},

@@ -9,6 +9,7 @@
 #include "orchestrator/cli/flags_file.h"
 #include "orchestrator/cli/job_flags.h"
 #include "orchestrator/cli/verbs.h"
+#include "orchestrator/spec/azure_job.h"
 #include "orchestrator/spec/custom_job.h"
 #include "orchestrator/spec/diagnostics.h"
 
@@ -127,6 +128,27 @@ static int take_package(struct smd_job_edit *edit, struct smd_job *job)
 			     &edit->extra_packages, &job->extra_packages, &job->nextra_packages);
 }
 
+/* Azure ML's document becomes a CustomJob's. */
+static int convert(struct loader *loader, struct smd_node **document)
+{
+	const char *name = loader->loaded->source.name;
+	const char *slash = strrchr(name, '/');
+	char *directory = slash ? strndup(name, (size_t)(slash - name) + 1) : strdup(".");
+	struct smd_node *job;
+	int ret = -ENOMEM;
+
+	if (directory) {
+		ret = smd_azure_job_convert(
+			*document, directory, loader->diagnostics, &job, &loader->edit.code_dir);
+	}
+	free(directory);
+	if (!ret) {
+		smd_node_free(*document);
+		*document = job;
+	}
+	return ret;
+}
+
 static int decode(struct loader *loader)
 {
 	struct smd_node *document;
@@ -135,7 +157,8 @@ static int decode(struct loader *loader)
 	if (ret) {
 		return ret;
 	}
-	ret = apply_flags(loader, &document);
+	ret = smd_azure_job_is(document) ? convert(loader, &document) : 0;
+	ret = ret ? ret : apply_flags(loader, &document);
 	if (!ret) {
 		ret = smd_custom_job_decode(document, loader->diagnostics, &loader->loaded->job);
 	}

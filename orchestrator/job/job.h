@@ -98,9 +98,9 @@ struct smd_job {
 	int max_trial_count;      /* 0: the job is no tuning job; else this is its first trial */
 	int parallel_trial_count;
 	int max_failed_trial_count;
-	char *output_uri;         /* baseOutputDirectory.outputUriPrefix, or NULL */
-	int64_t timeout_s;        /* scheduling.timeout; 7 days when not given */
-	int64_t max_wait_s;       /* scheduling.maxWaitDuration, 1 day; 0: without end */
+	char *output_uri;   /* baseOutputDirectory.outputUriPrefix, or NULL */
+	int64_t timeout_s;  /* scheduling.timeout; 7 days when not given */
+	int64_t max_wait_s; /* scheduling.maxWaitDuration, 1 day; 0: without end */
 	int restart_job_on_worker_restart;
 	int disable_retries;
 	/* Settings: what the API has no field for (spec/setting.h), mostly enums from above. */

@@ -38,7 +38,8 @@ const struct smd_node *smd_node_member(const struct smd_node *object, const char
 		return NULL;
 	}
 	for (const struct smd_node *node = object->first; node; node = node->next) {
-		if (strcmp(camel_case(node->key, camel), name) == 0) {
+		if (strcmp(node->key, name) == 0 ||
+			strcmp(camel_case(node->key, camel), name) == 0) {
 			return node->type == SMD_NODE_NULL ? NULL : node;
 		}
 	}
@@ -90,7 +91,7 @@ static void decode_member(struct smd_decoder *decoder, const struct smd_message 
 	const struct smd_node *node, void *base, unsigned char *seen)
 {
 	char camel[NAME_SIZE_MAX];
-	const char *name = camel_case(node->key, camel);
+	const char *name = message->is_snake ? node->key : camel_case(node->key, camel);
 	const struct smd_field *field = message->fields;
 	const struct smd_field *end = field + message->count;
 

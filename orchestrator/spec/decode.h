@@ -26,6 +26,7 @@ struct smd_field;
 struct smd_message {
 	const struct smd_field *fields;
 	size_t count;
+	int is_snake; /* names are not lowerCamelCase: another API's */
 };
 
 struct smd_field {
@@ -50,7 +51,7 @@ struct smd_field {
 
 #define SMD_MESSAGE(rows)                                                                          \
 	{                                                                                          \
-		rows, sizeof(rows) / sizeof((rows)[0])                                             \
+		rows, sizeof(rows) / sizeof((rows)[0]), .is_snake = 0                              \
 	}
 
 /* Decodes an object by its table. */

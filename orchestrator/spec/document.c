@@ -102,6 +102,29 @@ void smd_node_remove(struct smd_node *node)
 	smd_node_free(node);
 }
 
+struct smd_node *smd_node_copy(struct smd_node *parent, const struct smd_node *node)
+{
+	struct smd_node *copy = smd_node_create(parent, node->key, node->type, node->at);
+
+	if (!copy) {
+		return NULL;
+	}
+	copy->key_at = node->key_at;
+	copy->number = node->number;
+	if (node->string) {
+		copy->string = strdup(node->string);
+		if (!copy->string) {
+			return NULL;
+		}
+	}
+	for (const struct smd_node *child = node->first; child; child = child->next) {
+		if (!smd_node_copy(copy, child)) {
+			return NULL;
+		}
+	}
+	return copy;
+}
+
 int smd_node_adopt(struct smd_node *parent, const char *key, struct smd_node *child)
 {
 	child->key = strdup(key);

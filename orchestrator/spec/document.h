@@ -86,6 +86,10 @@ void smd_node_reset(struct smd_node *node, enum smd_node_type type, struct smd_p
 /* Takes the node and all below it out of its parent, and frees it. NULL: does nothing. */
 void smd_node_remove(struct smd_node *node);
 
+/* A copy of the node with all below it, the last of parent's. NULL: out of memory, and what was
+ * copied is left with the parent. */
+struct smd_node *smd_node_copy(struct smd_node *parent, const struct smd_node *node);
+
 /* Makes the root `child` the last member of parent; pointers to what is in it stay as they were. */
 int smd_node_adopt(struct smd_node *parent, const char *key, struct smd_node *child);
 

@@ -12,9 +12,10 @@
 #define MODULE_MAX    200
 #define SERVER_POOL   2
 
-#define OWN_MOUNTS              "file systems are mounted by those who run the machines"
-#define NO_ACCELERATOR          "ACCELERATOR_TYPE_UNSPECIFIED"
-#define MACHINE_TYPE_CHARACTERS "abcdefghijklmnopqrstuvwxyz0123456789-"
+#define OWN_MOUNTS     "file systems are mounted by those who run the machines"
+#define NO_ACCELERATOR "ACCELERATOR_TYPE_UNSPECIFIED"
+#define MACHINE_TYPE_CHARACTERS                                                                    \
+	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_" /* Azure's too */
 
 const char *const smd_accelerator_types[] = {"NVIDIA_TESLA_K80", "NVIDIA_TESLA_P100",
 	"NVIDIA_TESLA_V100", "NVIDIA_TESLA_P4", "NVIDIA_TESLA_T4", "NVIDIA_TESLA_A100",

@@ -225,7 +225,7 @@ void smd_command_print_help(const struct smd_command *command)
 	}
 	for (size_t i = 0; i < command->noptions; i++) {
 		const struct smd_option *option = &command->options[i];
-		char left[WORD_MAX];
+		char left[2 * WORD_MAX];
 
 		snprintf(left, sizeof(left), "--%s%s%s", option->name, option->metavar ? "=" : "",
 			option->metavar ? option->metavar : "");

@@ -62,6 +62,15 @@ value=$(eval "$("$summand" custom-jobs env skipped_pool.yaml --replica=workerpoo
 	printf '%s' "$GREETING")
 [ "$value" = "it's \$(RANK) of 579f408941" ] || fail "a quote must come back, got: $value"
 
+# A command job of Azure ML runs: its shell gets its own dollars, its outputs are folders.
+job_dir=$(mktemp -d)
+"$summand" custom-jobs local-run azure_run.yaml --job-dir="$job_dir/job" >"$job_dir/said" 2>&1 ||
+	fail "an Azure ML job must run: $(cat "$job_dir/said")"
+grep -qx 'two times 2 is 4, True, 1' "$job_dir/job/logs/workerpool0-0.log" ||
+	fail "an Azure ML job must have said so: $(cat "$job_dir"/job/logs/*)"
+[ "$(cat "$job_dir/job/output/result/file")" = made ] || fail "an output must be in its folder"
+rm -rf "$job_dir"
+
 # A plan that could not be written is not a success.
 if [ -w /dev/full ]; then
 	"$summand" custom-jobs plan reduction_server.json >/dev/full 2>&1

@@ -1,0 +1,7 @@
+export CLUSTER_SPEC='{"cluster":{"workerpool0":["cmle-training-workerpool0-d3b61be0d1-0:2222"]},"environment":"cloud","task":{"type":"workerpool0","index":0},"job":{"workerPoolSpecs":[{"replicaCount":1,"containerSpec":{"imageUri":"azureml","command":["bash","-c","mkdir -p \"${AIP_MODEL_DIR%model/}result\" || exit\necho \"$$(printf %s two) times 2 is $$((2 * 2)), True, $$(ps -o pid= -p $$$ | wc -l)\"\necho made > ${AIP_MODEL_DIR%model/}result/file\n"]}}],"baseOutputDirectory":{"outputUriPrefix":"azureml://outputs"}}}'
+export CLOUD_ML_JOB_ID='d3b61be0d1'
+export AIP_MODEL_DIR='azureml://outputs/model/'
+export AIP_CHECKPOINT_DIR='azureml://outputs/checkpoints/'
+export AIP_TENSORBOARD_LOG_DIR='azureml://outputs/logs/'
+export SUMMAND_JOB_ID='d3b61be0d1'
+export SUMMAND_REPLICA='workerpool0-0'
