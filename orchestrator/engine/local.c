@@ -19,6 +19,7 @@
 
 struct local_engine {
 	struct smd_engine engine;
+	struct smd_dock dock;
 	struct smd_ports ports;
 	struct rlimit open_files; /* as the caller had it; replicas get it back */
 	char *program_dir;
@@ -91,8 +92,10 @@ static int local_place(struct smd_engine *engine, const struct smd_job *job,
 static int local_spawn(struct local_engine *local, char *const *argv,
 	const struct smd_environment *environment, struct smd_process *out)
 {
-	struct smd_spawn spawn = {
-		.program = local->agent, .argv = argv, .open_files = local->open_files};
+	struct smd_spawn spawn = {.dock = &local->dock,
+		.program = local->agent,
+		.argv = argv,
+		.open_files = local->open_files};
 	char **envp =
 		smd_variables_merge(environ, environment, local->program_dir, SMD_ENGINE_NOTIFY_FD);
 	int ret;
@@ -149,6 +152,7 @@ static void local_close(struct smd_engine *engine)
 	/* Trees whose agent was killed have come to this process. */
 	smd_descendants_kill();
 	smd_ports_release(&local->ports);
+	smd_dock_close(&local->dock);
 	setrlimit(RLIMIT_NOFILE, &local->open_files);
 	free(local->agent);
 	free(local->program_dir);
@@ -220,6 +224,11 @@ int smd_engine_local_open(struct smd_engine **out, struct smd_error *error)
 	local->engine.ops = &local_ops;
 	ret = find_agent(local, error);
 	if (ret) {
+		goto free_local;
+	}
+	ret = smd_dock_open(&local->dock);
+	if (ret) {
+		smd_error_set(error, -ret, "/dev/null: %s", strerror(-ret));
 		goto free_local;
 	}
 	prctl(PR_SET_CHILD_SUBREAPER, 1);

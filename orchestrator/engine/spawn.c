@@ -1,9 +1,10 @@
-/* Forks and executes, with nothing inherited by accident. */
+/* Makes a process and executes a program in it, with nothing inherited by accident. */
 #include "orchestrator/engine/spawn.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #define CANNOT_EXECUTE 126
+#define STACK_SIZE     65536 /* of a child, until it is the program */
 
 enum { READ_END, WRITE_END };
 
@@ -19,29 +21,47 @@ enum { CHILD_STDIN, CHILD_STDOUT, CHILD_STDERR, CHILD_NOTIFY, CHILD_FDS };
 
 _Static_assert(CHILD_NOTIFY == SMD_ENGINE_NOTIFY_FD, "the number that replicas are told");
 
-/* The sources are moved above the targets first, so that no dup2 overwrites one still needed. */
-static int place_descriptors(int fds[CHILD_FDS])
+_Static_assert(CHILD_FDS == SMD_DOCK_FDS, "one place for each of a child's descriptors");
+
+/* What the child needs of its parent's memory, in which it runs until it is the program. */
+struct birth {
+	const struct smd_spawn *spawn;
+	pid_t parent;
+};
+
+static int highest(const struct smd_dock *dock)
 {
-	for (int i = 0; i < CHILD_FDS; i++) {
-		fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, CHILD_FDS);
-		if (fds[i] < 0) {
-			return -errno;
-		}
+	int max = 0;
+
+	for (int i = 0; i < SMD_DOCK_FDS; i++) {
+		max = dock->fds[i] > max ? dock->fds[i] : max;
+	}
+	return max;
+}
+
+/* Takes what is in the dock. The child's table is the parent's until the first call, which makes it
+ * a copy of what is up to the dock, and so costs the same however many descriptors there are. */
+static int take_descriptors(const struct smd_dock *dock)
+{
+	if (close_range((unsigned)highest(dock) + 1, ~0U, CLOSE_RANGE_UNSHARE)) {
+		return -errno;
 	}
 	for (int i = 0; i < CHILD_FDS; i++) {
-		if (dup2(fds[i], i) < 0) {
+		if (dup2(dock->fds[i], i) < 0) {
 			return -errno;
 		}
 	}
 	return close_range(CHILD_FDS, ~0U, 0) ? -errno : 0;
 }
 
-static void become_program(const struct smd_spawn *spawn, pid_t parent, int fds[CHILD_FDS])
+static int become_program(void *arg)
 {
+	const struct birth *birth = arg;
+	const struct smd_spawn *spawn = birth->spawn;
 	sigset_t none;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent || place_descriptors(fds)) {
+	if (getppid() != birth->parent || take_descriptors(spawn->dock)) {
 		_exit(CANNOT_EXECUTE);
 	}
 	setsid();
@@ -55,24 +75,81 @@ static void become_program(const struct smd_spawn *spawn, pid_t parent, int fds[
 	_exit(CANNOT_EXECUTE);
 }
 
-/* Signals are blocked around fork: until the child has given up this process's handlers, one of
- * them would report the child's signal as this process's own. */
-static pid_t fork_program(const struct smd_spawn *spawn, int fds[CHILD_FDS])
+/*
+ * As vfork does it: this thread waits, and the child runs in its memory, until it is the program; a
+ * copy would cost more than all the rest. Signals are blocked around it: until the child has given
+ * up this process's handlers, one of them would report the child's signal as this process's own.
+ */
+static pid_t make_child(const struct smd_spawn *spawn)
 {
-	pid_t parent = getpid();
+	struct birth birth = {.spawn = spawn, .parent = getpid()};
+	char *stack = malloc(STACK_SIZE);
 	sigset_t all, before;
 	pid_t pid;
 	int err;
 
+	if (!stack) {
+		return -ENOMEM;
+	}
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, &before);
-	pid = fork();
-	if (pid == 0) {
-		become_program(spawn, parent, fds);
-	}
+	pid = clone(become_program, stack + STACK_SIZE,
+		CLONE_VM | CLONE_VFORK | CLONE_FILES | SIGCHLD, &birth);
 	err = errno;
 	sigprocmask(SIG_SETMASK, &before, NULL);
+	free(stack);
 	return pid < 0 ? -err : pid;
+}
+
+int smd_dock_open(struct smd_dock *dock)
+{
+	int empty = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (empty < 0) {
+		return -errno;
+	}
+	for (int i = 0; i < SMD_DOCK_FDS; i++) {
+		dock->fds[i] = fcntl(empty, F_DUPFD_CLOEXEC, CHILD_FDS);
+		if (dock->fds[i] < 0) {
+			int err = errno;
+
+			while (--i >= 0) {
+				close(dock->fds[i]);
+			}
+			close(empty);
+			return -err;
+		}
+	}
+	dock->empty = empty;
+	return 0;
+}
+
+void smd_dock_close(struct smd_dock *dock)
+{
+	for (int i = 0; i < SMD_DOCK_FDS; i++) {
+		close(dock->fds[i]);
+	}
+	close(dock->empty);
+}
+
+/* Puts a descriptor into each place, the empty one again after the child has been made. */
+static int fill_dock(const struct smd_dock *dock, const int fds[CHILD_FDS])
+{
+	for (int i = 0; i < CHILD_FDS; i++) {
+		if (dup3(fds ? fds[i] : dock->empty, dock->fds[i], O_CLOEXEC) < 0) {
+			return -errno;
+		}
+	}
+	return 0;
+}
+
+static pid_t start_program(const struct smd_spawn *spawn, const int fds[CHILD_FDS])
+{
+	pid_t pid = fill_dock(spawn->dock, fds);
+
+	pid = pid ? pid : make_child(spawn);
+	fill_dock(spawn->dock, NULL);
+	return pid;
 }
 
 static void close_pair(int pair[2])
@@ -118,18 +195,15 @@ int smd_spawn(const struct smd_spawn *spawn, struct smd_process *out)
 	int ret;
 	pid_t pid;
 
-	fds[CHILD_STDIN] = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	if (fds[CHILD_STDIN] < 0) {
-		return -errno;
-	}
 	ret = open_pipes(pipes);
 	if (ret) {
-		goto close_stdin;
+		return ret;
 	}
+	fds[CHILD_STDIN] = spawn->dock->empty;
 	for (int i = CHILD_STDOUT; i < CHILD_FDS; i++) {
 		fds[i] = pipes[i][WRITE_END];
 	}
-	pid = fork_program(spawn, fds);
+	pid = start_program(spawn, fds);
 	for (int i = CHILD_STDOUT; i < CHILD_FDS; i++) {
 		close(pipes[i][WRITE_END]);
 	}
@@ -141,12 +215,10 @@ int smd_spawn(const struct smd_spawn *spawn, struct smd_process *out)
 		.stdout_fd = pipes[CHILD_STDOUT][READ_END],
 		.stderr_fd = pipes[CHILD_STDERR][READ_END],
 		.notify_fd = pipes[CHILD_NOTIFY][READ_END]};
-	goto close_stdin;
+	return 0;
 close_pipes:
 	for (int i = CHILD_STDOUT; i < CHILD_FDS; i++) {
 		close(pipes[i][READ_END]);
 	}
-close_stdin:
-	close(fds[CHILD_STDIN]);
 	return ret;
 }

@@ -8,7 +8,22 @@
 
 #include "orchestrator/engine/engine.h"
 
+#define SMD_DOCK_FDS 4
+
+/* Descriptors with low numbers, over which children get theirs. It is opened before there are many
+ * descriptors: what starting a child costs depends on the dock's numbers and not on what else is
+ * open. */
+struct smd_dock {
+	int fds[SMD_DOCK_FDS];
+	int empty; /* /dev/null, which is in them between two children */
+};
+
+/* 0 or -errno. */
+int smd_dock_open(struct smd_dock *dock);
+void smd_dock_close(struct smd_dock *dock);
+
 struct smd_spawn {
+	const struct smd_dock *dock;
 	const char *program; /* a path */
 	char *const *argv;
 	char *const *envp;

@@ -30,9 +30,18 @@ static void launch_clear(struct launch *launch)
 /* export NAME='VALUE', with each quote in the value as '\'' */
 static void print_variable(FILE *file, const struct smd_variable *variable)
 {
+	const char *rest = variable->value;
+
 	fprintf(file, "export %s='", variable->name);
-	for (const char *c = variable->value; *c; c++) {
-		fputs(*c == '\'' ? "'\\''" : (char[]){*c, '\0'}, file);
+	for (;;) {
+		size_t length = strcspn(rest, "'");
+
+		fwrite(rest, 1, length, file);
+		if (!rest[length]) {
+			break;
+		}
+		fputs("'\\''", file);
+		rest += length + 1;
 	}
 	fputs("'\n", file);
 }
