@@ -56,7 +56,7 @@ smd_family_prepare smd_tf_config_prepare;
 smd_family_add smd_tf_config_add;
 smd_family_add smd_torch_add;
 smd_family_add smd_mpi_add;
-smd_family_prepare smd_vertex_prepare;
+smd_family_prepare smd_output_prepare;
 smd_family_add smd_vertex_add;
 smd_family_prepare smd_azureml_prepare;
 smd_family_add smd_azureml_add;

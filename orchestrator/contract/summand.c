@@ -43,6 +43,9 @@ int smd_summand_add(const struct smd_contract *contract, const struct smd_positi
 	smd_replica_name(name, position->pool, position->index);
 	ret = smd_environment_set(out, "SUMMAND_JOB_ID", "%s", contract->job->id);
 	ret = ret ? ret : smd_environment_set(out, "SUMMAND_REPLICA", "%s", name);
+	if (!ret && contract->output_dir) {
+		ret = smd_environment_set(out, "SUMMAND_OUTPUT_DIR", "%s", contract->output_dir);
+	}
 	if (!ret && processes > 1) {
 		ret = smd_environment_set(out, "SUMMAND_PROCESS", "%d", position->process);
 	}

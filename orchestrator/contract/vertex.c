@@ -8,7 +8,7 @@
 
 /* The bucket's own name cannot be written to on this machine, so an engine's directory stands in
  * for it; a job that asked for no output gets none. */
-int smd_vertex_prepare(struct smd_contract *contract)
+int smd_output_prepare(struct smd_contract *contract)
 {
 	const char *base = contract->job->output_uri;
 	size_t length;

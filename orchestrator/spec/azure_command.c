@@ -13,8 +13,8 @@
 #define NAME_SIZE       128
 #define NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
-/* Where outputs without a path go: beside the model, wherever that is. */
-#define OUTPUT_DIR "${AIP_MODEL_DIR%model/}"
+/* Where outputs without a path go. */
+#define OUTPUT_DIR "$SUMMAND_OUTPUT_DIR/"
 
 struct expansion {
 	const struct smd_azure_command *command;

@@ -10,7 +10,27 @@
 #include <stdlib.h>
 
 #include "orchestrator/contract/environment.h"
+#include "orchestrator/spec/azure_job.h"
 #include "orchestrator/spec/custom_job.h"
+
+/* A job of Azure ML becomes a CustomJob first. */
+static int convert(struct smd_node **document, struct smd_diagnostics *diagnostics)
+{
+	struct smd_node *job;
+	char *code_dir = NULL;
+	int ret;
+
+	if (!smd_azure_job_is(*document)) {
+		return 0;
+	}
+	ret = smd_azure_job_convert(*document, ".", diagnostics, &job, &code_dir);
+	if (!ret) {
+		smd_node_free(*document);
+		*document = job;
+		free(code_dir);
+	}
+	return ret;
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 
@@ -50,7 +70,8 @@ static void decode(const char *name, const uint8_t *bytes, size_t length)
 	}
 	ret = smd_document_parse(name, (const char *)bytes, length, diagnostics, &document);
 	if (ret == 0) {
-		ret = smd_custom_job_decode(document, diagnostics, &job);
+		ret = convert(&document, diagnostics);
+		ret = ret ? ret : smd_custom_job_decode(document, diagnostics, &job);
 		smd_node_free(document);
 		if (ret == 0) {
 			build_environment(job);

@@ -15,6 +15,7 @@ export AIP_CHECKPOINT_DIR='gs://bucket/out/checkpoints/'
 export AIP_TENSORBOARD_LOG_DIR='gs://bucket/out/logs/'
 export SUMMAND_JOB_ID='e6adfda07f'
 export SUMMAND_REPLICA='workerpool0-0'
+export SUMMAND_OUTPUT_DIR='gs://bucket/out'
 export GREETING='größe "日本"
 '
 export EMPTY=''
