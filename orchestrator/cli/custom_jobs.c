@@ -67,11 +67,31 @@ static int print_plan(const struct smd_plan *plan, const struct smd_format *form
 	return failed ? SMD_EXIT_FAILED : SMD_EXIT_OK;
 }
 
+/* 0; else the reason has been printed. */
+static int choose(struct smd_plan *plan, const char *machine_type)
+{
+	int ret = machine_type ? smd_plan_choose(plan, machine_type) : 0;
+
+	if (ret == -ENOENT) {
+		fprintf(stderr,
+			"summand: --reduction-machine-type: must be in the catalogue, got \"%s\"\n",
+			machine_type);
+	} else if (ret) {
+		fprintf(stderr,
+			"summand: --reduction-machine-type: the workers' bandwidth is unknown\n");
+	}
+	return ret;
+}
+
 int smd_custom_jobs_plan(int argc, char **argv)
 {
 	static const enum smd_use use = SMD_USE_SHOW;
 	struct smd_format *format = NULL;
+	const char *machine_type = NULL;
 	const struct smd_option options[] = {
+		{"reduction-machine-type", "TYPE",
+			"how many reduction servers of this type are needed", smd_option_set_string,
+			&machine_type},
 		{"format", "text|" SMD_FORMAT_METAVAR, "how to print the plan (default text)",
 			set_plan_format, &format},
 	};
@@ -91,7 +111,13 @@ int smd_custom_jobs_plan(int argc, char **argv)
 		return exit_code;
 	}
 	plan = smd_loaded_job_plan(&loaded);
-	exit_code = plan ? print_plan(plan, format) : SMD_EXIT_FAILED;
+	if (!plan) {
+		exit_code = SMD_EXIT_FAILED;
+	} else if (choose(plan, machine_type)) {
+		exit_code = SMD_EXIT_USAGE;
+	} else {
+		exit_code = print_plan(plan, format);
+	}
 	smd_plan_free(plan);
 	smd_format_free(format);
 	smd_loaded_job_close(&loaded);

@@ -330,24 +330,24 @@ void smd_loaded_job_close(struct smd_loaded_job *loaded)
 	smd_job_free(loaded->job);
 	smd_source_free(&loaded->source);
 	smd_flags_file_free(&loaded->line);
+	smd_catalogue_free(loaded->catalogue);
 	loaded->job = NULL;
+	loaded->catalogue = NULL;
 }
 
-struct smd_plan *smd_loaded_job_plan(const struct smd_loaded_job *loaded)
+struct smd_plan *smd_loaded_job_plan(struct smd_loaded_job *loaded)
 {
-	struct smd_catalogue *catalogue;
 	struct smd_error error = {""};
 	struct smd_plan *plan = NULL;
-	int ret = smd_catalogue_load(NULL, &catalogue, &error);
+	int ret = loaded->catalogue ? 0 : smd_catalogue_load(NULL, &loaded->catalogue, &error);
 
 	if (ret) {
 		fprintf(stderr, "summand: %s\n", error.text);
 		return NULL;
 	}
-	ret = smd_plan_create(loaded->job, catalogue, &plan);
+	ret = smd_plan_create(loaded->job, loaded->catalogue, &plan);
 	if (ret) {
 		fprintf(stderr, "summand: %s\n", strerror(-ret));
 	}
-	smd_catalogue_free(catalogue);
 	return ret ? NULL : plan;
 }

@@ -23,6 +23,7 @@ struct smd_loaded_job {
 	struct smd_source source;   /* the spec; of a job from flags alone, what it would be */
 	struct smd_flags_file line; /* the command line, into which options may point */
 	struct smd_job *job;
+	struct smd_catalogue *catalogue; /* once it has been planned */
 };
 
 /*
@@ -34,7 +35,8 @@ int smd_loaded_job_open(const struct smd_command *command, const enum smd_use *u
 	char **argv, struct smd_loaded_job *out, int *exit_code);
 void smd_loaded_job_close(struct smd_loaded_job *loaded);
 
-/* Plans the job with the catalogue beside the program. NULL: the reason has been printed. */
-struct smd_plan *smd_loaded_job_plan(const struct smd_loaded_job *loaded);
+/* Plans the job with the catalogue beside the program; the plan borrows from the loaded job.
+ * NULL: the reason has been printed. */
+struct smd_plan *smd_loaded_job_plan(struct smd_loaded_job *loaded);
 
 #endif

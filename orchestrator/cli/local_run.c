@@ -14,7 +14,7 @@
 #define READY_TIMEOUT_DEFAULT_S 30
 
 /* The plan as printed, for the job's records too; NULL: the reason has been printed. */
-static char *print_plan(const struct smd_loaded_job *loaded)
+static char *print_plan(struct smd_loaded_job *loaded)
 {
 	struct smd_plan *plan = smd_loaded_job_plan(loaded);
 	char *text = NULL;
@@ -95,7 +95,7 @@ static int check_packages(const struct smd_loaded_job *loaded)
 	return 0;
 }
 
-static int run(const struct smd_loaded_job *loaded, struct smd_local_run_options *options)
+static int run(struct smd_loaded_job *loaded, struct smd_local_run_options *options)
 {
 	struct smd_error error = {""};
 	char *plan_text = print_plan(loaded);

@@ -10,12 +10,14 @@
 #include <unistd.h>
 
 #define PLACE_BESIDE_PROGRAM "../share/summand/machine_types.json"
+#define ATTACHABLE_MAX       16
 
 struct smd_catalogue {
 	json_t *file;
 	json_t *machine_types; /* borrowed from file, as are the others */
 	json_t *attached_accelerators;
 	double attached_gbps_per_vcpu;
+	const char *reduction_server;
 };
 
 static int find_beside_program(char path[PATH_MAX], struct smd_error *error)
@@ -57,10 +59,11 @@ int smd_catalogue_load(const char *path, struct smd_catalogue **out, struct smd_
 	}
 	catalogue->file = json_load_file(path, JSON_REJECT_DUPLICATES, &reason);
 	if (!catalogue->file ||
-		json_unpack_ex(catalogue->file, &reason, 0, "{s:o, s:o, s:F}", "machine_types",
+		json_unpack_ex(catalogue->file, &reason, 0, "{s:o, s:o, s:F, s:s}", "machine_types",
 			&catalogue->machine_types, "attached_accelerators",
 			&catalogue->attached_accelerators, "attached_gbps_per_vcpu",
-			&catalogue->attached_gbps_per_vcpu)) {
+			&catalogue->attached_gbps_per_vcpu, "reduction_server",
+			&catalogue->reduction_server)) {
 		ret = smd_error_set(
 			error, EINVAL, "%s: must be a machine catalogue: %s", path, reason.text);
 		smd_catalogue_free(catalogue);
@@ -110,6 +113,25 @@ static void attach(const struct smd_catalogue *catalogue, const char *machine_ty
 	}
 }
 
+static int read_row(json_t *row, struct smd_machine *out)
+{
+	struct smd_machine machine = {0};
+
+	if (json_unpack(row, "{s:s, s:i, s:F, s:F, s?s, s?i}", "name", &machine.name, "vcpu",
+		    &machine.vcpu, "memory_gb", &machine.memory_gb, "egress_gbps",
+		    &machine.egress_gbps, "accelerator_type", &machine.accelerator_type,
+		    "accelerators", &machine.accelerators)) {
+		return -EINVAL;
+	}
+	*out = machine;
+	return 0;
+}
+
+const char *smd_catalogue_reduction_server(const struct smd_catalogue *catalogue)
+{
+	return catalogue->reduction_server;
+}
+
 int smd_catalogue_find(const struct smd_catalogue *catalogue, const char *machine_type,
 	const char *accelerator_type, int count, struct smd_machine *out)
 {
@@ -118,12 +140,8 @@ int smd_catalogue_find(const struct smd_catalogue *catalogue, const char *machin
 
 	json_array_foreach (catalogue->machine_types, i, row) {
 		struct smd_machine machine;
-		const char *name;
 
-		if (json_unpack(row, "{s:s, s:i, s:F, s:F}", "name", &name, "vcpu", &machine.vcpu,
-			    "memory_gb", &machine.memory_gb, "egress_gbps",
-			    &machine.egress_gbps) == 0 &&
-			strcmp(name, machine_type) == 0) {
+		if (read_row(row, &machine) == 0 && strcmp(machine.name, machine_type) == 0) {
 			if (accelerator_type && count > 0) {
 				attach(catalogue, machine_type, accelerator_type, count, &machine);
 			}
@@ -132,4 +150,64 @@ int smd_catalogue_find(const struct smd_catalogue *catalogue, const char *machin
 		}
 	}
 	return -ENOENT;
+}
+
+/* The counts that the family takes of an accelerator, as a list; returns how many there are. */
+static size_t attachable(const struct smd_catalogue *catalogue, const char *machine_type,
+	const char *accelerator_type, int counts[ATTACHABLE_MAX])
+{
+	size_t found = 0;
+	size_t i;
+	json_t *row;
+
+	json_array_foreach (catalogue->attached_accelerators, i, row) {
+		const char *family;
+		const char *type;
+		int count;
+
+		if (found < ATTACHABLE_MAX &&
+			json_unpack(row, "{s:s, s:s, s:i}", "family", &family, "accelerator_type",
+				&type, "count", &count) == 0 &&
+			is_of_family(machine_type, family) && strcmp(type, accelerator_type) == 0) {
+			counts[found++] = count;
+		}
+	}
+	return found;
+}
+
+static void write_counts(const int *counts, size_t ncounts, char *text, size_t size)
+{
+	size_t length = 0;
+
+	text[0] = '\0';
+	for (size_t i = 0; i < ncounts && length < size; i++) {
+		const char *before = i == 0 ? "" : i + 1 < ncounts ? ", " : " or ";
+
+		length += (size_t)snprintf(text + length, size - length, "%s%d", before, counts[i]);
+	}
+}
+
+int smd_catalogue_check_accelerators(const struct smd_catalogue *catalogue,
+	const char *machine_type, const char *accelerator_type, int count, char *text, size_t size)
+{
+	int counts[ATTACHABLE_MAX];
+	struct smd_machine machine;
+	size_t ncounts;
+
+	if (smd_catalogue_find(catalogue, machine_type, NULL, 0, &machine)) {
+		return 0;
+	}
+	if (machine.accelerators > 0) {
+		counts[0] = machine.accelerators;
+		ncounts = 1;
+	} else {
+		ncounts = attachable(catalogue, machine_type, accelerator_type, counts);
+	}
+	for (size_t i = 0; i < ncounts; i++) {
+		if (counts[i] == count) {
+			return 0;
+		}
+	}
+	write_counts(counts, ncounts, text, size);
+	return ncounts ? -EINVAL : 0;
 }

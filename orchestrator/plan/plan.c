@@ -2,11 +2,15 @@
 #include "orchestrator/plan/plan.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 
-#define SERVER_POOL 2
+#define SERVER_POOL    2
+#define EVALUATOR_POOL 3
+#define COUNTS_MAX     64
 
 static int warn(struct smd_plan *plan, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
@@ -29,25 +33,56 @@ static int warn(struct smd_plan *plan, const char *format, ...)
 	return 0;
 }
 
-static int look_up_machines(struct smd_plan *plan, const struct smd_catalogue *catalogue)
+/* A spec's accelerators, or else those that the machine has anyway. */
+static int look_up_accelerators(
+	struct smd_plan *plan, const struct smd_pool *pool, const struct smd_machine *machine)
+{
+	char counts[COUNTS_MAX];
+
+	plan->accelerators[pool->index] = machine->accelerators;
+	plan->accelerator_types[pool->index] = machine->accelerator_type;
+	if (pool->accelerator_count == 0 || !pool->accelerator_type) {
+		return 0;
+	}
+	plan->accelerators[pool->index] = pool->accelerator_count;
+	plan->accelerator_types[pool->index] = pool->accelerator_type;
+	if (pool->machine_type &&
+		smd_catalogue_check_accelerators(plan->catalogue, pool->machine_type,
+			pool->accelerator_type, pool->accelerator_count, counts, sizeof(counts))) {
+		return warn(plan, "worker pool %d: %s must have %s %s, got %d", pool->index,
+			pool->machine_type, counts, pool->accelerator_type,
+			pool->accelerator_count);
+	}
+	return 0;
+}
+
+static int look_up_machine(struct smd_plan *plan, const struct smd_pool *pool)
+{
+	struct smd_machine machine = {0};
+
+	if (pool->machine_type &&
+		smd_catalogue_find(plan->catalogue, pool->machine_type, pool->accelerator_type,
+			pool->accelerator_count, &machine)) {
+		int ret = warn(plan,
+			"worker pool %d: machine type %s is not in the catalogue, so its "
+			"bandwidth is unknown",
+			pool->index, pool->machine_type);
+
+		if (ret) {
+			return ret;
+		}
+	}
+	plan->gbps[pool->index] = machine.egress_gbps;
+	return look_up_accelerators(plan, pool, &machine);
+}
+
+static int look_up_machines(struct smd_plan *plan)
 {
 	int ret = 0;
 
 	for (int i = 0; i < SMD_JOB_POOLS_MAX && !ret; i++) {
-		const struct smd_pool *pool = &plan->job->pools[i];
-		struct smd_machine machine;
-
-		if (pool->replica_count == 0 || !pool->machine_type) {
-			continue;
-		}
-		if (smd_catalogue_find(catalogue, pool->machine_type, pool->accelerator_type,
-			    pool->accelerator_count, &machine) == 0) {
-			plan->gbps[i] = machine.egress_gbps;
-		} else {
-			ret = warn(plan,
-				"worker pool %d: machine type %s is not in the catalogue, so its "
-				"bandwidth is unknown",
-				i, pool->machine_type);
+		if (plan->job->pools[i].replica_count > 0) {
+			ret = look_up_machine(plan, &plan->job->pools[i]);
 		}
 	}
 	return ret;
@@ -67,6 +102,17 @@ static double sum_gbps(const struct smd_plan *plan, int first, int last)
 	return sum;
 }
 
+/* How much more each worker sends in a ring than once. */
+static double ring_share(const struct smd_plan *plan)
+{
+	return 2.0 * (plan->workers - 1) / plan->workers;
+}
+
+static int servers_needed(const struct smd_plan *plan, double gbps)
+{
+	return (int)fmin(INT_MAX, ceil(plan->worker_gbps / gbps));
+}
+
 static int match_bandwidth(struct smd_plan *plan)
 {
 	const struct smd_pool *servers = &plan->job->pools[SERVER_POOL];
@@ -75,12 +121,20 @@ static int match_bandwidth(struct smd_plan *plan)
 	plan->reduction_servers = servers->replica_count;
 	plan->reduction_gbps = sum_gbps(plan, SERVER_POOL, SERVER_POOL);
 	if (plan->worker_gbps > 0 && plan->reduction_gbps > 0) {
-		plan->needed = (int)ceil(plan->worker_gbps / plan->gbps[SERVER_POOL]);
+		plan->needed = servers_needed(plan, plan->gbps[SERVER_POOL]);
 		match = fmin(1, plan->reduction_gbps / plan->worker_gbps);
 	} else {
 		plan->speedup_is_bound = 1;
 	}
-	plan->speedup = 2.0 * (plan->workers - 1) / plan->workers * match;
+	plan->speedup = ring_share(plan) * match;
+	if (plan->needed > 0 && plan->reduction_servers > plan->needed) {
+		return warn(plan,
+			"worker pool %d: %d reduction servers carry %g Gbit/s, %g more than the "
+			"workers' %g: %d of %s are enough, and each costs every worker connections",
+			SERVER_POOL, plan->reduction_servers, plan->reduction_gbps,
+			plan->reduction_gbps - plan->worker_gbps, plan->worker_gbps, plan->needed,
+			servers->machine_type);
+	}
 	if (match < 1) {
 		return warn(plan,
 			"worker pool %d: %d reduction servers carry %g Gbit/s, %g less than the "
@@ -94,13 +148,13 @@ static int match_bandwidth(struct smd_plan *plan)
 
 static int judge_reduction(struct smd_plan *plan)
 {
-	const struct smd_pool *servers = &plan->job->pools[SERVER_POOL];
 	int ret = match_bandwidth(plan);
 
-	if (!ret && servers->accelerator_count > 0) {
+	if (!ret && plan->accelerators[SERVER_POOL] > 0) {
 		ret = warn(plan,
 			"worker pool %d: reduction servers sum on CPUs and do not use their %d %s",
-			SERVER_POOL, servers->accelerator_count, servers->accelerator_type);
+			SERVER_POOL, plan->accelerators[SERVER_POOL],
+			plan->accelerator_types[SERVER_POOL]);
 	}
 	if (!ret && plan->workers == 1) {
 		ret = warn(plan, "a single worker has nothing to reduce");
@@ -110,6 +164,72 @@ static int judge_reduction(struct smd_plan *plan)
 			"servers do");
 	}
 	return ret;
+}
+
+/* A framework that is named, and whose ranks use one GPU each. */
+static int has_rank_per_accelerator(const struct smd_job *job)
+{
+	return job->distribution == SMD_DISTRIBUTION_PYTORCH ||
+	       job->distribution == SMD_DISTRIBUTION_MPI;
+}
+
+static int judge_processes(struct smd_plan *plan)
+{
+	const struct smd_job *job = plan->job;
+	int processes = job->processes_per_replica;
+	int ret = 0;
+
+	for (int i = 0; i <= 1 && !ret && has_rank_per_accelerator(job); i++) {
+		if (job->pools[i].replica_count == 0 || plan->accelerators[i] <= processes) {
+			continue;
+		}
+		ret = warn(plan,
+			"worker pool %d: %d process%s per replica use%s %d of %d %s; "
+			"summand-processes-per-replica says how many there are%s",
+			i, processes, processes == 1 ? "" : "es", processes == 1 ? "s" : "",
+			processes, plan->accelerators[i], plan->accelerator_types[i],
+			job->launch == SMD_LAUNCH_NODE
+				? ""
+				: ", and summand-launch: node that the command starts them");
+	}
+	return ret;
+}
+
+static int judge_evaluators(struct smd_plan *plan)
+{
+	const struct smd_job *job = plan->job;
+	int count = job->pools[EVALUATOR_POOL].replica_count;
+
+	if (count < 2 || job->distribution == SMD_DISTRIBUTION_PYTORCH ||
+		job->distribution == SMD_DISTRIBUTION_MPI) {
+		return 0;
+	}
+	return warn(plan, "worker pool %d: TensorFlow expects one evaluator, got %d",
+		EVALUATOR_POOL, count);
+}
+
+int smd_plan_choose(struct smd_plan *plan, const char *machine_type)
+{
+	struct smd_machine machine;
+
+	if (smd_catalogue_find(plan->catalogue, machine_type, NULL, 0, &machine)) {
+		return -ENOENT;
+	}
+	if (plan->worker_gbps <= 0 || machine.egress_gbps <= 0) {
+		return -ENODATA;
+	}
+	plan->choice = (struct smd_plan_choice){.machine_type = machine.name,
+		.gbps = machine.egress_gbps,
+		.needed = servers_needed(plan, machine.egress_gbps),
+		.speedup = ring_share(plan)};
+	return 0;
+}
+
+/* Three or more that reduce on accelerators, and have an empty place for servers. */
+static int would_gain(const struct smd_plan *plan)
+{
+	return plan->workers > 2 && plan->accelerators[0] > 0 && plan->worker_gbps > 0 &&
+	       plan->job->pools[SERVER_POOL].replica_count == 0;
 }
 
 int smd_plan_create(
@@ -122,16 +242,22 @@ int smd_plan_create(
 		return -ENOMEM;
 	}
 	plan->job = job;
+	plan->catalogue = catalogue;
 	plan->workers = job->pools[0].replica_count + job->pools[1].replica_count;
-	ret = look_up_machines(plan, catalogue);
+	ret = look_up_machines(plan);
 	plan->worker_gbps = sum_gbps(plan, 0, 1);
 	if (!ret && job->pools[SERVER_POOL].replica_count > 0 &&
 		job->pools[SERVER_POOL].role == SMD_ROLE_REDUCTION_SERVER) {
 		ret = judge_reduction(plan);
 	}
+	ret = ret ? ret : judge_processes(plan);
+	ret = ret ? ret : judge_evaluators(plan);
 	if (ret) {
 		smd_plan_free(plan);
 		return ret;
+	}
+	if (would_gain(plan)) {
+		smd_plan_choose(plan, smd_catalogue_reduction_server(catalogue));
 	}
 	*out = plan;
 	return 0;

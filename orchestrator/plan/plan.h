@@ -14,26 +14,43 @@
 #include "orchestrator/job/job.h"
 #include "orchestrator/plan/machine.h"
 
-#define SMD_PLAN_WARNINGS_MAX 8
+#define SMD_PLAN_WARNINGS_MAX 32
+
+struct smd_plan_choice {
+	const char *machine_type; /* the catalogue's */
+	double gbps;              /* of one */
+	int needed;
+	double speedup; /* over a ring */
+};
 
 struct smd_plan {
-	const struct smd_job *job;      /* borrowed */
-	double gbps[SMD_JOB_POOLS_MAX]; /* of one replica; 0: unknown */
-	int workers;                    /* pools 0 and 1 */
-	double worker_gbps;             /* of all workers; 0: unknown */
+	const struct smd_job *job;             /* borrowed */
+	const struct smd_catalogue *catalogue; /* borrowed */
+	double gbps[SMD_JOB_POOLS_MAX];        /* of one replica; 0: unknown */
+	int accelerators[SMD_JOB_POOLS_MAX];   /* of one replica, given or built in */
+	const char *accelerator_types[SMD_JOB_POOLS_MAX];
+	int workers;        /* pools 0 and 1 */
+	double worker_gbps; /* of all workers; 0: unknown */
 	int reduction_servers;
 	double reduction_gbps; /* of all reduction servers; 0: unknown */
 	int needed;            /* reduction servers for the workers' bandwidth; 0: unknown */
 	double speedup;        /* over a ring; 0: the job has no reduction servers */
 	int speedup_is_bound;  /* bandwidths are unknown, and taken for matched */
+	/* Reduction servers of a machine type that match the workers; for a job that has none and
+	 * would gain, those of the type that is recommended. machine_type NULL: not chosen. */
+	struct smd_plan_choice choice;
 	char *warnings[SMD_PLAN_WARNINGS_MAX];
 	size_t nwarnings;
 };
 
-/* The plan borrows the job. */
+/* The plan borrows both. */
 int smd_plan_create(
 	const struct smd_job *job, const struct smd_catalogue *catalogue, struct smd_plan **out);
 void smd_plan_free(struct smd_plan *plan);
+
+/* Plans for reduction servers of that machine type. -ENOENT when the catalogue does not have it,
+ * -ENODATA when the workers' bandwidth is unknown. */
+int smd_plan_choose(struct smd_plan *plan, const char *machine_type);
 
 /* A short table and its conclusions, for people. */
 void smd_plan_print(const struct smd_plan *plan, FILE *out);

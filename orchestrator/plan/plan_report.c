@@ -24,9 +24,9 @@ static void write_row(const struct smd_plan *plan, const struct smd_pool *pool, 
 	snprintf(row->cells[REPLICAS], CELL_MAX, "%d", pool->replica_count);
 	snprintf(
 		row->cells[MACHINE], CELL_MAX, "%s", pool->machine_type ? pool->machine_type : "-");
-	if (pool->accelerator_count > 0) {
-		snprintf(row->cells[ACCELERATORS], CELL_MAX, "%d x %s", pool->accelerator_count,
-			pool->accelerator_type);
+	if (plan->accelerators[pool->index] > 0) {
+		snprintf(row->cells[ACCELERATORS], CELL_MAX, "%d x %s",
+			plan->accelerators[pool->index], plan->accelerator_types[pool->index]);
 	} else {
 		strcpy(row->cells[ACCELERATORS], "-");
 	}
@@ -97,6 +97,17 @@ static void print_reduction(const struct smd_plan *plan, FILE *out)
 	}
 }
 
+static void print_choice(const struct smd_plan *plan, FILE *out)
+{
+	const struct smd_plan_choice *choice = &plan->choice;
+
+	fprintf(out,
+		"\n%d worker%s: %g Gbit/s; reduction servers to match: %d x %s, %g Gbit/s\n"
+		"all-reduce with them, expected: %.2f times the speed of a ring\n",
+		plan->workers, plural(plan->workers), plan->worker_gbps, choice->needed,
+		choice->machine_type, choice->needed * choice->gbps, choice->speedup);
+}
+
 void smd_plan_print(const struct smd_plan *plan, FILE *out)
 {
 	const struct smd_job *job = plan->job;
@@ -118,6 +129,9 @@ void smd_plan_print(const struct smd_plan *plan, FILE *out)
 	if (plan->reduction_servers > 0) {
 		print_reduction(plan, out);
 	}
+	if (plan->choice.machine_type) {
+		print_choice(plan, out);
+	}
 	for (size_t i = 0; i < plan->nwarnings; i++) {
 		fprintf(out, "%swarning: %s\n", i == 0 ? "\n" : "", plan->warnings[i]);
 	}
@@ -134,9 +148,9 @@ static json_t *pool_to_json(const struct smd_plan *plan, const struct smd_pool *
 
 	return json_pack("{s:i, s:s, s:i, s:s?, s:s?, s:i, s:o, s:o}", "pool", pool->index, "role",
 		smd_role_name(pool->role), "replicas", pool->replica_count, "machineType",
-		pool->machine_type, "acceleratorType", pool->accelerator_type, "acceleratorCount",
-		pool->accelerator_count, "gbps", number_or_null(gbps), "totalGbps",
-		number_or_null(gbps * pool->replica_count));
+		pool->machine_type, "acceleratorType", plan->accelerator_types[pool->index],
+		"acceleratorCount", plan->accelerators[pool->index], "gbps", number_or_null(gbps),
+		"totalGbps", number_or_null(gbps * pool->replica_count));
 }
 
 static int append_parts(const struct smd_plan *plan, json_t *pools, json_t *warnings)
@@ -155,6 +169,16 @@ static int append_parts(const struct smd_plan *plan, json_t *pools, json_t *warn
 	return failed;
 }
 
+static json_t *choice_to_json(const struct smd_plan_choice *choice)
+{
+	if (!choice->machine_type) {
+		return json_null();
+	}
+	return json_pack("{s:s, s:i, s:f, s:f}", "machineType", choice->machine_type,
+		"reductionServers", choice->needed, "totalGbps", choice->needed * choice->gbps,
+		"speedup", choice->speedup);
+}
+
 json_t *smd_plan_to_json(const struct smd_plan *plan)
 {
 	const struct smd_job *job = plan->job;
@@ -166,12 +190,12 @@ json_t *smd_plan_to_json(const struct smd_plan *plan)
 		json_decref(warnings);
 		return NULL;
 	}
-	return json_pack("{s:s, s:s, s:i, s:o, s:i, s:o, s:i, s:o, s:o, s:o, s:b, s:o}", "jobId",
-		job->id, "displayName", job->display_name, "replicas", smd_job_replica_count(job),
-		"pools", pools, "workers", plan->workers, "workerGbps",
+	return json_pack("{s:s, s:s, s:i, s:o, s:i, s:o, s:i, s:o, s:o, s:o, s:o, s:b, s:o}",
+		"jobId", job->id, "displayName", job->display_name, "replicas",
+		smd_job_replica_count(job), "pools", pools, "workers", plan->workers, "workerGbps",
 		number_or_null(plan->worker_gbps), "reductionServers", plan->reduction_servers,
 		"reductionGbps", number_or_null(plan->reduction_gbps), "reductionServersNeeded",
-		plan->needed > 0 ? json_integer(plan->needed) : json_null(), "speedup",
-		number_or_null(plan->speedup), "speedupIsBound", plan->speedup_is_bound, "warnings",
-		warnings);
+		plan->needed > 0 ? json_integer(plan->needed) : json_null(), "choice",
+		choice_to_json(&plan->choice), "speedup", number_or_null(plan->speedup),
+		"speedupIsBound", plan->speedup_is_bound, "warnings", warnings);
 }

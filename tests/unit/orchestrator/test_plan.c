@@ -97,6 +97,128 @@ static void too_few_servers(void **state)
 	smd_plan_free(plan);
 }
 
+/* The servers that the page's example needs, of whatever machine type. */
+static void servers_needed_of_any_machine_type(void **state)
+{
+	static const struct {
+		const char *machine_type;
+		int needed;
+	} expected[] = {{"n1-highcpu-16", 16}, {"n2-highcpu-16", 16}, {"n1-standard-8", 32},
+		{"n1-standard-4", 50}, {"n1-standard-1", 250}, {"c3-highcpu-176", 5}};
+	struct pool chief = {1, "n1-highmem-96", "NVIDIA_TESLA_V100", 8};
+	struct pool workers = {4, "n1-highmem-96", "NVIDIA_TESLA_V100", 8};
+	struct pool servers = {0, NULL, NULL, 0};
+	struct smd_job job;
+	struct smd_plan *plan = plan_of(*state, &job, chief, workers, servers);
+
+	assert_string_equal(plan->choice.machine_type, "n1-highcpu-16");
+	assert_int_equal(plan->choice.needed, 16);
+	assert_true(plan->choice.speedup > 1.599 && plan->choice.speedup < 1.601);
+	assert_true(plan->speedup == 0);
+	for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
+		assert_int_equal(smd_plan_choose(plan, expected[i].machine_type), 0);
+		assert_int_equal(plan->choice.needed, expected[i].needed);
+	}
+	assert_int_equal(smd_plan_choose(plan, "n1-highcpu-17"), -ENOENT);
+	plan->worker_gbps = 0;
+	assert_int_equal(smd_plan_choose(plan, "n1-highcpu-16"), -ENODATA);
+	smd_plan_free(plan);
+}
+
+static void too_many_servers(void **state)
+{
+	struct pool chief = {1, "n1-highmem-96", "NVIDIA_TESLA_V100", 8};
+	struct pool workers = {4, "n1-highmem-96", "NVIDIA_TESLA_V100", 8};
+	struct pool servers = {20, "n1-highcpu-16", NULL, 0};
+	struct smd_job job;
+	struct smd_plan *plan = plan_of(*state, &job, chief, workers, servers);
+
+	assert_true(plan->speedup > 1.599 && plan->speedup < 1.601);
+	assert_int_equal(plan->nwarnings, 1);
+	assert_string_equal(plan->warnings[0],
+		"worker pool 2: 20 reduction servers carry 640 Gbit/s, 140 more than the workers' "
+		"500: 16 of n1-highcpu-16 are enough, and each costs every worker connections");
+	smd_plan_free(plan);
+}
+
+static void two_workers_gain_nothing(void **state)
+{
+	struct pool chief = {1, "n1-standard-8", NULL, 0};
+	struct pool workers = {1, "n1-standard-8", NULL, 0};
+	struct pool servers = {1, "n1-highcpu-16", NULL, 0};
+	struct smd_job job;
+	struct smd_plan *plan = plan_of(*state, &job, chief, workers, servers);
+
+	assert_true(plan->speedup == 1);
+	assert_int_equal(plan->nwarnings, 1);
+	assert_non_null(strstr(plan->warnings[0], "two workers gain nothing"));
+	smd_plan_free(plan);
+}
+
+/* Azure's silent default of one process leaves all GPUs but one idle. */
+static void fewer_processes_than_accelerators(void **state)
+{
+	struct smd_job job = {.id = "ab",
+		.display_name = (char *)"test",
+		.processes_per_replica = 1,
+		.distribution = SMD_DISTRIBUTION_PYTORCH,
+		.pools = {{.replica_count = 1, .machine_type = (char *)"a2-highgpu-8g"},
+			{.index = 1,
+				.role = SMD_ROLE_WORKER,
+				.replica_count = 1,
+				.machine_type = (char *)"g2-standard-4"}}};
+	struct smd_plan *plan;
+
+	assert_int_equal(smd_plan_create(&job, *state, &plan), 0);
+	assert_int_equal(plan->nwarnings, 1);
+	assert_string_equal(plan->warnings[0],
+		"worker pool 0: 1 process per replica uses 1 of 8 NVIDIA_TESLA_A100; "
+		"summand-processes-per-replica says how many there are, and summand-launch: node "
+		"that the command starts them");
+	smd_plan_free(plan);
+	job.processes_per_replica = 8;
+	assert_int_equal(smd_plan_create(&job, *state, &plan), 0);
+	assert_int_equal(plan->nwarnings, 0);
+	smd_plan_free(plan);
+	job.processes_per_replica = 1;
+	job.distribution = SMD_DISTRIBUTION_ANY;
+	assert_int_equal(smd_plan_create(&job, *state, &plan), 0);
+	assert_int_equal(plan->nwarnings, 0);
+	smd_plan_free(plan);
+}
+
+static void accelerators_that_a_machine_cannot_have(void **state)
+{
+	struct pool chief = {1, "n1-highmem-96", "NVIDIA_TESLA_V100", 3};
+	struct pool workers = {1, "a2-highgpu-8g", "NVIDIA_TESLA_A100", 4};
+	struct pool servers = {1, "a2-highgpu-1g", NULL, 0};
+	struct smd_job job;
+	struct smd_plan *plan = plan_of(*state, &job, chief, workers, servers);
+
+	assert_string_equal(plan->warnings[0],
+		"worker pool 0: n1-highmem-96 must have 1, 2, 4 or 8 NVIDIA_TESLA_V100, got 3");
+	assert_string_equal(plan->warnings[1],
+		"worker pool 1: a2-highgpu-8g must have 8 NVIDIA_TESLA_A100, got 4");
+	assert_non_null(strstr(plan->warnings[3], "do not use their 1 NVIDIA_TESLA_A100"));
+	smd_plan_free(plan);
+}
+
+static void one_evaluator_is_expected(void **state)
+{
+	struct smd_job job = {.id = "ab",
+		.display_name = (char *)"test",
+		.pools = {{.replica_count = 1}, [3] = {.index = 3,
+							.role = SMD_ROLE_EVALUATOR,
+							.replica_count = 2}}};
+	struct smd_plan *plan;
+
+	assert_int_equal(smd_plan_create(&job, *state, &plan), 0);
+	assert_int_equal(plan->nwarnings, 1);
+	assert_string_equal(
+		plan->warnings[0], "worker pool 3: TensorFlow expects one evaluator, got 2");
+	smd_plan_free(plan);
+}
+
 static void unknown_machines_are_no_error(void **state)
 {
 	struct pool chief = {1, "my-machine", NULL, 0};
@@ -147,6 +269,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_example_of_the_page),
 		cmocka_unit_test(too_few_servers),
+		cmocka_unit_test(servers_needed_of_any_machine_type),
+		cmocka_unit_test(too_many_servers),
+		cmocka_unit_test(two_workers_gain_nothing),
+		cmocka_unit_test(fewer_processes_than_accelerators),
+		cmocka_unit_test(accelerators_that_a_machine_cannot_have),
+		cmocka_unit_test(one_evaluator_is_expected),
 		cmocka_unit_test(unknown_machines_are_no_error),
 		cmocka_unit_test(attached_accelerators_lift_the_limit),
 		cmocka_unit_test(a_bad_catalogue_says_where),
