@@ -56,7 +56,7 @@ while read -r group command; do
 		"$(options_of_help summand "$group" "$command" | grep -vx -- --help)" \
 		"$(sort <(options_of_page "$page" "$group $command") <(options_of_page "$page" "JOB FLAGS"))"
 done <<<"$commands"
-plain "$page" | grep -qx -- --help || fail "summand.1 must tell of --help"
+plain "$page" | grep -x -- --help >/dev/null || fail "summand.1 must tell of --help"
 
 # libsummand.3 has a synopsis and a paragraph for each call of the header.
 page=$source/worker/libsummand/libsummand.3
