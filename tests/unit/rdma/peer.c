@@ -1,0 +1,187 @@
+/* Plays the other end of a lane. */
+#include "tests/unit/rdma/peer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int stage_set_up(void **state)
+{
+	script_reset();
+	setenv("SUMMAND_TEST_RDMA", "127.0.0.1", 1);
+	*state = (void *)"rdma";
+	return link_set_up(state);
+}
+
+int stage_tear_down(void **state)
+{
+	struct link *link = *state;
+
+	script_hide_all();
+	stage_turn(link);
+	link_tear_down(state);
+	assert_int_equal(script.live, 0);
+	return 0;
+}
+
+void stage_turn(struct link *link)
+{
+	for (int i = 0; i < 8; i++) {
+		event_base_loop(link->base, EVLOOP_NONBLOCK);
+	}
+}
+
+void peer_begin(struct peer *peer, struct link *link)
+{
+	struct smd_error error = {""};
+
+	*peer = (struct peer){.own = {.mailboxes = RDMA_MAILBOXES}};
+	peer->end = (struct end){.base = link->base, .room = malloc(ROOM)};
+	script.connects = false;
+	assert_int_equal(smd_transport_rdma.connect(link->base, link->address, 0, &link_callbacks,
+				 &peer->end, &peer->end.lane, &error),
+		0);
+	peer->lane = rdma_lane_of(peer->end.lane);
+	peer->id = peer->lane->id;
+}
+
+void peer_resolve(struct peer *peer, struct link *link)
+{
+	peer_begin(peer, link);
+	script_tell(peer->id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, 0);
+	stage_turn(link);
+}
+
+void peer_ask(struct peer *peer, struct link *link)
+{
+	struct smd_error error = {""};
+	const uint8_t *said;
+	size_t length;
+
+	peer_resolve(peer, link);
+	script_tell(peer->id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL, 0);
+	stage_turn(link);
+	said = script_said(peer->id, &length);
+	assert_int_equal(smd_rdma_greeting_decode(said, length, &peer->theirs, &error), 0);
+}
+
+void peer_accept(struct peer *peer, struct link *link)
+{
+	size_t size = (size_t)peer->own.mailboxes * SMD_RDMA_MAILBOX_SIZE;
+	uint8_t greeting[SMD_RDMA_GREETING_SIZE];
+
+	peer->mailboxes = calloc(1, size);
+	peer->own.address = (uintptr_t)peer->mailboxes;
+	peer->own.key = script_expose(peer->mailboxes, size);
+	smd_rdma_greeting_encode(&peer->own, greeting);
+	script_tell(peer->id, RDMA_CM_EVENT_ESTABLISHED, 0, greeting, sizeof(greeting));
+	stage_turn(link);
+}
+
+void peer_open_with(struct peer *peer, struct link *link, uint16_t mailboxes)
+{
+	peer_ask(peer, link);
+	peer->own.mailboxes = mailboxes;
+	peer_accept(peer, link);
+	assert_int_equal(peer->end.opened, 1);
+}
+
+void peer_open(struct peer *peer, struct link *link)
+{
+	peer_open_with(peer, link, RDMA_MAILBOXES);
+}
+
+void peer_close(struct peer *peer, struct link *link)
+{
+	if (peer->end.lane) {
+		end_close(&peer->end);
+	}
+	stage_turn(link); /* in which its memory goes */
+	free(peer->end.room);
+	free(peer->mailboxes);
+	peer->end.room = NULL;
+	peer->mailboxes = NULL;
+}
+
+void peer_poll(struct peer *peer)
+{
+	assert_non_null(peer->end.lane);
+	smd_lane_poll(peer->end.lane);
+}
+
+/* ---- messages to the lane ---- */
+
+static uint8_t *peer_mailbox(const struct peer *peer)
+{
+	return (uint8_t *)(uintptr_t)peer->theirs.address +
+	       peer->written % peer->theirs.mailboxes * (size_t)SMD_RDMA_MAILBOX_SIZE;
+}
+
+void peer_write(struct peer *peer, const uint8_t *bytes, size_t length, uint32_t told)
+{
+	memcpy(peer_mailbox(peer), bytes, length);
+	script_arrive(peer->id, peer->written++ & SMD_RDMA_COUNT_MASK, told);
+}
+
+struct smd_rdma_prefix peer_prefix(const struct peer *peer, uint32_t rest)
+{
+	return (struct smd_rdma_prefix){
+		.length = SMD_RDMA_PREFIX_SIZE + rest, .taken = peer->taken};
+}
+
+static void peer_fill(uint8_t *at, uint64_t ordinal, uint32_t from, uint32_t piece)
+{
+	for (uint32_t i = 0; i < piece; i++) {
+		at[i] = parcel_byte(ordinal, from + i);
+	}
+}
+
+void peer_begin_frame(struct peer *peer, uint64_t ordinal, uint32_t length, uint32_t piece)
+{
+	struct smd_frame frame = {.kind = SMD_FRAME_INPUT, .ordinal = ordinal, .length = length};
+	struct smd_rdma_prefix prefix = peer_prefix(peer, SMD_FRAME_SIZE + piece);
+	uint8_t bytes[SMD_RDMA_MAILBOX_SIZE];
+
+	prefix.begins = true;
+	smd_rdma_prefix_encode(&prefix, bytes);
+	smd_frame_encode(&frame, bytes + SMD_RDMA_PREFIX_SIZE);
+	peer_fill(bytes + SMD_RDMA_PREFIX_SIZE + SMD_FRAME_SIZE, ordinal, 0, piece);
+	peer_write(peer, bytes, prefix.length, prefix.length);
+}
+
+void peer_go_on(struct peer *peer, uint64_t ordinal, uint32_t from, uint32_t piece)
+{
+	struct smd_rdma_prefix prefix = peer_prefix(peer, piece);
+	uint8_t bytes[SMD_RDMA_MAILBOX_SIZE];
+
+	smd_rdma_prefix_encode(&prefix, bytes);
+	peer_fill(bytes + SMD_RDMA_PREFIX_SIZE, ordinal, from, piece);
+	peer_write(peer, bytes, prefix.length, prefix.length);
+}
+
+void peer_frame(struct peer *peer, uint64_t ordinal, uint32_t length)
+{
+	peer_begin_frame(peer, ordinal, length, length);
+}
+
+void peer_tell_taken(struct peer *peer, uint32_t taken)
+{
+	script_arrive(peer->id, SMD_RDMA_TAKEN_ONLY | (taken & SMD_RDMA_COUNT_MASK), 0);
+}
+
+/* ---- what both kinds of tests look at ---- */
+
+void end_assert_closed(const struct end *end, int err, const char *reason)
+{
+	assert_int_equal(end->closed, 1);
+	assert_int_equal(end->err, err);
+	assert_string_equal(end->reason, reason);
+}
+
+void parcel_send_to(struct parcel *parcel, struct end *from, uint64_t ordinal, uint32_t length,
+	struct smd_place place)
+{
+	parcel_send(parcel, from, ordinal, length, NULL);
+	assert_int_equal(parcel->send.sent, 0); /* it is looked at when the turn ends */
+	parcel->send.place = place;
+}

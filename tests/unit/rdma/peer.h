@@ -1,0 +1,64 @@
+/*
+ * A lane over the script whose other end is played by the test, write by write; and what tests of
+ * two real ends need besides tests/unit/transport/link.h.
+ */
+#ifndef SMD_TESTS_RDMA_PEER_H
+#define SMD_TESTS_RDMA_PEER_H
+
+#include "reduction_server/transport/rdma.h"
+#include "tests/unit/rdma/script.h"
+#include "tests/unit/transport/link.h"
+
+struct peer {
+	struct end end; /* of the lane that is tested */
+	struct rdma_lane *lane;
+	struct rdma_cm_id *id;
+	uint8_t *mailboxes;              /* the other end's, in which the lane writes */
+	struct smd_rdma_greeting own;    /* what the other end says */
+	struct smd_rdma_greeting theirs; /* and the lane */
+	uint32_t written;                /* messages, to the lane */
+	uint32_t taken;                  /* of those that the lane has sent, as it is told next */
+};
+
+/* A link over the script. Afterwards nothing of the device may be left. */
+int stage_set_up(void **state);
+int stage_tear_down(void **state);
+
+/* Everything that is due: events, completions, what is to be posted; not more than that. */
+void stage_turn(struct link *link);
+
+/* Begins to connect. */
+void peer_begin(struct peer *peer, struct link *link);
+/* The same until the address, the route is known; until the lane has asked. */
+void peer_resolve(struct peer *peer, struct link *link);
+void peer_ask(struct peer *peer, struct link *link);
+/* The other end accepts with what it has to say. */
+void peer_accept(struct peer *peer, struct link *link);
+/* All of it, to an end with so many mailboxes. */
+void peer_open_with(struct peer *peer, struct link *link, uint16_t mailboxes);
+void peer_open(struct peer *peer, struct link *link);
+void peer_close(struct peer *peer, struct link *link);
+
+/* Takes whatever is there for the lane. */
+void peer_poll(struct peer *peer);
+
+/* Writes these bytes into the lane's next mailbox; tells that `told` bytes were. */
+void peer_write(struct peer *peer, const uint8_t *bytes, size_t length, uint32_t told);
+/* A message of a frame's beginning, with `piece` bytes of what parcel_byte() says. */
+struct smd_rdma_prefix peer_prefix(const struct peer *peer, uint32_t rest);
+void peer_begin_frame(struct peer *peer, uint64_t ordinal, uint32_t length, uint32_t piece);
+/* And more of it, from that byte on. */
+void peer_go_on(struct peer *peer, uint64_t ordinal, uint32_t from, uint32_t piece);
+/* A whole frame in one message. */
+void peer_frame(struct peer *peer, uint64_t ordinal, uint32_t length);
+/* Tells in a write of its own how many were taken. */
+void peer_tell_taken(struct peer *peer, uint32_t taken);
+
+/* The lane has ended, once, with that, and has said why. */
+void end_assert_closed(const struct end *end, int err, const char *reason);
+
+/* The parcel with a place, whose lane has not looked at it yet. */
+void parcel_send_to(struct parcel *parcel, struct end *from, uint64_t ordinal, uint32_t length,
+	struct smd_place place);
+
+#endif

@@ -1,0 +1,672 @@
+/* The device of the script: queues, pairs, memory, and calls that fail. */
+#include "tests/unit/rdma/script.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "reduction_server/transport/memory_watch.h"
+#include "tests/unit/rdma/script_parts.h"
+
+#define REGIONS_MAX 1024
+#define FIRST_KEY   1000u
+
+/* A completion, and which of its pair's sends leave the queue when it is taken. */
+struct entry {
+	struct ibv_wc completion;
+	struct script_pair *pair; /* NULL: of none, or it has gone */
+	unsigned retires;
+};
+
+struct script_queue {
+	struct ibv_cq cq; /* first */
+	struct ibv_comp_channel channel;
+	struct entry *entries; /* [depth], a ring */
+	uint32_t depth;
+	uint32_t begin;
+	uint32_t end;
+	bool armed;
+	unsigned pairs;
+};
+
+struct script_pair {
+	struct ibv_qp qp;
+	struct script_id *id;
+	struct script_queue *queue;
+	uint32_t sends_most;
+	uint32_t receives_most;
+	uint32_t inline_most;
+	struct script_send *sends; /* all that were posted */
+	unsigned room;
+	unsigned posted;
+	unsigned carried;
+	unsigned acknowledged;
+	unsigned retired; /* their completions were taken */
+	unsigned doorbells;
+	unsigned receives;
+	uint64_t receive_id;
+	bool broken;
+};
+
+struct script_region {
+	struct ibv_mr mr; /* first */
+	uintptr_t begin;
+	size_t length;
+	int access;
+	bool live;
+	bool exposed; /* the test's own */
+};
+
+struct script script;
+static struct ibv_device device = {.name = "script0"};
+struct ibv_context script_device = {.device = &device};
+static struct script_region *regions[REGIONS_MAX]; /* by key */
+static uint32_t nregions;
+
+_Noreturn void script_stop(const char *format, ...)
+{
+	va_list arguments;
+
+	va_start(arguments, format);
+	fputs("script: ", stderr);
+	vfprintf(stderr, format, arguments);
+	fputc('\n', stderr);
+	va_end(arguments);
+	abort();
+}
+
+void script_reset(void)
+{
+	static const char *const names[] = {
+#define X(name) #name,
+		SCRIPT_CALLS(X)
+#undef X
+	};
+
+	script = (struct script){
+		.limits = {.queue_depth = 1024,
+			.completions = 65536,
+			.message_bytes = 1u << 30,
+			.path_mtu = 1024},
+		.inline_most = 256,
+		.connects = true,
+		.carries = true,
+		.acknowledges = true,
+	};
+	for (int i = 0; i < SCRIPT_CALLS_END; i++) {
+		script.calls[i].name = names[i];
+	}
+	nregions = 0;
+}
+
+int script_fault(enum script_call_name name)
+{
+	struct script_call *call = &script.calls[name];
+
+	call->count++;
+	return call->fail_at && (call->always ? call->count >= call->fail_at
+					      : call->count == call->fail_at)
+		       ? call->err
+		       : 0;
+}
+
+int smd_verbs_check(struct smd_error *error)
+{
+	int err = script_fault(SCRIPT_check);
+
+	return err ? smd_error_set(error, -err, "there is no RDMA device: %s", strerror(-err)) : 0;
+}
+
+int smd_verbs_query(struct ibv_context *context, uint8_t port, struct smd_verbs_limits *out)
+{
+	if (context != &script_device || port != 1) {
+		script_stop("another device or port is asked for than the id's");
+	}
+	*out = script.limits;
+	return script_fault(SCRIPT_query);
+}
+
+/* ---- the memory watch: everything can be watched, and nothing is ever unmapped ---- */
+
+int smd_memory_watch_start(struct smd_error *error)
+{
+	(void)error;
+	return 0;
+}
+
+int smd_memory_watch_add(const void *address, size_t length)
+{
+	(void)address;
+	(void)length;
+	return 0;
+}
+
+bool smd_memory_watch_settle(void)
+{
+	return true;
+}
+
+bool smd_memory_watch_next(uint64_t *cursor, struct smd_memory_range *range)
+{
+	(void)cursor;
+	(void)range;
+	return false;
+}
+
+/* ---- memory ---- */
+
+int smd_verbs_domain_create(struct ibv_context *context, struct ibv_pd **out)
+{
+	int err = script_fault(SCRIPT_domain_create);
+
+	if (err == 0) {
+		*out = calloc(1, sizeof(**out));
+		(*out)->context = context;
+		script.live++;
+	}
+	return err;
+}
+
+void smd_verbs_domain_destroy(struct ibv_pd *domain)
+{
+	for (uint32_t i = 0; i < nregions; i++) {
+		if (regions[i] && regions[i]->mr.pd == domain) {
+			script_stop("a domain was destroyed before its memory");
+		}
+	}
+	free(domain);
+	script.live--;
+}
+
+static struct script_region *region_add(
+	struct ibv_pd *domain, void *memory, size_t length, int access)
+{
+	struct script_region *region = calloc(1, sizeof(*region));
+
+	if (nregions == REGIONS_MAX) {
+		script_stop("more than %u registrations", REGIONS_MAX);
+	}
+	region->mr.pd = domain;
+	region->mr.lkey = FIRST_KEY + nregions;
+	region->mr.rkey = FIRST_KEY + nregions;
+	region->begin = (uintptr_t)memory;
+	region->length = length;
+	region->access = access;
+	regions[nregions++] = region;
+	return region;
+}
+
+int smd_verbs_region_create(
+	struct ibv_pd *domain, void *memory, size_t length, int access, struct ibv_mr **out)
+{
+	int err = script_fault(SCRIPT_region_create);
+
+	if (err == 0) {
+		*out = &region_add(domain, memory, length, access)->mr;
+		script.live++;
+	}
+	return err;
+}
+
+int smd_verbs_region_create_dmabuf(struct ibv_pd *domain, int fd, uint64_t offset, uint64_t address,
+	size_t length, int access, struct ibv_mr **out)
+{
+	int err = script_fault(SCRIPT_region_create_dmabuf);
+
+	(void)fd;
+	(void)offset;
+	if (err == 0) {
+		*out = &region_add(domain, (void *)(uintptr_t)address, length, access)->mr;
+		script.live++;
+	}
+	return err;
+}
+
+static void region_remove(uint32_t key)
+{
+	free(regions[key - FIRST_KEY]);
+	regions[key - FIRST_KEY] = NULL;
+}
+
+void smd_verbs_region_destroy(struct ibv_mr *mr)
+{
+	region_remove(mr->lkey);
+	script.live--;
+}
+
+uint32_t script_expose(void *memory, size_t length)
+{
+	struct script_region *region =
+		region_add(NULL, memory, length, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+
+	region->exposed = true;
+	return region->mr.rkey;
+}
+
+void script_hide_all(void)
+{
+	for (uint32_t i = 0; i < nregions; i++) {
+		if (regions[i] && regions[i]->exposed) {
+			region_remove(FIRST_KEY + i);
+		}
+	}
+}
+
+/* Whether the key lets these bytes be used so. */
+static bool key_allows(uint32_t key, uint64_t address, uint32_t length, int access)
+{
+	uint32_t index = key - FIRST_KEY;
+	const struct script_region *region = index < nregions ? regions[index] : NULL;
+
+	return region && (region->access & access) == access && address >= region->begin &&
+	       length <= region->length && address - region->begin <= region->length - length;
+}
+
+/* ---- completion queues ---- */
+
+static struct script_queue *queue_of(struct smd_verbs_queue *queue)
+{
+	return (struct script_queue *)queue->cq;
+}
+
+int smd_verbs_queue_create(struct ibv_context *context, uint32_t depth, struct smd_verbs_queue *out)
+{
+	struct script_queue *queue;
+	int err = script_fault(SCRIPT_queue_create);
+
+	if (err) {
+		return err;
+	}
+	queue = calloc(1, sizeof(*queue));
+	queue->channel.context = context;
+	queue->channel.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	queue->entries = calloc(depth, sizeof(*queue->entries));
+	queue->depth = depth;
+	out->channel = &queue->channel;
+	out->cq = &queue->cq;
+	script.live++;
+	return 0;
+}
+
+void smd_verbs_queue_destroy(struct smd_verbs_queue *outer)
+{
+	struct script_queue *queue = queue_of(outer);
+
+	if (queue->pairs) {
+		script_stop("a completion queue was destroyed before its pairs");
+	}
+	close(queue->channel.fd);
+	free(queue->entries);
+	free(queue);
+	script.live--;
+}
+
+int smd_verbs_queue_resize(struct smd_verbs_queue *outer, uint32_t depth)
+{
+	struct script_queue *queue = queue_of(outer);
+	int err = script_fault(SCRIPT_queue_resize);
+	struct entry *entries;
+	uint32_t n = 0;
+
+	if (err) {
+		return err;
+	}
+	entries = calloc(depth, sizeof(*entries));
+	for (; queue->begin != queue->end; queue->begin++) {
+		entries[n++] = queue->entries[queue->begin % queue->depth];
+	}
+	free(queue->entries);
+	queue->entries = entries;
+	queue->depth = depth;
+	queue->begin = 0;
+	queue->end = n;
+	script.resizes++;
+	return 0;
+}
+
+int smd_verbs_queue_arm(struct smd_verbs_queue *queue)
+{
+	int err = script_fault(SCRIPT_queue_arm);
+
+	queue_of(queue)->armed = err == 0;
+	return err;
+}
+
+void smd_verbs_queue_quiet(struct smd_verbs_queue *queue)
+{
+	uint64_t n;
+
+	(void)!read(queue->channel->fd, &n, sizeof(n));
+}
+
+int smd_verbs_queue_poll(struct smd_verbs_queue *outer, struct ibv_wc *completions, int n)
+{
+	struct script_queue *queue = queue_of(outer);
+	int err = script_fault(SCRIPT_queue_poll);
+	int got = 0;
+
+	if (err) {
+		return err;
+	}
+	for (; got < n && queue->begin != queue->end; queue->begin++) {
+		struct entry *entry = &queue->entries[queue->begin % queue->depth];
+
+		if (entry->pair && entry->retires > entry->pair->retired) {
+			entry->pair->retired = entry->retires;
+		}
+		completions[got++] = entry->completion;
+	}
+	return got;
+}
+
+static void queue_push(struct script_queue *queue, struct script_pair *pair, unsigned retires,
+	const struct ibv_wc *completion)
+{
+	const uint64_t one = 1;
+
+	if (queue->end - queue->begin == queue->depth) {
+		script_stop("a completion queue of %u overflows", queue->depth);
+	}
+	queue->entries[queue->end++ % queue->depth] = (struct entry){*completion, pair, retires};
+	if (queue->end - queue->begin > script.completions_most) {
+		script.completions_most = queue->end - queue->begin;
+	}
+	if (queue->armed) {
+		queue->armed = false;
+		(void)!write(queue->channel.fd, &one, sizeof(one));
+	}
+}
+
+/* ---- queue pairs ---- */
+
+int smd_verbs_pair_create(struct rdma_cm_id *id, struct ibv_pd *domain,
+	struct smd_verbs_queue *queue, uint32_t sends, uint32_t receives, uint32_t *inline_bytes)
+{
+	struct script_pair *pair;
+	int err = script_fault(SCRIPT_pair_create);
+
+	if (err == 0 &&
+		(sends > script.limits.queue_depth || receives > script.limits.queue_depth)) {
+		err = -EINVAL;
+	}
+	if (err) {
+		return err;
+	}
+	pair = calloc(1, sizeof(*pair));
+	pair->id = script_id_of(id);
+	pair->queue = queue_of(queue);
+	pair->queue->pairs++;
+	pair->sends_most = sends;
+	pair->receives_most = receives;
+	pair->inline_most = script.inline_most;
+	pair->qp.pd = domain;
+	*inline_bytes = script.inline_most;
+	pair->id->pair = pair;
+	id->qp = &pair->qp;
+	script.live++;
+	return 0;
+}
+
+void smd_verbs_pair_destroy(struct rdma_cm_id *id)
+{
+	struct script_pair *pair = script_id_of(id)->pair;
+	struct script_queue *queue = pair->queue;
+	uint32_t kept = queue->begin;
+
+	for (uint32_t i = queue->begin; i != queue->end; i++) {
+		struct entry *entry = &queue->entries[i % queue->depth];
+
+		if (entry->pair != pair || !script.forgets) {
+			queue->entries[kept % queue->depth] = *entry;
+			if (entry->pair == pair) {
+				queue->entries[kept % queue->depth].pair = NULL;
+			}
+			kept++;
+		}
+	}
+	queue->end = kept;
+	queue->pairs--;
+	for (unsigned i = 0; i < pair->posted; i++) {
+		free(pair->sends[i].bytes);
+	}
+	free(pair->sends);
+	free(pair);
+	script_id_of(id)->pair = NULL;
+	id->qp = NULL;
+	script.live--;
+}
+
+static struct script_pair *pair_of(const struct rdma_cm_id *id)
+{
+	struct script_pair *pair = script_id_of(id)->pair;
+
+	if (!pair) {
+		script_stop("the id has no queue pair");
+	}
+	return pair;
+}
+
+int smd_verbs_post_receive(struct rdma_cm_id *id, struct ibv_recv_wr *chain)
+{
+	struct script_pair *pair = pair_of(id);
+	int err = script_fault(SCRIPT_post_receive);
+
+	for (; err == 0 && chain; chain = chain->next) {
+		if (pair->receives == pair->receives_most) {
+			script_stop("a receive queue of %u overflows", pair->receives_most);
+		}
+		pair->receives++;
+		pair->receive_id = chain->wr_id;
+	}
+	if (pair->broken) {
+		script_pair_flush(pair);
+	}
+	return err;
+}
+
+static void pair_add_send(struct script_pair *pair, const struct ibv_send_wr *request)
+{
+	const struct ibv_sge *piece = request->num_sge ? request->sg_list : NULL;
+	struct script_send *send;
+
+	if (pair->posted == pair->room) {
+		pair->room = pair->room ? 2 * pair->room : 64;
+		pair->sends = realloc(pair->sends, pair->room * sizeof(*pair->sends));
+	}
+	send = &pair->sends[pair->posted++];
+	*send = (struct script_send){
+		.wr_id = request->wr_id,
+		.opcode = request->opcode,
+		.flags = request->send_flags,
+		.local = piece ? piece->addr : 0,
+		.length = piece ? piece->length : 0,
+		.lkey = piece ? piece->lkey : 0,
+		.remote = request->wr.rdma.remote_addr,
+		.rkey = request->wr.rdma.rkey,
+		.immediate = ntohl(request->imm_data),
+		.doorbell = pair->doorbells,
+		.last = !request->next,
+	};
+	if (send->flags & IBV_SEND_INLINE) {
+		if (send->length > pair->inline_most) {
+			script_stop("%u bytes inline, where %u can be", send->length,
+				pair->inline_most);
+		}
+		send->bytes = malloc(send->length + 1);
+		if (send->length) {
+			memcpy(send->bytes, (const void *)(uintptr_t)send->local, send->length);
+		}
+	}
+}
+
+int smd_verbs_post_send(struct rdma_cm_id *id, struct ibv_send_wr *chain)
+{
+	struct script_pair *pair = pair_of(id);
+	int err = script_fault(SCRIPT_post_send);
+
+	for (; err == 0 && chain; chain = chain->next) {
+		if (pair->posted - pair->retired == pair->sends_most) {
+			return -ENOMEM;
+		}
+		pair_add_send(pair, chain);
+	}
+	pair->doorbells++;
+	if (pair->broken) {
+		script_pair_flush(pair);
+	} else if (script.carries) {
+		script_carry(id, pair->posted);
+	}
+	return err;
+}
+
+const struct script_send *script_sends(const struct rdma_cm_id *id, unsigned *n)
+{
+	const struct script_pair *pair = pair_of(id);
+
+	*n = pair->posted;
+	return pair->sends;
+}
+
+unsigned script_receives(const struct rdma_cm_id *id)
+{
+	return pair_of(id)->receives;
+}
+
+uint64_t script_receive_id(const struct rdma_cm_id *id)
+{
+	return pair_of(id)->receive_id;
+}
+
+/* ---- completions ---- */
+
+static void pair_complete_send(struct script_pair *pair, enum ibv_wc_status status)
+{
+	const struct script_send *send = &pair->sends[pair->acknowledged++];
+	struct ibv_wc completion = {
+		.wr_id = send->wr_id, .status = status, .opcode = IBV_WC_RDMA_WRITE};
+
+	if (status != IBV_WC_SUCCESS) {
+		completion.opcode =
+			(enum ibv_wc_opcode)0x5a5a; /* not valid then, nor is the rest */
+		completion.imm_data = 0x5a5a5a5a;
+	}
+	if (status != IBV_WC_SUCCESS || send->flags & IBV_SEND_SIGNALED) {
+		queue_push(pair->queue, pair, pair->acknowledged, &completion);
+	}
+}
+
+void script_pair_flush(struct script_pair *pair)
+{
+	struct ibv_wc completion = {.wr_id = pair->receive_id, .status = IBV_WC_WR_FLUSH_ERR};
+
+	pair->broken = true;
+	pair->carried = pair->posted;
+	while (pair->acknowledged < pair->posted) {
+		pair_complete_send(pair, IBV_WC_WR_FLUSH_ERR);
+	}
+	for (; pair->receives; pair->receives--) {
+		queue_push(pair->queue, pair, 0, &completion);
+	}
+}
+
+void script_break(struct rdma_cm_id *id, enum ibv_wc_status status)
+{
+	struct script_pair *pair = pair_of(id);
+
+	if (pair->acknowledged < pair->posted) {
+		pair_complete_send(pair, status);
+	}
+	script_pair_flush(pair);
+}
+
+void script_complete(struct rdma_cm_id *id, const struct ibv_wc *completion)
+{
+	queue_push(pair_of(id)->queue, NULL, 0, completion);
+}
+
+void script_arrive(struct rdma_cm_id *id, uint32_t immediate, uint32_t bytes)
+{
+	struct script_pair *pair = pair_of(id);
+	struct ibv_wc completion = {
+		.wr_id = pair->receive_id,
+		.opcode = IBV_WC_RECV_RDMA_WITH_IMM,
+		.byte_len = bytes,
+		.imm_data = htonl(immediate),
+		.wc_flags = IBV_WC_WITH_IMM,
+	};
+
+	if (pair->receives == 0) {
+		script_stop("a write came where no receive was ready");
+	}
+	pair->receives--;
+	queue_push(pair->queue, pair, 0, &completion);
+}
+
+/* ---- what a device does with a send ---- */
+
+static enum ibv_wc_status send_carry(struct script_pair *pair, const struct script_send *send)
+{
+	struct script_id *peer = pair->id->peer;
+	const void *from = send->bytes ? send->bytes : (const void *)(uintptr_t)send->local;
+
+	if (send->length && !send->bytes && !key_allows(send->lkey, send->local, send->length, 0)) {
+		return IBV_WC_LOC_PROT_ERR;
+	}
+	if (peer && (!peer->pair || peer->pair->broken)) {
+		return IBV_WC_RETRY_EXC_ERR;
+	}
+	if (send->length && !key_allows(send->rkey, send->remote, send->length,
+				    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)) {
+		return IBV_WC_REM_ACCESS_ERR;
+	}
+	if (send->length) {
+		memcpy((void *)(uintptr_t)send->remote, from, send->length);
+	}
+	if (peer && send->opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
+		script_arrive(&peer->id, send->immediate, send->length);
+	}
+	return IBV_WC_SUCCESS;
+}
+
+unsigned script_carry(struct rdma_cm_id *id, unsigned n)
+{
+	struct script_pair *pair = pair_of(id);
+	unsigned done = 0;
+
+	while (done < n && pair->carried < pair->posted) {
+		enum ibv_wc_status status = send_carry(pair, &pair->sends[pair->carried]);
+
+		if (status != IBV_WC_SUCCESS) {
+			while (pair->acknowledged < pair->carried) {
+				pair_complete_send(pair, IBV_WC_SUCCESS);
+			}
+			script_break(id, status);
+			if (status == IBV_WC_REM_ACCESS_ERR && pair->id->peer) {
+				script_pair_flush(pair->id->peer->pair);
+			}
+			break;
+		}
+		pair->carried++;
+		done++;
+	}
+	if (script.acknowledges) {
+		script_acknowledge(id, pair->posted);
+	}
+	return done;
+}
+
+unsigned script_acknowledge(struct rdma_cm_id *id, unsigned n)
+{
+	struct script_pair *pair = pair_of(id);
+	unsigned done = 0;
+
+	for (; done < n && pair->acknowledged < pair->carried; done++) {
+		pair_complete_send(pair, IBV_WC_SUCCESS);
+	}
+	return done;
+}

@@ -1,0 +1,34 @@
+/* What script.c (the device) and script_cm.c (the connection manager) know of each other. */
+#ifndef SMD_TESTS_RDMA_SCRIPT_PARTS_H
+#define SMD_TESTS_RDMA_SCRIPT_PARTS_H
+
+#include "tests/unit/rdma/script.h"
+
+struct script_pair;
+
+struct script_id {
+	struct rdma_cm_id id; /* first: they are the same address */
+	struct script_id *peer;
+	struct script_pair *pair;
+	bool listens;
+	bool connected;
+	uint8_t said[SMD_VERBS_PRIVATE_MAX];
+	size_t said_length;
+	LIST_ENTRY(script_id) link;
+};
+
+static inline struct script_id *script_id_of(const struct rdma_cm_id *id)
+{
+	return (struct script_id *)id;
+}
+
+/* What must not happen has: says so and ends the program. */
+_Noreturn void script_stop(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Whether this call is the one that fails. */
+int script_fault(enum script_call_name name);
+/* All that was posted there is flushed. */
+void script_pair_flush(struct script_pair *pair);
+
+extern struct ibv_context script_device;
+
+#endif
