@@ -16,9 +16,6 @@
 #include "reduction_server/base/clock.h"
 
 #define PLACES_FIRST 64
-/* So much queued is posted at once; less waits for the end of the turn, to share a doorbell. */
-#define POST_FRAMES 16u
-#define POST_BYTES  (512u << 10)
 /* What was said before a close is waited for so long to arrive. */
 #define LINGER_NS 100000000ull
 
@@ -219,14 +216,13 @@ static void rdma_send(struct smd_lane *outer, struct smd_send *send)
 	lane->places_sent += send->offers;
 	TAILQ_INSERT_TAIL(&lane->tx, send, link);
 	lane->tx_frames++;
-	lane->tx_bytes += send->length;
 	if (lane->state != RDMA_LANE_OPEN || lane->ended) {
 		return;
 	}
-	if (lane->tx_frames >= POST_FRAMES || lane->tx_bytes >= POST_BYTES) {
+	if (lane->tx_frames >= RDMA_SHARE) {
 		smd_rdma_post(lane);
 	} else {
-		smd_rdma_hub_wake(lane);
+		smd_rdma_hub_wake(lane); /* the end of the turn is soon enough */
 	}
 }
 
@@ -241,7 +237,6 @@ static void rdma_cancel(struct smd_lane *outer, const void *owner)
 		if (send->owner == owner && send->sent == 0) {
 			TAILQ_REMOVE(&lane->tx, send, link);
 			lane->tx_frames--;
-			lane->tx_bytes -= send->length;
 			send->done(send, -ECANCELED);
 		}
 		send = next;
@@ -326,6 +321,35 @@ static void rdma_declare(struct smd_lane *outer, struct smd_extent memory, size_
 		lane->hub->memory, memory.base, memory.length, SMD_RDMA_MEMORY_PIECE, largest);
 }
 
+static int rdma_declare_device(
+	struct smd_lane *outer, struct smd_extent memory, int fd, uint64_t offset)
+{
+	struct rdma_lane *lane = rdma_lane_of(outer);
+
+	return lane->hub ? smd_rdma_memory_declare_device(
+				   lane->hub->memory, memory.base, memory.length, fd, offset)
+			 : -ENOTCONN;
+}
+
+static void rdma_withdraw_device(struct smd_lane *outer, struct smd_extent memory)
+{
+	struct rdma_lane *lane = rdma_lane_of(outer);
+
+	if (lane->hub) {
+		smd_rdma_memory_withdraw(lane->hub->memory, memory.base);
+	}
+}
+
+/* What is copied, and what goes inline, the processor reads. */
+static bool rdma_reaches(const struct smd_lane *outer, const void *memory, uint32_t length)
+{
+	const struct rdma_lane *lane = (const struct rdma_lane *)outer;
+
+	return lane->hub && length > SMD_RDMA_EAGER && length > lane->inline_bytes &&
+	       length <= lane->hub->limits.message_bytes &&
+	       smd_rdma_memory_has_device(lane->hub->memory, memory, length);
+}
+
 static void rdma_refresh(struct smd_lane *outer, uint64_t moment)
 {
 	struct rdma_hub *hub = rdma_lane_of(outer)->hub;
@@ -383,6 +407,9 @@ const struct smd_transport_ops smd_transport_rdma = {
 	.offer = rdma_offer,
 	.withdraw = rdma_withdraw,
 	.declare = rdma_declare,
+	.declare_device = rdma_declare_device,
+	.withdraw_device = rdma_withdraw_device,
+	.reaches = rdma_reaches,
 	.refresh = rdma_refresh,
 	.redirect = rdma_redirect,
 	.close = rdma_close,

@@ -143,6 +143,20 @@ static int hub_register(void *owner, void *address, size_t length, enum smd_rdma
 	return ret;
 }
 
+static int hub_register_device(void *owner, void *address, size_t length, int fd, uint64_t offset,
+	struct smd_rdma_keys *out)
+{
+	struct rdma_hub *hub = owner;
+	struct ibv_mr *region;
+	int ret = smd_verbs_region_create_dmabuf(hub->domain, fd, offset, (uintptr_t)address,
+		length, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &region);
+
+	if (ret == 0) {
+		*out = (struct smd_rdma_keys){region, region->lkey, region->rkey};
+	}
+	return ret;
+}
+
 static void hub_deregister(void *owner, void *handle)
 {
 	(void)owner;
@@ -339,6 +353,7 @@ static int hub_create(struct rdma_hub *hub, uint8_t port)
 {
 	const struct smd_rdma_memory_config memory = {
 		.reg = hub_register,
+		.reg_device = hub_register_device,
 		.dereg = hub_deregister,
 		.owner = hub,
 		.bytes_max = pinned_most(),

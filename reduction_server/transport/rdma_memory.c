@@ -20,6 +20,7 @@ struct declared {
 	size_t piece;
 	size_t largest;
 	size_t count;
+	bool device; /* memory of a device: one piece, which is there from the beginning */
 	TAILQ_ENTRY(declared) link;
 	struct smd_rdma_region *pieces[]; /* NULL: not used yet */
 };
@@ -73,8 +74,29 @@ static struct smd_memory_range range_piece(
 
 /* ---- a region ---- */
 
+/* What stands for memory of a device. */
+struct dmabuf {
+	int fd;
+	uint64_t offset;
+};
+
+/* NULL dmabuf: it is the host's. */
+static int region_register(struct smd_rdma_region *region, const struct dmabuf *dmabuf)
+{
+	const struct smd_rdma_memory_config *config = &region->memory->config;
+	void *address = (void *)region->begin;
+	size_t length = region->end - region->begin;
+
+	if (!dmabuf) {
+		return config->reg(config->owner, address, length, region->access, &region->keys);
+	}
+	return config->reg_device ? config->reg_device(config->owner, address, length, dmabuf->fd,
+					    dmabuf->offset, &region->keys)
+				  : -ENOTSUP;
+}
+
 static int region_create(struct smd_rdma_memory *memory, struct smd_memory_range range,
-	enum smd_rdma_access access, struct smd_rdma_region **out)
+	enum smd_rdma_access access, const struct dmabuf *dmabuf, struct smd_rdma_region **out)
 {
 	struct smd_rdma_region *region = calloc(1, sizeof(*region));
 	int ret;
@@ -86,8 +108,7 @@ static int region_create(struct smd_rdma_memory *memory, struct smd_memory_range
 	region->begin = range.begin;
 	region->end = range.end;
 	region->access = access;
-	ret = memory->config.reg(memory->config.owner, (void *)range.begin, range.end - range.begin,
-		access, &region->keys);
+	ret = region_register(region, dmabuf);
 	if (ret) {
 		free(region);
 		return ret;
@@ -237,10 +258,10 @@ static void refusal_remember(struct smd_rdma_memory *memory, struct smd_memory_r
 static int memory_register(struct smd_rdma_memory *memory, struct smd_memory_range piece,
 	struct smd_memory_range buffer, enum smd_rdma_access access, struct smd_rdma_region **out)
 {
-	int ret = region_create(memory, piece, access, out);
+	int ret = region_create(memory, piece, access, NULL, out);
 
 	if (ret && ret != -EFAULT && list_evict(memory, 0, 0)) {
-		ret = region_create(memory, piece, access, out);
+		ret = region_create(memory, piece, access, NULL, out);
 	}
 	if (ret) {
 		refusal_remember(memory, buffer, access, ret);
@@ -321,26 +342,89 @@ static void declared_destroy(struct smd_rdma_memory *memory, struct declared *de
 	free(declared);
 }
 
+/* 0: it is new; 1: it is there already; -errno. */
+static int declared_check(const struct smd_rdma_memory *memory, struct smd_memory_range range)
+{
+	const struct declared *declared;
+
+	if (range.begin == range.end) {
+		return -EINVAL;
+	}
+	TAILQ_FOREACH (declared, &memory->declared, link) {
+		if (declared->range.begin == range.begin && declared->range.end == range.end) {
+			return 1;
+		}
+		if (declared->range.begin < range.end && range.begin < declared->range.end) {
+			return -EEXIST;
+		}
+	}
+	return 0;
+}
+
+static struct declared *declared_create(struct smd_memory_range range, size_t piece, size_t largest)
+{
+	size_t count = (range.end - range.begin - 1) / piece + 1;
+	struct declared *declared =
+		calloc(1, sizeof(*declared) + count * sizeof(declared->pieces[0]));
+
+	if (declared) {
+		declared->range = range;
+		declared->piece = piece;
+		declared->largest = largest;
+		declared->count = count;
+	}
+	return declared;
+}
+
 int smd_rdma_memory_declare(
 	struct smd_rdma_memory *memory, void *base, size_t length, size_t piece, size_t largest)
 {
+	struct smd_memory_range range = range_of(base, length);
+	int ret = piece ? declared_check(memory, range) : -EINVAL;
 	struct declared *declared;
-	size_t count;
 
-	if (length == 0 || piece == 0) {
-		return -EINVAL;
+	if (ret) {
+		return ret < 0 ? ret : 0;
 	}
-	count = (length - 1) / piece + 1;
-	declared = calloc(1, sizeof(*declared) + count * sizeof(declared->pieces[0]));
+	declared = declared_create(range, piece, largest);
 	if (!declared) {
 		return -ENOMEM;
 	}
-	declared->range = range_of(base, length);
-	declared->piece = piece;
-	declared->largest = largest;
-	declared->count = count;
 	TAILQ_INSERT_TAIL(&memory->declared, declared, link);
 	return 0;
+}
+
+int smd_rdma_memory_declare_device(
+	struct smd_rdma_memory *memory, void *base, size_t length, int fd, uint64_t offset)
+{
+	const struct dmabuf dmabuf = {fd, offset};
+	struct smd_memory_range range = range_of(base, length);
+	int ret = declared_check(memory, range);
+	struct declared *declared;
+
+	if (ret) {
+		return ret < 0 ? ret : 0;
+	}
+	declared = declared_create(range, length, length);
+	if (!declared) {
+		return -ENOMEM;
+	}
+	ret = region_create(memory, range, SMD_RDMA_WRITE, &dmabuf, &declared->pieces[0]);
+	if (ret) {
+		free(declared);
+		return ret;
+	}
+	declared->pieces[0]->kept = true;
+	declared->device = true;
+	TAILQ_INSERT_TAIL(&memory->declared, declared, link);
+	return 0;
+}
+
+bool smd_rdma_memory_has_device(struct smd_rdma_memory *memory, const void *address, size_t length)
+{
+	const struct declared *declared = declared_find(memory, range_of(address, length));
+
+	return declared && declared->device;
 }
 
 void smd_rdma_memory_withdraw(struct smd_rdma_memory *memory, const void *base)

@@ -1,6 +1,6 @@
 /*
- * Which registered memory region covers a piece of memory: declared memory, and a bounded cache of
- * what callers' buffers were registered as.
+ * Which registered memory region covers a piece of memory: declared memory, that of devices too,
+ * and a bounded cache of what callers' buffers were registered as.
  *
  * A network card reads and writes the memory that was registered with it, which costs much more
  * than to send a chunk; so what was registered is kept for the next operation. It is kept only
@@ -61,6 +61,10 @@ struct smd_rdma_memory_config {
 	/* Registers; -errno. Never called for an empty range. */
 	int (*reg)(void *owner, void *address, size_t length, enum smd_rdma_access access,
 		struct smd_rdma_keys *out);
+	/* The same for memory of a device, which the dma-buf stands for; for writing. NULL: none.
+	 */
+	int (*reg_device)(void *owner, void *address, size_t length, int fd, uint64_t offset,
+		struct smd_rdma_keys *out);
 	void (*dereg)(void *owner, void *handle);
 	void *owner;
 	/* What may be kept of callers' buffers while nothing uses it; in use there may be more. */
@@ -88,11 +92,21 @@ void smd_rdma_memory_destroy(struct smd_rdma_memory *memory);
 /*
  * Long-lived memory of our own: a slot pool, for instance. It is registered for reading and writing
  * in pieces of `piece` bytes when these are first used, and stays so until it is withdrawn. Ranges
- * of up to `largest` bytes are found in it; longer ones are treated as callers' buffers. -ENOMEM,
- * -EINVAL for an empty one and for a piece of 0 bytes.
+ * of up to `largest` bytes are found in it; longer ones are treated as callers' buffers. To declare
+ * it again changes nothing. -ENOMEM, -EINVAL for an empty one and for a piece of 0 bytes, -EEXIST
+ * for one that overlaps another.
  */
 int smd_rdma_memory_declare(
 	struct smd_rdma_memory *memory, void *base, size_t length, size_t piece, size_t largest);
+/*
+ * Memory of a device, which the dma-buf stands for from `offset` on: registered now and as a whole,
+ * until it is withdrawn. To declare it again changes nothing. -ENOTSUP, what the registration said,
+ * or an error as above.
+ */
+int smd_rdma_memory_declare_device(
+	struct smd_rdma_memory *memory, void *base, size_t length, int fd, uint64_t offset);
+/* Whether all of this is in one declared memory of a device. */
+bool smd_rdma_memory_has_device(struct smd_rdma_memory *memory, const void *address, size_t length);
 /* What is in use is deregistered when it no longer is. */
 void smd_rdma_memory_withdraw(struct smd_rdma_memory *memory, const void *base);
 

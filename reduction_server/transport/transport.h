@@ -162,6 +162,22 @@ struct smd_transport_ops {
 	 */
 	void (*declare)(struct smd_lane *lane, struct smd_extent memory, size_t largest);
 	/*
+	 * Memory of a device, which the processor cannot touch. `fd`, a dma-buf, stands for it from
+	 * `offset` on, and may be closed afterwards. It must not overlap other such memory. Lanes
+	 * that share a network card share it: to declare it again changes nothing, to withdraw it
+	 * once is enough, and it lives no longer than they do. 0, or -errno where the card does not
+	 * take it. NULL operations: no card does.
+	 */
+	int (*declare_device)(
+		struct smd_lane *lane, struct smd_extent memory, int fd, uint64_t offset);
+	void (*withdraw_device)(struct smd_lane *lane, struct smd_extent memory);
+	/*
+	 * Whether the card itself reads a payload of that length from there into a place that has
+	 * room for it, and writes one to there where that is offered. Only then may a send or an
+	 * offer name memory of a device.
+	 */
+	bool (*reaches)(const struct smd_lane *lane, const void *memory, uint32_t length);
+	/*
 	 * Callers have given buffers: what was registered of memory that was unmapped before is
 	 * forgotten. `moment` grows from call to call; of several lanes with the same one only the
 	 * first need do anything. NULL operation: nothing is registered.
@@ -180,6 +196,15 @@ struct smd_lane_counts {
 	uint64_t requests;  /* work requests to a device, of sends */
 	uint64_t doorbells; /* calls that posted them */
 };
+
+static inline void smd_lane_counts_add(
+	struct smd_lane_counts *sum, const struct smd_lane_counts *counts)
+{
+	sum->bytes_sent += counts->bytes_sent;
+	sum->bytes_received += counts->bytes_received;
+	sum->requests += counts->requests;
+	sum->doorbells += counts->doorbells;
+}
 
 /* What every transport's lane begins with. */
 struct smd_lane {
@@ -259,6 +284,31 @@ static inline void smd_lane_declare(struct smd_lane *lane, struct smd_extent mem
 	if (lane->ops->declare) {
 		lane->ops->declare(lane, memory, largest);
 	}
+}
+
+/* Whether the lane's card may take memory of devices. */
+static inline bool smd_lane_has_card(const struct smd_lane *lane)
+{
+	return lane->ops->declare_device != NULL;
+}
+
+static inline int smd_lane_declare_device(
+	struct smd_lane *lane, struct smd_extent memory, int fd, uint64_t offset)
+{
+	return lane->ops->declare_device(lane, memory, fd, offset);
+}
+
+static inline void smd_lane_withdraw_device(struct smd_lane *lane, struct smd_extent memory)
+{
+	if (lane->ops->withdraw_device) {
+		lane->ops->withdraw_device(lane, memory);
+	}
+}
+
+static inline bool smd_lane_reaches(
+	const struct smd_lane *lane, const void *memory, uint32_t length)
+{
+	return lane->ops->reaches && lane->ops->reaches(lane, memory, length);
 }
 
 static inline void smd_lane_refresh(struct smd_lane *lane, uint64_t moment)

@@ -36,7 +36,6 @@ struct smd_verbs_limits {
 	uint32_t completions;   /* of a completion queue */
 	uint32_t message_bytes; /* of one write */
 	uint32_t path_mtu;      /* bytes, of the port as it is now */
-	bool dmabuf;            /* its driver may take memory of GPUs */
 };
 
 struct smd_verbs_queue {
@@ -93,7 +92,7 @@ int smd_verbs_post_receive(struct rdma_cm_id *id, struct ibv_recv_wr *chain);
 /* `access` is IBV_ACCESS_*. */
 int smd_verbs_region_create(
 	struct ibv_pd *domain, void *memory, size_t length, int access, struct ibv_mr **out);
-/* Memory of a GPU, which the descriptor stands for. */
+/* Memory of a device, which a dma-buf stands for; -EOPNOTSUPP where the card does not take it. */
 int smd_verbs_region_create_dmabuf(struct ibv_pd *domain, int fd, uint64_t offset, uint64_t address,
 	size_t length, int access, struct ibv_mr **out);
 void smd_verbs_region_destroy(struct ibv_mr *region);

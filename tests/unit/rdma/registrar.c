@@ -50,6 +50,21 @@ static int registrar_reg(void *owner, void *address, size_t length, enum smd_rdm
 	return 0;
 }
 
+static int registrar_reg_device(void *owner, void *address, size_t length, int fd, uint64_t offset,
+	struct smd_rdma_keys *out)
+{
+	int ret = registrar_reg(owner, address, length, SMD_RDMA_WRITE, out);
+
+	if (ret == 0) {
+		struct registration *registration = out->handle;
+
+		registration->device = true;
+		registration->fd = fd;
+		registration->offset = offset;
+	}
+	return ret;
+}
+
 static void registrar_dereg(void *owner, void *handle)
 {
 	struct registration *registration = handle;
@@ -65,6 +80,7 @@ struct smd_rdma_memory *registrar_cache(unsigned entries_max, uint64_t bytes_max
 {
 	const struct smd_rdma_memory_config config = {
 		.reg = registrar_reg,
+		.reg_device = registrar_reg_device,
 		.dereg = registrar_dereg,
 		.owner = &registrar,
 		.entries_max = entries_max,

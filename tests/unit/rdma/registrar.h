@@ -14,6 +14,9 @@ struct registration {
 	uintptr_t end;
 	enum smd_rdma_access access;
 	bool live;
+	bool device; /* then: */
+	int fd;
+	uint64_t offset;
 	uint64_t stamp; /* the first 8 bytes when it was registered, where `stamped` is set */
 };
 

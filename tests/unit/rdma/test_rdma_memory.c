@@ -644,6 +644,102 @@ static void nothing_is_not_declared(void **state)
 	assert_int_equal(smd_rdma_memory_declare(memory, (void *)BASE, MIB, 0, CHUNK), -EINVAL);
 }
 
+static void declared_twice_it_is_declared_once(void **state)
+{
+	(void)state;
+	declare_pool();
+	use(BASE, CHUNK);
+	declare_pool();
+	use(BASE, CHUNK);
+	assert_int_equal(registrar.count, 1);
+	smd_rdma_memory_withdraw(memory, (void *)BASE);
+	assert_int_equal(registrar.live, 0);
+}
+
+static void declared_memory_overlaps_no_other(void **state)
+{
+	(void)state;
+	declare_pool();
+	assert_int_equal(
+		smd_rdma_memory_declare(memory, (void *)(BASE + MIB), MIB, MIB, CHUNK), -EEXIST);
+	assert_int_equal(smd_rdma_memory_declare_device(memory, (void *)BASE, MIB, 3, 0), -EEXIST);
+	assert_int_equal(
+		smd_rdma_memory_declare_device(memory, (void *)(BASE + POOL_SIZE - 1), MIB, 3, 0),
+		-EEXIST);
+	assert_int_equal(
+		smd_rdma_memory_declare_device(memory, (void *)(BASE + POOL_SIZE), MIB, 3, 0), 0);
+}
+
+/* ---- memory of a device ---- */
+
+static void memory_of_a_device_is_registered_at_once_and_whole(void **state)
+{
+	(void)state;
+	assert_int_equal(
+		smd_rdma_memory_declare_device(memory, (void *)(BASE + 256), 99 * MIB, 7, 256), 0);
+	assert_last(BASE + 256, BASE + 256 + 99 * MIB);
+	assert_true(last()->device);
+	assert_int_equal(last()->fd, 7);
+	assert_int_equal(last()->offset, 256);
+	assert_int_equal(
+		smd_rdma_memory_declare_device(memory, (void *)(BASE + 256), 99 * MIB, 8, 256), 0);
+	watch.err = -EINVAL;
+	unmap(0, UINTPTR_MAX);
+	use(BASE + 256, 99 * MIB);
+	use(BASE + 50 * MIB, CHUNK);
+	assert_int_equal(registrar.asked, 1);
+}
+
+static void memory_of_a_device_is_known_from_the_hosts(void **state)
+{
+	const void *at = (void *)(BASE + MIB);
+
+	(void)state;
+	assert_false(smd_rdma_memory_has_device(memory, at, MIB));
+	assert_int_equal(smd_rdma_memory_declare_device(memory, (void *)at, MIB, 7, 0), 0);
+	assert_true(smd_rdma_memory_has_device(memory, at, MIB));
+	assert_true(smd_rdma_memory_has_device(memory, (const char *)at + MIB - 1, 1));
+	assert_false(smd_rdma_memory_has_device(memory, (const char *)at + 1, MIB));
+	assert_false(smd_rdma_memory_has_device(memory, (const char *)at - 1, MIB));
+	assert_int_equal(
+		smd_rdma_memory_declare(memory, (void *)(BASE + 2 * MIB), MIB, MIB, MIB), 0);
+	assert_false(smd_rdma_memory_has_device(memory, (void *)(BASE + 2 * MIB), MIB));
+	smd_rdma_memory_withdraw(memory, at);
+	assert_false(smd_rdma_memory_has_device(memory, at, MIB));
+}
+
+static void withdrawn_memory_of_a_device_lives_while_it_is_used(void **state)
+{
+	struct smd_rdma_region *region;
+
+	(void)state;
+	assert_int_equal(smd_rdma_memory_declare_device(memory, (void *)BASE, MIB, 7, 0), 0);
+	region = get(BASE, CHUNK);
+	smd_rdma_memory_withdraw(memory, (void *)BASE);
+	assert_int_equal(registrar.live, 1);
+	assert_int_equal(smd_rdma_memory_declare_device(memory, (void *)BASE, 2 * MIB, 8, 0), 0);
+	assert_int_equal(registrar.live, 2);
+	assert_int_equal(last()->fd, 8);
+	smd_rdma_region_put(region);
+	assert_int_equal(registrar.live, 1);
+	assert_registered(BASE, 2 * MIB);
+}
+
+static void a_card_may_refuse_memory_of_a_device(void **state)
+{
+	const struct smd_rdma_memory_config config = {.owner = &registrar};
+	struct smd_rdma_memory *none = smd_rdma_memory_create(&config);
+
+	(void)state;
+	registrar.err = -EOPNOTSUPP;
+	assert_int_equal(
+		smd_rdma_memory_declare_device(memory, (void *)BASE, MIB, 7, 0), -EOPNOTSUPP);
+	assert_false(smd_rdma_memory_has_device(memory, (void *)BASE, MIB));
+	assert_int_equal(smd_rdma_memory_declare_device(memory, (void *)BASE, 0, 7, 0), -EINVAL);
+	assert_int_equal(smd_rdma_memory_declare_device(none, (void *)BASE, MIB, 7, 0), -ENOTSUP);
+	smd_rdma_memory_destroy(none);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -687,6 +783,12 @@ int main(void)
 		TEST(withdrawn_memory_is_deregistered),
 		TEST(a_declared_piece_that_is_refused_comes_later),
 		TEST(nothing_is_not_declared),
+		TEST(declared_twice_it_is_declared_once),
+		TEST(declared_memory_overlaps_no_other),
+		TEST(memory_of_a_device_is_registered_at_once_and_whole),
+		TEST(memory_of_a_device_is_known_from_the_hosts),
+		TEST(withdrawn_memory_of_a_device_lives_while_it_is_used),
+		TEST(a_card_may_refuse_memory_of_a_device),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
