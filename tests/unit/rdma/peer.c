@@ -31,6 +31,27 @@ void stage_turn(struct link *link)
 	}
 }
 
+static int peer_on_header(
+	void *owner, const struct smd_frame *frame, void **payload, struct smd_error *error)
+{
+	struct peer *peer = owner;
+
+	if (peer->end.lane->placed && !peer->offered) {
+		return smd_error_set(error, EPROTO, "no place was offered");
+	}
+	return end_on_header(&peer->end, frame, payload, error);
+}
+
+/* Those of links, but that they look at places. */
+static const struct smd_lane_callbacks *peer_callbacks(void)
+{
+	static struct smd_lane_callbacks callbacks;
+
+	callbacks = link_callbacks;
+	callbacks.on_header = peer_on_header;
+	return &callbacks;
+}
+
 void peer_begin(struct peer *peer, struct link *link)
 {
 	struct smd_error error = {""};
@@ -38,7 +59,7 @@ void peer_begin(struct peer *peer, struct link *link)
 	*peer = (struct peer){.own = {.mailboxes = RDMA_MAILBOXES}};
 	peer->end = (struct end){.base = link->base, .room = malloc(ROOM)};
 	script.connects = false;
-	assert_int_equal(smd_transport_rdma.connect(link->base, link->address, 0, &link_callbacks,
+	assert_int_equal(smd_transport_rdma.connect(link->base, link->address, 0, peer_callbacks(),
 				 &peer->end, &peer->end.lane, &error),
 		0);
 	peer->lane = rdma_lane_of(peer->end.lane);

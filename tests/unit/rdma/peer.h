@@ -18,6 +18,7 @@ struct peer {
 	struct smd_rdma_greeting theirs; /* and the lane */
 	uint32_t written;                /* messages, to the lane */
 	uint32_t taken;                  /* of those that the lane has sent, as it is told next */
+	bool offered;                    /* payloads may come in a place */
 };
 
 /* A link over the script. Afterwards nothing of the device may be left. */

@@ -1,4 +1,5 @@
-/* What script.c (the device) and script_cm.c (the connection manager) know of each other. */
+/* What script.c (the device), script_memory.c and script_cm.c (the connection manager) know of each
+ * other. */
 #ifndef SMD_TESTS_RDMA_SCRIPT_PARTS_H
 #define SMD_TESTS_RDMA_SCRIPT_PARTS_H
 
@@ -26,6 +27,10 @@ static inline struct script_id *script_id_of(const struct rdma_cm_id *id)
 _Noreturn void script_stop(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Whether this call is the one that fails. */
 int script_fault(enum script_call_name name);
+/* Keys begin anew. */
+void script_memory_reset(void);
+/* Whether the key lets these bytes be used so; `access` is IBV_ACCESS_*. */
+bool script_key_allows(uint32_t key, uint64_t address, uint32_t length, int access);
 /* All that was posted there is flushed. */
 void script_pair_flush(struct script_pair *pair);
 

@@ -1,0 +1,161 @@
+/* Registered memory of the script's device, and a memory watch that sees nothing. */
+#include <stdlib.h>
+
+#include "reduction_server/transport/memory_watch.h"
+#include "tests/unit/rdma/script_parts.h"
+
+#define REGIONS_MAX 1024
+#define FIRST_KEY   1000u
+
+struct script_region {
+	struct ibv_mr mr; /* first */
+	uintptr_t begin;
+	size_t length;
+	int access;
+	bool live;
+	bool exposed; /* the test's own */
+};
+
+static struct script_region *regions[REGIONS_MAX]; /* by key */
+static uint32_t nregions;
+
+void script_memory_reset(void)
+{
+	nregions = 0;
+}
+
+/* ---- registered memory ---- */
+
+int smd_verbs_domain_create(struct ibv_context *context, struct ibv_pd **out)
+{
+	int err = script_fault(SCRIPT_domain_create);
+
+	if (err == 0) {
+		*out = calloc(1, sizeof(**out));
+		(*out)->context = context;
+		script.live++;
+	}
+	return err;
+}
+
+void smd_verbs_domain_destroy(struct ibv_pd *domain)
+{
+	for (uint32_t i = 0; i < nregions; i++) {
+		if (regions[i] && regions[i]->mr.pd == domain) {
+			script_stop("a domain was destroyed before its memory");
+		}
+	}
+	free(domain);
+	script.live--;
+}
+
+static struct script_region *region_add(
+	struct ibv_pd *domain, void *memory, size_t length, int access)
+{
+	struct script_region *region = calloc(1, sizeof(*region));
+
+	if (nregions == REGIONS_MAX) {
+		script_stop("more than %u registrations", REGIONS_MAX);
+	}
+	region->mr.pd = domain;
+	region->mr.lkey = FIRST_KEY + nregions;
+	region->mr.rkey = FIRST_KEY + nregions;
+	region->begin = (uintptr_t)memory;
+	region->length = length;
+	region->access = access;
+	regions[nregions++] = region;
+	return region;
+}
+
+int smd_verbs_region_create(
+	struct ibv_pd *domain, void *memory, size_t length, int access, struct ibv_mr **out)
+{
+	int err = script_fault(SCRIPT_region_create);
+
+	if (err == 0) {
+		*out = &region_add(domain, memory, length, access)->mr;
+		script.live++;
+	}
+	return err;
+}
+
+int smd_verbs_region_create_dmabuf(struct ibv_pd *domain, int fd, uint64_t offset, uint64_t address,
+	size_t length, int access, struct ibv_mr **out)
+{
+	int err = script_fault(SCRIPT_region_create_dmabuf);
+
+	(void)fd;
+	(void)offset;
+	if (err == 0) {
+		*out = &region_add(domain, (void *)(uintptr_t)address, length, access)->mr;
+		script.live++;
+	}
+	return err;
+}
+
+static void region_remove(uint32_t key)
+{
+	free(regions[key - FIRST_KEY]);
+	regions[key - FIRST_KEY] = NULL;
+}
+
+void smd_verbs_region_destroy(struct ibv_mr *mr)
+{
+	region_remove(mr->lkey);
+	script.live--;
+}
+
+uint32_t script_expose(void *memory, size_t length)
+{
+	struct script_region *region =
+		region_add(NULL, memory, length, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+
+	region->exposed = true;
+	return region->mr.rkey;
+}
+
+void script_hide_all(void)
+{
+	for (uint32_t i = 0; i < nregions; i++) {
+		if (regions[i] && regions[i]->exposed) {
+			region_remove(FIRST_KEY + i);
+		}
+	}
+}
+
+/* Whether the key lets these bytes be used so. */
+bool script_key_allows(uint32_t key, uint64_t address, uint32_t length, int access)
+{
+	uint32_t index = key - FIRST_KEY;
+	const struct script_region *region = index < nregions ? regions[index] : NULL;
+
+	return region && (region->access & access) == access && address >= region->begin &&
+	       length <= region->length && address - region->begin <= region->length - length;
+}
+
+/* ---- the memory watch: everything can be watched, and nothing is ever unmapped ---- */
+
+int smd_memory_watch_start(struct smd_error *error)
+{
+	(void)error;
+	return 0;
+}
+
+int smd_memory_watch_add(const void *address, size_t length)
+{
+	(void)address;
+	(void)length;
+	return 0;
+}
+
+bool smd_memory_watch_settle(void)
+{
+	return true;
+}
+
+bool smd_memory_watch_next(uint64_t *cursor, struct smd_memory_range *range)
+{
+	(void)cursor;
+	(void)range;
+	return false;
+}

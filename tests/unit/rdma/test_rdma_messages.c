@@ -1,0 +1,462 @@
+/*
+ * What a lane takes from the other end's greeting and messages, and how it ends when these are not
+ * what they must be: with a reason, and before anything is handed out that was not sent.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/unit/rdma/peer.h"
+
+/* ---- greetings ---- */
+
+static const struct smd_rdma_greeting good = {
+	.shard = 3, .mailboxes = 32, .key = 0xfedcba98, .address = 0x123456789abcdef0};
+
+static int decode(const uint8_t *bytes, size_t length, struct smd_error *error)
+{
+	struct smd_rdma_greeting out;
+
+	*error = (struct smd_error){""};
+	return smd_rdma_greeting_decode(bytes, length, &out, error);
+}
+
+static void assert_not_summand(const uint8_t *bytes, size_t length)
+{
+	struct smd_error error;
+
+	assert_int_equal(decode(bytes, length, &error), -EPROTO);
+	assert_string_equal(
+		error.text, "the other end must be a Summand lane, and is something else");
+}
+
+static void a_greeting_comes_out_as_it_went_in(void **state)
+{
+	uint8_t bytes[SMD_RDMA_GREETING_SIZE + 8] = {0};
+	struct smd_rdma_greeting out;
+	struct smd_error error = {""};
+
+	(void)state;
+	smd_rdma_greeting_encode(&good, bytes);
+	for (size_t padding = 0; padding <= 8; padding++) {
+		assert_int_equal(smd_rdma_greeting_decode(
+					 bytes, SMD_RDMA_GREETING_SIZE + padding, &out, &error),
+			0);
+		assert_memory_equal(&out, &good, sizeof(good));
+	}
+}
+
+static void a_greeting_must_be_one(void **state)
+{
+	uint8_t bytes[SMD_RDMA_GREETING_SIZE];
+
+	(void)state;
+	smd_rdma_greeting_encode(&good, bytes);
+	for (size_t length = 0; length < SMD_RDMA_GREETING_SIZE; length++) {
+		assert_not_summand(bytes, length);
+	}
+	for (int i = 0; i < 4; i++) {
+		bytes[i] ^= 1;
+		assert_not_summand(bytes, sizeof(bytes));
+		bytes[i] ^= 1;
+	}
+}
+
+static void a_greeting_must_be_of_this_version(void **state)
+{
+	uint8_t bytes[SMD_RDMA_GREETING_SIZE];
+	struct smd_error error;
+
+	(void)state;
+	smd_rdma_greeting_encode(&good, bytes);
+	bytes[4] = SMD_RDMA_VERSION + 1;
+	assert_int_equal(decode(bytes, sizeof(bytes), &error), -EPROTO);
+	assert_string_equal(error.text, "the other end must speak version 1 over RDMA, got 2");
+}
+
+static void a_greeting_must_have_mailboxes_that_fit(void **state)
+{
+	struct smd_rdma_greeting greeting = good;
+	uint8_t bytes[SMD_RDMA_GREETING_SIZE];
+	struct smd_error error;
+	char text[160];
+
+	(void)state;
+	for (unsigned n = 0; n <= 2 * SMD_RDMA_MAILBOXES_MAX; n++) {
+		bool fits =
+			n == 4 || n == 8 || n == 16 || n == 32 || n == 64 || n == 128 || n == 256;
+
+		greeting.mailboxes = (uint16_t)n;
+		smd_rdma_greeting_encode(&greeting, bytes);
+		assert_int_equal(decode(bytes, sizeof(bytes), &error), fits ? 0 : -EPROTO);
+	}
+	greeting = good;
+	smd_rdma_greeting_encode(&greeting, bytes);
+	bytes[24] ^= 1; /* their size */
+	assert_int_equal(decode(bytes, sizeof(bytes), &error), -EPROTO);
+	snprintf(text, sizeof(text),
+		"the other end must have 4 to 256 mailboxes (a power of 2) of %u bytes, got 32 of "
+		"%u",
+		SMD_RDMA_MAILBOX_SIZE, SMD_RDMA_MAILBOX_SIZE ^ 1);
+	assert_string_equal(error.text, text);
+}
+
+/* ---- a message's first bytes ---- */
+
+static void every_prefix_that_fits_comes_out_as_it_went_in(void **state)
+{
+	uint8_t bytes[SMD_RDMA_PREFIX_SIZE];
+
+	(void)state;
+	for (unsigned flags = 0; flags < 4; flags++) {
+		for (unsigned places = 0; places <= SMD_PLACES_MAX + 1; places++) {
+			uint32_t least = SMD_RDMA_PREFIX_SIZE + (flags & 1 ? SMD_FRAME_SIZE : 0) +
+					 places * SMD_RDMA_PLACE_SIZE;
+
+			for (uint32_t length = 0; length < SMD_RDMA_MAILBOX_SIZE + 20; length++) {
+				struct smd_rdma_prefix in = {.length = length,
+					.taken = 0x80000001u + length,
+					.places = (uint8_t)places,
+					.begins = flags & 1,
+					.placed = flags & 2};
+				struct smd_rdma_prefix out = {0};
+				struct smd_error error = {""};
+				bool fits = length >= least && length <= SMD_RDMA_MAILBOX_SIZE &&
+					    places <= SMD_PLACES_MAX &&
+					    (in.begins || (!in.placed && places == 0)) &&
+					    (!in.placed || length == least);
+
+				smd_rdma_prefix_encode(&in, bytes);
+				assert_int_equal(smd_rdma_prefix_decode(bytes, &out, &error),
+					fits ? 0 : -EPROTO);
+				assert_int_equal(fits, error.text[0] == '\0');
+				assert_int_equal(out.length, in.length);
+				assert_int_equal(out.taken, in.taken);
+				assert_int_equal(out.places, in.places);
+				assert_int_equal(out.begins, in.begins);
+				assert_int_equal(out.placed, in.placed);
+			}
+		}
+	}
+}
+
+static void a_place_comes_out_as_it_went_in(void **state)
+{
+	const struct smd_place in = {0xfedcba9876543210, 0x89abcdef, 0xffffffff};
+	struct smd_place out = {0};
+	uint8_t bytes[SMD_RDMA_PLACE_SIZE];
+
+	(void)state;
+	smd_rdma_place_encode(&in, bytes);
+	smd_rdma_place_decode(bytes, &out);
+	assert_memory_equal(&in, &out, sizeof(in));
+}
+
+/* ---- messages that are good ---- */
+
+static void frames_come_in_pieces_of_any_size(void **state)
+{
+	enum { LENGTH = 10000 };
+	struct link *link = *state;
+	struct peer peer;
+	uint32_t at = 1;
+	uint32_t piece;
+
+	peer_open(&peer, link);
+	peer_begin_frame(&peer, 5, LENGTH, 1);
+	for (piece = 0; at < LENGTH; at += piece, piece = piece * 2 + 1) {
+		if (piece > LENGTH - at) {
+			piece = LENGTH - at;
+		}
+		peer_go_on(&peer, 5, at, piece);
+		peer_poll(&peer);
+		assert_int_equal(peer.end.frames, at + piece == LENGTH);
+	}
+	assert_int_equal(peer.end.headers, 1);
+	assert_int_equal(peer.end.frames, 1);
+	end_assert_payload(&peer.end);
+	peer_frame(&peer, 6, 0);
+	peer_frame(&peer, 7, SMD_RDMA_EAGER);
+	peer_poll(&peer);
+	assert_int_equal(peer.end.frames, 3);
+	end_assert_payload(&peer.end);
+	peer_close(&peer, link);
+}
+
+/* ---- messages that are not ---- */
+
+/* A prefix and nothing that it speaks of. */
+static void write_prefix(struct peer *peer, struct smd_rdma_prefix prefix)
+{
+	uint8_t bytes[SMD_RDMA_PREFIX_SIZE];
+
+	smd_rdma_prefix_encode(&prefix, bytes);
+	peer_write(peer, bytes, sizeof(bytes), prefix.length);
+}
+
+static void unknown_flag(struct peer *peer)
+{
+	struct smd_rdma_prefix prefix = peer_prefix(peer, 0);
+	uint8_t bytes[SMD_RDMA_PREFIX_SIZE];
+
+	smd_rdma_prefix_encode(&prefix, bytes);
+	bytes[9] = 4;
+	peer_write(peer, bytes, sizeof(bytes), prefix.length);
+}
+
+static void places_without_frame(struct peer *peer)
+{
+	struct smd_rdma_prefix prefix = peer_prefix(peer, SMD_RDMA_PLACE_SIZE);
+
+	prefix.places = 1;
+	write_prefix(peer, prefix);
+}
+
+static void too_many_places(struct peer *peer)
+{
+	struct smd_rdma_prefix prefix =
+		peer_prefix(peer, SMD_FRAME_SIZE + 33 * SMD_RDMA_PLACE_SIZE);
+
+	prefix.begins = true;
+	prefix.places = 33;
+	write_prefix(peer, prefix);
+}
+
+static void too_short(struct peer *peer)
+{
+	struct smd_rdma_prefix prefix = peer_prefix(peer, SMD_FRAME_SIZE - 1);
+
+	prefix.begins = true;
+	write_prefix(peer, prefix);
+}
+
+static void too_long(struct peer *peer)
+{
+	write_prefix(peer, peer_prefix(peer, SMD_RDMA_MAILBOX_SIZE));
+}
+
+static void placed_with_payload(struct peer *peer)
+{
+	struct smd_rdma_prefix prefix = peer_prefix(peer, SMD_FRAME_SIZE + 1);
+
+	prefix.begins = true;
+	prefix.placed = true;
+	write_prefix(peer, prefix);
+}
+
+static void more_taken_than_sent(struct peer *peer)
+{
+	peer->taken = 1;
+	peer_frame(peer, 1, 10);
+}
+
+static void fewer_taken_than_before(struct peer *peer)
+{
+	peer->taken = (uint32_t)-1;
+	peer_frame(peer, 1, 10);
+}
+
+static void more_taken_than_sent_alone(struct peer *peer)
+{
+	peer_tell_taken(peer, 3);
+}
+
+static void number_left_out(struct peer *peer)
+{
+	peer->written++;
+	peer_frame(peer, 1, 10);
+}
+
+static void number_twice(struct peer *peer)
+{
+	peer_frame(peer, 1, 10);
+	peer->written--;
+	peer_frame(peer, 2, 10);
+}
+
+static void fewer_bytes_than_said(struct peer *peer)
+{
+	struct smd_rdma_prefix prefix = peer_prefix(peer, SMD_FRAME_SIZE + 4);
+	struct smd_frame frame = {.kind = SMD_FRAME_INPUT, .length = 4};
+	uint8_t bytes[SMD_RDMA_PREFIX_SIZE + SMD_FRAME_SIZE + 4] = {0};
+
+	prefix.begins = true;
+	smd_rdma_prefix_encode(&prefix, bytes);
+	smd_frame_encode(&frame, bytes + SMD_RDMA_PREFIX_SIZE);
+	peer_write(peer, bytes, sizeof(bytes), sizeof(bytes) - 1);
+}
+
+static void write_placed(struct peer *peer, uint32_t length, uint32_t told)
+{
+	struct smd_rdma_prefix prefix = peer_prefix(peer, SMD_FRAME_SIZE);
+	struct smd_frame frame = {.kind = SMD_FRAME_INPUT, .length = length};
+	uint8_t bytes[SMD_RDMA_PREFIX_SIZE + SMD_FRAME_SIZE];
+
+	prefix.begins = true;
+	prefix.placed = true;
+	smd_rdma_prefix_encode(&prefix, bytes);
+	smd_frame_encode(&frame, bytes + SMD_RDMA_PREFIX_SIZE);
+	peer_write(peer, bytes, sizeof(bytes), told);
+}
+
+static void another_length_in_its_place(struct peer *peer)
+{
+	peer->offered = true;
+	write_placed(peer, 5000, 4999);
+}
+
+static void in_a_place_that_was_not_offered(struct peer *peer)
+{
+	write_placed(peer, 5000, 5000);
+}
+
+static void going_on_with_nothing(struct peer *peer)
+{
+	peer_go_on(peer, 1, 0, 10);
+}
+
+static void going_on_after_the_end(struct peer *peer)
+{
+	peer_frame(peer, 1, 10);
+	peer_go_on(peer, 1, 10, 1);
+}
+
+static void a_frame_inside_a_frame(struct peer *peer)
+{
+	peer_begin_frame(peer, 1, 100, 99);
+	peer_frame(peer, 2, 10);
+}
+
+static void more_than_the_frame(struct peer *peer)
+{
+	peer_begin_frame(peer, 1, 10, 11);
+}
+
+static void more_than_is_missing(struct peer *peer)
+{
+	peer_begin_frame(peer, 1, 10, 8);
+	peer_go_on(peer, 1, 8, 3);
+}
+
+static void no_frame(struct peer *peer)
+{
+	struct smd_rdma_prefix prefix = peer_prefix(peer, SMD_FRAME_SIZE);
+	uint8_t bytes[SMD_RDMA_PREFIX_SIZE + SMD_FRAME_SIZE] = {0};
+
+	prefix.begins = true;
+	smd_rdma_prefix_encode(&prefix, bytes);
+	peer_write(peer, bytes, sizeof(bytes), sizeof(bytes));
+}
+
+static const struct {
+	void (*write)(struct peer *peer);
+	unsigned headers;   /* that were handed out before, */
+	unsigned frames;    /* and frames */
+	const char *reason; /* how it begins */
+} malformed[] = {
+	{unknown_flag, 0, 0, "message: flags and places must fit, got flags 4 with 0 places"},
+	{places_without_frame, 0, 0,
+		"message: flags and places must fit, got flags 0 with 1 places"},
+	{too_many_places, 0, 0, "message: flags and places must fit, got flags 1 with 33 places"},
+	{too_short, 0, 0, "message: length must be 80 to 4688 bytes, got 79"},
+	{too_long, 0, 0, "message: length must be 16 to 4688 bytes, got 4704"},
+	{placed_with_payload, 0, 0, "message: length must be 80 to 80 bytes, got 81"},
+	{more_taken_than_sent, 0, 0, "message: at most 0 can have been taken, got 1"},
+	{fewer_taken_than_before, 0, 0, "message: at most 0 can have been taken, got 4294967295"},
+	{more_taken_than_sent_alone, 0, 0, "message: at most 0 can have been taken, got 3"},
+	{number_left_out, 0, 0, "message: number must be 0, got 1"},
+	{number_twice, 1, 1, "message: number must be 1, got 0"},
+	{fewer_bytes_than_said, 1, 0, "message: 84 bytes must have been written, got 83"},
+	{another_length_in_its_place, 1, 0, "message: 5000 bytes must have been written, got 4999"},
+	{in_a_place_that_was_not_offered, 0, 0, "no place was offered"},
+	{going_on_with_nothing, 0, 0, "message: must begin a frame"},
+	{going_on_after_the_end, 1, 1, "message: must begin a frame"},
+	{a_frame_inside_a_frame, 1, 0, "message: must go on with a frame, got another"},
+	{more_than_the_frame, 1, 0, "message: at most 10 bytes are missing, got 11"},
+	{more_than_is_missing, 1, 0, "message: at most 2 bytes are missing, got 3"},
+	{no_frame, 0, 0, "frame: "},
+};
+
+static void a_malformed_message_ends_the_lane(void **state)
+{
+	struct link *link = *state;
+
+	for (size_t i = 0; i < sizeof(malformed) / sizeof(malformed[0]); i++) {
+		const char *reason = malformed[i].reason;
+		struct peer peer;
+
+		peer_open(&peer, link);
+		malformed[i].write(&peer);
+		peer_poll(&peer);
+		assert_int_equal(peer.end.headers, malformed[i].headers);
+		assert_int_equal(peer.end.frames, malformed[i].frames);
+		peer.end.reason[strnlen(peer.end.reason, strlen(reason))] = '\0';
+		end_assert_closed(&peer.end, -EPROTO, reason);
+		if (peer.end.lane) {
+			peer_frame(&peer, 9, 10); /* nothing is taken after the end */
+			peer_poll(&peer);
+			assert_int_equal(peer.end.frames, malformed[i].frames);
+		}
+		peer_close(&peer, link);
+	}
+}
+
+/* What the owner says of a header or frame is the reason too. */
+static void an_owner_that_refuses_ends_the_lane(void **state)
+{
+	struct link *link = *state;
+
+	for (int whole = 0; whole < 2; whole++) {
+		struct peer peer;
+
+		peer_open(&peer, link);
+		peer.end.refuse_at = whole ? ON_FRAME : ON_HEADER;
+		peer_frame(&peer, 1, 10);
+		peer_frame(&peer, 2, 10);
+		peer_poll(&peer);
+		assert_int_equal(peer.end.headers, 1);
+		end_assert_closed(&peer.end, -EPROTO, whole ? "not this frame" : "not this header");
+		peer_close(&peer, link);
+	}
+}
+
+static void a_lane_may_be_closed_while_it_is_handed_a_frame(void **state)
+{
+	static const enum moment moments[] = {ON_HEADER, ON_FRAME};
+	struct link *link = *state;
+
+	for (size_t i = 0; i < sizeof(moments) / sizeof(moments[0]); i++) {
+		struct peer peer;
+
+		peer_open(&peer, link);
+		peer.end.close_at = moments[i];
+		peer_frame(&peer, 1, 10);
+		peer_frame(&peer, 2, 10);
+		peer_poll(&peer);
+		assert_null(peer.end.lane);
+		assert_int_equal(peer.end.headers, 1);
+		assert_int_equal(peer.end.frames, moments[i] == ON_FRAME);
+		assert_int_equal(peer.end.closed, 0);
+		peer_close(&peer, link);
+	}
+}
+
+#define STAGE(test) cmocka_unit_test_setup_teardown(test, stage_set_up, stage_tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_greeting_comes_out_as_it_went_in),
+		cmocka_unit_test(a_greeting_must_be_one),
+		cmocka_unit_test(a_greeting_must_be_of_this_version),
+		cmocka_unit_test(a_greeting_must_have_mailboxes_that_fit),
+		cmocka_unit_test(every_prefix_that_fits_comes_out_as_it_went_in),
+		cmocka_unit_test(a_place_comes_out_as_it_went_in),
+		STAGE(frames_come_in_pieces_of_any_size),
+		STAGE(a_malformed_message_ends_the_lane),
+		STAGE(an_owner_that_refuses_ends_the_lane),
+		STAGE(a_lane_may_be_closed_while_it_is_handed_a_frame),
+	};
+
+	return cmocka_run_group_tests_name("rdma messages", tests, NULL, NULL);
+}
