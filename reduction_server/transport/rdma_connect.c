@@ -13,6 +13,7 @@
 
 #include "reduction_server/base/log.h"
 #include "reduction_server/transport/rdma.h"
+#include "reduction_server/wire/message.h"
 
 #define LISTEN_BACKLOG   1024
 #define RESOLVE_MS       2000
@@ -151,6 +152,9 @@ static void lane_on_address(struct rdma_lane *lane)
 {
 	int ret;
 
+	if (lane->state != RDMA_LANE_RESOLVING) {
+		return; /* it has an address */
+	}
 	lane->state = RDMA_LANE_ROUTING;
 	ret = smd_verbs_resolve_route(lane->id, RESOLVE_MS);
 	if (ret) {
@@ -162,8 +166,12 @@ static void lane_on_route(struct rdma_lane *lane)
 {
 	uint8_t greeting[SMD_RDMA_GREETING_SIZE];
 	struct smd_error error = {""};
-	int ret = lane_make_pair(lane, &error);
+	int ret;
 
+	if (lane->state != RDMA_LANE_ROUTING) {
+		return; /* it has a queue pair */
+	}
+	ret = lane_make_pair(lane, &error);
 	if (ret) {
 		smd_rdma_lane_end(lane, ret, error.text);
 		return;
@@ -197,13 +205,14 @@ static void lane_on_established(struct rdma_lane *lane, const struct smd_verbs_e
 
 static void lane_on_rejected(struct rdma_lane *lane, const struct smd_verbs_event *event)
 {
-	char text[SMD_VERBS_PRIVATE_MAX + 1];
+	/* A refusal without a text has zeros in its place. */
+	size_t length = strnlen((const char *)event->private_data, event->private_length);
+	char text[SMD_ERROR_TEXT_MAX];
 
 	if (event->status == REJECTED_NOBODY) {
 		smd_rdma_lane_end(lane, -ECONNREFUSED, "Connection refused");
-	} else if (event->status == REJECTED_BY_END && event->private_length) {
-		snprintf(text, sizeof(text), "%.*s", event->private_length,
-			(const char *)event->private_data);
+	} else if (event->status == REJECTED_BY_END && length) {
+		smd_text_decode(event->private_data, length, text);
 		smd_rdma_lane_end(lane, -ECONNREFUSED, text);
 	} else {
 		snprintf(text, sizeof(text), "the request was rejected (reason %d)", event->status);

@@ -1,0 +1,435 @@
+/*
+ * How lanes connect, and what they make of every event of the connection manager in every state, of
+ * refusals, of greetings that are none, of devices that have no room and of calls that fail.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/rdma/peer.h"
+
+/* ---- two real ends ---- */
+
+static void two_ends_connect(void **state)
+{
+	struct link *link = *state;
+	struct parcel parcels[2];
+
+	link_open(link);
+	parcel_send(&parcels[0], &link->near, 1, 100, NULL);
+	parcel_send(&parcels[1], &link->far, 2, 100000, NULL);
+	RUN_UNTIL(link, link->near.frames == 1 && link->far.frames == 1);
+	end_assert_payload(&link->near);
+	end_assert_payload(&link->far);
+	end_close(&link->near);
+	RUN_UNTIL(link, link->far.closed);
+	end_assert_closed(&link->far, -ECONNRESET, "the other end closed the connection");
+	parcels_free(parcels, 2);
+}
+
+/* ---- every event in every state ---- */
+
+enum stage { RESOLVING, ROUTING, CONNECTING, OPEN, STAGES };
+
+static void peer_at(struct peer *peer, struct link *link, enum stage stage)
+{
+	static void (*const to[])(struct peer *, struct link *) = {
+		[RESOLVING] = peer_begin,
+		[ROUTING] = peer_resolve,
+		[CONNECTING] = peer_ask,
+		[OPEN] = peer_open,
+	};
+	static const enum rdma_lane_state states[] = {
+		[RESOLVING] = RDMA_LANE_RESOLVING,
+		[ROUTING] = RDMA_LANE_ROUTING,
+		[CONNECTING] = RDMA_LANE_CONNECTING,
+		[OPEN] = RDMA_LANE_OPEN,
+	};
+
+	to[stage](peer, link);
+	assert_int_equal(peer->lane->state, states[stage]);
+}
+
+#define CANNOT(what) "cannot connect over RDMA: " what ": No route to host"
+
+/* Those that end a lane do so in every state; the others say something in one state only. */
+static const struct {
+	enum rdma_cm_event_type type;
+	int err; /* 0: does not end it */
+	const char *reason;
+	int step; /* the state that it leads on from; -1: none */
+} events[] = {
+	{RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, RESOLVING},
+	{RDMA_CM_EVENT_ADDR_ERROR, -EHOSTUNREACH, CANNOT("no RDMA device leads to the address"),
+		-1},
+	{RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL, ROUTING},
+	{RDMA_CM_EVENT_ROUTE_ERROR, -EHOSTUNREACH, CANNOT("no route"), -1},
+	{RDMA_CM_EVENT_CONNECT_REQUEST, 0, NULL, -1},
+	{RDMA_CM_EVENT_CONNECT_RESPONSE, -EHOSTUNREACH, CANNOT("the other end does not answer"),
+		-1},
+	{RDMA_CM_EVENT_CONNECT_ERROR, -EHOSTUNREACH, CANNOT("the other end does not answer"), -1},
+	{RDMA_CM_EVENT_UNREACHABLE, -EHOSTUNREACH, CANNOT("the other end does not answer"), -1},
+	{RDMA_CM_EVENT_REJECTED, -ECONNREFUSED, "the request was rejected (reason 0)", -1},
+	{RDMA_CM_EVENT_ESTABLISHED, 0, NULL, CONNECTING},
+	{RDMA_CM_EVENT_DISCONNECTED, -ECONNRESET, "the other end closed the connection", -1},
+	{RDMA_CM_EVENT_DEVICE_REMOVAL, -ENODEV, "the RDMA device was removed", -1},
+	{RDMA_CM_EVENT_MULTICAST_JOIN, 0, NULL, -1},
+	{RDMA_CM_EVENT_MULTICAST_ERROR, 0, NULL, -1},
+	{RDMA_CM_EVENT_ADDR_CHANGE, -ENETRESET, "the device's network address has changed", -1},
+	{RDMA_CM_EVENT_TIMEWAIT_EXIT, 0, NULL, -1},
+};
+#define NEVENTS (sizeof(events) / sizeof(events[0]))
+
+static void every_event_in_every_state(void **state)
+{
+	struct link *link = *state;
+
+	for (size_t i = 0; i < NEVENTS; i++) {
+		assert_int_equal(events[i].type, i);
+		for (int stage = RESOLVING; stage < STAGES; stage++) {
+			struct peer peer;
+			enum rdma_lane_state before;
+
+			if (events[i].step == stage) {
+				continue;
+			}
+			peer_at(&peer, link, (enum stage)stage);
+			before = peer.lane->state;
+			script_tell(peer.id, events[i].type, 0, NULL, 0);
+			stage_turn(link);
+			if (events[i].err) {
+				end_assert_closed(&peer.end, events[i].err, events[i].reason);
+			} else {
+				assert_int_equal(peer.end.closed, 0);
+				assert_int_equal(peer.lane->state, before);
+			}
+			assert_int_equal(peer.end.opened, stage == OPEN);
+			peer_close(&peer, link);
+		}
+	}
+}
+
+/* A lane that was told its end is not told again, and goes nowhere any more. */
+static void an_ended_lane_hears_nothing(void **state)
+{
+	struct link *link = *state;
+
+	for (int stage = RESOLVING; stage < STAGES; stage++) {
+		struct peer peer;
+
+		peer_at(&peer, link, (enum stage)stage);
+		peer.end.close_at = NEVER;
+		script_tell(peer.id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0, NULL, 0);
+		for (size_t i = 0; i < NEVENTS; i++) {
+			script_tell(peer.id, events[i].type, 0, NULL, 0);
+		}
+		stage_turn(link);
+		end_assert_closed(&peer.end, -ENODEV, "the RDMA device was removed");
+		peer_close(&peer, link);
+	}
+}
+
+static void a_closed_lane_hears_nothing(void **state)
+{
+	struct link *link = *state;
+
+	for (int stage = RESOLVING; stage < STAGES; stage++) {
+		for (size_t i = 0; i < NEVENTS; i++) {
+			struct peer peer;
+
+			peer_at(&peer, link, (enum stage)stage);
+			script_tell(peer.id, events[i].type, 0, NULL, 0);
+			end_close(&peer.end);
+			stage_turn(link);
+			assert_int_equal(peer.end.closed, 0);
+			peer_close(&peer, link);
+		}
+	}
+}
+
+static void a_lane_may_be_closed_when_it_opens_or_ends(void **state)
+{
+	struct link *link = *state;
+	struct peer peer;
+
+	peer_ask(&peer, link);
+	peer.end.close_at = ON_OPEN;
+	peer_accept(&peer, link);
+	assert_int_equal(peer.end.opened, 1);
+	assert_null(peer.end.lane);
+	peer_close(&peer, link);
+
+	for (int stage = RESOLVING; stage < STAGES; stage++) {
+		peer_at(&peer, link, (enum stage)stage);
+		peer.end.close_at = ON_CLOSED;
+		script_tell(peer.id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0, NULL, 0);
+		stage_turn(link);
+		assert_null(peer.end.lane);
+		assert_int_equal(peer.end.closed, 1);
+		peer_close(&peer, link);
+	}
+}
+
+/* Messages that were there before the connection ended are handed out before the end is. */
+static void what_came_before_the_end_is_taken_first(void **state)
+{
+	enum { FRAMES = 20 };
+	struct link *link = *state;
+	struct peer peer;
+
+	peer_open(&peer, link);
+	for (unsigned i = 0; i < FRAMES; i++) {
+		peer_frame(&peer, i, 10);
+	}
+	script_tell(peer.id, RDMA_CM_EVENT_DISCONNECTED, 0, NULL, 0);
+	stage_turn(link);
+	assert_int_equal(peer.end.frames, FRAMES);
+	assert_int_equal(peer.end.closed, 1);
+	peer_close(&peer, link);
+}
+
+/* ---- refusals ---- */
+
+static void assert_rejected(
+	struct link *link, int status, const void *data, size_t length, const char *reason)
+{
+	struct peer peer;
+
+	peer_ask(&peer, link);
+	script_tell(peer.id, RDMA_CM_EVENT_REJECTED, status, data, length);
+	stage_turn(link);
+	end_assert_closed(&peer.end, -ECONNREFUSED, reason);
+	peer_close(&peer, link);
+}
+
+static void a_refusal_says_why(void **state)
+{
+	const char text[SMD_VERBS_PRIVATE_MAX] = "no room for one more"; /* and zeros */
+	const char zeros[SMD_VERBS_PRIVATE_MAX] = "";
+	char full[SMD_VERBS_PRIVATE_MAX + 1] = "";
+	struct link *link = *state;
+	char reason[64];
+
+	assert_rejected(link, 8, NULL, 0, "Connection refused");
+	assert_rejected(link, 8, text, sizeof(text), "Connection refused");
+	assert_rejected(link, 28, text, strlen(text), "no room for one more");
+	assert_rejected(link, 28, text, sizeof(text), "no room for one more");
+	assert_rejected(link, 28, NULL, 0, "the request was rejected (reason 28)");
+	/* What has no text still has as many bytes as there could be. */
+	assert_rejected(link, 28, zeros, sizeof(zeros), "the request was rejected (reason 28)");
+	memset(full, 'x', SMD_VERBS_PRIVATE_MAX);
+	assert_rejected(link, 28, full, SMD_VERBS_PRIVATE_MAX, full);
+	/* It will be printed, whoever says it. */
+	assert_rejected(link, 28, "a\x1b[2Jb\nc", 8, "a?[2Jb?c");
+	for (int status = 0; status < 64; status++) {
+		if (status != 8 && status != 28) {
+			snprintf(reason, sizeof(reason), "the request was rejected (reason %d)",
+				status);
+			assert_rejected(link, status, text, sizeof(text), reason);
+		}
+	}
+}
+
+/* ---- wrong greetings ---- */
+
+static const struct {
+	size_t at;
+	uint8_t byte;
+	const char *reason;
+} wrong[] = {
+	{0, 'X', "the other end must be a Summand lane, and is something else"},
+	{4, 9, "the other end must speak version 9 over RDMA"},
+	{8, 33, "the other end must have 4 to 256 mailboxes"},
+	{8, 2, "the other end must have 4 to 256 mailboxes"},
+	{9, 2, "the other end must have 4 to 256 mailboxes"},
+	{24, 1, "the other end must have 4 to 256 mailboxes"},
+};
+
+static void make_wrong(size_t i, uint8_t bytes[SMD_RDMA_GREETING_SIZE])
+{
+	const struct smd_rdma_greeting greeting = {.mailboxes = 32};
+
+	smd_rdma_greeting_encode(&greeting, bytes);
+	bytes[wrong[i].at] = wrong[i].byte;
+}
+
+static void assert_begins(const char *text, const char *with)
+{
+	/* Up to the first number: which one it wants is told by test_rdma_messages. */
+	assert_memory_equal(text, with, strcspn(with, "0123456789"));
+}
+
+static void who_accepts_with_a_wrong_greeting_is_left(void **state)
+{
+	struct link *link = *state;
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		uint8_t bytes[SMD_RDMA_GREETING_SIZE];
+		struct peer peer;
+
+		peer_ask(&peer, link);
+		make_wrong(i, bytes);
+		script_tell(peer.id, RDMA_CM_EVENT_ESTABLISHED, 0, bytes, sizeof(bytes));
+		stage_turn(link);
+		assert_int_equal(peer.end.opened, 0);
+		assert_int_equal(peer.end.closed, 1);
+		assert_int_equal(peer.end.err, -EPROTO);
+		assert_begins(peer.end.reason, wrong[i].reason);
+		peer_close(&peer, link);
+	}
+}
+
+static void who_asks_with_a_wrong_greeting_is_refused(void **state)
+{
+	struct link *link = *state;
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		uint8_t bytes[SMD_RDMA_GREETING_SIZE];
+
+		make_wrong(i, bytes);
+		assert_non_null(script_request(bytes, sizeof(bytes)));
+		stage_turn(link);
+		assert_null(link->far.lane);
+		assert_int_equal(script.rejections, i + 1);
+		assert_begins(script.last_rejection, wrong[i].reason);
+	}
+	assert_non_null(script_request(NULL, 0));
+	stage_turn(link);
+	assert_begins(script.last_rejection, "the other end must be a Summand lane");
+}
+
+/* The one that listens hears other events too, of which it makes nothing. */
+static void a_listener_takes_requests_only(void **state)
+{
+	struct link *link = *state;
+	struct rdma_cm_id *asked;
+
+	for (size_t i = 0; i < NEVENTS; i++) {
+		if (events[i].type != RDMA_CM_EVENT_CONNECT_REQUEST) {
+			struct smd_rdma_greeting greeting = {.mailboxes = 32};
+			uint8_t bytes[SMD_RDMA_GREETING_SIZE];
+
+			link->hold = true; /* not attached: nobody hears its events */
+			smd_rdma_greeting_encode(&greeting, bytes);
+			asked = script_request(bytes, sizeof(bytes));
+			stage_turn(link);
+			script_tell(asked, events[i].type, 0, NULL, 0);
+			stage_turn(link);
+			assert_non_null(link->far.lane);
+			assert_int_equal(link->far.closed, 0);
+			end_close(&link->far);
+			stage_turn(link);
+		}
+	}
+}
+
+/* ---- room on the device ---- */
+
+/* The queue grows with the lanes, so that all that can complete at once has room. */
+static void a_completion_queue_grows_with_its_lanes(void **state)
+{
+	enum { LANES = 20 };
+	static struct parcel parcels[LANES][RDMA_MAILBOXES];
+	struct link *link = *state;
+	struct peer peers[LANES];
+
+	for (int i = 0; i < LANES; i++) {
+		peer_open(&peers[i], link);
+	}
+	assert_true(script.resizes >= 2);
+	script.carries = false;
+	for (int i = 0; i < LANES; i++) {
+		for (unsigned k = 0; k < RDMA_MAILBOXES; k++) {
+			parcel_send(&parcels[i][k], &peers[i].end, k, 100, NULL);
+		}
+	}
+	stage_turn(link);
+	for (int i = 0; i < LANES; i++) {
+		script_break(peers[i].id, IBV_WC_FATAL_ERR); /* all that is posted completes */
+	}
+	assert_true(script.completions_most > 1024);
+	stage_turn(link);
+	for (int i = 0; i < LANES; i++) {
+		assert_int_equal(peers[i].end.closed, 1);
+		peer_close(&peers[i], link);
+		parcels_free(parcels[i], RDMA_MAILBOXES);
+	}
+}
+
+static void a_lane_for_which_there_is_no_room_is_told_so(void **state)
+{
+	struct link *link = *state;
+	struct peer peers[4];
+	unsigned open = 0;
+
+	script.limits.completions = 3 * (RDMA_DEPTH + RDMA_RECEIVES);
+	for (int i = 0; i < 3; i++) {
+		peer_open(&peers[i], link);
+	}
+	peer_resolve(&peers[3], link);
+	script_tell(peers[3].id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL, 0);
+	stage_turn(link);
+	end_assert_closed(&peers[3].end, -ENOSPC,
+		"rdma: the device has no room for the completions of one more lane");
+	peer_close(&peers[3], link);
+	for (int i = 0; i < 3; i++) { /* the others live on */
+		peer_frame(&peers[i], 1, 10);
+		peer_poll(&peers[i]);
+		open += peers[i].end.frames;
+	}
+	assert_int_equal(open, 3);
+	peer_close(&peers[0], link);
+	peer_open(&peers[0], link); /* there is room again */
+	for (int i = 0; i < 3; i++) {
+		peer_close(&peers[i], link);
+	}
+}
+
+/* More lanes than the table of a hub begins with; numbers are not given twice. */
+static void lanes_have_numbers_of_their_own(void **state)
+{
+	enum { LANES = 40 };
+	struct link *link = *state;
+	struct peer peers[LANES];
+
+	for (int round = 0; round < 2; round++) {
+		for (int i = 0; i < LANES; i++) {
+			peer_open(&peers[i], link);
+			for (int k = 0; k < i; k++) {
+				assert_int_not_equal(peers[k].lane->number, peers[i].lane->number);
+			}
+		}
+		for (int i = 0; i < LANES; i++) {
+			int k = (i * 7) % LANES;
+
+			assert_ptr_equal(
+				smd_rdma_hub_find(peers[k].lane->hub, peers[k].lane->number),
+				peers[k].lane);
+			peer_close(&peers[k], link);
+		}
+	}
+}
+
+#define STAGE(test) cmocka_unit_test_setup_teardown(test, stage_set_up, stage_tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		STAGE(two_ends_connect),
+		STAGE(every_event_in_every_state),
+		STAGE(an_ended_lane_hears_nothing),
+		STAGE(a_closed_lane_hears_nothing),
+		STAGE(a_lane_may_be_closed_when_it_opens_or_ends),
+		STAGE(what_came_before_the_end_is_taken_first),
+		STAGE(a_refusal_says_why),
+		STAGE(who_accepts_with_a_wrong_greeting_is_left),
+		STAGE(who_asks_with_a_wrong_greeting_is_refused),
+		STAGE(a_listener_takes_requests_only),
+		STAGE(a_completion_queue_grows_with_its_lanes),
+		STAGE(a_lane_for_which_there_is_no_room_is_told_so),
+		STAGE(lanes_have_numbers_of_their_own),
+	};
+
+	return cmocka_run_group_tests_name("rdma connect", tests, NULL, NULL);
+}
