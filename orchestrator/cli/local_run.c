@@ -14,7 +14,7 @@
 #define READY_TIMEOUT_DEFAULT_S 30
 
 /* The plan as printed, for the job's records too; NULL: the reason has been printed. */
-static char *print_plan(struct smd_loaded_job *loaded)
+static char *print_plan(struct smd_loaded_job *loaded, FILE *file)
 {
 	struct smd_plan *plan = smd_loaded_job_plan(loaded);
 	char *text = NULL;
@@ -34,8 +34,10 @@ static char *print_plan(struct smd_loaded_job *loaded)
 		free(text);
 		return NULL;
 	}
-	printf("%s\n", text);
-	fflush(stdout);
+	if (file) {
+		fprintf(file, "%s\n", text);
+		fflush(file);
+	}
 	return text;
 }
 
@@ -98,13 +100,13 @@ static int check_packages(const struct smd_loaded_job *loaded)
 static int run(struct smd_loaded_job *loaded, struct smd_local_run_options *options)
 {
 	struct smd_error error = {""};
-	char *plan_text = print_plan(loaded);
+	char *plan_text = print_plan(loaded, options->stream_logs ? NULL : stdout);
 	int exit_code;
 
 	if (!plan_text) {
 		return SMD_EXIT_FAILED;
 	}
-	if (loaded->job->max_trial_count > 1) {
+	if (loaded->job->max_trial_count > 1 && !options->stream_logs) {
 		printf("only the first of %d trials is run\n", loaded->job->max_trial_count);
 	}
 	options->spec_text = loaded->source.text;
@@ -138,6 +140,8 @@ int smd_custom_jobs_local_run(int argc, char **argv)
 			&grace_s},
 		{"ready-timeout", "SECONDS", "for a reduction server to be ready (default 30)",
 			smd_option_set_int, &ready_timeout_s},
+		{"stream-logs", NULL, "print what replicas say, instead of their progress",
+			smd_option_set_bool, &run_options.stream_logs},
 	};
 	const struct smd_command command = {
 		.synopsis = "summand custom-jobs local-run SPEC|FLAG... [OPTION...]",

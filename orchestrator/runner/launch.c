@@ -158,6 +158,8 @@ static int launch_start(
 {
 	const struct smd_output_sinks sinks = {.log_path = launch->log,
 		.append = run->restarts + replica->restarts > 0,
+		.stream = &run->stream,
+		.task = replica->name,
 		.tail = &replica->tail,
 		.take_notice = take_notice,
 		.arg = replica};

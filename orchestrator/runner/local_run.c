@@ -87,6 +87,35 @@ static int loop_open(struct loop *loop, struct smd_run *run)
 	return 0;
 }
 
+/* Either the progress or the stream goes to standard output. */
+static int open_display(struct smd_run *run, const struct smd_local_run_options *options)
+{
+	char *path = smd_jobdir_path(&run->dir, "logs/job.log");
+	int ret = path ? smd_stream_open(&run->stream, path, options->stream_logs ? stdout : NULL)
+		       : -ENOMEM;
+
+	free(path);
+	if (ret) {
+		return ret;
+	}
+	run->progress = options->stream_logs ? fopen("/dev/null", "we") : stdout;
+	if (!run->progress) {
+		ret = -errno;
+		smd_stream_close(&run->stream);
+		return ret;
+	}
+	smd_display_open(&run->display, run->progress, run->replicas, run->count);
+	return 0;
+}
+
+static void close_display(struct smd_run *run)
+{
+	if (run->progress != stdout) {
+		fclose(run->progress);
+	}
+	smd_stream_close(&run->stream);
+}
+
 static void close_replicas(struct smd_run *run)
 {
 	for (size_t i = 0; i < run->count; i++) {
@@ -113,7 +142,6 @@ static int open_replicas(struct smd_run *run)
 			run->count++;
 		}
 	}
-	smd_display_open(&run->display, stdout, run->replicas, run->count);
 	return 0;
 }
 
@@ -141,6 +169,9 @@ static int keep_inputs(const struct smd_run *run, const struct smd_local_run_opt
 	if (options->spec_text) {
 		ret = smd_jobdir_write(
 			&run->dir, "spec.json", options->spec_text, options->spec_length);
+	}
+	if (!ret && run->job->resolved) {
+		ret = smd_jobdir_write_json(&run->dir, "resolved.json", run->job->resolved);
 	}
 	if (!ret && options->plan_text) {
 		ret = smd_jobdir_write(
@@ -196,15 +227,15 @@ static int run_to_end(struct smd_run *run)
 		smd_run_turn(run);
 	}
 	smd_display_close(&run->display);
-	smd_run_print_summary(run, stdout);
+	smd_run_print_summary(run, run->progress);
 	ret = smd_run_write_summary(run);
 	if (ret) {
 		smd_log(SMD_LOG_WARN, "runner", "%s/summary.json: cannot be written: %s",
 			run->dir.path, strerror(-ret));
 	}
 	if (run->failure) {
-		putchar('\n');
-		fflush(stdout);
+		fputc('\n', run->progress);
+		fflush(run->progress);
 		fputs(run->failure, stderr);
 		free(run->failure);
 	}
@@ -231,9 +262,13 @@ int smd_local_run(const struct smd_job *job, const struct smd_local_run_options 
 	if (ret) {
 		goto close_engine;
 	}
-	ret = loop_open(&loop, &run);
+	ret = open_display(&run, options);
 	if (ret) {
 		goto close_replicas;
+	}
+	ret = loop_open(&loop, &run);
+	if (ret) {
+		goto close_display;
 	}
 	ret = prepare(&run, options, error);
 	if (ret) {
@@ -244,6 +279,8 @@ int smd_local_run(const struct smd_job *job, const struct smd_local_run_options 
 	smd_placement_free(&run.placement);
 close_loop:
 	loop_close(&loop, &run);
+close_display:
+	close_display(&run);
 close_replicas:
 	close_replicas(&run);
 close_engine:

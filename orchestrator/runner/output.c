@@ -14,6 +14,7 @@ static void take_stdout(void *arg, const struct smd_line *line)
 	struct smd_output *output = arg;
 
 	fwrite(line->text, 1, line->length, output->log);
+	smd_stream_say(output->stream, output->task, "INFO", line->text, line->length);
 }
 
 static void take_stderr(void *arg, const struct smd_line *line)
@@ -21,6 +22,7 @@ static void take_stderr(void *arg, const struct smd_line *line)
 	struct smd_output *output = arg;
 
 	fwrite(line->text, 1, line->length, output->log);
+	smd_stream_say(output->stream, output->task, "ERROR", line->text, line->length);
 	smd_tail_add(output->tail, line->text, line->length);
 }
 
@@ -88,8 +90,11 @@ int smd_output_open(struct smd_output *output, const struct smd_output_sinks *si
 	};
 	int ret;
 
-	*output = (struct smd_output){
-		.tail = sinks->tail, .take_notice = sinks->take_notice, .arg = sinks->arg};
+	*output = (struct smd_output){.stream = sinks->stream,
+		.task = sinks->task,
+		.tail = sinks->tail,
+		.take_notice = sinks->take_notice,
+		.arg = sinks->arg};
 	output->streams = calloc(SMD_OUTPUT_STREAMS, sizeof(*output->streams));
 	if (!output->streams) {
 		return -ENOMEM;

@@ -10,6 +10,7 @@
 #include "orchestrator/engine/engine.h"
 #include "orchestrator/runner/lines.h"
 #include "orchestrator/runner/notice.h"
+#include "orchestrator/runner/stream.h"
 #include "orchestrator/runner/tail.h"
 
 #define SMD_OUTPUT_STREAMS 3
@@ -24,6 +25,8 @@ struct smd_output_stream {
 struct smd_output {
 	struct smd_output_stream *streams; /* standard output, standard error, notify pipe */
 	FILE *log;
+	struct smd_stream *stream;
+	const char *task;
 	struct smd_tail *tail;
 	smd_notice_fn *take_notice;
 	void *arg;
@@ -33,6 +36,8 @@ struct smd_output {
 struct smd_output_sinks {
 	const char *log_path;
 	int append; /* to the log of an earlier attempt */
+	struct smd_stream *stream;
+	const char *task; /* its name in the stream */
 	struct smd_tail *tail;
 	smd_notice_fn *take_notice;
 	void *arg;

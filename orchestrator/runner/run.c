@@ -44,6 +44,27 @@ const char *smd_run_state_name(const struct smd_run *run)
 	return announced[run->phase];
 }
 
+void smd_run_say(struct smd_run *run, const char *severity, const char *text)
+{
+	smd_stream_say(&run->stream, SMD_STREAM_SERVICE, severity, text, strlen(text));
+}
+
+/* The sentences are those of Vertex AI. */
+static void say_phase(struct smd_run *run, enum smd_run_phase phase)
+{
+	if (phase == SMD_RUN_PREPARING) {
+		smd_run_say(run, "INFO", "Job is preparing.");
+	} else if (phase == SMD_RUN_RUNNING) {
+		smd_run_say(run, "INFO", "Job is running.");
+	} else if (phase == SMD_RUN_ENDED && run->outcome == SMD_OUTCOME_SUCCEEDED) {
+		smd_run_say(run, "INFO", "Job completed successfully.");
+	} else if (phase == SMD_RUN_ENDED && run->outcome == SMD_OUTCOME_CANCELLED) {
+		smd_run_say(run, "INFO", "Job was cancelled.");
+	} else if (phase == SMD_RUN_ENDED) {
+		smd_run_say(run, "ERROR", run->failure ? run->failure : "Job failed.");
+	}
+}
+
 /* The sole writer of the phase. What is announced is on disk first. */
 static void set_phase(struct smd_run *run, enum smd_run_phase phase)
 {
@@ -55,6 +76,7 @@ static void set_phase(struct smd_run *run, enum smd_run_phase phase)
 		run->ended_ns = smd_clock_ns();
 	}
 	smd_run_record(run);
+	say_phase(run, phase);
 	smd_log(SMD_LOG_DEBUG, "runner", "%s", smd_run_state_name(run));
 }
 
@@ -338,14 +360,17 @@ static void end_attempt(struct smd_run *run)
 {
 	unsigned wait_s = smd_policy_backoff_s(run->job, run->restarts);
 	char sentence[SMD_OBITUARY_SIZE];
+	char notice[2 * SMD_OBITUARY_SIZE];
 
 	if (run->outcome != SMD_OUTCOME_RESTART) {
 		set_phase(run, SMD_RUN_ENDED);
 		return;
 	}
 	smd_obituary_sentence(run->decisive, sentence);
-	smd_display_print(&run->display, "%s %s: restart %u of %d in %u s", run->decisive->name,
+	snprintf(notice, sizeof(notice), "%s %s: restart %u of %d in %u s", run->decisive->name,
 		sentence, run->restarts + 1, run->job->max_restarts, wait_s);
+	smd_display_print(&run->display, "%s", notice);
+	smd_run_say(run, "WARNING", notice);
 	run->deadline_ns = seconds_from_now(wait_s);
 	set_phase(run, SMD_RUN_RESTARTING);
 }
@@ -428,6 +453,7 @@ void smd_run_turn(struct smd_run *run)
 		stop(run, SERVERS);
 		kill_all(run);
 	}
+	smd_stream_flush(&run->stream);
 	if (run->changed && smd_clock_ns() - run->recorded_ns >= SECOND_NS) {
 		smd_run_record(run);
 	}

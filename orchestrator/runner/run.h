@@ -13,6 +13,7 @@
 #include "orchestrator/runner/jobdir.h"
 #include "orchestrator/runner/local_run.h"
 #include "orchestrator/runner/replica.h"
+#include "orchestrator/runner/stream.h"
 
 /* X(name, what is announced, and what when the job is cancelled) */
 #define SMD_RUN_PHASES(X)                                                                          \
@@ -51,6 +52,8 @@ struct smd_run {
 	struct smd_replica *replicas;
 	size_t count;
 	struct smd_display display;
+	struct smd_stream stream;
+	FILE *progress; /* where progress and summary go */
 
 	enum smd_run_phase phase; /* written by set_phase() in run.c alone */
 	enum smd_outcome outcome;
@@ -102,6 +105,9 @@ void smd_run_apply(struct smd_run *run, struct smd_replica *replica, enum smd_re
 
 /* A replica has ended, or could not be started: replica->end says how. */
 void smd_run_take_end(struct smd_run *run, struct smd_replica *replica);
+
+/* Says something in the job's stream, as the service. */
+void smd_run_say(struct smd_run *run, const char *severity, const char *text);
 
 /* What is announced as the job's state. */
 const char *smd_run_state_name(const struct smd_run *run);

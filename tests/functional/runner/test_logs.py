@@ -1,0 +1,58 @@
+"""What replicas say, as one stream."""
+
+import re
+import unittest
+
+from job import JobTest, bash
+
+LINE = re.compile(r"^([A-Z]+)\t\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}\t([a-z0-9.-]+)\t(.*)$")
+
+
+class LogsTest(JobTest):
+    def messages(self, text):
+        """(severity, task, message) of each line; all must have the stream's form."""
+        lines = [LINE.match(line) for line in text.splitlines()]
+        self.assertTrue(all(lines), text)
+        return [line.groups() for line in lines]
+
+    def test_the_stream(self):
+        chief = bash(r"""
+            echo 'to	stdout'; echo to stderr >&2; printf 'no newline'
+            """)
+        run = self.run_job([chief, bash("echo hello", 2)], "--stream-logs", "--grace=20",
+                           labels={"success-policy": "all-workers"})
+        self.assert_code(run, 0)
+        said = self.messages(run.out)
+        self.assertEqual(run.out, self.read(run, "logs/job.log"))
+        self.assertIn(("INFO", "workerpool0-0", "to\tstdout"), said)
+        self.assertIn(("ERROR", "workerpool0-0", "to stderr"), said)
+        self.assertIn(("INFO", "workerpool0-0", "no newline"), said)
+        for name in "workerpool1-0", "workerpool1-1":
+            self.assertEqual([m for s, t, m in said if t == name], ["hello"])
+        self.assertEqual([m for s, t, m in said if t == "service"],
+                         ["Job is preparing.", "Job is running.", "Job completed successfully."])
+
+    def test_lines_that_are_json(self):
+        lines = ['{"severity": "WARNING", "message": "two\\nlines", "step": 3}',
+                 '{"message": "no severity"}', '{"severity": "BAD WORD", "message": "x"}',
+                 '{"severity": "DEBUG", "message": 5}', "{broken"]
+        run = self.run_job([bash("cat >&2 <<'END'\n" + "\n".join(lines) + "\nEND")])
+        self.assert_code(run, 0)
+        said = [(s, m) for s, t, m in self.messages(self.read(run, "logs/job.log"))
+                if t == "workerpool0-0"]
+        self.assertEqual(said, [("WARNING", "two"), ("WARNING", "lines")]
+                         + [("ERROR", line) for line in lines[1:]])
+        self.assertEqual(self.read(run, "logs/workerpool0-0.log").splitlines(), lines)
+        self.assertNotIn("\tservice\t", run.out)
+
+    def test_a_failure(self):
+        run = self.run_job([bash("echo the reason >&2; exit 3")], "--stream-logs")
+        self.assert_code(run, 1)
+        said = self.messages(run.out)
+        self.assertIn(("ERROR", "service",
+                       "The replica workerpool0-0 exited with a non-zero status of 3."), said)
+        self.assertIn("exited with a non-zero status of 3.", run.err)
+
+
+if __name__ == "__main__":
+    unittest.main()
