@@ -14,6 +14,14 @@
 #define CANNOT_EXECUTE 126
 #define STACK_SIZE     65536 /* of a child, until it is the program */
 
+/* What a child shares with its parent until it is the program. The thread sanitizer keeps its own
+ * state in a process's memory, which has to be a copy then. */
+#ifdef __SANITIZE_THREAD__
+#define SHARED 0
+#else
+#define SHARED (CLONE_VM | CLONE_VFORK | CLONE_FILES)
+#endif
+
 enum { READ_END, WRITE_END };
 
 /* What the child's descriptors become, in the order of their numbers. */
@@ -58,7 +66,6 @@ static int become_program(void *arg)
 {
 	const struct birth *birth = arg;
 	const struct smd_spawn *spawn = birth->spawn;
-	sigset_t none;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != birth->parent || take_descriptors(spawn->dock)) {
@@ -66,19 +73,15 @@ static int become_program(void *arg)
 	}
 	setsid();
 	setrlimit(RLIMIT_NOFILE, &spawn->open_files);
-	for (int signo = 1; signo < NSIG; signo++) {
-		signal(signo, SIG_DFL);
-	}
-	sigemptyset(&none);
-	sigprocmask(SIG_SETMASK, &none, NULL);
 	execve(spawn->program, spawn->argv, spawn->envp);
 	_exit(CANNOT_EXECUTE);
 }
 
 /*
  * As vfork does it: this thread waits, and the child runs in its memory, until it is the program; a
- * copy would cost more than all the rest. Signals are blocked around it: until the child has given
- * up this process's handlers, one of them would report the child's signal as this process's own.
+ * copy would cost more than all the rest. Signals stay blocked in the child: this process's
+ * handlers would run in it, and what sets handlers back writes to memory that is not the child's
+ * own.
  */
 static pid_t make_child(const struct smd_spawn *spawn)
 {
@@ -93,8 +96,7 @@ static pid_t make_child(const struct smd_spawn *spawn)
 	}
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, &before);
-	pid = clone(become_program, stack + STACK_SIZE,
-		CLONE_VM | CLONE_VFORK | CLONE_FILES | SIGCHLD, &birth);
+	pid = clone(become_program, stack + STACK_SIZE, SHARED | SIGCHLD, &birth);
 	err = errno;
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	free(stack);

@@ -30,9 +30,10 @@ struct smd_spawn {
 	struct rlimit open_files; /* the child's own limit */
 };
 
-/* Starts the program in a session of its own, with default signals, /dev/null as standard input and
- * pipes as standard output, standard error and notify pipe. The kernel kills it when the calling
- * thread ends. 0, or -errno; then nothing was started. */
+/* Starts the program in a session of its own, with /dev/null as standard input and pipes as
+ * standard output, standard error and notify pipe. All signals are blocked, and the program's to
+ * set right. The kernel kills it when the calling thread ends. 0, or -errno; then nothing was
+ * started. */
 int smd_spawn(const struct smd_spawn *spawn, struct smd_process *out);
 
 #endif

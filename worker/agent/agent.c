@@ -204,9 +204,12 @@ static int agent_run(struct agent *agent, char **argv)
 	sigset_t signals;
 	int ret;
 
+	/* Whatever the caller had blocked or ignored. */
+	for (int signo = 1; signo < NSIG; signo++) {
+		signal(signo, SIG_DFL);
+	}
 	watched_signals(&signals);
-	signal(SIGCHLD, SIG_DFL);
-	sigprocmask(SIG_BLOCK, &signals, NULL);
+	sigprocmask(SIG_SETMASK, &signals, NULL);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	/* Whoever starts the agent and needs to be sure sets SIGKILL before exec: this replaces it.
 	 */
