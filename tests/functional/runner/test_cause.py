@@ -45,7 +45,7 @@ class CauseTest(JobTest):
         self.assertIn("  Its error: RuntimeError: the loss is not a number\n", run.err)
 
     def test_a_core_dump(self):
-        run = self.run_job([bash("ulimit -c unlimited; kill -SEGV $BASHPID")])
+        run = self.run_job([bash(f"cd {self.dir}; ulimit -c unlimited; kill -SEGV $BASHPID")])
         self.assert_code(run, 1)
         dumped = self.read_json(run, "exits/workerpool0-0.json")["core_dumped"]
         self.assertIn("was killed by signal 11 (Segmentation fault)"
