@@ -188,12 +188,18 @@ static void announce_results(struct program *program, const struct smd_shard_sta
 	smd_log(SMD_LOG_INFO, "server",
 		"ended: %" PRIu64 " chunks reduced, %" PRIu64 " bytes received, %" PRIu64
 		" bytes sent, %" PRIu64 " lanes",
-		stats->chunks, stats->bytes_received, stats->bytes_sent, stats->lanes);
+		stats->chunks, stats->moved.bytes_received, stats->moved.bytes_sent, stats->lanes);
+	if (stats->moved.doorbells) {
+		smd_log(SMD_LOG_INFO, "server",
+			"over RDMA: %" PRIu64 " work requests in %" PRIu64 " doorbells, %.1f each",
+			stats->moved.requests, stats->moved.doorbells,
+			(double)stats->moved.requests / (double)stats->moved.doorbells);
+	}
 	if (program->notify) {
 		fprintf(program->notify,
 			"result bytes_received %" PRIu64 "\nresult bytes_sent %" PRIu64
 			"\nresult chunks %" PRIu64 "\n",
-			stats->bytes_received, stats->bytes_sent, stats->chunks);
+			stats->moved.bytes_received, stats->moved.bytes_sent, stats->chunks);
 		fflush(program->notify);
 	}
 }

@@ -48,7 +48,7 @@
  *   SUMMAND_TOKEN_FILE         holds the token that the servers ask for
  *   SUMMAND_CONNECT_TIMEOUT    seconds, default 30
  *   SUMMAND_HEARTBEAT_LIMIT    seconds after which a silent server is lost, default 15
- *   SUMMAND_TRANSPORT          auto or tcp (default)
+ *   SUMMAND_TRANSPORT          auto (default): rdma where there is any, else tcp; rdma; tcp
  *   SUMMAND_STAGING_BYTES      pinned memory of a context that uses device memory, default 64M
  *   SUMMAND_PROGRESS           thread (default) or poll
  *   SUMMAND_LOG                error, warn (default), info, debug
@@ -109,7 +109,9 @@ struct smd_stats {
 	uint64_t bytes_reduced; /* sum of the sizes of completed operations */
 	uint64_t bytes_sent;    /* payload and headers */
 	uint64_t bytes_received;
-	double busy_seconds; /* time during which at least one operation was in flight */
+	double busy_seconds;     /* time during which at least one operation was in flight */
+	uint64_t rdma_requests;  /* work requests that sent something over RDMA */
+	uint64_t rdma_doorbells; /* calls that posted them */
 };
 
 /*

@@ -317,8 +317,7 @@ void smd_peer_close(struct smd_peer *peer, const char *reason)
 	struct smd_shard *shard = peer->shard;
 
 	TAILQ_REMOVE(&shard->peers, peer, link);
-	shard->stats.bytes_received += peer->lane->counts.bytes_received;
-	shard->stats.bytes_sent += peer->lane->counts.bytes_sent;
+	smd_lane_counts_add(&shard->stats.moved, &peer->lane->counts);
 	for (uint32_t i = 0; i < peer->nmembers; i++) {
 		if (peer->members[i]) {
 			smd_comm_lost(peer->members[i], reason);

@@ -264,8 +264,7 @@ void smd_server_join(struct smd_server *server, struct smd_shard_stats *stats)
 		const struct smd_shard_stats *one = &server->shards[i]->stats;
 
 		smd_shard_join(server->shards[i]);
-		stats->bytes_received += one->bytes_received;
-		stats->bytes_sent += one->bytes_sent;
+		smd_lane_counts_add(&stats->moved, &one->moved);
 		stats->chunks += one->chunks;
 		stats->lanes += one->lanes;
 	}

@@ -37,10 +37,9 @@ struct smd_shard_config {
 #define SMD_LATE_DEFAULT_S 10
 
 struct smd_shard_stats {
-	uint64_t bytes_received; /* of lanes that have ended */
-	uint64_t bytes_sent;
-	uint64_t chunks; /* reduced */
-	uint64_t lanes;  /* ever attached */
+	struct smd_lane_counts moved; /* by lanes that have ended */
+	uint64_t chunks;              /* reduced */
+	uint64_t lanes;               /* ever attached */
 };
 
 struct smd_arrival {

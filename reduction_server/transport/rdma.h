@@ -90,6 +90,14 @@ unsigned smd_rdma_hub_poll(struct rdma_hub *hub);
 
 /* ---- lanes ---- */
 
+/*
+ * While so many doorbells are on their way frames wait for others, to share the next one: two keep
+ * the link busy, and what has to wait for one of them to be acknowledged is not late.
+ */
+#define RDMA_RINGS 2
+/* But so many frames wait no longer. */
+#define RDMA_SHARE 8u
+
 enum rdma_lane_state {
 	RDMA_LANE_REQUESTED,  /* somebody wants to connect; not yet accepted */
 	RDMA_LANE_RESOLVING,  /* the address */
@@ -145,11 +153,12 @@ struct rdma_lane {
 
 	struct smd_send_queue tx;
 	uint32_t tx_frames;         /* in it */
-	uint64_t tx_bytes;          /* of payload */
 	uint32_t tx_next;           /* number of the next message */
 	uint32_t tx_taken;          /* the other end has emptied the mailboxes of those before */
 	uint32_t requests;          /* work requests posted */
 	uint32_t completed;         /* and completed */
+	uint32_t rings[RDMA_RINGS]; /* doorbells whose requests are not all completed: their ends */
+	unsigned nrings;
 	struct rdma_posted *posted; /* [depth], a ring of messages: */
 	uint32_t posted_end;        /* the newest is before this, */
 	uint32_t posted_settled;    /* whose sends before this are done, */

@@ -63,6 +63,10 @@ void smd_rdma_sent(struct rdma_lane *lane, uint32_t request)
 	if (passed <= lane->requests - lane->completed) {
 		lane->completed += passed;
 	}
+	while (lane->nrings && !before(lane->completed, lane->rings[0])) {
+		lane->nrings--;
+		memmove(lane->rings, lane->rings + 1, lane->nrings * sizeof(*lane->rings));
+	}
 	if (!smd_rdma_settle(lane)) {
 		return;
 	}
@@ -213,7 +217,6 @@ static bool lane_add_message(struct rdma_lane *lane, struct chain *chain)
 		posted->send = send;
 		TAILQ_REMOVE(&lane->tx, send, link);
 		lane->tx_frames--;
-		lane->tx_bytes -= send->length;
 	}
 	return true;
 }
@@ -242,6 +245,10 @@ static void lane_ring(struct rdma_lane *lane, struct chain *chain)
 	}
 	chain->requests[chain->length - 1].send_flags |= IBV_SEND_SIGNALED;
 	lane->requests += chain->length;
+	if (lane->nrings == RDMA_RINGS) { /* the last two count as one */
+		lane->nrings--;
+	}
+	lane->rings[lane->nrings++] = lane->requests;
 	lane->lane.counts.requests += chain->length;
 	lane->lane.counts.doorbells++;
 	for (unsigned i = 0; i < chain->length; i++) {
@@ -268,6 +275,9 @@ bool smd_rdma_post(struct rdma_lane *lane)
 	if (ret) {
 		smd_rdma_lane_fail(lane, ret, "cannot post receives to the queue pair");
 		return true;
+	}
+	if (lane->nrings == RDMA_RINGS && lane->tx_frames < RDMA_SHARE) {
+		return smd_rdma_settle(lane); /* a completion comes, and is the occasion */
 	}
 	do {
 		chain.length = 0;

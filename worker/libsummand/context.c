@@ -201,8 +201,7 @@ void smd_context_fail(struct smd_context *context, int err, const char *text)
 
 void smd_context_add_counts(struct smd_context *context, const struct smd_lane *lane)
 {
-	context->ended.bytes_sent += lane->counts.bytes_sent;
-	context->ended.bytes_received += lane->counts.bytes_received;
+	smd_lane_counts_add(&context->ended, &lane->counts);
 }
 
 /* A caller's wish to know what the lanes have moved. */
@@ -223,8 +222,7 @@ static void context_count(struct smd_task *task)
 		const struct smd_lane *lane = context->remotes[i]->lane;
 
 		if (lane) {
-			stats->counts.bytes_sent += lane->counts.bytes_sent;
-			stats->counts.bytes_received += lane->counts.bytes_received;
+			smd_lane_counts_add(&stats->counts, &lane->counts);
 		}
 	}
 	smd_progress_lock(&context->progress);
@@ -281,6 +279,8 @@ void smd_context_stats(smd_context *context, struct smd_stats *out)
 	smd_progress_unlock(&context->progress);
 	out->bytes_sent = stats.counts.bytes_sent;
 	out->bytes_received = stats.counts.bytes_received;
+	out->rdma_requests = stats.counts.requests;
+	out->rdma_doorbells = stats.counts.doorbells;
 }
 
 static int context_create_targets(struct smd_context *context)

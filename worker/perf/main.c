@@ -101,6 +101,10 @@ static int parse(int argc, char **argv, struct perf_settings *settings, struct r
 			&settings->iters},
 		{"warmup", "N", "iterations before (default 5)", smd_option_set_int,
 			&settings->warmup},
+		{"inflight", "N", "operations at the same time (default 1)", smd_option_set_int,
+			&settings->inflight},
+		{"comms", "N", "communicators that these are dealt to (default 1)",
+			smd_option_set_int, &settings->comms},
 		{"json", NULL, "print one JSON object instead of a table", smd_option_set_bool,
 			&settings->json},
 	};
@@ -160,6 +164,14 @@ static int check(struct perf_settings *settings, struct smd_error *error)
 		return smd_error_set(
 			error, EINVAL, "--iters: must be at least 1, got %d", settings->iters);
 	}
+	if (settings->inflight < 1 || settings->inflight > PERF_INFLIGHT_MAX) {
+		return smd_error_set(error, EINVAL, "--inflight: must be 1 to %d, got %d",
+			PERF_INFLIGHT_MAX, settings->inflight);
+	}
+	if (settings->comms < 1 || settings->comms > PERF_COMMS_MAX) {
+		return smd_error_set(error, EINVAL, "--comms: must be 1 to %d, got %d",
+			PERF_COMMS_MAX, settings->comms);
+	}
 	if (settings->local > SMD_NRANKS_MAX || settings->local_servers > 64) {
 		return smd_error_set(error, EINVAL,
 			"--local and --local-servers: must be at most %d and 64", SMD_NRANKS_MAX);
@@ -186,6 +198,8 @@ static int allreduce(int argc, char **argv)
 		.op = SMD_SUM,
 		.iters = 20,
 		.warmup = 5,
+		.inflight = 1,
+		.comms = 1,
 	};
 	struct range range = {.min = 4096, .max = 16 << 20, .factor = 4};
 	struct smd_error error = {""};

@@ -11,8 +11,11 @@
 #include <stdint.h>
 
 #include "reduction_server/base/error.h"
+#include "worker/summand.h"
 
-#define PERF_SIZES_MAX 64
+#define PERF_SIZES_MAX    64
+#define PERF_INFLIGHT_MAX 1024
+#define PERF_COMMS_MAX    256
 
 struct perf_settings {
 	const char *group;
@@ -25,6 +28,8 @@ struct perf_settings {
 	unsigned op;
 	int iters;
 	int warmup;
+	int inflight; /* operations at the same time */
+	int comms;    /* communicators that they are dealt to */
 	int json;
 	int local;         /* ranks to fork, 0: this process is one rank */
 	int local_servers; /* servers to start for them */
@@ -68,7 +73,8 @@ int perf_run_kernels(const struct perf_kernel_settings *settings, struct smd_err
 
 void perf_report_begin(const struct perf_settings *settings);
 void perf_report_row(const struct perf_settings *settings, const struct perf_row *row);
-void perf_report_end(
-	const struct perf_settings *settings, const struct perf_row *rows, unsigned nrows);
+/* `stats` are this rank's. */
+void perf_report_end(const struct perf_settings *settings, const struct perf_row *rows,
+	unsigned nrows, const struct smd_stats *stats);
 
 #endif

@@ -1,5 +1,6 @@
 /* Measures all sizes as one rank of a communicator. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,29 +54,74 @@ static int gather(smd_comm *comm, const int32_t mine[FIGURES], struct perf_row *
 	return ret;
 }
 
-static int measure(const struct perf_settings *settings, smd_comm *comm, const void *send,
-	void *recv, double *times, struct perf_row *row)
+/* The buffers of one size: one to send, and one for each operation in flight. */
+struct buffers {
+	void *send;
+	uint8_t *recv;
+	size_t stride; /* from one result to the next */
+	smd_request **requests;
+};
+
+/* All operations that are to be in flight, from the first call to the last result. */
+static int run_once(const struct perf_settings *settings, smd_comm **comms,
+	const struct buffers *buffers, size_t count)
+{
+	enum smd_dtype dtype = (enum smd_dtype)settings->dtype;
+	enum smd_op op = (enum smd_op)settings->op;
+	int started = 0;
+	int ret = 0;
+
+	if (settings->inflight == 1) {
+		return smd_allreduce(comms[0], buffers->send, buffers->recv, count, dtype, op);
+	}
+	for (int k = 0; ret == 0 && k < settings->inflight; k++) {
+		ret = smd_allreduce_start(comms[k % settings->comms], buffers->send,
+			buffers->recv + (size_t)k * buffers->stride, count, dtype, op,
+			&buffers->requests[k]);
+		started += ret == 0;
+	}
+	for (int k = 0; k < started; k++) {
+		int err = smd_request_wait(buffers->requests[k]);
+
+		ret = ret ? ret : err;
+	}
+	return ret;
+}
+
+static uint64_t check_all(
+	const struct perf_settings *settings, const struct buffers *buffers, size_t count)
+{
+	uint64_t wrong = 0;
+
+	for (int k = 0; k < settings->inflight; k++) {
+		wrong += perf_input_check(buffers->recv + (size_t)k * buffers->stride, count,
+			settings->dtype, settings->op, settings->nranks);
+	}
+	return wrong;
+}
+
+static int measure(const struct perf_settings *settings, smd_comm **comms,
+	const struct buffers *buffers, double *times, struct perf_row *row)
 {
 	int n = settings->iters;
 	uint64_t wrong = 0;
 	int32_t mine[FIGURES];
-	int ret = smd_barrier(comm);
+	int ret = smd_barrier(comms[0]);
 
 	for (int i = -settings->warmup; ret == 0 && i < n; i++) {
 		double begin;
 
 		if (i < 0 || i == n - 1) { /* what was right before must not pass for a result */
-			memset(recv, STALE_BYTE, row->bytes);
+			memset(buffers->recv, STALE_BYTE,
+				buffers->stride * (size_t)settings->inflight);
 		}
 		begin = smd_clock_seconds();
-		ret = smd_allreduce(comm, send, recv, row->count, (enum smd_dtype)settings->dtype,
-			(enum smd_op)settings->op);
+		ret = run_once(settings, comms, buffers, row->count);
 		if (i >= 0) {
-			times[i] = (smd_clock_seconds() - begin) * 1e6;
+			times[i] = (smd_clock_seconds() - begin) * 1e6 / settings->inflight;
 		}
 		if (ret == 0 && (i < 0 || i == n - 1)) {
-			wrong += perf_input_check(
-				recv, row->count, settings->dtype, settings->op, settings->nranks);
+			wrong += check_all(settings, buffers, row->count);
 		}
 	}
 	if (ret) {
@@ -86,41 +132,49 @@ static int measure(const struct perf_settings *settings, smd_comm *comm, const v
 	mine[1] = ticks(times[0]);
 	mine[2] = ticks(times[n - 1]);
 	mine[3] = wrong < INT32_MAX ? (int32_t)wrong : INT32_MAX;
-	return gather(comm, mine, row);
+	return gather(comms[0], mine, row);
 }
 
-static int run_size(const struct perf_settings *settings, smd_comm *comm, uint64_t bytes,
+static int run_size(const struct perf_settings *settings, smd_comm **comms, uint64_t bytes,
 	struct perf_row *row, struct smd_error *error)
 {
 	size_t size = smd_dtype_size((enum smd_dtype)settings->dtype);
 	size_t room = (bytes / ALIGNMENT + 1) * ALIGNMENT;
+	size_t inflight = (size_t)settings->inflight;
 	double *times = calloc((size_t)settings->iters, sizeof(*times));
-	void *send = aligned_alloc(ALIGNMENT, room);
-	void *recv = aligned_alloc(ALIGNMENT, room);
+	struct buffers buffers = {
+		.send = aligned_alloc(ALIGNMENT, room),
+		.recv = aligned_alloc(ALIGNMENT, room * inflight),
+		.stride = room,
+		.requests = calloc(inflight, sizeof(*buffers.requests)),
+	};
 	int ret;
 
 	*row = (struct perf_row){.bytes = bytes / size * size, .count = bytes / size};
-	if (!times || !send || !recv) {
+	if (!times || !buffers.send || !buffers.recv || !buffers.requests) {
 		ret = smd_error_set(
 			error, ENOMEM, "%llu bytes: out of memory", (unsigned long long)bytes);
 		goto free_buffers;
 	}
-	perf_input_fill(send, row->count, settings->dtype, settings->op, settings->rank);
-	memset(recv, STALE_BYTE, room);
-	ret = measure(settings, comm, send, recv, times, row);
+	perf_input_fill(buffers.send, row->count, settings->dtype, settings->op, settings->rank);
+	memset(buffers.recv, STALE_BYTE, room * inflight);
+	ret = measure(settings, comms, &buffers, times, row);
 	if (ret) {
 		smd_error_set(error, -ret, "%llu bytes: %s", (unsigned long long)bytes,
 			smd_error_message());
 	}
 free_buffers:
 	free(times);
-	free(send);
-	free(recv);
+	free(buffers.send);
+	free(buffers.recv);
+	free(buffers.requests);
 	return ret;
 }
 
-static int run_sizes(const struct perf_settings *settings, smd_comm *comm, struct smd_error *error)
+static int run_sizes(const struct perf_settings *settings, smd_context *context, smd_comm **comms,
+	struct smd_error *error)
 {
+	struct smd_stats stats;
 	struct perf_row rows[PERF_SIZES_MAX];
 	int wrong = 0;
 
@@ -128,7 +182,7 @@ static int run_sizes(const struct perf_settings *settings, smd_comm *comm, struc
 		perf_report_begin(settings);
 	}
 	for (unsigned i = 0; i < settings->nsizes; i++) {
-		int ret = run_size(settings, comm, settings->sizes[i], &rows[i], error);
+		int ret = run_size(settings, comms, settings->sizes[i], &rows[i], error);
 
 		if (ret) {
 			return ret;
@@ -139,29 +193,55 @@ static int run_sizes(const struct perf_settings *settings, smd_comm *comm, struc
 		wrong |= rows[i].wrong != 0;
 	}
 	if (settings->rank == 0) {
-		perf_report_end(settings, rows, settings->nsizes);
+		smd_context_stats(context, &stats);
+		perf_report_end(settings, rows, settings->nsizes, &stats);
 	}
 	return wrong;
+}
+
+static void destroy_comms(smd_comm **comms, int n)
+{
+	for (int i = 0; i < n; i++) {
+		smd_comm_destroy(comms[i]);
+	}
+}
+
+static int create_comms(const struct perf_settings *settings, smd_context *context,
+	smd_comm *comms[], struct smd_error *error)
+{
+	for (int i = 0; i < settings->comms; i++) {
+		char group[SMD_ERROR_TEXT_MAX];
+		int ret;
+
+		if (i) { /* the first is the group itself */
+			snprintf(group, sizeof(group), "%.200s-%d", settings->group, i);
+		} else {
+			snprintf(group, sizeof(group), "%s", settings->group);
+		}
+		ret = smd_comm_create(context, group, settings->nranks, settings->rank, &comms[i]);
+		if (ret) {
+			destroy_comms(comms, i);
+			return smd_error_set(error, -ret, "%s", smd_error_message());
+		}
+	}
+	return 0;
 }
 
 int perf_run_rank(const struct perf_settings *settings, struct smd_error *error)
 {
 	const struct smd_context_options options = {.servers = settings->servers};
 	smd_context *context;
-	smd_comm *comm;
+	smd_comm *comms[PERF_COMMS_MAX];
 	int ret = smd_context_create(&options, &context);
 
 	if (ret) {
 		return smd_error_set(error, -ret, "%s", smd_error_message());
 	}
-	ret = smd_comm_create(context, settings->group, settings->nranks, settings->rank, &comm);
-	if (ret) {
-		smd_error_set(error, -ret, "%s", smd_error_message());
-		goto destroy_context;
+	ret = create_comms(settings, context, comms, error);
+	if (ret == 0) {
+		ret = run_sizes(settings, context, comms, error);
+		destroy_comms(comms, settings->comms);
 	}
-	ret = run_sizes(settings, comm, error);
-	smd_comm_destroy(comm);
-destroy_context:
 	smd_context_destroy(context);
 	return ret;
 }

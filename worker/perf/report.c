@@ -27,6 +27,10 @@ void perf_report_begin(const struct perf_settings *settings)
 	printf("# %d iterations after %d; time is the median of the slowest rank; GB/s of 10^9 "
 	       "bytes\n",
 		settings->iters, settings->warmup);
+	if (settings->inflight > 1) {
+		printf("# %d operations at the same time; time is of all, divided by them\n",
+			settings->inflight);
+	}
 	printf("#\n#%11s %12s %9s %6s %11s %8s %8s %8s\n", "size", "count", "type", "op", "time",
 		"algbw", "busbw", "wrong");
 	printf("#%11s %12s %9s %6s %11s %8s %8s\n", "(B)", "(elements)", "", "", "(us)", "(GB/s)",
@@ -45,13 +49,15 @@ void perf_report_row(const struct perf_settings *settings, const struct perf_row
 	fflush(stdout);
 }
 
-static void report_json(
-	const struct perf_settings *settings, const struct perf_row *rows, unsigned nrows)
+static void report_json(const struct perf_settings *settings, const struct perf_row *rows,
+	unsigned nrows, const struct smd_stats *stats)
 {
 	json_t *results = json_array();
-	json_t *root = json_pack("{s:s, s:i, s:i, s:i, s:o}", "version", SUMMAND_VERSION, "nranks",
-		settings->nranks, "iters", settings->iters, "warmup", settings->warmup, "results",
-		results);
+	json_t *root = json_pack("{s:s, s:i, s:i, s:i, s:i, s:{s:I, s:I}, s:o}", "version",
+		SUMMAND_VERSION, "nranks", settings->nranks, "iters", settings->iters, "warmup",
+		settings->warmup, "inflight", settings->inflight, "rdma", "requests",
+		(json_int_t)stats->rdma_requests, "doorbells", (json_int_t)stats->rdma_doorbells,
+		"results", results);
 
 	for (unsigned i = 0; root && i < nrows; i++) {
 		const struct perf_row *row = &rows[i];
@@ -69,8 +75,8 @@ static void report_json(
 	json_decref(root);
 }
 
-void perf_report_end(
-	const struct perf_settings *settings, const struct perf_row *rows, unsigned nrows)
+void perf_report_end(const struct perf_settings *settings, const struct perf_row *rows,
+	unsigned nrows, const struct smd_stats *stats)
 {
 	uint64_t wrong = 0;
 
@@ -78,8 +84,14 @@ void perf_report_end(
 		wrong += rows[i].wrong;
 	}
 	if (settings->json) {
-		report_json(settings, rows, nrows);
+		report_json(settings, rows, nrows, stats);
 	} else {
+		if (stats->rdma_doorbells) {
+			printf("# RDMA: %" PRIu64 " work requests in %" PRIu64
+			       " doorbells, %.1f each\n",
+				stats->rdma_requests, stats->rdma_doorbells,
+				(double)stats->rdma_requests / (double)stats->rdma_doorbells);
+		}
 		printf("# wrong elements: %" PRIu64 " %s\n", wrong, wrong ? "FAILED" : "OK");
 	}
 	fflush(stdout);

@@ -74,7 +74,7 @@ class ServerTest(ProgramTest):
     def test_usage_errors(self):
         for option, text in [("--threads=0", '--threads: must be 1 to 64, got "0"'),
                              ("--threads=65", '--threads: must be 1 to 64, got "65"'),
-                             ("--transport=pigeon", '--transport: must be auto or tcp, got "pigeon"'),
+                             ("--transport=pigeon", '--transport: must be auto, rdma or tcp, got "pigeon"'),
                              ("--bandwidth=fast", "--bandwidth"),
                              ("--memory-limit=much", "--memory-limit"),
                              ("--listen=nowhere", '--listen: must be ADDR:PORT, got "nowhere"'),

@@ -69,7 +69,7 @@ static void sums_are_right(const char *transport, unsigned nservers, int nranks)
 	pool_stop(&pool);
 	for (unsigned i = 0; i < nservers; i++) {
 		assert_true(pool.servers[i].stats.chunks > 0);
-		assert_true(pool.servers[i].stats.bytes_received > 0);
+		assert_true(pool.servers[i].stats.moved.bytes_received > 0);
 	}
 }
 
@@ -245,9 +245,9 @@ static void shares_follow_bandwidth(void **state)
 	pool_start(&pool, "loopback", 2, configs);
 	pool_run(&pool, 2, "shares", sum_sizes, NULL);
 	pool_stop(&pool);
-	share = (double)pool.servers[0].stats.bytes_received /
-		(double)(pool.servers[0].stats.bytes_received +
-			 pool.servers[1].stats.bytes_received);
+	share = (double)pool.servers[0].stats.moved.bytes_received /
+		(double)(pool.servers[0].stats.moved.bytes_received +
+			 pool.servers[1].stats.moved.bytes_received);
 	assert_true(share > 0.73 && share < 0.77);
 }
 
