@@ -55,6 +55,12 @@ static int is_container(const struct smd_node *node)
 	return node->type == SMD_NODE_ARRAY || node->type == SMD_NODE_OBJECT;
 }
 
+static int has_unit(const struct smd_node *node)
+{
+	return (node->key && strchr(node->key, UNIT)) ||
+	       (node->type == SMD_NODE_STRING && strchr(node->string, UNIT));
+}
+
 /* "--flag=value"; lists and dictionaries as flag_items.h reads them. */
 static int write_flag(const struct smd_node *node, struct smd_diagnostics *diagnostics, FILE *out)
 {
@@ -69,8 +75,9 @@ static int write_flag(const struct smd_node *node, struct smd_diagnostics *diagn
 	}
 	fputs(node->count ? UNIT_SET : "", out);
 	for (const struct smd_node *child = node->first; child; child = child->next) {
-		if (is_container(child)) {
-			smd_mistake_value(diagnostics, child, "must be a scalar");
+		if (is_container(child) || has_unit(child)) {
+			smd_mistake_value(diagnostics, child,
+				"must be a scalar without the character U+001F");
 			return -EINVAL;
 		}
 		if (child->index > 0) {

@@ -65,6 +65,23 @@ int smd_exit_codes_contain(const struct smd_exit_codes *codes, int code)
 	return code >= 0 && code < 256 && (codes->bits[code / 64] >> code % 64 & 1);
 }
 
+char *smd_reference_escape(const char *text)
+{
+	char *result = malloc(2 * strlen(text) + 1);
+	char *to = result;
+
+	for (; result && *text; text++) {
+		*to++ = *text;
+		if (*text == '$' && (text[1] == '(' || text[1] == '$')) {
+			*to++ = '$';
+		}
+	}
+	if (result) {
+		*to = '\0';
+	}
+	return result;
+}
+
 static void free_strings(char **strings, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {

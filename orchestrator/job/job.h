@@ -144,6 +144,10 @@ int smd_job_processes(const struct smd_job *job, int pool);
 
 int smd_exit_codes_contain(const struct smd_exit_codes *codes, int code);
 
+/* The text in which "$$" is a "$" and "$(NAME)" a reference, and that then is `text`; the caller
+ * frees it. NULL when out of memory. */
+char *smd_reference_escape(const char *text);
+
 /* Makes it an unused pool: frees what it points to, keeps its number and role. */
 void smd_pool_clear(struct smd_pool *pool);
 

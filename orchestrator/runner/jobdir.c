@@ -110,7 +110,7 @@ static int make_new(const char *parent, const struct smd_job *job, char **out)
 	return -EEXIST;
 }
 
-static int make_default(const struct smd_job *job, char **out, struct smd_error *error)
+int smd_jobdir_make(const struct smd_job *job, char **out, struct smd_error *error)
 {
 	char *parent = default_parent();
 	int ret;
@@ -164,7 +164,7 @@ int smd_jobdir_open(struct smd_jobdir *dir, const struct smd_job *job, const cha
 {
 	static const char *const folders[] = {"env", "logs", "exits", "errors"};
 	char *made = NULL;
-	int ret = path ? make_given(path, &made, error) : make_default(job, &made, error);
+	int ret = path ? make_given(path, &made, error) : smd_jobdir_make(job, &made, error);
 
 	if (ret) {
 		return ret;

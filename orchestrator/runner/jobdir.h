@@ -19,6 +19,9 @@ struct smd_jobdir {
 /* Turns a display name into one file name: never empty, never hidden, never a path. */
 void smd_jobdir_sanitise(char name[SMD_JOBDIR_NAME_SIZE], const char *display_name);
 
+/* Makes a new directory in the default place, for smd_jobdir_open(); the caller frees *path. */
+int smd_jobdir_make(const struct smd_job *job, char **path, struct smd_error *error);
+
 /* Makes the directory and its folders: `path`, or a new one in the default place when that is NULL.
  * 0, or -errno with a text; -EBUSY when another runner has the directory. */
 int smd_jobdir_open(struct smd_jobdir *dir, const struct smd_job *job, const char *path,

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "orchestrator/job/job.h"
 #include "reduction_server/base/options.h"
 
 #define NAMES_MAX       64
@@ -244,24 +245,6 @@ static void make_outputs(struct expansion *expansion)
 	}
 }
 
-/* "$$" is a "$", and "$(" begins a reference: both in the shell's hands, not in ours. */
-static char *escape(const char *text)
-{
-	char *result = malloc(2 * strlen(text) + 1);
-	char *to = result;
-
-	for (; result && *text; text++) {
-		*to++ = *text;
-		if (*text == '$' && (text[1] == '(' || text[1] == '$')) {
-			*to++ = '$';
-		}
-	}
-	if (result) {
-		*to = '\0';
-	}
-	return result;
-}
-
 char *smd_azure_command_expand(const struct smd_azure_command *command, struct smd_decoder *decoder,
 	const struct smd_node *line)
 {
@@ -278,7 +261,7 @@ char *smd_azure_command_expand(const struct smd_azure_command *command, struct s
 	make_outputs(&expansion);
 	expand_text(&expansion, line->string, line->string + strlen(line->string));
 	if (!fclose(expansion.out)) {
-		result = escape(text);
+		result = smd_reference_escape(text);
 	}
 	if (!result) {
 		decoder->ret = -ENOMEM;

@@ -13,6 +13,8 @@
 #include "orchestrator/spec/setting.h"
 
 #define INSTANCES_MAX 100000
+#define COMMAND_MAX   (100 * 1024)
+#define NAMES_MAX     1000
 #define IMAGE_DEFAULT "azureml"
 #define NAME_DEFAULT  "command-job"
 #define CLOUD_ONLY    "that is Azure's own matter"
@@ -242,6 +244,27 @@ static void refuse_count(struct smd_decoder *decoder, const struct smd_node *nod
 	}
 }
 
+/* Linux passes no longer argument to a shell, and each expression looks through the names. */
+static void check_sizes(struct smd_decoder *decoder, const struct smd_node *document)
+{
+	static const char *const names[] = {"inputs", "outputs"};
+	const struct smd_node *command = smd_node_member(document, "command");
+
+	if (command && command->type == SMD_NODE_STRING && strlen(command->string) > COMMAND_MAX) {
+		smd_mistake_value(decoder->diagnostics, command,
+			"must be at most %d bytes long, got %zu", COMMAND_MAX,
+			strlen(command->string));
+	}
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const struct smd_node *map = smd_node_member(document, names[i]);
+
+		if (map && map->count > NAMES_MAX) {
+			smd_mistake_value(decoder->diagnostics, map,
+				"must have at most %d names, got %zu", NAMES_MAX, map->count);
+		}
+	}
+}
+
 static void check_distribution(
 	struct smd_decoder *decoder, const struct smd_node *document, const struct azure_job *job)
 {
@@ -455,6 +478,7 @@ int smd_azure_job_convert(const struct smd_node *document, const char *directory
 
 	smd_decode_message(&decoder, &command_job, document, &job);
 	check_distribution(&decoder, document, &job);
+	check_sizes(&decoder, document);
 	ret = decoder.ret ? decoder.ret : diagnostics->found[SMD_MISTAKE] ? -EINVAL : 0;
 	ret = ret ? ret : finish(&decoder, document, directory, &job, out, code_dir);
 	free_azure_job(&job);

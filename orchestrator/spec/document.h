@@ -3,8 +3,8 @@
  *
  * The same tree comes from JSON and from YAML, so that nothing downstream knows which it was, and
  * every complaint about a value can name its line and column. Names are unique within an object,
- * strings are UTF-8 without NUL, and the tree is at most SMD_DOCUMENT_DEPTH_MAX deep: whoever reads
- * a document may rely on all three.
+ * strings are UTF-8 without NUL, and the tree is at most SMD_DOCUMENT_DEPTH_MAX deep and of at most
+ * SMD_DOCUMENT_VALUES_MAX values: whoever reads a document may rely on all four.
  */
 #ifndef SMD_SPEC_DOCUMENT_H
 #define SMD_SPEC_DOCUMENT_H
@@ -13,7 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SMD_DOCUMENT_DEPTH_MAX 100
+#define SMD_DOCUMENT_DEPTH_MAX  100
+#define SMD_DOCUMENT_VALUES_MAX 100000 /* scalars, arrays and objects: far more than a job has */
 
 struct smd_diagnostics;
 

@@ -64,6 +64,32 @@ static void skip_scalar(struct walk *walk)
 	step(walk);
 }
 
+/* Refuses too many values before memory is spent on them; the text may be anything. */
+static int check_values(const char *text, size_t length, struct smd_diagnostics *diagnostics)
+{
+	struct walk walk = {.at = text, .end = text + length, .position = {.line = 1, .column = 1}};
+	int values = 0;
+
+	for (const char *at = text; at < walk.end; at++) {
+		if (*at == '"') {
+			for (at++; at < walk.end && *at != '"'; at++) {
+				at += *at == '\\';
+			}
+		} else if (*at == ',' || *at == '[' || *at == '{') {
+			values++;
+		}
+		if (values > SMD_DOCUMENT_VALUES_MAX) {
+			while (walk.at < at) {
+				step(&walk);
+			}
+			smd_mistake_text(diagnostics, walk.position, "must have at most %d values",
+				SMD_DOCUMENT_VALUES_MAX);
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
 static int set_scalar(struct smd_node *node, const json_t *json)
 {
 	switch (json_typeof(json)) {
@@ -189,10 +215,14 @@ int smd_document_parse_json(
 {
 	struct walk walk = {.at = text, .end = text + length, .position = {.line = 1, .column = 1}};
 	json_error_t error;
-	json_t *json = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
 	struct smd_node *root;
-	int ret;
+	json_t *json;
+	int ret = check_values(text, length, diagnostics);
 
+	if (ret) {
+		return ret;
+	}
+	json = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
 	if (!json) {
 		return refuse_syntax(&error, diagnostics);
 	}

@@ -17,6 +17,7 @@ struct builder {
 	char *key;             /* a member's name that waits for its value */
 	struct smd_position key_at;
 	int documents;
+	int values;
 };
 
 static struct smd_position position_of(yaml_mark_t mark)
@@ -50,8 +51,14 @@ static int refuse(struct builder *builder, struct smd_position at, const char *w
 static int add_node(struct builder *builder, enum smd_node_type type, struct smd_position at,
 	struct smd_node **out)
 {
-	struct smd_node *node = smd_node_create(builder->open, builder->key, type, at);
+	struct smd_node *node;
 
+	if (++builder->values > SMD_DOCUMENT_VALUES_MAX) {
+		smd_mistake_text(builder->diagnostics, at, "must have at most %d values",
+			SMD_DOCUMENT_VALUES_MAX);
+		return -EINVAL;
+	}
+	node = smd_node_create(builder->open, builder->key, type, at);
 	if (!node) {
 		return -ENOMEM;
 	}

@@ -45,7 +45,7 @@ says 2 "must be a replica of skipped_pool.yaml" custom-jobs env skipped_pool.yam
 says 2 "<stdin>:1:1: must hold a job" custom-jobs validate -
 
 # The specs that we ship are valid.
-for spec in "$here"/../../specs/jobs/*; do
+for spec in "$here"/../../specs/jobs/*.json "$here"/../../specs/jobs/recipes/*.[jy]*; do
 	says 0 "is valid" custom-jobs validate "$spec"
 done
 

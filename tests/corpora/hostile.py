@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Specs that are too large to keep as files: each is refused with a reason, within bounded memory,
+and values of variables pass through a job unchanged."""
+
+import json
+import os
+import pathlib
+import resource
+import subprocess
+import sys
+import tempfile
+
+SUMMAND = os.environ["SUMMAND_BUILD"] + "/bin/summand"
+MEMORY_MAX = 1 << 30
+TASK = {"imageUri": "a", "command": ["b"]}
+
+failures = 0
+
+
+def fail(text):
+    global failures
+    failures += 1
+    print("FAILED:", text)
+
+
+def limit_memory():
+    # A sanitizer, named as the argument, reserves memory of its own.
+    if len(sys.argv) < 2:
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_MAX, MEMORY_MAX))
+
+
+def validate(name, text):
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / name
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return subprocess.run(
+            [SUMMAND, "custom-jobs", "validate", str(path)],
+            capture_output=True,
+            preexec_fn=limit_memory,
+            check=False,
+        )
+
+
+def refused(name, text, reason):
+    done = validate(name, text)
+    said = done.stderr.decode(errors="replace")
+    if done.returncode != 2 or reason not in said:
+        fail(f"{name}: must be refused with '{reason}', got {done.returncode}: {said[:300]}")
+    if len(said) > 100000:
+        fail(f"{name}: must be refused in few words, got {len(said)} bytes")
+
+
+def spec(**fields):
+    return json.dumps({"workerPoolSpecs": [{"containerSpec": {**TASK, **fields}}]})
+
+
+def test_sizes():
+    many = "must have at most 100000 values"
+    refused("args.json", spec(args=["x" * 10] * 700000), many)
+    refused("args.yaml", "a:\n" + "- x\n" * 2000000, many)
+    refused("keys.json", "{" + ",".join(f'"k{i}":1' for i in range(1000000)) + "}", many)
+    refused("same.yaml", "a: 1\n" * 1000000, many)
+    refused("same.json", "{" + ",".join(['"a":1'] * 90000) + "}", "duplicate object key")
+    refused("unknown.json", "{" + ",".join(f'"k{i}":1' for i in range(90000)) + "}", "more are not shown")
+    refused("nest.json", "[" * 10000000, many)
+    refused("nest.yaml", "[" * 10000000, "must nest at most 100 levels deep")
+    refused("maps.yaml", "\n".join(" " * i + "a:" for i in range(2000)), "must nest at most 100 levels deep")
+    refused("name.json", json.dumps({"displayName": "x" * 10000000, "jobSpec": {}}), "must have 1 to 128 characters, got 10000000")
+    refused("long.json", " " * (100 << 20), "must be at most 64 MiB long")
+    refused("open.json", '{"a": "' + "x" * 10000000, "must be JSON")
+    refused("nul.yaml", b"a: " + b"\0" * 1000000, "must be YAML")
+    refused("bytes.json", bytes(range(256)) * 40000, "must be JSON")
+    refused("bytes.yaml", bytes(range(128, 256)) * 40000, "must be YAML")
+    refused("azure.yaml", "command: '" + "${{inputs.x}} " * 700000 + "'\ninputs: {x: 1}\n", "must be at most 102400 bytes long")
+    refused("inputs.yaml", "command: x\ninputs:\n" + "".join(f"  i{i}: 1\n" for i in range(2000)), "must have at most 1000 names, got 2000")
+
+
+def run(folder, text, *flags):
+    path = folder / "spec.json"
+    path.write_text(text, encoding="utf-8")
+    environment = {**os.environ, "SUMMAND_STATE_DIR": str(folder / "state")}
+    return subprocess.run(
+        [SUMMAND, "custom-jobs", "local-run", str(path), *flags],
+        capture_output=True,
+        env=environment,
+        check=False,
+    )
+
+
+def test_names_are_no_paths():
+    """A job's name becomes a directory's, and stays where directories of jobs are."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for hostile in ("../../escaped", "/etc/passwd", "..", "a/../../b"):
+            job = {"displayName": hostile, "jobSpec": json.loads(spec(command=["true"]))}
+            done = run(folder, json.dumps(job))
+            if done.returncode != 0:
+                fail(f"a job of the name {hostile} must run: {done.stderr.decode()}")
+        made = {entry.name for entry in folder.iterdir()}
+        if made != {"spec.json", "state"} or len(list((folder / "state" / "jobs").iterdir())) != 4:
+            fail(f"jobs must stay in their directory, got {sorted(made)}")
+
+
+def test_values_pass_unchanged():
+    values = {
+        "LINES": "one\ntwo\r\n\n",
+        "QUOTES": "'\"`\\'\\\\",
+        "EQUALS": "a=b==c=",
+        "SHELL_": "$HOME ${HOME} $(HOME_) ; rm -rf * & | > <",
+        "EMPTY": "",
+        "WIDE": "größe 日本 \u200b\U0001f680",
+        "LONG": "x" * 100000,
+    }
+    program = "import json, os; json.dump(dict(os.environ), open(os.environ['OUT'], 'w'))"
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        env = [{"name": key, "value": value} for key, value in values.items()]
+        env.append({"name": "OUT", "value": str(folder / "out.json")})
+        done = run(folder, spec(command=["python3", "-c", program], env=env))
+        if done.returncode != 0:
+            fail(f"the job must run: {done.stderr.decode()}")
+            return
+        got = json.loads((folder / "out.json").read_text(encoding="utf-8"))
+        for key, value in values.items():
+            if got.get(key) != value:
+                fail(f"{key} must be {value[:80]!r}, got {str(got.get(key))[:80]!r}")
+
+
+def main():
+    test_sizes()
+    test_names_are_no_paths()
+    test_values_pass_unchanged()
+    return failures > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
