@@ -147,7 +147,7 @@ struct rdma_lane {
 	uint8_t *memory;       /* that many mailboxes, then as many drafts */
 	struct ibv_mr *region; /* of them */
 	struct smd_rdma_greeting other;
-	uint32_t window; /* drafts and the other end's mailboxes allow so many at once */
+	uint32_t window; /* so many messages at once, either way: both ends have room for them */
 	uint32_t inline_bytes;
 	uint32_t depth; /* work requests of sends */
 
@@ -186,10 +186,10 @@ struct rdma_lane {
 /* Two more than mailboxes, for writes that only say how many were taken. */
 #define RDMA_RECEIVES (RDMA_MAILBOXES + 2)
 
-/* So many mailboxes are empty that the other end should know. */
+/* So many mailboxes are empty that the other end should know: half of what it can fill. */
 static inline bool smd_rdma_owes_taken(const struct rdma_lane *lane)
 {
-	return lane->rx_next - lane->rx_told >= lane->mailboxes / 2;
+	return lane->rx_next - lane->rx_told >= lane->window / 2;
 }
 
 static inline struct rdma_lane *rdma_lane_of(struct smd_lane *lane)

@@ -90,8 +90,11 @@ static int lane_make_pair(struct rdma_lane *lane, struct smd_error *error)
 	if (ret) {
 		return ret;
 	}
-	lane->depth = lane->hub->limits.queue_depth < RDMA_DEPTH ? lane->hub->limits.queue_depth
-								 : RDMA_DEPTH;
+	/* A power of 2, so that the ring of messages is one where their count begins anew. */
+	lane->depth = RDMA_DEPTH;
+	while (lane->depth > lane->hub->limits.queue_depth) {
+		lane->depth /= 2;
+	}
 	ret = lane_make_mailboxes(lane, error);
 	if (ret) {
 		return ret;

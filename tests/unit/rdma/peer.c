@@ -21,6 +21,7 @@ int stage_tear_down(void **state)
 	stage_turn(link);
 	link_tear_down(state);
 	assert_int_equal(script.live, 0);
+	script_reset();
 	return 0;
 }
 
@@ -38,6 +39,9 @@ static int peer_on_header(
 
 	if (peer->end.lane->placed && !peer->offered) {
 		return smd_error_set(error, EPROTO, "no place was offered");
+	}
+	if (peer->then) {
+		peer->then(peer);
 	}
 	return end_on_header(&peer->end, frame, payload, error);
 }
@@ -124,6 +128,22 @@ void peer_close(struct peer *peer, struct link *link)
 	peer->mailboxes = NULL;
 }
 
+void lane_count_from(struct rdma_lane *lane, uint32_t start)
+{
+	lane->tx_next = lane->tx_taken = start;
+	lane->rx_next = lane->rx_told = start;
+	lane->requests = lane->completed = start;
+	lane->posted_begin = lane->posted_settled = lane->posted_end = start;
+	lane->places_begin = lane->places_sent = lane->places_end = start;
+}
+
+void peer_count_from(struct peer *peer, uint32_t start)
+{
+	lane_count_from(peer->lane, start);
+	peer->written = start;
+	peer->taken = start;
+}
+
 void peer_poll(struct peer *peer)
 {
 	assert_non_null(peer->end.lane);
@@ -190,6 +210,33 @@ void peer_tell_taken(struct peer *peer, uint32_t taken)
 	script_arrive(peer->id, SMD_RDMA_TAKEN_ONLY | (taken & SMD_RDMA_COUNT_MASK), 0);
 }
 
+/* ---- messages from the lane ---- */
+
+struct smd_rdma_prefix peer_read(const struct peer *peer, uint32_t number, const uint8_t **at)
+{
+	const uint8_t *mailbox =
+		peer->mailboxes + number % peer->own.mailboxes * (size_t)SMD_RDMA_MAILBOX_SIZE;
+	struct smd_rdma_prefix prefix;
+	struct smd_error error;
+
+	assert_int_equal(smd_rdma_prefix_decode(mailbox, &prefix, &error), 0);
+	*at = mailbox + SMD_RDMA_PREFIX_SIZE;
+	return prefix;
+}
+
+unsigned peer_messages(const struct peer *peer)
+{
+	unsigned posted;
+	unsigned n = 0;
+	const struct script_send *sends = script_sends(peer->id, &posted);
+
+	for (unsigned i = 0; i < posted; i++) {
+		n += sends[i].opcode == IBV_WR_RDMA_WRITE_WITH_IMM &&
+		     !(sends[i].immediate & SMD_RDMA_TAKEN_ONLY);
+	}
+	return n;
+}
+
 /* ---- what both kinds of tests look at ---- */
 
 void end_assert_closed(const struct end *end, int err, const char *reason)
@@ -199,10 +246,26 @@ void end_assert_closed(const struct end *end, int err, const char *reason)
 	assert_string_equal(end->reason, reason);
 }
 
+static void parcel_done(struct smd_send *send, int err)
+{
+	struct parcel *parcel = (struct parcel *)send;
+
+	parcel->done++;
+	parcel->err = err;
+	parcel->place = parcels_done++;
+	end_closes(parcel->from, ON_DONE);
+}
+
 void parcel_send_to(struct parcel *parcel, struct end *from, uint64_t ordinal, uint32_t length,
 	struct smd_place place)
 {
-	parcel_send(parcel, from, ordinal, length, NULL);
-	assert_int_equal(parcel->send.sent, 0); /* it is looked at when the turn ends */
+	struct smd_frame frame = {.kind = SMD_FRAME_INPUT, .ordinal = ordinal};
+
+	*parcel = (struct parcel){.from = from, .payload = malloc(length)};
+	peer_fill(parcel->payload, ordinal, 0, length);
+	parcel->send.payload = parcel->payload;
+	parcel->send.length = length;
+	parcel->send.done = parcel_done;
 	parcel->send.place = place;
+	smd_lane_send(from->lane, &frame, &parcel->send);
 }

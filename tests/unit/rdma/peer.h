@@ -19,6 +19,7 @@ struct peer {
 	uint32_t written;                /* messages, to the lane */
 	uint32_t taken;                  /* of those that the lane has sent, as it is told next */
 	bool offered;                    /* payloads may come in a place */
+	void (*then)(struct peer *peer); /* in on_header(), when not NULL */
 };
 
 /* A link over the script. Afterwards nothing of the device may be left. */
@@ -40,11 +41,20 @@ void peer_open_with(struct peer *peer, struct link *link, uint16_t mailboxes);
 void peer_open(struct peer *peer, struct link *link);
 void peer_close(struct peer *peer, struct link *link);
 
+/* As if so many messages and work requests had gone both ways before. */
+void lane_count_from(struct rdma_lane *lane, uint32_t start);
+void peer_count_from(struct peer *peer, uint32_t start);
+
 /* Takes whatever is there for the lane. */
 void peer_poll(struct peer *peer);
 
 /* Writes these bytes into the lane's next mailbox; tells that `told` bytes were. */
 void peer_write(struct peer *peer, const uint8_t *bytes, size_t length, uint32_t told);
+/* The message that the lane has written as that one; *at: what follows its first bytes. */
+struct smd_rdma_prefix peer_read(const struct peer *peer, uint32_t number, const uint8_t **at);
+/* How many messages it has written, not counting writes of another kind. */
+unsigned peer_messages(const struct peer *peer);
+
 /* A message of a frame's beginning, with `piece` bytes of what parcel_byte() says. */
 struct smd_rdma_prefix peer_prefix(const struct peer *peer, uint32_t rest);
 void peer_begin_frame(struct peer *peer, uint64_t ordinal, uint32_t length, uint32_t piece);
@@ -58,7 +68,7 @@ void peer_tell_taken(struct peer *peer, uint32_t taken);
 /* The lane has ended, once, with that, and has said why. */
 void end_assert_closed(const struct end *end, int err, const char *reason);
 
-/* The parcel with a place, whose lane has not looked at it yet. */
+/* parcel_send() with a place. */
 void parcel_send_to(struct parcel *parcel, struct end *from, uint64_t ordinal, uint32_t length,
 	struct smd_place place);
 

@@ -15,7 +15,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/queue.h>
 
 #include "reduction_server/transport/verbs.h"
 
@@ -68,9 +67,11 @@ struct script {
 	bool carries;      /* what is posted is carried, */
 	bool acknowledges; /* and what was carried acknowledged */
 	bool forgets;      /* a pair that is destroyed takes its completions out of the queue */
+	bool unwatched;    /* memory cannot be watched, so it is registered for one use */
 
 	struct script_call calls[SCRIPT_CALLS_END];
-	unsigned live; /* objects that there are */
+	unsigned live;    /* objects that there are, */
+	unsigned regions; /* and registrations among them */
 	unsigned resizes;
 	unsigned rejections;
 	uint32_t completions_most; /* at once in a queue */

@@ -1,11 +1,11 @@
-/* Registered memory of the script's device, and a memory watch that sees nothing. */
+/* Registered memory of the script's device, and a memory watch that has nothing to tell. */
+#include <errno.h>
 #include <stdlib.h>
 
 #include "reduction_server/transport/memory_watch.h"
 #include "tests/unit/rdma/script_parts.h"
 
-#define REGIONS_MAX 1024
-#define FIRST_KEY   1000u
+#define FIRST_KEY 1000u
 
 struct script_region {
 	struct ibv_mr mr; /* first */
@@ -16,11 +16,15 @@ struct script_region {
 	bool exposed; /* the test's own */
 };
 
-static struct script_region *regions[REGIONS_MAX]; /* by key */
+static struct script_region **regions; /* by key, none of which is used twice in a test */
 static uint32_t nregions;
+static uint32_t regions_room;
 
 void script_memory_reset(void)
 {
+	free(regions);
+	regions = NULL;
+	regions_room = 0;
 	nregions = 0;
 }
 
@@ -54,8 +58,9 @@ static struct script_region *region_add(
 {
 	struct script_region *region = calloc(1, sizeof(*region));
 
-	if (nregions == REGIONS_MAX) {
-		script_stop("more than %u registrations", REGIONS_MAX);
+	if (nregions == regions_room) {
+		regions_room = regions_room ? 2 * regions_room : 64;
+		regions = realloc(regions, regions_room * sizeof(struct script_region *));
 	}
 	region->mr.pd = domain;
 	region->mr.lkey = FIRST_KEY + nregions;
@@ -75,6 +80,7 @@ int smd_verbs_region_create(
 	if (err == 0) {
 		*out = &region_add(domain, memory, length, access)->mr;
 		script.live++;
+		script.regions++;
 	}
 	return err;
 }
@@ -89,6 +95,7 @@ int smd_verbs_region_create_dmabuf(struct ibv_pd *domain, int fd, uint64_t offse
 	if (err == 0) {
 		*out = &region_add(domain, (void *)(uintptr_t)address, length, access)->mr;
 		script.live++;
+		script.regions++;
 	}
 	return err;
 }
@@ -103,6 +110,7 @@ void smd_verbs_region_destroy(struct ibv_mr *mr)
 {
 	region_remove(mr->lkey);
 	script.live--;
+	script.regions--;
 }
 
 uint32_t script_expose(void *memory, size_t length)
@@ -145,7 +153,7 @@ int smd_memory_watch_add(const void *address, size_t length)
 {
 	(void)address;
 	(void)length;
-	return 0;
+	return script.unwatched ? -ENOSYS : 0;
 }
 
 bool smd_memory_watch_settle(void)

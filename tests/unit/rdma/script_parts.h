@@ -3,6 +3,8 @@
 #ifndef SMD_TESTS_RDMA_SCRIPT_PARTS_H
 #define SMD_TESTS_RDMA_SCRIPT_PARTS_H
 
+#include <sys/queue.h>
+
 #include "tests/unit/rdma/script.h"
 
 struct script_pair;

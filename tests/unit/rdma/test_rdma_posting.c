@@ -1,0 +1,521 @@
+/*
+ * What a lane posts for the frames that it is given: how many work requests of which kind, where
+ * they write, which of them complete; how many messages at most are on their way.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/rdma/peer.h"
+
+#define LARGE 50000u
+
+/* Where counts begin: at 0, before they reach 2^31, and before they begin anew. */
+static const uint32_t starts[] = {0, 0x7ffffff0u, 0xfffffff0u};
+#define NSTARTS (sizeof(starts) / sizeof(starts[0]))
+
+/* Sends, and takes what follows from it. */
+static void send_frames(
+	struct peer *peer, struct parcel *parcels, unsigned from, unsigned to, uint32_t length)
+{
+	for (unsigned i = from; i < to; i++) {
+		parcel_send(&parcels[i], &peer->end, i, length, NULL);
+	}
+	for (int i = 0; i < 4; i++) {
+		peer_poll(peer);
+	}
+}
+
+static void assert_done_in_order(const struct parcel *parcels, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		assert_int_equal(parcels[i].done, 1);
+		assert_int_equal(parcels[i].err, 0);
+		assert_true(i == 0 || parcels[i].place > parcels[i - 1].place);
+	}
+}
+
+/* ---- one frame ---- */
+
+static void assert_into_mailbox(
+	const struct peer *peer, const struct script_send *send, uint32_t number, uint32_t length)
+{
+	assert_int_equal(send->remote,
+		peer->own.address + number % peer->own.mailboxes * SMD_RDMA_MAILBOX_SIZE);
+	assert_int_equal(send->rkey, peer->own.key);
+	assert_int_equal(send->length, length);
+}
+
+static void a_small_frame_is_one_write(void **state)
+{
+	struct link *link = *state;
+	struct parcel parcel;
+	struct smd_frame frame;
+	const struct script_send *sends;
+	const uint8_t *at;
+	struct peer peer;
+	unsigned n;
+
+	peer_open(&peer, link);
+	send_frames(&peer, &parcel, 0, 1, SMD_RDMA_EAGER);
+	sends = script_sends(peer.id, &n);
+	assert_int_equal(n, 1);
+	assert_int_equal(sends->opcode, IBV_WR_RDMA_WRITE_WITH_IMM);
+	assert_int_equal(sends->immediate, 0);
+	assert_into_mailbox(
+		&peer, sends, 0, SMD_RDMA_PREFIX_SIZE + SMD_FRAME_SIZE + SMD_RDMA_EAGER);
+	assert_true(peer_read(&peer, 0, &at).begins);
+	assert_int_equal(smd_frame_decode(at, &frame, NULL), 0);
+	assert_int_equal(frame.length, SMD_RDMA_EAGER);
+	assert_memory_equal(at + SMD_FRAME_SIZE, parcel.payload, SMD_RDMA_EAGER);
+	peer_close(&peer, link);
+	parcels_free(&parcel, 1);
+}
+
+/* A large one with a place goes there from where it is: two writes, of which the second tells. */
+static void a_large_frame_is_written_to_its_place(void **state)
+{
+	struct link *link = *state;
+	uint8_t *memory = calloc(1, LARGE);
+	struct smd_place place = {(uintptr_t)memory, script_expose(memory, LARGE), LARGE};
+	struct parcel parcel;
+	const struct script_send *sends;
+	const uint8_t *at;
+	struct smd_rdma_prefix prefix;
+	struct peer peer;
+	unsigned n;
+
+	peer_open(&peer, link);
+	parcel_send_to(&parcel, &peer.end, 3, LARGE, place);
+	peer_poll(&peer);
+	sends = script_sends(peer.id, &n);
+	assert_int_equal(n, 2);
+	assert_into_mailbox(&peer, &sends[0], 0, SMD_RDMA_PREFIX_SIZE + SMD_FRAME_SIZE);
+	assert_int_equal(sends[0].opcode, IBV_WR_RDMA_WRITE);
+	assert_int_equal(sends[1].opcode, IBV_WR_RDMA_WRITE_WITH_IMM);
+	assert_int_equal(sends[1].immediate, 0);
+	assert_int_equal(sends[1].local, (uintptr_t)parcel.payload);
+	assert_int_equal(sends[1].remote, place.address);
+	assert_int_equal(sends[1].rkey, place.key);
+	assert_int_equal(sends[1].length, LARGE);
+	assert_int_equal(sends[0].doorbell, sends[1].doorbell);
+	prefix = peer_read(&peer, 0, &at);
+	assert_true(prefix.begins && prefix.placed);
+	assert_memory_equal(memory, parcel.payload, LARGE);
+	peer_close(&peer, link);
+	parcels_free(&parcel, 1);
+	free(memory);
+}
+
+/* The frame is in the mailboxes, from the first message that has it on. */
+static void assert_streamed(const struct peer *peer, const struct parcel *parcel)
+{
+	uint32_t got = 0;
+
+	for (uint32_t number = 0; got < parcel->send.length; number++) {
+		const uint8_t *at;
+		struct smd_rdma_prefix prefix = peer_read(peer, number, &at);
+		uint32_t piece = prefix.length - SMD_RDMA_PREFIX_SIZE;
+
+		assert_int_equal(prefix.begins, number == 0);
+		assert_false(prefix.placed);
+		if (number == 0) {
+			at += SMD_FRAME_SIZE;
+			piece -= SMD_FRAME_SIZE;
+		}
+		assert_true(piece <= parcel->send.length - got);
+		assert_memory_equal(at, parcel->payload + got, piece);
+		got += piece;
+	}
+}
+
+enum hindrance { NO_PLACE, PLACE_TOO_SMALL, WRITE_TOO_LONG, NOT_REGISTERED, HINDRANCES };
+
+static void what_cannot_go_to_a_place_goes_through_mailboxes(void **state)
+{
+	struct link *link = *state;
+	uint8_t *memory = calloc(1, LARGE);
+
+	for (int hindrance = NO_PLACE; hindrance < HINDRANCES; hindrance++) {
+		struct smd_place place = {(uintptr_t)memory, script_expose(memory, LARGE), LARGE};
+		struct script_call *reg = &script.calls[SCRIPT_region_create];
+		struct parcel parcel;
+		struct peer peer;
+
+		script.limits.message_bytes = hindrance == WRITE_TOO_LONG ? LARGE - 1 : LARGE;
+		peer_open(&peer, link);
+		place.length = hindrance == NO_PLACE          ? 0
+			       : hindrance == PLACE_TOO_SMALL ? LARGE - 1
+							      : LARGE;
+		reg->err = -ENOMEM;
+		reg->fail_at = hindrance == NOT_REGISTERED ? reg->count + 1 : 0;
+		reg->always = true;
+		parcel_send_to(&parcel, &peer.end, 3, LARGE, place);
+		peer_poll(&peer);
+		peer_poll(&peer);
+		reg->fail_at = 0;
+		assert_int_equal(peer_messages(&peer), LARGE / SMD_RDMA_MAILBOX_SIZE + 1);
+		assert_streamed(&peer, &parcel);
+		assert_int_equal(parcel.done, 1);
+		peer_close(&peer, link);
+		parcels_free(&parcel, 1);
+	}
+	free(memory);
+}
+
+static void inline_is_what_the_device_takes(void **state)
+{
+	static const uint32_t mosts[] = {0, 64, 100, 256, 8192, 1 << 20};
+	static const uint32_t lengths[] = {0, 1, 20, 21, 176, 177, 4096, 4097, 10000};
+	enum { LENGTHS = sizeof(lengths) / sizeof(lengths[0]) };
+	struct link *link = *state;
+
+	for (size_t m = 0; m < sizeof(mosts) / sizeof(mosts[0]); m++) {
+		struct parcel parcels[LENGTHS];
+		const struct script_send *sends;
+		struct peer peer;
+		unsigned n;
+
+		script.inline_most = mosts[m];
+		peer_open(&peer, link);
+		for (unsigned i = 0; i < LENGTHS; i++) {
+			send_frames(&peer, parcels, i, i + 1, lengths[i]);
+		}
+		assert_done_in_order(parcels, LENGTHS);
+		sends = script_sends(peer.id, &n);
+		for (unsigned i = 0; i < n; i++) {
+			assert_int_equal((sends[i].flags & IBV_SEND_INLINE) != 0,
+				sends[i].length <= mosts[m]);
+		}
+		peer_close(&peer, link);
+		parcels_free(parcels, LENGTHS);
+	}
+}
+
+/* ---- mailboxes ---- */
+
+static void no_more_messages_are_out_than_the_other_end_has_mailboxes(void **state)
+{
+	enum { FRAMES = 100 };
+	struct link *link = *state;
+
+	for (uint16_t mailboxes = 4; mailboxes <= 256; mailboxes *= 2) {
+		for (size_t s = 0; s < NSTARTS; s++) {
+			unsigned window = mailboxes < RDMA_MAILBOXES ? mailboxes : RDMA_MAILBOXES;
+			struct parcel parcels[FRAMES];
+			unsigned taken = 0;
+			struct peer peer;
+
+			peer_open_with(&peer, link, mailboxes);
+			peer_count_from(&peer, starts[s]);
+			send_frames(&peer, parcels, 0, FRAMES, 10);
+			for (unsigned step = 0; taken < FRAMES; step = (step + 1) % window) {
+				unsigned most = taken + window < FRAMES ? taken + window : FRAMES;
+
+				assert_int_equal(peer_messages(&peer), most);
+				taken = taken + step < most ? taken + step : most;
+				peer_tell_taken(&peer, starts[s] + taken);
+				for (int i = 0; i < 4; i++) {
+					peer_poll(&peer);
+				}
+			}
+			assert_done_in_order(parcels, FRAMES);
+			assert_int_equal(peer.end.closed, 0);
+			peer_close(&peer, link);
+			parcels_free(parcels, FRAMES);
+		}
+	}
+}
+
+/* The writes that only say how many mailboxes are empty. */
+static unsigned tellings(const struct peer *peer, uint32_t *last)
+{
+	unsigned posted;
+	unsigned n = 0;
+	const struct script_send *sends = script_sends(peer->id, &posted);
+
+	for (unsigned i = 0; i < posted; i++) {
+		if (sends[i].opcode == IBV_WR_RDMA_WRITE_WITH_IMM &&
+			sends[i].immediate & SMD_RDMA_TAKEN_ONLY) {
+			assert_int_equal(sends[i].length, 0);
+			*last = sends[i].immediate & SMD_RDMA_COUNT_MASK;
+			n++;
+		}
+	}
+	return n;
+}
+
+/* Who has few mailboxes has few messages out, and waits for the answer sooner. */
+static void half_of_what_can_be_out_is_told(void **state)
+{
+	struct link *link = *state;
+
+	for (uint16_t mailboxes = 4; mailboxes <= 256; mailboxes *= 2) {
+		for (size_t s = 0; s < NSTARTS; s++) {
+			unsigned window = mailboxes < RDMA_MAILBOXES ? mailboxes : RDMA_MAILBOXES;
+			uint32_t last = 0;
+			struct peer peer;
+
+			peer_open_with(&peer, link, mailboxes);
+			peer_count_from(&peer, starts[s]);
+			for (unsigned i = 1; i <= 3 * window; i++) {
+				peer_frame(&peer, i, 10);
+				peer_poll(&peer);
+				assert_int_equal(tellings(&peer, &last), i / (window / 2));
+			}
+			assert_int_equal(last, (starts[s] + 3 * window) & SMD_RDMA_COUNT_MASK);
+			assert_int_equal(script_receives(peer.id), RDMA_RECEIVES);
+			peer_close(&peer, link);
+		}
+	}
+}
+
+static void a_frame_tells_too(void **state)
+{
+	struct link *link = *state;
+	struct parcel parcels[5];
+	const uint8_t *at;
+	uint32_t last;
+	struct peer peer;
+
+	peer_open(&peer, link);
+	for (unsigned i = 0; i < 5; i++) {
+		for (unsigned k = 0; k < RDMA_MAILBOXES / 2 - 1; k++) {
+			peer_frame(&peer, k, 10);
+		}
+		peer_poll(&peer);
+		send_frames(&peer, parcels, i, i + 1, 10);
+		assert_int_equal(
+			peer_read(&peer, i, &at).taken, (i + 1) * (RDMA_MAILBOXES / 2 - 1));
+	}
+	assert_int_equal(tellings(&peer, &last), 0);
+	peer_close(&peer, link);
+	parcels_free(parcels, 5);
+}
+
+/* ---- completions ---- */
+
+static void only_the_last_of_a_doorbell_is_signalled(void **state)
+{
+	enum { FRAMES = 200 };
+	struct link *link = *state;
+	struct parcel parcels[FRAMES];
+	const struct script_send *sends;
+	struct peer peer;
+	unsigned doorbells = 0;
+	unsigned n;
+
+	peer_open(&peer, link);
+	for (unsigned i = 0; i < FRAMES; i += 20) {
+		send_frames(&peer, parcels, i, i + 20, 10);
+		peer_tell_taken(&peer, i + 20);
+		peer_poll(&peer);
+	}
+	sends = script_sends(peer.id, &n);
+	for (unsigned i = 0; i < n; i++) {
+		assert_int_equal((sends[i].flags & IBV_SEND_SIGNALED) != 0, sends[i].last);
+		doorbells += sends[i].last;
+	}
+	assert_int_equal(peer.lane->lane.counts.requests, n);
+	assert_int_equal(peer.lane->lane.counts.doorbells, doorbells);
+	assert_true(doorbells < n);
+	peer_close(&peer, link);
+	parcels_free(parcels, FRAMES);
+}
+
+/*
+ * Memory that is sent from where it is stays registered until the device is through with it, even
+ * when the other end is known to have it all.
+ */
+static void memory_stays_registered_until_its_write_is_complete(void **state)
+{
+	struct link *link = *state;
+	uint8_t *memory = calloc(1, LARGE);
+	struct smd_place place = {(uintptr_t)memory, script_expose(memory, LARGE), LARGE};
+	struct parcel parcel;
+	unsigned before;
+	struct peer peer;
+
+	script.unwatched = true; /* so that nothing is kept */
+	peer_open(&peer, link);
+	before = script.regions;
+	script.acknowledges = false;
+	parcel_send_to(&parcel, &peer.end, 3, LARGE, place);
+	peer_poll(&peer);
+	assert_int_equal(script.regions, before + 1);
+	assert_int_equal(parcel.done, 0);
+	peer_tell_taken(&peer, 1);
+	peer_poll(&peer);
+	assert_int_equal(parcel.done, 1);
+	assert_int_equal(script.regions, before + 1);
+	script_acknowledge(peer.id, 2);
+	peer_poll(&peer);
+	assert_int_equal(script.regions, before);
+	assert_int_equal(parcel.done, 1);
+	peer_close(&peer, link);
+	parcels_free(&parcel, 1);
+	free(memory);
+}
+
+static struct parcel *asked;
+
+static void assert_done(struct peer *peer)
+{
+	(void)peer;
+	assert_int_equal(asked->done, 1);
+	assert_int_equal(asked->err, 0);
+}
+
+/* Its completion may come later than the answer. */
+static void a_send_is_done_before_its_answer_comes(void **state)
+{
+	struct link *link = *state;
+	uint8_t *memory = calloc(1, LARGE);
+	struct smd_place place = {(uintptr_t)memory, script_expose(memory, LARGE), LARGE};
+	struct parcel parcel;
+	struct peer peer;
+
+	peer_open(&peer, link);
+	script.acknowledges = false;
+	parcel_send_to(&parcel, &peer.end, 3, LARGE, place);
+	peer_poll(&peer);
+	assert_int_equal(parcel.done, 0);
+	asked = &parcel;
+	peer.then = assert_done;
+	peer.taken = 1;
+	peer_frame(&peer, 1, 10);
+	peer_poll(&peer);
+	assert_int_equal(peer.end.frames, 1);
+	script_acknowledge(peer.id, 2);
+	peer_poll(&peer);
+	assert_int_equal(parcel.done, 1);
+	peer_close(&peer, link);
+	parcels_free(&parcel, 1);
+	free(memory);
+}
+
+/* Writes to places that complete, or are known to be taken, in any mixture. */
+static void sends_are_done_once_and_in_order(void **state)
+{
+	enum { FRAMES = 24 };
+	struct link *link = *state;
+	uint8_t *memory = calloc(FRAMES, LARGE);
+	uint32_t key = script_expose(memory, FRAMES * (size_t)LARGE);
+
+	for (unsigned mixture = 0; mixture < 8; mixture++) {
+		for (size_t s = 0; s < NSTARTS; s++) {
+			struct parcel parcels[FRAMES];
+			struct peer peer;
+
+			peer_open(&peer, link);
+			peer_count_from(&peer, starts[s]);
+			script.acknowledges = false;
+			parcels_done = 0;
+			for (unsigned i = 0; i < FRAMES; i++) {
+				struct smd_place place = {
+					(uintptr_t)memory + i * LARGE, key, LARGE};
+
+				if (i % 3) {
+					parcel_send_to(&parcels[i], &peer.end, i, LARGE, place);
+				} else {
+					parcel_send(&parcels[i], &peer.end, i, 100, NULL);
+				}
+				peer_poll(&peer);
+				if (mixture & 1 && i % 2) {
+					script_acknowledge(peer.id, 1 + i % 3);
+				}
+				if (mixture & 2 && i % 5 == 0) {
+					peer_tell_taken(
+						&peer, starts[s] + peer_messages(&peer) / 2);
+				}
+				if (mixture & 4) {
+					peer_poll(&peer);
+				}
+			}
+			for (int i = 0; i < 20; i++) { /* what waited is posted, too */
+				script_acknowledge(peer.id, 3);
+				peer_poll(&peer);
+			}
+			script_acknowledge(peer.id, 1000);
+			peer_poll(&peer);
+			assert_done_in_order(parcels, FRAMES);
+			script.acknowledges = true;
+			peer_close(&peer, link);
+			parcels_free(parcels, FRAMES);
+		}
+	}
+	free(memory);
+}
+
+/* A device that has room for few writes gets no more, and all frames leave all the same. */
+static void no_more_is_posted_than_the_device_has_room_for(void **state)
+{
+	enum { FRAMES = 300 };
+	static const uint32_t depths[] = {RDMA_RECEIVES, 37, 40, 63, 64, 100, 127};
+	struct link *link = *state;
+	uint8_t *memory = calloc(1, LARGE);
+	uint32_t key = script_expose(memory, LARGE);
+
+	for (size_t d = 0; d < sizeof(depths) / sizeof(depths[0]); d++) {
+		for (size_t s = 0; s < NSTARTS; s++) {
+			struct parcel parcels[FRAMES];
+			unsigned frames = 0;
+			struct peer peer;
+
+			script.limits.queue_depth = depths[d];
+			peer_open(&peer, link);
+			peer_count_from(&peer, starts[s]);
+			script.acknowledges = false;
+			parcels_done = 0;
+			for (unsigned i = 0; i < FRAMES; i++) {
+				struct smd_place place = {(uintptr_t)memory, key, LARGE};
+
+				if (i % 2) {
+					parcel_send_to(&parcels[i], &peer.end, i, 5000, place);
+				} else {
+					parcel_send(&parcels[i], &peer.end, i, 1, NULL);
+				}
+				if (i % 10 == 9) {
+					peer_poll(&peer);
+				}
+			}
+			while (frames < FRAMES) { /* the lane learns of both at its own pace */
+				assert_int_equal(peer.end.closed, 0);
+				script_acknowledge(peer.id, 7);
+				peer_poll(&peer);
+				frames = peer_messages(&peer);
+				peer_tell_taken(&peer, starts[s] + frames);
+				peer_poll(&peer);
+			}
+			script_acknowledge(peer.id, 1000);
+			peer_poll(&peer);
+			assert_done_in_order(parcels, FRAMES);
+			script.acknowledges = true;
+			peer_close(&peer, link);
+			parcels_free(parcels, FRAMES);
+		}
+	}
+	free(memory);
+}
+
+#define STAGE(test) cmocka_unit_test_setup_teardown(test, stage_set_up, stage_tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		STAGE(a_small_frame_is_one_write),
+		STAGE(a_large_frame_is_written_to_its_place),
+		STAGE(what_cannot_go_to_a_place_goes_through_mailboxes),
+		STAGE(inline_is_what_the_device_takes),
+		STAGE(no_more_messages_are_out_than_the_other_end_has_mailboxes),
+		STAGE(half_of_what_can_be_out_is_told),
+		STAGE(a_frame_tells_too),
+		STAGE(only_the_last_of_a_doorbell_is_signalled),
+		STAGE(memory_stays_registered_until_its_write_is_complete),
+		STAGE(a_send_is_done_before_its_answer_comes),
+		STAGE(sends_are_done_once_and_in_order),
+		STAGE(no_more_is_posted_than_the_device_has_room_for),
+	};
+
+	return cmocka_run_group_tests_name("rdma posting", tests, NULL, NULL);
+}
