@@ -8,6 +8,7 @@
 #include "orchestrator/cli/format.h"
 #include "orchestrator/cli/loaded_job.h"
 #include "orchestrator/cli/verbs.h"
+#include "orchestrator/contract/environment.h"
 
 #define SPEC_HELP                                                                                  \
 	"SPEC is a JSON or YAML file with a CustomJob, a CustomJobSpec or "                        \
@@ -83,6 +84,30 @@ static int choose(struct smd_plan *plan, const char *machine_type)
 	return ret;
 }
 
+/* What replicas will have to do without, where they have Vertex AI's names. */
+static int warn_of_environments(struct smd_plan *plan)
+{
+	struct smd_placement placement;
+	struct smd_contract *contract;
+	char *const *warnings;
+	int ret = smd_placement_vertex(plan->job, &placement);
+
+	if (ret) {
+		return ret;
+	}
+	ret = smd_contract_create(plan->job, &placement, &contract);
+	if (!ret) {
+		size_t count = smd_contract_warnings(contract, &warnings);
+
+		for (size_t i = 0; i < count && !ret; i++) {
+			ret = smd_plan_warn(plan, "%s", warnings[i]);
+		}
+		smd_contract_free(contract);
+	}
+	smd_placement_free(&placement);
+	return ret;
+}
+
 int smd_custom_jobs_plan(int argc, char **argv)
 {
 	static const enum smd_use use = SMD_USE_SHOW;
@@ -112,6 +137,9 @@ int smd_custom_jobs_plan(int argc, char **argv)
 	}
 	plan = smd_loaded_job_plan(&loaded);
 	if (!plan) {
+		exit_code = SMD_EXIT_FAILED;
+	} else if (warn_of_environments(plan)) {
+		fprintf(stderr, "summand: %s\n", strerror(ENOMEM));
 		exit_code = SMD_EXIT_FAILED;
 	} else if (choose(plan, machine_type)) {
 		exit_code = SMD_EXIT_USAGE;

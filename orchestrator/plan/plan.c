@@ -12,10 +12,7 @@
 #define EVALUATOR_POOL 3
 #define COUNTS_MAX     64
 
-static int warn(struct smd_plan *plan, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static int warn(struct smd_plan *plan, const char *format, ...)
+int smd_plan_warn(struct smd_plan *plan, const char *format, ...)
 {
 	va_list args;
 	int length;
@@ -49,8 +46,8 @@ static int look_up_accelerators(
 	if (pool->machine_type &&
 		smd_catalogue_check_accelerators(plan->catalogue, pool->machine_type,
 			pool->accelerator_type, pool->accelerator_count, counts, sizeof(counts))) {
-		return warn(plan, "worker pool %d: %s must have %s %s, got %d", pool->index,
-			pool->machine_type, counts, pool->accelerator_type,
+		return smd_plan_warn(plan, "worker pool %d: %s must have %s %s, got %d",
+			pool->index, pool->machine_type, counts, pool->accelerator_type,
 			pool->accelerator_count);
 	}
 	return 0;
@@ -63,7 +60,7 @@ static int look_up_machine(struct smd_plan *plan, const struct smd_pool *pool)
 	if (pool->machine_type &&
 		smd_catalogue_find(plan->catalogue, pool->machine_type, pool->accelerator_type,
 			pool->accelerator_count, &machine)) {
-		int ret = warn(plan,
+		int ret = smd_plan_warn(plan,
 			"worker pool %d: machine type %s is not in the catalogue, so its "
 			"bandwidth is unknown",
 			pool->index, pool->machine_type);
@@ -128,7 +125,7 @@ static int match_bandwidth(struct smd_plan *plan)
 	}
 	plan->speedup = ring_share(plan) * match;
 	if (plan->needed > 0 && plan->reduction_servers > plan->needed) {
-		return warn(plan,
+		return smd_plan_warn(plan,
 			"worker pool %d: %d reduction servers carry %g Gbit/s, %g more than the "
 			"workers' %g: %d of %s are enough, and each costs every worker connections",
 			SERVER_POOL, plan->reduction_servers, plan->reduction_gbps,
@@ -136,7 +133,7 @@ static int match_bandwidth(struct smd_plan *plan)
 			servers->machine_type);
 	}
 	if (match < 1) {
-		return warn(plan,
+		return smd_plan_warn(plan,
 			"worker pool %d: %d reduction servers carry %g Gbit/s, %g less than the "
 			"workers' %g: %d of %s are needed",
 			SERVER_POOL, plan->reduction_servers, plan->reduction_gbps,
@@ -151,15 +148,15 @@ static int judge_reduction(struct smd_plan *plan)
 	int ret = match_bandwidth(plan);
 
 	if (!ret && plan->accelerators[SERVER_POOL] > 0) {
-		ret = warn(plan,
+		ret = smd_plan_warn(plan,
 			"worker pool %d: reduction servers sum on CPUs and do not use their %d %s",
 			SERVER_POOL, plan->accelerators[SERVER_POOL],
 			plan->accelerator_types[SERVER_POOL]);
 	}
 	if (!ret && plan->workers == 1) {
-		ret = warn(plan, "a single worker has nothing to reduce");
+		ret = smd_plan_warn(plan, "a single worker has nothing to reduce");
 	} else if (!ret && plan->workers == 2) {
-		ret = warn(plan,
+		ret = smd_plan_warn(plan,
 			"two workers gain nothing: a ring of two sends as little as reduction "
 			"servers do");
 	}
@@ -183,7 +180,7 @@ static int judge_processes(struct smd_plan *plan)
 		if (job->pools[i].replica_count == 0 || plan->accelerators[i] <= processes) {
 			continue;
 		}
-		ret = warn(plan,
+		ret = smd_plan_warn(plan,
 			"worker pool %d: %d process%s per replica use%s %d of %d %s; "
 			"summand-processes-per-replica says how many there are%s",
 			i, processes, processes == 1 ? "" : "es", processes == 1 ? "s" : "",
@@ -204,7 +201,7 @@ static int judge_evaluators(struct smd_plan *plan)
 		job->distribution == SMD_DISTRIBUTION_MPI) {
 		return 0;
 	}
-	return warn(plan, "worker pool %d: TensorFlow expects one evaluator, got %d",
+	return smd_plan_warn(plan, "worker pool %d: TensorFlow expects one evaluator, got %d",
 		EVALUATOR_POOL, count);
 }
 

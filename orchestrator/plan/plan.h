@@ -48,6 +48,10 @@ int smd_plan_create(
 	const struct smd_job *job, const struct smd_catalogue *catalogue, struct smd_plan **out);
 void smd_plan_free(struct smd_plan *plan);
 
+/* Takes one more warning; -ENOMEM. */
+int smd_plan_warn(struct smd_plan *plan, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
 /* Plans for reduction servers of that machine type. -ENOENT when the catalogue does not have it,
  * -ENODATA when the workers' bandwidth is unknown. */
 int smd_plan_choose(struct smd_plan *plan, const char *machine_type);
