@@ -140,6 +140,8 @@ int smd_custom_jobs_local_run(int argc, char **argv)
 			&grace_s},
 		{"ready-timeout", "SECONDS", "for a reduction server to be ready (default 30)",
 			smd_option_set_int, &ready_timeout_s},
+		{"oversubscribe", NULL, "let replicas share GPUs where there are too few",
+			smd_option_set_bool, &run_options.oversubscribe},
 		{"stream-logs", NULL, "print what replicas say, instead of their progress",
 			smd_option_set_bool, &run_options.stream_logs},
 	};

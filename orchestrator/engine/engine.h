@@ -43,6 +43,10 @@ struct smd_engine_ops {
 	int (*place)(struct smd_engine *engine, const struct smd_job *job,
 		struct smd_placement *out, struct smd_error *error);
 
+	/* The GPUs of a replica as CUDA_VISIBLE_DEVICES has them, which the caller frees; -ENOENT:
+	 * the job says nothing about GPUs, and its replicas see what there is. 0 or -errno. */
+	int (*gpus)(struct smd_engine *engine, int pool, int index, char **out);
+
 	/* Starts a replica. A command that cannot be executed is not an error here: the replica
 	 * ends at once and its exit record says why. 0, or -errno; then nothing was started. */
 	int (*start)(struct smd_engine *engine, const struct smd_launch *launch,
@@ -62,7 +66,8 @@ struct smd_engine {
 };
 
 /* This machine. Replicas are started through summand-agent, from the directory of the running
- * program; the calling thread must live as long as they do. 0, or -errno with a text. */
-int smd_engine_local_open(struct smd_engine **out, struct smd_error *error);
+ * program; the calling thread must live as long as they do. With `oversubscribe` replicas share
+ * GPUs where there are too few. 0, or -errno with a text. */
+int smd_engine_local_open(struct smd_engine **out, int oversubscribe, struct smd_error *error);
 
 #endif

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "orchestrator/engine/engine.h"
+#include "orchestrator/engine/gpu.h"
 #include "orchestrator/engine/port.h"
 #include "orchestrator/engine/spawn.h"
 #include "orchestrator/engine/variables.h"
@@ -21,6 +22,8 @@ struct local_engine {
 	struct smd_engine engine;
 	struct smd_dock dock;
 	struct smd_ports ports;
+	struct smd_gpus gpus;
+	int oversubscribe;
 	struct rlimit open_files; /* as the caller had it; replicas get it back */
 	char *program_dir;
 	char *agent;
@@ -70,8 +73,11 @@ static int local_place(struct smd_engine *engine, const struct smd_job *job,
 	struct local_engine *local = local_from(engine);
 	struct smd_placement placement = {0};
 	uint16_t master_port;
-	int ret = 0;
+	int ret = smd_gpus_deal(&local->gpus, job, local->oversubscribe, error);
 
+	if (ret) {
+		return ret;
+	}
 	for (int i = 0; !ret && i < SMD_JOB_POOLS_MAX; i++) {
 		ret = place_pool(local, &job->pools[i], &placement.endpoints[i], error);
 	}
@@ -87,6 +93,17 @@ static int local_place(struct smd_engine *engine, const struct smd_job *job,
 	placement.master_port = master_port;
 	*out = placement;
 	return 0;
+}
+
+static int local_gpus(struct smd_engine *engine, int pool, int index, char **out)
+{
+	const struct smd_gpus *gpus = &local_from(engine)->gpus;
+
+	if (gpus->wanted == 0) {
+		return -ENOENT;
+	}
+	*out = smd_gpus_of(gpus, pool, index);
+	return *out ? 0 : -ENOMEM;
 }
 
 static int local_spawn(struct local_engine *local, char *const *argv,
@@ -152,6 +169,7 @@ static void local_close(struct smd_engine *engine)
 	/* Trees whose agent was killed have come to this process. */
 	smd_descendants_kill();
 	smd_ports_release(&local->ports);
+	smd_gpus_clear(&local->gpus);
 	smd_dock_close(&local->dock);
 	setrlimit(RLIMIT_NOFILE, &local->open_files);
 	free(local->agent);
@@ -162,6 +180,7 @@ static void local_close(struct smd_engine *engine)
 static const struct smd_engine_ops local_ops = {
 	.name = "local",
 	.place = local_place,
+	.gpus = local_gpus,
 	.start = local_start,
 	.signal = local_signal,
 	.close = local_close,
@@ -213,7 +232,7 @@ static void raise_open_files(struct rlimit *before)
 	setrlimit(RLIMIT_NOFILE, &raised);
 }
 
-int smd_engine_local_open(struct smd_engine **out, struct smd_error *error)
+int smd_engine_local_open(struct smd_engine **out, int oversubscribe, struct smd_error *error)
 {
 	struct local_engine *local = calloc(1, sizeof(*local));
 	int ret;
@@ -222,8 +241,14 @@ int smd_engine_local_open(struct smd_engine **out, struct smd_error *error)
 		return smd_error_set(error, ENOMEM, "engine: %s", strerror(ENOMEM));
 	}
 	local->engine.ops = &local_ops;
+	local->oversubscribe = oversubscribe;
 	ret = find_agent(local, error);
 	if (ret) {
+		goto free_local;
+	}
+	ret = smd_gpus_find(&local->gpus, getenv("CUDA_VISIBLE_DEVICES"));
+	if (ret) {
+		smd_error_set(error, -ret, "GPUs: %s", strerror(-ret));
 		goto free_local;
 	}
 	ret = smd_dock_open(&local->dock);
@@ -236,6 +261,7 @@ int smd_engine_local_open(struct smd_engine **out, struct smd_error *error)
 	*out = &local->engine;
 	return 0;
 free_local:
+	smd_gpus_clear(&local->gpus);
 	free(local->agent);
 	free(local->program_dir);
 	free(local);

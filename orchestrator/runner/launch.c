@@ -68,6 +68,20 @@ static int write_environment(const struct smd_run *run, const struct smd_replica
 	return ret;
 }
 
+static int add_gpus(
+	struct launch *launch, const struct smd_run *run, const struct smd_replica *replica)
+{
+	char *gpus;
+	int ret = run->engine->ops->gpus(run->engine, replica->pool, replica->index, &gpus);
+
+	if (ret) {
+		return ret == -ENOENT ? 0 : ret;
+	}
+	ret = smd_environment_set(&launch->environment, "CUDA_VISIBLE_DEVICES", "%s", gpus);
+	free(gpus);
+	return ret;
+}
+
 /* What only a runner knows. The spec's own word on the error file stands. */
 static int add_runner_variables(
 	struct launch *launch, const struct smd_run *run, const struct smd_replica *replica)
@@ -103,9 +117,10 @@ static int launch_prepare(
 	int ret = make_paths(launch, run, replica);
 
 	ret = ret ? ret
-		  : smd_contract_environment(
-			    run->contract, replica->pool, replica->index, 0, &launch->environment);
+		  : smd_contract_environment(run->contract, replica->pool, replica->index,
+			    replica->process, &launch->environment);
 	ret = ret ? ret : add_runner_variables(launch, run, replica);
+	ret = ret ? ret : add_gpus(launch, run, replica);
 	ret = ret ? ret
 		  : smd_contract_argv(run->contract, replica->pool, replica->index,
 			    &launch->environment, &launch->argv);

@@ -124,17 +124,31 @@ static void close_replicas(struct smd_run *run)
 	free(run->replicas);
 }
 
+static size_t count_processes(const struct smd_job *job)
+{
+	size_t count = 0;
+
+	for (int pool = 0; pool < SMD_JOB_POOLS_MAX; pool++) {
+		count += (size_t)job->pools[pool].replica_count *
+			 (size_t)smd_job_processes(job, pool);
+	}
+	return count;
+}
+
 static int open_replicas(struct smd_run *run)
 {
-	run->replicas = calloc((size_t)smd_job_replica_count(run->job), sizeof(*run->replicas));
+	run->replicas = calloc(count_processes(run->job), sizeof(*run->replicas));
 	if (!run->replicas) {
 		return -ENOMEM;
 	}
 	for (int pool = 0; pool < SMD_JOB_POOLS_MAX; pool++) {
-		for (int i = 0; i < run->job->pools[pool].replica_count; i++) {
+		int processes = smd_job_processes(run->job, pool);
+
+		for (int i = 0; i < run->job->pools[pool].replica_count * processes; i++) {
 			struct smd_replica *replica = &run->replicas[run->count];
 
-			if (smd_replica_init(replica, &run->job->pools[pool], i)) {
+			if (smd_replica_init(replica, &run->job->pools[pool], i / processes,
+				    i % processes, processes)) {
 				close_replicas(run);
 				return -ENOMEM;
 			}
@@ -254,7 +268,7 @@ int smd_local_run(const struct smd_job *job, const struct smd_local_run_options 
 	if (ret) {
 		return ret;
 	}
-	ret = smd_engine_local_open(&run.engine, error);
+	ret = smd_engine_local_open(&run.engine, options->oversubscribe, error);
 	if (ret) {
 		goto close_dir;
 	}

@@ -12,6 +12,7 @@ struct smd_local_run_options {
 				   * $SUMMAND_STATE_DIR, else ~/.local/state/summand, /jobs/ */
 	unsigned grace_s;         /* from SIGTERM to SIGKILL, and for an evaluator to finish */
 	unsigned ready_timeout_s; /* for a reduction server to say that it is ready */
+	int oversubscribe;        /* replicas may share GPUs */
 	int stream_logs;          /* print the job's stream instead of its progress */
 	const char *spec_text;    /* the spec as given, kept in the job directory; or NULL */
 	size_t spec_length;

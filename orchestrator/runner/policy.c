@@ -12,9 +12,15 @@ static int trains(const struct smd_replica *replica)
 	return replica->role == SMD_ROLE_CHIEF || replica->role == SMD_ROLE_WORKER;
 }
 
-static int has_succeeded(const struct smd_replica *replica)
+/* Whether all of a replica's processes have; `first` is the first of them. */
+static int has_succeeded(const struct smd_replica *first)
 {
-	return replica->state == SMD_REPLICA_SUCCEEDED;
+	for (int i = 0; i < first->processes; i++) {
+		if (first[i].state != SMD_REPLICA_SUCCEEDED) {
+			return 0;
+		}
+	}
+	return 1;
 }
 
 int smd_policy_is_success(
@@ -24,7 +30,7 @@ int smd_policy_is_success(
 	int all = 1;
 	int chief = 0;
 
-	for (size_t i = 0; i < count; i++) {
+	for (size_t i = 0; i < count; i += (size_t)replicas[i].processes) {
 		if (!trains(&replicas[i])) {
 			continue;
 		}
@@ -85,10 +91,12 @@ int smd_policy_retries(const struct smd_job *job, const struct smd_exit *end)
 	return job->restart_job_on_worker_restart && was_taken(end);
 }
 
-/* Workers lose their communicators with a reduction server, so it is never started again alone. */
+/* Workers lose their communicators with a reduction server, and the processes of a replica one
+ * another, so these are never started again alone. */
 enum smd_restart_scope smd_policy_scope(const struct smd_job *job, enum smd_role role)
 {
-	if (job->restart_job_on_worker_restart || role == SMD_ROLE_REDUCTION_SERVER) {
+	if (job->restart_job_on_worker_restart || job->processes_per_replica > 1 ||
+		role == SMD_ROLE_REDUCTION_SERVER) {
 		return SMD_RESTART_JOB;
 	}
 	return (enum smd_restart_scope)job->restart_scope;

@@ -62,10 +62,21 @@ static const unsigned char table[SMD_REPLICA_STATE_COUNT][SMD_REPLICA_EVENT_COUN
 		},
 };
 
-int smd_replica_init(struct smd_replica *replica, const struct smd_pool *pool, int index)
+int smd_replica_init(struct smd_replica *replica, const struct smd_pool *pool, int index,
+	int process, int processes)
 {
-	*replica = (struct smd_replica){.pool = pool->index, .index = index, .role = pool->role};
+	size_t length;
+
+	*replica = (struct smd_replica){.pool = pool->index,
+		.index = index,
+		.process = process,
+		.processes = processes,
+		.role = pool->role};
 	smd_replica_name(replica->name, pool->index, index);
+	if (processes > 1) {
+		length = strlen(replica->name);
+		snprintf(replica->name + length, sizeof(replica->name) - length, ".%d", process);
+	}
 	replica->results = json_object();
 	return replica->results ? 0 : -ENOMEM;
 }

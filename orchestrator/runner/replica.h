@@ -1,5 +1,6 @@
 /*
- * A replica as its runner sees it: its state, and what is known about it (specs/runner.md).
+ * A replica as its runner sees it: its state, and what is known about it (specs/runner.md). Where
+ * replicas have several processes, each process is one of these.
  */
 #ifndef SMD_RUNNER_REPLICA_H
 #define SMD_RUNNER_REPLICA_H
@@ -55,6 +56,8 @@ struct smd_replica {
 	char name[SMD_REPLICA_NAME_MAX];
 	int pool;
 	int index;
+	int process; /* which of the replica's processes this is */
+	int processes;
 	enum smd_role role;
 	enum smd_replica_state state; /* written by smd_replica_set_state() alone */
 	char *program;                /* the first word of its command, once started */
@@ -72,7 +75,8 @@ struct smd_replica {
 	json_t *results;          /* key -> last value, as text */
 };
 
-int smd_replica_init(struct smd_replica *replica, const struct smd_pool *pool, int index);
+int smd_replica_init(struct smd_replica *replica, const struct smd_pool *pool, int index,
+	int process, int processes);
 void smd_replica_clear(struct smd_replica *replica);
 
 /* Takes one that has ended back to PENDING, without what is known about its last attempt. */

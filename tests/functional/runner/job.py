@@ -92,7 +92,11 @@ class JobTest(unittest.TestCase):
                 container["env"].append({"name": "PATH", "value": path})
             elif each["imageUri"] == REDUCTION_SERVER:
                 container["args"] = ["--memory-limit=64M"]
-            specs.append({"machineSpec": {"machineType": "n1-standard-4"},
+            machine = {"machineType": "n1-standard-8"}
+            if each.get("accelerators"):
+                machine.update(acceleratorType="NVIDIA_TESLA_V100",
+                               acceleratorCount=each["accelerators"])
+            specs.append({"machineSpec": machine,
                           "replicaCount": each["replicaCount"], "containerSpec": container})
         job = {"workerPoolSpecs": specs}
         if timeout or scheduling:

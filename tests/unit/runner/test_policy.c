@@ -123,6 +123,7 @@ static void test_whose_success_is_the_jobs(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		for (int n = 0; n < REPLICAS; n++) {
+			replicas[n].processes = 1;
 			replicas[n].state = cases[i].succeeded >> n & 1 ? SMD_REPLICA_SUCCEEDED
 									: SMD_REPLICA_RUNNING;
 		}
@@ -136,6 +137,28 @@ static void test_whose_success_is_the_jobs(void **state)
 	}
 }
 
+static void test_a_replica_succeeds_with_all_its_processes(void **state)
+{
+	struct smd_replica replicas[] = {
+		{.role = SMD_ROLE_CHIEF, .processes = 2, .state = SMD_REPLICA_SUCCEEDED},
+		{.role = SMD_ROLE_CHIEF, .processes = 2, .process = 1},
+		{.role = SMD_ROLE_WORKER, .processes = 2},
+		{.role = SMD_ROLE_WORKER, .processes = 2, .process = 1},
+	};
+	struct smd_job job = {.success_policy = SMD_SUCCESS_ANY};
+
+	(void)state;
+	assert_false(smd_policy_is_success(&job, replicas, 4));
+	replicas[2].state = SMD_REPLICA_SUCCEEDED; /* one of each replica is none */
+	assert_false(smd_policy_is_success(&job, replicas, 4));
+	replicas[3].state = SMD_REPLICA_SUCCEEDED;
+	assert_true(smd_policy_is_success(&job, replicas, 4));
+	job.success_policy = SMD_SUCCESS_CHIEF;
+	assert_false(smd_policy_is_success(&job, replicas, 4));
+	replicas[1].state = SMD_REPLICA_SUCCEEDED;
+	assert_true(smd_policy_is_success(&job, replicas, 4));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -143,6 +166,7 @@ int main(void)
 		cmocka_unit_test(test_what_is_started_again),
 		cmocka_unit_test(test_backoff_doubles_up_to_a_maximum),
 		cmocka_unit_test(test_whose_success_is_the_jobs),
+		cmocka_unit_test(test_a_replica_succeeds_with_all_its_processes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -64,7 +64,7 @@ static void test_lives(void **state)
 	struct smd_replica replica;
 
 	(void)state;
-	assert_int_equal(smd_replica_init(&replica, &pool, 7), 0);
+	assert_int_equal(smd_replica_init(&replica, &pool, 7, 0, 1), 0);
 	assert_string_equal(replica.name, "workerpool2-7");
 	apply(&replica, SMD_REPLICA_EVENT_READY, "PENDING");
 	apply(&replica, SMD_REPLICA_EVENT_LAUNCHED, "STARTING");
@@ -74,7 +74,7 @@ static void test_lives(void **state)
 	apply(&replica, SMD_REPLICA_EVENT_EXIT_BAD, "STOPPED");
 	smd_replica_clear(&replica);
 
-	assert_int_equal(smd_replica_init(&replica, &pool, 0), 0);
+	assert_int_equal(smd_replica_init(&replica, &pool, 0, 0, 1), 0);
 	apply(&replica, SMD_REPLICA_EVENT_LAUNCHED, "STARTING");
 	apply(&replica, SMD_REPLICA_EVENT_RETRY, "STARTING"); /* it has not ended */
 	apply(&replica, SMD_REPLICA_EVENT_EXIT_OK, "FAILED"); /* before it was ready */
@@ -85,6 +85,17 @@ static void test_lives(void **state)
 	smd_replica_clear(&replica);
 }
 
+static void test_a_process_has_a_name(void **state)
+{
+	const struct smd_pool pool = {.index = 1, .role = SMD_ROLE_WORKER};
+	struct smd_replica replica;
+
+	(void)state;
+	assert_int_equal(smd_replica_init(&replica, &pool, 7, 3, 8), 0);
+	assert_string_equal(replica.name, "workerpool1-7.3");
+	smd_replica_clear(&replica);
+}
+
 static void test_results_are_bounded(void **state)
 {
 	const struct smd_pool pool = {.index = 0, .role = SMD_ROLE_CHIEF};
@@ -92,7 +103,7 @@ static void test_results_are_bounded(void **state)
 	char key[16];
 
 	(void)state;
-	assert_int_equal(smd_replica_init(&replica, &pool, 0), 0);
+	assert_int_equal(smd_replica_init(&replica, &pool, 0, 0, 1), 0);
 	for (int i = 0; i < SMD_REPLICA_RESULTS_MAX; i++) {
 		snprintf(key, sizeof(key), "key%d", i);
 		assert_int_equal(smd_replica_set_result(&replica, key, "1"), 0);
@@ -113,6 +124,7 @@ int main(void)
 		cmocka_unit_test(test_every_legal_step_has_an_event),
 		cmocka_unit_test(test_ends_are_final_unless_retried),
 		cmocka_unit_test(test_lives),
+		cmocka_unit_test(test_a_process_has_a_name),
 		cmocka_unit_test(test_results_are_bounded),
 	};
 
