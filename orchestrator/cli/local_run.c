@@ -72,26 +72,21 @@ static int print_job(const struct smd_loaded_job *loaded, const struct smd_forma
 	return ret ? SMD_EXIT_FAILED : SMD_EXIT_OK;
 }
 
-/* Packages are not installed yet: a job that needs some would fail for another reason. */
+/* There is nothing here to fetch packages from a bucket with. */
 static int check_packages(const struct smd_loaded_job *loaded)
 {
-	const struct smd_job *job = loaded->job;
-
-	if (job->nrequirements > 0 || job->nextra_packages > 0 ||
-		(job->code_dir && strcmp(job->code_dir, ".") != 0)) {
-		fprintf(stderr,
-			"summand: %s: local-run installs no packages yet, and runs programs in the "
-			"working directory only\n",
-			loaded->source.name);
-		return -1;
-	}
 	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {
-		if (loaded->job->pools[i].npackage_uris > 0) {
-			fprintf(stderr,
-				"summand: %s: packageUris of worker pool %d: local-run installs no "
-				"packages, use a containerSpec with a command\n",
-				loaded->source.name, i);
-			return -1;
+		const struct smd_pool *pool = &loaded->job->pools[i];
+
+		for (size_t n = 0; n < pool->npackage_uris; n++) {
+			if (strstr(pool->package_uris[n], "://")) {
+				fprintf(stderr,
+					"summand: %s: packageUris of worker pool %d: must be paths "
+					"on "
+					"this machine for local-run, got %s\n",
+					loaded->source.name, i, pool->package_uris[n]);
+				return -1;
+			}
 		}
 	}
 	return 0;

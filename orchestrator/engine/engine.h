@@ -20,6 +20,7 @@
 struct smd_launch {
 	char *const *argv;
 	const struct smd_environment *environment;
+	const char *directory;   /* where it runs; NULL: where the runner does */
 	const char *exit_record; /* absolute path */
 	unsigned grace_s;        /* from SIGTERM to SIGKILL */
 };

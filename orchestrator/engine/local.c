@@ -107,14 +107,15 @@ static int local_gpus(struct smd_engine *engine, int pool, int index, char **out
 }
 
 static int local_spawn(struct local_engine *local, char *const *argv,
-	const struct smd_environment *environment, struct smd_process *out)
+	const struct smd_launch *launch, struct smd_process *out)
 {
 	struct smd_spawn spawn = {.dock = &local->dock,
 		.program = local->agent,
 		.argv = argv,
+		.directory = launch->directory,
 		.open_files = local->open_files};
-	char **envp =
-		smd_variables_merge(environ, environment, local->program_dir, SMD_ENGINE_NOTIFY_FD);
+	char **envp = smd_variables_merge(
+		environ, launch->environment, local->program_dir, SMD_ENGINE_NOTIFY_FD);
 	int ret;
 
 	if (!envp) {
@@ -148,7 +149,7 @@ static int local_start(
 	argv[2] = grace;
 	argv[3] = (char[]){"--"};
 	memcpy(argv + AGENT_ARGS_MAX, launch->argv, count * sizeof(*argv));
-	ret = local_spawn(local_from(engine), argv, launch->environment, out);
+	ret = local_spawn(local_from(engine), argv, launch, out);
 	free(record);
 free_argv:
 	free(argv);

@@ -68,7 +68,8 @@ static int become_program(void *arg)
 	const struct smd_spawn *spawn = birth->spawn;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != birth->parent || take_descriptors(spawn->dock)) {
+	if (getppid() != birth->parent || take_descriptors(spawn->dock) ||
+		(spawn->directory && chdir(spawn->directory))) {
 		_exit(CANNOT_EXECUTE);
 	}
 	setsid();

@@ -27,6 +27,7 @@ struct smd_spawn {
 	const char *program; /* a path */
 	char *const *argv;
 	char *const *envp;
+	const char *directory;    /* NULL: the caller's own */
 	struct rlimit open_files; /* the child's own limit */
 };
 

@@ -121,6 +121,7 @@ static int launch_prepare(
 			    replica->process, &launch->environment);
 	ret = ret ? ret : add_runner_variables(launch, run, replica);
 	ret = ret ? ret : add_gpus(launch, run, replica);
+	ret = ret ? ret : smd_workspace_add(&run->workspace, &launch->environment);
 	ret = ret ? ret
 		  : smd_contract_argv(run->contract, replica->pool, replica->index,
 			    &launch->environment, &launch->argv);
@@ -180,6 +181,7 @@ static int launch_start(
 		.arg = replica};
 	const struct smd_launch request = {.argv = launch->argv,
 		.environment = &launch->environment,
+		.directory = run->workspace.code,
 		.exit_record = launch->exit_record,
 		.grace_s = run->grace_s};
 	struct smd_process process;

@@ -194,7 +194,6 @@ static int keep_inputs(const struct smd_run *run, const struct smd_local_run_opt
 	return ret;
 }
 
-/* Places the replicas, writes down what was given, and builds the contract. */
 static void show_warnings(struct smd_run *run)
 {
 	char *const *warnings;
@@ -205,6 +204,8 @@ static void show_warnings(struct smd_run *run)
 	}
 }
 
+/* Places the replicas, writes down what was given, sets up what they run from, and builds the
+ * contract. */
 static int prepare(
 	struct smd_run *run, const struct smd_local_run_options *options, struct smd_error *error)
 {
@@ -214,8 +215,10 @@ static int prepare(
 		&run->display, "%s: job directory %s", run->job->display_name, run->dir.path);
 	ret = ret ? ret : place_output(run);
 	ret = ret ? ret : keep_inputs(run, options);
+	ret = ret ? ret : smd_workspace_open(&run->workspace, run->job, &run->dir, error);
 	ret = ret ? ret : smd_contract_create(run->job, &run->placement, &run->contract);
 	if (ret) {
+		smd_workspace_close(&run->workspace);
 		smd_placement_free(&run->placement);
 		return smd_error_set(error, -ret, "%s: %s", run->dir.path, strerror(-ret));
 	}
@@ -290,6 +293,7 @@ int smd_local_run(const struct smd_job *job, const struct smd_local_run_options 
 	}
 	ret = run_to_end(&run);
 	smd_contract_free(run.contract);
+	smd_workspace_close(&run.workspace);
 	smd_placement_free(&run.placement);
 close_loop:
 	loop_close(&loop, &run);

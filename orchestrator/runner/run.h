@@ -14,6 +14,7 @@
 #include "orchestrator/runner/local_run.h"
 #include "orchestrator/runner/replica.h"
 #include "orchestrator/runner/stream.h"
+#include "orchestrator/runner/workspace.h"
 
 /* X(name, what is announced, and what when the job is cancelled) */
 #define SMD_RUN_PHASES(X)                                                                          \
@@ -48,6 +49,7 @@ struct smd_run {
 	struct smd_placement placement;
 	struct smd_contract *contract;
 	struct smd_jobdir dir;
+	struct smd_workspace workspace;
 	struct event_base *base;
 	struct smd_replica *replicas;
 	size_t count;

@@ -1,10 +1,17 @@
 """Where a job's processes run and what they find there: GPUs, several processes of a replica."""
 
+import json
 import os
+import subprocess
 import unittest
+import zipfile
 from unittest import mock
 
-from job import JobTest, bash, reduction_servers
+from job import SUMMAND, JobTest, bash, reduction_servers
+
+
+METADATA = "Metadata-Version: 2.1\nName: trainer\nVersion: 1\n"
+WHEEL = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 
 
 def with_gpus(pool, count):
@@ -50,6 +57,63 @@ class PlaceTest(JobTest):
             self.assertEqual(self.read(run, "logs/workerpool1-1.log"), "[3]\n")
             run = self.run_job([show])
             self.assertEqual(self.read(run, "logs/workerpool0-0.log"), "[3]\n")
+
+
+    def make_wheel(self):
+        path = self.path("trainer-1-py3-none-any.whl")
+        with zipfile.ZipFile(path, "w") as wheel:
+            for name, text in (("trainer/__init__.py", ""),
+                               ("trainer/task.py", "import sys; print('trained', *sys.argv[1:])"),
+                               ("trainer-1.dist-info/METADATA", METADATA),
+                               ("trainer-1.dist-info/WHEEL", WHEEL),
+                               ("trainer-1.dist-info/RECORD", "")):
+                wheel.writestr(name, text)
+        return path
+
+    def run_package(self, uri):
+        pool = {"replicaCount": 1, "machineSpec": {"machineType": "n1-standard-4"},
+                "pythonPackageSpec": {"executorImageUri": "local", "packageUris": [uri],
+                                      "pythonModule": "trainer.task", "args": ["hard"]}}
+        spec = self.path("package.json")
+        with open(spec, "w", encoding="utf-8") as file:
+            json.dump({"workerPoolSpecs": [pool]}, file)
+        run = subprocess.run([SUMMAND, "custom-jobs", "local-run", spec,
+                              "--job-dir=" + self.path("job")], check=False,
+                             capture_output=True, text=True)
+        run.job_dir = self.path("job")
+        return run
+
+    def test_python_packages(self):
+        if subprocess.run(["python3", "-m", "pip", "--version"], check=False,
+                          capture_output=True).returncode:
+            self.skipTest("python3 has no pip here")
+        run = self.run_package(self.make_wheel())
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(self.read(run, "logs/workerpool0-0.log"), "trained hard\n")
+        run = self.run_package("/nonexistent/trainer.whl")
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("python3: must end well; what it said is in", run.stderr)
+        self.assertIn("/nonexistent/trainer.whl", self.read(run, "logs/setup.log"))
+
+    def test_code_is_copied(self):
+        code = self.path("code of mine")
+        os.makedirs(code + "/sub")
+        for name in "train.sh", "sub/data":
+            with open(os.path.join(code, name), "w", encoding="utf-8") as file:
+                file.write("pwd; cat sub/data; echo new > sub/data\n")
+        spec = self.path("command.yaml")
+        with open(spec, "w", encoding="utf-8") as file:
+            file.write("type: command\ncommand: bash train.sh\n"
+                       f"code: {code}\nenvironment: azureml:any:1\ncompute: local\n")
+        run = subprocess.run([SUMMAND, "custom-jobs", "local-run", spec,
+                              "--job-dir=" + self.path("job")], check=False,
+                             capture_output=True, text=True)
+        run.job_dir = self.path("job")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        log = self.read(run, "logs/workerpool0-0.log").splitlines()
+        self.assertEqual(log[0], os.path.realpath(self.path("job/code")))
+        with open(code + "/sub/data", encoding="utf-8") as file:
+            self.assertNotEqual(file.read(), "new\n")
 
 
 if __name__ == "__main__":

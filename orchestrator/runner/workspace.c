@@ -1,0 +1,171 @@
+/* Copies a job's code and installs its packages. */
+#include "orchestrator/runner/workspace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SETUP_LOG "logs/setup.log"
+
+static _Noreturn void become_tool(char *const *argv, const char *log_path)
+{
+	int log = open(log_path, O_WRONLY | O_CREAT | O_APPEND, 0666);
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (log < 0 || dup2(log, STDOUT_FILENO) < 0 || dup2(log, STDERR_FILENO) < 0) {
+		_exit(EXIT_FAILURE);
+	}
+	execvp(argv[0], argv);
+	dprintf(STDERR_FILENO, "%s: %s\n", argv[0], strerror(errno));
+	_exit(EXIT_FAILURE);
+}
+
+/* Runs a program to its end. 0, or -ECHILD with a text when it did not end well. */
+static int run_tool(char *const *argv, const struct smd_jobdir *dir, struct smd_error *error)
+{
+	char *log = smd_jobdir_path(dir, SETUP_LOG);
+	pid_t pid = log ? fork() : -1;
+	int status = 0;
+	int ret = 0;
+
+	if (pid == 0) {
+		become_tool(argv, log);
+	}
+	if (pid < 0) {
+		ret = smd_error_set(
+			error, errno, "%s: cannot be started: %s", argv[0], strerror(errno));
+	}
+	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+	}
+	if (!ret && status) {
+		ret = smd_error_set(
+			error, ECHILD, "%s: must end well; what it said is in %s", argv[0], log);
+	}
+	free(log);
+	return ret;
+}
+
+static int copy_code(struct smd_workspace *workspace, const struct smd_job *job,
+	const struct smd_jobdir *dir, struct smd_error *error)
+{
+	char cp[] = "cp", all[] = "-a", end[] = "--";
+	char *from;
+	int ret;
+
+	if (!job->code_dir || strcmp(job->code_dir, ".") == 0) {
+		return 0;
+	}
+	workspace->code = smd_jobdir_path(dir, "code");
+	if (!workspace->code || asprintf(&from, "%s/.", job->code_dir) < 0) {
+		return -ENOMEM;
+	}
+	ret = smd_jobdir_make_folder(dir, "code");
+	if (!ret) {
+		char *argv[] = {cp, all, end, from, workspace->code, NULL};
+
+		ret = run_tool(argv, dir, error);
+	}
+	free(from);
+	return ret;
+}
+
+static size_t count_packages(const struct smd_job *job)
+{
+	size_t count = job->nrequirements + job->nextra_packages;
+
+	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {
+		count += job->pools[i].npackage_uris;
+	}
+	return count;
+}
+
+static size_t append(char **argv, size_t count, char *const *words, size_t nwords)
+{
+	for (size_t i = 0; i < nwords; i++) {
+		argv[count++] = words[i];
+	}
+	return count;
+}
+
+/* One folder for all pools: on Vertex AI too they nearly always have the same packages. */
+static int install_packages(struct smd_workspace *workspace, const struct smd_job *job,
+	const struct smd_jobdir *dir, struct smd_error *error)
+{
+	char python[] = "python3", module[] = "-m", pip[] = "pip", install[] = "install";
+	char quiet[] = "--disable-pip-version-check", upgrade[] = "--upgrade",
+	     target[] = "--target";
+	size_t npackages = count_packages(job);
+	size_t count;
+	char **argv;
+	int ret;
+
+	if (npackages == 0) {
+		return 0;
+	}
+	workspace->packages = smd_jobdir_path(dir, "packages");
+	if (!workspace->packages) {
+		return -ENOMEM;
+	}
+	char *const head[] = {
+		python, module, pip, install, quiet, upgrade, target, workspace->packages};
+
+	argv = calloc(sizeof(head) / sizeof(head[0]) + npackages + 1, sizeof(*argv));
+	if (!argv) {
+		return -ENOMEM;
+	}
+	count = append(argv, 0, head, sizeof(head) / sizeof(head[0]));
+	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {
+		count = append(
+			argv, count, job->pools[i].package_uris, job->pools[i].npackage_uris);
+	}
+	count = append(argv, count, job->requirements, job->nrequirements);
+	append(argv, count, job->extra_packages, job->nextra_packages);
+	ret = run_tool(argv, dir, error);
+	free(argv);
+	return ret;
+}
+
+int smd_workspace_open(struct smd_workspace *workspace, const struct smd_job *job,
+	const struct smd_jobdir *dir, struct smd_error *error)
+{
+	int ret = copy_code(workspace, job, dir, error);
+
+	ret = ret ? ret : install_packages(workspace, job, dir, error);
+	if (ret) {
+		smd_workspace_close(workspace);
+	}
+	return ret;
+}
+
+void smd_workspace_close(struct smd_workspace *workspace)
+{
+	free(workspace->code);
+	free(workspace->packages);
+	*workspace = (struct smd_workspace){0};
+}
+
+int smd_workspace_add(const struct smd_workspace *workspace, struct smd_environment *environment)
+{
+	const char *path = smd_environment_get(environment, "PYTHONPATH");
+	char *before;
+	int ret;
+
+	if (!workspace->packages) {
+		return 0;
+	}
+	path = path ? path : getenv("PYTHONPATH");
+	before = strdup(path ? path : "");
+	if (!before) {
+		return -ENOMEM;
+	}
+	ret = smd_environment_set(environment, "PYTHONPATH", "%s%s%s", workspace->packages,
+		*before ? ":" : "", before);
+	free(before);
+	return ret;
+}
