@@ -37,34 +37,6 @@ static int set_process(void *target, const char *value, struct smd_error *error)
 	return 0;
 }
 
-/* '...' keeps everything as it is but the quote itself. */
-static void print_quoted(const char *value)
-{
-	putchar('\'');
-	for (;;) {
-		size_t plain = strcspn(value, "'");
-
-		fwrite(value, 1, plain, stdout);
-		value += plain;
-		if (!*value) {
-			break;
-		}
-		fputs("'\\''", stdout);
-		value++;
-	}
-	putchar('\'');
-}
-
-static int print_shell(const struct smd_environment *environment)
-{
-	for (size_t i = 0; i < environment->count; i++) {
-		printf("export %s=", environment->variables[i].name);
-		print_quoted(environment->variables[i].value);
-		putchar('\n');
-	}
-	return 0;
-}
-
 static int print_json(const struct smd_environment *environment)
 {
 	json_t *json = json_object();
@@ -106,7 +78,7 @@ static int print_process(
 	if (ret) {
 		return ret;
 	}
-	ret = as_json ? print_json(&environment) : print_shell(&environment);
+	ret = as_json ? print_json(&environment) : smd_environment_print(&environment, stdout);
 	smd_environment_free(&environment);
 	return ret;
 }

@@ -13,6 +13,8 @@
 #ifndef SMD_CONTRACT_ENVIRONMENT_H
 #define SMD_CONTRACT_ENVIRONMENT_H
 
+#include <stdio.h>
+
 #include "orchestrator/job/job.h"
 
 /* Where the replicas are: an engine's answer, or smd_placement_vertex() for printing. */
@@ -54,6 +56,9 @@ int smd_contract_environment(const struct smd_contract *contract, int pool, int 
 int smd_environment_set(struct smd_environment *environment, const char *name, const char *format,
 	...) __attribute__((format(printf, 3, 4)));
 const char *smd_environment_get(const struct smd_environment *environment, const char *name);
+
+/* One line each for a shell to read; -EIO when the file cannot be written. */
+int smd_environment_print(const struct smd_environment *environment, FILE *out);
 void smd_environment_free(struct smd_environment *environment);
 
 /*

@@ -27,25 +27,6 @@ static void launch_clear(struct launch *launch)
 	smd_environment_free(&launch->environment);
 }
 
-/* export NAME='VALUE', with each quote in the value as '\'' */
-static void print_variable(FILE *file, const struct smd_variable *variable)
-{
-	const char *rest = variable->value;
-
-	fprintf(file, "export %s='", variable->name);
-	for (;;) {
-		size_t length = strcspn(rest, "'");
-
-		fwrite(rest, 1, length, file);
-		if (!rest[length]) {
-			break;
-		}
-		fputs("'\\''", file);
-		rest += length + 1;
-	}
-	fputs("'\n", file);
-}
-
 static int write_environment(const struct smd_run *run, const struct smd_replica *replica,
 	const struct smd_environment *environment)
 {
@@ -58,10 +39,8 @@ static int write_environment(const struct smd_run *run, const struct smd_replica
 	if (!file) {
 		return -ENOMEM;
 	}
-	for (size_t i = 0; i < environment->count; i++) {
-		print_variable(file, &environment->variables[i]);
-	}
-	ret = fclose(file) ? -ENOMEM : 0;
+	ret = smd_environment_print(environment, file);
+	ret = fclose(file) || ret ? -ENOMEM : 0;
 	snprintf(name, sizeof(name), "env/%s.env", replica->name);
 	ret = ret ? ret : smd_jobdir_write(&run->dir, name, text, length);
 	free(text);
