@@ -79,15 +79,33 @@ void smd_rdma_lane_fail_status(struct rdma_lane *lane, enum ibv_wc_status status
 	lane->err_is_flush = lane->err && is_flush;
 }
 
+/* Completions that were taken out of the queue before: those of this lane are not handled again. */
+static void lane_sort_polled(struct rdma_lane *lane)
+{
+	struct rdma_hub *hub = lane->hub;
+	unsigned from = hub->polled_begin;
+	unsigned to = hub->polled_end;
+
+	hub->polled_end = from;
+	for (; from != to; from++) {
+		if (hub->polled[from].wr_id >> 32 == lane->number) {
+			smd_rdma_count_completion(lane, &hub->polled[from]);
+		} else {
+			hub->polled[hub->polled_end++] = hub->polled[from];
+		}
+	}
+}
+
 /*
  * Takes all completions that there are. Those of this lane, which is being closed, only count;
- * others' are kept for later.
+ * others' are handled later.
  */
 static void lane_sort_completions(struct rdma_lane *lane)
 {
 	struct rdma_hub *hub = lane->hub;
 	struct ibv_wc completion;
 
+	lane_sort_polled(lane);
 	while (smd_verbs_queue_poll(&hub->queue, &completion, 1) == 1) {
 		struct rdma_lane *other;
 
@@ -110,6 +128,7 @@ static void lane_linger(struct rdma_lane *lane)
 	while (!lane->err && smd_clock_ns() < until &&
 		(!TAILQ_EMPTY(&lane->tx) || lane->requests != lane->completed)) {
 		lane_sort_completions(lane);
+		smd_rdma_settle(lane); /* before more is posted in their place */
 		smd_rdma_post(lane);
 	}
 }

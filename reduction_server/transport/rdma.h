@@ -53,9 +53,10 @@ struct rdma_hub {
 	struct event *flush;    /* at the end of this turn */
 	struct event *beat;     /* looks whether silent machines are there */
 	uint64_t busy_ns;       /* when there was last a completion */
-	struct ibv_wc *kept;    /* completions that a closing lane found and that are others' */
-	unsigned nkept;
-	unsigned kept_room;
+	struct ibv_wc *polled;  /* completions out of the queue: those */
+	unsigned polled_begin;  /* from here on are still to be handled, */
+	unsigned polled_end;    /* up to here */
+	unsigned polled_room;
 	TAILQ_HEAD(, rdma_lane) dirty; /* lanes with something to post or to report */
 	struct rdma_lane **lanes;      /* by the low half of their numbers; NULL: free */
 	uint32_t *uses;                /* of each of these: how often, for the high half */
@@ -73,7 +74,7 @@ int smd_rdma_hub_get(struct rdma_loop *loop, struct ibv_context *device, uint8_t
 	struct rdma_hub **out, struct smd_error *error);
 void smd_rdma_hub_put(struct rdma_hub *hub);
 
-/* Keeps a completion for the next look at the queue. False: out of memory. */
+/* A completion that is still to be handled, after those that came before. False: out of memory. */
 bool smd_rdma_hub_keep(struct rdma_hub *hub, const struct ibv_wc *completion);
 
 /* Makes room for the lane's completions and gives it a number. 0 or -errno. */
@@ -219,6 +220,8 @@ void smd_rdma_lane_fail_status(struct rdma_lane *lane, enum ibv_wc_status status
 bool smd_rdma_post(struct rdma_lane *lane);
 /* Sends of messages that have arrived are done. False: the lane was closed by that. */
 bool smd_rdma_settle(struct rdma_lane *lane);
+/* Only counts: the work request that was posted as that one is complete. */
+void smd_rdma_count_sent(struct rdma_lane *lane, uint32_t request);
 /* The work request that was posted as that one is complete, and so are those before it. */
 void smd_rdma_sent(struct rdma_lane *lane, uint32_t request);
 /* Writes nothing, to learn whether there is still somebody to acknowledge it. */

@@ -165,21 +165,18 @@ static void hub_deregister(void *owner, void *handle)
 
 /* ---- completions ---- */
 
-/* Those that a closing lane kept for the others come first. */
-static int hub_take(struct rdma_hub *hub, struct ibv_wc completions[BATCH])
+/* A batch of the queue, when all of the last one is handled. How many are to be; or -errno. */
+static int hub_take(struct rdma_hub *hub)
 {
-	int n = 0;
+	int n;
 
-	if (hub->nkept == 0) {
-		return smd_verbs_queue_poll(&hub->queue, completions, BATCH);
+	if (hub->polled_begin == hub->polled_end) {
+		n = smd_verbs_queue_poll(&hub->queue, hub->polled, BATCH);
+		hub->polled_begin = 0;
+		hub->polled_end = n > 0 ? (unsigned)n : 0;
+		return n;
 	}
-	while (n < BATCH && (unsigned)n < hub->nkept) {
-		completions[n] = hub->kept[n];
-		n++;
-	}
-	hub->nkept -= (unsigned)n;
-	memmove(hub->kept, hub->kept + n, hub->nkept * sizeof(*hub->kept));
-	return n;
+	return (int)(hub->polled_end - hub->polled_begin);
 }
 
 static void hub_look_again(struct rdma_hub *hub)
@@ -191,17 +188,17 @@ static void hub_look_again(struct rdma_hub *hub)
 
 bool smd_rdma_hub_keep(struct rdma_hub *hub, const struct ibv_wc *completion)
 {
-	if (hub->nkept == hub->kept_room) {
-		unsigned room = hub->kept_room ? 2 * hub->kept_room : 2 * BATCH;
-		struct ibv_wc *kept = realloc(hub->kept, room * sizeof(*kept));
+	if (hub->polled_end == hub->polled_room) {
+		unsigned room = 2 * hub->polled_room;
+		struct ibv_wc *polled = realloc(hub->polled, room * sizeof(*polled));
 
-		if (!kept) {
+		if (!polled) {
 			return false;
 		}
-		hub->kept = kept;
-		hub->kept_room = room;
+		hub->polled = polled;
+		hub->polled_room = room;
 	}
-	hub->kept[hub->nkept++] = *completion;
+	hub->polled[hub->polled_end++] = *completion;
 	hub_look_again(hub);
 	return true;
 }
@@ -234,16 +231,18 @@ static void hub_fail(struct rdma_hub *hub)
 
 unsigned smd_rdma_hub_poll(struct rdma_hub *hub)
 {
-	struct ibv_wc completions[BATCH];
 	unsigned total = 0;
 	int n = BATCH;
 
-	for (unsigned batch = 0; batch < TURN_BATCHES && n == BATCH; batch++) {
-		n = hub_take(hub, completions);
-		for (int i = 0; i < n; i++) {
-			smd_rdma_completed(hub, &completions[i]);
+	for (unsigned batch = 0; batch < TURN_BATCHES && n >= BATCH; batch++) {
+		n = hub_take(hub);
+		/* A lane that is closed meanwhile takes its own out, and may add others'. */
+		for (int i = 0; i < n && hub->polled_begin != hub->polled_end; i++) {
+			struct ibv_wc completion = hub->polled[hub->polled_begin++];
+
+			smd_rdma_completed(hub, &completion);
+			total++;
 		}
-		total += n > 0 ? (unsigned)n : 0;
 		if (n < 0) {
 			hub_fail(hub);
 		}
@@ -377,8 +376,10 @@ static int hub_create(struct rdma_hub *hub, uint8_t port)
 	if (ret) {
 		goto destroy_domain;
 	}
+	hub->polled_room = BATCH;
+	hub->polled = malloc(BATCH * sizeof(*hub->polled));
 	hub->memory = smd_rdma_memory_create(&memory);
-	ret = hub->memory ? hub_create_events(hub) : -ENOMEM;
+	ret = hub->polled && hub->memory ? hub_create_events(hub) : -ENOMEM;
 	if (ret) {
 		goto destroy_queue;
 	}
@@ -386,6 +387,7 @@ static int hub_create(struct rdma_hub *hub, uint8_t port)
 
 destroy_queue:
 	smd_rdma_memory_destroy(hub->memory);
+	free(hub->polled);
 	smd_verbs_queue_destroy(&hub->queue);
 destroy_domain:
 	smd_verbs_domain_destroy(hub->domain);
@@ -435,7 +437,7 @@ void smd_rdma_hub_put(struct rdma_hub *hub)
 	smd_rdma_memory_destroy(hub->memory);
 	smd_verbs_queue_destroy(&hub->queue);
 	smd_verbs_domain_destroy(hub->domain);
-	free(hub->kept);
+	free(hub->polled);
 	free(hub->lanes);
 	free(hub->uses);
 	free(hub);

@@ -201,8 +201,7 @@ void smd_rdma_count_completion(struct rdma_lane *lane, const struct ibv_wc *comp
 	if (completion->status != IBV_WC_SUCCESS) {
 		lane->err = -ECONNRESET;
 	} else if (completion->opcode == IBV_WC_RDMA_WRITE) {
-		lane->completed +=
-			((uint32_t)completion->wr_id - lane->completed) & ~RDMA_WR_RECEIVE;
+		smd_rdma_count_sent(lane, (uint32_t)completion->wr_id);
 	} else if (completion->opcode != IBV_WC_RECV_RDMA_WITH_IMM) {
 		lane->err = -EPROTO;
 	} else if (immediate & SMD_RDMA_TAKEN_ONLY) {

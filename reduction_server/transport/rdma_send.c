@@ -33,29 +33,45 @@ static bool before(uint32_t a, uint32_t b)
 	return (int32_t)(a - b) < 0;
 }
 
+/* The other end has it, or the device is through with it. */
+static bool posted_has_gone(const struct rdma_lane *lane, const struct rdma_posted *posted)
+{
+	return posted->copied || before(posted->number, lane->tx_taken) ||
+	       !before(lane->completed, posted->requests_end);
+}
+
 bool smd_rdma_settle(struct rdma_lane *lane)
 {
-	while (lane->posted_settled != lane->posted_end) {
-		struct rdma_posted *posted = posted_at(lane, lane->posted_settled);
-		struct smd_send *send = posted->send;
+	bool closing = lane->closed; /* and waiting for just this */
+	struct rdma_posted *posted;
 
-		if (!posted->copied && !before(posted->number, lane->tx_taken) &&
-			before(lane->completed, posted->requests_end)) {
-			return true;
-		}
-		lane->posted_settled++;
+	while (lane->posted_settled != lane->posted_end &&
+		posted_has_gone(lane, posted_at(lane, lane->posted_settled))) {
+		struct smd_send *send;
+
+		posted = posted_at(lane, lane->posted_settled++);
+		send = posted->send;
 		posted->send = NULL;
 		if (send) {
 			send->done(send, 0);
 		}
-		if (lane->closed) {
+		if (lane->closed != closing) {
 			return false;
+		}
+	}
+	for (; lane->posted_begin != lane->posted_settled; lane->posted_begin++) {
+		posted = posted_at(lane, lane->posted_begin);
+		if (before(lane->completed, posted->requests_end)) {
+			break;
+		}
+		if (posted->region) {
+			smd_rdma_region_put(posted->region);
 		}
 	}
 	return true;
 }
 
-void smd_rdma_sent(struct rdma_lane *lane, uint32_t request)
+void smd_rdma_count_sent(struct rdma_lane *lane, uint32_t request)
 {
 	/* The highest bit tells sends from receives, and is not part of the count. */
 	uint32_t passed = (request - lane->completed) & ~RDMA_WR_RECEIVE;
@@ -67,21 +83,12 @@ void smd_rdma_sent(struct rdma_lane *lane, uint32_t request)
 		lane->nrings--;
 		memmove(lane->rings, lane->rings + 1, lane->nrings * sizeof(*lane->rings));
 	}
-	if (!smd_rdma_settle(lane)) {
-		return;
-	}
-	while (lane->posted_begin != lane->posted_settled) {
-		struct rdma_posted *posted = posted_at(lane, lane->posted_begin);
+}
 
-		if (before(lane->completed, posted->requests_end)) {
-			break;
-		}
-		if (posted->region) {
-			smd_rdma_region_put(posted->region);
-		}
-		lane->posted_begin++;
-	}
-	if (!TAILQ_EMPTY(&lane->tx) || smd_rdma_owes_taken(lane)) {
+void smd_rdma_sent(struct rdma_lane *lane, uint32_t request)
+{
+	smd_rdma_count_sent(lane, request);
+	if (smd_rdma_settle(lane) && (!TAILQ_EMPTY(&lane->tx) || smd_rdma_owes_taken(lane))) {
 		smd_rdma_hub_wake(lane);
 	}
 }

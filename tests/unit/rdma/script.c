@@ -370,6 +370,9 @@ int smd_verbs_post_send(struct rdma_cm_id *id, struct ibv_send_wr *chain)
 	} else if (script.carries) {
 		script_carry(id, pair->posted);
 	}
+	if (script.then) {
+		script.then(id, script.owner);
+	}
 	return err;
 }
 

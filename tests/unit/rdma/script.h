@@ -69,6 +69,10 @@ struct script {
 	bool forgets;      /* a pair that is destroyed takes its completions out of the queue */
 	bool unwatched;    /* memory cannot be watched, so it is registered for one use */
 
+	/* After each doorbell, when not NULL. */
+	void (*then)(struct rdma_cm_id *id, void *owner);
+	void *owner;
+
 	struct script_call calls[SCRIPT_CALLS_END];
 	unsigned live;    /* objects that there are, */
 	unsigned regions; /* and registrations among them */
