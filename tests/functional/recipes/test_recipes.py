@@ -56,7 +56,7 @@ class Recipes(unittest.TestCase):
                                       "sum": world * (world + 1) // 2})
 
     def test_pytorch(self):
-        self.assert_world(self.run_recipe("pytorch.yaml", "train_torch.py"), 2, 1)
+        self.assert_world(self.run_recipe("pytorch.yaml", "train_torch.py"), 2, 2)
 
     def test_torchrun(self):
         self.assert_world(self.run_recipe("torchrun.yaml", "train_torch.py"), 2, 2)
@@ -68,13 +68,13 @@ class Recipes(unittest.TestCase):
         self.assert_world(self.run_recipe("lightning.yaml", "train_lightning.py"), 2, 2)
 
     def test_hugging_face(self):
-        self.assert_world(self.run_recipe("huggingface.yaml", "train_huggingface.py"), 2, 1)
+        self.assert_world(self.run_recipe("huggingface.yaml", "train_huggingface.py"), 2, 2)
 
     def test_deepspeed(self):
-        self.assert_world(self.run_recipe("deepspeed.yaml", "train_deepspeed.py"), 2, 1)
+        self.assert_world(self.run_recipe("deepspeed.yaml", "train_deepspeed.py"), 2, 2)
 
     def test_deepspeed_on_azure(self):
-        self.assert_world(self.run_recipe("deepspeed.yaml", "train_deepspeed.py", "--platform=azureml"), 2, 1)
+        self.assert_world(self.run_recipe("deepspeed.yaml", "train_deepspeed.py", "--platform=azureml"), 2, 2)
 
     @unittest.skipUnless(importlib.util.find_spec("mpi4py") and shutil.which("mpirun"), "needs openmpi-bin, python3-mpi4py")
     def test_mpi(self):
