@@ -187,7 +187,9 @@ void smd_comm_start(struct smd_comm *comm, struct smd_request *operation)
 	operation->first_chunk = comm->next_chunk;
 	comm->next_chunk += operation->nchunks;
 	TAILQ_INSERT_TAIL(&comm->operations, operation, link);
-	comm->on_device += operation->device != NULL;
+	if (operation->device) {
+		smd_staging_begin(operation);
+	}
 	if (comm->state == SMD_COMM_FAILED) {
 		smd_operation_check(operation);
 		return;

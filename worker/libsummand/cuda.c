@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/device.h"
@@ -23,6 +24,7 @@
 	X(cuCtxPopCurrent)                                                                         \
 	X(cuCtxPushCurrent)                                                                        \
 	X(cuDeviceGet)                                                                             \
+	X(cuDeviceGetAttribute)                                                                    \
 	X(cuDevicePrimaryCtxRelease)                                                               \
 	X(cuDevicePrimaryCtxRetain)                                                                \
 	X(cuEventCreate)                                                                           \
@@ -31,21 +33,33 @@
 	X(cuEventRecord)                                                                           \
 	X(cuGetErrorName)                                                                          \
 	X(cuMemFreeHost)                                                                           \
+	X(cuMemGetAddressRange)                                                                    \
 	X(cuMemHostAlloc)                                                                          \
 	X(cuMemcpyDtoHAsync)                                                                       \
 	X(cuMemcpyHtoDAsync)                                                                       \
 	X(cuPointerGetAttributes)                                                                  \
+	X(cuPointerSetAttribute)                                                                   \
 	X(cuStreamAddCallback)                                                                     \
 	X(cuStreamCreate)                                                                          \
 	X(cuStreamDestroy)                                                                         \
 	X(cuStreamSynchronize)                                                                     \
 	X(cuStreamWaitEvent)
 
+/* What older drivers lack: without it network cards cannot have the memory. */
+#if CUDA_VERSION >= 11070
+#define CUDA_NEWER_CALLS(X)                                                                        \
+	X(cuFlushGPUDirectRDMAWrites)                                                              \
+	X(cuMemGetHandleForAddressRange)
+#else
+#define CUDA_NEWER_CALLS(X)
+#endif
+
 /* cuda.h renames calls to their current versions, which is what the driver exports. */
 #define TEXT(name) #name
 #define X(name)    __typeof__(name) *name;
 static struct {
 	CUDA_CALLS(X)
+	CUDA_NEWER_CALLS(X)
 } driver;
 #undef X
 static bool driver_found;
@@ -80,6 +94,9 @@ static bool driver_take_calls(void *library, const char *path)
 	}
 	CUDA_CALLS(X)
 #undef X
+#define X(name) driver.name = (__typeof__(driver.name))dlsym(library, TEXT(name));
+	CUDA_NEWER_CALLS(X)
+#undef X
 	return true;
 }
 
@@ -106,21 +123,22 @@ static int cuda_locate(const void *pointer, struct smd_device_place *out, struct
 {
 	CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
 		CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_CONTEXT,
-		CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+		CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_BUFFER_ID};
 	unsigned type = 0;
 	unsigned managed = 0;
 	CUcontext context = NULL;
 	int ordinal = -1;
-	void *values[] = {&type, &managed, &context, &ordinal};
+	unsigned long long id = 0;
+	void *values[] = {&type, &managed, &context, &ordinal, &id};
 	CUresult result =
-		driver.cuPointerGetAttributes(4, attributes, values, (CUdeviceptr)pointer);
+		driver.cuPointerGetAttributes(5, attributes, values, (CUdeviceptr)pointer);
 
 	*out = (struct smd_device_place){.ordinal = -1};
 	if (result == CUDA_ERROR_NOT_INITIALIZED || result == CUDA_ERROR_INVALID_CONTEXT) {
 		return 0; /* nobody uses CUDA in this process yet, or not on this thread */
 	}
 	if (result == CUDA_SUCCESS && type == CU_MEMORYTYPE_DEVICE && !managed) {
-		*out = (struct smd_device_place){ordinal, context};
+		*out = (struct smd_device_place){ordinal, context, id};
 	}
 	return cuda_result(result, "cuPointerGetAttributes", error);
 }
@@ -404,6 +422,157 @@ static int cuda_write_now(struct smd_device *device, void *pointer, const void *
 	return ret;
 }
 
+/* ---- network cards ---- */
+
+static uint64_t cuda_identify(struct smd_device *device, const void *pointer)
+{
+	struct smd_device_place place = {.allocation = 0};
+
+	if (cuda_enter(device, NULL) == 0) {
+		(void)cuda_locate(pointer, &place, NULL);
+		cuda_leave();
+	}
+	return place.allocation;
+}
+
+#if CUDA_VERSION >= 11070
+
+static int cuda_refuse(struct smd_error *error, const char *what)
+{
+	return smd_error_set(error, ENOTSUP, "%s", what);
+}
+
+/* What cards write must come to be seen; on some machines only when that is asked for. */
+static int cuda_check_device(struct smd_device *device, struct smd_error *error)
+{
+	static const CUdevice_attribute asked[] = {CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
+		CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING,
+		CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS};
+	int answers[3] = {0};
+	CUdevice handle;
+	int ret = CUDA(error, cuDeviceGet, &handle, device->place.ordinal);
+
+	for (int i = 0; ret == 0 && i < 3; i++) {
+		ret = CUDA(error, cuDeviceGetAttribute, &answers[i], asked[i], handle);
+	}
+	if (ret) {
+		return ret;
+	}
+	device->flushes = answers[1] < CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
+	if (!answers[0]) {
+		return cuda_refuse(error, "the CUDA device or its kernel module has no dma-buf");
+	}
+	if (device->flushes && !(answers[2] & CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST &&
+				       driver.cuFlushGPUDirectRDMAWrites)) {
+		return cuda_refuse(
+			error, "the CUDA device does not say when it sees what cards write");
+	}
+	return 0;
+}
+
+/*
+ * Memory of cuMemAlloc() is one allocation from its beginning to its end. What is mapped piecewise
+ * (cuMemMap()) or comes from a pool (cuMemAllocAsync()) is not: there it is not certain that the id
+ * tells of every change behind the addresses.
+ */
+static int cuda_check_memory(const void *pointer, struct smd_error *error)
+{
+	CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE;
+	unsigned whole = 0; /* the driver writes one byte or four */
+	void *value = &whole;
+	int ret = CUDA(error, cuPointerGetAttributes, 1, &attribute, &value, (CUdeviceptr)pointer);
+
+	return ret == 0 && !whole ? cuda_refuse(error, "the memory is not of cuMemAlloc()") : ret;
+}
+
+/* Dma-bufs are whole pages of the host; the allocation need not be. */
+static int cuda_export_here(
+	const void *pointer, struct smd_device_export *out, struct smd_error *error)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	CUdeviceptr base;
+	size_t length;
+	uint64_t first;
+	uint64_t end;
+	int yes = 1;
+	int ret = cuda_check_memory(pointer, error);
+
+	if (ret == 0) {
+		ret = CUDA(error, cuMemGetAddressRange, &base, &length, (CUdeviceptr)pointer);
+	}
+	if (ret == 0) { /* cuMemcpy() and the like then return when the bytes are there */
+		ret = CUDA(
+			error, cuPointerSetAttribute, &yes, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, base);
+	}
+	if (ret) {
+		return ret;
+	}
+	first = base / page * page;
+	end = (base + length + page - 1) / page * page;
+	*out = (struct smd_device_export){
+		.memory = {(void *)base, length},
+		.offset = base - first,
+	};
+	return CUDA(error, cuMemGetHandleForAddressRange, &out->fd, first, end - first,
+		CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+}
+
+static int cuda_export(struct smd_device *device, const void *pointer,
+	struct smd_device_export *out, struct smd_error *error)
+{
+	int ret;
+
+	if (!driver.cuMemGetHandleForAddressRange) {
+		return cuda_refuse(error, "the CUDA driver is older than 11.7");
+	}
+	ret = cuda_check_device(device, error);
+	if (ret == 0) {
+		ret = cuda_enter(device, error);
+	}
+	if (ret == 0) {
+		ret = cuda_export_here(pointer, out, error);
+		cuda_leave();
+	}
+	return ret;
+}
+
+static int cuda_flush(struct smd_device *device, struct smd_error *error)
+{
+	int ret;
+
+	if (!device->flushes) {
+		return 0;
+	}
+	ret = cuda_enter(device, error);
+	if (ret == 0) {
+		ret = CUDA(error, cuFlushGPUDirectRDMAWrites,
+			CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
+			CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
+		cuda_leave();
+	}
+	return ret;
+}
+
+#else
+
+static int cuda_export(struct smd_device *device, const void *pointer,
+	struct smd_device_export *out, struct smd_error *error)
+{
+	(void)device;
+	(void)pointer;
+	(void)out;
+	return smd_error_set(error, ENOTSUP, "this build used CUDA headers older than 11.7");
+}
+
+static int cuda_flush(struct smd_device *device, struct smd_error *error)
+{
+	(void)device;
+	(void)error;
+	return 0; /* nothing was exported */
+}
+
+#endif
+
 static const struct smd_device_ops cuda_ops = {
 	.locate = cuda_locate,
 	.open = cuda_open,
@@ -415,6 +584,9 @@ static const struct smd_device_ops cuda_ops = {
 	.read = cuda_read,
 	.write = cuda_write,
 	.write_now = cuda_write_now,
+	.export = cuda_export,
+	.identify = cuda_identify,
+	.flush = cuda_flush,
 	.result = cuda_notice_result,
 };
 

@@ -16,6 +16,7 @@
 #include <sys/queue.h>
 
 #include "reduction_server/base/error.h"
+#include "reduction_server/transport/transport.h"
 #include "worker/libsummand/progress.h"
 
 struct smd_request;
@@ -23,6 +24,14 @@ struct smd_request;
 struct smd_device_place {
 	int ordinal;   /* of the device; -1: host memory */
 	void *context; /* NULL: the memory belongs to no context, so the device's primary one */
+	uint64_t allocation; /* that it is part of: an id that no other ever has; 0: unknown */
+};
+
+/* An allocation as a network card can take it. */
+struct smd_device_export {
+	struct smd_extent memory;
+	int fd;          /* a dma-buf, to be closed; it stands for the memory */
+	uint64_t offset; /* from here on */
 };
 
 /* Streams of our own in one context. Copies need not wait for each other, but for their turn. */
@@ -36,6 +45,7 @@ struct smd_device {
 	void *writing[SMD_DEVICE_STREAMS]; /* that it is done, the other copies */
 	unsigned reads;
 	unsigned writes;
+	bool flushes;                        /* what network cards write is not seen without it */
 	SLIST_HEAD(, smd_fence) fences;      /* all */
 	SLIST_HEAD(, smd_fence) idle_fences; /* those that nobody uses */
 	SLIST_ENTRY(smd_device) link;
@@ -89,6 +99,16 @@ struct smd_device_ops {
 	/* The same from any memory, done on return. */
 	int (*write_now)(struct smd_device *device, void *pointer, const void *host, size_t bytes,
 		struct smd_error *error);
+
+	/* The allocation that the memory is part of, for network cards. -errno, mostly -ENOTSUP,
+	 * when they cannot have it. In the turn. */
+	int (*export)(struct smd_device *device, const void *pointer, struct smd_device_export *out,
+		struct smd_error *error);
+	/* The id of the allocation that is there now; 0: none. */
+	uint64_t (*identify)(struct smd_device *device, const void *pointer);
+	/* What network cards have written into exported memory is seen by whatever the device does
+	 * from now on. In the turn. */
+	int (*flush)(struct smd_device *device, struct smd_error *error);
 
 	/* How the work ended that the notice is about. */
 	int (*result)(const struct smd_notice *notice, struct smd_error *error);

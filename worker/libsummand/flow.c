@@ -58,11 +58,13 @@ static void flow_offer(struct smd_flow *flow, const struct smd_request *operatio
 {
 	struct smd_lane *lane = flow->remote->lane;
 	size_t bytes = smd_operation_received_bytes(operation, chunk);
+	uint8_t *memory = operation->recv + smd_operation_chunk_offset(operation, chunk);
 
-	if (bytes && !operation->writes_device && smd_lane_has_places(lane)) {
-		flow->offers[flow->next % SMD_FLOW_WINDOW_MAX] = smd_lane_offer(lane,
-			operation->recv + smd_operation_chunk_offset(operation, chunk),
-			(uint32_t)bytes, flow_extent(operation, operation->recv));
+	if (bytes && smd_lane_has_places(lane) &&
+		(!operation->writes_device ||
+			smd_staging_reaches(operation->recv_allocation, lane, memory, bytes))) {
+		flow->offers[flow->next % SMD_FLOW_WINDOW_MAX] = smd_lane_offer(
+			lane, memory, (uint32_t)bytes, flow_extent(operation, operation->recv));
 	}
 }
 
@@ -127,9 +129,7 @@ static void flow_send_chunk(struct smd_flow *flow, struct smd_request *operation
 	send->send.length = (uint32_t)smd_operation_sent_bytes(operation, chunk);
 	send->send.done = flow_sent;
 	send->send.owner = flow->comm;
-	send->send.place = flow->next < flow->placed
-				   ? flow->places[flow->next % SMD_FLOW_WINDOW_MAX]
-				   : (struct smd_place){.length = 0};
+	send->send.place = smd_flow_place(flow, flow->next);
 	send->send.extent = send->stage ? (struct smd_extent){.length = 0}
 					: flow_extent(operation, operation->send);
 	flow_offer(flow, operation, chunk);
@@ -151,8 +151,7 @@ static bool flow_send_next(struct smd_flow *flow)
 	if (!operation) {
 		return false;
 	}
-	if (operation->device &&
-		!smd_staging_may_send(operation, &flow->sends[flow->next % SMD_FLOW_WINDOW_MAX])) {
+	if (operation->device && !smd_staging_may_send(flow, operation, chunk)) {
 		return false;
 	}
 	flow_send_chunk(flow, operation, chunk);
@@ -206,7 +205,7 @@ int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void 
 	if (bytes == 0) {
 		return 0;
 	}
-	*payload = operation->writes_device
+	*payload = operation->writes_device && !flow->remote->lane->placed
 			   ? smd_staging_receive(flow)
 			   : operation->recv + smd_operation_chunk_offset(operation, chunk);
 	return 0;
@@ -215,6 +214,8 @@ int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void 
 int smd_flow_received(struct smd_flow *flow, const struct smd_frame *frame, struct smd_error *error)
 {
 	struct smd_request *operation = flow->rx_operation;
+	bool placed = flow->remote->lane->placed;
+	bool staged = operation->writes_device && !placed;
 	int ret;
 
 	flow->rx_operation = NULL;
@@ -225,13 +226,14 @@ int smd_flow_received(struct smd_flow *flow, const struct smd_frame *frame, stru
 		return ret;
 	}
 	smd_flow_grant(flow, frame->window);
-	if (operation->writes_device) {
+	operation->unflushed |= operation->writes_device && placed;
+	if (staged) {
 		smd_staging_write(flow, operation,
 			smd_operation_chunk_offset(operation, frame->chunk), frame->length);
 	}
 	while (smd_flow_send(flow)) {
 	}
-	operation->chunks_done += !operation->writes_device;
+	operation->chunks_done += !staged;
 	smd_operation_check(operation);
 	return 0;
 }

@@ -46,6 +46,13 @@ struct smd_flow {
 	struct smd_offer *offers[SMD_FLOW_WINDOW_MAX]; /* the same; NULL or for its result */
 };
 
+/* For the chunk, which is not done. */
+static inline struct smd_place smd_flow_place(const struct smd_flow *flow, uint64_t ordinal)
+{
+	return ordinal < flow->placed ? flow->places[ordinal % SMD_FLOW_WINDOW_MAX]
+				      : (struct smd_place){.length = 0};
+}
+
 /* The shard allows so many chunks after those that are done. */
 void smd_flow_grant(struct smd_flow *flow, unsigned window);
 

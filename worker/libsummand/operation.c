@@ -67,7 +67,7 @@ void smd_operation_check(struct smd_request *operation)
 	if (operation->sends_pending || operation->copies_pending) {
 		return;
 	}
-	if (operation->chunks_done == operation->nchunks) {
+	if (operation->chunks_done == operation->nchunks && smd_staging_flush(operation)) {
 		operation_finish(operation, 0);
 	} else if (operation->comm->state == SMD_COMM_FAILED && operation->comm->nexposed == 0) {
 		operation_finish(operation, operation->comm->err);

@@ -36,7 +36,12 @@ struct smd_request {
 	struct smd_device *device; /* NULL: both buffers are host memory */
 	bool reads_device;         /* `send` is the device's, and used */
 	bool writes_device;        /* `recv` is */
-	struct smd_fence *fence;   /* NULL: what it has to follow on the device is done */
+	uint64_t send_id;          /* of the allocations that they are in; 0: unknown */
+	uint64_t recv_id;
+	struct smd_allocation *send_allocation; /* NULL: network cards cannot have it */
+	struct smd_allocation *recv_allocation;
+	bool unflushed;          /* the device may not see all that cards have written to `recv` */
+	struct smd_fence *fence; /* NULL: what it has to follow on the device is done */
 	unsigned copies_pending;
 	TAILQ_ENTRY(smd_request) link;
 

@@ -129,6 +129,24 @@ static bool staging_read_chunk(struct smd_flow *flow, struct smd_request *operat
 	return true;
 }
 
+bool smd_staging_reaches(const struct smd_allocation *allocation, const struct smd_lane *lane,
+	const void *memory, size_t bytes)
+{
+	return allocation && smd_lane_reaches(lane, memory, (uint32_t)bytes);
+}
+
+/* Whether the lane's card takes the chunk from the device: it can, and there is a place for it.
+ * What is so once stays so. */
+static bool staging_sends_directly(const struct smd_flow *flow, const struct smd_request *operation,
+	uint64_t chunk, uint64_t ordinal)
+{
+	size_t bytes = smd_operation_chunk_bytes(operation, chunk);
+
+	return bytes <= smd_flow_place(flow, ordinal).length &&
+	       smd_staging_reaches(operation->send_allocation, flow->remote->lane,
+		       operation->send + smd_operation_chunk_offset(operation, chunk), bytes);
+}
+
 bool smd_staging_read(struct smd_flow *flow)
 {
 	struct smd_context *context = flow->comm->context;
@@ -142,7 +160,8 @@ bool smd_staging_read(struct smd_flow *flow)
 		if (!operation || operation->fence) {
 			return false;
 		}
-		if (!operation->reads_device) {
+		if (!operation->reads_device ||
+			staging_sends_directly(flow, operation, chunk, flow->read)) {
 			continue;
 		}
 		if (staging->sending == staging->sending_max || SLIST_EMPTY(&staging->free)) {
@@ -154,12 +173,19 @@ bool smd_staging_read(struct smd_flow *flow)
 	return false;
 }
 
-bool smd_staging_may_send(const struct smd_request *operation, const struct smd_flow_send *send)
+bool smd_staging_may_send(
+	const struct smd_flow *flow, const struct smd_request *operation, uint64_t chunk)
 {
+	const struct smd_stage *stage = flow->sends[flow->next % SMD_FLOW_WINDOW_MAX].stage;
+
 	if (operation->fence) {
 		return false;
 	}
-	return !operation->reads_device || (send->stage && !send->stage->reading);
+	if (stage) {
+		return !stage->reading;
+	}
+	return !operation->reads_device ||
+	       staging_sends_directly(flow, operation, chunk, flow->next);
 }
 
 void smd_staging_sent(struct smd_flow_send *send)
@@ -221,11 +247,43 @@ void smd_staging_write(
 	}
 }
 
-/* ---- ends ---- */
+/* ---- operations ---- */
+
+void smd_staging_begin(struct smd_request *operation)
+{
+	struct smd_context *context = operation->comm->context;
+
+	operation->comm->on_device++;
+	if (operation->reads_device) {
+		operation->send_allocation = smd_allocation_take(
+			context, operation->device, operation->send, operation->send_id);
+	}
+	if (operation->writes_device) {
+		operation->recv_allocation = smd_allocation_take(
+			context, operation->device, operation->recv, operation->recv_id);
+	}
+}
+
+bool smd_staging_flush(struct smd_request *operation)
+{
+	struct smd_error error = {""};
+	int ret = 0;
+
+	if (operation->unflushed) {
+		ret = staging_of(operation)->ops->flush(operation->device, &error);
+	}
+	if (ret) {
+		staging_fault(operation->comm, ret, &error);
+	}
+	operation->unflushed = ret != 0;
+	return ret == 0;
+}
 
 void smd_staging_end(struct smd_request *operation)
 {
 	operation->comm->on_device--;
+	smd_allocation_put(operation->send_allocation);
+	smd_allocation_put(operation->recv_allocation);
 	if (operation->fence) { /* its notice comes later */
 		operation->fence->operation = NULL;
 		operation->fence = NULL;
@@ -414,6 +472,8 @@ static int staging_locate(
 	}
 	operation->reads_device = from.ordinal >= 0;
 	operation->writes_device = to.ordinal >= 0;
+	operation->send_id = from.allocation;
+	operation->recv_id = to.allocation;
 	if (ret == 0 && operation->reads_device && operation->writes_device &&
 		from.ordinal != to.ordinal) {
 		return smd_error_set(error, EINVAL,
@@ -459,6 +519,7 @@ void smd_staging_create(struct smd_staging *staging, struct smd_context *context
 		.resume.run = staging_resume,
 	};
 	pthread_mutex_init(&staging->lock, NULL);
+	smd_allocations_create(&staging->allocations);
 	SLIST_INIT(&staging->devices);
 	SLIST_INIT(&staging->free);
 	TAILQ_INIT(&staging->waiting);
@@ -466,6 +527,7 @@ void smd_staging_create(struct smd_staging *staging, struct smd_context *context
 
 void smd_staging_destroy(struct smd_staging *staging)
 {
+	smd_allocations_destroy(&staging->allocations);
 	if (staging->stages) {
 		staging->ops->unpin(staging->pinned_by, staging->memory);
 		free(staging->stages);

@@ -4,6 +4,9 @@
  *
  *     device --read--> stage --lane--> shard --lane--> stage --write--> device
  *
+ * Chunks that a lane's network card reads and writes itself (allocation.h) take no stage, and keep
+ * to the same rules of order.
+ *
  * An operation on device memory begins when what was in the user's stream is done (its fence). Then
  * chunks that a shard allows are read ahead of those that are being sent. A stage is held for a
  * copy and for the lane's use of it, never while other ranks are waited for, so that no number of
@@ -22,6 +25,7 @@
 #include <sys/queue.h>
 
 #include "reduction_server/wire/frame.h"
+#include "worker/libsummand/allocation.h"
 #include "worker/libsummand/device.h"
 
 struct smd_comm;
@@ -51,6 +55,7 @@ struct smd_staging {
 	struct smd_stage *stages; /* NULL: no operation has been on device memory yet */
 
 	/* The turn's: */
+	struct smd_allocations allocations;
 	SLIST_HEAD(, smd_stage) free;
 	unsigned sending;     /* stages that hold chunks to send */
 	unsigned sending_max; /* so that some are left for results */
@@ -69,11 +74,19 @@ int smd_staging_prepare(struct smd_request *operation, struct smd_error *error);
 
 /* ---- in the turn ---- */
 
+/* The operation on device memory begins. */
+void smd_staging_begin(struct smd_request *operation);
+
+/* Whether the lane's network card reads and writes such a chunk of the allocation (or NULL). */
+bool smd_staging_reaches(const struct smd_allocation *allocation, const struct smd_lane *lane,
+	const void *memory, size_t bytes);
+
 /* Begins to read the flow's next chunk that is not yet read and may be; whether it did. */
 bool smd_staging_read(struct smd_flow *flow);
 
-/* The chunk, which is next in its flow, is where the lane can take it from. */
-bool smd_staging_may_send(const struct smd_request *operation, const struct smd_flow_send *send);
+/* The flow's next chunk, which is that one, is where the lane can take it from. */
+bool smd_staging_may_send(
+	const struct smd_flow *flow, const struct smd_request *operation, uint64_t chunk);
 
 /* The lane does not need the chunk's stage any more. */
 void smd_staging_sent(struct smd_flow_send *send);
@@ -84,6 +97,9 @@ void *smd_staging_receive(struct smd_flow *flow);
 /* The result is there: `offset` is its first byte in the operation. */
 void smd_staging_write(
 	struct smd_flow *flow, struct smd_request *operation, size_t offset, size_t bytes);
+
+/* All results are there. False: the device does not see them, and the communicator will fail. */
+bool smd_staging_flush(struct smd_request *operation);
 
 /* The operation ends, whether its fence has opened or not. */
 void smd_staging_end(struct smd_request *operation);

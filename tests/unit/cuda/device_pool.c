@@ -5,6 +5,7 @@
 #define OUTSIDE 0x0badcafe
 #define CHUNK   16384
 
+const char *device_transport = "tcp";
 static unsigned live_before;
 
 int device_begin(void **state)
@@ -27,7 +28,7 @@ void device_pool_start(struct pool *pool)
 		.shards = 2, .chunk_bytes = CHUNK, .memory_bytes = 16 << 20};
 	const struct smd_server_config configs[2] = {config, config};
 
-	pool_start(pool, "tcp", 2, configs);
+	pool_start(pool, device_transport, 2, configs);
 }
 
 void device_run(void (*body)(struct pool_rank *rank), const void *argument)

@@ -17,6 +17,9 @@ int device_end(void **state);
 /* Small chunks and four shards, so that stages are scarce and every size has its own cut. */
 void device_pool_start(struct pool *pool);
 
+/* What its lanes go over: "tcp" unless a test says something else. */
+extern const char *device_transport;
+
 /* Runs body() on every rank of such a pool, in a communicator of the group "cuda". */
 void device_run(void (*body)(struct pool_rank *rank), const void *argument);
 

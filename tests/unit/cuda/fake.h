@@ -63,6 +63,7 @@ struct CUevent_st {
 };
 
 extern struct CUctx_st fake_contexts[];
+extern int fake_facts[];   /* under the lock: by enum smd_fake_fact */
 extern unsigned fake_live; /* under the lock: things that have not been given back */
 
 /* Every call begins with ENTER, which returns what is to fail and else takes the lock, and ends

@@ -27,6 +27,13 @@ unsigned fake_live;
 static char fail_call[64];
 static unsigned fail_in;
 static CUresult fail_result;
+int fake_facts[SMD_FAKE_FACTS_END] = {
+	[SMD_FAKE_DMA_BUF] = 1,
+	[SMD_FAKE_ORDERING] = CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER,
+	[SMD_FAKE_FLUSH] = CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST,
+	[SMD_FAKE_WHOLE] = 1,
+};
+static unsigned flushes;
 
 static _Thread_local CUcontext stack[STACK_MAX];
 static _Thread_local unsigned depth;
@@ -59,6 +66,23 @@ void smd_fake_mend(void)
 		fake_contexts[i].broken = CUDA_SUCCESS;
 	}
 	pthread_mutex_unlock(&lock);
+}
+
+void smd_fake_set(enum smd_fake_fact fact, int value)
+{
+	pthread_mutex_lock(&lock);
+	fake_facts[fact] = value;
+	pthread_mutex_unlock(&lock);
+}
+
+unsigned smd_fake_flushes(void)
+{
+	unsigned n;
+
+	pthread_mutex_lock(&lock);
+	n = flushes;
+	pthread_mutex_unlock(&lock);
+	return n;
 }
 
 unsigned smd_fake_live(void)
@@ -393,6 +417,39 @@ CUresult cuDeviceGet(CUdevice *out, int ordinal)
 		ordinal >= 0 && ordinal < DEVICES ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE);
 }
 
+CUresult cuDeviceGetAttribute(int *out, CUdevice_attribute attribute, CUdevice device)
+{
+	ENTER("cuDeviceGetAttribute", false);
+	(void)device;
+	switch (attribute) {
+	case CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED:
+		*out = fake_facts[SMD_FAKE_DMA_BUF];
+		break;
+	case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING:
+		*out = fake_facts[SMD_FAKE_ORDERING];
+		break;
+	case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS:
+		*out = fake_facts[SMD_FAKE_FLUSH];
+		break;
+	default:
+		REQUIRE(!"an attribute that the fake knows");
+	}
+	return fake_leave(CUDA_SUCCESS);
+}
+
+#ifndef FAKE_OLD
+CUresult cuFlushGPUDirectRDMAWrites(
+	CUflushGPUDirectRDMAWritesTarget target, CUflushGPUDirectRDMAWritesScope scope)
+{
+	ENTER("cuFlushGPUDirectRDMAWrites", true);
+	REQUIRE(target == CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX);
+	REQUIRE(scope == CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
+	REQUIRE(fake_facts[SMD_FAKE_FLUSH] & CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST);
+	flushes++;
+	return fake_leave(CUDA_SUCCESS);
+}
+#endif
+
 CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
 {
 	ENTER("cuDevicePrimaryCtxRetain", false);
@@ -438,6 +495,7 @@ CUresult cuGetErrorName(CUresult result, const char **out)
 		NAME(CUDA_ERROR_INVALID_CONTEXT)
 		NAME(CUDA_ERROR_INVALID_HANDLE)
 		NAME(CUDA_ERROR_LAUNCH_FAILED)
+		NAME(CUDA_ERROR_NOT_SUPPORTED)
 		NAME(CUDA_ERROR_OUT_OF_MEMORY)
 #undef NAME
 	default:

@@ -16,4 +16,17 @@ void smd_fake_mend(void);
 /* Streams, events, allocations and retained contexts that have not been given back. */
 unsigned smd_fake_live(void);
 
+/* What the driver says of devices and memory; the first value is what it says at first. */
+enum smd_fake_fact {
+	SMD_FAKE_DMA_BUF,  /* 1, 0: network cards can have memory */
+	SMD_FAKE_ORDERING, /* CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER, ..._NONE */
+	SMD_FAKE_FLUSH,    /* CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST, 0 */
+	SMD_FAKE_WHOLE,    /* 1, 0: memory is of cuMemAlloc() */
+	SMD_FAKE_FACTS_END
+};
+void smd_fake_set(enum smd_fake_fact fact, int value);
+
+/* Calls of cuFlushGPUDirectRDMAWrites() so far. */
+unsigned smd_fake_flushes(void);
+
 #endif

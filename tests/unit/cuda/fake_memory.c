@@ -1,20 +1,30 @@
 /* The fake driver's memory: its addresses, what is behind them, and copies. */
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "tests/unit/cuda/fake.h"
+#include "tests/unit/cuda/fake_cuda.h"
 
 #define POISON 0xa5
+/* Device memory begins so far in its first page: allocations need not be whole pages. */
+#define MARGIN 512
 
 struct allocation {
 	uint8_t *address; /* as the program sees it */
 	uint8_t *shadow;  /* where the bytes are; NULL: at the address */
 	size_t bytes;
+	size_t margin; /* so far before them the mappings begin, */
+	int fd;        /* of this file, which is the device's memory */
+	uint64_t id;
 	int ordinal; /* -1: host memory */
 	bool managed;
 	LIST_ENTRY(allocation) link;
 };
 
 static LIST_HEAD(, allocation) allocations = LIST_HEAD_INITIALIZER(allocations);
+
+static uint64_t last_id;
+static void *freed; /* where device memory was last; the next is there again, if there is room */
 
 static struct allocation *find(const void *pointer)
 {
@@ -40,14 +50,18 @@ uint8_t *fake_shadow(CUdeviceptr pointer, size_t bytes, CUcontext context)
 	return one->shadow + offset;
 }
 
-static struct allocation *allocate(size_t bytes, int protection)
+static struct allocation *allocate(size_t bytes, size_t margin, void *hint, int protection)
 {
 	struct allocation *one = calloc(1, sizeof(*one));
+	uint8_t *mapping =
+		mmap(hint, margin + bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	REQUIRE(one && bytes);
+	REQUIRE(one && bytes && mapping != MAP_FAILED);
 	one->bytes = bytes;
-	one->address = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	REQUIRE(one->address != MAP_FAILED);
+	one->margin = margin;
+	one->address = mapping + margin;
+	one->fd = -1;
+	one->id = ++last_id;
 	one->ordinal = -1;
 	LIST_INSERT_HEAD(&allocations, one, link);
 	fake_live++;
@@ -62,8 +76,12 @@ static CUresult release(void *pointer, bool device)
 	one = find(pointer);
 	REQUIRE(one && one->address == pointer && (one->shadow || one->managed) == device);
 	LIST_REMOVE(one, link);
-	munmap(one->address, one->bytes);
-	free(one->shadow);
+	munmap(one->address - one->margin, one->margin + one->bytes);
+	if (one->shadow) {
+		munmap(one->shadow - one->margin, one->margin + one->bytes);
+		close(one->fd); /* who has it too still reads and writes, but not what comes next */
+		freed = one->address - one->margin;
+	}
 	free(one);
 	fake_live--;
 	return fake_leave(CUDA_SUCCESS);
@@ -72,12 +90,16 @@ static CUresult release(void *pointer, bool device)
 CUresult cuMemAlloc(CUdeviceptr *out, size_t bytes)
 {
 	struct allocation *one;
+	uint8_t *mapping;
 
 	ENTER("cuMemAlloc", true);
-	one = allocate(bytes, PROT_NONE);
+	one = allocate(bytes, MARGIN, freed, PROT_NONE);
 	one->ordinal = fake_context()->ordinal;
-	one->shadow = malloc(bytes);
-	REQUIRE(one->shadow);
+	one->fd = memfd_create("device memory", MFD_CLOEXEC);
+	REQUIRE(one->fd >= 0 && ftruncate(one->fd, (off_t)(MARGIN + bytes)) == 0);
+	mapping = mmap(NULL, MARGIN + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, one->fd, 0);
+	REQUIRE(mapping != MAP_FAILED);
+	one->shadow = mapping + MARGIN;
 	memset(one->shadow, POISON, bytes);
 	*out = (CUdeviceptr)one->address;
 	return fake_leave(CUDA_SUCCESS);
@@ -89,7 +111,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *out, size_t bytes, unsigned flags)
 
 	ENTER("cuMemAllocManaged", true);
 	(void)flags;
-	one = allocate(bytes, PROT_READ | PROT_WRITE);
+	one = allocate(bytes, 0, NULL, PROT_READ | PROT_WRITE);
 	one->ordinal = fake_context()->ordinal;
 	one->managed = true;
 	*out = (CUdeviceptr)one->address;
@@ -105,7 +127,7 @@ CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned flags)
 {
 	ENTER("cuMemHostAlloc", true);
 	(void)flags;
-	*out = allocate(bytes, PROT_READ | PROT_WRITE)->address;
+	*out = allocate(bytes, 0, NULL, PROT_READ | PROT_WRITE)->address;
 	return fake_leave(CUDA_SUCCESS);
 }
 
@@ -185,9 +207,57 @@ CUresult cuPointerGetAttributes(
 		case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
 			*(int *)values[i] = device ? one->ordinal : -2;
 			break;
+		case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+			*(unsigned long long *)values[i] = one ? one->id : 0;
+			break;
+		case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+			*(bool *)values[i] = device && fake_facts[SMD_FAKE_WHOLE];
+			break;
 		default:
 			REQUIRE(!"an attribute that the fake knows");
 		}
 	}
 	return fake_leave(CUDA_SUCCESS);
 }
+
+CUresult cuPointerSetAttribute(
+	const void *value, CUpointer_attribute attribute, CUdeviceptr pointer)
+{
+	ENTER("cuPointerSetAttribute", true);
+	fake_shadow(pointer, 1, fake_context());
+	REQUIRE(attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && *(const unsigned *)value == 1);
+	return fake_leave(CUDA_SUCCESS);
+}
+
+CUresult cuMemGetAddressRange(CUdeviceptr *base, size_t *bytes, CUdeviceptr pointer)
+{
+	const struct allocation *one;
+
+	ENTER("cuMemGetAddressRange", true);
+	one = find((const void *)pointer);
+	REQUIRE(one && one->shadow);
+	*base = (CUdeviceptr)one->address;
+	*bytes = one->bytes;
+	return fake_leave(CUDA_SUCCESS);
+}
+
+#ifndef FAKE_OLD
+CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr begin, size_t bytes,
+	CUmemRangeHandleType type, unsigned long long flags)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	const struct allocation *one;
+
+	ENTER("cuMemGetHandleForAddressRange", true);
+	REQUIRE(begin % page == 0 && bytes % page == 0 && bytes && flags == 0);
+	REQUIRE(type == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD);
+	REQUIRE(fake_facts[SMD_FAKE_DMA_BUF]);
+	one = find((const void *)(begin + MARGIN));
+	REQUIRE(one && one->shadow && one->ordinal == fake_context()->ordinal);
+	REQUIRE(one->address - one->margin == (const uint8_t *)begin);
+	REQUIRE(bytes < one->margin + one->bytes + page);
+	*(int *)handle = dup(one->fd);
+	REQUIRE(*(int *)handle >= 0);
+	return fake_leave(CUDA_SUCCESS);
+}
+#endif

@@ -36,6 +36,8 @@ static struct {
 	__typeof__(smd_fake_fail) *fail; /* NULL: the driver is a real one */
 	__typeof__(smd_fake_mend) *mend;
 	__typeof__(smd_fake_live) *live;
+	__typeof__(smd_fake_set) *set;
+	__typeof__(smd_fake_flushes) *flushes;
 } fake;
 
 #define DEVICES_MAX 2
@@ -70,6 +72,8 @@ void gpu_open(const char *path)
 	fake.fail = (__typeof__(fake.fail))dlsym(library, "smd_fake_fail");
 	fake.mend = (__typeof__(fake.mend))dlsym(library, "smd_fake_mend");
 	fake.live = (__typeof__(fake.live))dlsym(library, "smd_fake_live");
+	fake.set = (__typeof__(fake.set))dlsym(library, "smd_fake_set");
+	fake.flushes = (__typeof__(fake.flushes))dlsym(library, "smd_fake_flushes");
 	GPU(cuInit(0));
 	for (int i = 0; i < DEVICES_MAX && driver.cuDeviceGet(&device, i) == CUDA_SUCCESS; i++) {
 		GPU(cuDevicePrimaryCtxRetain(&contexts[i], device));
@@ -95,6 +99,16 @@ void gpu_mend(void)
 unsigned gpu_live(void)
 {
 	return fake.live ? fake.live() : 0;
+}
+
+void gpu_set(int fact, int value)
+{
+	fake.set((enum smd_fake_fact)fact, value);
+}
+
+unsigned gpu_flushes(void)
+{
+	return fake.flushes();
 }
 
 static void gpu_enter(int ordinal)

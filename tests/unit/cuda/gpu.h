@@ -20,6 +20,8 @@ bool gpu_is_fake(void);
 void gpu_fail(const char *call, unsigned n, CUresult result);
 void gpu_mend(void);
 unsigned gpu_live(void);
+void gpu_set(int fact, int value); /* enum smd_fake_fact */
+unsigned gpu_flushes(void);
 
 void *gpu_alloc(size_t bytes);
 void *gpu_alloc_on(int ordinal, size_t bytes);

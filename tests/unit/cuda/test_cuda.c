@@ -1,10 +1,10 @@
 /*
  * Operations on device memory: results, mixtures with host memory, the order of streams.
  *
- *   test_cuda [--device]
+ *   test_cuda [--device | --card]
  *
  * Against a fake driver, which crashes whoever touches device memory; with --device against the
- * machine's own.
+ * machine's own. With --card a network card reads and writes device memory (card.h).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -379,10 +379,14 @@ static const struct CMUnitTest tests[] = {
 int main(int argc, char **argv)
 {
 	bool device = argc > 1 && strcmp(argv[1], "--device") == 0;
+	bool card = argc > 1 && strcmp(argv[1], "--card") == 0;
 
 	if (device && access("/dev/nvidia0", F_OK) != 0) {
 		printf("skipped: no CUDA device (/dev/nvidia0)\n");
 		return 77;
+	}
+	if (card) {
+		device_transport = "fault";
 	}
 	gpu_open(device ? NULL : FAKE_DRIVER);
 	return cmocka_run_group_tests(tests, NULL, NULL);

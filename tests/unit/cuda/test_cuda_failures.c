@@ -1,6 +1,10 @@
 /*
  * Failures of the CUDA driver: every rank hears which call failed, nothing waits for ever, and
  * nothing of the device is left behind. The fake driver fails where it is told to.
+ *
+ *   test_cuda_failures [--card]
+ *
+ * With --card a network card reads and writes device memory (card.h), for half of the chunks.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +16,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "tests/unit/cuda/card.h"
 #include "tests/unit/cuda/device_pool.h"
 
 enum { WORDS = 30000 };
@@ -23,25 +28,27 @@ struct failure {
 	CUresult result;
 	int err;
 	const char *said;
+	bool harmless; /* where it only asks whether a network card can have the memory */
 };
 
 static const struct failure failures[] = {
 	{"a_copy_from_the_device_fails", "cuMemcpyDtoHAsync", 30, CUDA_ERROR_ILLEGAL_ADDRESS, -EIO,
-		"cuMemcpyDtoHAsync: CUDA_ERROR_ILLEGAL_ADDRESS"},
+		"cuMemcpyDtoHAsync: CUDA_ERROR_ILLEGAL_ADDRESS", false},
 	{"a_copy_to_the_device_fails", "cuMemcpyHtoDAsync", 30, CUDA_ERROR_INVALID_HANDLE, -EIO,
-		"cuMemcpyHtoDAsync: CUDA_ERROR_INVALID_HANDLE"},
+		"cuMemcpyHtoDAsync: CUDA_ERROR_INVALID_HANDLE", false},
 	{"the_end_of_a_copy_cannot_be_heard_of", "cuStreamAddCallback", 40,
-		CUDA_ERROR_INVALID_HANDLE, -EIO, "cuStreamAddCallback: CUDA_ERROR_INVALID_HANDLE"},
+		CUDA_ERROR_INVALID_HANDLE, -EIO, "cuStreamAddCallback: CUDA_ERROR_INVALID_HANDLE",
+		false},
 	{"a_stream_cannot_be_marked", "cuEventRecord", 4, CUDA_ERROR_INVALID_HANDLE, -EIO,
-		"cuEventRecord: CUDA_ERROR_INVALID_HANDLE"},
+		"cuEventRecord: CUDA_ERROR_INVALID_HANDLE", false},
 	{"memory_cannot_be_pinned", "cuMemHostAlloc", 2, CUDA_ERROR_OUT_OF_MEMORY, -ENOMEM,
-		"cuMemHostAlloc: CUDA_ERROR_OUT_OF_MEMORY"},
+		"cuMemHostAlloc: CUDA_ERROR_OUT_OF_MEMORY", false},
 	{"a_pointer_cannot_be_asked_about", "cuPointerGetAttributes", 5, CUDA_ERROR_LAUNCH_FAILED,
-		-EIO, "cuPointerGetAttributes: CUDA_ERROR_LAUNCH_FAILED"},
+		-EIO, "cuPointerGetAttributes: CUDA_ERROR_LAUNCH_FAILED", true},
 	{"a_thread_cannot_take_the_context", "cuCtxPushCurrent", 60, CUDA_ERROR_INVALID_CONTEXT,
-		-EIO, "cuCtxPushCurrent: CUDA_ERROR_INVALID_CONTEXT"},
+		-EIO, "cuCtxPushCurrent: CUDA_ERROR_INVALID_CONTEXT", true},
 	{"the_context_breaks_in_the_middle", "copying", 50, CUDA_ERROR_ILLEGAL_ADDRESS, -EIO,
-		"CUDA_ERROR_ILLEGAL_ADDRESS"},
+		"CUDA_ERROR_ILLEGAL_ADDRESS", false},
 };
 #define NFAILURES (sizeof(failures) / sizeof(failures[0]))
 
@@ -69,6 +76,9 @@ static void fail_in_the_middle(struct pool_rank *rank)
 
 	for (int i = 0; i < N; i++) {
 		buffers[i] = gpu_alloc(COUNT * sizeof(int32_t));
+		if (failure->harmless) { /* from then on that is known */
+			CHECK(smd_broadcast(rank->comm, buffers[i], COUNT, SMD_INT32, 0) == 0);
+		}
 	}
 	if (pthread_barrier_wait(&all_ready) == PTHREAD_BARRIER_SERIAL_THREAD) {
 		gpu_fail(failure->call, failure->n, failure->result);
@@ -178,7 +188,7 @@ static const struct CMUnitTest others[] = {
 };
 enum { NOTHERS = sizeof(others) / sizeof(others[0]) };
 
-int main(void)
+int main(int argc, char **argv)
 {
 	struct CMUnitTest tests[NOTHERS + NFAILURES];
 
@@ -187,6 +197,10 @@ int main(void)
 		tests[NOTHERS + i] =
 			(struct CMUnitTest){failures[i].name, a_failure_is_named_on_every_rank,
 				device_begin, device_end, (void *)&failures[i]};
+	}
+	if (argc > 1 && strcmp(argv[1], "--card") == 0) {
+		device_transport = "fault";
+		card_reset((struct card_plan){.no_place_every = 2, .no_write_every = 2});
 	}
 	gpu_open(FAKE_DRIVER);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,566 @@
+/* The card's lanes: loopback lanes whose frames carry places. */
+#include "tests/unit/cuda/card.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "reduction_server/transport/transport.h"
+
+#define REQUIRE(condition)                                                                         \
+	do {                                                                                       \
+		if (!(condition)) {                                                                \
+			fprintf(stderr, "card: %s must hold in %s\n", #condition, __func__);       \
+			abort();                                                                   \
+		}                                                                                  \
+	} while (0)
+
+/* Device memory, as one card knows it. */
+struct memory {
+	struct smd_extent extent;
+	uint8_t *mapping; /* of the whole dma-buf so far */
+	size_t mapped;
+	uint64_t offset;
+	unsigned users; /* offers */
+	bool withdrawn;
+	LIST_ENTRY(memory) link;
+};
+
+struct smd_offer {
+	uint32_t key;
+	struct memory *memory; /* NULL: the host's */
+	uint8_t *bytes;        /* where the card writes */
+	uint32_t length;
+	LIST_ENTRY(smd_offer) link; /* of the lane, */
+	LIST_ENTRY(smd_offer) all;  /* and of all */
+};
+
+struct card_lane {
+	struct smd_lane lane;
+	struct smd_lane *inner;
+	struct event_base *base;
+	const struct smd_lane_callbacks *callbacks;
+	void *owner;
+	bool client;
+	bool closed;
+	unsigned shard;
+	struct smd_place *told; /* places to go with the next frames */
+	unsigned ntold;
+	LIST_HEAD(, smd_offer) offers;
+	LIST_HEAD(, memory) memories; /* under the lock */
+	unsigned declared;
+	uint8_t *rx;
+};
+
+/* A frame on its way: what the loopback carries. */
+struct letter {
+	uint8_t header[SMD_FRAME_SIZE];
+	bool placed;
+	unsigned nplaces;
+	struct smd_place places[SMD_PLACES_MAX];
+	uint8_t payload[]; /* what was copied */
+};
+
+struct message {
+	struct smd_send inner; /* first */
+	struct smd_send *outer;
+	struct letter *letter;
+};
+
+/* Cards write into memory of other lanes, so all of this is under one lock. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static LIST_HEAD(, smd_offer) all_offers = LIST_HEAD_INITIALIZER(all_offers);
+static uint32_t last_key;
+static struct card_plan plan;
+static unsigned places_made;
+static unsigned results_sent;
+static struct card_counts counts;
+
+void card_reset(struct card_plan wanted)
+{
+	pthread_mutex_lock(&lock);
+	plan = wanted;
+	places_made = 0;
+	results_sent = 0;
+	counts = (struct card_counts){.from_device = 0};
+	pthread_mutex_unlock(&lock);
+}
+
+struct card_counts card_counts(void)
+{
+	struct card_counts now;
+
+	pthread_mutex_lock(&lock);
+	now = counts;
+	pthread_mutex_unlock(&lock);
+	return now;
+}
+
+static struct card_lane *card_of(struct smd_lane *lane)
+{
+	return (struct card_lane *)lane;
+}
+
+static bool is_nth(unsigned *count, unsigned every)
+{
+	return every && ++*count % every == 0;
+}
+
+/* ---- device memory; with the lock ---- */
+
+static struct memory *memory_find(
+	const struct card_lane *card, const uint8_t *pointer, uint32_t length)
+{
+	struct memory *memory;
+
+	LIST_FOREACH (memory, &card->memories, link) {
+		const uint8_t *base = memory->extent.base;
+
+		if (!memory->withdrawn && pointer >= base &&
+			pointer + length <= base + memory->extent.length) {
+			return memory;
+		}
+	}
+	return NULL;
+}
+
+static uint8_t *memory_at(const struct memory *memory, const uint8_t *pointer)
+{
+	return memory->mapping + memory->offset + (pointer - (uint8_t *)memory->extent.base);
+}
+
+static void memory_free(struct card_lane *card, struct memory *memory)
+{
+	LIST_REMOVE(memory, link);
+	munmap(memory->mapping, memory->mapped);
+	free(memory);
+	card->declared--;
+	counts.declared--;
+}
+
+static int card_declare_device(
+	struct smd_lane *lane, struct smd_extent extent, int fd, uint64_t offset)
+{
+	struct card_lane *card = card_of(lane);
+	struct memory *memory;
+	int ret = 0;
+
+	pthread_mutex_lock(&lock);
+	if (plan.refuse_shard < 0 || (unsigned)plan.refuse_shard == card->shard) {
+		ret = plan.refuse;
+	}
+	LIST_FOREACH (memory, &card->memories, link) {
+		REQUIRE(memory->withdrawn ||
+			(uint8_t *)memory->extent.base + memory->extent.length <=
+				(uint8_t *)extent.base ||
+			(uint8_t *)extent.base + extent.length <= (uint8_t *)memory->extent.base);
+	}
+	if (ret == 0) {
+		memory = calloc(1, sizeof(*memory));
+		REQUIRE(memory && extent.length);
+		memory->extent = extent;
+		memory->offset = offset;
+		memory->mapped = offset + extent.length;
+		memory->mapping =
+			mmap(NULL, memory->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		REQUIRE(memory->mapping != MAP_FAILED);
+		LIST_INSERT_HEAD(&card->memories, memory, link);
+		card->declared++;
+		counts.declared++;
+		if (card->declared > counts.declared_most) {
+			counts.declared_most = card->declared;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return ret;
+}
+
+static void card_withdraw_device(struct smd_lane *lane, struct smd_extent extent)
+{
+	struct card_lane *card = card_of(lane);
+	struct memory *memory;
+
+	pthread_mutex_lock(&lock);
+	memory = memory_find(card, extent.base, 1);
+	if (memory) {
+		REQUIRE(memory->extent.base == extent.base &&
+			memory->extent.length == extent.length);
+		memory->withdrawn = true;
+		if (memory->users == 0) {
+			memory_free(card, memory);
+		}
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+static bool card_reaches(const struct smd_lane *lane, const void *pointer, uint32_t length)
+{
+	const struct card_lane *card = (const struct card_lane *)lane;
+	bool reaches;
+
+	pthread_mutex_lock(&lock);
+	reaches = length > CARD_EAGER && memory_find(card, pointer, length);
+	pthread_mutex_unlock(&lock);
+	return reaches;
+}
+
+/* ---- places ---- */
+
+static struct smd_offer *card_offer(
+	struct smd_lane *lane, void *pointer, uint32_t length, struct smd_extent extent)
+{
+	struct card_lane *card = card_of(lane);
+	struct smd_place place = {.length = 0};
+	struct smd_offer *offer = NULL;
+
+	(void)extent;
+	pthread_mutex_lock(&lock);
+	if (length > CARD_EAGER && (card->client || !is_nth(&places_made, plan.no_place_every))) {
+		offer = calloc(1, sizeof(*offer));
+		REQUIRE(offer);
+		offer->key = ++last_key;
+		offer->memory = memory_find(card, pointer, length);
+		offer->bytes = offer->memory ? memory_at(offer->memory, pointer) : pointer;
+		offer->length = length;
+		if (offer->memory) {
+			offer->memory->users++;
+		}
+		LIST_INSERT_HEAD(&card->offers, offer, link);
+		LIST_INSERT_HEAD(&all_offers, offer, all);
+		place = (struct smd_place){(uintptr_t)pointer, offer->key, length};
+	}
+	pthread_mutex_unlock(&lock);
+	card->told = realloc(card->told, (card->ntold + 1) * sizeof(*card->told));
+	REQUIRE(card->told);
+	card->told[card->ntold++] = place;
+	return offer;
+}
+
+static void card_withdraw(struct smd_lane *lane, struct smd_offer *offer)
+{
+	pthread_mutex_lock(&lock);
+	if (offer->memory && --offer->memory->users == 0 && offer->memory->withdrawn) {
+		memory_free(card_of(lane), offer->memory);
+	}
+	LIST_REMOVE(offer, link);
+	LIST_REMOVE(offer, all);
+	pthread_mutex_unlock(&lock);
+	free(offer);
+}
+
+/* With the lock: the place must still be offered, or the bytes would go anywhere. */
+static struct smd_offer *offer_find(const struct smd_place *place, uint32_t length)
+{
+	struct smd_offer *offer;
+
+	LIST_FOREACH (offer, &all_offers, all) {
+		if (offer->key == place->key) {
+			break;
+		}
+	}
+	REQUIRE(offer && length <= offer->length);
+	return offer;
+}
+
+/* ---- sending ---- */
+
+/* Reads and writes the payload, if there is a place for it. */
+static bool card_write(struct card_lane *card, const struct smd_send *send)
+{
+	const struct memory *source;
+	struct smd_offer *offer = NULL;
+
+	pthread_mutex_lock(&lock);
+	source = memory_find(card, send->payload, send->length);
+	if (send->length > CARD_EAGER && send->place.length >= send->length &&
+		(card->client || !is_nth(&results_sent, plan.no_write_every))) {
+		offer = offer_find(&send->place, send->length);
+		memcpy(offer->bytes, source ? memory_at(source, send->payload) : send->payload,
+			send->length);
+	}
+	if (send->length > CARD_EAGER) {
+		counts.from_device += card->client && source && offer;
+		counts.from_host += card->client && !(source && offer);
+		counts.to_device += !card->client && offer && offer->memory;
+		counts.to_host += !card->client && !(offer && offer->memory);
+	}
+	pthread_mutex_unlock(&lock);
+	return offer != NULL;
+}
+
+static void message_done(struct smd_send *send, int err)
+{
+	struct message *message = (struct message *)send;
+	struct smd_send *outer = message->outer;
+
+	free(message->letter);
+	free(message);
+	outer->done(outer, err);
+}
+
+static struct letter *letter_create(
+	struct card_lane *card, const struct smd_send *send, bool placed, uint32_t copied)
+{
+	struct letter *letter = calloc(1, sizeof(*letter) + copied);
+	unsigned n = card->ntold < SMD_PLACES_MAX ? card->ntold : SMD_PLACES_MAX;
+
+	REQUIRE(letter);
+	memcpy(letter->header, send->header, SMD_FRAME_SIZE);
+	letter->placed = placed;
+	letter->nplaces = n;
+	card->ntold -= n;
+	for (unsigned i = 0; i < n; i++) {
+		letter->places[i] = card->told[i];
+	}
+	for (unsigned i = 0; i < card->ntold; i++) {
+		card->told[i] = card->told[n + i];
+	}
+	if (copied) {
+		memcpy(letter->payload, send->payload, copied);
+	}
+	return letter;
+}
+
+static void card_send(struct smd_lane *lane, struct smd_send *send)
+{
+	struct card_lane *card = card_of(lane);
+	struct smd_frame frame = {.kind = SMD_FRAME_RESULT};
+	struct message *message = calloc(1, sizeof(*message));
+	bool placed = card_write(card, send);
+	uint32_t copied = placed ? 0 : send->length;
+
+	REQUIRE(message);
+	message->outer = send;
+	message->letter = letter_create(card, send, placed, copied);
+	message->inner.payload = message->letter;
+	message->inner.length = (uint32_t)sizeof(*message->letter) + copied;
+	message->inner.done = message_done;
+	send->sent = SMD_FRAME_SIZE + send->length;
+	lane->counts.bytes_sent += SMD_FRAME_SIZE + send->length;
+	smd_lane_send(card->inner, &frame, &message->inner);
+}
+
+static void card_cancel(struct smd_lane *lane, const void *owner)
+{
+	(void)lane; /* every send has begun as soon as it is queued */
+	(void)owner;
+}
+
+/* ---- receiving ---- */
+
+static void card_on_open(void *owner)
+{
+	struct card_lane *card = owner;
+
+	card->callbacks->on_open(card->owner);
+}
+
+static int card_on_header(
+	void *owner, const struct smd_frame *frame, void **payload, struct smd_error *error)
+{
+	struct card_lane *card = owner;
+
+	(void)error;
+	free(card->rx);
+	card->rx = malloc(frame->length);
+	REQUIRE(card->rx);
+	*payload = card->rx;
+	return 0;
+}
+
+static int card_on_frame(
+	void *owner, const struct smd_frame *inner, void *bytes, struct smd_error *error)
+{
+	struct card_lane *card = owner;
+	const struct letter *letter = bytes;
+	struct smd_frame frame;
+	void *payload = NULL;
+	int ret = smd_frame_decode(letter->header, &frame, error);
+
+	(void)inner;
+	REQUIRE(ret == 0);
+	card->lane.places = letter->places;
+	card->lane.nplaces = letter->nplaces;
+	card->lane.placed = letter->placed;
+	ret = card->callbacks->on_header(card->owner, &frame, &payload, error);
+	if (ret || card->closed) {
+		return ret;
+	}
+	if (frame.length && !letter->placed) {
+		memcpy(payload, letter->payload, frame.length);
+	}
+	card->lane.counts.bytes_received += SMD_FRAME_SIZE + frame.length;
+	return card->callbacks->on_frame(card->owner, &frame, payload, error);
+}
+
+static void card_on_closed(void *owner, int err, const char *reason)
+{
+	struct card_lane *card = owner;
+
+	card->callbacks->on_closed(card->owner, err, reason);
+}
+
+static const struct smd_lane_callbacks card_callbacks = {
+	.on_open = card_on_open,
+	.on_header = card_on_header,
+	.on_frame = card_on_frame,
+	.on_closed = card_on_closed,
+};
+
+static void card_redirect(struct smd_lane *lane, void *payload)
+{
+	(void)lane; /* payloads are copied whole, so none is ever half received */
+	(void)payload;
+}
+
+/* ---- lanes ---- */
+
+static struct card_lane *card_create(bool client, unsigned shard)
+{
+	struct card_lane *card = calloc(1, sizeof(*card));
+
+	REQUIRE(card);
+	card->lane.ops = &smd_transport_fault;
+	card->client = client;
+	card->shard = shard;
+	LIST_INIT(&card->offers);
+	LIST_INIT(&card->memories);
+	return card;
+}
+
+static void card_free(evutil_socket_t fd, short what, void *arg)
+{
+	struct card_lane *card = arg;
+
+	(void)fd;
+	(void)what;
+	free(card->rx);
+	free(card->told);
+	free(card);
+}
+
+static void card_close(struct smd_lane *lane)
+{
+	struct card_lane *card = card_of(lane);
+	const struct timeval now = {0, 0};
+
+	card->closed = true;
+	while (!LIST_EMPTY(&card->offers)) {
+		card_withdraw(lane, LIST_FIRST(&card->offers));
+	}
+	pthread_mutex_lock(&lock);
+	while (!LIST_EMPTY(&card->memories)) {
+		memory_free(card, LIST_FIRST(&card->memories));
+	}
+	pthread_mutex_unlock(&lock);
+	smd_lane_close(card->inner);
+	if (!card->base ||
+		event_base_once(card->base, -1, EV_TIMEOUT, card_free, card, &now) != 0) {
+		card_free(-1, 0, card);
+	}
+}
+
+static int card_attach(struct smd_lane *lane, struct event_base *base,
+	const struct smd_lane_callbacks *callbacks, void *owner)
+{
+	struct card_lane *card = card_of(lane);
+
+	card->base = base;
+	card->callbacks = callbacks;
+	card->owner = owner;
+	return smd_lane_attach(card->inner, base, &card_callbacks, card);
+}
+
+static void card_detach(struct smd_lane *lane)
+{
+	smd_lane_detach(card_of(lane)->inner);
+}
+
+static const char *card_peer_name(const struct smd_lane *lane)
+{
+	return smd_lane_peer_name(((const struct card_lane *)lane)->inner);
+}
+
+static int card_connect(struct event_base *base, const char *address, unsigned shard,
+	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
+	struct smd_error *error)
+{
+	struct card_lane *card = card_create(true, shard);
+	int ret;
+
+	card->base = base;
+	card->callbacks = callbacks;
+	card->owner = owner;
+	ret = smd_transport_loopback.connect(
+		base, address, shard, &card_callbacks, card, &card->inner, error);
+	if (ret) {
+		free(card);
+		return ret;
+	}
+	*out = &card->lane;
+	return 0;
+}
+
+struct smd_listener {
+	struct smd_listener *inner;
+	smd_accept *on_accept;
+	void *owner;
+};
+
+static void card_on_accept(void *owner, struct smd_lane *inner, int shard)
+{
+	struct smd_listener *listener = owner;
+	struct card_lane *card = card_create(false, 0);
+
+	card->inner = inner;
+	listener->on_accept(listener->owner, &card->lane, shard);
+}
+
+static int card_listen(struct event_base *base, const char *address, smd_accept *on_accept,
+	void *owner, struct smd_listener **out, char bound[128], struct smd_error *error)
+{
+	struct smd_listener *listener = calloc(1, sizeof(*listener));
+	int ret;
+
+	REQUIRE(listener);
+	listener->on_accept = on_accept;
+	listener->owner = owner;
+	ret = smd_transport_loopback.listen(
+		base, address, card_on_accept, listener, &listener->inner, bound, error);
+	if (ret) {
+		free(listener);
+		return ret;
+	}
+	*out = listener;
+	return 0;
+}
+
+static void card_listener_close(struct smd_listener *listener)
+{
+	smd_transport_loopback.listener_close(listener->inner);
+	free(listener);
+}
+
+const struct smd_transport_ops smd_transport_fault = {
+	.name = "fault",
+	.listen = card_listen,
+	.listener_close = card_listener_close,
+	.connect = card_connect,
+	.attach = card_attach,
+	.detach = card_detach,
+	.send = card_send,
+	.cancel = card_cancel,
+	.offer = card_offer,
+	.withdraw = card_withdraw,
+	.declare_device = card_declare_device,
+	.withdraw_device = card_withdraw_device,
+	.reaches = card_reaches,
+	.redirect = card_redirect,
+	.close = card_close,
+	.peer_name = card_peer_name,
+};

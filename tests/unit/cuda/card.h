@@ -1,0 +1,40 @@
+/*
+ * A transport with places whose network card reads and writes device memory, in this process.
+ *
+ * It is the loopback, and takes the place of the transport "fault" in programs that are linked with
+ * it. Frames and small payloads are copied by the processor, which crashes where that is device
+ * memory. A large payload for which there is a place is written there at once; device memory is
+ * reached through the dma-buf that stands for it, as it was when it was declared. Each lane has a
+ * card of its own. What rdma's users must not do ends the program.
+ */
+#ifndef SMD_TESTS_CARD_H
+#define SMD_TESTS_CARD_H
+
+#include <stdbool.h>
+
+/* Payloads of more bytes than that are not copied. */
+#define CARD_EAGER 1024
+
+/* What is to happen. */
+struct card_plan {
+	int refuse;              /* 0, or what declaring device memory fails with, */
+	int refuse_shard;        /* on lanes to that shard of each server; -1: on all */
+	unsigned no_place_every; /* every so manieth place at the shard is "none"; 0: never */
+	unsigned no_write_every; /* the same: a result that is not written to its place */
+};
+
+/* Large payloads, which have crossed. */
+struct card_counts {
+	unsigned from_device; /* inputs that a card has read */
+	unsigned from_host;   /* the others */
+	unsigned to_device;   /* results that a card has written */
+	unsigned to_host;
+	unsigned declared;      /* device memory, now */
+	unsigned declared_most; /* of one lane, at once */
+};
+
+/* Before a pool is started: what it does, and all counts are 0. */
+void card_reset(struct card_plan plan);
+struct card_counts card_counts(void);
+
+#endif
