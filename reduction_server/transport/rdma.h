@@ -61,6 +61,7 @@ struct rdma_hub {
 	struct rdma_lane **lanes;      /* by the low half of their numbers; NULL: free */
 	uint32_t *uses;                /* of each of these: how often, for the high half */
 	uint32_t nlanes;               /* size of the tables */
+	bool removed;                  /* the device is no more */
 	unsigned users;
 	LIST_ENTRY(rdma_hub) link;
 };
@@ -202,12 +203,14 @@ static inline struct rdma_lane *rdma_lane_of(struct smd_lane *lane)
 int smd_rdma_connect(struct event_base *base, const char *address, unsigned shard,
 	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
 	struct smd_error *error);
-int smd_rdma_listen(struct event_base *base, const char *address, smd_accept *on_accept,
-	void *owner, struct smd_listener **out, char bound[128], struct smd_error *error);
-void smd_rdma_listener_close(struct smd_listener *listener);
 int smd_rdma_attach(struct smd_lane *lane, struct event_base *base,
 	const struct smd_lane_callbacks *callbacks, void *owner);
 struct rdma_lane *smd_rdma_lane_create(void);
+
+/* rdma_listen.c */
+int smd_rdma_listen(struct event_base *base, const char *address, smd_accept *on_accept,
+	void *owner, struct smd_listener **out, char bound[128], struct smd_error *error);
+void smd_rdma_listener_close(struct smd_listener *listener);
 
 /* rdma.c: the lane has no further use, for that reason. From the loop, on_closed() is called. */
 void smd_rdma_lane_end(struct rdma_lane *lane, int err, const char *reason);

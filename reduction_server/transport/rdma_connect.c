@@ -15,7 +15,6 @@
 #include "reduction_server/transport/rdma.h"
 #include "reduction_server/wire/message.h"
 
-#define LISTEN_BACKLOG   1024
 #define RESOLVE_MS       2000
 #define PATIENCE_S       5 /* with all of connecting */
 #define MEMORY_ALIGNMENT 4096
@@ -277,6 +276,9 @@ static void lane_on_event(struct rdma_ear *ear, const struct smd_verbs_event *ev
 		lane_on_disconnected(lane);
 		break;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		if (lane->hub) {
+			lane->hub->removed = true;
+		}
 		smd_rdma_lane_end(lane, -ENODEV, "the RDMA device was removed");
 		break;
 	case RDMA_CM_EVENT_ADDR_CHANGE:
@@ -342,65 +344,6 @@ int smd_rdma_connect(struct event_base *base, const char *address, unsigned shar
 
 /* ---- the end that is asked ---- */
 
-struct smd_listener {
-	struct rdma_ear ear;
-	struct rdma_loop *loop;
-	struct rdma_cm_id *id;
-	smd_accept *on_accept;
-	void *owner;
-};
-
-/* What is told of a lane before it is attached is of no interest: accepting it will fail. */
-static void nobody_on_event(struct rdma_ear *ear, const struct smd_verbs_event *event)
-{
-	(void)ear;
-	(void)event;
-}
-
-static struct rdma_ear nobody = {nobody_on_event};
-
-static void listener_refuse(struct rdma_cm_id *id, const char *peer, const char *text)
-{
-	size_t length = strlen(text);
-
-	smd_log(SMD_LOG_WARN, "rdma", "refused %s: %s", peer, text);
-	if (length > SMD_VERBS_PRIVATE_MAX) {
-		length = SMD_VERBS_PRIVATE_MAX;
-	}
-	(void)smd_verbs_reject(id, text, (uint8_t)length); /* or it waits until it has enough */
-	smd_verbs_id_destroy(id);
-}
-
-static void listener_on_event(struct rdma_ear *ear, const struct smd_verbs_event *event)
-{
-	struct smd_listener *listener = (struct smd_listener *)ear;
-	struct smd_error error = {""};
-	char peer[SMD_ADDRESS_TEXT_MAX];
-	struct rdma_lane *lane;
-
-	if (event->type != RDMA_CM_EVENT_CONNECT_REQUEST) {
-		return;
-	}
-	smd_address_print(
-		&event->id->route.addr.dst_addr, sizeof(event->id->route.addr.dst_storage), peer);
-	lane = smd_rdma_lane_create();
-	if (!lane) {
-		listener_refuse(event->id, peer, "out of memory");
-		return;
-	}
-	if (smd_rdma_greeting_decode(
-		    event->private_data, event->private_length, &lane->other, &error)) {
-		listener_refuse(event->id, peer, error.text);
-		free(lane);
-		return;
-	}
-	event->id->context = &nobody;
-	lane->id = event->id;
-	lane->state = RDMA_LANE_REQUESTED;
-	snprintf(lane->peer, sizeof(lane->peer), "%s", peer);
-	listener->on_accept(listener->owner, &lane->lane, lane->other.shard);
-}
-
 /* The lane goes to that loop, and accepts. */
 static int lane_accept(struct rdma_lane *lane, struct event_base *base, struct smd_error *error)
 {
@@ -445,69 +388,4 @@ int smd_rdma_attach(struct smd_lane *outer, struct event_base *base,
 		smd_log(SMD_LOG_WARN, "rdma", "%s: %s", lane->peer, error.text);
 	}
 	return ret;
-}
-
-static int listener_bind(struct smd_listener *listener, const char *address, char bound[128],
-	struct smd_error *error)
-{
-	struct addrinfo *list;
-	int ret = smd_address_resolve(address, AI_PASSIVE, &list, error);
-
-	if (ret) {
-		return ret;
-	}
-	ret = smd_verbs_id_create(listener->loop->channel, &listener->ear, &listener->id);
-	if (ret == 0) {
-		ret = smd_verbs_listen(
-			listener->id, smd_address_choose(list)->ai_addr, LISTEN_BACKLOG);
-		if (ret) {
-			smd_verbs_id_destroy(listener->id);
-		}
-	}
-	if (ret) {
-		smd_error_set(error, -ret, "%s: cannot listen over RDMA: %s%s", address,
-			strerror(-ret),
-			ret == -ENODEV || ret == -EADDRNOTAVAIL
-				? " (the address must be one of an RDMA device, or any)"
-				: "");
-	} else {
-		smd_address_print(&listener->id->route.addr.src_addr,
-			sizeof(listener->id->route.addr.src_storage), bound);
-	}
-	freeaddrinfo(list);
-	return ret;
-}
-
-int smd_rdma_listen(struct event_base *base, const char *address, smd_accept *on_accept,
-	void *owner, struct smd_listener **out, char bound[128], struct smd_error *error)
-{
-	struct smd_listener *listener = calloc(1, sizeof(*listener));
-	int ret;
-
-	if (!listener) {
-		return smd_error_set(error, ENOMEM, "%s: out of memory", address);
-	}
-	listener->ear.on_event = listener_on_event;
-	listener->on_accept = on_accept;
-	listener->owner = owner;
-	ret = smd_rdma_loop_get(base, &listener->loop, error);
-	if (ret) {
-		free(listener);
-		return ret;
-	}
-	ret = listener_bind(listener, address, bound, error);
-	if (ret) {
-		smd_rdma_loop_put(listener->loop);
-		free(listener);
-		return ret;
-	}
-	*out = listener;
-	return 0;
-}
-
-void smd_rdma_listener_close(struct smd_listener *listener)
-{
-	smd_verbs_id_destroy(listener->id);
-	smd_rdma_loop_put(listener->loop);
-	free(listener);
 }

@@ -429,6 +429,8 @@ int smd_rdma_hub_get(struct rdma_loop *loop, struct ibv_context *device, uint8_t
 
 void smd_rdma_hub_put(struct rdma_hub *hub)
 {
+	bool removed = hub->removed;
+
 	if (--hub->users) {
 		return;
 	}
@@ -441,6 +443,9 @@ void smd_rdma_hub_put(struct rdma_hub *hub)
 	free(hub->lanes);
 	free(hub->uses);
 	free(hub);
+	if (removed) {
+		smd_verbs_forget_removed();
+	}
 }
 
 /* ---- the table of lanes ---- */

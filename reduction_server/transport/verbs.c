@@ -46,6 +46,16 @@ int smd_verbs_check(struct smd_error *error)
 	return 0;
 }
 
+/* librdmacm keeps devices open, and closes those that are gone when it makes its list anew. */
+void smd_verbs_forget_removed(void)
+{
+	struct ibv_context **devices = rdma_get_devices(NULL);
+
+	if (devices) {
+		rdma_free_devices(devices);
+	}
+}
+
 static uint32_t least(uint32_t a, int b)
 {
 	return b > 0 && (uint32_t)b < a ? (uint32_t)b : a;

@@ -47,6 +47,10 @@ struct smd_verbs_queue {
  * says what is missing. */
 int smd_verbs_check(struct smd_error *error);
 
+/* Lets go of devices that have been removed and that nothing here uses any more: their removal
+ * waits for that. */
+void smd_verbs_forget_removed(void);
+
 int smd_verbs_channel_create(struct rdma_event_channel **out);
 void smd_verbs_channel_destroy(struct rdma_event_channel *channel);
 /* The next event, copied; -EAGAIN when there is none. */
