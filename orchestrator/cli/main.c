@@ -3,12 +3,14 @@
 #include <string.h>
 
 #include "orchestrator/cli/custom_jobs.h"
+#include "orchestrator/cli/torch_run.h"
 #include "orchestrator/cli/verbs.h"
 
 int main(int argc, char **argv)
 {
 	static const struct smd_verb list[] = {
 		{"custom-jobs", "training jobs described as worker pools", smd_custom_jobs_run},
+		{"torch-run", "a PyTorch script in several processes", smd_torch_run},
 	};
 	static const struct smd_verbs verbs = {
 		.prefix = "summand",

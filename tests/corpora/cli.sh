@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # The program `summand` as a user meets it: help, suggestions, standard input, exit codes, quoting.
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -63,13 +63,44 @@ value=$(eval "$("$summand" custom-jobs env skipped_pool.yaml --replica=workerpoo
 [ "$value" = "it's \$(RANK) of 579f408941" ] || fail "a quote must come back, got: $value"
 
 # A command job of Azure ML runs: its shell gets its own dollars, its outputs are folders.
-job_dir=$(mktemp -d)
-"$summand" custom-jobs local-run azure_run.yaml --job-dir="$job_dir/job" >"$job_dir/said" 2>&1 ||
-	fail "an Azure ML job must run: $(cat "$job_dir/said")"
-grep -qx 'two times 2 is 4, True, 1' "$job_dir/job/logs/workerpool0-0.log" ||
-	fail "an Azure ML job must have said so: $(cat "$job_dir"/job/logs/*)"
-[ "$(cat "$job_dir/job/output/result/file")" = made ] || fail "an output must be in its folder"
-rm -rf "$job_dir"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+"$summand" custom-jobs local-run azure_run.yaml --job-dir="$scratch/job" >"$scratch/said" 2>&1 ||
+	fail "an Azure ML job must run: $(cat "$scratch/said")"
+grep -qx 'two times 2 is 4, True, 1' "$scratch/job/logs/workerpool0-0.log" ||
+	fail "an Azure ML job must have said so: $(cat "$scratch"/job/logs/*)"
+[ "$(cat "$scratch/job/output/result/file")" = made ] || fail "an output must be in its folder"
+
+# torch-run: ranks of one node or of several, GPUs as TorchDistributor deals them, the end of the
+# output when one process fails.
+cat >"$scratch/train.py" <<'EOF'
+import os, sys
+rank, names = int(os.environ["RANK"]), ("WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK")
+print("rank", rank, *(os.environ[name] for name in names), os.environ["CUDA_VISIBLE_DEVICES"], sys.argv[1:])
+if sys.argv[1:] == ["fail"] and rank == 1:
+    sys.exit("rank 1 gives up")
+EOF
+torch_run() {
+	torch_job=$((${torch_job:-0} + 1))
+	says "$1" "$2" torch-run --job-dir="$scratch/torch$torch_job" "${@:3}"
+}
+# shellcheck disable=SC2016 # The dollars are the script's.
+torch_run 0 "rank 1 2 1 2 0  ['a b', '\$(RANK)\$\$']" --num-processes=2 --use-gpu=false -- \
+	"$scratch/train.py" 'a b' '$(RANK)$$'
+torch_run 0 "rank 1 2 0 1 1  []" --num-processes=2 --use-gpu=false --local-mode=false -- "$scratch/train.py"
+torch_run 1 "failed. The last 100 lines of the task output are included below:" --num-processes=2 \
+	--use-gpu=false -- "$scratch/train.py" fail
+torch_run 1 "rank 1 gives up" --num-processes=2 --use-gpu=false -- "$scratch/train.py" fail
+export CUDA_VISIBLE_DEVICES=3,5
+torch_run 0 "it was reset to that" --num-processes=3 -- "$scratch/train.py"
+torch_run 0 "rank 1 2 1 2 0 3,5 []" --num-processes=2 -- "$scratch/train.py"
+torch_run 0 "rank 1 2 0 1 1 5 []" --num-processes=2 --local-mode=false -- "$scratch/train.py"
+torch_run 2 "must be at most the number of GPUs, which is 2" --num-processes=3 --local-mode=false -- x
+CUDA_VISIBLE_DEVICES='' torch_run 2 "GPUs were unable to be found" -- x
+unset CUDA_VISIBLE_DEVICES
+torch_run 2 "a script is needed" --use-gpu=false
+torch_run 2 "must be a whole number from 1 to 1024" --num-processes=0 -- x
+torch_run 0 "LOCAL_WORLD_SIZE" --dry-run --use-gpu=false -- x
 
 # A plan that could not be written is not a success.
 if [ -w /dev/full ]; then

@@ -43,6 +43,10 @@ done
 page=$source/worker/agent/summand-agent.1
 same summand-agent "$(options_of_help summand-agent)" "$(options_of_page "$page")"
 
+page=$source/orchestrator/cli/summand.1
+same "summand torch-run" "$(options_of_help summand torch-run | grep -vx -- --help)" \
+	"$(options_of_page "$page" TORCH-RUN)"
+
 # summand has a section per command; --help and the flags of jobs, which all of them have, are told
 # once.
 page=$source/orchestrator/cli/summand.1
