@@ -327,18 +327,21 @@ static int hub_create_events(struct rdma_hub *hub)
 {
 	const struct timeval beat = {BEAT_S, 0};
 	struct event_base *base = hub->loop->base;
+	int ret = -ENOMEM;
 
 	hub->readable =
 		event_new(base, hub->queue.channel->fd, EV_READ | EV_PERSIST, hub_on_readable, hub);
 	hub->again = evtimer_new(base, hub_on_again, hub);
 	hub->flush = event_new(base, -1, EV_PERSIST, hub_on_flush, hub);
 	hub->beat = event_new(base, -1, EV_PERSIST, hub_on_beat, hub);
-	if (!hub->readable || !hub->again || !hub->flush || !hub->beat ||
-		event_add(hub->readable, NULL) != 0 || event_add(hub->beat, &beat) != 0) {
-		hub_free_events(hub);
-		return -ENOMEM;
+	if (hub->readable && hub->again && hub->flush && hub->beat &&
+		event_add(hub->readable, NULL) == 0 && event_add(hub->beat, &beat) == 0) {
+		ret = smd_verbs_queue_arm(&hub->queue);
 	}
-	return smd_verbs_queue_arm(&hub->queue);
+	if (ret) {
+		hub_free_events(hub);
+	}
+	return ret;
 }
 
 /* Half of the machine's memory, so that programs that give ever new buffers do not pin all of it.

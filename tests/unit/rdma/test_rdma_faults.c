@@ -1,0 +1,292 @@
+/*
+ * Every call to the device and the connection manager, each time that it is made, fails once while
+ * two ends connect, talk and close: whoever waits is told why, nothing is leaked, nothing crashes,
+ * and every send is given back once. And devices of all kinds, on which everything arrives.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/rdma/peer.h"
+
+#define FRAMES  60u
+#define LENGTH  6000u
+#define FAILURE EDQUOT /* which nothing else says */
+
+static struct parcel parcels[2][FRAMES];
+static const struct smd_extent nowhere = {NULL, 0};
+
+/* ---- everything that two ends do ---- */
+
+/* What listening and connecting say at once, or "". */
+struct outcome {
+	struct link *link;
+	struct smd_error error;
+	int err;
+};
+
+/* An end that cannot be attached is closed, and the other end hears of it. */
+static void take_or_close(void *owner, struct smd_lane *lane, int shard)
+{
+	struct link *link = owner;
+
+	(void)shard;
+	link->far.lane = lane;
+	if (smd_lane_attach(lane, link->base, &link_callbacks, &link->far)) {
+		link->far.lane = NULL;
+		smd_lane_close(lane);
+	}
+}
+
+static bool is_over(const struct link *link)
+{
+	bool all = link->near.frames == FRAMES && link->far.frames == FRAMES;
+
+	return all || link->near.closed || (link->near.opened && link->far.closed);
+}
+
+static void say_all(struct end *end, struct parcel *of)
+{
+	for (unsigned i = 0; i < FRAMES && end->lane; i++) {
+		/* Without a place some are long enough for several messages. */
+		parcel_send(&of[i], end, i, i % 3 ? 10 * i : LENGTH, NULL);
+	}
+	if (end->lane) {
+		smd_lane_withdraw(end->lane, smd_lane_offer(end->lane, end->room, LENGTH, nowhere));
+	}
+}
+
+static void close_end(struct end *end)
+{
+	if (end->lane) {
+		end_close(end);
+	}
+}
+
+/* Connects, says everything both ways, closes. */
+static void play(struct outcome *outcome)
+{
+	struct link *link = outcome->link;
+
+	memset(parcels, 0, sizeof(parcels));
+	outcome->err = smd_transport_rdma.listen(link->base, "127.0.0.1:0", take_or_close, link,
+		&link->listener, link->address, &outcome->error);
+	if (outcome->err == 0) {
+		outcome->err = smd_transport_rdma.connect(link->base, link->address, 0,
+			&link_callbacks, &link->near, &link->near.lane, &outcome->error);
+	}
+	if (outcome->err == 0) {
+		RUN_UNTIL(link, link->near.closed || (link->near.opened && link->far.lane) ||
+					(link->near.opened && link->far.closed));
+		say_all(&link->near, parcels[0]);
+		say_all(&link->far, parcels[1]);
+		RUN_UNTIL(link, is_over(link));
+	}
+	close_end(&link->near);
+	stage_turn(link);
+	close_end(&link->far);
+	if (link->listener) {
+		smd_transport_rdma.listener_close(link->listener);
+		link->listener = NULL;
+	}
+	stage_turn(link);
+}
+
+static void assert_each_given_back_once(void)
+{
+	for (int end = 0; end < 2; end++) {
+		for (unsigned i = 0; i < FRAMES; i++) {
+			struct parcel *parcel = &parcels[end][i];
+
+			assert_int_equal(parcel->done, parcel->from ? 1 : 0);
+		}
+		parcels_free(parcels[end], FRAMES);
+	}
+}
+
+/* A link without a listener: that is part of the play. */
+static void outcome_begin(struct outcome *outcome)
+{
+	*outcome = (struct outcome){.link = calloc(1, sizeof(struct link))};
+	outcome->link->base = event_base_new();
+	outcome->link->near = (struct end){
+		.base = outcome->link->base, .close_at = ON_CLOSED, .room = malloc(ROOM)};
+	outcome->link->far = outcome->link->near;
+	outcome->link->far.room = malloc(ROOM);
+}
+
+static void outcome_end(struct outcome *outcome)
+{
+	assert_int_equal(script.live, 0);
+	assert_each_given_back_once();
+	event_base_free(outcome->link->base);
+	free(outcome->link->near.room);
+	free(outcome->link->far.room);
+	free(outcome->link);
+}
+
+static bool says_why(const char *text)
+{
+	return strstr(text, strerror(FAILURE)) != NULL;
+}
+
+/* Calls whose failure is made good for: nobody need be told. */
+static bool is_made_good(enum script_call_name name)
+{
+	return name == SCRIPT_event_take /* the next turn takes it */
+	       || name == SCRIPT_queue_arm || name == SCRIPT_reject;
+}
+
+/* What is told of a lane's own trouble, at the end that has it, and what the other end hears. */
+static void assert_told(const struct outcome *outcome, const struct script_call *call)
+{
+	static const char *const indirect[] = {
+		"the device's completion queue has failed",
+		"cannot post receives to the queue pair",
+		"no room for the completions",
+		/* of the other end: it was closed, for a reason that its log tells */
+		"the request was rejected",
+		"the other end closed the connection",
+		"the other end no longer answers",
+		"the queue pair was shut down",
+	};
+	const struct link *link = outcome->link;
+	const char *texts[] = {outcome->error.text, link->near.reason, link->far.reason};
+	bool told = false;
+
+	for (size_t i = 0; i < 3; i++) {
+		told = told || says_why(texts[i]);
+		for (size_t k = 0; k < sizeof(indirect) / sizeof(indirect[0]); k++) {
+			told = told || strstr(texts[i], indirect[k]);
+		}
+	}
+	if (!told) {
+		fail_msg("%s, call %u: said only \"%s\", \"%s\", \"%s\"", call->name, call->fail_at,
+			texts[0], texts[1], texts[2]);
+	}
+}
+
+static void play_with_failure(enum script_call_name name, unsigned at)
+{
+	struct script_call *call = &script.calls[name];
+	struct outcome outcome;
+	bool whole;
+
+	script_reset();
+	outcome_begin(&outcome);
+	call->fail_at = at;
+	call->err = -FAILURE;
+	play(&outcome);
+	whole = outcome.link->near.frames == FRAMES && outcome.link->far.frames == FRAMES;
+	if (!whole) {
+		assert_told(&outcome, call);
+	} else {
+		/* It came after all was said, or does not matter. */
+		assert_true(is_made_good(name) || at > 1);
+	}
+	outcome_end(&outcome);
+}
+
+static void each_call_may_fail_once(void **state)
+{
+	unsigned counts[SCRIPT_CALLS_END];
+	struct outcome outcome;
+	unsigned plays = 0;
+
+	(void)state;
+	script_reset();
+	outcome_begin(&outcome);
+	play(&outcome);
+	assert_int_equal(outcome.link->near.frames, FRAMES);
+	assert_int_equal(outcome.link->far.frames, FRAMES);
+	for (int name = 0; name < SCRIPT_CALLS_END; name++) {
+		counts[name] = script.calls[name].count;
+	}
+	outcome_end(&outcome);
+	for (int name = 0; name < SCRIPT_CALLS_END; name++) {
+		for (unsigned at = 1; at <= counts[name] && at <= 40; at++) {
+			play_with_failure((enum script_call_name)name, at);
+			plays++;
+		}
+	}
+	assert_true(plays > SCRIPT_CALLS_END);
+}
+
+/* ---- devices of all kinds ---- */
+
+/* What is on its way is carried and acknowledged a little at a time, at one end or the other. */
+static void drive(struct link *link, uint32_t *dice)
+{
+	struct end *ends[] = {&link->near, &link->far};
+
+	for (int i = 0; i < 2; i++) {
+		*dice = *dice * 1664525u + 1013904223u;
+		if (ends[i]->lane) {
+			struct rdma_cm_id *id = rdma_lane_of(ends[i]->lane)->id;
+
+			script_carry(id, *dice >> 8 & 7);
+			script_acknowledge(id, *dice >> 12 & 7);
+		}
+	}
+	event_base_loop(link->base, EVLOOP_NONBLOCK);
+}
+
+static void check_order(struct end *end)
+{
+	assert_int_equal(end->frame.ordinal, end->frames - 1);
+	end_assert_payload(end);
+}
+
+static void talk(struct link *link, uint32_t start, uint32_t *dice)
+{
+	uint64_t until = smd_clock_ns() + PATIENCE_NS;
+
+	memset(parcels, 0, sizeof(parcels));
+	parcels_done = 0;
+	link_open(link);
+	lane_count_from(rdma_lane_of(link->near.lane), start);
+	lane_count_from(rdma_lane_of(link->far.lane), start);
+	link->near.then = check_order;
+	link->far.then = check_order;
+	script.carries = false;
+	script.acknowledges = false;
+	say_all(&link->near, parcels[0]);
+	say_all(&link->far, parcels[1]);
+	while (parcels_done < 2 * FRAMES || link->near.frames + link->far.frames < 2 * FRAMES) {
+		assert_true(smd_clock_ns() < until);
+		assert_int_equal(link->near.closed + link->far.closed, 0);
+		drive(link, dice);
+	}
+	script.carries = true;
+	script.acknowledges = true;
+	assert_each_given_back_once();
+}
+
+static void everything_arrives_whatever_the_device_is_like(void **state)
+{
+	static const uint32_t depths[] = {RDMA_RECEIVES, 50, 64, 16384};
+	static const uint32_t inlines[] = {0, 256, 1 << 20};
+	static const uint32_t starts[] = {0, 0x7ffffff0u, 0xfffffff0u};
+	uint32_t dice = 1;
+
+	(void)state;
+	for (size_t play = 0; play < 4 * 3 * 3; play++) {
+		void *stage = NULL;
+
+		stage_set_up(&stage);
+		script.limits.queue_depth = depths[play % 4];
+		script.inline_most = inlines[play / 4 % 3];
+		talk(stage, starts[play / 12], &dice);
+		stage_tear_down(&stage);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_call_may_fail_once),
+		cmocka_unit_test(everything_arrives_whatever_the_device_is_like),
+	};
+
+	return cmocka_run_group_tests_name("rdma faults", tests, NULL, NULL);
+}
