@@ -52,6 +52,16 @@ struct smd_flag_value {
 	struct smd_position at;
 };
 
+enum smd_task_kind { SMD_TASK_ANY, SMD_TASK_CONTAINER, SMD_TASK_PACKAGE };
+
+/* The variable for every task, in the place of one of that name. */
+void smd_edit_put_variable(
+	struct smd_job_edit *edit, const char *key, const char *value, struct smd_position at);
+
+/* The flag's lists, all values one after the other, as a field of every task of that kind. */
+void smd_edit_put_list(struct smd_job_edit *edit, const char *field, enum smd_task_kind kind,
+	const struct smd_flag_value *values, size_t count);
+
 /* The worker pools as one --worker-pool-spec each describes them, in the place of all others; an
  * empty value is an empty pool. */
 void smd_edit_pools(struct smd_job_edit *edit, const struct smd_flag_value *flags, size_t count);

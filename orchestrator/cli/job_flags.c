@@ -131,129 +131,37 @@ static void apply_labels(struct smd_job_edit *edit, const struct job_flag *flag,
 	each_item(edit, values, count, put_label);
 }
 
-static void put_variable_in(struct smd_job_edit *edit, struct smd_node *task, int is_container,
-	const void *context, struct smd_position at)
-{
-	const char *const *variable = context;
-	struct smd_node *env = (struct smd_node *)smd_node_member(task, "env");
-	struct smd_node *node;
-
-	(void)is_container;
-	env = env ? env : smd_edit_put(edit, task, "env", SMD_NODE_ARRAY, at);
-	if (!env || env->type != SMD_NODE_ARRAY) {
-		return;
-	}
-	for (node = env->first; node; node = node->next) {
-		const struct smd_node *name = smd_node_member(node, "name");
-
-		if (name && name->type == SMD_NODE_STRING &&
-			strcmp(name->string, variable[0]) == 0) {
-			smd_node_remove(node);
-			break;
-		}
-	}
-	node = smd_node_create(env, NULL, SMD_NODE_OBJECT, at);
-	if (!node) {
-		edit->ret = -ENOMEM;
-		return;
-	}
-	smd_edit_put_string(edit, node, "name", variable[0], at);
-	smd_edit_put_string(edit, node, "value", variable[1], at);
-}
-
-static void put_variable(
-	struct smd_job_edit *edit, const char *key, const char *value, struct smd_position at)
-{
-	const char *const variable[] = {key, value};
-
-	smd_edit_each_task(edit, put_variable_in, variable, at);
-}
-
 static void apply_env(struct smd_job_edit *edit, const struct job_flag *flag,
 	const struct smd_flag_value *values, size_t count)
 {
 	(void)flag;
-	each_item(edit, values, count, put_variable);
+	each_item(edit, values, count, smd_edit_put_variable);
 }
 
 static void apply_credentials(struct smd_job_edit *edit, const struct job_flag *flag,
 	const struct smd_flag_value *values, size_t count)
 {
 	(void)flag;
-	put_variable(edit, "GOOGLE_APPLICATION_CREDENTIALS", values[count - 1].value,
+	smd_edit_put_variable(edit, "GOOGLE_APPLICATION_CREDENTIALS", values[count - 1].value,
 		values[count - 1].at);
-}
-
-/* A list for every task: what and in which of its fields. */
-struct task_list {
-	const char *field;
-	int containers; /* whose tasks have it */
-	int packages;
-	const struct smd_flag_items *items;
-};
-
-static void put_list_in(struct smd_job_edit *edit, struct smd_node *task, int is_container,
-	const void *context, struct smd_position at)
-{
-	const struct task_list *list = context;
-
-	if (is_container ? list->containers : list->packages) {
-		smd_edit_put_strings(edit, task, list->field, list->items, at);
-	}
-}
-
-/* All values of a repeated list are one list. */
-static void put_lists(struct smd_job_edit *edit, struct task_list *list,
-	const struct smd_flag_value *values, size_t count)
-{
-	struct smd_flag_items all = {0};
-	struct smd_flag_items *parts = calloc(count, sizeof(*parts));
-	size_t total = 0;
-
-	for (size_t i = 0; parts && i < count; i++) {
-		edit->ret = smd_flag_list(values[i].value, &parts[i], NULL);
-		total += parts[i].count;
-	}
-	all.values = calloc(total + 1, sizeof(*all.values));
-	if (!parts || !all.values) {
-		edit->ret = -ENOMEM;
-	}
-	for (size_t i = 0; !edit->ret && i < count; i++) {
-		for (size_t n = 0; n < parts[i].count; n++) {
-			all.values[all.count++] = parts[i].values[n];
-		}
-	}
-	list->items = &all;
-	smd_edit_each_task(edit, put_list_in, list, values[0].at);
-	for (size_t i = 0; parts && i < count; i++) {
-		smd_flag_items_free(&parts[i]);
-	}
-	free(parts);
-	free(all.values);
 }
 
 static void apply_args(struct smd_job_edit *edit, const struct job_flag *flag,
 	const struct smd_flag_value *values, size_t count)
 {
-	struct task_list list = {.field = flag->field, .containers = 1, .packages = 1};
-
-	put_lists(edit, &list, values, count);
+	smd_edit_put_list(edit, flag->field, SMD_TASK_ANY, values, count);
 }
 
 static void apply_command(struct smd_job_edit *edit, const struct job_flag *flag,
 	const struct smd_flag_value *values, size_t count)
 {
-	struct task_list list = {.field = flag->field, .containers = 1};
-
-	put_lists(edit, &list, values, count);
+	smd_edit_put_list(edit, flag->field, SMD_TASK_CONTAINER, values, count);
 }
 
 static void apply_package_uris(struct smd_job_edit *edit, const struct job_flag *flag,
 	const struct smd_flag_value *values, size_t count)
 {
-	struct task_list list = {.field = flag->field, .packages = 1};
-
-	put_lists(edit, &list, values, count);
+	smd_edit_put_list(edit, flag->field, SMD_TASK_PACKAGE, values, count);
 }
 
 /* "90", "90s", "15m", "12h", "1d2h": seconds. */

@@ -276,7 +276,9 @@ static void take_list(struct pool_flag *pool, enum pool_key key, struct smd_flag
 	if (!pool->values[key] || asprintf(&text, "^;^%s", pool->values[key]) < 0) {
 		return;
 	}
-	pool->edit->ret = smd_flag_list(text, out, NULL);
+	if (smd_flag_list(text, out, NULL)) {
+		pool->edit->ret = -ENOMEM;
+	}
 	free(text);
 }
 
