@@ -1,6 +1,7 @@
 /* `summand custom-jobs local-run`: shows the plan, then becomes the job's runner. */
 #include "orchestrator/runner/local_run.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "orchestrator/cli/format.h"
 #include "orchestrator/cli/loaded_job.h"
 #include "orchestrator/cli/verbs.h"
+#include "orchestrator/engine/container.h"
 
 #define GRACE_DEFAULT_S         30
 #define READY_TIMEOUT_DEFAULT_S 30
@@ -41,6 +43,12 @@ static char *print_plan(struct smd_loaded_job *loaded, FILE *file)
 	return text;
 }
 
+/* With a runtime for containers an image is enough. */
+struct runtime_choice {
+	const char *name;
+	enum smd_use *use;
+};
+
 static int set_format(void *target, const char *value, struct smd_error *error)
 {
 	struct smd_format **format = target;
@@ -59,6 +67,21 @@ static int set_dry_run(void *target, const char *value, struct smd_error *error)
 		*(enum smd_use *)target = dry_run ? SMD_USE_SHOW : SMD_USE_RUN;
 	}
 	return ret;
+}
+
+static int set_container_runtime(void *target, const char *value, struct smd_error *error)
+{
+	struct runtime_choice *choice = target;
+
+	if (!smd_container_runtime_find(value)) {
+		return smd_error_set(
+			error, EINVAL, "must be podman, docker or apptainer, got %s", value);
+	}
+	choice->name = value;
+	if (*choice->use == SMD_USE_RUN) {
+		*choice->use = SMD_USE_RUN_IMAGES;
+	}
+	return 0;
 }
 
 static int print_job(const struct smd_loaded_job *loaded, const struct smd_format *format)
@@ -125,6 +148,7 @@ int smd_custom_jobs_local_run(int argc, char **argv)
 	int grace_s = GRACE_DEFAULT_S;
 	int ready_timeout_s = READY_TIMEOUT_DEFAULT_S;
 	enum smd_use use = SMD_USE_RUN;
+	struct runtime_choice runtime = {.use = &use};
 	struct smd_format *format = NULL;
 	const struct smd_option options[] = {
 		{"dry-run", NULL, "only print the job that would be run", set_dry_run, &use},
@@ -135,6 +159,9 @@ int smd_custom_jobs_local_run(int argc, char **argv)
 			&grace_s},
 		{"ready-timeout", "SECONDS", "for a reduction server to be ready (default 30)",
 			smd_option_set_int, &ready_timeout_s},
+		{"container-runtime", "podman|docker|apptainer",
+			"run images in containers (default: commands, as processes)",
+			set_container_runtime, &runtime},
 		{"oversubscribe", NULL, "let replicas share GPUs where there are too few",
 			smd_option_set_bool, &run_options.oversubscribe},
 		{"stream-logs", NULL, "print what replicas say, instead of their progress",
@@ -155,6 +182,7 @@ int smd_custom_jobs_local_run(int argc, char **argv)
 		smd_format_free(format);
 		return exit_code;
 	}
+	run_options.container_runtime = runtime.name;
 	run_options.grace_s = (unsigned)grace_s;
 	run_options.ready_timeout_s = (unsigned)ready_timeout_s;
 	if (use == SMD_USE_SHOW) {

@@ -20,6 +20,10 @@
 struct smd_launch {
 	char *const *argv;
 	const struct smd_environment *environment;
+	const char *image; /* to be run in a container of; NULL: as a process */
+	int has_command;   /* argv begins with the command, and not with arguments of the image's */
+	const char *name;  /* no other launch's: "summand-8199-workerpool1-0" */
+	const char *job_dir;     /* absolute path */
 	const char *directory;   /* where it runs; NULL: where the runner does */
 	const char *exit_record; /* absolute path */
 	unsigned grace_s;        /* from SIGTERM to SIGKILL */
@@ -66,9 +70,15 @@ struct smd_engine {
 	const struct smd_engine_ops *ops;
 };
 
+struct smd_local_options {
+	int oversubscribe;             /* replicas share GPUs where there are too few */
+	const char *container_runtime; /* for launches with an image: podman, docker or apptainer;
+					  or NULL */
+};
+
 /* This machine. Replicas are started through summand-agent, from the directory of the running
- * program; the calling thread must live as long as they do. With `oversubscribe` replicas share
- * GPUs where there are too few. 0, or -errno with a text. */
-int smd_engine_local_open(struct smd_engine **out, int oversubscribe, struct smd_error *error);
+ * program; the calling thread must live as long as they do. 0, or -errno with a text. */
+int smd_engine_local_open(
+	struct smd_engine **out, const struct smd_local_options *options, struct smd_error *error);
 
 #endif

@@ -7,6 +7,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "orchestrator/engine/container.h"
 #include "orchestrator/engine/engine.h"
 #include "orchestrator/engine/gpu.h"
 #include "orchestrator/engine/port.h"
@@ -15,7 +16,7 @@
 #include "worker/agent/descendants.h"
 
 #define AGENT          "summand-agent"
-#define AGENT_ARGS_MAX 4 /* the agent, its two options, "--" */
+#define AGENT_ARGS_MAX 5 /* the agent, its three options, "--" */
 #define OPTION_SIZE    32
 
 struct local_engine {
@@ -24,6 +25,7 @@ struct local_engine {
 	struct smd_ports ports;
 	struct smd_gpus gpus;
 	int oversubscribe;
+	const struct smd_container_runtime *runtime; /* NULL: there are no containers */
 	struct rlimit open_files; /* as the caller had it; replicas get it back */
 	char *program_dir;
 	char *agent;
@@ -109,13 +111,16 @@ static int local_gpus(struct smd_engine *engine, int pool, int index, char **out
 static int local_spawn(struct local_engine *local, char *const *argv,
 	const struct smd_launch *launch, struct smd_process *out)
 {
+	/* What runs a container has this process's variables; the replica's are the container's. */
+	static const struct smd_environment none = {0};
+	int is_apart = launch->image && !local->runtime->inherits_environment;
 	struct smd_spawn spawn = {.dock = &local->dock,
 		.program = local->agent,
 		.argv = argv,
-		.directory = launch->directory,
+		.directory = launch->image ? NULL : launch->directory,
 		.open_files = local->open_files};
-	char **envp = smd_variables_merge(
-		environ, launch->environment, local->program_dir, SMD_ENGINE_NOTIFY_FD);
+	char **envp = smd_variables_merge(environ, is_apart ? &none : launch->environment,
+		local->program_dir, SMD_ENGINE_NOTIFY_FD);
 	int ret;
 
 	if (!envp) {
@@ -127,33 +132,65 @@ static int local_spawn(struct local_engine *local, char *const *argv,
 	return ret;
 }
 
-static int local_start(
-	struct smd_engine *engine, const struct smd_launch *launch, struct smd_process *out)
+/* Through the agent: `argv`, and what is to be done when nothing of it is left. */
+static int start_agent(struct local_engine *local, char *const *argv, const char *cleanup,
+	const struct smd_launch *launch, struct smd_process *out)
 {
 	char grace[OPTION_SIZE];
 	char *record = NULL;
+	char *after = NULL;
 	size_t count = 0;
-	char **argv;
+	char **words;
 	int ret = -ENOMEM;
 
-	while (launch->argv[count]) {
+	while (argv[count]) {
 		count++;
 	}
-	argv = calloc(AGENT_ARGS_MAX + count + 1, sizeof(*argv));
-	if (!argv || asprintf(&record, "--exit-record=%s", launch->exit_record) < 0) {
-		goto free_argv;
+	words = calloc(AGENT_ARGS_MAX + count + 1, sizeof(*words));
+	if (!words || asprintf(&record, "--exit-record=%s", launch->exit_record) < 0) {
+		goto free_words;
+	}
+	if (asprintf(&after, "--cleanup=%s", cleanup) < 0) {
+		goto free_record;
 	}
 	snprintf(grace, sizeof(grace), "--grace=%u", launch->grace_s);
-	argv[0] = (char[]){AGENT};
-	argv[1] = record;
-	argv[2] = grace;
-	argv[3] = (char[]){"--"};
-	memcpy(argv + AGENT_ARGS_MAX, launch->argv, count * sizeof(*argv));
-	ret = local_spawn(local_from(engine), argv, launch, out);
+	words[0] = (char[]){AGENT};
+	words[1] = record;
+	words[2] = grace;
+	words[3] = after;
+	words[4] = (char[]){"--"};
+	memcpy(words + AGENT_ARGS_MAX, argv, count * sizeof(*words));
+	ret = local_spawn(local, words, launch, out);
+	free(after);
+free_record:
 	free(record);
-free_argv:
-	free(argv);
+free_words:
+	free(words);
 	return ret;
+}
+
+static int start_container(
+	struct local_engine *local, const struct smd_launch *launch, struct smd_process *out)
+{
+	char **argv = smd_container_argv(local->runtime, launch);
+	char *cleanup = smd_container_cleanup(local->runtime, launch);
+	int ret = -ENOMEM;
+
+	if (argv && cleanup) {
+		ret = start_agent(local, argv, cleanup, launch, out);
+	}
+	free(cleanup);
+	smd_argv_free(argv);
+	return ret;
+}
+
+static int local_start(
+	struct smd_engine *engine, const struct smd_launch *launch, struct smd_process *out)
+{
+	struct local_engine *local = local_from(engine);
+
+	return launch->image ? start_container(local, launch, out)
+			     : start_agent(local, launch->argv, "", launch, out);
 }
 
 /* The agent itself must live to end its tree, so what means "at once" to it is SIGHUP. */
@@ -222,6 +259,19 @@ static int find_agent(struct local_engine *local, struct smd_error *error)
 	return ret;
 }
 
+static int find_runtime(struct local_engine *local, const char *name, struct smd_error *error)
+{
+	if (!name) {
+		return 0;
+	}
+	local->runtime = smd_container_runtime_find(name);
+	return local->runtime
+		       ? 0
+		       : smd_error_set(error, EINVAL,
+				 "container runtime: must be podman, docker or apptainer, got %s",
+				 name);
+}
+
 /* Every replica takes five descriptors here, so the soft limit is no limit. */
 static void raise_open_files(struct rlimit *before)
 {
@@ -233,7 +283,8 @@ static void raise_open_files(struct rlimit *before)
 	setrlimit(RLIMIT_NOFILE, &raised);
 }
 
-int smd_engine_local_open(struct smd_engine **out, int oversubscribe, struct smd_error *error)
+int smd_engine_local_open(
+	struct smd_engine **out, const struct smd_local_options *options, struct smd_error *error)
 {
 	struct local_engine *local = calloc(1, sizeof(*local));
 	int ret;
@@ -242,8 +293,9 @@ int smd_engine_local_open(struct smd_engine **out, int oversubscribe, struct smd
 		return smd_error_set(error, ENOMEM, "engine: %s", strerror(ENOMEM));
 	}
 	local->engine.ops = &local_ops;
-	local->oversubscribe = oversubscribe;
-	ret = find_agent(local, error);
+	local->oversubscribe = options->oversubscribe;
+	ret = find_runtime(local, options->container_runtime, error);
+	ret = ret ? ret : find_agent(local, error);
 	if (ret) {
 		goto free_local;
 	}

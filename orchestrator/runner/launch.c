@@ -16,10 +16,12 @@ struct launch {
 	char *log;
 	char *exit_record;
 	char *error_file;
+	char *name;
 };
 
 static void launch_clear(struct launch *launch)
 {
+	free(launch->name);
 	free(launch->error_file);
 	free(launch->exit_record);
 	free(launch->log);
@@ -85,15 +87,28 @@ static int make_paths(
 	if (!launch->log || !launch->exit_record || !launch->error_file) {
 		return -ENOMEM;
 	}
+	if (asprintf(&launch->name, "summand-%d-%s", (int)getpid(), replica->name) < 0) {
+		launch->name = NULL;
+		return -ENOMEM;
+	}
 	unlink(launch->exit_record); /* of an earlier run in the same directory */
 	unlink(launch->error_file);
 	return 0;
+}
+
+/* Reduction servers are Summand's own program, whatever their image. */
+static const char *image_of(const struct smd_run *run, const struct smd_replica *replica)
+{
+	return run->runs_images && replica->role != SMD_ROLE_REDUCTION_SERVER
+		       ? run->job->pools[replica->pool].image_uri
+		       : NULL;
 }
 
 static int launch_prepare(
 	struct launch *launch, const struct smd_run *run, struct smd_replica *replica)
 {
 	int ret = make_paths(launch, run, replica);
+	const char *image;
 
 	ret = ret ? ret
 		  : smd_contract_environment(run->contract, replica->pool, replica->index,
@@ -107,10 +122,11 @@ static int launch_prepare(
 	if (ret) {
 		return ret;
 	}
-	if (!launch->argv[0]) {
+	image = image_of(run, replica);
+	if (!launch->argv[0] && !image) {
 		return -EINVAL;
 	}
-	replica->program = strdup(launch->argv[0]);
+	replica->program = strdup(launch->argv[0] ? launch->argv[0] : image);
 	if (!replica->program) {
 		return -ENOMEM;
 	}
@@ -160,6 +176,10 @@ static int launch_start(
 		.arg = replica};
 	const struct smd_launch request = {.argv = launch->argv,
 		.environment = &launch->environment,
+		.image = image_of(run, replica),
+		.has_command = run->job->pools[replica->pool].ncommand > 0,
+		.name = launch->name,
+		.job_dir = run->dir.path,
 		.directory = run->workspace.code,
 		.exit_record = launch->exit_record,
 		.grace_s = run->grace_s};

@@ -264,14 +264,17 @@ int smd_local_run(const struct smd_job *job, const struct smd_local_run_options 
 {
 	struct smd_run run = {.job = job,
 		.grace_s = options->grace_s,
-		.ready_timeout_s = options->ready_timeout_s};
+		.ready_timeout_s = options->ready_timeout_s,
+		.runs_images = options->container_runtime != NULL};
+	const struct smd_local_options engine_options = {.oversubscribe = options->oversubscribe,
+		.container_runtime = options->container_runtime};
 	struct loop loop = {0};
 	int ret = smd_jobdir_open(&run.dir, job, options->job_dir, error);
 
 	if (ret) {
 		return ret;
 	}
-	ret = smd_engine_local_open(&run.engine, options->oversubscribe, error);
+	ret = smd_engine_local_open(&run.engine, &engine_options, error);
 	if (ret) {
 		goto close_dir;
 	}

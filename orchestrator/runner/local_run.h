@@ -8,13 +8,14 @@
 #include "reduction_server/base/error.h"
 
 struct smd_local_run_options {
-	const char *job_dir;      /* where logs and records go; NULL: a new directory under
-				   * $SUMMAND_STATE_DIR, else ~/.local/state/summand, /jobs/ */
-	unsigned grace_s;         /* from SIGTERM to SIGKILL, and for an evaluator to finish */
-	unsigned ready_timeout_s; /* for a reduction server to say that it is ready */
-	int oversubscribe;        /* replicas may share GPUs */
-	int stream_logs;          /* print the job's stream instead of its progress */
-	const char *spec_text;    /* the spec as given, kept in the job directory; or NULL */
+	const char *job_dir;           /* where logs and records go; NULL: a new directory under
+					* $SUMMAND_STATE_DIR, else ~/.local/state/summand, /jobs/ */
+	unsigned grace_s;              /* from SIGTERM to SIGKILL, and for an evaluator to finish */
+	unsigned ready_timeout_s;      /* for a reduction server to say that it is ready */
+	int oversubscribe;             /* replicas may share GPUs */
+	const char *container_runtime; /* images are run with it; NULL: commands, as processes */
+	int stream_logs;               /* print the job's stream instead of its progress */
+	const char *spec_text;         /* the spec as given, kept in the job directory; or NULL */
 	size_t spec_length;
 	const char *plan_text; /* the plan as printed, kept in the job directory; or NULL */
 };

@@ -45,6 +45,7 @@ struct smd_run {
 	const struct smd_job *job;
 	unsigned grace_s;
 	unsigned ready_timeout_s;
+	int runs_images; /* in containers */
 	struct smd_engine *engine;
 	struct smd_placement placement;
 	struct smd_contract *contract;

@@ -21,9 +21,11 @@
 #define EXIT_NOT_FOUND      127
 #define GRACE_DEFAULT_S     30
 #define SECOND_NS           1000000000u
+#define CLEANUP_MAX_S       60
 
 struct agent {
 	const char *exit_record; /* NULL: none is written */
+	const char *cleanup;     /* a shell's command; NULL or "": none */
 	int grace_s;
 	long oom_kills; /* of the kernel, when the command was started */
 	pid_t command;
@@ -186,6 +188,33 @@ static void agent_finish(struct agent *agent)
 	smd_descendants_kill();
 }
 
+/* What the command has left elsewhere goes too. That may take its time, but not for ever. */
+static void agent_clean_up(const struct agent *agent)
+{
+	pid_t pid;
+
+	if (!agent->cleanup || !*agent->cleanup) {
+		return;
+	}
+	pid = fork();
+	if (pid == 0) {
+		int null = open("/dev/null", O_RDWR);
+		sigset_t none;
+
+		sigemptyset(&none);
+		sigprocmask(SIG_SETMASK, &none, NULL);
+		alarm(CLEANUP_MAX_S);
+		dup2(null, STDIN_FILENO);
+		dup2(null, STDOUT_FILENO);
+		dup2(null, STDERR_FILENO);
+		execl("/bin/sh", "sh", "-c", agent->cleanup, (char *)NULL);
+		_exit(EXIT_NOT_FOUND);
+	}
+	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
+	}
+	smd_descendants_kill();
+}
+
 static int agent_exit_code(const struct agent *agent)
 {
 	switch (agent->end.kind) {
@@ -218,6 +247,7 @@ static int agent_run(struct agent *agent, char **argv)
 	agent_start(agent, argv);
 	agent_wait(agent, &signals);
 	agent_finish(agent);
+	agent_clean_up(agent);
 	if (agent->end.kind == SMD_EXIT_ERRNO) {
 		fprintf(stderr, "summand-agent: %s: %s\n", argv[0], strerror(agent->end.value));
 	}
@@ -248,6 +278,8 @@ int main(int argc, char **argv)
 	const struct smd_option options[] = {
 		{"exit-record", "FILE", "write how the command ended to FILE, as JSON",
 			smd_option_set_string, &agent.exit_record},
+		{"cleanup", "COMMAND", "a shell's command to run when nothing else is left",
+			smd_option_set_string, &agent.cleanup},
 		{"grace", "SECONDS", "from SIGTERM to SIGKILL (default 30)", smd_option_set_int,
 			&agent.grace_s},
 	};

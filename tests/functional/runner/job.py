@@ -85,6 +85,8 @@ class JobTest(unittest.TestCase):
                 continue
             container = {"imageUri": each["imageUri"],
                          "env": [{"name": "TEST_MARK", "value": self.mark}]}
+            if each.get("args"):
+                container["args"] = each["args"]
             if each.get("command"):
                 container["command"] = each["command"]
             if each.get("script"):
@@ -109,7 +111,9 @@ class JobTest(unittest.TestCase):
 
     def start(self, pools, *flags, **spec_options):
         """Starts a job; its directory is run.job_dir."""
-        spec = self.write_spec(pools, **spec_options)
+        return self.start_spec(self.write_spec(pools, **spec_options), *flags)
+
+    def start_spec(self, spec, *flags):
         job_dir = os.path.join(os.path.dirname(spec), "job")
         run = subprocess.Popen(
             [SUMMAND, "custom-jobs", "local-run", spec, f"--job-dir={job_dir}", *flags],

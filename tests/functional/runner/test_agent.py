@@ -38,6 +38,15 @@ class AgentTest(JobTest):
         agent = self.run_agent("--", "echo", "--grace=x", "--", "--help")
         self.assertEqual(agent.out, "--grace=x -- --help\n")
 
+    def test_cleanup(self):
+        for command, code in (["true"], 0), (["bash", "-c", "kill -9 $$"], 137):
+            cleaned = self.path(f"cleaned-{code}")
+            agent = self.run_agent(f"--cleanup=touch '{cleaned}'; setsid sleep 1000 &", "--",
+                                   *command)
+            self.assert_code(agent, code)
+            self.assertTrue(os.path.exists(cleaned))
+            self.assertEqual(processes_with(self.mark), [])
+
     def test_signal(self):
         self.assert_code(self.run_agent("--", "bash", "-c", "kill -9 $$"), 137)
         record = self.read_record()

@@ -1,0 +1,145 @@
+"""Replicas in containers of a real podman, with an image made of this machine's shell."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tarfile
+import tempfile
+import unittest
+import uuid
+
+from job import LONG, JobTest, processes_with, wait_until
+
+IMAGE = "localhost/summand-test-" + uuid.uuid4().hex
+ENTRYPOINT = '--change=ENTRYPOINT ["/bin/sh", "-c", "echo entry: $0 $1"]'
+# What runs wherever podman does, containers within containers included.
+CONFIGURATION = """
+[engine]
+cgroup_manager = "cgroupfs"
+runtime = "runc"
+[containers]
+default_ulimits = ["nofile=1000:1000", "nproc=1000:1000"]
+"""
+
+
+def libraries(path):
+    listing = subprocess.run(["ldd", path], check=True, capture_output=True, text=True).stdout
+    return re.findall(r"(/\S+) \(", listing)
+
+
+def write_image(path, names):
+    """A file system of some of this machine's programs, with the libraries that they need."""
+    programs = [shutil.which(name) for name in names]
+    with tarfile.open(path, "w") as image:
+        for name, program in zip(names, programs):
+            image.add(os.path.realpath(program), "bin/" + name)
+        for library in sorted({one for program in programs for one in libraries(program)}):
+            image.add(os.path.realpath(library), library.lstrip("/"))
+
+
+def podman(*words):
+    return subprocess.run(["podman", *words], check=False, capture_output=True, text=True)
+
+
+def make_image(folder):
+    """Imports the image; a text says why it cannot be run."""
+    archive = os.path.join(folder, "image.tar")
+    write_image(archive, ["sh", "sleep", "setsid"])
+    made = podman("import", "--quiet", ENTRYPOINT, archive, IMAGE)
+    if made.returncode == 0:
+        made = podman("run", "--rm", "--network=host", IMAGE)
+    return made.stderr if made.returncode else None
+
+
+class ContainerTest(JobTest):
+    @classmethod
+    def setUpClass(cls):
+        if not shutil.which("podman") or not shutil.which("runc"):
+            raise unittest.SkipTest("podman and runc are not installed")
+        folder = tempfile.mkdtemp(prefix="summand-test-")
+        cls.addClassCleanup(shutil.rmtree, folder)
+        os.environ["CONTAINERS_CONF"] = os.path.join(folder, "containers.conf")
+        with open(os.environ["CONTAINERS_CONF"], "w", encoding="utf-8") as file:
+            file.write(CONFIGURATION)
+        problem = make_image(folder)
+        cls.addClassCleanup(podman, "rmi", "--force", IMAGE)
+        if problem:
+            raise unittest.SkipTest(f"podman runs no containers here: {problem}")
+
+    @staticmethod
+    def shell(script, count=1):
+        return {"replicaCount": count, "command": ["/bin/sh", "-c", script], "imageUri": IMAGE}
+
+    @staticmethod
+    def containers(run):
+        """Names of the job's containers, ended ones too."""
+        names = podman("ps", "--all", "--format={{.Names}}").stdout.split()
+        return [name for name in names if name.startswith(f"summand-{run.pid}-")]
+
+    def test_a_job(self):
+        odd = "a=b 'c' \"d\"\nnext"
+        script = ("echo $SUMMAND_REPLICA of $WORLD_SIZE; echo \"$ODD\"; echo oops >&2; "
+                  "echo result steps 3 >&$SUMMAND_NOTIFY_FD; echo out > $SUMMAND_OUTPUT_DIR/file; "
+                  "[ -e /bin/setsid ] && ! [ -e /etc/passwd ]")
+        spec = self.write_spec([self.shell(script), self.shell(":", 2)])
+        with open(spec, encoding="utf-8") as file:
+            job = json.load(file)
+        job["jobSpec"]["baseOutputDirectory"] = {"outputUriPrefix": "gs://bucket/out"}
+        job["jobSpec"]["workerPoolSpecs"][0]["containerSpec"]["env"].append(
+            {"name": "ODD", "value": odd})
+        with open(spec, "w", encoding="utf-8") as file:
+            json.dump(job, file)
+        run = self.finish(self.start_spec(spec, "--container-runtime=podman", "--grace=20"))
+        self.assert_code(run, 0)
+        log = self.read(run, "logs/workerpool0-0.log")
+        self.assertIn(f"workerpool0-0 of 3\n{odd}\n", log)
+        self.assertIn("oops\n", log)
+        self.assertEqual(self.read_json(run, "summary.json")["steps"], 3)
+        self.assertEqual(self.read(run, "output/file"), "out\n")
+        self.assertEqual(self.containers(run), [])
+
+    def test_an_image_alone(self):
+        run = self.run_job([{"replicaCount": 1, "imageUri": IMAGE, "args": ["first", "second"]}],
+                           "--container-runtime=podman")
+        self.assert_code(run, 0)
+        self.assertEqual(self.read(run, "logs/workerpool0-0.log"), "entry: first second\n")
+
+    def test_a_failure(self):
+        run = self.run_job([self.shell("echo why >&2; exit 7")], "--container-runtime=podman")
+        self.assert_code(run, 1)
+        self.assertIn("The replica workerpool0-0 exited with a non-zero status of 7.", run.err)
+        self.assertIn("    why\n", run.err)
+        self.assertEqual(self.containers(run), [])
+
+    def start_sleeping(self, *flags):
+        run = self.start([self.shell("echo ready; setsid sleep 1000 & sleep 1000")],
+                         "--container-runtime=podman", *flags)
+        self.wait_for_file(os.path.join(run.job_dir, "logs/workerpool0-0.log"))
+        self.assertTrue(wait_until(lambda: "ready" in self.read(run, "logs/workerpool0-0.log")))
+        self.assertEqual(len(self.containers(run)), 1)
+        return run
+
+    def test_an_interrupted_job_leaves_nothing(self):
+        run = self.start_sleeping("--grace=1")
+        run.send_signal(signal.SIGINT)
+        self.assert_code(self.finish(run), 130)
+        self.assertEqual(self.containers(run), [])
+        self.assertEqual(processes_with(self.mark), [])
+
+    def test_a_killed_runner_leaves_nothing(self):
+        run = self.start_sleeping()
+        run.kill()
+        run.communicate(timeout=LONG)
+        self.assertTrue(wait_until(lambda: not self.containers(run), 60))
+
+    def test_no_such_runtime(self):
+        run = self.run_job([self.shell("true")], "--container-runtime=lxc")
+        self.assert_code(run, 2)
+        self.assertIn("must be podman, docker or apptainer, got lxc", run.err)
+
+
+if __name__ == "__main__":
+    unittest.main()
