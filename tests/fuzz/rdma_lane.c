@@ -1,0 +1,240 @@
+/*
+ * Any bytes at all as what the other end of an RDMA lane says: as its greeting, and as what it
+ * writes into the mailboxes and tells with each write. The lane is refused or ended with a reason,
+ * or goes on; it writes nothing past what its owner gave it, and leaves nothing behind.
+ *
+ * The bytes are a greeting and then records: mailbox (1 byte), length (2), so many bytes to be
+ * written there; what comes with the write (4), and how many bytes the device says that it had (4).
+ *
+ * Linked with wire_replay.c it replays recorded sessions and what can be made of them. For
+ * libFuzzer, compile this file, the script of tests/unit/rdma and smd_transport without verbs.c and
+ * memory_watch.c with clang -fsanitize=fuzzer,address,undefined, and start from tests/fuzz/rdma.
+ */
+#include <errno.h>
+#include <event2/event.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/transport/rdma.h"
+#include "tests/unit/rdma/script.h"
+
+#define ANSWERS_MAX 64
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
+
+/* Our own promise, not the input's. */
+static void must_hold(int condition)
+{
+	if (!condition) {
+		abort();
+	}
+}
+
+/* ---- the owner of the lane ---- */
+
+struct owner {
+	struct smd_lane *lane;
+	uint8_t *payload; /* exactly what a frame needs, so that a sanitizer sees a byte more */
+	unsigned opened;
+	unsigned closed;
+	unsigned nanswers;
+	unsigned done;
+	struct smd_send answers[ANSWERS_MAX];
+	uint8_t answer[3 * SMD_RDMA_EAGER];
+};
+
+static void on_open(void *arg)
+{
+	struct owner *owner = arg;
+
+	owner->opened++;
+}
+
+static int on_header(
+	void *arg, const struct smd_frame *frame, void **payload, struct smd_error *error)
+{
+	struct owner *owner = arg;
+
+	must_hold(owner->opened && !owner->closed);
+	must_hold(owner->lane->nplaces <= SMD_PLACES_MAX);
+	if (owner->lane->placed && frame->ordinal % 2) {
+		return smd_error_set(error, EPROTO, "no place was offered");
+	}
+	free(owner->payload);
+	owner->payload = malloc(frame->length);
+	must_hold(owner->payload || frame->length == 0);
+	*payload = owner->payload;
+	return 0;
+}
+
+static void on_done(struct smd_send *send, int err)
+{
+	struct owner *owner = send->owner;
+
+	must_hold(err <= 0);
+	owner->done++;
+}
+
+/* Answers, into the place that came with the frame if there was one. */
+static int on_frame(
+	void *arg, const struct smd_frame *frame, void *payload, struct smd_error *error)
+{
+	struct owner *owner = arg;
+	struct smd_frame answer = {.kind = SMD_FRAME_RESULT, .ordinal = frame->ordinal};
+	struct smd_send *send = &owner->answers[owner->nanswers];
+
+	(void)error;
+	must_hold(frame->length == 0 || payload == owner->payload);
+	if (owner->nanswers == ANSWERS_MAX) {
+		return 0;
+	}
+	owner->nanswers++;
+	*send = (struct smd_send){
+		.payload = owner->answer,
+		.length = (uint32_t)(frame->ordinal % sizeof(owner->answer)),
+		.done = on_done,
+		.owner = owner,
+	};
+	if (owner->lane->nplaces) {
+		send->place = owner->lane->places[0];
+	}
+	smd_lane_send(owner->lane, &answer, send);
+	return 0;
+}
+
+static void on_closed(void *arg, int err, const char *reason)
+{
+	struct owner *owner = arg;
+
+	must_hold(err < 0 && reason[0]);
+	owner->closed++;
+}
+
+static const struct smd_lane_callbacks callbacks = {
+	.on_open = on_open,
+	.on_header = on_header,
+	.on_frame = on_frame,
+	.on_closed = on_closed,
+};
+
+/* ---- the other end ---- */
+
+static void decode(const uint8_t *bytes, size_t length)
+{
+	struct smd_rdma_greeting greeting;
+	struct smd_rdma_prefix prefix;
+	uint8_t again[SMD_RDMA_GREETING_SIZE];
+	struct smd_error error = {""};
+	/* In memory of its own, so that a sanitizer sees a byte that is read past its end. */
+	uint8_t *exact = malloc(length + 1);
+	int ret;
+
+	must_hold(exact != NULL);
+	memcpy(exact, bytes, length);
+	ret = smd_rdma_greeting_decode(exact, length, &greeting, &error);
+	must_hold((ret == 0) == (error.text[0] == '\0'));
+	if (ret == 0) { /* what is reserved may be anything */
+		smd_rdma_greeting_encode(&greeting, again);
+		must_hold(memcmp(again, exact, 10) == 0 && memcmp(again + 12, exact + 12, 16) == 0);
+	}
+	if (length >= SMD_RDMA_PREFIX_SIZE) {
+		error = (struct smd_error){""};
+		ret = smd_rdma_prefix_decode(exact, &prefix, &error);
+		must_hold((ret == 0) == (error.text[0] == '\0'));
+		if (ret == 0) {
+			smd_rdma_prefix_encode(&prefix, again);
+			must_hold(memcmp(again, exact, 10) == 0);
+		}
+	}
+	free(exact);
+}
+
+static void turn(struct event_base *base)
+{
+	for (int i = 0; i < 3; i++) {
+		event_base_loop(base, EVLOOP_NONBLOCK);
+	}
+}
+
+/* Until the lane has asked; what it takes messages with is in *out. */
+static struct rdma_cm_id *connect_lane(
+	struct event_base *base, struct owner *owner, struct smd_rdma_greeting *out)
+{
+	struct smd_error error = {""};
+	struct rdma_cm_id *id;
+	const uint8_t *said;
+	size_t length;
+
+	must_hold(smd_transport_rdma.connect(
+			  base, "127.0.0.1:7", 0, &callbacks, owner, &owner->lane, &error) == 0);
+	id = rdma_lane_of(owner->lane)->id;
+	script_tell(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, 0);
+	script_tell(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL, 0);
+	turn(base);
+	said = script_said(id, &length);
+	must_hold(smd_rdma_greeting_decode(said, length, out, &error) == 0);
+	return id;
+}
+
+static uint32_t number(const uint8_t *bytes, int size)
+{
+	uint32_t value = 0;
+
+	while (size--) {
+		value = value << 8 | bytes[size];
+	}
+	return value;
+}
+
+/* Writes records until the bytes are used up or the lane has ended. */
+static void write_records(const struct owner *owner, struct rdma_cm_id *id,
+	const struct smd_rdma_greeting *greeting, const uint8_t *bytes, size_t length)
+{
+	while (length >= 11 && !owner->closed && script_receives(id)) {
+		uint8_t *mailbox = (uint8_t *)(uintptr_t)greeting->address +
+				   bytes[0] % greeting->mailboxes * (size_t)SMD_RDMA_MAILBOX_SIZE;
+		size_t n = number(bytes + 1, 2);
+
+		if (n > length - 11 || n > SMD_RDMA_MAILBOX_SIZE) {
+			break;
+		}
+		memcpy(mailbox, bytes + 3, n);
+		bytes += 3 + n;
+		script_arrive(id, number(bytes, 4), number(bytes + 4, 4));
+		smd_lane_poll(owner->lane);
+		bytes += 8;
+		length -= 11 + n;
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
+{
+	struct event_base *base = event_base_new();
+	struct owner *owner = calloc(1, sizeof(*owner));
+	size_t said = length < SMD_RDMA_GREETING_SIZE ? length : SMD_RDMA_GREETING_SIZE;
+	struct smd_rdma_greeting greeting;
+	struct rdma_cm_id *id;
+
+	must_hold(base && owner);
+	decode(bytes, length);
+	script_reset();
+	script.connects = false;
+	script.carries = false; /* what the lane writes goes nowhere, and may be told to be taken */
+	id = connect_lane(base, owner, &greeting);
+	script_tell(id, RDMA_CM_EVENT_ESTABLISHED, 0, bytes, said);
+	turn(base);
+	must_hold(owner->opened + owner->closed == 1);
+	if (owner->opened) {
+		write_records(owner, id, &greeting, bytes + said, length - said);
+		script_break(id, IBV_WC_RETRY_EXC_ERR);
+		smd_lane_poll(owner->lane);
+		must_hold(owner->closed == 1);
+	}
+	smd_lane_close(owner->lane);
+	turn(base);
+	must_hold(script.live == 0 && owner->done == owner->nanswers && owner->closed <= 1);
+	event_base_free(base);
+	free(owner->payload);
+	free(owner);
+	return 0;
+}
