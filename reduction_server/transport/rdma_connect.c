@@ -147,7 +147,8 @@ static void lane_cannot(struct rdma_lane *lane, int err, const char *what)
 	char text[256];
 
 	snprintf(text, sizeof(text), "cannot connect over RDMA: %s: %s", what, strerror(-err));
-	smd_rdma_lane_end(lane, err, text);
+	/* That there is no device at all was found out before; here, none leads there. */
+	smd_rdma_lane_end(lane, err == -ENODEV ? -EHOSTUNREACH : err, text);
 }
 
 static void lane_on_address(struct rdma_lane *lane)
@@ -229,6 +230,15 @@ static void lane_on_patience(evutil_socket_t fd, short what, void *arg)
 	smd_rdma_lane_end(arg, -ETIMEDOUT, "no answer over RDMA");
 }
 
+static void lane_on_unreachable(struct rdma_lane *lane)
+{
+	if (lane->state == RDMA_LANE_OPEN) {
+		smd_rdma_lane_end(lane, -EHOSTUNREACH, "the other end no longer answers");
+	} else {
+		lane_cannot(lane, -EHOSTUNREACH, "the other end does not answer");
+	}
+}
+
 /* Messages that came before the connection ended are taken first. */
 static void lane_on_disconnected(struct rdma_lane *lane)
 {
@@ -267,7 +277,7 @@ static void lane_on_event(struct rdma_ear *ear, const struct smd_verbs_event *ev
 	case RDMA_CM_EVENT_UNREACHABLE:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
-		lane_cannot(lane, -EHOSTUNREACH, "the other end does not answer");
+		lane_on_unreachable(lane);
 		break;
 	case RDMA_CM_EVENT_REJECTED:
 		lane_on_rejected(lane, event);

@@ -7,9 +7,10 @@
 #include <unistd.h>
 
 #define CONNECTION_MANAGER "/dev/infiniband/rdma_cm"
-/* A write that is not acknowledged for 4.096 us * 2^16 = 0.27 s is sent again, so many times. */
+/* A write that is not acknowledged for 4.096 us * 2^16 = 0.27 s is sent again, so many times.
+ * (Soft-RoCE takes 7 for "for ever".) */
 #define ACK_TIMEOUT       16
-#define RETRIES           7
+#define RETRIES           6
 #define RETRIES_NOT_READY 3 /* never needed: a writer knows how many receives there are */
 
 /* The calls that return -1 and set errno. */
