@@ -26,6 +26,12 @@ void smd_rdma_lane_end(struct rdma_lane *lane, int err, const char *reason)
 	if (lane->closed || lane->ended) {
 		return;
 	}
+	if (!lane->callbacks) { /* it is detached: whoever attaches it is told */
+		if (!lane->err) {
+			smd_rdma_lane_fail(lane, err, reason);
+		}
+		return;
+	}
 	lane->ended = true;
 	if (lane->patience) {
 		event_del(lane->patience);

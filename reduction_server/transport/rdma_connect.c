@@ -392,6 +392,8 @@ int smd_rdma_attach(struct smd_lane *outer, struct event_base *base,
 		ret = lane_accept(lane, base, &error);
 	} else if (lane->loop->base != base) {
 		ret = smd_error_set(&error, EINVAL, "rdma: a lane cannot change its loop");
+	} else if (lane->err) {
+		smd_rdma_hub_wake(lane); /* it has ended meanwhile */
 	}
 	if (ret) {
 		lane->state = RDMA_LANE_REQUESTED; /* nothing can be said on it */

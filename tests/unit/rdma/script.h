@@ -93,6 +93,8 @@ void script_tell(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status
 	size_t length);
 /* Somebody asks the id that listens; the new id. */
 struct rdma_cm_id *script_request(const void *data, size_t length);
+/* The id that listens; NULL: none does. */
+struct rdma_cm_id *script_listening(void);
 /* What went with connect or accept. */
 const uint8_t *script_said(const struct rdma_cm_id *id, size_t *length);
 

@@ -256,20 +256,27 @@ const uint8_t *script_said(const struct rdma_cm_id *id, size_t *length)
 	return script_id_of(id)->said;
 }
 
-struct rdma_cm_id *script_request(const void *data, size_t length)
+struct rdma_cm_id *script_listening(void)
 {
-	struct script_id *listening;
 	struct script_id *id;
 
-	LIST_FOREACH (listening, &ids, link) {
-		if (listening->listens) {
+	LIST_FOREACH (id, &ids, link) {
+		if (id->listens) {
 			break;
 		}
 	}
+	return id ? &id->id : NULL;
+}
+
+struct rdma_cm_id *script_request(const void *data, size_t length)
+{
+	struct rdma_cm_id *listening = script_listening();
+	struct script_id *id;
+
 	if (!listening) {
 		return NULL;
 	}
-	id = id_create(listening->id.channel, listening->id.context);
+	id = id_create(listening->channel, listening->context);
 	tell(id, RDMA_CM_EVENT_CONNECT_REQUEST, 0, data, length);
 	return &id->id;
 }

@@ -303,6 +303,25 @@ static void a_broken_pair_is_closed(void **state)
 	}
 }
 
+/* Nor is one whose other end does what none of ours does. */
+static void who_is_no_lane_is_not_waited_for(void **state)
+{
+	enum { FRAMES = 50 };
+	struct link *link = *state;
+	struct parcel parcels[FRAMES];
+	struct ibv_wc completion = {.opcode = IBV_WC_RECV};
+	struct peer peer;
+
+	peer_open(&peer, link);
+	queue_frames(&peer, parcels, FRAMES);
+	completion.wr_id = script_receive_id(peer.id);
+	script_complete(peer.id, &completion);
+	end_close(&peer.end);
+	assert_done(parcels, FRAMES, RDMA_MAILBOXES);
+	peer_close(&peer, link);
+	parcels_free(parcels, FRAMES);
+}
+
 static void posts_that_fail_while_closing_are_given_up(void **state)
 {
 	static const enum script_call_name names[] = {SCRIPT_post_send, SCRIPT_post_receive};
@@ -344,6 +363,7 @@ int main(void)
 		STAGE(completions_that_come_too_late_are_nobodys),
 		STAGE(a_lane_may_be_closed_when_a_send_is_done),
 		STAGE(a_broken_pair_is_closed),
+		STAGE(who_is_no_lane_is_not_waited_for),
 		STAGE(posts_that_fail_while_closing_are_given_up),
 	};
 

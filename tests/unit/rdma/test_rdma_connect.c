@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "tests/unit/rdma/peer.h"
 
@@ -171,6 +172,23 @@ static void a_lane_may_be_closed_when_it_opens_or_ends(void **state)
 	}
 }
 
+/* As when its patience ends, without having to wait for that. */
+static void who_does_not_answer_is_not_waited_for_without_end(void **state)
+{
+	struct link *link = *state;
+
+	for (int stage = RESOLVING; stage < OPEN; stage++) {
+		struct peer peer;
+
+		peer_at(&peer, link, (enum stage)stage);
+		assert_true(event_pending(peer.lane->patience, EV_TIMEOUT, NULL));
+		event_active(peer.lane->patience, EV_TIMEOUT, 1);
+		stage_turn(link);
+		end_assert_closed(&peer.end, -ETIMEDOUT, "no answer over RDMA");
+		peer_close(&peer, link);
+	}
+}
+
 /* Messages that were there before the connection ended are handed out before the end is. */
 static void what_came_before_the_end_is_taken_first(void **state)
 {
@@ -324,7 +342,54 @@ static void a_listener_takes_requests_only(void **state)
 	}
 }
 
+/* It looks for the device again, and finds it when it is back. */
+static void a_listener_outlives_its_device(void **state)
+{
+	struct link *link = *state;
+	struct script_call *listen = &script.calls[SCRIPT_listen];
+
+	script_tell(script_listening(), RDMA_CM_EVENT_DEVICE_REMOVAL, 0, NULL, 0);
+	listen->fail_at = listen->count + 1; /* the first look is too early */
+	listen->err = -ENODEV;
+	stage_turn(link);
+	assert_null(script_listening());
+	RUN_UNTIL(link, script_listening());
+	assert_int_equal(listen->count, 3);
+	link_open(link);
+}
+
 /* ---- room on the device ---- */
+
+/* The reason names the limit that must be raised. */
+static void memory_that_cannot_be_locked_is_told_with_its_limit(void **state)
+{
+	struct link *link = *state;
+	struct script_call *reg = &script.calls[SCRIPT_region_create];
+	struct rlimit before;
+	struct rlimit limit;
+
+	assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &before), 0);
+	for (int limited = 0; limited < 2; limited++) {
+		struct peer peer;
+
+		limit = before;
+		limit.rlim_cur = limited ? 64 << 10 : before.rlim_max;
+		assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+		peer_resolve(&peer, link);
+		reg->fail_at = reg->count + 1;
+		reg->err = -ENOMEM;
+		script_tell(peer.id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL, 0);
+		stage_turn(link);
+		assert_int_equal(peer.end.err, -ENOMEM);
+		assert_non_null(strstr(peer.end.reason, "rdma: cannot register "));
+		if (limited) {
+			assert_non_null(strstr(peer.end.reason,
+				"the limit of locked memory (ulimit -l) is 64 KiB"));
+		}
+		peer_close(&peer, link);
+	}
+	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
+}
 
 /* The queue grows with the lanes, so that all that can complete at once has room. */
 static void a_completion_queue_grows_with_its_lanes(void **state)
@@ -421,11 +486,14 @@ int main(void)
 		STAGE(an_ended_lane_hears_nothing),
 		STAGE(a_closed_lane_hears_nothing),
 		STAGE(a_lane_may_be_closed_when_it_opens_or_ends),
+		STAGE(who_does_not_answer_is_not_waited_for_without_end),
 		STAGE(what_came_before_the_end_is_taken_first),
 		STAGE(a_refusal_says_why),
 		STAGE(who_accepts_with_a_wrong_greeting_is_left),
 		STAGE(who_asks_with_a_wrong_greeting_is_refused),
 		STAGE(a_listener_takes_requests_only),
+		STAGE(a_listener_outlives_its_device),
+		STAGE(memory_that_cannot_be_locked_is_told_with_its_limit),
 		STAGE(a_completion_queue_grows_with_its_lanes),
 		STAGE(a_lane_for_which_there_is_no_room_is_told_so),
 		STAGE(lanes_have_numbers_of_their_own),

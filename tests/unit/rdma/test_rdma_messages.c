@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/unit/rdma/peer.h"
@@ -181,6 +182,106 @@ static void frames_come_in_pieces_of_any_size(void **state)
 	assert_int_equal(peer.end.frames, 3);
 	end_assert_payload(&peer.end);
 	peer_close(&peer, link);
+}
+
+/* From the byte on that comes next. */
+static void the_rest_of_a_payload_may_go_elsewhere(void **state)
+{
+	struct link *link = *state;
+	uint8_t *first;
+	struct peer peer;
+
+	peer_open(&peer, link);
+	peer_begin_frame(&peer, 5, 100, 40);
+	peer_poll(&peer);
+	first = peer.end.room;
+	peer.end.room = calloc(1, ROOM);
+	smd_lane_redirect(peer.end.lane, peer.end.room);
+	peer_go_on(&peer, 5, 40, 60);
+	peer_poll(&peer);
+	assert_int_equal(peer.end.frames, 1);
+	for (unsigned i = 0; i < 100; i++) {
+		assert_int_equal(i < 40 ? first[i] : peer.end.room[i], parcel_byte(5, i));
+	}
+	free(first);
+	smd_lane_redirect(peer.end.lane, NULL); /* nothing is being received */
+	peer_frame(&peer, 6, 10);
+	peer_poll(&peer);
+	end_assert_payload(&peer.end);
+	peer_close(&peer, link);
+}
+
+/* ---- owners that change ---- */
+
+static void detach(struct end *end)
+{
+	smd_lane_detach(end->lane);
+}
+
+static void a_lane_may_change_its_owner_on_its_loop(void **state)
+{
+	struct link *link = *state;
+	struct end next = {.base = link->base, .room = malloc(ROOM)};
+	struct peer peer;
+
+	peer_open(&peer, link);
+	peer.end.then = detach;
+	peer_frame(&peer, 1, 10);
+	peer_poll(&peer);
+	assert_int_equal(smd_lane_attach(peer.end.lane, link->base, &link_callbacks, &next), 0);
+	peer_frame(&peer, 2, 10);
+	peer_poll(&peer);
+	assert_int_equal(peer.end.frames, 1);
+	assert_int_equal(next.frames, 1);
+	end_assert_payload(&next);
+	free(next.room);
+	peer_close(&peer, link);
+}
+
+static void a_lane_cannot_change_its_loop(void **state)
+{
+	struct link *link = *state;
+	struct event_base *other = event_base_new();
+	struct peer peer;
+
+	peer_open(&peer, link);
+	peer.end.then = detach;
+	peer_frame(&peer, 1, 10);
+	peer_poll(&peer);
+	assert_int_equal(
+		smd_lane_attach(peer.end.lane, other, &link_callbacks, &peer.end), -EINVAL);
+	peer_close(&peer, link);
+	event_base_free(other);
+}
+
+/* Whoever takes it next. */
+static void the_end_of_a_detached_lane_is_told_to_its_next_owner(void **state)
+{
+	struct link *link = *state;
+
+	for (int broken = 0; broken < 2; broken++) {
+		struct peer peer;
+
+		peer_open(&peer, link);
+		peer.end.then = detach;
+		peer_frame(&peer, 1, 10);
+		peer_poll(&peer);
+		if (broken) {
+			script_break(peer.id, IBV_WC_RETRY_EXC_ERR);
+			peer_poll(&peer);
+		}
+		script_tell(peer.id, RDMA_CM_EVENT_DISCONNECTED, 0, NULL, 0);
+		stage_turn(link);
+		assert_int_equal(peer.end.closed, 0);
+		assert_int_equal(
+			smd_lane_attach(peer.end.lane, link->base, &link_callbacks, &peer.end), 0);
+		assert_int_equal(peer.end.closed, 0); /* from the loop only */
+		stage_turn(link);
+		end_assert_closed(&peer.end, -ECONNRESET,
+			broken ? "the queue pair was shut down"
+			       : "the other end closed the connection");
+		peer_close(&peer, link);
+	}
 }
 
 /* ---- messages that are not ---- */
@@ -453,6 +554,10 @@ int main(void)
 		cmocka_unit_test(every_prefix_that_fits_comes_out_as_it_went_in),
 		cmocka_unit_test(a_place_comes_out_as_it_went_in),
 		STAGE(frames_come_in_pieces_of_any_size),
+		STAGE(the_rest_of_a_payload_may_go_elsewhere),
+		STAGE(a_lane_may_change_its_owner_on_its_loop),
+		STAGE(a_lane_cannot_change_its_loop),
+		STAGE(the_end_of_a_detached_lane_is_told_to_its_next_owner),
 		STAGE(a_malformed_message_ends_the_lane),
 		STAGE(an_owner_that_refuses_ends_the_lane),
 		STAGE(a_lane_may_be_closed_while_it_is_handed_a_frame),

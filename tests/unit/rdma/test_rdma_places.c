@@ -277,6 +277,29 @@ static void an_offer_keeps_its_memory_registered(void **state)
 	peer_close(&other, link);
 }
 
+/* Once, however often it is offered, until the device is let go. */
+static void declared_memory_is_registered_once(void **state)
+{
+	struct link *link = *state;
+	unsigned before;
+	struct peer peer;
+
+	script.unwatched = true;
+	peer_open(&peer, link);
+	smd_lane_declare(peer.end.lane, (struct smd_extent){memory, 100 * LENGTH}, 2 * LENGTH);
+	before = script.regions;
+	for (uint64_t moment = 1; moment < 4; moment++) {
+		smd_lane_refresh(peer.end.lane, moment);
+		smd_lane_withdraw(peer.end.lane, offer(&peer, 0));
+		smd_lane_withdraw(peer.end.lane, offer(&peer, 90));
+		assert_int_equal(script.regions, before + 1);
+		smd_lane_withdraw(peer.end.lane, offer(&peer, 200)); /* not part of it */
+		assert_int_equal(script.regions, before + 1);
+	}
+	peer_close(&peer, link);
+	assert_int_equal(script.regions, 0);
+}
+
 /* ---- two real ends ---- */
 
 /* The far end answers each frame into the place that came with it. */
@@ -353,6 +376,7 @@ int main(void)
 		STAGE(frames_are_cancelled_before_the_lane_is_open),
 		STAGE(what_cannot_be_offered_is_a_place_that_says_none),
 		STAGE(an_offer_keeps_its_memory_registered),
+		STAGE(declared_memory_is_registered_once),
 		STAGE(answers_come_to_their_places),
 		STAGE(a_place_that_is_gone_ends_the_lane),
 	};

@@ -498,6 +498,45 @@ static void no_more_is_posted_than_the_device_has_room_for(void **state)
 	free(memory);
 }
 
+/* It asks for an acknowledgement only: nothing is written, and no receive is taken for it. */
+static void an_idle_lane_is_probed_by_a_write_of_nothing(void **state)
+{
+	struct link *link = *state;
+	const struct script_send *sends;
+	struct parcel parcel;
+	struct peer peer;
+	unsigned n;
+
+	peer_ask(&peer, link);
+	smd_rdma_probe(peer.lane); /* not open yet */
+	peer_accept(&peer, link);
+	script.acknowledges = false;
+	smd_rdma_probe(peer.lane);
+	smd_rdma_probe(peer.lane); /* the first is not acknowledged */
+	sends = script_sends(peer.id, &n);
+	assert_int_equal(n, 1);
+	assert_int_equal(sends->opcode, IBV_WR_RDMA_WRITE);
+	assert_int_equal(sends->length, 0);
+	assert_true(sends->flags & IBV_SEND_SIGNALED);
+	script_acknowledge(peer.id, 1);
+	peer_poll(&peer);
+	send_frames(&peer, &parcel, 0, 1, 10);
+	smd_rdma_probe(peer.lane); /* that one tells as much */
+	script_sends(peer.id, &n);
+	assert_int_equal(n, 2);
+	script_acknowledge(peer.id, 1);
+	peer_poll(&peer);
+	smd_rdma_probe(peer.lane);
+	script_break(peer.id, IBV_WC_RETRY_EXC_ERR);
+	peer_poll(&peer);
+	end_assert_closed(&peer.end, -ETIMEDOUT, "the other end no longer answers");
+	smd_rdma_probe(peer.lane);
+	script_sends(peer.id, &n);
+	assert_int_equal(n, 3);
+	peer_close(&peer, link);
+	parcels_free(&parcel, 1);
+}
+
 #define STAGE(test) cmocka_unit_test_setup_teardown(test, stage_set_up, stage_tear_down)
 
 int main(void)
@@ -514,6 +553,7 @@ int main(void)
 		STAGE(memory_stays_registered_until_its_write_is_complete),
 		STAGE(a_send_is_done_before_its_answer_comes),
 		STAGE(sends_are_done_once_and_in_order),
+		STAGE(an_idle_lane_is_probed_by_a_write_of_nothing),
 		STAGE(no_more_is_posted_than_the_device_has_room_for),
 	};
 
