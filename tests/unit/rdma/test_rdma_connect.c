@@ -52,6 +52,7 @@ static void peer_at(struct peer *peer, struct link *link, enum stage stage)
 	assert_int_equal(peer->lane->state, states[stage]);
 }
 
+#define NO_LONGER    "the other end no longer answers"
 #define CANNOT(what) "cannot connect over RDMA: " what ": No route to host"
 
 /* Those that end a lane do so in every state; the others say something in one state only. */
@@ -59,26 +60,33 @@ static const struct {
 	enum rdma_cm_event_type type;
 	int err; /* 0: does not end it */
 	const char *reason;
-	int step; /* the state that it leads on from; -1: none */
+	const char *reason_open; /* when it was open */
+	int step;                /* the state that it leads on from; -1: none */
 } events[] = {
-	{RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, RESOLVING},
+	{RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, NULL, RESOLVING},
 	{RDMA_CM_EVENT_ADDR_ERROR, -EHOSTUNREACH, CANNOT("no RDMA device leads to the address"),
-		-1},
-	{RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL, ROUTING},
-	{RDMA_CM_EVENT_ROUTE_ERROR, -EHOSTUNREACH, CANNOT("no route"), -1},
-	{RDMA_CM_EVENT_CONNECT_REQUEST, 0, NULL, -1},
+		CANNOT("no RDMA device leads to the address"), -1},
+	{RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL, NULL, ROUTING},
+	{RDMA_CM_EVENT_ROUTE_ERROR, -EHOSTUNREACH, CANNOT("no route"), CANNOT("no route"), -1},
+	{RDMA_CM_EVENT_CONNECT_REQUEST, 0, NULL, NULL, -1},
 	{RDMA_CM_EVENT_CONNECT_RESPONSE, -EHOSTUNREACH, CANNOT("the other end does not answer"),
-		-1},
-	{RDMA_CM_EVENT_CONNECT_ERROR, -EHOSTUNREACH, CANNOT("the other end does not answer"), -1},
-	{RDMA_CM_EVENT_UNREACHABLE, -EHOSTUNREACH, CANNOT("the other end does not answer"), -1},
-	{RDMA_CM_EVENT_REJECTED, -ECONNREFUSED, "the request was rejected (reason 0)", -1},
-	{RDMA_CM_EVENT_ESTABLISHED, 0, NULL, CONNECTING},
-	{RDMA_CM_EVENT_DISCONNECTED, -ECONNRESET, "the other end closed the connection", -1},
-	{RDMA_CM_EVENT_DEVICE_REMOVAL, -ENODEV, "the RDMA device was removed", -1},
-	{RDMA_CM_EVENT_MULTICAST_JOIN, 0, NULL, -1},
-	{RDMA_CM_EVENT_MULTICAST_ERROR, 0, NULL, -1},
-	{RDMA_CM_EVENT_ADDR_CHANGE, -ENETRESET, "the device's network address has changed", -1},
-	{RDMA_CM_EVENT_TIMEWAIT_EXIT, 0, NULL, -1},
+		NO_LONGER, -1},
+	{RDMA_CM_EVENT_CONNECT_ERROR, -EHOSTUNREACH, CANNOT("the other end does not answer"),
+		NO_LONGER, -1},
+	{RDMA_CM_EVENT_UNREACHABLE, -EHOSTUNREACH, CANNOT("the other end does not answer"),
+		NO_LONGER, -1},
+	{RDMA_CM_EVENT_REJECTED, -ECONNREFUSED, "the request was rejected (reason 0)",
+		"the request was rejected (reason 0)", -1},
+	{RDMA_CM_EVENT_ESTABLISHED, 0, NULL, NULL, CONNECTING},
+	{RDMA_CM_EVENT_DISCONNECTED, -ECONNRESET, "the other end closed the connection",
+		"the other end closed the connection", -1},
+	{RDMA_CM_EVENT_DEVICE_REMOVAL, -ENODEV, "the RDMA device was removed",
+		"the RDMA device was removed", -1},
+	{RDMA_CM_EVENT_MULTICAST_JOIN, 0, NULL, NULL, -1},
+	{RDMA_CM_EVENT_MULTICAST_ERROR, 0, NULL, NULL, -1},
+	{RDMA_CM_EVENT_ADDR_CHANGE, -ENETRESET, "the device's network address has changed",
+		"the device's network address has changed", -1},
+	{RDMA_CM_EVENT_TIMEWAIT_EXIT, 0, NULL, NULL, -1},
 };
 #define NEVENTS (sizeof(events) / sizeof(events[0]))
 
@@ -100,7 +108,8 @@ static void every_event_in_every_state(void **state)
 			script_tell(peer.id, events[i].type, 0, NULL, 0);
 			stage_turn(link);
 			if (events[i].err) {
-				end_assert_closed(&peer.end, events[i].err, events[i].reason);
+				end_assert_closed(&peer.end, events[i].err,
+					stage == OPEN ? events[i].reason_open : events[i].reason);
 			} else {
 				assert_int_equal(peer.end.closed, 0);
 				assert_int_equal(peer.lane->state, before);
