@@ -35,10 +35,11 @@
  *
  * Memory. Buffers are host memory, or CUDA device memory where the library was built with it; each
  * rank has its own choice, for each buffer. Chunks are copied through pinned memory while others
- * are on the network. An operation follows what is in a CUDA stream when it is called
- * (smd_comm_set_stream()): its input is read, and its output written, after that. When it is done,
- * so are its copies: what is put into any stream from then on sees the result. Managed memory and
- * registered memory are host memory: no stream is looked at.
+ * are on the network, or not at all where RDMA cards reach the device's memory. An operation
+ * follows what is in a CUDA stream when it is called (smd_comm_set_stream()): its input is read,
+ * and its output written, after that. When it is done, so are its copies: what is put into any
+ * stream from then on sees the result. Managed memory and registered memory are host memory: no
+ * stream is looked at.
  *
  * Environment (where the options leave a field 0 or NULL):
  *   SUMMAND_REDUCTION_SERVERS  "host:port,host:port,..."; else CLUSTER_SPEC's workerpool2

@@ -1,6 +1,7 @@
 /* Tells lanes of allocations of device memory, and withdraws them. */
 #include "worker/libsummand/allocation.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,7 @@ static void allocation_withdraw(struct smd_context *context, struct smd_allocati
 {
 	struct smd_extent memory = {(void *)allocation->base, allocation->length};
 
+	assert(allocation->users == 0);
 	for (unsigned i = 0; memory.length && i < context->nremotes; i++) {
 		if (context->remotes[i]->lane) {
 			smd_lane_withdraw_device(context->remotes[i]->lane, memory);

@@ -40,7 +40,8 @@ struct smd_request {
 	uint64_t recv_id;
 	struct smd_allocation *send_allocation; /* NULL: network cards cannot have it */
 	struct smd_allocation *recv_allocation;
-	bool unflushed;          /* the device may not see all that cards have written to `recv` */
+	bool unflushed;          /* the device may not see all that cards have written to `recv`, */
+	bool unseen;             /* nor ever will: the operation ends with its communicator */
 	struct smd_fence *fence; /* NULL: what it has to follow on the device is done */
 	unsigned copies_pending;
 	TAILQ_ENTRY(smd_request) link;

@@ -267,16 +267,17 @@ void smd_staging_begin(struct smd_request *operation)
 bool smd_staging_flush(struct smd_request *operation)
 {
 	struct smd_error error = {""};
-	int ret = 0;
+	int ret;
 
 	if (operation->unflushed) {
+		operation->unflushed = false;
 		ret = staging_of(operation)->ops->flush(operation->device, &error);
+		operation->unseen = ret != 0;
+		if (ret) {
+			staging_fault(operation->comm, ret, &error);
+		}
 	}
-	if (ret) {
-		staging_fault(operation->comm, ret, &error);
-	}
-	operation->unflushed = ret != 0;
-	return ret == 0;
+	return !operation->unseen;
 }
 
 void smd_staging_end(struct smd_request *operation)
