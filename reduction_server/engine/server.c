@@ -45,8 +45,12 @@ static void server_on_accept(void *owner, struct smd_lane *lane, int shard)
 {
 	struct smd_server *server = owner;
 
-	if (shard < 0 || (unsigned)shard >= server->nshards) {
+	if (shard == SMD_SHARD_UNKNOWN) {
 		smd_greeter_take(&server->greeter, lane);
+	} else if (shard < 0 || (unsigned)shard >= server->nshards) {
+		smd_log(SMD_LOG_WARN, "server", "refused %s: shard must be below %u, got %d",
+			smd_lane_peer_name(lane), server->nshards, shard);
+		smd_lane_close(lane);
 	} else if (smd_shard_give(server->shards[shard], lane, NULL)) {
 		smd_log(SMD_LOG_ERROR, "server", "cannot take %s: out of memory",
 			smd_lane_peer_name(lane));
