@@ -24,7 +24,14 @@ struct allocation {
 static LIST_HEAD(, allocation) allocations = LIST_HEAD_INITIALIZER(allocations);
 
 static uint64_t last_id;
-static void *freed; /* where device memory was last; the next is there again, if there is room */
+
+/* Where device memory was. The next of its size is there again, that freed last first. */
+struct vacancy {
+	uint8_t *mapping;
+	size_t length;
+	LIST_ENTRY(vacancy) link;
+};
+static LIST_HEAD(, vacancy) vacancies = LIST_HEAD_INITIALIZER(vacancies);
 
 static struct allocation *find(const void *pointer)
 {
@@ -50,11 +57,40 @@ uint8_t *fake_shadow(CUdeviceptr pointer, size_t bytes, CUcontext context)
 	return one->shadow + offset;
 }
 
-static struct allocation *allocate(size_t bytes, size_t margin, void *hint, int protection)
+static uint8_t *map_device(size_t length)
+{
+	struct vacancy *vacancy;
+	uint8_t *mapping;
+
+	LIST_FOREACH (vacancy, &vacancies, link) {
+		if (vacancy->length == length) {
+			mapping = vacancy->mapping;
+			LIST_REMOVE(vacancy, link);
+			free(vacancy);
+			return mapping;
+		}
+	}
+	return mmap(NULL, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+/* It stays mapped, and nobody may touch it. */
+static void unmap_device(uint8_t *mapping, size_t length)
+{
+	struct vacancy *vacancy = malloc(sizeof(*vacancy));
+
+	REQUIRE(vacancy);
+	vacancy->mapping = mapping;
+	vacancy->length = length;
+	LIST_INSERT_HEAD(&vacancies, vacancy, link);
+}
+
+static struct allocation *allocate(size_t bytes, bool device)
 {
 	struct allocation *one = calloc(1, sizeof(*one));
-	uint8_t *mapping =
-		mmap(hint, margin + bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size_t margin = device ? MARGIN : 0;
+	uint8_t *mapping = device ? map_device(margin + bytes)
+				  : mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+					    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	REQUIRE(one && bytes && mapping != MAP_FAILED);
 	one->bytes = bytes;
@@ -76,11 +112,12 @@ static CUresult release(void *pointer, bool device)
 	one = find(pointer);
 	REQUIRE(one && one->address == pointer && (one->shadow || one->managed) == device);
 	LIST_REMOVE(one, link);
-	munmap(one->address - one->margin, one->margin + one->bytes);
 	if (one->shadow) {
+		unmap_device(one->address - one->margin, one->margin + one->bytes);
 		munmap(one->shadow - one->margin, one->margin + one->bytes);
 		close(one->fd); /* who has it too still reads and writes, but not what comes next */
-		freed = one->address - one->margin;
+	} else {
+		munmap(one->address, one->bytes);
 	}
 	free(one);
 	fake_live--;
@@ -93,7 +130,7 @@ CUresult cuMemAlloc(CUdeviceptr *out, size_t bytes)
 	uint8_t *mapping;
 
 	ENTER("cuMemAlloc", true);
-	one = allocate(bytes, MARGIN, freed, PROT_NONE);
+	one = allocate(bytes, true);
 	one->ordinal = fake_context()->ordinal;
 	one->fd = memfd_create("device memory", MFD_CLOEXEC);
 	REQUIRE(one->fd >= 0 && ftruncate(one->fd, (off_t)(MARGIN + bytes)) == 0);
@@ -111,7 +148,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *out, size_t bytes, unsigned flags)
 
 	ENTER("cuMemAllocManaged", true);
 	(void)flags;
-	one = allocate(bytes, 0, NULL, PROT_READ | PROT_WRITE);
+	one = allocate(bytes, false);
 	one->ordinal = fake_context()->ordinal;
 	one->managed = true;
 	*out = (CUdeviceptr)one->address;
@@ -127,7 +164,7 @@ CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned flags)
 {
 	ENTER("cuMemHostAlloc", true);
 	(void)flags;
-	*out = allocate(bytes, 0, NULL, PROT_READ | PROT_WRITE)->address;
+	*out = allocate(bytes, false)->address;
 	return fake_leave(CUDA_SUCCESS);
 }
 
