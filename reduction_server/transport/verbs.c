@@ -179,14 +179,19 @@ static void set_ack_timeout(struct rdma_cm_id *id)
 		id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout));
 }
 
-int smd_verbs_connect(struct rdma_cm_id *id, const void *private_data, uint8_t length)
+static struct rdma_conn_param connection(const void *private_data, uint8_t length)
 {
-	struct rdma_conn_param param = {
+	return (struct rdma_conn_param){
 		.private_data = private_data,
 		.private_data_len = length,
 		.retry_count = RETRIES,
 		.rnr_retry_count = RETRIES_NOT_READY,
 	};
+}
+
+int smd_verbs_connect(struct rdma_cm_id *id, const void *private_data, uint8_t length)
+{
+	struct rdma_conn_param param = connection(private_data, length);
 
 	set_ack_timeout(id);
 	return from_errno(rdma_connect(id, &param));
@@ -194,12 +199,7 @@ int smd_verbs_connect(struct rdma_cm_id *id, const void *private_data, uint8_t l
 
 int smd_verbs_accept(struct rdma_cm_id *id, const void *private_data, uint8_t length)
 {
-	struct rdma_conn_param param = {
-		.private_data = private_data,
-		.private_data_len = length,
-		.retry_count = RETRIES,
-		.rnr_retry_count = RETRIES_NOT_READY,
-	};
+	struct rdma_conn_param param = connection(private_data, length);
 
 	set_ack_timeout(id);
 	return from_errno(rdma_accept(id, &param));
