@@ -22,12 +22,13 @@ static struct smd_berth *berth_of(const struct smd_member *member, uint64_t ordi
 
 int smd_member_offer(struct smd_member *member, uint64_t limit)
 {
-	struct smd_pool *pool = &member->peer->shard->pool;
 	struct smd_lane *lane = member->peer->lane;
+	struct smd_pool *pool;
 
 	if (!smd_lane_has_places(lane)) {
 		return 0;
 	}
+	pool = &member->peer->shard->pool;
 	if (!member->berths) {
 		member->berths = calloc(berth_count(member), sizeof(*member->berths));
 	}

@@ -65,6 +65,9 @@ static void shard_on_mail(void *owner)
 	bool drain;
 	bool stop;
 
+	if (shard->ended) {
+		return; /* nothing may keep the last turn from its end */
+	}
 	for (;;) {
 		struct smd_arrival *arrival;
 

@@ -22,7 +22,10 @@ static void on_ask(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	smd_server_drain(one->server, one->now);
+	if (one->now > 1) {
+		smd_server_drain(one->server, 0);
+	}
+	smd_server_drain(one->server, one->now > 0);
 }
 
 static void *serve(void *arg)

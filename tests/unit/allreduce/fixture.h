@@ -49,7 +49,8 @@ struct pool {
 void pool_start(struct pool *pool, const char *transport, unsigned nservers,
 	const struct smd_server_config *configs);
 
-/* Ends one server: by draining, or at once, as if it had died. Its stats are then complete. */
+/* Ends one server: by draining, at once (1), or by draining and at once (2). Its stats are then
+ * complete. */
 void pool_end_server(struct pool *pool, unsigned index, int now);
 void pool_stop(struct pool *pool);
 

@@ -448,6 +448,26 @@ static void a_dead_address_is_named_within_the_timeout(void **state)
 	pool_stop(&pool);
 }
 
+/* Each asks the shards by a ring of their bells; the second may come when they have ended. What is
+ * left behind then, the address sanitizer finds. */
+static void a_server_is_asked_twice_to_end(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 30; i++) {
+		struct pool pool;
+		smd_context *context;
+		smd_comm *comm;
+
+		pool_start(&pool, "tcp", 1, NULL);
+		context = pool_context(&pool, 0);
+		assert_int_equal(smd_comm_create(context, "twice", 1, 0, &comm), 0);
+		pool_end_server(&pool, 0, 2);
+		smd_comm_destroy(comm);
+		smd_context_destroy(context);
+		pool_stop(&pool);
+	}
+}
+
 static void a_server_that_is_named_twice_is_refused(void **state)
 {
 	struct pool pool;
@@ -578,6 +598,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_rank_that_leaves_early_ends_that_group_only),
 		cmocka_unit_test(a_server_that_ends_is_named_by_its_address),
 		cmocka_unit_test(a_dead_address_is_named_within_the_timeout),
+		cmocka_unit_test(a_server_is_asked_twice_to_end),
 		cmocka_unit_test(a_server_that_is_named_twice_is_refused),
 		cmocka_unit_test(a_host_that_is_none_is_named),
 		cmocka_unit_test(a_server_that_does_not_answer_is_named),
