@@ -184,7 +184,10 @@ static void comm_activate(struct smd_comm *comm)
 	comm->limit = comm->window; /* the sure slot; more comes with results, to those who work */
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		comm->members[r]->limit = comm->window;
-		(void)smd_member_offer(comm->members[r], comm->window); /* or it does without */
+		if (comm->members[r]->peer->lane->controls < SMD_LANE_CONTROLS_MAX) {
+			/* They go with JOINED, and with nothing else. */
+			(void)smd_member_offer(comm->members[r], comm->window);
+		}
 		smd_peer_send(comm->members[r], SMD_FRAME_JOINED, comm->window, NULL, 0);
 	}
 	smd_log(SMD_LOG_DEBUG, comm->shard->name, "group %s: all %u ranks have joined", comm->name,

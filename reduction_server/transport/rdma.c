@@ -41,7 +41,11 @@ void smd_rdma_lane_end(struct rdma_lane *lane, int err, const char *reason)
 
 void smd_rdma_lane_fail(struct rdma_lane *lane, int err, const char *reason)
 {
-	if (lane->closed || lane->ended || (lane->err && !lane->err_is_flush)) {
+	if (lane->closed) { /* whoever closes it looks at this */
+		lane->err = lane->err ? lane->err : err;
+		return;
+	}
+	if (lane->ended || (lane->err && !lane->err_is_flush)) {
 		return;
 	}
 	lane->err = err;

@@ -62,6 +62,7 @@ struct rdma_hub {
 	uint32_t *uses;                /* of each of these: how often, for the high half */
 	uint32_t nlanes;               /* size of the tables */
 	bool removed;                  /* the device is no more */
+	bool refused;                  /* a buffer could not be registered, which has been said */
 	unsigned users;
 	LIST_ENTRY(rdma_hub) link;
 };
@@ -70,6 +71,9 @@ struct rdma_hub {
 int smd_rdma_loop_get(struct event_base *base, struct rdma_loop **out, struct smd_error *error);
 /* Not inside a callback of the loop's: it may free it. */
 void smd_rdma_loop_put(struct rdma_loop *loop);
+
+/* Why something cannot be had; names the limit of locked memory when that is it. Returns -err. */
+int smd_rdma_explain(struct smd_error *error, int err, const char *what);
 
 int smd_rdma_hub_get(struct rdma_loop *loop, struct ibv_context *device, uint8_t port,
 	struct rdma_hub **out, struct smd_error *error);

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "reduction_server/base/log.h"
 #include "reduction_server/transport/rdma.h"
@@ -41,21 +40,6 @@ struct rdma_lane *smd_rdma_lane_create(void)
 
 /* ---- the queue pair ---- */
 
-static void explain_memory(struct smd_error *error, size_t bytes)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-		smd_error_set(error, ENOMEM,
-			"rdma: cannot register %zu bytes: the limit of locked memory (ulimit -l) "
-			"is "
-			"%llu KiB",
-			bytes, (unsigned long long)limit.rlim_cur / 1024);
-	} else {
-		smd_error_set(error, ENOMEM, "rdma: cannot register %zu bytes", bytes);
-	}
-}
-
 static int lane_make_mailboxes(struct rdma_lane *lane, struct smd_error *error)
 {
 	size_t bytes = 2 * (size_t)RDMA_MAILBOXES * SMD_RDMA_MAILBOX_SIZE;
@@ -71,13 +55,7 @@ static int lane_make_mailboxes(struct rdma_lane *lane, struct smd_error *error)
 	memset(memory, 0, bytes);
 	ret = smd_verbs_region_create(lane->hub->domain, memory, bytes,
 		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &lane->region);
-	if (ret == -ENOMEM) {
-		explain_memory(error, bytes);
-	} else if (ret) {
-		smd_error_set(
-			error, -ret, "rdma: cannot register %zu bytes: %s", bytes, strerror(-ret));
-	}
-	return ret;
+	return ret ? smd_rdma_explain(error, -ret, "register memory") : 0;
 }
 
 /* The device is known: makes the queue pair and what belongs to it. */
@@ -108,8 +86,7 @@ static int lane_make_pair(struct rdma_lane *lane, struct smd_error *error)
 		RDMA_RECEIVES, &lane->inline_bytes);
 	if (ret) {
 		smd_rdma_hub_remove(lane->hub, lane, lane->depth + RDMA_RECEIVES);
-		return smd_error_set(
-			error, -ret, "rdma: cannot make a queue pair: %s", strerror(-ret));
+		return smd_rdma_explain(error, -ret, "make a queue pair");
 	}
 	lane->paired = true;
 	lane->rx_owed = RDMA_RECEIVES;

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,6 +91,18 @@ static void listener_on_event(struct rdma_ear *ear, const struct smd_verbs_event
 	}
 }
 
+/* The connection manager would listen on all devices instead. */
+static bool is_loopback(const struct sockaddr *address)
+{
+	if (address->sa_family == AF_INET) {
+		const struct sockaddr_in *in = (const struct sockaddr_in *)address;
+
+		return ntohl(in->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+	}
+	return address->sa_family == AF_INET6 &&
+	       IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)address)->sin6_addr);
+}
+
 static int listener_bind(struct smd_listener *listener, const char *address, char bound[128],
 	struct smd_error *error)
 {
@@ -98,6 +111,11 @@ static int listener_bind(struct smd_listener *listener, const char *address, cha
 
 	if (ret) {
 		return ret;
+	}
+	if (is_loopback(smd_address_choose(list)->ai_addr)) {
+		freeaddrinfo(list);
+		return smd_error_set(error, EADDRNOTAVAIL,
+			"%s: loopback is not an address of an RDMA device", address);
 	}
 	ret = smd_verbs_id_create(listener->loop->channel, &listener->ear, &listener->id);
 	if (ret == 0) {

@@ -12,6 +12,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "reduction_server/base/clock.h"
@@ -127,6 +128,19 @@ void smd_rdma_loop_put(struct rdma_loop *loop)
 	free(loop);
 }
 
+int smd_rdma_explain(struct smd_error *error, int err, const char *what)
+{
+	struct rlimit limit;
+
+	if (err == ENOMEM && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 &&
+		limit.rlim_cur != RLIM_INFINITY) {
+		return smd_error_set(error, ENOMEM,
+			"rdma: cannot %s: the limit of locked memory (ulimit -l) is %llu KiB", what,
+			(unsigned long long)limit.rlim_cur / 1024);
+	}
+	return smd_error_set(error, err, "rdma: cannot %s: %s", what, strerror(err));
+}
+
 /* ---- the hub's registered memory ---- */
 
 static int hub_register(void *owner, void *address, size_t length, enum smd_rdma_access access,
@@ -136,7 +150,13 @@ static int hub_register(void *owner, void *address, size_t length, enum smd_rdma
 	int flags = access == SMD_RDMA_WRITE ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0;
 	struct ibv_mr *region;
 	int ret = smd_verbs_region_create(hub->domain, address, length, flags, &region);
+	struct smd_error error = {""};
 
+	if (ret && !hub->refused) {
+		hub->refused = true;
+		smd_rdma_explain(&error, -ret, "register buffers");
+		smd_log(SMD_LOG_WARN, "rdma", "%s; they are copied instead", error.text);
+	}
 	if (ret == 0) {
 		*out = (struct smd_rdma_keys){region, region->lkey, region->rkey};
 	}
@@ -420,8 +440,7 @@ int smd_rdma_hub_get(struct rdma_loop *loop, struct ibv_context *device, uint8_t
 	}
 	if (ret) {
 		free(hub);
-		return smd_error_set(error, -ret, "rdma: cannot use device %s: %s",
-			ibv_get_device_name(device->device), strerror(-ret));
+		return smd_rdma_explain(error, -ret, "use the device");
 	}
 	smd_log(SMD_LOG_DEBUG, "rdma", "device %s: path MTU %u, queues of up to %u",
 		ibv_get_device_name(device->device), hub->limits.path_mtu, hub->limits.queue_depth);

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -27,10 +29,23 @@ static int from_value(int ret)
 
 /* ---- what there is ---- */
 
+/*
+ * A child must not make its parent's registered pages copies, which the device would not know of.
+ * Kernels from 5.12 on see to that themselves, and this costs nothing there.
+ */
+static void prepare_forks(void)
+{
+	(void)ibv_fork_init();
+}
+
 int smd_verbs_check(struct smd_error *error)
 {
+	static pthread_once_t forks = PTHREAD_ONCE_INIT;
 	int n = 0;
-	struct ibv_device **devices = ibv_get_device_list(&n);
+	struct ibv_device **devices;
+
+	pthread_once(&forks, prepare_forks);
+	devices = ibv_get_device_list(&n);
 
 	if (devices) {
 		ibv_free_device_list(devices);
@@ -225,6 +240,10 @@ void smd_verbs_domain_destroy(struct ibv_pd *domain)
 
 int smd_verbs_queue_create(struct ibv_context *device, uint32_t depth, struct smd_verbs_queue *out)
 {
+	/* Each queue wakes another processor, where the device has several to choose from. */
+	static atomic_uint queues;
+	int vectors = device->num_comp_vectors > 0 ? device->num_comp_vectors : 1;
+	int vector = (int)(atomic_fetch_add(&queues, 1) % (unsigned)vectors);
 	int flags;
 	int err;
 
@@ -237,7 +256,7 @@ int smd_verbs_queue_create(struct ibv_context *device, uint32_t depth, struct sm
 		err = errno;
 		goto destroy_channel;
 	}
-	out->cq = ibv_create_cq(device, (int)depth, NULL, out->channel, 0);
+	out->cq = ibv_create_cq(device, (int)depth, NULL, out->channel, vector);
 	if (!out->cq) {
 		err = errno;
 		goto destroy_channel;

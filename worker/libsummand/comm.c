@@ -109,17 +109,22 @@ void smd_comm_fail(struct smd_comm *comm, int err, const char *text)
 	comm->err = err;
 	smd_error_set(&comm->error, -err, "%s", text);
 	smd_progress_publish(&context->progress);
+	/* All of this is counted before anything is cancelled, since that may end operations. */
+	comm->nexposed = 1;
 	for (unsigned i = 0; i < context->nremotes; i++) {
 		struct smd_flow *flow = &comm->flows[i];
 
-		smd_remote_forget(context->remotes[i], comm);
 		flow->exposed = smd_flow_is_open(flow);
 		comm->nexposed += flow->exposed;
 	}
-	if (comm->nexposed) {
+	for (unsigned i = 0; i < context->nremotes; i++) {
+		smd_remote_forget(context->remotes[i], comm);
+	}
+	if (comm->nexposed > 1) {
 		comm_say_leave(comm);
 	}
 	smd_staging_abandon(comm);
+	comm->nexposed--;
 	comm_check_operations(comm);
 }
 

@@ -254,6 +254,7 @@ void smd_remote_send(struct smd_remote *remote, enum smd_frame_kind kind,
 	};
 
 	if (remote->lane && smd_lane_send_control(remote->lane, &frame, payload, length)) {
+		remote_drop_lane(remote); /* nothing waits for its answer */
 		remote_fail(remote, -ENOMEM, "could not be told something: out of memory");
 	}
 }

@@ -8,7 +8,7 @@
 int stage_set_up(void **state)
 {
 	script_reset();
-	setenv("SUMMAND_TEST_RDMA", "127.0.0.1", 1);
+	setenv("SUMMAND_TEST_RDMA", "10.0.0.1", 1);
 	*state = (void *)"rdma";
 	return link_set_up(state);
 }

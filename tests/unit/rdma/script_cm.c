@@ -160,7 +160,7 @@ static struct script_id *id_create(struct rdma_event_channel *channel, void *con
 	id->id.port_num = 1;
 	address->sin_family = AF_INET;
 	address->sin_port = htons(7);
-	address->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	address->sin_addr.s_addr = htonl(0x0a000001);
 	memcpy(&id->id.route.addr.dst_addr, address, sizeof(*address));
 	LIST_INSERT_HEAD(&ids, id, link);
 	script.live++;

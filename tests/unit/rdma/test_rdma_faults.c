@@ -69,7 +69,7 @@ static void play(struct outcome *outcome)
 	struct link *link = outcome->link;
 
 	memset(parcels, 0, sizeof(parcels));
-	outcome->err = smd_transport_rdma.listen(link->base, "127.0.0.1:0", take_or_close, link,
+	outcome->err = smd_transport_rdma.listen(link->base, "10.0.0.1:0", take_or_close, link,
 		&link->listener, link->address, &outcome->error);
 	if (outcome->err == 0) {
 		outcome->err = smd_transport_rdma.connect(link->base, link->address, 0,
