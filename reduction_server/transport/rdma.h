@@ -91,6 +91,9 @@ struct rdma_lane *smd_rdma_hub_find(const struct rdma_hub *hub, uint32_t number)
 /* The lane has something to post or to report: it is looked at before the turn ends. */
 void smd_rdma_hub_wake(struct rdma_lane *lane);
 
+/* All its lanes fail: they send nothing from now on, and are told before the turn ends. */
+void smd_rdma_hub_fail(struct rdma_hub *hub, int err, const char *reason);
+
 /* Takes completions and posts what they lead to, without sleeping; how many there were. */
 unsigned smd_rdma_hub_poll(struct rdma_hub *hub);
 

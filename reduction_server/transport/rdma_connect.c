@@ -229,6 +229,7 @@ static void lane_on_disconnected(struct rdma_lane *lane)
 
 static void lane_on_event(struct rdma_ear *ear, const struct smd_verbs_event *event)
 {
+	static const char removed[] = "the RDMA device was removed";
 	struct rdma_lane *lane =
 		(struct rdma_lane *)((char *)ear - offsetof(struct rdma_lane, ear));
 
@@ -263,10 +264,13 @@ static void lane_on_event(struct rdma_ear *ear, const struct smd_verbs_event *ev
 		lane_on_disconnected(lane);
 		break;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		/* Until each lane has heard, some could still tell the others' ends that this one's
+		 * was lost, as if that had been the other end's fault. */
 		if (lane->hub) {
 			lane->hub->removed = true;
+			smd_rdma_hub_fail(lane->hub, -ENODEV, removed);
 		}
-		smd_rdma_lane_end(lane, -ENODEV, "the RDMA device was removed");
+		smd_rdma_lane_end(lane, -ENODEV, removed);
 		break;
 	case RDMA_CM_EVENT_ADDR_CHANGE:
 		smd_rdma_lane_end(lane, -ENETRESET, "the device's network address has changed");

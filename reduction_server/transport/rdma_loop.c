@@ -238,13 +238,11 @@ static void hub_flush(struct rdma_hub *hub)
 	}
 }
 
-/* The queue itself is of no use any more. */
-static void hub_fail(struct rdma_hub *hub)
+void smd_rdma_hub_fail(struct rdma_hub *hub, int err, const char *reason)
 {
 	for (uint32_t i = 0; i < hub->nlanes; i++) {
 		if (hub->lanes[i]) {
-			smd_rdma_lane_fail(
-				hub->lanes[i], -EIO, "the device's completion queue has failed");
+			smd_rdma_lane_fail(hub->lanes[i], err, reason);
 		}
 	}
 }
@@ -264,7 +262,7 @@ unsigned smd_rdma_hub_poll(struct rdma_hub *hub)
 			total++;
 		}
 		if (n < 0) {
-			hub_fail(hub);
+			smd_rdma_hub_fail(hub, -EIO, "the device's completion queue has failed");
 		}
 		hub_flush(hub);
 	}

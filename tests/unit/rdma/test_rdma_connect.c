@@ -181,6 +181,41 @@ static void a_lane_may_be_closed_when_it_opens_or_ends(void **state)
 	}
 }
 
+/* What two lanes have in common, and whom the end of the first makes send something. */
+static struct sharer {
+	struct peer peers[2];
+	struct parcel parcel;
+} sharer;
+
+static void sharer_on_closed(void *owner, int err, const char *reason)
+{
+	parcel_send(&sharer.parcel, &sharer.peers[1].end, 1, 10, NULL);
+	end_on_closed(owner, err, reason);
+}
+
+/* Else the engine would say over the other lanes that this one's other end was lost. */
+static void a_removed_device_sends_nothing_for_any_lane(void **state)
+{
+	struct link *link = *state;
+	struct smd_lane_callbacks callbacks;
+
+	for (unsigned i = 0; i < 2; i++) {
+		peer_open(&sharer.peers[i], link);
+	}
+	callbacks = *sharer.peers[0].lane->callbacks;
+	callbacks.on_closed = sharer_on_closed;
+	sharer.peers[0].lane->callbacks = &callbacks;
+	script_tell(sharer.peers[0].id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0, NULL, 0);
+	stage_turn(link);
+	for (unsigned i = 0; i < 2; i++) {
+		end_assert_closed(&sharer.peers[i].end, -ENODEV, "the RDMA device was removed");
+		assert_int_equal(peer_messages(&sharer.peers[i]), 0);
+		peer_close(&sharer.peers[i], link);
+	}
+	assert_int_equal(sharer.parcel.err, -ECANCELED);
+	parcels_free(&sharer.parcel, 1);
+}
+
 /* As when its patience ends, without having to wait for that. */
 static void who_does_not_answer_is_not_waited_for_without_end(void **state)
 {
@@ -495,6 +530,7 @@ int main(void)
 		STAGE(an_ended_lane_hears_nothing),
 		STAGE(a_closed_lane_hears_nothing),
 		STAGE(a_lane_may_be_closed_when_it_opens_or_ends),
+		STAGE(a_removed_device_sends_nothing_for_any_lane),
 		STAGE(who_does_not_answer_is_not_waited_for_without_end),
 		STAGE(what_came_before_the_end_is_taken_first),
 		STAGE(a_refusal_says_why),
