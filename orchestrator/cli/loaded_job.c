@@ -58,7 +58,9 @@ static int wrap(struct smd_node **document)
 	return 0;
 }
 
-/* Changes the document by the flags. What is no object is left for the decoder to refuse. */
+/* Changes the document by the flags. What is no object is left for the decoder to refuse. After a
+ * mistake in flags the document is checked too, unless its pools are what they should have given.
+ */
 static int apply_flags(struct loader *loader, struct smd_node **document)
 {
 	struct smd_job_edit *edit = &loader->edit;
@@ -79,9 +81,11 @@ static int apply_flags(struct loader *loader, struct smd_node **document)
 		return 0;
 	}
 	smd_job_flags_apply(loader->flags, loader->words, loader->nwords, edit);
-	return edit->ret                                            ? edit->ret
-	       : loader->diagnostics->found[SMD_MISTAKE] > mistakes ? -EINVAL
-								    : 0;
+	if (!edit->ret && smd_job_flags_have_pools(loader->flags) &&
+		loader->diagnostics->found[SMD_MISTAKE] > mistakes) {
+		return -EINVAL;
+	}
+	return edit->ret;
 }
 
 static int parse_document(struct loader *loader, struct smd_node **out)

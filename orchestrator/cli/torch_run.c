@@ -18,7 +18,6 @@
 #include "reduction_server/base/options.h"
 
 #define DEVICES         "CUDA_VISIBLE_DEVICES"
-#define PROCESSES_MAX   1024
 #define GRACE_S         30
 #define READY_TIMEOUT_S 30
 #define LOG_LINES       100
@@ -344,9 +343,10 @@ static int set_processes(void *target, const char *value, struct smd_error *erro
 {
 	int number = 0;
 
-	if (smd_option_set_int(&number, value, NULL) || number < 1 || number > PROCESSES_MAX) {
-		return smd_error_set(
-			error, EINVAL, "must be a whole number from 1 to %d", PROCESSES_MAX);
+	if (smd_option_set_int(&number, value, NULL) || number < 1 ||
+		number > SMD_JOB_PROCESSES_MAX) {
+		return smd_error_set(error, EINVAL, "must be a whole number from 1 to %d",
+			SMD_JOB_PROCESSES_MAX);
 	}
 	*(int *)target = number;
 	return 0;

@@ -16,9 +16,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SMD_JOB_POOLS_MAX    4
-#define SMD_JOB_ID_SIZE      11 /* ten hexadecimal digits and the end */
-#define SMD_REPLICA_NAME_MAX 32 /* "workerpool1-2" */
+#define SMD_JOB_POOLS_MAX     4
+#define SMD_JOB_REPLICAS_MAX  100000 /* of a pool */
+#define SMD_JOB_PROCESSES_MAX 1024   /* of a replica */
+#define SMD_JOB_ID_SIZE       11     /* ten hexadecimal digits and the end */
+#define SMD_REPLICA_NAME_MAX  32     /* "workerpool1-2" */
 
 /* X(constant, name) */
 #define SMD_ROLES(X)                                                                               \

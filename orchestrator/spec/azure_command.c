@@ -87,10 +87,8 @@ static void write_path(struct expansion *expansion, const char *path)
 	free(full);
 }
 
-/* A literal, or a description of data whose path is the value. */
-static void write_input(struct expansion *expansion, const struct smd_node *value)
+static void write_literal(struct expansion *expansion, const struct smd_node *value)
 {
-	const struct smd_node *path = smd_node_member(value, "path");
 	char text[SMD_NODE_TEXT_MAX];
 
 	switch (value->type) {
@@ -105,27 +103,36 @@ static void write_input(struct expansion *expansion, const struct smd_node *valu
 		smd_node_describe(value, text);
 		fputs(text, expansion->out);
 		break;
-	case SMD_NODE_OBJECT:
-		if (path && path->type == SMD_NODE_STRING) {
-			write_path(expansion, path->string);
-		}
-		break;
 	case SMD_NODE_NULL:
 	case SMD_NODE_ARRAY:
+	case SMD_NODE_OBJECT:
 		break;
 	}
 }
 
+/* A literal, or an object that describes the input: its path, else its default, is the value. */
 static void expand_input(struct expansion *expansion, const char *name)
 {
-	const struct smd_node *value = find(expansion->command->inputs, name);
+	const struct smd_node *input = find(expansion->command->inputs, name);
+	const struct smd_node *path = input ? smd_node_member(input, "path") : NULL;
+	const struct smd_node *literal = input;
 
-	if (value && value->type != SMD_NODE_NULL) {
-		write_input(expansion, value);
+	if (input && input->type == SMD_NODE_OBJECT) {
+		literal = smd_node_member(input, "default");
+	}
+	if (!input) {
+		refuse_name(expansion, expansion->command->inputs, "inputs", name);
+	} else if (path && path->type == SMD_NODE_STRING) {
+		write_path(expansion, path->string);
+	} else if (literal && literal->type != SMD_NODE_NULL) {
+		write_literal(expansion, literal);
 	} else if (expansion->optional) {
 		expansion->dropped = 1;
 	} else {
-		refuse_name(expansion, expansion->command->inputs, "inputs", name);
+		smd_mistake_value(expansion->decoder->diagnostics, expansion->line,
+			"must have ${{inputs.%s}} within $[[...]], which is left out where the "
+			"input has no value",
+			name);
 	}
 }
 

@@ -9,15 +9,16 @@
 
 #include "orchestrator/job/job.h"
 #include "orchestrator/spec/azure_command.h"
+#include "orchestrator/spec/custom_job.h"
 #include "orchestrator/spec/decode.h"
 #include "orchestrator/spec/setting.h"
 
-#define INSTANCES_MAX 100000
 #define COMMAND_MAX   (100 * 1024)
 #define NAMES_MAX     1000
 #define IMAGE_DEFAULT "azureml"
 #define NAME_DEFAULT  "command-job"
 #define CLOUD_ONLY    "that is Azure's own matter"
+#define NO_IMAGES     "no image is built"
 
 enum distribution { DISTRIBUTION_NONE, PYTORCH, TENSORFLOW, MPI };
 
@@ -81,36 +82,6 @@ static void decode_distribution_type(struct smd_decoder *decoder, const struct s
 	}
 }
 
-/* 1 or more. */
-static void decode_positive(struct smd_decoder *decoder, const struct smd_field *field,
-	const struct smd_node *node, void *base)
-{
-	size_t mistakes = decoder->diagnostics->found[SMD_MISTAKE];
-	const int *count = (const int *)((char *)base + field->offset);
-	char got[SMD_NODE_TEXT_MAX];
-
-	smd_decode_count(decoder, field, node, base);
-	if (decoder->diagnostics->found[SMD_MISTAKE] == mistakes &&
-		(*count == 0 || *count > INSTANCES_MAX)) {
-		smd_node_describe(node, got);
-		smd_mistake_value(decoder->diagnostics, node, "must be from 1 to %d, got %s",
-			INSTANCES_MAX, got);
-	}
-}
-
-/* A name of a registered environment, or an inline one with its image. */
-static void decode_environment(struct smd_decoder *decoder, const struct smd_field *field,
-	const struct smd_node *node, void *base)
-{
-	const struct smd_node *image = smd_node_member(node, "image");
-
-	if (node->type == SMD_NODE_OBJECT && image) {
-		smd_decode_string(decoder, field, image, base);
-	} else if (node->type != SMD_NODE_OBJECT) {
-		smd_decode_string(decoder, field, node, base);
-	}
-}
-
 /* Values may be numbers and truth values, which become texts. */
 static void decode_variables(struct smd_decoder *decoder, const struct smd_field *field,
 	const struct smd_node *node, void *base)
@@ -121,6 +92,7 @@ static void decode_variables(struct smd_decoder *decoder, const struct smd_field
 	if (!smd_decode_expects(decoder, node, SMD_NODE_OBJECT)) {
 		return;
 	}
+	smd_check_variable_count(decoder, node);
 	job->env = calloc(node->count + 1, sizeof(*job->env));
 	for (const struct smd_node *child = node->first; job->env && child; child = child->next) {
 		char text[SMD_NODE_TEXT_MAX];
@@ -128,6 +100,10 @@ static void decode_variables(struct smd_decoder *decoder, const struct smd_field
 		if (child->type == SMD_NODE_ARRAY || child->type == SMD_NODE_OBJECT) {
 			smd_decode_expects(decoder, child, SMD_NODE_STRING);
 			continue;
+		}
+		if (!smd_is_identifier(child->key)) {
+			smd_mistake_name(decoder->diagnostics, child,
+				"a variable's name must be " SMD_IDENTIFIER_RULE);
 		}
 		smd_node_describe(child, text);
 		job->env[job->nenv].name = strdup(child->key);
@@ -146,6 +122,16 @@ static void decode_variables(struct smd_decoder *decoder, const struct smd_field
 		rows, sizeof(rows) / sizeof((rows)[0]), .is_snake = 1                              \
 	}
 
+static void decode_literal(struct smd_decoder *decoder, const struct smd_field *field,
+	const struct smd_node *node, void *base)
+{
+	(void)field;
+	(void)base;
+	if (node->type == SMD_NODE_ARRAY || node->type == SMD_NODE_OBJECT) {
+		smd_decode_expects(decoder, node, SMD_NODE_STRING);
+	}
+}
+
 static const struct smd_field data_rows[] = {
 	SMD_FIELD("type", smd_decode_string, SMD_KEPT),
 	SMD_FIELD("path", smd_decode_string, SMD_KEPT),
@@ -153,13 +139,18 @@ static const struct smd_field data_rows[] = {
 	SMD_FIELD("description", smd_decode_string, SMD_KEPT),
 	SMD_FIELD("name", smd_decode_string, SMD_KEPT),
 	SMD_FIELD("version", smd_decode_anything, SMD_KEPT),
+	SMD_FIELD("optional", smd_decode_boolean, SMD_KEPT),
+	SMD_FIELD("default", decode_literal, SMD_KEPT),
+	SMD_FIELD("min", decode_literal, SMD_KEPT),
+	SMD_FIELD("max", decode_literal, SMD_KEPT),
+	SMD_FIELD("enum", smd_decode_anything, SMD_KEPT),
+	SMD_FIELD("path_on_compute", smd_decode_string, SMD_KEPT, .note = CLOUD_ONLY),
 };
 static const struct smd_message data = AZURE_MESSAGE(data_rows);
 
 static void decode_data(struct smd_decoder *decoder, const struct smd_field *field,
 	const struct smd_node *node, void *base)
 {
-	(void)field;
 	(void)base;
 	if (!smd_decode_expects(decoder, node, SMD_NODE_OBJECT)) {
 		return;
@@ -167,22 +158,61 @@ static void decode_data(struct smd_decoder *decoder, const struct smd_field *fie
 	for (const struct smd_node *child = node->first; child; child = child->next) {
 		if (child->type == SMD_NODE_OBJECT) {
 			smd_decode_message(decoder, &data, child, NULL);
-		} else if (child->type == SMD_NODE_ARRAY) {
-			smd_decode_expects(decoder, child, SMD_NODE_STRING);
+		} else {
+			decode_literal(decoder, field, child, NULL);
 		}
+	}
+}
+
+static const struct smd_field build_rows[] = {
+	SMD_FIELD("path", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("dockerfile_path", smd_decode_string, SMD_KEPT),
+};
+static const struct smd_message build_context = AZURE_MESSAGE(build_rows);
+
+static const struct smd_field environment_rows[] = {
+	SMD_FIELD("$schema", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("name", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("version", smd_decode_anything, SMD_KEPT),
+	SMD_FIELD("description", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("tags", smd_decode_anything, SMD_KEPT),
+	SMD_FIELD("image", smd_decode_string, PLACE(image)),
+	SMD_FIELD("conda_file", smd_decode_anything, SMD_KEPT, .note = NO_IMAGES),
+	SMD_FIELD(
+		"build", smd_decode_object, SMD_KEPT, .message = &build_context, .note = NO_IMAGES),
+	SMD_FIELD("os_type", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("inference_config", smd_decode_anything, SMD_KEPT, .note = CLOUD_ONLY),
+};
+static const struct smd_message environment = AZURE_MESSAGE(environment_rows);
+
+/* A name of a registered environment, or an inline one with its image. */
+static void decode_environment(struct smd_decoder *decoder, const struct smd_field *field,
+	const struct smd_node *node, void *base)
+{
+	if (node->type == SMD_NODE_OBJECT) {
+		smd_decode_message(decoder, &environment, node, base);
+	} else {
+		smd_decode_string(decoder, field, node, base);
 	}
 }
 
 static const struct smd_field distribution_rows[] = {
 	SMD_FIELD("type", decode_distribution_type, 0, .required = 1),
-	SMD_FIELD("process_count_per_instance", decode_positive, PLACE(processes)),
-	SMD_FIELD("worker_count", decode_positive, PLACE(worker_count)),
-	SMD_FIELD("parameter_server_count", smd_decode_count, PLACE(parameter_server_count)),
+	SMD_FIELD("process_count_per_instance", smd_decode_count, PLACE(processes), .min = 1,
+		.max = SMD_JOB_PROCESSES_MAX),
+	SMD_FIELD("worker_count", smd_decode_count, PLACE(worker_count), .min = 1,
+		.max = SMD_JOB_REPLICAS_MAX),
+	SMD_FIELD("parameter_server_count", smd_decode_count, PLACE(parameter_server_count),
+		.max = SMD_JOB_REPLICAS_MAX),
+	/* Version 1's; check_distribution() refuses them. */
+	SMD_FIELD("process_count", smd_decode_anything, SMD_KEPT),
+	SMD_FIELD("node_count", smd_decode_anything, SMD_KEPT),
 };
 static const struct smd_message distribution = AZURE_MESSAGE(distribution_rows);
 
 static const struct smd_field resources_rows[] = {
-	SMD_FIELD("instance_count", decode_positive, PLACE(instance_count)),
+	SMD_FIELD("instance_count", smd_decode_count, PLACE(instance_count), .min = 1,
+		.max = SMD_JOB_REPLICAS_MAX),
 	SMD_FIELD("instance_type", smd_decode_string, PLACE(instance_type)),
 	SMD_FIELD("shm_size", smd_decode_string, SMD_KEPT, .note = CLOUD_ONLY),
 	SMD_FIELD("docker_args", smd_decode_anything, SMD_KEPT, .note = CLOUD_ONLY),
@@ -193,7 +223,7 @@ static const struct smd_field resources_rows[] = {
 static const struct smd_message resources = AZURE_MESSAGE(resources_rows);
 
 static const struct smd_field limits_rows[] = {
-	SMD_FIELD("timeout", decode_positive, PLACE(timeout_s)),
+	SMD_FIELD("timeout", smd_decode_count, PLACE(timeout_s), .min = 1),
 };
 static const struct smd_message limits = AZURE_MESSAGE(limits_rows);
 
@@ -244,9 +274,45 @@ static void refuse_count(struct smd_decoder *decoder, const struct smd_node *nod
 	}
 }
 
-/* Linux passes no longer argument to a shell, and each expression looks through the names. */
-static void check_sizes(struct smd_decoder *decoder, const struct smd_node *document)
+/* Version 1 counts the processes of all nodes, version 2 those of each. */
+static void refuse_total(
+	struct smd_decoder *decoder, const struct smd_node *node, const struct azure_job *job)
 {
+	static const char rule[] = "unknown field; version 1's process_count is the total of all "
+				   "nodes, process_count_per_instance is that of each: ";
+	int nodes = job->instance_count;
+	int64_t total;
+
+	if (smd_node_integer(node, &total) || total < nodes || total % nodes != 0) {
+		smd_mistake_name(decoder->diagnostics, node,
+			"%sprocess_count divided by the %d of resources.instance_count", rule,
+			nodes);
+	} else {
+		smd_mistake_name(decoder->diagnostics, node,
+			"%sfor %lld on %d instance%s write process_count_per_instance: %lld", rule,
+			(long long)total, nodes, nodes == 1 ? "" : "s", (long long)(total / nodes));
+	}
+}
+
+static void check_version_1(
+	struct smd_decoder *decoder, const struct smd_node *node, const struct azure_job *job)
+{
+	const struct smd_node *total = smd_node_member(node, "process_count");
+	const struct smd_node *nodes = smd_node_member(node, "node_count");
+
+	if (total) {
+		refuse_total(decoder, total, job);
+	}
+	if (nodes) {
+		smd_mistake_name(decoder->diagnostics, nodes,
+			"unknown field; version 1's node_count is /resources/instance_count");
+	}
+}
+
+/* Linux passes no longer argument to a shell, and each expression looks through the names. */
+static int check_sizes(struct smd_decoder *decoder, const struct smd_node *document)
+{
+	size_t mistakes = decoder->diagnostics->found[SMD_MISTAKE];
 	static const char *const names[] = {"inputs", "outputs"};
 	const struct smd_node *command = smd_node_member(document, "command");
 
@@ -263,6 +329,7 @@ static void check_sizes(struct smd_decoder *decoder, const struct smd_node *docu
 				"must have at most %d names, got %zu", NAMES_MAX, map->count);
 		}
 	}
+	return decoder->diagnostics->found[SMD_MISTAKE] > mistakes ? -EINVAL : 0;
 }
 
 static void check_distribution(
@@ -279,6 +346,7 @@ static void check_distribution(
 	if (!node) {
 		return;
 	}
+	check_version_1(decoder, node, job);
 	if (job->distribution == TENSORFLOW) {
 		refuse_count(decoder, node, "process_count_per_instance",
 			"must not be given for tensorflow, which has one process per worker: "
@@ -441,32 +509,34 @@ static void free_azure_job(struct azure_job *job)
 	free(job->image);
 }
 
-static int finish(struct smd_decoder *decoder, const struct smd_node *document,
-	const char *directory, const struct azure_job *job, struct smd_node **out, char **code_dir)
+/* The command with its expressions replaced; NULL: it cannot be, and it has been said why. */
+static char *expand(
+	struct smd_decoder *decoder, const struct smd_node *document, const char *directory)
 {
 	const struct smd_node *line = smd_node_member(document, "command");
-	struct smd_azure_command command = {.inputs = smd_node_member(document, "inputs"),
+	const struct smd_azure_command command = {.inputs = smd_node_member(document, "inputs"),
 		.outputs = smd_node_member(document, "outputs"),
 		.directory = directory};
-	char *text = smd_azure_command_expand(&command, decoder, line);
-	struct builder builder = {.decoder = decoder, .job = job, .line = text, .at = line->at};
-	struct smd_node *root = NULL;
-	char *code = NULL;
 
-	if (text && !decoder->diagnostics->found[SMD_MISTAKE]) {
-		root = build(&builder, command.outputs != NULL);
-		code = job->code ? smd_azure_path(directory, job->code) : NULL;
-		decoder->ret = job->code && !code ? -ENOMEM : decoder->ret;
+	if (!line || line->type != SMD_NODE_STRING || check_sizes(decoder, document) ||
+		(command.inputs && command.inputs->type != SMD_NODE_OBJECT) ||
+		(command.outputs && command.outputs->type != SMD_NODE_OBJECT)) {
+		return NULL;
 	}
-	free(text);
-	if (decoder->ret || decoder->diagnostics->found[SMD_MISTAKE]) {
-		smd_node_free(root);
-		free(code);
-		return decoder->ret ? decoder->ret : -EINVAL;
-	}
-	*out = root;
-	*code_dir = code;
-	return 0;
+	return smd_azure_command_expand(&command, decoder, line);
+}
+
+static void check(
+	struct smd_decoder *decoder, const struct smd_node *document, const struct azure_job *job)
+{
+	const struct smd_node *display_name = smd_node_member(document, "display_name");
+	const struct smd_node *machines = smd_node_member(document, "resources");
+
+	smd_check_display_name(
+		decoder, display_name ? display_name : smd_node_member(document, "name"));
+	smd_check_machine_type(
+		decoder, machines ? smd_node_member(machines, "instance_type") : NULL);
+	check_distribution(decoder, document, job);
 }
 
 int smd_azure_job_convert(const struct smd_node *document, const char *directory,
@@ -474,13 +544,29 @@ int smd_azure_job_convert(const struct smd_node *document, const char *directory
 {
 	struct smd_decoder decoder = {.diagnostics = diagnostics};
 	struct azure_job job = {.instance_count = 1, .processes = 1};
-	int ret;
+	struct builder builder = {.decoder = &decoder, .job = &job, .at = document->at};
+	struct smd_node *root = NULL;
+	char *code = NULL;
+	char *line;
 
 	smd_decode_message(&decoder, &command_job, document, &job);
-	check_distribution(&decoder, document, &job);
-	check_sizes(&decoder, document);
-	ret = decoder.ret ? decoder.ret : diagnostics->found[SMD_MISTAKE] ? -EINVAL : 0;
-	ret = ret ? ret : finish(&decoder, document, directory, &job, out, code_dir);
+	check(&decoder, document, &job);
+	line = expand(&decoder, document, directory);
+	if (line && !decoder.ret && !diagnostics->found[SMD_MISTAKE]) {
+		builder.line = line;
+		builder.at = smd_node_member(document, "command")->at;
+		root = build(&builder, smd_node_member(document, "outputs") != NULL);
+		code = job.code ? smd_azure_path(directory, job.code) : NULL;
+		decoder.ret = job.code && !code ? -ENOMEM : decoder.ret;
+	}
+	free(line);
 	free_azure_job(&job);
-	return ret;
+	if (decoder.ret || diagnostics->found[SMD_MISTAKE]) {
+		smd_node_free(root);
+		free(code);
+		return decoder.ret ? decoder.ret : -EINVAL;
+	}
+	*out = root;
+	*code_dir = code;
+	return 0;
 }

@@ -110,27 +110,15 @@ static const struct smd_field job_rows[] = {
 };
 static const struct smd_message custom_job = SMD_MESSAGE(job_rows);
 
-static void decode_trial_count(struct smd_decoder *decoder, const struct smd_field *field,
-	const struct smd_node *node, void *base)
-{
-	size_t mistakes = decoder->diagnostics->found[SMD_MISTAKE];
-	int *count = (int *)((char *)base + field->offset);
-
-	smd_decode_count(decoder, field, node, base);
-	if (decoder->diagnostics->found[SMD_MISTAKE] == mistakes && *count == 0) {
-		smd_mistake_value(decoder->diagnostics, node, "must be at least 1, got 0");
-	}
-}
-
 static const struct smd_field tuning_rows[] = {
 	SMD_FIELD("displayName", smd_decode_string, offsetof(struct smd_job, display_name),
 		.required = 1),
 	SMD_FIELD("studySpec", smd_decode_object, SMD_KEPT, .required = 1,
 		.message = &smd_study_spec),
-	SMD_FIELD("maxTrialCount", decode_trial_count, offsetof(struct smd_job, max_trial_count),
-		.required = 1),
-	SMD_FIELD("parallelTrialCount", decode_trial_count,
-		offsetof(struct smd_job, parallel_trial_count), .required = 1),
+	SMD_FIELD("maxTrialCount", smd_decode_count, offsetof(struct smd_job, max_trial_count),
+		.required = 1, .min = 1),
+	SMD_FIELD("parallelTrialCount", smd_decode_count,
+		offsetof(struct smd_job, parallel_trial_count), .required = 1, .min = 1),
 	SMD_FIELD("maxFailedTrialCount", smd_decode_count,
 		offsetof(struct smd_job, max_failed_trial_count)),
 	SMD_FIELD("trialJobSpec", smd_decode_object, 0, .required = 1, .message = &custom_job_spec),
@@ -194,23 +182,27 @@ static int has_control_character(const char *text)
 	return *text != '\0';
 }
 
+void smd_check_display_name(struct smd_decoder *decoder, const struct smd_node *name)
+{
+	size_t length;
+
+	if (!name || name->type != SMD_NODE_STRING) {
+		return;
+	}
+	length = count_characters(name->string);
+	if (length == 0 || length > DISPLAY_NAME_MAX) {
+		smd_mistake_value(decoder->diagnostics, name,
+			"must have 1 to %d characters, got %zu", DISPLAY_NAME_MAX, length);
+	}
+	if (has_control_character(name->string)) {
+		smd_mistake_value(decoder->diagnostics, name, "must not have control characters");
+	}
+}
+
 static void check_job(
 	struct smd_decoder *decoder, const struct smd_node *document, struct smd_job *job)
 {
-	const struct smd_node *name = smd_node_member(document, "displayName");
-
-	if (name && name->type == SMD_NODE_STRING) {
-		size_t length = count_characters(name->string);
-
-		if (length == 0 || length > DISPLAY_NAME_MAX) {
-			smd_mistake_value(decoder->diagnostics, name,
-				"must have 1 to %d characters, got %zu", DISPLAY_NAME_MAX, length);
-		}
-		if (has_control_character(name->string)) {
-			smd_mistake_value(
-				decoder->diagnostics, name, "must not have control characters");
-		}
-	}
+	smd_check_display_name(decoder, smd_node_member(document, "displayName"));
 	check_labels(decoder, smd_node_member(document, "labels"));
 	smd_settings_decode(decoder, smd_node_member(document, "labels"), job);
 }

@@ -21,6 +21,16 @@ extern const char *const smd_accelerator_types[];
 /* Whether it is a reduction server's image: (^|/)reductionserver(:|@|$). */
 int smd_image_is_reduction_server(const char *image);
 
+/* Rules for values that other front ends have too; what breaks one is a mistake of the node, which
+ * may be of any type. */
+void smd_check_display_name(struct smd_decoder *decoder, const struct smd_node *name);
+void smd_check_machine_type(struct smd_decoder *decoder, const struct smd_node *node);
+void smd_check_variable_count(struct smd_decoder *decoder, const struct smd_node *env);
+
+/* A C identifier: what a variable's name must be. */
+int smd_is_identifier(const char *name);
+#define SMD_IDENTIFIER_RULE "letters, digits and _, and not begin with a digit"
+
 /* Decodes workerPoolSpecs into the job at base. */
 void smd_decode_worker_pools(struct smd_decoder *decoder, const struct smd_field *field,
 	const struct smd_node *node, void *base);

@@ -41,6 +41,8 @@ struct smd_field {
 	const char *note;                  /* why the field has no effect here; NULL: it has one */
 	const struct smd_message *message; /* of objects and lists of objects */
 	const char *const *values;         /* of enumerations: the values, then NULL */
+	int min;                           /* of counts */
+	int max;                           /* of counts; 0: INT_MAX */
 };
 
 /* A row; what it leaves out is designated: .required = 1, .message = &machine. */
@@ -65,7 +67,7 @@ void smd_decode_enum(struct smd_decoder *decoder, const struct smd_field *field,
 void smd_decode_boolean(struct smd_decoder *decoder, const struct smd_field *field,
 	const struct smd_node *node, void *base); /* int */
 void smd_decode_count(struct smd_decoder *decoder, const struct smd_field *field,
-	const struct smd_node *node, void *base); /* int, 0 or more */
+	const struct smd_node *node, void *base); /* int, field->min to field->max */
 void smd_decode_duration(struct smd_decoder *decoder, const struct smd_field *field,
 	const struct smd_node *node, void *base); /* int64_t, whole seconds, rounded up */
 void smd_decode_strings(struct smd_decoder *decoder, const struct smd_field *field,

@@ -9,7 +9,6 @@
 #include "reduction_server/base/options.h"
 #include "reduction_server/base/parse.h"
 
-#define PROCESSES_MAX       1024
 #define RESTARTS_MAX        1000000
 #define RESTARTS_DEFAULT    3
 #define BACKOFF_MAX_S       86400
@@ -87,7 +86,7 @@ const struct smd_setting smd_settings[] = {
 	{"platform", "vertex|azureml", "whose forms these have (default vertex)", set_value,
 		PLACE(platform), .values = platforms},
 	{"processes-per-replica", "N", "started in each replica (default 1)", set_number,
-		PLACE(processes_per_replica), .min = 1, .max = PROCESSES_MAX},
+		PLACE(processes_per_replica), .min = 1, .max = SMD_JOB_PROCESSES_MAX},
 	{"launch", "process|node",
 		"who starts these: Summand, or a launcher on each node (default process)",
 		set_value, PLACE(launch), .values = launches},

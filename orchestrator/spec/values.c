@@ -116,17 +116,18 @@ void smd_decode_count(struct smd_decoder *decoder, const struct smd_field *field
 	const struct smd_node *node, void *base)
 {
 	int *place = place_of(field, base);
+	int max = field->max ? field->max : INT_MAX;
 	char got[SMD_NODE_TEXT_MAX];
 	uint64_t number;
 
-	if (node->type == SMD_NODE_INTEGER && node->number.integer >= 0 &&
-		node->number.integer <= INT_MAX) {
+	if (node->type == SMD_NODE_INTEGER && node->number.integer >= field->min &&
+		node->number.integer <= max) {
 		number = (uint64_t)node->number.integer;
 	} else if (node->type != SMD_NODE_STRING ||
-		   smd_parse_number(node->string, 0, INT_MAX, &number)) {
+		   smd_parse_number(node->string, (uint64_t)field->min, (uint64_t)max, &number)) {
 		smd_node_describe(node, got);
 		smd_mistake_value(decoder->diagnostics, node,
-			"must be a whole number from 0 to %d, got %s", INT_MAX, got);
+			"must be a whole number from %d to %d, got %s", field->min, max, got);
 		return;
 	}
 	if (place) {

@@ -6,7 +6,6 @@
 
 #include "orchestrator/spec/custom_job.h"
 
-#define REPLICAS_MAX  100000
 #define VARIABLES_MAX 100
 #define PACKAGES_MAX  100
 #define MODULE_MAX    200
@@ -146,9 +145,9 @@ static void decode_replica_count(struct smd_decoder *decoder, const struct smd_f
 	if (pool->index == 0 && pool->replica_count != 1) {
 		smd_mistake_value(
 			decoder->diagnostics, node, "must be 1 in worker pool 0, got %s", got);
-	} else if (pool->replica_count > REPLICAS_MAX) {
+	} else if (pool->replica_count > SMD_JOB_REPLICAS_MAX) {
 		smd_mistake_value(decoder->diagnostics, node, "must be at most %d, got %s",
-			REPLICAS_MAX, got);
+			SMD_JOB_REPLICAS_MAX, got);
 	}
 }
 
@@ -175,20 +174,25 @@ int smd_image_is_reduction_server(const char *image)
 	return strncmp(base, name, sizeof(name) - 1) == 0 && strchr(":@", base[sizeof(name) - 1]);
 }
 
+void smd_check_machine_type(struct smd_decoder *decoder, const struct smd_node *node)
+{
+	char got[SMD_NODE_TEXT_MAX];
+
+	if (node && node->type == SMD_NODE_STRING &&
+		node->string[strspn(node->string, MACHINE_TYPE_CHARACTERS)]) {
+		smd_node_describe(node, got);
+		smd_mistake_value(decoder->diagnostics, node,
+			"must be a machine type such as n1-standard-4, got %s", got);
+	}
+}
+
 static void check_machine(
 	struct smd_decoder *decoder, const struct smd_node *node, struct smd_pool *pool)
 {
 	const struct smd_node *spec = smd_node_member(node, "machineSpec");
-	const struct smd_node *type = spec ? smd_node_member(spec, "machineType") : NULL;
 	const struct smd_node *count = spec ? smd_node_member(spec, "acceleratorCount") : NULL;
-	char got[SMD_NODE_TEXT_MAX];
 
-	if (type && type->type == SMD_NODE_STRING &&
-		type->string[strspn(type->string, MACHINE_TYPE_CHARACTERS)]) {
-		smd_node_describe(type, got);
-		smd_mistake_value(decoder->diagnostics, type,
-			"must be a machine type such as n1-standard-4, got %s", got);
-	}
+	smd_check_machine_type(decoder, spec ? smd_node_member(spec, "machineType") : NULL);
 	if (pool->accelerator_type && strcmp(pool->accelerator_type, NO_ACCELERATOR) == 0) {
 		free(pool->accelerator_type);
 		pool->accelerator_type = NULL;
@@ -202,7 +206,7 @@ static void check_machine(
 	}
 }
 
-static int is_identifier(const char *name)
+int smd_is_identifier(const char *name)
 {
 	for (const char *c = name; *c; c++) {
 		unsigned char byte = (unsigned char)*c;
@@ -228,13 +232,21 @@ static int is_module(const char *name)
 
 		memcpy(part, name, length);
 		part[length] = '\0';
-		if (!is_identifier(part)) {
+		if (!smd_is_identifier(part)) {
 			return 0;
 		}
 		if (!name[length]) {
 			return 1;
 		}
 		name += length + 1;
+	}
+}
+
+void smd_check_variable_count(struct smd_decoder *decoder, const struct smd_node *env)
+{
+	if (env->count > VARIABLES_MAX) {
+		smd_mistake_value(decoder->diagnostics, env,
+			"must have at most %d variables, got %zu", VARIABLES_MAX, env->count);
 	}
 }
 
@@ -245,18 +257,14 @@ static void check_env(struct smd_decoder *decoder, const struct smd_node *env)
 	if (!env || env->type != SMD_NODE_ARRAY) {
 		return;
 	}
-	if (env->count > VARIABLES_MAX) {
-		smd_mistake_value(decoder->diagnostics, env,
-			"must have at most %d variables, got %zu", VARIABLES_MAX, env->count);
-	}
+	smd_check_variable_count(decoder, env);
 	for (const struct smd_node *node = env->first; node; node = node->next) {
 		const struct smd_node *name = smd_node_member(node, "name");
 
-		if (name && name->type == SMD_NODE_STRING && !is_identifier(name->string)) {
+		if (name && name->type == SMD_NODE_STRING && !smd_is_identifier(name->string)) {
 			smd_node_describe(name, got);
 			smd_mistake_value(decoder->diagnostics, name,
-				"must be letters, digits and _, and not begin with a digit, got %s",
-				got);
+				"must be " SMD_IDENTIFIER_RULE ", got %s", got);
 		}
 	}
 }
