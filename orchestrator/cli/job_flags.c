@@ -64,15 +64,17 @@ static void apply_boolean(struct smd_job_edit *edit, const struct job_flag *flag
 	const struct smd_flag_value *values, size_t count)
 {
 	const struct smd_flag_value *last = &values[count - 1];
+	struct smd_error error = {""};
 	struct smd_node *node;
+	int value;
 
-	if (strcmp(last->value, "true") != 0 && strcmp(last->value, "false") != 0) {
-		smd_edit_refuse(edit, last->at, "must be true or false, got \"%s\"", last->value);
+	if (smd_option_set_bool(&value, last->value, &error)) {
+		smd_edit_refuse(edit, last->at, "%s, got \"%s\"", error.text, last->value);
 		return;
 	}
 	node = smd_edit_put(edit, edit->spec, flag->field, SMD_NODE_BOOLEAN, last->at);
 	if (node) {
-		node->number.boolean = last->value[0] == 't';
+		node->number.boolean = value;
 	}
 }
 

@@ -358,9 +358,9 @@ int smd_torch_run(int argc, char **argv)
 	const struct smd_option options[] = {
 		{"num-processes", "N", "processes to start (default 1)", set_processes,
 			&run.num_processes},
-		{"local-mode", "BOOL", "all on one node; else each on its own (default true)",
+		{"local-mode", NULL, "all on one node (default); --no-local-mode: each on its own",
 			smd_option_set_bool, &run.local_mode},
-		{"use-gpu", "BOOL", "whether they get this machine's GPUs (default true)",
+		{"use-gpu", NULL, "on this machine's GPUs (default); --no-use-gpu: without",
 			smd_option_set_bool, &run.use_gpu},
 		{"dry-run", NULL, "only print the job that would be run", smd_option_set_bool,
 			&run.dry_run},

@@ -5,11 +5,13 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "reduction_server/base/parse.h"
 
 #define WORD_MAX   64
 #define LEFT_WIDTH 28
+#define NO         "no-"
 
 int smd_option_set_string(void *target, const char *value, struct smd_error *error)
 {
@@ -18,10 +20,16 @@ int smd_option_set_string(void *target, const char *value, struct smd_error *err
 	return 0;
 }
 
+/* As shells, YAML and Python write them. */
+static int is_truth_value(const char *word)
+{
+	return strcasecmp(word, "true") == 0 || strcasecmp(word, "false") == 0;
+}
+
 int smd_option_set_bool(void *target, const char *value, struct smd_error *error)
 {
-	if (strcmp(value, "true") == 0 || strcmp(value, "false") == 0) {
-		*(int *)target = value[0] == 't';
+	if (is_truth_value(value) || strcmp(value, "0") == 0 || strcmp(value, "1") == 0) {
+		*(int *)target = strchr("tT1", value[0]) != NULL;
 		return 0;
 	}
 	return smd_error_set(error, EINVAL, "must be true or false");
@@ -164,13 +172,20 @@ static int parse_option(
 	size_t length = equals ? (size_t)(equals - name) : strlen(name);
 	const struct smd_option *option = find_option(command, name, length);
 
+	if (!option && !equals && strncmp(name, NO, sizeof(NO) - 1) == 0) {
+		option = find_option(command, name + sizeof(NO) - 1, length - (sizeof(NO) - 1));
+		if (option && !option->metavar) {
+			return apply_option(option, "false", error);
+		}
+		option = NULL;
+	}
 	if (!option) {
 		return unknown_option(command, name, length, error);
 	}
 	if (equals) {
 		return apply_option(option, equals + 1, error);
 	}
-	if (!option->metavar) {
+	if (!option->metavar && (*at + 1 >= argc || !is_truth_value(argv[*at + 1]))) {
 		return apply_option(option, "true", error);
 	}
 	if (*at + 1 >= argc) {

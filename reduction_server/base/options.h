@@ -1,8 +1,8 @@
 /*
  * A command line described by a table: the same rows parse it and write its --help.
  *
- * Options are long ones: --name=VALUE or --name VALUE; a row without metavar is a switch (--name,
- * also --name=true|false). Options and operands may be mixed; "--" ends the options. An unknown or
+ * Options are long ones: --name=VALUE or --name VALUE; a row without metavar is a switch: --name and
+ * --no-name, also --name=true|false and --name true|false. Options and operands may be mixed; "--" ends the options. An unknown or
  * ambiguous option is an error that suggests the nearest name.
  */
 #ifndef SMD_BASE_OPTIONS_H

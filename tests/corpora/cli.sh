@@ -99,6 +99,15 @@ torch_run 2 "must be at most the number of GPUs, which is 2" --num-processes=3 -
 CUDA_VISIBLE_DEVICES='' torch_run 2 "GPUs were unable to be found" -- x
 unset CUDA_VISIBLE_DEVICES
 torch_run 2 "a script is needed" --use-gpu=false
+# As Python writes a truth value, and as gcloud does.
+for no in --use-gpu=False --no-use-gpu --use-gpu=0 "--use-gpu FALSE"; do
+	# shellcheck disable=SC2086 # One of them is two words.
+	torch_run 0 "rank 0 1 0 1 0  []" $no --local-mode -- "$scratch/train.py"
+done
+torch_run 0 "rank 1 2 0 1 1  []" --num-processes=2 --no-use-gpu --no-local-mode -- "$scratch/train.py"
+torch_run 2 "--use-gpu: must be true or false, got \"no\"" --use-gpu=no -- "$scratch/train.py"
+CUDA_VISIBLE_DEVICES='' torch_run 2 "GPUs were unable to be found" --local-mode --use-gpu -- x
+torch_run 2 "did you mean --use-gpu?" --no-use-gpus -- x
 torch_run 2 "must be a whole number from 1 to 1024" --num-processes=0 -- x
 torch_run 0 "LOCAL_WORLD_SIZE" --dry-run --use-gpu=false -- x
 

@@ -17,8 +17,8 @@ struct values {
 	uint64_t limit;
 };
 
-static int parse(struct values *values, int argc, const char **argv, int *noperands,
-	struct smd_error *error)
+static int parse(
+	struct values *values, int argc, const char **argv, int *noperands, struct smd_error *error)
 {
 	const struct smd_option options[] = {
 		{"listen", "ADDR", "", smd_option_set_string, &values->listen},
@@ -51,6 +51,33 @@ static void forms_and_operands(void **state)
 	assert_string_equal(argv[3], "--three");
 }
 
+/* What "x WORD... operand" makes of the switch. */
+static int switched(const char *first, const char *second)
+{
+	const char *argv[] = {"x", first, second ? second : "operand", "operand"};
+	struct values values = {.quiet = 7};
+	struct smd_error error = {""};
+	int n;
+
+	assert_int_equal(parse(&values, second ? 4 : 3, argv, &n, &error), 0);
+	assert_int_equal(n, 1);
+	assert_string_equal(argv[1], "operand");
+	return values.quiet;
+}
+
+static void forms_of_switches(void **state)
+{
+	(void)state;
+	assert_int_equal(switched("--quiet", NULL), 1);
+	assert_int_equal(switched("--no-quiet", NULL), 0);
+	assert_int_equal(switched("--quiet=True", NULL), 1);
+	assert_int_equal(switched("--quiet=FALSE", NULL), 0);
+	assert_int_equal(switched("--quiet=1", NULL), 1);
+	assert_int_equal(switched("--quiet=0", NULL), 0);
+	assert_int_equal(switched("--quiet", "False"), 0);
+	assert_int_equal(switched("--quiet", "true"), 1);
+}
+
 static void mistake(const char *word, const char *text)
 {
 	const char *argv[] = {"x", word};
@@ -69,6 +96,8 @@ static void mistakes(void **state)
 	mistake("--colour", "--colour: unknown option; --help lists them");
 	mistake("--threads=-1", "--threads: must be a whole number, 0 or more, got \"-1\"");
 	mistake("--listen", "--listen: needs a value: --listen=ADDR");
+	mistake("--no-quiet=true", "--no-quiet: unknown option; did you mean --quiet?");
+	mistake("--no-listen", "--no-listen: unknown option; did you mean --listen?");
 	mistake("--quiet=maybe", "--quiet: must be true or false, got \"maybe\"");
 }
 
@@ -76,6 +105,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(forms_and_operands),
+		cmocka_unit_test(forms_of_switches),
 		cmocka_unit_test(mistakes),
 	};
 
