@@ -2,15 +2,18 @@
 #include "orchestrator/runner/local_run.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "orchestrator/cli/custom_jobs.h"
 #include "orchestrator/cli/format.h"
 #include "orchestrator/cli/loaded_job.h"
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/engine/container.h"
+#include "orchestrator/runner/jobdir.h"
 
 #define GRACE_DEFAULT_S         30
 #define READY_TIMEOUT_DEFAULT_S 30
@@ -142,6 +145,93 @@ static int run(struct smd_loaded_job *loaded, struct smd_local_run_options *opti
 	return exit_code;
 }
 
+/* From now on what is told on the way goes to standard error; the file is standard output. */
+static FILE *divert_output(void)
+{
+	int fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
+
+	if (!out || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
+		perror("summand: standard output");
+		return NULL;
+	}
+	return out;
+}
+
+/* The CustomJob as it was run and how it ended; NULL: it never began. */
+static json_t *make_resource(const struct smd_job *job, const char *job_dir)
+{
+	static const char *const fields[] = {
+		"state", "createTime", "startTime", "endTime", "updateTime", "error"};
+	json_t *resource = json_pack("{s:s}", "name", "");
+	json_t *state = NULL;
+	char *path;
+
+	if (asprintf(&path, "%s/state.json", job_dir) >= 0) {
+		state = json_load_file(path, 0, NULL);
+		free(path);
+	}
+	if (!resource || !state || json_object_update(resource, job->resolved)) {
+		json_decref(state);
+		json_decref(resource);
+		return NULL;
+	}
+	/* A spec may be what another run has printed. */
+	json_object_set_new(resource, "name", json_string(job->id));
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+		json_t *value = json_object_get(state, fields[i]);
+
+		json_object_del(resource, fields[i]);
+		if (value) {
+			json_object_set(resource, fields[i], value);
+		}
+	}
+	json_decref(state);
+	return resource;
+}
+
+/* Prints the resource at the end, alone, as gcloud does where a format is given. */
+static int run_and_print(struct smd_loaded_job *loaded, struct smd_local_run_options *options,
+	const struct smd_format *format)
+{
+	FILE *out = divert_output();
+	struct smd_error error = {""};
+	char *made = NULL;
+	json_t *resource;
+	int exit_code;
+
+	if (!out) {
+		return SMD_EXIT_FAILED;
+	}
+	if (!options->job_dir && smd_jobdir_make(loaded->job, &made, &error)) {
+		fprintf(stderr, "summand: %s\n", error.text);
+		fclose(out);
+		return SMD_EXIT_FAILED;
+	}
+	options->job_dir = made ? made : options->job_dir;
+	exit_code = run(loaded, options);
+	resource = make_resource(loaded->job, options->job_dir);
+	if (resource && smd_format_print(format, resource, out)) {
+		fprintf(stderr, "summand: %s\n", strerror(ENOMEM));
+	}
+	json_decref(resource);
+	if (fclose(out)) {
+		fprintf(stderr, "summand: standard output: not all of it could be written\n");
+		exit_code = exit_code == SMD_EXIT_OK ? SMD_EXIT_FAILED : exit_code;
+	}
+	free(made);
+	return exit_code;
+}
+
+static int start(struct smd_loaded_job *loaded, struct smd_local_run_options *options,
+	const struct smd_format *format)
+{
+	if (check_packages(loaded)) {
+		return SMD_EXIT_USAGE;
+	}
+	return format ? run_and_print(loaded, options, format) : run(loaded, options);
+}
+
 int smd_custom_jobs_local_run(int argc, char **argv)
 {
 	struct smd_local_run_options run_options = {0};
@@ -152,7 +242,8 @@ int smd_custom_jobs_local_run(int argc, char **argv)
 	struct smd_format *format = NULL;
 	const struct smd_option options[] = {
 		{"dry-run", NULL, "only print the job that would be run", set_dry_run, &use},
-		{"format", SMD_FORMAT_METAVAR, "of --dry-run (default yaml)", set_format, &format},
+		{"format", SMD_FORMAT_METAVAR,
+			"print the job in the end, or in place of running it", set_format, &format},
 		{"job-dir", "DIR", "where logs and records go (default: a new directory)",
 			smd_option_set_string, &run_options.job_dir},
 		{"grace", "SECONDS", "from SIGTERM to SIGKILL (default 30)", smd_option_set_int,
@@ -188,7 +279,7 @@ int smd_custom_jobs_local_run(int argc, char **argv)
 	if (use == SMD_USE_SHOW) {
 		exit_code = print_job(&loaded, format);
 	} else {
-		exit_code = check_packages(&loaded) ? SMD_EXIT_USAGE : run(&loaded, &run_options);
+		exit_code = start(&loaded, &run_options, format);
 	}
 	smd_format_free(format);
 	smd_loaded_job_close(&loaded);

@@ -71,6 +71,22 @@ grep -qx 'two times 2 is 4, True, 1' "$scratch/job/logs/workerpool0-0.log" ||
 	fail "an Azure ML job must have said so: $(cat "$scratch"/job/logs/*)"
 [ "$(cat "$scratch/job/output/result/file")" = made ] || fail "an output must be in its folder"
 
+# --format prints the job at the end, alone on standard output, and what it prints is a spec again.
+job=$("$summand" custom-jobs local-run azure_run.yaml --job-dir="$scratch/formatted" --format=json \
+	2>"$scratch/told") || fail "an Azure ML job must run: $(cat "$scratch/told")"
+[ "$(cat "$scratch/formatted/state.json")" ] || fail "a job must have its records"
+printf %s "$job" >"$scratch/job.json"
+says 0 "is valid" custom-jobs validate "$scratch/job.json"
+grep -q "succeeded in" "$scratch/told" || fail "progress must be on standard error"
+got=$("$summand" custom-jobs local-run --worker-pool-spec=machine-type=a,container-image-uri=b \
+	--command=sh,-c --args='exit 3' --job-dir="$scratch/failed" \
+	--format='value(state,displayName,error.code)' 2>"$scratch/told")
+result=$?
+[ "$result $got" = "1 JOB_STATE_FAILED	custom-job	2" ] ||
+	fail "a failed job must be printed, got $result $got: $(cat "$scratch/told")"
+[ -z "$("$summand" custom-jobs local-run nowhere.yaml --format=json 2>/dev/null)" ] ||
+	fail "what was not run must not be printed"
+
 # torch-run: ranks of one node or of several, GPUs as TorchDistributor deals them, the end of the
 # output when one process fails.
 cat >"$scratch/train.py" <<'EOF'
