@@ -18,6 +18,7 @@ static const char *const level_names[] = {
 };
 
 static _Atomic int default_level = SMD_LOG_INFO;
+static _Atomic(smd_log_sink *) log_sink;
 
 static int level_from_environment(int fallback)
 {
@@ -36,24 +37,22 @@ void smd_log_set_default(enum smd_log_level level)
 	default_level = (int)level;
 }
 
-int smd_log_enabled(enum smd_log_level level)
+void smd_log_set_sink(smd_log_sink *sink)
 {
-	return (int)level <= level_from_environment(default_level);
+	log_sink = sink;
 }
 
-void smd_log(enum smd_log_level level, const char *component, const char *format, ...)
+int smd_log_enabled(enum smd_log_level level)
 {
-	char line[LOG_LINE_MAX];
-	va_list args;
-	int used;
+	return log_sink || (int)level <= level_from_environment(default_level);
+}
 
-	if (!smd_log_enabled(level)) {
-		return;
-	}
-	used = snprintf(line, sizeof(line), "%-5s %s: ", level_names[level], component);
-	va_start(args, format);
-	used += vsnprintf(line + used, sizeof(line) - (size_t)used, format, args);
-	va_end(args);
+static void write_line(enum smd_log_level level, const char *component, const char *sentence)
+{
+	char line[LOG_LINE_MAX + 64];
+	int used = snprintf(
+		line, sizeof(line), "%-5s %s: %s", level_names[level], component, sentence);
+
 	if (used > (int)sizeof(line) - 2) {
 		used = (int)sizeof(line) - 2;
 	}
@@ -61,4 +60,19 @@ void smd_log(enum smd_log_level level, const char *component, const char *format
 	if (write(STDERR_FILENO, line, (size_t)used) < 0) {
 		return; /* nobody is left to tell */
 	}
+}
+
+void smd_log(enum smd_log_level level, const char *component, const char *format, ...)
+{
+	smd_log_sink *sink = log_sink;
+	char sentence[LOG_LINE_MAX];
+	va_list args;
+
+	if (!smd_log_enabled(level)) {
+		return;
+	}
+	va_start(args, format);
+	vsnprintf(sentence, sizeof(sentence), format, args);
+	va_end(args);
+	(sink ? sink : write_line)(level, component, sentence);
 }

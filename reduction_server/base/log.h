@@ -18,6 +18,14 @@ void smd_log_set_default(enum smd_log_level level);
 /* Whether a line of that level would be shown. */
 int smd_log_enabled(enum smd_log_level level);
 
+/*
+ * From now on lines go to the sink instead, whatever their level and SUMMAND_LOG: a guest in a
+ * program with a log of its own. The sink may be called by several threads at once. NULL: standard
+ * error again.
+ */
+typedef void smd_log_sink(enum smd_log_level level, const char *component, const char *sentence);
+void smd_log_set_sink(smd_log_sink *sink);
+
 void smd_log(enum smd_log_level level, const char *component, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 

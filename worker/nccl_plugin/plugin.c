@@ -1,0 +1,91 @@
+/* Decides whether the plugin takes part, and says so. */
+#include "worker/nccl_plugin/plugin.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker/libsummand/config.h"
+#include "worker/nccl_plugin/journal.h"
+
+#define ABI_VERSIONS "net and collnet v6, v8 to v12, tuner v2 to v5"
+
+struct decision {
+	bool on;
+	char text[SMD_ERROR_TEXT_MAX]; /* of the first line, from the servers on */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct decision last; /* no text: none yet */
+
+static void describe(const struct smd_config *config, char *text, size_t size)
+{
+	int used = snprintf(text, size, "servers ");
+
+	for (unsigned i = 0; i < config->nservers && used < (int)size - 64; i++) {
+		used += snprintf(
+			text + used, size - (size_t)used, "%s%s", i ? "," : "", config->servers[i]);
+	}
+	used = used < (int)size - 64 ? used : (int)size - 64;
+	snprintf(text + used, size - (size_t)used, "; transport %s; on",
+		config->ntransports > 1 ? "auto" : config->transports[0]->name);
+}
+
+static void decide(struct decision *decision)
+{
+	const char *enable = getenv("NCCL_COLLNET_ENABLE");
+	struct smd_config config;
+	struct smd_error error = {""};
+
+	decision->on = false;
+	if (!enable || strcmp(enable, "1") != 0) {
+		snprintf(decision->text, sizeof(decision->text),
+			"off: NCCL_COLLNET_ENABLE must be 1, got %s%s%s", enable ? "\"" : "",
+			enable ? enable : "nothing", enable ? "\"" : "");
+		return;
+	}
+	if (smd_config_read(NULL, &config, &error)) {
+		snprintf(decision->text, sizeof(decision->text), "off: %s", error.text);
+		return;
+	}
+	decision->on = true;
+	describe(&config, decision->text, sizeof(decision->text));
+	smd_config_free(&config);
+}
+
+int smd_plugin_begin(nccl_logger *log)
+{
+	struct decision decision;
+
+	smd_journal_open(log);
+	decide(&decision);
+	pthread_mutex_lock(&lock);
+	if (strcmp(decision.text, last.text) != 0) {
+		smd_journal_info(NCCL_SUB_INIT | NCCL_SUB_NET, "%s; %s; %s", SUMMAND_VERSION,
+			ABI_VERSIONS, decision.text);
+		last = decision;
+	}
+	pthread_mutex_unlock(&lock);
+	return decision.on ? NCCL_SUCCESS : NCCL_INTERNAL_ERROR;
+}
+
+int smd_plugin_result(int err)
+{
+	switch (err) {
+	case 0:
+		return NCCL_SUCCESS;
+	case -EINVAL:
+		return NCCL_INVALID_USAGE;
+	case -ECONNRESET:
+	case -ECONNREFUSED:
+	case -ETIMEDOUT:
+	case -EPROTO:
+	case -EHOSTUNREACH:
+	case -ENETUNREACH:
+		return NCCL_REMOTE_ERROR;
+	default:
+		return NCCL_SYSTEM_ERROR;
+	}
+}
