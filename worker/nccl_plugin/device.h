@@ -12,16 +12,16 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#define SMD_NCCL_DEVICES_MAX 16
+#include "worker/nccl_plugin/interface.h"
+#include "worker/nccl_plugin/nccl_abi.h"
 
 struct smd_nccl_device {
-	char name[64];  /* of the interface: "eth0" */
-	char *pci_path; /* /sys/devices/...; NULL: a virtual interface */
-	uint64_t guid;  /* differs from device to device */
-	int speed;      /* Mbit/s */
-	int port;
-	bool rdma; /* lanes may go over verbs */
-	char rdma_name[64];
+	char name[IF_NAMESIZE]; /* of the interface: "eth0" */
+	char pci_path[512];     /* "/sys/devices/..."; empty: a virtual interface */
+	uint64_t guid;          /* differs from device to device */
+	int speed;              /* Mbit/s */
+	int port;               /* of the verbs device; 0 without */
+	char rdma_name[64];     /* of the verbs device: "mlx5_0"; empty: none, or not to be used */
 	struct sockaddr_storage address; /* of the interface; port 0 */
 	socklen_t address_length;
 };
@@ -29,7 +29,21 @@ struct smd_nccl_device {
 /* How many there are; at least 1 wherever there is an interface that is up, loopback in need. */
 int smd_nccl_devices(void);
 
-/* 0 <= dev < smd_nccl_devices(). Never freed, never changed. */
+/* NULL unless 0 <= dev < smd_nccl_devices(). Never changed. */
 const struct smd_nccl_device *smd_nccl_device(int dev);
+
+/*
+ * What sysfs, mounted at `sys`, says about an interface. `rdma`: whether a verbs device may be
+ * used.
+ */
+void smd_nccl_device_read(const char *sys, const struct smd_interface *interface, int ordinal,
+	bool rdma, struct smd_nccl_device *out);
+
+/* Properties of a device, all of them, for net and CollNet alike. NCCL results. */
+int smd_nccl_device_props_v6(int dev, struct nccl_props_v6 *props);
+int smd_nccl_device_props_v8(int dev, struct nccl_props_v8 *props);
+int smd_nccl_device_props_v9(int dev, struct nccl_props_v9 *props);
+int smd_nccl_device_props_v11(int dev, struct nccl_props_v11 *props);
+int smd_nccl_device_props_v12(int dev, struct nccl_props_v12 *props);
 
 #endif
