@@ -19,6 +19,7 @@
 #define EXECUTOR         "executor-image-uri"
 #define SCRIPT           "script"
 #define MODULE           "python-module"
+#define KMS_KEY          "kms-key"
 #define OPTIONS_MAX      96
 #define LABEL_SIZE       65
 #define RULE_MAX         128
@@ -85,16 +86,6 @@ static void apply_display_name(struct smd_job_edit *edit, const struct job_flag 
 
 	(void)flag;
 	smd_edit_put_string(edit, edit->job, "displayName", last->value, last->at);
-}
-
-static void apply_kms_key(struct smd_job_edit *edit, const struct job_flag *flag,
-	const struct smd_flag_value *values, size_t count)
-{
-	const struct smd_flag_value *last = &values[count - 1];
-	struct smd_node *node = smd_edit_object(edit, edit->job, "encryptionSpec", last->at);
-
-	(void)flag;
-	smd_edit_put_string(edit, node, "kmsKeyName", last->value, last->at);
 }
 
 /* Calls back with every item of every value. */
@@ -271,7 +262,10 @@ static const struct job_flag rows[] = {
 	{"enable-web-access", NULL, "kept, without effect here", apply_boolean, "enableWebAccess"},
 	{"enable-dashboard-access", NULL, "kept, without effect here", apply_boolean,
 		"enableDashboardAccess"},
-	{"kms-key", "KEY", "kept, without effect here", apply_kms_key, NULL},
+	{KMS_KEY, "KEY", "kept, without effect here", NULL, NULL},
+	{"kms-keyring", "KEYRING", "where the key is, if its name does not say", NULL, NULL},
+	{"kms-location", "LOCATION", "the same", NULL, NULL},
+	{"kms-project", "PROJECT", "the same", NULL, NULL},
 	{"service-account-key-file", "FILE", "for GOOGLE_APPLICATION_CREDENTIALS",
 		apply_credentials, NULL},
 	/* gcloud's local-run: one program of a directory. */
@@ -286,9 +280,6 @@ static const struct job_flag rows[] = {
 	{"output-image-uri", "IMAGE", "what the image is called", NULL, NULL},
 	{"gpu", NULL, "without effect here: programs see the GPUs that there are", NULL, NULL},
 	/* gcloud's own matters, so that command lines carry over. */
-	{"kms-keyring", "KEYRING", "without effect here", NULL, NULL},
-	{"kms-location", "LOCATION", "without effect here", NULL, NULL},
-	{"kms-project", "PROJECT", "without effect here", NULL, NULL},
 	{"region", "REGION", "without effect here", NULL, NULL},
 	{"project", "PROJECT", "without effect here", NULL, NULL},
 	{"account", "ACCOUNT", "without effect here", NULL, NULL},
@@ -454,6 +445,55 @@ static void apply_package(const struct smd_job_flags *flags, struct smd_job_edit
 	}
 }
 
+/* The value of the first of the flags that is given; NULL: none of them. */
+static const char *first_given(const struct smd_job_flags *flags, const char *const *names)
+{
+	const char *value = NULL;
+
+	for (; *names && !value; names++) {
+		value = last_value(flags, *names).value;
+	}
+	return value;
+}
+
+/* The key by its full name, which is in one flag or in four. */
+static void apply_kms_key(const struct smd_job_flags *flags, struct smd_job_edit *edit)
+{
+	static const char *const names[][3] = {
+		{"kms-keyring"}, {"kms-location", "region"}, {"kms-project", "project"}};
+	struct smd_flag_value key = last_value(flags, KMS_KEY);
+	const char *parts[3];
+	char *name;
+	struct smd_node *node;
+
+	if (!key.value) {
+		return;
+	}
+	for (size_t i = 0; i < 3; i++) {
+		parts[i] = first_given(flags, names[i]);
+		if (!parts[i] && !strchr(key.value, '/')) {
+			smd_edit_refuse(edit, key.at,
+				"The [kms-key] resource is not properly specified: provide a fully "
+				"specified name, or the argument `--%s`.",
+				names[i][0]);
+			return;
+		}
+	}
+	if (strchr(key.value, '/')) {
+		name = strdup(key.value);
+	} else if (asprintf(&name, "projects/%s/locations/%s/keyRings/%s/cryptoKeys/%s", parts[2],
+			   parts[1], parts[0], key.value) < 0) {
+		name = NULL;
+	}
+	if (!name) {
+		edit->ret = -ENOMEM;
+		return;
+	}
+	node = smd_edit_object(edit, edit->job, "encryptionSpec", key.at);
+	smd_edit_put_string(edit, node, "kmsKeyName", name, key.at);
+	free(name);
+}
+
 static void apply_setting(
 	const struct smd_setting *setting, const struct given *given, struct smd_job_edit *edit)
 {
@@ -506,6 +546,7 @@ void smd_job_flags_apply(
 	struct smd_flag_items items = {.values = words, .count = nwords};
 
 	apply_package(flags, edit);
+	apply_kms_key(flags, edit);
 	for (size_t i = 0; i < ROWS; i++) {
 		if (rows[i].apply && flags->given[i].count > 0) {
 			rows[i].apply(

@@ -21,6 +21,17 @@
 #define OWN_NETWORK "replicas use the network of their machines"
 #define NO_METADATA "no experiments or models are stored"
 
+/* Names of Google Cloud's resources, as forms. */
+#define PROJECT  "^projects/[^/]+/"
+#define LOCATION PROJECT "locations/[^/]+/"
+
+#define CONTEXT_FIELD(name_)                                                                       \
+	SMD_FIELD((name_), smd_decode_string, SMD_KEPT,                                            \
+		.form = LOCATION "metadataStores/[^/]+/contexts/[^/]+$",                           \
+		.example = "projects/PROJECT/locations/LOCATION/metadataStores/STORE/contexts/"    \
+			   "NAME",                                                                 \
+		.note = NO_METADATA)
+
 static const char *const strategies[] = {
 	"STANDARD", "SPOT", "FLEX_START", "ON_DEMAND", "LOW_COST", "STRATEGY_UNSPECIFIED", NULL};
 
@@ -42,26 +53,33 @@ static const struct smd_field output_directory_rows[] = {
 static const struct smd_message output_directory = SMD_MESSAGE(output_directory_rows);
 
 static const struct smd_field dns_peering_rows[] = {
-	SMD_FIELD("domain", smd_decode_string, SMD_KEPT, .required = 1),
+	SMD_FIELD("domain", smd_decode_string, SMD_KEPT, .required = 1, .form = "\\.$",
+		.example = "a domain with a dot at its end, such as \"corp.\""),
 	SMD_FIELD("targetProject", smd_decode_string, SMD_KEPT, .required = 1),
 	SMD_FIELD("targetNetwork", smd_decode_string, SMD_KEPT, .required = 1),
 };
 static const struct smd_message dns_peering = SMD_MESSAGE(dns_peering_rows);
 
 static const struct smd_field psc_interface_rows[] = {
-	SMD_FIELD("networkAttachment", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("networkAttachment", smd_decode_string, SMD_KEPT,
+		.form = "^(projects/[^/]+/regions/[^/]+/networkAttachments/)?[^/]+$",
+		.example = "NAME or projects/PROJECT/regions/REGION/networkAttachments/NAME"),
 	SMD_FIELD("dnsPeeringConfigs", smd_decode_objects, SMD_KEPT, .message = &dns_peering),
 };
 static const struct smd_message psc_interface = SMD_MESSAGE(psc_interface_rows);
 
 static const struct smd_field spec_rows[] = {
 	SMD_FIELD("persistentResourceId", smd_decode_string, SMD_KEPT,
+		.form = "^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$",
+		.example = "at most 63 lower-case letters, digits and -, and begin with a letter",
 		.note = "no machine outlives a job"),
 	SMD_FIELD("workerPoolSpecs", smd_decode_worker_pools, 0, .required = 1),
 	SMD_FIELD("scheduling", smd_decode_object, 0, .message = &scheduling),
-	SMD_FIELD("serviceAccount", smd_decode_string, SMD_KEPT,
+	SMD_FIELD("serviceAccount", smd_decode_string, SMD_KEPT, .form = "^[^@ ]+@[^@ ]+$",
+		.example = "an account's e-mail address",
 		.note = "replicas run as the user who starts them"),
-	SMD_FIELD("network", smd_decode_string, SMD_KEPT, .note = OWN_NETWORK),
+	SMD_FIELD("network", smd_decode_string, SMD_KEPT, .form = PROJECT "global/networks/[^/]+$",
+		.example = "projects/PROJECT/global/networks/NETWORK", .note = OWN_NETWORK),
 	SMD_FIELD("reservedIpRanges", smd_decode_strings, SMD_KEPT, .note = OWN_NETWORK),
 	SMD_FIELD("pscInterfaceConfig", smd_decode_object, SMD_KEPT, .message = &psc_interface,
 		.note = OWN_NETWORK),
@@ -69,19 +87,24 @@ static const struct smd_field spec_rows[] = {
 	SMD_FIELD("protectedArtifactLocationId", smd_decode_string, SMD_KEPT,
 		.note = "artifacts are written to baseOutputDirectory"),
 	SMD_FIELD("tensorboard", smd_decode_string, SMD_KEPT,
+		.form = LOCATION "tensorboards/[^/]+$",
+		.example = "projects/PROJECT/locations/LOCATION/tensorboards/NAME",
 		.note = "logs for TensorBoard are left in AIP_TENSORBOARD_LOG_DIR"),
 	SMD_FIELD("enableWebAccess", smd_decode_boolean, SMD_KEPT,
 		.note = "replicas are processes that a shell reaches anyway"),
 	SMD_FIELD("enableDashboardAccess", smd_decode_boolean, SMD_KEPT,
 		.note = "there is no dashboard"),
-	SMD_FIELD("experiment", smd_decode_string, SMD_KEPT, .note = NO_METADATA),
-	SMD_FIELD("experimentRun", smd_decode_string, SMD_KEPT, .note = NO_METADATA),
-	SMD_FIELD("models", smd_decode_strings, SMD_KEPT, .note = NO_METADATA),
+	CONTEXT_FIELD("experiment"),
+	CONTEXT_FIELD("experimentRun"),
+	SMD_FIELD("models", smd_decode_strings, SMD_KEPT, .form = LOCATION "models/[^/]+$",
+		.example = "projects/PROJECT/locations/LOCATION/models/MODEL", .note = NO_METADATA),
 };
 static const struct smd_message custom_job_spec = SMD_MESSAGE(spec_rows);
 
 static const struct smd_field encryption_rows[] = {
-	SMD_FIELD("kmsKeyName", smd_decode_string, SMD_KEPT, .required = 1),
+	SMD_FIELD("kmsKeyName", smd_decode_string, SMD_KEPT, .required = 1,
+		.form = LOCATION "keyRings/[^/]+/cryptoKeys/[^/]+$",
+		.example = "projects/PROJECT/locations/LOCATION/keyRings/RING/cryptoKeys/KEY"),
 };
 static const struct smd_message encryption = SMD_MESSAGE(encryption_rows);
 
@@ -190,9 +213,9 @@ void smd_check_display_name(struct smd_decoder *decoder, const struct smd_node *
 		return;
 	}
 	length = count_characters(name->string);
-	if (length == 0 || length > DISPLAY_NAME_MAX) {
+	if (length > DISPLAY_NAME_MAX) {
 		smd_mistake_value(decoder->diagnostics, name,
-			"must have 1 to %d characters, got %zu", DISPLAY_NAME_MAX, length);
+			"must have at most %d characters, got %zu", DISPLAY_NAME_MAX, length);
 	}
 	if (has_control_character(name->string)) {
 		smd_mistake_value(decoder->diagnostics, name, "must not have control characters");

@@ -120,6 +120,22 @@ static void decode_member(struct smd_decoder *decoder, const struct smd_message 
 	}
 }
 
+static void check_required(
+	struct smd_decoder *decoder, const struct smd_message *message, const struct smd_node *node)
+{
+	for (size_t i = 0; i < message->count; i++) {
+		const struct smd_field *field = &message->fields[i];
+		const struct smd_node *member =
+			field->required ? smd_node_member(node, field->name) : NULL;
+
+		if (field->required && !member) {
+			smd_mistake_value(decoder->diagnostics, node, "must have %s", field->name);
+		} else if (member && member->type == SMD_NODE_STRING && !*member->string) {
+			smd_mistake_value(decoder->diagnostics, member, "must not be empty");
+		}
+	}
+}
+
 void smd_decode_message(struct smd_decoder *decoder, const struct smd_message *message,
 	const struct smd_node *node, void *base)
 {
@@ -132,13 +148,7 @@ void smd_decode_message(struct smd_decoder *decoder, const struct smd_message *m
 	for (const struct smd_node *child = node->first; child; child = child->next) {
 		decode_member(decoder, message, child, base, seen);
 	}
-	for (size_t i = 0; i < message->count; i++) {
-		const struct smd_field *field = &message->fields[i];
-
-		if (field->required && !smd_node_member(node, field->name)) {
-			smd_mistake_value(decoder->diagnostics, node, "must have %s", field->name);
-		}
-	}
+	check_required(decoder, message, node);
 }
 
 void smd_decode_object(struct smd_decoder *decoder, const struct smd_field *field,

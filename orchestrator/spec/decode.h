@@ -2,9 +2,9 @@
  * A message of the Vertex AI API as a table: a row per field says its name, how its value is
  * checked, and where in a C structure it goes.
  *
- * The rules are those of proto3's JSON: null is the same as absent, names are lowerCamelCase
- * (snake_case is accepted with a warning), a 64-bit number may be a string. What the table does
- * not know is a mistake. Decoding goes on after a mistake, so that all are found.
+ * The rules are those of proto3's JSON: null and an empty string are the same as absent, names are
+ * lowerCamelCase (snake_case is accepted with a warning), a 64-bit number may be a string. What the
+ * table does not know is a mistake. Decoding goes on after a mistake, so that all are found.
  */
 #ifndef SMD_SPEC_DECODE_H
 #define SMD_SPEC_DECODE_H
@@ -41,6 +41,8 @@ struct smd_field {
 	const char *note;                  /* why the field has no effect here; NULL: it has one */
 	const struct smd_message *message; /* of objects and lists of objects */
 	const char *const *values;         /* of enumerations: the values, then NULL */
+	const char *form;                  /* of strings: an extended regular expression, or NULL */
+	const char *example;               /* what the form looks like */
 	int min;                           /* of counts */
 	int max;                           /* of counts; 0: INT_MAX */
 };
@@ -61,7 +63,7 @@ void smd_decode_message(struct smd_decoder *decoder, const struct smd_message *m
 	const struct smd_node *node, void *base);
 
 void smd_decode_string(struct smd_decoder *decoder, const struct smd_field *field,
-	const struct smd_node *node, void *base); /* char * */
+	const struct smd_node *node, void *base); /* char *; of field->form */
 void smd_decode_enum(struct smd_decoder *decoder, const struct smd_field *field,
 	const struct smd_node *node, void *base); /* char *, one of field->values */
 void smd_decode_boolean(struct smd_decoder *decoder, const struct smd_field *field,
@@ -71,7 +73,7 @@ void smd_decode_count(struct smd_decoder *decoder, const struct smd_field *field
 void smd_decode_duration(struct smd_decoder *decoder, const struct smd_field *field,
 	const struct smd_node *node, void *base); /* int64_t, whole seconds, rounded up */
 void smd_decode_strings(struct smd_decoder *decoder, const struct smd_field *field,
-	const struct smd_node *node, void *base); /* char **, size_t */
+	const struct smd_node *node, void *base); /* char **, size_t; each of field->form */
 void smd_decode_map(struct smd_decoder *decoder, const struct smd_field *field,
 	const struct smd_node *node, void *base); /* struct smd_variable *, size_t */
 void smd_decode_variables(struct smd_decoder *decoder, const struct smd_field *field,

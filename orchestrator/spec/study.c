@@ -67,10 +67,17 @@ static void decode_integers(struct smd_decoder *decoder, const struct smd_field 
 	}
 }
 
+static const struct smd_field safety_rows[] = {
+	SMD_FIELD("safetyThreshold", decode_number, SMD_KEPT),
+	SMD_FIELD("desiredMinSafeTrialsFraction", decode_number, SMD_KEPT),
+};
+static const struct smd_message safety = SMD_MESSAGE(safety_rows);
+
 static const struct smd_field metric_rows[] = {
 	SMD_FIELD("metricId", smd_decode_string, SMD_KEPT, .required = 1),
 	SMD_FIELD("goal", smd_decode_enum, SMD_KEPT, .required = 1, .values = goals),
-	SMD_FIELD("safetyConfig", smd_decode_anything, SMD_KEPT, .note = TUNED_BY),
+	SMD_FIELD(
+		"safetyConfig", smd_decode_object, SMD_KEPT, .message = &safety, .note = TUNED_BY),
 };
 static const struct smd_message metric = SMD_MESSAGE(metric_rows);
 
@@ -156,10 +163,19 @@ static const struct smd_field convex_rows[] = {
 };
 static const struct smd_message convex = SMD_MESSAGE(convex_rows);
 
+static const struct smd_field runtime_rows[] = {
+	SMD_FIELD("maxDuration", smd_decode_duration, SMD_KEPT),
+	SMD_FIELD("endTime", smd_decode_string, SMD_KEPT,
+		.form = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?"
+			"(Z|[+-][0-9]{2}:[0-9]{2})$",
+		.example = "a time such as 2026-01-31T12:00:00Z"),
+};
+static const struct smd_message runtime = SMD_MESSAGE(runtime_rows);
+
 static const struct smd_field stopping_rows[] = {
 	SMD_FIELD("shouldStopAsap", smd_decode_boolean, SMD_KEPT),
-	SMD_FIELD("minimumRuntimeConstraint", smd_decode_anything, SMD_KEPT),
-	SMD_FIELD("maximumRuntimeConstraint", smd_decode_anything, SMD_KEPT),
+	SMD_FIELD("minimumRuntimeConstraint", smd_decode_object, SMD_KEPT, .message = &runtime),
+	SMD_FIELD("maximumRuntimeConstraint", smd_decode_object, SMD_KEPT, .message = &runtime),
 	SMD_FIELD("minNumTrials", smd_decode_count, SMD_KEPT),
 	SMD_FIELD("maxNumTrials", smd_decode_count, SMD_KEPT),
 	SMD_FIELD("maxNumTrialsNoProgress", smd_decode_count, SMD_KEPT),
@@ -196,6 +212,10 @@ const struct smd_message smd_study_spec = SMD_MESSAGE(study_rows);
 
 static const char *const value_specs[] = {
 	"doubleValueSpec", "integerValueSpec", "categoricalValueSpec", "discreteValueSpec"};
+
+/* The conditions on a parent with each of these. */
+static const char *const parent_values[] = {
+	NULL, "parentIntValues", "parentCategoricalValues", "parentDiscreteValues"};
 
 #define VALUE_SPECS (sizeof(value_specs) / sizeof(value_specs[0]))
 
@@ -251,8 +271,61 @@ static void check_values(struct smd_decoder *decoder, const struct smd_node *spe
 	}
 }
 
+static void check_parameter(struct smd_decoder *decoder, const struct smd_node *node, int is_grid);
+
+/* A parameter that there is only where its parent has one of some values. */
+static void check_conditional(struct smd_decoder *decoder, const struct smd_node *node,
+	const struct smd_node *parent, int is_grid)
+{
+	const struct smd_node *parameter_spec = smd_node_member(node, "parameterSpec");
+	int count = 0;
+
+	for (size_t i = 0; i < VALUE_SPECS; i++) {
+		const struct smd_node *condition =
+			parent_values[i] ? smd_node_member(node, parent_values[i]) : NULL;
+
+		count += condition != NULL;
+		if (condition && !smd_node_member(parent, value_specs[i])) {
+			smd_mistake_name(decoder->diagnostics, condition, "is for a parent with %s",
+				value_specs[i]);
+		}
+	}
+	if (count != 1 && node->type == SMD_NODE_OBJECT) {
+		smd_mistake_value(decoder->diagnostics, node,
+			"must have one of parentIntValues, parentCategoricalValues and "
+			"parentDiscreteValues, got %d",
+			count);
+	}
+	if (parameter_spec) {
+		check_parameter(decoder, parameter_spec, is_grid);
+	}
+}
+
+static void check_scale(struct smd_decoder *decoder, const struct smd_node *node,
+	const struct smd_node *const specs[VALUE_SPECS])
+{
+	const struct smd_node *scale = smd_node_member(node, "scaleType");
+	const struct smd_node *spec = specs[0] ? specs[0] : specs[1];
+	const struct smd_node *min = spec ? smd_node_member(spec, "minValue") : NULL;
+	char got[SMD_NODE_TEXT_MAX];
+
+	if (!scale || scale->type != SMD_NODE_STRING) {
+		return;
+	}
+	if (specs[2]) {
+		smd_mistake_name(decoder->diagnostics, scale,
+			"must not be given with categoricalValueSpec, which has no scale");
+	}
+	if (strstr(scale->string, "LOG") && is_number(min) && number_of(min) <= 0) {
+		smd_node_describe(min, got);
+		smd_mistake_value(decoder->diagnostics, min, "must be above 0 with %s, got %s",
+			scale->string, got);
+	}
+}
+
 static void check_parameter(struct smd_decoder *decoder, const struct smd_node *node, int is_grid)
 {
+	const struct smd_node *conditionals = smd_node_member(node, "conditionalParameterSpecs");
 	const struct smd_node *specs[VALUE_SPECS];
 	int count = 0;
 
@@ -277,6 +350,29 @@ static void check_parameter(struct smd_decoder *decoder, const struct smd_node *
 		smd_mistake_name(decoder->diagnostics, specs[0],
 			"must not be used with GRID_SEARCH, whose grid would have no end");
 	}
+	check_scale(decoder, node, specs);
+	for (const struct smd_node *child = conditionals ? conditionals->first : NULL; child;
+		child = child->next) {
+		check_conditional(decoder, child, node, is_grid);
+	}
+}
+
+static void check_stopping(struct smd_decoder *decoder, const struct smd_node *study)
+{
+	static const char *const names[] = {"decayCurveStoppingSpec", "medianAutomatedStoppingSpec",
+		"convexAutomatedStoppingSpec"};
+	int count = 0;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const struct smd_node *spec = smd_node_member(study, names[i]);
+
+		count += spec != NULL;
+		if (spec && count == 2) {
+			smd_mistake_name(decoder->diagnostics, spec,
+				"must be the only one of decayCurveStoppingSpec, "
+				"medianAutomatedStoppingSpec and convexAutomatedStoppingSpec");
+		}
+	}
 }
 
 /* Ids of metrics or parameters: one each, and without white space. */
@@ -291,7 +387,7 @@ static void check_ids(struct smd_decoder *decoder, const struct smd_node *list, 
 			continue;
 		}
 		smd_node_describe(id, got);
-		if (!*id->string || id->string[strcspn(id->string, " \t\r\n")]) {
+		if (id->string[strcspn(id->string, " \t\r\n")]) {
 			smd_mistake_value(decoder->diagnostics, id,
 				"must be a name without white space, got %s", got);
 		}
@@ -333,6 +429,7 @@ void smd_study_check(struct smd_decoder *decoder, const struct smd_node *study)
 	int is_grid = algorithm && algorithm->type == SMD_NODE_STRING &&
 		      strcmp(algorithm->string, "GRID_SEARCH") == 0;
 
+	check_stopping(decoder, study);
 	if (metrics) {
 		check_ids(decoder, metrics, "metricId");
 	}

@@ -1,6 +1,7 @@
 /* Checks single values of a spec and stores them where their field's row says. */
 #include <errno.h>
 #include <limits.h>
+#include <regex.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +10,8 @@
 #include "reduction_server/base/options.h"
 #include "reduction_server/base/parse.h"
 
-#define DIGITS "0123456789"
+#define DIGITS   "0123456789"
+#define FORM_MAX 1024 /* what is longer has no form that any field asks for */
 
 static void *place_of(const struct smd_field *field, void *base)
 {
@@ -47,12 +49,49 @@ static void *begin_list(struct smd_decoder *decoder, const struct smd_field *fie
 	return list;
 }
 
+/* 1, 0, or 0 with decoder->ret. */
+static int has_form(struct smd_decoder *decoder, const char *text, const char *form)
+{
+	regex_t compiled;
+	int ret;
+
+	if (strlen(text) > FORM_MAX) {
+		return 0;
+	}
+	if (regcomp(&compiled, form, REG_EXTENDED | REG_NOSUB)) {
+		decoder->ret = -ENOMEM;
+		return 0;
+	}
+	ret = regexec(&compiled, text, 0, NULL, 0);
+	regfree(&compiled);
+	if (ret == REG_ESPACE) {
+		decoder->ret = -ENOMEM;
+	}
+	return ret == 0;
+}
+
+static void check_form(
+	struct smd_decoder *decoder, const struct smd_field *field, const struct smd_node *node)
+{
+	char got[SMD_NODE_TEXT_MAX];
+
+	if (field->form && !has_form(decoder, node->string, field->form)) {
+		smd_node_describe(node, got);
+		smd_mistake_value(
+			decoder->diagnostics, node, "must be %s, got %s", field->example, got);
+	}
+}
+
 void smd_decode_string(struct smd_decoder *decoder, const struct smd_field *field,
 	const struct smd_node *node, void *base)
 {
 	char **place = place_of(field, base);
 
-	if (smd_decode_expects(decoder, node, SMD_NODE_STRING) && place) {
+	if (!smd_decode_expects(decoder, node, SMD_NODE_STRING) || !*node->string) {
+		return;
+	}
+	check_form(decoder, field, node);
+	if (place) {
 		*place = copy(decoder, node->string);
 	}
 }
@@ -209,7 +248,11 @@ void smd_decode_strings(struct smd_decoder *decoder, const struct smd_field *fie
 	}
 	list = begin_list(decoder, field, node, sizeof(*list), base);
 	for (const struct smd_node *child = node->first; child; child = child->next) {
-		if (smd_decode_expects(decoder, child, SMD_NODE_STRING) && list) {
+		if (!smd_decode_expects(decoder, child, SMD_NODE_STRING)) {
+			continue;
+		}
+		check_form(decoder, field, child);
+		if (list) {
 			list[child->index] = copy(decoder, child->string);
 		}
 	}

@@ -11,8 +11,9 @@
 #define MODULE_MAX    200
 #define SERVER_POOL   2
 
-#define OWN_MOUNTS     "file systems are mounted by those who run the machines"
-#define NO_ACCELERATOR "ACCELERATOR_TYPE_UNSPECIFIED"
+#define OWN_MOUNTS           "file systems are mounted by those who run the machines"
+#define NO_ACCELERATOR       "ACCELERATOR_TYPE_UNSPECIFIED"
+#define SPECIFIC_RESERVATION "SPECIFIC_RESERVATION"
 #define MACHINE_TYPE_CHARACTERS                                                                    \
 	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_" /* Azure's too */
 
@@ -23,10 +24,13 @@ const char *const smd_accelerator_types[] = {"NVIDIA_TESLA_K80", "NVIDIA_TESLA_P
 	"TPU_V3", "TPU_V4_POD", "TPU_V5_LITEPOD", NO_ACCELERATOR, NULL};
 
 static const char *const affinity_types[] = {
-	"NO_RESERVATION", "ANY_RESERVATION", "SPECIFIC_RESERVATION", "TYPE_UNSPECIFIED", NULL};
+	"NO_RESERVATION", "ANY_RESERVATION", SPECIFIC_RESERVATION, "TYPE_UNSPECIFIED", NULL};
+
+static const char *const disk_types[] = {"pd-ssd", "pd-standard", "hyperdisk-balanced", NULL};
 
 static const struct smd_field affinity_rows[] = {
-	SMD_FIELD("reservationAffinityType", smd_decode_enum, SMD_KEPT, .values = affinity_types),
+	SMD_FIELD("reservationAffinityType", smd_decode_enum, SMD_KEPT, .required = 1,
+		.values = affinity_types),
 	SMD_FIELD("key", smd_decode_string, SMD_KEPT),
 	SMD_FIELD("values", smd_decode_strings, SMD_KEPT),
 };
@@ -38,9 +42,10 @@ static const struct smd_field machine_rows[] = {
 		.values = smd_accelerator_types),
 	SMD_FIELD(
 		"acceleratorCount", smd_decode_count, offsetof(struct smd_pool, accelerator_count)),
-	SMD_FIELD("gpuPartitionSize", smd_decode_string, SMD_KEPT,
-		.note = "a GPU is given out as a whole"),
-	SMD_FIELD("tpuTopology", smd_decode_string, SMD_KEPT, .note = "there are no TPUs"),
+	SMD_FIELD("gpuPartitionSize", smd_decode_string, SMD_KEPT, .form = "^[0-9]+g\\.[0-9]+gb$",
+		.example = "a partition such as 1g.10gb", .note = "a GPU is given out as a whole"),
+	SMD_FIELD("tpuTopology", smd_decode_string, SMD_KEPT, .form = "^[0-9]+(x[0-9]+){1,2}$",
+		.example = "a topology such as 2x2x1", .note = "there are no TPUs"),
 	SMD_FIELD("reservationAffinity", smd_decode_object, SMD_KEPT, .message = &affinity,
 		.note = "nothing is bought"),
 };
@@ -107,7 +112,8 @@ static void decode_python_package(struct smd_decoder *decoder, const struct smd_
 
 static const struct smd_field nfs_mount_rows[] = {
 	SMD_FIELD("server", smd_decode_string, SMD_KEPT, .required = 1),
-	SMD_FIELD("path", smd_decode_string, SMD_KEPT, .required = 1),
+	SMD_FIELD("path", smd_decode_string, SMD_KEPT, .required = 1, .form = "^/",
+		.example = "a path that begins with /"),
 	SMD_FIELD("mountPoint", smd_decode_string, SMD_KEPT, .required = 1),
 };
 static const struct smd_message nfs_mount = SMD_MESSAGE(nfs_mount_rows);
@@ -121,7 +127,7 @@ static const struct smd_field lustre_mount_rows[] = {
 static const struct smd_message lustre_mount = SMD_MESSAGE(lustre_mount_rows);
 
 static const struct smd_field disk_rows[] = {
-	SMD_FIELD("bootDiskType", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("bootDiskType", smd_decode_enum, SMD_KEPT, .values = disk_types),
 	SMD_FIELD("bootDiskSizeGb", smd_decode_count, SMD_KEPT),
 };
 static const struct smd_message disk = SMD_MESSAGE(disk_rows);
@@ -186,11 +192,26 @@ void smd_check_machine_type(struct smd_decoder *decoder, const struct smd_node *
 	}
 }
 
+static void check_reservation(struct smd_decoder *decoder, const struct smd_node *node)
+{
+	const struct smd_node *type = smd_node_member(node, "reservationAffinityType");
+
+	if (type && type->type == SMD_NODE_STRING &&
+		strcmp(type->string, SPECIFIC_RESERVATION) == 0 &&
+		(!smd_node_member(node, "key") || !smd_node_member(node, "values"))) {
+		smd_mistake_value(decoder->diagnostics, node,
+			"must have key and values with " SPECIFIC_RESERVATION);
+	}
+}
+
 static void check_machine(
 	struct smd_decoder *decoder, const struct smd_node *node, struct smd_pool *pool)
 {
 	const struct smd_node *spec = smd_node_member(node, "machineSpec");
 	const struct smd_node *count = spec ? smd_node_member(spec, "acceleratorCount") : NULL;
+	const struct smd_node *part = spec ? smd_node_member(spec, "gpuPartitionSize") : NULL;
+	const struct smd_node *affinity_spec =
+		spec ? smd_node_member(spec, "reservationAffinity") : NULL;
 
 	smd_check_machine_type(decoder, spec ? smd_node_member(spec, "machineType") : NULL);
 	if (pool->accelerator_type && strcmp(pool->accelerator_type, NO_ACCELERATOR) == 0) {
@@ -203,6 +224,13 @@ static void check_machine(
 		   !smd_node_member(spec, "acceleratorType")) {
 		smd_mistake_value(decoder->diagnostics, spec,
 			"must have acceleratorType with acceleratorCount");
+	}
+	if (part && count && pool->accelerator_count != 1) {
+		smd_mistake_value(decoder->diagnostics, count,
+			"must be 1 with gpuPartitionSize, got %d", pool->accelerator_count);
+	}
+	if (affinity_spec) {
+		check_reservation(decoder, affinity_spec);
 	}
 }
 
@@ -261,7 +289,8 @@ static void check_env(struct smd_decoder *decoder, const struct smd_node *env)
 	for (const struct smd_node *node = env->first; node; node = node->next) {
 		const struct smd_node *name = smd_node_member(node, "name");
 
-		if (name && name->type == SMD_NODE_STRING && !smd_is_identifier(name->string)) {
+		if (name && name->type == SMD_NODE_STRING && *name->string &&
+			!smd_is_identifier(name->string)) {
 			smd_node_describe(name, got);
 			smd_mistake_value(decoder->diagnostics, name,
 				"must be " SMD_IDENTIFIER_RULE ", got %s", got);
@@ -320,7 +349,8 @@ static void check_python_package(struct smd_decoder *decoder, const struct smd_n
 		smd_mistake_value(decoder->diagnostics, uris, "must have 1 to %d packages, got %zu",
 			PACKAGES_MAX, uris->count);
 	}
-	if (module && module->type == SMD_NODE_STRING && !is_module(module->string)) {
+	if (module && module->type == SMD_NODE_STRING && *module->string &&
+		!is_module(module->string)) {
 		smd_node_describe(module, got);
 		smd_mistake_value(decoder->diagnostics, module,
 			"must be a Python module such as trainer.task, got %s", got);

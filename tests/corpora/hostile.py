@@ -65,7 +65,7 @@ def test_sizes():
     refused("nest.json", "[" * 10000000, many)
     refused("nest.yaml", "[" * 10000000, "must nest at most 100 levels deep")
     refused("maps.yaml", "\n".join(" " * i + "a:" for i in range(2000)), "must nest at most 100 levels deep")
-    refused("name.json", json.dumps({"displayName": "x" * 10000000, "jobSpec": {}}), "must have 1 to 128 characters, got 10000000")
+    refused("name.json", json.dumps({"displayName": "x" * 10000000, "jobSpec": {}}), "must have at most 128 characters, got 10000000")
     refused("long.json", " " * (100 << 20), "must be at most 64 MiB long")
     refused("open.json", '{"a": "' + "x" * 10000000, "must be JSON")
     refused("nul.yaml", b"a: " + b"\0" * 1000000, "must be YAML")

@@ -48,7 +48,7 @@ static void the_image_makes_a_reduction_server(void **state)
 		"us-docker.pkg.dev/vertex-ai-restricted/training/reductionserver:latest",
 		"x/reductionserver@sha256:00", "localhost:5000/reductionserver"};
 	static const char *const others[] = {"x/reductionserver2:latest", "x/myreductionserver",
-		"reductionserver/x", "x/reductionserver-cpu", "", "x/ReductionServer"};
+		"reductionserver/x", "x/reductionserver-cpu", "x/ReductionServer"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(servers) / sizeof(servers[0]); i++) {
