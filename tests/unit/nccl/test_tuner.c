@@ -1,0 +1,365 @@
+/* The tuner's tables, called as the versions of NCCL call them that know each of them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker/nccl_plugin/nccl_abi.h"
+
+#define ALGORITHMS 7
+#define PROTOCOLS  3
+#define MIB        ((size_t)1 << 20)
+#define UNTOUCHED  (-7)
+
+typedef float costs[ALGORITHMS][PROTOCOLS];
+
+/* What NCCL would have: network latencies, and no CollNet but with the simple protocol. */
+static const costs of_nccl = {
+	{20, 30, 40},
+	{25, 35, 45},
+	{NCCL_COST_IGNORE, NCCL_COST_IGNORE, 60},
+	{NCCL_COST_IGNORE, NCCL_COST_IGNORE, 50},
+	{NCCL_COST_IGNORE, NCCL_COST_IGNORE, 70},
+	{NCCL_COST_IGNORE, NCCL_COST_IGNORE, 55},
+	{NCCL_COST_IGNORE, NCCL_COST_IGNORE, NCCL_COST_IGNORE},
+};
+
+static void *library;
+static unsigned informed, warned;
+static char last_line[1024];
+
+static void log_line(enum nccl_log_level level, unsigned long subsystems, const char *file,
+	int line, const char *format, ...)
+{
+	va_list args;
+
+	(void)file;
+	(void)line;
+	va_start(args, format);
+	vsnprintf(last_line, sizeof(last_line), format, args);
+	va_end(args);
+	warned += level == NCCL_LOG_WARN;
+	informed += level == NCCL_LOG_INFO && subsystems == NCCL_SUB_TUNING;
+}
+
+static void *table_of(const char *name)
+{
+	void *table = dlsym(library, name);
+
+	assert_non_null(table);
+	return table;
+}
+
+/* One interface to the versions that show costs. */
+static void *open_tuner(int version, size_t nnodes)
+{
+	void *ctx = &ctx;
+
+	if (version == 2) {
+		const struct nccl_tuner_v2 *v2 = table_of("ncclTunerPlugin_v2");
+
+		assert_int_equal(v2->init(2 * nnodes, nnodes, log_line, &ctx), NCCL_SUCCESS);
+	} else if (version == 3) {
+		const struct nccl_tuner_v3 *v3 = table_of("ncclTunerPlugin_v3");
+
+		assert_int_equal(v3->init(2 * nnodes, nnodes, log_line, &ctx), NCCL_SUCCESS);
+	} else if (version == 4) {
+		const struct nccl_tuner_v4 *v4 = table_of("ncclTunerPlugin_v4");
+
+		assert_int_equal(v4->init(2 * nnodes, nnodes, log_line, &ctx), NCCL_SUCCESS);
+	} else {
+		const struct nccl_tuner_v5 *v5 = table_of("ncclTunerPlugin_v5");
+		struct nccl_nvl_domain_v5 domain = {(int)nnodes, 2, 2};
+
+		assert_int_equal(v5->init(&ctx, 1, 2 * nnodes, nnodes, log_line, &domain, NULL),
+			NCCL_SUCCESS);
+	}
+	return ctx;
+}
+
+static void ask(int version, void *ctx, int function, size_t bytes, costs table)
+{
+	int nchannels = UNTOUCHED;
+	float **rows = (float **)table;
+
+	if (version == 3) {
+		const struct nccl_tuner_v3 *v3 = table_of("ncclTunerPlugin_v3");
+
+		assert_int_equal(v3->getCollInfo(ctx, function, bytes, 1, rows, ALGORITHMS,
+					 PROTOCOLS, &nchannels),
+			NCCL_SUCCESS);
+	} else if (version == 4) {
+		const struct nccl_tuner_v4 *v4 = table_of("ncclTunerPlugin_v4");
+
+		assert_int_equal(v4->getCollInfo(ctx, function, bytes, 1, rows, ALGORITHMS,
+					 PROTOCOLS, 0, &nchannels),
+			NCCL_SUCCESS);
+	} else {
+		const struct nccl_tuner_v5 *v5 = table_of("ncclTunerPlugin_v5");
+
+		assert_int_equal(v5->getCollInfo(ctx, function, bytes, 1, rows, ALGORITHMS,
+					 PROTOCOLS, 1, &nchannels),
+			NCCL_SUCCESS);
+	}
+	assert_int_equal(nchannels, UNTOUCHED);
+}
+
+static void close_tuner(int version, void *ctx)
+{
+	int ret;
+
+	if (version == 2) {
+		ret = ((const struct nccl_tuner_v2 *)table_of("ncclTunerPlugin_v2"))->destroy(ctx);
+	} else if (version == 3) {
+		ret = ((const struct nccl_tuner_v3 *)table_of("ncclTunerPlugin_v3"))->destroy(ctx);
+	} else if (version == 4) {
+		ret = ((const struct nccl_tuner_v4 *)table_of("ncclTunerPlugin_v4"))->destroy(ctx);
+	} else {
+		ret = ((const struct nccl_tuner_v5 *)table_of("ncclTunerPlugin_v5"))->finalize(ctx);
+	}
+	assert_int_equal(ret, NCCL_SUCCESS);
+}
+
+/* Which algorithm has become the cheapest; nothing else may have changed. -1: nothing has. */
+static int changed(const costs before, const costs after)
+{
+	int found = -1;
+
+	for (int a = 0; a < ALGORITHMS; a++) {
+		for (int p = 0; p < PROTOCOLS; p++) {
+			if (before[a][p] == after[a][p]) {
+				continue;
+			}
+			assert_int_equal(p, NCCL_PROTO_SIMPLE);
+			assert_true(after[a][p] == 0);
+			assert_int_equal(found, -1);
+			found = a;
+		}
+	}
+	return found;
+}
+
+static int choice_of(int version, void *ctx, int function, size_t bytes, const costs before)
+{
+	costs table;
+
+	memcpy(table, before, sizeof(table));
+	ask(version, ctx, function, bytes, table);
+	return changed(before, table);
+}
+
+/* Opens, asks once, closes. */
+static int choice(int version, size_t nnodes, size_t bytes, const costs before)
+{
+	void *ctx = open_tuner(version, nnodes);
+	int found = choice_of(version, ctx, NCCL_FUNC_ALLREDUCE, bytes, before);
+
+	close_tuner(version, ctx);
+	return found;
+}
+
+static int variables_of_a_job(void **state)
+{
+	(void)state;
+	setenv("NCCL_COLLNET_ENABLE", "1", 1);
+	setenv("SUMMAND_REDUCTION_SERVERS", "127.0.0.1:1", 1);
+	unsetenv("CLUSTER_SPEC");
+	unsetenv("SUMMAND_NCCL_MIN_BYTES");
+	unsetenv("NCCL_ALGO");
+	unsetenv("NCCL_PROTO");
+	return 0;
+}
+
+static void large_allreduces_go_through_collnet(void **state)
+{
+	(void)state;
+	for (int version = 3; version <= 5; version++) {
+		void *ctx = open_tuner(version, 2);
+
+		for (int function = 0; function <= NCCL_FUNC_ALLREDUCE; function++) {
+			assert_int_equal(choice_of(version, ctx, function, MIB, of_nccl),
+				function == NCCL_FUNC_ALLREDUCE ? NCCL_ALGO_COLLNET_CHAIN : -1);
+		}
+		assert_int_equal(
+			choice_of(version, ctx, NCCL_FUNC_ALLREDUCE, MIB - 1, of_nccl), -1);
+		assert_int_equal(choice_of(version, ctx, NCCL_FUNC_ALLREDUCE, 1 << 30, of_nccl),
+			NCCL_ALGO_COLLNET_CHAIN);
+		close_tuner(version, ctx);
+	}
+}
+
+static void the_cheapest_way_through_collnet_is_taken(void **state)
+{
+	costs table;
+
+	(void)state;
+	memcpy(table, of_nccl, sizeof(table));
+	for (int version = 3; version <= 5; version++) {
+		table[NCCL_ALGO_COLLNET_DIRECT][NCCL_PROTO_SIMPLE] = 49;
+		assert_int_equal(choice(version, 4, MIB, table), NCCL_ALGO_COLLNET_DIRECT);
+		table[NCCL_ALGO_COLLNET_DIRECT][NCCL_PROTO_SIMPLE] = NCCL_COST_IGNORE;
+		assert_int_equal(choice(version, 4, MIB, table), NCCL_ALGO_COLLNET_CHAIN);
+		table[NCCL_ALGO_NVLS][NCCL_PROTO_SIMPLE] = 48;
+		assert_int_equal(choice(version, 4, MIB, table), NCCL_ALGO_NVLS);
+		table[NCCL_ALGO_NVLS][NCCL_PROTO_SIMPLE] = 70;
+	}
+}
+
+static void what_nccl_cannot_use_stays_so(void **state)
+{
+	costs table;
+
+	(void)state;
+	memcpy(table, of_nccl, sizeof(table));
+	table[NCCL_ALGO_COLLNET_DIRECT][NCCL_PROTO_SIMPLE] = NCCL_COST_IGNORE;
+	table[NCCL_ALGO_COLLNET_CHAIN][NCCL_PROTO_SIMPLE] = NCCL_COST_IGNORE;
+	table[NCCL_ALGO_NVLS][NCCL_PROTO_SIMPLE] = NCCL_COST_IGNORE;
+	for (int version = 3; version <= 5; version++) {
+		assert_int_equal(choice(version, 4, MIB, table), -1);
+	}
+}
+
+/* Rows and columns that NCCL does not have are not touched: it had less of them, and may again. */
+static void smaller_tables_are_not_overrun(void **state)
+{
+	const struct nccl_tuner_v3 *v3 = table_of("ncclTunerPlugin_v3");
+	void *ctx = open_tuner(3, 4);
+	int nchannels = 0;
+	costs table;
+
+	(void)state;
+	memcpy(table, of_nccl, sizeof(table));
+	assert_int_equal(v3->getCollInfo(ctx, NCCL_FUNC_ALLREDUCE, MIB, 1, (float **)table,
+				 NCCL_ALGO_COLLNET_DIRECT, PROTOCOLS, &nchannels),
+		NCCL_SUCCESS);
+	assert_int_equal(v3->getCollInfo(ctx, NCCL_FUNC_ALLREDUCE, MIB, 1, (float **)table,
+				 ALGORITHMS, NCCL_PROTO_SIMPLE, &nchannels),
+		NCCL_SUCCESS);
+	assert_int_equal(changed(of_nccl, table), -1);
+	close_tuner(3, ctx);
+}
+
+static void v2_takes_the_chain(void **state)
+{
+	static const struct {
+		int function, collnet;
+		size_t nnodes, bytes;
+		const char *algo, *proto;
+		bool chain;
+	} cases[] = {
+		{NCCL_FUNC_ALLREDUCE, 1, 2, MIB, NULL, NULL, true},
+		{NCCL_FUNC_ALLREDUCE, 1, 2, MIB - 1, NULL, NULL, false},
+		{NCCL_FUNC_ALLREDUCE, 0, 2, MIB, NULL, NULL, false},
+		{NCCL_FUNC_ALLREDUCE, 1, 1, MIB, NULL, NULL, false},
+		{NCCL_FUNC_REDUCESCATTER, 1, 2, MIB, NULL, NULL, false},
+		{NCCL_FUNC_ALLREDUCE, 1, 2, MIB, "Ring", NULL, false},
+		{NCCL_FUNC_ALLREDUCE, 1, 2, MIB, NULL, "LL", false},
+	};
+	const struct nccl_tuner_v2 *v2 = table_of("ncclTunerPlugin_v2");
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		int algorithm = UNTOUCHED, protocol = UNTOUCHED, nchannels = UNTOUCHED;
+		void *ctx = open_tuner(2, cases[i].nnodes);
+
+		variables_of_a_job(state);
+		if (cases[i].algo) {
+			setenv("NCCL_ALGO", cases[i].algo, 1);
+		}
+		if (cases[i].proto) {
+			setenv("NCCL_PROTO", cases[i].proto, 1);
+		}
+		assert_int_equal(v2->getCollInfo(ctx, cases[i].function, cases[i].bytes,
+					 cases[i].collnet, 0, 1, &algorithm, &protocol, &nchannels),
+			NCCL_SUCCESS);
+		assert_int_equal(algorithm, cases[i].chain ? NCCL_ALGO_COLLNET_CHAIN : UNTOUCHED);
+		assert_int_equal(protocol, cases[i].chain ? NCCL_PROTO_SIMPLE : UNTOUCHED);
+		assert_int_equal(nchannels, UNTOUCHED);
+		close_tuner(2, ctx);
+	}
+}
+
+static void the_size_is_the_users(void **state)
+{
+	(void)state;
+	setenv("SUMMAND_NCCL_MIN_BYTES", "64K", 1);
+	assert_int_equal(choice(5, 2, 65536, of_nccl), NCCL_ALGO_COLLNET_CHAIN);
+	assert_int_equal(choice(5, 2, 65535, of_nccl), -1);
+	setenv("SUMMAND_NCCL_MIN_BYTES", "0", 1);
+	assert_int_equal(choice(5, 2, 4, of_nccl), NCCL_ALGO_COLLNET_CHAIN);
+	setenv("SUMMAND_NCCL_MIN_BYTES", "", 1);
+	assert_int_equal(choice(5, 2, MIB - 1, of_nccl), -1);
+}
+
+static void a_bad_size_is_told_and_not_used(void **state)
+{
+	static const char *const bad[] = {"1 M", "-1", "lots", "1e6", "99999999999T"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		setenv("SUMMAND_NCCL_MIN_BYTES", "7", 1);
+		assert_int_equal(choice(5, 2, 7, of_nccl), NCCL_ALGO_COLLNET_CHAIN);
+		setenv("SUMMAND_NCCL_MIN_BYTES", bad[i], 1);
+		warned = 0;
+		assert_int_equal(choice(5, 2, MIB - 1, of_nccl), -1);
+		assert_int_equal(choice(5, 2, MIB, of_nccl), NCCL_ALGO_COLLNET_CHAIN);
+		assert_int_equal(warned, 1);
+	}
+}
+
+/* NCCL uses the tuner of a library whose networks have declined too. */
+static void off_it_leaves_everything_alone(void **state)
+{
+	for (int version = 3; version <= 5; version++) {
+		setenv("NCCL_COLLNET_ENABLE", "0", 1);
+		assert_int_equal(choice(version, 4, MIB, of_nccl), -1);
+		assert_non_null(strstr(last_line, "every choice is NCCL's"));
+		variables_of_a_job(state);
+		unsetenv("SUMMAND_REDUCTION_SERVERS");
+		assert_int_equal(choice(version, 4, MIB, of_nccl), -1);
+		variables_of_a_job(state);
+		assert_int_equal(choice(version, 1, MIB, of_nccl), -1);
+		assert_int_equal(choice(version, 4, MIB, of_nccl), NCCL_ALGO_COLLNET_CHAIN);
+	}
+}
+
+static void it_says_what_it_does_once(void **state)
+{
+	(void)state;
+	setenv("SUMMAND_NCCL_MIN_BYTES", "3M", 1);
+	informed = 0;
+	for (int i = 0; i < 6; i++) {
+		close_tuner(5, open_tuner(5, i % 2 ? 4 : 1));
+	}
+	assert_int_equal(informed, 1);
+	assert_non_null(strstr(last_line, "from 3145728 bytes up"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(large_allreduces_go_through_collnet, variables_of_a_job),
+		cmocka_unit_test_setup(
+			the_cheapest_way_through_collnet_is_taken, variables_of_a_job),
+		cmocka_unit_test_setup(what_nccl_cannot_use_stays_so, variables_of_a_job),
+		cmocka_unit_test_setup(smaller_tables_are_not_overrun, variables_of_a_job),
+		cmocka_unit_test_setup(v2_takes_the_chain, variables_of_a_job),
+		cmocka_unit_test_setup(the_size_is_the_users, variables_of_a_job),
+		cmocka_unit_test_setup(a_bad_size_is_told_and_not_used, variables_of_a_job),
+		cmocka_unit_test_setup(off_it_leaves_everything_alone, variables_of_a_job),
+		cmocka_unit_test_setup(it_says_what_it_does_once, variables_of_a_job),
+	};
+
+	library = dlopen(PLUGIN, RTLD_NOW | RTLD_LOCAL);
+	if (!library) {
+		fprintf(stderr, "%s\n", dlerror());
+		return 1;
+	}
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,117 @@
+/* Chooses CollNet for large all-reduces. */
+#include "worker/nccl_plugin/tuner.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/base/parse.h"
+#include "worker/nccl_plugin/journal.h"
+#include "worker/nccl_plugin/plugin.h"
+
+#define MIN_BYTES_DEFAULT (1ull << 20) /* specs/nccl.md tells why */
+
+struct smd_tuner {
+	uint64_t min_bytes;
+};
+
+/* What goes through CollNet when there are several nodes: NVLS does between them. */
+static const enum nccl_algorithm through_collnet[] = {
+	NCCL_ALGO_COLLNET_DIRECT, NCCL_ALGO_COLLNET_CHAIN, NCCL_ALGO_NVLS};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char told[128];
+
+static bool is_news(const char *line)
+{
+	bool news;
+
+	pthread_mutex_lock(&lock);
+	news = strcmp(line, told) != 0;
+	snprintf(told, sizeof(told), "%s", line);
+	pthread_mutex_unlock(&lock);
+	return news;
+}
+
+static void tell(bool on, uint64_t min_bytes, const char *refused)
+{
+	char line[sizeof(told)];
+
+	if (on) {
+		snprintf(line, sizeof(line),
+			"tuner: CollNet for all-reduce from %llu bytes up, the rest is NCCL's",
+			(unsigned long long)min_bytes);
+	} else {
+		snprintf(line, sizeof(line), "tuner: every choice is NCCL's");
+	}
+	if (!is_news(line)) {
+		return;
+	}
+	if (refused) {
+		smd_journal_warn("SUMMAND_NCCL_MIN_BYTES: must be a size like 1M, got \"%s\"; it "
+				 "is %llu",
+			refused, (unsigned long long)min_bytes);
+	}
+	smd_journal_info(NCCL_SUB_TUNING, "%s", line);
+}
+
+struct smd_tuner *smd_tuner_open(size_t nnodes, nccl_logger *log)
+{
+	const char *text = getenv("SUMMAND_NCCL_MIN_BYTES");
+	uint64_t min_bytes = MIN_BYTES_DEFAULT;
+	bool on = smd_plugin_begin(log) == NCCL_SUCCESS;
+	bool refused = text && *text && smd_parse_size(text, &min_bytes);
+	struct smd_tuner *tuner = on && nnodes > 1 ? malloc(sizeof(*tuner)) : NULL;
+
+	tell(on, min_bytes, refused ? text : NULL);
+	if (tuner) {
+		tuner->min_bytes = min_bytes;
+	}
+	return tuner;
+}
+
+void smd_tuner_close(struct smd_tuner *tuner)
+{
+	free(tuner);
+}
+
+static bool tuner_wants(const struct smd_tuner *tuner, int function, size_t bytes)
+{
+	return tuner && function == NCCL_FUNC_ALLREDUCE && bytes >= tuner->min_bytes;
+}
+
+/*
+ * Which of the ways is decided inside of the nodes, by links and switches between GPUs, of which
+ * NCCL knows: so the one that it finds cheapest. What it cannot use or may not, by NCCL_ALGO for
+ * one, has no cost.
+ */
+void smd_tuner_weigh(const struct smd_tuner *tuner, int function, size_t bytes, float *costs,
+	int nalgorithms, int nprotocols)
+{
+	float *least = NULL;
+
+	if (!tuner_wants(tuner, function, bytes) || nprotocols <= NCCL_PROTO_SIMPLE) {
+		return;
+	}
+	for (size_t i = 0; i < sizeof(through_collnet) / sizeof(through_collnet[0]); i++) {
+		int algorithm = through_collnet[i];
+		float *cost = costs + (size_t)algorithm * (size_t)nprotocols + NCCL_PROTO_SIMPLE;
+
+		if (algorithm < nalgorithms && *cost >= 0 && (!least || *cost < *least)) {
+			least = cost;
+		}
+	}
+	if (least) {
+		*least = 0;
+	}
+}
+
+/*
+ * NCCL 2.21 takes an answer as it is, even against NCCL_ALGO and NCCL_PROTO; and it does not say
+ * whether there are the switches that CollNetDirect needs.
+ */
+bool smd_tuner_wants_chain(const struct smd_tuner *tuner, int function, size_t bytes)
+{
+	return tuner_wants(tuner, function, bytes) && !getenv("NCCL_ALGO") && !getenv("NCCL_PROTO");
+}
