@@ -1,0 +1,74 @@
+/* Counts threads and descriptors before and after. */
+#include "tests/nccl_proxy/library.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/nccl_proxy/fleet.h"
+
+#define END_POLLS 200 /* of 10 ms: the kernel shows a joined thread for a moment longer */
+
+static int threads_before;
+static int descriptors_before;
+
+static int entries(const char *path)
+{
+	DIR *folder = opendir(path);
+	int n = 0;
+
+	CHECK(folder);
+	while (readdir(folder)) {
+		n++;
+	}
+	closedir(folder);
+	return n - 2; /* . and .. */
+}
+
+int process_threads(void)
+{
+	return entries("/proc/self/task");
+}
+
+int process_descriptors(void)
+{
+	return entries("/proc/self/fd") - 1; /* of the folder */
+}
+
+void *library_open(void)
+{
+	const char *build = getenv("SUMMAND_BUILD");
+	char path[1024];
+	void *library;
+
+	CHECK(build);
+	snprintf(path, sizeof(path), "%s/lib/libnccl-net-summand.so", build);
+	threads_before = process_threads();
+	descriptors_before = process_descriptors();
+	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!library) {
+		fleet_fail(__FILE__, __LINE__, "%s", dlerror());
+	}
+	return library;
+}
+
+const void *library_table(void *library, const char *kind, int version)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "%s_v%d", kind, version);
+	return dlsym(library, name);
+}
+
+void library_close(void *library)
+{
+	for (int i = 0; i < END_POLLS && process_threads() > threads_before; i++) {
+		usleep(10000);
+	}
+	CHECK_EQUAL(process_threads(), threads_before);
+	CHECK_EQUAL(dlclose(library), 0);
+	CHECK_EQUAL(process_descriptors(), descriptors_before);
+}

@@ -1,0 +1,19 @@
+/*
+ * The library under test, in one process: opened as NCCL opens it, and taken out again with nothing
+ * of it left.
+ */
+#ifndef TESTS_NCCL_PROXY_LIBRARY_H
+#define TESTS_NCCL_PROXY_LIBRARY_H
+
+/* Opens libnccl-net-summand.so of this build. */
+void *library_open(void);
+/* The table of a version: NULL where there is none. kind: "ncclNetPlugin". */
+const void *library_table(void *library, const char *kind, int version);
+/* Unloads it. No thread and no descriptor may be left that were not there when it was opened. */
+void library_close(void *library);
+
+/* Of this process, now. */
+int process_threads(void);
+int process_descriptors(void);
+
+#endif

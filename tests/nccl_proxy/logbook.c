@@ -1,0 +1,82 @@
+/* Keeps lines in memory; what does not fit is counted. */
+#include "tests/nccl_proxy/logbook.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LINES_MAX      512
+#define LINE_MAX_BYTES 512
+
+struct log_line {
+	enum nccl_log_level level;
+	unsigned long subsystems;
+	char text[LINE_MAX_BYTES];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct log_line lines[LINES_MAX];
+static unsigned nlines;
+static unsigned lost;
+
+void logbook_write(enum nccl_log_level level, unsigned long subsystems, const char *file, int line,
+	const char *format, ...)
+{
+	va_list args;
+
+	(void)file;
+	(void)line;
+	va_start(args, format);
+	pthread_mutex_lock(&lock);
+	if (nlines < LINES_MAX) {
+		lines[nlines].level = level;
+		lines[nlines].subsystems = subsystems;
+		vsnprintf(lines[nlines].text, LINE_MAX_BYTES, format, args);
+		nlines++;
+	} else {
+		lost++;
+	}
+	pthread_mutex_unlock(&lock);
+	va_end(args);
+}
+
+bool logbook_has(enum nccl_log_level level, const char *text)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < nlines && !found; i++) {
+		found = lines[i].level == level && strstr(lines[i].text, text);
+	}
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
+void logbook_clear(void)
+{
+	pthread_mutex_lock(&lock);
+	nlines = 0;
+	lost = 0;
+	pthread_mutex_unlock(&lock);
+}
+
+static const char *level_name(enum nccl_log_level level)
+{
+	static const char *const names[] = {"NONE", "VERSION", "WARN", "INFO", "ABORT", "TRACE"};
+
+	return level <= NCCL_LOG_TRACE ? names[level] : "?";
+}
+
+void logbook_print(const char *owner)
+{
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < nlines; i++) {
+		fprintf(stderr, "%s  %-5s %#lx %s\n", owner, level_name(lines[i].level),
+			lines[i].subsystems, lines[i].text);
+	}
+	if (lost) {
+		fprintf(stderr, "%s  and %u lines more\n", owner, lost);
+	}
+	pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,126 @@
+/* Starts summand-reduction-server of this build, with any free port. */
+#include "tests/nccl_proxy/servers.h"
+
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/nccl_proxy/fleet.h"
+
+#define DRAIN_POLLS 1500 /* of 10 ms */
+
+static void run_server(int ready, pid_t parent)
+{
+	const char *build = getenv("SUMMAND_BUILD");
+	char path[1024];
+	char option[32];
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (!build || getppid() != parent) {
+		_exit(126);
+	}
+	snprintf(path, sizeof(path), "%s/bin/summand-reduction-server", build);
+	snprintf(option, sizeof(option), "--ready-fd=%d", ready);
+	setenv("SUMMAND_LOG", "error", 0);
+	if (!freopen("/dev/null", "w", stdout)) {
+		_exit(126);
+	}
+	execl(path, path, "--listen=127.0.0.1:0", "--threads=1", "--memory-limit=256M",
+		"--transport=tcp", "--bandwidth=10gbps", option, (char *)NULL);
+	perror(path);
+	_exit(127);
+}
+
+static void start_one(struct servers *servers, int which)
+{
+	pid_t parent = getpid();
+	char line[128] = "";
+	size_t used;
+	int ends[2];
+	FILE *notify;
+	pid_t child;
+
+	CHECK(pipe(ends) == 0);
+	fflush(NULL);
+	child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		close(ends[0]);
+		run_server(ends[1], parent);
+	}
+	close(ends[1]);
+	notify = fdopen(ends[0], "r");
+	CHECK(notify);
+	CHECK(fgets(line, sizeof(line), notify));
+	CHECK(sscanf(line, "ready %63s", servers->addresses[which]) == 1);
+	fclose(notify);
+	servers->pids[which] = child;
+	used = strlen(servers->list);
+	snprintf(servers->list + used, sizeof(servers->list) - used, "%s%s", which ? "," : "",
+		servers->addresses[which]);
+}
+
+void servers_start(struct servers *servers, int n)
+{
+	memset(servers, 0, sizeof(*servers));
+	CHECK(n <= SERVERS_MAX);
+	for (servers->n = 0; servers->n < n; servers->n++) {
+		start_one(servers, servers->n);
+	}
+}
+
+void servers_kill(const struct servers *servers, int which)
+{
+	CHECK(kill(servers->pids[which], SIGKILL) == 0);
+}
+
+static void stop_one(struct servers *servers, int which)
+{
+	int status = 0;
+	pid_t ended = 0;
+
+	kill(servers->pids[which], SIGTERM);
+	for (int i = 0; i < DRAIN_POLLS && ended == 0; i++) {
+		ended = waitpid(servers->pids[which], &status, WNOHANG);
+		usleep(ended ? 0 : 10000);
+	}
+	if (ended == 0) {
+		kill(servers->pids[which], SIGKILL);
+		waitpid(servers->pids[which], &status, 0);
+		fleet_fail(
+			__FILE__, __LINE__, "server %s does not drain", servers->addresses[which]);
+	}
+	servers->pids[which] = 0;
+	if (WIFSIGNALED(status) ? WTERMSIG(status) != SIGKILL : status != 0) {
+		fleet_fail(__FILE__, __LINE__, "server %s ended with status %#x",
+			servers->addresses[which], (unsigned)status);
+	}
+}
+
+void servers_stop(struct servers *servers)
+{
+	for (int i = 0; i < servers->n; i++) {
+		stop_one(servers, i);
+	}
+}
+
+void servers_closed_address(char *address, size_t size)
+{
+	struct sockaddr_in bound = {
+		.sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+	socklen_t length = sizeof(bound);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	CHECK(fd >= 0); /* stays open: the port stays taken */
+	CHECK(bind(fd, (struct sockaddr *)&bound, length) == 0);
+	CHECK(getsockname(fd, (struct sockaddr *)&bound, &length) == 0);
+	snprintf(address, size, "127.0.0.1:%d", ntohs(bound.sin_port));
+}

@@ -1,0 +1,30 @@
+/*
+ * Reduction servers on loopback, as processes of the one that runs the fleets. Nodes may kill them.
+ */
+#ifndef TESTS_NCCL_PROXY_SERVERS_H
+#define TESTS_NCCL_PROXY_SERVERS_H
+
+#include <sys/types.h>
+
+#define SERVERS_MAX 4
+
+struct servers {
+	int n;
+	pid_t pids[SERVERS_MAX]; /* 0: has ended */
+	char addresses[SERVERS_MAX][64];
+	char list[SERVERS_MAX * 64]; /* as SUMMAND_REDUCTION_SERVERS takes it */
+};
+
+/* Starts n servers of one thread each, and waits until they are ready. */
+void servers_start(struct servers *servers, int n);
+
+/* SIGKILL; by any process. */
+void servers_kill(const struct servers *servers, int which);
+
+/* Ends them, and fails when one that nobody killed does not drain: it still has communicators. */
+void servers_stop(struct servers *servers);
+
+/* An address on loopback where nobody listens, and nobody will while this process lives. */
+void servers_closed_address(char *address, size_t size);
+
+#endif
