@@ -15,6 +15,40 @@
 	"a\nHyperparameterTuningJob, or a command job of Azure ML; - is standard input.\n"         \
 	"Instead of it, or to change it, there are the flags of gcloud ai custom-jobs create."
 
+/* What replicas will have to do without, where they have Vertex AI's names: calls back with each.
+ */
+static int each_contract_warning(
+	const struct smd_job *job, int (*take)(void *context, const char *warning), void *context)
+{
+	struct smd_placement placement;
+	struct smd_contract *contract;
+	char *const *warnings;
+	int ret = smd_placement_vertex(job, &placement);
+
+	if (ret) {
+		return ret;
+	}
+	ret = smd_contract_create(job, &placement, &contract);
+	if (!ret) {
+		size_t count = smd_contract_warnings(contract, &warnings);
+
+		for (size_t i = 0; i < count && !ret; i++) {
+			ret = take(context, warnings[i]);
+		}
+		smd_contract_free(contract);
+	}
+	smd_placement_free(&placement);
+	return ret;
+}
+
+static int print_warning(void *context, const char *warning)
+{
+	const struct smd_loaded_job *loaded = context;
+
+	fprintf(stderr, "%s: warning: %s\n", loaded->source.name, warning);
+	return 0;
+}
+
 int smd_custom_jobs_validate(int argc, char **argv)
 {
 	static const struct smd_command command = {
@@ -29,6 +63,11 @@ int smd_custom_jobs_validate(int argc, char **argv)
 
 	if (smd_loaded_job_open(&command, &use, argc, argv, &loaded, &exit_code)) {
 		return exit_code;
+	}
+	if (each_contract_warning(loaded.job, print_warning, &loaded)) {
+		fprintf(stderr, "summand: %s\n", strerror(ENOMEM));
+		smd_loaded_job_close(&loaded);
+		return SMD_EXIT_FAILED;
 	}
 	replicas = smd_job_replica_count(loaded.job);
 	printf("%s is valid: job %s, %s, %d replica%s\n", loaded.source.name, loaded.job->id,
@@ -84,28 +123,9 @@ static int choose(struct smd_plan *plan, const char *machine_type)
 	return ret;
 }
 
-/* What replicas will have to do without, where they have Vertex AI's names. */
-static int warn_of_environments(struct smd_plan *plan)
+static int add_warning(void *context, const char *warning)
 {
-	struct smd_placement placement;
-	struct smd_contract *contract;
-	char *const *warnings;
-	int ret = smd_placement_vertex(plan->job, &placement);
-
-	if (ret) {
-		return ret;
-	}
-	ret = smd_contract_create(plan->job, &placement, &contract);
-	if (!ret) {
-		size_t count = smd_contract_warnings(contract, &warnings);
-
-		for (size_t i = 0; i < count && !ret; i++) {
-			ret = smd_plan_warn(plan, "%s", warnings[i]);
-		}
-		smd_contract_free(contract);
-	}
-	smd_placement_free(&placement);
-	return ret;
+	return smd_plan_warn(context, "%s", warning);
 }
 
 int smd_custom_jobs_plan(int argc, char **argv)
@@ -138,7 +158,7 @@ int smd_custom_jobs_plan(int argc, char **argv)
 	plan = smd_loaded_job_plan(&loaded);
 	if (!plan) {
 		exit_code = SMD_EXIT_FAILED;
-	} else if (warn_of_environments(plan)) {
+	} else if (each_contract_warning(loaded.job, add_warning, plan)) {
 		fprintf(stderr, "summand: %s\n", strerror(ENOMEM));
 		exit_code = SMD_EXIT_FAILED;
 	} else if (choose(plan, machine_type)) {

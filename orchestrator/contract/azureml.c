@@ -45,7 +45,7 @@ static int prepare_list(
 	}
 	failed = write_hosts(contract, separator, file) || ferror(file);
 	failed |= fclose(file);
-	if (!failed && !smd_contract_fits(contract, name, length)) {
+	if (!failed && !smd_contract_fits(contract, name, length, SMD_FEWER_REPLICAS)) {
 		free(*list);
 		*list = NULL;
 	}

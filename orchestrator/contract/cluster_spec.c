@@ -47,8 +47,8 @@ int smd_cluster_spec_prepare(struct smd_contract *contract)
 	if (!contract->cluster) {
 		return -ENOMEM;
 	}
-	length = strlen(contract->cluster) + strlen(contract->spec) + (trial ? strlen(trial) : 0);
-	if (!smd_contract_fits(contract, NAME, length + REST_MAX)) {
+	length = strlen(contract->cluster) + (trial ? strlen(trial) : 0);
+	if (!smd_contract_fits_with_spec(contract, NAME, length + REST_MAX)) {
 		free(contract->cluster);
 		contract->cluster = NULL;
 	}

@@ -66,9 +66,21 @@ smd_family_add smd_summand_add;
 
 /*
  * Whether a variable of that many bytes can be passed to a program at all. One that cannot is left
- * out, and the contract warns of it: the cost of a process is so bounded however large the job is.
+ * out, and the contract warns of it, with the remedy: the cost of a process is so bounded however
+ * large the job is.
  */
-int smd_contract_fits(struct smd_contract *contract, const char *name, size_t length);
+int smd_contract_fits(
+	struct smd_contract *contract, const char *name, size_t length, const char *remedy);
+
+/* The same for a list of replicas with the spec behind it. */
+int smd_contract_fits_with_spec(struct smd_contract *contract, const char *name, size_t length);
+
+/* Remedies. */
+#define SMD_FEWER_REPLICAS                                                                         \
+	"have fewer replicas, or programs that find the others by MASTER_ADDR, RANK and "          \
+	"WORLD_SIZE, as PyTorch's do"
+#define SMD_FEWER_SERVERS "have fewer reduction servers, of a type with more bandwidth"
+#define SMD_NO_SPEC       "summand-job-encoding: none leaves the spec out of it"
 
 /* `text` with $(NAME) and $$ expanded from the environment; NULL when out of memory. */
 char *smd_environment_expand(const struct smd_environment *environment, const char *text);

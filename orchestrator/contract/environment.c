@@ -50,22 +50,35 @@ static int job_has(const struct smd_job *job, size_t family)
 	return distributions >> job->distribution & 1;
 }
 
-int smd_contract_fits(struct smd_contract *contract, const char *name, size_t length)
+static size_t size_of_variable(const char *name, size_t length)
+{
+	return strlen(name) + sizeof("=") + length;
+}
+
+int smd_contract_fits(
+	struct smd_contract *contract, const char *name, size_t length, const char *remedy)
 {
 	char *text;
 
-	length += strlen(name) + sizeof("=");
+	length = size_of_variable(name, length);
 	if (length <= VARIABLE_MAX) {
 		return 1;
 	}
 	if (contract->nwarnings < SMD_CONTRACT_WARNINGS_MAX &&
 		asprintf(&text,
-			"%s: must be at most %d bytes long on Linux, got %zu: it is left out, and "
-			"programs that read it will not find the others",
-			name, VARIABLE_MAX, length) >= 0) {
+			"%s: must be at most %d bytes long on Linux, got %zu: it is left out; %s",
+			name, VARIABLE_MAX, length, remedy) >= 0) {
 		contract->warnings[contract->nwarnings++] = text;
 	}
 	return 0;
+}
+
+int smd_contract_fits_with_spec(struct smd_contract *contract, const char *name, size_t length)
+{
+	int is_spec_too_long = size_of_variable(name, length) <= VARIABLE_MAX;
+
+	return smd_contract_fits(contract, name, length + strlen(contract->spec),
+		is_spec_too_long ? SMD_NO_SPEC : SMD_FEWER_REPLICAS);
 }
 
 size_t smd_contract_warnings(const struct smd_contract *contract, char *const **out)

@@ -26,7 +26,7 @@ int smd_summand_prepare(struct smd_contract *contract)
 	}
 	failed = ferror(list);
 	failed |= fclose(list);
-	if (!failed && !smd_contract_fits(contract, SERVERS, length)) {
+	if (!failed && !smd_contract_fits(contract, SERVERS, length, SMD_FEWER_SERVERS)) {
 		free(contract->reduction_servers);
 		contract->reduction_servers = NULL;
 	}

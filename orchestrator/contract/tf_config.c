@@ -73,9 +73,9 @@ int smd_tf_config_prepare(struct smd_contract *contract)
 	if (!contract->tf_cluster) {
 		return -ENOMEM;
 	}
-	length = strlen(contract->tf_cluster) + strlen(contract->spec) + strlen(job->id) +
+	length = strlen(contract->tf_cluster) + strlen(job->id) +
 		 (job->trial ? strlen(job->trial) : 0);
-	if (!smd_contract_fits(contract, NAME, length + REST_MAX)) {
+	if (!smd_contract_fits_with_spec(contract, NAME, length + REST_MAX)) {
 		free(contract->tf_cluster);
 		contract->tf_cluster = NULL;
 	}

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "orchestrator/contract/environment.h"
@@ -568,6 +569,8 @@ static void what_cannot_be_passed_is_left_out(void **state)
 	assert_ptr_equal(strstr(warnings[0], "CLUSTER_SPEC: must be at most 131072 bytes long on "
 					     "Linux, got "),
 		warnings[0]);
+	assert_non_null(strstr(warnings[0], "have fewer replicas"));
+	assert_non_null(strstr(warnings[2], "have fewer reduction servers"));
 	close_replica(&process);
 
 	job_begin(&job, 2000, 0, 0);
@@ -575,6 +578,33 @@ static void what_cannot_be_passed_is_left_out(void **state)
 	assert_non_null(get(&process, "CLUSTER_SPEC"));
 	assert_int_equal(smd_contract_warnings(process.contract, &warnings), 0);
 	close_replica(&process);
+}
+
+static void a_long_spec_can_be_left_out(void **state)
+{
+	struct smd_job job;
+	struct fixture process;
+	char *const *warnings;
+	char *text = calloc(1, 131073);
+
+	(void)state;
+	assert_non_null(text);
+	memset(text, 'x', 131072);
+	job_begin(&job, 1, 0, 0);
+	json_object_set_new(job.spec, "serviceAccount", json_string(text));
+	open_replica(&process, &job, 0, 0);
+	EXPECT(&process, ABSENT("CLUSTER_SPEC"), ABSENT("TF_CONFIG"));
+	assert_int_equal(smd_contract_warnings(process.contract, &warnings), 2);
+	assert_non_null(
+		strstr(warnings[0], "summand-job-encoding: none leaves the spec out of it"));
+	json_incref(job.spec);
+	close_replica(&process);
+	job.job_encoding = SMD_JOB_ENCODING_NONE;
+	open_replica(&process, &job, 0, 0);
+	assert_non_null(get(&process, "CLUSTER_SPEC"));
+	assert_int_equal(smd_contract_warnings(process.contract, &warnings), 0);
+	close_replica(&process);
+	free(text);
 }
 
 int main(void)
@@ -600,6 +630,7 @@ int main(void)
 		cmocka_unit_test(a_trial_has_its_own_places),
 		cmocka_unit_test(nccl_is_told_of_interface_and_plugin),
 		cmocka_unit_test(what_cannot_be_passed_is_left_out),
+		cmocka_unit_test(a_long_spec_can_be_left_out),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
