@@ -359,11 +359,11 @@ static bool comm_settled(const void *arg)
 }
 
 /* Joins, until every shard has said JOINED, one has said ABORT, or the time is over. */
-static int comm_join_all(struct smd_comm *comm, struct smd_error *error)
+static int comm_join_all(struct smd_comm *comm, unsigned timeout_s, struct smd_error *error)
 {
 	static const struct smd_goal goal = {.done = comm_settled};
 	struct smd_context *context = comm->context;
-	uint64_t deadline_ns = smd_clock_ns() + context->config.connect_timeout_s * 1000000000ull;
+	uint64_t deadline_ns = smd_clock_ns() + timeout_s * 1000000000ull;
 	int ret = smd_progress_await(&context->progress, &comm->join, &goal, comm, deadline_ns);
 
 	smd_progress_lock(&context->progress);
@@ -373,7 +373,7 @@ static int comm_join_all(struct smd_comm *comm, struct smd_error *error)
 	} else if (ret) {
 		smd_error_set(error, ETIMEDOUT,
 			"group %s: all %d ranks must join within %u s, but %s", comm->group,
-			comm->nranks, context->config.connect_timeout_s,
+			comm->nranks, timeout_s,
 			comm->waiting_for[0] ? comm->waiting_for
 					     : "a reduction server has not answered");
 	}
@@ -381,7 +381,8 @@ static int comm_join_all(struct smd_comm *comm, struct smd_error *error)
 	return ret;
 }
 
-int smd_comm_create(smd_context *context, const char *group, int nranks, int rank, smd_comm **out)
+int smd_comm_create_within(struct smd_context *context, unsigned timeout_s, const char *group,
+	int nranks, int rank, struct smd_comm **out)
 {
 	struct smd_error error = {""};
 	struct smd_comm *comm;
@@ -393,13 +394,19 @@ int smd_comm_create(smd_context *context, const char *group, int nranks, int ran
 	if (ret) {
 		return smd_error_remember(ret, &error);
 	}
-	ret = comm_join_all(comm, &error);
+	ret = comm_join_all(comm, timeout_s, &error);
 	if (ret) {
 		smd_comm_destroy(comm);
 		return smd_error_remember(ret, &error);
 	}
 	*out = comm;
 	return 0;
+}
+
+int smd_comm_create(smd_context *context, const char *group, int nranks, int rank, smd_comm **out)
+{
+	return smd_comm_create_within(
+		context, context->config.connect_timeout_s, group, nranks, rank, out);
 }
 
 static bool comm_left(const void *arg)

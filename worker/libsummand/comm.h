@@ -50,6 +50,10 @@ struct smd_comm {
 	char waiting_for[SMD_ERROR_TEXT_MAX]; /* what a shard last said about late ranks */
 };
 
+/* smd_comm_create() with a time-out of its own. */
+int smd_comm_create_within(struct smd_context *context, unsigned timeout_s, const char *group,
+	int nranks, int rank, struct smd_comm **out);
+
 /* In the turn. */
 void smd_comm_joined(struct smd_comm *comm, struct smd_remote *remote, unsigned window);
 /* The shard writes no more results of the communicator: it has said so, or its lane is closed. */

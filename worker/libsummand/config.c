@@ -11,7 +11,6 @@
 #include "reduction_server/base/parse.h"
 #include "reduction_server/transport/heartbeat.h"
 
-#define CONNECT_TIMEOUT_DEFAULT_S 30
 #define CONNECT_TIMEOUT_MOST_S    86400
 #define STAGING_DEFAULT_BYTES     (64ull << 20)
 #define STAGING_MOST_BYTES        (1ull << 40)
@@ -116,7 +115,7 @@ static int read_cluster_spec(struct smd_config *config, struct smd_error *error)
 static int read_timeout(unsigned option, unsigned *out, struct smd_error *error)
 {
 	const char *text = getenv("SUMMAND_CONNECT_TIMEOUT");
-	uint64_t seconds = CONNECT_TIMEOUT_DEFAULT_S;
+	uint64_t seconds = SMD_CONNECT_TIMEOUT_S;
 
 	if (option) {
 		seconds = option;

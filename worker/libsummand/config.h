@@ -13,6 +13,7 @@
 
 #define SMD_SERVERS_MAX           64
 #define SMD_CONFIG_TRANSPORTS_MAX 2
+#define SMD_CONNECT_TIMEOUT_S     30 /* where nobody says */
 
 struct smd_config {
 	/* What lanes go over: the first of these that there is. */

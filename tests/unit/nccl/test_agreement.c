@@ -1,0 +1,318 @@
+/* Nodes that agree, each on a thread of its own: all hear yes, or all hear no with the same reason.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "reduction_server/base/clock.h"
+#include "worker/nccl_plugin/agreement.h"
+#include "worker/nccl_plugin/ballot.h"
+#include "worker/nccl_plugin/nccl_abi.h"
+
+#define NODES   4
+#define SECOND  1000000000ull
+#define LENGTHY (20 * SECOND)
+
+enum absence { PRESENT, NEVER_COMES, LEAVES_AFTER_ONE };
+
+/* A node, and what its test wants of it. */
+struct node {
+	pthread_t thread;
+	struct smd_agreement_place *place;
+	uint8_t handle[NCCL_HANDLE_BYTES];
+	const uint8_t *zero; /* node 0's handle */
+	struct smd_agreement_side side;
+	enum absence absence;
+	int own[2]; /* what it votes */
+	uint64_t patience_ns;
+	/* What came of it. */
+	unsigned votes;
+	int heard[2];
+	struct smd_error error;
+};
+
+static struct smd_nccl_device loopback(void)
+{
+	struct smd_nccl_device device = {.name = "lo"};
+	struct sockaddr_in *in = (struct sockaddr_in *)&device.address;
+
+	in->sin_family = AF_INET;
+	in->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	device.address_length = sizeof(*in);
+	return device;
+}
+
+static void *node_run(void *arg)
+{
+	struct node *node = arg;
+	struct smd_agreement *agreement;
+
+	if (node->absence == NEVER_COMES) {
+		return NULL;
+	}
+	assert_int_equal(smd_agreement_begin(node->side.node == 0 ? node->place : NULL, node->zero,
+				 &node->side, &agreement, &node->error),
+		0);
+	for (unsigned i = 0; i < 2; i++) {
+		struct smd_error own = {""};
+
+		if (node->own[i]) {
+			snprintf(own.text, sizeof(own.text), "reason %u", i);
+		}
+		node->heard[i] = smd_agreement_vote(agreement, node->own[i], &own,
+			smd_clock_ns() + node->patience_ns, &node->error);
+		node->votes++;
+		if (node->heard[i] || node->absence == LEAVES_AFTER_ONE) {
+			break;
+		}
+	}
+	smd_agreement_end(agreement);
+	return NULL;
+}
+
+static void nodes_make(struct node nodes[NODES])
+{
+	static const char *const names[NODES] = {"a", "b", "c", "d"};
+	const struct smd_nccl_device device = loopback();
+
+	memset(nodes, 0, NODES * sizeof(*nodes));
+	for (unsigned i = 0; i < NODES; i++) {
+		struct smd_error error = {""};
+
+		assert_int_equal(
+			smd_agreement_listen(&device, nodes[i].handle, &nodes[i].place, &error), 0);
+		nodes[i].zero = nodes[0].handle;
+		nodes[i].patience_ns = LENGTHY;
+		nodes[i].side = (struct smd_agreement_side){
+			.nnodes = NODES,
+			.node = i,
+			.name = names[i],
+			.pool = 7,
+			.servers = "s:1",
+		};
+	}
+}
+
+static void nodes_run(struct node nodes[NODES])
+{
+	for (unsigned i = 0; i < NODES; i++) {
+		assert_int_equal(pthread_create(&nodes[i].thread, NULL, node_run, &nodes[i]), 0);
+	}
+	for (unsigned i = 0; i < NODES; i++) {
+		pthread_join(nodes[i].thread, NULL);
+		smd_agreement_unlisten(nodes[i].place);
+	}
+}
+
+static void assert_all_heard(
+	const struct node nodes[NODES], unsigned votes, int err, const char *reason)
+{
+	for (unsigned i = 0; i < NODES; i++) {
+		if (nodes[i].absence != PRESENT) {
+			continue;
+		}
+		assert_int_equal(nodes[i].votes, votes);
+		assert_int_equal(nodes[i].heard[votes - 1], err);
+		assert_string_equal(nodes[i].error.text, reason);
+	}
+}
+
+static void all_say_yes(void **state)
+{
+	struct node nodes[NODES];
+
+	(void)state;
+	nodes_make(nodes);
+	nodes_run(nodes);
+	assert_all_heard(nodes, 2, 0, "");
+}
+
+static void one_no_is_everybodys(void **state)
+{
+	(void)state;
+	for (unsigned who = 0; who < NODES; who++) {
+		for (unsigned phase = 0; phase < 2; phase++) {
+			struct node nodes[NODES];
+			char reason[64];
+
+			nodes_make(nodes);
+			nodes[who].own[phase] = -ECONNREFUSED;
+			snprintf(reason, sizeof(reason), "node %u (%c): reason %u", who, 'a' + who,
+				phase);
+			nodes_run(nodes);
+			assert_all_heard(nodes, phase + 1, -ECONNREFUSED, reason);
+		}
+	}
+}
+
+static void other_servers_are_a_no(void **state)
+{
+	struct node nodes[NODES];
+
+	(void)state;
+	nodes_make(nodes);
+	nodes[2].side.pool = 8;
+	nodes[2].side.servers = "t:1";
+	nodes_run(nodes);
+	assert_all_heard(nodes, 1, -EINVAL,
+		"node 2 (c): its reduction servers must be node 0's, s:1, got t:1");
+}
+
+static void who_does_not_come_is_named(void **state)
+{
+	struct node nodes[NODES];
+
+	(void)state;
+	nodes_make(nodes);
+	nodes[3].absence = NEVER_COMES;
+	for (unsigned i = 0; i < NODES; i++) {
+		nodes[i].patience_ns = SECOND;
+	}
+	nodes_run(nodes);
+	assert_all_heard(nodes, 1, -ETIMEDOUT, "node 3: it has not come in time");
+}
+
+static void who_leaves_in_between_is_named(void **state)
+{
+	struct node nodes[NODES];
+
+	(void)state;
+	nodes_make(nodes);
+	nodes[1].absence = LEAVES_AFTER_ONE;
+	nodes_run(nodes);
+	assert_all_heard(nodes, 2, -ECONNRESET, "node 1: it was lost while nodes agreed");
+}
+
+static void without_node_0_the_others_hear_no(void **state)
+{
+	struct node nodes[NODES];
+
+	(void)state;
+	nodes_make(nodes);
+	nodes[0].absence = LEAVES_AFTER_ONE;
+	nodes_run(nodes);
+	assert_all_heard(nodes, 2, -ECONNRESET, "node 0 was lost while nodes agreed");
+}
+
+/* ---- strangers ---- */
+
+static int dial_zero(const struct node *zero)
+{
+	struct sockaddr_in in;
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	/* The handle's last field. */
+	memcpy(&in, zero->handle + 24, sizeof(in));
+	assert_int_equal(connect(fd, (struct sockaddr *)&in, sizeof(in)), 0);
+	return fd;
+}
+
+static void say(int fd, const void *bytes, size_t length)
+{
+	assert_int_equal(send(fd, bytes, length, MSG_NOSIGNAL), length);
+}
+
+/* Noise, silence, and ballots of another meeting, node or time: nobody is kept from agreeing. */
+static void strangers_count_for_nothing(void **state)
+{
+	enum { SILENT = 100 };
+	struct smd_ballot ballot = {.phase = 1, .node = 1, .err = -EIO, .text = "hearsay"};
+	uint8_t bytes[SMD_BALLOT_BYTES];
+	struct node nodes[NODES];
+	int fds[SILENT + 5];
+	int n = 0;
+
+	(void)state;
+	nodes_make(nodes);
+	while (n < SILENT) {
+		fds[n++] = dial_zero(&nodes[0]);
+	}
+	memset(bytes, 'x', sizeof(bytes));
+	say(fds[n++] = dial_zero(&nodes[0]), bytes, sizeof(bytes));
+	smd_ballot_encode(&ballot, bytes); /* without the nonce */
+	say(fds[n++] = dial_zero(&nodes[0]), bytes, sizeof(bytes));
+	memcpy(ballot.nonce, nodes[0].handle + 4, sizeof(ballot.nonce));
+	for (unsigned i = 0; i < 3; i++) {
+		ballot.phase = i == 0 ? 2 : 1;
+		ballot.node = i == 1 ? NODES : i == 2 ? 0 : 1;
+		smd_ballot_encode(&ballot, bytes);
+		say(fds[n++] = dial_zero(&nodes[0]), bytes, sizeof(bytes));
+	}
+	nodes_run(nodes);
+	assert_all_heard(nodes, 2, 0, "");
+	while (n) {
+		close(fds[--n]);
+	}
+}
+
+static void a_handle_of_something_else_is_refused(void **state)
+{
+	const struct smd_agreement_side side = {.nnodes = 2, .node = 1, .name = "b", .servers = ""};
+	uint8_t handle[NCCL_HANDLE_BYTES] = "not ours";
+	struct smd_agreement *agreement;
+	struct smd_error error = {""};
+
+	(void)state;
+	assert_int_equal(smd_agreement_begin(NULL, handle, &side, &agreement, &error), -EPROTO);
+	assert_non_null(strstr(error.text, "node 0 must use the same plugin"));
+}
+
+static void a_ballot_survives_the_way(void **state)
+{
+	struct smd_ballot out;
+	struct smd_ballot in = {.phase = 2, .node = 65535, .err = -ETIMEDOUT, .pool = ~0ull};
+	uint8_t bytes[SMD_BALLOT_BYTES];
+	struct smd_error error = {""};
+
+	(void)state;
+	memset(in.nonce, 0xa5, sizeof(in.nonce));
+	memset(in.name, 'n', sizeof(in.name) - 1);
+	memset(in.text, 't', sizeof(in.text) - 1);
+	smd_ballot_encode(&in, bytes);
+	memset(&out, 0xff, sizeof(out));
+	assert_int_equal(smd_ballot_decode(bytes, &out, &error), 0);
+	assert_int_equal(out.phase, in.phase);
+	assert_int_equal(out.node, in.node);
+	assert_int_equal(out.err, in.err);
+	assert_true(out.pool == in.pool);
+	assert_memory_equal(out.nonce, in.nonce, sizeof(in.nonce));
+	assert_string_equal(out.name, in.name);
+	assert_string_equal(out.text, in.text);
+	memset(bytes + 48, '\033', SMD_BALLOT_BYTES - 48); /* texts that a terminal would obey */
+	assert_int_equal(smd_ballot_decode(bytes, &out, &error), 0);
+	assert_string_equal(out.name, "");
+	assert_string_equal(out.text, "");
+	for (unsigned i = 0; i < 20; i += 4) { /* magic, version, ..., err */
+		bool bounded = i == 8 || i == 12;
+
+		smd_ballot_encode(&in, bytes);
+		memset(bytes + i, 0xff, 4);
+		assert_int_equal(smd_ballot_decode(bytes, &out, &error), bounded ? 0 : -EPROTO);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(all_say_yes),
+		cmocka_unit_test(one_no_is_everybodys),
+		cmocka_unit_test(other_servers_are_a_no),
+		cmocka_unit_test(who_does_not_come_is_named),
+		cmocka_unit_test(who_leaves_in_between_is_named),
+		cmocka_unit_test(without_node_0_the_others_hear_no),
+		cmocka_unit_test(strangers_count_for_nothing),
+		cmocka_unit_test(a_handle_of_something_else_is_refused),
+		cmocka_unit_test(a_ballot_survives_the_way),
+	};
+
+	return cmocka_run_group_tests_name("agreement", tests, NULL, NULL);
+}
