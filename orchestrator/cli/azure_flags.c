@@ -144,9 +144,9 @@ void smd_edit_azure_pytorch(struct smd_job_edit *edit, const struct smd_flag_val
 	if (processes % nodes != 0) {
 		smd_edit_refuse(edit, flag->at,
 			"process_count is the total of all nodes, so it must be a multiple of "
-			"node_count %d, got %d; for %d processes on each node write "
+			"node_count %d, got %d; for %d process%s on each node write "
 			"process_count=%d",
-			nodes, processes, processes, processes * nodes);
+			nodes, processes, processes, processes == 1 ? "" : "es", processes * nodes);
 		return;
 	}
 	spread(edit, flag, "pytorch", nodes, 0);

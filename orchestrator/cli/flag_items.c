@@ -71,10 +71,11 @@ static int split_item(struct smd_flag_items *items, size_t index, struct smd_err
 	char *equals = strchr(key, '=');
 
 	if (!equals || equals == key) {
-		return smd_error_set(error, EINVAL,
-			"Bad syntax for dict arg: [%s]. A value with commas is written "
-			"^;^key=value;key=value, with any other character for the semicolon.",
-			key);
+		return smd_error_set(error, EINVAL, "Bad syntax for dict arg: [%s]. %s", key,
+			items->count > 1 ? "A value with commas is written "
+					   "^;^key=value;key=value, with any other character for "
+					   "the semicolon."
+					 : "It is written key=value,key=value.");
 	}
 	*equals = '\0';
 	for (size_t i = 0; i < index; i++) {

@@ -186,8 +186,9 @@ static int report(const struct smd_loaded_job *loaded, struct smd_diagnostics *d
 	smd_diagnostics_print(diagnostics, name,
 		loaded->use == SMD_USE_VALIDATE && mistakes == 0 ? SMD_NOTE : SMD_WARNING, stderr);
 	if (mistakes > 0) {
-		fprintf(stderr, "summand: %s has %zu mistake%s; nothing was started\n", name,
-			mistakes, mistakes == 1 ? "" : "s");
+		fprintf(stderr, "summand: %s has %zu mistake%s%s\n", name, mistakes,
+			mistakes == 1 ? "" : "s",
+			loaded->use < SMD_USE_RUN ? "" : "; nothing was started");
 		return SMD_EXIT_USAGE;
 	}
 	if (ret) {
@@ -237,6 +238,15 @@ static int find_spec(struct loader *loader, const struct smd_command *command, i
 	struct smd_error error = {""};
 	int ret;
 
+	for (int i = 1; i <= noperands; i++) {
+		const char *operand = loader->expanded.argv[i];
+
+		if (operand[0] == '-' && operand[1]) {
+			fprintf(stderr, "summand: %s: unknown option; --help lists them\n",
+				operand);
+			return -EINVAL;
+		}
+	}
 	if (noperands + (config != NULL) > 1) {
 		fprintf(stderr, "summand: one SPEC is needed, got %d: %s\n",
 			noperands + (config != NULL), command->synopsis);

@@ -245,7 +245,7 @@ int smd_custom_jobs_local_run(int argc, char **argv)
 		{"format", SMD_FORMAT_METAVAR,
 			"print the job in the end, or in place of running it", set_format, &format},
 		{"job-dir", "DIR", "where logs and records go (default: a new directory)",
-			smd_option_set_string, &run_options.job_dir},
+			smd_option_set_path, &run_options.job_dir},
 		{"grace", "SECONDS", "from SIGTERM to SIGKILL (default 30)", smd_option_set_int,
 			&grace_s},
 		{"ready-timeout", "SECONDS", "for a reduction server to be ready (default 30)",

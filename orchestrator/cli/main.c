@@ -6,11 +6,25 @@
 #include "orchestrator/cli/torch_run.h"
 #include "orchestrator/cli/verbs.h"
 
+#define AZURE_JOB "`summand custom-jobs local-run FILE` takes a command job of Azure ML"
+
 int main(int argc, char **argv)
 {
 	static const struct smd_verb list[] = {
 		{"custom-jobs", "training jobs described as worker pools", smd_custom_jobs_run},
 		{"torch-run", "a PyTorch script in several processes", smd_torch_run},
+	};
+	static const struct smd_absent_verb absent[] = {
+		{"hp-tuning-jobs", "`summand custom-jobs local-run SPEC` takes a "
+				   "HyperparameterTuningJob too, and runs its first trial"},
+		{"job", AZURE_JOB},
+		{"ml", AZURE_JOB},
+		{"create", "did you mean `summand custom-jobs local-run`?"},
+		{"local-run", "did you mean `summand custom-jobs local-run`?"},
+		{"validate", "did you mean `summand custom-jobs validate`?"},
+		{"plan", "did you mean `summand custom-jobs plan`?"},
+		{"env", "did you mean `summand custom-jobs env`?"},
+		{NULL, NULL},
 	};
 	static const struct smd_verbs verbs = {
 		.prefix = "summand",
@@ -18,6 +32,7 @@ int main(int argc, char **argv)
 			   "reduction servers.",
 		.list = list,
 		.count = sizeof(list) / sizeof(list[0]),
+		.absent = absent,
 		.epilog =
 			"`summand ai ...` is the same as `summand ...`; `summand --version` prints "
 			"the version.",

@@ -180,6 +180,7 @@ static int compare_names(const void *a, const void *b)
 static void check_accelerator_type(const struct pool_flag *pool, const char *type)
 {
 	const char *names[TYPES_MAX];
+	const char *near;
 	char available[KEY_LIST_MAX * 2] = "";
 	size_t count = 0;
 
@@ -198,8 +199,10 @@ static void check_accelerator_type(const struct pool_flag *pool, const char *typ
 				*available ? ", " : "", names[i]);
 		}
 	}
-	refuse(pool, "Found invalid value of [accelerator-type]: %s. Available values are [%s].",
-		type, available);
+	near = smd_enum_suggest(type, smd_accelerator_types);
+	refuse(pool,
+		"Found invalid value of [accelerator-type]: %s. Available values are [%s].%s%s%s",
+		type, available, near ? " Did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
 static void check_count(const struct pool_flag *pool, enum pool_key key)

@@ -365,7 +365,7 @@ int smd_torch_run(int argc, char **argv)
 		{"dry-run", NULL, "only print the job that would be run", smd_option_set_bool,
 			&run.dry_run},
 		{"job-dir", "DIR", "where logs and records go (default: a new directory)",
-			smd_option_set_string, &run.job_dir},
+			smd_option_set_path, &run.job_dir},
 	};
 	const struct smd_command command = {
 		.synopsis = "summand torch-run [OPTION...] -- SCRIPT [ARG...]",

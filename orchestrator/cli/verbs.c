@@ -27,6 +27,12 @@ static int refuse(const struct smd_verbs *verbs, const char *word)
 	const char *near;
 	size_t n = 0;
 
+	for (const struct smd_absent_verb *verb = verbs->absent; verb->name; verb++) {
+		if (strcmp(word, verb->name) == 0) {
+			fprintf(stderr, "summand: %s: %s\n", word, verb->instead);
+			return SMD_EXIT_USAGE;
+		}
+	}
 	for (; n < verbs->count && n < VERBS_MAX; n++) {
 		names[n] = verbs->list[n].name;
 	}
@@ -48,7 +54,8 @@ int smd_verbs_run(const struct smd_verbs *verbs, int argc, char **argv)
 			verbs->prefix);
 		return SMD_EXIT_USAGE;
 	}
-	if (strcmp(argv[1], "--help") == 0) {
+	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+		strcmp(argv[1], "help") == 0) {
 		print_help(verbs);
 		return SMD_EXIT_OK;
 	}

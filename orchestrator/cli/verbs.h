@@ -18,12 +18,19 @@ struct smd_verb {
 	int (*run)(int argc, char **argv); /* argv[0] is the verb; returns the exit code */
 };
 
+/* A verb of other command lines, and what is here in its place. */
+struct smd_absent_verb {
+	const char *name;
+	const char *instead;
+};
+
 struct smd_verbs {
 	const char *prefix; /* the words before: "summand custom-jobs" */
 	const char *summary;
 	const struct smd_verb *list;
 	size_t count;
-	const char *epilog; /* the end of --help, or NULL */
+	const struct smd_absent_verb *absent; /* ends with a name of NULL */
+	const char *epilog;                   /* the end of --help, or NULL */
 };
 
 /* Runs the verb that argv[1] names; prints the table for --help. */

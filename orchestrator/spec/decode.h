@@ -85,6 +85,9 @@ void smd_decode_objects(struct smd_decoder *decoder, const struct smd_field *fie
 void smd_decode_anything(struct smd_decoder *decoder, const struct smd_field *field,
 	const struct smd_node *node, void *base); /* an output field: not even checked */
 
+/* The value that is meant, or NULL; `values` ends with NULL. */
+const char *smd_enum_suggest(const char *got, const char *const *values);
+
 /* A 64-bit number, which may be a string; -EINVAL when it is none. */
 int smd_node_integer(const struct smd_node *node, int64_t *out);
 

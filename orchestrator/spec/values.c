@@ -1,7 +1,9 @@
 /* Checks single values of a spec and stores them where their field's row says. */
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <regex.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,8 +12,10 @@
 #include "reduction_server/base/options.h"
 #include "reduction_server/base/parse.h"
 
-#define DIGITS   "0123456789"
-#define FORM_MAX 1024 /* what is longer has no form that any field asks for */
+#define VALUES_MAX  6 /* of an enumeration that is listed */
+#define VALUES_SIZE 256
+#define DIGITS      "0123456789"
+#define FORM_MAX    1024 /* what is longer has no form that any field asks for */
 
 static void *place_of(const struct smd_field *field, void *base)
 {
@@ -96,27 +100,84 @@ void smd_decode_string(struct smd_decoder *decoder, const struct smd_field *fiel
 	}
 }
 
-/* The value that is meant: one with the same last part (V100 of NVIDIA_TESLA_V100), or a near one.
- */
-static const char *suggest_value(const char *got, const char *const *values, size_t count)
+/* How much of `text` begins with the word, whatever its case and its dashes; 0: none of it. */
+static size_t match_word(const char *text, const char *word)
 {
-	const char *part = strrchr(got, '_');
-	size_t length = strlen(part ? part : got);
+	size_t n = 0;
 
+	while (word[n] && (toupper((unsigned char)text[n]) == toupper((unsigned char)word[n]) ||
+				  (text[n] == '_' && strchr("- ", word[n])))) {
+		n++;
+	}
+	return word[n] || (text[n] && text[n] != '_') ? 0 : n;
+}
+
+/* Whether the word is one of the parts of the value: H100 of NVIDIA_H100_80GB. */
+static int has_part(const char *value, const char *word)
+{
+	while (value && match_word(value, word) == 0) {
+		value = strchr(value, '_');
+		value = value ? value + 1 : NULL;
+	}
+	return value != NULL;
+}
+
+/* One that is only spelled otherwise, one that has the last part, or a near one. */
+const char *smd_enum_suggest(const char *got, const char *const *values)
+{
+	size_t tail = strlen(got);
+	size_t count = 0;
+
+	while (tail > 0 && !strchr("-_ ", got[tail - 1])) {
+		tail--;
+	}
+	for (; values[count]; count++) {
+		size_t length = match_word(values[count], got);
+
+		if (length > 0 && !values[count][length]) {
+			return values[count];
+		}
+	}
 	for (size_t i = 0; i < count; i++) {
-		size_t whole = strlen(values[i]);
-
-		if (whole > length && strcmp(values[i] + whole - length, part ? part : got) == 0) {
+		if (has_part(values[i], got + tail)) {
 			return values[i];
 		}
 	}
 	return smd_suggest(got, values, count);
 }
 
+/* "A, B or C"; "one of the API's values" where there are many. What stands for no value is left
+ * out. */
+static void list_values(const char *const *values, char list[VALUES_SIZE])
+{
+	const char *shown[VALUES_MAX];
+	size_t count = 0;
+
+	for (size_t i = 0; values[i]; i++) {
+		if (!strstr(values[i], "UNSPECIFIED") && count++ < VALUES_MAX) {
+			shown[count - 1] = values[i];
+		}
+	}
+	if (count > VALUES_MAX) {
+		snprintf(list, VALUES_SIZE, "one of the API's values");
+		return;
+	}
+	*list = '\0';
+	for (size_t i = 0; i < count; i++) {
+		size_t length = strlen(list);
+
+		snprintf(list + length, VALUES_SIZE - length, "%s%s", shown[i],
+			i + 2 < count   ? ", "
+			: i + 1 < count ? " or "
+					: "");
+	}
+}
+
 void smd_decode_enum(struct smd_decoder *decoder, const struct smd_field *field,
 	const struct smd_node *node, void *base)
 {
 	char got[SMD_NODE_TEXT_MAX];
+	char list[VALUES_SIZE];
 	const char *near;
 	size_t n = 0;
 
@@ -130,15 +191,10 @@ void smd_decode_enum(struct smd_decoder *decoder, const struct smd_field *field,
 		}
 	}
 	smd_node_describe(node, got);
-	near = suggest_value(node->string, field->values, n);
-	if (near) {
-		smd_mistake_value(decoder->diagnostics, node,
-			"must be one of the API's values, got %s; did you mean %s?", got, near);
-	} else {
-		smd_mistake_value(decoder->diagnostics, node,
-			"must be one of the API's values, such as %s, got %s", field->values[0],
-			got);
-	}
+	list_values(field->values, list);
+	near = smd_enum_suggest(node->string, field->values);
+	smd_mistake_value(decoder->diagnostics, node, "must be %s, got %s%s%s%s", list, got,
+		near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
 void smd_decode_boolean(struct smd_decoder *decoder, const struct smd_field *field,

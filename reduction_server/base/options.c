@@ -20,6 +20,14 @@ int smd_option_set_string(void *target, const char *value, struct smd_error *err
 	return 0;
 }
 
+int smd_option_set_path(void *target, const char *value, struct smd_error *error)
+{
+	if (!*value) {
+		return smd_error_set(error, EINVAL, "must not be empty");
+	}
+	return smd_option_set_string(target, value, error);
+}
+
 /* As shells, YAML and Python write them. */
 static int is_truth_value(const char *word)
 {
@@ -203,6 +211,10 @@ int smd_options_parse(const struct smd_command *command, int argc, char **argv, 
 	int only_operands = 0;
 
 	for (int i = 1; i < argc; i++) {
+		if (strcmp(argv[i], "-h") == 0 && operands == 0 && !only_operands) {
+			smd_command_print_help(command);
+			return -ENOEXEC;
+		}
 		if (only_operands || strncmp(argv[i], "--", 2) != 0) {
 			argv[1 + operands++] = argv[i];
 		} else if (argv[i][2] == '\0') {

@@ -1,9 +1,10 @@
 /*
  * A command line described by a table: the same rows parse it and write its --help.
  *
- * Options are long ones: --name=VALUE or --name VALUE; a row without metavar is a switch: --name and
- * --no-name, also --name=true|false and --name true|false. Options and operands may be mixed; "--" ends the options. An unknown or
- * ambiguous option is an error that suggests the nearest name.
+ * Options are long ones: --name=VALUE or --name VALUE; a row without metavar is a switch: --name
+ * and
+ * --no-name, also --name=true|false and --name true|false. Options and operands may be mixed; "--"
+ * ends the options. An unknown or ambiguous option is an error that suggests the nearest name.
  */
 #ifndef SMD_BASE_OPTIONS_H
 #define SMD_BASE_OPTIONS_H
@@ -27,6 +28,8 @@ struct smd_option {
 /* Ready-made setters. The value of a string stays in argv and is not copied. */
 int smd_option_set_string(
 	void *target, const char *value, struct smd_error *error); /* const char ** */
+int smd_option_set_path(
+	void *target, const char *value, struct smd_error *error); /* the same, not empty */
 int smd_option_set_bool(void *target, const char *value, struct smd_error *error); /* int * */
 int smd_option_set_int(void *target, const char *value, struct smd_error *error);  /* int *, >= 0 */
 int smd_option_set_size(

@@ -36,6 +36,19 @@ says 2 "a command is needed" custom-jobs
 says 2 "did you mean \`summand custom-jobs\`?" custom-job
 says 2 "did you mean \`summand custom-jobs validate\`?" custom-jobs valdate
 says 2 "unknown command; \`summand --help\` lists them" frobnicate
+says 0 "custom-jobs" -h
+says 0 "validate" custom-jobs help
+says 0 "Usage: summand custom-jobs plan" custom-jobs plan -h
+# What gcloud and az have, and what is here in its place.
+says 2 "create: there is no service yet; \`summand custom-jobs local-run\` takes the same flags" \
+	ai custom-jobs create --region=us-central1
+says 2 "--stream-logs\` prints the stream" custom-jobs stream-logs 1
+says 2 "state.json" custom-jobs describe 1
+says 2 "~/.local/state/summand/jobs" custom-jobs list
+says 2 "Ctrl-C" custom-jobs cancel 1
+says 2 "runs its first trial" ai hp-tuning-jobs create
+says 2 "takes a command job of Azure ML" ml job create --file job.yml
+says 2 "did you mean \`summand custom-jobs local-run\`?" local-run
 says 2 "did you mean --format?" custom-jobs plan --fromat=json reduction_server.json
 says 2 "must be text, or json|yaml" custom-jobs plan --format=xml reduction_server.json
 says 2 "one SPEC is needed, got 2" custom-jobs validate reduction_server.json skipped_pool.yaml
