@@ -143,9 +143,11 @@ int smd_comm_size(const smd_comm *comm);
 /*
  * Operations of the communicator that are called from now on and use device memory follow the work
  * that is in this stream (a cudaStream_t or CUstream of the buffers' device) when they are called.
- * NULL, which is also how it begins: the legacy default stream. May be called before each
- * operation, by whoever orders them.
+ * NULL, which is also how it begins: the legacy default stream. SMD_STREAM_NONE: nothing, because
+ * the caller has seen to it that its buffers are ready. May be called before each operation, by
+ * whoever orders them.
  */
+#define SMD_STREAM_NONE ((void *)-1)
 void smd_comm_set_stream(smd_comm *comm, void *stream);
 
 /*

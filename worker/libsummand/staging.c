@@ -432,7 +432,7 @@ static int staging_take_device(struct smd_request *operation, const struct smd_d
 	if (ret == 0 && !staging->stages) {
 		ret = staging_make_stages(staging, operation->device, error);
 	}
-	if (ret == 0) {
+	if (ret == 0 && operation->comm->stream != SMD_STREAM_NONE) {
 		ret = staging_take_fence(staging, operation->device, fence, error);
 	}
 	pthread_mutex_unlock(&staging->lock);
@@ -490,7 +490,7 @@ int smd_staging_prepare(struct smd_request *operation, struct smd_error *error)
 {
 	struct smd_error why = {""};
 	struct smd_device_place place;
-	struct smd_fence *fence;
+	struct smd_fence *fence = NULL; /* none is needed */
 	int ret;
 
 	if (operation->count == 0) {
@@ -503,7 +503,7 @@ int smd_staging_prepare(struct smd_request *operation, struct smd_error *error)
 	if (ret == 0) {
 		ret = staging_take_device(operation, &place, &fence, &why);
 	}
-	if (ret == 0) {
+	if (ret == 0 && fence) {
 		ret = staging_set_fence(operation, fence, &why);
 	}
 	if (ret && ret != -EINVAL) {

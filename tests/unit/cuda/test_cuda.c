@@ -276,6 +276,36 @@ static void without_a_stream_it_follows_the_default_one(void **state)
 	device_run(in_a_blocking_stream, NULL);
 }
 
+/* As NCCL's proxy, which knows that its buffers are ready, while kernels in all streams wait for
+ * it. */
+static void in_no_stream(struct pool_rank *rank)
+{
+	CUstream stream = gpu_stream_create(CU_STREAM_DEFAULT);
+	struct buffer buffer;
+	void *hold = NULL;
+
+	buffer_create(&buffer, true, WORDS, rank->rank + 1);
+	CHECK(smd_allreduce(rank->comm, buffer.data, buffer.data, WORDS, SMD_INT32, SMD_SUM) == 0);
+	buffer_end(&buffer, SUM);
+	buffer_create(&buffer, true, WORDS, rank->rank + 1);
+	smd_comm_set_stream(rank->comm, SMD_STREAM_NONE);
+	if (rank->rank == 0) {
+		hold = gpu_hold(stream);
+	}
+	CHECK(smd_allreduce(rank->comm, buffer.data, buffer.data, WORDS, SMD_INT32, SMD_SUM) == 0);
+	if (hold) {
+		gpu_let_go(hold, stream);
+	}
+	buffer_end(&buffer, SUM);
+	gpu_stream_destroy(stream);
+}
+
+static void with_no_stream_it_follows_nothing(void **state)
+{
+	(void)state;
+	device_run(in_no_stream, NULL);
+}
+
 /* Whoever only receives waits for its stream too: what is in there may still use the buffer. */
 static void overwrite(struct pool_rank *rank)
 {
@@ -372,6 +402,7 @@ static const struct CMUnitTest tests[] = {
 	TEST(managed_memory_is_host_memory),
 	TEST(an_operation_follows_its_stream_and_only_that),
 	TEST(without_a_stream_it_follows_the_default_one),
+	TEST(with_no_stream_it_follows_nothing),
 	TEST(a_result_follows_the_stream_too),
 	TEST(an_operation_ends_without_its_stream_when_a_server_is_lost),
 	TEST(a_pool_of_no_size_is_refused),

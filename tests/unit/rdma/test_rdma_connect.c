@@ -386,6 +386,25 @@ static void a_listener_takes_requests_only(void **state)
 	}
 }
 
+/* The connection manager would listen on every device instead, open to the network. */
+static void loopback_is_not_listened_on(void **state)
+{
+	static const char *const addresses[] = {"127.0.0.1:0", "127.3.2.1:7000", "[::1]:0"};
+	struct link *link = *state;
+
+	for (size_t i = 0; i < sizeof(addresses) / sizeof(addresses[0]); i++) {
+		struct smd_error error = {""};
+		struct smd_listener *listener = NULL;
+		char bound[128];
+
+		assert_int_equal(smd_transport_rdma.listen(link->base, addresses[i], link_on_accept,
+					 link, &listener, bound, &error),
+			-EADDRNOTAVAIL);
+		assert_null(listener);
+		assert_non_null(strstr(error.text, "loopback is not an address of an RDMA device"));
+	}
+}
+
 /* It looks for the device again, and finds it when it is back. */
 static void a_listener_outlives_its_device(void **state)
 {
@@ -537,6 +556,7 @@ int main(void)
 		STAGE(who_accepts_with_a_wrong_greeting_is_left),
 		STAGE(who_asks_with_a_wrong_greeting_is_refused),
 		STAGE(a_listener_takes_requests_only),
+		STAGE(loopback_is_not_listened_on),
 		STAGE(a_listener_outlives_its_device),
 		STAGE(memory_that_cannot_be_locked_is_told_with_its_limit),
 		STAGE(a_completion_queue_grows_with_its_lanes),
