@@ -238,7 +238,7 @@ static const struct smd_field job_rows[] = {
 	SMD_FIELD("properties", smd_decode_anything, SMD_KEPT, .note = CLOUD_ONLY),
 	SMD_FIELD("command", smd_decode_string, PLACE(command), .required = 1),
 	SMD_FIELD("code", smd_decode_string, PLACE(code)),
-	SMD_FIELD("environment", decode_environment, PLACE(image)),
+	SMD_FIELD("environment", decode_environment, PLACE(image), .message = &environment),
 	SMD_FIELD("environment_variables", decode_variables, 0),
 	SMD_FIELD("distribution", smd_decode_object, 0, .message = &distribution),
 	SMD_FIELD("compute", smd_decode_string, SMD_KEPT, .note = CLOUD_ONLY),
@@ -542,7 +542,7 @@ static void check(
 int smd_azure_job_convert(const struct smd_node *document, const char *directory,
 	struct smd_diagnostics *diagnostics, struct smd_node **out, char **code_dir)
 {
-	struct smd_decoder decoder = {.diagnostics = diagnostics};
+	struct smd_decoder decoder = {.diagnostics = diagnostics, .root = &command_job};
 	struct azure_job job = {.instance_count = 1, .processes = 1};
 	struct builder builder = {.decoder = &decoder, .job = &job, .at = document->at};
 	struct smd_node *root = NULL;

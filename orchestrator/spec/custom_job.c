@@ -73,7 +73,8 @@ static const struct smd_field spec_rows[] = {
 		.form = "^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$",
 		.example = "at most 63 lower-case letters, digits and -, and begin with a letter",
 		.note = "no machine outlives a job"),
-	SMD_FIELD("workerPoolSpecs", smd_decode_worker_pools, 0, .required = 1),
+	SMD_FIELD("workerPoolSpecs", smd_decode_worker_pools, 0, .required = 1,
+		.message = &smd_worker_pool_spec),
 	SMD_FIELD("scheduling", smd_decode_object, 0, .message = &scheduling),
 	SMD_FIELD("serviceAccount", smd_decode_string, SMD_KEPT, .form = "^[^@ ]+@[^@ ]+$",
 		.example = "an account's e-mail address",
@@ -286,6 +287,7 @@ static void decode_tuning(
 	const struct smd_node *study = smd_node_member(document, "studySpec");
 	const struct smd_node *parallel = smd_node_member(document, "parallelTrialCount");
 
+	decoder->root = &tuning_job;
 	smd_decode_message(decoder, &tuning_job, document, job);
 	check_job(decoder, document, job);
 	if (study) {
@@ -313,11 +315,14 @@ static const struct smd_node *decode_document(
 		decode_tuning(decoder, document, job);
 		return smd_node_member(document, "trialJobSpec");
 	}
-	if (spec || smd_node_member(document, "displayName")) {
+	if (spec || smd_node_member(document, "displayName") ||
+		smd_node_member(document, "labels")) {
+		decoder->root = &custom_job;
 		smd_decode_message(decoder, &custom_job, document, job);
 		check_job(decoder, document, job);
 		return spec;
 	}
+	decoder->root = &custom_job_spec;
 	smd_decode_message(decoder, &custom_job_spec, document, job);
 	return document;
 }

@@ -31,6 +31,8 @@ void smd_check_variable_count(struct smd_decoder *decoder, const struct smd_node
 int smd_is_identifier(const char *name);
 #define SMD_IDENTIFIER_RULE "letters, digits and _, and not begin with a digit"
 
+extern const struct smd_message smd_worker_pool_spec;
+
 /* Decodes workerPoolSpecs into the job at base. */
 void smd_decode_worker_pools(struct smd_decoder *decoder, const struct smd_field *field,
 	const struct smd_node *node, void *base);

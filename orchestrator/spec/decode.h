@@ -16,9 +16,12 @@
 /* The place of a field that is checked, but has no use beyond the spec itself. */
 #define SMD_KEPT ((size_t)-1)
 
+struct smd_message;
+
 struct smd_decoder {
 	struct smd_diagnostics *diagnostics;
-	int ret; /* -ENOMEM once memory ran out */
+	int ret;                        /* -ENOMEM once memory ran out */
+	const struct smd_message *root; /* the document's, for hints; or NULL */
 };
 
 struct smd_field;
@@ -39,7 +42,7 @@ struct smd_field {
 	size_t count_offset; /* of lists: where the length goes, a size_t */
 	int required;
 	const char *note;                  /* why the field has no effect here; NULL: it has one */
-	const struct smd_message *message; /* of objects and lists of objects */
+	const struct smd_message *message; /* of objects and lists of objects, for hints too */
 	const char *const *values;         /* of enumerations: the values, then NULL */
 	const char *form;                  /* of strings: an extended regular expression, or NULL */
 	const char *example;               /* what the form looks like */

@@ -1,6 +1,7 @@
 /* Checks single values of a spec and stores them where their field's row says. */
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <regex.h>
 #include <stdio.h>
@@ -286,9 +287,15 @@ void smd_decode_duration(struct smd_decoder *decoder, const struct smd_field *fi
 	int64_t seconds;
 
 	if (node->type != SMD_NODE_STRING || parse_duration(node->string, &seconds)) {
+		int64_t number;
+		char hint[32] = "";
+
+		if (!smd_node_integer(node, &number) && number >= 0) {
+			snprintf(hint, sizeof(hint), "; write \"%" PRId64 "s\"", number);
+		}
 		smd_node_describe(node, got);
 		smd_mistake_value(decoder->diagnostics, node,
-			"must be a duration in seconds such as \"3600s\", got %s", got);
+			"must be a duration in seconds such as \"3600s\", got %s%s", got, hint);
 	} else if (place) {
 		*place = seconds;
 	}
@@ -342,6 +349,13 @@ void smd_decode_variables(struct smd_decoder *decoder, const struct smd_field *f
 	static const struct smd_message variable = SMD_MESSAGE(rows);
 	struct smd_variable *list;
 
+	if (node->type == SMD_NODE_OBJECT && node->first) {
+		smd_mistake_value(decoder->diagnostics, node,
+			"must be an array, got an object; write [{\"name\": \"%s\", "
+			"\"value\": ...}, ...]",
+			node->first->key);
+		return;
+	}
 	if (!smd_decode_expects(decoder, node, SMD_NODE_ARRAY)) {
 		return;
 	}

@@ -169,7 +169,7 @@ static const struct smd_field pool_rows[] = {
 	SMD_FIELD("diskSpec", smd_decode_object, SMD_KEPT, .message = &disk,
 		.note = "replicas use the disks of their machines"),
 };
-static const struct smd_message worker_pool_spec = SMD_MESSAGE(pool_rows);
+const struct smd_message smd_worker_pool_spec = SMD_MESSAGE(pool_rows);
 
 int smd_image_is_reduction_server(const char *image)
 {
@@ -399,7 +399,7 @@ static void decode_pool(
 		return;
 	}
 	pool->replica_count = 1;
-	smd_decode_message(decoder, &worker_pool_spec, node, pool);
+	smd_decode_message(decoder, &smd_worker_pool_spec, node, pool);
 	pool->role = role_of(pool);
 	if (node->type == SMD_NODE_OBJECT && pool->replica_count > 0) {
 		check_machine(decoder, node, pool);
