@@ -3,7 +3,8 @@
  * to start one, and to signal one; how that is done is the engine's own business.
  *
  * Each replica that was started is a child process of the runner, which ends when the replica has
- * ended and nothing of it is left. By then its exit record has been written.
+ * ended and nothing of it is left. By then its exit record has been written. When that process is
+ * killed itself, what it leaves behind comes to the runner as children of its own.
  */
 #ifndef SMD_ENGINE_ENGINE_H
 #define SMD_ENGINE_ENGINE_H
@@ -36,6 +37,7 @@ struct smd_process {
 	int stdout_fd;
 	int stderr_fd;
 	int notify_fd;
+	unsigned ending_max_s; /* what ending it may take after its grace period */
 };
 
 struct smd_engine;
@@ -60,6 +62,10 @@ struct smd_engine_ops {
 	/* SIGTERM asks the replica to end and ends it when grace_s is over; SIGKILL ends it and
 	 * everything that it started at once. The process must not have been reaped. */
 	void (*signal)(struct smd_engine *engine, pid_t pid, int signo);
+
+	/* Ends the process of one that has not ended in time, and nothing else: what the replica
+	 * had started becomes the caller's own children. */
+	void (*abandon)(struct smd_engine *engine, pid_t pid);
 
 	/* Gives up the places and frees the engine. No replica may be running. */
 	void (*close)(struct smd_engine *engine);

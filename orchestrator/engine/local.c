@@ -15,9 +15,13 @@
 #include "orchestrator/engine/variables.h"
 #include "worker/agent/descendants.h"
 
-#define AGENT          "summand-agent"
+#define AGENT          SMD_AGENT_PROGRAM
 #define AGENT_ARGS_MAX 5 /* the agent, its three options, "--" */
 #define OPTION_SIZE    32
+
+/* How long an agent may take to end a tree, and to remove a container after that. */
+#define TREE_MAX_S      5
+#define CONTAINER_MAX_S 60
 
 struct local_engine {
 	struct smd_engine engine;
@@ -189,15 +193,26 @@ static int local_start(
 {
 	struct local_engine *local = local_from(engine);
 
-	return launch->image ? start_container(local, launch, out)
-			     : start_agent(local, launch->argv, "", launch, out);
+	int ret = launch->image ? start_container(local, launch, out)
+				: start_agent(local, launch->argv, "", launch, out);
+
+	out->ending_max_s = TREE_MAX_S + (launch->image ? CONTAINER_MAX_S : 0);
+	return ret;
 }
 
-/* The agent itself must live to end its tree, so what means "at once" to it is SIGHUP. */
+/* The agent itself must live to end its tree, so what means "at once" to it is SIGHUP. One that a
+ * replica has stopped would take no notice. */
 static void local_signal(struct smd_engine *engine, pid_t pid, int signo)
 {
 	(void)engine;
 	kill(pid, signo == SIGKILL ? SIGHUP : signo);
+	kill(pid, SIGCONT);
+}
+
+static void local_abandon(struct smd_engine *engine, pid_t pid)
+{
+	(void)engine;
+	kill(pid, SIGKILL);
 }
 
 static void local_close(struct smd_engine *engine)
@@ -221,6 +236,7 @@ static const struct smd_engine_ops local_ops = {
 	.gpus = local_gpus,
 	.start = local_start,
 	.signal = local_signal,
+	.abandon = local_abandon,
 	.close = local_close,
 };
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -262,4 +263,42 @@ int smd_jobdir_write_json(const struct smd_jobdir *dir, const char *name, const 
 
 	free(text);
 	return ret;
+}
+
+/* Only a file, and that without waiting: not a pipe that nobody writes to, or what a link leads to.
+ * NULL: there is none, or it is too large. */
+static char *read_whole(const char *path, size_t size_max, size_t *length)
+{
+	int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY);
+	FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+	struct stat status;
+	char *text = NULL;
+
+	if (!file) {
+		if (fd >= 0) {
+			close(fd);
+		}
+		return NULL;
+	}
+	if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+		(uint64_t)status.st_size <= size_max) {
+		text = malloc((size_t)status.st_size + 1);
+	}
+	if (text) {
+		*length = fread(text, 1, (size_t)status.st_size, file);
+	}
+	fclose(file);
+	return text;
+}
+
+json_t *smd_jobdir_read_json(const struct smd_jobdir *dir, const char *name, size_t size_max)
+{
+	char *path = smd_jobdir_path(dir, "%s", name);
+	size_t length = 0;
+	char *text = path ? read_whole(path, size_max, &length) : NULL;
+	json_t *document = text ? json_loadb(text, length, 0, NULL) : NULL;
+
+	free(text);
+	free(path);
+	return document;
 }

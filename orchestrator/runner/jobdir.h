@@ -39,6 +39,10 @@ int smd_jobdir_make_folder(const struct smd_jobdir *dir, const char *name);
 int smd_jobdir_write(
 	const struct smd_jobdir *dir, const char *name, const char *text, size_t length);
 
+/* Reads a JSON file of at most so many bytes, which a replica may have put anything in the place
+ * of. The caller gives the document back. NULL: there is no such file. */
+json_t *smd_jobdir_read_json(const struct smd_jobdir *dir, const char *name, size_t size_max);
+
 /* The same for a JSON document. */
 int smd_jobdir_write_json(const struct smd_jobdir *dir, const char *name, const json_t *document);
 

@@ -195,10 +195,11 @@ static int launch_start(
 		return ret;
 	}
 	replica->pid = process.pid;
+	replica->ending_max_s = process.ending_max_s;
 	/* A replica that cannot be heard is still there; it is asked to end, and its end is a
 	 * failure. */
 	if (smd_output_attach(&replica->output, run->base, &process)) {
-		run->engine->ops->signal(run->engine, process.pid, SIGTERM);
+		smd_run_end(run, replica, SIGTERM);
 	}
 	return 0;
 }

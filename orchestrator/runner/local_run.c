@@ -6,7 +6,10 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "orchestrator/runner/guard.h"
+#include "orchestrator/runner/record.h"
 #include "orchestrator/runner/run.h"
 #include "reduction_server/base/log.h"
 
@@ -22,8 +25,16 @@ static const int watched_signals[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
 struct loop {
 	struct event *signals[WATCHED_SIGNALS];
 	struct event *tick;
-	void (*sigpipe)(int);
 };
+
+/* Without its guard nobody is left who could be asked: all ends at once. */
+static void watch_guard(struct smd_run *run)
+{
+	if (getppid() != run->guard && run->interruptions < 2) {
+		run->interruptions = 2;
+		run->interrupted_by = SMD_GUARD_DEATH_SIGNAL;
+	}
+}
 
 static void on_signal(evutil_socket_t signo, short what, void *arg)
 {
@@ -37,6 +48,7 @@ static void on_signal(evutil_socket_t signo, short what, void *arg)
 	if (run->interruptions++ == 0) {
 		run->interrupted_by = (int)signo;
 	}
+	watch_guard(run);
 }
 
 static void on_tick(evutil_socket_t fd, short what, void *arg)
@@ -45,12 +57,12 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
+	watch_guard(run);
 	smd_display_tick(&run->display);
 }
 
 static void loop_close(struct loop *loop, struct smd_run *run)
 {
-	signal(SIGPIPE, loop->sigpipe);
 	for (size_t i = 0; i < WATCHED_SIGNALS; i++) {
 		if (loop->signals[i]) {
 			event_free(loop->signals[i]);
@@ -70,8 +82,6 @@ static int loop_open(struct loop *loop, struct smd_run *run)
 	if (!run->base) {
 		return -ENOMEM;
 	}
-	/* Whoever reads the progress may go away: the job does not end for that. */
-	loop->sigpipe = signal(SIGPIPE, SIG_IGN);
 	for (size_t i = 0; i < WATCHED_SIGNALS; i++) {
 		loop->signals[i] = evsignal_new(run->base, watched_signals[i], on_signal, run);
 		if (!loop->signals[i] || event_add(loop->signals[i], NULL)) {
@@ -213,6 +223,7 @@ static int prepare(
 
 	smd_display_print(
 		&run->display, "%s: job directory %s", run->job->display_name, run->dir.path);
+	smd_run_record(run);
 	ret = ret ? ret : place_output(run);
 	ret = ret ? ret : keep_inputs(run, options);
 	ret = ret ? ret : smd_workspace_open(&run->workspace, run->job, &run->dir, error);
@@ -254,9 +265,52 @@ static int run_to_end(struct smd_run *run)
 		fputc('\n', run->progress);
 		fflush(run->progress);
 		fputs(run->failure, stderr);
-		free(run->failure);
 	}
 	return exit_code(run);
+}
+
+/* The runner's whole life. The program's exit code, or -errno with a text. */
+static int run_job(
+	struct smd_run *run, const struct smd_local_run_options *options, struct smd_error *error)
+{
+	const struct smd_local_options engine_options = {.oversubscribe = options->oversubscribe,
+		.container_runtime = options->container_runtime};
+	struct loop loop = {0};
+	int ret = smd_engine_local_open(&run->engine, &engine_options, error);
+
+	if (ret) {
+		return ret;
+	}
+	ret = open_replicas(run);
+	if (ret) {
+		goto close_engine;
+	}
+	ret = open_display(run, options);
+	if (ret) {
+		goto close_replicas;
+	}
+	ret = prepare(run, options, error);
+	if (ret) {
+		smd_run_give_up(run, error->text);
+		goto close_display;
+	}
+	/* Signals are the job's from here on. */
+	ret = loop_open(&loop, run);
+	if (!ret) {
+		ret = run_to_end(run);
+		loop_close(&loop, run);
+	}
+	smd_contract_free(run->contract);
+	smd_workspace_close(&run->workspace);
+	smd_placement_free(&run->placement);
+close_display:
+	free(run->failure);
+	close_display(run);
+close_replicas:
+	close_replicas(run);
+close_engine:
+	run->engine->ops->close(run->engine);
+	return ret < 0 ? smd_error_set(error, -ret, "runner: %s", strerror(-ret)) : ret;
 }
 
 int smd_local_run(const struct smd_job *job, const struct smd_local_run_options *options,
@@ -266,47 +320,23 @@ int smd_local_run(const struct smd_job *job, const struct smd_local_run_options 
 		.grace_s = options->grace_s,
 		.ready_timeout_s = options->ready_timeout_s,
 		.runs_images = options->container_runtime != NULL};
-	const struct smd_local_options engine_options = {.oversubscribe = options->oversubscribe,
-		.container_runtime = options->container_runtime};
-	struct loop loop = {0};
+	int exit_code = EXIT_FAILURE;
 	int ret = smd_jobdir_open(&run.dir, job, options->job_dir, error);
 
 	if (ret) {
 		return ret;
 	}
-	ret = smd_engine_local_open(&run.engine, &engine_options, error);
-	if (ret) {
-		goto close_dir;
+	smd_timestamp(run.create_time);
+	ret = smd_guard_open(&run.dir, &run.guard, &exit_code);
+	if (ret == 0) {
+		ret = run_job(&run, options, error);
+		if (ret < 0) {
+			fprintf(stderr, "summand: %s\n", error->text);
+		}
+		smd_jobdir_close(&run.dir);
+		exit(ret < 0 ? EXIT_FAILURE : ret);
 	}
-	ret = open_replicas(&run);
-	if (ret) {
-		goto close_engine;
-	}
-	ret = open_display(&run, options);
-	if (ret) {
-		goto close_replicas;
-	}
-	ret = loop_open(&loop, &run);
-	if (ret) {
-		goto close_display;
-	}
-	ret = prepare(&run, options, error);
-	if (ret) {
-		goto close_loop;
-	}
-	ret = run_to_end(&run);
-	smd_contract_free(run.contract);
-	smd_workspace_close(&run.workspace);
-	smd_placement_free(&run.placement);
-close_loop:
-	loop_close(&loop, &run);
-close_display:
-	close_display(&run);
-close_replicas:
-	close_replicas(&run);
-close_engine:
-	run.engine->ops->close(run.engine);
-close_dir:
 	smd_jobdir_close(&run.dir);
-	return ret < 0 ? smd_error_set(error, -ret, "runner: %s", strerror(-ret)) : ret;
+	return ret == -ECHILD ? exit_code
+			      : smd_error_set(error, -ret, "runner: %s", strerror(-ret));
 }

@@ -1,14 +1,18 @@
 /* Writes state.json, from which others learn how the job is. */
+#include "orchestrator/runner/record.h"
+
 #include <string.h>
 
 #include "orchestrator/runner/obituary.h"
-#include "orchestrator/runner/run.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 
 /* google.rpc.Code */
 #define CODE_CANCELLED 1
 #define CODE_UNKNOWN   2
+
+#define RECORD      "state.json"
+#define RECORD_SIZE (64 << 20) /* of a job of very many replicas */
 
 static void set_text(json_t *object, const char *key, const char *text)
 {
@@ -36,13 +40,13 @@ static json_t *replica_record(const struct smd_replica *replica)
 	return record;
 }
 
-static json_t *error_record(const struct smd_run *run)
+static json_t *error_record(enum smd_outcome outcome, const char *message)
 {
-	if (run->outcome == SMD_OUTCOME_FAILED) {
+	if (outcome == SMD_OUTCOME_FAILED) {
 		return json_pack("{s:i, s:s}", "code", CODE_UNKNOWN, "message",
-			run->failure ? run->failure : "The job failed.");
+			message ? message : "The job failed.");
 	}
-	if (run->outcome == SMD_OUTCOME_CANCELLED) {
+	if (outcome == SMD_OUTCOME_CANCELLED) {
 		return json_pack(
 			"{s:i, s:s}", "code", CODE_CANCELLED, "message", "The job was cancelled.");
 	}
@@ -63,7 +67,7 @@ static json_t *job_record(const struct smd_run *run)
 	set_text(record, "startTime", run->start_time);
 	set_text(record, "endTime", run->end_time);
 	set_text(record, "updateTime", now);
-	json_object_set_new(record, "error", error_record(run));
+	json_object_set_new(record, "error", error_record(run->outcome, run->failure));
 	for (size_t i = 0; i < run->count; i++) {
 		json_array_append_new(replicas, replica_record(&run->replicas[i]));
 	}
@@ -74,13 +78,51 @@ static json_t *job_record(const struct smd_run *run)
 void smd_run_record(struct smd_run *run)
 {
 	json_t *record = job_record(run);
-	int ret = smd_jobdir_write_json(&run->dir, "state.json", record);
+	int ret = smd_jobdir_write_json(&run->dir, RECORD, record);
 
 	if (ret) {
-		smd_log(SMD_LOG_WARN, "runner", "%s/state.json: cannot be written: %s",
+		smd_log(SMD_LOG_WARN, "runner", "%s/" RECORD ": cannot be written: %s",
 			run->dir.path, strerror(-ret));
 	}
 	json_decref(record);
 	run->recorded_ns = smd_clock_ns();
 	run->changed = 0;
+}
+
+static void stop_replica(json_t *replica)
+{
+	static const enum smd_replica_state alive[] = {
+		SMD_REPLICA_STARTING, SMD_REPLICA_RUNNING, SMD_REPLICA_STOPPING};
+	const char *state = json_string_value(json_object_get(replica, "state"));
+
+	for (size_t i = 0; state && i < sizeof(alive) / sizeof(alive[0]); i++) {
+		if (strcmp(state, smd_replica_state_name(alive[i])) == 0) {
+			set_text(replica, "state", smd_replica_state_name(SMD_REPLICA_STOPPED));
+			return;
+		}
+	}
+}
+
+void smd_record_amend(const struct smd_jobdir *dir, enum smd_outcome outcome, const char *message)
+{
+	json_t *record = smd_jobdir_read_json(dir, RECORD, RECORD_SIZE);
+	char now[SMD_TIMESTAMP_SIZE];
+	json_t *replica;
+	size_t i;
+
+	if (!json_is_object(record)) {
+		json_decref(record);
+		return; /* there was no room for it, or a replica has removed it */
+	}
+	smd_timestamp(now);
+	set_text(record, "state",
+		outcome == SMD_OUTCOME_CANCELLED ? "JOB_STATE_CANCELLED" : "JOB_STATE_FAILED");
+	set_text(record, "endTime", now);
+	set_text(record, "updateTime", now);
+	json_object_set_new(record, "error", error_record(outcome, message));
+	json_array_foreach (json_object_get(record, "replicas"), i, replica) {
+		stop_replica(replica);
+	}
+	smd_jobdir_write_json(dir, RECORD, record);
+	json_decref(record);
 }

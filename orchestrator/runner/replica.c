@@ -97,6 +97,7 @@ void smd_replica_retry(struct smd_replica *replica)
 	replica->program = NULL;
 	replica->started_ns = 0;
 	replica->ended_ns = 0;
+	replica->overdue_ns = 0;
 	replica->restart_ns = 0;
 	replica->end = (struct smd_exit){0};
 	replica->status[0] = '\0';

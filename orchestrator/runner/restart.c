@@ -51,7 +51,7 @@ static void retry(struct smd_run *run, struct smd_replica *replica)
 
 void smd_run_restart_replicas(struct smd_run *run)
 {
-	if (run->outcome != SMD_OUTCOME_OPEN || run->decisive) {
+	if (run->outcome != SMD_OUTCOME_OPEN || run->decisive || run->has_orphans) {
 		return;
 	}
 	for (size_t i = 0; i < run->count; i++) {

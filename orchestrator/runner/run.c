@@ -4,10 +4,10 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include "orchestrator/runner/obituary.h"
 #include "orchestrator/runner/policy.h"
+#include "orchestrator/runner/record.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 
@@ -157,39 +157,6 @@ void smd_run_take_end(struct smd_run *run, struct smd_replica *replica)
 	}
 }
 
-static struct smd_replica *replica_of_process(struct smd_run *run, pid_t pid)
-{
-	for (size_t i = 0; i < run->count; i++) {
-		if (run->replicas[i].pid == pid) {
-			return &run->replicas[i];
-		}
-	}
-	return NULL;
-}
-
-/* Reaps everything that has ended. A process that is no replica's is an orphan of a killed agent.
- */
-static void reap(struct smd_run *run)
-{
-	pid_t pid;
-	int status;
-
-	run->children_ended = 0;
-	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-		struct smd_replica *replica = replica_of_process(run, pid);
-		char *record;
-
-		if (!replica) {
-			continue;
-		}
-		record = smd_jobdir_path(&run->dir, "exits/%s.json", replica->name);
-		smd_obituary_read(&replica->end, record ? record : "", status);
-		free(record);
-		smd_output_close(&replica->output);
-		smd_run_take_end(run, replica);
-	}
-}
-
 enum group { SERVERS, OTHERS };
 
 static int is_of(const struct smd_replica *replica, enum group group)
@@ -224,7 +191,7 @@ static void stop(struct smd_run *run, enum group group)
 
 		if (is_of(replica, group) && smd_replica_is_alive(replica) &&
 			replica->state != SMD_REPLICA_STOPPING) {
-			run->engine->ops->signal(run->engine, replica->pid, SIGTERM);
+			smd_run_end(run, replica, SIGTERM);
 			smd_run_apply(run, replica, SMD_REPLICA_EVENT_STOP);
 		}
 	}
@@ -234,7 +201,7 @@ static void kill_all(struct smd_run *run)
 {
 	for (size_t i = 0; i < run->count; i++) {
 		if (smd_replica_is_alive(&run->replicas[i])) {
-			run->engine->ops->signal(run->engine, run->replicas[i].pid, SIGKILL);
+			smd_run_end(run, &run->replicas[i], SIGKILL);
 		}
 	}
 }
@@ -411,7 +378,7 @@ static int advance(struct smd_run *run)
 		}
 		break;
 	case SMD_RUN_DRAINING:
-		if (!any_alive(run, SERVERS)) {
+		if (!any_alive(run, SERVERS) && !run->has_orphans) {
 			end_attempt(run);
 		}
 		break;
@@ -432,19 +399,24 @@ static int advance(struct smd_run *run)
 
 void smd_run_begin(struct smd_run *run)
 {
-	smd_timestamp(run->create_time);
 	run->started_ns = smd_clock_ns();
 	begin_attempt(run);
 	smd_run_turn(run);
+}
+
+void smd_run_give_up(struct smd_run *run, const char *reason)
+{
+	run->failure = strdup(reason);
+	run->outcome = SMD_OUTCOME_FAILED;
+	set_phase(run, SMD_RUN_ENDED);
 }
 
 void smd_run_turn(struct smd_run *run)
 {
 	int killing = run->interruptions > 1;
 
-	if (run->children_ended) {
-		reap(run);
-	}
+	smd_run_reap(run);
+	smd_run_end_overdue(run);
 	smd_run_restart_replicas(run);
 	while (advance(run)) {
 	}

@@ -43,6 +43,7 @@ enum smd_outcome {
 
 struct smd_run {
 	const struct smd_job *job;
+	pid_t guard; /* guard.h */
 	unsigned grace_s;
 	unsigned ready_timeout_s;
 	int runs_images; /* in containers */
@@ -73,6 +74,7 @@ struct smd_run {
 
 	/* Facts that callbacks record. */
 	int children_ended; /* SIGCHLD came */
+	int has_orphans;    /* there may be children that are no replica's process */
 	int interruptions;
 	int interrupted_by; /* the first signal */
 
@@ -80,11 +82,25 @@ struct smd_run {
 	int changed;          /* something in state.json is out of date */
 };
 
+/* What has ended, and what was left behind; see reap.c. */
+
+/* Takes the ends of processes, and ends what a killed agent has left. */
+void smd_run_reap(struct smd_run *run);
+
+/* Asks the replica to end, or ends it at once (SIGKILL). */
+void smd_run_end(struct smd_run *run, struct smd_replica *replica, int signo);
+
+/* Ends processes that were asked to end and have not, long after they should have. */
+void smd_run_end_overdue(struct smd_run *run);
+
 /* Starts one replica; see launch.c. */
 void smd_run_launch(struct smd_run *run, struct smd_replica *replica);
 
 /* Begins the first attempt. */
 void smd_run_begin(struct smd_run *run);
+
+/* Ends a job that has not begun, and cannot. */
+void smd_run_give_up(struct smd_run *run, const char *reason);
 
 /* Restarts; see restart.c. */
 
@@ -114,9 +130,6 @@ void smd_run_say(struct smd_run *run, const char *severity, const char *text);
 
 /* What is announced as the job's state. */
 const char *smd_run_state_name(const struct smd_run *run);
-
-/* Writes state.json. */
-void smd_run_record(struct smd_run *run);
 
 /* Prints the summary and writes summary.json. */
 void smd_run_print_summary(const struct smd_run *run, FILE *file);

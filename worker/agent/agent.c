@@ -145,6 +145,7 @@ static void agent_take_signal(struct agent *agent, int signo)
 		break;
 	default:
 		kill(-agent->command, signo);
+		kill(-agent->command, SIGCONT); /* a stopped one would not notice */
 		if (agent->deadline_ns == 0) {
 			agent->deadline_ns = now + (uint64_t)agent->grace_s * SECOND_NS;
 		}

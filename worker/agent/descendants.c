@@ -1,8 +1,7 @@
-/* Ends a process tree by its root. */
+/* Ends the processes below this one, child by child. */
 #include "worker/agent/descendants.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,21 +32,24 @@ static pid_t parent_of(pid_t pid)
 	return rest && sscanf(rest, ") %*c %d", &parent) == 1 ? parent : -1;
 }
 
-static void kill_children(void)
+size_t smd_children_kill(smd_child_fn *is_spared, void *arg)
 {
 	DIR *proc = opendir("/proc");
 	struct dirent *entry;
+	size_t count = 0;
 
 	while (proc && (entry = readdir(proc))) {
 		pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
 
-		if (pid > 0 && parent_of(pid) == getpid()) {
-			kill(pid, SIGKILL);
+		if (pid > 0 && parent_of(pid) == getpid() && !(is_spared && is_spared(pid, arg)) &&
+			kill(pid, SIGKILL) == 0) {
+			count++;
 		}
 	}
 	if (proc) {
 		closedir(proc);
 	}
+	return count;
 }
 
 void smd_descendants_kill(void)
@@ -59,12 +61,9 @@ void smd_descendants_kill(void)
 		do {
 			pid = waitpid(-1, NULL, WNOHANG);
 		} while (pid > 0);
-		if (pid < 0) {
-			return; /* ECHILD */
+		if (pid < 0 || smd_children_kill(NULL, NULL) == 0) {
+			return; /* nothing is left, or what is left may not be killed */
 		}
-		kill_children();
-		if (waitpid(-1, NULL, 0) < 0 && errno == ECHILD) {
-			return;
-		}
+		waitpid(-1, NULL, 0);
 	}
 }

@@ -5,8 +5,19 @@
 #ifndef SMD_AGENT_DESCENDANTS_H
 #define SMD_AGENT_DESCENDANTS_H
 
+#include <stddef.h>
+#include <sys/types.h>
+
+#define SMD_AGENT_PROGRAM "summand-agent"
+
+typedef int smd_child_fn(pid_t pid, void *arg);
+
+/* Kills every child of this process, less those that is_spared() is true of (NULL: none is).
+ * Returns how many, those included that have ended and not been reaped. */
+size_t smd_children_kill(smd_child_fn *is_spared, void *arg);
+
 /* Kills and reaps every descendant of this process, which must be a child subreaper. Returns when
- * none is left. What the children exited with is lost. */
+ * none is left that this process may kill. What the children exited with is lost. */
 void smd_descendants_kill(void);
 
 #endif

@@ -44,6 +44,23 @@ def processes_with(mark):
     return found
 
 
+def command_of(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return "(it has ended)"
+
+
+def children_of(pid):
+    """Ids of its children, in the order in which they came."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+            return [int(child) for child in file.read().split()]
+    except OSError:
+        return []  # it has ended
+
+
 def wait_until(condition, seconds=LONG):
     deadline = time.monotonic() + seconds
     while not condition():
@@ -63,7 +80,7 @@ class JobTest(unittest.TestCase):
 
     def tearDown(self):
         left = wait_until(lambda: not processes_with(self.mark), 20)
-        names = [open(f"/proc/{p}/cmdline").read() for p in processes_with(self.mark)]
+        names = [command_of(pid) for pid in processes_with(self.mark)]
         for pid in processes_with(self.mark):
             os.kill(pid, signal.SIGKILL)
         self.assertTrue(left, f"left behind: {names}")
@@ -121,6 +138,11 @@ class JobTest(unittest.TestCase):
         run.job_dir = job_dir
         self.addCleanup(self.end, run)
         return run
+
+    def runner_of(self, run):
+        """The process below the one that was started, which runs the job."""
+        self.assertTrue(wait_until(lambda: children_of(run.pid)))
+        return children_of(run.pid)[0]
 
     @staticmethod
     def end(run):

@@ -76,8 +76,8 @@ class ContainerTest(JobTest):
     @staticmethod
     def containers(run):
         """Names of the job's containers, ended ones too."""
-        names = podman("ps", "--all", "--format={{.Names}}").stdout.split()
-        return [name for name in names if name.startswith(f"summand-{run.pid}-")]
+        mounted = ["--filter=volume=" + os.path.realpath(run.job_dir)]
+        return podman("ps", "--all", "--format={{.Names}}", *mounted).stdout.split()
 
     def test_a_job(self):
         odd = "a=b 'c' \"d\"\nnext"

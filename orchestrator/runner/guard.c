@@ -1,0 +1,187 @@
+/* Makes the runner, hands signals on to it, and ends what a killed one leaves. */
+#include "orchestrator/runner/guard.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "orchestrator/runner/record.h"
+#include "reduction_server/base/clock.h"
+#include "worker/agent/descendants.h"
+
+#define SECOND_NS        1000000000u
+#define PASS_NS          100000000 /* between two looks at what is left */
+#define AGENTS_MAX_S     65 /* for agents to end their trees, removal of containers included */
+#define EXIT_INTERRUPTED 130
+#define EXIT_TERMINATED  143
+#define MESSAGE_SIZE     128
+
+struct guard {
+	sigset_t signals; /* that are waited for */
+	pid_t runner;
+	int ended;
+	int status;   /* of the runner, once it has ended */
+	int hands_on; /* the last signal that was handed on; 0: none */
+};
+
+/* A hangup that the caller has ignored, as nohup does, is none of ours. */
+static void watched_signals(sigset_t *set)
+{
+	struct sigaction hangup;
+
+	sigemptyset(set);
+	sigaddset(set, SIGCHLD);
+	sigaddset(set, SIGINT);
+	sigaddset(set, SIGTERM);
+	sigaction(SIGHUP, NULL, &hangup);
+	if (hangup.sa_handler != SIG_IGN) {
+		sigaddset(set, SIGHUP);
+	}
+}
+
+/*
+ * In a process group of its own, so that what a terminal sends comes once, from the guard. With the
+ * usual actions of signals: until the runner has its own, they end it, and the guard does the rest.
+ */
+static void become_runner(pid_t guard)
+{
+	sigset_t none;
+
+	setpgid(0, 0);
+	signal(SIGTTOU, SIG_IGN); /* it shows its progress from the background */
+	signal(SIGPIPE, SIG_IGN); /* whoever reads that may go away: the job goes on */
+	signal(SIGINT, SIG_DFL);
+	signal(SIGTERM, SIG_DFL);
+	signal(SIGHUP, SIG_DFL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	prctl(PR_SET_PDEATHSIG, SMD_GUARD_DEATH_SIGNAL);
+	if (getppid() != guard) {
+		raise(SMD_GUARD_DEATH_SIGNAL);
+	}
+}
+
+/* A stopped runner would leave its job to itself. */
+static void guard_reap(struct guard *guard)
+{
+	pid_t pid;
+	int status;
+
+	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
+		if (WIFSTOPPED(status)) {
+			kill(pid, SIGCONT);
+		} else if (pid == guard->runner) {
+			guard->ended = 1;
+			guard->status = status;
+		}
+	}
+}
+
+/* To the whole group: what the runner itself waits for, such as pip, is to end too. */
+static void guard_wait(struct guard *guard)
+{
+	while (!guard->ended) {
+		int signo = sigwaitinfo(&guard->signals, NULL);
+
+		if (signo == SIGCHLD) {
+			guard_reap(guard);
+		} else if (signo > 0) {
+			guard->hands_on = signo;
+			kill(-guard->runner, signo);
+		}
+	}
+}
+
+/* Agents end their trees by themselves when the runner dies, and remove their containers; only a
+ * stopped one has to be woken. */
+static int is_busy_agent(pid_t pid, void *arg)
+{
+	char path[32];
+	char name[32] = "";
+	FILE *file;
+
+	(void)arg;
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	file = fopen(path, "re");
+	if (file) {
+		name[fread(name, 1, sizeof(name) - 1, file)] = '\0';
+		fclose(file);
+	}
+	if (strcmp(name, SMD_AGENT_PROGRAM "\n") != 0) {
+		return 0;
+	}
+	kill(pid, SIGCONT);
+	return 1;
+}
+
+/* What the runner has left has come to this process, and what its agents leave will. */
+static void guard_end_orphans(struct guard *guard)
+{
+	const struct timespec pass = {.tv_nsec = PASS_NS};
+	uint64_t deadline = smd_clock_ns() + (uint64_t)AGENTS_MAX_S * SECOND_NS;
+
+	for (;;) {
+		pid_t pid;
+		int patient = smd_clock_ns() < deadline;
+
+		do {
+			pid = waitpid(-1, NULL, WNOHANG);
+		} while (pid > 0);
+		if (pid < 0) {
+			return;
+		}
+		if (smd_children_kill(patient ? is_busy_agent : NULL, NULL) == 0 && !patient) {
+			return; /* what is left may not be killed */
+		}
+		sigtimedwait(&guard->signals, NULL, &pass);
+	}
+}
+
+/* The exit code of a runner that a signal has killed: one of the user's, before it could take it as
+ * the job's; or one that should not have come. */
+static int tell_death(const struct guard *guard, const struct smd_jobdir *dir)
+{
+	int signo = WTERMSIG(guard->status);
+	char message[MESSAGE_SIZE];
+
+	if (signo == guard->hands_on) {
+		smd_record_amend(dir, SMD_OUTCOME_CANCELLED, "The job was cancelled.");
+		return signo == SIGINT ? EXIT_INTERRUPTED : EXIT_TERMINATED;
+	}
+	snprintf(message, sizeof(message), "the job's runner was killed by signal %d (%s)", signo,
+		strsignal(signo));
+	fprintf(stderr, "summand: %s; nothing of the job is left\n", message);
+	smd_record_amend(dir, SMD_OUTCOME_FAILED, message);
+	return EXIT_FAILURE;
+}
+
+int smd_guard_open(const struct smd_jobdir *dir, pid_t *guard_id, int *exit_code)
+{
+	struct guard guard = {.ended = 0};
+
+	*guard_id = getpid();
+	watched_signals(&guard.signals);
+	/* They stay blocked: what is left to do after the job takes no time. */
+	sigprocmask(SIG_BLOCK, &guard.signals, NULL);
+	signal(SIGCHLD, SIG_DFL); /* a caller that ignores it would leave nobody to wait for */
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	fflush(NULL);
+	guard.runner = fork();
+	if (guard.runner < 0) {
+		return -errno;
+	}
+	if (guard.runner == 0) {
+		become_runner(*guard_id);
+		return 0;
+	}
+	setpgid(guard.runner, guard.runner);
+	guard_wait(&guard);
+	guard_end_orphans(&guard);
+	*exit_code = WIFEXITED(guard.status) ? WEXITSTATUS(guard.status) : tell_death(&guard, dir);
+	return -ECHILD;
+}
