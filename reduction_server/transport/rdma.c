@@ -346,8 +346,10 @@ static void rdma_declare(struct smd_lane *outer, struct smd_extent memory, size_
 	struct rdma_lane *lane = rdma_lane_of(outer);
 
 	/* Without it the memory is treated as callers' is, and that is all. */
-	(void)smd_rdma_memory_declare(
-		lane->hub->memory, memory.base, memory.length, SMD_RDMA_MEMORY_PIECE, largest);
+	if (lane->hub) {
+		(void)smd_rdma_memory_declare(lane->hub->memory, memory.base, memory.length,
+			SMD_RDMA_MEMORY_PIECE, largest);
+	}
 }
 
 static int rdma_declare_device(
@@ -360,7 +362,7 @@ static int rdma_declare_device(
 			 : -ENOTCONN;
 }
 
-static void rdma_withdraw_device(struct smd_lane *outer, struct smd_extent memory)
+static void rdma_retract(struct smd_lane *outer, struct smd_extent memory)
 {
 	struct rdma_lane *lane = rdma_lane_of(outer);
 
@@ -437,7 +439,7 @@ const struct smd_transport_ops smd_transport_rdma = {
 	.withdraw = rdma_withdraw,
 	.declare = rdma_declare,
 	.declare_device = rdma_declare_device,
-	.withdraw_device = rdma_withdraw_device,
+	.retract = rdma_retract,
 	.reaches = rdma_reaches,
 	.refresh = rdma_refresh,
 	.redirect = rdma_redirect,

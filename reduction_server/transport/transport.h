@@ -157,20 +157,24 @@ struct smd_transport_ops {
 	 */
 	void (*withdraw)(struct smd_lane *lane, struct smd_offer *offer);
 	/*
-	 * Memory that lives as long as the lane's loop has lanes, and payloads of at most `largest`
-	 * bytes in it: it need not be registered again and again. NULL operation: no need.
+	 * Memory that stays mapped until it is retracted, or as long as the lane's loop has lanes,
+	 * and payloads of at most `largest` bytes in it: it need not be registered again and again.
+	 * NULL operation: no need.
 	 */
 	void (*declare)(struct smd_lane *lane, struct smd_extent memory, size_t largest);
 	/*
 	 * Memory of a device, which the processor cannot touch. `fd`, a dma-buf, stands for it from
-	 * `offset` on, and may be closed afterwards. It must not overlap other such memory. Lanes
-	 * that share a network card share it: to declare it again changes nothing, to withdraw it
-	 * once is enough, and it lives no longer than they do. 0, or -errno where the card does not
-	 * take it. NULL operations: no card does.
+	 * `offset` on, and may be closed afterwards. It must not overlap other such memory. 0, or
+	 * -errno where the card does not take it. NULL operation: no card does.
 	 */
 	int (*declare_device)(
 		struct smd_lane *lane, struct smd_extent memory, int fd, uint64_t offset);
-	void (*withdraw_device)(struct smd_lane *lane, struct smd_extent memory);
+	/*
+	 * Declared memory, of either kind, is no longer. Lanes that share a network card share what
+	 * was declared: to declare it again changes nothing, to retract it once is enough, and it
+	 * lives no longer than they do.
+	 */
+	void (*retract)(struct smd_lane *lane, struct smd_extent memory);
 	/*
 	 * Whether the card itself reads a payload of that length from there into a place that has
 	 * room for it, and writes one to there where that is offered. Only then may a send or an
@@ -298,10 +302,10 @@ static inline int smd_lane_declare_device(
 	return lane->ops->declare_device(lane, memory, fd, offset);
 }
 
-static inline void smd_lane_withdraw_device(struct smd_lane *lane, struct smd_extent memory)
+static inline void smd_lane_retract(struct smd_lane *lane, struct smd_extent memory)
 {
-	if (lane->ops->withdraw_device) {
-		lane->ops->withdraw_device(lane, memory);
+	if (lane->ops->retract) {
+		lane->ops->retract(lane, memory);
 	}
 }
 

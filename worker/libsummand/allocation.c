@@ -37,7 +37,7 @@ static void allocation_withdraw(struct smd_context *context, struct smd_allocati
 	assert(allocation->users == 0);
 	for (unsigned i = 0; memory.length && i < context->nremotes; i++) {
 		if (context->remotes[i]->lane) {
-			smd_lane_withdraw_device(context->remotes[i]->lane, memory);
+			smd_lane_retract(context->remotes[i]->lane, memory);
 		}
 	}
 	allocation_unlink(&context->staging.allocations, allocation);

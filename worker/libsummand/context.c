@@ -363,6 +363,7 @@ int smd_context_create(const struct smd_context_options *options, smd_context **
 		goto free_config;
 	}
 	smd_staging_create(&context->staging, context);
+	LIST_INIT(&context->kept);
 	ret = context_wait_ready(context, &error);
 	if (ret) {
 		smd_context_destroy(context);
@@ -391,6 +392,7 @@ void smd_context_destroy(smd_context *context)
 	/* One more turn, for what is freed at the end of a turn. */
 	event_base_loop(context->progress.base, EVLOOP_NONBLOCK);
 	smd_staging_destroy(&context->staging);
+	smd_kept_destroy(&context->kept);
 	smd_deal_destroy(&context->deal);
 	smd_progress_destroy(&context->progress);
 	smd_config_free(&context->config);

@@ -13,6 +13,7 @@
 
 #include "worker/libsummand/config.h"
 #include "worker/libsummand/deal.h"
+#include "worker/libsummand/kept.h"
 #include "worker/libsummand/progress.h"
 #include "worker/libsummand/remote.h"
 #include "worker/libsummand/staging.h"
@@ -43,6 +44,7 @@ struct smd_context {
 	struct smd_deal deal;
 	uint64_t deal_hash;
 	struct smd_staging staging;
+	struct smd_kept_list kept;
 	uint64_t moment;                       /* operations begun */
 	struct smd_comm *comms[SMD_COMMS_MAX]; /* by SMD_COMM_INDEX(number) */
 	struct smd_lane_counts ended;          /* of lanes that are closed */

@@ -5,23 +5,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "worker/libsummand/kept.h"
 #include "worker/nccl_plugin/collnet_comm.h"
 #include "worker/nccl_plugin/journal.h"
 #include "worker/nccl_plugin/plugin.h"
 
 /* ---- memory ---- */
 
-/* What regMr() was given; libsummand itself registers what its lanes need. */
+/* What regMr() was given. */
 struct region {
-	const void *memory;
+	void *memory;
 	size_t bytes;
 };
 
 int smd_collnet_register(void *coll_comm, void *data, size_t size, int type, void **mhandle)
 {
+	struct smd_coll *coll = coll_comm;
 	struct region *region;
 
-	(void)coll_comm;
 	if (type != NCCL_PTR_HOST) {
 		smd_journal_warn("CollNet: memory must be the host's, got type %d", type);
 		return NCCL_INVALID_USAGE;
@@ -32,6 +33,10 @@ int smd_collnet_register(void *coll_comm, void *data, size_t size, int type, voi
 	}
 	region->memory = data;
 	region->bytes = size;
+	if (smd_context_keep(smd_reach_context(coll->reach), data, size)) {
+		free(region);
+		return NCCL_SYSTEM_ERROR;
+	}
 	*mhandle = region;
 	return NCCL_SUCCESS;
 }
@@ -47,6 +52,7 @@ int smd_collnet_deregister(void *coll_comm, void *mhandle)
 				 "while operations used it, so they have failed",
 			coll->nnodes, coll->node);
 	}
+	smd_context_keep_no_longer(smd_reach_context(coll->reach), region->memory, region->bytes);
 	free(region);
 	return NCCL_SUCCESS;
 }

@@ -40,6 +40,8 @@ struct smd_offer {
 	LIST_ENTRY(smd_offer) all;  /* and of all */
 };
 
+#define KEPT_MAX 4
+
 struct card_lane {
 	struct smd_lane lane;
 	struct smd_lane *inner;
@@ -54,6 +56,7 @@ struct card_lane {
 	LIST_HEAD(, smd_offer) offers;
 	LIST_HEAD(, memory) memories; /* under the lock */
 	unsigned declared;
+	struct smd_extent kept[KEPT_MAX]; /* host memory; under the lock */
 	uint8_t *rx;
 };
 
@@ -180,12 +183,47 @@ static int card_declare_device(
 	return ret;
 }
 
-static void card_withdraw_device(struct smd_lane *lane, struct smd_extent extent)
+static struct smd_extent *kept_find(struct card_lane *card, const void *base)
+{
+	for (unsigned i = 0; i < KEPT_MAX; i++) {
+		if (card->kept[i].base == base) {
+			return &card->kept[i];
+		}
+	}
+	return NULL;
+}
+
+static void card_declare(struct smd_lane *lane, struct smd_extent extent, size_t largest)
 {
 	struct card_lane *card = card_of(lane);
+	struct smd_extent *kept;
+
+	REQUIRE(largest);
+	if (!card->client) { /* a shard's pool */
+		return;
+	}
+	pthread_mutex_lock(&lock);
+	REQUIRE(!kept_find(card, extent.base));
+	kept = kept_find(card, NULL);
+	REQUIRE(kept);
+	*kept = extent;
+	counts.kept++;
+	pthread_mutex_unlock(&lock);
+}
+
+static void card_retract(struct smd_lane *lane, struct smd_extent extent)
+{
+	struct card_lane *card = card_of(lane);
+	struct smd_extent *kept;
 	struct memory *memory;
 
 	pthread_mutex_lock(&lock);
+	kept = kept_find(card, extent.base);
+	if (kept) {
+		REQUIRE(kept->length == extent.length);
+		*kept = (struct smd_extent){NULL, 0};
+		counts.kept--;
+	}
 	memory = memory_find(card, extent.base, 1);
 	if (memory) {
 		REQUIRE(memory->extent.base == extent.base &&
@@ -557,8 +595,9 @@ const struct smd_transport_ops smd_transport_fault = {
 	.cancel = card_cancel,
 	.offer = card_offer,
 	.withdraw = card_withdraw,
+	.declare = card_declare,
 	.declare_device = card_declare_device,
-	.withdraw_device = card_withdraw_device,
+	.retract = card_retract,
 	.reaches = card_reaches,
 	.redirect = card_redirect,
 	.close = card_close,

@@ -29,6 +29,7 @@ struct card_counts {
 	unsigned from_host;   /* the others */
 	unsigned to_device;   /* results that a card has written */
 	unsigned to_host;
+	unsigned kept;          /* host memory of workers, now, on all lanes */
 	unsigned declared;      /* device memory, now */
 	unsigned declared_most; /* of one lane, at once */
 };

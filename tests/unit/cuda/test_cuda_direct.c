@@ -24,6 +24,7 @@
 #include "tests/unit/cuda/device_pool.h"
 #include "tests/unit/cuda/fake_cuda.h"
 #include "worker/libsummand/allocation.h"
+#include "worker/libsummand/kept.h"
 
 enum { LARGE = 300000, SMALL = 200, LANES = 4 }; /* of a rank */
 
@@ -237,6 +238,36 @@ static void freed_memory_is_withdrawn_when_other_is_declared(void **state)
 	assert_int_equal(card_counts().declared_most, 2);
 }
 
+/* Each lane is told once, however often a rank keeps it, and once that nobody does any more. */
+static void keep_some(struct pool_rank *rank)
+{
+	char memory[2][1000];
+
+	for (int i = 0; i < 3; i++) {
+		CHECK(smd_context_keep(rank->context, memory[0], sizeof(memory[0])) == 0);
+	}
+	CHECK(smd_context_keep(rank->context, memory[1], sizeof(memory[1])) == 0);
+	CHECK(pthread_barrier_wait(&all_ready) <= 0);
+	CHECK(card_counts().kept == NRANKS * LANES * 2);
+	CHECK(pthread_barrier_wait(&all_ready) <= 0);
+	for (int i = 0; i < 3; i++) {
+		smd_context_keep_no_longer(rank->context, memory[0], sizeof(memory[0]));
+		CHECK(pthread_barrier_wait(&all_ready) <= 0);
+		CHECK(card_counts().kept == NRANKS * LANES * (i == 2 ? 1 : 2));
+		CHECK(pthread_barrier_wait(&all_ready) <= 0);
+	}
+	smd_context_keep_no_longer(rank->context, memory[1], sizeof(memory[1]));
+	smd_context_keep_no_longer(rank->context, memory[1], sizeof(memory[1])); /* never kept */
+	CHECK(pthread_barrier_wait(&all_ready) <= 0);
+	CHECK(card_counts().kept == 0);
+}
+
+static void kept_memory_is_declared_once_and_retracted_once(void **state)
+{
+	(void)state;
+	device_run(keep_some, NULL);
+}
+
 /* One after the other; the first is not among the declared ones when it is used again. */
 static void many(struct pool_rank *rank)
 {
@@ -432,6 +463,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(large_chunks_are_not_copied),
+		TEST(kept_memory_is_declared_once_and_retracted_once),
 		TEST(small_chunks_are_copied),
 		TEST(chunks_without_places_go_between_others),
 		TEST(two_stages_are_enough_for_what_is_copied),
