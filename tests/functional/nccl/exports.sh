@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# libnccl-net-summand.so exports the tables that NCCL looks up, and nothing else; it wants nothing of
+# CUDA, of NCCL and, where these have archives, of other packages; and it can be opened as NCCL does.
+#
+#   exports.sh STATIC [SANITIZER]
+set -uo pipefail
+
+static=$1
+sanitizer=${2:-}
+library=${SUMMAND_BUILD:?must name the build directory}/lib/libnccl-net-summand.so
+failures=0
+
+fail() {
+	echo "FAILED: $*"
+	failures=$((failures + 1))
+}
+
+for tool in nm readelf; do
+	if ! command -v "$tool" >/dev/null; then
+		echo "skipped: no $tool to look into the library with"
+		exit 77
+	fi
+done
+
+expected=$(printf '%s\n' ncclCollNetPlugin_v{6,8,9,10,11,12} ncclTunerPlugin_v{2,3,4,5} | sort)
+diff <(echo "$expected") <(nm -D --defined-only "$library" | awk '{ print $3 }' | sort) ||
+	fail "the tables (<) and what the library exports (>) must agree"
+
+wanted=$(nm -D --undefined-only "$library" | awk '{ print $NF }' | grep -E '^p?nccl|^cu[A-Z]|^cuda')
+[ -z "$wanted" ] || fail "nothing of NCCL and CUDA may be wanted, got $wanted"
+
+needed=$(readelf -d "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
+	grep -vE '^(lib(c|m|dl|pthread|asan|ubsan|tsan|gcc_s)|ld-linux.*)\.so')
+[ "$static" != ON ] || [ -z "$needed" ] || fail "no package may be needed, got $needed"
+! grep -E 'ibverbs|rdmacm' <<<"$needed" || fail "RDMA may not be needed to be opened"
+
+python=/usr/bin/python3
+if [ -z "$sanitizer" ] && [ -x "$python" ]; then
+	"$python" -c 'import ctypes, os, sys
+ctypes.CDLL(sys.argv[1], mode=os.RTLD_NOW | os.RTLD_LOCAL).ncclTunerPlugin_v5' "$library" ||
+		fail "the library must open"
+else
+	echo "opening it is left out here: that needs python3, and a library without a sanitizer"
+fi
+
+[ "$failures" = 0 ]
