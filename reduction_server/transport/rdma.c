@@ -64,7 +64,7 @@ void smd_rdma_lane_fail_status(struct rdma_lane *lane, enum ibv_wc_status status
 		{IBV_WC_RETRY_EXC_ERR, -ETIMEDOUT, "the other end no longer answers"},
 		{IBV_WC_RNR_RETRY_EXC_ERR, -EPROTO, "the other end had no receive ready"},
 		{IBV_WC_REM_ACCESS_ERR, -EACCES,
-			"the other end does not let its memory be written"},
+			"the other end has closed its memory, as when its process ends"},
 		{IBV_WC_REM_INV_REQ_ERR, -EPROTO, "the other end found a write invalid"},
 		{IBV_WC_REM_OP_ERR, -EIO, "the other end could not do a write"},
 		{IBV_WC_REM_ABORT_ERR, -ECONNRESET, "the other end gave up a write"},

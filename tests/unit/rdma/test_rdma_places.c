@@ -358,7 +358,8 @@ static void a_place_that_is_gone_ends_the_lane(void **state)
 	link_open(link);
 	parcel_send_to(&parcel, &link->near, 1, LENGTH, place);
 	RUN_UNTIL(link, link->near.closed && link->far.closed);
-	end_assert_closed(&link->near, -EACCES, "the other end does not let its memory be written");
+	end_assert_closed(&link->near, -EACCES,
+		"the other end has closed its memory, as when its process ends");
 	assert_int_equal(parcel.done, 1);
 	assert_int_equal(parcel.err, -ECANCELED);
 	parcels_free(&parcel, 1);
