@@ -16,6 +16,7 @@
 #include "worker/agent/descendants.h"
 
 #define AGENT          SMD_AGENT_PROGRAM
+#define PLUGIN         "libnccl-net-summand.so"
 #define AGENT_ARGS_MAX 5 /* the agent, its three options, "--" */
 #define OPTION_SIZE    32
 
@@ -33,6 +34,7 @@ struct local_engine {
 	struct rlimit open_files; /* as the caller had it; replicas get it back */
 	char *program_dir;
 	char *agent;
+	char *plugin_dir; /* with NCCL's plugin; NULL: it is not installed here */
 };
 
 static struct local_engine *local_from(struct smd_engine *engine)
@@ -123,8 +125,11 @@ static int local_spawn(struct local_engine *local, char *const *argv,
 		.argv = argv,
 		.directory = launch->image ? NULL : launch->directory,
 		.open_files = local->open_files};
-	char **envp = smd_variables_merge(environ, is_apart ? &none : launch->environment,
-		local->program_dir, SMD_ENGINE_NOTIFY_FD);
+	const struct smd_environment *environment = is_apart ? &none : launch->environment;
+	/* A container has folders of its own, and a plugin in its image or none. */
+	int wants_plugin = !launch->image && smd_environment_get(environment, "NCCL_NET_PLUGIN");
+	char **envp = smd_variables_merge(environ, environment, local->program_dir,
+		wants_plugin ? local->plugin_dir : NULL, SMD_ENGINE_NOTIFY_FD);
 	int ret;
 
 	if (!envp) {
@@ -226,6 +231,7 @@ static void local_close(struct smd_engine *engine)
 	smd_dock_close(&local->dock);
 	setrlimit(RLIMIT_NOFILE, &local->open_files);
 	free(local->agent);
+	free(local->plugin_dir);
 	free(local->program_dir);
 	free(local);
 }
@@ -275,6 +281,27 @@ static int find_agent(struct local_engine *local, struct smd_error *error)
 	return ret;
 }
 
+/* Programs and libraries are in folders beside each other, in a build tree as in an installed copy.
+ */
+static int find_plugin(struct local_engine *local)
+{
+	static const char *const places[] = {"../lib", "../" LIBRARY_DIR};
+
+	for (size_t i = 0; !local->plugin_dir && i < sizeof(places) / sizeof(places[0]); i++) {
+		char *path;
+
+		if (asprintf(&path, "%s/%s/" PLUGIN, local->program_dir, places[i]) < 0) {
+			return -ENOMEM;
+		}
+		local->plugin_dir = realpath(path, NULL);
+		free(path);
+	}
+	if (local->plugin_dir) {
+		*strrchr(local->plugin_dir, '/') = '\0';
+	}
+	return 0;
+}
+
 static int find_runtime(struct local_engine *local, const char *name, struct smd_error *error)
 {
 	if (!name) {
@@ -315,6 +342,11 @@ int smd_engine_local_open(
 	if (ret) {
 		goto free_local;
 	}
+	ret = find_plugin(local);
+	if (ret) {
+		smd_error_set(error, -ret, PLUGIN ": %s", strerror(-ret));
+		goto free_local;
+	}
 	ret = smd_gpus_find(&local->gpus, getenv("CUDA_VISIBLE_DEVICES"));
 	if (ret) {
 		smd_error_set(error, -ret, "GPUs: %s", strerror(-ret));
@@ -332,6 +364,7 @@ int smd_engine_local_open(
 free_local:
 	smd_gpus_clear(&local->gpus);
 	free(local->agent);
+	free(local->plugin_dir);
 	free(local->program_dir);
 	free(local);
 	return ret;

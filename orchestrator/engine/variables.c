@@ -1,6 +1,7 @@
 /* Lays a replica's variables over those of this process. */
 #include "orchestrator/engine/variables.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,96 +20,93 @@ static const char *inherited_value(char *const *inherited, const char *name)
 	return NULL;
 }
 
-static int is_overridden(const char *text, const struct smd_environment *environment)
+/* The variables so far. A name that is there already keeps its value. */
+struct list {
+	char **texts;
+	size_t count;
+};
+
+static int has(const struct list *list, const char *text)
 {
-	static const char *const ours[] = {"PATH=", "SUMMAND_NOTIFY_FD="};
+	size_t length = strcspn(text, "=") + 1;
 
-	for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
-		if (strncmp(text, ours[i], strlen(ours[i])) == 0) {
-			return 1;
-		}
-	}
-	for (size_t i = 0; i < environment->count; i++) {
-		const char *name = environment->variables[i].name;
-		size_t length = strlen(name);
-
-		if (strncmp(text, name, length) == 0 && text[length] == '=') {
+	for (size_t i = 0; i < list->count; i++) {
+		if (strncmp(list->texts[i], text, length) == 0) {
 			return 1;
 		}
 	}
 	return 0;
 }
 
-static char *path_variable(
-	char *const *inherited, const struct smd_environment *environment, const char *program_dir)
+static int add(struct list *list, const char *name, const char *value)
 {
-	const char *given = smd_environment_get(environment, "PATH");
-	const char *path = inherited_value(inherited, "PATH");
 	char *text;
-	int ret;
 
-	if (given) {
-		ret = asprintf(&text, "PATH=%s:%s", given, program_dir);
-	} else {
-		ret = asprintf(&text, "PATH=%s:%s", program_dir, path ? path : PATH_DEFAULT);
+	if (asprintf(&text, "%s=%s", name, value) < 0) {
+		return -ENOMEM;
 	}
-	return ret < 0 ? NULL : text;
+	if (has(list, text)) {
+		free(text);
+	} else {
+		list->texts[list->count++] = text;
+	}
+	return 0;
 }
 
-static char *variable_text(const char *name, const char *value)
+/* A folder at the front of a list of folders, or at the end of one that the environment sets. */
+static int add_folder(struct list *list, char *const *inherited,
+	const struct smd_environment *environment, const char *name, const char *folder,
+	const char *otherwise)
 {
-	char *text;
+	const char *given = smd_environment_get(environment, name);
+	const char *outer = inherited_value(inherited, name);
+	const char *first = given ? given : folder;
+	const char *second = given ? folder : outer ? outer : otherwise;
+	char *value;
+	int ret = asprintf(&value, "%s%s%s", first, *first && *second ? ":" : "", second);
 
-	return asprintf(&text, "%s=%s", name, value) < 0 ? NULL : text;
+	if (ret < 0) {
+		return -ENOMEM;
+	}
+	ret = add(list, name, value);
+	free(value);
+	return ret;
 }
 
 char **smd_variables_merge(char *const *inherited, const struct smd_environment *environment,
-	const char *program_dir, int notify_fd)
+	const char *program_dir, const char *library_dir, int notify_fd)
 {
+	struct list list = {0};
 	size_t ninherited = 0;
-	size_t count = 0;
 	char number[16];
-	char **merged;
+	int ret;
 
 	while (inherited[ninherited]) {
 		ninherited++;
 	}
-	merged = calloc(ninherited + environment->count + 3, sizeof(*merged));
-	if (!merged) {
+	list.texts = calloc(ninherited + environment->count + 4, sizeof(*list.texts));
+	if (!list.texts) {
 		return NULL;
 	}
 	snprintf(number, sizeof(number), "%d", notify_fd);
-	merged[count] = path_variable(inherited, environment, program_dir);
-	if (!merged[count++]) {
-		goto free_merged;
+	ret = add_folder(&list, inherited, environment, "PATH", program_dir, PATH_DEFAULT);
+	if (!ret && library_dir) {
+		ret = add_folder(&list, inherited, environment, "LD_LIBRARY_PATH", library_dir, "");
 	}
-	merged[count] = variable_text("SUMMAND_NOTIFY_FD", number);
-	if (!merged[count++]) {
-		goto free_merged;
+	ret = ret ? ret : add(&list, "SUMMAND_NOTIFY_FD", number);
+	for (size_t i = 0; i < environment->count && !ret; i++) {
+		ret = add(&list, environment->variables[i].name, environment->variables[i].value);
 	}
-	for (size_t i = 0; i < environment->count; i++) {
-		const struct smd_variable *variable = &environment->variables[i];
-
-		if (strcmp(variable->name, "PATH") == 0 ||
-			strcmp(variable->name, "SUMMAND_NOTIFY_FD") == 0) {
-			continue;
-		}
-		merged[count] = variable_text(variable->name, variable->value);
-		if (!merged[count++]) {
-			goto free_merged;
+	for (size_t i = 0; i < ninherited && !ret; i++) {
+		if (!has(&list, inherited[i])) {
+			list.texts[list.count] = strdup(inherited[i]);
+			ret = list.texts[list.count] ? 0 : -ENOMEM;
+			list.count += ret == 0;
 		}
 	}
-	for (size_t i = 0; i < ninherited; i++) {
-		if (is_overridden(inherited[i], environment)) {
-			continue;
-		}
-		merged[count] = strdup(inherited[i]);
-		if (!merged[count++]) {
-			goto free_merged;
-		}
+	if (ret) {
+		smd_argv_free(list.texts);
+		return NULL;
 	}
-	return merged;
-free_merged:
-	smd_argv_free(merged);
-	return NULL;
+	return list.texts;
 }

@@ -7,9 +7,10 @@
 #include "orchestrator/contract/environment.h"
 
 /* "NAME=value" texts, ended by NULL: `inherited`, overridden by `environment`, with
- * SUMMAND_NOTIFY_FD, and with program_dir at the front of PATH, or at its end when `environment`
- * itself sets PATH. The caller frees it with smd_argv_free(). NULL: out of memory. */
+ * SUMMAND_NOTIFY_FD, and with program_dir at the front of PATH and library_dir, if there is one, at
+ * that of LD_LIBRARY_PATH, or at the end of what `environment` itself sets these to. The caller
+ * frees it with smd_argv_free(). NULL: out of memory. */
 char **smd_variables_merge(char *const *inherited, const struct smd_environment *environment,
-	const char *program_dir, int notify_fd);
+	const char *program_dir, const char *library_dir, int notify_fd);
 
 #endif

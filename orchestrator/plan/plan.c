@@ -163,6 +163,22 @@ static int judge_reduction(struct smd_plan *plan)
 	return ret;
 }
 
+/* What the contract sets, unless the spec says otherwise. */
+static int has_plugin(const struct smd_plan *plan, const struct smd_pool *pool)
+{
+	for (size_t i = 0; i < pool->nenv; i++) {
+		const struct smd_variable *variable = &pool->env[i];
+
+		if ((strcmp(variable->name, "NCCL_NET_PLUGIN") == 0 &&
+			    strcmp(variable->value, "summand") != 0) ||
+			(strcmp(variable->name, "NCCL_COLLNET_ENABLE") == 0 &&
+				strcmp(variable->value, "1") != 0)) {
+			return 0;
+		}
+	}
+	return pool->replica_count == 0 || plan->accelerators[pool->index] > 0;
+}
+
 /* A framework that is named, and whose ranks use one GPU each. */
 static int has_rank_per_accelerator(const struct smd_job *job)
 {
@@ -246,6 +262,8 @@ int smd_plan_create(
 	if (!ret && job->pools[SERVER_POOL].replica_count > 0 &&
 		job->pools[SERVER_POOL].role == SMD_ROLE_REDUCTION_SERVER) {
 		ret = judge_reduction(plan);
+		plan->has_nccl_plugin =
+			has_plugin(plan, &job->pools[0]) && has_plugin(plan, &job->pools[1]);
 	}
 	ret = ret ? ret : judge_processes(plan);
 	ret = ret ? ret : judge_evaluators(plan);

@@ -36,6 +36,8 @@ struct smd_plan {
 	int needed;            /* reduction servers for the workers' bandwidth; 0: unknown */
 	double speedup;        /* over a ring; 0: the job has no reduction servers */
 	int speedup_is_bound;  /* bandwidths are unknown, and taken for matched */
+	/* The workers have accelerators, and their NCCL is told to reduce through the servers. */
+	int has_nccl_plugin;
 	/* Reduction servers of a machine type that match the workers; for a job that has none and
 	 * would gain, those of the type that is recommended. machine_type NULL: not chosen. */
 	struct smd_plan_choice choice;

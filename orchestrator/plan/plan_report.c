@@ -95,6 +95,10 @@ static void print_reduction(const struct smd_plan *plan, FILE *out)
 		fprintf(out, "all-reduce, expected: %s%.2f times the speed of a ring\n",
 			plan->speedup_is_bound ? "at most " : "", plan->speedup);
 	}
+	if (plan->has_nccl_plugin) {
+		fprintf(out, "NCCL: all-reduces through the reduction servers, where "
+			     "libnccl-net-summand.so is installed\n");
+	}
 }
 
 static void print_choice(const struct smd_plan *plan, FILE *out)
@@ -190,12 +194,13 @@ json_t *smd_plan_to_json(const struct smd_plan *plan)
 		json_decref(warnings);
 		return NULL;
 	}
-	return json_pack("{s:s, s:s, s:i, s:o, s:i, s:o, s:i, s:o, s:o, s:o, s:o, s:b, s:o}",
+	return json_pack("{s:s, s:s, s:i, s:o, s:i, s:o, s:i, s:o, s:o, s:o, s:o, s:b, s:b, s:o}",
 		"jobId", job->id, "displayName", job->display_name, "replicas",
 		smd_job_replica_count(job), "pools", pools, "workers", plan->workers, "workerGbps",
 		number_or_null(plan->worker_gbps), "reductionServers", plan->reduction_servers,
 		"reductionGbps", number_or_null(plan->reduction_gbps), "reductionServersNeeded",
 		plan->needed > 0 ? json_integer(plan->needed) : json_null(), "choice",
 		choice_to_json(&plan->choice), "speedup", number_or_null(plan->speedup),
-		"speedupIsBound", plan->speedup_is_bound, "warnings", warnings);
+		"speedupIsBound", plan->speedup_is_bound, "ncclPlugin", plan->has_nccl_plugin,
+		"warnings", warnings);
 }

@@ -33,6 +33,18 @@ class PlaceTest(JobTest):
         self.assertEqual(len(names), 10)
         self.assertEqual(names[-1], "workerpool2-0")
 
+    def test_nccl_finds_its_plugin(self):
+        show = bash("ls ${LD_LIBRARY_PATH%%:*}; echo $NCCL_NET_PLUGIN $NCCL_COLLNET_ENABLE; "
+                    "echo [${LD_LIBRARY_PATH#*:}]")
+        with mock.patch.dict(os.environ, {"LD_LIBRARY_PATH": "/outer"}):
+            run = self.run_job([show, {}, reduction_servers()], "--grace=20")
+            self.assert_code(run, 0)
+            lines = self.read(run, "logs/workerpool0-0.log").splitlines()
+            self.assertIn("libnccl-net-summand.so", lines)
+            self.assertEqual(lines[-2:], ["summand 1", "[/outer]"])
+            run = self.run_job([bash("echo [$LD_LIBRARY_PATH] $NCCL_NET_PLUGIN")])
+            self.assertEqual(self.read(run, "logs/workerpool0-0.log"), "[/outer]\n")
+
     def test_one_process_of_a_replica_fails(self):
         run = self.run_job([bash("[ $LOCAL_RANK != 2 ] || exit 3; sleep 1000")],
                            labels={"processes-per-replica": "4"})

@@ -236,6 +236,38 @@ static void unknown_machines_are_no_error(void **state)
 	smd_plan_free(plan);
 }
 
+static void nccl_reduces_through_the_servers(void **state)
+{
+	static const struct {
+		int accelerators;
+		struct smd_variable variable;
+		int plugin;
+	} cases[] = {
+		{8, {(char *)"NCCL_DEBUG", (char *)"INFO"}, 1},
+		{8, {(char *)"NCCL_COLLNET_ENABLE", (char *)"1"}, 1},
+		{8, {(char *)"NCCL_COLLNET_ENABLE", (char *)"0"}, 0},
+		{8, {(char *)"NCCL_NET_PLUGIN", (char *)"none"}, 0},
+		{0, {(char *)"NCCL_DEBUG", (char *)"INFO"}, 0},
+	};
+	struct pool chief = {1, "n1-highmem-96", "NVIDIA_TESLA_V100", 8};
+	struct pool servers = {16, "n1-highcpu-16", NULL, 0};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct pool workers = {4, "n1-highmem-96",
+			cases[i].accelerators ? "NVIDIA_TESLA_V100" : NULL, cases[i].accelerators};
+		struct smd_variable variable = cases[i].variable;
+		struct smd_job job;
+		struct smd_plan *plan = plan_of(*state, &job, chief, workers, servers);
+
+		smd_plan_free(plan);
+		job.pools[1].env = &variable;
+		job.pools[1].nenv = 1;
+		assert_int_equal(smd_plan_create(&job, *state, &plan), 0);
+		assert_int_equal(plan->has_nccl_plugin, cases[i].plugin);
+		smd_plan_free(plan);
+	}
+}
+
 static void attached_accelerators_lift_the_limit(void **state)
 {
 	struct smd_machine machine;
@@ -276,6 +308,7 @@ int main(void)
 		cmocka_unit_test(accelerators_that_a_machine_cannot_have),
 		cmocka_unit_test(one_evaluator_is_expected),
 		cmocka_unit_test(unknown_machines_are_no_error),
+		cmocka_unit_test(nccl_reduces_through_the_servers),
 		cmocka_unit_test(attached_accelerators_lift_the_limit),
 		cmocka_unit_test(a_bad_catalogue_says_where),
 	};

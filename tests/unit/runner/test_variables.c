@@ -33,7 +33,7 @@ static void test_merge(void **state)
 	struct smd_variable variables[] = {
 		{(char[]){"MODE"}, (char[]){"inner"}}, {(char[]){"EMPTY"}, (char[]){""}}};
 	const struct smd_environment environment = {variables, 2};
-	char **merged = smd_variables_merge(inherited, &environment, "/opt/bin", 3);
+	char **merged = smd_variables_merge(inherited, &environment, "/opt/bin", NULL, 3);
 
 	(void)state;
 	assert_non_null(merged);
@@ -51,7 +51,7 @@ static void test_the_specs_path_comes_first(void **state)
 	struct smd_variable variables[] = {{(char[]){"PATH"}, (char[]){"/mine"}},
 		{(char[]){"SUMMAND_NOTIFY_FD"}, (char[]){"1"}}};
 	const struct smd_environment environment = {variables, 2};
-	char **merged = smd_variables_merge(inherited, &environment, "/opt/bin", 3);
+	char **merged = smd_variables_merge(inherited, &environment, "/opt/bin", NULL, 3);
 
 	(void)state;
 	assert_non_null(merged);
@@ -60,11 +60,36 @@ static void test_the_specs_path_comes_first(void **state)
 	smd_argv_free(merged);
 }
 
+static void test_libraries(void **state)
+{
+	static char outer[] = "LD_LIBRARY_PATH=/outer";
+	char *const with_outer[] = {home, outer, NULL};
+	struct smd_variable variables[] = {{(char[]){"LD_LIBRARY_PATH"}, (char[]){"/mine"}}};
+	const struct smd_environment mine = {variables, 1};
+	const struct smd_environment none = {0};
+	char **merged = smd_variables_merge(with_outer, &none, "/opt/bin", "/opt/lib", 3);
+
+	(void)state;
+	assert_string_equal(value(merged, "LD_LIBRARY_PATH"), "/opt/lib:/outer");
+	smd_argv_free(merged);
+	merged = smd_variables_merge(with_outer, &mine, "/opt/bin", "/opt/lib", 3);
+	assert_string_equal(value(merged, "LD_LIBRARY_PATH"), "/mine:/opt/lib");
+	smd_argv_free(merged);
+	merged = smd_variables_merge(with_outer, &none, "/opt/bin", NULL, 3);
+	assert_string_equal(value(merged, "LD_LIBRARY_PATH"), "/outer");
+	smd_argv_free(merged);
+	/* An empty part would be the current folder. */
+	merged = smd_variables_merge(inherited, &none, "/opt/bin", "/opt/lib", 3);
+	assert_string_equal(value(merged, "LD_LIBRARY_PATH"), "/opt/lib");
+	smd_argv_free(merged);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_merge),
 		cmocka_unit_test(test_the_specs_path_comes_first),
+		cmocka_unit_test(test_libraries),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
