@@ -195,22 +195,29 @@ void smd_jobdir_close(struct smd_jobdir *dir)
 	dir->path = NULL;
 }
 
-char *smd_jobdir_path(const struct smd_jobdir *dir, const char *format, ...)
+static char *make_path(const struct smd_jobdir *dir, const char *format, va_list args)
 {
 	char *name;
 	char *path;
-	va_list args;
 	int ret;
 
-	va_start(args, format);
-	ret = vasprintf(&name, format, args);
-	va_end(args);
-	if (ret < 0) {
+	if (vasprintf(&name, format, args) < 0) {
 		return NULL;
 	}
 	ret = asprintf(&path, "%s/%s", dir->path, name);
 	free(name);
 	return ret < 0 ? NULL : path;
+}
+
+char *smd_jobdir_path(const struct smd_jobdir *dir, const char *format, ...)
+{
+	va_list args;
+	char *path;
+
+	va_start(args, format);
+	path = make_path(dir, format, args);
+	va_end(args);
+	return path;
 }
 
 int smd_jobdir_make_folder(const struct smd_jobdir *dir, const char *name)
@@ -226,9 +233,23 @@ int smd_jobdir_make_folder(const struct smd_jobdir *dir, const char *name)
 	return ret;
 }
 
+FILE *smd_jobdir_open_file(const char *path, int append)
+{
+	int flags = O_WRONLY | O_CREAT | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY;
+	struct stat status;
+	int fd;
+
+	/* Opening a pipe would wait for a reader, and a link leads who knows where. */
+	if (lstat(path, &status) == 0 && !S_ISREG(status.st_mode)) {
+		remove(path);
+	}
+	fd = open(path, flags | (append ? O_APPEND : O_TRUNC), 0666);
+	return fd < 0 ? NULL : fdopen(fd, append ? "a" : "w");
+}
+
 static int write_whole(const char *path, const char *text, size_t length)
 {
-	FILE *file = fopen(path, "we");
+	FILE *file = smd_jobdir_open_file(path, 0);
 	int failed;
 
 	if (!file) {
@@ -291,13 +312,19 @@ static char *read_whole(const char *path, size_t size_max, size_t *length)
 	return text;
 }
 
-json_t *smd_jobdir_read_json(const struct smd_jobdir *dir, const char *name, size_t size_max)
+json_t *smd_jobdir_read_json(const struct smd_jobdir *dir, size_t size_max, const char *format, ...)
 {
-	char *path = smd_jobdir_path(dir, "%s", name);
 	size_t length = 0;
-	char *text = path ? read_whole(path, size_max, &length) : NULL;
-	json_t *document = text ? json_loadb(text, length, 0, NULL) : NULL;
+	json_t *document;
+	va_list args;
+	char *path;
+	char *text;
 
+	va_start(args, format);
+	path = make_path(dir, format, args);
+	va_end(args);
+	text = path ? read_whole(path, size_max, &length) : NULL;
+	document = text ? json_loadb(text, length, 0, NULL) : NULL;
 	free(text);
 	free(path);
 	return document;

@@ -5,6 +5,7 @@
 #define SMD_RUNNER_JOBDIR_H
 
 #include <stddef.h>
+#include <stdio.h>
 
 #include "orchestrator/job/job.h"
 #include "reduction_server/base/error.h"
@@ -41,7 +42,12 @@ int smd_jobdir_write(
 
 /* Reads a JSON file of at most so many bytes, which a replica may have put anything in the place
  * of. The caller gives the document back. NULL: there is no such file. */
-json_t *smd_jobdir_read_json(const struct smd_jobdir *dir, const char *name, size_t size_max);
+json_t *smd_jobdir_read_json(const struct smd_jobdir *dir, size_t size_max, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Opens a file of the directory for writing, empty or at its end. What a replica may have put in
+ * its place is removed. NULL: errno says why. */
+FILE *smd_jobdir_open_file(const char *path, int append);
 
 /* The same for a JSON document. */
 int smd_jobdir_write_json(const struct smd_jobdir *dir, const char *name, const json_t *document);

@@ -1,9 +1,14 @@
 /* Says how a replica ended. */
 #include "orchestrator/runner/obituary.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+
+#define RECORD_MAX     4096
+#define ERROR_FILE_MAX (1 << 20)
+#define ERROR_MAX      8192 /* what is shown of it; PyTorch puts whole tracebacks there */
 
 static void exit_from_status(struct smd_exit *end, int status)
 {
@@ -39,9 +44,10 @@ static int exit_from_json(struct smd_exit *end, json_t *record)
 	return 0;
 }
 
-void smd_obituary_read(struct smd_exit *end, const char *path, int wait_status)
+void smd_obituary_read(
+	struct smd_exit *end, const struct smd_jobdir *dir, const char *name, int wait_status)
 {
-	json_t *record = json_load_file(path, 0, NULL);
+	json_t *record = smd_jobdir_read_json(dir, RECORD_MAX, "exits/%s.json", name);
 
 	if (!record || exit_from_json(end, record)) {
 		exit_from_status(end, wait_status); /* the agent itself was killed */
@@ -98,13 +104,31 @@ void smd_obituary_word(const struct smd_replica *replica, char text[SMD_OBITUARY
 	}
 }
 
+/* It may be printed on a terminal, which must not take orders from it. */
+static void print_error(const char *text, FILE *file)
+{
+	size_t length = strnlen(text, ERROR_MAX);
+
+	for (size_t i = 0; i < length; i++) {
+		if (text[i] == '\n') {
+			fprintf(file, "\n    ");
+		} else {
+			fputc(iscntrl((unsigned char)text[i]) && text[i] != '\t' ? '?' : text[i],
+				file);
+		}
+	}
+	fprintf(file, "%s\n", text[length] ? " ..." : "");
+}
+
 /*
  * {"message": {"message": "RuntimeError: ...", "extraInfo": ...}}, or with a text in place of the
  * inner object: what torch.distributed.elastic's @record writes.
  */
-static void print_error_file(const char *path, FILE *file)
+static void print_error_file(
+	const struct smd_replica *replica, const struct smd_jobdir *dir, FILE *file)
 {
-	json_t *document = json_load_file(path, 0, NULL);
+	json_t *document =
+		smd_jobdir_read_json(dir, ERROR_FILE_MAX, SMD_OBITUARY_ERROR_FILE, replica->name);
 	json_t *message = json_object_get(document, "message");
 	const char *text;
 
@@ -114,10 +138,7 @@ static void print_error_file(const char *path, FILE *file)
 	text = json_string_value(message);
 	if (text && *text) {
 		fprintf(file, "  Its error: ");
-		for (const char *c = text; *c; c++) {
-			fputs(*c == '\n' ? "\n    " : (char[]){*c, '\0'}, file);
-		}
-		fputc('\n', file);
+		print_error(text, file);
 	}
 	json_decref(document);
 }
@@ -125,12 +146,9 @@ static void print_error_file(const char *path, FILE *file)
 void smd_obituary_print_tail(
 	const struct smd_replica *replica, const struct smd_jobdir *dir, FILE *file)
 {
-	char *error_file = smd_jobdir_path(dir, SMD_OBITUARY_ERROR_FILE, replica->name);
-
-	if (error_file && replica->ended_ns) {
-		print_error_file(error_file, file);
+	if (replica->ended_ns) {
+		print_error_file(replica, dir, file);
 	}
-	free(error_file);
 	/* One that could not be started has said nothing: that line is the agent's. */
 	if (replica->tail.count > 0 && replica->end.kind != SMD_EXIT_ERRNO) {
 		fprintf(file, "  The last lines of its standard error:\n");

@@ -14,8 +14,10 @@
 /* In the job directory: where a replica's own account of its failure is, in PyTorch's form. */
 #define SMD_OBITUARY_ERROR_FILE "errors/%s.json"
 
-/* Reads the exit record at `path`; what it lacks comes from the wait status of its process. */
-void smd_obituary_read(struct smd_exit *end, const char *path, int wait_status);
+/* Reads the replica's exit record; when there is none its process's wait status tells how it ended.
+ */
+void smd_obituary_read(
+	struct smd_exit *end, const struct smd_jobdir *dir, const char *name, int wait_status);
 
 /* "exited with a non-zero status of 3", "was killed by signal 9 (Killed)", ... */
 void smd_obituary_sentence(const struct smd_replica *replica, char text[SMD_OBITUARY_SIZE]);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "orchestrator/runner/jobdir.h"
+
 #define READ_SIZE 16384
 
 enum { STREAM_STDOUT, STREAM_STDERR, STREAM_NOTIFY };
@@ -103,7 +105,7 @@ int smd_output_open(struct smd_output *output, const struct smd_output_sinks *si
 		output->streams[i].lines.take = takers[i];
 		output->streams[i].lines.arg = output;
 	}
-	output->log = fopen(sinks->log_path, sinks->append ? "ae" : "we");
+	output->log = smd_jobdir_open_file(sinks->log_path, sinks->append);
 	if (!output->log) {
 		ret = -errno;
 		free(output->streams);

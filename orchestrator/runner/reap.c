@@ -1,6 +1,5 @@
 /* Takes the ends of replicas' processes, and sees to it that they do end and leave nothing. */
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 
 #include "orchestrator/runner/obituary.h"
@@ -28,10 +27,7 @@ static int is_replica(pid_t pid, void *run)
 
 static void take_process(struct smd_run *run, struct smd_replica *replica, int status)
 {
-	char *record = smd_jobdir_path(&run->dir, "exits/%s.json", replica->name);
-
-	smd_obituary_read(&replica->end, record ? record : "", status);
-	free(record);
+	smd_obituary_read(&replica->end, &run->dir, replica->name, status);
 	smd_output_close(&replica->output);
 	smd_run_take_end(run, replica);
 }

@@ -105,7 +105,7 @@ static void stop_replica(json_t *replica)
 
 void smd_record_amend(const struct smd_jobdir *dir, enum smd_outcome outcome, const char *message)
 {
-	json_t *record = smd_jobdir_read_json(dir, RECORD, RECORD_SIZE);
+	json_t *record = smd_jobdir_read_json(dir, RECORD_SIZE, RECORD);
 	char now[SMD_TIMESTAMP_SIZE];
 	json_t *replica;
 	size_t i;

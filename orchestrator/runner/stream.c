@@ -5,9 +5,11 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "orchestrator/runner/jobdir.h"
+
 int smd_stream_open(struct smd_stream *stream, const char *path, FILE *echo)
 {
-	*stream = (struct smd_stream){.file = fopen(path, "we"), .echo = echo};
+	*stream = (struct smd_stream){.file = smd_jobdir_open_file(path, 0), .echo = echo};
 	return stream->file ? 0 : -errno;
 }
 

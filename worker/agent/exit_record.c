@@ -2,6 +2,7 @@
 #include "worker/agent/exit_record.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -38,12 +39,15 @@ int smd_exit_record_write(const char *path, const struct smd_exit *end)
 {
 	char *temporary;
 	FILE *file;
+	int fd;
 	int ret = 0;
 
 	if (asprintf(&temporary, "%s.tmp", path) < 0) {
 		return -ENOMEM;
 	}
-	file = fopen(temporary, "we");
+	remove(temporary); /* the command may have put something there that is no file */
+	fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+	file = fd < 0 ? NULL : fdopen(fd, "w");
 	if (!file) {
 		ret = -errno;
 		goto free_temporary;

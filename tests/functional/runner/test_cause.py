@@ -36,6 +36,32 @@ class CauseTest(JobTest):
             self.assert_code(run, 1)
             self.assertNotIn("Its error", run.err)
 
+    def test_what_is_no_error_file_is_not_read(self):
+        good = self.path("good.json")
+        with open(good, "w", encoding="utf-8") as file:
+            json.dump({"message": "not mine"}, file)
+        for make in "mkfifo {}", "mkdir {}", f"ln -s {good} {{}}", "ln -s /dev/zero {}", \
+                "truncate -s 1T {}", "mkfifo p; ln -s $PWD/p {}":
+            with self.subTest(make=make):
+                run = self.run_job([bash(f"cd $(mktemp -d -p {self.dir}); "
+                                         + make.format("$TORCHELASTIC_ERROR_FILE") + "; exit 3")])
+                self.assert_code(run, 1)
+                self.assertNotIn("Its error", run.err)
+                self.assertIn("exited with a non-zero status of 3", run.err)
+
+    def test_records_that_replicas_put_something_in_the_place_of(self):
+        """The job goes on to its end, and keeps its own files."""
+        for make in "mkfifo {}", "mkdir {}", "ln -s /dev/full {}":
+            for name in ("exits/workerpool0-0.json", "exits/workerpool0-0.json.tmp", "state.json",
+                         "state.json.tmp", "env/workerpool0-0.env.tmp", "logs/workerpool0-0.log",
+                         "summary.json.tmp", "errors/workerpool0-0.json"):
+                with self.subTest(make=make, name=name):
+                    path = "$(dirname $TORCHELASTIC_ERROR_FILE)/../" + name
+                    script = f"rm -f {path}; {make.format(path)}; [ $SUMMAND_RESTARTS = 1 ] || exit 3"
+                    run = self.run_job([bash(script)], labels={"restart-policy": "on-failure",
+                                                               "restart-backoff": "0"})
+                    self.assert_code(run, 0)
+
     def test_pytorchs_error_file(self):
         if subprocess.run([PYTHON, "-c", "import torch"], check=False,
                           stderr=subprocess.DEVNULL).returncode:
