@@ -284,6 +284,12 @@ static const struct job_flag rows[] = {
 	{"project", "PROJECT", "without effect here", NULL, NULL},
 	{"account", "ACCOUNT", "without effect here", NULL, NULL},
 	{"impersonate-service-account", "ACCOUNT", "without effect here", NULL, NULL},
+	{"access-token-file", "FILE", "without effect here", NULL, NULL},
+	{"billing-project", "PROJECT", "without effect here", NULL, NULL},
+	{"configuration", "NAME", "without effect here", NULL, NULL},
+	{"log-http", NULL, "without effect here", NULL, NULL},
+	{"trace-token", "TOKEN", "without effect here", NULL, NULL},
+	{"user-output-enabled", NULL, "without effect here", NULL, NULL},
 	{"verbosity", "LEVEL", "without effect here", NULL, NULL},
 	{"quiet", NULL, "without effect here", NULL, NULL},
 };

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* The file or directory PATH under the package, of that kind (S_IFREG, S_IFDIR). */
 static int is_there(const char *directory, const char *path, mode_t kind)
@@ -35,7 +34,7 @@ static int module_to_path(const char *module, char path[PATH_MAX])
 	return length < PATH_MAX;
 }
 
-static void check_program(struct smd_job_edit *edit, const struct smd_package_flags *flags)
+void smd_edit_check_program(struct smd_job_edit *edit, const struct smd_package_flags *flags)
 {
 	const char *directory = flags->directory.value ? flags->directory.value : ".";
 	const struct smd_flag_value *flag = flags->script.value ? &flags->script : &flags->module;
@@ -47,6 +46,9 @@ static void check_program(struct smd_job_edit *edit, const struct smd_package_fl
 			edit, flags->directory.at, "Directory '%s' is not found.", directory);
 		return;
 	}
+	if (!program) {
+		return;
+	}
 	if (!flags->script.value && module_to_path(flags->module.value, path)) {
 		program = path;
 	}
@@ -56,7 +58,7 @@ static void check_program(struct smd_job_edit *edit, const struct smd_package_fl
 	}
 }
 
-static void check_items(struct smd_job_edit *edit, const struct smd_package_flags *flags,
+void smd_edit_check_items(struct smd_job_edit *edit, const struct smd_package_flags *flags,
 	const struct smd_flag_value *flag, const struct smd_flag_items *items, mode_t kind)
 {
 	const char *directory = flags->directory.value ? flags->directory.value : ".";
@@ -99,12 +101,12 @@ static void take_package(struct smd_job_edit *edit, const struct smd_package_fla
 {
 	struct smd_flag_items extra_dirs = {0};
 
-	check_program(edit, flags);
+	smd_edit_check_program(edit, flags);
 	take_list(edit, &flags->requirements, &edit->requirements);
 	take_list(edit, &flags->extra_packages, &edit->extra_packages);
 	take_list(edit, &flags->extra_dirs, &extra_dirs);
-	check_items(edit, flags, &flags->extra_packages, &edit->extra_packages, S_IFREG);
-	check_items(edit, flags, &flags->extra_dirs, &extra_dirs, S_IFDIR);
+	smd_edit_check_items(edit, flags, &flags->extra_packages, &edit->extra_packages, S_IFREG);
+	smd_edit_check_items(edit, flags, &flags->extra_dirs, &extra_dirs, S_IFDIR);
 	smd_flag_items_free(&extra_dirs);
 	edit->code_dir = strdup(flags->directory.value ? flags->directory.value : ".");
 	if (!edit->code_dir) {

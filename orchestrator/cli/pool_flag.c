@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-#include "orchestrator/cli/job_edit.h"
+#include "orchestrator/cli/package_flags.h"
 #include "orchestrator/spec/custom_job.h"
+#include "reduction_server/base/options.h"
 #include "reduction_server/base/parse.h"
 
 /* X(constant, name) in gcloud's order of names */
@@ -67,6 +67,7 @@ static __attribute__((format(printf, 2, 3))) void refuse(
 static int take_key(struct pool_flag *pool, const char *key, const char *value)
 {
 	char keys[KEY_LIST_MAX] = "";
+	const char *near;
 
 	for (int i = 0; i < KEY_COUNT; i++) {
 		if (strcmp(key, key_names[i]) == 0) {
@@ -76,7 +77,9 @@ static int take_key(struct pool_flag *pool, const char *key, const char *value)
 		snprintf(keys + strlen(keys), sizeof(keys) - strlen(keys), "%s%s", i ? ", " : "",
 			key_names[i]);
 	}
-	refuse(pool, "valid keys are [%s]; received: %s", keys, key);
+	near = smd_suggest(key, key_names, KEY_COUNT);
+	refuse(pool, "valid keys are [%s]; received: %s%s%s%s", keys, key,
+		near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 	return -EINVAL;
 }
 
@@ -104,20 +107,20 @@ static void refuse_given(
 	}
 }
 
-static int is_directory(const char *path)
+/* The local package as the flags of local-run describe one. */
+static struct smd_package_flags package_flags(const struct pool_flag *pool)
 {
-	struct stat status;
-
-	return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+	return (struct smd_package_flags){
+		.directory = {pool->values[LOCAL_PACKAGE_PATH], pool->at},
+		.script = {pool->values[SCRIPT], pool->at},
+		.module = {pool->values[PYTHON_MODULE], pool->at},
+	};
 }
 
 static void check_local_package(const struct pool_flag *pool)
 {
-	const char *path = pool->values[LOCAL_PACKAGE_PATH];
+	const struct smd_package_flags flags = package_flags(pool);
 
-	if (!is_directory(path)) {
-		refuse(pool, "Directory '%s' is not found.", path);
-	}
 	if (!pool->values[EXECUTOR_IMAGE_URI]) {
 		refuse(pool, "Key [executor-image-uri] is required when `local-package-path` is "
 			     "specified.");
@@ -126,6 +129,7 @@ static void check_local_package(const struct pool_flag *pool)
 		refuse(pool, "Exactly one of keys [python-module, script] is required when "
 			     "`local-package-path` is specified.");
 	}
+	smd_edit_check_program(pool->edit, &flags);
 }
 
 static void check_image(const struct pool_flag *pool)
@@ -326,6 +330,8 @@ static void build(struct pool_flag *pool, struct smd_node *node)
 static void take_package(struct pool_flag *pool)
 {
 	struct smd_job_edit *edit = pool->edit;
+	const struct smd_package_flags flags = package_flags(pool);
+	struct smd_flag_items extra_dirs = {0};
 
 	edit->code_dir = strdup(pool->values[LOCAL_PACKAGE_PATH]);
 	if (!edit->code_dir) {
@@ -333,6 +339,10 @@ static void take_package(struct pool_flag *pool)
 	}
 	take_list(pool, REQUIREMENTS, &edit->requirements);
 	take_list(pool, EXTRA_PACKAGES, &edit->extra_packages);
+	take_list(pool, EXTRA_DIRS, &extra_dirs);
+	smd_edit_check_items(edit, &flags, &flags.directory, &edit->extra_packages, S_IFREG);
+	smd_edit_check_items(edit, &flags, &flags.directory, &extra_dirs, S_IFDIR);
+	smd_flag_items_free(&extra_dirs);
 }
 
 static void inherit_package(struct pool_flag *pool, const struct pool_flag *first)

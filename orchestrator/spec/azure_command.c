@@ -130,9 +130,9 @@ static void expand_input(struct expansion *expansion, const char *name)
 		expansion->dropped = 1;
 	} else {
 		smd_mistake_value(expansion->decoder->diagnostics, expansion->line,
-			"must have ${{inputs.%s}} within $[[...]], which is left out where the "
-			"input has no value",
-			name);
+			"must have a value for ${{inputs.%s}}, a path or default of /inputs/%s; or "
+			"have it within $[[...]], which is left out where there is none",
+			name, name);
 	}
 }
 

@@ -18,6 +18,7 @@
 #define IMAGE_DEFAULT "azureml"
 #define NAME_DEFAULT  "command-job"
 #define CLOUD_ONLY    "that is Azure's own matter"
+#define UNCHECKED     "values of inputs are not checked"
 #define NO_IMAGES     "no image is built"
 
 enum distribution { DISTRIBUTION_NONE, PYTORCH, TENSORFLOW, MPI };
@@ -135,15 +136,15 @@ static void decode_literal(struct smd_decoder *decoder, const struct smd_field *
 static const struct smd_field data_rows[] = {
 	SMD_FIELD("type", smd_decode_string, SMD_KEPT),
 	SMD_FIELD("path", smd_decode_string, SMD_KEPT),
-	SMD_FIELD("mode", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("mode", smd_decode_string, SMD_KEPT, .note = "programs get paths as they are"),
 	SMD_FIELD("description", smd_decode_string, SMD_KEPT),
 	SMD_FIELD("name", smd_decode_string, SMD_KEPT),
 	SMD_FIELD("version", smd_decode_anything, SMD_KEPT),
 	SMD_FIELD("optional", smd_decode_boolean, SMD_KEPT),
 	SMD_FIELD("default", decode_literal, SMD_KEPT),
-	SMD_FIELD("min", decode_literal, SMD_KEPT),
-	SMD_FIELD("max", decode_literal, SMD_KEPT),
-	SMD_FIELD("enum", smd_decode_anything, SMD_KEPT),
+	SMD_FIELD("min", decode_literal, SMD_KEPT, .note = UNCHECKED),
+	SMD_FIELD("max", decode_literal, SMD_KEPT, .note = UNCHECKED),
+	SMD_FIELD("enum", smd_decode_anything, SMD_KEPT, .note = UNCHECKED),
 	SMD_FIELD("path_on_compute", smd_decode_string, SMD_KEPT, .note = CLOUD_ONLY),
 };
 static const struct smd_message data = AZURE_MESSAGE(data_rows);
@@ -248,6 +249,11 @@ static const struct smd_field job_rows[] = {
 	SMD_FIELD("inputs", decode_data, SMD_KEPT),
 	SMD_FIELD("outputs", decode_data, SMD_KEPT),
 	SMD_FIELD("identity", smd_decode_anything, SMD_KEPT, .note = CLOUD_ONLY),
+	/* A component's, which is a job once its inputs have values. */
+	SMD_FIELD("version", smd_decode_anything, SMD_KEPT),
+	SMD_FIELD("is_deterministic", smd_decode_boolean, SMD_KEPT, .note = CLOUD_ONLY),
+	SMD_FIELD("additional_includes", smd_decode_strings, SMD_KEPT,
+		.note = "put it into the code's directory"),
 	SMD_FIELD("services", smd_decode_anything, SMD_KEPT, .note = CLOUD_ONLY),
 };
 static const struct smd_message command_job = AZURE_MESSAGE(job_rows);

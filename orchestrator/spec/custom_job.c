@@ -311,6 +311,12 @@ static const struct smd_node *decode_document(
 {
 	const struct smd_node *spec = smd_node_member(document, "jobSpec");
 
+	if (document->type == SMD_NODE_ARRAY) {
+		smd_mistake_value(decoder->diagnostics, document,
+			"must be an object, got an array; worker pools are written "
+			"{\"workerPoolSpecs\": [...]}");
+		return NULL;
+	}
 	if (smd_node_member(document, "trialJobSpec") || smd_node_member(document, "studySpec")) {
 		decode_tuning(decoder, document, job);
 		return smd_node_member(document, "trialJobSpec");

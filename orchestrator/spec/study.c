@@ -478,17 +478,55 @@ static char *argument_of(const struct smd_node *node)
 	return text;
 }
 
-static int add_arguments(struct smd_pool *pool, const struct smd_node *parameters)
+static int is_equal(const struct smd_node *a, const struct smd_node *b)
 {
-	char **args = realloc(pool->args, (pool->nargs + parameters->count) * sizeof(*args));
+	if (is_number(a) && is_number(b)) {
+		double gap = number_of(a) - number_of(b);
+
+		return gap <= DISCRETE_MIN_GAP && gap >= -DISCRETE_MIN_GAP;
+	}
+	return a->type == SMD_NODE_STRING && b->type == SMD_NODE_STRING &&
+	       strcmp(a->string, b->string) == 0;
+}
+
+/* Whether a parameter is there where its parent has that value. */
+static int is_active(const struct smd_node *conditional_spec, const struct smd_node *value)
+{
+	for (size_t i = 0; i < VALUE_SPECS; i++) {
+		const struct smd_node *condition =
+			parent_values[i] ? smd_node_member(conditional_spec, parent_values[i])
+					 : NULL;
+		const struct smd_node *values =
+			condition ? smd_node_member(condition, "values") : NULL;
+
+		for (const struct smd_node *one = values ? values->first : NULL; one;
+			one = one->next) {
+			if (is_equal(one, value)) {
+				return 1;
+			}
+		}
+	}
+	return 0;
+}
+
+/* The parameter's argument, and those of the parameters that its value brings along. */
+static int add_argument(struct smd_pool *pool, const struct smd_node *node)
+{
+	const struct smd_node *conditionals = smd_node_member(node, "conditionalParameterSpecs");
+	char **args = realloc(pool->args, (pool->nargs + 1) * sizeof(*args));
 
 	if (!args) {
 		return -ENOMEM;
 	}
 	pool->args = args;
-	for (const struct smd_node *node = parameters->first; node; node = node->next) {
-		args[pool->nargs] = argument_of(node);
-		if (!args[pool->nargs++]) {
+	args[pool->nargs] = argument_of(node);
+	if (!args[pool->nargs++]) {
+		return -ENOMEM;
+	}
+	for (const struct smd_node *child = conditionals ? conditionals->first : NULL; child;
+		child = child->next) {
+		if (is_active(child, first_value(node)) &&
+			add_argument(pool, smd_node_member(child, "parameterSpec"))) {
 			return -ENOMEM;
 		}
 	}
@@ -503,9 +541,13 @@ void smd_study_add_arguments(
 	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {
 		struct smd_pool *pool = &job->pools[i];
 
-		if (pool->replica_count > 0 && pool->role != SMD_ROLE_REDUCTION_SERVER &&
-			add_arguments(pool, parameters)) {
-			decoder->ret = -ENOMEM;
+		if (pool->replica_count == 0 || pool->role == SMD_ROLE_REDUCTION_SERVER) {
+			continue;
+		}
+		for (const struct smd_node *node = parameters->first; node; node = node->next) {
+			if (add_argument(pool, node)) {
+				decoder->ret = -ENOMEM;
+			}
 		}
 	}
 }

@@ -9,9 +9,11 @@
 
 #include "reduction_server/base/parse.h"
 
-#define WORD_MAX   64
-#define LEFT_WIDTH 28
-#define NO         "no-"
+#define WORD_MAX      64
+#define OPTIONS_MAX   128 /* that are suggested */
+#define LEFT_WIDTH    28
+#define BEGINNING_MIN 3
+#define NO            "no-"
 
 int smd_option_set_string(void *target, const char *value, struct smd_error *error)
 {
@@ -104,14 +106,28 @@ static size_t edit_distance(const char *a, const char *b)
 	return row[lb];
 }
 
+/* Whether the shorter one is where the longer one begins, up to a "-" or "_": env, env-vars. */
+static int is_beginning(const char *a, const char *b)
+{
+	const char *shorter = strlen(a) < strlen(b) ? a : b;
+	const char *longer = shorter == a ? b : a;
+	size_t length = strlen(shorter);
+
+	return length >= BEGINNING_MIN && strncmp(longer, shorter, length) == 0 &&
+	       (longer[length] == '-' || longer[length] == '_');
+}
+
 const char *smd_suggest(const char *word, const char *const *candidates, size_t ncandidates)
 {
 	size_t limit = strlen(word) / 3 + 1;
 	const char *best = NULL;
+	const char *beginning = NULL;
 
 	for (size_t i = 0; i < ncandidates; i++) {
 		size_t distance = edit_distance(word, candidates[i]);
 
+		beginning =
+			!beginning && is_beginning(word, candidates[i]) ? candidates[i] : beginning;
 		if (distance <= limit) {
 			limit = distance;
 			best = candidates[i];
@@ -124,7 +140,7 @@ const char *smd_suggest(const char *word, const char *const *candidates, size_t 
 			break;
 		}
 	}
-	return best;
+	return best ? best : beginning;
 }
 
 static const struct smd_option *find_option(
@@ -142,12 +158,12 @@ static const struct smd_option *find_option(
 static int unknown_option(
 	const struct smd_command *command, const char *name, size_t length, struct smd_error *error)
 {
-	const char *names[WORD_MAX];
+	const char *names[OPTIONS_MAX];
 	char word[WORD_MAX];
 	const char *near;
 	size_t n = 0;
 
-	for (; n < command->noptions && n < WORD_MAX; n++) {
+	for (; n < command->noptions && n < OPTIONS_MAX; n++) {
 		names[n] = command->options[n].name;
 	}
 	snprintf(word, sizeof(word), "%.*s", (int)length, name);

@@ -56,7 +56,8 @@ int smd_options_parse(const struct smd_command *command, int argc, char **argv, 
 /* Prints the page that --help prints. */
 void smd_command_print_help(const struct smd_command *command);
 
-/* The candidate nearest to `word` by edit distance, or NULL when none is near enough to suggest. */
+/* The candidate nearest to `word` by edit distance, else one that begins as it does; NULL when none
+ * is near enough to suggest. */
 const char *smd_suggest(const char *word, const char *const *candidates, size_t ncandidates);
 
 #endif

@@ -2,7 +2,8 @@
 """The JSON Schemas in specs/schema take what is in valid/ and refuse what is in invalid/.
 
 BEYOND names the files of which a schema cannot say what the program says, and why; a file that is
-named there must indeed be judged otherwise by the schema.
+named there must indeed be judged otherwise by the schema. Every field that a schema has is used by a
+file in valid/, so that what is said of it is in the corpora.
 """
 
 import json
@@ -25,6 +26,14 @@ BEYOND = {
     "valid/snake_case.yaml": "the schema has one spelling of each name",
     "invalid/duplicate_key.yaml": "a parser drops one of them",
     "invalid/yaml_anchor.yaml": "a parser resolves it",
+}
+
+# Places of the same message; a CustomJobSpec may be the document itself, "".
+SAME = {
+    "trialJobSpec": "jobSpec",
+    "parameterSpec": "parameters",
+    "minimumRuntimeConstraint": "maximumRuntimeConstraint",
+    "outputs": "inputs",
 }
 
 
@@ -59,6 +68,49 @@ def specs(folder):
             yield path
 
 
+def fields(schema, root, parent="", seen=frozenset()):
+    """(parent, name) of all fields that a schema has; lists are transparent."""
+    reference = schema.get("$ref")
+    if reference:
+        if (reference, parent) not in seen:
+            definition = root["definitions"][reference.rpartition("/")[2]]
+            yield from fields(definition, root, parent, seen | {(reference, parent)})
+        return
+    for name, part in schema.get("properties", {}).items():
+        if part.get("type") != "null":  # one that is refused where something else is
+            yield parent, name
+            yield from fields(part, root, SAME.get(name, name), seen)
+    for key in ("anyOf", "allOf", "items", "additionalProperties", "then", "else"):
+        parts = schema.get(key, [])
+        for part in parts if isinstance(parts, list) else [parts]:
+            if isinstance(part, dict):
+                yield from fields(part, root, parent, seen)
+
+
+def used(document, parent=""):
+    """(parent, name) of all fields that a document uses; lists and names of data are transparent."""
+    if isinstance(document, list):
+        for element in document:
+            yield from used(element, parent)
+    elif isinstance(document, dict):
+        for name, value in document.items():
+            yield parent, name
+            yield from used(value, parent if parent == "inputs" else SAME.get(name, name))
+
+
+def unused_fields():
+    """Fields that the schemas have and no file in valid/ uses."""
+    documents = [read(path) for path in specs("valid")]
+    for name, is_ours in (("job", False), ("azure_command_job", True)):
+        with open(SCHEMAS / f"{name}.schema.json", encoding="utf-8") as file:
+            schema = json.load(file)
+        there = {pair for document in documents if is_azure(document) == is_ours
+                 for pair in used(document)}
+        there |= {("", field) for parent, field in there if parent == "jobSpec"}
+        for pair in sorted(set(fields(schema, schema)) - there):
+            yield name, "/".join(pair)
+
+
 def main():
     job = validator("job.schema.json")
     azure = validator("azure_command_job.schema.json")
@@ -77,6 +129,9 @@ def main():
                 print(f"FAILED: {name}: the schema must {'take' if expected else 'refuse'} it")
                 for error in judge.iter_errors(document) if document is not None else ():
                     print(f"    {error.json_path}: {error.message[:200]}")
+    for schema, field in unused_fields():
+        failures += 1
+        print(f"FAILED: {schema}: a file in valid/ must use {field}")
     if judged < 40:
         failures += 1
         print(f"FAILED: there must be specs to judge, got {judged}")

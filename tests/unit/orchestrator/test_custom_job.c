@@ -172,6 +172,44 @@ static void a_python_package_is_a_command(void **state)
 	smd_job_free(job);
 }
 
+/* Defaults, else least or first values; and only those that the values before them bring along. */
+static void the_first_trial_has_its_arguments(void **state)
+{
+	static const char *const args[] = {"--epochs=3", "--lr=0.5", "--layers=2", "--width=8",
+		"--optimizer=sgd", "--momentum=0.9", "--batch=32"};
+	struct smd_job *job = decode(
+		"displayName: a\nmaxTrialCount: 2\nparallelTrialCount: 1\n"
+		"studySpec:\n"
+		"  metrics: [{metricId: m, goal: MAXIMIZE}]\n"
+		"  parameters:\n"
+		"  - {parameterId: lr, doubleValueSpec: {minValue: 0.5, maxValue: 1}}\n"
+		"  - parameterId: layers\n"
+		"    integerValueSpec: {minValue: 1, maxValue: 8, defaultValue: '2'}\n"
+		"    conditionalParameterSpecs:\n"
+		"    - parentIntValues: {values: [1]}\n"
+		"      parameterSpec: {parameterId: single, discreteValueSpec: {values: [1]}}\n"
+		"    - parentIntValues: {values: ['2', 3]}\n"
+		"      parameterSpec: {parameterId: width, discreteValueSpec: {values: [8]}}\n"
+		"  - parameterId: optimizer\n"
+		"    categoricalValueSpec: {values: [sgd, adam]}\n"
+		"    conditionalParameterSpecs:\n"
+		"    - parentCategoricalValues: {values: [sgd]}\n"
+		"      parameterSpec: {parameterId: momentum, discreteValueSpec: {values: [0.9]}}\n"
+		"    - parentCategoricalValues: {values: [adam]}\n"
+		"      parameterSpec: {parameterId: beta, discreteValueSpec: {values: [0.9]}}\n"
+		"  - {parameterId: batch, discreteValueSpec: {values: [32, 64]}}\n"
+		"trialJobSpec:\n"
+		"  workerPoolSpecs:\n"
+		"  - containerSpec: {imageUri: a, command: [b], args: [--epochs=3]}\n");
+
+	(void)state;
+	assert_int_equal(job->pools[0].nargs, sizeof(args) / sizeof(args[0]));
+	for (size_t i = 0; i < job->pools[0].nargs; i++) {
+		assert_string_equal(job->pools[0].args[i], args[i]);
+	}
+	smd_job_free(job);
+}
+
 static void ten_thousand_replicas(void **state)
 {
 	struct smd_job *job =
@@ -192,6 +230,7 @@ int main(void)
 		cmocka_unit_test(values_and_defaults),
 		cmocka_unit_test(settings_are_labels),
 		cmocka_unit_test(a_python_package_is_a_command),
+		cmocka_unit_test(the_first_trial_has_its_arguments),
 		cmocka_unit_test(ten_thousand_replicas),
 	};
 

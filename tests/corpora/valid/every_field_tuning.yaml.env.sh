@@ -1,0 +1,7 @@
+export CLUSTER_SPEC='{"cluster":{"workerpool0":["cmle-training-workerpool0-f0b35b8f2d-0:2222"]},"environment":"cloud","task":{"type":"workerpool0","index":0,"trial":"1"},"job":{"workerPoolSpecs":[{"machineSpec":{"machineType":"n1-standard-4"},"replicaCount":1,"pythonPackageSpec":{"executorImageUri":"example/python","packageUris":["trainer.tar.gz"],"pythonModule":"trainer.task","args":["--epochs=3"],"env":[{"name":"A","value":"b"}]}}]}}'
+export CLOUD_ML_JOB_ID='f0b35b8f2d'
+export CLOUD_ML_TRIAL_ID='1'
+export CLOUD_ML_HP_METRIC_FILE='/tmp/hypertune/output.metrics'
+export SUMMAND_JOB_ID='f0b35b8f2d'
+export SUMMAND_REPLICA='workerpool0-0'
+export A='b'
