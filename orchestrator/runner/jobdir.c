@@ -250,15 +250,13 @@ FILE *smd_jobdir_open_file(const char *path, int append)
 static int write_whole(const char *path, const char *text, size_t length)
 {
 	FILE *file = smd_jobdir_open_file(path, 0);
-	int failed;
+	int ret;
 
 	if (!file) {
 		return -errno;
 	}
-	fwrite(text, 1, length, file);
-	failed = ferror(file);
-	failed |= fclose(file);
-	return failed ? -EIO : 0;
+	ret = fwrite(text, 1, length, file) < length ? -errno : 0;
+	return fclose(file) && !ret ? -errno : ret;
 }
 
 int smd_jobdir_write(
@@ -270,6 +268,9 @@ int smd_jobdir_write(
 
 	if (!ret && rename(temporary, path)) {
 		ret = -errno;
+	}
+	if (ret && temporary) {
+		unlink(temporary);
 	}
 	free(temporary);
 	free(path);

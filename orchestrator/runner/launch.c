@@ -8,6 +8,7 @@
 #include "orchestrator/runner/obituary.h"
 #include "orchestrator/runner/run.h"
 #include "reduction_server/base/clock.h"
+#include "reduction_server/base/log.h"
 
 /* What one launch needs beside the replica; all of it is gone when the process exists. */
 struct launch {
@@ -29,7 +30,8 @@ static void launch_clear(struct launch *launch)
 	smd_environment_free(&launch->environment);
 }
 
-static int write_environment(const struct smd_run *run, const struct smd_replica *replica,
+/* For people to look at: a replica does not depend on it. */
+static void write_environment(const struct smd_run *run, const struct smd_replica *replica,
 	const struct smd_environment *environment)
 {
 	char name[SMD_REPLICA_NAME_MAX + sizeof("env/.env")];
@@ -38,15 +40,15 @@ static int write_environment(const struct smd_run *run, const struct smd_replica
 	FILE *file = open_memstream(&text, &length);
 	int ret;
 
-	if (!file) {
-		return -ENOMEM;
-	}
-	ret = smd_environment_print(environment, file);
-	ret = fclose(file) || ret ? -ENOMEM : 0;
+	ret = file ? smd_environment_print(environment, file) : -ENOMEM;
+	ret = (file && fclose(file)) || ret ? -ENOMEM : 0;
 	snprintf(name, sizeof(name), "env/%s.env", replica->name);
 	ret = ret ? ret : smd_jobdir_write(&run->dir, name, text, length);
 	free(text);
-	return ret;
+	if (ret) {
+		smd_log(SMD_LOG_WARN, "runner", "%s/%s: cannot be written: %s", run->dir.path, name,
+			strerror(-ret));
+	}
 }
 
 static int add_gpus(
@@ -130,7 +132,8 @@ static int launch_prepare(
 	if (!replica->program) {
 		return -ENOMEM;
 	}
-	return write_environment(run, replica, &launch->environment);
+	write_environment(run, replica, &launch->environment);
+	return 0;
 }
 
 static void take_ready(struct smd_replica *replica, const char *address)
@@ -187,6 +190,8 @@ static int launch_start(
 	int ret = smd_output_open(&replica->output, &sinks);
 
 	if (ret) {
+		smd_log(SMD_LOG_WARN, "runner", "%s: cannot be opened: %s", launch->log,
+			strerror(-ret));
 		return ret;
 	}
 	ret = run->engine->ops->start(run->engine, &request, &process);

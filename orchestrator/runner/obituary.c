@@ -2,6 +2,7 @@
 #include "orchestrator/runner/obituary.h"
 
 #include <ctype.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -10,13 +11,20 @@
 #define ERROR_FILE_MAX (1 << 20)
 #define ERROR_MAX      8192 /* what is shown of it; PyTorch puts whole tracebacks there */
 
+/* There was no room for a record, or the agent was killed before it wrote one, or could not be
+ * executed. Its own exit status is the command's. */
 static void exit_from_status(struct smd_exit *end, int status)
 {
-	*end = (struct smd_exit){.kind = SMD_EXIT_CODE, .value = WEXITSTATUS(status)};
+	int code = WEXITSTATUS(status);
+
+	*end = (struct smd_exit){.kind = SMD_EXIT_CODE, .value = code};
 	if (WIFSIGNALED(status)) {
 		*end = (struct smd_exit){.kind = SMD_EXIT_SIGNAL, .value = WTERMSIG(status)};
+	} else if (code > SMD_EXIT_SIGNALLED && code < SMD_EXIT_SIGNALLED + NSIG) {
+		*end = (struct smd_exit){
+			.kind = SMD_EXIT_SIGNAL, .value = code - SMD_EXIT_SIGNALLED};
 	}
-	end->is_lost = 1;
+	end->is_lost = WIFSIGNALED(status) || code == SMD_EXIT_NOT_EXECUTABLE;
 	smd_timestamp(end->end_time);
 }
 

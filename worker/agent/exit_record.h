@@ -6,6 +6,11 @@
 
 #define SMD_TIMESTAMP_SIZE 32
 
+/* What the agent itself ends with when the command has not ended with an exit code of its own. */
+#define SMD_EXIT_NOT_EXECUTABLE 126
+#define SMD_EXIT_NOT_FOUND      127
+#define SMD_EXIT_SIGNALLED      128 /* and the signal on top */
+
 enum smd_exit_kind { SMD_EXIT_CODE, SMD_EXIT_SIGNAL, SMD_EXIT_ERRNO };
 
 struct smd_exit {

@@ -2,9 +2,10 @@
 
 import os
 import signal
+import subprocess
 import unittest
 
-from job import JobTest, bash, pool, reduction_servers
+from job import SUMMAND, JobTest, bash, pool, reduction_servers
 
 COUNT = "echo $SUMMAND_REPLICA >> {}; "
 FAIL_ONCE = "[ $SUMMAND_RESTARTS != 0 ] || exit {}"
@@ -109,6 +110,36 @@ class PolicyTest(JobTest):
                             flags=["--grace=1"])
         self.assert_code(run, 0)
         self.assertEqual(self.starts(), ["workerpool0-0"] * 2 + ["workerpool1-0"] * 2)
+
+    def run_without_room(self, script, **labels):
+        """The job's directory is a file system of its own, which the replica fills."""
+        spec = self.write_spec([self.counted(
+            'cat /dev/zero > $(dirname $TORCHELASTIC_ERROR_FILE)/zero 2>&1; ' + script)],
+            labels={"restart-backoff": "0", **labels})
+        folder = os.path.join(os.path.dirname(spec), "job")
+        os.mkdir(folder)
+        run = subprocess.Popen(
+            ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o size=256k tmpfs "$1" && shift && exec "$@"',
+             "sh", folder, SUMMAND, "custom-jobs", "local-run", spec, f"--job-dir={folder}"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, run)
+        return self.finish(run)
+
+    def test_there_is_no_room_for_records(self):
+        if subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", self.dir], check=False,
+                          capture_output=True).returncode:
+            self.skipTest("a file system cannot be mounted here")
+        for policy, code, starts in (("on-failure", 3, 2), ("exit-code", 3, 1),
+                                     ("exit-code", 143, 2), ("never", 3, 1)):
+            with self.subTest(policy=policy, code=code):
+                run = self.run_without_room(f"[ $SUMMAND_RESTARTS != 0 ] || exit {code}",
+                                            **{"restart-policy": policy})
+                self.assert_code(run, 0 if starts == 2 else 1)
+                self.assertEqual(len(self.starts()), starts)
+                self.assertIn("state.json: cannot be written: No space left on device", run.err)
+                os.remove(self.starts_file)
+        run = self.run_without_room("kill -9 $BASHPID")
+        self.assertIn("The replica workerpool0-0 was killed by signal 9 (Killed).", run.err)
 
     def test_interrupted_between_attempts(self):
         run = self.start([bash("exit 3")], labels={"restart-policy": "on-failure", "restart-backoff": "1000"})
