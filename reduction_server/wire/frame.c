@@ -95,11 +95,13 @@ static uint32_t longest_payload(unsigned kind)
 	switch (kind) {
 	case SMD_FRAME_INPUT:
 	case SMD_FRAME_RESULT:
+	case SMD_FRAME_DATA:
 		return SMD_CHUNK_LIMIT;
 	case SMD_FRAME_JOINED:
 	case SMD_FRAME_LEFT:
 	case SMD_FRAME_PING:
 	case SMD_FRAME_PONG:
+	case SMD_FRAME_PLACES:
 		return 0;
 	default:
 		return SMD_CONTROL_MAX;

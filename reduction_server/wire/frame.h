@@ -17,7 +17,7 @@
 #define SMD_FRAME_SIZE   64
 #define SMD_CONTROL_MAX  2048 /* bytes of payload of a frame that carries no elements */
 #define SMD_CHUNK_LIMIT                                                                            \
-	(16u << 20) /* bytes of payload of INPUT and RESULT, whatever a server offers */
+	(16u << 20) /* bytes of payload of INPUT, RESULT and DATA, whatever a server offers */
 #define SMD_NRANKS_MAX       256
 #define SMD_WINDOW_MAX       16 /* slots that a communicator is granted on a shard */
 #define SMD_COMM_INDEX_BITS  12
@@ -40,7 +40,12 @@
 	X(SMD_FRAME_PONG, 12, "PONG")                                                              \
 	X(SMD_FRAME_DOWN, 13, "DOWN")                                                              \
 	X(SMD_FRAME_EPOCH, 14, "EPOCH")                                                            \
-	X(SMD_FRAME_LEFT, 15, "LEFT")
+	X(SMD_FRAME_LEFT, 15, "LEFT")                                                              \
+	X(SMD_FRAME_GREET, 16, "GREET") /* from here on: specs/nccl-net.md */                      \
+	X(SMD_FRAME_ACCEPT, 17, "ACCEPT")                                                          \
+	X(SMD_FRAME_PLACES, 18, "PLACES")                                                          \
+	X(SMD_FRAME_POST, 19, "POST")                                                              \
+	X(SMD_FRAME_DATA, 20, "DATA")
 
 enum smd_frame_kind {
 #define X(constant, number, name) constant = (number),

@@ -132,12 +132,12 @@ static void another_version(void **state)
 
 static void a_kind_that_is_none(void **state)
 {
-	const struct smd_frame frame = {.kind = 16};
+	const struct smd_frame frame = {.kind = SMD_FRAME_KIND_END};
 	uint8_t bytes[SMD_FRAME_SIZE];
 
 	(void)state;
 	smd_frame_encode(&frame, bytes);
-	assert_refused_at_once(bytes, sizeof(bytes), "kind must be 1 to 15, got 16");
+	assert_refused_at_once(bytes, sizeof(bytes), "kind must be 1 to 20, got 21");
 }
 
 static void another_frame_before_hello(void **state)
@@ -245,6 +245,11 @@ static void a_second_hello(struct raw *raw)
 static void an_epoch_frame_of_a_later_version(struct raw *raw)
 {
 	raw_send(raw, (struct smd_frame){.kind = SMD_FRAME_DOWN}, NULL, 0);
+}
+
+static void a_frame_of_point_to_point(struct raw *raw)
+{
+	raw_send(raw, (struct smd_frame){.kind = SMD_FRAME_DATA}, "abc", 3);
 }
 
 static void input_of_an_unknown_number(struct raw *raw)
@@ -383,6 +388,7 @@ static const struct misuse misuses[] = {
 	MISUSE(wrong_direction, "RESULT: must not be sent to a shard"),
 	MISUSE(a_second_hello, "HELLO: must not be sent to a shard"),
 	MISUSE(an_epoch_frame_of_a_later_version, "DOWN: must not be sent to a shard"),
+	MISUSE(a_frame_of_point_to_point, "DATA: must not be sent to a shard"),
 	MISUSE(input_of_an_unknown_number,
 		"INPUT: communicator must have been joined, got number 4104"),
 	MISUSE(input_of_a_former_number,

@@ -91,9 +91,9 @@ static void wrong_envelopes_are_refused_by_field(void **state)
 		{2, 0, "frame: magic must be SMD, got 534d00"},
 		{3, 0, "frame: version must be 1, got 0"},
 		{3, 2, "frame: version must be 1, got 2"},
-		{4, 0, "frame: kind must be 1 to 15, got 0"},
-		{4, 16, "frame: kind must be 1 to 15, got 16"},
-		{4, 255, "frame: kind must be 1 to 15, got 255"},
+		{4, 0, "frame: kind must be 1 to 20, got 0"},
+		{4, 21, "frame: kind must be 1 to 20, got 21"},
+		{4, 255, "frame: kind must be 1 to 20, got 255"},
 		{7, 3, "frame: collective must be 0 to 2, got 3"},
 		{7, 128, "frame: collective must be 0 to 2, got 128"},
 	};
@@ -117,11 +117,13 @@ static uint32_t longest_payload(unsigned kind)
 	switch (kind) {
 	case SMD_FRAME_INPUT:
 	case SMD_FRAME_RESULT:
+	case SMD_FRAME_DATA:
 		return 16u << 20;
 	case SMD_FRAME_JOINED:
 	case SMD_FRAME_LEFT:
 	case SMD_FRAME_PING:
 	case SMD_FRAME_PONG:
+	case SMD_FRAME_PLACES:
 		return 0;
 	default:
 		return 2048;
@@ -169,7 +171,7 @@ static void kinds_have_names(void **state)
 	assert_string_equal(smd_frame_kind_name(SMD_FRAME_HELLO), "HELLO");
 	assert_string_equal(smd_frame_kind_name(SMD_FRAME_EPOCH), "EPOCH");
 	assert_string_equal(smd_frame_kind_name(0), "kind 0");
-	assert_string_equal(smd_frame_kind_name(16), "kind 16");
+	assert_string_equal(smd_frame_kind_name(21), "kind 21");
 }
 
 static void collectives_have_their_numbers(void **state)
@@ -206,11 +208,11 @@ static void kinds_have_their_numbers(void **state)
 {
 	static const char *const names[] = {NULL, "HELLO", "WELCOME", "REFUSE", "JOIN", "JOINED",
 		"LEAVE", "INPUT", "RESULT", "ABORT", "LATE", "PING", "PONG", "DOWN", "EPOCH",
-		"LEFT"};
+		"LEFT", "GREET", "ACCEPT", "PLACES", "POST", "DATA"};
 
 	(void)state;
-	assert_int_equal(SMD_FRAME_KIND_END, 16);
-	for (unsigned kind = 1; kind < 16; kind++) {
+	assert_int_equal(SMD_FRAME_KIND_END, 21);
+	for (unsigned kind = 1; kind < 21; kind++) {
 		assert_string_equal(smd_frame_kind_name(kind), names[kind]);
 	}
 }

@@ -1,0 +1,693 @@
+/*
+ * The net tables of the built library, called as NCCL's proxy calls them: connections between
+ * processes, messages of all sizes, groups, many at once, and every way in which it can go wrong.
+ *
+ *   net_driver [--version=N] [SCENARIO...]
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/nccl_proxy/fleet.h"
+#include "tests/nccl_proxy/library.h"
+#include "tests/nccl_proxy/logbook.h"
+#include "tests/nccl_proxy/net_call.h"
+
+#define WAIT_S 20 /* for what must end by itself */
+
+struct scenario {
+	const char *name;
+	int nnodes;
+	unsigned killed;
+	bool once; /* it takes long, and is alike in all versions */
+	void (*body)(struct fleet_node *node, struct net *net);
+};
+
+/* What body() is given: a scenario with one version. */
+struct run {
+	const struct scenario *scenario;
+	int version;
+};
+
+static double now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+/* ---- connections ---- */
+
+struct ends {
+	void *send;
+	void *recv;
+	int to;
+	int from;
+};
+
+/* Each node sends to `to` and receives from `from`, by a handle that the bootstrap carries. */
+static struct ends connect_to(struct fleet_node *node, const struct net *net, int to, int from)
+{
+	char mine[NCCL_HANDLE_BYTES];
+	char all[FLEET_NODES_MAX][NCCL_HANDLE_BYTES];
+	struct ends ends = {.to = to, .from = from};
+	double end = now() + WAIT_S * fleet_slowness();
+	void *listen = NULL;
+
+	CHECK_EQUAL(net_listen(net, 0, mine, &listen), NCCL_SUCCESS);
+	fleet_gather(node, mine, sizeof(mine), all);
+	while (!ends.send || !ends.recv) {
+		if (!ends.send) {
+			CHECK_EQUAL(net_connect(net, 0, all[to], &ends.send), NCCL_SUCCESS);
+		}
+		if (!ends.recv) {
+			CHECK_EQUAL(net_accept(net, listen, &ends.recv), NCCL_SUCCESS);
+		}
+		CHECK(now() < end);
+	}
+	CHECK_EQUAL(net_close_listen(net, listen), NCCL_SUCCESS);
+	return ends;
+}
+
+static struct ends connect_ring(struct fleet_node *node, const struct net *net)
+{
+	int n = node->nnodes;
+
+	return connect_to(node, net, (node->rank + 1) % n, (node->rank + n - 1) % n);
+}
+
+static void close_ends(const struct net *net, const struct ends *ends)
+{
+	CHECK_EQUAL(net_close_send(net, ends->send), NCCL_SUCCESS);
+	CHECK_EQUAL(net_close_receive(net, ends->recv), NCCL_SUCCESS);
+}
+
+/* ---- messages ---- */
+
+static uint8_t pattern(int rank, int message, size_t i)
+{
+	return (uint8_t)(i * 7 + (i >> 8) * 13 + (i >> 20) + (size_t)rank * 31 +
+			 (size_t)message * 5 + 1);
+}
+
+static void fill(uint8_t *data, size_t size, int rank, int message)
+{
+	for (size_t i = 0; i < size; i++) {
+		data[i] = pattern(rank, message, i);
+	}
+}
+
+/* The message is there, and what is behind it is as it was. */
+static void check(const uint8_t *data, size_t size, size_t room, int rank, int message)
+{
+	for (size_t i = 0; i < size; i++) {
+		if (data[i] != pattern(rank, message, i)) {
+			fleet_fail(__FILE__, __LINE__, "byte %zu of %zu is wrong", i, size);
+		}
+	}
+	for (size_t i = size; i < room; i++) {
+		CHECK_EQUAL(data[i], 0xee);
+	}
+}
+
+static uint8_t *buffer(size_t size)
+{
+	uint8_t *data = malloc(size ? size : 1);
+
+	CHECK(data);
+	memset(data, 0xee, size);
+	return data;
+}
+
+static void start_send(const struct net *net, void *comm, void *data, size_t size, int tag,
+	void *mhandle, void **request)
+{
+	double end = now() + WAIT_S * fleet_slowness();
+
+	do {
+		CHECK_EQUAL(net_isend(net, comm, data, size, tag, mhandle, request), NCCL_SUCCESS);
+		CHECK(now() < end);
+	} while (!*request);
+}
+
+static void start_receive(const struct net *net, void *comm, void *data, size_t size, int tag,
+	void *mhandle, void **request)
+{
+	double end = now() + WAIT_S * fleet_slowness();
+
+	do {
+		CHECK_EQUAL(net_irecv(net, comm, 1, &data, &size, &tag, &mhandle, request),
+			NCCL_SUCCESS);
+		CHECK(now() < end);
+	} while (!*request);
+}
+
+/* Tests it until it is done, or fails: its result. */
+static int finish(const struct net *net, void *request, int *sizes)
+{
+	double end = now() + WAIT_S * fleet_slowness();
+	int done = 1; /* must be written */
+
+	do {
+		int ret = net_test(net, request, &done, sizes);
+
+		if (ret) {
+			return ret;
+		}
+		CHECK(now() < end);
+	} while (!done);
+	return NCCL_SUCCESS;
+}
+
+/* Both at once, as a proxy does. */
+static void finish_both(const struct net *net, void *send, void *receive, int *size)
+{
+	double end = now() + WAIT_S * fleet_slowness();
+	int sent = 0;
+	int received = 0;
+
+	while (!sent || !received) {
+		if (!sent) {
+			CHECK_EQUAL(net_test(net, send, &sent, NULL), NCCL_SUCCESS);
+		}
+		if (!received) {
+			CHECK_EQUAL(net_test(net, receive, &received, size), NCCL_SUCCESS);
+		}
+		CHECK(now() < end);
+	}
+}
+
+/* ---- scenarios ---- */
+
+static void properties(struct fleet_node *node, struct net *net)
+{
+	struct nccl_props_v12 props;
+	int ndev = 0;
+
+	(void)node;
+	CHECK_EQUAL(net_devices(net, &ndev), NCCL_SUCCESS);
+	CHECK(ndev >= 1);
+	CHECK_EQUAL(net_properties(net, 0, &props), NCCL_SUCCESS);
+	CHECK(props.name && *props.name);
+	CHECK(props.speed > 0 && props.max_comms > 0 && props.max_recvs == 8);
+	CHECK_EQUAL(props.ptr_support, NCCL_PTR_HOST);
+	CHECK(net_properties(net, ndev, &props) != NCCL_SUCCESS);
+}
+
+static const size_t sizes[] = {0, 1, 3, 64, 127, 4095, 4096, 4097, 16320, 16384, 65536, 65537,
+	524288, 1000003, (4 << 20) - 1, (4 << 20) + 1, 12582912, 64 << 20};
+#define NSIZES (sizeof(sizes) / sizeof(sizes[0]))
+
+static void ring_of_sizes(struct fleet_node *node, struct net *net)
+{
+	struct ends ends = connect_ring(node, net);
+	size_t nsizes = net->version == 12 ? NSIZES : NSIZES - 1; /* the longest once */
+	size_t room = sizes[nsizes - 1] + 64;
+	uint8_t *out = buffer(room);
+	uint8_t *in = buffer(room);
+	void *out_handle, *in_handle;
+
+	CHECK_EQUAL(net_register(net, ends.send, out, room, &out_handle), NCCL_SUCCESS);
+	CHECK_EQUAL(net_register(net, ends.recv, in, room, &in_handle), NCCL_SUCCESS);
+	for (size_t i = 0; i < nsizes; i++) {
+		void *send, *receive, *flush = net;
+		int got = -1;
+		size_t size = sizes[i];
+
+		fleet_doing("ring, %zu bytes", size);
+		fill(out, size, node->rank, (int)i);
+		memset(in, 0xee, size + 64);
+		start_receive(net, ends.recv, in, size + 1, 7, in_handle, &receive);
+		start_send(net, ends.send, out, size, 7, out_handle, &send);
+		finish_both(net, send, receive, &got);
+		CHECK_EQUAL(got, size);
+		check(in, size, size + 64, ends.from, (int)i);
+		CHECK_EQUAL(net_iflush(net, ends.recv, 1, (void **)&in, &size, &in_handle, &flush),
+			NCCL_SUCCESS);
+		CHECK(!flush);
+	}
+	CHECK_EQUAL(net_deregister(net, ends.send, out_handle), NCCL_SUCCESS);
+	CHECK_EQUAL(net_deregister(net, ends.recv, in_handle), NCCL_SUCCESS);
+	close_ends(net, &ends);
+	free(out);
+	free(in);
+}
+
+/* Groups of receives; sends in any order of tags, some before their receives are posted. */
+static void groups(struct fleet_node *node, struct net *net)
+{
+	enum { GROUP = 8, GROUPS = 4, BYTES = 70000 };
+	struct ends ends = connect_ring(node, net);
+	uint8_t *in = buffer((size_t)GROUPS * GROUP * BYTES);
+	uint8_t *out = buffer((size_t)GROUPS * GROUP * BYTES);
+	void *sends[GROUPS * GROUP], *receives[GROUPS];
+
+	for (int g = 0; g < GROUPS; g++) {
+		for (int i = 0; i < GROUP; i++) {
+			int m = g * GROUP + (GROUP - 1 - i) * 3 % GROUP; /* 3 and 8: each once */
+			size_t size = (size_t)BYTES - (size_t)m * 1000;
+
+			fill(out + (size_t)m * BYTES, size, node->rank, m);
+			start_send(net, ends.send, out + (size_t)m * BYTES, size, m % GROUP, NULL,
+				&sends[m]);
+		}
+	}
+	for (int g = 0; g < GROUPS; g++) {
+		void *data[GROUP];
+		size_t room[GROUP];
+		int tags[GROUP];
+		void *handles[GROUP] = {NULL};
+
+		for (int i = 0; i < GROUP; i++) {
+			data[i] = in + (size_t)(g * GROUP + i) * BYTES;
+			room[i] = BYTES;
+			tags[i] = i;
+		}
+		receives[g] = g % 2 ? NCCL_OPTIONAL_RECV_COMPLETION : NULL;
+		CHECK_EQUAL(
+			net_irecv(net, ends.recv, GROUP, data, room, tags, handles, &receives[g]),
+			NCCL_SUCCESS);
+		CHECK(receives[g]);
+	}
+	for (int g = GROUPS - 1; g >= 0; g--) { /* in another order, too */
+		int got[GROUP];
+		double end = now() + WAIT_S * fleet_slowness();
+		int received = 0;
+
+		while (!received) { /* nobody else moves our sends */
+			int sent;
+
+			CHECK_EQUAL(net_test(net, receives[g], &received, got), NCCL_SUCCESS);
+			for (int m = 0; m < GROUPS * GROUP; m++) {
+				if (sends[m]) {
+					CHECK_EQUAL(
+						net_test(net, sends[m], &sent, NULL), NCCL_SUCCESS);
+					sends[m] = sent ? NULL : sends[m];
+				}
+			}
+			CHECK(now() < end);
+		}
+		for (int i = 0; i < GROUP; i++) {
+			int m = g * GROUP + i;
+			size_t size = (size_t)BYTES - (size_t)m * 1000;
+
+			CHECK_EQUAL(got[i], size);
+			check(in + (size_t)m * BYTES, size, BYTES, ends.from, m);
+		}
+	}
+	for (int m = 0; m < GROUPS * GROUP; m++) {
+		if (sends[m]) {
+			CHECK_EQUAL(finish(net, sends[m], NULL), NCCL_SUCCESS);
+		}
+	}
+	fleet_barrier(node);
+	close_ends(net, &ends);
+	free(in);
+	free(out);
+}
+
+/* Every node with every other, as many requests in flight as there may be. */
+static void all_to_all(struct fleet_node *node, struct net *net)
+{
+	enum { MESSAGES = 100, BYTES = 10000 };
+	const int n = node->nnodes;
+	struct ends ends[FLEET_NODES_MAX];
+	struct {
+		void *send[MESSAGES];
+		void *receive[MESSAGES];
+		uint8_t *out, *in;
+		int sent, received, sending, receiving;
+	} with[FLEET_NODES_MAX];
+	int left = 0;
+
+	memset(with, 0, sizeof(with));
+	for (int d = 1; d < n; d++) {
+		ends[d] = connect_to(node, net, (node->rank + d) % n, (node->rank + n - d) % n);
+		with[d].out = buffer((size_t)MESSAGES * BYTES);
+		with[d].in = buffer((size_t)MESSAGES * BYTES);
+		for (int m = 0; m < MESSAGES; m++) {
+			fill(with[d].out + (size_t)m * BYTES, BYTES - (size_t)m, node->rank, m);
+		}
+		left++;
+	}
+	for (double end = now() + 3 * WAIT_S * fleet_slowness(); left;) {
+		left = 0;
+		for (int d = 1; d < n; d++) {
+			int done;
+
+			while (with[d].receiving < MESSAGES) {
+				int m = with[d].receiving, tag = m;
+				void *data = with[d].in + (size_t)m * BYTES;
+				size_t size = BYTES;
+				void *none = NULL;
+
+				CHECK_EQUAL(net_irecv(net, ends[d].recv, 1, &data, &size, &tag,
+						    &none, &with[d].receive[m]),
+					NCCL_SUCCESS);
+				if (!with[d].receive[m]) {
+					CHECK(m - with[d].received >= 31); /* the window is full */
+					break;
+				}
+				with[d].receiving++;
+			}
+			while (with[d].sending < MESSAGES) {
+				int m = with[d].sending;
+
+				CHECK_EQUAL(net_isend(net, ends[d].send,
+						    with[d].out + (size_t)m * BYTES,
+						    BYTES - (size_t)m, m, NULL, &with[d].send[m]),
+					NCCL_SUCCESS);
+				if (!with[d].send[m]) {
+					CHECK(m - with[d].sent >= 31);
+					break;
+				}
+				with[d].sending++;
+			}
+			while (with[d].received < with[d].receiving) {
+				int m = with[d].received, size;
+
+				CHECK_EQUAL(net_test(net, with[d].receive[m], &done, &size),
+					NCCL_SUCCESS);
+				if (!done) {
+					break;
+				}
+				CHECK_EQUAL(size, BYTES - m);
+				check(with[d].in + (size_t)m * BYTES, BYTES - (size_t)m, BYTES,
+					ends[d].from, m);
+				with[d].received++;
+			}
+			while (with[d].sent < with[d].sending) {
+				CHECK_EQUAL(net_test(net, with[d].send[with[d].sent], &done, NULL),
+					NCCL_SUCCESS);
+				if (!done) {
+					break;
+				}
+				with[d].sent++;
+			}
+			left += with[d].sent < MESSAGES || with[d].received < MESSAGES;
+		}
+		CHECK(now() < end);
+	}
+	fleet_barrier(node);
+	for (int d = 1; d < n; d++) {
+		close_ends(net, &ends[d]);
+		free(with[d].in);
+		free(with[d].out);
+	}
+}
+
+/* More connections than a job has, each of which carries something. */
+static void many_connections(struct fleet_node *node, struct net *net)
+{
+	enum { CONNECTIONS = 64 };
+	struct ends ends[CONNECTIONS];
+
+	for (int i = 0; i < CONNECTIONS; i++) {
+		fleet_doing("connection %d", i);
+		ends[i] = connect_ring(node, net);
+	}
+	for (int i = CONNECTIONS - 1; i >= 0; i--) {
+		int out = node->rank * 1000 + i, in = -1, got;
+		void *send, *receive;
+
+		start_receive(net, ends[i].recv, &in, sizeof(in), 0, NULL, &receive);
+		start_send(net, ends[i].send, &out, sizeof(out), 0, NULL, &send);
+		finish_both(net, send, receive, &got);
+		CHECK_EQUAL(got, sizeof(in));
+		CHECK_EQUAL(in, ends[i].from * 1000 + i);
+	}
+	fleet_barrier(node);
+	for (int i = 0; i < CONNECTIONS; i++) {
+		close_ends(net, &ends[i]);
+	}
+}
+
+/* A message that is longer than its receive: both ends say so, and the connection goes on. */
+static void too_long(struct fleet_node *node, struct net *net)
+{
+	struct ends ends = connect_ring(node, net);
+	uint8_t *out = buffer(5000), *in = buffer(5000);
+	void *send, *receive;
+	double end = now() + WAIT_S * fleet_slowness();
+	int send_ret = 0, receive_ret = 0, done;
+
+	start_receive(net, ends.recv, in, 4999, 3, NULL, &receive);
+	start_send(net, ends.send, out, 5000, 3, NULL, &send);
+	while (!send_ret || !receive_ret) {
+		send_ret = send_ret ? send_ret : net_test(net, send, &done, NULL);
+		receive_ret = receive_ret ? receive_ret : net_test(net, receive, &done, NULL);
+		CHECK(now() < end);
+	}
+	CHECK_EQUAL(send_ret, NCCL_INVALID_USAGE);
+	CHECK_EQUAL(receive_ret, NCCL_INVALID_USAGE);
+	CHECK(logbook_has(NCCL_LOG_WARN, "must fit its receive of 4999 bytes (tag 3), got 5000"));
+	check(in, 0, 5000, 0, 0);
+	start_receive(net, ends.recv, in, 5000, 3, NULL, &receive);
+	fill(out, 5000, node->rank, 1);
+	start_send(net, ends.send, out, 5000, 3, NULL, &send);
+	finish_both(net, send, receive, NULL);
+	check(in, 5000, 5000, ends.from, 1);
+	fleet_barrier(node);
+	close_ends(net, &ends);
+	free(in);
+	free(out);
+}
+
+/* Node 1 is killed; who waits for it hears of that. */
+static void killed_peer(struct fleet_node *node, struct net *net)
+{
+	enum { BYTES = 8 << 20 };
+	struct ends ends = connect_ring(node, net);
+	uint8_t *out = buffer(BYTES), *in = buffer(BYTES);
+	void *send, *receive;
+	double begin;
+
+	start_receive(net, ends.recv, in, BYTES, 0, NULL, &receive);
+	if (node->rank == 1) {
+		raise(SIGKILL);
+	}
+	begin = now();
+	start_send(net, ends.send, out, BYTES, 0, NULL, &send);
+	CHECK_EQUAL(finish(net, receive, NULL), NCCL_REMOTE_ERROR);
+	CHECK_EQUAL(finish(net, send, NULL), NCCL_REMOTE_ERROR);
+	CHECK(now() - begin < 10 * fleet_slowness());
+	CHECK(logbook_has(NCCL_LOG_WARN, "was lost: "));
+	CHECK_EQUAL(net_isend(net, ends.send, out, 1, 0, NULL, &send), NCCL_REMOTE_ERROR);
+	close_ends(net, &ends);
+	free(in);
+	free(out);
+}
+
+static int strange_bytes(const uint8_t *handle, const void *bytes, size_t size)
+{
+	struct sockaddr_in in = {.sin_family = AF_INET};
+	uint16_t port;
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	/* As in net_wire.c: 4 magic, 16 nonce, 2 lanes, 2 family, 2 port, 2 port, address. */
+	memcpy(&port, handle + 24, 2);
+	memcpy(&in.sin_addr, handle + 28, 4);
+	in.sin_port = htons(port);
+	CHECK(fd >= 0);
+	CHECK_EQUAL(connect(fd, (struct sockaddr *)&in, sizeof(in)), 0);
+	CHECK_EQUAL(send(fd, bytes, size, MSG_NOSIGNAL), size);
+	return fd;
+}
+
+/* Connections that are none: nonsense, half a frame, nothing, the wrong nonce. */
+static void strangers(struct fleet_node *node, struct net *net)
+{
+	char mine[NCCL_HANDLE_BYTES], wrong[NCCL_HANDLE_BYTES];
+	char all[FLEET_NODES_MAX][NCCL_HANDLE_BYTES];
+	static const char nonsense[] = "GET / HTTP/1.1\r\nHost: somebody else's, and longer than a "
+				       "header of ours is\r\n\r\n";
+	void *listen = NULL, *send = NULL, *recv = NULL, *false_send = NULL;
+	int fds[3] = {-1, -1, -1};
+	double end = now() + WAIT_S * fleet_slowness();
+	int ret = NCCL_SUCCESS;
+
+	CHECK_EQUAL(net_listen(net, 0, mine, &listen), NCCL_SUCCESS);
+	fleet_gather(node, mine, sizeof(mine), all);
+	if (node->rank == 0) { /* they stay open; who listens must not wait for them */
+		fds[0] = strange_bytes((uint8_t *)all[1], nonsense, sizeof(nonsense));
+		fds[1] = strange_bytes((uint8_t *)all[1], "SMD\1\20", 5);
+		fds[2] = strange_bytes((uint8_t *)all[1], "", 0);
+		memcpy(wrong, all[1], sizeof(wrong));
+		wrong[4] ^= 1;
+	}
+	fleet_barrier(node);
+	while (node->rank == 0 ? !ret || !send : !recv) {
+		if (node->rank == 0) {
+			ret = ret ? ret : net_connect(net, 0, wrong, &false_send);
+			CHECK(!false_send);
+			if (!send) {
+				CHECK_EQUAL(net_connect(net, 0, all[1], &send), NCCL_SUCCESS);
+			}
+		} else {
+			CHECK_EQUAL(net_accept(net, listen, &recv), NCCL_SUCCESS);
+		}
+		CHECK(now() < end);
+	}
+	if (node->rank == 0) {
+		CHECK_EQUAL(ret, NCCL_REMOTE_ERROR);
+		CHECK(logbook_has(NCCL_LOG_WARN, "cannot connect to "));
+		CHECK_EQUAL(net_close_send(net, send), NCCL_SUCCESS);
+		for (int i = 0; i < 3; i++) {
+			close(fds[i]);
+		}
+	} else {
+		CHECK(logbook_has(NCCL_LOG_INFO, "magic must be SMD"));
+		CHECK_EQUAL(net_close_receive(net, recv), NCCL_SUCCESS);
+	}
+	CHECK_EQUAL(net_close_listen(net, listen), NCCL_SUCCESS);
+}
+
+/* Who has pending requests may deregister, free the memory and close, in this order. */
+static void close_pending(struct fleet_node *node, struct net *net)
+{
+	enum { BYTES = 16 << 20 };
+	struct ends ends = connect_ring(node, net);
+	uint8_t *out = buffer(BYTES), *in = buffer(BYTES);
+	void *send, *receive, *out_handle, *in_handle;
+	int done;
+
+	CHECK_EQUAL(net_register(net, ends.send, out, BYTES, &out_handle), NCCL_SUCCESS);
+	CHECK_EQUAL(net_register(net, ends.recv, in, BYTES, &in_handle), NCCL_SUCCESS);
+	start_receive(net, ends.recv, in, BYTES, 1, in_handle, &receive);
+	start_send(net, ends.send, out, BYTES, node->rank % 2, out_handle, &send);
+	fleet_barrier(node);
+	for (int i = 0; i < 20; i++) {
+		if (net_test(net, receive, &done, NULL) || done ||
+			net_test(net, send, &done, NULL) || done) {
+			break;
+		}
+	}
+	CHECK_EQUAL(net_deregister(net, ends.send, out_handle), NCCL_SUCCESS);
+	CHECK_EQUAL(net_deregister(net, ends.recv, in_handle), NCCL_SUCCESS);
+	free(out);
+	free(in);
+	close_ends(net, &ends);
+	ends = connect_ring(node, net); /* nothing is left of it */
+	close_ends(net, &ends);
+}
+
+/* What nobody answers ends in time: a listener that is closed, and one that nobody comes to. */
+static void nobody(struct fleet_node *node, struct net *net)
+{
+	char handle[NCCL_HANDLE_BYTES];
+	void *listen = NULL, *comm = NULL;
+	double begin = now();
+	int ret = NCCL_SUCCESS;
+
+	(void)node;
+	CHECK_EQUAL(net_listen(net, 0, handle, &listen), NCCL_SUCCESS);
+	while (ret == NCCL_SUCCESS) {
+		ret = net_accept(net, listen, &comm);
+		CHECK(!comm && now() - begin < 5 * fleet_slowness());
+		usleep(1000);
+	}
+	CHECK_EQUAL(ret, NCCL_REMOTE_ERROR);
+	CHECK(logbook_has(NCCL_LOG_WARN, "nobody has connected within 2 s"));
+	begin = now();
+	do { /* it listens, and is not asked */
+		ret = net_connect(net, 0, handle, &comm);
+		CHECK(!comm && now() - begin < 5 * fleet_slowness());
+		usleep(1000);
+	} while (ret == NCCL_SUCCESS);
+	CHECK_EQUAL(ret, NCCL_REMOTE_ERROR);
+	CHECK(logbook_has(NCCL_LOG_WARN, "within 2 s: "));
+	CHECK_EQUAL(net_close_listen(net, listen), NCCL_SUCCESS);
+	begin = now();
+	do {
+		ret = net_connect(net, 0, handle, &comm);
+		CHECK(!comm && now() - begin < 5 * fleet_slowness());
+	} while (ret == NCCL_SUCCESS);
+	CHECK_EQUAL(ret, NCCL_REMOTE_ERROR);
+	memset(handle, 0, sizeof(handle));
+	CHECK_EQUAL(net_connect(net, 0, handle, &comm), NCCL_INVALID_USAGE);
+}
+
+static const struct scenario scenarios[] = {
+	{"properties", 1, 0, false, properties},
+	{"ring_of_sizes", 3, 0, false, ring_of_sizes},
+	{"groups", 2, 0, false, groups},
+	{"all_to_all", 4, 0, false, all_to_all},
+	{"many_connections", 2, 0, false, many_connections},
+	{"too_long", 2, 0, false, too_long},
+	{"killed_peer", 2, 1 << 1, false, killed_peer},
+	{"strangers", 2, 0, false, strangers},
+	{"close_pending", 2, 0, false, close_pending},
+	{"nobody", 1, 0, true, nobody},
+};
+#define NSCENARIOS (sizeof(scenarios) / sizeof(scenarios[0]))
+
+/* ---- runs ---- */
+
+static void body(struct fleet_node *node)
+{
+	const struct run *run = node->argument;
+	void *library = library_open();
+	struct net net = {.version = run->version};
+
+	net.table = library_table(library, "ncclNetPlugin", run->version);
+	CHECK(net.table);
+	CHECK_EQUAL(net_init(&net, logbook_write), NCCL_SUCCESS);
+	run->scenario->body(node, &net);
+	CHECK_EQUAL(net_finalize(&net), NCCL_SUCCESS);
+	library_close(library);
+}
+
+static bool chosen(const char *name, char **names)
+{
+	for (char **each = names; *each; each++) {
+		if (strcmp(*each, name) == 0) {
+			return true;
+		}
+	}
+	return !*names;
+}
+
+int main(int argc, char **argv)
+{
+	int only = 0;
+	int failed = 0;
+
+	if (argc > 1 && sscanf(argv[1], "--version=%d", &only) == 1) {
+		argv++;
+	}
+	setenv("NCCL_COLLNET_ENABLE", "1", 1);
+	setenv("SUMMAND_REDUCTION_SERVERS", "127.0.0.1:1", 1); /* which nobody asks */
+	setenv("NCCL_SOCKET_IFNAME", "lo", 0);
+	for (size_t s = 0; s < NSCENARIOS; s++) {
+		setenv("SUMMAND_CONNECT_TIMEOUT",
+			strcmp(scenarios[s].name, "nobody") == 0 ? "2" : "60", 1);
+		for (int v = 0; v < NET_VERSIONS; v++) {
+			struct run run = {&scenarios[s], net_versions[v]};
+			const struct fleet fleet = {
+				scenarios[s].nnodes, 60, scenarios[s].killed, body, &run};
+			double begin = now();
+			bool good;
+
+			if ((only && only != net_versions[v]) ||
+				(scenarios[s].once && v + 1 < NET_VERSIONS) ||
+				!chosen(scenarios[s].name, argv + 1)) {
+				continue;
+			}
+			good = fleet_run(&fleet);
+			failed |= !good;
+			printf("%s v%d: %s, %.2f s\n", scenarios[s].name, net_versions[v],
+				good ? "ok" : "FAILED", now() - begin);
+			fflush(stdout);
+		}
+	}
+	return failed;
+}

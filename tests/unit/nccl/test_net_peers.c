@@ -1,0 +1,484 @@
+/*
+ * What a point-to-point connection says to a peer that does not keep to the protocol: each offence
+ * ends it with a sentence that names the peer and what must hold, and nothing is written where
+ * nothing was posted.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "reduction_server/base/clock.h"
+#include "worker/nccl_plugin/journal.h"
+#include "worker/nccl_plugin/net.h"
+#include "worker/nccl_plugin/net_wire.h"
+
+#define PATIENCE_NS 10000000000ull
+
+enum { ROOM = 10000 };
+
+static char said[4096]; /* all lines */
+
+static void listen_to(enum nccl_log_level level, unsigned long subsystems, const char *file,
+	int line, const char *format, ...)
+{
+	size_t used = strlen(said);
+	va_list args;
+
+	(void)level;
+	(void)subsystems;
+	(void)file;
+	(void)line;
+	va_start(args, format);
+	vsnprintf(said + used, sizeof(said) - used, format, args);
+	va_end(args);
+}
+
+static void assert_said(const char *text)
+{
+	if (!strstr(said, text)) {
+		fprintf(stderr, "\"%s\" is not in:\n%s\n", text, said);
+		fail();
+	}
+}
+
+/* ---- the peer, which is a socket ---- */
+
+static void put_frame(int fd, struct smd_frame frame, const void *payload, size_t length)
+{
+	uint8_t header[SMD_FRAME_SIZE];
+
+	frame.length = (uint32_t)length;
+	smd_frame_encode(&frame, header);
+	assert_int_equal(send(fd, header, sizeof(header), MSG_NOSIGNAL), sizeof(header));
+	assert_int_equal(send(fd, payload, length, MSG_NOSIGNAL), length);
+}
+
+static struct smd_frame take_frame(int fd, uint8_t payload[SMD_CONTROL_MAX])
+{
+	uint8_t header[SMD_FRAME_SIZE];
+	struct smd_frame frame;
+
+	assert_int_equal(recv(fd, header, sizeof(header), MSG_WAITALL), sizeof(header));
+	assert_int_equal(smd_frame_decode(header, &frame, NULL), 0);
+	assert_true(frame.length <= SMD_CONTROL_MAX);
+	assert_int_equal(recv(fd, payload, frame.length, MSG_WAITALL), frame.length);
+	return frame;
+}
+
+static void greet(int fd, const struct smd_net_handle *handle, unsigned lanes)
+{
+	struct smd_net_greet greet = {
+		.nonce = handle->nonce,
+		.connection = {{1, 2}},
+		.lanes = lanes,
+		.name = "offender",
+	};
+	uint8_t payload[SMD_CONTROL_MAX];
+	size_t length = smd_net_greet_encode(&greet, payload);
+
+	put_frame(fd, (struct smd_frame){.kind = SMD_FRAME_GREET}, payload, length);
+}
+
+/* ---- a receiver ---- */
+
+struct receiver {
+	int fd;
+	void *listen;
+	struct smd_net_handle handle;
+	void *comm;
+	uint8_t data[ROOM + 100];
+	void *request;
+};
+
+static void receiver_open(struct receiver *receiver)
+{
+	uint8_t handle[NCCL_HANDLE_BYTES];
+	struct sockaddr_in name;
+
+	memset(receiver, 0, sizeof(*receiver));
+	assert_int_equal(smd_net_listen(0, handle, &receiver->listen), NCCL_SUCCESS);
+	assert_int_equal(smd_net_handle_decode(handle, &receiver->handle, NULL), 0);
+	memcpy(&name, &receiver->handle.address, sizeof(name));
+	name.sin_port = htons(receiver->handle.tcp_port);
+	receiver->fd = socket(AF_INET, SOCK_STREAM, 0);
+	assert_int_equal(connect(receiver->fd, (struct sockaddr *)&name, sizeof(name)), 0);
+	said[0] = '\0';
+}
+
+static void receiver_close(struct receiver *receiver)
+{
+	close(receiver->fd);
+	if (receiver->comm) {
+		assert_int_equal(smd_net_close_receive(receiver->comm), NCCL_SUCCESS);
+	}
+	assert_int_equal(smd_net_close_listen(receiver->listen), NCCL_SUCCESS);
+}
+
+/* Two receives posted at once, of ROOM and of 100 bytes. */
+static void receiver_post(struct receiver *receiver)
+{
+	uint64_t until = smd_clock_ns() + PATIENCE_NS;
+	void *data[2] = {receiver->data, receiver->data + ROOM};
+	const size_t sizes[2] = {ROOM, 100};
+	const int tags[2] = {5, 6};
+	void *mhandles[2] = {NULL, NULL};
+
+	receiver_open(receiver);
+	greet(receiver->fd, &receiver->handle, 1);
+	while (!receiver->comm && smd_clock_ns() < until) {
+		assert_int_equal(smd_net_accept(receiver->listen, &receiver->comm), NCCL_SUCCESS);
+	}
+	assert_non_null(receiver->comm);
+	assert_int_equal(
+		smd_net_receive(receiver->comm, 2, data, sizes, tags, mhandles, &receiver->request),
+		NCCL_SUCCESS);
+	assert_non_null(receiver->request);
+}
+
+/* The request fails, in time, and its text is said. */
+static void receiver_refuses(struct receiver *receiver, const char *text)
+{
+	uint64_t until = smd_clock_ns() + PATIENCE_NS;
+	int ret = NCCL_SUCCESS;
+	int done = 0;
+
+	while (ret == NCCL_SUCCESS && smd_clock_ns() < until) {
+		ret = smd_net_test(receiver->request, &done, NULL);
+		assert_int_equal(done, 0);
+	}
+	assert_int_equal(ret, NCCL_REMOTE_ERROR);
+	assert_said("offender");
+	assert_said(text);
+	receiver_close(receiver);
+}
+
+static struct smd_frame data_frame(unsigned entry, uint64_t count, uint64_t offset)
+{
+	return (struct smd_frame){
+		.kind = SMD_FRAME_DATA,
+		.rank = (uint16_t)entry,
+		.count = count,
+		.offset = offset,
+	};
+}
+
+static void bad_data(void **state)
+{
+	static const uint8_t bytes[ROOM + 100];
+	const struct {
+		struct smd_frame frame;
+		size_t length;
+		const char *text;
+	} offences[] = {
+		{{.kind = SMD_FRAME_DATA, .window = 1}, 0, "must be for a posted receive"},
+		{{.kind = SMD_FRAME_DATA, .window = 32}, 0, "must be for a posted receive"},
+		{{.kind = SMD_FRAME_DATA, .ordinal = 1}, 0, "must be for a posted receive"},
+		{data_frame(2, 10, 0), 10, "must be for a posted receive"},
+		{data_frame(0, 100, 99), 2, "100 bytes are missing of 100, got 2 at 99"},
+		{data_frame(0, 100, 101), 0, "got 0 at 101"},
+		{data_frame(0, 100, UINT64_MAX), 1, "got 1 at 18446744073709551615"},
+		{data_frame(0, 100, 0), 0, "got 0 at 0"},
+		{data_frame(0, ROOM + 1, 0), 1, "must be empty, got 1 bytes of a message that "},
+		{data_frame(1, 100, 50), 51, "got 51 at 50"},
+		{{.kind = SMD_FRAME_POST}, 12, "POST: must not be sent to a receiver"},
+		{{.kind = SMD_FRAME_GREET}, 12, "GREET: must not be sent to a receiver"},
+		{{.kind = SMD_FRAME_INPUT}, 12, "INPUT: must not be sent to a receiver"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(offences) / sizeof(offences[0]); i++) {
+		struct receiver receiver;
+
+		receiver_post(&receiver);
+		put_frame(receiver.fd, offences[i].frame, bytes, offences[i].length);
+		receiver_refuses(&receiver, offences[i].text);
+	}
+}
+
+/* The first of two frames is good. */
+static void bad_sequel(void **state)
+{
+	static const uint8_t bytes[ROOM];
+	const struct {
+		struct smd_frame frame;
+		size_t length;
+		const char *text;
+	} offences[] = {
+		{data_frame(0, 101, 60), 10, "the message has 100 bytes, got 101"},
+		{data_frame(0, 100, 0), 60, "40 bytes are missing of 100, got 60 at 0"},
+		{data_frame(0, 10001, 0), 0, "the message has 100 bytes, got 10001"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(offences) / sizeof(offences[0]); i++) {
+		struct receiver receiver;
+
+		receiver_post(&receiver);
+		put_frame(receiver.fd, data_frame(0, 100, 0), bytes, 60);
+		put_frame(receiver.fd, offences[i].frame, bytes, offences[i].length);
+		receiver_refuses(&receiver, offences[i].text);
+	}
+}
+
+static void message_twice(void **state)
+{
+	static const uint8_t bytes[100];
+	struct receiver receiver;
+
+	(void)state;
+	receiver_post(&receiver);
+	put_frame(receiver.fd, data_frame(1, 100, 0), bytes, 100);
+	put_frame(receiver.fd, data_frame(1, 100, 0), bytes, 100);
+	receiver_refuses(&receiver, "must be for a posted receive, got slot 0, ordinal 0, entry 1");
+}
+
+static void bad_greeting(void **state)
+{
+	static const char *const texts[] = {
+		"GREET: the nonce must be the handle's",
+		"GREET: there must be 1 lanes, got 2",
+		"GREET: payload must be as specs/nccl-net.md says, got 3 bytes",
+		"DATA: GREET must come first, and once",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		uint64_t until = smd_clock_ns() + PATIENCE_NS;
+		struct receiver receiver;
+
+		receiver_open(&receiver);
+		if (i == 0) {
+			receiver.handle.nonce.words[1]++;
+		}
+		if (i < 2) {
+			greet(receiver.fd, &receiver.handle, i == 1 ? 2 : 1);
+		} else {
+			put_frame(receiver.fd,
+				(struct smd_frame){
+					.kind = i == 2 ? SMD_FRAME_GREET : SMD_FRAME_DATA},
+				"abc", 3);
+		}
+		while (!strstr(said, "dropped") && smd_clock_ns() < until) {
+			assert_int_equal(
+				smd_net_accept(receiver.listen, &receiver.comm), NCCL_SUCCESS);
+			assert_null(receiver.comm);
+		}
+		assert_said(texts[i]);
+		receiver_close(&receiver);
+	}
+}
+
+/* ---- a sender ---- */
+
+struct sender {
+	int listener;
+	int fd;
+	uint8_t handle[NCCL_HANDLE_BYTES];
+	void *comm;
+	void *request;
+	int ret; /* of connect() */
+};
+
+/* The sender has said GREET, and the peer has taken it. */
+static void sender_open(struct sender *sender)
+{
+	struct sockaddr_in name = {.sin_family = AF_INET};
+	socklen_t size = sizeof(name);
+	struct smd_net_handle handle = {.lanes = 1, .nonce = {{3, 4}}};
+	uint8_t payload[SMD_CONTROL_MAX];
+
+	memset(sender, 0, sizeof(*sender));
+	name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	sender->listener = socket(AF_INET, SOCK_STREAM, 0);
+	assert_int_equal(bind(sender->listener, (struct sockaddr *)&name, sizeof(name)), 0);
+	assert_int_equal(listen(sender->listener, 1), 0);
+	assert_int_equal(getsockname(sender->listener, (struct sockaddr *)&name, &size), 0);
+	handle.tcp_port = ntohs(name.sin_port);
+	memcpy(&handle.address, &name, sizeof(name));
+	smd_net_handle_encode(&handle, sender->handle);
+	assert_int_equal(smd_net_connect(0, sender->handle, &sender->comm), NCCL_SUCCESS);
+	sender->fd = accept(sender->listener, NULL, NULL);
+	assert_true(sender->fd >= 0);
+	assert_int_equal(smd_net_connect(0, sender->handle, &sender->comm), NCCL_SUCCESS);
+	assert_int_equal(take_frame(sender->fd, payload).kind, SMD_FRAME_GREET);
+	said[0] = '\0';
+}
+
+static void sender_connect(struct sender *sender)
+{
+	uint64_t until = smd_clock_ns() + PATIENCE_NS;
+
+	while (!sender->comm && !sender->ret && smd_clock_ns() < until) {
+		sender->ret = smd_net_connect(0, sender->handle, &sender->comm);
+	}
+}
+
+static void sender_accept(struct sender *sender)
+{
+	uint8_t payload[SMD_CONTROL_MAX];
+	size_t length = smd_net_accept_encode("offender", payload);
+
+	put_frame(sender->fd, (struct smd_frame){.kind = SMD_FRAME_ACCEPT}, payload, length);
+	sender_connect(sender);
+	assert_non_null(sender->comm);
+}
+
+static void sender_close(struct sender *sender)
+{
+	close(sender->fd);
+	close(sender->listener);
+	if (sender->comm) {
+		assert_int_equal(smd_net_close_send(sender->comm), NCCL_SUCCESS);
+	}
+}
+
+static struct smd_frame post_frame(unsigned slot, uint64_t ordinal)
+{
+	return (struct smd_frame){
+		.kind = SMD_FRAME_POST, .window = (uint16_t)slot, .ordinal = ordinal};
+}
+
+/* A group of receives of that size, without a tag that is sent. */
+static size_t post_payload(unsigned n, uint64_t size, uint8_t payload[SMD_CONTROL_MAX])
+{
+	struct smd_net_post post = {.n = n};
+
+	for (unsigned i = 0; i < n; i++) {
+		post.receives[i].size = size;
+		post.receives[i].tag = 77;
+	}
+	return smd_net_post_encode(&post, payload);
+}
+
+static void bad_post(void **state)
+{
+	const struct {
+		struct smd_frame frame;
+		unsigned n; /* 0: three bytes */
+		uint64_t size;
+		unsigned again;
+		const char *text;
+	} offences[] = {
+		{post_frame(0, 0), 0, 0, 0, "POST: payload must be as specs/nccl-net.md says"},
+		{post_frame(0, 0), 1, (1ull << 30) + 1, 0, "POST: payload must be as"},
+		{post_frame(32, 0), 1, 8, 0, "POST: slot must be below 32, got 32"},
+		{post_frame(0, 1), 1, 8, 0, "POST: ordinal must be 0, got 1"},
+		{post_frame(0, 0), 2, 8, 1, "slot 0 must be free, but 2 of its messages are not"},
+		{{.kind = SMD_FRAME_DATA}, 1, 8, 0, "DATA: must not be sent to a sender"},
+		{{.kind = SMD_FRAME_ACCEPT}, 1, 8, 0, "ACCEPT: must not be sent to a sender"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(offences) / sizeof(offences[0]); i++) {
+		uint64_t until = smd_clock_ns() + PATIENCE_NS;
+		uint8_t payload[SMD_CONTROL_MAX] = {0};
+		char message[3] = "abc";
+		struct sender sender;
+		int ret = NCCL_SUCCESS;
+		size_t length;
+		int done = 0;
+
+		sender_open(&sender);
+		sender_accept(&sender);
+		assert_int_equal(smd_net_send(sender.comm, message, 3, 1, NULL, &sender.request),
+			NCCL_SUCCESS);
+		length = offences[i].n ? post_payload(offences[i].n, offences[i].size, payload) : 3;
+		for (unsigned j = 0; j <= offences[i].again; j++) {
+			put_frame(sender.fd, offences[i].frame, payload, length);
+		}
+		while (ret == NCCL_SUCCESS && smd_clock_ns() < until) {
+			ret = smd_net_test(sender.request, &done, NULL);
+			assert_int_equal(done, 0);
+		}
+		assert_int_equal(ret, NCCL_REMOTE_ERROR);
+		assert_said("offender");
+		assert_said(offences[i].text);
+		sender_close(&sender);
+	}
+}
+
+static void bad_acceptance(void **state)
+{
+	static const struct {
+		enum smd_frame_kind kind;
+		const char *text;
+	} offences[] = {
+		{SMD_FRAME_ACCEPT, "ACCEPT: payload must be as specs/nccl-net.md says"},
+		{SMD_FRAME_POST, "POST: ACCEPT must come first"},
+		{SMD_FRAME_DATA, "DATA: ACCEPT must come first"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(offences) / sizeof(offences[0]); i++) {
+		struct sender sender;
+
+		sender_open(&sender);
+		put_frame(sender.fd, (struct smd_frame){.kind = (uint8_t)offences[i].kind},
+			"\377\377\377", 3);
+		sender_connect(&sender);
+		assert_int_equal(sender.ret, NCCL_REMOTE_ERROR);
+		assert_null(sender.comm);
+		assert_said("cannot connect to 127.0.0.1:");
+		assert_said(offences[i].text);
+		sender_close(&sender);
+	}
+}
+
+/* ---- handles ---- */
+
+static void handles_of_both_families(void **state)
+{
+	struct smd_net_handle handle = {
+		.nonce = {{1, UINT64_MAX}}, .lanes = 3, .tcp_port = 4000, .rdma_port = 4001};
+	struct smd_net_handle out;
+	uint8_t bytes[SMD_NET_HANDLE_BYTES];
+	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&handle.address;
+
+	(void)state;
+	in6->sin6_family = AF_INET6;
+	assert_int_equal(inet_pton(AF_INET6, "fd00::7", &in6->sin6_addr), 1);
+	smd_net_handle_encode(&handle, bytes);
+	assert_int_equal(smd_net_handle_decode(bytes, &out, NULL), 0);
+	assert_memory_equal(&out.address, &handle.address, sizeof(out.address));
+	assert_memory_equal(&out.nonce, &handle.nonce, sizeof(out.nonce));
+	assert_int_equal(out.lanes, 3);
+	assert_int_equal(out.tcp_port, 4000);
+	assert_int_equal(out.rdma_port, 4001);
+	bytes[0] ^= 1;
+	assert_int_not_equal(smd_net_handle_decode(bytes, &out, NULL), 0);
+	bytes[0] ^= 1;
+	bytes[20] = 17; /* lanes */
+	assert_int_not_equal(smd_net_handle_decode(bytes, &out, NULL), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(bad_data),
+		cmocka_unit_test(bad_sequel),
+		cmocka_unit_test(message_twice),
+		cmocka_unit_test(bad_greeting),
+		cmocka_unit_test(bad_post),
+		cmocka_unit_test(bad_acceptance),
+		cmocka_unit_test(handles_of_both_families),
+	};
+
+	setenv("NCCL_SOCKET_IFNAME", "=lo", 1);
+	setenv("NCCL_SOCKET_FAMILY", "AF_INET", 1);
+	setenv("SUMMAND_TRANSPORT", "tcp", 1);
+	setenv("SUMMAND_NCCL_SOCKETS", "1", 1);
+	setenv("SUMMAND_REDUCTION_SERVERS", "127.0.0.1:1", 1);
+	smd_journal_open(listen_to);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

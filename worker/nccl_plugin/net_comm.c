@@ -1,0 +1,335 @@
+/* One end of a connection: its life, its turns, and what is registered for it. */
+#include "worker/nccl_plugin/net_comm.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "reduction_server/transport/loop.h"
+#include "worker/nccl_plugin/journal.h"
+#include "worker/nccl_plugin/plugin.h"
+
+/* Lanes are looked at directly; what else there is on the loop, less often. */
+#define TURNS_OF_LOOP 16
+
+/* ---- its life ---- */
+
+static bool comm_make_requests(struct smd_net_comm *comm)
+{
+	if (!comm->sender) {
+		comm->receives = calloc(NCCL_NET_REQUESTS, sizeof(*comm->receives));
+		for (unsigned i = 0; comm->receives && i < NCCL_NET_REQUESTS; i++) {
+			comm->receives[i].number = i;
+		}
+		return comm->receives != NULL;
+	}
+	comm->sends = calloc(NCCL_NET_REQUESTS, sizeof(*comm->sends));
+	comm->slots = calloc(NCCL_NET_REQUESTS, sizeof(*comm->slots));
+	for (unsigned i = 0; comm->slots && i < NCCL_NET_REQUESTS; i++) {
+		comm->slots[i].number = i;
+	}
+	return comm->sends && comm->slots;
+}
+
+struct smd_net_comm *smd_net_comm_create(bool sender)
+{
+	struct smd_net_comm *comm = calloc(1, sizeof(*comm));
+
+	if (!comm) {
+		return NULL;
+	}
+	comm->sender = sender;
+	TAILQ_INIT(&comm->unmatched);
+	TAILQ_INIT(&comm->active);
+	TAILQ_INIT(&comm->posted);
+	for (unsigned i = 0; i < SMD_NET_LANES_MAX; i++) {
+		comm->lanes[i].comm = comm;
+		comm->lanes[i].index = i;
+	}
+	comm->base = smd_loop_create();
+	if (!comm->base || !comm_make_requests(comm)) {
+		smd_net_comm_destroy(comm);
+		return NULL;
+	}
+	return comm;
+}
+
+void smd_net_comm_close_lanes(struct smd_net_comm *comm)
+{
+	for (unsigned i = 0; i < SMD_NET_LANES_MAX; i++) {
+		struct smd_lane *lane = comm->lanes[i].lane;
+
+		comm->lanes[i].lane = NULL;
+		comm->lanes[i].receive = NULL;
+		if (lane) {
+			smd_lane_close(lane);
+		}
+	}
+	comm->lanes_there = 0;
+}
+
+void smd_net_comm_destroy(struct smd_net_comm *comm)
+{
+	smd_net_comm_close_lanes(comm);
+	if (comm->base) {
+		/* The lanes' memory goes at the end of a turn. */
+		event_base_loop(comm->base, EVLOOP_NONBLOCK);
+		event_base_free(comm->base);
+	}
+	for (unsigned i = 0; i < NCCL_NET_REQUESTS; i++) {
+		if (comm->slots) {
+			free(comm->slots[i].places);
+		}
+		if (comm->receives) {
+			free(comm->receives[i].offers);
+		}
+	}
+	free(comm->sends);
+	free(comm->slots);
+	free(comm->receives);
+	free(comm);
+}
+
+void smd_net_comm_ready(struct smd_net_comm *comm)
+{
+	const struct smd_lane *lane = comm->lanes[0].lane;
+
+	if (!lane) {
+		return; /* it has ended already */
+	}
+	snprintf(comm->peer, sizeof(comm->peer), "%s (%s)", comm->name, smd_lane_peer_name(lane));
+	smd_journal_info(NCCL_SUB_NET, "net: %s %s over %s, %u lane%s",
+		comm->sender ? "sends to" : "receives from", comm->peer, lane->ops->name,
+		comm->nlanes, comm->nlanes > 1 ? "s" : "");
+}
+
+/* ---- its end ---- */
+
+int smd_net_comm_tell(struct smd_net_comm *comm)
+{
+	if (!comm->told) {
+		comm->told = true;
+		smd_journal_warn("net: %s", comm->text);
+	}
+	return comm->result;
+}
+
+void smd_net_comm_fail(struct smd_net_comm *comm, int result, const char *format, ...)
+{
+	va_list args;
+
+	if (comm->result) {
+		return;
+	}
+	va_start(args, format);
+	vsnprintf(comm->text, sizeof(comm->text), format, args);
+	va_end(args);
+	comm->result = result;
+	if (comm->pending) {
+		smd_net_comm_tell(comm);
+	}
+	smd_net_comm_close_lanes(comm);
+}
+
+void smd_net_comm_lost(struct smd_net_comm *comm, int err, const char *reason)
+{
+	smd_net_comm_fail(comm, smd_plugin_result(err), "%s was lost: %s", comm->peer, reason);
+}
+
+/* ---- its turns ---- */
+
+/* There is one lane, and nothing of ours waits for it. */
+static bool comm_only_listens(const struct smd_net_comm *comm)
+{
+	const struct smd_net_lane *only = &comm->lanes[0];
+
+	return comm->nlanes == 1 && only->queued == 0 && only->lane && only->lane->controls == 0 &&
+	       only->lane->ops->poll;
+}
+
+void smd_net_comm_turn(struct smd_net_comm *comm)
+{
+	if (comm->turns++ % TURNS_OF_LOOP && comm_only_listens(comm)) {
+		smd_lane_poll(comm->lanes[0].lane);
+	} else {
+		event_base_loop(comm->base, EVLOOP_NONBLOCK);
+	}
+	if (comm->sender) {
+		smd_net_pump(comm);
+	}
+}
+
+/* ---- requests ---- */
+
+void smd_net_request_begin(struct smd_net_request *request, struct smd_net_comm *comm)
+{
+	*request = (struct smd_net_request){.comm = comm, .busy = true};
+	comm->pending++;
+}
+
+void smd_net_request_end(struct smd_net_request *request, int result)
+{
+	request->done = true;
+	request->result = result;
+	request->comm->pending--;
+}
+
+static void tell_sizes(const struct smd_net_request *request, int *sizes)
+{
+	const struct smd_net_comm *comm = request->comm;
+
+	if (comm->sender) {
+		sizes[0] = (int)((const struct smd_net_send *)request)->size;
+		return;
+	}
+	for (unsigned i = 0; i < ((const struct smd_net_receive *)request)->n; i++) {
+		sizes[i] = (int)((const struct smd_net_receive *)request)->entries[i].total;
+	}
+}
+
+int smd_net_test(void *handle, int *done, int *sizes)
+{
+	struct smd_net_request *request = handle;
+	struct smd_net_comm *comm = request->comm;
+
+	*done = 0;
+	if (!request->done && !comm->result) {
+		smd_net_comm_turn(comm);
+	}
+	if (!request->done) {
+		return comm->result ? smd_net_comm_tell(comm) : NCCL_SUCCESS;
+	}
+	request->busy = false;
+	if (request->result) {
+		return request->result;
+	}
+	*done = 1;
+	if (sizes) {
+		tell_sizes(request, sizes);
+	}
+	return NCCL_SUCCESS;
+}
+
+/* ---- registered memory ---- */
+
+int smd_net_register(void *handle, void *data, size_t size, int type, void **mhandle)
+{
+	struct smd_net_comm *comm = handle;
+	struct smd_extent *extent;
+
+	if (type != NCCL_PTR_HOST) {
+		smd_journal_warn("net: memory must be of the host, got type %d", type);
+		return NCCL_INVALID_USAGE;
+	}
+	extent = malloc(sizeof(*extent));
+	if (!extent) {
+		smd_journal_warn("net: out of memory");
+		return NCCL_SYSTEM_ERROR;
+	}
+	*extent = (struct smd_extent){data, size};
+	if (comm->lanes[0].lane && size) {
+		smd_lane_declare(comm->lanes[0].lane, *extent, SMD_NET_PIECE);
+	}
+	*mhandle = extent;
+	return NCCL_SUCCESS;
+}
+
+int smd_net_register_dmabuf(
+	void *comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mhandle)
+{
+	(void)comm;
+	(void)data;
+	(void)size;
+	(void)offset;
+	(void)fd;
+	(void)mhandle;
+	smd_journal_warn("net: memory must be of the host, got a dma-buf of type %d", type);
+	return NCCL_INVALID_USAGE;
+}
+
+static bool overlaps(const struct smd_extent *extent, const void *data, size_t size)
+{
+	uintptr_t begin = (uintptr_t)extent->base;
+	uintptr_t at = (uintptr_t)data;
+
+	return at < begin + extent->length && begin < at + size;
+}
+
+static bool comm_uses(const struct smd_net_comm *comm, const struct smd_extent *extent)
+{
+	for (unsigned i = 0; i < NCCL_NET_REQUESTS; i++) {
+		const struct smd_net_send *send = comm->sender ? &comm->sends[i] : NULL;
+		const struct smd_net_receive *receive = send ? NULL : &comm->receives[i];
+
+		if (send && send->request.busy && !send->request.done &&
+			overlaps(extent, send->data, send->size)) {
+			return true;
+		}
+		for (unsigned j = 0; receive && receive->request.busy && !receive->request.done &&
+				     j < receive->n;
+			j++) {
+			if (overlaps(extent, receive->entries[j].data, receive->entries[j].size)) {
+				return true;
+			}
+		}
+	}
+	return false;
+}
+
+/* Who has given up does this first, and may then free the memory: nobody uses it any more. */
+int smd_net_deregister(void *handle, void *mhandle)
+{
+	struct smd_net_comm *comm = handle;
+	struct smd_extent *extent = mhandle;
+
+	if (!extent) {
+		return NCCL_SUCCESS;
+	}
+	if (comm->pending && comm_uses(comm, extent)) {
+		comm->told = true;
+		smd_net_comm_fail(comm, NCCL_INVALID_USAGE,
+			"%s: memory must not be deregistered while requests use it", comm->peer);
+	}
+	if (comm->lanes[0].lane && extent->length) {
+		smd_lane_retract(comm->lanes[0].lane, *extent);
+	}
+	free(extent);
+	return NCCL_SUCCESS;
+}
+
+/* ---- odds ---- */
+
+void smd_net_own_name(char name[SMD_NET_NAME_MAX])
+{
+	char host[64] = "";
+
+	(void)gethostname(host, sizeof(host) - 1); /* or without */
+	snprintf(name, SMD_NET_NAME_MAX, "%s:%d", host, (int)getpid());
+}
+
+int smd_net_random(struct smd_net_key *key)
+{
+	return getrandom(key, sizeof(*key), 0) == (ssize_t)sizeof(*key) ? 0 : -EIO;
+}
+
+int smd_net_close_send(void *handle)
+{
+	struct smd_net_comm *comm = handle;
+
+	if (!comm->result) {
+		smd_net_comm_turn(comm); /* what is unread would make TCP drop what was sent */
+	}
+	smd_net_comm_destroy(comm);
+	return NCCL_SUCCESS;
+}
+
+int smd_net_close_receive(void *handle)
+{
+	smd_net_comm_destroy(handle);
+	return NCCL_SUCCESS;
+}

@@ -1,0 +1,260 @@
+/*
+ * Connects to a listener, and makes a sender of it: over the first transport that leads there.
+ *
+ * connect() is called again and again, with the same handle; in between, the attempt is known by
+ * the bytes of the handle that listen() leaves free.
+ */
+#include <errno.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/base/clock.h"
+#include "worker/nccl_plugin/journal.h"
+#include "worker/nccl_plugin/net_comm.h"
+#include "worker/nccl_plugin/net_options.h"
+#include "worker/nccl_plugin/plugin.h"
+
+struct smd_net_attempt {
+	struct smd_net_comm *comm;
+	struct smd_net_options options;
+	struct smd_net_handle handle;
+	const struct smd_nccl_device *device;
+	struct smd_net_key connection;
+	char name[SMD_NET_NAME_MAX];
+	unsigned transport; /* that is tried */
+	uint64_t begun_ns;
+	int err; /* why that one does not lead there; 0: it may yet */
+	char reason[SMD_ERROR_TEXT_MAX];
+};
+
+/* ---- a sender's lanes ---- */
+
+static void sender_on_open(void *owner)
+{
+	struct smd_net_lane *lane = owner;
+	const struct smd_net_attempt *attempt = lane->comm->attempt;
+	struct smd_frame frame = {.kind = SMD_FRAME_GREET};
+	struct smd_net_greet greet = {
+		.nonce = attempt->handle.nonce,
+		.connection = attempt->connection,
+		.lane = lane->index,
+		.lanes = lane->comm->nlanes,
+	};
+	uint8_t payload[SMD_CONTROL_MAX];
+	size_t length;
+
+	snprintf(greet.name, sizeof(greet.name), "%s", attempt->name);
+	length = smd_net_greet_encode(&greet, payload);
+	/* Without memory for it the connection is not made, in time. */
+	(void)smd_lane_send_control(lane->lane, &frame, payload, length);
+}
+
+static int sender_on_header(
+	void *owner, const struct smd_frame *frame, void **payload, struct smd_error *error)
+{
+	struct smd_net_lane *lane = owner;
+
+	*payload = lane->control;
+	if (lane->lane->placed) {
+		return smd_error_set(error, EPROTO, "%s: must not be written to a place",
+			smd_frame_kind_name(frame->kind));
+	}
+	if (lane->comm->greeted) {
+		return smd_net_sender_on_header(lane, frame, error);
+	}
+	if (frame->kind != SMD_FRAME_ACCEPT || lane->index != 0) {
+		return smd_error_set(error, EPROTO, "%s: ACCEPT must come first",
+			smd_frame_kind_name(frame->kind));
+	}
+	return 0;
+}
+
+static int sender_on_frame(
+	void *owner, const struct smd_frame *frame, void *payload, struct smd_error *error)
+{
+	struct smd_net_lane *lane = owner;
+	int ret;
+
+	(void)payload;
+	if (lane->comm->greeted) {
+		return smd_net_sender_on_frame(lane, frame, error);
+	}
+	ret = smd_net_accept_decode(lane->control, frame->length, lane->comm->name, error);
+	lane->comm->greeted = ret == 0;
+	return ret;
+}
+
+static void attempt_failed(struct smd_net_attempt *attempt, int err, const char *reason)
+{
+	if (!attempt->err) {
+		attempt->err = err;
+		snprintf(attempt->reason, sizeof(attempt->reason), "%s", reason);
+	}
+}
+
+static void sender_on_closed(void *owner, int err, const char *reason)
+{
+	struct smd_net_lane *lane = owner;
+
+	if (lane->comm->greeted) { /* it was made; who uses it hears of its end */
+		smd_net_comm_lost(lane->comm, err, reason);
+		return;
+	}
+	smd_lane_close(lane->lane);
+	lane->lane = NULL;
+	attempt_failed(lane->comm->attempt, err, reason);
+}
+
+static const struct smd_lane_callbacks sender_callbacks = {
+	.on_open = sender_on_open,
+	.on_header = sender_on_header,
+	.on_frame = sender_on_frame,
+	.on_closed = sender_on_closed,
+};
+
+/* ---- attempts ---- */
+
+static void attempt_start(struct smd_net_attempt *attempt)
+{
+	const struct smd_transport_ops *ops = attempt->options.transports[attempt->transport];
+	bool rdma = ops == &smd_transport_rdma;
+	uint16_t port = rdma ? attempt->handle.rdma_port : attempt->handle.tcp_port;
+	struct smd_net_comm *comm = attempt->comm;
+
+	attempt->err = 0;
+	comm->nlanes = rdma ? 1 : attempt->handle.lanes;
+	smd_net_address(&attempt->handle.address, attempt->device, port, comm->peer);
+	if (port == 0) {
+		attempt_failed(attempt, -EHOSTUNREACH, "it does not listen over this transport");
+	}
+	for (unsigned i = 0; i < comm->nlanes && !attempt->err; i++) {
+		struct smd_error error = {""};
+		int ret = ops->connect(comm->base, comm->peer, 0, &sender_callbacks,
+			&comm->lanes[i], &comm->lanes[i].lane, &error);
+
+		if (ret) {
+			comm->lanes[i].lane = NULL;
+			attempt_failed(attempt, ret, error.text);
+		}
+	}
+}
+
+static bool attempt_is_late(const struct smd_net_attempt *attempt, uint64_t share)
+{
+	return smd_clock_ns() - attempt->begun_ns > attempt->options.timeout_ns / share;
+}
+
+/* Goes on with the next transport, or with the same one. False: there is no use in it. */
+static bool attempt_again(struct smd_net_attempt *attempt)
+{
+	const struct smd_net_options *options = &attempt->options;
+	bool last = attempt->transport + 1 == options->ntransports;
+
+	smd_net_comm_close_lanes(attempt->comm);
+	/* A receiver that has not called accept() yet does not answer over RDMA, but will. */
+	if (attempt->err == -ETIMEDOUT && !attempt_is_late(attempt, last ? 1 : 2)) {
+		attempt_start(attempt);
+		return true;
+	}
+	if (last) {
+		return false;
+	}
+	smd_journal_info(NCCL_SUB_NET, "net: %s: tries %s after %s: %s", attempt->comm->peer,
+		options->transports[attempt->transport + 1]->name,
+		options->transports[attempt->transport]->name, attempt->reason);
+	attempt->transport++;
+	attempt_start(attempt);
+	return true;
+}
+
+static struct smd_net_attempt *attempt_create(
+	const struct smd_nccl_device *device, const void *handle, struct smd_error *error)
+{
+	struct smd_net_attempt *attempt = calloc(1, sizeof(*attempt));
+
+	if (!attempt) {
+		smd_error_set(error, ENOMEM, "out of memory");
+		return NULL;
+	}
+	if (smd_net_handle_decode(handle, &attempt->handle, error) ||
+		smd_net_options_read(device, &attempt->options, error)) {
+		goto free_attempt;
+	}
+	if (smd_net_random(&attempt->connection)) {
+		smd_error_set(error, EIO, "cannot get random numbers: %m");
+		goto free_attempt;
+	}
+	attempt->device = device;
+	attempt->begun_ns = smd_clock_ns();
+	smd_net_own_name(attempt->name);
+	attempt->comm = smd_net_comm_create(true);
+	if (!attempt->comm) {
+		smd_error_set(error, ENOMEM, "cannot make an event loop: %m");
+		goto free_attempt;
+	}
+	attempt->comm->attempt = attempt;
+	attempt_start(attempt);
+	return attempt;
+
+free_attempt:
+	free(attempt);
+	return NULL;
+}
+
+/* A step towards a connection: 0, or why there will be none. */
+static int attempt_step(struct smd_net_attempt *attempt)
+{
+	unsigned seconds = (unsigned)(attempt->options.timeout_ns / 1000000000u);
+
+	event_base_loop(attempt->comm->base, EVLOOP_NONBLOCK);
+	if (attempt->err && !attempt->comm->greeted && !attempt_again(attempt)) {
+		smd_journal_warn(
+			"net: cannot connect to %s: %s", attempt->comm->peer, attempt->reason);
+		return smd_plugin_result(attempt->err);
+	}
+	if (!attempt->comm->greeted && attempt_is_late(attempt, 1)) {
+		smd_journal_warn("net: cannot connect to %s within %u s: it does not answer",
+			attempt->comm->peer, seconds);
+		return NCCL_REMOTE_ERROR;
+	}
+	return NCCL_SUCCESS;
+}
+
+int smd_net_connect(int dev, void *handle, void **send_comm)
+{
+	const struct smd_nccl_device *device = smd_nccl_device(dev);
+	struct smd_net_attempt *attempt;
+	struct smd_error error = {""};
+	int ret;
+
+	*send_comm = NULL;
+	if (!device) {
+		smd_journal_warn(
+			"net: device must be 0 to %d, got %d", smd_nccl_devices() - 1, dev);
+		return NCCL_INVALID_ARGUMENT;
+	}
+	memcpy(&attempt, (uint8_t *)handle + SMD_NET_HANDLE_BYTES, sizeof(attempt));
+	if (!attempt) {
+		attempt = attempt_create(device, handle, &error);
+	}
+	if (!attempt) {
+		smd_journal_warn("net: cannot connect: %s", error.text);
+		return NCCL_INVALID_USAGE;
+	}
+	ret = attempt_step(attempt);
+	if (ret == NCCL_SUCCESS && attempt->comm->greeted) {
+		attempt->comm->attempt = NULL;
+		smd_net_comm_ready(attempt->comm);
+		*send_comm = attempt->comm;
+		free(attempt);
+		attempt = NULL;
+	} else if (ret) {
+		smd_net_comm_destroy(attempt->comm);
+		free(attempt);
+		attempt = NULL;
+	}
+	memcpy((uint8_t *)handle + SMD_NET_HANDLE_BYTES, &attempt, sizeof(attempt));
+	return ret;
+}
