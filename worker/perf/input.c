@@ -125,3 +125,97 @@ uint64_t perf_input_check(const void *buffer, size_t count, unsigned dtype, unsi
 	}
 	return wrong;
 }
+
+/* Bits of a number's whole part that are exact; 0: the type has whole numbers only. */
+static int significant_bits(unsigned dtype)
+{
+	switch (dtype) {
+	case SMD_FLOAT64:
+		return 53;
+	case SMD_FLOAT32:
+		return 24;
+	case SMD_FLOAT16:
+		return 11;
+	case SMD_BFLOAT16:
+		return 8;
+	case SMD_FLOAT8E4M3:
+		return 4;
+	case SMD_FLOAT8E5M2:
+		return 3;
+	default:
+		return 0;
+	}
+}
+
+static double decode(const void *from, unsigned dtype)
+{
+	uint16_t half;
+	uint8_t quarter;
+	double twice;
+	float single;
+
+	switch (dtype) {
+	case SMD_FLOAT64:
+		memcpy(&twice, from, sizeof(twice));
+		return twice;
+	case SMD_FLOAT32:
+		memcpy(&single, from, sizeof(single));
+		return (double)single;
+	case SMD_FLOAT16:
+	case SMD_BFLOAT16:
+		memcpy(&half, from, sizeof(half));
+		return (double)(dtype == SMD_FLOAT16 ? float_of_float16(half)
+						     : float_of_bfloat16(half));
+	default:
+		memcpy(&quarter, from, sizeof(quarter));
+		return (double)(dtype == SMD_FLOAT8E4M3 ? float_of_float8e4m3(quarter)
+							: float_of_float8e5m2(quarter));
+	}
+}
+
+/*
+ * n - 1 additions, each of which rounds by at most 2^-bits of a partial sum; an average may also
+ * round 1/n and each input times that. Whole numbers below 2^bits are added without rounding.
+ */
+static double slack_of(unsigned dtype, unsigned op, size_t i, int nranks)
+{
+	int bits = significant_bits(dtype);
+	double step = 1;
+	int64_t magnitude = 0;
+
+	for (int b = 0; b < bits; b++) {
+		step /= 2;
+	}
+	for (int r = 0; r < nranks; r++) {
+		int64_t number = value(dtype, op, r, i);
+
+		magnitude += number < 0 ? -number : number;
+	}
+	if (bits == 0 || (op != SMD_SUM && op != SMD_AVG) ||
+		(op == SMD_SUM && (double)magnitude * step <= 1)) {
+		return 0;
+	}
+	return (nranks + 1) * step * (double)magnitude / (op == SMD_AVG ? nranks : 1);
+}
+
+uint64_t perf_input_check_near(
+	const void *buffer, size_t count, unsigned dtype, unsigned op, int nranks)
+{
+	size_t size = smd_dtype_bytes(dtype);
+	double expected[PERIOD], slack[PERIOD];
+	uint64_t wrong = 0;
+
+	if (significant_bits(dtype) == 0) {
+		return perf_input_check(buffer, count, dtype, op, nranks);
+	}
+	for (size_t i = 0; i < PERIOD; i++) {
+		expected[i] = (double)reduce(dtype, op, i, nranks) / (op == SMD_AVG ? nranks : 1);
+		slack[i] = slack_of(dtype, op, i, nranks);
+	}
+	for (size_t i = 0; i < count; i++) {
+		double off = decode((const char *)buffer + i * size, dtype) - expected[i % PERIOD];
+
+		wrong += !(off <= slack[i % PERIOD] && -off <= slack[i % PERIOD]); /* nor NaN */
+	}
+	return wrong;
+}

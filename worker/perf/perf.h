@@ -57,6 +57,12 @@ void perf_input_fill(void *buffer, size_t count, unsigned dtype, unsigned op, in
 /* How many elements of a reduction of all ranks' inputs are wrong. */
 uint64_t perf_input_check(
 	const void *buffer, size_t count, unsigned dtype, unsigned op, int nranks);
+/*
+ * The same of a reduction that rounds after each step, in whatever order: floating-point sums and
+ * averages, where they cannot be exact, may be off by the rounding errors of all steps together.
+ */
+uint64_t perf_input_check_near(
+	const void *buffer, size_t count, unsigned dtype, unsigned op, int nranks);
 
 struct perf_kernel_settings {
 	int inputs;

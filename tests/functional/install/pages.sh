@@ -40,6 +40,10 @@ page=$source/worker/perf/summand-perf.1
 for command in allreduce kernels; do
 	same "summand-perf $command" "$(options_of_help summand-perf $command)" "$(options_of_page "$page" $command)"
 done
+page=$source/worker/nccl_perf/summand-nccl-perf.1
+if [ -x "$build/bin/summand-nccl-perf" ]; then # built where there is NCCL
+	same summand-nccl-perf "$(options_of_help summand-nccl-perf)" "$(options_of_page "$page")"
+fi
 page=$source/worker/agent/summand-agent.1
 same summand-agent "$(options_of_help summand-agent)" "$(options_of_page "$page")"
 

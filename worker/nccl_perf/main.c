@@ -1,0 +1,191 @@
+/* summand-nccl-perf: measures NCCL's all-reduce on GPUs, and verifies every result. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/base/options.h"
+#include "reduction_server/base/parse.h"
+#include "reduction_server/kernels/kernels.h"
+#include "worker/nccl_perf/nccl_perf.h"
+
+#define EXIT_USAGE   2
+#define EXIT_SKIPPED 77
+#define TIMEOUT_MOST 86400
+
+struct range {
+	uint64_t min;
+	uint64_t max;
+	int factor;
+};
+
+/* "all", or names with commas between them: a bit for each. */
+static int set_names(uint32_t *out, const char *value, uint32_t all,
+	int (*parse)(const char *name, unsigned *out), const char *must, struct smd_error *error)
+{
+	char copy[256];
+	char *rest = copy;
+	char *word;
+
+	snprintf(copy, sizeof(copy), "%s", value);
+	*out = 0;
+	if (strcmp(value, "all") == 0) {
+		*out = all;
+		return 0;
+	}
+	while ((word = strsep(&rest, ","))) {
+		unsigned number;
+
+		if (parse(word, &number)) {
+			return smd_error_set(error, EINVAL, "%s", must);
+		}
+		*out |= 1u << number;
+	}
+	return 0;
+}
+
+/* Types that this NCCL has. */
+static uint32_t all_types(void)
+{
+	return (1u << ncclNumTypes) - 1;
+}
+
+static int set_dtypes(void *target, const char *value, struct smd_error *error)
+{
+	uint32_t *dtypes = target;
+	int ret = set_names(dtypes, value, all_types(), smd_dtype_parse,
+		"must be all, or of int8, uint8, int32, uint32, int64, uint64, float16, float32, "
+		"float64, bfloat16, float8e4m3, float8e5m2",
+		error);
+
+	if (ret == 0 && *dtypes & ~all_types()) {
+		return smd_error_set(error, EINVAL, "must be types of NCCL %d.%d.%d", NCCL_MAJOR,
+			NCCL_MINOR, NCCL_PATCH);
+	}
+	return ret;
+}
+
+static int set_ops(void *target, const char *value, struct smd_error *error)
+{
+	return set_names(target, value, (1u << ncclNumOps) - 1, smd_op_parse,
+		"must be all, or of sum, prod, max, min, avg", error);
+}
+
+static int parse(int argc, char **argv, struct nccl_perf_settings *settings, struct range *range,
+	struct smd_error *error)
+{
+	const struct smd_option table[] = {
+		{"nranks", "N", "how many ranks there are, one process each", smd_option_set_int,
+			&settings->nranks},
+		{"rank", "R", "which of them this process is, from 0", smd_option_set_int,
+			&settings->rank},
+		{"id-file", "FILE", "a file by which they find each other, not there yet",
+			smd_option_set_string, &settings->id_file},
+		{"device", "D", "the GPU to use (default the rank's number)", smd_option_set_int,
+			&settings->device},
+		{"min", "SIZE", "smallest size (default 4K)", smd_option_set_size, &range->min},
+		{"max", "SIZE", "largest size (default 64M)", smd_option_set_size, &range->max},
+		{"factor", "F", "each size is F times the one before (default 4)",
+			smd_option_set_int, &range->factor},
+		{"dtype", "TYPE,...", "element types, or all (default float32)", set_dtypes,
+			&settings->dtypes},
+		{"op", "OP,...", "reductions, or all (default sum)", set_ops, &settings->ops},
+		{"iters", "N", "measured iterations of each size (default 20)", smd_option_set_int,
+			&settings->iters},
+		{"warmup", "N", "iterations before (default 5)", smd_option_set_int,
+			&settings->warmup},
+		{"timeout", "SECONDS", "give up when nothing happens for so long (default 120)",
+			smd_option_set_int, &settings->timeout_s},
+	};
+	const struct smd_command command = {
+		.synopsis = "summand-nccl-perf --nranks=N --rank=R --id-file=FILE [OPTION...]",
+		.summary = "Measures NCCL's all-reduce on GPUs, in and out of place, and verifies "
+			   "every result.",
+		.options = table,
+		.noptions = sizeof(table) / sizeof(table[0]),
+		.epilog = "Exit code: 0, 1 when a result was wrong or NCCL failed, 2 for a usage "
+			  "error, 77 when\nthere is no GPU.",
+	};
+	int noperands;
+	int ret = smd_options_parse(&command, argc, argv, &noperands, error);
+
+	if (ret == 0 && noperands) {
+		ret = smd_error_set(error, EINVAL, "there must be no operand, got \"%s\"", argv[1]);
+	}
+	return ret;
+}
+
+static int expand_range(
+	struct nccl_perf_settings *settings, const struct range *range, struct smd_error *error)
+{
+	if (range->factor < 2 || range->min < sizeof(double) || range->min > range->max) {
+		return smd_error_set(error, EINVAL,
+			"--min must be at least %zu and at most --max, and --factor at least 2, "
+			"got %" PRIu64 ", %" PRIu64 " and %d",
+			sizeof(double), range->min, range->max, range->factor);
+	}
+	for (uint64_t size = range->min;
+		size <= range->max && settings->nsizes < NCCL_PERF_SIZES_MAX;
+		size *= (uint64_t)range->factor) {
+		settings->sizes[settings->nsizes++] = size;
+		if (size > UINT64_MAX / (uint64_t)range->factor) {
+			break;
+		}
+	}
+	return 0;
+}
+
+static int check(const struct nccl_perf_settings *settings, struct smd_error *error)
+{
+	if (settings->nranks < 1 || settings->rank < 0 || settings->rank >= settings->nranks) {
+		return smd_error_set(error, EINVAL, "--nranks, and --rank below it, must be given");
+	}
+	if (!settings->id_file) {
+		return smd_error_set(error, EINVAL, "--id-file: must be given");
+	}
+	if (settings->iters < 1) {
+		return smd_error_set(
+			error, EINVAL, "--iters: must be at least 1, got %d", settings->iters);
+	}
+	if (settings->timeout_s < 1 || settings->timeout_s > TIMEOUT_MOST) {
+		return smd_error_set(error, EINVAL, "--timeout: must be 1 to %d, got %d",
+			TIMEOUT_MOST, settings->timeout_s);
+	}
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct nccl_perf_settings settings = {
+		.rank = -1,
+		.device = -1,
+		.dtypes = 1u << ncclFloat32,
+		.ops = 1u << ncclSum,
+		.iters = 20,
+		.warmup = 5,
+		.timeout_s = 120,
+	};
+	struct range range = {.min = 4096, .max = 64 << 20, .factor = 4};
+	struct smd_error error = {""};
+	int ret = parse(argc, argv, &settings, &range, &error);
+
+	if (ret == -ENOEXEC) {
+		return EXIT_SUCCESS;
+	}
+	ret = ret ? ret : expand_range(&settings, &range, &error);
+	ret = ret ? ret : check(&settings, &error);
+	if (ret) {
+		fprintf(stderr, "summand-nccl-perf: %s\n", error.text);
+		return EXIT_USAGE;
+	}
+	if (nccl_perf_find_device(&settings, &error)) {
+		fprintf(stderr, "summand-nccl-perf: %s\n", error.text);
+		return EXIT_SKIPPED;
+	}
+	ret = nccl_perf_run(&settings, &error);
+	if (ret < 0) {
+		fprintf(stderr, "summand-nccl-perf: rank %d: %s\n", settings.rank, error.text);
+	}
+	return ret ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,372 @@
+/* Measures all sizes, types and reductions as one rank of a communicator of NCCL. */
+#include <cuda_runtime_api.h>
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "reduction_server/base/clock.h"
+#include "reduction_server/kernels/kernels.h"
+#include "worker/nccl_perf/nccl_perf.h"
+#include "worker/perf/perf.h"
+
+#define STALE_BYTE 0xa5
+#define FIGURES    3
+
+struct rank {
+	const struct nccl_perf_settings *settings;
+	ncclComm_t comm;
+	cudaStream_t stream;
+	uint8_t *send;
+	uint8_t *recv;
+	uint64_t *figures; /* of all ranks; FIGURES, on the device */
+	uint8_t *host;     /* inputs and results, as large as the largest size */
+};
+
+/* ---- what can go wrong ---- */
+
+static int cuda_failed(cudaError_t result, const char *call, struct smd_error *error)
+{
+	return smd_error_set(error, EIO, "%s: %s", call, cudaGetErrorString(result));
+}
+
+static int nccl_failed(
+	ncclResult_t result, ncclComm_t comm, const char *call, struct smd_error *error)
+{
+	return smd_error_set(
+		error, EIO, "%s: %s: %s", call, ncclGetErrorString(result), ncclGetLastError(comm));
+}
+
+/* Nothing has happened for so long that nothing will. */
+static void give_up(int signal_number)
+{
+	static const char text[] = "summand-nccl-perf: no progress until the timeout, giving up\n";
+
+	(void)signal_number;
+	(void)!write(STDERR_FILENO, text, sizeof(text) - 1);
+	_exit(EXIT_FAILURE);
+}
+
+/*
+ * Until the stream has done all that it was given. NCCL's kernels wait for ever when the network
+ * has failed: only its own word says so.
+ */
+static int finish(struct rank *rank, struct smd_error *error)
+{
+	alarm((unsigned)rank->settings->timeout_s);
+	for (;;) {
+		cudaError_t status = cudaStreamQuery(rank->stream);
+		ncclResult_t state = ncclSuccess;
+		ncclResult_t result;
+
+		if (status == cudaSuccess) {
+			return 0;
+		}
+		if (status != cudaErrorNotReady) {
+			return cuda_failed(status, "cudaStreamQuery", error);
+		}
+		result = ncclCommGetAsyncError(rank->comm, &state);
+		if (result != ncclSuccess || state != ncclSuccess) {
+			return nccl_failed(result != ncclSuccess ? result : state, rank->comm,
+				"all-reduce", error);
+		}
+		sched_yield();
+	}
+}
+
+/* In the stream's order, as NCCL's work is. */
+static int copy(struct rank *rank, void *to, const void *from, size_t size, struct smd_error *error)
+{
+	cudaError_t result = cudaMemcpyAsync(to, from, size, cudaMemcpyDefault, rank->stream);
+
+	if (result == cudaSuccess) {
+		result = cudaStreamSynchronize(rank->stream);
+	}
+	return result == cudaSuccess ? 0 : cuda_failed(result, "cudaMemcpyAsync", error);
+}
+
+/* ---- one all-reduce after another ---- */
+
+static int allreduce(struct rank *rank, const struct nccl_perf_row *row, const void *send, int n,
+	struct smd_error *error)
+{
+	for (int i = 0; i < n; i++) {
+		ncclResult_t result = ncclAllReduce(send, rank->recv, row->count,
+			(ncclDataType_t)row->dtype, (ncclRedOp_t)row->op, rank->comm, rank->stream);
+
+		if (result != ncclSuccess) {
+			return nccl_failed(result, rank->comm, "ncclAllReduce", error);
+		}
+	}
+	return finish(rank, error);
+}
+
+/* Overwrites `figures` with the largest of all ranks', or the sum. */
+static int gather(
+	struct rank *rank, uint64_t figures[FIGURES], ncclRedOp_t op, struct smd_error *error)
+{
+	size_t size = FIGURES * sizeof(*figures);
+	ncclResult_t result;
+	int ret = copy(rank, rank->figures, figures, size, error);
+
+	if (ret) {
+		return ret;
+	}
+	result = ncclAllReduce(
+		rank->figures, rank->figures, FIGURES, ncclUint64, op, rank->comm, rank->stream);
+	if (result != ncclSuccess) {
+		return nccl_failed(result, rank->comm, "ncclAllReduce", error);
+	}
+	ret = finish(rank, error);
+	return ret ? ret : copy(rank, figures, rank->figures, size, error);
+}
+
+/* FNV-1a, word by word and then byte by byte. */
+static uint64_t hash_of(const uint8_t *bytes, size_t size)
+{
+	uint64_t hash = 0xcbf29ce484222325u;
+	size_t i = 0;
+
+	for (; i + sizeof(uint64_t) <= size; i += sizeof(uint64_t)) {
+		uint64_t word;
+
+		memcpy(&word, bytes + i, sizeof(word));
+		hash = (hash ^ word) * 0x100000001b3u;
+	}
+	for (; i < size; i++) {
+		hash = (hash ^ bytes[i]) * 0x100000001b3u;
+	}
+	return hash;
+}
+
+static int check(struct rank *rank, const struct nccl_perf_row *row, uint64_t *wrong,
+	uint64_t *hash, struct smd_error *error)
+{
+	int ret = copy(rank, rank->host, rank->recv, row->bytes, error);
+
+	if (ret == 0) {
+		*wrong += perf_input_check_near(
+			rank->host, row->count, row->dtype, row->op, rank->settings->nranks);
+		*hash = hash_of(rank->host, row->bytes);
+	}
+	return ret;
+}
+
+/* What was in the place of the result before must not pass for it. */
+static int prepare(
+	struct rank *rank, const struct nccl_perf_row *row, int in_place, struct smd_error *error)
+{
+	cudaError_t result;
+	int ret;
+
+	perf_input_fill(rank->host, row->count, row->dtype, row->op, rank->settings->rank);
+	ret = copy(rank, rank->send, rank->host, row->bytes, error);
+	if (ret) {
+		return ret;
+	}
+	if (in_place) {
+		return copy(rank, rank->recv, rank->host, row->bytes, error);
+	}
+	result = cudaMemsetAsync(rank->recv, STALE_BYTE, row->bytes, rank->stream);
+	return result == cudaSuccess ? 0 : cuda_failed(result, "cudaMemsetAsync", error);
+}
+
+/* All iterations, begun together. In place each reduces the result of the one before. */
+static int measure(struct rank *rank, const struct nccl_perf_row *row, const void *send,
+	uint64_t *ns, struct smd_error *error)
+{
+	uint64_t nothing[FIGURES] = {0};
+	double begin;
+	int ret = allreduce(rank, row, send, rank->settings->warmup, error);
+
+	ret = ret ? ret : gather(rank, nothing, ncclSum, error);
+	begin = smd_clock_seconds();
+	ret = ret ? ret : allreduce(rank, row, send, rank->settings->iters, error);
+	*ns = (uint64_t)((smd_clock_seconds() - begin) * 1e9 / rank->settings->iters);
+	return ret;
+}
+
+/* One way, verified and then measured; apart, what the measured iterations leave is verified too.
+ */
+static int run_way(
+	struct rank *rank, struct nccl_perf_row *row, int in_place, struct smd_error *error)
+{
+	struct nccl_perf_figures *figures = in_place ? &row->in_place : &row->apart;
+	const void *send = in_place ? rank->recv : rank->send;
+	uint64_t wrong = 0, hash = 0, ns = 0;
+	uint64_t most[FIGURES];
+	uint64_t sums[FIGURES] = {0};
+	int ret = prepare(rank, row, in_place, error);
+
+	ret = ret ? ret : allreduce(rank, row, send, 1, error);
+	ret = ret ? ret : check(rank, row, &wrong, &hash, error);
+	ret = ret ? ret : measure(rank, row, send, &ns, error);
+	if (ret == 0 && !in_place) {
+		ret = check(rank, row, &wrong, &hash, error);
+	}
+	most[0] = ns;
+	most[1] = hash;
+	most[2] = ~hash;
+	sums[0] = wrong;
+	ret = ret ? ret : gather(rank, most, ncclMax, error);
+	ret = ret ? ret : gather(rank, sums, ncclSum, error);
+	if (ret == 0) {
+		figures->us = (double)most[0] / 1e3;
+		figures->wrong = sums[0];
+		row->is_one_result &= most[1] == ~most[2] && (!in_place || most[1] == row->hash);
+		row->hash = most[1];
+	}
+	return ret;
+}
+
+static int run_type(
+	struct rank *rank, unsigned dtype, unsigned op, uint64_t totals[2], struct smd_error *error)
+{
+	size_t element = smd_dtype_bytes(dtype);
+
+	for (unsigned i = 0; i < rank->settings->nsizes; i++) {
+		uint64_t count = rank->settings->sizes[i] / element;
+		struct nccl_perf_row row = {.bytes = count * element,
+			.count = count,
+			.dtype = dtype,
+			.op = op,
+			.is_one_result = 1};
+		int ret = run_way(rank, &row, 0, error);
+
+		ret = ret ? ret : run_way(rank, &row, 1, error);
+		if (ret) {
+			return ret;
+		}
+		if (rank->settings->rank == 0) {
+			nccl_perf_report_row(rank->settings, &row);
+		}
+		totals[0] += row.apart.wrong + row.in_place.wrong;
+		totals[1] += !row.is_one_result;
+	}
+	return 0;
+}
+
+static int run_types(struct rank *rank, struct smd_error *error)
+{
+	const struct nccl_perf_settings *settings = rank->settings;
+	uint64_t totals[2] = {0, 0};
+	int version = 0;
+	int ret = 0;
+
+	ncclGetVersion(&version);
+	if (settings->rank == 0) {
+		nccl_perf_report_begin(settings, version);
+	}
+	for (unsigned dtype = 0; dtype < 32 && !ret; dtype++) {
+		for (unsigned op = 0; op < 32 && !ret; op++) {
+			if (settings->dtypes >> dtype & settings->ops >> op & 1) {
+				ret = run_type(rank, dtype, op, totals, error);
+			}
+		}
+	}
+	if (ret == 0 && settings->rank == 0) {
+		nccl_perf_report_end(totals[0], (unsigned)totals[1]);
+	}
+	return ret ? ret : totals[0] || totals[1];
+}
+
+/* ---- begin and end ---- */
+
+static int allocate(struct rank *rank, struct smd_error *error)
+{
+	uint64_t largest = 0;
+	cudaError_t result;
+
+	for (unsigned i = 0; i < rank->settings->nsizes; i++) {
+		uint64_t size = rank->settings->sizes[i];
+
+		largest = size > largest ? size : largest;
+	}
+	rank->host = malloc(largest);
+	if (!rank->host) {
+		return smd_error_set(
+			error, ENOMEM, "%llu bytes: out of memory", (unsigned long long)largest);
+	}
+	result = cudaStreamCreateWithFlags(&rank->stream, cudaStreamNonBlocking);
+	if (result == cudaSuccess) {
+		result = cudaMalloc((void **)&rank->send, largest);
+	}
+	if (result == cudaSuccess) {
+		result = cudaMalloc((void **)&rank->recv, largest);
+	}
+	if (result == cudaSuccess) {
+		result = cudaMalloc((void **)&rank->figures, FIGURES * sizeof(*rank->figures));
+	}
+	return result == cudaSuccess ? 0 : cuda_failed(result, "memory of the device", error);
+}
+
+static void release(struct rank *rank)
+{
+	cudaFree(rank->figures);
+	cudaFree(rank->recv);
+	cudaFree(rank->send);
+	if (rank->stream) {
+		cudaStreamDestroy(rank->stream);
+	}
+	free(rank->host);
+}
+
+static int join(struct rank *rank, struct smd_error *error)
+{
+	const struct nccl_perf_settings *settings = rank->settings;
+	ncclResult_t result;
+	ncclUniqueId id;
+	int ret;
+
+	alarm((unsigned)settings->timeout_s);
+	ret = nccl_perf_meet(settings, &id, error);
+	if (ret) {
+		return ret;
+	}
+	result = ncclCommInitRank(&rank->comm, settings->nranks, id, settings->rank);
+	nccl_perf_forget(settings);
+	return result == ncclSuccess ? 0 : nccl_failed(result, NULL, "ncclCommInitRank", error);
+}
+
+int nccl_perf_run(const struct nccl_perf_settings *settings, struct smd_error *error)
+{
+	struct rank rank = {.settings = settings};
+	int ret;
+
+	signal(SIGALRM, give_up);
+	ret = allocate(&rank, error);
+	ret = ret ? ret : join(&rank, error);
+	ret = ret ? ret : run_types(&rank, error);
+	alarm((unsigned)settings->timeout_s);
+	if (rank.comm && ret < 0) {
+		ncclCommAbort(rank.comm);
+	} else if (rank.comm) {
+		ncclCommDestroy(rank.comm);
+	}
+	release(&rank);
+	alarm(0);
+	return ret;
+}
+
+int nccl_perf_find_device(const struct nccl_perf_settings *settings, struct smd_error *error)
+{
+	int n = 0;
+	int device = settings->device;
+	cudaError_t result = cudaGetDeviceCount(&n);
+
+	if (result != cudaSuccess || n == 0) {
+		return smd_error_set(error, ENODEV, "there is no CUDA device that can be used: %s",
+			result != cudaSuccess ? cudaGetErrorString(result) : "none was found");
+	}
+	if (device >= n) {
+		return smd_error_set(
+			error, ENODEV, "--device: must be below %d, got %d", n, device);
+	}
+	result = cudaSetDevice(device >= 0 ? device : settings->rank % n);
+	return result == cudaSuccess ? 0
+				     : smd_error_set(error, ENODEV, "cudaSetDevice: %s",
+					       cudaGetErrorString(result));
+}
