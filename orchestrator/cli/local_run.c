@@ -159,18 +159,13 @@ static FILE *divert_output(void)
 }
 
 /* The CustomJob as it was run and how it ended; NULL: it never began. */
-static json_t *make_resource(const struct smd_job *job, const char *job_dir)
+static json_t *make_resource(const struct smd_job *job, const struct smd_jobdir *dir)
 {
 	static const char *const fields[] = {
 		"state", "createTime", "startTime", "endTime", "updateTime", "error"};
 	json_t *resource = json_pack("{s:s}", "name", "");
-	json_t *state = NULL;
-	char *path;
+	json_t *state = smd_jobdir_read_json(dir, SMD_RECORD_MAX, SMD_RECORD);
 
-	if (asprintf(&path, "%s/state.json", job_dir) >= 0) {
-		state = json_load_file(path, 0, NULL);
-		free(path);
-	}
 	if (!resource || !state || json_object_update(resource, job->resolved)) {
 		json_decref(state);
 		json_decref(resource);
@@ -195,22 +190,14 @@ static int run_and_print(struct smd_loaded_job *loaded, struct smd_local_run_opt
 	const struct smd_format *format)
 {
 	FILE *out = divert_output();
-	struct smd_error error = {""};
-	char *made = NULL;
 	json_t *resource;
 	int exit_code;
 
 	if (!out) {
 		return SMD_EXIT_FAILED;
 	}
-	if (!options->job_dir && smd_jobdir_make(loaded->job, &made, &error)) {
-		fprintf(stderr, "summand: %s\n", error.text);
-		fclose(out);
-		return SMD_EXIT_FAILED;
-	}
-	options->job_dir = made ? made : options->job_dir;
 	exit_code = run(loaded, options);
-	resource = make_resource(loaded->job, options->job_dir);
+	resource = make_resource(loaded->job, options->dir);
 	if (resource && smd_format_print(format, resource, out)) {
 		fprintf(stderr, "summand: %s\n", strerror(ENOMEM));
 	}
@@ -219,22 +206,34 @@ static int run_and_print(struct smd_loaded_job *loaded, struct smd_local_run_opt
 		fprintf(stderr, "summand: standard output: not all of it could be written\n");
 		exit_code = exit_code == SMD_EXIT_OK ? SMD_EXIT_FAILED : exit_code;
 	}
-	free(made);
 	return exit_code;
 }
 
+/* The directory comes first: nothing is printed or started for one that cannot be used. */
 static int start(struct smd_loaded_job *loaded, struct smd_local_run_options *options,
-	const struct smd_format *format)
+	const char *job_dir, const struct smd_format *format)
 {
+	struct smd_jobdir dir;
+	struct smd_error error = {""};
+	int exit_code;
+
 	if (check_packages(loaded)) {
 		return SMD_EXIT_USAGE;
 	}
-	return format ? run_and_print(loaded, options, format) : run(loaded, options);
+	if (smd_jobdir_open(&dir, loaded->job, job_dir, &error)) {
+		fprintf(stderr, "summand: %s\n", error.text);
+		return SMD_EXIT_USAGE;
+	}
+	options->dir = &dir;
+	exit_code = format ? run_and_print(loaded, options, format) : run(loaded, options);
+	smd_jobdir_close(&dir);
+	return exit_code;
 }
 
 int smd_custom_jobs_local_run(int argc, char **argv)
 {
 	struct smd_local_run_options run_options = {0};
+	const char *job_dir = NULL;
 	int grace_s = GRACE_DEFAULT_S;
 	int ready_timeout_s = READY_TIMEOUT_DEFAULT_S;
 	enum smd_use use = SMD_USE_RUN;
@@ -245,7 +244,7 @@ int smd_custom_jobs_local_run(int argc, char **argv)
 		{"format", SMD_FORMAT_METAVAR,
 			"print the job in the end, or in place of running it", set_format, &format},
 		{"job-dir", "DIR", "where logs and records go (default: a new directory)",
-			smd_option_set_path, &run_options.job_dir},
+			smd_option_set_path, &job_dir},
 		{"grace", "SECONDS", "from SIGTERM to SIGKILL (default 30)", smd_option_set_int,
 			&grace_s},
 		{"ready-timeout", "SECONDS", "for a reduction server to be ready (default 30)",
@@ -279,7 +278,7 @@ int smd_custom_jobs_local_run(int argc, char **argv)
 	if (use == SMD_USE_SHOW) {
 		exit_code = print_job(&loaded, format);
 	} else {
-		exit_code = start(&loaded, &run_options, format);
+		exit_code = start(&loaded, &run_options, job_dir, format);
 	}
 	smd_format_free(format);
 	smd_loaded_job_close(&loaded);

@@ -291,29 +291,28 @@ static void print_failure(const struct torch_run *run, const char *job_dir)
 
 static int run_job(const struct torch_run *run, struct smd_job *job, const char *spec)
 {
-	struct smd_local_run_options options = {.job_dir = run->job_dir,
+	struct smd_jobdir dir;
+	struct smd_local_run_options options = {.dir = &dir,
 		.grace_s = GRACE_S,
 		.ready_timeout_s = READY_TIMEOUT_S,
 		.stream_logs = 1,
 		.spec_text = spec,
 		.spec_length = strlen(spec)};
 	struct smd_error error = {""};
-	char *made = NULL;
 	int exit_code;
 
-	if (!run->job_dir && smd_jobdir_make(job, &made, &error)) {
+	if (smd_jobdir_open(&dir, job, run->job_dir, &error)) {
 		fprintf(stderr, "summand: %s\n", error.text);
-		return SMD_EXIT_FAILED;
+		return SMD_EXIT_USAGE;
 	}
-	options.job_dir = made ? made : run->job_dir;
 	exit_code = smd_local_run(job, &options, &error);
 	if (exit_code < 0) {
 		fprintf(stderr, "summand: %s\n", error.text);
 		exit_code = SMD_EXIT_FAILED;
 	} else if (exit_code == SMD_EXIT_FAILED) {
-		print_failure(run, options.job_dir);
+		print_failure(run, dir.path);
 	}
-	free(made);
+	smd_jobdir_close(&dir);
 	return exit_code;
 }
 

@@ -111,7 +111,7 @@ static int make_new(const char *parent, const struct smd_job *job, char **out)
 	return -EEXIST;
 }
 
-int smd_jobdir_make(const struct smd_job *job, char **out, struct smd_error *error)
+static int make_default(const struct smd_job *job, char **out, struct smd_error *error)
 {
 	char *parent = default_parent();
 	int ret;
@@ -134,14 +134,19 @@ int smd_jobdir_make(const struct smd_job *job, char **out, struct smd_error *err
 
 static int make_given(const char *path, char **out, struct smd_error *error)
 {
-	int ret = make_folders(path);
+	struct stat status;
+	int ret;
 
-	*out = ret ? NULL : strdup(path);
-	if (!ret && !*out) {
-		ret = -ENOMEM;
+	ret = make_folders(path);
+	if (!ret && stat(path, &status) == 0 && !S_ISDIR(status.st_mode)) {
+		ret = -ENOTDIR;
 	}
-	return ret ? smd_error_set(error, -ret, "%s: must be a directory: %s", path, strerror(-ret))
-		   : 0;
+	if (ret) {
+		return smd_error_set(
+			error, -ret, "--job-dir=%s: must be a directory: %s", path, strerror(-ret));
+	}
+	*out = strdup(path);
+	return *out ? 0 : smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
 }
 
 /* Two jobs would overwrite each other's records. The lock goes with the process. */
@@ -149,13 +154,34 @@ static int lock(struct smd_jobdir *dir, struct smd_error *error)
 {
 	dir->lock = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir->lock < 0) {
-		return smd_error_set(
-			error, errno, "%s: must be a directory: %s", dir->path, strerror(errno));
+		return smd_error_set(error, errno, "--job-dir=%s: %s", dir->path, strerror(errno));
 	}
 	if (flock(dir->lock, LOCK_EX | LOCK_NB)) {
 		return smd_error_set(error, EBUSY,
-			"%s: must be of one job at a time, and another one is running in it",
+			"--job-dir=%s: must be of one job at a time, and another one is running in "
+			"it",
 			dir->path);
+	}
+	return 0;
+}
+
+/* Its own folders in it, which may be there from an earlier job. */
+static int make_own_folders(const struct smd_jobdir *dir, struct smd_error *error)
+{
+	static const char *const folders[] = {".", "env", "logs", "exits", "errors"};
+
+	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+		char *path = smd_jobdir_path(dir, "%s", folders[i]);
+		int ret = path ? smd_jobdir_make_folder(dir, folders[i]) : -ENOMEM;
+
+		if (!ret && faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS)) {
+			ret = -errno;
+		}
+		free(path);
+		if (ret) {
+			return smd_error_set(error, -ret, "--job-dir=%s: must be writable: %s",
+				dir->path, strerror(-ret));
+		}
 	}
 	return 0;
 }
@@ -163,22 +189,18 @@ static int lock(struct smd_jobdir *dir, struct smd_error *error)
 int smd_jobdir_open(struct smd_jobdir *dir, const struct smd_job *job, const char *path,
 	struct smd_error *error)
 {
-	static const char *const folders[] = {"env", "logs", "exits", "errors"};
 	char *made = NULL;
-	int ret = path ? make_given(path, &made, error) : smd_jobdir_make(job, &made, error);
+	int ret = path ? make_given(path, &made, error) : make_default(job, &made, error);
 
 	if (ret) {
 		return ret;
 	}
 	dir->lock = -1;
 	dir->path = realpath(made, NULL);
-	ret = dir->path ? lock(dir, error) : -errno;
-	for (size_t i = 0; !ret && i < sizeof(folders) / sizeof(folders[0]); i++) {
-		ret = smd_jobdir_make_folder(dir, folders[i]);
-	}
+	ret = dir->path ? lock(dir, error)
+			: smd_error_set(error, errno, "--job-dir=%s: %s", made, strerror(errno));
+	ret = ret ? ret : make_own_folders(dir, error);
 	if (ret) {
-		smd_error_set(
-			error, -ret, "%s: folders must be made in it: %s", made, strerror(-ret));
 		smd_jobdir_close(dir);
 	}
 	free(made);

@@ -12,6 +12,9 @@
 
 #define SMD_JOBDIR_NAME_SIZE 65
 
+#define SMD_RECORD     "state.json"
+#define SMD_RECORD_MAX (64 << 20) /* its size in a job of very many replicas */
+
 struct smd_jobdir {
 	char *path; /* absolute */
 	int lock;   /* holds it for this process */
@@ -19,9 +22,6 @@ struct smd_jobdir {
 
 /* Turns a display name into one file name: never empty, never hidden, never a path. */
 void smd_jobdir_sanitise(char name[SMD_JOBDIR_NAME_SIZE], const char *display_name);
-
-/* Makes a new directory in the default place, for smd_jobdir_open(); the caller frees *path. */
-int smd_jobdir_make(const struct smd_job *job, char **path, struct smd_error *error);
 
 /* Makes the directory and its folders: `path`, or a new one in the default place when that is NULL.
  * 0, or -errno with a text; -EBUSY when another runner has the directory. */

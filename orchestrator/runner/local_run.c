@@ -317,15 +317,13 @@ int smd_local_run(const struct smd_job *job, const struct smd_local_run_options 
 	struct smd_error *error)
 {
 	struct smd_run run = {.job = job,
+		.dir = *options->dir,
 		.grace_s = options->grace_s,
 		.ready_timeout_s = options->ready_timeout_s,
 		.runs_images = options->container_runtime != NULL};
 	int exit_code = EXIT_FAILURE;
-	int ret = smd_jobdir_open(&run.dir, job, options->job_dir, error);
+	int ret;
 
-	if (ret) {
-		return ret;
-	}
 	smd_timestamp(run.create_time);
 	ret = smd_guard_open(&run.dir, &run.guard, &exit_code);
 	if (ret == 0) {
@@ -333,10 +331,8 @@ int smd_local_run(const struct smd_job *job, const struct smd_local_run_options 
 		if (ret < 0) {
 			fprintf(stderr, "summand: %s\n", error->text);
 		}
-		smd_jobdir_close(&run.dir);
 		exit(ret < 0 ? EXIT_FAILURE : ret);
 	}
-	smd_jobdir_close(&run.dir);
 	return ret == -ECHILD ? exit_code
 			      : smd_error_set(error, -ret, "runner: %s", strerror(-ret));
 }

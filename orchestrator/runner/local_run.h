@@ -5,11 +5,11 @@
 #define SMD_RUNNER_LOCAL_RUN_H
 
 #include "orchestrator/job/job.h"
+#include "orchestrator/runner/jobdir.h"
 #include "reduction_server/base/error.h"
 
 struct smd_local_run_options {
-	const char *job_dir;           /* where logs and records go; NULL: a new directory under
-					* $SUMMAND_STATE_DIR, else ~/.local/state/summand, /jobs/ */
+	const struct smd_jobdir *dir;  /* where logs and records go */
 	unsigned grace_s;              /* from SIGTERM to SIGKILL, and for an evaluator to finish */
 	unsigned ready_timeout_s;      /* for a reduction server to say that it is ready */
 	int oversubscribe;             /* replicas may share GPUs */

@@ -11,9 +11,6 @@
 #define CODE_CANCELLED 1
 #define CODE_UNKNOWN   2
 
-#define RECORD      "state.json"
-#define RECORD_SIZE (64 << 20) /* of a job of very many replicas */
-
 static void set_text(json_t *object, const char *key, const char *text)
 {
 	if (text && *text) {
@@ -78,10 +75,10 @@ static json_t *job_record(const struct smd_run *run)
 void smd_run_record(struct smd_run *run)
 {
 	json_t *record = job_record(run);
-	int ret = smd_jobdir_write_json(&run->dir, RECORD, record);
+	int ret = smd_jobdir_write_json(&run->dir, SMD_RECORD, record);
 
 	if (ret && ret != run->record_error) { /* once, and not each second */
-		smd_log(SMD_LOG_WARN, "runner", "%s/" RECORD ": cannot be written: %s",
+		smd_log(SMD_LOG_WARN, "runner", "%s/" SMD_RECORD ": cannot be written: %s",
 			run->dir.path, strerror(-ret));
 	}
 	run->record_error = ret;
@@ -106,7 +103,7 @@ static void stop_replica(json_t *replica)
 
 void smd_record_amend(const struct smd_jobdir *dir, enum smd_outcome outcome, const char *message)
 {
-	json_t *record = smd_jobdir_read_json(dir, RECORD_SIZE, RECORD);
+	json_t *record = smd_jobdir_read_json(dir, SMD_RECORD_MAX, SMD_RECORD);
 	char now[SMD_TIMESTAMP_SIZE];
 	json_t *replica;
 	size_t i;
@@ -124,6 +121,6 @@ void smd_record_amend(const struct smd_jobdir *dir, enum smd_outcome outcome, co
 	json_array_foreach (json_object_get(record, "replicas"), i, replica) {
 		stop_replica(replica);
 	}
-	smd_jobdir_write_json(dir, RECORD, record);
+	smd_jobdir_write_json(dir, SMD_RECORD, record);
 	json_decref(record);
 }

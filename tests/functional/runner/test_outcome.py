@@ -1,8 +1,11 @@
 """Which outcome a job has, and what is said about it."""
 
+import os
+import signal
+import subprocess
 import unittest
 
-from job import JobTest, bash, pool, reduction_servers
+from job import SUMMAND, JobTest, bash, pool, reduction_servers
 
 
 class OutcomeTest(JobTest):
@@ -123,6 +126,53 @@ class OutcomeTest(JobTest):
         run = self.run_job([pool(["sleep", "1000"])], timeout="1s")
         self.assert_code(run, 1)
         self.assertIn("The job did not end within its timeout of 1 seconds.", run.err)
+
+    def test_the_job_directory_cannot_be_used(self):
+        """Before anything is printed or started."""
+        script = self.path("script.py")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write("pass\n")
+        spec = self.write_spec([pool(["touch", self.path("started")])])
+        for command in ["custom-jobs", "local-run", spec], ["torch-run", "--use-gpu=false"]:
+            for folder, reason in ((script, "must be a directory: Not a directory"),
+                                   (script + "/job", "must be a directory: Not a directory"),
+                                   ("/dev/null", "must be a directory: Not a directory"),
+                                   ("/proc/job", "must be a directory: No such file"),
+                                   ("x" * 300, "must be a directory: File name too long")):
+                with self.subTest(command=command[0], folder=folder):
+                    operands = ["--", script] if command[0] == "torch-run" else []
+                    run = subprocess.run([SUMMAND, *command, f"--job-dir={folder}", *operands],
+                                         check=False, capture_output=True, text=True)
+                    self.assertEqual((run.returncode, run.stdout), (2, ""), run.stderr)
+                    self.assertIn(f"summand: --job-dir={folder}: {reason}", run.stderr)
+        self.assertFalse(os.path.exists(self.path("started")))
+
+    def test_the_job_directory_may_not_be_written(self):
+        folder = self.path("folder")
+        os.mkdir(folder, 0o555)
+        os.chmod(self.dir, 0o755)
+        spec = self.write_spec([pool(["true"])])
+        subprocess.run(["chmod", "-R", "a+rX", self.dir], check=True)
+        os.chmod(folder, 0o555)
+        program = [SUMMAND, "custom-jobs", "local-run", spec, f"--job-dir={folder}"]
+        if os.getuid() == 0:
+            program = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *program]
+        run = subprocess.run(program, check=False, capture_output=True, text=True)
+        if "setpriv" in run.stderr:
+            self.skipTest(run.stderr)
+        self.assertEqual((run.returncode, run.stdout), (2, ""), run.stderr)
+        self.assertIn(f"summand: --job-dir={folder}: must be writable: Permission denied", run.stderr)
+
+    def test_the_job_directory_is_taken(self):
+        run = self.start([pool(["sleep", "1000"])])
+        self.wait_for_file(os.path.join(run.job_dir, "logs/workerpool0-0.log"))
+        second = subprocess.run([SUMMAND, "custom-jobs", "local-run", self.write_spec([pool(["true"])]),
+                                 f"--job-dir={run.job_dir}"], check=False, capture_output=True,
+                                text=True)
+        self.assertEqual((second.returncode, second.stdout), (2, ""), second.stderr)
+        self.assertIn("must be of one job at a time", second.stderr)
+        run.send_signal(signal.SIGINT)
+        self.assert_code(self.finish(run), 130)
 
     def test_what_a_replica_inherits(self):
         script = "ls /proc/self/fd | tr '\\n' ' '; echo; ulimit -n; trap; " \
