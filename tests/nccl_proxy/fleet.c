@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -34,6 +35,7 @@ struct seat {
 
 static struct fleet_node *self;
 static char (*doing)[DOING_BYTES]; /* of each node; shared by all processes */
+static pthread_mutex_t doing_lock = PTHREAD_MUTEX_INITIALIZER;
 
 int fleet_slowness(void)
 {
@@ -45,21 +47,25 @@ void fleet_doing(const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
+	pthread_mutex_lock(&doing_lock);
 	vsnprintf(doing[self->rank], DOING_BYTES, format, args);
+	pthread_mutex_unlock(&doing_lock);
 	va_end(args);
 }
 
+/* In one piece, as other nodes may write, too. */
 void fleet_fail(const char *file, int line, const char *format, ...)
 {
 	char owner[32];
+	char text[512];
 	va_list args;
 
-	snprintf(owner, sizeof(owner), "node %d:", self ? self->rank : -1);
-	fprintf(stderr, "%s %s:%d: ", owner, file, line);
 	va_start(args, format);
-	vfprintf(stderr, format, args);
+	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	fprintf(stderr, " (%s)\n", self ? doing[self->rank] : "before the fleet");
+	snprintf(owner, sizeof(owner), "node %d:", self ? self->rank : -1);
+	fprintf(stderr, "%s %s:%d: %s (%s)\n", owner, file, line, text,
+		self ? doing[self->rank] : "before the fleet");
 	logbook_print(owner);
 	fflush(NULL);
 	_exit(1);

@@ -37,7 +37,7 @@ bool fleet_run(const struct fleet *fleet);
 void fleet_gather(struct fleet_node *node, const void *mine, size_t size, void *all);
 void fleet_barrier(struct fleet_node *node);
 
-/* What the node does now; told when it hangs or fails. */
+/* What the node does now; told when it hangs or fails. From any thread. */
 void fleet_doing(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* How the limits of this build differ from a plain one's: a factor. */

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +39,34 @@ int process_descriptors(void)
 	return entries("/proc/self/fd") - 1; /* of the folder */
 }
 
+/*
+ * NCCL has libibverbs open itself. Where nobody has, it goes with the library under test, and the
+ * leak sanitizer finds what it never frees.
+ */
+static void hold_verbs(void)
+{
+	static void *verbs;
+
+	if (!verbs) {
+		verbs = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
+	}
+}
+
+static void *nothing(void *arg)
+{
+	return arg;
+}
+
+/* The thread sanitizer adds a thread of its own to a forked process when the first one begins. */
+static void begin_threads(void)
+{
+	pthread_t thread;
+
+	CHECK(pthread_create(&thread, NULL, nothing, NULL) == 0);
+	pthread_join(thread, NULL);
+	usleep(10000);
+}
+
 void *library_open(void)
 {
 	const char *build = getenv("SUMMAND_BUILD");
@@ -46,6 +75,8 @@ void *library_open(void)
 
 	CHECK(build);
 	snprintf(path, sizeof(path), "%s/lib/libnccl-net-summand.so", build);
+	hold_verbs();
+	begin_threads();
 	threads_before = process_threads();
 	descriptors_before = process_descriptors();
 	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -68,7 +99,7 @@ void library_close(void *library)
 	for (int i = 0; i < END_POLLS && process_threads() > threads_before; i++) {
 		usleep(10000);
 	}
-	CHECK_EQUAL(process_threads(), threads_before);
+	CHECK(process_threads() <= threads_before);
 	CHECK_EQUAL(dlclose(library), 0);
 	CHECK_EQUAL(process_descriptors(), descriptors_before);
 }

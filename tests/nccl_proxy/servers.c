@@ -11,8 +11,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/nccl_proxy/fleet.h"
-
 #define DRAIN_POLLS 1500 /* of 10 ms */
 
 static void run_server(int ready, pid_t parent)
@@ -75,9 +73,9 @@ void servers_start(struct servers *servers, int n)
 	}
 }
 
-void servers_kill(const struct servers *servers, int which)
+void servers_signal(const struct servers *servers, int which, int signal_number)
 {
-	CHECK(kill(servers->pids[which], SIGKILL) == 0);
+	CHECK(kill(servers->pids[which], signal_number) == 0);
 }
 
 static void stop_one(struct servers *servers, int which)
@@ -108,6 +106,18 @@ void servers_stop(struct servers *servers)
 	for (int i = 0; i < servers->n; i++) {
 		stop_one(servers, i);
 	}
+}
+
+bool servers_run(struct fleet fleet, int n)
+{
+	struct servers servers;
+	bool good;
+
+	servers_start(&servers, n);
+	setenv("SUMMAND_REDUCTION_SERVERS", servers.list, 1);
+	good = fleet_run(&fleet);
+	servers_stop(&servers);
+	return good;
 }
 
 void servers_closed_address(char *address, size_t size)

@@ -1,10 +1,14 @@
 /*
- * Reduction servers on loopback, as processes of the one that runs the fleets. Nodes may kill them.
+ * Reduction servers on loopback, as processes of the one that runs the fleets. Nodes may signal
+ * them.
  */
 #ifndef TESTS_NCCL_PROXY_SERVERS_H
 #define TESTS_NCCL_PROXY_SERVERS_H
 
+#include <stddef.h>
 #include <sys/types.h>
+
+#include "tests/nccl_proxy/fleet.h"
 
 #define SERVERS_MAX 4
 
@@ -18,11 +22,15 @@ struct servers {
 /* Starts n servers of one thread each, and waits until they are ready. */
 void servers_start(struct servers *servers, int n);
 
-/* SIGKILL; by any process. */
-void servers_kill(const struct servers *servers, int which);
+/* Sends a signal; by any process. */
+void servers_signal(const struct servers *servers, int which, int signal_number);
 
-/* Ends them, and fails when one that nobody killed does not drain: it still has communicators. */
+/* Ends them, and fails when one that nobody killed or stopped does not drain: it still has
+ * communicators. */
 void servers_stop(struct servers *servers);
+
+/* Runs a fleet whose nodes find n servers in their environment. */
+bool servers_run(struct fleet fleet, int n);
 
 /* An address on loopback where nobody listens, and nobody will while this process lives. */
 void servers_closed_address(char *address, size_t size);
