@@ -2,6 +2,7 @@
 #include "worker/nccl_plugin/collnet_comm.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "worker/libsummand/comm.h"
@@ -100,6 +101,17 @@ static bool request_is_open(struct smd_coll_request *request)
 	return false;
 }
 
+/* All ranks hear this. */
+static void coll_give_up(struct smd_coll *coll)
+{
+	char text[SMD_ERROR_TEXT_MAX];
+
+	snprintf(text, sizeof(text), "node %u (%s) gave CollNet up with operations in flight",
+		coll->node, coll->comm->context->config.replica);
+	smd_comm_fault(coll->comm, -ECANCELED, text);
+	coll->err = -ECANCELED;
+}
+
 bool smd_coll_abandon(struct smd_coll *coll, const void *memory, size_t bytes)
 {
 	bool uses = false;
@@ -109,9 +121,7 @@ bool smd_coll_abandon(struct smd_coll *coll, const void *memory, size_t bytes)
 		       request_is_open(&coll->requests[i]);
 	}
 	if (uses) {
-		smd_comm_fault(coll->comm, -ECANCELED,
-			"the communicator was given up with operations in flight");
-		coll->err = -ECANCELED;
+		coll_give_up(coll);
 	}
 	/* Operations of a failed communicator end soon, all of them. */
 	for (unsigned i = 0; i < SMD_COLLNET_REQUESTS && (uses || !memory); i++) {

@@ -14,7 +14,15 @@ struct smd_reach {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t connected = PTHREAD_COND_INITIALIZER;
 static struct smd_reach *current; /* what the next user gets, unless it has failed */
+static bool connecting;           /* one user does; what comes of it is for all that wait */
+
+static struct {
+	unsigned count;
+	int err;
+	struct smd_error error; /* of the last one */
+} failures;
 
 static bool reach_has_failed(const struct smd_reach *reach)
 {
@@ -46,22 +54,46 @@ static int reach_create(unsigned timeout_s, struct smd_reach **out, struct smd_e
 	return 0;
 }
 
+/* With the lock held, but not while it connects. */
+static void reach_connect(unsigned timeout_s)
+{
+	struct smd_error error = {""};
+	struct smd_reach *fresh;
+	int ret;
+
+	connecting = true;
+	pthread_mutex_unlock(&lock);
+	ret = reach_create(timeout_s, &fresh, &error);
+	pthread_mutex_lock(&lock);
+	connecting = false;
+	if (ret) {
+		failures.count++;
+		failures.err = ret;
+		failures.error = error;
+	} else {
+		current = fresh; /* one that has failed belongs to its users alone */
+	}
+	pthread_cond_broadcast(&connected);
+}
+
 int smd_reach_get(unsigned timeout_s, struct smd_reach **out, struct smd_error *error)
 {
+	unsigned before;
 	int ret = 0;
 
 	pthread_mutex_lock(&lock);
-	if (!current || reach_has_failed(current)) {
-		struct smd_reach *fresh;
-
-		ret = reach_create(timeout_s, &fresh, error);
-		if (ret == 0) {
-			current = fresh; /* one that has failed belongs to its users alone */
-		}
+	before = failures.count;
+	while (connecting) {
+		pthread_cond_wait(&connected, &lock);
 	}
-	if (ret == 0) {
+	if (failures.count == before && (!current || reach_has_failed(current))) {
+		reach_connect(timeout_s);
+	}
+	if (failures.count == before) {
 		current->users++;
 		*out = current;
+	} else { /* here, or where this one waited */
+		ret = smd_error_set(error, -failures.err, "%s", failures.error.text);
 	}
 	pthread_mutex_unlock(&lock);
 	return ret;

@@ -11,8 +11,8 @@
 struct smd_reach;
 
 /*
- * One more user of the pool. Blocks while the first one connects, at most `timeout_s`. 0 or -errno
- * with a text. Any thread.
+ * One more user of the pool. The first one connects, at most `timeout_s`, and those that come
+ * meanwhile wait for what comes of it. 0 or -errno with a text. Any thread.
  */
 int smd_reach_get(unsigned timeout_s, struct smd_reach **out, struct smd_error *error);
 void smd_reach_put(struct smd_reach *reach);
