@@ -9,10 +9,10 @@
 #include <string.h>
 
 #include "orchestrator/cli/azure_flags.h"
+#include "orchestrator/cli/duration.h"
 #include "orchestrator/cli/package_flags.h"
 #include "orchestrator/job/job.h"
 #include "orchestrator/spec/setting.h"
-#include "reduction_server/base/parse.h"
 
 #define CONFIG           "config"
 #define WORKER_POOL_SPEC "worker-pool-spec"
@@ -23,7 +23,6 @@
 #define OPTIONS_MAX      96
 #define LABEL_SIZE       65
 #define RULE_MAX         128
-#define TIMEOUT_MAX_S    (10 * 365 * 86400ull)
 
 struct job_flag {
 	const char *name;
@@ -77,6 +76,34 @@ static void apply_boolean(struct smd_job_edit *edit, const struct job_flag *flag
 	if (node) {
 		node->number.boolean = value;
 	}
+}
+
+/* A count is a number of the document, or refused there. */
+static void apply_count(struct smd_job_edit *edit, const struct job_flag *flag,
+	const struct smd_flag_value *values, size_t count)
+{
+	const struct smd_flag_value *last = &values[count - 1];
+
+	smd_edit_put_string(edit, edit->job, flag->field, last->value, last->at);
+}
+
+/* "grid-search" is GRID_SEARCH. */
+static void apply_algorithm(struct smd_job_edit *edit, const struct job_flag *flag,
+	const struct smd_flag_value *values, size_t count)
+{
+	const struct smd_flag_value *last = &values[count - 1];
+	struct smd_node *study = smd_edit_object(edit, edit->job, "studySpec", last->at);
+	char *name = strdup(last->value);
+
+	if (!name) {
+		edit->ret = -ENOMEM;
+		return;
+	}
+	for (char *c = name; *c; c++) {
+		*c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+	}
+	smd_edit_put_string(edit, study, flag->field, name, last->at);
+	free(name);
 }
 
 static void apply_display_name(struct smd_job_edit *edit, const struct job_flag *flag,
@@ -157,37 +184,6 @@ static void apply_package_uris(struct smd_job_edit *edit, const struct job_flag 
 	smd_edit_put_list(edit, flag->field, SMD_TASK_PACKAGE, values, count);
 }
 
-/* "90", "90s", "15m", "12h", "1d2h": seconds. */
-static int parse_timeout(const char *text, uint64_t *out)
-{
-	static const char units[] = "smhd";
-	static const uint64_t seconds[] = {1, 60, 3600, 86400};
-	uint64_t total = 0;
-
-	do {
-		char digits[16];
-		size_t length = strspn(text, "0123456789");
-		const char *unit = strchr(units, text[length] ? text[length] : 's');
-		uint64_t number;
-
-		if (length >= sizeof(digits) || !unit) {
-			return -EINVAL;
-		}
-		memcpy(digits, text, length);
-		digits[length] = '\0';
-		if (smd_parse_number(digits, 0, TIMEOUT_MAX_S, &number)) {
-			return -EINVAL;
-		}
-		total += number * seconds[unit - units];
-		text += length + (text[length] != '\0');
-	} while (*text && total <= TIMEOUT_MAX_S);
-	if (total == 0 || total > TIMEOUT_MAX_S) {
-		return -EINVAL;
-	}
-	*out = total;
-	return 0;
-}
-
 static void apply_timeout(struct smd_job_edit *edit, const struct job_flag *flag,
 	const struct smd_flag_value *values, size_t count)
 {
@@ -196,7 +192,7 @@ static void apply_timeout(struct smd_job_edit *edit, const struct job_flag *flag
 	char text[32];
 	uint64_t seconds;
 
-	if (parse_timeout(last->value, &seconds)) {
+	if (smd_duration_parse(last->value, &seconds)) {
 		smd_edit_refuse(edit, last->at,
 			"must be a duration such as 90s, 15m or 1d12h, got \"%s\"", last->value);
 		return;
@@ -254,6 +250,10 @@ static const struct job_flag rows[] = {
 	{"env", "NAME=VALUE,...", "variables for all pools", apply_env, NULL},
 	{"python-package-uris", "URI,...", "packages of python-module", apply_package_uris,
 		"packageUris"},
+	/* gcloud's of hp-tuning-jobs create. */
+	{"max-trial-count", "N", "of a HyperparameterTuningJob", apply_count, "maxTrialCount"},
+	{"parallel-trial-count", "N", "the same", apply_count, "parallelTrialCount"},
+	{"algorithm", "grid-search|random-search", "the same", apply_algorithm, "algorithm"},
 	{"timeout", "DURATION", "such as 90s, 15m or 1d12h", apply_timeout, "timeout"},
 	{"service-account", "ACCOUNT", "kept, without effect here", apply_string, "serviceAccount"},
 	{"network", "NETWORK", "kept, without effect here", apply_string, "network"},

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "orchestrator/cli/custom_jobs.h"
@@ -98,9 +99,19 @@ static int print_job(const struct smd_loaded_job *loaded, const struct smd_forma
 	return ret ? SMD_EXIT_FAILED : SMD_EXIT_OK;
 }
 
-/* There is nothing here to fetch packages from a bucket with. */
+/* There is nothing here to fetch packages from a bucket with, or code from elsewhere. */
 static int check_packages(const struct smd_loaded_job *loaded)
 {
+	const char *code_dir = loaded->job->code_dir;
+	struct stat status;
+
+	if (code_dir && (stat(code_dir, &status) != 0 || !S_ISDIR(status.st_mode))) {
+		fprintf(stderr,
+			"summand: %s: code must be a directory on this machine for local-run, got "
+			"%s\n",
+			loaded->source.name, code_dir);
+		return -1;
+	}
 	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {
 		const struct smd_pool *pool = &loaded->job->pools[i];
 
@@ -258,7 +269,7 @@ int smd_custom_jobs_local_run(int argc, char **argv)
 			smd_option_set_bool, &run_options.stream_logs},
 	};
 	const struct smd_command command = {
-		.synopsis = "summand custom-jobs local-run SPEC|FLAG... [OPTION...]",
+		.synopsis = "summand custom-jobs local-run SPEC|FLAG... [OPTION...] [-- ARG...]",
 		.summary = "Runs the whole cluster on this machine, in the foreground.",
 		.options = options,
 		.noptions = sizeof(options) / sizeof(options[0]),

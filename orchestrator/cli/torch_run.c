@@ -367,10 +367,11 @@ int smd_torch_run(int argc, char **argv)
 			smd_option_set_path, &run.job_dir},
 	};
 	const struct smd_command command = {
-		.synopsis = "summand torch-run [OPTION...] -- SCRIPT [ARG...]",
+		.synopsis = "summand torch-run [OPTION...] [--] SCRIPT [ARG...]",
 		.summary = "Runs a PyTorch script in several processes of this machine.",
 		.options = options,
 		.noptions = sizeof(options) / sizeof(options[0]),
+		.ends_with_operand = 1,
 	};
 	struct smd_error error = {""};
 	int exit_code = SMD_EXIT_USAGE;

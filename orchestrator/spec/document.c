@@ -18,8 +18,15 @@ static int ends_with(const char *name, const char *ending)
 int smd_document_parse(const char *name, const char *text, size_t length,
 	struct smd_diagnostics *diagnostics, struct smd_node **out)
 {
+	static const char byte_order_mark[] = "\xEF\xBB\xBF"; /* as editors on Windows write it */
+	size_t mark = sizeof(byte_order_mark) - 1;
 	size_t start = 0;
 	int json = ends_with(name, ".json");
+
+	if (length >= mark && memcmp(text, byte_order_mark, mark) == 0) {
+		text += mark;
+		length -= mark;
+	}
 
 	if (!json && !ends_with(name, ".yaml") && !ends_with(name, ".yml")) {
 		while (start < length && strchr(" \t\r\n", text[start])) {

@@ -191,6 +191,31 @@ static int walk_value(
 	return ret;
 }
 
+/* What is written so often instead of JSON that it is worth a word. */
+static const char *syntax_hint(const char *text)
+{
+	static const struct {
+		const char *near;
+		const char *hint;
+	} hints[] = {
+		{"near '/", "; JSON has no comments"},
+		{"near '#", "; JSON has no comments"},
+		{"near '\''", "; JSON's quotes are \""},
+		{"near 'None'", "; JSON writes null"},
+		{"near 'True'", "; JSON writes true"},
+		{"near 'False'", "; JSON writes false"},
+		{"unexpected token near ']'", "; after the last element there is no comma"},
+		{"expected near '}'", "; after the last member there is no comma"},
+	};
+
+	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {
+		if (strstr(text, hints[i].near)) {
+			return hints[i].hint;
+		}
+	}
+	return "";
+}
+
 static int refuse_syntax(const json_error_t *error, struct smd_diagnostics *diagnostics)
 {
 	struct smd_position at = {.line = error->line > 0 ? error->line : 1,
@@ -205,7 +230,8 @@ static int refuse_syntax(const json_error_t *error, struct smd_diagnostics *diag
 		smd_mistake_text(diagnostics, at, "a text must not contain NUL");
 		return -EINVAL;
 	default:
-		smd_mistake_text(diagnostics, at, "must be JSON: %s", error->text);
+		smd_mistake_text(diagnostics, at, "must be JSON: %s%s", error->text,
+			syntax_hint(error->text));
 		return -EINVAL;
 	}
 }

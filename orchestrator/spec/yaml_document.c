@@ -297,6 +297,39 @@ static int take_event(struct builder *builder, const yaml_event_t *event)
 	}
 }
 
+/* What a newcomer to YAML stumbles over; the text is the file from the place of the problem on. */
+static const char *syntax_hint(const char *problem, const char *text)
+{
+	if (strstr(problem, "cannot start any token")) {
+		return *text == '\t' ? "; lines are indented with spaces, not with tabs"
+				     : "; a text that begins with it needs quotes";
+	}
+	if (strstr(problem, "mapping values are not allowed")) {
+		return "; a text with \": \" in it needs quotes";
+	}
+	if (strstr(problem, "did not find expected key") ||
+		strstr(problem, "did not find expected '-' indicator")) {
+		return "; members of one object, and elements of one array, are indented alike";
+	}
+	return "";
+}
+
+/* Where the position is in the text, which may be shorter. */
+static const char *find_position(const char *text, struct smd_position at)
+{
+	for (int line = 1; line < at.line && *text; line++) {
+		text += strcspn(text, "\n");
+		text += *text == '\n';
+	}
+	for (int column = 1; column < at.column && *text; column++) {
+		text++;
+		while (((unsigned char)*text & 0xC0) == 0x80) {
+			text++;
+		}
+	}
+	return text;
+}
+
 static int refuse_syntax(struct builder *builder, const char *text)
 {
 	const yaml_parser_t *parser = &builder->parser;
@@ -308,9 +341,10 @@ static int refuse_syntax(struct builder *builder, const char *text)
 	if (parser->error == YAML_READER_ERROR) {
 		at = position_of_offset(text, parser->problem_offset);
 	}
-	smd_mistake_text(builder->diagnostics, at, "must be YAML: %s%s%s",
+	smd_mistake_text(builder->diagnostics, at, "must be YAML: %s%s%s%s",
 		parser->context ? parser->context : "", parser->context ? ": " : "",
-		parser->problem ? parser->problem : "cannot be parsed");
+		parser->problem ? parser->problem : "cannot be parsed",
+		parser->problem ? syntax_hint(parser->problem, find_position(text, at)) : "");
 	return -EINVAL;
 }
 

@@ -172,7 +172,9 @@ static int unknown_option(
 		return smd_error_set(
 			error, EINVAL, "--%s: unknown option; did you mean --%s?", word, near);
 	}
-	return smd_error_set(error, EINVAL, "--%s: unknown option; --help lists them", word);
+	return smd_error_set(error, EINVAL, "--%s: unknown option; --help lists them%s", word,
+		strstr(command->synopsis, "-- ") ? ", and those of your program come after --"
+						 : "");
 }
 
 static int apply_option(const struct smd_option *option, const char *value, struct smd_error *error)
@@ -233,6 +235,7 @@ int smd_options_parse(const struct smd_command *command, int argc, char **argv, 
 		}
 		if (only_operands || strncmp(argv[i], "--", 2) != 0) {
 			argv[1 + operands++] = argv[i];
+			only_operands |= command->ends_with_operand;
 		} else if (argv[i][2] == '\0') {
 			only_operands = 1;
 		} else if (strcmp(argv[i], "--help") == 0) {

@@ -42,7 +42,8 @@ struct smd_command {
 	const char *summary;  /* one sentence: what the command does */
 	const struct smd_option *options;
 	size_t noptions;
-	const char *epilog; /* printed after the options in --help, or NULL */
+	int ends_with_operand; /* what follows the first operand is not for us, as with env */
+	const char *epilog;    /* printed after the options in --help, or NULL */
 };
 
 /*

@@ -51,6 +51,7 @@ says 2 "takes a command job of Azure ML" ml job create --file job.yml
 says 2 "did you mean \`summand custom-jobs local-run\`?" local-run
 says 2 "did you mean --format?" custom-jobs plan --fromat=json reduction_server.json
 says 2 "must be text, or json|yaml" custom-jobs plan --format=xml reduction_server.json
+says 2 "those of your program come after --" custom-jobs local-run skipped_pool.yaml --epochs=3
 says 2 "one SPEC is needed, got 2" custom-jobs validate reduction_server.json skipped_pool.yaml
 says 2 "No such file or directory" custom-jobs validate nowhere.json
 says 2 "must be a replica of skipped_pool.yaml" custom-jobs env skipped_pool.yaml \
@@ -136,6 +137,7 @@ done
 torch_run 0 "rank 1 2 0 1 1  []" --num-processes=2 --no-use-gpu --no-local-mode -- "$scratch/train.py"
 torch_run 2 "--use-gpu: must be true or false, got \"no\"" --use-gpu=no -- "$scratch/train.py"
 CUDA_VISIBLE_DEVICES='' torch_run 2 "GPUs were unable to be found" --local-mode --use-gpu -- x
+torch_run 0 "rank 0 1 0 1 0  ['--lr', '0.1', '--help']" --no-use-gpu "$scratch/train.py" --lr 0.1 --help
 torch_run 2 "did you mean --use-gpu?" --no-use-gpus -- x
 torch_run 2 "must be a whole number from 1 to 1024" --num-processes=0 -- x
 torch_run 0 "LOCAL_WORLD_SIZE" --dry-run --use-gpu=false -- x

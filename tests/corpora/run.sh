@@ -55,7 +55,7 @@ for spec in *.json *.yaml; do
 done
 
 cd "$here/unrunnable" || exit 1
-for spec in *.json; do
+for spec in *.json *.yaml; do
 	expect "$spec.error" 2 local-run "$spec"
 done
 

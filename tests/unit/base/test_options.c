@@ -14,6 +14,7 @@ struct values {
 	const char *listen;
 	int threads;
 	int quiet;
+	int ends_with_operand; /* what the command says */
 	uint64_t limit;
 };
 
@@ -26,7 +27,11 @@ static int parse(
 		{"quiet", NULL, "", smd_option_set_bool, &values->quiet},
 		{"memory-limit", "SIZE", "", smd_option_set_size, &values->limit},
 	};
-	const struct smd_command command = {"x", "x", options, 4, NULL};
+	const struct smd_command command = {.synopsis = "x",
+		.summary = "x",
+		.options = options,
+		.noptions = 4,
+		.ends_with_operand = values->ends_with_operand};
 
 	return smd_options_parse(&command, argc, (char **)argv, noperands, error);
 }
@@ -49,6 +54,22 @@ static void forms_and_operands(void **state)
 	assert_string_equal(argv[1], "one");
 	assert_string_equal(argv[2], "two");
 	assert_string_equal(argv[3], "--three");
+}
+
+static void what_follows_an_operand(void **state)
+{
+	const char *argv[] = {"x", "--quiet", "script", "--threads", "--quiet=false"};
+	struct values values = {.ends_with_operand = 1};
+	struct smd_error error = {""};
+	int n;
+
+	(void)state;
+	assert_int_equal(parse(&values, 5, argv, &n, &error), 0);
+	assert_int_equal(values.quiet, 1);
+	assert_int_equal(n, 3);
+	assert_string_equal(argv[1], "script");
+	assert_string_equal(argv[2], "--threads");
+	assert_string_equal(argv[3], "--quiet=false");
 }
 
 /* What "x WORD... operand" makes of the switch. */
@@ -105,6 +126,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(forms_and_operands),
+		cmocka_unit_test(what_follows_an_operand),
 		cmocka_unit_test(forms_of_switches),
 		cmocka_unit_test(mistakes),
 	};
