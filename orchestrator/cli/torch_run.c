@@ -296,6 +296,7 @@ static int run_job(const struct torch_run *run, struct smd_job *job, const char 
 		.grace_s = GRACE_S,
 		.ready_timeout_s = READY_TIMEOUT_S,
 		.stream_logs = 1,
+		.tells_failure = 1,
 		.spec_text = spec,
 		.spec_length = strlen(spec)};
 	struct smd_error error = {""};

@@ -127,16 +127,17 @@ static int match_bandwidth(struct smd_plan *plan)
 	if (plan->needed > 0 && plan->reduction_servers > plan->needed) {
 		return smd_plan_warn(plan,
 			"worker pool %d: %d reduction servers carry %g Gbit/s, %g more than the "
-			"workers' %g: %d of %s are enough, and each costs every worker connections",
+			"workers' %g: %d of %s %s enough, and each costs every worker connections",
 			SERVER_POOL, plan->reduction_servers, plan->reduction_gbps,
 			plan->reduction_gbps - plan->worker_gbps, plan->worker_gbps, plan->needed,
-			servers->machine_type);
+			servers->machine_type, plan->needed == 1 ? "is" : "are");
 	}
 	if (match < 1) {
 		return smd_plan_warn(plan,
-			"worker pool %d: %d reduction servers carry %g Gbit/s, %g less than the "
+			"worker pool %d: %d reduction server%s %g Gbit/s, %g less than the "
 			"workers' %g: %d of %s are needed",
-			SERVER_POOL, plan->reduction_servers, plan->reduction_gbps,
+			SERVER_POOL, plan->reduction_servers,
+			plan->reduction_servers == 1 ? " carries" : "s carry", plan->reduction_gbps,
 			plan->worker_gbps - plan->reduction_gbps, plan->worker_gbps, plan->needed,
 			servers->machine_type);
 	}

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "orchestrator/runner/guard.h"
@@ -245,7 +246,27 @@ static int exit_code(const struct smd_run *run)
 	return run->outcome == SMD_OUTCOME_SUCCEEDED ? 0 : 1;
 }
 
-static int run_to_end(struct smd_run *run)
+/* Whether standard output and standard error are one, such as a terminal. */
+static int is_one_output(void)
+{
+	struct stat out, err;
+
+	return fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 &&
+	       out.st_dev == err.st_dev && out.st_ino == err.st_ino;
+}
+
+/* Where the stream is printed, it has said so already. */
+static void tell_failure(const struct smd_run *run, const struct smd_local_run_options *options)
+{
+	if (!run->failure || options->tells_failure || (options->stream_logs && is_one_output())) {
+		return;
+	}
+	fputc('\n', run->progress);
+	fflush(run->progress);
+	fputs(run->failure, stderr);
+}
+
+static int run_to_end(struct smd_run *run, const struct smd_local_run_options *options)
 {
 	int ret;
 
@@ -261,11 +282,7 @@ static int run_to_end(struct smd_run *run)
 		smd_log(SMD_LOG_WARN, "runner", "%s/summary.json: cannot be written: %s",
 			run->dir.path, strerror(-ret));
 	}
-	if (run->failure) {
-		fputc('\n', run->progress);
-		fflush(run->progress);
-		fputs(run->failure, stderr);
-	}
+	tell_failure(run, options);
 	return exit_code(run);
 }
 
@@ -297,7 +314,7 @@ static int run_job(
 	/* Signals are the job's from here on. */
 	ret = loop_open(&loop, run);
 	if (!ret) {
-		ret = run_to_end(run);
+		ret = run_to_end(run, options);
 		loop_close(&loop, run);
 	}
 	smd_contract_free(run->contract);

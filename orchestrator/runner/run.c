@@ -49,6 +49,21 @@ void smd_run_say(struct smd_run *run, const char *severity, const char *text)
 	smd_stream_say(&run->stream, SMD_STREAM_SERVICE, severity, text, strlen(text));
 }
 
+/* The sentences of the message; what replicas have said themselves is in the stream already. */
+static void say_failure(struct smd_run *run)
+{
+	const char *line = run->failure ? run->failure : "Job failed.";
+
+	while (*line) {
+		size_t length = strcspn(line, "\n");
+
+		if (*line != ' ') {
+			smd_stream_say(&run->stream, SMD_STREAM_SERVICE, "ERROR", line, length);
+		}
+		line += length + (line[length] == '\n');
+	}
+}
+
 /* The sentences are those of Vertex AI. */
 static void say_phase(struct smd_run *run, enum smd_run_phase phase)
 {
@@ -61,7 +76,7 @@ static void say_phase(struct smd_run *run, enum smd_run_phase phase)
 	} else if (phase == SMD_RUN_ENDED && run->outcome == SMD_OUTCOME_CANCELLED) {
 		smd_run_say(run, "INFO", "Job was cancelled.");
 	} else if (phase == SMD_RUN_ENDED) {
-		smd_run_say(run, "ERROR", run->failure ? run->failure : "Job failed.");
+		say_failure(run);
 	}
 }
 
@@ -149,9 +164,13 @@ void smd_run_take_end(struct smd_run *run, struct smd_replica *replica)
 		replica->status_is_new = 0;
 	}
 	smd_obituary_sentence(replica, sentence);
-	smd_display_change(&run->display, replica, "%s%s after %.1f s",
-		replica->state == SMD_REPLICA_STOPPED ? "stopped: " : "", sentence,
-		smd_replica_elapsed(replica));
+	if (end->kind == SMD_EXIT_ERRNO) {
+		smd_display_change(&run->display, replica, "%s", sentence);
+	} else {
+		smd_display_change(&run->display, replica, "%s%s after %.1f s",
+			replica->state == SMD_REPLICA_STOPPED ? "stopped: " : "", sentence,
+			smd_replica_elapsed(replica));
+	}
 	if (run->outcome == SMD_OUTCOME_OPEN && is_decisive(run, replica)) {
 		take_decisive(run, replica);
 	}
@@ -235,8 +254,9 @@ static void describe_late(const struct smd_run *run, FILE *text)
 		const struct smd_replica *replica = &run->replicas[i];
 
 		if (replica->state == SMD_REPLICA_STARTING || replica->restart_ns) {
-			fprintf(text, "The replica %s was not ready within %u seconds.\n",
-				replica->name, run->ready_timeout_s);
+			fprintf(text, "The replica %s was not ready within %u second%s.\n",
+				replica->name, run->ready_timeout_s,
+				run->ready_timeout_s == 1 ? "" : "s");
 			smd_obituary_print_tail(replica, &run->dir, text);
 		}
 	}
@@ -244,8 +264,8 @@ static void describe_late(const struct smd_run *run, FILE *text)
 
 static void describe_timeout(const struct smd_run *run, FILE *text)
 {
-	fprintf(text, "The job did not end within its timeout of %lld seconds.\n",
-		(long long)run->job->timeout_s);
+	fprintf(text, "The job did not end within its timeout of %lld second%s.\n",
+		(long long)run->job->timeout_s, run->job->timeout_s == 1 ? "" : "s");
 }
 
 static void fail(struct smd_run *run, void (*describe)(const struct smd_run *, FILE *))
@@ -263,8 +283,8 @@ static void fail(struct smd_run *run, void (*describe)(const struct smd_run *, F
 
 static void describe_wait(const struct smd_run *run, FILE *text)
 {
-	fprintf(text, "The job was not running within its maxWaitDuration of %lld seconds.\n",
-		(long long)run->job->max_wait_s);
+	fprintf(text, "The job was not running within its maxWaitDuration of %lld second%s.\n",
+		(long long)run->job->max_wait_s, run->job->max_wait_s == 1 ? "" : "s");
 }
 
 static int is_over(const struct smd_run *run, int64_t limit_s)
@@ -299,7 +319,8 @@ static void decide(struct smd_run *run)
 		settle(run);
 	} else if (is_over(run, run->job->timeout_s)) {
 		fail(run, describe_timeout);
-	} else if (run->phase == SMD_RUN_PREPARING && smd_clock_ns() >= run->deadline_ns) {
+	} else if (run->phase == SMD_RUN_PREPARING && smd_clock_ns() >= run->deadline_ns &&
+		   !servers_are_running(run)) {
 		fail(run, describe_late);
 	} else if (!run->start_time[0] && is_over(run, run->job->max_wait_s)) {
 		fail(run, describe_wait);

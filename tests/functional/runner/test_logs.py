@@ -1,9 +1,10 @@
 """What replicas say, as one stream."""
 
 import re
+import subprocess
 import unittest
 
-from job import JobTest, bash
+from job import SUMMAND, JobTest, bash
 
 LINE = re.compile(r"^([A-Z]+)\t\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}\t([a-z0-9.-]+)\t(.*)$")
 
@@ -49,9 +50,26 @@ class LogsTest(JobTest):
         run = self.run_job([bash("echo the reason >&2; exit 3")], "--stream-logs")
         self.assert_code(run, 1)
         said = self.messages(run.out)
-        self.assertIn(("ERROR", "service",
-                       "The replica workerpool0-0 exited with a non-zero status of 3."), said)
+        self.assertEqual([m for s, t, m in said if t == "service" and s == "ERROR"],
+                         ["The replica workerpool0-0 exited with a non-zero status of 3."])
         self.assertIn("exited with a non-zero status of 3.", run.err)
+        self.assertIn("    the reason\n", run.err)
+
+    def test_a_failure_is_told_once(self):
+        """Where all that is said goes to one place, such as a terminal."""
+        script = self.path("script.py")
+        with open(script, "w", encoding="utf-8") as file:
+            file.write("import sys; sys.exit('the reason')")
+        spec = self.write_spec([bash("echo the reason >&2; exit 3")])
+        for reasons, words in ((1, ["custom-jobs", "local-run", spec, "--stream-logs"]),
+                               (2, ["torch-run", "--use-gpu=false"])):
+            operands = ["--", script] if words[0] == "torch-run" else []
+            run = subprocess.run(
+                [SUMMAND, *words, f"--job-dir={self.path(words[0])}", *operands], check=False,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            self.assertEqual(run.returncode, 1, run.stdout)
+            self.assertEqual(run.stdout.count("The replica workerpool0-0 exited"), 1, run.stdout)
+            self.assertEqual(run.stdout.count("the reason"), reasons, run.stdout)
 
 
 if __name__ == "__main__":

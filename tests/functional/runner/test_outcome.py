@@ -64,6 +64,7 @@ class OutcomeTest(JobTest):
         self.assert_code(run, 1)
         self.assertIn("The replica workerpool1-0 could not be started: "
                       "no-such-command-anywhere: No such file or directory.", run.err)
+        self.assertRegex(run.out, r"workerpool1-0  could not be started: [^\n]*directory\n")
 
     def test_a_replica_is_killed(self):
         run = self.run_job([pool(["sleep", "1000"]), bash("kill -9 $BASHPID")])
@@ -93,6 +94,13 @@ class OutcomeTest(JobTest):
         self.assertNotIn("workerpool2-1", run.err)
         self.assertIn("    cannot find the NIC\n", run.err)
         self.assertNotIn("workerpool0-0  started", run.out)
+
+    def test_no_time_to_get_ready(self):
+        """What there is to wait for is given none; without servers there is nothing."""
+        self.assert_code(self.run_job([pool(["true"])], "--ready-timeout=0"), 0)
+        run = self.run_job([pool(["true"]), {}, reduction_servers()], "--ready-timeout=0")
+        self.assert_code(run, 1)
+        self.assertIn("The replica workerpool2-0 was not ready within 0 seconds.", run.err)
 
     def test_a_server_ends_before_the_job(self):
         servers = reduction_servers(1, "echo ready >&$SUMMAND_NOTIFY_FD; sleep 0.5")
@@ -125,7 +133,7 @@ class OutcomeTest(JobTest):
     def test_the_job_takes_too_long(self):
         run = self.run_job([pool(["sleep", "1000"])], timeout="1s")
         self.assert_code(run, 1)
-        self.assertIn("The job did not end within its timeout of 1 seconds.", run.err)
+        self.assertIn("The job did not end within its timeout of 1 second.", run.err)
 
     def test_the_job_directory_cannot_be_used(self):
         """Before anything is printed or started."""

@@ -159,7 +159,7 @@ class PolicyTest(JobTest):
         run = self.run_with([pool(["true"]), {}, reduction_servers(1, "sleep 1000")],
                             {"maxWaitDuration": "1s"}, flags=["--ready-timeout=1000"])
         self.assert_code(run, 1)
-        self.assertIn("The job was not running within its maxWaitDuration of 1 seconds.", run.err)
+        self.assertIn("The job was not running within its maxWaitDuration of 1 second.", run.err)
 
 
 if __name__ == "__main__":
