@@ -189,8 +189,13 @@ static int place_output(struct smd_run *run)
 
 static int keep_inputs(const struct smd_run *run, const struct smd_local_run_options *options)
 {
+	char *summary = smd_jobdir_path(&run->dir, "summary.json");
 	int ret = 0;
 
+	if (summary) {
+		unlink(summary); /* of an earlier job in the same directory */
+	}
+	free(summary);
 	if (options->spec_text) {
 		ret = smd_jobdir_write(
 			&run->dir, "spec.json", options->spec_text, options->spec_length);

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "orchestrator/runner/printable.h"
+
 /* The first word's kind and what follows the blank after it. */
 static int split_kind(const char *text, enum smd_notice_kind *kind, size_t *skip)
 {
@@ -73,6 +75,9 @@ int smd_notice_parse(const struct smd_line *line, struct smd_notice *out)
 		if (iscntrl((unsigned char)*c)) {
 			*c = '?';
 		}
+	}
+	if (!key_end) {
+		smd_printable(rest); /* it is shown; a value is a record's, and refused there */
 	}
 	notice.text = rest;
 	if (key_end) {

@@ -1,11 +1,12 @@
 /* Says how a replica ended. */
 #include "orchestrator/runner/obituary.h"
 
-#include <ctype.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+
+#include "orchestrator/runner/printable.h"
 
 #define RECORD_MAX     4096
 #define ERROR_FILE_MAX (1 << 20)
@@ -112,20 +113,17 @@ void smd_obituary_word(const struct smd_replica *replica, char text[SMD_OBITUARY
 	}
 }
 
-/* It may be printed on a terminal, which must not take orders from it. */
 static void print_error(const char *text, FILE *file)
 {
-	size_t length = strnlen(text, ERROR_MAX);
+	char *copy = strndup(text, ERROR_MAX);
+	char *rest = copy;
 
-	for (size_t i = 0; i < length; i++) {
-		if (text[i] == '\n') {
-			fprintf(file, "\n    ");
-		} else {
-			fputc(iscntrl((unsigned char)text[i]) && text[i] != '\t' ? '?' : text[i],
-				file);
-		}
+	for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n")) {
+		smd_printable(line);
+		fprintf(file, "%s%s", line == copy ? "" : "\n    ", line);
 	}
-	fprintf(file, "%s\n", text[length] ? " ..." : "");
+	fprintf(file, "%s\n", strlen(text) > ERROR_MAX ? " ..." : "");
+	free(copy);
 }
 
 /*

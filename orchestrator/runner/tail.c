@@ -1,19 +1,10 @@
 /* Keeps the last lines of a stream in a ring. */
 #include "orchestrator/runner/tail.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What is kept will be printed, perhaps on a terminal, which must not take orders from it. */
-static void make_printable(char *line)
-{
-	for (char *c = line; *c; c++) {
-		if (iscntrl((unsigned char)*c) && *c != '\t') {
-			*c = '?';
-		}
-	}
-}
+#include "orchestrator/runner/printable.h"
 
 void smd_tail_add(struct smd_tail *tail, const char *text, size_t length)
 {
@@ -25,7 +16,7 @@ void smd_tail_add(struct smd_tail *tail, const char *text, size_t length)
 	free(*place);
 	*place = strndup(text, length < SMD_TAIL_LINE_MAX ? length : SMD_TAIL_LINE_MAX);
 	if (*place) {
-		make_printable(*place);
+		smd_printable(*place);
 	}
 	tail->count++;
 }

@@ -55,6 +55,13 @@ class LogsTest(JobTest):
         self.assertIn("exited with a non-zero status of 3.", run.err)
         self.assertIn("    the reason\n", run.err)
 
+    def test_what_is_no_text(self):
+        run = self.run_job([bash("head -c 100000 /dev/urandom; head -c 3000 /dev/urandom >&2; "
+                                 "printf '\\nthe \\xff\\xc2\\x9bend' >&2; exit 3")])
+        self.assert_code(run, 1)
+        self.assertIn("the ???end\n", run.err)
+        self.assertIn("the ???end", self.read_json(run, "state.json")["error"]["message"])
+
     def test_a_failure_is_told_once(self):
         """Where all that is said goes to one place, such as a terminal."""
         script = self.path("script.py")
