@@ -142,13 +142,12 @@ char **smd_container_argv(
 	return words.argv;
 }
 
-char *smd_container_cleanup(
-	const struct smd_container_runtime *runtime, const struct smd_launch *launch)
+char *smd_container_cleanup(const struct smd_container_runtime *runtime, const char *name)
 {
 	char *text;
 
 	if (!runtime->remove) {
 		return strdup("");
 	}
-	return asprintf(&text, "%s %s", runtime->remove, launch->name) < 0 ? NULL : text;
+	return asprintf(&text, "%s %s", runtime->remove, name) < 0 ? NULL : text;
 }

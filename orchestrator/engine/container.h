@@ -24,9 +24,8 @@ const struct smd_container_runtime *smd_container_runtime_find(const char *name)
 char **smd_container_argv(
 	const struct smd_container_runtime *runtime, const struct smd_launch *launch);
 
-/* The command that removes what the container has left, however it ended; "" when nothing stays.
- * The caller frees it. NULL: out of memory. */
-char *smd_container_cleanup(
-	const struct smd_container_runtime *runtime, const struct smd_launch *launch);
+/* The command that removes what the container of that name has left, however it ended; "" when
+ * nothing stays. The caller frees it. NULL: out of memory. */
+char *smd_container_cleanup(const struct smd_container_runtime *runtime, const char *name);
 
 #endif

@@ -67,6 +67,10 @@ struct smd_engine_ops {
 	 * had started becomes the caller's own children. */
 	void (*abandon)(struct smd_engine *engine, pid_t pid);
 
+	/* Removes what the launch of that name has left elsewhere, such as a container, when its
+	 * process was killed and could not do so. */
+	void (*clean_up)(struct smd_engine *engine, const char *name);
+
 	/* Gives up the places and frees the engine. No replica may be running. */
 	void (*close)(struct smd_engine *engine);
 };

@@ -13,6 +13,7 @@
 #include "orchestrator/engine/port.h"
 #include "orchestrator/engine/spawn.h"
 #include "orchestrator/engine/variables.h"
+#include "worker/agent/cleanup.h"
 #include "worker/agent/descendants.h"
 
 #define AGENT          SMD_AGENT_PROGRAM
@@ -182,7 +183,7 @@ static int start_container(
 	struct local_engine *local, const struct smd_launch *launch, struct smd_process *out)
 {
 	char **argv = smd_container_argv(local->runtime, launch);
-	char *cleanup = smd_container_cleanup(local->runtime, launch);
+	char *cleanup = smd_container_cleanup(local->runtime, launch->name);
 	int ret = -ENOMEM;
 
 	if (argv && cleanup) {
@@ -220,6 +221,15 @@ static void local_abandon(struct smd_engine *engine, pid_t pid)
 	kill(pid, SIGKILL);
 }
 
+static void local_clean_up(struct smd_engine *engine, const char *name)
+{
+	const struct smd_container_runtime *runtime = local_from(engine)->runtime;
+	char *command = runtime ? smd_container_cleanup(runtime, name) : NULL;
+
+	smd_clean_up(command);
+	free(command);
+}
+
 static void local_close(struct smd_engine *engine)
 {
 	struct local_engine *local = local_from(engine);
@@ -243,6 +253,7 @@ static const struct smd_engine_ops local_ops = {
 	.start = local_start,
 	.signal = local_signal,
 	.abandon = local_abandon,
+	.clean_up = local_clean_up,
 	.close = local_close,
 };
 

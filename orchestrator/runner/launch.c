@@ -80,6 +80,13 @@ static int add_runner_variables(
 	return ret;
 }
 
+char *smd_run_launch_name(const struct smd_replica *replica)
+{
+	char *name;
+
+	return asprintf(&name, "summand-%d-%s", (int)getpid(), replica->name) < 0 ? NULL : name;
+}
+
 static int make_paths(
 	struct launch *launch, const struct smd_run *run, const struct smd_replica *replica)
 {
@@ -89,8 +96,8 @@ static int make_paths(
 	if (!launch->log || !launch->exit_record || !launch->error_file) {
 		return -ENOMEM;
 	}
-	if (asprintf(&launch->name, "summand-%d-%s", (int)getpid(), replica->name) < 0) {
-		launch->name = NULL;
+	launch->name = smd_run_launch_name(replica);
+	if (!launch->name) {
 		return -ENOMEM;
 	}
 	unlink(launch->exit_record); /* of an earlier run in the same directory */

@@ -1,5 +1,6 @@
 /* Takes the ends of replicas' processes, and sees to it that they do end and leave nothing. */
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 
 #include "orchestrator/runner/obituary.h"
@@ -48,8 +49,24 @@ static void take_children(struct smd_run *run)
 		}
 		run->has_orphans |= !replica || WIFSIGNALED(status);
 		if (replica) {
+			replica->is_abandoned = WIFSIGNALED(status);
 			take_process(run, replica, status);
 		}
+	}
+}
+
+/* What killed agents could not remove. */
+static void clean_up(struct smd_run *run)
+{
+	for (size_t i = 0; i < run->count; i++) {
+		struct smd_replica *replica = &run->replicas[i];
+		char *name = replica->is_abandoned ? smd_run_launch_name(replica) : NULL;
+
+		if (name) {
+			run->engine->ops->clean_up(run->engine, name);
+			replica->is_abandoned = 0;
+		}
+		free(name);
 	}
 }
 
@@ -62,6 +79,9 @@ void smd_run_reap(struct smd_run *run)
 	}
 	if (run->has_orphans) {
 		run->has_orphans = smd_children_kill(is_replica, run) > 0;
+		if (!run->has_orphans) {
+			clean_up(run);
+		}
 	}
 }
 

@@ -66,6 +66,7 @@ struct smd_replica {
 	struct smd_tail tail;         /* of its standard error */
 	uint64_t started_ns;          /* 0: never */
 	uint64_t ended_ns;            /* 0: not yet */
+	int is_abandoned;             /* its process was killed, and may have left something */
 	unsigned ending_max_s;        /* what ending it may take after its grace period */
 	uint64_t overdue_ns;          /* when it must have ended; 0: it was not asked to */
 	struct smd_exit end;          /* once it has ended */

@@ -97,6 +97,9 @@ void smd_run_end_overdue(struct smd_run *run);
 /* Starts one replica; see launch.c. */
 void smd_run_launch(struct smd_run *run, struct smd_replica *replica);
 
+/* What its launches are called, which the caller frees. NULL: out of memory. */
+char *smd_run_launch_name(const struct smd_replica *replica);
+
 /* Begins the first attempt. */
 void smd_run_begin(struct smd_run *run);
 

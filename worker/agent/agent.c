@@ -12,6 +12,7 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/options.h"
+#include "worker/agent/cleanup.h"
 #include "worker/agent/descendants.h"
 #include "worker/agent/exit_record.h"
 #include "worker/agent/oom.h"
@@ -185,32 +186,7 @@ static void agent_finish(struct agent *agent)
 		agent_record_end(agent, status);
 	}
 	smd_descendants_kill();
-}
-
-/* What the command has left elsewhere goes too. That may take its time, but not for ever. */
-static void agent_clean_up(const struct agent *agent)
-{
-	pid_t pid;
-
-	if (!agent->cleanup || !*agent->cleanup) {
-		return;
-	}
-	pid = fork();
-	if (pid == 0) {
-		int null = open("/dev/null", O_RDWR);
-		sigset_t none;
-
-		sigemptyset(&none);
-		sigprocmask(SIG_SETMASK, &none, NULL);
-		alarm(CLEANUP_MAX_S);
-		dup2(null, STDIN_FILENO);
-		dup2(null, STDOUT_FILENO);
-		dup2(null, STDERR_FILENO);
-		execl("/bin/sh", "sh", "-c", agent->cleanup, (char *)NULL);
-		_exit(SMD_EXIT_NOT_FOUND);
-	}
-	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
-	}
+	smd_clean_up(agent->cleanup);
 	smd_descendants_kill();
 }
 
@@ -246,7 +222,6 @@ static int agent_run(struct agent *agent, char **argv)
 	agent_start(agent, argv);
 	agent_wait(agent, &signals);
 	agent_finish(agent);
-	agent_clean_up(agent);
 	if (agent->end.kind == SMD_EXIT_ERRNO) {
 		fprintf(stderr, "summand-agent: %s: %s\n", argv[0], strerror(agent->end.value));
 	}

@@ -11,7 +11,7 @@ import tempfile
 import unittest
 import uuid
 
-from job import LONG, JobTest, processes_with, wait_until
+from job import LONG, JobTest, children_of, command_of, processes_with, wait_until
 
 IMAGE = "localhost/summand-test-" + uuid.uuid4().hex
 ENTRYPOINT = '--change=ENTRYPOINT ["/bin/sh", "-c", "echo entry: $0 $1"]'
@@ -134,6 +134,47 @@ class ContainerTest(JobTest):
         run.kill()
         run.communicate(timeout=LONG)
         self.assertTrue(wait_until(lambda: not self.containers(run), 60))
+
+    def agent_of(self, run):
+        agents = [pid for pid in children_of(self.runner_of(run))
+                  if command_of(pid).startswith("summand-agent")]
+        return agents[0]
+
+    def test_a_killed_agents_container_is_removed(self):
+        """And the next attempt has a container of its own."""
+        script = "echo ready; [ $SUMMAND_RESTARTS = 1 ] || sleep 1000"
+        run = self.start([self.shell(script)], "--container-runtime=podman", "--grace=1",
+                         labels={"restart-backoff": "0"})
+        log = os.path.join(run.job_dir, "logs/workerpool0-0.log")
+        self.wait_for_file(log)
+        self.assertTrue(wait_until(lambda: "ready" in self.read(run, "logs/workerpool0-0.log")))
+        os.kill(self.agent_of(run), signal.SIGKILL)
+        self.assert_code(self.finish(run), 0)
+        self.assertEqual(self.containers(run), [])
+
+    def test_a_stubborn_container_is_killed(self):
+        run = self.start([self.shell("trap '' TERM; echo ready; while :; do sleep 1; done")],
+                         "--container-runtime=podman", "--grace=1")
+        self.wait_for_file(os.path.join(run.job_dir, "logs/workerpool0-0.log"))
+        self.assertTrue(wait_until(lambda: "ready" in self.read(run, "logs/workerpool0-0.log")))
+        run.send_signal(signal.SIGTERM)
+        self.assert_code(self.finish(run), 143)
+        self.assertEqual(self.containers(run), [])
+        self.assertEqual(processes_with(self.mark), [])
+
+    def test_the_image_is_missing(self):
+        run = self.run_job([{"replicaCount": 1, "imageUri": "localhost/no-such-image:1",
+                             "command": ["/bin/sh"]}], "--container-runtime=podman")
+        self.assert_code(run, 1)
+        self.assertIn("exited with a non-zero status of 125", run.err)
+        self.assertIn("no-such-image", run.err)
+
+    def test_the_command_is_missing(self):
+        run = self.run_job([{"replicaCount": 1, "imageUri": IMAGE, "command": ["/bin/no-such"]}],
+                           "--container-runtime=podman")
+        self.assert_code(run, 1)
+        self.assertIn("/bin/no-such", run.err)
+        self.assertEqual(self.containers(run), [])
 
     def test_no_such_runtime(self):
         run = self.run_job([self.shell("true")], "--container-runtime=lxc")

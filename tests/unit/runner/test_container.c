@@ -37,7 +37,7 @@ static void expect(const char *runtime, const struct smd_launch *request, const 
 
 static void expect_cleanup(const char *runtime, const char *expected)
 {
-	char *text = smd_container_cleanup(smd_container_runtime_find(runtime), &launch);
+	char *text = smd_container_cleanup(smd_container_runtime_find(runtime), launch.name);
 
 	assert_non_null(text);
 	assert_string_equal(text, expected);
