@@ -113,9 +113,14 @@ static int choose(struct smd_plan *plan, const char *machine_type)
 	int ret = machine_type ? smd_plan_choose(plan, machine_type) : 0;
 
 	if (ret == -ENOENT) {
+		const char *near = smd_catalogue_suggest(plan->catalogue, machine_type);
+
 		fprintf(stderr,
-			"summand: --reduction-machine-type: must be in the catalogue, got \"%s\"\n",
-			machine_type);
+			"summand: --reduction-machine-type: must be in the catalogue, got "
+			"\"%s\"%s%s%s"
+			"\n",
+			machine_type, near ? "; did you mean " : "", near ? near : "",
+			near ? "?" : "");
 	} else if (ret) {
 		fprintf(stderr,
 			"summand: --reduction-machine-type: the workers' bandwidth is unknown\n");

@@ -181,8 +181,10 @@ static int print_job(const struct smd_job *job, struct selection *selection)
 static void print_unknown(const struct selection *selection, const char *source)
 {
 	if (selection->process < 0) {
-		fprintf(stderr, "summand: --replica: must be a replica of %s, got \"%s\"\n", source,
-			selection->replica);
+		fprintf(stderr,
+			"summand: --replica: must be a replica of %s such as workerpool0-0, got "
+			"\"%s\"\n",
+			source, selection->replica);
 	} else {
 		fprintf(stderr,
 			"summand: --replica, --process: must be a process of %s, got \"%s\", %d\n",

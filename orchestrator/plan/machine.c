@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "reduction_server/base/options.h"
+
 #define PLACE_BESIDE_PROGRAM "../share/summand/machine_types.json"
 #define ATTACHABLE_MAX       16
 
@@ -150,6 +152,31 @@ int smd_catalogue_find(const struct smd_catalogue *catalogue, const char *machin
 		}
 	}
 	return -ENOENT;
+}
+
+const char *smd_catalogue_suggest(const struct smd_catalogue *catalogue, const char *machine_type)
+{
+	size_t count = json_array_size(catalogue->machine_types);
+	const char **names = calloc(count + 1, sizeof(*names));
+	size_t family = strcspn(machine_type, "-");
+	const char *near = NULL;
+	size_t n = 0;
+	size_t i;
+	json_t *row;
+
+	json_array_foreach (catalogue->machine_types, i, row) {
+		const char *name = json_string_value(json_object_get(row, "name"));
+
+		/* "n1-standard-5" is meant to be an n1. */
+		if (names && name && strncmp(name, machine_type, family + 1) == 0) {
+			names[n++] = name;
+		}
+	}
+	if (n > 0) {
+		near = smd_suggest(machine_type, names, n);
+	}
+	free(names);
+	return near;
 }
 
 /* The counts that the family takes of an accelerator, as a list; returns how many there are. */

@@ -30,6 +30,9 @@ void smd_catalogue_free(struct smd_catalogue *catalogue);
 int smd_catalogue_find(const struct smd_catalogue *catalogue, const char *machine_type,
 	const char *accelerator_type, int count, struct smd_machine *out);
 
+/* The machine type of the catalogue that may be meant; NULL: none is near. */
+const char *smd_catalogue_suggest(const struct smd_catalogue *catalogue, const char *machine_type);
+
 /* The machine type that is recommended for reduction servers. */
 const char *smd_catalogue_reduction_server(const struct smd_catalogue *catalogue);
 

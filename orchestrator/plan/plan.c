@@ -60,10 +60,12 @@ static int look_up_machine(struct smd_plan *plan, const struct smd_pool *pool)
 	if (pool->machine_type &&
 		smd_catalogue_find(plan->catalogue, pool->machine_type, pool->accelerator_type,
 			pool->accelerator_count, &machine)) {
+		const char *near = smd_catalogue_suggest(plan->catalogue, pool->machine_type);
 		int ret = smd_plan_warn(plan,
 			"worker pool %d: machine type %s is not in the catalogue, so its "
-			"bandwidth is unknown",
-			pool->index, pool->machine_type);
+			"bandwidth is unknown%s%s%s",
+			pool->index, pool->machine_type, near ? "; did you mean " : "",
+			near ? near : "", near ? "?" : "");
 
 		if (ret) {
 			return ret;

@@ -42,19 +42,19 @@ struct azure_job {
 	size_t nenv;
 };
 
-static void decode_type(struct smd_decoder *decoder, const struct smd_field *field,
-	const struct smd_node *node, void *base)
+/* Whether it is another type of job, of which no field would be right. */
+static int is_other_type(struct smd_decoder *decoder, const struct smd_node *document)
 {
+	const struct smd_node *node = smd_node_member(document, "type");
 	char got[SMD_NODE_TEXT_MAX];
 
-	(void)field;
-	(void)base;
-	if (smd_decode_expects(decoder, node, SMD_NODE_STRING) &&
-		strcasecmp(node->string, "command") != 0) {
-		smd_node_describe(node, got);
-		smd_mistake_value(decoder->diagnostics, node,
-			"must be command: no other type of job is run here, got %s", got);
+	if (!node || node->type != SMD_NODE_STRING || strcasecmp(node->string, "command") == 0) {
+		return 0;
 	}
+	smd_node_describe(node, got);
+	smd_mistake_value(decoder->diagnostics, node,
+		"must be command: no other type of job is run here, got %s", got);
+	return 1;
 }
 
 static void decode_distribution_type(struct smd_decoder *decoder, const struct smd_field *field,
@@ -230,7 +230,7 @@ static const struct smd_message limits = AZURE_MESSAGE(limits_rows);
 
 static const struct smd_field job_rows[] = {
 	SMD_FIELD("$schema", smd_decode_string, SMD_KEPT),
-	SMD_FIELD("type", decode_type, SMD_KEPT),
+	SMD_FIELD("type", smd_decode_string, SMD_KEPT),
 	SMD_FIELD("name", smd_decode_string, PLACE(name)),
 	SMD_FIELD("display_name", smd_decode_string, PLACE(display_name)),
 	SMD_FIELD("experiment_name", smd_decode_string, SMD_KEPT, .note = CLOUD_ONLY),
@@ -555,6 +555,9 @@ int smd_azure_job_convert(const struct smd_node *document, const char *directory
 	char *code = NULL;
 	char *line;
 
+	if (is_other_type(&decoder, document)) {
+		return -EINVAL;
+	}
 	smd_decode_message(&decoder, &command_job, document, &job);
 	check(&decoder, document, &job);
 	line = expand(&decoder, document, directory);

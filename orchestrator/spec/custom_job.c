@@ -310,11 +310,20 @@ static const struct smd_node *decode_document(
 	struct smd_decoder *decoder, const struct smd_node *document, struct smd_job *job)
 {
 	const struct smd_node *spec = smd_node_member(document, "jobSpec");
+	char kind[SMD_NODE_TEXT_MAX];
 
 	if (document->type == SMD_NODE_ARRAY) {
 		smd_mistake_value(decoder->diagnostics, document,
 			"must be an object, got an array; worker pools are written "
 			"{\"workerPoolSpecs\": [...]}");
+		return NULL;
+	}
+	if (smd_node_member(document, "apiVersion") && smd_node_member(document, "kind")) {
+		smd_node_describe(smd_node_member(document, "kind"), kind);
+		smd_mistake_value(decoder->diagnostics, document,
+			"must be a CustomJob, a CustomJobSpec, a HyperparameterTuningJob or a "
+			"command job of Azure ML, got Kubernetes' %s",
+			kind);
 		return NULL;
 	}
 	if (smd_node_member(document, "trialJobSpec") || smd_node_member(document, "studySpec")) {

@@ -348,6 +348,7 @@ void smd_decode_variables(struct smd_decoder *decoder, const struct smd_field *f
 	};
 	static const struct smd_message variable = SMD_MESSAGE(rows);
 	struct smd_variable *list;
+	char got[SMD_NODE_TEXT_MAX];
 
 	if (node->type == SMD_NODE_OBJECT && node->first) {
 		smd_mistake_value(decoder->diagnostics, node,
@@ -361,6 +362,17 @@ void smd_decode_variables(struct smd_decoder *decoder, const struct smd_field *f
 	}
 	list = begin_list(decoder, field, node, sizeof(*list), base);
 	for (const struct smd_node *child = node->first; child; child = child->next) {
+		const char *equals =
+			child->type == SMD_NODE_STRING ? strchr(child->string, '=') : NULL;
+
+		if (equals && equals - child->string < SMD_NODE_TEXT_MAX) {
+			smd_node_describe(child, got);
+			smd_mistake_value(decoder->diagnostics, child,
+				"must be an object, got %s; write {\"name\": \"%.*s\", \"value\": "
+				"...}",
+				got, (int)(equals - child->string), child->string);
+			continue;
+		}
 		smd_decode_message(decoder, &variable, child, list ? &list[child->index] : NULL);
 		if (list && !list[child->index].value) {
 			list[child->index].value = copy(decoder, "");

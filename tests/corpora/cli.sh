@@ -54,7 +54,7 @@ says 2 "must be text, or json|yaml" custom-jobs plan --format=xml reduction_serv
 says 2 "those of your program come after --" custom-jobs local-run skipped_pool.yaml --epochs=3
 says 2 "one SPEC is needed, got 2" custom-jobs validate reduction_server.json skipped_pool.yaml
 says 2 "No such file or directory" custom-jobs validate nowhere.json
-says 2 "must be a replica of skipped_pool.yaml" custom-jobs env skipped_pool.yaml \
+says 2 "must be a replica of skipped_pool.yaml such as workerpool0-0" custom-jobs env skipped_pool.yaml \
 	--replica=workerpool1-0
 says 2 "<stdin>:1:1: must hold a job" custom-jobs validate -
 
