@@ -44,7 +44,7 @@ says 2 "create: there is no service yet; \`summand custom-jobs local-run\` takes
 	ai custom-jobs create --region=us-central1
 says 2 "--stream-logs\` prints the stream" custom-jobs stream-logs 1
 says 2 "state.json" custom-jobs describe 1
-says 2 "~/.local/state/summand/jobs" custom-jobs list
+says 2 "local/state/summand/jobs" custom-jobs list
 says 2 "Ctrl-C" custom-jobs cancel 1
 says 2 "runs its first trial" ai hp-tuning-jobs create
 says 2 "takes a command job of Azure ML" ml job create --file job.yml

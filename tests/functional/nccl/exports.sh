@@ -22,7 +22,7 @@ for tool in nm readelf; do
 	fi
 done
 
-expected=$(printf '%s\n' ncclCollNetPlugin_v{6,8,9,10,11,12} ncclTunerPlugin_v{2,3,4,5} | sort)
+expected=$(printf '%s\n' {ncclNetPlugin,ncclCollNetPlugin}_v{6,8,9,10,11,12} ncclTunerPlugin_v{2,3,4,5} | sort)
 diff <(echo "$expected") <(nm -D --defined-only "$library" | awk '{ print $3 }' | sort) ||
 	fail "the tables (<) and what the library exports (>) must agree"
 
