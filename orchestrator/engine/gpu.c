@@ -21,6 +21,16 @@ static int add(struct smd_gpus *gpus, const char *id, size_t length)
 	return ids[gpus->count] ? (gpus->count++, 0) : -ENOMEM;
 }
 
+static int has(const struct smd_gpus *gpus, const char *id, size_t length)
+{
+	for (size_t i = 0; i < gpus->count; i++) {
+		if (strlen(gpus->ids[i]) == length && strncmp(gpus->ids[i], id, length) == 0) {
+			return 1;
+		}
+	}
+	return 0;
+}
+
 static int find_all(struct smd_gpus *gpus)
 {
 	DIR *folder = opendir(DRIVER_FOLDER);
@@ -55,7 +65,7 @@ int smd_gpus_find(struct smd_gpus *gpus, const char *visible)
 		if (length == 0 || visible[0] == '-') {
 			break; /* CUDA too sees those before a wrong one only */
 		}
-		ret = add(gpus, visible, length);
+		ret = has(gpus, visible, length) ? 0 : add(gpus, visible, length);
 		visible += length + (visible[length] == ',');
 	}
 	if (ret) {

@@ -43,6 +43,18 @@ static void test_every_replica_has_its_own(void **state)
 	smd_gpus_clear(&gpus);
 }
 
+static void test_one_named_twice_is_one(void **state)
+{
+	struct smd_error error = {{0}};
+	struct smd_gpus gpus;
+
+	(void)state;
+	assert_int_equal(smd_gpus_find(&gpus, "0,1,0,1,2"), 0);
+	assert_int_equal(gpus.count, 3);
+	assert_int_equal(smd_gpus_deal(&gpus, &job, 0, &error), -EBUSY);
+	smd_gpus_clear(&gpus);
+}
+
 static void test_there_are_too_few(void **state)
 {
 	struct smd_error error = {{0}};
@@ -97,6 +109,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_replica_has_its_own),
+		cmocka_unit_test(test_one_named_twice_is_one),
 		cmocka_unit_test(test_there_are_too_few),
 		cmocka_unit_test(test_there_are_none),
 		cmocka_unit_test(test_a_tpu_is_no_gpu),
