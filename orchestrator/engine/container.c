@@ -111,6 +111,7 @@ static void add_isolated(struct words *words, const struct smd_container_runtime
 	if (launch->has_command) {
 		add(words, "--entrypoint=%s", *word++);
 	}
+	add(words, "--"); /* whatever an image's name begins with, it is none of the options */
 	add(words, "%s", launch->image);
 	for (; *word; word++) {
 		add(words, "%s", *word);

@@ -51,11 +51,11 @@ static void test_a_command(void **state)
 		"podman run --rm --name=summand-7-workerpool1-0 --network=host --ipc=host "
 		"--volume=/jobs/one:/jobs/one --workdir=/jobs/one/code --device=nvidia.com/gpu=all "
 		"--env=RANK=3 --env=CUDA_VISIBLE_DEVICES=2,3 --preserve-fds=1 "
-		"--env=SUMMAND_NOTIFY_FD=3 --entrypoint=python3 example.org/trainer:1 train.py");
+		"--env=SUMMAND_NOTIFY_FD=3 --entrypoint=python3 -- example.org/trainer:1 train.py");
 	expect("docker", &launch,
 		"docker run --rm --name=summand-7-workerpool1-0 --network=host --ipc=host "
 		"--volume=/jobs/one:/jobs/one --workdir=/jobs/one/code --gpus=all --env=RANK=3 "
-		"--env=CUDA_VISIBLE_DEVICES=2,3 --entrypoint=python3 example.org/trainer:1 "
+		"--env=CUDA_VISIBLE_DEVICES=2,3 --entrypoint=python3 -- example.org/trainer:1 "
 		"train.py");
 	expect("apptainer", &launch,
 		"apptainer exec --bind=/jobs/one --pwd=/jobs/one/code --nv "
@@ -74,7 +74,7 @@ static void test_the_images_own_command(void **state)
 	request.directory = NULL;
 	expect("docker", &request,
 		"docker run --rm --name=summand-7-workerpool1-0 --network=host --ipc=host "
-		"--volume=/jobs/one:/jobs/one example.org/trainer:1 train.py");
+		"--volume=/jobs/one:/jobs/one -- example.org/trainer:1 train.py");
 	request.image = "/images/trainer.sif";
 	expect("apptainer", &request,
 		"apptainer run --bind=/jobs/one /images/trainer.sif train.py");
