@@ -2,13 +2,15 @@
  * A byte stream cut into lines, whatever pieces it arrives in.
  *
  * A line longer than the buffer is handed on in several parts; all but the first are `continued`.
+ * Only for one that may be JSON the buffer grows, to as much as an entry of Cloud Logging may have.
  */
 #ifndef SMD_RUNNER_LINES_H
 #define SMD_RUNNER_LINES_H
 
 #include <stddef.h>
 
-#define SMD_LINES_BUFFER 4096
+#define SMD_LINES_BUFFER   4096
+#define SMD_LINES_JSON_MAX (256 << 10)
 
 struct smd_line {
 	char *text;    /* ended by a NUL, which is not counted; may be changed in place */
@@ -19,7 +21,9 @@ struct smd_line {
 typedef void smd_line_fn(void *arg, const struct smd_line *line);
 
 struct smd_lines {
-	char buffer[SMD_LINES_BUFFER + 1];
+	char small[SMD_LINES_BUFFER + 1];
+	char *large; /* in the place of it, while a line is longer; or NULL */
+	size_t large_size;
 	size_t used;
 	int continued;
 	smd_line_fn *take;

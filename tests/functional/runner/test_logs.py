@@ -4,7 +4,7 @@ import re
 import subprocess
 import unittest
 
-from job import SUMMAND, JobTest, bash
+from job import SUMMAND, JobTest, bash, pool
 
 LINE = re.compile(r"^([A-Z]+)\t\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}\t([a-z0-9.-]+)\t(.*)$")
 
@@ -45,6 +45,22 @@ class LogsTest(JobTest):
                          + [("ERROR", line) for line in lines[1:]])
         self.assertEqual(self.read(run, "logs/workerpool0-0.log").splitlines(), lines)
         self.assertNotIn("\tservice\t", run.out)
+
+    def test_a_long_line_that_is_json(self):
+        """As large as entries of Cloud Logging may be; a longer one is a line like any other."""
+        script = ("import json\n"
+                  "for n in 5000, 100000, 300000:\n"
+                  "    print(json.dumps({'severity': 'WARNING', 'message': 'x' * n + 'end'}), flush=True)\n"
+                  "print('after')")
+        run = self.run_job([pool(["python3", "-c", script])])
+        self.assert_code(run, 0)
+        said = [(s, m) for s, t, m in self.messages(self.read(run, "logs/job.log"))
+                if t == "workerpool0-0"]
+        self.assertEqual(said[:2], [("WARNING", "x" * n + "end") for n in (5000, 100000)])
+        self.assertEqual({s for s, _ in said[2:]}, {"INFO"})
+        self.assertEqual(said[-1], ("INFO", "after"))
+        log = self.read(run, "logs/workerpool0-0.log").splitlines()
+        self.assertEqual([len(line) for line in log], [5041, 100041, 300041, 5])
 
     def test_a_failure(self):
         run = self.run_job([bash("echo the reason >&2; exit 3")], "--stream-logs")
