@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# tools/gpu-check where there is no GPU: what it says, and that it builds from its pack alone, without a
+# network. What it checks on a GPU is not tested here.
+#
+#   gpu_check.sh words|build [SANITIZER]
+set -uo pipefail
+
+part=$1
+sanitizer=${2:-}
+cd "${SUMMAND_SOURCE:?must name the source directory}" || exit 1
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+failures=0
+
+fail() {
+	echo "FAILED: $*"
+	failures=$((failures + 1))
+}
+
+# says EXIT_CODE TEXT COMMAND...
+says() {
+	local code=$1 text=$2 got result
+
+	shift 2
+	got=$("$@" 2>&1 </dev/null)
+	result=$?
+	[ "$result" = "$code" ] && [[ $got == *"$text"* ]] ||
+		fail "$*: must exit with $code and say \"$text\", got $result: $got"
+}
+
+if [ "$part" = words ]; then
+	says 0 "Checks NCCL's plugin on a GPU" tools/gpu-check --help
+	says 2 'got "--fast"' tools/gpu-check --fast
+	says 2 'got "--out="' tools/gpu-check --out=
+	says 1 "must name the folder" tools/gpu/build
+	if ! ls /dev/nvidia[0-9]* >/dev/null 2>&1; then
+		says 77 "this machine has no NVIDIA GPU" tools/gpu-check "--out=$scratch/out"
+		[ ! -e "$scratch/out" ] || fail "a run that is skipped may leave nothing"
+	fi
+	[ "$failures" = 0 ]
+	exit
+fi
+
+if [ -n "$sanitizer" ]; then
+	echo "skipped: it builds a tree of its own, which the plain build's tests have looked at"
+	exit 77
+fi
+if ! timeout 120 tools/gpu/pack "$scratch/pack" >"$scratch/log" 2>&1; then
+	echo "skipped: no sources to pack could be fetched: $(tail -n 1 "$scratch/log")"
+	exit 77
+fi
+[ "$(du -sm "$scratch/pack" | cut -f 1)" -lt 64 ] || fail "the pack must be below 64 MB"
+
+apart=()
+for way in "unshare -n" "unshare -rn"; do
+	if $way true 2>/dev/null; then
+		read -ra apart <<<"$way"
+		break
+	fi
+done
+[ "${#apart[@]}" != 0 ] || echo "networks cannot be taken away here: whether it builds without is not seen"
+if ! "${apart[@]}" tools/gpu/build "$scratch" >"$scratch/log" 2>&1; then
+	# Where there is no NCCL the benchmark is all that may be missing.
+	grep -q "nccl.h, libnccl and the CUDA runtime must be found" "$scratch/log" || {
+		tail -n 30 "$scratch/log"
+		fail "tools/gpu/build"
+	}
+fi
+for file in bin/summand-reduction-server lib/libnccl-net-summand.so; do
+	needed=$(ldd "$scratch/build/$file" 2>&1 | grep -vE 'linux-vdso|ld-linux|lib(c|m|dl|pthread)\.so')
+	[ -z "$needed" ] || fail "$file: must need the C library alone, got $needed"
+done
+says 0 "summand-reduction-server" "$scratch/build/bin/summand-reduction-server" --version
+
+[ "$failures" = 0 ]
