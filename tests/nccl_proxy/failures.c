@@ -140,7 +140,7 @@ bool server_dies(void)
 		servers_start(&death.spare, 1);
 		setenv(LIST_VARIABLE, death.servers.list, 1);
 		good = fleet_run(&(struct fleet){
-			.nnodes = NODES, .seconds = 18, .body = lose_server, .argument = &death});
+			.nnodes = NODES, .seconds = 40, .body = lose_server, .argument = &death});
 		servers_stop(&death.spare);
 		servers_stop(&death.servers);
 	}
@@ -177,7 +177,7 @@ static void lose_rank(struct fleet_node *node)
 bool rank_dies(void)
 {
 	return servers_run((struct fleet){.nnodes = NODES,
-				   .seconds = 15,
+				   .seconds = 40,
 				   .killed = 1u << WITHHOLDER,
 				   .body = lose_rank},
 		2);
@@ -223,7 +223,7 @@ bool close_with_pending(void)
 
 	for (int i = 0; i < 3 && good; i++) {
 		good = servers_run((struct fleet){.nnodes = NODES,
-					   .seconds = 15,
+					   .seconds = 40,
 					   .body = close_pending,
 					   .argument = &closings[i]},
 			2);
@@ -245,7 +245,7 @@ static void unmap_in_flight(struct fleet_node *node)
 
 	collnet_find(&collnet, library, COLLNET_NEWEST);
 	proxy_open(&other, &collnet, node, &other_shape);
-	rest = stream_of(&other, 20 * ROUNDS);
+	rest = stream_of(&other, 10 * ROUNDS);
 	for (int round = 0; round < ROUNDS; round++) {
 		struct proxy_shape this = shape;
 		struct proxy proxy;
@@ -274,7 +274,7 @@ static void unmap_in_flight(struct fleet_node *node)
 bool buffer_goes_first(void)
 {
 	return servers_run(
-		(struct fleet){.nnodes = NODES, .seconds = 18, .body = unmap_in_flight}, 2);
+		(struct fleet){.nnodes = NODES, .seconds = 40, .body = unmap_in_flight}, 2);
 }
 
 /* ---- servers that stall ---- */
@@ -333,7 +333,7 @@ bool servers_stall(void)
 	servers_start(&servers, 2);
 	setenv(LIST_VARIABLE, servers.list, 1);
 	good = fleet_run(&(struct fleet){
-		.nnodes = NODES, .seconds = 15, .body = drop_while_stalled, .argument = &servers});
+		.nnodes = NODES, .seconds = 40, .body = drop_while_stalled, .argument = &servers});
 	servers_stop(&servers);
 	return good;
 }

@@ -134,7 +134,7 @@ bool every_version(void)
 	for (int i = 0; i < collnet_nversions && good; i++) {
 		printf("v%d\n", collnet_versions[i]);
 		good = servers_run((struct fleet){.nnodes = 3,
-					   .seconds = 15,
+					   .seconds = 40,
 					   .body = use_version,
 					   .argument = &collnet_versions[i]},
 			1);
@@ -169,7 +169,7 @@ static void use_operations(struct fleet_node *node)
 
 bool every_operation(void)
 {
-	return servers_run((struct fleet){.nnodes = 5, .seconds = 20, .body = use_operations}, 3);
+	return servers_run((struct fleet){.nnodes = 5, .seconds = 40, .body = use_operations}, 3);
 }
 
 /* ---- the bounce buffer ---- */
@@ -203,8 +203,8 @@ static void fill_window(struct fleet_node *node)
 bool bounce_buffer(void)
 {
 	return servers_run(
-		       (struct fleet){.nnodes = 3, .seconds = 20, .body = use_bounce_buffer}, 2) &&
-	       servers_run((struct fleet){.nnodes = 3, .seconds = 20, .body = fill_window}, 2);
+		       (struct fleet){.nnodes = 3, .seconds = 40, .body = use_bounce_buffer}, 2) &&
+	       servers_run((struct fleet){.nnodes = 3, .seconds = 40, .body = fill_window}, 2);
 }
 
 /* ---- several communicators ---- */
@@ -233,7 +233,7 @@ static void use_several(struct fleet_node *node)
 	collnet_find(&collnet, library, *(const int *)node->argument);
 	for (int c = 0; c < COMMUNICATORS; c++) {
 		proxy_open(&proxies[c], &collnet, node, &shapes[c]);
-		streams[c] = stream_of(&proxies[c], proxies[c].rank < 0 ? 0 : 60, choose_small);
+		streams[c] = stream_of(&proxies[c], proxies[c].rank < 0 ? 0 : 40, choose_small);
 	}
 	for (int c = 0; c < COMMUNICATORS; c++) {
 		stream_start(&streams[(c + node->rank) % COMMUNICATORS]);
@@ -270,7 +270,7 @@ static void *serve_one(void *arg)
 
 	CHECK_EQUAL(proxy_connect(&duty->proxy, duty->handles), NCCL_SUCCESS);
 	proxy_register(&duty->proxy);
-	duty->stream = stream_of(&duty->proxy, 60, choose_small);
+	duty->stream = stream_of(&duty->proxy, 40, choose_small);
 	stream_finish(&duty->stream);
 	proxy_deregister(&duty->proxy, PROXY_RECEIVE);
 	proxy_close(&duty->proxy);
@@ -312,14 +312,14 @@ bool several_communicators(void)
 
 	for (int i = 0; i < 2 && good; i++) {
 		good = servers_run((struct fleet){.nnodes = 4,
-					   .seconds = 15,
+					   .seconds = 40,
 					   .body = use_several,
 					   .argument = &versions[i]},
 			2);
 	}
 	return good &&
 	       servers_run(
-		       (struct fleet){.nnodes = 4, .seconds = 15, .body = use_several_at_once}, 2);
+		       (struct fleet){.nnodes = 4, .seconds = 40, .body = use_several_at_once}, 2);
 }
 
 /* ---- many communicators ---- */
@@ -364,5 +364,5 @@ static void use_many(struct fleet_node *node)
 
 bool many_communicators(void)
 {
-	return servers_run((struct fleet){.nnodes = 2, .seconds = 20, .body = use_many}, 2);
+	return servers_run((struct fleet){.nnodes = 2, .seconds = 40, .body = use_many}, 2);
 }

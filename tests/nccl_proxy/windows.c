@@ -248,7 +248,7 @@ bool gather_and_scatter(void)
 
 	for (int i = 0; i < 3 && good; i++) {
 		good = servers_run((struct fleet){.nnodes = 3,
-					   .seconds = 10,
+					   .seconds = 40,
 					   .body = use_windows,
 					   .argument = &versions[i]},
 			2);
