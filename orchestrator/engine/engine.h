@@ -78,6 +78,7 @@ struct smd_engine_ops {
 /* The first member of every engine. */
 struct smd_engine {
 	const struct smd_engine_ops *ops;
+	const char *agent; /* the path of summand-agent, for what the runner itself starts */
 };
 
 struct smd_local_options {

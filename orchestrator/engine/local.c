@@ -370,6 +370,7 @@ int smd_engine_local_open(
 	}
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	raise_open_files(&local->open_files);
+	local->engine.agent = local->agent;
 	*out = &local->engine;
 	return 0;
 free_local:

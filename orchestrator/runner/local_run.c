@@ -232,7 +232,9 @@ static int prepare(
 	smd_run_record(run);
 	ret = ret ? ret : place_output(run);
 	ret = ret ? ret : keep_inputs(run, options);
-	ret = ret ? ret : smd_workspace_open(&run->workspace, run->job, &run->dir, error);
+	ret = ret ? ret
+		  : smd_workspace_open(
+			    &run->workspace, run->job, &run->dir, run->engine->agent, error);
 	ret = ret ? ret : smd_contract_create(run->job, &run->placement, &run->contract);
 	if (ret) {
 		smd_workspace_close(&run->workspace);

@@ -12,8 +12,16 @@
 #include <unistd.h>
 
 #define SETUP_LOG "logs/setup.log"
+#define TOOL      2 /* after the agent and its "--" */
 
-static _Noreturn void become_tool(char *const *argv, const char *log_path)
+/* Where tools work, and what runs them. */
+struct place {
+	const struct smd_jobdir *dir;
+	const char *agent;
+};
+
+/* `argv` begins with the words of the agent's own. */
+static _Noreturn void become_tool(const char *agent, char *const *argv, const char *log_path)
 {
 	int log = open(log_path, O_WRONLY | O_CREAT | O_APPEND, 0666);
 
@@ -21,55 +29,56 @@ static _Noreturn void become_tool(char *const *argv, const char *log_path)
 	if (log < 0 || dup2(log, STDOUT_FILENO) < 0 || dup2(log, STDERR_FILENO) < 0) {
 		_exit(EXIT_FAILURE);
 	}
-	execvp(argv[0], argv);
-	dprintf(STDERR_FILENO, "%s: %s\n", argv[0], strerror(errno));
+	execv(agent, argv);
+	dprintf(STDERR_FILENO, "%s: %s\n", agent, strerror(errno));
 	_exit(EXIT_FAILURE);
 }
 
-/* Runs a program to its end. 0, or -ECHILD with a text when it did not end well. */
-static int run_tool(char *const *argv, const struct smd_jobdir *dir, struct smd_error *error)
+/* Runs a program, the third word on, to its end. 0, or -ECHILD with a text when it did not end
+ * well. */
+static int run_tool(char *const *argv, const struct place *place, struct smd_error *error)
 {
-	char *log = smd_jobdir_path(dir, SETUP_LOG);
+	char *log = smd_jobdir_path(place->dir, SETUP_LOG);
 	pid_t pid = log ? fork() : -1;
 	int status = 0;
 	int ret = 0;
 
 	if (pid == 0) {
-		become_tool(argv, log);
+		become_tool(place->agent, argv, log);
 	}
 	if (pid < 0) {
 		ret = smd_error_set(
-			error, errno, "%s: cannot be started: %s", argv[0], strerror(errno));
+			error, errno, "%s: cannot be started: %s", argv[TOOL], strerror(errno));
 	}
 	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
 	}
 	if (!ret && status) {
 		ret = smd_error_set(
-			error, ECHILD, "%s: must end well; what it said is in %s", argv[0], log);
+			error, ECHILD, "%s: must end well; what it said is in %s", argv[TOOL], log);
 	}
 	free(log);
 	return ret;
 }
 
 static int copy_code(struct smd_workspace *workspace, const struct smd_job *job,
-	const struct smd_jobdir *dir, struct smd_error *error)
+	const struct place *place, struct smd_error *error)
 {
-	char cp[] = "cp", all[] = "-a", end[] = "--";
+	char agent[] = "summand-agent", stop[] = "--", cp[] = "cp", all[] = "-a", end[] = "--";
 	char *from;
 	int ret;
 
 	if (!job->code_dir || strcmp(job->code_dir, ".") == 0) {
 		return 0;
 	}
-	workspace->code = smd_jobdir_path(dir, "code");
+	workspace->code = smd_jobdir_path(place->dir, "code");
 	if (!workspace->code || asprintf(&from, "%s/.", job->code_dir) < 0) {
 		return -ENOMEM;
 	}
-	ret = smd_jobdir_make_folder(dir, "code");
+	ret = smd_jobdir_make_folder(place->dir, "code");
 	if (!ret) {
-		char *argv[] = {cp, all, end, from, workspace->code, NULL};
+		char *argv[] = {agent, stop, cp, all, end, from, workspace->code, NULL};
 
-		ret = run_tool(argv, dir, error);
+		ret = run_tool(argv, place, error);
 	}
 	free(from);
 	return ret;
@@ -95,8 +104,9 @@ static size_t append(char **argv, size_t count, char *const *words, size_t nword
 
 /* One folder for all pools: on Vertex AI too they nearly always have the same packages. */
 static int install_packages(struct smd_workspace *workspace, const struct smd_job *job,
-	const struct smd_jobdir *dir, struct smd_error *error)
+	const struct place *place, struct smd_error *error)
 {
+	char agent[] = "summand-agent", stop[] = "--";
 	char python[] = "python3", module[] = "-m", pip[] = "pip", install[] = "install";
 	char quiet[] = "--disable-pip-version-check", upgrade[] = "--upgrade",
 	     target[] = "--target";
@@ -108,12 +118,12 @@ static int install_packages(struct smd_workspace *workspace, const struct smd_jo
 	if (npackages == 0) {
 		return 0;
 	}
-	workspace->packages = smd_jobdir_path(dir, "packages");
+	workspace->packages = smd_jobdir_path(place->dir, "packages");
 	if (!workspace->packages) {
 		return -ENOMEM;
 	}
-	char *const head[] = {
-		python, module, pip, install, quiet, upgrade, target, workspace->packages};
+	char *const head[] = {agent, stop, python, module, pip, install, quiet, upgrade, target,
+		workspace->packages};
 
 	argv = calloc(sizeof(head) / sizeof(head[0]) + npackages + 1, sizeof(*argv));
 	if (!argv) {
@@ -126,17 +136,18 @@ static int install_packages(struct smd_workspace *workspace, const struct smd_jo
 	}
 	count = append(argv, count, job->requirements, job->nrequirements);
 	append(argv, count, job->extra_packages, job->nextra_packages);
-	ret = run_tool(argv, dir, error);
+	ret = run_tool(argv, place, error);
 	free(argv);
 	return ret;
 }
 
 int smd_workspace_open(struct smd_workspace *workspace, const struct smd_job *job,
-	const struct smd_jobdir *dir, struct smd_error *error)
+	const struct smd_jobdir *dir, const char *agent, struct smd_error *error)
 {
-	int ret = copy_code(workspace, job, dir, error);
+	const struct place place = {.dir = dir, .agent = agent};
+	int ret = copy_code(workspace, job, &place, error);
 
-	ret = ret ? ret : install_packages(workspace, job, dir, error);
+	ret = ret ? ret : install_packages(workspace, job, &place, error);
 	if (ret) {
 		smd_workspace_close(workspace);
 	}

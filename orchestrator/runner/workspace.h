@@ -13,10 +13,11 @@ struct smd_workspace {
 	char *packages; /* with the job's Python packages; NULL: it has none */
 };
 
-/* Copies and installs into the job directory. What pip and cp say is in logs/setup.log. 0, or
+/* Copies and installs into the job directory, through the agent, which leaves nothing of cp and pip
+ * behind when this process is killed. What they say is in logs/setup.log. 0, or
  * -errno with a text; then the workspace is empty. */
 int smd_workspace_open(struct smd_workspace *workspace, const struct smd_job *job,
-	const struct smd_jobdir *dir, struct smd_error *error);
+	const struct smd_jobdir *dir, const char *agent, struct smd_error *error);
 void smd_workspace_close(struct smd_workspace *workspace);
 
 /* Puts the packages at the front of the replica's PYTHONPATH. 0 or -errno. */

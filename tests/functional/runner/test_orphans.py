@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import tempfile
 import unittest
 from unittest import mock
 
@@ -134,14 +135,16 @@ class OrphansTest(JobTest):
         self.assertTrue(wait_until(
             lambda: self.read_json(run, "state.json")["state"] == "JOB_STATE_CANCELLED"))
 
-    def test_interrupted_while_packages_are_installed(self):
+    def start_installing(self):
+        """A job whose packages are being installed, by what stands in for pip."""
         folder = self.path("bin")
-        os.mkdir(folder)
-        pip = os.path.join(folder, "python3")  # stands in for the real one
+        os.makedirs(folder, exist_ok=True)
+        pip = os.path.join(folder, "python3")
         with open(pip, "w", encoding="utf-8") as file:
-            file.write("#!/bin/bash\n" + DAEMON.format(self.daemon) + f"touch {self.ready}; sleep 1000")
+            file.write("#!/bin/bash\n" + DAEMON.format(self.daemon)
+                       + f"touch {self.ready}; sleep 1000")
         os.chmod(pip, 0o755)
-        spec = self.path("spec.json")
+        spec = os.path.join(tempfile.mkdtemp(dir=self.dir), "spec.json")
         with open(spec, "w", encoding="utf-8") as file:
             json.dump({"workerPoolSpecs": [{
                 "machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1,
@@ -151,10 +154,23 @@ class OrphansTest(JobTest):
                                           "TEST_MARK": self.mark}):
             run = self.start_spec(spec)
         self.wait_for_file(self.ready)
+        return run
+
+    def test_interrupted_while_packages_are_installed(self):
+        run = self.start_installing()
         run.send_signal(signal.SIGINT)
         self.assert_code(self.finish(run), 130)
         self.assertEqual(self.read_json(run, "state.json")["state"], "JOB_STATE_CANCELLED")
         self.assertEqual(processes_with(self.mark), [])
+
+    def test_killed_while_packages_are_installed(self):
+        for victim in "started", "runner":
+            with self.subTest(victim=victim):
+                run = self.start_installing()
+                self.kill(run, run.pid if victim == "started" else self.runner_of(run))
+                self.assert_nothing_left()
+                os.remove(self.daemon)
+                os.remove(self.ready)
 
     def test_a_directory_is_free_when_nothing_is_left(self):
         run = self.start_until_ready(DAEMON.format(self.daemon))
