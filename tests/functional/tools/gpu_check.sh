@@ -32,6 +32,7 @@ if [ "$part" = words ]; then
 	says 0 "Checks NCCL's plugin on a GPU" tools/gpu-check --help
 	says 2 'got "--fast"' tools/gpu-check --fast
 	says 2 'got "--out="' tools/gpu-check --out=
+	says 2 'must be one of perf-2' tools/gpu-check --part=perf
 	says 1 "must name the folder" tools/gpu/build
 	if ! ls /dev/nvidia[0-9]* >/dev/null 2>&1; then
 		says 77 "this machine has no NVIDIA GPU" tools/gpu-check "--out=$scratch/out"
