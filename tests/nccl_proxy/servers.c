@@ -16,7 +16,9 @@
 static void run_server(int ready, pid_t parent)
 {
 	const char *build = getenv("SUMMAND_BUILD");
+	const char *rdma = getenv("SUMMAND_TEST_RDMA"); /* the address of an RDMA device */
 	char path[1024];
+	char listen[128];
 	char option[32];
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -24,13 +26,15 @@ static void run_server(int ready, pid_t parent)
 		_exit(126);
 	}
 	snprintf(path, sizeof(path), "%s/bin/summand-reduction-server", build);
+	snprintf(listen, sizeof(listen), "--listen=%s:0", rdma ? rdma : "127.0.0.1");
 	snprintf(option, sizeof(option), "--ready-fd=%d", ready);
 	setenv("SUMMAND_LOG", "error", 0);
 	if (!freopen("/dev/null", "w", stdout)) {
 		_exit(126);
 	}
-	execl(path, path, "--listen=127.0.0.1:0", "--threads=1", "--memory-limit=256M",
-		"--transport=tcp", "--bandwidth=10gbps", option, (char *)NULL);
+	execl(path, path, listen, "--threads=1", "--memory-limit=256M",
+		rdma ? "--transport=auto" : "--transport=tcp", "--bandwidth=10gbps", option,
+		(char *)NULL);
 	perror(path);
 	_exit(127);
 }
