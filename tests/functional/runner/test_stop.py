@@ -1,11 +1,13 @@
 """A job that is interrupted stops as a whole, whatever its replicas do against it."""
 
 import os
+import pty
 import signal
+import termios
 import time
 import unittest
 
-from job import LONG, JobTest, bash, pool, processes_with, reduction_servers
+from job import LONG, SUMMAND, JobTest, bash, pool, processes_with, reduction_servers
 
 STUBBORN = "trap '' TERM INT HUP; touch {}; while :; do sleep 0.2; done"
 
@@ -84,6 +86,53 @@ class StopTest(JobTest):
         run.kill()
         run.communicate(timeout=LONG)
         # tearDown waits until nothing of the job is left
+
+    def at_a_terminal(self, script, *flags):
+        """A job in the foreground of a terminal, that stops what writes from the background."""
+        ready = self.path("ready")
+        spec = self.write_spec([bash(script.format(ready))])
+        pid, terminal = pty.fork()
+        if pid == 0:
+            settings = termios.tcgetattr(0)
+            settings[3] |= termios.TOSTOP
+            termios.tcsetattr(0, termios.TCSANOW, settings)
+            os.execv(SUMMAND, [SUMMAND, "custom-jobs", "local-run", spec,
+                               f"--job-dir={self.path('job')}", *flags])
+        self.wait_for_file(ready)
+        return pid, terminal
+
+    def end_at_a_terminal(self, pid, terminal):
+        try:
+            while os.read(terminal, 65536):
+                pass
+        except OSError:
+            pass  # nobody has the terminal open any more
+        os.close(terminal)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    def test_keys_of_a_terminal(self):
+        saved = self.path("saved")
+        for keys, script, flags, code in (
+                ((b"\x03",), "trap 'touch " + saved + "; exit 0' TERM; touch {}; sleep 1000 & wait",
+                 (), 130),
+                ((b"\x03", b"\x03"), STUBBORN, ("--grace=10000",), 130),
+                ((b"\x1a", signal.SIGCONT), "touch {}; sleep 1.5", (), 0)):
+            with self.subTest(keys=keys):
+                pid, terminal = self.at_a_terminal(script, *flags)
+                for key in keys:
+                    if isinstance(key, bytes):
+                        os.write(terminal, key)
+                    else:
+                        os.kill(pid, key)
+                    time.sleep(0.5)
+                self.assertEqual(self.end_at_a_terminal(pid, terminal), code)
+                os.remove(self.path("ready"))
+        self.assertTrue(os.path.exists(saved))
+
+    def test_a_terminal_goes_away(self):
+        pid, terminal = self.at_a_terminal("touch {}; sleep 1000")
+        os.close(terminal)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 143)
 
     def test_nobody_reads_the_progress(self):
         ready = self.path("ready")
