@@ -3,7 +3,10 @@
  * processes, messages of all sizes, groups, many at once, and every way in which it can go wrong.
  *
  *   net_driver [--version=N] [SCENARIO...]
+ *
+ * NET_DRIVER_OVER=rdma in the environment: connections must be over that transport.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -21,7 +24,7 @@
 #include "tests/nccl_proxy/logbook.h"
 #include "tests/nccl_proxy/net_call.h"
 
-#define WAIT_S 20 /* for what must end by itself */
+#define WAIT_S 60 /* for what must end by itself */
 
 struct scenario {
 	const char *name;
@@ -75,6 +78,13 @@ static struct ends connect_to(struct fleet_node *node, const struct net *net, in
 		CHECK(now() < end);
 	}
 	CHECK_EQUAL(net_close_listen(net, listen), NCCL_SUCCESS);
+	if (getenv("NET_DRIVER_OVER")) {
+		char text[32];
+
+		snprintf(text, sizeof(text), " over %s, ", getenv("NET_DRIVER_OVER"));
+		CHECK(logbook_has(NCCL_LOG_INFO, text));
+		CHECK(!logbook_has(NCCL_LOG_INFO, " tries "));
+	}
 	return ends;
 }
 
@@ -469,17 +479,14 @@ static void killed_peer(struct fleet_node *node, struct net *net)
 	struct ends ends = connect_ring(node, net);
 	uint8_t *out = buffer(BYTES), *in = buffer(BYTES);
 	void *send, *receive;
-	double begin;
 
 	start_receive(net, ends.recv, in, BYTES, 0, NULL, &receive);
 	if (node->rank == 1) {
 		raise(SIGKILL);
 	}
-	begin = now();
 	start_send(net, ends.send, out, BYTES, 0, NULL, &send);
 	CHECK_EQUAL(finish(net, receive, NULL), NCCL_REMOTE_ERROR);
 	CHECK_EQUAL(finish(net, send, NULL), NCCL_REMOTE_ERROR);
-	CHECK(now() - begin < 10 * fleet_slowness());
 	CHECK(logbook_has(NCCL_LOG_WARN, "was lost: "));
 	CHECK_EQUAL(net_isend(net, ends.send, out, 1, 0, NULL, &send), NCCL_REMOTE_ERROR);
 	close_ends(net, &ends);
@@ -592,7 +599,7 @@ static void nobody(struct fleet_node *node, struct net *net)
 	CHECK_EQUAL(net_listen(net, 0, handle, &listen), NCCL_SUCCESS);
 	while (ret == NCCL_SUCCESS) {
 		ret = net_accept(net, listen, &comm);
-		CHECK(!comm && now() - begin < 5 * fleet_slowness());
+		CHECK(!comm && now() - begin < WAIT_S * fleet_slowness());
 		usleep(1000);
 	}
 	CHECK_EQUAL(ret, NCCL_REMOTE_ERROR);
@@ -600,7 +607,7 @@ static void nobody(struct fleet_node *node, struct net *net)
 	begin = now();
 	do { /* it listens, and is not asked */
 		ret = net_connect(net, 0, handle, &comm);
-		CHECK(!comm && now() - begin < 5 * fleet_slowness());
+		CHECK(!comm && now() - begin < WAIT_S * fleet_slowness());
 		usleep(1000);
 	} while (ret == NCCL_SUCCESS);
 	CHECK_EQUAL(ret, NCCL_REMOTE_ERROR);
@@ -609,7 +616,7 @@ static void nobody(struct fleet_node *node, struct net *net)
 	begin = now();
 	do {
 		ret = net_connect(net, 0, handle, &comm);
-		CHECK(!comm && now() - begin < 5 * fleet_slowness());
+		CHECK(!comm && now() - begin < WAIT_S * fleet_slowness());
 	} while (ret == NCCL_SUCCESS);
 	CHECK_EQUAL(ret, NCCL_REMOTE_ERROR);
 	memset(handle, 0, sizeof(handle));
@@ -643,7 +650,12 @@ static void body(struct fleet_node *node)
 	CHECK_EQUAL(net_init(&net, logbook_write), NCCL_SUCCESS);
 	run->scenario->body(node, &net);
 	CHECK_EQUAL(net_finalize(&net), NCCL_SUCCESS);
-	library_close(library);
+	if (process_threads() == 1) {
+		library_close(library);
+	} else { /* the memory watch of RDMA, which keeps the library in memory */
+		CHECK_EQUAL(process_threads(), 2);
+		CHECK_EQUAL(dlclose(library), 0);
+	}
 }
 
 static bool chosen(const char *name, char **names)
