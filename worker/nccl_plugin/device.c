@@ -43,7 +43,7 @@ static int read_number(const char *path, int fallback)
 {
 	char line[32];
 
-	return read_line(path, line, sizeof(line)) ? atoi(line) : fallback;
+	return read_line(path, line, sizeof(line)) ? (int)strtol(line, NULL, 0) : fallback;
 }
 
 /* Whether one of the port's GIDs is of the interface: RoCE. */
@@ -146,6 +146,8 @@ void smd_nccl_device_read(const char *sys, const struct smd_interface *interface
 	if (out->speed <= 0) {
 		out->speed = SPEED_DEFAULT;
 	}
+	snprintf(path, sizeof(path), "%s/class/net/%s/device/vendor", sys, out->name);
+	out->vendor = (unsigned)read_number(path, 0);
 	if (rdma) {
 		find_verbs(sys, out);
 	}

@@ -11,10 +11,26 @@
 #include "worker/libsummand/config.h"
 #include "worker/nccl_plugin/net_wire.h"
 
-static int read_sockets(unsigned *out, struct smd_error *error)
+#define VENDOR_AMAZON 0x1d0fu
+#define VENDOR_GOOGLE 0x1ae0u
+
+unsigned smd_net_sockets_default(const struct smd_nccl_device *device)
+{
+	switch (device->vendor) {
+	case VENDOR_AMAZON:
+		return 16;
+	case VENDOR_GOOGLE:
+		return 4;
+	default:
+		return 1;
+	}
+}
+
+static int read_sockets(
+	const struct smd_nccl_device *device, unsigned *out, struct smd_error *error)
 {
 	const char *text = getenv("SUMMAND_NCCL_SOCKETS");
-	uint64_t sockets = SMD_NET_SOCKETS_DEFAULT;
+	uint64_t sockets = smd_net_sockets_default(device);
 
 	if (text && smd_parse_number(text, 1, SMD_NET_LANES_MAX, &sockets)) {
 		return smd_error_set(error, EINVAL,
@@ -49,7 +65,7 @@ int smd_net_options_read(
 			"SUMMAND_TRANSPORT: %s must have an RDMA device, or it must not be rdma",
 			device->name);
 	}
-	return read_sockets(&out->sockets, error);
+	return read_sockets(device, &out->sockets, error);
 }
 
 void smd_net_address(const struct sockaddr_storage *address, const struct smd_nccl_device *device,

@@ -10,7 +10,12 @@
 #include "reduction_server/transport/transport.h"
 #include "worker/nccl_plugin/device.h"
 
-#define SMD_NET_SOCKETS_DEFAULT 1
+/*
+ * So many sockets without SUMMAND_NCCL_SOCKETS. One is as fast as several where the processor is
+ * what bounds them; clouds give one flow less than the link has, so there it is as many as NCCL's
+ * own network takes.
+ */
+unsigned smd_net_sockets_default(const struct smd_nccl_device *device);
 
 struct smd_net_options {
 	const struct smd_transport_ops *transports[2]; /* the first of these that there is */

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "worker/nccl_plugin/device.h"
+#include "worker/nccl_plugin/net_options.h"
 
 enum { ENTRIES_MAX = 24 };
 
@@ -221,6 +222,7 @@ static int make_sys(void **state)
 	put("devices/pci/0000:08:00.0/net/ib0/dev_port", "1\n");
 	put("class/net/eth0/speed", "25000\n");
 	link_to("class/net/eth0/device", "../../../devices/pci/0000:07:00.0");
+	put("devices/pci/0000:07:00.0/vendor", "0x1ae0\n");
 	put("class/net/ib0/speed", "-1\n");
 	put("class/net/veth0/ifindex", "4\n");
 	put("class/infiniband/rocep7s0/ports/1/gid_attrs/ndevs/0", "");
@@ -251,7 +253,10 @@ static void test_device(void **state)
 	assert_int_equal(device.guid, 3);
 	assert_string_equal(device.rdma_name, "rocep7s0");
 	assert_int_equal(device.port, 2);
+	assert_int_equal(device.vendor, 0x1ae0);
+	assert_int_equal(smd_net_sockets_default(&device), 4);
 	device = device_of("ib0", true); /* by its PCI device */
+	assert_int_equal(smd_net_sockets_default(&device), 1);
 	assert_string_equal(device.rdma_name, "ibp8s0");
 	assert_int_equal(device.port, 2);
 	assert_int_equal(device.speed, 10000);
