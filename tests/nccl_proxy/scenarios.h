@@ -26,6 +26,9 @@ bool one_dies_in_connect(void);
 bool server_dies_in_connect(void);
 bool several_cannot_reach(void);
 
+/* strangers.c */
+bool strangers_come(void);
+
 /* failures.c: in flight */
 bool server_dies(void);
 bool servers_stall(void);
