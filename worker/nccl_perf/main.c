@@ -179,9 +179,10 @@ int main(int argc, char **argv)
 		fprintf(stderr, "summand-nccl-perf: %s\n", error.text);
 		return EXIT_USAGE;
 	}
-	if (nccl_perf_find_device(&settings, &error)) {
+	ret = nccl_perf_find_device(&settings, &error);
+	if (ret) {
 		fprintf(stderr, "summand-nccl-perf: %s\n", error.text);
-		return EXIT_SKIPPED;
+		return ret == -EINVAL ? EXIT_USAGE : EXIT_SKIPPED;
 	}
 	ret = nccl_perf_run(&settings, &error);
 	if (ret < 0) {

@@ -45,7 +45,8 @@ struct nccl_perf_row {
 	int is_one_result; /* all ranks have the same bits */
 };
 
-/* Chooses this process's GPU. 0; -ENODEV when there is none that can be used, with a text. */
+/* Chooses this process's GPU. 0; with a text -ENODEV when there is none that can be used, -EINVAL
+ * when there is none of that number. */
 int nccl_perf_find_device(const struct nccl_perf_settings *settings, struct smd_error *error);
 
 /* Runs everything as one rank; rank 0 prints. 0, -errno with a text, or 1 when a result was wrong.

@@ -363,7 +363,7 @@ int nccl_perf_find_device(const struct nccl_perf_settings *settings, struct smd_
 	}
 	if (device >= n) {
 		return smd_error_set(
-			error, ENODEV, "--device: must be below %d, got %d", n, device);
+			error, EINVAL, "--device: must be below %d, got %d", n, device);
 	}
 	result = cudaSetDevice(device >= 0 ? device : settings->rank % n);
 	return result == cudaSuccess ? 0

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# summand-nccl-perf: what it says of its command line, and of a machine without a GPU.
+# summand-nccl-perf: what it says of its command line, and of a machine without a GPU; and all that it
+# does, with stand-ins for a GPU and for NCCL of one rank (fake_nccl.c).
 set -uo pipefail
 
 program=${SUMMAND_BUILD:?must name the build directory}/bin/summand-nccl-perf
+fake=$SUMMAND_BUILD/tests/nccl_perf_fake
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 failures=0
@@ -41,5 +43,41 @@ CUDA_VISIBLE_DEVICES='' says 77 "there is no CUDA device" "${one[@]}"
 	echo "FAILED: without a GPU no id may be left"
 	failures=$((failures + 1))
 }
+
+# Of each line what is the same in every run: no times.
+rows() {
+	awk '$1 ~ /^[0-9]+$/ { print $1, $2, $3, $4, $9, $14, $NF }'
+}
+
+program=$fake
+one=(--nranks=1 --rank=0 "--id-file=$scratch/id" --iters=3)
+got=$("$fake" "${one[@]}" --min=1K --max=4K --dtype=int32,float64 --op=sum,max | rows)
+# Both reductions of one rank are its input.
+counts=$(awk '{ print $1, $2, $3, $4, $5, $6 }' <<<"$got")
+expected="1024 256 int32 sum 0 0
+4096 1024 int32 sum 0 0
+1024 256 int32 max 0 0
+4096 1024 int32 max 0 0
+1024 128 float64 sum 0 0
+4096 512 float64 sum 0 0
+1024 128 float64 max 0 0
+4096 512 float64 max 0 0"
+diff <(echo "$expected") <(echo "$counts") || {
+	echo "FAILED: the rows must be these (<)"
+	failures=$((failures + 1))
+}
+[ "$(awk '{ print $1, $3, $7 }' <<<"$got" | sort -u | wc -l)" = 4 ] || {
+	echo "FAILED: equal results must have equal hashes, and others not: $got"
+	failures=$((failures + 1))
+}
+says 0 "results that differ between ranks: 0 OK" "${one[@]}" --dtype=all --op=all --max=4K
+FAKE=bit says 1 "FAILED" "${one[@]}" --max=4K
+FAKE=last says 1 "# wrong elements: 2, " "${one[@]}" --max=4K
+FAKE=error says 1 "rank 0: all-reduce: remote process has gone: NET/Summand: lost 10.0.0.9:2222" "${one[@]}"
+FAKE=hang says 1 "no progress until the timeout" "${one[@]}" --timeout=1
+says 2 "--device: must be below 1, got 1" "${one[@]}" --device=1
+: >"$scratch/id"
+says 1 "$scratch/id: must not be there yet" "${one[@]}"
+says 1 "$scratch/id: must hold 128 bytes, got 0" --nranks=2 --rank=1 "--id-file=$scratch/id"
 
 [ "$failures" = 0 ]

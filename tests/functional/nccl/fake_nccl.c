@@ -1,0 +1,155 @@
+/*
+ * Stands in for a GPU and NCCL of one rank, in summand-nccl-perf: device memory is the host's, and
+ * a reduction of one rank is a copy. FAKE chooses what goes wrong: "bit" (one bit of a result),
+ * "last" (that of the last iterations only), "error" (the network fails), "hang" (nothing ends).
+ */
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/kernels/kernels.h"
+
+static unsigned calls;
+
+static int fake_is(const char *what)
+{
+	const char *fake = getenv("FAKE");
+
+	return fake && strcmp(fake, what) == 0;
+}
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+	*count = 1;
+	return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+	return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+	return error == cudaSuccess ? "no error" : "some error";
+}
+
+cudaError_t cudaMalloc(void **memory, size_t size)
+{
+	*memory = malloc(size);
+	return *memory ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+cudaError_t cudaFree(void *memory)
+{
+	free(memory);
+	return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(
+	void *to, const void *from, size_t size, enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+	(void)kind;
+	(void)stream;
+	memcpy(to, from, size);
+	return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void *memory, int byte, size_t size, cudaStream_t stream)
+{
+	(void)stream;
+	memset(memory, byte, size);
+	return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
+{
+	(void)flags;
+	*stream = NULL;
+	return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+	(void)stream;
+	return cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t stream)
+{
+	(void)stream;
+	return fake_is("error") || fake_is("hang") ? cudaErrorNotReady : cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+	(void)stream;
+	return cudaSuccess;
+}
+
+ncclResult_t ncclGetVersion(int *version)
+{
+	*version = 29900;
+	return ncclSuccess;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
+{
+	memset(id, 7, sizeof(*id));
+	return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t *comm, int nranks, ncclUniqueId id, int rank)
+{
+	(void)rank;
+	*comm = (ncclComm_t)&calls;
+	return nranks == 1 && id.internal[0] == 7 ? ncclSuccess : ncclInvalidArgument;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm)
+{
+	(void)comm;
+	return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm)
+{
+	(void)comm;
+	return ncclSuccess;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
+{
+	(void)comm;
+	*error = fake_is("error") ? ncclRemoteError : ncclSuccess;
+	return ncclSuccess;
+}
+
+const char *ncclGetErrorString(ncclResult_t result)
+{
+	return result == ncclRemoteError ? "remote process has gone" : "another error";
+}
+
+const char *ncclGetLastError(ncclComm_t comm)
+{
+	(void)comm;
+	return "NET/Summand: lost 10.0.0.9:2222";
+}
+
+/* The program's own figures are uint64 too, but few. */
+ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataType_t dtype,
+	ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
+{
+	(void)op;
+	(void)comm;
+	(void)stream;
+	memmove(recv, send, count * smd_dtype_bytes(dtype));
+	if (count > 3) {
+		calls++;
+		if (fake_is("bit") || (fake_is("last") && calls > 1)) {
+			((unsigned char *)recv)[count] ^= 1;
+		}
+	}
+	return ncclSuccess;
+}
