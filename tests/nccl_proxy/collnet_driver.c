@@ -22,6 +22,7 @@ static const struct {
 	{"connect_dies", one_dies_in_connect},
 	{"connect_server_dies", server_dies_in_connect},
 	{"unreachable_several", several_cannot_reach},
+	{"memory", servers_have_no_memory},
 	{"strangers", strangers_come},
 	{"server_dies", server_dies},
 	{"stall", servers_stall},

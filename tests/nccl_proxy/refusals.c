@@ -470,3 +470,49 @@ bool several_cannot_reach(void)
 	setenv(LIST_VARIABLE, address, 1);
 	return fleet_run(&(struct fleet){.nnodes = 2, .seconds = 20, .body = fail_at_once});
 }
+
+/* ---- more communicators than the servers have memory for ---- */
+
+enum { TOO_MANY = 400 };
+
+/* All nodes are refused at the same one, with the reason. Those that there are go on, and another
+ * one may come when one has gone. */
+static void fill_memory(struct fleet_node *node)
+{
+	static struct proxy proxies[TOO_MANY];
+	char handles[FLEET_NODES_MAX * NCCL_HANDLE_BYTES];
+	char mine[NCCL_HANDLE_BYTES];
+	struct proxy_op op = {.dtype = NCCL_FLOAT32, .count = 100, .seed = 3};
+	void *library = library_open();
+	struct collnet collnet;
+	int n = 0;
+
+	collnet_find(&collnet, library, COLLNET_NEWEST);
+	for (bool on = true; on; n += on) {
+		CHECK(n < TOO_MANY);
+		proxy_listen(&proxies[n], &collnet, node, &shape, mine);
+		fleet_gather(node, mine, sizeof(mine), handles);
+		logbook_clear();
+		on = connect_together(node, &proxies[n], handles);
+	}
+	CHECK(n > 0);
+	CHECK(logbook_has(NCCL_LOG_INFO, "memory"));
+	proxy_close(&proxies[n]);
+	proxy_register(&proxies[0]);
+	CHECK_EQUAL(proxy_fill_and_start(&proxies[0], &op), NCCL_SUCCESS);
+	proxy_wait(&proxies[0], &op);
+	proxy_verify(&proxies[0], &op);
+	proxy_deregister(&proxies[0], PROXY_SEND);
+	proxy_close(&proxies[--n]);
+	fleet_barrier(node);
+	connect_again(node, &collnet);
+	while (n > 0) {
+		proxy_close(&proxies[--n]);
+	}
+	library_close(library);
+}
+
+bool servers_have_no_memory(void)
+{
+	return servers_run((struct fleet){.nnodes = 2, .seconds = 30, .body = fill_memory}, 1);
+}

@@ -25,6 +25,7 @@ bool one_does_not_come(void);
 bool one_dies_in_connect(void);
 bool server_dies_in_connect(void);
 bool several_cannot_reach(void);
+bool servers_have_no_memory(void);
 
 /* strangers.c */
 bool strangers_come(void);
