@@ -6,4 +6,4 @@ here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
 exec "$SUMMAND_SOURCE/tools/rdma-vm" --memory=4096 --timeout=1100 \
 	--program="$SUMMAND_BUILD/tests/collnet_driver" --program="$SUMMAND_BUILD/bin/summand-reduction-server" \
 	--add="$SUMMAND_BUILD/lib" --env=SUMMAND_BUILD="$SUMMAND_BUILD" \
-	-- "$here/inside/nccl_collnet" operations bounce several windows server_dies rank_dies pending
+	-- "$here/inside/nccl_collnet" operations bounce windows server_dies rank_dies pending

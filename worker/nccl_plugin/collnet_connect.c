@@ -84,12 +84,15 @@ static int agree(struct smd_coll *coll, struct smd_agreement *agreement, unsigne
 	if (own == 0) {
 		own = smd_reach_get(part_of(timeout_s, 4), &coll->reach, own_error);
 	}
-	ret = smd_agreement_vote(agreement, own, own_error, begin_ns + 5 * eighth_ns, error);
+	ret = smd_agreement_vote(
+		agreement, own, own_error, begin_ns + 5 * eighth_ns, eighth_ns / 2, error);
 	if (ret) {
 		return ret;
 	}
+	begin_ns = smd_clock_ns(); /* all have heard the verdict just now */
 	own = join(coll, agreement, part_of(timeout_s, 2), own_error);
-	return smd_agreement_vote(agreement, own, own_error, begin_ns + 8 * eighth_ns, error);
+	return smd_agreement_vote(agreement, own, own_error,
+		begin_ns + 2 * eighth_ns + eighth_ns / 4, eighth_ns / 4, error);
 }
 
 static void coll_describe(const struct smd_coll *coll, char text[128])

@@ -34,6 +34,11 @@ needed=$(readelf -d "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
 [ "$static" != ON ] || [ -z "$needed" ] || fail "no package may be needed, got $needed"
 ! grep -E 'ibverbs|rdmacm' <<<"$needed" || fail "RDMA may not be needed to be opened"
 
+# 2.35 is Ubuntu 22.04's, which many containers with GPUs begin with.
+newest=$(nm -D --undefined-only "$library" | grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -n 1)
+[ -n "$sanitizer" ] || [ "$static" != ON ] || [ "$(printf '%s\n' "$newest" GLIBC_2.35 | sort -V | tail -n 1)" = GLIBC_2.35 ] ||
+	fail "glibc 2.35 must be enough, got $newest"
+
 python=/usr/bin/python3
 if [ -z "$sanitizer" ] && [ -x "$python" ]; then
 	"$python" -c 'import ctypes, os, sys

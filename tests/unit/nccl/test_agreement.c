@@ -69,7 +69,7 @@ static void *node_run(void *arg)
 			snprintf(own.text, sizeof(own.text), "reason %u", i);
 		}
 		node->heard[i] = smd_agreement_vote(agreement, node->own[i], &own,
-			smd_clock_ns() + node->patience_ns, &node->error);
+			smd_clock_ns() + node->patience_ns, 2 * SECOND, &node->error);
 		node->votes++;
 		if (node->heard[i] || node->absence == LEAVES_AFTER_ONE) {
 			break;
