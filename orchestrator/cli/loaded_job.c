@@ -8,6 +8,7 @@
 
 #include "orchestrator/cli/flags_file.h"
 #include "orchestrator/cli/job_flags.h"
+#include "orchestrator/cli/overlong.h"
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/spec/azure_job.h"
 #include "orchestrator/spec/custom_job.h"
@@ -169,6 +170,7 @@ static int decode(struct loader *loader)
 	if (!ret) {
 		ret = take_package(&loader->edit, loader->loaded->job);
 	}
+	ret = ret ? ret : smd_overlong_check(loader->loaded->job, document, loader->diagnostics);
 	smd_node_free(document);
 	return ret;
 }

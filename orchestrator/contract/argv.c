@@ -12,9 +12,11 @@ static int append_expanded(char **argv, size_t *count, char *const *words, size_
 	const struct smd_environment *environment)
 {
 	for (size_t i = 0; i < nwords; i++) {
-		argv[*count] = smd_environment_expand(environment, words[i]);
-		if (!argv[*count]) {
-			return -ENOMEM;
+		int ret = smd_environment_expand(
+			environment, words[i], SMD_STRING_SIZE_MAX - 1, &argv[*count]);
+
+		if (ret) {
+			return ret;
 		}
 		*count += 1;
 	}

@@ -82,8 +82,10 @@ int smd_contract_fits_with_spec(struct smd_contract *contract, const char *name,
 #define SMD_FEWER_SERVERS "have fewer reduction servers, of a type with more bandwidth"
 #define SMD_NO_SPEC       "summand-job-encoding: none leaves the spec out of it"
 
-/* `text` with $(NAME) and $$ expanded from the environment; NULL when out of memory. */
-char *smd_environment_expand(const struct smd_environment *environment, const char *text);
+/* `text` with $(NAME) and $$ expanded from the environment, which the caller frees. -ENOMEM; -E2BIG
+ * when it would have more than `max` bytes. */
+int smd_environment_expand(
+	const struct smd_environment *environment, const char *text, size_t max, char **out);
 
 /* Appends a pool's endpoints to a JSON array of strings. 0 or -ENOMEM. */
 int smd_placement_append_pool(

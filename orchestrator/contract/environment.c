@@ -9,9 +9,6 @@
 
 #include "orchestrator/contract/contract.h"
 
-/* Linux's MAX_ARG_STRLEN: NAME=VALUE and the byte at its end. */
-#define VARIABLE_MAX (128 * 1024)
-
 #define ANY        (1U << SMD_DISTRIBUTION_ANY)
 #define PYTORCH    (1U << SMD_DISTRIBUTION_PYTORCH)
 #define TENSORFLOW (1U << SMD_DISTRIBUTION_TENSORFLOW)
@@ -61,13 +58,13 @@ int smd_contract_fits(
 	char *text;
 
 	length = size_of_variable(name, length);
-	if (length <= VARIABLE_MAX) {
+	if (length <= SMD_STRING_SIZE_MAX) {
 		return 1;
 	}
 	if (contract->nwarnings < SMD_CONTRACT_WARNINGS_MAX &&
 		asprintf(&text,
 			"%s: must be at most %d bytes long on Linux, got %zu: it is left out; %s",
-			name, VARIABLE_MAX, length, remedy) >= 0) {
+			name, SMD_STRING_SIZE_MAX, length, remedy) >= 0) {
 		contract->warnings[contract->nwarnings++] = text;
 	}
 	return 0;
@@ -75,7 +72,7 @@ int smd_contract_fits(
 
 int smd_contract_fits_with_spec(struct smd_contract *contract, const char *name, size_t length)
 {
-	int is_spec_too_long = size_of_variable(name, length) <= VARIABLE_MAX;
+	int is_spec_too_long = size_of_variable(name, length) <= SMD_STRING_SIZE_MAX;
 
 	return smd_contract_fits(contract, name, length + strlen(contract->spec),
 		is_spec_too_long ? SMD_NO_SPEC : SMD_FEWER_REPLICAS);
@@ -183,24 +180,42 @@ int smd_environment_set(
 	return length < 0 ? -ENOMEM : take_value(environment, name, value);
 }
 
+static int add_families(const struct smd_contract *contract, const struct smd_position *position,
+	struct smd_environment *environment)
+{
+	int ret = 0;
+
+	for (size_t i = 0; i < NFAMILIES && !ret; i++) {
+		if (families[i].add && job_has(contract->job, i)) {
+			ret = families[i].add(contract, position, environment);
+		}
+	}
+	return ret;
+}
+
+/* One by one: a value may refer to everything that was set before it. */
+static int add_own(struct smd_environment *environment, const struct smd_variable *variable)
+{
+	size_t beside = size_of_variable(variable->name, 0);
+	char *value;
+	int ret = beside > SMD_STRING_SIZE_MAX
+			  ? -E2BIG
+			  : smd_environment_expand(environment, variable->value,
+				    SMD_STRING_SIZE_MAX - beside, &value);
+
+	return ret ? ret : take_value(environment, variable->name, value);
+}
+
 int smd_contract_environment(const struct smd_contract *contract, int pool, int index, int process,
 	struct smd_environment *out)
 {
 	const struct smd_position position = {.pool = pool, .index = index, .process = process};
 	const struct smd_pool *spec = &contract->job->pools[pool];
 	struct smd_environment environment = {0};
-	int ret = 0;
+	int ret = add_families(contract, &position, &environment);
 
-	for (size_t i = 0; i < NFAMILIES && !ret; i++) {
-		if (families[i].add && job_has(contract->job, i)) {
-			ret = families[i].add(contract, &position, &environment);
-		}
-	}
-	/* One by one: a value may refer to everything that was set before it. */
 	for (size_t i = 0; i < spec->nenv && !ret; i++) {
-		char *value = smd_environment_expand(&environment, spec->env[i].value);
-
-		ret = value ? take_value(&environment, spec->env[i].name, value) : -ENOMEM;
+		ret = add_own(&environment, &spec->env[i]);
 	}
 	if (ret) {
 		smd_environment_free(&environment);
@@ -208,6 +223,52 @@ int smd_contract_environment(const struct smd_contract *contract, int pool, int 
 	}
 	*out = environment;
 	return 0;
+}
+
+static int find_overlong_words(const struct smd_environment *environment, char *const *words,
+	size_t count, enum smd_spec_part part, void (*take)(void *, enum smd_spec_part, size_t),
+	void *arg)
+{
+	int ret = 0;
+
+	for (size_t i = 0; i < count && !ret; i++) {
+		char *word = NULL;
+
+		ret = smd_environment_expand(environment, words[i], SMD_STRING_SIZE_MAX - 1, &word);
+		free(word);
+		if (ret == -E2BIG) {
+			take(arg, part, i);
+			ret = 0;
+		}
+	}
+	return ret;
+}
+
+/* A variable that is too long is left out, so that it is not found again in those that refer to it.
+ */
+int smd_contract_find_overlong(const struct smd_contract *contract, int pool, int index,
+	int process, void (*take)(void *arg, enum smd_spec_part part, size_t place), void *arg)
+{
+	const struct smd_position position = {.pool = pool, .index = index, .process = process};
+	const struct smd_pool *spec = &contract->job->pools[pool];
+	struct smd_environment environment = {0};
+	int ret = add_families(contract, &position, &environment);
+
+	for (size_t i = 0; i < spec->nenv && !ret; i++) {
+		ret = add_own(&environment, &spec->env[i]);
+		if (ret == -E2BIG) {
+			take(arg, SMD_SPEC_ENV, i);
+			ret = 0;
+		}
+	}
+	ret = ret ? ret
+		  : find_overlong_words(&environment, spec->command, spec->ncommand,
+			    SMD_SPEC_COMMAND, take, arg);
+	ret = ret ? ret
+		  : find_overlong_words(
+			    &environment, spec->args, spec->nargs, SMD_SPEC_ARGS, take, arg);
+	smd_environment_free(&environment);
+	return ret;
 }
 
 const char *smd_environment_get(const struct smd_environment *environment, const char *name)

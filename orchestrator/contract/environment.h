@@ -17,6 +17,9 @@
 
 #include "orchestrator/job/job.h"
 
+/* Linux's MAX_ARG_STRLEN: a word of a command line, or NAME=VALUE, with the byte at its end. */
+#define SMD_STRING_SIZE_MAX (128 * 1024)
+
 /* Where the replicas are: an engine's answer, or smd_placement_vertex() for printing. */
 struct smd_placement {
 	/* endpoints[pool][index]: "host:port"; a pool without replicas is NULL. */
@@ -48,9 +51,17 @@ void smd_contract_free(struct smd_contract *contract);
 size_t smd_contract_warnings(const struct smd_contract *contract, char *const **out);
 
 /* The variables of one of the replica's processes; the caller frees them with
- * smd_environment_free(). */
+ * smd_environment_free(). -E2BIG when one would be longer than SMD_STRING_SIZE_MAX. */
 int smd_contract_environment(const struct smd_contract *contract, int pool, int index, int process,
 	struct smd_environment *out);
+
+/* A part of a pool's spec that becomes strings of its processes. */
+enum smd_spec_part { SMD_SPEC_ENV, SMD_SPEC_COMMAND, SMD_SPEC_ARGS };
+
+/* Calls back with the place of each string that would be longer than SMD_STRING_SIZE_MAX when it is
+ * expanded for that process. 0 or -ENOMEM. */
+int smd_contract_find_overlong(const struct smd_contract *contract, int pool, int index,
+	int process, void (*take)(void *arg, enum smd_spec_part part, size_t place), void *arg);
 
 /* Sets a variable; one of that name is overwritten in its place. The format's text is the value. */
 int smd_environment_set(struct smd_environment *environment, const char *name, const char *format,
@@ -64,7 +75,8 @@ void smd_environment_free(struct smd_environment *environment);
 /*
  * The replica's command + args with $(NAME) expanded from `environment` as Kubernetes does it: an
  * unresolved reference stays as it is, $$(NAME) escapes. A NULL-terminated vector that the caller
- * frees with smd_argv_free(). A reduction server's is its program: ["summand-reduction-server",
+ * frees with smd_argv_free(); -E2BIG when a word would be longer than SMD_STRING_SIZE_MAX. A
+ * reduction server's is its program: ["summand-reduction-server",
  * "--listen=HOST:PORT", args...].
  */
 int smd_contract_argv(const struct smd_contract *contract, int pool, int index,

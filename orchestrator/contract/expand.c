@@ -1,4 +1,5 @@
 /* $(NAME) in a spec's text, expanded by the rules of Kubernetes. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,54 +19,81 @@ static const char *find(const struct smd_environment *environment, const char *n
 	return NULL;
 }
 
-/* Writes what stands at "$..." and returns how many bytes of the text it was. */
-static size_t expand_one(const struct smd_environment *environment, const char *at, FILE *out)
+/* A text while it is expanded. */
+struct expansion {
+	const struct smd_environment *environment;
+	FILE *out;
+	size_t room; /* how many bytes more it may have */
+};
+
+static int write_part(struct expansion *expansion, const char *text, size_t length)
 {
+	if (length > expansion->room) {
+		return -E2BIG;
+	}
+	expansion->room -= length;
+	fwrite(text, 1, length, expansion->out);
+	return 0;
+}
+
+/* Writes what stands at "$..." and moves *at behind it. */
+static int expand_one(struct expansion *expansion, const char **at)
+{
+	const char *begin = *at;
 	const char *end;
 	const char *value;
 
-	if (at[1] == '$') {
-		fputc('$', out);
-		return 2;
+	if (begin[1] == '$') {
+		*at += 2;
+		return write_part(expansion, "$", 1);
 	}
-	end = at[1] == '(' ? strchr(at, ')') : NULL;
+	end = begin[1] == '(' ? strchr(begin, ')') : NULL;
 	if (!end) {
-		fputc('$', out);
-		return 1;
+		*at += 1;
+		return write_part(expansion, "$", 1);
 	}
-	value = find(environment, at + 2, (size_t)(end - at) - 2);
-	if (value) {
-		fputs(value, out);
-	} else {
-		fwrite(at, 1, (size_t)(end - at) + 1, out);
-	}
-	return (size_t)(end - at) + 1;
+	*at = end + 1;
+	value = find(expansion->environment, begin + 2, (size_t)(end - begin) - 2);
+	return value ? write_part(expansion, value, strlen(value))
+		     : write_part(expansion, begin, (size_t)(*at - begin));
 }
 
-char *smd_environment_expand(const struct smd_environment *environment, const char *text)
+static int expand_all(struct expansion *expansion, const char *text)
 {
-	char *result = NULL;
-	size_t length;
-	FILE *out = open_memstream(&result, &length);
-	int failed;
+	int ret = 0;
 
-	if (!out) {
-		return NULL;
-	}
-	while (*text) {
+	while (*text && !ret) {
 		size_t plain = strcspn(text, "$");
 
-		fwrite(text, 1, plain, out);
+		ret = write_part(expansion, text, plain);
 		text += plain;
-		if (*text) {
-			text += expand_one(environment, text, out);
+		if (*text && !ret) {
+			ret = expand_one(expansion, &text);
 		}
 	}
-	failed = ferror(out);
-	failed |= fclose(out);
-	if (failed) {
-		free(result);
-		return NULL;
+	return ret;
+}
+
+int smd_environment_expand(
+	const struct smd_environment *environment, const char *text, size_t max, char **out)
+{
+	struct expansion expansion = {.environment = environment, .room = max};
+	char *result = NULL;
+	size_t length;
+	int ret;
+
+	expansion.out = open_memstream(&result, &length);
+	if (!expansion.out) {
+		return -ENOMEM;
 	}
-	return result;
+	ret = expand_all(&expansion, text);
+	if ((ferror(expansion.out) | fclose(expansion.out)) && !ret) {
+		ret = -ENOMEM;
+	}
+	if (ret) {
+		free(result);
+		return ret;
+	}
+	*out = result;
+	return 0;
 }

@@ -29,20 +29,20 @@ def limit_memory():
         resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_MAX, MEMORY_MAX))
 
 
-def validate(name, text):
+def look_at(name, text, verb):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / name
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return subprocess.run(
-            [SUMMAND, "custom-jobs", "validate", str(path)],
+            [SUMMAND, "custom-jobs", verb, str(path)],
             capture_output=True,
             preexec_fn=limit_memory,
             check=False,
         )
 
 
-def refused(name, text, reason):
-    done = validate(name, text)
+def refused(name, text, reason, verb="validate"):
+    done = look_at(name, text, verb)
     said = done.stderr.decode(errors="replace")
     if done.returncode != 2 or reason not in said:
         fail(f"{name}: must be refused with '{reason}', got {done.returncode}: {said[:300]}")
@@ -73,6 +73,24 @@ def test_sizes():
     refused("bytes.yaml", bytes(range(128, 256)) * 40000, "must be YAML")
     refused("azure.yaml", "command: '" + "${{inputs.x}} " * 700000 + "'\ninputs: {x: 1}\n", "must be at most 102400 bytes long")
     refused("inputs.yaml", "command: x\ninputs:\n" + "".join(f"  i{i}: 1\n" for i in range(2000)), "must have at most 1000 names, got 2000")
+
+
+def test_expansions():
+    """A few bytes that would become very many, and strings that no program can be given."""
+    doubled = [{"name": "A0", "value": "x" * 100}]
+    doubled += [{"name": f"A{i}", "value": f"$(A{i - 1})$(A{i - 1})"} for i in range(1, 60)]
+    most = [{"name": "A", "value": "x" * (131072 - 3)}]
+    place = "/workerPoolSpecs/0/containerSpec"
+    for verb in "validate", "plan", "env", "local-run":
+        long = "must be at most 131072 bytes long on Linux when expanded, got more"
+        refused("env.json", spec(env=doubled), f"{place}/env/11/value: {long}", verb)
+        refused("long.json", spec(env=[{"name": "AB", "value": most[0]["value"]}]), f"{place}/env/0/value: {long}", verb)
+        refused("args.json", spec(env=most, args=["a", "$(A)$(A)"]), f"{place}/args/1: {long}", verb)
+        refused("word.json", spec(args=["x" * 131072]), f"{place}/args/0: {long}", verb)
+        refused("command.json", spec(command=["a", "x" * 131072]), f"{place}/command/1: {long}", verb)
+    done = look_at("most.json", spec(env=most, args=["$(A)xx"]), "validate")
+    if done.returncode != 0:
+        fail(f"what fits must be valid: {done.stderr.decode()[:300]}")
 
 
 def run(folder, text, *flags):
@@ -128,6 +146,7 @@ def test_values_pass_unchanged():
 
 def main():
     test_sizes()
+    test_expansions()
     test_names_are_no_paths()
     test_values_pass_unchanged()
     return failures > 0

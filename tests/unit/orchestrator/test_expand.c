@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "orchestrator/contract/contract.h"
 
@@ -39,10 +40,33 @@ static void references(void **state)
 	assert_int_equal(smd_environment_set(&environment, "B", "two"), 0);
 	assert_int_equal(smd_environment_set(&environment, "LOOP", "$(LOOP)"), 0);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		char *expanded = smd_environment_expand(&environment, cases[i].text);
+		char *expanded;
 
+		assert_int_equal(smd_environment_expand(&environment, cases[i].text,
+					 strlen(cases[i].expanded), &expanded),
+			0);
 		assert_string_equal(expanded, cases[i].expanded);
 		free(expanded);
+	}
+	smd_environment_free(&environment);
+}
+
+static void what_is_too_long_is_not_made(void **state)
+{
+	static const char *const texts[] = {"0123", "$(A)3", "$$123", "$(B)", "12$(", "1$$$$$$"};
+	struct smd_environment environment = {0};
+	char *expanded = NULL;
+
+	(void)state;
+	assert_int_equal(smd_environment_set(&environment, "A", "012"), 0);
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		assert_int_equal(
+			smd_environment_expand(&environment, texts[i], 3, &expanded), -E2BIG);
+		assert_null(expanded);
+		assert_int_equal(smd_environment_expand(&environment, texts[i], 4, &expanded), 0);
+		assert_int_equal(strlen(expanded), 4);
+		free(expanded);
+		expanded = NULL;
 	}
 	smd_environment_free(&environment);
 }
@@ -66,6 +90,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(references),
+		cmocka_unit_test(what_is_too_long_is_not_made),
 		cmocka_unit_test(a_second_value_replaces_the_first_in_its_place),
 	};
 
