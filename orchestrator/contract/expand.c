@@ -22,9 +22,20 @@ static const char *find(const struct smd_environment *environment, const char *n
 /* A text while it is expanded. */
 struct expansion {
 	const struct smd_environment *environment;
+	const char *close; /* the next ")" that was found; NULL: there are no more */
 	FILE *out;
 	size_t room; /* how many bytes more it may have */
 };
+
+/* The next ")" after a "$": each part of the text is searched once, however many begin before it.
+ */
+static const char *find_close(struct expansion *expansion, const char *at)
+{
+	if (expansion->close && expansion->close <= at) {
+		expansion->close = strchr(at, ')');
+	}
+	return expansion->close;
+}
 
 static int write_part(struct expansion *expansion, const char *text, size_t length)
 {
@@ -47,7 +58,7 @@ static int expand_one(struct expansion *expansion, const char **at)
 		*at += 2;
 		return write_part(expansion, "$", 1);
 	}
-	end = begin[1] == '(' ? strchr(begin, ')') : NULL;
+	end = begin[1] == '(' ? find_close(expansion, begin) : NULL;
 	if (!end) {
 		*at += 1;
 		return write_part(expansion, "$", 1);
@@ -77,7 +88,7 @@ static int expand_all(struct expansion *expansion, const char *text)
 int smd_environment_expand(
 	const struct smd_environment *environment, const char *text, size_t max, char **out)
 {
-	struct expansion expansion = {.environment = environment, .room = max};
+	struct expansion expansion = {.environment = environment, .close = text, .room = max};
 	char *result = NULL;
 	size_t length;
 	int ret;

@@ -86,6 +86,7 @@ def test_expansions():
         refused("env.json", spec(env=doubled), f"{place}/env/11/value: {long}", verb)
         refused("long.json", spec(env=[{"name": "AB", "value": most[0]["value"]}]), f"{place}/env/0/value: {long}", verb)
         refused("args.json", spec(env=most, args=["a", "$(A)$(A)"]), f"{place}/args/1: {long}", verb)
+        refused("open.json", spec(args=["$(" * 2000000]), f"{place}/args/0: {long}", verb)
         refused("word.json", spec(args=["x" * 131072]), f"{place}/args/0: {long}", verb)
         refused("command.json", spec(command=["a", "x" * 131072]), f"{place}/command/1: {long}", verb)
     done = look_at("most.json", spec(env=most, args=["$(A)xx"]), "validate")

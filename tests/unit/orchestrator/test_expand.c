@@ -30,6 +30,9 @@ static void references(void **state)
 		{"$()", "$()"},
 		{"$( A)", "$( A)"},
 		{"ends with $", "ends with $"},
+		{"$(A)$(B)$(A)", "onetwoone"},
+		{"$(A$(B)$(B", "$(A$(B)$(B"},
+		{")$(A))$(B)", ")one)two"},
 		{"$(LOOP)", "$(LOOP)"},
 		{"$(AA)", "$(AA)"},
 	};
