@@ -6,18 +6,18 @@
 #include <linux/close_range.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define CANNOT_EXECUTE 126
 #define STACK_SIZE     65536 /* of a child, until it is the program */
 
 /* What a child shares with its parent until it is the program. The thread sanitizer keeps its own
- * state in a process's memory, which has to be a copy then. */
+ * state in a process's memory, which has to be a copy then, but for the stack. */
 #ifdef __SANITIZE_THREAD__
-#define SHARED 0
+#define SHARED CLONE_VFORK
 #else
 #define SHARED (CLONE_VM | CLONE_VFORK | CLONE_FILES)
 #endif
@@ -31,10 +31,11 @@ _Static_assert(CHILD_NOTIFY == SMD_ENGINE_NOTIFY_FD, "the number that replicas a
 
 _Static_assert(CHILD_FDS == SMD_DOCK_FDS, "one place for each of a child's descriptors");
 
-/* What the child needs of its parent's memory, in which it runs until it is the program. */
+/* What child and parent say to each other, below the child's stack, which both can see. */
 struct birth {
 	const struct smd_spawn *spawn;
 	pid_t parent;
+	int error; /* why there is no program; 0: there is */
 };
 
 static int highest(const struct smd_dock *dock)
@@ -64,17 +65,22 @@ static int take_descriptors(const struct smd_dock *dock)
 
 static int become_program(void *arg)
 {
-	const struct birth *birth = arg;
+	struct birth *birth = arg;
 	const struct smd_spawn *spawn = birth->spawn;
+	int ret;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != birth->parent || take_descriptors(spawn->dock) ||
-		(spawn->directory && chdir(spawn->directory))) {
-		_exit(CANNOT_EXECUTE);
+	ret = getppid() == birth->parent ? take_descriptors(spawn->dock) : -ESRCH;
+	if (!ret && spawn->directory && chdir(spawn->directory)) {
+		ret = -errno;
 	}
-	setsid();
-	setrlimit(RLIMIT_NOFILE, &spawn->open_files);
-	execve(spawn->program, spawn->argv, spawn->envp);
+	if (!ret) {
+		setsid();
+		setrlimit(RLIMIT_NOFILE, &spawn->open_files);
+		execve(spawn->program, spawn->argv, spawn->envp);
+		ret = -errno;
+	}
+	birth->error = ret;
 	_exit(CANNOT_EXECUTE);
 }
 
@@ -86,22 +92,27 @@ static int become_program(void *arg)
  */
 static pid_t make_child(const struct smd_spawn *spawn)
 {
-	struct birth birth = {.spawn = spawn, .parent = getpid()};
-	char *stack = malloc(STACK_SIZE);
+	char *stack = mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+	struct birth *birth = (struct birth *)stack;
 	sigset_t all, before;
 	pid_t pid;
-	int err;
 
-	if (!stack) {
-		return -ENOMEM;
+	if (stack == MAP_FAILED) {
+		return -errno;
 	}
+	*birth = (struct birth){.spawn = spawn, .parent = getpid()};
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, &before);
-	pid = clone(become_program, stack + STACK_SIZE, SHARED | SIGCHLD, &birth);
-	err = errno;
+	pid = clone(become_program, stack + STACK_SIZE, SHARED | SIGCHLD, birth);
+	pid = pid < 0 ? -errno : pid;
+	if (pid > 0 && birth->error) {
+		waitpid(pid, NULL, 0);
+		pid = birth->error;
+	}
 	sigprocmask(SIG_SETMASK, &before, NULL);
-	free(stack);
-	return pid < 0 ? -err : pid;
+	munmap(stack, STACK_SIZE);
+	return pid;
 }
 
 int smd_dock_open(struct smd_dock *dock)

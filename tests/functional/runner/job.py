@@ -102,6 +102,7 @@ class JobTest(unittest.TestCase):
                 continue
             container = {"imageUri": each["imageUri"],
                          "env": [{"name": "TEST_MARK", "value": self.mark}]}
+            container["env"] += each.get("env", [])
             if each.get("args"):
                 container["args"] = each["args"]
             if each.get("command"):

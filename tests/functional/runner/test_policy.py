@@ -103,7 +103,14 @@ class PolicyTest(JobTest):
         self.assert_code(self.run_with([bash(script)]), 0)
         self.assert_code(self.run_with([bash(script)], {"disableRetries": True}), 1)
 
-    def test_restart_job_on_worker_restart(self):
+    def test_a_program_that_cannot_be_given_its_variables_is_not_started_again(self):
+        """Each of them fits, and all together do not: more than the kernel takes with any stack."""
+        env = [{"name": f"V{i}", "value": "x" * 120000} for i in range(90)]
+        run = self.run_with([{**self.counted("exit 0"), "env": env}])
+        self.assert_code(run, 1)
+        self.assertFalse(os.path.exists(self.starts_file))
+        self.assertIn("workerpool0-0 could not be started: bash: Argument list too long", run.err)
+        self.assertNotIn("restart 1", run.out)
         pools = [self.counted("[ $SUMMAND_RESTARTS = 1 ] || sleep 1000"),
                  self.counted("[ $SUMMAND_RESTARTS = 1 ] || kill -9 $BASHPID")]
         run = self.run_with(pools, {"restartJobOnWorkerRestart": True}, restart_scope="replica",
