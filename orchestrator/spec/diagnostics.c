@@ -133,12 +133,12 @@ static int compare(const void *a, const void *b)
 }
 
 /* The file's own bytes may be in the text; none of them may steer a terminal. */
-static void print_harmless(const char *text, FILE *out)
+static void make_harmless(char *text)
 {
 	for (; *text; text++) {
 		unsigned char c = (unsigned char)*text;
 
-		fputc(c < 0x20 || c == 0x7F ? '?' : c, out);
+		*text = (char)(c < 0x20 || c == 0x7F ? '?' : c);
 	}
 }
 
@@ -156,6 +156,7 @@ void smd_diagnostics_print(
 	for (size_t i = 0; i < diagnostics->count; i++) {
 		const struct smd_diagnostic *diagnostic = &diagnostics->list[i];
 
+		make_harmless(diagnostic->text);
 		if (diagnostic->severity > least) {
 			continue;
 		}
@@ -166,8 +167,7 @@ void smd_diagnostics_print(
 				diagnostic->at.column);
 		}
 		fputs(words[diagnostic->severity], out);
-		print_harmless(diagnostic->text, out);
-		fputc('\n', out);
+		fprintf(out, "%s\n", diagnostic->text);
 	}
 	if (found > diagnostics->count) {
 		fprintf(out, "%s: %zu more are not shown\n", file, found - diagnostics->count);

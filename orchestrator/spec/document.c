@@ -7,6 +7,9 @@
 #include <string.h>
 #include <strings.h>
 
+#define CUT            "..."
+#define NAME_SHOWN_MAX 128 /* bytes of a name in a pointer */
+
 static int ends_with(const char *name, const char *ending)
 {
 	size_t length = strlen(name);
@@ -223,6 +226,37 @@ json_t *smd_node_to_json(const struct smd_node *node)
 	return json_null();
 }
 
+static int is_continuation(char byte)
+{
+	return ((unsigned char)byte & 0xC0) == 0x80;
+}
+
+/* A name too long to be read keeps its beginning and its end, without parts of characters. */
+static void write_name(const char *name, FILE *out)
+{
+	size_t length = strlen(name);
+	size_t left = length > NAME_SHOWN_MAX ? NAME_SHOWN_MAX / 2 : length;
+	size_t right = length > NAME_SHOWN_MAX ? length - NAME_SHOWN_MAX / 2 : length;
+
+	while (left < length && left > 0 && is_continuation(name[left])) {
+		left--;
+	}
+	while (is_continuation(name[right])) {
+		right++;
+	}
+	for (size_t i = 0; i < length; i++) {
+		if (i == left) {
+			fputs(CUT, out);
+			i = right;
+		}
+		if (name[i] == '~' || name[i] == '/') {
+			fputs(name[i] == '~' ? "~0" : "~1", out);
+		} else {
+			fputc(name[i], out);
+		}
+	}
+}
+
 static void write_pointer(const struct smd_node *node, FILE *out)
 {
 	if (!node->parent || node->is_root) {
@@ -234,13 +268,7 @@ static void write_pointer(const struct smd_node *node, FILE *out)
 		fprintf(out, "%zu", node->index);
 		return;
 	}
-	for (const char *c = node->key; *c; c++) {
-		if (*c == '~' || *c == '/') {
-			fputs(*c == '~' ? "~0" : "~1", out);
-		} else {
-			fputc(*c, out);
-		}
-	}
+	write_name(node->key, out);
 }
 
 char *smd_node_pointer(const struct smd_node *node)
@@ -262,7 +290,6 @@ char *smd_node_pointer(const struct smd_node *node)
 
 void smd_node_describe(const struct smd_node *node, char text[SMD_NODE_TEXT_MAX])
 {
-	static const char cut[] = "...";
 	json_t *json;
 	char *dumped;
 	size_t length;
@@ -280,11 +307,11 @@ void smd_node_describe(const struct smd_node *node, char text[SMD_NODE_TEXT_MAX]
 	json_decref(json);
 	snprintf(text, SMD_NODE_TEXT_MAX, "%s", dumped ? dumped : "a value");
 	if (dumped && strlen(dumped) >= SMD_NODE_TEXT_MAX) {
-		length = SMD_NODE_TEXT_MAX - sizeof(cut);
-		while (length > 0 && ((unsigned char)text[length] & 0xC0) == 0x80) {
+		length = SMD_NODE_TEXT_MAX - sizeof(CUT);
+		while (length > 0 && is_continuation(text[length])) {
 			length--; /* never through the middle of a character */
 		}
-		memcpy(text + length, cut, sizeof(cut));
+		memcpy(text + length, CUT, sizeof(CUT));
 	}
 	free(dumped);
 }

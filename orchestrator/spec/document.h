@@ -100,8 +100,8 @@ int smd_node_depth(const struct smd_node *node);
 /* The node as a JSON value; NULL when out of memory. */
 json_t *smd_node_to_json(const struct smd_node *node);
 
-/* "/workerPoolSpecs/0/replicaCount" (RFC 6901), "" for the root; the caller frees it. NULL when
- * out of memory. */
+/* "/workerPoolSpecs/0/replicaCount" (RFC 6901), "" for the root; the caller frees it. Very long
+ * names are cut in the middle. NULL when out of memory. */
 char *smd_node_pointer(const struct smd_node *node);
 
 #define SMD_NODE_TEXT_MAX 80

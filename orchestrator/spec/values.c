@@ -354,7 +354,7 @@ void smd_decode_variables(struct smd_decoder *decoder, const struct smd_field *f
 		smd_mistake_value(decoder->diagnostics, node,
 			"must be an array, got an object; write [{\"name\": \"%s\", "
 			"\"value\": ...}, ...]",
-			node->first->key);
+			strlen(node->first->key) < SMD_NODE_TEXT_MAX ? node->first->key : "NAME");
 		return;
 	}
 	if (!smd_decode_expects(decoder, node, SMD_NODE_ARRAY)) {

@@ -123,6 +123,9 @@ const char *smd_suggest(const char *word, const char *const *candidates, size_t 
 	const char *best = NULL;
 	const char *beginning = NULL;
 
+	if (strlen(word) > WORD_MAX) {
+		return NULL; /* not one of ours is nearly so long */
+	}
 	for (size_t i = 0; i < ncandidates; i++) {
 		size_t distance = edit_distance(word, candidates[i]);
 

@@ -41,12 +41,12 @@ def look_at(name, text, verb):
         )
 
 
-def refused(name, text, reason, verb="validate"):
+def refused(name, text, reason, verb="validate", most=100000):
     done = look_at(name, text, verb)
     said = done.stderr.decode(errors="replace")
     if done.returncode != 2 or reason not in said:
         fail(f"{name}: must be refused with '{reason}', got {done.returncode}: {said[:300]}")
-    if len(said) > 100000:
+    if len(said) > most:
         fail(f"{name}: must be refused in few words, got {len(said)} bytes")
 
 
@@ -62,6 +62,16 @@ def test_sizes():
     refused("same.yaml", "a: 1\n" * 1000000, many)
     refused("same.json", "{" + ",".join(['"a":1'] * 90000) + "}", "duplicate object key")
     refused("unknown.json", "{" + ",".join(f'"k{i}":1' for i in range(90000)) + "}", "more are not shown")
+    long = "x" * 2000000
+    for place in ({long: 1}, {"jobSpec": {long: 1}}, {"labels": {long: 1}}, {"labels": {"a": "b", long: "c"}},
+                  {"jobSpec": {"workerPoolSpecs": [{"containerSpec": {long: [{long: 1}]}}]}},
+                  {"jobSpec": {"workerPoolSpecs": [{"machineSpec": {"acceleratorType": long}}]}},
+                  {"jobSpec": {"workerPoolSpecs": [{"machineSpec": {long: {}, "machineType": long}}]}}):
+        refused("long.json", json.dumps({"displayName": "a", **place}), "x" * 20 + "...", most=3000)
+    refused("variable.json", spec(env={long: "b"}), 'write [{"name": "NAME", "value": ...}, ...]', most=3000)
+    refused("long.yaml", f"displayName: a\n{long[:1000]}: 1\n{long[:900]}: 1", "x" * 20 + "...", most=3000)
+    refused("twice.json", '{"%s": 1, "%s": 1}' % (long, long), "duplicate object key", most=3000)
+    refused("wide.json", json.dumps({"ö" * 1000: 1}), "ö" * 32 + "..." + "ö" * 32 + ": unknown field", most=3000)
     refused("nest.json", "[" * 10000000, many)
     refused("nest.yaml", "[" * 10000000, "must nest at most 100 levels deep")
     refused("maps.yaml", "\n".join(" " * i + "a:" for i in range(2000)), "must nest at most 100 levels deep")
