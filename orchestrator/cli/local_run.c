@@ -78,8 +78,10 @@ static int set_container_runtime(void *target, const char *value, struct smd_err
 	struct runtime_choice *choice = target;
 
 	if (!smd_container_runtime_find(value)) {
-		return smd_error_set(
-			error, EINVAL, "must be podman, docker or apptainer, got %s", value);
+		const char *near = smd_container_runtime_suggest(value);
+
+		return smd_error_set(error, EINVAL, "must be podman, docker or apptainer%s%s%s",
+			near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 	}
 	choice->name = value;
 	if (*choice->use == SMD_USE_RUN) {
@@ -97,6 +99,15 @@ static int print_job(const struct smd_loaded_job *loaded, const struct smd_forma
 		fprintf(stderr, "summand: %s\n", strerror(-ret));
 	}
 	return ret ? SMD_EXIT_FAILED : SMD_EXIT_OK;
+}
+
+static int check_runtime(const char *name)
+{
+	if (!name || smd_container_runtime_is_installed(smd_container_runtime_find(name))) {
+		return 0;
+	}
+	fprintf(stderr, "summand: --container-runtime=%s: not found on PATH\n", name);
+	return -1;
 }
 
 /* There is nothing here to fetch packages from a bucket with, or code from elsewhere. */
@@ -228,7 +239,7 @@ static int start(struct smd_loaded_job *loaded, struct smd_local_run_options *op
 	struct smd_error error = {""};
 	int exit_code;
 
-	if (check_packages(loaded)) {
+	if (check_runtime(options->container_runtime) || check_packages(loaded)) {
 		return SMD_EXIT_USAGE;
 	}
 	if (smd_jobdir_open(&dir, loaded->job, job_dir, &error)) {

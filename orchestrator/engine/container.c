@@ -5,6 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "reduction_server/base/options.h"
 
 #define FIXED_WORDS_MAX 24 /* beside variables and the command */
 
@@ -15,14 +19,48 @@ static const struct smd_container_runtime runtimes[] = {
 	{"apptainer", NULL, "--nv", NULL, 1},
 };
 
+#define RUNTIMES (sizeof(runtimes) / sizeof(runtimes[0]))
+
 const struct smd_container_runtime *smd_container_runtime_find(const char *name)
 {
-	for (size_t i = 0; i < sizeof(runtimes) / sizeof(runtimes[0]); i++) {
+	for (size_t i = 0; i < RUNTIMES; i++) {
 		if (strcmp(runtimes[i].name, name) == 0) {
 			return &runtimes[i];
 		}
 	}
 	return NULL;
+}
+
+const char *smd_container_runtime_suggest(const char *name)
+{
+	const char *names[RUNTIMES];
+
+	for (size_t i = 0; i < RUNTIMES; i++) {
+		names[i] = runtimes[i].name;
+	}
+	return smd_suggest(name, names, RUNTIMES);
+}
+
+int smd_container_runtime_is_installed(const struct smd_container_runtime *runtime)
+{
+	const char *path = getenv("PATH");
+	int found = 0;
+
+	while (path && !found) {
+		size_t length = strcspn(path, ":");
+		struct stat status;
+		char *program;
+
+		if (asprintf(&program, "%.*s%s/%s", (int)length, path, length ? "" : ".",
+			    runtime->name) < 0) {
+			return 0;
+		}
+		found = stat(program, &status) == 0 && S_ISREG(status.st_mode) &&
+			access(program, X_OK) == 0;
+		free(program);
+		path = path[length] ? path + length + 1 : NULL;
+	}
+	return found;
 }
 
 struct words {

@@ -19,6 +19,12 @@ struct smd_container_runtime {
 /* By its name; NULL: there is no such one. */
 const struct smd_container_runtime *smd_container_runtime_find(const char *name);
 
+/* The name that is meant; NULL: none is near. */
+const char *smd_container_runtime_suggest(const char *name);
+
+/* Whether its program is in a directory of PATH. */
+int smd_container_runtime_is_installed(const struct smd_container_runtime *runtime);
+
 /* The command line for launch->image, which the caller frees with smd_argv_free(). The host's
  * network, and the job directory at its own path, are in the container. NULL: out of memory. */
 char **smd_container_argv(

@@ -108,7 +108,7 @@ static int make_paths(
 /* Reduction servers are Summand's own program, whatever their image. */
 static const char *image_of(const struct smd_run *run, const struct smd_replica *replica)
 {
-	return run->runs_images && replica->role != SMD_ROLE_REDUCTION_SERVER
+	return run->container_runtime && replica->role != SMD_ROLE_REDUCTION_SERVER
 		       ? run->job->pools[replica->pool].image_uri
 		       : NULL;
 }
@@ -135,7 +135,7 @@ static int launch_prepare(
 	if (!launch->argv[0] && !image) {
 		return -EINVAL;
 	}
-	replica->program = strdup(launch->argv[0] ? launch->argv[0] : image);
+	replica->program = strdup(image ? run->container_runtime : launch->argv[0]);
 	if (!replica->program) {
 		return -ENOMEM;
 	}

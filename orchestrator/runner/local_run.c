@@ -344,7 +344,7 @@ int smd_local_run(const struct smd_job *job, const struct smd_local_run_options 
 		.dir = *options->dir,
 		.grace_s = options->grace_s,
 		.ready_timeout_s = options->ready_timeout_s,
-		.runs_images = options->container_runtime != NULL};
+		.container_runtime = options->container_runtime};
 	int exit_code = EXIT_FAILURE;
 	int ret;
 

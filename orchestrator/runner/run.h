@@ -46,7 +46,7 @@ struct smd_run {
 	pid_t guard; /* guard.h */
 	unsigned grace_s;
 	unsigned ready_timeout_s;
-	int runs_images; /* in containers */
+	const char *container_runtime; /* what runs images; NULL: commands are run, as processes */
 	struct smd_engine *engine;
 	struct smd_placement placement;
 	struct smd_contract *contract;

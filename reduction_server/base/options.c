@@ -186,8 +186,10 @@ static int apply_option(const struct smd_option *option, const char *value, stru
 	int ret = option->set(option->target, value, &reason);
 
 	if (ret) {
-		return smd_error_set(
-			error, EINVAL, "--%s: %s, got \"%s\"", option->name, reason.text, value);
+		int rule = (int)strcspn(reason.text, ";");
+
+		return smd_error_set(error, EINVAL, "--%s: %.*s, got \"%s\"%s", option->name, rule,
+			reason.text, value, reason.text + rule);
 	}
 	return 0;
 }

@@ -20,7 +20,7 @@ struct smd_option {
 	const char *help;    /* one line */
 	/* Takes the value ("true" for a bare switch) into target. On -errno it has written what
 	 * must hold ("must be 1 to 64"); the parser puts the option's name before it and the value
-	 * after. */
+	 * after, before a hint ("; did you mean 32?"). */
 	int (*set)(void *target, const char *value, struct smd_error *error);
 	void *target;
 };

@@ -39,6 +39,12 @@ says 2 "unknown command; \`summand --help\` lists them" frobnicate
 says 0 "custom-jobs" -h
 says 0 "validate" custom-jobs help
 says 0 "Usage: summand custom-jobs plan" custom-jobs plan -h
+# A runtime is looked for before anything is started.
+says 2 'summand: --container-runtime: must be podman, docker or apptainer, got "dockr"; did you mean docker?' \
+	custom-jobs local-run skipped_pool.yaml --container-runtime=dockr
+PATH=/nowhere says 2 "summand: --container-runtime=apptainer: not found on PATH" custom-jobs local-run \
+	skipped_pool.yaml --container-runtime=apptainer
+PATH=/nowhere says 0 "displayName" custom-jobs local-run skipped_pool.yaml --container-runtime=apptainer --dry-run
 # What gcloud and az have, and what is here in its place.
 says 2 "create: there is no service yet; \`summand custom-jobs local-run\` takes the same flags" \
 	ai custom-jobs create --region=us-central1
