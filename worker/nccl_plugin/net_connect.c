@@ -2,7 +2,9 @@
  * Connects to a listener, and makes a sender of it: over the first transport that leads there.
  *
  * connect() is called again and again, with the same handle; in between, the attempt is known by
- * the bytes of the handle that listen() leaves free.
+ * the bytes of the handle that listen() leaves free. Whoever cannot be reached gets some time to
+ * become reachable; once the other end's kernel has taken the connection, its process may take as
+ * long as it likes to call accept().
  */
 #include <errno.h>
 #include <event2/event.h>
@@ -16,6 +18,8 @@
 #include "worker/nccl_plugin/net_options.h"
 #include "worker/nccl_plugin/plugin.h"
 
+#define REST_NS 50000000u /* between two tries */
+
 struct smd_net_attempt {
 	struct smd_net_comm *comm;
 	struct smd_net_options options;
@@ -24,8 +28,10 @@ struct smd_net_attempt {
 	struct smd_net_key connection;
 	char name[SMD_NET_NAME_MAX];
 	unsigned transport; /* that is tried */
-	uint64_t begun_ns;
-	int err; /* why that one does not lead there; 0: it may yet */
+	uint64_t begun_ns;  /* with that one */
+	uint64_t tried_ns;  /* the last time */
+	bool reached;       /* the other end has taken a lane, that time */
+	int err;            /* why it does not lead there; 0: it may yet */
 	char reason[SMD_ERROR_TEXT_MAX];
 };
 
@@ -34,7 +40,7 @@ struct smd_net_attempt {
 static void sender_on_open(void *owner)
 {
 	struct smd_net_lane *lane = owner;
-	const struct smd_net_attempt *attempt = lane->comm->attempt;
+	struct smd_net_attempt *attempt = lane->comm->attempt;
 	struct smd_frame frame = {.kind = SMD_FRAME_GREET};
 	struct smd_net_greet greet = {
 		.nonce = attempt->handle.nonce,
@@ -45,6 +51,7 @@ static void sender_on_open(void *owner)
 	uint8_t payload[SMD_CONTROL_MAX];
 	size_t length;
 
+	attempt->reached = true;
 	snprintf(greet.name, sizeof(greet.name), "%s", attempt->name);
 	length = smd_net_greet_encode(&greet, payload);
 	/* Without memory for it the connection is not made, in time. */
@@ -116,18 +123,37 @@ static const struct smd_lane_callbacks sender_callbacks = {
 
 /* ---- attempts ---- */
 
-static void attempt_start(struct smd_net_attempt *attempt)
+static bool attempt_is_rdma(const struct smd_net_attempt *attempt)
+{
+	return attempt->options.transports[attempt->transport] == &smd_transport_rdma;
+}
+
+static bool attempt_is_last(const struct smd_net_attempt *attempt)
+{
+	return attempt->transport + 1 == attempt->options.ntransports;
+}
+
+static bool attempt_is_late(const struct smd_net_attempt *attempt, uint64_t share)
+{
+	return smd_clock_ns() - attempt->begun_ns > attempt->options.timeout_ns / share;
+}
+
+static void attempt_try(struct smd_net_attempt *attempt)
 {
 	const struct smd_transport_ops *ops = attempt->options.transports[attempt->transport];
-	bool rdma = ops == &smd_transport_rdma;
+	bool rdma = attempt_is_rdma(attempt);
 	uint16_t port = rdma ? attempt->handle.rdma_port : attempt->handle.tcp_port;
 	struct smd_net_comm *comm = attempt->comm;
 
 	attempt->err = 0;
+	attempt->reached = false;
+	attempt->tried_ns = smd_clock_ns();
 	comm->nlanes = rdma ? 1 : attempt->handle.lanes;
 	smd_net_address(&attempt->handle.address, attempt->device, port, comm->peer);
 	if (port == 0) {
-		attempt_failed(attempt, -EHOSTUNREACH, "it does not listen over this transport");
+		attempt_failed(attempt, -EPROTO, "it does not listen over this transport");
+	} else if (smd_net_random(&attempt->connection)) { /* not that of the lanes before */
+		attempt_failed(attempt, -EIO, "cannot get random numbers");
 	}
 	for (unsigned i = 0; i < comm->nlanes && !attempt->err; i++) {
 		struct smd_error error = {""};
@@ -141,31 +167,53 @@ static void attempt_start(struct smd_net_attempt *attempt)
 	}
 }
 
-static bool attempt_is_late(const struct smd_net_attempt *attempt, uint64_t share)
+static void attempt_start(struct smd_net_attempt *attempt, unsigned transport)
 {
-	return smd_clock_ns() - attempt->begun_ns > attempt->options.timeout_ns / share;
+	attempt->transport = transport;
+	attempt->begun_ns = smd_clock_ns();
+	attempt_try(attempt);
 }
 
-/* Goes on with the next transport, or with the same one. False: there is no use in it. */
+/* Whether the same transport may lead there yet, after what has happened. */
+static bool attempt_has_hope(const struct smd_net_attempt *attempt)
+{
+	if (attempt->reached) {
+		return false; /* it was the other end that did not want it, or has ended */
+	}
+	switch (attempt->err) {
+	case -ETIMEDOUT: /* over RDMA so does a listener that is not asked: no sign of an end */
+		return attempt_is_rdma(attempt)
+			       ? attempt_is_last(attempt) || !attempt_is_late(attempt, 2)
+			       : !attempt_is_late(attempt, 1);
+	case -ECONNREFUSED:
+	case -ECONNRESET:
+	case -EHOSTUNREACH:
+	case -ENETUNREACH: /* where there is another way, that one is tried at once */
+		return attempt_is_last(attempt) && !attempt_is_late(attempt, 1);
+	default:
+		return false;
+	}
+}
+
+/* Goes on after a failure: the same transport again, or the next one. False: there is none. */
 static bool attempt_again(struct smd_net_attempt *attempt)
 {
 	const struct smd_net_options *options = &attempt->options;
-	bool last = attempt->transport + 1 == options->ntransports;
 
 	smd_net_comm_close_lanes(attempt->comm);
-	/* A receiver that has not called accept() yet does not answer over RDMA, but will. */
-	if (attempt->err == -ETIMEDOUT && !attempt_is_late(attempt, last ? 1 : 2)) {
-		attempt_start(attempt);
+	if (attempt_has_hope(attempt)) {
+		if (smd_clock_ns() - attempt->tried_ns > REST_NS) {
+			attempt_try(attempt);
+		}
 		return true;
 	}
-	if (last) {
+	if (attempt_is_last(attempt)) {
 		return false;
 	}
 	smd_journal_info(NCCL_SUB_NET, "net: %s: tries %s after %s: %s", attempt->comm->peer,
 		options->transports[attempt->transport + 1]->name,
 		options->transports[attempt->transport]->name, attempt->reason);
-	attempt->transport++;
-	attempt_start(attempt);
+	attempt_start(attempt, attempt->transport + 1);
 	return true;
 }
 
@@ -182,12 +230,7 @@ static struct smd_net_attempt *attempt_create(
 		smd_net_options_read(device, &attempt->options, error)) {
 		goto free_attempt;
 	}
-	if (smd_net_random(&attempt->connection)) {
-		smd_error_set(error, EIO, "cannot get random numbers: %m");
-		goto free_attempt;
-	}
 	attempt->device = device;
-	attempt->begun_ns = smd_clock_ns();
 	smd_net_own_name(attempt->name);
 	attempt->comm = smd_net_comm_create(true);
 	if (!attempt->comm) {
@@ -195,7 +238,7 @@ static struct smd_net_attempt *attempt_create(
 		goto free_attempt;
 	}
 	attempt->comm->attempt = attempt;
-	attempt_start(attempt);
+	attempt_start(attempt, 0);
 	return attempt;
 
 free_attempt:
@@ -203,23 +246,31 @@ free_attempt:
 	return NULL;
 }
 
+static int attempt_give_up(const struct smd_net_attempt *attempt)
+{
+	char within[32] = "";
+
+	if (!attempt->reached && attempt_is_late(attempt, 1)) {
+		snprintf(within, sizeof(within), " within %u s",
+			(unsigned)(attempt->options.timeout_ns / 1000000000u));
+	}
+	smd_journal_warn(
+		"net: cannot connect to %s%s: %s", attempt->comm->peer, within, attempt->reason);
+	return smd_plugin_result(attempt->err);
+}
+
 /* A step towards a connection: 0, or why there will be none. */
 static int attempt_step(struct smd_net_attempt *attempt)
 {
-	unsigned seconds = (unsigned)(attempt->options.timeout_ns / 1000000000u);
-
 	event_base_loop(attempt->comm->base, EVLOOP_NONBLOCK);
-	if (attempt->err && !attempt->comm->greeted && !attempt_again(attempt)) {
-		smd_journal_warn(
-			"net: cannot connect to %s: %s", attempt->comm->peer, attempt->reason);
-		return smd_plugin_result(attempt->err);
+	if (attempt->comm->greeted) {
+		return NCCL_SUCCESS;
 	}
-	if (!attempt->comm->greeted && attempt_is_late(attempt, 1)) {
-		smd_journal_warn("net: cannot connect to %s within %u s: it does not answer",
-			attempt->comm->peer, seconds);
-		return NCCL_REMOTE_ERROR;
+	/* TCP itself takes minutes to say so. */
+	if (!attempt->reached && !attempt_is_rdma(attempt) && attempt_is_late(attempt, 1)) {
+		attempt_failed(attempt, -ETIMEDOUT, "it does not answer");
 	}
-	return NCCL_SUCCESS;
+	return attempt->err && !attempt_again(attempt) ? attempt_give_up(attempt) : NCCL_SUCCESS;
 }
 
 int smd_net_connect(int dev, void *handle, void **send_comm)

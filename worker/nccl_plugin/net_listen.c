@@ -3,7 +3,8 @@
  *
  * Each lane that comes is a connection of its own until it has said in GREET which one it is of:
  * then it joins the lanes that have come before, or waits for the others. What does not know the
- * handle's nonce, or says nothing in time, is dropped.
+ * handle's nonce, or says nothing in time, is dropped. There is no limit to how long nobody comes:
+ * the other end's process may be busy with something else, and NCCL knows when to stop asking.
  */
 #include <errno.h>
 #include <event2/event.h>
@@ -36,7 +37,6 @@ struct smd_net_listen {
 	struct smd_listener *listeners[2];
 	struct smd_net_handle handle;
 	char address[SMD_ADDRESS_TEXT_MAX];
-	uint64_t deadline_ns; /* of the accept() that goes on; 0: none does */
 	unsigned narrivals;
 	TAILQ_HEAD(, smd_net_arrival) arrivals;
 };
@@ -381,14 +381,13 @@ static struct smd_net_comm *listen_turn(struct smd_net_listen *listen)
 			smd_journal_info(NCCL_SUB_NET, "net: %s: dropped a connection: %s",
 				listen->address, comm->text);
 			arrival_end(arrival);
-		} else if (now - arrival->since_ns > listen->options.timeout_ns) {
-			smd_journal_info(NCCL_SUB_NET,
-				"net: %s: dropped a connection: %s does not "
-				"say all that it must",
-				listen->address, comm->peer);
-			arrival_end(arrival);
 		} else if (!comm->nlanes && !comm->lanes[0].lane) {
 			arrival_end(arrival); /* its lane has gone home */
+		} else if (!comm->nlanes && now - arrival->since_ns > listen->options.timeout_ns) {
+			smd_journal_info(NCCL_SUB_NET,
+				"net: %s: dropped a connection: %s does not say GREET",
+				listen->address, comm->peer);
+			arrival_end(arrival);
 		}
 	}
 	return NULL;
@@ -396,23 +395,11 @@ static struct smd_net_comm *listen_turn(struct smd_net_listen *listen)
 
 int smd_net_accept(void *listen_comm, void **recv_comm)
 {
-	struct smd_net_listen *listen = listen_comm;
-	uint64_t now = smd_clock_ns();
-	struct smd_net_comm *comm;
+	struct smd_net_comm *comm = listen_turn(listen_comm);
 
-	if (!listen->deadline_ns) {
-		listen->deadline_ns = now + listen->options.timeout_ns;
-	}
-	comm = listen_turn(listen);
 	*recv_comm = comm;
 	if (comm) {
-		listen->deadline_ns = 0;
 		smd_net_comm_ready(comm);
-	} else if (now > listen->deadline_ns) {
-		listen->deadline_ns = 0;
-		smd_journal_warn("net: %s: nobody has connected within %u s", listen->address,
-			(unsigned)(listen->options.timeout_ns / 1000000000u));
-		return NCCL_REMOTE_ERROR;
 	}
 	return NCCL_SUCCESS;
 }

@@ -80,7 +80,9 @@ int smd_net_handle_decode(const uint8_t bytes[SMD_NET_HANDLE_BYTES], struct smd_
 	out->rdma_port = (uint16_t)smd_reader_get(&reader, 2);
 	if (magic != HANDLE_MAGIC || out->lanes == 0 || out->lanes > SMD_NET_LANES_MAX ||
 		(family != 4 && family != 6)) {
-		return smd_error_set(error, EINVAL, "handle: must be one of this plugin's listen");
+		return smd_error_set(error, EINVAL,
+			"handle: must be one of this plugin's listen: the other rank does not use "
+			"this plugin, or another version of it");
 	}
 	if (family == 4) {
 		struct sockaddr_in *in = (struct sockaddr_in *)&out->address;

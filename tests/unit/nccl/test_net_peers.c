@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -290,23 +291,30 @@ struct sender {
 	int ret; /* of connect() */
 };
 
-/* The sender has said GREET, and the peer has taken it. */
-static void sender_open(struct sender *sender)
+/* A handle of the peer, who does not listen yet. */
+static void sender_bind(struct sender *sender)
 {
 	struct sockaddr_in name = {.sin_family = AF_INET};
 	socklen_t size = sizeof(name);
 	struct smd_net_handle handle = {.lanes = 1, .nonce = {{3, 4}}};
-	uint8_t payload[SMD_CONTROL_MAX];
 
 	memset(sender, 0, sizeof(*sender));
 	name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	sender->listener = socket(AF_INET, SOCK_STREAM, 0);
 	assert_int_equal(bind(sender->listener, (struct sockaddr *)&name, sizeof(name)), 0);
-	assert_int_equal(listen(sender->listener, 1), 0);
 	assert_int_equal(getsockname(sender->listener, (struct sockaddr *)&name, &size), 0);
 	handle.tcp_port = ntohs(name.sin_port);
 	memcpy(&handle.address, &name, sizeof(name));
 	smd_net_handle_encode(&handle, sender->handle);
+}
+
+/* The sender has said GREET, and the peer has taken it. */
+static void sender_open(struct sender *sender)
+{
+	uint8_t payload[SMD_CONTROL_MAX];
+
+	sender_bind(sender);
+	assert_int_equal(listen(sender->listener, 1), 0);
 	assert_int_equal(smd_net_connect(0, sender->handle, &sender->comm), NCCL_SUCCESS);
 	sender->fd = accept(sender->listener, NULL, NULL);
 	assert_true(sender->fd >= 0);
@@ -435,6 +443,34 @@ static void bad_acceptance(void **state)
 	}
 }
 
+/* Refused at first: the sender asks again, because its listener may be about to be reachable. */
+static void late_listener(void **state)
+{
+	uint64_t until = smd_clock_ns() + PATIENCE_NS;
+	uint64_t refused_until = smd_clock_ns() + 300000000;
+	uint8_t payload[SMD_CONTROL_MAX];
+	struct sender sender;
+
+	(void)state;
+	sender_bind(&sender);
+	while (smd_clock_ns() < refused_until) {
+		assert_int_equal(smd_net_connect(0, sender.handle, &sender.comm), NCCL_SUCCESS);
+		assert_null(sender.comm);
+	}
+	assert_int_equal(listen(sender.listener, 1), 0);
+	assert_int_equal(fcntl(sender.listener, F_SETFL, O_NONBLOCK), 0);
+	sender.fd = -1;
+	while (sender.fd < 0 && smd_clock_ns() < until) {
+		assert_int_equal(smd_net_connect(0, sender.handle, &sender.comm), NCCL_SUCCESS);
+		sender.fd = accept(sender.listener, NULL, NULL);
+	}
+	assert_true(sender.fd >= 0);
+	assert_int_equal(smd_net_connect(0, sender.handle, &sender.comm), NCCL_SUCCESS);
+	assert_int_equal(take_frame(sender.fd, payload).kind, SMD_FRAME_GREET);
+	sender_accept(&sender);
+	sender_close(&sender);
+}
+
 /* ---- handles ---- */
 
 static void handles_of_both_families(void **state)
@@ -471,6 +507,7 @@ int main(void)
 		cmocka_unit_test(bad_greeting),
 		cmocka_unit_test(bad_post),
 		cmocka_unit_test(bad_acceptance),
+		cmocka_unit_test(late_listener),
 		cmocka_unit_test(handles_of_both_families),
 	};
 
