@@ -327,6 +327,37 @@ static void groups(struct fleet_node *node, struct net *net)
 	free(out);
 }
 
+/* Sends whose receives are not posted must not keep out one whose receive is. */
+static void unmatched_sends(struct fleet_node *node, struct net *net)
+{
+	enum { OTHERS = 40, TAG = 100 };
+	struct ends ends = connect_ring(node, net);
+	int out[OTHERS + 1], in[OTHERS + 1];
+	void *sends[OTHERS + 1] = {NULL}, *receive, *send;
+	int begun = 0;
+
+	for (int i = 0; i <= OTHERS; i++) {
+		out[i] = node->rank * 1000 + i;
+	}
+	start_receive(net, ends.recv, &in[OTHERS], sizeof(int), TAG, NULL, &receive);
+	do { /* as many as are taken */
+		CHECK_EQUAL(net_isend(net, ends.send, &out[begun], sizeof(int), begun, NULL,
+				    &sends[begun]),
+			NCCL_SUCCESS);
+	} while (sends[begun] && ++begun < OTHERS);
+	CHECK(begun >= 32);
+	start_send(net, ends.send, &out[OTHERS], sizeof(int), TAG, NULL, &send);
+	finish_both(net, send, receive, NULL);
+	CHECK_EQUAL(in[OTHERS], ends.from * 1000 + OTHERS);
+	for (int i = begun - 1; i >= 0; i--) {
+		start_receive(net, ends.recv, &in[i], sizeof(int), i, NULL, &receive);
+		finish_both(net, sends[i], receive, NULL);
+		CHECK_EQUAL(in[i], ends.from * 1000 + i);
+	}
+	fleet_barrier(node);
+	close_ends(net, &ends);
+}
+
 /* Every node with every other, as many requests in flight as there may be. */
 static void all_to_all(struct fleet_node *node, struct net *net)
 {
@@ -641,6 +672,7 @@ static const struct scenario scenarios[] = {
 	{"properties", 1, 0, false, properties},
 	{"ring_of_sizes", 3, 0, false, ring_of_sizes},
 	{"groups", 2, 0, false, groups},
+	{"unmatched_sends", 2, 0, false, unmatched_sends},
 	{"all_to_all", 4, 0, false, all_to_all},
 	{"many_connections", 2, 0, false, many_connections},
 	{"too_long", 2, 0, false, too_long},

@@ -28,7 +28,7 @@ static bool comm_make_requests(struct smd_net_comm *comm)
 		}
 		return comm->receives != NULL;
 	}
-	comm->sends = calloc(NCCL_NET_REQUESTS, sizeof(*comm->sends));
+	comm->sends = calloc(SMD_NET_SENDS, sizeof(*comm->sends));
 	comm->slots = calloc(NCCL_NET_REQUESTS, sizeof(*comm->slots));
 	for (unsigned i = 0; comm->slots && i < NCCL_NET_REQUESTS; i++) {
 		comm->slots[i].number = i;
@@ -260,25 +260,34 @@ static bool overlaps(const struct smd_extent *extent, const void *data, size_t s
 	return at < begin + extent->length && begin < at + size;
 }
 
+static bool send_uses(const struct smd_net_send *send, const struct smd_extent *extent)
+{
+	return send->request.busy && !send->request.done &&
+	       overlaps(extent, send->data, send->size);
+}
+
+static bool receive_uses(const struct smd_net_receive *receive, const struct smd_extent *extent)
+{
+	bool uses = false;
+
+	for (unsigned i = 0; receive->request.busy && !receive->request.done && i < receive->n;
+		i++) {
+		uses = uses || overlaps(extent, receive->entries[i].data, receive->entries[i].size);
+	}
+	return uses;
+}
+
 static bool comm_uses(const struct smd_net_comm *comm, const struct smd_extent *extent)
 {
-	for (unsigned i = 0; i < NCCL_NET_REQUESTS; i++) {
-		const struct smd_net_send *send = comm->sender ? &comm->sends[i] : NULL;
-		const struct smd_net_receive *receive = send ? NULL : &comm->receives[i];
+	bool uses = false;
 
-		if (send && send->request.busy && !send->request.done &&
-			overlaps(extent, send->data, send->size)) {
-			return true;
-		}
-		for (unsigned j = 0; receive && receive->request.busy && !receive->request.done &&
-				     j < receive->n;
-			j++) {
-			if (overlaps(extent, receive->entries[j].data, receive->entries[j].size)) {
-				return true;
-			}
-		}
+	for (unsigned i = 0; comm->sends && i < SMD_NET_SENDS; i++) {
+		uses = uses || send_uses(&comm->sends[i], extent);
 	}
-	return false;
+	for (unsigned i = 0; comm->receives && i < NCCL_NET_REQUESTS; i++) {
+		uses = uses || receive_uses(&comm->receives[i], extent);
+	}
+	return uses;
 }
 
 /* Who has given up does this first, and may then free the memory: nobody uses it any more. */

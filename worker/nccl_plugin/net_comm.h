@@ -20,6 +20,12 @@
 /* Receives of no more bytes get no places. */
 #define SMD_NET_PLACED_ABOVE 4096u
 #define SMD_NET_STRIPES      SMD_NET_LANES_MAX
+/*
+ * Requests of a sender: as many as a receiver's requests have receives. Only some of them wait for
+ * their receives, so that there is always one for a send whose receive is posted.
+ */
+#define SMD_NET_SENDS     (NCCL_NET_REQUESTS * SMD_NET_RECVS_MAX)
+#define SMD_NET_UNMATCHED NCCL_NET_REQUESTS
 
 struct smd_net_comm;
 
@@ -134,9 +140,10 @@ struct smd_net_comm {
 	unsigned turns;
 	uint64_t ordinal; /* of the next group of receives */
 	/* A sender's: */
-	struct smd_net_send *sends;        /* [NCCL_NET_REQUESTS] */
+	struct smd_net_send *sends;        /* [SMD_NET_SENDS] */
 	struct smd_net_slot *slots;        /* [NCCL_NET_REQUESTS] */
-	struct smd_net_sends unmatched;    /* in the order of isend() */
+	struct smd_net_sends unmatched;    /* in the order of isend(): */
+	unsigned nunmatched;               /* at most SMD_NET_UNMATCHED */
 	struct smd_net_sends active;       /* matched, and not all in stripes */
 	TAILQ_HEAD(, smd_net_slot) posted; /* with receives that are not matched */
 	unsigned next_lane;

@@ -170,20 +170,32 @@ static void slot_match(struct smd_net_slot *slot, unsigned entry, struct smd_net
 	TAILQ_INSERT_TAIL(&comm->active, send, link);
 }
 
-/* With the first receive of its tag. False: none is posted. */
-static bool send_match(struct smd_net_send *send)
+/* The first receive of the tag: which of its group's. NULL: none is posted. */
+static struct smd_net_slot *find_posted(struct smd_net_comm *comm, uint32_t tag, unsigned *entry)
 {
 	struct smd_net_slot *slot;
 
-	TAILQ_FOREACH (slot, &send->request.comm->posted, link) {
+	TAILQ_FOREACH (slot, &comm->posted, link) {
 		for (unsigned i = 0; i < slot->post.n; i++) {
-			if (!slot->matched[i] && slot->post.receives[i].tag == send->tag) {
-				slot_match(slot, i, send);
-				return true;
+			if (!slot->matched[i] && slot->post.receives[i].tag == tag) {
+				*entry = i;
+				return slot;
 			}
 		}
 	}
-	return false;
+	return NULL;
+}
+
+/* With the first receive of its tag. False: none is posted. */
+static bool send_match(struct smd_net_send *send)
+{
+	unsigned entry;
+	struct smd_net_slot *slot = find_posted(send->request.comm, send->tag, &entry);
+
+	if (slot) {
+		slot_match(slot, entry, send);
+	}
+	return slot != NULL;
 }
 
 static void match_all(struct smd_net_comm *comm)
@@ -195,22 +207,38 @@ static void match_all(struct smd_net_comm *comm)
 
 		/* It goes from one list to the other by the same link. */
 		TAILQ_REMOVE(&comm->unmatched, send, link);
-		if (!send_match(send)) {
-			if (next) {
-				TAILQ_INSERT_BEFORE(next, send, link);
-			} else {
-				TAILQ_INSERT_TAIL(&comm->unmatched, send, link);
-			}
+		if (send_match(send)) {
+			comm->nunmatched--;
+		} else if (next) {
+			TAILQ_INSERT_BEFORE(next, send, link);
+		} else {
+			TAILQ_INSERT_TAIL(&comm->unmatched, send, link);
 		}
 		send = next;
 	}
+}
+
+/* A free one for a send of that tag, NULL: not now. */
+static struct smd_net_send *find_send(struct smd_net_comm *comm, uint32_t tag)
+{
+	unsigned entry;
+
+	if (comm->nunmatched == SMD_NET_UNMATCHED && !find_posted(comm, tag, &entry)) {
+		return NULL;
+	}
+	for (unsigned i = 0; i < SMD_NET_SENDS; i++) {
+		if (!comm->sends[i].request.busy) {
+			return &comm->sends[i];
+		}
+	}
+	return NULL;
 }
 
 int smd_net_send(void *handle, void *data, size_t size, int tag, void *mhandle, void **request)
 {
 	struct smd_net_comm *comm = handle;
 	const struct smd_extent *extent = mhandle;
-	struct smd_net_send *send = NULL;
+	struct smd_net_send *send;
 
 	*request = NULL;
 	if (comm->result) {
@@ -221,11 +249,10 @@ int smd_net_send(void *handle, void *data, size_t size, int tag, void *mhandle, 
 			SMD_NET_BYTES_MAX, size);
 		return NCCL_INVALID_USAGE;
 	}
-	for (unsigned i = 0; i < NCCL_NET_REQUESTS && !send; i++) {
-		send = comm->sends[i].request.busy ? NULL : &comm->sends[i];
-	}
+	send = find_send(comm, (uint32_t)tag);
 	if (!send) {
-		return NCCL_SUCCESS; /* not now */
+		smd_net_comm_turn(comm); /* its receive may have been posted; so, next time */
+		return comm->result ? smd_net_comm_tell(comm) : NCCL_SUCCESS;
 	}
 	smd_net_request_begin(&send->request, comm);
 	send->data = data;
@@ -241,6 +268,7 @@ int smd_net_send(void *handle, void *data, size_t size, int tag, void *mhandle, 
 		smd_net_pump(comm);
 	} else {
 		TAILQ_INSERT_TAIL(&comm->unmatched, send, link);
+		comm->nunmatched++;
 	}
 	*request = send;
 	return NCCL_SUCCESS;
