@@ -24,7 +24,7 @@
 
 #define RX_BUDGET         (1u << 20)
 #define TX_IOVECS         32
-#define PEER_SILENT_MS    20000 /* unacknowledged this long: the peer's machine is gone */
+#define PEER_SILENT_MS    20000 /* it has taken nothing for so long: the peer is gone */
 #define KEEPALIVE_IDLE_S  10
 #define KEEPALIVE_PROBE_S 3
 #define KEEPALIVE_PROBES  3
@@ -205,6 +205,16 @@ static ssize_t tcp_read(struct tcp_lane *tcp, size_t *asked)
 	return readv(tcp->fd, iov, n);
 }
 
+/* Nothing is left to read: the other end has closed it, or a write was told why it is over. */
+static void tcp_drained(struct tcp_lane *tcp)
+{
+	if (tcp->write_err && tcp->write_err != EPIPE && tcp->write_err != ECONNRESET) {
+		tcp_ended(tcp, -tcp->write_err, strerror(tcp->write_err));
+	} else {
+		tcp_ended(tcp, -ECONNRESET, "the other end closed the connection");
+	}
+}
+
 static void tcp_on_readable(evutil_socket_t fd, short what, void *arg)
 {
 	struct tcp_lane *tcp = arg;
@@ -233,7 +243,7 @@ static void tcp_on_readable(evutil_socket_t fd, short what, void *arg)
 			return;
 		}
 		if (got == 0) {
-			tcp_ended(tcp, -ECONNRESET, "the other end closed the connection");
+			tcp_drained(tcp);
 			return;
 		}
 		tcp->lane.counts.bytes_received += (size_t)got;
@@ -386,6 +396,15 @@ static void tcp_poll(struct smd_lane *lane)
 	}
 }
 
+/* Probes of a full receive buffer go on as long as the kernel there answers them. */
+static void tcp_bear_silence(struct smd_lane *lane)
+{
+	const int never = 0;
+
+	(void)setsockopt(
+		tcp_lane_of(lane)->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &never, sizeof(never));
+}
+
 static void tcp_redirect(struct smd_lane *lane, void *payload)
 {
 	struct tcp_lane *tcp = tcp_lane_of(lane);
@@ -494,6 +513,7 @@ const struct smd_transport_ops smd_transport_tcp = {
 	.send = tcp_send,
 	.cancel = tcp_cancel,
 	.poll = tcp_poll,
+	.bear_silence = tcp_bear_silence,
 	.redirect = tcp_redirect,
 	.close = tcp_close,
 	.peer_name = tcp_peer_name,

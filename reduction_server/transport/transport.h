@@ -187,6 +187,12 @@ struct smd_transport_ops {
 	 * first need do anything. NULL operation: nothing is registered.
 	 */
 	void (*refresh)(struct smd_lane *lane, uint64_t moment);
+	/*
+	 * The other end may read nothing for as long as it likes: the lane ends only when its
+	 * machine no longer answers. Otherwise an end that has read nothing for long counts as
+	 * gone. NULL operation: it never does here.
+	 */
+	void (*bear_silence)(struct smd_lane *lane);
 	/* The rest of the payload that is being received goes to `payload` instead. */
 	void (*redirect)(struct smd_lane *lane, void *payload);
 	void (*close)(struct smd_lane *lane);
@@ -319,6 +325,13 @@ static inline void smd_lane_refresh(struct smd_lane *lane, uint64_t moment)
 {
 	if (lane->ops->refresh) {
 		lane->ops->refresh(lane, moment);
+	}
+}
+
+static inline void smd_lane_bear_silence(struct smd_lane *lane)
+{
+	if (lane->ops->bear_silence) {
+		lane->ops->bear_silence(lane);
 	}
 }
 

@@ -163,6 +163,8 @@ static void attempt_try(struct smd_net_attempt *attempt)
 		if (ret) {
 			comm->lanes[i].lane = NULL;
 			attempt_failed(attempt, ret, error.text);
+		} else {
+			smd_lane_bear_silence(comm->lanes[i].lane);
 		}
 	}
 }

@@ -91,6 +91,7 @@ static void listen_on_accept(void *owner, struct smd_lane *lane, int shard)
 	arrival->since_ns = smd_clock_ns();
 	arrival->comm->arrival = arrival;
 	arrival->comm->lanes[0].lane = lane;
+	smd_lane_bear_silence(lane);
 	snprintf(arrival->comm->peer, sizeof(arrival->comm->peer), "%s", smd_lane_peer_name(lane));
 	TAILQ_INSERT_TAIL(&listen->arrivals, arrival, link);
 	listen->narrivals++;

@@ -13,6 +13,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +21,10 @@
 #include <unistd.h>
 
 #include "reduction_server/base/clock.h"
+#include "reduction_server/transport/tcp.h"
 #include "worker/nccl_plugin/journal.h"
 #include "worker/nccl_plugin/net.h"
+#include "worker/nccl_plugin/net_comm.h"
 #include "worker/nccl_plugin/net_wire.h"
 
 #define PATIENCE_NS 10000000000ull
@@ -471,6 +474,37 @@ static void late_listener(void **state)
 	sender_close(&sender);
 }
 
+/* ---- silence ---- */
+
+/* Only calls of NCCL read, so a live process may leave its sockets full for as long as it likes. */
+static void assert_bears_silence(const struct smd_net_comm *comm)
+{
+	const struct tcp_lane *tcp = (const struct tcp_lane *)comm->lanes[0].lane;
+	socklen_t size = sizeof(int);
+	int timeout = -1;
+	int alive = -1;
+
+	assert_int_equal(getsockopt(tcp->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, &size), 0);
+	assert_int_equal(getsockopt(tcp->fd, SOL_SOCKET, SO_KEEPALIVE, &alive, &size), 0);
+	assert_int_equal(timeout, 0);
+	assert_int_equal(alive, 1); /* a machine that is gone is noticed */
+}
+
+static void peers_may_be_silent(void **state)
+{
+	struct receiver receiver;
+	struct sender sender;
+
+	(void)state;
+	receiver_post(&receiver);
+	assert_bears_silence(receiver.comm);
+	receiver_close(&receiver);
+	sender_open(&sender);
+	sender_accept(&sender);
+	assert_bears_silence(sender.comm);
+	sender_close(&sender);
+}
+
 /* ---- handles ---- */
 
 static void handles_of_both_families(void **state)
@@ -508,6 +542,7 @@ int main(void)
 		cmocka_unit_test(bad_post),
 		cmocka_unit_test(bad_acceptance),
 		cmocka_unit_test(late_listener),
+		cmocka_unit_test(peers_may_be_silent),
 		cmocka_unit_test(handles_of_both_families),
 	};
 

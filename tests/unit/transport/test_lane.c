@@ -6,6 +6,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,8 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "reduction_server/transport/tcp.h"
 
 /* ---- frames ---- */
 
@@ -571,6 +574,27 @@ static void half_a_frame_is_none(void **state)
 	assert_string_equal(link->far.reason, "the other end closed the connection");
 }
 
+/* A write may be told before a read is; the read then only sees an end. */
+static void an_end_that_takes_nothing_for_long_has_timed_out(void **state)
+{
+	enum { FRAMES = 20 };
+	struct link *link = *state;
+	struct parcel parcels[FRAMES];
+	const int silent_ms = 100;
+
+	link_open_deaf(link);
+	assert_int_equal(setsockopt(((struct tcp_lane *)link->near.lane)->fd, IPPROTO_TCP,
+				 TCP_USER_TIMEOUT, &silent_ms, sizeof(silent_ms)),
+		0);
+	for (unsigned i = 0; i < FRAMES; i++) {
+		parcel_send(&parcels[i], &link->near, i, ROOM, NULL);
+	}
+	RUN_UNTIL(link, link->near.closed);
+	assert_int_equal(link->near.err, -ETIMEDOUT);
+	assert_string_equal(link->near.reason, strerror(ETIMEDOUT));
+	parcels_free(parcels, FRAMES);
+}
+
 /* To an end that does not read only so many control frames are queued. */
 static void unread_control_frames_are_bounded(void **state)
 {
@@ -662,6 +686,7 @@ int main(void)
 		LANE_TEST(a_stream_may_come_byte_by_byte, "tcp"),
 		LANE_TEST(what_is_no_frame_ends_the_lane, "tcp"),
 		LANE_TEST(half_a_frame_is_none, "tcp"),
+		LANE_TEST(an_end_that_takes_nothing_for_long_has_timed_out, "tcp"),
 		LANE_TEST(unread_control_frames_are_bounded, "tcp"),
 		LANE_TEST(a_listener_outlasts_a_lack_of_descriptors, "tcp"),
 	};
