@@ -3,13 +3,19 @@
 
 #include <errno.h>
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <unistd.h>
 
 #include "orchestrator/runner/jobdir.h"
+#include "orchestrator/runner/printable.h"
 
 int smd_stream_open(struct smd_stream *stream, const char *path, FILE *echo)
 {
-	*stream = (struct smd_stream){.file = smd_jobdir_open_file(path, 0), .echo = echo};
+	*stream = (struct smd_stream){.file = smd_jobdir_open_file(path, 0),
+		.echo = echo,
+		.echoes_to_terminal = echo && isatty(fileno(echo))};
 	return stream->file ? 0 : -errno;
 }
 
@@ -49,6 +55,26 @@ static void print_line(FILE *file, const struct smd_stream *stream, const char *
 	fputc('\n', file);
 }
 
+/* A terminal must not take orders from what a replica says, and gets the end of a line as its own.
+ */
+static void show_line(const struct smd_stream *stream, const char *task, const char *severity,
+	const char *text, size_t length)
+{
+	char *shown = malloc(length + 1);
+
+	if (!shown) {
+		return; /* the file has it */
+	}
+	length -= length > 0 && text[length - 1] == '\r';
+	for (size_t i = 0; i < length; i++) {
+		shown[i] = (char)(text[i] ? text[i] : '?');
+	}
+	shown[length] = '\0';
+	smd_printable(shown);
+	print_line(stream->echo, stream, task, severity, shown, length);
+	free(shown);
+}
+
 static void say_lines(struct smd_stream *stream, const char *task, const char *severity,
 	const char *text, size_t length)
 {
@@ -58,7 +84,9 @@ static void say_lines(struct smd_stream *stream, const char *task, const char *s
 		size_t part = newline ? (size_t)(newline - text) : length;
 
 		print_line(stream->file, stream, task, severity, text, part);
-		if (stream->echo) {
+		if (stream->echoes_to_terminal) {
+			show_line(stream, task, severity, text, part);
+		} else if (stream->echo) {
 			print_line(stream->echo, stream, task, severity, text, part);
 		}
 		if (part + 1 >= length) {
@@ -69,10 +97,33 @@ static void say_lines(struct smd_stream *stream, const char *task, const char *s
 	}
 }
 
-/* The severity becomes the stream's first column, so it must be one word. */
-static int is_word(const char *text)
+/* Cloud Logging's name for it; NULL: there is none. */
+static const char *find_severity(const char *word)
 {
-	return *text && strcspn(text, " \t\r\n") == strlen(text);
+	static const struct {
+		const char *word;
+		const char *severity;
+	} severities[] = {
+		{"DEFAULT", "DEFAULT"},
+		{"DEBUG", "DEBUG"},
+		{"INFO", "INFO"},
+		{"NOTICE", "NOTICE"},
+		{"WARNING", "WARNING"},
+		{"ERROR", "ERROR"},
+		{"CRITICAL", "CRITICAL"},
+		{"ALERT", "ALERT"},
+		{"EMERGENCY", "EMERGENCY"},
+		{"TRACE", "DEBUG"},
+		{"WARN", "WARNING"},
+		{"FATAL", "CRITICAL"},
+	};
+
+	for (size_t i = 0; i < sizeof(severities) / sizeof(severities[0]); i++) {
+		if (strcasecmp(word, severities[i].word) == 0) {
+			return severities[i].severity;
+		}
+	}
+	return NULL;
 }
 
 void smd_stream_say(struct smd_stream *stream, const char *task, const char *severity,
@@ -82,8 +133,10 @@ void smd_stream_say(struct smd_stream *stream, const char *task, const char *sev
 	const char *own_severity = json_string_value(json_object_get(entry, "severity"));
 	const char *message = json_string_value(json_object_get(entry, "message"));
 
-	if (own_severity && message && is_word(own_severity)) {
-		say_lines(stream, task, own_severity, message, strlen(message));
+	if (own_severity && message) {
+		own_severity = find_severity(own_severity);
+		say_lines(stream, task, own_severity ? own_severity : severity, message,
+			strlen(message));
 	} else {
 		say_lines(stream, task, severity, text, length);
 	}

@@ -15,7 +15,8 @@
 
 struct smd_stream {
 	FILE *file;
-	FILE *echo; /* gets the same lines; or NULL */
+	FILE *echo; /* gets the same lines, made text of if it is a terminal; or NULL */
+	int echoes_to_terminal;
 	time_t second;
 	char stamp[SMD_STREAM_STAMP_SIZE]; /* of that second */
 };
@@ -28,7 +29,8 @@ void smd_stream_close(struct smd_stream *stream);
 void smd_stream_flush(struct smd_stream *stream);
 
 /* One line of a task's, with or without its newline. A line that is a JSON object with "severity"
- * and "message" stands for these; a message of several lines becomes several. */
+ * and "message" stands for these, the severity in Cloud Logging's spelling, or the one given here
+ * if that does not have it; a message of several lines becomes several. */
 void smd_stream_say(struct smd_stream *stream, const char *task, const char *severity,
 	const char *text, size_t length);
 

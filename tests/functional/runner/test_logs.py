@@ -1,5 +1,9 @@
 """What replicas say, as one stream."""
 
+import contextlib
+import json
+import os
+import pty
 import re
 import subprocess
 import unittest
@@ -37,12 +41,16 @@ class LogsTest(JobTest):
         lines = ['{"severity": "WARNING", "message": "two\\nlines", "step": 3}',
                  '{"message": "no severity"}', '{"severity": "BAD WORD", "message": "x"}',
                  '{"severity": "DEBUG", "message": 5}', "{broken"]
+        severities = {"info": "INFO", "Notice": "NOTICE", "warn": "WARNING", "fatal": "CRITICAL",
+                      "EMERGENCY": "EMERGENCY", "default": "DEFAULT", "loud": "ERROR", "": "ERROR"}
+        lines += [json.dumps({"severity": word, "message": word}) for word in severities]
         run = self.run_job([bash("cat >&2 <<'END'\n" + "\n".join(lines) + "\nEND")])
         self.assert_code(run, 0)
         said = [(s, m) for s, t, m in self.messages(self.read(run, "logs/job.log"))
                 if t == "workerpool0-0"]
-        self.assertEqual(said, [("WARNING", "two"), ("WARNING", "lines")]
-                         + [("ERROR", line) for line in lines[1:]])
+        self.assertEqual(said, [("WARNING", "two"), ("WARNING", "lines"), ("ERROR", lines[1]),
+                                ("ERROR", "x"), ("ERROR", lines[3]), ("ERROR", lines[4])]
+                         + [(severity, word) for word, severity in severities.items()])
         self.assertEqual(self.read(run, "logs/workerpool0-0.log").splitlines(), lines)
         self.assertNotIn("\tservice\t", run.out)
 
@@ -77,6 +85,33 @@ class LogsTest(JobTest):
         self.assert_code(run, 1)
         self.assertIn("the ???end\n", run.err)
         self.assertIn("the ???end", self.read_json(run, "state.json")["error"]["message"])
+
+    def test_a_terminal_takes_no_orders(self):
+        """What a file gets unchanged, a terminal gets as text."""
+        script = ("printf '{\"severity\": \"INFO\", \"message\": \"a\\\\u001b]0;b\\\\u009bc\"}\\n';"
+                  r"printf 'd\033[31me\0f\rg\r\n'")
+        spec = self.write_spec([bash(script)])
+        for kind in "pipe", "terminal":
+            folder = self.path(kind)
+            words = [SUMMAND, "custom-jobs", "local-run", spec, f"--job-dir={folder}", "--stream-logs"]
+            master, slave = pty.openpty() if kind == "terminal" else os.pipe()
+            with subprocess.Popen(words, stdout=slave) as run:
+                os.close(slave)
+                out = b""
+                with contextlib.suppress(OSError):  # nobody has the terminal open any more
+                    while part := os.read(master, 65536):
+                        out += part
+                os.close(master)
+            self.assertEqual(run.returncode, 0)
+            with open(f"{folder}/logs/job.log", "rb") as file:
+                said = file.read()
+            for text in "a\x1b]0;b\x9bc\n".encode(), b"d\x1b[31me\0f\rg\r\n":
+                self.assertIn(b"\tworkerpool0-0\t" + text, said)
+            if kind == "pipe":
+                self.assertEqual(out, said)
+                continue
+            for text in b"a?]0;b??c\r\n", b"d?[31me?f?g\r\n":
+                self.assertIn(b"\tworkerpool0-0\t" + text, out)
 
     def test_a_failure_is_told_once(self):
         """Where all that is said goes to one place, such as a terminal."""
