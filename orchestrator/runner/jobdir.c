@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define NAME_DEFAULT    "custom-job"
+#define RESERVE         ".reserve"
 #define FOLDER_MODE     0777 /* the umask decides */
 #define ATTEMPTS_MAX    1000 /* jobs of the same name in the same second */
 #define STAMP_SIZE      32
@@ -307,6 +308,31 @@ int smd_jobdir_write_json(const struct smd_jobdir *dir, const char *name, const 
 
 	free(text);
 	return ret;
+}
+
+void smd_jobdir_release(const struct smd_jobdir *dir)
+{
+	char *path = smd_jobdir_path(dir, RESERVE);
+
+	if (path) {
+		unlink(path);
+	}
+	free(path);
+}
+
+void smd_jobdir_reserve(const struct smd_jobdir *dir, size_t size)
+{
+	char *path = smd_jobdir_path(dir, RESERVE);
+	FILE *file = path ? smd_jobdir_open_file(path, 0) : NULL;
+	int ret = file ? posix_fallocate(fileno(file), 0, (off_t)size) : 0;
+
+	if (file) {
+		fclose(file);
+	}
+	if (ret) {
+		unlink(path);
+	}
+	free(path);
 }
 
 /* Only a file, and that without waiting: not a pipe that nobody writes to, or what a link leads to.

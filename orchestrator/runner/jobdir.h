@@ -40,6 +40,13 @@ int smd_jobdir_make_folder(const struct smd_jobdir *dir, const char *name);
 int smd_jobdir_write(
 	const struct smd_jobdir *dir, const char *name, const char *text, size_t length);
 
+/* Keeps so much room for the last records, which the disk may be too full for by then. Where there
+ * is none to keep, there is none. */
+void smd_jobdir_reserve(const struct smd_jobdir *dir, size_t size);
+
+/* Gives it back, once nothing is left that could take it. */
+void smd_jobdir_release(const struct smd_jobdir *dir);
+
 /* Reads a JSON file of at most so many bytes, which a replica may have put anything in the place
  * of. The caller gives the document back. NULL: there is no such file. */
 json_t *smd_jobdir_read_json(const struct smd_jobdir *dir, size_t size_max, const char *format, ...)

@@ -14,9 +14,11 @@
 #include "orchestrator/runner/run.h"
 #include "reduction_server/base/log.h"
 
-#define TICK_US          100000
-#define EXIT_INTERRUPTED 130
-#define EXIT_TERMINATED  143
+#define TICK_US             100000
+#define RESERVE_SIZE        65536 /* for the last state.json and summary.json */
+#define RESERVE_PER_PROCESS 1024
+#define EXIT_INTERRUPTED    130
+#define EXIT_TERMINATED     143
 
 static const int watched_signals[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
 
@@ -229,6 +231,7 @@ static int prepare(
 
 	smd_display_print(
 		&run->display, "%s: job directory %s", run->job->display_name, run->dir.path);
+	smd_jobdir_reserve(&run->dir, RESERVE_SIZE + run->count * RESERVE_PER_PROCESS);
 	smd_run_record(run);
 	ret = ret ? ret : place_output(run);
 	ret = ret ? ret : keep_inputs(run, options);

@@ -108,6 +108,7 @@ void smd_record_amend(const struct smd_jobdir *dir, enum smd_outcome outcome, co
 	json_t *replica;
 	size_t i;
 
+	smd_jobdir_release(dir);
 	if (!json_is_object(record)) {
 		json_decref(record);
 		return; /* there was no room for it, or a replica has removed it */

@@ -89,6 +89,7 @@ static void set_phase(struct smd_run *run, enum smd_run_phase phase)
 	} else if (phase == SMD_RUN_ENDED) {
 		smd_timestamp(run->end_time);
 		run->ended_ns = smd_clock_ns();
+		smd_jobdir_release(&run->dir);
 	}
 	smd_run_record(run);
 	say_phase(run, phase);

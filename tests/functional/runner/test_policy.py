@@ -125,12 +125,25 @@ class PolicyTest(JobTest):
             labels={"restart-backoff": "0", **labels})
         folder = os.path.join(os.path.dirname(spec), "job")
         os.mkdir(folder)
+        mounted = """
+            mount -t tmpfs -o size=200k tmpfs "$1" || exit
+            folder=$1; shift; "$@"; code=$?
+            ls -A "$folder" >"$folder.list"
+            cp "$folder"/*.json "${folder%/*}"
+            exit $code"""
         run = subprocess.Popen(
-            ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o size=256k tmpfs "$1" && shift && exec "$@"',
-             "sh", folder, SUMMAND, "custom-jobs", "local-run", spec, f"--job-dir={folder}"],
+            ["unshare", "-rm", "sh", "-c", mounted, "sh", folder,
+             SUMMAND, "custom-jobs", "local-run", spec, f"--job-dir={folder}"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        run.job_dir = os.path.dirname(spec)
         self.addCleanup(self.end, run)
         return self.finish(run)
+
+    def assert_final(self, run, state):
+        """The job's last records are there all the same, and what kept room for them is not."""
+        self.assertEqual(self.read_json(run, "state.json")["state"], "JOB_STATE_" + state)
+        self.assertEqual(self.read_json(run, "summary.json")["state"], "JOB_STATE_" + state)
+        self.assertNotIn(".reserve", self.read(run, "job.list").split())
 
     def test_there_is_no_room_for_records(self):
         if subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", self.dir], check=False,
@@ -144,9 +157,15 @@ class PolicyTest(JobTest):
                 self.assert_code(run, 0 if starts == 2 else 1)
                 self.assertEqual(len(self.starts()), starts)
                 self.assertIn("state.json: cannot be written: No space left on device", run.err)
+                self.assert_final(run, "SUCCEEDED" if starts == 2 else "FAILED")
                 os.remove(self.starts_file)
         run = self.run_without_room("kill -9 $BASHPID")
         self.assertIn("The replica workerpool0-0 was killed by signal 9 (Killed).", run.err)
+        self.assert_final(run, "FAILED")
+        runner = "$(cut -d ' ' -f 4 /proc/$PPID/stat)"
+        run = self.run_without_room(f"kill -9 {runner}; sleep 1000")
+        self.assertIn("the job's runner was killed", run.err)
+        self.assertEqual(self.read_json(run, "state.json")["state"], "JOB_STATE_FAILED")
 
     def test_interrupted_between_attempts(self):
         run = self.start([bash("exit 3")], labels={"restart-policy": "on-failure", "restart-backoff": "1000"})
