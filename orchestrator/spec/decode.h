@@ -3,7 +3,8 @@
  * checked, and where in a C structure it goes.
  *
  * The rules are those of proto3's JSON: null and an empty string are the same as absent, names are
- * lowerCamelCase (snake_case is accepted with a warning), a 64-bit number may be a string. What the
+ * lowerCamelCase (snake_case is accepted with a warning), a 64-bit number may be a string, a whole
+ * number may be written 1.0. But values of enumerations have names, and no numbers. What the
  * table does not know is a mistake. Decoding goes on after a mistake, so that all are found.
  */
 #ifndef SMD_SPEC_DECODE_H
@@ -91,7 +92,7 @@ void smd_decode_anything(struct smd_decoder *decoder, const struct smd_field *fi
 /* The value that is meant, or NULL; `values` ends with NULL. */
 const char *smd_enum_suggest(const char *got, const char *const *values);
 
-/* A 64-bit number, which may be a string; -EINVAL when it is none. */
+/* A 64-bit number, which may be a string or written as 1.0 or 1e3; -EINVAL when it is none. */
 int smd_node_integer(const struct smd_node *node, int64_t *out);
 
 /* The object's member of that lowerCamelCase name, however it is spelled; NULL: absent or null. */

@@ -2,6 +2,7 @@
 #include "orchestrator/spec/study.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -465,12 +466,17 @@ static char *argument_of(const struct smd_node *node)
 	const struct smd_node *id = smd_node_member(node, "parameterId");
 	const struct smd_node *value = first_value(node);
 	char number[SMD_NODE_TEXT_MAX];
+	int64_t integer;
 	char *text;
 
 	if (!id || !value) {
 		return NULL;
 	}
 	smd_node_describe(value, number);
+	if (value->type == SMD_NODE_REAL && smd_node_member(node, "integerValueSpec") &&
+		!smd_node_integer(value, &integer)) {
+		snprintf(number, sizeof(number), "%" PRId64, integer); /* of 1.0 too */
+	}
 	if (asprintf(&text, "--%s=%s", id->string,
 		    value->type == SMD_NODE_STRING ? value->string : number) < 0) {
 		return NULL;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,8 @@
 #define VALUES_MAX  6 /* of an enumeration that is listed */
 #define VALUES_SIZE 256
 #define DIGITS      "0123456789"
-#define FORM_MAX    1024 /* what is longer has no form that any field asks for */
+#define EXACT_MAX   9007199254740992.0 /* up to it each whole number has a double */
+#define FORM_MAX    1024               /* what is longer has no form that any field asks for */
 
 static void *place_of(const struct smd_field *field, void *base)
 {
@@ -75,15 +77,20 @@ static int has_form(struct smd_decoder *decoder, const char *text, const char *f
 	return ret == 0;
 }
 
-static void check_form(
+static void refuse_form(
 	struct smd_decoder *decoder, const struct smd_field *field, const struct smd_node *node)
 {
 	char got[SMD_NODE_TEXT_MAX];
 
+	smd_node_describe(node, got);
+	smd_mistake_value(decoder->diagnostics, node, "must be %s, got %s", field->example, got);
+}
+
+static void check_form(
+	struct smd_decoder *decoder, const struct smd_field *field, const struct smd_node *node)
+{
 	if (field->form && !has_form(decoder, node->string, field->form)) {
-		smd_node_describe(node, got);
-		smd_mistake_value(
-			decoder->diagnostics, node, "must be %s, got %s", field->example, got);
+		refuse_form(decoder, field, node);
 	}
 }
 
@@ -92,6 +99,10 @@ void smd_decode_string(struct smd_decoder *decoder, const struct smd_field *fiel
 {
 	char **place = place_of(field, base);
 
+	if (field->form && node->type != SMD_NODE_STRING) {
+		refuse_form(decoder, field, node); /* in quotes it would not have it either */
+		return;
+	}
 	if (!smd_decode_expects(decoder, node, SMD_NODE_STRING) || !*node->string) {
 		return;
 	}
@@ -182,10 +193,7 @@ void smd_decode_enum(struct smd_decoder *decoder, const struct smd_field *field,
 	const char *near;
 	size_t n = 0;
 
-	if (!smd_decode_expects(decoder, node, SMD_NODE_STRING)) {
-		return;
-	}
-	for (; field->values[n]; n++) {
+	for (; node->type == SMD_NODE_STRING && field->values[n]; n++) {
 		if (strcmp(node->string, field->values[n]) == 0) {
 			smd_decode_string(decoder, field, node, base);
 			return;
@@ -193,7 +201,7 @@ void smd_decode_enum(struct smd_decoder *decoder, const struct smd_field *field,
 	}
 	smd_node_describe(node, got);
 	list_values(field->values, list);
-	near = smd_enum_suggest(node->string, field->values);
+	near = node->type == SMD_NODE_STRING ? smd_enum_suggest(node->string, field->values) : NULL;
 	smd_mistake_value(decoder->diagnostics, node, "must be %s, got %s%s%s%s", list, got,
 		near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
@@ -215,10 +223,11 @@ void smd_decode_count(struct smd_decoder *decoder, const struct smd_field *field
 	int max = field->max ? field->max : INT_MAX;
 	char got[SMD_NODE_TEXT_MAX];
 	uint64_t number;
+	int64_t given;
 
-	if (node->type == SMD_NODE_INTEGER && node->number.integer >= field->min &&
-		node->number.integer <= max) {
-		number = (uint64_t)node->number.integer;
+	if (node->type != SMD_NODE_STRING && !smd_node_integer(node, &given) &&
+		given >= field->min && given <= max) {
+		number = (uint64_t)given;
 	} else if (node->type != SMD_NODE_STRING ||
 		   smd_parse_number(node->string, (uint64_t)field->min, (uint64_t)max, &number)) {
 		smd_node_describe(node, got);
@@ -237,6 +246,11 @@ int smd_node_integer(const struct smd_node *node, int64_t *out)
 
 	if (node->type == SMD_NODE_INTEGER) {
 		*out = node->number.integer;
+		return 0;
+	}
+	if (node->type == SMD_NODE_REAL && fabs(node->number.real) <= EXACT_MAX &&
+		node->number.real == trunc(node->number.real)) {
+		*out = (int64_t)node->number.real; /* 1.0, 1e3 */
 		return 0;
 	}
 	if (node->type != SMD_NODE_STRING || !strchr("-" DIGITS, node->string[0])) {

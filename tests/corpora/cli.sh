@@ -91,6 +91,9 @@ grep -qx 'two times 2 is 4, True, 1' "$scratch/job/logs/workerpool0-0.log" ||
 	fail "an Azure ML job must have said so: $(cat "$scratch"/job/logs/*)"
 [ "$(cat "$scratch/job/output/result/file")" = made ] || fail "an output must be in its folder"
 
+# A trial's whole number is one to its program, however it is written.
+says 0 "	--layers=3 --rate=2.0" custom-jobs local-run tuning_numbers.yaml --job-dir="$scratch/tuning" --stream-logs
+
 # --format prints the job at the end, alone on standard output, and what it prints is a spec again.
 job=$("$summand" custom-jobs local-run azure_run.yaml --job-dir="$scratch/formatted" --format=json \
 	2>"$scratch/told") || fail "an Azure ML job must run: $(cat "$scratch/told")"

@@ -1,0 +1,6 @@
+export CLUSTER_SPEC='{"cluster":{"workerpool0":["cmle-training-workerpool0-960e0e65bf-0:2222"]},"environment":"cloud","task":{"type":"workerpool0","index":0,"trial":"1"},"job":{"workerPoolSpecs":[{"containerSpec":{"imageUri":"a","command":["echo"]}}]}}'
+export CLOUD_ML_JOB_ID='960e0e65bf'
+export CLOUD_ML_TRIAL_ID='1'
+export CLOUD_ML_HP_METRIC_FILE='/tmp/hypertune/output.metrics'
+export SUMMAND_JOB_ID='960e0e65bf'
+export SUMMAND_REPLICA='workerpool0-0'
