@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import tempfile
 import unittest
 from unittest import mock
@@ -134,6 +135,19 @@ class OrphansTest(JobTest):
         self.kill(run, run.pid)
         self.assertTrue(wait_until(
             lambda: self.read_json(run, "state.json")["state"] == "JOB_STATE_CANCELLED"))
+
+    def test_the_lock_tells_whether_a_state_is_of_a_running_job(self):
+        """Guard and runner together leave nobody who could write it down."""
+        run = self.start_until_ready("")
+        is_free = ["flock", "--nonblock", run.job_dir, "true"]
+        self.assertEqual(subprocess.run(is_free, check=False).returncode, 1)
+        runner = self.runner_of(run)
+        os.kill(run.pid, signal.SIGSTOP)
+        os.kill(runner, signal.SIGKILL)
+        self.kill(run, run.pid)
+        self.assertIn(self.read_json(run, "state.json")["state"],
+                      ("JOB_STATE_PENDING", "JOB_STATE_RUNNING"))
+        self.assertTrue(wait_until(lambda: subprocess.run(is_free, check=False).returncode == 0))
 
     def start_installing(self):
         """A job whose packages are being installed, by what stands in for pip."""
