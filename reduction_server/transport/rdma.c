@@ -367,7 +367,7 @@ static void rdma_retract(struct smd_lane *outer, struct smd_extent memory)
 	struct rdma_lane *lane = rdma_lane_of(outer);
 
 	if (lane->hub) {
-		smd_rdma_memory_withdraw(lane->hub->memory, memory.base);
+		smd_rdma_memory_withdraw(lane->hub->memory, memory.base, memory.length);
 	}
 }
 

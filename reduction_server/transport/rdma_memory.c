@@ -427,12 +427,15 @@ bool smd_rdma_memory_has_device(struct smd_rdma_memory *memory, const void *addr
 	return declared && declared->device;
 }
 
-void smd_rdma_memory_withdraw(struct smd_rdma_memory *memory, const void *base)
+void smd_rdma_memory_withdraw(struct smd_rdma_memory *memory, const void *base, size_t length)
 {
-	struct declared *declared = TAILQ_FIRST(&memory->declared);
+	struct smd_memory_range range = range_of(base, length);
+	struct declared *declared;
 
-	while (declared && declared->range.begin != (uintptr_t)base) {
-		declared = TAILQ_NEXT(declared, link);
+	TAILQ_FOREACH (declared, &memory->declared, link) {
+		if (declared->range.begin == range.begin && declared->range.end == range.end) {
+			break;
+		}
 	}
 	if (declared) {
 		declared_destroy(memory, declared);

@@ -107,8 +107,8 @@ int smd_rdma_memory_declare_device(
 	struct smd_rdma_memory *memory, void *base, size_t length, int fd, uint64_t offset);
 /* Whether all of this is in one declared memory of a device. */
 bool smd_rdma_memory_has_device(struct smd_rdma_memory *memory, const void *address, size_t length);
-/* What is in use is deregistered when it no longer is. */
-void smd_rdma_memory_withdraw(struct smd_rdma_memory *memory, const void *base);
+/* That memory, if it is declared. What is in use is deregistered when it no longer is. */
+void smd_rdma_memory_withdraw(struct smd_rdma_memory *memory, const void *base, size_t length);
 
 /* Drops what has been unmapped; see above. */
 void smd_rdma_memory_refresh(struct smd_rdma_memory *memory);

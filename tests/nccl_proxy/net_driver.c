@@ -10,7 +10,9 @@
 #include <errno.h>
 #include <glob.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -333,8 +335,9 @@ static void unmatched_sends(struct fleet_node *node, struct net *net)
 	enum { OTHERS = 40, TAG = 100 };
 	struct ends ends = connect_ring(node, net);
 	int out[OTHERS + 1], in[OTHERS + 1];
-	void *sends[OTHERS + 1] = {NULL}, *receive, *send;
-	int begun = 0;
+	void *sends[OTHERS + 1] = {NULL}, *receive, *send = NULL;
+	double end = now() + WAIT_S * fleet_slowness();
+	int begun = 0, sent = 0, received = 0;
 
 	for (int i = 0; i <= OTHERS; i++) {
 		out[i] = node->rank * 1000 + i;
@@ -346,8 +349,19 @@ static void unmatched_sends(struct fleet_node *node, struct net *net)
 			NCCL_SUCCESS);
 	} while (sends[begun] && ++begun < OTHERS);
 	CHECK(begun >= 32);
-	start_send(net, ends.send, &out[OTHERS], sizeof(int), TAG, NULL, &send);
-	finish_both(net, send, receive, NULL);
+	while (!received || !sent) { /* the receive is posted while it is tested */
+		if (!received) {
+			CHECK_EQUAL(net_test(net, receive, &received, NULL), NCCL_SUCCESS);
+		}
+		if (!send) {
+			CHECK_EQUAL(net_isend(net, ends.send, &out[OTHERS], sizeof(int), TAG, NULL,
+					    &send),
+				NCCL_SUCCESS);
+		} else if (!sent) {
+			CHECK_EQUAL(net_test(net, send, &sent, NULL), NCCL_SUCCESS);
+		}
+		CHECK(now() < end);
+	}
 	CHECK_EQUAL(in[OTHERS], ends.from * 1000 + OTHERS);
 	for (int i = begun - 1; i >= 0; i--) {
 		start_receive(net, ends.recv, &in[i], sizeof(int), i, NULL, &receive);
@@ -356,6 +370,68 @@ static void unmatched_sends(struct fleet_node *node, struct net *net)
 	}
 	fleet_barrier(node);
 	close_ends(net, &ends);
+}
+
+/* What a second thread registers again and again, as NCCL's proxy service does on shared comms. */
+struct registering {
+	const struct net *net;
+	const struct ends *ends;
+	uint8_t *shared; /* that messages are sent from, too */
+	size_t size;
+	atomic_bool stop;
+};
+
+static void *register_again(void *argument)
+{
+	struct registering *registering = argument;
+	const struct net *net = registering->net;
+	uint8_t *own = buffer(registering->size);
+
+	do {
+		void *own_handle, *shared_handle;
+
+		CHECK_EQUAL(net_register(net, registering->ends->send, registering->shared,
+				    registering->size, &shared_handle),
+			NCCL_SUCCESS);
+		CHECK_EQUAL(net_register(net, registering->ends->recv, own, registering->size,
+				    &own_handle),
+			NCCL_SUCCESS);
+		CHECK_EQUAL(
+			net_deregister(net, registering->ends->send, shared_handle), NCCL_SUCCESS);
+		CHECK_EQUAL(net_deregister(net, registering->ends->recv, own_handle), NCCL_SUCCESS);
+		usleep(20);
+	} while (!atomic_load(&registering->stop));
+	free(own);
+	return NULL;
+}
+
+static void registrations(struct fleet_node *node, struct net *net)
+{
+	enum { MESSAGES = 200, BYTES = 100000 };
+	struct ends ends = connect_ring(node, net);
+	uint8_t *out = buffer(BYTES), *in = buffer(BYTES);
+	struct registering registering = {.net = net, .ends = &ends, .shared = out, .size = BYTES};
+	void *out_handle, *in_handle, *send, *receive;
+	pthread_t thread;
+
+	CHECK_EQUAL(net_register(net, ends.send, out, BYTES, &out_handle), NCCL_SUCCESS);
+	CHECK_EQUAL(net_register(net, ends.recv, in, BYTES, &in_handle), NCCL_SUCCESS);
+	CHECK_EQUAL(pthread_create(&thread, NULL, register_again, &registering), 0);
+	for (int m = 0; m < MESSAGES; m++) {
+		fill(out, BYTES, node->rank, m);
+		start_receive(net, ends.recv, in, BYTES, 1, in_handle, &receive);
+		start_send(net, ends.send, out, BYTES, 1, out_handle, &send);
+		finish_both(net, send, receive, NULL);
+		check(in, BYTES, BYTES, ends.from, m);
+	}
+	atomic_store(&registering.stop, true);
+	CHECK_EQUAL(pthread_join(thread, NULL), 0);
+	CHECK_EQUAL(net_deregister(net, ends.send, out_handle), NCCL_SUCCESS);
+	CHECK_EQUAL(net_deregister(net, ends.recv, in_handle), NCCL_SUCCESS);
+	fleet_barrier(node);
+	close_ends(net, &ends);
+	free(in);
+	free(out);
 }
 
 /* Every node with every other, as many requests in flight as there may be. */
@@ -673,6 +749,7 @@ static const struct scenario scenarios[] = {
 	{"ring_of_sizes", 3, 0, false, ring_of_sizes},
 	{"groups", 2, 0, false, groups},
 	{"unmatched_sends", 2, 0, false, unmatched_sends},
+	{"registrations", 2, 0, false, registrations},
 	{"all_to_all", 4, 0, false, all_to_all},
 	{"many_connections", 2, 0, false, many_connections},
 	{"too_long", 2, 0, false, too_long},

@@ -3,7 +3,8 @@
  * the same lanes as everything else here (transport.h), so over TCP and over verbs.
  *
  * The calls are those of the newest interface (nccl_abi.h); net_tables.c adapts the older ones.
- * Values are NCCL results. A comm and its requests are used by one thread at a time.
+ * Values are NCCL results. A comm and its requests are used by one thread at a time, but for
+ * registering: that may come on another one meanwhile.
  */
 #ifndef SMD_NCCL_NET_H
 #define SMD_NCCL_NET_H

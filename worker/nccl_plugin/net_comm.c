@@ -44,6 +44,8 @@ struct smd_net_comm *smd_net_comm_create(bool sender)
 		return NULL;
 	}
 	comm->sender = sender;
+	pthread_mutex_init(&comm->lock, NULL);
+	LIST_INIT(&comm->memory);
 	TAILQ_INIT(&comm->unmatched);
 	TAILQ_INIT(&comm->active);
 	TAILQ_INIT(&comm->posted);
@@ -73,6 +75,12 @@ void smd_net_comm_close_lanes(struct smd_net_comm *comm)
 	comm->lanes_there = 0;
 }
 
+static void memory_forget(struct smd_net_memory *memory)
+{
+	LIST_REMOVE(memory, link);
+	free(memory);
+}
+
 void smd_net_comm_destroy(struct smd_net_comm *comm)
 {
 	smd_net_comm_close_lanes(comm);
@@ -89,6 +97,10 @@ void smd_net_comm_destroy(struct smd_net_comm *comm)
 			free(comm->receives[i].offers);
 		}
 	}
+	while (!LIST_EMPTY(&comm->memory)) {
+		memory_forget(LIST_FIRST(&comm->memory));
+	}
+	pthread_mutex_destroy(&comm->lock);
 	free(comm->sends);
 	free(comm->slots);
 	free(comm->receives);
@@ -192,9 +204,8 @@ static void tell_sizes(const struct smd_net_request *request, int *sizes)
 	}
 }
 
-int smd_net_test(void *handle, int *done, int *sizes)
+static int request_test(struct smd_net_request *request, int *done, int *sizes)
 {
-	struct smd_net_request *request = handle;
 	struct smd_net_comm *comm = request->comm;
 
 	*done = 0;
@@ -215,27 +226,68 @@ int smd_net_test(void *handle, int *done, int *sizes)
 	return NCCL_SUCCESS;
 }
 
+int smd_net_test(void *handle, int *done, int *sizes)
+{
+	struct smd_net_request *request = handle;
+	struct smd_net_comm *comm = request->comm;
+	int ret;
+
+	pthread_mutex_lock(&comm->lock);
+	ret = request_test(request, done, sizes);
+	pthread_mutex_unlock(&comm->lock);
+	return ret;
+}
+
 /* ---- registered memory ---- */
+
+static struct smd_net_memory *memory_find(
+	const struct smd_net_comm *comm, const void *data, size_t size)
+{
+	struct smd_net_memory *memory;
+
+	LIST_FOREACH (memory, &comm->memory, link) {
+		if (memory->extent.base == data && memory->extent.length == size) {
+			break;
+		}
+	}
+	return memory;
+}
+
+/* Registers it, or once more. NULL: out of memory. */
+static struct smd_net_memory *comm_register(struct smd_net_comm *comm, void *data, size_t size)
+{
+	struct smd_net_memory *memory = memory_find(comm, data, size);
+
+	if (!memory) {
+		memory = calloc(1, sizeof(*memory));
+		if (!memory) {
+			return NULL;
+		}
+		memory->extent = (struct smd_extent){data, size};
+		LIST_INSERT_HEAD(&comm->memory, memory, link);
+		if (comm->lanes[0].lane && size) {
+			smd_lane_declare(comm->lanes[0].lane, memory->extent, SMD_NET_PIECE);
+		}
+	}
+	memory->users++;
+	return memory;
+}
 
 int smd_net_register(void *handle, void *data, size_t size, int type, void **mhandle)
 {
 	struct smd_net_comm *comm = handle;
-	struct smd_extent *extent;
 
 	if (type != NCCL_PTR_HOST) {
 		smd_journal_warn("net: memory must be of the host, got type %d", type);
 		return NCCL_INVALID_USAGE;
 	}
-	extent = malloc(sizeof(*extent));
-	if (!extent) {
+	pthread_mutex_lock(&comm->lock);
+	*mhandle = comm_register(comm, data, size);
+	pthread_mutex_unlock(&comm->lock);
+	if (!*mhandle) {
 		smd_journal_warn("net: out of memory");
 		return NCCL_SYSTEM_ERROR;
 	}
-	*extent = (struct smd_extent){data, size};
-	if (comm->lanes[0].lane && size) {
-		smd_lane_declare(comm->lanes[0].lane, *extent, SMD_NET_PIECE);
-	}
-	*mhandle = extent;
 	return NCCL_SUCCESS;
 }
 
@@ -291,23 +343,31 @@ static bool comm_uses(const struct smd_net_comm *comm, const struct smd_extent *
 }
 
 /* Who has given up does this first, and may then free the memory: nobody uses it any more. */
-int smd_net_deregister(void *handle, void *mhandle)
+static void comm_deregister(struct smd_net_comm *comm, struct smd_net_memory *memory)
 {
-	struct smd_net_comm *comm = handle;
-	struct smd_extent *extent = mhandle;
-
-	if (!extent) {
-		return NCCL_SUCCESS;
+	if (--memory->users) {
+		return;
 	}
-	if (comm->pending && comm_uses(comm, extent)) {
+	if (comm->pending && comm_uses(comm, &memory->extent)) {
 		comm->told = true;
 		smd_net_comm_fail(comm, NCCL_INVALID_USAGE,
 			"%s: memory must not be deregistered while requests use it", comm->peer);
 	}
-	if (comm->lanes[0].lane && extent->length) {
-		smd_lane_retract(comm->lanes[0].lane, *extent);
+	if (comm->lanes[0].lane && memory->extent.length) {
+		smd_lane_retract(comm->lanes[0].lane, memory->extent);
 	}
-	free(extent);
+	memory_forget(memory);
+}
+
+int smd_net_deregister(void *handle, void *mhandle)
+{
+	struct smd_net_comm *comm = handle;
+
+	if (mhandle) {
+		pthread_mutex_lock(&comm->lock);
+		comm_deregister(comm, mhandle);
+		pthread_mutex_unlock(&comm->lock);
+	}
 	return NCCL_SUCCESS;
 }
 

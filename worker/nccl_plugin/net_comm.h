@@ -2,11 +2,14 @@
  * What the files of the point-to-point network share: one end of a connection (specs/nccl-net.md).
  *
  * A comm is a sender or a receiver. It has an event loop of its own, which only the calls on the
- * comm turn; so nothing is shared between comms, and nothing here takes a lock.
+ * comm turn; so nothing is shared between comms. What comms of several threads share, NCCL's
+ * service thread registers while another one sends: each call holds the comm's lock from beginning
+ * to end, which nobody waits for otherwise. Nothing below the calls knows of it.
  */
 #ifndef SMD_NCCL_NET_COMM_H
 #define SMD_NCCL_NET_COMM_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
@@ -124,7 +127,21 @@ struct smd_net_receive {
 
 /* ---- a comm ---- */
 
+/* A range that is registered: a handle of it is what NCCL calls mhandle. */
+struct smd_net_memory {
+	struct smd_extent extent;
+	unsigned users; /* who have registered it */
+	LIST_ENTRY(smd_net_memory) link;
+};
+
+/* The range of a handle; zeros without one. */
+static inline struct smd_extent smd_net_extent(const struct smd_net_memory *memory)
+{
+	return memory ? memory->extent : (struct smd_extent){NULL, 0};
+}
+
 struct smd_net_comm {
+	pthread_mutex_t lock; /* of all that follows */
 	struct event_base *base;
 	bool sender;
 	bool greeted; /* a receiver: GREET has come; a sender: ACCEPT */
@@ -139,6 +156,7 @@ struct smd_net_comm {
 	unsigned pending; /* requests that are not done */
 	unsigned turns;
 	uint64_t ordinal; /* of the next group of receives */
+	LIST_HEAD(, smd_net_memory) memory;
 	/* A sender's: */
 	struct smd_net_send *sends;        /* [SMD_NET_SENDS] */
 	struct smd_net_slot *slots;        /* [NCCL_NET_REQUESTS] */

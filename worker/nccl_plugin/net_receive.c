@@ -47,7 +47,7 @@ static int receive_offer(
 
 	for (unsigned i = 0; i < receive->n; i++) {
 		struct smd_net_entry *entry = &receive->entries[i];
-		const struct smd_extent *extent = mhandles ? mhandles[i] : NULL;
+		const struct smd_net_memory *memory = mhandles ? mhandles[i] : NULL;
 
 		for (unsigned j = 0; j < entry->pieces; j++, offered++) {
 			size_t at = (size_t)j * SMD_NET_PIECE;
@@ -60,7 +60,7 @@ static int receive_offer(
 			receive->offers[entry->first + j] =
 				smd_lane_offer(comm->lanes[0].lane, entry->data + at,
 					(uint32_t)(left < SMD_NET_PIECE ? left : SMD_NET_PIECE),
-					extent ? *extent : (struct smd_extent){NULL, 0});
+					smd_net_extent(memory));
 		}
 	}
 	return 0;
@@ -121,18 +121,12 @@ static int check_sizes(int n, const size_t *sizes)
 	return NCCL_SUCCESS;
 }
 
-int smd_net_receive(void *handle, int n, void **data, const size_t *sizes, const int *tags,
-	void **mhandles, void **request)
+static int comm_receive(struct smd_net_comm *comm, int n, void **data, const size_t *sizes,
+	const int *tags, void **mhandles, void **request)
 {
-	struct smd_net_comm *comm = handle;
 	struct smd_net_receive *receive = NULL;
 	const struct smd_net_entry *last;
-	int ret = check_sizes(n, sizes);
 
-	*request = NULL;
-	if (ret) {
-		return ret;
-	}
 	if (comm->result) {
 		return smd_net_comm_tell(comm);
 	}
@@ -153,6 +147,22 @@ int smd_net_receive(void *handle, int n, void **data, const size_t *sizes, const
 	}
 	*request = receive;
 	return NCCL_SUCCESS;
+}
+
+int smd_net_receive(void *handle, int n, void **data, const size_t *sizes, const int *tags,
+	void **mhandles, void **request)
+{
+	struct smd_net_comm *comm = handle;
+	int ret = check_sizes(n, sizes);
+
+	*request = NULL;
+	if (ret) {
+		return ret;
+	}
+	pthread_mutex_lock(&comm->lock);
+	ret = comm_receive(comm, n, data, sizes, tags, mhandles, request);
+	pthread_mutex_unlock(&comm->lock);
+	return ret;
 }
 
 int smd_net_flush(void *comm, int n, void **data, const int *sizes, void **mhandles, void **request)

@@ -234,20 +234,13 @@ static struct smd_net_send *find_send(struct smd_net_comm *comm, uint32_t tag)
 	return NULL;
 }
 
-int smd_net_send(void *handle, void *data, size_t size, int tag, void *mhandle, void **request)
+static int comm_send(struct smd_net_comm *comm, void *data, size_t size, int tag,
+	const struct smd_net_memory *memory, void **request)
 {
-	struct smd_net_comm *comm = handle;
-	const struct smd_extent *extent = mhandle;
 	struct smd_net_send *send;
 
-	*request = NULL;
 	if (comm->result) {
 		return smd_net_comm_tell(comm);
-	}
-	if (size > SMD_NET_BYTES_MAX) {
-		smd_journal_warn("net: a send must have at most %zu bytes, got %zu",
-			SMD_NET_BYTES_MAX, size);
-		return NCCL_INVALID_USAGE;
 	}
 	send = find_send(comm, (uint32_t)tag);
 	if (!send) {
@@ -258,7 +251,7 @@ int smd_net_send(void *handle, void *data, size_t size, int tag, void *mhandle, 
 	send->data = data;
 	send->size = size;
 	send->tag = (uint32_t)tag;
-	send->extent = extent ? *extent : (struct smd_extent){NULL, 0};
+	send->extent = smd_net_extent(memory);
 	send->slot = NULL;
 	send->begun = 0;
 	send->all = false;
@@ -272,6 +265,23 @@ int smd_net_send(void *handle, void *data, size_t size, int tag, void *mhandle, 
 	}
 	*request = send;
 	return NCCL_SUCCESS;
+}
+
+int smd_net_send(void *handle, void *data, size_t size, int tag, void *mhandle, void **request)
+{
+	struct smd_net_comm *comm = handle;
+	int ret;
+
+	*request = NULL;
+	if (size > SMD_NET_BYTES_MAX) {
+		smd_journal_warn("net: a send must have at most %zu bytes, got %zu",
+			SMD_NET_BYTES_MAX, size);
+		return NCCL_INVALID_USAGE;
+	}
+	pthread_mutex_lock(&comm->lock);
+	ret = comm_send(comm, data, size, tag, mhandle, request);
+	pthread_mutex_unlock(&comm->lock);
+	return ret;
 }
 
 /* ---- what the other end says ---- */

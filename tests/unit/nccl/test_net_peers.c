@@ -235,6 +235,21 @@ static void bad_sequel(void **state)
 	}
 }
 
+/* Both messages come. */
+static void receiver_finish(struct receiver *receiver)
+{
+	static const uint8_t bytes[100];
+	uint64_t until = smd_clock_ns() + PATIENCE_NS;
+	int done = 0;
+
+	put_frame(receiver->fd, data_frame(0, 100, 0), bytes, 100);
+	put_frame(receiver->fd, data_frame(1, 100, 0), bytes, 100);
+	while (!done && smd_clock_ns() < until) {
+		assert_int_equal(smd_net_test(receiver->request, &done, NULL), NCCL_SUCCESS);
+	}
+	assert_int_equal(done, 1);
+}
+
 static void message_twice(void **state)
 {
 	static const uint8_t bytes[100];
@@ -505,6 +520,59 @@ static void peers_may_be_silent(void **state)
 	sender_close(&sender);
 }
 
+/* ---- registered memory ---- */
+
+static struct {
+	unsigned declared;
+	unsigned retracted;
+} card;
+
+static void count_declare(struct smd_lane *lane, struct smd_extent memory, size_t largest)
+{
+	(void)lane;
+	(void)memory;
+	(void)largest;
+	card.declared++;
+}
+
+static void count_retract(struct smd_lane *lane, struct smd_extent memory)
+{
+	(void)lane;
+	(void)memory;
+	card.retracted++;
+}
+
+/* Two who share a connection may register the same memory: it is until the last is through. */
+static void memory_is_counted(void **state)
+{
+	struct smd_transport_ops ops = smd_transport_tcp;
+	struct receiver receiver;
+	struct smd_net_comm *comm;
+	void *handles[2];
+
+	(void)state;
+	ops.declare = count_declare;
+	ops.retract = count_retract;
+	memset(&card, 0, sizeof(card));
+	receiver_post(&receiver);
+	comm = receiver.comm;
+	comm->lanes[0].lane->ops = &ops;
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(
+			smd_net_register(comm, receiver.data, ROOM, NCCL_PTR_HOST, &handles[i]),
+			NCCL_SUCCESS);
+	}
+	assert_int_equal(card.declared, 1);
+	assert_int_equal(smd_net_deregister(comm, handles[1]), NCCL_SUCCESS);
+	assert_int_equal(card.retracted, 0);
+	assert_int_equal(comm->result, 0); /* though a request uses it */
+	receiver_finish(&receiver);
+	assert_int_equal(smd_net_deregister(comm, handles[0]), NCCL_SUCCESS);
+	assert_int_equal(card.retracted, 1);
+	assert_int_equal(comm->result, 0);
+	receiver_close(&receiver);
+}
+
 /* ---- handles ---- */
 
 static void handles_of_both_families(void **state)
@@ -543,6 +611,7 @@ int main(void)
 		cmocka_unit_test(bad_acceptance),
 		cmocka_unit_test(late_listener),
 		cmocka_unit_test(peers_may_be_silent),
+		cmocka_unit_test(memory_is_counted),
 		cmocka_unit_test(handles_of_both_families),
 	};
 

@@ -612,9 +612,10 @@ static void withdrawn_memory_is_deregistered(void **state)
 	declare_pool();
 	region = get(BASE, CHUNK);
 	use(BASE + 8 * MIB, CHUNK);
-	smd_rdma_memory_withdraw(memory, (void *)(BASE + 1));
+	smd_rdma_memory_withdraw(memory, (void *)(BASE + 1), POOL_SIZE - 1);
+	smd_rdma_memory_withdraw(memory, (void *)BASE, POOL_SIZE - 1);
 	assert_int_equal(registrar.live, 2);
-	smd_rdma_memory_withdraw(memory, (void *)BASE);
+	smd_rdma_memory_withdraw(memory, (void *)BASE, POOL_SIZE);
 	assert_int_equal(registrar.live, 1);
 	smd_rdma_region_put(region);
 	assert_int_equal(registrar.live, 0);
@@ -652,7 +653,7 @@ static void declared_twice_it_is_declared_once(void **state)
 	declare_pool();
 	use(BASE, CHUNK);
 	assert_int_equal(registrar.count, 1);
-	smd_rdma_memory_withdraw(memory, (void *)BASE);
+	smd_rdma_memory_withdraw(memory, (void *)BASE, POOL_SIZE);
 	assert_int_equal(registrar.live, 0);
 }
 
@@ -704,7 +705,7 @@ static void memory_of_a_device_is_known_from_the_hosts(void **state)
 	assert_int_equal(
 		smd_rdma_memory_declare(memory, (void *)(BASE + 2 * MIB), MIB, MIB, MIB), 0);
 	assert_false(smd_rdma_memory_has_device(memory, (void *)(BASE + 2 * MIB), MIB));
-	smd_rdma_memory_withdraw(memory, at);
+	smd_rdma_memory_withdraw(memory, at, MIB);
 	assert_false(smd_rdma_memory_has_device(memory, at, MIB));
 }
 
@@ -715,7 +716,7 @@ static void withdrawn_memory_of_a_device_lives_while_it_is_used(void **state)
 	(void)state;
 	assert_int_equal(smd_rdma_memory_declare_device(memory, (void *)BASE, MIB, 7, 0), 0);
 	region = get(BASE, CHUNK);
-	smd_rdma_memory_withdraw(memory, (void *)BASE);
+	smd_rdma_memory_withdraw(memory, (void *)BASE, MIB);
 	assert_int_equal(registrar.live, 1);
 	assert_int_equal(smd_rdma_memory_declare_device(memory, (void *)BASE, 2 * MIB, 8, 0), 0);
 	assert_int_equal(registrar.live, 2);
