@@ -15,9 +15,9 @@
  *   request  of an operation that has begun; set to NULL where it could not begin now, which is no
  *            error: NCCL asks again. test() ends it when it sets *done to 1
  *   type     NCCL_PTR_HOST, _CUDA or _DMABUF
- * All calls may come from another thread than the one before. On one comm regMr and deregMr may come
- * while another thread is in isend, irecv or test, where several peers share the comm (maxRecvs
- * above 1); no others at once.
+ * All calls may come from another thread than the one before. On one comm regMr and deregMr may
+ * come while another thread is in isend, irecv or test, where several peers share the comm
+ * (maxRecvs above 1); no others at once.
  */
 #ifndef SMD_NCCL_ABI_H
 #define SMD_NCCL_ABI_H
