@@ -101,6 +101,22 @@ static int find_port(const char *sys, const char *verbs, const char *interface)
 	return port;
 }
 
+/* "98a9:b7ff:fe12:3456": of the verbs device, alike for all of its ports; 0: unknown. */
+static uint64_t read_guid(const char *sys, const char *verbs)
+{
+	unsigned words[4];
+	char path[PATH_MAX];
+	char line[32];
+
+	snprintf(path, sizeof(path), "%s/class/infiniband/%s/node_guid", sys, verbs);
+	if (!read_line(path, line, sizeof(line)) ||
+		sscanf(line, "%4x:%4x:%4x:%4x", &words[0], &words[1], &words[2], &words[3]) != 4) {
+		return 0;
+	}
+	return (uint64_t)words[0] << 48 | (uint64_t)words[1] << 32 | (uint64_t)words[2] << 16 |
+	       words[3];
+}
+
 static void find_verbs(const char *sys, struct smd_nccl_device *device)
 {
 	char path[PATH_MAX];
@@ -128,11 +144,11 @@ void smd_nccl_device_read(const char *sys, const struct smd_interface *interface
 	bool rdma, struct smd_nccl_device *out)
 {
 	char path[PATH_MAX];
+	uint64_t guid = 0;
 	char *real;
 
 	memset(out, 0, sizeof(*out));
 	snprintf(out->name, sizeof(out->name), "%s", interface->name);
-	out->guid = (uint64_t)ordinal;
 	out->address = interface->address;
 	out->address_length = interface->length;
 	snprintf(path, sizeof(path), "%s/class/net/%s/device", sys, out->name);
@@ -150,7 +166,9 @@ void smd_nccl_device_read(const char *sys, const struct smd_interface *interface
 	out->vendor = (unsigned)read_number(path, 0);
 	if (rdma) {
 		find_verbs(sys, out);
+		guid = *out->rdma_name ? read_guid(sys, out->rdma_name) : 0;
 	}
+	out->guid = guid ? guid : (uint64_t)ordinal;
 }
 
 /* ---- the devices ---- */

@@ -19,7 +19,7 @@ struct smd_nccl_device {
 	char name[IF_NAMESIZE]; /* of the interface: "eth0" */
 	char pci_path[512];     /* "/sys/devices/..."; empty: a virtual interface */
 	unsigned vendor;        /* of the PCI device; 0: unknown */
-	uint64_t guid;          /* differs from device to device */
+	uint64_t guid;          /* of the card, whose ports share it; else differs */
 	int speed;              /* Mbit/s */
 	int port;               /* of the verbs device; 0 without */
 	char rdma_name[64];     /* of the verbs device: "mlx5_0"; empty: none, or not to be used */

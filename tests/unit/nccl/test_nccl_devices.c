@@ -228,6 +228,7 @@ static int make_sys(void **state)
 	put("class/infiniband/rocep7s0/ports/1/gid_attrs/ndevs/0", "");
 	put("class/infiniband/rocep7s0/ports/1/gid_attrs/ndevs/1", "eth7\n");
 	put("class/infiniband/rocep7s0/ports/2/gid_attrs/ndevs/0", "eth0\n");
+	put("class/infiniband/rocep7s0/node_guid", "98a9:b7ff:fe12:3456\n");
 	put("class/infiniband/ibp8s0/ports/1/gid_attrs/ndevs/0", "");
 	link_to("class/infiniband/ibp8s0/device", "../../../devices/pci/0000:08:00.0");
 	return 0;
@@ -250,9 +251,9 @@ static void test_device(void **state)
 	assert_string_equal(device.name, "eth0");
 	assert_non_null(strstr(device.pci_path, "/devices/pci/0000:07:00.0"));
 	assert_int_equal(device.speed, 25000);
-	assert_int_equal(device.guid, 3);
 	assert_string_equal(device.rdma_name, "rocep7s0");
 	assert_int_equal(device.port, 2);
+	assert_true(device.guid == 0x98a9b7fffe123456u);
 	assert_int_equal(device.vendor, 0x1ae0);
 	assert_int_equal(smd_net_sockets_default(&device), 4);
 	device = device_of("ib0", true); /* by its PCI device */
@@ -260,7 +261,12 @@ static void test_device(void **state)
 	assert_string_equal(device.rdma_name, "ibp8s0");
 	assert_int_equal(device.port, 2);
 	assert_int_equal(device.speed, 10000);
+	assert_int_equal(device.guid, 3); /* its device does not say */
+	device = device_of("eth7", true); /* the other port of that card */
+	assert_int_equal(device.port, 1);
+	assert_true(device.guid == 0x98a9b7fffe123456u);
 	device = device_of("eth0", false);
+	assert_int_equal(device.guid, 3);
 	assert_string_equal(device.rdma_name, "");
 	assert_int_equal(device.port, 0);
 	device = device_of("veth0", true);
