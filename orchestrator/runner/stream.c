@@ -55,23 +55,48 @@ static void print_line(FILE *file, const struct smd_stream *stream, const char *
 	fputc('\n', file);
 }
 
-/* A terminal must not take orders from what a replica says, and gets the end of a line as its own.
+/* The length of a control sequence (ESC [ ... letter), as colours are; 0: there is none. */
+static size_t control_sequence(const char *text, size_t length)
+{
+	size_t n = 2;
+
+	if (length < 3 || text[0] != '\033' || text[1] != '[') {
+		return 0;
+	}
+	while (n < length && text[n] >= 0x20 && text[n] < 0x40) {
+		n++;
+	}
+	return n < length && text[n] >= 0x40 && text[n] < 0x7f ? n + 1 : 0;
+}
+
+/*
+ * A terminal must not take orders from what a replica says: colours are left out, and of a line
+ * that was written over, as progress bars do, there is the last state.
  */
 static void show_line(const struct smd_stream *stream, const char *task, const char *severity,
 	const char *text, size_t length)
 {
 	char *shown = malloc(length + 1);
+	size_t n = 0;
 
 	if (!shown) {
 		return; /* the file has it */
 	}
 	length -= length > 0 && text[length - 1] == '\r';
 	for (size_t i = 0; i < length; i++) {
-		shown[i] = (char)(text[i] ? text[i] : '?');
+		size_t skip = control_sequence(text + i, length - i);
+
+		if (skip) {
+			i += skip - 1;
+		} else if (text[i] == '\r') {
+			n = 0;
+		} else {
+			shown[n++] = (char)(text[i] ? text[i] : '?');
+		}
 	}
-	shown[length] = '\0';
+	shown[n] = '\0';
 	smd_printable(shown);
-	print_line(stream->echo, stream, task, severity, shown, length);
+	print_line(stream->echo, stream, task, severity, shown, n);
 	free(shown);
 }
 

@@ -89,7 +89,7 @@ class LogsTest(JobTest):
     def test_a_terminal_takes_no_orders(self):
         """What a file gets unchanged, a terminal gets as text."""
         script = ("printf '{\"severity\": \"INFO\", \"message\": \"a\\\\u001b]0;b\\\\u009bc\"}\\n';"
-                  r"printf 'd\033[31me\0f\rg\r\n'")
+                  r"printf 'd\033[31;1me\0f\033[\n10%%\r20%%\r\n'")
         spec = self.write_spec([bash(script)])
         for kind in "pipe", "terminal":
             folder = self.path(kind)
@@ -105,12 +105,12 @@ class LogsTest(JobTest):
             self.assertEqual(run.returncode, 0)
             with open(f"{folder}/logs/job.log", "rb") as file:
                 said = file.read()
-            for text in "a\x1b]0;b\x9bc\n".encode(), b"d\x1b[31me\0f\rg\r\n":
+            for text in "a\x1b]0;b\x9bc\n".encode(), b"d\x1b[31;1me\0f\x1b[\n", b"10%\r20%\r\n":
                 self.assertIn(b"\tworkerpool0-0\t" + text, said)
             if kind == "pipe":
                 self.assertEqual(out, said)
                 continue
-            for text in b"a?]0;b??c\r\n", b"d?[31me?f?g\r\n":
+            for text in b"a?]0;b??c\r\n", b"de?f?[\r\n", b"20%\r\n":
                 self.assertIn(b"\tworkerpool0-0\t" + text, out)
 
     def test_a_failure_is_told_once(self):
