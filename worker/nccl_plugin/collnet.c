@@ -206,12 +206,34 @@ static uint8_t *request_window(
 	return own->between;
 }
 
+/* What both begin with. *own stays NULL when all requests are in flight, and on failure. */
+static int windowed_begin(struct smd_coll *coll, int nparts, const struct nccl_sge_v9 *parts,
+	const struct window *window, struct smd_coll_request **own, uint8_t **whole)
+{
+	int result = parts_check(window, nparts, parts);
+
+	*own = NULL;
+	if (result == NCCL_SUCCESS) {
+		result = request_begin(coll, window->nodes, own);
+	}
+	if (!*own) {
+		return result;
+	}
+	*whole = request_window(*own, nparts, parts, window->bytes);
+	if (!*whole && window->bytes) {
+		smd_coll_give(*own);
+		*own = NULL;
+		return coll_fail(coll, -ENOMEM, "out of memory");
+	}
+	return NCCL_SUCCESS;
+}
+
 int smd_collnet_allgather(void *coll_comm, const void *send, int nparts,
 	const struct nccl_sge_v9 *parts, size_t bytes_per_rank, size_t offset, size_t bytes,
 	void **request)
 {
 	struct smd_coll *coll = coll_comm;
-	struct smd_coll_request *own;
+	struct smd_coll_request *own = NULL;
 	struct window window;
 	struct share mine;
 	uint8_t *whole;
@@ -219,18 +241,10 @@ int smd_collnet_allgather(void *coll_comm, const void *send, int nparts,
 
 	*request = NULL;
 	if (result == NCCL_SUCCESS) {
-		result = parts_check(&window, nparts, parts);
+		result = windowed_begin(coll, nparts, parts, &window, &own, &whole);
 	}
-	if (result == NCCL_SUCCESS) {
-		result = request_begin(coll, window.nodes, &own);
-	}
-	if (result || !own) {
+	if (!own) {
 		return result;
-	}
-	whole = request_window(own, nparts, parts, bytes);
-	if (!whole && bytes) {
-		smd_coll_give(own);
-		return coll_fail(coll, -ENOMEM, "out of memory");
 	}
 	own->bytes = bytes;
 	own->recv = whole;
@@ -259,25 +273,17 @@ int smd_collnet_reducescatter(void *coll_comm, int nparts, const struct nccl_sge
 {
 	struct smd_coll *coll = coll_comm;
 	size_t element = smd_dtype_size((enum smd_dtype)dtype);
-	struct smd_coll_request *own;
+	struct smd_coll_request *own = NULL;
 	struct window window;
 	uint8_t *whole;
 	int result = window_make(coll, bytes_per_rank, offset, bytes, element, &window);
 
 	*request = NULL;
 	if (result == NCCL_SUCCESS) {
-		result = parts_check(&window, nparts, parts);
+		result = windowed_begin(coll, nparts, parts, &window, &own, &whole);
 	}
-	if (result == NCCL_SUCCESS) {
-		result = request_begin(coll, window.nodes, &own);
-	}
-	if (result || !own) {
+	if (!own) {
 		return result;
-	}
-	whole = request_window(own, nparts, parts, bytes);
-	if (!whole && bytes) {
-		smd_coll_give(own);
-		return coll_fail(coll, -ENOMEM, "out of memory");
 	}
 	for (size_t i = 0, at = 0; i < own->nscatter; at += parts[i].size, i++) {
 		memcpy(whole + at, parts[i].address, parts[i].size);
