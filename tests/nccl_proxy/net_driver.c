@@ -458,6 +458,7 @@ int main(int argc, char **argv)
 {
 	int only = 0;
 	int failed = 0;
+	int ran = 0;
 
 	if (argc > 1 && sscanf(argv[1], "--version=%d", &only) == 1) {
 		argv++;
@@ -483,12 +484,17 @@ int main(int argc, char **argv)
 				!chosen(scenarios[s].name, argv + 1)) {
 				continue;
 			}
+			ran++;
 			good = fleet_run(&fleet);
 			failed |= !good;
 			printf("%s v%d: %s, %.2f s\n", scenarios[s].name, net_versions[v],
 				good ? "ok" : "FAILED", now() - begin);
 			fflush(stdout);
 		}
+	}
+	if (ran == 0) {
+		fprintf(stderr, "net_driver: a scenario of that name and version must be there\n");
+		return 2;
 	}
 	return failed;
 }
