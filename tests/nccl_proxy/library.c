@@ -54,11 +54,7 @@ static void hold_verbs(void)
 	}
 }
 
-/*
- * Over RDMA the watch over registered memory stays, with a descriptor, and keeps the library
- * loaded: 1 if there is one, else 0.
- */
-static int memory_watches(void)
+int process_memory_watches(void)
 {
 	DIR *folder = opendir("/proc/self/task");
 	const struct dirent *entry;
@@ -125,7 +121,7 @@ const void *library_table(void *library, const char *kind, int version)
 
 void library_close(void *library)
 {
-	int stays = memory_watches();
+	int stays = process_memory_watches();
 
 	CHECK(stays <= 1);
 	for (int i = 0; i < END_POLLS && process_threads() > threads_before + stays; i++) {

@@ -16,4 +16,7 @@ void library_close(void *library);
 int process_threads(void);
 int process_descriptors(void);
 
+/* Over RDMA the watch over registered memory stays, and keeps the library loaded: 1, else 0. */
+int process_memory_watches(void);
+
 #endif

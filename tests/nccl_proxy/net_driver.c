@@ -7,7 +7,6 @@
  * NET_DRIVER_OVER=rdma in the environment: connections must be over that transport.
  */
 #include <dlfcn.h>
-#include <glob.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -406,26 +405,6 @@ static const struct scenario scenarios[] = {
 
 /* ---- runs ---- */
 
-static bool has_memory_watch(void)
-{
-	glob_t tasks;
-	bool found = false;
-
-	CHECK_EQUAL(glob("/proc/self/task/*/comm", 0, NULL, &tasks), 0);
-	for (size_t i = 0; i < tasks.gl_pathc; i++) {
-		char name[32] = "";
-		FILE *file = fopen(tasks.gl_pathv[i], "r");
-
-		if (file) {
-			found = found || (fgets(name, sizeof(name), file) &&
-						 !strcmp(name, "memory-watch\n"));
-			fclose(file);
-		}
-	}
-	globfree(&tasks);
-	return found;
-}
-
 static void body(struct fleet_node *node)
 {
 	const struct run *run = node->argument;
@@ -437,7 +416,7 @@ static void body(struct fleet_node *node)
 	CHECK_EQUAL(net_init(&net, logbook_write), NCCL_SUCCESS);
 	run->scenario->body(node, &net);
 	CHECK_EQUAL(net_finalize(&net), NCCL_SUCCESS);
-	if (has_memory_watch()) { /* of RDMA, which keeps the library in memory */
+	if (process_memory_watches()) { /* of RDMA, which keeps the library in memory */
 		CHECK_EQUAL(dlclose(library), 0);
 	} else {
 		library_close(library);
