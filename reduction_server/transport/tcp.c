@@ -16,6 +16,7 @@
 #include <event2/event.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -24,7 +25,8 @@
 
 #define RX_BUDGET         (1u << 20)
 #define TX_IOVECS         32
-#define PEER_SILENT_MS    20000 /* it has taken nothing for so long: the peer is gone */
+#define PEER_SILENT_MS    20000 /* nothing taken, or heard of it, for so long: the peer is gone */
+#define LOOKS             4     /* at a silent peer, in that time */
 #define KEEPALIVE_IDLE_S  10
 #define KEEPALIVE_PROBE_S 3
 #define KEEPALIVE_PROBES  3
@@ -52,6 +54,10 @@ static void tcp_forget_events(struct tcp_lane *tcp)
 		event_free(tcp->writable);
 		tcp->readable = NULL;
 		tcp->writable = NULL;
+	}
+	if (tcp->watch.look) {
+		event_free(tcp->watch.look);
+		tcp->watch.look = NULL;
 	}
 }
 
@@ -84,6 +90,9 @@ static void tcp_ended(struct tcp_lane *tcp, int err, const char *reason)
 	tcp->ended = true;
 	event_del(tcp->readable);
 	event_del(tcp->writable);
+	if (tcp->watch.look) {
+		event_del(tcp->watch.look);
+	}
 	tcp->callbacks->on_closed(tcp->owner, err, reason);
 }
 
@@ -396,13 +405,45 @@ static void tcp_poll(struct smd_lane *lane)
 	}
 }
 
-/* Probes of a full receive buffer go on as long as the kernel there answers them. */
+/* ---- silence ---- */
+
+static void tcp_on_look(evutil_socket_t fd, short what, void *arg)
+{
+	struct tcp_lane *tcp = arg;
+	unsigned ms = tcp->connecting ? 0 : smd_tcp_watch_silence_ms(&tcp->watch, tcp->fd);
+
+	(void)fd;
+	(void)what;
+	if (ms) {
+		char reason[64];
+
+		snprintf(reason, sizeof(reason), "its machine has not answered for %u s",
+			(ms + 500) / 1000);
+		tcp_ended(tcp, -ETIMEDOUT, reason);
+	}
+}
+
+static void tcp_watch_enter_loop(struct tcp_lane *tcp)
+{
+	unsigned ms = tcp->watch.patience_ms / LOOKS;
+	const struct timeval interval = {ms / 1000, ms % 1000 * 1000};
+
+	if (tcp->watch.wanted && !tcp->watch.look) {
+		tcp->watch.look = event_new(tcp->base, -1, EV_PERSIST, tcp_on_look, tcp);
+		if (tcp->watch.look) { /* or TCP itself gives up, after long */
+			event_add(tcp->watch.look, &interval);
+		}
+	}
+}
+
 static void tcp_bear_silence(struct smd_lane *lane)
 {
-	const int never = 0;
+	struct tcp_lane *tcp = tcp_lane_of(lane);
 
-	(void)setsockopt(
-		tcp_lane_of(lane)->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &never, sizeof(never));
+	smd_tcp_watch_begin(&tcp->watch, tcp->fd);
+	if (tcp->base) {
+		tcp_watch_enter_loop(tcp);
+	}
 }
 
 static void tcp_redirect(struct smd_lane *lane, void *payload)
@@ -447,6 +488,7 @@ struct tcp_lane *smd_tcp_lane_create(int fd)
 	}
 	tcp->lane.ops = &smd_transport_tcp;
 	tcp->fd = fd;
+	tcp->watch.patience_ms = PEER_SILENT_MS;
 	TAILQ_INIT(&tcp->tx);
 	tcp_set_options(fd);
 	return tcp;
@@ -469,6 +511,7 @@ int smd_tcp_lane_enter_loop(struct tcp_lane *tcp, struct event_base *base,
 	tcp->base = base;
 	tcp->callbacks = callbacks;
 	tcp->owner = owner;
+	tcp_watch_enter_loop(tcp);
 	if (tcp->rx_ahead_length) { /* came before, and will not make the socket readable again */
 		event_active(tcp->readable, EV_READ, 1);
 	}

@@ -4,6 +4,7 @@
 #ifndef SMD_TRANSPORT_TCP_H
 #define SMD_TRANSPORT_TCP_H
 
+#include <netinet/tcp.h>
 #include <stdbool.h>
 
 #include "reduction_server/transport/transport.h"
@@ -12,6 +13,19 @@ struct event;
 
 /* Bytes that one read may take beyond the payload that it is for. */
 #define SMD_TCP_AHEAD_MAX (16u << 10)
+
+#ifndef TCP_RTO_MAX_MS
+#define TCP_RTO_MAX_MS 44 /* since Linux 6.15 */
+#endif
+
+/* What is known of the other end's machine, of a lane that bears silence. */
+struct tcp_watch {
+	bool wanted;
+	unsigned patience_ms; /* that it may answer nothing */
+	struct event *look;   /* NULL: on no loop */
+	uint64_t heard_ms;    /* the last answer */
+	uint32_t tries;       /* of our kernel, until then or a little later */
+};
 
 struct tcp_lane {
 	struct smd_lane lane;
@@ -25,6 +39,7 @@ struct tcp_lane {
 	bool ended; /* on_closed() has been called */
 	bool closed;
 	int write_err; /* a failed write; reported by the next read event */
+	struct tcp_watch watch;
 
 	uint8_t rx_ahead[SMD_TCP_AHEAD_MAX]; /* received, and not yet part of a frame */
 	uint32_t rx_ahead_at;     /* where the first of them is; 0 while nothing is being taken */
@@ -43,6 +58,11 @@ struct tcp_lane *smd_tcp_lane_create(int fd);
 /* Attaches the lane; one that connects waits for that first. -ENOMEM leaves nothing to undo. */
 int smd_tcp_lane_enter_loop(struct tcp_lane *tcp, struct event_base *base,
 	const struct smd_lane_callbacks *callbacks, void *owner);
+
+/* From now on the other end may read nothing for long. */
+void smd_tcp_watch_begin(struct tcp_watch *watch, int fd);
+/* 0, or for how long the other end's machine has answered nothing, when that is too long. */
+unsigned smd_tcp_watch_silence_ms(struct tcp_watch *watch, int fd);
 
 int smd_tcp_connect(struct event_base *base, const char *address, unsigned shard,
 	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,

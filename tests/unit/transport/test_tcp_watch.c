@@ -1,0 +1,154 @@
+/*
+ * Lanes that bear silence: an end that reads nothing keeps its lane as long as its kernel answers,
+ * and one whose kernel answers nothing loses it, whatever is on its way.
+ *
+ * A socket that drops all that comes is one whose machine is gone: its kernel answers nothing.
+ */
+#include "tests/unit/transport/link.h"
+
+#include <errno.h>
+#include <linux/filter.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "reduction_server/transport/tcp.h"
+
+#define PATIENCE_MS 2000u
+
+static struct tcp_lane *tcp_of(const struct end *end)
+{
+	return (struct tcp_lane *)end->lane;
+}
+
+static void bear_silence(struct end *end)
+{
+	tcp_of(end)->watch.patience_ms = PATIENCE_MS;
+	smd_lane_bear_silence(end->lane);
+}
+
+static void cut_off(const struct end *end)
+{
+	struct sock_filter drop_all = BPF_STMT(BPF_RET | BPF_K, 0);
+	const struct sock_fprog program = {.len = 1, .filter = &drop_all};
+
+	assert_int_equal(setsockopt(tcp_of(end)->fd, SOL_SOCKET, SO_ATTACH_FILTER, &program,
+				 sizeof(program)),
+		0);
+}
+
+static void run_for(struct link *link, unsigned ms)
+{
+	uint64_t until = smd_clock_ns() + ms * 1000000ull;
+
+	while (smd_clock_ns() < until) {
+		event_base_loop(link->base, EVLOOP_NONBLOCK);
+		usleep(1000);
+	}
+}
+
+static void assert_gone(const struct end *end)
+{
+	assert_int_equal(end->err, -ETIMEDOUT);
+	assert_non_null(strstr(end->reason, "its machine has not answered for "));
+}
+
+/* What is sent there is not acknowledged. */
+static void a_machine_that_is_gone_ends_a_send(void **state)
+{
+	struct link *link = *state;
+	struct parcel parcel;
+
+	link_open(link);
+	bear_silence(&link->near);
+	cut_off(&link->far);
+	parcel_send(&parcel, &link->near, 0, 1000, NULL);
+	RUN_UNTIL(link, link->near.closed);
+	assert_gone(&link->near);
+	parcels_free(&parcel, 1);
+}
+
+/* It had read nothing before, so there is nothing but probes that it does not answer. */
+static void a_machine_that_goes_while_it_reads_nothing_is_noticed(void **state)
+{
+	enum { FRAMES = 20 };
+	struct link *link = *state;
+	struct parcel parcels[FRAMES];
+
+	link_open_deaf(link);
+	bear_silence(&link->near);
+	for (unsigned i = 0; i < FRAMES; i++) {
+		parcel_send(&parcels[i], &link->near, i, ROOM, NULL);
+	}
+	run_for(link, PATIENCE_MS);
+	assert_int_equal(link->near.closed, 0);
+	cut_off(&link->far);
+	RUN_UNTIL(link, link->near.closed);
+	assert_gone(&link->near);
+	parcels_free(parcels, FRAMES);
+}
+
+/* Also where the kernel asks so seldom that its answers are further apart than a silence may be. */
+static void who_reads_nothing_for_long_is_there(void **state)
+{
+	enum { FRAMES = 20 };
+	const int seldom_ms = 120000;
+	struct link *link = *state;
+	struct parcel parcels[FRAMES];
+
+	link_open_deaf(link);
+	bear_silence(&link->near);
+	for (unsigned i = 0; i < FRAMES; i++) {
+		parcel_send(&parcels[i], &link->near, i, ROOM, NULL);
+	}
+	(void)setsockopt(tcp_of(&link->near)->fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &seldom_ms,
+		sizeof(seldom_ms)); /* or it does so anyway */
+	run_for(link, 4 * PATIENCE_MS);
+	assert_int_equal(link->near.closed, 0);
+	link_listen(link);
+	RUN_UNTIL(link, link->far.frames == FRAMES);
+	assert_int_equal(link->near.closed, 0);
+	parcels_free(parcels, FRAMES);
+}
+
+/* What a lane bears, it bears on its next loop. */
+static void the_watch_goes_along_to_another_loop(void **state)
+{
+	struct link *link = *state;
+	struct event_base *first = link->base;
+	struct parcel parcel;
+
+	link_open(link);
+	bear_silence(&link->near);
+	smd_lane_detach(link->near.lane);
+	link->near.base = event_base_new();
+	assert_int_equal(
+		smd_lane_attach(link->near.lane, link->near.base, &link_callbacks, &link->near), 0);
+	cut_off(&link->far);
+	parcel_send(&parcel, &link->near, 0, 1000, NULL);
+	link->base = link->near.base;
+	RUN_UNTIL(link, link->near.closed);
+	assert_gone(&link->near);
+	event_base_loop(link->near.base, EVLOOP_NONBLOCK);
+	event_base_free(link->near.base);
+	link->base = first;
+	parcels_free(&parcel, 1);
+}
+
+#define WATCH_TEST(f)                                                                              \
+	cmocka_unit_test_prestate_setup_teardown(f, link_set_up, link_tear_down, (void *)"tcp")
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		WATCH_TEST(a_machine_that_is_gone_ends_a_send),
+		WATCH_TEST(a_machine_that_goes_while_it_reads_nothing_is_noticed),
+		WATCH_TEST(who_reads_nothing_for_long_is_there),
+		WATCH_TEST(the_watch_goes_along_to_another_loop),
+	};
+
+	return cmocka_run_group_tests_name("tcp_watch", tests, NULL, NULL);
+}
