@@ -33,6 +33,7 @@ struct handle {
 _Static_assert(sizeof(struct handle) <= NCCL_HANDLE_BYTES, "a handle is carried by NCCL");
 
 struct smd_agreement_place {
+	const struct smd_nccl_device *device;
 	int fd;
 	uint8_t nonce[SMD_BALLOT_NONCE];
 };
@@ -46,7 +47,7 @@ struct caller {
 };
 
 struct smd_agreement {
-	struct smd_agreement_place *place; /* node 0's */
+	struct smd_agreement_place *place; /* this node's; where all meet is node 0's */
 	struct handle handle;
 	struct smd_agreement_side side;
 	char group[SMD_AGREEMENT_GROUP_MAX];
@@ -72,6 +73,7 @@ int smd_agreement_listen(const struct smd_nccl_device *device, void *handle,
 	if (!place) {
 		return smd_error_set(error, ENOMEM, "out of memory");
 	}
+	place->device = device;
 	place->fd =
 		socket(device->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (place->fd < 0 ||
@@ -141,6 +143,7 @@ int smd_agreement_begin(struct smd_agreement_place *place, const void *handle,
 			"node 0 must use the same plugin (%s), and its handle is of another",
 			SUMMAND_VERSION);
 	}
+	smd_nccl_device_lead(place->device, agreement->handle.address);
 	if (agreement_allocate(agreement)) {
 		smd_agreement_end(agreement);
 		return smd_error_set(error, ENOMEM, "out of memory");

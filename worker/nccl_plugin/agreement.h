@@ -15,10 +15,11 @@
 #define SMD_AGREEMENT_NAME_MAX  127
 #define SMD_AGREEMENT_GROUP_MAX 64
 
-/* Where nodes may meet, if this becomes node 0. */
+/* Where nodes may meet, if this becomes node 0; the others set out from theirs. */
 struct smd_agreement_place;
 
-/* Writes the handle that others need, NCCL_HANDLE_BYTES. 0 or -errno with a text. */
+/* Writes the handle that others need, NCCL_HANDLE_BYTES. The device stays. 0 or -errno with a text.
+ */
 int smd_agreement_listen(const struct smd_nccl_device *device, void *handle,
 	struct smd_agreement_place **out, struct smd_error *error);
 void smd_agreement_unlisten(struct smd_agreement_place *place);
@@ -33,7 +34,7 @@ struct smd_agreement_side {
 	const char *servers;
 };
 
-/* handle: node 0's. The place is used on node 0, and must outlive the agreement there. */
+/* handle: node 0's. The place is this node's own, and must outlive the agreement. */
 int smd_agreement_begin(struct smd_agreement_place *place, const void *handle,
 	const struct smd_agreement_side *side, struct smd_agreement **out, struct smd_error *error);
 

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <ifaddrs.h>
 #include <limits.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -237,6 +238,17 @@ int smd_nccl_devices(void)
 const struct smd_nccl_device *smd_nccl_device(int dev)
 {
 	return dev >= 0 && dev < smd_nccl_devices() ? &devices[dev] : NULL;
+}
+
+void smd_nccl_device_lead(const struct smd_nccl_device *device, void *address)
+{
+	struct sockaddr_in6 in6;
+
+	memcpy(&in6, address, sizeof(in6));
+	if (in6.sin6_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&in6.sin6_addr)) {
+		in6.sin6_scope_id = if_nametoindex(device->name);
+		memcpy(address, &in6, sizeof(in6));
+	}
 }
 
 /* ---- properties ---- */

@@ -34,6 +34,13 @@ int smd_nccl_devices(void);
 const struct smd_nccl_device *smd_nccl_device(int dev);
 
 /*
+ * Another machine's address, of either family and in a sockaddr_in6's room, becomes one that leads
+ * there by way of the device: each machine numbers for itself the links that link-local ones are
+ * of.
+ */
+void smd_nccl_device_lead(const struct smd_nccl_device *device, void *address);
+
+/*
  * What sysfs, mounted at `sys`, says about an interface. `rdma`: whether a verbs device may be
  * used.
  */

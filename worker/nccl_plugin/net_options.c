@@ -79,8 +79,6 @@ void smd_net_address(const struct sockaddr_storage *address, const struct smd_nc
 		return;
 	}
 	((struct sockaddr_in6 *)&whole)->sin6_port = htons(port);
-	if (IN6_IS_ADDR_LINKLOCAL(&((struct sockaddr_in6 *)&whole)->sin6_addr)) {
-		((struct sockaddr_in6 *)&whole)->sin6_scope_id = if_nametoindex(device->name);
-	}
+	smd_nccl_device_lead(device, &whole);
 	smd_address_print((struct sockaddr *)&whole, sizeof(struct sockaddr_in6), out);
 }

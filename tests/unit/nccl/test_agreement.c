@@ -2,7 +2,10 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <net/if.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -27,6 +30,8 @@ enum absence { PRESENT, NEVER_COMES, LEAVES_AFTER_ONE };
 /* A node, and what its test wants of it. */
 struct node {
 	pthread_t thread;
+	int network; /* a descriptor; 0: the tests' own */
+	struct smd_nccl_device device;
 	struct smd_agreement_place *place;
 	uint8_t handle[NCCL_HANDLE_BYTES];
 	const uint8_t *zero; /* node 0's handle */
@@ -59,8 +64,11 @@ static void *node_run(void *arg)
 	if (node->absence == NEVER_COMES) {
 		return NULL;
 	}
-	assert_int_equal(smd_agreement_begin(node->side.node == 0 ? node->place : NULL, node->zero,
-				 &node->side, &agreement, &node->error),
+	if (node->network) {
+		assert_int_equal(setns(node->network, CLONE_NEWNET), 0);
+	}
+	assert_int_equal(
+		smd_agreement_begin(node->place, node->zero, &node->side, &agreement, &node->error),
 		0);
 	for (unsigned i = 0; i < 2; i++) {
 		struct smd_error own = {""};
@@ -79,17 +87,23 @@ static void *node_run(void *arg)
 	return NULL;
 }
 
+static void node_listen(struct node *node)
+{
+	struct smd_error error = {""};
+
+	if (smd_agreement_listen(&node->device, node->handle, &node->place, &error)) {
+		fail_msg("%s", error.text);
+	}
+}
+
 static void nodes_make(struct node nodes[NODES])
 {
 	static const char *const names[NODES] = {"a", "b", "c", "d"};
-	const struct smd_nccl_device device = loopback();
 
 	memset(nodes, 0, NODES * sizeof(*nodes));
 	for (unsigned i = 0; i < NODES; i++) {
-		struct smd_error error = {""};
-
-		assert_int_equal(
-			smd_agreement_listen(&device, nodes[i].handle, &nodes[i].place, &error), 0);
+		nodes[i].device = loopback();
+		node_listen(&nodes[i]);
 		nodes[i].zero = nodes[0].handle;
 		nodes[i].patience_ns = LENGTHY;
 		nodes[i].side = (struct smd_agreement_side){
@@ -203,6 +217,89 @@ static void without_node_0_the_others_hear_no(void **state)
 	assert_all_heard(nodes, 2, -ECONNRESET, "node 0 was lost while nodes agreed");
 }
 
+/* ---- addresses that hold on one link only ---- */
+
+/* A network of its own, which the process is in from now on. -1: it may not. */
+static int network_make(void)
+{
+	return unshare(CLONE_NEWNET) ? -1 : open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+}
+
+__attribute__((format(printf, 1, 2))) static void run(const char *format, ...)
+{
+	char command[256];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(command, sizeof(command), format, args);
+	va_end(args);
+	assert_int_equal(system(command), 0);
+}
+
+static struct smd_nccl_device link_device(const char *name, unsigned host)
+{
+	struct smd_nccl_device device = {.address_length = sizeof(struct sockaddr_in6)};
+	struct sockaddr_in6 in6 = {.sin6_family = AF_INET6};
+
+	run("ip link set %s addrgenmode none up", name);
+	run("ip -6 addr add fe80::%u/64 dev %s nodad", host, name);
+	snprintf(device.name, sizeof(device.name), "%s", name);
+	in6.sin6_addr.s6_addr[0] = 0xfe;
+	in6.sin6_addr.s6_addr[1] = 0x80;
+	in6.sin6_addr.s6_addr[15] = (uint8_t)host;
+	in6.sin6_scope_id = if_nametoindex(name);
+	memcpy(&device.address, &in6, sizeof(in6));
+	return device;
+}
+
+static uint32_t link_number(const struct smd_nccl_device *device)
+{
+	struct sockaddr_in6 in6;
+
+	memcpy(&in6, &device->address, sizeof(in6));
+	return in6.sin6_scope_id;
+}
+
+/* Each of the two machines numbers the link in its own way. */
+static void nodes_meet_by_addresses_of_their_link(void **state)
+{
+	int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+	int networks[2] = {-1, -1};
+	struct smd_nccl_device devices[2];
+	struct node nodes[NODES];
+
+	(void)state;
+	if (access("/proc/net/if_inet6", R_OK) == 0 && (networks[0] = network_make()) >= 0) {
+		networks[1] = network_make();
+	}
+	if (networks[0] < 0 || networks[1] < 0) {
+		print_message("networks cannot be made here: link-local addresses are not tried\n");
+		skip();
+	}
+	assert_int_equal(setns(home, CLONE_NEWNET), 0);
+	nodes_make(nodes);
+	assert_int_equal(setns(networks[1], CLONE_NEWNET), 0);
+	run("ip link add far type veth peer name near");
+	run("ip link set near netns /proc/%d/fd/%d", (int)getpid(), networks[0]);
+	devices[1] = link_device("far", 2);
+	assert_int_equal(setns(networks[0], CLONE_NEWNET), 0);
+	devices[0] = link_device("near", 1);
+	assert_int_not_equal(link_number(&devices[0]), link_number(&devices[1]));
+	for (unsigned i = 0; i < NODES; i++) {
+		smd_agreement_unlisten(nodes[i].place);
+		nodes[i].network = networks[i > 0];
+		nodes[i].device = devices[i > 0];
+		assert_int_equal(setns(nodes[i].network, CLONE_NEWNET), 0);
+		node_listen(&nodes[i]);
+	}
+	nodes_run(nodes);
+	assert_all_heard(nodes, 2, 0, "");
+	assert_int_equal(setns(home, CLONE_NEWNET), 0);
+	close(networks[0]);
+	close(networks[1]);
+	close(home);
+}
+
 /* ---- strangers ---- */
 
 static int dial_zero(const struct node *zero)
@@ -309,6 +406,7 @@ int main(void)
 		cmocka_unit_test(who_does_not_come_is_named),
 		cmocka_unit_test(who_leaves_in_between_is_named),
 		cmocka_unit_test(without_node_0_the_others_hear_no),
+		cmocka_unit_test(nodes_meet_by_addresses_of_their_link),
 		cmocka_unit_test(strangers_count_for_nothing),
 		cmocka_unit_test(a_handle_of_something_else_is_refused),
 		cmocka_unit_test(a_ballot_survives_the_way),
