@@ -1,7 +1,8 @@
-/* Chooses CollNet for large all-reduces. */
+/* Chooses CollNet for large all-reduces, and keeps small ones from it. */
 #include "worker/nccl_plugin/tuner.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "worker/nccl_plugin/plugin.h"
 
 #define MIN_BYTES_DEFAULT (1ull << 20) /* specs/nccl.md tells why */
+#define LL_MAX_BYTES      65536        /* near where NCCL leaves LL in its model of a tree */
 
 struct smd_tuner {
 	uint64_t min_bytes;
@@ -76,29 +78,25 @@ void smd_tuner_close(struct smd_tuner *tuner)
 	free(tuner);
 }
 
-static bool tuner_wants(const struct smd_tuner *tuner, int function, size_t bytes)
+static bool is_through_collnet(int algorithm)
 {
-	return tuner && function == NCCL_FUNC_ALLREDUCE && bytes >= tuner->min_bytes;
+	for (size_t i = 0; i < sizeof(through_collnet) / sizeof(through_collnet[0]); i++) {
+		if (algorithm == (int)through_collnet[i]) {
+			return true;
+		}
+	}
+	return false;
 }
 
-/*
- * Which of the ways is decided inside of the nodes, by links and switches between GPUs, of which
- * NCCL knows: so the one that it finds cheapest. What it cannot use or may not, by NCCL_ALGO for
- * one, has no cost.
- */
-void smd_tuner_weigh(const struct smd_tuner *tuner, int function, size_t bytes, float *costs,
-	int nalgorithms, int nprotocols)
+/* Which of the ways is decided inside of the nodes, by links and switches between GPUs. */
+static void take_cheapest_way(float *costs, int nalgorithms, int nprotocols)
 {
 	float *least = NULL;
 
-	if (!tuner_wants(tuner, function, bytes) || nprotocols <= NCCL_PROTO_SIMPLE) {
-		return;
-	}
-	for (size_t i = 0; i < sizeof(through_collnet) / sizeof(through_collnet[0]); i++) {
-		int algorithm = through_collnet[i];
-		float *cost = costs + (size_t)algorithm * (size_t)nprotocols + NCCL_PROTO_SIMPLE;
+	for (int a = 0; a < nalgorithms; a++) {
+		float *cost = costs + (size_t)a * (size_t)nprotocols + NCCL_PROTO_SIMPLE;
 
-		if (algorithm < nalgorithms && *cost >= 0 && (!least || *cost < *least)) {
+		if (is_through_collnet(a) && *cost >= 0 && (!least || *cost < *least)) {
 			least = cost;
 		}
 	}
@@ -107,11 +105,51 @@ void smd_tuner_weigh(const struct smd_tuner *tuner, int function, size_t bytes, 
 	}
 }
 
-/*
- * NCCL 2.21 takes an answer as it is, even against NCCL_ALGO and NCCL_PROTO; and it does not say
- * whether there are the switches that CollNetDirect needs.
- */
-bool smd_tuner_wants_chain(const struct smd_tuner *tuner, int function, size_t bytes)
+/* NCCL believes a chain through CollNet to have hardly more latency than one hop of a ring. */
+static void take_no_way(float *costs, int nalgorithms, int nprotocols)
 {
-	return tuner_wants(tuner, function, bytes) && !getenv("NCCL_ALGO") && !getenv("NCCL_PROTO");
+	bool others = false;
+
+	for (int i = 0; i < nalgorithms * nprotocols; i++) {
+		others |= !is_through_collnet(i / nprotocols) && costs[i] >= 0;
+	}
+	for (int i = 0; others && i < nalgorithms * nprotocols; i++) {
+		if (is_through_collnet(i / nprotocols)) {
+			costs[i] = NCCL_COST_IGNORE;
+		}
+	}
+}
+
+/* What NCCL cannot use or may not, by NCCL_ALGO for one, has no cost. */
+void smd_tuner_weigh(const struct smd_tuner *tuner, int function, size_t bytes, float *costs,
+	int nalgorithms, int nprotocols)
+{
+	if (!tuner || function != NCCL_FUNC_ALLREDUCE || nprotocols <= NCCL_PROTO_SIMPLE) {
+		return;
+	}
+	if (bytes >= tuner->min_bytes) {
+		take_cheapest_way(costs, nalgorithms, nprotocols);
+	} else {
+		take_no_way(costs, nalgorithms, nprotocols);
+	}
+}
+
+/*
+ * NCCL 2.21 takes an answer as it is, even against NCCL_ALGO and NCCL_PROTO; it does not say
+ * whether there are the switches that CollNetDirect needs, nor what anything costs.
+ */
+void smd_tuner_name(
+	const struct smd_tuner *tuner, int function, size_t bytes, int *algorithm, int *protocol)
+{
+	if (!tuner || function != NCCL_FUNC_ALLREDUCE || getenv("NCCL_ALGO") ||
+		getenv("NCCL_PROTO")) {
+		return;
+	}
+	if (bytes >= tuner->min_bytes) {
+		*algorithm = NCCL_ALGO_COLLNET_CHAIN;
+		*protocol = NCCL_PROTO_SIMPLE;
+	} else {
+		*algorithm = NCCL_ALGO_TREE;
+		*protocol = bytes <= LL_MAX_BYTES ? NCCL_PROTO_LL : NCCL_PROTO_SIMPLE;
+	}
 }

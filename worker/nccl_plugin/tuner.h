@@ -1,6 +1,7 @@
 /*
  * Which all-reduces of a communicator go through the reduction servers: those of
- * SUMMAND_NCCL_MIN_BYTES and more, where NCCL says that it can. All else is left to NCCL.
+ * SUMMAND_NCCL_MIN_BYTES and more, where NCCL says that it can. Smaller ones do not, which NCCL
+ * would send there by itself. All else is left to NCCL.
  *
  * A tuner is one communicator's. NULL is a tuner too, one that leaves every choice to NCCL: the
  * plugin is off, there is only one node, or no memory. Nothing here fails, because NCCL would end
@@ -9,7 +10,7 @@
 #ifndef SMD_NCCL_TUNER_H
 #define SMD_NCCL_TUNER_H
 
-#include <stdbool.h>
+#include <stddef.h>
 
 #include "worker/nccl_plugin/nccl_abi.h"
 
@@ -20,13 +21,15 @@ struct smd_tuner *smd_tuner_open(size_t nnodes, nccl_logger *log);
 void smd_tuner_close(struct smd_tuner *tuner);
 
 /*
- * Gives one way through CollNet the least of the costs[nalgorithms][nprotocols], if there is a way
- * at all. NCCL takes the least.
+ * For an all-reduce: gives one way through CollNet the least of the costs[nalgorithms][nprotocols],
+ * or, where it is a small one, takes all of these ways out, if anything else is left. NCCL takes
+ * the least.
  */
 void smd_tuner_weigh(const struct smd_tuner *tuner, int function, size_t bytes, float *costs,
 	int nalgorithms, int nprotocols);
 
-/* Whether NCCL 2.21, which shows no costs, is to be told to use a chain. */
-bool smd_tuner_wants_chain(const struct smd_tuner *tuner, int function, size_t bytes);
+/* The same for NCCL 2.21, which shows no costs, where it has CollNet: names what it is to use. */
+void smd_tuner_name(
+	const struct smd_tuner *tuner, int function, size_t bytes, int *algorithm, int *protocol);
 
 #endif

@@ -25,9 +25,8 @@ static int choose_v2(void *ctx, int function, size_t bytes, int collnet_support,
 	(void)nvls_support;
 	(void)npipe;
 	(void)nchannels;
-	if (collnet_support == 1 && smd_tuner_wants_chain(ctx, function, bytes)) {
-		*algorithm = NCCL_ALGO_COLLNET_CHAIN;
-		*protocol = NCCL_PROTO_SIMPLE;
+	if (collnet_support == 1) {
+		smd_tuner_name(ctx, function, bytes, algorithm, protocol);
 	}
 	return NCCL_SUCCESS;
 }

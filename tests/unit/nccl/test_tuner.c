@@ -17,6 +17,7 @@
 #define PROTOCOLS  3
 #define MIB        ((size_t)1 << 20)
 #define UNTOUCHED  (-7)
+#define SHUT       (-2)
 
 typedef float costs[ALGORITHMS][PROTOCOLS];
 
@@ -127,7 +128,16 @@ static void close_tuner(int version, void *ctx)
 	assert_int_equal(ret, NCCL_SUCCESS);
 }
 
-/* Which algorithm has become the cheapest; nothing else may have changed. -1: nothing has. */
+static bool is_through_collnet(int algorithm)
+{
+	return algorithm == NCCL_ALGO_COLLNET_DIRECT || algorithm == NCCL_ALGO_COLLNET_CHAIN ||
+	       algorithm == NCCL_ALGO_NVLS;
+}
+
+/*
+ * Which algorithm has become the cheapest; nothing else may have changed then. SHUT: every way
+ * through CollNet has been taken out, and nothing else. -1: nothing has changed.
+ */
 static int changed(const costs before, const costs after)
 {
 	int found = -1;
@@ -138,9 +148,14 @@ static int changed(const costs before, const costs after)
 				continue;
 			}
 			assert_int_equal(p, NCCL_PROTO_SIMPLE);
-			assert_true(after[a][p] == 0);
-			assert_int_equal(found, -1);
-			found = a;
+			assert_true(is_through_collnet(a));
+			assert_true(found == -1 || (found == SHUT && after[a][p] != 0));
+			found = after[a][p] == 0 ? a : SHUT;
+		}
+	}
+	for (int a = 0; found == SHUT && a < ALGORITHMS; a++) {
+		for (int p = 0; is_through_collnet(a) && p < PROTOCOLS; p++) {
+			assert_true(after[a][p] == NCCL_COST_IGNORE);
 		}
 	}
 	return found;
@@ -188,7 +203,8 @@ static void large_allreduces_go_through_collnet(void **state)
 				function == NCCL_FUNC_ALLREDUCE ? NCCL_ALGO_COLLNET_CHAIN : -1);
 		}
 		assert_int_equal(
-			choice_of(version, ctx, NCCL_FUNC_ALLREDUCE, MIB - 1, of_nccl), -1);
+			choice_of(version, ctx, NCCL_FUNC_ALLREDUCE, MIB - 1, of_nccl), SHUT);
+		assert_int_equal(choice_of(version, ctx, NCCL_FUNC_REDUCESCATTER, 4, of_nccl), -1);
 		assert_int_equal(choice_of(version, ctx, NCCL_FUNC_ALLREDUCE, 1 << 30, of_nccl),
 			NCCL_ALGO_COLLNET_CHAIN);
 		close_tuner(version, ctx);
@@ -223,6 +239,25 @@ static void what_nccl_cannot_use_stays_so(void **state)
 	table[NCCL_ALGO_NVLS][NCCL_PROTO_SIMPLE] = NCCL_COST_IGNORE;
 	for (int version = 3; version <= 5; version++) {
 		assert_int_equal(choice(version, 4, MIB, table), -1);
+		assert_int_equal(choice(version, 4, 4, table), -1);
+	}
+}
+
+/* By NCCL_ALGO it may have nothing else; without any algorithm NCCL would end the communicator. */
+static void small_ones_are_not_left_without_a_way(void **state)
+{
+	costs table;
+
+	(void)state;
+	for (int a = 0; a < ALGORITHMS; a++) {
+		for (int p = 0; p < PROTOCOLS; p++) {
+			table[a][p] = NCCL_COST_IGNORE;
+		}
+	}
+	table[NCCL_ALGO_COLLNET_CHAIN][NCCL_PROTO_SIMPLE] = 14;
+	for (int version = 3; version <= 5; version++) {
+		assert_int_equal(choice(version, 4, 4, table), -1);
+		assert_int_equal(choice(version, 4, MIB, table), NCCL_ALGO_COLLNET_CHAIN);
 	}
 }
 
@@ -242,25 +277,34 @@ static void smaller_tables_are_not_overrun(void **state)
 	assert_int_equal(v3->getCollInfo(ctx, NCCL_FUNC_ALLREDUCE, MIB, 1, (float **)table,
 				 ALGORITHMS, NCCL_PROTO_SIMPLE, &nchannels),
 		NCCL_SUCCESS);
+	assert_int_equal(v3->getCollInfo(ctx, NCCL_FUNC_ALLREDUCE, 4, 1, (float **)table,
+				 NCCL_ALGO_COLLNET_DIRECT, PROTOCOLS, &nchannels),
+		NCCL_SUCCESS);
 	assert_int_equal(changed(of_nccl, table), -1);
 	close_tuner(3, ctx);
 }
 
-static void v2_takes_the_chain(void **state)
+static void v2_names_a_chain_or_a_tree(void **state)
 {
 	static const struct {
 		int function, collnet;
 		size_t nnodes, bytes;
 		const char *algo, *proto;
-		bool chain;
+		int algorithm, protocol;
 	} cases[] = {
-		{NCCL_FUNC_ALLREDUCE, 1, 2, MIB, NULL, NULL, true},
-		{NCCL_FUNC_ALLREDUCE, 1, 2, MIB - 1, NULL, NULL, false},
-		{NCCL_FUNC_ALLREDUCE, 0, 2, MIB, NULL, NULL, false},
-		{NCCL_FUNC_ALLREDUCE, 1, 1, MIB, NULL, NULL, false},
-		{NCCL_FUNC_REDUCESCATTER, 1, 2, MIB, NULL, NULL, false},
-		{NCCL_FUNC_ALLREDUCE, 1, 2, MIB, "Ring", NULL, false},
-		{NCCL_FUNC_ALLREDUCE, 1, 2, MIB, NULL, "LL", false},
+		{NCCL_FUNC_ALLREDUCE, 1, 2, MIB, NULL, NULL, NCCL_ALGO_COLLNET_CHAIN,
+			NCCL_PROTO_SIMPLE},
+		{NCCL_FUNC_ALLREDUCE, 1, 2, MIB - 1, NULL, NULL, NCCL_ALGO_TREE, NCCL_PROTO_SIMPLE},
+		{NCCL_FUNC_ALLREDUCE, 1, 2, 65536, NULL, NULL, NCCL_ALGO_TREE, NCCL_PROTO_LL},
+		{NCCL_FUNC_ALLREDUCE, 1, 2, 65537, NULL, NULL, NCCL_ALGO_TREE, NCCL_PROTO_SIMPLE},
+		{NCCL_FUNC_ALLREDUCE, 0, 2, MIB, NULL, NULL, UNTOUCHED, UNTOUCHED},
+		{NCCL_FUNC_ALLREDUCE, 0, 2, 4, NULL, NULL, UNTOUCHED, UNTOUCHED},
+		{NCCL_FUNC_ALLREDUCE, 1, 1, MIB, NULL, NULL, UNTOUCHED, UNTOUCHED},
+		{NCCL_FUNC_REDUCESCATTER, 1, 2, MIB, NULL, NULL, UNTOUCHED, UNTOUCHED},
+		{NCCL_FUNC_REDUCESCATTER, 1, 2, 4, NULL, NULL, UNTOUCHED, UNTOUCHED},
+		{NCCL_FUNC_ALLREDUCE, 1, 2, MIB, "Ring", NULL, UNTOUCHED, UNTOUCHED},
+		{NCCL_FUNC_ALLREDUCE, 1, 2, 4, "CollNetChain", NULL, UNTOUCHED, UNTOUCHED},
+		{NCCL_FUNC_ALLREDUCE, 1, 2, MIB, NULL, "LL", UNTOUCHED, UNTOUCHED},
 	};
 	const struct nccl_tuner_v2 *v2 = table_of("ncclTunerPlugin_v2");
 
@@ -278,8 +322,8 @@ static void v2_takes_the_chain(void **state)
 		assert_int_equal(v2->getCollInfo(ctx, cases[i].function, cases[i].bytes,
 					 cases[i].collnet, 0, 1, &algorithm, &protocol, &nchannels),
 			NCCL_SUCCESS);
-		assert_int_equal(algorithm, cases[i].chain ? NCCL_ALGO_COLLNET_CHAIN : UNTOUCHED);
-		assert_int_equal(protocol, cases[i].chain ? NCCL_PROTO_SIMPLE : UNTOUCHED);
+		assert_int_equal(algorithm, cases[i].algorithm);
+		assert_int_equal(protocol, cases[i].protocol);
 		assert_int_equal(nchannels, UNTOUCHED);
 		close_tuner(2, ctx);
 	}
@@ -290,11 +334,11 @@ static void the_size_is_the_users(void **state)
 	(void)state;
 	setenv("SUMMAND_NCCL_MIN_BYTES", "64K", 1);
 	assert_int_equal(choice(5, 2, 65536, of_nccl), NCCL_ALGO_COLLNET_CHAIN);
-	assert_int_equal(choice(5, 2, 65535, of_nccl), -1);
+	assert_int_equal(choice(5, 2, 65535, of_nccl), SHUT);
 	setenv("SUMMAND_NCCL_MIN_BYTES", "0", 1);
 	assert_int_equal(choice(5, 2, 4, of_nccl), NCCL_ALGO_COLLNET_CHAIN);
 	setenv("SUMMAND_NCCL_MIN_BYTES", "", 1);
-	assert_int_equal(choice(5, 2, MIB - 1, of_nccl), -1);
+	assert_int_equal(choice(5, 2, MIB - 1, of_nccl), SHUT);
 }
 
 static void a_bad_size_is_told_and_not_used(void **state)
@@ -307,7 +351,7 @@ static void a_bad_size_is_told_and_not_used(void **state)
 		assert_int_equal(choice(5, 2, 7, of_nccl), NCCL_ALGO_COLLNET_CHAIN);
 		setenv("SUMMAND_NCCL_MIN_BYTES", bad[i], 1);
 		warned = 0;
-		assert_int_equal(choice(5, 2, MIB - 1, of_nccl), -1);
+		assert_int_equal(choice(5, 2, MIB - 1, of_nccl), SHUT);
 		assert_int_equal(choice(5, 2, MIB, of_nccl), NCCL_ALGO_COLLNET_CHAIN);
 		assert_int_equal(warned, 1);
 	}
@@ -348,8 +392,9 @@ int main(void)
 		cmocka_unit_test_setup(
 			the_cheapest_way_through_collnet_is_taken, variables_of_a_job),
 		cmocka_unit_test_setup(what_nccl_cannot_use_stays_so, variables_of_a_job),
+		cmocka_unit_test_setup(small_ones_are_not_left_without_a_way, variables_of_a_job),
 		cmocka_unit_test_setup(smaller_tables_are_not_overrun, variables_of_a_job),
-		cmocka_unit_test_setup(v2_takes_the_chain, variables_of_a_job),
+		cmocka_unit_test_setup(v2_names_a_chain_or_a_tree, variables_of_a_job),
 		cmocka_unit_test_setup(the_size_is_the_users, variables_of_a_job),
 		cmocka_unit_test_setup(a_bad_size_is_told_and_not_used, variables_of_a_job),
 		cmocka_unit_test_setup(off_it_leaves_everything_alone, variables_of_a_job),
