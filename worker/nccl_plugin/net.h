@@ -19,6 +19,8 @@ int smd_net_listen(int dev, void *handle, void **listen_comm);
 /* Neither blocks: *comm stays NULL until called again and again it is there. */
 int smd_net_connect(int dev, void *handle, void **send_comm);
 int smd_net_accept(void *listen_comm, void **recv_comm);
+/* No handle that connect() has not made a comm of will be asked for any more. */
+void smd_net_forget_attempts(void);
 
 int smd_net_register(void *comm, void *data, size_t size, int type, void **mhandle);
 int smd_net_register_dmabuf(

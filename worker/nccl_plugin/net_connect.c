@@ -1,16 +1,20 @@
 /*
  * Connects to a listener, and makes a sender of it: over the first transport that leads there.
  *
- * connect() is called again and again, with the same handle; in between, the attempt is known by
- * the bytes of the handle that listen() leaves free. Whoever cannot be reached gets some time to
- * become reachable; once the other end's kernel has taken the connection, its process may take as
- * long as it likes to call accept().
+ * connect() is called again and again, with the same handle; in between, the bytes of the handle
+ * that listen() leaves free have the attempt's number. NCCL does not say when it stops asking, as
+ * it does when it aborts: what has not been asked for long is forgotten when another attempt
+ * begins, or with the last context. Whoever cannot be reached gets some time to become reachable;
+ * once the other end's kernel has taken the connection, its process may take as long as it likes to
+ * call accept().
  */
 #include <errno.h>
 #include <event2/event.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
 #include "reduction_server/base/clock.h"
 #include "worker/nccl_plugin/journal.h"
@@ -18,9 +22,14 @@
 #include "worker/nccl_plugin/net_options.h"
 #include "worker/nccl_plugin/plugin.h"
 
-#define REST_NS 50000000u /* between two tries */
+#define REST_NS   50000000u /* between two tries */
+#define ABANDONED 10        /* timeouts without a call: other calls may take some of the thread */
 
 struct smd_net_attempt {
+	LIST_ENTRY(smd_net_attempt) link;
+	uint64_t number;
+	bool asked;        /* connect() is about it just now */
+	uint64_t asked_ns; /* else: when it was, the last time */
 	struct smd_net_comm *comm;
 	struct smd_net_options options;
 	struct smd_net_handle handle;
@@ -34,6 +43,12 @@ struct smd_net_attempt {
 	int err;            /* why it does not lead there; 0: it may yet */
 	char reason[SMD_ERROR_TEXT_MAX];
 };
+
+LIST_HEAD(attempts, smd_net_attempt);
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list, and who is asked */
+static struct attempts attempts = LIST_HEAD_INITIALIZER(attempts);
+static uint64_t last_number; /* 0 is none */
 
 /* ---- a sender's lanes ---- */
 
@@ -240,12 +255,89 @@ static struct smd_net_attempt *attempt_create(
 		goto free_attempt;
 	}
 	attempt->comm->attempt = attempt;
+	attempt->asked = true;
+	pthread_mutex_lock(&lock);
+	attempt->number = ++last_number;
+	LIST_INSERT_HEAD(&attempts, attempt, link);
+	pthread_mutex_unlock(&lock);
 	attempt_start(attempt, 0);
 	return attempt;
 
 free_attempt:
 	free(attempt);
 	return NULL;
+}
+
+/* NULL: none has the number, or it was forgotten. */
+static struct smd_net_attempt *attempt_find(uint64_t number)
+{
+	struct smd_net_attempt *attempt;
+
+	pthread_mutex_lock(&lock);
+	LIST_FOREACH (attempt, &attempts, link) {
+		if (attempt->number == number) {
+			attempt->asked = true;
+			break;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return attempt;
+}
+
+static void attempt_rest(struct smd_net_attempt *attempt)
+{
+	pthread_mutex_lock(&lock);
+	attempt->asked = false;
+	attempt->asked_ns = smd_clock_ns();
+	pthread_mutex_unlock(&lock);
+}
+
+/* It is on the list no longer. */
+static void attempt_free(struct smd_net_attempt *attempt)
+{
+	if (attempt->comm) {
+		smd_net_comm_destroy(attempt->comm);
+	}
+	free(attempt);
+}
+
+static void attempt_end(struct smd_net_attempt *attempt)
+{
+	pthread_mutex_lock(&lock);
+	LIST_REMOVE(attempt, link);
+	pthread_mutex_unlock(&lock);
+	attempt_free(attempt);
+}
+
+static bool attempt_is_abandoned(const struct smd_net_attempt *attempt)
+{
+	return smd_clock_ns() - attempt->asked_ns > ABANDONED * attempt->options.timeout_ns;
+}
+
+static void attempts_forget(bool all)
+{
+	struct attempts forgotten = LIST_HEAD_INITIALIZER(forgotten);
+	struct smd_net_attempt *attempt;
+	struct smd_net_attempt *next;
+
+	pthread_mutex_lock(&lock);
+	for (attempt = LIST_FIRST(&attempts); attempt; attempt = next) {
+		next = LIST_NEXT(attempt, link);
+		if (!attempt->asked && (all || attempt_is_abandoned(attempt))) {
+			LIST_REMOVE(attempt, link);
+			LIST_INSERT_HEAD(&forgotten, attempt, link);
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	while ((attempt = LIST_FIRST(&forgotten))) {
+		LIST_REMOVE(attempt, link);
+		attempt_free(attempt);
+	}
+}
+
+void smd_net_forget_attempts(void)
+{
+	attempts_forget(true);
 }
 
 static int attempt_give_up(const struct smd_net_attempt *attempt)
@@ -280,6 +372,7 @@ int smd_net_connect(int dev, void *handle, void **send_comm)
 	const struct smd_nccl_device *device = smd_nccl_device(dev);
 	struct smd_net_attempt *attempt;
 	struct smd_error error = {""};
+	uint64_t number;
 	int ret;
 
 	*send_comm = NULL;
@@ -288,26 +381,30 @@ int smd_net_connect(int dev, void *handle, void **send_comm)
 			"net: device must be 0 to %d, got %d", smd_nccl_devices() - 1, dev);
 		return NCCL_INVALID_ARGUMENT;
 	}
-	memcpy(&attempt, (uint8_t *)handle + SMD_NET_HANDLE_BYTES, sizeof(attempt));
+	memcpy(&number, (uint8_t *)handle + SMD_NET_HANDLE_BYTES, sizeof(number));
+	attempt = attempt_find(number);
 	if (!attempt) {
+		attempts_forget(false);
 		attempt = attempt_create(device, handle, &error);
 	}
 	if (!attempt) {
 		smd_journal_warn("net: cannot connect: %s", error.text);
 		return NCCL_INVALID_USAGE;
 	}
+	number = attempt->number;
 	ret = attempt_step(attempt);
 	if (ret == NCCL_SUCCESS && attempt->comm->greeted) {
 		attempt->comm->attempt = NULL;
 		smd_net_comm_ready(attempt->comm);
 		*send_comm = attempt->comm;
-		free(attempt);
-		attempt = NULL;
-	} else if (ret) {
-		smd_net_comm_destroy(attempt->comm);
-		free(attempt);
-		attempt = NULL;
+		attempt->comm = NULL;
 	}
-	memcpy((uint8_t *)handle + SMD_NET_HANDLE_BYTES, &attempt, sizeof(attempt));
+	if (ret || *send_comm) {
+		attempt_end(attempt);
+		number = 0;
+	} else {
+		attempt_rest(attempt);
+	}
+	memcpy((uint8_t *)handle + SMD_NET_HANDLE_BYTES, &number, sizeof(number));
 	return ret;
 }

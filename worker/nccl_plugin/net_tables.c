@@ -1,4 +1,6 @@
 /* The tables of functions that NCCL looks up for its network, of each version. */
+#include <stdatomic.h>
+
 #include "worker/nccl_plugin/device.h"
 #include "worker/nccl_plugin/net.h"
 #include "worker/nccl_plugin/plugin.h"
@@ -16,14 +18,22 @@ static int net_init_v10(nccl_logger *log, nccl_profiler *profiler)
 	return smd_plugin_begin(log);
 }
 
+static atomic_uint contexts; /* that are not finalized; each is known by this address alone */
+
 static int net_init_v11(void **ctx, uint64_t comm_id, struct nccl_comm_config *config,
 	nccl_logger *log, nccl_profiler *profiler)
 {
+	int ret = smd_plugin_begin(log);
+
 	(void)comm_id;
 	(void)config;
 	(void)profiler;
-	*ctx = NULL;
-	return smd_plugin_begin(log);
+	*ctx = NULL; /* which NCCL finalizes, too */
+	if (ret == NCCL_SUCCESS) {
+		contexts++;
+		*ctx = &contexts;
+	}
+	return ret;
 }
 
 static int net_devices(int *ndev)
@@ -122,7 +132,9 @@ static int net_flush(
 
 static int net_finalize(void *ctx)
 {
-	(void)ctx;
+	if (ctx && --contexts == 0) {
+		smd_net_forget_attempts();
+	}
 	return NCCL_SUCCESS;
 }
 
