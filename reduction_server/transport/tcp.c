@@ -1,13 +1,6 @@
 /*
  * TCP lanes: non-blocking sockets on libevent loops, scattering reads into the final buffers and
  * gathering writes from them.
- *
- * Receiving. A read is for the payload that is coming in, right into where on_header() said, and
- * for what comes after it: the next header, and while frames are small as much as `rx_ahead` holds.
- * So a stream of large chunks costs one system call per socket buffer and no copy, and small frames
- * cost one call and a copy of a few KiB instead of two calls each. A read that gets less than it
- * asked for has emptied the socket: it is not asked again before it is readable. A read event
- * handles about RX_BUDGET bytes, so that one fast lane does not starve the others of its loop.
  */
 #include "reduction_server/transport/tcp.h"
 
@@ -20,11 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
-#define RX_BUDGET         (1u << 20)
-#define TX_IOVECS         32
+#define LOOKS_PER_READ    16
 #define PEER_SILENT_MS    20000 /* nothing taken, or heard of it, for so long: the peer is gone */
 #define LOOKS             4     /* at a silent peer, in that time */
 #define KEEPALIVE_IDLE_S  10
@@ -82,7 +73,7 @@ static void tcp_close(struct smd_lane *lane)
 	}
 }
 
-static void tcp_ended(struct tcp_lane *tcp, int err, const char *reason)
+void smd_tcp_ended(struct tcp_lane *tcp, int err, const char *reason)
 {
 	if (tcp->closed) {
 		return;
@@ -96,245 +87,13 @@ static void tcp_ended(struct tcp_lane *tcp, int err, const char *reason)
 	tcp->callbacks->on_closed(tcp->owner, err, reason);
 }
 
-/* ---- receiving ---- */
-
-/* A header is whole: 0 to go on, 1 when the lane was closed or has ended. */
-static int tcp_take_header(struct tcp_lane *tcp, const uint8_t header[SMD_FRAME_SIZE])
-{
-	struct smd_error error = {""};
-	void *payload = tcp->rx_ahead; /* any address will do for an empty payload */
-	int ret = smd_frame_decode(header, &tcp->rx_frame, &error);
-
-	if (ret == 0) {
-		ret = tcp->callbacks->on_header(tcp->owner, &tcp->rx_frame, &payload, &error);
-	}
-	if (tcp->closed) {
-		return 1;
-	}
-	if (ret) {
-		tcp_ended(tcp, ret, error.text);
-		return 1;
-	}
-	tcp->rx_payload = payload;
-	tcp->rx_payload_got = 0;
-	return 0;
-}
-
-/* 1 when the lane was detached, was closed or has ended. */
-static int tcp_take_frame(struct tcp_lane *tcp)
-{
-	struct smd_error error = {""};
-	void *payload = tcp->rx_payload;
-	int ret;
-
-	tcp->rx_payload = NULL;
-	ret = tcp->callbacks->on_frame(tcp->owner, &tcp->rx_frame, payload, &error);
-	if (ret == SMD_LANE_DETACHED || tcp->closed) {
-		return 1;
-	}
-	if (ret) {
-		tcp_ended(tcp, ret, error.text);
-		return 1;
-	}
-	return 0;
-}
-
-static const uint8_t *tcp_consume_ahead(struct tcp_lane *tcp, uint32_t bytes)
-{
-	const uint8_t *first = tcp->rx_ahead + tcp->rx_ahead_at;
-
-	tcp->rx_ahead_at += bytes;
-	tcp->rx_ahead_length -= bytes;
-	return first;
-}
-
-/*
- * Makes frames of what was read ahead. 1 when the lane was detached, was closed or has ended: it is
- * then not looked at any more, because another thread may have it.
- */
-static int tcp_take_ahead(struct tcp_lane *tcp)
-{
-	while (tcp->rx_ahead_length >= SMD_FRAME_SIZE) {
-		uint32_t take;
-
-		if (tcp_take_header(tcp, tcp_consume_ahead(tcp, SMD_FRAME_SIZE))) {
-			return 1;
-		}
-		take = tcp->rx_frame.length;
-		take = take < tcp->rx_ahead_length ? take : tcp->rx_ahead_length;
-		if (take) {
-			memcpy(tcp->rx_payload, tcp_consume_ahead(tcp, take), take);
-		}
-		tcp->rx_payload_got = take;
-		if (take < tcp->rx_frame.length) {
-			break; /* and nothing is left */
-		}
-		if (tcp_take_frame(tcp)) {
-			return 1;
-		}
-	}
-	memmove(tcp->rx_ahead, tcp->rx_ahead + tcp->rx_ahead_at, tcp->rx_ahead_length);
-	tcp->rx_ahead_at = 0;
-	return 0;
-}
-
-/* Gives out what `got` more bytes have completed. 1 when the lane was closed or has ended. */
-static int tcp_received(struct tcp_lane *tcp, size_t got)
-{
-	if (tcp->rx_payload) {
-		uint32_t missing = tcp->rx_frame.length - tcp->rx_payload_got;
-		uint32_t take = got < missing ? (uint32_t)got : missing;
-
-		tcp->rx_payload_got += take;
-		got -= take;
-		if (take == missing && tcp_take_frame(tcp)) {
-			return 1;
-		}
-	}
-	tcp->rx_ahead_length += (uint32_t)got;
-	return tcp_take_ahead(tcp);
-}
-
-/* Reads into the payload and ahead of it: at most *asked bytes. */
-static ssize_t tcp_read(struct tcp_lane *tcp, size_t *asked)
-{
-	bool small = tcp->rx_frame.length < SMD_TCP_AHEAD_MAX;
-	struct iovec iov[2];
-	int n = 0;
-
-	*asked = 0;
-	if (tcp->rx_payload) {
-		iov[n].iov_base = tcp->rx_payload + tcp->rx_payload_got;
-		iov[n].iov_len = tcp->rx_frame.length - tcp->rx_payload_got;
-		*asked += iov[n++].iov_len;
-	}
-	iov[n].iov_base = tcp->rx_ahead + tcp->rx_ahead_length;
-	iov[n].iov_len = (small ? SMD_TCP_AHEAD_MAX : SMD_FRAME_SIZE) - tcp->rx_ahead_length;
-	*asked += iov[n++].iov_len;
-	return readv(tcp->fd, iov, n);
-}
-
-/* Nothing is left to read: the other end has closed it, or a write was told why it is over. */
-static void tcp_drained(struct tcp_lane *tcp)
-{
-	if (tcp->write_err && tcp->write_err != EPIPE && tcp->write_err != ECONNRESET) {
-		tcp_ended(tcp, -tcp->write_err, strerror(tcp->write_err));
-	} else {
-		tcp_ended(tcp, -ECONNRESET, "the other end closed the connection");
-	}
-}
+/* ---- sending and receiving ---- */
 
 static void tcp_on_readable(evutil_socket_t fd, short what, void *arg)
 {
-	struct tcp_lane *tcp = arg;
-	size_t total = 0;
-	size_t asked = 0;
-	ssize_t got = 0;
-
 	(void)fd;
 	(void)what;
-	if (tcp_take_ahead(tcp)) { /* what came before the lane was on this loop */
-		return;
-	}
-	while (total < RX_BUDGET && ((size_t)got == asked || tcp->write_err)) {
-		got = tcp_read(tcp, &asked);
-		if (got < 0 && errno == EINTR) {
-			got = (ssize_t)asked;
-			continue;
-		}
-		if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) && !tcp->write_err) {
-			return;
-		}
-		if (got < 0) {
-			int err = tcp->write_err ? tcp->write_err : errno;
-
-			tcp_ended(tcp, -err, strerror(err));
-			return;
-		}
-		if (got == 0) {
-			tcp_drained(tcp);
-			return;
-		}
-		tcp->lane.counts.bytes_received += (size_t)got;
-		total += (size_t)got;
-		if (tcp_received(tcp, (size_t)got)) {
-			return;
-		}
-	}
-}
-
-/* ---- sending ---- */
-
-static int tcp_gather(struct tcp_lane *tcp, struct iovec iov[TX_IOVECS])
-{
-	struct smd_send *send;
-	int n = 0;
-
-	TAILQ_FOREACH (send, &tcp->tx, link) {
-		uint32_t sent = send->sent;
-
-		if (n + 2 > TX_IOVECS) {
-			break;
-		}
-		if (sent < SMD_FRAME_SIZE) {
-			iov[n].iov_base = send->header + sent;
-			iov[n++].iov_len = SMD_FRAME_SIZE - sent;
-			sent = SMD_FRAME_SIZE;
-		}
-		if (send->length) {
-			iov[n].iov_base = (uint8_t *)send->payload + (sent - SMD_FRAME_SIZE);
-			iov[n++].iov_len = send->length - (sent - SMD_FRAME_SIZE);
-		}
-	}
-	return n;
-}
-
-static void tcp_sent(struct tcp_lane *tcp, size_t bytes)
-{
-	while (bytes && !TAILQ_EMPTY(&tcp->tx)) {
-		struct smd_send *send = TAILQ_FIRST(&tcp->tx);
-		size_t missing = SMD_FRAME_SIZE + (size_t)send->length - send->sent;
-
-		if (bytes < missing) {
-			send->sent += (uint32_t)bytes;
-			return;
-		}
-		bytes -= missing;
-		TAILQ_REMOVE(&tcp->tx, send, link);
-		send->done(send, 0);
-		if (tcp->closed) {
-			return;
-		}
-	}
-}
-
-/* Writes what the socket takes now; waits for it to take more if anything is left. */
-static void tcp_flush(struct tcp_lane *tcp)
-{
-	while (!tcp->closed && !TAILQ_EMPTY(&tcp->tx)) {
-		struct iovec iov[TX_IOVECS];
-		struct msghdr message = {.msg_iov = iov};
-		ssize_t sent;
-
-		message.msg_iovlen = (size_t)tcp_gather(tcp, iov);
-		sent = sendmsg(tcp->fd, &message, MSG_NOSIGNAL);
-		if (sent < 0 && errno == EINTR) {
-			continue;
-		}
-		if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-			event_add(tcp->writable, NULL);
-			return;
-		}
-		if (sent < 0) {
-			/* Ends must come from the loop. What the peer said before may still be
-			 * there to read. */
-			tcp->write_err = errno;
-			event_active(tcp->readable, EV_READ, 1);
-			return;
-		}
-		tcp->lane.counts.bytes_sent += (size_t)sent;
-		tcp_sent(tcp, (size_t)sent);
-	}
+	smd_tcp_receive(arg);
 }
 
 static void tcp_send(struct smd_lane *lane, struct smd_send *send)
@@ -345,7 +104,7 @@ static void tcp_send(struct smd_lane *lane, struct smd_send *send)
 	assert(!tcp->closed);
 	TAILQ_INSERT_TAIL(&tcp->tx, send, link);
 	if (idle && !tcp->connecting && !tcp->write_err) {
-		tcp_flush(tcp);
+		smd_tcp_flush(tcp);
 	}
 }
 
@@ -356,14 +115,14 @@ static void tcp_connected(struct tcp_lane *tcp)
 
 	getsockopt(tcp->fd, SOL_SOCKET, SO_ERROR, &err, &size);
 	if (err) {
-		tcp_ended(tcp, -err, strerror(err));
+		smd_tcp_ended(tcp, -err, strerror(err));
 		return;
 	}
 	tcp->connecting = false;
 	event_add(tcp->readable, NULL);
 	tcp->callbacks->on_open(tcp->owner);
 	if (!tcp->closed) {
-		tcp_flush(tcp);
+		smd_tcp_flush(tcp);
 	}
 }
 
@@ -376,7 +135,7 @@ static void tcp_on_writable(evutil_socket_t fd, short what, void *arg)
 	if (tcp->connecting) {
 		tcp_connected(tcp);
 	} else {
-		tcp_flush(tcp);
+		smd_tcp_flush(tcp);
 	}
 }
 
@@ -396,13 +155,38 @@ static void tcp_cancel(struct smd_lane *lane, const void *owner)
 	}
 }
 
+/*
+ * The socket is full: nearly all looks are for room in it. Looking for something to read takes its
+ * lock from the kernel, which makes the room.
+ */
+static bool tcp_is_busy_sending(struct tcp_lane *tcp)
+{
+	return tcp->poll_only && !TAILQ_EMPTY(&tcp->tx) && !tcp->write_err &&
+	       ++tcp->looks % LOOKS_PER_READ != 0;
+}
+
 static void tcp_poll(struct smd_lane *lane)
 {
 	struct tcp_lane *tcp = tcp_lane_of(lane);
 
-	if (!tcp->connecting && !tcp->ended && !tcp->closed) {
-		tcp_on_readable(tcp->fd, EV_READ, tcp);
+	if (tcp->connecting || tcp->ended || tcp->closed) {
+		return;
 	}
+	if (tcp->poll_only) {
+		smd_tcp_flush(tcp);
+	}
+	if (!tcp->closed && !tcp_is_busy_sending(tcp)) {
+		smd_tcp_receive(tcp);
+	}
+}
+
+static void tcp_poll_only(struct smd_lane *lane)
+{
+	struct tcp_lane *tcp = tcp_lane_of(lane);
+
+	tcp->poll_only = true;
+	event_del(tcp->readable);
+	event_del(tcp->writable);
 }
 
 /* ---- silence ---- */
@@ -419,7 +203,7 @@ static void tcp_on_look(evutil_socket_t fd, short what, void *arg)
 
 		snprintf(reason, sizeof(reason), "its machine has not answered for %u s",
 			(ms + 500) / 1000);
-		tcp_ended(tcp, -ETIMEDOUT, reason);
+		smd_tcp_ended(tcp, -ETIMEDOUT, reason);
 	}
 }
 
@@ -557,6 +341,7 @@ const struct smd_transport_ops smd_transport_tcp = {
 	.cancel = tcp_cancel,
 	.poll = tcp_poll,
 	.bear_silence = tcp_bear_silence,
+	.poll_only = tcp_poll_only,
 	.redirect = tcp_redirect,
 	.close = tcp_close,
 	.peer_name = tcp_peer_name,

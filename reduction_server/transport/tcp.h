@@ -36,7 +36,10 @@ struct tcp_lane {
 	const struct smd_lane_callbacks *callbacks;
 	void *owner;
 	bool connecting;
-	bool ended; /* on_closed() has been called */
+	bool poll_only; /* the loop does not watch the socket */
+	unsigned looks; /* at a full socket */
+	bool talked;    /* has sent, since it was told to acknowledge at once */
+	bool ended;     /* on_closed() has been called */
 	bool closed;
 	int write_err; /* a failed write; reported by the next read event */
 	struct tcp_watch watch;
@@ -58,6 +61,13 @@ struct tcp_lane *smd_tcp_lane_create(int fd);
 /* Attaches the lane; one that connects waits for that first. -ENOMEM leaves nothing to undo. */
 int smd_tcp_lane_enter_loop(struct tcp_lane *tcp, struct event_base *base,
 	const struct smd_lane_callbacks *callbacks, void *owner);
+
+/* Tells the owner, once, that the lane is over. From its loop or a poll only. */
+void smd_tcp_ended(struct tcp_lane *tcp, int err, const char *reason);
+/* Takes what the socket has. The lane may be detached, over or closed afterwards. */
+void smd_tcp_receive(struct tcp_lane *tcp);
+/* Writes what the socket takes now; the rest when it takes more. */
+void smd_tcp_flush(struct tcp_lane *tcp);
 
 /* From now on the other end may read nothing for long. */
 void smd_tcp_watch_begin(struct tcp_watch *watch, int fd);

@@ -193,6 +193,12 @@ struct smd_transport_ops {
 	 * gone. NULL operation: it never does here.
 	 */
 	void (*bear_silence)(struct smd_lane *lane);
+	/*
+	 * From now on the owner polls the lane all the time, and its loop no longer watches it:
+	 * that spares the kernel to tell the loop of everything that comes. NULL operation: there
+	 * is no such thing, and the loop must go on to turn.
+	 */
+	void (*poll_only)(struct smd_lane *lane);
 	/* The rest of the payload that is being received goes to `payload` instead. */
 	void (*redirect)(struct smd_lane *lane, void *payload);
 	void (*close)(struct smd_lane *lane);
@@ -333,6 +339,15 @@ static inline void smd_lane_bear_silence(struct smd_lane *lane)
 	if (lane->ops->bear_silence) {
 		lane->ops->bear_silence(lane);
 	}
+}
+
+/* Whether the loop need not turn for the lane any more. */
+static inline bool smd_lane_poll_only(struct smd_lane *lane)
+{
+	if (lane->ops->poll_only) {
+		lane->ops->poll_only(lane);
+	}
+	return lane->ops->poll_only != NULL;
 }
 
 static inline void smd_lane_redirect(struct smd_lane *lane, void *payload)

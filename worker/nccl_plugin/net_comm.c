@@ -15,7 +15,7 @@
 #include "worker/nccl_plugin/plugin.h"
 
 /* Lanes are looked at directly; what else there is on the loop, less often. */
-#define TURNS_OF_LOOP 16
+#define TURNS_OF_LOOP 64
 
 /* ---- its life ---- */
 
@@ -114,6 +114,12 @@ void smd_net_comm_ready(struct smd_net_comm *comm)
 	if (!lane) {
 		return; /* it has ended already */
 	}
+	comm->poll_only = true;
+	for (unsigned i = 0; i < comm->nlanes; i++) {
+		struct smd_lane *each = comm->lanes[i].lane;
+
+		comm->poll_only = each && smd_lane_poll_only(each) && comm->poll_only;
+	}
 	snprintf(comm->peer, sizeof(comm->peer), "%s (%s)", comm->name, smd_lane_peer_name(lane));
 	smd_journal_info(NCCL_SUB_NET, "net: %s %s over %s, %u lane%s",
 		comm->sender ? "sends to" : "receives from", comm->peer, lane->ops->name,
@@ -164,10 +170,19 @@ static bool comm_only_listens(const struct smd_net_comm *comm)
 	       only->lane->ops->poll;
 }
 
+static void comm_poll(struct smd_net_comm *comm)
+{
+	for (unsigned i = 0; i < comm->nlanes; i++) {
+		if (comm->lanes[i].lane) { /* the one before may have ended all */
+			smd_lane_poll(comm->lanes[i].lane);
+		}
+	}
+}
+
 void smd_net_comm_turn(struct smd_net_comm *comm)
 {
-	if (comm->turns++ % TURNS_OF_LOOP && comm_only_listens(comm)) {
-		smd_lane_poll(comm->lanes[0].lane);
+	if (comm->turns++ % TURNS_OF_LOOP && (comm->poll_only || comm_only_listens(comm))) {
+		comm_poll(comm);
 	} else {
 		event_base_loop(comm->base, EVLOOP_NONBLOCK);
 	}

@@ -144,9 +144,10 @@ struct smd_net_comm {
 	pthread_mutex_t lock; /* of all that follows */
 	struct event_base *base;
 	bool sender;
-	bool greeted; /* a receiver: GREET has come; a sender: ACCEPT */
-	int result;   /* NCCL's: why it is over */
-	bool told;    /* which has been said */
+	bool greeted;   /* a receiver: GREET has come; a sender: ACCEPT */
+	bool poll_only; /* the lanes */
+	int result;     /* NCCL's: why it is over */
+	bool told;      /* which has been said */
 	char text[SMD_ERROR_TEXT_MAX];
 	char name[SMD_NET_NAME_MAX];                              /* of the other end's process */
 	char peer[2 * SMD_NET_NAME_MAX + SMD_ERROR_TEXT_MAX / 2]; /* and its address */

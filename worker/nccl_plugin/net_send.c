@@ -12,8 +12,11 @@
 /* A lane has no more than this waiting, beyond what its socket holds. */
 #define QUEUE_BYTES       (256u << 10)
 #define QUEUE_BYTES_PLACE (2 * SMD_NET_PIECE) /* where the card has to be kept busy */
-#define STRIPE_LEAST      (64u << 10)
-#define STRIPE_MOST       (1u << 20)
+/* Nor do sockets get more in one turn: what waits there for long has left the caches when it is
+ * read. */
+#define BURST_BYTES  (256u << 10)
+#define STRIPE_LEAST (64u << 10)
+#define STRIPE_MOST  (1u << 20)
 
 /* ---- stripes ---- */
 
@@ -121,11 +124,20 @@ static struct smd_net_lane *find_lane(struct smd_net_comm *comm)
 	return NULL;
 }
 
+static size_t comm_burst(const struct smd_net_comm *comm)
+{
+	const struct smd_lane *lane = comm->lanes[0].lane;
+
+	return lane && smd_lane_has_places(lane) ? SIZE_MAX : comm->nlanes * (size_t)BURST_BYTES;
+}
+
 void smd_net_pump(struct smd_net_comm *comm)
 {
 	struct smd_net_send *send = TAILQ_FIRST(&comm->active);
+	size_t most = comm_burst(comm);
+	size_t begun = 0;
 
-	while (send && !comm->result) {
+	while (send && !comm->result && begun < most) {
 		struct smd_net_send *next = TAILQ_NEXT(send, link);
 		struct smd_net_stripe *stripe = find_free(send);
 		struct smd_net_lane *lane = stripe ? find_lane(comm) : NULL;
@@ -140,6 +152,7 @@ void smd_net_pump(struct smd_net_comm *comm)
 			if (last) { /* it may be done, and forgotten, before this returns */
 				TAILQ_REMOVE(&comm->active, send, link);
 			}
+			begun += stripe_bytes(comm, send);
 			send_stripe(send, stripe, lane);
 			if (!last) {
 				continue;
