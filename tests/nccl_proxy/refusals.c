@@ -104,7 +104,7 @@ static bool connect_together(struct fleet_node *node, struct proxy *proxy, const
 	for (int r = 0; r < node->nnodes; r++) {
 		CHECK(all[r] == 0 || all[r] == on);
 	}
-	CHECK(logbook_has(NCCL_LOG_INFO, on == 1 ? ": on" : ": off"));
+	CHECK(logbook_has(NCCL_LOG_INFO, on == 1 ? "): on, through" : "): off: "));
 	return on == 1;
 }
 

@@ -89,15 +89,20 @@ static void flush(struct proxy *proxy)
 	}
 }
 
-/* What the library is and which servers it uses is told first, and once. */
-static void check_log(bool again)
+/*
+ * What the library is and which servers it uses is told first, and once. specs/nccl.md shows these
+ * lines, and tools/gpu-check looks for them.
+ */
+static void check_log(const struct fleet_node *node, bool again)
 {
 	const char *servers = getenv("SUMMAND_REDUCTION_SERVERS");
+	char outcome[64];
 
 	CHECK_EQUAL(logbook_has(NCCL_LOG_INFO, "collnet v6, v8 to v12"), !again);
 	CHECK(again || logbook_has(NCCL_LOG_INFO, servers));
-	CHECK(logbook_has(NCCL_LOG_INFO, "CollNet over 3 nodes"));
-	CHECK(logbook_has(NCCL_LOG_INFO, ": on, through"));
+	snprintf(outcome, sizeof(outcome), "CollNet over 3 nodes (this is node %d): on, through",
+		node->rank);
+	CHECK(logbook_has(NCCL_LOG_INFO, outcome));
 }
 
 /* The library is loaded, used, and taken out twice: nothing of the first time is in the way. */
@@ -116,7 +121,7 @@ static void use_version(struct fleet_node *node)
 		for (int again = 0; again < 2; again++) { /* after all is closed */
 			logbook_clear();
 			proxy_open(&proxy, &collnet, node, &shape);
-			check_log(again);
+			check_log(node, again);
 			check_support(&collnet);
 			stream = stream_of(&proxy, NCCL_DTYPE_COUNT, choose_any);
 			stream_finish(&stream);
