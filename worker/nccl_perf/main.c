@@ -97,6 +97,8 @@ static int parse(int argc, char **argv, struct nccl_perf_settings *settings, str
 			&settings->warmup},
 		{"timeout", "SECONDS", "give up when nothing happens for so long (default 120)",
 			smd_option_set_int, &settings->timeout_s},
+		{"json", NULL, "print one JSON object instead of a table", smd_option_set_bool,
+			&settings->json},
 	};
 	const struct smd_command command = {
 		.synopsis = "summand-nccl-perf --nranks=N --rank=R --id-file=FILE [OPTION...]",

@@ -8,6 +8,7 @@
 #define SMD_NCCL_PERF_NCCL_PERF_H
 
 #include <nccl.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "reduction_server/base/error.h"
@@ -26,6 +27,7 @@ struct nccl_perf_settings {
 	int iters;
 	int warmup;
 	int timeout_s; /* that nothing happens for */
+	int json;
 };
 
 /* Of one way: into another buffer, or into the same. */
@@ -61,9 +63,16 @@ int nccl_perf_meet(
 	const struct nccl_perf_settings *settings, ncclUniqueId *id, struct smd_error *error);
 void nccl_perf_forget(const struct nccl_perf_settings *settings);
 
+/* Of everything that was run. */
+struct nccl_perf_totals {
+	uint64_t wrong;
+	unsigned differing; /* rows whose result is not the same on all ranks */
+};
+
 void nccl_perf_report_begin(const struct nccl_perf_settings *settings, int version);
 void nccl_perf_report_row(
 	const struct nccl_perf_settings *settings, const struct nccl_perf_row *row);
-void nccl_perf_report_end(uint64_t wrong, unsigned differing);
+void nccl_perf_report_end(const struct nccl_perf_settings *settings, int version,
+	const struct nccl_perf_row *rows, size_t nrows, const struct nccl_perf_totals *totals);
 
 #endif

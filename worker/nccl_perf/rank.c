@@ -22,8 +22,11 @@ struct rank {
 	cudaStream_t stream;
 	uint8_t *send;
 	uint8_t *recv;
-	uint64_t *figures; /* of all ranks; FIGURES, on the device */
-	uint8_t *host;     /* inputs and results, as large as the largest size */
+	uint64_t *figures;          /* of all ranks; FIGURES, on the device */
+	uint8_t *host;              /* inputs and results, as large as the largest size */
+	struct nccl_perf_row *rows; /* of all types, reductions and sizes */
+	size_t nrows;               /* that are done */
+	struct nccl_perf_totals totals;
 };
 
 /* ---- what can go wrong ---- */
@@ -222,37 +225,47 @@ static int run_way(
 	return ret;
 }
 
-static int run_type(
-	struct rank *rank, unsigned dtype, unsigned op, uint64_t totals[2], struct smd_error *error)
+static int run_row(
+	struct rank *rank, unsigned dtype, unsigned op, uint64_t size, struct smd_error *error)
 {
-	size_t element = smd_dtype_bytes(dtype);
+	uint64_t count = size / smd_dtype_bytes(dtype);
+	struct nccl_perf_row *row = &rank->rows[rank->nrows];
+	int ret;
 
-	for (unsigned i = 0; i < rank->settings->nsizes; i++) {
-		uint64_t count = rank->settings->sizes[i] / element;
-		struct nccl_perf_row row = {.bytes = count * element,
-			.count = count,
-			.dtype = dtype,
-			.op = op,
-			.is_one_result = 1};
-		int ret = run_way(rank, &row, 0, error);
-
-		ret = ret ? ret : run_way(rank, &row, 1, error);
-		if (ret) {
-			return ret;
-		}
-		if (rank->settings->rank == 0) {
-			nccl_perf_report_row(rank->settings, &row);
-		}
-		totals[0] += row.apart.wrong + row.in_place.wrong;
-		totals[1] += !row.is_one_result;
+	*row = (struct nccl_perf_row){
+		.bytes = count * smd_dtype_bytes(dtype),
+		.count = count,
+		.dtype = dtype,
+		.op = op,
+		.is_one_result = 1,
+	};
+	ret = run_way(rank, row, 0, error);
+	ret = ret ? ret : run_way(rank, row, 1, error);
+	if (ret) {
+		return ret;
 	}
+	if (rank->settings->rank == 0) {
+		nccl_perf_report_row(rank->settings, row);
+	}
+	rank->nrows++;
+	rank->totals.wrong += row->apart.wrong + row->in_place.wrong;
+	rank->totals.differing += !row->is_one_result;
 	return 0;
+}
+
+static int run_type(struct rank *rank, unsigned dtype, unsigned op, struct smd_error *error)
+{
+	int ret = 0;
+
+	for (unsigned i = 0; i < rank->settings->nsizes && !ret; i++) {
+		ret = run_row(rank, dtype, op, rank->settings->sizes[i], error);
+	}
+	return ret;
 }
 
 static int run_types(struct rank *rank, struct smd_error *error)
 {
 	const struct nccl_perf_settings *settings = rank->settings;
-	uint64_t totals[2] = {0, 0};
 	int version = 0;
 	int ret = 0;
 
@@ -263,30 +276,34 @@ static int run_types(struct rank *rank, struct smd_error *error)
 	for (unsigned dtype = 0; dtype < 32 && !ret; dtype++) {
 		for (unsigned op = 0; op < 32 && !ret; op++) {
 			if (settings->dtypes >> dtype & settings->ops >> op & 1) {
-				ret = run_type(rank, dtype, op, totals, error);
+				ret = run_type(rank, dtype, op, error);
 			}
 		}
 	}
 	if (ret == 0 && settings->rank == 0) {
-		nccl_perf_report_end(totals[0], (unsigned)totals[1]);
+		nccl_perf_report_end(settings, version, rank->rows, rank->nrows, &rank->totals);
 	}
-	return ret ? ret : totals[0] || totals[1];
+	return ret ? ret : rank->totals.wrong || rank->totals.differing;
 }
 
 /* ---- begin and end ---- */
 
 static int allocate(struct rank *rank, struct smd_error *error)
 {
+	const struct nccl_perf_settings *settings = rank->settings;
+	size_t nrows = settings->nsizes * (size_t)__builtin_popcount(settings->dtypes) *
+		       (size_t)__builtin_popcount(settings->ops);
 	uint64_t largest = 0;
 	cudaError_t result;
 
-	for (unsigned i = 0; i < rank->settings->nsizes; i++) {
-		uint64_t size = rank->settings->sizes[i];
+	for (unsigned i = 0; i < settings->nsizes; i++) {
+		uint64_t size = settings->sizes[i];
 
 		largest = size > largest ? size : largest;
 	}
 	rank->host = malloc(largest);
-	if (!rank->host) {
+	rank->rows = calloc(nrows, sizeof(*rank->rows));
+	if (!rank->host || !rank->rows) {
 		return smd_error_set(
 			error, ENOMEM, "%llu bytes: out of memory", (unsigned long long)largest);
 	}
@@ -311,6 +328,7 @@ static void release(struct rank *rank)
 	if (rank->stream) {
 		cudaStreamDestroy(rank->stream);
 	}
+	free(rank->rows);
 	free(rank->host);
 }
 

@@ -70,6 +70,34 @@ diff <(echo "$expected") <(echo "$counts") || {
 	echo "FAILED: equal results must have equal hashes, and others not: $got"
 	failures=$((failures + 1))
 }
+
+# The same run as one object: what is in the table, by the names of summand-perf where it means the same.
+"$fake" "${one[@]}" --min=1K --max=4K --dtype=int32,float64 --op=sum,max --json >"$scratch/json" ||
+	{
+		echo "FAILED: --json"
+		failures=$((failures + 1))
+	}
+python3 - "$scratch/json" "$got" <<'END' || failures=$((failures + 1))
+import json, sys
+
+with open(sys.argv[1]) as file:
+    told = json.load(file)
+assert (told["nranks"], told["iters"], told["warmup"]) == (1, 3, 5), told
+assert (told["wrong"], told["differing"]) == (0, 0), told
+assert told["nccl"] > 2000 and told["version"], told
+lines = []
+for row in told["results"]:
+    lines.append(" ".join(map(str, [row["bytes"], row["count"], row["dtype"], row["op"],
+                                    row["out_of_place"]["wrong"], row["in_place"]["wrong"], row["hash"]])))
+    for way in row["out_of_place"], row["in_place"]:
+        us = way["time_us"]["mean"]
+        assert us > 0 and abs(way["algbw_GBps"] / (row["bytes"] / us / 1e3) - 1) < 1e-3, row
+        assert way["busbw_GBps"] == 0, row  # of one rank
+    assert row["differs"] is False, row
+assert lines == sys.argv[2].splitlines(), (lines, sys.argv[2])
+END
+FAKE=last says 1 '"wrong": 2,' "${one[@]}" --max=4K --json
+FAKE=bit says 1 '"results": [' "${one[@]}" --max=4K --json
 says 0 "results that differ between ranks: 0 OK" "${one[@]}" --dtype=all --op=all --max=4K
 FAKE=bit says 1 "FAILED" "${one[@]}" --max=4K
 FAKE=last says 1 "# wrong elements: 2, " "${one[@]}" --max=4K
