@@ -1,149 +1,8 @@
-/*
- * What the registration cache finds, registers, keeps and drops. The card is the registrar, the
- * memory watch is this file's, and addresses are only numbers.
- */
+/* What the registration cache finds, registers, keeps and drops of memory that it is asked for. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "reduction_server/transport/memory_watch.h"
-#include "registrar.h"
-
-#define MIB   ((size_t)1 << 20)
-#define CHUNK MIB
-#define BASE  ((uintptr_t)1 << 40)
-
-static struct smd_rdma_memory *memory;
-
-/* ---- the memory watch of these tests ---- */
-
-static struct {
-	int err; /* what adding fails with */
-	bool unsettled;
-	struct smd_memory_range told[16];
-	uint64_t count;
-} watch;
-
-int smd_memory_watch_add(const void *address, size_t length)
-{
-	(void)address;
-	(void)length;
-	return watch.err;
-}
-
-bool smd_memory_watch_settle(void)
-{
-	return !watch.unsettled;
-}
-
-bool smd_memory_watch_next(uint64_t *cursor, struct smd_memory_range *range)
-{
-	if (*cursor == watch.count) {
-		return false;
-	}
-	*range = watch.told[(*cursor)++];
-	return true;
-}
-
-static void unmap(uintptr_t begin, size_t length)
-{
-	watch.told[watch.count++] = (struct smd_memory_range){begin, begin + length};
-}
-
-/* ---- helpers ---- */
-
-static int set_up(void **state)
-{
-	(void)state;
-	watch.err = 0;
-	watch.unsettled = false;
-	watch.count = 0;
-	registrar_reset();
-	memory = registrar_cache(0, 0);
-	return 0;
-}
-
-static void use_cache(unsigned entries_max, uint64_t bytes_max)
-{
-	smd_rdma_memory_destroy(memory);
-	memory = registrar_cache(entries_max, bytes_max);
-}
-
-/* Everything that was registered is deregistered with the cache. */
-static int tear_down(void **state)
-{
-	(void)state;
-	assert_int_equal(smd_rdma_memory_counts(memory)->pinned, registrar.pinned);
-	smd_rdma_memory_destroy(memory);
-	assert_int_equal(registrar.live, 0);
-	return 0;
-}
-
-static int find_in(uintptr_t begin, size_t length, uintptr_t extent, size_t extent_length,
-	enum smd_rdma_access access, struct smd_rdma_region **out)
-{
-	return smd_rdma_memory_find(
-		memory, (void *)begin, length, (void *)extent, extent_length, access, out);
-}
-
-/* What is found contains what was asked for, and may be used so. */
-static struct smd_rdma_region *get_in(uintptr_t begin, size_t length, uintptr_t extent,
-	size_t extent_length, enum smd_rdma_access access)
-{
-	struct smd_rdma_region *region = NULL;
-	const struct registration *registration;
-
-	assert_int_equal(find_in(begin, length, extent, extent_length, access, &region), 0);
-	registration = registrar_of(region);
-	assert_true(registration->live);
-	assert_true(registration->begin <= begin && begin + length <= registration->end);
-	assert_true(registration->access >= access);
-	assert_int_equal(region->keys.lkey, registration - registrar.all + 1000);
-	assert_int_equal(region->keys.rkey, registration - registrar.all + 2000);
-	return region;
-}
-
-static struct smd_rdma_region *get(uintptr_t begin, size_t length)
-{
-	return get_in(begin, length, 0, 0, SMD_RDMA_READ);
-}
-
-static void use(uintptr_t begin, size_t length)
-{
-	smd_rdma_region_put(get(begin, length));
-}
-
-static void assert_registered(uintptr_t begin, size_t length)
-{
-	unsigned before = registrar.count;
-
-	use(begin, length);
-	assert_int_equal(registrar.count, before);
-}
-
-static void assert_not_registered(uintptr_t begin, size_t length)
-{
-	unsigned before = registrar.count;
-
-	use(begin, length);
-	assert_int_equal(registrar.count, before + 1);
-}
-
-static const struct registration *last(void)
-{
-	return &registrar.all[registrar.count - 1];
-}
-
-static void assert_last(uintptr_t begin, uintptr_t end)
-{
-	assert_int_equal(last()->begin, begin);
-	assert_int_equal(last()->end, end);
-}
+#include "cache.h"
 
 /* ---- finding ---- */
 
@@ -281,7 +140,7 @@ static void an_extent_that_does_not_hold_the_range_is_ignored(void **state)
 static void the_least_recent_is_evicted(void **state)
 {
 	(void)state;
-	use_cache(3, 0);
+	cache_use(3, 0);
 	for (uintptr_t i = 0; i < 3; i++) {
 		use(BASE + i * CHUNK, CHUNK);
 	}
@@ -298,7 +157,7 @@ static void the_least_recent_is_evicted(void **state)
 static void bytes_are_bounded_too(void **state)
 {
 	(void)state;
-	use_cache(0, 4 * MIB);
+	cache_use(0, 4 * MIB);
 	for (uintptr_t i = 0; i < 100; i++) {
 		struct smd_rdma_region *region = get(BASE + i * 10 * MIB, (i % 3 + 1) * MIB);
 
@@ -315,7 +174,7 @@ static void what_is_in_use_is_not_evicted(void **state)
 	struct smd_rdma_region *regions[5];
 
 	(void)state;
-	use_cache(2, 0);
+	cache_use(2, 0);
 	for (uintptr_t i = 0; i < 5; i++) {
 		regions[i] = get(BASE + i * CHUNK, CHUNK);
 	}
@@ -413,7 +272,7 @@ static void what_was_told_before_a_cache_is_not_about_it(void **state)
 {
 	(void)state;
 	unmap(BASE, CHUNK);
-	use_cache(0, 0);
+	cache_use(0, 0);
 	use(BASE, CHUNK);
 	assert_registered(BASE, CHUNK);
 }
@@ -554,242 +413,41 @@ static void a_refused_buffer_refuses_no_other(void **state)
 	use(BASE, MIB);
 }
 
-/* ---- declared memory ---- */
-
-#define POOL_PIECE (8 * MIB)
-#define POOL_SIZE  (21 * MIB)
-
-static void declare_pool(void)
-{
-	assert_int_equal(
-		smd_rdma_memory_declare(memory, (void *)BASE, POOL_SIZE, POOL_PIECE, CHUNK), 0);
-}
-
-static void declared_memory_is_registered_when_it_is_used(void **state)
-{
-	(void)state;
-	declare_pool();
-	assert_int_equal(registrar.asked, 0);
-	use(BASE + 9 * MIB, CHUNK);
-	assert_last(BASE + 8 * MIB, BASE + 17 * MIB);
-	assert_int_equal(last()->access, SMD_RDMA_WRITE);
-	use(BASE + 20 * MIB, CHUNK);
-	assert_last(BASE + 16 * MIB, BASE + POOL_SIZE);
-	for (uintptr_t at = 0; at + CHUNK <= POOL_SIZE; at += 4096 + 3) {
-		use(BASE + at, CHUNK);
-	}
-	assert_int_equal(registrar.count, 3);
-}
-
-static void declared_memory_is_not_evicted_or_forgotten(void **state)
-{
-	(void)state;
-	use_cache(1, 0);
-	declare_pool();
-	use(BASE, CHUNK);
-	use(BASE + 8 * MIB, CHUNK);
-	use(BASE + 100 * MIB, CHUNK);
-	unmap(0, UINTPTR_MAX);
-	assert_registered(BASE, CHUNK);
-	assert_registered(BASE + 8 * MIB, CHUNK);
-}
-
-static void more_than_the_largest_is_a_buffer(void **state)
-{
-	(void)state;
-	declare_pool();
-	use(BASE, CHUNK + 1);
-	assert_last(BASE, BASE + CHUNK + 1);
-	use(BASE + POOL_SIZE - 1, 2);
-	assert_last(BASE + POOL_SIZE - 1, BASE + POOL_SIZE + 1);
-}
-
-static void withdrawn_memory_is_deregistered(void **state)
-{
-	struct smd_rdma_region *region;
-
-	(void)state;
-	declare_pool();
-	region = get(BASE, CHUNK);
-	use(BASE + 8 * MIB, CHUNK);
-	smd_rdma_memory_withdraw(memory, (void *)(BASE + 1), POOL_SIZE - 1);
-	smd_rdma_memory_withdraw(memory, (void *)BASE, POOL_SIZE - 1);
-	assert_int_equal(registrar.live, 2);
-	smd_rdma_memory_withdraw(memory, (void *)BASE, POOL_SIZE);
-	assert_int_equal(registrar.live, 1);
-	smd_rdma_region_put(region);
-	assert_int_equal(registrar.live, 0);
-	use(BASE, CHUNK);
-	assert_last(BASE, BASE + CHUNK);
-}
-
-static void a_declared_piece_that_is_refused_comes_later(void **state)
-{
-	struct smd_rdma_region *region;
-
-	(void)state;
-	declare_pool();
-	use(BASE + 100 * MIB, CHUNK);
-	registrar.limit = 8 * MIB;
-	assert_int_equal(find_in(BASE, CHUNK, 0, 0, SMD_RDMA_WRITE, &region), -ENOMEM);
-	registrar.limit = UINT64_MAX;
-	smd_rdma_memory_forget(memory, (void *)BASE, 1);
-	use(BASE, CHUNK);
-	assert_last(BASE, BASE + 9 * MIB);
-}
-
-static void nothing_is_not_declared(void **state)
-{
-	(void)state;
-	assert_int_equal(smd_rdma_memory_declare(memory, (void *)BASE, 0, MIB, CHUNK), -EINVAL);
-	assert_int_equal(smd_rdma_memory_declare(memory, (void *)BASE, MIB, 0, CHUNK), -EINVAL);
-}
-
-static void declared_twice_it_is_declared_once(void **state)
-{
-	(void)state;
-	declare_pool();
-	use(BASE, CHUNK);
-	declare_pool();
-	use(BASE, CHUNK);
-	assert_int_equal(registrar.count, 1);
-	smd_rdma_memory_withdraw(memory, (void *)BASE, POOL_SIZE);
-	assert_int_equal(registrar.live, 0);
-}
-
-static void declared_memory_overlaps_no_other(void **state)
-{
-	(void)state;
-	declare_pool();
-	assert_int_equal(
-		smd_rdma_memory_declare(memory, (void *)(BASE + MIB), MIB, MIB, CHUNK), -EEXIST);
-	assert_int_equal(smd_rdma_memory_declare_device(memory, (void *)BASE, MIB, 3, 0), -EEXIST);
-	assert_int_equal(
-		smd_rdma_memory_declare_device(memory, (void *)(BASE + POOL_SIZE - 1), MIB, 3, 0),
-		-EEXIST);
-	assert_int_equal(
-		smd_rdma_memory_declare_device(memory, (void *)(BASE + POOL_SIZE), MIB, 3, 0), 0);
-}
-
-/* ---- memory of a device ---- */
-
-static void memory_of_a_device_is_registered_at_once_and_whole(void **state)
-{
-	(void)state;
-	assert_int_equal(
-		smd_rdma_memory_declare_device(memory, (void *)(BASE + 256), 99 * MIB, 7, 256), 0);
-	assert_last(BASE + 256, BASE + 256 + 99 * MIB);
-	assert_true(last()->device);
-	assert_int_equal(last()->fd, 7);
-	assert_int_equal(last()->offset, 256);
-	assert_int_equal(
-		smd_rdma_memory_declare_device(memory, (void *)(BASE + 256), 99 * MIB, 8, 256), 0);
-	watch.err = -EINVAL;
-	unmap(0, UINTPTR_MAX);
-	use(BASE + 256, 99 * MIB);
-	use(BASE + 50 * MIB, CHUNK);
-	assert_int_equal(registrar.asked, 1);
-}
-
-static void memory_of_a_device_is_known_from_the_hosts(void **state)
-{
-	const void *at = (void *)(BASE + MIB);
-
-	(void)state;
-	assert_false(smd_rdma_memory_has_device(memory, at, MIB));
-	assert_int_equal(smd_rdma_memory_declare_device(memory, (void *)at, MIB, 7, 0), 0);
-	assert_true(smd_rdma_memory_has_device(memory, at, MIB));
-	assert_true(smd_rdma_memory_has_device(memory, (const char *)at + MIB - 1, 1));
-	assert_false(smd_rdma_memory_has_device(memory, (const char *)at + 1, MIB));
-	assert_false(smd_rdma_memory_has_device(memory, (const char *)at - 1, MIB));
-	assert_int_equal(
-		smd_rdma_memory_declare(memory, (void *)(BASE + 2 * MIB), MIB, MIB, MIB), 0);
-	assert_false(smd_rdma_memory_has_device(memory, (void *)(BASE + 2 * MIB), MIB));
-	smd_rdma_memory_withdraw(memory, at, MIB);
-	assert_false(smd_rdma_memory_has_device(memory, at, MIB));
-}
-
-static void withdrawn_memory_of_a_device_lives_while_it_is_used(void **state)
-{
-	struct smd_rdma_region *region;
-
-	(void)state;
-	assert_int_equal(smd_rdma_memory_declare_device(memory, (void *)BASE, MIB, 7, 0), 0);
-	region = get(BASE, CHUNK);
-	smd_rdma_memory_withdraw(memory, (void *)BASE, MIB);
-	assert_int_equal(registrar.live, 1);
-	assert_int_equal(smd_rdma_memory_declare_device(memory, (void *)BASE, 2 * MIB, 8, 0), 0);
-	assert_int_equal(registrar.live, 2);
-	assert_int_equal(last()->fd, 8);
-	smd_rdma_region_put(region);
-	assert_int_equal(registrar.live, 1);
-	assert_registered(BASE, 2 * MIB);
-}
-
-static void a_card_may_refuse_memory_of_a_device(void **state)
-{
-	const struct smd_rdma_memory_config config = {.owner = &registrar};
-	struct smd_rdma_memory *none = smd_rdma_memory_create(&config);
-
-	(void)state;
-	registrar.err = -EOPNOTSUPP;
-	assert_int_equal(
-		smd_rdma_memory_declare_device(memory, (void *)BASE, MIB, 7, 0), -EOPNOTSUPP);
-	assert_false(smd_rdma_memory_has_device(memory, (void *)BASE, MIB));
-	assert_int_equal(smd_rdma_memory_declare_device(memory, (void *)BASE, 0, 7, 0), -EINVAL);
-	assert_int_equal(smd_rdma_memory_declare_device(none, (void *)BASE, MIB, 7, 0), -ENOTSUP);
-	smd_rdma_memory_destroy(none);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(what_was_registered_is_found_again),
-		TEST(a_range_that_sticks_out_is_not_found),
-		TEST(two_that_touch_are_not_one),
-		TEST(writing_needs_a_registration_for_writing),
-		TEST(what_may_be_written_may_be_read),
-		TEST(read_only_memory_is_a_source),
-		TEST(a_buffer_is_registered_in_pieces),
-		TEST(pieces_overlap_and_end_with_the_buffer),
-		TEST(a_small_buffer_is_one_piece),
-		TEST(a_range_across_pieces_lies_in_one),
-		TEST(a_range_longer_than_a_piece_is_registered_whole),
-		TEST(an_extent_that_does_not_hold_the_range_is_ignored),
-		TEST(the_least_recent_is_evicted),
-		TEST(bytes_are_bounded_too),
-		TEST(what_is_in_use_is_not_evicted),
-		TEST(several_may_use_one_region),
-		TEST(what_was_unmapped_is_registered_again),
-		TEST(a_neighbour_that_was_unmapped_is_not_ours),
-		TEST(a_refresh_deregisters_at_once),
-		TEST(unmapped_while_in_use_it_lives_until_it_is_put),
-		TEST(who_has_fallen_behind_keeps_nothing),
-		TEST(a_watch_that_does_not_settle_keeps_nothing),
-		TEST(what_was_told_before_a_cache_is_not_about_it),
-		TEST(what_is_forgotten_is_registered_again),
-		TEST(what_cannot_be_watched_is_registered_for_one_use),
-		TEST(too_much_pinned_memory_is_evicted_and_tried_again),
-		TEST(a_bad_address_evicts_nothing),
-		TEST(a_refused_buffer_is_not_asked_for_at_once),
-		TEST(a_refusal_ends_with_time),
-		TEST(a_refusal_ends_with_a_deregistration),
-		TEST(a_refusal_ends_when_its_memory_is_unmapped),
-		TEST(a_refused_buffer_refuses_no_other),
-		TEST(declared_memory_is_registered_when_it_is_used),
-		TEST(declared_memory_is_not_evicted_or_forgotten),
-		TEST(more_than_the_largest_is_a_buffer),
-		TEST(withdrawn_memory_is_deregistered),
-		TEST(a_declared_piece_that_is_refused_comes_later),
-		TEST(nothing_is_not_declared),
-		TEST(declared_twice_it_is_declared_once),
-		TEST(declared_memory_overlaps_no_other),
-		TEST(memory_of_a_device_is_registered_at_once_and_whole),
-		TEST(memory_of_a_device_is_known_from_the_hosts),
-		TEST(withdrawn_memory_of_a_device_lives_while_it_is_used),
-		TEST(a_card_may_refuse_memory_of_a_device),
+		CACHE_TEST(what_was_registered_is_found_again),
+		CACHE_TEST(a_range_that_sticks_out_is_not_found),
+		CACHE_TEST(two_that_touch_are_not_one),
+		CACHE_TEST(writing_needs_a_registration_for_writing),
+		CACHE_TEST(what_may_be_written_may_be_read),
+		CACHE_TEST(read_only_memory_is_a_source),
+		CACHE_TEST(a_buffer_is_registered_in_pieces),
+		CACHE_TEST(pieces_overlap_and_end_with_the_buffer),
+		CACHE_TEST(a_small_buffer_is_one_piece),
+		CACHE_TEST(a_range_across_pieces_lies_in_one),
+		CACHE_TEST(a_range_longer_than_a_piece_is_registered_whole),
+		CACHE_TEST(an_extent_that_does_not_hold_the_range_is_ignored),
+		CACHE_TEST(the_least_recent_is_evicted),
+		CACHE_TEST(bytes_are_bounded_too),
+		CACHE_TEST(what_is_in_use_is_not_evicted),
+		CACHE_TEST(several_may_use_one_region),
+		CACHE_TEST(what_was_unmapped_is_registered_again),
+		CACHE_TEST(a_neighbour_that_was_unmapped_is_not_ours),
+		CACHE_TEST(a_refresh_deregisters_at_once),
+		CACHE_TEST(unmapped_while_in_use_it_lives_until_it_is_put),
+		CACHE_TEST(who_has_fallen_behind_keeps_nothing),
+		CACHE_TEST(a_watch_that_does_not_settle_keeps_nothing),
+		CACHE_TEST(what_was_told_before_a_cache_is_not_about_it),
+		CACHE_TEST(what_is_forgotten_is_registered_again),
+		CACHE_TEST(what_cannot_be_watched_is_registered_for_one_use),
+		CACHE_TEST(too_much_pinned_memory_is_evicted_and_tried_again),
+		CACHE_TEST(a_bad_address_evicts_nothing),
+		CACHE_TEST(a_refused_buffer_is_not_asked_for_at_once),
+		CACHE_TEST(a_refusal_ends_with_time),
+		CACHE_TEST(a_refusal_ends_with_a_deregistration),
+		CACHE_TEST(a_refusal_ends_when_its_memory_is_unmapped),
+		CACHE_TEST(a_refused_buffer_refuses_no_other),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
