@@ -70,7 +70,7 @@ static bool same_shape(const struct smd_frame *a, const struct smd_frame *b)
 	return a->collective == b->collective && a->root == b->root && a->dtype == b->dtype &&
 	       a->op == b->op && a->chunk == b->chunk && a->operation == b->operation &&
 	       a->count == b->count && a->offset == b->offset &&
-	       (a->length == b->length || a->collective == SMD_COLLECTIVE_BROADCAST);
+	       (a->length == b->length || !smd_collective_reduces(a->collective));
 }
 
 /* "all-reduce, float32 sum of 100 in operation 7" */
@@ -84,7 +84,7 @@ static void describe_wish(const struct smd_frame *frame, char text[WISH_MAX])
 	}
 	snprintf(text, WISH_MAX, "%s%s, %s %s of %llu in operation %llu",
 		smd_collective_name(frame->collective), root, smd_dtype_name(frame->dtype),
-		frame->collective == SMD_COLLECTIVE_BROADCAST ? "elements" : smd_op_name(frame->op),
+		smd_collective_reduces(frame->collective) ? smd_op_name(frame->op) : "elements",
 		(unsigned long long)frame->count, (unsigned long long)frame->operation);
 }
 
@@ -122,7 +122,7 @@ static bool part_can_be_done(struct smd_comm *comm, const struct smd_frame *fram
 {
 	char text[SMD_ERROR_TEXT_MAX];
 
-	if (frame->collective != SMD_COLLECTIVE_BROADCAST &&
+	if (smd_collective_reduces(frame->collective) &&
 		!smd_kernel_find(frame->dtype, frame->op)) {
 		snprintf(text, sizeof(text), "group %.200s: the reduction server cannot do %s %s",
 			comm->name, smd_dtype_name(frame->dtype), smd_op_name(frame->op));

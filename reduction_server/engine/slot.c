@@ -76,7 +76,7 @@ void smd_slot_received(struct smd_slot *slot, unsigned rank, int whole)
 /* The rank whose buffer holds the result. */
 static unsigned slot_result(const struct smd_slot *slot)
 {
-	return slot->shape.collective == SMD_COLLECTIVE_BROADCAST ? slot->shape.root : 0;
+	return smd_collective_reduces(slot->shape.collective) ? 0 : slot->shape.root;
 }
 
 /* All buffers but that of rank `kept`. */
@@ -94,7 +94,7 @@ static void slot_reduce(struct smd_slot *slot)
 {
 	const struct smd_frame *shape = &slot->shape;
 
-	if (shape->collective != SMD_COLLECTIVE_BROADCAST && slot->length) {
+	if (smd_collective_reduces(shape->collective) && slot->length) {
 		smd_kernel *kernel = smd_kernel_find(shape->dtype, shape->op);
 
 		kernel(slot->parts[0], (const void *const *)slot->parts, slot->comm->nranks,

@@ -313,8 +313,7 @@ static struct smd_offer *rdma_offer(
 	struct smd_place place = {.length = 0};
 	struct smd_offer *offer = NULL;
 
-	/* Less than that is copied anyway. */
-	if (length > SMD_RDMA_EAGER && lane->hub && !lane->ended) {
+	if (lane->hub && !lane->ended && length) {
 		offer = lane_take_offer(lane);
 	}
 	if (offer && smd_rdma_memory_find(lane->hub->memory, memory, length, extent.base,
@@ -371,13 +370,11 @@ static void rdma_retract(struct smd_lane *outer, struct smd_extent memory)
 	}
 }
 
-/* What is copied, and what goes inline, the processor reads. */
 static bool rdma_reaches(const struct smd_lane *outer, const void *memory, uint32_t length)
 {
 	const struct rdma_lane *lane = (const struct rdma_lane *)outer;
 
-	return lane->hub && length > SMD_RDMA_EAGER && length > lane->inline_bytes &&
-	       length <= lane->hub->limits.message_bytes &&
+	return lane->hub && length && length <= lane->hub->limits.message_bytes &&
 	       smd_rdma_memory_has_device(lane->hub->memory, memory, length);
 }
 

@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "reduction_server/transport/transport.h"
+#include "reduction_server/transport/verbs_check.h"
 
 static int absent_say(struct smd_error *error)
 {
@@ -32,6 +33,12 @@ static int absent_connect(struct event_base *base, const char *address, unsigned
 	(void)owner;
 	(void)out;
 	return absent_say(error);
+}
+
+int smd_verbs_check_dmabuf(const char *device)
+{
+	(void)device;
+	return -ENODEV;
 }
 
 const struct smd_transport_ops smd_transport_rdma = {

@@ -1,9 +1,10 @@
 /*
  * Posts a lane's frames as messages: gathered into chains, one doorbell for each.
  *
- * A small frame is copied into a draft and written into a mailbox. A large one that has a place is
- * written there right from where it is, after its header into a mailbox; the write of the payload
- * is what tells the other end. A large one without a place goes through mailboxes piece by piece.
+ * A small frame is copied into a draft and written into a mailbox. The payload of a large one that
+ * has a place is written there right from where it is, after its header into a mailbox; the write
+ * of the payload is what tells the other end. So are small ones from and to memory of devices. A
+ * large one without a place goes through mailboxes piece by piece.
  */
 #include "reduction_server/transport/rdma.h"
 
@@ -130,14 +131,23 @@ static void request_tells(struct ibv_send_wr *request, uint32_t immediate)
 	request->imm_data = htonl(immediate);
 }
 
+/* Small payloads are copied, unless a processor cannot touch them here, or, as so small a place
+ * says, there. */
+static bool lane_may_place(const struct rdma_lane *lane, const struct smd_send *send)
+{
+	return send->length && send->place.length >= send->length &&
+	       send->length <= lane->hub->limits.message_bytes &&
+	       (send->length > SMD_RDMA_EAGER || send->place.length <= SMD_RDMA_EAGER ||
+		       smd_rdma_memory_has_device(lane->hub->memory, send->payload, send->length));
+}
+
 /* The region that the payload can be written from, if it is to go to its place. */
 static struct smd_rdma_region *lane_place_payload(
 	struct rdma_lane *lane, const struct smd_send *send)
 {
 	struct smd_rdma_region *region;
 
-	if (send->length <= SMD_RDMA_EAGER || send->place.length < send->length ||
-		send->length > lane->hub->limits.message_bytes) {
+	if (!lane_may_place(lane, send)) {
 		return NULL;
 	}
 	return smd_rdma_memory_find(lane->hub->memory, send->payload, send->length,
@@ -207,6 +217,7 @@ static bool lane_add_message(struct rdma_lane *lane, struct chain *chain)
 	if (region) {
 		piece = send->length;
 		request = chain_add(chain, lane, send->payload, piece, region->keys.lkey);
+		request->send_flags = 0; /* inline, the processor would read it */
 		request->wr.rdma.remote_addr = send->place.address;
 		request->wr.rdma.rkey = send->place.key;
 	}

@@ -21,7 +21,7 @@
 #define SMD_RDMA_PLACE_SIZE    16
 #define SMD_RDMA_MAILBOXES_MAX 256
 /* A frame of so many bytes of payload fits into one mailbox, whatever comes with it. */
-#define SMD_RDMA_EAGER 4096u
+#define SMD_RDMA_EAGER SMD_PLACED_ABOVE
 #define SMD_RDMA_MAILBOX_SIZE                                                                      \
 	(SMD_RDMA_PREFIX_SIZE + SMD_FRAME_SIZE + SMD_PLACES_MAX * SMD_RDMA_PLACE_SIZE +            \
 		SMD_RDMA_EAGER)

@@ -19,7 +19,10 @@
  * order, and comes out of the lane there together with that frame. Who knows which place is for
  * which payload is a matter of those two; a payload without a place arrives all the same. Memory
  * that was offered is written to at any time until its payload has come, the offer is withdrawn
- * because the other end is known to be through with it, or the lane is closed.
+ * because the other end is known to be through with it, or the lane is closed. Payloads of no more
+ * than SMD_PLACED_ABOVE bytes are copied, which is faster, but for two cases in which a processor
+ * cannot: from memory of a device, and to a place of no more bytes. So whoever need not offers none
+ * so small.
  *
  * The end. on_closed() is called at most once, always from the event loop or smd_lane_poll() (never
  * from inside another call into the transport), and only if the owner has not closed the lane
@@ -48,7 +51,8 @@ struct smd_place {
 	uint32_t key;
 	uint32_t length;
 };
-#define SMD_PLACES_MAX 32 /* that come with one frame */
+#define SMD_PLACES_MAX   32 /* that come with one frame */
+#define SMD_PLACED_ABOVE 4096u
 
 /* A buffer that some memory is part of, all of which may be registered at once; or zeros. */
 struct smd_extent {

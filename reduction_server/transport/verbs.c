@@ -72,6 +72,43 @@ void smd_verbs_forget_removed(void)
 	}
 }
 
+/* No dma-buf has the descriptor -1; a device that could take one says so, and others that they
+ * could not. */
+static int device_check_dmabuf(struct ibv_context *device)
+{
+	struct ibv_pd *domain = ibv_alloc_pd(device);
+	struct ibv_mr *region;
+	int err;
+
+	if (!domain) {
+		return -errno;
+	}
+	region = ibv_reg_dmabuf_mr(domain, 0, 0, 0, -1, 0);
+	err = region ? EBADF : errno;
+	if (region) {
+		ibv_dereg_mr(region);
+	}
+	ibv_dealloc_pd(domain);
+	return err == EOPNOTSUPP || err == EPROTONOSUPPORT || err == ENOSYS ? -EOPNOTSUPP : 0;
+}
+
+int smd_verbs_check_dmabuf(const char *device)
+{
+	int n = 0;
+	struct ibv_context **devices = rdma_get_devices(&n);
+	int ret = -ENODEV;
+
+	for (int i = 0; i < n && devices; i++) {
+		if (strcmp(ibv_get_device_name(devices[i]->device), device) == 0) {
+			ret = device_check_dmabuf(devices[i]);
+		}
+	}
+	if (devices) {
+		rdma_free_devices(devices);
+	}
+	return ret;
+}
+
 static uint32_t least(uint32_t a, int b)
 {
 	return b > 0 && (uint32_t)b < a ? (uint32_t)b : a;

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "reduction_server/base/error.h"
+#include "reduction_server/transport/verbs_check.h"
 
 /* The most that any event carries: a refusal's. */
 #define SMD_VERBS_PRIVATE_MAX 148

@@ -14,7 +14,8 @@
 #define SMD_COLLECTIVES(X)                                                                         \
 	X(SMD_COLLECTIVE_ALLREDUCE, 0, "all-reduce")                                               \
 	X(SMD_COLLECTIVE_REDUCE, 1, "reduce")                                                      \
-	X(SMD_COLLECTIVE_BROADCAST, 2, "broadcast")
+	X(SMD_COLLECTIVE_BROADCAST, 2, "broadcast")                                                \
+	X(SMD_COLLECTIVE_SPREAD, 3, "spread") /* a broadcast that its root gets too */
 
 enum smd_collective {
 #define X(constant, number, name) constant = (number),
@@ -23,10 +24,16 @@ enum smd_collective {
 		SMD_COLLECTIVE_END
 };
 
+/* Something is computed; else the root's elements are passed on. */
+static inline bool smd_collective_reduces(unsigned collective)
+{
+	return collective != SMD_COLLECTIVE_BROADCAST && collective != SMD_COLLECTIVE_SPREAD;
+}
+
 /* The part of `rank` carries elements. */
 static inline bool smd_collective_sends(unsigned collective, unsigned root, unsigned rank)
 {
-	return collective != SMD_COLLECTIVE_BROADCAST || rank == root;
+	return smd_collective_reduces(collective) || rank == root;
 }
 
 /* The result for `rank` carries elements. */

@@ -89,7 +89,7 @@ void pool_start(struct pool *pool, const char *transport, unsigned nservers,
 	evthread_use_pthreads();
 	memset(pool, 0, sizeof(*pool));
 	pool->transport = strncmp(transport, "fault", 5) ? transport : "fault";
-	pool->over_tcp = strstr(transport, "tcp") != NULL;
+	pool->over_tcp = strstr(transport, "tcp") || strcmp(transport, "rdma") == 0;
 	if (getenv("SUMMAND_TEST_RDMA") && strcmp(pool->transport, "fault") != 0) {
 		pool->over_rdma = true;
 		pool->transport = "rdma";

@@ -42,10 +42,10 @@ struct pool {
 	char list[1024]; /* as SUMMAND_REDUCTION_SERVERS takes it */
 };
 
-/* Over "tcp", "loopback", "fault" (wrapped around the latter) or "fault over tcp", in both
- * directions. Where SUMMAND_TEST_RDMA is the address of an RDMA device, the first two become
- * "rdma", with servers that take TCP too. Each server's config but transport and listen, which are
- * set here, and zeros, which get small defaults. */
+/* Over "tcp", "loopback", "fault" (wrapped around the latter), "fault over tcp", or "rdma" where a
+ * test has put something in its place, in both directions. Where SUMMAND_TEST_RDMA is the address
+ * of an RDMA device, the first two become "rdma", with servers that take TCP too. Each server's
+ * config but transport and listen, which are set here, and zeros, which get small defaults. */
 void pool_start(struct pool *pool, const char *transport, unsigned nservers,
 	const struct smd_server_config *configs);
 

@@ -366,7 +366,7 @@ static void a_collective_that_is_none_ends_the_lane(void **state)
 	const struct smd_frame frame = input(1, 0, SMD_COLLECTIVE_END, 0);
 
 	(void)state;
-	assert_lane_ends(&frame, 0, "frame: collective must be 0 to 2, got 3");
+	assert_lane_ends(&frame, 0, "frame: collective must be 0 to 3, got 4");
 }
 
 int main(void)

@@ -249,6 +249,23 @@ static void a_broadcast_takes_one_buffer_and_spares_its_root(void **state)
 	}
 }
 
+static void a_spread_does_not_spare_its_root(void **state)
+{
+	static const int32_t roots[] = {2, 4, 6, 8};
+	struct bench *bench = *state;
+
+	for (unsigned r = 0; r < RANKS; r++) {
+		part_of(bench, r, SMD_COLLECTIVE_SPREAD, 1);
+	}
+	assert_int_equal(bench->slot.state, SMD_SLOT_SENDING);
+	assert_int_equal(taken(bench), 1);
+	for (unsigned r = 0; r < RANKS; r++) {
+		assert_result(bench, r, roots);
+		sent(bench, r, 0);
+	}
+	assert_int_equal(taken(bench), 0);
+}
+
 static void an_abort_of_a_broadcast_frees_its_one_buffer(void **state)
 {
 	struct bench *bench = *state;
@@ -437,6 +454,7 @@ int main(void)
 		BENCH_TEST(parts_are_gathered_in_any_order_and_the_sum_goes_to_all),
 		BENCH_TEST(a_reduction_goes_to_its_root),
 		BENCH_TEST(a_broadcast_takes_one_buffer_and_spares_its_root),
+		BENCH_TEST(a_spread_does_not_spare_its_root),
 		BENCH_TEST(an_abort_of_a_broadcast_frees_its_one_buffer),
 		BENCH_TEST(a_slot_is_free_when_the_last_result_has_left),
 		BENCH_TEST(a_slot_is_used_again),

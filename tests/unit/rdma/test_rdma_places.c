@@ -228,7 +228,7 @@ static void what_cannot_be_offered_is_a_place_that_says_none(void **state)
 	script.unwatched = true;
 	peer_open(&peer, link);
 	offer(&peer, 0);
-	assert_null(smd_lane_offer(peer.end.lane, memory, SMD_RDMA_EAGER, nowhere));
+	assert_null(smd_lane_offer(peer.end.lane, memory, 0, nowhere));
 	reg->err = -ENOMEM;
 	reg->fail_at = reg->count + 1;
 	reg->always = true;

@@ -107,6 +107,57 @@ static void a_large_frame_is_written_to_its_place(void **state)
 	free(memory);
 }
 
+/* A small one too, where a processor cannot copy it: in memory of a device, which is here, or
+ * there, where nothing else has so small a place. */
+static void assert_written_to_place(
+	struct link *link, uint8_t *from, uint32_t length, uint32_t room)
+{
+	uint8_t *to = calloc(1, room);
+	struct smd_place place = {(uintptr_t)to, script_expose(to, room), room};
+	struct smd_extent memory = {from, SMD_RDMA_EAGER};
+	struct parcel parcel;
+	const struct script_send *sends;
+	const uint8_t *at;
+	struct peer peer;
+	unsigned n;
+
+	peer_open(&peer, link);
+	assert_false(smd_lane_reaches(peer.end.lane, from, length));
+	assert_int_equal(smd_lane_declare_device(peer.end.lane, memory, 0, 0), 0);
+	assert_true(smd_lane_reaches(peer.end.lane, from, length));
+	assert_false(smd_lane_reaches(peer.end.lane, from, 0));
+	parcel_send_to(&parcel, &peer.end, 3, length, place);
+	if (room > SMD_RDMA_EAGER) {
+		memcpy(from, parcel.payload, length);
+		parcel.send.payload = from;
+	}
+	peer_poll(&peer);
+	sends = script_sends(peer.id, &n);
+	assert_int_equal(n, 2);
+	assert_into_mailbox(&peer, &sends[0], 0, SMD_RDMA_PREFIX_SIZE + SMD_FRAME_SIZE);
+	assert_int_equal(sends[1].local, (uintptr_t)parcel.send.payload);
+	assert_int_equal(sends[1].flags & IBV_SEND_INLINE, 0);
+	assert_int_equal(sends[1].remote, place.address);
+	assert_int_equal(sends[1].length, length);
+	assert_true(peer_read(&peer, 0, &at).placed);
+	assert_memory_equal(to, parcel.payload, length);
+	peer_close(&peer, link);
+	parcels_free(&parcel, 1);
+	free(to);
+}
+
+static void a_small_frame_that_cannot_be_copied_is_written_to_its_place(void **state)
+{
+	uint8_t *memory = calloc(1, SMD_RDMA_EAGER);
+	struct link *link = *state;
+
+	assert_written_to_place(link, memory, 1, LARGE);
+	assert_written_to_place(link, memory, SMD_RDMA_EAGER, LARGE);
+	assert_written_to_place(link, memory, 1, 1);
+	assert_written_to_place(link, memory, 20, SMD_RDMA_EAGER);
+	free(memory);
+}
+
 /* The frame is in the mailboxes, from the first message that has it on. */
 static void assert_streamed(const struct peer *peer, const struct parcel *parcel)
 {
@@ -544,6 +595,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		STAGE(a_small_frame_is_one_write),
 		STAGE(a_large_frame_is_written_to_its_place),
+		STAGE(a_small_frame_that_cannot_be_copied_is_written_to_its_place),
 		STAGE(what_cannot_go_to_a_place_goes_through_mailboxes),
 		STAGE(inline_is_what_the_device_takes),
 		STAGE(no_more_messages_are_out_than_the_other_end_has_mailboxes),

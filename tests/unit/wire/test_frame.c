@@ -94,8 +94,8 @@ static void wrong_envelopes_are_refused_by_field(void **state)
 		{4, 0, "frame: kind must be 1 to 20, got 0"},
 		{4, 21, "frame: kind must be 1 to 20, got 21"},
 		{4, 255, "frame: kind must be 1 to 20, got 255"},
-		{7, 3, "frame: collective must be 0 to 2, got 3"},
-		{7, 128, "frame: collective must be 0 to 2, got 128"},
+		{7, 4, "frame: collective must be 0 to 3, got 4"},
+		{7, 128, "frame: collective must be 0 to 3, got 128"},
 	};
 
 	(void)state;
@@ -177,11 +177,12 @@ static void kinds_have_names(void **state)
 static void collectives_have_their_numbers(void **state)
 {
 	(void)state;
-	assert_int_equal(SMD_COLLECTIVE_END, 3);
+	assert_int_equal(SMD_COLLECTIVE_END, 4);
 	assert_string_equal(smd_collective_name(0), "all-reduce");
 	assert_string_equal(smd_collective_name(1), "reduce");
 	assert_string_equal(smd_collective_name(2), "broadcast");
-	assert_string_equal(smd_collective_name(3), "collective 3");
+	assert_string_equal(smd_collective_name(3), "spread");
+	assert_string_equal(smd_collective_name(4), "collective 4");
 }
 
 /* Who says something, and who is told something: all but a broadcast's others, a reduction's. */
@@ -200,6 +201,8 @@ static void elements_go_where_the_collective_says(void **state)
 			smd_collective_sends(SMD_COLLECTIVE_BROADCAST, ROOT, r), r == ROOT);
 		assert_int_equal(
 			smd_collective_receives(SMD_COLLECTIVE_BROADCAST, ROOT, r), r != ROOT);
+		assert_int_equal(smd_collective_sends(SMD_COLLECTIVE_SPREAD, ROOT, r), r == ROOT);
+		assert_true(smd_collective_receives(SMD_COLLECTIVE_SPREAD, ROOT, r));
 	}
 }
 
