@@ -44,7 +44,7 @@ struct smd_context {
 	struct smd_deal deal;
 	uint64_t deal_hash;
 	struct smd_staging staging;
-	struct smd_kept_list kept;
+	struct smd_kept_list kept;             /* changed under the progress's lock too */
 	uint64_t moment;                       /* operations begun */
 	struct smd_comm *comms[SMD_COMMS_MAX]; /* by SMD_COMM_INDEX(number) */
 	struct smd_lane_counts ended;          /* of lanes that are closed */

@@ -9,92 +9,47 @@
  * called after an error in the context, so an operation would wait for ever; and to ask events
  * again and again would cost a processor for as long as the user's work takes.
  */
-#include <cuda.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "reduction_server/base/log.h"
-#include "worker/libsummand/device.h"
+#include "worker/libsummand/cuda_driver.h"
 
-#define CUDA_CALLS(X)                                                                              \
-	X(cuCtxPopCurrent)                                                                         \
-	X(cuCtxPushCurrent)                                                                        \
-	X(cuDeviceGet)                                                                             \
-	X(cuDeviceGetAttribute)                                                                    \
-	X(cuDevicePrimaryCtxRelease)                                                               \
-	X(cuDevicePrimaryCtxRetain)                                                                \
-	X(cuEventCreate)                                                                           \
-	X(cuEventDestroy)                                                                          \
-	X(cuEventQuery)                                                                            \
-	X(cuEventRecord)                                                                           \
-	X(cuGetErrorName)                                                                          \
-	X(cuMemFreeHost)                                                                           \
-	X(cuMemGetAddressRange)                                                                    \
-	X(cuMemHostAlloc)                                                                          \
-	X(cuMemcpyDtoHAsync)                                                                       \
-	X(cuMemcpyHtoDAsync)                                                                       \
-	X(cuPointerGetAttributes)                                                                  \
-	X(cuPointerSetAttribute)                                                                   \
-	X(cuStreamAddCallback)                                                                     \
-	X(cuStreamCreate)                                                                          \
-	X(cuStreamDestroy)                                                                         \
-	X(cuStreamSynchronize)                                                                     \
-	X(cuStreamWaitEvent)
-
-/* What older drivers lack: without it network cards cannot have the memory. */
-#if CUDA_VERSION >= 11070
-#define CUDA_NEWER_CALLS(X)                                                                        \
-	X(cuFlushGPUDirectRDMAWrites)                                                              \
-	X(cuMemGetHandleForAddressRange)
-#else
-#define CUDA_NEWER_CALLS(X)
-#endif
-
-/* cuda.h renames calls to their current versions, which is what the driver exports. */
 #define TEXT(name) #name
-#define X(name)    __typeof__(name) *name;
-static struct {
-	CUDA_CALLS(X)
-	CUDA_NEWER_CALLS(X)
-} driver;
-#undef X
+struct smd_cuda smd_cuda;
 static bool driver_found;
 
-static int cuda_result(CUresult result, const char *call, struct smd_error *error)
+int smd_cuda_result(CUresult result, const char *call, struct smd_error *error)
 {
 	const char *name = NULL;
 
 	if (result == CUDA_SUCCESS) {
 		return 0;
 	}
-	if (driver.cuGetErrorName(result, &name) != CUDA_SUCCESS || !name) {
+	if (smd_cuda.cuGetErrorName(result, &name) != CUDA_SUCCESS || !name) {
 		return smd_error_set(error, EIO, "%s: CUDA error %d", call, (int)result);
 	}
 	return smd_error_set(
 		error, result == CUDA_ERROR_OUT_OF_MEMORY ? ENOMEM : EIO, "%s: %s", call, name);
 }
 
-/* Makes the call; 0 or -errno. */
-#define CUDA(error, call, ...) cuda_result(driver.call(__VA_ARGS__), #call, error)
-
 /* ---- the driver ---- */
 
 static bool driver_take_calls(void *library, const char *path)
 {
 #define X(name)                                                                                    \
-	driver.name = (__typeof__(driver.name))dlsym(library, TEXT(name));                         \
-	if (!driver.name) {                                                                        \
+	smd_cuda.name = (__typeof__(smd_cuda.name))dlsym(library, TEXT(name));                     \
+	if (!smd_cuda.name) {                                                                      \
 		smd_log(SMD_LOG_WARN, "libsummand", "%s: has no %s, so device memory is not used", \
 			path, TEXT(name));                                                         \
 		return false;                                                                      \
 	}
 	CUDA_CALLS(X)
 #undef X
-#define X(name) driver.name = (__typeof__(driver.name))dlsym(library, TEXT(name));
+#define X(name) smd_cuda.name = (__typeof__(smd_cuda.name))dlsym(library, TEXT(name));
 	CUDA_NEWER_CALLS(X)
 #undef X
 	return true;
@@ -119,7 +74,7 @@ static void driver_load(void)
 
 /* ---- places ---- */
 
-static int cuda_locate(const void *pointer, struct smd_device_place *out, struct smd_error *error)
+int smd_cuda_locate(const void *pointer, struct smd_device_place *out, struct smd_error *error)
 {
 	CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
 		CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_CONTEXT,
@@ -131,7 +86,7 @@ static int cuda_locate(const void *pointer, struct smd_device_place *out, struct
 	unsigned long long id = 0;
 	void *values[] = {&type, &managed, &context, &ordinal, &id};
 	CUresult result =
-		driver.cuPointerGetAttributes(5, attributes, values, (CUdeviceptr)pointer);
+		smd_cuda.cuPointerGetAttributes(5, attributes, values, (CUdeviceptr)pointer);
 
 	*out = (struct smd_device_place){.ordinal = -1};
 	if (result == CUDA_ERROR_NOT_INITIALIZED || result == CUDA_ERROR_INVALID_CONTEXT) {
@@ -140,19 +95,19 @@ static int cuda_locate(const void *pointer, struct smd_device_place *out, struct
 	if (result == CUDA_SUCCESS && type == CU_MEMORYTYPE_DEVICE && !managed) {
 		*out = (struct smd_device_place){ordinal, context, id};
 	}
-	return cuda_result(result, "cuPointerGetAttributes", error);
+	return smd_cuda_result(result, "cuPointerGetAttributes", error);
 }
 
-static int cuda_enter(const struct smd_device *device, struct smd_error *error)
+int smd_cuda_enter(const struct smd_device *device, struct smd_error *error)
 {
 	return CUDA(error, cuCtxPushCurrent, device->context);
 }
 
-static void cuda_leave(void)
+void smd_cuda_leave(void)
 {
 	CUcontext context;
 
-	driver.cuCtxPopCurrent(&context);
+	smd_cuda.cuCtxPopCurrent(&context);
 }
 
 /* ---- notices ---- */
@@ -177,7 +132,7 @@ static int cuda_announce(struct smd_device *device, CUstream stream, const char 
 
 static int cuda_notice_result(const struct smd_notice *notice, struct smd_error *error)
 {
-	return cuda_result((CUresult)notice->status, notice->what, error);
+	return smd_cuda_result((CUresult)notice->status, notice->what, error);
 }
 
 /* ---- devices ---- */
@@ -185,8 +140,8 @@ static int cuda_notice_result(const struct smd_notice *notice, struct smd_error 
 static void cuda_end_stream(CUstream stream)
 {
 	if (stream) {
-		driver.cuStreamSynchronize(stream);
-		driver.cuStreamDestroy(stream);
+		smd_cuda.cuStreamSynchronize(stream);
+		smd_cuda.cuStreamDestroy(stream);
 	}
 }
 
@@ -194,7 +149,7 @@ static void cuda_fence_destroy(struct smd_fence *fence)
 {
 	cuda_end_stream(fence->stream);
 	if (fence->event) {
-		driver.cuEventDestroy(fence->event);
+		smd_cuda.cuEventDestroy(fence->event);
 	}
 	free(fence);
 }
@@ -203,7 +158,7 @@ static void cuda_close(struct smd_device *device)
 {
 	CUdevice handle;
 
-	if (cuda_enter(device, NULL) == 0) {
+	if (smd_cuda_enter(device, NULL) == 0) {
 		while (!SLIST_EMPTY(&device->fences)) {
 			struct smd_fence *fence = SLIST_FIRST(&device->fences);
 
@@ -214,17 +169,17 @@ static void cuda_close(struct smd_device *device)
 			cuda_end_stream(device->reading[i]);
 			cuda_end_stream(device->writing[i]);
 		}
-		cuda_leave();
+		smd_cuda_leave();
 	}
-	if (driver.cuDeviceGet(&handle, device->place.ordinal) == CUDA_SUCCESS) {
-		driver.cuDevicePrimaryCtxRelease(handle);
+	if (smd_cuda.cuDeviceGet(&handle, device->place.ordinal) == CUDA_SUCCESS) {
+		smd_cuda.cuDevicePrimaryCtxRelease(handle);
 	}
 	free(device);
 }
 
 static int cuda_create_streams(struct smd_device *device, struct smd_error *error)
 {
-	int ret = cuda_enter(device, error);
+	int ret = smd_cuda_enter(device, error);
 
 	if (ret) {
 		return ret;
@@ -238,7 +193,7 @@ static int cuda_create_streams(struct smd_device *device, struct smd_error *erro
 				CU_STREAM_NON_BLOCKING);
 		}
 	}
-	cuda_leave();
+	smd_cuda_leave();
 	return ret;
 }
 
@@ -276,20 +231,20 @@ static int cuda_open(const struct smd_device_place *place, struct smd_progress *
 
 static int cuda_pin(struct smd_device *device, size_t bytes, void **out, struct smd_error *error)
 {
-	int ret = cuda_enter(device, error);
+	int ret = smd_cuda_enter(device, error);
 
 	if (ret == 0) {
 		ret = CUDA(error, cuMemHostAlloc, out, bytes, CU_MEMHOSTALLOC_PORTABLE);
-		cuda_leave();
+		smd_cuda_leave();
 	}
 	return ret;
 }
 
 static void cuda_unpin(struct smd_device *device, void *memory)
 {
-	if (cuda_enter(device, NULL) == 0) {
-		driver.cuMemFreeHost(memory);
-		cuda_leave();
+	if (smd_cuda_enter(device, NULL) == 0) {
+		smd_cuda.cuMemFreeHost(memory);
+		smd_cuda_leave();
 	}
 }
 
@@ -305,7 +260,7 @@ static int cuda_fence_create(
 		return smd_error_set(error, ENOMEM, "out of memory");
 	}
 	fence->device = device;
-	ret = cuda_enter(device, error);
+	ret = smd_cuda_enter(device, error);
 	if (ret) {
 		free(fence);
 		return ret;
@@ -318,7 +273,7 @@ static int cuda_fence_create(
 	if (ret) {
 		cuda_fence_destroy(fence);
 	}
-	cuda_leave();
+	smd_cuda_leave();
 	*out = ret ? NULL : fence;
 	return ret;
 }
@@ -331,12 +286,12 @@ static int cuda_fence_set_here(struct smd_fence *fence, void *stream, struct smd
 	if (ret) {
 		return ret;
 	}
-	result = driver.cuEventQuery(fence->event);
+	result = smd_cuda.cuEventQuery(fence->event);
 	if (result == CUDA_SUCCESS) {
 		return 1;
 	}
 	if (result != CUDA_ERROR_NOT_READY) {
-		return cuda_result(result, "cuEventQuery", error);
+		return smd_cuda_result(result, "cuEventQuery", error);
 	}
 	ret = CUDA(error, cuStreamWaitEvent, fence->stream, fence->event, 0);
 	if (ret == 0) {
@@ -348,11 +303,11 @@ static int cuda_fence_set_here(struct smd_fence *fence, void *stream, struct smd
 
 static int cuda_fence_set(struct smd_fence *fence, void *stream, struct smd_error *error)
 {
-	int ret = cuda_enter(fence->device, error);
+	int ret = smd_cuda_enter(fence->device, error);
 
 	if (ret == 0) {
 		ret = cuda_fence_set_here(fence, stream, error);
-		cuda_leave();
+		smd_cuda_leave();
 	}
 	return ret;
 }
@@ -366,7 +321,7 @@ static int cuda_announce_copy(struct smd_device *device, CUstream stream, const 
 	int ret = cuda_announce(device, stream, what, notice, error);
 
 	if (ret) {
-		driver.cuStreamSynchronize(stream);
+		smd_cuda.cuStreamSynchronize(stream);
 	}
 	return ret;
 }
@@ -375,7 +330,7 @@ static int cuda_read(struct smd_device *device, void *host, const void *pointer,
 	struct smd_notice *notice, struct smd_error *error)
 {
 	CUstream stream = device->reading[device->reads++ % SMD_DEVICE_STREAMS];
-	int ret = cuda_enter(device, error);
+	int ret = smd_cuda_enter(device, error);
 
 	if (ret) {
 		return ret;
@@ -384,7 +339,7 @@ static int cuda_read(struct smd_device *device, void *host, const void *pointer,
 	if (ret == 0) {
 		ret = cuda_announce_copy(device, stream, "cuMemcpyDtoHAsync", notice, error);
 	}
-	cuda_leave();
+	smd_cuda_leave();
 	return ret;
 }
 
@@ -392,7 +347,7 @@ static int cuda_write(struct smd_device *device, void *pointer, const void *host
 	struct smd_notice *notice, struct smd_error *error)
 {
 	CUstream stream = device->writing[device->writes++ % SMD_DEVICE_STREAMS];
-	int ret = cuda_enter(device, error);
+	int ret = smd_cuda_enter(device, error);
 
 	if (ret) {
 		return ret;
@@ -401,7 +356,7 @@ static int cuda_write(struct smd_device *device, void *pointer, const void *host
 	if (ret == 0) {
 		ret = cuda_announce_copy(device, stream, "cuMemcpyHtoDAsync", notice, error);
 	}
-	cuda_leave();
+	smd_cuda_leave();
 	return ret;
 }
 
@@ -409,7 +364,7 @@ static int cuda_write_now(struct smd_device *device, void *pointer, const void *
 	struct smd_error *error)
 {
 	CUstream stream = device->writing[device->writes++ % SMD_DEVICE_STREAMS];
-	int ret = cuda_enter(device, error);
+	int ret = smd_cuda_enter(device, error);
 
 	if (ret) {
 		return ret;
@@ -418,163 +373,12 @@ static int cuda_write_now(struct smd_device *device, void *pointer, const void *
 	if (ret == 0) {
 		ret = CUDA(error, cuStreamSynchronize, stream);
 	}
-	cuda_leave();
+	smd_cuda_leave();
 	return ret;
 }
-
-/* ---- network cards ---- */
-
-static uint64_t cuda_identify(struct smd_device *device, const void *pointer)
-{
-	struct smd_device_place place = {.allocation = 0};
-
-	if (cuda_enter(device, NULL) == 0) {
-		(void)cuda_locate(pointer, &place, NULL);
-		cuda_leave();
-	}
-	return place.allocation;
-}
-
-#if CUDA_VERSION >= 11070
-
-static int cuda_refuse(struct smd_error *error, const char *what)
-{
-	return smd_error_set(error, ENOTSUP, "%s", what);
-}
-
-/* What cards write must come to be seen; on some machines only when that is asked for. */
-static int cuda_check_device(struct smd_device *device, struct smd_error *error)
-{
-	static const CUdevice_attribute asked[] = {CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED,
-		CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING,
-		CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS};
-	int answers[3] = {0};
-	CUdevice handle;
-	int ret = CUDA(error, cuDeviceGet, &handle, device->place.ordinal);
-
-	for (int i = 0; ret == 0 && i < 3; i++) {
-		ret = CUDA(error, cuDeviceGetAttribute, &answers[i], asked[i], handle);
-	}
-	if (ret) {
-		return ret;
-	}
-	device->flushes = answers[1] < CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
-	if (!answers[0]) {
-		return cuda_refuse(error, "the CUDA device or its kernel module has no dma-buf");
-	}
-	if (device->flushes && !(answers[2] & CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST &&
-				       driver.cuFlushGPUDirectRDMAWrites)) {
-		return cuda_refuse(
-			error, "the CUDA device does not say when it sees what cards write");
-	}
-	return 0;
-}
-
-/*
- * Memory of cuMemAlloc() is one allocation from its beginning to its end. What is mapped piecewise
- * (cuMemMap()) or comes from a pool (cuMemAllocAsync()) is not: there it is not certain that the id
- * tells of every change behind the addresses.
- */
-static int cuda_check_memory(const void *pointer, struct smd_error *error)
-{
-	CUpointer_attribute attribute = CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE;
-	unsigned whole = 0; /* the driver writes one byte or four */
-	void *value = &whole;
-	int ret = CUDA(error, cuPointerGetAttributes, 1, &attribute, &value, (CUdeviceptr)pointer);
-
-	return ret == 0 && !whole ? cuda_refuse(error, "the memory is not of cuMemAlloc()") : ret;
-}
-
-/* Dma-bufs are whole pages of the host; the allocation need not be. */
-static int cuda_export_here(
-	const void *pointer, struct smd_device_export *out, struct smd_error *error)
-{
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	CUdeviceptr base;
-	size_t length;
-	uint64_t first;
-	uint64_t end;
-	int yes = 1;
-	int ret = cuda_check_memory(pointer, error);
-
-	if (ret == 0) {
-		ret = CUDA(error, cuMemGetAddressRange, &base, &length, (CUdeviceptr)pointer);
-	}
-	if (ret == 0) { /* cuMemcpy() and the like then return when the bytes are there */
-		ret = CUDA(
-			error, cuPointerSetAttribute, &yes, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, base);
-	}
-	if (ret) {
-		return ret;
-	}
-	first = base / page * page;
-	end = (base + length + page - 1) / page * page;
-	*out = (struct smd_device_export){
-		.memory = {(void *)base, length},
-		.offset = base - first,
-	};
-	return CUDA(error, cuMemGetHandleForAddressRange, &out->fd, first, end - first,
-		CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
-}
-
-static int cuda_export(struct smd_device *device, const void *pointer,
-	struct smd_device_export *out, struct smd_error *error)
-{
-	int ret;
-
-	if (!driver.cuMemGetHandleForAddressRange) {
-		return cuda_refuse(error, "the CUDA driver is older than 11.7");
-	}
-	ret = cuda_check_device(device, error);
-	if (ret == 0) {
-		ret = cuda_enter(device, error);
-	}
-	if (ret == 0) {
-		ret = cuda_export_here(pointer, out, error);
-		cuda_leave();
-	}
-	return ret;
-}
-
-static int cuda_flush(struct smd_device *device, struct smd_error *error)
-{
-	int ret;
-
-	if (!device->flushes) {
-		return 0;
-	}
-	ret = cuda_enter(device, error);
-	if (ret == 0) {
-		ret = CUDA(error, cuFlushGPUDirectRDMAWrites,
-			CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
-			CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
-		cuda_leave();
-	}
-	return ret;
-}
-
-#else
-
-static int cuda_export(struct smd_device *device, const void *pointer,
-	struct smd_device_export *out, struct smd_error *error)
-{
-	(void)device;
-	(void)pointer;
-	(void)out;
-	return smd_error_set(error, ENOTSUP, "this build used CUDA headers older than 11.7");
-}
-
-static int cuda_flush(struct smd_device *device, struct smd_error *error)
-{
-	(void)device;
-	(void)error;
-	return 0; /* nothing was exported */
-}
-
-#endif
 
 static const struct smd_device_ops cuda_ops = {
-	.locate = cuda_locate,
+	.locate = smd_cuda_locate,
 	.open = cuda_open,
 	.close = cuda_close,
 	.pin = cuda_pin,
@@ -584,9 +388,11 @@ static const struct smd_device_ops cuda_ops = {
 	.read = cuda_read,
 	.write = cuda_write,
 	.write_now = cuda_write_now,
-	.export = cuda_export,
-	.identify = cuda_identify,
-	.flush = cuda_flush,
+	.export = smd_cuda_export,
+	.identify = smd_cuda_identify,
+	.flush = smd_cuda_flush,
+	.check_cards = smd_cuda_check_cards,
+	.flush_current = smd_cuda_flush_current,
 	.result = cuda_notice_result,
 };
 

@@ -110,6 +110,13 @@ struct smd_device_ops {
 	 * from now on. In the turn. */
 	int (*flush)(struct smd_device *device, struct smd_error *error);
 
+	/* For who brings dma-bufs of his own: whether network cards can have memory of all devices,
+	 * and what they write there can be made seen. 0 or -errno. On any thread. */
+	int (*check_cards)(struct smd_error *error);
+	/* What they have written is seen by whatever the device of the calling thread's context
+	 * does from now on. */
+	int (*flush_current)(struct smd_error *error);
+
 	/* How the work ended that the notice is about. */
 	int (*result)(const struct smd_notice *notice, struct smd_error *error);
 };

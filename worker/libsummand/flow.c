@@ -60,9 +60,11 @@ static void flow_offer(struct smd_flow *flow, const struct smd_request *operatio
 	size_t bytes = smd_operation_received_bytes(operation, chunk);
 	uint8_t *memory = operation->recv + smd_operation_chunk_offset(operation, chunk);
 
-	if (bytes && smd_lane_has_places(lane) &&
-		(!operation->writes_device ||
-			smd_staging_reaches(operation->recv_allocation, lane, memory, bytes))) {
+	if (smd_lane_has_places(lane) &&
+		(operation->writes_device
+				? bytes && smd_staging_reaches(operation,
+						   operation->recv_allocation, lane, memory, bytes)
+				: bytes > SMD_PLACED_ABOVE)) {
 		flow->offers[flow->next % SMD_FLOW_WINDOW_MAX] = smd_lane_offer(
 			lane, memory, (uint32_t)bytes, flow_extent(operation, operation->recv));
 	}
@@ -151,7 +153,8 @@ static bool flow_send_next(struct smd_flow *flow)
 	if (!operation) {
 		return false;
 	}
-	if (operation->device && !smd_staging_may_send(flow, operation, chunk)) {
+	if ((operation->device && !smd_staging_may_send(flow, operation, chunk)) ||
+		(operation->cards_only && !smd_staging_may_go(flow, operation, chunk))) {
 		return false;
 	}
 	flow_send_chunk(flow, operation, chunk);
@@ -205,9 +208,11 @@ int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void 
 	if (bytes == 0) {
 		return 0;
 	}
-	*payload = operation->writes_device && !flow->remote->lane->placed
-			   ? smd_staging_receive(flow)
-			   : operation->recv + smd_operation_chunk_offset(operation, chunk);
+	if (!operation->writes_device || flow->remote->lane->placed) {
+		*payload = operation->recv + smd_operation_chunk_offset(operation, chunk);
+	} else {
+		*payload = operation->cards_only ? flow->remote->sink : smd_staging_receive(flow);
+	}
 	return 0;
 }
 
@@ -226,8 +231,10 @@ int smd_flow_received(struct smd_flow *flow, const struct smd_frame *frame, stru
 		return ret;
 	}
 	smd_flow_grant(flow, frame->window);
-	operation->unflushed |= operation->writes_device && placed;
-	if (staged) {
+	operation->unflushed |= operation->writes_device && placed && !operation->cards_only;
+	if (staged && operation->cards_only) {
+		smd_staging_refuse(operation, "a result came otherwise than to its place");
+	} else if (staged) {
 		smd_staging_write(flow, operation,
 			smd_operation_chunk_offset(operation, frame->chunk), frame->length);
 	}

@@ -12,6 +12,7 @@ struct keeping {
 	struct smd_task task;
 	struct smd_context *context;
 	struct smd_extent memory;
+	const struct smd_dmabuf *dmabuf; /* NULL: the memory is the host's */
 	bool keep;
 	int ret;
 	bool done; /* under the lock */
@@ -29,26 +30,72 @@ static struct smd_kept *kept_find(struct smd_kept_list *list, struct smd_extent 
 	return kept;
 }
 
-static int kept_add(struct smd_context *context, struct smd_extent memory)
+static void kept_retract(struct smd_context *context, struct smd_extent memory)
 {
-	struct smd_kept *kept = kept_find(&context->kept, memory);
-
-	if (!kept) {
-		kept = calloc(1, sizeof(*kept));
-		if (!kept) {
-			return -ENOMEM;
-		}
-		kept->base = memory.base;
-		kept->length = memory.length;
-		LIST_INSERT_HEAD(&context->kept, kept, link);
-		for (unsigned i = 0; i < context->nremotes; i++) {
-			if (context->remotes[i]->lane) {
-				smd_lane_declare(
-					context->remotes[i]->lane, memory, SMD_CHUNK_LIMIT);
-			}
+	for (unsigned i = 0; i < context->nremotes; i++) {
+		if (context->remotes[i]->lane) {
+			smd_lane_retract(context->remotes[i]->lane, memory);
 		}
 	}
-	kept->users++;
+}
+
+static int kept_declare_to(
+	struct smd_lane *lane, struct smd_extent memory, const struct smd_dmabuf *dmabuf)
+{
+	if (!dmabuf) {
+		smd_lane_declare(lane, memory, SMD_CHUNK_LIMIT);
+		return 0;
+	}
+	return smd_lane_has_card(lane)
+		       ? smd_lane_declare_device(lane, memory, dmabuf->fd, dmabuf->offset)
+		       : -ENOTSUP;
+}
+
+/* To all lanes, or none. */
+static int kept_declare(
+	struct smd_context *context, struct smd_extent memory, const struct smd_dmabuf *dmabuf)
+{
+	int ret = 0;
+
+	for (unsigned i = 0; ret == 0 && i < context->nremotes; i++) {
+		if (context->remotes[i]->lane) {
+			ret = kept_declare_to(context->remotes[i]->lane, memory, dmabuf);
+		}
+	}
+	if (ret) {
+		kept_retract(context, memory);
+	}
+	return ret;
+}
+
+static int kept_add(
+	struct smd_context *context, struct smd_extent memory, const struct smd_dmabuf *dmabuf)
+{
+	struct smd_kept *kept = kept_find(&context->kept, memory);
+	int ret;
+
+	if (kept) {
+		kept->users++;
+		return 0;
+	}
+	kept = calloc(1, sizeof(*kept));
+	if (!kept) {
+		return -ENOMEM;
+	}
+	*kept = (struct smd_kept){
+		.base = memory.base,
+		.length = memory.length,
+		.users = 1,
+		.device = dmabuf != NULL,
+	};
+	ret = kept_declare(context, memory, dmabuf);
+	if (ret) {
+		free(kept);
+		return ret;
+	}
+	smd_progress_lock(&context->progress);
+	LIST_INSERT_HEAD(&context->kept, kept, link);
+	smd_progress_unlock(&context->progress);
 	return 0;
 }
 
@@ -59,12 +106,10 @@ static void kept_remove(struct smd_context *context, struct smd_extent memory)
 	if (!kept || --kept->users) {
 		return;
 	}
-	for (unsigned i = 0; i < context->nremotes; i++) {
-		if (context->remotes[i]->lane) {
-			smd_lane_retract(context->remotes[i]->lane, memory);
-		}
-	}
+	kept_retract(context, memory);
+	smd_progress_lock(&context->progress);
 	LIST_REMOVE(kept, link);
+	smd_progress_unlock(&context->progress);
 	free(kept);
 }
 
@@ -74,7 +119,7 @@ static void keeping_run(struct smd_task *task)
 	struct smd_context *context = keeping->context;
 
 	if (keeping->keep) {
-		keeping->ret = kept_add(context, keeping->memory);
+		keeping->ret = kept_add(context, keeping->memory, keeping->dmabuf);
 	} else {
 		kept_remove(context, keeping->memory);
 	}
@@ -88,28 +133,46 @@ static bool keeping_done(const void *arg)
 	return ((const struct keeping *)arg)->done;
 }
 
-static int keeping_ask(struct smd_context *context, void *base, size_t length, bool keep)
+static int keeping_ask(struct smd_context *context, struct keeping *keeping)
 {
 	static const struct smd_goal goal = {.done = keeping_done};
-	struct keeping keeping = {
-		.task = {.run = keeping_run},
-		.context = context,
-		.memory = {base, length},
-		.keep = keep,
-	};
 
-	smd_progress_await(&context->progress, &keeping.task, &goal, &keeping, 0);
-	return keeping.ret;
+	keeping->task.run = keeping_run;
+	keeping->context = context;
+	smd_progress_await(&context->progress, &keeping->task, &goal, keeping, 0);
+	return keeping->ret;
 }
 
-int smd_context_keep(struct smd_context *context, void *base, size_t length)
+int smd_context_keep(
+	struct smd_context *context, void *base, size_t length, const struct smd_dmabuf *dmabuf)
 {
-	return keeping_ask(context, base, length, true);
+	struct keeping keeping = {.memory = {base, length}, .dmabuf = dmabuf, .keep = true};
+
+	return keeping_ask(context, &keeping);
 }
 
 void smd_context_keep_no_longer(struct smd_context *context, void *base, size_t length)
 {
-	(void)keeping_ask(context, base, length, false);
+	struct keeping keeping = {.memory = {base, length}};
+
+	(void)keeping_ask(context, &keeping);
+}
+
+bool smd_context_keeps_device(struct smd_context *context, const void *memory, size_t bytes)
+{
+	uintptr_t begin = (uintptr_t)memory;
+	const struct smd_kept *kept;
+	bool keeps = false;
+
+	smd_progress_lock(&context->progress);
+	LIST_FOREACH (kept, &context->kept, link) {
+		uintptr_t base = (uintptr_t)kept->base;
+
+		keeps = keeps || (kept->device && begin >= base && bytes <= kept->length &&
+					 begin - base <= kept->length - bytes);
+	}
+	smd_progress_unlock(&context->progress);
+	return keeps;
 }
 
 void smd_kept_destroy(struct smd_kept_list *list)

@@ -116,7 +116,7 @@ static int check_operation(const struct smd_request *operation, struct smd_error
 			"%s in group %s: the element type must be 0 to %d, got %u", what,
 			comm->group, SMD_DTYPE_COUNT - 1, operation->dtype);
 	}
-	if (operation->collective != SMD_COLLECTIVE_BROADCAST &&
+	if (smd_collective_reduces(operation->collective) &&
 		!smd_kernel_find(operation->dtype, operation->op)) {
 		return smd_error_set(error, EINVAL,
 			"%s in group %s: the reduction must be one of sum, prod, max, min, avg, "
@@ -136,6 +136,25 @@ static int check_operation(const struct smd_request *operation, struct smd_error
 			operation->count);
 	}
 	return check_buffers(operation, what, error);
+}
+
+/* Whether its buffers are in device memory that is kept, so that nothing else need be found out. */
+static bool take_kept(struct smd_request *operation)
+{
+	struct smd_context *context = operation->comm->context;
+	size_t bytes = operation->count * operation->element_bytes;
+	unsigned rank = operation->comm->rank;
+
+	if (bytes) {
+		operation->reads_device =
+			smd_collective_sends(operation->collective, operation->root, rank) &&
+			smd_context_keeps_device(context, operation->send, bytes);
+		operation->writes_device =
+			smd_collective_receives(operation->collective, operation->root, rank) &&
+			smd_context_keeps_device(context, operation->recv, bytes);
+	}
+	operation->cards_only = operation->reads_device || operation->writes_device;
+	return operation->cards_only;
 }
 
 /* What a caller asks for. */
@@ -175,7 +194,7 @@ static int request_create(
 		.element_bytes = smd_dtype_bytes(shape->dtype),
 	};
 	ret = check_operation(request, &error);
-	if (ret == 0 && context->staging.ops) {
+	if (ret == 0 && !take_kept(request) && context->staging.ops) {
 		ret = smd_staging_prepare(request, &error);
 	}
 	if (ret) {
@@ -320,6 +339,15 @@ int smd_broadcast_start(smd_comm *comm, void *buffer, size_t count, enum smd_dty
 	smd_request **out)
 {
 	const struct request_shape shape = broadcast_shape(buffer, count, dtype, root);
+
+	return request_start(comm, &shape, out);
+}
+
+int smd_spread_start(smd_comm *comm, const void *send, void *recv, size_t count,
+	enum smd_dtype dtype, int root, smd_request **out)
+{
+	const struct request_shape shape = {
+		SMD_COLLECTIVE_SPREAD, root, send, recv, count, dtype, SMD_SUM};
 
 	return request_start(comm, &shape, out);
 }

@@ -33,6 +33,7 @@ struct smd_request {
 	uint64_t chunks_done;   /* results received */
 	unsigned sends_pending; /* chunks that a lane still reads from `send` */
 
+	bool cards_only;           /* device memory is kept (kept.h), and `device` is NULL */
 	struct smd_device *device; /* NULL: both buffers are host memory */
 	bool reads_device;         /* `send` is the device's, and used */
 	bool writes_device;        /* `recv` is */
@@ -60,6 +61,10 @@ size_t smd_operation_chunk_bytes(const struct smd_request *operation, uint64_t c
 /* Bytes of it that this rank sends, and that it receives: all or none. */
 size_t smd_operation_sent_bytes(const struct smd_request *operation, uint64_t chunk);
 size_t smd_operation_received_bytes(const struct smd_request *operation, uint64_t chunk);
+
+/* As smd_broadcast_start(), but every rank gets the root's elements in `recv`, the root too. */
+int smd_spread_start(smd_comm *comm, const void *send, void *recv, size_t count,
+	enum smd_dtype dtype, int root, smd_request **out);
 
 /* In the turn: hands the operation back to its caller if nothing of it is under way. */
 void smd_operation_check(struct smd_request *operation);

@@ -129,10 +129,12 @@ static bool staging_read_chunk(struct smd_flow *flow, struct smd_request *operat
 	return true;
 }
 
-bool smd_staging_reaches(const struct smd_allocation *allocation, const struct smd_lane *lane,
-	const void *memory, size_t bytes)
+bool smd_staging_reaches(const struct smd_request *operation,
+	const struct smd_allocation *allocation, const struct smd_lane *lane, const void *memory,
+	size_t bytes)
 {
-	return allocation && smd_lane_reaches(lane, memory, (uint32_t)bytes);
+	return (allocation || operation->cards_only) &&
+	       smd_lane_reaches(lane, memory, (uint32_t)bytes);
 }
 
 /* Whether the lane's card takes the chunk from the device: it can, and there is a place for it.
@@ -143,7 +145,7 @@ static bool staging_sends_directly(const struct smd_flow *flow, const struct smd
 	size_t bytes = smd_operation_chunk_bytes(operation, chunk);
 
 	return bytes <= smd_flow_place(flow, ordinal).length &&
-	       smd_staging_reaches(operation->send_allocation, flow->remote->lane,
+	       smd_staging_reaches(operation, operation->send_allocation, flow->remote->lane,
 		       operation->send + smd_operation_chunk_offset(operation, chunk), bytes);
 }
 
@@ -160,7 +162,7 @@ bool smd_staging_read(struct smd_flow *flow)
 		if (!operation || operation->fence) {
 			return false;
 		}
-		if (!operation->reads_device ||
+		if (!operation->reads_device || operation->cards_only ||
 			staging_sends_directly(flow, operation, chunk, flow->read)) {
 			continue;
 		}
@@ -186,6 +188,35 @@ bool smd_staging_may_send(
 	}
 	return !operation->reads_device ||
 	       staging_sends_directly(flow, operation, chunk, flow->next);
+}
+
+void smd_staging_refuse(struct smd_request *operation, const char *what)
+{
+	struct smd_error error = {""};
+
+	smd_error_set(&error, ENOTSUP, "%s", what);
+	staging_fault(operation->comm, -ENOTSUP, &error);
+}
+
+bool smd_staging_may_go(const struct smd_flow *flow, struct smd_request *operation, uint64_t chunk)
+{
+	size_t bytes = smd_operation_received_bytes(operation, chunk);
+
+	if (operation->writes_device && bytes &&
+		!smd_lane_reaches(flow->remote->lane,
+			operation->recv + smd_operation_chunk_offset(operation, chunk),
+			(uint32_t)bytes)) {
+		smd_staging_refuse(operation, "the network card does not write there");
+		return false;
+	}
+	if (!operation->reads_device ||
+		staging_sends_directly(flow, operation, chunk, flow->next)) {
+		return true;
+	}
+	if (flow->next < flow->placed) {
+		smd_staging_refuse(operation, "the reduction server has no place for a chunk");
+	}
+	return false;
 }
 
 void smd_staging_sent(struct smd_flow_send *send)

@@ -77,9 +77,11 @@ int smd_staging_prepare(struct smd_request *operation, struct smd_error *error);
 /* The operation on device memory begins. */
 void smd_staging_begin(struct smd_request *operation);
 
-/* Whether the lane's network card reads and writes such a chunk of the allocation (or NULL). */
-bool smd_staging_reaches(const struct smd_allocation *allocation, const struct smd_lane *lane,
-	const void *memory, size_t bytes);
+/* Whether the lane's network card reads and writes such a chunk of the allocation (or NULL), or of
+ * memory that is kept. */
+bool smd_staging_reaches(const struct smd_request *operation,
+	const struct smd_allocation *allocation, const struct smd_lane *lane, const void *memory,
+	size_t bytes);
 
 /* Begins to read the flow's next chunk that is not yet read and may be; whether it did. */
 bool smd_staging_read(struct smd_flow *flow);
@@ -87,6 +89,12 @@ bool smd_staging_read(struct smd_flow *flow);
 /* The flow's next chunk, which is that one, is where the lane can take it from. */
 bool smd_staging_may_send(
 	const struct smd_flow *flow, const struct smd_request *operation, uint64_t chunk);
+
+/* Of an operation whose device memory is kept: the flow's next chunk can go, and its result come,
+ * as it must. Else the communicator will fail, unless a place may still be given. */
+bool smd_staging_may_go(const struct smd_flow *flow, struct smd_request *operation, uint64_t chunk);
+/* Its result has come in another way: the communicator will fail. */
+void smd_staging_refuse(struct smd_request *operation, const char *what);
 
 /* The lane does not need the chunk's stage any more. */
 void smd_staging_sent(struct smd_flow_send *send);

@@ -6,7 +6,10 @@
 #include <string.h>
 
 #include "worker/libsummand/kept.h"
+#include "worker/libsummand/operation.h"
 #include "worker/nccl_plugin/collnet_comm.h"
+#include "worker/nccl_plugin/device.h"
+#include "worker/nccl_plugin/gdr.h"
 #include "worker/nccl_plugin/journal.h"
 #include "worker/nccl_plugin/plugin.h"
 
@@ -16,29 +19,52 @@
 struct region {
 	void *memory;
 	size_t bytes;
+	bool device; /* a GPU's */
 };
 
-int smd_collnet_register(void *coll_comm, void *data, size_t size, int type, void **mhandle)
+static int region_create(struct smd_coll *coll, void *data, size_t size,
+	const struct smd_dmabuf *dmabuf, void **mhandle)
 {
-	struct smd_coll *coll = coll_comm;
-	struct region *region;
+	struct region *region = malloc(sizeof(*region));
+	int ret;
 
-	if (type != NCCL_PTR_HOST) {
-		smd_journal_warn("CollNet: memory must be the host's, got type %d", type);
-		return NCCL_INVALID_USAGE;
-	}
-	region = malloc(sizeof(*region));
 	if (!region) {
 		return NCCL_SYSTEM_ERROR;
 	}
-	region->memory = data;
-	region->bytes = size;
-	if (smd_context_keep(smd_reach_context(coll->reach), data, size)) {
+	*region = (struct region){data, size, dmabuf != NULL};
+	ret = smd_context_keep(smd_reach_context(coll->reach), data, size, dmabuf);
+	if (ret) {
+		smd_journal_warn("CollNet: %zu bytes at %p cannot be registered: %s", size, data,
+			strerror(-ret));
 		free(region);
 		return NCCL_SYSTEM_ERROR;
 	}
 	*mhandle = region;
 	return NCCL_SUCCESS;
+}
+
+int smd_collnet_register(void *coll_comm, void *data, size_t size, int type, void **mhandle)
+{
+	if (type != NCCL_PTR_HOST) {
+		smd_journal_warn("CollNet: memory must be the host's, got type %d", type);
+		return NCCL_INVALID_USAGE;
+	}
+	return region_create(coll_comm, data, size, NULL, mhandle);
+}
+
+int smd_collnet_register_dmabuf(
+	void *coll_comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mhandle)
+{
+	const struct smd_dmabuf dmabuf = {fd, offset};
+
+	if (type == NCCL_PTR_CUDA && !smd_nccl_devices_take_gpu_memory()) {
+		smd_journal_warn("CollNet: memory must be the host's, got a GPU's dma-buf");
+		return NCCL_INVALID_USAGE;
+	}
+	if (type != NCCL_PTR_CUDA) {
+		return smd_collnet_register(coll_comm, data, size, type, mhandle);
+	}
+	return region_create(coll_comm, data, size, &dmabuf, mhandle);
 }
 
 /* NCCL may free the memory as soon as this returns, whatever is in flight. */
@@ -174,12 +200,21 @@ static struct share window_share(const struct window *window, unsigned node)
 	return (struct share){begin - window->offset, end > begin ? end - begin : 0};
 }
 
-static int parts_check(const struct window *window, int nparts, const struct nccl_sge_v9 *parts)
+/* Several parts are copied, which a GPU's memory is not for; NCCL's come as one. */
+static int parts_check(struct smd_coll *coll, const struct window *window, int nparts,
+	const struct nccl_sge_v9 *parts)
 {
+	struct smd_context *context = smd_reach_context(coll->reach);
 	size_t sum = 0;
 
 	for (int i = 0; i < nparts; i++) {
 		sum += parts[i].size;
+		if (nparts > 1 &&
+			smd_context_keeps_device(context, parts[i].address, parts[i].size)) {
+			smd_journal_warn(
+				"CollNet: a window in GPU memory must be one part, got %d", nparts);
+			return NCCL_INVALID_ARGUMENT;
+		}
 	}
 	if (nparts < 1 || sum != window->bytes) {
 		smd_journal_warn("CollNet: the parts must be the window's %zu bytes, got %zu in %d",
@@ -210,7 +245,7 @@ static uint8_t *request_window(
 static int windowed_begin(struct smd_coll *coll, int nparts, const struct nccl_sge_v9 *parts,
 	const struct window *window, struct smd_coll_request **own, uint8_t **whole)
 {
-	int result = parts_check(window, nparts, parts);
+	int result = parts_check(coll, window, nparts, parts);
 
 	*own = NULL;
 	if (result == NCCL_SUCCESS) {
@@ -235,7 +270,6 @@ int smd_collnet_allgather(void *coll_comm, const void *send, int nparts,
 	struct smd_coll *coll = coll_comm;
 	struct smd_coll_request *own = NULL;
 	struct window window;
-	struct share mine;
 	uint8_t *whole;
 	int result = window_make(coll, bytes_per_rank, offset, bytes, 1, &window);
 
@@ -249,13 +283,11 @@ int smd_collnet_allgather(void *coll_comm, const void *send, int nparts,
 	own->bytes = bytes;
 	own->recv = whole;
 	own->recv_bytes = bytes;
-	mine = window_share(&window, coll->node);
-	if (mine.bytes && whole + mine.begin != send) {
-		memmove(whole + mine.begin, send, mine.bytes);
-	}
+	own->send = send;
+	own->send_bytes = window_share(&window, coll->node).bytes;
 	for (unsigned i = 0; i < window.nodes; i++) {
 		struct share share = window_share(&window, window.first + i);
-		int ret = smd_broadcast_start(coll->comm, whole + share.begin, share.bytes,
+		int ret = smd_spread_start(coll->comm, send, whole + share.begin, share.bytes,
 			SMD_UINT8, (int)(window.first + i), &own->parts[i]);
 
 		if (ret) {
@@ -309,12 +341,20 @@ int smd_collnet_reducescatter(void *coll_comm, int nparts, const struct nccl_sge
 	return NCCL_SUCCESS;
 }
 
-int smd_collnet_flush(void *coll_comm, void **request)
+int smd_collnet_flush(void *coll_comm, void *mhandle, void **request)
 {
+	const struct region *region = mhandle;
 	struct smd_coll_request *own;
-	int result = request_begin(coll_comm, 0, &own);
+	int result = NCCL_SUCCESS;
 
-	*request = own; /* with no parts: it is done */
+	*request = NULL;
+	if (region && region->device) {
+		result = smd_gdr_flush();
+	}
+	if (result == NCCL_SUCCESS) {
+		result = request_begin(coll_comm, 0, &own);
+		*request = own; /* with no parts: it is done */
+	}
 	return result;
 }
 

@@ -25,6 +25,9 @@ int smd_collnet_close_listen(void *listen_comm);
 int smd_collnet_reduce_support(int dtype, int op, int *supported);
 
 int smd_collnet_register(void *coll_comm, void *data, size_t size, int type, void **mhandle);
+/* Memory of a GPU, which the dma-buf stands for from the offset on. */
+int smd_collnet_register_dmabuf(void *coll_comm, void *data, size_t size, int type, uint64_t offset,
+	int fd, void **mhandle);
 int smd_collnet_deregister(void *coll_comm, void *mhandle);
 
 int smd_collnet_allreduce(
@@ -40,7 +43,8 @@ int smd_collnet_reducescatter(void *coll_comm, int nparts, const struct nccl_sge
 	void *recv, size_t bytes_per_rank, size_t offset, size_t bytes, int dtype, int op,
 	void **request);
 
-int smd_collnet_flush(void *coll_comm, void **request);
+/* What has come into the memory of that handle is seen by its GPU. */
+int smd_collnet_flush(void *coll_comm, void *mhandle, void **request);
 int smd_collnet_test(void *request, int *done, int *size);
 int smd_collnet_close(void *coll_comm);
 

@@ -31,16 +31,6 @@ static int connect_all(void *handles[], int nranks, int rank, void *listen_comm,
 	return smd_collnet_connect(handles, nranks, rank, listen_comm, coll_comm);
 }
 
-static int register_dmabuf(
-	void *coll_comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mhandle)
-{
-	(void)offset;
-	(void)fd;
-	/* getProperties() does not offer it, so nobody asks; and if, it is refused with a reason.
-	 */
-	return smd_collnet_register(coll_comm, data, size, type, mhandle);
-}
-
 static int allreduce(void *coll_comm, void *send, void *recv, size_t count, int dtype, int op,
 	void *send_mhandle, void *recv_mhandle, void **request)
 {
@@ -70,8 +60,7 @@ static int flush(void *coll_comm, void *data, int size, void *mhandle, void **re
 {
 	(void)data;
 	(void)size;
-	(void)mhandle;
-	return smd_collnet_flush(coll_comm, request);
+	return smd_collnet_flush(coll_comm, mhandle, request);
 }
 
 /* ---- v6, v8: sizes were int ---- */
@@ -150,7 +139,7 @@ static int finalize(void *ctx)
 
 #define SINCE_V6                                                                                   \
 	.name = SMD_NCCL_NAME, .devices = devices, .connect = connect_all,                         \
-	.reduceSupport = smd_collnet_reduce_support, .regMrDmaBuf = register_dmabuf,               \
+	.reduceSupport = smd_collnet_reduce_support, .regMrDmaBuf = smd_collnet_register_dmabuf,   \
 	.deregMr = smd_collnet_deregister, .iflush = flush, .test = smd_collnet_test,              \
 	.closeColl = smd_collnet_close, .closeListen = smd_collnet_close_listen
 

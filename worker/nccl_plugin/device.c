@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "worker/libsummand/config.h"
+#include "worker/nccl_plugin/gdr.h"
 #include "worker/nccl_plugin/journal.h"
 #include "worker/nccl_plugin/net.h"
 
@@ -20,6 +21,7 @@
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct smd_nccl_device devices[SMD_INTERFACES_MAX];
 static int ndevices;
+static bool takes_device_memory;
 
 /* ---- sysfs ---- */
 
@@ -206,8 +208,20 @@ static void tell_devices(void)
 	}
 }
 
+static void decide_device_memory(void)
+{
+	struct smd_error error = {""};
+
+	takes_device_memory = ndevices && smd_gdr_check(devices, ndevices, &error) == 0;
+	smd_journal_info(NCCL_SUB_INIT | NCCL_SUB_NET, "GPU memory: %s%s",
+		takes_device_memory ? "network cards read and write it"
+				    : "goes through the host's: ",
+		takes_device_memory ? "" : error.text);
+}
+
 static void read_devices(void)
 {
+	const char *sys = secure_getenv("SUMMAND_SYSFS"); /* for tests */
 	const struct smd_interface_rules rules = {
 		.names = getenv("NCCL_SOCKET_IFNAME"),
 		.family = getenv("NCCL_SOCKET_FAMILY"),
@@ -224,9 +238,10 @@ static void read_devices(void)
 	ndevices = (int)smd_interfaces_choose(list, &rules, interfaces);
 	freeifaddrs(list);
 	for (int i = 0; i < ndevices; i++) {
-		smd_nccl_device_read("/sys", &interfaces[i], i, rdma, &devices[i]);
+		smd_nccl_device_read(sys ? sys : "/sys", &interfaces[i], i, rdma, &devices[i]);
 	}
 	tell_devices();
+	decide_device_memory();
 }
 
 int smd_nccl_devices(void)
@@ -251,6 +266,11 @@ void smd_nccl_device_lead(const struct smd_nccl_device *device, void *address)
 	}
 }
 
+bool smd_nccl_devices_take_gpu_memory(void)
+{
+	return smd_nccl_devices() && takes_device_memory;
+}
+
 /* ---- properties ---- */
 
 int smd_nccl_device_props_v12(int dev, struct nccl_props_v12 *props)
@@ -266,7 +286,7 @@ int smd_nccl_device_props_v12(int dev, struct nccl_props_v12 *props)
 		.name = device->name,
 		.pci_path = *device->pci_path ? device->pci_path : NULL,
 		.guid = device->guid,
-		.ptr_support = NCCL_PTR_HOST,
+		.ptr_support = NCCL_PTR_HOST | (takes_device_memory ? NCCL_PTR_DMABUF : 0),
 		.speed = device->speed,
 		.port = device->port,
 		.max_comms = COMMS_MAX,

@@ -33,6 +33,9 @@ int smd_nccl_devices(void);
 /* NULL unless 0 <= dev < smd_nccl_devices(). Never changed. */
 const struct smd_nccl_device *smd_nccl_device(int dev);
 
+/* Whether cards read and write memory of GPUs: all of them, or none (gdr.h). */
+bool smd_nccl_devices_take_gpu_memory(void);
+
 /*
  * Another machine's address, of either family and in a sockaddr_in6's room, becomes one that leads
  * there by way of the device: each machine numbers for itself the links that link-local ones are

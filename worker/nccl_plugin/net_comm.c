@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "reduction_server/transport/loop.h"
+#include "worker/libsummand/kept.h"
+#include "worker/nccl_plugin/device.h"
 #include "worker/nccl_plugin/journal.h"
 #include "worker/nccl_plugin/plugin.h"
 
@@ -268,55 +270,86 @@ static struct smd_net_memory *memory_find(
 	return memory;
 }
 
-/* Registers it, or once more. NULL: out of memory. */
-static struct smd_net_memory *comm_register(struct smd_net_comm *comm, void *data, size_t size)
+/* dmabuf: what stands for memory of a GPU, else NULL. 0 or -errno. */
+static int memory_declare(struct smd_net_comm *comm, const struct smd_net_memory *memory,
+	const struct smd_dmabuf *dmabuf)
 {
-	struct smd_net_memory *memory = memory_find(comm, data, size);
+	struct smd_lane *lane = comm->lanes[0].lane;
+
+	if (dmabuf) {
+		return lane && smd_lane_has_card(lane)
+			       ? smd_lane_declare_device(
+					 lane, memory->extent, dmabuf->fd, dmabuf->offset)
+			       : -ENOTSUP;
+	}
+	if (lane && memory->extent.length) {
+		smd_lane_declare(lane, memory->extent, SMD_NET_PIECE);
+	}
+	return 0;
+}
+
+/* Registers it, or once more. 0 or -errno. */
+static int comm_register(struct smd_net_comm *comm, struct smd_extent extent,
+	const struct smd_dmabuf *dmabuf, struct smd_net_memory **out)
+{
+	struct smd_net_memory *memory = memory_find(comm, extent.base, extent.length);
+	int ret;
 
 	if (!memory) {
 		memory = calloc(1, sizeof(*memory));
 		if (!memory) {
-			return NULL;
+			return -ENOMEM;
 		}
-		memory->extent = (struct smd_extent){data, size};
+		memory->extent = extent;
+		memory->device = dmabuf != NULL;
+		ret = memory_declare(comm, memory, dmabuf);
+		if (ret) {
+			free(memory);
+			return ret;
+		}
 		LIST_INSERT_HEAD(&comm->memory, memory, link);
-		if (comm->lanes[0].lane && size) {
-			smd_lane_declare(comm->lanes[0].lane, memory->extent, SMD_NET_PIECE);
-		}
 	}
 	memory->users++;
-	return memory;
+	*out = memory;
+	return 0;
 }
 
-int smd_net_register(void *handle, void *data, size_t size, int type, void **mhandle)
+static int register_memory(struct smd_net_comm *comm, struct smd_extent extent,
+	const struct smd_dmabuf *dmabuf, void **mhandle)
 {
-	struct smd_net_comm *comm = handle;
+	struct smd_net_memory *memory = NULL;
+	int ret;
 
+	pthread_mutex_lock(&comm->lock);
+	ret = comm_register(comm, extent, dmabuf, &memory);
+	pthread_mutex_unlock(&comm->lock);
+	*mhandle = memory;
+	if (ret) {
+		smd_journal_warn("net: %zu bytes at %p cannot be registered: %s", extent.length,
+			extent.base, strerror(-ret));
+	}
+	return ret ? NCCL_SYSTEM_ERROR : NCCL_SUCCESS;
+}
+
+int smd_net_register(void *comm, void *data, size_t size, int type, void **mhandle)
+{
 	if (type != NCCL_PTR_HOST) {
 		smd_journal_warn("net: memory must be of the host, got type %d", type);
 		return NCCL_INVALID_USAGE;
 	}
-	pthread_mutex_lock(&comm->lock);
-	*mhandle = comm_register(comm, data, size);
-	pthread_mutex_unlock(&comm->lock);
-	if (!*mhandle) {
-		smd_journal_warn("net: out of memory");
-		return NCCL_SYSTEM_ERROR;
-	}
-	return NCCL_SUCCESS;
+	return register_memory(comm, (struct smd_extent){data, size}, NULL, mhandle);
 }
 
 int smd_net_register_dmabuf(
 	void *comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mhandle)
 {
-	(void)comm;
-	(void)data;
-	(void)size;
-	(void)offset;
-	(void)fd;
-	(void)mhandle;
-	smd_journal_warn("net: memory must be of the host, got a dma-buf of type %d", type);
-	return NCCL_INVALID_USAGE;
+	const struct smd_dmabuf dmabuf = {fd, offset};
+
+	if (type != NCCL_PTR_CUDA || !smd_nccl_devices_take_gpu_memory()) {
+		smd_journal_warn("net: memory must be of the host, got a dma-buf of type %d", type);
+		return NCCL_INVALID_USAGE;
+	}
+	return register_memory(comm, (struct smd_extent){data, size}, &dmabuf, mhandle);
 }
 
 static bool overlaps(const struct smd_extent *extent, const void *data, size_t size)

@@ -19,10 +19,8 @@
 #include "worker/nccl_plugin/net_wire.h"
 
 /* Messages are placed, and cut where there is one lane, in pieces of so many bytes. */
-#define SMD_NET_PIECE (4u << 20)
-/* Receives of no more bytes get no places. */
-#define SMD_NET_PLACED_ABOVE 4096u
-#define SMD_NET_STRIPES      SMD_NET_LANES_MAX
+#define SMD_NET_PIECE   (4u << 20)
+#define SMD_NET_STRIPES SMD_NET_LANES_MAX
 /*
  * Requests of a sender: as many as a receiver's requests have receives. Only some of them wait for
  * their receives, so that there is always one for a send whose receive is posted.
@@ -35,9 +33,7 @@ struct smd_net_comm;
 /* Places that a receive of that size is offered. */
 static inline unsigned smd_net_pieces(uint64_t size)
 {
-	return size <= SMD_NET_PLACED_ABOVE
-		       ? 0
-		       : (unsigned)((size + SMD_NET_PIECE - 1) / SMD_NET_PIECE);
+	return (unsigned)((size + SMD_NET_PIECE - 1) / SMD_NET_PIECE);
 }
 
 struct smd_net_lane {
@@ -73,6 +69,7 @@ struct smd_net_send {
 	size_t size;
 	uint32_t tag;
 	struct smd_extent extent;
+	bool device;               /* from memory of a GPU */
 	struct smd_net_slot *slot; /* what it is matched with, NULL: nothing yet */
 	unsigned entry;
 	size_t begun; /* bytes that are in stripes */
@@ -104,6 +101,7 @@ struct smd_net_entry {
 	uint8_t *data;
 	size_t size;
 	uint32_t tag;
+	bool device;    /* into memory of a GPU */
 	bool known;     /* how long the message is: */
 	size_t total;   /* so long; */
 	size_t claimed; /* bytes whose frames have begun to come */
@@ -130,6 +128,7 @@ struct smd_net_receive {
 /* A range that is registered: a handle of it is what NCCL calls mhandle. */
 struct smd_net_memory {
 	struct smd_extent extent;
+	bool device;    /* a GPU's: network cards read and write it, and nobody else */
 	unsigned users; /* who have registered it */
 	LIST_ENTRY(smd_net_memory) link;
 };
@@ -138,6 +137,11 @@ struct smd_net_memory {
 static inline struct smd_extent smd_net_extent(const struct smd_net_memory *memory)
 {
 	return memory ? memory->extent : (struct smd_extent){NULL, 0};
+}
+
+static inline bool smd_net_is_device(const struct smd_net_memory *memory)
+{
+	return memory && memory->device;
 }
 
 struct smd_net_comm {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "worker/nccl_plugin/gdr.h"
 #include "worker/nccl_plugin/journal.h"
 #include "worker/nccl_plugin/net_comm.h"
 
@@ -61,6 +62,9 @@ static int receive_offer(
 				smd_lane_offer(comm->lanes[0].lane, entry->data + at,
 					(uint32_t)(left < SMD_NET_PIECE ? left : SMD_NET_PIECE),
 					smd_net_extent(memory));
+			if (entry->device && !receive->offers[entry->first + j]) {
+				return -ENOMEM;
+			}
 		}
 	}
 	return 0;
@@ -76,6 +80,7 @@ static int receive_post(struct smd_net_comm *comm, struct smd_net_receive *recei
 	for (unsigned i = 0; i < receive->n; i++) {
 		post.receives[i].size = receive->entries[i].size;
 		post.receives[i].tag = receive->entries[i].tag;
+		post.receives[i].device = receive->entries[i].device;
 	}
 	length = smd_net_post_encode(&post, payload);
 	if (smd_lane_has_places(comm->lanes[0].lane)) {
@@ -85,7 +90,7 @@ static int receive_post(struct smd_net_comm *comm, struct smd_net_receive *recei
 }
 
 static void receive_fill(struct smd_net_receive *receive, int n, void **data, const size_t *sizes,
-	const int *tags, bool places)
+	const int *tags, void **mhandles, bool places)
 {
 	unsigned offers = 0;
 
@@ -97,6 +102,7 @@ static void receive_fill(struct smd_net_receive *receive, int n, void **data, co
 			.data = data[i],
 			.size = sizes[i],
 			.tag = (uint32_t)tags[i],
+			.device = mhandles && smd_net_is_device(mhandles[i]),
 			.first = offers,
 			.pieces = places ? smd_net_pieces(sizes[i]) : 0,
 		};
@@ -136,7 +142,8 @@ static int comm_receive(struct smd_net_comm *comm, int n, void **data, const siz
 	if (!receive) {
 		return NCCL_SUCCESS; /* not now */
 	}
-	receive_fill(receive, n, data, sizes, tags, smd_lane_has_places(comm->lanes[0].lane));
+	receive_fill(
+		receive, n, data, sizes, tags, mhandles, smd_lane_has_places(comm->lanes[0].lane));
 	last = &receive->entries[n - 1];
 	smd_net_request_begin(&receive->request, comm);
 	receive->ordinal = comm->ordinal++;
@@ -167,13 +174,17 @@ int smd_net_receive(void *handle, int n, void **data, const size_t *sizes, const
 
 int smd_net_flush(void *comm, int n, void **data, const int *sizes, void **mhandles, void **request)
 {
+	bool device = false;
+
 	(void)comm;
-	(void)n;
 	(void)data;
 	(void)sizes;
-	(void)mhandles;
-	*request = NULL; /* memory of the host has it: nothing to wait for */
-	return NCCL_SUCCESS;
+	for (int i = 0; mhandles && i < n; i++) {
+		device = device || smd_net_is_device(mhandles[i]);
+	}
+	/* Nothing to wait for: memory of the host has it, and a GPU's after this. */
+	*request = NULL;
+	return device ? smd_gdr_flush() : NCCL_SUCCESS;
 }
 
 /* ---- taking ---- */
@@ -261,6 +272,11 @@ int smd_net_receiver_on_header(struct smd_net_lane *lane, const struct smd_frame
 					  frame->length > SMD_NET_PIECE)) {
 		return smd_error_set(error, EPROTO,
 			"DATA: %u bytes at %llu must not be in a place: none was offered",
+			frame->length, (unsigned long long)frame->offset);
+	}
+	if (entry->device && frame->length && !lane->lane->placed) {
+		return smd_error_set(error, EPROTO,
+			"DATA: %u bytes at %llu must be in their place: it is memory of a GPU",
 			frame->length, (unsigned long long)frame->offset);
 	}
 	lane->receive = receive;

@@ -75,10 +75,38 @@ static size_t stripe_bytes(const struct smd_net_comm *comm, const struct smd_net
 	return left < most ? left : most;
 }
 
+/*
+ * The place that those bytes are to be written to; none: they are copied. So small ones are, but
+ * not from memory of a GPU nor to it: then the place is no larger than they are, which says so to
+ * the lane.
+ */
+static struct smd_place stripe_place(const struct smd_net_send *send, size_t bytes)
+{
+	const struct smd_place *places = send_places(send);
+	bool device = send->device || send->slot->post.receives[send->entry].device;
+	struct smd_place place = {.length = 0};
+
+	if (places && bytes && (device || bytes > SMD_PLACED_ABOVE)) {
+		place = places[send->begun / SMD_NET_PIECE];
+	}
+	if (device && place.length > bytes) {
+		place.length = (uint32_t)bytes;
+	}
+	return place;
+}
+
+/* Nothing else reads memory of a GPU. */
+static void send_refuse(struct smd_net_send *send, struct smd_net_stripe *stripe)
+{
+	stripe->lane = NULL;
+	smd_net_comm_fail(send->request.comm, NCCL_SYSTEM_ERROR,
+		"%s: memory of a GPU must be sent to a place, and there is none",
+		send->request.comm->peer);
+}
+
 static void send_stripe(
 	struct smd_net_send *send, struct smd_net_stripe *stripe, struct smd_net_lane *lane)
 {
-	const struct smd_place *places = send_places(send);
 	struct smd_frame frame = {
 		.kind = SMD_FRAME_DATA,
 		.window = (uint16_t)send->slot->number,
@@ -98,8 +126,12 @@ static void send_stripe(
 		.owner = stripe,
 		.extent = send->extent,
 	};
-	if (places && bytes > SMD_NET_PLACED_ABOVE) {
-		stripe->send.place = places[send->begun / SMD_NET_PIECE];
+	stripe->send.place = stripe_place(send, bytes);
+	if (send->device && bytes &&
+		(stripe->send.place.length < bytes ||
+			!smd_lane_reaches(lane->lane, stripe->send.payload, (uint32_t)bytes))) {
+		send_refuse(send, stripe);
+		return;
 	}
 	send->begun += bytes;
 	send->all = send->too_long || send->begun == send->size;
@@ -265,6 +297,7 @@ static int comm_send(struct smd_net_comm *comm, void *data, size_t size, int tag
 	send->size = size;
 	send->tag = (uint32_t)tag;
 	send->extent = smd_net_extent(memory);
+	send->device = smd_net_is_device(memory);
 	send->slot = NULL;
 	send->begun = 0;
 	send->all = false;

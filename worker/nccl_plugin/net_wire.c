@@ -151,6 +151,7 @@ size_t smd_net_post_encode(const struct smd_net_post *post, uint8_t payload[SMD_
 	for (unsigned i = 0; i < post->n; i++) {
 		smd_writer_put(&writer, post->receives[i].size, 8);
 		smd_writer_put(&writer, post->receives[i].tag, 4);
+		smd_writer_put(&writer, post->receives[i].device, 1);
 	}
 	return writer.used;
 }
@@ -159,11 +160,15 @@ int smd_net_post_decode(
 	const uint8_t *payload, size_t length, struct smd_net_post *out, struct smd_error *error)
 {
 	struct smd_reader reader = {.at = payload, .left = length};
+	uint64_t device;
 
 	for (out->n = 0; out->n < SMD_NET_RECVS_MAX && reader.left && !reader.failed; out->n++) {
 		out->receives[out->n].size = smd_reader_get(&reader, 8);
 		out->receives[out->n].tag = (uint32_t)smd_reader_get(&reader, 4);
-		reader.failed = reader.failed || out->receives[out->n].size > SMD_NET_BYTES_MAX;
+		device = smd_reader_get(&reader, 1);
+		out->receives[out->n].device = device == 1;
+		reader.failed = reader.failed || device > 1 ||
+				out->receives[out->n].size > SMD_NET_BYTES_MAX;
 	}
 	reader.failed = reader.failed || out->n == 0;
 	return finish(&reader, "POST", length, error);

@@ -6,6 +6,7 @@
 #ifndef SMD_NCCL_NET_WIRE_H
 #define SMD_NCCL_NET_WIRE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -43,6 +44,7 @@ struct smd_net_post {
 	struct {
 		uint64_t size;
 		uint32_t tag;
+		bool device; /* only a network card can write there */
 	} receives[SMD_NET_RECVS_MAX];
 };
 

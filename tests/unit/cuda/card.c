@@ -12,6 +12,14 @@
 
 #include "reduction_server/transport/transport.h"
 
+#ifdef CARD_IS_RDMA
+#define CARD      smd_transport_rdma
+#define CARD_NAME "rdma"
+#else
+#define CARD      smd_transport_fault
+#define CARD_NAME "fault"
+#endif
+
 #define REQUIRE(condition)                                                                         \
 	do {                                                                                       \
 		if (!(condition)) {                                                                \
@@ -40,7 +48,7 @@ struct smd_offer {
 	LIST_ENTRY(smd_offer) all;  /* and of all */
 };
 
-#define KEPT_MAX 4
+#define KEPT_MAX 64
 
 struct card_lane {
 	struct smd_lane lane;
@@ -242,7 +250,7 @@ static bool card_reaches(const struct smd_lane *lane, const void *pointer, uint3
 	bool reaches;
 
 	pthread_mutex_lock(&lock);
-	reaches = length > CARD_EAGER && memory_find(card, pointer, length);
+	reaches = length && memory_find(card, pointer, length);
 	pthread_mutex_unlock(&lock);
 	return reaches;
 }
@@ -258,7 +266,7 @@ static struct smd_offer *card_offer(
 
 	(void)extent;
 	pthread_mutex_lock(&lock);
-	if (length > CARD_EAGER && (card->client || !is_nth(&places_made, plan.no_place_every))) {
+	if (length && (card->client || !is_nth(&places_made, plan.no_place_every))) {
 		offer = calloc(1, sizeof(*offer));
 		REQUIRE(offer);
 		offer->key = ++last_key;
@@ -312,16 +320,19 @@ static bool card_write(struct card_lane *card, const struct smd_send *send)
 {
 	const struct memory *source;
 	struct smd_offer *offer = NULL;
+	bool direct;
 
 	pthread_mutex_lock(&lock);
-	source = memory_find(card, send->payload, send->length);
-	if (send->length > CARD_EAGER && send->place.length >= send->length &&
+	source = send->length ? memory_find(card, send->payload, send->length) : NULL;
+	direct = send->length > CARD_EAGER || source ||
+		 (send->length && send->place.length && send->place.length <= CARD_EAGER);
+	if (direct && send->place.length >= send->length &&
 		(card->client || !is_nth(&results_sent, plan.no_write_every))) {
 		offer = offer_find(&send->place, send->length);
 		memcpy(offer->bytes, source ? memory_at(source, send->payload) : send->payload,
 			send->length);
 	}
-	if (send->length > CARD_EAGER) {
+	if (direct) {
 		counts.from_device += card->client && source && offer;
 		counts.from_host += card->client && !(source && offer);
 		counts.to_device += !card->client && offer && offer->memory;
@@ -463,7 +474,7 @@ static struct card_lane *card_create(bool client, unsigned shard)
 	struct card_lane *card = calloc(1, sizeof(*card));
 
 	REQUIRE(card);
-	card->lane.ops = &smd_transport_fault;
+	card->lane.ops = &CARD;
 	card->client = client;
 	card->shard = shard;
 	LIST_INIT(&card->offers);
@@ -524,6 +535,12 @@ static const char *card_peer_name(const struct smd_lane *lane)
 	return smd_lane_peer_name(((const struct card_lane *)lane)->inner);
 }
 
+/* What carries the frames. */
+static const struct smd_transport_ops *inner_of(const char *address)
+{
+	return strncmp(address, "loopback:", 9) == 0 ? &smd_transport_loopback : &smd_transport_tcp;
+}
+
 static int card_connect(struct event_base *base, const char *address, unsigned shard,
 	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
 	struct smd_error *error)
@@ -534,7 +551,7 @@ static int card_connect(struct event_base *base, const char *address, unsigned s
 	card->base = base;
 	card->callbacks = callbacks;
 	card->owner = owner;
-	ret = smd_transport_loopback.connect(
+	ret = inner_of(address)->connect(
 		base, address, shard, &card_callbacks, card, &card->inner, error);
 	if (ret) {
 		free(card);
@@ -545,6 +562,7 @@ static int card_connect(struct event_base *base, const char *address, unsigned s
 }
 
 struct smd_listener {
+	const struct smd_transport_ops *transport;
 	struct smd_listener *inner;
 	smd_accept *on_accept;
 	void *owner;
@@ -568,7 +586,8 @@ static int card_listen(struct event_base *base, const char *address, smd_accept 
 	REQUIRE(listener);
 	listener->on_accept = on_accept;
 	listener->owner = owner;
-	ret = smd_transport_loopback.listen(
+	listener->transport = inner_of(address);
+	ret = listener->transport->listen(
 		base, address, card_on_accept, listener, &listener->inner, bound, error);
 	if (ret) {
 		free(listener);
@@ -580,12 +599,12 @@ static int card_listen(struct event_base *base, const char *address, smd_accept 
 
 static void card_listener_close(struct smd_listener *listener)
 {
-	smd_transport_loopback.listener_close(listener->inner);
+	listener->transport->listener_close(listener->inner);
 	free(listener);
 }
 
-const struct smd_transport_ops smd_transport_fault = {
-	.name = "fault",
+const struct smd_transport_ops CARD = {
+	.name = CARD_NAME,
 	.listen = card_listen,
 	.listener_close = card_listener_close,
 	.connect = card_connect,

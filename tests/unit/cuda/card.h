@@ -1,18 +1,19 @@
 /*
  * A transport with places whose network card reads and writes device memory, in this process.
  *
- * It is the loopback, and takes the place of the transport "fault" in programs that are linked with
- * it. Frames and small payloads are copied by the processor, which crashes where that is device
- * memory. A large payload for which there is a place is written there at once; device memory is
- * reached through the dma-buf that stands for it, as it was when it was declared. Each lane has a
- * card of its own. What rdma's users must not do ends the program.
+ * It is the loopback (or TCP, where the address is TCP's), and takes the place of the transport
+ * "fault" in programs that are linked with it; of "rdma" where it is built for that. Frames and
+ * small payloads are copied by the processor, which crashes where that is device memory. A large
+ * payload for which there is a place is written there at once; device memory is reached through the
+ * dma-buf that stands for it, as it was when it was declared. Each lane has a card of its own. What
+ * rdma's users must not do ends the program.
  */
 #ifndef SMD_TESTS_CARD_H
 #define SMD_TESTS_CARD_H
 
 #include <stdbool.h>
 
-/* Payloads of more bytes than that are not copied. */
+/* Payloads of more bytes than that are not copied, and no payload from and to device memory. */
 #define CARD_EAGER 1024
 
 /* What is to happen. */
@@ -23,7 +24,7 @@ struct card_plan {
 	unsigned no_write_every; /* the same: a result that is not written to its place */
 };
 
-/* Large payloads, which have crossed. */
+/* Payloads that are not to be copied, which have crossed. */
 struct card_counts {
 	unsigned from_device; /* inputs that a card has read */
 	unsigned from_host;   /* the others */

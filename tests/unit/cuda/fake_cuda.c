@@ -417,6 +417,20 @@ CUresult cuDeviceGet(CUdevice *out, int ordinal)
 		ordinal >= 0 && ordinal < DEVICES ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE);
 }
 
+CUresult cuDeviceGetCount(int *out)
+{
+	ENTER("cuDeviceGetCount", false);
+	*out = DEVICES;
+	return fake_leave(CUDA_SUCCESS);
+}
+
+CUresult cuCtxGetDevice(CUdevice *out)
+{
+	ENTER("cuCtxGetDevice", true);
+	*out = fake_context()->ordinal;
+	return fake_leave(CUDA_SUCCESS);
+}
+
 CUresult cuDeviceGetAttribute(int *out, CUdevice_attribute attribute, CUdevice device)
 {
 	ENTER("cuDeviceGetAttribute", false);

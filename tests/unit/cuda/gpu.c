@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "tests/unit/allreduce/fixture.h"
 #include "tests/unit/cuda/fake_cuda.h"
@@ -29,6 +30,7 @@
 #define X(name)    __typeof__(name) *name;
 static struct {
 	GPU_CALLS(X)
+	X(cuMemGetHandleForAddressRange) /* which older drivers lack */
 } driver;
 #undef X
 
@@ -69,6 +71,9 @@ void gpu_open(const char *path)
 	CHECK(driver.name);
 	GPU_CALLS(X)
 #undef X
+	driver.cuMemGetHandleForAddressRange =
+		(__typeof__(driver.cuMemGetHandleForAddressRange))dlsym(
+			library, TEXT(cuMemGetHandleForAddressRange));
 	fake.fail = (__typeof__(fake.fail))dlsym(library, "smd_fake_fail");
 	fake.mend = (__typeof__(fake.mend))dlsym(library, "smd_fake_mend");
 	fake.live = (__typeof__(fake.live))dlsym(library, "smd_fake_live");
@@ -111,12 +116,12 @@ unsigned gpu_flushes(void)
 	return fake.flushes();
 }
 
-static void gpu_enter(int ordinal)
+void gpu_enter(int ordinal)
 {
 	GPU(cuCtxPushCurrent(contexts[ordinal]));
 }
 
-static void gpu_leave(void)
+void gpu_leave(void)
 {
 	CUcontext context;
 
@@ -153,6 +158,20 @@ void gpu_free(void *pointer)
 	gpu_enter(0);
 	GPU(cuMemFree((CUdeviceptr)pointer));
 	gpu_leave();
+}
+
+int gpu_export(void *pointer, size_t bytes, uint64_t *offset)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	CUdeviceptr first = (CUdeviceptr)pointer / page * page;
+	int fd = -1;
+
+	*offset = (CUdeviceptr)pointer - first;
+	gpu_enter(0);
+	GPU(cuMemGetHandleForAddressRange(&fd, first, (*offset + bytes + page - 1) / page * page,
+		CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0));
+	gpu_leave();
+	return fd;
 }
 
 /* A stream of its own for each copy: nothing of the test's may stand in the way. */

@@ -23,10 +23,17 @@ unsigned gpu_live(void);
 void gpu_set(int fact, int value); /* enum smd_fake_fact */
 unsigned gpu_flushes(void);
 
+/* Makes the device's context the calling thread's, as a program does; and not any more. The calls
+ * below do so by themselves. */
+void gpu_enter(int ordinal);
+void gpu_leave(void);
+
 void *gpu_alloc(size_t bytes);
 void *gpu_alloc_on(int ordinal, size_t bytes);
 void *gpu_alloc_managed(size_t bytes);
 void gpu_free(void *pointer);
+/* A dma-buf, to be closed, that stands for memory of gpu_alloc() from *offset on. */
+int gpu_export(void *pointer, size_t bytes, uint64_t *offset);
 void gpu_upload(void *to, const void *from, size_t bytes);
 void gpu_download(void *to, const void *from, size_t bytes);
 

@@ -24,6 +24,7 @@
 #include "tests/unit/cuda/device_pool.h"
 #include "tests/unit/cuda/fake_cuda.h"
 #include "worker/libsummand/allocation.h"
+#include "worker/libsummand/context.h"
 #include "worker/libsummand/kept.h"
 
 enum { LARGE = 300000, SMALL = 200, LANES = 4 }; /* of a rank */
@@ -119,11 +120,16 @@ static void small(struct pool_rank *rank)
 	}
 }
 
-static void small_chunks_are_copied(void **state)
+static void small_chunks_are_not_copied_either(void **state)
 {
+	struct card_counts counts;
+
 	(void)state;
 	device_run(small, NULL);
-	assert_int_equal(card_counts().from_device + card_counts().to_device, 0);
+	counts = card_counts();
+	assert_int_equal(counts.from_host + counts.to_host, 0);
+	assert_true(counts.from_device >= 3 * NRANKS);
+	assert_int_equal(counts.to_device, counts.from_device);
 }
 
 /* In one operation: those without a place, and results that are not written to theirs, among
@@ -244,9 +250,9 @@ static void keep_some(struct pool_rank *rank)
 	char memory[2][1000];
 
 	for (int i = 0; i < 3; i++) {
-		CHECK(smd_context_keep(rank->context, memory[0], sizeof(memory[0])) == 0);
+		CHECK(smd_context_keep(rank->context, memory[0], sizeof(memory[0]), NULL) == 0);
 	}
-	CHECK(smd_context_keep(rank->context, memory[1], sizeof(memory[1])) == 0);
+	CHECK(smd_context_keep(rank->context, memory[1], sizeof(memory[1]), NULL) == 0);
 	CHECK(pthread_barrier_wait(&all_ready) <= 0);
 	CHECK(card_counts().kept == NRANKS * LANES * 2);
 	CHECK(pthread_barrier_wait(&all_ready) <= 0);
@@ -266,6 +272,146 @@ static void kept_memory_is_declared_once_and_retracted_once(void **state)
 {
 	(void)state;
 	device_run(keep_some, NULL);
+}
+
+static int keep(struct pool_rank *rank, const struct buffer *buffer)
+{
+	struct smd_dmabuf dmabuf;
+	size_t bytes = buffer->count * sizeof(int32_t);
+	int ret;
+
+	dmabuf.fd = gpu_export(buffer->data, bytes, &dmabuf.offset);
+	ret = smd_context_keep(rank->context, buffer->data, bytes, &dmabuf);
+	close(dmabuf.fd);
+	return ret;
+}
+
+static void keep_no_longer(struct pool_rank *rank, const struct buffer *buffer)
+{
+	smd_context_keep_no_longer(rank->context, buffer->data, buffer->count * sizeof(int32_t));
+}
+
+/* In device memory that is kept, from the offset on. */
+static void allreduce_kept(struct pool_rank *rank, size_t count, size_t before, size_t after)
+{
+	struct buffer buffer;
+	int32_t *data;
+
+	buffer_create(&buffer, true, before + count + after, rank->rank + 1);
+	CHECK(keep(rank, &buffer) == 0);
+	CHECK(keep(rank, &buffer) == 0);
+	keep_no_longer(rank, &buffer);
+	data = buffer.data;
+	for (size_t at = 0; at < buffer.count; at += count) {
+		size_t n = at + count < buffer.count ? count : buffer.count - at;
+
+		CHECK(smd_allreduce(rank->comm, data + at, data + at, n, SMD_INT32, SMD_SUM) == 0);
+	}
+	keep_no_longer(rank, &buffer);
+	buffer_end(&buffer, SUM);
+}
+
+/* One of them is the host's, which may be copied. */
+static void allreduce_half_kept(struct pool_rank *rank, size_t count, bool sends)
+{
+	struct buffer send;
+	struct buffer recv;
+
+	buffer_create(&send, sends, count, rank->rank + 1);
+	buffer_create(&recv, !sends, count, -1);
+	CHECK(keep(rank, sends ? &send : &recv) == 0);
+	allreduce(rank, &send, &recv);
+	keep_no_longer(rank, sends ? &send : &recv);
+	buffer_end(&send, rank->rank + 1);
+	buffer_end(&recv, SUM);
+}
+
+static void use_kept(struct pool_rank *rank)
+{
+	allreduce_kept(rank, 1, 3, 0);
+	allreduce_kept(rank, SMALL, SMALL, 5);
+	allreduce_kept(rank, LARGE / 3, 7, LARGE);
+	allreduce_half_kept(rank, LARGE, true);
+	allreduce_half_kept(rank, LARGE, false);
+	allreduce_half_kept(rank, SMALL, true);
+	allreduce_half_kept(rank, SMALL, false);
+	CHECK(!rank->context->staging.stages);
+	CHECK(SLIST_EMPTY(&rank->context->staging.devices));
+}
+
+static void kept_device_memory_goes_directly_or_not_at_all(void **state)
+{
+	unsigned before = gpu_flushes();
+
+	(void)state;
+	gpu_set(SMD_FAKE_ORDERING, CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE);
+	device_run(use_kept, NULL);
+	assert_true(card_counts().from_device > 0 && card_counts().to_device > 0);
+	assert_int_equal(gpu_flushes(), before); /* that is the caller's */
+}
+
+static const char *why_not;
+
+static void fail_kept(struct pool_rank *rank)
+{
+	struct buffer buffer;
+	int32_t *data;
+	int ret = 0;
+
+	buffer_create(&buffer, true, LARGE, rank->rank + 1);
+	data = buffer.data;
+	CHECK(keep(rank, &buffer) == 0);
+	ret = smd_allreduce(rank->comm, data, data, LARGE, SMD_INT32, SMD_SUM);
+	CHECK(ret == -ENOTSUP);
+	CHECK(strstr(smd_error_message(), why_not));
+	keep_no_longer(rank, &buffer);
+	gpu_free(buffer.whole);
+}
+
+static void without_places_kept_device_memory_fails(void **state)
+{
+	(void)state;
+	why_not = "cannot use its device memory: the reduction server has no place for a chunk";
+	card_reset((struct card_plan){.no_place_every = 3});
+	device_run(fail_kept, NULL);
+}
+
+static void results_that_come_otherwise_fail(void **state)
+{
+	(void)state;
+	why_not = "cannot use its device memory: a result came otherwise than to its place";
+	card_reset((struct card_plan){.no_write_every = 3});
+	device_run(fail_kept, NULL);
+}
+
+static int keep_result;
+
+static void keep_refused(struct pool_rank *rank)
+{
+	struct buffer buffer;
+
+	buffer_create(&buffer, true, LARGE, rank->rank + 1);
+	CHECK(keep(rank, &buffer) == keep_result);
+	CHECK(!smd_context_keeps_device(rank->context, buffer.data, 1));
+	allreduce(rank, &buffer, &buffer); /* as if nothing had been said */
+	buffer_end(&buffer, SUM);
+}
+
+static void what_one_card_does_not_take_is_not_kept(void **state)
+{
+	(void)state;
+	keep_result = -EOPNOTSUPP;
+	card_reset((struct card_plan){.refuse = -EOPNOTSUPP, .refuse_shard = 1});
+	device_run(keep_refused, NULL);
+}
+
+static void without_cards_no_device_memory_is_kept(void **state)
+{
+	(void)state;
+	keep_result = -ENOTSUP;
+	device_transport = "tcp";
+	device_run(keep_refused, NULL);
+	device_transport = "fault";
 }
 
 /* One after the other; the first is not among the declared ones when it is used again. */
@@ -415,8 +561,6 @@ static void writes_are_flushed_where_they_must_be(void **state)
 	device_run(mixed, NULL);
 	assert_int_equal(gpu_flushes(), before);
 	gpu_set(SMD_FAKE_ORDERING, CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE);
-	device_run(small, NULL);
-	assert_int_equal(gpu_flushes(), before);
 	device_run(large, NULL);
 	assert_int_equal(gpu_flushes(), before + NRANKS);
 }
@@ -464,7 +608,12 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		TEST(large_chunks_are_not_copied),
 		TEST(kept_memory_is_declared_once_and_retracted_once),
-		TEST(small_chunks_are_copied),
+		TEST(kept_device_memory_goes_directly_or_not_at_all),
+		TEST(without_places_kept_device_memory_fails),
+		TEST(results_that_come_otherwise_fail),
+		TEST(what_one_card_does_not_take_is_not_kept),
+		TEST(without_cards_no_device_memory_is_kept),
+		TEST(small_chunks_are_not_copied_either),
 		TEST(chunks_without_places_go_between_others),
 		TEST(two_stages_are_enough_for_what_is_copied),
 		TEST(one_lane_may_have_no_such_card),
