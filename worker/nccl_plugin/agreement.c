@@ -466,9 +466,12 @@ static int await_verdict(
 	struct caller *zero = &agreement->nodes[0];
 	int ms;
 
-	while ((ms = left_ms(deadline_ns)) > 0) {
+	do { /* a last time when it is too late: the answer may have been in time */
 		struct pollfd polled = {.fd = zero->fd, .events = POLLIN};
-		int ret = poll(&polled, 1, ms) > 0 ? caller_read(zero) : 0;
+		int ret;
+
+		ms = left_ms(deadline_ns);
+		ret = poll(&polled, 1, ms) > 0 ? caller_read(zero) : 0;
 
 		if (ret < 0) {
 			return smd_error_set(error, -ret, "node 0 was lost while nodes agreed");
@@ -476,7 +479,7 @@ static int await_verdict(
 		if (ret > 0) {
 			return smd_ballot_decode(zero->bytes, &agreement->verdict, error);
 		}
-	}
+	} while (ms > 0);
 	return smd_error_set(error, ETIMEDOUT, "node 0 has not answered in time");
 }
 

@@ -32,7 +32,7 @@ static int read_sockets(
 	const char *text = getenv("SUMMAND_NCCL_SOCKETS");
 	uint64_t sockets = smd_net_sockets_default(device);
 
-	if (text && smd_parse_number(text, 1, SMD_NET_LANES_MAX, &sockets)) {
+	if (text && *text && smd_parse_number(text, 1, SMD_NET_LANES_MAX, &sockets)) {
 		return smd_error_set(error, EINVAL,
 			"SUMMAND_NCCL_SOCKETS: must be 1 to %d, got \"%s\"", SMD_NET_LANES_MAX,
 			text);

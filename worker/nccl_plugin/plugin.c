@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "worker/libsummand/config.h"
+#include "worker/nccl_plugin/device.h"
 #include "worker/nccl_plugin/journal.h"
+#include "worker/nccl_plugin/net_options.h"
 
 #define ABI_VERSIONS "net and collnet v6, v8 to v12, tuner v2 to v5"
 
@@ -33,6 +35,18 @@ static void describe(const struct smd_config *config, char *text, size_t size)
 		config->ntransports > 1 ? "auto" : config->transports[0]->name);
 }
 
+/* What listen() would refuse, when NCCL can no longer go on with its own networks. */
+static int check_devices(struct smd_error *error)
+{
+	struct smd_net_options options;
+	int ret = 0;
+
+	for (int i = 0; ret == 0 && i < smd_nccl_devices(); i++) {
+		ret = smd_net_options_read(smd_nccl_device(i), &options, error);
+	}
+	return ret;
+}
+
 static void decide(struct decision *decision)
 {
 	const char *enable = getenv("NCCL_COLLNET_ENABLE");
@@ -48,6 +62,11 @@ static void decide(struct decision *decision)
 	}
 	if (smd_config_read(NULL, &config, &error)) {
 		snprintf(decision->text, sizeof(decision->text), "off: %s", error.text);
+		return;
+	}
+	if (check_devices(&error)) {
+		snprintf(decision->text, sizeof(decision->text), "off: %s", error.text);
+		smd_config_free(&config);
 		return;
 	}
 	decision->on = true;

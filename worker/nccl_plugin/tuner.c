@@ -16,6 +16,7 @@
 
 struct smd_tuner {
 	uint64_t min_bytes;
+	bool one_gpu_per_node;
 };
 
 /* What goes through CollNet when there are several nodes: NVLS does between them. */
@@ -42,7 +43,8 @@ static void tell(bool on, uint64_t min_bytes, const char *refused)
 
 	if (on) {
 		snprintf(line, sizeof(line),
-			"tuner: CollNet for all-reduce from %llu bytes up, the rest is NCCL's",
+			"tuner: CollNet for all-reduce from %llu bytes up, and not below; the rest "
+			"is NCCL's",
 			(unsigned long long)min_bytes);
 	} else {
 		snprintf(line, sizeof(line), "tuner: every choice is NCCL's");
@@ -58,7 +60,7 @@ static void tell(bool on, uint64_t min_bytes, const char *refused)
 	smd_journal_info(NCCL_SUB_TUNING, "%s", line);
 }
 
-struct smd_tuner *smd_tuner_open(size_t nnodes, nccl_logger *log)
+struct smd_tuner *smd_tuner_open(size_t nranks, size_t nnodes, nccl_logger *log)
 {
 	const char *text = getenv("SUMMAND_NCCL_MIN_BYTES");
 	uint64_t min_bytes = MIN_BYTES_DEFAULT;
@@ -69,6 +71,7 @@ struct smd_tuner *smd_tuner_open(size_t nnodes, nccl_logger *log)
 	tell(on, min_bytes, refused ? text : NULL);
 	if (tuner) {
 		tuner->min_bytes = min_bytes;
+		tuner->one_gpu_per_node = nranks == nnodes;
 	}
 	return tuner;
 }
@@ -148,7 +151,7 @@ void smd_tuner_name(
 	if (bytes >= tuner->min_bytes) {
 		*algorithm = NCCL_ALGO_COLLNET_CHAIN;
 		*protocol = NCCL_PROTO_SIMPLE;
-	} else {
+	} else if (tuner->one_gpu_per_node) { /* else there may be better ways inside of nodes */
 		*algorithm = NCCL_ALGO_TREE;
 		*protocol = bytes <= LL_MAX_BYTES ? NCCL_PROTO_LL : NCCL_PROTO_SIMPLE;
 	}

@@ -17,7 +17,7 @@
 struct smd_tuner;
 
 /* Says what it does, once, and again when that has changed. */
-struct smd_tuner *smd_tuner_open(size_t nnodes, nccl_logger *log);
+struct smd_tuner *smd_tuner_open(size_t nranks, size_t nnodes, nccl_logger *log);
 void smd_tuner_close(struct smd_tuner *tuner);
 
 /*

@@ -5,8 +5,7 @@
 
 static int init_v2(size_t nranks, size_t nnodes, nccl_logger *log, void **ctx)
 {
-	(void)nranks;
-	*ctx = smd_tuner_open(nnodes, log);
+	*ctx = smd_tuner_open(nranks, nnodes, log);
 	return NCCL_SUCCESS;
 }
 

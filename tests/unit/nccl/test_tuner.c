@@ -59,30 +59,35 @@ static void *table_of(const char *name)
 }
 
 /* One interface to the versions that show costs. */
-static void *open_tuner(int version, size_t nnodes)
+static void *open_tuner_for(int version, size_t nranks, size_t nnodes)
 {
 	void *ctx = &ctx;
 
 	if (version == 2) {
 		const struct nccl_tuner_v2 *v2 = table_of("ncclTunerPlugin_v2");
 
-		assert_int_equal(v2->init(2 * nnodes, nnodes, log_line, &ctx), NCCL_SUCCESS);
+		assert_int_equal(v2->init(nranks, nnodes, log_line, &ctx), NCCL_SUCCESS);
 	} else if (version == 3) {
 		const struct nccl_tuner_v3 *v3 = table_of("ncclTunerPlugin_v3");
 
-		assert_int_equal(v3->init(2 * nnodes, nnodes, log_line, &ctx), NCCL_SUCCESS);
+		assert_int_equal(v3->init(nranks, nnodes, log_line, &ctx), NCCL_SUCCESS);
 	} else if (version == 4) {
 		const struct nccl_tuner_v4 *v4 = table_of("ncclTunerPlugin_v4");
 
-		assert_int_equal(v4->init(2 * nnodes, nnodes, log_line, &ctx), NCCL_SUCCESS);
+		assert_int_equal(v4->init(nranks, nnodes, log_line, &ctx), NCCL_SUCCESS);
 	} else {
 		const struct nccl_tuner_v5 *v5 = table_of("ncclTunerPlugin_v5");
 		struct nccl_nvl_domain_v5 domain = {(int)nnodes, 2, 2};
 
-		assert_int_equal(v5->init(&ctx, 1, 2 * nnodes, nnodes, log_line, &domain, NULL),
-			NCCL_SUCCESS);
+		assert_int_equal(
+			v5->init(&ctx, 1, nranks, nnodes, log_line, &domain, NULL), NCCL_SUCCESS);
 	}
 	return ctx;
+}
+
+static void *open_tuner(int version, size_t nnodes)
+{
+	return open_tuner_for(version, 2 * nnodes, nnodes);
 }
 
 static void ask(int version, void *ctx, int function, size_t bytes, costs table)
@@ -288,29 +293,35 @@ static void v2_names_a_chain_or_a_tree(void **state)
 {
 	static const struct {
 		int function, collnet;
-		size_t nnodes, bytes;
+		size_t nranks, nnodes, bytes;
 		const char *algo, *proto;
 		int algorithm, protocol;
 	} cases[] = {
-		{NCCL_FUNC_ALLREDUCE, 1, 2, MIB, NULL, NULL, NCCL_ALGO_COLLNET_CHAIN,
+		{NCCL_FUNC_ALLREDUCE, 1, 2, 2, MIB, NULL, NULL, NCCL_ALGO_COLLNET_CHAIN,
 			NCCL_PROTO_SIMPLE},
-		{NCCL_FUNC_ALLREDUCE, 1, 2, MIB - 1, NULL, NULL, NCCL_ALGO_TREE, NCCL_PROTO_SIMPLE},
-		{NCCL_FUNC_ALLREDUCE, 1, 2, 65536, NULL, NULL, NCCL_ALGO_TREE, NCCL_PROTO_LL},
-		{NCCL_FUNC_ALLREDUCE, 1, 2, 65537, NULL, NULL, NCCL_ALGO_TREE, NCCL_PROTO_SIMPLE},
-		{NCCL_FUNC_ALLREDUCE, 0, 2, MIB, NULL, NULL, UNTOUCHED, UNTOUCHED},
-		{NCCL_FUNC_ALLREDUCE, 0, 2, 4, NULL, NULL, UNTOUCHED, UNTOUCHED},
-		{NCCL_FUNC_ALLREDUCE, 1, 1, MIB, NULL, NULL, UNTOUCHED, UNTOUCHED},
-		{NCCL_FUNC_REDUCESCATTER, 1, 2, MIB, NULL, NULL, UNTOUCHED, UNTOUCHED},
-		{NCCL_FUNC_REDUCESCATTER, 1, 2, 4, NULL, NULL, UNTOUCHED, UNTOUCHED},
-		{NCCL_FUNC_ALLREDUCE, 1, 2, MIB, "Ring", NULL, UNTOUCHED, UNTOUCHED},
-		{NCCL_FUNC_ALLREDUCE, 1, 2, 4, "CollNetChain", NULL, UNTOUCHED, UNTOUCHED},
-		{NCCL_FUNC_ALLREDUCE, 1, 2, MIB, NULL, "LL", UNTOUCHED, UNTOUCHED},
+		{NCCL_FUNC_ALLREDUCE, 1, 2, 2, MIB - 1, NULL, NULL, NCCL_ALGO_TREE,
+			NCCL_PROTO_SIMPLE},
+		{NCCL_FUNC_ALLREDUCE, 1, 2, 2, 65536, NULL, NULL, NCCL_ALGO_TREE, NCCL_PROTO_LL},
+		{NCCL_FUNC_ALLREDUCE, 1, 2, 2, 65537, NULL, NULL, NCCL_ALGO_TREE,
+			NCCL_PROTO_SIMPLE},
+		{NCCL_FUNC_ALLREDUCE, 0, 2, 2, MIB, NULL, NULL, UNTOUCHED, UNTOUCHED},
+		{NCCL_FUNC_ALLREDUCE, 0, 2, 2, 4, NULL, NULL, UNTOUCHED, UNTOUCHED},
+		{NCCL_FUNC_ALLREDUCE, 1, 1, 1, MIB, NULL, NULL, UNTOUCHED, UNTOUCHED},
+		{NCCL_FUNC_REDUCESCATTER, 1, 2, 2, MIB, NULL, NULL, UNTOUCHED, UNTOUCHED},
+		{NCCL_FUNC_REDUCESCATTER, 1, 2, 2, 4, NULL, NULL, UNTOUCHED, UNTOUCHED},
+		{NCCL_FUNC_ALLREDUCE, 1, 2, 2, MIB, "Ring", NULL, UNTOUCHED, UNTOUCHED},
+		{NCCL_FUNC_ALLREDUCE, 1, 2, 2, 4, "CollNetChain", NULL, UNTOUCHED, UNTOUCHED},
+		{NCCL_FUNC_ALLREDUCE, 1, 2, 2, MIB, NULL, "LL", UNTOUCHED, UNTOUCHED},
+		/* Several GPUs in a node: NCCL may have better ways for what is small. */
+		{NCCL_FUNC_ALLREDUCE, 1, 4, 2, 65536, NULL, NULL, UNTOUCHED, UNTOUCHED},
+		{NCCL_FUNC_ALLREDUCE, 1, 4, 2, MIB, NULL, NULL, NCCL_ALGO_COLLNET_CHAIN,
+			NCCL_PROTO_SIMPLE},
 	};
 	const struct nccl_tuner_v2 *v2 = table_of("ncclTunerPlugin_v2");
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		int algorithm = UNTOUCHED, protocol = UNTOUCHED, nchannels = UNTOUCHED;
-		void *ctx = open_tuner(2, cases[i].nnodes);
+		void *ctx = open_tuner_for(2, cases[i].nranks, cases[i].nnodes);
 
 		variables_of_a_job(state);
 		if (cases[i].algo) {
