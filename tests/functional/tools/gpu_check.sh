@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # tools/gpu-check where there is no GPU: what it says, and that it builds from its pack alone, without a
-# network. What it checks on a GPU is not tested here.
+# network. What it concludes from a run on a GPU is tested by gpu_findings.sh.
 #
 #   gpu_check.sh words|build [SANITIZER]
 set -uo pipefail
@@ -38,13 +38,6 @@ if [ "$part" = words ]; then
 		says 77 "this machine has no NVIDIA GPU" tools/gpu-check "--out=$scratch/out"
 		[ ! -e "$scratch/out" ] || fail "a run that is skipped may leave nothing"
 	fi
-	# What servers have moved is compared as a whole number, which mawk does not print of itself.
-	eval "$(sed -n '/^received() {/,/^}/p' tools/gpu-check)"
-	for i in 0 1; do
-		echo "info  server: ended: 9 chunks reduced, 13628200005 bytes received, 7 bytes sent, 8 lanes" \
-			>"$scratch/server$i.err"
-	done
-	[ "$(received "$scratch")" = 27256400010 ] || fail "received: must be 27256400010, got $(received "$scratch")"
 	[ "$failures" = 0 ]
 	exit
 fi
