@@ -16,10 +16,19 @@
 #define STALE_BYTE 0xa5
 #define FIGURES    3
 
+/*
+ * All-reduces are begun in batches, of which only a few are in flight: NCCL takes so many without
+ * waiting for its proxy, and it would wait without end for one that has failed.
+ */
+#define BATCH   16
+#define BATCHES 4
+
 struct rank {
 	const struct nccl_perf_settings *settings;
 	ncclComm_t comm;
 	cudaStream_t stream;
+	cudaEvent_t batches[BATCHES]; /* the end of each */
+	unsigned nbatches;            /* begun until now */
 	uint8_t *send;
 	uint8_t *recv;
 	uint64_t *figures;          /* of all ranks; FIGURES, on the device */
@@ -27,6 +36,14 @@ struct rank {
 	struct nccl_perf_row *rows; /* of all types, reductions and sizes */
 	size_t nrows;               /* that are done */
 	struct nccl_perf_totals totals;
+};
+
+struct work {
+	const void *send;
+	void *recv;
+	uint64_t count;
+	ncclDataType_t dtype;
+	ncclRedOp_t op;
 };
 
 /* ---- what can go wrong ---- */
@@ -53,58 +70,109 @@ static void give_up(int signal_number)
 	_exit(EXIT_FAILURE);
 }
 
-/*
- * Until the stream has done all that it was given. NCCL's kernels wait for ever when the network
- * has failed: only its own word says so.
- */
-static int finish(struct rank *rank, struct smd_error *error)
+/* From here on something must happen in time, until it is taken back. */
+static void expect_progress(const struct rank *rank)
 {
 	alarm((unsigned)rank->settings->timeout_s);
-	for (;;) {
-		cudaError_t status = cudaStreamQuery(rank->stream);
-		ncclResult_t state = ncclSuccess;
-		ncclResult_t result;
+}
 
-		if (status == cudaSuccess) {
-			return 0;
-		}
-		if (status != cudaErrorNotReady) {
-			return cuda_failed(status, "cudaStreamQuery", error);
-		}
-		result = ncclCommGetAsyncError(rank->comm, &state);
-		if (result != ncclSuccess || state != ncclSuccess) {
-			return nccl_failed(result != ncclSuccess ? result : state, rank->comm,
-				"all-reduce", error);
-		}
+static void expect_nothing(void)
+{
+	alarm(0);
+}
+
+/* NCCL's kernels wait for ever when the network has failed: only its own word says so. */
+static int look_for_error(struct rank *rank, struct smd_error *error)
+{
+	ncclResult_t state = ncclSuccess;
+	ncclResult_t result = ncclCommGetAsyncError(rank->comm, &state);
+
+	if (result == ncclSuccess && state == ncclSuccess) {
+		return 0;
+	}
+	return nccl_failed(result != ncclSuccess ? result : state, rank->comm, "all-reduce", error);
+}
+
+/* Until the stream has done this batch, at once if it was never begun. */
+static int await_batch(struct rank *rank, unsigned batch, struct smd_error *error)
+{
+	cudaError_t status;
+	int ret = 0;
+
+	expect_progress(rank);
+	while ((status = cudaEventQuery(rank->batches[batch % BATCHES])) == cudaErrorNotReady &&
+		ret == 0) {
+		ret = look_for_error(rank, error);
 		sched_yield();
 	}
+	expect_nothing();
+	if (ret == 0 && status != cudaSuccess) {
+		ret = cuda_failed(status, "cudaEventQuery", error);
+	}
+	return ret;
+}
+
+/* Until the stream has done all that it was given. */
+static int finish(struct rank *rank, struct smd_error *error)
+{
+	int ret = 0;
+
+	for (unsigned i = 0; i < BATCHES && !ret; i++) {
+		ret = await_batch(rank, rank->nbatches + i, error);
+	}
+	return ret;
 }
 
 /* In the stream's order, as NCCL's work is. */
 static int copy(struct rank *rank, void *to, const void *from, size_t size, struct smd_error *error)
 {
-	cudaError_t result = cudaMemcpyAsync(to, from, size, cudaMemcpyDefault, rank->stream);
+	cudaError_t result;
 
+	expect_progress(rank);
+	result = cudaMemcpyAsync(to, from, size, cudaMemcpyDefault, rank->stream);
 	if (result == cudaSuccess) {
 		result = cudaStreamSynchronize(rank->stream);
 	}
+	expect_nothing();
 	return result == cudaSuccess ? 0 : cuda_failed(result, "cudaMemcpyAsync", error);
 }
 
 /* ---- one all-reduce after another ---- */
 
-static int allreduce(struct rank *rank, const struct nccl_perf_row *row, const void *send, int n,
-	struct smd_error *error)
+/* At most BATCH, in place of the oldest batch in flight. */
+static int begin_batch(struct rank *rank, const struct work *work, int n, struct smd_error *error)
 {
-	for (int i = 0; i < n; i++) {
-		ncclResult_t result = ncclAllReduce(send, rank->recv, row->count,
-			(ncclDataType_t)row->dtype, (ncclRedOp_t)row->op, rank->comm, rank->stream);
+	unsigned batch = rank->nbatches++;
+	ncclResult_t result = ncclSuccess;
+	cudaError_t status;
+	int ret = await_batch(rank, batch, error);
 
-		if (result != ncclSuccess) {
-			return nccl_failed(result, rank->comm, "ncclAllReduce", error);
-		}
+	if (ret) {
+		return ret;
 	}
-	return finish(rank, error);
+	expect_progress(rank);
+	for (int i = 0; i < n && result == ncclSuccess; i++) {
+		result = ncclAllReduce(work->send, work->recv, work->count, work->dtype, work->op,
+			rank->comm, rank->stream);
+	}
+	expect_nothing();
+	if (result != ncclSuccess) {
+		return nccl_failed(result, rank->comm, "ncclAllReduce", error);
+	}
+	status = cudaEventRecord(rank->batches[batch % BATCHES], rank->stream);
+	return status == cudaSuccess ? 0 : cuda_failed(status, "cudaEventRecord", error);
+}
+
+static int allreduce(struct rank *rank, const struct work *work, int n, struct smd_error *error)
+{
+	int ret = 0;
+
+	for (int begun = 0; begun < n && !ret; begun += BATCH) {
+		int rest = n - begun;
+
+		ret = begin_batch(rank, work, rest < BATCH ? rest : BATCH, error);
+	}
+	return ret ? ret : finish(rank, error);
 }
 
 /* Overwrites `figures` with the largest of all ranks', or the sum. */
@@ -112,18 +180,16 @@ static int gather(
 	struct rank *rank, uint64_t figures[FIGURES], ncclRedOp_t op, struct smd_error *error)
 {
 	size_t size = FIGURES * sizeof(*figures);
-	ncclResult_t result;
+	const struct work work = {
+		.send = rank->figures,
+		.recv = rank->figures,
+		.count = FIGURES,
+		.dtype = ncclUint64,
+		.op = op,
+	};
 	int ret = copy(rank, rank->figures, figures, size, error);
 
-	if (ret) {
-		return ret;
-	}
-	result = ncclAllReduce(
-		rank->figures, rank->figures, FIGURES, ncclUint64, op, rank->comm, rank->stream);
-	if (result != ncclSuccess) {
-		return nccl_failed(result, rank->comm, "ncclAllReduce", error);
-	}
-	ret = finish(rank, error);
+	ret = ret ? ret : allreduce(rank, &work, 1, error);
 	return ret ? ret : copy(rank, figures, rank->figures, size, error);
 }
 
@@ -178,16 +244,16 @@ static int prepare(
 }
 
 /* All iterations, begun together. In place each reduces the result of the one before. */
-static int measure(struct rank *rank, const struct nccl_perf_row *row, const void *send,
-	uint64_t *ns, struct smd_error *error)
+static int measure(
+	struct rank *rank, const struct work *work, uint64_t *ns, struct smd_error *error)
 {
 	uint64_t nothing[FIGURES] = {0};
 	double begin;
-	int ret = allreduce(rank, row, send, rank->settings->warmup, error);
+	int ret = allreduce(rank, work, rank->settings->warmup, error);
 
 	ret = ret ? ret : gather(rank, nothing, ncclSum, error);
 	begin = smd_clock_seconds();
-	ret = ret ? ret : allreduce(rank, row, send, rank->settings->iters, error);
+	ret = ret ? ret : allreduce(rank, work, rank->settings->iters, error);
 	*ns = (uint64_t)((smd_clock_seconds() - begin) * 1e9 / rank->settings->iters);
 	return ret;
 }
@@ -198,15 +264,21 @@ static int run_way(
 	struct rank *rank, struct nccl_perf_row *row, int in_place, struct smd_error *error)
 {
 	struct nccl_perf_figures *figures = in_place ? &row->in_place : &row->apart;
-	const void *send = in_place ? rank->recv : rank->send;
+	const struct work work = {
+		.send = in_place ? rank->recv : rank->send,
+		.recv = rank->recv,
+		.count = row->count,
+		.dtype = (ncclDataType_t)row->dtype,
+		.op = (ncclRedOp_t)row->op,
+	};
 	uint64_t wrong = 0, hash = 0, ns = 0;
 	uint64_t most[FIGURES];
 	uint64_t sums[FIGURES] = {0};
 	int ret = prepare(rank, row, in_place, error);
 
-	ret = ret ? ret : allreduce(rank, row, send, 1, error);
+	ret = ret ? ret : allreduce(rank, &work, 1, error);
 	ret = ret ? ret : check(rank, row, &wrong, &hash, error);
-	ret = ret ? ret : measure(rank, row, send, &ns, error);
+	ret = ret ? ret : measure(rank, &work, &ns, error);
 	if (ret == 0 && !in_place) {
 		ret = check(rank, row, &wrong, &hash, error);
 	}
@@ -308,6 +380,9 @@ static int allocate(struct rank *rank, struct smd_error *error)
 			error, ENOMEM, "%llu bytes: out of memory", (unsigned long long)largest);
 	}
 	result = cudaStreamCreateWithFlags(&rank->stream, cudaStreamNonBlocking);
+	for (int i = 0; i < BATCHES && result == cudaSuccess; i++) {
+		result = cudaEventCreateWithFlags(&rank->batches[i], cudaEventDisableTiming);
+	}
 	if (result == cudaSuccess) {
 		result = cudaMalloc((void **)&rank->send, largest);
 	}
@@ -325,6 +400,11 @@ static void release(struct rank *rank)
 	cudaFree(rank->figures);
 	cudaFree(rank->recv);
 	cudaFree(rank->send);
+	for (int i = 0; i < BATCHES; i++) {
+		if (rank->batches[i]) {
+			cudaEventDestroy(rank->batches[i]);
+		}
+	}
 	if (rank->stream) {
 		cudaStreamDestroy(rank->stream);
 	}
@@ -339,12 +419,13 @@ static int join(struct rank *rank, struct smd_error *error)
 	ncclUniqueId id;
 	int ret;
 
-	alarm((unsigned)settings->timeout_s);
+	expect_progress(rank);
 	ret = nccl_perf_meet(settings, &id, error);
 	if (ret) {
 		return ret;
 	}
 	result = ncclCommInitRank(&rank->comm, settings->nranks, id, settings->rank);
+	expect_nothing();
 	nccl_perf_forget(settings);
 	return result == ncclSuccess ? 0 : nccl_failed(result, NULL, "ncclCommInitRank", error);
 }
@@ -358,14 +439,14 @@ int nccl_perf_run(const struct nccl_perf_settings *settings, struct smd_error *e
 	ret = allocate(&rank, error);
 	ret = ret ? ret : join(&rank, error);
 	ret = ret ? ret : run_types(&rank, error);
-	alarm((unsigned)settings->timeout_s);
+	expect_progress(&rank);
 	if (rank.comm && ret < 0) {
 		ncclCommAbort(rank.comm);
 	} else if (rank.comm) {
 		ncclCommDestroy(rank.comm);
 	}
 	release(&rank);
-	alarm(0);
+	expect_nothing();
 	return ret;
 }
 

@@ -1,16 +1,30 @@
 /*
  * Stands in for a GPU and NCCL of one rank, in summand-nccl-perf: device memory is the host's, and
  * a reduction of one rank is a copy. FAKE chooses what goes wrong: "bit" (one bit of a result),
- * "last" (that of the last iterations only), "error" (the network fails), "hang" (nothing ends).
+ * "last" (that of the last iterations only), "error" (the network fails), "late-error" (in the
+ * midst of the iterations), "hang" (nothing ends), "slow" (each all-reduce takes the device a
+ * while, but none the host).
  */
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "reduction_server/base/clock.h"
 #include "reduction_server/kernels/kernels.h"
 
+#define SLOW_S     0.005
+#define LATE       50  /* all-reduces that are done before the network fails */
+#define QUEUE_MOST 200 /* those that NCCL takes while nothing is done, before it waits */
+
+struct CUevent_st {
+	unsigned calls; /* before it */
+	double when;    /* that the device gets there */
+};
+
 static unsigned calls;
+static double busy_until;
 
 static int fake_is(const char *what)
 {
@@ -76,10 +90,33 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 	return cudaSuccess;
 }
 
-cudaError_t cudaStreamQuery(cudaStream_t stream)
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
+{
+	(void)flags;
+	*event = calloc(1, sizeof(**event));
+	return *event ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+	free(event);
+	return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
 	(void)stream;
-	return fake_is("error") || fake_is("hang") ? cudaErrorNotReady : cudaSuccess;
+	*event = (struct CUevent_st){.calls = calls, .when = busy_until};
+	return cudaSuccess;
+}
+
+/* Not reached in time, or behind what never ends. */
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+	int is_stuck = event->calls > 0 && (fake_is("error") || fake_is("hang"));
+
+	is_stuck |= event->calls > LATE && fake_is("late-error");
+	return is_stuck || smd_clock_seconds() < event->when ? cudaErrorNotReady : cudaSuccess;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
@@ -122,7 +159,8 @@ ncclResult_t ncclCommAbort(ncclComm_t comm)
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
 	(void)comm;
-	*error = fake_is("error") ? ncclRemoteError : ncclSuccess;
+	*error = fake_is("error") || (fake_is("late-error") && calls > LATE) ? ncclRemoteError
+									     : ncclSuccess;
 	return ncclSuccess;
 }
 
@@ -144,6 +182,14 @@ ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataT
 	(void)op;
 	(void)comm;
 	(void)stream;
+	while (fake_is("late-error") && calls > LATE + QUEUE_MOST) {
+		pause(); /* for a proxy that has ended */
+	}
+	if (fake_is("slow")) {
+		double now = smd_clock_seconds();
+
+		busy_until = (busy_until > now ? busy_until : now) + SLOW_S;
+	}
 	memmove(recv, send, count * smd_dtype_bytes(dtype));
 	if (count > 3) {
 		calls++;

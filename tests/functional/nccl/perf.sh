@@ -103,6 +103,12 @@ FAKE=bit says 1 "FAILED" "${one[@]}" --max=4K
 FAKE=last says 1 "# wrong elements: 2, " "${one[@]}" --max=4K
 FAKE=error says 1 "rank 0: all-reduce: remote process has gone: NET/Summand: lost 10.0.0.9:2222" "${one[@]}"
 FAKE=hang says 1 "no progress until the timeout" "${one[@]}" --timeout=1
+# Iterations that take longer than the timeout are no hang: each is 5 ms of the device. A network that fails
+# when many have been begun is noticed, though NCCL then waits without end in ncclAllReduce.
+many=("${one[@]}" --max=4K --warmup=0)
+FAKE=slow says 0 "results that differ between ranks: 0 OK" "${many[@]}" --iters=500 --timeout=2
+FAKE=late-error says 1 "rank 0: all-reduce: remote process has gone: NET/Summand: lost 10.0.0.9:2222" \
+	"${many[@]}" --iters=100000 --timeout=5
 says 2 "--device: must be below 1, got 1" "${one[@]}" --device=1
 : >"$scratch/id"
 says 1 "$scratch/id: must not be there yet" "${one[@]}"
