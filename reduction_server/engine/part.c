@@ -47,8 +47,9 @@ static int part_check_elements(
 	}
 	if (frame->length && !smd_collective_sends(frame->collective, frame->root, member->rank)) {
 		return smd_error_set(error, EPROTO,
-			"INPUT: length must be 0 from rank %u in a broadcast from rank %u, got %u",
-			member->rank, frame->root, frame->length);
+			"INPUT: length must be 0 from rank %u in a %s from rank %u, got %u",
+			member->rank, smd_collective_name(frame->collective), frame->root,
+			frame->length);
 	}
 	if (size == 0 || frame->length % size || frame->length > chunk_bytes) {
 		return smd_error_set(error, EPROTO,

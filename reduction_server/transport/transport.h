@@ -21,8 +21,8 @@
  * that was offered is written to at any time until its payload has come, the offer is withdrawn
  * because the other end is known to be through with it, or the lane is closed. Payloads of no more
  * than SMD_PLACED_ABOVE bytes are copied, which is faster, but for two cases in which a processor
- * cannot: from memory of a device, and to a place of no more bytes. So whoever need not offers none
- * so small.
+ * may not: from memory of a device, and to a place of no more bytes. So places so small are for who
+ * may have to do with such memory.
  *
  * The end. on_closed() is called at most once, always from the event loop or smd_lane_poll() (never
  * from inside another call into the transport), and only if the owner has not closed the lane

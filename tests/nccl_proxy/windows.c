@@ -99,9 +99,11 @@ static void wait_all(const struct proxy *proxy, void **requests)
 
 /* ---- all-gather ---- */
 
-static void *start_gather(struct proxy *proxy, int w)
+/* In place: what the rank has lies already where it belongs in the whole, if that is one part. */
+static void *start_gather(struct proxy *proxy, int w, bool in_place)
 {
 	const struct window *window = &windows[w];
+	enum proxy_side side = PROXY_SEND;
 	unsigned char *send = proxy_slot(proxy, PROXY_SEND, (unsigned)w);
 	unsigned char *recv = proxy_slot(proxy, PROXY_RECEIVE, (unsigned)w);
 	struct nccl_sge_v9 parts[PARTS_MAX];
@@ -112,12 +114,15 @@ static void *start_gather(struct proxy *proxy, int w)
 	fleet_doing("iallgather of window %d", w);
 	intersect(window, proxy->rank, &begin, &end);
 	memset(send, 0x33, SLOT_BYTES);
-	pattern_fill(send, NCCL_UINT8, begin, end - begin, proxy->rank, (uint64_t)w);
 	memset(recv, UNTOUCHED, SLOT_BYTES);
+	if (in_place && window->nparts == 1 && end > begin) {
+		side = PROXY_RECEIVE;
+		send = recv + (begin - window->offset);
+	}
+	pattern_fill(send, NCCL_UINT8, begin, end - begin, proxy->rank, (uint64_t)w);
 	lay_out(window, recv, proxy->mhandles[PROXY_RECEIVE], parts);
-	CHECK_EQUAL(
-		collnet_iallgather(proxy->collnet, proxy->coll, send, window->nparts, parts, SHARE,
-			window->offset, window->bytes, proxy->mhandles[PROXY_SEND], &request),
+	CHECK_EQUAL(collnet_iallgather(proxy->collnet, proxy->coll, send, window->nparts, parts,
+			    SHARE, window->offset, window->bytes, proxy->mhandles[side], &request),
 		NCCL_SUCCESS);
 	return request;
 }
@@ -209,7 +214,9 @@ static void check_scatter(const struct proxy *proxy, int w)
 
 /* ---- the scenario ---- */
 
-/* All windows of both are in flight with an all-reduce between them. */
+enum { GATHER, GATHER_IN_PLACE, SCATTER, ROUNDS };
+
+/* All windows of a round are in flight with an all-reduce between them. */
 static void use_windows(struct fleet_node *node)
 {
 	const struct proxy_shape shape = {.slots = WINDOWS + 1, .slot_bytes = SLOT_BYTES};
@@ -221,9 +228,11 @@ static void use_windows(struct fleet_node *node)
 
 	collnet_find(&collnet, library, *(const int *)node->argument);
 	proxy_open(&proxy, &collnet, node, &shape);
-	for (int round = 0; round < 2; round++) {
+	for (int round = 0; round < ROUNDS; round++) {
 		for (int w = 0; w < WINDOWS; w++) {
-			requests[w] = round ? start_scatter(&proxy, w) : start_gather(&proxy, w);
+			requests[w] = round == SCATTER
+					      ? start_scatter(&proxy, w)
+					      : start_gather(&proxy, w, round == GATHER_IN_PLACE);
 			CHECK(requests[w]);
 			if (w == WINDOWS / 2) {
 				CHECK_EQUAL(proxy_fill_and_start(&proxy, &op), NCCL_SUCCESS);
@@ -233,7 +242,7 @@ static void use_windows(struct fleet_node *node)
 		proxy_wait(&proxy, &op);
 		proxy_verify(&proxy, &op);
 		for (int w = 0; w < WINDOWS; w++) {
-			(round ? check_scatter : check_gather)(&proxy, w);
+			(round == SCATTER ? check_scatter : check_gather)(&proxy, w);
 		}
 	}
 	proxy_deregister(&proxy, PROXY_SEND);

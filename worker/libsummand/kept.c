@@ -68,6 +68,17 @@ static int kept_declare(
 	return ret;
 }
 
+/*
+ * Its address may stand for other memory by now, when somebody has freed it and has not said so
+ * yet: an older dma-buf would go on to mean what was there before. What is under way keeps that.
+ */
+static int kept_renew(
+	struct smd_context *context, struct smd_extent memory, const struct smd_dmabuf *dmabuf)
+{
+	kept_retract(context, memory);
+	return kept_declare(context, memory, dmabuf);
+}
+
 static int kept_add(
 	struct smd_context *context, struct smd_extent memory, const struct smd_dmabuf *dmabuf)
 {
@@ -75,8 +86,9 @@ static int kept_add(
 	int ret;
 
 	if (kept) {
-		kept->users++;
-		return 0;
+		ret = kept->device ? kept_renew(context, memory, dmabuf) : 0;
+		kept->users += ret == 0;
+		return ret;
 	}
 	kept = calloc(1, sizeof(*kept));
 	if (!kept) {

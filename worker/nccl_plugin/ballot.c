@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define MAGIC   0x42444d53u /* "SMDB" */
-#define VERSION 1u
+#define VERSION 2u
 #define ERR_MAX 4095
 
 enum {

@@ -283,8 +283,8 @@ int smd_collnet_allgather(void *coll_comm, const void *send, int nparts,
 	own->bytes = bytes;
 	own->recv = whole;
 	own->recv_bytes = bytes;
-	own->send = send;
 	own->send_bytes = window_share(&window, coll->node).bytes;
+	own->send = own->send_bytes ? send : NULL;
 	for (unsigned i = 0; i < window.nodes; i++) {
 		struct share share = window_share(&window, window.first + i);
 		int ret = smd_spread_start(coll->comm, send, whole + share.begin, share.bytes,

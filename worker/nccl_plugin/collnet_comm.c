@@ -70,7 +70,8 @@ int smd_coll_wait_part(struct smd_coll_request *request)
 
 static bool overlaps(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
 {
-	return (uintptr_t)a < (uintptr_t)b + b_bytes && (uintptr_t)b < (uintptr_t)a + a_bytes;
+	return a_bytes && b_bytes && (uintptr_t)a < (uintptr_t)b + b_bytes &&
+	       (uintptr_t)b < (uintptr_t)a + a_bytes;
 }
 
 static bool request_uses(const struct smd_coll_request *request, const void *memory, size_t bytes)

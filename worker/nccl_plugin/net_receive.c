@@ -63,7 +63,7 @@ static int receive_offer(
 					(uint32_t)(left < SMD_NET_PIECE ? left : SMD_NET_PIECE),
 					smd_net_extent(memory));
 			if (entry->device && !receive->offers[entry->first + j]) {
-				return -ENOMEM;
+				return -ENOTSUP;
 			}
 		}
 	}
@@ -132,6 +132,7 @@ static int comm_receive(struct smd_net_comm *comm, int n, void **data, const siz
 {
 	struct smd_net_receive *receive = NULL;
 	const struct smd_net_entry *last;
+	int ret;
 
 	if (comm->result) {
 		return smd_net_comm_tell(comm);
@@ -147,9 +148,13 @@ static int comm_receive(struct smd_net_comm *comm, int n, void **data, const siz
 	last = &receive->entries[n - 1];
 	smd_net_request_begin(&receive->request, comm);
 	receive->ordinal = comm->ordinal++;
-	if (receive_make_room(receive, last->first + last->pieces) ||
-		receive_post(comm, receive, mhandles)) {
-		smd_net_comm_fail(comm, NCCL_SYSTEM_ERROR, "%s: out of memory", comm->peer);
+	ret = receive_make_room(receive, last->first + last->pieces);
+	ret = ret ? ret : receive_post(comm, receive, mhandles);
+	if (ret) {
+		smd_net_comm_fail(comm, NCCL_SYSTEM_ERROR, "%s: %s", comm->peer,
+			ret == -ENOTSUP ? "GPU memory of a receive must be registered, and its "
+					  "network card must take it"
+					: strerror(-ret));
 		return NCCL_SYSTEM_ERROR;
 	}
 	*request = receive;

@@ -7,7 +7,7 @@
 
 #include "reduction_server/wire/cursor.h"
 
-#define HANDLE_MAGIC 0x31444d53u /* "SMD1" */
+#define HANDLE_MAGIC 0x32444d53u /* "SMD2" */
 
 static struct smd_writer writer_over(uint8_t payload[SMD_CONTROL_MAX])
 {
