@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# tools/nccl-without-gpu: what it says of its command line and of what it lacks; and all of its scenarios,
+# where SUMMAND_NCCL_SOURCE names a folder with NCCL's source.
+#
+#   nccl_without_gpu.sh [SANITIZER]
+set -uo pipefail
+
+sanitizer=${1:-}
+tool=${SUMMAND_SOURCE:?must name the source directory}/tools/nccl-without-gpu
+build=${SUMMAND_BUILD:?must name the build directory}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+failures=0
+
+# says EXIT_CODE TEXT ARGUMENT...
+says() {
+	local code=$1 text=$2 got result
+
+	shift 2
+	got=$("$tool" "$@" 2>&1 </dev/null)
+	result=$?
+	if [ "$result" != "$code" ] || [[ $got != *"$text"* ]]; then
+		echo "FAILED: $*: must exit with $code and say \"$text\", got $result: $got"
+		failures=$((failures + 1))
+	fi
+}
+
+mkdir -p "$scratch/2.21/makefiles" "$scratch/2.28/makefiles"
+printf 'NCCL_MAJOR   := 2\nNCCL_MINOR   := 21\nNCCL_PATCH   := 5\n' >"$scratch/2.21/makefiles/version.mk"
+printf 'NCCL_MAJOR   := 2\nNCCL_MINOR   := 28\nNCCL_PATCH   := 9\n' >"$scratch/2.28/makefiles/version.mk"
+says 0 "Runs NCCL's own host code" --help
+says 2 "must be given"
+says 2 'unknown option "--fast"' "$scratch" --fast
+says 2 'one of collectives' "$scratch" sum
+says 2 'must be 2 to 16, got "1"' "$scratch" --nodes=1
+says 2 'number of seconds, got ""' "$scratch" --limit=
+says 77 "has no makefiles/version.mk" "$scratch" "--build=$build"
+says 77 "must be 2.28 or 2.30, got 2.21.5" "$scratch/2.21" "--build=$build"
+CUDA_HOME=$scratch says 77 "CUDA 13's headers must be in $scratch/include, got none" "$scratch/2.28" "--build=$build"
+[ "$failures" = 0 ] || exit 1
+
+if [ -n "$sanitizer" ]; then
+	echo "skipped: programs without sanitizers cannot open the plugin"
+	exit 77
+fi
+if [ -z "${SUMMAND_NCCL_SOURCE:-}" ]; then
+	echo "skipped: SUMMAND_NCCL_SOURCE names no folder with NCCL's source"
+	exit 77
+fi
+"$tool" "$SUMMAND_NCCL_SOURCE" "--build=$build"

@@ -1,0 +1,326 @@
+/* What programs do with NCCL, and go through with it: one rank of a scenario, which checks every
+ * result.
+ *
+ *   scenario NAME --nranks=N --rank=R --id-file=FILE */
+#include "rank.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum { SMALL = 1 << 10, LARGE = 1 << 20 }; /* elements: below SUMMAND_NCCL_MIN_BYTES, and above */
+
+static int all_ranks(const struct smd_rank *rank)
+{
+	return smd_rank_sum(rank, 0, 1);
+}
+
+static void two_sizes(const struct smd_rank *rank, ncclComm_t communicator)
+{
+	smd_rank_all_reduce(rank, communicator, SMALL, all_ranks(rank));
+	smd_rank_all_reduce(rank, communicator, LARGE, all_ranks(rank));
+}
+
+/* ---- collectives: those that go from rank to rank ---- */
+
+enum { COUNT = 100003, PERIOD = 997, STRIDE = 1000 }; /* no power of two divides it */
+
+/* Element i of what a rank has. */
+static int element(int rank, size_t i)
+{
+	return rank * STRIDE + (int)(i % PERIOD);
+}
+
+struct exchange {
+	const struct smd_rank *rank;
+	ncclComm_t communicator;
+	int *in, *out, *host; /* nranks * COUNT elements each */
+};
+
+static void fetch(const struct exchange *exchange)
+{
+	smd_rank_finish(exchange->rank);
+	smd_rank_copy(exchange->host, exchange->out,
+		(size_t)exchange->rank->nranks * COUNT * sizeof(int));
+}
+
+static void all_gather(const struct exchange *exchange)
+{
+	size_t wrong = 0;
+
+	SMD_NCCL(ncclAllGather(exchange->in, exchange->out, COUNT, ncclInt, exchange->communicator,
+		exchange->rank->stream));
+	fetch(exchange);
+	for (int r = 0; r < exchange->rank->nranks; r++) {
+		for (size_t i = 0; i < COUNT; i++) {
+			wrong += exchange->host[(size_t)r * COUNT + i] != element(r, i);
+		}
+	}
+	smd_rank_judge("all-gather", wrong);
+}
+
+static void reduce_scatter(const struct exchange *exchange)
+{
+	size_t wrong = 0, first = (size_t)exchange->rank->rank * COUNT;
+
+	SMD_NCCL(ncclReduceScatter(exchange->in, exchange->out, COUNT, ncclInt, ncclSum,
+		exchange->communicator, exchange->rank->stream));
+	fetch(exchange);
+	for (size_t i = 0; i < COUNT; i++) {
+		int sum = 0;
+
+		for (int r = 0; r < exchange->rank->nranks; r++) {
+			sum += element(r, first + i);
+		}
+		wrong += exchange->host[i] != sum;
+	}
+	smd_rank_judge("reduce-scatter", wrong);
+}
+
+static void broadcast(const struct exchange *exchange)
+{
+	size_t wrong = 0;
+	int root = exchange->rank->nranks - 1;
+
+	SMD_NCCL(ncclBroadcast(exchange->in, exchange->out, COUNT, ncclInt, root,
+		exchange->communicator, exchange->rank->stream));
+	fetch(exchange);
+	for (size_t i = 0; i < COUNT; i++) {
+		wrong += exchange->host[i] != element(root, i);
+	}
+	smd_rank_judge("broadcast", wrong);
+}
+
+static void all_to_all(const struct exchange *exchange)
+{
+	size_t wrong = 0, first = (size_t)exchange->rank->rank * COUNT;
+
+	SMD_NCCL(ncclGroupStart());
+	for (int r = 0; r < exchange->rank->nranks; r++) {
+		size_t at = (size_t)r * COUNT;
+
+		SMD_NCCL(ncclSend(exchange->in + at, COUNT, ncclInt, r, exchange->communicator,
+			exchange->rank->stream));
+		SMD_NCCL(ncclRecv(exchange->out + at, COUNT, ncclInt, r, exchange->communicator,
+			exchange->rank->stream));
+	}
+	SMD_NCCL(ncclGroupEnd());
+	fetch(exchange);
+	for (int r = 0; r < exchange->rank->nranks; r++) {
+		for (size_t i = 0; i < COUNT; i++) {
+			wrong += exchange->host[(size_t)r * COUNT + i] != element(r, first + i);
+		}
+	}
+	smd_rank_judge("send and receive", wrong);
+}
+
+static void collectives(const struct smd_rank *rank, ncclComm_t communicator)
+{
+	size_t count = (size_t)rank->nranks * COUNT, bytes = count * sizeof(int);
+	struct exchange exchange = {rank, communicator, smd_rank_allocate(bytes),
+		smd_rank_allocate(bytes), malloc(bytes)};
+
+	if (!exchange.host) {
+		abort();
+	}
+	for (size_t i = 0; i < count; i++) {
+		exchange.host[i] = element(rank->rank, i);
+	}
+	smd_rank_copy(exchange.in, exchange.host, bytes);
+	all_gather(&exchange);
+	reduce_scatter(&exchange);
+	broadcast(&exchange);
+	all_to_all(&exchange);
+	two_sizes(rank, communicator);
+	SMD_CUDA(cudaFree(exchange.in));
+	SMD_CUDA(cudaFree(exchange.out));
+	free(exchange.host);
+}
+
+/* ---- several communicators ---- */
+
+/* Half of the ranks, and all in another order, each beside their parent. */
+static void split(const struct smd_rank *rank, ncclComm_t communicator)
+{
+	int parity = rank->rank % 2;
+	ncclComm_t half, turned;
+
+	SMD_NCCL(ncclCommSplit(communicator, parity, rank->rank, &half, NULL));
+	SMD_NCCL(ncclCommSplit(communicator, 0, rank->nranks - rank->rank, &turned, NULL));
+	smd_rank_all_reduce(rank, half, LARGE, smd_rank_sum(rank, parity, 2));
+	two_sizes(rank, turned);
+	two_sizes(rank, communicator);
+	SMD_NCCL(ncclCommDestroy(half));
+	SMD_NCCL(ncclCommDestroy(turned));
+	two_sizes(rank, communicator);
+}
+
+static void several(const struct smd_rank *rank, ncclComm_t communicator)
+{
+	enum { MORE = 3 };
+	const char *names[MORE] = {"one", "two", "three"};
+	ncclComm_t more[MORE];
+
+	for (int i = 0; i < MORE; i++) {
+		more[i] = smd_rank_meet(rank, names[i]);
+		two_sizes(rank, more[i]);
+	}
+	for (int i = MORE - 1; i >= 0; i--) {
+		two_sizes(rank, more[i]);
+		SMD_NCCL(ncclCommDestroy(more[i]));
+	}
+	two_sizes(rank, communicator);
+}
+
+/* ---- group: many operations at a time ---- */
+
+enum { OPERATIONS = 24 };
+
+static size_t group_count(int operation)
+{
+	return operation % 3 ? (size_t)(1000 + 37 * operation)
+			     : (size_t)(300000 + 7777 * operation);
+}
+
+static void group_round(
+	const struct smd_rank *rank, ncclComm_t *communicators, cudaStream_t *streams)
+{
+	float *device[OPERATIONS], *host = malloc(group_count(OPERATIONS) * sizeof(float));
+	size_t wrong = 0;
+
+	if (!host) {
+		abort();
+	}
+	for (int k = 0; k < OPERATIONS; k++) {
+		for (size_t i = 0; i < group_count(k); i++) {
+			host[i] = (float)((rank->rank + 1) * (k + 1));
+		}
+		device[k] = smd_rank_allocate(group_count(k) * sizeof(float));
+		smd_rank_copy(device[k], host, group_count(k) * sizeof(float));
+	}
+	SMD_NCCL(ncclGroupStart());
+	for (int k = 0; k < OPERATIONS; k++) {
+		SMD_NCCL(ncclAllReduce(device[k], device[k], group_count(k), ncclFloat, ncclSum,
+			communicators[k % 2], streams[k % 2]));
+	}
+	SMD_NCCL(ncclGroupEnd());
+	SMD_CUDA(cudaStreamSynchronize(streams[0]));
+	SMD_CUDA(cudaStreamSynchronize(streams[1]));
+	for (int k = 0; k < OPERATIONS; k++) {
+		smd_rank_copy(host, device[k], group_count(k) * sizeof(float));
+		for (size_t i = 0; i < group_count(k); i++) {
+			wrong += host[i] != (float)(all_ranks(rank) * (k + 1));
+		}
+		SMD_CUDA(cudaFree(device[k]));
+	}
+	free(host);
+	smd_rank_judge("group", wrong);
+}
+
+/* In one communicator, and in two. */
+static void group(const struct smd_rank *rank, ncclComm_t communicator)
+{
+	ncclComm_t two = smd_rank_meet(rank, "two");
+	cudaStream_t stream;
+
+	SMD_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+	for (int i = 0; i < 2; i++) {
+		group_round(rank, (ncclComm_t[]){communicator, communicator},
+			(cudaStream_t[]){rank->stream, rank->stream});
+		group_round(rank, (ncclComm_t[]){communicator, two},
+			(cudaStream_t[]){rank->stream, stream});
+	}
+	SMD_NCCL(ncclCommDestroy(two));
+	SMD_CUDA(cudaStreamDestroy(stream));
+}
+
+/* ---- lost, abort: a run that cannot go on ---- */
+
+/* Sums until that fails, which must be by the network's error, or turns are over (0: never). Either
+ * way ncclCommAbort() must return. */
+static void work_until_lost(const struct smd_rank *rank, ncclComm_t communicator, unsigned turns)
+{
+	enum { PAUSE_US = 1000, BEFORE_LEAVING_S = 1 };
+	size_t count = 4 * LARGE;
+	float *device = smd_rank_allocate(count * sizeof(float));
+	ncclResult_t error = ncclSuccess;
+	unsigned turn = 0;
+
+	SMD_CUDA(cudaMemset(device, 0, count * sizeof(float)));
+	while (error == ncclSuccess && (turns == 0 || turn < turns)) {
+		error = ncclAllReduce(
+			device, device, count, ncclFloat, ncclSum, communicator, rank->stream);
+		while (error == ncclSuccess && cudaStreamQuery(rank->stream) == cudaErrorNotReady) {
+			SMD_NCCL(ncclCommGetAsyncError(communicator, &error));
+			usleep(PAUSE_US);
+		}
+		if (++turn == 2) {
+			printf("at work\n");
+		}
+	}
+	if (error == ncclSuccess) {
+		sleep(BEFORE_LEAVING_S); /* so that the others are in the middle of the next */
+	}
+	printf("after %u: %s\n", turn, ncclGetErrorString(error));
+	SMD_NCCL(ncclCommAbort(communicator));
+	printf("aborted\n");
+	exit(error == (turns == 0 ? ncclRemoteError : ncclSuccess) ? 0 : 1);
+}
+
+static void lost(const struct smd_rank *rank, ncclComm_t communicator)
+{
+	work_until_lost(rank, communicator, 0);
+}
+
+static void leave(const struct smd_rank *rank, ncclComm_t communicator)
+{
+	work_until_lost(rank, communicator, rank->rank == 1 ? 5 : 0);
+}
+
+static const struct scenario {
+	const char *name;
+	void (*play)(const struct smd_rank *rank, ncclComm_t communicator);
+} scenarios[] = {
+	{"collectives", collectives},
+	{"split", split},
+	{"several", several},
+	{"group", group},
+	{"sums", two_sizes},
+	{"lost", lost},
+	{"abort", leave},
+};
+
+static const struct scenario *find(const char *name)
+{
+	for (size_t i = 0; i < sizeof(scenarios) / sizeof(*scenarios); i++) {
+		if (!strcmp(scenarios[i].name, name)) {
+			return &scenarios[i];
+		}
+	}
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	const struct scenario *scenario = argc == 5 ? find(argv[1]) : NULL;
+	struct smd_rank rank = {0};
+	ncclComm_t communicator;
+
+	if (!scenario || sscanf(argv[2], "--nranks=%d", &rank.nranks) != 1 ||
+		sscanf(argv[3], "--rank=%d", &rank.rank) != 1 ||
+		strncmp(argv[4], "--id-file=", strlen("--id-file=")) != 0) {
+		fprintf(stderr, "scenario: must be NAME --nranks=N --rank=R --id-file=FILE\n");
+		return 2;
+	}
+	rank.id_file = argv[4] + strlen("--id-file=");
+	setlinebuf(stdout);
+	SMD_CUDA(cudaSetDevice(0));
+	SMD_CUDA(cudaStreamCreateWithFlags(&rank.stream, cudaStreamNonBlocking));
+	communicator = smd_rank_meet(&rank, "all");
+	two_sizes(&rank, communicator);
+	scenario->play(&rank, communicator);
+	SMD_NCCL(ncclCommFinalize(communicator));
+	SMD_NCCL(ncclCommDestroy(communicator));
+	SMD_CUDA(cudaStreamDestroy(rank.stream));
+	printf("done\n");
+	return 0;
+}
