@@ -1,0 +1,202 @@
+/* CollNet on memory of GPUs in the NCCL plugin: nothing but network cards touches it. */
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "tests/unit/cuda/gdr_machine.h"
+#include "tests/unit/cuda/gdr_memory.h"
+
+enum { NODES = 2, TYPE_INT32 = 2, SUM_OP = 0 };
+
+struct node {
+	int rank;
+	void *handles[NODES];
+	void *listening;
+	void *comm;
+	bool device;
+	pthread_t thread;
+};
+
+static void coll_finish(void *request)
+{
+	int done = 0;
+
+	while (!done) {
+		CHECK(COLL.test(request, &done, NULL) == NCCL_SUCCESS);
+	}
+}
+
+static void coll_flush(struct node *node, struct memory *memory)
+{
+	void *request = NULL;
+
+	CHECK(COLL.iflush(node->comm, memory->data, 1, memory->mhandle, &request) == NCCL_SUCCESS);
+	coll_finish(request);
+}
+
+/* The first half to the second, and then the second in place. */
+static void coll_allreduce(struct node *node, struct memory *memory, size_t count)
+{
+	size_t bytes = count * sizeof(int32_t);
+	int32_t *values = malloc(bytes);
+	void *request = NULL;
+
+	for (size_t i = 0; i < count; i++) {
+		values[i] = (int32_t)i * (node->rank + 1);
+	}
+	memory_put(memory, 4, values, bytes);
+	CHECK(COLL.iallreduce(node->comm, memory->data + 4, memory->data + 4 + bytes, count,
+		      TYPE_INT32, SUM_OP, memory->mhandle, memory->mhandle,
+		      &request) == NCCL_SUCCESS);
+	coll_finish(request);
+	CHECK(COLL.iallreduce(node->comm, memory->data + 4 + bytes, memory->data + 4 + bytes, count,
+		      TYPE_INT32, SUM_OP, memory->mhandle, memory->mhandle,
+		      &request) == NCCL_SUCCESS);
+	coll_finish(request);
+	coll_flush(node, memory);
+	memory_get(memory, 4 + bytes, values, bytes);
+	for (size_t i = 0; i < count; i++) {
+		CHECK(values[i] == (int32_t)i * 3 * NODES);
+	}
+	free(values);
+}
+
+static void coll_allgather(struct node *node, struct memory *memory, size_t bytes)
+{
+	struct nccl_sge_v9 part = {memory->mhandle, memory->data + bytes, bytes * NODES};
+	uint8_t *seen = malloc(bytes * NODES);
+	void *request = NULL;
+
+	memory_fill(memory, (unsigned)node->rank);
+	CHECK(COLL.iallgather(node->comm, memory->data, 1, &part, bytes, 0, bytes * NODES,
+		      memory->mhandle, &request) == NCCL_SUCCESS);
+	coll_finish(request);
+	coll_flush(node, memory);
+	memory_get(memory, bytes, seen, bytes * NODES);
+	for (size_t i = 0; i < bytes * NODES; i++) {
+		CHECK(seen[i] == memory_pattern(i % bytes, (unsigned)(i / bytes)));
+	}
+	free(seen);
+}
+
+static void coll_reducescatter(struct node *node, struct memory *memory, size_t count)
+{
+	size_t bytes = count * sizeof(int32_t);
+	struct nccl_sge_v9 part = {memory->mhandle, memory->data, bytes * NODES};
+	int32_t *values = malloc(bytes * NODES);
+	void *request = NULL;
+
+	for (size_t i = 0; i < count * NODES; i++) {
+		values[i] = (int32_t)i * (node->rank + 1);
+	}
+	memory_put(memory, 0, values, bytes * NODES);
+	CHECK(COLL.ireducescatter(node->comm, 1, &part, memory->data + bytes * NODES, bytes, 0,
+		      bytes * NODES, TYPE_INT32, SUM_OP, memory->mhandle,
+		      &request) == NCCL_SUCCESS);
+	coll_finish(request);
+	coll_flush(node, memory);
+	memory_get(memory, bytes * NODES, values, bytes);
+	for (size_t i = 0; i < count; i++) {
+		CHECK(values[i] == (int32_t)(i + count * (size_t)node->rank) * 3);
+	}
+	free(values);
+}
+
+/* Several parts would have to be copied. */
+static void coll_parts(struct node *node, struct memory *memory)
+{
+	struct nccl_sge_v9 parts[2] = {
+		{memory->mhandle, memory->data, 10}, {memory->mhandle, memory->data + 20, 10}};
+	void *request;
+
+	CHECK(COLL.iallgather(node->comm, memory->data + 40, 2, parts, 10, 0, 20, memory->mhandle,
+		      &request) == (node->device ? NCCL_INVALID_ARGUMENT : NCCL_SUCCESS));
+	if (!node->device) {
+		coll_finish(request);
+	}
+}
+
+static void *node_run(void *arg)
+{
+	static const size_t counts[] = {1, 7, 1000, 5000, 200001};
+	struct node *node = arg;
+	struct memory memory;
+	void *sends;
+
+	gpu_enter(0); /* as NCCL's threads have it */
+	CHECK(COLL.connect(node->handles, NODES, node->rank, node->listening, &node->comm) ==
+		NCCL_SUCCESS);
+	CHECK(COLL.closeListen(node->listening) == NCCL_SUCCESS);
+	memory_create(&memory, node->device, 4 << 20);
+	CHECK(REGISTER(COLL, node->comm, &memory) == NCCL_SUCCESS);
+	sends = memory.mhandle;
+	CHECK(REGISTER(COLL, node->comm, &memory) == NCCL_SUCCESS); /* for the other direction */
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+		coll_allreduce(node, &memory, counts[i]);
+		coll_allgather(node, &memory, counts[i] * 3);
+		coll_reducescatter(node, &memory, counts[i]);
+	}
+	if (node->device) {
+		coll_parts(node, &memory);
+	}
+	CHECK(COLL.deregMr(node->comm, sends) == NCCL_SUCCESS);
+	CHECK(COLL.deregMr(node->comm, memory.mhandle) == NCCL_SUCCESS);
+	CHECK(COLL.closeColl(node->comm) == NCCL_SUCCESS);
+	gpu_leave();
+	memory_free(&memory);
+	return NULL;
+}
+
+static void nodes_run(bool first, bool second)
+{
+	static uint8_t handles[NODES][NCCL_HANDLE_BYTES];
+	struct node nodes[NODES];
+
+	for (int r = 0; r < NODES; r++) {
+		nodes[r] = (struct node){.rank = r, .device = r ? second : first};
+		assert_int_equal(
+			COLL.listen(NULL, 0, handles[r], &nodes[r].listening), NCCL_SUCCESS);
+	}
+	for (int r = 0; r < NODES; r++) {
+		for (int other = 0; other < NODES; other++) {
+			nodes[r].handles[other] = handles[other];
+		}
+		CHECK(pthread_create(&nodes[r].thread, NULL, node_run, &nodes[r]) == 0);
+	}
+	for (int r = 0; r < NODES; r++) {
+		pthread_join(nodes[r].thread, NULL);
+	}
+}
+
+static void operations_of_every_size_on_gpus(void **state)
+{
+	unsigned before = gpu_flushes();
+
+	(void)state;
+	nodes_run(true, true);
+	assert_int_equal(gpu_flushes(), before + NODES * 5 * 3);
+	assert_int_equal(card_counts().from_host, 0);
+	assert_int_equal(card_counts().to_host, 0);
+}
+
+/* Where one node's GPU is too far from its card, NCCL gives memory of the host there. */
+static void operations_on_one_gpu_and_one_host(void **state)
+{
+	(void)state;
+	nodes_run(true, false);
+	assert_true(card_counts().from_device > 0);
+	assert_true(card_counts().from_host > 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		MACHINE_TEST(operations_of_every_size_on_gpus),
+		MACHINE_TEST(operations_on_one_gpu_and_one_host),
+	};
+	int ret;
+
+	machine_start(FAKE_DRIVER);
+	ret = cmocka_run_group_tests(tests, NULL, NULL);
+	machine_stop();
+	return ret;
+}
