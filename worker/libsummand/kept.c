@@ -86,7 +86,7 @@ static int kept_add(
 	int ret;
 
 	if (kept) {
-		ret = kept->device ? kept_renew(context, memory, dmabuf) : 0;
+		ret = kept->device && dmabuf ? kept_renew(context, memory, dmabuf) : 0;
 		kept->users += ret == 0;
 		return ret;
 	}

@@ -274,16 +274,23 @@ static void kept_memory_is_declared_once_and_retracted_once(void **state)
 	device_run(keep_some, NULL);
 }
 
-static int keep(struct pool_rank *rank, const struct buffer *buffer)
+/* At the address of the one what the other has. */
+static int keep_as(
+	struct pool_rank *rank, const struct buffer *address, const struct buffer *content)
 {
 	struct smd_dmabuf dmabuf;
-	size_t bytes = buffer->count * sizeof(int32_t);
+	size_t bytes = address->count * sizeof(int32_t);
 	int ret;
 
-	dmabuf.fd = gpu_export(buffer->data, bytes, &dmabuf.offset);
-	ret = smd_context_keep(rank->context, buffer->data, bytes, &dmabuf);
+	dmabuf.fd = gpu_export(content->data, bytes, &dmabuf.offset);
+	ret = smd_context_keep(rank->context, address->data, bytes, &dmabuf);
 	close(dmabuf.fd);
 	return ret;
+}
+
+static int keep(struct pool_rank *rank, const struct buffer *buffer)
+{
+	return keep_as(rank, buffer, buffer);
 }
 
 static void keep_no_longer(struct pool_rank *rank, const struct buffer *buffer)
@@ -309,6 +316,29 @@ static void allreduce_kept(struct pool_rank *rank, size_t count, size_t before, 
 	}
 	keep_no_longer(rank, &buffer);
 	buffer_end(&buffer, SUM);
+}
+
+/* Freed and allocated anew by somebody, before the first owner has said so. */
+static void keep_anew(struct pool_rank *rank)
+{
+	struct buffer before;
+	struct buffer now;
+
+	buffer_create(&before, true, LARGE, 100);
+	buffer_create(&now, true, LARGE, rank->rank + 1);
+	CHECK(keep(rank, &before) == 0);
+	CHECK(keep_as(rank, &before, &now) == 0);
+	keep_no_longer(rank, &before);
+	allreduce(rank, &before, &before);
+	keep_no_longer(rank, &before);
+	buffer_end(&before, 100);
+	buffer_end(&now, SUM);
+}
+
+static void an_address_that_is_kept_anew_is_the_new_memory(void **state)
+{
+	(void)state;
+	device_run(keep_anew, NULL);
 }
 
 /* One of them is the host's, which may be copied. */
@@ -611,6 +641,7 @@ int main(int argc, char **argv)
 		TEST(kept_device_memory_goes_directly_or_not_at_all),
 		TEST(without_places_kept_device_memory_fails),
 		TEST(results_that_come_otherwise_fail),
+		TEST(an_address_that_is_kept_anew_is_the_new_memory),
 		TEST(what_one_card_does_not_take_is_not_kept),
 		TEST(without_cards_no_device_memory_is_kept),
 		TEST(small_chunks_are_not_copied_either),
