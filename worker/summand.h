@@ -81,7 +81,7 @@ enum smd_dtype {
 	SMD_DTYPE_COUNT
 };
 
-/* Reductions; the numbers are NCCL's ncclRedOp_t. specs/numerics.md tells how each rounds. */
+/* Reductions; the numbers are NCCL's ncclRedOp_t. specs/design/numerics.md tells how each rounds. */
 enum smd_op { SMD_SUM = 0, SMD_PROD = 1, SMD_MAX = 2, SMD_MIN = 3, SMD_AVG = 4, SMD_OP_COUNT };
 
 typedef struct smd_context smd_context;

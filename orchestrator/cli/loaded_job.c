@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "orchestrator/cli/flags_file.h"
-#include "orchestrator/cli/job_flags.h"
+#include "orchestrator/frontend/gcloud/flags_file.h"
+#include "orchestrator/frontend/gcloud/job_flags.h"
 #include "orchestrator/cli/overlong.h"
 #include "orchestrator/cli/verbs.h"
-#include "orchestrator/spec/azure_job.h"
-#include "orchestrator/spec/custom_job.h"
-#include "orchestrator/spec/diagnostics.h"
+#include "orchestrator/frontend/azureml/azure_job.h"
+#include "orchestrator/frontend/vertex/custom_job.h"
+#include "orchestrator/document/diagnostics.h"
 
 #define COMMAND_LINE         "the command line"
 #define DISPLAY_NAME_DEFAULT "custom-job"

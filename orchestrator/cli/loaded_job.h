@@ -5,10 +5,10 @@
 #ifndef SMD_CLI_LOADED_JOB_H
 #define SMD_CLI_LOADED_JOB_H
 
-#include "orchestrator/cli/flags_file.h"
+#include "orchestrator/frontend/gcloud/flags_file.h"
 #include "orchestrator/job/job.h"
 #include "orchestrator/plan/plan.h"
-#include "orchestrator/spec/source.h"
+#include "orchestrator/document/source.h"
 #include "reduction_server/base/options.h"
 
 /* What the job is loaded for. */

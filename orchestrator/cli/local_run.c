@@ -13,7 +13,7 @@
 #include "orchestrator/cli/format.h"
 #include "orchestrator/cli/loaded_job.h"
 #include "orchestrator/cli/verbs.h"
-#include "orchestrator/engine/container.h"
+#include "orchestrator/engine/local/container.h"
 #include "orchestrator/runner/jobdir.h"
 
 #define GRACE_DEFAULT_S         30

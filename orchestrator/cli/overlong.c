@@ -2,7 +2,7 @@
 #include "orchestrator/cli/overlong.h"
 
 #include "orchestrator/contract/environment.h"
-#include "orchestrator/spec/decode.h"
+#include "orchestrator/document/decode.h"
 
 struct search {
 	const struct smd_node *task; /* the pool's containerSpec or pythonPackageSpec */

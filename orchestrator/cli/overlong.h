@@ -5,7 +5,7 @@
 #define SMD_CLI_OVERLONG_H
 
 #include "orchestrator/job/job.h"
-#include "orchestrator/spec/diagnostics.h"
+#include "orchestrator/document/diagnostics.h"
 
 /* Each is a mistake in the document that the job was decoded from. One process stands for all of a
  * pool, with Vertex AI's addresses. 0 or -ENOMEM. */

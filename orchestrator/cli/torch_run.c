@@ -14,7 +14,7 @@
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/runner/jobdir.h"
 #include "orchestrator/runner/local_run.h"
-#include "orchestrator/spec/custom_job.h"
+#include "orchestrator/frontend/vertex/custom_job.h"
 #include "reduction_server/base/options.h"
 
 #define DEVICES         "CUDA_VISIBLE_DEVICES"

@@ -3,7 +3,7 @@
  * runner has ended; when that is not by itself, everything that the runner had started has come to
  * this process, which ends it. The other way round the runner ends the job when its guard is
  * killed. So nothing of a job is left when either of them is killed, whichever it is
- * (specs/runner.md).
+ * (specs/design/runner.md).
  */
 #ifndef SMD_RUNNER_GUARD_H
 #define SMD_RUNNER_GUARD_H

@@ -1,5 +1,5 @@
 /*
- * A job's directory: where its logs and records are (specs/runner.md, "The job directory").
+ * A job's directory: where its logs and records are (specs/design/runner.md, "The job directory").
  */
 #ifndef SMD_RUNNER_JOBDIR_H
 #define SMD_RUNNER_JOBDIR_H

@@ -1,6 +1,6 @@
 /*
  * What follows from a replica's end: whose success is the job's, and which ends are followed by
- * another attempt (specs/runner.md, "Success" and "Restarts"). Pure: reads and decides, does
+ * another attempt (specs/design/runner.md, "Success" and "Restarts"). Pure: reads and decides, does
  * nothing.
  */
 #ifndef SMD_RUNNER_POLICY_H

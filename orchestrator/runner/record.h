@@ -1,5 +1,5 @@
 /*
- * state.json: how the job is, for others to look up (specs/runner.md, "The job directory").
+ * state.json: how the job is, for others to look up (specs/design/runner.md, "The job directory").
  */
 #ifndef SMD_RUNNER_RECORD_H
 #define SMD_RUNNER_RECORD_H

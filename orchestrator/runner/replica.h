@@ -1,5 +1,5 @@
 /*
- * A replica as its runner sees it: its state, and what is known about it (specs/runner.md). Where
+ * A replica as its runner sees it: its state, and what is known about it (specs/design/runner.md). Where
  * replicas have several processes, each process is one of these.
  */
 #ifndef SMD_RUNNER_REPLICA_H

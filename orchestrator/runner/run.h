@@ -1,5 +1,5 @@
 /*
- * One job on its way from PREPARING to ENDED, in one attempt or several (specs/runner.md, "The
+ * One job on its way from PREPARING to ENDED, in one attempt or several (specs/design/runner.md, "The
  * order of a job's life").
  *
  * Callbacks of the event loop only record facts here. smd_run_turn(), called once after each turn

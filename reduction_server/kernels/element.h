@@ -1,6 +1,6 @@
 /*
  * One element: how the narrow floating-point types widen and round, and what the reductions of each
- * kind of accumulator do (specs/numerics.md).
+ * kind of accumulator do (specs/design/numerics.md).
  *
  * Everything here is integer arithmetic, exact floating-point arithmetic, and choices instead of
  * branches, so that a compiler turns loops of it into vector instructions of any width and the bits

@@ -3,7 +3,7 @@
  *
  * dst[i] = src[0][i] (op) src[1][i] (op) ... (op) src[n-1][i]. Because the order of ranks is fixed,
  * the bits do not depend on who came first. dst may be one of the sources; otherwise nothing
- * overlaps. Buffers need no alignment. specs/numerics.md tells how each type rounds and overflows.
+ * overlaps. Buffers need no alignment. specs/design/numerics.md tells how each type rounds and overflows.
  *
  * There are variants of every kernel for several instruction sets. All give the same bits.
  */

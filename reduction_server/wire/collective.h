@@ -1,5 +1,5 @@
 /*
- * Which collectives there are, and which ranks' parts and results carry elements (specs/wire.md).
+ * Which collectives there are, and which ranks' parts and results carry elements (specs/design/wire.md).
  *
  * In each of them every rank sends a part of every chunk and gets a result for it, because a result
  * is also a credit. Where there is nothing to say the payload is empty.

@@ -1,5 +1,5 @@
 /*
- * The 64 bytes in front of everything that is said on a lane (specs/wire.md).
+ * The 64 bytes in front of everything that is said on a lane (specs/design/wire.md).
  *
  * A decoded frame is in host order and has passed the checks that need no context: magic, version,
  * kind, collective, and a length that the kind allows. What it refers to is checked by whoever
@@ -41,7 +41,7 @@
 	X(SMD_FRAME_DOWN, 13, "DOWN")                                                              \
 	X(SMD_FRAME_EPOCH, 14, "EPOCH")                                                            \
 	X(SMD_FRAME_LEFT, 15, "LEFT")                                                              \
-	X(SMD_FRAME_GREET, 16, "GREET") /* from here on: specs/nccl-net.md */                      \
+	X(SMD_FRAME_GREET, 16, "GREET") /* from here on: specs/design/nccl-net.md */                      \
 	X(SMD_FRAME_ACCEPT, 17, "ACCEPT")                                                          \
 	X(SMD_FRAME_PLACES, 18, "PLACES")                                                          \
 	X(SMD_FRAME_POST, 19, "POST")                                                              \

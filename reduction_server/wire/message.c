@@ -13,7 +13,7 @@ static struct smd_writer writer_over(uint8_t payload[SMD_CONTROL_MAX])
 static int malformed(const char *kind, size_t length, struct smd_error *error)
 {
 	return smd_error_set(error, EPROTO,
-		"%s: payload must be as specs/wire.md says, got %zu bytes that "
+		"%s: payload must be as specs/design/wire.md says, got %zu bytes that "
 		"are not",
 		kind, length);
 }

@@ -1,5 +1,5 @@
 /*
- * The payloads of control frames (specs/wire.md), as structs.
+ * The payloads of control frames (specs/design/wire.md), as structs.
  *
  * Encoders write at most SMD_CONTROL_MAX bytes and return how many. Decoders read through a bounded
  * reader and check every field: -EPROTO with a text says which one is wrong; *out is then

@@ -2,7 +2,7 @@
  * Any bytes at all as a spec: they must be refused with a reason or become a job, and nothing else.
  *
  * Linked with replay.c it replays files. For libFuzzer, compile this file and the sources of
- * smd_spec, smd_contract, smd_job and smd_base with clang -fsanitize=fuzzer,address,undefined, and
+ * smd_frontend, smd_contract, smd_job and smd_base with clang -fsanitize=fuzzer,address,undefined, and
  * start from the specs in tests/corpora.
  */
 #include <stdint.h>
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 #include "orchestrator/contract/environment.h"
-#include "orchestrator/spec/azure_job.h"
-#include "orchestrator/spec/custom_job.h"
+#include "orchestrator/frontend/azureml/azure_job.h"
+#include "orchestrator/frontend/vertex/custom_job.h"
 
 /* A job of Azure ML becomes a CustomJob first. */
 static int convert(struct smd_node **document, struct smd_diagnostics *diagnostics)

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reduction_server/transport/rdma.h"
+#include "reduction_server/transport/rdma/rdma.h"
 #include "tests/unit/rdma/script.h"
 
 #define ANSWERS_MAX 64

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "orchestrator/spec/source.h"
+#include "orchestrator/document/source.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 

@@ -2,7 +2,7 @@
  * Checks the reduction kernels; without a test frame, so that it can be compiled for another
  * processor.
  *
- *   check_kernels reference [--brief]           scalar kernels against specs/numerics.md
+ *   check_kernels reference [--brief]           scalar kernels against specs/design/numerics.md
  *   check_kernels variants [VARIANT] [--brief]  all others against the scalar ones, or one of them
  *   check_kernels list                          the variants that run here, slowest first
  *   check_kernels chosen                        the one that smd_kernel_find() gives out

@@ -1,5 +1,5 @@
 /*
- * What a reduction must give, from definitions of its own (specs/numerics.md): integers are exact
+ * What a reduction must give, from definitions of its own (specs/design/numerics.md): integers are exact
  * in 128 bits and wrapped at the end; floating-point numbers are read from their fields, computed
  * with more than twice the precision, and rounded to a whole number of quanta.
  *

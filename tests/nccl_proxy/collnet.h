@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-#include "worker/nccl_plugin/nccl_abi.h"
+#include "worker/nccl_plugin/abi/nccl_abi.h"
 
 #define COLLNET_NEWEST 12
 

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "worker/nccl_plugin/nccl_abi.h"
+#include "worker/nccl_plugin/abi/nccl_abi.h"
 
 /* An nccl_logger. May be called from any thread. */
 void logbook_write(enum nccl_log_level level, unsigned long subsystems, const char *file, int line,

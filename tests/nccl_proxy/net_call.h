@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-#include "worker/nccl_plugin/nccl_abi.h"
+#include "worker/nccl_plugin/abi/nccl_abi.h"
 
 #define NET_VERSIONS 6
 extern const int net_versions[NET_VERSIONS];

@@ -90,7 +90,7 @@ static void flush(struct proxy *proxy)
 }
 
 /*
- * What the library is and which servers it uses is told first, and once. specs/nccl.md shows these
+ * What the library is and which servers it uses is told first, and once. specs/guide/nccl.md shows these
  * lines, and tools/gpu-check looks for them.
  */
 static void check_log(const struct fleet_node *node, bool again)

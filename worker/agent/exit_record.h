@@ -1,5 +1,5 @@
 /*
- * How a replica's command ended, and the file that says so (specs/runner.md, "The agent").
+ * How a replica's command ended, and the file that says so (specs/design/runner.md, "The agent").
  */
 #ifndef SMD_AGENT_EXIT_RECORD_H
 #define SMD_AGENT_EXIT_RECORD_H

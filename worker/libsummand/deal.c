@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Measured, with specs/performance.md: */
+/* Measured, with specs/design/performance.md: */
 #define CHUNK_LEAST_BYTES 16384u       /* below, a chunk costs more in calls than in bytes */
 #define CHUNK_LEAST_US    32u          /* the same, for what is that short on the wire */
 #define CHUNK_MOST_US     512u         /* a longer one delays what comes after it */

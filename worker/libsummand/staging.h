@@ -1,6 +1,6 @@
 /*
  * How chunks get from device memory to lanes and back: through pinned memory, a bounded pool of
- * *stages* that hold one chunk each (specs/cuda.md).
+ * *stages* that hold one chunk each (specs/design/cuda.md).
  *
  *     device --read--> stage --lane--> shard --lane--> stage --write--> device
  *

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "worker/libsummand/config.h"
-#include "worker/nccl_plugin/device.h"
-#include "worker/nccl_plugin/journal.h"
-#include "worker/nccl_plugin/net_options.h"
+#include "worker/nccl_plugin/device/device.h"
+#include "worker/nccl_plugin/log.h"
+#include "worker/nccl_plugin/net/options.h"
 
 #define ABI_VERSIONS "net and collnet v6, v8 to v12, tuner v2 to v5"
 

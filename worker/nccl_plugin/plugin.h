@@ -6,7 +6,7 @@
 #ifndef SMD_NCCL_PLUGIN_H
 #define SMD_NCCL_PLUGIN_H
 
-#include "worker/nccl_plugin/nccl_abi.h"
+#include "worker/nccl_plugin/abi/nccl_abi.h"
 
 #define SMD_NCCL_NAME "Summand"
 

@@ -4,7 +4,7 @@
     ...                                     # train as before
     state.close()
 
-The library is libsummand, called through ctypes; specs/python.md tells more. Tensors must be dense, contiguous and
+The library is libsummand, called through ctypes; specs/guide/pytorch.md tells more. Tensors must be dense, contiguous and
 in the memory of the CPU. Every rank must start the same operations in the same order.
 """
 

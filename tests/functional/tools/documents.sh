@@ -4,7 +4,7 @@
 set -uo pipefail
 
 cd "${SUMMAND_SOURCE:?must name the source directory}" || exit 1
-pages=(README.md specs/*.md)
+pages=(README.md specs/*/*.md)
 failures=0
 
 fail() {

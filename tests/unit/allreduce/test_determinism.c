@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "reduction_server/kernels/kernels.h"
-#include "reduction_server/transport/fault.h"
+#include "reduction_server/transport/testing/fault.h"
 #include "tests/unit/allreduce/fixture.h"
 
 enum { RANKS = 5, COUNT = 40001, CASES_MAX = 64, SERVERS_MAX = 4 };

@@ -235,7 +235,7 @@ static const struct lie lies[] = {
 	}
 	GREETING(say_what_is_no_frame, "frame: magic must be SMD, got 485454"),
 	GREETING(say_another_version, "frame: version must be 1, got 2"),
-	GREETING(say_a_malformed_welcome, "WELCOME: payload must be as specs/wire.md says"),
+	GREETING(say_a_malformed_welcome, "WELCOME: payload must be as specs/design/wire.md says"),
 	GREETING(welcome_to_another_shard, "WELCOME: shard must be 0, got 1"),
 	GREETING(say_a_result_first, "RESULT: must come after WELCOME"),
 	ANSWER(say_what_is_no_frame, -EPROTO, "frame: magic must be SMD, got 485454"),
@@ -246,7 +246,7 @@ static const struct lie lies[] = {
 	ANSWER(a_result_that_is_too_long, -EPROTO, "RESULT: length must be 64, got 68"),
 	ANSWER(a_frame_of_workers, -EPROTO, "INPUT: must not be sent to a worker"),
 	ANSWER(a_second_welcome, -EPROTO, "WELCOME: must come first and once"),
-	ANSWER(a_malformed_abort, -EPROTO, "ABORT: payload must be as specs/wire.md says"),
+	ANSWER(a_malformed_abort, -EPROTO, "ABORT: payload must be as specs/design/wire.md says"),
 	ANSWER(half_a_result, -ECONNRESET, "the other end closed the connection"),
 };
 #define NLIES (sizeof(lies) / sizeof(lies[0]))

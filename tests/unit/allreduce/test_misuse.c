@@ -169,7 +169,7 @@ static void a_hello_that_is_malformed(void **state)
 	(void)state;
 	smd_frame_encode(&frame, bytes);
 	assert_refused_at_once(
-		bytes, sizeof(bytes), "HELLO: payload must be as specs/wire.md says");
+		bytes, sizeof(bytes), "HELLO: payload must be as specs/design/wire.md says");
 }
 
 static void half_a_frame_then_the_end(void **state)
@@ -410,7 +410,7 @@ static const struct misuse misuses[] = {
 	MISUSE(chunk_beyond_the_count, "INPUT: the chunk must lie within 15 elements, got 16 at 0"),
 	MISUSE(offset_beyond_the_count, "INPUT: the chunk must lie within 16 elements, got 16 at"),
 	MISUSE(a_number_that_is_in_use, "JOIN: number must be free, got 4103, which is in use"),
-	MISUSE(join_that_is_malformed, "JOIN: payload must be as specs/wire.md says, got 2 bytes"),
+	MISUSE(join_that_is_malformed, "JOIN: payload must be as specs/design/wire.md says, got 2 bytes"),
 	MISUSE(join_of_too_many_ranks, "JOIN: ranks must be 1 to 256, got 257"),
 	MISUSE(leave_twice, "LEAVE: communicator must have been joined, got number 4104"),
 	MISUSE(end_in_the_middle_of_a_chunk, "the other end closed the connection"),

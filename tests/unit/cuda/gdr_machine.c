@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "reduction_server/transport/verbs_check.h"
+#include "reduction_server/transport/rdma/verbs_check.h"
 
 /* What ibv_reg_dmabuf_mr() would say. */
 int machine_card_answer;

@@ -15,7 +15,7 @@
 #include "tests/unit/cuda/card.h"
 #include "tests/unit/cuda/device_pool.h"
 #include "tests/unit/cuda/fake_cuda.h"
-#include "worker/nccl_plugin/nccl_abi.h"
+#include "worker/nccl_plugin/abi/nccl_abi.h"
 
 extern const struct nccl_net_v12 ncclNetPlugin_v12;
 extern const struct nccl_collnet_v12 ncclCollNetPlugin_v12;

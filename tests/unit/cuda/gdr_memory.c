@@ -7,7 +7,7 @@
 
 #include "tests/unit/cuda/device_pool.h"
 #include "tests/unit/cuda/gpu.h"
-#include "worker/nccl_plugin/nccl_abi.h"
+#include "worker/nccl_plugin/abi/nccl_abi.h"
 
 uint8_t memory_pattern(size_t i, unsigned seed)
 {

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "tests/unit/cuda/gdr_machine.h"
-#include "worker/nccl_plugin/gdr.h"
+#include "worker/nccl_plugin/device/gdr.h"
 
 extern const struct nccl_net_v6 ncclNetPlugin_v6;
 extern const struct nccl_net_v8 ncclNetPlugin_v8;

@@ -372,7 +372,7 @@ static void an_abort_of_a_free_slot_changes_nothing(void **state)
 
 /* ---- which state may follow which ---- */
 
-/* Row: from; column: to; in the order of the enum. specs/engine.md has the same table. */
+/* Row: from; column: to; in the order of the enum. specs/design/engine.md has the same table. */
 static const char *const followers[SMD_SLOT_STATE_COUNT] = {
 	[SMD_SLOT_FREE] = "-G---",
 	[SMD_SLOT_GATHERING] = "--R-D",

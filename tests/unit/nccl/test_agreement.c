@@ -17,9 +17,9 @@
 #include <cmocka.h>
 
 #include "reduction_server/base/clock.h"
-#include "worker/nccl_plugin/agreement.h"
-#include "worker/nccl_plugin/ballot.h"
-#include "worker/nccl_plugin/nccl_abi.h"
+#include "worker/nccl_plugin/collnet/agreement.h"
+#include "worker/nccl_plugin/collnet/ballot.h"
+#include "worker/nccl_plugin/abi/nccl_abi.h"
 
 #define NODES   4
 #define SECOND  1000000000ull

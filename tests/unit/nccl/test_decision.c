@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "worker/nccl_plugin/nccl_abi.h"
+#include "worker/nccl_plugin/abi/nccl_abi.h"
 
 extern const struct nccl_net_v10 ncclNetPlugin_v10;
 extern const struct nccl_collnet_v9 ncclCollNetPlugin_v10;

@@ -11,7 +11,7 @@
 #define DECLARES_DEVICES
 #endif
 
-#include "worker/nccl_plugin/nccl_abi.h"
+#include "worker/nccl_plugin/abi/nccl_abi.h"
 
 /* A name of ours, and theirs for the same number. */
 struct pair {

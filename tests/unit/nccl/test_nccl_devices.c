@@ -18,8 +18,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "worker/nccl_plugin/device.h"
-#include "worker/nccl_plugin/net_options.h"
+#include "worker/nccl_plugin/device/device.h"
+#include "worker/nccl_plugin/net/options.h"
 
 enum { ENTRIES_MAX = 24 };
 

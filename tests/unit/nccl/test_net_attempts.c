@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "reduction_server/base/clock.h"
-#include "worker/nccl_plugin/net.h"
+#include "worker/nccl_plugin/net/net.h"
 
 #define PATIENCE_NS  20000000000ull
 #define ABANDONED_NS 10500000000ull /* of SUMMAND_CONNECT_TIMEOUT=1, and a little */

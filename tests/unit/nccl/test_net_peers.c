@@ -21,11 +21,11 @@
 #include <unistd.h>
 
 #include "reduction_server/base/clock.h"
-#include "reduction_server/transport/tcp.h"
-#include "worker/nccl_plugin/journal.h"
-#include "worker/nccl_plugin/net.h"
-#include "worker/nccl_plugin/net_comm.h"
-#include "worker/nccl_plugin/net_wire.h"
+#include "reduction_server/transport/tcp/tcp.h"
+#include "worker/nccl_plugin/log.h"
+#include "worker/nccl_plugin/net/net.h"
+#include "worker/nccl_plugin/net/comm.h"
+#include "worker/nccl_plugin/net/wire.h"
 
 #define PATIENCE_NS 10000000000ull
 
@@ -267,7 +267,7 @@ static void bad_greeting(void **state)
 	static const char *const texts[] = {
 		"GREET: the nonce must be the handle's",
 		"GREET: there must be 1 lanes, got 2",
-		"GREET: payload must be as specs/nccl-net.md says, got 3 bytes",
+		"GREET: payload must be as specs/design/nccl-net.md says, got 3 bytes",
 		"DATA: GREET must come first, and once",
 	};
 
@@ -396,7 +396,7 @@ static void bad_post(void **state)
 		unsigned again;
 		const char *text;
 	} offences[] = {
-		{post_frame(0, 0), 0, 0, 0, "POST: payload must be as specs/nccl-net.md says"},
+		{post_frame(0, 0), 0, 0, 0, "POST: payload must be as specs/design/nccl-net.md says"},
 		{post_frame(0, 0), 1, (1ull << 30) + 1, 0, "POST: payload must be as"},
 		{post_frame(32, 0), 1, 8, 0, "POST: slot must be below 32, got 32"},
 		{post_frame(0, 1), 1, 8, 0, "POST: ordinal must be 0, got 1"},
@@ -440,7 +440,7 @@ static void bad_acceptance(void **state)
 		enum smd_frame_kind kind;
 		const char *text;
 	} offences[] = {
-		{SMD_FRAME_ACCEPT, "ACCEPT: payload must be as specs/nccl-net.md says"},
+		{SMD_FRAME_ACCEPT, "ACCEPT: payload must be as specs/design/nccl-net.md says"},
 		{SMD_FRAME_POST, "POST: ACCEPT must come first"},
 		{SMD_FRAME_DATA, "DATA: ACCEPT must come first"},
 	};

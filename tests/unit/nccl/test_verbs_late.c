@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "reduction_server/transport/verbs.h"
+#include "reduction_server/transport/rdma/verbs.h"
 
 static unsigned opened;
 

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "orchestrator/spec/custom_job.h"
+#include "orchestrator/frontend/vertex/custom_job.h"
 
 static struct smd_job *decode(const char *text)
 {

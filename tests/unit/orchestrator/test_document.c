@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "orchestrator/spec/diagnostics.h"
+#include "orchestrator/document/diagnostics.h"
 
 static struct smd_node *parse(const char *name, const char *text)
 {

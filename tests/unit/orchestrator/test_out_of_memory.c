@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "orchestrator/contract/environment.h"
-#include "orchestrator/spec/custom_job.h"
+#include "orchestrator/frontend/vertex/custom_job.h"
 
 static long countdown; /* allocations until the one that fails; negative: none fails */
 

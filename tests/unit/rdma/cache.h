@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "reduction_server/transport/memory_watch.h"
+#include "reduction_server/transport/rdma/memory_watch.h"
 #include "registrar.h"
 
 #define MIB   ((size_t)1 << 20)

@@ -5,7 +5,7 @@
 #ifndef SMD_TESTS_RDMA_PEER_H
 #define SMD_TESTS_RDMA_PEER_H
 
-#include "reduction_server/transport/rdma.h"
+#include "reduction_server/transport/rdma/rdma.h"
 #include "tests/unit/rdma/script.h"
 #include "tests/unit/transport/link.h"
 

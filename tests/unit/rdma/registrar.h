@@ -5,7 +5,7 @@
 #ifndef SMD_TESTS_RDMA_REGISTRAR_H
 #define SMD_TESTS_RDMA_REGISTRAR_H
 
-#include "reduction_server/transport/rdma_memory.h"
+#include "reduction_server/transport/rdma/registration.h"
 
 #define REGISTRATIONS_MAX 65536
 

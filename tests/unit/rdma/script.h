@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "reduction_server/transport/verbs.h"
+#include "reduction_server/transport/rdma/verbs.h"
 
 /* Every call that can fail. */
 #define SCRIPT_CALLS(X)                                                                            \

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "reduction_server/transport/memory_watch.h"
+#include "reduction_server/transport/rdma/memory_watch.h"
 #include "tests/unit/rdma/script_parts.h"
 
 #define FIRST_KEY 1000u

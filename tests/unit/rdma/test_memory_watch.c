@@ -23,7 +23,7 @@
 
 #include <cmocka.h>
 
-#include "reduction_server/transport/memory_watch.h"
+#include "reduction_server/transport/rdma/memory_watch.h"
 #include "registrar.h"
 
 #if defined(__SANITIZE_THREAD__)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reduction_server/transport/fault.h"
+#include "reduction_server/transport/testing/fault.h"
 
 enum { FRAMES = 40 };
 

@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "reduction_server/transport/tcp.h"
+#include "reduction_server/transport/tcp/tcp.h"
 
 /* ---- frames ---- */
 

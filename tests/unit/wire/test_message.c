@@ -141,7 +141,7 @@ static void hello_must_name_a_replica(void **state)
 				 &out, &error),
 		-EPROTO);
 	assert_string_equal(error.text,
-		"HELLO: payload must be as specs/wire.md says, got 13 bytes that are not");
+		"HELLO: payload must be as specs/design/wire.md says, got 13 bytes that are not");
 }
 
 static void a_string_of_256_bytes_is_refused(void **state)
@@ -298,7 +298,7 @@ static void join_fields_are_checked(void **state)
 	assert_join_refused(&(struct smd_join){.nranks = 257, .group = "g"},
 		"JOIN: ranks must be 1 to 256, got 257");
 	assert_join_refused(&(struct smd_join){.nranks = 2, .group = ""},
-		"JOIN: payload must be as specs/wire.md says, got 12 bytes that are not");
+		"JOIN: payload must be as specs/design/wire.md says, got 12 bytes that are not");
 }
 
 /* ---- ABORT, REFUSE, LATE ---- */

@@ -1,0 +1,192 @@
+/* Makes the command lines of programs that run containers. */
+#include "orchestrator/engine/local/container.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "reduction_server/base/options.h"
+
+#define FIXED_WORDS_MAX 24 /* beside variables and the command */
+
+static const struct smd_container_runtime runtimes[] = {
+	{"podman", "--preserve-fds=1", "--device=nvidia.com/gpu=all", "podman rm --force --ignore",
+		0},
+	{"docker", NULL, "--gpus=all", "docker rm --force", 0},
+	{"apptainer", NULL, "--nv", NULL, 1},
+};
+
+#define RUNTIMES (sizeof(runtimes) / sizeof(runtimes[0]))
+
+const struct smd_container_runtime *smd_container_runtime_find(const char *name)
+{
+	for (size_t i = 0; i < RUNTIMES; i++) {
+		if (strcmp(runtimes[i].name, name) == 0) {
+			return &runtimes[i];
+		}
+	}
+	return NULL;
+}
+
+const char *smd_container_runtime_suggest(const char *name)
+{
+	const char *names[RUNTIMES];
+
+	for (size_t i = 0; i < RUNTIMES; i++) {
+		names[i] = runtimes[i].name;
+	}
+	return smd_suggest(name, names, RUNTIMES);
+}
+
+int smd_container_runtime_is_installed(const struct smd_container_runtime *runtime)
+{
+	const char *path = getenv("PATH");
+	int found = 0;
+
+	while (path && !found) {
+		size_t length = strcspn(path, ":");
+		struct stat status;
+		char *program;
+
+		if (asprintf(&program, "%.*s%s/%s", (int)length, path, length ? "" : ".",
+			    runtime->name) < 0) {
+			return 0;
+		}
+		found = stat(program, &status) == 0 && S_ISREG(status.st_mode) &&
+			access(program, X_OK) == 0;
+		free(program);
+		path = path[length] ? path + length + 1 : NULL;
+	}
+	return found;
+}
+
+struct words {
+	char **argv;
+	size_t count;
+	int failed;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct words *words, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	if (vasprintf(&words->argv[words->count], format, args) < 0) {
+		words->argv[words->count] = NULL;
+		words->failed = 1;
+	} else {
+		words->count++;
+	}
+	va_end(args);
+}
+
+static int sees_gpus(const struct smd_launch *launch)
+{
+	const char *gpus = smd_environment_get(launch->environment, "CUDA_VISIBLE_DEVICES");
+
+	return gpus && *gpus;
+}
+
+/* apptainer: its own variables and descriptors are the container's. */
+static void add_inheriting(struct words *words, const struct smd_container_runtime *runtime,
+	const struct smd_launch *launch)
+{
+	int is_place =
+		launch->image[0] == '/' || launch->image[0] == '.' || strstr(launch->image, "://");
+
+	add(words, "%s", runtime->name);
+	add(words, "%s", launch->has_command ? "exec" : "run");
+	add(words, "--bind=%s", launch->job_dir);
+	if (launch->directory) {
+		add(words, "--pwd=%s", launch->directory);
+	}
+	if (sees_gpus(launch)) {
+		add(words, "%s", runtime->gpus);
+	}
+	add(words, "%s%s", is_place ? "" : "docker://", launch->image);
+	for (char *const *word = launch->argv; *word; word++) {
+		add(words, "%s", *word);
+	}
+}
+
+static void add_variables(struct words *words, const struct smd_container_runtime *runtime,
+	const struct smd_launch *launch)
+{
+	const struct smd_environment *environment = launch->environment;
+
+	for (size_t i = 0; i < environment->count; i++) {
+		add(words, "--env=%s=%s", environment->variables[i].name,
+			environment->variables[i].value);
+	}
+	if (runtime->preserve_fd) {
+		add(words, "%s", runtime->preserve_fd);
+		add(words, "--env=SUMMAND_NOTIFY_FD=%d", SMD_ENGINE_NOTIFY_FD);
+	}
+}
+
+static void add_isolated(struct words *words, const struct smd_container_runtime *runtime,
+	const struct smd_launch *launch)
+{
+	char *const *word = launch->argv;
+
+	add(words, "%s", runtime->name);
+	add(words, "run");
+	add(words, "--rm");
+	add(words, "--name=%s", launch->name);
+	add(words, "--network=host");
+	add(words, "--ipc=host");
+	add(words, "--volume=%s:%s", launch->job_dir, launch->job_dir);
+	if (launch->directory) {
+		add(words, "--workdir=%s", launch->directory);
+	}
+	if (sees_gpus(launch)) {
+		add(words, "%s", runtime->gpus);
+	}
+	add_variables(words, runtime, launch);
+	if (launch->has_command) {
+		add(words, "--entrypoint=%s", *word++);
+	}
+	add(words, "--"); /* whatever an image's name begins with, it is none of the options */
+	add(words, "%s", launch->image);
+	for (; *word; word++) {
+		add(words, "%s", *word);
+	}
+}
+
+char **smd_container_argv(
+	const struct smd_container_runtime *runtime, const struct smd_launch *launch)
+{
+	struct words words = {0};
+	size_t count = FIXED_WORDS_MAX + launch->environment->count;
+
+	for (char *const *word = launch->argv; *word; word++) {
+		count++;
+	}
+	words.argv = calloc(count, sizeof(*words.argv));
+	if (!words.argv) {
+		return NULL;
+	}
+	if (runtime->inherits_environment) {
+		add_inheriting(&words, runtime, launch);
+	} else {
+		add_isolated(&words, runtime, launch);
+	}
+	if (words.failed) {
+		smd_argv_free(words.argv);
+		return NULL;
+	}
+	return words.argv;
+}
+
+char *smd_container_cleanup(const struct smd_container_runtime *runtime, const char *name)
+{
+	char *text;
+
+	if (!runtime->remove) {
+		return strdup("");
+	}
+	return asprintf(&text, "%s %s", runtime->remove, name) < 0 ? NULL : text;
+}

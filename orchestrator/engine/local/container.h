@@ -1,0 +1,37 @@
+/*
+ * A replica's command in a container: the command line of podman, docker or apptainer that runs it.
+ */
+#ifndef SMD_ENGINE_LOCAL_CONTAINER_H
+#define SMD_ENGINE_LOCAL_CONTAINER_H
+
+#include "orchestrator/engine/engine.h"
+
+/* How a program that runs containers differs from the others. */
+struct smd_container_runtime {
+	const char *name;        /* the program */
+	const char *preserve_fd; /* option to hand on the notify pipe; NULL: it always is, or cannot
+				    be */
+	const char *gpus;        /* option for all GPUs; CUDA_VISIBLE_DEVICES chooses among them */
+	const char *remove; /* command to remove a container, less its name; NULL: nothing stays */
+	int inherits_environment; /* it hands on its own variables; else each must be an option */
+};
+
+/* By its name; NULL: there is no such one. */
+const struct smd_container_runtime *smd_container_runtime_find(const char *name);
+
+/* The name that is meant; NULL: none is near. */
+const char *smd_container_runtime_suggest(const char *name);
+
+/* Whether its program is in a directory of PATH. */
+int smd_container_runtime_is_installed(const struct smd_container_runtime *runtime);
+
+/* The command line for launch->image, which the caller frees with smd_argv_free(). The host's
+ * network, and the job directory at its own path, are in the container. NULL: out of memory. */
+char **smd_container_argv(
+	const struct smd_container_runtime *runtime, const struct smd_launch *launch);
+
+/* The command that removes what the container of that name has left, however it ended; "" when
+ * nothing stays. The caller frees it. NULL: out of memory. */
+char *smd_container_cleanup(const struct smd_container_runtime *runtime, const char *name);
+
+#endif

@@ -1,0 +1,131 @@
+/* Finds and deals out GPUs. */
+#include "orchestrator/engine/local/gpu.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DRIVER_FOLDER "/proc/driver/nvidia/gpus" /* has a folder for each GPU */
+
+static int add(struct smd_gpus *gpus, const char *id, size_t length)
+{
+	char **ids = realloc(gpus->ids, (gpus->count + 1) * sizeof(*ids));
+
+	if (!ids) {
+		return -ENOMEM;
+	}
+	gpus->ids = ids;
+	ids[gpus->count] = strndup(id, length);
+	return ids[gpus->count] ? (gpus->count++, 0) : -ENOMEM;
+}
+
+static int has(const struct smd_gpus *gpus, const char *id, size_t length)
+{
+	for (size_t i = 0; i < gpus->count; i++) {
+		if (strlen(gpus->ids[i]) == length && strncmp(gpus->ids[i], id, length) == 0) {
+			return 1;
+		}
+	}
+	return 0;
+}
+
+static int find_all(struct smd_gpus *gpus)
+{
+	DIR *folder = opendir(DRIVER_FOLDER);
+	struct dirent *entry;
+	int ret = 0;
+
+	while (!ret && folder && (entry = readdir(folder))) {
+		char id[16];
+
+		if (entry->d_name[0] != '.') {
+			snprintf(id, sizeof(id), "%zu", gpus->count);
+			ret = add(gpus, id, strlen(id));
+		}
+	}
+	if (folder) {
+		closedir(folder);
+	}
+	return ret;
+}
+
+int smd_gpus_find(struct smd_gpus *gpus, const char *visible)
+{
+	int ret = 0;
+
+	*gpus = (struct smd_gpus){0};
+	if (!visible) {
+		ret = find_all(gpus);
+	}
+	while (!ret && visible && *visible) {
+		size_t length = strcspn(visible, ",");
+
+		if (length == 0 || visible[0] == '-') {
+			break; /* CUDA too sees those before a wrong one only */
+		}
+		ret = has(gpus, visible, length) ? 0 : add(gpus, visible, length);
+		visible += length + (visible[length] == ',');
+	}
+	if (ret) {
+		smd_gpus_clear(gpus);
+	}
+	return ret;
+}
+
+int smd_gpus_deal(
+	struct smd_gpus *gpus, const struct smd_job *job, int may_share, struct smd_error *error)
+{
+	gpus->wanted = 0;
+	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {
+		const struct smd_pool *pool = &job->pools[i];
+		int is_gpu =
+			pool->accelerator_type && strncmp(pool->accelerator_type, "TPU", 3) != 0;
+
+		gpus->first[i] = gpus->wanted;
+		gpus->each[i] = is_gpu ? pool->accelerator_count : 0;
+		gpus->wanted += gpus->each[i] * pool->replica_count;
+	}
+	if ((size_t)gpus->wanted > gpus->count && !may_share) {
+		return smd_error_set(error, EBUSY,
+			"GPUs: there must be %d for this job, got %zu; with --oversubscribe "
+			"replicas "
+			"share what there is",
+			gpus->wanted, gpus->count);
+	}
+	return 0;
+}
+
+char *smd_gpus_of(const struct smd_gpus *gpus, int pool, int index)
+{
+	char *text = NULL;
+	size_t length;
+	FILE *file = open_memstream(&text, &length);
+	size_t first = (size_t)(gpus->first[pool] + index * gpus->each[pool]);
+	size_t count = (size_t)gpus->each[pool];
+
+	if (!file) {
+		return NULL;
+	}
+	if (count > gpus->count) {
+		count = gpus->count; /* no replica has one twice */
+	}
+	for (size_t i = 0; i < count; i++) {
+		fprintf(file, "%s%s", i ? "," : "", gpus->ids[(first + i) % gpus->count]);
+	}
+	if (fclose(file)) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}
+
+void smd_gpus_clear(struct smd_gpus *gpus)
+{
+	for (size_t i = 0; i < gpus->count; i++) {
+		free(gpus->ids[i]);
+	}
+	free(gpus->ids);
+	*gpus = (struct smd_gpus){0};
+}

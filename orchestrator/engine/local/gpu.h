@@ -1,0 +1,35 @@
+/*
+ * The GPUs of this machine, dealt out to the replicas of one job.
+ */
+#ifndef SMD_ENGINE_LOCAL_GPU_H
+#define SMD_ENGINE_LOCAL_GPU_H
+
+#include <stddef.h>
+
+#include "orchestrator/job/job.h"
+#include "reduction_server/base/error.h"
+
+struct smd_gpus {
+	char **ids; /* as CUDA_VISIBLE_DEVICES has them */
+	size_t count;
+	int wanted;                   /* by the whole job; 0: it says nothing about GPUs */
+	int first[SMD_JOB_POOLS_MAX]; /* where the pool's part begins */
+	int each[SMD_JOB_POOLS_MAX];  /* of a replica of the pool */
+};
+
+/* Those that `visible` lists, as CUDA_VISIBLE_DEVICES does; all of the machine's when it is NULL.
+ * 0 or -ENOMEM. */
+int smd_gpus_find(struct smd_gpus *gpus, const char *visible);
+
+/* Gives each replica the accelerators that its pool asks for. 0; -EBUSY with a text when there are
+ * too few, unless replicas may share them. */
+int smd_gpus_deal(
+	struct smd_gpus *gpus, const struct smd_job *job, int may_share, struct smd_error *error);
+
+/* The replica's part as CUDA_VISIBLE_DEVICES has it, which the caller frees; none is "". NULL: out
+ * of memory. */
+char *smd_gpus_of(const struct smd_gpus *gpus, int pool, int index);
+
+void smd_gpus_clear(struct smd_gpus *gpus);
+
+#endif

@@ -1,0 +1,238 @@
+/* Makes a process and executes a program in it, with nothing inherited by accident. */
+#include "orchestrator/engine/local/spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CANNOT_EXECUTE 126
+#define STACK_SIZE     65536 /* of a child, until it is the program */
+
+/* What a child shares with its parent until it is the program. The thread sanitizer keeps its own
+ * state in a process's memory, which has to be a copy then, but for the stack. */
+#ifdef __SANITIZE_THREAD__
+#define SHARED CLONE_VFORK
+#else
+#define SHARED (CLONE_VM | CLONE_VFORK | CLONE_FILES)
+#endif
+
+enum { READ_END, WRITE_END };
+
+/* What the child's descriptors become, in the order of their numbers. */
+enum { CHILD_STDIN, CHILD_STDOUT, CHILD_STDERR, CHILD_NOTIFY, CHILD_FDS };
+
+_Static_assert(CHILD_NOTIFY == SMD_ENGINE_NOTIFY_FD, "the number that replicas are told");
+
+_Static_assert(CHILD_FDS == SMD_DOCK_FDS, "one place for each of a child's descriptors");
+
+/* What child and parent say to each other, below the child's stack, which both can see. */
+struct birth {
+	const struct smd_spawn *spawn;
+	pid_t parent;
+	int error; /* why there is no program; 0: there is */
+};
+
+static int highest(const struct smd_dock *dock)
+{
+	int max = 0;
+
+	for (int i = 0; i < SMD_DOCK_FDS; i++) {
+		max = dock->fds[i] > max ? dock->fds[i] : max;
+	}
+	return max;
+}
+
+/* Takes what is in the dock. The child's table is the parent's until the first call, which makes it
+ * a copy of what is up to the dock, and so costs the same however many descriptors there are. */
+static int take_descriptors(const struct smd_dock *dock)
+{
+	if (close_range((unsigned)highest(dock) + 1, ~0U, CLOSE_RANGE_UNSHARE)) {
+		return -errno;
+	}
+	for (int i = 0; i < CHILD_FDS; i++) {
+		if (dup2(dock->fds[i], i) < 0) {
+			return -errno;
+		}
+	}
+	return close_range(CHILD_FDS, ~0U, 0) ? -errno : 0;
+}
+
+static int become_program(void *arg)
+{
+	struct birth *birth = arg;
+	const struct smd_spawn *spawn = birth->spawn;
+	int ret;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	ret = getppid() == birth->parent ? take_descriptors(spawn->dock) : -ESRCH;
+	if (!ret && spawn->directory && chdir(spawn->directory)) {
+		ret = -errno;
+	}
+	if (!ret) {
+		setsid();
+		setrlimit(RLIMIT_NOFILE, &spawn->open_files);
+		execve(spawn->program, spawn->argv, spawn->envp);
+		ret = -errno;
+	}
+	birth->error = ret;
+	_exit(CANNOT_EXECUTE);
+}
+
+/*
+ * As vfork does it: this thread waits, and the child runs in its memory, until it is the program; a
+ * copy would cost more than all the rest. Signals stay blocked in the child: this process's
+ * handlers would run in it, and what sets handlers back writes to memory that is not the child's
+ * own.
+ */
+static pid_t make_child(const struct smd_spawn *spawn)
+{
+	char *stack = mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+	struct birth *birth = (struct birth *)stack;
+	sigset_t all, before;
+	pid_t pid;
+
+	if (stack == MAP_FAILED) {
+		return -errno;
+	}
+	*birth = (struct birth){.spawn = spawn, .parent = getpid()};
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &before);
+	pid = clone(become_program, stack + STACK_SIZE, SHARED | SIGCHLD, birth);
+	pid = pid < 0 ? -errno : pid;
+	if (pid > 0 && birth->error) {
+		waitpid(pid, NULL, 0);
+		pid = birth->error;
+	}
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	munmap(stack, STACK_SIZE);
+	return pid;
+}
+
+int smd_dock_open(struct smd_dock *dock)
+{
+	int empty = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (empty < 0) {
+		return -errno;
+	}
+	for (int i = 0; i < SMD_DOCK_FDS; i++) {
+		dock->fds[i] = fcntl(empty, F_DUPFD_CLOEXEC, CHILD_FDS);
+		if (dock->fds[i] < 0) {
+			int err = errno;
+
+			while (--i >= 0) {
+				close(dock->fds[i]);
+			}
+			close(empty);
+			return -err;
+		}
+	}
+	dock->empty = empty;
+	return 0;
+}
+
+void smd_dock_close(struct smd_dock *dock)
+{
+	for (int i = 0; i < SMD_DOCK_FDS; i++) {
+		close(dock->fds[i]);
+	}
+	close(dock->empty);
+}
+
+/* Puts a descriptor into each place, the empty one again after the child has been made. */
+static int fill_dock(const struct smd_dock *dock, const int fds[CHILD_FDS])
+{
+	for (int i = 0; i < CHILD_FDS; i++) {
+		if (dup3(fds ? fds[i] : dock->empty, dock->fds[i], O_CLOEXEC) < 0) {
+			return -errno;
+		}
+	}
+	return 0;
+}
+
+static pid_t start_program(const struct smd_spawn *spawn, const int fds[CHILD_FDS])
+{
+	pid_t pid = fill_dock(spawn->dock, fds);
+
+	pid = pid ? pid : make_child(spawn);
+	fill_dock(spawn->dock, NULL);
+	return pid;
+}
+
+static void close_pair(int pair[2])
+{
+	close(pair[READ_END]);
+	close(pair[WRITE_END]);
+}
+
+static int open_pipe(int pair[2])
+{
+	if (pipe2(pair, O_CLOEXEC)) {
+		return -errno;
+	}
+	/* The flag belongs to the reading end alone: programs expect blocking writes. */
+	if (fcntl(pair[READ_END], F_SETFL, O_NONBLOCK)) {
+		int err = errno;
+
+		close_pair(pair);
+		return -err;
+	}
+	return 0;
+}
+
+static int open_pipes(int pipes[CHILD_FDS][2])
+{
+	for (int i = CHILD_STDOUT; i < CHILD_FDS; i++) {
+		int ret = open_pipe(pipes[i]);
+
+		if (ret) {
+			while (--i >= CHILD_STDOUT) {
+				close_pair(pipes[i]);
+			}
+			return ret;
+		}
+	}
+	return 0;
+}
+
+int smd_spawn(const struct smd_spawn *spawn, struct smd_process *out)
+{
+	int pipes[CHILD_FDS][2];
+	int fds[CHILD_FDS];
+	int ret;
+	pid_t pid;
+
+	ret = open_pipes(pipes);
+	if (ret) {
+		return ret;
+	}
+	fds[CHILD_STDIN] = spawn->dock->empty;
+	for (int i = CHILD_STDOUT; i < CHILD_FDS; i++) {
+		fds[i] = pipes[i][WRITE_END];
+	}
+	pid = start_program(spawn, fds);
+	for (int i = CHILD_STDOUT; i < CHILD_FDS; i++) {
+		close(pipes[i][WRITE_END]);
+	}
+	if (pid < 0) {
+		ret = (int)pid;
+		goto close_pipes;
+	}
+	*out = (struct smd_process){.pid = pid,
+		.stdout_fd = pipes[CHILD_STDOUT][READ_END],
+		.stderr_fd = pipes[CHILD_STDERR][READ_END],
+		.notify_fd = pipes[CHILD_NOTIFY][READ_END]};
+	return 0;
+close_pipes:
+	for (int i = CHILD_STDOUT; i < CHILD_FDS; i++) {
+		close(pipes[i][READ_END]);
+	}
+	return ret;
+}

@@ -1,0 +1,581 @@
+/* Decodes a command job of Azure ML, and builds the CustomJob of it. */
+#include "orchestrator/frontend/azureml/azure_job.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "orchestrator/job/job.h"
+#include "orchestrator/frontend/azureml/azure_command.h"
+#include "orchestrator/frontend/vertex/custom_job.h"
+#include "orchestrator/document/decode.h"
+#include "orchestrator/frontend/setting.h"
+
+#define COMMAND_MAX   (100 * 1024)
+#define NAMES_MAX     1000
+#define IMAGE_DEFAULT "azureml"
+#define NAME_DEFAULT  "command-job"
+#define CLOUD_ONLY    "that is Azure's own matter"
+#define UNCHECKED     "values of inputs are not checked"
+#define NO_IMAGES     "no image is built"
+
+enum distribution { DISTRIBUTION_NONE, PYTORCH, TENSORFLOW, MPI };
+
+static const char *const types[] = {"pytorch", "tensorflow", "mpi", "ray"};
+
+struct azure_job {
+	char *name;
+	char *display_name;
+	char *command;
+	char *code;
+	enum distribution distribution;
+	int processes;
+	int worker_count;
+	int parameter_server_count;
+	int instance_count;
+	char *instance_type;
+	char *image;
+	int timeout_s;
+	struct smd_variable *env;
+	size_t nenv;
+};
+
+/* Whether it is another type of job, of which no field would be right. */
+static int is_other_type(struct smd_decoder *decoder, const struct smd_node *document)
+{
+	const struct smd_node *node = smd_node_member(document, "type");
+	char got[SMD_NODE_TEXT_MAX];
+
+	if (!node || node->type != SMD_NODE_STRING || strcasecmp(node->string, "command") == 0) {
+		return 0;
+	}
+	smd_node_describe(node, got);
+	smd_mistake_value(decoder->diagnostics, node,
+		"must be command: no other type of job is run here, got %s", got);
+	return 1;
+}
+
+static void decode_distribution_type(struct smd_decoder *decoder, const struct smd_field *field,
+	const struct smd_node *node, void *base)
+{
+	struct azure_job *job = base;
+	char got[SMD_NODE_TEXT_MAX];
+	size_t i = 0;
+
+	(void)field;
+	if (!smd_decode_expects(decoder, node, SMD_NODE_STRING)) {
+		return;
+	}
+	while (i < sizeof(types) / sizeof(types[0]) && strcasecmp(node->string, types[i]) != 0) {
+		i++;
+	}
+	smd_node_describe(node, got);
+	if (i == 3) {
+		smd_mistake_value(decoder->diagnostics, node,
+			"must be pytorch, tensorflow or mpi: Ray is not started here, got %s", got);
+	} else if (i > 3) {
+		smd_mistake_value(decoder->diagnostics, node,
+			"must be pytorch, tensorflow or mpi, got %s", got);
+	} else {
+		job->distribution = (enum distribution)(PYTORCH + i);
+	}
+}
+
+/* Values may be numbers and truth values, which become texts. */
+static void decode_variables(struct smd_decoder *decoder, const struct smd_field *field,
+	const struct smd_node *node, void *base)
+{
+	struct azure_job *job = base;
+
+	(void)field;
+	if (!smd_decode_expects(decoder, node, SMD_NODE_OBJECT)) {
+		return;
+	}
+	smd_check_variable_count(decoder, node);
+	job->env = calloc(node->count + 1, sizeof(*job->env));
+	for (const struct smd_node *child = node->first; job->env && child; child = child->next) {
+		char text[SMD_NODE_TEXT_MAX];
+
+		if (child->type == SMD_NODE_ARRAY || child->type == SMD_NODE_OBJECT) {
+			smd_decode_expects(decoder, child, SMD_NODE_STRING);
+			continue;
+		}
+		if (!smd_is_identifier(child->key)) {
+			smd_mistake_name(decoder->diagnostics, child,
+				"a variable's name must be " SMD_IDENTIFIER_RULE);
+		}
+		smd_node_describe(child, text);
+		job->env[job->nenv].name = strdup(child->key);
+		job->env[job->nenv++].value = strdup(child->type == SMD_NODE_STRING ? child->string
+						     : child->type == SMD_NODE_NULL ? ""
+										    : text);
+	}
+	if (!job->env) {
+		decoder->ret = -ENOMEM;
+	}
+}
+
+#define PLACE(member) offsetof(struct azure_job, member)
+#define AZURE_MESSAGE(rows)                                                                        \
+	{                                                                                          \
+		rows, sizeof(rows) / sizeof((rows)[0]), .is_snake = 1                              \
+	}
+
+static void decode_literal(struct smd_decoder *decoder, const struct smd_field *field,
+	const struct smd_node *node, void *base)
+{
+	(void)field;
+	(void)base;
+	if (node->type == SMD_NODE_ARRAY || node->type == SMD_NODE_OBJECT) {
+		smd_decode_expects(decoder, node, SMD_NODE_STRING);
+	}
+}
+
+static const struct smd_field data_rows[] = {
+	SMD_FIELD("type", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("path", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("mode", smd_decode_string, SMD_KEPT, .note = "programs get paths as they are"),
+	SMD_FIELD("description", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("name", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("version", smd_decode_anything, SMD_KEPT),
+	SMD_FIELD("optional", smd_decode_boolean, SMD_KEPT),
+	SMD_FIELD("default", decode_literal, SMD_KEPT),
+	SMD_FIELD("min", decode_literal, SMD_KEPT, .note = UNCHECKED),
+	SMD_FIELD("max", decode_literal, SMD_KEPT, .note = UNCHECKED),
+	SMD_FIELD("enum", smd_decode_anything, SMD_KEPT, .note = UNCHECKED),
+	SMD_FIELD("path_on_compute", smd_decode_string, SMD_KEPT, .note = CLOUD_ONLY),
+};
+static const struct smd_message data = AZURE_MESSAGE(data_rows);
+
+static void decode_data(struct smd_decoder *decoder, const struct smd_field *field,
+	const struct smd_node *node, void *base)
+{
+	(void)base;
+	if (!smd_decode_expects(decoder, node, SMD_NODE_OBJECT)) {
+		return;
+	}
+	for (const struct smd_node *child = node->first; child; child = child->next) {
+		if (child->type == SMD_NODE_OBJECT) {
+			smd_decode_message(decoder, &data, child, NULL);
+		} else {
+			decode_literal(decoder, field, child, NULL);
+		}
+	}
+}
+
+static const struct smd_field build_rows[] = {
+	SMD_FIELD("path", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("dockerfile_path", smd_decode_string, SMD_KEPT),
+};
+static const struct smd_message build_context = AZURE_MESSAGE(build_rows);
+
+static const struct smd_field environment_rows[] = {
+	SMD_FIELD("$schema", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("name", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("version", smd_decode_anything, SMD_KEPT),
+	SMD_FIELD("description", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("tags", smd_decode_anything, SMD_KEPT),
+	SMD_FIELD("image", smd_decode_string, PLACE(image)),
+	SMD_FIELD("conda_file", smd_decode_anything, SMD_KEPT, .note = NO_IMAGES),
+	SMD_FIELD(
+		"build", smd_decode_object, SMD_KEPT, .message = &build_context, .note = NO_IMAGES),
+	SMD_FIELD("os_type", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("inference_config", smd_decode_anything, SMD_KEPT, .note = CLOUD_ONLY),
+};
+static const struct smd_message environment = AZURE_MESSAGE(environment_rows);
+
+/* A name of a registered environment, or an inline one with its image. */
+static void decode_environment(struct smd_decoder *decoder, const struct smd_field *field,
+	const struct smd_node *node, void *base)
+{
+	if (node->type == SMD_NODE_OBJECT) {
+		smd_decode_message(decoder, &environment, node, base);
+	} else {
+		smd_decode_string(decoder, field, node, base);
+	}
+}
+
+static const struct smd_field distribution_rows[] = {
+	SMD_FIELD("type", decode_distribution_type, 0, .required = 1),
+	SMD_FIELD("process_count_per_instance", smd_decode_count, PLACE(processes), .min = 1,
+		.max = SMD_JOB_PROCESSES_MAX),
+	SMD_FIELD("worker_count", smd_decode_count, PLACE(worker_count), .min = 1,
+		.max = SMD_JOB_REPLICAS_MAX),
+	SMD_FIELD("parameter_server_count", smd_decode_count, PLACE(parameter_server_count),
+		.max = SMD_JOB_REPLICAS_MAX),
+	/* Version 1's; check_distribution() refuses them. */
+	SMD_FIELD("process_count", smd_decode_anything, SMD_KEPT),
+	SMD_FIELD("node_count", smd_decode_anything, SMD_KEPT),
+};
+static const struct smd_message distribution = AZURE_MESSAGE(distribution_rows);
+
+static const struct smd_field resources_rows[] = {
+	SMD_FIELD("instance_count", smd_decode_count, PLACE(instance_count), .min = 1,
+		.max = SMD_JOB_REPLICAS_MAX),
+	SMD_FIELD("instance_type", smd_decode_string, PLACE(instance_type)),
+	SMD_FIELD("shm_size", smd_decode_string, SMD_KEPT, .note = CLOUD_ONLY),
+	SMD_FIELD("docker_args", smd_decode_anything, SMD_KEPT, .note = CLOUD_ONLY),
+	SMD_FIELD("properties", smd_decode_anything, SMD_KEPT, .note = CLOUD_ONLY),
+	SMD_FIELD("locations", smd_decode_anything, SMD_KEPT, .note = CLOUD_ONLY),
+	SMD_FIELD("max_instance_count", smd_decode_count, SMD_KEPT, .note = CLOUD_ONLY),
+};
+static const struct smd_message resources = AZURE_MESSAGE(resources_rows);
+
+static const struct smd_field limits_rows[] = {
+	SMD_FIELD("timeout", smd_decode_count, PLACE(timeout_s), .min = 1),
+};
+static const struct smd_message limits = AZURE_MESSAGE(limits_rows);
+
+static const struct smd_field job_rows[] = {
+	SMD_FIELD("$schema", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("type", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("name", smd_decode_string, PLACE(name)),
+	SMD_FIELD("display_name", smd_decode_string, PLACE(display_name)),
+	SMD_FIELD("experiment_name", smd_decode_string, SMD_KEPT, .note = CLOUD_ONLY),
+	SMD_FIELD("description", smd_decode_string, SMD_KEPT, .note = CLOUD_ONLY),
+	SMD_FIELD("tags", smd_decode_anything, SMD_KEPT, .note = CLOUD_ONLY),
+	SMD_FIELD("properties", smd_decode_anything, SMD_KEPT, .note = CLOUD_ONLY),
+	SMD_FIELD("command", smd_decode_string, PLACE(command), .required = 1),
+	SMD_FIELD("code", smd_decode_string, PLACE(code)),
+	SMD_FIELD("environment", decode_environment, PLACE(image), .message = &environment),
+	SMD_FIELD("environment_variables", decode_variables, 0),
+	SMD_FIELD("distribution", smd_decode_object, 0, .message = &distribution),
+	SMD_FIELD("compute", smd_decode_string, SMD_KEPT, .note = CLOUD_ONLY),
+	SMD_FIELD("resources", smd_decode_object, 0, .message = &resources),
+	SMD_FIELD("limits", smd_decode_object, 0, .message = &limits),
+	SMD_FIELD("queue_settings", smd_decode_anything, SMD_KEPT, .note = CLOUD_ONLY),
+	SMD_FIELD("inputs", decode_data, SMD_KEPT),
+	SMD_FIELD("outputs", decode_data, SMD_KEPT),
+	SMD_FIELD("identity", smd_decode_anything, SMD_KEPT, .note = CLOUD_ONLY),
+	/* A component's, which is a job once its inputs have values. */
+	SMD_FIELD("version", smd_decode_anything, SMD_KEPT),
+	SMD_FIELD("is_deterministic", smd_decode_boolean, SMD_KEPT, .note = CLOUD_ONLY),
+	SMD_FIELD("additional_includes", smd_decode_strings, SMD_KEPT,
+		.note = "put it into the code's directory"),
+	SMD_FIELD("services", smd_decode_anything, SMD_KEPT, .note = CLOUD_ONLY),
+};
+static const struct smd_message command_job = AZURE_MESSAGE(job_rows);
+
+int smd_azure_job_is(const struct smd_node *document)
+{
+	const struct smd_node *type = smd_node_member(document, "type");
+	const struct smd_node *schema = smd_node_member(document, "$schema");
+
+	if (smd_node_member(document, "jobSpec") || smd_node_member(document, "workerPoolSpecs")) {
+		return 0;
+	}
+	return type || smd_node_member(document, "command") ||
+	       (schema && schema->type == SMD_NODE_STRING && strstr(schema->string, "azureml"));
+}
+
+static void refuse_count(struct smd_decoder *decoder, const struct smd_node *node, const char *name,
+	const char *rule)
+{
+	const struct smd_node *count = smd_node_member(node, name);
+
+	if (count) {
+		smd_mistake_name(decoder->diagnostics, count, "%s", rule);
+	}
+}
+
+/* Version 1 counts the processes of all nodes, version 2 those of each. */
+static void refuse_total(
+	struct smd_decoder *decoder, const struct smd_node *node, const struct azure_job *job)
+{
+	static const char rule[] = "unknown field; version 1's process_count is the total of all "
+				   "nodes, process_count_per_instance is that of each: ";
+	int nodes = job->instance_count;
+	int64_t total;
+
+	if (smd_node_integer(node, &total) || total < nodes || total % nodes != 0) {
+		smd_mistake_name(decoder->diagnostics, node,
+			"%sprocess_count divided by the %d of resources.instance_count", rule,
+			nodes);
+	} else {
+		smd_mistake_name(decoder->diagnostics, node,
+			"%sfor %lld on %d instance%s write process_count_per_instance: %lld", rule,
+			(long long)total, nodes, nodes == 1 ? "" : "s", (long long)(total / nodes));
+	}
+}
+
+static void check_version_1(
+	struct smd_decoder *decoder, const struct smd_node *node, const struct azure_job *job)
+{
+	const struct smd_node *total = smd_node_member(node, "process_count");
+	const struct smd_node *nodes = smd_node_member(node, "node_count");
+
+	if (total) {
+		refuse_total(decoder, total, job);
+	}
+	if (nodes) {
+		smd_mistake_name(decoder->diagnostics, nodes,
+			"unknown field; version 1's node_count is /resources/instance_count");
+	}
+}
+
+/* Linux passes no longer argument to a shell, and each expression looks through the names. */
+static int check_sizes(struct smd_decoder *decoder, const struct smd_node *document)
+{
+	size_t mistakes = decoder->diagnostics->found[SMD_MISTAKE];
+	static const char *const names[] = {"inputs", "outputs"};
+	const struct smd_node *command = smd_node_member(document, "command");
+
+	if (command && command->type == SMD_NODE_STRING && strlen(command->string) > COMMAND_MAX) {
+		smd_mistake_value(decoder->diagnostics, command,
+			"must be at most %d bytes long, got %zu", COMMAND_MAX,
+			strlen(command->string));
+	}
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const struct smd_node *map = smd_node_member(document, names[i]);
+
+		if (map && map->count > NAMES_MAX) {
+			smd_mistake_value(decoder->diagnostics, map,
+				"must have at most %d names, got %zu", NAMES_MAX, map->count);
+		}
+	}
+	return decoder->diagnostics->found[SMD_MISTAKE] > mistakes ? -EINVAL : 0;
+}
+
+static void check_distribution(
+	struct smd_decoder *decoder, const struct smd_node *document, const struct azure_job *job)
+{
+	const struct smd_node *node = smd_node_member(document, "distribution");
+
+	if (!node && job->instance_count > 1) {
+		smd_warning_name(decoder->diagnostics,
+			smd_node_member(smd_node_member(document, "resources"), "instance_count"),
+			"without a distribution Azure ML tells the instances nothing of each "
+			"other");
+	}
+	if (!node) {
+		return;
+	}
+	check_version_1(decoder, node, job);
+	if (job->distribution == TENSORFLOW) {
+		refuse_count(decoder, node, "process_count_per_instance",
+			"must not be given for tensorflow, which has one process per worker: "
+			"worker_count is their total");
+	} else if (job->distribution != DISTRIBUTION_NONE) {
+		static const char rule[] =
+			"is for tensorflow only: processes are process_count_per_instance for each "
+			"of the resources.instance_count instances";
+
+		refuse_count(decoder, node, "worker_count", rule);
+		refuse_count(decoder, node, "parameter_server_count", rule);
+	}
+}
+
+/* The document on its way to a CustomJob. */
+struct builder {
+	struct smd_decoder *decoder;
+	const struct azure_job *job;
+	const char *line; /* what the shell gets */
+	struct smd_position at;
+};
+
+static struct smd_node *add(
+	struct builder *builder, struct smd_node *parent, const char *key, enum smd_node_type type)
+{
+	struct smd_node *node = parent ? smd_node_create(parent, key, type, builder->at) : NULL;
+
+	if (!node) {
+		builder->decoder->ret = -ENOMEM;
+	}
+	return node;
+}
+
+static void add_string(
+	struct builder *builder, struct smd_node *parent, const char *key, const char *text)
+{
+	if (!parent || !smd_node_create_string(parent, key, text, builder->at)) {
+		builder->decoder->ret = -ENOMEM;
+	}
+}
+
+static void add_env(struct builder *builder, struct smd_node *container)
+{
+	const struct azure_job *job = builder->job;
+	struct smd_node *env = job->nenv ? add(builder, container, "env", SMD_NODE_ARRAY) : NULL;
+
+	for (size_t i = 0; env && i < job->nenv; i++) {
+		struct smd_node *variable = add(builder, env, NULL, SMD_NODE_OBJECT);
+
+		add_string(builder, variable, "name", job->env[i].name);
+		add_string(builder, variable, "value", job->env[i].value);
+	}
+}
+
+static void add_pool(struct builder *builder, struct smd_node *pools, int count)
+{
+	const struct azure_job *job = builder->job;
+	struct smd_node *pool = add(builder, pools, NULL, SMD_NODE_OBJECT);
+	struct smd_node *container;
+	struct smd_node *command;
+	struct smd_node *number;
+
+	if (!pool || count == 0) {
+		return;
+	}
+	if (job->instance_type) {
+		add_string(builder, add(builder, pool, "machineSpec", SMD_NODE_OBJECT),
+			"machineType", job->instance_type);
+	}
+	number = add(builder, pool, "replicaCount", SMD_NODE_INTEGER);
+	if (number) {
+		number->number.integer = count;
+	}
+	container = add(builder, pool, "containerSpec", SMD_NODE_OBJECT);
+	add_string(builder, container, "imageUri", job->image ? job->image : IMAGE_DEFAULT);
+	command = container ? add(builder, container, "command", SMD_NODE_ARRAY) : NULL;
+	add_string(builder, command, NULL, "bash");
+	add_string(builder, command, NULL, "-c");
+	add_string(builder, command, NULL, builder->line);
+	if (container) {
+		add_env(builder, container);
+	}
+}
+
+static void add_pools(struct builder *builder, struct smd_node *spec)
+{
+	const struct azure_job *job = builder->job;
+	struct smd_node *pools = add(builder, spec, "workerPoolSpecs", SMD_NODE_ARRAY);
+	int nodes = job->distribution == TENSORFLOW && job->worker_count ? job->worker_count
+									 : job->instance_count;
+
+	add_pool(builder, pools, 1);
+	if (nodes > 1 || job->parameter_server_count > 0) {
+		add_pool(builder, pools, nodes - 1);
+	}
+	if (job->parameter_server_count > 0) {
+		add_pool(builder, pools, job->parameter_server_count);
+	}
+}
+
+static void add_labels(struct builder *builder, struct smd_node *root)
+{
+	const struct azure_job *job = builder->job;
+	struct smd_node *labels = add(builder, root, "labels", SMD_NODE_OBJECT);
+	char number[16];
+
+	add_string(builder, labels, SMD_SETTING_PREFIX "platform", "azureml");
+	if (job->distribution != DISTRIBUTION_NONE) {
+		add_string(builder, labels, SMD_SETTING_PREFIX "distribution",
+			types[job->distribution - PYTORCH]);
+	}
+	if (job->processes > 1) {
+		snprintf(number, sizeof(number), "%d", job->processes);
+		add_string(builder, labels, SMD_SETTING_PREFIX "processes-per-replica", number);
+	}
+}
+
+static struct smd_node *build(struct builder *builder, int has_outputs)
+{
+	const struct azure_job *job = builder->job;
+	struct smd_node *root = smd_node_create(NULL, NULL, SMD_NODE_OBJECT, builder->at);
+	struct smd_node *spec;
+	char timeout[16];
+
+	if (!root) {
+		builder->decoder->ret = -ENOMEM;
+		return NULL;
+	}
+	add_string(builder, root, "displayName",
+		job->display_name ? job->display_name
+		: job->name       ? job->name
+				  : NAME_DEFAULT);
+	add_labels(builder, root);
+	spec = add(builder, root, "jobSpec", SMD_NODE_OBJECT);
+	add_pools(builder, spec);
+	if (job->timeout_s > 0) {
+		snprintf(timeout, sizeof(timeout), "%ds", job->timeout_s);
+		add_string(builder, add(builder, spec, "scheduling", SMD_NODE_OBJECT), "timeout",
+			timeout);
+	}
+	if (has_outputs) {
+		add_string(builder, add(builder, spec, "baseOutputDirectory", SMD_NODE_OBJECT),
+			"outputUriPrefix", "azureml://outputs");
+	}
+	return root;
+}
+
+static void free_azure_job(struct azure_job *job)
+{
+	for (size_t i = 0; i < job->nenv; i++) {
+		free(job->env[i].name);
+		free(job->env[i].value);
+	}
+	free(job->env);
+	free(job->name);
+	free(job->display_name);
+	free(job->command);
+	free(job->code);
+	free(job->instance_type);
+	free(job->image);
+}
+
+/* The command with its expressions replaced; NULL: it cannot be, and it has been said why. */
+static char *expand(
+	struct smd_decoder *decoder, const struct smd_node *document, const char *directory)
+{
+	const struct smd_node *line = smd_node_member(document, "command");
+	const struct smd_azure_command command = {.inputs = smd_node_member(document, "inputs"),
+		.outputs = smd_node_member(document, "outputs"),
+		.directory = directory};
+
+	if (!line || line->type != SMD_NODE_STRING || check_sizes(decoder, document) ||
+		(command.inputs && command.inputs->type != SMD_NODE_OBJECT) ||
+		(command.outputs && command.outputs->type != SMD_NODE_OBJECT)) {
+		return NULL;
+	}
+	return smd_azure_command_expand(&command, decoder, line);
+}
+
+static void check(
+	struct smd_decoder *decoder, const struct smd_node *document, const struct azure_job *job)
+{
+	const struct smd_node *display_name = smd_node_member(document, "display_name");
+	const struct smd_node *machines = smd_node_member(document, "resources");
+
+	smd_check_display_name(
+		decoder, display_name ? display_name : smd_node_member(document, "name"));
+	smd_check_machine_type(
+		decoder, machines ? smd_node_member(machines, "instance_type") : NULL);
+	check_distribution(decoder, document, job);
+}
+
+int smd_azure_job_convert(const struct smd_node *document, const char *directory,
+	struct smd_diagnostics *diagnostics, struct smd_node **out, char **code_dir)
+{
+	struct smd_decoder decoder = {.diagnostics = diagnostics, .root = &command_job};
+	struct azure_job job = {.instance_count = 1, .processes = 1};
+	struct builder builder = {.decoder = &decoder, .job = &job, .at = document->at};
+	struct smd_node *root = NULL;
+	char *code = NULL;
+	char *line;
+
+	if (is_other_type(&decoder, document)) {
+		return -EINVAL;
+	}
+	smd_decode_message(&decoder, &command_job, document, &job);
+	check(&decoder, document, &job);
+	line = expand(&decoder, document, directory);
+	if (line && !decoder.ret && !diagnostics->found[SMD_MISTAKE]) {
+		builder.line = line;
+		builder.at = smd_node_member(document, "command")->at;
+		root = build(&builder, smd_node_member(document, "outputs") != NULL);
+		code = job.code ? smd_azure_path(directory, job.code) : NULL;
+		decoder.ret = job.code && !code ? -ENOMEM : decoder.ret;
+	}
+	free(line);
+	free_azure_job(&job);
+	if (decoder.ret || diagnostics->found[SMD_MISTAKE]) {
+		smd_node_free(root);
+		free(code);
+		return decoder.ret ? decoder.ret : -EINVAL;
+	}
+	*out = root;
+	*code_dir = code;
+	return 0;
+}

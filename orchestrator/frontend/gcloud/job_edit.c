@@ -1,0 +1,118 @@
+/* Changes the document of a job. */
+#include "orchestrator/frontend/gcloud/job_edit.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "orchestrator/frontend/vertex/custom_job.h"
+
+#define REASON_MAX 1200
+
+void smd_job_edit_free(struct smd_job_edit *edit)
+{
+	free(edit->code_dir);
+	smd_flag_items_free(&edit->requirements);
+	smd_flag_items_free(&edit->extra_packages);
+}
+
+static struct smd_node *member(struct smd_node *parent, const char *name)
+{
+	return (struct smd_node *)smd_node_member(parent, name);
+}
+
+struct smd_node *smd_edit_put(struct smd_job_edit *edit, struct smd_node *parent, const char *name,
+	enum smd_node_type type, struct smd_position at)
+{
+	struct smd_node *node;
+
+	if (!parent) {
+		return NULL;
+	}
+	node = member(parent, name);
+	if (node) {
+		smd_node_reset(node, type, at);
+		return node;
+	}
+	node = smd_node_create(parent, name, type, at);
+	if (!node) {
+		edit->ret = -ENOMEM;
+	}
+	return node;
+}
+
+struct smd_node *smd_edit_object(struct smd_job_edit *edit, struct smd_node *parent,
+	const char *name, struct smd_position at)
+{
+	struct smd_node *node = parent ? member(parent, name) : NULL;
+
+	if (!node) {
+		return smd_edit_put(edit, parent, name, SMD_NODE_OBJECT, at);
+	}
+	return node->type == SMD_NODE_OBJECT ? node : NULL;
+}
+
+void smd_edit_put_string(struct smd_job_edit *edit, struct smd_node *parent, const char *name,
+	const char *text, struct smd_position at)
+{
+	struct smd_node *node = smd_edit_put(edit, parent, name, SMD_NODE_STRING, at);
+
+	if (node) {
+		node->string = strdup(text);
+		edit->ret = node->string ? edit->ret : -ENOMEM;
+	}
+}
+
+void smd_edit_put_strings(struct smd_job_edit *edit, struct smd_node *parent, const char *name,
+	const struct smd_flag_items *items, struct smd_position at)
+{
+	struct smd_node *list = smd_edit_put(edit, parent, name, SMD_NODE_ARRAY, at);
+
+	for (size_t i = 0; list && i < items->count; i++) {
+		if (!smd_node_create_string(list, NULL, items->values[i], at)) {
+			edit->ret = -ENOMEM;
+		}
+	}
+}
+
+void smd_edit_refuse(struct smd_job_edit *edit, struct smd_position at, const char *format, ...)
+{
+	char reason[REASON_MAX];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(reason, sizeof(reason), format, args);
+	va_end(args);
+	smd_mistake_text(edit->diagnostics, at, "%s", reason);
+}
+
+static int is_server(const struct smd_node *container)
+{
+	const struct smd_node *image = smd_node_member(container, "imageUri");
+
+	return image && image->type == SMD_NODE_STRING &&
+	       smd_image_is_reduction_server(image->string);
+}
+
+void smd_edit_each_task(struct smd_job_edit *edit, smd_edit_task *change, const void *context,
+	struct smd_position at)
+{
+	struct smd_node *pools = member(edit->spec, "workerPoolSpecs");
+
+	if (!pools || pools->type != SMD_NODE_ARRAY) {
+		return;
+	}
+	for (struct smd_node *pool = pools->first; pool; pool = pool->next) {
+		struct smd_node *container = member(pool, "containerSpec");
+		struct smd_node *package = member(pool, "pythonPackageSpec");
+
+		if (container && container->type == SMD_NODE_OBJECT && !is_server(container)) {
+			change(edit, container, 1, context, at);
+		}
+		if (package && package->type == SMD_NODE_OBJECT) {
+			change(edit, package, 0, context, at);
+		}
+	}
+}

@@ -1,0 +1,197 @@
+/* The table of settings, and how their texts are read. */
+#include "orchestrator/frontend/setting.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "orchestrator/job/job.h"
+#include "reduction_server/base/options.h"
+#include "reduction_server/base/parse.h"
+
+#define RESTARTS_MAX        1000000
+#define RESTARTS_DEFAULT    3
+#define BACKOFF_MAX_S       86400
+#define BACKOFF_DEFAULT_S   1
+#define SETTINGS_MAX        16
+#define SETTING_NAME_MAX    64
+#define RULE_MAX            128
+#define EXIT_CODE_MAX       255
+#define EXIT_CODE_SEPARATOR '_'
+
+static const char *const distributions[] = {"any", "pytorch", "tensorflow", "mpi", NULL};
+static const char *const platforms[] = {"vertex", "azureml", NULL};
+static const char *const launches[] = {"process", "node", NULL};
+static const char *const encodings[] = {"object", "string", "none", NULL};
+static const char *const chief_names[] = {"chief", "master", NULL};
+static const char *const success_policies[] = {"chief", "all-workers", "any", NULL};
+static const char *const restart_policies[] = {"never", "on-failure", "exit-code", NULL};
+static const char *const restart_scopes[] = {"job", "replica", NULL};
+
+static int set_value(const struct smd_setting *setting, const char *text, void *place)
+{
+	for (int i = 0; setting->values[i]; i++) {
+		if (strcmp(text, setting->values[i]) == 0) {
+			*(int *)place = i;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+static int set_number(const struct smd_setting *setting, const char *text, void *place)
+{
+	uint64_t number;
+	int ret = smd_parse_number(text, (uint64_t)setting->min, (uint64_t)setting->max, &number);
+
+	if (!ret) {
+		*(int *)place = (int)number;
+	}
+	return ret;
+}
+
+/* "75_130": labels allow no comma. */
+static int set_exit_codes(const struct smd_setting *setting, const char *text, void *place)
+{
+	struct smd_exit_codes codes = {{0}};
+
+	(void)setting;
+	for (;;) {
+		const char *end = strchrnul(text, EXIT_CODE_SEPARATOR);
+		char digits[4];
+		uint64_t code;
+
+		if ((size_t)(end - text) >= sizeof(digits)) {
+			return -EINVAL;
+		}
+		memcpy(digits, text, (size_t)(end - text));
+		digits[end - text] = '\0';
+		if (smd_parse_number(digits, 1, EXIT_CODE_MAX, &code)) {
+			return -EINVAL;
+		}
+		codes.bits[code / 64] |= (uint64_t)1 << code % 64;
+		if (!*end) {
+			*(struct smd_exit_codes *)place = codes;
+			return 0;
+		}
+		text = end + 1;
+	}
+}
+
+#define PLACE(member) offsetof(struct smd_job, member)
+
+const struct smd_setting smd_settings[] = {
+	{"distribution", "any|pytorch|tensorflow|mpi", "whose variables replicas get (default any)",
+		set_value, PLACE(distribution), .values = distributions},
+	{"platform", "vertex|azureml", "whose forms these have (default vertex)", set_value,
+		PLACE(platform), .values = platforms},
+	{"processes-per-replica", "N", "started in each replica (default 1)", set_number,
+		PLACE(processes_per_replica), .min = 1, .max = SMD_JOB_PROCESSES_MAX},
+	{"launch", "process|node",
+		"who starts these: Summand, or a launcher on each node (default process)",
+		set_value, PLACE(launch), .values = launches},
+	{"job-encoding", "object|string|none", "the spec in CLUSTER_SPEC (default object)",
+		set_value, PLACE(job_encoding), .values = encodings},
+	{"chief-name", "chief|master", "of pool 0 in TF_CONFIG (default chief)", set_value,
+		PLACE(chief_name), .values = chief_names},
+	{"success-policy", "chief|all-workers|any", "whose success is the job's (default chief)",
+		set_value, PLACE(success_policy), .values = success_policies},
+	{"restart-policy", "never|on-failure|exit-code",
+		"after which ends replicas start again (default never)", set_value,
+		PLACE(restart_policy), .values = restart_policies},
+	{"restart-scope", "job|replica", "what starts again (default job)", set_value,
+		PLACE(restart_scope), .values = restart_scopes},
+	{"max-restarts", "N", "at most (default 3)", set_number, PLACE(max_restarts), .min = 0,
+		.max = RESTARTS_MAX},
+	{"restart-backoff", "SECONDS", "before the first restart (default 1)", set_number,
+		PLACE(restart_backoff_s), .min = 0, .max = BACKOFF_MAX_S},
+	{"retryable-exit-codes", "N_N...", "below 128 that restart-policy exit-code retries",
+		set_exit_codes, PLACE(retryable), .values = NULL},
+};
+const size_t smd_nsettings = sizeof(smd_settings) / sizeof(smd_settings[0]);
+
+void smd_settings_init(struct smd_job *job)
+{
+	job->processes_per_replica = 1;
+	job->max_restarts = RESTARTS_DEFAULT;
+	job->restart_backoff_s = BACKOFF_DEFAULT_S;
+}
+
+void smd_setting_rule(const struct smd_setting *setting, char *text, size_t size)
+{
+	size_t n;
+
+	if (!setting->values) {
+		if (setting->max) {
+			snprintf(text, size, "must be a whole number from %d to %d", setting->min,
+				setting->max);
+		} else {
+			snprintf(text, size, "must be exit codes such as 75_130");
+		}
+		return;
+	}
+	n = (size_t)snprintf(text, size, "must be ");
+	for (int i = 0; setting->values[i]; i++) {
+		const char *after = !setting->values[i + 1]  ? ""
+				    : setting->values[i + 2] ? ", "
+							     : " or ";
+
+		n += (size_t)snprintf(text + n, size - n, "%s%s", setting->values[i], after);
+	}
+}
+
+static void refuse_unknown(struct smd_decoder *decoder, const struct smd_node *label)
+{
+	static const size_t prefix = sizeof(SMD_SETTING_PREFIX) - 1;
+	const char *names[SETTINGS_MAX];
+	const char *near;
+
+	for (size_t i = 0; i < smd_nsettings && i < SETTINGS_MAX; i++) {
+		names[i] = smd_settings[i].name;
+	}
+	near = smd_suggest(label->key + prefix, names, smd_nsettings);
+	if (near) {
+		smd_mistake_name(decoder->diagnostics, label,
+			"unknown setting; did you mean " SMD_SETTING_PREFIX "%s?", near);
+	} else {
+		smd_mistake_name(decoder->diagnostics, label, "unknown setting");
+	}
+}
+
+static void decode_label(
+	struct smd_decoder *decoder, const struct smd_node *label, struct smd_job *job)
+{
+	static const size_t prefix = sizeof(SMD_SETTING_PREFIX) - 1;
+	char rule[RULE_MAX];
+	char got[SMD_NODE_TEXT_MAX];
+
+	for (size_t i = 0; i < smd_nsettings; i++) {
+		const struct smd_setting *setting = &smd_settings[i];
+
+		if (strcmp(label->key + prefix, setting->name) != 0) {
+			continue;
+		}
+		if (setting->set(setting, label->string, (char *)job + setting->offset)) {
+			smd_setting_rule(setting, rule, sizeof(rule));
+			smd_node_describe(label, got);
+			smd_mistake_value(decoder->diagnostics, label, "%s, got %s", rule, got);
+		}
+		return;
+	}
+	refuse_unknown(decoder, label);
+}
+
+void smd_settings_decode(
+	struct smd_decoder *decoder, const struct smd_node *labels, struct smd_job *job)
+{
+	if (!labels || labels->type != SMD_NODE_OBJECT) {
+		return;
+	}
+	for (const struct smd_node *label = labels->first; label; label = label->next) {
+		if (label->type == SMD_NODE_STRING &&
+			strncmp(label->key, SMD_SETTING_PREFIX, sizeof(SMD_SETTING_PREFIX) - 1) ==
+				0) {
+			decode_label(decoder, label, job);
+		}
+	}
+}

@@ -1,0 +1,372 @@
+/* Decodes a CustomJob: its name, labels and times; its pools are worker_pool.c's. */
+#include "orchestrator/frontend/vertex/custom_job.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "orchestrator/frontend/setting.h"
+#include "orchestrator/frontend/vertex/study.h"
+
+#define TIMEOUT_DEFAULT_S    (7 * 24 * 3600)
+#define DISPLAY_NAME_DEFAULT "custom-job"
+#define DISPLAY_NAME_MAX     128
+#define LABEL_MAX            64
+#define FIRST_TRIAL          "1"
+
+#define MAX_WAIT_DEFAULT_S (24 * 3600)
+
+#define OWN_NETWORK "replicas use the network of their machines"
+#define NO_METADATA "no experiments or models are stored"
+
+/* Names of Google Cloud's resources, as forms. */
+#define PROJECT  "^projects/[^/]+/"
+#define LOCATION PROJECT "locations/[^/]+/"
+
+#define CONTEXT_FIELD(name_)                                                                       \
+	SMD_FIELD((name_), smd_decode_string, SMD_KEPT,                                            \
+		.form = LOCATION "metadataStores/[^/]+/contexts/[^/]+$",                           \
+		.example = "projects/PROJECT/locations/LOCATION/metadataStores/STORE/contexts/"    \
+			   "NAME",                                                                 \
+		.note = NO_METADATA)
+
+static const char *const strategies[] = {
+	"STANDARD", "SPOT", "FLEX_START", "ON_DEMAND", "LOW_COST", "STRATEGY_UNSPECIFIED", NULL};
+
+static const struct smd_field scheduling_rows[] = {
+	SMD_FIELD("timeout", smd_decode_duration, offsetof(struct smd_job, timeout_s)),
+	SMD_FIELD("restartJobOnWorkerRestart", smd_decode_boolean,
+		offsetof(struct smd_job, restart_job_on_worker_restart)),
+	SMD_FIELD("strategy", smd_decode_enum, SMD_KEPT, .values = strategies,
+		.note = "nothing is bought"),
+	SMD_FIELD("disableRetries", smd_decode_boolean, offsetof(struct smd_job, disable_retries)),
+	SMD_FIELD("maxWaitDuration", smd_decode_duration, offsetof(struct smd_job, max_wait_s)),
+};
+static const struct smd_message scheduling = SMD_MESSAGE(scheduling_rows);
+
+static const struct smd_field output_directory_rows[] = {
+	SMD_FIELD("outputUriPrefix", smd_decode_string, offsetof(struct smd_job, output_uri),
+		.required = 1),
+};
+static const struct smd_message output_directory = SMD_MESSAGE(output_directory_rows);
+
+static const struct smd_field dns_peering_rows[] = {
+	SMD_FIELD("domain", smd_decode_string, SMD_KEPT, .required = 1, .form = "\\.$",
+		.example = "a domain with a dot at its end, such as \"corp.\""),
+	SMD_FIELD("targetProject", smd_decode_string, SMD_KEPT, .required = 1),
+	SMD_FIELD("targetNetwork", smd_decode_string, SMD_KEPT, .required = 1),
+};
+static const struct smd_message dns_peering = SMD_MESSAGE(dns_peering_rows);
+
+static const struct smd_field psc_interface_rows[] = {
+	SMD_FIELD("networkAttachment", smd_decode_string, SMD_KEPT,
+		.form = "^(projects/[^/]+/regions/[^/]+/networkAttachments/)?[^/]+$",
+		.example = "NAME or projects/PROJECT/regions/REGION/networkAttachments/NAME"),
+	SMD_FIELD("dnsPeeringConfigs", smd_decode_objects, SMD_KEPT, .message = &dns_peering),
+};
+static const struct smd_message psc_interface = SMD_MESSAGE(psc_interface_rows);
+
+static const struct smd_field spec_rows[] = {
+	SMD_FIELD("persistentResourceId", smd_decode_string, SMD_KEPT,
+		.form = "^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$",
+		.example = "at most 63 lower-case letters, digits and -, and begin with a letter",
+		.note = "no machine outlives a job"),
+	SMD_FIELD("workerPoolSpecs", smd_decode_worker_pools, 0, .required = 1,
+		.message = &smd_worker_pool_spec),
+	SMD_FIELD("scheduling", smd_decode_object, 0, .message = &scheduling),
+	SMD_FIELD("serviceAccount", smd_decode_string, SMD_KEPT, .form = "^[^@ ]+@[^@ ]+$",
+		.example = "an account's e-mail address",
+		.note = "replicas run as the user who starts them"),
+	SMD_FIELD("network", smd_decode_string, SMD_KEPT, .form = PROJECT "global/networks/[^/]+$",
+		.example = "projects/PROJECT/global/networks/NETWORK", .note = OWN_NETWORK),
+	SMD_FIELD("reservedIpRanges", smd_decode_strings, SMD_KEPT, .note = OWN_NETWORK),
+	SMD_FIELD("pscInterfaceConfig", smd_decode_object, SMD_KEPT, .message = &psc_interface,
+		.note = OWN_NETWORK),
+	SMD_FIELD("baseOutputDirectory", smd_decode_object, 0, .message = &output_directory),
+	SMD_FIELD("protectedArtifactLocationId", smd_decode_string, SMD_KEPT,
+		.note = "artifacts are written to baseOutputDirectory"),
+	SMD_FIELD("tensorboard", smd_decode_string, SMD_KEPT,
+		.form = LOCATION "tensorboards/[^/]+$",
+		.example = "projects/PROJECT/locations/LOCATION/tensorboards/NAME",
+		.note = "logs for TensorBoard are left in AIP_TENSORBOARD_LOG_DIR"),
+	SMD_FIELD("enableWebAccess", smd_decode_boolean, SMD_KEPT,
+		.note = "replicas are processes that a shell reaches anyway"),
+	SMD_FIELD("enableDashboardAccess", smd_decode_boolean, SMD_KEPT,
+		.note = "there is no dashboard"),
+	CONTEXT_FIELD("experiment"),
+	CONTEXT_FIELD("experimentRun"),
+	SMD_FIELD("models", smd_decode_strings, SMD_KEPT, .form = LOCATION "models/[^/]+$",
+		.example = "projects/PROJECT/locations/LOCATION/models/MODEL", .note = NO_METADATA),
+};
+static const struct smd_message custom_job_spec = SMD_MESSAGE(spec_rows);
+
+static const struct smd_field encryption_rows[] = {
+	SMD_FIELD("kmsKeyName", smd_decode_string, SMD_KEPT, .required = 1,
+		.form = LOCATION "keyRings/[^/]+/cryptoKeys/[^/]+$",
+		.example = "projects/PROJECT/locations/LOCATION/keyRings/RING/cryptoKeys/KEY"),
+};
+static const struct smd_message encryption = SMD_MESSAGE(encryption_rows);
+
+/* What the service writes, so that the answer of `describe` can be given back as a spec. */
+#define OUTPUT_ROWS                                                                                \
+	SMD_FIELD("name", smd_decode_anything, SMD_KEPT),                                          \
+		SMD_FIELD("state", smd_decode_anything, SMD_KEPT),                                 \
+		SMD_FIELD("createTime", smd_decode_anything, SMD_KEPT),                            \
+		SMD_FIELD("startTime", smd_decode_anything, SMD_KEPT),                             \
+		SMD_FIELD("endTime", smd_decode_anything, SMD_KEPT),                               \
+		SMD_FIELD("updateTime", smd_decode_anything, SMD_KEPT),                            \
+		SMD_FIELD("error", smd_decode_anything, SMD_KEPT),                                 \
+		SMD_FIELD("satisfiesPzs", smd_decode_anything, SMD_KEPT),                          \
+		SMD_FIELD("satisfiesPzi", smd_decode_anything, SMD_KEPT)
+
+static const struct smd_field job_rows[] = {
+	SMD_FIELD("displayName", smd_decode_string, offsetof(struct smd_job, display_name),
+		.required = 1),
+	SMD_FIELD("jobSpec", smd_decode_object, 0, .required = 1, .message = &custom_job_spec),
+	SMD_FIELD("labels", smd_decode_map, offsetof(struct smd_job, labels),
+		.count_offset = offsetof(struct smd_job, nlabels)),
+	SMD_FIELD("encryptionSpec", smd_decode_object, SMD_KEPT, .message = &encryption,
+		.note = "files are written as they are"),
+	SMD_FIELD("webAccessUris", smd_decode_anything, SMD_KEPT),
+	OUTPUT_ROWS,
+};
+static const struct smd_message custom_job = SMD_MESSAGE(job_rows);
+
+static const struct smd_field tuning_rows[] = {
+	SMD_FIELD("displayName", smd_decode_string, offsetof(struct smd_job, display_name),
+		.required = 1),
+	SMD_FIELD("studySpec", smd_decode_object, SMD_KEPT, .required = 1,
+		.message = &smd_study_spec),
+	SMD_FIELD("maxTrialCount", smd_decode_count, offsetof(struct smd_job, max_trial_count),
+		.required = 1, .min = 1),
+	SMD_FIELD("parallelTrialCount", smd_decode_count,
+		offsetof(struct smd_job, parallel_trial_count), .required = 1, .min = 1),
+	SMD_FIELD("maxFailedTrialCount", smd_decode_count,
+		offsetof(struct smd_job, max_failed_trial_count)),
+	SMD_FIELD("trialJobSpec", smd_decode_object, 0, .required = 1, .message = &custom_job_spec),
+	SMD_FIELD("labels", smd_decode_map, offsetof(struct smd_job, labels),
+		.count_offset = offsetof(struct smd_job, nlabels)),
+	SMD_FIELD("encryptionSpec", smd_decode_object, SMD_KEPT, .message = &encryption,
+		.note = "files are written as they are"),
+	SMD_FIELD("trials", smd_decode_anything, SMD_KEPT),
+	OUTPUT_ROWS,
+};
+static const struct smd_message tuning_job = SMD_MESSAGE(tuning_rows);
+
+static size_t count_characters(const char *text)
+{
+	size_t count = 0;
+
+	for (; *text; text++) {
+		count += ((unsigned char)*text & 0xC0) != 0x80;
+	}
+	return count;
+}
+
+/* Lower case, digits, _ and -; letters of other scripts pass. */
+static int is_label(const char *text)
+{
+	for (const char *c = text; *c; c++) {
+		unsigned char byte = (unsigned char)*c;
+
+		if (byte < 0x80 && !islower(byte) && !isdigit(byte) && byte != '_' && byte != '-') {
+			return 0;
+		}
+	}
+	return count_characters(text) <= LABEL_MAX;
+}
+
+static void check_labels(struct smd_decoder *decoder, const struct smd_node *labels)
+{
+	static const char rule[] = "must be at most 64 lower-case letters, digits, _ and -";
+	char got[SMD_NODE_TEXT_MAX];
+
+	if (!labels || labels->type != SMD_NODE_OBJECT) {
+		return;
+	}
+	for (const struct smd_node *node = labels->first; node; node = node->next) {
+		if (!node->key[0] || !is_label(node->key)) {
+			smd_mistake_name(decoder->diagnostics, node, "a label's name %s%s", rule,
+				node->key[0] ? "" : ", and not empty");
+		}
+		if (node->type == SMD_NODE_STRING && !is_label(node->string)) {
+			smd_node_describe(node, got);
+			smd_mistake_value(decoder->diagnostics, node, "%s, got %s", rule, got);
+		}
+	}
+}
+
+static int has_control_character(const char *text)
+{
+	while (*text && !iscntrl((unsigned char)*text)) {
+		text++;
+	}
+	return *text != '\0';
+}
+
+void smd_check_display_name(struct smd_decoder *decoder, const struct smd_node *name)
+{
+	size_t length;
+
+	if (!name || name->type != SMD_NODE_STRING) {
+		return;
+	}
+	length = count_characters(name->string);
+	if (length > DISPLAY_NAME_MAX) {
+		smd_mistake_value(decoder->diagnostics, name,
+			"must have at most %d characters, got %zu", DISPLAY_NAME_MAX, length);
+	}
+	if (has_control_character(name->string)) {
+		smd_mistake_value(decoder->diagnostics, name, "must not have control characters");
+	}
+}
+
+static void check_job(
+	struct smd_decoder *decoder, const struct smd_node *document, struct smd_job *job)
+{
+	smd_check_display_name(decoder, smd_node_member(document, "displayName"));
+	check_labels(decoder, smd_node_member(document, "labels"));
+	smd_settings_decode(decoder, smd_node_member(document, "labels"), job);
+}
+
+static void check_timeout(
+	struct smd_decoder *decoder, const struct smd_node *spec, const struct smd_job *job)
+{
+	const struct smd_node *timing = smd_node_member(spec, "scheduling");
+	const struct smd_node *timeout = timing ? smd_node_member(timing, "timeout") : NULL;
+
+	if (timeout && job->timeout_s == 0) {
+		smd_mistake_value(decoder->diagnostics, timeout, "must be longer than \"0s\"");
+	}
+}
+
+/* FNV-1a over the spec with sorted names: neither order nor white space changes the id. */
+static int set_id(struct smd_job *job)
+{
+	char *canonical = json_dumps(job->spec, JSON_COMPACT | JSON_SORT_KEYS);
+	uint64_t hash = 0xcbf29ce484222325u;
+
+	if (!canonical) {
+		return -ENOMEM;
+	}
+	for (const char *c = canonical; *c; c++) {
+		hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
+	}
+	free(canonical);
+	snprintf(job->id, sizeof(job->id), "%010llx",
+		(unsigned long long)((hash >> 40 ^ hash) & 0xffffffffffu));
+	return 0;
+}
+
+/* What does not depend on anything being right. */
+static int finish(struct smd_job *job, const struct smd_node *document, const struct smd_node *spec)
+{
+	const char *name = "jobSpec";
+
+	if (!job->display_name) {
+		job->display_name = strdup(DISPLAY_NAME_DEFAULT);
+	}
+	job->resolved = smd_node_to_json(document);
+	if (job->display_name && job->resolved && document == spec) {
+		job->resolved = json_pack(
+			"{s:s, s:o}", "displayName", job->display_name, "jobSpec", job->resolved);
+	}
+	for (const struct smd_node *node = spec; node != document; node = node->parent) {
+		name = node->key;
+	}
+	job->spec = json_incref(json_object_get(job->resolved, name));
+	return job->display_name && job->spec ? set_id(job) : -ENOMEM;
+}
+
+/* The first trial of a tuning job is a job like any other. */
+static void decode_tuning(
+	struct smd_decoder *decoder, const struct smd_node *document, struct smd_job *job)
+{
+	const struct smd_node *study = smd_node_member(document, "studySpec");
+	const struct smd_node *parallel = smd_node_member(document, "parallelTrialCount");
+
+	decoder->root = &tuning_job;
+	smd_decode_message(decoder, &tuning_job, document, job);
+	check_job(decoder, document, job);
+	if (study) {
+		smd_study_check(decoder, study);
+	}
+	if (parallel && job->parallel_trial_count > job->max_trial_count &&
+		job->max_trial_count > 0) {
+		smd_mistake_value(decoder->diagnostics, parallel,
+			"must be at most maxTrialCount, got %d", job->parallel_trial_count);
+	}
+	if (!decoder->ret && !decoder->diagnostics->found[SMD_MISTAKE]) {
+		smd_study_add_arguments(decoder, study, job);
+		job->trial = strdup(FIRST_TRIAL);
+		decoder->ret = job->trial ? decoder->ret : -ENOMEM;
+	}
+}
+
+/* Decodes the document by what it is; the CustomJobSpec in it. */
+static const struct smd_node *decode_document(
+	struct smd_decoder *decoder, const struct smd_node *document, struct smd_job *job)
+{
+	const struct smd_node *spec = smd_node_member(document, "jobSpec");
+	char kind[SMD_NODE_TEXT_MAX];
+
+	if (document->type == SMD_NODE_ARRAY) {
+		smd_mistake_value(decoder->diagnostics, document,
+			"must be an object, got an array; worker pools are written "
+			"{\"workerPoolSpecs\": [...]}");
+		return NULL;
+	}
+	if (smd_node_member(document, "apiVersion") && smd_node_member(document, "kind")) {
+		smd_node_describe(smd_node_member(document, "kind"), kind);
+		smd_mistake_value(decoder->diagnostics, document,
+			"must be a CustomJob, a CustomJobSpec, a HyperparameterTuningJob or a "
+			"command job of Azure ML, got Kubernetes' %s",
+			kind);
+		return NULL;
+	}
+	if (smd_node_member(document, "trialJobSpec") || smd_node_member(document, "studySpec")) {
+		decode_tuning(decoder, document, job);
+		return smd_node_member(document, "trialJobSpec");
+	}
+	if (spec || smd_node_member(document, "displayName") ||
+		smd_node_member(document, "labels")) {
+		decoder->root = &custom_job;
+		smd_decode_message(decoder, &custom_job, document, job);
+		check_job(decoder, document, job);
+		return spec;
+	}
+	decoder->root = &custom_job_spec;
+	smd_decode_message(decoder, &custom_job_spec, document, job);
+	return document;
+}
+
+int smd_custom_job_decode(
+	const struct smd_node *document, struct smd_diagnostics *diagnostics, struct smd_job **out)
+{
+	struct smd_decoder decoder = {.diagnostics = diagnostics};
+	struct smd_job *job = calloc(1, sizeof(*job));
+	const struct smd_node *spec;
+	int ret;
+
+	if (!job) {
+		return -ENOMEM;
+	}
+	job->timeout_s = TIMEOUT_DEFAULT_S;
+	job->max_wait_s = MAX_WAIT_DEFAULT_S;
+	smd_settings_init(job);
+	spec = decode_document(&decoder, document, job);
+	if (spec) {
+		check_timeout(&decoder, spec, job);
+	}
+	ret = decoder.ret                       ? decoder.ret
+	      : diagnostics->found[SMD_MISTAKE] ? -EINVAL
+						: finish(job, document, spec);
+	if (ret) {
+		smd_job_free(job);
+		return ret;
+	}
+	*out = job;
+	return 0;
+}

@@ -1,0 +1,438 @@
+/* Decodes worker pools, and holds the rules that a pool must keep because of its place. */
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "orchestrator/frontend/vertex/custom_job.h"
+
+#define VARIABLES_MAX 100
+#define PACKAGES_MAX  100
+#define MODULE_MAX    200
+#define SERVER_POOL   2
+
+#define OWN_MOUNTS           "file systems are mounted by those who run the machines"
+#define NO_ACCELERATOR       "ACCELERATOR_TYPE_UNSPECIFIED"
+#define SPECIFIC_RESERVATION "SPECIFIC_RESERVATION"
+#define MACHINE_TYPE_CHARACTERS                                                                    \
+	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_" /* Azure's too */
+
+const char *const smd_accelerator_types[] = {"NVIDIA_TESLA_K80", "NVIDIA_TESLA_P100",
+	"NVIDIA_TESLA_V100", "NVIDIA_TESLA_P4", "NVIDIA_TESLA_T4", "NVIDIA_TESLA_A100",
+	"NVIDIA_A100_80GB", "NVIDIA_L4", "NVIDIA_H100_80GB", "NVIDIA_H100_MEGA_80GB",
+	"NVIDIA_H200_141GB", "NVIDIA_B200", "NVIDIA_GB200", "NVIDIA_RTX_PRO_6000", "TPU_V2",
+	"TPU_V3", "TPU_V4_POD", "TPU_V5_LITEPOD", NO_ACCELERATOR, NULL};
+
+static const char *const affinity_types[] = {
+	"NO_RESERVATION", "ANY_RESERVATION", SPECIFIC_RESERVATION, "TYPE_UNSPECIFIED", NULL};
+
+static const char *const disk_types[] = {"pd-ssd", "pd-standard", "hyperdisk-balanced", NULL};
+
+static const struct smd_field affinity_rows[] = {
+	SMD_FIELD("reservationAffinityType", smd_decode_enum, SMD_KEPT, .required = 1,
+		.values = affinity_types),
+	SMD_FIELD("key", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("values", smd_decode_strings, SMD_KEPT),
+};
+static const struct smd_message affinity = SMD_MESSAGE(affinity_rows);
+
+static const struct smd_field machine_rows[] = {
+	SMD_FIELD("machineType", smd_decode_string, offsetof(struct smd_pool, machine_type)),
+	SMD_FIELD("acceleratorType", smd_decode_enum, offsetof(struct smd_pool, accelerator_type),
+		.values = smd_accelerator_types),
+	SMD_FIELD(
+		"acceleratorCount", smd_decode_count, offsetof(struct smd_pool, accelerator_count)),
+	SMD_FIELD("gpuPartitionSize", smd_decode_string, SMD_KEPT, .form = "^[0-9]+g\\.[0-9]+gb$",
+		.example = "a partition such as 1g.10gb", .note = "a GPU is given out as a whole"),
+	SMD_FIELD("tpuTopology", smd_decode_string, SMD_KEPT, .form = "^[0-9]+(x[0-9]+){1,2}$",
+		.example = "a topology such as 2x2x1", .note = "there are no TPUs"),
+	SMD_FIELD("reservationAffinity", smd_decode_object, SMD_KEPT, .message = &affinity,
+		.note = "nothing is bought"),
+};
+static const struct smd_message machine = SMD_MESSAGE(machine_rows);
+
+static const struct smd_field container_rows[] = {
+	SMD_FIELD(
+		"imageUri", smd_decode_string, offsetof(struct smd_pool, image_uri), .required = 1),
+	SMD_FIELD("command", smd_decode_strings, offsetof(struct smd_pool, command),
+		.count_offset = offsetof(struct smd_pool, ncommand)),
+	SMD_FIELD("args", smd_decode_strings, offsetof(struct smd_pool, args),
+		.count_offset = offsetof(struct smd_pool, nargs)),
+	SMD_FIELD("env", smd_decode_variables, offsetof(struct smd_pool, env),
+		.count_offset = offsetof(struct smd_pool, nenv)),
+};
+static const struct smd_message container = SMD_MESSAGE(container_rows);
+
+/* What runs a module is a command like any other. */
+static void decode_python_module(struct smd_decoder *decoder, const struct smd_field *field,
+	const struct smd_node *node, void *base)
+{
+	static const char *const words[] = {"python3", "-m"};
+	struct smd_pool *pool = base;
+
+	(void)field;
+	if (!smd_decode_expects(decoder, node, SMD_NODE_STRING) || !pool) {
+		return;
+	}
+	pool->command = calloc(3, sizeof(*pool->command));
+	if (!pool->command) {
+		decoder->ret = -ENOMEM;
+		return;
+	}
+	pool->ncommand = 3;
+	pool->command[0] = strdup(words[0]);
+	pool->command[1] = strdup(words[1]);
+	pool->command[2] = strdup(node->string);
+	if (!pool->command[0] || !pool->command[1] || !pool->command[2]) {
+		decoder->ret = -ENOMEM;
+	}
+}
+
+static const struct smd_field python_package_rows[] = {
+	SMD_FIELD("executorImageUri", smd_decode_string, offsetof(struct smd_pool, image_uri),
+		.required = 1),
+	SMD_FIELD("packageUris", smd_decode_strings, offsetof(struct smd_pool, package_uris),
+		.count_offset = offsetof(struct smd_pool, npackage_uris), .required = 1),
+	SMD_FIELD("pythonModule", decode_python_module, 0, .required = 1),
+	SMD_FIELD("args", smd_decode_strings, offsetof(struct smd_pool, args),
+		.count_offset = offsetof(struct smd_pool, nargs)),
+	SMD_FIELD("env", smd_decode_variables, offsetof(struct smd_pool, env),
+		.count_offset = offsetof(struct smd_pool, nenv)),
+};
+static const struct smd_message python_package = SMD_MESSAGE(python_package_rows);
+
+/* A pool that has both tasks is refused, and takes nothing from the second. */
+static void decode_python_package(struct smd_decoder *decoder, const struct smd_field *field,
+	const struct smd_node *node, void *base)
+{
+	int is_only = !smd_node_member(node->parent, "containerSpec");
+
+	smd_decode_object(decoder, field, node, is_only ? base : NULL);
+}
+
+static const struct smd_field nfs_mount_rows[] = {
+	SMD_FIELD("server", smd_decode_string, SMD_KEPT, .required = 1),
+	SMD_FIELD("path", smd_decode_string, SMD_KEPT, .required = 1, .form = "^/",
+		.example = "a path that begins with /"),
+	SMD_FIELD("mountPoint", smd_decode_string, SMD_KEPT, .required = 1),
+};
+static const struct smd_message nfs_mount = SMD_MESSAGE(nfs_mount_rows);
+
+static const struct smd_field lustre_mount_rows[] = {
+	SMD_FIELD("instanceIp", smd_decode_string, SMD_KEPT, .required = 1),
+	SMD_FIELD("volumeHandle", smd_decode_string, SMD_KEPT, .required = 1),
+	SMD_FIELD("filesystem", smd_decode_string, SMD_KEPT, .required = 1),
+	SMD_FIELD("mountPoint", smd_decode_string, SMD_KEPT, .required = 1),
+};
+static const struct smd_message lustre_mount = SMD_MESSAGE(lustre_mount_rows);
+
+static const struct smd_field disk_rows[] = {
+	SMD_FIELD("bootDiskType", smd_decode_enum, SMD_KEPT, .values = disk_types),
+	SMD_FIELD("bootDiskSizeGb", smd_decode_count, SMD_KEPT),
+};
+static const struct smd_message disk = SMD_MESSAGE(disk_rows);
+
+static void decode_replica_count(struct smd_decoder *decoder, const struct smd_field *field,
+	const struct smd_node *node, void *base)
+{
+	struct smd_pool *pool = base;
+	size_t mistakes = decoder->diagnostics->found[SMD_MISTAKE];
+	char got[SMD_NODE_TEXT_MAX];
+
+	smd_node_describe(node, got);
+	if (node->type == SMD_NODE_INTEGER && node->number.integer < 0) {
+		smd_mistake_value(decoder->diagnostics, node, "must not be negative, got %s", got);
+		return;
+	}
+	smd_decode_count(decoder, field, node, base);
+	if (decoder->diagnostics->found[SMD_MISTAKE] > mistakes) {
+		return;
+	}
+	if (pool->index == 0 && pool->replica_count != 1) {
+		smd_mistake_value(
+			decoder->diagnostics, node, "must be 1 in worker pool 0, got %s", got);
+	} else if (pool->replica_count > SMD_JOB_REPLICAS_MAX) {
+		smd_mistake_value(decoder->diagnostics, node, "must be at most %d, got %s",
+			SMD_JOB_REPLICAS_MAX, got);
+	}
+}
+
+static const struct smd_field pool_rows[] = {
+	SMD_FIELD("machineSpec", smd_decode_object, 0, .message = &machine),
+	SMD_FIELD("replicaCount", decode_replica_count, offsetof(struct smd_pool, replica_count)),
+	SMD_FIELD("containerSpec", smd_decode_object, 0, .message = &container),
+	SMD_FIELD("pythonPackageSpec", decode_python_package, 0, .message = &python_package),
+	SMD_FIELD("nfsMounts", smd_decode_objects, SMD_KEPT, .message = &nfs_mount,
+		.note = OWN_MOUNTS),
+	SMD_FIELD("lustreMounts", smd_decode_objects, SMD_KEPT, .message = &lustre_mount,
+		.note = OWN_MOUNTS),
+	SMD_FIELD("diskSpec", smd_decode_object, SMD_KEPT, .message = &disk,
+		.note = "replicas use the disks of their machines"),
+};
+const struct smd_message smd_worker_pool_spec = SMD_MESSAGE(pool_rows);
+
+int smd_image_is_reduction_server(const char *image)
+{
+	static const char name[] = "reductionserver";
+	const char *slash = strrchr(image, '/');
+	const char *base = slash ? slash + 1 : image;
+
+	return strncmp(base, name, sizeof(name) - 1) == 0 && strchr(":@", base[sizeof(name) - 1]);
+}
+
+void smd_check_machine_type(struct smd_decoder *decoder, const struct smd_node *node)
+{
+	char got[SMD_NODE_TEXT_MAX];
+
+	if (node && node->type == SMD_NODE_STRING &&
+		node->string[strspn(node->string, MACHINE_TYPE_CHARACTERS)]) {
+		smd_node_describe(node, got);
+		smd_mistake_value(decoder->diagnostics, node,
+			"must be a machine type such as n1-standard-4, got %s", got);
+	}
+}
+
+static void check_reservation(struct smd_decoder *decoder, const struct smd_node *node)
+{
+	const struct smd_node *type = smd_node_member(node, "reservationAffinityType");
+
+	if (type && type->type == SMD_NODE_STRING &&
+		strcmp(type->string, SPECIFIC_RESERVATION) == 0 &&
+		(!smd_node_member(node, "key") || !smd_node_member(node, "values"))) {
+		smd_mistake_value(decoder->diagnostics, node,
+			"must have key and values with " SPECIFIC_RESERVATION);
+	}
+}
+
+static void check_machine(
+	struct smd_decoder *decoder, const struct smd_node *node, struct smd_pool *pool)
+{
+	const struct smd_node *spec = smd_node_member(node, "machineSpec");
+	const struct smd_node *count = spec ? smd_node_member(spec, "acceleratorCount") : NULL;
+	const struct smd_node *part = spec ? smd_node_member(spec, "gpuPartitionSize") : NULL;
+	const struct smd_node *affinity_spec =
+		spec ? smd_node_member(spec, "reservationAffinity") : NULL;
+
+	smd_check_machine_type(decoder, spec ? smd_node_member(spec, "machineType") : NULL);
+	if (pool->accelerator_type && strcmp(pool->accelerator_type, NO_ACCELERATOR) == 0) {
+		free(pool->accelerator_type);
+		pool->accelerator_type = NULL;
+	}
+	if (pool->accelerator_type && !count) {
+		pool->accelerator_count = 1;
+	} else if (pool->accelerator_count > 0 && !pool->accelerator_type &&
+		   !smd_node_member(spec, "acceleratorType")) {
+		smd_mistake_value(decoder->diagnostics, spec,
+			"must have acceleratorType with acceleratorCount");
+	}
+	if (part && count && pool->accelerator_count != 1) {
+		smd_mistake_value(decoder->diagnostics, count,
+			"must be 1 with gpuPartitionSize, got %d", pool->accelerator_count);
+	}
+	if (affinity_spec) {
+		check_reservation(decoder, affinity_spec);
+	}
+}
+
+int smd_is_identifier(const char *name)
+{
+	for (const char *c = name; *c; c++) {
+		unsigned char byte = (unsigned char)*c;
+
+		if (byte >= 0x80 ||
+			(byte != '_' && !isalpha(byte) && (c == name || !isdigit(byte)))) {
+			return 0;
+		}
+	}
+	return *name != '\0';
+}
+
+/* Identifiers with dots between them. */
+static int is_module(const char *name)
+{
+	char part[MODULE_MAX + 1];
+
+	if (strlen(name) > MODULE_MAX) {
+		return 0;
+	}
+	for (;;) {
+		size_t length = strcspn(name, ".");
+
+		memcpy(part, name, length);
+		part[length] = '\0';
+		if (!smd_is_identifier(part)) {
+			return 0;
+		}
+		if (!name[length]) {
+			return 1;
+		}
+		name += length + 1;
+	}
+}
+
+void smd_check_variable_count(struct smd_decoder *decoder, const struct smd_node *env)
+{
+	if (env->count > VARIABLES_MAX) {
+		smd_mistake_value(decoder->diagnostics, env,
+			"must have at most %d variables, got %zu", VARIABLES_MAX, env->count);
+	}
+}
+
+static void check_env(struct smd_decoder *decoder, const struct smd_node *env)
+{
+	char got[SMD_NODE_TEXT_MAX];
+
+	if (!env || env->type != SMD_NODE_ARRAY) {
+		return;
+	}
+	smd_check_variable_count(decoder, env);
+	for (const struct smd_node *node = env->first; node; node = node->next) {
+		const struct smd_node *name = smd_node_member(node, "name");
+
+		if (name && name->type == SMD_NODE_STRING && *name->string &&
+			!smd_is_identifier(name->string)) {
+			smd_node_describe(name, got);
+			smd_mistake_value(decoder->diagnostics, name,
+				"must be " SMD_IDENTIFIER_RULE ", got %s", got);
+		}
+	}
+}
+
+static void check_command(
+	struct smd_decoder *decoder, const struct smd_node *node, const struct smd_node *command)
+{
+	if (!command || (command->type == SMD_NODE_ARRAY && command->count == 0)) {
+		smd_container_only(decoder->diagnostics, node,
+			"must have a command where images are not run: say what to start, for "
+			"example \"command\": [\"python3\", \"train.py\"]");
+	} else if (command->type == SMD_NODE_ARRAY && command->first->type == SMD_NODE_STRING &&
+		   command->first->string[0] == '\0') {
+		smd_mistake_value(
+			decoder->diagnostics, command->first, "must name a program, got \"\"");
+	}
+}
+
+static void check_container(
+	struct smd_decoder *decoder, const struct smd_node *node, const struct smd_pool *pool)
+{
+	const struct smd_node *image = smd_node_member(node, "imageUri");
+	const struct smd_node *command = smd_node_member(node, "command");
+
+	check_env(decoder, smd_node_member(node, "env"));
+	if (!image || image->type != SMD_NODE_STRING) {
+		return;
+	}
+	if (smd_image_is_reduction_server(image->string)) {
+		if (pool->index != SERVER_POOL) {
+			char got[SMD_NODE_TEXT_MAX];
+
+			smd_node_describe(image, got);
+			smd_mistake_value(decoder->diagnostics, image,
+				"a reduction server must be in worker pool %d, got %s in worker "
+				"pool %d",
+				SERVER_POOL, got, pool->index);
+		}
+	} else {
+		check_command(decoder, node, command);
+	}
+}
+
+static void check_python_package(struct smd_decoder *decoder, const struct smd_node *node)
+{
+	const struct smd_node *uris = smd_node_member(node, "packageUris");
+	const struct smd_node *module = smd_node_member(node, "pythonModule");
+	char got[SMD_NODE_TEXT_MAX];
+
+	check_env(decoder, smd_node_member(node, "env"));
+	if (uris && uris->type == SMD_NODE_ARRAY &&
+		(uris->count == 0 || uris->count > PACKAGES_MAX)) {
+		smd_mistake_value(decoder->diagnostics, uris, "must have 1 to %d packages, got %zu",
+			PACKAGES_MAX, uris->count);
+	}
+	if (module && module->type == SMD_NODE_STRING && *module->string &&
+		!is_module(module->string)) {
+		smd_node_describe(module, got);
+		smd_mistake_value(decoder->diagnostics, module,
+			"must be a Python module such as trainer.task, got %s", got);
+	}
+}
+
+static void check_task(
+	struct smd_decoder *decoder, const struct smd_node *node, const struct smd_pool *pool)
+{
+	const struct smd_node *container_spec = smd_node_member(node, "containerSpec");
+	const struct smd_node *package = smd_node_member(node, "pythonPackageSpec");
+
+	if (container_spec && package) {
+		smd_mistake_value(decoder->diagnostics, node,
+			"must have one of containerSpec and pythonPackageSpec, got both");
+	} else if (package) {
+		check_python_package(decoder, package);
+	} else if (!container_spec) {
+		smd_mistake_value(
+			decoder->diagnostics, node, "must have containerSpec or pythonPackageSpec");
+	} else if (container_spec->type == SMD_NODE_OBJECT) {
+		check_container(decoder, container_spec, pool);
+	}
+}
+
+static enum smd_role role_of(const struct smd_pool *pool)
+{
+	static const enum smd_role roles[SMD_JOB_POOLS_MAX] = {
+		SMD_ROLE_CHIEF, SMD_ROLE_WORKER, SMD_ROLE_PARAMETER_SERVER, SMD_ROLE_EVALUATOR};
+
+	if (pool->index == SERVER_POOL && pool->image_uri &&
+		smd_image_is_reduction_server(pool->image_uri)) {
+		return SMD_ROLE_REDUCTION_SERVER;
+	}
+	return roles[pool->index];
+}
+
+static void decode_pool(
+	struct smd_decoder *decoder, const struct smd_node *node, struct smd_pool *pool)
+{
+	if (node->type == SMD_NODE_NULL || (node->type == SMD_NODE_OBJECT && node->count == 0)) {
+		if (pool->index == 0) {
+			smd_mistake_value(decoder->diagnostics, node,
+				"must not be empty: worker pool 0 is the chief");
+		}
+		return;
+	}
+	pool->replica_count = 1;
+	smd_decode_message(decoder, &smd_worker_pool_spec, node, pool);
+	pool->role = role_of(pool);
+	if (node->type == SMD_NODE_OBJECT && pool->replica_count > 0) {
+		check_machine(decoder, node, pool);
+		check_task(decoder, node, pool);
+	} else {
+		smd_pool_clear(pool);
+	}
+}
+
+void smd_decode_worker_pools(struct smd_decoder *decoder, const struct smd_field *field,
+	const struct smd_node *node, void *base)
+{
+	struct smd_job *job = base;
+
+	(void)field;
+	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {
+		job->pools[i].index = i;
+		job->pools[i].role = role_of(&job->pools[i]);
+	}
+	if (!smd_decode_expects(decoder, node, SMD_NODE_ARRAY)) {
+		return;
+	}
+	if (node->count == 0) {
+		smd_mistake_value(decoder->diagnostics, node, "must have worker pool 0, got none");
+	}
+	if (node->count > SMD_JOB_POOLS_MAX) {
+		smd_mistake_value(decoder->diagnostics, node,
+			"must have at most %d worker pools, got %zu", SMD_JOB_POOLS_MAX,
+			node->count);
+	}
+	for (const struct smd_node *pool = node->first; pool; pool = pool->next) {
+		if (pool->index < SMD_JOB_POOLS_MAX) {
+			decode_pool(decoder, pool, &job->pools[pool->index]);
+		}
+	}
+}

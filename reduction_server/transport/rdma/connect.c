@@ -1,0 +1,384 @@
+/*
+ * Makes RDMA lanes with the connection manager: one end resolves the address and the way there and
+ * asks, the other is asked, is moved to the loop of the shard that is wanted, and accepts. Both
+ * tell where their mailboxes are.
+ */
+#include <errno.h>
+#include <event2/event.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/base/log.h"
+#include "reduction_server/transport/rdma/rdma.h"
+#include "reduction_server/wire/message.h"
+
+#define RESOLVE_MS       2000
+#define PATIENCE_S       5 /* with all of connecting */
+#define MEMORY_ALIGNMENT 4096
+#define REJECTED_NOBODY  8    /* the connection manager's word for: nobody listens there */
+#define REJECTED_BY_END  28   /* and for: the other end says so itself */
+#define LAST_LOOKS       64   /* at the queue, when the connection has ended */
+#define INLINE_WANTED    256u /* a header with its places mostly fits */
+
+static void lane_on_event(struct rdma_ear *ear, const struct smd_verbs_event *event);
+
+struct rdma_lane *smd_rdma_lane_create(void)
+{
+	struct rdma_lane *lane = calloc(1, sizeof(*lane));
+
+	if (lane) {
+		lane->lane.ops = &smd_transport_rdma;
+		lane->ear.on_event = lane_on_event;
+		TAILQ_INIT(&lane->tx);
+		LIST_INIT(&lane->offers);
+		LIST_INIT(&lane->idle_offers);
+	}
+	return lane;
+}
+
+/* ---- the queue pair ---- */
+
+static int lane_make_mailboxes(struct rdma_lane *lane, struct smd_error *error)
+{
+	size_t bytes = 2 * (size_t)RDMA_MAILBOXES * SMD_RDMA_MAILBOX_SIZE;
+	void *memory = NULL;
+	int ret;
+
+	lane->mailboxes = RDMA_MAILBOXES;
+	lane->posted = calloc(lane->depth, sizeof(*lane->posted));
+	if (!lane->posted || posix_memalign(&memory, MEMORY_ALIGNMENT, bytes) != 0) {
+		return smd_error_set(error, ENOMEM, "rdma: out of memory");
+	}
+	lane->memory = memory;
+	memset(memory, 0, bytes);
+	ret = smd_verbs_region_create(lane->hub->domain, memory, bytes,
+		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &lane->region);
+	return ret ? smd_rdma_explain(error, -ret, "register memory") : 0;
+}
+
+/* The device is known: makes the queue pair and what belongs to it. */
+static int lane_make_pair(struct rdma_lane *lane, struct smd_error *error)
+{
+	int ret = smd_rdma_hub_get(
+		lane->loop, lane->id->verbs, lane->id->port_num, &lane->hub, error);
+
+	if (ret) {
+		return ret;
+	}
+	/* A power of 2, so that the ring of messages is one where their count begins anew. */
+	lane->depth = RDMA_DEPTH;
+	while (lane->depth > lane->hub->limits.queue_depth) {
+		lane->depth /= 2;
+	}
+	ret = lane_make_mailboxes(lane, error);
+	if (ret) {
+		return ret;
+	}
+	ret = smd_rdma_hub_add(lane->hub, lane, lane->depth + RDMA_RECEIVES);
+	if (ret) {
+		return smd_error_set(error, -ret,
+			"rdma: the device has no room for the completions of one more lane");
+	}
+	lane->inline_bytes = INLINE_WANTED;
+	ret = smd_verbs_pair_create(lane->id, lane->hub->domain, &lane->hub->queue, lane->depth,
+		RDMA_RECEIVES, &lane->inline_bytes);
+	if (ret) {
+		smd_rdma_hub_remove(lane->hub, lane, lane->depth + RDMA_RECEIVES);
+		return smd_rdma_explain(error, -ret, "make a queue pair");
+	}
+	lane->paired = true;
+	lane->rx_owed = RDMA_RECEIVES;
+	ret = smd_rdma_post_receives(lane);
+	return ret ? smd_error_set(error, -ret, "rdma: cannot post receives: %s", strerror(-ret))
+		   : 0;
+}
+
+static void lane_greet(const struct rdma_lane *lane, uint8_t bytes[SMD_RDMA_GREETING_SIZE])
+{
+	const struct smd_rdma_greeting greeting = {
+		.shard = (uint16_t)lane->shard,
+		.mailboxes = (uint16_t)lane->mailboxes,
+		.key = lane->region->rkey,
+		.address = (uintptr_t)lane->memory,
+	};
+
+	smd_rdma_greeting_encode(&greeting, bytes);
+}
+
+static void lane_open(struct rdma_lane *lane)
+{
+	lane->state = RDMA_LANE_OPEN;
+	lane->window =
+		lane->mailboxes < lane->other.mailboxes ? lane->mailboxes : lane->other.mailboxes;
+	if (!TAILQ_EMPTY(&lane->tx)) {
+		smd_rdma_hub_wake(lane);
+	}
+}
+
+/* ---- the end that asks ---- */
+
+static void lane_cannot(struct rdma_lane *lane, int err, const char *what)
+{
+	char text[256];
+
+	snprintf(text, sizeof(text), "cannot connect over RDMA: %s: %s", what, strerror(-err));
+	/* That there is no device at all was found out before; here, none leads there. */
+	smd_rdma_lane_end(lane, err == -ENODEV ? -EHOSTUNREACH : err, text);
+}
+
+static void lane_on_address(struct rdma_lane *lane)
+{
+	int ret;
+
+	if (lane->state != RDMA_LANE_RESOLVING) {
+		return; /* it has an address */
+	}
+	lane->state = RDMA_LANE_ROUTING;
+	ret = smd_verbs_resolve_route(lane->id, RESOLVE_MS);
+	if (ret) {
+		lane_cannot(lane, ret, "no route");
+	}
+}
+
+static void lane_on_route(struct rdma_lane *lane)
+{
+	uint8_t greeting[SMD_RDMA_GREETING_SIZE];
+	struct smd_error error = {""};
+	int ret;
+
+	if (lane->state != RDMA_LANE_ROUTING) {
+		return; /* it has a queue pair */
+	}
+	ret = lane_make_pair(lane, &error);
+	if (ret) {
+		smd_rdma_lane_end(lane, ret, error.text);
+		return;
+	}
+	lane->state = RDMA_LANE_CONNECTING;
+	lane_greet(lane, greeting);
+	ret = smd_verbs_connect(lane->id, greeting, sizeof(greeting));
+	if (ret) {
+		lane_cannot(lane, ret, "the request could not be sent");
+	}
+}
+
+static void lane_on_established(struct rdma_lane *lane, const struct smd_verbs_event *event)
+{
+	struct smd_error error = {""};
+	int ret;
+
+	if (lane->state != RDMA_LANE_CONNECTING) {
+		return; /* the end that was asked is open since it accepted */
+	}
+	ret = smd_rdma_greeting_decode(
+		event->private_data, event->private_length, &lane->other, &error);
+	if (ret) {
+		smd_rdma_lane_end(lane, ret, error.text);
+		return;
+	}
+	event_del(lane->patience);
+	lane_open(lane);
+	lane->callbacks->on_open(lane->owner);
+}
+
+static void lane_on_rejected(struct rdma_lane *lane, const struct smd_verbs_event *event)
+{
+	/* A refusal without a text has zeros in its place. */
+	size_t length = strnlen((const char *)event->private_data, event->private_length);
+	char text[SMD_ERROR_TEXT_MAX];
+
+	if (event->status == REJECTED_NOBODY) {
+		smd_rdma_lane_end(lane, -ECONNREFUSED, "Connection refused");
+	} else if (event->status == REJECTED_BY_END && length) {
+		smd_text_decode(event->private_data, length, text);
+		smd_rdma_lane_end(lane, -ECONNREFUSED, text);
+	} else {
+		snprintf(text, sizeof(text), "the request was rejected (reason %d)", event->status);
+		smd_rdma_lane_end(lane, -ECONNREFUSED, text);
+	}
+}
+
+static void lane_on_patience(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	smd_rdma_lane_end(arg, -ETIMEDOUT, "no answer over RDMA");
+}
+
+static void lane_on_unreachable(struct rdma_lane *lane)
+{
+	if (lane->state == RDMA_LANE_OPEN) {
+		smd_rdma_lane_end(lane, -EHOSTUNREACH, "the other end no longer answers");
+	} else {
+		lane_cannot(lane, -EHOSTUNREACH, "the other end does not answer");
+	}
+}
+
+/* Messages that came before the connection ended are taken first. */
+static void lane_on_disconnected(struct rdma_lane *lane)
+{
+	for (int i = 0; i < LAST_LOOKS && lane->paired && !lane->closed && !lane->ended; i++) {
+		if (smd_rdma_hub_poll(lane->hub) == 0) {
+			break;
+		}
+	}
+	smd_rdma_lane_end(lane, -ECONNRESET, "the other end closed the connection");
+}
+
+static void lane_on_event(struct rdma_ear *ear, const struct smd_verbs_event *event)
+{
+	static const char removed[] = "the RDMA device was removed";
+	struct rdma_lane *lane =
+		(struct rdma_lane *)((char *)ear - offsetof(struct rdma_lane, ear));
+
+	if (lane->closed || lane->ended) {
+		return;
+	}
+	switch (event->type) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED:
+		lane_on_address(lane);
+		break;
+	case RDMA_CM_EVENT_ROUTE_RESOLVED:
+		lane_on_route(lane);
+		break;
+	case RDMA_CM_EVENT_ESTABLISHED:
+		lane_on_established(lane, event);
+		break;
+	case RDMA_CM_EVENT_ADDR_ERROR:
+		lane_cannot(lane, -EHOSTUNREACH, "no RDMA device leads to the address");
+		break;
+	case RDMA_CM_EVENT_ROUTE_ERROR:
+		lane_cannot(lane, -EHOSTUNREACH, "no route");
+		break;
+	case RDMA_CM_EVENT_UNREACHABLE:
+	case RDMA_CM_EVENT_CONNECT_ERROR:
+	case RDMA_CM_EVENT_CONNECT_RESPONSE:
+		lane_on_unreachable(lane);
+		break;
+	case RDMA_CM_EVENT_REJECTED:
+		lane_on_rejected(lane, event);
+		break;
+	case RDMA_CM_EVENT_DISCONNECTED:
+		lane_on_disconnected(lane);
+		break;
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		/* Until each lane has heard, some could still tell the others' ends that this one's
+		 * was lost, as if that had been the other end's fault. */
+		if (lane->hub) {
+			lane->hub->removed = true;
+			smd_rdma_hub_fail(lane->hub, -ENODEV, removed);
+		}
+		smd_rdma_lane_end(lane, -ENODEV, removed);
+		break;
+	case RDMA_CM_EVENT_ADDR_CHANGE:
+		smd_rdma_lane_end(lane, -ENETRESET, "the device's network address has changed");
+		break;
+	default: /* TIMEWAIT_EXIT, MULTICAST_*: nothing that concerns a lane */
+		break;
+	}
+}
+
+static int lane_ask(struct rdma_lane *lane, const char *address, struct smd_error *error)
+{
+	const struct timeval patience = {PATIENCE_S, 0};
+	struct addrinfo *list;
+	int ret = smd_address_resolve(address, 0, &list, error);
+
+	if (ret) {
+		return ret;
+	}
+	ret = smd_verbs_id_create(lane->loop->channel, &lane->ear, &lane->id);
+	if (ret == 0) {
+		ret = smd_verbs_resolve_address(
+			lane->id, smd_address_choose(list)->ai_addr, RESOLVE_MS);
+	}
+	freeaddrinfo(list);
+	if (ret) {
+		return smd_error_set(
+			error, -ret, "%s: cannot connect over RDMA: %s", address, strerror(-ret));
+	}
+	lane->patience = evtimer_new(lane->loop->base, lane_on_patience, lane);
+	if (!lane->patience || evtimer_add(lane->patience, &patience) != 0) {
+		return smd_error_set(error, ENOMEM, "%s: out of memory", address);
+	}
+	return 0;
+}
+
+int smd_rdma_connect(struct event_base *base, const char *address, unsigned shard,
+	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
+	struct smd_error *error)
+{
+	struct rdma_lane *lane = smd_rdma_lane_create();
+	int ret;
+
+	if (!lane) {
+		return smd_error_set(error, ENOMEM, "%s: out of memory", address);
+	}
+	lane->state = RDMA_LANE_RESOLVING;
+	lane->shard = shard;
+	lane->callbacks = callbacks;
+	lane->owner = owner;
+	snprintf(lane->peer, sizeof(lane->peer), "%s", address);
+	ret = smd_rdma_loop_get(base, &lane->loop, error);
+	if (ret == 0) {
+		ret = lane_ask(lane, address, error);
+	}
+	if (ret) {
+		smd_lane_close(&lane->lane);
+		return ret;
+	}
+	*out = &lane->lane;
+	return 0;
+}
+
+/* ---- the end that is asked ---- */
+
+/* The lane goes to that loop, and accepts. */
+static int lane_accept(struct rdma_lane *lane, struct event_base *base, struct smd_error *error)
+{
+	uint8_t greeting[SMD_RDMA_GREETING_SIZE];
+	int ret = smd_rdma_loop_get(base, &lane->loop, error);
+
+	if (ret) {
+		return ret;
+	}
+	ret = smd_verbs_migrate(lane->id, lane->loop->channel);
+	if (ret) {
+		return smd_error_set(
+			error, -ret, "rdma: cannot move the connection: %s", strerror(-ret));
+	}
+	lane->id->context = &lane->ear;
+	ret = lane_make_pair(lane, error);
+	if (ret) {
+		return ret;
+	}
+	lane_open(lane);
+	lane_greet(lane, greeting);
+	ret = smd_verbs_accept(lane->id, greeting, sizeof(greeting));
+	return ret ? smd_error_set(error, -ret, "rdma: cannot accept: %s", strerror(-ret)) : 0;
+}
+
+int smd_rdma_attach(struct smd_lane *outer, struct event_base *base,
+	const struct smd_lane_callbacks *callbacks, void *owner)
+{
+	struct rdma_lane *lane = rdma_lane_of(outer);
+	struct smd_error error = {""};
+	int ret = 0;
+
+	lane->callbacks = callbacks;
+	lane->owner = owner;
+	if (lane->state == RDMA_LANE_REQUESTED) {
+		ret = lane_accept(lane, base, &error);
+	} else if (lane->loop->base != base) {
+		ret = smd_error_set(&error, EINVAL, "rdma: a lane cannot change its loop");
+	} else if (lane->err) {
+		smd_rdma_hub_wake(lane); /* it has ended meanwhile */
+	}
+	if (ret) {
+		lane->state = RDMA_LANE_REQUESTED; /* nothing can be said on it */
+		smd_log(SMD_LOG_WARN, "rdma", "%s: %s", lane->peer, error.text);
+	}
+	return ret;
+}

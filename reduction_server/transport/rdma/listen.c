@@ -1,0 +1,205 @@
+/* Listens for RDMA lanes, through removals of the device too. */
+#include <errno.h>
+#include <event2/event.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/base/log.h"
+#include "reduction_server/transport/rdma/rdma.h"
+
+#define LISTEN_BACKLOG 1024
+#define AGAIN_S        1 /* after the device was removed: how often to look for it */
+
+struct smd_listener {
+	struct rdma_ear ear;
+	struct rdma_loop *loop;
+	struct rdma_cm_id *id; /* NULL: the device was removed */
+	char address[SMD_ADDRESS_TEXT_MAX];
+	struct event *again;
+	smd_accept *on_accept;
+	void *owner;
+};
+
+/* What is told of a lane before it is attached is of no interest: accepting it will fail. */
+static void nobody_on_event(struct rdma_ear *ear, const struct smd_verbs_event *event)
+{
+	(void)ear;
+	(void)event;
+}
+
+static struct rdma_ear nobody = {nobody_on_event};
+
+static void listener_refuse(struct rdma_cm_id *id, const char *peer, const char *text)
+{
+	size_t length = strlen(text);
+
+	smd_log(SMD_LOG_WARN, "rdma", "refused %s: %s", peer, text);
+	if (length > SMD_VERBS_PRIVATE_MAX) {
+		length = SMD_VERBS_PRIVATE_MAX;
+	}
+	(void)smd_verbs_reject(id, text, (uint8_t)length); /* or it waits until it has enough */
+	smd_verbs_id_destroy(id);
+}
+
+static void listener_on_request(struct smd_listener *listener, const struct smd_verbs_event *event)
+{
+	struct smd_error error = {""};
+	char peer[SMD_ADDRESS_TEXT_MAX];
+	struct rdma_lane *lane;
+
+	smd_address_print(
+		&event->id->route.addr.dst_addr, sizeof(event->id->route.addr.dst_storage), peer);
+	lane = smd_rdma_lane_create();
+	if (!lane) {
+		listener_refuse(event->id, peer, "out of memory");
+		return;
+	}
+	if (smd_rdma_greeting_decode(
+		    event->private_data, event->private_length, &lane->other, &error)) {
+		listener_refuse(event->id, peer, error.text);
+		free(lane);
+		return;
+	}
+	event->id->context = &nobody;
+	lane->id = event->id;
+	lane->state = RDMA_LANE_REQUESTED;
+	snprintf(lane->peer, sizeof(lane->peer), "%s", peer);
+	listener->on_accept(listener->owner, &lane->lane, lane->other.shard);
+}
+
+static void listener_look_again(struct smd_listener *listener)
+{
+	const struct timeval later = {AGAIN_S, 0};
+
+	evtimer_add(listener->again, &later);
+}
+
+static void listener_on_event(struct rdma_ear *ear, const struct smd_verbs_event *event)
+{
+	struct smd_listener *listener = (struct smd_listener *)ear;
+
+	if (event->type == RDMA_CM_EVENT_CONNECT_REQUEST) {
+		listener_on_request(listener, event);
+	} else if (event->type == RDMA_CM_EVENT_DEVICE_REMOVAL && listener->id) {
+		smd_log(SMD_LOG_WARN, "rdma", "%s: the RDMA device was removed", listener->address);
+		smd_verbs_id_destroy(listener->id);
+		listener->id = NULL;
+		listener_look_again(listener);
+	}
+}
+
+/* The connection manager would listen on all devices instead. */
+static bool is_loopback(const struct sockaddr *address)
+{
+	if (address->sa_family == AF_INET) {
+		const struct sockaddr_in *in = (const struct sockaddr_in *)address;
+
+		return ntohl(in->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+	}
+	return address->sa_family == AF_INET6 &&
+	       IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)address)->sin6_addr);
+}
+
+static int listener_bind(struct smd_listener *listener, const char *address, char bound[128],
+	struct smd_error *error)
+{
+	struct addrinfo *list;
+	int ret = smd_address_resolve(address, AI_PASSIVE, &list, error);
+
+	if (ret) {
+		return ret;
+	}
+	if (is_loopback(smd_address_choose(list)->ai_addr)) {
+		freeaddrinfo(list);
+		return smd_error_set(error, EADDRNOTAVAIL,
+			"%s: loopback is not an address of an RDMA device", address);
+	}
+	ret = smd_verbs_id_create(listener->loop->channel, &listener->ear, &listener->id);
+	if (ret == 0) {
+		ret = smd_verbs_listen(
+			listener->id, smd_address_choose(list)->ai_addr, LISTEN_BACKLOG);
+		if (ret) {
+			smd_verbs_id_destroy(listener->id);
+			listener->id = NULL;
+		}
+	}
+	if (ret) {
+		smd_error_set(error, -ret, "%s: cannot listen over RDMA: %s%s", address,
+			strerror(-ret),
+			ret == -ENODEV || ret == -EADDRNOTAVAIL
+				? " (the address must be one of an RDMA device, or any)"
+				: "");
+	} else {
+		smd_address_print(&listener->id->route.addr.src_addr,
+			sizeof(listener->id->route.addr.src_storage), bound);
+	}
+	freeaddrinfo(list);
+	return ret;
+}
+
+static void listener_on_again(evutil_socket_t fd, short what, void *arg)
+{
+	struct smd_listener *listener = arg;
+	char bound[SMD_ADDRESS_TEXT_MAX];
+
+	(void)fd;
+	(void)what;
+	smd_verbs_forget_removed();
+	if (listener_bind(listener, listener->address, bound, NULL)) {
+		listener_look_again(listener);
+		return;
+	}
+	smd_log(SMD_LOG_INFO, "rdma", "%s: listens over RDMA again", listener->address);
+}
+
+static void listener_free(struct smd_listener *listener)
+{
+	if (listener->id) {
+		smd_verbs_id_destroy(listener->id);
+	}
+	if (listener->again) {
+		event_free(listener->again);
+	}
+	if (listener->loop) {
+		smd_rdma_loop_put(listener->loop);
+	}
+	free(listener);
+}
+
+int smd_rdma_listen(struct event_base *base, const char *address, smd_accept *on_accept,
+	void *owner, struct smd_listener **out, char bound[128], struct smd_error *error)
+{
+	struct smd_listener *listener = calloc(1, sizeof(*listener));
+	int ret;
+
+	if (!listener) {
+		return smd_error_set(error, ENOMEM, "%s: out of memory", address);
+	}
+	listener->ear.on_event = listener_on_event;
+	listener->on_accept = on_accept;
+	listener->owner = owner;
+	ret = smd_rdma_loop_get(base, &listener->loop, error);
+	if (ret == 0) {
+		ret = listener_bind(listener, address, bound, error);
+	}
+	if (ret == 0) {
+		snprintf(listener->address, sizeof(listener->address), "%s", bound);
+		listener->again = evtimer_new(base, listener_on_again, listener);
+		ret = listener->again ? 0
+				      : smd_error_set(error, ENOMEM, "%s: out of memory", address);
+	}
+	if (ret) {
+		listener_free(listener);
+		return ret;
+	}
+	*out = listener;
+	return 0;
+}
+
+void smd_rdma_listener_close(struct smd_listener *listener)
+{
+	listener_free(listener);
+}

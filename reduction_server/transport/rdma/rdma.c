@@ -1,0 +1,445 @@
+/*
+ * RDMA lanes: queue pairs whose two ends write into each other's memory (specs/design/rdma.md).
+ *
+ * This file has the lane as its owner sees it, and its end. rdma_connect.c makes lanes, rdma_send.c
+ * and rdma_receive.c move messages, rdma_loop.c polls.
+ */
+#include "reduction_server/transport/rdma/rdma.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/base/clock.h"
+
+#define PLACES_FIRST 64
+/* What was said before a close is waited for so long to arrive. */
+#define LINGER_NS 100000000ull
+
+/* ---- the end ---- */
+
+void smd_rdma_lane_end(struct rdma_lane *lane, int err, const char *reason)
+{
+	if (lane->closed || lane->ended) {
+		return;
+	}
+	if (!lane->callbacks) { /* it is detached: whoever attaches it is told */
+		if (!lane->err) {
+			smd_rdma_lane_fail(lane, err, reason);
+		}
+		return;
+	}
+	lane->ended = true;
+	if (lane->patience) {
+		event_del(lane->patience);
+	}
+	lane->callbacks->on_closed(lane->owner, err, reason);
+}
+
+void smd_rdma_lane_fail(struct rdma_lane *lane, int err, const char *reason)
+{
+	if (lane->closed) { /* whoever closes it looks at this */
+		lane->err = lane->err ? lane->err : err;
+		return;
+	}
+	if (lane->ended || (lane->err && !lane->err_is_flush)) {
+		return;
+	}
+	lane->err = err;
+	lane->err_is_flush = false;
+	snprintf(lane->reason, sizeof(lane->reason), "%s", reason);
+	smd_rdma_hub_wake(lane);
+}
+
+void smd_rdma_lane_fail_status(struct rdma_lane *lane, enum ibv_wc_status status)
+{
+	static const struct {
+		enum ibv_wc_status status;
+		int err;
+		const char *reason;
+	} causes[] = {
+		{IBV_WC_RETRY_EXC_ERR, -ETIMEDOUT, "the other end no longer answers"},
+		{IBV_WC_RNR_RETRY_EXC_ERR, -EPROTO, "the other end had no receive ready"},
+		{IBV_WC_REM_ACCESS_ERR, -EACCES,
+			"the other end has closed its memory, as when its process ends"},
+		{IBV_WC_REM_INV_REQ_ERR, -EPROTO, "the other end found a write invalid"},
+		{IBV_WC_REM_OP_ERR, -EIO, "the other end could not do a write"},
+		{IBV_WC_REM_ABORT_ERR, -ECONNRESET, "the other end gave up a write"},
+		{IBV_WC_LOC_PROT_ERR, -EFAULT, "memory to be sent is not registered"},
+		{IBV_WC_WR_FLUSH_ERR, -ECONNRESET, "the queue pair was shut down"},
+		{IBV_WC_FATAL_ERR, -EIO, "the device has failed"},
+	};
+	bool is_flush = status == IBV_WC_WR_FLUSH_ERR;
+	const char *reason = ibv_wc_status_str(status);
+	int err = -EIO;
+
+	if (is_flush && lane->err) {
+		return; /* the cause is known */
+	}
+	for (size_t i = 0; i < sizeof(causes) / sizeof(causes[0]); i++) {
+		if (causes[i].status == status) {
+			err = causes[i].err;
+			reason = causes[i].reason;
+		}
+	}
+	smd_rdma_lane_fail(lane, err, reason);
+	lane->err_is_flush = lane->err && is_flush;
+}
+
+/* Completions that were taken out of the queue before: those of this lane are not handled again. */
+static void lane_sort_polled(struct rdma_lane *lane)
+{
+	struct rdma_hub *hub = lane->hub;
+	unsigned from = hub->polled_begin;
+	unsigned to = hub->polled_end;
+
+	hub->polled_end = from;
+	for (; from != to; from++) {
+		if (hub->polled[from].wr_id >> 32 == lane->number) {
+			smd_rdma_count_completion(lane, &hub->polled[from]);
+		} else {
+			hub->polled[hub->polled_end++] = hub->polled[from];
+		}
+	}
+}
+
+/*
+ * Takes all completions that there are. Those of this lane, which is being closed, only count;
+ * others' are handled later.
+ */
+static void lane_sort_completions(struct rdma_lane *lane)
+{
+	struct rdma_hub *hub = lane->hub;
+	struct ibv_wc completion;
+
+	lane_sort_polled(lane);
+	while (smd_verbs_queue_poll(&hub->queue, &completion, 1) == 1) {
+		struct rdma_lane *other;
+
+		if (completion.wr_id >> 32 == lane->number) {
+			smd_rdma_count_completion(lane, &completion);
+		} else if (!smd_rdma_hub_keep(hub, &completion)) {
+			other = smd_rdma_hub_find(hub, (uint32_t)(completion.wr_id >> 32));
+			if (other) {
+				smd_rdma_lane_fail(other, -ENOMEM, "out of memory");
+			}
+		}
+	}
+}
+
+/* As with a socket, what was sent before a close still arrives, if the other end takes it. */
+static void lane_linger(struct rdma_lane *lane)
+{
+	uint64_t until = smd_clock_ns() + LINGER_NS;
+
+	while (!lane->err && smd_clock_ns() < until &&
+		(!TAILQ_EMPTY(&lane->tx) || lane->requests != lane->completed)) {
+		lane_sort_completions(lane);
+		smd_rdma_settle(lane); /* before more is posted in their place */
+		smd_rdma_post(lane);
+	}
+}
+
+static void lane_give_back(struct rdma_lane *lane)
+{
+	for (; lane->posted_begin != lane->posted_end; lane->posted_begin++) {
+		struct rdma_posted *posted = &lane->posted[lane->posted_begin % lane->depth];
+		struct smd_send *send = posted->send;
+
+		if (posted->region) {
+			smd_rdma_region_put(posted->region);
+		}
+		posted->send = NULL;
+		if (send) {
+			send->done(send, -ECANCELED);
+		}
+	}
+	while (!TAILQ_EMPTY(&lane->tx)) {
+		struct smd_send *send = TAILQ_FIRST(&lane->tx);
+
+		TAILQ_REMOVE(&lane->tx, send, link);
+		send->done(send, -ECANCELED);
+	}
+}
+
+static void lane_forget_offers(struct rdma_lane *lane)
+{
+	while (!LIST_EMPTY(&lane->offers)) {
+		smd_lane_withdraw(&lane->lane, LIST_FIRST(&lane->offers));
+	}
+	while (!LIST_EMPTY(&lane->idle_offers)) {
+		struct smd_offer *offer = LIST_FIRST(&lane->idle_offers);
+
+		LIST_REMOVE(offer, link);
+		free(offer);
+	}
+}
+
+static void lane_free(evutil_socket_t fd, short what, void *arg)
+{
+	struct rdma_lane *lane = arg;
+
+	(void)fd;
+	(void)what;
+	if (lane->hub) {
+		smd_rdma_hub_put(lane->hub);
+	}
+	if (lane->loop) {
+		smd_rdma_loop_put(lane->loop);
+	}
+	free(lane->memory);
+	free(lane->posted);
+	free(lane->places);
+	free(lane);
+}
+
+static void rdma_close(struct smd_lane *outer)
+{
+	struct rdma_lane *lane = rdma_lane_of(outer);
+	const struct timeval now = {0, 0};
+	struct event_base *base = lane->loop ? lane->loop->base : NULL;
+
+	assert(!lane->closed);
+	lane->closed = true;
+	if (lane->paired) {
+		if (lane->state == RDMA_LANE_OPEN && !lane->ended) {
+			lane_linger(lane);
+		}
+		smd_verbs_pair_destroy(lane->id); /* from here on nobody reads or writes */
+		lane_sort_completions(lane);
+		smd_rdma_hub_remove(lane->hub, lane, lane->depth + RDMA_RECEIVES);
+	}
+	if (lane->patience) {
+		event_free(lane->patience);
+		lane->patience = NULL;
+	}
+	if (lane->id) {
+		smd_verbs_id_destroy(lane->id);
+	}
+	lane_give_back(lane);
+	lane_forget_offers(lane);
+	if (lane->region) {
+		smd_verbs_region_destroy(lane->region);
+	}
+	/* The caller may be inside one of this lane's callbacks, so its memory goes later. */
+	if (!base || event_base_once(base, -1, EV_TIMEOUT, lane_free, lane, &now) != 0) {
+		lane_free(-1, 0, lane);
+	}
+}
+
+/* ---- sending ---- */
+
+static void rdma_send(struct smd_lane *outer, struct smd_send *send)
+{
+	struct rdma_lane *lane = rdma_lane_of(outer);
+
+	assert(!lane->closed);
+	send->first_offer = lane->places_sent;
+	send->offers = lane->places_end - lane->places_sent;
+	if (send->offers > SMD_PLACES_MAX) {
+		send->offers = SMD_PLACES_MAX;
+	}
+	lane->places_sent += send->offers;
+	TAILQ_INSERT_TAIL(&lane->tx, send, link);
+	lane->tx_frames++;
+	if (lane->state != RDMA_LANE_OPEN || lane->ended) {
+		return;
+	}
+	if (lane->tx_frames >= RDMA_SHARE) {
+		smd_rdma_post(lane);
+	} else {
+		smd_rdma_hub_wake(lane); /* the end of the turn is soon enough */
+	}
+}
+
+static void rdma_cancel(struct smd_lane *outer, const void *owner)
+{
+	struct rdma_lane *lane = rdma_lane_of(outer);
+	struct smd_send *send = TAILQ_FIRST(&lane->tx);
+
+	while (send) {
+		struct smd_send *next = TAILQ_NEXT(send, link);
+
+		if (send->owner == owner && send->sent == 0) {
+			TAILQ_REMOVE(&lane->tx, send, link);
+			lane->tx_frames--;
+			send->done(send, -ECANCELED);
+		}
+		send = next;
+	}
+}
+
+/* ---- places ---- */
+
+static int lane_add_place(struct rdma_lane *lane, const struct smd_place *place)
+{
+	if (lane->places_end - lane->places_begin == lane->places_room) {
+		uint32_t room = lane->places_room ? 2 * lane->places_room : PLACES_FIRST;
+		struct smd_place *places = calloc(room, sizeof(*places));
+
+		if (!places) {
+			return -ENOMEM;
+		}
+		for (uint32_t i = lane->places_begin; i != lane->places_end; i++) {
+			places[i % room] = lane->places[i % lane->places_room];
+		}
+		free(lane->places);
+		lane->places = places;
+		lane->places_room = room;
+	}
+	lane->places[lane->places_end++ % lane->places_room] = *place;
+	return 0;
+}
+
+static struct smd_offer *lane_take_offer(struct rdma_lane *lane)
+{
+	struct smd_offer *offer = LIST_FIRST(&lane->idle_offers);
+
+	if (offer) {
+		LIST_REMOVE(offer, link);
+	} else {
+		offer = malloc(sizeof(*offer));
+	}
+	return offer;
+}
+
+static struct smd_offer *rdma_offer(
+	struct smd_lane *outer, void *memory, uint32_t length, struct smd_extent extent)
+{
+	struct rdma_lane *lane = rdma_lane_of(outer);
+	struct smd_place place = {.length = 0};
+	struct smd_offer *offer = NULL;
+
+	if (lane->hub && !lane->ended && length) {
+		offer = lane_take_offer(lane);
+	}
+	if (offer && smd_rdma_memory_find(lane->hub->memory, memory, length, extent.base,
+			     extent.length, SMD_RDMA_WRITE, &offer->region)) {
+		LIST_INSERT_HEAD(&lane->idle_offers, offer, link);
+		offer = NULL;
+	}
+	if (offer) {
+		LIST_INSERT_HEAD(&lane->offers, offer, link);
+		place = (struct smd_place){(uintptr_t)memory, offer->region->keys.rkey, length};
+	}
+	if (lane_add_place(lane, &place)) {
+		smd_rdma_lane_fail(lane, -ENOMEM, "out of memory");
+	}
+	return offer;
+}
+
+static void rdma_withdraw(struct smd_lane *outer, struct smd_offer *offer)
+{
+	struct rdma_lane *lane = rdma_lane_of(outer);
+
+	smd_rdma_region_put(offer->region);
+	LIST_REMOVE(offer, link);
+	LIST_INSERT_HEAD(&lane->idle_offers, offer, link);
+}
+
+static void rdma_declare(struct smd_lane *outer, struct smd_extent memory, size_t largest)
+{
+	struct rdma_lane *lane = rdma_lane_of(outer);
+
+	/* Without it the memory is treated as callers' is, and that is all. */
+	if (lane->hub) {
+		(void)smd_rdma_memory_declare(lane->hub->memory, memory.base, memory.length,
+			SMD_RDMA_MEMORY_PIECE, largest);
+	}
+}
+
+static int rdma_declare_device(
+	struct smd_lane *outer, struct smd_extent memory, int fd, uint64_t offset)
+{
+	struct rdma_lane *lane = rdma_lane_of(outer);
+
+	return lane->hub ? smd_rdma_memory_declare_device(
+				   lane->hub->memory, memory.base, memory.length, fd, offset)
+			 : -ENOTCONN;
+}
+
+static void rdma_retract(struct smd_lane *outer, struct smd_extent memory)
+{
+	struct rdma_lane *lane = rdma_lane_of(outer);
+
+	if (lane->hub) {
+		smd_rdma_memory_withdraw(lane->hub->memory, memory.base, memory.length);
+	}
+}
+
+static bool rdma_reaches(const struct smd_lane *outer, const void *memory, uint32_t length)
+{
+	const struct rdma_lane *lane = (const struct rdma_lane *)outer;
+
+	return lane->hub && length && length <= lane->hub->limits.message_bytes &&
+	       smd_rdma_memory_has_device(lane->hub->memory, memory, length);
+}
+
+static void rdma_refresh(struct smd_lane *outer, uint64_t moment)
+{
+	struct rdma_hub *hub = rdma_lane_of(outer)->hub;
+
+	if (hub && hub->refreshed != moment) {
+		hub->refreshed = moment;
+		smd_rdma_memory_refresh(hub->memory);
+	}
+}
+
+/* ---- receiving ---- */
+
+static void rdma_poll(struct smd_lane *outer)
+{
+	struct rdma_lane *lane = rdma_lane_of(outer);
+
+	if (lane->hub && !lane->closed) {
+		smd_rdma_hub_poll(lane->hub);
+	}
+}
+
+static void rdma_redirect(struct smd_lane *outer, void *payload)
+{
+	struct rdma_lane *lane = rdma_lane_of(outer);
+
+	if (lane->rx_payload) {
+		lane->rx_payload = payload;
+	}
+}
+
+static void rdma_detach(struct smd_lane *outer)
+{
+	struct rdma_lane *lane = rdma_lane_of(outer);
+
+	assert(TAILQ_EMPTY(&lane->tx));
+	lane->callbacks = NULL;
+	lane->owner = NULL;
+}
+
+static const char *rdma_peer_name(const struct smd_lane *outer)
+{
+	return ((const struct rdma_lane *)outer)->peer;
+}
+
+const struct smd_transport_ops smd_transport_rdma = {
+	.name = "rdma",
+	.listen = smd_rdma_listen,
+	.listener_close = smd_rdma_listener_close,
+	.connect = smd_rdma_connect,
+	.attach = smd_rdma_attach,
+	.detach = rdma_detach,
+	.send = rdma_send,
+	.cancel = rdma_cancel,
+	.poll = rdma_poll,
+	.offer = rdma_offer,
+	.withdraw = rdma_withdraw,
+	.declare = rdma_declare,
+	.declare_device = rdma_declare_device,
+	.retract = rdma_retract,
+	.reaches = rdma_reaches,
+	.refresh = rdma_refresh,
+	.redirect = rdma_redirect,
+	.close = rdma_close,
+	.peer_name = rdma_peer_name,
+};

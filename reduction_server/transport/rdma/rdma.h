@@ -1,0 +1,254 @@
+/*
+ * What the files of the RDMA transport share: loops, hubs and lanes (specs/design/rdma.md).
+ *
+ * A *hub* is one device as one event loop uses it: a protection domain, a completion queue, the
+ * registered memory. A lane is a queue pair on it. Everything of a loop is touched by the loop's
+ * thread only; the list of loops alone has a lock.
+ */
+#ifndef SMD_TRANSPORT_RDMA_RDMA_H
+#define SMD_TRANSPORT_RDMA_RDMA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "reduction_server/transport/address.h"
+#include "reduction_server/transport/rdma/registration.h"
+#include "reduction_server/transport/rdma/wire.h"
+#include "reduction_server/transport/transport.h"
+#include "reduction_server/transport/rdma/verbs.h"
+
+struct event;
+struct event_base;
+struct rdma_lane;
+
+/* ---- loops and hubs ---- */
+
+/* Whoever an id's events are for: what its context points to. */
+struct rdma_ear {
+	void (*on_event)(struct rdma_ear *ear, const struct smd_verbs_event *event);
+};
+
+struct rdma_loop {
+	struct event_base *base;
+	struct rdma_event_channel *channel;
+	struct event *readable;
+	unsigned users; /* lanes and listeners */
+	LIST_HEAD(, rdma_hub) hubs;
+	LIST_ENTRY(rdma_loop) link;
+};
+
+struct rdma_hub {
+	struct rdma_loop *loop;
+	struct ibv_context *device;
+	struct smd_verbs_limits limits;
+	struct ibv_pd *domain;
+	struct smd_verbs_queue queue;
+	uint32_t queue_depth;
+	uint32_t queue_used; /* completions that there can be at once */
+	struct smd_rdma_memory *memory;
+	uint64_t refreshed;     /* the last moment at which it was */
+	struct event *readable; /* of the completion channel */
+	struct event *again;    /* the queue is looked at without sleeping */
+	struct event *flush;    /* at the end of this turn */
+	struct event *beat;     /* looks whether silent machines are there */
+	uint64_t busy_ns;       /* when there was last a completion */
+	struct ibv_wc *polled;  /* completions out of the queue: those */
+	unsigned polled_begin;  /* from here on are still to be handled, */
+	unsigned polled_end;    /* up to here */
+	unsigned polled_room;
+	TAILQ_HEAD(, rdma_lane) dirty; /* lanes with something to post or to report */
+	struct rdma_lane **lanes;      /* by the low half of their numbers; NULL: free */
+	uint32_t *uses;                /* of each of these: how often, for the high half */
+	uint32_t nlanes;               /* size of the tables */
+	bool removed;                  /* the device is no more */
+	bool refused;                  /* a buffer could not be registered, which has been said */
+	unsigned users;
+	LIST_ENTRY(rdma_hub) link;
+};
+
+/* Finds or makes the loop's part; on the loop's thread. 0 or -errno with a text. */
+int smd_rdma_loop_get(struct event_base *base, struct rdma_loop **out, struct smd_error *error);
+/* Not inside a callback of the loop's: it may free it. */
+void smd_rdma_loop_put(struct rdma_loop *loop);
+
+/* Why something cannot be had; names the limit of locked memory when that is it. Returns -err. */
+int smd_rdma_explain(struct smd_error *error, int err, const char *what);
+
+int smd_rdma_hub_get(struct rdma_loop *loop, struct ibv_context *device, uint8_t port,
+	struct rdma_hub **out, struct smd_error *error);
+void smd_rdma_hub_put(struct rdma_hub *hub);
+
+/* A completion that is still to be handled, after those that came before. False: out of memory. */
+bool smd_rdma_hub_keep(struct rdma_hub *hub, const struct ibv_wc *completion);
+
+/* Makes room for the lane's completions and gives it a number. 0 or -errno. */
+int smd_rdma_hub_add(struct rdma_hub *hub, struct rdma_lane *lane, uint32_t completions);
+void smd_rdma_hub_remove(struct rdma_hub *hub, struct rdma_lane *lane, uint32_t completions);
+/* NULL: it has gone. */
+struct rdma_lane *smd_rdma_hub_find(const struct rdma_hub *hub, uint32_t number);
+
+/* The lane has something to post or to report: it is looked at before the turn ends. */
+void smd_rdma_hub_wake(struct rdma_lane *lane);
+
+/* All its lanes fail: they send nothing from now on, and are told before the turn ends. */
+void smd_rdma_hub_fail(struct rdma_hub *hub, int err, const char *reason);
+
+/* Takes completions and posts what they lead to, without sleeping; how many there were. */
+unsigned smd_rdma_hub_poll(struct rdma_hub *hub);
+
+/* ---- lanes ---- */
+
+/*
+ * While so many doorbells are on their way frames wait for others, to share the next one: two keep
+ * the link busy, and what has to wait for one of them to be acknowledged is not late.
+ */
+#define RDMA_RINGS 2
+/* But so many frames wait no longer. */
+#define RDMA_SHARE 8u
+
+enum rdma_lane_state {
+	RDMA_LANE_REQUESTED,  /* somebody wants to connect; not yet accepted */
+	RDMA_LANE_RESOLVING,  /* the address */
+	RDMA_LANE_ROUTING,    /* the way to it */
+	RDMA_LANE_CONNECTING, /* it has been asked */
+	RDMA_LANE_OPEN,
+};
+
+/* A message that has been posted. */
+struct rdma_posted {
+	uint32_t number;       /* of the message */
+	uint32_t requests_end; /* work requests posted by its end */
+	struct smd_send *send; /* whose done() is due with this message; NULL: none, or it was */
+	bool copied;           /* into the draft: done as soon as posted */
+	struct smd_rdma_region *region; /* of the payload; NULL: copied */
+};
+
+struct smd_offer {
+	struct smd_rdma_region *region;
+	LIST_ENTRY(smd_offer) link;
+};
+
+struct rdma_lane {
+	struct smd_lane lane;
+	struct rdma_ear ear;
+	struct rdma_loop *loop; /* NULL: not attached yet */
+	struct rdma_hub *hub;   /* NULL: no device yet */
+	struct rdma_cm_id *id;
+	enum rdma_lane_state state;
+	bool paired; /* there is a queue pair */
+	bool ended;  /* on_closed() has been called */
+	bool closed;
+	unsigned shard;
+	const struct smd_lane_callbacks *callbacks;
+	void *owner;
+	struct event *patience; /* with connecting */
+	char peer[SMD_ADDRESS_TEXT_MAX];
+	int err;           /* the lane is to be ended for this, */
+	bool err_is_flush; /* which is a consequence, and gives way to a cause */
+	char reason[SMD_ERROR_TEXT_MAX];
+	bool dirty;
+	TAILQ_ENTRY(rdma_lane) dirty_link;
+
+	/* Messages: ours go into the other end's mailboxes, its into ours. */
+	uint32_t number;       /* in the hub */
+	uint32_t mailboxes;    /* here */
+	uint8_t *memory;       /* that many mailboxes, then as many drafts */
+	struct ibv_mr *region; /* of them */
+	struct smd_rdma_greeting other;
+	uint32_t window; /* so many messages at once, either way: both ends have room for them */
+	uint32_t inline_bytes;
+	uint32_t depth; /* work requests of sends */
+
+	struct smd_send_queue tx;
+	uint32_t tx_frames;         /* in it */
+	uint32_t tx_next;           /* number of the next message */
+	uint32_t tx_taken;          /* the other end has emptied the mailboxes of those before */
+	uint32_t requests;          /* work requests posted */
+	uint32_t completed;         /* and completed */
+	uint32_t rings[RDMA_RINGS]; /* doorbells whose requests are not all completed: their ends */
+	unsigned nrings;
+	struct rdma_posted *posted; /* [depth], a ring of messages: */
+	uint32_t posted_end;        /* the newest is before this, */
+	uint32_t posted_settled;    /* whose sends before this are done, */
+	uint32_t posted_begin;      /* and whose completion is awaited from here on */
+
+	uint32_t rx_next; /* number of the next message that comes */
+	uint32_t rx_told; /* the other end knows that those before are taken */
+	uint32_t rx_owed; /* receives to post */
+	struct smd_frame rx_frame;
+	uint8_t *rx_payload; /* NULL: between frames */
+	uint32_t rx_payload_got;
+	struct smd_place rx_places[SMD_PLACES_MAX];
+
+	struct smd_place *places; /* [places_room], a ring of those to tell: */
+	uint32_t places_room;
+	uint32_t places_begin;
+	uint32_t places_end;
+	uint32_t places_sent; /* those before this belong to queued frames */
+	LIST_HEAD(, smd_offer) offers;
+	LIST_HEAD(, smd_offer) idle_offers;
+};
+
+#define RDMA_MAILBOXES 32u
+#define RDMA_DEPTH     (4 * RDMA_MAILBOXES)
+/* Two more than mailboxes, for writes that only say how many were taken. */
+#define RDMA_RECEIVES (RDMA_MAILBOXES + 2)
+
+/* So many mailboxes are empty that the other end should know: half of what it can fill. */
+static inline bool smd_rdma_owes_taken(const struct rdma_lane *lane)
+{
+	return lane->rx_next - lane->rx_told >= lane->window / 2;
+}
+
+static inline struct rdma_lane *rdma_lane_of(struct smd_lane *lane)
+{
+	return (struct rdma_lane *)lane;
+}
+
+/* rdma_connect.c */
+int smd_rdma_connect(struct event_base *base, const char *address, unsigned shard,
+	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
+	struct smd_error *error);
+int smd_rdma_attach(struct smd_lane *lane, struct event_base *base,
+	const struct smd_lane_callbacks *callbacks, void *owner);
+struct rdma_lane *smd_rdma_lane_create(void);
+
+/* rdma_listen.c */
+int smd_rdma_listen(struct event_base *base, const char *address, smd_accept *on_accept,
+	void *owner, struct smd_listener **out, char bound[128], struct smd_error *error);
+void smd_rdma_listener_close(struct smd_listener *listener);
+
+/* rdma.c: the lane has no further use, for that reason. From the loop, on_closed() is called. */
+void smd_rdma_lane_end(struct rdma_lane *lane, int err, const char *reason);
+/* The same from anywhere: on_closed() is called before the turn ends. */
+void smd_rdma_lane_fail(struct rdma_lane *lane, int err, const char *reason);
+/* A completion says that the queue pair is in the error state. */
+void smd_rdma_lane_fail_status(struct rdma_lane *lane, enum ibv_wc_status status);
+
+/* rdma_send.c: posts what may be posted. False: the lane was closed by a done(). */
+bool smd_rdma_post(struct rdma_lane *lane);
+/* Sends of messages that have arrived are done. False: the lane was closed by that. */
+bool smd_rdma_settle(struct rdma_lane *lane);
+/* Only counts: the work request that was posted as that one is complete. */
+void smd_rdma_count_sent(struct rdma_lane *lane, uint32_t request);
+/* The work request that was posted as that one is complete, and so are those before it. */
+void smd_rdma_sent(struct rdma_lane *lane, uint32_t request);
+/* Writes nothing, to learn whether there is still somebody to acknowledge it. */
+void smd_rdma_probe(struct rdma_lane *lane);
+
+/* rdma_receive.c: takes a completion, whatever it is of. */
+void smd_rdma_completed(struct rdma_hub *hub, const struct ibv_wc *completion);
+/* The same of a lane that is being closed: only what it says of our messages matters. */
+void smd_rdma_count_completion(struct rdma_lane *lane, const struct ibv_wc *completion);
+/* Posts receives, for as many messages as the other end may send. 0 or -errno. */
+int smd_rdma_post_receives(struct rdma_lane *lane);
+
+/* What a work request is known by: its lane, and its place among the lane's. */
+#define RDMA_WR_RECEIVE 0x80000000u
+static inline uint64_t smd_rdma_wr_id(const struct rdma_lane *lane, uint32_t request)
+{
+	return (uint64_t)lane->number << 32 | request;
+}
+
+#endif

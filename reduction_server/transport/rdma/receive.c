@@ -1,0 +1,247 @@
+/* Takes completions: messages that have come, writes that have gone, queue pairs that have failed.
+ */
+#include "reduction_server/transport/rdma/rdma.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- messages ---- */
+
+/* Where the next message is. */
+static const uint8_t *lane_mailbox(const struct rdma_lane *lane)
+{
+	return lane->memory + lane->rx_next % lane->mailboxes * (size_t)SMD_RDMA_MAILBOX_SIZE;
+}
+
+/* The other end has emptied the mailboxes of our messages before that one; mod 2^32. */
+static int lane_check_taken(struct rdma_lane *lane, uint32_t taken, struct smd_error *error)
+{
+	if (taken - lane->tx_taken > lane->tx_next - lane->tx_taken) {
+		return smd_error_set(error, EPROTO,
+			"message: at most %u can have been taken, got %u", lane->tx_next, taken);
+	}
+	lane->tx_taken = taken;
+	return 0;
+}
+
+static int lane_on_taken(struct rdma_lane *lane, uint32_t taken, struct smd_error *error)
+{
+	int ret = lane_check_taken(lane, taken, error);
+
+	if (ret) {
+		return ret;
+	}
+	if (!TAILQ_EMPTY(&lane->tx)) {
+		smd_rdma_hub_wake(lane);
+	}
+	smd_rdma_settle(lane);
+	return 0;
+}
+
+static int lane_begin_frame(struct rdma_lane *lane, const struct smd_rdma_prefix *prefix,
+	const uint8_t **at, struct smd_error *error)
+{
+	void *payload = lane->memory; /* any address will do for an empty payload */
+	int ret;
+
+	if (lane->rx_payload) {
+		return smd_error_set(
+			error, EPROTO, "message: must go on with a frame, got another");
+	}
+	ret = smd_frame_decode(*at, &lane->rx_frame, error);
+	if (ret) {
+		return ret;
+	}
+	*at += SMD_FRAME_SIZE;
+	for (unsigned i = 0; i < prefix->places; i++, *at += SMD_RDMA_PLACE_SIZE) {
+		smd_rdma_place_decode(*at, &lane->rx_places[i]);
+	}
+	lane->lane.places = lane->rx_places;
+	lane->lane.nplaces = prefix->places;
+	lane->lane.placed = prefix->placed;
+	ret = lane->callbacks->on_header(lane->owner, &lane->rx_frame, &payload, error);
+	if (ret == 0 && !lane->closed) {
+		lane->rx_payload = payload;
+		lane->rx_payload_got = prefix->placed ? lane->rx_frame.length : 0;
+	}
+	return ret;
+}
+
+/* The frame is whole. */
+static int lane_end_frame(struct rdma_lane *lane, struct smd_error *error)
+{
+	void *payload = lane->rx_payload;
+	int ret;
+
+	lane->rx_payload = NULL;
+	ret = lane->callbacks->on_frame(lane->owner, &lane->rx_frame, payload, error);
+	return ret == SMD_LANE_DETACHED ? 0 : ret;
+}
+
+/* Of a payload that was written to its place the completion tells the length. */
+static int lane_check_length(struct rdma_lane *lane, const struct smd_rdma_prefix *prefix,
+	uint32_t bytes, struct smd_error *error)
+{
+	uint32_t told = prefix->placed ? lane->rx_frame.length : prefix->length;
+
+	if (bytes != told) {
+		return smd_error_set(error, EPROTO,
+			"message: %u bytes must have been written, got %u", told, bytes);
+	}
+	return 0;
+}
+
+/*
+ * Takes the message in the next mailbox. The mailbox is read once, since the other end can still
+ * write to it.
+ */
+static int lane_take_message(struct rdma_lane *lane, uint32_t bytes, struct smd_error *error)
+{
+	const uint8_t *mailbox = lane_mailbox(lane);
+	const uint8_t *at = mailbox + SMD_RDMA_PREFIX_SIZE;
+	struct smd_rdma_prefix prefix;
+	uint32_t left;
+	int ret = smd_rdma_prefix_decode(mailbox, &prefix, error);
+
+	if (ret == 0) {
+		ret = lane_on_taken(lane, prefix.taken, error);
+	}
+	if (ret || lane->closed) {
+		return ret;
+	}
+	if (prefix.begins) {
+		ret = lane_begin_frame(lane, &prefix, &at, error);
+	} else if (!lane->rx_payload) {
+		ret = smd_error_set(error, EPROTO, "message: must begin a frame");
+	}
+	if (ret || lane->closed) {
+		return ret;
+	}
+	ret = lane_check_length(lane, &prefix, bytes, error);
+	left = (uint32_t)(mailbox + prefix.length - at);
+	if (ret == 0 && left > lane->rx_frame.length - lane->rx_payload_got) {
+		ret = smd_error_set(error, EPROTO, "message: at most %u bytes are missing, got %u",
+			lane->rx_frame.length - lane->rx_payload_got, left);
+	}
+	if (ret) {
+		return ret;
+	}
+	if (left) {
+		memcpy(lane->rx_payload + lane->rx_payload_got, at, left);
+		lane->rx_payload_got += left;
+	}
+	lane->rx_next++;
+	return lane->rx_payload_got == lane->rx_frame.length ? lane_end_frame(lane, error) : 0;
+}
+
+/* The same count mod 2^32, of a write that says only that. */
+static uint32_t lane_told_taken(const struct rdma_lane *lane, uint32_t immediate)
+{
+	return lane->tx_taken + ((immediate - lane->tx_taken) & SMD_RDMA_COUNT_MASK);
+}
+
+static void lane_on_write(struct rdma_lane *lane, const struct ibv_wc *completion)
+{
+	uint32_t immediate = ntohl(completion->imm_data);
+	uint32_t count = immediate & SMD_RDMA_COUNT_MASK;
+	struct smd_error error = {""};
+	int ret = 0;
+
+	lane->rx_owed++;
+	if (lane->ended || lane->err || !lane->callbacks) {
+		return;
+	}
+	lane->lane.counts.bytes_received += completion->byte_len;
+	if (immediate & SMD_RDMA_TAKEN_ONLY) {
+		ret = lane_on_taken(lane, lane_told_taken(lane, immediate), &error);
+	} else if (count != (lane->rx_next & SMD_RDMA_COUNT_MASK)) {
+		ret = smd_error_set(&error, EPROTO, "message: number must be %u, got %u",
+			lane->rx_next & SMD_RDMA_COUNT_MASK, count);
+	} else {
+		ret = lane_take_message(lane, completion->byte_len, &error);
+	}
+	if (lane->closed) {
+		return;
+	}
+	if (ret) {
+		smd_rdma_lane_end(lane, ret, error.text);
+	} else if (smd_rdma_owes_taken(lane)) {
+		smd_rdma_hub_wake(lane);
+	}
+}
+
+int smd_rdma_post_receives(struct rdma_lane *lane)
+{
+	struct ibv_recv_wr requests[RDMA_RECEIVES];
+	uint32_t n = lane->rx_owed;
+
+	if (n == 0) {
+		return 0;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		requests[i] = (struct ibv_recv_wr){
+			.wr_id = smd_rdma_wr_id(lane, RDMA_WR_RECEIVE),
+			.next = i + 1 < n ? &requests[i + 1] : NULL,
+		};
+	}
+	lane->rx_owed = 0;
+	return smd_verbs_post_receive(lane->id, requests);
+}
+
+/* ---- completions ---- */
+
+void smd_rdma_count_completion(struct rdma_lane *lane, const struct ibv_wc *completion)
+{
+	uint32_t immediate = ntohl(completion->imm_data);
+	struct smd_rdma_prefix prefix;
+	struct smd_error error = {""};
+
+	if (completion->status != IBV_WC_SUCCESS) {
+		lane->err = -ECONNRESET;
+	} else if (completion->opcode == IBV_WC_RDMA_WRITE) {
+		smd_rdma_count_sent(lane, (uint32_t)completion->wr_id);
+	} else if (completion->opcode != IBV_WC_RECV_RDMA_WITH_IMM) {
+		lane->err = -EPROTO;
+	} else if (immediate & SMD_RDMA_TAKEN_ONLY) {
+		lane->rx_owed++;
+		lane->err = lane_check_taken(lane, lane_told_taken(lane, immediate), &error);
+	} else {
+		lane->rx_owed++;
+		lane->err = smd_rdma_prefix_decode(lane_mailbox(lane), &prefix, &error);
+		if (lane->err == 0) {
+			lane->err = lane_check_taken(lane, prefix.taken, &error);
+		}
+		lane->rx_next++;
+	}
+}
+
+void smd_rdma_completed(struct rdma_hub *hub, const struct ibv_wc *completion)
+{
+	struct rdma_lane *lane = smd_rdma_hub_find(hub, (uint32_t)(completion->wr_id >> 32));
+	uint32_t request = (uint32_t)completion->wr_id;
+	char text[96];
+
+	if (!lane) {
+		return; /* it was closed, and this was in the queue already */
+	}
+	if (completion->status != IBV_WC_SUCCESS) {
+		smd_rdma_lane_fail_status(lane, completion->status);
+		return;
+	}
+	switch (completion->opcode) {
+	case IBV_WC_RECV_RDMA_WITH_IMM:
+		lane_on_write(lane, completion);
+		break;
+	case IBV_WC_RDMA_WRITE:
+		smd_rdma_sent(lane, request);
+		break;
+	default:
+		/* We post no other sends; other receives are the doing of a peer that is none. */
+		snprintf(text, sizeof(text), "the other end must only write, got completion %d",
+			(int)completion->opcode);
+		smd_rdma_lane_fail(lane, -EPROTO, text);
+		break;
+	}
+}

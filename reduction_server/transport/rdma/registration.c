@@ -1,0 +1,555 @@
+/* Finds registered memory, registers what is missing, and drops what is not good any more. */
+#include "reduction_server/transport/rdma/registration.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/base/clock.h"
+#include "reduction_server/transport/rdma/memory_watch.h"
+
+#define REFUSALS   8u
+#define REFUSED_NS 1000000000ull
+
+TAILQ_HEAD(region_list, smd_rdma_region);
+
+/* Memory that is registered piece by piece when it is used. */
+struct declared {
+	struct smd_memory_range range;
+	size_t piece;
+	size_t largest;
+	size_t count;
+	bool device; /* memory of a device: one piece, which is there from the beginning */
+	TAILQ_ENTRY(declared) link;
+	struct smd_rdma_region *pieces[]; /* NULL: not used yet */
+};
+TAILQ_HEAD(declared_list, declared);
+
+/* A buffer that could not be registered, so that not each of its chunks tries again. */
+struct refusal {
+	struct smd_memory_range buffer;
+	enum smd_rdma_access access;
+	int err;
+	uint64_t until_ns; /* 0: none */
+};
+
+struct smd_rdma_memory {
+	struct smd_rdma_memory_config config;
+	uint64_t cursor;            /* in what the memory watch has told */
+	struct region_list regions; /* of callers' buffers, those found last first */
+	unsigned entries;           /* in the list */
+	uint64_t bytes;             /* of them */
+	struct declared_list declared;
+	struct refusal refusals[REFUSALS];
+	unsigned next_refusal;
+	struct smd_rdma_memory_counts counts;
+};
+
+static bool range_contains(struct smd_memory_range outer, struct smd_memory_range inner)
+{
+	return outer.begin <= inner.begin && inner.end <= outer.end;
+}
+
+static struct smd_memory_range range_of(const void *address, size_t length)
+{
+	return (struct smd_memory_range){(uintptr_t)address, (uintptr_t)address + length};
+}
+
+/* The piece of a buffer that `range` begins in, and so much more that all of `range` is in it. */
+static struct smd_memory_range range_piece(
+	struct smd_memory_range buffer, struct smd_memory_range range, size_t piece, size_t overlap)
+{
+	size_t before = (range.begin - buffer.begin) / piece * piece;
+	size_t length = buffer.end - buffer.begin - before;
+	struct smd_memory_range out;
+
+	if (length > piece && length - piece > overlap) {
+		length = piece + overlap;
+	}
+	out.begin = buffer.begin + before;
+	out.end = out.begin + length > range.end ? out.begin + length : range.end;
+	return out;
+}
+
+/* ---- a region ---- */
+
+/* What stands for memory of a device. */
+struct dmabuf {
+	int fd;
+	uint64_t offset;
+};
+
+/* NULL dmabuf: it is the host's. */
+static int region_register(struct smd_rdma_region *region, const struct dmabuf *dmabuf)
+{
+	const struct smd_rdma_memory_config *config = &region->memory->config;
+	void *address = (void *)region->begin;
+	size_t length = region->end - region->begin;
+
+	if (!dmabuf) {
+		return config->reg(config->owner, address, length, region->access, &region->keys);
+	}
+	return config->reg_device ? config->reg_device(config->owner, address, length, dmabuf->fd,
+					    dmabuf->offset, &region->keys)
+				  : -ENOTSUP;
+}
+
+static int region_create(struct smd_rdma_memory *memory, struct smd_memory_range range,
+	enum smd_rdma_access access, const struct dmabuf *dmabuf, struct smd_rdma_region **out)
+{
+	struct smd_rdma_region *region = calloc(1, sizeof(*region));
+	int ret;
+
+	if (!region) {
+		return -ENOMEM;
+	}
+	region->memory = memory;
+	region->begin = range.begin;
+	region->end = range.end;
+	region->access = access;
+	ret = region_register(region, dmabuf);
+	if (ret) {
+		free(region);
+		return ret;
+	}
+	memory->counts.registrations++;
+	memory->counts.pinned += range.end - range.begin;
+	*out = region;
+	return 0;
+}
+
+static void region_destroy(struct smd_rdma_region *region)
+{
+	struct smd_rdma_memory *memory = region->memory;
+
+	assert(region->references == 0);
+	memory->config.dereg(memory->config.owner, region->keys.handle);
+	memory->counts.deregistrations++;
+	memory->counts.pinned -= region->end - region->begin;
+	memset(memory->refusals, 0, sizeof(memory->refusals)); /* what was refused may go now */
+	free(region);
+}
+
+/* It is not found again, and goes when nobody uses it any more. */
+static void region_retire(struct smd_rdma_region *region)
+{
+	region->kept = false;
+	if (region->references == 0) {
+		region_destroy(region);
+	}
+}
+
+static struct smd_memory_range region_range(const struct smd_rdma_region *region)
+{
+	return (struct smd_memory_range){region->begin, region->end};
+}
+
+/* ---- the list of what callers' buffers were registered as ---- */
+
+static void list_insert(struct smd_rdma_memory *memory, struct smd_rdma_region *region)
+{
+	TAILQ_INSERT_HEAD(&memory->regions, region, link);
+	memory->entries++;
+	memory->bytes += region->end - region->begin;
+	region->kept = true;
+}
+
+static void list_remove(struct smd_rdma_memory *memory, struct smd_rdma_region *region)
+{
+	TAILQ_REMOVE(&memory->regions, region, link);
+	memory->entries--;
+	memory->bytes -= region->end - region->begin;
+	region_retire(region);
+}
+
+static struct smd_rdma_region *list_find(
+	struct smd_rdma_memory *memory, struct smd_memory_range range, enum smd_rdma_access access)
+{
+	struct smd_rdma_region *region;
+
+	TAILQ_FOREACH (region, &memory->regions, link) {
+		if (range_contains(region_range(region), range) && region->access >= access) {
+			break;
+		}
+	}
+	if (region && region != TAILQ_FIRST(&memory->regions)) {
+		TAILQ_REMOVE(&memory->regions, region, link);
+		TAILQ_INSERT_HEAD(&memory->regions, region, link);
+	}
+	return region;
+}
+
+/* Evicts what was not used for longest until one more of so many bytes has room. */
+static bool list_evict(struct smd_rdma_memory *memory, unsigned entries, uint64_t bytes)
+{
+	struct smd_rdma_region *region = TAILQ_LAST(&memory->regions, region_list);
+	bool any = false;
+
+	while (region && (memory->entries > entries || memory->bytes > bytes)) {
+		struct smd_rdma_region *before = TAILQ_PREV(region, region_list, link);
+
+		if (region->references == 0) {
+			list_remove(memory, region);
+			memory->counts.evictions++;
+			any = true;
+		}
+		region = before;
+	}
+	return any;
+}
+
+/* As much as may be kept, less what is about to be added. */
+static void list_make_room(struct smd_rdma_memory *memory, unsigned entries, uint64_t bytes)
+{
+	uint64_t most = memory->config.bytes_max;
+
+	list_evict(memory, memory->config.entries_max - entries, bytes < most ? most - bytes : 0);
+}
+
+static void list_drop(struct smd_rdma_memory *memory, struct smd_memory_range range)
+{
+	struct smd_rdma_region *region = TAILQ_FIRST(&memory->regions);
+
+	while (region) {
+		struct smd_rdma_region *next = TAILQ_NEXT(region, link);
+
+		if (region->begin < range.end && range.begin < region->end) {
+			list_remove(memory, region);
+			memory->counts.stale++;
+		}
+		region = next;
+	}
+	/* What is mapped there next is not refused for what was there before. */
+	memset(memory->refusals, 0, sizeof(memory->refusals));
+}
+
+/* ---- refusals ---- */
+
+static int refusal_find(const struct smd_rdma_memory *memory, struct smd_memory_range range,
+	enum smd_rdma_access access)
+{
+	for (unsigned i = 0; i < REFUSALS; i++) {
+		const struct refusal *refusal = &memory->refusals[i];
+
+		if (refusal->until_ns && range_contains(refusal->buffer, range) &&
+			access >= refusal->access && smd_clock_ns() < refusal->until_ns) {
+			return refusal->err;
+		}
+	}
+	return 0;
+}
+
+static void refusal_remember(struct smd_rdma_memory *memory, struct smd_memory_range buffer,
+	enum smd_rdma_access access, int err)
+{
+	memory->counts.refusals++;
+	memory->refusals[memory->next_refusal++ % REFUSALS] = (struct refusal){
+		.buffer = buffer,
+		.access = access,
+		.err = err,
+		.until_ns = smd_clock_ns() + REFUSED_NS,
+	};
+}
+
+/* ---- registering ---- */
+
+/* The piece of the buffer; what is kept without need makes room where it seems to be lacking. */
+static int memory_register(struct smd_rdma_memory *memory, struct smd_memory_range piece,
+	struct smd_memory_range buffer, enum smd_rdma_access access, struct smd_rdma_region **out)
+{
+	int ret = region_create(memory, piece, access, NULL, out);
+
+	if (ret && ret != -EFAULT && list_evict(memory, 0, 0)) {
+		ret = region_create(memory, piece, access, NULL, out);
+	}
+	if (ret) {
+		refusal_remember(memory, buffer, access, ret);
+	}
+	return ret;
+}
+
+/*
+ * The watch comes first: what is unmapped from then on is told, and this region with it. One that
+ * cannot be watched is never found by another, even while it is used: its memory might be unmapped
+ * as soon as the operation ends, which may be before the card's last completion has been seen.
+ */
+static int buffer_register(struct smd_rdma_memory *memory, struct smd_memory_range range,
+	struct smd_memory_range buffer, enum smd_rdma_access access, struct smd_rdma_region **out)
+{
+	struct smd_memory_range piece =
+		range_piece(buffer, range, SMD_RDMA_MEMORY_PIECE, SMD_RDMA_MEMORY_OVERLAP);
+	bool watched =
+		smd_memory_watch_add((const void *)piece.begin, piece.end - piece.begin) == 0;
+	int ret;
+
+	if (watched) {
+		list_make_room(memory, 1, piece.end - piece.begin);
+	} else {
+		piece = range;
+	}
+	ret = memory_register(memory, piece, buffer, access, out);
+	if (ret == 0 && watched) {
+		list_insert(memory, *out);
+	}
+	return ret;
+}
+
+/* ---- declared memory ---- */
+
+/* The declared memory that the range is found in; NULL: none. */
+static struct declared *declared_find(struct smd_rdma_memory *memory, struct smd_memory_range range)
+{
+	struct declared *declared;
+
+	TAILQ_FOREACH (declared, &memory->declared, link) {
+		if (range_contains(declared->range, range) &&
+			range.end - range.begin <= declared->largest) {
+			break;
+		}
+	}
+	return declared;
+}
+
+static struct smd_rdma_region **declared_piece(
+	struct declared *declared, struct smd_memory_range range)
+{
+	return &declared->pieces[(range.begin - declared->range.begin) / declared->piece];
+}
+
+static int declared_register(struct smd_rdma_memory *memory, struct declared *declared,
+	struct smd_memory_range range, struct smd_rdma_region **out)
+{
+	int ret = memory_register(memory,
+		range_piece(declared->range, range, declared->piece, declared->largest),
+		declared->range, SMD_RDMA_WRITE, out);
+
+	if (ret == 0) {
+		(*out)->kept = true;
+		*declared_piece(declared, range) = *out;
+	}
+	return ret;
+}
+
+static void declared_destroy(struct smd_rdma_memory *memory, struct declared *declared)
+{
+	TAILQ_REMOVE(&memory->declared, declared, link);
+	for (size_t i = 0; i < declared->count; i++) {
+		if (declared->pieces[i]) {
+			region_retire(declared->pieces[i]);
+		}
+	}
+	free(declared);
+}
+
+/* 0: it is new; 1: it is there already; -errno. */
+static int declared_check(const struct smd_rdma_memory *memory, struct smd_memory_range range)
+{
+	const struct declared *declared;
+
+	if (range.begin == range.end) {
+		return -EINVAL;
+	}
+	TAILQ_FOREACH (declared, &memory->declared, link) {
+		if (declared->range.begin == range.begin && declared->range.end == range.end) {
+			return 1;
+		}
+		if (declared->range.begin < range.end && range.begin < declared->range.end) {
+			return -EEXIST;
+		}
+	}
+	return 0;
+}
+
+static struct declared *declared_create(struct smd_memory_range range, size_t piece, size_t largest)
+{
+	size_t count = (range.end - range.begin - 1) / piece + 1;
+	struct declared *declared =
+		calloc(1, sizeof(*declared) + count * sizeof(declared->pieces[0]));
+
+	if (declared) {
+		declared->range = range;
+		declared->piece = piece;
+		declared->largest = largest;
+		declared->count = count;
+	}
+	return declared;
+}
+
+int smd_rdma_memory_declare(
+	struct smd_rdma_memory *memory, void *base, size_t length, size_t piece, size_t largest)
+{
+	struct smd_memory_range range = range_of(base, length);
+	int ret = piece ? declared_check(memory, range) : -EINVAL;
+	struct declared *declared;
+
+	if (ret) {
+		return ret < 0 ? ret : 0;
+	}
+	declared = declared_create(range, piece, largest);
+	if (!declared) {
+		return -ENOMEM;
+	}
+	TAILQ_INSERT_TAIL(&memory->declared, declared, link);
+	return 0;
+}
+
+int smd_rdma_memory_declare_device(
+	struct smd_rdma_memory *memory, void *base, size_t length, int fd, uint64_t offset)
+{
+	const struct dmabuf dmabuf = {fd, offset};
+	struct smd_memory_range range = range_of(base, length);
+	int ret = declared_check(memory, range);
+	struct declared *declared;
+
+	if (ret) {
+		return ret < 0 ? ret : 0;
+	}
+	declared = declared_create(range, length, length);
+	if (!declared) {
+		return -ENOMEM;
+	}
+	ret = region_create(memory, range, SMD_RDMA_WRITE, &dmabuf, &declared->pieces[0]);
+	if (ret) {
+		free(declared);
+		return ret;
+	}
+	declared->pieces[0]->kept = true;
+	declared->device = true;
+	TAILQ_INSERT_TAIL(&memory->declared, declared, link);
+	return 0;
+}
+
+bool smd_rdma_memory_has_device(struct smd_rdma_memory *memory, const void *address, size_t length)
+{
+	const struct declared *declared = declared_find(memory, range_of(address, length));
+
+	return declared && declared->device;
+}
+
+void smd_rdma_memory_withdraw(struct smd_rdma_memory *memory, const void *base, size_t length)
+{
+	struct smd_memory_range range = range_of(base, length);
+	struct declared *declared;
+
+	TAILQ_FOREACH (declared, &memory->declared, link) {
+		if (declared->range.begin == range.begin && declared->range.end == range.end) {
+			break;
+		}
+	}
+	if (declared) {
+		declared_destroy(memory, declared);
+	}
+}
+
+/* ---- the cache ---- */
+
+struct smd_rdma_memory *smd_rdma_memory_create(const struct smd_rdma_memory_config *config)
+{
+	struct smd_rdma_memory *memory = calloc(1, sizeof(*memory));
+
+	if (!memory) {
+		return NULL;
+	}
+	memory->config = *config;
+	if (memory->config.entries_max == 0) {
+		memory->config.entries_max = SMD_RDMA_MEMORY_ENTRIES_DEFAULT;
+	}
+	if (memory->config.bytes_max == 0) {
+		memory->config.bytes_max = UINT64_MAX;
+	}
+	TAILQ_INIT(&memory->regions);
+	TAILQ_INIT(&memory->declared);
+	return memory;
+}
+
+void smd_rdma_memory_destroy(struct smd_rdma_memory *memory)
+{
+	if (!memory) {
+		return;
+	}
+	while (!TAILQ_EMPTY(&memory->declared)) {
+		declared_destroy(memory, TAILQ_FIRST(&memory->declared));
+	}
+	while (!TAILQ_EMPTY(&memory->regions)) {
+		list_remove(memory, TAILQ_FIRST(&memory->regions));
+	}
+	assert(memory->counts.registrations == memory->counts.deregistrations);
+	free(memory);
+}
+
+static void memory_drop_unmapped(struct smd_rdma_memory *memory)
+{
+	struct smd_memory_range range;
+
+	while (smd_memory_watch_next(&memory->cursor, &range)) {
+		list_drop(memory, range);
+	}
+}
+
+void smd_rdma_memory_refresh(struct smd_rdma_memory *memory)
+{
+	if (!smd_memory_watch_settle()) {
+		list_drop(memory, (struct smd_memory_range){.begin = 0, .end = UINTPTR_MAX});
+	}
+	memory_drop_unmapped(memory);
+}
+
+int smd_rdma_memory_find(struct smd_rdma_memory *memory, const void *address, size_t length,
+	const void *extent, size_t extent_length, enum smd_rdma_access access,
+	struct smd_rdma_region **out)
+{
+	struct smd_memory_range range = range_of(address, length);
+	struct smd_memory_range buffer = range_of(extent, extent_length);
+	struct declared *declared = declared_find(memory, range);
+	int ret;
+
+	assert(length > 0);
+	memory_drop_unmapped(memory);
+	*out = declared ? *declared_piece(declared, range) : list_find(memory, range, access);
+	if (*out) {
+		memory->counts.hits++;
+		(*out)->references++;
+		return 0;
+	}
+	memory->counts.misses++;
+	ret = refusal_find(memory, range, access);
+	if (ret) {
+		return ret;
+	}
+	if (declared) {
+		ret = declared_register(memory, declared, range, out);
+	} else {
+		buffer = range_contains(buffer, range) ? buffer : range;
+		ret = buffer_register(memory, range, buffer, access, out);
+	}
+	if (ret == 0) {
+		(*out)->references++;
+	}
+	return ret;
+}
+
+void smd_rdma_region_put(struct smd_rdma_region *region)
+{
+	struct smd_rdma_memory *memory = region->memory;
+
+	assert(region->references > 0);
+	if (--region->references > 0) {
+		return;
+	}
+	if (!region->kept) {
+		region_destroy(region);
+		return;
+	}
+	list_make_room(memory, 0, 0);
+}
+
+void smd_rdma_memory_forget(struct smd_rdma_memory *memory, const void *address, size_t length)
+{
+	list_drop(memory, range_of(address, length));
+}
+
+const struct smd_rdma_memory_counts *smd_rdma_memory_counts(const struct smd_rdma_memory *memory)
+{
+	return &memory->counts;
+}

@@ -1,0 +1,322 @@
+/*
+ * Posts a lane's frames as messages: gathered into chains, one doorbell for each.
+ *
+ * A small frame is copied into a draft and written into a mailbox. The payload of a large one that
+ * has a place is written there right from where it is, after its header into a mailbox; the write
+ * of the payload is what tells the other end. So are small ones from and to memory of devices. A
+ * large one without a place goes through mailboxes piece by piece.
+ */
+#include "reduction_server/transport/rdma/rdma.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CHAIN_MAX 64 /* work requests */
+
+struct chain {
+	struct ibv_send_wr requests[CHAIN_MAX];
+	struct ibv_sge pieces[CHAIN_MAX];
+	unsigned length;
+};
+
+/* ---- what is done ---- */
+
+static struct rdma_posted *posted_at(const struct rdma_lane *lane, uint32_t index)
+{
+	return &lane->posted[index % lane->depth];
+}
+
+/* Whether number a comes before b; both count round. */
+static bool before(uint32_t a, uint32_t b)
+{
+	return (int32_t)(a - b) < 0;
+}
+
+/* The other end has it, or the device is through with it. */
+static bool posted_has_gone(const struct rdma_lane *lane, const struct rdma_posted *posted)
+{
+	return posted->copied || before(posted->number, lane->tx_taken) ||
+	       !before(lane->completed, posted->requests_end);
+}
+
+bool smd_rdma_settle(struct rdma_lane *lane)
+{
+	bool closing = lane->closed; /* and waiting for just this */
+	struct rdma_posted *posted;
+
+	while (lane->posted_settled != lane->posted_end &&
+		posted_has_gone(lane, posted_at(lane, lane->posted_settled))) {
+		struct smd_send *send;
+
+		posted = posted_at(lane, lane->posted_settled++);
+		send = posted->send;
+		posted->send = NULL;
+		if (send) {
+			send->done(send, 0);
+		}
+		if (lane->closed != closing) {
+			return false;
+		}
+	}
+	for (; lane->posted_begin != lane->posted_settled; lane->posted_begin++) {
+		posted = posted_at(lane, lane->posted_begin);
+		if (before(lane->completed, posted->requests_end)) {
+			break;
+		}
+		if (posted->region) {
+			smd_rdma_region_put(posted->region);
+		}
+	}
+	return true;
+}
+
+void smd_rdma_count_sent(struct rdma_lane *lane, uint32_t request)
+{
+	/* The highest bit tells sends from receives, and is not part of the count. */
+	uint32_t passed = (request - lane->completed) & ~RDMA_WR_RECEIVE;
+
+	if (passed <= lane->requests - lane->completed) {
+		lane->completed += passed;
+	}
+	while (lane->nrings && !before(lane->completed, lane->rings[0])) {
+		lane->nrings--;
+		memmove(lane->rings, lane->rings + 1, lane->nrings * sizeof(*lane->rings));
+	}
+}
+
+void smd_rdma_sent(struct rdma_lane *lane, uint32_t request)
+{
+	smd_rdma_count_sent(lane, request);
+	if (smd_rdma_settle(lane) && (!TAILQ_EMPTY(&lane->tx) || smd_rdma_owes_taken(lane))) {
+		smd_rdma_hub_wake(lane);
+	}
+}
+
+/* ---- what is to be posted ---- */
+
+static bool lane_has_room(
+	const struct rdma_lane *lane, const struct chain *chain, uint32_t requests)
+{
+	return lane->requests - lane->completed + chain->length + requests <= lane->depth &&
+	       chain->length + requests <= CHAIN_MAX;
+}
+
+static struct ibv_send_wr *chain_add(struct chain *chain, struct rdma_lane *lane, const void *bytes,
+	uint32_t length, uint32_t key)
+{
+	struct ibv_send_wr *request = &chain->requests[chain->length];
+	struct ibv_sge *piece = &chain->pieces[chain->length];
+
+	*piece = (struct ibv_sge){(uintptr_t)bytes, length, key};
+	*request = (struct ibv_send_wr){
+		.wr_id = smd_rdma_wr_id(
+			lane, (lane->requests + chain->length + 1) & ~RDMA_WR_RECEIVE),
+		.sg_list = piece,
+		.num_sge = length ? 1 : 0,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = length <= lane->inline_bytes ? IBV_SEND_INLINE : 0,
+	};
+	if (chain->length) {
+		chain->requests[chain->length - 1].next = request;
+	}
+	chain->length++;
+	return request;
+}
+
+static void request_tells(struct ibv_send_wr *request, uint32_t immediate)
+{
+	request->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+	request->imm_data = htonl(immediate);
+}
+
+/* Small payloads are copied, unless a processor cannot touch them here, or, as so small a place
+ * says, there. */
+static bool lane_may_place(const struct rdma_lane *lane, const struct smd_send *send)
+{
+	return send->length && send->place.length >= send->length &&
+	       send->length <= lane->hub->limits.message_bytes &&
+	       (send->length > SMD_RDMA_EAGER || send->place.length <= SMD_RDMA_EAGER ||
+		       smd_rdma_memory_has_device(lane->hub->memory, send->payload, send->length));
+}
+
+/* The region that the payload can be written from, if it is to go to its place. */
+static struct smd_rdma_region *lane_place_payload(
+	struct rdma_lane *lane, const struct smd_send *send)
+{
+	struct smd_rdma_region *region;
+
+	if (!lane_may_place(lane, send)) {
+		return NULL;
+	}
+	return smd_rdma_memory_find(lane->hub->memory, send->payload, send->length,
+		       send->extent.base, send->extent.length, SMD_RDMA_READ, &region) == 0
+		       ? region
+		       : NULL;
+}
+
+/* Header and places of the frame that begins; returns where the payload may follow. */
+static uint8_t *draft_begin(struct rdma_lane *lane, const struct smd_send *send, uint8_t *at)
+{
+	memcpy(at, send->header, SMD_FRAME_SIZE);
+	at += SMD_FRAME_SIZE;
+	for (uint32_t i = 0; i < send->offers; i++, at += SMD_RDMA_PLACE_SIZE) {
+		smd_rdma_place_encode(
+			&lane->places[(send->first_offer + i) % lane->places_room], at);
+	}
+	if (send->offers) {
+		lane->places_begin = send->first_offer + send->offers;
+	}
+	return at;
+}
+
+/*
+ * Makes the next message of the first queued frame. False: there is no room for it now.
+ */
+static bool lane_add_message(struct rdma_lane *lane, struct chain *chain)
+{
+	struct smd_send *send = TAILQ_FIRST(&lane->tx);
+	uint32_t index = lane->tx_next % lane->other.mailboxes;
+	uint8_t *draft = lane->memory + (lane->mailboxes + lane->tx_next % lane->mailboxes) *
+						(size_t)SMD_RDMA_MAILBOX_SIZE;
+	uint8_t *at = draft + SMD_RDMA_PREFIX_SIZE;
+	struct smd_rdma_prefix prefix = {.taken = lane->rx_next, .begins = send->sent == 0};
+	struct rdma_posted *posted = posted_at(lane, lane->posted_end);
+	struct smd_rdma_region *region = NULL;
+	struct ibv_send_wr *request;
+	uint32_t piece = 0;
+
+	if (lane->tx_next - lane->tx_taken >= lane->window || !lane_has_room(lane, chain, 2)) {
+		return false;
+	}
+	if (prefix.begins) {
+		at = draft_begin(lane, send, at);
+		send->sent = SMD_FRAME_SIZE;
+		prefix.places = (uint8_t)send->offers;
+		region = lane_place_payload(lane, send);
+		prefix.placed = region != NULL;
+	}
+	if (!region) {
+		uint32_t left = SMD_FRAME_SIZE + send->length - send->sent;
+		uint32_t room = (uint32_t)(draft + SMD_RDMA_MAILBOX_SIZE - at);
+
+		piece = left < room ? left : room;
+		if (piece) {
+			memcpy(at, (const uint8_t *)send->payload + (send->sent - SMD_FRAME_SIZE),
+				piece);
+		}
+		at += piece;
+	}
+	prefix.length = (uint32_t)(at - draft);
+	smd_rdma_prefix_encode(&prefix, draft);
+	request = chain_add(chain, lane, draft, prefix.length, lane->region->lkey);
+	request->wr.rdma.remote_addr =
+		lane->other.address + index * (uint64_t)SMD_RDMA_MAILBOX_SIZE;
+	request->wr.rdma.rkey = lane->other.key;
+	if (region) {
+		piece = send->length;
+		request = chain_add(chain, lane, send->payload, piece, region->keys.lkey);
+		request->send_flags = 0; /* inline, the processor would read it */
+		request->wr.rdma.remote_addr = send->place.address;
+		request->wr.rdma.rkey = send->place.key;
+	}
+	request_tells(request, lane->tx_next & SMD_RDMA_COUNT_MASK);
+	send->sent += piece;
+	*posted = (struct rdma_posted){
+		.number = lane->tx_next++,
+		.requests_end = lane->requests + chain->length,
+		.copied = !region,
+		.region = region,
+	};
+	lane->posted_end++;
+	lane->rx_told = lane->rx_next;
+	if (send->sent == SMD_FRAME_SIZE + send->length) {
+		posted->send = send;
+		TAILQ_REMOVE(&lane->tx, send, link);
+		lane->tx_frames--;
+	}
+	return true;
+}
+
+/* Nothing has gone for long that could have said how many mailboxes are empty again. */
+static void lane_add_taken(struct rdma_lane *lane, struct chain *chain)
+{
+	struct ibv_send_wr *request;
+
+	if (!smd_rdma_owes_taken(lane) || !lane_has_room(lane, chain, 1)) {
+		return;
+	}
+	request = chain_add(chain, lane, NULL, 0, 0);
+	request->wr.rdma.remote_addr = lane->other.address;
+	request->wr.rdma.rkey = lane->other.key;
+	request_tells(request, SMD_RDMA_TAKEN_ONLY | (lane->rx_next & SMD_RDMA_COUNT_MASK));
+	lane->rx_told = lane->rx_next;
+}
+
+static void lane_ring(struct rdma_lane *lane, struct chain *chain)
+{
+	int ret;
+
+	if (chain->length == 0) {
+		return;
+	}
+	chain->requests[chain->length - 1].send_flags |= IBV_SEND_SIGNALED;
+	lane->requests += chain->length;
+	if (lane->nrings == RDMA_RINGS) { /* the last two count as one */
+		lane->nrings--;
+	}
+	lane->rings[lane->nrings++] = lane->requests;
+	lane->lane.counts.requests += chain->length;
+	lane->lane.counts.doorbells++;
+	for (unsigned i = 0; i < chain->length; i++) {
+		lane->lane.counts.bytes_sent += chain->pieces[i].length;
+	}
+	ret = smd_verbs_post_send(lane->id, chain->requests);
+	if (ret) {
+		char text[128];
+
+		snprintf(text, sizeof(text), "cannot post to the queue pair: %s", strerror(-ret));
+		smd_rdma_lane_fail(lane, ret, text);
+	}
+}
+
+bool smd_rdma_post(struct rdma_lane *lane)
+{
+	struct chain chain;
+	int ret;
+
+	if (lane->state != RDMA_LANE_OPEN || lane->err) {
+		return true;
+	}
+	ret = smd_rdma_post_receives(lane); /* before the other end is told of them */
+	if (ret) {
+		smd_rdma_lane_fail(lane, ret, "cannot post receives to the queue pair");
+		return true;
+	}
+	if (lane->nrings == RDMA_RINGS && lane->tx_frames < RDMA_SHARE) {
+		return smd_rdma_settle(lane); /* a completion comes, and is the occasion */
+	}
+	do {
+		chain.length = 0;
+		while (!TAILQ_EMPTY(&lane->tx) && lane_add_message(lane, &chain)) {
+		}
+		lane_add_taken(lane, &chain);
+		lane_ring(lane, &chain);
+	} while (chain.length && !lane->err && !TAILQ_EMPTY(&lane->tx));
+	return smd_rdma_settle(lane);
+}
+
+void smd_rdma_probe(struct rdma_lane *lane)
+{
+	struct chain chain = {.length = 0};
+	struct ibv_send_wr *request;
+
+	if (lane->state != RDMA_LANE_OPEN || lane->err || lane->requests != lane->completed) {
+		return;
+	}
+	request = chain_add(&chain, lane, NULL, 0, 0);
+	request->wr.rdma.remote_addr = lane->other.address;
+	request->wr.rdma.rkey = lane->other.key;
+	lane_ring(lane, &chain);
+}

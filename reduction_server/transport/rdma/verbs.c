@@ -1,0 +1,409 @@
+/* Calls librdmacm and libibverbs, and turns what they return into -errno. */
+#include "reduction_server/transport/rdma/verbs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CONNECTION_MANAGER "/dev/infiniband/rdma_cm"
+/* A write that is not acknowledged for 4.096 us * 2^16 = 0.27 s is sent again, so many times.
+ * (Soft-RoCE takes 7 for "for ever".) */
+#define ACK_TIMEOUT       16
+#define RETRIES           6
+#define RETRIES_NOT_READY 3 /* never needed: a writer knows how many receives there are */
+
+/* The calls that return -1 and set errno. */
+static int from_errno(int ret)
+{
+	return ret ? -errno : 0;
+}
+
+/* The calls that return an errno, or (older providers) -1 and set it. */
+static int from_value(int ret)
+{
+	return ret == -1 ? -errno : ret > 0 ? -ret : ret;
+}
+
+/* ---- what there is ---- */
+
+/*
+ * A child must not make its parent's registered pages copies, which the device would not know of.
+ * Kernels from 5.12 on see to that themselves, and this costs nothing there.
+ */
+static void prepare_forks(void)
+{
+	(void)ibv_fork_init();
+}
+
+int smd_verbs_check(struct smd_error *error)
+{
+	static pthread_once_t forks = PTHREAD_ONCE_INIT;
+	int n = 0;
+	struct ibv_device **devices;
+
+	pthread_once(&forks, prepare_forks);
+	devices = ibv_get_device_list(&n);
+
+	if (devices) {
+		ibv_free_device_list(devices);
+	}
+	if (n == 0) {
+		return smd_error_set(error, ENODEV,
+			"there is no RDMA device (its driver, such as mlx5_ib or rdma_rxe, and "
+			"ib_uverbs must be loaded)");
+	}
+	if (access(CONNECTION_MANAGER, R_OK | W_OK) != 0) {
+		return smd_error_set(error, ENODEV, "%s: %m (module rdma_ucm must be loaded)",
+			CONNECTION_MANAGER);
+	}
+	return 0;
+}
+
+/* librdmacm keeps devices open, and closes those that are gone when it makes its list anew. */
+void smd_verbs_forget_removed(void)
+{
+	struct ibv_context **devices = rdma_get_devices(NULL);
+
+	if (devices) {
+		rdma_free_devices(devices);
+	}
+}
+
+/* No dma-buf has the descriptor -1; a device that could take one says so, and others that they
+ * could not. */
+static int device_check_dmabuf(struct ibv_context *device)
+{
+	struct ibv_pd *domain = ibv_alloc_pd(device);
+	struct ibv_mr *region;
+	int err;
+
+	if (!domain) {
+		return -errno;
+	}
+	region = ibv_reg_dmabuf_mr(domain, 0, 0, 0, -1, 0);
+	err = region ? EBADF : errno;
+	if (region) {
+		ibv_dereg_mr(region);
+	}
+	ibv_dealloc_pd(domain);
+	return err == EOPNOTSUPP || err == EPROTONOSUPPORT || err == ENOSYS ? -EOPNOTSUPP : 0;
+}
+
+int smd_verbs_check_dmabuf(const char *device)
+{
+	int n = 0;
+	struct ibv_context **devices = rdma_get_devices(&n);
+	int ret = -ENODEV;
+
+	for (int i = 0; i < n && devices; i++) {
+		if (strcmp(ibv_get_device_name(devices[i]->device), device) == 0) {
+			ret = device_check_dmabuf(devices[i]);
+		}
+	}
+	if (devices) {
+		rdma_free_devices(devices);
+	}
+	return ret;
+}
+
+static uint32_t least(uint32_t a, int b)
+{
+	return b > 0 && (uint32_t)b < a ? (uint32_t)b : a;
+}
+
+int smd_verbs_query(struct ibv_context *device, uint8_t port, struct smd_verbs_limits *out)
+{
+	struct ibv_device_attr attributes;
+	struct ibv_port_attr port_attributes;
+	int ret = from_value(ibv_query_device(device, &attributes));
+
+	if (ret == 0) {
+		ret = from_value(ibv_query_port(device, port, &port_attributes));
+	}
+	if (ret) {
+		return ret;
+	}
+	*out = (struct smd_verbs_limits){
+		.queue_depth = least(UINT32_MAX, attributes.max_qp_wr),
+		.completions = least(UINT32_MAX, attributes.max_cqe),
+		.message_bytes = port_attributes.max_msg_sz,
+		.path_mtu = 128u << port_attributes.active_mtu,
+	};
+	return 0;
+}
+
+/* ---- connections ---- */
+
+int smd_verbs_channel_create(struct rdma_event_channel **out)
+{
+	int flags;
+
+	*out = rdma_create_event_channel();
+	if (!*out) {
+		return -errno;
+	}
+	flags = fcntl((*out)->fd, F_GETFL);
+	if (fcntl((*out)->fd, F_SETFL, flags | O_NONBLOCK) != 0 ||
+		fcntl((*out)->fd, F_SETFD, FD_CLOEXEC) != 0) {
+		int err = errno;
+
+		rdma_destroy_event_channel(*out);
+		return -err;
+	}
+	return 0;
+}
+
+void smd_verbs_channel_destroy(struct rdma_event_channel *channel)
+{
+	rdma_destroy_event_channel(channel);
+}
+
+int smd_verbs_event_take(struct rdma_event_channel *channel, struct smd_verbs_event *out)
+{
+	struct rdma_cm_event *event;
+	uint8_t length;
+
+	if (rdma_get_cm_event(channel, &event) != 0) {
+		return errno == EWOULDBLOCK ? -EAGAIN : -errno;
+	}
+	length = event->param.conn.private_data ? event->param.conn.private_data_len : 0;
+	if (length > SMD_VERBS_PRIVATE_MAX) {
+		length = SMD_VERBS_PRIVATE_MAX;
+	}
+	*out = (struct smd_verbs_event){
+		.type = event->event,
+		.status = event->status,
+		.id = event->id,
+		.context = event->id->context,
+		.private_length = length,
+	};
+	if (length) {
+		memcpy(out->private_data, event->param.conn.private_data, length);
+	}
+	return from_errno(rdma_ack_cm_event(event));
+}
+
+int smd_verbs_id_create(struct rdma_event_channel *channel, void *context, struct rdma_cm_id **out)
+{
+	return from_errno(rdma_create_id(channel, out, context, RDMA_PS_TCP));
+}
+
+void smd_verbs_id_destroy(struct rdma_cm_id *id)
+{
+	rdma_destroy_id(id);
+}
+
+int smd_verbs_listen(struct rdma_cm_id *id, const struct sockaddr *address, int backlog)
+{
+	int yes = 1;
+	int ret;
+
+	/* Helps after a restart; a kernel that does not know it can do without. */
+	(void)rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &yes, sizeof(yes));
+	ret = from_errno(rdma_bind_addr(id, (struct sockaddr *)address));
+	return ret ? ret : from_errno(rdma_listen(id, backlog));
+}
+
+int smd_verbs_migrate(struct rdma_cm_id *id, struct rdma_event_channel *channel)
+{
+	return from_errno(rdma_migrate_id(id, channel));
+}
+
+int smd_verbs_resolve_address(struct rdma_cm_id *id, const struct sockaddr *address, int ms)
+{
+	return from_errno(rdma_resolve_addr(id, NULL, (struct sockaddr *)address, ms));
+}
+
+int smd_verbs_resolve_route(struct rdma_cm_id *id, int ms)
+{
+	return from_errno(rdma_resolve_route(id, ms));
+}
+
+static void set_ack_timeout(struct rdma_cm_id *id)
+{
+	uint8_t timeout = ACK_TIMEOUT;
+
+	/* Without it a machine that is gone is found out a little later. */
+	(void)rdma_set_option(
+		id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout));
+}
+
+static struct rdma_conn_param connection(const void *private_data, uint8_t length)
+{
+	return (struct rdma_conn_param){
+		.private_data = private_data,
+		.private_data_len = length,
+		.retry_count = RETRIES,
+		.rnr_retry_count = RETRIES_NOT_READY,
+	};
+}
+
+int smd_verbs_connect(struct rdma_cm_id *id, const void *private_data, uint8_t length)
+{
+	struct rdma_conn_param param = connection(private_data, length);
+
+	set_ack_timeout(id);
+	return from_errno(rdma_connect(id, &param));
+}
+
+int smd_verbs_accept(struct rdma_cm_id *id, const void *private_data, uint8_t length)
+{
+	struct rdma_conn_param param = connection(private_data, length);
+
+	set_ack_timeout(id);
+	return from_errno(rdma_accept(id, &param));
+}
+
+int smd_verbs_reject(struct rdma_cm_id *id, const void *private_data, uint8_t length)
+{
+	return from_errno(rdma_reject(id, private_data, length));
+}
+
+/* ---- queues ---- */
+
+int smd_verbs_domain_create(struct ibv_context *device, struct ibv_pd **out)
+{
+	*out = ibv_alloc_pd(device);
+	return *out ? 0 : -errno;
+}
+
+void smd_verbs_domain_destroy(struct ibv_pd *domain)
+{
+	ibv_dealloc_pd(domain);
+}
+
+int smd_verbs_queue_create(struct ibv_context *device, uint32_t depth, struct smd_verbs_queue *out)
+{
+	/* Each queue wakes another processor, where the device has several to choose from. */
+	static atomic_uint queues;
+	int vectors = device->num_comp_vectors > 0 ? device->num_comp_vectors : 1;
+	int vector = (int)(atomic_fetch_add(&queues, 1) % (unsigned)vectors);
+	int flags;
+	int err;
+
+	out->channel = ibv_create_comp_channel(device);
+	if (!out->channel) {
+		return -errno;
+	}
+	flags = fcntl(out->channel->fd, F_GETFL);
+	if (fcntl(out->channel->fd, F_SETFL, flags | O_NONBLOCK) != 0) {
+		err = errno;
+		goto destroy_channel;
+	}
+	out->cq = ibv_create_cq(device, (int)depth, NULL, out->channel, vector);
+	if (!out->cq) {
+		err = errno;
+		goto destroy_channel;
+	}
+	return 0;
+
+destroy_channel:
+	ibv_destroy_comp_channel(out->channel);
+	return -err;
+}
+
+void smd_verbs_queue_destroy(struct smd_verbs_queue *queue)
+{
+	ibv_destroy_cq(queue->cq);
+	ibv_destroy_comp_channel(queue->channel);
+}
+
+int smd_verbs_queue_resize(struct smd_verbs_queue *queue, uint32_t depth)
+{
+	return from_value(ibv_resize_cq(queue->cq, (int)depth));
+}
+
+int smd_verbs_queue_arm(struct smd_verbs_queue *queue)
+{
+	return from_value(ibv_req_notify_cq(queue->cq, 0));
+}
+
+void smd_verbs_queue_quiet(struct smd_verbs_queue *queue)
+{
+	struct ibv_cq *cq;
+	unsigned events = 0;
+	void *context;
+
+	while (ibv_get_cq_event(queue->channel, &cq, &context) == 0) {
+		events++;
+	}
+	if (events) {
+		ibv_ack_cq_events(queue->cq, events);
+	}
+}
+
+int smd_verbs_queue_poll(struct smd_verbs_queue *queue, struct ibv_wc *completions, int n)
+{
+	int ret = ibv_poll_cq(queue->cq, n, completions);
+
+	return ret < 0 ? -EIO : ret;
+}
+
+int smd_verbs_pair_create(struct rdma_cm_id *id, struct ibv_pd *domain,
+	struct smd_verbs_queue *queue, uint32_t sends, uint32_t receives, uint32_t *inline_bytes)
+{
+	struct ibv_qp_init_attr attributes = {
+		.send_cq = queue->cq,
+		.recv_cq = queue->cq,
+		.qp_type = IBV_QPT_RC,
+		.cap =
+			{
+				.max_send_wr = sends,
+				.max_recv_wr = receives,
+				.max_send_sge = 1,
+				.max_recv_sge = 1,
+				.max_inline_data = *inline_bytes,
+			},
+	};
+	int ret = from_errno(rdma_create_qp(id, domain, &attributes));
+
+	if (ret) { /* so much inline may be more than there is; none is enough */
+		attributes.cap.max_inline_data = 0;
+		ret = from_errno(rdma_create_qp(id, domain, &attributes));
+	}
+	*inline_bytes = attributes.cap.max_inline_data;
+	return ret;
+}
+
+void smd_verbs_pair_destroy(struct rdma_cm_id *id)
+{
+	rdma_destroy_qp(id);
+}
+
+int smd_verbs_post_send(struct rdma_cm_id *id, struct ibv_send_wr *chain)
+{
+	struct ibv_send_wr *bad;
+
+	return from_value(ibv_post_send(id->qp, chain, &bad));
+}
+
+int smd_verbs_post_receive(struct rdma_cm_id *id, struct ibv_recv_wr *chain)
+{
+	struct ibv_recv_wr *bad;
+
+	return from_value(ibv_post_recv(id->qp, chain, &bad));
+}
+
+/* ---- memory ---- */
+
+int smd_verbs_region_create(
+	struct ibv_pd *domain, void *memory, size_t length, int access, struct ibv_mr **out)
+{
+	*out = ibv_reg_mr(domain, memory, length, access);
+	return *out ? 0 : -errno;
+}
+
+int smd_verbs_region_create_dmabuf(struct ibv_pd *domain, int fd, uint64_t offset, uint64_t address,
+	size_t length, int access, struct ibv_mr **out)
+{
+	*out = ibv_reg_dmabuf_mr(domain, offset, length, address, fd, access);
+	return *out ? 0 : -errno;
+}
+
+void smd_verbs_region_destroy(struct ibv_mr *region)
+{
+	ibv_dereg_mr(region);
+}

@@ -1,0 +1,105 @@
+/*
+ * The calls into librdmacm and libibverbs, and nothing else: each returns 0 or -errno.
+ *
+ * The two libraries say what went wrong in three ways (a NULL, -1 and errno, an errno); callers of
+ * this file see one. Events of the connection manager are copied and acknowledged at once, so that
+ * an id may be destroyed inside whatever its event causes. Nothing here blocks but what says so.
+ *
+ * A test puts a script in the place of verbs.c (tests/unit/rdma).
+ */
+#ifndef SMD_TRANSPORT_RDMA_VERBS_H
+#define SMD_TRANSPORT_RDMA_VERBS_H
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "reduction_server/base/error.h"
+#include "reduction_server/transport/rdma/verbs_check.h"
+
+/* The most that any event carries: a refusal's. */
+#define SMD_VERBS_PRIVATE_MAX 148
+
+struct smd_verbs_event {
+	enum rdma_cm_event_type type;
+	int status;            /* of a refusal the reason, else 0 or -errno */
+	struct rdma_cm_id *id; /* of a request: the new one */
+	void *context;         /* its, or of a request that of the listening one */
+	uint8_t private_data[SMD_VERBS_PRIVATE_MAX];
+	uint8_t private_length; /* may count padding */
+};
+
+/* What a device can do, as far as we ask for it. */
+struct smd_verbs_limits {
+	uint32_t queue_depth;   /* work requests of a queue pair */
+	uint32_t completions;   /* of a completion queue */
+	uint32_t message_bytes; /* of one write */
+	uint32_t path_mtu;      /* bytes, of the port as it is now */
+};
+
+struct smd_verbs_queue {
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;
+};
+
+/* Whether there is any device and the kernel's connection manager: 0, or -ENODEV with a text that
+ * says what is missing. */
+int smd_verbs_check(struct smd_error *error);
+
+/* Lets go of devices that have been removed and that nothing here uses any more: their removal
+ * waits for that. */
+void smd_verbs_forget_removed(void);
+
+int smd_verbs_channel_create(struct rdma_event_channel **out);
+void smd_verbs_channel_destroy(struct rdma_event_channel *channel);
+/* The next event, copied; -EAGAIN when there is none. */
+int smd_verbs_event_take(struct rdma_event_channel *channel, struct smd_verbs_event *out);
+
+int smd_verbs_id_create(struct rdma_event_channel *channel, void *context, struct rdma_cm_id **out);
+void smd_verbs_id_destroy(struct rdma_cm_id *id);
+int smd_verbs_listen(struct rdma_cm_id *id, const struct sockaddr *address, int backlog);
+/* The id's further events come on that channel. Waits for those that are being handled. */
+int smd_verbs_migrate(struct rdma_cm_id *id, struct rdma_event_channel *channel);
+int smd_verbs_resolve_address(struct rdma_cm_id *id, const struct sockaddr *address, int ms);
+int smd_verbs_resolve_route(struct rdma_cm_id *id, int ms);
+int smd_verbs_connect(struct rdma_cm_id *id, const void *private_data, uint8_t length);
+int smd_verbs_accept(struct rdma_cm_id *id, const void *private_data, uint8_t length);
+int smd_verbs_reject(struct rdma_cm_id *id, const void *private_data, uint8_t length);
+
+int smd_verbs_query(struct ibv_context *device, uint8_t port, struct smd_verbs_limits *out);
+
+int smd_verbs_domain_create(struct ibv_context *device, struct ibv_pd **out);
+void smd_verbs_domain_destroy(struct ibv_pd *domain);
+
+int smd_verbs_queue_create(struct ibv_context *device, uint32_t depth, struct smd_verbs_queue *out);
+void smd_verbs_queue_destroy(struct smd_verbs_queue *queue);
+int smd_verbs_queue_resize(struct smd_verbs_queue *queue, uint32_t depth);
+/* From now on a completion makes the channel readable, once. */
+int smd_verbs_queue_arm(struct smd_verbs_queue *queue);
+/* Takes what has made the channel readable. */
+void smd_verbs_queue_quiet(struct smd_verbs_queue *queue);
+/* How many completions there were, at most n; or -errno. */
+int smd_verbs_queue_poll(struct smd_verbs_queue *queue, struct ibv_wc *completions, int n);
+
+/*
+ * A queue pair on the id, for `sends` and `receives` work requests (receives without memory).
+ * *inline_bytes is what is wanted, and what there is. Remote writes into its domain are let in.
+ */
+int smd_verbs_pair_create(struct rdma_cm_id *id, struct ibv_pd *domain,
+	struct smd_verbs_queue *queue, uint32_t sends, uint32_t receives, uint32_t *inline_bytes);
+/* When this returns nothing is read or written on the pair's behalf any more. */
+void smd_verbs_pair_destroy(struct rdma_cm_id *id);
+int smd_verbs_post_send(struct rdma_cm_id *id, struct ibv_send_wr *chain);
+int smd_verbs_post_receive(struct rdma_cm_id *id, struct ibv_recv_wr *chain);
+
+/* `access` is IBV_ACCESS_*. */
+int smd_verbs_region_create(
+	struct ibv_pd *domain, void *memory, size_t length, int access, struct ibv_mr **out);
+/* Memory of a device, which a dma-buf stands for; -EOPNOTSUPP where the card does not take it. */
+int smd_verbs_region_create_dmabuf(struct ibv_pd *domain, int fd, uint64_t offset, uint64_t address,
+	size_t length, int access, struct ibv_mr **out);
+void smd_verbs_region_destroy(struct ibv_mr *region);
+
+#endif

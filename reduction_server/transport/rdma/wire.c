@@ -1,0 +1,127 @@
+/* Greetings and messages as bytes. */
+#include "reduction_server/transport/rdma/wire.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "reduction_server/wire/cursor.h"
+
+#define FLAG_BEGINS     1u
+#define FLAG_PLACED     2u
+#define MAILBOXES_LEAST 4
+
+static const uint8_t magic[4] = {'S', 'M', 'D', 'R'};
+
+void smd_rdma_greeting_encode(
+	const struct smd_rdma_greeting *greeting, uint8_t bytes[SMD_RDMA_GREETING_SIZE])
+{
+	struct smd_writer writer = {.start = bytes, .size = SMD_RDMA_GREETING_SIZE};
+
+	smd_writer_put_bytes(&writer, magic, sizeof(magic));
+	smd_writer_put(&writer, SMD_RDMA_VERSION, 2);
+	smd_writer_put(&writer, greeting->shard, 2);
+	smd_writer_put(&writer, greeting->mailboxes, 2);
+	smd_writer_put(&writer, 0, 2);
+	smd_writer_put(&writer, greeting->key, 4);
+	smd_writer_put(&writer, greeting->address, 8);
+	smd_writer_put(&writer, SMD_RDMA_MAILBOX_SIZE, 4);
+	smd_writer_put(&writer, 0, 4);
+}
+
+int smd_rdma_greeting_decode(
+	const uint8_t *bytes, size_t length, struct smd_rdma_greeting *out, struct smd_error *error)
+{
+	struct smd_reader reader = {.at = bytes, .left = length};
+	uint64_t version;
+	uint64_t size;
+
+	if (length < SMD_RDMA_GREETING_SIZE || memcmp(bytes, magic, sizeof(magic)) != 0) {
+		return smd_error_set(error, EPROTO,
+			"the other end must be a Summand lane, and is something else");
+	}
+	smd_reader_get(&reader, sizeof(magic));
+	version = smd_reader_get(&reader, 2);
+	out->shard = (uint16_t)smd_reader_get(&reader, 2);
+	out->mailboxes = (uint16_t)smd_reader_get(&reader, 2);
+	smd_reader_get(&reader, 2);
+	out->key = (uint32_t)smd_reader_get(&reader, 4);
+	out->address = smd_reader_get(&reader, 8);
+	size = smd_reader_get(&reader, 4);
+	if (version != SMD_RDMA_VERSION) {
+		return smd_error_set(error, EPROTO,
+			"the other end must speak version %d over RDMA, got %" PRIu64,
+			SMD_RDMA_VERSION, version);
+	}
+	if (size != SMD_RDMA_MAILBOX_SIZE || out->mailboxes < MAILBOXES_LEAST ||
+		out->mailboxes > SMD_RDMA_MAILBOXES_MAX ||
+		(out->mailboxes & (out->mailboxes - 1)) != 0) {
+		return smd_error_set(error, EPROTO,
+			"the other end must have %d to %d mailboxes (a power of 2) of %u bytes, "
+			"got %u of %" PRIu64,
+			MAILBOXES_LEAST, SMD_RDMA_MAILBOXES_MAX, (unsigned)SMD_RDMA_MAILBOX_SIZE,
+			out->mailboxes, size);
+	}
+	return 0;
+}
+
+void smd_rdma_prefix_encode(
+	const struct smd_rdma_prefix *prefix, uint8_t bytes[SMD_RDMA_PREFIX_SIZE])
+{
+	struct smd_writer writer = {.start = bytes, .size = SMD_RDMA_PREFIX_SIZE};
+
+	smd_writer_put(&writer, prefix->length, 4);
+	smd_writer_put(&writer, prefix->taken, 4);
+	smd_writer_put(&writer, prefix->places, 1);
+	smd_writer_put(&writer,
+		(prefix->begins ? FLAG_BEGINS : 0) | (prefix->placed ? FLAG_PLACED : 0), 1);
+	smd_writer_put(&writer, 0, 6);
+}
+
+int smd_rdma_prefix_decode(const uint8_t bytes[SMD_RDMA_PREFIX_SIZE], struct smd_rdma_prefix *out,
+	struct smd_error *error)
+{
+	struct smd_reader reader = {.at = bytes, .left = SMD_RDMA_PREFIX_SIZE};
+	uint32_t least;
+	unsigned flags;
+
+	out->length = (uint32_t)smd_reader_get(&reader, 4);
+	out->taken = (uint32_t)smd_reader_get(&reader, 4);
+	out->places = (uint8_t)smd_reader_get(&reader, 1);
+	flags = (unsigned)smd_reader_get(&reader, 1);
+	out->begins = flags & FLAG_BEGINS;
+	out->placed = flags & FLAG_PLACED;
+	least = SMD_RDMA_PREFIX_SIZE + (out->begins ? SMD_FRAME_SIZE : 0) +
+		out->places * (uint32_t)SMD_RDMA_PLACE_SIZE;
+	if (flags & ~(FLAG_BEGINS | FLAG_PLACED) ||
+		(!out->begins && (out->placed || out->places)) || out->places > SMD_PLACES_MAX) {
+		return smd_error_set(error, EPROTO,
+			"message: flags and places must fit, got flags %u with %u places", flags,
+			out->places);
+	}
+	if (out->length < least || out->length > SMD_RDMA_MAILBOX_SIZE ||
+		(out->placed && out->length != least)) {
+		return smd_error_set(error, EPROTO,
+			"message: length must be %u to %u bytes, got %u", least,
+			out->placed ? least : (unsigned)SMD_RDMA_MAILBOX_SIZE, out->length);
+	}
+	return 0;
+}
+
+void smd_rdma_place_encode(const struct smd_place *place, uint8_t bytes[SMD_RDMA_PLACE_SIZE])
+{
+	struct smd_writer writer = {.start = bytes, .size = SMD_RDMA_PLACE_SIZE};
+
+	smd_writer_put(&writer, place->address, 8);
+	smd_writer_put(&writer, place->key, 4);
+	smd_writer_put(&writer, place->length, 4);
+}
+
+void smd_rdma_place_decode(const uint8_t bytes[SMD_RDMA_PLACE_SIZE], struct smd_place *out)
+{
+	struct smd_reader reader = {.at = bytes, .left = SMD_RDMA_PLACE_SIZE};
+
+	out->address = smd_reader_get(&reader, 8);
+	out->key = (uint32_t)smd_reader_get(&reader, 4);
+	out->length = (uint32_t)smd_reader_get(&reader, 4);
+}

@@ -1,0 +1,195 @@
+/* Makes TCP lanes: resolves addresses, connects, listens and accepts. */
+#include <errno.h>
+#include <event2/event.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "reduction_server/base/log.h"
+#include "reduction_server/transport/address.h"
+#include "reduction_server/transport/tcp/tcp.h"
+
+#define LISTEN_BACKLOG 1024
+#define ACCEPT_REST_US 100000 /* when descriptors are short: until the next try */
+
+struct smd_listener {
+	int fd;
+	struct event *acceptable;
+	struct event *rested; /* the listener has paused, and goes on */
+	smd_accept *on_accept;
+	void *owner;
+};
+
+int smd_tcp_connect(struct event_base *base, const char *address, unsigned shard,
+	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
+	struct smd_error *error)
+{
+	const struct addrinfo *info;
+	struct addrinfo *list;
+	struct tcp_lane *tcp;
+	int fd;
+	int ret;
+
+	(void)shard; /* HELLO says it */
+	ret = smd_address_resolve(address, 0, &list, error);
+
+	if (ret) {
+		return ret;
+	}
+	info = smd_address_choose(list);
+	fd = socket(info->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0) {
+		ret = smd_error_set(error, errno, "%s: cannot make a socket: %m", address);
+		goto free_list;
+	}
+	tcp = smd_tcp_lane_create(fd);
+	if (!tcp) {
+		ret = smd_error_set(error, ENOMEM, "%s: out of memory", address);
+		goto close_fd;
+	}
+	snprintf(tcp->peer, sizeof(tcp->peer), "%s", address);
+	if (connect(fd, info->ai_addr, info->ai_addrlen) != 0 && errno != EINPROGRESS) {
+		ret = smd_error_set(error, errno, "%s: cannot connect: %m", address);
+		goto free_lane;
+	}
+	tcp->connecting = true;
+	ret = smd_tcp_lane_enter_loop(tcp, base, callbacks, owner);
+	if (ret) {
+		smd_error_set(error, -ret, "%s: out of memory", address);
+		goto free_lane;
+	}
+	freeaddrinfo(list);
+	*out = &tcp->lane;
+	return 0;
+
+free_lane:
+	free(tcp);
+close_fd:
+	close(fd);
+free_list:
+	freeaddrinfo(list);
+	return ret;
+}
+
+static void tcp_on_rested(evutil_socket_t fd, short what, void *arg)
+{
+	struct smd_listener *listener = arg;
+
+	(void)fd;
+	(void)what;
+	event_add(listener->acceptable, NULL);
+}
+
+/* A peer that went away is nobody's business; without descriptors, trying on at once would only
+ * burn the processor, because the connection stays in the backlog. */
+static void tcp_accept_failed(struct smd_listener *listener, int err)
+{
+	const struct timeval rest = {0, ACCEPT_REST_US};
+
+	if (err == EMFILE || err == ENFILE || err == ENOBUFS || err == ENOMEM) {
+		smd_log(SMD_LOG_WARN, "tcp", "cannot accept a connection: %s", strerror(err));
+		event_del(listener->acceptable);
+		evtimer_add(listener->rested, &rest);
+	}
+}
+
+static void tcp_on_acceptable(evutil_socket_t fd, short what, void *arg)
+{
+	struct smd_listener *listener = arg;
+	struct sockaddr_storage address;
+	socklen_t size = sizeof(address);
+	struct tcp_lane *tcp;
+	int accepted;
+
+	(void)what;
+	accepted = accept4(fd, (struct sockaddr *)&address, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	if (accepted < 0) {
+		tcp_accept_failed(listener, errno);
+		return;
+	}
+	tcp = smd_tcp_lane_create(accepted);
+	if (!tcp) {
+		close(accepted);
+		return;
+	}
+	smd_address_print((struct sockaddr *)&address, size, tcp->peer);
+	listener->on_accept(listener->owner, &tcp->lane, SMD_SHARD_UNKNOWN);
+}
+
+static int tcp_bind(const char *address, int *out, char bound[128], struct smd_error *error)
+{
+	struct sockaddr_storage name;
+	socklen_t size = sizeof(name);
+	struct addrinfo *info;
+	const int yes = 1;
+	int fd;
+	int ret = smd_address_resolve(address, AI_PASSIVE, &info, error);
+
+	if (ret) {
+		return ret;
+	}
+	fd = socket(info->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0) {
+		ret = smd_error_set(error, errno, "%s: cannot make a socket: %m", address);
+		goto free_info;
+	}
+	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+	if (bind(fd, info->ai_addr, info->ai_addrlen) != 0 || listen(fd, LISTEN_BACKLOG) != 0 ||
+		getsockname(fd, (struct sockaddr *)&name, &size) != 0) {
+		ret = smd_error_set(error, errno, "%s: cannot listen: %m", address);
+		goto close_fd;
+	}
+	smd_address_print((struct sockaddr *)&name, size, bound);
+	freeaddrinfo(info);
+	*out = fd;
+	return 0;
+
+close_fd:
+	close(fd);
+free_info:
+	freeaddrinfo(info);
+	return ret;
+}
+
+void smd_tcp_listener_close(struct smd_listener *listener)
+{
+	if (listener->acceptable) {
+		event_free(listener->acceptable);
+	}
+	if (listener->rested) {
+		event_free(listener->rested);
+	}
+	close(listener->fd);
+	free(listener);
+}
+
+int smd_tcp_listen(struct event_base *base, const char *address, smd_accept *on_accept, void *owner,
+	struct smd_listener **out, char bound[128], struct smd_error *error)
+{
+	struct smd_listener *listener = calloc(1, sizeof(*listener));
+	int ret;
+
+	if (!listener) {
+		return smd_error_set(error, ENOMEM, "%s: out of memory", address);
+	}
+	ret = tcp_bind(address, &listener->fd, bound, error);
+	if (ret) {
+		free(listener);
+		return ret;
+	}
+	listener->on_accept = on_accept;
+	listener->owner = owner;
+	listener->acceptable =
+		event_new(base, listener->fd, EV_READ | EV_PERSIST, tcp_on_acceptable, listener);
+	listener->rested = evtimer_new(base, tcp_on_rested, listener);
+	if (!listener->acceptable || !listener->rested ||
+		event_add(listener->acceptable, NULL) != 0) {
+		smd_tcp_listener_close(listener);
+		return smd_error_set(error, ENOMEM, "%s: out of memory", address);
+	}
+	*out = listener;
+	return 0;
+}

@@ -1,0 +1,198 @@
+/*
+ * What a TCP lane receives: scatters it into the final buffers, and hands out frames.
+ *
+ * A read is for the payload that is coming in, right into where on_header() said, and for what
+ * comes after it: the next header, and while frames are small as much as `rx_ahead` holds.
+ * So a stream of large chunks costs one system call per socket buffer and no copy, and small frames
+ * cost one call and a copy of a few KiB instead of two calls each. A read that gets less than it
+ * asked for has emptied the socket: it is not asked again before it is readable. A read event
+ * handles about RX_BUDGET bytes, so that one fast lane does not starve the others of its loop.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "reduction_server/transport/tcp/tcp.h"
+
+#define RX_BUDGET     (1u << 20)
+#define QUICKACK_FROM (64u << 10)
+
+/* A header is whole: 0 to go on, 1 when the lane was closed or has ended. */
+static int tcp_take_header(struct tcp_lane *tcp, const uint8_t header[SMD_FRAME_SIZE])
+{
+	struct smd_error error = {""};
+	void *payload = tcp->rx_ahead; /* any address will do for an empty payload */
+	int ret = smd_frame_decode(header, &tcp->rx_frame, &error);
+
+	if (ret == 0) {
+		ret = tcp->callbacks->on_header(tcp->owner, &tcp->rx_frame, &payload, &error);
+	}
+	if (tcp->closed) {
+		return 1;
+	}
+	if (ret) {
+		smd_tcp_ended(tcp, ret, error.text);
+		return 1;
+	}
+	tcp->rx_payload = payload;
+	tcp->rx_payload_got = 0;
+	return 0;
+}
+
+/* 1 when the lane was detached, was closed or has ended. */
+static int tcp_take_frame(struct tcp_lane *tcp)
+{
+	struct smd_error error = {""};
+	void *payload = tcp->rx_payload;
+	int ret;
+
+	tcp->rx_payload = NULL;
+	ret = tcp->callbacks->on_frame(tcp->owner, &tcp->rx_frame, payload, &error);
+	if (ret == SMD_LANE_DETACHED || tcp->closed) {
+		return 1;
+	}
+	if (ret) {
+		smd_tcp_ended(tcp, ret, error.text);
+		return 1;
+	}
+	return 0;
+}
+
+static const uint8_t *tcp_consume_ahead(struct tcp_lane *tcp, uint32_t bytes)
+{
+	const uint8_t *first = tcp->rx_ahead + tcp->rx_ahead_at;
+
+	tcp->rx_ahead_at += bytes;
+	tcp->rx_ahead_length -= bytes;
+	return first;
+}
+
+/*
+ * Makes frames of what was read ahead. 1 when the lane was detached, was closed or has ended: it is
+ * then not looked at any more, because another thread may have it.
+ */
+static int tcp_take_ahead(struct tcp_lane *tcp)
+{
+	while (tcp->rx_ahead_length >= SMD_FRAME_SIZE) {
+		uint32_t take;
+
+		if (tcp_take_header(tcp, tcp_consume_ahead(tcp, SMD_FRAME_SIZE))) {
+			return 1;
+		}
+		take = tcp->rx_frame.length;
+		take = take < tcp->rx_ahead_length ? take : tcp->rx_ahead_length;
+		if (take) {
+			memcpy(tcp->rx_payload, tcp_consume_ahead(tcp, take), take);
+		}
+		tcp->rx_payload_got = take;
+		if (take < tcp->rx_frame.length) {
+			break; /* and nothing is left */
+		}
+		if (tcp_take_frame(tcp)) {
+			return 1;
+		}
+	}
+	memmove(tcp->rx_ahead, tcp->rx_ahead + tcp->rx_ahead_at, tcp->rx_ahead_length);
+	tcp->rx_ahead_at = 0;
+	return 0;
+}
+
+/* Gives out what `got` more bytes have completed. 1 when the lane was closed or has ended. */
+static int tcp_received(struct tcp_lane *tcp, size_t got)
+{
+	if (tcp->rx_payload) {
+		uint32_t missing = tcp->rx_frame.length - tcp->rx_payload_got;
+		uint32_t take = got < missing ? (uint32_t)got : missing;
+
+		tcp->rx_payload_got += take;
+		got -= take;
+		if (take == missing && tcp_take_frame(tcp)) {
+			return 1;
+		}
+	}
+	tcp->rx_ahead_length += (uint32_t)got;
+	return tcp_take_ahead(tcp);
+}
+
+/* Reads into the payload and ahead of it: at most *asked bytes. */
+static ssize_t tcp_read(struct tcp_lane *tcp, size_t *asked)
+{
+	bool small = tcp->rx_frame.length < SMD_TCP_AHEAD_MAX;
+	struct iovec iov[2];
+	int n = 0;
+
+	*asked = 0;
+	if (tcp->rx_payload) {
+		iov[n].iov_base = tcp->rx_payload + tcp->rx_payload_got;
+		iov[n].iov_len = tcp->rx_frame.length - tcp->rx_payload_got;
+		*asked += iov[n++].iov_len;
+	}
+	iov[n].iov_base = tcp->rx_ahead + tcp->rx_ahead_length;
+	iov[n].iov_len = (small ? SMD_TCP_AHEAD_MAX : SMD_FRAME_SIZE) - tcp->rx_ahead_length;
+	*asked += iov[n++].iov_len;
+	return readv(tcp->fd, iov, n);
+}
+
+/*
+ * The kernel takes a socket that has just sent for one that talks in turns, and acknowledges late.
+ * Who sends it much then waits for room, and finds its memory out of the caches: half as fast.
+ */
+static void tcp_acknowledge_at_once(struct tcp_lane *tcp)
+{
+	const int yes = 1;
+
+	if (tcp->talked && tcp->rx_payload && tcp->rx_frame.length >= QUICKACK_FROM) {
+		tcp->talked = false;
+		(void)setsockopt(tcp->fd, IPPROTO_TCP, TCP_QUICKACK, &yes, sizeof(yes));
+	}
+}
+
+/* Nothing is left to read: the other end has closed it, or a write was told why it is over. */
+static void tcp_drained(struct tcp_lane *tcp)
+{
+	if (tcp->write_err && tcp->write_err != EPIPE && tcp->write_err != ECONNRESET) {
+		smd_tcp_ended(tcp, -tcp->write_err, strerror(tcp->write_err));
+	} else {
+		smd_tcp_ended(tcp, -ECONNRESET, "the other end closed the connection");
+	}
+}
+
+void smd_tcp_receive(struct tcp_lane *tcp)
+{
+	size_t total = 0;
+	size_t asked = 0;
+	ssize_t got = 0;
+
+	if (tcp_take_ahead(tcp)) { /* what came before the lane was on this loop */
+		return;
+	}
+	while (total < RX_BUDGET && ((size_t)got == asked || tcp->write_err)) {
+		got = tcp_read(tcp, &asked);
+		if (got < 0 && errno == EINTR) {
+			got = (ssize_t)asked;
+			continue;
+		}
+		if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) && !tcp->write_err) {
+			return;
+		}
+		if (got < 0) {
+			int err = tcp->write_err ? tcp->write_err : errno;
+
+			smd_tcp_ended(tcp, -err, strerror(err));
+			return;
+		}
+		if (got == 0) {
+			tcp_drained(tcp);
+			return;
+		}
+		tcp->lane.counts.bytes_received += (size_t)got;
+		total += (size_t)got;
+		if (tcp_received(tcp, (size_t)got)) {
+			return;
+		}
+		tcp_acknowledge_at_once(tcp);
+	}
+}

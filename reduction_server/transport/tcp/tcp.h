@@ -1,0 +1,84 @@
+/*
+ * What the files of the TCP transport share: the lane, and how it comes to be.
+ */
+#ifndef SMD_TRANSPORT_TCP_TCP_H
+#define SMD_TRANSPORT_TCP_TCP_H
+
+#include <netinet/tcp.h>
+#include <stdbool.h>
+
+#include "reduction_server/transport/transport.h"
+
+struct event;
+
+/* Bytes that one read may take beyond the payload that it is for. */
+#define SMD_TCP_AHEAD_MAX (16u << 10)
+
+#ifndef TCP_RTO_MAX_MS
+#define TCP_RTO_MAX_MS 44 /* since Linux 6.15 */
+#endif
+
+/* What is known of the other end's machine, of a lane that bears silence. */
+struct tcp_watch {
+	bool wanted;
+	unsigned patience_ms; /* that it may answer nothing */
+	struct event *look;   /* NULL: on no loop */
+	uint64_t heard_ms;    /* the last answer */
+	uint32_t tries;       /* of our kernel, until then or a little later */
+};
+
+struct tcp_lane {
+	struct smd_lane lane;
+	int fd;
+	struct event_base *base;
+	struct event *readable;
+	struct event *writable;
+	const struct smd_lane_callbacks *callbacks;
+	void *owner;
+	bool connecting;
+	bool poll_only; /* the loop does not watch the socket */
+	unsigned looks; /* at a full socket */
+	bool talked;    /* has sent, since it was told to acknowledge at once */
+	bool ended;     /* on_closed() has been called */
+	bool closed;
+	int write_err; /* a failed write; reported by the next read event */
+	struct tcp_watch watch;
+
+	uint8_t rx_ahead[SMD_TCP_AHEAD_MAX]; /* received, and not yet part of a frame */
+	uint32_t rx_ahead_at;     /* where the first of them is; 0 while nothing is being taken */
+	uint32_t rx_ahead_length; /* from there */
+	struct smd_frame rx_frame;
+	uint8_t *rx_payload; /* NULL: between frames */
+	uint32_t rx_payload_got;
+
+	struct smd_send_queue tx;
+	char peer[128];
+};
+
+/* A lane over the socket, which it owns from now on; not attached. NULL: out of memory. */
+struct tcp_lane *smd_tcp_lane_create(int fd);
+
+/* Attaches the lane; one that connects waits for that first. -ENOMEM leaves nothing to undo. */
+int smd_tcp_lane_enter_loop(struct tcp_lane *tcp, struct event_base *base,
+	const struct smd_lane_callbacks *callbacks, void *owner);
+
+/* Tells the owner, once, that the lane is over. From its loop or a poll only. */
+void smd_tcp_ended(struct tcp_lane *tcp, int err, const char *reason);
+/* Takes what the socket has. The lane may be detached, over or closed afterwards. */
+void smd_tcp_receive(struct tcp_lane *tcp);
+/* Writes what the socket takes now; the rest when it takes more. */
+void smd_tcp_flush(struct tcp_lane *tcp);
+
+/* From now on the other end may read nothing for long. */
+void smd_tcp_watch_begin(struct tcp_watch *watch, int fd);
+/* 0, or for how long the other end's machine has answered nothing, when that is too long. */
+unsigned smd_tcp_watch_silence_ms(struct tcp_watch *watch, int fd);
+
+int smd_tcp_connect(struct event_base *base, const char *address, unsigned shard,
+	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
+	struct smd_error *error);
+int smd_tcp_listen(struct event_base *base, const char *address, smd_accept *on_accept, void *owner,
+	struct smd_listener **out, char bound[128], struct smd_error *error);
+void smd_tcp_listener_close(struct smd_listener *listener);
+
+#endif

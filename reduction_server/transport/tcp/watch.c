@@ -1,0 +1,55 @@
+/*
+ * Finds out whether the other end's machine is still there, of a lane whose other end may read
+ * nothing for as long as it likes.
+ *
+ * A kernel answers every retransmission, and every probe of a full receive buffer, also for a
+ * process that is stopped. When its machine is gone, ours goes on asking for a quarter of an hour
+ * or more, and keepalive asks only where nothing is queued. So what our kernel knows is looked at
+ * from time to time: that some of its tries have had no answer, and how long ago the last one was.
+ * The time alone says nothing, because tries to a full receive buffer become ever rarer.
+ */
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include "reduction_server/base/clock.h"
+#include "reduction_server/transport/tcp/tcp.h"
+
+#define UNANSWERED_MIN 3   /* fewer may have got lost on the way */
+#define SAME_MOMENT_MS 100 /* moments that two looks reckon differ by less */
+
+void smd_tcp_watch_begin(struct tcp_watch *watch, int fd)
+{
+	const int never = 0;
+	const int seldom = (int)watch->patience_ms / 2;
+
+	watch->wanted = true;
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &never, sizeof(never));
+	/* A kernel without it needs minutes, where the other end has read nothing for minutes. */
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &seldom, sizeof(seldom));
+}
+
+unsigned smd_tcp_watch_silence_ms(struct tcp_watch *watch, int fd)
+{
+	uint64_t now_ms = smd_clock_ns() / 1000000u;
+	struct tcp_info info;
+	socklen_t size = sizeof(info);
+	uint32_t silence_ms;
+	uint32_t tries;
+
+	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) {
+		return 0;
+	}
+	/* Data that acknowledges nothing new is no ACK to the kernel. */
+	silence_ms = info.tcpi_last_ack_recv < info.tcpi_last_data_recv ? info.tcpi_last_ack_recv
+									: info.tcpi_last_data_recv;
+	/* The first does not count tries for which there is no route, the second none at a full
+	 * receive buffer. Only probes are counted anew after an answer. */
+	tries = info.tcpi_total_retrans + info.tcpi_retransmits;
+	if (now_ms - silence_ms > watch->heard_ms + SAME_MOMENT_MS) {
+		watch->heard_ms = now_ms - silence_ms;
+		watch->tries = tries;
+	}
+	tries = tries - watch->tries + info.tcpi_probes;
+	return tries >= UNANSWERED_MIN && silence_ms > watch->patience_ms ? silence_ms : 0;
+}

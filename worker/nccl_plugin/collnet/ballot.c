@@ -1,0 +1,92 @@
+/* The bytes of a ballot: little-endian, texts padded with zeros. */
+#include "worker/nccl_plugin/collnet/ballot.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+#define MAGIC   0x42444d53u /* "SMDB" */
+#define VERSION 2u
+#define ERR_MAX 4095
+
+enum {
+	AT_MAGIC = 0,
+	AT_VERSION = 4,
+	AT_PHASE = 8,
+	AT_NODE = 12,
+	AT_ERR = 16,
+	AT_POOL = 24,
+	AT_NONCE = 32,
+	AT_NAME = AT_NONCE + SMD_BALLOT_NONCE,
+	AT_TEXT = AT_NAME + SMD_BALLOT_NAME_BYTES,
+	AT_END = AT_TEXT + SMD_BALLOT_TEXT_BYTES
+};
+_Static_assert(AT_END == SMD_BALLOT_BYTES, "a ballot has no gaps and no more");
+
+static void put32(uint8_t *at, uint32_t value)
+{
+	value = htole32(value);
+	memcpy(at, &value, sizeof(value));
+}
+
+static uint32_t get32(const uint8_t *at)
+{
+	uint32_t value;
+
+	memcpy(&value, at, sizeof(value));
+	return le32toh(value);
+}
+
+static void get_text(char *out, const uint8_t *at, size_t size)
+{
+	size_t n = 0;
+
+	while (n < size - 1 && at[n] >= 0x20 && at[n] < 0x7f) {
+		out[n] = (char)at[n];
+		n++;
+	}
+	out[n] = '\0';
+}
+
+void smd_ballot_encode(const struct smd_ballot *ballot, uint8_t bytes[SMD_BALLOT_BYTES])
+{
+	uint64_t pool = htole64(ballot->pool);
+
+	memset(bytes, 0, SMD_BALLOT_BYTES);
+	put32(bytes + AT_MAGIC, MAGIC);
+	put32(bytes + AT_VERSION, VERSION);
+	put32(bytes + AT_PHASE, ballot->phase);
+	put32(bytes + AT_NODE, ballot->node);
+	put32(bytes + AT_ERR, (uint32_t)-ballot->err);
+	memcpy(bytes + AT_POOL, &pool, sizeof(pool));
+	memcpy(bytes + AT_NONCE, ballot->nonce, SMD_BALLOT_NONCE);
+	memcpy(bytes + AT_NAME, ballot->name, strnlen(ballot->name, SMD_BALLOT_NAME_BYTES - 1));
+	memcpy(bytes + AT_TEXT, ballot->text, strnlen(ballot->text, SMD_BALLOT_TEXT_BYTES - 1));
+}
+
+int smd_ballot_decode(
+	const uint8_t bytes[SMD_BALLOT_BYTES], struct smd_ballot *out, struct smd_error *error)
+{
+	uint64_t pool;
+
+	if (get32(bytes + AT_MAGIC) != MAGIC) {
+		return smd_error_set(error, EPROTO, "it must be a ballot, and is something else");
+	}
+	if (get32(bytes + AT_VERSION) != VERSION) {
+		return smd_error_set(error, EPROTO, "a ballot must have version %u, got %u",
+			VERSION, get32(bytes + AT_VERSION));
+	}
+	if (get32(bytes + AT_ERR) > ERR_MAX) {
+		return smd_error_set(error, EPROTO, "a ballot's error must be at most %d, got %u",
+			ERR_MAX, get32(bytes + AT_ERR));
+	}
+	out->phase = get32(bytes + AT_PHASE);
+	out->node = get32(bytes + AT_NODE);
+	out->err = -(int)get32(bytes + AT_ERR);
+	memcpy(&pool, bytes + AT_POOL, sizeof(pool));
+	out->pool = le64toh(pool);
+	memcpy(out->nonce, bytes + AT_NONCE, SMD_BALLOT_NONCE);
+	get_text(out->name, bytes + AT_NAME, SMD_BALLOT_NAME_BYTES);
+	get_text(out->text, bytes + AT_TEXT, SMD_BALLOT_TEXT_BYTES);
+	return 0;
+}

@@ -1,0 +1,413 @@
+/* What NCCL asks of a CollNet communicator while it is used. */
+#include "worker/nccl_plugin/collnet/collnet.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker/libsummand/kept.h"
+#include "worker/libsummand/operation.h"
+#include "worker/nccl_plugin/collnet/comm.h"
+#include "worker/nccl_plugin/device/device.h"
+#include "worker/nccl_plugin/device/gdr.h"
+#include "worker/nccl_plugin/log.h"
+#include "worker/nccl_plugin/plugin.h"
+
+/* ---- memory ---- */
+
+/* What regMr() was given. */
+struct region {
+	void *memory;
+	size_t bytes;
+	bool device; /* a GPU's */
+};
+
+static int region_create(struct smd_coll *coll, void *data, size_t size,
+	const struct smd_dmabuf *dmabuf, void **mhandle)
+{
+	struct region *region = malloc(sizeof(*region));
+	int ret;
+
+	if (!region) {
+		return NCCL_SYSTEM_ERROR;
+	}
+	*region = (struct region){data, size, dmabuf != NULL};
+	ret = smd_context_keep(smd_reach_context(coll->reach), data, size, dmabuf);
+	if (ret) {
+		smd_journal_warn("CollNet: %zu bytes at %p cannot be registered: %s", size, data,
+			strerror(-ret));
+		free(region);
+		return NCCL_SYSTEM_ERROR;
+	}
+	*mhandle = region;
+	return NCCL_SUCCESS;
+}
+
+int smd_collnet_register(void *coll_comm, void *data, size_t size, int type, void **mhandle)
+{
+	if (type != NCCL_PTR_HOST) {
+		smd_journal_warn("CollNet: memory must be the host's, got type %d", type);
+		return NCCL_INVALID_USAGE;
+	}
+	return region_create(coll_comm, data, size, NULL, mhandle);
+}
+
+int smd_collnet_register_dmabuf(
+	void *coll_comm, void *data, size_t size, int type, uint64_t offset, int fd, void **mhandle)
+{
+	const struct smd_dmabuf dmabuf = {fd, offset};
+
+	if (type == NCCL_PTR_CUDA && !smd_nccl_devices_take_gpu_memory()) {
+		smd_journal_warn("CollNet: memory must be the host's, got a GPU's dma-buf");
+		return NCCL_INVALID_USAGE;
+	}
+	if (type != NCCL_PTR_CUDA) {
+		return smd_collnet_register(coll_comm, data, size, type, mhandle);
+	}
+	return region_create(coll_comm, data, size, &dmabuf, mhandle);
+}
+
+/* NCCL may free the memory as soon as this returns, whatever is in flight. */
+int smd_collnet_deregister(void *coll_comm, void *mhandle)
+{
+	struct region *region = mhandle;
+	struct smd_coll *coll = coll_comm;
+
+	if (smd_coll_abandon(coll, region->memory, region->bytes)) {
+		smd_journal_warn("CollNet over %u nodes (this is node %u): memory was given back "
+				 "while operations used it, so they have failed",
+			coll->nnodes, coll->node);
+	}
+	smd_context_keep_no_longer(smd_reach_context(coll->reach), region->memory, region->bytes);
+	free(region);
+	return NCCL_SUCCESS;
+}
+
+/* ---- beginning ---- */
+
+/* The failure is this communicator's, and is told once. */
+static int coll_fail(struct smd_coll *coll, int err, const char *text)
+{
+	if (coll->err == 0) {
+		coll->err = err;
+		smd_journal_warn("CollNet over %u nodes (this is node %u): %s", coll->nnodes,
+			coll->node, text);
+	}
+	return smd_plugin_result(coll->err);
+}
+
+/* An operation did not begin: those that did must end first. */
+static int request_abort(struct smd_coll_request *request, int err)
+{
+	struct smd_coll *coll = request->coll;
+	int result = coll_fail(coll, err, smd_error_message());
+
+	smd_coll_abandon(coll, NULL, 0);
+	return result;
+}
+
+/* 0, or NCCL's code; *request stays NULL when all are in flight. */
+static int request_begin(struct smd_coll *coll, unsigned nparts, struct smd_coll_request **request)
+{
+	*request = NULL;
+	if (coll->err) {
+		return smd_plugin_result(coll->err);
+	}
+	*request = smd_coll_take(coll);
+	if (!*request) {
+		return NCCL_SUCCESS;
+	}
+	(*request)->parts = nparts <= 1 ? &(*request)->only : calloc(nparts, sizeof(smd_request *));
+	if (!(*request)->parts) {
+		(*request)->parts = &(*request)->only;
+		smd_coll_give(*request);
+		*request = NULL;
+		return coll_fail(coll, -ENOMEM, "out of memory");
+	}
+	return NCCL_SUCCESS;
+}
+
+int smd_collnet_allreduce(
+	void *coll_comm, void *send, void *recv, size_t count, int dtype, int op, void **request)
+{
+	struct smd_coll *coll = coll_comm;
+	struct smd_coll_request *own;
+	int result = request_begin(coll, 1, &own);
+	int ret;
+
+	*request = NULL;
+	if (!own) {
+		return result;
+	}
+	own->bytes = count * smd_dtype_size((enum smd_dtype)dtype);
+	own->send = send;
+	own->recv = recv;
+	own->send_bytes = own->recv_bytes = own->bytes;
+	ret = smd_allreduce_start(
+		coll->comm, send, recv, count, (enum smd_dtype)dtype, (enum smd_op)op, &own->only);
+	if (ret) {
+		return request_abort(own, ret);
+	}
+	own->nparts = 1;
+	*request = own;
+	return NCCL_SUCCESS;
+}
+
+/* ---- windows ---- */
+
+/* Of [offset, offset + bytes) the part that is node n's, from the window's beginning on. */
+struct share {
+	size_t begin;
+	size_t bytes;
+};
+
+struct window {
+	size_t bytes_per_rank;
+	size_t offset;
+	size_t bytes;
+	unsigned first; /* nodes that have a share in it */
+	unsigned nodes;
+};
+
+static int window_make(const struct smd_coll *coll, size_t bytes_per_rank, size_t offset,
+	size_t bytes, size_t element, struct window *out)
+{
+	size_t all = bytes_per_rank * coll->nnodes;
+
+	if (offset > all || bytes > all - offset || element == 0 || bytes_per_rank % element ||
+		offset % element || bytes % element) {
+		smd_journal_warn("CollNet: a window must lie in the %zu bytes of %u nodes, got "
+				 "[%zu, %zu), of elements of %zu bytes",
+			all, coll->nnodes, offset, offset + bytes, element);
+		return NCCL_INVALID_ARGUMENT;
+	}
+	*out = (struct window){.bytes_per_rank = bytes_per_rank, .offset = offset, .bytes = bytes};
+	if (bytes) {
+		out->first = (unsigned)(offset / bytes_per_rank);
+		out->nodes = (unsigned)((offset + bytes - 1) / bytes_per_rank) - out->first + 1;
+	}
+	return NCCL_SUCCESS;
+}
+
+static struct share window_share(const struct window *window, unsigned node)
+{
+	size_t begin = node * window->bytes_per_rank;
+	size_t end = begin + window->bytes_per_rank;
+	size_t window_end = window->offset + window->bytes;
+
+	begin = begin > window->offset ? begin : window->offset;
+	end = end < window_end ? end : window_end;
+	return (struct share){begin - window->offset, end > begin ? end - begin : 0};
+}
+
+/* Several parts are copied, which a GPU's memory is not for; NCCL's come as one. */
+static int parts_check(struct smd_coll *coll, const struct window *window, int nparts,
+	const struct nccl_sge_v9 *parts)
+{
+	struct smd_context *context = smd_reach_context(coll->reach);
+	size_t sum = 0;
+
+	for (int i = 0; i < nparts; i++) {
+		sum += parts[i].size;
+		if (nparts > 1 &&
+			smd_context_keeps_device(context, parts[i].address, parts[i].size)) {
+			smd_journal_warn(
+				"CollNet: a window in GPU memory must be one part, got %d", nparts);
+			return NCCL_INVALID_ARGUMENT;
+		}
+	}
+	if (nparts < 1 || sum != window->bytes) {
+		smd_journal_warn("CollNet: the parts must be the window's %zu bytes, got %zu in %d",
+			window->bytes, sum, nparts);
+		return NCCL_INVALID_ARGUMENT;
+	}
+	return NCCL_SUCCESS;
+}
+
+/* The window in one piece: the only part, or memory of our own. NULL: out of memory. */
+static uint8_t *request_window(
+	struct smd_coll_request *own, int nparts, const struct nccl_sge_v9 *parts, size_t bytes)
+{
+	if (nparts == 1) {
+		return parts[0].address;
+	}
+	own->between = malloc(bytes);
+	own->scatter = calloc((size_t)nparts, sizeof(*own->scatter));
+	if (!own->between || !own->scatter) {
+		return NULL;
+	}
+	memcpy(own->scatter, parts, (size_t)nparts * sizeof(*parts));
+	own->nscatter = (unsigned)nparts;
+	return own->between;
+}
+
+/* What both begin with. *own stays NULL when all requests are in flight, and on failure. */
+static int windowed_begin(struct smd_coll *coll, int nparts, const struct nccl_sge_v9 *parts,
+	const struct window *window, struct smd_coll_request **own, uint8_t **whole)
+{
+	int result = parts_check(coll, window, nparts, parts);
+
+	*own = NULL;
+	if (result == NCCL_SUCCESS) {
+		result = request_begin(coll, window->nodes, own);
+	}
+	if (!*own) {
+		return result;
+	}
+	*whole = request_window(*own, nparts, parts, window->bytes);
+	if (!*whole && window->bytes) {
+		smd_coll_give(*own);
+		*own = NULL;
+		return coll_fail(coll, -ENOMEM, "out of memory");
+	}
+	return NCCL_SUCCESS;
+}
+
+int smd_collnet_allgather(void *coll_comm, const void *send, int nparts,
+	const struct nccl_sge_v9 *parts, size_t bytes_per_rank, size_t offset, size_t bytes,
+	void **request)
+{
+	struct smd_coll *coll = coll_comm;
+	struct smd_coll_request *own = NULL;
+	struct window window;
+	uint8_t *whole;
+	int result = window_make(coll, bytes_per_rank, offset, bytes, 1, &window);
+
+	*request = NULL;
+	if (result == NCCL_SUCCESS) {
+		result = windowed_begin(coll, nparts, parts, &window, &own, &whole);
+	}
+	if (!own) {
+		return result;
+	}
+	own->bytes = bytes;
+	own->recv = whole;
+	own->recv_bytes = bytes;
+	own->send_bytes = window_share(&window, coll->node).bytes;
+	own->send = own->send_bytes ? send : NULL;
+	for (unsigned i = 0; i < window.nodes; i++) {
+		struct share share = window_share(&window, window.first + i);
+		int ret = smd_spread_start(coll->comm, send, whole + share.begin, share.bytes,
+			SMD_UINT8, (int)(window.first + i), &own->parts[i]);
+
+		if (ret) {
+			return request_abort(own, ret);
+		}
+		own->nparts++;
+	}
+	*request = own;
+	return NCCL_SUCCESS;
+}
+
+int smd_collnet_reducescatter(void *coll_comm, int nparts, const struct nccl_sge_v9 *parts,
+	void *recv, size_t bytes_per_rank, size_t offset, size_t bytes, int dtype, int op,
+	void **request)
+{
+	struct smd_coll *coll = coll_comm;
+	size_t element = smd_dtype_size((enum smd_dtype)dtype);
+	struct smd_coll_request *own = NULL;
+	struct window window;
+	uint8_t *whole;
+	int result = window_make(coll, bytes_per_rank, offset, bytes, element, &window);
+
+	*request = NULL;
+	if (result == NCCL_SUCCESS) {
+		result = windowed_begin(coll, nparts, parts, &window, &own, &whole);
+	}
+	if (!own) {
+		return result;
+	}
+	for (size_t i = 0, at = 0; i < own->nscatter; at += parts[i].size, i++) {
+		memcpy(whole + at, parts[i].address, parts[i].size);
+	}
+	own->nscatter = 0; /* they have been read, and nothing goes back */
+	own->bytes = window_share(&window, coll->node).bytes;
+	own->send = whole;
+	own->send_bytes = bytes;
+	own->recv = recv;
+	own->recv_bytes = own->bytes;
+	for (unsigned i = 0; i < window.nodes; i++) {
+		struct share share = window_share(&window, window.first + i);
+		int ret = smd_reduce_start(coll->comm, whole + share.begin, recv,
+			share.bytes / element, (enum smd_dtype)dtype, (enum smd_op)op,
+			(int)(window.first + i), &own->parts[i]);
+
+		if (ret) {
+			return request_abort(own, ret);
+		}
+		own->nparts++;
+	}
+	*request = own;
+	return NCCL_SUCCESS;
+}
+
+int smd_collnet_flush(void *coll_comm, void *mhandle, void **request)
+{
+	const struct region *region = mhandle;
+	struct smd_coll_request *own;
+	int result = NCCL_SUCCESS;
+
+	*request = NULL;
+	if (region && region->device) {
+		result = smd_gdr_flush();
+	}
+	if (result == NCCL_SUCCESS) {
+		result = request_begin(coll_comm, 0, &own);
+		*request = own; /* with no parts: it is done */
+	}
+	return result;
+}
+
+int smd_collnet_reduce_support(int dtype, int op, int *supported)
+{
+	*supported = dtype >= 0 && dtype < NCCL_DTYPE_COUNT && op >= 0 && op < NCCL_OP_COUNT;
+	return NCCL_SUCCESS;
+}
+
+/* ---- ending ---- */
+
+static void request_scatter(const struct smd_coll_request *request)
+{
+	const uint8_t *from = request->between;
+
+	for (unsigned i = 0; i < request->nscatter; i++) {
+		memcpy(request->scatter[i].address, from, request->scatter[i].size);
+		from += request->scatter[i].size;
+	}
+}
+
+int smd_collnet_test(void *request, int *done, int *size)
+{
+	struct smd_coll_request *own = request;
+	struct smd_coll *coll = own->coll;
+	int result;
+
+	*done = 0;
+	if (!own->used) { /* it has ended with its communicator */
+		return smd_plugin_result(coll->err ? coll->err : -EINVAL);
+	}
+	while (own->ndone < own->nparts) {
+		if (!smd_request_test(own->parts[own->ndone])) {
+			return NCCL_SUCCESS;
+		}
+		if (smd_coll_wait_part(own)) {
+			coll_fail(coll, own->err, smd_error_message());
+		}
+	}
+	result = own->err ? smd_plugin_result(own->err) : NCCL_SUCCESS;
+	if (result == NCCL_SUCCESS) {
+		request_scatter(own);
+	}
+	*done = 1;
+	if (size) {
+		*size = (int)own->bytes;
+	}
+	smd_coll_give(own);
+	return result;
+}
+
+int smd_collnet_close(void *coll_comm)
+{
+	smd_coll_destroy(coll_comm);
+	return NCCL_SUCCESS;
+}

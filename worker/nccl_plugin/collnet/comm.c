@@ -1,0 +1,139 @@
+/* Makes and ends CollNet communicators. */
+#include "worker/nccl_plugin/collnet/comm.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "worker/libsummand/comm.h"
+
+struct smd_coll *smd_coll_create(unsigned nnodes, unsigned node)
+{
+	struct smd_coll *coll = calloc(1, sizeof(*coll));
+
+	if (!coll) {
+		return NULL;
+	}
+	coll->nnodes = nnodes;
+	coll->node = node;
+	for (unsigned i = 0; i < SMD_COLLNET_REQUESTS; i++) {
+		coll->requests[i].coll = coll;
+	}
+	return coll;
+}
+
+void smd_coll_destroy(struct smd_coll *coll)
+{
+	smd_coll_abandon(coll, NULL, 0);
+	smd_comm_destroy(coll->comm);
+	if (coll->reach) {
+		smd_reach_put(coll->reach);
+	}
+	free(coll);
+}
+
+/* ---- requests ---- */
+
+struct smd_coll_request *smd_coll_take(struct smd_coll *coll)
+{
+	for (unsigned i = 0; i < SMD_COLLNET_REQUESTS; i++) {
+		struct smd_coll_request *request = &coll->requests[coll->next];
+
+		coll->next = (coll->next + 1) % SMD_COLLNET_REQUESTS;
+		if (!request->used) {
+			*request = (struct smd_coll_request){.coll = coll, .used = true};
+			return request;
+		}
+	}
+	return NULL;
+}
+
+void smd_coll_give(struct smd_coll_request *request)
+{
+	if (request->parts != &request->only) {
+		free(request->parts);
+	}
+	free(request->between);
+	free(request->scatter);
+	*request = (struct smd_coll_request){.coll = request->coll};
+}
+
+int smd_coll_wait_part(struct smd_coll_request *request)
+{
+	int ret = smd_request_wait(request->parts[request->ndone++]);
+
+	if (ret && request->err == 0) {
+		request->err = ret;
+	}
+	return ret;
+}
+
+static bool overlaps(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
+{
+	return a_bytes && b_bytes && (uintptr_t)a < (uintptr_t)b + b_bytes &&
+	       (uintptr_t)b < (uintptr_t)a + a_bytes;
+}
+
+static bool request_uses(const struct smd_coll_request *request, const void *memory, size_t bytes)
+{
+	if (!request->used) {
+		return false;
+	}
+	if (!memory || overlaps(request->send, request->send_bytes, memory, bytes) ||
+		overlaps(request->recv, request->recv_bytes, memory, bytes)) {
+		return true;
+	}
+	for (unsigned i = 0; i < request->nscatter; i++) {
+		if (overlaps(
+			    request->scatter[i].address, request->scatter[i].size, memory, bytes)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool request_is_open(struct smd_coll_request *request)
+{
+	for (unsigned i = request->ndone; i < request->nparts; i++) {
+		if (!smd_request_test(request->parts[i])) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* All ranks hear this. */
+static void coll_give_up(struct smd_coll *coll)
+{
+	char text[SMD_ERROR_TEXT_MAX];
+
+	snprintf(text, sizeof(text), "node %u (%s) gave CollNet up with operations in flight",
+		coll->node, coll->comm->context->config.replica);
+	smd_comm_fault(coll->comm, -ECANCELED, text);
+	coll->err = -ECANCELED;
+}
+
+bool smd_coll_abandon(struct smd_coll *coll, const void *memory, size_t bytes)
+{
+	bool uses = false;
+
+	for (unsigned i = 0; i < SMD_COLLNET_REQUESTS && !uses; i++) {
+		uses = request_uses(&coll->requests[i], memory, bytes) &&
+		       request_is_open(&coll->requests[i]);
+	}
+	if (uses) {
+		coll_give_up(coll);
+	}
+	/* Operations of a failed communicator end soon, all of them. */
+	for (unsigned i = 0; i < SMD_COLLNET_REQUESTS && (uses || !memory); i++) {
+		struct smd_coll_request *request = &coll->requests[i];
+
+		while (request->used && request->ndone < request->nparts) {
+			smd_coll_wait_part(request);
+		}
+		if (request->used && !memory) {
+			smd_coll_give(request);
+		}
+	}
+	return uses;
+}

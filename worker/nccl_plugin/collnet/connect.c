@@ -1,0 +1,194 @@
+/* How a CollNet communicator comes about, on all nodes or on none. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/base/clock.h"
+#include "worker/libsummand/comm.h"
+#include "worker/nccl_plugin/collnet/agreement.h"
+#include "worker/nccl_plugin/collnet/collnet.h"
+#include "worker/nccl_plugin/collnet/comm.h"
+#include "worker/nccl_plugin/log.h"
+#include "worker/nccl_plugin/plugin.h"
+
+/* What this node says of itself to the others. */
+struct identity {
+	char name[SMD_AGREEMENT_NAME_MAX + 1];
+	char servers[256];
+	uint64_t pool;
+	unsigned timeout_s;
+};
+
+/* FNV-1a */
+static uint64_t hash_add(uint64_t hash, const char *text)
+{
+	do {
+		hash = (hash ^ (uint8_t)*text) * 0x100000001b3ull;
+	} while (*text++);
+	return hash;
+}
+
+static int identity_read(struct identity *identity, struct smd_error *error)
+{
+	struct smd_config config;
+	int ret = smd_config_read(NULL, &config, error);
+	size_t used = 0;
+
+	memset(identity, 0, sizeof(*identity));
+	identity->timeout_s = SMD_CONNECT_TIMEOUT_S;
+	snprintf(identity->name, sizeof(identity->name), "?");
+	if (ret) {
+		return ret;
+	}
+	snprintf(identity->name, sizeof(identity->name), "%s", config.replica);
+	identity->timeout_s = config.connect_timeout_s;
+	identity->pool = hash_add(0xcbf29ce484222325ull, config.job);
+	for (unsigned i = 0; i < config.nservers; i++) {
+		identity->pool = hash_add(identity->pool, config.servers[i]);
+		used += used < sizeof(identity->servers)
+				? (size_t)snprintf(identity->servers + used,
+					  sizeof(identity->servers) - used, "%s%s", i ? "," : "",
+					  config.servers[i])
+				: 0;
+	}
+	smd_config_free(&config);
+	return 0;
+}
+
+/* At least a second, for those who ask for very little. */
+static unsigned part_of(unsigned seconds, unsigned eighths)
+{
+	unsigned part = seconds * eighths / 8;
+
+	return part ? part : 1;
+}
+
+static int join(struct smd_coll *coll, const struct smd_agreement *agreement, unsigned timeout_s,
+	struct smd_error *error)
+{
+	int ret = smd_comm_create_within(smd_reach_context(coll->reach), timeout_s,
+		smd_agreement_group(agreement), (int)coll->nnodes, (int)coll->node, &coll->comm);
+
+	return ret ? smd_error_set(error, -ret, "%s", smd_error_message()) : 0;
+}
+
+/* The outcome is the same on all nodes; see specs/design/collnet.md for the times. */
+static int agree(struct smd_coll *coll, struct smd_agreement *agreement, unsigned timeout_s,
+	int own, struct smd_error *own_error, struct smd_error *error)
+{
+	uint64_t begin_ns = smd_clock_ns();
+	uint64_t eighth_ns = timeout_s * 1000000000ull / 8;
+	int ret;
+
+	if (own == 0) {
+		own = smd_reach_get(part_of(timeout_s, 4), &coll->reach, own_error);
+	}
+	ret = smd_agreement_vote(
+		agreement, own, own_error, begin_ns + 5 * eighth_ns, eighth_ns / 2, error);
+	if (ret) {
+		return ret;
+	}
+	begin_ns = smd_clock_ns(); /* all have heard the verdict just now */
+	own = join(coll, agreement, part_of(timeout_s, 2), own_error);
+	return smd_agreement_vote(agreement, own, own_error,
+		begin_ns + 2 * eighth_ns + eighth_ns / 4, eighth_ns / 4, error);
+}
+
+static void coll_describe(const struct smd_coll *coll, char text[128])
+{
+	const struct smd_context *context = coll->comm->context;
+
+	snprintf(text, 128, "%u reduction server%s, %u shard%s", context->ntargets,
+		context->ntargets == 1 ? "" : "s", context->nremotes,
+		context->nremotes == 1 ? "" : "s");
+}
+
+static void coll_log(const struct smd_coll *coll, int err, const struct smd_error *error)
+{
+	char text[128];
+
+	if (err) {
+		smd_journal_info(NCCL_SUB_INIT | NCCL_SUB_NET,
+			"CollNet over %u nodes (this is node %u): off: %s", coll->nnodes,
+			coll->node, error->text);
+	} else {
+		coll_describe(coll, text);
+		smd_journal_info(NCCL_SUB_INIT | NCCL_SUB_NET,
+			"CollNet over %u nodes (this is node %u): on, through %s", coll->nnodes,
+			coll->node, text);
+	}
+}
+
+static int coll_connect(struct smd_coll *coll, const void *handle,
+	struct smd_agreement_place *place, struct smd_error *error)
+{
+	struct smd_error own_error = {""};
+	struct smd_agreement *agreement;
+	struct identity identity;
+	int own = identity_read(&identity, &own_error);
+	const struct smd_agreement_side side = {
+		.nnodes = coll->nnodes,
+		.node = coll->node,
+		.name = identity.name,
+		.pool = identity.pool,
+		.servers = identity.servers,
+	};
+	int ret = smd_agreement_begin(place, handle, &side, &agreement, error);
+
+	if (ret) {
+		return ret;
+	}
+	ret = agree(coll, agreement, identity.timeout_s, own, &own_error, error);
+	smd_agreement_end(agreement);
+	return ret;
+}
+
+int smd_collnet_listen(int dev, void *handle, void **listen_comm)
+{
+	struct smd_agreement_place *place;
+	struct smd_error error = {""};
+	int ret;
+
+	if (dev < 0 || dev >= smd_nccl_devices()) {
+		smd_journal_warn(
+			"CollNet: a device must be 0 to %d, got %d", smd_nccl_devices() - 1, dev);
+		return NCCL_INVALID_ARGUMENT;
+	}
+	ret = smd_agreement_listen(smd_nccl_device(dev), handle, &place, &error);
+	if (ret) {
+		smd_journal_warn("CollNet: %s", error.text);
+		return smd_plugin_result(ret);
+	}
+	*listen_comm = place;
+	return NCCL_SUCCESS;
+}
+
+int smd_collnet_close_listen(void *listen_comm)
+{
+	smd_agreement_unlisten(listen_comm);
+	return NCCL_SUCCESS;
+}
+
+int smd_collnet_connect(void *handles[], int nranks, int rank, void *listen_comm, void **coll_comm)
+{
+	struct smd_error error = {""};
+	struct smd_coll *coll = smd_coll_create((unsigned)nranks, (unsigned)rank);
+	int ret;
+
+	*coll_comm = NULL;
+	if (!coll) {
+		/* The others are told nothing and will say that this one has not come. */
+		smd_agreement_unlisten(listen_comm);
+		return NCCL_SYSTEM_ERROR;
+	}
+	ret = coll_connect(coll, handles[0], listen_comm, &error);
+	coll_log(coll, ret, &error);
+	if (ret) {
+		smd_coll_destroy(coll);
+		smd_agreement_unlisten(listen_comm);
+		return smd_plugin_result(ret);
+	}
+	*coll_comm = coll;
+	return NCCL_SUCCESS;
+}

@@ -1,0 +1,22 @@
+/*
+ * The context of libsummand that all CollNet communicators of the process share: made for the
+ * first, ended after the last.
+ */
+#ifndef SMD_NCCL_PLUGIN_COLLNET_SHARED_CONTEXT_H
+#define SMD_NCCL_PLUGIN_COLLNET_SHARED_CONTEXT_H
+
+#include "reduction_server/base/error.h"
+#include "worker/summand.h"
+
+struct smd_reach;
+
+/*
+ * One more user of the pool. The first one connects, at most `timeout_s`, and those that come
+ * meanwhile wait for what comes of it. 0 or -errno with a text. Any thread.
+ */
+int smd_reach_get(unsigned timeout_s, struct smd_reach **out, struct smd_error *error);
+void smd_reach_put(struct smd_reach *reach);
+
+smd_context *smd_reach_context(const struct smd_reach *reach);
+
+#endif

@@ -1,0 +1,35 @@
+/*
+ * Which all-reduces of a communicator go through the reduction servers: those of
+ * SUMMAND_NCCL_MIN_BYTES and more, where NCCL says that it can. Smaller ones do not, which NCCL
+ * would send there by itself. All else is left to NCCL.
+ *
+ * A tuner is one communicator's. NULL is a tuner too, one that leaves every choice to NCCL: the
+ * plugin is off, there is only one node, or no memory. Nothing here fails, because NCCL would end
+ * the communicator for it.
+ */
+#ifndef SMD_NCCL_PLUGIN_COLLNET_TUNER_H
+#define SMD_NCCL_PLUGIN_COLLNET_TUNER_H
+
+#include <stddef.h>
+
+#include "worker/nccl_plugin/abi/nccl_abi.h"
+
+struct smd_tuner;
+
+/* Says what it does, once, and again when that has changed. */
+struct smd_tuner *smd_tuner_open(size_t nranks, size_t nnodes, nccl_logger *log);
+void smd_tuner_close(struct smd_tuner *tuner);
+
+/*
+ * For an all-reduce: gives one way through CollNet the least of the costs[nalgorithms][nprotocols],
+ * or, where it is a small one, takes all of these ways out, if anything else is left. NCCL takes
+ * the least.
+ */
+void smd_tuner_weigh(const struct smd_tuner *tuner, int function, size_t bytes, float *costs,
+	int nalgorithms, int nprotocols);
+
+/* The same for NCCL 2.21, which shows no costs, where it has CollNet: names what it is to use. */
+void smd_tuner_name(
+	const struct smd_tuner *tuner, int function, size_t bytes, int *algorithm, int *protocol);
+
+#endif

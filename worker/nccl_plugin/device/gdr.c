@@ -1,0 +1,81 @@
+/* Asks the settings, the network cards and the CUDA driver. */
+#include "worker/nccl_plugin/device/gdr.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/transport/rdma/verbs_check.h"
+#include "worker/libsummand/config.h"
+#include "worker/libsummand/device.h"
+#include "worker/nccl_plugin/log.h"
+
+static int check_wanted(struct smd_error *error)
+{
+	const char *wanted = getenv("SUMMAND_NCCL_GDR");
+
+	if (!wanted || strcmp(wanted, "1") != 0) {
+		return smd_error_set(error, ENOTSUP, "SUMMAND_NCCL_GDR is not 1");
+	}
+	return 0;
+}
+
+/* With "auto" a lane may become TCP's, which copies. */
+static int check_transport(struct smd_error *error)
+{
+	struct smd_config config;
+	int ret = smd_config_read(NULL, &config, error);
+
+	if (ret) {
+		return ret;
+	}
+	if (config.ntransports != 1 || config.transports[0] != &smd_transport_rdma) {
+		ret = smd_error_set(error, ENOTSUP, "SUMMAND_TRANSPORT is not rdma");
+	}
+	smd_config_free(&config);
+	return ret;
+}
+
+static int check_card(const struct smd_nccl_device *device, struct smd_error *error)
+{
+	int ret;
+
+	if (!*device->rdma_name) {
+		return smd_error_set(error, ENODEV, "%s has no RDMA device", device->name);
+	}
+	ret = smd_verbs_check_dmabuf(device->rdma_name);
+	return ret ? smd_error_set(error, -ret, "%s takes no dma-bufs: %s", device->rdma_name,
+			     strerror(-ret))
+		   : 0;
+}
+
+static int check_gpus(struct smd_error *error)
+{
+	const struct smd_device_ops *gpus = smd_device_ops();
+
+	return gpus ? gpus->check_cards(error)
+		    : smd_error_set(error, ENODEV,
+			      "there is no CUDA driver, or it was built without CUDA's headers");
+}
+
+int smd_gdr_check(const struct smd_nccl_device *devices, int ndevices, struct smd_error *error)
+{
+	int ret = check_wanted(error);
+
+	ret = ret ? ret : check_transport(error);
+	for (int i = 0; ret == 0 && i < ndevices; i++) {
+		ret = check_card(&devices[i], error);
+	}
+	return ret ? ret : check_gpus(error);
+}
+
+int smd_gdr_flush(void)
+{
+	struct smd_error error = {""};
+
+	if (smd_device_ops()->flush_current(&error)) {
+		smd_journal_warn("GPU memory: what has come cannot be made seen: %s", error.text);
+		return NCCL_SYSTEM_ERROR;
+	}
+	return NCCL_SUCCESS;
+}

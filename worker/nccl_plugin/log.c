@@ -1,0 +1,47 @@
+/* Hands lines to NCCL's logger. */
+#include "worker/nccl_plugin/log.h"
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "reduction_server/base/log.h"
+
+#define LINE_MAX_BYTES 1200
+
+static _Atomic(nccl_logger *) logger;
+
+static void journal_sink(enum smd_log_level level, const char *component, const char *sentence)
+{
+	if (level <= SMD_LOG_WARN) {
+		smd_journal_warn("%s: %s", component, sentence);
+	} else if (level == SMD_LOG_INFO) {
+		smd_journal_info(NCCL_SUB_NET, "%s: %s", component, sentence);
+	} else {
+		smd_journal_write(NCCL_LOG_TRACE, NCCL_SUB_NET, "%s: %s", component, sentence);
+	}
+}
+
+void smd_journal_open(nccl_logger *log)
+{
+	if (log) {
+		logger = log;
+	}
+	smd_log_set_sink(journal_sink);
+}
+
+void smd_journal_write(enum nccl_log_level level, unsigned long subsystems, const char *format, ...)
+{
+	nccl_logger *log = logger;
+	char line[LINE_MAX_BYTES];
+	va_list args;
+
+	if (!log) {
+		return;
+	}
+	va_start(args, format);
+	vsnprintf(line, sizeof(line), format, args);
+	va_end(args);
+	/* Before the line NCCL puts "file:line" of a warning, and nothing of an information. */
+	log(level, subsystems, "libnccl-net-summand", 0, "NET/Summand: %s", line);
+}
