@@ -154,19 +154,19 @@ static void take_ready(struct smd_replica *replica, const char *address)
 	smd_display_change(&run->display, replica, "ready%s%s", *address ? " at " : "", address);
 }
 
-static void take_notice(void *arg, const struct smd_notice *notice)
+static void take_notice(void *arg, const struct smd_runner_notice *notice)
 {
 	struct smd_replica *replica = arg;
 
 	switch (notice->kind) {
-	case SMD_NOTICE_READY:
+	case SMD_RUNNER_NOTICE_READY:
 		take_ready(replica, notice->text);
 		break;
-	case SMD_NOTICE_STATUS:
+	case SMD_RUNNER_NOTICE_STATUS:
 		snprintf(replica->status, sizeof(replica->status), "%s", notice->text);
 		replica->status_is_new = 1;
 		break;
-	case SMD_NOTICE_RESULT:
+	case SMD_RUNNER_NOTICE_RESULT:
 		if (smd_replica_set_result(replica, notice->key, notice->text)) {
 			fprintf(replica->output.log, "result %s %s\n", notice->key, notice->text);
 		}

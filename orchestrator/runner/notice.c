@@ -8,15 +8,15 @@
 #include "orchestrator/runner/printable.h"
 
 /* The first word's kind and what follows the blank after it. */
-static int split_kind(const char *text, enum smd_notice_kind *kind, size_t *skip)
+static int split_kind(const char *text, enum smd_runner_notice_kind *kind, size_t *skip)
 {
 	static const struct {
 		const char *word;
-		enum smd_notice_kind kind;
+		enum smd_runner_notice_kind kind;
 	} words[] = {
-		{"ready", SMD_NOTICE_READY},
-		{"status", SMD_NOTICE_STATUS},
-		{"result", SMD_NOTICE_RESULT},
+		{"ready", SMD_RUNNER_NOTICE_READY},
+		{"status", SMD_RUNNER_NOTICE_STATUS},
+		{"result", SMD_RUNNER_NOTICE_RESULT},
 	};
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
@@ -48,15 +48,15 @@ static char *end_of_key(char *text)
 	return end > text && *end == ' ' && end[1] != '\n' ? end : NULL;
 }
 
-int smd_notice_parse(const struct smd_line *line, struct smd_notice *out)
+int smd_runner_notice_parse(const struct smd_line *line, struct smd_runner_notice *out)
 {
-	struct smd_notice notice = {0};
+	struct smd_runner_notice notice = {0};
 	char *end = line->text + line->length - 1;
 	char *key_end = NULL;
 	char *rest;
 	size_t skip;
 
-	if (line->continued || line->length > SMD_NOTICE_LINE_MAX || *end != '\n' ||
+	if (line->continued || line->length > SMD_RUNNER_NOTICE_LINE_MAX || *end != '\n' ||
 		memchr(line->text, '\0', line->length)) {
 		return -EINVAL;
 	}
@@ -64,7 +64,7 @@ int smd_notice_parse(const struct smd_line *line, struct smd_notice *out)
 		return -EINVAL;
 	}
 	rest = line->text + skip;
-	if (notice.kind == SMD_NOTICE_RESULT) {
+	if (notice.kind == SMD_RUNNER_NOTICE_RESULT) {
 		key_end = end_of_key(rest);
 		if (!key_end) {
 			return -EINVAL;

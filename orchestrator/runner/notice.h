@@ -1,24 +1,28 @@
 /*
- * One line of the notify pipe (specs/guide/notify.md). It comes from a program of the user's: anything
- * may be in it.
+ * One line of the notify pipe (specs/guide/notify.md). It comes from a program of the user's:
+ * anything may be in it.
  */
 #ifndef SMD_RUNNER_NOTICE_H
 #define SMD_RUNNER_NOTICE_H
 
 #include "orchestrator/runner/lines.h"
 
-#define SMD_NOTICE_LINE_MAX 512 /* with the newline */
+#define SMD_RUNNER_NOTICE_LINE_MAX 512 /* with the newline */
 
-enum smd_notice_kind { SMD_NOTICE_READY, SMD_NOTICE_STATUS, SMD_NOTICE_RESULT };
+enum smd_runner_notice_kind {
+	SMD_RUNNER_NOTICE_READY,
+	SMD_RUNNER_NOTICE_STATUS,
+	SMD_RUNNER_NOTICE_RESULT
+};
 
 /* The texts lie in the line that was parsed, and hold no control characters. */
-struct smd_notice {
-	enum smd_notice_kind kind;
+struct smd_runner_notice {
+	enum smd_runner_notice_kind kind;
 	const char *key;  /* of a result: letters, digits and underscores */
 	const char *text; /* ready: the address or ""; status: the text; result: the value */
 };
 
 /* 0; -EINVAL for a line that means nothing, which is then unchanged. */
-int smd_notice_parse(const struct smd_line *line, struct smd_notice *out);
+int smd_runner_notice_parse(const struct smd_line *line, struct smd_runner_notice *out);
 
 #endif

@@ -32,9 +32,9 @@ static void take_stderr(void *arg, const struct smd_line *line)
 static void take_notify(void *arg, const struct smd_line *line)
 {
 	struct smd_output *output = arg;
-	struct smd_notice notice;
+	struct smd_runner_notice notice;
 
-	if (smd_notice_parse(line, &notice)) {
+	if (smd_runner_notice_parse(line, &notice)) {
 		fwrite(line->text, 1, line->length, output->log);
 		return;
 	}

@@ -15,7 +15,7 @@
 
 #define SMD_OUTPUT_STREAMS 3
 
-typedef void smd_notice_fn(void *arg, const struct smd_notice *notice);
+typedef void smd_runner_notice_fn(void *arg, const struct smd_runner_notice *notice);
 
 struct smd_output_stream {
 	struct smd_lines lines;
@@ -28,7 +28,7 @@ struct smd_output {
 	struct smd_stream *stream;
 	const char *task;
 	struct smd_tail *tail;
-	smd_notice_fn *take_notice;
+	smd_runner_notice_fn *take_notice;
 	void *arg;
 };
 
@@ -39,7 +39,7 @@ struct smd_output_sinks {
 	struct smd_stream *stream;
 	const char *task; /* its name in the stream */
 	struct smd_tail *tail;
-	smd_notice_fn *take_notice;
+	smd_runner_notice_fn *take_notice;
 	void *arg;
 };
 

@@ -34,8 +34,18 @@ static _Noreturn void become_tool(const char *agent, char *const *argv, const ch
 	_exit(EXIT_FAILURE);
 }
 
-/* Runs a program, the third word on, to its end. 0, or -ECHILD with a text when it did not end
- * well. */
+/* Says how a tool failed and where its output is. */
+static int tool_failed(const char *tool, int status, const char *log, struct smd_error *error)
+{
+	if (WIFSIGNALED(status)) {
+		return smd_error_set(error, ECHILD, "%s: killed by signal %d (%s); output in %s",
+			tool, WTERMSIG(status), strsignal(WTERMSIG(status)), log);
+	}
+	return smd_error_set(error, ECHILD, "%s: failed with status %d; output in %s", tool,
+		WEXITSTATUS(status), log);
+}
+
+/* Runs a program, the third word on, to its end. 0, or -ECHILD with a text when it failed. */
 static int run_tool(char *const *argv, const struct place *place, struct smd_error *error)
 {
 	char *log = smd_jobdir_path(place->dir, SETUP_LOG);
@@ -53,8 +63,7 @@ static int run_tool(char *const *argv, const struct place *place, struct smd_err
 	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
 	}
 	if (!ret && status) {
-		ret = smd_error_set(
-			error, ECHILD, "%s: must end well; what it said is in %s", argv[TOOL], log);
+		ret = tool_failed(argv[TOOL], status, log, error);
 	}
 	free(log);
 	return ret;

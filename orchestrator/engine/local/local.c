@@ -7,8 +7,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "orchestrator/engine/local/container.h"
 #include "orchestrator/engine/engine.h"
+#include "orchestrator/engine/local/container.h"
 #include "orchestrator/engine/local/gpu.h"
 #include "orchestrator/engine/local/port.h"
 #include "orchestrator/engine/local/spawn.h"
@@ -27,7 +27,7 @@
 
 struct local_engine {
 	struct smd_engine engine;
-	struct smd_dock dock;
+	struct smd_descriptor_set descriptors;
 	struct smd_ports ports;
 	struct smd_gpus gpus;
 	int oversubscribe;
@@ -121,7 +121,7 @@ static int local_spawn(struct local_engine *local, char *const *argv,
 	/* What runs a container has this process's variables; the replica's are the container's. */
 	static const struct smd_environment none = {0};
 	int is_apart = launch->image && !local->runtime->inherits_environment;
-	struct smd_spawn spawn = {.dock = &local->dock,
+	struct smd_spawn spawn = {.descriptors = &local->descriptors,
 		.program = local->agent,
 		.argv = argv,
 		.directory = launch->image ? NULL : launch->directory,
@@ -238,7 +238,7 @@ static void local_close(struct smd_engine *engine)
 	smd_descendants_kill();
 	smd_ports_release(&local->ports);
 	smd_gpus_clear(&local->gpus);
-	smd_dock_close(&local->dock);
+	smd_descriptor_set_close(&local->descriptors);
 	setrlimit(RLIMIT_NOFILE, &local->open_files);
 	free(local->agent);
 	free(local->plugin_dir);
@@ -363,7 +363,7 @@ int smd_engine_local_open(
 		smd_error_set(error, -ret, "GPUs: %s", strerror(-ret));
 		goto free_local;
 	}
-	ret = smd_dock_open(&local->dock);
+	ret = smd_descriptor_set_open(&local->descriptors);
 	if (ret) {
 		smd_error_set(error, -ret, "/dev/null: %s", strerror(-ret));
 		goto free_local;

@@ -1,4 +1,4 @@
-/* Makes a process and executes a program in it, with nothing inherited by accident. */
+/* Starts a program in a child process that inherits nothing by accident. */
 #include "orchestrator/engine/local/spawn.h"
 
 #include <errno.h>
@@ -14,8 +14,8 @@
 #define CANNOT_EXECUTE 126
 #define STACK_SIZE     65536 /* of a child, until it is the program */
 
-/* What a child shares with its parent until it is the program. The thread sanitizer keeps its own
- * state in a process's memory, which has to be a copy then, but for the stack. */
+/* What a child shares with its parent until it executes the program. The thread sanitizer keeps its
+ * state in the process's memory, so that must be a copy then; only the stack is shared. */
 #ifdef __SANITIZE_THREAD__
 #define SHARED CLONE_VFORK
 #else
@@ -29,34 +29,36 @@ enum { CHILD_STDIN, CHILD_STDOUT, CHILD_STDERR, CHILD_NOTIFY, CHILD_FDS };
 
 _Static_assert(CHILD_NOTIFY == SMD_ENGINE_NOTIFY_FD, "the number that replicas are told");
 
-_Static_assert(CHILD_FDS == SMD_DOCK_FDS, "one place for each of a child's descriptors");
+_Static_assert(CHILD_FDS == SMD_DESCRIPTOR_SET_SIZE, "one for each of a child's descriptors");
 
-/* What child and parent say to each other, below the child's stack, which both can see. */
-struct birth {
+/* What the child is given and what it answers; it lies below the child's stack, which both
+ * processes see. */
+struct child_arguments {
 	const struct smd_spawn *spawn;
 	pid_t parent;
 	int error; /* why there is no program; 0: there is */
 };
 
-static int highest(const struct smd_dock *dock)
+static int highest(const struct smd_descriptor_set *set)
 {
 	int max = 0;
 
-	for (int i = 0; i < SMD_DOCK_FDS; i++) {
-		max = dock->fds[i] > max ? dock->fds[i] : max;
+	for (int i = 0; i < SMD_DESCRIPTOR_SET_SIZE; i++) {
+		max = set->fds[i] > max ? set->fds[i] : max;
 	}
 	return max;
 }
 
-/* Takes what is in the dock. The child's table is the parent's until the first call, which makes it
- * a copy of what is up to the dock, and so costs the same however many descriptors there are. */
-static int take_descriptors(const struct smd_dock *dock)
+/* Makes the set's descriptors the child's 0 to 3. The child shares the parent's descriptor table
+ * until close_range() copies it: only the part up to the set, so the cost does not grow with the
+ * number of open descriptors. */
+static int take_descriptors(const struct smd_descriptor_set *set)
 {
-	if (close_range((unsigned)highest(dock) + 1, ~0U, CLOSE_RANGE_UNSHARE)) {
+	if (close_range((unsigned)highest(set) + 1, ~0U, CLOSE_RANGE_UNSHARE)) {
 		return -errno;
 	}
 	for (int i = 0; i < CHILD_FDS; i++) {
-		if (dup2(dock->fds[i], i) < 0) {
+		if (dup2(set->fds[i], i) < 0) {
 			return -errno;
 		}
 	}
@@ -65,12 +67,12 @@ static int take_descriptors(const struct smd_dock *dock)
 
 static int become_program(void *arg)
 {
-	struct birth *birth = arg;
-	const struct smd_spawn *spawn = birth->spawn;
+	struct child_arguments *arguments = arg;
+	const struct smd_spawn *spawn = arguments->spawn;
 	int ret;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	ret = getppid() == birth->parent ? take_descriptors(spawn->dock) : -ESRCH;
+	ret = getppid() == arguments->parent ? take_descriptors(spawn->descriptors) : -ESRCH;
 	if (!ret && spawn->directory && chdir(spawn->directory)) {
 		ret = -errno;
 	}
@@ -80,77 +82,77 @@ static int become_program(void *arg)
 		execve(spawn->program, spawn->argv, spawn->envp);
 		ret = -errno;
 	}
-	birth->error = ret;
+	arguments->error = ret;
 	_exit(CANNOT_EXECUTE);
 }
 
 /*
- * As vfork does it: this thread waits, and the child runs in its memory, until it is the program; a
- * copy would cost more than all the rest. Signals stay blocked in the child: this process's
- * handlers would run in it, and what sets handlers back writes to memory that is not the child's
- * own.
+ * As vfork() does: the child runs in this process's memory and this thread waits until the child
+ * has executed the program; copying the memory would cost more than everything else. Signals stay
+ * blocked in the child: a handler of this process would run in the shared memory, and resetting
+ * the handlers would write to it.
  */
 static pid_t make_child(const struct smd_spawn *spawn)
 {
 	char *stack = mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE,
 		MAP_SHARED | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-	struct birth *birth = (struct birth *)stack;
+	struct child_arguments *arguments = (struct child_arguments *)stack;
 	sigset_t all, before;
 	pid_t pid;
 
 	if (stack == MAP_FAILED) {
 		return -errno;
 	}
-	*birth = (struct birth){.spawn = spawn, .parent = getpid()};
+	*arguments = (struct child_arguments){.spawn = spawn, .parent = getpid()};
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, &before);
-	pid = clone(become_program, stack + STACK_SIZE, SHARED | SIGCHLD, birth);
+	pid = clone(become_program, stack + STACK_SIZE, SHARED | SIGCHLD, arguments);
 	pid = pid < 0 ? -errno : pid;
-	if (pid > 0 && birth->error) {
+	if (pid > 0 && arguments->error) {
 		waitpid(pid, NULL, 0);
-		pid = birth->error;
+		pid = arguments->error;
 	}
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	munmap(stack, STACK_SIZE);
 	return pid;
 }
 
-int smd_dock_open(struct smd_dock *dock)
+int smd_descriptor_set_open(struct smd_descriptor_set *set)
 {
 	int empty = open("/dev/null", O_RDWR | O_CLOEXEC);
 
 	if (empty < 0) {
 		return -errno;
 	}
-	for (int i = 0; i < SMD_DOCK_FDS; i++) {
-		dock->fds[i] = fcntl(empty, F_DUPFD_CLOEXEC, CHILD_FDS);
-		if (dock->fds[i] < 0) {
+	for (int i = 0; i < SMD_DESCRIPTOR_SET_SIZE; i++) {
+		set->fds[i] = fcntl(empty, F_DUPFD_CLOEXEC, CHILD_FDS);
+		if (set->fds[i] < 0) {
 			int err = errno;
 
 			while (--i >= 0) {
-				close(dock->fds[i]);
+				close(set->fds[i]);
 			}
 			close(empty);
 			return -err;
 		}
 	}
-	dock->empty = empty;
+	set->empty = empty;
 	return 0;
 }
 
-void smd_dock_close(struct smd_dock *dock)
+void smd_descriptor_set_close(struct smd_descriptor_set *set)
 {
-	for (int i = 0; i < SMD_DOCK_FDS; i++) {
-		close(dock->fds[i]);
+	for (int i = 0; i < SMD_DESCRIPTOR_SET_SIZE; i++) {
+		close(set->fds[i]);
 	}
-	close(dock->empty);
+	close(set->empty);
 }
 
-/* Puts a descriptor into each place, the empty one again after the child has been made. */
-static int fill_dock(const struct smd_dock *dock, const int fds[CHILD_FDS])
+/* Puts the child's descriptors into the set; NULL puts /dev/null back. */
+static int fill_set(const struct smd_descriptor_set *set, const int fds[CHILD_FDS])
 {
 	for (int i = 0; i < CHILD_FDS; i++) {
-		if (dup3(fds ? fds[i] : dock->empty, dock->fds[i], O_CLOEXEC) < 0) {
+		if (dup3(fds ? fds[i] : set->empty, set->fds[i], O_CLOEXEC) < 0) {
 			return -errno;
 		}
 	}
@@ -159,10 +161,10 @@ static int fill_dock(const struct smd_dock *dock, const int fds[CHILD_FDS])
 
 static pid_t start_program(const struct smd_spawn *spawn, const int fds[CHILD_FDS])
 {
-	pid_t pid = fill_dock(spawn->dock, fds);
+	pid_t pid = fill_set(spawn->descriptors, fds);
 
 	pid = pid ? pid : make_child(spawn);
-	fill_dock(spawn->dock, NULL);
+	fill_set(spawn->descriptors, NULL);
 	return pid;
 }
 
@@ -213,7 +215,7 @@ int smd_spawn(const struct smd_spawn *spawn, struct smd_process *out)
 	if (ret) {
 		return ret;
 	}
-	fds[CHILD_STDIN] = spawn->dock->empty;
+	fds[CHILD_STDIN] = spawn->descriptors->empty;
 	for (int i = CHILD_STDOUT; i < CHILD_FDS; i++) {
 		fds[i] = pipes[i][WRITE_END];
 	}

@@ -8,22 +8,22 @@
 
 #include "orchestrator/engine/engine.h"
 
-#define SMD_DOCK_FDS 4
+#define SMD_DESCRIPTOR_SET_SIZE 4
 
-/* Descriptors with low numbers, over which children get theirs. It is opened before there are many
- * descriptors: what starting a child costs depends on the dock's numbers and not on what else is
- * open. */
-struct smd_dock {
-	int fds[SMD_DOCK_FDS];
-	int empty; /* /dev/null, which is in them between two children */
+/* Descriptors with low numbers, through which children get theirs. It is opened while few
+ * descriptors are open: the cost of starting a child grows with the set's highest number, not with
+ * what else is open. */
+struct smd_descriptor_set {
+	int fds[SMD_DESCRIPTOR_SET_SIZE];
+	int empty; /* /dev/null, which fills the set between two children */
 };
 
 /* 0 or -errno. */
-int smd_dock_open(struct smd_dock *dock);
-void smd_dock_close(struct smd_dock *dock);
+int smd_descriptor_set_open(struct smd_descriptor_set *set);
+void smd_descriptor_set_close(struct smd_descriptor_set *set);
 
 struct smd_spawn {
-	const struct smd_dock *dock;
+	const struct smd_descriptor_set *descriptors;
 	const char *program; /* a path */
 	char *const *argv;
 	char *const *envp;

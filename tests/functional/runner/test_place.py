@@ -104,7 +104,7 @@ class PlaceTest(JobTest):
         self.assertEqual(self.read(run, "logs/workerpool0-0.log"), "trained hard\n")
         run = self.run_package("/nonexistent/trainer.whl")
         self.assertEqual(run.returncode, 1)
-        self.assertIn("python3: must end well; what it said is in", run.stderr)
+        self.assertIn("python3: failed with status 1; output in", run.stderr)
         self.assertIn("/nonexistent/trainer.whl", self.read(run, "logs/setup.log"))
 
     def test_code_is_copied(self):

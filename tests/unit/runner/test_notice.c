@@ -21,17 +21,17 @@ struct taken {
 static void take(void *arg, const struct smd_line *line)
 {
 	static const char *const kinds[] = {
-		[SMD_NOTICE_READY] = "ready",
-		[SMD_NOTICE_STATUS] = "status",
-		[SMD_NOTICE_RESULT] = "result",
+		[SMD_RUNNER_NOTICE_READY] = "ready",
+		[SMD_RUNNER_NOTICE_STATUS] = "status",
+		[SMD_RUNNER_NOTICE_RESULT] = "result",
 	};
 	struct taken *taken = arg;
-	struct smd_notice notice;
+	struct smd_runner_notice notice;
 	char *out = taken->lines[taken->count++];
 
 	assert_true(taken->count <= TAKEN_MAX);
 	assert_int_equal(line->text[line->length], '\0');
-	if (smd_notice_parse(line, &notice)) {
+	if (smd_runner_notice_parse(line, &notice)) {
 		strcpy(out, "?");
 		return;
 	}
@@ -121,19 +121,19 @@ static void test_overlong_lines(void **state)
 
 static void test_the_longest_line(void **state)
 {
-	char bytes[SMD_NOTICE_LINE_MAX + 2] = "status ";
-	char text[SMD_NOTICE_LINE_MAX + 32] = "status||";
+	char bytes[SMD_RUNNER_NOTICE_LINE_MAX + 2] = "status ";
+	char text[SMD_RUNNER_NOTICE_LINE_MAX + 32] = "status||";
 	const char *const whole[] = {text};
 	const char *const nothing[] = {"?"};
 
 	(void)state;
-	memset(bytes + 7, 'x', SMD_NOTICE_LINE_MAX - 8);
-	memset(text + 8, 'x', SMD_NOTICE_LINE_MAX - 8);
-	bytes[SMD_NOTICE_LINE_MAX - 1] = '\n';
-	check(bytes, SMD_NOTICE_LINE_MAX, whole, 1);
-	bytes[SMD_NOTICE_LINE_MAX - 1] = 'x';
-	bytes[SMD_NOTICE_LINE_MAX] = '\n';
-	check(bytes, SMD_NOTICE_LINE_MAX + 1, nothing, 1);
+	memset(bytes + 7, 'x', SMD_RUNNER_NOTICE_LINE_MAX - 8);
+	memset(text + 8, 'x', SMD_RUNNER_NOTICE_LINE_MAX - 8);
+	bytes[SMD_RUNNER_NOTICE_LINE_MAX - 1] = '\n';
+	check(bytes, SMD_RUNNER_NOTICE_LINE_MAX, whole, 1);
+	bytes[SMD_RUNNER_NOTICE_LINE_MAX - 1] = 'x';
+	bytes[SMD_RUNNER_NOTICE_LINE_MAX] = '\n';
+	check(bytes, SMD_RUNNER_NOTICE_LINE_MAX + 1, nothing, 1);
 }
 
 int main(void)
