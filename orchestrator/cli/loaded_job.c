@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "orchestrator/frontend/gcloud/flags_file.h"
-#include "orchestrator/frontend/gcloud/job_flags.h"
 #include "orchestrator/cli/overlong.h"
 #include "orchestrator/cli/verbs.h"
-#include "orchestrator/frontend/azureml/azure_job.h"
-#include "orchestrator/frontend/vertex/custom_job.h"
 #include "orchestrator/document/diagnostics.h"
+#include "orchestrator/frontend/azureml/azure_job.h"
+#include "orchestrator/frontend/gcloud/flags_file.h"
+#include "orchestrator/frontend/gcloud/job_flags.h"
+#include "orchestrator/frontend/vertex/custom_job.h"
 
 #define COMMAND_LINE         "the command line"
 #define DISPLAY_NAME_DEFAULT "custom-job"
@@ -39,7 +39,7 @@ static struct smd_node *spec_of(const struct smd_node *document)
 /* A CustomJob around the spec, so that what a spec has no place for has one. */
 static int wrap(struct smd_node **document)
 {
-	struct smd_position at = (*document)->at;
+	struct smd_source_position at = (*document)->at;
 	struct smd_node *job;
 	int ret = -ENOMEM;
 
@@ -60,12 +60,12 @@ static int wrap(struct smd_node **document)
 }
 
 /* Changes the document by the flags. What is no object is left for the decoder to refuse. After a
- * mistake in flags the document is checked too, unless its pools are what they should have given.
+ * error in flags the document is checked too, unless its pools are what they should have given.
  */
 static int apply_flags(struct loader *loader, struct smd_node **document)
 {
 	struct smd_job_edit *edit = &loader->edit;
-	size_t mistakes = loader->diagnostics->found[SMD_MISTAKE];
+	size_t errors = loader->diagnostics->found[SMD_SEVERITY_ERROR];
 	int ret;
 
 	if (!smd_job_flags_are_given(loader->flags) && loader->nwords == 0) {
@@ -83,7 +83,7 @@ static int apply_flags(struct loader *loader, struct smd_node **document)
 	}
 	smd_job_flags_apply(loader->flags, loader->words, loader->nwords, edit);
 	if (!edit->ret && smd_job_flags_have_pools(loader->flags) &&
-		loader->diagnostics->found[SMD_MISTAKE] > mistakes) {
+		loader->diagnostics->found[SMD_SEVERITY_ERROR] > errors) {
 		return -EINVAL;
 	}
 	return edit->ret;
@@ -94,8 +94,8 @@ static int parse_document(struct loader *loader, struct smd_node **out)
 	const struct smd_source *source = &loader->loaded->source;
 
 	if (!source->text) {
-		*out = smd_node_create(
-			NULL, NULL, SMD_NODE_OBJECT, (struct smd_position){.line = 1, .column = 1});
+		*out = smd_node_create(NULL, NULL, SMD_NODE_OBJECT,
+			(struct smd_source_position){.line = 1, .column = 1});
 		return *out ? 0 : -ENOMEM;
 	}
 	return smd_document_parse(
@@ -179,17 +179,19 @@ static int decode(struct loader *loader)
 static int report(const struct smd_loaded_job *loaded, struct smd_diagnostics *diagnostics, int ret)
 {
 	const char *name = loaded->source.name;
-	size_t mistakes;
+	size_t errors;
 
 	if (loaded->use == SMD_USE_RUN) {
-		smd_diagnostics_turn(diagnostics, SMD_CONTAINER_ONLY, SMD_MISTAKE);
+		smd_diagnostics_turn(diagnostics, SMD_SEVERITY_CONTAINER_ONLY, SMD_SEVERITY_ERROR);
 	}
-	mistakes = diagnostics->found[SMD_MISTAKE];
+	errors = diagnostics->found[SMD_SEVERITY_ERROR];
 	smd_diagnostics_print(diagnostics, name,
-		loaded->use == SMD_USE_VALIDATE && mistakes == 0 ? SMD_NOTE : SMD_WARNING, stderr);
-	if (mistakes > 0) {
-		fprintf(stderr, "summand: %s has %zu mistake%s%s\n", name, mistakes,
-			mistakes == 1 ? "" : "s",
+		loaded->use == SMD_USE_VALIDATE && errors == 0 ? SMD_SEVERITY_NOTE
+							       : SMD_SEVERITY_WARNING,
+		stderr);
+	if (errors > 0) {
+		fprintf(stderr, "summand: %s: %zu error%s%s\n", name, errors,
+			errors == 1 ? "" : "s",
 			loaded->use < SMD_USE_RUN ? "" : "; nothing was started");
 		return SMD_EXIT_USAGE;
 	}

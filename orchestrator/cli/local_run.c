@@ -124,7 +124,7 @@ static int check_packages(const struct smd_loaded_job *loaded)
 		return -1;
 	}
 	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {
-		const struct smd_pool *pool = &loaded->job->pools[i];
+		const struct smd_job_pool *pool = &loaded->job->pools[i];
 
 		for (size_t n = 0; n < pool->npackage_uris; n++) {
 			if (strstr(pool->package_uris[n], "://")) {

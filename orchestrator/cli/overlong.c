@@ -34,7 +34,7 @@ static void refuse(void *arg, enum smd_spec_part part, size_t place)
 {
 	const struct search *search = arg;
 
-	smd_mistake_value(search->diagnostics, find_string(search->task, part, place),
+	smd_error_at_value(search->diagnostics, find_string(search->task, part, place),
 		"must be at most %d bytes long on Linux when expanded, got more",
 		SMD_STRING_SIZE_MAX);
 }

@@ -4,10 +4,10 @@
 #ifndef SMD_CLI_OVERLONG_H
 #define SMD_CLI_OVERLONG_H
 
-#include "orchestrator/job/job.h"
 #include "orchestrator/document/diagnostics.h"
+#include "orchestrator/job/job.h"
 
-/* Each is a mistake in the document that the job was decoded from. One process stands for all of a
+/* Each is an error in the document that the job was decoded from. One process stands for all of a
  * pool, with Vertex AI's addresses. 0 or -ENOMEM. */
 int smd_overlong_check(const struct smd_job *job, const struct smd_node *document,
 	struct smd_diagnostics *diagnostics);

@@ -12,9 +12,9 @@
 
 #include "orchestrator/cli/format.h"
 #include "orchestrator/cli/verbs.h"
+#include "orchestrator/frontend/vertex/custom_job.h"
 #include "orchestrator/runner/jobdir.h"
 #include "orchestrator/runner/local_run.h"
-#include "orchestrator/frontend/vertex/custom_job.h"
 #include "reduction_server/base/options.h"
 
 #define DEVICES         "CUDA_VISIBLE_DEVICES"
@@ -219,7 +219,7 @@ static int decode(const char *text, struct smd_job **job)
 		ret = smd_custom_job_decode(document, diagnostics, job);
 		smd_node_free(document);
 	}
-	smd_diagnostics_print(diagnostics, "torch-run", SMD_WARNING, stderr);
+	smd_diagnostics_print(diagnostics, "torch-run", SMD_SEVERITY_WARNING, stderr);
 	smd_diagnostics_clear(diagnostics);
 	free(diagnostics);
 	return ret;

@@ -36,7 +36,7 @@ static int append_reduction_server(char **argv, size_t *count, const char *endpo
 int smd_contract_argv(const struct smd_contract *contract, int pool, int index,
 	const struct smd_environment *environment, char ***out)
 {
-	const struct smd_pool *spec = &contract->job->pools[pool];
+	const struct smd_job_pool *spec = &contract->job->pools[pool];
 	char **argv = calloc(2 + spec->ncommand + spec->nargs + 1, sizeof(*argv));
 	size_t count = 0;
 	int ret;

@@ -210,7 +210,7 @@ int smd_contract_environment(const struct smd_contract *contract, int pool, int 
 	struct smd_environment *out)
 {
 	const struct smd_position position = {.pool = pool, .index = index, .process = process};
-	const struct smd_pool *spec = &contract->job->pools[pool];
+	const struct smd_job_pool *spec = &contract->job->pools[pool];
 	struct smd_environment environment = {0};
 	int ret = add_families(contract, &position, &environment);
 
@@ -250,7 +250,7 @@ int smd_contract_find_overlong(const struct smd_contract *contract, int pool, in
 	int process, void (*take)(void *arg, enum smd_spec_part part, size_t place), void *arg)
 {
 	const struct smd_position position = {.pool = pool, .index = index, .process = process};
-	const struct smd_pool *spec = &contract->job->pools[pool];
+	const struct smd_job_pool *spec = &contract->job->pools[pool];
 	struct smd_environment environment = {0};
 	int ret = add_families(contract, &position, &environment);
 

@@ -9,7 +9,7 @@
 
 int smd_summand_prepare(struct smd_contract *contract)
 {
-	const struct smd_pool *pool = &contract->job->pools[2];
+	const struct smd_job_pool *pool = &contract->job->pools[2];
 	size_t length;
 	FILE *list;
 	int failed;

@@ -114,7 +114,7 @@ int smd_decode_expects(
 	}
 	smd_node_describe(node, got);
 	write_type_hint(node, type, got, hint);
-	smd_mistake_value(
+	smd_error_at_value(
 		decoder->diagnostics, node, "must be %s, got %s%s", names[type], got, hint);
 	return 0;
 }
@@ -233,10 +233,10 @@ static void refuse_unknown(struct smd_decoder *decoder, const struct smd_message
 	/* What is not shown is not looked for. */
 	if (decoder->diagnostics->count < SMD_DIAGNOSTICS_MAX &&
 		find_meant(decoder, message, node, name, meant)) {
-		smd_mistake_name(decoder->diagnostics, node, "unknown field%s; did you mean %s?",
+		smd_error_at_name(decoder->diagnostics, node, "unknown field%s; did you mean %s?",
 			meant[0] == '/' ? " here" : "", meant);
 	} else {
-		smd_mistake_name(decoder->diagnostics, node, "unknown field");
+		smd_error_at_name(decoder->diagnostics, node, "unknown field");
 	}
 }
 
@@ -256,16 +256,17 @@ static void decode_member(struct smd_decoder *decoder, const struct smd_message 
 		return;
 	}
 	if (name != node->key) {
-		smd_warning_name(decoder->diagnostics, node, "should be spelled %s", field->name);
+		smd_warning_at_name(
+			decoder->diagnostics, node, "should be spelled %s", field->name);
 	}
 	if (seen[field - message->fields]) {
-		smd_mistake_name(decoder->diagnostics, node,
+		smd_error_at_name(decoder->diagnostics, node,
 			"must be given once, but is given in another spelling too");
 		return;
 	}
 	seen[field - message->fields] = 1;
 	if (field->note && node->type != SMD_NODE_NULL) {
-		smd_note_name(
+		smd_note_at_name(
 			decoder->diagnostics, node, "kept, without effect here: %s", field->note);
 	}
 	if (node->type != SMD_NODE_NULL) {
@@ -282,9 +283,9 @@ static void check_required(
 			field->required ? smd_node_member(node, field->name) : NULL;
 
 		if (field->required && !member) {
-			smd_mistake_value(decoder->diagnostics, node, "must have %s", field->name);
+			smd_error_at_value(decoder->diagnostics, node, "must have %s", field->name);
 		} else if (member && member->type == SMD_NODE_STRING && !*member->string) {
-			smd_mistake_value(decoder->diagnostics, member, "must not be empty");
+			smd_error_at_value(decoder->diagnostics, member, "must not be empty");
 		}
 	}
 }

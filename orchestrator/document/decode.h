@@ -5,7 +5,7 @@
  * The rules are those of proto3's JSON: null and an empty string are the same as absent, names are
  * lowerCamelCase (snake_case is accepted with a warning), a 64-bit number may be a string, a whole
  * number may be written 1.0. But values of enumerations have names, and no numbers. What the
- * table does not know is a mistake. Decoding goes on after a mistake, so that all are found.
+ * table does not know is an error. Decoding goes on after an error, so that all are found.
  */
 #ifndef SMD_DOCUMENT_DECODE_H
 #define SMD_DOCUMENT_DECODE_H
@@ -98,7 +98,7 @@ int smd_node_integer(const struct smd_node *node, int64_t *out);
 /* The object's member of that lowerCamelCase name, however it is spelled; NULL: absent or null. */
 const struct smd_node *smd_node_member(const struct smd_node *object, const char *name);
 
-/* Whether the node has the type; a mistake "must be a string, got 3" when it has not. */
+/* Whether the node has the type; an error "must be a string, got 3" when it has not. */
 int smd_decode_expects(
 	struct smd_decoder *decoder, const struct smd_node *node, enum smd_node_type type);
 

@@ -30,7 +30,7 @@ static __attribute__((format(printf, 2, 0))) char *compose(
 }
 
 static __attribute__((format(printf, 5, 0))) void add(struct smd_diagnostics *diagnostics,
-	enum smd_severity severity, struct smd_position at, const struct smd_node *node,
+	enum smd_severity severity, struct smd_source_position at, const struct smd_node *node,
 	const char *format, va_list args)
 {
 	char *text;
@@ -46,43 +46,43 @@ static __attribute__((format(printf, 5, 0))) void add(struct smd_diagnostics *di
 	}
 }
 
-void smd_mistake_value(
+void smd_error_at_value(
 	struct smd_diagnostics *diagnostics, const struct smd_node *node, const char *format, ...)
 {
 	va_list args;
 
 	va_start(args, format);
-	add(diagnostics, SMD_MISTAKE, node->at, node, format, args);
+	add(diagnostics, SMD_SEVERITY_ERROR, node->at, node, format, args);
 	va_end(args);
 }
 
-void smd_mistake_name(
+void smd_error_at_name(
 	struct smd_diagnostics *diagnostics, const struct smd_node *node, const char *format, ...)
 {
 	va_list args;
 
 	va_start(args, format);
-	add(diagnostics, SMD_MISTAKE, node->key_at, node, format, args);
+	add(diagnostics, SMD_SEVERITY_ERROR, node->key_at, node, format, args);
 	va_end(args);
 }
 
-void smd_mistake_text(
-	struct smd_diagnostics *diagnostics, struct smd_position at, const char *format, ...)
+void smd_error_in_text(
+	struct smd_diagnostics *diagnostics, struct smd_source_position at, const char *format, ...)
 {
 	va_list args;
 
 	va_start(args, format);
-	add(diagnostics, SMD_MISTAKE, at, NULL, format, args);
+	add(diagnostics, SMD_SEVERITY_ERROR, at, NULL, format, args);
 	va_end(args);
 }
 
-void smd_warning_name(
+void smd_warning_at_name(
 	struct smd_diagnostics *diagnostics, const struct smd_node *node, const char *format, ...)
 {
 	va_list args;
 
 	va_start(args, format);
-	add(diagnostics, SMD_WARNING, node->key_at, node, format, args);
+	add(diagnostics, SMD_SEVERITY_WARNING, node->key_at, node, format, args);
 	va_end(args);
 }
 
@@ -92,17 +92,17 @@ void smd_container_only(
 	va_list args;
 
 	va_start(args, format);
-	add(diagnostics, SMD_CONTAINER_ONLY, node->at, node, format, args);
+	add(diagnostics, SMD_SEVERITY_CONTAINER_ONLY, node->at, node, format, args);
 	va_end(args);
 }
 
-void smd_note_name(
+void smd_note_at_name(
 	struct smd_diagnostics *diagnostics, const struct smd_node *node, const char *format, ...)
 {
 	va_list args;
 
 	va_start(args, format);
-	add(diagnostics, SMD_NOTE, node->key_at, node, format, args);
+	add(diagnostics, SMD_SEVERITY_NOTE, node->key_at, node, format, args);
 	va_end(args);
 }
 

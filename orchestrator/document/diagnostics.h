@@ -1,9 +1,9 @@
 /*
  * Everything that is wrong with a spec, in one list, so that it is all shown at once.
  *
- * A line is "FILE:LINE:COLUMN: /json/pointer: what must hold, got VALUE". A mistake makes the spec
+ * A line is "FILE:LINE:COLUMN: /json/pointer: what must hold, got VALUE". A error makes the spec
  * unusable; a warning does not; a note says what a field means here. What only a container runtime
- * can run is a mistake where none is used. The texts are a contract: tests compare them byte by
+ * can run is an error where none is used. The texts are a contract: tests compare them byte by
  * byte.
  */
 #ifndef SMD_DOCUMENT_DIAGNOSTICS_H
@@ -16,11 +16,17 @@
 /* More are counted, but neither kept nor shown. */
 #define SMD_DIAGNOSTICS_MAX 200
 
-enum smd_severity { SMD_MISTAKE, SMD_CONTAINER_ONLY, SMD_WARNING, SMD_NOTE, SMD_SEVERITY_COUNT };
+enum smd_severity {
+	SMD_SEVERITY_ERROR,
+	SMD_SEVERITY_CONTAINER_ONLY,
+	SMD_SEVERITY_WARNING,
+	SMD_SEVERITY_NOTE,
+	SMD_SEVERITY_COUNT
+};
 
 struct smd_diagnostic {
 	enum smd_severity severity;
-	struct smd_position at;
+	struct smd_source_position at;
 	char *text; /* with its pointer */
 };
 
@@ -30,18 +36,18 @@ struct smd_diagnostics {
 	size_t found[SMD_SEVERITY_COUNT]; /* how many there were of each, shown or not */
 };
 
-/* A mistake in a node's value, or in its name. */
-void smd_mistake_value(struct smd_diagnostics *diagnostics, const struct smd_node *node,
+/* A error in a node's value, or in its name. */
+void smd_error_at_value(struct smd_diagnostics *diagnostics, const struct smd_node *node,
 	const char *format, ...) __attribute__((format(printf, 3, 4)));
-void smd_mistake_name(struct smd_diagnostics *diagnostics, const struct smd_node *node,
+void smd_error_at_name(struct smd_diagnostics *diagnostics, const struct smd_node *node,
 	const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* A mistake in the text itself, where there is no tree to point into. */
-void smd_mistake_text(struct smd_diagnostics *diagnostics, struct smd_position at,
+/* A error in the text itself, where there is no tree to point into. */
+void smd_error_in_text(struct smd_diagnostics *diagnostics, struct smd_source_position at,
 	const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* Something about a node's name that works but should be changed. */
-void smd_warning_name(struct smd_diagnostics *diagnostics, const struct smd_node *node,
+void smd_warning_at_name(struct smd_diagnostics *diagnostics, const struct smd_node *node,
 	const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* What cannot be run without a container runtime. */
@@ -49,7 +55,7 @@ void smd_container_only(struct smd_diagnostics *diagnostics, const struct smd_no
 	const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* What a field's value means here. */
-void smd_note_name(struct smd_diagnostics *diagnostics, const struct smd_node *node,
+void smd_note_at_name(struct smd_diagnostics *diagnostics, const struct smd_node *node,
 	const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* From now on the diagnostics of one severity count as those of another. */

@@ -55,8 +55,8 @@ static void append(struct smd_node *parent, struct smd_node *node)
 	parent->last = node;
 }
 
-struct smd_node *smd_node_create(
-	struct smd_node *parent, const char *key, enum smd_node_type type, struct smd_position at)
+struct smd_node *smd_node_create(struct smd_node *parent, const char *key, enum smd_node_type type,
+	struct smd_source_position at)
 {
 	struct smd_node *node = calloc(1, sizeof(*node));
 
@@ -80,7 +80,7 @@ struct smd_node *smd_node_create(
 }
 
 struct smd_node *smd_node_create_string(
-	struct smd_node *parent, const char *key, const char *text, struct smd_position at)
+	struct smd_node *parent, const char *key, const char *text, struct smd_source_position at)
 {
 	struct smd_node *node = smd_node_create(parent, key, SMD_NODE_STRING, at);
 
@@ -167,7 +167,7 @@ void smd_node_free(struct smd_node *node)
 	free(node);
 }
 
-void smd_node_reset(struct smd_node *node, enum smd_node_type type, struct smd_position at)
+void smd_node_reset(struct smd_node *node, enum smd_node_type type, struct smd_source_position at)
 {
 	free_content(node);
 	node->string = NULL;

@@ -30,7 +30,7 @@ enum smd_node_type {
 
 /* Both count from 1; columns count characters, not bytes. What a flag of the command line said is
  * in line 0, in the column of its place among the flags. */
-struct smd_position {
+struct smd_source_position {
 	int line;
 	int column;
 	const char *flag; /* "--args"; NULL: the position is in the file */
@@ -38,9 +38,9 @@ struct smd_position {
 
 struct smd_node {
 	enum smd_node_type type;
-	struct smd_position at; /* where the value begins */
-	char *key;              /* a member's name; NULL for anything else */
-	struct smd_position key_at;
+	struct smd_source_position at; /* where the value begins */
+	char *key;                     /* a member's name; NULL for anything else */
+	struct smd_source_position key_at;
 	union {
 		int boolean;
 		int64_t integer;
@@ -58,7 +58,7 @@ struct smd_node {
 
 /*
  * Parses JSON or YAML: by the name's ending (.json, .yaml, .yml), else JSON when the first
- * character is { or [. The caller frees *out with smd_node_free(). -EINVAL: the mistakes are in
+ * character is { or [. The caller frees *out with smd_node_free(). -EINVAL: the errors are in
  * diagnostics.
  */
 int smd_document_parse(const char *name, const char *text, size_t length,
@@ -74,15 +74,15 @@ int smd_document_parse_yaml(const char *text, size_t length, struct smd_diagnost
 void smd_node_free(struct smd_node *node);
 
 /* A new node, the last of the parent's (NULL: a root). Copies the key; NULL when out of memory. */
-struct smd_node *smd_node_create(
-	struct smd_node *parent, const char *key, enum smd_node_type type, struct smd_position at);
+struct smd_node *smd_node_create(struct smd_node *parent, const char *key, enum smd_node_type type,
+	struct smd_source_position at);
 
 /* The same as a string with that text. */
 struct smd_node *smd_node_create_string(
-	struct smd_node *parent, const char *key, const char *text, struct smd_position at);
+	struct smd_node *parent, const char *key, const char *text, struct smd_source_position at);
 
 /* Makes it an empty node of that type, in its place and with its name. */
-void smd_node_reset(struct smd_node *node, enum smd_node_type type, struct smd_position at);
+void smd_node_reset(struct smd_node *node, enum smd_node_type type, struct smd_source_position at);
 
 /* Takes the node and all below it out of its parent, and frees it. NULL: does nothing. */
 void smd_node_remove(struct smd_node *node);

@@ -11,7 +11,7 @@
 struct walk {
 	const char *at;
 	const char *end;
-	struct smd_position position;
+	struct smd_source_position position;
 };
 
 static int is_continuation(char byte)
@@ -38,7 +38,7 @@ static void step(struct walk *walk)
 }
 
 /* To the next token: white space, colons and commas only separate. */
-static struct smd_position seek_token(struct walk *walk)
+static struct smd_source_position seek_token(struct walk *walk)
 {
 	while (walk->at < walk->end && strchr(" \t\r\n:,", *walk->at)) {
 		step(walk);
@@ -82,7 +82,7 @@ static int check_values(const char *text, size_t length, struct smd_diagnostics 
 			while (walk.at < at) {
 				step(&walk);
 			}
-			smd_mistake_text(diagnostics, walk.position, "must have at most %d values",
+			smd_error_in_text(diagnostics, walk.position, "must have at most %d values",
 				SMD_DOCUMENT_VALUES_MAX);
 			return -EINVAL;
 		}
@@ -126,7 +126,7 @@ static int walk_object(
 	json_t *value;
 
 	json_object_foreach (json, key, value) {
-		struct smd_position key_at = seek_token(walk);
+		struct smd_source_position key_at = seek_token(walk);
 		struct smd_node *child;
 		int ret;
 
@@ -172,7 +172,7 @@ static int walk_value(
 		return set_scalar(node, json);
 	}
 	if (smd_node_depth(node) >= SMD_DOCUMENT_DEPTH_MAX) {
-		smd_mistake_text(diagnostics, node->at, "must nest at most %d levels deep",
+		smd_error_in_text(diagnostics, node->at, "must nest at most %d levels deep",
 			SMD_DOCUMENT_DEPTH_MAX);
 		return -EINVAL;
 	}
@@ -218,7 +218,7 @@ static const char *syntax_hint(const char *text)
 
 static int refuse_syntax(const json_error_t *error, struct smd_diagnostics *diagnostics)
 {
-	struct smd_position at = {.line = error->line > 0 ? error->line : 1,
+	struct smd_source_position at = {.line = error->line > 0 ? error->line : 1,
 		.column = error->column > 0 ? error->column : 1};
 
 	switch (json_error_code(error)) {
@@ -227,10 +227,10 @@ static int refuse_syntax(const json_error_t *error, struct smd_diagnostics *diag
 		return -ENOMEM;
 	case json_error_null_character:
 	case json_error_null_byte_in_key:
-		smd_mistake_text(diagnostics, at, "a text must not contain NUL");
+		smd_error_in_text(diagnostics, at, "a text must not contain NUL");
 		return -EINVAL;
 	default:
-		smd_mistake_text(diagnostics, at, "must be JSON: %s%s", error->text,
+		smd_error_in_text(diagnostics, at, "must be JSON: %s%s", error->text,
 			syntax_hint(error->text));
 		return -EINVAL;
 	}

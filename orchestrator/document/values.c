@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "orchestrator/job/job.h"
 #include "orchestrator/document/decode.h"
+#include "orchestrator/job/job.h"
 #include "reduction_server/base/options.h"
 #include "reduction_server/base/parse.h"
 
@@ -83,7 +83,7 @@ static void refuse_form(
 	char got[SMD_NODE_TEXT_MAX];
 
 	smd_node_describe(node, got);
-	smd_mistake_value(decoder->diagnostics, node, "must be %s, got %s", field->example, got);
+	smd_error_at_value(decoder->diagnostics, node, "must be %s, got %s", field->example, got);
 }
 
 static void check_form(
@@ -202,7 +202,7 @@ void smd_decode_enum(struct smd_decoder *decoder, const struct smd_field *field,
 	smd_node_describe(node, got);
 	list_values(field->values, list);
 	near = node->type == SMD_NODE_STRING ? smd_enum_suggest(node->string, field->values) : NULL;
-	smd_mistake_value(decoder->diagnostics, node, "must be %s, got %s%s%s%s", list, got,
+	smd_error_at_value(decoder->diagnostics, node, "must be %s, got %s%s%s%s", list, got,
 		near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
@@ -231,7 +231,7 @@ void smd_decode_count(struct smd_decoder *decoder, const struct smd_field *field
 	} else if (node->type != SMD_NODE_STRING ||
 		   smd_parse_number(node->string, (uint64_t)field->min, (uint64_t)max, &number)) {
 		smd_node_describe(node, got);
-		smd_mistake_value(decoder->diagnostics, node,
+		smd_error_at_value(decoder->diagnostics, node,
 			"must be a whole number from %d to %d, got %s", field->min, max, got);
 		return;
 	}
@@ -308,7 +308,7 @@ void smd_decode_duration(struct smd_decoder *decoder, const struct smd_field *fi
 			snprintf(hint, sizeof(hint), "; write \"%" PRId64 "s\"", number);
 		}
 		smd_node_describe(node, got);
-		smd_mistake_value(decoder->diagnostics, node,
+		smd_error_at_value(decoder->diagnostics, node,
 			"must be a duration in seconds such as \"3600s\", got %s%s", got, hint);
 	} else if (place) {
 		*place = seconds;
@@ -365,7 +365,7 @@ void smd_decode_variables(struct smd_decoder *decoder, const struct smd_field *f
 	char got[SMD_NODE_TEXT_MAX];
 
 	if (node->type == SMD_NODE_OBJECT && node->first) {
-		smd_mistake_value(decoder->diagnostics, node,
+		smd_error_at_value(decoder->diagnostics, node,
 			"must be an array, got an object; write [{\"name\": \"%s\", "
 			"\"value\": ...}, ...]",
 			strlen(node->first->key) < SMD_NODE_TEXT_MAX ? node->first->key : "NAME");
@@ -381,7 +381,7 @@ void smd_decode_variables(struct smd_decoder *decoder, const struct smd_field *f
 
 		if (equals && equals - child->string < SMD_NODE_TEXT_MAX) {
 			smd_node_describe(child, got);
-			smd_mistake_value(decoder->diagnostics, child,
+			smd_error_at_value(decoder->diagnostics, child,
 				"must be an object, got %s; write {\"name\": \"%.*s\", \"value\": "
 				"...}",
 				got, (int)(equals - child->string), child->string);

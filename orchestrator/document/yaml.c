@@ -15,20 +15,21 @@ struct builder {
 	struct smd_node *root;
 	struct smd_node *open; /* the innermost array or object that has not ended */
 	char *key;             /* a member's name that waits for its value */
-	struct smd_position key_at;
+	struct smd_source_position key_at;
 	int documents;
 	int values;
 };
 
-static struct smd_position position_of(yaml_mark_t mark)
+static struct smd_source_position position_of(yaml_mark_t mark)
 {
-	return (struct smd_position){.line = (int)mark.line + 1, .column = (int)mark.column + 1};
+	return (struct smd_source_position){
+		.line = (int)mark.line + 1, .column = (int)mark.column + 1};
 }
 
 /* libyaml tells only the offset of a byte that is no character. */
-static struct smd_position position_of_offset(const char *text, size_t offset)
+static struct smd_source_position position_of_offset(const char *text, size_t offset)
 {
-	struct smd_position at = {.line = 1, .column = 1};
+	struct smd_source_position at = {.line = 1, .column = 1};
 
 	for (size_t i = 0; i < offset; i++) {
 		if (text[i] == '\n') {
@@ -41,20 +42,20 @@ static struct smd_position position_of_offset(const char *text, size_t offset)
 	return at;
 }
 
-static int refuse(struct builder *builder, struct smd_position at, const char *what)
+static int refuse(struct builder *builder, struct smd_source_position at, const char *what)
 {
-	smd_mistake_text(builder->diagnostics, at, "%s", what);
+	smd_error_in_text(builder->diagnostics, at, "%s", what);
 	return -EINVAL;
 }
 
 /* The node that an event begins: the root, an element, or the member whose name came before. */
-static int add_node(struct builder *builder, enum smd_node_type type, struct smd_position at,
+static int add_node(struct builder *builder, enum smd_node_type type, struct smd_source_position at,
 	struct smd_node **out)
 {
 	struct smd_node *node;
 
 	if (++builder->values > SMD_DOCUMENT_VALUES_MAX) {
-		smd_mistake_text(builder->diagnostics, at, "must have at most %d values",
+		smd_error_in_text(builder->diagnostics, at, "must have at most %d values",
 			SMD_DOCUMENT_VALUES_MAX);
 		return -EINVAL;
 	}
@@ -74,7 +75,7 @@ static int add_node(struct builder *builder, enum smd_node_type type, struct smd
 
 static int open_node(struct builder *builder, enum smd_node_type type, const yaml_event_t *event)
 {
-	struct smd_position at = position_of(event->start_mark);
+	struct smd_source_position at = position_of(event->start_mark);
 	struct smd_node *node;
 	int ret;
 
@@ -82,7 +83,7 @@ static int open_node(struct builder *builder, enum smd_node_type type, const yam
 		return refuse(builder, at, "a field's name must be a scalar, got a collection");
 	}
 	if (builder->open && smd_node_depth(builder->open) + 1 >= SMD_DOCUMENT_DEPTH_MAX) {
-		smd_mistake_text(builder->diagnostics, at, "must nest at most %d levels deep",
+		smd_error_in_text(builder->diagnostics, at, "must nest at most %d levels deep",
 			SMD_DOCUMENT_DEPTH_MAX);
 		return -EINVAL;
 	}
@@ -121,7 +122,7 @@ static int check_keys_differ(struct builder *builder, const struct smd_node *obj
 	qsort(members, n, sizeof(*members), compare_keys);
 	for (size_t i = 1; i < n; i++) {
 		if (strcmp(members[i - 1]->key, members[i]->key) == 0) {
-			smd_mistake_name(builder->diagnostics, members[i],
+			smd_error_at_name(builder->diagnostics, members[i],
 				"must be given once, but is given in line %d too",
 				members[i - 1]->key_at.line);
 			ret = -EINVAL;
@@ -229,7 +230,7 @@ static int add_scalar(struct builder *builder, const yaml_event_t *event)
 {
 	const char *text = (const char *)event->data.scalar.value;
 	const char *tag = (const char *)event->data.scalar.tag;
-	struct smd_position at = position_of(event->start_mark);
+	struct smd_source_position at = position_of(event->start_mark);
 	struct smd_node *node;
 	int ret;
 
@@ -272,7 +273,7 @@ static int has_anchor(const yaml_event_t *event)
 
 static int take_event(struct builder *builder, const yaml_event_t *event)
 {
-	struct smd_position at = position_of(event->start_mark);
+	struct smd_source_position at = position_of(event->start_mark);
 
 	if (has_anchor(event)) {
 		return refuse(builder, at, "anchors and aliases must not be used");
@@ -315,7 +316,7 @@ static const char *syntax_hint(const char *problem, const char *text)
 }
 
 /* Where the position is in the text, which may be shorter. */
-static const char *find_position(const char *text, struct smd_position at)
+static const char *find_position(const char *text, struct smd_source_position at)
 {
 	for (int line = 1; line < at.line && *text; line++) {
 		text += strcspn(text, "\n");
@@ -333,7 +334,7 @@ static const char *find_position(const char *text, struct smd_position at)
 static int refuse_syntax(struct builder *builder, const char *text)
 {
 	const yaml_parser_t *parser = &builder->parser;
-	struct smd_position at = position_of(parser->problem_mark);
+	struct smd_source_position at = position_of(parser->problem_mark);
 
 	if (parser->error == YAML_MEMORY_ERROR) {
 		return -ENOMEM;
@@ -341,7 +342,7 @@ static int refuse_syntax(struct builder *builder, const char *text)
 	if (parser->error == YAML_READER_ERROR) {
 		at = position_of_offset(text, parser->problem_offset);
 	}
-	smd_mistake_text(builder->diagnostics, at, "must be YAML: %s%s%s%s",
+	smd_error_in_text(builder->diagnostics, at, "must be YAML: %s%s%s%s",
 		parser->context ? parser->context : "", parser->context ? ": " : "",
 		parser->problem ? parser->problem : "cannot be parsed",
 		parser->problem ? syntax_hint(parser->problem, find_position(text, at)) : "");
@@ -363,7 +364,7 @@ static int build(struct builder *builder, const char *text)
 		yaml_event_delete(&event);
 	}
 	if (!ret && !builder->root) {
-		return refuse(builder, (struct smd_position){.line = 1, .column = 1},
+		return refuse(builder, (struct smd_source_position){.line = 1, .column = 1},
 			"must hold a job, got nothing");
 	}
 	return ret;

@@ -151,10 +151,10 @@ static void refuse_unknown(struct smd_decoder *decoder, const struct smd_node *l
 	}
 	near = smd_suggest(label->key + prefix, names, smd_nsettings);
 	if (near) {
-		smd_mistake_name(decoder->diagnostics, label,
+		smd_error_at_name(decoder->diagnostics, label,
 			"unknown setting; did you mean " SMD_SETTING_PREFIX "%s?", near);
 	} else {
-		smd_mistake_name(decoder->diagnostics, label, "unknown setting");
+		smd_error_at_name(decoder->diagnostics, label, "unknown setting");
 	}
 }
 
@@ -174,7 +174,7 @@ static void decode_label(
 		if (setting->set(setting, label->string, (char *)job + setting->offset)) {
 			smd_setting_rule(setting, rule, sizeof(rule));
 			smd_node_describe(label, got);
-			smd_mistake_value(decoder->diagnostics, label, "%s, got %s", rule, got);
+			smd_error_at_value(decoder->diagnostics, label, "%s, got %s", rule, got);
 		}
 		return;
 	}

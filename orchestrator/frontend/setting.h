@@ -36,7 +36,7 @@ void smd_settings_init(struct smd_job *job);
 /* What must hold for a setting's text: "must be chief, all-workers or any". */
 void smd_setting_rule(const struct smd_setting *setting, char *text, size_t size);
 
-/* Takes the settings out of a CustomJob's labels; mistakes among them go to the diagnostics. */
+/* Takes the settings out of a CustomJob's labels; errors among them go to the diagnostics. */
 void smd_settings_decode(
 	struct smd_decoder *decoder, const struct smd_node *labels, struct smd_job *job);
 

@@ -99,7 +99,7 @@ static void free_variables(struct smd_variable *variables, size_t count)
 	free(variables);
 }
 
-void smd_pool_clear(struct smd_pool *pool)
+void smd_pool_clear(struct smd_job_pool *pool)
 {
 	free(pool->machine_type);
 	free(pool->accelerator_type);
@@ -108,7 +108,7 @@ void smd_pool_clear(struct smd_pool *pool)
 	free_strings(pool->command, pool->ncommand);
 	free_strings(pool->args, pool->nargs);
 	free_variables(pool->env, pool->nenv);
-	*pool = (struct smd_pool){.index = pool->index, .role = pool->role};
+	*pool = (struct smd_job_pool){.index = pool->index, .role = pool->role};
 }
 
 void smd_job_free(struct smd_job *job)

@@ -75,7 +75,7 @@ struct smd_exit_codes {
 	uint64_t bits[4];
 };
 
-struct smd_pool {
+struct smd_job_pool {
 	int index;
 	enum smd_role role;
 	int replica_count;      /* 0: the pool is not used, and nothing below is set */
@@ -126,7 +126,7 @@ struct smd_job {
 	size_t nextra_packages;
 	struct smd_variable *labels;
 	size_t nlabels;
-	struct smd_pool pools[SMD_JOB_POOLS_MAX];
+	struct smd_job_pool pools[SMD_JOB_POOLS_MAX];
 	json_t *spec;     /* the CustomJobSpec as given, for CLUSTER_SPEC's "job" */
 	json_t *resolved; /* the CustomJob with it, as all flags and front ends have made it */
 };
@@ -151,7 +151,7 @@ int smd_exit_codes_contain(const struct smd_exit_codes *codes, int code);
 char *smd_reference_escape(const char *text);
 
 /* Makes it an unused pool: frees what it points to, keeps its number and role. */
-void smd_pool_clear(struct smd_pool *pool);
+void smd_pool_clear(struct smd_job_pool *pool);
 
 void smd_job_free(struct smd_job *job);
 

@@ -32,7 +32,7 @@ int smd_plan_warn(struct smd_plan *plan, const char *format, ...)
 
 /* A spec's accelerators, or else those that the machine has anyway. */
 static int look_up_accelerators(
-	struct smd_plan *plan, const struct smd_pool *pool, const struct smd_machine *machine)
+	struct smd_plan *plan, const struct smd_job_pool *pool, const struct smd_machine *machine)
 {
 	char counts[COUNTS_MAX];
 
@@ -53,7 +53,7 @@ static int look_up_accelerators(
 	return 0;
 }
 
-static int look_up_machine(struct smd_plan *plan, const struct smd_pool *pool)
+static int look_up_machine(struct smd_plan *plan, const struct smd_job_pool *pool)
 {
 	struct smd_machine machine = {0};
 
@@ -114,7 +114,7 @@ static int servers_needed(const struct smd_plan *plan, double gbps)
 
 static int match_bandwidth(struct smd_plan *plan)
 {
-	const struct smd_pool *servers = &plan->job->pools[SERVER_POOL];
+	const struct smd_job_pool *servers = &plan->job->pools[SERVER_POOL];
 	double match = 1;
 
 	plan->reduction_servers = servers->replica_count;
@@ -167,7 +167,7 @@ static int judge_reduction(struct smd_plan *plan)
 }
 
 /* What the contract sets, unless the spec says otherwise. */
-static int has_plugin(const struct smd_plan *plan, const struct smd_pool *pool)
+static int has_plugin(const struct smd_plan *plan, const struct smd_job_pool *pool)
 {
 	for (size_t i = 0; i < pool->nenv; i++) {
 		const struct smd_variable *variable = &pool->env[i];

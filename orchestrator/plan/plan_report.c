@@ -15,7 +15,7 @@ struct row {
 static const char *const headings[COLUMNS] = {
 	"POOL", "ROLE", "REPLICAS", "MACHINE", "ACCELERATORS", "GBIT/S", "TOTAL"};
 
-static void write_row(const struct smd_plan *plan, const struct smd_pool *pool, struct row *row)
+static void write_row(const struct smd_plan *plan, const struct smd_job_pool *pool, struct row *row)
 {
 	double gbps = plan->gbps[pool->index];
 
@@ -146,7 +146,7 @@ static json_t *number_or_null(double number)
 	return number > 0 ? json_real(number) : json_null();
 }
 
-static json_t *pool_to_json(const struct smd_plan *plan, const struct smd_pool *pool)
+static json_t *pool_to_json(const struct smd_plan *plan, const struct smd_job_pool *pool)
 {
 	double gbps = plan->gbps[pool->index];
 

@@ -62,7 +62,7 @@ static const unsigned char table[SMD_REPLICA_STATE_COUNT][SMD_REPLICA_EVENT_COUN
 		},
 };
 
-int smd_replica_init(struct smd_replica *replica, const struct smd_pool *pool, int index,
+int smd_replica_init(struct smd_replica *replica, const struct smd_job_pool *pool, int index,
 	int process, int processes)
 {
 	size_t length;

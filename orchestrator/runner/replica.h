@@ -1,6 +1,6 @@
 /*
- * A replica as its runner sees it: its state, and what is known about it (specs/design/runner.md). Where
- * replicas have several processes, each process is one of these.
+ * A replica as its runner sees it: its state, and what is known about it (specs/design/runner.md).
+ * Where replicas have several processes, each process is one of these.
  */
 #ifndef SMD_RUNNER_REPLICA_H
 #define SMD_RUNNER_REPLICA_H
@@ -78,7 +78,7 @@ struct smd_replica {
 	json_t *results;          /* key -> last value, as text */
 };
 
-int smd_replica_init(struct smd_replica *replica, const struct smd_pool *pool, int index,
+int smd_replica_init(struct smd_replica *replica, const struct smd_job_pool *pool, int index,
 	int process, int processes);
 void smd_replica_clear(struct smd_replica *replica);
 

@@ -2,8 +2,8 @@
  * Any bytes at all as a spec: they must be refused with a reason or become a job, and nothing else.
  *
  * Linked with replay.c it replays files. For libFuzzer, compile this file and the sources of
- * smd_frontend, smd_contract, smd_job and smd_base with clang -fsanitize=fuzzer,address,undefined, and
- * start from the specs in tests/corpora.
+ * smd_frontend, smd_contract, smd_job and smd_base with clang -fsanitize=fuzzer,address,undefined,
+ * and start from the specs in tests/corpora.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -79,10 +79,10 @@ static void decode(const char *name, const uint8_t *bytes, size_t length)
 		}
 	}
 	/* Our own promise, not the input's: what is refused has a reason. */
-	if ((ret == 0) != (diagnostics->found[SMD_MISTAKE] == 0)) {
+	if ((ret == 0) != (diagnostics->found[SMD_SEVERITY_ERROR] == 0)) {
 		abort();
 	}
-	smd_diagnostics_print(diagnostics, name, SMD_NOTE, nowhere);
+	smd_diagnostics_print(diagnostics, name, SMD_SEVERITY_NOTE, nowhere);
 	smd_diagnostics_clear(diagnostics);
 	free(diagnostics);
 	fclose(nowhere);

@@ -79,7 +79,7 @@ int smd_gpus_deal(
 {
 	gpus->wanted = 0;
 	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {
-		const struct smd_pool *pool = &job->pools[i];
+		const struct smd_job_pool *pool = &job->pools[i];
 		int is_gpu =
 			pool->accelerator_type && strncmp(pool->accelerator_type, "TPU", 3) != 0;
 

@@ -58,8 +58,8 @@ static int reserve_endpoint(struct local_engine *local, char **endpoint, struct 
 	return 0;
 }
 
-static int place_pool(struct local_engine *local, const struct smd_pool *pool, char ***endpoints,
-	struct smd_error *error)
+static int place_pool(struct local_engine *local, const struct smd_job_pool *pool,
+	char ***endpoints, struct smd_error *error)
 {
 	int ret = 0;
 

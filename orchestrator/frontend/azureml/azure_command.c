@@ -60,7 +60,7 @@ static void refuse_name(
 		names[n++] = node->key;
 	}
 	near = smd_suggest(name, names, n);
-	smd_mistake_value(expansion->decoder->diagnostics, expansion->line,
+	smd_error_at_value(expansion->decoder->diagnostics, expansion->line,
 		"must use %s that there are, got ${{%s.%s}}%s%s%s", kind, kind, name,
 		near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 }
@@ -129,7 +129,7 @@ static void expand_input(struct expansion *expansion, const char *name)
 	} else if (expansion->optional) {
 		expansion->dropped = 1;
 	} else {
-		smd_mistake_value(expansion->decoder->diagnostics, expansion->line,
+		smd_error_at_value(expansion->decoder->diagnostics, expansion->line,
 			"must have a value for ${{inputs.%s}}, a path or default of /inputs/%s; or "
 			"have it within $[[...]], which is left out where there is none",
 			name, name);
@@ -171,7 +171,7 @@ static void expand_name(struct expansion *expansion, const char *text, size_t le
 	} else if (strncmp(name, outputs, sizeof(outputs) - 1) == 0) {
 		expand_output(expansion, name + sizeof(outputs) - 1);
 	} else {
-		smd_mistake_value(expansion->decoder->diagnostics, expansion->line,
+		smd_error_at_value(expansion->decoder->diagnostics, expansion->line,
 			"must have ${{inputs.NAME}} and ${{outputs.NAME}} only, got ${{%s}}", name);
 	}
 }
@@ -187,7 +187,7 @@ static const char *expand_optional(struct expansion *expansion, const char *text
 	size_t length;
 
 	if (!close) {
-		smd_mistake_value(
+		smd_error_at_value(
 			expansion->decoder->diagnostics, expansion->line, "must end $[[ with ]]");
 		return end;
 	}
@@ -214,7 +214,7 @@ static const char *expand_expression(struct expansion *expansion, const char *te
 	const char *close = memmem(text, (size_t)(end - text), "}}", 2);
 
 	if (!close) {
-		smd_mistake_value(
+		smd_error_at_value(
 			expansion->decoder->diagnostics, expansion->line, "must end ${{ with }}");
 		return end;
 	}
@@ -243,7 +243,7 @@ static void make_outputs(struct expansion *expansion)
 	for (const struct smd_node *node = outputs ? outputs->first : NULL; node;
 		node = node->next) {
 		if (node->key[strspn(node->key, NAME_CHARACTERS)] || !*node->key) {
-			smd_mistake_name(expansion->decoder->diagnostics, node,
+			smd_error_at_name(expansion->decoder->diagnostics, node,
 				"an output's name must be letters, digits, _ and -");
 		} else if (!smd_node_member(node, "path")) {
 			fprintf(expansion->out, "mkdir -p \"%s%s\" || exit\n", OUTPUT_DIR,

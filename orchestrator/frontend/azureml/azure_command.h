@@ -15,7 +15,7 @@ struct smd_azure_command {
 
 /*
  * The line that the shell gets, for the caller to free. Every "$" that $(NAME) of a spec would take
- * for its own is doubled. NULL: out of memory, or mistakes are in the decoder's diagnostics.
+ * for its own is doubled. NULL: out of memory, or errors are in the decoder's diagnostics.
  */
 char *smd_azure_command_expand(const struct smd_azure_command *command, struct smd_decoder *decoder,
 	const struct smd_node *line);

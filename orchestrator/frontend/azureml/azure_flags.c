@@ -59,7 +59,7 @@ static void take_count(struct smd_job_edit *edit, const struct smd_flag_value *f
 static int take_counts(
 	struct smd_job_edit *edit, const struct smd_flag_value *flag, struct count counts[2])
 {
-	size_t mistakes = edit->diagnostics->found[SMD_MISTAKE];
+	size_t errors = edit->diagnostics->found[SMD_SEVERITY_ERROR];
 	struct smd_error error = {""};
 	struct smd_flag_items items;
 	int ret = smd_flag_dictionary(flag->value, &items, &error);
@@ -72,11 +72,11 @@ static int take_counts(
 		take_count(edit, flag, counts, 2, items.keys[i], items.values[i]);
 	}
 	smd_flag_items_free(&items);
-	return edit->diagnostics->found[SMD_MISTAKE] > mistakes ? -EINVAL : 0;
+	return edit->diagnostics->found[SMD_SEVERITY_ERROR] > errors ? -EINVAL : 0;
 }
 
-static void put_label(
-	struct smd_job_edit *edit, const char *setting, const char *value, struct smd_position at)
+static void put_label(struct smd_job_edit *edit, const char *setting, const char *value,
+	struct smd_source_position at)
 {
 	char name[64];
 
@@ -86,7 +86,7 @@ static void put_label(
 
 /* COUNT replicas of worker pool 0's configuration, as the next pool; none: an empty pool. */
 static void append_pool(
-	struct smd_job_edit *edit, struct smd_node *pools, int count, struct smd_position at)
+	struct smd_job_edit *edit, struct smd_node *pools, int count, struct smd_source_position at)
 {
 	struct smd_node *pool = count > 0 ? smd_node_copy(pools, pools->first)
 					  : smd_node_create(pools, NULL, SMD_NODE_OBJECT, at);
@@ -122,7 +122,7 @@ static void spread(struct smd_job_edit *edit, const struct smd_flag_value *flag,
 	}
 }
 
-static void put_processes(struct smd_job_edit *edit, int processes, struct smd_position at)
+static void put_processes(struct smd_job_edit *edit, int processes, struct smd_source_position at)
 {
 	char number[16];
 

@@ -7,11 +7,11 @@
 #include <string.h>
 #include <strings.h>
 
-#include "orchestrator/job/job.h"
-#include "orchestrator/frontend/azureml/azure_command.h"
-#include "orchestrator/frontend/vertex/custom_job.h"
 #include "orchestrator/document/decode.h"
+#include "orchestrator/frontend/azureml/azure_command.h"
 #include "orchestrator/frontend/setting.h"
+#include "orchestrator/frontend/vertex/custom_job.h"
+#include "orchestrator/job/job.h"
 
 #define COMMAND_MAX   (100 * 1024)
 #define NAMES_MAX     1000
@@ -52,7 +52,7 @@ static int is_other_type(struct smd_decoder *decoder, const struct smd_node *doc
 		return 0;
 	}
 	smd_node_describe(node, got);
-	smd_mistake_value(decoder->diagnostics, node,
+	smd_error_at_value(decoder->diagnostics, node,
 		"must be command: no other type of job is run here, got %s", got);
 	return 1;
 }
@@ -73,10 +73,10 @@ static void decode_distribution_type(struct smd_decoder *decoder, const struct s
 	}
 	smd_node_describe(node, got);
 	if (i == 3) {
-		smd_mistake_value(decoder->diagnostics, node,
+		smd_error_at_value(decoder->diagnostics, node,
 			"must be pytorch, tensorflow or mpi: Ray is not started here, got %s", got);
 	} else if (i > 3) {
-		smd_mistake_value(decoder->diagnostics, node,
+		smd_error_at_value(decoder->diagnostics, node,
 			"must be pytorch, tensorflow or mpi, got %s", got);
 	} else {
 		job->distribution = (enum distribution)(PYTORCH + i);
@@ -103,7 +103,7 @@ static void decode_variables(struct smd_decoder *decoder, const struct smd_field
 			continue;
 		}
 		if (!smd_is_identifier(child->key)) {
-			smd_mistake_name(decoder->diagnostics, child,
+			smd_error_at_name(decoder->diagnostics, child,
 				"a variable's name must be " SMD_IDENTIFIER_RULE);
 		}
 		smd_node_describe(child, text);
@@ -276,7 +276,7 @@ static void refuse_count(struct smd_decoder *decoder, const struct smd_node *nod
 	const struct smd_node *count = smd_node_member(node, name);
 
 	if (count) {
-		smd_mistake_name(decoder->diagnostics, count, "%s", rule);
+		smd_error_at_name(decoder->diagnostics, count, "%s", rule);
 	}
 }
 
@@ -290,11 +290,11 @@ static void refuse_total(
 	int64_t total;
 
 	if (smd_node_integer(node, &total) || total < nodes || total % nodes != 0) {
-		smd_mistake_name(decoder->diagnostics, node,
+		smd_error_at_name(decoder->diagnostics, node,
 			"%sprocess_count divided by the %d of resources.instance_count", rule,
 			nodes);
 	} else {
-		smd_mistake_name(decoder->diagnostics, node,
+		smd_error_at_name(decoder->diagnostics, node,
 			"%sfor %lld on %d instance%s write process_count_per_instance: %lld", rule,
 			(long long)total, nodes, nodes == 1 ? "" : "s", (long long)(total / nodes));
 	}
@@ -310,7 +310,7 @@ static void check_version_1(
 		refuse_total(decoder, total, job);
 	}
 	if (nodes) {
-		smd_mistake_name(decoder->diagnostics, nodes,
+		smd_error_at_name(decoder->diagnostics, nodes,
 			"unknown field; version 1's node_count is /resources/instance_count");
 	}
 }
@@ -318,12 +318,12 @@ static void check_version_1(
 /* Linux passes no longer argument to a shell, and each expression looks through the names. */
 static int check_sizes(struct smd_decoder *decoder, const struct smd_node *document)
 {
-	size_t mistakes = decoder->diagnostics->found[SMD_MISTAKE];
+	size_t errors = decoder->diagnostics->found[SMD_SEVERITY_ERROR];
 	static const char *const names[] = {"inputs", "outputs"};
 	const struct smd_node *command = smd_node_member(document, "command");
 
 	if (command && command->type == SMD_NODE_STRING && strlen(command->string) > COMMAND_MAX) {
-		smd_mistake_value(decoder->diagnostics, command,
+		smd_error_at_value(decoder->diagnostics, command,
 			"must be at most %d bytes long, got %zu", COMMAND_MAX,
 			strlen(command->string));
 	}
@@ -331,11 +331,11 @@ static int check_sizes(struct smd_decoder *decoder, const struct smd_node *docum
 		const struct smd_node *map = smd_node_member(document, names[i]);
 
 		if (map && map->count > NAMES_MAX) {
-			smd_mistake_value(decoder->diagnostics, map,
+			smd_error_at_value(decoder->diagnostics, map,
 				"must have at most %d names, got %zu", NAMES_MAX, map->count);
 		}
 	}
-	return decoder->diagnostics->found[SMD_MISTAKE] > mistakes ? -EINVAL : 0;
+	return decoder->diagnostics->found[SMD_SEVERITY_ERROR] > errors ? -EINVAL : 0;
 }
 
 static void check_distribution(
@@ -344,7 +344,7 @@ static void check_distribution(
 	const struct smd_node *node = smd_node_member(document, "distribution");
 
 	if (!node && job->instance_count > 1) {
-		smd_warning_name(decoder->diagnostics,
+		smd_warning_at_name(decoder->diagnostics,
 			smd_node_member(smd_node_member(document, "resources"), "instance_count"),
 			"without a distribution Azure ML tells the instances nothing of each "
 			"other");
@@ -372,7 +372,7 @@ struct builder {
 	struct smd_decoder *decoder;
 	const struct azure_job *job;
 	const char *line; /* what the shell gets */
-	struct smd_position at;
+	struct smd_source_position at;
 };
 
 static struct smd_node *add(
@@ -561,7 +561,7 @@ int smd_azure_job_convert(const struct smd_node *document, const char *directory
 	smd_decode_message(&decoder, &command_job, document, &job);
 	check(&decoder, document, &job);
 	line = expand(&decoder, document, directory);
-	if (line && !decoder.ret && !diagnostics->found[SMD_MISTAKE]) {
+	if (line && !decoder.ret && !diagnostics->found[SMD_SEVERITY_ERROR]) {
 		builder.line = line;
 		builder.at = smd_node_member(document, "command")->at;
 		root = build(&builder, smd_node_member(document, "outputs") != NULL);
@@ -570,7 +570,7 @@ int smd_azure_job_convert(const struct smd_node *document, const char *directory
 	}
 	free(line);
 	free_azure_job(&job);
-	if (decoder.ret || diagnostics->found[SMD_MISTAKE]) {
+	if (decoder.ret || diagnostics->found[SMD_SEVERITY_ERROR]) {
 		smd_node_free(root);
 		free(code);
 		return decoder.ret ? decoder.ret : -EINVAL;

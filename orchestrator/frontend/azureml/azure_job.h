@@ -15,7 +15,7 @@ int smd_azure_job_is(const struct smd_node *document);
 /*
  * Makes a CustomJob's document of it, whose nodes stand where Azure's stood. Local paths are
  * relative to the directory. *code_dir is the directory of the code, or NULL; the caller frees
- * both. -EINVAL: the mistakes are in diagnostics.
+ * both. -EINVAL: the errors are in diagnostics.
  */
 int smd_azure_job_convert(const struct smd_node *document, const char *directory,
 	struct smd_diagnostics *diagnostics, struct smd_node **out, char **code_dir);

@@ -76,7 +76,7 @@ static int write_flag(const struct smd_node *node, struct smd_diagnostics *diagn
 	fputs(node->count ? UNIT_SET : "", out);
 	for (const struct smd_node *child = node->first; child; child = child->next) {
 		if (is_container(child) || has_unit(child)) {
-			smd_mistake_value(diagnostics, child,
+			smd_error_at_value(diagnostics, child,
 				"must be a scalar without the character U+001F");
 			return -EINVAL;
 		}
@@ -101,7 +101,7 @@ static int add_flag(struct smd_flags_file *file, const struct smd_node *node,
 
 	if (strncmp(node->key, "--", 2) != 0 || !node->key[2] || strchr(node->key, '=') ||
 		strcmp(node->key, FLAG) == 0) {
-		smd_mistake_name(diagnostics, node, "must be a flag such as --args");
+		smd_error_at_name(diagnostics, node, "must be a flag such as --args");
 		return 0;
 	}
 	out = open_memstream(&word, &length);
@@ -122,7 +122,7 @@ static int add_flags(struct smd_flags_file *file, const struct smd_node *object,
 	int ret = 0;
 
 	if (object->type != SMD_NODE_OBJECT) {
-		smd_mistake_value(diagnostics, object, "must be an object of flags");
+		smd_error_at_value(diagnostics, object, "must be an object of flags");
 		return 0;
 	}
 	for (const struct smd_node *node = object->first; node && !ret; node = node->next) {
@@ -150,7 +150,7 @@ static int add_document(struct smd_flags_file *file, const struct smd_source *so
 		}
 	}
 	smd_node_free(document);
-	return ret ? ret : diagnostics->found[SMD_MISTAKE] ? -EINVAL : 0;
+	return ret ? ret : diagnostics->found[SMD_SEVERITY_ERROR] ? -EINVAL : 0;
 }
 
 static int add_file(struct smd_flags_file *file, const char *path)
@@ -167,8 +167,8 @@ static int add_file(struct smd_flags_file *file, const char *path)
 		return ret;
 	}
 	ret = add_document(file, &source, diagnostics);
-	smd_diagnostics_print(diagnostics, path, SMD_WARNING, stderr);
-	if (ret && !diagnostics->found[SMD_MISTAKE]) {
+	smd_diagnostics_print(diagnostics, path, SMD_SEVERITY_WARNING, stderr);
+	if (ret && !diagnostics->found[SMD_SEVERITY_ERROR]) {
 		fprintf(stderr, "summand: " FLAG ": %s: %s\n", path, strerror(-ret));
 	}
 	smd_diagnostics_clear(diagnostics);

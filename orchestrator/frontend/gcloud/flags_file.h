@@ -14,7 +14,7 @@ struct smd_flags_file {
 	char **words; /* the same words, to be freed */
 };
 
-/* Expands every --flags-file before a "--". -EINVAL: the mistakes have been printed. */
+/* Expands every --flags-file before a "--". -EINVAL: the errors have been printed. */
 int smd_flags_file_expand(int argc, char **argv, struct smd_flags_file *out);
 void smd_flags_file_free(struct smd_flags_file *file);
 

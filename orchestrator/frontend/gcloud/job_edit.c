@@ -24,7 +24,7 @@ static struct smd_node *member(struct smd_node *parent, const char *name)
 }
 
 struct smd_node *smd_edit_put(struct smd_job_edit *edit, struct smd_node *parent, const char *name,
-	enum smd_node_type type, struct smd_position at)
+	enum smd_node_type type, struct smd_source_position at)
 {
 	struct smd_node *node;
 
@@ -44,7 +44,7 @@ struct smd_node *smd_edit_put(struct smd_job_edit *edit, struct smd_node *parent
 }
 
 struct smd_node *smd_edit_object(struct smd_job_edit *edit, struct smd_node *parent,
-	const char *name, struct smd_position at)
+	const char *name, struct smd_source_position at)
 {
 	struct smd_node *node = parent ? member(parent, name) : NULL;
 
@@ -55,7 +55,7 @@ struct smd_node *smd_edit_object(struct smd_job_edit *edit, struct smd_node *par
 }
 
 void smd_edit_put_string(struct smd_job_edit *edit, struct smd_node *parent, const char *name,
-	const char *text, struct smd_position at)
+	const char *text, struct smd_source_position at)
 {
 	struct smd_node *node = smd_edit_put(edit, parent, name, SMD_NODE_STRING, at);
 
@@ -66,7 +66,7 @@ void smd_edit_put_string(struct smd_job_edit *edit, struct smd_node *parent, con
 }
 
 void smd_edit_put_strings(struct smd_job_edit *edit, struct smd_node *parent, const char *name,
-	const struct smd_flag_items *items, struct smd_position at)
+	const struct smd_flag_items *items, struct smd_source_position at)
 {
 	struct smd_node *list = smd_edit_put(edit, parent, name, SMD_NODE_ARRAY, at);
 
@@ -77,7 +77,8 @@ void smd_edit_put_strings(struct smd_job_edit *edit, struct smd_node *parent, co
 	}
 }
 
-void smd_edit_refuse(struct smd_job_edit *edit, struct smd_position at, const char *format, ...)
+void smd_edit_refuse(
+	struct smd_job_edit *edit, struct smd_source_position at, const char *format, ...)
 {
 	char reason[REASON_MAX];
 	va_list args;
@@ -85,7 +86,7 @@ void smd_edit_refuse(struct smd_job_edit *edit, struct smd_position at, const ch
 	va_start(args, format);
 	vsnprintf(reason, sizeof(reason), format, args);
 	va_end(args);
-	smd_mistake_text(edit->diagnostics, at, "%s", reason);
+	smd_error_in_text(edit->diagnostics, at, "%s", reason);
 }
 
 static int is_server(const struct smd_node *container)
@@ -97,7 +98,7 @@ static int is_server(const struct smd_node *container)
 }
 
 void smd_edit_each_task(struct smd_job_edit *edit, smd_edit_task *change, const void *context,
-	struct smd_position at)
+	struct smd_source_position at)
 {
 	struct smd_node *pools = member(edit->spec, "workerPoolSpecs");
 

@@ -11,8 +11,8 @@
 #include "orchestrator/frontend/azureml/azure_flags.h"
 #include "orchestrator/frontend/gcloud/duration.h"
 #include "orchestrator/frontend/gcloud/package_flags.h"
-#include "orchestrator/job/job.h"
 #include "orchestrator/frontend/setting.h"
+#include "orchestrator/job/job.h"
 
 #define CONFIG           "config"
 #define WORKER_POOL_SPEC "worker-pool-spec"
@@ -118,7 +118,7 @@ static void apply_display_name(struct smd_job_edit *edit, const struct job_flag 
 /* Calls back with every item of every value. */
 static void each_item(struct smd_job_edit *edit, const struct smd_flag_value *values, size_t count,
 	void (*take)(struct smd_job_edit *edit, const char *key, const char *value,
-		struct smd_position at))
+		struct smd_source_position at))
 {
 	for (size_t i = 0; i < count; i++) {
 		struct smd_flag_items items;
@@ -136,8 +136,8 @@ static void each_item(struct smd_job_edit *edit, const struct smd_flag_value *va
 	}
 }
 
-static void put_label(
-	struct smd_job_edit *edit, const char *key, const char *value, struct smd_position at)
+static void put_label(struct smd_job_edit *edit, const char *key, const char *value,
+	struct smd_source_position at)
 {
 	struct smd_node *labels = smd_edit_object(edit, edit->job, "labels", at);
 
@@ -531,7 +531,7 @@ static void apply_setting(
 
 /* The words after "--" are arguments of every task, after those that it has. */
 static void add_words_in(struct smd_job_edit *edit, struct smd_node *task, int is_container,
-	const void *context, struct smd_position at)
+	const void *context, struct smd_source_position at)
 {
 	const struct smd_flag_items *words = context;
 	struct smd_node *args = (struct smd_node *)smd_node_member(task, "args");
@@ -548,7 +548,7 @@ static void add_words_in(struct smd_job_edit *edit, struct smd_node *task, int i
 void smd_job_flags_apply(
 	const struct smd_job_flags *flags, char **words, size_t nwords, struct smd_job_edit *edit)
 {
-	struct smd_position after = {.column = (int)flags->sequence + 1, .flag = "--"};
+	struct smd_source_position after = {.column = (int)flags->sequence + 1, .flag = "--"};
 	struct smd_flag_items items = {.values = words, .count = nwords};
 
 	apply_package(flags, edit);

@@ -129,7 +129,7 @@ static void put_command(
 
 void smd_edit_package(struct smd_job_edit *edit, const struct smd_package_flags *flags)
 {
-	struct smd_position at = flags->executor_image.at;
+	struct smd_source_position at = flags->executor_image.at;
 	int has_program = flags->script.value || flags->module.value;
 	struct smd_node *pools;
 	struct smd_node *pool;

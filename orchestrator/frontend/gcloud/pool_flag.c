@@ -46,7 +46,7 @@ static const char *const key_names[] = {
 
 struct pool_flag {
 	struct smd_job_edit *edit;
-	struct smd_position at;
+	struct smd_source_position at;
 	size_t number;
 	const char *values[KEY_COUNT]; /* NULL: not given */
 };
@@ -361,7 +361,7 @@ static void inherit_package(struct pool_flag *pool, const struct pool_flag *firs
 static void add_pool(struct smd_node *pools, struct pool_flag *pool, struct pool_flag *first)
 {
 	struct smd_job_edit *edit = pool->edit;
-	size_t mistakes = edit->diagnostics->found[SMD_MISTAKE];
+	size_t errors = edit->diagnostics->found[SMD_SEVERITY_ERROR];
 	struct smd_node *node = smd_node_create(pools, NULL, SMD_NODE_OBJECT, pool->at);
 	int inherits = pool != first && first->values[LOCAL_PACKAGE_PATH];
 
@@ -375,7 +375,7 @@ static void add_pool(struct smd_node *pools, struct pool_flag *pool, struct pool
 	} else if (pool->values[LOCAL_PACKAGE_PATH]) {
 		take_package(pool);
 	}
-	if (edit->diagnostics->found[SMD_MISTAKE] == mistakes) {
+	if (edit->diagnostics->found[SMD_SEVERITY_ERROR] == errors) {
 		build(pool, node);
 	}
 }

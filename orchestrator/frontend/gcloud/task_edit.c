@@ -6,7 +6,7 @@
 #include "orchestrator/frontend/gcloud/job_edit.h"
 
 static void put_variable_in(struct smd_job_edit *edit, struct smd_node *task, int is_container,
-	const void *context, struct smd_position at)
+	const void *context, struct smd_source_position at)
 {
 	const char *const *variable = context;
 	struct smd_node *env = (struct smd_node *)smd_node_member(task, "env");
@@ -35,8 +35,8 @@ static void put_variable_in(struct smd_job_edit *edit, struct smd_node *task, in
 	smd_edit_put_string(edit, node, "value", variable[1], at);
 }
 
-void smd_edit_put_variable(
-	struct smd_job_edit *edit, const char *key, const char *value, struct smd_position at)
+void smd_edit_put_variable(struct smd_job_edit *edit, const char *key, const char *value,
+	struct smd_source_position at)
 {
 	const char *const variable[] = {key, value};
 
@@ -51,7 +51,7 @@ struct task_list {
 };
 
 static void put_list_in(struct smd_job_edit *edit, struct smd_node *task, int is_container,
-	const void *context, struct smd_position at)
+	const void *context, struct smd_source_position at)
 {
 	const struct task_list *list = context;
 

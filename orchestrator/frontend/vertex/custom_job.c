@@ -188,12 +188,12 @@ static void check_labels(struct smd_decoder *decoder, const struct smd_node *lab
 	}
 	for (const struct smd_node *node = labels->first; node; node = node->next) {
 		if (!node->key[0] || !is_label(node->key)) {
-			smd_mistake_name(decoder->diagnostics, node, "a label's name %s%s", rule,
+			smd_error_at_name(decoder->diagnostics, node, "a label's name %s%s", rule,
 				node->key[0] ? "" : ", and not empty");
 		}
 		if (node->type == SMD_NODE_STRING && !is_label(node->string)) {
 			smd_node_describe(node, got);
-			smd_mistake_value(decoder->diagnostics, node, "%s, got %s", rule, got);
+			smd_error_at_value(decoder->diagnostics, node, "%s, got %s", rule, got);
 		}
 	}
 }
@@ -215,11 +215,11 @@ void smd_check_display_name(struct smd_decoder *decoder, const struct smd_node *
 	}
 	length = count_characters(name->string);
 	if (length > DISPLAY_NAME_MAX) {
-		smd_mistake_value(decoder->diagnostics, name,
+		smd_error_at_value(decoder->diagnostics, name,
 			"must have at most %d characters, got %zu", DISPLAY_NAME_MAX, length);
 	}
 	if (has_control_character(name->string)) {
-		smd_mistake_value(decoder->diagnostics, name, "must not have control characters");
+		smd_error_at_value(decoder->diagnostics, name, "must not have control characters");
 	}
 }
 
@@ -238,7 +238,7 @@ static void check_timeout(
 	const struct smd_node *timeout = timing ? smd_node_member(timing, "timeout") : NULL;
 
 	if (timeout && job->timeout_s == 0) {
-		smd_mistake_value(decoder->diagnostics, timeout, "must be longer than \"0s\"");
+		smd_error_at_value(decoder->diagnostics, timeout, "must be longer than \"0s\"");
 	}
 }
 
@@ -295,10 +295,10 @@ static void decode_tuning(
 	}
 	if (parallel && job->parallel_trial_count > job->max_trial_count &&
 		job->max_trial_count > 0) {
-		smd_mistake_value(decoder->diagnostics, parallel,
+		smd_error_at_value(decoder->diagnostics, parallel,
 			"must be at most maxTrialCount, got %d", job->parallel_trial_count);
 	}
-	if (!decoder->ret && !decoder->diagnostics->found[SMD_MISTAKE]) {
+	if (!decoder->ret && !decoder->diagnostics->found[SMD_SEVERITY_ERROR]) {
 		smd_study_add_arguments(decoder, study, job);
 		job->trial = strdup(FIRST_TRIAL);
 		decoder->ret = job->trial ? decoder->ret : -ENOMEM;
@@ -313,14 +313,14 @@ static const struct smd_node *decode_document(
 	char kind[SMD_NODE_TEXT_MAX];
 
 	if (document->type == SMD_NODE_ARRAY) {
-		smd_mistake_value(decoder->diagnostics, document,
+		smd_error_at_value(decoder->diagnostics, document,
 			"must be an object, got an array; worker pools are written "
 			"{\"workerPoolSpecs\": [...]}");
 		return NULL;
 	}
 	if (smd_node_member(document, "apiVersion") && smd_node_member(document, "kind")) {
 		smd_node_describe(smd_node_member(document, "kind"), kind);
-		smd_mistake_value(decoder->diagnostics, document,
+		smd_error_at_value(decoder->diagnostics, document,
 			"must be a CustomJob, a CustomJobSpec, a HyperparameterTuningJob or a "
 			"command job of Azure ML, got Kubernetes' %s",
 			kind);
@@ -360,9 +360,9 @@ int smd_custom_job_decode(
 	if (spec) {
 		check_timeout(&decoder, spec, job);
 	}
-	ret = decoder.ret                       ? decoder.ret
-	      : diagnostics->found[SMD_MISTAKE] ? -EINVAL
-						: finish(job, document, spec);
+	ret = decoder.ret                              ? decoder.ret
+	      : diagnostics->found[SMD_SEVERITY_ERROR] ? -EINVAL
+						       : finish(job, document, spec);
 	if (ret) {
 		smd_job_free(job);
 		return ret;

@@ -5,12 +5,12 @@
 #ifndef SMD_FRONTEND_VERTEX_CUSTOM_JOB_H
 #define SMD_FRONTEND_VERTEX_CUSTOM_JOB_H
 
-#include "orchestrator/job/job.h"
 #include "orchestrator/document/decode.h"
+#include "orchestrator/job/job.h"
 
 /*
  * Decodes the document and checks every rule that can be checked before a job is started. The
- * caller frees *out with smd_job_free(). -EINVAL: the mistakes are in diagnostics, all of them.
+ * caller frees *out with smd_job_free(). -EINVAL: the errors are in diagnostics, all of them.
  */
 int smd_custom_job_decode(
 	const struct smd_node *document, struct smd_diagnostics *diagnostics, struct smd_job **out);
@@ -21,7 +21,7 @@ extern const char *const smd_accelerator_types[];
 /* Whether it is a reduction server's image: (^|/)reductionserver(:|@|$). */
 int smd_image_is_reduction_server(const char *image);
 
-/* Rules for values that other front ends have too; what breaks one is a mistake of the node, which
+/* Rules for values that other front ends have too; what breaks one is an error of the node, which
  * may be of any type. */
 void smd_check_display_name(struct smd_decoder *decoder, const struct smd_node *name);
 void smd_check_machine_type(struct smd_decoder *decoder, const struct smd_node *node);

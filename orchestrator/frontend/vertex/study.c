@@ -31,7 +31,7 @@ static void decode_integer(struct smd_decoder *decoder, const struct smd_field *
 	(void)base;
 	if (smd_node_integer(node, &number)) {
 		smd_node_describe(node, got);
-		smd_mistake_value(
+		smd_error_at_value(
 			decoder->diagnostics, node, "must be a whole number, got %s", got);
 	}
 }
@@ -244,7 +244,7 @@ static void check_range(struct smd_decoder *decoder, const struct smd_node *spec
 
 	if (is_number(min) && is_number(max) && number_of(min) > number_of(max)) {
 		smd_node_describe(max, got);
-		smd_mistake_value(
+		smd_error_at_value(
 			decoder->diagnostics, max, "must not be less than minValue, got %s", got);
 	}
 }
@@ -258,15 +258,15 @@ static void check_values(struct smd_decoder *decoder, const struct smd_node *spe
 		return;
 	}
 	if (values->count == 0 || (are_numbers && values->count > DISCRETE_MAX)) {
-		smd_mistake_value(decoder->diagnostics, values, "must have 1 to %d values, got %zu",
-			DISCRETE_MAX, values->count);
+		smd_error_at_value(decoder->diagnostics, values,
+			"must have 1 to %d values, got %zu", DISCRETE_MAX, values->count);
 	}
 	for (const struct smd_node *node = values->first; are_numbers && node && node->next;
 		node = node->next) {
 		if (is_number(node) && is_number(node->next) &&
 			number_of(node->next) - number_of(node) < DISCRETE_MIN_GAP) {
 			smd_node_describe(node->next, got);
-			smd_mistake_value(decoder->diagnostics, node->next,
+			smd_error_at_value(decoder->diagnostics, node->next,
 				"must be greater than the value before by 1e-10, got %s", got);
 		}
 	}
@@ -287,12 +287,12 @@ static void check_conditional(struct smd_decoder *decoder, const struct smd_node
 
 		count += condition != NULL;
 		if (condition && !smd_node_member(parent, value_specs[i])) {
-			smd_mistake_name(decoder->diagnostics, condition, "is for a parent with %s",
-				value_specs[i]);
+			smd_error_at_name(decoder->diagnostics, condition,
+				"is for a parent with %s", value_specs[i]);
 		}
 	}
 	if (count != 1 && node->type == SMD_NODE_OBJECT) {
-		smd_mistake_value(decoder->diagnostics, node,
+		smd_error_at_value(decoder->diagnostics, node,
 			"must have one of parentIntValues, parentCategoricalValues and "
 			"parentDiscreteValues, got %d",
 			count);
@@ -314,12 +314,12 @@ static void check_scale(struct smd_decoder *decoder, const struct smd_node *node
 		return;
 	}
 	if (specs[2]) {
-		smd_mistake_name(decoder->diagnostics, scale,
+		smd_error_at_name(decoder->diagnostics, scale,
 			"must not be given with categoricalValueSpec, which has no scale");
 	}
 	if (strstr(scale->string, "LOG") && is_number(min) && number_of(min) <= 0) {
 		smd_node_describe(min, got);
-		smd_mistake_value(decoder->diagnostics, min, "must be above 0 with %s, got %s",
+		smd_error_at_value(decoder->diagnostics, min, "must be above 0 with %s, got %s",
 			scale->string, got);
 	}
 }
@@ -335,7 +335,7 @@ static void check_parameter(struct smd_decoder *decoder, const struct smd_node *
 		count += specs[i] != NULL;
 	}
 	if (count != 1 && node->type == SMD_NODE_OBJECT) {
-		smd_mistake_value(decoder->diagnostics, node,
+		smd_error_at_value(decoder->diagnostics, node,
 			"must have one of doubleValueSpec, integerValueSpec, categoricalValueSpec "
 			"and discreteValueSpec, got %d",
 			count);
@@ -348,7 +348,7 @@ static void check_parameter(struct smd_decoder *decoder, const struct smd_node *
 		}
 	}
 	if (is_grid && specs[0]) {
-		smd_mistake_name(decoder->diagnostics, specs[0],
+		smd_error_at_name(decoder->diagnostics, specs[0],
 			"must not be used with GRID_SEARCH, whose grid would have no end");
 	}
 	check_scale(decoder, node, specs);
@@ -369,7 +369,7 @@ static void check_stopping(struct smd_decoder *decoder, const struct smd_node *s
 
 		count += spec != NULL;
 		if (spec && count == 2) {
-			smd_mistake_name(decoder->diagnostics, spec,
+			smd_error_at_name(decoder->diagnostics, spec,
 				"must be the only one of decayCurveStoppingSpec, "
 				"medianAutomatedStoppingSpec and convexAutomatedStoppingSpec");
 		}
@@ -389,7 +389,7 @@ static void check_ids(struct smd_decoder *decoder, const struct smd_node *list, 
 		}
 		smd_node_describe(id, got);
 		if (id->string[strcspn(id->string, " \t\r\n")]) {
-			smd_mistake_value(decoder->diagnostics, id,
+			smd_error_at_value(decoder->diagnostics, id,
 				"must be a name without white space, got %s", got);
 		}
 		for (const struct smd_node *other = list->first; other != node;
@@ -398,7 +398,7 @@ static void check_ids(struct smd_decoder *decoder, const struct smd_node *list, 
 
 			if (before && before->type == SMD_NODE_STRING &&
 				strcmp(before->string, id->string) == 0) {
-				smd_mistake_value(decoder->diagnostics, id,
+				smd_error_at_value(decoder->diagnostics, id,
 					"must be unique, but is the name of another one: %s", got);
 				break;
 			}
@@ -415,7 +415,7 @@ static const struct smd_node *list_of(
 		return NULL;
 	}
 	if (list->count == 0 || list->count > DISCRETE_MAX) {
-		smd_mistake_value(decoder->diagnostics, list, "must have 1 to %d, got %zu",
+		smd_error_at_value(decoder->diagnostics, list, "must have 1 to %d, got %zu",
 			DISCRETE_MAX, list->count);
 		return NULL;
 	}
@@ -516,7 +516,7 @@ static int is_active(const struct smd_node *conditional_spec, const struct smd_n
 }
 
 /* The parameter's argument, and those of the parameters that its value brings along. */
-static int add_argument(struct smd_pool *pool, const struct smd_node *node)
+static int add_argument(struct smd_job_pool *pool, const struct smd_node *node)
 {
 	const struct smd_node *conditionals = smd_node_member(node, "conditionalParameterSpecs");
 	char **args = realloc(pool->args, (pool->nargs + 1) * sizeof(*args));
@@ -545,7 +545,7 @@ void smd_study_add_arguments(
 	const struct smd_node *parameters = smd_node_member(study, "parameters");
 
 	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {
-		struct smd_pool *pool = &job->pools[i];
+		struct smd_job_pool *pool = &job->pools[i];
 
 		if (pool->replica_count == 0 || pool->role == SMD_ROLE_REDUCTION_SERVER) {
 			continue;

@@ -37,11 +37,11 @@ static const struct smd_field affinity_rows[] = {
 static const struct smd_message affinity = SMD_MESSAGE(affinity_rows);
 
 static const struct smd_field machine_rows[] = {
-	SMD_FIELD("machineType", smd_decode_string, offsetof(struct smd_pool, machine_type)),
-	SMD_FIELD("acceleratorType", smd_decode_enum, offsetof(struct smd_pool, accelerator_type),
-		.values = smd_accelerator_types),
-	SMD_FIELD(
-		"acceleratorCount", smd_decode_count, offsetof(struct smd_pool, accelerator_count)),
+	SMD_FIELD("machineType", smd_decode_string, offsetof(struct smd_job_pool, machine_type)),
+	SMD_FIELD("acceleratorType", smd_decode_enum,
+		offsetof(struct smd_job_pool, accelerator_type), .values = smd_accelerator_types),
+	SMD_FIELD("acceleratorCount", smd_decode_count,
+		offsetof(struct smd_job_pool, accelerator_count)),
 	SMD_FIELD("gpuPartitionSize", smd_decode_string, SMD_KEPT, .form = "^[0-9]+g\\.[0-9]+gb$",
 		.example = "a partition such as 1g.10gb", .note = "a GPU is given out as a whole"),
 	SMD_FIELD("tpuTopology", smd_decode_string, SMD_KEPT, .form = "^[0-9]+(x[0-9]+){1,2}$",
@@ -52,14 +52,14 @@ static const struct smd_field machine_rows[] = {
 static const struct smd_message machine = SMD_MESSAGE(machine_rows);
 
 static const struct smd_field container_rows[] = {
-	SMD_FIELD(
-		"imageUri", smd_decode_string, offsetof(struct smd_pool, image_uri), .required = 1),
-	SMD_FIELD("command", smd_decode_strings, offsetof(struct smd_pool, command),
-		.count_offset = offsetof(struct smd_pool, ncommand)),
-	SMD_FIELD("args", smd_decode_strings, offsetof(struct smd_pool, args),
-		.count_offset = offsetof(struct smd_pool, nargs)),
-	SMD_FIELD("env", smd_decode_variables, offsetof(struct smd_pool, env),
-		.count_offset = offsetof(struct smd_pool, nenv)),
+	SMD_FIELD("imageUri", smd_decode_string, offsetof(struct smd_job_pool, image_uri),
+		.required = 1),
+	SMD_FIELD("command", smd_decode_strings, offsetof(struct smd_job_pool, command),
+		.count_offset = offsetof(struct smd_job_pool, ncommand)),
+	SMD_FIELD("args", smd_decode_strings, offsetof(struct smd_job_pool, args),
+		.count_offset = offsetof(struct smd_job_pool, nargs)),
+	SMD_FIELD("env", smd_decode_variables, offsetof(struct smd_job_pool, env),
+		.count_offset = offsetof(struct smd_job_pool, nenv)),
 };
 static const struct smd_message container = SMD_MESSAGE(container_rows);
 
@@ -68,7 +68,7 @@ static void decode_python_module(struct smd_decoder *decoder, const struct smd_f
 	const struct smd_node *node, void *base)
 {
 	static const char *const words[] = {"python3", "-m"};
-	struct smd_pool *pool = base;
+	struct smd_job_pool *pool = base;
 
 	(void)field;
 	if (!smd_decode_expects(decoder, node, SMD_NODE_STRING) || !pool) {
@@ -89,15 +89,15 @@ static void decode_python_module(struct smd_decoder *decoder, const struct smd_f
 }
 
 static const struct smd_field python_package_rows[] = {
-	SMD_FIELD("executorImageUri", smd_decode_string, offsetof(struct smd_pool, image_uri),
+	SMD_FIELD("executorImageUri", smd_decode_string, offsetof(struct smd_job_pool, image_uri),
 		.required = 1),
-	SMD_FIELD("packageUris", smd_decode_strings, offsetof(struct smd_pool, package_uris),
-		.count_offset = offsetof(struct smd_pool, npackage_uris), .required = 1),
+	SMD_FIELD("packageUris", smd_decode_strings, offsetof(struct smd_job_pool, package_uris),
+		.count_offset = offsetof(struct smd_job_pool, npackage_uris), .required = 1),
 	SMD_FIELD("pythonModule", decode_python_module, 0, .required = 1),
-	SMD_FIELD("args", smd_decode_strings, offsetof(struct smd_pool, args),
-		.count_offset = offsetof(struct smd_pool, nargs)),
-	SMD_FIELD("env", smd_decode_variables, offsetof(struct smd_pool, env),
-		.count_offset = offsetof(struct smd_pool, nenv)),
+	SMD_FIELD("args", smd_decode_strings, offsetof(struct smd_job_pool, args),
+		.count_offset = offsetof(struct smd_job_pool, nargs)),
+	SMD_FIELD("env", smd_decode_variables, offsetof(struct smd_job_pool, env),
+		.count_offset = offsetof(struct smd_job_pool, nenv)),
 };
 static const struct smd_message python_package = SMD_MESSAGE(python_package_rows);
 
@@ -135,31 +135,32 @@ static const struct smd_message disk = SMD_MESSAGE(disk_rows);
 static void decode_replica_count(struct smd_decoder *decoder, const struct smd_field *field,
 	const struct smd_node *node, void *base)
 {
-	struct smd_pool *pool = base;
-	size_t mistakes = decoder->diagnostics->found[SMD_MISTAKE];
+	struct smd_job_pool *pool = base;
+	size_t errors = decoder->diagnostics->found[SMD_SEVERITY_ERROR];
 	char got[SMD_NODE_TEXT_MAX];
 
 	smd_node_describe(node, got);
 	if (node->type == SMD_NODE_INTEGER && node->number.integer < 0) {
-		smd_mistake_value(decoder->diagnostics, node, "must not be negative, got %s", got);
+		smd_error_at_value(decoder->diagnostics, node, "must not be negative, got %s", got);
 		return;
 	}
 	smd_decode_count(decoder, field, node, base);
-	if (decoder->diagnostics->found[SMD_MISTAKE] > mistakes) {
+	if (decoder->diagnostics->found[SMD_SEVERITY_ERROR] > errors) {
 		return;
 	}
 	if (pool->index == 0 && pool->replica_count != 1) {
-		smd_mistake_value(
+		smd_error_at_value(
 			decoder->diagnostics, node, "must be 1 in worker pool 0, got %s", got);
 	} else if (pool->replica_count > SMD_JOB_REPLICAS_MAX) {
-		smd_mistake_value(decoder->diagnostics, node, "must be at most %d, got %s",
+		smd_error_at_value(decoder->diagnostics, node, "must be at most %d, got %s",
 			SMD_JOB_REPLICAS_MAX, got);
 	}
 }
 
 static const struct smd_field pool_rows[] = {
 	SMD_FIELD("machineSpec", smd_decode_object, 0, .message = &machine),
-	SMD_FIELD("replicaCount", decode_replica_count, offsetof(struct smd_pool, replica_count)),
+	SMD_FIELD(
+		"replicaCount", decode_replica_count, offsetof(struct smd_job_pool, replica_count)),
 	SMD_FIELD("containerSpec", smd_decode_object, 0, .message = &container),
 	SMD_FIELD("pythonPackageSpec", decode_python_package, 0, .message = &python_package),
 	SMD_FIELD("nfsMounts", smd_decode_objects, SMD_KEPT, .message = &nfs_mount,
@@ -187,7 +188,7 @@ void smd_check_machine_type(struct smd_decoder *decoder, const struct smd_node *
 	if (node && node->type == SMD_NODE_STRING &&
 		node->string[strspn(node->string, MACHINE_TYPE_CHARACTERS)]) {
 		smd_node_describe(node, got);
-		smd_mistake_value(decoder->diagnostics, node,
+		smd_error_at_value(decoder->diagnostics, node,
 			"must be a machine type such as n1-standard-4, got %s", got);
 	}
 }
@@ -199,13 +200,13 @@ static void check_reservation(struct smd_decoder *decoder, const struct smd_node
 	if (type && type->type == SMD_NODE_STRING &&
 		strcmp(type->string, SPECIFIC_RESERVATION) == 0 &&
 		(!smd_node_member(node, "key") || !smd_node_member(node, "values"))) {
-		smd_mistake_value(decoder->diagnostics, node,
+		smd_error_at_value(decoder->diagnostics, node,
 			"must have key and values with " SPECIFIC_RESERVATION);
 	}
 }
 
 static void check_machine(
-	struct smd_decoder *decoder, const struct smd_node *node, struct smd_pool *pool)
+	struct smd_decoder *decoder, const struct smd_node *node, struct smd_job_pool *pool)
 {
 	const struct smd_node *spec = smd_node_member(node, "machineSpec");
 	const struct smd_node *count = spec ? smd_node_member(spec, "acceleratorCount") : NULL;
@@ -222,11 +223,11 @@ static void check_machine(
 		pool->accelerator_count = 1;
 	} else if (pool->accelerator_count > 0 && !pool->accelerator_type &&
 		   !smd_node_member(spec, "acceleratorType")) {
-		smd_mistake_value(decoder->diagnostics, spec,
+		smd_error_at_value(decoder->diagnostics, spec,
 			"must have acceleratorType with acceleratorCount");
 	}
 	if (part && count && pool->accelerator_count != 1) {
-		smd_mistake_value(decoder->diagnostics, count,
+		smd_error_at_value(decoder->diagnostics, count,
 			"must be 1 with gpuPartitionSize, got %d", pool->accelerator_count);
 	}
 	if (affinity_spec) {
@@ -273,7 +274,7 @@ static int is_module(const char *name)
 void smd_check_variable_count(struct smd_decoder *decoder, const struct smd_node *env)
 {
 	if (env->count > VARIABLES_MAX) {
-		smd_mistake_value(decoder->diagnostics, env,
+		smd_error_at_value(decoder->diagnostics, env,
 			"must have at most %d variables, got %zu", VARIABLES_MAX, env->count);
 	}
 }
@@ -292,7 +293,7 @@ static void check_env(struct smd_decoder *decoder, const struct smd_node *env)
 		if (name && name->type == SMD_NODE_STRING && *name->string &&
 			!smd_is_identifier(name->string)) {
 			smd_node_describe(name, got);
-			smd_mistake_value(decoder->diagnostics, name,
+			smd_error_at_value(decoder->diagnostics, name,
 				"must be " SMD_IDENTIFIER_RULE ", got %s", got);
 		}
 	}
@@ -307,13 +308,13 @@ static void check_command(
 			"example \"command\": [\"python3\", \"train.py\"]");
 	} else if (command->type == SMD_NODE_ARRAY && command->first->type == SMD_NODE_STRING &&
 		   command->first->string[0] == '\0') {
-		smd_mistake_value(
+		smd_error_at_value(
 			decoder->diagnostics, command->first, "must name a program, got \"\"");
 	}
 }
 
 static void check_container(
-	struct smd_decoder *decoder, const struct smd_node *node, const struct smd_pool *pool)
+	struct smd_decoder *decoder, const struct smd_node *node, const struct smd_job_pool *pool)
 {
 	const struct smd_node *image = smd_node_member(node, "imageUri");
 	const struct smd_node *command = smd_node_member(node, "command");
@@ -327,7 +328,7 @@ static void check_container(
 			char got[SMD_NODE_TEXT_MAX];
 
 			smd_node_describe(image, got);
-			smd_mistake_value(decoder->diagnostics, image,
+			smd_error_at_value(decoder->diagnostics, image,
 				"a reduction server must be in worker pool %d, got %s in worker "
 				"pool %d",
 				SERVER_POOL, got, pool->index);
@@ -346,37 +347,37 @@ static void check_python_package(struct smd_decoder *decoder, const struct smd_n
 	check_env(decoder, smd_node_member(node, "env"));
 	if (uris && uris->type == SMD_NODE_ARRAY &&
 		(uris->count == 0 || uris->count > PACKAGES_MAX)) {
-		smd_mistake_value(decoder->diagnostics, uris, "must have 1 to %d packages, got %zu",
-			PACKAGES_MAX, uris->count);
+		smd_error_at_value(decoder->diagnostics, uris,
+			"must have 1 to %d packages, got %zu", PACKAGES_MAX, uris->count);
 	}
 	if (module && module->type == SMD_NODE_STRING && *module->string &&
 		!is_module(module->string)) {
 		smd_node_describe(module, got);
-		smd_mistake_value(decoder->diagnostics, module,
+		smd_error_at_value(decoder->diagnostics, module,
 			"must be a Python module such as trainer.task, got %s", got);
 	}
 }
 
 static void check_task(
-	struct smd_decoder *decoder, const struct smd_node *node, const struct smd_pool *pool)
+	struct smd_decoder *decoder, const struct smd_node *node, const struct smd_job_pool *pool)
 {
 	const struct smd_node *container_spec = smd_node_member(node, "containerSpec");
 	const struct smd_node *package = smd_node_member(node, "pythonPackageSpec");
 
 	if (container_spec && package) {
-		smd_mistake_value(decoder->diagnostics, node,
+		smd_error_at_value(decoder->diagnostics, node,
 			"must have one of containerSpec and pythonPackageSpec, got both");
 	} else if (package) {
 		check_python_package(decoder, package);
 	} else if (!container_spec) {
-		smd_mistake_value(
+		smd_error_at_value(
 			decoder->diagnostics, node, "must have containerSpec or pythonPackageSpec");
 	} else if (container_spec->type == SMD_NODE_OBJECT) {
 		check_container(decoder, container_spec, pool);
 	}
 }
 
-static enum smd_role role_of(const struct smd_pool *pool)
+static enum smd_role role_of(const struct smd_job_pool *pool)
 {
 	static const enum smd_role roles[SMD_JOB_POOLS_MAX] = {
 		SMD_ROLE_CHIEF, SMD_ROLE_WORKER, SMD_ROLE_PARAMETER_SERVER, SMD_ROLE_EVALUATOR};
@@ -389,11 +390,11 @@ static enum smd_role role_of(const struct smd_pool *pool)
 }
 
 static void decode_pool(
-	struct smd_decoder *decoder, const struct smd_node *node, struct smd_pool *pool)
+	struct smd_decoder *decoder, const struct smd_node *node, struct smd_job_pool *pool)
 {
 	if (node->type == SMD_NODE_NULL || (node->type == SMD_NODE_OBJECT && node->count == 0)) {
 		if (pool->index == 0) {
-			smd_mistake_value(decoder->diagnostics, node,
+			smd_error_at_value(decoder->diagnostics, node,
 				"must not be empty: worker pool 0 is the chief");
 		}
 		return;
@@ -423,10 +424,10 @@ void smd_decode_worker_pools(struct smd_decoder *decoder, const struct smd_field
 		return;
 	}
 	if (node->count == 0) {
-		smd_mistake_value(decoder->diagnostics, node, "must have worker pool 0, got none");
+		smd_error_at_value(decoder->diagnostics, node, "must have worker pool 0, got none");
 	}
 	if (node->count > SMD_JOB_POOLS_MAX) {
-		smd_mistake_value(decoder->diagnostics, node,
+		smd_error_at_value(decoder->diagnostics, node,
 			"must have at most %d worker pools, got %zu", SMD_JOB_POOLS_MAX,
 			node->count);
 	}

@@ -34,7 +34,7 @@ class KernelsTest(ProgramTest):
             self.assertGreater(result["kernel_GBps"], 0)
             self.assertAlmostEqual(result["ratio"], result["kernel_GBps"] / result["memcpy_GBps"], delta=1e-3)
 
-    def test_mistakes(self):
+    def test_usage_errors(self):
         for option, text in [("--dtype=float9", "must be int8, uint8"), ("--op=sub", "must be sum, prod, max, min or avg"),
                              ("--variant=mmx", "must be scalar, avx2, avx512 or neon"), ("--inputs=0", "must be 1 to 256"),
                              ("--bytes=1", "must be 64 to"), ("--milliseconds=-1", "must be a whole number"),

@@ -1,4 +1,4 @@
-"""summand_ddp against torch's own arithmetic: every type and operation, in place and not, blocking and not; mistakes."""
+"""summand_ddp against torch's own arithmetic: every type and operation, in place and not, blocking and not; errors."""
 
 import debian_torch
 

@@ -1,4 +1,4 @@
-/* The command line parser: forms of an option, operands in order, mistakes with a suggestion. */
+/* The command line parser: forms of an option, operands in order, errors with a suggestion. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -99,7 +99,7 @@ static void forms_of_switches(void **state)
 	assert_int_equal(switched("--quiet", "true"), 1);
 }
 
-static void mistake(const char *word, const char *text)
+static void refused(const char *word, const char *text)
 {
 	const char *argv[] = {"x", word};
 	struct values values = {0};
@@ -110,16 +110,16 @@ static void mistake(const char *word, const char *text)
 	assert_string_equal(error.text, text);
 }
 
-static void mistakes(void **state)
+static void errors(void **state)
 {
 	(void)state;
-	mistake("--thread=4", "--thread: unknown option; did you mean --threads?");
-	mistake("--colour", "--colour: unknown option; --help lists them");
-	mistake("--threads=-1", "--threads: must be a whole number, 0 or more, got \"-1\"");
-	mistake("--listen", "--listen: needs a value: --listen=ADDR");
-	mistake("--no-quiet=true", "--no-quiet: unknown option; did you mean --quiet?");
-	mistake("--no-listen", "--no-listen: unknown option; did you mean --listen?");
-	mistake("--quiet=maybe", "--quiet: must be true or false, got \"maybe\"");
+	refused("--thread=4", "--thread: unknown option; did you mean --threads?");
+	refused("--colour", "--colour: unknown option; --help lists them");
+	refused("--threads=-1", "--threads: must be a whole number, 0 or more, got \"-1\"");
+	refused("--listen", "--listen: needs a value: --listen=ADDR");
+	refused("--no-quiet=true", "--no-quiet: unknown option; did you mean --quiet?");
+	refused("--no-listen", "--no-listen: unknown option; did you mean --listen?");
+	refused("--quiet=maybe", "--quiet: must be true or false, got \"maybe\"");
 }
 
 int main(void)
@@ -128,7 +128,7 @@ int main(void)
 		cmocka_unit_test(forms_and_operands),
 		cmocka_unit_test(what_follows_an_operand),
 		cmocka_unit_test(forms_of_switches),
-		cmocka_unit_test(mistakes),
+		cmocka_unit_test(errors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

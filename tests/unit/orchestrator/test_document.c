@@ -17,7 +17,7 @@ static struct smd_node *parse(const char *name, const char *text)
 	struct smd_node *document = NULL;
 
 	assert_int_equal(smd_document_parse(name, text, strlen(text), &diagnostics, &document), 0);
-	assert_int_equal(diagnostics.found[SMD_MISTAKE], 0);
+	assert_int_equal(diagnostics.found[SMD_SEVERITY_ERROR], 0);
 	return document;
 }
 

@@ -183,7 +183,7 @@ static void a_good_spec_in_yaml(void **state)
 	fail_everywhere("a.yaml", good_json, 0); /* JSON is YAML too */
 }
 
-static void a_spec_with_mistakes(void **state)
+static void a_spec_with_errors(void **state)
 {
 	(void)state;
 	fail_everywhere("a.json",
@@ -197,7 +197,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_good_spec_in_json),
 		cmocka_unit_test(a_good_spec_in_yaml),
-		cmocka_unit_test(a_spec_with_mistakes),
+		cmocka_unit_test(a_spec_with_errors),
 	};
 
 	countdown = -1;

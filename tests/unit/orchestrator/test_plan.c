@@ -50,7 +50,7 @@ static struct smd_plan *plan_of(const struct smd_catalogue *catalogue, struct sm
 
 	*job = (struct smd_job){.id = "ab", .display_name = (char *)"test"};
 	for (int i = 0; i < 3; i++) {
-		job->pools[i] = (struct smd_pool){.index = i,
+		job->pools[i] = (struct smd_job_pool){.index = i,
 			.role = i == 2 ? SMD_ROLE_REDUCTION_SERVER : (enum smd_role)i,
 			.replica_count = pools[i].replicas,
 			.machine_type = (char *)pools[i].machine_type,

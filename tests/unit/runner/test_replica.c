@@ -60,7 +60,7 @@ static void apply(struct smd_replica *replica, enum smd_replica_event event, con
 
 static void test_lives(void **state)
 {
-	const struct smd_pool pool = {.index = 2, .role = SMD_ROLE_REDUCTION_SERVER};
+	const struct smd_job_pool pool = {.index = 2, .role = SMD_ROLE_REDUCTION_SERVER};
 	struct smd_replica replica;
 
 	(void)state;
@@ -87,7 +87,7 @@ static void test_lives(void **state)
 
 static void test_a_process_has_a_name(void **state)
 {
-	const struct smd_pool pool = {.index = 1, .role = SMD_ROLE_WORKER};
+	const struct smd_job_pool pool = {.index = 1, .role = SMD_ROLE_WORKER};
 	struct smd_replica replica;
 
 	(void)state;
@@ -98,7 +98,7 @@ static void test_a_process_has_a_name(void **state)
 
 static void test_results_are_bounded(void **state)
 {
-	const struct smd_pool pool = {.index = 0, .role = SMD_ROLE_CHIEF};
+	const struct smd_job_pool pool = {.index = 0, .role = SMD_ROLE_CHIEF};
 	struct smd_replica replica;
 	char key[16];
 
