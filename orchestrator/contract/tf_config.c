@@ -8,7 +8,7 @@
 #define NAME     "TF_CONFIG"
 #define REST_MAX 160 /* the longest that stands around cluster, spec, id and trial */
 
-/* The name of a role's task; NULL: the role has no part in TensorFlow's cluster at all. */
+/* The name of a role's task. */
 static const char *task_type(const struct smd_job *job, enum smd_role role)
 {
 	switch (role) {
@@ -23,11 +23,19 @@ static const char *task_type(const struct smd_job *job, enum smd_role role)
 		return "ps";
 	case SMD_ROLE_EVALUATOR:
 		return "evaluator";
-	case SMD_ROLE_REDUCTION_SERVER: /* MultiWorkerMirroredStrategy refuses a cluster with ps */
+	case SMD_ROLE_REDUCTION_SERVER:
+		return "reduction_server";
 	case SMD_ROLE_COUNT:
 		break;
 	}
 	return NULL;
+}
+
+/* Whether the role's replicas are listed in the cluster. TensorFlow waits for every task that is
+ * listed, and neither an evaluator nor a reduction server joins its cluster. */
+static int is_member(enum smd_role role)
+{
+	return role != SMD_ROLE_EVALUATOR && role != SMD_ROLE_REDUCTION_SERVER;
 }
 
 static int append_pool(const struct smd_contract *contract, int pool, json_t *cluster)
@@ -36,9 +44,7 @@ static int append_pool(const struct smd_contract *contract, int pool, json_t *cl
 	const char *type = task_type(job, job->pools[pool].role);
 	json_t *list;
 
-	/* TensorFlow never counts an evaluator as a part of the cluster. */
-	if (job->pools[pool].replica_count == 0 || !type ||
-		job->pools[pool].role == SMD_ROLE_EVALUATOR) {
+	if (job->pools[pool].replica_count == 0 || !is_member(job->pools[pool].role)) {
 		return 0;
 	}
 	list = json_object_get(cluster, type);
@@ -89,7 +95,7 @@ int smd_tf_config_add(const struct smd_contract *contract, const struct smd_posi
 	const char *type = task_type(job, job->pools[position->pool].role);
 	const char *trial = job->trial;
 
-	if (!contract->tf_cluster || !type) {
+	if (!contract->tf_cluster) {
 		return 0;
 	}
 	if (job->platform == SMD_PLATFORM_AZUREML) {

@@ -156,7 +156,7 @@ static void torch_counts_pools_0_and_1(void **state)
 	close_replica(&replica);
 }
 
-static void reduction_servers_are_workers_business_only(void **state)
+static void a_reduction_server_is_no_worker(void **state)
 {
 	struct smd_job job;
 	struct fixture replica;
@@ -174,7 +174,11 @@ static void reduction_servers_are_workers_business_only(void **state)
 
 	assert_int_equal(
 		smd_contract_environment(replica.contract, 2, 1, 0, &replica.environment), 0);
-	assert_null(get(&replica, "TF_CONFIG"));
+	assert_string_equal(get(&replica, "TF_CONFIG"),
+		"{\"cluster\":{\"chief\":[\"cmle-training-workerpool0-ab-0:2222\"],"
+		"\"worker\":[\"cmle-training-workerpool1-ab-0:2222\"]},"
+		"\"environment\":\"cloud\",\"job\":{\"workerPoolSpecs\":[]},"
+		"\"task\":{\"cloud\":\"ab\",\"index\":1,\"type\":\"reduction_server\"}}");
 	assert_null(get(&replica, "RANK"));
 	assert_null(get(&replica, "SUMMAND_REDUCTION_SERVERS"));
 	assert_string_equal(get(&replica, "SUMMAND_REPLICA"), "workerpool2-1");
@@ -615,7 +619,7 @@ int main(void)
 		cmocka_unit_test(an_evaluator_is_outside_the_tensorflow_cluster),
 		cmocka_unit_test(a_single_replica_is_not_distributed),
 		cmocka_unit_test(torch_counts_pools_0_and_1),
-		cmocka_unit_test(reduction_servers_are_workers_business_only),
+		cmocka_unit_test(a_reduction_server_is_no_worker),
 		cmocka_unit_test(later_variables_see_earlier_ones),
 		cmocka_unit_test(an_engines_placement_is_used),
 		cmocka_unit_test(every_process_of_pytorch_is_a_rank),
