@@ -1,0 +1,77 @@
+"""What README.md and the pages under specs name is there: files of the project, tests, pages and their headings."""
+
+import glob
+import os
+import pathlib
+import re
+import unittest
+
+SOURCE = os.environ["SUMMAND_SOURCE"]
+ROOMS = "orchestrator|reduction_server|worker|specs|tests|tools|\\.ci"
+ENDINGS = ("md", "c", "h")  # `rdma.md` is no test
+
+
+def pages():
+    found = ["README.md", *glob.glob("specs/**/*.md", root_dir=SOURCE, recursive=True)]
+    return {page: pathlib.Path(SOURCE, page).read_text(encoding="utf-8") for page in found}
+
+
+def without_code(text):
+    return re.sub(r"^( *)```.*?^\1```|^    .*?$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors(text):
+    """The names that GitHub gives to the headings of a page."""
+    headings = re.findall(r"^#+ +(.*?) *$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+class Documents(unittest.TestCase):
+    def setUp(self):
+        self.pages = pages()
+
+    def each(self, pattern):
+        for page, text in self.pages.items():
+            for found in re.finditer(pattern, text):
+                yield page, found[1]
+
+    def test_files_are_there(self):
+        """Words in backquotes that begin like a path of the project; what follows a * or : is not looked at."""
+        for page, path in self.each(f"`(CMakeLists\\.txt|(?:{ROOMS})/[^` ]*)`"):
+            with self.subTest(page=page, path=path):
+                self.assertTrue(os.path.exists(os.path.join(SOURCE, re.split("[:*]", path)[0])))
+
+    def test_pages_are_there(self):
+        """Pages by their names alone."""
+        names = {os.path.basename(page) for page in self.pages}
+        for page, name in self.each(r"`([a-z0-9_-]+\.md)`"):
+            with self.subTest(page=page, name=name):
+                self.assertIn(name, names)
+
+    def test_tests_are_there(self):
+        """tests/CMakeLists.txt has written down the names of all tests."""
+        with open(os.path.join(os.environ["SUMMAND_BUILD"], "tests", "names"), encoding="ascii") as file:
+            names = file.read().split()
+        kinds = "|".join(sorted({name.partition(".")[0] for name in names}))
+        named = [(page, name) for page, name in self.each(f"`((?:{kinds})\\.[a-z0-9_]+)`")
+                 if name.partition(".")[2] not in ENDINGS]
+        self.assertTrue(named)
+        for page, name in named:
+            with self.subTest(page=page, name=name):
+                self.assertTrue(name in names, f"no test is called {name}")
+
+    def test_links_lead_somewhere(self):
+        for page, text in self.pages.items():
+            for target in re.findall(r"\]\(([^)\s]+)\)", without_code(text)):
+                if re.match("[a-z]+:", target):
+                    continue
+                with self.subTest(page=page, target=target):
+                    path, _, anchor = target.partition("#")
+                    path = os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page
+                    self.assertTrue(os.path.exists(os.path.join(SOURCE, path)))
+                    if anchor:
+                        self.assertIn(anchor, anchors(self.pages[path]))
+
+
+if __name__ == "__main__":
+    unittest.main()
