@@ -25,7 +25,7 @@ int smd_member_offer(struct smd_member *member, uint64_t limit)
 	struct smd_lane *lane = member->peer->lane;
 	struct smd_pool *pool;
 
-	if (!smd_lane_has_places(lane)) {
+	if (!smd_lane_can_advertise(lane)) {
 		return 0;
 	}
 	pool = &member->peer->shard->pool;
@@ -40,8 +40,8 @@ int smd_member_offer(struct smd_member *member, uint64_t limit)
 
 		assert(!berth->buffer);
 		berth->buffer = smd_pool_take(pool);
-		berth->offer = smd_lane_offer(lane, berth->buffer, (uint32_t)pool->buffer_bytes,
-			(struct smd_extent){NULL, 0});
+		berth->advertisement = smd_lane_advertise(lane, berth->buffer,
+			(uint32_t)pool->buffer_bytes, (struct smd_extent){NULL, 0});
 	}
 	return 0;
 }
@@ -49,7 +49,7 @@ int smd_member_offer(struct smd_member *member, uint64_t limit)
 bool smd_member_has_berth(const struct smd_member *member, uint64_t ordinal)
 {
 	return ordinal >= member->next && ordinal < member->berthed &&
-	       berth_of(member, ordinal)->offer != NULL;
+	       berth_of(member, ordinal)->advertisement != NULL;
 }
 
 void *smd_member_leave_berth(struct smd_member *member, uint64_t ordinal)
@@ -62,7 +62,7 @@ void *smd_member_leave_berth(struct smd_member *member, uint64_t ordinal)
 	}
 	berth = berth_of(member, ordinal);
 	buffer = berth->buffer;
-	smd_lane_withdraw(member->peer->lane, berth->offer);
+	smd_lane_revoke(member->peer->lane, berth->advertisement);
 	*berth = (struct smd_berth){NULL, NULL};
 	return buffer;
 }
@@ -81,7 +81,7 @@ void smd_member_free_berths(struct smd_member *member, bool lane_is_closed)
 		struct smd_berth *berth = berth_of(member, k);
 
 		if (!lane_is_closed) {
-			smd_lane_withdraw(member->peer->lane, berth->offer);
+			smd_lane_revoke(member->peer->lane, berth->advertisement);
 		}
 		smd_pool_give(pool, berth->buffer);
 	}

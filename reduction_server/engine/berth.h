@@ -1,6 +1,6 @@
 /*
  * Buffers that are taken before their parts come, because the member's lane lets its worker write
- * into them (transport.h, places).
+ * into them (transport.h, remote buffers).
  *
  * A member gets a *berth* for each ordinal that it is granted. It is used when the part's header
  * comes, and given back when the part turns out to be empty. After ABORT a worker may still be
@@ -19,11 +19,11 @@ struct smd_member;
 
 struct smd_berth {
 	void *buffer;
-	struct smd_offer *offer;
+	struct smd_advertisement *advertisement;
 };
 
 /* Offers berths for the ordinals before `limit` that have none yet; they go with the next frame to
- * the member. Nothing where the lane has no places. -ENOMEM. */
+ * the member. Nothing where the lane cannot advertise. -ENOMEM. */
 int smd_member_offer(struct smd_member *member, uint64_t limit);
 
 /* Whether a part of that ordinal may have been written to its berth. */

@@ -28,7 +28,7 @@ static void comm_free_slots(struct smd_comm *comm)
 	for (unsigned i = 0; i < comm->nslots; i++) {
 		free(comm->slots[i].parts);
 		free(comm->slots[i].sends);
-		free(comm->slots[i].places);
+		free(comm->slots[i].remote_buffers);
 		free(comm->slots[i].whole);
 	}
 	free(comm->slots);
@@ -47,9 +47,9 @@ static int comm_create_slots(struct smd_comm *comm, unsigned nslots)
 		slot->comm = comm;
 		slot->parts = calloc(comm->nranks, sizeof(*slot->parts));
 		slot->sends = calloc(comm->nranks, sizeof(*slot->sends));
-		slot->places = calloc(comm->nranks, sizeof(*slot->places));
+		slot->remote_buffers = calloc(comm->nranks, sizeof(*slot->remote_buffers));
 		slot->whole = calloc(comm->nranks, sizeof(*slot->whole));
-		if (!slot->parts || !slot->sends || !slot->places || !slot->whole) {
+		if (!slot->parts || !slot->sends || !slot->remote_buffers || !slot->whole) {
 			comm_free_slots(comm);
 			return -ENOMEM;
 		}

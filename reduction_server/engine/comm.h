@@ -8,8 +8,8 @@
  * Credits. `limit` is the first ordinal that has not been granted to any rank; each rank's own is
  * what it has been told, so a rank that does not take its results cannot use up the others'
  * buffers. A grant is a promise of buffers: a window of W needs W * (nranks + 1) reserved ones
- * (specs/design/wire.md says why). One such set is reserved for as long as the communicator lives, and
- * an idle one has no more; the others come with its first result, while the shard has plenty.
+ * (specs/design/wire.md says why). One such set is reserved for as long as the communicator lives,
+ * and an idle one has no more; the others come with its first result, while the shard has plenty.
  */
 #ifndef SMD_ENGINE_COMM_H
 #define SMD_ENGINE_COMM_H
@@ -35,7 +35,7 @@ struct smd_member {
 	uint64_t next;  /* the ordinal that it must send next */
 	uint64_t limit; /* the first ordinal that it has not been granted: what it was told, as far
 			   as that has left for it */
-	struct smd_berth *berths; /* berth.h; NULL: its lane has no places */
+	struct smd_berth *berths; /* berth.h; NULL: its lane cannot advertise */
 	uint64_t berthed;         /* ordinals from `next` to before this one have theirs */
 };
 

@@ -32,7 +32,7 @@ static int greeting_on_header(
 	struct smd_greeting *greeting = owner;
 
 	*payload = greeting->payload;
-	if (frame->kind != SMD_FRAME_HELLO || greeting->refused || greeting->lane->placed) {
+	if (frame->kind != SMD_FRAME_HELLO || greeting->refused || greeting->lane->direct) {
 		return smd_error_set(error, EPROTO, "the first frame must be HELLO, got %s",
 			smd_frame_kind_name(frame->kind));
 	}

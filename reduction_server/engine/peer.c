@@ -115,9 +115,10 @@ static int peer_on_input_header(struct smd_peer *peer, const struct smd_frame *f
 	if (!member->comm) {
 		return 0; /* sent before the worker knew that the communicator is over */
 	}
-	if (lane->placed && !smd_member_has_berth(member, frame->ordinal)) {
+	if (lane->direct && !smd_member_has_berth(member, frame->ordinal)) {
 		return smd_error_set(error, EPROTO,
-			"INPUT: must not be written to a place that was not offered, got ordinal "
+			"INPUT: must not be written to a buffer that was not advertised, got "
+			"ordinal "
 			"%llu",
 			(unsigned long long)frame->ordinal);
 	}
@@ -125,8 +126,9 @@ static int peer_on_input_header(struct smd_peer *peer, const struct smd_frame *f
 	if (ret == 0 && peer->rx_slot) {
 		*payload = smd_slot_receive(
 			peer->rx_slot, frame, smd_member_leave_berth(member, frame->ordinal));
-		peer->rx_slot->places[frame->rank] =
-			lane->nplaces ? lane->places[0] : (struct smd_place){.length = 0};
+		peer->rx_slot->remote_buffers[frame->rank] =
+			lane->nremote_buffers ? lane->remote_buffers[0]
+					      : (struct smd_remote_buffer){.length = 0};
 	}
 	return ret;
 }
@@ -139,8 +141,8 @@ static int peer_on_header(
 	peer->rx_slot = NULL;
 	peer->rx_member = NULL;
 	*payload = peer->rx_control;
-	if (peer->lane->placed && frame->kind != SMD_FRAME_INPUT) {
-		return smd_error_set(error, EPROTO, "%s: must not be written to a place",
+	if (peer->lane->direct && frame->kind != SMD_FRAME_INPUT) {
+		return smd_error_set(error, EPROTO, "%s: must not be written to a buffer",
 			smd_frame_kind_name(frame->kind));
 	}
 	if (frame->kind == SMD_FRAME_JOIN || frame->kind == SMD_FRAME_PING ||
@@ -200,7 +202,7 @@ static int peer_on_leave(
 			frame->length);
 	}
 	smd_comm_leave(peer->rx_member, frame->length ? &why : NULL);
-	if (smd_lane_has_places(peer->lane)) { /* its buffers are not written to any more */
+	if (smd_lane_can_advertise(peer->lane)) { /* its buffers are not written to any more */
 		smd_peer_send(peer->rx_member, SMD_FRAME_LEFT, 0, NULL, 0);
 	}
 	peer_remove(peer, peer->rx_member);
@@ -277,7 +279,7 @@ int smd_peer_create(struct smd_shard *shard, struct smd_lane *lane, const struct
 		free(peer);
 		return ret;
 	}
-	smd_lane_declare(lane,
+	smd_lane_register(lane,
 		(struct smd_extent){shard->pool.memory, smd_pool_bytes(&shard->pool)},
 		shard->config.welcome.chunk_bytes);
 	smd_heartbeat_begin(&peer->heartbeat, lane, smd_clock_ns());

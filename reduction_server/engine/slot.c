@@ -136,7 +136,7 @@ static void slot_send(struct smd_slot *slot)
 			.length = receives ? slot->length : 0,
 			.done = slot_sent,
 			.owner = slot,
-			.place = slot->places[r],
+			.remote_buffer = slot->remote_buffers[r],
 		};
 		frame.kind = SMD_FRAME_RESULT;
 		frame.comm = comm->members[r]->number;

@@ -45,17 +45,18 @@ enum smd_slot_state {
 struct smd_slot {
 	struct smd_comm *comm;
 	enum smd_slot_state state;
-	uint64_t opened_ns;       /* when the first part began to arrive */
-	struct smd_frame shape;   /* the first part's header: what all others must say, too */
-	uint32_t length;          /* bytes of the result; of a broadcast, when the root has sent */
-	unsigned arrived;         /* parts that are whole */
-	unsigned receiving;       /* parts that lanes are writing to */
-	unsigned sending;         /* results that lanes are reading from */
-	unsigned window;          /* granted with the result */
-	void **parts;             /* [nranks]; NULL: not begun, empty, or given back */
-	struct smd_place *places; /* [nranks]: where this rank's result may be written to */
-	struct smd_send *sends;   /* [nranks] */
-	uint8_t *whole;           /* [nranks]: this rank's part has arrived */
+	uint64_t opened_ns;     /* when the first part began to arrive */
+	struct smd_frame shape; /* the first part's header: what all others must say, too */
+	uint32_t length;        /* bytes of the result; of a broadcast, when the root has sent */
+	unsigned arrived;       /* parts that are whole */
+	unsigned receiving;     /* parts that lanes are writing to */
+	unsigned sending;       /* results that lanes are reading from */
+	unsigned window;        /* granted with the result */
+	void **parts;           /* [nranks]; NULL: not begun, empty, or given back */
+	struct smd_remote_buffer
+		*remote_buffers; /* [nranks]: where this rank's result may be written to */
+	struct smd_send *sends;  /* [nranks] */
+	uint8_t *whole;          /* [nranks]: this rank's part has arrived */
 };
 
 /* Opens a FREE slot for the chunk that `frame` is a part of. */

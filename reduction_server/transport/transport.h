@@ -20,7 +20,7 @@
  * which payload is a matter of those two; a payload without a place arrives all the same. Memory
  * that was offered is written to at any time until its payload has come, the offer is withdrawn
  * because the other end is known to be through with it, or the lane is closed. Payloads of no more
- * than SMD_PLACED_ABOVE bytes are copied, which is faster, but for two cases in which a processor
+ * than SMD_DIRECT_ABOVE bytes are copied, which is faster, but for two cases in which a processor
  * may not: from memory of a device, and to a place of no more bytes. So places so small are for who
  * may have to do with such memory.
  *
@@ -46,13 +46,13 @@ struct smd_lane;
 struct smd_listener;
 
 /* Memory at the other end that one payload may be written to. Length 0: none. */
-struct smd_place {
+struct smd_remote_buffer {
 	uint64_t address;
 	uint32_t key;
 	uint32_t length;
 };
-#define SMD_PLACES_MAX   32 /* that come with one frame */
-#define SMD_PLACED_ABOVE 4096u
+#define SMD_REMOTE_BUFFERS_MAX 32 /* that come with one frame */
+#define SMD_DIRECT_ABOVE       4096u
 
 /* A buffer that some memory is part of, all of which may be registered at once; or zeros. */
 struct smd_extent {
@@ -60,20 +60,20 @@ struct smd_extent {
 	size_t length;
 };
 
-struct smd_offer; /* the transport's */
+struct smd_advertisement; /* the transport's */
 
 struct smd_send {
 	uint8_t header[SMD_FRAME_SIZE]; /* encoded by smd_lane_send() */
 	const void *payload;
 	uint32_t length;
 	void (*done)(struct smd_send *send, int err);
-	void *owner;              /* the sender's own business */
-	struct smd_place place;   /* for the payload; see above */
-	struct smd_extent extent; /* of the payload */
+	void *owner;                            /* the sender's own business */
+	struct smd_remote_buffer remote_buffer; /* for the payload; see above */
+	struct smd_extent extent;               /* of the payload */
 	/* The transport's while the send is queued: */
-	uint32_t sent;        /* header and payload bytes that have left */
-	unsigned offers;      /* places that go with it, */
-	uint32_t first_offer; /* from this one on */
+	uint32_t sent;             /* header and payload bytes that have left */
+	unsigned nadvertised;      /* places that go with it, */
+	uint32_t first_advertised; /* from this one on */
 	TAILQ_ENTRY(smd_send) link;
 };
 TAILQ_HEAD(smd_send_queue, smd_send);
@@ -155,48 +155,48 @@ struct smd_transport_ops {
 	 * Offers memory for a payload of the other end, part of `extent`; it goes with the next
 	 * frame that is sent. NULL: that place will say "none". NULL operation: no places here.
 	 */
-	struct smd_offer *(*offer)(
+	struct smd_advertisement *(*advertise)(
 		struct smd_lane *lane, void *memory, uint32_t length, struct smd_extent extent);
 	/* Forgets the offer, whose payload has come or will not. Closing a lane forgets them all.
 	 */
-	void (*withdraw)(struct smd_lane *lane, struct smd_offer *offer);
+	void (*revoke)(struct smd_lane *lane, struct smd_advertisement *advertise);
 	/*
 	 * Memory that stays mapped until it is retracted, or as long as the lane's loop has lanes,
 	 * and payloads of at most `largest` bytes in it: it need not be registered again and again.
 	 * NULL operation: no need.
 	 */
-	void (*declare)(struct smd_lane *lane, struct smd_extent memory, size_t largest);
+	void (*register_memory)(struct smd_lane *lane, struct smd_extent memory, size_t largest);
 	/*
 	 * Memory of a device, which the processor cannot touch. `fd`, a dma-buf, stands for it from
 	 * `offset` on, and may be closed afterwards. It must not overlap other such memory. 0, or
 	 * -errno where the card does not take it. NULL operation: no card does.
 	 */
-	int (*declare_device)(
+	int (*register_device)(
 		struct smd_lane *lane, struct smd_extent memory, int fd, uint64_t offset);
 	/*
 	 * Declared memory, of either kind, is no longer. Lanes that share a network card share what
 	 * was declared: to declare it again changes nothing, to retract it once is enough, and it
 	 * lives no longer than they do.
 	 */
-	void (*retract)(struct smd_lane *lane, struct smd_extent memory);
+	void (*deregister)(struct smd_lane *lane, struct smd_extent memory);
 	/*
 	 * Whether the card itself reads a payload of that length from there into a place that has
 	 * room for it, and writes one to there where that is offered. Only then may a send or an
 	 * offer name memory of a device.
 	 */
-	bool (*reaches)(const struct smd_lane *lane, const void *memory, uint32_t length);
+	bool (*can_dma)(const struct smd_lane *lane, const void *memory, uint32_t length);
 	/*
 	 * Callers have given buffers: what was registered of memory that was unmapped before is
 	 * forgotten. `moment` grows from call to call; of several lanes with the same one only the
 	 * first need do anything. NULL operation: nothing is registered.
 	 */
-	void (*refresh)(struct smd_lane *lane, uint64_t moment);
+	void (*invalidate)(struct smd_lane *lane, uint64_t generation);
 	/*
 	 * The other end may read nothing for as long as it likes: the lane ends only when its
 	 * machine no longer answers. Otherwise an end that has read nothing for long counts as
 	 * gone. NULL operation: it never does here.
 	 */
-	void (*bear_silence)(struct smd_lane *lane);
+	void (*keepalive_only)(struct smd_lane *lane);
 	/*
 	 * From now on the owner polls the lane all the time, and its loop no longer watches it:
 	 * that spares the kernel to tell the loop of everything that comes. NULL operation: there
@@ -232,9 +232,9 @@ struct smd_lane {
 	struct smd_lane_counts counts;
 	unsigned controls; /* control frames that have not left */
 	/* Of the frame that is being handed out: */
-	bool placed;                    /* its payload is where it was offered a place */
-	const struct smd_place *places; /* that came with it */
-	unsigned nplaces;
+	bool direct; /* its payload is where it was offered a place */
+	const struct smd_remote_buffer *remote_buffers; /* that came with it */
+	unsigned nremote_buffers;
 };
 /* A peer that asks and asks but does not read its answers gets no more than so many queued. */
 #define SMD_LANE_CONTROLS_MAX (4 * SMD_COMMS_MAX)
@@ -281,67 +281,68 @@ static inline bool smd_lane_poll(struct smd_lane *lane)
 }
 
 /* Whether places mean anything on the lane. */
-static inline bool smd_lane_has_places(const struct smd_lane *lane)
+static inline bool smd_lane_can_advertise(const struct smd_lane *lane)
 {
-	return lane->ops->offer != NULL;
+	return lane->ops->advertise != NULL;
 }
 
-static inline struct smd_offer *smd_lane_offer(
+static inline struct smd_advertisement *smd_lane_advertise(
 	struct smd_lane *lane, void *memory, uint32_t length, struct smd_extent extent)
 {
-	return lane->ops->offer(lane, memory, length, extent);
+	return lane->ops->advertise(lane, memory, length, extent);
 }
 
-static inline void smd_lane_withdraw(struct smd_lane *lane, struct smd_offer *offer)
+static inline void smd_lane_revoke(struct smd_lane *lane, struct smd_advertisement *advertise)
 {
-	if (offer) {
-		lane->ops->withdraw(lane, offer);
+	if (advertise) {
+		lane->ops->revoke(lane, advertise);
 	}
 }
 
-static inline void smd_lane_declare(struct smd_lane *lane, struct smd_extent memory, size_t largest)
+static inline void smd_lane_register(
+	struct smd_lane *lane, struct smd_extent memory, size_t largest)
 {
-	if (lane->ops->declare) {
-		lane->ops->declare(lane, memory, largest);
+	if (lane->ops->register_memory) {
+		lane->ops->register_memory(lane, memory, largest);
 	}
 }
 
 /* Whether the lane's card may take memory of devices. */
 static inline bool smd_lane_has_card(const struct smd_lane *lane)
 {
-	return lane->ops->declare_device != NULL;
+	return lane->ops->register_device != NULL;
 }
 
-static inline int smd_lane_declare_device(
+static inline int smd_lane_register_device(
 	struct smd_lane *lane, struct smd_extent memory, int fd, uint64_t offset)
 {
-	return lane->ops->declare_device(lane, memory, fd, offset);
+	return lane->ops->register_device(lane, memory, fd, offset);
 }
 
-static inline void smd_lane_retract(struct smd_lane *lane, struct smd_extent memory)
+static inline void smd_lane_deregister(struct smd_lane *lane, struct smd_extent memory)
 {
-	if (lane->ops->retract) {
-		lane->ops->retract(lane, memory);
+	if (lane->ops->deregister) {
+		lane->ops->deregister(lane, memory);
 	}
 }
 
-static inline bool smd_lane_reaches(
+static inline bool smd_lane_can_dma(
 	const struct smd_lane *lane, const void *memory, uint32_t length)
 {
-	return lane->ops->reaches && lane->ops->reaches(lane, memory, length);
+	return lane->ops->can_dma && lane->ops->can_dma(lane, memory, length);
 }
 
-static inline void smd_lane_refresh(struct smd_lane *lane, uint64_t moment)
+static inline void smd_lane_invalidate(struct smd_lane *lane, uint64_t generation)
 {
-	if (lane->ops->refresh) {
-		lane->ops->refresh(lane, moment);
+	if (lane->ops->invalidate) {
+		lane->ops->invalidate(lane, generation);
 	}
 }
 
-static inline void smd_lane_bear_silence(struct smd_lane *lane)
+static inline void smd_lane_keepalive_only(struct smd_lane *lane)
 {
-	if (lane->ops->bear_silence) {
-		lane->ops->bear_silence(lane);
+	if (lane->ops->keepalive_only) {
+		lane->ops->keepalive_only(lane);
 	}
 }
 

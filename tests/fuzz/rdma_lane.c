@@ -1,10 +1,11 @@
 /*
  * Any bytes at all as what the other end of an RDMA lane says: as its greeting, and as what it
- * writes into the mailboxes and tells with each write. The lane is refused or ended with a reason,
- * or goes on; it writes nothing past what its owner gave it, and leaves nothing behind.
+ * writes into the receive buffers and tells with each write. The lane is refused or ended with a
+ * reason, or goes on; it writes nothing past what its owner gave it, and leaves nothing behind.
  *
- * The bytes are a greeting and then records: mailbox (1 byte), length (2), so many bytes to be
- * written there; what comes with the write (4), and how many bytes the device says that it had (4).
+ * The bytes are a greeting and then records: receive buffer (1 byte), length (2), so many bytes to
+ * be written there; what comes with the write (4), and how many bytes the device says that it had
+ * (4).
  *
  * Linked with wire_replay.c it replays recorded sessions and what can be made of them. For
  * libFuzzer, compile this file, the script of tests/unit/rdma and smd_transport without verbs.c and
@@ -56,9 +57,9 @@ static int on_header(
 	struct owner *owner = arg;
 
 	must_hold(owner->opened && !owner->closed);
-	must_hold(owner->lane->nplaces <= SMD_PLACES_MAX);
-	if (owner->lane->placed && frame->ordinal % 2) {
-		return smd_error_set(error, EPROTO, "no place was offered");
+	must_hold(owner->lane->nremote_buffers <= SMD_REMOTE_BUFFERS_MAX);
+	if (owner->lane->direct && frame->ordinal % 2) {
+		return smd_error_set(error, EPROTO, "no place was advertised");
 	}
 	free(owner->payload);
 	owner->payload = malloc(frame->length);
@@ -95,8 +96,8 @@ static int on_frame(
 		.done = on_done,
 		.owner = owner,
 	};
-	if (owner->lane->nplaces) {
-		send->place = owner->lane->places[0];
+	if (owner->lane->nremote_buffers) {
+		send->remote_buffer = owner->lane->remote_buffers[0];
 	}
 	smd_lane_send(owner->lane, &answer, send);
 	return 0;
@@ -191,14 +192,15 @@ static void write_records(const struct owner *owner, struct rdma_cm_id *id,
 	const struct smd_rdma_greeting *greeting, const uint8_t *bytes, size_t length)
 {
 	while (length >= 11 && !owner->closed && script_receives(id)) {
-		uint8_t *mailbox = (uint8_t *)(uintptr_t)greeting->address +
-				   bytes[0] % greeting->mailboxes * (size_t)SMD_RDMA_MAILBOX_SIZE;
+		uint8_t *receive_buffer =
+			(uint8_t *)(uintptr_t)greeting->address +
+			bytes[0] % greeting->receive_buffers * (size_t)SMD_RDMA_BUFFER_SIZE;
 		size_t n = number(bytes + 1, 2);
 
-		if (n > length - 11 || n > SMD_RDMA_MAILBOX_SIZE) {
+		if (n > length - 11 || n > SMD_RDMA_BUFFER_SIZE) {
 			break;
 		}
-		memcpy(mailbox, bytes + 3, n);
+		memcpy(receive_buffer, bytes + 3, n);
 		bytes += 3 + n;
 		script_arrive(id, number(bytes, 4), number(bytes + 4, 4));
 		smd_lane_poll(owner->lane);

@@ -37,7 +37,7 @@ static void allocation_withdraw(struct smd_context *context, struct smd_allocati
 	assert(allocation->users == 0);
 	for (unsigned i = 0; memory.length && i < context->nremotes; i++) {
 		if (context->remotes[i]->lane) {
-			smd_lane_retract(context->remotes[i]->lane, memory);
+			smd_lane_deregister(context->remotes[i]->lane, memory);
 		}
 	}
 	allocation_unlink(&context->staging.allocations, allocation);
@@ -93,7 +93,7 @@ static void allocation_tell_lanes(
 		if (!lane || !smd_lane_has_card(lane)) {
 			continue;
 		}
-		ret = smd_lane_declare_device(lane, export->memory, export->fd, export->offset);
+		ret = smd_lane_register_device(lane, export->memory, export->fd, export->offset);
 		told += ret == 0;
 		if (ret) {
 			smd_error_set(&error, -ret, "the network card of the lane to %s: %s",

@@ -4,7 +4,7 @@
  * When an operation on device memory begins, the lanes whose transport can use it (rdma) are told
  * of the whole allocation that the buffer lies in, by a dma-buf. Chunks may then go from there into
  * places at the shard, and results back, with no copy in between; which ones the lane says
- * (smd_lane_reaches()).
+ * (smd_lane_can_dma()).
  *
  * Behind an address there may be another memory than before. So allocations are known by the id
  * that the driver gives each of them, and never another. Nobody says when one is freed; lanes keep

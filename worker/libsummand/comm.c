@@ -173,10 +173,10 @@ static void comm_refresh(struct smd_comm *comm)
 {
 	struct smd_context *context = comm->context;
 
-	context->moment++;
+	context->generation++;
 	for (unsigned i = 0; i < context->nremotes; i++) {
 		if (context->remotes[i]->lane) {
-			smd_lane_refresh(context->remotes[i]->lane, context->moment);
+			smd_lane_invalidate(context->remotes[i]->lane, context->generation);
 		}
 	}
 }

@@ -45,7 +45,7 @@ struct smd_context {
 	uint64_t deal_hash;
 	struct smd_staging staging;
 	struct smd_kept_list kept;             /* changed under the progress's lock too */
-	uint64_t moment;                       /* operations begun */
+	uint64_t generation;                   /* operations begun */
 	struct smd_comm *comms[SMD_COMMS_MAX]; /* by SMD_COMM_INDEX(number) */
 	struct smd_lane_counts ended;          /* of lanes that are closed */
 	uint32_t uses[SMD_COMMS_MAX]; /* under the lock: how often an index was used; odd: it is in

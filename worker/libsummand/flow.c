@@ -33,17 +33,19 @@ static void flow_sent(struct smd_send *send, int err)
 	smd_operation_check(operation);
 }
 
-int smd_flow_take_places(struct smd_flow *flow, struct smd_error *error)
+int smd_flow_take_remote_buffers(struct smd_flow *flow, struct smd_error *error)
 {
 	const struct smd_lane *lane = flow->remote->lane;
 
-	for (unsigned i = 0; i < lane->nplaces; i++) {
-		if (flow->placed - flow->done >= SMD_FLOW_WINDOW_MAX) {
+	for (unsigned i = 0; i < lane->nremote_buffers; i++) {
+		if (flow->buffered - flow->done >= SMD_FLOW_WINDOW_MAX) {
 			return smd_error_set(error, EPROTO,
-				"places: there must be at most %d for chunks that are not done",
+				"remote buffers: there must be at most %d for chunks that are not "
+				"done",
 				SMD_FLOW_WINDOW_MAX);
 		}
-		flow->places[flow->placed++ % SMD_FLOW_WINDOW_MAX] = lane->places[i];
+		flow->remote_buffers[flow->buffered++ % SMD_FLOW_WINDOW_MAX] =
+			lane->remote_buffers[i];
 	}
 	return 0;
 }
@@ -60,47 +62,48 @@ static void flow_offer(struct smd_flow *flow, const struct smd_request *operatio
 	size_t bytes = smd_operation_received_bytes(operation, chunk);
 	uint8_t *memory = operation->recv + smd_operation_chunk_offset(operation, chunk);
 
-	if (smd_lane_has_places(lane) &&
+	if (smd_lane_can_advertise(lane) &&
 		(operation->writes_device
 				? bytes && smd_staging_reaches(operation,
 						   operation->recv_allocation, lane, memory, bytes)
-				: bytes > SMD_PLACED_ABOVE)) {
-		flow->offers[flow->next % SMD_FLOW_WINDOW_MAX] = smd_lane_offer(
+				: bytes > SMD_DIRECT_ABOVE)) {
+		flow->advertisements[flow->next % SMD_FLOW_WINDOW_MAX] = smd_lane_advertise(
 			lane, memory, (uint32_t)bytes, flow_extent(operation, operation->recv));
 	}
 }
 
 static void flow_withdraw(struct smd_flow *flow, uint64_t ordinal)
 {
-	struct smd_offer **offer = &flow->offers[ordinal % SMD_FLOW_WINDOW_MAX];
+	struct smd_advertisement **advertisement =
+		&flow->advertisements[ordinal % SMD_FLOW_WINDOW_MAX];
 
-	if (*offer) {
-		smd_lane_withdraw(flow->remote->lane, *offer);
-		*offer = NULL;
+	if (*advertisement) {
+		smd_lane_revoke(flow->remote->lane, *advertisement);
+		*advertisement = NULL;
 	}
 }
 
 bool smd_flow_is_open(const struct smd_flow *flow)
 {
 	for (unsigned k = 0; k < SMD_FLOW_WINDOW_MAX; k++) {
-		if (flow->offers[k]) {
+		if (flow->advertisements[k]) {
 			return true;
 		}
 	}
 	return false;
 }
 
-void smd_flow_withdraw_all(struct smd_flow *flow)
+void smd_flow_revoke_all(struct smd_flow *flow)
 {
 	for (uint64_t k = 0; k < SMD_FLOW_WINDOW_MAX; k++) {
 		flow_withdraw(flow, k);
 	}
 }
 
-void smd_flow_forget_offers(struct smd_flow *flow)
+void smd_flow_forget_advertisements(struct smd_flow *flow)
 {
 	for (unsigned k = 0; k < SMD_FLOW_WINDOW_MAX; k++) {
-		flow->offers[k] = NULL;
+		flow->advertisements[k] = NULL;
 	}
 }
 
@@ -131,7 +134,7 @@ static void flow_send_chunk(struct smd_flow *flow, struct smd_request *operation
 	send->send.length = (uint32_t)smd_operation_sent_bytes(operation, chunk);
 	send->send.done = flow_sent;
 	send->send.owner = flow->comm;
-	send->send.place = smd_flow_place(flow, flow->next);
+	send->send.remote_buffer = smd_flow_remote_buffer(flow, flow->next);
 	send->send.extent = send->stage ? (struct smd_extent){.length = 0}
 					: flow_extent(operation, operation->send);
 	flow_offer(flow, operation, chunk);
@@ -198,9 +201,11 @@ int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void 
 		return smd_error_set(
 			error, EPROTO, "RESULT: length must be %zu, got %u", bytes, frame->length);
 	}
-	if (flow->remote->lane->placed && !flow->offers[frame->ordinal % SMD_FLOW_WINDOW_MAX]) {
+	if (flow->remote->lane->direct &&
+		!flow->advertisements[frame->ordinal % SMD_FLOW_WINDOW_MAX]) {
 		return smd_error_set(error, EPROTO,
-			"RESULT: must not be written to a place that was not offered, got ordinal "
+			"RESULT: must not be written to a buffer that was not advertised, got "
+			"ordinal "
 			"%llu",
 			(unsigned long long)frame->ordinal);
 	}
@@ -208,7 +213,7 @@ int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void 
 	if (bytes == 0) {
 		return 0;
 	}
-	if (!operation->writes_device || flow->remote->lane->placed) {
+	if (!operation->writes_device || flow->remote->lane->direct) {
 		*payload = operation->recv + smd_operation_chunk_offset(operation, chunk);
 	} else {
 		*payload = operation->cards_only ? flow->remote->sink : smd_staging_receive(flow);
@@ -219,19 +224,19 @@ int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void 
 int smd_flow_received(struct smd_flow *flow, const struct smd_frame *frame, struct smd_error *error)
 {
 	struct smd_request *operation = flow->rx_operation;
-	bool placed = flow->remote->lane->placed;
-	bool staged = operation->writes_device && !placed;
+	bool direct = flow->remote->lane->direct;
+	bool staged = operation->writes_device && !direct;
 	int ret;
 
 	flow->rx_operation = NULL;
 	flow_withdraw(flow, flow->done);
 	flow->done++;
-	ret = smd_flow_take_places(flow, error);
+	ret = smd_flow_take_remote_buffers(flow, error);
 	if (ret) {
 		return ret;
 	}
 	smd_flow_grant(flow, frame->window);
-	operation->unflushed |= operation->writes_device && placed && !operation->cards_only;
+	operation->unflushed |= operation->writes_device && direct && !operation->cards_only;
 	if (staged && operation->cards_only) {
 		smd_staging_refuse(operation, "a result came otherwise than to its place");
 	} else if (staged) {

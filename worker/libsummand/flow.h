@@ -5,8 +5,8 @@
  *     results here | sent, waiting | may be sent   | not granted yet
  *
  * Of those that may be sent, the ones before `read` are being read from a device or have been, and
- * the ones before `placed` have a place at the shard (transport.h). Numbers are ordinals. `done`
- * and `next` only grow; limit - done is at most SMD_FLOW_WINDOW_MAX.
+ * the ones before `buffered` have a remote buffer at the shard (transport.h). Numbers are ordinals.
+ * `done` and `next` only grow; limit - done is at most SMD_FLOW_WINDOW_MAX.
  */
 #ifndef SMD_LIBSUMMAND_FLOW_H
 #define SMD_LIBSUMMAND_FLOW_H
@@ -36,21 +36,23 @@ struct smd_flow {
 	uint64_t next;
 	uint64_t limit;
 	uint64_t read;
-	uint64_t placed;
+	uint64_t buffered;
 	bool exposed; /* the communicator is over, but the shard may still be writing results */
 	struct smd_request *rx_operation; /* whose result is coming in */
 	struct smd_stage *rx_stage;       /* and where to; NULL: not to a stage */
 	struct smd_flow_send
 		sends[SMD_FLOW_WINDOW_MAX]; /* of ordinal k at k mod SMD_FLOW_WINDOW_MAX */
-	struct smd_place places[SMD_FLOW_WINDOW_MAX];  /* the same; for its chunk */
-	struct smd_offer *offers[SMD_FLOW_WINDOW_MAX]; /* the same; NULL or for its result */
+	struct smd_remote_buffer remote_buffers[SMD_FLOW_WINDOW_MAX]; /* the same; for its chunk */
+	struct smd_advertisement
+		*advertisements[SMD_FLOW_WINDOW_MAX]; /* the same; NULL or for its result */
 };
 
 /* For the chunk, which is not done. */
-static inline struct smd_place smd_flow_place(const struct smd_flow *flow, uint64_t ordinal)
+static inline struct smd_remote_buffer smd_flow_remote_buffer(
+	const struct smd_flow *flow, uint64_t ordinal)
 {
-	return ordinal < flow->placed ? flow->places[ordinal % SMD_FLOW_WINDOW_MAX]
-				      : (struct smd_place){.length = 0};
+	return ordinal < flow->buffered ? flow->remote_buffers[ordinal % SMD_FLOW_WINDOW_MAX]
+					: (struct smd_remote_buffer){.length = 0};
 }
 
 /* The shard allows so many chunks after those that are done. */
@@ -66,16 +68,17 @@ bool smd_flow_send(struct smd_flow *flow);
 int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void **payload,
 	struct smd_error *error);
 
-/* Takes the places that have come with the frame that is handed out. -EPROTO with a text. */
-int smd_flow_take_places(struct smd_flow *flow, struct smd_error *error);
+/* Takes the remote buffers that have come with the frame that is handed out. -EPROTO with a text.
+ */
+int smd_flow_take_remote_buffers(struct smd_flow *flow, struct smd_error *error);
 
 /* Whether the shard may write into buffers of the communicator without a further word. */
 bool smd_flow_is_open(const struct smd_flow *flow);
 
 /* The shard is through with the communicator. */
-void smd_flow_withdraw_all(struct smd_flow *flow);
-/* The lane has been closed, and with it all that was offered on it. */
-void smd_flow_forget_offers(struct smd_flow *flow);
+void smd_flow_revoke_all(struct smd_flow *flow);
+/* The lane has been closed, and with it all that was advertised on it. */
+void smd_flow_forget_advertisements(struct smd_flow *flow);
 
 /* The announced result is there. -EPROTO with a text when what came with it makes no sense. */
 int smd_flow_received(

@@ -34,7 +34,7 @@ static void kept_retract(struct smd_context *context, struct smd_extent memory)
 {
 	for (unsigned i = 0; i < context->nremotes; i++) {
 		if (context->remotes[i]->lane) {
-			smd_lane_retract(context->remotes[i]->lane, memory);
+			smd_lane_deregister(context->remotes[i]->lane, memory);
 		}
 	}
 }
@@ -43,11 +43,11 @@ static int kept_declare_to(
 	struct smd_lane *lane, struct smd_extent memory, const struct smd_dmabuf *dmabuf)
 {
 	if (!dmabuf) {
-		smd_lane_declare(lane, memory, SMD_CHUNK_LIMIT);
+		smd_lane_register(lane, memory, SMD_CHUNK_LIMIT);
 		return 0;
 	}
 	return smd_lane_has_card(lane)
-		       ? smd_lane_declare_device(lane, memory, dmabuf->fd, dmabuf->offset)
+		       ? smd_lane_register_device(lane, memory, dmabuf->fd, dmabuf->offset)
 		       : -ENOTSUP;
 }
 

@@ -126,7 +126,7 @@ static void remote_drop_lane(struct smd_remote *remote)
 		struct smd_comm *comm = remote->context->comms[i];
 
 		if (comm) {
-			smd_flow_forget_offers(&comm->flows[remote->index]);
+			smd_flow_forget_advertisements(&comm->flows[remote->index]);
 			smd_comm_covered(comm, &comm->flows[remote->index]);
 		}
 	}
@@ -294,7 +294,7 @@ static int remote_on_header(
 	remote->rx_comm = NULL;
 	remote->rx_flow = NULL;
 	*payload = remote->rx_control;
-	if (remote->lane->placed && frame->kind != SMD_FRAME_RESULT) {
+	if (remote->lane->direct && frame->kind != SMD_FRAME_RESULT) {
 		return smd_error_set(error, EPROTO, "%s: must not be written to a place",
 			smd_frame_kind_name(frame->kind));
 	}
@@ -382,7 +382,7 @@ static int remote_on_abort(
 static int remote_on_joined(
 	struct smd_remote *remote, const struct smd_frame *frame, struct smd_error *error)
 {
-	int ret = smd_flow_take_places(&remote->rx_comm->flows[remote->index], error);
+	int ret = smd_flow_take_remote_buffers(&remote->rx_comm->flows[remote->index], error);
 
 	if (ret == 0) {
 		smd_comm_joined(remote->rx_comm, remote, frame->window);
@@ -421,7 +421,7 @@ static int remote_on_frame(
 	case SMD_FRAME_JOINED:
 		return remote_on_joined(remote, frame, error);
 	case SMD_FRAME_LEFT:
-		smd_flow_withdraw_all(&comm->flows[remote->index]);
+		smd_flow_revoke_all(&comm->flows[remote->index]);
 		smd_comm_covered(comm, &comm->flows[remote->index]);
 		return 0;
 	case SMD_FRAME_ABORT:

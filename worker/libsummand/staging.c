@@ -134,7 +134,7 @@ bool smd_staging_reaches(const struct smd_request *operation,
 	size_t bytes)
 {
 	return (allocation || operation->cards_only) &&
-	       smd_lane_reaches(lane, memory, (uint32_t)bytes);
+	       smd_lane_can_dma(lane, memory, (uint32_t)bytes);
 }
 
 /* Whether the lane's card takes the chunk from the device: it can, and there is a place for it.
@@ -144,7 +144,7 @@ static bool staging_sends_directly(const struct smd_flow *flow, const struct smd
 {
 	size_t bytes = smd_operation_chunk_bytes(operation, chunk);
 
-	return bytes <= smd_flow_place(flow, ordinal).length &&
+	return bytes <= smd_flow_remote_buffer(flow, ordinal).length &&
 	       smd_staging_reaches(operation, operation->send_allocation, flow->remote->lane,
 		       operation->send + smd_operation_chunk_offset(operation, chunk), bytes);
 }
@@ -203,7 +203,7 @@ bool smd_staging_may_go(const struct smd_flow *flow, struct smd_request *operati
 	size_t bytes = smd_operation_received_bytes(operation, chunk);
 
 	if (operation->writes_device && bytes &&
-		!smd_lane_reaches(flow->remote->lane,
+		!smd_lane_can_dma(flow->remote->lane,
 			operation->recv + smd_operation_chunk_offset(operation, chunk),
 			(uint32_t)bytes)) {
 		smd_staging_refuse(operation, "the network card does not write there");
@@ -213,7 +213,7 @@ bool smd_staging_may_go(const struct smd_flow *flow, struct smd_request *operati
 		staging_sends_directly(flow, operation, chunk, flow->next)) {
 		return true;
 	}
-	if (flow->next < flow->placed) {
+	if (flow->next < flow->buffered) {
 		smd_staging_refuse(operation, "the reduction server has no place for a chunk");
 	}
 	return false;

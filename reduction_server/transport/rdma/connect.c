@@ -1,7 +1,7 @@
 /*
  * Makes RDMA lanes with the connection manager: one end resolves the address and the way there and
  * asks, the other is asked, is moved to the loop of the shard that is wanted, and accepts. Both
- * tell where their mailboxes are.
+ * tell where their receive buffers are.
  */
 #include <errno.h>
 #include <event2/event.h>
@@ -20,9 +20,9 @@
 #define REJECTED_NOBODY  8    /* the connection manager's word for: nobody listens there */
 #define REJECTED_BY_END  28   /* and for: the other end says so itself */
 #define LAST_LOOKS       64   /* at the queue, when the connection has ended */
-#define INLINE_WANTED    256u /* a header with its places mostly fits */
+#define INLINE_WANTED    256u /* a header with its remote buffers mostly fits */
 
-static void lane_on_event(struct rdma_ear *ear, const struct smd_verbs_event *event);
+static void lane_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs_event *event);
 
 struct rdma_lane *smd_rdma_lane_create(void)
 {
@@ -30,30 +30,30 @@ struct rdma_lane *smd_rdma_lane_create(void)
 
 	if (lane) {
 		lane->lane.ops = &smd_transport_rdma;
-		lane->ear.on_event = lane_on_event;
+		lane->endpoint.on_event = lane_on_event;
 		TAILQ_INIT(&lane->tx);
-		LIST_INIT(&lane->offers);
-		LIST_INIT(&lane->idle_offers);
+		LIST_INIT(&lane->advertisements);
+		LIST_INIT(&lane->idle_advertisements);
 	}
 	return lane;
 }
 
 /* ---- the queue pair ---- */
 
-static int lane_make_mailboxes(struct rdma_lane *lane, struct smd_error *error)
+static int lane_make_buffers(struct rdma_lane *lane, struct smd_error *error)
 {
-	size_t bytes = 2 * (size_t)RDMA_MAILBOXES * SMD_RDMA_MAILBOX_SIZE;
+	size_t bytes = 2 * (size_t)RDMA_BUFFERS * SMD_RDMA_BUFFER_SIZE;
 	void *memory = NULL;
 	int ret;
 
-	lane->mailboxes = RDMA_MAILBOXES;
+	lane->receive_buffers = RDMA_BUFFERS;
 	lane->posted = calloc(lane->depth, sizeof(*lane->posted));
 	if (!lane->posted || posix_memalign(&memory, MEMORY_ALIGNMENT, bytes) != 0) {
 		return smd_error_set(error, ENOMEM, "rdma: out of memory");
 	}
 	lane->memory = memory;
 	memset(memory, 0, bytes);
-	ret = smd_verbs_region_create(lane->hub->domain, memory, bytes,
+	ret = smd_verbs_region_create(lane->device->domain, memory, bytes,
 		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &lane->region);
 	return ret ? smd_rdma_explain(error, -ret, "register memory") : 0;
 }
@@ -61,31 +61,31 @@ static int lane_make_mailboxes(struct rdma_lane *lane, struct smd_error *error)
 /* The device is known: makes the queue pair and what belongs to it. */
 static int lane_make_pair(struct rdma_lane *lane, struct smd_error *error)
 {
-	int ret = smd_rdma_hub_get(
-		lane->loop, lane->id->verbs, lane->id->port_num, &lane->hub, error);
+	int ret = smd_rdma_device_get(
+		lane->loop, lane->id->verbs, lane->id->port_num, &lane->device, error);
 
 	if (ret) {
 		return ret;
 	}
 	/* A power of 2, so that the ring of messages is one where their count begins anew. */
 	lane->depth = RDMA_DEPTH;
-	while (lane->depth > lane->hub->limits.queue_depth) {
+	while (lane->depth > lane->device->limits.queue_depth) {
 		lane->depth /= 2;
 	}
-	ret = lane_make_mailboxes(lane, error);
+	ret = lane_make_buffers(lane, error);
 	if (ret) {
 		return ret;
 	}
-	ret = smd_rdma_hub_add(lane->hub, lane, lane->depth + RDMA_RECEIVES);
+	ret = smd_rdma_device_add(lane->device, lane, lane->depth + RDMA_RECEIVES);
 	if (ret) {
 		return smd_error_set(error, -ret,
 			"rdma: the device has no room for the completions of one more lane");
 	}
 	lane->inline_bytes = INLINE_WANTED;
-	ret = smd_verbs_pair_create(lane->id, lane->hub->domain, &lane->hub->queue, lane->depth,
-		RDMA_RECEIVES, &lane->inline_bytes);
+	ret = smd_verbs_pair_create(lane->id, lane->device->domain, &lane->device->queue,
+		lane->depth, RDMA_RECEIVES, &lane->inline_bytes);
 	if (ret) {
-		smd_rdma_hub_remove(lane->hub, lane, lane->depth + RDMA_RECEIVES);
+		smd_rdma_device_remove(lane->device, lane, lane->depth + RDMA_RECEIVES);
 		return smd_rdma_explain(error, -ret, "make a queue pair");
 	}
 	lane->paired = true;
@@ -99,7 +99,7 @@ static void lane_greet(const struct rdma_lane *lane, uint8_t bytes[SMD_RDMA_GREE
 {
 	const struct smd_rdma_greeting greeting = {
 		.shard = (uint16_t)lane->shard,
-		.mailboxes = (uint16_t)lane->mailboxes,
+		.receive_buffers = (uint16_t)lane->receive_buffers,
 		.key = lane->region->rkey,
 		.address = (uintptr_t)lane->memory,
 	};
@@ -110,10 +110,11 @@ static void lane_greet(const struct rdma_lane *lane, uint8_t bytes[SMD_RDMA_GREE
 static void lane_open(struct rdma_lane *lane)
 {
 	lane->state = RDMA_LANE_OPEN;
-	lane->window =
-		lane->mailboxes < lane->other.mailboxes ? lane->mailboxes : lane->other.mailboxes;
+	lane->window = lane->receive_buffers < lane->other.receive_buffers
+			       ? lane->receive_buffers
+			       : lane->other.receive_buffers;
 	if (!TAILQ_EMPTY(&lane->tx)) {
-		smd_rdma_hub_wake(lane);
+		smd_rdma_device_wake(lane);
 	}
 }
 
@@ -220,18 +221,18 @@ static void lane_on_unreachable(struct rdma_lane *lane)
 static void lane_on_disconnected(struct rdma_lane *lane)
 {
 	for (int i = 0; i < LAST_LOOKS && lane->paired && !lane->closed && !lane->ended; i++) {
-		if (smd_rdma_hub_poll(lane->hub) == 0) {
+		if (smd_rdma_device_poll(lane->device) == 0) {
 			break;
 		}
 	}
 	smd_rdma_lane_end(lane, -ECONNRESET, "the other end closed the connection");
 }
 
-static void lane_on_event(struct rdma_ear *ear, const struct smd_verbs_event *event)
+static void lane_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs_event *event)
 {
 	static const char removed[] = "the RDMA device was removed";
 	struct rdma_lane *lane =
-		(struct rdma_lane *)((char *)ear - offsetof(struct rdma_lane, ear));
+		(struct rdma_lane *)((char *)endpoint - offsetof(struct rdma_lane, endpoint));
 
 	if (lane->closed || lane->ended) {
 		return;
@@ -266,9 +267,9 @@ static void lane_on_event(struct rdma_ear *ear, const struct smd_verbs_event *ev
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
 		/* Until each lane has heard, some could still tell the others' ends that this one's
 		 * was lost, as if that had been the other end's fault. */
-		if (lane->hub) {
-			lane->hub->removed = true;
-			smd_rdma_hub_fail(lane->hub, -ENODEV, removed);
+		if (lane->device) {
+			lane->device->removed = true;
+			smd_rdma_device_fail(lane->device, -ENODEV, removed);
 		}
 		smd_rdma_lane_end(lane, -ENODEV, removed);
 		break;
@@ -289,7 +290,7 @@ static int lane_ask(struct rdma_lane *lane, const char *address, struct smd_erro
 	if (ret) {
 		return ret;
 	}
-	ret = smd_verbs_id_create(lane->loop->channel, &lane->ear, &lane->id);
+	ret = smd_verbs_id_create(lane->loop->channel, &lane->endpoint, &lane->id);
 	if (ret == 0) {
 		ret = smd_verbs_resolve_address(
 			lane->id, smd_address_choose(list)->ai_addr, RESOLVE_MS);
@@ -349,7 +350,7 @@ static int lane_accept(struct rdma_lane *lane, struct event_base *base, struct s
 		return smd_error_set(
 			error, -ret, "rdma: cannot move the connection: %s", strerror(-ret));
 	}
-	lane->id->context = &lane->ear;
+	lane->id->context = &lane->endpoint;
 	ret = lane_make_pair(lane, error);
 	if (ret) {
 		return ret;
@@ -374,7 +375,7 @@ int smd_rdma_attach(struct smd_lane *outer, struct event_base *base,
 	} else if (lane->loop->base != base) {
 		ret = smd_error_set(&error, EINVAL, "rdma: a lane cannot change its loop");
 	} else if (lane->err) {
-		smd_rdma_hub_wake(lane); /* it has ended meanwhile */
+		smd_rdma_device_wake(lane); /* it has ended meanwhile */
 	}
 	if (ret) {
 		lane->state = RDMA_LANE_REQUESTED; /* nothing can be said on it */

@@ -40,9 +40,9 @@ static void loop_on_readable(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	while (smd_verbs_event_take(loop->channel, &event) == 0) {
-		struct rdma_ear *ear = event.context;
+		struct rdma_endpoint *endpoint = event.context;
 
-		ear->on_event(ear, &event);
+		endpoint->on_event(endpoint, &event);
 	}
 }
 
@@ -69,7 +69,7 @@ static int loop_create(struct event_base *base, struct rdma_loop **out, struct s
 		return smd_error_set(error, ENOMEM, "rdma: out of memory");
 	}
 	loop->base = base;
-	LIST_INIT(&loop->hubs);
+	LIST_INIT(&loop->devices);
 	ret = smd_verbs_channel_create(&loop->channel);
 	if (ret) {
 		smd_error_set(error, -ret, "rdma: cannot reach the connection manager: %s",
@@ -141,19 +141,19 @@ int smd_rdma_explain(struct smd_error *error, int err, const char *what)
 	return smd_error_set(error, err, "rdma: cannot %s: %s", what, strerror(err));
 }
 
-/* ---- the hub's registered memory ---- */
+/* ---- the device's registered memory ---- */
 
-static int hub_register(void *owner, void *address, size_t length, enum smd_rdma_access access,
+static int device_register(void *owner, void *address, size_t length, enum smd_rdma_access access,
 	struct smd_rdma_keys *out)
 {
-	struct rdma_hub *hub = owner;
+	struct rdma_device *device = owner;
 	int flags = access == SMD_RDMA_WRITE ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0;
 	struct ibv_mr *region;
-	int ret = smd_verbs_region_create(hub->domain, address, length, flags, &region);
+	int ret = smd_verbs_region_create(device->domain, address, length, flags, &region);
 	struct smd_error error = {""};
 
-	if (ret && !hub->refused) {
-		hub->refused = true;
+	if (ret && !device->refused) {
+		device->refused = true;
 		smd_rdma_explain(&error, -ret, "register buffers");
 		smd_log(SMD_LOG_WARN, "rdma", "%s; they are copied instead", error.text);
 	}
@@ -163,12 +163,12 @@ static int hub_register(void *owner, void *address, size_t length, enum smd_rdma
 	return ret;
 }
 
-static int hub_register_device(void *owner, void *address, size_t length, int fd, uint64_t offset,
-	struct smd_rdma_keys *out)
+static int device_register_dmabuf(void *owner, void *address, size_t length, int fd,
+	uint64_t offset, struct smd_rdma_keys *out)
 {
-	struct rdma_hub *hub = owner;
+	struct rdma_device *device = owner;
 	struct ibv_mr *region;
-	int ret = smd_verbs_region_create_dmabuf(hub->domain, fd, offset, (uintptr_t)address,
+	int ret = smd_verbs_region_create_dmabuf(device->domain, fd, offset, (uintptr_t)address,
 		length, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &region);
 
 	if (ret == 0) {
@@ -177,7 +177,7 @@ static int hub_register_device(void *owner, void *address, size_t length, int fd
 	return ret;
 }
 
-static void hub_deregister(void *owner, void *handle)
+static void device_deregister(void *owner, void *handle)
 {
 	(void)owner;
 	smd_verbs_region_destroy(handle);
@@ -186,49 +186,49 @@ static void hub_deregister(void *owner, void *handle)
 /* ---- completions ---- */
 
 /* A batch of the queue, when all of the last one is handled. How many are to be; or -errno. */
-static int hub_take(struct rdma_hub *hub)
+static int device_take(struct rdma_device *device)
 {
 	int n;
 
-	if (hub->polled_begin == hub->polled_end) {
-		n = smd_verbs_queue_poll(&hub->queue, hub->polled, BATCH);
-		hub->polled_begin = 0;
-		hub->polled_end = n > 0 ? (unsigned)n : 0;
+	if (device->polled_begin == device->polled_end) {
+		n = smd_verbs_queue_poll(&device->queue, device->polled, BATCH);
+		device->polled_begin = 0;
+		device->polled_end = n > 0 ? (unsigned)n : 0;
 		return n;
 	}
-	return (int)(hub->polled_end - hub->polled_begin);
+	return (int)(device->polled_end - device->polled_begin);
 }
 
-static void hub_look_again(struct rdma_hub *hub)
+static void device_poll_again(struct rdma_device *device)
 {
 	const struct timeval now = {0, 0};
 
-	evtimer_add(hub->again, &now);
+	evtimer_add(device->again, &now);
 }
 
-bool smd_rdma_hub_keep(struct rdma_hub *hub, const struct ibv_wc *completion)
+bool smd_rdma_device_keep(struct rdma_device *device, const struct ibv_wc *completion)
 {
-	if (hub->polled_end == hub->polled_room) {
-		unsigned room = 2 * hub->polled_room;
-		struct ibv_wc *polled = realloc(hub->polled, room * sizeof(*polled));
+	if (device->polled_end == device->polled_room) {
+		unsigned room = 2 * device->polled_room;
+		struct ibv_wc *polled = realloc(device->polled, room * sizeof(*polled));
 
 		if (!polled) {
 			return false;
 		}
-		hub->polled = polled;
-		hub->polled_room = room;
+		device->polled = polled;
+		device->polled_room = room;
 	}
-	hub->polled[hub->polled_end++] = *completion;
-	hub_look_again(hub);
+	device->polled[device->polled_end++] = *completion;
+	device_poll_again(device);
 	return true;
 }
 
-static void hub_flush(struct rdma_hub *hub)
+static void device_flush(struct rdma_device *device)
 {
-	while (!TAILQ_EMPTY(&hub->dirty)) {
-		struct rdma_lane *lane = TAILQ_FIRST(&hub->dirty);
+	while (!TAILQ_EMPTY(&device->dirty)) {
+		struct rdma_lane *lane = TAILQ_FIRST(&device->dirty);
 
-		TAILQ_REMOVE(&hub->dirty, lane, dirty_link);
+		TAILQ_REMOVE(&device->dirty, lane, dirty_link);
 		lane->dirty = false;
 		if (lane->err) {
 			smd_rdma_lane_end(lane, lane->err, lane->reason);
@@ -238,101 +238,102 @@ static void hub_flush(struct rdma_hub *hub)
 	}
 }
 
-void smd_rdma_hub_fail(struct rdma_hub *hub, int err, const char *reason)
+void smd_rdma_device_fail(struct rdma_device *device, int err, const char *reason)
 {
-	for (uint32_t i = 0; i < hub->nlanes; i++) {
-		if (hub->lanes[i]) {
-			smd_rdma_lane_fail(hub->lanes[i], err, reason);
+	for (uint32_t i = 0; i < device->nlanes; i++) {
+		if (device->lanes[i]) {
+			smd_rdma_lane_fail(device->lanes[i], err, reason);
 		}
 	}
 }
 
-unsigned smd_rdma_hub_poll(struct rdma_hub *hub)
+unsigned smd_rdma_device_poll(struct rdma_device *device)
 {
 	unsigned total = 0;
 	int n = BATCH;
 
 	for (unsigned batch = 0; batch < TURN_BATCHES && n >= BATCH; batch++) {
-		n = hub_take(hub);
+		n = device_take(device);
 		/* A lane that is closed meanwhile takes its own out, and may add others'. */
-		for (int i = 0; i < n && hub->polled_begin != hub->polled_end; i++) {
-			struct ibv_wc completion = hub->polled[hub->polled_begin++];
+		for (int i = 0; i < n && device->polled_begin != device->polled_end; i++) {
+			struct ibv_wc completion = device->polled[device->polled_begin++];
 
-			smd_rdma_completed(hub, &completion);
+			smd_rdma_completed(device, &completion);
 			total++;
 		}
 		if (n < 0) {
-			smd_rdma_hub_fail(hub, -EIO, "the device's completion queue has failed");
+			smd_rdma_device_fail(
+				device, -EIO, "the device's completion queue has failed");
 		}
-		hub_flush(hub);
+		device_flush(device);
 	}
 	if (total) {
-		hub->busy_ns = smd_clock_ns();
+		device->busy_ns = smd_clock_ns();
 	}
 	return total;
 }
 
 /* Looks at the queue, and sees to it that it is looked at later. */
-static void hub_serve(struct rdma_hub *hub)
+static void device_serve(struct rdma_device *device)
 {
-	if (smd_rdma_hub_poll(hub)) {
-		hub_look_again(hub);
+	if (smd_rdma_device_poll(device)) {
+		device_poll_again(device);
 		return;
 	}
-	if (smd_clock_ns() - hub->busy_ns < SPIN_NS) {
+	if (smd_clock_ns() - device->busy_ns < SPIN_NS) {
 		sched_yield();
-		hub_look_again(hub);
+		device_poll_again(device);
 		return;
 	}
 	/* What came between the last look and the arming wakes nobody. */
-	if (smd_verbs_queue_arm(&hub->queue) || smd_rdma_hub_poll(hub)) {
-		hub_look_again(hub);
+	if (smd_verbs_queue_arm(&device->queue) || smd_rdma_device_poll(device)) {
+		device_poll_again(device);
 	}
 }
 
-static void hub_on_readable(evutil_socket_t fd, short what, void *arg)
+static void device_on_readable(evutil_socket_t fd, short what, void *arg)
 {
-	struct rdma_hub *hub = arg;
+	struct rdma_device *device = arg;
 
 	(void)fd;
 	(void)what;
-	smd_verbs_queue_quiet(&hub->queue);
-	hub_serve(hub);
+	smd_verbs_queue_quiet(&device->queue);
+	device_serve(device);
 }
 
-static void hub_on_again(evutil_socket_t fd, short what, void *arg)
+static void device_on_again(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
-	hub_serve(arg);
+	device_serve(arg);
 }
 
-static void hub_on_flush(evutil_socket_t fd, short what, void *arg)
+static void device_on_flush(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
-	hub_flush(arg);
+	device_flush(arg);
 }
 
 /* A machine that is gone acknowledges nothing, which is found out by writing to it. */
-static void hub_on_beat(evutil_socket_t fd, short what, void *arg)
+static void device_on_beat(evutil_socket_t fd, short what, void *arg)
 {
-	struct rdma_hub *hub = arg;
+	struct rdma_device *device = arg;
 
 	(void)fd;
 	(void)what;
-	for (uint32_t i = 0; i < hub->nlanes; i++) {
-		if (hub->lanes[i]) {
-			smd_rdma_probe(hub->lanes[i]);
+	for (uint32_t i = 0; i < device->nlanes; i++) {
+		if (device->lanes[i]) {
+			smd_rdma_probe(device->lanes[i]);
 		}
 	}
 }
 
-/* ---- hubs ---- */
+/* ---- devices ---- */
 
-static void hub_free_events(struct rdma_hub *hub)
+static void device_free_events(struct rdma_device *device)
 {
-	struct event *events[] = {hub->readable, hub->again, hub->flush, hub->beat};
+	struct event *events[] = {device->readable, device->again, device->flush, device->beat};
 
 	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
 		if (events[i]) {
@@ -341,23 +342,23 @@ static void hub_free_events(struct rdma_hub *hub)
 	}
 }
 
-static int hub_create_events(struct rdma_hub *hub)
+static int device_create_events(struct rdma_device *device)
 {
 	const struct timeval beat = {BEAT_S, 0};
-	struct event_base *base = hub->loop->base;
+	struct event_base *base = device->loop->base;
 	int ret = -ENOMEM;
 
-	hub->readable =
-		event_new(base, hub->queue.channel->fd, EV_READ | EV_PERSIST, hub_on_readable, hub);
-	hub->again = evtimer_new(base, hub_on_again, hub);
-	hub->flush = event_new(base, -1, EV_PERSIST, hub_on_flush, hub);
-	hub->beat = event_new(base, -1, EV_PERSIST, hub_on_beat, hub);
-	if (hub->readable && hub->again && hub->flush && hub->beat &&
-		event_add(hub->readable, NULL) == 0 && event_add(hub->beat, &beat) == 0) {
-		ret = smd_verbs_queue_arm(&hub->queue);
+	device->readable = event_new(
+		base, device->queue.channel->fd, EV_READ | EV_PERSIST, device_on_readable, device);
+	device->again = evtimer_new(base, device_on_again, device);
+	device->flush = event_new(base, -1, EV_PERSIST, device_on_flush, device);
+	device->beat = event_new(base, -1, EV_PERSIST, device_on_beat, device);
+	if (device->readable && device->again && device->flush && device->beat &&
+		event_add(device->readable, NULL) == 0 && event_add(device->beat, &beat) == 0) {
+		ret = smd_verbs_queue_arm(&device->queue);
 	}
 	if (ret) {
-		hub_free_events(hub);
+		device_free_events(device);
 	}
 	return ret;
 }
@@ -369,100 +370,101 @@ static uint64_t pinned_most(void)
 	return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 2;
 }
 
-static int hub_create(struct rdma_hub *hub, uint8_t port)
+static int device_create(struct rdma_device *device, uint8_t port)
 {
 	const struct smd_rdma_memory_config memory = {
-		.reg = hub_register,
-		.reg_device = hub_register_device,
-		.dereg = hub_deregister,
-		.owner = hub,
+		.reg = device_register,
+		.reg_device = device_register_dmabuf,
+		.dereg = device_deregister,
+		.owner = device,
 		.bytes_max = pinned_most(),
 	};
 	struct smd_error error = {""};
-	int ret = smd_verbs_query(hub->device, port, &hub->limits);
+	int ret = smd_verbs_query(device->context, port, &device->limits);
 
 	if (smd_memory_watch_start(&error)) {
 		smd_log(SMD_LOG_INFO, "rdma", "buffers are registered for each use anew: %s",
 			error.text);
 	}
 	if (ret == 0) {
-		ret = smd_verbs_domain_create(hub->device, &hub->domain);
+		ret = smd_verbs_domain_create(device->context, &device->domain);
 	}
 	if (ret) {
 		return ret;
 	}
-	hub->queue_depth =
-		hub->limits.completions < QUEUE_FIRST ? hub->limits.completions : QUEUE_FIRST;
-	ret = smd_verbs_queue_create(hub->device, hub->queue_depth, &hub->queue);
+	device->queue_depth =
+		device->limits.completions < QUEUE_FIRST ? device->limits.completions : QUEUE_FIRST;
+	ret = smd_verbs_queue_create(device->context, device->queue_depth, &device->queue);
 	if (ret) {
 		goto destroy_domain;
 	}
-	hub->polled_room = BATCH;
-	hub->polled = malloc(BATCH * sizeof(*hub->polled));
-	hub->memory = smd_rdma_memory_create(&memory);
-	ret = hub->polled && hub->memory ? hub_create_events(hub) : -ENOMEM;
+	device->polled_room = BATCH;
+	device->polled = malloc(BATCH * sizeof(*device->polled));
+	device->memory = smd_rdma_memory_create(&memory);
+	ret = device->polled && device->memory ? device_create_events(device) : -ENOMEM;
 	if (ret) {
 		goto destroy_queue;
 	}
 	return 0;
 
 destroy_queue:
-	smd_rdma_memory_destroy(hub->memory);
-	free(hub->polled);
-	smd_verbs_queue_destroy(&hub->queue);
+	smd_rdma_memory_destroy(device->memory);
+	free(device->polled);
+	smd_verbs_queue_destroy(&device->queue);
 destroy_domain:
-	smd_verbs_domain_destroy(hub->domain);
+	smd_verbs_domain_destroy(device->domain);
 	return ret;
 }
 
-int smd_rdma_hub_get(struct rdma_loop *loop, struct ibv_context *device, uint8_t port,
-	struct rdma_hub **out, struct smd_error *error)
+int smd_rdma_device_get(struct rdma_loop *loop, struct ibv_context *context, uint8_t port,
+	struct rdma_device **out, struct smd_error *error)
 {
-	struct rdma_hub *hub;
+	struct rdma_device *device;
 	int ret = -ENOMEM;
 
-	LIST_FOREACH (hub, &loop->hubs, link) {
-		if (hub->device == device) {
-			hub->users++;
-			*out = hub;
+	LIST_FOREACH (device, &loop->devices, link) {
+		if (device->context == context) {
+			device->users++;
+			*out = device;
 			return 0;
 		}
 	}
-	hub = calloc(1, sizeof(*hub));
-	if (hub) {
-		hub->loop = loop;
-		hub->device = device;
-		hub->users = 1;
-		TAILQ_INIT(&hub->dirty);
-		ret = hub_create(hub, port);
+	device = calloc(1, sizeof(*device));
+	if (device) {
+		device->loop = loop;
+		device->context = context;
+		device->users = 1;
+		TAILQ_INIT(&device->dirty);
+		ret = device_create(device, port);
 	}
 	if (ret) {
-		free(hub);
+		free(device);
 		return smd_rdma_explain(error, -ret, "use the device");
 	}
 	smd_log(SMD_LOG_DEBUG, "rdma", "device %s: path MTU %u, queues of up to %u",
-		ibv_get_device_name(device->device), hub->limits.path_mtu, hub->limits.queue_depth);
-	LIST_INSERT_HEAD(&loop->hubs, hub, link);
-	*out = hub;
+		ibv_get_device_name(context->device), device->limits.path_mtu,
+		device->limits.queue_depth);
+	LIST_INSERT_HEAD(&loop->devices, device, link);
+	*out = device;
 	return 0;
 }
 
-void smd_rdma_hub_put(struct rdma_hub *hub)
+void smd_rdma_device_put(struct rdma_device *device)
 {
-	bool removed = hub->removed;
+	bool removed = device->removed;
 
-	if (--hub->users) {
+	if (--device->users) {
 		return;
 	}
-	LIST_REMOVE(hub, link);
-	hub_free_events(hub);
-	smd_rdma_memory_destroy(hub->memory);
-	smd_verbs_queue_destroy(&hub->queue);
-	smd_verbs_domain_destroy(hub->domain);
-	free(hub->polled);
-	free(hub->lanes);
-	free(hub->uses);
-	free(hub);
+	LIST_REMOVE(device, link);
+	device_free_events(device);
+	smd_rdma_memory_destroy(device->memory);
+	smd_verbs_queue_destroy(&device->queue);
+	smd_verbs_domain_destroy(device->domain);
+	free(device->polled);
+	free(device->lanes);
+	free(device->uses);
+	free(device);
 	if (removed) {
 		smd_verbs_forget_removed();
 	}
@@ -470,99 +472,100 @@ void smd_rdma_hub_put(struct rdma_hub *hub)
 
 /* ---- the table of lanes ---- */
 
-static int hub_grow_table(struct rdma_hub *hub)
+static int device_grow_table(struct rdma_device *device)
 {
-	uint32_t size = hub->nlanes ? 2 * hub->nlanes : 16;
+	uint32_t size = device->nlanes ? 2 * device->nlanes : 16;
 	struct rdma_lane **lanes;
 	uint32_t *uses;
 
 	if (size > 1u << NUMBER_LOW_BITS) {
 		return -ENOSPC;
 	}
-	lanes = realloc(hub->lanes, size * sizeof(*lanes));
+	lanes = realloc(device->lanes, size * sizeof(*lanes));
 	if (!lanes) {
 		return -ENOMEM;
 	}
-	hub->lanes = lanes;
-	uses = realloc(hub->uses, size * sizeof(*uses));
+	device->lanes = lanes;
+	uses = realloc(device->uses, size * sizeof(*uses));
 	if (!uses) {
 		return -ENOMEM;
 	}
-	hub->uses = uses;
-	memset(lanes + hub->nlanes, 0, (size - hub->nlanes) * sizeof(*lanes));
-	memset(uses + hub->nlanes, 0, (size - hub->nlanes) * sizeof(*uses));
-	hub->nlanes = size;
+	device->uses = uses;
+	memset(lanes + device->nlanes, 0, (size - device->nlanes) * sizeof(*lanes));
+	memset(uses + device->nlanes, 0, (size - device->nlanes) * sizeof(*uses));
+	device->nlanes = size;
 	return 0;
 }
 
 /* A queue that overflows takes all its lanes with it, so there must be room for the worst. */
-static int hub_make_room(struct rdma_hub *hub, uint32_t completions)
+static int device_make_room(struct rdma_device *device, uint32_t completions)
 {
-	uint32_t depth = hub->queue_depth;
+	uint32_t depth = device->queue_depth;
 	int ret;
 
-	while (depth < hub->queue_used + completions) {
+	while (depth < device->queue_used + completions) {
 		depth *= 2;
 	}
-	if (depth > hub->limits.completions) {
-		depth = hub->limits.completions;
+	if (depth > device->limits.completions) {
+		depth = device->limits.completions;
 	}
-	if (depth < hub->queue_used + completions) {
+	if (depth < device->queue_used + completions) {
 		return -ENOSPC;
 	}
-	if (depth == hub->queue_depth) {
+	if (depth == device->queue_depth) {
 		return 0;
 	}
-	ret = smd_verbs_queue_resize(&hub->queue, depth);
+	ret = smd_verbs_queue_resize(&device->queue, depth);
 	if (ret == 0) {
-		hub->queue_depth = depth;
+		device->queue_depth = depth;
 	}
 	return ret;
 }
 
-int smd_rdma_hub_add(struct rdma_hub *hub, struct rdma_lane *lane, uint32_t completions)
+int smd_rdma_device_add(struct rdma_device *device, struct rdma_lane *lane, uint32_t completions)
 {
 	uint32_t index = 0;
-	int ret = hub_make_room(hub, completions);
+	int ret = device_make_room(device, completions);
 
-	while (ret == 0 && index < hub->nlanes && hub->lanes[index]) {
+	while (ret == 0 && index < device->nlanes && device->lanes[index]) {
 		index++;
 	}
-	if (ret == 0 && index == hub->nlanes) {
-		ret = hub_grow_table(hub);
+	if (ret == 0 && index == device->nlanes) {
+		ret = device_grow_table(device);
 	}
 	if (ret) {
 		return ret;
 	}
-	hub->queue_used += completions;
-	hub->lanes[index] = lane;
-	lane->number = ++hub->uses[index] << NUMBER_LOW_BITS | index;
+	device->queue_used += completions;
+	device->lanes[index] = lane;
+	lane->number = ++device->uses[index] << NUMBER_LOW_BITS | index;
 	return 0;
 }
 
-void smd_rdma_hub_remove(struct rdma_hub *hub, struct rdma_lane *lane, uint32_t completions)
+void smd_rdma_device_remove(
+	struct rdma_device *device, struct rdma_lane *lane, uint32_t completions)
 {
-	hub->lanes[lane->number & ((1u << NUMBER_LOW_BITS) - 1)] = NULL;
-	hub->queue_used -= completions;
+	device->lanes[lane->number & ((1u << NUMBER_LOW_BITS) - 1)] = NULL;
+	device->queue_used -= completions;
 	if (lane->dirty) {
-		TAILQ_REMOVE(&hub->dirty, lane, dirty_link);
+		TAILQ_REMOVE(&device->dirty, lane, dirty_link);
 		lane->dirty = false;
 	}
 }
 
-struct rdma_lane *smd_rdma_hub_find(const struct rdma_hub *hub, uint32_t number)
+struct rdma_lane *smd_rdma_device_find(const struct rdma_device *device, uint32_t number)
 {
 	uint32_t index = number & ((1u << NUMBER_LOW_BITS) - 1);
-	struct rdma_lane *lane = index < hub->nlanes ? hub->lanes[index] : NULL;
+	struct rdma_lane *lane = index < device->nlanes ? device->lanes[index] : NULL;
 
 	return lane && lane->number == number ? lane : NULL;
 }
 
-void smd_rdma_hub_wake(struct rdma_lane *lane)
+void smd_rdma_device_wake(struct rdma_lane *lane)
 {
 	if (!lane->dirty) {
 		lane->dirty = true;
-		TAILQ_INSERT_TAIL(&lane->hub->dirty, lane, dirty_link);
-		event_active(lane->hub->flush, EV_READ, 1);
+		TAILQ_INSERT_TAIL(&lane->device->dirty, lane, dirty_link);
+		event_active(lane->device->flush, EV_READ, 1);
 	}
 }

@@ -14,7 +14,7 @@
 #define AGAIN_S        1 /* after the device was removed: how often to look for it */
 
 struct smd_listener {
-	struct rdma_ear ear;
+	struct rdma_endpoint endpoint;
 	struct rdma_loop *loop;
 	struct rdma_cm_id *id; /* NULL: the device was removed */
 	char address[SMD_ADDRESS_TEXT_MAX];
@@ -24,13 +24,13 @@ struct smd_listener {
 };
 
 /* What is told of a lane before it is attached is of no interest: accepting it will fail. */
-static void nobody_on_event(struct rdma_ear *ear, const struct smd_verbs_event *event)
+static void nobody_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs_event *event)
 {
-	(void)ear;
+	(void)endpoint;
 	(void)event;
 }
 
-static struct rdma_ear nobody = {nobody_on_event};
+static struct rdma_endpoint nobody = {nobody_on_event};
 
 static void listener_refuse(struct rdma_cm_id *id, const char *peer, const char *text)
 {
@@ -70,16 +70,16 @@ static void listener_on_request(struct smd_listener *listener, const struct smd_
 	listener->on_accept(listener->owner, &lane->lane, lane->other.shard);
 }
 
-static void listener_look_again(struct smd_listener *listener)
+static void listener_retry_later(struct smd_listener *listener)
 {
 	const struct timeval later = {AGAIN_S, 0};
 
 	evtimer_add(listener->again, &later);
 }
 
-static void listener_on_event(struct rdma_ear *ear, const struct smd_verbs_event *event)
+static void listener_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs_event *event)
 {
-	struct smd_listener *listener = (struct smd_listener *)ear;
+	struct smd_listener *listener = (struct smd_listener *)endpoint;
 
 	if (event->type == RDMA_CM_EVENT_CONNECT_REQUEST) {
 		listener_on_request(listener, event);
@@ -87,7 +87,7 @@ static void listener_on_event(struct rdma_ear *ear, const struct smd_verbs_event
 		smd_log(SMD_LOG_WARN, "rdma", "%s: the RDMA device was removed", listener->address);
 		smd_verbs_id_destroy(listener->id);
 		listener->id = NULL;
-		listener_look_again(listener);
+		listener_retry_later(listener);
 	}
 }
 
@@ -117,7 +117,7 @@ static int listener_bind(struct smd_listener *listener, const char *address, cha
 		return smd_error_set(error, EADDRNOTAVAIL,
 			"%s: loopback is not an address of an RDMA device", address);
 	}
-	ret = smd_verbs_id_create(listener->loop->channel, &listener->ear, &listener->id);
+	ret = smd_verbs_id_create(listener->loop->channel, &listener->endpoint, &listener->id);
 	if (ret == 0) {
 		ret = smd_verbs_listen(
 			listener->id, smd_address_choose(list)->ai_addr, LISTEN_BACKLOG);
@@ -149,7 +149,7 @@ static void listener_on_again(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	smd_verbs_forget_removed();
 	if (listener_bind(listener, listener->address, bound, NULL)) {
-		listener_look_again(listener);
+		listener_retry_later(listener);
 		return;
 	}
 	smd_log(SMD_LOG_INFO, "rdma", "%s: listens over RDMA again", listener->address);
@@ -178,7 +178,7 @@ int smd_rdma_listen(struct event_base *base, const char *address, smd_accept *on
 	if (!listener) {
 		return smd_error_set(error, ENOMEM, "%s: out of memory", address);
 	}
-	listener->ear.on_event = listener_on_event;
+	listener->endpoint.on_event = listener_on_event;
 	listener->on_accept = on_accept;
 	listener->owner = owner;
 	ret = smd_rdma_loop_get(base, &listener->loop, error);

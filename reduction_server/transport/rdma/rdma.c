@@ -15,7 +15,7 @@
 
 #include "reduction_server/base/clock.h"
 
-#define PLACES_FIRST 64
+#define REMOTES_FIRST 64
 /* What was said before a close is waited for so long to arrive. */
 #define LINGER_NS 100000000ull
 
@@ -51,7 +51,7 @@ void smd_rdma_lane_fail(struct rdma_lane *lane, int err, const char *reason)
 	lane->err = err;
 	lane->err_is_flush = false;
 	snprintf(lane->reason, sizeof(lane->reason), "%s", reason);
-	smd_rdma_hub_wake(lane);
+	smd_rdma_device_wake(lane);
 }
 
 void smd_rdma_lane_fail_status(struct rdma_lane *lane, enum ibv_wc_status status)
@@ -92,16 +92,16 @@ void smd_rdma_lane_fail_status(struct rdma_lane *lane, enum ibv_wc_status status
 /* Completions that were taken out of the queue before: those of this lane are not handled again. */
 static void lane_sort_polled(struct rdma_lane *lane)
 {
-	struct rdma_hub *hub = lane->hub;
-	unsigned from = hub->polled_begin;
-	unsigned to = hub->polled_end;
+	struct rdma_device *device = lane->device;
+	unsigned from = device->polled_begin;
+	unsigned to = device->polled_end;
 
-	hub->polled_end = from;
+	device->polled_end = from;
 	for (; from != to; from++) {
-		if (hub->polled[from].wr_id >> 32 == lane->number) {
-			smd_rdma_count_completion(lane, &hub->polled[from]);
+		if (device->polled[from].wr_id >> 32 == lane->number) {
+			smd_rdma_count_completion(lane, &device->polled[from]);
 		} else {
-			hub->polled[hub->polled_end++] = hub->polled[from];
+			device->polled[device->polled_end++] = device->polled[from];
 		}
 	}
 }
@@ -112,17 +112,17 @@ static void lane_sort_polled(struct rdma_lane *lane)
  */
 static void lane_sort_completions(struct rdma_lane *lane)
 {
-	struct rdma_hub *hub = lane->hub;
+	struct rdma_device *device = lane->device;
 	struct ibv_wc completion;
 
 	lane_sort_polled(lane);
-	while (smd_verbs_queue_poll(&hub->queue, &completion, 1) == 1) {
+	while (smd_verbs_queue_poll(&device->queue, &completion, 1) == 1) {
 		struct rdma_lane *other;
 
 		if (completion.wr_id >> 32 == lane->number) {
 			smd_rdma_count_completion(lane, &completion);
-		} else if (!smd_rdma_hub_keep(hub, &completion)) {
-			other = smd_rdma_hub_find(hub, (uint32_t)(completion.wr_id >> 32));
+		} else if (!smd_rdma_device_keep(device, &completion)) {
+			other = smd_rdma_device_find(device, (uint32_t)(completion.wr_id >> 32));
 			if (other) {
 				smd_rdma_lane_fail(other, -ENOMEM, "out of memory");
 			}
@@ -165,16 +165,16 @@ static void lane_give_back(struct rdma_lane *lane)
 	}
 }
 
-static void lane_forget_offers(struct rdma_lane *lane)
+static void lane_forget_advertisements(struct rdma_lane *lane)
 {
-	while (!LIST_EMPTY(&lane->offers)) {
-		smd_lane_withdraw(&lane->lane, LIST_FIRST(&lane->offers));
+	while (!LIST_EMPTY(&lane->advertisements)) {
+		smd_lane_revoke(&lane->lane, LIST_FIRST(&lane->advertisements));
 	}
-	while (!LIST_EMPTY(&lane->idle_offers)) {
-		struct smd_offer *offer = LIST_FIRST(&lane->idle_offers);
+	while (!LIST_EMPTY(&lane->idle_advertisements)) {
+		struct smd_advertisement *advertisement = LIST_FIRST(&lane->idle_advertisements);
 
-		LIST_REMOVE(offer, link);
-		free(offer);
+		LIST_REMOVE(advertisement, link);
+		free(advertisement);
 	}
 }
 
@@ -184,15 +184,15 @@ static void lane_free(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	if (lane->hub) {
-		smd_rdma_hub_put(lane->hub);
+	if (lane->device) {
+		smd_rdma_device_put(lane->device);
 	}
 	if (lane->loop) {
 		smd_rdma_loop_put(lane->loop);
 	}
 	free(lane->memory);
 	free(lane->posted);
-	free(lane->places);
+	free(lane->remote_buffers);
 	free(lane);
 }
 
@@ -210,7 +210,7 @@ static void rdma_close(struct smd_lane *outer)
 		}
 		smd_verbs_pair_destroy(lane->id); /* from here on nobody reads or writes */
 		lane_sort_completions(lane);
-		smd_rdma_hub_remove(lane->hub, lane, lane->depth + RDMA_RECEIVES);
+		smd_rdma_device_remove(lane->device, lane, lane->depth + RDMA_RECEIVES);
 	}
 	if (lane->patience) {
 		event_free(lane->patience);
@@ -220,7 +220,7 @@ static void rdma_close(struct smd_lane *outer)
 		smd_verbs_id_destroy(lane->id);
 	}
 	lane_give_back(lane);
-	lane_forget_offers(lane);
+	lane_forget_advertisements(lane);
 	if (lane->region) {
 		smd_verbs_region_destroy(lane->region);
 	}
@@ -237,21 +237,21 @@ static void rdma_send(struct smd_lane *outer, struct smd_send *send)
 	struct rdma_lane *lane = rdma_lane_of(outer);
 
 	assert(!lane->closed);
-	send->first_offer = lane->places_sent;
-	send->offers = lane->places_end - lane->places_sent;
-	if (send->offers > SMD_PLACES_MAX) {
-		send->offers = SMD_PLACES_MAX;
+	send->first_advertised = lane->remotes_sent;
+	send->nadvertised = lane->remotes_end - lane->remotes_sent;
+	if (send->nadvertised > SMD_REMOTE_BUFFERS_MAX) {
+		send->nadvertised = SMD_REMOTE_BUFFERS_MAX;
 	}
-	lane->places_sent += send->offers;
+	lane->remotes_sent += send->nadvertised;
 	TAILQ_INSERT_TAIL(&lane->tx, send, link);
 	lane->tx_frames++;
 	if (lane->state != RDMA_LANE_OPEN || lane->ended) {
 		return;
 	}
-	if (lane->tx_frames >= RDMA_SHARE) {
+	if (lane->tx_frames >= RDMA_BATCH_FRAMES) {
 		smd_rdma_post(lane);
 	} else {
-		smd_rdma_hub_wake(lane); /* the end of the turn is soon enough */
+		smd_rdma_device_wake(lane); /* the end of the turn is soon enough */
 	}
 }
 
@@ -272,119 +272,121 @@ static void rdma_cancel(struct smd_lane *outer, const void *owner)
 	}
 }
 
-/* ---- places ---- */
+/* ---- remote buffers ---- */
 
-static int lane_add_place(struct rdma_lane *lane, const struct smd_place *place)
+static int lane_add_remote_buffer(
+	struct rdma_lane *lane, const struct smd_remote_buffer *remote_buffer)
 {
-	if (lane->places_end - lane->places_begin == lane->places_room) {
-		uint32_t room = lane->places_room ? 2 * lane->places_room : PLACES_FIRST;
-		struct smd_place *places = calloc(room, sizeof(*places));
+	if (lane->remotes_end - lane->remotes_begin == lane->remotes_room) {
+		uint32_t room = lane->remotes_room ? 2 * lane->remotes_room : REMOTES_FIRST;
+		struct smd_remote_buffer *remote_buffers = calloc(room, sizeof(*remote_buffers));
 
-		if (!places) {
+		if (!remote_buffers) {
 			return -ENOMEM;
 		}
-		for (uint32_t i = lane->places_begin; i != lane->places_end; i++) {
-			places[i % room] = lane->places[i % lane->places_room];
+		for (uint32_t i = lane->remotes_begin; i != lane->remotes_end; i++) {
+			remote_buffers[i % room] = lane->remote_buffers[i % lane->remotes_room];
 		}
-		free(lane->places);
-		lane->places = places;
-		lane->places_room = room;
+		free(lane->remote_buffers);
+		lane->remote_buffers = remote_buffers;
+		lane->remotes_room = room;
 	}
-	lane->places[lane->places_end++ % lane->places_room] = *place;
+	lane->remote_buffers[lane->remotes_end++ % lane->remotes_room] = *remote_buffer;
 	return 0;
 }
 
-static struct smd_offer *lane_take_offer(struct rdma_lane *lane)
+static struct smd_advertisement *lane_take_advertisement(struct rdma_lane *lane)
 {
-	struct smd_offer *offer = LIST_FIRST(&lane->idle_offers);
+	struct smd_advertisement *advertisement = LIST_FIRST(&lane->idle_advertisements);
 
-	if (offer) {
-		LIST_REMOVE(offer, link);
+	if (advertisement) {
+		LIST_REMOVE(advertisement, link);
 	} else {
-		offer = malloc(sizeof(*offer));
+		advertisement = malloc(sizeof(*advertisement));
 	}
-	return offer;
+	return advertisement;
 }
 
-static struct smd_offer *rdma_offer(
+static struct smd_advertisement *rdma_advertise(
 	struct smd_lane *outer, void *memory, uint32_t length, struct smd_extent extent)
 {
 	struct rdma_lane *lane = rdma_lane_of(outer);
-	struct smd_place place = {.length = 0};
-	struct smd_offer *offer = NULL;
+	struct smd_remote_buffer remote_buffer = {.length = 0};
+	struct smd_advertisement *advertisement = NULL;
 
-	if (lane->hub && !lane->ended && length) {
-		offer = lane_take_offer(lane);
+	if (lane->device && !lane->ended && length) {
+		advertisement = lane_take_advertisement(lane);
 	}
-	if (offer && smd_rdma_memory_find(lane->hub->memory, memory, length, extent.base,
-			     extent.length, SMD_RDMA_WRITE, &offer->region)) {
-		LIST_INSERT_HEAD(&lane->idle_offers, offer, link);
-		offer = NULL;
+	if (advertisement && smd_rdma_memory_find(lane->device->memory, memory, length, extent.base,
+				     extent.length, SMD_RDMA_WRITE, &advertisement->region)) {
+		LIST_INSERT_HEAD(&lane->idle_advertisements, advertisement, link);
+		advertisement = NULL;
 	}
-	if (offer) {
-		LIST_INSERT_HEAD(&lane->offers, offer, link);
-		place = (struct smd_place){(uintptr_t)memory, offer->region->keys.rkey, length};
+	if (advertisement) {
+		LIST_INSERT_HEAD(&lane->advertisements, advertisement, link);
+		remote_buffer = (struct smd_remote_buffer){
+			(uintptr_t)memory, advertisement->region->keys.rkey, length};
 	}
-	if (lane_add_place(lane, &place)) {
+	if (lane_add_remote_buffer(lane, &remote_buffer)) {
 		smd_rdma_lane_fail(lane, -ENOMEM, "out of memory");
 	}
-	return offer;
+	return advertisement;
 }
 
-static void rdma_withdraw(struct smd_lane *outer, struct smd_offer *offer)
+static void rdma_revoke(struct smd_lane *outer, struct smd_advertisement *advertisement)
 {
 	struct rdma_lane *lane = rdma_lane_of(outer);
 
-	smd_rdma_region_put(offer->region);
-	LIST_REMOVE(offer, link);
-	LIST_INSERT_HEAD(&lane->idle_offers, offer, link);
+	smd_rdma_region_put(advertisement->region);
+	LIST_REMOVE(advertisement, link);
+	LIST_INSERT_HEAD(&lane->idle_advertisements, advertisement, link);
 }
 
-static void rdma_declare(struct smd_lane *outer, struct smd_extent memory, size_t largest)
+static void rdma_register_memory(struct smd_lane *outer, struct smd_extent memory, size_t largest)
 {
 	struct rdma_lane *lane = rdma_lane_of(outer);
 
 	/* Without it the memory is treated as callers' is, and that is all. */
-	if (lane->hub) {
-		(void)smd_rdma_memory_declare(lane->hub->memory, memory.base, memory.length,
+	if (lane->device) {
+		(void)smd_rdma_memory_register(lane->device->memory, memory.base, memory.length,
 			SMD_RDMA_MEMORY_PIECE, largest);
 	}
 }
 
-static int rdma_declare_device(
+static int rdma_register_device(
 	struct smd_lane *outer, struct smd_extent memory, int fd, uint64_t offset)
 {
 	struct rdma_lane *lane = rdma_lane_of(outer);
 
-	return lane->hub ? smd_rdma_memory_declare_device(
-				   lane->hub->memory, memory.base, memory.length, fd, offset)
-			 : -ENOTCONN;
+	return lane->device ? smd_rdma_memory_register_device(
+				      lane->device->memory, memory.base, memory.length, fd, offset)
+			    : -ENOTCONN;
 }
 
-static void rdma_retract(struct smd_lane *outer, struct smd_extent memory)
+static void rdma_deregister(struct smd_lane *outer, struct smd_extent memory)
 {
 	struct rdma_lane *lane = rdma_lane_of(outer);
 
-	if (lane->hub) {
-		smd_rdma_memory_withdraw(lane->hub->memory, memory.base, memory.length);
+	if (lane->device) {
+		smd_rdma_memory_deregister(lane->device->memory, memory.base, memory.length);
 	}
 }
 
-static bool rdma_reaches(const struct smd_lane *outer, const void *memory, uint32_t length)
+static bool rdma_can_dma(const struct smd_lane *outer, const void *memory, uint32_t length)
 {
 	const struct rdma_lane *lane = (const struct rdma_lane *)outer;
 
-	return lane->hub && length && length <= lane->hub->limits.message_bytes &&
-	       smd_rdma_memory_has_device(lane->hub->memory, memory, length);
+	return lane->device && length && length <= lane->device->limits.message_bytes &&
+	       smd_rdma_memory_has_device(lane->device->memory, memory, length);
 }
 
-static void rdma_refresh(struct smd_lane *outer, uint64_t moment)
+static void rdma_invalidate(struct smd_lane *outer, uint64_t generation)
 {
-	struct rdma_hub *hub = rdma_lane_of(outer)->hub;
+	struct rdma_device *device = rdma_lane_of(outer)->device;
 
-	if (hub && hub->refreshed != moment) {
-		hub->refreshed = moment;
-		smd_rdma_memory_refresh(hub->memory);
+	if (device && device->generation != generation) {
+		device->generation = generation;
+		smd_rdma_memory_invalidate(device->memory);
 	}
 }
 
@@ -394,8 +396,8 @@ static void rdma_poll(struct smd_lane *outer)
 {
 	struct rdma_lane *lane = rdma_lane_of(outer);
 
-	if (lane->hub && !lane->closed) {
-		smd_rdma_hub_poll(lane->hub);
+	if (lane->device && !lane->closed) {
+		smd_rdma_device_poll(lane->device);
 	}
 }
 
@@ -432,13 +434,13 @@ const struct smd_transport_ops smd_transport_rdma = {
 	.send = rdma_send,
 	.cancel = rdma_cancel,
 	.poll = rdma_poll,
-	.offer = rdma_offer,
-	.withdraw = rdma_withdraw,
-	.declare = rdma_declare,
-	.declare_device = rdma_declare_device,
-	.retract = rdma_retract,
-	.reaches = rdma_reaches,
-	.refresh = rdma_refresh,
+	.advertise = rdma_advertise,
+	.revoke = rdma_revoke,
+	.register_memory = rdma_register_memory,
+	.register_device = rdma_register_device,
+	.deregister = rdma_deregister,
+	.can_dma = rdma_can_dma,
+	.invalidate = rdma_invalidate,
 	.redirect = rdma_redirect,
 	.close = rdma_close,
 	.peer_name = rdma_peer_name,

@@ -1,7 +1,7 @@
 /*
- * What the files of the RDMA transport share: loops, hubs and lanes (specs/design/rdma.md).
+ * What the files of the RDMA transport share: loops, devices and lanes (specs/design/rdma.md).
  *
- * A *hub* is one device as one event loop uses it: a protection domain, a completion queue, the
+ * A *device* is one device as one event loop uses it: a protection domain, a completion queue, the
  * registered memory. A lane is a queue pair on it. Everything of a loop is touched by the loop's
  * thread only; the list of loops alone has a lock.
  */
@@ -14,19 +14,19 @@
 
 #include "reduction_server/transport/address.h"
 #include "reduction_server/transport/rdma/registration.h"
+#include "reduction_server/transport/rdma/verbs.h"
 #include "reduction_server/transport/rdma/wire.h"
 #include "reduction_server/transport/transport.h"
-#include "reduction_server/transport/rdma/verbs.h"
 
 struct event;
 struct event_base;
 struct rdma_lane;
 
-/* ---- loops and hubs ---- */
+/* ---- loops and devices ---- */
 
 /* Whoever an id's events are for: what its context points to. */
-struct rdma_ear {
-	void (*on_event)(struct rdma_ear *ear, const struct smd_verbs_event *event);
+struct rdma_endpoint {
+	void (*on_event)(struct rdma_endpoint *endpoint, const struct smd_verbs_event *event);
 };
 
 struct rdma_loop {
@@ -34,20 +34,20 @@ struct rdma_loop {
 	struct rdma_event_channel *channel;
 	struct event *readable;
 	unsigned users; /* lanes and listeners */
-	LIST_HEAD(, rdma_hub) hubs;
+	LIST_HEAD(, rdma_device) devices;
 	LIST_ENTRY(rdma_loop) link;
 };
 
-struct rdma_hub {
+struct rdma_device {
 	struct rdma_loop *loop;
-	struct ibv_context *device;
+	struct ibv_context *context;
 	struct smd_verbs_limits limits;
 	struct ibv_pd *domain;
 	struct smd_verbs_queue queue;
 	uint32_t queue_depth;
 	uint32_t queue_used; /* completions that there can be at once */
 	struct smd_rdma_memory *memory;
-	uint64_t refreshed;     /* the last moment at which it was */
+	uint64_t generation;    /* the last moment at which it was */
 	struct event *readable; /* of the completion channel */
 	struct event *again;    /* the queue is looked at without sleeping */
 	struct event *flush;    /* at the end of this turn */
@@ -64,7 +64,7 @@ struct rdma_hub {
 	bool removed;                  /* the device is no more */
 	bool refused;                  /* a buffer could not be registered, which has been said */
 	unsigned users;
-	LIST_ENTRY(rdma_hub) link;
+	LIST_ENTRY(rdma_device) link;
 };
 
 /* Finds or makes the loop's part; on the loop's thread. 0 or -errno with a text. */
@@ -75,27 +75,28 @@ void smd_rdma_loop_put(struct rdma_loop *loop);
 /* Why something cannot be had; names the limit of locked memory when that is it. Returns -err. */
 int smd_rdma_explain(struct smd_error *error, int err, const char *what);
 
-int smd_rdma_hub_get(struct rdma_loop *loop, struct ibv_context *device, uint8_t port,
-	struct rdma_hub **out, struct smd_error *error);
-void smd_rdma_hub_put(struct rdma_hub *hub);
+int smd_rdma_device_get(struct rdma_loop *loop, struct ibv_context *context, uint8_t port,
+	struct rdma_device **out, struct smd_error *error);
+void smd_rdma_device_put(struct rdma_device *device);
 
 /* A completion that is still to be handled, after those that came before. False: out of memory. */
-bool smd_rdma_hub_keep(struct rdma_hub *hub, const struct ibv_wc *completion);
+bool smd_rdma_device_keep(struct rdma_device *device, const struct ibv_wc *completion);
 
 /* Makes room for the lane's completions and gives it a number. 0 or -errno. */
-int smd_rdma_hub_add(struct rdma_hub *hub, struct rdma_lane *lane, uint32_t completions);
-void smd_rdma_hub_remove(struct rdma_hub *hub, struct rdma_lane *lane, uint32_t completions);
+int smd_rdma_device_add(struct rdma_device *device, struct rdma_lane *lane, uint32_t completions);
+void smd_rdma_device_remove(
+	struct rdma_device *device, struct rdma_lane *lane, uint32_t completions);
 /* NULL: it has gone. */
-struct rdma_lane *smd_rdma_hub_find(const struct rdma_hub *hub, uint32_t number);
+struct rdma_lane *smd_rdma_device_find(const struct rdma_device *device, uint32_t number);
 
 /* The lane has something to post or to report: it is looked at before the turn ends. */
-void smd_rdma_hub_wake(struct rdma_lane *lane);
+void smd_rdma_device_wake(struct rdma_lane *lane);
 
 /* All its lanes fail: they send nothing from now on, and are told before the turn ends. */
-void smd_rdma_hub_fail(struct rdma_hub *hub, int err, const char *reason);
+void smd_rdma_device_fail(struct rdma_device *device, int err, const char *reason);
 
 /* Takes completions and posts what they lead to, without sleeping; how many there were. */
-unsigned smd_rdma_hub_poll(struct rdma_hub *hub);
+unsigned smd_rdma_device_poll(struct rdma_device *device);
 
 /* ---- lanes ---- */
 
@@ -103,9 +104,9 @@ unsigned smd_rdma_hub_poll(struct rdma_hub *hub);
  * While so many doorbells are on their way frames wait for others, to share the next one: two keep
  * the link busy, and what has to wait for one of them to be acknowledged is not late.
  */
-#define RDMA_RINGS 2
+#define RDMA_BATCHES 2
 /* But so many frames wait no longer. */
-#define RDMA_SHARE 8u
+#define RDMA_BATCH_FRAMES 8u
 
 enum rdma_lane_state {
 	RDMA_LANE_REQUESTED,  /* somebody wants to connect; not yet accepted */
@@ -120,20 +121,20 @@ struct rdma_posted {
 	uint32_t number;       /* of the message */
 	uint32_t requests_end; /* work requests posted by its end */
 	struct smd_send *send; /* whose done() is due with this message; NULL: none, or it was */
-	bool copied;           /* into the draft: done as soon as posted */
+	bool copied;           /* into the bounce buffer: done as soon as posted */
 	struct smd_rdma_region *region; /* of the payload; NULL: copied */
 };
 
-struct smd_offer {
+struct smd_advertisement {
 	struct smd_rdma_region *region;
-	LIST_ENTRY(smd_offer) link;
+	LIST_ENTRY(smd_advertisement) link;
 };
 
 struct rdma_lane {
 	struct smd_lane lane;
-	struct rdma_ear ear;
-	struct rdma_loop *loop; /* NULL: not attached yet */
-	struct rdma_hub *hub;   /* NULL: no device yet */
+	struct rdma_endpoint endpoint;
+	struct rdma_loop *loop;     /* NULL: not attached yet */
+	struct rdma_device *device; /* NULL: no device yet */
 	struct rdma_cm_id *id;
 	enum rdma_lane_state state;
 	bool paired; /* there is a queue pair */
@@ -150,24 +151,25 @@ struct rdma_lane {
 	bool dirty;
 	TAILQ_ENTRY(rdma_lane) dirty_link;
 
-	/* Messages: ours go into the other end's mailboxes, its into ours. */
-	uint32_t number;       /* in the hub */
-	uint32_t mailboxes;    /* here */
-	uint8_t *memory;       /* that many mailboxes, then as many drafts */
-	struct ibv_mr *region; /* of them */
+	/* Messages: ours go into the other end's receive buffers, its into ours. */
+	uint32_t number;          /* in the device */
+	uint32_t receive_buffers; /* here */
+	uint8_t *memory;          /* that many receive buffers, then as many bounce buffers */
+	struct ibv_mr *region;    /* of them */
 	struct smd_rdma_greeting other;
 	uint32_t window; /* so many messages at once, either way: both ends have room for them */
 	uint32_t inline_bytes;
 	uint32_t depth; /* work requests of sends */
 
 	struct smd_send_queue tx;
-	uint32_t tx_frames;         /* in it */
-	uint32_t tx_next;           /* number of the next message */
-	uint32_t tx_taken;          /* the other end has emptied the mailboxes of those before */
-	uint32_t requests;          /* work requests posted */
-	uint32_t completed;         /* and completed */
-	uint32_t rings[RDMA_RINGS]; /* doorbells whose requests are not all completed: their ends */
-	unsigned nrings;
+	uint32_t tx_frames; /* in it */
+	uint32_t tx_next;   /* number of the next message */
+	uint32_t tx_taken;  /* the other end has emptied the receive buffers of those before */
+	uint32_t requests;  /* work requests posted */
+	uint32_t completed; /* and completed */
+	uint32_t batches[RDMA_BATCHES]; /* doorbells whose requests are not all completed: their
+					   ends */
+	unsigned nbatches;
 	struct rdma_posted *posted; /* [depth], a ring of messages: */
 	uint32_t posted_end;        /* the newest is before this, */
 	uint32_t posted_settled;    /* whose sends before this are done, */
@@ -179,23 +181,23 @@ struct rdma_lane {
 	struct smd_frame rx_frame;
 	uint8_t *rx_payload; /* NULL: between frames */
 	uint32_t rx_payload_got;
-	struct smd_place rx_places[SMD_PLACES_MAX];
+	struct smd_remote_buffer rx_remotes[SMD_REMOTE_BUFFERS_MAX];
 
-	struct smd_place *places; /* [places_room], a ring of those to tell: */
-	uint32_t places_room;
-	uint32_t places_begin;
-	uint32_t places_end;
-	uint32_t places_sent; /* those before this belong to queued frames */
-	LIST_HEAD(, smd_offer) offers;
-	LIST_HEAD(, smd_offer) idle_offers;
+	struct smd_remote_buffer *remote_buffers; /* [remotes_room], a ring of those to tell: */
+	uint32_t remotes_room;
+	uint32_t remotes_begin;
+	uint32_t remotes_end;
+	uint32_t remotes_sent; /* those before this belong to queued frames */
+	LIST_HEAD(, smd_advertisement) advertisements;
+	LIST_HEAD(, smd_advertisement) idle_advertisements;
 };
 
-#define RDMA_MAILBOXES 32u
-#define RDMA_DEPTH     (4 * RDMA_MAILBOXES)
-/* Two more than mailboxes, for writes that only say how many were taken. */
-#define RDMA_RECEIVES (RDMA_MAILBOXES + 2)
+#define RDMA_BUFFERS 32u
+#define RDMA_DEPTH   (4 * RDMA_BUFFERS)
+/* Two more than receive buffers, for writes that only say how many were taken. */
+#define RDMA_RECEIVES (RDMA_BUFFERS + 2)
 
-/* So many mailboxes are empty that the other end should know: half of what it can fill. */
+/* So many receive buffers are empty that the other end should know: half of what it can fill. */
 static inline bool smd_rdma_owes_taken(const struct rdma_lane *lane)
 {
 	return lane->rx_next - lane->rx_told >= lane->window / 2;
@@ -238,7 +240,7 @@ void smd_rdma_sent(struct rdma_lane *lane, uint32_t request);
 void smd_rdma_probe(struct rdma_lane *lane);
 
 /* rdma_receive.c: takes a completion, whatever it is of. */
-void smd_rdma_completed(struct rdma_hub *hub, const struct ibv_wc *completion);
+void smd_rdma_completed(struct rdma_device *device, const struct ibv_wc *completion);
 /* The same of a lane that is being closed: only what it says of our messages matters. */
 void smd_rdma_count_completion(struct rdma_lane *lane, const struct ibv_wc *completion);
 /* Posts receives, for as many messages as the other end may send. 0 or -errno. */

@@ -10,12 +10,12 @@
 /* ---- messages ---- */
 
 /* Where the next message is. */
-static const uint8_t *lane_mailbox(const struct rdma_lane *lane)
+static const uint8_t *lane_receive_buffer(const struct rdma_lane *lane)
 {
-	return lane->memory + lane->rx_next % lane->mailboxes * (size_t)SMD_RDMA_MAILBOX_SIZE;
+	return lane->memory + lane->rx_next % lane->receive_buffers * (size_t)SMD_RDMA_BUFFER_SIZE;
 }
 
-/* The other end has emptied the mailboxes of our messages before that one; mod 2^32. */
+/* The other end has emptied the receive buffers of our messages before that one; mod 2^32. */
 static int lane_check_taken(struct rdma_lane *lane, uint32_t taken, struct smd_error *error)
 {
 	if (taken - lane->tx_taken > lane->tx_next - lane->tx_taken) {
@@ -34,7 +34,7 @@ static int lane_on_taken(struct rdma_lane *lane, uint32_t taken, struct smd_erro
 		return ret;
 	}
 	if (!TAILQ_EMPTY(&lane->tx)) {
-		smd_rdma_hub_wake(lane);
+		smd_rdma_device_wake(lane);
 	}
 	smd_rdma_settle(lane);
 	return 0;
@@ -55,16 +55,16 @@ static int lane_begin_frame(struct rdma_lane *lane, const struct smd_rdma_prefix
 		return ret;
 	}
 	*at += SMD_FRAME_SIZE;
-	for (unsigned i = 0; i < prefix->places; i++, *at += SMD_RDMA_PLACE_SIZE) {
-		smd_rdma_place_decode(*at, &lane->rx_places[i]);
+	for (unsigned i = 0; i < prefix->remote_buffers; i++, *at += SMD_RDMA_REMOTE_BUFFER_SIZE) {
+		smd_rdma_remote_buffer_decode(*at, &lane->rx_remotes[i]);
 	}
-	lane->lane.places = lane->rx_places;
-	lane->lane.nplaces = prefix->places;
-	lane->lane.placed = prefix->placed;
+	lane->lane.remote_buffers = lane->rx_remotes;
+	lane->lane.nremote_buffers = prefix->remote_buffers;
+	lane->lane.direct = prefix->direct;
 	ret = lane->callbacks->on_header(lane->owner, &lane->rx_frame, &payload, error);
 	if (ret == 0 && !lane->closed) {
 		lane->rx_payload = payload;
-		lane->rx_payload_got = prefix->placed ? lane->rx_frame.length : 0;
+		lane->rx_payload_got = prefix->direct ? lane->rx_frame.length : 0;
 	}
 	return ret;
 }
@@ -84,7 +84,7 @@ static int lane_end_frame(struct rdma_lane *lane, struct smd_error *error)
 static int lane_check_length(struct rdma_lane *lane, const struct smd_rdma_prefix *prefix,
 	uint32_t bytes, struct smd_error *error)
 {
-	uint32_t told = prefix->placed ? lane->rx_frame.length : prefix->length;
+	uint32_t told = prefix->direct ? lane->rx_frame.length : prefix->length;
 
 	if (bytes != told) {
 		return smd_error_set(error, EPROTO,
@@ -94,16 +94,16 @@ static int lane_check_length(struct rdma_lane *lane, const struct smd_rdma_prefi
 }
 
 /*
- * Takes the message in the next mailbox. The mailbox is read once, since the other end can still
- * write to it.
+ * Takes the message in the next receive buffer. The receive buffer is read once, since the other
+ * end can still write to it.
  */
 static int lane_take_message(struct rdma_lane *lane, uint32_t bytes, struct smd_error *error)
 {
-	const uint8_t *mailbox = lane_mailbox(lane);
-	const uint8_t *at = mailbox + SMD_RDMA_PREFIX_SIZE;
+	const uint8_t *receive_buffer = lane_receive_buffer(lane);
+	const uint8_t *at = receive_buffer + SMD_RDMA_PREFIX_SIZE;
 	struct smd_rdma_prefix prefix;
 	uint32_t left;
-	int ret = smd_rdma_prefix_decode(mailbox, &prefix, error);
+	int ret = smd_rdma_prefix_decode(receive_buffer, &prefix, error);
 
 	if (ret == 0) {
 		ret = lane_on_taken(lane, prefix.taken, error);
@@ -120,7 +120,7 @@ static int lane_take_message(struct rdma_lane *lane, uint32_t bytes, struct smd_
 		return ret;
 	}
 	ret = lane_check_length(lane, &prefix, bytes, error);
-	left = (uint32_t)(mailbox + prefix.length - at);
+	left = (uint32_t)(receive_buffer + prefix.length - at);
 	if (ret == 0 && left > lane->rx_frame.length - lane->rx_payload_got) {
 		ret = smd_error_set(error, EPROTO, "message: at most %u bytes are missing, got %u",
 			lane->rx_frame.length - lane->rx_payload_got, left);
@@ -168,7 +168,7 @@ static void lane_on_write(struct rdma_lane *lane, const struct ibv_wc *completio
 	if (ret) {
 		smd_rdma_lane_end(lane, ret, error.text);
 	} else if (smd_rdma_owes_taken(lane)) {
-		smd_rdma_hub_wake(lane);
+		smd_rdma_device_wake(lane);
 	}
 }
 
@@ -209,7 +209,7 @@ void smd_rdma_count_completion(struct rdma_lane *lane, const struct ibv_wc *comp
 		lane->err = lane_check_taken(lane, lane_told_taken(lane, immediate), &error);
 	} else {
 		lane->rx_owed++;
-		lane->err = smd_rdma_prefix_decode(lane_mailbox(lane), &prefix, &error);
+		lane->err = smd_rdma_prefix_decode(lane_receive_buffer(lane), &prefix, &error);
 		if (lane->err == 0) {
 			lane->err = lane_check_taken(lane, prefix.taken, &error);
 		}
@@ -217,9 +217,9 @@ void smd_rdma_count_completion(struct rdma_lane *lane, const struct ibv_wc *comp
 	}
 }
 
-void smd_rdma_completed(struct rdma_hub *hub, const struct ibv_wc *completion)
+void smd_rdma_completed(struct rdma_device *device, const struct ibv_wc *completion)
 {
-	struct rdma_lane *lane = smd_rdma_hub_find(hub, (uint32_t)(completion->wr_id >> 32));
+	struct rdma_lane *lane = smd_rdma_device_find(device, (uint32_t)(completion->wr_id >> 32));
 	uint32_t request = (uint32_t)completion->wr_id;
 	char text[96];
 

@@ -15,16 +15,16 @@
 TAILQ_HEAD(region_list, smd_rdma_region);
 
 /* Memory that is registered piece by piece when it is used. */
-struct declared {
+struct registered {
 	struct smd_memory_range range;
 	size_t piece;
 	size_t largest;
 	size_t count;
 	bool device; /* memory of a device: one piece, which is there from the beginning */
-	TAILQ_ENTRY(declared) link;
+	TAILQ_ENTRY(registered) link;
 	struct smd_rdma_region *pieces[]; /* NULL: not used yet */
 };
-TAILQ_HEAD(declared_list, declared);
+TAILQ_HEAD(registered_list, registered);
 
 /* A buffer that could not be registered, so that not each of its chunks tries again. */
 struct refusal {
@@ -40,7 +40,7 @@ struct smd_rdma_memory {
 	struct region_list regions; /* of callers' buffers, those found last first */
 	unsigned entries;           /* in the list */
 	uint64_t bytes;             /* of them */
-	struct declared_list declared;
+	struct registered_list registered;
 	struct refusal refusals[REFUSALS];
 	unsigned next_refusal;
 	struct smd_rdma_memory_counts counts;
@@ -295,150 +295,152 @@ static int buffer_register(struct smd_rdma_memory *memory, struct smd_memory_ran
 	return ret;
 }
 
-/* ---- declared memory ---- */
+/* ---- registered memory ---- */
 
-/* The declared memory that the range is found in; NULL: none. */
-static struct declared *declared_find(struct smd_rdma_memory *memory, struct smd_memory_range range)
+/* The registered memory that the range is found in; NULL: none. */
+static struct registered *registered_find(
+	struct smd_rdma_memory *memory, struct smd_memory_range range)
 {
-	struct declared *declared;
+	struct registered *registered;
 
-	TAILQ_FOREACH (declared, &memory->declared, link) {
-		if (range_contains(declared->range, range) &&
-			range.end - range.begin <= declared->largest) {
+	TAILQ_FOREACH (registered, &memory->registered, link) {
+		if (range_contains(registered->range, range) &&
+			range.end - range.begin <= registered->largest) {
 			break;
 		}
 	}
-	return declared;
+	return registered;
 }
 
-static struct smd_rdma_region **declared_piece(
-	struct declared *declared, struct smd_memory_range range)
+static struct smd_rdma_region **registered_piece(
+	struct registered *registered, struct smd_memory_range range)
 {
-	return &declared->pieces[(range.begin - declared->range.begin) / declared->piece];
+	return &registered->pieces[(range.begin - registered->range.begin) / registered->piece];
 }
 
-static int declared_register(struct smd_rdma_memory *memory, struct declared *declared,
+static int registered_add_piece(struct smd_rdma_memory *memory, struct registered *registered,
 	struct smd_memory_range range, struct smd_rdma_region **out)
 {
 	int ret = memory_register(memory,
-		range_piece(declared->range, range, declared->piece, declared->largest),
-		declared->range, SMD_RDMA_WRITE, out);
+		range_piece(registered->range, range, registered->piece, registered->largest),
+		registered->range, SMD_RDMA_WRITE, out);
 
 	if (ret == 0) {
 		(*out)->kept = true;
-		*declared_piece(declared, range) = *out;
+		*registered_piece(registered, range) = *out;
 	}
 	return ret;
 }
 
-static void declared_destroy(struct smd_rdma_memory *memory, struct declared *declared)
+static void registered_destroy(struct smd_rdma_memory *memory, struct registered *registered)
 {
-	TAILQ_REMOVE(&memory->declared, declared, link);
-	for (size_t i = 0; i < declared->count; i++) {
-		if (declared->pieces[i]) {
-			region_retire(declared->pieces[i]);
+	TAILQ_REMOVE(&memory->registered, registered, link);
+	for (size_t i = 0; i < registered->count; i++) {
+		if (registered->pieces[i]) {
+			region_retire(registered->pieces[i]);
 		}
 	}
-	free(declared);
+	free(registered);
 }
 
 /* 0: it is new; 1: it is there already; -errno. */
-static int declared_check(const struct smd_rdma_memory *memory, struct smd_memory_range range)
+static int registered_check(const struct smd_rdma_memory *memory, struct smd_memory_range range)
 {
-	const struct declared *declared;
+	const struct registered *registered;
 
 	if (range.begin == range.end) {
 		return -EINVAL;
 	}
-	TAILQ_FOREACH (declared, &memory->declared, link) {
-		if (declared->range.begin == range.begin && declared->range.end == range.end) {
+	TAILQ_FOREACH (registered, &memory->registered, link) {
+		if (registered->range.begin == range.begin && registered->range.end == range.end) {
 			return 1;
 		}
-		if (declared->range.begin < range.end && range.begin < declared->range.end) {
+		if (registered->range.begin < range.end && range.begin < registered->range.end) {
 			return -EEXIST;
 		}
 	}
 	return 0;
 }
 
-static struct declared *declared_create(struct smd_memory_range range, size_t piece, size_t largest)
+static struct registered *registered_create(
+	struct smd_memory_range range, size_t piece, size_t largest)
 {
 	size_t count = (range.end - range.begin - 1) / piece + 1;
-	struct declared *declared =
-		calloc(1, sizeof(*declared) + count * sizeof(declared->pieces[0]));
+	struct registered *registered =
+		calloc(1, sizeof(*registered) + count * sizeof(registered->pieces[0]));
 
-	if (declared) {
-		declared->range = range;
-		declared->piece = piece;
-		declared->largest = largest;
-		declared->count = count;
+	if (registered) {
+		registered->range = range;
+		registered->piece = piece;
+		registered->largest = largest;
+		registered->count = count;
 	}
-	return declared;
+	return registered;
 }
 
-int smd_rdma_memory_declare(
+int smd_rdma_memory_register(
 	struct smd_rdma_memory *memory, void *base, size_t length, size_t piece, size_t largest)
 {
 	struct smd_memory_range range = range_of(base, length);
-	int ret = piece ? declared_check(memory, range) : -EINVAL;
-	struct declared *declared;
+	int ret = piece ? registered_check(memory, range) : -EINVAL;
+	struct registered *registered;
 
 	if (ret) {
 		return ret < 0 ? ret : 0;
 	}
-	declared = declared_create(range, piece, largest);
-	if (!declared) {
+	registered = registered_create(range, piece, largest);
+	if (!registered) {
 		return -ENOMEM;
 	}
-	TAILQ_INSERT_TAIL(&memory->declared, declared, link);
+	TAILQ_INSERT_TAIL(&memory->registered, registered, link);
 	return 0;
 }
 
-int smd_rdma_memory_declare_device(
+int smd_rdma_memory_register_device(
 	struct smd_rdma_memory *memory, void *base, size_t length, int fd, uint64_t offset)
 {
 	const struct dmabuf dmabuf = {fd, offset};
 	struct smd_memory_range range = range_of(base, length);
-	int ret = declared_check(memory, range);
-	struct declared *declared;
+	int ret = registered_check(memory, range);
+	struct registered *registered;
 
 	if (ret) {
 		return ret < 0 ? ret : 0;
 	}
-	declared = declared_create(range, length, length);
-	if (!declared) {
+	registered = registered_create(range, length, length);
+	if (!registered) {
 		return -ENOMEM;
 	}
-	ret = region_create(memory, range, SMD_RDMA_WRITE, &dmabuf, &declared->pieces[0]);
+	ret = region_create(memory, range, SMD_RDMA_WRITE, &dmabuf, &registered->pieces[0]);
 	if (ret) {
-		free(declared);
+		free(registered);
 		return ret;
 	}
-	declared->pieces[0]->kept = true;
-	declared->device = true;
-	TAILQ_INSERT_TAIL(&memory->declared, declared, link);
+	registered->pieces[0]->kept = true;
+	registered->device = true;
+	TAILQ_INSERT_TAIL(&memory->registered, registered, link);
 	return 0;
 }
 
 bool smd_rdma_memory_has_device(struct smd_rdma_memory *memory, const void *address, size_t length)
 {
-	const struct declared *declared = declared_find(memory, range_of(address, length));
+	const struct registered *registered = registered_find(memory, range_of(address, length));
 
-	return declared && declared->device;
+	return registered && registered->device;
 }
 
-void smd_rdma_memory_withdraw(struct smd_rdma_memory *memory, const void *base, size_t length)
+void smd_rdma_memory_deregister(struct smd_rdma_memory *memory, const void *base, size_t length)
 {
 	struct smd_memory_range range = range_of(base, length);
-	struct declared *declared;
+	struct registered *registered;
 
-	TAILQ_FOREACH (declared, &memory->declared, link) {
-		if (declared->range.begin == range.begin && declared->range.end == range.end) {
+	TAILQ_FOREACH (registered, &memory->registered, link) {
+		if (registered->range.begin == range.begin && registered->range.end == range.end) {
 			break;
 		}
 	}
-	if (declared) {
-		declared_destroy(memory, declared);
+	if (registered) {
+		registered_destroy(memory, registered);
 	}
 }
 
@@ -459,7 +461,7 @@ struct smd_rdma_memory *smd_rdma_memory_create(const struct smd_rdma_memory_conf
 		memory->config.bytes_max = UINT64_MAX;
 	}
 	TAILQ_INIT(&memory->regions);
-	TAILQ_INIT(&memory->declared);
+	TAILQ_INIT(&memory->registered);
 	return memory;
 }
 
@@ -468,8 +470,8 @@ void smd_rdma_memory_destroy(struct smd_rdma_memory *memory)
 	if (!memory) {
 		return;
 	}
-	while (!TAILQ_EMPTY(&memory->declared)) {
-		declared_destroy(memory, TAILQ_FIRST(&memory->declared));
+	while (!TAILQ_EMPTY(&memory->registered)) {
+		registered_destroy(memory, TAILQ_FIRST(&memory->registered));
 	}
 	while (!TAILQ_EMPTY(&memory->regions)) {
 		list_remove(memory, TAILQ_FIRST(&memory->regions));
@@ -487,7 +489,7 @@ static void memory_drop_unmapped(struct smd_rdma_memory *memory)
 	}
 }
 
-void smd_rdma_memory_refresh(struct smd_rdma_memory *memory)
+void smd_rdma_memory_invalidate(struct smd_rdma_memory *memory)
 {
 	if (!smd_memory_watch_settle()) {
 		list_drop(memory, (struct smd_memory_range){.begin = 0, .end = UINTPTR_MAX});
@@ -501,12 +503,12 @@ int smd_rdma_memory_find(struct smd_rdma_memory *memory, const void *address, si
 {
 	struct smd_memory_range range = range_of(address, length);
 	struct smd_memory_range buffer = range_of(extent, extent_length);
-	struct declared *declared = declared_find(memory, range);
+	struct registered *registered = registered_find(memory, range);
 	int ret;
 
 	assert(length > 0);
 	memory_drop_unmapped(memory);
-	*out = declared ? *declared_piece(declared, range) : list_find(memory, range, access);
+	*out = registered ? *registered_piece(registered, range) : list_find(memory, range, access);
 	if (*out) {
 		memory->counts.hits++;
 		(*out)->references++;
@@ -517,8 +519,8 @@ int smd_rdma_memory_find(struct smd_rdma_memory *memory, const void *address, si
 	if (ret) {
 		return ret;
 	}
-	if (declared) {
-		ret = declared_register(memory, declared, range, out);
+	if (registered) {
+		ret = registered_add_piece(memory, registered, range, out);
 	} else {
 		buffer = range_contains(buffer, range) ? buffer : range;
 		ret = buffer_register(memory, range, buffer, access, out);

@@ -1,5 +1,5 @@
 /*
- * Which registered memory region covers a piece of memory: declared memory, that of devices too,
+ * Which registered memory region covers a piece of memory: registered memory, that of devices too,
  * and a bounded cache of what callers' buffers were registered as.
  *
  * A network card reads and writes the memory that was registered with it, which costs much more
@@ -8,9 +8,9 @@
  * unmapped and mapped anew, and would send and receive what nobody sees. Memory that cannot be
  * watched is registered for one use.
  *
- * Before a buffer that a caller has just given is looked up, smd_rdma_memory_refresh() drops what
- * has been unmapped until then: once per operation, or once for all that have been given since it
- * was last called. From there to its end an operation's buffers stay mapped, as in MPI or NCCL.
+ * Before a buffer that a caller has just given is looked up, smd_rdma_memory_invalidate() drops
+ * what has been unmapped until then: once per operation, or once for all that have been given since
+ * it was last called. From there to its end an operation's buffers stay mapped, as in MPI or NCCL.
  *
  * One thread uses a cache, which takes no lock; each event loop and device has its own. It must not
  * be used in a child after fork().
@@ -53,7 +53,7 @@ struct smd_rdma_region {
 	uintptr_t end;
 	enum smd_rdma_access access;
 	unsigned references;
-	bool kept; /* may be found again: in the list of regions, or a piece of declared memory */
+	bool kept; /* may be found again: in the list of regions, or a piece of registered memory */
 	TAILQ_ENTRY(smd_rdma_region) link;
 };
 
@@ -91,27 +91,27 @@ void smd_rdma_memory_destroy(struct smd_rdma_memory *memory);
 
 /*
  * Long-lived memory of our own: a slot pool, for instance. It is registered for reading and writing
- * in pieces of `piece` bytes when these are first used, and stays so until it is withdrawn. Ranges
+ * in pieces of `piece` bytes when these are first used, and stays so until it is revoked. Ranges
  * of up to `largest` bytes are found in it; longer ones are treated as callers' buffers. To declare
  * it again changes nothing. -ENOMEM, -EINVAL for an empty one and for a piece of 0 bytes, -EEXIST
  * for one that overlaps another.
  */
-int smd_rdma_memory_declare(
+int smd_rdma_memory_register(
 	struct smd_rdma_memory *memory, void *base, size_t length, size_t piece, size_t largest);
 /*
  * Memory of a device, which the dma-buf stands for from `offset` on: registered now and as a whole,
- * until it is withdrawn. To declare it again changes nothing. -ENOTSUP, what the registration said,
+ * until it is revoked. To declare it again changes nothing. -ENOTSUP, what the registration said,
  * or an error as above.
  */
-int smd_rdma_memory_declare_device(
+int smd_rdma_memory_register_device(
 	struct smd_rdma_memory *memory, void *base, size_t length, int fd, uint64_t offset);
-/* Whether all of this is in one declared memory of a device. */
+/* Whether all of this is in one registered memory of a device. */
 bool smd_rdma_memory_has_device(struct smd_rdma_memory *memory, const void *address, size_t length);
-/* That memory, if it is declared. What is in use is deregistered when it no longer is. */
-void smd_rdma_memory_withdraw(struct smd_rdma_memory *memory, const void *base, size_t length);
+/* That memory, if it is registered. What is in use is deregistered when it no longer is. */
+void smd_rdma_memory_deregister(struct smd_rdma_memory *memory, const void *base, size_t length);
 
 /* Drops what has been unmapped; see above. */
-void smd_rdma_memory_refresh(struct smd_rdma_memory *memory);
+void smd_rdma_memory_invalidate(struct smd_rdma_memory *memory);
 
 /*
  * A region that contains `length` (at least 1) bytes at `address`, to be given back with

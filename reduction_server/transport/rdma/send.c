@@ -1,10 +1,10 @@
 /*
  * Posts a lane's frames as messages: gathered into chains, one doorbell for each.
  *
- * A small frame is copied into a draft and written into a mailbox. The payload of a large one that
- * has a place is written there right from where it is, after its header into a mailbox; the write
- * of the payload is what tells the other end. So are small ones from and to memory of devices. A
- * large one without a place goes through mailboxes piece by piece.
+ * A small frame is copied into a bounce buffer and written into a receive buffer. The payload of a
+ * large one that has a place is written there right from where it is, after its header into a
+ * receive buffer; the write of the payload is what tells the other end. So are small ones from and
+ * to memory of devices. A large one without a place goes through receive buffers piece by piece.
  */
 #include "reduction_server/transport/rdma/rdma.h"
 
@@ -80,9 +80,9 @@ void smd_rdma_count_sent(struct rdma_lane *lane, uint32_t request)
 	if (passed <= lane->requests - lane->completed) {
 		lane->completed += passed;
 	}
-	while (lane->nrings && !before(lane->completed, lane->rings[0])) {
-		lane->nrings--;
-		memmove(lane->rings, lane->rings + 1, lane->nrings * sizeof(*lane->rings));
+	while (lane->nbatches && !before(lane->completed, lane->batches[0])) {
+		lane->nbatches--;
+		memmove(lane->batches, lane->batches + 1, lane->nbatches * sizeof(*lane->batches));
 	}
 }
 
@@ -90,7 +90,7 @@ void smd_rdma_sent(struct rdma_lane *lane, uint32_t request)
 {
 	smd_rdma_count_sent(lane, request);
 	if (smd_rdma_settle(lane) && (!TAILQ_EMPTY(&lane->tx) || smd_rdma_owes_taken(lane))) {
-		smd_rdma_hub_wake(lane);
+		smd_rdma_device_wake(lane);
 	}
 }
 
@@ -133,40 +133,42 @@ static void request_tells(struct ibv_send_wr *request, uint32_t immediate)
 
 /* Small payloads are copied, unless a processor cannot touch them here, or, as so small a place
  * says, there. */
-static bool lane_may_place(const struct rdma_lane *lane, const struct smd_send *send)
+static bool lane_may_write_direct(const struct rdma_lane *lane, const struct smd_send *send)
 {
-	return send->length && send->place.length >= send->length &&
-	       send->length <= lane->hub->limits.message_bytes &&
-	       (send->length > SMD_RDMA_EAGER || send->place.length <= SMD_RDMA_EAGER ||
-		       smd_rdma_memory_has_device(lane->hub->memory, send->payload, send->length));
+	return send->length && send->remote_buffer.length >= send->length &&
+	       send->length <= lane->device->limits.message_bytes &&
+	       (send->length > SMD_RDMA_EAGER || send->remote_buffer.length <= SMD_RDMA_EAGER ||
+		       smd_rdma_memory_has_device(
+			       lane->device->memory, send->payload, send->length));
 }
 
 /* The region that the payload can be written from, if it is to go to its place. */
-static struct smd_rdma_region *lane_place_payload(
+static struct smd_rdma_region *lane_direct_region(
 	struct rdma_lane *lane, const struct smd_send *send)
 {
 	struct smd_rdma_region *region;
 
-	if (!lane_may_place(lane, send)) {
+	if (!lane_may_write_direct(lane, send)) {
 		return NULL;
 	}
-	return smd_rdma_memory_find(lane->hub->memory, send->payload, send->length,
+	return smd_rdma_memory_find(lane->device->memory, send->payload, send->length,
 		       send->extent.base, send->extent.length, SMD_RDMA_READ, &region) == 0
 		       ? region
 		       : NULL;
 }
 
-/* Header and places of the frame that begins; returns where the payload may follow. */
-static uint8_t *draft_begin(struct rdma_lane *lane, const struct smd_send *send, uint8_t *at)
+/* Header and remote buffers of the frame that begins; returns where the payload may follow. */
+static uint8_t *bounce_begin(struct rdma_lane *lane, const struct smd_send *send, uint8_t *at)
 {
 	memcpy(at, send->header, SMD_FRAME_SIZE);
 	at += SMD_FRAME_SIZE;
-	for (uint32_t i = 0; i < send->offers; i++, at += SMD_RDMA_PLACE_SIZE) {
-		smd_rdma_place_encode(
-			&lane->places[(send->first_offer + i) % lane->places_room], at);
+	for (uint32_t i = 0; i < send->nadvertised; i++, at += SMD_RDMA_REMOTE_BUFFER_SIZE) {
+		smd_rdma_remote_buffer_encode(
+			&lane->remote_buffers[(send->first_advertised + i) % lane->remotes_room],
+			at);
 	}
-	if (send->offers) {
-		lane->places_begin = send->first_offer + send->offers;
+	if (send->nadvertised) {
+		lane->remotes_begin = send->first_advertised + send->nadvertised;
 	}
 	return at;
 }
@@ -177,10 +179,11 @@ static uint8_t *draft_begin(struct rdma_lane *lane, const struct smd_send *send,
 static bool lane_add_message(struct rdma_lane *lane, struct chain *chain)
 {
 	struct smd_send *send = TAILQ_FIRST(&lane->tx);
-	uint32_t index = lane->tx_next % lane->other.mailboxes;
-	uint8_t *draft = lane->memory + (lane->mailboxes + lane->tx_next % lane->mailboxes) *
-						(size_t)SMD_RDMA_MAILBOX_SIZE;
-	uint8_t *at = draft + SMD_RDMA_PREFIX_SIZE;
+	uint32_t index = lane->tx_next % lane->other.receive_buffers;
+	uint8_t *bounce =
+		lane->memory + (lane->receive_buffers + lane->tx_next % lane->receive_buffers) *
+				       (size_t)SMD_RDMA_BUFFER_SIZE;
+	uint8_t *at = bounce + SMD_RDMA_PREFIX_SIZE;
 	struct smd_rdma_prefix prefix = {.taken = lane->rx_next, .begins = send->sent == 0};
 	struct rdma_posted *posted = posted_at(lane, lane->posted_end);
 	struct smd_rdma_region *region = NULL;
@@ -191,15 +194,15 @@ static bool lane_add_message(struct rdma_lane *lane, struct chain *chain)
 		return false;
 	}
 	if (prefix.begins) {
-		at = draft_begin(lane, send, at);
+		at = bounce_begin(lane, send, at);
 		send->sent = SMD_FRAME_SIZE;
-		prefix.places = (uint8_t)send->offers;
-		region = lane_place_payload(lane, send);
-		prefix.placed = region != NULL;
+		prefix.remote_buffers = (uint8_t)send->nadvertised;
+		region = lane_direct_region(lane, send);
+		prefix.direct = region != NULL;
 	}
 	if (!region) {
 		uint32_t left = SMD_FRAME_SIZE + send->length - send->sent;
-		uint32_t room = (uint32_t)(draft + SMD_RDMA_MAILBOX_SIZE - at);
+		uint32_t room = (uint32_t)(bounce + SMD_RDMA_BUFFER_SIZE - at);
 
 		piece = left < room ? left : room;
 		if (piece) {
@@ -208,18 +211,17 @@ static bool lane_add_message(struct rdma_lane *lane, struct chain *chain)
 		}
 		at += piece;
 	}
-	prefix.length = (uint32_t)(at - draft);
-	smd_rdma_prefix_encode(&prefix, draft);
-	request = chain_add(chain, lane, draft, prefix.length, lane->region->lkey);
-	request->wr.rdma.remote_addr =
-		lane->other.address + index * (uint64_t)SMD_RDMA_MAILBOX_SIZE;
+	prefix.length = (uint32_t)(at - bounce);
+	smd_rdma_prefix_encode(&prefix, bounce);
+	request = chain_add(chain, lane, bounce, prefix.length, lane->region->lkey);
+	request->wr.rdma.remote_addr = lane->other.address + index * (uint64_t)SMD_RDMA_BUFFER_SIZE;
 	request->wr.rdma.rkey = lane->other.key;
 	if (region) {
 		piece = send->length;
 		request = chain_add(chain, lane, send->payload, piece, region->keys.lkey);
 		request->send_flags = 0; /* inline, the processor would read it */
-		request->wr.rdma.remote_addr = send->place.address;
-		request->wr.rdma.rkey = send->place.key;
+		request->wr.rdma.remote_addr = send->remote_buffer.address;
+		request->wr.rdma.rkey = send->remote_buffer.key;
 	}
 	request_tells(request, lane->tx_next & SMD_RDMA_COUNT_MASK);
 	send->sent += piece;
@@ -239,7 +241,7 @@ static bool lane_add_message(struct rdma_lane *lane, struct chain *chain)
 	return true;
 }
 
-/* Nothing has gone for long that could have said how many mailboxes are empty again. */
+/* Nothing has gone for long that could have said how many receive buffers are empty again. */
 static void lane_add_taken(struct rdma_lane *lane, struct chain *chain)
 {
 	struct ibv_send_wr *request;
@@ -254,7 +256,7 @@ static void lane_add_taken(struct rdma_lane *lane, struct chain *chain)
 	lane->rx_told = lane->rx_next;
 }
 
-static void lane_ring(struct rdma_lane *lane, struct chain *chain)
+static void lane_post_batch(struct rdma_lane *lane, struct chain *chain)
 {
 	int ret;
 
@@ -263,10 +265,10 @@ static void lane_ring(struct rdma_lane *lane, struct chain *chain)
 	}
 	chain->requests[chain->length - 1].send_flags |= IBV_SEND_SIGNALED;
 	lane->requests += chain->length;
-	if (lane->nrings == RDMA_RINGS) { /* the last two count as one */
-		lane->nrings--;
+	if (lane->nbatches == RDMA_BATCHES) { /* the last two count as one */
+		lane->nbatches--;
 	}
-	lane->rings[lane->nrings++] = lane->requests;
+	lane->batches[lane->nbatches++] = lane->requests;
 	lane->lane.counts.requests += chain->length;
 	lane->lane.counts.doorbells++;
 	for (unsigned i = 0; i < chain->length; i++) {
@@ -294,7 +296,7 @@ bool smd_rdma_post(struct rdma_lane *lane)
 		smd_rdma_lane_fail(lane, ret, "cannot post receives to the queue pair");
 		return true;
 	}
-	if (lane->nrings == RDMA_RINGS && lane->tx_frames < RDMA_SHARE) {
+	if (lane->nbatches == RDMA_BATCHES && lane->tx_frames < RDMA_BATCH_FRAMES) {
 		return smd_rdma_settle(lane); /* a completion comes, and is the occasion */
 	}
 	do {
@@ -302,7 +304,7 @@ bool smd_rdma_post(struct rdma_lane *lane)
 		while (!TAILQ_EMPTY(&lane->tx) && lane_add_message(lane, &chain)) {
 		}
 		lane_add_taken(lane, &chain);
-		lane_ring(lane, &chain);
+		lane_post_batch(lane, &chain);
 	} while (chain.length && !lane->err && !TAILQ_EMPTY(&lane->tx));
 	return smd_rdma_settle(lane);
 }
@@ -318,5 +320,5 @@ void smd_rdma_probe(struct rdma_lane *lane)
 	request = chain_add(&chain, lane, NULL, 0, 0);
 	request->wr.rdma.remote_addr = lane->other.address;
 	request->wr.rdma.rkey = lane->other.key;
-	lane_ring(lane, &chain);
+	lane_post_batch(lane, &chain);
 }

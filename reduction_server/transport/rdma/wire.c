@@ -21,11 +21,11 @@ void smd_rdma_greeting_encode(
 	smd_writer_put_bytes(&writer, magic, sizeof(magic));
 	smd_writer_put(&writer, SMD_RDMA_VERSION, 2);
 	smd_writer_put(&writer, greeting->shard, 2);
-	smd_writer_put(&writer, greeting->mailboxes, 2);
+	smd_writer_put(&writer, greeting->receive_buffers, 2);
 	smd_writer_put(&writer, 0, 2);
 	smd_writer_put(&writer, greeting->key, 4);
 	smd_writer_put(&writer, greeting->address, 8);
-	smd_writer_put(&writer, SMD_RDMA_MAILBOX_SIZE, 4);
+	smd_writer_put(&writer, SMD_RDMA_BUFFER_SIZE, 4);
 	smd_writer_put(&writer, 0, 4);
 }
 
@@ -43,7 +43,7 @@ int smd_rdma_greeting_decode(
 	smd_reader_get(&reader, sizeof(magic));
 	version = smd_reader_get(&reader, 2);
 	out->shard = (uint16_t)smd_reader_get(&reader, 2);
-	out->mailboxes = (uint16_t)smd_reader_get(&reader, 2);
+	out->receive_buffers = (uint16_t)smd_reader_get(&reader, 2);
 	smd_reader_get(&reader, 2);
 	out->key = (uint32_t)smd_reader_get(&reader, 4);
 	out->address = smd_reader_get(&reader, 8);
@@ -53,14 +53,15 @@ int smd_rdma_greeting_decode(
 			"the other end must speak version %d over RDMA, got %" PRIu64,
 			SMD_RDMA_VERSION, version);
 	}
-	if (size != SMD_RDMA_MAILBOX_SIZE || out->mailboxes < MAILBOXES_LEAST ||
-		out->mailboxes > SMD_RDMA_MAILBOXES_MAX ||
-		(out->mailboxes & (out->mailboxes - 1)) != 0) {
+	if (size != SMD_RDMA_BUFFER_SIZE || out->receive_buffers < MAILBOXES_LEAST ||
+		out->receive_buffers > SMD_RDMA_BUFFERS_MAX ||
+		(out->receive_buffers & (out->receive_buffers - 1)) != 0) {
 		return smd_error_set(error, EPROTO,
-			"the other end must have %d to %d mailboxes (a power of 2) of %u bytes, "
+			"the other end must have %d to %d receive buffers (a power of 2) of %u "
+			"bytes, "
 			"got %u of %" PRIu64,
-			MAILBOXES_LEAST, SMD_RDMA_MAILBOXES_MAX, (unsigned)SMD_RDMA_MAILBOX_SIZE,
-			out->mailboxes, size);
+			MAILBOXES_LEAST, SMD_RDMA_BUFFERS_MAX, (unsigned)SMD_RDMA_BUFFER_SIZE,
+			out->receive_buffers, size);
 	}
 	return 0;
 }
@@ -72,9 +73,9 @@ void smd_rdma_prefix_encode(
 
 	smd_writer_put(&writer, prefix->length, 4);
 	smd_writer_put(&writer, prefix->taken, 4);
-	smd_writer_put(&writer, prefix->places, 1);
+	smd_writer_put(&writer, prefix->remote_buffers, 1);
 	smd_writer_put(&writer,
-		(prefix->begins ? FLAG_BEGINS : 0) | (prefix->placed ? FLAG_PLACED : 0), 1);
+		(prefix->begins ? FLAG_BEGINS : 0) | (prefix->direct ? FLAG_PLACED : 0), 1);
 	smd_writer_put(&writer, 0, 6);
 }
 
@@ -87,39 +88,43 @@ int smd_rdma_prefix_decode(const uint8_t bytes[SMD_RDMA_PREFIX_SIZE], struct smd
 
 	out->length = (uint32_t)smd_reader_get(&reader, 4);
 	out->taken = (uint32_t)smd_reader_get(&reader, 4);
-	out->places = (uint8_t)smd_reader_get(&reader, 1);
+	out->remote_buffers = (uint8_t)smd_reader_get(&reader, 1);
 	flags = (unsigned)smd_reader_get(&reader, 1);
 	out->begins = flags & FLAG_BEGINS;
-	out->placed = flags & FLAG_PLACED;
+	out->direct = flags & FLAG_PLACED;
 	least = SMD_RDMA_PREFIX_SIZE + (out->begins ? SMD_FRAME_SIZE : 0) +
-		out->places * (uint32_t)SMD_RDMA_PLACE_SIZE;
+		out->remote_buffers * (uint32_t)SMD_RDMA_REMOTE_BUFFER_SIZE;
 	if (flags & ~(FLAG_BEGINS | FLAG_PLACED) ||
-		(!out->begins && (out->placed || out->places)) || out->places > SMD_PLACES_MAX) {
+		(!out->begins && (out->direct || out->remote_buffers)) ||
+		out->remote_buffers > SMD_REMOTE_BUFFERS_MAX) {
 		return smd_error_set(error, EPROTO,
-			"message: flags and places must fit, got flags %u with %u places", flags,
-			out->places);
+			"message: flags and remote buffers must fit, got flags %u with %u remote "
+			"buffers",
+			flags, out->remote_buffers);
 	}
-	if (out->length < least || out->length > SMD_RDMA_MAILBOX_SIZE ||
-		(out->placed && out->length != least)) {
+	if (out->length < least || out->length > SMD_RDMA_BUFFER_SIZE ||
+		(out->direct && out->length != least)) {
 		return smd_error_set(error, EPROTO,
 			"message: length must be %u to %u bytes, got %u", least,
-			out->placed ? least : (unsigned)SMD_RDMA_MAILBOX_SIZE, out->length);
+			out->direct ? least : (unsigned)SMD_RDMA_BUFFER_SIZE, out->length);
 	}
 	return 0;
 }
 
-void smd_rdma_place_encode(const struct smd_place *place, uint8_t bytes[SMD_RDMA_PLACE_SIZE])
+void smd_rdma_remote_buffer_encode(
+	const struct smd_remote_buffer *remote_buffer, uint8_t bytes[SMD_RDMA_REMOTE_BUFFER_SIZE])
 {
-	struct smd_writer writer = {.start = bytes, .size = SMD_RDMA_PLACE_SIZE};
+	struct smd_writer writer = {.start = bytes, .size = SMD_RDMA_REMOTE_BUFFER_SIZE};
 
-	smd_writer_put(&writer, place->address, 8);
-	smd_writer_put(&writer, place->key, 4);
-	smd_writer_put(&writer, place->length, 4);
+	smd_writer_put(&writer, remote_buffer->address, 8);
+	smd_writer_put(&writer, remote_buffer->key, 4);
+	smd_writer_put(&writer, remote_buffer->length, 4);
 }
 
-void smd_rdma_place_decode(const uint8_t bytes[SMD_RDMA_PLACE_SIZE], struct smd_place *out)
+void smd_rdma_remote_buffer_decode(
+	const uint8_t bytes[SMD_RDMA_REMOTE_BUFFER_SIZE], struct smd_remote_buffer *out)
 {
-	struct smd_reader reader = {.at = bytes, .left = SMD_RDMA_PLACE_SIZE};
+	struct smd_reader reader = {.at = bytes, .left = SMD_RDMA_REMOTE_BUFFER_SIZE};
 
 	out->address = smd_reader_get(&reader, 8);
 	out->key = (uint32_t)smd_reader_get(&reader, 4);

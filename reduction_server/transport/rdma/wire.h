@@ -2,8 +2,9 @@
  * What two ends of an RDMA lane say to each other beneath the frames (specs/design/rdma.md).
  *
  * A *greeting* goes with the connection request and with its acceptance: where the sender of the
- * greeting takes messages. A *message* is what is written into one of these mailboxes: a frame or a
- * part of one, the places that come with it, and how many mailboxes its sender has emptied.
+ * greeting takes messages. A *message* is what is written into one of these receive buffers: a
+ * frame or a part of one, the remote buffers that come with it, and how many receive buffers its
+ * sender has emptied.
  */
 #ifndef SMD_TRANSPORT_RDMA_WIRE_H
 #define SMD_TRANSPORT_RDMA_WIRE_H
@@ -15,22 +16,22 @@
 #include "reduction_server/base/error.h"
 #include "reduction_server/transport/transport.h"
 
-#define SMD_RDMA_VERSION       1
-#define SMD_RDMA_GREETING_SIZE 32
-#define SMD_RDMA_PREFIX_SIZE   16
-#define SMD_RDMA_PLACE_SIZE    16
-#define SMD_RDMA_MAILBOXES_MAX 256
-/* A frame of so many bytes of payload fits into one mailbox, whatever comes with it. */
-#define SMD_RDMA_EAGER SMD_PLACED_ABOVE
-#define SMD_RDMA_MAILBOX_SIZE                                                                      \
-	(SMD_RDMA_PREFIX_SIZE + SMD_FRAME_SIZE + SMD_PLACES_MAX * SMD_RDMA_PLACE_SIZE +            \
-		SMD_RDMA_EAGER)
+#define SMD_RDMA_VERSION            1
+#define SMD_RDMA_GREETING_SIZE      32
+#define SMD_RDMA_PREFIX_SIZE        16
+#define SMD_RDMA_REMOTE_BUFFER_SIZE 16
+#define SMD_RDMA_BUFFERS_MAX        256
+/* A frame of so many bytes of payload fits into one receive buffer, whatever comes with it. */
+#define SMD_RDMA_EAGER SMD_DIRECT_ABOVE
+#define SMD_RDMA_BUFFER_SIZE                                                                       \
+	(SMD_RDMA_PREFIX_SIZE + SMD_FRAME_SIZE +                                                   \
+		SMD_REMOTE_BUFFERS_MAX * SMD_RDMA_REMOTE_BUFFER_SIZE + SMD_RDMA_EAGER)
 
 struct smd_rdma_greeting {
-	uint16_t shard;     /* that is asked for; 0 in the acceptance */
-	uint16_t mailboxes; /* 4 to SMD_RDMA_MAILBOXES_MAX, a power of 2 */
+	uint16_t shard;           /* that is asked for; 0 in the acceptance */
+	uint16_t receive_buffers; /* 4 to SMD_RDMA_BUFFERS_MAX, a power of 2 */
 	uint32_t key;
-	uint64_t address; /* of the first; they are SMD_RDMA_MAILBOX_SIZE bytes each */
+	uint64_t address; /* of the first; they are SMD_RDMA_BUFFER_SIZE bytes each */
 };
 
 void smd_rdma_greeting_encode(
@@ -39,27 +40,30 @@ void smd_rdma_greeting_encode(
 int smd_rdma_greeting_decode(const uint8_t *bytes, size_t length, struct smd_rdma_greeting *out,
 	struct smd_error *error);
 
-/* The first bytes of a mailbox that has been filled. */
+/* The first bytes of a receive buffer that has been filled. */
 struct smd_rdma_prefix {
 	uint32_t length; /* of the message, this included */
-	uint32_t taken;  /* mailboxes that its sender has emptied, since the beginning, mod 2^32 */
-	uint8_t places;  /* that follow the frame's header */
-	bool begins;     /* a frame, whose header follows; else it goes on with one */
-	bool placed;     /* the frame's payload is not in mailboxes, but in its place */
+	uint32_t taken;  /* receive buffers that its sender has emptied, since the beginning, mod
+			    2^32 */
+	uint8_t remote_buffers; /* that follow the frame's header */
+	bool begins;            /* a frame, whose header follows; else it goes on with one */
+	bool direct; /* the frame's payload is not in receive buffers, but in its place */
 };
 
 void smd_rdma_prefix_encode(
 	const struct smd_rdma_prefix *prefix, uint8_t bytes[SMD_RDMA_PREFIX_SIZE]);
-/* -EPROTO with a text; else the lengths fit each other and the mailbox. */
+/* -EPROTO with a text; else the lengths fit each other and the receive buffer. */
 int smd_rdma_prefix_decode(const uint8_t bytes[SMD_RDMA_PREFIX_SIZE], struct smd_rdma_prefix *out,
 	struct smd_error *error);
 
-void smd_rdma_place_encode(const struct smd_place *place, uint8_t bytes[SMD_RDMA_PLACE_SIZE]);
-void smd_rdma_place_decode(const uint8_t bytes[SMD_RDMA_PLACE_SIZE], struct smd_place *out);
+void smd_rdma_remote_buffer_encode(
+	const struct smd_remote_buffer *remote_buffer, uint8_t bytes[SMD_RDMA_REMOTE_BUFFER_SIZE]);
+void smd_rdma_remote_buffer_decode(
+	const uint8_t bytes[SMD_RDMA_REMOTE_BUFFER_SIZE], struct smd_remote_buffer *out);
 
 /*
  * The 32 bits that arrive with a write: the message's number, or (with the highest bit) only how
- * many mailboxes have been emptied. Both count from 0, mod 2^31.
+ * many receive buffers have been emptied. Both count from 0, mod 2^31.
  */
 #define SMD_RDMA_TAKEN_ONLY 0x80000000u
 #define SMD_RDMA_COUNT_MASK 0x7fffffffu

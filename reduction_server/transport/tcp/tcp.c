@@ -220,7 +220,7 @@ static void tcp_watch_enter_loop(struct tcp_lane *tcp)
 	}
 }
 
-static void tcp_bear_silence(struct smd_lane *lane)
+static void tcp_keepalive_only(struct smd_lane *lane)
 {
 	struct tcp_lane *tcp = tcp_lane_of(lane);
 
@@ -340,7 +340,7 @@ const struct smd_transport_ops smd_transport_tcp = {
 	.send = tcp_send,
 	.cancel = tcp_cancel,
 	.poll = tcp_poll,
-	.bear_silence = tcp_bear_silence,
+	.keepalive_only = tcp_keepalive_only,
 	.poll_only = tcp_poll_only,
 	.redirect = tcp_redirect,
 	.close = tcp_close,

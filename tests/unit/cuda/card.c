@@ -1,4 +1,4 @@
-/* The card's lanes: loopback lanes whose frames carry places. */
+/* The card's lanes: loopback lanes whose frames carry remote buffers. */
 #include "tests/unit/cuda/card.h"
 
 #include <errno.h>
@@ -34,18 +34,18 @@ struct memory {
 	uint8_t *mapping; /* of the whole dma-buf so far */
 	size_t mapped;
 	uint64_t offset;
-	unsigned users; /* offers */
-	bool withdrawn;
+	unsigned users; /* advertisements */
+	bool deregistered;
 	LIST_ENTRY(memory) link;
 };
 
-struct smd_offer {
+struct smd_advertisement {
 	uint32_t key;
 	struct memory *memory; /* NULL: the host's */
 	uint8_t *bytes;        /* where the card writes */
 	uint32_t length;
-	LIST_ENTRY(smd_offer) link; /* of the lane, */
-	LIST_ENTRY(smd_offer) all;  /* and of all */
+	LIST_ENTRY(smd_advertisement) link; /* of the lane, */
+	LIST_ENTRY(smd_advertisement) all;  /* and of all */
 };
 
 #define KEPT_MAX 64
@@ -59,11 +59,11 @@ struct card_lane {
 	bool client;
 	bool closed;
 	unsigned shard;
-	struct smd_place *told; /* places to go with the next frames */
+	struct smd_remote_buffer *told; /* remote buffers to go with the next frames */
 	unsigned ntold;
-	LIST_HEAD(, smd_offer) offers;
+	LIST_HEAD(, smd_advertisement) advertisements;
 	LIST_HEAD(, memory) memories; /* under the lock */
-	unsigned declared;
+	unsigned registered;
 	struct smd_extent kept[KEPT_MAX]; /* host memory; under the lock */
 	uint8_t *rx;
 };
@@ -71,9 +71,9 @@ struct card_lane {
 /* A frame on its way: what the loopback carries. */
 struct letter {
 	uint8_t header[SMD_FRAME_SIZE];
-	bool placed;
-	unsigned nplaces;
-	struct smd_place places[SMD_PLACES_MAX];
+	bool direct;
+	unsigned nremote_buffers;
+	struct smd_remote_buffer remote_buffers[SMD_REMOTE_BUFFERS_MAX];
 	uint8_t payload[]; /* what was copied */
 };
 
@@ -85,7 +85,7 @@ struct message {
 
 /* Cards write into memory of other lanes, so all of this is under one lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static LIST_HEAD(, smd_offer) all_offers = LIST_HEAD_INITIALIZER(all_offers);
+static LIST_HEAD(, smd_advertisement) all_advertised = LIST_HEAD_INITIALIZER(all_advertised);
 static uint32_t last_key;
 static struct card_plan plan;
 static unsigned places_made;
@@ -132,7 +132,7 @@ static struct memory *memory_find(
 	LIST_FOREACH (memory, &card->memories, link) {
 		const uint8_t *base = memory->extent.base;
 
-		if (!memory->withdrawn && pointer >= base &&
+		if (!memory->deregistered && pointer >= base &&
 			pointer + length <= base + memory->extent.length) {
 			return memory;
 		}
@@ -150,11 +150,11 @@ static void memory_free(struct card_lane *card, struct memory *memory)
 	LIST_REMOVE(memory, link);
 	munmap(memory->mapping, memory->mapped);
 	free(memory);
-	card->declared--;
-	counts.declared--;
+	card->registered--;
+	counts.registered--;
 }
 
-static int card_declare_device(
+static int card_register_device(
 	struct smd_lane *lane, struct smd_extent extent, int fd, uint64_t offset)
 {
 	struct card_lane *card = card_of(lane);
@@ -166,7 +166,7 @@ static int card_declare_device(
 		ret = plan.refuse;
 	}
 	LIST_FOREACH (memory, &card->memories, link) {
-		REQUIRE(memory->withdrawn ||
+		REQUIRE(memory->deregistered ||
 			(uint8_t *)memory->extent.base + memory->extent.length <=
 				(uint8_t *)extent.base ||
 			(uint8_t *)extent.base + extent.length <= (uint8_t *)memory->extent.base);
@@ -181,10 +181,10 @@ static int card_declare_device(
 			mmap(NULL, memory->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 		REQUIRE(memory->mapping != MAP_FAILED);
 		LIST_INSERT_HEAD(&card->memories, memory, link);
-		card->declared++;
-		counts.declared++;
-		if (card->declared > counts.declared_most) {
-			counts.declared_most = card->declared;
+		card->registered++;
+		counts.registered++;
+		if (card->registered > counts.registered_most) {
+			counts.registered_most = card->registered;
 		}
 	}
 	pthread_mutex_unlock(&lock);
@@ -201,7 +201,7 @@ static struct smd_extent *kept_find(struct card_lane *card, const void *base)
 	return NULL;
 }
 
-static void card_declare(struct smd_lane *lane, struct smd_extent extent, size_t largest)
+static void card_register(struct smd_lane *lane, struct smd_extent extent, size_t largest)
 {
 	struct card_lane *card = card_of(lane);
 	struct smd_extent *kept;
@@ -219,7 +219,7 @@ static void card_declare(struct smd_lane *lane, struct smd_extent extent, size_t
 	pthread_mutex_unlock(&lock);
 }
 
-static void card_retract(struct smd_lane *lane, struct smd_extent extent)
+static void card_deregister(struct smd_lane *lane, struct smd_extent extent)
 {
 	struct card_lane *card = card_of(lane);
 	struct smd_extent *kept;
@@ -236,7 +236,7 @@ static void card_retract(struct smd_lane *lane, struct smd_extent extent)
 	if (memory) {
 		REQUIRE(memory->extent.base == extent.base &&
 			memory->extent.length == extent.length);
-		memory->withdrawn = true;
+		memory->deregistered = true;
 		if (memory->users == 0) {
 			memory_free(card, memory);
 		}
@@ -244,7 +244,7 @@ static void card_retract(struct smd_lane *lane, struct smd_extent extent)
 	pthread_mutex_unlock(&lock);
 }
 
-static bool card_reaches(const struct smd_lane *lane, const void *pointer, uint32_t length)
+static bool card_can_dma(const struct smd_lane *lane, const void *pointer, uint32_t length)
 {
 	const struct card_lane *card = (const struct card_lane *)lane;
 	bool reaches;
@@ -255,91 +255,95 @@ static bool card_reaches(const struct smd_lane *lane, const void *pointer, uint3
 	return reaches;
 }
 
-/* ---- places ---- */
+/* ---- remote buffers ---- */
 
-static struct smd_offer *card_offer(
+static struct smd_advertisement *card_advertise(
 	struct smd_lane *lane, void *pointer, uint32_t length, struct smd_extent extent)
 {
 	struct card_lane *card = card_of(lane);
-	struct smd_place place = {.length = 0};
-	struct smd_offer *offer = NULL;
+	struct smd_remote_buffer buffer = {.length = 0};
+	struct smd_advertisement *advertisement = NULL;
 
 	(void)extent;
 	pthread_mutex_lock(&lock);
 	if (length && (card->client || !is_nth(&places_made, plan.no_place_every))) {
-		offer = calloc(1, sizeof(*offer));
-		REQUIRE(offer);
-		offer->key = ++last_key;
-		offer->memory = memory_find(card, pointer, length);
-		offer->bytes = offer->memory ? memory_at(offer->memory, pointer) : pointer;
-		offer->length = length;
-		if (offer->memory) {
-			offer->memory->users++;
+		advertisement = calloc(1, sizeof(*advertisement));
+		REQUIRE(advertisement);
+		advertisement->key = ++last_key;
+		advertisement->memory = memory_find(card, pointer, length);
+		advertisement->bytes =
+			advertisement->memory ? memory_at(advertisement->memory, pointer) : pointer;
+		advertisement->length = length;
+		if (advertisement->memory) {
+			advertisement->memory->users++;
 		}
-		LIST_INSERT_HEAD(&card->offers, offer, link);
-		LIST_INSERT_HEAD(&all_offers, offer, all);
-		place = (struct smd_place){(uintptr_t)pointer, offer->key, length};
+		LIST_INSERT_HEAD(&card->advertisements, advertisement, link);
+		LIST_INSERT_HEAD(&all_advertised, advertisement, all);
+		buffer = (struct smd_remote_buffer){(uintptr_t)pointer, advertisement->key, length};
 	}
 	pthread_mutex_unlock(&lock);
 	card->told = realloc(card->told, (card->ntold + 1) * sizeof(*card->told));
 	REQUIRE(card->told);
-	card->told[card->ntold++] = place;
-	return offer;
+	card->told[card->ntold++] = buffer;
+	return advertisement;
 }
 
-static void card_withdraw(struct smd_lane *lane, struct smd_offer *offer)
+static void card_revoke(struct smd_lane *lane, struct smd_advertisement *advertisement)
 {
 	pthread_mutex_lock(&lock);
-	if (offer->memory && --offer->memory->users == 0 && offer->memory->withdrawn) {
-		memory_free(card_of(lane), offer->memory);
+	if (advertisement->memory && --advertisement->memory->users == 0 &&
+		advertisement->memory->deregistered) {
+		memory_free(card_of(lane), advertisement->memory);
 	}
-	LIST_REMOVE(offer, link);
-	LIST_REMOVE(offer, all);
+	LIST_REMOVE(advertisement, link);
+	LIST_REMOVE(advertisement, all);
 	pthread_mutex_unlock(&lock);
-	free(offer);
+	free(advertisement);
 }
 
-/* With the lock: the place must still be offered, or the bytes would go anywhere. */
-static struct smd_offer *offer_find(const struct smd_place *place, uint32_t length)
+/* With the lock: the buffer must still be advertised, or the bytes would go anywhere. */
+static struct smd_advertisement *advertisement_find(
+	const struct smd_remote_buffer *buffer, uint32_t length)
 {
-	struct smd_offer *offer;
+	struct smd_advertisement *advertisement;
 
-	LIST_FOREACH (offer, &all_offers, all) {
-		if (offer->key == place->key) {
+	LIST_FOREACH (advertisement, &all_advertised, all) {
+		if (advertisement->key == buffer->key) {
 			break;
 		}
 	}
-	REQUIRE(offer && length <= offer->length);
-	return offer;
+	REQUIRE(advertisement && length <= advertisement->length);
+	return advertisement;
 }
 
 /* ---- sending ---- */
 
-/* Reads and writes the payload, if there is a place for it. */
+/* Reads and writes the payload, if there is a remote buffer for it. */
 static bool card_write(struct card_lane *card, const struct smd_send *send)
 {
 	const struct memory *source;
-	struct smd_offer *offer = NULL;
+	struct smd_advertisement *advertisement = NULL;
 	bool direct;
 
 	pthread_mutex_lock(&lock);
 	source = send->length ? memory_find(card, send->payload, send->length) : NULL;
 	direct = send->length > CARD_EAGER || source ||
-		 (send->length && send->place.length && send->place.length <= CARD_EAGER);
-	if (direct && send->place.length >= send->length &&
+		 (send->length && send->remote_buffer.length &&
+			 send->remote_buffer.length <= CARD_EAGER);
+	if (direct && send->remote_buffer.length >= send->length &&
 		(card->client || !is_nth(&results_sent, plan.no_write_every))) {
-		offer = offer_find(&send->place, send->length);
-		memcpy(offer->bytes, source ? memory_at(source, send->payload) : send->payload,
-			send->length);
+		advertisement = advertisement_find(&send->remote_buffer, send->length);
+		memcpy(advertisement->bytes,
+			source ? memory_at(source, send->payload) : send->payload, send->length);
 	}
 	if (direct) {
-		counts.from_device += card->client && source && offer;
-		counts.from_host += card->client && !(source && offer);
-		counts.to_device += !card->client && offer && offer->memory;
-		counts.to_host += !card->client && !(offer && offer->memory);
+		counts.from_device += card->client && source && advertisement;
+		counts.from_host += card->client && !(source && advertisement);
+		counts.to_device += !card->client && advertisement && advertisement->memory;
+		counts.to_host += !card->client && !(advertisement && advertisement->memory);
 	}
 	pthread_mutex_unlock(&lock);
-	return offer != NULL;
+	return advertisement != NULL;
 }
 
 static void message_done(struct smd_send *send, int err)
@@ -353,18 +357,18 @@ static void message_done(struct smd_send *send, int err)
 }
 
 static struct letter *letter_create(
-	struct card_lane *card, const struct smd_send *send, bool placed, uint32_t copied)
+	struct card_lane *card, const struct smd_send *send, bool direct, uint32_t copied)
 {
 	struct letter *letter = calloc(1, sizeof(*letter) + copied);
-	unsigned n = card->ntold < SMD_PLACES_MAX ? card->ntold : SMD_PLACES_MAX;
+	unsigned n = card->ntold < SMD_REMOTE_BUFFERS_MAX ? card->ntold : SMD_REMOTE_BUFFERS_MAX;
 
 	REQUIRE(letter);
 	memcpy(letter->header, send->header, SMD_FRAME_SIZE);
-	letter->placed = placed;
-	letter->nplaces = n;
+	letter->direct = direct;
+	letter->nremote_buffers = n;
 	card->ntold -= n;
 	for (unsigned i = 0; i < n; i++) {
-		letter->places[i] = card->told[i];
+		letter->remote_buffers[i] = card->told[i];
 	}
 	for (unsigned i = 0; i < card->ntold; i++) {
 		card->told[i] = card->told[n + i];
@@ -380,12 +384,12 @@ static void card_send(struct smd_lane *lane, struct smd_send *send)
 	struct card_lane *card = card_of(lane);
 	struct smd_frame frame = {.kind = SMD_FRAME_RESULT};
 	struct message *message = calloc(1, sizeof(*message));
-	bool placed = card_write(card, send);
-	uint32_t copied = placed ? 0 : send->length;
+	bool direct = card_write(card, send);
+	uint32_t copied = direct ? 0 : send->length;
 
 	REQUIRE(message);
 	message->outer = send;
-	message->letter = letter_create(card, send, placed, copied);
+	message->letter = letter_create(card, send, direct, copied);
 	message->inner.payload = message->letter;
 	message->inner.length = (uint32_t)sizeof(*message->letter) + copied;
 	message->inner.done = message_done;
@@ -433,14 +437,14 @@ static int card_on_frame(
 
 	(void)inner;
 	REQUIRE(ret == 0);
-	card->lane.places = letter->places;
-	card->lane.nplaces = letter->nplaces;
-	card->lane.placed = letter->placed;
+	card->lane.remote_buffers = letter->remote_buffers;
+	card->lane.nremote_buffers = letter->nremote_buffers;
+	card->lane.direct = letter->direct;
 	ret = card->callbacks->on_header(card->owner, &frame, &payload, error);
 	if (ret || card->closed) {
 		return ret;
 	}
-	if (frame.length && !letter->placed) {
+	if (frame.length && !letter->direct) {
 		memcpy(payload, letter->payload, frame.length);
 	}
 	card->lane.counts.bytes_received += SMD_FRAME_SIZE + frame.length;
@@ -477,7 +481,7 @@ static struct card_lane *card_create(bool client, unsigned shard)
 	card->lane.ops = &CARD;
 	card->client = client;
 	card->shard = shard;
-	LIST_INIT(&card->offers);
+	LIST_INIT(&card->advertisements);
 	LIST_INIT(&card->memories);
 	return card;
 }
@@ -499,8 +503,8 @@ static void card_close(struct smd_lane *lane)
 	const struct timeval now = {0, 0};
 
 	card->closed = true;
-	while (!LIST_EMPTY(&card->offers)) {
-		card_withdraw(lane, LIST_FIRST(&card->offers));
+	while (!LIST_EMPTY(&card->advertisements)) {
+		card_revoke(lane, LIST_FIRST(&card->advertisements));
 	}
 	pthread_mutex_lock(&lock);
 	while (!LIST_EMPTY(&card->memories)) {
@@ -612,12 +616,12 @@ const struct smd_transport_ops CARD = {
 	.detach = card_detach,
 	.send = card_send,
 	.cancel = card_cancel,
-	.offer = card_offer,
-	.withdraw = card_withdraw,
-	.declare = card_declare,
-	.declare_device = card_declare_device,
-	.retract = card_retract,
-	.reaches = card_reaches,
+	.advertise = card_advertise,
+	.revoke = card_revoke,
+	.register_memory = card_register,
+	.register_device = card_register_device,
+	.deregister = card_deregister,
+	.can_dma = card_can_dma,
 	.redirect = card_redirect,
 	.close = card_close,
 	.peer_name = card_peer_name,

@@ -30,9 +30,9 @@ struct card_counts {
 	unsigned from_host;   /* the others */
 	unsigned to_device;   /* results that a card has written */
 	unsigned to_host;
-	unsigned kept;          /* host memory of workers, now, on all lanes */
-	unsigned declared;      /* device memory, now */
-	unsigned declared_most; /* of one lane, at once */
+	unsigned kept;            /* host memory of workers, now, on all lanes */
+	unsigned registered;      /* device memory, now */
+	unsigned registered_most; /* of one lane, at once */
 };
 
 /* Before a pool is started: what it does, and all counts are 0. */

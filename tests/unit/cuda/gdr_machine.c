@@ -126,7 +126,7 @@ int machine_end(void **state)
 	(void)state;
 	gpu_leave();
 	gpu_mend();
-	return card_counts().declared == 0 && gpu_live() == live ? 0 : -1;
+	return card_counts().registered == 0 && gpu_live() == live ? 0 : -1;
 }
 
 void machine_start(const char *driver)

@@ -63,7 +63,8 @@ static int end(void **state)
 {
 	pthread_barrier_destroy(&all_ready);
 	gpu_mend();
-	return card_counts().declared == 0 && open_files() == open_before ? device_end(state) : -1;
+	return card_counts().registered == 0 && open_files() == open_before ? device_end(state)
+									    : -1;
 }
 
 static void allreduce(struct pool_rank *rank, struct buffer *send, struct buffer *recv)
@@ -224,7 +225,7 @@ static void memory_that_was_freed_and_made_anew_is_declared_anew(void **state)
 	(void)state;
 	device_run(renew, NULL);
 	assert_int_equal(card_counts().from_host, 0);
-	assert_int_equal(card_counts().declared_most, 1);
+	assert_int_equal(card_counts().registered_most, 1);
 }
 
 /* What has been freed is not kept from the device for longer than until the next is new. */
@@ -234,14 +235,14 @@ static void free_some(struct pool_rank *rank)
 		allreduce_of(rank, LARGE + 10000 * (size_t)i);
 	}
 	CHECK(pthread_barrier_wait(&all_ready) <= 0);
-	CHECK(card_counts().declared <= NRANKS * LANES * 2);
+	CHECK(card_counts().registered <= NRANKS * LANES * 2);
 }
 
 static void freed_memory_is_withdrawn_when_other_is_declared(void **state)
 {
 	(void)state;
 	device_run(free_some, NULL);
-	assert_int_equal(card_counts().declared_most, 2);
+	assert_int_equal(card_counts().registered_most, 2);
 }
 
 /* Each lane is told once, however often a rank keeps it, and once that nobody does any more. */
@@ -465,7 +466,7 @@ static void as_many_are_declared_as_may_be(void **state)
 {
 	(void)state;
 	device_run(many, NULL);
-	assert_int_equal(card_counts().declared_most, SMD_ALLOCATIONS_MAX);
+	assert_int_equal(card_counts().registered_most, SMD_ALLOCATIONS_MAX);
 	assert_int_equal(card_counts().from_host, 0);
 }
 
@@ -503,7 +504,7 @@ static void what_is_in_use_stays_declared_and_the_rest_is_copied(void **state)
 {
 	(void)state;
 	device_run(hold_many, NULL);
-	assert_int_equal(card_counts().declared_most, SMD_ALLOCATIONS_MAX);
+	assert_int_equal(card_counts().registered_most, SMD_ALLOCATIONS_MAX);
 	every_mixture_is_shown();
 }
 
@@ -576,7 +577,7 @@ static void what_the_driver_does_not_export_is_copied(void **state)
 	capture_end();
 	counts = card_counts();
 	copied = counts.from_host + counts.to_host;
-	assert_int_equal(counts.declared_most, 1);
+	assert_int_equal(counts.registered_most, 1);
 	assert_true(copied > 0); /* all of one rank, and no others */
 	assert_int_equal(counts.from_device + counts.to_device, (NRANKS - 1) * copied);
 }

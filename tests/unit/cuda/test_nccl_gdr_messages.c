@@ -215,7 +215,7 @@ static void without_a_place_a_connection_ends(bool to_device)
 			NET.isend(pair.sender, from.data, room, tag, from.mhandle, NULL, &send),
 			NCCL_SUCCESS);
 		assert_int_not_equal(pair_finish(send, receive, NULL), NCCL_SUCCESS);
-		machine_assert_said("memory of a GPU must be sent to a place, and there is none");
+		machine_assert_said("memory of a GPU must be sent to a buffer, and there is none");
 	}
 	NET.deregMr(pair.sender, from.mhandle);
 	NET.deregMr(pair.receiver, to.mhandle);

@@ -47,7 +47,7 @@ struct bench {
 	struct keeping_lane lanes[RANKS];
 	void *parts[RANKS];
 	struct smd_send sends[RANKS];
-	struct smd_place places[RANKS];
+	struct smd_remote_buffer remote_buffers[RANKS];
 	uint8_t whole[RANKS];
 };
 
@@ -81,7 +81,7 @@ static int set_up(void **state)
 		.comm = &bench->comm,
 		.parts = bench->parts,
 		.sends = bench->sends,
-		.places = bench->places,
+		.remote_buffers = bench->remote_buffers,
 		.whole = bench->whole,
 	};
 	for (unsigned r = 0; r < RANKS; r++) {

@@ -23,8 +23,8 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/transport/tcp/tcp.h"
 #include "worker/nccl_plugin/log.h"
-#include "worker/nccl_plugin/net/net.h"
 #include "worker/nccl_plugin/net/comm.h"
+#include "worker/nccl_plugin/net/net.h"
 #include "worker/nccl_plugin/net/wire.h"
 
 #define PATIENCE_NS 10000000000ull
@@ -396,7 +396,8 @@ static void bad_post(void **state)
 		unsigned again;
 		const char *text;
 	} offences[] = {
-		{post_frame(0, 0), 0, 0, 0, "POST: payload must be as specs/design/nccl-net.md says"},
+		{post_frame(0, 0), 0, 0, 0,
+			"POST: payload must be as specs/design/nccl-net.md says"},
 		{post_frame(0, 0), 1, (1ull << 30) + 1, 0, "POST: payload must be as"},
 		{post_frame(32, 0), 1, 8, 0, "POST: slot must be below 32, got 32"},
 		{post_frame(0, 1), 1, 8, 0, "POST: ordinal must be 0, got 1"},
@@ -523,23 +524,23 @@ static void peers_may_be_silent(void **state)
 /* ---- registered memory ---- */
 
 static struct {
-	unsigned declared;
-	unsigned retracted;
+	unsigned registered;
+	unsigned deregistered;
 } card;
 
-static void count_declare(struct smd_lane *lane, struct smd_extent memory, size_t largest)
+static void count_register(struct smd_lane *lane, struct smd_extent memory, size_t largest)
 {
 	(void)lane;
 	(void)memory;
 	(void)largest;
-	card.declared++;
+	card.registered++;
 }
 
-static void count_retract(struct smd_lane *lane, struct smd_extent memory)
+static void count_deregister(struct smd_lane *lane, struct smd_extent memory)
 {
 	(void)lane;
 	(void)memory;
-	card.retracted++;
+	card.deregistered++;
 }
 
 /* Two who share a connection may register the same memory: it is until the last is through. */
@@ -551,8 +552,8 @@ static void memory_is_counted(void **state)
 	void *handles[2];
 
 	(void)state;
-	ops.declare = count_declare;
-	ops.retract = count_retract;
+	ops.register_memory = count_register;
+	ops.deregister = count_deregister;
 	memset(&card, 0, sizeof(card));
 	receiver_post(&receiver);
 	comm = receiver.comm;
@@ -562,13 +563,13 @@ static void memory_is_counted(void **state)
 			smd_net_register(comm, receiver.data, ROOM, NCCL_PTR_HOST, &handles[i]),
 			NCCL_SUCCESS);
 	}
-	assert_int_equal(card.declared, 1);
+	assert_int_equal(card.registered, 1);
 	assert_int_equal(smd_net_deregister(comm, handles[1]), NCCL_SUCCESS);
-	assert_int_equal(card.retracted, 0);
+	assert_int_equal(card.deregistered, 0);
 	assert_int_equal(comm->result, 0); /* though a request uses it */
 	receiver_finish(&receiver);
 	assert_int_equal(smd_net_deregister(comm, handles[0]), NCCL_SUCCESS);
-	assert_int_equal(card.retracted, 1);
+	assert_int_equal(card.deregistered, 1);
 	assert_int_equal(comm->result, 0);
 	receiver_close(&receiver);
 }

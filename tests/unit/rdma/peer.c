@@ -37,8 +37,8 @@ static int peer_on_header(
 {
 	struct peer *peer = owner;
 
-	if (peer->end.lane->placed && !peer->offered) {
-		return smd_error_set(error, EPROTO, "no place was offered");
+	if (peer->end.lane->direct && !peer->advertised) {
+		return smd_error_set(error, EPROTO, "no buffer was advertised");
 	}
 	if (peer->then) {
 		peer->then(peer);
@@ -46,7 +46,7 @@ static int peer_on_header(
 	return end_on_header(&peer->end, frame, payload, error);
 }
 
-/* Those of links, but that they look at places. */
+/* Those of links, but that they look at remote buffers. */
 static const struct smd_lane_callbacks *peer_callbacks(void)
 {
 	static struct smd_lane_callbacks callbacks;
@@ -60,7 +60,7 @@ void peer_begin(struct peer *peer, struct link *link)
 {
 	struct smd_error error = {""};
 
-	*peer = (struct peer){.own = {.mailboxes = RDMA_MAILBOXES}};
+	*peer = (struct peer){.own = {.receive_buffers = RDMA_BUFFERS}};
 	peer->end = (struct end){.base = link->base, .room = malloc(ROOM)};
 	script.connects = false;
 	assert_int_equal(smd_transport_rdma.connect(link->base, link->address, 0, peer_callbacks(),
@@ -92,28 +92,28 @@ void peer_ask(struct peer *peer, struct link *link)
 
 void peer_accept(struct peer *peer, struct link *link)
 {
-	size_t size = (size_t)peer->own.mailboxes * SMD_RDMA_MAILBOX_SIZE;
+	size_t size = (size_t)peer->own.receive_buffers * SMD_RDMA_BUFFER_SIZE;
 	uint8_t greeting[SMD_RDMA_GREETING_SIZE];
 
-	peer->mailboxes = calloc(1, size);
-	peer->own.address = (uintptr_t)peer->mailboxes;
-	peer->own.key = script_expose(peer->mailboxes, size);
+	peer->receive_buffers = calloc(1, size);
+	peer->own.address = (uintptr_t)peer->receive_buffers;
+	peer->own.key = script_expose(peer->receive_buffers, size);
 	smd_rdma_greeting_encode(&peer->own, greeting);
 	script_tell(peer->id, RDMA_CM_EVENT_ESTABLISHED, 0, greeting, sizeof(greeting));
 	stage_turn(link);
 }
 
-void peer_open_with(struct peer *peer, struct link *link, uint16_t mailboxes)
+void peer_open_with(struct peer *peer, struct link *link, uint16_t receive_buffers)
 {
 	peer_ask(peer, link);
-	peer->own.mailboxes = mailboxes;
+	peer->own.receive_buffers = receive_buffers;
 	peer_accept(peer, link);
 	assert_int_equal(peer->end.opened, 1);
 }
 
 void peer_open(struct peer *peer, struct link *link)
 {
-	peer_open_with(peer, link, RDMA_MAILBOXES);
+	peer_open_with(peer, link, RDMA_BUFFERS);
 }
 
 void peer_close(struct peer *peer, struct link *link)
@@ -123,9 +123,9 @@ void peer_close(struct peer *peer, struct link *link)
 	}
 	stage_turn(link); /* in which its memory goes */
 	free(peer->end.room);
-	free(peer->mailboxes);
+	free(peer->receive_buffers);
 	peer->end.room = NULL;
-	peer->mailboxes = NULL;
+	peer->receive_buffers = NULL;
 }
 
 void lane_count_from(struct rdma_lane *lane, uint32_t start)
@@ -134,7 +134,7 @@ void lane_count_from(struct rdma_lane *lane, uint32_t start)
 	lane->rx_next = lane->rx_told = start;
 	lane->requests = lane->completed = start;
 	lane->posted_begin = lane->posted_settled = lane->posted_end = start;
-	lane->places_begin = lane->places_sent = lane->places_end = start;
+	lane->remotes_begin = lane->remotes_sent = lane->remotes_end = start;
 }
 
 void peer_count_from(struct peer *peer, uint32_t start)
@@ -152,15 +152,15 @@ void peer_poll(struct peer *peer)
 
 /* ---- messages to the lane ---- */
 
-static uint8_t *peer_mailbox(const struct peer *peer)
+static uint8_t *peer_receive_buffer(const struct peer *peer)
 {
 	return (uint8_t *)(uintptr_t)peer->theirs.address +
-	       peer->written % peer->theirs.mailboxes * (size_t)SMD_RDMA_MAILBOX_SIZE;
+	       peer->written % peer->theirs.receive_buffers * (size_t)SMD_RDMA_BUFFER_SIZE;
 }
 
 void peer_write(struct peer *peer, const uint8_t *bytes, size_t length, uint32_t told)
 {
-	memcpy(peer_mailbox(peer), bytes, length);
+	memcpy(peer_receive_buffer(peer), bytes, length);
 	script_arrive(peer->id, peer->written++ & SMD_RDMA_COUNT_MASK, told);
 }
 
@@ -181,7 +181,7 @@ void peer_begin_frame(struct peer *peer, uint64_t ordinal, uint32_t length, uint
 {
 	struct smd_frame frame = {.kind = SMD_FRAME_INPUT, .ordinal = ordinal, .length = length};
 	struct smd_rdma_prefix prefix = peer_prefix(peer, SMD_FRAME_SIZE + piece);
-	uint8_t bytes[SMD_RDMA_MAILBOX_SIZE];
+	uint8_t bytes[SMD_RDMA_BUFFER_SIZE];
 
 	prefix.begins = true;
 	smd_rdma_prefix_encode(&prefix, bytes);
@@ -193,7 +193,7 @@ void peer_begin_frame(struct peer *peer, uint64_t ordinal, uint32_t length, uint
 void peer_go_on(struct peer *peer, uint64_t ordinal, uint32_t from, uint32_t piece)
 {
 	struct smd_rdma_prefix prefix = peer_prefix(peer, piece);
-	uint8_t bytes[SMD_RDMA_MAILBOX_SIZE];
+	uint8_t bytes[SMD_RDMA_BUFFER_SIZE];
 
 	smd_rdma_prefix_encode(&prefix, bytes);
 	peer_fill(bytes + SMD_RDMA_PREFIX_SIZE, ordinal, from, piece);
@@ -214,13 +214,14 @@ void peer_tell_taken(struct peer *peer, uint32_t taken)
 
 struct smd_rdma_prefix peer_read(const struct peer *peer, uint32_t number, const uint8_t **at)
 {
-	const uint8_t *mailbox =
-		peer->mailboxes + number % peer->own.mailboxes * (size_t)SMD_RDMA_MAILBOX_SIZE;
+	const uint8_t *receive_buffer =
+		peer->receive_buffers +
+		number % peer->own.receive_buffers * (size_t)SMD_RDMA_BUFFER_SIZE;
 	struct smd_rdma_prefix prefix;
 	struct smd_error error;
 
-	assert_int_equal(smd_rdma_prefix_decode(mailbox, &prefix, &error), 0);
-	*at = mailbox + SMD_RDMA_PREFIX_SIZE;
+	assert_int_equal(smd_rdma_prefix_decode(receive_buffer, &prefix, &error), 0);
+	*at = receive_buffer + SMD_RDMA_PREFIX_SIZE;
 	return prefix;
 }
 
@@ -257,7 +258,7 @@ static void parcel_done(struct smd_send *send, int err)
 }
 
 void parcel_send_to(struct parcel *parcel, struct end *from, uint64_t ordinal, uint32_t length,
-	struct smd_place place)
+	struct smd_remote_buffer remote_buffer)
 {
 	struct smd_frame frame = {.kind = SMD_FRAME_INPUT, .ordinal = ordinal};
 
@@ -266,6 +267,6 @@ void parcel_send_to(struct parcel *parcel, struct end *from, uint64_t ordinal, u
 	parcel->send.payload = parcel->payload;
 	parcel->send.length = length;
 	parcel->send.done = parcel_done;
-	parcel->send.place = place;
+	parcel->send.remote_buffer = remote_buffer;
 	smd_lane_send(from->lane, &frame, &parcel->send);
 }

@@ -13,12 +13,12 @@ struct peer {
 	struct end end; /* of the lane that is tested */
 	struct rdma_lane *lane;
 	struct rdma_cm_id *id;
-	uint8_t *mailboxes;              /* the other end's, in which the lane writes */
+	uint8_t *receive_buffers;        /* the other end's, in which the lane writes */
 	struct smd_rdma_greeting own;    /* what the other end says */
 	struct smd_rdma_greeting theirs; /* and the lane */
 	uint32_t written;                /* messages, to the lane */
 	uint32_t taken;                  /* of those that the lane has sent, as it is told next */
-	bool offered;                    /* payloads may come in a place */
+	bool advertised;                 /* payloads may come in an advertised buffer */
 	void (*then)(struct peer *peer); /* in on_header(), when not NULL */
 };
 
@@ -36,8 +36,8 @@ void peer_resolve(struct peer *peer, struct link *link);
 void peer_ask(struct peer *peer, struct link *link);
 /* The other end accepts with what it has to say. */
 void peer_accept(struct peer *peer, struct link *link);
-/* All of it, to an end with so many mailboxes. */
-void peer_open_with(struct peer *peer, struct link *link, uint16_t mailboxes);
+/* All of it, to an end with so many receive buffers. */
+void peer_open_with(struct peer *peer, struct link *link, uint16_t receive_buffers);
 void peer_open(struct peer *peer, struct link *link);
 void peer_close(struct peer *peer, struct link *link);
 
@@ -48,7 +48,7 @@ void peer_count_from(struct peer *peer, uint32_t start);
 /* Takes whatever is there for the lane. */
 void peer_poll(struct peer *peer);
 
-/* Writes these bytes into the lane's next mailbox; tells that `told` bytes were. */
+/* Writes these bytes into the lane's next receive buffer; tells that `told` bytes were. */
 void peer_write(struct peer *peer, const uint8_t *bytes, size_t length, uint32_t told);
 /* The message that the lane has written as that one; *at: what follows its first bytes. */
 struct smd_rdma_prefix peer_read(const struct peer *peer, uint32_t number, const uint8_t **at);
@@ -70,6 +70,6 @@ void end_assert_closed(const struct end *end, int err, const char *reason);
 
 /* parcel_send() with a place. */
 void parcel_send_to(struct parcel *parcel, struct end *from, uint64_t ordinal, uint32_t length,
-	struct smd_place place);
+	struct smd_remote_buffer remote_buffer);
 
 #endif

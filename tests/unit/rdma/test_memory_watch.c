@@ -183,27 +183,29 @@ static void mapping_over_it_is_told(void **state)
 static void moving_it_is_told(void **state)
 {
 	uint8_t *address = map_watched();
-	uint8_t *place = map();
+	uint8_t *remote_buffer = map();
 
 	(void)state;
 	assert_ptr_equal(
-		mremap(address, LENGTH, LENGTH, MREMAP_MAYMOVE | MREMAP_FIXED, place), place);
+		mremap(address, LENGTH, LENGTH, MREMAP_MAYMOVE | MREMAP_FIXED, remote_buffer),
+		remote_buffer);
 	assert_true(is_told(address));
-	munmap(place, LENGTH); /* the watch has moved with it */
-	assert_told(place, LENGTH);
+	munmap(remote_buffer, LENGTH); /* the watch has moved with it */
+	assert_told(remote_buffer, LENGTH);
 }
 
 /* The old addresses stay mapped, with new memory. */
 static void moving_what_it_holds_is_told(void **state)
 {
 	uint8_t *address = map_watched();
-	uint8_t *place = mremap(address, LENGTH, LENGTH, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
+	uint8_t *remote_buffer =
+		mremap(address, LENGTH, LENGTH, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
 
 	(void)state;
-	assert_ptr_not_equal(place, MAP_FAILED);
+	assert_ptr_not_equal(remote_buffer, MAP_FAILED);
 	assert_told(address, LENGTH);
 	munmap(address, LENGTH);
-	munmap(place, LENGTH);
+	munmap(remote_buffer, LENGTH);
 }
 
 static void shrinking_it_is_told(void **state)
@@ -413,7 +415,7 @@ static void use(const void *address, size_t length)
 {
 	struct smd_rdma_region *region;
 
-	smd_rdma_memory_refresh(memory);
+	smd_rdma_memory_invalidate(memory);
 	assert_int_equal(smd_rdma_memory_find(
 				 memory, address, length, address, length, SMD_RDMA_WRITE, &region),
 		0);
@@ -440,24 +442,25 @@ static void addresses_that_are_mapped_anew_are_registered_anew(void **state)
 		map_at(address);
 	}
 	munmap(address, LENGTH);
-	smd_rdma_memory_refresh(memory);
+	smd_rdma_memory_invalidate(memory);
 	assert_int_equal(registrar.live, 0);
 }
 
 static void memory_that_moved_is_registered_anew(void **state)
 {
 	uint8_t *address = map();
-	uint8_t *place = map();
+	uint8_t *remote_buffer = map();
 
 	(void)state;
 	use(address, LENGTH);
 	assert_ptr_equal(
-		mremap(address, LENGTH, LENGTH, MREMAP_MAYMOVE | MREMAP_FIXED, place), place);
+		mremap(address, LENGTH, LENGTH, MREMAP_MAYMOVE | MREMAP_FIXED, remote_buffer),
+		remote_buffer);
 	map_at(address);
 	assert_registers(address, LENGTH, 1);
-	assert_registers(place, LENGTH, 1);
+	assert_registers(remote_buffer, LENGTH, 1);
 	munmap(address, LENGTH);
-	munmap(place, LENGTH);
+	munmap(remote_buffer, LENGTH);
 }
 
 static void memory_that_was_emptied_is_registered_anew(void **state)
@@ -492,7 +495,7 @@ static void free_and_look(uint8_t *address, size_t length)
 		print_message("this free() keeps the memory\n");
 		skip();
 	}
-	smd_rdma_memory_refresh(memory);
+	smd_rdma_memory_invalidate(memory);
 	assert_int_equal(registrar.live, 0);
 	assert_int_equal(smd_rdma_memory_counts(memory)->stale, 1);
 }
@@ -559,7 +562,7 @@ static void look_up(const uint64_t *address)
 {
 	struct smd_rdma_region *region;
 
-	smd_rdma_memory_refresh(memory);
+	smd_rdma_memory_invalidate(memory);
 	assert_int_equal(smd_rdma_memory_find(memory, address, 16 * page, address, 16 * page,
 				 SMD_RDMA_WRITE, &region),
 		0);

@@ -28,7 +28,7 @@ static void assert_done(const struct parcel *parcels, unsigned n, unsigned left)
 	}
 }
 
-/* That frame was the last that came into its mailbox. */
+/* That frame was the last that came into its receive buffer. */
 static void assert_arrived(const struct peer *peer, unsigned ordinal)
 {
 	struct smd_frame frame;
@@ -50,8 +50,8 @@ static void what_had_to_wait_leaves_when_there_is_room(void **state)
 
 	peer_open(&peer, link);
 	queue_frames(&peer, parcels, FRAMES);
-	assert_int_equal(peer_messages(&peer), RDMA_MAILBOXES);
-	peer_tell_taken(&peer, RDMA_MAILBOXES);
+	assert_int_equal(peer_messages(&peer), RDMA_BUFFERS);
+	peer_tell_taken(&peer, RDMA_BUFFERS);
 	end_close(&peer.end);
 	assert_arrived(&peer, FRAMES - 1);
 	assert_done(parcels, FRAMES, FRAMES);
@@ -74,7 +74,8 @@ static void any_number_leaves_while_the_other_end_takes(void **state)
 	static struct parcel parcels[FRAMES];
 	struct link *link = *state;
 	uint8_t *memory = calloc(1, LARGE);
-	struct smd_place place = {(uintptr_t)memory, script_expose(memory, LARGE), LARGE};
+	struct smd_remote_buffer remote_buffer = {
+		(uintptr_t)memory, script_expose(memory, LARGE), LARGE};
 	struct peer peer;
 
 	peer_open(&peer, link);
@@ -82,7 +83,7 @@ static void any_number_leaves_while_the_other_end_takes(void **state)
 	script.unwatched = true; /* so that each large frame has a registration of its own */
 	for (unsigned i = 0; i < FRAMES; i++) {
 		if (i % 2) {
-			parcel_send_to(&parcels[i], &peer.end, i, LARGE, place);
+			parcel_send_to(&parcels[i], &peer.end, i, LARGE, remote_buffer);
 		} else {
 			parcel_send(&parcels[i], &peer.end, i, 100, NULL);
 		}
@@ -115,7 +116,7 @@ static void what_nobody_takes_is_given_back(void **state)
 		script.acknowledges = acknowledged;
 		queue_frames(&peer, parcels, FRAMES);
 		end_close(&peer.end);
-		assert_done(parcels, FRAMES, RDMA_MAILBOXES);
+		assert_done(parcels, FRAMES, RDMA_BUFFERS);
 		peer_close(&peer, link);
 		parcels_free(parcels, FRAMES);
 	}
@@ -156,7 +157,7 @@ static void lanes_may_be_closed_one_after_the_other(void **state)
 		queue_frames(&peers[i], parcels[i], FRAMES);
 	}
 	for (int i = 0; i < LANES; i++) {
-		peer_tell_taken(&peers[i], RDMA_MAILBOXES);
+		peer_tell_taken(&peers[i], RDMA_BUFFERS);
 	}
 	for (int i = 0; i < LANES; i++) {
 		end_close(&peers[i].end);
@@ -192,8 +193,8 @@ static void a_lane_may_be_closed_amid_its_completions(void **state)
 	next = &peers[1];
 	peers[0].end.then = close_both;
 	peer_frame(&peers[0], 1, 10);
-	peer_tell_taken(&peers[0], RDMA_MAILBOXES);
-	peer_tell_taken(&peers[1], RDMA_MAILBOXES);
+	peer_tell_taken(&peers[0], RDMA_BUFFERS);
+	peer_tell_taken(&peers[1], RDMA_BUFFERS);
 	peer_poll(&peers[0]);
 	for (int i = 0; i < 2; i++) {
 		assert_null(peers[i].end.lane);
@@ -297,7 +298,7 @@ static void a_broken_pair_is_closed(void **state)
 			assert_int_equal(peer.end.err, -ETIMEDOUT);
 		}
 		end_close(&peer.end);
-		assert_done(parcels, FRAMES, RDMA_MAILBOXES);
+		assert_done(parcels, FRAMES, RDMA_BUFFERS);
 		peer_close(&peer, link);
 		parcels_free(parcels, FRAMES);
 	}
@@ -317,7 +318,7 @@ static void who_is_no_lane_is_not_waited_for(void **state)
 	completion.wr_id = script_receive_id(peer.id);
 	script_complete(peer.id, &completion);
 	end_close(&peer.end);
-	assert_done(parcels, FRAMES, RDMA_MAILBOXES);
+	assert_done(parcels, FRAMES, RDMA_BUFFERS);
 	peer_close(&peer, link);
 	parcels_free(parcels, FRAMES);
 }
@@ -335,7 +336,7 @@ static void posts_that_fail_while_closing_are_given_up(void **state)
 
 		peer_open(&peer, link);
 		queue_frames(&peer, parcels, FRAMES);
-		peer_tell_taken(&peer, RDMA_MAILBOXES);
+		peer_tell_taken(&peer, RDMA_BUFFERS);
 		call->fail_at = call->count + 1;
 		call->err = -ENOMEM;
 		call->always = true;

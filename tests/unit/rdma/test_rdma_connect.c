@@ -302,15 +302,15 @@ static const struct {
 } wrong[] = {
 	{0, 'X', "the other end must be a Summand lane, and is something else"},
 	{4, 9, "the other end must speak version 9 over RDMA"},
-	{8, 33, "the other end must have 4 to 256 mailboxes"},
-	{8, 2, "the other end must have 4 to 256 mailboxes"},
-	{9, 2, "the other end must have 4 to 256 mailboxes"},
-	{24, 1, "the other end must have 4 to 256 mailboxes"},
+	{8, 33, "the other end must have 4 to 256 receive buffers"},
+	{8, 2, "the other end must have 4 to 256 receive buffers"},
+	{9, 2, "the other end must have 4 to 256 receive buffers"},
+	{24, 1, "the other end must have 4 to 256 receive buffers"},
 };
 
 static void make_wrong(size_t i, uint8_t bytes[SMD_RDMA_GREETING_SIZE])
 {
-	const struct smd_rdma_greeting greeting = {.mailboxes = 32};
+	const struct smd_rdma_greeting greeting = {.receive_buffers = 32};
 
 	smd_rdma_greeting_encode(&greeting, bytes);
 	bytes[wrong[i].at] = wrong[i].byte;
@@ -369,7 +369,7 @@ static void a_listener_takes_requests_only(void **state)
 
 	for (size_t i = 0; i < NEVENTS; i++) {
 		if (events[i].type != RDMA_CM_EVENT_CONNECT_REQUEST) {
-			struct smd_rdma_greeting greeting = {.mailboxes = 32};
+			struct smd_rdma_greeting greeting = {.receive_buffers = 32};
 			uint8_t bytes[SMD_RDMA_GREETING_SIZE];
 
 			link->hold = true; /* not attached: nobody hears its events */
@@ -458,7 +458,7 @@ static void memory_that_cannot_be_locked_is_told_with_its_limit(void **state)
 static void a_completion_queue_grows_with_its_lanes(void **state)
 {
 	enum { LANES = 20 };
-	static struct parcel parcels[LANES][RDMA_MAILBOXES];
+	static struct parcel parcels[LANES][RDMA_BUFFERS];
 	struct link *link = *state;
 	struct peer peers[LANES];
 
@@ -468,7 +468,7 @@ static void a_completion_queue_grows_with_its_lanes(void **state)
 	assert_true(script.resizes >= 2);
 	script.carries = false;
 	for (int i = 0; i < LANES; i++) {
-		for (unsigned k = 0; k < RDMA_MAILBOXES; k++) {
+		for (unsigned k = 0; k < RDMA_BUFFERS; k++) {
 			parcel_send(&parcels[i][k], &peers[i].end, k, 100, NULL);
 		}
 	}
@@ -481,7 +481,7 @@ static void a_completion_queue_grows_with_its_lanes(void **state)
 	for (int i = 0; i < LANES; i++) {
 		assert_int_equal(peers[i].end.closed, 1);
 		peer_close(&peers[i], link);
-		parcels_free(parcels[i], RDMA_MAILBOXES);
+		parcels_free(parcels[i], RDMA_BUFFERS);
 	}
 }
 
@@ -514,7 +514,7 @@ static void a_lane_for_which_there_is_no_room_is_told_so(void **state)
 	}
 }
 
-/* More lanes than the table of a hub begins with; numbers are not given twice. */
+/* More lanes than the table of a device begins with; numbers are not given twice. */
 static void lanes_have_numbers_of_their_own(void **state)
 {
 	enum { LANES = 40 };
@@ -532,7 +532,7 @@ static void lanes_have_numbers_of_their_own(void **state)
 			int k = (i * 7) % LANES;
 
 			assert_ptr_equal(
-				smd_rdma_hub_find(peers[k].lane->hub, peers[k].lane->number),
+				smd_rdma_device_find(peers[k].lane->device, peers[k].lane->number),
 				peers[k].lane);
 			peer_close(&peers[k], link);
 		}

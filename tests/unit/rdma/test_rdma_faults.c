@@ -52,7 +52,8 @@ static void say_all(struct end *end, struct parcel *of)
 		parcel_send(&of[i], end, i, i % 3 ? 10 * i : LENGTH, NULL);
 	}
 	if (end->lane) {
-		smd_lane_withdraw(end->lane, smd_lane_offer(end->lane, end->room, LENGTH, nowhere));
+		smd_lane_revoke(
+			end->lane, smd_lane_advertise(end->lane, end->room, LENGTH, nowhere));
 	}
 }
 

@@ -230,7 +230,7 @@ static void a_refresh_deregisters_at_once(void **state)
 	(void)state;
 	use(BASE, CHUNK);
 	unmap(BASE, 4096);
-	smd_rdma_memory_refresh(memory);
+	smd_rdma_memory_invalidate(memory);
 	assert_int_equal(registrar.live, 0);
 }
 
@@ -240,7 +240,7 @@ static void unmapped_while_in_use_it_lives_until_it_is_put(void **state)
 
 	(void)state;
 	unmap(BASE, CHUNK);
-	smd_rdma_memory_refresh(memory);
+	smd_rdma_memory_invalidate(memory);
 	assert_true(registrar_of(region)->live);
 	assert_not_registered(BASE, CHUNK);
 	assert_true(registrar_of(region)->live);
@@ -255,7 +255,7 @@ static void who_has_fallen_behind_keeps_nothing(void **state)
 	use(BASE, CHUNK);
 	use(BASE + 9 * CHUNK, CHUNK);
 	unmap(0, UINTPTR_MAX);
-	smd_rdma_memory_refresh(memory);
+	smd_rdma_memory_invalidate(memory);
 	assert_int_equal(registrar.live, 0);
 }
 
@@ -264,7 +264,7 @@ static void a_watch_that_does_not_settle_keeps_nothing(void **state)
 	(void)state;
 	use(BASE, CHUNK);
 	watch.unsettled = true;
-	smd_rdma_memory_refresh(memory);
+	smd_rdma_memory_invalidate(memory);
 	assert_int_equal(registrar.live, 0);
 }
 

@@ -12,7 +12,7 @@
 /* ---- greetings ---- */
 
 static const struct smd_rdma_greeting good = {
-	.shard = 3, .mailboxes = 32, .key = 0xfedcba98, .address = 0x123456789abcdef0};
+	.shard = 3, .receive_buffers = 32, .key = 0xfedcba98, .address = 0x123456789abcdef0};
 
 static int decode(const uint8_t *bytes, size_t length, struct smd_error *error)
 {
@@ -75,7 +75,7 @@ static void a_greeting_must_be_of_this_version(void **state)
 	assert_string_equal(error.text, "the other end must speak version 1 over RDMA, got 2");
 }
 
-static void a_greeting_must_have_mailboxes_that_fit(void **state)
+static void a_greeting_must_have_receive_buffers_that_fit(void **state)
 {
 	struct smd_rdma_greeting greeting = good;
 	uint8_t bytes[SMD_RDMA_GREETING_SIZE];
@@ -83,11 +83,11 @@ static void a_greeting_must_have_mailboxes_that_fit(void **state)
 	char text[160];
 
 	(void)state;
-	for (unsigned n = 0; n <= 2 * SMD_RDMA_MAILBOXES_MAX; n++) {
+	for (unsigned n = 0; n <= 2 * SMD_RDMA_BUFFERS_MAX; n++) {
 		bool fits =
 			n == 4 || n == 8 || n == 16 || n == 32 || n == 64 || n == 128 || n == 256;
 
-		greeting.mailboxes = (uint16_t)n;
+		greeting.receive_buffers = (uint16_t)n;
 		smd_rdma_greeting_encode(&greeting, bytes);
 		assert_int_equal(decode(bytes, sizeof(bytes), &error), fits ? 0 : -EPROTO);
 	}
@@ -96,9 +96,10 @@ static void a_greeting_must_have_mailboxes_that_fit(void **state)
 	bytes[24] ^= 1; /* their size */
 	assert_int_equal(decode(bytes, sizeof(bytes), &error), -EPROTO);
 	snprintf(text, sizeof(text),
-		"the other end must have 4 to 256 mailboxes (a power of 2) of %u bytes, got 32 of "
+		"the other end must have 4 to 256 receive buffers (a power of 2) of %u bytes, got "
+		"32 of "
 		"%u",
-		SMD_RDMA_MAILBOX_SIZE, SMD_RDMA_MAILBOX_SIZE ^ 1);
+		SMD_RDMA_BUFFER_SIZE, SMD_RDMA_BUFFER_SIZE ^ 1);
 	assert_string_equal(error.text, text);
 }
 
@@ -110,22 +111,23 @@ static void every_prefix_that_fits_comes_out_as_it_went_in(void **state)
 
 	(void)state;
 	for (unsigned flags = 0; flags < 4; flags++) {
-		for (unsigned places = 0; places <= SMD_PLACES_MAX + 1; places++) {
+		for (unsigned remote_buffers = 0; remote_buffers <= SMD_REMOTE_BUFFERS_MAX + 1;
+			remote_buffers++) {
 			uint32_t least = SMD_RDMA_PREFIX_SIZE + (flags & 1 ? SMD_FRAME_SIZE : 0) +
-					 places * SMD_RDMA_PLACE_SIZE;
+					 remote_buffers * SMD_RDMA_REMOTE_BUFFER_SIZE;
 
-			for (uint32_t length = 0; length < SMD_RDMA_MAILBOX_SIZE + 20; length++) {
+			for (uint32_t length = 0; length < SMD_RDMA_BUFFER_SIZE + 20; length++) {
 				struct smd_rdma_prefix in = {.length = length,
 					.taken = 0x80000001u + length,
-					.places = (uint8_t)places,
+					.remote_buffers = (uint8_t)remote_buffers,
 					.begins = flags & 1,
-					.placed = flags & 2};
+					.direct = flags & 2};
 				struct smd_rdma_prefix out = {0};
 				struct smd_error error = {""};
-				bool fits = length >= least && length <= SMD_RDMA_MAILBOX_SIZE &&
-					    places <= SMD_PLACES_MAX &&
-					    (in.begins || (!in.placed && places == 0)) &&
-					    (!in.placed || length == least);
+				bool fits = length >= least && length <= SMD_RDMA_BUFFER_SIZE &&
+					    remote_buffers <= SMD_REMOTE_BUFFERS_MAX &&
+					    (in.begins || (!in.direct && remote_buffers == 0)) &&
+					    (!in.direct || length == least);
 
 				smd_rdma_prefix_encode(&in, bytes);
 				assert_int_equal(smd_rdma_prefix_decode(bytes, &out, &error),
@@ -133,9 +135,9 @@ static void every_prefix_that_fits_comes_out_as_it_went_in(void **state)
 				assert_int_equal(fits, error.text[0] == '\0');
 				assert_int_equal(out.length, in.length);
 				assert_int_equal(out.taken, in.taken);
-				assert_int_equal(out.places, in.places);
+				assert_int_equal(out.remote_buffers, in.remote_buffers);
 				assert_int_equal(out.begins, in.begins);
-				assert_int_equal(out.placed, in.placed);
+				assert_int_equal(out.direct, in.direct);
 			}
 		}
 	}
@@ -143,13 +145,13 @@ static void every_prefix_that_fits_comes_out_as_it_went_in(void **state)
 
 static void a_place_comes_out_as_it_went_in(void **state)
 {
-	const struct smd_place in = {0xfedcba9876543210, 0x89abcdef, 0xffffffff};
-	struct smd_place out = {0};
-	uint8_t bytes[SMD_RDMA_PLACE_SIZE];
+	const struct smd_remote_buffer in = {0xfedcba9876543210, 0x89abcdef, 0xffffffff};
+	struct smd_remote_buffer out = {0};
+	uint8_t bytes[SMD_RDMA_REMOTE_BUFFER_SIZE];
 
 	(void)state;
-	smd_rdma_place_encode(&in, bytes);
-	smd_rdma_place_decode(bytes, &out);
+	smd_rdma_remote_buffer_encode(&in, bytes);
+	smd_rdma_remote_buffer_decode(bytes, &out);
 	assert_memory_equal(&in, &out, sizeof(in));
 }
 
@@ -305,21 +307,21 @@ static void unknown_flag(struct peer *peer)
 	peer_write(peer, bytes, sizeof(bytes), prefix.length);
 }
 
-static void places_without_frame(struct peer *peer)
+static void remote_buffers_without_frame(struct peer *peer)
 {
-	struct smd_rdma_prefix prefix = peer_prefix(peer, SMD_RDMA_PLACE_SIZE);
+	struct smd_rdma_prefix prefix = peer_prefix(peer, SMD_RDMA_REMOTE_BUFFER_SIZE);
 
-	prefix.places = 1;
+	prefix.remote_buffers = 1;
 	write_prefix(peer, prefix);
 }
 
-static void too_many_places(struct peer *peer)
+static void too_many_remote_buffers(struct peer *peer)
 {
 	struct smd_rdma_prefix prefix =
-		peer_prefix(peer, SMD_FRAME_SIZE + 33 * SMD_RDMA_PLACE_SIZE);
+		peer_prefix(peer, SMD_FRAME_SIZE + 33 * SMD_RDMA_REMOTE_BUFFER_SIZE);
 
 	prefix.begins = true;
-	prefix.places = 33;
+	prefix.remote_buffers = 33;
 	write_prefix(peer, prefix);
 }
 
@@ -333,15 +335,15 @@ static void too_short(struct peer *peer)
 
 static void too_long(struct peer *peer)
 {
-	write_prefix(peer, peer_prefix(peer, SMD_RDMA_MAILBOX_SIZE));
+	write_prefix(peer, peer_prefix(peer, SMD_RDMA_BUFFER_SIZE));
 }
 
-static void placed_with_payload(struct peer *peer)
+static void direct_with_payload(struct peer *peer)
 {
 	struct smd_rdma_prefix prefix = peer_prefix(peer, SMD_FRAME_SIZE + 1);
 
 	prefix.begins = true;
-	prefix.placed = true;
+	prefix.direct = true;
 	write_prefix(peer, prefix);
 }
 
@@ -387,14 +389,14 @@ static void fewer_bytes_than_said(struct peer *peer)
 	peer_write(peer, bytes, sizeof(bytes), sizeof(bytes) - 1);
 }
 
-static void write_placed(struct peer *peer, uint32_t length, uint32_t told)
+static void write_direct(struct peer *peer, uint32_t length, uint32_t told)
 {
 	struct smd_rdma_prefix prefix = peer_prefix(peer, SMD_FRAME_SIZE);
 	struct smd_frame frame = {.kind = SMD_FRAME_INPUT, .length = length};
 	uint8_t bytes[SMD_RDMA_PREFIX_SIZE + SMD_FRAME_SIZE];
 
 	prefix.begins = true;
-	prefix.placed = true;
+	prefix.direct = true;
 	smd_rdma_prefix_encode(&prefix, bytes);
 	smd_frame_encode(&frame, bytes + SMD_RDMA_PREFIX_SIZE);
 	peer_write(peer, bytes, sizeof(bytes), told);
@@ -402,13 +404,13 @@ static void write_placed(struct peer *peer, uint32_t length, uint32_t told)
 
 static void another_length_in_its_place(struct peer *peer)
 {
-	peer->offered = true;
-	write_placed(peer, 5000, 4999);
+	peer->advertised = true;
+	write_direct(peer, 5000, 4999);
 }
 
-static void in_a_place_that_was_not_offered(struct peer *peer)
+static void in_a_buffer_that_was_not_advertised(struct peer *peer)
 {
-	write_placed(peer, 5000, 5000);
+	write_direct(peer, 5000, 5000);
 }
 
 static void going_on_with_nothing(struct peer *peer)
@@ -455,13 +457,15 @@ static const struct {
 	unsigned frames;    /* and frames */
 	const char *reason; /* how it begins */
 } malformed[] = {
-	{unknown_flag, 0, 0, "message: flags and places must fit, got flags 4 with 0 places"},
-	{places_without_frame, 0, 0,
-		"message: flags and places must fit, got flags 0 with 1 places"},
-	{too_many_places, 0, 0, "message: flags and places must fit, got flags 1 with 33 places"},
+	{unknown_flag, 0, 0,
+		"message: flags and remote buffers must fit, got flags 4 with 0 remote buffers"},
+	{remote_buffers_without_frame, 0, 0,
+		"message: flags and remote buffers must fit, got flags 0 with 1 remote buffers"},
+	{too_many_remote_buffers, 0, 0,
+		"message: flags and remote buffers must fit, got flags 1 with 33 remote buffers"},
 	{too_short, 0, 0, "message: length must be 80 to 4688 bytes, got 79"},
 	{too_long, 0, 0, "message: length must be 16 to 4688 bytes, got 4704"},
-	{placed_with_payload, 0, 0, "message: length must be 80 to 80 bytes, got 81"},
+	{direct_with_payload, 0, 0, "message: length must be 80 to 80 bytes, got 81"},
 	{more_taken_than_sent, 0, 0, "message: at most 0 can have been taken, got 1"},
 	{fewer_taken_than_before, 0, 0, "message: at most 0 can have been taken, got 4294967295"},
 	{more_taken_than_sent_alone, 0, 0, "message: at most 0 can have been taken, got 3"},
@@ -469,7 +473,7 @@ static const struct {
 	{number_twice, 1, 1, "message: number must be 1, got 0"},
 	{fewer_bytes_than_said, 1, 0, "message: 84 bytes must have been written, got 83"},
 	{another_length_in_its_place, 1, 0, "message: 5000 bytes must have been written, got 4999"},
-	{in_a_place_that_was_not_offered, 0, 0, "no place was offered"},
+	{in_a_buffer_that_was_not_advertised, 0, 0, "no buffer was advertised"},
 	{going_on_with_nothing, 0, 0, "message: must begin a frame"},
 	{going_on_after_the_end, 1, 1, "message: must begin a frame"},
 	{a_frame_inside_a_frame, 1, 0, "message: must go on with a frame, got another"},
@@ -550,7 +554,7 @@ int main(void)
 		cmocka_unit_test(a_greeting_comes_out_as_it_went_in),
 		cmocka_unit_test(a_greeting_must_be_one),
 		cmocka_unit_test(a_greeting_must_be_of_this_version),
-		cmocka_unit_test(a_greeting_must_have_mailboxes_that_fit),
+		cmocka_unit_test(a_greeting_must_have_receive_buffers_that_fit),
 		cmocka_unit_test(every_prefix_that_fits_comes_out_as_it_went_in),
 		cmocka_unit_test(a_place_comes_out_as_it_went_in),
 		STAGE(frames_come_in_pieces_of_any_size),

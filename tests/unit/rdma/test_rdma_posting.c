@@ -37,11 +37,11 @@ static void assert_done_in_order(const struct parcel *parcels, unsigned n)
 
 /* ---- one frame ---- */
 
-static void assert_into_mailbox(
+static void assert_into_receive_buffer(
 	const struct peer *peer, const struct script_send *send, uint32_t number, uint32_t length)
 {
 	assert_int_equal(send->remote,
-		peer->own.address + number % peer->own.mailboxes * SMD_RDMA_MAILBOX_SIZE);
+		peer->own.address + number % peer->own.receive_buffers * SMD_RDMA_BUFFER_SIZE);
 	assert_int_equal(send->rkey, peer->own.key);
 	assert_int_equal(send->length, length);
 }
@@ -62,7 +62,7 @@ static void a_small_frame_is_one_write(void **state)
 	assert_int_equal(n, 1);
 	assert_int_equal(sends->opcode, IBV_WR_RDMA_WRITE_WITH_IMM);
 	assert_int_equal(sends->immediate, 0);
-	assert_into_mailbox(
+	assert_into_receive_buffer(
 		&peer, sends, 0, SMD_RDMA_PREFIX_SIZE + SMD_FRAME_SIZE + SMD_RDMA_EAGER);
 	assert_true(peer_read(&peer, 0, &at).begins);
 	assert_int_equal(smd_frame_decode(at, &frame, NULL), 0);
@@ -77,7 +77,8 @@ static void a_large_frame_is_written_to_its_place(void **state)
 {
 	struct link *link = *state;
 	uint8_t *memory = calloc(1, LARGE);
-	struct smd_place place = {(uintptr_t)memory, script_expose(memory, LARGE), LARGE};
+	struct smd_remote_buffer remote_buffer = {
+		(uintptr_t)memory, script_expose(memory, LARGE), LARGE};
 	struct parcel parcel;
 	const struct script_send *sends;
 	const uint8_t *at;
@@ -86,21 +87,21 @@ static void a_large_frame_is_written_to_its_place(void **state)
 	unsigned n;
 
 	peer_open(&peer, link);
-	parcel_send_to(&parcel, &peer.end, 3, LARGE, place);
+	parcel_send_to(&parcel, &peer.end, 3, LARGE, remote_buffer);
 	peer_poll(&peer);
 	sends = script_sends(peer.id, &n);
 	assert_int_equal(n, 2);
-	assert_into_mailbox(&peer, &sends[0], 0, SMD_RDMA_PREFIX_SIZE + SMD_FRAME_SIZE);
+	assert_into_receive_buffer(&peer, &sends[0], 0, SMD_RDMA_PREFIX_SIZE + SMD_FRAME_SIZE);
 	assert_int_equal(sends[0].opcode, IBV_WR_RDMA_WRITE);
 	assert_int_equal(sends[1].opcode, IBV_WR_RDMA_WRITE_WITH_IMM);
 	assert_int_equal(sends[1].immediate, 0);
 	assert_int_equal(sends[1].local, (uintptr_t)parcel.payload);
-	assert_int_equal(sends[1].remote, place.address);
-	assert_int_equal(sends[1].rkey, place.key);
+	assert_int_equal(sends[1].remote, remote_buffer.address);
+	assert_int_equal(sends[1].rkey, remote_buffer.key);
 	assert_int_equal(sends[1].length, LARGE);
 	assert_int_equal(sends[0].doorbell, sends[1].doorbell);
 	prefix = peer_read(&peer, 0, &at);
-	assert_true(prefix.begins && prefix.placed);
+	assert_true(prefix.begins && prefix.direct);
 	assert_memory_equal(memory, parcel.payload, LARGE);
 	peer_close(&peer, link);
 	parcels_free(&parcel, 1);
@@ -113,7 +114,7 @@ static void assert_written_to_place(
 	struct link *link, uint8_t *from, uint32_t length, uint32_t room)
 {
 	uint8_t *to = calloc(1, room);
-	struct smd_place place = {(uintptr_t)to, script_expose(to, room), room};
+	struct smd_remote_buffer remote_buffer = {(uintptr_t)to, script_expose(to, room), room};
 	struct smd_extent memory = {from, SMD_RDMA_EAGER};
 	struct parcel parcel;
 	const struct script_send *sends;
@@ -122,11 +123,11 @@ static void assert_written_to_place(
 	unsigned n;
 
 	peer_open(&peer, link);
-	assert_false(smd_lane_reaches(peer.end.lane, from, length));
-	assert_int_equal(smd_lane_declare_device(peer.end.lane, memory, 0, 0), 0);
-	assert_true(smd_lane_reaches(peer.end.lane, from, length));
-	assert_false(smd_lane_reaches(peer.end.lane, from, 0));
-	parcel_send_to(&parcel, &peer.end, 3, length, place);
+	assert_false(smd_lane_can_dma(peer.end.lane, from, length));
+	assert_int_equal(smd_lane_register_device(peer.end.lane, memory, 0, 0), 0);
+	assert_true(smd_lane_can_dma(peer.end.lane, from, length));
+	assert_false(smd_lane_can_dma(peer.end.lane, from, 0));
+	parcel_send_to(&parcel, &peer.end, 3, length, remote_buffer);
 	if (room > SMD_RDMA_EAGER) {
 		memcpy(from, parcel.payload, length);
 		parcel.send.payload = from;
@@ -134,12 +135,12 @@ static void assert_written_to_place(
 	peer_poll(&peer);
 	sends = script_sends(peer.id, &n);
 	assert_int_equal(n, 2);
-	assert_into_mailbox(&peer, &sends[0], 0, SMD_RDMA_PREFIX_SIZE + SMD_FRAME_SIZE);
+	assert_into_receive_buffer(&peer, &sends[0], 0, SMD_RDMA_PREFIX_SIZE + SMD_FRAME_SIZE);
 	assert_int_equal(sends[1].local, (uintptr_t)parcel.send.payload);
 	assert_int_equal(sends[1].flags & IBV_SEND_INLINE, 0);
-	assert_int_equal(sends[1].remote, place.address);
+	assert_int_equal(sends[1].remote, remote_buffer.address);
 	assert_int_equal(sends[1].length, length);
-	assert_true(peer_read(&peer, 0, &at).placed);
+	assert_true(peer_read(&peer, 0, &at).direct);
 	assert_memory_equal(to, parcel.payload, length);
 	peer_close(&peer, link);
 	parcels_free(&parcel, 1);
@@ -158,7 +159,7 @@ static void a_small_frame_that_cannot_be_copied_is_written_to_its_place(void **s
 	free(memory);
 }
 
-/* The frame is in the mailboxes, from the first message that has it on. */
+/* The frame is in the receive buffers, from the first message that has it on. */
 static void assert_streamed(const struct peer *peer, const struct parcel *parcel)
 {
 	uint32_t got = 0;
@@ -169,7 +170,7 @@ static void assert_streamed(const struct peer *peer, const struct parcel *parcel
 		uint32_t piece = prefix.length - SMD_RDMA_PREFIX_SIZE;
 
 		assert_int_equal(prefix.begins, number == 0);
-		assert_false(prefix.placed);
+		assert_false(prefix.direct);
 		if (number == 0) {
 			at += SMD_FRAME_SIZE;
 			piece -= SMD_FRAME_SIZE;
@@ -182,30 +183,31 @@ static void assert_streamed(const struct peer *peer, const struct parcel *parcel
 
 enum hindrance { NO_PLACE, PLACE_TOO_SMALL, WRITE_TOO_LONG, NOT_REGISTERED, HINDRANCES };
 
-static void what_cannot_go_to_a_place_goes_through_mailboxes(void **state)
+static void what_cannot_go_to_a_remote_buffer_goes_through_receive_buffers(void **state)
 {
 	struct link *link = *state;
 	uint8_t *memory = calloc(1, LARGE);
 
 	for (int hindrance = NO_PLACE; hindrance < HINDRANCES; hindrance++) {
-		struct smd_place place = {(uintptr_t)memory, script_expose(memory, LARGE), LARGE};
+		struct smd_remote_buffer remote_buffer = {
+			(uintptr_t)memory, script_expose(memory, LARGE), LARGE};
 		struct script_call *reg = &script.calls[SCRIPT_region_create];
 		struct parcel parcel;
 		struct peer peer;
 
 		script.limits.message_bytes = hindrance == WRITE_TOO_LONG ? LARGE - 1 : LARGE;
 		peer_open(&peer, link);
-		place.length = hindrance == NO_PLACE          ? 0
-			       : hindrance == PLACE_TOO_SMALL ? LARGE - 1
-							      : LARGE;
+		remote_buffer.length = hindrance == NO_PLACE          ? 0
+				       : hindrance == PLACE_TOO_SMALL ? LARGE - 1
+								      : LARGE;
 		reg->err = -ENOMEM;
 		reg->fail_at = hindrance == NOT_REGISTERED ? reg->count + 1 : 0;
 		reg->always = true;
-		parcel_send_to(&parcel, &peer.end, 3, LARGE, place);
+		parcel_send_to(&parcel, &peer.end, 3, LARGE, remote_buffer);
 		peer_poll(&peer);
 		peer_poll(&peer);
 		reg->fail_at = 0;
-		assert_int_equal(peer_messages(&peer), LARGE / SMD_RDMA_MAILBOX_SIZE + 1);
+		assert_int_equal(peer_messages(&peer), LARGE / SMD_RDMA_BUFFER_SIZE + 1);
 		assert_streamed(&peer, &parcel);
 		assert_int_equal(parcel.done, 1);
 		peer_close(&peer, link);
@@ -243,21 +245,22 @@ static void inline_is_what_the_device_takes(void **state)
 	}
 }
 
-/* ---- mailboxes ---- */
+/* ---- receive buffers ---- */
 
-static void no_more_messages_are_out_than_the_other_end_has_mailboxes(void **state)
+static void no_more_messages_are_out_than_the_other_end_has_receive_buffers(void **state)
 {
 	enum { FRAMES = 100 };
 	struct link *link = *state;
 
-	for (uint16_t mailboxes = 4; mailboxes <= 256; mailboxes *= 2) {
+	for (uint16_t receive_buffers = 4; receive_buffers <= 256; receive_buffers *= 2) {
 		for (size_t s = 0; s < NSTARTS; s++) {
-			unsigned window = mailboxes < RDMA_MAILBOXES ? mailboxes : RDMA_MAILBOXES;
+			unsigned window =
+				receive_buffers < RDMA_BUFFERS ? receive_buffers : RDMA_BUFFERS;
 			struct parcel parcels[FRAMES];
 			unsigned taken = 0;
 			struct peer peer;
 
-			peer_open_with(&peer, link, mailboxes);
+			peer_open_with(&peer, link, receive_buffers);
 			peer_count_from(&peer, starts[s]);
 			send_frames(&peer, parcels, 0, FRAMES, 10);
 			for (unsigned step = 0; taken < FRAMES; step = (step + 1) % window) {
@@ -278,7 +281,7 @@ static void no_more_messages_are_out_than_the_other_end_has_mailboxes(void **sta
 	}
 }
 
-/* The writes that only say how many mailboxes are empty. */
+/* The writes that only say how many receive buffers are empty. */
 static unsigned tellings(const struct peer *peer, uint32_t *last)
 {
 	unsigned posted;
@@ -296,18 +299,19 @@ static unsigned tellings(const struct peer *peer, uint32_t *last)
 	return n;
 }
 
-/* Who has few mailboxes has few messages out, and waits for the answer sooner. */
+/* Who has few receive buffers has few messages out, and waits for the answer sooner. */
 static void half_of_what_can_be_out_is_told(void **state)
 {
 	struct link *link = *state;
 
-	for (uint16_t mailboxes = 4; mailboxes <= 256; mailboxes *= 2) {
+	for (uint16_t receive_buffers = 4; receive_buffers <= 256; receive_buffers *= 2) {
 		for (size_t s = 0; s < NSTARTS; s++) {
-			unsigned window = mailboxes < RDMA_MAILBOXES ? mailboxes : RDMA_MAILBOXES;
+			unsigned window =
+				receive_buffers < RDMA_BUFFERS ? receive_buffers : RDMA_BUFFERS;
 			uint32_t last = 0;
 			struct peer peer;
 
-			peer_open_with(&peer, link, mailboxes);
+			peer_open_with(&peer, link, receive_buffers);
 			peer_count_from(&peer, starts[s]);
 			for (unsigned i = 1; i <= 3 * window; i++) {
 				peer_frame(&peer, i, 10);
@@ -331,13 +335,12 @@ static void a_frame_tells_too(void **state)
 
 	peer_open(&peer, link);
 	for (unsigned i = 0; i < 5; i++) {
-		for (unsigned k = 0; k < RDMA_MAILBOXES / 2 - 1; k++) {
+		for (unsigned k = 0; k < RDMA_BUFFERS / 2 - 1; k++) {
 			peer_frame(&peer, k, 10);
 		}
 		peer_poll(&peer);
 		send_frames(&peer, parcels, i, i + 1, 10);
-		assert_int_equal(
-			peer_read(&peer, i, &at).taken, (i + 1) * (RDMA_MAILBOXES / 2 - 1));
+		assert_int_equal(peer_read(&peer, i, &at).taken, (i + 1) * (RDMA_BUFFERS / 2 - 1));
 	}
 	assert_int_equal(tellings(&peer, &last), 0);
 	peer_close(&peer, link);
@@ -382,7 +385,8 @@ static void memory_stays_registered_until_its_write_is_complete(void **state)
 {
 	struct link *link = *state;
 	uint8_t *memory = calloc(1, LARGE);
-	struct smd_place place = {(uintptr_t)memory, script_expose(memory, LARGE), LARGE};
+	struct smd_remote_buffer remote_buffer = {
+		(uintptr_t)memory, script_expose(memory, LARGE), LARGE};
 	struct parcel parcel;
 	unsigned before;
 	struct peer peer;
@@ -391,7 +395,7 @@ static void memory_stays_registered_until_its_write_is_complete(void **state)
 	peer_open(&peer, link);
 	before = script.regions;
 	script.acknowledges = false;
-	parcel_send_to(&parcel, &peer.end, 3, LARGE, place);
+	parcel_send_to(&parcel, &peer.end, 3, LARGE, remote_buffer);
 	peer_poll(&peer);
 	assert_int_equal(script.regions, before + 1);
 	assert_int_equal(parcel.done, 0);
@@ -422,13 +426,14 @@ static void a_send_is_done_before_its_answer_comes(void **state)
 {
 	struct link *link = *state;
 	uint8_t *memory = calloc(1, LARGE);
-	struct smd_place place = {(uintptr_t)memory, script_expose(memory, LARGE), LARGE};
+	struct smd_remote_buffer remote_buffer = {
+		(uintptr_t)memory, script_expose(memory, LARGE), LARGE};
 	struct parcel parcel;
 	struct peer peer;
 
 	peer_open(&peer, link);
 	script.acknowledges = false;
-	parcel_send_to(&parcel, &peer.end, 3, LARGE, place);
+	parcel_send_to(&parcel, &peer.end, 3, LARGE, remote_buffer);
 	peer_poll(&peer);
 	assert_int_equal(parcel.done, 0);
 	asked = &parcel;
@@ -445,7 +450,7 @@ static void a_send_is_done_before_its_answer_comes(void **state)
 	free(memory);
 }
 
-/* Writes to places that complete, or are known to be taken, in any mixture. */
+/* Writes to remote buffers that complete, or are known to be taken, in any mixture. */
 static void sends_are_done_once_and_in_order(void **state)
 {
 	enum { FRAMES = 24 };
@@ -463,11 +468,12 @@ static void sends_are_done_once_and_in_order(void **state)
 			script.acknowledges = false;
 			parcels_done = 0;
 			for (unsigned i = 0; i < FRAMES; i++) {
-				struct smd_place place = {
+				struct smd_remote_buffer remote_buffer = {
 					(uintptr_t)memory + i * LARGE, key, LARGE};
 
 				if (i % 3) {
-					parcel_send_to(&parcels[i], &peer.end, i, LARGE, place);
+					parcel_send_to(
+						&parcels[i], &peer.end, i, LARGE, remote_buffer);
 				} else {
 					parcel_send(&parcels[i], &peer.end, i, 100, NULL);
 				}
@@ -519,10 +525,12 @@ static void no_more_is_posted_than_the_device_has_room_for(void **state)
 			script.acknowledges = false;
 			parcels_done = 0;
 			for (unsigned i = 0; i < FRAMES; i++) {
-				struct smd_place place = {(uintptr_t)memory, key, LARGE};
+				struct smd_remote_buffer remote_buffer = {
+					(uintptr_t)memory, key, LARGE};
 
 				if (i % 2) {
-					parcel_send_to(&parcels[i], &peer.end, i, 5000, place);
+					parcel_send_to(
+						&parcels[i], &peer.end, i, 5000, remote_buffer);
 				} else {
 					parcel_send(&parcels[i], &peer.end, i, 1, NULL);
 				}
@@ -596,9 +604,9 @@ int main(void)
 		STAGE(a_small_frame_is_one_write),
 		STAGE(a_large_frame_is_written_to_its_place),
 		STAGE(a_small_frame_that_cannot_be_copied_is_written_to_its_place),
-		STAGE(what_cannot_go_to_a_place_goes_through_mailboxes),
+		STAGE(what_cannot_go_to_a_remote_buffer_goes_through_receive_buffers),
 		STAGE(inline_is_what_the_device_takes),
-		STAGE(no_more_messages_are_out_than_the_other_end_has_mailboxes),
+		STAGE(no_more_messages_are_out_than_the_other_end_has_receive_buffers),
 		STAGE(half_of_what_can_be_out_is_told),
 		STAGE(a_frame_tells_too),
 		STAGE(only_the_last_of_a_doorbell_is_signalled),

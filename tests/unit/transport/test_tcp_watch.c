@@ -24,10 +24,10 @@ static struct tcp_lane *tcp_of(const struct end *end)
 	return (struct tcp_lane *)end->lane;
 }
 
-static void bear_silence(struct end *end)
+static void keepalive_only(struct end *end)
 {
 	tcp_of(end)->watch.patience_ms = PATIENCE_MS;
-	smd_lane_bear_silence(end->lane);
+	smd_lane_keepalive_only(end->lane);
 }
 
 static void cut_off(const struct end *end)
@@ -63,7 +63,7 @@ static void a_machine_that_is_gone_ends_a_send(void **state)
 	struct parcel parcel;
 
 	link_open(link);
-	bear_silence(&link->near);
+	keepalive_only(&link->near);
 	cut_off(&link->far);
 	parcel_send(&parcel, &link->near, 0, 1000, NULL);
 	RUN_UNTIL(link, link->near.closed);
@@ -79,7 +79,7 @@ static void a_machine_that_goes_while_it_reads_nothing_is_noticed(void **state)
 	struct parcel parcels[FRAMES];
 
 	link_open_deaf(link);
-	bear_silence(&link->near);
+	keepalive_only(&link->near);
 	for (unsigned i = 0; i < FRAMES; i++) {
 		parcel_send(&parcels[i], &link->near, i, ROOM, NULL);
 	}
@@ -100,7 +100,7 @@ static void who_reads_nothing_for_long_is_there(void **state)
 	struct parcel parcels[FRAMES];
 
 	link_open_deaf(link);
-	bear_silence(&link->near);
+	keepalive_only(&link->near);
 	for (unsigned i = 0; i < FRAMES; i++) {
 		parcel_send(&parcels[i], &link->near, i, ROOM, NULL);
 	}
@@ -122,7 +122,7 @@ static void the_watch_goes_along_to_another_loop(void **state)
 	struct parcel parcel;
 
 	link_open(link);
-	bear_silence(&link->near);
+	keepalive_only(&link->near);
 	smd_lane_detach(link->near.lane);
 	link->near.base = event_base_new();
 	assert_int_equal(

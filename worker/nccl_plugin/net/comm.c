@@ -93,10 +93,10 @@ void smd_net_comm_destroy(struct smd_net_comm *comm)
 	}
 	for (unsigned i = 0; i < NCCL_NET_REQUESTS; i++) {
 		if (comm->slots) {
-			free(comm->slots[i].places);
+			free(comm->slots[i].remote_buffers);
 		}
 		if (comm->receives) {
-			free(comm->receives[i].offers);
+			free(comm->receives[i].advertisements);
 		}
 	}
 	while (!LIST_EMPTY(&comm->memory)) {
@@ -278,12 +278,12 @@ static int memory_declare(struct smd_net_comm *comm, const struct smd_net_memory
 
 	if (dmabuf) {
 		return lane && smd_lane_has_card(lane)
-			       ? smd_lane_declare_device(
+			       ? smd_lane_register_device(
 					 lane, memory->extent, dmabuf->fd, dmabuf->offset)
 			       : -ENOTSUP;
 	}
 	if (lane && memory->extent.length) {
-		smd_lane_declare(lane, memory->extent, SMD_NET_PIECE);
+		smd_lane_register(lane, memory->extent, SMD_NET_PIECE);
 	}
 	return 0;
 }
@@ -402,7 +402,7 @@ static void comm_deregister(struct smd_net_comm *comm, struct smd_net_memory *me
 			"%s: memory must not be deregistered while requests use it", comm->peer);
 	}
 	if (comm->lanes[0].lane && memory->extent.length) {
-		smd_lane_retract(comm->lanes[0].lane, memory->extent);
+		smd_lane_deregister(comm->lanes[0].lane, memory->extent);
 	}
 	memory_forget(memory);
 }

@@ -1,5 +1,6 @@
 /*
- * What the files of the point-to-point network share: one end of a connection (specs/design/nccl-net.md).
+ * What the files of the point-to-point network share: one end of a connection
+ * (specs/design/nccl-net.md).
  *
  * A comm is a sender or a receiver. It has an event loop of its own, which only the calls on the
  * comm turn; so nothing is shared between comms. What comms of several threads share, NCCL's
@@ -30,7 +31,7 @@
 
 struct smd_net_comm;
 
-/* Places that a receive of that size is offered. */
+/* Remote buffers that a receive of that size is advertised. */
 static inline unsigned smd_net_pieces(uint64_t size)
 {
 	return (unsigned)((size + SMD_NET_PIECE - 1) / SMD_NET_PIECE);
@@ -89,8 +90,8 @@ struct smd_net_slot {
 	uint64_t ordinal;
 	struct smd_net_post post;
 	bool matched[SMD_NET_RECVS_MAX];
-	struct smd_place *places; /* of all its receives, one after another */
-	unsigned nplaces;
+	struct smd_remote_buffer *remote_buffers; /* of all its receives, one after another */
+	unsigned nremote_buffers;
 	unsigned room;
 	TAILQ_ENTRY(smd_net_slot) link;
 };
@@ -119,7 +120,7 @@ struct smd_net_receive {
 	int refused; /* NCCL's result for a message that does not fit */
 	uint64_t ordinal;
 	struct smd_net_entry entries[SMD_NET_RECVS_MAX];
-	struct smd_offer **offers; /* of all of these */
+	struct smd_advertisement **advertisements; /* of all of these */
 	unsigned room;
 };
 

@@ -79,8 +79,8 @@ static int sender_on_header(
 	struct smd_net_lane *lane = owner;
 
 	*payload = lane->control;
-	if (lane->lane->placed) {
-		return smd_error_set(error, EPROTO, "%s: must not be written to a place",
+	if (lane->lane->direct) {
+		return smd_error_set(error, EPROTO, "%s: must not be written to a buffer",
 			smd_frame_kind_name(frame->kind));
 	}
 	if (lane->comm->greeted) {
@@ -179,7 +179,7 @@ static void attempt_try(struct smd_net_attempt *attempt)
 			comm->lanes[i].lane = NULL;
 			attempt_failed(attempt, ret, error.text);
 		} else {
-			smd_lane_bear_silence(comm->lanes[i].lane);
+			smd_lane_keepalive_only(comm->lanes[i].lane);
 		}
 	}
 }

@@ -91,7 +91,7 @@ static void listen_on_accept(void *owner, struct smd_lane *lane, int shard)
 	arrival->since_ns = smd_clock_ns();
 	arrival->comm->arrival = arrival;
 	arrival->comm->lanes[0].lane = lane;
-	smd_lane_bear_silence(lane);
+	smd_lane_keepalive_only(lane);
 	snprintf(arrival->comm->peer, sizeof(arrival->comm->peer), "%s", smd_lane_peer_name(lane));
 	TAILQ_INSERT_TAIL(&listen->arrivals, arrival, link);
 	listen->narrivals++;
@@ -120,7 +120,7 @@ static int greet_check(const struct smd_net_arrival *arrival, const struct smd_l
 	const struct smd_net_greet *greet, struct smd_error *error)
 {
 	const struct smd_net_handle *handle = &arrival->listen->handle;
-	unsigned lanes = smd_lane_has_places(lane) ? 1 : handle->lanes;
+	unsigned lanes = smd_lane_can_advertise(lane) ? 1 : handle->lanes;
 
 	if (memcmp(&greet->nonce, &handle->nonce, sizeof(handle->nonce)) != 0) {
 		return smd_error_set(error, EPROTO, "GREET: the nonce must be the handle's");
@@ -211,7 +211,7 @@ static int receiver_on_header(
 	if (lane->comm->greeted) {
 		return smd_net_receiver_on_header(lane, frame, payload, error);
 	}
-	if (frame->kind != SMD_FRAME_GREET || lane->comm->nlanes || lane->lane->placed) {
+	if (frame->kind != SMD_FRAME_GREET || lane->comm->nlanes || lane->lane->direct) {
 		return smd_error_set(error, EPROTO, "%s: GREET must come first, and once",
 			smd_frame_kind_name(frame->kind));
 	}

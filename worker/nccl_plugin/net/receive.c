@@ -1,6 +1,6 @@
 /*
- * A receiver: posts its receives, with places for them where the lane has some, and takes the
- * stripes of messages right into their buffers.
+ * A receiver: posts its receives, with remote buffers for them where the lane has some, and takes
+ * the stripes of messages right into their buffers.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,19 +12,20 @@
 
 /* ---- posting ---- */
 
-static int receive_make_room(struct smd_net_receive *receive, unsigned offers)
+static int receive_make_room(struct smd_net_receive *receive, unsigned advertisements)
 {
-	struct smd_offer **room;
+	struct smd_advertisement **room;
 
-	if (offers <= receive->room) {
+	if (advertisements <= receive->room) {
 		return 0;
 	}
-	room = realloc(receive->offers, offers * sizeof(struct smd_offer *));
+	room = realloc(
+		receive->advertisements, advertisements * sizeof(struct smd_advertisement *));
 	if (!room) {
 		return -ENOMEM;
 	}
-	receive->offers = room;
-	receive->room = offers;
+	receive->advertisements = room;
+	receive->room = advertisements;
 	return 0;
 }
 
@@ -44,25 +45,25 @@ static int post_frame(struct smd_net_comm *comm, const struct smd_net_receive *r
 static int receive_offer(
 	struct smd_net_comm *comm, struct smd_net_receive *receive, void **mhandles)
 {
-	unsigned offered = 0;
+	unsigned advertised = 0;
 
 	for (unsigned i = 0; i < receive->n; i++) {
 		struct smd_net_entry *entry = &receive->entries[i];
 		const struct smd_net_memory *memory = mhandles ? mhandles[i] : NULL;
 
-		for (unsigned j = 0; j < entry->pieces; j++, offered++) {
+		for (unsigned j = 0; j < entry->pieces; j++, advertised++) {
 			size_t at = (size_t)j * SMD_NET_PIECE;
 			size_t left = entry->size - at;
 
-			if (offered && offered % SMD_PLACES_MAX == 0 &&
+			if (advertised && advertised % SMD_REMOTE_BUFFERS_MAX == 0 &&
 				post_frame(comm, receive, SMD_FRAME_PLACES, NULL, 0)) {
 				return -ENOMEM;
 			}
-			receive->offers[entry->first + j] =
-				smd_lane_offer(comm->lanes[0].lane, entry->data + at,
+			receive->advertisements[entry->first + j] =
+				smd_lane_advertise(comm->lanes[0].lane, entry->data + at,
 					(uint32_t)(left < SMD_NET_PIECE ? left : SMD_NET_PIECE),
 					smd_net_extent(memory));
-			if (entry->device && !receive->offers[entry->first + j]) {
+			if (entry->device && !receive->advertisements[entry->first + j]) {
 				return -ENOTSUP;
 			}
 		}
@@ -83,16 +84,16 @@ static int receive_post(struct smd_net_comm *comm, struct smd_net_receive *recei
 		post.receives[i].device = receive->entries[i].device;
 	}
 	length = smd_net_post_encode(&post, payload);
-	if (smd_lane_has_places(comm->lanes[0].lane)) {
+	if (smd_lane_can_advertise(comm->lanes[0].lane)) {
 		ret = receive_offer(comm, receive, mhandles);
 	}
 	return ret ? ret : post_frame(comm, receive, SMD_FRAME_POST, payload, length);
 }
 
 static void receive_fill(struct smd_net_receive *receive, int n, void **data, const size_t *sizes,
-	const int *tags, void **mhandles, bool places)
+	const int *tags, void **mhandles, bool remote_buffers)
 {
-	unsigned offers = 0;
+	unsigned advertisements = 0;
 
 	receive->n = (unsigned)n;
 	receive->missing = (unsigned)n;
@@ -103,10 +104,10 @@ static void receive_fill(struct smd_net_receive *receive, int n, void **data, co
 			.size = sizes[i],
 			.tag = (uint32_t)tags[i],
 			.device = mhandles && smd_net_is_device(mhandles[i]),
-			.first = offers,
-			.pieces = places ? smd_net_pieces(sizes[i]) : 0,
+			.first = advertisements,
+			.pieces = remote_buffers ? smd_net_pieces(sizes[i]) : 0,
 		};
-		offers += receive->entries[i].pieces;
+		advertisements += receive->entries[i].pieces;
 	}
 }
 
@@ -143,8 +144,8 @@ static int comm_receive(struct smd_net_comm *comm, int n, void **data, const siz
 	if (!receive) {
 		return NCCL_SUCCESS; /* not now */
 	}
-	receive_fill(
-		receive, n, data, sizes, tags, mhandles, smd_lane_has_places(comm->lanes[0].lane));
+	receive_fill(receive, n, data, sizes, tags, mhandles,
+		smd_lane_can_advertise(comm->lanes[0].lane));
 	last = &receive->entries[n - 1];
 	smd_net_request_begin(&receive->request, comm);
 	receive->ordinal = comm->ordinal++;
@@ -195,13 +196,14 @@ int smd_net_flush(void *comm, int n, void **data, const int *sizes, void **mhand
 /* ---- taking ---- */
 
 /* The offer that the frame's payload may have been written to. */
-static struct smd_offer **entry_offer(struct smd_net_receive *receive,
+static struct smd_advertisement **entry_advertisement(struct smd_net_receive *receive,
 	const struct smd_net_entry *entry, const struct smd_frame *frame)
 {
 	uint64_t piece = frame->offset / SMD_NET_PIECE;
 
-	return piece < entry->pieces && frame->length ? &receive->offers[entry->first + piece]
-						      : NULL;
+	return piece < entry->pieces && frame->length
+		       ? &receive->advertisements[entry->first + piece]
+		       : NULL;
 }
 
 static struct smd_net_receive *find_receive(
@@ -256,7 +258,7 @@ int smd_net_receiver_on_header(struct smd_net_lane *lane, const struct smd_frame
 {
 	struct smd_net_receive *receive;
 	struct smd_net_entry *entry;
-	struct smd_offer **offer;
+	struct smd_advertisement **advertisement;
 	int ret;
 
 	if (frame->kind != SMD_FRAME_DATA) {
@@ -272,16 +274,18 @@ int smd_net_receiver_on_header(struct smd_net_lane *lane, const struct smd_frame
 	if (ret) {
 		return ret;
 	}
-	offer = entry_offer(receive, entry, frame);
-	if (lane->lane->placed && (!offer || !*offer || frame->offset % SMD_NET_PIECE ||
-					  frame->length > SMD_NET_PIECE)) {
+	advertisement = entry_advertisement(receive, entry, frame);
+	if (lane->lane->direct &&
+		(!advertisement || !*advertisement || frame->offset % SMD_NET_PIECE ||
+			frame->length > SMD_NET_PIECE)) {
 		return smd_error_set(error, EPROTO,
-			"DATA: %u bytes at %llu must not be in a place: none was offered",
+			"DATA: %u bytes at %llu must not be in a remote buffer: none was "
+			"advertised",
 			frame->length, (unsigned long long)frame->offset);
 	}
-	if (entry->device && frame->length && !lane->lane->placed) {
+	if (entry->device && frame->length && !lane->lane->direct) {
 		return smd_error_set(error, EPROTO,
-			"DATA: %u bytes at %llu must be in their place: it is memory of a GPU",
+			"DATA: %u bytes at %llu must be in the advertised buffer: it is memory of a GPU",
 			frame->length, (unsigned long long)frame->offset);
 	}
 	lane->receive = receive;
@@ -293,8 +297,8 @@ static void entry_complete(
 	struct smd_net_lane *lane, struct smd_net_receive *receive, struct smd_net_entry *entry)
 {
 	for (unsigned i = 0; i < entry->pieces; i++) {
-		smd_lane_withdraw(lane->lane, receive->offers[entry->first + i]);
-		receive->offers[entry->first + i] = NULL;
+		smd_lane_revoke(lane->lane, receive->advertisements[entry->first + i]);
+		receive->advertisements[entry->first + i] = NULL;
 	}
 	entry->complete = true;
 	if (--receive->missing == 0) {
@@ -307,7 +311,7 @@ int smd_net_receiver_on_frame(
 {
 	struct smd_net_receive *receive = lane->receive;
 	struct smd_net_entry *entry = &receive->entries[frame->rank];
-	struct smd_offer **offer = entry_offer(receive, entry, frame);
+	struct smd_advertisement **advertisement = entry_advertisement(receive, entry, frame);
 
 	(void)error;
 	lane->receive = NULL;
@@ -320,9 +324,9 @@ int smd_net_receiver_on_frame(
 		entry_complete(lane, receive, entry);
 		return 0;
 	}
-	if (offer && *offer) {
-		smd_lane_withdraw(lane->lane, *offer);
-		*offer = NULL;
+	if (advertisement && *advertisement) {
+		smd_lane_revoke(lane->lane, *advertisement);
+		*advertisement = NULL;
 	}
 	entry->got += frame->length;
 	if (entry->got == entry->total) {

@@ -10,8 +10,8 @@
 #include "worker/nccl_plugin/net/comm.h"
 
 /* A lane has no more than this waiting, beyond what its socket holds. */
-#define QUEUE_BYTES       (256u << 10)
-#define QUEUE_BYTES_PLACE (2 * SMD_NET_PIECE) /* where the card has to be kept busy */
+#define QUEUE_BYTES        (256u << 10)
+#define QUEUE_BYTES_DIRECT (2 * SMD_NET_PIECE) /* where the card has to be kept busy */
 /* Nor do sockets get more in one turn: what waits there for long has left the caches when it is
  * read. */
 #define BURST_BYTES  (256u << 10)
@@ -51,7 +51,7 @@ static struct smd_net_stripe *find_free(struct smd_net_send *send)
 	return NULL;
 }
 
-static const struct smd_place *send_places(const struct smd_net_send *send)
+static const struct smd_remote_buffer *send_remote_buffers(const struct smd_net_send *send)
 {
 	const struct smd_net_slot *slot = send->slot;
 	unsigned first = 0;
@@ -59,7 +59,7 @@ static const struct smd_place *send_places(const struct smd_net_send *send)
 	for (unsigned i = 0; i < send->entry; i++) {
 		first += smd_net_pieces(slot->post.receives[i].size);
 	}
-	return slot->nplaces ? slot->places + first : NULL;
+	return slot->nremote_buffers ? slot->remote_buffers + first : NULL;
 }
 
 static size_t stripe_bytes(const struct smd_net_comm *comm, const struct smd_net_send *send)
@@ -76,23 +76,23 @@ static size_t stripe_bytes(const struct smd_net_comm *comm, const struct smd_net
 }
 
 /*
- * The place that those bytes are to be written to; none: they are copied. So small ones are, but
- * not from memory of a GPU nor to it: then the place is no larger than they are, which says so to
+ * The buffer that those bytes are to be written to; none: they are copied. So small ones are, but
+ * not from memory of a GPU nor to it: then the buffer is no larger than they are, which says so to
  * the lane.
  */
-static struct smd_place stripe_place(const struct smd_net_send *send, size_t bytes)
+static struct smd_remote_buffer stripe_remote_buffer(const struct smd_net_send *send, size_t bytes)
 {
-	const struct smd_place *places = send_places(send);
+	const struct smd_remote_buffer *buffers = send_remote_buffers(send);
 	bool device = send->device || send->slot->post.receives[send->entry].device;
-	struct smd_place place = {.length = 0};
+	struct smd_remote_buffer buffer = {.length = 0};
 
-	if (places && bytes && (device || bytes > SMD_PLACED_ABOVE)) {
-		place = places[send->begun / SMD_NET_PIECE];
+	if (buffers && bytes && (device || bytes > SMD_DIRECT_ABOVE)) {
+		buffer = buffers[send->begun / SMD_NET_PIECE];
 	}
-	if (device && place.length > bytes) {
-		place.length = (uint32_t)bytes;
+	if (device && buffer.length > bytes) {
+		buffer.length = (uint32_t)bytes;
 	}
-	return place;
+	return buffer;
 }
 
 /* Nothing else reads memory of a GPU. */
@@ -100,7 +100,7 @@ static void send_refuse(struct smd_net_send *send, struct smd_net_stripe *stripe
 {
 	stripe->lane = NULL;
 	smd_net_comm_fail(send->request.comm, NCCL_SYSTEM_ERROR,
-		"%s: memory of a GPU must be sent to a place, and there is none",
+		"%s: memory of a GPU must be sent to a buffer, and there is none",
 		send->request.comm->peer);
 }
 
@@ -126,10 +126,10 @@ static void send_stripe(
 		.owner = stripe,
 		.extent = send->extent,
 	};
-	stripe->send.place = stripe_place(send, bytes);
+	stripe->send.remote_buffer = stripe_remote_buffer(send, bytes);
 	if (send->device && bytes &&
-		(stripe->send.place.length < bytes ||
-			!smd_lane_reaches(lane->lane, stripe->send.payload, (uint32_t)bytes))) {
+		(stripe->send.remote_buffer.length < bytes ||
+			!smd_lane_can_dma(lane->lane, stripe->send.payload, (uint32_t)bytes))) {
 		send_refuse(send, stripe);
 		return;
 	}
@@ -145,8 +145,8 @@ static struct smd_net_lane *find_lane(struct smd_net_comm *comm)
 {
 	for (unsigned i = 0; i < comm->nlanes; i++) {
 		struct smd_net_lane *lane = &comm->lanes[comm->next_lane];
-		size_t limit = lane->lane && smd_lane_has_places(lane->lane) ? QUEUE_BYTES_PLACE
-									     : QUEUE_BYTES;
+		size_t limit = lane->lane && smd_lane_can_advertise(lane->lane) ? QUEUE_BYTES_DIRECT
+										: QUEUE_BYTES;
 
 		comm->next_lane = (comm->next_lane + 1) % comm->nlanes;
 		if (lane->lane && lane->queued < limit) {
@@ -160,7 +160,7 @@ static size_t comm_burst(const struct smd_net_comm *comm)
 {
 	const struct smd_lane *lane = comm->lanes[0].lane;
 
-	return lane && smd_lane_has_places(lane) ? SIZE_MAX : comm->nlanes * (size_t)BURST_BYTES;
+	return lane && smd_lane_can_advertise(lane) ? SIZE_MAX : comm->nlanes * (size_t)BURST_BYTES;
 }
 
 void smd_net_pump(struct smd_net_comm *comm)
@@ -360,26 +360,27 @@ static int slot_add_places(
 {
 	const unsigned most = SMD_NET_RECVS_MAX * (SMD_NET_BYTES_MAX / SMD_NET_PIECE);
 
-	if (slot->nplaces + lane->nplaces > most) {
+	if (slot->nremote_buffers + lane->nremote_buffers > most) {
 		return smd_error_set(error, EPROTO,
-			"places: there must be at most %u, got %u more than %u", most,
-			lane->nplaces, slot->nplaces);
+			"remote buffers: there must be at most %u, got %u more than %u", most,
+			lane->nremote_buffers, slot->nremote_buffers);
 	}
-	if (slot->nplaces + lane->nplaces > slot->room) {
-		unsigned room = 2 * (slot->nplaces + lane->nplaces);
-		struct smd_place *places = realloc(slot->places, room * sizeof(*places));
+	if (slot->nremote_buffers + lane->nremote_buffers > slot->room) {
+		unsigned room = 2 * (slot->nremote_buffers + lane->nremote_buffers);
+		struct smd_remote_buffer *buffers =
+			realloc(slot->remote_buffers, room * sizeof(*buffers));
 
-		if (!places) {
+		if (!buffers) {
 			return smd_error_set(error, ENOMEM, "out of memory");
 		}
-		slot->places = places;
+		slot->remote_buffers = buffers;
 		slot->room = room;
 	}
-	if (lane->nplaces) {
-		memcpy(slot->places + slot->nplaces, lane->places,
-			lane->nplaces * sizeof(*slot->places));
+	if (lane->nremote_buffers) {
+		memcpy(slot->remote_buffers + slot->nremote_buffers, lane->remote_buffers,
+			lane->nremote_buffers * sizeof(*slot->remote_buffers));
 	}
-	slot->nplaces += lane->nplaces;
+	slot->nremote_buffers += lane->nremote_buffers;
 	return 0;
 }
 
@@ -395,9 +396,9 @@ static int sender_on_post(struct smd_net_comm *comm, struct smd_net_slot *slot,
 	for (unsigned i = 0; i < slot->post.n; i++) {
 		pieces += smd_net_pieces(slot->post.receives[i].size);
 	}
-	if (slot->nplaces && slot->nplaces != pieces) {
-		return smd_error_set(error, EPROTO, "POST: there must be %u places, got %u", pieces,
-			slot->nplaces);
+	if (slot->nremote_buffers && slot->nremote_buffers != pieces) {
+		return smd_error_set(error, EPROTO, "POST: there must be %u remote buffers, got %u",
+			pieces, slot->nremote_buffers);
 	}
 	comm->ordinal++;
 	slot->ordinal = frame->ordinal;
@@ -417,7 +418,7 @@ int smd_net_sender_on_frame(
 
 	if (slot->post.n) { /* the first frame for a new group */
 		slot->post.n = 0;
-		slot->nplaces = 0;
+		slot->nremote_buffers = 0;
 	}
 	ret = slot_add_places(slot, lane->lane, error);
 	if (ret || frame->kind == SMD_FRAME_PLACES) {

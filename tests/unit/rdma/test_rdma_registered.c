@@ -6,21 +6,21 @@
 
 #include "cache.h"
 
-/* ---- declared memory ---- */
+/* ---- registered memory ---- */
 
 #define POOL_PIECE (8 * MIB)
 #define POOL_SIZE  (21 * MIB)
 
-static void declare_pool(void)
+static void register_pool(void)
 {
 	assert_int_equal(
-		smd_rdma_memory_declare(memory, (void *)BASE, POOL_SIZE, POOL_PIECE, CHUNK), 0);
+		smd_rdma_memory_register(memory, (void *)BASE, POOL_SIZE, POOL_PIECE, CHUNK), 0);
 }
 
-static void declared_memory_is_registered_when_it_is_used(void **state)
+static void registered_memory_is_registered_when_it_is_used(void **state)
 {
 	(void)state;
-	declare_pool();
+	register_pool();
 	assert_int_equal(registrar.asked, 0);
 	use(BASE + 9 * MIB, CHUNK);
 	assert_last(BASE + 8 * MIB, BASE + 17 * MIB);
@@ -33,11 +33,11 @@ static void declared_memory_is_registered_when_it_is_used(void **state)
 	assert_int_equal(registrar.count, 3);
 }
 
-static void declared_memory_is_not_evicted_or_forgotten(void **state)
+static void registered_memory_is_not_evicted_or_forgotten(void **state)
 {
 	(void)state;
 	cache_use(1, 0);
-	declare_pool();
+	register_pool();
 	use(BASE, CHUNK);
 	use(BASE + 8 * MIB, CHUNK);
 	use(BASE + 100 * MIB, CHUNK);
@@ -49,25 +49,25 @@ static void declared_memory_is_not_evicted_or_forgotten(void **state)
 static void more_than_the_largest_is_a_buffer(void **state)
 {
 	(void)state;
-	declare_pool();
+	register_pool();
 	use(BASE, CHUNK + 1);
 	assert_last(BASE, BASE + CHUNK + 1);
 	use(BASE + POOL_SIZE - 1, 2);
 	assert_last(BASE + POOL_SIZE - 1, BASE + POOL_SIZE + 1);
 }
 
-static void withdrawn_memory_is_deregistered(void **state)
+static void deregistered_memory_leaves_the_cache(void **state)
 {
 	struct smd_rdma_region *region;
 
 	(void)state;
-	declare_pool();
+	register_pool();
 	region = get(BASE, CHUNK);
 	use(BASE + 8 * MIB, CHUNK);
-	smd_rdma_memory_withdraw(memory, (void *)(BASE + 1), POOL_SIZE - 1);
-	smd_rdma_memory_withdraw(memory, (void *)BASE, POOL_SIZE - 1);
+	smd_rdma_memory_deregister(memory, (void *)(BASE + 1), POOL_SIZE - 1);
+	smd_rdma_memory_deregister(memory, (void *)BASE, POOL_SIZE - 1);
 	assert_int_equal(registrar.live, 2);
-	smd_rdma_memory_withdraw(memory, (void *)BASE, POOL_SIZE);
+	smd_rdma_memory_deregister(memory, (void *)BASE, POOL_SIZE);
 	assert_int_equal(registrar.live, 1);
 	smd_rdma_region_put(region);
 	assert_int_equal(registrar.live, 0);
@@ -75,12 +75,12 @@ static void withdrawn_memory_is_deregistered(void **state)
 	assert_last(BASE, BASE + CHUNK);
 }
 
-static void a_declared_piece_that_is_refused_comes_later(void **state)
+static void a_registered_piece_that_is_refused_comes_later(void **state)
 {
 	struct smd_rdma_region *region;
 
 	(void)state;
-	declare_pool();
+	register_pool();
 	use(BASE + 100 * MIB, CHUNK);
 	registrar.limit = 8 * MIB;
 	assert_int_equal(find_in(BASE, CHUNK, 0, 0, SMD_RDMA_WRITE, &region), -ENOMEM);
@@ -90,37 +90,37 @@ static void a_declared_piece_that_is_refused_comes_later(void **state)
 	assert_last(BASE, BASE + 9 * MIB);
 }
 
-static void nothing_is_not_declared(void **state)
+static void nothing_is_not_registered(void **state)
 {
 	(void)state;
-	assert_int_equal(smd_rdma_memory_declare(memory, (void *)BASE, 0, MIB, CHUNK), -EINVAL);
-	assert_int_equal(smd_rdma_memory_declare(memory, (void *)BASE, MIB, 0, CHUNK), -EINVAL);
+	assert_int_equal(smd_rdma_memory_register(memory, (void *)BASE, 0, MIB, CHUNK), -EINVAL);
+	assert_int_equal(smd_rdma_memory_register(memory, (void *)BASE, MIB, 0, CHUNK), -EINVAL);
 }
 
-static void declared_twice_it_is_declared_once(void **state)
+static void registered_twice_counts_once(void **state)
 {
 	(void)state;
-	declare_pool();
+	register_pool();
 	use(BASE, CHUNK);
-	declare_pool();
+	register_pool();
 	use(BASE, CHUNK);
 	assert_int_equal(registrar.count, 1);
-	smd_rdma_memory_withdraw(memory, (void *)BASE, POOL_SIZE);
+	smd_rdma_memory_deregister(memory, (void *)BASE, POOL_SIZE);
 	assert_int_equal(registrar.live, 0);
 }
 
-static void declared_memory_overlaps_no_other(void **state)
+static void registered_memory_overlaps_no_other(void **state)
 {
 	(void)state;
-	declare_pool();
+	register_pool();
 	assert_int_equal(
-		smd_rdma_memory_declare(memory, (void *)(BASE + MIB), MIB, MIB, CHUNK), -EEXIST);
-	assert_int_equal(smd_rdma_memory_declare_device(memory, (void *)BASE, MIB, 3, 0), -EEXIST);
+		smd_rdma_memory_register(memory, (void *)(BASE + MIB), MIB, MIB, CHUNK), -EEXIST);
+	assert_int_equal(smd_rdma_memory_register_device(memory, (void *)BASE, MIB, 3, 0), -EEXIST);
 	assert_int_equal(
-		smd_rdma_memory_declare_device(memory, (void *)(BASE + POOL_SIZE - 1), MIB, 3, 0),
+		smd_rdma_memory_register_device(memory, (void *)(BASE + POOL_SIZE - 1), MIB, 3, 0),
 		-EEXIST);
 	assert_int_equal(
-		smd_rdma_memory_declare_device(memory, (void *)(BASE + POOL_SIZE), MIB, 3, 0), 0);
+		smd_rdma_memory_register_device(memory, (void *)(BASE + POOL_SIZE), MIB, 3, 0), 0);
 }
 
 /* ---- memory of a device ---- */
@@ -129,13 +129,13 @@ static void memory_of_a_device_is_registered_at_once_and_whole(void **state)
 {
 	(void)state;
 	assert_int_equal(
-		smd_rdma_memory_declare_device(memory, (void *)(BASE + 256), 99 * MIB, 7, 256), 0);
+		smd_rdma_memory_register_device(memory, (void *)(BASE + 256), 99 * MIB, 7, 256), 0);
 	assert_last(BASE + 256, BASE + 256 + 99 * MIB);
 	assert_true(last()->device);
 	assert_int_equal(last()->fd, 7);
 	assert_int_equal(last()->offset, 256);
 	assert_int_equal(
-		smd_rdma_memory_declare_device(memory, (void *)(BASE + 256), 99 * MIB, 8, 256), 0);
+		smd_rdma_memory_register_device(memory, (void *)(BASE + 256), 99 * MIB, 8, 256), 0);
 	watch.err = -EINVAL;
 	unmap(0, UINTPTR_MAX);
 	use(BASE + 256, 99 * MIB);
@@ -149,28 +149,28 @@ static void memory_of_a_device_is_known_from_the_hosts(void **state)
 
 	(void)state;
 	assert_false(smd_rdma_memory_has_device(memory, at, MIB));
-	assert_int_equal(smd_rdma_memory_declare_device(memory, (void *)at, MIB, 7, 0), 0);
+	assert_int_equal(smd_rdma_memory_register_device(memory, (void *)at, MIB, 7, 0), 0);
 	assert_true(smd_rdma_memory_has_device(memory, at, MIB));
 	assert_true(smd_rdma_memory_has_device(memory, (const char *)at + MIB - 1, 1));
 	assert_false(smd_rdma_memory_has_device(memory, (const char *)at + 1, MIB));
 	assert_false(smd_rdma_memory_has_device(memory, (const char *)at - 1, MIB));
 	assert_int_equal(
-		smd_rdma_memory_declare(memory, (void *)(BASE + 2 * MIB), MIB, MIB, MIB), 0);
+		smd_rdma_memory_register(memory, (void *)(BASE + 2 * MIB), MIB, MIB, MIB), 0);
 	assert_false(smd_rdma_memory_has_device(memory, (void *)(BASE + 2 * MIB), MIB));
-	smd_rdma_memory_withdraw(memory, at, MIB);
+	smd_rdma_memory_deregister(memory, at, MIB);
 	assert_false(smd_rdma_memory_has_device(memory, at, MIB));
 }
 
-static void withdrawn_memory_of_a_device_lives_while_it_is_used(void **state)
+static void deregistered_memory_of_a_device_lives_while_it_is_used(void **state)
 {
 	struct smd_rdma_region *region;
 
 	(void)state;
-	assert_int_equal(smd_rdma_memory_declare_device(memory, (void *)BASE, MIB, 7, 0), 0);
+	assert_int_equal(smd_rdma_memory_register_device(memory, (void *)BASE, MIB, 7, 0), 0);
 	region = get(BASE, CHUNK);
-	smd_rdma_memory_withdraw(memory, (void *)BASE, MIB);
+	smd_rdma_memory_deregister(memory, (void *)BASE, MIB);
 	assert_int_equal(registrar.live, 1);
-	assert_int_equal(smd_rdma_memory_declare_device(memory, (void *)BASE, 2 * MIB, 8, 0), 0);
+	assert_int_equal(smd_rdma_memory_register_device(memory, (void *)BASE, 2 * MIB, 8, 0), 0);
 	assert_int_equal(registrar.live, 2);
 	assert_int_equal(last()->fd, 8);
 	smd_rdma_region_put(region);
@@ -186,27 +186,27 @@ static void a_card_may_refuse_memory_of_a_device(void **state)
 	(void)state;
 	registrar.err = -EOPNOTSUPP;
 	assert_int_equal(
-		smd_rdma_memory_declare_device(memory, (void *)BASE, MIB, 7, 0), -EOPNOTSUPP);
+		smd_rdma_memory_register_device(memory, (void *)BASE, MIB, 7, 0), -EOPNOTSUPP);
 	assert_false(smd_rdma_memory_has_device(memory, (void *)BASE, MIB));
-	assert_int_equal(smd_rdma_memory_declare_device(memory, (void *)BASE, 0, 7, 0), -EINVAL);
-	assert_int_equal(smd_rdma_memory_declare_device(none, (void *)BASE, MIB, 7, 0), -ENOTSUP);
+	assert_int_equal(smd_rdma_memory_register_device(memory, (void *)BASE, 0, 7, 0), -EINVAL);
+	assert_int_equal(smd_rdma_memory_register_device(none, (void *)BASE, MIB, 7, 0), -ENOTSUP);
 	smd_rdma_memory_destroy(none);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CACHE_TEST(declared_memory_is_registered_when_it_is_used),
-		CACHE_TEST(declared_memory_is_not_evicted_or_forgotten),
+		CACHE_TEST(registered_memory_is_registered_when_it_is_used),
+		CACHE_TEST(registered_memory_is_not_evicted_or_forgotten),
 		CACHE_TEST(more_than_the_largest_is_a_buffer),
-		CACHE_TEST(withdrawn_memory_is_deregistered),
-		CACHE_TEST(a_declared_piece_that_is_refused_comes_later),
-		CACHE_TEST(nothing_is_not_declared),
-		CACHE_TEST(declared_twice_it_is_declared_once),
-		CACHE_TEST(declared_memory_overlaps_no_other),
+		CACHE_TEST(deregistered_memory_leaves_the_cache),
+		CACHE_TEST(a_registered_piece_that_is_refused_comes_later),
+		CACHE_TEST(nothing_is_not_registered),
+		CACHE_TEST(registered_twice_counts_once),
+		CACHE_TEST(registered_memory_overlaps_no_other),
 		CACHE_TEST(memory_of_a_device_is_registered_at_once_and_whole),
 		CACHE_TEST(memory_of_a_device_is_known_from_the_hosts),
-		CACHE_TEST(withdrawn_memory_of_a_device_lives_while_it_is_used),
+		CACHE_TEST(deregistered_memory_of_a_device_lives_while_it_is_used),
 		CACHE_TEST(a_card_may_refuse_memory_of_a_device),
 	};
 
