@@ -6,10 +6,6 @@
  * The bytes are a greeting and then records: receive buffer (1 byte), length (2), so many bytes to
  * be written there; what comes with the write (4), and how many bytes the device says that it had
  * (4).
- *
- * Linked with wire_replay.c it replays recorded sessions and what can be made of them. For
- * libFuzzer, compile this file, the script of tests/unit/rdma and smd_transport without verbs.c and
- * memory_watch.c with clang -fsanitize=fuzzer,address,undefined, and start from tests/fuzz/rdma.
  */
 #include <errno.h>
 #include <event2/event.h>

@@ -1,31 +1,12 @@
 /*
  * Any bytes at all as frames and payloads: refused with a reason, or decoded into what encodes to
  * the same bytes again.
- *
- * Linked with wire_replay.c it replays recorded sessions and what can be made of them. For
- * libFuzzer, compile this file and smd_wire and smd_base with clang
- * -fsanitize=fuzzer,address,undefined, and start from tests/fuzz/wire.
  */
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "reduction_server/wire/message.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
-
-/* Our own promise, not the input's. */
-static void must_hold(int condition)
-{
-	if (!condition) {
-		abort();
-	}
-}
-
-static void check_outcome(int ret, const struct smd_error *error)
-{
-	must_hold(ret <= 0 && (ret == 0) == (error->text[0] == '\0'));
-}
+#include "tests/fuzz/input.h"
 
 #define DECODE_MESSAGE(name, bytes, length)                                                        \
 	do {                                                                                       \
@@ -55,11 +36,9 @@ static void decode_texts(const uint8_t *bytes, size_t length)
 
 static void decode_payload(const uint8_t *bytes, size_t length)
 {
-	/* In memory of its own, so that a sanitizer sees a byte that is read past its end. */
-	uint8_t *exact = malloc(length + 1);
+	uint8_t *exact = input_exact(bytes, length);
 
-	must_hold(exact != NULL && length <= SMD_CONTROL_MAX);
-	memcpy(exact, bytes, length);
+	must_hold(length <= SMD_CONTROL_MAX);
 	DECODE_MESSAGE(hello, exact, length);
 	DECODE_MESSAGE(welcome, exact, length);
 	DECODE_MESSAGE(join, exact, length);

@@ -1,20 +1,14 @@
 /*
  * Any bytes at all as what a worker says to a reduction server: the server ends the lane or
  * answers, and drains afterwards, so nothing that the worker has left keeps it.
- *
- * Linked with wire_replay.c it replays recorded sessions and what can be made of them. For
- * libFuzzer, compile this file, the pool of tests/unit/allreduce and smd_engine with clang
- * -fsanitize=fuzzer,address,undefined, and start from tests/fuzz/wire (the files *.worker).
  */
 #include <errno.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
 
+#include "tests/fuzz/input.h"
 #include "tests/unit/allreduce/fixture.h"
 #include "tests/unit/allreduce/raw.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 
 /* What a worker says before it waits for WELCOME: its first frame, if that is whole. */
 static size_t first_frame(const uint8_t *bytes, size_t length)
