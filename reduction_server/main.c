@@ -353,7 +353,7 @@ int main(int argc, char **argv)
 			   : processors > THREADS_DEFAULT ? THREADS_DEFAULT
 							  : (int)processors,
 		.transport = "auto",
-		.ready_fd = getenv("SUMMAND_NOTIFY_FD"), /* specs/guide/notify.md */
+		.ready_fd = getenv("SUMMAND_NOTIFY_FD"), /* specs/guide/reporting.md */
 	};
 	struct smd_error error = {""};
 	int ret = parse_options(argc, argv, &options, &error);

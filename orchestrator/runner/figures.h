@@ -1,5 +1,5 @@
 /*
- * What a job's replicas reported in sum (specs/guide/notify.md, "Keys that the summary knows").
+ * What a job's replicas reported in sum (specs/guide/reporting.md, "Keys that the summary knows").
  */
 #ifndef SMD_RUNNER_FIGURES_H
 #define SMD_RUNNER_FIGURES_H

@@ -1,5 +1,5 @@
 /*
- * One line of the notify pipe (specs/guide/notify.md). It comes from a program of the user's:
+ * One line of the notify pipe (specs/guide/reporting.md). It comes from a program of the user's:
  * anything may be in it.
  */
 #ifndef SMD_RUNNER_NOTICE_H

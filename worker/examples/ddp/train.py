@@ -36,7 +36,7 @@ def read_options():
 
 
 def notify(line):
-    """To the runner, if there is one: specs/guide/notify.md."""
+    """To the runner, if there is one: specs/guide/reporting.md."""
     if "SUMMAND_NOTIFY_FD" in os.environ:
         os.write(int(os.environ["SUMMAND_NOTIFY_FD"]), line.encode() + b"\n")
 

@@ -1,5 +1,5 @@
 /*
- * Lines to the runner that supervises this process (specs/guide/notify.md), if one does.
+ * Lines to the runner that supervises this process (specs/guide/reporting.md), if one does.
  *
  * Nothing depends on them: without a runner, or when it has gone away, they are dropped.
  */
