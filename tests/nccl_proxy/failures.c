@@ -255,7 +255,7 @@ static void unmap_in_flight(struct fleet_node *node)
 		proxy_open(&proxy, &collnet, node, &this);
 		stream = stream_of(&proxy, SLOTS);
 		stream_start(&stream);
-		stream_turn(&rest);
+		stream_progress(&rest);
 		for (int turn = 0; turn < round; turn++) {
 			struct proxy_op *op = &stream.ops[turn % SLOTS];
 

@@ -42,7 +42,7 @@ void stream_start(struct stream *stream)
 	}
 }
 
-bool stream_turn(struct stream *stream)
+bool stream_progress(struct stream *stream)
 {
 	unsigned slots = stream->proxy->shape.slots;
 	unsigned first = roll(stream, slots);
@@ -65,7 +65,7 @@ bool stream_turn(struct stream *stream)
 
 void stream_finish(struct stream *stream)
 {
-	while (stream_turn(stream)) {
+	while (stream_progress(stream)) {
 		usleep(20); /* NCCL spins; here processors are shared */
 	}
 }

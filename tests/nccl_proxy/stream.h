@@ -24,7 +24,7 @@ struct stream {
 /* Starts all that can be started now. */
 void stream_start(struct stream *stream);
 /* Then tests each that is in flight once. False: all are done. */
-bool stream_turn(struct stream *stream);
+bool stream_progress(struct stream *stream);
 void stream_finish(struct stream *stream);
 
 #endif

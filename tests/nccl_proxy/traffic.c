@@ -90,8 +90,8 @@ static void flush(struct proxy *proxy)
 }
 
 /*
- * What the library is and which servers it uses is told first, and once. specs/guide/nccl.md shows these
- * lines, and tools/gpu-check looks for them.
+ * What the library is and which servers it uses is told first, and once. specs/guide/nccl.md shows
+ * these lines, and tools/gpu-check looks for them.
  */
 static void check_log(const struct fleet_node *node, bool again)
 {
@@ -247,7 +247,7 @@ static void use_several(struct fleet_node *node)
 	while (busy) {
 		busy = false;
 		for (int c = 0; c < COMMUNICATORS; c++) {
-			busy |= stream_turn(&streams[(c + node->rank) % COMMUNICATORS]);
+			busy |= stream_progress(&streams[(c + node->rank) % COMMUNICATORS]);
 		}
 		usleep(20);
 	}

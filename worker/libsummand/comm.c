@@ -9,9 +9,9 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 
-#define LOOK_LANES_MAX 4 /* to ask the loop about more is cheaper */
+#define POLL_LANES_MAX 4 /* to ask the loop about more is cheaper */
 
-/* ---- in the turn ---- */
+/* ---- on the owner of the progress engine ---- */
 
 static void comm_join(struct smd_task *task)
 {
@@ -203,9 +203,9 @@ void smd_comm_start(struct smd_comm *comm, struct smd_request *operation)
 	smd_comm_pump(comm);
 }
 
-bool smd_comm_look(struct smd_comm *comm)
+bool smd_comm_poll(struct smd_comm *comm)
 {
-	struct smd_lane *lanes[LOOK_LANES_MAX];
+	struct smd_lane *lanes[POLL_LANES_MAX];
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < comm->context->nremotes; i++) {
@@ -214,12 +214,12 @@ bool smd_comm_look(struct smd_comm *comm)
 		if (flow->done == flow->next || !flow->remote->lane) {
 			continue;
 		}
-		if (n == LOOK_LANES_MAX) {
+		if (n == POLL_LANES_MAX) {
 			return false;
 		}
 		lanes[n++] = flow->remote->lane;
 	}
-	/* A lane that is closed while another is looked at keeps its memory until the loop turns.
+	/* A lane that is closed while another is polled keeps its memory until the loop turns.
 	 */
 	for (unsigned i = 0; i < n; i++) {
 		if (!smd_lane_poll(lanes[i])) {
@@ -252,7 +252,7 @@ void smd_comm_fault(struct smd_comm *comm, int err, const char *text)
 	}
 	smd_progress_unlock(progress);
 	if (first) {
-		smd_progress_leave(progress, &comm->fault);
+		smd_progress_defer(progress, &comm->fault);
 	}
 }
 

@@ -54,7 +54,7 @@ struct smd_comm {
 int smd_comm_create_within(struct smd_context *context, unsigned timeout_s, const char *group,
 	int nranks, int rank, struct smd_comm **out);
 
-/* In the turn. */
+/* On the owner. */
 void smd_comm_joined(struct smd_comm *comm, struct smd_remote *remote, unsigned window);
 /* The shard writes no more results of the communicator: it has said so, or its lane is closed. */
 void smd_comm_covered(struct smd_comm *comm, struct smd_flow *flow);
@@ -72,7 +72,7 @@ void smd_comm_pump(struct smd_comm *comm);
 void smd_comm_start(struct smd_comm *comm, struct smd_request *operation);
 
 /* Takes what has come from shards that owe it results; false when the loop must be asked. */
-bool smd_comm_look(struct smd_comm *comm);
+bool smd_comm_poll(struct smd_comm *comm);
 
 /* The operation that the chunk belongs to, or NULL when it has not been issued yet. */
 struct smd_request *smd_comm_find_operation(struct smd_comm *comm, uint64_t chunk);

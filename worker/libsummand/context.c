@@ -30,7 +30,7 @@ const char *smd_error_message(void)
 	return last_error.text[0] ? last_error.text : "no error";
 }
 
-/* ---- in the turn ---- */
+/* ---- on the owner of the progress engine ---- */
 
 void smd_target_name(const struct smd_target *target, char out[160])
 {
@@ -305,7 +305,7 @@ static void prepare_process(void)
 	smd_log_set_default(SMD_LOG_WARN);
 }
 
-/* Begins to connect, as a task, so that all of it happens in the turn. */
+/* Begins to connect, as a task, so that all of it happens on the owner. */
 static void context_connect(struct smd_task *task)
 {
 	struct smd_context *context =
@@ -363,7 +363,7 @@ int smd_context_create(const struct smd_context_options *options, smd_context **
 		goto free_config;
 	}
 	smd_staging_create(&context->staging, context);
-	LIST_INIT(&context->kept);
+	LIST_INIT(&context->registrations);
 	ret = context_wait_ready(context, &error);
 	if (ret) {
 		smd_context_destroy(context);
@@ -392,7 +392,7 @@ void smd_context_destroy(smd_context *context)
 	/* One more turn, for what is freed at the end of a turn. */
 	event_base_loop(context->progress.base, EVLOOP_NONBLOCK);
 	smd_staging_destroy(&context->staging);
-	smd_kept_destroy(&context->kept);
+	smd_registrations_destroy(&context->registrations);
 	smd_deal_destroy(&context->deal);
 	smd_progress_destroy(&context->progress);
 	smd_config_free(&context->config);

@@ -2,7 +2,7 @@
  * This process's place in the pool: the lanes to all shards, and the table that chunks are dealt
  * by.
  *
- * Fields marked "published" are under the progress's lock; everything else belongs to the turn
+ * Fields marked "published" are under the progress's lock; everything else belongs to the owner
  * (progress.h).
  */
 #ifndef SMD_LIBSUMMAND_CONTEXT_H
@@ -13,8 +13,8 @@
 
 #include "worker/libsummand/config.h"
 #include "worker/libsummand/deal.h"
-#include "worker/libsummand/kept.h"
 #include "worker/libsummand/progress.h"
+#include "worker/libsummand/registration.h"
 #include "worker/libsummand/remote.h"
 #include "worker/libsummand/staging.h"
 
@@ -44,10 +44,10 @@ struct smd_context {
 	struct smd_deal deal;
 	uint64_t deal_hash;
 	struct smd_staging staging;
-	struct smd_kept_list kept;             /* changed under the progress's lock too */
-	uint64_t generation;                   /* operations begun */
-	struct smd_comm *comms[SMD_COMMS_MAX]; /* by SMD_COMM_INDEX(number) */
-	struct smd_lane_counts ended;          /* of lanes that are closed */
+	struct smd_registration_list registrations; /* changed under the progress's lock too */
+	uint64_t generation;                        /* operations begun */
+	struct smd_comm *comms[SMD_COMMS_MAX];      /* by SMD_COMM_INDEX(number) */
+	struct smd_lane_counts ended;               /* of lanes that are closed */
 	uint32_t uses[SMD_COMMS_MAX]; /* under the lock: how often an index was used; odd: it is in
 					use */
 	bool ready;                   /* published: every shard has said WELCOME */
@@ -57,16 +57,16 @@ struct smd_context {
 	double busy_since;            /* under the lock: when in_flight was last 0 */
 };
 
-/* In the turn: a shard has said WELCOME. */
+/* On the owner: a shard has said WELCOME. */
 void smd_context_welcomed(struct smd_context *context, struct smd_remote *remote);
 
 /*
- * In the turn: a lane cannot be had or was lost. The context is of no further use, its
+ * On the owner: a lane cannot be had or was lost. The context is of no further use, its
  * communicators fail, and the first such text is what every later call says.
  */
 void smd_context_fail(struct smd_context *context, int err, const char *text);
 
-/* In the turn: a lane is about to be closed; what it has moved is kept. */
+/* On the owner: a lane is about to be closed; its counts are added to the context's. */
 void smd_context_add_counts(struct smd_context *context, const struct smd_lane *lane);
 
 /* A server's name in messages: "reduction server 127.0.0.1:4000". */

@@ -74,7 +74,7 @@ static void driver_load(void)
 
 /* ---- places ---- */
 
-int smd_cuda_locate(const void *pointer, struct smd_device_place *out, struct smd_error *error)
+int smd_cuda_locate(const void *pointer, struct smd_device_location *out, struct smd_error *error)
 {
 	CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
 		CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_CONTEXT,
@@ -88,12 +88,12 @@ int smd_cuda_locate(const void *pointer, struct smd_device_place *out, struct sm
 	CUresult result =
 		smd_cuda.cuPointerGetAttributes(5, attributes, values, (CUdeviceptr)pointer);
 
-	*out = (struct smd_device_place){.ordinal = -1};
+	*out = (struct smd_device_location){.ordinal = -1};
 	if (result == CUDA_ERROR_NOT_INITIALIZED || result == CUDA_ERROR_INVALID_CONTEXT) {
 		return 0; /* nobody uses CUDA in this process yet, or not on this thread */
 	}
 	if (result == CUDA_SUCCESS && type == CU_MEMORYTYPE_DEVICE && !managed) {
-		*out = (struct smd_device_place){ordinal, context, id};
+		*out = (struct smd_device_location){ordinal, context, id};
 	}
 	return smd_cuda_result(result, "cuPointerGetAttributes", error);
 }
@@ -118,7 +118,7 @@ static void CUDA_CB cuda_on_done(CUstream stream, CUresult status, void *arg)
 
 	(void)stream;
 	notice->status = (int)status;
-	smd_progress_leave(notice->progress, &notice->task);
+	smd_progress_defer(notice->progress, &notice->task);
 }
 
 /* The notice comes when what is in the stream is done. */
@@ -198,7 +198,7 @@ static int cuda_create_streams(struct smd_device *device, struct smd_error *erro
 }
 
 /* The primary context is kept as long as the device is used, whether the memory is its or not. */
-static int cuda_open(const struct smd_device_place *place, struct smd_progress *progress,
+static int cuda_open(const struct smd_device_location *place, struct smd_progress *progress,
 	struct smd_device **out, struct smd_error *error)
 {
 	struct smd_device *device = calloc(1, sizeof(*device));

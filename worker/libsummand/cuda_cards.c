@@ -6,7 +6,7 @@
 
 uint64_t smd_cuda_identify(struct smd_device *device, const void *pointer)
 {
-	struct smd_device_place place = {.allocation = 0};
+	struct smd_device_location place = {.allocation = 0};
 
 	if (smd_cuda_enter(device, NULL) == 0) {
 		(void)smd_cuda_locate(pointer, &place, NULL);

@@ -63,7 +63,7 @@ int smd_cuda_enter(const struct smd_device *device, struct smd_error *error);
 void smd_cuda_leave(void);
 
 /* What device.h says of them. */
-int smd_cuda_locate(const void *pointer, struct smd_device_place *out, struct smd_error *error);
+int smd_cuda_locate(const void *pointer, struct smd_device_location *out, struct smd_error *error);
 int smd_cuda_export(struct smd_device *device, const void *pointer, struct smd_device_export *out,
 	struct smd_error *error);
 uint64_t smd_cuda_identify(struct smd_device *device, const void *pointer);

@@ -6,7 +6,7 @@
  *
  * Work on a device ends some time after the call that began it. The driver says so on a thread of
  * its own, where nothing may be called that is the driver's; so all that happens there is that a
- * *notice* is left for whoever has or gets the turn (progress.h).
+ * *notice* is left for the present or next owner of the progress engine (progress.h).
  */
 #ifndef SMD_LIBSUMMAND_DEVICE_H
 #define SMD_LIBSUMMAND_DEVICE_H
@@ -21,7 +21,7 @@
 
 struct smd_request;
 
-struct smd_device_place {
+struct smd_device_location {
 	int ordinal;   /* of the device; -1: host memory */
 	void *context; /* NULL: the memory belongs to no context, so the device's primary one */
 	uint64_t allocation; /* that it is part of: an id that no other ever has; 0: unknown */
@@ -38,7 +38,7 @@ struct smd_device_export {
 enum { SMD_DEVICE_STREAMS = 2 };
 
 struct smd_device {
-	struct smd_device_place place;
+	struct smd_device_location place;
 	struct smd_progress *progress;
 	void *context;
 	void *reading[SMD_DEVICE_STREAMS]; /* from the device, used in turn: while one says */
@@ -51,7 +51,7 @@ struct smd_device {
 	SLIST_ENTRY(smd_device) link;
 };
 
-/* Says that work is done: `task` is run in the turn, once, whether the work succeeded or not. */
+/* Says that work is done: `task` is run on the owner, once, whether the work succeeded or not. */
 struct smd_notice {
 	struct smd_task task;
 	struct smd_progress *progress;
@@ -73,9 +73,10 @@ struct smd_fence {
 
 struct smd_device_ops {
 	/* Where the memory is. Memory that the host reaches too is the host's. */
-	int (*locate)(const void *pointer, struct smd_device_place *out, struct smd_error *error);
+	int (*locate)(
+		const void *pointer, struct smd_device_location *out, struct smd_error *error);
 
-	int (*open)(const struct smd_device_place *place, struct smd_progress *progress,
+	int (*open)(const struct smd_device_location *place, struct smd_progress *progress,
 		struct smd_device **out, struct smd_error *error);
 	/* Waits for what is under way; every notice has then been left. */
 	void (*close)(struct smd_device *device);
@@ -91,7 +92,7 @@ struct smd_device_ops {
 	int (*fence_set)(struct smd_fence *fence, void *stream, struct smd_error *error);
 
 	/* Copy between pinned memory and the device's; the notice comes unless -errno is returned,
-	 * and then nothing is under way. In the turn. */
+	 * and then nothing is under way. On the owner. */
 	int (*read)(struct smd_device *device, void *host, const void *pointer, size_t bytes,
 		struct smd_notice *notice, struct smd_error *error);
 	int (*write)(struct smd_device *device, void *pointer, const void *host, size_t bytes,
@@ -101,13 +102,13 @@ struct smd_device_ops {
 		struct smd_error *error);
 
 	/* The allocation that the memory is part of, for network cards. -errno, mostly -ENOTSUP,
-	 * when they cannot have it. In the turn. */
+	 * when they cannot have it. On the owner. */
 	int (*export)(struct smd_device *device, const void *pointer, struct smd_device_export *out,
 		struct smd_error *error);
 	/* The id of the allocation that is there now; 0: none. */
 	uint64_t (*identify)(struct smd_device *device, const void *pointer);
 	/* What network cards have written into exported memory is seen by whatever the device does
-	 * from now on. In the turn. */
+	 * from now on. On the owner. */
 	int (*flush)(struct smd_device *device, struct smd_error *error);
 
 	/* For who brings dma-bufs of his own: whether network cards can have memory of all devices,

@@ -72,7 +72,7 @@ static void flow_offer(struct smd_flow *flow, const struct smd_request *operatio
 	}
 }
 
-static void flow_withdraw(struct smd_flow *flow, uint64_t ordinal)
+static void flow_revoke(struct smd_flow *flow, uint64_t ordinal)
 {
 	struct smd_advertisement **advertisement =
 		&flow->advertisements[ordinal % SMD_FLOW_WINDOW_MAX];
@@ -96,7 +96,7 @@ bool smd_flow_is_open(const struct smd_flow *flow)
 void smd_flow_revoke_all(struct smd_flow *flow)
 {
 	for (uint64_t k = 0; k < SMD_FLOW_WINDOW_MAX; k++) {
-		flow_withdraw(flow, k);
+		flow_revoke(flow, k);
 	}
 }
 
@@ -229,7 +229,7 @@ int smd_flow_received(struct smd_flow *flow, const struct smd_frame *frame, stru
 	int ret;
 
 	flow->rx_operation = NULL;
-	flow_withdraw(flow, flow->done);
+	flow_revoke(flow, flow->done);
 	flow->done++;
 	ret = smd_flow_take_remote_buffers(flow, error);
 	if (ret) {

@@ -138,8 +138,8 @@ static int check_operation(const struct smd_request *operation, struct smd_error
 	return check_buffers(operation, what, error);
 }
 
-/* Whether its buffers are in device memory that is kept, so that nothing else need be found out. */
-static bool take_kept(struct smd_request *operation)
+/* Whether its buffers are in registered device memory: then nothing else need be found out. */
+static bool find_registered(struct smd_request *operation)
 {
 	struct smd_context *context = operation->comm->context;
 	size_t bytes = operation->count * operation->element_bytes;
@@ -148,10 +148,10 @@ static bool take_kept(struct smd_request *operation)
 	if (bytes) {
 		operation->reads_device =
 			smd_collective_sends(operation->collective, operation->root, rank) &&
-			smd_context_keeps_device(context, operation->send, bytes);
+			smd_context_is_device_registered(context, operation->send, bytes);
 		operation->writes_device =
 			smd_collective_receives(operation->collective, operation->root, rank) &&
-			smd_context_keeps_device(context, operation->recv, bytes);
+			smd_context_is_device_registered(context, operation->recv, bytes);
 	}
 	operation->cards_only = operation->reads_device || operation->writes_device;
 	return operation->cards_only;
@@ -194,7 +194,7 @@ static int request_create(
 		.element_bytes = smd_dtype_bytes(shape->dtype),
 	};
 	ret = check_operation(request, &error);
-	if (ret == 0 && !take_kept(request) && context->staging.ops) {
+	if (ret == 0 && !find_registered(request) && context->staging.ops) {
 		ret = smd_staging_prepare(request, &error);
 	}
 	if (ret) {
@@ -215,15 +215,15 @@ static bool request_done(const void *arg)
 	return ((const struct smd_request *)arg)->finished;
 }
 
-static bool request_look(const void *arg)
+static bool request_poll(const void *arg)
 {
-	return smd_comm_look(((const struct smd_request *)arg)->comm);
+	return smd_comm_poll(((const struct smd_request *)arg)->comm);
 }
 
 /* Begins the request if it has not begun, waits for it and frees it. */
 static int request_finish(struct smd_request *request, struct smd_task *start)
 {
-	static const struct smd_goal soon = {.done = request_done, .look = request_look};
+	static const struct smd_goal soon = {.done = request_done, .poll = request_poll};
 	static const struct smd_goal some_time = {.done = request_done};
 	struct smd_comm *comm = request->comm;
 	bool small = request->count * request->element_bytes <= SMALL_BYTES;

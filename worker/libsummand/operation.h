@@ -2,7 +2,7 @@
  * One collective call of this rank: the caller's buffers, and how much of them is done.
  *
  * This is the public smd_request. The caller's thread makes it and frees it; in between it belongs
- * to the turn (progress.h), until `finished` is published.
+ * to the owner (progress.h), until `finished` is published.
  */
 #ifndef SMD_LIBSUMMAND_OPERATION_H
 #define SMD_LIBSUMMAND_OPERATION_H
@@ -33,7 +33,7 @@ struct smd_request {
 	uint64_t chunks_done;   /* results received */
 	unsigned sends_pending; /* chunks that a lane still reads from `send` */
 
-	bool cards_only;           /* device memory is kept (kept.h), and `device` is NULL */
+	bool cards_only; /* device memory is registered (registration.h), and `device` is NULL */
 	struct smd_device *device; /* NULL: both buffers are host memory */
 	bool reads_device;         /* `send` is the device's, and used */
 	bool writes_device;        /* `recv` is */
@@ -66,7 +66,7 @@ size_t smd_operation_received_bytes(const struct smd_request *operation, uint64_
 int smd_spread_start(smd_comm *comm, const void *send, void *recv, size_t count,
 	enum smd_dtype dtype, int root, smd_request **out);
 
-/* In the turn: hands the operation back to its caller if nothing of it is under way. */
+/* On the owner: hands the operation back to its caller if nothing of it is under way. */
 void smd_operation_check(struct smd_request *operation);
 
 #endif

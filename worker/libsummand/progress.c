@@ -1,4 +1,4 @@
-/* Gives the turn to callers that wait and to the progress thread. */
+/* Lets callers that wait and the progress thread own the event loop, one at a time. */
 #include "worker/libsummand/progress.h"
 
 #include <errno.h>
@@ -9,11 +9,11 @@
 
 #include "reduction_server/base/clock.h"
 
-#define REST_NS        10000000ull /* after a caller had the turn: it may come back soon */
+#define REST_NS        10000000ull /* after a caller owned the engine: it may come back soon */
 #define SECOND_US      1000000ull
 #define SECOND_NS      1000000000ull
 #define SPIN_NS        100000u
-#define LOOKS_PER_TURN 16
+#define POLLS_PER_LOOP 16
 
 void smd_progress_lock(struct smd_progress *progress)
 {
@@ -31,7 +31,7 @@ void smd_progress_publish(struct smd_progress *progress)
 	pthread_mutex_unlock(&progress->lock);
 }
 
-/* ---- the turn ---- */
+/* ---- owning the engine ---- */
 
 /* Call with the lock, and get it back. */
 static void progress_run_tasks(struct smd_progress *progress)
@@ -62,19 +62,19 @@ static void progress_on_alarm(evutil_socket_t fd, short what, void *arg)
 	(void)arg;
 }
 
-/* Takes the turn, which must be free; with the lock, which is let go. */
-static void progress_begin(struct smd_progress *progress)
+/* Takes the engine, which nobody may own. Called with the lock, and unlocks. */
+static void progress_own(struct smd_progress *progress)
 {
-	progress->turning = true;
+	progress->owned = true;
 	progress_run_tasks(progress);
 	pthread_mutex_unlock(&progress->lock);
 }
 
-/* Gives the turn to whoever wants it next, and takes the lock. */
-static void progress_give(struct smd_progress *progress)
+/* Lets the next thread have the engine. Locks. */
+static void progress_release(struct smd_progress *progress)
 {
 	pthread_mutex_lock(&progress->lock);
-	progress->turning = false;
+	progress->owned = false;
 	if (progress->waiting) {
 		pthread_cond_broadcast(&progress->changed);
 	} else if (progress->in_flight) {
@@ -100,18 +100,18 @@ static void progress_sleep_until(struct smd_progress *progress, uint64_t deadlin
 
 /*
  * To sleep and be woken costs more than a small operation. So while one is awaited nobody sleeps
- * for SPIN_NS after the last arrival; other threads are let in after each look. The loop, which
- * knows of the other lanes and of time, has its turn after so many looks.
+ * for SPIN_NS after the last arrival; other threads are let in after each poll. The loop, which
+ * knows of the other lanes and of time, runs after POLLS_PER_LOOP polls.
  */
 static void progress_spin(
 	struct smd_progress *progress, const struct smd_goal *goal, const void *arg)
 {
 	uint64_t until = smd_clock_ns() + SPIN_NS;
 
-	for (unsigned looks = 1; !goal->done(arg); looks++) {
+	for (unsigned polls = 1; !goal->done(arg); polls++) {
 		uint64_t arrivals = progress->arrivals;
 
-		if (looks % LOOKS_PER_TURN == 0 || !goal->look(arg)) {
+		if (polls % POLLS_PER_LOOP == 0 || !goal->poll(arg)) {
 			event_base_loop(progress->base, EVLOOP_NONBLOCK);
 		}
 		if (progress->arrivals != arrivals) {
@@ -125,11 +125,11 @@ static void progress_spin(
 }
 
 /* Turns the loop until the goal is done or the deadline is over. */
-static void progress_turn(struct smd_progress *progress, const struct smd_goal *goal,
+static void progress_drive(struct smd_progress *progress, const struct smd_goal *goal,
 	const void *arg, uint64_t deadline_ns)
 {
 	while (!goal->done(arg) && (!deadline_ns || smd_clock_ns() < deadline_ns)) {
-		if (goal->look) {
+		if (goal->poll) {
 			progress_spin(progress, goal, arg);
 		}
 		if (!goal->done(arg)) {
@@ -159,7 +159,7 @@ int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
 	if (task) {
 		STAILQ_INSERT_TAIL(&progress->tasks, task, link);
 	}
-	if (progress->turning && (task || progress->waiting == 1)) {
+	if (progress->owned && (task || progress->waiting == 1)) {
 		smd_bell_ring(&progress->bell);
 	}
 	while (!goal->done(arg)) {
@@ -167,14 +167,14 @@ int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
 			ret = -ETIMEDOUT;
 			break;
 		}
-		if (progress->turning && deadline_ns) {
+		if (progress->owned && deadline_ns) {
 			progress_wait_until(progress, &progress->changed, deadline_ns);
-		} else if (progress->turning) {
+		} else if (progress->owned) {
 			pthread_cond_wait(&progress->changed, &progress->lock);
 		} else {
-			progress_begin(progress);
-			progress_turn(progress, goal, arg, deadline_ns);
-			progress_give(progress);
+			progress_own(progress);
+			progress_drive(progress, goal, arg, deadline_ns);
+			progress_release(progress);
 		}
 	}
 	if (--progress->waiting == 0) {
@@ -190,10 +190,10 @@ int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
 void smd_progress_poll(struct smd_progress *progress)
 {
 	pthread_mutex_lock(&progress->lock);
-	if (!progress->turning) {
-		progress_begin(progress);
+	if (!progress->owned) {
+		progress_own(progress);
 		event_base_loop(progress->base, EVLOOP_NONBLOCK);
-		progress_give(progress);
+		progress_release(progress);
 	}
 	pthread_mutex_unlock(&progress->lock);
 }
@@ -202,20 +202,20 @@ void smd_progress_post(struct smd_progress *progress, struct smd_task *task)
 {
 	pthread_mutex_lock(&progress->lock);
 	STAILQ_INSERT_TAIL(&progress->tasks, task, link);
-	if (progress->turning) {
+	if (progress->owned) {
 		smd_bell_ring(&progress->bell);
 	} else {
-		progress_begin(progress);
-		progress_give(progress);
+		progress_own(progress);
+		progress_release(progress);
 	}
 	pthread_mutex_unlock(&progress->lock);
 }
 
-void smd_progress_leave(struct smd_progress *progress, struct smd_task *task)
+void smd_progress_defer(struct smd_progress *progress, struct smd_task *task)
 {
 	pthread_mutex_lock(&progress->lock);
 	STAILQ_INSERT_TAIL(&progress->tasks, task, link);
-	if (progress->turning) {
+	if (progress->owned) {
 		smd_bell_ring(&progress->bell);
 	} else {
 		pthread_cond_signal(&progress->idle);
@@ -225,10 +225,10 @@ void smd_progress_leave(struct smd_progress *progress, struct smd_task *task)
 
 /* ---- the thread ---- */
 
-/* Callers have the turn, or had it just now and left nothing to do. */
+/* A caller owns the engine, or did just now and left nothing to do. */
 static bool progress_may_rest(const struct smd_progress *progress, uint64_t now)
 {
-	return progress->turning || progress->waiting ||
+	return progress->owned || progress->waiting ||
 	       (progress->in_flight == 0 && STAILQ_EMPTY(&progress->tasks) &&
 		       now < progress->rest_until_ns);
 }
@@ -244,9 +244,9 @@ static void *progress_main(void *arg)
 		if (progress_may_rest(progress, now)) {
 			progress_wait_until(progress, &progress->idle, now + REST_NS);
 		} else {
-			progress_begin(progress);
+			progress_own(progress);
 			event_base_loop(progress->base, EVLOOP_ONCE);
-			progress_give(progress);
+			progress_release(progress);
 		}
 	}
 	pthread_mutex_unlock(&progress->lock);
@@ -315,7 +315,7 @@ void smd_progress_end(struct smd_progress *progress)
 {
 	pthread_mutex_lock(&progress->lock);
 	progress->ending = true;
-	if (progress->turning) {
+	if (progress->owned) {
 		smd_bell_ring(&progress->bell);
 	}
 	pthread_cond_signal(&progress->idle);

@@ -1,15 +1,16 @@
 /*
- * Whose turn it is to run a context's event loop.
+ * The progress engine: which thread runs a context's event loop.
  *
- * One thread at a time has the *turn*. A caller that waits takes it, so that a blocking operation
- * is sent, awaited and received on the caller's own thread and costs no switch of threads. The
- * progress thread has it while operations are in flight that nobody waits for, and, after a rest,
- * while there are none, because lanes must be looked after. In poll mode there is no such thread:
- * the loop runs inside the calls.
+ * One thread at a time *owns* the engine. A caller that waits takes it, so that a blocking
+ * operation is sent, awaited and received on the caller's own thread and costs no switch of
+ * threads. The progress thread owns it while operations are in flight that nobody waits for, and,
+ * after a rest, while there are none, because lanes must be looked after. In poll mode there is no
+ * such thread: the loop runs inside the calls.
  *
- * Threads meet at two places only: callers post *tasks*, which whoever has the turn runs in order;
- * and whoever has the turn publishes what callers wait for (the fields marked "published" in a
- * context, a communicator, an operation) under `lock`. Everything else belongs to the turn.
+ * Threads meet at two places only: callers post *tasks*, which the owner runs in order; and the
+ * owner publishes what callers wait for (the fields marked "published" in a context, a
+ * communicator, an operation) under `lock`. Everything else belongs to the owner; "on the owner"
+ * in a comment means: called by the thread that owns the engine.
  */
 #ifndef SMD_LIBSUMMAND_PROGRESS_H
 #define SMD_LIBSUMMAND_PROGRESS_H
@@ -23,7 +24,7 @@
 
 struct event;
 
-/* Something to do for whoever has the turn. It belongs to whoever posted it. */
+/* Something for the owner to do. It belongs to whoever posted it. */
 struct smd_task {
 	void (*run)(struct smd_task *task);
 	STAILQ_ENTRY(smd_task) link;
@@ -34,16 +35,17 @@ struct smd_progress {
 	struct event_base *base;
 	struct smd_bell bell;
 	struct event *alarm; /* ends a sleep in the loop at somebody's deadline */
-	uint64_t arrivals;   /* results that have come; counted by the turn */
+	uint64_t arrivals;   /* results that have come; counted by the owner */
 	bool threaded;       /* there is a progress thread */
 	pthread_t thread;
 
 	pthread_mutex_t lock;
-	pthread_cond_t changed; /* for callers: something was published, or the turn is free */
-	pthread_cond_t idle;    /* for the thread: nobody else cares for what is in flight */
+	pthread_cond_t
+		changed;     /* for callers: something was published, or nobody owns the engine */
+	pthread_cond_t idle; /* for the thread: nobody else cares for what is in flight */
 	struct smd_task_queue tasks;
-	bool turning;           /* some thread has the turn */
-	unsigned waiting;       /* callers that wait; one of them may have the turn */
+	bool owned;             /* some thread owns the engine */
+	unsigned waiting;       /* callers that wait; one of them may be the owner */
 	unsigned in_flight;     /* operations; kept by their callers */
 	uint64_t rest_until_ns; /* the thread leaves the loop to callers until then */
 	bool ending;
@@ -58,18 +60,18 @@ void smd_progress_destroy(struct smd_progress *progress);
 /* Has the task run soon, on any thread; it may have run already when this returns. */
 void smd_progress_post(struct smd_progress *progress, struct smd_task *task);
 
-/* Leaves the task for whoever has or gets the turn, and never runs it here: for threads that may
- * not do what tasks do. */
-void smd_progress_leave(struct smd_progress *progress, struct smd_task *task);
+/* Leaves the task for the present or next owner, and never runs it here: for threads that may not
+ * do what tasks do. */
+void smd_progress_defer(struct smd_progress *progress, struct smd_task *task);
 
 /* What a caller waits for. */
 struct smd_goal {
-	bool (*done)(const void *arg); /* asked with the lock held, or in the turn */
+	bool (*done)(const void *arg); /* asked with the lock held, or on the owner */
 	/*
-	 * Takes what has come for it, in the turn, without asking the loop; false: only the loop
+	 * Takes what has come for it, on the owner, without asking the loop; false: only the loop
 	 * knows. NULL: it takes long, so sleep at once.
 	 */
-	bool (*look)(const void *arg);
+	bool (*poll)(const void *arg);
 };
 
 /*
@@ -79,7 +81,7 @@ struct smd_goal {
 int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
 	const struct smd_goal *goal, const void *arg, uint64_t deadline_ns);
 
-/* Runs what is due, without sleeping, if the turn is free. */
+/* Runs what is due, without sleeping, if nobody owns the engine. */
 void smd_progress_poll(struct smd_progress *progress);
 
 void smd_progress_lock(struct smd_progress *progress);

@@ -25,7 +25,7 @@ struct smd_remote {
 	struct smd_lane *lane; /* NULL: not connected now */
 	unsigned transport;    /* of the context's, the one that is tried or used */
 	struct event *retry;   /* connects again a little later */
-	struct event *beat;    /* looks whether the shard is alive, once it has said WELCOME */
+	struct event *beat;    /* polls whether the shard is alive, once it has said WELCOME */
 	struct smd_heartbeat heartbeat;
 	bool welcomed;
 	struct smd_welcome welcome;

@@ -15,7 +15,7 @@ static struct smd_staging *staging_of(const struct smd_request *operation)
 	return &operation->comm->context->staging;
 }
 
-/* ---- stages, in the turn ---- */
+/* ---- stages, on the owner of the progress engine ---- */
 
 static struct smd_stage *stage_take(struct smd_staging *staging, struct smd_request *operation)
 {
@@ -35,7 +35,7 @@ static void stage_free(struct smd_staging *staging, struct smd_stage *stage)
 	SLIST_INSERT_HEAD(&staging->free, stage, link);
 	if (!TAILQ_EMPTY(&staging->waiting) && !staging->resuming) {
 		staging->resuming = true;
-		smd_progress_leave(&staging->context->progress, &staging->resume);
+		smd_progress_defer(&staging->context->progress, &staging->resume);
 	}
 }
 
@@ -357,7 +357,7 @@ static void fence_put(struct smd_staging *staging, struct smd_fence *fence)
 	pthread_mutex_unlock(&staging->lock);
 }
 
-/* In the turn: what was in the user's stream is done. The operation may have ended before. */
+/* On the owner: what was in the user's stream is done. The operation may have ended before. */
 static void staging_on_fence(struct smd_task *task)
 {
 	struct smd_fence *fence = (struct smd_fence *)task;
@@ -412,7 +412,7 @@ static int staging_make_stages(
 	return 0;
 }
 
-static int staging_find_device(struct smd_staging *staging, const struct smd_device_place *place,
+static int staging_find_device(struct smd_staging *staging, const struct smd_device_location *place,
 	struct smd_device **out, struct smd_error *error)
 {
 	struct smd_device *device;
@@ -452,8 +452,8 @@ static int staging_take_fence(struct smd_staging *staging, struct smd_device *de
 	return ret;
 }
 
-static int staging_take_device(struct smd_request *operation, const struct smd_device_place *place,
-	struct smd_fence **fence, struct smd_error *error)
+static int staging_take_device(struct smd_request *operation,
+	const struct smd_device_location *place, struct smd_fence **fence, struct smd_error *error)
 {
 	struct smd_staging *staging = staging_of(operation);
 	int ret;
@@ -488,11 +488,11 @@ static int staging_set_fence(
 }
 
 static int staging_locate(
-	struct smd_request *operation, struct smd_device_place *place, struct smd_error *error)
+	struct smd_request *operation, struct smd_device_location *place, struct smd_error *error)
 {
 	const struct smd_device_ops *ops = staging_of(operation)->ops;
-	struct smd_device_place from = {.ordinal = -1};
-	struct smd_device_place to = {.ordinal = -1};
+	struct smd_device_location from = {.ordinal = -1};
+	struct smd_device_location to = {.ordinal = -1};
 	unsigned rank = operation->comm->rank;
 	int ret = 0;
 
@@ -520,7 +520,7 @@ static int staging_locate(
 int smd_staging_prepare(struct smd_request *operation, struct smd_error *error)
 {
 	struct smd_error why = {""};
-	struct smd_device_place place;
+	struct smd_device_location place;
 	struct smd_fence *fence = NULL; /* none is needed */
 	int ret;
 

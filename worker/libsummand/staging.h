@@ -4,8 +4,8 @@
  *
  *     device --read--> stage --lane--> shard --lane--> stage --write--> device
  *
- * Chunks that a lane's network card reads and writes itself (allocation.h) take no stage, and keep
- * to the same rules of order.
+ * Chunks that a lane's network card reads and writes itself (allocation_cache.h) take no stage, and
+ * keep to the same rules of order.
  *
  * An operation on device memory begins when what was in the user's stream is done (its fence). Then
  * chunks that a shard allows are read ahead of those that are being sent. A stage is held for a
@@ -25,7 +25,7 @@
 #include <sys/queue.h>
 
 #include "reduction_server/wire/frame.h"
-#include "worker/libsummand/allocation.h"
+#include "worker/libsummand/allocation_cache.h"
 #include "worker/libsummand/device.h"
 
 struct smd_comm;
@@ -54,7 +54,7 @@ struct smd_staging {
 	uint8_t *memory;
 	struct smd_stage *stages; /* NULL: no operation has been on device memory yet */
 
-	/* The turn's: */
+	/* The owner's (progress.h): */
 	struct smd_allocations allocations;
 	SLIST_HEAD(, smd_stage) free;
 	unsigned sending;     /* stages that hold chunks to send */
@@ -72,13 +72,13 @@ void smd_staging_destroy(struct smd_staging *staging);
  * sets the fence. 0 or -errno with a text; what is not -EINVAL fails the communicator too. */
 int smd_staging_prepare(struct smd_request *operation, struct smd_error *error);
 
-/* ---- in the turn ---- */
+/* ---- on the owner of the progress engine ---- */
 
 /* The operation on device memory begins. */
 void smd_staging_begin(struct smd_request *operation);
 
 /* Whether the lane's network card reads and writes such a chunk of the allocation (or NULL), or of
- * memory that is kept. */
+ * registered memory. */
 bool smd_staging_reaches(const struct smd_request *operation,
 	const struct smd_allocation *allocation, const struct smd_lane *lane, const void *memory,
 	size_t bytes);
@@ -90,8 +90,8 @@ bool smd_staging_read(struct smd_flow *flow);
 bool smd_staging_may_send(
 	const struct smd_flow *flow, const struct smd_request *operation, uint64_t chunk);
 
-/* Of an operation whose device memory is kept: the flow's next chunk can go, and its result come,
- * as it must. Else the communicator will fail, unless a place may still be given. */
+/* Of an operation whose device memory is registered: the flow's next chunk can go, and its result
+ * come, as it must. Else the communicator will fail, unless a place may still be given. */
 bool smd_staging_may_go(const struct smd_flow *flow, struct smd_request *operation, uint64_t chunk);
 /* Its result has come in another way: the communicator will fail. */
 void smd_staging_refuse(struct smd_request *operation, const char *what);

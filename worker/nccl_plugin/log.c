@@ -1,4 +1,4 @@
-/* Hands lines to NCCL's logger. */
+/* Writes lines to NCCL's logger. */
 #include "worker/nccl_plugin/log.h"
 
 #include <stdarg.h>
@@ -11,26 +11,27 @@
 
 static _Atomic(nccl_logger *) logger;
 
-static void journal_sink(enum smd_log_level level, const char *component, const char *sentence)
+static void nccl_log_sink(enum smd_log_level level, const char *component, const char *sentence)
 {
 	if (level <= SMD_LOG_WARN) {
-		smd_journal_warn("%s: %s", component, sentence);
+		smd_nccl_log_warn("%s: %s", component, sentence);
 	} else if (level == SMD_LOG_INFO) {
-		smd_journal_info(NCCL_SUB_NET, "%s: %s", component, sentence);
+		smd_nccl_log_info(NCCL_SUB_NET, "%s: %s", component, sentence);
 	} else {
-		smd_journal_write(NCCL_LOG_TRACE, NCCL_SUB_NET, "%s: %s", component, sentence);
+		smd_nccl_log_write(NCCL_LOG_TRACE, NCCL_SUB_NET, "%s: %s", component, sentence);
 	}
 }
 
-void smd_journal_open(nccl_logger *log)
+void smd_nccl_log_open(nccl_logger *log)
 {
 	if (log) {
 		logger = log;
 	}
-	smd_log_set_sink(journal_sink);
+	smd_log_set_sink(nccl_log_sink);
 }
 
-void smd_journal_write(enum nccl_log_level level, unsigned long subsystems, const char *format, ...)
+void smd_nccl_log_write(
+	enum nccl_log_level level, unsigned long subsystems, const char *format, ...)
 {
 	nccl_logger *log = logger;
 	char line[LINE_MAX_BYTES];

@@ -8,15 +8,16 @@
 #include "worker/nccl_plugin/abi/nccl_abi.h"
 
 /* Every init() brings it; it is the same one each time. NULL: silence. */
-void smd_journal_open(nccl_logger *log);
+void smd_nccl_log_open(nccl_logger *log);
 
 /* A line of NCCL_DEBUG=INFO, for those whose NCCL_DEBUG_SUBSYS has one of `subsystems`. */
-#define smd_journal_info(subsystems, ...) smd_journal_write(NCCL_LOG_INFO, subsystems, __VA_ARGS__)
+#define smd_nccl_log_info(subsystems, ...)                                                         \
+	smd_nccl_log_write(NCCL_LOG_INFO, subsystems, __VA_ARGS__)
 /* A line of NCCL_DEBUG=WARN: somebody must look at it. */
-#define smd_journal_warn(...)                                                                      \
-	smd_journal_write(NCCL_LOG_WARN, (unsigned long)NCCL_SUB_ALL, __VA_ARGS__)
+#define smd_nccl_log_warn(...)                                                                     \
+	smd_nccl_log_write(NCCL_LOG_WARN, (unsigned long)NCCL_SUB_ALL, __VA_ARGS__)
 
-void smd_journal_write(enum nccl_log_level level, unsigned long subsystems, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
+void smd_nccl_log_write(enum nccl_log_level level, unsigned long subsystems, const char *format,
+	...) __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -78,11 +78,11 @@ int smd_plugin_begin(nccl_logger *log)
 {
 	struct decision decision;
 
-	smd_journal_open(log);
+	smd_nccl_log_open(log);
 	decide(&decision);
 	pthread_mutex_lock(&lock);
 	if (strcmp(decision.text, last.text) != 0) {
-		smd_journal_info(NCCL_SUB_INIT | NCCL_SUB_NET, "%s; %s; %s", SUMMAND_VERSION,
+		smd_nccl_log_info(NCCL_SUB_INIT | NCCL_SUB_NET, "%s; %s; %s", SUMMAND_VERSION,
 			ABI_VERSIONS, decision.text);
 		last = decision;
 	}

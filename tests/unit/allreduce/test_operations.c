@@ -181,7 +181,7 @@ static void *wait_much(void *arg)
 	return NULL;
 }
 
-static void share_the_turn(struct pool_rank *rank)
+static void share_the_progress(struct pool_rank *rank)
 {
 	struct waiter waiters[3];
 	pthread_t threads[3];
@@ -210,9 +210,9 @@ static void threads_share_a_context(void **state)
 
 	(void)state;
 	pool_start(&pool, "tcp", 2, NULL);
-	pool_run(&pool, NRANKS, "turns", share_the_turn, NULL);
+	pool_run(&pool, NRANKS, "turns", share_the_progress, NULL);
 	setenv("SUMMAND_PROGRESS", "poll", 1);
-	pool_run(&pool, NRANKS, "turns", share_the_turn, NULL);
+	pool_run(&pool, NRANKS, "turns", share_the_progress, NULL);
 	unsetenv("SUMMAND_PROGRESS");
 	pool_stop(&pool);
 }

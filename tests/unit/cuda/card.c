@@ -48,7 +48,7 @@ struct smd_advertisement {
 	LIST_ENTRY(smd_advertisement) all;  /* and of all */
 };
 
-#define KEPT_MAX 64
+#define HOST_REGISTERED_MAX 64
 
 struct card_lane {
 	struct smd_lane lane;
@@ -64,7 +64,7 @@ struct card_lane {
 	LIST_HEAD(, smd_advertisement) advertisements;
 	LIST_HEAD(, memory) memories; /* under the lock */
 	unsigned registered;
-	struct smd_extent kept[KEPT_MAX]; /* host memory; under the lock */
+	struct smd_extent host_registered[HOST_REGISTERED_MAX]; /* host memory; under the lock */
 	uint8_t *rx;
 };
 
@@ -191,11 +191,11 @@ static int card_register_device(
 	return ret;
 }
 
-static struct smd_extent *kept_find(struct card_lane *card, const void *base)
+static struct smd_extent *host_registered_find(struct card_lane *card, const void *base)
 {
-	for (unsigned i = 0; i < KEPT_MAX; i++) {
-		if (card->kept[i].base == base) {
-			return &card->kept[i];
+	for (unsigned i = 0; i < HOST_REGISTERED_MAX; i++) {
+		if (card->host_registered[i].base == base) {
+			return &card->host_registered[i];
 		}
 	}
 	return NULL;
@@ -204,33 +204,33 @@ static struct smd_extent *kept_find(struct card_lane *card, const void *base)
 static void card_register(struct smd_lane *lane, struct smd_extent extent, size_t largest)
 {
 	struct card_lane *card = card_of(lane);
-	struct smd_extent *kept;
+	struct smd_extent *host_registered;
 
 	REQUIRE(largest);
 	if (!card->client) { /* a shard's pool */
 		return;
 	}
 	pthread_mutex_lock(&lock);
-	REQUIRE(!kept_find(card, extent.base));
-	kept = kept_find(card, NULL);
-	REQUIRE(kept);
-	*kept = extent;
-	counts.kept++;
+	REQUIRE(!host_registered_find(card, extent.base));
+	host_registered = host_registered_find(card, NULL);
+	REQUIRE(host_registered);
+	*host_registered = extent;
+	counts.host_registered++;
 	pthread_mutex_unlock(&lock);
 }
 
 static void card_deregister(struct smd_lane *lane, struct smd_extent extent)
 {
 	struct card_lane *card = card_of(lane);
-	struct smd_extent *kept;
+	struct smd_extent *host_registered;
 	struct memory *memory;
 
 	pthread_mutex_lock(&lock);
-	kept = kept_find(card, extent.base);
-	if (kept) {
-		REQUIRE(kept->length == extent.length);
-		*kept = (struct smd_extent){NULL, 0};
-		counts.kept--;
+	host_registered = host_registered_find(card, extent.base);
+	if (host_registered) {
+		REQUIRE(host_registered->length == extent.length);
+		*host_registered = (struct smd_extent){NULL, 0};
+		counts.host_registered--;
 	}
 	memory = memory_find(card, extent.base, 1);
 	if (memory) {

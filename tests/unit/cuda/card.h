@@ -30,7 +30,7 @@ struct card_counts {
 	unsigned from_host;   /* the others */
 	unsigned to_device;   /* results that a card has written */
 	unsigned to_host;
-	unsigned kept;            /* host memory of workers, now, on all lanes */
+	unsigned host_registered; /* host memory of workers, now, on all lanes */
 	unsigned registered;      /* device memory, now */
 	unsigned registered_most; /* of one lane, at once */
 };

@@ -23,9 +23,9 @@
 #include "tests/unit/cuda/card.h"
 #include "tests/unit/cuda/device_pool.h"
 #include "tests/unit/cuda/fake_cuda.h"
-#include "worker/libsummand/allocation.h"
+#include "worker/libsummand/allocation_cache.h"
 #include "worker/libsummand/context.h"
-#include "worker/libsummand/kept.h"
+#include "worker/libsummand/registration.h"
 
 enum { LARGE = 300000, SMALL = 200, LANES = 4 }; /* of a rank */
 
@@ -245,38 +245,38 @@ static void freed_memory_is_withdrawn_when_other_is_declared(void **state)
 	assert_int_equal(card_counts().registered_most, 2);
 }
 
-/* Each lane is told once, however often a rank keeps it, and once that nobody does any more. */
-static void keep_some(struct pool_rank *rank)
+/* Each lane registers it once, however often a rank does, and deregisters it once at the end. */
+static void register_some(struct pool_rank *rank)
 {
 	char memory[2][1000];
 
 	for (int i = 0; i < 3; i++) {
-		CHECK(smd_context_keep(rank->context, memory[0], sizeof(memory[0]), NULL) == 0);
+		CHECK(smd_context_register(rank->context, memory[0], sizeof(memory[0]), NULL) == 0);
 	}
-	CHECK(smd_context_keep(rank->context, memory[1], sizeof(memory[1]), NULL) == 0);
+	CHECK(smd_context_register(rank->context, memory[1], sizeof(memory[1]), NULL) == 0);
 	CHECK(pthread_barrier_wait(&all_ready) <= 0);
-	CHECK(card_counts().kept == NRANKS * LANES * 2);
+	CHECK(card_counts().host_registered == NRANKS * LANES * 2);
 	CHECK(pthread_barrier_wait(&all_ready) <= 0);
 	for (int i = 0; i < 3; i++) {
-		smd_context_keep_no_longer(rank->context, memory[0], sizeof(memory[0]));
+		smd_context_deregister(rank->context, memory[0], sizeof(memory[0]));
 		CHECK(pthread_barrier_wait(&all_ready) <= 0);
-		CHECK(card_counts().kept == NRANKS * LANES * (i == 2 ? 1 : 2));
+		CHECK(card_counts().host_registered == NRANKS * LANES * (i == 2 ? 1 : 2));
 		CHECK(pthread_barrier_wait(&all_ready) <= 0);
 	}
-	smd_context_keep_no_longer(rank->context, memory[1], sizeof(memory[1]));
-	smd_context_keep_no_longer(rank->context, memory[1], sizeof(memory[1])); /* never kept */
+	smd_context_deregister(rank->context, memory[1], sizeof(memory[1]));
+	smd_context_deregister(rank->context, memory[1], sizeof(memory[1])); /* never kept */
 	CHECK(pthread_barrier_wait(&all_ready) <= 0);
-	CHECK(card_counts().kept == 0);
+	CHECK(card_counts().host_registered == 0);
 }
 
-static void kept_memory_is_declared_once_and_retracted_once(void **state)
+static void registered_memory_reaches_the_lanes_once(void **state)
 {
 	(void)state;
-	device_run(keep_some, NULL);
+	device_run(register_some, NULL);
 }
 
 /* At the address of the one what the other has. */
-static int keep_as(
+static int register_as(
 	struct pool_rank *rank, const struct buffer *address, const struct buffer *content)
 {
 	struct smd_dmabuf dmabuf;
@@ -284,106 +284,106 @@ static int keep_as(
 	int ret;
 
 	dmabuf.fd = gpu_export(content->data, bytes, &dmabuf.offset);
-	ret = smd_context_keep(rank->context, address->data, bytes, &dmabuf);
+	ret = smd_context_register(rank->context, address->data, bytes, &dmabuf);
 	close(dmabuf.fd);
 	return ret;
 }
 
-static int keep(struct pool_rank *rank, const struct buffer *buffer)
+static int register_buffer(struct pool_rank *rank, const struct buffer *buffer)
 {
-	return keep_as(rank, buffer, buffer);
+	return register_as(rank, buffer, buffer);
 }
 
-static void keep_no_longer(struct pool_rank *rank, const struct buffer *buffer)
+static void deregister(struct pool_rank *rank, const struct buffer *buffer)
 {
-	smd_context_keep_no_longer(rank->context, buffer->data, buffer->count * sizeof(int32_t));
+	smd_context_deregister(rank->context, buffer->data, buffer->count * sizeof(int32_t));
 }
 
 /* In device memory that is kept, from the offset on. */
-static void allreduce_kept(struct pool_rank *rank, size_t count, size_t before, size_t after)
+static void allreduce_registered(struct pool_rank *rank, size_t count, size_t before, size_t after)
 {
 	struct buffer buffer;
 	int32_t *data;
 
 	buffer_create(&buffer, true, before + count + after, rank->rank + 1);
-	CHECK(keep(rank, &buffer) == 0);
-	CHECK(keep(rank, &buffer) == 0);
-	keep_no_longer(rank, &buffer);
+	CHECK(register_buffer(rank, &buffer) == 0);
+	CHECK(register_buffer(rank, &buffer) == 0);
+	deregister(rank, &buffer);
 	data = buffer.data;
 	for (size_t at = 0; at < buffer.count; at += count) {
 		size_t n = at + count < buffer.count ? count : buffer.count - at;
 
 		CHECK(smd_allreduce(rank->comm, data + at, data + at, n, SMD_INT32, SMD_SUM) == 0);
 	}
-	keep_no_longer(rank, &buffer);
+	deregister(rank, &buffer);
 	buffer_end(&buffer, SUM);
 }
 
 /* Freed and allocated anew by somebody, before the first owner has said so. */
-static void keep_anew(struct pool_rank *rank)
+static void register_anew(struct pool_rank *rank)
 {
 	struct buffer before;
 	struct buffer now;
 
 	buffer_create(&before, true, LARGE, 100);
 	buffer_create(&now, true, LARGE, rank->rank + 1);
-	CHECK(keep(rank, &before) == 0);
-	CHECK(keep_as(rank, &before, &now) == 0);
-	keep_no_longer(rank, &before);
+	CHECK(register_buffer(rank, &before) == 0);
+	CHECK(register_as(rank, &before, &now) == 0);
+	deregister(rank, &before);
 	allreduce(rank, &before, &before);
-	keep_no_longer(rank, &before);
+	deregister(rank, &before);
 	buffer_end(&before, 100);
 	buffer_end(&now, SUM);
 }
 
-static void an_address_that_is_kept_anew_is_the_new_memory(void **state)
+static void an_address_registered_anew_is_the_new_memory(void **state)
 {
 	(void)state;
-	device_run(keep_anew, NULL);
+	device_run(register_anew, NULL);
 }
 
 /* One of them is the host's, which may be copied. */
-static void allreduce_half_kept(struct pool_rank *rank, size_t count, bool sends)
+static void allreduce_half_registered(struct pool_rank *rank, size_t count, bool sends)
 {
 	struct buffer send;
 	struct buffer recv;
 
 	buffer_create(&send, sends, count, rank->rank + 1);
 	buffer_create(&recv, !sends, count, -1);
-	CHECK(keep(rank, sends ? &send : &recv) == 0);
+	CHECK(register_buffer(rank, sends ? &send : &recv) == 0);
 	allreduce(rank, &send, &recv);
-	keep_no_longer(rank, sends ? &send : &recv);
+	deregister(rank, sends ? &send : &recv);
 	buffer_end(&send, rank->rank + 1);
 	buffer_end(&recv, SUM);
 }
 
-static void use_kept(struct pool_rank *rank)
+static void use_registered(struct pool_rank *rank)
 {
-	allreduce_kept(rank, 1, 3, 0);
-	allreduce_kept(rank, SMALL, SMALL, 5);
-	allreduce_kept(rank, LARGE / 3, 7, LARGE);
-	allreduce_half_kept(rank, LARGE, true);
-	allreduce_half_kept(rank, LARGE, false);
-	allreduce_half_kept(rank, SMALL, true);
-	allreduce_half_kept(rank, SMALL, false);
+	allreduce_registered(rank, 1, 3, 0);
+	allreduce_registered(rank, SMALL, SMALL, 5);
+	allreduce_registered(rank, LARGE / 3, 7, LARGE);
+	allreduce_half_registered(rank, LARGE, true);
+	allreduce_half_registered(rank, LARGE, false);
+	allreduce_half_registered(rank, SMALL, true);
+	allreduce_half_registered(rank, SMALL, false);
 	CHECK(!rank->context->staging.stages);
 	CHECK(SLIST_EMPTY(&rank->context->staging.devices));
 }
 
-static void kept_device_memory_goes_directly_or_not_at_all(void **state)
+static void registered_device_memory_goes_directly_or_not_at_all(void **state)
 {
 	unsigned before = gpu_flushes();
 
 	(void)state;
 	gpu_set(SMD_FAKE_ORDERING, CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE);
-	device_run(use_kept, NULL);
+	device_run(use_registered, NULL);
 	assert_true(card_counts().from_device > 0 && card_counts().to_device > 0);
 	assert_int_equal(gpu_flushes(), before); /* that is the caller's */
 }
 
 static const char *why_not;
 
-static void fail_kept(struct pool_rank *rank)
+static void fail_registered(struct pool_rank *rank)
 {
 	struct buffer buffer;
 	int32_t *data;
@@ -391,20 +391,20 @@ static void fail_kept(struct pool_rank *rank)
 
 	buffer_create(&buffer, true, LARGE, rank->rank + 1);
 	data = buffer.data;
-	CHECK(keep(rank, &buffer) == 0);
+	CHECK(register_buffer(rank, &buffer) == 0);
 	ret = smd_allreduce(rank->comm, data, data, LARGE, SMD_INT32, SMD_SUM);
 	CHECK(ret == -ENOTSUP);
 	CHECK(strstr(smd_error_message(), why_not));
-	keep_no_longer(rank, &buffer);
+	deregister(rank, &buffer);
 	gpu_free(buffer.whole);
 }
 
-static void without_places_kept_device_memory_fails(void **state)
+static void without_places_registered_device_memory_fails(void **state)
 {
 	(void)state;
 	why_not = "cannot use its device memory: the reduction server has no place for a chunk";
 	card_reset((struct card_plan){.no_place_every = 3});
-	device_run(fail_kept, NULL);
+	device_run(fail_registered, NULL);
 }
 
 static void results_that_come_otherwise_fail(void **state)
@@ -412,36 +412,36 @@ static void results_that_come_otherwise_fail(void **state)
 	(void)state;
 	why_not = "cannot use its device memory: a result came otherwise than to its place";
 	card_reset((struct card_plan){.no_write_every = 3});
-	device_run(fail_kept, NULL);
+	device_run(fail_registered, NULL);
 }
 
-static int keep_result;
+static int register_result;
 
-static void keep_refused(struct pool_rank *rank)
+static void register_refused(struct pool_rank *rank)
 {
 	struct buffer buffer;
 
 	buffer_create(&buffer, true, LARGE, rank->rank + 1);
-	CHECK(keep(rank, &buffer) == keep_result);
-	CHECK(!smd_context_keeps_device(rank->context, buffer.data, 1));
+	CHECK(register_buffer(rank, &buffer) == register_result);
+	CHECK(!smd_context_is_device_registered(rank->context, buffer.data, 1));
 	allreduce(rank, &buffer, &buffer); /* as if nothing had been said */
 	buffer_end(&buffer, SUM);
 }
 
-static void what_one_card_does_not_take_is_not_kept(void **state)
+static void what_one_card_does_not_take_is_not_registered(void **state)
 {
 	(void)state;
-	keep_result = -EOPNOTSUPP;
+	register_result = -EOPNOTSUPP;
 	card_reset((struct card_plan){.refuse = -EOPNOTSUPP, .refuse_shard = 1});
-	device_run(keep_refused, NULL);
+	device_run(register_refused, NULL);
 }
 
-static void without_cards_no_device_memory_is_kept(void **state)
+static void without_cards_no_device_memory_is_registered(void **state)
 {
 	(void)state;
-	keep_result = -ENOTSUP;
+	register_result = -ENOTSUP;
 	device_transport = "tcp";
-	device_run(keep_refused, NULL);
+	device_run(register_refused, NULL);
 	device_transport = "fault";
 }
 
@@ -638,13 +638,13 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(large_chunks_are_not_copied),
-		TEST(kept_memory_is_declared_once_and_retracted_once),
-		TEST(kept_device_memory_goes_directly_or_not_at_all),
-		TEST(without_places_kept_device_memory_fails),
+		TEST(registered_memory_reaches_the_lanes_once),
+		TEST(registered_device_memory_goes_directly_or_not_at_all),
+		TEST(without_places_registered_device_memory_fails),
 		TEST(results_that_come_otherwise_fail),
-		TEST(an_address_that_is_kept_anew_is_the_new_memory),
-		TEST(what_one_card_does_not_take_is_not_kept),
-		TEST(without_cards_no_device_memory_is_kept),
+		TEST(an_address_registered_anew_is_the_new_memory),
+		TEST(what_one_card_does_not_take_is_not_registered),
+		TEST(without_cards_no_device_memory_is_registered),
 		TEST(small_chunks_are_not_copied_either),
 		TEST(chunks_without_places_go_between_others),
 		TEST(two_stages_are_enough_for_what_is_copied),

@@ -621,6 +621,6 @@ int main(void)
 	setenv("SUMMAND_TRANSPORT", "tcp", 1);
 	setenv("SUMMAND_NCCL_SOCKETS", "1", 1);
 	setenv("SUMMAND_REDUCTION_SERVERS", "127.0.0.1:1", 1);
-	smd_journal_open(listen_to);
+	smd_nccl_log_open(listen_to);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

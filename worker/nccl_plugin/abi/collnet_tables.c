@@ -115,7 +115,7 @@ static int reducescatter_v8(void *coll_comm, int nparts, struct nccl_sge_v8 *par
 
 /* ---- v11, v12: a context for each of NCCL's communicators ---- */
 
-/* There is nothing to keep: the pool is shared by all (reach.h). */
+/* There is nothing to keep: the pool is shared by all (shared_context.h). */
 static int init_v11(void **ctx, uint64_t comm_id, nccl_logger *log)
 {
 	(void)comm_id;

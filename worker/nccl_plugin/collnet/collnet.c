@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "worker/libsummand/kept.h"
 #include "worker/libsummand/operation.h"
+#include "worker/libsummand/registration.h"
 #include "worker/nccl_plugin/collnet/comm.h"
 #include "worker/nccl_plugin/device/device.h"
 #include "worker/nccl_plugin/device/gdr.h"
@@ -32,9 +32,10 @@ static int region_create(struct smd_coll *coll, void *data, size_t size,
 		return NCCL_SYSTEM_ERROR;
 	}
 	*region = (struct region){data, size, dmabuf != NULL};
-	ret = smd_context_keep(smd_reach_context(coll->reach), data, size, dmabuf);
+	ret = smd_context_register(
+		smd_shared_context_get_context(coll->shared), data, size, dmabuf);
 	if (ret) {
-		smd_journal_warn("CollNet: %zu bytes at %p cannot be registered: %s", size, data,
+		smd_nccl_log_warn("CollNet: %zu bytes at %p cannot be registered: %s", size, data,
 			strerror(-ret));
 		free(region);
 		return NCCL_SYSTEM_ERROR;
@@ -46,7 +47,7 @@ static int region_create(struct smd_coll *coll, void *data, size_t size,
 int smd_collnet_register(void *coll_comm, void *data, size_t size, int type, void **mhandle)
 {
 	if (type != NCCL_PTR_HOST) {
-		smd_journal_warn("CollNet: memory must be the host's, got type %d", type);
+		smd_nccl_log_warn("CollNet: memory must be the host's, got type %d", type);
 		return NCCL_INVALID_USAGE;
 	}
 	return region_create(coll_comm, data, size, NULL, mhandle);
@@ -58,7 +59,7 @@ int smd_collnet_register_dmabuf(
 	const struct smd_dmabuf dmabuf = {fd, offset};
 
 	if (type == NCCL_PTR_CUDA && !smd_nccl_devices_take_gpu_memory()) {
-		smd_journal_warn("CollNet: memory must be the host's, got a GPU's dma-buf");
+		smd_nccl_log_warn("CollNet: memory must be the host's, got a GPU's dma-buf");
 		return NCCL_INVALID_USAGE;
 	}
 	if (type != NCCL_PTR_CUDA) {
@@ -74,11 +75,12 @@ int smd_collnet_deregister(void *coll_comm, void *mhandle)
 	struct smd_coll *coll = coll_comm;
 
 	if (smd_coll_abandon(coll, region->memory, region->bytes)) {
-		smd_journal_warn("CollNet over %u nodes (this is node %u): memory was given back "
-				 "while operations used it, so they have failed",
+		smd_nccl_log_warn("CollNet over %u nodes (this is node %u): memory was given back "
+				  "while operations used it, so they have failed",
 			coll->nnodes, coll->node);
 	}
-	smd_context_keep_no_longer(smd_reach_context(coll->reach), region->memory, region->bytes);
+	smd_context_deregister(
+		smd_shared_context_get_context(coll->shared), region->memory, region->bytes);
 	free(region);
 	return NCCL_SUCCESS;
 }
@@ -90,7 +92,7 @@ static int coll_fail(struct smd_coll *coll, int err, const char *text)
 {
 	if (coll->err == 0) {
 		coll->err = err;
-		smd_journal_warn("CollNet over %u nodes (this is node %u): %s", coll->nnodes,
+		smd_nccl_log_warn("CollNet over %u nodes (this is node %u): %s", coll->nnodes,
 			coll->node, text);
 	}
 	return smd_plugin_result(coll->err);
@@ -176,8 +178,8 @@ static int window_make(const struct smd_coll *coll, size_t bytes_per_rank, size_
 
 	if (offset > all || bytes > all - offset || element == 0 || bytes_per_rank % element ||
 		offset % element || bytes % element) {
-		smd_journal_warn("CollNet: a window must lie in the %zu bytes of %u nodes, got "
-				 "[%zu, %zu), of elements of %zu bytes",
+		smd_nccl_log_warn("CollNet: a window must lie in the %zu bytes of %u nodes, got "
+				  "[%zu, %zu), of elements of %zu bytes",
 			all, coll->nnodes, offset, offset + bytes, element);
 		return NCCL_INVALID_ARGUMENT;
 	}
@@ -204,20 +206,21 @@ static struct share window_share(const struct window *window, unsigned node)
 static int parts_check(struct smd_coll *coll, const struct window *window, int nparts,
 	const struct nccl_sge_v9 *parts)
 {
-	struct smd_context *context = smd_reach_context(coll->reach);
+	struct smd_context *context = smd_shared_context_get_context(coll->shared);
 	size_t sum = 0;
 
 	for (int i = 0; i < nparts; i++) {
 		sum += parts[i].size;
-		if (nparts > 1 &&
-			smd_context_keeps_device(context, parts[i].address, parts[i].size)) {
-			smd_journal_warn(
+		if (nparts > 1 && smd_context_is_device_registered(
+					  context, parts[i].address, parts[i].size)) {
+			smd_nccl_log_warn(
 				"CollNet: a window in GPU memory must be one part, got %d", nparts);
 			return NCCL_INVALID_ARGUMENT;
 		}
 	}
 	if (nparts < 1 || sum != window->bytes) {
-		smd_journal_warn("CollNet: the parts must be the window's %zu bytes, got %zu in %d",
+		smd_nccl_log_warn(
+			"CollNet: the parts must be the window's %zu bytes, got %zu in %d",
 			window->bytes, sum, nparts);
 		return NCCL_INVALID_ARGUMENT;
 	}

@@ -26,8 +26,8 @@ void smd_coll_destroy(struct smd_coll *coll)
 {
 	smd_coll_abandon(coll, NULL, 0);
 	smd_comm_destroy(coll->comm);
-	if (coll->reach) {
-		smd_reach_put(coll->reach);
+	if (coll->shared) {
+		smd_shared_context_put(coll->shared);
 	}
 	free(coll);
 }

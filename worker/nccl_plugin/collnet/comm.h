@@ -39,9 +39,9 @@ struct smd_coll_request {
 struct smd_coll {
 	unsigned nnodes;
 	unsigned node;
-	struct smd_reach *reach; /* NULL: the pool was not reached */
-	smd_comm *comm;          /* NULL: it was not joined */
-	int err;                 /* -errno once an operation has failed */
+	struct smd_shared_context *shared; /* NULL: the pool was not reached */
+	smd_comm *comm;                    /* NULL: it was not joined */
+	int err;                           /* -errno once an operation has failed */
 	struct smd_coll_request requests[SMD_COLLNET_REQUESTS];
 	unsigned next; /* where to look for a free one first */
 };

@@ -67,7 +67,7 @@ static unsigned part_of(unsigned seconds, unsigned eighths)
 static int join(struct smd_coll *coll, const struct smd_agreement *agreement, unsigned timeout_s,
 	struct smd_error *error)
 {
-	int ret = smd_comm_create_within(smd_reach_context(coll->reach), timeout_s,
+	int ret = smd_comm_create_within(smd_shared_context_get_context(coll->shared), timeout_s,
 		smd_agreement_group(agreement), (int)coll->nnodes, (int)coll->node, &coll->comm);
 
 	return ret ? smd_error_set(error, -ret, "%s", smd_error_message()) : 0;
@@ -82,7 +82,7 @@ static int agree(struct smd_coll *coll, struct smd_agreement *agreement, unsigne
 	int ret;
 
 	if (own == 0) {
-		own = smd_reach_get(part_of(timeout_s, 4), &coll->reach, own_error);
+		own = smd_shared_context_get(part_of(timeout_s, 4), &coll->shared, own_error);
 	}
 	ret = smd_agreement_vote(
 		agreement, own, own_error, begin_ns + 5 * eighth_ns, eighth_ns / 2, error);
@@ -109,12 +109,12 @@ static void coll_log(const struct smd_coll *coll, int err, const struct smd_erro
 	char text[128];
 
 	if (err) {
-		smd_journal_info(NCCL_SUB_INIT | NCCL_SUB_NET,
+		smd_nccl_log_info(NCCL_SUB_INIT | NCCL_SUB_NET,
 			"CollNet over %u nodes (this is node %u): off: %s", coll->nnodes,
 			coll->node, error->text);
 	} else {
 		coll_describe(coll, text);
-		smd_journal_info(NCCL_SUB_INIT | NCCL_SUB_NET,
+		smd_nccl_log_info(NCCL_SUB_INIT | NCCL_SUB_NET,
 			"CollNet over %u nodes (this is node %u): on, through %s", coll->nnodes,
 			coll->node, text);
 	}
@@ -151,13 +151,13 @@ int smd_collnet_listen(int dev, void *handle, void **listen_comm)
 	int ret;
 
 	if (dev < 0 || dev >= smd_nccl_devices()) {
-		smd_journal_warn(
+		smd_nccl_log_warn(
 			"CollNet: a device must be 0 to %d, got %d", smd_nccl_devices() - 1, dev);
 		return NCCL_INVALID_ARGUMENT;
 	}
 	ret = smd_agreement_listen(smd_nccl_device(dev), handle, &place, &error);
 	if (ret) {
-		smd_journal_warn("CollNet: %s", error.text);
+		smd_nccl_log_warn("CollNet: %s", error.text);
 		return smd_plugin_result(ret);
 	}
 	*listen_comm = place;

@@ -8,15 +8,15 @@
 
 #include "worker/libsummand/context.h"
 
-struct smd_reach {
+struct smd_shared_context {
 	smd_context *context;
 	unsigned users;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t connected = PTHREAD_COND_INITIALIZER;
-static struct smd_reach *current; /* what the next user gets, unless it has failed */
-static bool connecting;           /* one user does; what comes of it is for all that wait */
+static struct smd_shared_context *current; /* what the next user gets, unless it has failed */
+static bool connecting; /* one user does; what comes of it is for all that wait */
 
 static struct {
 	unsigned count;
@@ -24,46 +24,47 @@ static struct {
 	struct smd_error error; /* of the last one */
 } failures;
 
-static bool reach_has_failed(const struct smd_reach *reach)
+static bool shared_context_has_failed(const struct smd_shared_context *shared)
 {
-	struct smd_progress *progress = &reach->context->progress;
+	struct smd_progress *progress = &shared->context->progress;
 	bool failed;
 
 	smd_progress_lock(progress);
-	failed = reach->context->err != 0;
+	failed = shared->context->err != 0;
 	smd_progress_unlock(progress);
 	return failed;
 }
 
-static int reach_create(unsigned timeout_s, struct smd_reach **out, struct smd_error *error)
+static int shared_context_create(
+	unsigned timeout_s, struct smd_shared_context **out, struct smd_error *error)
 {
 	const struct smd_context_options options = {.connect_timeout_s = timeout_s};
-	struct smd_reach *reach = calloc(1, sizeof(*reach));
+	struct smd_shared_context *shared = calloc(1, sizeof(*shared));
 	int ret;
 
-	if (!reach) {
+	if (!shared) {
 		return smd_error_set(error, ENOMEM, "out of memory");
 	}
-	ret = smd_context_create(&options, &reach->context);
+	ret = smd_context_create(&options, &shared->context);
 	if (ret) {
 		smd_error_set(error, -ret, "%s", smd_error_message());
-		free(reach);
+		free(shared);
 		return ret;
 	}
-	*out = reach;
+	*out = shared;
 	return 0;
 }
 
 /* With the lock held, but not while it connects. */
-static void reach_connect(unsigned timeout_s)
+static void shared_context_connect(unsigned timeout_s)
 {
 	struct smd_error error = {""};
-	struct smd_reach *fresh;
+	struct smd_shared_context *fresh;
 	int ret;
 
 	connecting = true;
 	pthread_mutex_unlock(&lock);
-	ret = reach_create(timeout_s, &fresh, &error);
+	ret = shared_context_create(timeout_s, &fresh, &error);
 	pthread_mutex_lock(&lock);
 	connecting = false;
 	if (ret) {
@@ -76,7 +77,8 @@ static void reach_connect(unsigned timeout_s)
 	pthread_cond_broadcast(&connected);
 }
 
-int smd_reach_get(unsigned timeout_s, struct smd_reach **out, struct smd_error *error)
+int smd_shared_context_get(
+	unsigned timeout_s, struct smd_shared_context **out, struct smd_error *error)
 {
 	unsigned before;
 	int ret = 0;
@@ -86,8 +88,8 @@ int smd_reach_get(unsigned timeout_s, struct smd_reach **out, struct smd_error *
 	while (connecting) {
 		pthread_cond_wait(&connected, &lock);
 	}
-	if (failures.count == before && (!current || reach_has_failed(current))) {
-		reach_connect(timeout_s);
+	if (failures.count == before && (!current || shared_context_has_failed(current))) {
+		shared_context_connect(timeout_s);
 	}
 	if (failures.count == before) {
 		current->users++;
@@ -99,23 +101,23 @@ int smd_reach_get(unsigned timeout_s, struct smd_reach **out, struct smd_error *
 	return ret;
 }
 
-void smd_reach_put(struct smd_reach *reach)
+void smd_shared_context_put(struct smd_shared_context *shared)
 {
 	bool last;
 
 	pthread_mutex_lock(&lock);
-	last = --reach->users == 0;
-	if (last && current == reach) {
+	last = --shared->users == 0;
+	if (last && current == shared) {
 		current = NULL;
 	}
 	pthread_mutex_unlock(&lock);
 	if (last) {
-		smd_context_destroy(reach->context);
-		free(reach);
+		smd_context_destroy(shared->context);
+		free(shared);
 	}
 }
 
-smd_context *smd_reach_context(const struct smd_reach *reach)
+smd_context *smd_shared_context_get_context(const struct smd_shared_context *shared)
 {
-	return reach->context;
+	return shared->context;
 }

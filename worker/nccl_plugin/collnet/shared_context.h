@@ -8,15 +8,16 @@
 #include "reduction_server/base/error.h"
 #include "worker/summand.h"
 
-struct smd_reach;
+struct smd_shared_context;
 
 /*
  * One more user of the pool. The first one connects, at most `timeout_s`, and those that come
  * meanwhile wait for what comes of it. 0 or -errno with a text. Any thread.
  */
-int smd_reach_get(unsigned timeout_s, struct smd_reach **out, struct smd_error *error);
-void smd_reach_put(struct smd_reach *reach);
+int smd_shared_context_get(
+	unsigned timeout_s, struct smd_shared_context **out, struct smd_error *error);
+void smd_shared_context_put(struct smd_shared_context *shared);
 
-smd_context *smd_reach_context(const struct smd_reach *reach);
+smd_context *smd_shared_context_get_context(const struct smd_shared_context *shared);
 
 #endif

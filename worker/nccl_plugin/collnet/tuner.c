@@ -53,11 +53,11 @@ static void tell(bool on, uint64_t min_bytes, const char *refused)
 		return;
 	}
 	if (refused) {
-		smd_journal_warn("SUMMAND_NCCL_MIN_BYTES: must be a size like 1M, got \"%s\"; it "
-				 "is %llu",
+		smd_nccl_log_warn("SUMMAND_NCCL_MIN_BYTES: must be a size like 1M, got \"%s\"; it "
+				  "is %llu",
 			refused, (unsigned long long)min_bytes);
 	}
-	smd_journal_info(NCCL_SUB_TUNING, "%s", line);
+	smd_nccl_log_info(NCCL_SUB_TUNING, "%s", line);
 }
 
 struct smd_tuner *smd_tuner_open(size_t nranks, size_t nnodes, nccl_logger *log)

@@ -201,10 +201,10 @@ static void tell_devices(void)
 			devices[i].name, *devices[i].rdma_name ? "/" : "", devices[i].rdma_name);
 	}
 	if (ndevices) {
-		smd_journal_info(NCCL_SUB_INIT | NCCL_SUB_NET, "devices%s", line);
+		smd_nccl_log_info(NCCL_SUB_INIT | NCCL_SUB_NET, "devices%s", line);
 	} else {
-		smd_journal_warn("devices: there must be a network interface that is up and that "
-				 "NCCL_SOCKET_IFNAME allows, got none");
+		smd_nccl_log_warn("devices: there must be a network interface that is up and that "
+				  "NCCL_SOCKET_IFNAME allows, got none");
 	}
 }
 
@@ -213,7 +213,7 @@ static void decide_device_memory(void)
 	struct smd_error error = {""};
 
 	takes_device_memory = ndevices && smd_gdr_check(devices, ndevices, &error) == 0;
-	smd_journal_info(NCCL_SUB_INIT | NCCL_SUB_NET, "GPU memory: %s%s",
+	smd_nccl_log_info(NCCL_SUB_INIT | NCCL_SUB_NET, "GPU memory: %s%s",
 		takes_device_memory ? "network cards read and write it"
 				    : "goes through the host's: ",
 		takes_device_memory ? "" : error.text);
@@ -232,7 +232,7 @@ static void read_devices(void)
 	struct ifaddrs *list;
 
 	if (getifaddrs(&list) != 0) {
-		smd_journal_warn("devices: cannot list the network interfaces");
+		smd_nccl_log_warn("devices: cannot list the network interfaces");
 		return;
 	}
 	ndevices = (int)smd_interfaces_choose(list, &rules, interfaces);
@@ -278,7 +278,7 @@ int smd_nccl_device_props_v12(int dev, struct nccl_props_v12 *props)
 	struct smd_nccl_device *device = (struct smd_nccl_device *)smd_nccl_device(dev);
 
 	if (!device) {
-		smd_journal_warn(
+		smd_nccl_log_warn(
 			"properties: device must be 0 to %d, got %d", smd_nccl_devices() - 1, dev);
 		return NCCL_INVALID_ARGUMENT;
 	}

@@ -74,7 +74,7 @@ int smd_gdr_flush(void)
 	struct smd_error error = {""};
 
 	if (smd_device_ops()->flush_current(&error)) {
-		smd_journal_warn("GPU memory: what has come cannot be made seen: %s", error.text);
+		smd_nccl_log_warn("GPU memory: what has come cannot be made seen: %s", error.text);
 		return NCCL_SYSTEM_ERROR;
 	}
 	return NCCL_SUCCESS;

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "reduction_server/transport/loop.h"
-#include "worker/libsummand/kept.h"
+#include "worker/libsummand/registration.h"
 #include "worker/nccl_plugin/device/device.h"
 #include "worker/nccl_plugin/log.h"
 #include "worker/nccl_plugin/plugin.h"
@@ -123,7 +123,7 @@ void smd_net_comm_ready(struct smd_net_comm *comm)
 		comm->poll_only = each && smd_lane_poll_only(each) && comm->poll_only;
 	}
 	snprintf(comm->peer, sizeof(comm->peer), "%s (%s)", comm->name, smd_lane_peer_name(lane));
-	smd_journal_info(NCCL_SUB_NET, "net: %s %s over %s, %u lane%s",
+	smd_nccl_log_info(NCCL_SUB_NET, "net: %s %s over %s, %u lane%s",
 		comm->sender ? "sends to" : "receives from", comm->peer, lane->ops->name,
 		comm->nlanes, comm->nlanes > 1 ? "s" : "");
 }
@@ -134,7 +134,7 @@ int smd_net_comm_tell(struct smd_net_comm *comm)
 {
 	if (!comm->told) {
 		comm->told = true;
-		smd_journal_warn("net: %s", comm->text);
+		smd_nccl_log_warn("net: %s", comm->text);
 	}
 	return comm->result;
 }
@@ -181,7 +181,7 @@ static void comm_poll(struct smd_net_comm *comm)
 	}
 }
 
-void smd_net_comm_turn(struct smd_net_comm *comm)
+void smd_net_comm_progress(struct smd_net_comm *comm)
 {
 	if (comm->turns++ % TURNS_OF_LOOP && (comm->poll_only || comm_only_listens(comm))) {
 		comm_poll(comm);
@@ -227,7 +227,7 @@ static int request_test(struct smd_net_request *request, int *done, int *sizes)
 
 	*done = 0;
 	if (!request->done && !comm->result) {
-		smd_net_comm_turn(comm);
+		smd_net_comm_progress(comm);
 	}
 	if (!request->done) {
 		return comm->result ? smd_net_comm_tell(comm) : NCCL_SUCCESS;
@@ -325,7 +325,7 @@ static int register_memory(struct smd_net_comm *comm, struct smd_extent extent,
 	pthread_mutex_unlock(&comm->lock);
 	*mhandle = memory;
 	if (ret) {
-		smd_journal_warn("net: %zu bytes at %p cannot be registered: %s", extent.length,
+		smd_nccl_log_warn("net: %zu bytes at %p cannot be registered: %s", extent.length,
 			extent.base, strerror(-ret));
 	}
 	return ret ? NCCL_SYSTEM_ERROR : NCCL_SUCCESS;
@@ -334,7 +334,7 @@ static int register_memory(struct smd_net_comm *comm, struct smd_extent extent,
 int smd_net_register(void *comm, void *data, size_t size, int type, void **mhandle)
 {
 	if (type != NCCL_PTR_HOST) {
-		smd_journal_warn("net: memory must be of the host, got type %d", type);
+		smd_nccl_log_warn("net: memory must be of the host, got type %d", type);
 		return NCCL_INVALID_USAGE;
 	}
 	return register_memory(comm, (struct smd_extent){data, size}, NULL, mhandle);
@@ -346,7 +346,8 @@ int smd_net_register_dmabuf(
 	const struct smd_dmabuf dmabuf = {fd, offset};
 
 	if (type != NCCL_PTR_CUDA || !smd_nccl_devices_take_gpu_memory()) {
-		smd_journal_warn("net: memory must be of the host, got a dma-buf of type %d", type);
+		smd_nccl_log_warn(
+			"net: memory must be of the host, got a dma-buf of type %d", type);
 		return NCCL_INVALID_USAGE;
 	}
 	return register_memory(comm, (struct smd_extent){data, size}, &dmabuf, mhandle);
@@ -439,7 +440,7 @@ int smd_net_close_send(void *handle)
 	struct smd_net_comm *comm = handle;
 
 	if (!comm->result) {
-		smd_net_comm_turn(comm); /* what is unread would make TCP drop what was sent */
+		smd_net_comm_progress(comm); /* what is unread would make TCP drop what was sent */
 	}
 	smd_net_comm_destroy(comm);
 	return NCCL_SUCCESS;

@@ -197,7 +197,7 @@ void smd_net_comm_lost(struct smd_net_comm *comm, int err, const char *reason);
 int smd_net_comm_tell(struct smd_net_comm *comm);
 
 /* Takes what has come, and sends what can be sent, without waiting. */
-void smd_net_comm_turn(struct smd_net_comm *comm);
+void smd_net_comm_progress(struct smd_net_comm *comm);
 
 /* "node-1:4711": this process, for the other end's messages. */
 void smd_net_own_name(char name[SMD_NET_NAME_MAX]);

@@ -227,7 +227,7 @@ static bool attempt_again(struct smd_net_attempt *attempt)
 	if (attempt_is_last(attempt)) {
 		return false;
 	}
-	smd_journal_info(NCCL_SUB_NET, "net: %s: tries %s after %s: %s", attempt->comm->peer,
+	smd_nccl_log_info(NCCL_SUB_NET, "net: %s: tries %s after %s: %s", attempt->comm->peer,
 		options->transports[attempt->transport + 1]->name,
 		options->transports[attempt->transport]->name, attempt->reason);
 	attempt_start(attempt, attempt->transport + 1);
@@ -348,7 +348,7 @@ static int attempt_give_up(const struct smd_net_attempt *attempt)
 		snprintf(within, sizeof(within), " within %u s",
 			(unsigned)(attempt->options.timeout_ns / 1000000000u));
 	}
-	smd_journal_warn(
+	smd_nccl_log_warn(
 		"net: cannot connect to %s%s: %s", attempt->comm->peer, within, attempt->reason);
 	return smd_plugin_result(attempt->err);
 }
@@ -377,7 +377,7 @@ int smd_net_connect(int dev, void *handle, void **send_comm)
 
 	*send_comm = NULL;
 	if (!device) {
-		smd_journal_warn(
+		smd_nccl_log_warn(
 			"net: device must be 0 to %d, got %d", smd_nccl_devices() - 1, dev);
 		return NCCL_INVALID_ARGUMENT;
 	}
@@ -388,7 +388,7 @@ int smd_net_connect(int dev, void *handle, void **send_comm)
 		attempt = attempt_create(device, handle, &error);
 	}
 	if (!attempt) {
-		smd_journal_warn("net: cannot connect: %s", error.text);
+		smd_nccl_log_warn("net: cannot connect: %s", error.text);
 		return NCCL_INVALID_USAGE;
 	}
 	number = attempt->number;

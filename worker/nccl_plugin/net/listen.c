@@ -78,7 +78,7 @@ static void listen_on_accept(void *owner, struct smd_lane *lane, int shard)
 	if (!arrival || !arrival->comm ||
 		smd_lane_attach(
 			lane, arrival->comm->base, &receiver_callbacks, &arrival->comm->lanes[0])) {
-		smd_journal_info(NCCL_SUB_NET, "net: %s: cannot take a connection of %s",
+		smd_nccl_log_info(NCCL_SUB_NET, "net: %s: cannot take a connection of %s",
 			listen->address, smd_lane_peer_name(lane));
 		smd_lane_close(lane);
 		if (arrival && arrival->comm) {
@@ -296,7 +296,7 @@ static int listen_open(struct smd_net_listen *listen, const struct smd_nccl_devi
 		open += ret == 0;
 		if (ret) {
 			smd_error_set(error, -ret, "%s", reason.text);
-			smd_journal_info(NCCL_SUB_NET, "net: %s", reason.text);
+			smd_nccl_log_info(NCCL_SUB_NET, "net: %s", reason.text);
 		}
 	}
 	handle->lanes = listen->options.sockets;
@@ -340,13 +340,13 @@ int smd_net_listen(int dev, void *handle, void **listen_comm)
 
 	*listen_comm = NULL;
 	if (!device) {
-		smd_journal_warn(
+		smd_nccl_log_warn(
 			"net: device must be 0 to %d, got %d", smd_nccl_devices() - 1, dev);
 		return NCCL_INVALID_ARGUMENT;
 	}
 	ret = listen_create(device, &listen, &error);
 	if (ret) {
-		smd_journal_warn("net: cannot listen on %s: %s", device->name, error.text);
+		smd_nccl_log_warn("net: cannot listen on %s: %s", device->name, error.text);
 		return smd_plugin_result(ret);
 	}
 	memset(handle, 0, NCCL_HANDLE_BYTES);
@@ -356,7 +356,7 @@ int smd_net_listen(int dev, void *handle, void **listen_comm)
 }
 
 /* Turns what is arriving; the first connection that is complete, or NULL. */
-static struct smd_net_comm *listen_turn(struct smd_net_listen *listen)
+static struct smd_net_comm *listen_progress(struct smd_net_listen *listen)
 {
 	struct smd_net_arrival *arrival, *next;
 	uint64_t now;
@@ -379,13 +379,13 @@ static struct smd_net_comm *listen_turn(struct smd_net_listen *listen)
 			return comm;
 		}
 		if (comm->result) {
-			smd_journal_info(NCCL_SUB_NET, "net: %s: dropped a connection: %s",
+			smd_nccl_log_info(NCCL_SUB_NET, "net: %s: dropped a connection: %s",
 				listen->address, comm->text);
 			arrival_end(arrival);
 		} else if (!comm->nlanes && !comm->lanes[0].lane) {
 			arrival_end(arrival); /* its lane has gone home */
 		} else if (!comm->nlanes && now - arrival->since_ns > listen->options.timeout_ns) {
-			smd_journal_info(NCCL_SUB_NET,
+			smd_nccl_log_info(NCCL_SUB_NET,
 				"net: %s: dropped a connection: %s does not say GREET",
 				listen->address, comm->peer);
 			arrival_end(arrival);
@@ -396,7 +396,7 @@ static struct smd_net_comm *listen_turn(struct smd_net_listen *listen)
 
 int smd_net_accept(void *listen_comm, void **recv_comm)
 {
-	struct smd_net_comm *comm = listen_turn(listen_comm);
+	struct smd_net_comm *comm = listen_progress(listen_comm);
 
 	*recv_comm = comm;
 	if (comm) {

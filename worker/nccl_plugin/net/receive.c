@@ -114,13 +114,13 @@ static void receive_fill(struct smd_net_receive *receive, int n, void **data, co
 static int check_sizes(int n, const size_t *sizes)
 {
 	if (n < 1 || n > SMD_NET_RECVS_MAX) {
-		smd_journal_warn("net: there must be 1 to %d receives at once, got %d",
+		smd_nccl_log_warn("net: there must be 1 to %d receives at once, got %d",
 			SMD_NET_RECVS_MAX, n);
 		return NCCL_INVALID_USAGE;
 	}
 	for (int i = 0; i < n; i++) {
 		if (sizes[i] > SMD_NET_BYTES_MAX) {
-			smd_journal_warn("net: a receive must have at most %zu bytes, got %zu",
+			smd_nccl_log_warn("net: a receive must have at most %zu bytes, got %zu",
 				SMD_NET_BYTES_MAX, sizes[i]);
 			return NCCL_INVALID_USAGE;
 		}
@@ -316,8 +316,8 @@ int smd_net_receiver_on_frame(
 	(void)error;
 	lane->receive = NULL;
 	if (frame->count > entry->size) {
-		smd_journal_warn("net: a message from %s must fit its receive of %zu bytes (tag "
-				 "%u), got %llu",
+		smd_nccl_log_warn("net: a message from %s must fit its receive of %zu bytes (tag "
+				  "%u), got %llu",
 			lane->comm->peer, entry->size, entry->tag,
 			(unsigned long long)frame->count);
 		receive->refused = NCCL_INVALID_USAGE;

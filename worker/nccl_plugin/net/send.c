@@ -208,8 +208,8 @@ static void slot_match(struct smd_net_slot *slot, unsigned entry, struct smd_net
 	}
 	if (send->size > slot->post.receives[entry].size) {
 		send->too_long = true; /* the other end is told, and no more */
-		smd_journal_warn("net: a send to %s must fit its receive of %zu bytes (tag %u), "
-				 "got %zu",
+		smd_nccl_log_warn("net: a send to %s must fit its receive of %zu bytes (tag %u), "
+				  "got %zu",
 			comm->peer, (size_t)slot->post.receives[entry].size, send->tag, send->size);
 	}
 	TAILQ_INSERT_TAIL(&comm->active, send, link);
@@ -289,7 +289,7 @@ static int comm_send(struct smd_net_comm *comm, void *data, size_t size, int tag
 	}
 	send = find_send(comm, (uint32_t)tag);
 	if (!send) {
-		smd_net_comm_turn(comm); /* its receive may have been posted; so, next time */
+		smd_net_comm_progress(comm); /* its receive may have been posted; so, next time */
 		return comm->result ? smd_net_comm_tell(comm) : NCCL_SUCCESS;
 	}
 	smd_net_request_begin(&send->request, comm);
@@ -320,7 +320,7 @@ int smd_net_send(void *handle, void *data, size_t size, int tag, void *mhandle, 
 
 	*request = NULL;
 	if (size > SMD_NET_BYTES_MAX) {
-		smd_journal_warn("net: a send must have at most %zu bytes, got %zu",
+		smd_nccl_log_warn("net: a send must have at most %zu bytes, got %zu",
 			SMD_NET_BYTES_MAX, size);
 		return NCCL_INVALID_USAGE;
 	}

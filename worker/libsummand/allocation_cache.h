@@ -11,10 +11,10 @@
  * what they were told of until it is withdrawn, which happens to those that are gone when the next
  * one becomes known, and to the one not used for longest when there are too many.
  *
- * All in the turn.
+ * All on the owner.
  */
-#ifndef SMD_LIBSUMMAND_ALLOCATION_H
-#define SMD_LIBSUMMAND_ALLOCATION_H
+#ifndef SMD_LIBSUMMAND_ALLOCATION_CACHE_H
+#define SMD_LIBSUMMAND_ALLOCATION_CACHE_H
 
 #include <stdbool.h>
 #include <stddef.h>

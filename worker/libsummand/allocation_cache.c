@@ -1,5 +1,5 @@
 /* Tells lanes of allocations of device memory, and withdraws them. */
-#include "worker/libsummand/allocation.h"
+#include "worker/libsummand/allocation_cache.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -30,7 +30,7 @@ static void allocation_unlink(
 	free(allocation);
 }
 
-static void allocation_withdraw(struct smd_context *context, struct smd_allocation *allocation)
+static void allocation_evict(struct smd_context *context, struct smd_allocation *allocation)
 {
 	struct smd_extent memory = {(void *)allocation->base, allocation->length};
 
@@ -57,7 +57,7 @@ static bool allocations_make_room(struct smd_context *context)
 
 		if (allocation->users == 0) {
 			if (ops->identify(allocation->device, allocation->base) != allocation->id) {
-				allocation_withdraw(context, allocation);
+				allocation_evict(context, allocation);
 			} else {
 				oldest = allocation;
 			}
@@ -65,7 +65,7 @@ static bool allocations_make_room(struct smd_context *context)
 		allocation = next;
 	}
 	if (allocations->count == SMD_ALLOCATIONS_MAX && oldest) {
-		allocation_withdraw(context, oldest);
+		allocation_evict(context, oldest);
 	}
 	return allocations->count < SMD_ALLOCATIONS_MAX;
 }

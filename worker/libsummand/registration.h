@@ -1,0 +1,58 @@
+/*
+ * Memory that its caller registers because it stays mapped until it is deregistered, as NCCL's
+ * does between regMr() and deregMr(). Lanes over rdma register it with the network card once and
+ * need not watch it, which matters for memory that cannot be watched, such as a driver's. Other
+ * memory needs no such call: the transport's registration cache finds it.
+ *
+ * Memory of a device can be registered by a dma-buf that stands for it. Operations on it take the
+ * direct path or fail: the network cards read and write the device's memory themselves, nothing is
+ * copied, the driver is not asked, and no stream is followed, because waiting for a device whose
+ * kernels may be waiting for the operation is not safe. The caller makes the device see what a card
+ * has written. A chunk that cannot go directly fails the communicator. The other buffer of the
+ * operation must be registered too, or be the host's.
+ */
+#ifndef SMD_LIBSUMMAND_REGISTRATION_H
+#define SMD_LIBSUMMAND_REGISTRATION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+struct smd_context;
+
+/* A dma-buf that stands for memory of a device, from the offset on. */
+struct smd_dmabuf {
+	int fd; /* may be closed afterwards */
+	uint64_t offset;
+};
+
+struct smd_registration {
+	void *base;
+	size_t length;
+	unsigned users; /* registered so many times */
+	bool device;
+	LIST_ENTRY(smd_registration) link;
+};
+LIST_HEAD(smd_registration_list, smd_registration);
+
+/*
+ * From any thread. Registering the same memory again is counted. Memory that overlaps other
+ * registered memory is treated as if it had not been registered. 0 or -ENOMEM; of a device's memory
+ * (dmabuf is not NULL) also what the first lane said whose card does not take it, -ENOTSUP where
+ * there is no such card.
+ */
+int smd_context_register(
+	struct smd_context *context, void *base, size_t length, const struct smd_dmabuf *dmabuf);
+
+/* From any thread: whether the memory lies in registered memory of a device. */
+bool smd_context_is_device_registered(
+	struct smd_context *context, const void *memory, size_t bytes);
+
+/* No operation in flight may use it. */
+void smd_context_deregister(struct smd_context *context, void *base, size_t length);
+
+/* When the lanes are closed. */
+void smd_registrations_destroy(struct smd_registration_list *list);
+
+#endif
