@@ -9,13 +9,9 @@
 #include "orchestrator/cli/overlong.h"
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/document/diagnostics.h"
-#include "orchestrator/frontend/azureml/azure_job.h"
-#include "orchestrator/frontend/gcloud/flags_file.h"
-#include "orchestrator/frontend/gcloud/job_flags.h"
-#include "orchestrator/frontend/vertex/custom_job.h"
+#include "orchestrator/frontend/job_flags.h"
 
-#define COMMAND_LINE         "the command line"
-#define DISPLAY_NAME_DEFAULT "custom-job"
+#define COMMAND_LINE "the command line"
 
 /* A command line on its way to a job. */
 struct loader {
@@ -27,67 +23,6 @@ struct loader {
 	struct smd_diagnostics *diagnostics;
 	struct smd_job_edit edit;
 };
-
-/* The CustomJobSpec in a CustomJob or a HyperparameterTuningJob. */
-static struct smd_node *spec_of(const struct smd_node *document)
-{
-	const struct smd_node *spec = smd_node_member(document, "jobSpec");
-
-	return (struct smd_node *)(spec ? spec : smd_node_member(document, "trialJobSpec"));
-}
-
-/* A CustomJob around the spec, so that what a spec has no place for has one. */
-static int wrap(struct smd_node **document)
-{
-	struct smd_source_position at = (*document)->at;
-	struct smd_node *job;
-	int ret = -ENOMEM;
-
-	if ((*document)->type != SMD_NODE_OBJECT || spec_of(*document) ||
-		smd_node_member(*document, "displayName")) {
-		return 0;
-	}
-	job = smd_node_create(NULL, NULL, SMD_NODE_OBJECT, at);
-	if (job && smd_node_create_string(job, "displayName", DISPLAY_NAME_DEFAULT, at)) {
-		ret = smd_node_adopt(job, "jobSpec", *document);
-	}
-	if (ret) {
-		smd_node_free(job);
-		return ret;
-	}
-	*document = job;
-	return 0;
-}
-
-/* Changes the document by the flags. What is no object is left for the decoder to refuse. After a
- * error in flags the document is checked too, unless its pools are what they should have given.
- */
-static int apply_flags(struct loader *loader, struct smd_node **document)
-{
-	struct smd_job_edit *edit = &loader->edit;
-	size_t errors = loader->diagnostics->found[SMD_SEVERITY_ERROR];
-	int ret;
-
-	if (!smd_job_flags_are_given(loader->flags) && loader->nwords == 0) {
-		return 0;
-	}
-	ret = wrap(document);
-	if (ret || (*document)->type != SMD_NODE_OBJECT) {
-		return ret;
-	}
-	edit->job = *document;
-	edit->spec = spec_of(*document);
-	edit->diagnostics = loader->diagnostics;
-	if (!edit->spec || edit->spec->type != SMD_NODE_OBJECT) {
-		return 0;
-	}
-	smd_job_flags_apply(loader->flags, loader->words, loader->nwords, edit);
-	if (!edit->ret && smd_job_flags_have_pools(loader->flags) &&
-		loader->diagnostics->found[SMD_SEVERITY_ERROR] > errors) {
-		return -EINVAL;
-	}
-	return edit->ret;
-}
 
 static int parse_document(struct loader *loader, struct smd_node **out)
 {
@@ -102,75 +37,46 @@ static int parse_document(struct loader *loader, struct smd_node **out)
 		source->name, source->text, source->length, loader->diagnostics, out);
 }
 
-/* What the document has no place for moves into the job. */
-static int copy_strings(const struct smd_flag_items *items, char ***strings, size_t *count)
+/* The directory of the spec, for what is relative to it. NULL: out of memory. */
+static char *directory_of(const char *name)
 {
-	if (items->count == 0) {
-		return 0;
-	}
-	*strings = calloc(items->count, sizeof(**strings));
-	if (!*strings) {
-		return -ENOMEM;
-	}
-	*count = items->count;
-	for (size_t i = 0; i < items->count; i++) {
-		(*strings)[i] = strdup(items->values[i]);
-		if (!(*strings)[i]) {
-			return -ENOMEM;
-		}
-	}
-	return 0;
+	const char *slash = strrchr(name, '/');
+
+	return slash ? strndup(name, (size_t)(slash - name) + 1) : strdup(".");
 }
 
-static int take_package(struct smd_job_edit *edit, struct smd_job *job)
-{
-	int ret = copy_strings(&edit->requirements, &job->requirements, &job->nrequirements);
-
-	job->code_dir = edit->code_dir;
-	edit->code_dir = NULL;
-	return ret ? ret
-		   : copy_strings(
-			     &edit->extra_packages, &job->extra_packages, &job->nextra_packages);
-}
-
-/* Azure ML's document becomes a CustomJob's. */
 static int convert(struct loader *loader, struct smd_node **document)
 {
-	const char *name = loader->loaded->source.name;
-	const char *slash = strrchr(name, '/');
-	char *directory = slash ? strndup(name, (size_t)(slash - name) + 1) : strdup(".");
-	struct smd_node *job;
+	struct smd_conversion conversion = {.diagnostics = loader->diagnostics};
+	char *directory = directory_of(loader->loaded->source.name);
 	int ret = -ENOMEM;
 
 	if (directory) {
-		ret = smd_azure_job_convert(
-			*document, directory, loader->diagnostics, &job, &loader->edit.code_dir);
+		conversion.directory = directory;
+		ret = smd_frontend_convert(smd_frontends, &conversion, document);
 	}
+	loader->edit.code_dir = conversion.code_dir;
 	free(directory);
-	if (!ret) {
-		smd_node_free(*document);
-		*document = job;
-	}
 	return ret;
 }
 
 static int decode(struct loader *loader)
 {
+	struct smd_loaded_job *loaded = loader->loaded;
 	struct smd_node *document;
 	int ret = parse_document(loader, &document);
 
 	if (ret) {
 		return ret;
 	}
-	ret = smd_azure_job_is(document) ? convert(loader, &document) : 0;
-	ret = ret ? ret : apply_flags(loader, &document);
-	if (!ret) {
-		ret = smd_custom_job_decode(document, loader->diagnostics, &loader->loaded->job);
-	}
-	if (!ret) {
-		ret = take_package(&loader->edit, loader->loaded->job);
-	}
-	ret = ret ? ret : smd_overlong_check(loader->loaded->job, document, loader->diagnostics);
+	loader->edit.diagnostics = loader->diagnostics;
+	ret = convert(loader, &document);
+	ret = ret ? ret
+		  : smd_job_flags_apply(
+			    loader->flags, loader->words, loader->nwords, &loader->edit, &document);
+	ret = ret ? ret : smd_frontend_decode(document, loader->diagnostics, &loaded->job);
+	ret = ret ? ret : smd_job_edit_finish(&loader->edit, loaded->job);
+	ret = ret ? ret : smd_overlong_check(loaded->job, document, loader->diagnostics);
 	smd_node_free(document);
 	return ret;
 }
@@ -320,7 +226,7 @@ int smd_loaded_job_open(const struct smd_command *command, const enum smd_use *u
 	*exit_code = SMD_EXIT_USAGE;
 	ret = smd_flags_file_expand(argc, argv, &loader.expanded);
 	if (!ret) {
-		ret = smd_job_flags_create(&loader.flags);
+		ret = smd_job_flags_create(smd_frontends, &loader.flags);
 	}
 	ret = ret ? ret : parse(&loader, command, exit_code);
 	if (!ret) {

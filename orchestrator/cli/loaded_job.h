@@ -5,7 +5,7 @@
 #ifndef SMD_CLI_LOADED_JOB_H
 #define SMD_CLI_LOADED_JOB_H
 
-#include "orchestrator/frontend/gcloud/flags_file.h"
+#include "orchestrator/frontend/flags_file.h"
 #include "orchestrator/job/job.h"
 #include "orchestrator/plan/plan.h"
 #include "orchestrator/document/source.h"

@@ -110,6 +110,16 @@ const struct smd_setting smd_settings[] = {
 };
 const size_t smd_nsettings = sizeof(smd_settings) / sizeof(smd_settings[0]);
 
+const struct smd_setting *smd_setting_find(const char *name)
+{
+	for (size_t i = 0; i < smd_nsettings; i++) {
+		if (strcmp(name, smd_settings[i].name) == 0) {
+			return &smd_settings[i];
+		}
+	}
+	return NULL;
+}
+
 void smd_settings_init(struct smd_job *job)
 {
 	job->processes_per_replica = 1;
@@ -161,24 +171,20 @@ static void refuse_unknown(struct smd_decoder *decoder, const struct smd_node *l
 static void decode_label(
 	struct smd_decoder *decoder, const struct smd_node *label, struct smd_job *job)
 {
-	static const size_t prefix = sizeof(SMD_SETTING_PREFIX) - 1;
+	const struct smd_setting *setting =
+		smd_setting_find(label->key + sizeof(SMD_SETTING_PREFIX) - 1);
 	char rule[RULE_MAX];
 	char got[SMD_NODE_TEXT_MAX];
 
-	for (size_t i = 0; i < smd_nsettings; i++) {
-		const struct smd_setting *setting = &smd_settings[i];
-
-		if (strcmp(label->key + prefix, setting->name) != 0) {
-			continue;
-		}
-		if (setting->set(setting, label->string, (char *)job + setting->offset)) {
-			smd_setting_rule(setting, rule, sizeof(rule));
-			smd_node_describe(label, got);
-			smd_error_at_value(decoder->diagnostics, label, "%s, got %s", rule, got);
-		}
+	if (!setting) {
+		refuse_unknown(decoder, label);
 		return;
 	}
-	refuse_unknown(decoder, label);
+	if (setting->set(setting, label->string, (char *)job + setting->offset)) {
+		smd_setting_rule(setting, rule, sizeof(rule));
+		smd_node_describe(label, got);
+		smd_error_at_value(decoder->diagnostics, label, "%s, got %s", rule, got);
+	}
 }
 
 void smd_settings_decode(

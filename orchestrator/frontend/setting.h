@@ -30,6 +30,9 @@ extern const size_t smd_nsettings;
 
 struct smd_job;
 
+/* NULL: there is no setting of that name. */
+const struct smd_setting *smd_setting_find(const char *name);
+
 /* Gives every setting its default. */
 void smd_settings_init(struct smd_job *job);
 

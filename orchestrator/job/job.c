@@ -99,7 +99,7 @@ static void free_variables(struct smd_variable *variables, size_t count)
 	free(variables);
 }
 
-void smd_pool_clear(struct smd_job_pool *pool)
+void smd_job_pool_clear(struct smd_job_pool *pool)
 {
 	free(pool->machine_type);
 	free(pool->accelerator_type);
@@ -117,7 +117,7 @@ void smd_job_free(struct smd_job *job)
 		return;
 	}
 	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {
-		smd_pool_clear(&job->pools[i]);
+		smd_job_pool_clear(&job->pools[i]);
 	}
 	free_variables(job->labels, job->nlabels);
 	free(job->display_name);

@@ -151,7 +151,7 @@ int smd_exit_codes_contain(const struct smd_exit_codes *codes, int code);
 char *smd_reference_escape(const char *text);
 
 /* Makes it an unused pool: frees what it points to, keeps its number and role. */
-void smd_pool_clear(struct smd_job_pool *pool);
+void smd_job_pool_clear(struct smd_job_pool *pool);
 
 void smd_job_free(struct smd_job *job);
 

@@ -9,29 +9,9 @@
 #include <string.h>
 
 #include "orchestrator/contract/environment.h"
-#include "orchestrator/frontend/azureml/azure_job.h"
-#include "orchestrator/frontend/vertex/custom_job.h"
+#include "orchestrator/frontend/frontend.h"
 #include "orchestrator/plan/plan.h"
 #include "tests/fuzz/input.h"
-
-/* A job of Azure ML becomes a CustomJob first. */
-static int convert(struct smd_node **document, struct smd_diagnostics *diagnostics)
-{
-	struct smd_node *job;
-	char *code_dir = NULL;
-	int ret;
-
-	if (!smd_azure_job_is(*document)) {
-		return 0;
-	}
-	ret = smd_azure_job_convert(*document, ".", diagnostics, &job, &code_dir);
-	if (!ret) {
-		smd_node_free(*document);
-		*document = job;
-		free(code_dir);
-	}
-	return ret;
-}
 
 /* What the first replica of a pool of an accepted job would get. */
 static void build_environment(const struct smd_contract *contract, int pool)
@@ -84,13 +64,15 @@ static void plan(const struct smd_job *job)
 static int decode(
 	const char *text, size_t length, struct smd_diagnostics *diagnostics, struct smd_job **job)
 {
+	struct smd_conversion conversion = {.directory = ".", .diagnostics = diagnostics};
 	struct smd_node *document;
 	int ret = smd_document_parse(SPEC_NAME, text, length, diagnostics, &document);
 
 	if (ret == 0) {
-		ret = convert(&document, diagnostics);
-		ret = ret ? ret : smd_custom_job_decode(document, diagnostics, job);
+		ret = smd_frontend_convert(smd_frontends, &conversion, &document);
+		ret = ret ? ret : smd_frontend_decode(document, diagnostics, job);
 		smd_node_free(document);
+		free(conversion.code_dir);
 	}
 	return ret;
 }

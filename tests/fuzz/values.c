@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "orchestrator/frontend/gcloud/duration.h"
-#include "orchestrator/frontend/gcloud/flag_items.h"
+#include "orchestrator/frontend/flag_items.h"
 #include "reduction_server/base/options.h"
 #include "reduction_server/base/parse.h"
 #include "tests/fuzz/input.h"

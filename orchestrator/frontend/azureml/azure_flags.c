@@ -75,13 +75,13 @@ static int take_counts(
 	return edit->diagnostics->found[SMD_SEVERITY_ERROR] > errors ? -EINVAL : 0;
 }
 
-static void put_label(struct smd_job_edit *edit, const char *setting, const char *value,
+static void put_setting(struct smd_job_edit *edit, const char *setting, const char *value,
 	struct smd_source_position at)
 {
 	char name[64];
 
 	snprintf(name, sizeof(name), SMD_SETTING_PREFIX "%s", setting);
-	smd_edit_put_string(edit, smd_edit_object(edit, edit->job, "labels", at), name, value, at);
+	smd_edit_put_label(edit, name, value, at);
 }
 
 /* COUNT replicas of worker pool 0's configuration, as the next pool; none: an empty pool. */
@@ -112,8 +112,8 @@ static void spread(struct smd_job_edit *edit, const struct smd_flag_value *flag,
 			pools && pools->type == SMD_NODE_ARRAY ? pools->count : 0);
 		return;
 	}
-	put_label(edit, "platform", "azureml", flag->at);
-	put_label(edit, "distribution", distribution, flag->at);
+	put_setting(edit, "platform", "azureml", flag->at);
+	put_setting(edit, "distribution", distribution, flag->at);
 	if (workers > 1 || servers > 0) {
 		append_pool(edit, pools, workers - 1, flag->at);
 	}
@@ -127,15 +127,18 @@ static void put_processes(struct smd_job_edit *edit, int processes, struct smd_s
 	char number[16];
 
 	snprintf(number, sizeof(number), "%d", processes);
-	put_label(edit, "processes-per-replica", number, at);
+	put_setting(edit, "processes-per-replica", number, at);
 }
 
-void smd_edit_azure_pytorch(struct smd_job_edit *edit, const struct smd_flag_value *flag)
+static void apply_pytorch(struct smd_job_edit *edit, const struct smd_job_flag *row,
+	const struct smd_flag_value *values, size_t count)
 {
+	const struct smd_flag_value *flag = &values[count - 1];
 	struct count counts[] = {{"process_count", 1, 1, 0}, {"node_count", 1, 1, 0}};
 	int processes;
 	int nodes;
 
+	(void)row;
 	if (take_counts(edit, flag, counts)) {
 		return;
 	}
@@ -153,21 +156,38 @@ void smd_edit_azure_pytorch(struct smd_job_edit *edit, const struct smd_flag_val
 	put_processes(edit, processes / nodes, flag->at);
 }
 
-void smd_edit_azure_mpi(struct smd_job_edit *edit, const struct smd_flag_value *flag)
+static void apply_mpi(struct smd_job_edit *edit, const struct smd_job_flag *row,
+	const struct smd_flag_value *values, size_t count)
 {
+	const struct smd_flag_value *flag = &values[count - 1];
 	struct count counts[] = {{"process_count_per_node", 1, 1, 0}, {"node_count", 1, 1, 0}};
 
+	(void)row;
 	if (!take_counts(edit, flag, counts)) {
 		spread(edit, flag, "mpi", counts[1].value, 0);
 		put_processes(edit, counts[0].value, flag->at);
 	}
 }
 
-void smd_edit_azure_tensorflow(struct smd_job_edit *edit, const struct smd_flag_value *flag)
+static void apply_tensorflow(struct smd_job_edit *edit, const struct smd_job_flag *row,
+	const struct smd_flag_value *values, size_t count)
 {
+	const struct smd_flag_value *flag = &values[count - 1];
 	struct count counts[] = {{"worker_count", 1, 1, 0}, {"parameter_server_count", 0, 0, 0}};
 
+	(void)row;
 	if (!take_counts(edit, flag, counts)) {
 		spread(edit, flag, "tensorflow", counts[0].value, counts[1].value);
 	}
 }
+
+/* Azure ML's first version. */
+static const struct smd_job_flag rows[] = {
+	SMD_FLAG("pytorch-configuration", "process_count=N,node_count=N",
+		"pool 0 on N nodes; a total count", apply_pytorch),
+	SMD_FLAG("mpi-configuration", "process_count_per_node=N,node_count=N",
+		"the same; a count per node", apply_mpi),
+	SMD_FLAG("tensorflow-configuration", "worker_count=N,parameter_server_count=N",
+		"the same, with parameter servers", apply_tensorflow),
+};
+const struct smd_flag_family smd_azure_flags = SMD_FLAG_FAMILY(rows);

@@ -1,4 +1,4 @@
-/* Decodes a command job of Azure ML, and builds the CustomJob of it. */
+/* Decodes a command job of Azure ML, by its table of fields. */
 #include "orchestrator/frontend/azureml/azure_job.h"
 
 #include <errno.h>
@@ -9,38 +9,18 @@
 
 #include "orchestrator/document/decode.h"
 #include "orchestrator/frontend/azureml/azure_command.h"
+#include "orchestrator/frontend/rules.h"
 #include "orchestrator/frontend/setting.h"
-#include "orchestrator/frontend/vertex/custom_job.h"
 #include "orchestrator/job/job.h"
 
-#define COMMAND_MAX   (100 * 1024)
-#define NAMES_MAX     1000
-#define IMAGE_DEFAULT "azureml"
-#define NAME_DEFAULT  "command-job"
-#define CLOUD_ONLY    "that is Azure's own matter"
-#define UNCHECKED     "values of inputs are not checked"
-#define NO_IMAGES     "no image is built"
+#define COMMAND_MAX (100 * 1024)
+#define NAMES_MAX   1000
+#define CLOUD_ONLY  "that is Azure's own matter"
+#define UNCHECKED   "values of inputs are not checked"
+#define NO_IMAGES   "no image is built"
 
-enum distribution { DISTRIBUTION_NONE, PYTORCH, TENSORFLOW, MPI };
-
-static const char *const types[] = {"pytorch", "tensorflow", "mpi", "ray"};
-
-struct azure_job {
-	char *name;
-	char *display_name;
-	char *command;
-	char *code;
-	enum distribution distribution;
-	int processes;
-	int worker_count;
-	int parameter_server_count;
-	int instance_count;
-	char *instance_type;
-	char *image;
-	int timeout_s;
-	struct smd_variable *env;
-	size_t nenv;
-};
+/* The last is one that is not run here. */
+const char *const smd_azure_distributions[] = {"pytorch", "tensorflow", "mpi", "ray", NULL};
 
 /* Whether it is another type of job, of which no field would be right. */
 static int is_other_type(struct smd_decoder *decoder, const struct smd_node *document)
@@ -60,7 +40,7 @@ static int is_other_type(struct smd_decoder *decoder, const struct smd_node *doc
 static void decode_distribution_type(struct smd_decoder *decoder, const struct smd_field *field,
 	const struct smd_node *node, void *base)
 {
-	struct azure_job *job = base;
+	struct smd_azure_job *job = base;
 	char got[SMD_NODE_TEXT_MAX];
 	size_t i = 0;
 
@@ -68,7 +48,8 @@ static void decode_distribution_type(struct smd_decoder *decoder, const struct s
 	if (!smd_decode_expects(decoder, node, SMD_NODE_STRING)) {
 		return;
 	}
-	while (i < sizeof(types) / sizeof(types[0]) && strcasecmp(node->string, types[i]) != 0) {
+	while (smd_azure_distributions[i] &&
+		strcasecmp(node->string, smd_azure_distributions[i]) != 0) {
 		i++;
 	}
 	smd_node_describe(node, got);
@@ -79,7 +60,7 @@ static void decode_distribution_type(struct smd_decoder *decoder, const struct s
 		smd_error_at_value(decoder->diagnostics, node,
 			"must be pytorch, tensorflow or mpi, got %s", got);
 	} else {
-		job->distribution = (enum distribution)(PYTORCH + i);
+		job->distribution = (enum smd_azure_distribution)(SMD_AZURE_PYTORCH + i);
 	}
 }
 
@@ -87,7 +68,7 @@ static void decode_distribution_type(struct smd_decoder *decoder, const struct s
 static void decode_variables(struct smd_decoder *decoder, const struct smd_field *field,
 	const struct smd_node *node, void *base)
 {
-	struct azure_job *job = base;
+	struct smd_azure_job *job = base;
 
 	(void)field;
 	if (!smd_decode_expects(decoder, node, SMD_NODE_OBJECT)) {
@@ -117,7 +98,7 @@ static void decode_variables(struct smd_decoder *decoder, const struct smd_field
 	}
 }
 
-#define PLACE(member) offsetof(struct azure_job, member)
+#define PLACE(member) offsetof(struct smd_azure_job, member)
 #define AZURE_MESSAGE(rows)                                                                        \
 	{                                                                                          \
 		rows, sizeof(rows) / sizeof((rows)[0]), .is_snake = 1                              \
@@ -256,7 +237,7 @@ static const struct smd_field job_rows[] = {
 		.note = "put it into the code's directory"),
 	SMD_FIELD("services", smd_decode_anything, SMD_KEPT, .note = CLOUD_ONLY),
 };
-static const struct smd_message command_job = AZURE_MESSAGE(job_rows);
+const struct smd_message smd_azure_command_job = AZURE_MESSAGE(job_rows);
 
 int smd_azure_job_is(const struct smd_node *document)
 {
@@ -282,7 +263,7 @@ static void refuse_count(struct smd_decoder *decoder, const struct smd_node *nod
 
 /* Version 1 counts the processes of all nodes, version 2 those of each. */
 static void refuse_total(
-	struct smd_decoder *decoder, const struct smd_node *node, const struct azure_job *job)
+	struct smd_decoder *decoder, const struct smd_node *node, const struct smd_azure_job *job)
 {
 	static const char rule[] = "unknown field; version 1's process_count is the total of all "
 				   "nodes, process_count_per_instance is that of each: ";
@@ -301,7 +282,7 @@ static void refuse_total(
 }
 
 static void check_version_1(
-	struct smd_decoder *decoder, const struct smd_node *node, const struct azure_job *job)
+	struct smd_decoder *decoder, const struct smd_node *node, const struct smd_azure_job *job)
 {
 	const struct smd_node *total = smd_node_member(node, "process_count");
 	const struct smd_node *nodes = smd_node_member(node, "node_count");
@@ -338,8 +319,8 @@ static int check_sizes(struct smd_decoder *decoder, const struct smd_node *docum
 	return decoder->diagnostics->found[SMD_SEVERITY_ERROR] > errors ? -EINVAL : 0;
 }
 
-static void check_distribution(
-	struct smd_decoder *decoder, const struct smd_node *document, const struct azure_job *job)
+static void check_distribution(struct smd_decoder *decoder, const struct smd_node *document,
+	const struct smd_azure_job *job)
 {
 	const struct smd_node *node = smd_node_member(document, "distribution");
 
@@ -353,11 +334,11 @@ static void check_distribution(
 		return;
 	}
 	check_version_1(decoder, node, job);
-	if (job->distribution == TENSORFLOW) {
+	if (job->distribution == SMD_AZURE_TENSORFLOW) {
 		refuse_count(decoder, node, "process_count_per_instance",
 			"must not be given for tensorflow, which has one process per worker: "
 			"worker_count is their total");
-	} else if (job->distribution != DISTRIBUTION_NONE) {
+	} else if (job->distribution != SMD_AZURE_NO_DISTRIBUTION) {
 		static const char rule[] =
 			"is for tensorflow only: processes are process_count_per_instance for each "
 			"of the resources.instance_count instances";
@@ -367,140 +348,7 @@ static void check_distribution(
 	}
 }
 
-/* The document on its way to a CustomJob. */
-struct builder {
-	struct smd_decoder *decoder;
-	const struct azure_job *job;
-	const char *line; /* what the shell gets */
-	struct smd_source_position at;
-};
-
-static struct smd_node *add(
-	struct builder *builder, struct smd_node *parent, const char *key, enum smd_node_type type)
-{
-	struct smd_node *node = parent ? smd_node_create(parent, key, type, builder->at) : NULL;
-
-	if (!node) {
-		builder->decoder->ret = -ENOMEM;
-	}
-	return node;
-}
-
-static void add_string(
-	struct builder *builder, struct smd_node *parent, const char *key, const char *text)
-{
-	if (!parent || !smd_node_create_string(parent, key, text, builder->at)) {
-		builder->decoder->ret = -ENOMEM;
-	}
-}
-
-static void add_env(struct builder *builder, struct smd_node *container)
-{
-	const struct azure_job *job = builder->job;
-	struct smd_node *env = job->nenv ? add(builder, container, "env", SMD_NODE_ARRAY) : NULL;
-
-	for (size_t i = 0; env && i < job->nenv; i++) {
-		struct smd_node *variable = add(builder, env, NULL, SMD_NODE_OBJECT);
-
-		add_string(builder, variable, "name", job->env[i].name);
-		add_string(builder, variable, "value", job->env[i].value);
-	}
-}
-
-static void add_pool(struct builder *builder, struct smd_node *pools, int count)
-{
-	const struct azure_job *job = builder->job;
-	struct smd_node *pool = add(builder, pools, NULL, SMD_NODE_OBJECT);
-	struct smd_node *container;
-	struct smd_node *command;
-	struct smd_node *number;
-
-	if (!pool || count == 0) {
-		return;
-	}
-	if (job->instance_type) {
-		add_string(builder, add(builder, pool, "machineSpec", SMD_NODE_OBJECT),
-			"machineType", job->instance_type);
-	}
-	number = add(builder, pool, "replicaCount", SMD_NODE_INTEGER);
-	if (number) {
-		number->number.integer = count;
-	}
-	container = add(builder, pool, "containerSpec", SMD_NODE_OBJECT);
-	add_string(builder, container, "imageUri", job->image ? job->image : IMAGE_DEFAULT);
-	command = container ? add(builder, container, "command", SMD_NODE_ARRAY) : NULL;
-	add_string(builder, command, NULL, "bash");
-	add_string(builder, command, NULL, "-c");
-	add_string(builder, command, NULL, builder->line);
-	if (container) {
-		add_env(builder, container);
-	}
-}
-
-static void add_pools(struct builder *builder, struct smd_node *spec)
-{
-	const struct azure_job *job = builder->job;
-	struct smd_node *pools = add(builder, spec, "workerPoolSpecs", SMD_NODE_ARRAY);
-	int nodes = job->distribution == TENSORFLOW && job->worker_count ? job->worker_count
-									 : job->instance_count;
-
-	add_pool(builder, pools, 1);
-	if (nodes > 1 || job->parameter_server_count > 0) {
-		add_pool(builder, pools, nodes - 1);
-	}
-	if (job->parameter_server_count > 0) {
-		add_pool(builder, pools, job->parameter_server_count);
-	}
-}
-
-static void add_labels(struct builder *builder, struct smd_node *root)
-{
-	const struct azure_job *job = builder->job;
-	struct smd_node *labels = add(builder, root, "labels", SMD_NODE_OBJECT);
-	char number[16];
-
-	add_string(builder, labels, SMD_SETTING_PREFIX "platform", "azureml");
-	if (job->distribution != DISTRIBUTION_NONE) {
-		add_string(builder, labels, SMD_SETTING_PREFIX "distribution",
-			types[job->distribution - PYTORCH]);
-	}
-	if (job->processes > 1) {
-		snprintf(number, sizeof(number), "%d", job->processes);
-		add_string(builder, labels, SMD_SETTING_PREFIX "processes-per-replica", number);
-	}
-}
-
-static struct smd_node *build(struct builder *builder, int has_outputs)
-{
-	const struct azure_job *job = builder->job;
-	struct smd_node *root = smd_node_create(NULL, NULL, SMD_NODE_OBJECT, builder->at);
-	struct smd_node *spec;
-	char timeout[16];
-
-	if (!root) {
-		builder->decoder->ret = -ENOMEM;
-		return NULL;
-	}
-	add_string(builder, root, "displayName",
-		job->display_name ? job->display_name
-		: job->name       ? job->name
-				  : NAME_DEFAULT);
-	add_labels(builder, root);
-	spec = add(builder, root, "jobSpec", SMD_NODE_OBJECT);
-	add_pools(builder, spec);
-	if (job->timeout_s > 0) {
-		snprintf(timeout, sizeof(timeout), "%ds", job->timeout_s);
-		add_string(builder, add(builder, spec, "scheduling", SMD_NODE_OBJECT), "timeout",
-			timeout);
-	}
-	if (has_outputs) {
-		add_string(builder, add(builder, spec, "baseOutputDirectory", SMD_NODE_OBJECT),
-			"outputUriPrefix", "azureml://outputs");
-	}
-	return root;
-}
-
-static void free_azure_job(struct azure_job *job)
+static void free_azure_job(struct smd_azure_job *job)
 {
 	for (size_t i = 0; i < job->nenv; i++) {
 		free(job->env[i].name);
@@ -532,8 +380,8 @@ static char *expand(
 	return smd_azure_command_expand(&command, decoder, line);
 }
 
-static void check(
-	struct smd_decoder *decoder, const struct smd_node *document, const struct azure_job *job)
+static void check(struct smd_decoder *decoder, const struct smd_node *document,
+	const struct smd_azure_job *job)
 {
 	const struct smd_node *display_name = smd_node_member(document, "display_name");
 	const struct smd_node *machines = smd_node_member(document, "resources");
@@ -545,37 +393,47 @@ static void check(
 	check_distribution(decoder, document, job);
 }
 
-int smd_azure_job_convert(const struct smd_node *document, const char *directory,
-	struct smd_diagnostics *diagnostics, struct smd_node **out, char **code_dir)
+/* What the document says; the caller frees *line, the shell's, and what is in the job. */
+static int decode(struct smd_decoder *decoder, const struct smd_node *document,
+	const char *directory, struct smd_azure_job *job, char **line)
 {
-	struct smd_decoder decoder = {.diagnostics = diagnostics, .root = &command_job};
-	struct azure_job job = {.instance_count = 1, .processes = 1};
-	struct builder builder = {.decoder = &decoder, .job = &job, .at = document->at};
-	struct smd_node *root = NULL;
-	char *code = NULL;
-	char *line;
-
-	if (is_other_type(&decoder, document)) {
+	if (is_other_type(decoder, document)) {
 		return -EINVAL;
 	}
-	smd_decode_message(&decoder, &command_job, document, &job);
-	check(&decoder, document, &job);
-	line = expand(&decoder, document, directory);
-	if (line && !decoder.ret && !diagnostics->found[SMD_SEVERITY_ERROR]) {
-		builder.line = line;
-		builder.at = smd_node_member(document, "command")->at;
-		root = build(&builder, smd_node_member(document, "outputs") != NULL);
-		code = job.code ? smd_azure_path(directory, job.code) : NULL;
-		decoder.ret = job.code && !code ? -ENOMEM : decoder.ret;
+	smd_decode_message(decoder, &smd_azure_command_job, document, job);
+	check(decoder, document, job);
+	*line = expand(decoder, document, directory);
+	return decoder->ret                                      ? decoder->ret
+	       : decoder->diagnostics->found[SMD_SEVERITY_ERROR] ? -EINVAL
+	       : *line                                           ? 0
+								 : -EINVAL;
+}
+
+int smd_azure_job_convert(struct smd_conversion *conversion, struct smd_node **document)
+{
+	struct smd_decoder decoder = {
+		.diagnostics = conversion->diagnostics, .root = &smd_azure_command_job};
+	struct smd_azure_job job = {.instance_count = 1, .processes = 1};
+	struct smd_node *root = NULL;
+	char *code = NULL;
+	char *line = NULL;
+	int ret = decode(&decoder, *document, conversion->directory, &job, &line);
+
+	if (!ret && job.code) {
+		code = smd_azure_path(conversion->directory, job.code);
+		ret = code ? 0 : -ENOMEM;
+	}
+	if (!ret) {
+		ret = smd_azure_job_build(&job, line, *document, &root);
 	}
 	free(line);
 	free_azure_job(&job);
-	if (decoder.ret || diagnostics->found[SMD_SEVERITY_ERROR]) {
-		smd_node_free(root);
+	if (ret) {
 		free(code);
-		return decoder.ret ? decoder.ret : -EINVAL;
+		return ret;
 	}
-	*out = root;
-	*code_dir = code;
+	smd_node_free(*document);
+	*document = root;
+	conversion->code_dir = code;
 	return 0;
 }

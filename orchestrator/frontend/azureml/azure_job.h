@@ -7,17 +7,45 @@
 #ifndef SMD_FRONTEND_AZUREML_AZURE_JOB_H
 #define SMD_FRONTEND_AZUREML_AZURE_JOB_H
 
-#include "orchestrator/document/diagnostics.h"
+#include "orchestrator/frontend/frontend.h"
+
+enum smd_azure_distribution {
+	SMD_AZURE_NO_DISTRIBUTION,
+	SMD_AZURE_PYTORCH,
+	SMD_AZURE_TENSORFLOW,
+	SMD_AZURE_MPI
+};
+
+/* Their names, from pytorch on, then NULL. */
+extern const char *const smd_azure_distributions[];
+
+struct smd_azure_job {
+	char *name;
+	char *display_name;
+	char *command;
+	char *code;
+	enum smd_azure_distribution distribution;
+	int processes;
+	int worker_count;
+	int parameter_server_count;
+	int instance_count;
+	char *instance_type;
+	char *image;
+	int timeout_s;
+	struct smd_variable *env;
+	size_t nenv;
+};
+
+extern const struct smd_message smd_azure_command_job;
 
 /* Whether the document says that it is a job of Azure ML. */
 int smd_azure_job_is(const struct smd_node *document);
 
-/*
- * Makes a CustomJob's document of it, whose nodes stand where Azure's stood. Local paths are
- * relative to the directory. *code_dir is the directory of the code, or NULL; the caller frees
- * both. -EINVAL: the errors are in diagnostics.
- */
-int smd_azure_job_convert(const struct smd_node *document, const char *directory,
-	struct smd_diagnostics *diagnostics, struct smd_node **out, char **code_dir);
+/* An smd_frontend's. */
+int smd_azure_job_convert(struct smd_conversion *conversion, struct smd_node **document);
+
+/* The CustomJob of a job that the document describes; its shell gets the line. */
+int smd_azure_job_build(const struct smd_azure_job *job, const char *line,
+	const struct smd_node *document, struct smd_node **out);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include <sys/stat.h>
 
-#include "orchestrator/frontend/gcloud/job_edit.h"
+#include "orchestrator/frontend/job_edit.h"
 
 /* Values of the flags; one that was not given has a NULL value. */
 struct smd_package_flags {

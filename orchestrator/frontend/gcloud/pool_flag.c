@@ -1,5 +1,7 @@
 /* --worker-pool-spec: one worker pool as keys and values, with gcloud's keys, rules and messages.
  */
+#include "orchestrator/frontend/gcloud/pool_flag.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -8,7 +10,7 @@
 #include <string.h>
 
 #include "orchestrator/frontend/gcloud/package_flags.h"
-#include "orchestrator/frontend/vertex/custom_job.h"
+#include "orchestrator/frontend/rules.h"
 #include "reduction_server/base/options.h"
 #include "reduction_server/base/parse.h"
 

@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "orchestrator/frontend/rules.h"
 #include "orchestrator/frontend/setting.h"
 #include "orchestrator/frontend/vertex/study.h"
 
 #define TIMEOUT_DEFAULT_S    (7 * 24 * 3600)
 #define DISPLAY_NAME_DEFAULT "custom-job"
-#define DISPLAY_NAME_MAX     128
 #define LABEL_MAX            64
 #define FIRST_TRIAL          "1"
 
@@ -100,7 +100,7 @@ static const struct smd_field spec_rows[] = {
 	SMD_FIELD("models", smd_decode_strings, SMD_KEPT, .form = LOCATION "models/[^/]+$",
 		.example = "projects/PROJECT/locations/LOCATION/models/MODEL", .note = NO_METADATA),
 };
-static const struct smd_message custom_job_spec = SMD_MESSAGE(spec_rows);
+const struct smd_message smd_custom_job_spec = SMD_MESSAGE(spec_rows);
 
 static const struct smd_field encryption_rows[] = {
 	SMD_FIELD("kmsKeyName", smd_decode_string, SMD_KEPT, .required = 1,
@@ -124,7 +124,7 @@ static const struct smd_message encryption = SMD_MESSAGE(encryption_rows);
 static const struct smd_field job_rows[] = {
 	SMD_FIELD("displayName", smd_decode_string, offsetof(struct smd_job, display_name),
 		.required = 1),
-	SMD_FIELD("jobSpec", smd_decode_object, 0, .required = 1, .message = &custom_job_spec),
+	SMD_FIELD("jobSpec", smd_decode_object, 0, .required = 1, .message = &smd_custom_job_spec),
 	SMD_FIELD("labels", smd_decode_map, offsetof(struct smd_job, labels),
 		.count_offset = offsetof(struct smd_job, nlabels)),
 	SMD_FIELD("encryptionSpec", smd_decode_object, SMD_KEPT, .message = &encryption,
@@ -132,7 +132,7 @@ static const struct smd_field job_rows[] = {
 	SMD_FIELD("webAccessUris", smd_decode_anything, SMD_KEPT),
 	OUTPUT_ROWS,
 };
-static const struct smd_message custom_job = SMD_MESSAGE(job_rows);
+const struct smd_message smd_custom_job = SMD_MESSAGE(job_rows);
 
 static const struct smd_field tuning_rows[] = {
 	SMD_FIELD("displayName", smd_decode_string, offsetof(struct smd_job, display_name),
@@ -145,7 +145,8 @@ static const struct smd_field tuning_rows[] = {
 		offsetof(struct smd_job, parallel_trial_count), .required = 1, .min = 1),
 	SMD_FIELD("maxFailedTrialCount", smd_decode_count,
 		offsetof(struct smd_job, max_failed_trial_count)),
-	SMD_FIELD("trialJobSpec", smd_decode_object, 0, .required = 1, .message = &custom_job_spec),
+	SMD_FIELD("trialJobSpec", smd_decode_object, 0, .required = 1,
+		.message = &smd_custom_job_spec),
 	SMD_FIELD("labels", smd_decode_map, offsetof(struct smd_job, labels),
 		.count_offset = offsetof(struct smd_job, nlabels)),
 	SMD_FIELD("encryptionSpec", smd_decode_object, SMD_KEPT, .message = &encryption,
@@ -153,17 +154,7 @@ static const struct smd_field tuning_rows[] = {
 	SMD_FIELD("trials", smd_decode_anything, SMD_KEPT),
 	OUTPUT_ROWS,
 };
-static const struct smd_message tuning_job = SMD_MESSAGE(tuning_rows);
-
-static size_t count_characters(const char *text)
-{
-	size_t count = 0;
-
-	for (; *text; text++) {
-		count += ((unsigned char)*text & 0xC0) != 0x80;
-	}
-	return count;
-}
+const struct smd_message smd_tuning_job = SMD_MESSAGE(tuning_rows);
 
 /* Lower case, digits, _ and -; letters of other scripts pass. */
 static int is_label(const char *text)
@@ -175,7 +166,7 @@ static int is_label(const char *text)
 			return 0;
 		}
 	}
-	return count_characters(text) <= LABEL_MAX;
+	return smd_count_characters(text) <= LABEL_MAX;
 }
 
 static void check_labels(struct smd_decoder *decoder, const struct smd_node *labels)
@@ -195,31 +186,6 @@ static void check_labels(struct smd_decoder *decoder, const struct smd_node *lab
 			smd_node_describe(node, got);
 			smd_error_at_value(decoder->diagnostics, node, "%s, got %s", rule, got);
 		}
-	}
-}
-
-static int has_control_character(const char *text)
-{
-	while (*text && !iscntrl((unsigned char)*text)) {
-		text++;
-	}
-	return *text != '\0';
-}
-
-void smd_check_display_name(struct smd_decoder *decoder, const struct smd_node *name)
-{
-	size_t length;
-
-	if (!name || name->type != SMD_NODE_STRING) {
-		return;
-	}
-	length = count_characters(name->string);
-	if (length > DISPLAY_NAME_MAX) {
-		smd_error_at_value(decoder->diagnostics, name,
-			"must have at most %d characters, got %zu", DISPLAY_NAME_MAX, length);
-	}
-	if (has_control_character(name->string)) {
-		smd_error_at_value(decoder->diagnostics, name, "must not have control characters");
 	}
 }
 
@@ -287,8 +253,8 @@ static void decode_tuning(
 	const struct smd_node *study = smd_node_member(document, "studySpec");
 	const struct smd_node *parallel = smd_node_member(document, "parallelTrialCount");
 
-	decoder->root = &tuning_job;
-	smd_decode_message(decoder, &tuning_job, document, job);
+	decoder->root = &smd_tuning_job;
+	smd_decode_message(decoder, &smd_tuning_job, document, job);
 	check_job(decoder, document, job);
 	if (study) {
 		smd_study_check(decoder, study);
@@ -305,40 +271,46 @@ static void decode_tuning(
 	}
 }
 
-/* Decodes the document by what it is; the CustomJobSpec in it. */
+int smd_tuning_job_is(const struct smd_node *document)
+{
+	return smd_node_member(document, "trialJobSpec") || smd_node_member(document, "studySpec");
+}
+
+int smd_custom_job_is(const struct smd_node *document)
+{
+	return !smd_tuning_job_is(document) &&
+	       (smd_node_member(document, "jobSpec") || smd_node_member(document, "displayName") ||
+		       smd_node_member(document, "labels"));
+}
+
+int smd_custom_job_spec_is(const struct smd_node *document)
+{
+	return !smd_tuning_job_is(document) && !smd_custom_job_is(document) &&
+	       smd_node_member(document, "workerPoolSpecs");
+}
+
+/* Decodes the document by what it is, a CustomJobSpec if nothing else; the CustomJobSpec in it. */
 static const struct smd_node *decode_document(
 	struct smd_decoder *decoder, const struct smd_node *document, struct smd_job *job)
 {
-	const struct smd_node *spec = smd_node_member(document, "jobSpec");
-	char kind[SMD_NODE_TEXT_MAX];
-
 	if (document->type == SMD_NODE_ARRAY) {
 		smd_error_at_value(decoder->diagnostics, document,
 			"must be an object, got an array; worker pools are written "
 			"{\"workerPoolSpecs\": [...]}");
 		return NULL;
 	}
-	if (smd_node_member(document, "apiVersion") && smd_node_member(document, "kind")) {
-		smd_node_describe(smd_node_member(document, "kind"), kind);
-		smd_error_at_value(decoder->diagnostics, document,
-			"must be a CustomJob, a CustomJobSpec, a HyperparameterTuningJob or a "
-			"command job of Azure ML, got Kubernetes' %s",
-			kind);
-		return NULL;
-	}
-	if (smd_node_member(document, "trialJobSpec") || smd_node_member(document, "studySpec")) {
+	if (smd_tuning_job_is(document)) {
 		decode_tuning(decoder, document, job);
 		return smd_node_member(document, "trialJobSpec");
 	}
-	if (spec || smd_node_member(document, "displayName") ||
-		smd_node_member(document, "labels")) {
-		decoder->root = &custom_job;
-		smd_decode_message(decoder, &custom_job, document, job);
+	if (smd_custom_job_is(document)) {
+		decoder->root = &smd_custom_job;
+		smd_decode_message(decoder, &smd_custom_job, document, job);
 		check_job(decoder, document, job);
-		return spec;
+		return smd_node_member(document, "jobSpec");
 	}
-	decoder->root = &custom_job_spec;
-	smd_decode_message(decoder, &custom_job_spec, document, job);
+	decoder->root = &smd_custom_job_spec;
+	smd_decode_message(decoder, &smd_custom_job_spec, document, job);
 	return document;
 }
 

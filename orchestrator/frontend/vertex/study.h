@@ -4,8 +4,8 @@
 #ifndef SMD_FRONTEND_VERTEX_STUDY_H
 #define SMD_FRONTEND_VERTEX_STUDY_H
 
-#include "orchestrator/job/job.h"
 #include "orchestrator/document/decode.h"
+#include "orchestrator/job/job.h"
 
 extern const struct smd_message smd_study_spec;
 

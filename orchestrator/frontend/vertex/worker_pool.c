@@ -4,24 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "orchestrator/frontend/rules.h"
 #include "orchestrator/frontend/vertex/custom_job.h"
 
-#define VARIABLES_MAX 100
-#define PACKAGES_MAX  100
-#define MODULE_MAX    200
-#define SERVER_POOL   2
+#define PACKAGES_MAX 100
+#define MODULE_MAX   200
+#define SERVER_POOL  2
 
 #define OWN_MOUNTS           "file systems are mounted by those who run the machines"
-#define NO_ACCELERATOR       "ACCELERATOR_TYPE_UNSPECIFIED"
 #define SPECIFIC_RESERVATION "SPECIFIC_RESERVATION"
-#define MACHINE_TYPE_CHARACTERS                                                                    \
-	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_" /* Azure's too */
-
-const char *const smd_accelerator_types[] = {"NVIDIA_TESLA_K80", "NVIDIA_TESLA_P100",
-	"NVIDIA_TESLA_V100", "NVIDIA_TESLA_P4", "NVIDIA_TESLA_T4", "NVIDIA_TESLA_A100",
-	"NVIDIA_A100_80GB", "NVIDIA_L4", "NVIDIA_H100_80GB", "NVIDIA_H100_MEGA_80GB",
-	"NVIDIA_H200_141GB", "NVIDIA_B200", "NVIDIA_GB200", "NVIDIA_RTX_PRO_6000", "TPU_V2",
-	"TPU_V3", "TPU_V4_POD", "TPU_V5_LITEPOD", NO_ACCELERATOR, NULL};
 
 static const char *const affinity_types[] = {
 	"NO_RESERVATION", "ANY_RESERVATION", SPECIFIC_RESERVATION, "TYPE_UNSPECIFIED", NULL};
@@ -172,27 +163,6 @@ static const struct smd_field pool_rows[] = {
 };
 const struct smd_message smd_worker_pool_spec = SMD_MESSAGE(pool_rows);
 
-int smd_image_is_reduction_server(const char *image)
-{
-	static const char name[] = "reductionserver";
-	const char *slash = strrchr(image, '/');
-	const char *base = slash ? slash + 1 : image;
-
-	return strncmp(base, name, sizeof(name) - 1) == 0 && strchr(":@", base[sizeof(name) - 1]);
-}
-
-void smd_check_machine_type(struct smd_decoder *decoder, const struct smd_node *node)
-{
-	char got[SMD_NODE_TEXT_MAX];
-
-	if (node && node->type == SMD_NODE_STRING &&
-		node->string[strspn(node->string, MACHINE_TYPE_CHARACTERS)]) {
-		smd_node_describe(node, got);
-		smd_error_at_value(decoder->diagnostics, node,
-			"must be a machine type such as n1-standard-4, got %s", got);
-	}
-}
-
 static void check_reservation(struct smd_decoder *decoder, const struct smd_node *node)
 {
 	const struct smd_node *type = smd_node_member(node, "reservationAffinityType");
@@ -215,7 +185,7 @@ static void check_machine(
 		spec ? smd_node_member(spec, "reservationAffinity") : NULL;
 
 	smd_check_machine_type(decoder, spec ? smd_node_member(spec, "machineType") : NULL);
-	if (pool->accelerator_type && strcmp(pool->accelerator_type, NO_ACCELERATOR) == 0) {
+	if (pool->accelerator_type && strcmp(pool->accelerator_type, SMD_ACCELERATOR_NONE) == 0) {
 		free(pool->accelerator_type);
 		pool->accelerator_type = NULL;
 	}
@@ -233,19 +203,6 @@ static void check_machine(
 	if (affinity_spec) {
 		check_reservation(decoder, affinity_spec);
 	}
-}
-
-int smd_is_identifier(const char *name)
-{
-	for (const char *c = name; *c; c++) {
-		unsigned char byte = (unsigned char)*c;
-
-		if (byte >= 0x80 ||
-			(byte != '_' && !isalpha(byte) && (c == name || !isdigit(byte)))) {
-			return 0;
-		}
-	}
-	return *name != '\0';
 }
 
 /* Identifiers with dots between them. */
@@ -268,14 +225,6 @@ static int is_module(const char *name)
 			return 1;
 		}
 		name += length + 1;
-	}
-}
-
-void smd_check_variable_count(struct smd_decoder *decoder, const struct smd_node *env)
-{
-	if (env->count > VARIABLES_MAX) {
-		smd_error_at_value(decoder->diagnostics, env,
-			"must have at most %d variables, got %zu", VARIABLES_MAX, env->count);
 	}
 }
 
@@ -406,7 +355,7 @@ static void decode_pool(
 		check_machine(decoder, node, pool);
 		check_task(decoder, node, pool);
 	} else {
-		smd_pool_clear(pool);
+		smd_job_pool_clear(pool);
 	}
 }
 

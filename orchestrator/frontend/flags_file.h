@@ -5,8 +5,8 @@
  * than once. A value is a scalar, null for a switch, a list for a flag that is a list, or an object
  * for a flag that is a dictionary.
  */
-#ifndef SMD_FRONTEND_GCLOUD_FLAGS_FILE_H
-#define SMD_FRONTEND_GCLOUD_FLAGS_FILE_H
+#ifndef SMD_FRONTEND_FLAGS_FILE_H
+#define SMD_FRONTEND_FLAGS_FILE_H
 
 struct smd_flags_file {
 	char **argv; /* the command line with its files' flags in their place; may be reordered */

@@ -2,11 +2,12 @@
  * What flags do to a job: they change the CustomJob's document before it is decoded, so that a job
  * from flags obeys the rules of one from a file, and no one downstream knows the difference.
  */
-#ifndef SMD_FRONTEND_GCLOUD_JOB_EDIT_H
-#define SMD_FRONTEND_GCLOUD_JOB_EDIT_H
+#ifndef SMD_FRONTEND_JOB_EDIT_H
+#define SMD_FRONTEND_JOB_EDIT_H
 
 #include "orchestrator/document/decode.h"
-#include "orchestrator/frontend/gcloud/flag_items.h"
+#include "orchestrator/frontend/flag_items.h"
+#include "orchestrator/job/job.h"
 
 struct smd_job_edit {
 	struct smd_node *job;  /* a CustomJob */
@@ -20,6 +21,9 @@ struct smd_job_edit {
 };
 
 void smd_job_edit_free(struct smd_job_edit *edit);
+
+/* Moves what a document has no place for into the job that was decoded from it; -ENOMEM. */
+int smd_job_edit_finish(struct smd_job_edit *edit, struct smd_job *job);
 
 /* The object's member of that name, made when it is not there; NULL when it is no object. */
 struct smd_node *smd_edit_object(struct smd_job_edit *edit, struct smd_node *parent,
@@ -58,12 +62,12 @@ enum smd_task_kind { SMD_TASK_ANY, SMD_TASK_CONTAINER, SMD_TASK_PACKAGE };
 void smd_edit_put_variable(struct smd_job_edit *edit, const char *key, const char *value,
 	struct smd_source_position at);
 
+/* A label of the job, in the place of one of that name. */
+void smd_edit_put_label(struct smd_job_edit *edit, const char *key, const char *value,
+	struct smd_source_position at);
+
 /* The flag's lists, all values one after the other, as a field of every task of that kind. */
 void smd_edit_put_list(struct smd_job_edit *edit, const char *field, enum smd_task_kind kind,
 	const struct smd_flag_value *values, size_t count);
-
-/* The worker pools as one --worker-pool-spec each describes them, in the place of all others; an
- * empty value is an empty pool. */
-void smd_edit_pools(struct smd_job_edit *edit, const struct smd_flag_value *flags, size_t count);
 
 #endif

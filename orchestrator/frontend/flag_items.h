@@ -3,8 +3,8 @@
  *
  * "^:^a,b:c" is a list of two: what stands between the carets parts the items instead of commas.
  */
-#ifndef SMD_FRONTEND_GCLOUD_FLAG_ITEMS_H
-#define SMD_FRONTEND_GCLOUD_FLAG_ITEMS_H
+#ifndef SMD_FRONTEND_FLAG_ITEMS_H
+#define SMD_FRONTEND_FLAG_ITEMS_H
 
 #include <stddef.h>
 

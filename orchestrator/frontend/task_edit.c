@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "orchestrator/frontend/gcloud/job_edit.h"
+#include "orchestrator/frontend/job_edit.h"
 
 static void put_variable_in(struct smd_job_edit *edit, struct smd_node *task, int is_container,
 	const void *context, struct smd_source_position at)

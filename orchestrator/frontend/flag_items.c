@@ -1,5 +1,5 @@
 /* Parts the values of flags. */
-#include "orchestrator/frontend/gcloud/flag_items.h"
+#include "orchestrator/frontend/flag_items.h"
 
 #include <errno.h>
 #include <stdlib.h>

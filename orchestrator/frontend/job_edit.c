@@ -1,5 +1,5 @@
 /* Changes the document of a job. */
-#include "orchestrator/frontend/gcloud/job_edit.h"
+#include "orchestrator/frontend/job_edit.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "orchestrator/frontend/vertex/custom_job.h"
+#include "orchestrator/frontend/rules.h"
 
 #define REASON_MAX 1200
 
@@ -116,4 +116,43 @@ void smd_edit_each_task(struct smd_job_edit *edit, smd_edit_task *change, const 
 			change(edit, package, 0, context, at);
 		}
 	}
+}
+
+/* The items as strings of the job. */
+static int copy_strings(const struct smd_flag_items *items, char ***strings, size_t *count)
+{
+	if (items->count == 0) {
+		return 0;
+	}
+	*strings = calloc(items->count, sizeof(**strings));
+	if (!*strings) {
+		return -ENOMEM;
+	}
+	*count = items->count;
+	for (size_t i = 0; i < items->count; i++) {
+		(*strings)[i] = strdup(items->values[i]);
+		if (!(*strings)[i]) {
+			return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+int smd_job_edit_finish(struct smd_job_edit *edit, struct smd_job *job)
+{
+	int ret = copy_strings(&edit->requirements, &job->requirements, &job->nrequirements);
+
+	job->code_dir = edit->code_dir;
+	edit->code_dir = NULL;
+	return ret ? ret
+		   : copy_strings(
+			     &edit->extra_packages, &job->extra_packages, &job->nextra_packages);
+}
+
+void smd_edit_put_label(struct smd_job_edit *edit, const char *key, const char *value,
+	struct smd_source_position at)
+{
+	struct smd_node *labels = smd_edit_object(edit, edit->job, "labels", at);
+
+	smd_edit_put_string(edit, labels, key, value, at);
 }

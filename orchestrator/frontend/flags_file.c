@@ -1,5 +1,5 @@
 /* Puts the flags of files where --flags-file stands. */
-#include "orchestrator/frontend/gcloud/flags_file.h"
+#include "orchestrator/frontend/flags_file.h"
 
 #include <errno.h>
 #include <stdio.h>

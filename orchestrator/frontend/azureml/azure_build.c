@@ -1,0 +1,156 @@
+/* Builds the CustomJob's document of a command job of Azure ML. */
+#include <errno.h>
+#include <stdio.h>
+
+#include "orchestrator/frontend/azureml/azure_job.h"
+#include "orchestrator/frontend/setting.h"
+
+#define IMAGE_DEFAULT "azureml"
+#define NAME_DEFAULT  "command-job"
+
+/* The document on its way to a CustomJob. */
+struct builder {
+	int ret; /* -ENOMEM once memory ran out */
+	const struct smd_azure_job *job;
+	const char *line; /* what the shell gets */
+	struct smd_source_position at;
+};
+
+static struct smd_node *add(
+	struct builder *builder, struct smd_node *parent, const char *key, enum smd_node_type type)
+{
+	struct smd_node *node = parent ? smd_node_create(parent, key, type, builder->at) : NULL;
+
+	if (!node) {
+		builder->ret = -ENOMEM;
+	}
+	return node;
+}
+
+static void add_string(
+	struct builder *builder, struct smd_node *parent, const char *key, const char *text)
+{
+	if (!parent || !smd_node_create_string(parent, key, text, builder->at)) {
+		builder->ret = -ENOMEM;
+	}
+}
+
+static void add_env(struct builder *builder, struct smd_node *container)
+{
+	const struct smd_azure_job *job = builder->job;
+	struct smd_node *env = job->nenv ? add(builder, container, "env", SMD_NODE_ARRAY) : NULL;
+
+	for (size_t i = 0; env && i < job->nenv; i++) {
+		struct smd_node *variable = add(builder, env, NULL, SMD_NODE_OBJECT);
+
+		add_string(builder, variable, "name", job->env[i].name);
+		add_string(builder, variable, "value", job->env[i].value);
+	}
+}
+
+static void add_pool(struct builder *builder, struct smd_node *pools, int count)
+{
+	const struct smd_azure_job *job = builder->job;
+	struct smd_node *pool = add(builder, pools, NULL, SMD_NODE_OBJECT);
+	struct smd_node *container;
+	struct smd_node *command;
+	struct smd_node *number;
+
+	if (!pool || count == 0) {
+		return;
+	}
+	if (job->instance_type) {
+		add_string(builder, add(builder, pool, "machineSpec", SMD_NODE_OBJECT),
+			"machineType", job->instance_type);
+	}
+	number = add(builder, pool, "replicaCount", SMD_NODE_INTEGER);
+	if (number) {
+		number->number.integer = count;
+	}
+	container = add(builder, pool, "containerSpec", SMD_NODE_OBJECT);
+	add_string(builder, container, "imageUri", job->image ? job->image : IMAGE_DEFAULT);
+	command = container ? add(builder, container, "command", SMD_NODE_ARRAY) : NULL;
+	add_string(builder, command, NULL, "bash");
+	add_string(builder, command, NULL, "-c");
+	add_string(builder, command, NULL, builder->line);
+	if (container) {
+		add_env(builder, container);
+	}
+}
+
+static void add_pools(struct builder *builder, struct smd_node *spec)
+{
+	const struct smd_azure_job *job = builder->job;
+	struct smd_node *pools = add(builder, spec, "workerPoolSpecs", SMD_NODE_ARRAY);
+	int nodes = job->distribution == SMD_AZURE_TENSORFLOW && job->worker_count
+			    ? job->worker_count
+			    : job->instance_count;
+
+	add_pool(builder, pools, 1);
+	if (nodes > 1 || job->parameter_server_count > 0) {
+		add_pool(builder, pools, nodes - 1);
+	}
+	if (job->parameter_server_count > 0) {
+		add_pool(builder, pools, job->parameter_server_count);
+	}
+}
+
+static void add_labels(struct builder *builder, struct smd_node *root)
+{
+	const struct smd_azure_job *job = builder->job;
+	struct smd_node *labels = add(builder, root, "labels", SMD_NODE_OBJECT);
+	char number[16];
+
+	add_string(builder, labels, SMD_SETTING_PREFIX "platform", "azureml");
+	if (job->distribution != SMD_AZURE_NO_DISTRIBUTION) {
+		add_string(builder, labels, SMD_SETTING_PREFIX "distribution",
+			smd_azure_distributions[job->distribution - SMD_AZURE_PYTORCH]);
+	}
+	if (job->processes > 1) {
+		snprintf(number, sizeof(number), "%d", job->processes);
+		add_string(builder, labels, SMD_SETTING_PREFIX "processes-per-replica", number);
+	}
+}
+
+static void build(struct builder *builder, struct smd_node *root, int has_outputs)
+{
+	const struct smd_azure_job *job = builder->job;
+	struct smd_node *spec;
+	char timeout[16];
+
+	add_string(builder, root, "displayName",
+		job->display_name ? job->display_name
+		: job->name       ? job->name
+				  : NAME_DEFAULT);
+	add_labels(builder, root);
+	spec = add(builder, root, "jobSpec", SMD_NODE_OBJECT);
+	add_pools(builder, spec);
+	if (job->timeout_s > 0) {
+		snprintf(timeout, sizeof(timeout), "%ds", job->timeout_s);
+		add_string(builder, add(builder, spec, "scheduling", SMD_NODE_OBJECT), "timeout",
+			timeout);
+	}
+	if (has_outputs) {
+		add_string(builder, add(builder, spec, "baseOutputDirectory", SMD_NODE_OBJECT),
+			"outputUriPrefix", "azureml://outputs");
+	}
+}
+
+int smd_azure_job_build(const struct smd_azure_job *job, const char *line,
+	const struct smd_node *document, struct smd_node **out)
+{
+	struct builder builder = {
+		.job = job, .line = line, .at = smd_node_member(document, "command")->at};
+	struct smd_node *root = smd_node_create(NULL, NULL, SMD_NODE_OBJECT, builder.at);
+
+	if (!root) {
+		return -ENOMEM;
+	}
+	build(&builder, root, smd_node_member(document, "outputs") != NULL);
+	if (builder.ret) {
+		smd_node_free(root);
+		return builder.ret;
+	}
+	*out = root;
+	return 0;
+}
