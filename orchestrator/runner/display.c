@@ -23,12 +23,8 @@ void smd_display_open(
 	*display = (struct smd_display){.file = file,
 		.is_terminal = isatty(fileno(file)),
 		.replicas = replicas,
-		.count = count};
-	for (size_t i = 0; i < count; i++) {
-		int width = (int)strlen(replicas[i].name);
-
-		display->name_width = width > display->name_width ? width : display->name_width;
-	}
+		.count = count,
+		.name_width = smd_replica_names_width(replicas, count)};
 }
 
 static void erase_frame(struct smd_display *display)

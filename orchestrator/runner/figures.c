@@ -19,25 +19,26 @@ double smd_figures_number(const struct smd_replica *replica, const char *key)
 }
 
 /* The figure from the first replica of these roles that has it; replicas are in pool order. */
-static double figure(const struct smd_run *run, const char *key, unsigned roles)
+static double figure(const struct smd_job_status *status, const char *key, unsigned roles)
 {
-	for (size_t i = 0; i < run->count; i++) {
-		double number = smd_figures_number(&run->replicas[i], key);
+	for (size_t i = 0; i < status->count; i++) {
+		double number = smd_figures_number(&status->replicas[i], key);
 
-		if (roles & 1u << run->replicas[i].role && number >= 0) {
+		if (roles & 1u << status->replicas[i].role && number >= 0) {
 			return number;
 		}
 	}
 	return -1;
 }
 
-static void collect_weights(const struct smd_run *run, unsigned workers, struct smd_figures *out)
+static void collect_weights(
+	const struct smd_job_status *status, unsigned workers, struct smd_figures *out)
 {
 	out->weights_equal = 1;
-	for (size_t i = 0; i < run->count; i++) {
-		const char *weights = smd_replica_result(&run->replicas[i], "weights");
+	for (size_t i = 0; i < status->count; i++) {
+		const char *weights = smd_replica_result(&status->replicas[i], "weights");
 
-		if (!(workers & 1u << run->replicas[i].role)) {
+		if (!(workers & 1u << status->replicas[i].role)) {
 			continue;
 		}
 		out->nworkers++;
@@ -52,17 +53,17 @@ static void collect_weights(const struct smd_run *run, unsigned workers, struct 
 	}
 }
 
-void smd_figures_collect(const struct smd_run *run, struct smd_figures *out)
+void smd_figures_collect(const struct smd_job_status *status, struct smd_figures *out)
 {
 	const unsigned workers = 1u << SMD_ROLE_CHIEF | 1u << SMD_ROLE_WORKER;
 
 	*out = (struct smd_figures){0};
-	out->accuracy = figure(run, "accuracy", 1u << SMD_ROLE_EVALUATOR);
+	out->accuracy = figure(status, "accuracy", 1u << SMD_ROLE_EVALUATOR);
 	if (out->accuracy < 0) {
-		out->accuracy = figure(run, "accuracy", workers);
+		out->accuracy = figure(status, "accuracy", workers);
 	}
-	out->steps = figure(run, "steps", workers);
-	out->allreduce_bytes = figure(run, "allreduce_bytes", workers);
-	out->allreduce_seconds = figure(run, "allreduce_seconds", workers);
-	collect_weights(run, workers, out);
+	out->steps = figure(status, "steps", workers);
+	out->allreduce_bytes = figure(status, "allreduce_bytes", workers);
+	out->allreduce_seconds = figure(status, "allreduce_seconds", workers);
+	collect_weights(status, workers, out);
 }

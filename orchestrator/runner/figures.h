@@ -4,7 +4,7 @@
 #ifndef SMD_RUNNER_FIGURES_H
 #define SMD_RUNNER_FIGURES_H
 
-#include "orchestrator/runner/run.h"
+#include "orchestrator/runner/job_status.h"
 
 /* Numbers are negative and texts are NULL where nothing was reported. */
 struct smd_figures {
@@ -18,7 +18,7 @@ struct smd_figures {
 	int nworkers;        /* chief and workers */
 };
 
-void smd_figures_collect(const struct smd_run *run, struct smd_figures *out);
+void smd_figures_collect(const struct smd_job_status *status, struct smd_figures *out);
 
 /* A replica's result as a number; -1 when there is none, or it is no number. */
 double smd_figures_number(const struct smd_replica *replica, const char *key);

@@ -378,3 +378,16 @@ json_t *smd_jobdir_read_json(const struct smd_jobdir *dir, size_t size_max, cons
 	free(path);
 	return document;
 }
+
+void smd_jobdir_keep_exit_record(
+	const struct smd_jobdir *dir, const char *replica, unsigned attempt)
+{
+	char *record = smd_jobdir_path(dir, "exits/%s.json", replica);
+	char *kept = smd_jobdir_path(dir, "exits/%s.%u.json", replica, attempt);
+
+	if (record && kept) {
+		rename(record, kept);
+	}
+	free(kept);
+	free(record);
+}

@@ -40,6 +40,9 @@ int smd_jobdir_make_folder(const struct smd_jobdir *dir, const char *name);
 int smd_jobdir_write(
 	const struct smd_jobdir *dir, const char *name, const char *text, size_t length);
 
+/* The same for a JSON document. */
+int smd_jobdir_write_json(const struct smd_jobdir *dir, const char *name, const json_t *document);
+
 /* Keeps so much room for the last records, which the disk may be too full for by then. Where there
  * is none to keep, there is none. */
 void smd_jobdir_reserve(const struct smd_jobdir *dir, size_t size);
@@ -56,7 +59,8 @@ json_t *smd_jobdir_read_json(const struct smd_jobdir *dir, size_t size_max, cons
  * its place is removed. NULL: errno says why. */
 FILE *smd_jobdir_open_file(const char *path, int append);
 
-/* The same for a JSON document. */
-int smd_jobdir_write_json(const struct smd_jobdir *dir, const char *name, const json_t *document);
+/* Renames the exit record of a replica's attempt, so that the next attempt does not replace it. */
+void smd_jobdir_keep_exit_record(
+	const struct smd_jobdir *dir, const char *replica, unsigned attempt);
 
 #endif

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "orchestrator/runner/guard.h"
-#include "orchestrator/runner/record.h"
 #include "orchestrator/runner/run.h"
+#include "orchestrator/runner/summary.h"
 #include "reduction_server/base/log.h"
 
 #define TICK_US             100000
@@ -26,45 +26,57 @@ static const int watched_signals[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
 
 /* The loop's own events: the signals and one tick for everything that depends on time. */
 struct loop {
+	struct event_base *base;
 	struct event *signals[WATCHED_SIGNALS];
 	struct event *tick;
 };
 
+/* A job and everything that it is run with. */
+struct local_run {
+	struct smd_run run;
+	const struct smd_local_run_options *options;
+	struct smd_jobdir dir;
+	pid_t guard; /* guard.h */
+	struct smd_engine *engine;
+	struct smd_placement placement;
+	struct smd_contract *contract;
+	struct smd_workspace workspace;
+	struct loop loop;
+	FILE *progress; /* where progress and summary go */
+};
+
 /* Without its guard nobody is left who could be asked: all ends at once. */
-static void watch_guard(struct smd_run *run)
+static void watch_guard(struct local_run *local)
 {
-	if (getppid() != run->guard && run->interruptions < 2) {
-		run->interruptions = 2;
-		run->interrupted_by = SMD_GUARD_DEATH_SIGNAL;
+	if (getppid() != local->guard) {
+		smd_run_interrupt_at_once(&local->run, SMD_GUARD_DEATH_SIGNAL);
 	}
 }
 
 static void on_signal(evutil_socket_t signo, short what, void *arg)
 {
-	struct smd_run *run = arg;
+	struct local_run *local = arg;
 
 	(void)what;
 	if (signo == SIGCHLD) {
-		run->children_ended = 1;
+		local->run.supervisor.children_ended = 1;
 		return;
 	}
-	if (run->interruptions++ == 0) {
-		run->interrupted_by = (int)signo;
-	}
-	watch_guard(run);
+	smd_run_interrupt(&local->run, (int)signo);
+	watch_guard(local);
 }
 
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
-	struct smd_run *run = arg;
+	struct local_run *local = arg;
 
 	(void)fd;
 	(void)what;
-	watch_guard(run);
-	smd_display_tick(&run->display);
+	watch_guard(local);
+	smd_display_tick(&local->run.display);
 }
 
-static void loop_close(struct loop *loop, struct smd_run *run)
+static void loop_close(struct loop *loop)
 {
 	for (size_t i = 0; i < WATCHED_SIGNALS; i++) {
 		if (loop->signals[i]) {
@@ -74,67 +86,69 @@ static void loop_close(struct loop *loop, struct smd_run *run)
 	if (loop->tick) {
 		event_free(loop->tick);
 	}
-	event_base_free(run->base);
+	event_base_free(loop->base);
 }
 
-static int loop_open(struct loop *loop, struct smd_run *run)
+static int loop_open(struct loop *loop, struct local_run *local)
 {
 	const struct timeval period = {.tv_usec = TICK_US};
 
-	run->base = event_base_new();
-	if (!run->base) {
+	loop->base = event_base_new();
+	if (!loop->base) {
 		return -ENOMEM;
 	}
 	for (size_t i = 0; i < WATCHED_SIGNALS; i++) {
-		loop->signals[i] = evsignal_new(run->base, watched_signals[i], on_signal, run);
+		loop->signals[i] = evsignal_new(loop->base, watched_signals[i], on_signal, local);
 		if (!loop->signals[i] || event_add(loop->signals[i], NULL)) {
-			loop_close(loop, run);
-			return -ENOMEM;
+			goto close_loop;
 		}
 	}
-	loop->tick = event_new(run->base, -1, EV_PERSIST, on_tick, run);
+	loop->tick = event_new(loop->base, -1, EV_PERSIST, on_tick, local);
 	if (!loop->tick || event_add(loop->tick, &period)) {
-		loop_close(loop, run);
-		return -ENOMEM;
+		goto close_loop;
 	}
 	return 0;
+close_loop:
+	loop_close(loop);
+	return -ENOMEM;
 }
 
 /* Either the progress or the stream goes to standard output. */
-static int open_display(struct smd_run *run, const struct smd_local_run_options *options)
+static int open_display(struct local_run *local)
 {
-	char *path = smd_jobdir_path(&run->dir, "logs/job.log");
-	int ret = path ? smd_stream_open(&run->stream, path, options->stream_logs ? stdout : NULL)
-		       : -ENOMEM;
+	struct smd_run *run = &local->run;
+	int stream_logs = local->options->stream_logs;
+	char *path = smd_jobdir_path(&local->dir, "logs/job.log");
+	int ret = path ? smd_stream_open(&run->stream, path, stream_logs ? stdout : NULL) : -ENOMEM;
 
 	free(path);
 	if (ret) {
 		return ret;
 	}
-	run->progress = options->stream_logs ? fopen("/dev/null", "we") : stdout;
-	if (!run->progress) {
+	local->progress = stream_logs ? fopen("/dev/null", "we") : stdout;
+	if (!local->progress) {
 		ret = -errno;
 		smd_stream_close(&run->stream);
 		return ret;
 	}
-	smd_display_open(&run->display, run->progress, run->replicas, run->count);
+	smd_display_open(&run->display, local->progress, run->status.replicas, run->status.count);
 	return 0;
 }
 
-static void close_display(struct smd_run *run)
+static void close_display(struct local_run *local)
 {
-	if (run->progress != stdout) {
-		fclose(run->progress);
+	if (local->progress != stdout) {
+		fclose(local->progress);
 	}
-	smd_stream_close(&run->stream);
+	smd_stream_close(&local->run.stream);
 }
 
-static void close_replicas(struct smd_run *run)
+static void close_replicas(struct smd_job_status *status)
 {
-	for (size_t i = 0; i < run->count; i++) {
-		smd_replica_clear(&run->replicas[i]);
+	for (size_t i = 0; i < status->count; i++) {
+		smd_replica_clear(&status->replicas[i]);
 	}
-	free(run->replicas);
+	free(status->replicas);
 }
 
 static size_t count_processes(const struct smd_job *job)
@@ -148,50 +162,51 @@ static size_t count_processes(const struct smd_job *job)
 	return count;
 }
 
-static int open_replicas(struct smd_run *run)
+static int open_replicas(struct smd_job_status *status)
 {
-	run->replicas = calloc(count_processes(run->job), sizeof(*run->replicas));
-	if (!run->replicas) {
+	const struct smd_job *job = status->job;
+
+	status->replicas = calloc(count_processes(job), sizeof(*status->replicas));
+	if (!status->replicas) {
 		return -ENOMEM;
 	}
 	for (int pool = 0; pool < SMD_JOB_POOLS_MAX; pool++) {
-		int processes = smd_job_processes(run->job, pool);
+		int processes = smd_job_processes(job, pool);
 
-		for (int i = 0; i < run->job->pools[pool].replica_count * processes; i++) {
-			struct smd_replica *replica = &run->replicas[run->count];
-
-			if (smd_replica_init(replica, &run->job->pools[pool], i / processes,
-				    i % processes, processes)) {
-				close_replicas(run);
+		for (int i = 0; i < job->pools[pool].replica_count * processes; i++) {
+			if (smd_replica_init(&status->replicas[status->count], &job->pools[pool],
+				    i / processes, i % processes, processes)) {
+				close_replicas(status);
 				return -ENOMEM;
 			}
-			replica->run = run;
-			run->count++;
+			status->count++;
 		}
 	}
 	return 0;
 }
 
 /* An output URI that is no path of this machine has a folder of the job directory in its place. */
-static int place_output(struct smd_run *run)
+static int place_output(struct local_run *local)
 {
-	const char *uri = run->job->output_uri;
+	const char *uri = local->run.status.job->output_uri;
 
 	if (!uri || uri[0] == '/') {
 		return 0;
 	}
-	run->placement.output_dir = smd_jobdir_path(&run->dir, "output");
-	if (!run->placement.output_dir) {
+	local->placement.output_dir = smd_jobdir_path(&local->dir, "output");
+	if (!local->placement.output_dir) {
 		return -ENOMEM;
 	}
-	smd_display_print(
-		&run->display, "output goes to %s in place of %s", run->placement.output_dir, uri);
-	return smd_jobdir_make_folder(&run->dir, "output");
+	smd_display_print(&local->run.display, "output goes to %s in place of %s",
+		local->placement.output_dir, uri);
+	return smd_jobdir_make_folder(&local->dir, "output");
 }
 
-static int keep_inputs(const struct smd_run *run, const struct smd_local_run_options *options)
+static int keep_inputs(const struct local_run *local)
 {
-	char *summary = smd_jobdir_path(&run->dir, "summary.json");
+	const struct smd_local_run_options *options = local->options;
+	const struct smd_job *job = local->run.status.job;
+	char *summary = smd_jobdir_path(&local->dir, "summary.json");
 	int ret = 0;
 
 	if (summary) {
@@ -200,60 +215,61 @@ static int keep_inputs(const struct smd_run *run, const struct smd_local_run_opt
 	free(summary);
 	if (options->spec_text) {
 		ret = smd_jobdir_write(
-			&run->dir, "spec.json", options->spec_text, options->spec_length);
+			&local->dir, "spec.json", options->spec_text, options->spec_length);
 	}
-	if (!ret && run->job->resolved) {
-		ret = smd_jobdir_write_json(&run->dir, "resolved.json", run->job->resolved);
+	if (!ret && job->resolved) {
+		ret = smd_jobdir_write_json(&local->dir, "resolved.json", job->resolved);
 	}
 	if (!ret && options->plan_text) {
 		ret = smd_jobdir_write(
-			&run->dir, "plan.txt", options->plan_text, strlen(options->plan_text));
+			&local->dir, "plan.txt", options->plan_text, strlen(options->plan_text));
 	}
 	return ret;
 }
 
-static void show_warnings(struct smd_run *run)
+static void show_warnings(struct local_run *local)
 {
 	char *const *warnings;
-	size_t count = smd_contract_warnings(run->contract, &warnings);
+	size_t count = smd_contract_warnings(local->contract, &warnings);
 
 	for (size_t i = 0; i < count; i++) {
-		smd_display_print(&run->display, "warning: %s", warnings[i]);
+		smd_display_print(&local->run.display, "warning: %s", warnings[i]);
 	}
 }
 
 /* Places the replicas, writes down what was given, sets up what they run from, and builds the
  * contract. */
-static int prepare(
-	struct smd_run *run, const struct smd_local_run_options *options, struct smd_error *error)
+static int prepare(struct local_run *local, struct smd_error *error)
 {
-	int ret = run->engine->ops->place(run->engine, run->job, &run->placement, error);
+	struct smd_run *run = &local->run;
+	const struct smd_job *job = run->status.job;
+	struct smd_engine *engine = local->engine;
+	int ret = engine->ops->place(engine, job, &local->placement, error);
 
 	smd_display_print(
-		&run->display, "%s: job directory %s", run->job->display_name, run->dir.path);
-	smd_jobdir_reserve(&run->dir, RESERVE_SIZE + run->count * RESERVE_PER_PROCESS);
-	smd_run_record(run);
-	ret = ret ? ret : place_output(run);
-	ret = ret ? ret : keep_inputs(run, options);
+		&run->display, "%s: job directory %s", job->display_name, local->dir.path);
+	smd_jobdir_reserve(&local->dir, RESERVE_SIZE + run->status.count * RESERVE_PER_PROCESS);
+	smd_record_write(&run->record, &run->status);
+	ret = ret ? ret : place_output(local);
+	ret = ret ? ret : keep_inputs(local);
 	ret = ret ? ret
-		  : smd_workspace_open(
-			    &run->workspace, run->job, &run->dir, run->engine->agent, error);
-	ret = ret ? ret : smd_contract_create(run->job, &run->placement, &run->contract);
+		  : smd_workspace_open(&local->workspace, job, &local->dir, engine->agent, error);
+	ret = ret ? ret : smd_contract_create(job, &local->placement, &local->contract);
 	if (ret) {
-		smd_workspace_close(&run->workspace);
-		smd_placement_free(&run->placement);
-		return smd_error_set(error, -ret, "%s: %s", run->dir.path, strerror(-ret));
+		smd_workspace_close(&local->workspace);
+		smd_placement_free(&local->placement);
+		return smd_error_set(error, -ret, "%s: %s", local->dir.path, strerror(-ret));
 	}
-	show_warnings(run);
+	show_warnings(local);
 	return 0;
 }
 
 static int exit_code(const struct smd_run *run)
 {
-	if (run->outcome == SMD_OUTCOME_CANCELLED) {
+	if (run->status.outcome == SMD_OUTCOME_CANCELLED) {
 		return run->interrupted_by == SIGINT ? EXIT_INTERRUPTED : EXIT_TERMINATED;
 	}
-	return run->outcome == SMD_OUTCOME_SUCCEEDED ? 0 : 1;
+	return run->status.outcome == SMD_OUTCOME_SUCCEEDED ? 0 : 1;
 }
 
 /* Whether standard output and standard error are one, such as a terminal. */
@@ -266,95 +282,137 @@ static int is_one_output(void)
 }
 
 /* Where the stream is printed, it has said so already. */
-static void tell_failure(const struct smd_run *run, const struct smd_local_run_options *options)
+static void tell_failure(const struct local_run *local)
 {
-	if (!run->failure || options->tells_failure || (options->stream_logs && is_one_output())) {
+	const char *failure = local->run.status.failure;
+
+	if (!failure || local->options->tells_failure ||
+		(local->options->stream_logs && is_one_output())) {
 		return;
 	}
-	fputc('\n', run->progress);
-	fflush(run->progress);
-	fputs(run->failure, stderr);
+	fputc('\n', local->progress);
+	fflush(local->progress);
+	fputs(failure, stderr);
 }
 
-static int run_to_end(struct smd_run *run, const struct smd_local_run_options *options)
+static void report(const struct local_run *local)
 {
+	const struct smd_run *run = &local->run;
 	int ret;
 
-	smd_run_begin(run);
-	while (run->phase != SMD_RUN_ENDED) {
-		event_base_loop(run->base, EVLOOP_ONCE);
-		smd_run_turn(run);
-	}
-	smd_display_close(&run->display);
-	smd_run_print_summary(run, run->progress);
-	ret = smd_run_write_summary(run);
+	smd_summary_print(&run->status, &local->dir, run->grace_s, local->progress);
+	ret = smd_summary_write(&run->status, &local->dir);
 	if (ret) {
 		smd_log(SMD_LOG_WARN, "runner", "%s/summary.json: cannot be written: %s",
-			run->dir.path, strerror(-ret));
+			local->dir.path, strerror(-ret));
 	}
-	tell_failure(run, options);
-	return exit_code(run);
+	tell_failure(local);
 }
 
-/* The runner's whole life. The program's exit code, or -errno with a text. */
-static int run_job(
-	struct smd_run *run, const struct smd_local_run_options *options, struct smd_error *error)
+static int open_supervisor(struct local_run *local)
 {
-	const struct smd_local_options engine_options = {.oversubscribe = options->oversubscribe,
-		.container_runtime = options->container_runtime};
-	struct loop loop = {0};
-	int ret = smd_engine_local_open(&run->engine, &engine_options, error);
+	struct smd_run *run = &local->run;
+
+	run->supervisor = (struct smd_supervisor){
+		.launcher = {.job = run->status.job,
+			.contract = local->contract,
+			.dir = &local->dir,
+			.workspace = &local->workspace,
+			.engine = local->engine,
+			.container_runtime = local->options->container_runtime,
+			.grace_s = run->grace_s},
+		.base = local->loop.base,
+		.stream = &run->stream,
+		.replicas = run->status.replicas,
+		.count = run->status.count,
+		.take_event = smd_run_take_event,
+		.arg = run};
+	return smd_supervisor_open(&run->supervisor);
+}
+
+/* Signals are the job's from here on. */
+static int run_to_end(struct local_run *local)
+{
+	struct smd_run *run = &local->run;
+	int ret = loop_open(&local->loop, local);
 
 	if (ret) {
 		return ret;
 	}
-	ret = open_replicas(run);
+	ret = open_supervisor(local);
+	if (ret) {
+		goto close_loop;
+	}
+	smd_run_begin(run);
+	while (run->status.phase != SMD_PHASE_ENDED) {
+		event_base_loop(local->loop.base, EVLOOP_ONCE);
+		smd_run_turn(run);
+	}
+	smd_display_close(&run->display);
+	report(local);
+	ret = exit_code(run);
+	smd_supervisor_close(&run->supervisor);
+close_loop:
+	loop_close(&local->loop);
+	return ret;
+}
+
+/* The runner's whole life. The program's exit code, or -errno with a text. */
+static int run_job(struct local_run *local, struct smd_error *error)
+{
+	const struct smd_local_options engine_options = {
+		.oversubscribe = local->options->oversubscribe,
+		.container_runtime = local->options->container_runtime};
+	struct smd_run *run = &local->run;
+	int ret = smd_engine_local_open(&local->engine, &engine_options, error);
+
+	if (ret) {
+		return ret;
+	}
+	ret = open_replicas(&run->status);
 	if (ret) {
 		goto close_engine;
 	}
-	ret = open_display(run, options);
+	ret = open_display(local);
 	if (ret) {
 		goto close_replicas;
 	}
-	ret = prepare(run, options, error);
+	ret = prepare(local, error);
 	if (ret) {
 		smd_run_give_up(run, error->text);
 		goto close_display;
 	}
-	/* Signals are the job's from here on. */
-	ret = loop_open(&loop, run);
-	if (!ret) {
-		ret = run_to_end(run, options);
-		loop_close(&loop, run);
-	}
-	smd_contract_free(run->contract);
-	smd_workspace_close(&run->workspace);
-	smd_placement_free(&run->placement);
+	ret = run_to_end(local);
+	smd_contract_free(local->contract);
+	smd_workspace_close(&local->workspace);
+	smd_placement_free(&local->placement);
 close_display:
-	free(run->failure);
-	close_display(run);
+	free(run->status.failure);
+	close_display(local);
 close_replicas:
-	close_replicas(run);
+	close_replicas(&run->status);
 close_engine:
-	run->engine->ops->close(run->engine);
+	local->engine->ops->close(local->engine);
 	return ret < 0 ? smd_error_set(error, -ret, "runner: %s", strerror(-ret)) : ret;
 }
 
 int smd_local_run(const struct smd_job *job, const struct smd_local_run_options *options,
 	struct smd_error *error)
 {
-	struct smd_run run = {.job = job,
+	struct local_run local = {.options = options,
 		.dir = *options->dir,
-		.grace_s = options->grace_s,
-		.ready_timeout_s = options->ready_timeout_s,
-		.container_runtime = options->container_runtime};
+		.run = {.status = {.job = job},
+			.dir = &local.dir,
+			.record = {.dir = &local.dir},
+			.grace_s = options->grace_s,
+			.ready_timeout_s = options->ready_timeout_s}};
 	int exit_code = EXIT_FAILURE;
 	int ret;
 
-	smd_timestamp(run.create_time);
-	ret = smd_guard_open(&run.dir, &run.guard, &exit_code);
+	smd_timestamp(local.run.status.create_time);
+	ret = smd_guard_open(&local.dir, &local.guard, &exit_code);
 	if (ret == 0) {
-		ret = run_job(&run, options, error);
+		ret = run_job(&local, error);
 		if (ret < 0) {
 			fprintf(stderr, "summand: %s\n", error->text);
 		}

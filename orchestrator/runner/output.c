@@ -38,7 +38,9 @@ static void take_notify(void *arg, const struct smd_line *line)
 		fwrite(line->text, 1, line->length, output->log);
 		return;
 	}
-	output->take_notice(output->arg, &notice);
+	if (output->take_notice(output->arg, &notice)) {
+		fprintf(output->log, "result %s %s\n", notice.key, notice.text);
+	}
 }
 
 /* Reads once. 0 or less: there is nothing to read now, or nothing any more. */

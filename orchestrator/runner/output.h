@@ -15,7 +15,8 @@
 
 #define SMD_OUTPUT_STREAMS 3
 
-typedef void smd_runner_notice_fn(void *arg, const struct smd_runner_notice *notice);
+/* 0, or -errno when the notice cannot be taken. */
+typedef int smd_runner_notice_fn(void *arg, const struct smd_runner_notice *notice);
 
 struct smd_output_stream {
 	struct smd_lines lines;

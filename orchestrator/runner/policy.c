@@ -102,6 +102,13 @@ enum smd_restart_scope smd_policy_scope(const struct smd_job *job, enum smd_role
 	return (enum smd_restart_scope)job->restart_scope;
 }
 
+int smd_policy_restarts(const struct smd_job *job, enum smd_restart_scope scope, enum smd_role role,
+	const struct smd_exit *end, unsigned restarts)
+{
+	return smd_policy_scope(job, role) == scope && smd_policy_retries(job, end) &&
+	       restarts < (unsigned)job->max_restarts;
+}
+
 unsigned smd_policy_backoff_s(const struct smd_job *job, unsigned restarts)
 {
 	unsigned wait = (unsigned)job->restart_backoff_s;

@@ -21,6 +21,11 @@ int smd_policy_retries(const struct smd_job *job, const struct smd_exit *end);
 /* What is started again when a replica of that role has failed. */
 enum smd_restart_scope smd_policy_scope(const struct smd_job *job, enum smd_role role);
 
+/* Whether that much is started again when a replica of that role has ended so, and that much has
+ * been started again `restarts` times. */
+int smd_policy_restarts(const struct smd_job *job, enum smd_restart_scope scope, enum smd_role role,
+	const struct smd_exit *end, unsigned restarts);
+
 /* How long to wait after `restarts` of them: each time twice as long, up to the maximum above. */
 unsigned smd_policy_backoff_s(const struct smd_job *job, unsigned restarts);
 

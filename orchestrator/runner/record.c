@@ -18,7 +18,8 @@ static void set_text(json_t *object, const char *key, const char *text)
 	}
 }
 
-static json_t *replica_record(const struct smd_replica *replica)
+static json_t *replica_record(
+	const struct smd_job_status *status, const struct smd_replica *replica)
 {
 	json_t *record = json_object();
 
@@ -27,7 +28,7 @@ static json_t *replica_record(const struct smd_replica *replica)
 	set_text(record, "state", smd_replica_state_name(replica->state));
 	set_text(record, "status", replica->status);
 	json_object_set_new(
-		record, "restarts", json_integer(replica->run->restarts + replica->restarts));
+		record, "restarts", json_integer(smd_job_status_restarts_of(status, replica)));
 	if (replica->ended_ns) {
 		char sentence[SMD_OBITUARY_SIZE];
 
@@ -50,41 +51,40 @@ static json_t *error_record(enum smd_outcome outcome, const char *message)
 	return NULL;
 }
 
-static json_t *job_record(const struct smd_run *run)
+static json_t *job_record(const struct smd_job_status *status)
 {
 	json_t *record = json_object();
 	json_t *replicas = json_array();
 	char now[SMD_TIMESTAMP_SIZE];
 
 	smd_timestamp(now);
-	set_text(record, "id", run->job->id);
-	set_text(record, "displayName", run->job->display_name);
-	set_text(record, "state", smd_run_state_name(run));
-	set_text(record, "createTime", run->create_time);
-	set_text(record, "startTime", run->start_time);
-	set_text(record, "endTime", run->end_time);
+	set_text(record, "id", status->job->id);
+	set_text(record, "displayName", status->job->display_name);
+	set_text(record, "state", smd_job_state_name(status));
+	set_text(record, "createTime", status->create_time);
+	set_text(record, "startTime", status->start_time);
+	set_text(record, "endTime", status->end_time);
 	set_text(record, "updateTime", now);
-	json_object_set_new(record, "error", error_record(run->outcome, run->failure));
-	for (size_t i = 0; i < run->count; i++) {
-		json_array_append_new(replicas, replica_record(&run->replicas[i]));
+	json_object_set_new(record, "error", error_record(status->outcome, status->failure));
+	for (size_t i = 0; i < status->count; i++) {
+		json_array_append_new(replicas, replica_record(status, &status->replicas[i]));
 	}
 	json_object_set_new(record, "replicas", replicas);
 	return record;
 }
 
-void smd_run_record(struct smd_run *run)
+void smd_record_write(struct smd_record *record, const struct smd_job_status *status)
 {
-	json_t *record = job_record(run);
-	int ret = smd_jobdir_write_json(&run->dir, SMD_RECORD, record);
+	json_t *document = job_record(status);
+	int ret = smd_jobdir_write_json(record->dir, SMD_RECORD, document);
 
-	if (ret && ret != run->record_error) { /* once, and not each second */
+	if (ret && ret != record->error) { /* once, and not each second */
 		smd_log(SMD_LOG_WARN, "runner", "%s/" SMD_RECORD ": cannot be written: %s",
-			run->dir.path, strerror(-ret));
+			record->dir->path, strerror(-ret));
 	}
-	run->record_error = ret;
-	json_decref(record);
-	run->recorded_ns = smd_clock_ns();
-	run->changed = 0;
+	record->error = ret;
+	record->written_ns = smd_clock_ns();
+	json_decref(document);
 }
 
 static void stop_replica(json_t *replica)

@@ -97,7 +97,6 @@ void smd_replica_retry(struct smd_replica *replica)
 	replica->program = NULL;
 	replica->started_ns = 0;
 	replica->ended_ns = 0;
-	replica->overdue_ns = 0;
 	replica->restart_ns = 0;
 	replica->end = (struct smd_exit){0};
 	replica->status[0] = '\0';
@@ -147,7 +146,8 @@ int smd_replica_apply(struct smd_replica *replica, enum smd_replica_event event)
 
 int smd_replica_is_alive(const struct smd_replica *replica)
 {
-	return replica->pid != 0;
+	return replica->state == SMD_REPLICA_STARTING || replica->state == SMD_REPLICA_RUNNING ||
+	       replica->state == SMD_REPLICA_STOPPING;
 }
 
 int smd_replica_is_server(const struct smd_replica *replica)
@@ -176,4 +176,16 @@ double smd_replica_elapsed(const struct smd_replica *replica)
 	uint64_t end = replica->ended_ns ? replica->ended_ns : smd_clock_ns();
 
 	return replica->started_ns ? (double)(end - replica->started_ns) * 1e-9 : 0;
+}
+
+int smd_replica_names_width(const struct smd_replica *replicas, size_t count)
+{
+	int width = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		int length = (int)strlen(replicas[i].name);
+
+		width = length > width ? length : width;
+	}
+	return width;
 }

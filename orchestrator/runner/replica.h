@@ -7,10 +7,9 @@
 
 #include <jansson.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "orchestrator/job/job.h"
-#include "orchestrator/runner/output.h"
+#include "orchestrator/runner/tail.h"
 #include "worker/agent/exit_record.h"
 
 #define SMD_REPLICA_STATUS_MAX  512
@@ -49,10 +48,7 @@ enum smd_replica_event {
 		SMD_REPLICA_EVENT_COUNT
 };
 
-struct smd_run;
-
 struct smd_replica {
-	struct smd_run *run; /* whose it is */
 	char name[SMD_REPLICA_NAME_MAX];
 	int pool;
 	int index;
@@ -61,14 +57,9 @@ struct smd_replica {
 	enum smd_role role;
 	enum smd_replica_state state; /* written by smd_replica_set_state() alone */
 	char *program;                /* the first word of its command, once started */
-	pid_t pid;                    /* 0: no process */
-	struct smd_output output;     /* in use while there is a process */
 	struct smd_tail tail;         /* of its standard error */
 	uint64_t started_ns;          /* 0: never */
 	uint64_t ended_ns;            /* 0: not yet */
-	int is_abandoned;             /* its process was killed, and may have left something */
-	unsigned ending_max_s;        /* what ending it may take after its grace period */
-	uint64_t overdue_ns;          /* when it must have ended; 0: it was not asked to */
 	struct smd_exit end;          /* once it has ended */
 	unsigned restarts;            /* of it alone; the run's come on top */
 	uint64_t restart_ns;          /* when it is started again, alone; 0: it is not */
@@ -114,5 +105,8 @@ int smd_replica_set_result(struct smd_replica *replica, const char *key, const c
 const char *smd_replica_result(const struct smd_replica *replica, const char *key);
 
 double smd_replica_elapsed(const struct smd_replica *replica);
+
+/* The width of the longest name. */
+int smd_replica_names_width(const struct smd_replica *replicas, size_t count);
 
 #endif

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "orchestrator/runner/obituary.h"
+#include "orchestrator/runner/announce.h"
+#include "orchestrator/runner/failure.h"
 #include "orchestrator/runner/policy.h"
-#include "orchestrator/runner/record.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 
@@ -21,82 +21,29 @@ static uint64_t seconds_from_now(uint64_t seconds)
 	return smd_clock_ns() + seconds * SECOND_NS;
 }
 
-const char *smd_run_state_name(const struct smd_run *run)
+static void write_record(struct smd_run *run)
 {
-	static const char *const announced[] = {
-#define X(name, usual, cancelled) [SMD_RUN_##name] = usual,
-		SMD_RUN_PHASES(X)
-#undef X
-	};
-	static const char *const when_cancelled[] = {
-#define X(name, usual, cancelled) [SMD_RUN_##name] = cancelled,
-		SMD_RUN_PHASES(X)
-#undef X
-	};
-
-	if (run->outcome == SMD_OUTCOME_CANCELLED) {
-		return when_cancelled[run->phase];
-	}
-	if (run->phase == SMD_RUN_ENDED) {
-		return run->outcome == SMD_OUTCOME_SUCCEEDED ? "JOB_STATE_SUCCEEDED"
-							     : "JOB_STATE_FAILED";
-	}
-	return announced[run->phase];
-}
-
-void smd_run_say(struct smd_run *run, const char *severity, const char *text)
-{
-	smd_stream_say(&run->stream, SMD_STREAM_SERVICE, severity, text, strlen(text));
-}
-
-/* The sentences of the message; what replicas have said themselves is in the stream already. */
-static void say_failure(struct smd_run *run)
-{
-	const char *line = run->failure ? run->failure : "Job failed.";
-
-	while (*line) {
-		size_t length = strcspn(line, "\n");
-
-		if (*line != ' ') {
-			smd_stream_say(&run->stream, SMD_STREAM_SERVICE, "ERROR", line, length);
-		}
-		line += length + (line[length] == '\n');
-	}
-}
-
-/* The sentences are those of Vertex AI. */
-static void say_phase(struct smd_run *run, enum smd_run_phase phase)
-{
-	if (phase == SMD_RUN_PREPARING) {
-		smd_run_say(run, "INFO", "Job is preparing.");
-	} else if (phase == SMD_RUN_RUNNING) {
-		smd_run_say(run, "INFO", "Job is running.");
-	} else if (phase == SMD_RUN_ENDED && run->outcome == SMD_OUTCOME_SUCCEEDED) {
-		smd_run_say(run, "INFO", "Job completed successfully.");
-	} else if (phase == SMD_RUN_ENDED && run->outcome == SMD_OUTCOME_CANCELLED) {
-		smd_run_say(run, "INFO", "Job was cancelled.");
-	} else if (phase == SMD_RUN_ENDED) {
-		say_failure(run);
-	}
+	smd_record_write(&run->record, &run->status);
+	run->changed = 0;
 }
 
 /* The sole writer of the phase. What is announced is on disk first. */
-static void set_phase(struct smd_run *run, enum smd_run_phase phase)
+static void set_phase(struct smd_run *run, enum smd_job_phase phase)
 {
-	run->phase = phase;
-	if (phase == SMD_RUN_RUNNING && !run->start_time[0]) {
-		smd_timestamp(run->start_time);
-	} else if (phase == SMD_RUN_ENDED) {
-		smd_timestamp(run->end_time);
-		run->ended_ns = smd_clock_ns();
-		smd_jobdir_release(&run->dir);
+	run->status.phase = phase;
+	if (phase == SMD_PHASE_RUNNING && !run->status.start_time[0]) {
+		smd_timestamp(run->status.start_time);
+	} else if (phase == SMD_PHASE_ENDED) {
+		smd_timestamp(run->status.end_time);
+		run->status.ended_ns = smd_clock_ns();
+		smd_jobdir_release(run->dir);
 	}
-	smd_run_record(run);
-	say_phase(run, phase);
-	smd_log(SMD_LOG_DEBUG, "runner", "%s", smd_run_state_name(run));
+	write_record(run);
+	smd_announce_phase(&run->stream, &run->status);
+	smd_log(SMD_LOG_DEBUG, "runner", "%s", smd_job_state_name(&run->status));
 }
 
-void smd_run_apply(struct smd_run *run, struct smd_replica *replica, enum smd_replica_event event)
+static void apply(struct smd_run *run, struct smd_replica *replica, enum smd_replica_event event)
 {
 	if (smd_replica_apply(replica, event)) {
 		run->changed = 1;
@@ -104,15 +51,33 @@ void smd_run_apply(struct smd_run *run, struct smd_replica *replica, enum smd_re
 	}
 }
 
+/* A replica has failed: whether it is started again alone, which is then noted in it. */
+static int schedule_restart(struct smd_run *run, struct smd_replica *replica)
+{
+	const struct smd_job *job = run->status.job;
+	unsigned wait_s = smd_policy_backoff_s(job, replica->restarts);
+
+	if (!smd_policy_restarts(
+		    job, SMD_RESTART_REPLICA, replica->role, &replica->end, replica->restarts)) {
+		return 0;
+	}
+	replica->restart_ns = seconds_from_now(wait_s);
+	smd_display_change(&run->display, replica, "restart %u of %d in %u s",
+		replica->restarts + 1, job->max_restarts, wait_s);
+	return 1;
+}
+
 /* Whether this end decides the job's outcome, as long as that is open. */
 static int is_decisive(struct smd_run *run, struct smd_replica *replica)
 {
+	const struct smd_job_status *status = &run->status;
+
 	if (replica->state == SMD_REPLICA_FAILED) {
-		return !smd_run_schedule_replica(run, replica);
+		return !schedule_restart(run, replica);
 	}
 	return replica->state == SMD_REPLICA_SUCCEEDED &&
 	       (replica->role == SMD_ROLE_REDUCTION_SERVER ||
-		       smd_policy_is_success(run->job, run->replicas, run->count));
+		       smd_policy_is_success(status->job, status->replicas, status->count));
 }
 
 /* The outcome that the decisive end leads to, if nothing overrides it. */
@@ -143,37 +108,93 @@ static int comes_before(const struct smd_replica *replica, const struct smd_repl
 
 static void take_decisive(struct smd_run *run, const struct smd_replica *replica)
 {
-	if (!run->decisive || comes_before(replica, run->decisive)) {
-		run->decisive = replica;
+	if (!run->status.decisive || comes_before(replica, run->status.decisive)) {
+		run->status.decisive = replica;
 	}
 	if (run->settled_ns == 0) {
 		run->settled_ns = smd_clock_ns() + SETTLE_NS;
 	}
 }
 
-void smd_run_take_end(struct smd_run *run, struct smd_replica *replica)
+static void set_program(struct smd_replica *replica, const char *program)
 {
-	const struct smd_exit *end = &replica->end;
-	int ok = end->kind == SMD_EXIT_CODE && end->value == 0;
-	char sentence[SMD_OBITUARY_SIZE];
+	if (program) {
+		free(replica->program);
+		replica->program = strdup(program);
+	}
+}
 
-	replica->pid = 0;
+static void take_started(struct smd_run *run, struct smd_replica *replica, const char *program)
+{
+	set_program(replica, program);
+	apply(run, replica, SMD_REPLICA_EVENT_LAUNCHED);
+	smd_display_change(&run->display, replica, "started");
+	if (replica->role != SMD_ROLE_REDUCTION_SERVER) {
+		apply(run, replica, SMD_REPLICA_EVENT_READY);
+	}
+}
+
+static void take_ready(struct smd_run *run, struct smd_replica *replica, const char *address)
+{
+	if (replica->state == SMD_REPLICA_STARTING) {
+		apply(run, replica, SMD_REPLICA_EVENT_READY);
+		smd_display_change(
+			&run->display, replica, "ready%s%s", *address ? " at " : "", address);
+	}
+}
+
+static void take_end(
+	struct smd_run *run, struct smd_replica *replica, const struct smd_event *event)
+{
+	int ok = event->end->kind == SMD_EXIT_CODE && event->end->value == 0;
+
+	set_program(replica, event->text);
+	replica->end = *event->end;
 	replica->ended_ns = smd_clock_ns();
-	smd_run_apply(run, replica, ok ? SMD_REPLICA_EVENT_EXIT_OK : SMD_REPLICA_EVENT_EXIT_BAD);
-	if (replica->status_is_new) {
-		smd_display_change(&run->display, replica, "%s", replica->status);
-		replica->status_is_new = 0;
-	}
-	smd_obituary_sentence(replica, sentence);
-	if (end->kind == SMD_EXIT_ERRNO) {
-		smd_display_change(&run->display, replica, "%s", sentence);
-	} else {
-		smd_display_change(&run->display, replica, "%s%s after %.1f s",
-			replica->state == SMD_REPLICA_STOPPED ? "stopped: " : "", sentence,
-			smd_replica_elapsed(replica));
-	}
-	if (run->outcome == SMD_OUTCOME_OPEN && is_decisive(run, replica)) {
+	apply(run, replica, ok ? SMD_REPLICA_EVENT_EXIT_OK : SMD_REPLICA_EVENT_EXIT_BAD);
+	smd_announce_end(&run->display, replica);
+	if (run->status.outcome == SMD_OUTCOME_OPEN && is_decisive(run, replica)) {
 		take_decisive(run, replica);
+	}
+}
+
+int smd_run_take_event(void *arg, const struct smd_event *event)
+{
+	struct smd_run *run = arg;
+	struct smd_replica *replica = event->replica;
+
+	switch (event->kind) {
+	case SMD_EVENT_STARTED:
+		take_started(run, replica, event->text);
+		break;
+	case SMD_EVENT_READY:
+		take_ready(run, replica, event->text);
+		break;
+	case SMD_EVENT_STATUS:
+		snprintf(replica->status, sizeof(replica->status), "%s", event->text);
+		replica->status_is_new = 1;
+		break;
+	case SMD_EVENT_RESULT:
+		return smd_replica_set_result(replica, event->key, event->text);
+	case SMD_EVENT_ENDED:
+		take_end(run, replica, event);
+		break;
+	}
+	return 0;
+}
+
+void smd_run_interrupt(struct smd_run *run, int signo)
+{
+	if (run->interruptions++ == 0) {
+		run->interrupted_by = signo;
+	}
+}
+
+void smd_run_interrupt_at_once(struct smd_run *run, int signo)
+{
+	if (run->interruptions < 2) {
+		run->interruptions = 2;
+		run->interrupted_by = signo;
 	}
 }
 
@@ -186,123 +207,99 @@ static int is_of(const struct smd_replica *replica, enum group group)
 
 static int any_alive(const struct smd_run *run, enum group group)
 {
-	for (size_t i = 0; i < run->count; i++) {
-		if (is_of(&run->replicas[i], group) && smd_replica_is_alive(&run->replicas[i])) {
+	for (size_t i = 0; i < run->status.count; i++) {
+		if (is_of(&run->status.replicas[i], group) &&
+			smd_replica_is_alive(&run->status.replicas[i])) {
 			return 1;
 		}
 	}
 	return 0;
 }
 
-/* A replica that could not be started decides the outcome: no more are started then. */
-static void launch(struct smd_run *run, enum group group)
+static void start(struct smd_run *run, struct smd_replica *replica)
 {
-	for (size_t i = 0; i < run->count && !run->decisive; i++) {
-		if (is_of(&run->replicas[i], group)) {
-			smd_run_launch(run, &run->replicas[i]);
+	replica->started_ns = smd_clock_ns();
+	smd_supervisor_start(
+		&run->supervisor, replica, smd_job_status_restarts_of(&run->status, replica));
+}
+
+/* A replica that could not be started decides the outcome: no more are started then. */
+static void start_group(struct smd_run *run, enum group group)
+{
+	for (size_t i = 0; i < run->status.count && !run->status.decisive; i++) {
+		if (is_of(&run->status.replicas[i], group)) {
+			start(run, &run->status.replicas[i]);
 		}
 	}
 }
 
 static void stop(struct smd_run *run, enum group group)
 {
-	for (size_t i = 0; i < run->count; i++) {
-		struct smd_replica *replica = &run->replicas[i];
+	for (size_t i = 0; i < run->status.count; i++) {
+		struct smd_replica *replica = &run->status.replicas[i];
 
 		if (is_of(replica, group) && smd_replica_is_alive(replica) &&
 			replica->state != SMD_REPLICA_STOPPING) {
-			smd_run_end(run, replica, SIGTERM);
-			smd_run_apply(run, replica, SMD_REPLICA_EVENT_STOP);
+			smd_supervisor_end(&run->supervisor, replica, SIGTERM);
+			apply(run, replica, SMD_REPLICA_EVENT_STOP);
 		}
 	}
 }
 
 static void kill_all(struct smd_run *run)
 {
-	for (size_t i = 0; i < run->count; i++) {
-		if (smd_replica_is_alive(&run->replicas[i])) {
-			smd_run_end(run, &run->replicas[i], SIGKILL);
+	for (size_t i = 0; i < run->status.count; i++) {
+		if (smd_replica_is_alive(&run->status.replicas[i])) {
+			smd_supervisor_end(&run->supervisor, &run->status.replicas[i], SIGKILL);
 		}
 	}
 }
 
 static int servers_are_running(const struct smd_run *run)
 {
-	for (size_t i = 0; i < run->count; i++) {
-		if (is_of(&run->replicas[i], SERVERS) &&
-			run->replicas[i].state != SMD_REPLICA_RUNNING) {
+	for (size_t i = 0; i < run->status.count; i++) {
+		if (is_of(&run->status.replicas[i], SERVERS) &&
+			run->status.replicas[i].state != SMD_REPLICA_RUNNING) {
 			return 0;
 		}
 	}
 	return 1;
 }
 
-static void describe_end(const struct smd_run *run, FILE *text)
+/* Takes over the message. */
+static void fail(struct smd_run *run, char *message)
 {
-	const struct smd_exit *end = &run->decisive->end;
-	int ended_well = end->kind == SMD_EXIT_CODE && end->value == 0;
-	char sentence[SMD_OBITUARY_SIZE];
-
-	smd_obituary_sentence(run->decisive, sentence);
-	fprintf(text, "The replica %s %s%s.\n", run->decisive->name, sentence,
-		ended_well ? " before the job ended" : "");
-	smd_obituary_print_tail(run->decisive, &run->dir, text);
-}
-
-static void describe_late(const struct smd_run *run, FILE *text)
-{
-	for (size_t i = 0; i < run->count; i++) {
-		const struct smd_replica *replica = &run->replicas[i];
-
-		if (replica->state == SMD_REPLICA_STARTING || replica->restart_ns) {
-			fprintf(text, "The replica %s was not ready within %u second%s.\n",
-				replica->name, run->ready_timeout_s,
-				run->ready_timeout_s == 1 ? "" : "s");
-			smd_obituary_print_tail(replica, &run->dir, text);
-		}
-	}
-}
-
-static void describe_timeout(const struct smd_run *run, FILE *text)
-{
-	fprintf(text, "The job did not end within its timeout of %lld second%s.\n",
-		(long long)run->job->timeout_s, run->job->timeout_s == 1 ? "" : "s");
-}
-
-static void fail(struct smd_run *run, void (*describe)(const struct smd_run *, FILE *))
-{
-	size_t length;
-	FILE *text = open_memstream(&run->failure, &length);
-
-	if (text) {
-		describe(run, text);
-		fclose(text);
-	}
-	run->outcome = SMD_OUTCOME_FAILED;
+	run->status.failure = message;
+	run->status.outcome = SMD_OUTCOME_FAILED;
 	run->changed = 1;
-}
-
-static void describe_wait(const struct smd_run *run, FILE *text)
-{
-	fprintf(text, "The job was not running within its maxWaitDuration of %lld second%s.\n",
-		(long long)run->job->max_wait_s, run->job->max_wait_s == 1 ? "" : "s");
 }
 
 static int is_over(const struct smd_run *run, int64_t limit_s)
 {
-	return limit_s > 0 && (smd_clock_ns() - run->started_ns) / SECOND_NS >= (uint64_t)limit_s;
+	return limit_s > 0 &&
+	       (smd_clock_ns() - run->status.started_ns) / SECOND_NS >= (uint64_t)limit_s;
+}
+
+/* Whether the whole job is started again after the decisive end. */
+static int may_restart(const struct smd_run *run)
+{
+	const struct smd_replica *cause = run->status.decisive;
+
+	return cause->state == SMD_REPLICA_FAILED &&
+	       smd_policy_restarts(run->status.job, SMD_RESTART_JOB, cause->role, &cause->end,
+		       run->status.restarts);
 }
 
 static void settle(struct smd_run *run)
 {
-	if (is_success(run->decisive)) {
-		run->outcome = SMD_OUTCOME_SUCCEEDED;
+	if (is_success(run->status.decisive)) {
+		run->status.outcome = SMD_OUTCOME_SUCCEEDED;
 	} else if (smd_clock_ns() < run->settled_ns) {
 		return;
-	} else if (smd_run_may_restart(run)) {
-		run->outcome = SMD_OUTCOME_RESTART;
+	} else if (may_restart(run)) {
+		run->status.outcome = SMD_OUTCOME_RESTART;
 	} else {
-		fail(run, describe_end);
+		fail(run, smd_failure_of_end(&run->status, run->dir));
 	}
 }
 
@@ -310,145 +307,180 @@ static void settle(struct smd_run *run)
  * restart. */
 static void decide(struct smd_run *run)
 {
-	int is_final = run->outcome == SMD_OUTCOME_SUCCEEDED || run->outcome == SMD_OUTCOME_FAILED;
+	int is_final = run->status.outcome == SMD_OUTCOME_SUCCEEDED ||
+		       run->status.outcome == SMD_OUTCOME_FAILED;
 
-	if (run->interruptions > 0 && run->outcome != SMD_OUTCOME_FAILED) {
-		run->outcome = SMD_OUTCOME_CANCELLED;
-	} else if (is_final || run->outcome == SMD_OUTCOME_CANCELLED) {
+	if (run->interruptions > 0 && run->status.outcome != SMD_OUTCOME_FAILED) {
+		run->status.outcome = SMD_OUTCOME_CANCELLED;
+	} else if (is_final || run->status.outcome == SMD_OUTCOME_CANCELLED) {
 		return;
-	} else if (run->outcome == SMD_OUTCOME_OPEN && run->decisive) {
+	} else if (run->status.outcome == SMD_OUTCOME_OPEN && run->status.decisive) {
 		settle(run);
-	} else if (is_over(run, run->job->timeout_s)) {
-		fail(run, describe_timeout);
-	} else if (run->phase == SMD_RUN_PREPARING && smd_clock_ns() >= run->deadline_ns &&
+	} else if (is_over(run, run->status.job->timeout_s)) {
+		fail(run, smd_failure_of_timeout(run->status.job));
+	} else if (run->status.phase == SMD_PHASE_PREPARING && smd_clock_ns() >= run->deadline_ns &&
 		   !servers_are_running(run)) {
-		fail(run, describe_late);
-	} else if (!run->start_time[0] && is_over(run, run->job->max_wait_s)) {
-		fail(run, describe_wait);
+		fail(run,
+			smd_failure_of_late_servers(&run->status, run->dir, run->ready_timeout_s));
+	} else if (!run->status.start_time[0] && is_over(run, run->status.job->max_wait_s)) {
+		fail(run, smd_failure_of_wait(run->status.job));
 	}
 }
 
 static void begin_stopping(struct smd_run *run)
 {
-	set_phase(run, SMD_RUN_STOPPING);
+	set_phase(run, SMD_PHASE_STOPPING);
 	stop(run, OTHERS);
-	if (run->outcome != SMD_OUTCOME_SUCCEEDED) {
+	if (run->status.outcome != SMD_OUTCOME_SUCCEEDED) {
 		stop(run, SERVERS);
+	}
+}
+
+static void retry(struct smd_run *run, struct smd_replica *replica)
+{
+	smd_jobdir_keep_exit_record(
+		run->dir, replica->name, smd_job_status_restarts_of(&run->status, replica));
+	smd_replica_retry(replica);
+	run->changed = 1;
+}
+
+/* Starts the replicas whose time has come. */
+static void restart_replicas(struct smd_run *run)
+{
+	if (run->status.outcome != SMD_OUTCOME_OPEN || run->status.decisive ||
+		run->supervisor.has_orphans) {
+		return;
+	}
+	for (size_t i = 0; i < run->status.count; i++) {
+		struct smd_replica *replica = &run->status.replicas[i];
+
+		if (replica->restart_ns && smd_clock_ns() >= replica->restart_ns) {
+			replica->restarts++;
+			retry(run, replica);
+			start(run, replica);
+		}
+	}
+}
+
+/* Forgets the last attempt; every replica is PENDING then. */
+static void reset(struct smd_run *run)
+{
+	run->status.restarts++;
+	run->status.outcome = SMD_OUTCOME_OPEN;
+	run->status.decisive = NULL;
+	run->settled_ns = 0;
+	for (size_t i = 0; i < run->status.count; i++) {
+		if (run->status.replicas[i].ended_ns) {
+			retry(run, &run->status.replicas[i]);
+		}
 	}
 }
 
 static void begin_attempt(struct smd_run *run)
 {
 	run->deadline_ns = seconds_from_now(run->ready_timeout_s);
-	set_phase(run, SMD_RUN_PREPARING);
-	launch(run, SERVERS);
+	set_phase(run, SMD_PHASE_PREPARING);
+	start_group(run, SERVERS);
 }
 
 /* Nothing of the attempt runs any more. */
 static void end_attempt(struct smd_run *run)
 {
-	unsigned wait_s = smd_policy_backoff_s(run->job, run->restarts);
-	char sentence[SMD_OBITUARY_SIZE];
-	char notice[2 * SMD_OBITUARY_SIZE];
+	unsigned wait_s = smd_policy_backoff_s(run->status.job, run->status.restarts);
 
-	if (run->outcome != SMD_OUTCOME_RESTART) {
-		set_phase(run, SMD_RUN_ENDED);
+	if (run->status.outcome != SMD_OUTCOME_RESTART) {
+		set_phase(run, SMD_PHASE_ENDED);
 		return;
 	}
-	smd_obituary_sentence(run->decisive, sentence);
-	snprintf(notice, sizeof(notice), "%s %s: restart %u of %d in %u s", run->decisive->name,
-		sentence, run->restarts + 1, run->job->max_restarts, wait_s);
-	smd_display_print(&run->display, "%s", notice);
-	smd_run_say(run, "WARNING", notice);
+	smd_announce_restart(&run->display, &run->stream, &run->status, wait_s);
 	run->deadline_ns = seconds_from_now(wait_s);
-	set_phase(run, SMD_RUN_RESTARTING);
+	set_phase(run, SMD_PHASE_RESTARTING);
 }
 
 /* One step, if one is due; true when the phase changed. */
 static int advance(struct smd_run *run)
 {
-	enum smd_run_phase before = run->phase;
+	enum smd_job_phase before = run->status.phase;
 
 	decide(run);
-	switch (run->phase) {
-	case SMD_RUN_PREPARING:
-		if (run->outcome != SMD_OUTCOME_OPEN) {
+	switch (run->status.phase) {
+	case SMD_PHASE_PREPARING:
+		if (run->status.outcome != SMD_OUTCOME_OPEN) {
 			begin_stopping(run);
 		} else if (servers_are_running(run)) {
-			set_phase(run, SMD_RUN_RUNNING);
-			launch(run, OTHERS);
+			set_phase(run, SMD_PHASE_RUNNING);
+			start_group(run, OTHERS);
 		}
 		break;
-	case SMD_RUN_RUNNING:
-		if (run->outcome == SMD_OUTCOME_SUCCEEDED) {
+	case SMD_PHASE_RUNNING:
+		if (run->status.outcome == SMD_OUTCOME_SUCCEEDED) {
 			run->deadline_ns = seconds_from_now(run->grace_s);
-			set_phase(run, SMD_RUN_FINISHING);
-		} else if (run->outcome != SMD_OUTCOME_OPEN) {
+			set_phase(run, SMD_PHASE_FINISHING);
+		} else if (run->status.outcome != SMD_OUTCOME_OPEN) {
 			begin_stopping(run);
 		}
 		break;
-	case SMD_RUN_FINISHING:
-		if (!any_alive(run, OTHERS) || run->outcome != SMD_OUTCOME_SUCCEEDED ||
+	case SMD_PHASE_FINISHING:
+		if (!any_alive(run, OTHERS) || run->status.outcome != SMD_OUTCOME_SUCCEEDED ||
 			smd_clock_ns() >= run->deadline_ns) {
 			begin_stopping(run);
 		}
 		break;
-	case SMD_RUN_STOPPING:
+	case SMD_PHASE_STOPPING:
 		if (!any_alive(run, OTHERS)) {
-			set_phase(run, SMD_RUN_DRAINING);
+			set_phase(run, SMD_PHASE_DRAINING);
 			stop(run, SERVERS);
 		}
 		break;
-	case SMD_RUN_DRAINING:
-		if (!any_alive(run, SERVERS) && !run->has_orphans) {
+	case SMD_PHASE_DRAINING:
+		if (!any_alive(run, SERVERS) && !run->supervisor.has_orphans) {
 			end_attempt(run);
 		}
 		break;
-	case SMD_RUN_RESTARTING:
-		if (run->outcome != SMD_OUTCOME_RESTART) {
-			set_phase(run, SMD_RUN_ENDED);
+	case SMD_PHASE_RESTARTING:
+		if (run->status.outcome != SMD_OUTCOME_RESTART) {
+			set_phase(run, SMD_PHASE_ENDED);
 		} else if (smd_clock_ns() >= run->deadline_ns) {
-			smd_run_reset(run);
+			reset(run);
 			begin_attempt(run);
 		}
 		break;
-	case SMD_RUN_ENDED:
-	case SMD_RUN_PHASE_COUNT:
+	case SMD_PHASE_ENDED:
+	case SMD_PHASE_COUNT:
 		break;
 	}
-	return run->phase != before;
+	return run->status.phase != before;
 }
 
 void smd_run_begin(struct smd_run *run)
 {
-	run->started_ns = smd_clock_ns();
+	run->status.started_ns = smd_clock_ns();
 	begin_attempt(run);
 	smd_run_turn(run);
 }
 
 void smd_run_give_up(struct smd_run *run, const char *reason)
 {
-	run->failure = strdup(reason);
-	run->outcome = SMD_OUTCOME_FAILED;
-	set_phase(run, SMD_RUN_ENDED);
+	run->status.failure = strdup(reason);
+	run->status.outcome = SMD_OUTCOME_FAILED;
+	set_phase(run, SMD_PHASE_ENDED);
 }
 
 void smd_run_turn(struct smd_run *run)
 {
 	int killing = run->interruptions > 1;
 
-	smd_run_reap(run);
-	smd_run_end_overdue(run);
-	smd_run_restart_replicas(run);
+	smd_supervisor_turn(&run->supervisor);
+	restart_replicas(run);
 	while (advance(run)) {
 	}
-	if (killing && run->phase != SMD_RUN_ENDED) {
+	if (killing && run->status.phase != SMD_PHASE_ENDED) {
 		stop(run, OTHERS);
 		stop(run, SERVERS);
 		kill_all(run);
 	}
 	smd_stream_flush(&run->stream);
-	if (run->changed && smd_clock_ns() - run->recorded_ns >= SECOND_NS) {
-		smd_run_record(run);
+	if (run->changed && smd_clock_ns() - run->record.written_ns >= SECOND_NS) {
+		write_record(run);
 	}
 }

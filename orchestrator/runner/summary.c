@@ -1,17 +1,20 @@
 /* Shows how a job went: for people on standard output, for programs in summary.json. */
+#include "orchestrator/runner/summary.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "orchestrator/runner/figures.h"
 #include "orchestrator/runner/obituary.h"
 
-#define LABEL_WIDTH  16
-#define AMOUNT_SIZE  32
-#define AMOUNT_WIDTH 10
+#define LABEL_WIDTH    16
+#define NAME_WIDTH_MIN 7 /* "replica" */
+#define AMOUNT_SIZE    32
+#define AMOUNT_WIDTH   10
 
-static const char *outcome_name(const struct smd_run *run)
+static const char *outcome_name(const struct smd_job_status *status)
 {
-	switch (run->outcome) {
+	switch (status->outcome) {
 	case SMD_OUTCOME_SUCCEEDED:
 		return "succeeded";
 	case SMD_OUTCOME_CANCELLED:
@@ -21,9 +24,9 @@ static const char *outcome_name(const struct smd_run *run)
 	}
 }
 
-static double job_seconds(const struct smd_run *run)
+static double job_seconds(const struct smd_job_status *status)
 {
-	return (double)(run->ended_ns - run->started_ns) * 1e-9;
+	return (double)(status->ended_ns - status->started_ns) * 1e-9;
 }
 
 /* 1234567 bytes are "1.23 MB". */
@@ -82,13 +85,14 @@ static void print_figures(const struct smd_figures *figures, FILE *file)
 	}
 }
 
-static void print_replicas(const struct smd_run *run, FILE *file)
+static void print_replicas(const struct smd_job_status *status, FILE *file)
 {
-	int width = run->display.name_width > 7 ? run->display.name_width : 7;
+	int width = smd_replica_names_width(status->replicas, status->count);
 
+	width = width > NAME_WIDTH_MIN ? width : NAME_WIDTH_MIN;
 	fprintf(file, "\n  %-*s  %-16s  %-12s %9s\n", width, "replica", "role", "exit", "time");
-	for (size_t i = 0; i < run->count; i++) {
-		const struct smd_replica *replica = &run->replicas[i];
+	for (size_t i = 0; i < status->count; i++) {
+		const struct smd_replica *replica = &status->replicas[i];
 		char word[SMD_OBITUARY_SIZE];
 
 		smd_obituary_word(replica, word);
@@ -109,13 +113,13 @@ static void print_amount(const struct smd_replica *replica, const char *key, FIL
 }
 
 /* Only servers that reported have a row, and without rows there is no table. */
-static void print_traffic(const struct smd_run *run, FILE *file)
+static void print_traffic(const struct smd_job_status *status, FILE *file)
 {
 	int width = (int)sizeof("reduction server") - 1;
 	int rows = 0;
 
-	for (size_t i = 0; i < run->count; i++) {
-		const struct smd_replica *replica = &run->replicas[i];
+	for (size_t i = 0; i < status->count; i++) {
+		const struct smd_replica *replica = &status->replicas[i];
 		double chunks = smd_figures_number(replica, "chunks");
 
 		if (replica->role != SMD_ROLE_REDUCTION_SERVER ||
@@ -139,7 +143,8 @@ static void print_traffic(const struct smd_run *run, FILE *file)
 }
 
 /* After the job's success a replica that fails, or does not end by itself, is worth a warning. */
-static void print_warning(const struct smd_run *run, const struct smd_replica *replica, FILE *file)
+static void print_warning(const struct smd_jobdir *dir, unsigned grace_s,
+	const struct smd_replica *replica, FILE *file)
 {
 	char sentence[SMD_OBITUARY_SIZE];
 
@@ -147,50 +152,52 @@ static void print_warning(const struct smd_run *run, const struct smd_replica *r
 		smd_obituary_sentence(replica, sentence);
 		fprintf(file, "\nwarning: %s %s after the job had succeeded\n", replica->name,
 			sentence);
-		smd_obituary_print_tail(replica, &run->dir, file);
+		smd_obituary_print_tail(replica, dir, file);
 	} else if (replica->state == SMD_REPLICA_STOPPED && !smd_replica_is_server(replica)) {
 		fprintf(file,
 			"\nwarning: %s had not ended %u s after the job had succeeded and was "
 			"stopped\n",
-			replica->name, run->grace_s);
+			replica->name, grace_s);
 	}
 }
 
-static void print_warnings(const struct smd_run *run, FILE *file)
+static void print_warnings(const struct smd_job_status *status, const struct smd_jobdir *dir,
+	unsigned grace_s, FILE *file)
 {
-	for (size_t i = 0; run->outcome == SMD_OUTCOME_SUCCEEDED && i < run->count; i++) {
-		print_warning(run, &run->replicas[i], file);
+	for (size_t i = 0; status->outcome == SMD_OUTCOME_SUCCEEDED && i < status->count; i++) {
+		print_warning(dir, grace_s, &status->replicas[i], file);
 	}
 }
 
 /* Of the job, and of replicas alone. */
-static unsigned restarts(const struct smd_run *run)
+static unsigned restarts(const struct smd_job_status *status)
 {
-	unsigned sum = run->restarts;
+	unsigned sum = status->restarts;
 
-	for (size_t i = 0; i < run->count; i++) {
-		sum += run->replicas[i].restarts;
+	for (size_t i = 0; i < status->count; i++) {
+		sum += status->replicas[i].restarts;
 	}
 	return sum;
 }
 
-void smd_run_print_summary(const struct smd_run *run, FILE *file)
+void smd_summary_print(const struct smd_job_status *status, const struct smd_jobdir *dir,
+	unsigned grace_s, FILE *file)
 {
 	struct smd_figures figures;
 
-	smd_figures_collect(run, &figures);
-	fprintf(file, "\n%s: %s in %.1f s\n", run->job->display_name, outcome_name(run),
-		job_seconds(run));
+	smd_figures_collect(status, &figures);
+	fprintf(file, "\n%s: %s in %.1f s\n", status->job->display_name, outcome_name(status),
+		job_seconds(status));
 	print_label(file, "job directory");
-	fprintf(file, "%s\n", run->dir.path);
-	if (restarts(run) > 0) {
+	fprintf(file, "%s\n", dir->path);
+	if (restarts(status) > 0) {
 		print_label(file, "restarts");
-		fprintf(file, "%u\n", restarts(run));
+		fprintf(file, "%u\n", restarts(status));
 	}
 	print_figures(&figures, file);
-	print_replicas(run, file);
-	print_traffic(run, file);
-	print_warnings(run, file);
+	print_replicas(status, file);
+	print_traffic(status, file);
+	print_warnings(status, dir, grace_s, file);
 	fflush(file);
 }
 
@@ -211,21 +218,21 @@ static json_t *replica_figures(const struct smd_replica *replica)
 		"exit", word, "seconds", smd_replica_elapsed(replica), "results", replica->results);
 }
 
-int smd_run_write_summary(const struct smd_run *run)
+int smd_summary_write(const struct smd_job_status *status, const struct smd_jobdir *dir)
 {
 	struct smd_figures figures;
 	json_t *replicas = json_array();
 	json_t *summary;
 	int ret;
 
-	smd_figures_collect(run, &figures);
-	for (size_t i = 0; i < run->count; i++) {
-		json_array_append_new(replicas, replica_figures(&run->replicas[i]));
+	smd_figures_collect(status, &figures);
+	for (size_t i = 0; i < status->count; i++) {
+		json_array_append_new(replicas, replica_figures(&status->replicas[i]));
 	}
-	summary = json_pack("{s:s, s:s, s:s, s:f, s:o}", "displayName", run->job->display_name,
-		"id", run->job->id, "state", smd_run_state_name(run), "seconds", job_seconds(run),
-		"replicas", replicas);
-	json_object_set_new(summary, "restarts", json_integer(restarts(run)));
+	summary = json_pack("{s:s, s:s, s:s, s:f, s:o}", "displayName", status->job->display_name,
+		"id", status->job->id, "state", smd_job_state_name(status), "seconds",
+		job_seconds(status), "replicas", replicas);
+	json_object_set_new(summary, "restarts", json_integer(restarts(status)));
 	set_number(summary, "accuracy", figures.accuracy);
 	set_number(summary, "steps", figures.steps);
 	set_number(summary, "allreduce_bytes", figures.allreduce_bytes);
@@ -233,7 +240,7 @@ int smd_run_write_summary(const struct smd_run *run)
 	if (figures.weights) {
 		json_object_set_new(summary, "weights_equal", json_boolean(figures.weights_equal));
 	}
-	ret = smd_jobdir_write_json(&run->dir, "summary.json", summary);
+	ret = smd_jobdir_write_json(dir, "summary.json", summary);
 	json_decref(summary);
 	return ret;
 }

@@ -80,6 +80,28 @@ static void test_what_is_started_again(void **state)
 	assert_int_equal(smd_policy_scope(&job, SMD_ROLE_WORKER), SMD_RESTART_JOB);
 }
 
+static void test_restarts_are_bounded_and_of_one_scope(void **state)
+{
+	const struct smd_exit failed = CODE(1);
+	struct smd_job job = {.restart_scope = SMD_RESTART_REPLICA,
+		.restart_policy = SMD_RESTART_ON_FAILURE,
+		.max_restarts = 2};
+
+	(void)state;
+	for (unsigned restarts = 0; restarts < 4; restarts++) {
+		assert_int_equal(smd_policy_restarts(&job, SMD_RESTART_REPLICA, SMD_ROLE_WORKER,
+					 &failed, restarts),
+			restarts < 2);
+		assert_false(smd_policy_restarts(
+			&job, SMD_RESTART_JOB, SMD_ROLE_WORKER, &failed, restarts));
+		assert_int_equal(smd_policy_restarts(&job, SMD_RESTART_JOB,
+					 SMD_ROLE_REDUCTION_SERVER, &failed, restarts),
+			restarts < 2);
+	}
+	job.restart_policy = SMD_RESTART_NEVER;
+	assert_false(smd_policy_restarts(&job, SMD_RESTART_REPLICA, SMD_ROLE_WORKER, &failed, 0));
+}
+
 static void test_backoff_doubles_up_to_a_maximum(void **state)
 {
 	struct smd_job job = {.restart_backoff_s = 3};
@@ -164,6 +186,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_which_ends_are_retried),
 		cmocka_unit_test(test_what_is_started_again),
+		cmocka_unit_test(test_restarts_are_bounded_and_of_one_scope),
 		cmocka_unit_test(test_backoff_doubles_up_to_a_maximum),
 		cmocka_unit_test(test_whose_success_is_the_jobs),
 		cmocka_unit_test(test_a_replica_succeeds_with_all_its_processes),

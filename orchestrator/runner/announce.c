@@ -1,0 +1,78 @@
+/* Puts what the runner has to say into words. The sentences about phases are those of Vertex AI. */
+#include "orchestrator/runner/announce.h"
+
+#include <string.h>
+
+#include "orchestrator/runner/obituary.h"
+
+static void say(struct smd_stream *stream, const char *severity, const char *text)
+{
+	smd_stream_say(stream, SMD_STREAM_SERVICE, severity, text, strlen(text));
+}
+
+/* Only the sentences: the replicas' own lines, which are indented, are in the stream already. */
+static void say_failure(struct smd_stream *stream, const char *message)
+{
+	while (*message) {
+		size_t length = strcspn(message, "\n");
+
+		if (*message != ' ') {
+			smd_stream_say(stream, SMD_STREAM_SERVICE, "ERROR", message, length);
+		}
+		message += length + (message[length] == '\n');
+	}
+}
+
+static void say_outcome(struct smd_stream *stream, const struct smd_job_status *status)
+{
+	if (status->outcome == SMD_OUTCOME_SUCCEEDED) {
+		say(stream, "INFO", "Job completed successfully.");
+	} else if (status->outcome == SMD_OUTCOME_CANCELLED) {
+		say(stream, "INFO", "Job was cancelled.");
+	} else {
+		say_failure(stream, status->failure ? status->failure : "Job failed.");
+	}
+}
+
+void smd_announce_phase(struct smd_stream *stream, const struct smd_job_status *status)
+{
+	if (status->phase == SMD_PHASE_PREPARING) {
+		say(stream, "INFO", "Job is preparing.");
+	} else if (status->phase == SMD_PHASE_RUNNING) {
+		say(stream, "INFO", "Job is running.");
+	} else if (status->phase == SMD_PHASE_ENDED) {
+		say_outcome(stream, status);
+	}
+}
+
+void smd_announce_end(struct smd_display *display, struct smd_replica *replica)
+{
+	char sentence[SMD_OBITUARY_SIZE];
+
+	if (replica->status_is_new) {
+		smd_display_change(display, replica, "%s", replica->status);
+		replica->status_is_new = 0;
+	}
+	smd_obituary_sentence(replica, sentence);
+	if (replica->end.kind == SMD_EXIT_ERRNO) {
+		smd_display_change(display, replica, "%s", sentence);
+	} else {
+		smd_display_change(display, replica, "%s%s after %.1f s",
+			replica->state == SMD_REPLICA_STOPPED ? "stopped: " : "", sentence,
+			smd_replica_elapsed(replica));
+	}
+}
+
+void smd_announce_restart(struct smd_display *display, struct smd_stream *stream,
+	const struct smd_job_status *status, unsigned wait_s)
+{
+	const struct smd_replica *cause = status->decisive;
+	char sentence[SMD_OBITUARY_SIZE];
+	char text[2 * SMD_OBITUARY_SIZE];
+
+	smd_obituary_sentence(cause, sentence);
+	snprintf(text, sizeof(text), "%s %s: restart %u of %d in %u s", cause->name, sentence,
+		status->restarts + 1, status->job->max_restarts, wait_s);
+	smd_display_print(display, "%s", text);
+	say(stream, "WARNING", text);
+}

@@ -1,0 +1,22 @@
+/*
+ * What the runner itself says about a job: in its progress, and in its stream as the task
+ * "service".
+ */
+#ifndef SMD_RUNNER_ANNOUNCE_H
+#define SMD_RUNNER_ANNOUNCE_H
+
+#include "orchestrator/runner/display.h"
+#include "orchestrator/runner/job_status.h"
+#include "orchestrator/runner/stream.h"
+
+/* The phase that the job has come to; of a failure the sentences of its message. */
+void smd_announce_phase(struct smd_stream *stream, const struct smd_job_status *status);
+
+/* How a replica has ended. */
+void smd_announce_end(struct smd_display *display, struct smd_replica *replica);
+
+/* That the whole job is started again after wait_s, because of the decisive end. */
+void smd_announce_restart(struct smd_display *display, struct smd_stream *stream,
+	const struct smd_job_status *status, unsigned wait_s);
+
+#endif

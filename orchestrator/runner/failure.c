@@ -1,0 +1,72 @@
+/* Says why a job failed. */
+#include "orchestrator/runner/failure.h"
+
+#include <stdlib.h>
+
+#include "orchestrator/runner/obituary.h"
+
+static const char *plural(int64_t count)
+{
+	return count == 1 ? "" : "s";
+}
+
+char *smd_failure_of_end(const struct smd_job_status *status, const struct smd_jobdir *dir)
+{
+	const struct smd_replica *decisive = status->decisive;
+	int is_status_0 = decisive->end.kind == SMD_EXIT_CODE && decisive->end.value == 0;
+	char sentence[SMD_OBITUARY_SIZE];
+	char *text = NULL;
+	size_t length;
+	FILE *file = open_memstream(&text, &length);
+
+	if (!file) {
+		return NULL;
+	}
+	smd_obituary_sentence(decisive, sentence);
+	fprintf(file, "The replica %s %s%s.\n", decisive->name, sentence,
+		is_status_0 ? " before the job ended" : "");
+	smd_obituary_print_tail(decisive, dir, file);
+	fclose(file);
+	return text;
+}
+
+char *smd_failure_of_late_servers(
+	const struct smd_job_status *status, const struct smd_jobdir *dir, unsigned ready_timeout_s)
+{
+	char *text = NULL;
+	size_t length;
+	FILE *file = open_memstream(&text, &length);
+
+	for (size_t i = 0; file && i < status->count; i++) {
+		const struct smd_replica *replica = &status->replicas[i];
+
+		if (replica->state == SMD_REPLICA_STARTING || replica->restart_ns) {
+			fprintf(file, "The replica %s was not ready within %u second%s.\n",
+				replica->name, ready_timeout_s, plural(ready_timeout_s));
+			smd_obituary_print_tail(replica, dir, file);
+		}
+	}
+	if (file) {
+		fclose(file);
+	}
+	return text;
+}
+
+static char *describe_limit(const char *what, const char *limit, int64_t seconds)
+{
+	char *text;
+	int length = asprintf(&text, "The job %s within its %s of %lld second%s.\n", what, limit,
+		(long long)seconds, plural(seconds));
+
+	return length < 0 ? NULL : text;
+}
+
+char *smd_failure_of_timeout(const struct smd_job *job)
+{
+	return describe_limit("did not end", "timeout", job->timeout_s);
+}
+
+char *smd_failure_of_wait(const struct smd_job *job)
+{
+	return describe_limit("was not running", "maxWaitDuration", job->max_wait_s);
+}

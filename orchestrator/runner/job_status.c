@@ -1,0 +1,31 @@
+/* Names a job's state as Vertex AI does. */
+#include "orchestrator/runner/job_status.h"
+
+const char *smd_job_state_name(const struct smd_job_status *status)
+{
+	static const char *const announced[] = {
+#define X(name, usual, cancelled) [SMD_PHASE_##name] = usual,
+		SMD_JOB_PHASES(X)
+#undef X
+	};
+	static const char *const when_cancelled[] = {
+#define X(name, usual, cancelled) [SMD_PHASE_##name] = cancelled,
+		SMD_JOB_PHASES(X)
+#undef X
+	};
+
+	if (status->outcome == SMD_OUTCOME_CANCELLED) {
+		return when_cancelled[status->phase];
+	}
+	if (status->phase == SMD_PHASE_ENDED) {
+		return status->outcome == SMD_OUTCOME_SUCCEEDED ? "JOB_STATE_SUCCEEDED"
+								: "JOB_STATE_FAILED";
+	}
+	return announced[status->phase];
+}
+
+unsigned smd_job_status_restarts_of(
+	const struct smd_job_status *status, const struct smd_replica *replica)
+{
+	return status->restarts + replica->restarts;
+}

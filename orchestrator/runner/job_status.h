@@ -1,0 +1,58 @@
+/*
+ * How a job is: what its runner knows, for everything that shows or records it to read. Only run.c
+ * changes it.
+ */
+#ifndef SMD_RUNNER_JOB_STATUS_H
+#define SMD_RUNNER_JOB_STATUS_H
+
+#include "orchestrator/runner/replica.h"
+
+/* X(name, what is announced, and what when the job is cancelled) */
+#define SMD_JOB_PHASES(X)                                                                          \
+	X(PREPARING, "JOB_STATE_PENDING", "JOB_STATE_PENDING")                                     \
+	X(RUNNING, "JOB_STATE_RUNNING", "JOB_STATE_RUNNING")                                       \
+	X(FINISHING, "JOB_STATE_RUNNING", "JOB_STATE_RUNNING")                                     \
+	X(STOPPING, "JOB_STATE_RUNNING", "JOB_STATE_CANCELLING")                                   \
+	X(DRAINING, "JOB_STATE_RUNNING", "JOB_STATE_CANCELLING")                                   \
+	X(RESTARTING, "JOB_STATE_PENDING", "JOB_STATE_CANCELLING")                                 \
+	X(ENDED, NULL, "JOB_STATE_CANCELLED") /* NULL: the outcome's */
+
+enum smd_job_phase {
+#define X(name, announced, cancelled) SMD_PHASE_##name,
+	SMD_JOB_PHASES(X)
+#undef X
+		SMD_PHASE_COUNT
+};
+
+enum smd_outcome {
+	SMD_OUTCOME_OPEN,
+	SMD_OUTCOME_RESTART, /* of this attempt only: another one follows */
+	SMD_OUTCOME_SUCCEEDED,
+	SMD_OUTCOME_FAILED,
+	SMD_OUTCOME_CANCELLED
+};
+
+struct smd_job_status {
+	const struct smd_job *job;
+	struct smd_replica *replicas;
+	size_t count;
+	enum smd_job_phase phase;
+	enum smd_outcome outcome;
+	char *failure;                      /* the message, once the job has failed */
+	const struct smd_replica *decisive; /* whose end decides the outcome */
+	unsigned restarts;                  /* of the whole job */
+	uint64_t started_ns;
+	uint64_t ended_ns;
+	char create_time[SMD_TIMESTAMP_SIZE];
+	char start_time[SMD_TIMESTAMP_SIZE]; /* empty: never RUNNING */
+	char end_time[SMD_TIMESTAMP_SIZE];
+};
+
+/* What is announced as the job's state. */
+const char *smd_job_state_name(const struct smd_job_status *status);
+
+/* How often the replica has been started before, alone or with the whole job. */
+unsigned smd_job_status_restarts_of(
+	const struct smd_job_status *status, const struct smd_replica *replica);
+
+#endif

@@ -1,0 +1,48 @@
+/*
+ * What one launch of a replica needs: its variables, its command line, its files. It starts
+ * nothing.
+ */
+#ifndef SMD_RUNNER_LAUNCH_H
+#define SMD_RUNNER_LAUNCH_H
+
+#include "orchestrator/engine/engine.h"
+#include "orchestrator/runner/jobdir.h"
+#include "orchestrator/runner/replica.h"
+#include "orchestrator/runner/workspace.h"
+
+/* What all launches of a job share; borrowed. */
+struct smd_launcher {
+	const struct smd_job *job;
+	const struct smd_contract *contract;
+	const struct smd_jobdir *dir;
+	const struct smd_workspace *workspace;
+	struct smd_engine *engine;
+	const char *container_runtime; /* runs images; NULL: commands are run, as processes */
+	unsigned grace_s;
+};
+
+struct smd_prepared_launch {
+	struct smd_environment environment;
+	char **argv;
+	char *log;
+	char *exit_record;
+	char *error_file;
+	char *name;
+	const char *image;   /* NULL: argv is run as a process */
+	const char *program; /* what is executed; NULL: not known yet */
+};
+
+/* Prepares the launch of a replica that was started `restarts` times before. 0 or -errno; the
+ * launch is to be cleared in any case. */
+int smd_launch_prepare(struct smd_prepared_launch *launch, const struct smd_launcher *launcher,
+	const struct smd_replica *replica, unsigned restarts);
+void smd_launch_clear(struct smd_prepared_launch *launch);
+
+/* The same for the engine; it points into the launch. */
+struct smd_launch smd_launch_request(const struct smd_prepared_launch *launch,
+	const struct smd_launcher *launcher, const struct smd_replica *replica);
+
+/* What the replica's launches are called, which the caller frees. NULL: out of memory. */
+char *smd_launch_name(const struct smd_replica *replica);
+
+#endif
