@@ -292,7 +292,7 @@ static int start_server(
 	smd_log(SMD_LOG_INFO, "server",
 		"memory: at most %.0f MiB, %u threads with %zu buffers of %u KiB each",
 		(double)memory / (1 << 20), config.shards,
-		(size_t)(memory / config.shards / SMD_POOL_STRIDE(SMD_CHUNK_DEFAULT)),
+		(size_t)(memory / config.shards / SMD_BUFFER_POOL_STRIDE(SMD_CHUNK_DEFAULT)),
 		SMD_CHUNK_DEFAULT >> 10);
 	return smd_server_start(program->base, &config, &program->server, error);
 }

@@ -8,8 +8,8 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
-#include "reduction_server/engine/berth.h"
 #include "reduction_server/engine/peer.h"
+#include "reduction_server/engine/receive_buffer.h"
 #include "reduction_server/engine/shard.h"
 
 #define SECOND_NS       1000000000ull
@@ -18,12 +18,12 @@
 
 /* ---- memory ---- */
 
-static size_t comm_buffers(const struct smd_comm *comm, unsigned window)
+static size_t comm_buffers(const struct smd_server_comm *comm, unsigned window)
 {
 	return (size_t)window * (comm->nranks + 1);
 }
 
-static void comm_free_slots(struct smd_comm *comm)
+static void comm_free_slots(struct smd_server_comm *comm)
 {
 	for (unsigned i = 0; i < comm->nslots; i++) {
 		free(comm->slots[i].parts);
@@ -34,7 +34,7 @@ static void comm_free_slots(struct smd_comm *comm)
 	free(comm->slots);
 }
 
-static int comm_create_slots(struct smd_comm *comm, unsigned nslots)
+static int comm_create_slots(struct smd_server_comm *comm, unsigned nslots)
 {
 	comm->slots = calloc(nslots, sizeof(*comm->slots));
 	if (!comm->slots) {
@@ -58,9 +58,9 @@ static int comm_create_slots(struct smd_comm *comm, unsigned nslots)
 }
 
 static int comm_create(struct smd_shard *shard, const char *name, const struct smd_join *join,
-	struct smd_comm **out, struct smd_error *error)
+	struct smd_server_comm **out, struct smd_error *error)
 {
-	struct smd_comm *comm = calloc(1, sizeof(*comm));
+	struct smd_server_comm *comm = calloc(1, sizeof(*comm));
 	int ret = -ENOMEM;
 
 	if (!comm) {
@@ -73,7 +73,7 @@ static int comm_create(struct smd_shard *shard, const char *name, const struct s
 	comm->since_ns = smd_clock_ns();
 	comm->window = 1;
 	comm->reserved_window = 1;
-	if (!smd_pool_reserve(&shard->pool, comm_buffers(comm, 1))) {
+	if (!smd_buffer_pool_reserve(&shard->pool, comm_buffers(comm, 1))) {
 		ret = smd_error_set(error, ENOSPC,
 			"group %s: the reduction server's memory has no slot left for %u ranks "
 			"(%zu of %zu buffers of %zu bytes are promised); give it a larger "
@@ -96,13 +96,13 @@ static int comm_create(struct smd_shard *shard, const char *name, const struct s
 release_buffers:
 	free(comm->name);
 	free(comm->members);
-	smd_pool_release(&shard->pool, comm_buffers(comm, 1));
+	smd_buffer_pool_release(&shard->pool, comm_buffers(comm, 1));
 free_comm:
 	free(comm);
 	return ret;
 }
 
-void smd_comm_free(struct smd_comm *comm)
+void smd_server_comm_free(struct smd_server_comm *comm)
 {
 	comm_free_slots(comm);
 	free(comm->members);
@@ -110,29 +110,29 @@ void smd_comm_free(struct smd_comm *comm)
 	free(comm);
 }
 
-static void comm_bury_if_gone(struct smd_comm *comm)
+static void comm_retire_if_gone(struct smd_server_comm *comm)
 {
-	if (comm->attached == 0 && comm->busy_slots == 0 && !comm->buried) {
-		comm->buried = true;
-		smd_pool_release(
+	if (comm->attached == 0 && comm->busy_slots == 0 && !comm->retired) {
+		comm->retired = true;
+		smd_buffer_pool_release(
 			&comm->shard->pool, comm_buffers(comm, comm->reserved_window) - comm->lent);
-		smd_shard_bury(comm->shard, comm);
+		smd_shard_retire(comm->shard, comm);
 	}
 }
 
 /* ---- credits ---- */
 
 /* More window while the shard has plenty, back to one slot when it runs short. */
-static void comm_adjust_window(struct smd_comm *comm)
+static void comm_adjust_window(struct smd_server_comm *comm)
 {
-	struct smd_pool *pool = &comm->shard->pool;
+	struct smd_buffer_pool *pool = &comm->shard->pool;
 	unsigned most = comm->shard->config.window;
 	size_t spare = pool->total - pool->reserved;
 
 	if (comm->reserved_window < most) {
 		size_t more = comm_buffers(comm, most - comm->reserved_window);
 
-		if (spare >= more + pool->total / 4 && smd_pool_reserve(pool, more)) {
+		if (spare >= more + pool->total / 4 && smd_buffer_pool_reserve(pool, more)) {
 			comm->reserved_window = most;
 		}
 	}
@@ -144,7 +144,7 @@ static void comm_adjust_window(struct smd_comm *comm)
 	}
 }
 
-unsigned smd_comm_grant(struct smd_comm *comm, uint64_t ordinal)
+unsigned smd_server_comm_grant(struct smd_server_comm *comm, uint64_t ordinal)
 {
 	uint64_t limit;
 
@@ -156,7 +156,8 @@ unsigned smd_comm_grant(struct smd_comm *comm, uint64_t ordinal)
 	return comm->window;
 }
 
-void smd_comm_granted(struct smd_comm *comm, unsigned rank, uint64_t ordinal, unsigned window)
+void smd_server_comm_granted(
+	struct smd_server_comm *comm, unsigned rank, uint64_t ordinal, unsigned window)
 {
 	struct smd_member *member = comm->members[rank];
 
@@ -165,28 +166,28 @@ void smd_comm_granted(struct smd_comm *comm, unsigned rank, uint64_t ordinal, un
 	}
 }
 
-void smd_comm_slot_freed(struct smd_comm *comm)
+void smd_server_comm_slot_freed(struct smd_server_comm *comm)
 {
 	if (comm->window < comm->reserved_window && comm->done >= comm->shrink_at &&
 		comm->busy_slots <= comm->window) {
-		smd_pool_release(&comm->shard->pool,
+		smd_buffer_pool_release(&comm->shard->pool,
 			comm_buffers(comm, comm->reserved_window - comm->window));
 		comm->reserved_window = comm->window;
 	}
-	comm_bury_if_gone(comm);
+	comm_retire_if_gone(comm);
 }
 
 /* ---- joining ---- */
 
-static void comm_activate(struct smd_comm *comm)
+static void comm_activate(struct smd_server_comm *comm)
 {
-	comm->state = SMD_COMM_ACTIVE;
+	comm->state = SMD_SERVER_COMM_ACTIVE;
 	comm->limit = comm->window; /* the sure slot; more comes with results, to those who work */
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		comm->members[r]->limit = comm->window;
 		if (comm->members[r]->peer->lane->controls < SMD_LANE_CONTROLS_MAX) {
 			/* They go with JOINED, and with nothing else. */
-			(void)smd_member_offer(comm->members[r], comm->window);
+			(void)smd_member_advertise(comm->members[r], comm->window);
 		}
 		smd_peer_send(comm->members[r], SMD_FRAME_JOINED, comm->window, NULL, 0);
 	}
@@ -194,7 +195,7 @@ static void comm_activate(struct smd_comm *comm)
 		comm->nranks);
 }
 
-static struct smd_member *comm_any_member(const struct smd_comm *comm)
+static struct smd_member *comm_any_member(const struct smd_server_comm *comm)
 {
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		if (comm->members[r]) {
@@ -206,15 +207,15 @@ static struct smd_member *comm_any_member(const struct smd_comm *comm)
 
 /* The communicator of that name that this rank belongs to: one that forms, or none yet. */
 static int comm_find(struct smd_shard *shard, const char *name, const struct smd_member *member,
-	struct smd_comm **out, struct smd_error *error)
+	struct smd_server_comm **out, struct smd_error *error)
 {
-	struct smd_comm *comm;
+	struct smd_server_comm *comm;
 
 	*out = NULL;
 	TAILQ_FOREACH (comm, &shard->comms, link) {
 		const struct smd_member *there;
 
-		if (strcmp(comm->name, name) != 0 || comm->state == SMD_COMM_ABORTED) {
+		if (strcmp(comm->name, name) != 0 || comm->state == SMD_SERVER_COMM_ABORTED) {
 			continue;
 		}
 		there = member->rank < comm->nranks ? comm->members[member->rank] : NULL;
@@ -224,7 +225,7 @@ static int comm_find(struct smd_shard *shard, const char *name, const struct smd
 				name, member->rank, smd_peer_replica(there),
 				smd_peer_replica(member));
 		}
-		if (comm->state == SMD_COMM_FORMING) {
+		if (comm->state == SMD_SERVER_COMM_FORMING) {
 			*out = comm;
 		}
 	}
@@ -232,7 +233,7 @@ static int comm_find(struct smd_shard *shard, const char *name, const struct smd
 }
 
 /* What this member says about the communicator must be what the others have said. */
-static int comm_agree(struct smd_comm *comm, const struct smd_member *member,
+static int comm_agree(struct smd_server_comm *comm, const struct smd_member *member,
 	const struct smd_join *join, struct smd_error *error)
 {
 	const struct smd_member *there = comm_any_member(comm);
@@ -252,16 +253,16 @@ static int comm_agree(struct smd_comm *comm, const struct smd_member *member,
 			smd_peer_replica(member));
 	}
 	if (ret) {
-		smd_comm_abort(comm, -ret, error->text);
+		smd_server_comm_abort(comm, -ret, error->text);
 	}
 	return ret;
 }
 
-int smd_comm_join(struct smd_shard *shard, struct smd_member *member, const char *job,
+int smd_server_comm_join(struct smd_shard *shard, struct smd_member *member, const char *job,
 	const struct smd_join *join, struct smd_error *error)
 {
 	char name[2 * SMD_STRING_MAX + 2];
-	struct smd_comm *comm;
+	struct smd_server_comm *comm;
 	int ret;
 
 	snprintf(name, sizeof(name), "%s%s%s", job, job[0] ? "/" : "", join->group);
@@ -295,17 +296,17 @@ int smd_comm_join(struct smd_shard *shard, struct smd_member *member, const char
 
 static void comm_detach(struct smd_member *member)
 {
-	struct smd_comm *comm = member->comm;
+	struct smd_server_comm *comm = member->comm;
 
 	comm->members[member->rank] = NULL;
 	comm->attached--;
-	comm->lent += smd_member_count_berths(member);
+	comm->lent += smd_member_count_buffers(member);
 	member->comm = NULL;
 }
 
-void smd_comm_abandon(struct smd_comm *comm)
+void smd_server_comm_abandon(struct smd_server_comm *comm)
 {
-	comm->state = SMD_COMM_ABORTED;
+	comm->state = SMD_SERVER_COMM_ABORTED;
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		if (comm->members[r]) {
 			comm_detach(comm->members[r]);
@@ -314,10 +315,10 @@ void smd_comm_abandon(struct smd_comm *comm)
 	for (unsigned i = 0; i < comm->nslots; i++) {
 		smd_slot_advance(&comm->slots[i]);
 	}
-	comm_bury_if_gone(comm);
+	comm_retire_if_gone(comm);
 }
 
-void smd_comm_abort(struct smd_comm *comm, int err, const char *text)
+void smd_server_comm_abort(struct smd_server_comm *comm, int err, const char *text)
 {
 	struct smd_abort abort = {.err = (uint32_t)err};
 	uint8_t payload[SMD_CONTROL_MAX];
@@ -331,10 +332,10 @@ void smd_comm_abort(struct smd_comm *comm, int err, const char *text)
 			smd_peer_send(comm->members[r], SMD_FRAME_ABORT, 0, payload, length);
 		}
 	}
-	smd_comm_abandon(comm);
+	smd_server_comm_abandon(comm);
 }
 
-static bool comm_gathers(const struct smd_comm *comm)
+static bool comm_gathers(const struct smd_server_comm *comm)
 {
 	for (unsigned i = 0; i < comm->nslots; i++) {
 		if (comm->slots[i].state == SMD_SLOT_GATHERING) {
@@ -344,9 +345,9 @@ static bool comm_gathers(const struct smd_comm *comm)
 	return false;
 }
 
-void smd_comm_leave(struct smd_member *member, const struct smd_abort *why)
+void smd_server_comm_leave(struct smd_member *member, const struct smd_abort *why)
 {
-	struct smd_comm *comm = member->comm;
+	struct smd_server_comm *comm = member->comm;
 	char text[SMD_ERROR_TEXT_MAX];
 
 	if (!comm) {
@@ -356,17 +357,17 @@ void smd_comm_leave(struct smd_member *member, const struct smd_abort *why)
 		comm->name, member->rank, smd_peer_replica(member));
 	comm_detach(member);
 	if (why && comm->attached) {
-		smd_comm_abort(comm, (int)why->err, why->text);
-	} else if (comm->state == SMD_COMM_ACTIVE && comm_gathers(comm)) {
-		smd_comm_abort(comm, ECONNRESET, text);
+		smd_server_comm_abort(comm, (int)why->err, why->text);
+	} else if (comm->state == SMD_SERVER_COMM_ACTIVE && comm_gathers(comm)) {
+		smd_server_comm_abort(comm, ECONNRESET, text);
 	} else {
-		comm_bury_if_gone(comm);
+		comm_retire_if_gone(comm);
 	}
 }
 
-void smd_comm_lost(struct smd_member *member, const char *reason)
+void smd_server_comm_lost(struct smd_member *member, const char *reason)
 {
-	struct smd_comm *comm = member->comm;
+	struct smd_server_comm *comm = member->comm;
 	char text[SMD_ERROR_TEXT_MAX];
 
 	if (!comm) {
@@ -375,14 +376,14 @@ void smd_comm_lost(struct smd_member *member, const char *reason)
 	snprintf(text, sizeof(text), "group %.200s: rank %u (%s) was lost: %s", comm->name,
 		member->rank, smd_peer_replica(member), reason);
 	comm_detach(member);
-	smd_comm_abort(comm, ECONNRESET, text);
+	smd_server_comm_abort(comm, ECONNRESET, text);
 }
 
 /* ---- waiting ---- */
 
 /* "ranks 1 (workerpool1-0), 2" of those for which missing() holds; returns how many. */
 static unsigned name_missing(
-	const struct smd_comm *comm, const struct smd_slot *slot, char *text, size_t size)
+	const struct smd_server_comm *comm, const struct smd_slot *slot, char *text, size_t size)
 {
 	unsigned missing = 0;
 	size_t used = 0;
@@ -407,8 +408,8 @@ static unsigned name_missing(
 	return missing;
 }
 
-static void comm_tell(struct smd_comm *comm, const struct smd_slot *slot, enum smd_log_level level,
-	const char *text)
+static void comm_tell(struct smd_server_comm *comm, const struct smd_slot *slot,
+	enum smd_log_level level, const char *text)
 {
 	uint8_t payload[SMD_CONTROL_MAX];
 	size_t length = smd_text_encode(text, payload);
@@ -421,7 +422,7 @@ static void comm_tell(struct smd_comm *comm, const struct smd_slot *slot, enum s
 	}
 }
 
-void smd_comm_tell_late(struct smd_comm *comm, uint64_t now_ns)
+void smd_server_comm_tell_late(struct smd_server_comm *comm, uint64_t now_ns)
 {
 	const struct smd_slot *slot = &comm->slots[comm->done % comm->nslots];
 	char ranks[360];
@@ -429,14 +430,14 @@ void smd_comm_tell_late(struct smd_comm *comm, uint64_t now_ns)
 	uint64_t late_ns = comm->shard->config.late_s * SECOND_NS;
 	unsigned missing;
 
-	if (comm->state == SMD_COMM_FORMING &&
+	if (comm->state == SMD_SERVER_COMM_FORMING &&
 		now_ns - comm->told_ns >= FORMING_TELL_S * SECOND_NS) {
 		comm->told_ns = now_ns;
 		name_missing(comm, NULL, ranks, sizeof(ranks));
 		snprintf(text, sizeof(text), "group %.100s: %s of %u not joined yet", comm->name,
 			ranks, comm->nranks);
 		comm_tell(comm, NULL, SMD_LOG_DEBUG, text);
-	} else if (comm->state == SMD_COMM_ACTIVE && slot->state == SMD_SLOT_GATHERING &&
+	} else if (comm->state == SMD_SERVER_COMM_ACTIVE && slot->state == SMD_SLOT_GATHERING &&
 		   now_ns - slot->opened_ns >= late_ns && now_ns - comm->told_ns >= late_ns) {
 		comm->told_ns = now_ns;
 		missing = name_missing(comm, slot, ranks, sizeof(ranks));

@@ -24,31 +24,35 @@
 struct smd_peer;
 struct smd_shard;
 
-enum smd_comm_state { SMD_COMM_FORMING, SMD_COMM_ACTIVE, SMD_COMM_ABORTED };
+enum smd_server_comm_state {
+	SMD_SERVER_COMM_FORMING,
+	SMD_SERVER_COMM_ACTIVE,
+	SMD_SERVER_COMM_ABORTED
+};
 
 /* One rank's place in a communicator. It belongs to its peer, and lives from JOIN to LEAVE. */
 struct smd_member {
 	struct smd_peer *peer;
-	struct smd_comm *comm; /* NULL: aborted, or never let in */
-	uint32_t number;       /* the worker's number for the communicator */
+	struct smd_server_comm *comm; /* NULL: aborted, or never let in */
+	uint32_t number;              /* the worker's number for the communicator */
 	uint16_t rank;
 	uint64_t next;  /* the ordinal that it must send next */
 	uint64_t limit; /* the first ordinal that it has not been granted: what it was told, as far
 			   as that has left for it */
-	struct smd_berth *berths; /* berth.h; NULL: its lane cannot advertise */
-	uint64_t berthed;         /* ordinals from `next` to before this one have theirs */
+	struct smd_receive_buffer *receive_buffers; /* NULL: its lane has no remote buffers */
+	uint64_t advertised; /* ordinals from `next` to before this one have theirs */
 };
 
-struct smd_comm {
+struct smd_server_comm {
 	struct smd_shard *shard;
-	enum smd_comm_state state;
+	enum smd_server_comm_state state;
 	char *name; /* "job/group" */
 	unsigned nranks;
 	uint64_t table_hash;
 	uint16_t epoch;
 	struct smd_member **members; /* [nranks]; NULL: not joined, or left */
 	unsigned attached;           /* members that are not NULL */
-	bool buried;                 /* waits for the reaper */
+	bool retired;                /* waits for the reaper */
 	uint64_t since_ns;           /* when it began to form */
 	uint64_t told_ns;            /* when a late rank was last named */
 
@@ -58,45 +62,46 @@ struct smd_comm {
 			       over */
 	uint64_t limit;
 	uint64_t done; /* first ordinal that has not been reduced */
-	size_t lent;   /* of the reserved buffers, those of detached members' berths */
+	size_t lent;   /* of the reserved buffers, those of detached members */
 	unsigned nslots;
 	unsigned busy_slots;
 	struct smd_slot *slots;
 
-	TAILQ_ENTRY(smd_comm) link;
+	TAILQ_ENTRY(smd_server_comm) link;
 };
 
 /*
  * Lets the member join. Returns 0, also when the communicator was told ABORT because of what the
  * member said; -errno with a text when this member alone cannot be let in.
  */
-int smd_comm_join(struct smd_shard *shard, struct smd_member *member, const char *job,
+int smd_server_comm_join(struct smd_shard *shard, struct smd_member *member, const char *job,
 	const struct smd_join *join, struct smd_error *error);
 
 /* The member says LEAVE: `why` the communicator is over for its worker, or NULL. */
-void smd_comm_leave(struct smd_member *member, const struct smd_abort *why);
+void smd_server_comm_leave(struct smd_member *member, const struct smd_abort *why);
 
 /* The member's lane has ended. */
-void smd_comm_lost(struct smd_member *member, const char *reason);
+void smd_server_comm_lost(struct smd_member *member, const char *reason);
 
 /* Ends the communicator for everyone, and says why. */
-void smd_comm_abort(struct smd_comm *comm, int err, const char *text);
+void smd_server_comm_abort(struct smd_server_comm *comm, int err, const char *text);
 
 /* Ends it without a word: the lanes are about to be closed, and workers see that. */
-void smd_comm_abandon(struct smd_comm *comm);
+void smd_server_comm_abandon(struct smd_server_comm *comm);
 
 /* The window to send with result `ordinal`. */
-unsigned smd_comm_grant(struct smd_comm *comm, uint64_t ordinal);
+unsigned smd_server_comm_grant(struct smd_server_comm *comm, uint64_t ordinal);
 
 /* Result `ordinal`, with that window, has left for the rank: what it grants may be used. */
-void smd_comm_granted(struct smd_comm *comm, unsigned rank, uint64_t ordinal, unsigned window);
+void smd_server_comm_granted(
+	struct smd_server_comm *comm, unsigned rank, uint64_t ordinal, unsigned window);
 
-void smd_comm_slot_freed(struct smd_comm *comm);
+void smd_server_comm_slot_freed(struct smd_server_comm *comm);
 
 /* Names the ranks that the others have been waiting for too long, on the log and to those who wait.
  */
-void smd_comm_tell_late(struct smd_comm *comm, uint64_t now_ns);
+void smd_server_comm_tell_late(struct smd_server_comm *comm, uint64_t now_ns);
 
-void smd_comm_free(struct smd_comm *comm);
+void smd_server_comm_free(struct smd_server_comm *comm);
 
 #endif

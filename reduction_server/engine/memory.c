@@ -1,6 +1,6 @@
 /* Finds out how much memory there is, and decides how much of it the slots get. */
 #include "reduction_server/engine/memory.h"
-#include "reduction_server/engine/pool.h"
+#include "reduction_server/engine/buffer_pool.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -60,7 +60,7 @@ static uint64_t memory_available(void)
 int smd_memory_decide(uint64_t wanted, unsigned shards, uint32_t chunk_bytes, uint64_t *out,
 	struct smd_error *error)
 {
-	uint64_t least = 3ull * SMD_POOL_STRIDE(chunk_bytes) * shards;
+	uint64_t least = 3ull * SMD_BUFFER_POOL_STRIDE(chunk_bytes) * shards;
 	uint64_t available = memory_available();
 	uint64_t decided = wanted;
 

@@ -10,12 +10,12 @@
 #include "reduction_server/engine/shard.h"
 #include "reduction_server/kernels/kernels.h"
 
-#define WISH_MAX 120 /* bytes of what a rank asks for, in a message */
+#define REQUEST_MAX 120 /* bytes of what a rank asks for, in a message */
 
 static int part_check_credit(
 	const struct smd_member *member, const struct smd_frame *frame, struct smd_error *error)
 {
-	const struct smd_comm *comm = member->comm;
+	const struct smd_server_comm *comm = member->comm;
 
 	if (frame->epoch != comm->epoch) {
 		return smd_error_set(error, EPROTO, "INPUT: epoch must be %u, got %u", comm->epoch,
@@ -36,7 +36,7 @@ static int part_check_credit(
 static int part_check_elements(
 	const struct smd_member *member, const struct smd_frame *frame, struct smd_error *error)
 {
-	const struct smd_comm *comm = member->comm;
+	const struct smd_server_comm *comm = member->comm;
 	size_t chunk_bytes = comm->shard->config.welcome.chunk_bytes;
 	size_t size = smd_dtype_bytes(frame->dtype);
 	unsigned ranks = frame->collective == SMD_COLLECTIVE_ALLREDUCE ? 1 : comm->nranks;
@@ -75,7 +75,7 @@ static bool same_shape(const struct smd_frame *a, const struct smd_frame *b)
 }
 
 /* "all-reduce, float32 sum of 100 in operation 7" */
-static void describe_wish(const struct smd_frame *frame, char text[WISH_MAX])
+static void describe_request(const struct smd_frame *frame, char text[REQUEST_MAX])
 {
 	char root[32] = "";
 
@@ -83,43 +83,43 @@ static void describe_wish(const struct smd_frame *frame, char text[WISH_MAX])
 		snprintf(root, sizeof(root), " %s rank %u",
 			frame->collective == SMD_COLLECTIVE_REDUCE ? "to" : "from", frame->root);
 	}
-	snprintf(text, WISH_MAX, "%s%s, %s %s of %llu in operation %llu",
+	snprintf(text, REQUEST_MAX, "%s%s, %s %s of %llu in operation %llu",
 		smd_collective_name(frame->collective), root, smd_dtype_name(frame->dtype),
 		smd_collective_reduces(frame->collective) ? smd_op_name(frame->op) : "elements",
 		(unsigned long long)frame->count, (unsigned long long)frame->operation);
 }
 
 /* For ranks that ask for the same, but cut it differently. */
-static void describe_chunk(const struct smd_frame *frame, char text[WISH_MAX])
+static void describe_chunk(const struct smd_frame *frame, char text[REQUEST_MAX])
 {
-	snprintf(text, WISH_MAX, "chunk %llu, %u bytes from element %llu on",
+	snprintf(text, REQUEST_MAX, "chunk %llu, %u bytes from element %llu on",
 		(unsigned long long)frame->chunk, frame->length, (unsigned long long)frame->offset);
 }
 
-static void part_disagrees(struct smd_comm *comm, const struct smd_frame *first,
+static void part_disagrees(struct smd_server_comm *comm, const struct smd_frame *first,
 	const struct smd_member *second_member, const struct smd_frame *second)
 {
 	const struct smd_member *first_member = comm->members[first->rank];
 	char text[SMD_ERROR_TEXT_MAX];
-	char first_wish[WISH_MAX];
-	char second_wish[WISH_MAX];
+	char first_request[REQUEST_MAX];
+	char second_request[REQUEST_MAX];
 
-	describe_wish(first, first_wish);
-	describe_wish(second, second_wish);
-	if (strcmp(first_wish, second_wish) == 0) {
-		describe_chunk(first, first_wish);
-		describe_chunk(second, second_wish);
+	describe_request(first, first_request);
+	describe_request(second, second_request);
+	if (strcmp(first_request, second_request) == 0) {
+		describe_chunk(first, first_request);
+		describe_chunk(second, second_request);
 	}
 	snprintf(text, sizeof(text),
 		"group %.80s: all ranks must ask for the same, but rank %u (%.60s) asks for %s, "
 		"rank %u (%.60s) for %s",
-		comm->name, first->rank, smd_peer_replica(first_member), first_wish, second->rank,
-		smd_peer_replica(second_member), second_wish);
-	smd_comm_abort(comm, EINVAL, text);
+		comm->name, first->rank, smd_peer_replica(first_member), first_request,
+		second->rank, smd_peer_replica(second_member), second_request);
+	smd_server_comm_abort(comm, EINVAL, text);
 }
 
 /* A chunk that this server can do, for ranks that are all still there. */
-static bool part_can_be_done(struct smd_comm *comm, const struct smd_frame *frame)
+static bool part_can_be_done(struct smd_server_comm *comm, const struct smd_frame *frame)
 {
 	char text[SMD_ERROR_TEXT_MAX];
 
@@ -127,7 +127,7 @@ static bool part_can_be_done(struct smd_comm *comm, const struct smd_frame *fram
 		!smd_kernel_find(frame->dtype, frame->op)) {
 		snprintf(text, sizeof(text), "group %.200s: the reduction server cannot do %s %s",
 			comm->name, smd_dtype_name(frame->dtype), smd_op_name(frame->op));
-		smd_comm_abort(comm, ENOTSUP, text);
+		smd_server_comm_abort(comm, ENOTSUP, text);
 		return false;
 	}
 	if (comm->attached < comm->nranks) {
@@ -140,7 +140,7 @@ static bool part_can_be_done(struct smd_comm *comm, const struct smd_frame *fram
 			"group %.200s: rank %u has left, so operation %llu of rank %u cannot be "
 			"done",
 			comm->name, r, (unsigned long long)frame->operation, frame->rank);
-		smd_comm_abort(comm, ECONNRESET, text);
+		smd_server_comm_abort(comm, ECONNRESET, text);
 		return false;
 	}
 	return true;
@@ -149,7 +149,7 @@ static bool part_can_be_done(struct smd_comm *comm, const struct smd_frame *fram
 int smd_part_place(struct smd_member *member, const struct smd_frame *frame, struct smd_slot **out,
 	struct smd_error *error)
 {
-	struct smd_comm *comm = member->comm;
+	struct smd_server_comm *comm = member->comm;
 	struct smd_slot *slot;
 	int ret = part_check_credit(member, frame, error);
 

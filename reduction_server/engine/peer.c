@@ -8,8 +8,8 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
-#include "reduction_server/engine/berth.h"
 #include "reduction_server/engine/part.h"
+#include "reduction_server/engine/receive_buffer.h"
 #include "reduction_server/engine/shard.h"
 
 #define MEMBERS_FIRST 16
@@ -97,7 +97,7 @@ static struct smd_member *peer_add(
 static void peer_remove(struct smd_peer *peer, struct smd_member *member)
 {
 	peer->members[SMD_COMM_INDEX(member->number)] = NULL;
-	smd_member_free_berths(member, false);
+	smd_member_free_buffers(member, false);
 	free(member);
 }
 
@@ -115,7 +115,7 @@ static int peer_on_input_header(struct smd_peer *peer, const struct smd_frame *f
 	if (!member->comm) {
 		return 0; /* sent before the worker knew that the communicator is over */
 	}
-	if (lane->direct && !smd_member_has_berth(member, frame->ordinal)) {
+	if (lane->direct && !smd_member_advertises(member, frame->ordinal)) {
 		return smd_error_set(error, EPROTO,
 			"INPUT: must not be written to a buffer that was not advertised, got "
 			"ordinal "
@@ -125,7 +125,7 @@ static int peer_on_input_header(struct smd_peer *peer, const struct smd_frame *f
 	ret = smd_part_place(member, frame, &peer->rx_slot, error);
 	if (ret == 0 && peer->rx_slot) {
 		*payload = smd_slot_receive(
-			peer->rx_slot, frame, smd_member_leave_berth(member, frame->ordinal));
+			peer->rx_slot, frame, smd_member_claim_buffer(member, frame->ordinal));
 		peer->rx_slot->remote_buffers[frame->rank] =
 			lane->nremote_buffers ? lane->remote_buffers[0]
 					      : (struct smd_remote_buffer){.length = 0};
@@ -184,7 +184,7 @@ static int peer_on_join(
 	if (!member) {
 		return -EPROTO;
 	}
-	ret = smd_comm_join(peer->shard, member, peer->hello.job, &join, &reason);
+	ret = smd_server_comm_join(peer->shard, member, peer->hello.job, &join, &reason);
 	if (ret) {
 		peer_refuse_join(member, ret, &reason);
 	}
@@ -201,7 +201,7 @@ static int peer_on_leave(
 			"LEAVE: payload must be none or an errno and a text, got %u bytes",
 			frame->length);
 	}
-	smd_comm_leave(peer->rx_member, frame->length ? &why : NULL);
+	smd_server_comm_leave(peer->rx_member, frame->length ? &why : NULL);
 	if (smd_lane_can_advertise(peer->lane)) { /* its buffers are not written to any more */
 		smd_peer_send(peer->rx_member, SMD_FRAME_LEFT, 0, NULL, 0);
 	}
@@ -280,7 +280,7 @@ int smd_peer_create(struct smd_shard *shard, struct smd_lane *lane, const struct
 		return ret;
 	}
 	smd_lane_register(lane,
-		(struct smd_extent){shard->pool.memory, smd_pool_bytes(&shard->pool)},
+		(struct smd_extent){shard->pool.memory, smd_buffer_pool_bytes(&shard->pool)},
 		shard->config.welcome.chunk_bytes);
 	smd_heartbeat_begin(&peer->heartbeat, lane, smd_clock_ns());
 	TAILQ_INSERT_TAIL(&shard->peers, peer, link);
@@ -322,7 +322,7 @@ void smd_peer_close(struct smd_peer *peer, const char *reason)
 	smd_lane_counts_add(&shard->stats.moved, &peer->lane->counts);
 	for (uint32_t i = 0; i < peer->nmembers; i++) {
 		if (peer->members[i]) {
-			smd_comm_lost(peer->members[i], reason);
+			smd_server_comm_lost(peer->members[i], reason);
 		}
 	}
 	if (peer->rx_slot) {
@@ -331,7 +331,7 @@ void smd_peer_close(struct smd_peer *peer, const char *reason)
 	smd_lane_close(peer->lane); /* gives back the results that were on their way */
 	for (uint32_t i = 0; i < peer->nmembers; i++) {
 		if (peer->members[i]) {
-			smd_member_free_berths(peer->members[i], true);
+			smd_member_free_buffers(peer->members[i], true);
 			free(peer->members[i]);
 		}
 	}

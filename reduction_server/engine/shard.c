@@ -33,7 +33,7 @@ void smd_shard_check_drained(struct smd_shard *shard)
 	}
 }
 
-/* ---- the mailbox ---- */
+/* ---- the inbox ---- */
 
 static int shard_on_hello(void *owner, struct smd_lane *lane, const struct smd_hello *hello)
 {
@@ -71,14 +71,14 @@ static void shard_on_mail(void *owner)
 	for (;;) {
 		struct smd_arrival *arrival;
 
-		pthread_mutex_lock(&shard->mailbox.lock);
-		arrival = STAILQ_FIRST(&shard->mailbox.arrivals);
+		pthread_mutex_lock(&shard->inbox.lock);
+		arrival = STAILQ_FIRST(&shard->inbox.arrivals);
 		if (arrival) {
-			STAILQ_REMOVE_HEAD(&shard->mailbox.arrivals, link);
+			STAILQ_REMOVE_HEAD(&shard->inbox.arrivals, link);
 		}
-		drain = shard->mailbox.drain;
-		stop = shard->mailbox.stop;
-		pthread_mutex_unlock(&shard->mailbox.lock);
+		drain = shard->inbox.drain;
+		stop = shard->inbox.stop;
+		pthread_mutex_unlock(&shard->inbox.lock);
 		if (!arrival) {
 			break;
 		}
@@ -106,25 +106,25 @@ int smd_shard_give(struct smd_shard *shard, struct smd_lane *lane, const struct 
 	if (hello) {
 		arrival->hello = *hello;
 	}
-	pthread_mutex_lock(&shard->mailbox.lock);
-	STAILQ_INSERT_TAIL(&shard->mailbox.arrivals, arrival, link);
-	pthread_mutex_unlock(&shard->mailbox.lock);
+	pthread_mutex_lock(&shard->inbox.lock);
+	STAILQ_INSERT_TAIL(&shard->inbox.arrivals, arrival, link);
+	pthread_mutex_unlock(&shard->inbox.lock);
 	smd_bell_ring(&shard->mail);
 	return 0;
 }
 
 void smd_shard_drain(struct smd_shard *shard, bool now)
 {
-	pthread_mutex_lock(&shard->mailbox.lock);
-	shard->mailbox.drain = true;
-	shard->mailbox.stop = now;
-	pthread_mutex_unlock(&shard->mailbox.lock);
+	pthread_mutex_lock(&shard->inbox.lock);
+	shard->inbox.drain = true;
+	shard->inbox.stop = now;
+	pthread_mutex_unlock(&shard->inbox.lock);
 	smd_bell_ring(&shard->mail);
 }
 
 /* ---- communicators ---- */
 
-void smd_shard_bury(struct smd_shard *shard, struct smd_comm *comm)
+void smd_shard_retire(struct smd_shard *shard, struct smd_server_comm *comm)
 {
 	TAILQ_REMOVE(&shard->comms, comm, link);
 	TAILQ_INSERT_TAIL(&shard->gone, comm, link);
@@ -132,7 +132,7 @@ void smd_shard_bury(struct smd_shard *shard, struct smd_comm *comm)
 	smd_shard_check_drained(shard);
 }
 
-/* Callers of smd_shard_bury() may still be looking at the communicator, so it is freed on a later
+/* Callers of smd_shard_retire() may still be looking at the communicator, so it is freed on a later
  * turn. */
 static void shard_on_reap(evutil_socket_t fd, short what, void *arg)
 {
@@ -141,10 +141,10 @@ static void shard_on_reap(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	while (!TAILQ_EMPTY(&shard->gone)) {
-		struct smd_comm *comm = TAILQ_FIRST(&shard->gone);
+		struct smd_server_comm *comm = TAILQ_FIRST(&shard->gone);
 
 		TAILQ_REMOVE(&shard->gone, comm, link);
-		smd_comm_free(comm);
+		smd_server_comm_free(comm);
 	}
 }
 
@@ -153,13 +153,13 @@ static void shard_on_janitor(evutil_socket_t fd, short what, void *arg)
 	struct smd_shard *shard = arg;
 	uint64_t now = smd_clock_ns();
 	struct smd_peer *peer = TAILQ_FIRST(&shard->peers);
-	struct smd_comm *comm;
+	struct smd_server_comm *comm;
 
 	(void)fd;
 	(void)what;
 	smd_greeter_check(&shard->greeter);
 	TAILQ_FOREACH (comm, &shard->comms, link) {
-		smd_comm_tell_late(comm, now);
+		smd_server_comm_tell_late(comm, now);
 	}
 	while (peer) {
 		struct smd_peer *next = TAILQ_NEXT(peer, link);
@@ -173,12 +173,12 @@ static void shard_on_janitor(evutil_socket_t fd, short what, void *arg)
 
 static void shard_abandon_comms(struct smd_shard *shard)
 {
-	struct smd_comm *comm = TAILQ_FIRST(&shard->comms);
+	struct smd_server_comm *comm = TAILQ_FIRST(&shard->comms);
 
 	while (comm) {
-		struct smd_comm *next = TAILQ_NEXT(comm, link);
+		struct smd_server_comm *next = TAILQ_NEXT(comm, link);
 
-		smd_comm_abandon(
+		smd_server_comm_abandon(
 			comm); /* goes to another list, at once or when its slots have drained */
 		comm = next;
 	}
@@ -301,9 +301,10 @@ int smd_shard_start(
 	TAILQ_INIT(&shard->peers);
 	TAILQ_INIT(&shard->comms);
 	TAILQ_INIT(&shard->gone);
-	STAILQ_INIT(&shard->mailbox.arrivals);
-	pthread_mutex_init(&shard->mailbox.lock, NULL);
-	ret = smd_pool_create(&shard->pool, config->memory_bytes, config->welcome.chunk_bytes);
+	STAILQ_INIT(&shard->inbox.arrivals);
+	pthread_mutex_init(&shard->inbox.lock, NULL);
+	ret = smd_buffer_pool_create(
+		&shard->pool, config->memory_bytes, config->welcome.chunk_bytes);
 	if (ret) {
 		smd_error_set(error, -ret, "%s: cannot map %zu bytes for slots", shard->name,
 			config->memory_bytes);
@@ -337,9 +338,9 @@ int smd_shard_start(
 destroy_events:
 	shard_destroy_events(shard);
 	free(shard->sink);
-	smd_pool_destroy(&shard->pool);
+	smd_buffer_pool_destroy(&shard->pool);
 free_shard:
-	pthread_mutex_destroy(&shard->mailbox.lock);
+	pthread_mutex_destroy(&shard->inbox.lock);
 	free(shard);
 	return ret;
 }
@@ -351,16 +352,16 @@ void smd_shard_join(struct smd_shard *shard)
 
 void smd_shard_free(struct smd_shard *shard)
 {
-	while (!STAILQ_EMPTY(&shard->mailbox.arrivals)) {
-		struct smd_arrival *arrival = STAILQ_FIRST(&shard->mailbox.arrivals);
+	while (!STAILQ_EMPTY(&shard->inbox.arrivals)) {
+		struct smd_arrival *arrival = STAILQ_FIRST(&shard->inbox.arrivals);
 
-		STAILQ_REMOVE_HEAD(&shard->mailbox.arrivals, link);
+		STAILQ_REMOVE_HEAD(&shard->inbox.arrivals, link);
 		smd_lane_close(arrival->lane);
 		free(arrival);
 	}
 	shard_destroy_events(shard);
 	free(shard->sink);
-	smd_pool_destroy(&shard->pool);
-	pthread_mutex_destroy(&shard->mailbox.lock);
+	smd_buffer_pool_destroy(&shard->pool);
+	pthread_mutex_destroy(&shard->inbox.lock);
 	free(shard);
 }

@@ -1,8 +1,8 @@
 /*
  * One thread of a reduction server: an event loop with its own lanes, communicators and memory.
  *
- * Shards share nothing. What comes from outside (a new lane, the wish to drain) is put into the
- * mailbox, under its lock, and taken out on the shard's loop. Everything else is touched by the
+ * Shards share nothing. What comes from outside (a new lane, a request to drain) is put into the
+ * inbox, under its lock, and taken out on the shard's loop. Everything else is touched by the
  * shard's thread alone, or before it starts and after it has ended.
  */
 #ifndef SMD_ENGINE_SHARD_H
@@ -12,9 +12,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "reduction_server/engine/buffer_pool.h"
 #include "reduction_server/engine/greeting.h"
 #include "reduction_server/engine/peer.h"
-#include "reduction_server/engine/pool.h"
 #include "reduction_server/transport/loop.h"
 
 struct event;
@@ -53,16 +53,16 @@ struct smd_shard {
 	struct smd_shard_config config;
 	char name[32]; /* "shard 0", for messages */
 	struct event_base *base;
-	struct smd_bell mail;  /* the mailbox has something */
+	struct smd_bell mail;  /* the inbox has something */
 	struct event *janitor; /* once a second or more often: late ranks, silent workers */
 	struct event *reaper;  /* some communicators are gone */
 	pthread_t thread;
-	struct smd_pool pool;
+	struct smd_buffer_pool pool;
 	uint8_t *sink; /* where discarded payloads go */
 	struct smd_greeter greeter;
 	TAILQ_HEAD(, smd_peer) peers;
-	TAILQ_HEAD(smd_comm_list, smd_comm) comms;
-	struct smd_comm_list gone; /* to be freed by the reaper */
+	TAILQ_HEAD(smd_server_comm_list, smd_server_comm) comms;
+	struct smd_server_comm_list gone; /* to be freed by the reaper */
 	struct smd_shard_stats stats;
 	unsigned busy_slots;   /* of all communicators */
 	uint64_t small_frames; /* received parts of small operations */
@@ -74,7 +74,7 @@ struct smd_shard {
 		STAILQ_HEAD(, smd_arrival) arrivals;
 		bool drain;
 		bool stop;
-	} mailbox;
+	} inbox;
 };
 
 /* Makes the shard and starts its thread. 0 or -errno with a text. */
@@ -96,7 +96,7 @@ void smd_shard_join(struct smd_shard *shard);
 void smd_shard_free(struct smd_shard *shard);
 
 /* On the shard's thread: a communicator has no members and no busy slots any longer. */
-void smd_shard_bury(struct smd_shard *shard, struct smd_comm *comm);
+void smd_shard_retire(struct smd_shard *shard, struct smd_server_comm *comm);
 
 /* On the shard's thread: ends the loop if it drains and nothing is left to wait for. */
 void smd_shard_check_drained(struct smd_shard *shard);

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "reduction_server/base/clock.h"
-#include "reduction_server/engine/berth.h"
 #include "reduction_server/engine/comm.h"
 #include "reduction_server/engine/peer.h"
+#include "reduction_server/engine/receive_buffer.h"
 #include "reduction_server/engine/shard.h"
 #include "reduction_server/kernels/kernels.h"
 
@@ -47,18 +47,18 @@ void smd_slot_open(struct smd_slot *slot, const struct smd_frame *frame)
 	slot->comm->shard->busy_slots++;
 }
 
-void *smd_slot_receive(struct smd_slot *slot, const struct smd_frame *frame, void *berth)
+void *smd_slot_receive(struct smd_slot *slot, const struct smd_frame *frame, void *advertised)
 {
-	struct smd_pool *pool = &slot->comm->shard->pool;
+	struct smd_buffer_pool *pool = &slot->comm->shard->pool;
 	unsigned rank = frame->rank;
 
 	assert(slot->state == SMD_SLOT_GATHERING && !slot->parts[rank] && !slot->whole[rank]);
 	slot->receiving++;
 	if (frame->length) {
-		slot->parts[rank] = berth ? berth : smd_pool_take(pool);
+		slot->parts[rank] = advertised ? advertised : smd_buffer_pool_take(pool);
 		slot->length = frame->length;
-	} else if (berth) {
-		smd_pool_give(pool, berth);
+	} else if (advertised) {
+		smd_buffer_pool_give(pool, advertised);
 	}
 	return slot->parts[rank];
 }
@@ -84,7 +84,7 @@ static void slot_give_back(struct smd_slot *slot, unsigned kept)
 {
 	for (unsigned r = 0; r < slot->comm->nranks; r++) {
 		if (slot->parts[r] && r != kept) {
-			smd_pool_give(&slot->comm->shard->pool, slot->parts[r]);
+			smd_buffer_pool_give(&slot->comm->shard->pool, slot->parts[r]);
 			slot->parts[r] = NULL;
 		}
 	}
@@ -109,8 +109,8 @@ static void slot_sent(struct smd_send *send, int err)
 	struct smd_slot *slot = send->owner;
 
 	if (err == 0) { /* a lane that ended costs the communicator this rank */
-		smd_comm_granted(slot->comm, (unsigned)(send - slot->sends), slot->shape.ordinal,
-			slot->window);
+		smd_server_comm_granted(slot->comm, (unsigned)(send - slot->sends),
+			slot->shape.ordinal, slot->window);
 	}
 	if (--slot->sending == 0) {
 		smd_slot_advance(slot);
@@ -119,11 +119,11 @@ static void slot_sent(struct smd_send *send, int err)
 
 static void slot_send(struct smd_slot *slot)
 {
-	struct smd_comm *comm = slot->comm;
+	struct smd_server_comm *comm = slot->comm;
 	const struct smd_frame *shape = &slot->shape;
 	unsigned nranks = comm->nranks;
 
-	slot->window = smd_comm_grant(comm, slot->shape.ordinal);
+	slot->window = smd_server_comm_grant(comm, slot->shape.ordinal);
 	comm->done = slot->shape.ordinal + 1;
 	slot->sending = nranks + 1; /* one more, so that the slot stays until all are queued */
 	for (unsigned r = 0; r < nranks; r++) {
@@ -142,8 +142,8 @@ static void slot_send(struct smd_slot *slot)
 		frame.comm = comm->members[r]->number;
 		frame.rank = (uint16_t)r;
 		frame.window = (uint16_t)slot->window;
-		/* Without memory for the table of berths the member does without them. */
-		(void)smd_member_offer(comm->members[r], shape->ordinal + 1 + slot->window);
+		/* Without memory for the table of receive buffers the member does without them. */
+		(void)smd_member_advertise(comm->members[r], shape->ordinal + 1 + slot->window);
 		smd_lane_send(comm->members[r]->peer->lane, &frame, send);
 	}
 	slot->sending--;
@@ -155,7 +155,7 @@ static void slot_free(struct smd_slot *slot)
 	slot_set_state(slot, SMD_SLOT_FREE);
 	slot->comm->busy_slots--;
 	slot->comm->shard->busy_slots--;
-	smd_comm_slot_freed(slot->comm);
+	smd_server_comm_slot_freed(slot->comm);
 }
 
 void smd_slot_advance(struct smd_slot *slot)
@@ -164,7 +164,7 @@ void smd_slot_advance(struct smd_slot *slot)
 
 	do {
 		before = slot->state;
-		if (slot->comm->state == SMD_COMM_ABORTED && before != SMD_SLOT_FREE &&
+		if (slot->comm->state == SMD_SERVER_COMM_ABORTED && before != SMD_SLOT_FREE &&
 			before != SMD_SLOT_DRAINING) {
 			slot_set_state(slot, SMD_SLOT_DRAINING);
 			continue;

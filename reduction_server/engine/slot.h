@@ -18,7 +18,7 @@
 #include "reduction_server/transport/transport.h"
 #include "reduction_server/wire/frame.h"
 
-struct smd_comm;
+struct smd_server_comm;
 
 #define SMD_SLOT_BIT(state) (1u << (state))
 
@@ -43,7 +43,7 @@ enum smd_slot_state {
 };
 
 struct smd_slot {
-	struct smd_comm *comm;
+	struct smd_server_comm *comm;
 	enum smd_slot_state state;
 	uint64_t opened_ns;     /* when the first part began to arrive */
 	struct smd_frame shape; /* the first part's header: what all others must say, too */
@@ -63,10 +63,10 @@ struct smd_slot {
 void smd_slot_open(struct smd_slot *slot, const struct smd_frame *frame);
 
 /*
- * Where the part that `frame` announces shall go; NULL when it is empty. `berth`: a buffer that was
- * taken for it before, or NULL.
+ * Where the part that `frame` announces shall go; NULL when it is empty. `advertised`: a buffer
+ * that was taken for it before, or NULL.
  */
-void *smd_slot_receive(struct smd_slot *slot, const struct smd_frame *frame, void *berth);
+void *smd_slot_receive(struct smd_slot *slot, const struct smd_frame *frame, void *advertised);
 /* The part of `rank` is there, or (whole = 0) its lane ended before. */
 void smd_slot_received(struct smd_slot *slot, unsigned rank, int whole);
 

@@ -77,24 +77,24 @@ static enum smd_variant best_variant(enum smd_variant most)
 static enum smd_variant choose_variant(void)
 {
 	enum smd_variant best = best_variant(SMD_VARIANT_COUNT - 1);
-	const char *wish = getenv("SUMMAND_CPU");
+	const char *wanted = getenv("SUMMAND_CPU");
 
-	if (!wish || !*wish) {
+	if (!wanted || !*wanted) {
 		return best;
 	}
 	for (int v = 0; v < SMD_VARIANT_COUNT; v++) {
-		if (strcmp(names[v], wish) != 0) {
+		if (strcmp(names[v], wanted) != 0) {
 			continue;
 		}
 		if (!smd_variant_runs((enum smd_variant)v)) {
 			smd_log(SMD_LOG_WARN, "kernels",
-				"SUMMAND_CPU: this processor cannot run %s; using %s", wish,
+				"SUMMAND_CPU: this processor cannot run %s; using %s", wanted,
 				names[best_variant((enum smd_variant)v)]);
 		}
 		return best_variant((enum smd_variant)v);
 	}
 	smd_log(SMD_LOG_WARN, "kernels",
-		"SUMMAND_CPU: must be scalar, avx2, avx512 or neon, got \"%s\"; using %s", wish,
+		"SUMMAND_CPU: must be scalar, avx2, avx512 or neon, got \"%s\"; using %s", wanted,
 		names[best]);
 	return best;
 }

@@ -1,5 +1,6 @@
 /*
- * Which collectives there are, and which ranks' parts and results carry elements (specs/design/wire.md).
+ * Which collectives there are, and which ranks' parts and results carry elements
+ * (specs/design/wire.md).
  *
  * In each of them every rank sends a part of every chunk and gets a result for it, because a result
  * is also a credit. Where there is nothing to say the payload is empty.
@@ -15,7 +16,8 @@
 	X(SMD_COLLECTIVE_ALLREDUCE, 0, "all-reduce")                                               \
 	X(SMD_COLLECTIVE_REDUCE, 1, "reduce")                                                      \
 	X(SMD_COLLECTIVE_BROADCAST, 2, "broadcast")                                                \
-	X(SMD_COLLECTIVE_SPREAD, 3, "spread") /* a broadcast that its root gets too */
+	X(SMD_COLLECTIVE_BROADCAST_OUT_OF_PLACE, 3,                                                \
+		"out-of-place broadcast") /* a broadcast that its root gets too */
 
 enum smd_collective {
 #define X(constant, number, name) constant = (number),
@@ -27,7 +29,8 @@ enum smd_collective {
 /* Something is computed; else the root's elements are passed on. */
 static inline bool smd_collective_reduces(unsigned collective)
 {
-	return collective != SMD_COLLECTIVE_BROADCAST && collective != SMD_COLLECTIVE_SPREAD;
+	return collective != SMD_COLLECTIVE_BROADCAST &&
+	       collective != SMD_COLLECTIVE_BROADCAST_OUT_OF_PLACE;
 }
 
 /* The part of `rank` carries elements. */

@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
 	const struct smd_server_config config = {.shards = 1,
 		.chunk_bytes = 4096,
-		.memory_bytes = 16 * SMD_POOL_STRIDE(4096),
+		.memory_bytes = 16 * SMD_BUFFER_POOL_STRIDE(4096),
 		.window = 4};
 	size_t greeting = first_frame(bytes, length);
 	struct pool pool;

@@ -8,7 +8,7 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 failures=0
 
-# choice WISH VARIANT WARNING: SUMMAND_CPU=WISH must give VARIANT, and a warning with this text, or none.
+# choice WANTED VARIANT WARNING: SUMMAND_CPU=WANTED must give VARIANT, and a warning with this text, or none.
 choice() {
 	local got
 
@@ -48,8 +48,8 @@ for variant in scalar avx2 avx512 neon; do
 	fi
 done
 choice "" "$best" ""
-for wish in sse9 AVX2 "avx2 " avx; do
-	choice "$wish" "$best" "must be scalar, avx2, avx512 or neon, got \"$wish\""
+for wanted in sse9 AVX2 "avx2 " avx; do
+	choice "$wanted" "$best" "must be scalar, avx2, avx512 or neon, got \"$wanted\""
 done
 
 [ "$failures" = 0 ]

@@ -343,11 +343,11 @@ int smd_broadcast_start(smd_comm *comm, void *buffer, size_t count, enum smd_dty
 	return request_start(comm, &shape, out);
 }
 
-int smd_spread_start(smd_comm *comm, const void *send, void *recv, size_t count,
+int smd_broadcast_out_of_place_start(smd_comm *comm, const void *send, void *recv, size_t count,
 	enum smd_dtype dtype, int root, smd_request **out)
 {
 	const struct request_shape shape = {
-		SMD_COLLECTIVE_SPREAD, root, send, recv, count, dtype, SMD_SUM};
+		SMD_COLLECTIVE_BROADCAST_OUT_OF_PLACE, root, send, recv, count, dtype, SMD_SUM};
 
 	return request_start(comm, &shape, out);
 }

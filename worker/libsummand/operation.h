@@ -63,7 +63,7 @@ size_t smd_operation_sent_bytes(const struct smd_request *operation, uint64_t ch
 size_t smd_operation_received_bytes(const struct smd_request *operation, uint64_t chunk);
 
 /* As smd_broadcast_start(), but every rank gets the root's elements in `recv`, the root too. */
-int smd_spread_start(smd_comm *comm, const void *send, void *recv, size_t count,
+int smd_broadcast_out_of_place_start(smd_comm *comm, const void *send, void *recv, size_t count,
 	enum smd_dtype dtype, int root, smd_request **out);
 
 /* On the owner: hands the operation back to its caller if nothing of it is under way. */

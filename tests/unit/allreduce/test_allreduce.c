@@ -222,7 +222,7 @@ static void small_memory_is_enough(void **state)
 {
 	struct smd_server_config config = {.shards = 1,
 		.chunk_bytes = 64 << 10,
-		.memory_bytes = 9 * SMD_POOL_STRIDE(64 << 10)};
+		.memory_bytes = 9 * SMD_BUFFER_POOL_STRIDE(64 << 10)};
 	struct pool pool;
 
 	(void)state;

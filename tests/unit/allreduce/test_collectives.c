@@ -25,7 +25,7 @@ static int set_up(void **state)
 	const struct smd_server_config config = {.shards = 1,
 		.chunk_bytes = CHUNK,
 		.window = 4,
-		.memory_bytes = 256 * SMD_POOL_STRIDE(CHUNK)};
+		.memory_bytes = 256 * SMD_BUFFER_POOL_STRIDE(CHUNK)};
 
 	(void)state;
 	capture_begin();
@@ -183,12 +183,12 @@ static void nothing_at_all_is_a_result_too(void **state)
 
 struct disagreement {
 	const char *name;
-	struct smd_frame wishes[2]; /* of rank 0, and of rank 1 */
-	const char *texts[2];       /* what is said that they ask for */
+	struct smd_frame requests[2]; /* of rank 0, and of rank 1 */
+	const char *texts[2];         /* what is said that they ask for */
 };
 
 /* One field of raw_input() after the other. */
-#define WISH(collective_, root_, dtype_, op_, count_)                                              \
+#define REQUEST(collective_, root_, dtype_, op_, count_)                                           \
 	{                                                                                          \
 		.dtype = (dtype_), .op = (op_), .collective = (collective_), .root = (root_),      \
 		.count = (count_)                                                                  \
@@ -196,50 +196,50 @@ struct disagreement {
 
 static const struct disagreement disagreements[] = {
 	{"on_the_collective",
-		{WISH(SMD_COLLECTIVE_ALLREDUCE, 0, SMD_INT32, SMD_SUM, COUNT),
-			WISH(SMD_COLLECTIVE_REDUCE, 0, SMD_INT32, SMD_SUM, COUNT)},
+		{REQUEST(SMD_COLLECTIVE_ALLREDUCE, 0, SMD_INT32, SMD_SUM, COUNT),
+			REQUEST(SMD_COLLECTIVE_REDUCE, 0, SMD_INT32, SMD_SUM, COUNT)},
 		{"all-reduce, int32 sum of 100 in operation 0",
 			"reduce to rank 0, int32 sum of 100 in operation 0"}},
 	{"on_the_root_of_a_reduction",
-		{WISH(SMD_COLLECTIVE_REDUCE, 1, SMD_INT32, SMD_SUM, COUNT),
-			WISH(SMD_COLLECTIVE_REDUCE, 2, SMD_INT32, SMD_SUM, COUNT)},
+		{REQUEST(SMD_COLLECTIVE_REDUCE, 1, SMD_INT32, SMD_SUM, COUNT),
+			REQUEST(SMD_COLLECTIVE_REDUCE, 2, SMD_INT32, SMD_SUM, COUNT)},
 		{"reduce to rank 1, int32 sum of 100", "reduce to rank 2, int32 sum of 100"}},
 	{"on_the_root_of_a_broadcast",
-		{WISH(SMD_COLLECTIVE_BROADCAST, 0, SMD_INT32, 0, COUNT),
-			WISH(SMD_COLLECTIVE_BROADCAST, 1, SMD_INT32, 0, COUNT)},
+		{REQUEST(SMD_COLLECTIVE_BROADCAST, 0, SMD_INT32, 0, COUNT),
+			REQUEST(SMD_COLLECTIVE_BROADCAST, 1, SMD_INT32, 0, COUNT)},
 		{"broadcast from rank 0, int32 elements of 100",
 			"broadcast from rank 1, int32 elements of 100"}},
 	{"on_the_count_of_a_broadcast",
-		{WISH(SMD_COLLECTIVE_BROADCAST, 0, SMD_INT32, 0, COUNT),
-			WISH(SMD_COLLECTIVE_BROADCAST, 0, SMD_INT32, 0, COUNT + 1)},
+		{REQUEST(SMD_COLLECTIVE_BROADCAST, 0, SMD_INT32, 0, COUNT),
+			REQUEST(SMD_COLLECTIVE_BROADCAST, 0, SMD_INT32, 0, COUNT + 1)},
 		{"broadcast from rank 0, int32 elements of 100",
 			"broadcast from rank 0, int32 elements of 101"}},
 	{"on_the_count_of_a_reduction",
-		{WISH(SMD_COLLECTIVE_REDUCE, 0, SMD_INT32, SMD_SUM, COUNT),
-			WISH(SMD_COLLECTIVE_REDUCE, 0, SMD_INT32, SMD_SUM, COUNT + 1)},
+		{REQUEST(SMD_COLLECTIVE_REDUCE, 0, SMD_INT32, SMD_SUM, COUNT),
+			REQUEST(SMD_COLLECTIVE_REDUCE, 0, SMD_INT32, SMD_SUM, COUNT + 1)},
 		{"reduce to rank 0, int32 sum of 100", "reduce to rank 0, int32 sum of 101"}},
 	{"on_the_type",
-		{WISH(SMD_COLLECTIVE_ALLREDUCE, 0, SMD_FLOAT32, SMD_SUM, COUNT),
-			WISH(SMD_COLLECTIVE_ALLREDUCE, 0, SMD_INT32, SMD_SUM, COUNT)},
+		{REQUEST(SMD_COLLECTIVE_ALLREDUCE, 0, SMD_FLOAT32, SMD_SUM, COUNT),
+			REQUEST(SMD_COLLECTIVE_ALLREDUCE, 0, SMD_INT32, SMD_SUM, COUNT)},
 		{"all-reduce, float32 sum of 100", "all-reduce, int32 sum of 100"}},
 	{"on_the_type_of_a_broadcast",
-		{WISH(SMD_COLLECTIVE_BROADCAST, 0, SMD_INT64, 0, COUNT),
-			WISH(SMD_COLLECTIVE_BROADCAST, 0, SMD_BFLOAT16, 0, COUNT)},
+		{REQUEST(SMD_COLLECTIVE_BROADCAST, 0, SMD_INT64, 0, COUNT),
+			REQUEST(SMD_COLLECTIVE_BROADCAST, 0, SMD_BFLOAT16, 0, COUNT)},
 		{"broadcast from rank 0, int64 elements of 100",
 			"broadcast from rank 0, bfloat16 elements of 100"}},
 };
 #define NDISAGREEMENTS (sizeof(disagreements) / sizeof(disagreements[0]))
 
-static struct smd_frame wished(const struct disagreement *disagreement, unsigned rank)
+static struct smd_frame requested(const struct disagreement *disagreement, unsigned rank)
 {
 	struct smd_frame frame = raw_input(NUMBER, rank, 0, COUNT);
-	const struct smd_frame *wish = &disagreement->wishes[rank];
+	const struct smd_frame *request = &disagreement->requests[rank];
 
-	frame.collective = wish->collective;
-	frame.root = wish->root;
-	frame.dtype = wish->dtype;
-	frame.op = wish->op;
-	frame.count = wish->count;
+	frame.collective = request->collective;
+	frame.root = request->root;
+	frame.dtype = request->dtype;
+	frame.op = request->op;
+	frame.count = request->count;
 	return frame;
 }
 
@@ -253,7 +253,7 @@ static void ranks_that_disagree_are_both_named(void **state)
 
 	open_ranks(ranks, disagreement->name);
 	for (unsigned r = 0; r < 2; r++) {
-		struct smd_frame frame = wished(disagreement, r);
+		struct smd_frame frame = requested(disagreement, r);
 		bool sends = smd_collective_sends(frame.collective, frame.root, r);
 
 		raw_send(&ranks[r], frame, bytes, sends ? COUNT * smd_dtype_bytes(frame.dtype) : 0);

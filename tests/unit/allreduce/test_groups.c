@@ -339,7 +339,7 @@ static void a_slot_is_there_again_when_a_communicator_has_left(void **state)
 {
 	const struct smd_server_config config = {.shards = 1,
 		.chunk_bytes = 64 << 10,
-		.memory_bytes = 3 * SMD_POOL_STRIDE(64 << 10)};
+		.memory_bytes = 3 * SMD_BUFFER_POOL_STRIDE(64 << 10)};
 	struct pool pool;
 	smd_context *context;
 	smd_comm *first;
@@ -387,7 +387,7 @@ static void a_context_has_4096_communicators_at_most(void **state)
 	const struct smd_server_config config = {.shards = 1,
 		.chunk_bytes = 64,
 		.window = 1,
-		.memory_bytes = 65536 * SMD_POOL_STRIDE(64)};
+		.memory_bytes = 65536 * SMD_BUFFER_POOL_STRIDE(64)};
 	static smd_comm *comms[SMD_COMMS_MAX];
 	smd_comm *more;
 	struct pool pool;
@@ -449,7 +449,7 @@ static void many_communicators_share_little_memory(void **state)
 	/* 66 sure slots of 3 ranks, and hardly more */
 	const struct smd_server_config config = {.shards = 2,
 		.chunk_bytes = 16 << 10,
-		.memory_bytes = 2 * 270 * SMD_POOL_STRIDE(16 << 10)};
+		.memory_bytes = 2 * 270 * SMD_BUFFER_POOL_STRIDE(16 << 10)};
 	const struct smd_server_config configs[2] = {config, config};
 	struct pool pool;
 

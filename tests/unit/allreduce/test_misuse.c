@@ -77,7 +77,7 @@ static int set_up(void **state)
 		.shards = 1,
 		.chunk_bytes = CHUNK,
 		.window = WINDOW,
-		.memory_bytes = 64 * SMD_POOL_STRIDE(CHUNK),
+		.memory_bytes = 64 * SMD_BUFFER_POOL_STRIDE(CHUNK),
 		.greeting_s = 2,
 	};
 
@@ -410,7 +410,8 @@ static const struct misuse misuses[] = {
 	MISUSE(chunk_beyond_the_count, "INPUT: the chunk must lie within 15 elements, got 16 at 0"),
 	MISUSE(offset_beyond_the_count, "INPUT: the chunk must lie within 16 elements, got 16 at"),
 	MISUSE(a_number_that_is_in_use, "JOIN: number must be free, got 4103, which is in use"),
-	MISUSE(join_that_is_malformed, "JOIN: payload must be as specs/design/wire.md says, got 2 bytes"),
+	MISUSE(join_that_is_malformed,
+		"JOIN: payload must be as specs/design/wire.md says, got 2 bytes"),
 	MISUSE(join_of_too_many_ranks, "JOIN: ranks must be 1 to 256, got 257"),
 	MISUSE(leave_twice, "LEAVE: communicator must have been joined, got number 4104"),
 	MISUSE(end_in_the_middle_of_a_chunk, "the other end closed the connection"),
@@ -574,8 +575,9 @@ static void a_communicator_of_more_ranks_than_memory_has_room_for(void **state)
  */
 static void sending_without_taking_results(void **state)
 {
-	const struct smd_server_config config = {
-		.shards = 1, .chunk_bytes = CHUNK, .memory_bytes = 4 * SMD_POOL_STRIDE(CHUNK)};
+	const struct smd_server_config config = {.shards = 1,
+		.chunk_bytes = CHUNK,
+		.memory_bytes = 4 * SMD_BUFFER_POOL_STRIDE(CHUNK)};
 	enum { CHUNKS = 1000, WHOLE = CHUNK / 4 };
 	int32_t *values = calloc(WHOLE, sizeof(*values));
 	struct pool small;

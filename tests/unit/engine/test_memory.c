@@ -8,11 +8,11 @@
 #include <errno.h>
 #include <string.h>
 
+#include "reduction_server/engine/buffer_pool.h"
 #include "reduction_server/engine/memory.h"
-#include "reduction_server/engine/pool.h"
 
 #define CHUNK (256u << 10)
-#define LEAST (4 * 3 * SMD_POOL_STRIDE(CHUNK))
+#define LEAST (4 * 3 * SMD_BUFFER_POOL_STRIDE(CHUNK))
 
 static void a_limit_that_fits_is_taken_as_it_is(void **state)
 {

@@ -39,7 +39,7 @@ static const struct smd_transport_ops keeping_transport = {.name = "keeping", .s
 /* A shard with one ACTIVE communicator of one slot. */
 struct bench {
 	struct smd_shard shard;
-	struct smd_comm comm;
+	struct smd_server_comm comm;
 	struct smd_slot slot;
 	struct smd_member members[RANKS];
 	struct smd_member *table[RANKS];
@@ -64,13 +64,14 @@ static int set_up(void **state)
 {
 	struct bench *bench = calloc(1, sizeof(*bench));
 
-	if (!bench || smd_pool_create(&bench->shard.pool, BUFFERS * SMD_POOL_STRIDE(4096), 4096)) {
+	if (!bench || smd_buffer_pool_create(
+			      &bench->shard.pool, BUFFERS * SMD_BUFFER_POOL_STRIDE(4096), 4096)) {
 		return -1;
 	}
 	bench->shard.config.window = 1;
-	bench->comm = (struct smd_comm){
+	bench->comm = (struct smd_server_comm){
 		.shard = &bench->shard,
-		.state = SMD_COMM_ACTIVE,
+		.state = SMD_SERVER_COMM_ACTIVE,
 		.nranks = RANKS,
 		.members = bench->table,
 		.attached = RANKS,
@@ -103,7 +104,7 @@ static int tear_down(void **state)
 {
 	struct bench *bench = *state;
 
-	smd_pool_destroy(&bench->shard.pool);
+	smd_buffer_pool_destroy(&bench->shard.pool);
 	free(bench);
 	return 0;
 }
@@ -160,7 +161,7 @@ static void sent(struct bench *bench, unsigned rank, int err)
 
 static void abort_comm(struct bench *bench)
 {
-	bench->comm.state = SMD_COMM_ABORTED;
+	bench->comm.state = SMD_SERVER_COMM_ABORTED;
 	smd_slot_advance(&bench->slot);
 }
 
@@ -249,13 +250,13 @@ static void a_broadcast_takes_one_buffer_and_spares_its_root(void **state)
 	}
 }
 
-static void a_spread_does_not_spare_its_root(void **state)
+static void an_out_of_place_broadcast_does_not_spare_its_root(void **state)
 {
 	static const int32_t roots[] = {2, 4, 6, 8};
 	struct bench *bench = *state;
 
 	for (unsigned r = 0; r < RANKS; r++) {
-		part_of(bench, r, SMD_COLLECTIVE_SPREAD, 1);
+		part_of(bench, r, SMD_COLLECTIVE_BROADCAST_OUT_OF_PLACE, 1);
 	}
 	assert_int_equal(bench->slot.state, SMD_SLOT_SENDING);
 	assert_int_equal(taken(bench), 1);
@@ -454,7 +455,7 @@ int main(void)
 		BENCH_TEST(parts_are_gathered_in_any_order_and_the_sum_goes_to_all),
 		BENCH_TEST(a_reduction_goes_to_its_root),
 		BENCH_TEST(a_broadcast_takes_one_buffer_and_spares_its_root),
-		BENCH_TEST(a_spread_does_not_spare_its_root),
+		BENCH_TEST(an_out_of_place_broadcast_does_not_spare_its_root),
 		BENCH_TEST(an_abort_of_a_broadcast_frees_its_one_buffer),
 		BENCH_TEST(a_slot_is_free_when_the_last_result_has_left),
 		BENCH_TEST(a_slot_is_used_again),

@@ -181,7 +181,7 @@ static void collectives_have_their_numbers(void **state)
 	assert_string_equal(smd_collective_name(0), "all-reduce");
 	assert_string_equal(smd_collective_name(1), "reduce");
 	assert_string_equal(smd_collective_name(2), "broadcast");
-	assert_string_equal(smd_collective_name(3), "spread");
+	assert_string_equal(smd_collective_name(3), "out-of-place broadcast");
 	assert_string_equal(smd_collective_name(4), "collective 4");
 }
 
@@ -201,8 +201,11 @@ static void elements_go_where_the_collective_says(void **state)
 			smd_collective_sends(SMD_COLLECTIVE_BROADCAST, ROOT, r), r == ROOT);
 		assert_int_equal(
 			smd_collective_receives(SMD_COLLECTIVE_BROADCAST, ROOT, r), r != ROOT);
-		assert_int_equal(smd_collective_sends(SMD_COLLECTIVE_SPREAD, ROOT, r), r == ROOT);
-		assert_true(smd_collective_receives(SMD_COLLECTIVE_SPREAD, ROOT, r));
+		assert_int_equal(
+			smd_collective_sends(SMD_COLLECTIVE_BROADCAST_OUT_OF_PLACE, ROOT, r),
+			r == ROOT);
+		assert_true(
+			smd_collective_receives(SMD_COLLECTIVE_BROADCAST_OUT_OF_PLACE, ROOT, r));
 	}
 }
 

@@ -290,8 +290,8 @@ int smd_collnet_allgather(void *coll_comm, const void *send, int nparts,
 	own->send = own->send_bytes ? send : NULL;
 	for (unsigned i = 0; i < window.nodes; i++) {
 		struct share share = window_share(&window, window.first + i);
-		int ret = smd_spread_start(coll->comm, send, whole + share.begin, share.bytes,
-			SMD_UINT8, (int)(window.first + i), &own->parts[i]);
+		int ret = smd_broadcast_out_of_place_start(coll->comm, send, whole + share.begin,
+			share.bytes, SMD_UINT8, (int)(window.first + i), &own->parts[i]);
 
 		if (ret) {
 			return request_abort(own, ret);

@@ -7,20 +7,20 @@
  * a distance that is a power of two these would all want the same few lines of the caches, and
  * throw each other out.
  *
- * Buffers are promised before they are taken: smd_pool_reserve() is where memory runs out, and
- * smd_pool_take() within what is reserved never fails. One thread uses a pool.
+ * Buffers are promised before they are taken: smd_buffer_pool_reserve() is where memory runs out,
+ * and smd_buffer_pool_take() within what is reserved never fails. One thread uses a pool.
  */
-#ifndef SMD_ENGINE_POOL_H
-#define SMD_ENGINE_POOL_H
+#ifndef SMD_ENGINE_BUFFER_POOL_H
+#define SMD_ENGINE_BUFFER_POOL_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 /* From a buffer to the next: another line of its page, and another page. */
-#define SMD_POOL_STRIDE(buffer_bytes) ((size_t)(buffer_bytes) + 4096 + 64)
+#define SMD_BUFFER_POOL_STRIDE(buffer_bytes) ((size_t)(buffer_bytes) + 4096 + 64)
 
-struct smd_pool {
+struct smd_buffer_pool {
 	uint8_t *memory;
 	size_t buffer_bytes;
 	size_t total;    /* buffers */
@@ -31,20 +31,20 @@ struct smd_pool {
 
 /* Maps as many buffers, with what lies between them, as `bytes` hold: at least one. A buffer begins
  * at a multiple of 64 if its length is one. -ENOMEM, -EINVAL. */
-int smd_pool_create(struct smd_pool *pool, size_t bytes, size_t buffer_bytes);
-void smd_pool_destroy(struct smd_pool *pool);
+int smd_buffer_pool_create(struct smd_buffer_pool *pool, size_t bytes, size_t buffer_bytes);
+void smd_buffer_pool_destroy(struct smd_buffer_pool *pool);
 
 /* Of all buffers and what lies between them, from pool->memory on. */
-static inline size_t smd_pool_bytes(const struct smd_pool *pool)
+static inline size_t smd_buffer_pool_bytes(const struct smd_buffer_pool *pool)
 {
-	return pool->total * SMD_POOL_STRIDE(pool->buffer_bytes);
+	return pool->total * SMD_BUFFER_POOL_STRIDE(pool->buffer_bytes);
 }
 
 /* Promises n more buffers; false when there are not so many. */
-bool smd_pool_reserve(struct smd_pool *pool, size_t n);
-void smd_pool_release(struct smd_pool *pool, size_t n);
+bool smd_buffer_pool_reserve(struct smd_buffer_pool *pool, size_t n);
+void smd_buffer_pool_release(struct smd_buffer_pool *pool, size_t n);
 
-void *smd_pool_take(struct smd_pool *pool);
-void smd_pool_give(struct smd_pool *pool, void *buffer);
+void *smd_buffer_pool_take(struct smd_buffer_pool *pool);
+void smd_buffer_pool_give(struct smd_buffer_pool *pool, void *buffer);
 
 #endif

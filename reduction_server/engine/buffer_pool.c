@@ -1,20 +1,21 @@
 /* Hands out a shard's buffers. */
-#include "reduction_server/engine/pool.h"
+#include "reduction_server/engine/buffer_pool.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
-int smd_pool_create(struct smd_pool *pool, size_t bytes, size_t buffer_bytes)
+int smd_buffer_pool_create(struct smd_buffer_pool *pool, size_t bytes, size_t buffer_bytes)
 {
-	size_t stride = SMD_POOL_STRIDE(buffer_bytes);
+	size_t stride = SMD_BUFFER_POOL_STRIDE(buffer_bytes);
 	size_t total = bytes / stride;
 
 	if (total == 0) {
 		return -EINVAL;
 	}
-	*pool = (struct smd_pool){.buffer_bytes = buffer_bytes, .total = total, .nfree = total};
+	*pool = (struct smd_buffer_pool){
+		.buffer_bytes = buffer_bytes, .total = total, .nfree = total};
 	pool->free = malloc(total * sizeof(*pool->free));
 	if (!pool->free) {
 		return -ENOMEM;
@@ -31,13 +32,13 @@ int smd_pool_create(struct smd_pool *pool, size_t bytes, size_t buffer_bytes)
 	return 0;
 }
 
-void smd_pool_destroy(struct smd_pool *pool)
+void smd_buffer_pool_destroy(struct smd_buffer_pool *pool)
 {
-	munmap(pool->memory, smd_pool_bytes(pool));
+	munmap(pool->memory, smd_buffer_pool_bytes(pool));
 	free(pool->free);
 }
 
-bool smd_pool_reserve(struct smd_pool *pool, size_t n)
+bool smd_buffer_pool_reserve(struct smd_buffer_pool *pool, size_t n)
 {
 	if (n > pool->total - pool->reserved) {
 		return false;
@@ -46,19 +47,19 @@ bool smd_pool_reserve(struct smd_pool *pool, size_t n)
 	return true;
 }
 
-void smd_pool_release(struct smd_pool *pool, size_t n)
+void smd_buffer_pool_release(struct smd_buffer_pool *pool, size_t n)
 {
 	assert(n <= pool->reserved);
 	pool->reserved -= n;
 }
 
-void *smd_pool_take(struct smd_pool *pool)
+void *smd_buffer_pool_take(struct smd_buffer_pool *pool)
 {
 	assert(pool->nfree > 0); /* reserved before */
 	return pool->free[--pool->nfree];
 }
 
-void smd_pool_give(struct smd_pool *pool, void *buffer)
+void smd_buffer_pool_give(struct smd_buffer_pool *pool, void *buffer)
 {
 	assert(pool->nfree < pool->total);
 	pool->free[pool->nfree++] = buffer;

@@ -1,0 +1,41 @@
+/*
+ * The receive buffers of a member whose lane supports remote buffers (transport.h): each is taken
+ * from the pool and advertised to the worker before the part that is written into it arrives.
+ *
+ * A member gets one for each ordinal that it is granted. The part's header claims it; a part
+ * without elements gives it back. After ABORT the worker may still be writing, so the buffers stay
+ * taken and reserved until it says LEAVE or its lane has been closed.
+ */
+#ifndef SMD_ENGINE_RECEIVE_BUFFER_H
+#define SMD_ENGINE_RECEIVE_BUFFER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "reduction_server/transport/transport.h"
+
+struct smd_member;
+
+struct smd_receive_buffer {
+	void *buffer;
+	struct smd_advertisement *advertisement;
+};
+
+/* Advertises a buffer for each ordinal before `limit` that has none yet; they go with the next
+ * frame to the member. Does nothing where the lane does not support remote buffers. -ENOMEM. */
+int smd_member_advertise(struct smd_member *member, uint64_t limit);
+
+/* Whether a part of that ordinal may have been written to its receive buffer. */
+bool smd_member_advertises(const struct smd_member *member, uint64_t ordinal);
+
+/* The ordinal's receive buffer, which is the caller's from now on; NULL: it has none. */
+void *smd_member_claim_buffer(struct smd_member *member, uint64_t ordinal);
+
+/* How many receive buffers it holds. */
+unsigned smd_member_count_buffers(const struct smd_member *member);
+
+/* Gives all receive buffers and their reservation back to the pool. The member is detached, and its
+ * lane is closed or its worker has left. */
+void smd_member_free_buffers(struct smd_member *member, bool lane_is_closed);
+
+#endif
