@@ -60,29 +60,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "summand_types.h" /* enum smd_dtype, enum smd_op */
+
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/* Element types; the numbers are NCCL's ncclDataType_t. */
-enum smd_dtype {
-	SMD_INT8 = 0,
-	SMD_UINT8 = 1,
-	SMD_INT32 = 2,
-	SMD_UINT32 = 3,
-	SMD_INT64 = 4,
-	SMD_UINT64 = 5,
-	SMD_FLOAT16 = 6,
-	SMD_FLOAT32 = 7,
-	SMD_FLOAT64 = 8,
-	SMD_BFLOAT16 = 9,
-	SMD_FLOAT8E4M3 = 10,
-	SMD_FLOAT8E5M2 = 11,
-	SMD_DTYPE_COUNT
-};
-
-/* Reductions; the numbers are NCCL's ncclRedOp_t. specs/design/numerics.md tells how each rounds. */
-enum smd_op { SMD_SUM = 0, SMD_PROD = 1, SMD_MAX = 2, SMD_MIN = 3, SMD_AVG = 4, SMD_OP_COUNT };
 
 typedef struct smd_context smd_context;
 typedef struct smd_comm smd_comm;

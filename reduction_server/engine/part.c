@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "reduction_server/base/dtype.h"
 #include "reduction_server/engine/comm.h"
 #include "reduction_server/engine/peer.h"
 #include "reduction_server/engine/shard.h"

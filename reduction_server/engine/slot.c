@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "reduction_server/base/clock.h"
+#include "reduction_server/base/dtype.h"
 #include "reduction_server/engine/comm.h"
 #include "reduction_server/engine/peer.h"
 #include "reduction_server/engine/receive_buffer.h"

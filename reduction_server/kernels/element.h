@@ -88,6 +88,17 @@ static inline float float_of_float8e4m3(uint8_t x)
 	return with_sign(widen(x & 0x7fu, 20, 120, 8, 0x1p-9f, 0x7f), (uint32_t)(x & 0x80u) << 24);
 }
 
+/* These need neither widening nor rounding. */
+static inline float float_of_float(float value)
+{
+	return value;
+}
+
+static inline double double_of_double(double value)
+{
+	return value;
+}
+
 /* ---- rounding to nearest, ties to even ---- */
 
 static inline uint16_t bfloat16_of_float(float value)

@@ -3,7 +3,8 @@
  *
  * dst[i] = src[0][i] (op) src[1][i] (op) ... (op) src[n-1][i]. Because the order of ranks is fixed,
  * the bits do not depend on who came first. dst may be one of the sources; otherwise nothing
- * overlaps. Buffers need no alignment. specs/design/numerics.md tells how each type rounds and overflows.
+ * overlaps. Buffers need no alignment. specs/design/numerics.md tells how each type rounds and
+ * overflows.
  *
  * There are variants of every kernel for several instruction sets. All give the same bits.
  */
@@ -37,15 +38,5 @@ smd_kernel *smd_kernel_find_variant(unsigned dtype, unsigned op, enum smd_varian
 enum smd_variant smd_variant_chosen(void);
 bool smd_variant_runs(enum smd_variant variant);
 const char *smd_variant_name(enum smd_variant variant); /* "avx2" */
-
-/* Bytes of an element, or 0 for a number that is no type. */
-size_t smd_dtype_bytes(unsigned dtype);
-
-const char *smd_dtype_name(unsigned dtype); /* "float32", or "type 99" */
-const char *smd_op_name(unsigned op);       /* "sum", or "op 99" */
-
-/* The number of a name; -EINVAL when it is none. */
-int smd_dtype_parse(const char *name, unsigned *out);
-int smd_op_parse(const char *name, unsigned *out);
 
 #endif

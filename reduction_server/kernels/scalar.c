@@ -9,7 +9,6 @@
 
 #include "reduction_server/kernels/element.h"
 #include "reduction_server/kernels/variants.h"
-#include "worker/summand.h"
 
 #define BLOCK 512 /* elements: accumulators that stay in the first-level cache */
 

@@ -3,7 +3,7 @@
 #define SMD_KERNELS_VARIANTS_H
 
 #include "reduction_server/kernels/kernels.h"
-#include "worker/summand.h"
+#include "summand_types.h"
 
 typedef smd_kernel *smd_kernel_table[SMD_DTYPE_COUNT][SMD_OP_COUNT];
 

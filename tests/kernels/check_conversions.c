@@ -1,45 +1,27 @@
-/* Checks how element.h widens every narrow value, and rounds beside and between all of them. */
+/* Checks how the conversions widen every narrow value, and rounds beside and between all of them.
+ */
 #include <math.h>
 #include <stdio.h>
 
+#include "reduction_server/base/dtype.h"
+#include "reduction_server/kernels/convert.h"
 #include "reduction_server/kernels/element.h"
-#include "reduction_server/kernels/kernels.h"
 #include "tests/kernels/check.h"
 #include "tests/kernels/reference.h"
 #include "worker/summand.h"
 
-static float widen_any(unsigned dtype, uint64_t bits)
-{
-	switch (dtype) {
-	case SMD_FLOAT16:
-		return float_of_float16((uint16_t)bits);
-	case SMD_BFLOAT16:
-		return float_of_bfloat16((uint16_t)bits);
-	case SMD_FLOAT8E4M3:
-		return float_of_float8e4m3((uint8_t)bits);
-	default:
-		return float_of_float8e5m2((uint8_t)bits);
-	}
-}
-
 static uint64_t narrow_any(unsigned dtype, float value)
 {
-	switch (dtype) {
-	case SMD_FLOAT16:
-		return float16_of_float(value);
-	case SMD_BFLOAT16:
-		return bfloat16_of_float(value);
-	case SMD_FLOAT8E4M3:
-		return float8e4m3_of_float(value);
-	default:
-		return float8e5m2_of_float(value);
-	}
+	uint64_t bits = 0; /* little endian, as all we run on */
+
+	smd_element_encode(&bits, (enum smd_dtype)dtype, (double)value);
+	return bits;
 }
 
 static bool widens(unsigned dtype, uint64_t bits)
 {
 	double must = reference_decode(dtype, bits);
-	double got = (double)widen_any(dtype, bits);
+	double got = smd_element_decode(&bits, (enum smd_dtype)dtype);
 
 	if (isnan(must) ? isnan(got) : must == got && signbit(must) == signbit(got)) {
 		return true;
@@ -93,16 +75,18 @@ static unsigned check_type(unsigned dtype, unsigned stride)
 
 unsigned check_conversions(bool brief)
 {
-	static const unsigned narrow_types[] = {
-		SMD_FLOAT16, SMD_BFLOAT16, SMD_FLOAT8E4M3, SMD_FLOAT8E5M2};
 	unsigned stride = brief ? 65537 : 2053;
+	unsigned types = 0;
 	unsigned wrong = 0;
 
-	for (unsigned i = 0; i < 4; i++) {
-		wrong += check_type(narrow_types[i], stride);
+	for (unsigned dtype = 0; dtype < SMD_DTYPE_COUNT; dtype++) {
+		if (reference_format(dtype) && smd_dtype_bytes(dtype) < sizeof(float)) {
+			types++;
+			wrong += check_type(dtype, stride);
+		}
 	}
-	printf("conversions of 4 narrow types: every value, every tie and what is beside it, and "
+	printf("conversions of %u narrow types: every value, every tie and what is beside it, and "
 	       "one float32 in %u: %s\n",
-		stride, wrong ? "MISMATCHES" : "ok");
+		types, stride, wrong ? "MISMATCHES" : "ok");
 	return wrong;
 }

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "reduction_server/base/dtype.h"
 #include "tests/kernels/check.h"
 #include "tests/kernels/inputs.h"
 #include "tests/kernels/reference.h"
@@ -78,12 +79,25 @@ static unsigned check_type(unsigned dtype, bool brief)
 	return wrong;
 }
 
+/* Else a floating-point type that the definitions lack would be checked as integers. */
+static bool is_defined(unsigned dtype)
+{
+	const struct float_format *format = reference_format(dtype);
+	unsigned bits = format ? (unsigned)format->precision : 0;
+
+	if (bits != smd_dtype_bits(dtype)) {
+		printf("MISMATCH %s: must have %u bits of precision, reference.c says %u\n",
+			smd_dtype_name(dtype), smd_dtype_bits(dtype), bits);
+	}
+	return bits == smd_dtype_bits(dtype);
+}
+
 unsigned check_reference(bool brief)
 {
 	unsigned wrong = 0;
 
 	for (unsigned dtype = 0; dtype < SMD_DTYPE_COUNT; dtype++) {
-		wrong += check_type(dtype, brief);
+		wrong += is_defined(dtype) ? check_type(dtype, brief) : 1;
 	}
 	return wrong;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "reduction_server/base/dtype.h"
 #include "tests/kernels/check.h"
 #include "tests/kernels/guarded.h"
 #include "tests/kernels/inputs.h"

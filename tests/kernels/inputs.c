@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reduction_server/kernels/kernels.h"
+#include "reduction_server/base/dtype.h"
 #include "tests/kernels/inputs.h"
 #include "tests/kernels/reference.h"
 

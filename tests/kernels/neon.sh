@@ -14,7 +14,7 @@ done
 
 folder=${SUMMAND_BUILD:?must name the build directory}/neon
 kernels=reduction_server/kernels
-flags=(-std=gnu11 -O2 -g -D_GNU_SOURCE -I. -Wall -Wextra -Wshadow -Wundef -Wvla -Wstrict-prototypes
+flags=(-std=gnu11 -O2 -g -D_GNU_SOURCE -I. -Ireduction_server/base/include -Wall -Wextra -Wshadow -Wundef -Wvla -Wstrict-prototypes
 	-Wmissing-prototypes -Wpointer-arith -Wcast-function-type -Werror)
 mkdir -p "$folder"
 cd "${SUMMAND_SOURCE:?must name the source directory}"
@@ -25,7 +25,7 @@ done
 "$cc" "${flags[@]}" "${kernel_flags[@]}" -fno-tree-vectorize -c $kernels/scalar.c -o "$folder/scalar.o"
 "$cc" "${flags[@]}" "${kernel_flags[@]}" -c $kernels/neon.c -o "$folder/neon.o"
 "$cc" "${flags[@]}" -static -o "$folder/check_kernels" tests/kernels/*.c $kernels/dispatch.c \
-	$kernels/dtype.c reduction_server/base/log.c "$folder/scalar.o" "$folder/neon.o" -lm
+	$kernels/convert.c reduction_server/base/dtype.c reduction_server/base/log.c "$folder/scalar.o" "$folder/neon.o" -lm
 
 qemu-aarch64 "$folder/check_kernels" reference --brief
 qemu-aarch64 "$folder/check_kernels" variants neon --brief

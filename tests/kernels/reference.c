@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stddef.h>
 
-#include "reduction_server/kernels/kernels.h"
+#include "reduction_server/base/dtype.h"
 #include "tests/kernels/reference.h"
 #include "worker/summand.h"
 

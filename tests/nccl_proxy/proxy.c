@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "reduction_server/kernels/kernels.h"
+#include "reduction_server/base/dtype.h"
 #include "tests/nccl_proxy/pattern.h"
 
 #define UNTOUCHED   0xee /* in slots to receive in */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "reduction_server/kernels/kernels.h"
+#include "reduction_server/base/dtype.h"
 #include "tests/nccl_proxy/library.h"
 #include "tests/nccl_proxy/logbook.h"
 #include "tests/nccl_proxy/scenarios.h"

@@ -7,7 +7,7 @@
 #include <sched.h>
 #include <string.h>
 
-#include "reduction_server/kernels/kernels.h"
+#include "reduction_server/base/dtype.h"
 #include "tests/nccl_proxy/library.h"
 #include "tests/nccl_proxy/pattern.h"
 #include "tests/nccl_proxy/proxy.h"

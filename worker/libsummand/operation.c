@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "reduction_server/base/clock.h"
+#include "reduction_server/base/dtype.h"
 #include "reduction_server/kernels/kernels.h"
 #include "reduction_server/wire/collective.h"
 #include "worker/libsummand/comm.h"

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "reduction_server/base/dtype.h"
 #include "reduction_server/base/options.h"
 #include "reduction_server/base/parse.h"
-#include "reduction_server/kernels/kernels.h"
 #include "worker/nccl_perf/nccl_perf.h"
 
 #define EXIT_USAGE   2
@@ -22,8 +22,10 @@ struct range {
 
 /* "all", or names with commas between them: a bit for each. */
 static int set_names(uint32_t *out, const char *value, uint32_t all,
-	int (*parse)(const char *name, unsigned *out), const char *must, struct smd_error *error)
+	int (*parse)(const char *name, unsigned *out),
+	void (*list)(char names[SMD_NAMES_MAX], const char *last), struct smd_error *error)
 {
+	char names[SMD_NAMES_MAX];
 	char copy[256];
 	char *rest = copy;
 	char *word;
@@ -38,7 +40,8 @@ static int set_names(uint32_t *out, const char *value, uint32_t all,
 		unsigned number;
 
 		if (parse(word, &number)) {
-			return smd_error_set(error, EINVAL, "%s", must);
+			list(names, ", ");
+			return smd_error_set(error, EINVAL, "must be all, or of %s", names);
 		}
 		*out |= 1u << number;
 	}
@@ -54,10 +57,7 @@ static uint32_t all_types(void)
 static int set_dtypes(void *target, const char *value, struct smd_error *error)
 {
 	uint32_t *dtypes = target;
-	int ret = set_names(dtypes, value, all_types(), smd_dtype_parse,
-		"must be all, or of int8, uint8, int32, uint32, int64, uint64, float16, float32, "
-		"float64, bfloat16, float8e4m3, float8e5m2",
-		error);
+	int ret = set_names(dtypes, value, all_types(), smd_dtype_parse, smd_dtype_names, error);
 
 	if (ret == 0 && *dtypes & ~all_types()) {
 		return smd_error_set(error, EINVAL, "must be types of NCCL %d.%d.%d", NCCL_MAJOR,
@@ -68,8 +68,7 @@ static int set_dtypes(void *target, const char *value, struct smd_error *error)
 
 static int set_ops(void *target, const char *value, struct smd_error *error)
 {
-	return set_names(target, value, (1u << ncclNumOps) - 1, smd_op_parse,
-		"must be all, or of sum, prod, max, min, avg", error);
+	return set_names(target, value, (1u << ncclNumOps) - 1, smd_op_parse, smd_op_names, error);
 }
 
 static int parse(int argc, char **argv, struct nccl_perf_settings *settings, struct range *range,

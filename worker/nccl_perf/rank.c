@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "reduction_server/base/clock.h"
-#include "reduction_server/kernels/kernels.h"
+#include "reduction_server/base/dtype.h"
 #include "worker/nccl_perf/nccl_perf.h"
 #include "worker/perf/perf.h"
 

@@ -3,7 +3,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "reduction_server/kernels/kernels.h"
+#include "reduction_server/base/dtype.h"
 #include "worker/nccl_perf/nccl_perf.h"
 
 static double algbw(const struct nccl_perf_row *row, const struct nccl_perf_figures *figures)

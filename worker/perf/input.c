@@ -2,30 +2,26 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "reduction_server/kernels/element.h"
-#include "reduction_server/kernels/kernels.h"
+#include "reduction_server/base/dtype.h"
+#include "reduction_server/kernels/convert.h"
 #include "worker/perf/perf.h"
 #include "worker/summand.h"
 
 #define PERIOD      32 /* inputs repeat after so many elements */
 #define ELEMENT_MAX 8
 
-static bool is_unsigned(unsigned dtype)
-{
-	return dtype == SMD_UINT8 || dtype == SMD_UINT32 || dtype == SMD_UINT64;
-}
-
 /* Small whole numbers: sums are exact in float32 in any order. Factors are 1 or -1, and 2 from a
  * few ranks. */
 static int64_t value(unsigned dtype, unsigned op, int rank, size_t i)
 {
 	int64_t number = (int64_t)((i * 7 + (size_t)rank * 13) % PERIOD) - PERIOD / 2;
+	unsigned bits = smd_dtype_bits(dtype) < 32 ? smd_dtype_bits(dtype) : 31;
 
 	if (op == SMD_PROD) {
-		number = rank % 100 == 1 ? 2 : number < 0 && !is_unsigned(dtype) ? -1 : 1;
-	} else if (dtype == SMD_FLOAT8E5M2) {
-		number /= 4; /* it has whole numbers up to 8 */
-	} else if (is_unsigned(dtype)) {
+		number = rank % 100 == 1 ? 2 : number < 0 && !smd_dtype_is_unsigned(dtype) ? -1 : 1;
+	} else if (bits && 1u << bits < PERIOD / 2) {
+		number /= 4; /* few bits: not all whole numbers of so many digits are exact */
+	} else if (smd_dtype_is_unsigned(dtype)) {
 		number += PERIOD / 2;
 	}
 	return number;
@@ -38,7 +34,7 @@ static int64_t reduce(unsigned dtype, unsigned op, size_t i, int nranks)
 	for (int r = 1; r < nranks; r++) {
 		int64_t next = value(dtype, op, r, i);
 
-		switch (op) {
+		switch ((enum smd_op)op) {
 		case SMD_PROD:
 			result *= next;
 			break;
@@ -48,52 +44,31 @@ static int64_t reduce(unsigned dtype, unsigned op, size_t i, int nranks)
 		case SMD_MIN:
 			result = next < result ? next : result;
 			break;
-		default:
+		case SMD_SUM:
+		case SMD_AVG:
 			result += next;
+			break;
+		case SMD_OP_COUNT:
+			break;
 		}
 	}
 	return result;
 }
 
-/* number / divisor as the type has it: whole numbers wrap first, and are cut. */
-static void encode_whole(void *to, unsigned dtype, int64_t number, int divisor)
-{
-	if (dtype == SMD_INT8) {
-		number = (int8_t)number;
-	} else if (dtype == SMD_UINT8) {
-		number = (uint8_t)number;
-	}
-	number /= divisor;
-	memcpy(to, &number,
-		smd_dtype_bytes(dtype)); /* little endian, and so are the wire's numbers */
-}
-
+/* number / divisor as the type has it: integers wrap first, and are cut. */
 static void encode(void *to, unsigned dtype, int64_t number, int divisor)
 {
-	float single = (float)number / (float)divisor;
-	double twice = (double)number / divisor;
-	uint16_t half = dtype == SMD_FLOAT16 ? float16_of_float(single) : bfloat16_of_float(single);
-	uint8_t quarter =
-		dtype == SMD_FLOAT8E4M3 ? float8e4m3_of_float(single) : float8e5m2_of_float(single);
+	unsigned unused = 64 - 8 * (unsigned)smd_dtype_bytes(dtype);
 
-	switch (dtype) {
-	case SMD_FLOAT32:
-		memcpy(to, &single, sizeof(single));
-		break;
-	case SMD_FLOAT64:
-		memcpy(to, &twice, sizeof(twice));
-		break;
-	case SMD_FLOAT16:
-	case SMD_BFLOAT16:
-		memcpy(to, &half, sizeof(half));
-		break;
-	case SMD_FLOAT8E4M3:
-	case SMD_FLOAT8E5M2:
-		memcpy(to, &quarter, sizeof(quarter));
-		break;
-	default:
-		encode_whole(to, dtype, number, divisor);
+	if (smd_dtype_bits(dtype)) {
+		smd_element_encode(to, (enum smd_dtype)dtype, (double)number / divisor);
+		return;
 	}
+	number = (int64_t)((uint64_t)number << unused);
+	number = smd_dtype_is_unsigned(dtype) ? (int64_t)((uint64_t)number >> unused)
+					      : number >> unused;
+	number /= divisor;
+	memcpy(to, &number, smd_dtype_bytes(dtype)); /* little endian, as the wire's numbers */
 }
 
 void perf_input_fill(void *buffer, size_t count, unsigned dtype, unsigned op, int rank)
@@ -126,64 +101,17 @@ uint64_t perf_input_check(const void *buffer, size_t count, unsigned dtype, unsi
 	return wrong;
 }
 
-/* Bits of a number's whole part that are exact; 0: the type has whole numbers only. */
-static int significant_bits(unsigned dtype)
-{
-	switch (dtype) {
-	case SMD_FLOAT64:
-		return 53;
-	case SMD_FLOAT32:
-		return 24;
-	case SMD_FLOAT16:
-		return 11;
-	case SMD_BFLOAT16:
-		return 8;
-	case SMD_FLOAT8E4M3:
-		return 4;
-	case SMD_FLOAT8E5M2:
-		return 3;
-	default:
-		return 0;
-	}
-}
-
-static double decode(const void *from, unsigned dtype)
-{
-	uint16_t half;
-	uint8_t quarter;
-	double twice;
-	float single;
-
-	switch (dtype) {
-	case SMD_FLOAT64:
-		memcpy(&twice, from, sizeof(twice));
-		return twice;
-	case SMD_FLOAT32:
-		memcpy(&single, from, sizeof(single));
-		return (double)single;
-	case SMD_FLOAT16:
-	case SMD_BFLOAT16:
-		memcpy(&half, from, sizeof(half));
-		return (double)(dtype == SMD_FLOAT16 ? float_of_float16(half)
-						     : float_of_bfloat16(half));
-	default:
-		memcpy(&quarter, from, sizeof(quarter));
-		return (double)(dtype == SMD_FLOAT8E4M3 ? float_of_float8e4m3(quarter)
-							: float_of_float8e5m2(quarter));
-	}
-}
-
 /*
  * n - 1 additions, each of which rounds by at most 2^-bits of a partial sum; an average may also
  * round 1/n and each input times that. Whole numbers below 2^bits are added without rounding.
  */
 static double slack_of(unsigned dtype, unsigned op, size_t i, int nranks)
 {
-	int bits = significant_bits(dtype);
+	unsigned bits = smd_dtype_bits(dtype);
 	double step = 1;
 	int64_t magnitude = 0;
 
-	for (int b = 0; b < bits; b++) {
+	for (unsigned b = 0; b < bits; b++) {
 		step /= 2;
 	}
 	for (int r = 0; r < nranks; r++) {
@@ -205,7 +133,7 @@ uint64_t perf_input_check_near(
 	double expected[PERIOD], slack[PERIOD];
 	uint64_t wrong = 0;
 
-	if (significant_bits(dtype) == 0) {
+	if (smd_dtype_bits(dtype) == 0) {
 		return perf_input_check(buffer, count, dtype, op, nranks);
 	}
 	for (size_t i = 0; i < PERIOD; i++) {
@@ -213,7 +141,9 @@ uint64_t perf_input_check_near(
 		slack[i] = slack_of(dtype, op, i, nranks);
 	}
 	for (size_t i = 0; i < count; i++) {
-		double off = decode((const char *)buffer + i * size, dtype) - expected[i % PERIOD];
+		double off =
+			smd_element_decode((const char *)buffer + i * size, (enum smd_dtype)dtype) -
+			expected[i % PERIOD];
 
 		wrong += !(off <= slack[i % PERIOD] && -off <= slack[i % PERIOD]); /* nor NaN */
 	}

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "reduction_server/base/clock.h"
+#include "reduction_server/base/dtype.h"
 #include "reduction_server/kernels/kernels.h"
 #include "worker/perf/perf.h"
 #include "worker/summand.h"

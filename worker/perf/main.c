@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "reduction_server/base/dtype.h"
 #include "reduction_server/base/options.h"
 #include "reduction_server/base/parse.h"
 #include "reduction_server/kernels/kernels.h"
@@ -45,18 +46,22 @@ static int set_sizes(void *target, const char *value, struct smd_error *error)
 
 static int set_dtype(void *target, const char *value, struct smd_error *error)
 {
+	char names[SMD_NAMES_MAX];
+
 	if (smd_dtype_parse(value, target)) {
-		return smd_error_set(error, EINVAL,
-			"must be int8, uint8, int32, uint32, int64, uint64, float16, float32, "
-			"float64, bfloat16, float8e4m3 or float8e5m2");
+		smd_dtype_names(names, " or ");
+		return smd_error_set(error, EINVAL, "must be %s", names);
 	}
 	return 0;
 }
 
 static int set_op(void *target, const char *value, struct smd_error *error)
 {
+	char names[SMD_NAMES_MAX];
+
 	if (smd_op_parse(value, target)) {
-		return smd_error_set(error, EINVAL, "must be sum, prod, max, min or avg");
+		smd_op_names(names, " or ");
+		return smd_error_set(error, EINVAL, "must be %s", names);
 	}
 	return 0;
 }

@@ -3,7 +3,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "reduction_server/kernels/kernels.h"
+#include "reduction_server/base/dtype.h"
 #include "worker/perf/perf.h"
 
 static double algbw(const struct perf_row *row)

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "reduction_server/base/clock.h"
-#include "reduction_server/kernels/kernels.h"
+#include "reduction_server/base/dtype.h"
 
 #define SLOW_S     0.005
 #define LATE       50  /* all-reduces that are done before the network fails */

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "reduction_server/base/dtype.h"
 #include "reduction_server/kernels/kernels.h"
 #include "tests/unit/allreduce/capture.h"
 #include "tests/unit/allreduce/fixture.h"

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "reduction_server/base/dtype.h"
 #include "reduction_server/kernels/kernels.h"
 #include "reduction_server/transport/testing/fault.h"
 #include "tests/unit/allreduce/fixture.h"

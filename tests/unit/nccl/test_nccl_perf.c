@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <string.h>
 
+#include "reduction_server/base/dtype.h"
 #include "reduction_server/kernels/element.h"
 #include "reduction_server/kernels/kernels.h"
 #include "worker/perf/perf.h"

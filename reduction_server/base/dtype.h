@@ -1,0 +1,30 @@
+/* Element types and reductions by number and name, from the rows of summand_types.h. */
+#ifndef SMD_BASE_DTYPE_H
+#define SMD_BASE_DTYPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "summand_types.h"
+
+/* Bytes of an element, or 0 for a number that is no type. */
+size_t smd_dtype_bytes(unsigned dtype);
+
+/* Whole numbers up to 2^bits are exact in a floating-point type; 0: all numbers are whole. */
+unsigned smd_dtype_bits(unsigned dtype);
+bool smd_dtype_is_unsigned(unsigned dtype);
+
+const char *smd_dtype_name(unsigned dtype); /* "float32", or "type 99" */
+const char *smd_op_name(unsigned op);       /* "sum", or "op 99" */
+
+/* The number of a name; -EINVAL when it is none. */
+int smd_dtype_parse(const char *name, unsigned *out);
+int smd_op_parse(const char *name, unsigned *out);
+
+#define SMD_NAMES_MAX 512
+
+/* All names, for messages: "int8, uint8, ... or bfloat16", where `last` is " or ". */
+void smd_dtype_names(char text[SMD_NAMES_MAX], const char *last);
+void smd_op_names(char text[SMD_NAMES_MAX], const char *last);
+
+#endif
