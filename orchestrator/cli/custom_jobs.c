@@ -3,17 +3,31 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "orchestrator/cli/format.h"
 #include "orchestrator/cli/loaded_job.h"
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/contract/environment.h"
+#include "orchestrator/frontend/frontend.h"
 
-#define SPEC_HELP                                                                                  \
-	"SPEC is a JSON or YAML file with a CustomJob, a CustomJobSpec or "                        \
-	"a\nHyperparameterTuningJob, or a command job of Azure ML; - is standard input.\n"         \
-	"Instead of it, or to change it, there are the flags of gcloud ai custom-jobs create."
+#define HELP_SIZE 512
+
+/* What SPEC may be; of the table of front ends. */
+static const char *spec_help(void)
+{
+	static char text[HELP_SIZE];
+	char *names = smd_frontend_names(smd_frontends);
+
+	snprintf(text, sizeof(text),
+		"SPEC is a file, JSON or YAML, or - for standard input, with\n%s.\n"
+		"Instead of it, or to change it, there are the flags of gcloud ai custom-jobs "
+		"create.",
+		names ? names : "");
+	free(names);
+	return text;
+}
 
 /* What replicas will have to do without, where they have Vertex AI's names: calls back with each.
  */
@@ -51,10 +65,10 @@ static int print_warning(void *context, const char *warning)
 
 int smd_custom_jobs_validate(int argc, char **argv)
 {
-	static const struct smd_command command = {
+	const struct smd_command command = {
 		.synopsis = "summand custom-jobs validate SPEC|FLAG... [OPTION...]",
 		.summary = "Checks a spec and lists everything that is wrong with it.",
-		.epilog = SPEC_HELP,
+		.epilog = spec_help(),
 	};
 	static const enum smd_use use = SMD_USE_VALIDATE;
 	struct smd_loaded_job loaded;
@@ -150,7 +164,7 @@ int smd_custom_jobs_plan(int argc, char **argv)
 		.summary = "Shows a job's pools and machines, and the reduction servers it needs.",
 		.options = options,
 		.noptions = sizeof(options) / sizeof(options[0]),
-		.epilog = SPEC_HELP,
+		.epilog = spec_help(),
 	};
 	struct smd_loaded_job loaded;
 	struct smd_plan *plan;
@@ -203,13 +217,13 @@ int smd_custom_jobs_run(int argc, char **argv)
 				"directory keeps it"},
 		{NULL, NULL},
 	};
-	static const struct smd_verbs verbs = {
+	const struct smd_verbs verbs = {
 		.prefix = "summand custom-jobs",
 		.summary = "Training jobs described as worker pools.",
 		.list = list,
 		.count = sizeof(list) / sizeof(list[0]),
 		.absent = absent,
-		.epilog = SPEC_HELP,
+		.epilog = spec_help(),
 	};
 
 	return smd_verbs_run(&verbs, argc, argv);

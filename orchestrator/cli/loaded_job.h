@@ -5,10 +5,10 @@
 #ifndef SMD_CLI_LOADED_JOB_H
 #define SMD_CLI_LOADED_JOB_H
 
+#include "orchestrator/document/source.h"
 #include "orchestrator/frontend/flags_file.h"
 #include "orchestrator/job/job.h"
 #include "orchestrator/plan/plan.h"
-#include "orchestrator/document/source.h"
 #include "reduction_server/base/options.h"
 
 /* What the job is loaded for. */
