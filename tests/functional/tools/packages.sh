@@ -14,7 +14,7 @@ fail() {
 }
 
 rows=$(grep -v -e '^#' -e '^$' "$source/tools/packages")
-wrong=$(grep -vE '^(build|test) +[a-z0-9.+-]+ +[^ ].*' <<<"$rows")
+wrong=$(grep -vE '^(build|test|all) +[a-z0-9.+-]+ +[^ ].*' <<<"$rows")
 [ -z "$wrong" ] || fail "each line must have a use, a package and its purpose, got: $wrong"
 twice=$(awk '{ print $2 }' <<<"$rows" | sort | uniq -d)
 [ -z "$twice" ] || fail "named twice: $twice"
@@ -81,7 +81,7 @@ broken=yes install 1 build
 [[ $got == *"no network"* ]] || fail "must show what apt-get said, got: $got"
 
 installed=$(awk '{ print $2 }' <<<"$rows")
-install 0 build test
+install 0 build test all
 [ ! -s "$asked" ] || fail "must ask for nothing, got: $(cat "$asked")"
 [ -z "$got" ] || fail "must say nothing, got: $got"
 
