@@ -1,8 +1,14 @@
 """The table of one configuration, and which targets it reaches."""
 
 import plot
+import watch
 
 MIB = 1 << 20
+
+
+def disturbed(found):
+    return any(result.get("lost", 0) > watch.TOLERATED
+               for results in found["systems"].values() for result in results.values())
 
 
 def best_peer(found, size):
@@ -19,7 +25,7 @@ def gb_per_s(size, us):
 def cell(size, result):
     if not result:
         return f"{'-':>40}"
-    mark = "*" if result.get("lost", 0) > 0.04 else " "
+    mark = "*" if result.get("lost", 0) > watch.TOLERATED else " "
     return f"{result['us']:>11.1f} {gb_per_s(size, result['us']):7.4f}{mark} {result['algorithm']:<19.19}"
 
 
@@ -40,7 +46,7 @@ def table(found):
         limit = f"{gb_per_s(size, own['us']) * 1e9 / found['limit']:9.3f}" if own and link else f"{'-':>9}"
         yield "  {:>6}{}  {} {}".format(plot.size_text(size), "".join(
             cell(size, results.get(size)) for results in found["systems"].values()), ratio, limit)
-    if any(result.get("lost", 0) > 0.04 for results in found["systems"].values() for result in results.values()):
+    if disturbed(found):
         yield "  * other work took the processors in every try"
     for name, reason in found["absent"].items():
         yield f"  {name}: not measured: {reason}"
