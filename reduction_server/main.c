@@ -76,8 +76,11 @@ static int set_listen(void *target, const char *value, struct smd_error *error)
 
 static int set_transport(void *target, const char *value, struct smd_error *error)
 {
-	if (strcmp(value, "auto") != 0 && strcmp(value, "rdma") != 0 && strcmp(value, "tcp") != 0) {
-		return smd_error_set(error, EINVAL, "must be auto, rdma or tcp");
+	const struct smd_transport_ops *transports[SMD_TRANSPORTS_MAX];
+	char names[SMD_TRANSPORT_NAMES_MAX];
+
+	if (smd_transport_select(value, transports) == 0) {
+		return smd_error_set(error, EINVAL, "must be %s", smd_transport_names(names));
 	}
 	*(const char **)target = value;
 	return 0;
@@ -246,15 +249,23 @@ static uint32_t decide_bandwidth(const struct options *options)
 	return mbps;
 }
 
+/*
+ * Transports that every host has come first and must be there, the others where their devices are;
+ * one that was named must be there.
+ */
 static void choose_transports(const char *name, struct smd_server_transport transports[])
 {
-	if (strcmp(name, "rdma") == 0) {
-		transports[0] = (struct smd_server_transport){&smd_transport_rdma, true};
-		return;
-	}
-	transports[0] = (struct smd_server_transport){&smd_transport_tcp, true};
-	if (strcmp(name, "auto") == 0) {
-		transports[1] = (struct smd_server_transport){&smd_transport_rdma, false};
+	const struct smd_transport_ops *wanted[SMD_TRANSPORTS_MAX];
+	unsigned n = smd_transport_select(name, wanted);
+	unsigned chosen = 0;
+
+	for (int everywhere = 1; everywhere >= 0; everywhere--) {
+		for (unsigned i = 0; i < n; i++) {
+			if (everywhere == !wanted[i]->device) {
+				transports[chosen++] = (struct smd_server_transport){
+					wanted[i], everywhere || n == 1};
+			}
+		}
 	}
 }
 

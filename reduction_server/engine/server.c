@@ -13,10 +13,7 @@
 
 struct smd_server {
 	struct event_base *base;
-	struct server_listener {
-		const struct smd_transport_ops *transport;
-		struct smd_listener *listener;
-	} listeners[SMD_SERVER_TRANSPORTS_MAX];
+	struct smd_listener *listeners[SMD_TRANSPORTS_MAX];
 	unsigned nlisteners;
 	struct smd_greeter greeter;
 	struct event *janitor;
@@ -166,14 +163,13 @@ static int server_create_events(struct smd_server *server, struct event_base *ba
 static int server_listen(
 	struct smd_server *server, const struct smd_server_config *config, struct smd_error *error)
 {
-	for (unsigned i = 0; i < SMD_SERVER_TRANSPORTS_MAX && config->transports[i].ops; i++) {
+	for (unsigned i = 0; i < SMD_TRANSPORTS_MAX && config->transports[i].ops; i++) {
 		const struct smd_server_transport *wanted = &config->transports[i];
-		struct server_listener *listener = &server->listeners[server->nlisteners];
 		struct smd_error why = {""};
 		char address[sizeof(server->address)];
 		int ret = wanted->ops->listen(server->base,
 			server->nlisteners ? server->address : config->listen, server_on_accept,
-			server, &listener->listener, address, &why);
+			server, &server->listeners[server->nlisteners], address, &why);
 
 		if (ret && wanted->needed) {
 			return smd_error_set(error, -ret, "%s", why.text);
@@ -183,7 +179,6 @@ static int server_listen(
 				why.text);
 			continue;
 		}
-		listener->transport = wanted->ops;
 		if (server->nlisteners++ == 0) {
 			memcpy(server->address, address, sizeof(address));
 		}
@@ -194,9 +189,7 @@ static int server_listen(
 static void server_stop_listening(struct smd_server *server)
 {
 	while (server->nlisteners) {
-		struct server_listener *listener = &server->listeners[--server->nlisteners];
-
-		listener->transport->listener_close(listener->listener);
+		smd_listener_close(server->listeners[--server->nlisteners]);
 	}
 }
 

@@ -19,16 +19,14 @@
 
 struct smd_server;
 
-#define SMD_SERVER_TRANSPORTS_MAX 2
-
 struct smd_server_transport {
 	const struct smd_transport_ops *ops; /* NULL: no more */
 	bool needed; /* it must be there; else it is used where it is to be had */
 };
 
 struct smd_server_config {
-	struct smd_server_transport transports[SMD_SERVER_TRANSPORTS_MAX]; /* the first is needed */
-	const char *listen;                                                /* "host:port" */
+	struct smd_server_transport transports[SMD_TRANSPORTS_MAX]; /* the first is needed */
+	const char *listen;                                         /* "host:port" */
 	unsigned shards;               /* threads: 1 to SMD_SHARDS_MAX */
 	size_t memory_bytes;           /* of all slot pools together */
 	uint32_t chunk_bytes;          /* largest chunk; 0: SMD_CHUNK_DEFAULT */

@@ -1,7 +1,8 @@
-/* Finds transports by name and queues frames on their lanes. */
-#include "reduction_server/transport/transport.h"
+/* Finds transports in their table and queues frames on their lanes. */
+#include "reduction_server/transport/transports.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,19 +15,55 @@ struct control_send {
 
 const struct smd_transport_ops *smd_transport_find(const char *name)
 {
-	static const struct smd_transport_ops *const transports[] = {
-		&smd_transport_tcp,
-		&smd_transport_rdma,
-		&smd_transport_loopback,
-		&smd_transport_fault,
-	};
-
-	for (size_t i = 0; i < sizeof(transports) / sizeof(transports[0]); i++) {
-		if (strcmp(transports[i]->name, name) == 0) {
-			return transports[i];
+	for (size_t i = 0; smd_transports[i]; i++) {
+		if (strcmp(smd_transports[i]->name, name) == 0) {
+			return smd_transports[i];
 		}
 	}
 	return NULL;
+}
+
+/* Those that have a preference, the highest first. */
+static unsigned select_preferred(const struct smd_transport_ops *out[SMD_TRANSPORTS_MAX])
+{
+	unsigned n = 0;
+
+	for (size_t i = 0; smd_transports[i] && n < SMD_TRANSPORTS_MAX; i++) {
+		unsigned at = n;
+
+		if (smd_transports[i]->preference == 0) {
+			continue;
+		}
+		for (; at && out[at - 1]->preference < smd_transports[i]->preference; at--) {
+			out[at] = out[at - 1];
+		}
+		out[at] = smd_transports[i];
+		n++;
+	}
+	return n;
+}
+
+unsigned smd_transport_select(
+	const char *name, const struct smd_transport_ops *out[SMD_TRANSPORTS_MAX])
+{
+	if (strcmp(name, SMD_TRANSPORT_AUTO) == 0) {
+		return select_preferred(out);
+	}
+	out[0] = smd_transport_find(name);
+	return out[0] != NULL;
+}
+
+const char *smd_transport_names(char out[SMD_TRANSPORT_NAMES_MAX])
+{
+	const struct smd_transport_ops *preferred[SMD_TRANSPORTS_MAX];
+	unsigned n = select_preferred(preferred);
+	size_t used = (size_t)snprintf(out, SMD_TRANSPORT_NAMES_MAX, "%s", SMD_TRANSPORT_AUTO);
+
+	for (unsigned i = 0; i < n && used < SMD_TRANSPORT_NAMES_MAX; i++) {
+		used += (size_t)snprintf(out + used, SMD_TRANSPORT_NAMES_MAX - used, "%s%s",
+			i + 1 < n ? ", " : " or ", preferred[i]->name);
+	}
+	return out;
 }
 
 void smd_lane_send(struct smd_lane *lane, struct smd_frame *frame, struct smd_send *send)

@@ -43,7 +43,12 @@
 
 struct event_base;
 struct smd_lane;
-struct smd_listener;
+struct smd_transport_ops;
+
+/* What every transport's listener begins with. */
+struct smd_listener {
+	const struct smd_transport_ops *ops;
+};
 
 /* Memory at the other end that one payload may be written to. Length 0: none. */
 struct smd_remote_buffer {
@@ -60,7 +65,10 @@ struct smd_extent {
 	size_t length;
 };
 
-struct smd_advertisement; /* the transport's */
+/* What every transport's note of an advertised buffer begins with. */
+struct smd_advertisement {
+	LIST_ENTRY(smd_advertisement) link; /* of the lane's */
+};
 
 struct smd_send {
 	uint8_t header[SMD_FRAME_SIZE]; /* encoded by smd_lane_send() */
@@ -108,6 +116,12 @@ typedef void smd_accept(void *owner, struct smd_lane *lane, int shard);
 
 struct smd_transport_ops {
 	const char *name; /* "tcp"; also what comes before the colon in "loopback:NAME" addresses */
+	/* "auto" takes the transports that have one, the highest first; 0: only by name. */
+	unsigned preference;
+	const char *device; /* "RDMA": the kind of device that a host needs for it; NULL: none */
+	bool names;         /* addresses are names, where others' are host:port */
+	bool times_out; /* connecting ends with -ETIMEDOUT in seconds, also where nobody listens yet */
+	unsigned port_slot; /* which of a handle's SMD_TRANSPORT_PORTS ports is this transport's */
 
 	/*
 	 * Listens at "host:port" (port 0: any free one; `bound` says which). Each new lane is
@@ -239,14 +253,40 @@ struct smd_lane {
 /* A peer that asks and asks but does not read its answers gets no more than so many queued. */
 #define SMD_LANE_CONTROLS_MAX (4 * SMD_COMMS_MAX)
 
-/* "tcp", "rdma", "loopback" or "fault"; NULL for another name. */
+/* One of the table of transports (transports.c); NULL for another name. */
 const struct smd_transport_ops *smd_transport_find(const char *name);
 
-extern const struct smd_transport_ops smd_transport_tcp;
-extern const struct smd_transport_ops
-	smd_transport_rdma; /* without RDMA in the build, it says so */
-extern const struct smd_transport_ops smd_transport_loopback;
-extern const struct smd_transport_ops smd_transport_fault;
+#define SMD_TRANSPORTS_MAX      8
+#define SMD_TRANSPORT_PORTS     4
+#define SMD_TRANSPORT_AUTO      "auto"
+#define SMD_TRANSPORT_NAMES_MAX 128
+
+/*
+ * The transports that `name` stands for, most preferred first: the one of that name, or with "auto"
+ * all that have a preference. How many; 0: there is none of that name.
+ */
+unsigned smd_transport_select(
+	const char *name, const struct smd_transport_ops *out[SMD_TRANSPORTS_MAX]);
+
+/* "auto, rdma or tcp": what a user may ask for. */
+const char *smd_transport_names(char out[SMD_TRANSPORT_NAMES_MAX]);
+
+/* Payloads are written into advertised buffers, so that one lane uses all of the link. */
+static inline bool smd_transport_can_advertise(const struct smd_transport_ops *ops)
+{
+	return ops->advertise != NULL;
+}
+
+/* Its devices may read and write memory of other devices. */
+static inline bool smd_transport_takes_device_memory(const struct smd_transport_ops *ops)
+{
+	return ops->register_device != NULL;
+}
+
+static inline void smd_listener_close(struct smd_listener *listener)
+{
+	listener->ops->listener_close(listener);
+}
 
 /* Encodes `frame` with the payload's length and queues it. */
 void smd_lane_send(struct smd_lane *lane, struct smd_frame *frame, struct smd_send *send);
@@ -283,7 +323,7 @@ static inline bool smd_lane_poll(struct smd_lane *lane)
 /* Whether places mean anything on the lane. */
 static inline bool smd_lane_can_advertise(const struct smd_lane *lane)
 {
-	return lane->ops->advertise != NULL;
+	return smd_transport_can_advertise(lane->ops);
 }
 
 static inline struct smd_advertisement *smd_lane_advertise(
@@ -310,7 +350,7 @@ static inline void smd_lane_register(
 /* Whether the lane's card may take memory of devices. */
 static inline bool smd_lane_has_card(const struct smd_lane *lane)
 {
-	return lane->ops->register_device != NULL;
+	return smd_transport_takes_device_memory(lane->ops);
 }
 
 static inline int smd_lane_register_device(

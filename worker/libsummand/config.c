@@ -11,15 +11,14 @@
 #include "reduction_server/base/parse.h"
 #include "reduction_server/transport/heartbeat.h"
 
-#define CONNECT_TIMEOUT_MOST_S    86400
-#define STAGING_DEFAULT_BYTES     (64ull << 20)
-#define STAGING_MOST_BYTES        (1ull << 40)
+#define CONNECT_TIMEOUT_MOST_S 86400
+#define STAGING_DEFAULT_BYTES  (64ull << 20)
+#define STAGING_MOST_BYTES     (1ull << 40)
 
 /* Tests name servers of theirs in other ways. */
 static bool config_uses_ports(const struct smd_config *config)
 {
-	return config->transports[0] == &smd_transport_tcp ||
-	       config->transports[0] == &smd_transport_rdma;
+	return !config->transports[0]->names;
 }
 
 static int add_server(
@@ -225,18 +224,13 @@ static int read_token(struct smd_config *config, struct smd_error *error)
 
 static int read_transport(const char *name, struct smd_config *config, struct smd_error *error)
 {
-	const struct smd_transport_ops *transport = smd_transport_find(name);
+	char names[SMD_TRANSPORT_NAMES_MAX];
 
-	if (strcmp(name, "auto") == 0) {
-		config->transports[config->ntransports++] = &smd_transport_rdma;
-		config->transports[config->ntransports++] = &smd_transport_tcp;
-		return 0;
-	}
-	config->transports[config->ntransports++] = transport;
-	return transport
+	config->ntransports = smd_transport_select(name, config->transports);
+	return config->ntransports
 		       ? 0
-		       : smd_error_set(error, EINVAL,
-				 "SUMMAND_TRANSPORT: must be auto, rdma or tcp, got \"%s\"", name);
+		       : smd_error_set(error, EINVAL, "SUMMAND_TRANSPORT: must be %s, got \"%s\"",
+				 smd_transport_names(names), name);
 }
 
 static int read_all(const struct smd_context_options *options, struct smd_config *config,

@@ -11,13 +11,12 @@
 #include "reduction_server/wire/message.h"
 #include "worker/summand.h"
 
-#define SMD_SERVERS_MAX           64
-#define SMD_CONFIG_TRANSPORTS_MAX 2
-#define SMD_CONNECT_TIMEOUT_S     30 /* where nobody says */
+#define SMD_SERVERS_MAX       64
+#define SMD_CONNECT_TIMEOUT_S 30 /* where nobody says */
 
 struct smd_config {
 	/* What lanes go over: the first of these that there is. */
-	const struct smd_transport_ops *transports[SMD_CONFIG_TRANSPORTS_MAX];
+	const struct smd_transport_ops *transports[SMD_TRANSPORTS_MAX];
 	unsigned ntransports;
 	unsigned nservers;
 	char *servers[SMD_SERVERS_MAX]; /* "host:port", in the order that all ranks share */

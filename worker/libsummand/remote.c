@@ -74,8 +74,10 @@ static bool remote_try_next(struct smd_remote *remote, int err, const char *reas
 		return false;
 	}
 	if (err == -ENODEV) { /* nor will the other lanes */
-		config->transports[0] = config->transports[remote->transport + 1];
-		config->ntransports = 1;
+		memmove(config->transports, config->transports + remote->transport + 1,
+			(config->ntransports - remote->transport - 1) *
+				sizeof(*config->transports));
+		config->ntransports -= remote->transport + 1;
 		remote->transport = 0;
 		smd_log(SMD_LOG_INFO, "libsummand", "lanes go over %s and not over %s: %s",
 			config->transports[0]->name, name, reason);

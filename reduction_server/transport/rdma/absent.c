@@ -1,8 +1,8 @@
 /* Stands in for RDMA in a build without it, and says so. */
 #include <errno.h>
 
-#include "reduction_server/transport/transport.h"
 #include "reduction_server/transport/rdma/verbs_check.h"
+#include "reduction_server/transport/transports.h"
 
 static int absent_say(struct smd_error *error)
 {
@@ -43,6 +43,8 @@ int smd_verbs_check_dmabuf(const char *device)
 
 const struct smd_transport_ops smd_transport_rdma = {
 	.name = "rdma",
+	.preference = 2,
+	.device = "RDMA",
 	.listen = absent_listen,
 	.connect = absent_connect,
 };

@@ -13,7 +13,8 @@
 #define LISTEN_BACKLOG 1024
 #define AGAIN_S        1 /* after the device was removed: how often to look for it */
 
-struct smd_listener {
+struct rdma_listener {
+	struct smd_listener listener;
 	struct rdma_endpoint endpoint;
 	struct rdma_loop *loop;
 	struct rdma_cm_id *id; /* NULL: the device was removed */
@@ -44,7 +45,7 @@ static void listener_refuse(struct rdma_cm_id *id, const char *peer, const char 
 	smd_verbs_id_destroy(id);
 }
 
-static void listener_on_request(struct smd_listener *listener, const struct smd_verbs_event *event)
+static void listener_on_request(struct rdma_listener *listener, const struct smd_verbs_event *event)
 {
 	struct smd_error error = {""};
 	char peer[SMD_ADDRESS_TEXT_MAX];
@@ -70,7 +71,7 @@ static void listener_on_request(struct smd_listener *listener, const struct smd_
 	listener->on_accept(listener->owner, &lane->lane, lane->other.shard);
 }
 
-static void listener_retry_later(struct smd_listener *listener)
+static void listener_retry_later(struct rdma_listener *listener)
 {
 	const struct timeval later = {AGAIN_S, 0};
 
@@ -79,7 +80,9 @@ static void listener_retry_later(struct smd_listener *listener)
 
 static void listener_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs_event *event)
 {
-	struct smd_listener *listener = (struct smd_listener *)endpoint;
+	struct rdma_listener *listener =
+		(struct rdma_listener *)((char *)endpoint -
+					 offsetof(struct rdma_listener, endpoint));
 
 	if (event->type == RDMA_CM_EVENT_CONNECT_REQUEST) {
 		listener_on_request(listener, event);
@@ -103,7 +106,7 @@ static bool is_loopback(const struct sockaddr *address)
 	       IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)address)->sin6_addr);
 }
 
-static int listener_bind(struct smd_listener *listener, const char *address, char bound[128],
+static int listener_bind(struct rdma_listener *listener, const char *address, char bound[128],
 	struct smd_error *error)
 {
 	struct addrinfo *list;
@@ -142,7 +145,7 @@ static int listener_bind(struct smd_listener *listener, const char *address, cha
 
 static void listener_on_again(evutil_socket_t fd, short what, void *arg)
 {
-	struct smd_listener *listener = arg;
+	struct rdma_listener *listener = arg;
 	char bound[SMD_ADDRESS_TEXT_MAX];
 
 	(void)fd;
@@ -155,7 +158,7 @@ static void listener_on_again(evutil_socket_t fd, short what, void *arg)
 	smd_log(SMD_LOG_INFO, "rdma", "%s: listens over RDMA again", listener->address);
 }
 
-static void listener_free(struct smd_listener *listener)
+static void listener_free(struct rdma_listener *listener)
 {
 	if (listener->id) {
 		smd_verbs_id_destroy(listener->id);
@@ -172,12 +175,13 @@ static void listener_free(struct smd_listener *listener)
 int smd_rdma_listen(struct event_base *base, const char *address, smd_accept *on_accept,
 	void *owner, struct smd_listener **out, char bound[128], struct smd_error *error)
 {
-	struct smd_listener *listener = calloc(1, sizeof(*listener));
+	struct rdma_listener *listener = calloc(1, sizeof(*listener));
 	int ret;
 
 	if (!listener) {
 		return smd_error_set(error, ENOMEM, "%s: out of memory", address);
 	}
+	listener->listener.ops = &smd_transport_rdma;
 	listener->endpoint.on_event = listener_on_event;
 	listener->on_accept = on_accept;
 	listener->owner = owner;
@@ -195,11 +199,11 @@ int smd_rdma_listen(struct event_base *base, const char *address, smd_accept *on
 		listener_free(listener);
 		return ret;
 	}
-	*out = listener;
+	*out = &listener->listener;
 	return 0;
 }
 
-void smd_rdma_listener_close(struct smd_listener *listener)
+void smd_rdma_listener_close(struct smd_listener *outer)
 {
-	listener_free(listener);
+	listener_free((struct rdma_listener *)outer);
 }

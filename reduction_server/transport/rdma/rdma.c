@@ -295,16 +295,15 @@ static int lane_add_remote_buffer(
 	return 0;
 }
 
-static struct smd_advertisement *lane_take_advertisement(struct rdma_lane *lane)
+static struct rdma_advertisement *lane_take_advertisement(struct rdma_lane *lane)
 {
-	struct smd_advertisement *advertisement = LIST_FIRST(&lane->idle_advertisements);
+	struct smd_advertisement *idle = LIST_FIRST(&lane->idle_advertisements);
 
-	if (advertisement) {
-		LIST_REMOVE(advertisement, link);
-	} else {
-		advertisement = malloc(sizeof(*advertisement));
+	if (idle) {
+		LIST_REMOVE(idle, link);
+		return (struct rdma_advertisement *)idle;
 	}
-	return advertisement;
+	return malloc(sizeof(struct rdma_advertisement));
 }
 
 static struct smd_advertisement *rdma_advertise(
@@ -312,32 +311,32 @@ static struct smd_advertisement *rdma_advertise(
 {
 	struct rdma_lane *lane = rdma_lane_of(outer);
 	struct smd_remote_buffer remote_buffer = {.length = 0};
-	struct smd_advertisement *advertisement = NULL;
+	struct rdma_advertisement *advertisement = NULL;
 
 	if (lane->device && !lane->ended && length) {
 		advertisement = lane_take_advertisement(lane);
 	}
 	if (advertisement && smd_rdma_memory_find(lane->device->memory, memory, length, extent.base,
 				     extent.length, SMD_RDMA_WRITE, &advertisement->region)) {
-		LIST_INSERT_HEAD(&lane->idle_advertisements, advertisement, link);
+		LIST_INSERT_HEAD(&lane->idle_advertisements, &advertisement->base, link);
 		advertisement = NULL;
 	}
 	if (advertisement) {
-		LIST_INSERT_HEAD(&lane->advertisements, advertisement, link);
+		LIST_INSERT_HEAD(&lane->advertisements, &advertisement->base, link);
 		remote_buffer = (struct smd_remote_buffer){
 			(uintptr_t)memory, advertisement->region->keys.rkey, length};
 	}
 	if (lane_add_remote_buffer(lane, &remote_buffer)) {
 		smd_rdma_lane_fail(lane, -ENOMEM, "out of memory");
 	}
-	return advertisement;
+	return advertisement ? &advertisement->base : NULL;
 }
 
 static void rdma_revoke(struct smd_lane *outer, struct smd_advertisement *advertisement)
 {
 	struct rdma_lane *lane = rdma_lane_of(outer);
 
-	smd_rdma_region_put(advertisement->region);
+	smd_rdma_region_put(((struct rdma_advertisement *)advertisement)->region);
 	LIST_REMOVE(advertisement, link);
 	LIST_INSERT_HEAD(&lane->idle_advertisements, advertisement, link);
 }
@@ -426,6 +425,10 @@ static const char *rdma_peer_name(const struct smd_lane *outer)
 
 const struct smd_transport_ops smd_transport_rdma = {
 	.name = "rdma",
+	.preference = 2,
+	.device = "RDMA",
+	.times_out = true,
+	.port_slot = 1,
 	.listen = smd_rdma_listen,
 	.listener_close = smd_rdma_listener_close,
 	.connect = smd_rdma_connect,

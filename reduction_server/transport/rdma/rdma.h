@@ -16,7 +16,7 @@
 #include "reduction_server/transport/rdma/registration.h"
 #include "reduction_server/transport/rdma/verbs.h"
 #include "reduction_server/transport/rdma/wire.h"
-#include "reduction_server/transport/transport.h"
+#include "reduction_server/transport/transports.h"
 
 struct event;
 struct event_base;
@@ -125,9 +125,9 @@ struct rdma_posted {
 	struct smd_rdma_region *region; /* of the payload; NULL: copied */
 };
 
-struct smd_advertisement {
+struct rdma_advertisement {
+	struct smd_advertisement base;
 	struct smd_rdma_region *region;
-	LIST_ENTRY(smd_advertisement) link;
 };
 
 struct rdma_lane {

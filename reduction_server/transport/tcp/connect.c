@@ -15,7 +15,8 @@
 #define LISTEN_BACKLOG 1024
 #define ACCEPT_REST_US 100000 /* when descriptors are short: until the next try */
 
-struct smd_listener {
+struct tcp_listener {
+	struct smd_listener listener;
 	int fd;
 	struct event *acceptable;
 	struct event *rested; /* the listener has paused, and goes on */
@@ -76,7 +77,7 @@ free_list:
 
 static void tcp_on_rested(evutil_socket_t fd, short what, void *arg)
 {
-	struct smd_listener *listener = arg;
+	struct tcp_listener *listener = arg;
 
 	(void)fd;
 	(void)what;
@@ -85,7 +86,7 @@ static void tcp_on_rested(evutil_socket_t fd, short what, void *arg)
 
 /* A peer that went away is nobody's business; without descriptors, trying on at once would only
  * burn the processor, because the connection stays in the backlog. */
-static void tcp_accept_failed(struct smd_listener *listener, int err)
+static void tcp_accept_failed(struct tcp_listener *listener, int err)
 {
 	const struct timeval rest = {0, ACCEPT_REST_US};
 
@@ -98,7 +99,7 @@ static void tcp_accept_failed(struct smd_listener *listener, int err)
 
 static void tcp_on_acceptable(evutil_socket_t fd, short what, void *arg)
 {
-	struct smd_listener *listener = arg;
+	struct tcp_listener *listener = arg;
 	struct sockaddr_storage address;
 	socklen_t size = sizeof(address);
 	struct tcp_lane *tcp;
@@ -154,7 +155,7 @@ free_info:
 	return ret;
 }
 
-void smd_tcp_listener_close(struct smd_listener *listener)
+static void tcp_listener_free(struct tcp_listener *listener)
 {
 	if (listener->acceptable) {
 		event_free(listener->acceptable);
@@ -166,10 +167,15 @@ void smd_tcp_listener_close(struct smd_listener *listener)
 	free(listener);
 }
 
+void smd_tcp_listener_close(struct smd_listener *outer)
+{
+	tcp_listener_free((struct tcp_listener *)outer);
+}
+
 int smd_tcp_listen(struct event_base *base, const char *address, smd_accept *on_accept, void *owner,
 	struct smd_listener **out, char bound[128], struct smd_error *error)
 {
-	struct smd_listener *listener = calloc(1, sizeof(*listener));
+	struct tcp_listener *listener = calloc(1, sizeof(*listener));
 	int ret;
 
 	if (!listener) {
@@ -180,6 +186,7 @@ int smd_tcp_listen(struct event_base *base, const char *address, smd_accept *on_
 		free(listener);
 		return ret;
 	}
+	listener->listener.ops = &smd_transport_tcp;
 	listener->on_accept = on_accept;
 	listener->owner = owner;
 	listener->acceptable =
@@ -187,9 +194,9 @@ int smd_tcp_listen(struct event_base *base, const char *address, smd_accept *on_
 	listener->rested = evtimer_new(base, tcp_on_rested, listener);
 	if (!listener->acceptable || !listener->rested ||
 		event_add(listener->acceptable, NULL) != 0) {
-		smd_tcp_listener_close(listener);
+		tcp_listener_free(listener);
 		return smd_error_set(error, ENOMEM, "%s: out of memory", address);
 	}
-	*out = listener;
+	*out = &listener->listener;
 	return 0;
 }

@@ -7,7 +7,7 @@
 #include <netinet/tcp.h>
 #include <stdbool.h>
 
-#include "reduction_server/transport/transport.h"
+#include "reduction_server/transport/transports.h"
 
 struct event;
 

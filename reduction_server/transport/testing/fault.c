@@ -10,6 +10,7 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/transport/testing/fault_config.h"
+#include "reduction_server/transport/transports.h"
 
 #define MILLISECOND         1000000ull
 #define SECOND_PART_MOST_NS (2 * MILLISECOND) /* after the first */
@@ -534,8 +535,8 @@ free_lane:
 	return ret;
 }
 
-struct smd_listener {
-	const struct smd_transport_ops *transport;
+struct fault_listener {
+	struct smd_listener listener;
 	struct smd_listener *inner;
 	smd_accept *on_accept;
 	void *owner;
@@ -543,7 +544,7 @@ struct smd_listener {
 
 static void fault_on_accept(void *owner, struct smd_lane *inner, int shard)
 {
-	struct smd_listener *listener = owner;
+	struct fault_listener *listener = owner;
 	struct fault_lane *lane = fault_create(NULL);
 
 	if (!lane) {
@@ -557,33 +558,36 @@ static void fault_on_accept(void *owner, struct smd_lane *inner, int shard)
 static int fault_listen(struct event_base *base, const char *address, smd_accept *on_accept,
 	void *owner, struct smd_listener **out, char bound[128], struct smd_error *error)
 {
-	struct smd_listener *listener = calloc(1, sizeof(*listener));
+	struct fault_listener *listener = calloc(1, sizeof(*listener));
 	int ret;
 
 	if (!listener) {
 		return smd_error_set(error, ENOMEM, "%s: out of memory", address);
 	}
-	listener->transport = fault_inner(&address);
+	listener->listener.ops = &smd_transport_fault;
 	listener->on_accept = on_accept;
 	listener->owner = owner;
-	ret = listener->transport->listen(
+	ret = fault_inner(&address)->listen(
 		base, address, fault_on_accept, listener, &listener->inner, bound, error);
 	if (ret) {
 		free(listener);
 		return ret;
 	}
-	*out = listener;
+	*out = &listener->listener;
 	return 0;
 }
 
-static void fault_listener_close(struct smd_listener *listener)
+static void fault_listener_close(struct smd_listener *outer)
 {
-	listener->transport->listener_close(listener->inner);
+	struct fault_listener *listener = (struct fault_listener *)outer;
+
+	smd_listener_close(listener->inner);
 	free(listener);
 }
 
 const struct smd_transport_ops smd_transport_fault = {
 	.name = "fault",
+	.names = true,
 	.listen = fault_listen,
 	.listener_close = fault_listener_close,
 	.connect = fault_connect,

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "reduction_server/transport/loop.h"
-#include "reduction_server/transport/transport.h"
+#include "reduction_server/transport/transports.h"
 
 #define NAME_MAX_LENGTH 100
 
@@ -45,16 +45,17 @@ struct pipe {
 	struct loopback_lane ends[2];
 };
 
-struct smd_listener {
+struct loopback_listener {
+	struct smd_listener listener;
 	char name[NAME_MAX_LENGTH];
 	struct event_base *base;
 	smd_accept *on_accept;
 	void *owner;
-	LIST_ENTRY(smd_listener) link;
+	LIST_ENTRY(loopback_listener) link;
 };
 
 static pthread_mutex_t listeners_lock = PTHREAD_MUTEX_INITIALIZER;
-static LIST_HEAD(, smd_listener) listeners = LIST_HEAD_INITIALIZER(listeners);
+static LIST_HEAD(, loopback_listener) listeners = LIST_HEAD_INITIALIZER(listeners);
 
 static struct loopback_lane *loopback_of(struct smd_lane *lane)
 {
@@ -384,7 +385,7 @@ static struct pipe *pipe_create(const char *name)
 
 /* What a connect leaves on the listener's loop. */
 struct arrival {
-	struct smd_listener *listener;
+	struct loopback_listener *listener;
 	struct loopback_lane *end;
 };
 
@@ -404,9 +405,9 @@ static const char *loopback_name(const char *address)
 	return strncmp(address, "loopback:", 9) == 0 ? address + 9 : address;
 }
 
-static struct smd_listener *loopback_find(const char *name)
+static struct loopback_listener *loopback_find(const char *name)
 {
-	struct smd_listener *listener;
+	struct loopback_listener *listener;
 
 	LIST_FOREACH (listener, &listeners, link) {
 		if (strcmp(listener->name, name) == 0) {
@@ -479,7 +480,7 @@ static int loopback_listen(struct event_base *base, const char *address, smd_acc
 	void *owner, struct smd_listener **out, char bound[128], struct smd_error *error)
 {
 	const char *name = loopback_name(address);
-	struct smd_listener *listener;
+	struct loopback_listener *listener;
 	int ret = 0;
 
 	if (strlen(name) >= NAME_MAX_LENGTH) {
@@ -492,6 +493,7 @@ static int loopback_listen(struct event_base *base, const char *address, smd_acc
 		return smd_error_set(error, ENOMEM, "%s: out of memory", address);
 	}
 	snprintf(listener->name, sizeof(listener->name), "%s", name);
+	listener->listener.ops = &smd_transport_loopback;
 	listener->base = base;
 	listener->on_accept = on_accept;
 	listener->owner = owner;
@@ -508,12 +510,14 @@ static int loopback_listen(struct event_base *base, const char *address, smd_acc
 		return ret;
 	}
 	snprintf(bound, 128, "loopback:%s", name);
-	*out = listener;
+	*out = &listener->listener;
 	return 0;
 }
 
-static void loopback_listener_close(struct smd_listener *listener)
+static void loopback_listener_close(struct smd_listener *outer)
 {
+	struct loopback_listener *listener = (struct loopback_listener *)outer;
+
 	pthread_mutex_lock(&listeners_lock);
 	LIST_REMOVE(listener, link);
 	pthread_mutex_unlock(&listeners_lock);
@@ -527,6 +531,7 @@ static const char *loopback_peer_name(const struct smd_lane *lane)
 
 const struct smd_transport_ops smd_transport_loopback = {
 	.name = "loopback",
+	.names = true,
 	.listen = loopback_listen,
 	.listener_close = loopback_listener_close,
 	.connect = loopback_connect,

@@ -49,9 +49,10 @@ static void start_one(struct pool *pool, unsigned index, const struct smd_server
 	size_t length;
 
 	config.transports[0] = (struct smd_server_transport){
-		pool->over_rdma ? &smd_transport_tcp : smd_transport_find(pool->transport), true};
+		smd_transport_find(pool->over_rdma ? "tcp" : pool->transport), true};
 	if (pool->over_rdma) {
-		config.transports[1] = (struct smd_server_transport){&smd_transport_rdma, true};
+		config.transports[1] =
+			(struct smd_server_transport){smd_transport_find("rdma"), true};
 	}
 	config.listen = listen;
 	config.on_ended = on_ended;

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "reduction_server/transport/transport.h"
+#include "reduction_server/transport/transports.h"
 
 #ifdef CARD_IS_RDMA
 #define CARD      smd_transport_rdma
@@ -39,13 +39,13 @@ struct memory {
 	LIST_ENTRY(memory) link;
 };
 
-struct smd_advertisement {
+struct card_advertisement {
+	struct smd_advertisement base;
 	uint32_t key;
 	struct memory *memory; /* NULL: the host's */
 	uint8_t *bytes;        /* where the card writes */
 	uint32_t length;
-	LIST_ENTRY(smd_advertisement) link; /* of the lane, */
-	LIST_ENTRY(smd_advertisement) all;  /* and of all */
+	LIST_ENTRY(card_advertisement) all; /* of all lanes */
 };
 
 #define HOST_REGISTERED_MAX 64
@@ -85,7 +85,7 @@ struct message {
 
 /* Cards write into memory of other lanes, so all of this is under one lock. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static LIST_HEAD(, smd_advertisement) all_advertised = LIST_HEAD_INITIALIZER(all_advertised);
+static LIST_HEAD(, card_advertisement) all_advertised = LIST_HEAD_INITIALIZER(all_advertised);
 static uint32_t last_key;
 static struct card_plan plan;
 static unsigned places_made;
@@ -262,7 +262,7 @@ static struct smd_advertisement *card_advertise(
 {
 	struct card_lane *card = card_of(lane);
 	struct smd_remote_buffer buffer = {.length = 0};
-	struct smd_advertisement *advertisement = NULL;
+	struct card_advertisement *advertisement = NULL;
 
 	(void)extent;
 	pthread_mutex_lock(&lock);
@@ -277,7 +277,7 @@ static struct smd_advertisement *card_advertise(
 		if (advertisement->memory) {
 			advertisement->memory->users++;
 		}
-		LIST_INSERT_HEAD(&card->advertisements, advertisement, link);
+		LIST_INSERT_HEAD(&card->advertisements, &advertisement->base, link);
 		LIST_INSERT_HEAD(&all_advertised, advertisement, all);
 		buffer = (struct smd_remote_buffer){(uintptr_t)pointer, advertisement->key, length};
 	}
@@ -285,27 +285,29 @@ static struct smd_advertisement *card_advertise(
 	card->told = realloc(card->told, (card->ntold + 1) * sizeof(*card->told));
 	REQUIRE(card->told);
 	card->told[card->ntold++] = buffer;
-	return advertisement;
+	return advertisement ? &advertisement->base : NULL;
 }
 
-static void card_revoke(struct smd_lane *lane, struct smd_advertisement *advertisement)
+static void card_revoke(struct smd_lane *lane, struct smd_advertisement *outer)
 {
+	struct card_advertisement *advertisement = (struct card_advertisement *)outer;
+
 	pthread_mutex_lock(&lock);
 	if (advertisement->memory && --advertisement->memory->users == 0 &&
 		advertisement->memory->deregistered) {
 		memory_free(card_of(lane), advertisement->memory);
 	}
-	LIST_REMOVE(advertisement, link);
+	LIST_REMOVE(&advertisement->base, link);
 	LIST_REMOVE(advertisement, all);
 	pthread_mutex_unlock(&lock);
 	free(advertisement);
 }
 
 /* With the lock: the buffer must still be advertised, or the bytes would go anywhere. */
-static struct smd_advertisement *advertisement_find(
+static struct card_advertisement *advertisement_find(
 	const struct smd_remote_buffer *buffer, uint32_t length)
 {
-	struct smd_advertisement *advertisement;
+	struct card_advertisement *advertisement;
 
 	LIST_FOREACH (advertisement, &all_advertised, all) {
 		if (advertisement->key == buffer->key) {
@@ -322,7 +324,7 @@ static struct smd_advertisement *advertisement_find(
 static bool card_write(struct card_lane *card, const struct smd_send *send)
 {
 	const struct memory *source;
-	struct smd_advertisement *advertisement = NULL;
+	struct card_advertisement *advertisement = NULL;
 	bool direct;
 
 	pthread_mutex_lock(&lock);
@@ -565,8 +567,8 @@ static int card_connect(struct event_base *base, const char *address, unsigned s
 	return 0;
 }
 
-struct smd_listener {
-	const struct smd_transport_ops *transport;
+struct card_listener {
+	struct smd_listener listener;
 	struct smd_listener *inner;
 	smd_accept *on_accept;
 	void *owner;
@@ -574,7 +576,7 @@ struct smd_listener {
 
 static void card_on_accept(void *owner, struct smd_lane *inner, int shard)
 {
-	struct smd_listener *listener = owner;
+	struct card_listener *listener = owner;
 	struct card_lane *card = card_create(false, 0);
 
 	card->inner = inner;
@@ -584,31 +586,41 @@ static void card_on_accept(void *owner, struct smd_lane *inner, int shard)
 static int card_listen(struct event_base *base, const char *address, smd_accept *on_accept,
 	void *owner, struct smd_listener **out, char bound[128], struct smd_error *error)
 {
-	struct smd_listener *listener = calloc(1, sizeof(*listener));
+	struct card_listener *listener = calloc(1, sizeof(*listener));
 	int ret;
 
 	REQUIRE(listener);
 	listener->on_accept = on_accept;
 	listener->owner = owner;
-	listener->transport = inner_of(address);
-	ret = listener->transport->listen(
+	listener->listener.ops = &CARD;
+	ret = inner_of(address)->listen(
 		base, address, card_on_accept, listener, &listener->inner, bound, error);
 	if (ret) {
 		free(listener);
 		return ret;
 	}
-	*out = listener;
+	*out = &listener->listener;
 	return 0;
 }
 
-static void card_listener_close(struct smd_listener *listener)
+static void card_listener_close(struct smd_listener *outer)
 {
-	listener->transport->listener_close(listener->inner);
+	struct card_listener *listener = (struct card_listener *)outer;
+
+	smd_listener_close(listener->inner);
 	free(listener);
 }
 
 const struct smd_transport_ops CARD = {
 	.name = CARD_NAME,
+#ifdef CARD_IS_RDMA
+	.preference = 2,
+	.device = "RDMA",
+	.times_out = true,
+	.port_slot = 1,
+#else
+	.names = true,
+#endif
 	.listen = card_listen,
 	.listener_close = card_listener_close,
 	.connect = card_connect,

@@ -114,7 +114,7 @@ static void receiver_open(struct receiver *receiver)
 	assert_int_equal(smd_net_listen(0, handle, &receiver->listen), NCCL_SUCCESS);
 	assert_int_equal(smd_net_handle_decode(handle, &receiver->handle, NULL), 0);
 	memcpy(&name, &receiver->handle.address, sizeof(name));
-	name.sin_port = htons(receiver->handle.tcp_port);
+	name.sin_port = htons(receiver->handle.ports[0]);
 	receiver->fd = socket(AF_INET, SOCK_STREAM, 0);
 	assert_int_equal(connect(receiver->fd, (struct sockaddr *)&name, sizeof(name)), 0);
 	said[0] = '\0';
@@ -321,7 +321,7 @@ static void sender_bind(struct sender *sender)
 	sender->listener = socket(AF_INET, SOCK_STREAM, 0);
 	assert_int_equal(bind(sender->listener, (struct sockaddr *)&name, sizeof(name)), 0);
 	assert_int_equal(getsockname(sender->listener, (struct sockaddr *)&name, &size), 0);
-	handle.tcp_port = ntohs(name.sin_port);
+	handle.ports[0] = ntohs(name.sin_port);
 	memcpy(&handle.address, &name, sizeof(name));
 	smd_net_handle_encode(&handle, sender->handle);
 }
@@ -546,7 +546,7 @@ static void count_deregister(struct smd_lane *lane, struct smd_extent memory)
 /* Two who share a connection may register the same memory: it is until the last is through. */
 static void memory_is_counted(void **state)
 {
-	struct smd_transport_ops ops = smd_transport_tcp;
+	struct smd_transport_ops ops = *smd_transport_find("tcp");
 	struct receiver receiver;
 	struct smd_net_comm *comm;
 	void *handles[2];
@@ -579,7 +579,7 @@ static void memory_is_counted(void **state)
 static void handles_of_both_families(void **state)
 {
 	struct smd_net_handle handle = {
-		.nonce = {{1, UINT64_MAX}}, .lanes = 3, .tcp_port = 4000, .rdma_port = 4001};
+		.nonce = {{1, UINT64_MAX}}, .lanes = 3, .ports = {4000, 4001, 4002, 4003}};
 	struct smd_net_handle out;
 	uint8_t bytes[SMD_NET_HANDLE_BYTES];
 	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&handle.address;
@@ -592,8 +592,7 @@ static void handles_of_both_families(void **state)
 	assert_memory_equal(&out.address, &handle.address, sizeof(out.address));
 	assert_memory_equal(&out.nonce, &handle.nonce, sizeof(out.nonce));
 	assert_int_equal(out.lanes, 3);
-	assert_int_equal(out.tcp_port, 4000);
-	assert_int_equal(out.rdma_port, 4001);
+	assert_memory_equal(out.ports, handle.ports, sizeof(out.ports));
 	bytes[0] ^= 1;
 	assert_int_not_equal(smd_net_handle_decode(bytes, &out, NULL), 0);
 	bytes[0] ^= 1;

@@ -87,7 +87,7 @@ static void play(struct outcome *outcome)
 	stage_turn(link);
 	close_end(&link->far);
 	if (link->listener) {
-		smd_transport_rdma.listener_close(link->listener);
+		smd_listener_close(link->listener);
 		link->listener = NULL;
 	}
 	stage_turn(link);

@@ -185,7 +185,7 @@ static bool rdma_allowed(void)
 		return false;
 	}
 	for (unsigned i = 0; i < config.ntransports; i++) {
-		allowed = allowed || config.transports[i] == &smd_transport_rdma;
+		allowed = allowed || config.transports[i]->device != NULL;
 	}
 	smd_config_free(&config);
 	return allowed;

@@ -29,8 +29,12 @@ static int check_transport(struct smd_error *error)
 	if (ret) {
 		return ret;
 	}
-	if (config.ntransports != 1 || config.transports[0] != &smd_transport_rdma) {
-		ret = smd_error_set(error, ENOTSUP, "SUMMAND_TRANSPORT is not rdma");
+	for (unsigned i = 0; ret == 0 && i < config.ntransports; i++) {
+		if (!smd_transport_takes_device_memory(config.transports[i])) {
+			ret = smd_error_set(error, ENOTSUP,
+				"SUMMAND_TRANSPORT lets lanes go over %s, which copies",
+				config.transports[i]->name);
+		}
 	}
 	smd_config_free(&config);
 	return ret;

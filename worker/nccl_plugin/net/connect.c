@@ -138,9 +138,9 @@ static const struct smd_lane_callbacks sender_callbacks = {
 
 /* ---- attempts ---- */
 
-static bool attempt_is_rdma(const struct smd_net_attempt *attempt)
+static const struct smd_transport_ops *attempt_transport(const struct smd_net_attempt *attempt)
 {
-	return attempt->options.transports[attempt->transport] == &smd_transport_rdma;
+	return attempt->options.transports[attempt->transport];
 }
 
 static bool attempt_is_last(const struct smd_net_attempt *attempt)
@@ -155,15 +155,14 @@ static bool attempt_is_late(const struct smd_net_attempt *attempt, uint64_t shar
 
 static void attempt_try(struct smd_net_attempt *attempt)
 {
-	const struct smd_transport_ops *ops = attempt->options.transports[attempt->transport];
-	bool rdma = attempt_is_rdma(attempt);
-	uint16_t port = rdma ? attempt->handle.rdma_port : attempt->handle.tcp_port;
+	const struct smd_transport_ops *ops = attempt_transport(attempt);
+	uint16_t port = attempt->handle.ports[ops->port_slot];
 	struct smd_net_comm *comm = attempt->comm;
 
 	attempt->err = 0;
 	attempt->reached = false;
 	attempt->tried_ns = smd_clock_ns();
-	comm->nlanes = rdma ? 1 : attempt->handle.lanes;
+	comm->nlanes = smd_transport_can_advertise(ops) ? 1 : attempt->handle.lanes;
 	smd_net_address(&attempt->handle.address, attempt->device, port, comm->peer);
 	if (port == 0) {
 		attempt_failed(attempt, -EPROTO, "it does not listen over this transport");
@@ -198,8 +197,8 @@ static bool attempt_has_hope(const struct smd_net_attempt *attempt)
 		return false; /* it was the other end that did not want it, or has ended */
 	}
 	switch (attempt->err) {
-	case -ETIMEDOUT: /* over RDMA so does a listener that is not asked: no sign of an end */
-		return attempt_is_rdma(attempt)
+	case -ETIMEDOUT: /* so may a listener that is not asked: no sign of an end */
+		return attempt_transport(attempt)->times_out
 			       ? attempt_is_last(attempt) || !attempt_is_late(attempt, 2)
 			       : !attempt_is_late(attempt, 1);
 	case -ECONNREFUSED:
@@ -360,8 +359,8 @@ static int attempt_step(struct smd_net_attempt *attempt)
 	if (attempt->comm->greeted) {
 		return NCCL_SUCCESS;
 	}
-	/* TCP itself takes minutes to say so. */
-	if (!attempt->reached && !attempt_is_rdma(attempt) && attempt_is_late(attempt, 1)) {
+	/* Others take minutes to say so. */
+	if (!attempt->reached && !attempt_transport(attempt)->times_out && attempt_is_late(attempt, 1)) {
 		attempt_failed(attempt, -ETIMEDOUT, "it does not answer");
 	}
 	return attempt->err && !attempt_again(attempt) ? attempt_give_up(attempt) : NCCL_SUCCESS;

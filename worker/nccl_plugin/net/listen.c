@@ -34,7 +34,7 @@ struct smd_net_arrival {
 struct smd_net_listen {
 	struct event_base *base;
 	struct smd_net_options options;
-	struct smd_listener *listeners[2];
+	struct smd_listener *listeners[SMD_TRANSPORTS_MAX];
 	struct smd_net_handle handle;
 	char address[SMD_ADDRESS_TEXT_MAX];
 	unsigned narrivals;
@@ -251,7 +251,7 @@ static void listen_free(struct smd_net_listen *listen)
 	}
 	for (unsigned i = 0; i < listen->options.ntransports; i++) {
 		if (listen->listeners[i]) {
-			listen->options.transports[i]->listener_close(listen->listeners[i]);
+			smd_listener_close(listen->listeners[i]);
 		}
 	}
 	if (listen->base) {
@@ -288,11 +288,10 @@ static int listen_open(struct smd_net_listen *listen, const struct smd_nccl_devi
 
 	smd_net_address(&device->address, device, 0, address);
 	for (unsigned i = 0; i < listen->options.ntransports; i++) {
-		bool rdma = listen->options.transports[i] == &smd_transport_rdma;
+		unsigned slot = listen->options.transports[i]->port_slot;
 		struct smd_error reason = {""};
 
-		ret = listen_over(
-			listen, i, address, rdma ? &handle->rdma_port : &handle->tcp_port, &reason);
+		ret = listen_over(listen, i, address, &handle->ports[slot], &reason);
 		open += ret == 0;
 		if (ret) {
 			smd_error_set(error, -ret, "%s", reason.text);

@@ -54,18 +54,18 @@ int smd_net_options_read(
 	for (unsigned i = 0; i < config.ntransports; i++) {
 		const struct smd_transport_ops *transport = config.transports[i];
 
-		if (transport != &smd_transport_rdma || *device->rdma_name) {
+		if (!transport->device || *device->rdma_name) {
 			out->transports[out->ntransports++] = transport;
 		}
 	}
 	out->timeout_ns = config.connect_timeout_s * 1000000000ull;
-	smd_config_free(&config);
 	if (out->ntransports == 0) {
-		return smd_error_set(error, ENODEV,
-			"SUMMAND_TRANSPORT: %s must have an RDMA device, or it must not be rdma",
-			device->name);
+		ret = smd_error_set(error, ENODEV,
+			"SUMMAND_TRANSPORT: %s must have an %s device, or it must not be %s",
+			device->name, config.transports[0]->device, config.transports[0]->name);
 	}
-	return read_sockets(device, &out->sockets, error);
+	smd_config_free(&config);
+	return ret ? ret : read_sockets(device, &out->sockets, error);
 }
 
 void smd_net_address(const struct sockaddr_storage *address, const struct smd_nccl_device *device,

@@ -18,7 +18,8 @@
 unsigned smd_net_sockets_default(const struct smd_nccl_device *device);
 
 struct smd_net_options {
-	const struct smd_transport_ops *transports[2]; /* the first of these that there is */
+	/* The first of these that there is. */
+	const struct smd_transport_ops *transports[SMD_TRANSPORTS_MAX];
 	unsigned ntransports;
 	unsigned sockets; /* of a connection over TCP */
 	uint64_t timeout_ns;

@@ -19,7 +19,8 @@ static int finish(
 {
 	if (reader->failed || reader->left) {
 		return smd_error_set(error, EPROTO,
-			"%s: payload must be as specs/design/nccl-net.md says, got %zu bytes that are not",
+			"%s: payload must be as specs/design/nccl-net.md says, got %zu bytes that "
+			"are not",
 			kind, length);
 	}
 	return 0;
@@ -52,16 +53,20 @@ void smd_net_handle_encode(const struct smd_net_handle *handle, uint8_t bytes[SM
 	put_key(&writer, &handle->nonce);
 	smd_writer_put(&writer, handle->lanes, 2);
 	smd_writer_put(&writer, v4 ? 4 : 6, 2);
-	smd_writer_put(&writer, handle->tcp_port, 2);
-	smd_writer_put(&writer, handle->rdma_port, 2);
+	smd_writer_put(&writer, handle->ports[0], 2);
+	smd_writer_put(&writer, handle->ports[1], 2);
 	if (v4) {
 		const struct sockaddr_in *in = (const struct sockaddr_in *)&handle->address;
 
 		smd_writer_put_bytes(&writer, &in->sin_addr, sizeof(in->sin_addr));
+		smd_writer_put_bytes(&writer, (uint8_t[12]){0}, 12);
 	} else {
 		const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)&handle->address;
 
 		smd_writer_put_bytes(&writer, &in6->sin6_addr, sizeof(in6->sin6_addr));
+	}
+	for (unsigned i = 2; i < SMD_TRANSPORT_PORTS; i++) {
+		smd_writer_put(&writer, handle->ports[i], 2);
 	}
 }
 
@@ -76,8 +81,8 @@ int smd_net_handle_decode(const uint8_t bytes[SMD_NET_HANDLE_BYTES], struct smd_
 	out->nonce = get_key(&reader);
 	out->lanes = (unsigned)smd_reader_get(&reader, 2);
 	family = smd_reader_get(&reader, 2);
-	out->tcp_port = (uint16_t)smd_reader_get(&reader, 2);
-	out->rdma_port = (uint16_t)smd_reader_get(&reader, 2);
+	out->ports[0] = (uint16_t)smd_reader_get(&reader, 2);
+	out->ports[1] = (uint16_t)smd_reader_get(&reader, 2);
 	if (magic != HANDLE_MAGIC || out->lanes == 0 || out->lanes > SMD_NET_LANES_MAX ||
 		(family != 4 && family != 6)) {
 		return smd_error_set(error, EINVAL,
@@ -94,6 +99,11 @@ int smd_net_handle_decode(const uint8_t bytes[SMD_NET_HANDLE_BYTES], struct smd_
 
 		in6->sin6_family = AF_INET6;
 		memcpy(&in6->sin6_addr, reader.at, sizeof(in6->sin6_addr));
+	}
+	reader.at += 16;
+	reader.left -= 16;
+	for (unsigned i = 2; i < SMD_TRANSPORT_PORTS; i++) {
+		out->ports[i] = (uint16_t)smd_reader_get(&reader, 2);
 	}
 	return 0;
 }

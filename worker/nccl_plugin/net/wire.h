@@ -1,7 +1,7 @@
 /*
  * What the two ends of a point-to-point connection tell each other beside the frames' headers, as
- * bytes (specs/design/nccl-net.md): the handle that NCCL carries, and the payloads of GREET, ACCEPT and
- * POST.
+ * bytes (specs/design/nccl-net.md): the handle that NCCL carries, and the payloads of GREET, ACCEPT
+ * and POST.
  */
 #ifndef SMD_NCCL_PLUGIN_NET_WIRE_H
 #define SMD_NCCL_PLUGIN_NET_WIRE_H
@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "reduction_server/transport/transport.h"
 #include "reduction_server/base/error.h"
 #include "reduction_server/wire/message.h"
 #include "worker/nccl_plugin/abi/nccl_abi.h"
@@ -24,10 +25,9 @@ struct smd_net_key {
 };
 
 struct smd_net_handle {
-	struct smd_net_key nonce; /* who knows it may connect */
-	unsigned lanes;           /* that a connection over TCP shall have */
-	uint16_t tcp_port;
-	uint16_t rdma_port; /* 0: none */
+	struct smd_net_key nonce;            /* who knows it may connect */
+	unsigned lanes;                      /* that a connection over TCP shall have */
+	uint16_t ports[SMD_TRANSPORT_PORTS]; /* by port_slot of transports; 0: none */
 	struct sockaddr_storage address;
 };
 
