@@ -13,7 +13,6 @@
 #include "worker/libsummand/config.h"
 #include "worker/nccl_plugin/device/gdr.h"
 #include "worker/nccl_plugin/log.h"
-#include "worker/nccl_plugin/net/net.h"
 
 #define SPEED_DEFAULT 10000 /* Mbit/s, where the system does not know; NCCL's too */
 #define COMMS_MAX     65536

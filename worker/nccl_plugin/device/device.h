@@ -9,11 +9,16 @@
 #define SMD_NCCL_PLUGIN_DEVICE_DEVICE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
 #include "worker/nccl_plugin/device/interface.h"
 #include "worker/nccl_plugin/abi/nccl_abi.h"
+
+/* What each device can do, as NCCL is told. */
+#define SMD_NET_RECVS_MAX 8                 /* receives of one irecv() */
+#define SMD_NET_BYTES_MAX ((size_t)1 << 30) /* of one message */
 
 struct smd_nccl_device {
 	char name[IF_NAMESIZE]; /* of the interface: "eth0" */

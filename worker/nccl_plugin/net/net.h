@@ -10,9 +10,7 @@
 #define SMD_NCCL_PLUGIN_NET_NET_H
 
 #include "worker/nccl_plugin/abi/nccl_abi.h"
-
-#define SMD_NET_RECVS_MAX 8                 /* receives of one irecv() */
-#define SMD_NET_BYTES_MAX ((size_t)1 << 30) /* of one message */
+#include "worker/nccl_plugin/device/device.h"
 
 /* Writes a handle of at most NCCL_HANDLE_BYTES. */
 int smd_net_listen(int dev, void *handle, void **listen_comm);

@@ -1,0 +1,127 @@
+"""No file includes a header of a room that stands above its own, or of one beside it.
+
+ROOMS has every room once, the lowest first: what its paths begin with (the longest that fits counts), and which rooms
+below it may include. It may also include what these may include. It is the table of specs/design/architecture.md,
+with the rooms inside rooms.
+"""
+
+import os
+import re
+import sys
+
+ROOMS = [
+    ("reduction_server/base", []),
+    ("reduction_server/wire", ["reduction_server/base"]),
+    ("reduction_server/kernels", ["reduction_server/base"]),
+    ("reduction_server/transport", ["reduction_server/wire"]),
+    ("reduction_server/transport/tcp", ["reduction_server/transport"]),
+    ("reduction_server/transport/rdma", ["reduction_server/transport"]),
+    ("reduction_server/transport/testing", ["reduction_server/transport"]),
+    ("reduction_server/engine", ["reduction_server/transport", "reduction_server/kernels"]),
+    ("reduction_server", ["reduction_server/engine"]),
+    ("worker/summand.h", ["reduction_server/base"]),
+    ("worker/libsummand", ["worker/summand.h", "reduction_server/transport", "reduction_server/kernels"]),
+    ("worker/nccl_plugin/abi/nccl_abi", []),
+    ("worker/nccl_plugin/log", ["worker/nccl_plugin/abi/nccl_abi", "reduction_server/base"]),
+    ("worker/nccl_plugin/plugin.h", ["worker/nccl_plugin/abi/nccl_abi"]),
+    # It opens libibverbs late, so it defines what the RDMA transport calls.
+    ("worker/nccl_plugin/device", ["worker/nccl_plugin/log", "worker/libsummand", "reduction_server/transport/rdma"]),
+    ("worker/nccl_plugin/net", ["worker/nccl_plugin/plugin.h", "worker/nccl_plugin/device"]),
+    ("worker/nccl_plugin/collnet", ["worker/nccl_plugin/plugin.h", "worker/nccl_plugin/device"]),
+    ("worker/nccl_plugin", ["worker/nccl_plugin/net", "worker/nccl_plugin/collnet"]),
+    ("worker/nccl_plugin/abi", ["worker/nccl_plugin/net", "worker/nccl_plugin/collnet"]),
+    ("worker/agent", ["reduction_server/base"]),
+    # It lists what it moved, so it knows the largest chunk of the wire.
+    ("worker/perf", ["worker/summand.h", "reduction_server/kernels", "reduction_server/wire"]),
+    ("worker/nccl_perf", ["worker/perf"]),
+    ("worker/examples", ["worker/summand.h"]),
+    ("orchestrator/job", ["reduction_server/base"]),
+    ("orchestrator/document", ["orchestrator/job"]),
+    ("orchestrator/frontend", ["orchestrator/document"]),
+    ("orchestrator/frontend/azureml", ["orchestrator/frontend"]),
+    ("orchestrator/frontend/gcloud", ["orchestrator/frontend"]),
+    ("orchestrator/frontend/vertex", ["orchestrator/frontend"]),
+    # The one table of front ends.
+    ("orchestrator/frontend/frontends.c", ["orchestrator/frontend/azureml", "orchestrator/frontend/gcloud",
+                                           "orchestrator/frontend/vertex"]),
+    ("orchestrator/plan", ["orchestrator/job"]),
+    ("orchestrator/contract", ["orchestrator/job"]),
+    ("orchestrator/engine", ["orchestrator/contract"]),
+    ("orchestrator/engine/local", ["orchestrator/engine", "worker/agent"]),
+    ("orchestrator/runner", ["orchestrator/engine", "worker/agent"]),
+    ("orchestrator/cli", ["orchestrator/frontend/frontends.c", "orchestrator/plan", "orchestrator/engine/local",
+                          "orchestrator/runner"]),
+]
+
+# Headers of the system that belong to one room: it is where the rest of the tree is kept from them.
+SYSTEM = [
+    (r"infiniband/|rdma/", ("reduction_server/transport/rdma", "worker/nccl_plugin/device")),
+    (r"cuda\.h", ("worker/libsummand",)),
+    (r"nccl\.h|cuda_runtime", ("worker/nccl_perf",)),
+    (r"yaml\.h", ("orchestrator/document", "orchestrator/cli")),
+]
+
+failures = 0
+
+
+def fail(text):
+    global failures
+    failures += 1
+    print(f"FAILED: {text}")
+
+
+def closures():
+    """What each room may include; rooms named by one must stand above it in the table, so there is no circle."""
+    result = {}
+    for room, uses in ROOMS:
+        allowed = {room}
+        for use in uses:
+            if use not in result:
+                fail(f"{room} may include rooms that stand before it in the table, got {use}")
+            allowed |= result.get(use, set())
+        result[room] = allowed
+    return result
+
+
+def room_of(path):
+    fitting = [room for room, _ in ROOMS if path == room or path.startswith((room + "/", room + ".", room + "_"))]
+    return max(fitting, key=len) if fitting else None
+
+
+def check_file(path, allowed, where):
+    room = room_of(path)
+    if room is None:
+        fail(f"{path} must lie in a room of the table")
+        return
+    folder = os.path.dirname(path)
+    for number, line in enumerate(open(path, encoding="utf-8"), 1):
+        own = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
+        system = re.match(r"\s*#\s*include\s+<([^>]+)>", line)
+        if own:
+            header = next((p for p in (own[1], os.path.join(folder, own[1]), where.get(own[1], "")) if os.path.exists(p)), None)
+            target = header and room_of(header)
+            if target is None:
+                fail(f"{path}:{number}: a header must be of a room, got {own[1]}")
+            elif target not in allowed[room]:
+                fail(f"{path}:{number}: {room} must not include {target}: {own[1]}")
+        for pattern, rooms in SYSTEM if system else []:
+            if re.match(pattern, system[1]) and room not in rooms:
+                fail(f"{path}:{number}: only {' and '.join(rooms)} may include <{system[1]}>")
+
+
+def main():
+    os.chdir(os.environ["SUMMAND_SOURCE"])
+    allowed = closures()
+    files = [os.path.join(folder, name) for top in ("orchestrator", "reduction_server", "worker")
+             for folder, _, names in os.walk(top) for name in names if re.search(r"\.(c|h|inc|cc)$", name)]
+    where = {os.path.basename(path): path for path in files if "/include/" in path}  # as they are installed
+    for path in sorted(files):
+        check_file(path, allowed, where)
+    for room, _ in ROOMS:
+        if not any(room_of(path) == room for path in files):
+            fail(f"{room} is in the table, and must have files")
+    print(f"{len(files)} files in {len(ROOMS)} rooms")
+    return 1 if failures or not files else 0
+
+
+sys.exit(main())
