@@ -15,7 +15,8 @@ import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.realpath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "python"))
+sys.path[:0] = [os.path.join(HERE, ".."), os.path.join(HERE, "..", "python")]
+import at_once  # noqa: E402
 import debian_torch  # noqa: E402
 
 SUMMAND = os.path.join(debian_torch.BUILD, "bin", "summand")
@@ -93,4 +94,4 @@ class Recipes(unittest.TestCase):
 
 if __name__ == "__main__":
     debian_torch.require()
-    unittest.main()
+    at_once.main()

@@ -5,10 +5,14 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
 import uuid
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), ".."))
+import at_once  # noqa: E402,F401
 
 BIN = os.path.join(os.environ.get("SUMMAND_BUILD", "build"), "bin")
 SUMMAND = os.path.join(BIN, "summand")

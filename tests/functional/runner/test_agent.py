@@ -5,9 +5,8 @@ import os
 import signal
 import subprocess
 import time
-import unittest
 
-from job import AGENT, LONG, JobTest, processes_with
+from job import AGENT, LONG, JobTest, at_once, processes_with
 
 
 class AgentTest(JobTest):
@@ -117,4 +116,4 @@ class AgentTest(JobTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    at_once.main()

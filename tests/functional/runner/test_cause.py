@@ -4,11 +4,9 @@ import json
 import os
 import shutil
 import subprocess
-import sys
-import unittest
 import uuid
 
-from job import JobTest, bash, pool
+from job import JobTest, at_once, bash, pool
 
 MEMORY_GROUPS = "/sys/fs/cgroup/memory"  # version 1: where limits can be set without more ado
 PYTHON = "/usr/bin/python3"              # Debian's, which has Debian's PyTorch
@@ -49,18 +47,26 @@ class CauseTest(JobTest):
                 self.assertNotIn("Its error", run.err)
                 self.assertIn("exited with a non-zero status of 3", run.err)
 
-    def test_records_that_replicas_put_something_in_the_place_of(self):
-        """The job goes on to its end, and keeps its own files."""
-        for make in "mkfifo {}", "mkdir {}", "ln -s /dev/full {}":
-            for name in ("exits/workerpool0-0.json", "exits/workerpool0-0.json.tmp", "state.json",
-                         "state.json.tmp", "env/workerpool0-0.env.tmp", "logs/workerpool0-0.log",
-                         "summary.json.tmp", "errors/workerpool0-0.json"):
-                with self.subTest(make=make, name=name):
-                    path = "$(dirname $TORCHELASTIC_ERROR_FILE)/../" + name
-                    script = f"rm -f {path}; {make.format(path)}; [ $SUMMAND_RESTARTS = 1 ] || exit 3"
-                    run = self.run_job([bash(script)], labels={"restart-policy": "on-failure",
-                                                               "restart-backoff": "0"})
-                    self.assert_code(run, 0)
+    def check_records_replaced(self, make):
+        """Replicas put something in the place of the job's files: it goes on to its end, and keeps its own."""
+        for name in ("exits/workerpool0-0.json", "exits/workerpool0-0.json.tmp", "state.json",
+                     "state.json.tmp", "env/workerpool0-0.env.tmp", "logs/workerpool0-0.log",
+                     "summary.json.tmp", "errors/workerpool0-0.json"):
+            with self.subTest(name=name):
+                path = "$(dirname $TORCHELASTIC_ERROR_FILE)/../" + name
+                script = f"rm -f {path}; {make.format(path)}; [ $SUMMAND_RESTARTS = 1 ] || exit 3"
+                run = self.run_job([bash(script)], labels={"restart-policy": "on-failure",
+                                                           "restart-backoff": "0"})
+                self.assert_code(run, 0)
+
+    def test_records_replaced_by_pipes(self):
+        self.check_records_replaced("mkfifo {}")
+
+    def test_records_replaced_by_folders(self):
+        self.check_records_replaced("mkdir {}")
+
+    def test_records_replaced_by_links(self):
+        self.check_records_replaced("ln -s /dev/full {}")
 
     def test_pytorchs_error_file(self):
         if subprocess.run([PYTHON, "-c", "import torch"], check=False,
@@ -103,4 +109,4 @@ class CauseTest(JobTest):
 
 
 if __name__ == "__main__":
-    sys.exit(unittest.main())
+    at_once.main()

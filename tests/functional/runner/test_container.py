@@ -11,7 +11,7 @@ import tempfile
 import unittest
 import uuid
 
-from job import LONG, JobTest, children_of, command_of, processes_with, wait_until
+from job import LONG, JobTest, at_once, children_of, command_of, processes_with, wait_until
 
 IMAGE = "localhost/summand-test-" + uuid.uuid4().hex
 ENTRYPOINT = '--change=ENTRYPOINT ["/bin/sh", "-c", "echo entry: $0 $1"]'
@@ -183,4 +183,4 @@ class ContainerTest(JobTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    at_once.main()

@@ -6,9 +6,8 @@ import os
 import pty
 import re
 import subprocess
-import unittest
 
-from job import SUMMAND, JobTest, bash, pool
+from job import SUMMAND, JobTest, at_once, bash, pool
 
 LINE = re.compile(r"^([A-Z]+)\t\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}\t([a-z0-9.-]+)\t(.*)$")
 
@@ -131,4 +130,4 @@ class LogsTest(JobTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    at_once.main()

@@ -5,10 +5,9 @@ import os
 import signal
 import subprocess
 import tempfile
-import unittest
 from unittest import mock
 
-from job import LONG, JobTest, bash, children_of, processes_with, wait_until
+from job import LONG, JobTest, at_once, bash, children_of, processes_with, wait_until
 
 DAEMON = "setsid bash -c 'echo $BASHPID > {0}.tmp; mv {0}.tmp {0}; exec sleep 1000' & " \
          "while [ ! -e {0} ]; do sleep 0.01; done; "
@@ -196,4 +195,4 @@ class OrphansTest(JobTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    at_once.main()

@@ -3,9 +3,8 @@
 import os
 import signal
 import subprocess
-import unittest
 
-from job import SUMMAND, JobTest, bash, pool, reduction_servers
+from job import SUMMAND, JobTest, at_once, bash, pool, reduction_servers
 
 
 class OutcomeTest(JobTest):
@@ -194,4 +193,4 @@ class OutcomeTest(JobTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    at_once.main()

@@ -3,11 +3,10 @@
 import json
 import os
 import subprocess
-import unittest
 import zipfile
 from unittest import mock
 
-from job import SUMMAND, JobTest, bash, reduction_servers
+from job import SUMMAND, JobTest, at_once, bash, reduction_servers
 
 
 METADATA = "Metadata-Version: 2.1\nName: trainer\nVersion: 1\n"
@@ -129,4 +128,4 @@ class PlaceTest(JobTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    at_once.main()

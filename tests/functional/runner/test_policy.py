@@ -3,9 +3,8 @@
 import os
 import signal
 import subprocess
-import unittest
 
-from job import SUMMAND, JobTest, bash, pool, reduction_servers
+from job import SUMMAND, JobTest, at_once, bash, pool, reduction_servers
 
 COUNT = "echo $SUMMAND_REPLICA >> {}; "
 FAIL_ONCE = "[ $SUMMAND_RESTARTS != 0 ] || exit {}"
@@ -189,4 +188,4 @@ class PolicyTest(JobTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    at_once.main()

@@ -5,9 +5,8 @@ import pty
 import signal
 import termios
 import time
-import unittest
 
-from job import LONG, SUMMAND, JobTest, bash, pool, processes_with, reduction_servers
+from job import LONG, SUMMAND, JobTest, at_once, bash, pool, processes_with, reduction_servers
 
 STUBBORN = "trap '' TERM INT HUP; touch {}; while :; do sleep 0.2; done"
 
@@ -145,4 +144,4 @@ class StopTest(JobTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    at_once.main()
