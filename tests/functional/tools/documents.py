@@ -1,4 +1,4 @@
-"""What README.md and the pages under specs name is there: files of the project, tests, pages and their headings."""
+"""What README.md and the pages under specs name is there: files and their functions, tests, pages and their headings."""
 
 import glob
 import os
@@ -40,6 +40,18 @@ class Documents(unittest.TestCase):
         for page, path in self.each(f"`(CMakeLists\\.txt|(?:{ROOMS})/[^` ]*)`"):
             with self.subTest(page=page, path=path):
                 self.assertTrue(os.path.exists(os.path.join(SOURCE, re.split("[:*]", path)[0])))
+
+    def test_functions_are_in_their_files(self):
+        """`FILE`: `function()`, and `function()` in `FILE`."""
+        path, function = f"`((?:{ROOMS})/[^` ]*)`", "`(\\w+)\\(\\)`"
+        named = []
+        for page, text in self.pages.items():
+            named += [(page, *found) for found in re.findall(f"{path}: {function}", text)]
+            named += [(page, found[1], found[0]) for found in re.findall(f"{function} in\\s+{path}", text)]
+        self.assertTrue(named)
+        for page, path, name in named:
+            with self.subTest(page=page, path=path, name=name):
+                self.assertRegex(pathlib.Path(SOURCE, path).read_text(encoding="utf-8"), f"\\b{name}\\(")
 
     def test_pages_are_there(self):
         """Pages by their names alone."""
