@@ -9,7 +9,10 @@ import time
 import lab
 import systems
 
+PORT = 5201         # iperf3's own
 MESH_PORT = 6000
+LISTENS_WITHIN_S = 60   # seconds: only one that hangs takes longer
+LISTEN = "0A"           # a state in /proc/PID/net/tcp
 
 
 def missing():
@@ -25,16 +28,29 @@ def finish(process):
     return out, usage.ru_utime + usage.ru_stime
 
 
-def connect(nodes, sender, receiver, seconds):
-    """Runs the client, again until the server listens."""
+def listens(server, port):
+    """Whether somebody listens at the port in the network of the server's process."""
+    with open(f"/proc/{server.pid}/net/tcp", encoding="ascii") as file:
+        sockets = [line.split() for line in file.readlines()[1:]]
+    return any(fields[1].endswith(f":{port:04X}") and fields[3] == LISTEN for fields in sockets)
+
+
+def until_listening(server, port):
+    """iperf3 does not say when it listens, and on a busy machine that may be seconds after its start."""
+    deadline = time.monotonic() + LISTENS_WITHIN_S
+    while not listens(server, port):
+        if server.poll() is not None or time.monotonic() > deadline:
+            raise systems.Failed(f"iperf3: the server must listen at port {port}, got exit code {server.returncode}")
+        time.sleep(0.01)
+
+
+def send(nodes, sender, receiver, seconds):
     words = ["iperf3", "-J", "-c", lab.address_of(receiver), "-t", str(seconds)]
-    for _ in range(50):
-        client = nodes.start(sender, words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-        out, spent = finish(client)
-        if client.returncode == 0:
-            return out, spent
-        time.sleep(0.1)
-    raise systems.Failed(f"iperf3: {out.strip()}")
+    client = nodes.start(sender, words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    out, spent = finish(client)
+    if client.returncode:
+        raise systems.Failed(f"iperf3: {out.strip()}")
+    return spent
 
 
 def measure(nodes, sender, receiver, seconds):
@@ -43,7 +59,8 @@ def measure(nodes, sender, receiver, seconds):
     server = nodes.start(receiver, ["iperf3", "-J", "-s", "-1", "-i", "0.25", "-B", lab.address_of(receiver)],
                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     try:
-        _, sent_s = connect(nodes, sender, receiver, seconds)
+        until_listening(server, PORT)
+        sent_s = send(nodes, sender, receiver, seconds)
         out, received_s = finish(server)
     finally:
         nodes.end([server])
@@ -75,7 +92,8 @@ def measure_mesh(nodes, workers, servers, seconds):
     clients = []
     spent = received = sent = 0
     try:
-        time.sleep(0.3)     # until they listen: iperf3 does not say
+        for (worker, _), server in zip(pairs, listening):
+            until_listening(server, MESH_PORT + worker)
         clients = [start_mesh_client(nodes, worker, server, MESH_PORT + worker, seconds) for worker, server in pairs]
         for client in clients:
             if client.wait() != 0:

@@ -82,6 +82,16 @@ static void start_one(struct pool *pool, unsigned index, const struct smd_server
 	CHECK(pthread_create(&one->thread, NULL, serve, one) == 0);
 }
 
+bool pool_is_rdma(void)
+{
+	return getenv("SUMMAND_TEST_RDMA") != NULL;
+}
+
+int pool_rounds(int rounds)
+{
+	return pool_is_rdma() ? (rounds + 3) / 4 : rounds;
+}
+
 void pool_start(struct pool *pool, const char *transport, unsigned nservers,
 	const struct smd_server_config *configs)
 {
@@ -91,7 +101,7 @@ void pool_start(struct pool *pool, const char *transport, unsigned nservers,
 	memset(pool, 0, sizeof(*pool));
 	pool->transport = strncmp(transport, "fault", 5) ? transport : "fault";
 	pool->over_tcp = strstr(transport, "tcp") || strcmp(transport, "rdma") == 0;
-	if (getenv("SUMMAND_TEST_RDMA") && strcmp(pool->transport, "fault") != 0) {
+	if (pool_is_rdma() && strcmp(pool->transport, "fault") != 0) {
 		pool->over_rdma = true;
 		pool->transport = "rdma";
 	}

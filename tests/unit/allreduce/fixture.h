@@ -42,6 +42,11 @@ struct pool {
 	char list[1024]; /* as SUMMAND_REDUCTION_SERVERS takes it */
 };
 
+/* Whether pools go over RDMA; and how often to do what is done `rounds` times to be sure: there the
+ * processor is mostly an emulated one, so a quarter of it must do. */
+bool pool_is_rdma(void);
+int pool_rounds(int rounds);
+
 /* Over "tcp", "loopback", "fault" (wrapped around the latter), "fault over tcp", or "rdma" where a
  * test has put something in its place, in both directions. Where SUMMAND_TEST_RDMA is the address
  * of an RDMA device, the first two become "rdma", with servers that take TCP too. Each server's

@@ -453,7 +453,7 @@ static void a_dead_address_is_named_within_the_timeout(void **state)
 static void a_server_is_asked_twice_to_end(void **state)
 {
 	(void)state;
-	for (int i = 0; i < 30; i++) {
+	for (int i = 0; i < pool_rounds(30); i++) {
 		struct pool pool;
 		smd_context *context;
 		smd_comm *comm;

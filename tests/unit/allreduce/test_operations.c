@@ -190,7 +190,7 @@ static void share_the_progress(struct pool_rank *rank)
 		char group[32];
 
 		snprintf(group, sizeof(group), "turn-%d", t);
-		waiters[t].rounds = 200;
+		waiters[t].rounds = pool_rounds(200);
 		CHECK(smd_comm_create(rank->context, group, NRANKS, rank->rank, &waiters[t].comm) ==
 			0);
 	}

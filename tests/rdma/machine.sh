@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Runs the scenarios of tests/rdma/inside one after another in one machine of tools/rdma-vm, because each start
+# takes seconds:
+#   engine         the tests of lanes and of the engine that run over TCP, over RDMA: all types and operations, windows,
+#                  several communicators, ranks that disagree or end, the same bits as over TCP
+#   failures       what goes wrong on RDMA lanes while operations are going on: every end is named and nothing hangs;
+#                  which transport a lane takes, and why; what an idle server costs
+#   job            the digits job with its reduction server over RDMA: it trains as over TCP, to the same weights
+#   nccl_collnet   CollNet: scenarios of tests/nccl_proxy/collnet_driver.c with servers on an RDMA device
+#   nccl_net       the NCCL plugin's point-to-point network: the driver of functional.nccl_net, and what it does
+#                  where the other end has no RDMA
+#
+#   machine.sh SCENARIO...         runs them, and keeps what each said and its exit code
+#   machine.sh --result SCENARIO   shows what it said, and ends as it did
+set -uo pipefail
+
+build=${SUMMAND_BUILD:?must name the build directory}
+sanitizer=${SUMMAND_SANITIZE:-}
+kept=$build/tests/rdma_machine
+inside=$(dirname "$(realpath "${BASH_SOURCE[0]}")")/inside
+
+if [ "${1:?must name a scenario}" = --result ]; then
+	cat "$kept/$2.log"
+	exit "$(cat "$kept/$2.code")"
+fi
+
+engine_tests=(test_lane test_allreduce test_collectives test_groups test_misuse test_failures test_silence
+	test_operations test_determinism test_data_path)
+if [ "$sanitizer" = address ]; then # several times slower; what is only larger is left out
+	engine_tests=(test_lane test_collectives test_groups test_misuse test_failures)
+fi
+
+needs() {
+	printf -- '--program=%s\n' "${@/#/$build/}"
+}
+
+arguments_of() {
+	case $1 in
+	engine) needs "${engine_tests[@]/#/tests/}" ;;
+	failures) needs bin/summand-perf bin/summand-reduction-server && echo --program=setpriv ;;
+	job)
+		needs bin/summand bin/summand-agent bin/summand-digits bin/summand-reduction-server
+		echo "--add=$build/share"
+		;;
+	nccl_collnet) needs tests/collnet_driver bin/summand-reduction-server && echo "--add=$build/lib" ;;
+	nccl_net) needs tests/net_driver && echo "--add=$build/lib" ;;
+	esac
+}
+
+mapfile -t arguments < <(for scenario; do arguments_of "$scenario"; done | sort -u)
+rm -rf "$kept"
+mkdir -p "$kept"
+"$SUMMAND_SOURCE/tools/rdma-vm" --memory=4096 --timeout=1500 "${arguments[@]}" "--add=$inside" --env=BUILD="$build" \
+	--env=SUMMAND_BUILD="$build" --env=SUMMAND_SANITIZE="$sanitizer" --env=ENGINE_TESTS="${engine_tests[*]}" \
+	-- "$inside/all" "$@" > >(tee "$kept/log") 2> >(tee "$kept/errors" >&2)
+result=$?
+wait
+if [ "$result" = 77 ]; then # no machine can be made here
+	for scenario; do
+		cp "$kept/errors" "$kept/$scenario.log"
+		echo 77 >"$kept/$scenario.code"
+	done
+else
+	# inside/all puts "@ SCENARIO" before what each says, and "@ CODE" after it.
+	awk -v kept="$kept" '
+		/^@ [0-9]+$/ { print $2 >(kept "/" scenario ".code"); scenario = ""; next }
+		/^@ / { scenario = $2; next }
+		scenario { print >(kept "/" scenario ".log") }' "$kept/log"
+fi
+exit "$result"
