@@ -317,7 +317,7 @@ void smd_decode_objects(struct smd_decoder *decoder, const struct smd_field *fie
 	const struct smd_node *node, void *base)
 {
 	(void)base;
-	if (!smd_decode_expects(decoder, node, SMD_NODE_ARRAY)) {
+	if (!smd_decode_list(decoder, field, node)) {
 		return;
 	}
 	for (const struct smd_node *child = node->first; child; child = child->next) {

@@ -10,12 +10,17 @@
 #ifndef SMD_DOCUMENT_DECODE_H
 #define SMD_DOCUMENT_DECODE_H
 
+#include <jansson.h>
 #include <stddef.h>
 
 #include "orchestrator/document/diagnostics.h"
 
 /* The place of a field that is checked, but has no use beyond the spec itself. */
 #define SMD_KEPT ((size_t)-1)
+
+/* A C identifier: what a variable's name must be. */
+#define SMD_IDENTIFIER_FORM "^[A-Za-z_][A-Za-z0-9_]*$"
+#define SMD_IDENTIFIER_RULE "letters, digits and _, and not begin with a digit"
 
 struct smd_message;
 
@@ -26,19 +31,23 @@ struct smd_decoder {
 };
 
 struct smd_field;
+struct smd_schema;
 
 struct smd_message {
+	const char *name; /* the API's, for the schema */
 	const struct smd_field *fields;
 	size_t count;
-	int is_snake; /* names are not lowerCamelCase: another API's */
+	int is_snake;      /* names are not lowerCamelCase: another API's */
+	const char *rules; /* between fields, that code checks: JSON Schema, or NULL */
 };
+
+/* Checks the node and stores it at base + offset. base is NULL where a parent was SMD_KEPT. */
+typedef void smd_field_decode(struct smd_decoder *decoder, const struct smd_field *field,
+	const struct smd_node *node, void *base);
 
 struct smd_field {
 	const char *name;
-	/* Checks the node and stores it at base + offset. base is NULL where a parent was SMD_KEPT.
-	 */
-	void (*decode)(struct smd_decoder *decoder, const struct smd_field *field,
-		const struct smd_node *node, void *base);
+	smd_field_decode *decode;
 	size_t offset;
 	size_t count_offset; /* of lists: where the length goes, a size_t */
 	int required;
@@ -47,8 +56,14 @@ struct smd_field {
 	const char *const *values;         /* of enumerations: the values, then NULL */
 	const char *form;                  /* of strings: an extended regular expression, or NULL */
 	const char *example;               /* what the form looks like */
-	int min;                           /* of counts */
-	int max;                           /* of counts; 0: INT_MAX */
+	const char *noun;                  /* of lists: what their elements are called, or NULL */
+	int min;                           /* of counts, and of lists: how many elements */
+	int max;                           /* of counts; 0: INT_MAX; of lists; 0: no limit */
+	/* For specs/schema, where `decode` is not one of those below. */
+	smd_field_decode *like; /* the one whose values it takes */
+	const char *schema;     /* what else holds, or all of it: JSON Schema */
+	json_t *(*describe)(struct smd_schema *schema, const struct smd_field *field);
+	int is_refused; /* the row only explains why there is no such field */
 };
 
 /* A row; what it leaves out is designated: .required = 1, .message = &machine. */
@@ -57,37 +72,33 @@ struct smd_field {
 		.name = (name_), .decode = (decode_), .offset = (offset_), __VA_ARGS__             \
 	}
 
-#define SMD_MESSAGE(rows)                                                                          \
+#define SMD_MESSAGE(name_, rows, ...)                                                              \
 	{                                                                                          \
-		rows, sizeof(rows) / sizeof((rows)[0]), .is_snake = 0                              \
+		.name = (name_), .fields = (rows), .count = sizeof(rows) / sizeof((rows)[0]),      \
+		__VA_ARGS__                                                                        \
 	}
 
 /* Decodes an object by its table. */
 void smd_decode_message(struct smd_decoder *decoder, const struct smd_message *message,
 	const struct smd_node *node, void *base);
 
-void smd_decode_string(struct smd_decoder *decoder, const struct smd_field *field,
-	const struct smd_node *node, void *base); /* char *; of field->form */
-void smd_decode_enum(struct smd_decoder *decoder, const struct smd_field *field,
-	const struct smd_node *node, void *base); /* char *, one of field->values */
-void smd_decode_boolean(struct smd_decoder *decoder, const struct smd_field *field,
-	const struct smd_node *node, void *base); /* int */
-void smd_decode_count(struct smd_decoder *decoder, const struct smd_field *field,
-	const struct smd_node *node, void *base); /* int, field->min to field->max */
-void smd_decode_duration(struct smd_decoder *decoder, const struct smd_field *field,
-	const struct smd_node *node, void *base); /* int64_t, whole seconds, rounded up */
-void smd_decode_strings(struct smd_decoder *decoder, const struct smd_field *field,
-	const struct smd_node *node, void *base); /* char **, size_t; each of field->form */
-void smd_decode_map(struct smd_decoder *decoder, const struct smd_field *field,
-	const struct smd_node *node, void *base); /* struct smd_variable *, size_t */
-void smd_decode_variables(struct smd_decoder *decoder, const struct smd_field *field,
-	const struct smd_node *node, void *base); /* a list of {name, value}; as smd_decode_map */
-void smd_decode_object(struct smd_decoder *decoder, const struct smd_field *field,
-	const struct smd_node *node, void *base); /* field->message */
-void smd_decode_objects(struct smd_decoder *decoder, const struct smd_field *field,
-	const struct smd_node *node, void *base); /* a list of field->message, only checked */
-void smd_decode_anything(struct smd_decoder *decoder, const struct smd_field *field,
-	const struct smd_node *node, void *base); /* an output field: not even checked */
+smd_field_decode smd_decode_string;    /* char *; of field->form */
+smd_field_decode smd_decode_enum;      /* char *, one of field->values */
+smd_field_decode smd_decode_boolean;   /* int */
+smd_field_decode smd_decode_count;     /* int, field->min to field->max */
+smd_field_decode smd_decode_duration;  /* int64_t, whole seconds, rounded up */
+smd_field_decode smd_decode_strings;   /* char **, size_t; each of field->form */
+smd_field_decode smd_decode_map;       /* struct smd_variable *, size_t */
+smd_field_decode smd_decode_variables; /* a list of {name, value}; as smd_decode_map */
+extern const struct smd_message smd_variable_message;
+smd_field_decode smd_decode_object;   /* field->message */
+smd_field_decode smd_decode_objects;  /* a list of field->message, only checked */
+smd_field_decode smd_decode_anything; /* an output field: not even checked */
+
+/* Whether the node is an array of as many elements as the field allows; else an error says so, and
+ * 0 is returned where it is none. */
+int smd_decode_list(
+	struct smd_decoder *decoder, const struct smd_field *field, const struct smd_node *node);
 
 /* The value that is meant, or NULL; `values` ends with NULL. */
 const char *smd_enum_suggest(const char *got, const char *const *values);

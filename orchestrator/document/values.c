@@ -94,13 +94,27 @@ static void check_form(
 	}
 }
 
+/* Whether it is only quotes that a number or a truth value lacks. */
+static int would_have_form(
+	struct smd_decoder *decoder, const struct smd_field *field, const struct smd_node *node)
+{
+	char text[SMD_NODE_TEXT_MAX];
+
+	if (node->type == SMD_NODE_ARRAY || node->type == SMD_NODE_OBJECT) {
+		return 0;
+	}
+	smd_node_describe(node, text);
+	return has_form(decoder, text, field->form);
+}
+
 void smd_decode_string(struct smd_decoder *decoder, const struct smd_field *field,
 	const struct smd_node *node, void *base)
 {
 	char **place = place_of(field, base);
 
-	if (field->form && node->type != SMD_NODE_STRING) {
-		refuse_form(decoder, field, node); /* in quotes it would not have it either */
+	if (field->form && node->type != SMD_NODE_STRING &&
+		!would_have_form(decoder, field, node)) {
+		refuse_form(decoder, field, node);
 		return;
 	}
 	if (!smd_decode_expects(decoder, node, SMD_NODE_STRING) || !*node->string) {
@@ -315,12 +329,36 @@ void smd_decode_duration(struct smd_decoder *decoder, const struct smd_field *fi
 	}
 }
 
+int smd_decode_list(
+	struct smd_decoder *decoder, const struct smd_field *field, const struct smd_node *node)
+{
+	const char *space = field->noun ? " " : "";
+	const char *noun = field->noun ? field->noun : "";
+	size_t max = field->max ? (size_t)field->max : node->count;
+
+	if (!smd_decode_expects(decoder, node, SMD_NODE_ARRAY)) {
+		return 0;
+	}
+	if (node->count >= (size_t)field->min && node->count <= max) {
+		return 1;
+	}
+	if (field->min > 0 && field->max > 0) {
+		smd_error_at_value(decoder->diagnostics, node, "must have %d to %d%s%s, got %zu",
+			field->min, field->max, space, noun, node->count);
+	} else {
+		smd_error_at_value(decoder->diagnostics, node, "must have at %s %d%s%s, got %zu",
+			field->min > 0 ? "least" : "most", field->min > 0 ? field->min : field->max,
+			space, noun, node->count);
+	}
+	return 1;
+}
+
 void smd_decode_strings(struct smd_decoder *decoder, const struct smd_field *field,
 	const struct smd_node *node, void *base)
 {
 	char **list;
 
-	if (!smd_decode_expects(decoder, node, SMD_NODE_ARRAY)) {
+	if (!smd_decode_list(decoder, field, node)) {
 		return;
 	}
 	list = begin_list(decoder, field, node, sizeof(*list), base);
@@ -352,15 +390,16 @@ void smd_decode_map(struct smd_decoder *decoder, const struct smd_field *field,
 	}
 }
 
+static const struct smd_field variable_rows[] = {
+	SMD_FIELD("name", smd_decode_string, offsetof(struct smd_variable, name), .required = 1,
+		.form = SMD_IDENTIFIER_FORM, .example = SMD_IDENTIFIER_RULE),
+	SMD_FIELD("value", smd_decode_string, offsetof(struct smd_variable, value)),
+};
+const struct smd_message smd_variable_message = SMD_MESSAGE("EnvVar", variable_rows);
+
 void smd_decode_variables(struct smd_decoder *decoder, const struct smd_field *field,
 	const struct smd_node *node, void *base)
 {
-	static const struct smd_field rows[] = {
-		SMD_FIELD("name", smd_decode_string, offsetof(struct smd_variable, name),
-			.required = 1),
-		SMD_FIELD("value", smd_decode_string, offsetof(struct smd_variable, value)),
-	};
-	static const struct smd_message variable = SMD_MESSAGE(rows);
 	struct smd_variable *list;
 	char got[SMD_NODE_TEXT_MAX];
 
@@ -371,7 +410,7 @@ void smd_decode_variables(struct smd_decoder *decoder, const struct smd_field *f
 			strlen(node->first->key) < SMD_NODE_TEXT_MAX ? node->first->key : "NAME");
 		return;
 	}
-	if (!smd_decode_expects(decoder, node, SMD_NODE_ARRAY)) {
+	if (!smd_decode_list(decoder, field, node)) {
 		return;
 	}
 	list = begin_list(decoder, field, node, sizeof(*list), base);
@@ -387,7 +426,8 @@ void smd_decode_variables(struct smd_decoder *decoder, const struct smd_field *f
 				got, (int)(equals - child->string), child->string);
 			continue;
 		}
-		smd_decode_message(decoder, &variable, child, list ? &list[child->index] : NULL);
+		smd_decode_message(
+			decoder, &smd_variable_message, child, list ? &list[child->index] : NULL);
 		if (list && !list[child->index].value) {
 			list[child->index].value = copy(decoder, "");
 		}

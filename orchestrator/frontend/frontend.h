@@ -27,7 +27,10 @@ struct smd_frontend {
 	 * they were made of stood. NULL: the document is one of the Vertex AI API already.
 	 * -EINVAL: the errors are in the diagnostics. */
 	int (*convert)(struct smd_conversion *conversion, struct smd_node **document);
-	const struct smd_message *message;   /* the document's fields; specs/schema is made of it */
+	const struct smd_message *message; /* the document's fields */
+	const char *schema;                /* its file in specs/schema, which others may share */
+	const char *const *marks; /* fields of which any tells it from others of that file; NULL:
+				     what is none of the others */
 	const struct smd_flag_family *flags; /* NULL: none */
 };
 
@@ -45,6 +48,10 @@ const struct smd_frontend *smd_frontend_find(
 /* "a CustomJob, a CustomJobSpec or ...": what is accepted; the caller frees it. NULL: out of
  * memory. */
 char *smd_frontend_names(const struct smd_frontend *table);
+
+/* The JSON Schema of a file in specs/schema: of the rows that share it, made of their messages.
+ * NULL: out of memory, or a message says too little; standard error has which. */
+json_t *smd_frontend_schema(const struct smd_frontend *table, const char *schema);
 
 /* Makes *document one of the Vertex AI API, by the front end that recognises it. What none
  * recognises is left for smd_frontend_decode() to refuse. */

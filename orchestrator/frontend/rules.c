@@ -5,9 +5,6 @@
 #include <string.h>
 
 #define DISPLAY_NAME_MAX 128
-#define VARIABLES_MAX    100
-#define MACHINE_TYPE_CHARACTERS                                                                    \
-	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_" /* Azure's too */
 
 const char *const smd_accelerator_types[] = {"NVIDIA_TESLA_K80", "NVIDIA_TESLA_P100",
 	"NVIDIA_TESLA_V100", "NVIDIA_TESLA_P4", "NVIDIA_TESLA_T4", "NVIDIA_TESLA_A100",
@@ -59,18 +56,6 @@ int smd_image_is_reduction_server(const char *image)
 	return strncmp(base, name, sizeof(name) - 1) == 0 && strchr(":@", base[sizeof(name) - 1]);
 }
 
-void smd_check_machine_type(struct smd_decoder *decoder, const struct smd_node *node)
-{
-	char got[SMD_NODE_TEXT_MAX];
-
-	if (node && node->type == SMD_NODE_STRING &&
-		node->string[strspn(node->string, MACHINE_TYPE_CHARACTERS)]) {
-		smd_node_describe(node, got);
-		smd_error_at_value(decoder->diagnostics, node,
-			"must be a machine type such as n1-standard-4, got %s", got);
-	}
-}
-
 int smd_is_identifier(const char *name)
 {
 	for (const char *c = name; *c; c++) {
@@ -82,12 +67,4 @@ int smd_is_identifier(const char *name)
 		}
 	}
 	return *name != '\0';
-}
-
-void smd_check_variable_count(struct smd_decoder *decoder, const struct smd_node *env)
-{
-	if (env->count > VARIABLES_MAX) {
-		smd_error_at_value(decoder->diagnostics, env,
-			"must have at most %d variables, got %zu", VARIABLES_MAX, env->count);
-	}
 }

@@ -6,6 +6,16 @@
 
 #include "orchestrator/document/decode.h"
 
+#define SMD_VARIABLES_MAX 100 /* of a task */
+
+/* Azure's too. */
+#define SMD_MACHINE_TYPE_FORM    "^[A-Za-z0-9_-]*$"
+#define SMD_MACHINE_TYPE_EXAMPLE "a machine type such as n1-standard-4"
+
+/* What smd_check_display_name() checks. */
+#define SMD_DISPLAY_NAME_SCHEMA                                                                    \
+	"{\"maxLength\": 128, \"pattern\": \"^[^\\\\x00-\\\\x1f\\\\x7f]*$\"}"
+
 #define SMD_ACCELERATOR_NONE "ACCELERATOR_TYPE_UNSPECIFIED"
 
 /* The values of MachineSpec.acceleratorType, then NULL. */
@@ -17,13 +27,10 @@ size_t smd_count_characters(const char *text);
 /* Whether it is a reduction server's image: (^|/)reductionserver(:|@|$). */
 int smd_image_is_reduction_server(const char *image);
 
-/* What breaks one of these rules is an error of the node, which may be NULL or of any type. */
+/* At most 128 characters, none of which steers a terminal; the node may be NULL or of any type. */
 void smd_check_display_name(struct smd_decoder *decoder, const struct smd_node *name);
-void smd_check_machine_type(struct smd_decoder *decoder, const struct smd_node *node);
-void smd_check_variable_count(struct smd_decoder *decoder, const struct smd_node *env);
 
-/* A C identifier: what a variable's name must be. */
+/* Whether it has SMD_IDENTIFIER_FORM. */
 int smd_is_identifier(const char *name);
-#define SMD_IDENTIFIER_RULE "letters, digits and _, and not begin with a digit"
 
 #endif

@@ -106,7 +106,7 @@ const struct smd_setting smd_settings[] = {
 	{"restart-backoff", "SECONDS", "before the first restart (default 1)", set_number,
 		PLACE(restart_backoff_s), .min = 0, .max = BACKOFF_MAX_S},
 	{"retryable-exit-codes", "N_N...", "below 128 that restart-policy exit-code retries",
-		set_exit_codes, PLACE(retryable), .values = NULL},
+		set_exit_codes, PLACE(retryable), .form = "^[0-9]{1,3}(_[0-9]{1,3})*$"},
 };
 const size_t smd_nsettings = sizeof(smd_settings) / sizeof(smd_settings[0]);
 
@@ -148,6 +148,48 @@ void smd_setting_rule(const struct smd_setting *setting, char *text, size_t size
 
 		n += (size_t)snprintf(text + n, size - n, "%s%s", setting->values[i], after);
 	}
+}
+
+/* A whole number from 0 or from 1 up to as many digits as the greatest has. */
+static json_t *describe_number(const struct smd_setting *setting)
+{
+	int digits = snprintf(NULL, 0, "%d", setting->max);
+	char form[64];
+
+	if (setting->min > 0) {
+		snprintf(form, sizeof(form), "^0*[1-9][0-9]{0,%d}$", digits - 1);
+	} else {
+		snprintf(form, sizeof(form), "^0*[0-9]{1,%d}$", digits);
+	}
+	return json_pack("{s:s, s:s}", "type", "string", "pattern", form);
+}
+
+static json_t *describe_setting(const struct smd_setting *setting)
+{
+	json_t *values;
+
+	if (setting->form) {
+		return json_pack("{s:s, s:s}", "type", "string", "pattern", setting->form);
+	} else if (!setting->values) {
+		return describe_number(setting);
+	}
+	values = json_array();
+	for (int i = 0; values && setting->values[i]; i++) {
+		json_array_append_new(values, json_string(setting->values[i]));
+	}
+	return json_pack("{s:o}", "enum", values);
+}
+
+json_t *smd_settings_describe(void)
+{
+	json_t *properties = json_object();
+	char name[SETTING_NAME_MAX];
+
+	for (size_t i = 0; properties && i < smd_nsettings; i++) {
+		snprintf(name, sizeof(name), SMD_SETTING_PREFIX "%s", smd_settings[i].name);
+		json_object_set_new(properties, name, describe_setting(&smd_settings[i]));
+	}
+	return properties;
 }
 
 static void refuse_unknown(struct smd_decoder *decoder, const struct smd_node *label)

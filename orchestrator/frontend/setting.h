@@ -23,6 +23,7 @@ struct smd_setting {
 	const char *const *values; /* of enumerations: their names in order, then NULL */
 	int min;                   /* of numbers */
 	int max;
+	const char *form; /* of neither: an extended regular expression */
 };
 
 extern const struct smd_setting smd_settings[];
@@ -38,6 +39,9 @@ void smd_settings_init(struct smd_job *job);
 
 /* What must hold for a setting's text: "must be chief, all-workers or any". */
 void smd_setting_rule(const struct smd_setting *setting, char *text, size_t size);
+
+/* The labels that are settings, as the properties of a JSON Schema; NULL: out of memory. */
+json_t *smd_settings_describe(void);
 
 /* Takes the settings out of a CustomJob's labels; errors among them go to the diagnostics. */
 void smd_settings_decode(

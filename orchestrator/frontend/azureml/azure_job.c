@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "orchestrator/document/decode.h"
+#include "orchestrator/document/schema.h"
 #include "orchestrator/frontend/azureml/azure_command.h"
 #include "orchestrator/frontend/rules.h"
 #include "orchestrator/frontend/setting.h"
@@ -74,7 +74,10 @@ static void decode_variables(struct smd_decoder *decoder, const struct smd_field
 	if (!smd_decode_expects(decoder, node, SMD_NODE_OBJECT)) {
 		return;
 	}
-	smd_check_variable_count(decoder, node);
+	if (node->count > SMD_VARIABLES_MAX) {
+		smd_error_at_value(decoder->diagnostics, node,
+			"must have at most %d variables, got %zu", SMD_VARIABLES_MAX, node->count);
+	}
 	job->env = calloc(node->count + 1, sizeof(*job->env));
 	for (const struct smd_node *child = node->first; job->env && child; child = child->next) {
 		char text[SMD_NODE_TEXT_MAX];
@@ -98,11 +101,25 @@ static void decode_variables(struct smd_decoder *decoder, const struct smd_field
 	}
 }
 
+/* Scalars of any type, which become texts. */
+#define LITERAL_SCHEMA "{\"type\": [\"string\", \"number\", \"boolean\", \"null\"]}"
+
+#define VARIABLES_SCHEMA                                                                           \
+	"{\"type\": \"object\", \"additionalProperties\": " LITERAL_SCHEMA                         \
+	", \"propertyNames\": {\"pattern\": \"" SMD_IDENTIFIER_FORM "\"}, \"maxProperties\": 100}"
+#define TYPE_SCHEMA "{\"pattern\": \"^[Cc][Oo][Mm][Mm][Aa][Nn][Dd]$\"}"
+#define DISTRIBUTION_SCHEMA                                                                        \
+	"{\"type\": \"string\", \"pattern\": "                                                     \
+	"\"^([Pp][Yy][Tt][Oo][Rr][Cc][Hh]|[Tt][Ee][Nn][Ss][Oo][Rr][Ff][Ll][Oo][Ww]|[Mm][Pp][Ii])$" \
+	"\"}"
+/* What check_distribution() checks. */
+#define DISTRIBUTION_RULES                                                                         \
+	"{\"if\": {\"properties\": {\"type\": {\"pattern\": \"^[Tt]\"}}}, "                        \
+	"\"then\": {\"properties\": {\"process_count_per_instance\": {\"type\": \"null\"}}}, "     \
+	"\"else\": {\"properties\": {\"worker_count\": {\"type\": \"null\"}, "                     \
+	"\"parameter_server_count\": {\"type\": \"null\"}}}}"
+
 #define PLACE(member) offsetof(struct smd_azure_job, member)
-#define AZURE_MESSAGE(rows)                                                                        \
-	{                                                                                          \
-		rows, sizeof(rows) / sizeof((rows)[0]), .is_snake = 1                              \
-	}
 
 static void decode_literal(struct smd_decoder *decoder, const struct smd_field *field,
 	const struct smd_node *node, void *base)
@@ -122,13 +139,13 @@ static const struct smd_field data_rows[] = {
 	SMD_FIELD("name", smd_decode_string, SMD_KEPT),
 	SMD_FIELD("version", smd_decode_anything, SMD_KEPT),
 	SMD_FIELD("optional", smd_decode_boolean, SMD_KEPT),
-	SMD_FIELD("default", decode_literal, SMD_KEPT),
-	SMD_FIELD("min", decode_literal, SMD_KEPT, .note = UNCHECKED),
-	SMD_FIELD("max", decode_literal, SMD_KEPT, .note = UNCHECKED),
+	SMD_FIELD("default", decode_literal, SMD_KEPT, .schema = LITERAL_SCHEMA),
+	SMD_FIELD("min", decode_literal, SMD_KEPT, .schema = LITERAL_SCHEMA, .note = UNCHECKED),
+	SMD_FIELD("max", decode_literal, SMD_KEPT, .schema = LITERAL_SCHEMA, .note = UNCHECKED),
 	SMD_FIELD("enum", smd_decode_anything, SMD_KEPT, .note = UNCHECKED),
 	SMD_FIELD("path_on_compute", smd_decode_string, SMD_KEPT, .note = CLOUD_ONLY),
 };
-static const struct smd_message data = AZURE_MESSAGE(data_rows);
+static const struct smd_message data = SMD_MESSAGE("DataInput", data_rows, .is_snake = 1);
 
 static void decode_data(struct smd_decoder *decoder, const struct smd_field *field,
 	const struct smd_node *node, void *base)
@@ -146,11 +163,24 @@ static void decode_data(struct smd_decoder *decoder, const struct smd_field *fie
 	}
 }
 
+static json_t *describe_data(struct smd_schema *schema, const struct smd_field *field)
+{
+	json_t *json = json_pack("{s:s, s:{s:[o, o]}}", "type", "object", "additionalProperties",
+		"anyOf", smd_schema_text(LITERAL_SCHEMA), smd_schema_message(schema, &data));
+
+	if (json && strcmp(field->name, "outputs") == 0) {
+		json_object_set_new(
+			json, "propertyNames", json_pack("{s:s}", "pattern", "^[A-Za-z0-9_-]+$"));
+	}
+	return json;
+}
+
 static const struct smd_field build_rows[] = {
 	SMD_FIELD("path", smd_decode_string, SMD_KEPT),
 	SMD_FIELD("dockerfile_path", smd_decode_string, SMD_KEPT),
 };
-static const struct smd_message build_context = AZURE_MESSAGE(build_rows);
+static const struct smd_message build_context =
+	SMD_MESSAGE("BuildContext", build_rows, .is_snake = 1);
 
 static const struct smd_field environment_rows[] = {
 	SMD_FIELD("$schema", smd_decode_string, SMD_KEPT),
@@ -165,7 +195,8 @@ static const struct smd_field environment_rows[] = {
 	SMD_FIELD("os_type", smd_decode_string, SMD_KEPT),
 	SMD_FIELD("inference_config", smd_decode_anything, SMD_KEPT, .note = CLOUD_ONLY),
 };
-static const struct smd_message environment = AZURE_MESSAGE(environment_rows);
+static const struct smd_message environment =
+	SMD_MESSAGE("Environment", environment_rows, .is_snake = 1);
 
 /* A name of a registered environment, or an inline one with its image. */
 static void decode_environment(struct smd_decoder *decoder, const struct smd_field *field,
@@ -178,8 +209,16 @@ static void decode_environment(struct smd_decoder *decoder, const struct smd_fie
 	}
 }
 
+static json_t *describe_environment(struct smd_schema *schema, const struct smd_field *field)
+{
+	(void)field;
+	return json_pack("{s:[{s:s}, o]}", "anyOf", "type", "string",
+		smd_schema_message(schema, &environment));
+}
+
 static const struct smd_field distribution_rows[] = {
-	SMD_FIELD("type", decode_distribution_type, 0, .required = 1),
+	SMD_FIELD(
+		"type", decode_distribution_type, 0, .required = 1, .schema = DISTRIBUTION_SCHEMA),
 	SMD_FIELD("process_count_per_instance", smd_decode_count, PLACE(processes), .min = 1,
 		.max = SMD_JOB_PROCESSES_MAX),
 	SMD_FIELD("worker_count", smd_decode_count, PLACE(worker_count), .min = 1,
@@ -187,48 +226,52 @@ static const struct smd_field distribution_rows[] = {
 	SMD_FIELD("parameter_server_count", smd_decode_count, PLACE(parameter_server_count),
 		.max = SMD_JOB_REPLICAS_MAX),
 	/* Version 1's; check_distribution() refuses them. */
-	SMD_FIELD("process_count", smd_decode_anything, SMD_KEPT),
-	SMD_FIELD("node_count", smd_decode_anything, SMD_KEPT),
+	SMD_FIELD("process_count", smd_decode_anything, SMD_KEPT, .is_refused = 1),
+	SMD_FIELD("node_count", smd_decode_anything, SMD_KEPT, .is_refused = 1),
 };
-static const struct smd_message distribution = AZURE_MESSAGE(distribution_rows);
+static const struct smd_message distribution =
+	SMD_MESSAGE("Distribution", distribution_rows, .is_snake = 1, .rules = DISTRIBUTION_RULES);
 
 static const struct smd_field resources_rows[] = {
 	SMD_FIELD("instance_count", smd_decode_count, PLACE(instance_count), .min = 1,
 		.max = SMD_JOB_REPLICAS_MAX),
-	SMD_FIELD("instance_type", smd_decode_string, PLACE(instance_type)),
+	SMD_FIELD("instance_type", smd_decode_string, PLACE(instance_type),
+		.form = SMD_MACHINE_TYPE_FORM, .example = SMD_MACHINE_TYPE_EXAMPLE),
 	SMD_FIELD("shm_size", smd_decode_string, SMD_KEPT, .note = CLOUD_ONLY),
 	SMD_FIELD("docker_args", smd_decode_anything, SMD_KEPT, .note = CLOUD_ONLY),
 	SMD_FIELD("properties", smd_decode_anything, SMD_KEPT, .note = CLOUD_ONLY),
 	SMD_FIELD("locations", smd_decode_anything, SMD_KEPT, .note = CLOUD_ONLY),
 	SMD_FIELD("max_instance_count", smd_decode_count, SMD_KEPT, .note = CLOUD_ONLY),
 };
-static const struct smd_message resources = AZURE_MESSAGE(resources_rows);
+static const struct smd_message resources = SMD_MESSAGE("Resources", resources_rows, .is_snake = 1);
 
 static const struct smd_field limits_rows[] = {
 	SMD_FIELD("timeout", smd_decode_count, PLACE(timeout_s), .min = 1),
 };
-static const struct smd_message limits = AZURE_MESSAGE(limits_rows);
+static const struct smd_message limits = SMD_MESSAGE("Limits", limits_rows, .is_snake = 1);
 
 static const struct smd_field job_rows[] = {
 	SMD_FIELD("$schema", smd_decode_string, SMD_KEPT),
-	SMD_FIELD("type", smd_decode_string, SMD_KEPT),
+	SMD_FIELD("type", smd_decode_string, SMD_KEPT, .schema = TYPE_SCHEMA),
 	SMD_FIELD("name", smd_decode_string, PLACE(name)),
-	SMD_FIELD("display_name", smd_decode_string, PLACE(display_name)),
+	SMD_FIELD("display_name", smd_decode_string, PLACE(display_name),
+		.schema = SMD_DISPLAY_NAME_SCHEMA),
 	SMD_FIELD("experiment_name", smd_decode_string, SMD_KEPT, .note = CLOUD_ONLY),
 	SMD_FIELD("description", smd_decode_string, SMD_KEPT, .note = CLOUD_ONLY),
 	SMD_FIELD("tags", smd_decode_anything, SMD_KEPT, .note = CLOUD_ONLY),
 	SMD_FIELD("properties", smd_decode_anything, SMD_KEPT, .note = CLOUD_ONLY),
 	SMD_FIELD("command", smd_decode_string, PLACE(command), .required = 1),
 	SMD_FIELD("code", smd_decode_string, PLACE(code)),
-	SMD_FIELD("environment", decode_environment, PLACE(image), .message = &environment),
-	SMD_FIELD("environment_variables", decode_variables, 0),
+	SMD_FIELD("environment", decode_environment, PLACE(image), .message = &environment,
+		.describe = describe_environment),
+	SMD_FIELD("environment_variables", decode_variables, 0, .schema = VARIABLES_SCHEMA),
 	SMD_FIELD("distribution", smd_decode_object, 0, .message = &distribution),
 	SMD_FIELD("compute", smd_decode_string, SMD_KEPT, .note = CLOUD_ONLY),
 	SMD_FIELD("resources", smd_decode_object, 0, .message = &resources),
 	SMD_FIELD("limits", smd_decode_object, 0, .message = &limits),
 	SMD_FIELD("queue_settings", smd_decode_anything, SMD_KEPT, .note = CLOUD_ONLY),
-	SMD_FIELD("inputs", decode_data, SMD_KEPT),
-	SMD_FIELD("outputs", decode_data, SMD_KEPT),
+	SMD_FIELD("inputs", decode_data, SMD_KEPT, .describe = describe_data),
+	SMD_FIELD("outputs", decode_data, SMD_KEPT, .describe = describe_data),
 	SMD_FIELD("identity", smd_decode_anything, SMD_KEPT, .note = CLOUD_ONLY),
 	/* A component's, which is a job once its inputs have values. */
 	SMD_FIELD("version", smd_decode_anything, SMD_KEPT),
@@ -237,7 +280,7 @@ static const struct smd_field job_rows[] = {
 		.note = "put it into the code's directory"),
 	SMD_FIELD("services", smd_decode_anything, SMD_KEPT, .note = CLOUD_ONLY),
 };
-const struct smd_message smd_azure_command_job = AZURE_MESSAGE(job_rows);
+const struct smd_message smd_azure_command_job = SMD_MESSAGE("CommandJob", job_rows, .is_snake = 1);
 
 int smd_azure_job_is(const struct smd_node *document)
 {
@@ -384,12 +427,9 @@ static void check(struct smd_decoder *decoder, const struct smd_node *document,
 	const struct smd_azure_job *job)
 {
 	const struct smd_node *display_name = smd_node_member(document, "display_name");
-	const struct smd_node *machines = smd_node_member(document, "resources");
 
 	smd_check_display_name(
 		decoder, display_name ? display_name : smd_node_member(document, "name"));
-	smd_check_machine_type(
-		decoder, machines ? smd_node_member(machines, "instance_type") : NULL);
 	check_distribution(decoder, document, job);
 }
 

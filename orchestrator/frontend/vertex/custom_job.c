@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "orchestrator/document/schema.h"
 #include "orchestrator/frontend/rules.h"
 #include "orchestrator/frontend/setting.h"
 #include "orchestrator/frontend/vertex/study.h"
@@ -15,6 +16,10 @@
 #define DISPLAY_NAME_DEFAULT "custom-job"
 #define LABEL_MAX            64
 #define FIRST_TRIAL          "1"
+#define LABELS_SCHEMA                                                                              \
+	"{\"^(?!" SMD_SETTING_PREFIX ")[^\\\\x00-,./:-^`{-\\\\x7f]{1,64}$\": "                     \
+	"{\"type\": \"string\", \"maxLength\": 64, \"pattern\": "                                  \
+	"\"^[^\\\\x00-,./:-^`{-\\\\x7f]*$\"}}"
 
 #define MAX_WAIT_DEFAULT_S (24 * 3600)
 
@@ -44,13 +49,14 @@ static const struct smd_field scheduling_rows[] = {
 	SMD_FIELD("disableRetries", smd_decode_boolean, offsetof(struct smd_job, disable_retries)),
 	SMD_FIELD("maxWaitDuration", smd_decode_duration, offsetof(struct smd_job, max_wait_s)),
 };
-static const struct smd_message scheduling = SMD_MESSAGE(scheduling_rows);
+static const struct smd_message scheduling = SMD_MESSAGE("Scheduling", scheduling_rows);
 
 static const struct smd_field output_directory_rows[] = {
 	SMD_FIELD("outputUriPrefix", smd_decode_string, offsetof(struct smd_job, output_uri),
 		.required = 1),
 };
-static const struct smd_message output_directory = SMD_MESSAGE(output_directory_rows);
+static const struct smd_message output_directory =
+	SMD_MESSAGE("GcsDestination", output_directory_rows);
 
 static const struct smd_field dns_peering_rows[] = {
 	SMD_FIELD("domain", smd_decode_string, SMD_KEPT, .required = 1, .form = "\\.$",
@@ -58,7 +64,7 @@ static const struct smd_field dns_peering_rows[] = {
 	SMD_FIELD("targetProject", smd_decode_string, SMD_KEPT, .required = 1),
 	SMD_FIELD("targetNetwork", smd_decode_string, SMD_KEPT, .required = 1),
 };
-static const struct smd_message dns_peering = SMD_MESSAGE(dns_peering_rows);
+static const struct smd_message dns_peering = SMD_MESSAGE("DnsPeeringConfig", dns_peering_rows);
 
 static const struct smd_field psc_interface_rows[] = {
 	SMD_FIELD("networkAttachment", smd_decode_string, SMD_KEPT,
@@ -66,7 +72,8 @@ static const struct smd_field psc_interface_rows[] = {
 		.example = "NAME or projects/PROJECT/regions/REGION/networkAttachments/NAME"),
 	SMD_FIELD("dnsPeeringConfigs", smd_decode_objects, SMD_KEPT, .message = &dns_peering),
 };
-static const struct smd_message psc_interface = SMD_MESSAGE(psc_interface_rows);
+static const struct smd_message psc_interface =
+	SMD_MESSAGE("PscInterfaceConfig", psc_interface_rows);
 
 static const struct smd_field spec_rows[] = {
 	SMD_FIELD("persistentResourceId", smd_decode_string, SMD_KEPT,
@@ -74,7 +81,7 @@ static const struct smd_field spec_rows[] = {
 		.example = "at most 63 lower-case letters, digits and -, and begin with a letter",
 		.note = "no machine outlives a job"),
 	SMD_FIELD("workerPoolSpecs", smd_decode_worker_pools, 0, .required = 1,
-		.message = &smd_worker_pool_spec),
+		.message = &smd_worker_pool_spec, .describe = smd_describe_worker_pools),
 	SMD_FIELD("scheduling", smd_decode_object, 0, .message = &scheduling),
 	SMD_FIELD("serviceAccount", smd_decode_string, SMD_KEPT, .form = "^[^@ ]+@[^@ ]+$",
 		.example = "an account's e-mail address",
@@ -100,14 +107,14 @@ static const struct smd_field spec_rows[] = {
 	SMD_FIELD("models", smd_decode_strings, SMD_KEPT, .form = LOCATION "models/[^/]+$",
 		.example = "projects/PROJECT/locations/LOCATION/models/MODEL", .note = NO_METADATA),
 };
-const struct smd_message smd_custom_job_spec = SMD_MESSAGE(spec_rows);
+const struct smd_message smd_custom_job_spec = SMD_MESSAGE("CustomJobSpec", spec_rows);
 
 static const struct smd_field encryption_rows[] = {
 	SMD_FIELD("kmsKeyName", smd_decode_string, SMD_KEPT, .required = 1,
 		.form = LOCATION "keyRings/[^/]+/cryptoKeys/[^/]+$",
 		.example = "projects/PROJECT/locations/LOCATION/keyRings/RING/cryptoKeys/KEY"),
 };
-static const struct smd_message encryption = SMD_MESSAGE(encryption_rows);
+static const struct smd_message encryption = SMD_MESSAGE("EncryptionSpec", encryption_rows);
 
 /* What the service writes, so that the answer of `describe` can be given back as a spec. */
 #define OUTPUT_ROWS                                                                                \
@@ -121,22 +128,34 @@ static const struct smd_message encryption = SMD_MESSAGE(encryption_rows);
 		SMD_FIELD("satisfiesPzs", smd_decode_anything, SMD_KEPT),                          \
 		SMD_FIELD("satisfiesPzi", smd_decode_anything, SMD_KEPT)
 
+/* Settings, and what is_label() takes. */
+static json_t *describe_labels(struct smd_schema *schema, const struct smd_field *field)
+{
+	json_t *others = smd_schema_text(LABELS_SCHEMA);
+	json_t *settings = smd_settings_describe();
+
+	(void)schema;
+	(void)field;
+	return json_pack("{s:s, s:o, s:o, s:b}", "type", "object", "properties", settings,
+		"patternProperties", others, "additionalProperties", 0);
+}
+
 static const struct smd_field job_rows[] = {
 	SMD_FIELD("displayName", smd_decode_string, offsetof(struct smd_job, display_name),
-		.required = 1),
+		.required = 1, .schema = SMD_DISPLAY_NAME_SCHEMA),
 	SMD_FIELD("jobSpec", smd_decode_object, 0, .required = 1, .message = &smd_custom_job_spec),
 	SMD_FIELD("labels", smd_decode_map, offsetof(struct smd_job, labels),
-		.count_offset = offsetof(struct smd_job, nlabels)),
+		.count_offset = offsetof(struct smd_job, nlabels), .describe = describe_labels),
 	SMD_FIELD("encryptionSpec", smd_decode_object, SMD_KEPT, .message = &encryption,
 		.note = "files are written as they are"),
 	SMD_FIELD("webAccessUris", smd_decode_anything, SMD_KEPT),
 	OUTPUT_ROWS,
 };
-const struct smd_message smd_custom_job = SMD_MESSAGE(job_rows);
+const struct smd_message smd_custom_job = SMD_MESSAGE("CustomJob", job_rows);
 
 static const struct smd_field tuning_rows[] = {
 	SMD_FIELD("displayName", smd_decode_string, offsetof(struct smd_job, display_name),
-		.required = 1),
+		.required = 1, .schema = SMD_DISPLAY_NAME_SCHEMA),
 	SMD_FIELD("studySpec", smd_decode_object, SMD_KEPT, .required = 1,
 		.message = &smd_study_spec),
 	SMD_FIELD("maxTrialCount", smd_decode_count, offsetof(struct smd_job, max_trial_count),
@@ -148,13 +167,13 @@ static const struct smd_field tuning_rows[] = {
 	SMD_FIELD("trialJobSpec", smd_decode_object, 0, .required = 1,
 		.message = &smd_custom_job_spec),
 	SMD_FIELD("labels", smd_decode_map, offsetof(struct smd_job, labels),
-		.count_offset = offsetof(struct smd_job, nlabels)),
+		.count_offset = offsetof(struct smd_job, nlabels), .describe = describe_labels),
 	SMD_FIELD("encryptionSpec", smd_decode_object, SMD_KEPT, .message = &encryption,
 		.note = "files are written as they are"),
 	SMD_FIELD("trials", smd_decode_anything, SMD_KEPT),
 	OUTPUT_ROWS,
 };
-const struct smd_message smd_tuning_job = SMD_MESSAGE(tuning_rows);
+const struct smd_message smd_tuning_job = SMD_MESSAGE("HyperparameterTuningJob", tuning_rows);
 
 /* Lower case, digits, _ and -; letters of other scripts pass. */
 static int is_label(const char *text)
@@ -271,16 +290,25 @@ static void decode_tuning(
 	}
 }
 
+const char *const smd_custom_job_marks[] = {"jobSpec", "displayName", "labels", NULL};
+const char *const smd_tuning_job_marks[] = {"trialJobSpec", "studySpec", NULL};
+
+static int has_mark(const struct smd_node *document, const char *const *marks)
+{
+	while (*marks && !smd_node_member(document, *marks)) {
+		marks++;
+	}
+	return *marks != NULL;
+}
+
 int smd_tuning_job_is(const struct smd_node *document)
 {
-	return smd_node_member(document, "trialJobSpec") || smd_node_member(document, "studySpec");
+	return has_mark(document, smd_tuning_job_marks);
 }
 
 int smd_custom_job_is(const struct smd_node *document)
 {
-	return !smd_tuning_job_is(document) &&
-	       (smd_node_member(document, "jobSpec") || smd_node_member(document, "displayName") ||
-		       smd_node_member(document, "labels"));
+	return !smd_tuning_job_is(document) && has_mark(document, smd_custom_job_marks);
 }
 
 int smd_custom_job_spec_is(const struct smd_node *document)

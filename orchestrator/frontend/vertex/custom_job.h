@@ -26,7 +26,11 @@ int smd_custom_job_decode(
 	const struct smd_node *document, struct smd_diagnostics *diagnostics, struct smd_job **out);
 
 /* Decodes workerPoolSpecs into the job at base. */
-void smd_decode_worker_pools(struct smd_decoder *decoder, const struct smd_field *field,
-	const struct smd_node *node, void *base);
+smd_field_decode smd_decode_worker_pools;
+json_t *smd_describe_worker_pools(struct smd_schema *schema, const struct smd_field *field);
+
+/* Fields of which any tells what the document is. */
+extern const char *const smd_custom_job_marks[];
+extern const char *const smd_tuning_job_marks[];
 
 #endif

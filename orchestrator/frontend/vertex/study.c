@@ -7,9 +7,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DISCRETE_MAX     1000
+#define LIST_MAX         1000
+#define ID_FORM          "^[^ \t\r\n]+$"
 #define DISCRETE_MIN_GAP 1e-10
 #define TUNED_BY         "trials are not chosen by this version, which runs the first one"
+
+/* What these decoders take. */
+#define NUMBER_TYPE "\"type\": \"number\""
+#define INTEGER_TYPE                                                                               \
+	"\"anyOf\": [{\"type\": \"integer\"}, {\"type\": \"string\", \"pattern\": "                \
+	"\"^-?[0-9]+$\"}]"
+#define NUMBER  "{" NUMBER_TYPE "}"
+#define INTEGER "{" INTEGER_TYPE "}"
+#define LIST_OF(type)                                                                              \
+	"{\"type\": \"array\", \"minItems\": 1, \"maxItems\": 1000, \"items\": {" type "}}"
+#define NUMBERS  LIST_OF(NUMBER_TYPE)
+#define INTEGERS LIST_OF(INTEGER_TYPE)
 
 static const char *const goals[] = {"MAXIMIZE", "MINIMIZE", "GOAL_TYPE_UNSPECIFIED", NULL};
 static const char *const scales[] = {"UNIT_LINEAR_SCALE", "UNIT_LOG_SCALE",
@@ -49,7 +62,7 @@ static void decode_number(struct smd_decoder *decoder, const struct smd_field *f
 static void decode_numbers(struct smd_decoder *decoder, const struct smd_field *field,
 	const struct smd_node *node, void *base)
 {
-	if (!smd_decode_expects(decoder, node, SMD_NODE_ARRAY)) {
+	if (!smd_decode_list(decoder, field, node)) {
 		return;
 	}
 	for (const struct smd_node *child = node->first; child; child = child->next) {
@@ -60,7 +73,7 @@ static void decode_numbers(struct smd_decoder *decoder, const struct smd_field *
 static void decode_integers(struct smd_decoder *decoder, const struct smd_field *field,
 	const struct smd_node *node, void *base)
 {
-	if (!smd_decode_expects(decoder, node, SMD_NODE_ARRAY)) {
+	if (!smd_decode_list(decoder, field, node)) {
 		return;
 	}
 	for (const struct smd_node *child = node->first; child; child = child->next) {
@@ -69,59 +82,68 @@ static void decode_integers(struct smd_decoder *decoder, const struct smd_field 
 }
 
 static const struct smd_field safety_rows[] = {
-	SMD_FIELD("safetyThreshold", decode_number, SMD_KEPT),
-	SMD_FIELD("desiredMinSafeTrialsFraction", decode_number, SMD_KEPT),
+	SMD_FIELD("safetyThreshold", decode_number, SMD_KEPT, .schema = NUMBER),
+	SMD_FIELD("desiredMinSafeTrialsFraction", decode_number, SMD_KEPT, .schema = NUMBER),
 };
-static const struct smd_message safety = SMD_MESSAGE(safety_rows);
+static const struct smd_message safety = SMD_MESSAGE("SafetyMetricConfig", safety_rows);
 
 static const struct smd_field metric_rows[] = {
-	SMD_FIELD("metricId", smd_decode_string, SMD_KEPT, .required = 1),
+	SMD_FIELD("metricId", smd_decode_string, SMD_KEPT, .required = 1, .form = ID_FORM,
+		.example = "a name without white space"),
 	SMD_FIELD("goal", smd_decode_enum, SMD_KEPT, .required = 1, .values = goals),
 	SMD_FIELD(
 		"safetyConfig", smd_decode_object, SMD_KEPT, .message = &safety, .note = TUNED_BY),
 };
-static const struct smd_message metric = SMD_MESSAGE(metric_rows);
+static const struct smd_message metric = SMD_MESSAGE("MetricSpec", metric_rows);
 
 static const struct smd_field double_rows[] = {
-	SMD_FIELD("minValue", decode_number, SMD_KEPT, .required = 1),
-	SMD_FIELD("maxValue", decode_number, SMD_KEPT, .required = 1),
-	SMD_FIELD("defaultValue", decode_number, SMD_KEPT),
+	SMD_FIELD("minValue", decode_number, SMD_KEPT, .required = 1, .schema = NUMBER),
+	SMD_FIELD("maxValue", decode_number, SMD_KEPT, .required = 1, .schema = NUMBER),
+	SMD_FIELD("defaultValue", decode_number, SMD_KEPT, .schema = NUMBER),
 };
-static const struct smd_message double_value = SMD_MESSAGE(double_rows);
+static const struct smd_message double_value = SMD_MESSAGE("DoubleValueSpec", double_rows);
 
 static const struct smd_field integer_rows[] = {
-	SMD_FIELD("minValue", decode_integer, SMD_KEPT, .required = 1),
-	SMD_FIELD("maxValue", decode_integer, SMD_KEPT, .required = 1),
-	SMD_FIELD("defaultValue", decode_integer, SMD_KEPT),
+	SMD_FIELD("minValue", decode_integer, SMD_KEPT, .required = 1, .schema = INTEGER),
+	SMD_FIELD("maxValue", decode_integer, SMD_KEPT, .required = 1, .schema = INTEGER),
+	SMD_FIELD("defaultValue", decode_integer, SMD_KEPT, .schema = INTEGER),
 };
-static const struct smd_message integer_value = SMD_MESSAGE(integer_rows);
+static const struct smd_message integer_value = SMD_MESSAGE("IntegerValueSpec", integer_rows);
 
 static const struct smd_field categorical_rows[] = {
-	SMD_FIELD("values", smd_decode_strings, SMD_KEPT, .required = 1),
+	SMD_FIELD("values", smd_decode_strings, SMD_KEPT, .required = 1, .min = 1, .noun = "value"),
 	SMD_FIELD("defaultValue", smd_decode_string, SMD_KEPT),
 };
-static const struct smd_message categorical_value = SMD_MESSAGE(categorical_rows);
+static const struct smd_message categorical_value =
+	SMD_MESSAGE("CategoricalValueSpec", categorical_rows);
 
 static const struct smd_field discrete_rows[] = {
-	SMD_FIELD("values", decode_numbers, SMD_KEPT, .required = 1),
-	SMD_FIELD("defaultValue", decode_number, SMD_KEPT),
+	SMD_FIELD("values", decode_numbers, SMD_KEPT, .required = 1, .min = 1, .max = LIST_MAX,
+		.noun = "values", .schema = NUMBERS),
+	SMD_FIELD("defaultValue", decode_number, SMD_KEPT, .schema = NUMBER),
 };
-static const struct smd_message discrete_value = SMD_MESSAGE(discrete_rows);
+static const struct smd_message discrete_value = SMD_MESSAGE("DiscreteValueSpec", discrete_rows);
 
 static const struct smd_field discrete_condition_rows[] = {
-	SMD_FIELD("values", decode_numbers, SMD_KEPT, .required = 1),
+	SMD_FIELD("values", decode_numbers, SMD_KEPT, .required = 1, .min = 1, .max = LIST_MAX,
+		.noun = "values", .schema = NUMBERS),
 };
-static const struct smd_message discrete_condition = SMD_MESSAGE(discrete_condition_rows);
+static const struct smd_message discrete_condition =
+	SMD_MESSAGE("DiscreteValueCondition", discrete_condition_rows);
 
 static const struct smd_field integer_condition_rows[] = {
-	SMD_FIELD("values", decode_integers, SMD_KEPT, .required = 1),
+	SMD_FIELD("values", decode_integers, SMD_KEPT, .required = 1, .min = 1, .max = LIST_MAX,
+		.noun = "values", .schema = INTEGERS),
 };
-static const struct smd_message integer_condition = SMD_MESSAGE(integer_condition_rows);
+static const struct smd_message integer_condition =
+	SMD_MESSAGE("IntValueCondition", integer_condition_rows);
 
 static const struct smd_field categorical_condition_rows[] = {
-	SMD_FIELD("values", smd_decode_strings, SMD_KEPT, .required = 1),
+	SMD_FIELD("values", smd_decode_strings, SMD_KEPT, .required = 1, .min = 1, .max = LIST_MAX,
+		.noun = "values"),
 };
-static const struct smd_message categorical_condition = SMD_MESSAGE(categorical_condition_rows);
+static const struct smd_message categorical_condition =
+	SMD_MESSAGE("CategoricalValueCondition", categorical_condition_rows);
 
 static const struct smd_message parameter; /* conditions hold parameters again */
 
@@ -134,10 +156,14 @@ static const struct smd_field conditional_rows[] = {
 	SMD_FIELD(
 		"parameterSpec", smd_decode_object, SMD_KEPT, .required = 1, .message = &parameter),
 };
-static const struct smd_message conditional = SMD_MESSAGE(conditional_rows);
+static const struct smd_message conditional =
+	SMD_MESSAGE("ConditionalParameterSpec", conditional_rows,
+		.rules = "{\"oneOf\": [{\"required\": [\"parentDiscreteValues\"]}, {\"required\": "
+			 "[\"parentIntValues\"]}, {\"required\": [\"parentCategoricalValues\"]}]}");
 
 static const struct smd_field parameter_rows[] = {
-	SMD_FIELD("parameterId", smd_decode_string, SMD_KEPT, .required = 1),
+	SMD_FIELD("parameterId", smd_decode_string, SMD_KEPT, .required = 1, .form = ID_FORM,
+		.example = "a name without white space"),
 	SMD_FIELD("doubleValueSpec", smd_decode_object, SMD_KEPT, .message = &double_value),
 	SMD_FIELD("integerValueSpec", smd_decode_object, SMD_KEPT, .message = &integer_value),
 	SMD_FIELD(
@@ -147,22 +173,25 @@ static const struct smd_field parameter_rows[] = {
 	SMD_FIELD(
 		"conditionalParameterSpecs", smd_decode_objects, SMD_KEPT, .message = &conditional),
 };
-static const struct smd_message parameter = SMD_MESSAGE(parameter_rows);
+static const struct smd_message parameter = SMD_MESSAGE("ParameterSpec", parameter_rows,
+	.rules = "{\"oneOf\": [{\"required\": [\"doubleValueSpec\"]}, {\"required\": "
+		 "[\"integerValueSpec\"]}, {\"required\": [\"categoricalValueSpec\"]}, "
+		 "{\"required\": [\"discreteValueSpec\"]}]}");
 
 static const struct smd_field elapsed_rows[] = {
 	SMD_FIELD("useElapsedDuration", smd_decode_boolean, SMD_KEPT),
 };
-static const struct smd_message elapsed = SMD_MESSAGE(elapsed_rows);
+static const struct smd_message elapsed = SMD_MESSAGE("AutomatedStoppingSpec", elapsed_rows);
 
 static const struct smd_field convex_rows[] = {
-	SMD_FIELD("maxStepCount", decode_integer, SMD_KEPT),
-	SMD_FIELD("minStepCount", decode_integer, SMD_KEPT),
-	SMD_FIELD("minMeasurementCount", decode_integer, SMD_KEPT),
+	SMD_FIELD("maxStepCount", decode_integer, SMD_KEPT, .schema = INTEGER),
+	SMD_FIELD("minStepCount", decode_integer, SMD_KEPT, .schema = INTEGER),
+	SMD_FIELD("minMeasurementCount", decode_integer, SMD_KEPT, .schema = INTEGER),
 	SMD_FIELD("learningRateParameterName", smd_decode_string, SMD_KEPT),
 	SMD_FIELD("useElapsedDuration", smd_decode_boolean, SMD_KEPT),
 	SMD_FIELD("updateAllStoppedTrials", smd_decode_boolean, SMD_KEPT),
 };
-static const struct smd_message convex = SMD_MESSAGE(convex_rows);
+static const struct smd_message convex = SMD_MESSAGE("ConvexAutomatedStoppingSpec", convex_rows);
 
 static const struct smd_field runtime_rows[] = {
 	SMD_FIELD("maxDuration", smd_decode_duration, SMD_KEPT),
@@ -171,7 +200,7 @@ static const struct smd_field runtime_rows[] = {
 			"(Z|[+-][0-9]{2}:[0-9]{2})$",
 		.example = "a time such as 2026-01-31T12:00:00Z"),
 };
-static const struct smd_message runtime = SMD_MESSAGE(runtime_rows);
+static const struct smd_message runtime = SMD_MESSAGE("StudyTimeConstraint", runtime_rows);
 
 static const struct smd_field stopping_rows[] = {
 	SMD_FIELD("shouldStopAsap", smd_decode_boolean, SMD_KEPT),
@@ -182,17 +211,29 @@ static const struct smd_field stopping_rows[] = {
 	SMD_FIELD("maxNumTrialsNoProgress", smd_decode_count, SMD_KEPT),
 	SMD_FIELD("maxDurationNoProgress", smd_decode_duration, SMD_KEPT),
 };
-static const struct smd_message stopping = SMD_MESSAGE(stopping_rows);
+static const struct smd_message stopping = SMD_MESSAGE("StudyStoppingConfig", stopping_rows);
 
 static const struct smd_field transfer_rows[] = {
 	SMD_FIELD("disableTransferLearning", smd_decode_boolean, SMD_KEPT),
 	SMD_FIELD("priorStudyNames", smd_decode_strings, SMD_KEPT),
 };
-static const struct smd_message transfer = SMD_MESSAGE(transfer_rows);
+static const struct smd_message transfer = SMD_MESSAGE("TransferLearningConfig", transfer_rows);
+
+/* At most one of the three stopping rules. */
+#define BOTH(one, other)                                                                           \
+	"{\"required\": [\"" one "\", \"" other "\"], \"properties\": {\"" one                     \
+	"\": {\"type\": \"object\"}, \"" other "\": {\"type\": \"object\"}}}"
+#define ONE_STOPPING                                                                               \
+	"{\"not\": {\"anyOf\": [" BOTH("decayCurveStoppingSpec",                                   \
+		"medianAutomatedStoppingSpec") ", " BOTH("decayCurveStoppingSpec",                 \
+		"convexAutomatedStoppingSpec") ", " BOTH("medianAutomatedStoppingSpec",            \
+		"convexAutomatedStoppingSpec") "]}}"
 
 static const struct smd_field study_rows[] = {
-	SMD_FIELD("metrics", smd_decode_objects, SMD_KEPT, .required = 1, .message = &metric),
-	SMD_FIELD("parameters", smd_decode_objects, SMD_KEPT, .required = 1, .message = &parameter),
+	SMD_FIELD("metrics", smd_decode_objects, SMD_KEPT, .required = 1, .message = &metric,
+		.min = 1, .max = LIST_MAX),
+	SMD_FIELD("parameters", smd_decode_objects, SMD_KEPT, .required = 1, .message = &parameter,
+		.min = 1, .max = LIST_MAX),
 	SMD_FIELD("algorithm", smd_decode_enum, SMD_KEPT, .values = algorithms, .note = TUNED_BY),
 	SMD_FIELD("decayCurveStoppingSpec", smd_decode_object, SMD_KEPT, .message = &elapsed,
 		.note = TUNED_BY),
@@ -209,7 +250,8 @@ static const struct smd_field study_rows[] = {
 	SMD_FIELD("transferLearningConfig", smd_decode_object, SMD_KEPT, .message = &transfer,
 		.note = TUNED_BY),
 };
-const struct smd_message smd_study_spec = SMD_MESSAGE(study_rows);
+const struct smd_message smd_study_spec =
+	SMD_MESSAGE("StudySpec", study_rows, .rules = ONE_STOPPING);
 
 static const char *const value_specs[] = {
 	"doubleValueSpec", "integerValueSpec", "categoricalValueSpec", "discreteValueSpec"};
@@ -256,10 +298,6 @@ static void check_values(struct smd_decoder *decoder, const struct smd_node *spe
 
 	if (!values || values->type != SMD_NODE_ARRAY) {
 		return;
-	}
-	if (values->count == 0 || (are_numbers && values->count > DISCRETE_MAX)) {
-		smd_error_at_value(decoder->diagnostics, values,
-			"must have 1 to %d values, got %zu", DISCRETE_MAX, values->count);
 	}
 	for (const struct smd_node *node = values->first; are_numbers && node && node->next;
 		node = node->next) {
@@ -376,7 +414,7 @@ static void check_stopping(struct smd_decoder *decoder, const struct smd_node *s
 	}
 }
 
-/* Ids of metrics or parameters: one each, and without white space. */
+/* Ids of metrics or parameters differ. */
 static void check_ids(struct smd_decoder *decoder, const struct smd_node *list, const char *name)
 {
 	char got[SMD_NODE_TEXT_MAX];
@@ -388,10 +426,6 @@ static void check_ids(struct smd_decoder *decoder, const struct smd_node *list, 
 			continue;
 		}
 		smd_node_describe(id, got);
-		if (id->string[strcspn(id->string, " \t\r\n")]) {
-			smd_error_at_value(decoder->diagnostics, id,
-				"must be a name without white space, got %s", got);
-		}
 		for (const struct smd_node *other = list->first; other != node;
 			other = other->next) {
 			const struct smd_node *before = smd_node_member(other, name);
@@ -406,26 +440,18 @@ static void check_ids(struct smd_decoder *decoder, const struct smd_node *list, 
 	}
 }
 
-static const struct smd_node *list_of(
-	struct smd_decoder *decoder, const struct smd_node *study, const char *name)
+static const struct smd_node *list_of(const struct smd_node *study, const char *name)
 {
 	const struct smd_node *list = smd_node_member(study, name);
 
-	if (!list || list->type != SMD_NODE_ARRAY) {
-		return NULL;
-	}
-	if (list->count == 0 || list->count > DISCRETE_MAX) {
-		smd_error_at_value(decoder->diagnostics, list, "must have 1 to %d, got %zu",
-			DISCRETE_MAX, list->count);
-		return NULL;
-	}
-	return list;
+	/* A list that is too long has its error, and is not compared with itself. */
+	return list && list->type == SMD_NODE_ARRAY && list->count <= LIST_MAX ? list : NULL;
 }
 
 void smd_study_check(struct smd_decoder *decoder, const struct smd_node *study)
 {
-	const struct smd_node *metrics = list_of(decoder, study, "metrics");
-	const struct smd_node *parameters = list_of(decoder, study, "parameters");
+	const struct smd_node *metrics = list_of(study, "metrics");
+	const struct smd_node *parameters = list_of(study, "parameters");
 	const struct smd_node *algorithm = smd_node_member(study, "algorithm");
 	int is_grid = algorithm && algorithm->type == SMD_NODE_STRING &&
 		      strcmp(algorithm->string, "GRID_SEARCH") == 0;

@@ -4,12 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "orchestrator/document/schema.h"
 #include "orchestrator/frontend/rules.h"
 #include "orchestrator/frontend/vertex/custom_job.h"
 
 #define PACKAGES_MAX 100
-#define MODULE_MAX   200
-#define SERVER_POOL  2
+#define SERVER_POOL   2
+#define MODULE_FORM   "^[A-Za-z_][A-Za-z0-9_]*(\\.[A-Za-z_][A-Za-z0-9_]*)*$"
 
 #define OWN_MOUNTS           "file systems are mounted by those who run the machines"
 #define SPECIFIC_RESERVATION "SPECIFIC_RESERVATION"
@@ -25,10 +26,14 @@ static const struct smd_field affinity_rows[] = {
 	SMD_FIELD("key", smd_decode_string, SMD_KEPT),
 	SMD_FIELD("values", smd_decode_strings, SMD_KEPT),
 };
-static const struct smd_message affinity = SMD_MESSAGE(affinity_rows);
+static const struct smd_message affinity = SMD_MESSAGE("ReservationAffinity", affinity_rows,
+	.rules = "{\"if\": {\"properties\": {\"reservationAffinityType\": {\"const\": "
+		 "\"" SPECIFIC_RESERVATION
+		 "\"}}}, \"then\": {\"required\": [\"key\", \"values\"]}}");
 
 static const struct smd_field machine_rows[] = {
-	SMD_FIELD("machineType", smd_decode_string, offsetof(struct smd_job_pool, machine_type)),
+	SMD_FIELD("machineType", smd_decode_string, offsetof(struct smd_job_pool, machine_type),
+		.form = SMD_MACHINE_TYPE_FORM, .example = SMD_MACHINE_TYPE_EXAMPLE),
 	SMD_FIELD("acceleratorType", smd_decode_enum,
 		offsetof(struct smd_job_pool, accelerator_type), .values = smd_accelerator_types),
 	SMD_FIELD("acceleratorCount", smd_decode_count,
@@ -40,19 +45,22 @@ static const struct smd_field machine_rows[] = {
 	SMD_FIELD("reservationAffinity", smd_decode_object, SMD_KEPT, .message = &affinity,
 		.note = "nothing is bought"),
 };
-static const struct smd_message machine = SMD_MESSAGE(machine_rows);
+static const struct smd_message machine = SMD_MESSAGE("MachineSpec", machine_rows);
 
 static const struct smd_field container_rows[] = {
 	SMD_FIELD("imageUri", smd_decode_string, offsetof(struct smd_job_pool, image_uri),
 		.required = 1),
 	SMD_FIELD("command", smd_decode_strings, offsetof(struct smd_job_pool, command),
-		.count_offset = offsetof(struct smd_job_pool, ncommand)),
+		.count_offset = offsetof(struct smd_job_pool, ncommand),
+		.schema = "{\"items\": [{\"type\": \"string\", \"minLength\": 1}], "
+			  "\"additionalItems\": {\"type\": \"string\"}}"),
 	SMD_FIELD("args", smd_decode_strings, offsetof(struct smd_job_pool, args),
 		.count_offset = offsetof(struct smd_job_pool, nargs)),
 	SMD_FIELD("env", smd_decode_variables, offsetof(struct smd_job_pool, env),
-		.count_offset = offsetof(struct smd_job_pool, nenv)),
+		.count_offset = offsetof(struct smd_job_pool, nenv), .max = SMD_VARIABLES_MAX,
+		.noun = "variables"),
 };
-static const struct smd_message container = SMD_MESSAGE(container_rows);
+static const struct smd_message container = SMD_MESSAGE("ContainerSpec", container_rows);
 
 /* What runs a module is a command like any other. */
 static void decode_python_module(struct smd_decoder *decoder, const struct smd_field *field,
@@ -61,8 +69,8 @@ static void decode_python_module(struct smd_decoder *decoder, const struct smd_f
 	static const char *const words[] = {"python3", "-m"};
 	struct smd_job_pool *pool = base;
 
-	(void)field;
-	if (!smd_decode_expects(decoder, node, SMD_NODE_STRING) || !pool) {
+	smd_decode_string(decoder, field, node, NULL);
+	if (node->type != SMD_NODE_STRING || !pool) {
 		return;
 	}
 	pool->command = calloc(3, sizeof(*pool->command));
@@ -83,14 +91,19 @@ static const struct smd_field python_package_rows[] = {
 	SMD_FIELD("executorImageUri", smd_decode_string, offsetof(struct smd_job_pool, image_uri),
 		.required = 1),
 	SMD_FIELD("packageUris", smd_decode_strings, offsetof(struct smd_job_pool, package_uris),
-		.count_offset = offsetof(struct smd_job_pool, npackage_uris), .required = 1),
-	SMD_FIELD("pythonModule", decode_python_module, 0, .required = 1),
+		.count_offset = offsetof(struct smd_job_pool, npackage_uris), .required = 1,
+		.min = 1, .max = PACKAGES_MAX, .noun = "packages"),
+	SMD_FIELD("pythonModule", decode_python_module, SMD_KEPT, .required = 1,
+		.like = smd_decode_string, .form = MODULE_FORM,
+		.example = "a Python module such as trainer.task"),
 	SMD_FIELD("args", smd_decode_strings, offsetof(struct smd_job_pool, args),
 		.count_offset = offsetof(struct smd_job_pool, nargs)),
 	SMD_FIELD("env", smd_decode_variables, offsetof(struct smd_job_pool, env),
-		.count_offset = offsetof(struct smd_job_pool, nenv)),
+		.count_offset = offsetof(struct smd_job_pool, nenv), .max = SMD_VARIABLES_MAX,
+		.noun = "variables"),
 };
-static const struct smd_message python_package = SMD_MESSAGE(python_package_rows);
+static const struct smd_message python_package =
+	SMD_MESSAGE("PythonPackageSpec", python_package_rows);
 
 /* A pool that has both tasks is refused, and takes nothing from the second. */
 static void decode_python_package(struct smd_decoder *decoder, const struct smd_field *field,
@@ -107,7 +120,7 @@ static const struct smd_field nfs_mount_rows[] = {
 		.example = "a path that begins with /"),
 	SMD_FIELD("mountPoint", smd_decode_string, SMD_KEPT, .required = 1),
 };
-static const struct smd_message nfs_mount = SMD_MESSAGE(nfs_mount_rows);
+static const struct smd_message nfs_mount = SMD_MESSAGE("NfsMount", nfs_mount_rows);
 
 static const struct smd_field lustre_mount_rows[] = {
 	SMD_FIELD("instanceIp", smd_decode_string, SMD_KEPT, .required = 1),
@@ -115,18 +128,19 @@ static const struct smd_field lustre_mount_rows[] = {
 	SMD_FIELD("filesystem", smd_decode_string, SMD_KEPT, .required = 1),
 	SMD_FIELD("mountPoint", smd_decode_string, SMD_KEPT, .required = 1),
 };
-static const struct smd_message lustre_mount = SMD_MESSAGE(lustre_mount_rows);
+static const struct smd_message lustre_mount = SMD_MESSAGE("LustreMount", lustre_mount_rows);
 
 static const struct smd_field disk_rows[] = {
 	SMD_FIELD("bootDiskType", smd_decode_enum, SMD_KEPT, .values = disk_types),
 	SMD_FIELD("bootDiskSizeGb", smd_decode_count, SMD_KEPT),
 };
-static const struct smd_message disk = SMD_MESSAGE(disk_rows);
+static const struct smd_message disk = SMD_MESSAGE("DiskSpec", disk_rows);
 
 static void decode_replica_count(struct smd_decoder *decoder, const struct smd_field *field,
 	const struct smd_node *node, void *base)
 {
 	struct smd_job_pool *pool = base;
+	struct smd_field wide = *field;
 	size_t errors = decoder->diagnostics->found[SMD_SEVERITY_ERROR];
 	char got[SMD_NODE_TEXT_MAX];
 
@@ -135,7 +149,8 @@ static void decode_replica_count(struct smd_decoder *decoder, const struct smd_f
 		smd_error_at_value(decoder->diagnostics, node, "must not be negative, got %s", got);
 		return;
 	}
-	smd_decode_count(decoder, field, node, base);
+	wide.max = 0; /* more has a message of its own */
+	smd_decode_count(decoder, &wide, node, base);
 	if (decoder->diagnostics->found[SMD_SEVERITY_ERROR] > errors) {
 		return;
 	}
@@ -150,10 +165,12 @@ static void decode_replica_count(struct smd_decoder *decoder, const struct smd_f
 
 static const struct smd_field pool_rows[] = {
 	SMD_FIELD("machineSpec", smd_decode_object, 0, .message = &machine),
-	SMD_FIELD(
-		"replicaCount", decode_replica_count, offsetof(struct smd_job_pool, replica_count)),
+	SMD_FIELD("replicaCount", decode_replica_count,
+		offsetof(struct smd_job_pool, replica_count), .like = smd_decode_count,
+		.max = SMD_JOB_REPLICAS_MAX),
 	SMD_FIELD("containerSpec", smd_decode_object, 0, .message = &container),
-	SMD_FIELD("pythonPackageSpec", decode_python_package, 0, .message = &python_package),
+	SMD_FIELD("pythonPackageSpec", decode_python_package, 0, .message = &python_package,
+		.like = smd_decode_object),
 	SMD_FIELD("nfsMounts", smd_decode_objects, SMD_KEPT, .message = &nfs_mount,
 		.note = OWN_MOUNTS),
 	SMD_FIELD("lustreMounts", smd_decode_objects, SMD_KEPT, .message = &lustre_mount,
@@ -161,7 +178,7 @@ static const struct smd_field pool_rows[] = {
 	SMD_FIELD("diskSpec", smd_decode_object, SMD_KEPT, .message = &disk,
 		.note = "replicas use the disks of their machines"),
 };
-const struct smd_message smd_worker_pool_spec = SMD_MESSAGE(pool_rows);
+const struct smd_message smd_worker_pool_spec = SMD_MESSAGE("WorkerPoolSpec", pool_rows);
 
 static void check_reservation(struct smd_decoder *decoder, const struct smd_node *node)
 {
@@ -184,7 +201,6 @@ static void check_machine(
 	const struct smd_node *affinity_spec =
 		spec ? smd_node_member(spec, "reservationAffinity") : NULL;
 
-	smd_check_machine_type(decoder, spec ? smd_node_member(spec, "machineType") : NULL);
 	if (pool->accelerator_type && strcmp(pool->accelerator_type, SMD_ACCELERATOR_NONE) == 0) {
 		free(pool->accelerator_type);
 		pool->accelerator_type = NULL;
@@ -202,49 +218,6 @@ static void check_machine(
 	}
 	if (affinity_spec) {
 		check_reservation(decoder, affinity_spec);
-	}
-}
-
-/* Identifiers with dots between them. */
-static int is_module(const char *name)
-{
-	char part[MODULE_MAX + 1];
-
-	if (strlen(name) > MODULE_MAX) {
-		return 0;
-	}
-	for (;;) {
-		size_t length = strcspn(name, ".");
-
-		memcpy(part, name, length);
-		part[length] = '\0';
-		if (!smd_is_identifier(part)) {
-			return 0;
-		}
-		if (!name[length]) {
-			return 1;
-		}
-		name += length + 1;
-	}
-}
-
-static void check_env(struct smd_decoder *decoder, const struct smd_node *env)
-{
-	char got[SMD_NODE_TEXT_MAX];
-
-	if (!env || env->type != SMD_NODE_ARRAY) {
-		return;
-	}
-	smd_check_variable_count(decoder, env);
-	for (const struct smd_node *node = env->first; node; node = node->next) {
-		const struct smd_node *name = smd_node_member(node, "name");
-
-		if (name && name->type == SMD_NODE_STRING && *name->string &&
-			!smd_is_identifier(name->string)) {
-			smd_node_describe(name, got);
-			smd_error_at_value(decoder->diagnostics, name,
-				"must be " SMD_IDENTIFIER_RULE ", got %s", got);
-		}
 	}
 }
 
@@ -268,7 +241,6 @@ static void check_container(
 	const struct smd_node *image = smd_node_member(node, "imageUri");
 	const struct smd_node *command = smd_node_member(node, "command");
 
-	check_env(decoder, smd_node_member(node, "env"));
 	if (!image || image->type != SMD_NODE_STRING) {
 		return;
 	}
@@ -287,26 +259,6 @@ static void check_container(
 	}
 }
 
-static void check_python_package(struct smd_decoder *decoder, const struct smd_node *node)
-{
-	const struct smd_node *uris = smd_node_member(node, "packageUris");
-	const struct smd_node *module = smd_node_member(node, "pythonModule");
-	char got[SMD_NODE_TEXT_MAX];
-
-	check_env(decoder, smd_node_member(node, "env"));
-	if (uris && uris->type == SMD_NODE_ARRAY &&
-		(uris->count == 0 || uris->count > PACKAGES_MAX)) {
-		smd_error_at_value(decoder->diagnostics, uris,
-			"must have 1 to %d packages, got %zu", PACKAGES_MAX, uris->count);
-	}
-	if (module && module->type == SMD_NODE_STRING && *module->string &&
-		!is_module(module->string)) {
-		smd_node_describe(module, got);
-		smd_error_at_value(decoder->diagnostics, module,
-			"must be a Python module such as trainer.task, got %s", got);
-	}
-}
-
 static void check_task(
 	struct smd_decoder *decoder, const struct smd_node *node, const struct smd_job_pool *pool)
 {
@@ -316,12 +268,10 @@ static void check_task(
 	if (container_spec && package) {
 		smd_error_at_value(decoder->diagnostics, node,
 			"must have one of containerSpec and pythonPackageSpec, got both");
-	} else if (package) {
-		check_python_package(decoder, package);
-	} else if (!container_spec) {
+	} else if (!container_spec && !package) {
 		smd_error_at_value(
 			decoder->diagnostics, node, "must have containerSpec or pythonPackageSpec");
-	} else if (container_spec->type == SMD_NODE_OBJECT) {
+	} else if (container_spec && container_spec->type == SMD_NODE_OBJECT) {
 		check_container(decoder, container_spec, pool);
 	}
 }
@@ -385,4 +335,50 @@ void smd_decode_worker_pools(struct smd_decoder *decoder, const struct smd_field
 			decode_pool(decoder, pool, &job->pools[pool->index]);
 		}
 	}
+}
+
+/* What is checked of a pool because of its place. */
+#define ONE_TASK                                                                                   \
+	"{\"oneOf\": [{\"required\": [\"containerSpec\"]}, {\"required\": "                        \
+	"[\"pythonPackageSpec\"]}]}"
+#define NO_SERVER                                                                                  \
+	"{\"not\": {\"properties\": {\"containerSpec\": {\"properties\": {\"imageUri\": "          \
+	"{\"pattern\": \"(^|/)reductionserver(:[^/]*|@[^/]*)?$\"}}, \"required\": "                \
+	"[\"imageUri\"]}}, \"required\": [\"containerSpec\"]}}"
+#define ONE_REPLICA "{\"properties\": {\"replicaCount\": {\"enum\": [1, \"1\", null]}}}"
+#define UNUSED                                                                                     \
+	"{\"properties\": {\"replicaCount\": {\"enum\": [0, \"0\"]}}, \"required\": "              \
+	"[\"replicaCount\"]}"
+
+/* A pool that keeps the rules. */
+static json_t *describe_pool(struct smd_schema *schema, const char *const *rules, size_t count)
+{
+	json_t *all = json_pack("[o]", smd_schema_message(schema, &smd_worker_pool_spec));
+
+	for (size_t i = 0; all && i < count; i++) {
+		json_array_append_new(all, smd_schema_text(rules[i]));
+	}
+	return json_pack("{s:o}", "allOf", all);
+}
+
+/* One that may also be empty, or have no replicas. */
+static json_t *describe_later_pool(
+	struct smd_schema *schema, const char *const *rules, size_t count)
+{
+	static const char *const unused[] = {UNUSED};
+
+	return json_pack("{s:[{s:s}, {s:s, s:i}, o, o]}", "anyOf", "type", "null", "type", "object",
+		"maxProperties", 0, describe_pool(schema, unused, 1),
+		describe_pool(schema, rules, count));
+}
+
+json_t *smd_describe_worker_pools(struct smd_schema *schema, const struct smd_field *field)
+{
+	static const char *const rules[] = {ONE_TASK, NO_SERVER, ONE_REPLICA};
+
+	(void)field;
+	return json_pack("{s:s, s:i, s:i, s:[o, o, o, o]}", "type", "array", "minItems", 1,
+		"maxItems", SMD_JOB_POOLS_MAX, "items", describe_pool(schema, rules, 3),
+		describe_later_pool(schema, rules, 2), describe_later_pool(schema, rules, 1),
+		describe_later_pool(schema, rules, 2));
 }
