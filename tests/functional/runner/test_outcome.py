@@ -72,7 +72,7 @@ class OutcomeTest(JobTest):
 
     def test_an_agent_is_killed(self):
         worker = bash("setsid sleep 1000 & kill -9 $PPID; sleep 1000")
-        run = self.run_job([pool(["sleep", "1000"]), worker])
+        run = self.run_job([pool(["sleep", "1000"]), worker], labels={"restart-backoff": "0"})
         self.assert_code(run, 1)
         self.assertIn("The replica workerpool1-0 was killed by signal 9 (Killed).", run.err)
 
