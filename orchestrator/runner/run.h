@@ -1,6 +1,6 @@
 /*
  * One job on its way from PREPARING to ENDED, in one attempt or several (specs/design/runner.md,
- * "The order of a job's life").
+ * "Phases of a job").
  *
  * It is one state machine over events. Those of the replicas come from the supervisor
  * (supervisor.h), interruptions from the loop; they are only noted. smd_run_turn(), called once
