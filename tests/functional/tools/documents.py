@@ -1,4 +1,4 @@
-"""What README.md and the pages under specs name is there: files and their functions, tests, pages and their headings."""
+"""What README.md and the pages under specs name is there: files, functions, messages, tests, pages and headings."""
 
 import glob
 import os
@@ -18,6 +18,20 @@ def pages():
 
 def without_code(text):
     return re.sub(r"^( *)```.*?^\1```|^    .*?$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def sources():
+    """All of the programs' C, with the parts of each string joined."""
+    paths = [path for room in ("orchestrator", "reduction_server", "worker")
+             for path in sorted(pathlib.Path(SOURCE, room).rglob("*.[ch]"))]
+    return re.sub(r'"\s*"', "", "\n".join(path.read_text(encoding="utf-8") for path in paths))
+
+
+def fixed_parts(message):
+    """What of a message is the same every time: without words that have digits, and names in brackets."""
+    parts = [part.strip(" ,.") for part in re.split(r"\S*\d\S*|\([^)]*\)?|\.\.\.|[:%]", message)]
+    systems = {os.strerror(number) for number in range(1, 134)}
+    return [part for part in parts if len(part) >= 8 and part not in systems]
 
 
 def anchors(text):
@@ -52,6 +66,16 @@ class Documents(unittest.TestCase):
         for page, path, name in named:
             with self.subTest(page=page, path=path, name=name):
                 self.assertRegex(pathlib.Path(SOURCE, path).read_text(encoding="utf-8"), f"\\b{name}\\(")
+
+    def test_messages_are_the_programs_own(self):
+        """Those in the first column of the page that tells what to do about them."""
+        messages = re.findall(r"^\| `([^`]+)`", self.pages["specs/guide/troubleshooting.md"], flags=re.MULTILINE)
+        self.assertGreater(len(messages), 20)
+        text = sources()
+        for message in messages:
+            for part in fixed_parts(message):
+                with self.subTest(message=message, part=part):
+                    self.assertTrue(part in text)
 
     def test_pages_are_there(self):
         """Pages by their names alone."""
