@@ -12,6 +12,7 @@
 #include "reduction_server/base/log.h"
 #include "reduction_server/base/options.h"
 #include "reduction_server/base/parse.h"
+#include "reduction_server/base/token.h"
 #include "reduction_server/engine/bandwidth.h"
 #include "reduction_server/engine/memory.h"
 #include "reduction_server/engine/server.h"
@@ -152,27 +153,6 @@ static int open_notify(const char *text, FILE **out, struct smd_error *error)
 	return 0;
 }
 
-static int read_token(const char *path, char token[SMD_STRING_MAX + 1], struct smd_error *error)
-{
-	FILE *file = fopen(path, "r");
-	size_t length;
-
-	if (!file) {
-		return smd_error_set(error, errno, "--token-file: cannot read %s: %m", path);
-	}
-	length = fread(token, 1, SMD_STRING_MAX + 1, file);
-	fclose(file);
-	while (length && (token[length - 1] == '\n' || token[length - 1] == '\r')) {
-		length--;
-	}
-	if (length == 0 || length > SMD_STRING_MAX || memchr(token, '\0', length)) {
-		return smd_error_set(error, EINVAL, "--token-file: %s must hold 1 to %d characters",
-			path, SMD_STRING_MAX);
-	}
-	token[length] = '\0';
-	return 0;
-}
-
 /* One line for whoever started us, on standard output or the notify descriptor. */
 static void announce_ready(struct program *program)
 {
@@ -272,7 +252,7 @@ static void choose_transports(const char *name, struct smd_server_transport tran
 static int start_server(
 	struct program *program, const struct options *options, struct smd_error *error)
 {
-	char token[SMD_STRING_MAX + 1];
+	char token[SMD_TOKEN_MAX + 1];
 	struct smd_server_config config = {
 		.listen = options->listen,
 		.shards = (unsigned)options->threads,
@@ -293,7 +273,7 @@ static int start_server(
 
 	if (ret == 0 && options->token_file) {
 		config.token = token;
-		ret = read_token(options->token_file, token, error);
+		ret = smd_token_read("--token-file", options->token_file, token, error);
 	}
 	if (ret) {
 		return ret;

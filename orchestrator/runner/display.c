@@ -8,7 +8,6 @@
 
 #include "reduction_server/base/clock.h"
 
-#define SECOND_NS       1000000000u
 #define FRAME_NS        100000000u
 #define ROWS_DEFAULT    24
 #define COLUMNS_DEFAULT 80
@@ -128,7 +127,7 @@ void smd_display_change(
 
 static void show_statuses(struct smd_display *display, uint64_t now)
 {
-	uint64_t period = display->is_terminal ? FRAME_NS : SECOND_NS;
+	uint64_t period = display->is_terminal ? FRAME_NS : SMD_SECOND_NS;
 
 	for (size_t i = 0; i < display->count; i++) {
 		struct smd_replica *replica = &display->replicas[i];
@@ -147,7 +146,7 @@ void smd_display_tick(struct smd_display *display)
 	uint64_t age = now - display->drawn_ns;
 
 	show_statuses(display, now);
-	if (display->is_terminal && (age >= SECOND_NS || (display->dirty && age >= FRAME_NS))) {
+	if (display->is_terminal && (age >= SMD_SECOND_NS || (display->dirty && age >= FRAME_NS))) {
 		draw_frame(display);
 	}
 }

@@ -14,7 +14,6 @@
 #include "reduction_server/base/clock.h"
 #include "worker/agent/descendants.h"
 
-#define SECOND_NS        1000000000u
 #define PASS_NS          100000000 /* between two looks at what is left */
 #define AGENTS_MAX_S     65 /* for agents to end their trees, removal of containers included */
 #define EXIT_INTERRUPTED 130
@@ -123,7 +122,7 @@ static int is_busy_agent(pid_t pid, void *arg)
 static void guard_end_orphans(struct guard *guard)
 {
 	const struct timespec pass = {.tv_nsec = PASS_NS};
-	uint64_t deadline = smd_clock_ns() + (uint64_t)AGENTS_MAX_S * SECOND_NS;
+	uint64_t deadline = smd_clock_ns() + (uint64_t)AGENTS_MAX_S * SMD_SECOND_NS;
 
 	for (;;) {
 		pid_t pid;

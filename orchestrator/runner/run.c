@@ -11,14 +11,12 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 
-#define SECOND_NS 1000000000u
-
 /* After a first failure others are waited for so long, before one is called the cause. */
 #define SETTLE_NS 200000000u
 
 static uint64_t seconds_from_now(uint64_t seconds)
 {
-	return smd_clock_ns() + seconds * SECOND_NS;
+	return smd_clock_ns() + seconds * SMD_SECOND_NS;
 }
 
 static void write_record(struct smd_run *run)
@@ -277,7 +275,7 @@ static void fail(struct smd_run *run, char *message)
 static int is_over(const struct smd_run *run, int64_t limit_s)
 {
 	return limit_s > 0 &&
-	       (smd_clock_ns() - run->status.started_ns) / SECOND_NS >= (uint64_t)limit_s;
+	       (smd_clock_ns() - run->status.started_ns) / SMD_SECOND_NS >= (uint64_t)limit_s;
 }
 
 /* Whether the whole job is started again after the decisive end. */
@@ -480,7 +478,7 @@ void smd_run_turn(struct smd_run *run)
 		kill_all(run);
 	}
 	smd_stream_flush(&run->stream);
-	if (run->changed && smd_clock_ns() - run->record.written_ns >= SECOND_NS) {
+	if (run->changed && smd_clock_ns() - run->record.written_ns >= SMD_SECOND_NS) {
 		write_record(run);
 	}
 }

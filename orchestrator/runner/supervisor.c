@@ -12,8 +12,6 @@
 #include "reduction_server/base/log.h"
 #include "worker/agent/descendants.h"
 
-#define SECOND_NS 1000000000u
-
 struct smd_child {
 	struct smd_supervisor *supervisor;
 	struct smd_replica *replica;
@@ -143,7 +141,7 @@ void smd_supervisor_end(
 	struct smd_child *child = child_of(supervisor, replica);
 	unsigned grace_s = signo == SIGKILL ? 0 : supervisor->launcher.grace_s;
 	uint64_t overdue_ns =
-		smd_clock_ns() + (child->ending_max_s + grace_s) * (uint64_t)SECOND_NS;
+		smd_clock_ns() + (child->ending_max_s + grace_s) * (uint64_t)SMD_SECOND_NS;
 
 	if (!child->pid) {
 		return; /* it has ended, and its event says so */

@@ -5,12 +5,14 @@
 #include <stdint.h>
 #include <time.h>
 
+#define SMD_SECOND_NS 1000000000ull
+
 static inline uint64_t smd_clock_ns(void)
 {
 	struct timespec now;
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	return (uint64_t)now.tv_sec * SMD_SECOND_NS + (uint64_t)now.tv_nsec;
 }
 
 static inline double smd_clock_seconds(void)

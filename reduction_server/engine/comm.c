@@ -12,7 +12,6 @@
 #include "reduction_server/engine/receive_buffer.h"
 #include "reduction_server/engine/shard.h"
 
-#define SECOND_NS       1000000000ull
 #define FORMING_TELL_S  1 /* a communicator that forms names who is missing this often */
 #define NAMED_RANKS_MAX 8 /* a message lists so many ranks and counts the rest */
 
@@ -427,11 +426,11 @@ void smd_server_comm_tell_late(struct smd_server_comm *comm, uint64_t now_ns)
 	const struct smd_slot *slot = &comm->slots[comm->done % comm->nslots];
 	char ranks[360];
 	char text[SMD_ERROR_TEXT_MAX];
-	uint64_t late_ns = comm->shard->config.late_s * SECOND_NS;
+	uint64_t late_ns = comm->shard->config.late_s * SMD_SECOND_NS;
 	unsigned missing;
 
 	if (comm->state == SMD_SERVER_COMM_FORMING &&
-		now_ns - comm->told_ns >= FORMING_TELL_S * SECOND_NS) {
+		now_ns - comm->told_ns >= FORMING_TELL_S * SMD_SECOND_NS) {
 		comm->told_ns = now_ns;
 		name_missing(comm, NULL, ranks, sizeof(ranks));
 		snprintf(text, sizeof(text), "group %.100s: %s of %u not joined yet", comm->name,
@@ -443,7 +442,7 @@ void smd_server_comm_tell_late(struct smd_server_comm *comm, uint64_t now_ns)
 		missing = name_missing(comm, slot, ranks, sizeof(ranks));
 		snprintf(text, sizeof(text), "%s %s %llu s late for operation %llu of group %.60s",
 			ranks, missing == 1 ? "is" : "are",
-			(unsigned long long)((now_ns - slot->opened_ns) / SECOND_NS),
+			(unsigned long long)((now_ns - slot->opened_ns) / SMD_SECOND_NS),
 			(unsigned long long)slot->shape.operation, comm->name);
 		comm_tell(comm, slot, SMD_LOG_WARN, text);
 	}

@@ -8,8 +8,6 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 
-#define SECOND_NS 1000000000ull
-
 /* A lane that has not yet said HELLO, or was refused and has not yet gone. */
 struct smd_greeting {
 	struct smd_greeter *greeter;
@@ -142,7 +140,7 @@ static void greeting_close(struct smd_greeting *greeting)
 
 void smd_greeter_check(struct smd_greeter *greeter)
 {
-	uint64_t oldest_ns = smd_clock_ns() - greeter->patience_s * SECOND_NS;
+	uint64_t oldest_ns = smd_clock_ns() - greeter->patience_s * SMD_SECOND_NS;
 	struct smd_greeting *greeting = LIST_FIRST(&greeter->greetings);
 
 	while (greeting) {

@@ -13,7 +13,6 @@
 #include "reduction_server/engine/shard.h"
 
 #define MEMBERS_FIRST 16
-#define SECOND_NS     1000000000ull
 
 void smd_peer_send(struct smd_member *member, enum smd_frame_kind kind, unsigned window,
 	const void *payload, size_t length)
@@ -299,7 +298,7 @@ void smd_peer_check_alive(struct smd_peer *peer, uint64_t now_ns)
 	if (peer->hello.flags & SMD_HELLO_CALLED) {
 		return; /* its silence means nothing; a machine that is gone is found by TCP */
 	}
-	switch (smd_heartbeat_look(&peer->heartbeat, peer->lane, now_ns, limit_s * SECOND_NS)) {
+	switch (smd_heartbeat_look(&peer->heartbeat, peer->lane, now_ns, limit_s * SMD_SECOND_NS)) {
 	case SMD_HEARTBEAT_ALIVE:
 		break;
 	case SMD_HEARTBEAT_ASK:

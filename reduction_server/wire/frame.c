@@ -1,52 +1,11 @@
 /* Encodes and decodes frame headers. */
 #include "reduction_server/wire/frame.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-static void put16(uint8_t *bytes, uint16_t value)
-{
-	value = htole16(value);
-	memcpy(bytes, &value, sizeof(value));
-}
-
-static void put32(uint8_t *bytes, uint32_t value)
-{
-	value = htole32(value);
-	memcpy(bytes, &value, sizeof(value));
-}
-
-static void put64(uint8_t *bytes, uint64_t value)
-{
-	value = htole64(value);
-	memcpy(bytes, &value, sizeof(value));
-}
-
-static uint16_t get16(const uint8_t *bytes)
-{
-	uint16_t value;
-
-	memcpy(&value, bytes, sizeof(value));
-	return le16toh(value);
-}
-
-static uint32_t get32(const uint8_t *bytes)
-{
-	uint32_t value;
-
-	memcpy(&value, bytes, sizeof(value));
-	return le32toh(value);
-}
-
-static uint64_t get64(const uint8_t *bytes)
-{
-	uint64_t value;
-
-	memcpy(&value, bytes, sizeof(value));
-	return le64toh(value);
-}
+#include "reduction_server/base/bytes.h"
 
 void smd_frame_encode(const struct smd_frame *frame, uint8_t bytes[SMD_FRAME_SIZE])
 {
@@ -56,17 +15,17 @@ void smd_frame_encode(const struct smd_frame *frame, uint8_t bytes[SMD_FRAME_SIZ
 	bytes[5] = frame->dtype;
 	bytes[6] = frame->op;
 	bytes[7] = frame->collective;
-	put32(bytes + 8, frame->length);
-	put32(bytes + 12, frame->comm);
-	put16(bytes + 16, frame->epoch);
-	put16(bytes + 18, frame->root);
-	put16(bytes + 20, frame->rank);
-	put16(bytes + 22, frame->window);
-	put64(bytes + 24, frame->chunk);
-	put64(bytes + 32, frame->operation);
-	put64(bytes + 40, frame->count);
-	put64(bytes + 48, frame->offset);
-	put64(bytes + 56, frame->ordinal);
+	smd_put32(bytes + 8, frame->length);
+	smd_put32(bytes + 12, frame->comm);
+	smd_put16(bytes + 16, frame->epoch);
+	smd_put16(bytes + 18, frame->root);
+	smd_put16(bytes + 20, frame->rank);
+	smd_put16(bytes + 22, frame->window);
+	smd_put64(bytes + 24, frame->chunk);
+	smd_put64(bytes + 32, frame->operation);
+	smd_put64(bytes + 40, frame->count);
+	smd_put64(bytes + 48, frame->offset);
+	smd_put64(bytes + 56, frame->ordinal);
 }
 
 static int check_envelope(const uint8_t bytes[SMD_FRAME_SIZE], struct smd_error *error)
@@ -111,7 +70,7 @@ static uint32_t longest_payload(unsigned kind)
 int smd_frame_decode(
 	const uint8_t bytes[SMD_FRAME_SIZE], struct smd_frame *out, struct smd_error *error)
 {
-	uint32_t length = get32(bytes + 8);
+	uint32_t length = smd_get32(bytes + 8);
 	int ret = check_envelope(bytes, error);
 
 	if (ret) {
@@ -127,16 +86,16 @@ int smd_frame_decode(
 		.op = bytes[6],
 		.collective = bytes[7],
 		.length = length,
-		.comm = get32(bytes + 12),
-		.epoch = get16(bytes + 16),
-		.root = get16(bytes + 18),
-		.rank = get16(bytes + 20),
-		.window = get16(bytes + 22),
-		.chunk = get64(bytes + 24),
-		.operation = get64(bytes + 32),
-		.count = get64(bytes + 40),
-		.offset = get64(bytes + 48),
-		.ordinal = get64(bytes + 56),
+		.comm = smd_get32(bytes + 12),
+		.epoch = smd_get16(bytes + 16),
+		.root = smd_get16(bytes + 18),
+		.rank = smd_get16(bytes + 20),
+		.window = smd_get16(bytes + 22),
+		.chunk = smd_get64(bytes + 24),
+		.operation = smd_get64(bytes + 32),
+		.count = smd_get64(bytes + 40),
+		.offset = smd_get64(bytes + 48),
+		.ordinal = smd_get64(bytes + 56),
 	};
 	return 0;
 }

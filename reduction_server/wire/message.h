@@ -12,9 +12,11 @@
 #include <stdint.h>
 
 #include "reduction_server/base/error.h"
+#include "reduction_server/base/token.h"
 #include "reduction_server/wire/frame.h"
 
 #define SMD_STRING_MAX 255
+_Static_assert(SMD_STRING_MAX >= SMD_TOKEN_MAX, "HELLO carries any token");
 
 #define SMD_HELLO_CALLED 1u /* the worker answers PING only when its program calls the library */
 

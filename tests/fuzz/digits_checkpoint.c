@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "reduction_server/base/hash.h"
 #include "tests/fuzz/input.h"
 #include "worker/examples/digits/checkpoint.h"
-#include "worker/examples/digits/hash.h"
 
 static void read_file(const uint8_t *bytes, size_t length)
 {
@@ -32,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 	read_file(bytes, length);
 	if (length >= 8) {
 		uint8_t *right = input_exact(bytes, length);
-		uint64_t hash = htole64(digits_hash(DIGITS_HASH_SEED, bytes, length - 8));
+		uint64_t hash = htole64(smd_hash(SMD_HASH_SEED, bytes, length - 8));
 
 		memcpy(right + length - 8, &hash, sizeof(hash));
 		read_file(right, length);

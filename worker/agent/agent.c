@@ -19,7 +19,6 @@
 
 #define EXIT_USAGE      2
 #define GRACE_DEFAULT_S 30
-#define SECOND_NS       1000000000u
 #define CLEANUP_MAX_S   60
 
 struct agent {
@@ -146,7 +145,7 @@ static void agent_take_signal(struct agent *agent, int signo)
 		kill(-agent->command, signo);
 		kill(-agent->command, SIGCONT); /* a stopped one would not notice */
 		if (agent->deadline_ns == 0) {
-			agent->deadline_ns = now + (uint64_t)agent->grace_s * SECOND_NS;
+			agent->deadline_ns = now + (uint64_t)agent->grace_s * SMD_SECOND_NS;
 		}
 	}
 }
@@ -164,8 +163,8 @@ static void agent_wait(struct agent *agent, const sigset_t *signals)
 			if (now >= agent->deadline_ns) {
 				return;
 			}
-			left.tv_sec = (time_t)((agent->deadline_ns - now) / SECOND_NS);
-			left.tv_nsec = (long)((agent->deadline_ns - now) % SECOND_NS);
+			left.tv_sec = (time_t)((agent->deadline_ns - now) / SMD_SECOND_NS);
+			left.tv_nsec = (long)((agent->deadline_ns - now) % SMD_SECOND_NS);
 		}
 		signo = sigtimedwait(signals, NULL, &left);
 		if (signo > 0) {

@@ -363,7 +363,7 @@ static int comm_join_all(struct smd_comm *comm, unsigned timeout_s, struct smd_e
 {
 	static const struct smd_goal goal = {.done = comm_settled};
 	struct smd_context *context = comm->context;
-	uint64_t deadline_ns = smd_clock_ns() + timeout_s * 1000000000ull;
+	uint64_t deadline_ns = smd_clock_ns() + timeout_s * SMD_SECOND_NS;
 	int ret = smd_progress_await(&context->progress, &comm->join, &goal, comm, deadline_ns);
 
 	smd_progress_lock(&context->progress);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "reduction_server/base/parse.h"
+#include "reduction_server/base/token.h"
 #include "reduction_server/transport/heartbeat.h"
 
 #define CONNECT_TIMEOUT_MOST_S 86400
@@ -196,29 +197,14 @@ static int copy_name(
 static int read_token(struct smd_config *config, struct smd_error *error)
 {
 	const char *path = getenv("SUMMAND_TOKEN_FILE");
-	char token[SMD_STRING_MAX + 3]; /* with the line's end */
-	size_t length;
-	FILE *file;
+	char token[SMD_TOKEN_MAX + 1];
 
 	if (!path) {
 		return 0;
 	}
-	file = fopen(path, "r");
-	if (!file) {
-		smd_error_set(error, errno, "SUMMAND_TOKEN_FILE: cannot read %s: %m", path);
+	if (smd_token_read("SUMMAND_TOKEN_FILE", path, token, error)) {
 		return -EINVAL;
 	}
-	length = fread(token, 1, sizeof(token), file);
-	fclose(file);
-	while (length && (token[length - 1] == '\n' || token[length - 1] == '\r')) {
-		length--;
-	}
-	if (length == 0 || length > SMD_STRING_MAX || memchr(token, '\0', length)) {
-		return smd_error_set(error, EINVAL,
-			"SUMMAND_TOKEN_FILE: %s must hold 1 to %d characters", path,
-			SMD_STRING_MAX);
-	}
-	token[length] = '\0';
 	return copy_name(config->token, "SUMMAND_TOKEN_FILE", token, error);
 }
 

@@ -332,7 +332,7 @@ static int context_wait_ready(struct smd_context *context, struct smd_error *err
 	int ret;
 
 	context->connect.run = context_connect;
-	context->deadline_ns = smd_clock_ns() + context->config.connect_timeout_s * 1000000000ull;
+	context->deadline_ns = smd_clock_ns() + context->config.connect_timeout_s * SMD_SECOND_NS;
 	smd_progress_await(&context->progress, &context->connect, &goal, context, 0);
 	smd_progress_lock(&context->progress);
 	ret = context->err;

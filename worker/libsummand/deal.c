@@ -4,6 +4,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "reduction_server/base/bytes.h"
+#include "reduction_server/base/hash.h"
+
 /* Measured, with specs/design/performance.md: */
 #define CHUNK_LEAST_BYTES 16384u       /* below, a chunk costs more in calls than in bytes */
 #define CHUNK_LEAST_US    32u          /* the same, for what is that short on the wire */
@@ -125,19 +128,17 @@ void smd_deal_destroy(struct smd_deal *deal)
 	*deal = (struct smd_deal){0};
 }
 
-/* FNV-1a, 64 bits: ranks of one job compare it, nobody forges it. */
 static uint64_t hash_number(uint64_t hash, uint64_t number)
 {
-	for (int i = 0; i < 8; i++) {
-		hash = (hash ^ (number & 0xff)) * 0x100000001b3ull;
-		number >>= 8;
-	}
-	return hash;
+	uint8_t bytes[sizeof(number)];
+
+	smd_put64(bytes, number);
+	return smd_hash(hash, bytes, sizeof(bytes));
 }
 
 uint64_t smd_deal_hash(const struct smd_deal_shard *shards, unsigned nshards, uint32_t chunk_bytes)
 {
-	uint64_t hash = hash_number(0xcbf29ce484222325ull, chunk_bytes);
+	uint64_t hash = hash_number(SMD_HASH_SEED, chunk_bytes);
 
 	for (unsigned s = 0; s < nshards; s++) {
 		hash = hash_number(hash, shards[s].server_id);

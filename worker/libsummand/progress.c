@@ -11,7 +11,6 @@
 
 #define REST_NS        10000000ull /* after a caller owned the engine: it may come back soon */
 #define SECOND_US      1000000ull
-#define SECOND_NS      1000000000ull
 #define SPIN_NS        100000u
 #define POLLS_PER_LOOP 16
 
@@ -144,7 +143,7 @@ static void progress_wait_until(
 	struct smd_progress *progress, pthread_cond_t *condition, uint64_t deadline_ns)
 {
 	const struct timespec until = {
-		(time_t)(deadline_ns / SECOND_NS), (long)(deadline_ns % SECOND_NS)};
+		(time_t)(deadline_ns / SMD_SECOND_NS), (long)(deadline_ns % SMD_SECOND_NS)};
 
 	pthread_cond_timedwait(condition, &progress->lock, &until);
 }

@@ -143,7 +143,7 @@ static void remote_on_beat(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	switch (smd_heartbeat_look(
-		&remote->heartbeat, remote->lane, smd_clock_ns(), limit_s * 1000000000ull)) {
+		&remote->heartbeat, remote->lane, smd_clock_ns(), limit_s * SMD_SECOND_NS)) {
 	case SMD_HEARTBEAT_ALIVE:
 		break;
 	case SMD_HEARTBEAT_ASK:

@@ -10,6 +10,7 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/dtype.h"
+#include "reduction_server/base/hash.h"
 #include "worker/nccl_perf/nccl_perf.h"
 #include "worker/perf/perf.h"
 
@@ -193,22 +194,19 @@ static int gather(
 	return ret ? ret : copy(rank, figures, rank->figures, size, error);
 }
 
-/* FNV-1a, word by word and then byte by byte. */
+/* Word by word, because buffers are large, and then byte by byte. */
 static uint64_t hash_of(const uint8_t *bytes, size_t size)
 {
-	uint64_t hash = 0xcbf29ce484222325u;
+	uint64_t hash = SMD_HASH_SEED;
 	size_t i = 0;
 
 	for (; i + sizeof(uint64_t) <= size; i += sizeof(uint64_t)) {
 		uint64_t word;
 
 		memcpy(&word, bytes + i, sizeof(word));
-		hash = (hash ^ word) * 0x100000001b3u;
+		hash = smd_hash_add(hash, word);
 	}
-	for (; i < size; i++) {
-		hash = (hash ^ bytes[i]) * 0x100000001b3u;
-	}
-	return hash;
+	return smd_hash(hash, bytes + i, size - i);
 }
 
 static int check(struct rank *rank, const struct nccl_perf_row *row, uint64_t *wrong,

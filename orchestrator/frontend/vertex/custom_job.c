@@ -11,6 +11,7 @@
 #include "orchestrator/frontend/rules.h"
 #include "orchestrator/frontend/setting.h"
 #include "orchestrator/frontend/vertex/study.h"
+#include "reduction_server/base/hash.h"
 
 #define TIMEOUT_DEFAULT_S    (7 * 24 * 3600)
 #define DISPLAY_NAME_DEFAULT "custom-job"
@@ -227,18 +228,16 @@ static void check_timeout(
 	}
 }
 
-/* FNV-1a over the spec with sorted names: neither order nor white space changes the id. */
+/* A hash over the spec with sorted names: neither order nor white space changes the id. */
 static int set_id(struct smd_job *job)
 {
 	char *canonical = json_dumps(job->spec, JSON_COMPACT | JSON_SORT_KEYS);
-	uint64_t hash = 0xcbf29ce484222325u;
+	uint64_t hash;
 
 	if (!canonical) {
 		return -ENOMEM;
 	}
-	for (const char *c = canonical; *c; c++) {
-		hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
-	}
+	hash = smd_hash(SMD_HASH_SEED, canonical, strlen(canonical));
 	free(canonical);
 	snprintf(job->id, sizeof(job->id), "%010llx",
 		(unsigned long long)((hash >> 40 ^ hash) & 0xffffffffffu));

@@ -10,7 +10,7 @@
 #include "reduction_server/transport/rdma/memory_watch.h"
 
 #define REFUSALS   8u
-#define REFUSED_NS 1000000000ull
+#define REFUSED_NS SMD_SECOND_NS
 
 TAILQ_HEAD(region_list, smd_rdma_region);
 

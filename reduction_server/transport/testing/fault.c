@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "reduction_server/base/clock.h"
+#include "reduction_server/base/random.h"
 #include "reduction_server/transport/testing/fault_config.h"
 #include "reduction_server/transport/transports.h"
 
@@ -58,14 +59,10 @@ static struct fault_lane *fault_of(struct smd_lane *lane)
 	return (struct fault_lane *)lane;
 }
 
-/* splitmix64: every lane has its own sequence, whatever the others do. */
+/* Every lane has its own sequence, whatever the others do. */
 static uint64_t fault_draw(struct fault_lane *lane, uint64_t below)
 {
-	uint64_t z = lane->random += 0x9e3779b97f4a7c15u;
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-	return (z ^ (z >> 31)) % below;
+	return smd_random_next(&lane->random) % below;
 }
 
 /* Only tcp's lanes are streams that a frame may leave in parts. */
@@ -77,7 +74,7 @@ static bool fault_is_stream(const struct fault_lane *lane)
 static void fault_wake(struct fault_lane *lane, uint64_t after_ns)
 {
 	const struct timeval delay = {
-		(time_t)(after_ns / 1000000000ull), (suseconds_t)(after_ns / 1000 % 1000000)};
+		(time_t)(after_ns / SMD_SECOND_NS), (suseconds_t)(after_ns / 1000 % 1000000)};
 
 	evtimer_add(lane->pump, &delay);
 }

@@ -1,7 +1,6 @@
-"""What is written once is written once: an element type, a reduction, an option of the reduction server.
+"""What is written once is written once: an element type, an option of the reduction server, a hash, a byte order.
 
-Counted in the files that git has, or in all of them where there is no git: where the newest type and a reduction that
-nothing uses by default are named, and where each option of the server is.
+Counted in the files that git has, or in all of them where there is no git.
 """
 
 import ast
@@ -15,6 +14,14 @@ KERNELS = "reduction_server/kernels/"
 PAGE_OF_TYPES = "specs/design/numerics.md"  # how each type rounds
 MAIN = "reduction_server/main.c"
 MAN = "reduction_server/summand-reduction-server.1"
+
+# What the product must have in one place, and the place.
+ONCE = [
+    (r"0x100000001b3", "reduction_server/base/hash.h"),
+    (r"0xbf58476d1ce4e5b9", "reduction_server/base/random.h"),
+    (r"\bhtole(16|32)\b", "reduction_server/base/bytes.h"),
+    (r"\b10{9}u?l*\b", "reduction_server/base/clock.h"),
+]
 
 failures = 0
 
@@ -34,7 +41,7 @@ def read(path):
 def files():
     """Of the product: its tests may name what they test."""
     tops = ["CMakeLists.txt", "orchestrator", "reduction_server", "worker", "tools", "specs"]
-    listed = subprocess.run(["git", "ls-files", "-z", *tops], capture_output=True, text=True)
+    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", *tops], capture_output=True, text=True)
     paths = listed.stdout.split("\0") if listed.returncode == 0 else \
         [os.path.join(folder, name) for top in tops for folder, _, names in os.walk(top) for name in names]
     return [path for path in paths if os.path.isfile(path)]
@@ -86,12 +93,19 @@ def check_options(texts):
         must(len(paragraphs) == 1, f"--{option} must have one paragraph in {MAN}, got {len(paragraphs)}")
 
 
+def check_once(texts):
+    for pattern, place in ONCE:
+        found = [path for path, text in texts.items() if path.endswith((".c", ".h", ".inc")) and re.search(pattern, text)]
+        must(found == [place], f"{pattern} must be in {place} alone, got {' '.join(found)}")
+
+
 def main():
     os.chdir(os.environ["SUMMAND_SOURCE"])
     texts = {path: read(path) for path in files()}
     check_types(texts)
     check_python(texts)
     check_options(texts)
+    check_once(texts)
     return 1 if failures else 0
 
 

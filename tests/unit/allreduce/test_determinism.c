@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "reduction_server/base/dtype.h"
+#include "reduction_server/base/hash.h"
 #include "reduction_server/kernels/kernels.h"
 #include "reduction_server/transport/testing/fault.h"
 #include "tests/unit/allreduce/fixture.h"
@@ -97,12 +98,7 @@ static void fill(void *buffer, unsigned dtype, int rank)
 
 static uint64_t digest(const void *bytes, size_t length)
 {
-	uint64_t hash = 0xcbf29ce484222325u;
-
-	for (size_t i = 0; i < length; i++) {
-		hash = (hash ^ ((const uint8_t *)bytes)[i]) * 0x100000001b3u;
-	}
-	return hash;
+	return smd_hash(SMD_HASH_SEED, bytes, length);
 }
 
 /* What one rank has got: of each case, all-reduced, and reduced to one rank in turn. */

@@ -23,8 +23,7 @@
 #include "tests/unit/allreduce/capture.h"
 #include "tests/unit/allreduce/fixture.h"
 
-#define SECOND_NS 1000000000ull
-#define SOON_S    5 /* machines that run tests are slow */
+#define SOON_S 5 /* machines that run tests are slow */
 /* It is promised that every other rank hears of a killed worker within a second. With a sanitizer
  * everything takes many times as long. */
 #ifdef SANITIZED
@@ -230,7 +229,7 @@ static void work_until_lost(struct pool_rank *rank)
 	heard = smd_clock_ns();
 	CHECK(ret == -ECONNRESET);
 	CHECK(death->ends || killed != 0);
-	CHECK(killed == 0 || heard - killed < (death->ends ? SOON_S : HEARD_S) * SECOND_NS);
+	CHECK(killed == 0 || heard - killed < (death->ends ? SOON_S : HEARD_S) * SMD_SECOND_NS);
 	check_says("rank 2 (workerpool1-2) was lost: ");
 	CHECK(sum(rank->comm, 10, SMD_FLOAT32) == -ECONNRESET);
 	check_sums_are_right(beside);
@@ -441,7 +440,7 @@ static void a_dead_address_is_named_within_the_timeout(void **state)
 	find_dead_address(dead);
 	snprintf(list, sizeof(list), "%s,%s", pool.list, dead);
 	assert_int_equal(smd_context_create(&options, &context), -ECONNREFUSED);
-	assert_true(smd_clock_ns() - begin < (1 + SOON_S) * SECOND_NS);
+	assert_true(smd_clock_ns() - begin < (1 + SOON_S) * SMD_SECOND_NS);
 	snprintf(text, sizeof(text),
 		"reduction server %s could not be reached within 1 s: Connection refused", dead);
 	assert_string_equal(smd_error_message(), text);
@@ -516,7 +515,7 @@ static void a_server_that_does_not_answer_is_named(void **state)
 	assert_int_equal(getsockname(fd, (struct sockaddr *)&name, &size), 0);
 	snprintf(address, sizeof(address), "127.0.0.1:%u", ntohs(name.sin_port));
 	assert_int_equal(smd_context_create(&options, &context), -ETIMEDOUT);
-	assert_true(smd_clock_ns() - begin < (1 + SOON_S) * SECOND_NS);
+	assert_true(smd_clock_ns() - begin < (1 + SOON_S) * SMD_SECOND_NS);
 	assert_non_null(strstr(smd_error_message(), address));
 	assert_non_null(strstr(smd_error_message(), "could not be reached within 1 s: "));
 	close(fd);

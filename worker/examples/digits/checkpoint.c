@@ -2,7 +2,6 @@
 #include "worker/examples/digits/checkpoint.h"
 
 #include <dirent.h>
-#include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,7 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "worker/examples/digits/hash.h"
+#include "reduction_server/base/bytes.h"
+#include "reduction_server/base/hash.h"
 
 #define VERSION      1
 #define HEADER_BYTES 64
@@ -19,34 +19,6 @@
 #define NAME_FORMAT  "step-%012llu.ckpt"
 
 static const char magic[8] = {'D', 'I', 'G', 'I', 'T', 'S', 'C', 'K'};
-
-static void put32(uint8_t *at, uint32_t value)
-{
-	value = htole32(value);
-	memcpy(at, &value, sizeof(value));
-}
-
-static void put64(uint8_t *at, uint64_t value)
-{
-	value = htole64(value);
-	memcpy(at, &value, sizeof(value));
-}
-
-static uint32_t get32(const uint8_t *at)
-{
-	uint32_t value;
-
-	memcpy(&value, at, sizeof(value));
-	return le32toh(value);
-}
-
-static uint64_t get64(const uint8_t *at)
-{
-	uint64_t value;
-
-	memcpy(&value, at, sizeof(value));
-	return le64toh(value);
-}
 
 static size_t encoded_size(const struct digits_network *network)
 {
@@ -60,20 +32,20 @@ static void encode(
 
 	memset(bytes, 0, HEADER_BYTES);
 	memcpy(bytes, magic, sizeof(magic));
-	put32(bytes + 8, VERSION);
-	put32(bytes + 12, is_final ? 1 : 0);
-	put64(bytes + 16, step);
-	put32(bytes + 24, (uint32_t)network->shape.nlayers);
+	smd_put32(bytes + 8, VERSION);
+	smd_put32(bytes + 12, is_final ? 1 : 0);
+	smd_put64(bytes + 16, step);
+	smd_put32(bytes + 24, (uint32_t)network->shape.nlayers);
 	for (int i = 0; i <= network->shape.nlayers; i++) {
-		put32(bytes + 28 + 4 * i, (uint32_t)network->shape.widths[i]);
+		smd_put32(bytes + 28 + 4 * i, (uint32_t)network->shape.widths[i]);
 	}
 	for (size_t i = 0; i < network->nparameters; i++, at += 4) {
 		uint32_t bits;
 
 		memcpy(&bits, &network->parameters[i], sizeof(bits));
-		put32(at, bits);
+		smd_put32(at, bits);
 	}
-	put64(at, digits_hash(DIGITS_HASH_SEED, bytes, (size_t)(at - bytes)));
+	smd_put64(at, smd_hash(SMD_HASH_SEED, bytes, (size_t)(at - bytes)));
 }
 
 /* Reads the header; everything in it that decides a size is checked here. */
@@ -89,30 +61,30 @@ static int decode_header(const uint8_t *bytes, size_t size, struct digits_checkp
 	if (memcmp(bytes, magic, sizeof(magic)) != 0) {
 		return smd_error_set(error, EPROTO, "must begin with DIGITSCK, got something else");
 	}
-	if (get32(bytes + 8) != VERSION) {
+	if (smd_get32(bytes + 8) != VERSION) {
 		return smd_error_set(
-			error, EPROTO, "version must be %d, got %u", VERSION, get32(bytes + 8));
+			error, EPROTO, "version must be %d, got %u", VERSION, smd_get32(bytes + 8));
 	}
-	if (get32(bytes + 12) > 1) {
+	if (smd_get32(bytes + 12) > 1) {
 		return smd_error_set(error, EPROTO, "last-checkpoint flag must be 0 or 1, got %u",
-			get32(bytes + 12));
+			smd_get32(bytes + 12));
 	}
-	nlayers = get32(bytes + 24);
+	nlayers = smd_get32(bytes + 24);
 	if (nlayers < 1 || nlayers > DIGITS_LAYERS_MAX) {
 		return smd_error_set(error, EPROTO, "layers: must be 1 to %d, got %u",
 			DIGITS_LAYERS_MAX, nlayers);
 	}
 	shape->nlayers = (int)nlayers;
 	for (uint32_t i = 0; i <= nlayers; i++) {
-		uint32_t width = get32(bytes + 28 + 4 * i);
+		uint32_t width = smd_get32(bytes + 28 + 4 * i);
 
 		shape->widths[i] = width > DIGITS_WIDTH_MAX ? DIGITS_WIDTH_MAX + 1 : (int)width;
 	}
-	out->step = get64(bytes + 16);
+	out->step = smd_get64(bytes + 16);
 	if (out->step > INT64_MAX) {
 		return smd_error_set(error, EPROTO, "step must be below 2^63");
 	}
-	out->is_final = (int)get32(bytes + 12);
+	out->is_final = (int)smd_get32(bytes + 12);
 	return digits_shape_check(shape, error);
 }
 
@@ -137,13 +109,13 @@ static int decode(
 			encoded_size(&checkpoint.network), size);
 		goto free_checkpoint;
 	}
-	if (get64(bytes + size - HASH_BYTES) !=
-		digits_hash(DIGITS_HASH_SEED, bytes, size - HASH_BYTES)) {
+	if (smd_get64(bytes + size - HASH_BYTES) !=
+		smd_hash(SMD_HASH_SEED, bytes, size - HASH_BYTES)) {
 		err = smd_error_set(error, EPROTO, "its hash does not match its bytes");
 		goto free_checkpoint;
 	}
 	for (size_t i = 0; i < checkpoint.network.nparameters; i++, at += 4) {
-		uint32_t bits = get32(at);
+		uint32_t bits = smd_get32(at);
 
 		memcpy(&checkpoint.network.parameters[i], &bits, sizeof(bits));
 	}

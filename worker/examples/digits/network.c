@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "worker/examples/digits/hash.h"
+#include "reduction_server/base/hash.h"
 #include "worker/examples/digits/prng.h"
 
 #define STREAM_INIT 0
@@ -78,8 +78,7 @@ void digits_network_init(struct digits_network *network, uint64_t seed)
 
 uint64_t digits_network_hash(const struct digits_network *network)
 {
-	return digits_hash(
-		DIGITS_HASH_SEED, network->parameters, network->nparameters * sizeof(float));
+	return smd_hash(SMD_HASH_SEED, network->parameters, network->nparameters * sizeof(float));
 }
 
 int digits_pass_create(const struct digits_network *network, int capacity, struct digits_pass *out)

@@ -9,6 +9,8 @@
 
 #include <stdint.h>
 
+#include "reduction_server/base/random.h"
+
 struct digits_prng {
 	uint64_t state;
 };
@@ -21,11 +23,7 @@ static inline struct digits_prng digits_prng_create(uint64_t seed, uint64_t stre
 
 static inline uint64_t digits_prng_next(struct digits_prng *prng)
 {
-	uint64_t z = prng->state += 0x9e3779b97f4a7c15u;
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-	return z ^ z >> 31;
+	return smd_random_next(&prng->state);
 }
 
 /* Evenly from 0 to bound - 1 (the bias is below bound / 2^32). */

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "reduction_server/base/bytes.h"
+
 #define MAGIC   0x42444d53u /* "SMDB" */
 #define VERSION 2u
 #define ERR_MAX 4095
@@ -23,20 +25,6 @@ enum {
 };
 _Static_assert(AT_END == SMD_BALLOT_BYTES, "a ballot has no gaps and no more");
 
-static void put32(uint8_t *at, uint32_t value)
-{
-	value = htole32(value);
-	memcpy(at, &value, sizeof(value));
-}
-
-static uint32_t get32(const uint8_t *at)
-{
-	uint32_t value;
-
-	memcpy(&value, at, sizeof(value));
-	return le32toh(value);
-}
-
 static void get_text(char *out, const uint8_t *at, size_t size)
 {
 	size_t n = 0;
@@ -53,11 +41,11 @@ void smd_ballot_encode(const struct smd_ballot *ballot, uint8_t bytes[SMD_BALLOT
 	uint64_t pool = htole64(ballot->pool);
 
 	memset(bytes, 0, SMD_BALLOT_BYTES);
-	put32(bytes + AT_MAGIC, MAGIC);
-	put32(bytes + AT_VERSION, VERSION);
-	put32(bytes + AT_PHASE, ballot->phase);
-	put32(bytes + AT_NODE, ballot->node);
-	put32(bytes + AT_ERR, (uint32_t)-ballot->err);
+	smd_put32(bytes + AT_MAGIC, MAGIC);
+	smd_put32(bytes + AT_VERSION, VERSION);
+	smd_put32(bytes + AT_PHASE, ballot->phase);
+	smd_put32(bytes + AT_NODE, ballot->node);
+	smd_put32(bytes + AT_ERR, (uint32_t)-ballot->err);
 	memcpy(bytes + AT_POOL, &pool, sizeof(pool));
 	memcpy(bytes + AT_NONCE, ballot->nonce, SMD_BALLOT_NONCE);
 	memcpy(bytes + AT_NAME, ballot->name, strnlen(ballot->name, SMD_BALLOT_NAME_BYTES - 1));
@@ -69,20 +57,20 @@ int smd_ballot_decode(
 {
 	uint64_t pool;
 
-	if (get32(bytes + AT_MAGIC) != MAGIC) {
+	if (smd_get32(bytes + AT_MAGIC) != MAGIC) {
 		return smd_error_set(error, EPROTO, "it must be a ballot, and is something else");
 	}
-	if (get32(bytes + AT_VERSION) != VERSION) {
+	if (smd_get32(bytes + AT_VERSION) != VERSION) {
 		return smd_error_set(error, EPROTO, "a ballot must have version %u, got %u",
-			VERSION, get32(bytes + AT_VERSION));
+			VERSION, smd_get32(bytes + AT_VERSION));
 	}
-	if (get32(bytes + AT_ERR) > ERR_MAX) {
+	if (smd_get32(bytes + AT_ERR) > ERR_MAX) {
 		return smd_error_set(error, EPROTO, "a ballot's error must be at most %d, got %u",
-			ERR_MAX, get32(bytes + AT_ERR));
+			ERR_MAX, smd_get32(bytes + AT_ERR));
 	}
-	out->phase = get32(bytes + AT_PHASE);
-	out->node = get32(bytes + AT_NODE);
-	out->err = -(int)get32(bytes + AT_ERR);
+	out->phase = smd_get32(bytes + AT_PHASE);
+	out->node = smd_get32(bytes + AT_NODE);
+	out->err = -(int)smd_get32(bytes + AT_ERR);
 	memcpy(&pool, bytes + AT_POOL, sizeof(pool));
 	out->pool = le64toh(pool);
 	memcpy(out->nonce, bytes + AT_NONCE, SMD_BALLOT_NONCE);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "reduction_server/base/clock.h"
+#include "reduction_server/base/hash.h"
 #include "worker/libsummand/comm.h"
 #include "worker/nccl_plugin/collnet/agreement.h"
 #include "worker/nccl_plugin/collnet/collnet.h"
@@ -20,13 +21,10 @@ struct identity {
 	unsigned timeout_s;
 };
 
-/* FNV-1a */
-static uint64_t hash_add(uint64_t hash, const char *text)
+/* With the 0 at its end, so that texts do not run into each other. */
+static uint64_t hash_text(uint64_t hash, const char *text)
 {
-	do {
-		hash = (hash ^ (uint8_t)*text) * 0x100000001b3ull;
-	} while (*text++);
-	return hash;
+	return smd_hash(hash, text, strlen(text) + 1);
 }
 
 static int identity_read(struct identity *identity, struct smd_error *error)
@@ -43,9 +41,9 @@ static int identity_read(struct identity *identity, struct smd_error *error)
 	}
 	snprintf(identity->name, sizeof(identity->name), "%s", config.replica);
 	identity->timeout_s = config.connect_timeout_s;
-	identity->pool = hash_add(0xcbf29ce484222325ull, config.job);
+	identity->pool = hash_text(SMD_HASH_SEED, config.job);
 	for (unsigned i = 0; i < config.nservers; i++) {
-		identity->pool = hash_add(identity->pool, config.servers[i]);
+		identity->pool = hash_text(identity->pool, config.servers[i]);
 		used += used < sizeof(identity->servers)
 				? (size_t)snprintf(identity->servers + used,
 					  sizeof(identity->servers) - used, "%s%s", i ? "," : "",
@@ -78,7 +76,7 @@ static int agree(struct smd_coll *coll, struct smd_agreement *agreement, unsigne
 	int own, struct smd_error *own_error, struct smd_error *error)
 {
 	uint64_t begin_ns = smd_clock_ns();
-	uint64_t eighth_ns = timeout_s * 1000000000ull / 8;
+	uint64_t eighth_ns = timeout_s * SMD_SECOND_NS / 8;
 	int ret;
 
 	if (own == 0) {

@@ -345,7 +345,7 @@ static int attempt_give_up(const struct smd_net_attempt *attempt)
 
 	if (!attempt->reached && attempt_is_late(attempt, 1)) {
 		snprintf(within, sizeof(within), " within %u s",
-			(unsigned)(attempt->options.timeout_ns / 1000000000u));
+			(unsigned)(attempt->options.timeout_ns / SMD_SECOND_NS));
 	}
 	smd_nccl_log_warn(
 		"net: cannot connect to %s%s: %s", attempt->comm->peer, within, attempt->reason);
@@ -360,7 +360,8 @@ static int attempt_step(struct smd_net_attempt *attempt)
 		return NCCL_SUCCESS;
 	}
 	/* Others take minutes to say so. */
-	if (!attempt->reached && !attempt_transport(attempt)->times_out && attempt_is_late(attempt, 1)) {
+	if (!attempt->reached && !attempt_transport(attempt)->times_out &&
+		attempt_is_late(attempt, 1)) {
 		attempt_failed(attempt, -ETIMEDOUT, "it does not answer");
 	}
 	return attempt->err && !attempt_again(attempt) ? attempt_give_up(attempt) : NCCL_SUCCESS;

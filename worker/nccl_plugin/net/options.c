@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 
+#include "reduction_server/base/clock.h"
 #include "reduction_server/base/parse.h"
 #include "reduction_server/transport/address.h"
 #include "worker/libsummand/config.h"
@@ -58,7 +59,7 @@ int smd_net_options_read(
 			out->transports[out->ntransports++] = transport;
 		}
 	}
-	out->timeout_ns = config.connect_timeout_s * 1000000000ull;
+	out->timeout_ns = config.connect_timeout_s * SMD_SECOND_NS;
 	if (out->ntransports == 0) {
 		ret = smd_error_set(error, ENODEV,
 			"SUMMAND_TRANSPORT: %s must have an %s device, or it must not be %s",
