@@ -14,7 +14,7 @@ fail() {
 }
 
 rows=$(grep -v -e '^#' -e '^$' "$source/tools/packages")
-wrong=$(grep -vE '^(build|test|all) +[a-z0-9.+-]+ +[^ ].*' <<<"$rows")
+wrong=$(grep -vE '^(build|test|all|fuzz) +[a-z0-9.+-]+ +[^ ].*' <<<"$rows")
 [ -z "$wrong" ] || fail "each line must have a use, a package and its purpose, got: $wrong"
 twice=$(awk '{ print $2 }' <<<"$rows" | sort | uniq -d)
 [ -z "$twice" ] || fail "named twice: $twice"
