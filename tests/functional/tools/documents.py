@@ -77,6 +77,13 @@ class Documents(unittest.TestCase):
                 with self.subTest(message=message, part=part):
                     self.assertTrue(part in text)
 
+    def test_settings_are_all_told(self):
+        table = pathlib.Path(SOURCE, "orchestrator/frontend/setting.c").read_text(encoding="utf-8")
+        names = set(re.findall(r'^\t\{"([a-z-]+)", ', table, flags=re.MULTILINE))
+        told = re.findall(r"`summand-([a-z-]+)`", self.pages["specs/guide/job-files.md"])
+        self.assertIn("distribution", names)
+        self.assertEqual(names - set(told), set())
+
     def test_pages_are_there(self):
         """Pages by their names alone."""
         names = {os.path.basename(page) for page in self.pages}
