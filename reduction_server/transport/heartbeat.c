@@ -1,13 +1,14 @@
 /* Measures how long a lane has been silent. */
 #include "reduction_server/transport/heartbeat.h"
 
-#define PERIOD_MOST_MS 1000u
-#define ASKS           3 /* in the limit, the last of which is the end */
+#define ASKS 3 /* in the limit, the last of which is the end */
 /*
  * A question waits behind the results or parts that were queued before it, for long on a slow link;
  * while these leave, the other end takes them. Questions and notices alone stay below that.
  */
 #define SENT_LEAST 4096u
+
+unsigned smd_heartbeat_second_ms = 1000;
 
 void smd_heartbeat_begin(
 	struct smd_heartbeat *heartbeat, const struct smd_lane *lane, uint64_t now_ns)
@@ -49,11 +50,16 @@ enum smd_heartbeat_state smd_heartbeat_look(struct smd_heartbeat *heartbeat,
 	return SMD_HEARTBEAT_ALIVE;
 }
 
+uint64_t smd_heartbeat_limit_ns(unsigned limit_s)
+{
+	return (uint64_t)limit_s * smd_heartbeat_second_ms * 1000000u;
+}
+
 unsigned smd_heartbeat_period_ms(unsigned limit_s)
 {
-	return limit_s * 1000u / SMD_HEARTBEAT_LOOKS < PERIOD_MOST_MS
-		       ? limit_s * 1000u / SMD_HEARTBEAT_LOOKS
-		       : PERIOD_MOST_MS;
+	unsigned period_ms = limit_s * smd_heartbeat_second_ms / SMD_HEARTBEAT_LOOKS;
+
+	return period_ms < smd_heartbeat_second_ms ? period_ms : smd_heartbeat_second_ms;
 }
 
 int smd_heartbeat_send(struct smd_lane *lane, enum smd_frame_kind kind)

@@ -38,6 +38,13 @@ void smd_heartbeat_begin(
 enum smd_heartbeat_state smd_heartbeat_look(struct smd_heartbeat *heartbeat,
 	const struct smd_lane *lane, uint64_t now_ns, uint64_t limit_ns);
 
+/* How long a second of a limit lasts: 1000, but tests that wait for silence make it shorter before
+ * there are threads. */
+extern unsigned smd_heartbeat_second_ms;
+
+/* What smd_heartbeat_look() takes for a limit of so many seconds. */
+uint64_t smd_heartbeat_limit_ns(unsigned limit_s);
+
 /* How often to look, in milliseconds: once a second, or more often when the limit is small. */
 unsigned smd_heartbeat_period_ms(unsigned limit_s);
 

@@ -18,7 +18,7 @@ struct event;
 #define TCP_RTO_MAX_MS 44 /* since Linux 6.15 */
 #endif
 
-/* What is known of the other end's machine, of a lane that bears silence. */
+/* What is known of the other end's machine, of a lane with keepalive only. */
 struct tcp_watch {
 	bool wanted;
 	unsigned patience_ms; /* that it may answer nothing */
@@ -71,8 +71,20 @@ void smd_tcp_flush(struct tcp_lane *tcp);
 
 /* From now on the other end may read nothing for long. */
 void smd_tcp_watch_begin(struct tcp_watch *watch, int fd);
+/* What the kernel says of a connection, as far as it shows whether the other end's machine answers.
+ */
+struct tcp_signs {
+	uint32_t silence_ms; /* since the last answer */
+	uint32_t tries;      /* of our kernel without an answer, since the connection was made */
+	uint32_t probes;     /* of a full receive buffer, since the last answer */
+};
 /* 0, or for how long the other end's machine has answered nothing, when that is too long. */
+unsigned smd_tcp_watch_judge(
+	struct tcp_watch *watch, const struct tcp_signs *signs, uint64_t now_ms);
+/* The same of the socket, now. */
 unsigned smd_tcp_watch_silence_ms(struct tcp_watch *watch, int fd);
+/* Looks from time to time, once the lane is on a loop. */
+void smd_tcp_watch_enter_loop(struct tcp_lane *tcp);
 
 int smd_tcp_connect(struct event_base *base, const char *address, unsigned shard,
 	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,

@@ -29,27 +29,37 @@ void smd_tcp_watch_begin(struct tcp_watch *watch, int fd)
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &seldom, sizeof(seldom));
 }
 
+unsigned smd_tcp_watch_judge(
+	struct tcp_watch *watch, const struct tcp_signs *signs, uint64_t now_ms)
+{
+	uint32_t tries;
+
+	/* Only probes are counted anew after an answer. */
+	if (now_ms - signs->silence_ms > watch->heard_ms + SAME_MOMENT_MS) {
+		watch->heard_ms = now_ms - signs->silence_ms;
+		watch->tries = signs->tries;
+	}
+	tries = signs->tries - watch->tries + signs->probes;
+	return tries >= UNANSWERED_MIN && signs->silence_ms > watch->patience_ms ? signs->silence_ms
+										 : 0;
+}
+
 unsigned smd_tcp_watch_silence_ms(struct tcp_watch *watch, int fd)
 {
-	uint64_t now_ms = smd_clock_ns() / 1000000u;
+	struct tcp_signs signs;
 	struct tcp_info info;
 	socklen_t size = sizeof(info);
-	uint32_t silence_ms;
-	uint32_t tries;
 
 	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) {
 		return 0;
 	}
 	/* Data that acknowledges nothing new is no ACK to the kernel. */
-	silence_ms = info.tcpi_last_ack_recv < info.tcpi_last_data_recv ? info.tcpi_last_ack_recv
-									: info.tcpi_last_data_recv;
+	signs.silence_ms = info.tcpi_last_ack_recv < info.tcpi_last_data_recv
+				   ? info.tcpi_last_ack_recv
+				   : info.tcpi_last_data_recv;
 	/* The first does not count tries for which there is no route, the second none at a full
-	 * receive buffer. Only probes are counted anew after an answer. */
-	tries = info.tcpi_total_retrans + info.tcpi_retransmits;
-	if (now_ms - silence_ms > watch->heard_ms + SAME_MOMENT_MS) {
-		watch->heard_ms = now_ms - silence_ms;
-		watch->tries = tries;
-	}
-	tries = tries - watch->tries + info.tcpi_probes;
-	return tries >= UNANSWERED_MIN && silence_ms > watch->patience_ms ? silence_ms : 0;
+	 * receive buffer. */
+	signs.tries = info.tcpi_total_retrans + info.tcpi_retransmits;
+	signs.probes = info.tcpi_probes;
+	return smd_tcp_watch_judge(watch, &signs, smd_clock_ns() / 1000000u);
 }

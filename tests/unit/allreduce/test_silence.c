@@ -13,11 +13,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "reduction_server/transport/heartbeat.h"
 #include "tests/unit/allreduce/capture.h"
 #include "tests/unit/allreduce/fixture.h"
 #include "tests/unit/allreduce/raw.h"
 
 enum { NUMBER = 3, LIMIT_S = 2, COUNT = 64 };
+
+/* A second of a limit, so that the tests wait for parts of seconds. */
+#define SECOND_MS 250u
 
 static struct pool pool;
 
@@ -110,7 +114,7 @@ static void who_is_in_the_middle_of_a_frame_is_alive(void **state)
 	smd_frame_encode(&frame, header);
 	raw_write(&pair[1], header, sizeof(header));
 	for (size_t i = 0; i < sizeof(values); i += 8) {
-		usleep(100000);
+		usleep(SECOND_MS * 1000 / 10);
 		raw_write(&pair[1], values + i, 8);
 		raw_send(&pair[0], (struct smd_frame){.kind = SMD_FRAME_PONG}, NULL, 0);
 	}
@@ -163,7 +167,7 @@ static void pause_between_operations(struct pool_rank *rank)
 		CHECK(smd_allreduce(rank->comm, &one, &one, 1, SMD_INT32, SMD_SUM) == 0);
 		CHECK(one == 2);
 		if (i == 0) {
-			sleep(LIMIT_S + 2);
+			usleep((LIMIT_S + 2) * SECOND_MS * 1000);
 		}
 	}
 }
@@ -189,5 +193,6 @@ int main(void)
 		cmocka_unit_test(a_rank_in_poll_mode_may_pause),
 	};
 
+	smd_heartbeat_second_ms = SECOND_MS;
 	return cmocka_run_group_tests(tests, set_up, tear_down);
 }

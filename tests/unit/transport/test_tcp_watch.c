@@ -1,6 +1,6 @@
 /*
- * Lanes that bear silence: an end that reads nothing keeps its lane as long as its kernel answers,
- * and one whose kernel answers nothing loses it, whatever is on its way.
+ * Lanes with keepalive only: an end that reads nothing keeps its lane as long as its kernel
+ * answers, and one whose kernel answers nothing loses it, whatever is on its way.
  *
  * A socket that drops all that comes is one whose machine is gone: its kernel answers nothing.
  */
@@ -17,7 +17,8 @@
 
 #include "reduction_server/transport/tcp/tcp.h"
 
-#define PATIENCE_MS 2000u
+/* The kernel asks after 200, 600 and 1400 ms, so that three tries need more than a second. */
+#define PATIENCE_MS 600u
 
 static struct tcp_lane *tcp_of(const struct end *end)
 {
@@ -114,7 +115,7 @@ static void who_reads_nothing_for_long_is_there(void **state)
 	parcels_free(parcels, FRAMES);
 }
 
-/* What a lane bears, it bears on its next loop. */
+/* A lane that was told keeps to it on its next loop. */
 static void the_watch_goes_along_to_another_loop(void **state)
 {
 	struct link *link = *state;
@@ -138,12 +139,63 @@ static void the_watch_goes_along_to_another_loop(void **state)
 	parcels_free(&parcel, 1);
 }
 
+/* ---- what the kernel's signs mean; the clock is the test's ---- */
+
+static unsigned judge(struct tcp_watch *watch, uint64_t now_ms, struct tcp_signs signs)
+{
+	return smd_tcp_watch_judge(watch, &signs, now_ms);
+}
+
+static void three_tries_and_long_silence_are_the_end(void **state)
+{
+	struct tcp_watch watch = {.patience_ms = 20000};
+
+	(void)state;
+	assert_int_equal(judge(&watch, 100000, (struct tcp_signs){.silence_ms = 0}), 0);
+	/* Silence alone is an idle lane, and tries alone are a busy network. */
+	assert_int_equal(judge(&watch, 200000, (struct tcp_signs){100000, 2, 0}), 0);
+	assert_int_equal(judge(&watch, 200000, (struct tcp_signs){100000, 0, 2}), 0);
+	assert_int_equal(judge(&watch, 120000, (struct tcp_signs){20000, 3, 0}), 0);
+	assert_int_equal(judge(&watch, 120001, (struct tcp_signs){20001, 3, 0}), 20001);
+	assert_int_equal(judge(&watch, 120001, (struct tcp_signs){20001, 0, 3}), 20001);
+	assert_int_equal(judge(&watch, 120001, (struct tcp_signs){20001, 1, 2}), 20001);
+}
+
+static void tries_before_an_answer_do_not_count(void **state)
+{
+	struct tcp_watch watch = {.patience_ms = 20000};
+
+	(void)state;
+	assert_int_equal(judge(&watch, 100000, (struct tcp_signs){10000, 7, 0}), 0);
+	/* It answered at 105000; two looks may reckon that moment a little differently. */
+	assert_int_equal(judge(&watch, 110000, (struct tcp_signs){5000, 7, 0}), 0);
+	assert_int_equal(judge(&watch, 126000, (struct tcp_signs){20950, 9, 0}), 0);
+	assert_int_equal(judge(&watch, 126000, (struct tcp_signs){20950, 10, 0}), 20950);
+}
+
+/* The kernel asks a full receive buffer ever more seldom: one answer for each try is enough. */
+static void who_answers_each_probe_is_there(void **state)
+{
+	struct tcp_watch watch = {.patience_ms = 20000};
+	uint64_t now_ms = 100000;
+
+	(void)state;
+	for (uint32_t gap_ms = 200; gap_ms < 200000; gap_ms *= 2) {
+		assert_int_equal(judge(&watch, now_ms, (struct tcp_signs){0, 0, 0}), 0);
+		now_ms += gap_ms;
+		assert_int_equal(judge(&watch, now_ms, (struct tcp_signs){gap_ms, 0, 1}), 0);
+	}
+}
+
 #define WATCH_TEST(f)                                                                              \
 	cmocka_unit_test_prestate_setup_teardown(f, link_set_up, link_tear_down, (void *)"tcp")
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(three_tries_and_long_silence_are_the_end),
+		cmocka_unit_test(tries_before_an_answer_do_not_count),
+		cmocka_unit_test(who_answers_each_probe_is_there),
 		WATCH_TEST(a_machine_that_is_gone_ends_a_send),
 		WATCH_TEST(a_machine_that_goes_while_it_reads_nothing_is_noticed),
 		WATCH_TEST(who_reads_nothing_for_long_is_there),
