@@ -31,6 +31,7 @@ struct rdma_lane *smd_rdma_lane_create(void)
 	if (lane) {
 		lane->lane.ops = &smd_transport_rdma;
 		lane->endpoint.on_event = lane_on_event;
+		lane->pair.ops = &smd_rdma_lane_pair;
 		TAILQ_INIT(&lane->tx);
 		LIST_INIT(&lane->advertisements);
 		LIST_INIT(&lane->idle_advertisements);
@@ -76,7 +77,7 @@ static int lane_make_pair(struct rdma_lane *lane, struct smd_error *error)
 	if (ret) {
 		return ret;
 	}
-	ret = smd_rdma_device_add(lane->device, lane, lane->depth + RDMA_RECEIVES);
+	ret = smd_rdma_device_add(lane->device, &lane->pair, lane->depth + RDMA_RECEIVES);
 	if (ret) {
 		return smd_error_set(error, -ret,
 			"rdma: the device has no room for the completions of one more lane");
@@ -85,7 +86,7 @@ static int lane_make_pair(struct rdma_lane *lane, struct smd_error *error)
 	ret = smd_verbs_pair_create(lane->id, lane->device->domain, &lane->device->queue,
 		lane->depth, RDMA_RECEIVES, &lane->inline_bytes);
 	if (ret) {
-		smd_rdma_device_remove(lane->device, lane, lane->depth + RDMA_RECEIVES);
+		smd_rdma_device_remove(lane->device, &lane->pair, lane->depth + RDMA_RECEIVES);
 		return smd_rdma_explain(error, -ret, "make a queue pair");
 	}
 	lane->paired = true;
@@ -114,7 +115,7 @@ static void lane_open(struct rdma_lane *lane)
 			       ? lane->receive_buffers
 			       : lane->other.receive_buffers;
 	if (!TAILQ_EMPTY(&lane->tx)) {
-		smd_rdma_device_wake(lane);
+		smd_rdma_device_wake(lane->device, &lane->pair);
 	}
 }
 
@@ -375,7 +376,7 @@ int smd_rdma_attach(struct smd_lane *outer, struct event_base *base,
 	} else if (lane->loop->base != base) {
 		ret = smd_error_set(&error, EINVAL, "rdma: a lane cannot change its loop");
 	} else if (lane->err) {
-		smd_rdma_device_wake(lane); /* it has ended meanwhile */
+		smd_rdma_device_wake(lane->device, &lane->pair); /* it has ended meanwhile */
 	}
 	if (ret) {
 		lane->state = RDMA_LANE_REQUESTED; /* nothing can be said on it */

@@ -17,8 +17,8 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
+#include "reduction_server/transport/rdma/device.h"
 #include "reduction_server/transport/rdma/memory_watch.h"
-#include "reduction_server/transport/rdma/rdma.h"
 
 #define BATCH           32
 #define TURN_BATCHES    8 /* then others on the loop have their turn */
@@ -206,7 +206,26 @@ static void device_poll_again(struct rdma_device *device)
 	evtimer_add(device->again, &now);
 }
 
-bool smd_rdma_device_keep(struct rdma_device *device, const struct ibv_wc *completion)
+struct rdma_pair *smd_rdma_device_find(const struct rdma_device *device, uint32_t number)
+{
+	uint32_t index = number & ((1u << NUMBER_LOW_BITS) - 1);
+	struct rdma_pair *pair = index < device->npairs ? device->pairs[index] : NULL;
+
+	return pair && pair->number == number ? pair : NULL;
+}
+
+/* A pair that was closed meanwhile had this in the queue already. */
+static void device_complete(struct rdma_device *device, const struct ibv_wc *completion)
+{
+	struct rdma_pair *pair = smd_rdma_device_find(device, (uint32_t)(completion->wr_id >> 32));
+
+	if (pair) {
+		pair->ops->completed(pair, completion);
+	}
+}
+
+/* A completion that is still to be handled, after those that came before. False: out of memory. */
+static bool device_keep(struct rdma_device *device, const struct ibv_wc *completion)
 {
 	if (device->polled_end == device->polled_room) {
 		unsigned room = 2 * device->polled_room;
@@ -223,26 +242,59 @@ bool smd_rdma_device_keep(struct rdma_device *device, const struct ibv_wc *compl
 	return true;
 }
 
+/* Completions that were taken out of the queue before. */
+static void device_sort_polled(struct rdma_device *device, struct rdma_pair *pair,
+	void (*count)(struct rdma_pair *pair, const struct ibv_wc *completion))
+{
+	unsigned from = device->polled_begin;
+	unsigned to = device->polled_end;
+
+	device->polled_end = from;
+	for (; from != to; from++) {
+		if (device->polled[from].wr_id >> 32 == pair->number) {
+			count(pair, &device->polled[from]);
+		} else {
+			device->polled[device->polled_end++] = device->polled[from];
+		}
+	}
+}
+
+void smd_rdma_device_sort(struct rdma_device *device, struct rdma_pair *pair,
+	void (*count)(struct rdma_pair *pair, const struct ibv_wc *completion))
+{
+	struct ibv_wc completion;
+
+	device_sort_polled(device, pair, count);
+	while (smd_verbs_queue_poll(&device->queue, &completion, 1) == 1) {
+		if (completion.wr_id >> 32 == pair->number) {
+			count(pair, &completion);
+		} else if (!device_keep(device, &completion)) {
+			struct rdma_pair *other =
+				smd_rdma_device_find(device, (uint32_t)(completion.wr_id >> 32));
+
+			if (other) {
+				other->ops->fail(other, -ENOMEM, "out of memory");
+			}
+		}
+	}
+}
+
 static void device_flush(struct rdma_device *device)
 {
 	while (!TAILQ_EMPTY(&device->dirty)) {
-		struct rdma_lane *lane = TAILQ_FIRST(&device->dirty);
+		struct rdma_pair *pair = TAILQ_FIRST(&device->dirty);
 
-		TAILQ_REMOVE(&device->dirty, lane, dirty_link);
-		lane->dirty = false;
-		if (lane->err) {
-			smd_rdma_lane_end(lane, lane->err, lane->reason);
-		} else {
-			smd_rdma_post(lane);
-		}
+		TAILQ_REMOVE(&device->dirty, pair, dirty_link);
+		pair->dirty = false;
+		pair->ops->flush(pair);
 	}
 }
 
 void smd_rdma_device_fail(struct rdma_device *device, int err, const char *reason)
 {
-	for (uint32_t i = 0; i < device->nlanes; i++) {
-		if (device->lanes[i]) {
-			smd_rdma_lane_fail(device->lanes[i], err, reason);
+	for (uint32_t i = 0; i < device->npairs; i++) {
+		if (device->pairs[i]) {
+			device->pairs[i]->ops->fail(device->pairs[i], err, reason);
 		}
 	}
 }
@@ -258,7 +310,7 @@ unsigned smd_rdma_device_poll(struct rdma_device *device)
 		for (int i = 0; i < n && device->polled_begin != device->polled_end; i++) {
 			struct ibv_wc completion = device->polled[device->polled_begin++];
 
-			smd_rdma_completed(device, &completion);
+			device_complete(device, &completion);
 			total++;
 		}
 		if (n < 0) {
@@ -322,9 +374,9 @@ static void device_on_beat(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	for (uint32_t i = 0; i < device->nlanes; i++) {
-		if (device->lanes[i]) {
-			smd_rdma_probe(device->lanes[i]);
+	for (uint32_t i = 0; i < device->npairs; i++) {
+		if (device->pairs[i]) {
+			device->pairs[i]->ops->probe(device->pairs[i]);
 		}
 	}
 }
@@ -462,7 +514,7 @@ void smd_rdma_device_put(struct rdma_device *device)
 	smd_verbs_queue_destroy(&device->queue);
 	smd_verbs_domain_destroy(device->domain);
 	free(device->polled);
-	free(device->lanes);
+	free(device->pairs);
 	free(device->uses);
 	free(device);
 	if (removed) {
@@ -470,30 +522,30 @@ void smd_rdma_device_put(struct rdma_device *device)
 	}
 }
 
-/* ---- the table of lanes ---- */
+/* ---- the table of pairs ---- */
 
 static int device_grow_table(struct rdma_device *device)
 {
-	uint32_t size = device->nlanes ? 2 * device->nlanes : 16;
-	struct rdma_lane **lanes;
+	uint32_t size = device->npairs ? 2 * device->npairs : 16;
+	struct rdma_pair **pairs;
 	uint32_t *uses;
 
 	if (size > 1u << NUMBER_LOW_BITS) {
 		return -ENOSPC;
 	}
-	lanes = realloc(device->lanes, size * sizeof(*lanes));
-	if (!lanes) {
+	pairs = realloc(device->pairs, size * sizeof(*pairs));
+	if (!pairs) {
 		return -ENOMEM;
 	}
-	device->lanes = lanes;
+	device->pairs = pairs;
 	uses = realloc(device->uses, size * sizeof(*uses));
 	if (!uses) {
 		return -ENOMEM;
 	}
 	device->uses = uses;
-	memset(lanes + device->nlanes, 0, (size - device->nlanes) * sizeof(*lanes));
-	memset(uses + device->nlanes, 0, (size - device->nlanes) * sizeof(*uses));
-	device->nlanes = size;
+	memset(pairs + device->npairs, 0, (size - device->npairs) * sizeof(*pairs));
+	memset(uses + device->npairs, 0, (size - device->npairs) * sizeof(*uses));
+	device->npairs = size;
 	return 0;
 }
 
@@ -522,50 +574,42 @@ static int device_make_room(struct rdma_device *device, uint32_t completions)
 	return ret;
 }
 
-int smd_rdma_device_add(struct rdma_device *device, struct rdma_lane *lane, uint32_t completions)
+int smd_rdma_device_add(struct rdma_device *device, struct rdma_pair *pair, uint32_t completions)
 {
 	uint32_t index = 0;
 	int ret = device_make_room(device, completions);
 
-	while (ret == 0 && index < device->nlanes && device->lanes[index]) {
+	while (ret == 0 && index < device->npairs && device->pairs[index]) {
 		index++;
 	}
-	if (ret == 0 && index == device->nlanes) {
+	if (ret == 0 && index == device->npairs) {
 		ret = device_grow_table(device);
 	}
 	if (ret) {
 		return ret;
 	}
 	device->queue_used += completions;
-	device->lanes[index] = lane;
-	lane->number = ++device->uses[index] << NUMBER_LOW_BITS | index;
+	device->pairs[index] = pair;
+	pair->number = ++device->uses[index] << NUMBER_LOW_BITS | index;
 	return 0;
 }
 
 void smd_rdma_device_remove(
-	struct rdma_device *device, struct rdma_lane *lane, uint32_t completions)
+	struct rdma_device *device, struct rdma_pair *pair, uint32_t completions)
 {
-	device->lanes[lane->number & ((1u << NUMBER_LOW_BITS) - 1)] = NULL;
+	device->pairs[pair->number & ((1u << NUMBER_LOW_BITS) - 1)] = NULL;
 	device->queue_used -= completions;
-	if (lane->dirty) {
-		TAILQ_REMOVE(&device->dirty, lane, dirty_link);
-		lane->dirty = false;
+	if (pair->dirty) {
+		TAILQ_REMOVE(&device->dirty, pair, dirty_link);
+		pair->dirty = false;
 	}
 }
 
-struct rdma_lane *smd_rdma_device_find(const struct rdma_device *device, uint32_t number)
+void smd_rdma_device_wake(struct rdma_device *device, struct rdma_pair *pair)
 {
-	uint32_t index = number & ((1u << NUMBER_LOW_BITS) - 1);
-	struct rdma_lane *lane = index < device->nlanes ? device->lanes[index] : NULL;
-
-	return lane && lane->number == number ? lane : NULL;
-}
-
-void smd_rdma_device_wake(struct rdma_lane *lane)
-{
-	if (!lane->dirty) {
-		lane->dirty = true;
-		TAILQ_INSERT_TAIL(&lane->device->dirty, lane, dirty_link);
-		event_active(lane->device->flush, EV_READ, 1);
+	if (!pair->dirty) {
+		pair->dirty = true;
+		TAILQ_INSERT_TAIL(&device->dirty, pair, dirty_link);
+		event_active(device->flush, EV_READ, 1);
 	}
 }

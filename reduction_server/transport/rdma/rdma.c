@@ -1,8 +1,7 @@
 /*
- * RDMA lanes: queue pairs whose two ends write into each other's memory (specs/design/rdma.md).
- *
- * This file has the lane as its owner sees it, and its end. rdma_connect.c makes lanes, rdma_send.c
- * and rdma_receive.c move messages, rdma_loop.c polls.
+ * RDMA lanes as their owners see them: queue pairs whose two ends write into each other's memory
+ * (specs/design/rdma.md). connect.c and listen.c make lanes, send.c and receive.c move messages,
+ * end.c ends them, device.c polls.
  */
 #include "reduction_server/transport/rdma/rdma.h"
 
@@ -21,115 +20,6 @@
 
 /* ---- the end ---- */
 
-void smd_rdma_lane_end(struct rdma_lane *lane, int err, const char *reason)
-{
-	if (lane->closed || lane->ended) {
-		return;
-	}
-	if (!lane->callbacks) { /* it is detached: whoever attaches it is told */
-		if (!lane->err) {
-			smd_rdma_lane_fail(lane, err, reason);
-		}
-		return;
-	}
-	lane->ended = true;
-	if (lane->patience) {
-		event_del(lane->patience);
-	}
-	lane->callbacks->on_closed(lane->owner, err, reason);
-}
-
-void smd_rdma_lane_fail(struct rdma_lane *lane, int err, const char *reason)
-{
-	if (lane->closed) { /* whoever closes it looks at this */
-		lane->err = lane->err ? lane->err : err;
-		return;
-	}
-	if (lane->ended || (lane->err && !lane->err_is_flush)) {
-		return;
-	}
-	lane->err = err;
-	lane->err_is_flush = false;
-	snprintf(lane->reason, sizeof(lane->reason), "%s", reason);
-	smd_rdma_device_wake(lane);
-}
-
-void smd_rdma_lane_fail_status(struct rdma_lane *lane, enum ibv_wc_status status)
-{
-	static const struct {
-		enum ibv_wc_status status;
-		int err;
-		const char *reason;
-	} causes[] = {
-		{IBV_WC_RETRY_EXC_ERR, -ETIMEDOUT, "the other end no longer answers"},
-		{IBV_WC_RNR_RETRY_EXC_ERR, -EPROTO, "the other end had no receive ready"},
-		{IBV_WC_REM_ACCESS_ERR, -EACCES,
-			"the other end has closed its memory, as when its process ends"},
-		{IBV_WC_REM_INV_REQ_ERR, -EPROTO, "the other end found a write invalid"},
-		{IBV_WC_REM_OP_ERR, -EIO, "the other end could not do a write"},
-		{IBV_WC_REM_ABORT_ERR, -ECONNRESET, "the other end gave up a write"},
-		{IBV_WC_LOC_PROT_ERR, -EFAULT, "memory to be sent is not registered"},
-		{IBV_WC_WR_FLUSH_ERR, -ECONNRESET, "the queue pair was shut down"},
-		{IBV_WC_FATAL_ERR, -EIO, "the device has failed"},
-	};
-	bool is_flush = status == IBV_WC_WR_FLUSH_ERR;
-	const char *reason = ibv_wc_status_str(status);
-	int err = -EIO;
-
-	if (is_flush && lane->err) {
-		return; /* the cause is known */
-	}
-	for (size_t i = 0; i < sizeof(causes) / sizeof(causes[0]); i++) {
-		if (causes[i].status == status) {
-			err = causes[i].err;
-			reason = causes[i].reason;
-		}
-	}
-	smd_rdma_lane_fail(lane, err, reason);
-	lane->err_is_flush = lane->err && is_flush;
-}
-
-/* Completions that were taken out of the queue before: those of this lane are not handled again. */
-static void lane_sort_polled(struct rdma_lane *lane)
-{
-	struct rdma_device *device = lane->device;
-	unsigned from = device->polled_begin;
-	unsigned to = device->polled_end;
-
-	device->polled_end = from;
-	for (; from != to; from++) {
-		if (device->polled[from].wr_id >> 32 == lane->number) {
-			smd_rdma_count_completion(lane, &device->polled[from]);
-		} else {
-			device->polled[device->polled_end++] = device->polled[from];
-		}
-	}
-}
-
-/*
- * Takes all completions that there are. Those of this lane, which is being closed, only count;
- * others' are handled later.
- */
-static void lane_sort_completions(struct rdma_lane *lane)
-{
-	struct rdma_device *device = lane->device;
-	struct ibv_wc completion;
-
-	lane_sort_polled(lane);
-	while (smd_verbs_queue_poll(&device->queue, &completion, 1) == 1) {
-		struct rdma_lane *other;
-
-		if (completion.wr_id >> 32 == lane->number) {
-			smd_rdma_count_completion(lane, &completion);
-		} else if (!smd_rdma_device_keep(device, &completion)) {
-			other = smd_rdma_device_find(device, (uint32_t)(completion.wr_id >> 32));
-			if (other) {
-				smd_rdma_lane_fail(other, -ENOMEM, "out of memory");
-			}
-		}
-	}
-}
-
 /* As with a socket, what was sent before a close still arrives, if the other end takes it. */
 static void lane_linger(struct rdma_lane *lane)
 {
@@ -137,7 +27,7 @@ static void lane_linger(struct rdma_lane *lane)
 
 	while (!lane->err && smd_clock_ns() < until &&
 		(!TAILQ_EMPTY(&lane->tx) || lane->requests != lane->completed)) {
-		lane_sort_completions(lane);
+		smd_rdma_device_sort(lane->device, &lane->pair, smd_rdma_count_completion);
 		smd_rdma_settle(lane); /* before more is posted in their place */
 		smd_rdma_post(lane);
 	}
@@ -209,8 +99,8 @@ static void rdma_close(struct smd_lane *outer)
 			lane_linger(lane);
 		}
 		smd_verbs_pair_destroy(lane->id); /* from here on nobody reads or writes */
-		lane_sort_completions(lane);
-		smd_rdma_device_remove(lane->device, lane, lane->depth + RDMA_RECEIVES);
+		smd_rdma_device_sort(lane->device, &lane->pair, smd_rdma_count_completion);
+		smd_rdma_device_remove(lane->device, &lane->pair, lane->depth + RDMA_RECEIVES);
 	}
 	if (lane->patience) {
 		event_free(lane->patience);
@@ -251,7 +141,8 @@ static void rdma_send(struct smd_lane *outer, struct smd_send *send)
 	if (lane->tx_frames >= RDMA_BATCH_FRAMES) {
 		smd_rdma_post(lane);
 	} else {
-		smd_rdma_device_wake(lane); /* the end of the turn is soon enough */
+		smd_rdma_device_wake(
+			lane->device, &lane->pair); /* the end of the turn is soon enough */
 	}
 }
 

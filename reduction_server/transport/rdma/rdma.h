@@ -9,10 +9,12 @@
 #define SMD_TRANSPORT_RDMA_RDMA_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
 #include "reduction_server/transport/address.h"
+#include "reduction_server/transport/rdma/device.h"
 #include "reduction_server/transport/rdma/registration.h"
 #include "reduction_server/transport/rdma/verbs.h"
 #include "reduction_server/transport/rdma/wire.h"
@@ -20,83 +22,6 @@
 
 struct event;
 struct event_base;
-struct rdma_lane;
-
-/* ---- loops and devices ---- */
-
-/* Whoever an id's events are for: what its context points to. */
-struct rdma_endpoint {
-	void (*on_event)(struct rdma_endpoint *endpoint, const struct smd_verbs_event *event);
-};
-
-struct rdma_loop {
-	struct event_base *base;
-	struct rdma_event_channel *channel;
-	struct event *readable;
-	unsigned users; /* lanes and listeners */
-	LIST_HEAD(, rdma_device) devices;
-	LIST_ENTRY(rdma_loop) link;
-};
-
-struct rdma_device {
-	struct rdma_loop *loop;
-	struct ibv_context *context;
-	struct smd_verbs_limits limits;
-	struct ibv_pd *domain;
-	struct smd_verbs_queue queue;
-	uint32_t queue_depth;
-	uint32_t queue_used; /* completions that there can be at once */
-	struct smd_rdma_memory *memory;
-	uint64_t generation;    /* the last moment at which it was */
-	struct event *readable; /* of the completion channel */
-	struct event *again;    /* the queue is looked at without sleeping */
-	struct event *flush;    /* at the end of this turn */
-	struct event *beat;     /* looks whether silent machines are there */
-	uint64_t busy_ns;       /* when there was last a completion */
-	struct ibv_wc *polled;  /* completions out of the queue: those */
-	unsigned polled_begin;  /* from here on are still to be handled, */
-	unsigned polled_end;    /* up to here */
-	unsigned polled_room;
-	TAILQ_HEAD(, rdma_lane) dirty; /* lanes with something to post or to report */
-	struct rdma_lane **lanes;      /* by the low half of their numbers; NULL: free */
-	uint32_t *uses;                /* of each of these: how often, for the high half */
-	uint32_t nlanes;               /* size of the tables */
-	bool removed;                  /* the device is no more */
-	bool refused;                  /* a buffer could not be registered, which has been said */
-	unsigned users;
-	LIST_ENTRY(rdma_device) link;
-};
-
-/* Finds or makes the loop's part; on the loop's thread. 0 or -errno with a text. */
-int smd_rdma_loop_get(struct event_base *base, struct rdma_loop **out, struct smd_error *error);
-/* Not inside a callback of the loop's: it may free it. */
-void smd_rdma_loop_put(struct rdma_loop *loop);
-
-/* Why something cannot be had; names the limit of locked memory when that is it. Returns -err. */
-int smd_rdma_explain(struct smd_error *error, int err, const char *what);
-
-int smd_rdma_device_get(struct rdma_loop *loop, struct ibv_context *context, uint8_t port,
-	struct rdma_device **out, struct smd_error *error);
-void smd_rdma_device_put(struct rdma_device *device);
-
-/* A completion that is still to be handled, after those that came before. False: out of memory. */
-bool smd_rdma_device_keep(struct rdma_device *device, const struct ibv_wc *completion);
-
-/* Makes room for the lane's completions and gives it a number. 0 or -errno. */
-int smd_rdma_device_add(struct rdma_device *device, struct rdma_lane *lane, uint32_t completions);
-void smd_rdma_device_remove(
-	struct rdma_device *device, struct rdma_lane *lane, uint32_t completions);
-/* NULL: it has gone. */
-struct rdma_lane *smd_rdma_device_find(const struct rdma_device *device, uint32_t number);
-
-/* The lane has something to post or to report: it is looked at before the turn ends. */
-void smd_rdma_device_wake(struct rdma_lane *lane);
-
-/* All its lanes fail: they send nothing from now on, and are told before the turn ends. */
-void smd_rdma_device_fail(struct rdma_device *device, int err, const char *reason);
-
-/* Takes completions and posts what they lead to, without sleeping; how many there were. */
-unsigned smd_rdma_device_poll(struct rdma_device *device);
 
 /* ---- lanes ---- */
 
@@ -133,6 +58,7 @@ struct rdma_advertisement {
 struct rdma_lane {
 	struct smd_lane lane;
 	struct rdma_endpoint endpoint;
+	struct rdma_pair pair;
 	struct rdma_loop *loop;     /* NULL: not attached yet */
 	struct rdma_device *device; /* NULL: no device yet */
 	struct rdma_cm_id *id;
@@ -148,11 +74,8 @@ struct rdma_lane {
 	int err;           /* the lane is to be ended for this, */
 	bool err_is_flush; /* which is a consequence, and gives way to a cause */
 	char reason[SMD_ERROR_TEXT_MAX];
-	bool dirty;
-	TAILQ_ENTRY(rdma_lane) dirty_link;
 
 	/* Messages: ours go into the other end's receive buffers, its into ours. */
-	uint32_t number;          /* in the device */
 	uint32_t receive_buffers; /* here */
 	uint8_t *memory;          /* that many receive buffers, then as many bounce buffers */
 	struct ibv_mr *region;    /* of them */
@@ -203,12 +126,17 @@ static inline bool smd_rdma_owes_taken(const struct rdma_lane *lane)
 	return lane->rx_next - lane->rx_told >= lane->window / 2;
 }
 
+static inline struct rdma_lane *rdma_lane_of_pair(struct rdma_pair *pair)
+{
+	return (struct rdma_lane *)((char *)pair - offsetof(struct rdma_lane, pair));
+}
+
 static inline struct rdma_lane *rdma_lane_of(struct smd_lane *lane)
 {
 	return (struct rdma_lane *)lane;
 }
 
-/* rdma_connect.c */
+/* connect.c */
 int smd_rdma_connect(struct event_base *base, const char *address, unsigned shard,
 	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
 	struct smd_error *error);
@@ -216,19 +144,19 @@ int smd_rdma_attach(struct smd_lane *lane, struct event_base *base,
 	const struct smd_lane_callbacks *callbacks, void *owner);
 struct rdma_lane *smd_rdma_lane_create(void);
 
-/* rdma_listen.c */
+/* listen.c */
 int smd_rdma_listen(struct event_base *base, const char *address, smd_accept *on_accept,
 	void *owner, struct smd_listener **out, char bound[128], struct smd_error *error);
 void smd_rdma_listener_close(struct smd_listener *listener);
 
-/* rdma.c: the lane has no further use, for that reason. From the loop, on_closed() is called. */
+/* end.c: the lane has no further use, for that reason. From the loop, on_closed() is called. */
 void smd_rdma_lane_end(struct rdma_lane *lane, int err, const char *reason);
 /* The same from anywhere: on_closed() is called before the turn ends. */
 void smd_rdma_lane_fail(struct rdma_lane *lane, int err, const char *reason);
 /* A completion says that the queue pair is in the error state. */
 void smd_rdma_lane_fail_status(struct rdma_lane *lane, enum ibv_wc_status status);
 
-/* rdma_send.c: posts what may be posted. False: the lane was closed by a done(). */
+/* send.c: posts what may be posted. False: the lane was closed by a done(). */
 bool smd_rdma_post(struct rdma_lane *lane);
 /* Sends of messages that have arrived are done. False: the lane was closed by that. */
 bool smd_rdma_settle(struct rdma_lane *lane);
@@ -239,18 +167,15 @@ void smd_rdma_sent(struct rdma_lane *lane, uint32_t request);
 /* Writes nothing, to learn whether there is still somebody to acknowledge it. */
 void smd_rdma_probe(struct rdma_lane *lane);
 
-/* rdma_receive.c: takes a completion, whatever it is of. */
-void smd_rdma_completed(struct rdma_device *device, const struct ibv_wc *completion);
-/* The same of a lane that is being closed: only what it says of our messages matters. */
-void smd_rdma_count_completion(struct rdma_lane *lane, const struct ibv_wc *completion);
+/* receive.c: what the device's poller calls for a lane's queue pair. */
+extern const struct rdma_pair_ops smd_rdma_lane_pair;
+/* Of a lane that is being closed: only what the completion says of our messages matters. */
+void smd_rdma_count_completion(struct rdma_pair *pair, const struct ibv_wc *completion);
+
+/* send.c */
 /* Posts receives, for as many messages as the other end may send. 0 or -errno. */
 int smd_rdma_post_receives(struct rdma_lane *lane);
 
-/* What a work request is known by: its lane, and its place among the lane's. */
 #define RDMA_WR_RECEIVE 0x80000000u
-static inline uint64_t smd_rdma_wr_id(const struct rdma_lane *lane, uint32_t request)
-{
-	return (uint64_t)lane->number << 32 | request;
-}
 
 #endif

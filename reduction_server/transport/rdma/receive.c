@@ -34,7 +34,7 @@ static int lane_on_taken(struct rdma_lane *lane, uint32_t taken, struct smd_erro
 		return ret;
 	}
 	if (!TAILQ_EMPTY(&lane->tx)) {
-		smd_rdma_device_wake(lane);
+		smd_rdma_device_wake(lane->device, &lane->pair);
 	}
 	smd_rdma_settle(lane);
 	return 0;
@@ -168,32 +168,15 @@ static void lane_on_write(struct rdma_lane *lane, const struct ibv_wc *completio
 	if (ret) {
 		smd_rdma_lane_end(lane, ret, error.text);
 	} else if (smd_rdma_owes_taken(lane)) {
-		smd_rdma_device_wake(lane);
+		smd_rdma_device_wake(lane->device, &lane->pair);
 	}
-}
-
-int smd_rdma_post_receives(struct rdma_lane *lane)
-{
-	struct ibv_recv_wr requests[RDMA_RECEIVES];
-	uint32_t n = lane->rx_owed;
-
-	if (n == 0) {
-		return 0;
-	}
-	for (uint32_t i = 0; i < n; i++) {
-		requests[i] = (struct ibv_recv_wr){
-			.wr_id = smd_rdma_wr_id(lane, RDMA_WR_RECEIVE),
-			.next = i + 1 < n ? &requests[i + 1] : NULL,
-		};
-	}
-	lane->rx_owed = 0;
-	return smd_verbs_post_receive(lane->id, requests);
 }
 
 /* ---- completions ---- */
 
-void smd_rdma_count_completion(struct rdma_lane *lane, const struct ibv_wc *completion)
+void smd_rdma_count_completion(struct rdma_pair *pair, const struct ibv_wc *completion)
 {
+	struct rdma_lane *lane = rdma_lane_of_pair(pair);
 	uint32_t immediate = ntohl(completion->imm_data);
 	struct smd_rdma_prefix prefix;
 	struct smd_error error = {""};
@@ -217,15 +200,12 @@ void smd_rdma_count_completion(struct rdma_lane *lane, const struct ibv_wc *comp
 	}
 }
 
-void smd_rdma_completed(struct rdma_device *device, const struct ibv_wc *completion)
+static void lane_completed(struct rdma_pair *pair, const struct ibv_wc *completion)
 {
-	struct rdma_lane *lane = smd_rdma_device_find(device, (uint32_t)(completion->wr_id >> 32));
+	struct rdma_lane *lane = rdma_lane_of_pair(pair);
 	uint32_t request = (uint32_t)completion->wr_id;
 	char text[96];
 
-	if (!lane) {
-		return; /* it was closed, and this was in the queue already */
-	}
 	if (completion->status != IBV_WC_SUCCESS) {
 		smd_rdma_lane_fail_status(lane, completion->status);
 		return;
@@ -245,3 +225,31 @@ void smd_rdma_completed(struct rdma_device *device, const struct ibv_wc *complet
 		break;
 	}
 }
+
+static void lane_flush(struct rdma_pair *pair)
+{
+	struct rdma_lane *lane = rdma_lane_of_pair(pair);
+
+	if (lane->err) {
+		smd_rdma_lane_end(lane, lane->err, lane->reason);
+	} else {
+		smd_rdma_post(lane);
+	}
+}
+
+static void lane_probe(struct rdma_pair *pair)
+{
+	smd_rdma_probe(rdma_lane_of_pair(pair));
+}
+
+static void lane_fail(struct rdma_pair *pair, int err, const char *reason)
+{
+	smd_rdma_lane_fail(rdma_lane_of_pair(pair), err, reason);
+}
+
+const struct rdma_pair_ops smd_rdma_lane_pair = {
+	.completed = lane_completed,
+	.flush = lane_flush,
+	.probe = lane_probe,
+	.fail = lane_fail,
+};

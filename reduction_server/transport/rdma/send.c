@@ -90,7 +90,7 @@ void smd_rdma_sent(struct rdma_lane *lane, uint32_t request)
 {
 	smd_rdma_count_sent(lane, request);
 	if (smd_rdma_settle(lane) && (!TAILQ_EMPTY(&lane->tx) || smd_rdma_owes_taken(lane))) {
-		smd_rdma_device_wake(lane);
+		smd_rdma_device_wake(lane->device, &lane->pair);
 	}
 }
 
@@ -112,7 +112,7 @@ static struct ibv_send_wr *chain_add(struct chain *chain, struct rdma_lane *lane
 	*piece = (struct ibv_sge){(uintptr_t)bytes, length, key};
 	*request = (struct ibv_send_wr){
 		.wr_id = smd_rdma_wr_id(
-			lane, (lane->requests + chain->length + 1) & ~RDMA_WR_RECEIVE),
+			&lane->pair, (lane->requests + chain->length + 1) & ~RDMA_WR_RECEIVE),
 		.sg_list = piece,
 		.num_sge = length ? 1 : 0,
 		.opcode = IBV_WR_RDMA_WRITE,
@@ -281,6 +281,24 @@ static void lane_post_batch(struct rdma_lane *lane, struct chain *chain)
 		snprintf(text, sizeof(text), "cannot post to the queue pair: %s", strerror(-ret));
 		smd_rdma_lane_fail(lane, ret, text);
 	}
+}
+
+int smd_rdma_post_receives(struct rdma_lane *lane)
+{
+	struct ibv_recv_wr requests[RDMA_RECEIVES];
+	uint32_t n = lane->rx_owed;
+
+	if (n == 0) {
+		return 0;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		requests[i] = (struct ibv_recv_wr){
+			.wr_id = smd_rdma_wr_id(&lane->pair, RDMA_WR_RECEIVE),
+			.next = i + 1 < n ? &requests[i + 1] : NULL,
+		};
+	}
+	lane->rx_owed = 0;
+	return smd_verbs_post_receive(lane->id, requests);
 }
 
 bool smd_rdma_post(struct rdma_lane *lane)

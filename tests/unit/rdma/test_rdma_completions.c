@@ -12,7 +12,7 @@
 static struct ibv_wc completion_of(const struct peer *peer, enum ibv_wc_status status)
 {
 	return (struct ibv_wc){
-		.wr_id = smd_rdma_wr_id(peer->lane, 0),
+		.wr_id = smd_rdma_wr_id(&peer->lane->pair, 0),
 		.status = status,
 		.opcode = IBV_WC_RDMA_WRITE,
 	};
@@ -247,8 +247,9 @@ static void completions_of_a_closed_lane_are_nobodys(void **state)
 	script_complete(other.id, &completion);
 	peer_poll(&other);
 	peer_open(&young, link);
-	assert_int_equal(young.lane->number & 0xffff, (uint32_t)(completion.wr_id >> 32) & 0xffff);
-	assert_int_not_equal(young.lane->number, completion.wr_id >> 32);
+	assert_int_equal(
+		young.lane->pair.number & 0xffff, (uint32_t)(completion.wr_id >> 32) & 0xffff);
+	assert_int_not_equal(young.lane->pair.number, completion.wr_id >> 32);
 	script_complete(other.id, &completion);
 	completion.status = IBV_WC_SUCCESS;
 	script_complete(other.id, &completion);

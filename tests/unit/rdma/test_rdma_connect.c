@@ -525,15 +525,16 @@ static void lanes_have_numbers_of_their_own(void **state)
 		for (int i = 0; i < LANES; i++) {
 			peer_open(&peers[i], link);
 			for (int k = 0; k < i; k++) {
-				assert_int_not_equal(peers[k].lane->number, peers[i].lane->number);
+				assert_int_not_equal(
+					peers[k].lane->pair.number, peers[i].lane->pair.number);
 			}
 		}
 		for (int i = 0; i < LANES; i++) {
 			int k = (i * 7) % LANES;
 
-			assert_ptr_equal(
-				smd_rdma_device_find(peers[k].lane->device, peers[k].lane->number),
-				peers[k].lane);
+			assert_ptr_equal(smd_rdma_device_find(
+						 peers[k].lane->device, peers[k].lane->pair.number),
+				&peers[k].lane->pair);
 			peer_close(&peers[k], link);
 		}
 	}

@@ -40,7 +40,8 @@ static struct smd_advertisement *advertisement(struct peer *peer, unsigned n)
 }
 
 /* The remote buffers that came with the lane's message are those from `first` on, and so many. */
-static void assert_remote_buffers(const struct peer *peer, uint32_t number, unsigned first, unsigned n)
+static void assert_remote_buffers(
+	const struct peer *peer, uint32_t number, unsigned first, unsigned n)
 {
 	const uint8_t *at;
 	struct smd_rdma_prefix prefix = peer_read(peer, number, &at);
