@@ -1,4 +1,4 @@
-/* Tells lanes of allocations of device memory, and withdraws them. */
+/* Registers allocations of device memory with the lanes' network cards, and evicts them. */
 #include "worker/libsummand/allocation_cache.h"
 
 #include <assert.h>
@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include "reduction_server/base/log.h"
-#include "worker/libsummand/context.h"
+#include "worker/libsummand/device.h"
 
-static bool context_has_cards(const struct smd_context *context)
+static bool allocations_have_cards(const struct smd_allocations *allocations)
 {
-	for (unsigned i = 0; i < context->nremotes; i++) {
-		const struct smd_lane *lane = context->remotes[i]->lane;
+	for (unsigned i = 0; i < allocations->remotes->count; i++) {
+		const struct smd_lane *lane = allocations->remotes->each[i]->lane;
 
 		if (lane && smd_lane_has_card(lane)) {
 			return true;
@@ -30,25 +30,24 @@ static void allocation_unlink(
 	free(allocation);
 }
 
-static void allocation_evict(struct smd_context *context, struct smd_allocation *allocation)
+static void allocation_evict(struct smd_allocations *allocations, struct smd_allocation *allocation)
 {
 	struct smd_extent memory = {(void *)allocation->base, allocation->length};
 
 	assert(allocation->users == 0);
-	for (unsigned i = 0; memory.length && i < context->nremotes; i++) {
-		if (context->remotes[i]->lane) {
-			smd_lane_deregister(context->remotes[i]->lane, memory);
+	for (unsigned i = 0; memory.length && i < allocations->remotes->count; i++) {
+		if (allocations->remotes->each[i]->lane) {
+			smd_lane_deregister(allocations->remotes->each[i]->lane, memory);
 		}
 	}
-	allocation_unlink(&context->staging.allocations, allocation);
+	allocation_unlink(allocations, allocation);
 }
 
 /* Those that have been freed, and more if that is not enough. Those in use stay, as they must be
  * there. False: there is no room. */
-static bool allocations_make_room(struct smd_context *context)
+static bool allocations_make_room(struct smd_allocations *allocations)
 {
-	struct smd_allocations *allocations = &context->staging.allocations;
-	const struct smd_device_ops *ops = context->staging.ops;
+	const struct smd_device_ops *ops = allocations->ops;
 	struct smd_allocation *allocation = TAILQ_FIRST(&allocations->all);
 	struct smd_allocation *oldest = NULL;
 
@@ -57,7 +56,7 @@ static bool allocations_make_room(struct smd_context *context)
 
 		if (allocation->users == 0) {
 			if (ops->identify(allocation->device, allocation->base) != allocation->id) {
-				allocation_evict(context, allocation);
+				allocation_evict(allocations, allocation);
 			} else {
 				oldest = allocation;
 			}
@@ -65,7 +64,7 @@ static bool allocations_make_room(struct smd_context *context)
 		allocation = next;
 	}
 	if (allocations->count == SMD_ALLOCATIONS_MAX && oldest) {
-		allocation_evict(context, oldest);
+		allocation_evict(allocations, oldest);
 	}
 	return allocations->count < SMD_ALLOCATIONS_MAX;
 }
@@ -81,12 +80,12 @@ static void allocations_say(struct smd_allocations *allocations, const char *rea
 }
 
 static void allocation_tell_lanes(
-	struct smd_context *context, const struct smd_device_export *export)
+	struct smd_allocations *allocations, const struct smd_device_export *export)
 {
 	unsigned told = 0;
 
-	for (unsigned i = 0; i < context->nremotes; i++) {
-		struct smd_lane *lane = context->remotes[i]->lane;
+	for (unsigned i = 0; i < allocations->remotes->count; i++) {
+		struct smd_lane *lane = allocations->remotes->each[i]->lane;
 		struct smd_error error = {""};
 		int ret;
 
@@ -98,7 +97,7 @@ static void allocation_tell_lanes(
 		if (ret) {
 			smd_error_set(&error, -ret, "the network card of the lane to %s: %s",
 				smd_lane_peer_name(lane), strerror(-ret));
-			allocations_say(&context->staging.allocations, error.text);
+			allocations_say(allocations, error.text);
 		}
 	}
 	smd_log(SMD_LOG_DEBUG, "libsummand",
@@ -106,15 +105,14 @@ static void allocation_tell_lanes(
 		export->memory.length, export->memory.base, told);
 }
 
-static struct smd_allocation *allocation_add(
-	struct smd_context *context, struct smd_device *device, const void *pointer, uint64_t id)
+static struct smd_allocation *allocation_add(struct smd_allocations *allocations,
+	struct smd_device *device, const void *pointer, uint64_t id)
 {
-	struct smd_allocations *allocations = &context->staging.allocations;
 	struct smd_allocation *allocation;
 	struct smd_device_export export;
 	struct smd_error error = {""};
 
-	if (!allocations_make_room(context)) {
+	if (!allocations_make_room(allocations)) {
 		return NULL;
 	}
 	allocation = calloc(1, sizeof(*allocation));
@@ -124,12 +122,12 @@ static struct smd_allocation *allocation_add(
 	allocation->id = id;
 	allocation->device = device;
 	allocation->base = pointer;
-	if (context->staging.ops->export(device, pointer, &export, &error)) {
+	if (allocations->ops->export(device, pointer, &export, &error)) {
 		allocations_say(allocations, error.text); /* and is not tried again */
 	} else {
 		allocation->base = export.memory.base;
 		allocation->length = export.memory.length;
-		allocation_tell_lanes(context, &export);
+		allocation_tell_lanes(allocations, &export);
 		close(export.fd);
 	}
 	TAILQ_INSERT_HEAD(&allocations->all, allocation, link);
@@ -151,17 +149,17 @@ static struct smd_allocation *allocation_find(struct smd_allocations *allocation
 	return allocation;
 }
 
-struct smd_allocation *smd_allocation_take(
-	struct smd_context *context, struct smd_device *device, const void *pointer, uint64_t id)
+struct smd_allocation *smd_allocation_take(struct smd_allocations *allocations,
+	struct smd_device *device, const void *pointer, uint64_t id)
 {
 	struct smd_allocation *allocation;
 
-	if (id == 0 || !context_has_cards(context)) {
+	if (id == 0 || !allocations_have_cards(allocations)) {
 		return NULL;
 	}
-	allocation = allocation_find(&context->staging.allocations, id);
+	allocation = allocation_find(allocations, id);
 	if (!allocation) {
-		allocation = allocation_add(context, device, pointer, id);
+		allocation = allocation_add(allocations, device, pointer, id);
 	}
 	if (allocation) {
 		allocation->users++;
@@ -176,9 +174,10 @@ void smd_allocation_put(struct smd_allocation *allocation)
 	}
 }
 
-void smd_allocations_create(struct smd_allocations *allocations)
+void smd_allocations_create(struct smd_allocations *allocations, const struct smd_device_ops *ops,
+	const struct smd_remotes *remotes)
 {
-	*allocations = (struct smd_allocations){.count = 0};
+	*allocations = (struct smd_allocations){.ops = ops, .remotes = remotes};
 	TAILQ_INIT(&allocations->all);
 }
 

@@ -1,17 +1,18 @@
 /*
- * Allocations of device memory that network cards read and write themselves.
+ * The registration cache of device memory: which allocations the lanes' network cards read and
+ * write themselves.
  *
- * When an operation on device memory begins, the lanes whose transport can use it (rdma) are told
- * of the whole allocation that the buffer lies in, by a dma-buf. Chunks may then go from there into
- * places at the shard, and results back, with no copy in between; which ones the lane says
+ * When an operation on device memory begins, the whole allocation that its buffer lies in is
+ * registered, by a dma-buf, with the lanes whose transport can use it (rdma). Chunks may then go
+ * from there into the shard's buffers, and results back, without a copy; the lane says which ones
  * (smd_lane_can_dma()).
  *
- * Behind an address there may be another memory than before. So allocations are known by the id
- * that the driver gives each of them, and never another. Nobody says when one is freed; lanes keep
- * what they were told of until it is withdrawn, which happens to those that are gone when the next
- * one becomes known, and to the one not used for longest when there are too many.
+ * The memory behind an address can change. So allocations are known by the id that the driver gives
+ * each of them and never gives again. Nobody says when one is freed: those that are gone are
+ * deregistered when the next one is registered, and so is the least recently used one when there
+ * are SMD_ALLOCATIONS_MAX.
  *
- * All on the owner.
+ * All on the owner (progress.h).
  */
 #ifndef SMD_LIBSUMMAND_ALLOCATION_CACHE_H
 #define SMD_LIBSUMMAND_ALLOCATION_CACHE_H
@@ -21,8 +22,10 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-struct smd_context;
+#include "worker/libsummand/remote.h"
+
 struct smd_device;
+struct smd_device_ops;
 
 #define SMD_ALLOCATIONS_MAX 64
 
@@ -39,10 +42,13 @@ TAILQ_HEAD(smd_allocation_queue, smd_allocation);
 struct smd_allocations {
 	struct smd_allocation_queue all; /* those used last first */
 	unsigned count;
-	bool said; /* why some are out of reach */
+	bool said; /* why some cannot be registered */
+	const struct smd_device_ops *ops;
+	const struct smd_remotes *remotes;
 };
 
-void smd_allocations_create(struct smd_allocations *allocations);
+void smd_allocations_create(struct smd_allocations *allocations, const struct smd_device_ops *ops,
+	const struct smd_remotes *remotes);
 /* When the lanes are closed. */
 void smd_allocations_destroy(struct smd_allocations *allocations);
 
@@ -50,8 +56,8 @@ void smd_allocations_destroy(struct smd_allocations *allocations);
  * The allocation of that id, which the buffer at `pointer` lies in, to be given back with
  * smd_allocation_put(). NULL: no lane can use it, or there are too many.
  */
-struct smd_allocation *smd_allocation_take(
-	struct smd_context *context, struct smd_device *device, const void *pointer, uint64_t id);
+struct smd_allocation *smd_allocation_take(struct smd_allocations *allocations,
+	struct smd_device *device, const void *pointer, uint64_t id);
 /* NULL is allowed. */
 void smd_allocation_put(struct smd_allocation *allocation);
 

@@ -11,7 +11,6 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
-#include "worker/libsummand/comm.h"
 
 /* ---- the last error of each thread ---- */
 
@@ -32,9 +31,22 @@ const char *smd_error_message(void)
 
 /* ---- on the owner of the progress engine ---- */
 
-void smd_target_name(const struct smd_target *target, char out[160])
+/* The context is of no further use, its communicators fail, and the first such text is what every
+ * later call says. */
+static void context_fail(struct smd_context *context, int err, const char *text)
 {
-	snprintf(out, 160, "reduction server %s", target->address);
+	context->remote_owner.failed = true;
+	smd_progress_lock(&context->progress);
+	if (context->err == 0) {
+		context->err = err;
+		smd_error_set(&context->error, -err, "%s", text);
+	}
+	smd_progress_publish(&context->progress);
+	for (unsigned i = 0; i < SMD_COMMS_MAX; i++) {
+		if (context->comms[i]) {
+			context->comms[i]->ops->on_failed(context->comms[i], err, text);
+		}
+	}
 }
 
 /* The first shard of every server, then the second of every server, ...: so neighbours in the deal
@@ -46,17 +58,17 @@ static int context_order_remotes(struct smd_context *context)
 	for (unsigned t = 0; t < context->ntargets; t++) {
 		n += context->targets[t].nremotes;
 	}
-	context->remotes = calloc(n, sizeof(struct smd_remote *));
-	if (!context->remotes) {
+	context->remotes.each = calloc(n, sizeof(struct smd_remote *));
+	if (!context->remotes.each) {
 		return -ENOMEM;
 	}
-	for (unsigned s = 0; context->nremotes < n; s++) {
+	for (unsigned s = 0; context->remotes.count < n; s++) {
 		for (unsigned t = 0; t < context->ntargets; t++) {
 			if (s < context->targets[t].nremotes) {
 				struct smd_remote *remote = context->targets[t].remotes[s];
 
-				remote->index = context->nremotes;
-				context->remotes[context->nremotes++] = remote;
+				remote->index = context->remotes.count;
+				context->remotes.each[context->remotes.count++] = remote;
 			}
 		}
 	}
@@ -73,20 +85,20 @@ static int context_make_deal(struct smd_context *context)
 	if (ret) {
 		return ret;
 	}
-	shards = calloc(context->nremotes, sizeof(*shards));
+	shards = calloc(context->remotes.count, sizeof(*shards));
 	if (!shards) {
 		return -ENOMEM;
 	}
-	for (unsigned i = 0; i < context->nremotes; i++) {
-		const struct smd_welcome *welcome = &context->remotes[i]->welcome;
+	for (unsigned i = 0; i < context->remotes.count; i++) {
+		const struct smd_welcome *welcome = &context->remotes.each[i]->welcome;
 
 		shards[i] = (struct smd_deal_shard){
 			welcome->server_id, welcome->shard, welcome->weight};
 		chunk_bytes =
 			welcome->chunk_bytes < chunk_bytes ? welcome->chunk_bytes : chunk_bytes;
 	}
-	ret = smd_deal_create(&context->deal, shards, context->nremotes, chunk_bytes);
-	context->deal_hash = smd_deal_hash(shards, context->nremotes, chunk_bytes);
+	ret = smd_deal_create(&context->deal, shards, context->remotes.count, chunk_bytes);
+	context->deal_hash = smd_deal_hash(shards, context->remotes.count, chunk_bytes);
 	free(shards);
 	return ret;
 }
@@ -103,7 +115,8 @@ static int context_open_shards(struct smd_context *context, struct smd_remote *f
 	struct smd_target *target = first->target;
 
 	while (target->nremotes < first->welcome.shards) {
-		struct smd_remote *remote = smd_remote_create(context, target, target->nremotes);
+		struct smd_remote *remote =
+			smd_remote_create(&context->remote_owner, target, target->nremotes);
 
 		if (!remote) {
 			return -ENOMEM;
@@ -128,7 +141,7 @@ static int context_check_twice(struct smd_context *context)
 				"reduction servers: each must be named once, but %.100s and %.100s "
 				"are the same",
 				context->targets[u].address, context->targets[t].address);
-			smd_context_fail(context, -EINVAL, text);
+			context_fail(context, -EINVAL, text);
 			return -EINVAL;
 		}
 	}
@@ -149,12 +162,18 @@ static int context_check_server(struct smd_context *context, const struct smd_re
 	smd_target_name(remote->target, name);
 	snprintf(text, sizeof(text), "%s was replaced by another while this process connected",
 		name);
-	smd_context_fail(context, -ECONNRESET, text);
+	context_fail(context, -ECONNRESET, text);
 	return -ECONNRESET;
 }
 
-void smd_context_welcomed(struct smd_context *context, struct smd_remote *remote)
+static struct smd_context *context_of(struct smd_remote_owner *owner)
 {
+	return (struct smd_context *)owner;
+}
+
+static void context_on_welcomed(struct smd_remote_owner *owner, struct smd_remote *remote)
+{
+	struct smd_context *context = context_of(owner);
 	unsigned expected = 0;
 	int ret = 0;
 
@@ -179,32 +198,42 @@ void smd_context_welcomed(struct smd_context *context, struct smd_remote *remote
 		}
 	}
 	if (ret) {
-		smd_context_fail(
+		context_fail(
 			context, ret, "cannot connect to the reduction servers: out of memory");
 	}
 }
 
-void smd_context_fail(struct smd_context *context, int err, const char *text)
+static void context_on_lane_closed(struct smd_remote_owner *owner, struct smd_remote *remote)
 {
-	smd_progress_lock(&context->progress);
-	if (context->err == 0) {
-		context->err = err;
-		smd_error_set(&context->error, -err, "%s", text);
-	}
-	smd_progress_publish(&context->progress);
-	for (unsigned i = 0; i < SMD_COMMS_MAX; i++) {
+	struct smd_context *context = context_of(owner);
+
+	for (unsigned i = 0; context->ready && i < SMD_COMMS_MAX; i++) {
 		if (context->comms[i]) {
-			smd_comm_fail(context->comms[i], err, text);
+			context->comms[i]->ops->on_lane_closed(context->comms[i], remote);
 		}
 	}
 }
 
-void smd_context_add_counts(struct smd_context *context, const struct smd_lane *lane)
+static void context_on_failed(struct smd_remote_owner *owner, int err, const char *text)
 {
-	smd_lane_counts_add(&context->ended, &lane->counts);
+	context_fail(context_of(owner), err, text);
 }
 
-/* A caller's wish to know what the lanes have moved. */
+static struct smd_receiver *context_find(struct smd_remote_owner *owner, uint32_t number)
+{
+	struct smd_receiver *receiver = context_of(owner)->comms[SMD_COMM_INDEX(number)];
+
+	return receiver && receiver->number == number ? receiver : NULL;
+}
+
+static const struct smd_remote_owner_ops context_remote_ops = {
+	.on_welcomed = context_on_welcomed,
+	.on_lane_closed = context_on_lane_closed,
+	.on_failed = context_on_failed,
+	.find = context_find,
+};
+
+/* A caller asks what the lanes have moved. */
 struct stats_task {
 	struct smd_task task;
 	struct smd_context *context;
@@ -217,12 +246,12 @@ static void context_count(struct smd_task *task)
 	struct stats_task *stats = (struct stats_task *)task;
 	struct smd_context *context = stats->context;
 
-	stats->counts = context->ended;
-	for (unsigned i = 0; i < context->nremotes; i++) {
-		const struct smd_lane *lane = context->remotes[i]->lane;
+	for (unsigned i = 0; i < context->remotes.count; i++) {
+		const struct smd_remote *remote = context->remotes.each[i];
 
-		if (lane) {
-			smd_lane_counts_add(&stats->counts, &lane->counts);
+		smd_lane_counts_add(&stats->counts, &remote->ended);
+		if (remote->lane) {
+			smd_lane_counts_add(&stats->counts, &remote->lane->counts);
 		}
 	}
 	smd_progress_lock(&context->progress);
@@ -258,7 +287,7 @@ static void context_free_remotes(struct smd_context *context)
 			}
 		}
 	}
-	free(context->remotes);
+	free(context->remotes.each);
 }
 
 /* ---- on callers' threads ---- */
@@ -288,11 +317,10 @@ static int context_create_targets(struct smd_context *context)
 	for (unsigned t = 0; t < context->config.nservers; t++) {
 		struct smd_target *target = &context->targets[t];
 
-		target->context = context;
 		target->address = context->config.servers[t];
 		target->nremotes = 1;
 		context->ntargets++;
-		target->remotes[0] = smd_remote_create(context, target, 0);
+		target->remotes[0] = smd_remote_create(&context->remote_owner, target, 0);
 		if (!target->remotes[0]) {
 			return -ENOMEM;
 		}
@@ -315,7 +343,7 @@ static void context_connect(struct smd_task *task)
 	context->deadline = evtimer_new(context->progress.base, context_on_deadline, context);
 	if (!context->deadline || evtimer_add(context->deadline, &patience) != 0 ||
 		context_create_targets(context)) {
-		smd_context_fail(context, -ENOMEM, "cannot start: out of memory");
+		context_fail(context, -ENOMEM, "cannot start: out of memory");
 	}
 }
 
@@ -332,13 +360,30 @@ static int context_wait_ready(struct smd_context *context, struct smd_error *err
 	int ret;
 
 	context->connect.run = context_connect;
-	context->deadline_ns = smd_clock_ns() + context->config.connect_timeout_s * SMD_SECOND_NS;
+	context->remote_owner.deadline_ns =
+		smd_clock_ns() + context->config.connect_timeout_s * SMD_SECOND_NS;
 	smd_progress_await(&context->progress, &context->connect, &goal, context, 0);
 	smd_progress_lock(&context->progress);
 	ret = context->err;
 	*error = context->error;
 	smd_progress_unlock(&context->progress);
 	return ret;
+}
+
+int smd_context_register(
+	struct smd_context *context, void *base, size_t length, const struct smd_dmabuf *dmabuf)
+{
+	return smd_registrations_add(&context->registrations, base, length, dmabuf);
+}
+
+void smd_context_deregister(struct smd_context *context, void *base, size_t length)
+{
+	smd_registrations_remove(&context->registrations, base, length);
+}
+
+bool smd_context_is_device_registered(struct smd_context *context, const void *memory, size_t bytes)
+{
+	return smd_registrations_cover_device(&context->registrations, memory, bytes);
 }
 
 int smd_context_create(const struct smd_context_options *options, smd_context **out)
@@ -362,8 +407,14 @@ int smd_context_create(const struct smd_context_options *options, smd_context **
 		smd_error_set(&error, -ret, "cannot start: %s", strerror(-ret));
 		goto free_config;
 	}
-	smd_staging_create(&context->staging, context);
-	LIST_INIT(&context->registrations);
+	context->remote_owner = (struct smd_remote_owner){
+		.ops = &context_remote_ops,
+		.config = &context->config,
+		.progress = &context->progress,
+	};
+	smd_staging_create(&context->staging, &context->progress, &context->deal, &context->remotes,
+		context->config.staging_bytes);
+	smd_registrations_create(&context->registrations, &context->progress, &context->remotes);
 	ret = context_wait_ready(context, &error);
 	if (ret) {
 		smd_context_destroy(context);

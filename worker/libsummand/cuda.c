@@ -171,7 +171,7 @@ static void cuda_close(struct smd_device *device)
 		}
 		smd_cuda_leave();
 	}
-	if (smd_cuda.cuDeviceGet(&handle, device->place.ordinal) == CUDA_SUCCESS) {
+	if (smd_cuda.cuDeviceGet(&handle, device->location.ordinal) == CUDA_SUCCESS) {
 		smd_cuda.cuDevicePrimaryCtxRelease(handle);
 	}
 	free(device);
@@ -198,7 +198,7 @@ static int cuda_create_streams(struct smd_device *device, struct smd_error *erro
 }
 
 /* The primary context is kept as long as the device is used, whether the memory is its or not. */
-static int cuda_open(const struct smd_device_location *place, struct smd_progress *progress,
+static int cuda_open(const struct smd_device_location *location, struct smd_progress *progress,
 	struct smd_device **out, struct smd_error *error)
 {
 	struct smd_device *device = calloc(1, sizeof(*device));
@@ -209,7 +209,7 @@ static int cuda_open(const struct smd_device_location *place, struct smd_progres
 	if (!device) {
 		return smd_error_set(error, ENOMEM, "out of memory");
 	}
-	ret = CUDA(error, cuDeviceGet, &handle, place->ordinal);
+	ret = CUDA(error, cuDeviceGet, &handle, location->ordinal);
 	if (ret == 0) {
 		ret = CUDA(error, cuDevicePrimaryCtxRetain, &primary, handle);
 	}
@@ -217,9 +217,9 @@ static int cuda_open(const struct smd_device_location *place, struct smd_progres
 		free(device);
 		return ret;
 	}
-	device->place = *place;
+	device->location = *location;
 	device->progress = progress;
-	device->context = place->context ? place->context : primary;
+	device->context = location->context ? location->context : primary;
 	ret = cuda_create_streams(device, error);
 	if (ret) {
 		cuda_close(device);

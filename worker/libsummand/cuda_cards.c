@@ -6,13 +6,13 @@
 
 uint64_t smd_cuda_identify(struct smd_device *device, const void *pointer)
 {
-	struct smd_device_location place = {.allocation = 0};
+	struct smd_device_location location = {.allocation = 0};
 
 	if (smd_cuda_enter(device, NULL) == 0) {
-		(void)smd_cuda_locate(pointer, &place, NULL);
+		(void)smd_cuda_locate(pointer, &location, NULL);
 		smd_cuda_leave();
 	}
-	return place.allocation;
+	return location.allocation;
 }
 
 #if CUDA_VERSION >= 11070
@@ -52,7 +52,7 @@ static int cuda_check_handle(CUdevice handle, bool *flushes, struct smd_error *e
 static int cuda_check_device(struct smd_device *device, struct smd_error *error)
 {
 	CUdevice handle;
-	int ret = CUDA(error, cuDeviceGet, &handle, device->place.ordinal);
+	int ret = CUDA(error, cuDeviceGet, &handle, device->location.ordinal);
 
 	return ret ? ret : cuda_check_handle(handle, &device->flushes, error);
 }

@@ -38,7 +38,7 @@ struct smd_device_export {
 enum { SMD_DEVICE_STREAMS = 2 };
 
 struct smd_device {
-	struct smd_device_location place;
+	struct smd_device_location location;
 	struct smd_progress *progress;
 	void *context;
 	void *reading[SMD_DEVICE_STREAMS]; /* from the device, used in turn: while one says */
@@ -76,7 +76,7 @@ struct smd_device_ops {
 	int (*locate)(
 		const void *pointer, struct smd_device_location *out, struct smd_error *error);
 
-	int (*open)(const struct smd_device_location *place, struct smd_progress *progress,
+	int (*open)(const struct smd_device_location *location, struct smd_progress *progress,
 		struct smd_device **out, struct smd_error *error);
 	/* Waits for what is under way; every notice has then been left. */
 	void (*close)(struct smd_device *device);

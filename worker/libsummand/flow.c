@@ -4,7 +4,16 @@
 #include <assert.h>
 #include <errno.h>
 
-#include "worker/libsummand/comm.h"
+bool smd_flow_sends_directly(const struct smd_flow *flow, const struct smd_request *operation,
+	uint64_t chunk, uint64_t ordinal)
+{
+	size_t bytes = smd_operation_chunk_bytes(operation, chunk);
+
+	return bytes <= smd_flow_remote_buffer(flow, ordinal).length &&
+	       smd_lane_can_dma(flow->remote->lane,
+		       operation->send + smd_operation_chunk_offset(operation, chunk),
+		       (uint32_t)bytes);
+}
 
 void smd_flow_grant(struct smd_flow *flow, unsigned window)
 {
@@ -26,8 +35,8 @@ static void flow_sent(struct smd_send *send, int err)
 
 	(void)err; /* a lane that ends fails the communicator */
 	sent->operation = NULL;
-	if (sent->stage) {
-		smd_staging_sent(sent);
+	if (sent->fetched) {
+		operation->path->sent(sent);
 	}
 	operation->sends_pending--;
 	smd_operation_check(operation);
@@ -55,18 +64,23 @@ static struct smd_extent flow_extent(const struct smd_request *operation, const 
 	return (struct smd_extent){(void *)buffer, operation->count * operation->element_bytes};
 }
 
-/* Offers the memory that the chunk's result is for, if the lane can have it written to. */
-static void flow_offer(struct smd_flow *flow, const struct smd_request *operation, uint64_t chunk)
+static bool flow_advertises(const struct smd_flow *flow, const struct smd_request *operation,
+	const void *memory, size_t bytes)
+{
+	return operation->path->advertises
+		       ? operation->path->advertises(flow, operation, memory, bytes)
+		       : bytes > SMD_DIRECT_ABOVE;
+}
+
+/* Advertises the memory that the chunk's result is for, if the lane can have it written to. */
+static void flow_advertise(
+	struct smd_flow *flow, const struct smd_request *operation, uint64_t chunk)
 {
 	struct smd_lane *lane = flow->remote->lane;
 	size_t bytes = smd_operation_received_bytes(operation, chunk);
 	uint8_t *memory = operation->recv + smd_operation_chunk_offset(operation, chunk);
 
-	if (smd_lane_can_advertise(lane) &&
-		(operation->writes_device
-				? bytes && smd_staging_reaches(operation,
-						   operation->recv_allocation, lane, memory, bytes)
-				: bytes > SMD_DIRECT_ABOVE)) {
+	if (smd_lane_can_advertise(lane) && flow_advertises(flow, operation, memory, bytes)) {
 		flow->advertisements[flow->next % SMD_FLOW_WINDOW_MAX] = smd_lane_advertise(
 			lane, memory, (uint32_t)bytes, flow_extent(operation, operation->recv));
 	}
@@ -117,7 +131,7 @@ static void flow_send_chunk(struct smd_flow *flow, struct smd_request *operation
 		.op = (uint8_t)operation->op,
 		.collective = (uint8_t)operation->collective,
 		.root = (uint16_t)operation->root,
-		.comm = flow->comm->number,
+		.comm = flow->comm->receiver.number,
 		.rank = flow->comm->rank,
 		.chunk = chunk,
 		.operation = operation->sequence,
@@ -130,14 +144,14 @@ static void flow_send_chunk(struct smd_flow *flow, struct smd_request *operation
 	 * chunk that has left. */
 	assert(!send->operation);
 	send->operation = operation;
-	send->send.payload = send->stage ? send->stage->memory : operation->send + offset;
+	send->send.payload = send->fetched ? send->fetched : operation->send + offset;
 	send->send.length = (uint32_t)smd_operation_sent_bytes(operation, chunk);
 	send->send.done = flow_sent;
-	send->send.owner = flow->comm;
+	send->send.owner = &flow->comm->receiver;
 	send->send.remote_buffer = smd_flow_remote_buffer(flow, flow->next);
-	send->send.extent = send->stage ? (struct smd_extent){.length = 0}
-					: flow_extent(operation, operation->send);
-	flow_offer(flow, operation, chunk);
+	send->send.extent = send->fetched ? (struct smd_extent){.length = 0}
+					  : flow_extent(operation, operation->send);
+	flow_advertise(flow, operation, chunk);
 	operation->sends_pending++;
 	flow->next++;
 	smd_lane_send(flow->remote->lane, &frame, &send->send);
@@ -152,23 +166,48 @@ static bool flow_send_next(struct smd_flow *flow)
 		return false;
 	}
 	chunk = smd_deal_chunk_of(&flow->comm->context->deal, flow->remote->index, flow->next);
-	operation = smd_comm_find_operation(flow->comm, chunk);
+	operation = smd_operation_find(flow->comm, chunk);
 	if (!operation) {
 		return false;
 	}
-	if ((operation->device && !smd_staging_may_send(flow, operation, chunk)) ||
-		(operation->cards_only && !smd_staging_may_go(flow, operation, chunk))) {
+	if (operation->path->may_send && !operation->path->may_send(flow, operation, chunk)) {
 		return false;
 	}
 	flow_send_chunk(flow, operation, chunk);
 	return true;
 }
 
+/* Begins to fetch the next chunk that is not yet fetched and may be; whether it did. */
+static bool flow_fetch_next(struct smd_flow *flow)
+{
+	const struct smd_deal *deal = &flow->comm->context->deal;
+
+	flow->fetched = flow->fetched < flow->next ? flow->next : flow->fetched;
+	for (; flow->fetched < flow->limit; flow->fetched++) {
+		uint64_t chunk = smd_deal_chunk_of(deal, flow->remote->index, flow->fetched);
+		struct smd_request *operation = smd_operation_find(flow->comm, chunk);
+		enum smd_fetch fetch;
+
+		if (!operation) {
+			return false;
+		}
+		if (!operation->path->fetch) {
+			continue;
+		}
+		fetch = operation->path->fetch(flow, operation, chunk);
+		if (fetch != SMD_FETCH_NONE) {
+			flow->fetched += fetch == SMD_FETCH_BEGUN;
+			return fetch == SMD_FETCH_BEGUN;
+		}
+	}
+	return false;
+}
+
 bool smd_flow_send(struct smd_flow *flow)
 {
-	bool reads = flow->comm->on_device && smd_staging_read(flow);
+	bool fetches = flow->comm->fetching && flow_fetch_next(flow);
 
-	return flow_send_next(flow) || reads;
+	return flow_send_next(flow) || fetches;
 }
 
 int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void **payload,
@@ -191,7 +230,7 @@ int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void 
 			(unsigned long long)frame->ordinal);
 	}
 	chunk = smd_deal_chunk_of(deal, flow->remote->index, frame->ordinal);
-	operation = smd_comm_find_operation(flow->comm, chunk);
+	operation = smd_operation_find(flow->comm, chunk);
 	if (!operation || frame->chunk != chunk) {
 		return smd_error_set(error, EPROTO, "RESULT: chunk must be %llu, got %llu",
 			(unsigned long long)chunk, (unsigned long long)frame->chunk);
@@ -213,10 +252,9 @@ int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void 
 	if (bytes == 0) {
 		return 0;
 	}
-	if (!operation->writes_device || flow->remote->lane->direct) {
-		*payload = operation->recv + smd_operation_chunk_offset(operation, chunk);
-	} else {
-		*payload = operation->cards_only ? flow->remote->sink : smd_staging_receive(flow);
+	*payload = operation->recv + smd_operation_chunk_offset(operation, chunk);
+	if (operation->path->receive && !flow->remote->lane->direct) {
+		*payload = operation->path->receive(flow, operation, *payload);
 	}
 	return 0;
 }
@@ -225,7 +263,7 @@ int smd_flow_received(struct smd_flow *flow, const struct smd_frame *frame, stru
 {
 	struct smd_request *operation = flow->rx_operation;
 	bool direct = flow->remote->lane->direct;
-	bool staged = operation->writes_device && !direct;
+	bool done = true;
 	int ret;
 
 	flow->rx_operation = NULL;
@@ -236,16 +274,12 @@ int smd_flow_received(struct smd_flow *flow, const struct smd_frame *frame, stru
 		return ret;
 	}
 	smd_flow_grant(flow, frame->window);
-	operation->unflushed |= operation->writes_device && direct && !operation->cards_only;
-	if (staged && operation->cards_only) {
-		smd_staging_refuse(operation, "a result came otherwise than to its place");
-	} else if (staged) {
-		smd_staging_write(flow, operation,
-			smd_operation_chunk_offset(operation, frame->chunk), frame->length);
+	if (operation->path->received) {
+		done = operation->path->received(flow, operation, frame, direct);
 	}
 	while (smd_flow_send(flow)) {
 	}
-	operation->chunks_done += !staged;
+	operation->chunks_done += done;
 	smd_operation_check(operation);
 	return 0;
 }

@@ -4,9 +4,10 @@
  *     0 ......... done ......... next ......... limit
  *     results here | sent, waiting | may be sent   | not granted yet
  *
- * Of those that may be sent, the ones before `read` are being read from a device or have been, and
- * the ones before `buffered` have a remote buffer at the shard (transport.h). Numbers are ordinals.
- * `done` and `next` only grow; limit - done is at most SMD_FLOW_WINDOW_MAX.
+ * Of those that may be sent, the ones before `fetched` need not be fetched by their path (path.h),
+ * are being, or have been, and the ones before `buffered` have a remote buffer at the shard
+ * (transport.h). Numbers are ordinals. `done` and `next` only grow; limit - done is at most
+ * SMD_FLOW_WINDOW_MAX.
  */
 #ifndef SMD_LIBSUMMAND_FLOW_H
 #define SMD_LIBSUMMAND_FLOW_H
@@ -14,19 +15,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "reduction_server/transport/transport.h"
-
-struct smd_comm;
-struct smd_remote;
-struct smd_request;
-struct smd_stage;
+#include "worker/libsummand/operation.h"
 
 #define SMD_FLOW_WINDOW_MAX SMD_WINDOW_MAX
 
 struct smd_flow_send {
 	struct smd_send send; /* owner: the communicator, for smd_lane_cancel() */
 	struct smd_request *operation;
-	struct smd_stage *stage; /* NULL: the chunk is sent from the caller's buffer */
+	const void *fetched;     /* where the path has put the chunk; NULL: it is in the buffer */
+	struct smd_stage *stage; /* the staged path's, which `fetched` is the memory of */
 };
 
 struct smd_flow {
@@ -35,11 +32,11 @@ struct smd_flow {
 	uint64_t done;
 	uint64_t next;
 	uint64_t limit;
-	uint64_t read;
+	uint64_t fetched;
 	uint64_t buffered;
-	bool exposed; /* the communicator is over, but the shard may still be writing results */
+	bool open; /* the communicator is over, but the shard may still be writing results */
 	struct smd_request *rx_operation; /* whose result is coming in */
-	struct smd_stage *rx_stage;       /* and where to; NULL: not to a stage */
+	struct smd_stage *rx_stage;       /* the staged path's, that it goes to; NULL: elsewhere */
 	struct smd_flow_send
 		sends[SMD_FLOW_WINDOW_MAX]; /* of ordinal k at k mod SMD_FLOW_WINDOW_MAX */
 	struct smd_remote_buffer remote_buffers[SMD_FLOW_WINDOW_MAX]; /* the same; for its chunk */
@@ -55,10 +52,17 @@ static inline struct smd_remote_buffer smd_flow_remote_buffer(
 					: (struct smd_remote_buffer){.length = 0};
 }
 
+/*
+ * Whether the lane's card takes that chunk from memory of a device: it can, and the shard has
+ * advertised a buffer for it. What is so once stays so.
+ */
+bool smd_flow_sends_directly(const struct smd_flow *flow, const struct smd_request *operation,
+	uint64_t chunk, uint64_t ordinal);
+
 /* The shard allows so many chunks after those that are done. */
 void smd_flow_grant(struct smd_flow *flow, unsigned window);
 
-/* Sends the next chunk if it is there and may go, begins to read one; whether it did either. */
+/* Sends the next chunk if it is there and may go, begins to fetch one; whether it did either. */
 bool smd_flow_send(struct smd_flow *flow);
 
 /*
@@ -75,7 +79,7 @@ int smd_flow_take_remote_buffers(struct smd_flow *flow, struct smd_error *error)
 /* Whether the shard may write into buffers of the communicator without a further word. */
 bool smd_flow_is_open(const struct smd_flow *flow);
 
-/* The shard is through with the communicator. */
+/* The shard is finished with the communicator. */
 void smd_flow_revoke_all(struct smd_flow *flow);
 /* The lane has been closed, and with it all that was advertised on it. */
 void smd_flow_forget_advertisements(struct smd_flow *flow);

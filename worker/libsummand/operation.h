@@ -12,7 +12,8 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "worker/libsummand/context.h"
+#include "worker/libsummand/comm.h"
+#include "worker/libsummand/path.h"
 
 struct smd_request {
 	struct smd_comm *comm;
@@ -33,9 +34,12 @@ struct smd_request {
 	uint64_t chunks_done;   /* results received */
 	unsigned sends_pending; /* chunks that a lane still reads from `send` */
 
-	bool cards_only; /* device memory is registered (registration.h), and `device` is NULL */
-	struct smd_device *device; /* NULL: both buffers are host memory */
-	bool reads_device;         /* `send` is the device's, and used */
+	const struct smd_path *path;
+	unsigned copies_pending; /* between the device and pinned memory */
+
+	/* Of device memory (path_staged.h, path_direct.h): */
+	struct smd_device *device; /* that the staged path copies from and to */
+	bool reads_device;         /* `send` is a device's, and used */
 	bool writes_device;        /* `recv` is */
 	uint64_t send_id;          /* of the allocations that they are in; 0: unknown */
 	uint64_t recv_id;
@@ -44,7 +48,6 @@ struct smd_request {
 	bool unflushed;          /* the device may not see all that cards have written to `recv`, */
 	bool unseen;             /* nor ever will: the operation ends with its communicator */
 	struct smd_fence *fence; /* NULL: what it has to follow on the device is done */
-	unsigned copies_pending;
 	TAILQ_ENTRY(smd_request) link;
 
 	/* Published, under the progress's lock: */
@@ -62,11 +65,14 @@ size_t smd_operation_chunk_bytes(const struct smd_request *operation, uint64_t c
 size_t smd_operation_sent_bytes(const struct smd_request *operation, uint64_t chunk);
 size_t smd_operation_received_bytes(const struct smd_request *operation, uint64_t chunk);
 
-/* As smd_broadcast_start(), but every rank gets the root's elements in `recv`, the root too. */
-int smd_broadcast_out_of_place_start(smd_comm *comm, const void *send, void *recv, size_t count,
-	enum smd_dtype dtype, int root, smd_request **out);
-
 /* On the owner: hands the operation back to its caller if nothing of it is under way. */
 void smd_operation_check(struct smd_request *operation);
+
+/* On the owner: it is in its communicator's list now. */
+void smd_operation_begin(struct smd_request *operation);
+
+/* On the owner: the operation that the chunk belongs to, or NULL when it has not been issued yet.
+ */
+struct smd_request *smd_operation_find(struct smd_comm *comm, uint64_t chunk);
 
 #endif

@@ -5,12 +5,10 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "worker/libsummand/context.h"
-
 /* What a caller asks of the owner of the progress engine. */
 struct registering {
 	struct smd_task task;
-	struct smd_context *context;
+	struct smd_registrations *registrations;
 	struct smd_extent memory;
 	const struct smd_dmabuf *dmabuf; /* NULL: the memory is the host's */
 	bool adds;                       /* else it removes */
@@ -19,11 +17,11 @@ struct registering {
 };
 
 static struct smd_registration *registration_find(
-	struct smd_registration_list *list, struct smd_extent memory)
+	struct smd_registrations *registrations, struct smd_extent memory)
 {
 	struct smd_registration *registration;
 
-	LIST_FOREACH (registration, list, link) {
+	LIST_FOREACH (registration, &registrations->list, link) {
 		if (registration->base == memory.base && registration->length == memory.length) {
 			break;
 		}
@@ -31,11 +29,11 @@ static struct smd_registration *registration_find(
 	return registration;
 }
 
-static void registration_undo(struct smd_context *context, struct smd_extent memory)
+static void registration_undo(struct smd_registrations *registrations, struct smd_extent memory)
 {
-	for (unsigned i = 0; i < context->nremotes; i++) {
-		if (context->remotes[i]->lane) {
-			smd_lane_deregister(context->remotes[i]->lane, memory);
+	for (unsigned i = 0; i < registrations->remotes->count; i++) {
+		if (registrations->remotes->each[i]->lane) {
+			smd_lane_deregister(registrations->remotes->each[i]->lane, memory);
 		}
 	}
 }
@@ -53,18 +51,19 @@ static int registration_apply_to(
 }
 
 /* To all lanes, or none. */
-static int registration_apply(
-	struct smd_context *context, struct smd_extent memory, const struct smd_dmabuf *dmabuf)
+static int registration_apply(struct smd_registrations *registrations, struct smd_extent memory,
+	const struct smd_dmabuf *dmabuf)
 {
 	int ret = 0;
 
-	for (unsigned i = 0; ret == 0 && i < context->nremotes; i++) {
-		if (context->remotes[i]->lane) {
-			ret = registration_apply_to(context->remotes[i]->lane, memory, dmabuf);
+	for (unsigned i = 0; ret == 0 && i < registrations->remotes->count; i++) {
+		if (registrations->remotes->each[i]->lane) {
+			ret = registration_apply_to(
+				registrations->remotes->each[i]->lane, memory, dmabuf);
 		}
 	}
 	if (ret) {
-		registration_undo(context, memory);
+		registration_undo(registrations, memory);
 	}
 	return ret;
 }
@@ -73,22 +72,23 @@ static int registration_apply(
  * Its address may stand for other memory by now, when somebody has freed it and has not said so
  * yet: an older dma-buf would go on to mean what was there before. What is under way keeps that.
  */
-static int registration_renew(
-	struct smd_context *context, struct smd_extent memory, const struct smd_dmabuf *dmabuf)
+static int registration_renew(struct smd_registrations *registrations, struct smd_extent memory,
+	const struct smd_dmabuf *dmabuf)
 {
-	registration_undo(context, memory);
-	return registration_apply(context, memory, dmabuf);
+	registration_undo(registrations, memory);
+	return registration_apply(registrations, memory, dmabuf);
 }
 
-static int registration_add(
-	struct smd_context *context, struct smd_extent memory, const struct smd_dmabuf *dmabuf)
+static int registration_add(struct smd_registrations *registrations, struct smd_extent memory,
+	const struct smd_dmabuf *dmabuf)
 {
-	struct smd_registration *registration = registration_find(&context->registrations, memory);
+	struct smd_registration *registration = registration_find(registrations, memory);
 	int ret;
 
 	if (registration) {
-		ret = registration->device && dmabuf ? registration_renew(context, memory, dmabuf)
-						     : 0;
+		ret = registration->device && dmabuf
+			      ? registration_renew(registrations, memory, dmabuf)
+			      : 0;
 		registration->users += ret == 0;
 		return ret;
 	}
@@ -102,45 +102,45 @@ static int registration_add(
 		.users = 1,
 		.device = dmabuf != NULL,
 	};
-	ret = registration_apply(context, memory, dmabuf);
+	ret = registration_apply(registrations, memory, dmabuf);
 	if (ret) {
 		free(registration);
 		return ret;
 	}
-	smd_progress_lock(&context->progress);
-	LIST_INSERT_HEAD(&context->registrations, registration, link);
-	smd_progress_unlock(&context->progress);
+	smd_progress_lock(registrations->progress);
+	LIST_INSERT_HEAD(&registrations->list, registration, link);
+	smd_progress_unlock(registrations->progress);
 	return 0;
 }
 
-static void registration_remove(struct smd_context *context, struct smd_extent memory)
+static void registration_remove(struct smd_registrations *registrations, struct smd_extent memory)
 {
-	struct smd_registration *registration = registration_find(&context->registrations, memory);
+	struct smd_registration *registration = registration_find(registrations, memory);
 
 	if (!registration || --registration->users) {
 		return;
 	}
-	registration_undo(context, memory);
-	smd_progress_lock(&context->progress);
+	registration_undo(registrations, memory);
+	smd_progress_lock(registrations->progress);
 	LIST_REMOVE(registration, link);
-	smd_progress_unlock(&context->progress);
+	smd_progress_unlock(registrations->progress);
 	free(registration);
 }
 
 static void registering_run(struct smd_task *task)
 {
 	struct registering *registering = (struct registering *)task;
-	struct smd_context *context = registering->context;
+	struct smd_registrations *registrations = registering->registrations;
 
 	if (registering->adds) {
 		registering->ret =
-			registration_add(context, registering->memory, registering->dmabuf);
+			registration_add(registrations, registering->memory, registering->dmabuf);
 	} else {
-		registration_remove(context, registering->memory);
+		registration_remove(registrations, registering->memory);
 	}
-	smd_progress_lock(&context->progress);
+	smd_progress_lock(registrations->progress);
 	registering->done = true;
-	smd_progress_publish(&context->progress);
+	smd_progress_publish(registrations->progress);
 }
 
 static bool registering_done(const void *arg)
@@ -148,53 +148,62 @@ static bool registering_done(const void *arg)
 	return ((const struct registering *)arg)->done;
 }
 
-static int registering_ask(struct smd_context *context, struct registering *registering)
+static int registering_ask(struct smd_registrations *registrations, struct registering *registering)
 {
 	static const struct smd_goal goal = {.done = registering_done};
 
 	registering->task.run = registering_run;
-	registering->context = context;
-	smd_progress_await(&context->progress, &registering->task, &goal, registering, 0);
+	registering->registrations = registrations;
+	smd_progress_await(registrations->progress, &registering->task, &goal, registering, 0);
 	return registering->ret;
 }
 
-int smd_context_register(
-	struct smd_context *context, void *base, size_t length, const struct smd_dmabuf *dmabuf)
+int smd_registrations_add(struct smd_registrations *registrations, void *base, size_t length,
+	const struct smd_dmabuf *dmabuf)
 {
 	struct registering call = {.memory = {base, length}, .dmabuf = dmabuf, .adds = true};
 
-	return registering_ask(context, &call);
+	return registering_ask(registrations, &call);
 }
 
-void smd_context_deregister(struct smd_context *context, void *base, size_t length)
+void smd_registrations_remove(struct smd_registrations *registrations, void *base, size_t length)
 {
 	struct registering call = {.memory = {base, length}};
 
-	(void)registering_ask(context, &call);
+	(void)registering_ask(registrations, &call);
 }
 
-bool smd_context_is_device_registered(struct smd_context *context, const void *memory, size_t bytes)
+bool smd_registrations_cover_device(
+	struct smd_registrations *registrations, const void *memory, size_t bytes)
 {
 	uintptr_t begin = (uintptr_t)memory;
 	const struct smd_registration *registration;
 	bool covered = false;
 
-	smd_progress_lock(&context->progress);
-	LIST_FOREACH (registration, &context->registrations, link) {
+	smd_progress_lock(registrations->progress);
+	LIST_FOREACH (registration, &registrations->list, link) {
 		uintptr_t base = (uintptr_t)registration->base;
 
 		covered = covered ||
 			  (registration->device && begin >= base && bytes <= registration->length &&
 				  begin - base <= registration->length - bytes);
 	}
-	smd_progress_unlock(&context->progress);
+	smd_progress_unlock(registrations->progress);
 	return covered;
 }
 
-void smd_registrations_destroy(struct smd_registration_list *list)
+void smd_registrations_create(struct smd_registrations *registrations,
+	struct smd_progress *progress, const struct smd_remotes *remotes)
 {
-	while (!LIST_EMPTY(list)) {
-		struct smd_registration *registration = LIST_FIRST(list);
+	registrations->progress = progress;
+	registrations->remotes = remotes;
+	LIST_INIT(&registrations->list);
+}
+
+void smd_registrations_destroy(struct smd_registrations *registrations)
+{
+	while (!LIST_EMPTY(&registrations->list)) {
+		struct smd_registration *registration = LIST_FIRST(&registrations->list);
 
 		LIST_REMOVE(registration, link);
 		free(registration);

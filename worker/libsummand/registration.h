@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-struct smd_context;
+#include "worker/libsummand/remote.h"
 
 /* A dma-buf that stands for memory of a device, from the offset on. */
 struct smd_dmabuf {
@@ -34,7 +34,17 @@ struct smd_registration {
 	bool device;
 	LIST_ENTRY(smd_registration) link;
 };
-LIST_HEAD(smd_registration_list, smd_registration);
+
+struct smd_registrations {
+	LIST_HEAD(, smd_registration) list; /* the owner's; changed under the progress's lock too */
+	struct smd_progress *progress;
+	const struct smd_remotes *remotes;
+};
+
+void smd_registrations_create(struct smd_registrations *registrations,
+	struct smd_progress *progress, const struct smd_remotes *remotes);
+/* When the lanes are closed. */
+void smd_registrations_destroy(struct smd_registrations *registrations);
 
 /*
  * From any thread. Registering the same memory again is counted. Memory that overlaps other
@@ -42,17 +52,14 @@ LIST_HEAD(smd_registration_list, smd_registration);
  * (dmabuf is not NULL) also what the first lane said whose card does not take it, -ENOTSUP where
  * there is no such card.
  */
-int smd_context_register(
-	struct smd_context *context, void *base, size_t length, const struct smd_dmabuf *dmabuf);
+int smd_registrations_add(struct smd_registrations *registrations, void *base, size_t length,
+	const struct smd_dmabuf *dmabuf);
+
+/* From any thread. No operation in flight may use it. */
+void smd_registrations_remove(struct smd_registrations *registrations, void *base, size_t length);
 
 /* From any thread: whether the memory lies in registered memory of a device. */
-bool smd_context_is_device_registered(
-	struct smd_context *context, const void *memory, size_t bytes);
-
-/* No operation in flight may use it. */
-void smd_context_deregister(struct smd_context *context, void *base, size_t length);
-
-/* When the lanes are closed. */
-void smd_registrations_destroy(struct smd_registration_list *list);
+bool smd_registrations_cover_device(
+	struct smd_registrations *registrations, const void *memory, size_t bytes);
 
 #endif

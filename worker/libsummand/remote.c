@@ -9,12 +9,15 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
-#include "worker/libsummand/comm.h"
-#include "worker/libsummand/context.h"
 
 #define RETRY_MS 100
 
 static const struct smd_lane_callbacks remote_callbacks;
+
+void smd_target_name(const struct smd_target *target, char out[160])
+{
+	snprintf(out, 160, "reduction server %s", target->address);
+}
 
 /* ---- connecting ---- */
 
@@ -25,7 +28,7 @@ static void remote_fail(struct smd_remote *remote, int err, const char *what)
 
 	smd_target_name(remote->target, name);
 	snprintf(text, sizeof(text), "%s %s", name, what);
-	smd_context_fail(remote->context, err, text);
+	remote->owner->ops->on_failed(remote->owner, err, text);
 }
 
 void smd_remote_give_up(struct smd_remote *remote)
@@ -38,7 +41,7 @@ void smd_remote_give_up(struct smd_remote *remote)
 		return;
 	}
 	snprintf(what, sizeof(what), "could not be reached within %u s: %.400s",
-		remote->context->config.connect_timeout_s,
+		remote->owner->config->connect_timeout_s,
 		remote->reason[0] ? remote->reason : "it does not answer");
 	remote_fail(remote, remote->err == -ECONNREFUSED ? -ECONNREFUSED : -ETIMEDOUT, what);
 }
@@ -53,7 +56,7 @@ static void remote_try_later(struct smd_remote *remote, int err, const char *rea
 	snprintf(remote->reason, sizeof(remote->reason), "%s", reason);
 	remote->transport = 0;
 	if (err != -ENODEV && /* which does not come later */
-		smd_clock_ns() + RETRY_MS * 1000000ull < remote->context->deadline_ns) {
+		smd_clock_ns() + RETRY_MS * 1000000ull < remote->owner->deadline_ns) {
 		evtimer_add(remote->retry, &delay);
 	} else {
 		smd_remote_give_up(remote);
@@ -66,7 +69,7 @@ static void remote_try_later(struct smd_remote *remote, int err, const char *rea
  */
 static bool remote_try_next(struct smd_remote *remote, int err, const char *reason)
 {
-	struct smd_config *config = &remote->context->config;
+	struct smd_config *config = remote->owner->config;
 	const char *name = config->transports[remote->transport]->name;
 	char server[160];
 
@@ -95,8 +98,7 @@ static bool remote_try_next(struct smd_remote *remote, int err, const char *reas
 static void remote_connect(evutil_socket_t fd, short what, void *arg)
 {
 	struct smd_remote *remote = arg;
-	struct smd_context *context = remote->context;
-	const struct smd_config *config = &context->config;
+	const struct smd_config *config = remote->owner->config;
 	struct smd_error error = {""};
 	int ret;
 
@@ -105,7 +107,7 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 	if (remote->transport >= config->ntransports) {
 		remote->transport = 0; /* another lane found out that there are fewer */
 	}
-	ret = config->transports[remote->transport]->connect(context->progress.base,
+	ret = config->transports[remote->transport]->connect(remote->owner->progress->base,
 		remote->target->address, remote->shard, &remote_callbacks, remote, &remote->lane,
 		&error);
 	if (ret) {
@@ -118,26 +120,19 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 
 static void remote_drop_lane(struct smd_remote *remote)
 {
-	smd_context_add_counts(remote->context, remote->lane);
+	smd_lane_counts_add(&remote->ended, &remote->lane->counts);
 	event_del(remote->beat);
 	smd_lane_close(remote->lane);
 	remote->lane = NULL;
-	remote->rx_comm = NULL;
-	remote->rx_flow = NULL;
-	for (unsigned i = 0; remote->context->ready && i < SMD_COMMS_MAX; i++) {
-		struct smd_comm *comm = remote->context->comms[i];
-
-		if (comm) {
-			smd_flow_forget_advertisements(&comm->flows[remote->index]);
-			smd_comm_covered(comm, &comm->flows[remote->index]);
-		}
-	}
+	remote->rx_receiver = NULL;
+	remote->rx_result = false;
+	remote->owner->ops->on_lane_closed(remote->owner, remote);
 }
 
 static void remote_on_beat(evutil_socket_t fd, short what, void *arg)
 {
 	struct smd_remote *remote = arg;
-	unsigned limit_s = remote->context->config.heartbeat_s;
+	unsigned limit_s = remote->owner->config->heartbeat_s;
 	char text[64];
 
 	(void)fd;
@@ -159,7 +154,7 @@ static void remote_on_beat(evutil_socket_t fd, short what, void *arg)
 
 static int remote_start_beat(struct smd_remote *remote)
 {
-	unsigned period_ms = smd_heartbeat_period_ms(remote->context->config.heartbeat_s);
+	unsigned period_ms = smd_heartbeat_period_ms(remote->owner->config->heartbeat_s);
 	const struct timeval period = {period_ms / 1000, period_ms % 1000 * 1000};
 
 	smd_heartbeat_begin(&remote->heartbeat, remote->lane, smd_clock_ns());
@@ -167,7 +162,7 @@ static int remote_start_beat(struct smd_remote *remote)
 }
 
 struct smd_remote *smd_remote_create(
-	struct smd_context *context, struct smd_target *target, uint32_t shard)
+	struct smd_remote_owner *owner, struct smd_target *target, uint32_t shard)
 {
 	const struct timeval now = {0, 0};
 	struct smd_remote *remote = calloc(1, sizeof(*remote));
@@ -175,11 +170,11 @@ struct smd_remote *smd_remote_create(
 	if (!remote) {
 		return NULL;
 	}
-	remote->context = context;
+	remote->owner = owner;
 	remote->target = target;
 	remote->shard = shard;
 	remote->sink = malloc(SMD_CHUNK_LIMIT);
-	remote->retry = evtimer_new(context->progress.base, remote_connect, remote);
+	remote->retry = evtimer_new(owner->progress->base, remote_connect, remote);
 	remote->beat = remote->retry ? event_new(event_get_base(remote->retry), -1, EV_PERSIST,
 					       remote_on_beat, remote)
 				     : NULL;
@@ -208,7 +203,7 @@ void smd_remote_free(struct smd_remote *remote)
 static void remote_on_open(void *owner)
 {
 	struct smd_remote *remote = owner;
-	const struct smd_config *config = &remote->context->config;
+	const struct smd_config *config = remote->owner->config;
 	struct smd_frame frame = {.kind = SMD_FRAME_HELLO};
 	struct smd_hello hello = {
 		.shard = (uint16_t)remote->shard,
@@ -235,7 +230,7 @@ static void remote_on_closed(void *owner, int err, const char *reason)
 
 	remote_drop_lane(remote);
 	if (!remote->welcomed && err != -EPROTO) {
-		if (!remote->context->err && !remote_try_next(remote, err, reason)) {
+		if (!remote->owner->failed && !remote_try_next(remote, err, reason)) {
 			remote_try_later(remote, err, reason);
 		}
 		return;
@@ -246,14 +241,10 @@ static void remote_on_closed(void *owner, int err, const char *reason)
 
 /* ---- frames ---- */
 
-void smd_remote_send(struct smd_remote *remote, enum smd_frame_kind kind,
-	const struct smd_comm *comm, const void *payload, size_t length)
+void smd_remote_send(struct smd_remote *remote, enum smd_frame_kind kind, uint32_t number,
+	uint16_t rank, const void *payload, size_t length)
 {
-	struct smd_frame frame = {
-		.kind = (uint8_t)kind,
-		.comm = comm->number,
-		.rank = comm->rank,
-	};
+	struct smd_frame frame = {.kind = (uint8_t)kind, .comm = number, .rank = rank};
 
 	if (remote->lane && smd_lane_send_control(remote->lane, &frame, payload, length)) {
 		remote_drop_lane(remote); /* nothing waits for its answer */
@@ -261,30 +252,43 @@ void smd_remote_send(struct smd_remote *remote, enum smd_frame_kind kind,
 	}
 }
 
-void smd_remote_forget(struct smd_remote *remote, struct smd_comm *comm)
+void smd_remote_cancel(struct smd_remote *remote, struct smd_receiver *receiver)
 {
 	if (!remote->lane) {
 		return;
 	}
-	smd_lane_cancel(remote->lane, comm);
-	if (remote->rx_comm == comm) {
-		if (remote->rx_flow) {
+	smd_lane_cancel(remote->lane, receiver);
+	if (remote->rx_receiver == receiver) {
+		if (remote->rx_result) {
 			smd_lane_redirect(remote->lane, remote->sink);
 		}
-		remote->rx_comm = NULL;
-		remote->rx_flow = NULL;
+		remote->rx_receiver = NULL;
+		remote->rx_result = false;
 	}
 }
 
-/* The communicator that the frame is about, if it still cares. */
-static struct smd_comm *remote_find_comm(struct smd_remote *remote, const struct smd_frame *frame)
+static struct smd_receiver *remote_find_receiver(
+	struct smd_remote *remote, const struct smd_frame *frame)
 {
-	struct smd_comm *comm = remote->context->comms[SMD_COMM_INDEX(frame->comm)];
-	bool of_failed = frame->kind == SMD_FRAME_LEFT;
+	struct smd_receiver *receiver = remote->owner->ops->find(remote->owner, frame->comm);
 
-	return comm && comm->number == frame->comm && (comm->state == SMD_COMM_FAILED) == of_failed
-		       ? comm
-		       : NULL;
+	return receiver && receiver->ops->wants(receiver, frame) ? receiver : NULL;
+}
+
+/* The payload goes where the receiver says, or into the sink. */
+static int remote_on_result_header(struct smd_remote *remote, const struct smd_frame *frame,
+	void **payload, struct smd_error *error)
+{
+	struct smd_receiver *receiver = remote->rx_receiver;
+	int ret;
+
+	*payload = remote->sink;
+	if (!receiver) {
+		return 0;
+	}
+	ret = receiver->ops->on_result(receiver, remote, frame, payload, error);
+	remote->rx_result = ret == 0;
+	return ret;
 }
 
 static int remote_on_header(
@@ -293,8 +297,8 @@ static int remote_on_header(
 	struct smd_remote *remote = owner;
 	int greeting = frame->kind == SMD_FRAME_WELCOME || frame->kind == SMD_FRAME_REFUSE;
 
-	remote->rx_comm = NULL;
-	remote->rx_flow = NULL;
+	remote->rx_receiver = NULL;
+	remote->rx_result = false;
 	*payload = remote->rx_control;
 	if (remote->lane->direct && frame->kind != SMD_FRAME_RESULT) {
 		return smd_error_set(error, EPROTO, "%s: must not be written to a place",
@@ -313,18 +317,10 @@ static int remote_on_header(
 		return smd_error_set(error, EPROTO, "%s: must not be sent to a worker",
 			smd_frame_kind_name(frame->kind));
 	}
-	remote->rx_comm = remote_find_comm(remote, frame);
-	if (frame->kind == SMD_FRAME_RESULT) {
-		*payload = remote->sink;
-		if (remote->rx_comm && remote->context->ready) {
-			struct smd_flow *flow = &remote->rx_comm->flows[remote->index];
-			int ret = smd_flow_receive(flow, frame, payload, error);
-
-			remote->rx_flow = ret ? NULL : flow;
-			return ret;
-		}
-	}
-	return 0;
+	remote->rx_receiver = remote_find_receiver(remote, frame);
+	return frame->kind == SMD_FRAME_RESULT
+		       ? remote_on_result_header(remote, frame, payload, error)
+		       : 0;
 }
 
 static void remote_tell_transport(const struct smd_remote *remote)
@@ -333,7 +329,7 @@ static void remote_tell_transport(const struct smd_remote *remote)
 
 	smd_target_name(remote->target, server);
 	smd_log(SMD_LOG_INFO, "libsummand", "lane to %s, shard %u: goes over %s", server,
-		remote->shard, remote->context->config.transports[remote->transport]->name);
+		remote->shard, remote->owner->config->transports[remote->transport]->name);
 }
 
 static int remote_on_welcome(
@@ -355,7 +351,7 @@ static int remote_on_welcome(
 	remote->welcome = welcome;
 	remote->welcomed = true;
 	remote_tell_transport(remote);
-	smd_context_welcomed(remote->context, remote);
+	remote->owner->ops->on_welcomed(remote->owner, remote);
 	return 0;
 }
 
@@ -369,70 +365,34 @@ static void remote_on_refuse(struct smd_remote *remote, const struct smd_frame *
 	remote_fail(remote, -EACCES, what);
 }
 
-static int remote_on_abort(
-	struct smd_remote *remote, const struct smd_frame *frame, struct smd_error *error)
-{
-	struct smd_abort abort;
-	int ret = smd_abort_decode(remote->rx_control, frame->length, &abort, error);
-
-	if (ret == 0) {
-		smd_comm_fail(remote->rx_comm, -(int)abort.err, abort.text);
-	}
-	return ret;
-}
-
-static int remote_on_joined(
-	struct smd_remote *remote, const struct smd_frame *frame, struct smd_error *error)
-{
-	int ret = smd_flow_take_remote_buffers(&remote->rx_comm->flows[remote->index], error);
-
-	if (ret == 0) {
-		smd_comm_joined(remote->rx_comm, remote, frame->window);
-	}
-	return ret;
-}
-
 static int remote_on_frame(
 	void *owner, const struct smd_frame *frame, void *payload, struct smd_error *error)
 {
 	struct smd_remote *remote = owner;
-	struct smd_comm *comm = remote->rx_comm;
-	struct smd_flow *flow = remote->rx_flow;
-	char text[SMD_ERROR_TEXT_MAX];
+	struct smd_receiver *receiver = remote->rx_receiver;
+	bool discarded = frame->kind == SMD_FRAME_RESULT && !remote->rx_result;
 
 	(void)payload;
-	remote->rx_flow = NULL;
-	if (frame->kind == SMD_FRAME_WELCOME) {
+	remote->rx_result = false;
+	switch (frame->kind) {
+	case SMD_FRAME_WELCOME:
 		return remote_on_welcome(remote, frame, error);
-	}
-	if (frame->kind == SMD_FRAME_REFUSE) {
+	case SMD_FRAME_REFUSE:
 		remote_on_refuse(remote, frame);
 		return 0;
-	}
-	if (frame->kind == SMD_FRAME_PING) {
+	case SMD_FRAME_PING:
 		(void)smd_heartbeat_send(remote->lane, SMD_FRAME_PONG); /* or it asks again */
 		return 0;
+	default:
+		break;
 	}
-	if (!comm) {
-		return 0; /* said before the shard knew that we had left */
+	if (!receiver) {
+		return 0; /* PONG, or said before the shard knew that we had left */
 	}
-	switch (frame->kind) {
-	case SMD_FRAME_RESULT:
-		remote->context->progress.arrivals++;
-		return flow ? smd_flow_received(flow, frame, error) : 0;
-	case SMD_FRAME_JOINED:
-		return remote_on_joined(remote, frame, error);
-	case SMD_FRAME_LEFT:
-		smd_flow_revoke_all(&comm->flows[remote->index]);
-		smd_comm_covered(comm, &comm->flows[remote->index]);
-		return 0;
-	case SMD_FRAME_ABORT:
-		return remote_on_abort(remote, frame, error);
-	default: /* LATE: on_header lets nothing else pass */
-		smd_text_decode(remote->rx_control, frame->length, text);
-		smd_comm_late(comm, text);
-		return 0;
-	}
+	remote->owner->progress->arrivals += frame->kind == SMD_FRAME_RESULT;
+	return discarded ? 0
+			 : receiver->ops->on_frame(
+				   receiver, remote, frame, remote->rx_control, error);
 }
 
 static const struct smd_lane_callbacks remote_callbacks = {

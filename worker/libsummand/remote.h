@@ -1,5 +1,9 @@
 /*
  * A shard as a worker sees it: the lane to it, and the frame that is coming in.
+ *
+ * A remote knows nothing of communicators. Frames about one go to its *receiver*, which the owner
+ * of the remotes finds by number; what happens to the lane is told to the owner. Both are tables of
+ * calls, so that nothing here depends on what is built on it.
  */
 #ifndef SMD_LIBSUMMAND_REMOTE_H
 #define SMD_LIBSUMMAND_REMOTE_H
@@ -10,48 +14,107 @@
 #include "reduction_server/transport/heartbeat.h"
 #include "reduction_server/transport/transport.h"
 #include "reduction_server/wire/message.h"
+#include "worker/libsummand/config.h"
+#include "worker/libsummand/progress.h"
 
 struct event;
-struct smd_comm;
-struct smd_context;
-struct smd_flow;
-struct smd_target;
+struct smd_remote;
+struct smd_receiver;
+
+/* What takes the frames about one communicator. */
+struct smd_receiver_ops {
+	/* Whether a frame of that kind still means anything to it. */
+	bool (*wants)(const struct smd_receiver *receiver, const struct smd_frame *frame);
+	/* A result is announced: *payload is where it goes. -EPROTO with a text. */
+	int (*on_result)(struct smd_receiver *receiver, struct smd_remote *remote,
+		const struct smd_frame *frame, void **payload, struct smd_error *error);
+	/* The frame is whole: that result, or JOINED, LEFT, ABORT, LATE. -EPROTO with a text. */
+	int (*on_frame)(struct smd_receiver *receiver, struct smd_remote *remote,
+		const struct smd_frame *frame, const uint8_t *payload, struct smd_error *error);
+	/* The lane has been closed, and with it all that was advertised on it. */
+	void (*on_lane_closed)(struct smd_receiver *receiver, struct smd_remote *remote);
+	/* A lane cannot be had or was lost: nothing more will come. */
+	void (*on_failed)(struct smd_receiver *receiver, int err, const char *text);
+};
+
+struct smd_receiver {
+	const struct smd_receiver_ops *ops;
+	uint32_t number; /* the communicator's, in frames */
+};
+
+struct smd_remote_owner;
+
+struct smd_remote_owner_ops {
+	/* The shard has said WELCOME. */
+	void (*on_welcomed)(struct smd_remote_owner *owner, struct smd_remote *remote);
+	void (*on_lane_closed)(struct smd_remote_owner *owner, struct smd_remote *remote);
+	/* The lane cannot be had or was lost, for good. */
+	void (*on_failed)(struct smd_remote_owner *owner, int err, const char *text);
+	/* Whom a frame of that number is for; NULL: nobody. */
+	struct smd_receiver *(*find)(struct smd_remote_owner *owner, uint32_t number);
+};
+
+/* What all remotes of a context share. */
+struct smd_remote_owner {
+	const struct smd_remote_owner_ops *ops;
+	struct smd_config *config;
+	struct smd_progress *progress;
+	uint64_t deadline_ns; /* to connect */
+	bool failed;          /* a lane that is lost is not tried again */
+};
+
+/* One server of the list, and its shards' lanes once it has told how many there are. */
+struct smd_target {
+	const char *address;
+	unsigned nremotes; /* 1 until shard 0 has said WELCOME */
+	struct smd_remote *remotes[SMD_SHARDS_MAX];
+};
+
+/* All shards of all servers, in the order of the deal; none until every server is known. */
+struct smd_remotes {
+	unsigned count;
+	struct smd_remote **each;
+};
 
 struct smd_remote {
-	struct smd_context *context;
+	struct smd_remote_owner *owner;
 	struct smd_target *target;
 	uint32_t shard;
-	unsigned index;        /* in the deal, once the context is ready */
-	struct smd_lane *lane; /* NULL: not connected now */
-	unsigned transport;    /* of the context's, the one that is tried or used */
-	struct event *retry;   /* connects again a little later */
-	struct event *beat;    /* polls whether the shard is alive, once it has said WELCOME */
+	unsigned index;               /* in the deal, once all servers are known */
+	struct smd_lane *lane;        /* NULL: not connected now */
+	struct smd_lane_counts ended; /* of its lanes that are closed */
+	unsigned transport;           /* of the owner's, the one that is tried or used */
+	struct event *retry;          /* connects again a little later */
+	struct event *beat; /* checks whether the shard is alive, once it has said WELCOME */
 	struct smd_heartbeat heartbeat;
 	bool welcomed;
 	struct smd_welcome welcome;
 	int err;                         /* how the last attempt failed */
 	char reason[SMD_ERROR_TEXT_MAX]; /* empty: none has, since the lane was last open */
 
-	struct smd_comm *rx_comm; /* NULL: the frame is not about a communicator that still cares */
-	struct smd_flow *rx_flow; /* the result is for this flow; NULL: it is discarded */
+	struct smd_receiver *rx_receiver; /* NULL: the frame is about none that still cares */
+	bool rx_result;                   /* a result is coming in for it, and not into the sink */
 	uint8_t rx_control[SMD_CONTROL_MAX];
 	uint8_t *sink; /* where discarded results go */
 };
 
-/* Begins to connect, and goes on trying until the context's deadline. NULL: out of memory. */
+/* Begins to connect, and goes on trying until the owner's deadline. NULL: out of memory. */
 struct smd_remote *smd_remote_create(
-	struct smd_context *context, struct smd_target *target, uint32_t shard);
+	struct smd_remote_owner *owner, struct smd_target *target, uint32_t shard);
 void smd_remote_free(struct smd_remote *remote);
 
 /* The time to connect is over, and the shard has not said WELCOME. */
 void smd_remote_give_up(struct smd_remote *remote);
 
-/* The communicator's buffers are no longer to be used by this lane, as far as that can be had at
- * once. */
-void smd_remote_forget(struct smd_remote *remote, struct smd_comm *comm);
+/* The receiver's buffers are no longer to be used by this lane, as far as that can be had at once.
+ * It is also the owner of what it sends (transport.h). */
+void smd_remote_cancel(struct smd_remote *remote, struct smd_receiver *receiver);
 
 /* A control frame about a communicator; nothing when the lane is gone. */
-void smd_remote_send(struct smd_remote *remote, enum smd_frame_kind kind,
-	const struct smd_comm *comm, const void *payload, size_t length);
+void smd_remote_send(struct smd_remote *remote, enum smd_frame_kind kind, uint32_t number,
+	uint16_t rank, const void *payload, size_t length);
+
+/* A server's name in messages: "reduction server 127.0.0.1:4000". */
+void smd_target_name(const struct smd_target *target, char out[160]);
 
 #endif

@@ -1,20 +1,9 @@
 /*
- * How chunks get from device memory to lanes and back: through pinned memory, a bounded pool of
- * *stages* that hold one chunk each (specs/design/cuda.md).
+ * The pool of *stages* that the staged path copies device memory through, each pinned memory for
+ * one chunk; and the devices themselves, with the fences that their streams' work is awaited by.
  *
- *     device --read--> stage --lane--> shard --lane--> stage --write--> device
- *
- * Chunks that a lane's network card reads and writes itself (allocation_cache.h) take no stage, and
- * keep to the same rules of order.
- *
- * An operation on device memory begins when what was in the user's stream is done (its fence). Then
- * chunks that a shard allows are read ahead of those that are being sent. A stage is held for a
- * copy and for the lane's use of it, never while other ranks are waited for, so that no number of
- * communicators can take all of them for ever. Results that find no stage free are written
- * synchronously from where they came in.
- *
- * A copy that fails makes its communicator fail a little later, from the loop, because many callers
- * are in the middle of something.
+ * The pool is bounded and made when the first operation on device memory comes. About half of the
+ * stages may hold chunks to send, so that some are left for results.
  */
 #ifndef SMD_LIBSUMMAND_STAGING_H
 #define SMD_LIBSUMMAND_STAGING_H
@@ -24,14 +13,10 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "reduction_server/wire/frame.h"
 #include "worker/libsummand/allocation_cache.h"
+#include "worker/libsummand/deal.h"
 #include "worker/libsummand/device.h"
 
-struct smd_comm;
-TAILQ_HEAD(smd_comm_queue, smd_comm);
-struct smd_context;
-struct smd_flow;
 struct smd_flow_send;
 struct smd_request;
 
@@ -44,9 +29,19 @@ struct smd_stage {
 	SLIST_ENTRY(smd_stage) link;
 };
 
+/* Who is called when a stage may be free. */
+struct smd_stage_waiter {
+	void (*resume)(struct smd_stage_waiter *waiter);
+	bool waits;
+	TAILQ_ENTRY(smd_stage_waiter) link;
+};
+TAILQ_HEAD(smd_stage_waiter_queue, smd_stage_waiter);
+
 struct smd_staging {
 	const struct smd_device_ops *ops; /* NULL: all memory is the host's */
-	struct smd_context *context;
+	struct smd_progress *progress;
+	const struct smd_deal *deal; /* says how large a chunk is, once all servers are known */
+	uint64_t bytes;              /* of pinned memory, at most */
 
 	pthread_mutex_t lock; /* callers: of devices, their fences, and of making the pool */
 	SLIST_HEAD(, smd_device) devices;
@@ -59,60 +54,37 @@ struct smd_staging {
 	SLIST_HEAD(, smd_stage) free;
 	unsigned sending;     /* stages that hold chunks to send */
 	unsigned sending_max; /* so that some are left for results */
-	struct smd_comm_queue waiting;
-	struct smd_task resume; /* communicators that wait for a stage may look again */
+	struct smd_stage_waiter_queue waiting;
+	struct smd_task resume; /* calls those that wait */
 	bool resuming;
 };
 
-void smd_staging_create(struct smd_staging *staging, struct smd_context *context);
+void smd_staging_create(struct smd_staging *staging, struct smd_progress *progress,
+	const struct smd_deal *deal, const struct smd_remotes *remotes, uint64_t bytes);
 /* When no operation is in flight, and before the progress is destroyed. */
 void smd_staging_destroy(struct smd_staging *staging);
 
-/* On the caller's thread, before the operation starts: finds out whose memory its buffers are, and
- * sets the fence. 0 or -errno with a text; what is not -EINVAL fails the communicator too. */
-int smd_staging_prepare(struct smd_request *operation, struct smd_error *error);
+/*
+ * On a caller's thread: the device at that location, and a fence on it (NULL: none is needed). The
+ * pool is there afterwards. 0 or -errno with a text.
+ */
+int smd_staging_take_device(struct smd_staging *staging, const struct smd_device_location *location,
+	struct smd_device **out, struct smd_fence **fence, struct smd_error *error);
+/* On any thread. */
+void smd_staging_put_fence(struct smd_staging *staging, struct smd_fence *fence);
 
 /* ---- on the owner of the progress engine ---- */
 
-/* The operation on device memory begins. */
-void smd_staging_begin(struct smd_request *operation);
+/* A stage for a result. NULL: none is free. */
+struct smd_stage *smd_staging_take(struct smd_staging *staging, struct smd_request *operation);
+void smd_staging_free(struct smd_staging *staging, struct smd_stage *stage);
 
-/* Whether the lane's network card reads and writes such a chunk of the allocation (or NULL), or of
- * registered memory. */
-bool smd_staging_reaches(const struct smd_request *operation,
-	const struct smd_allocation *allocation, const struct smd_lane *lane, const void *memory,
-	size_t bytes);
+/* A stage for a chunk to send. NULL: none is free for that. */
+struct smd_stage *smd_staging_take_send(struct smd_staging *staging, struct smd_request *operation);
+void smd_staging_free_send(struct smd_staging *staging, struct smd_stage *stage);
 
-/* Begins to read the flow's next chunk that is not yet read and may be; whether it did. */
-bool smd_staging_read(struct smd_flow *flow);
-
-/* The flow's next chunk, which is that one, is where the lane can take it from. */
-bool smd_staging_may_send(
-	const struct smd_flow *flow, const struct smd_request *operation, uint64_t chunk);
-
-/* Of an operation whose device memory is registered: the flow's next chunk can go, and its result
- * come, as it must. Else the communicator will fail, unless a place may still be given. */
-bool smd_staging_may_go(const struct smd_flow *flow, struct smd_request *operation, uint64_t chunk);
-/* Its result has come in another way: the communicator will fail. */
-void smd_staging_refuse(struct smd_request *operation, const char *what);
-
-/* The lane does not need the chunk's stage any more. */
-void smd_staging_sent(struct smd_flow_send *send);
-
-/* Where the flow's next result shall go. */
-void *smd_staging_receive(struct smd_flow *flow);
-
-/* The result is there: `offset` is its first byte in the operation. */
-void smd_staging_write(
-	struct smd_flow *flow, struct smd_request *operation, size_t offset, size_t bytes);
-
-/* All results are there. False: the device does not see them, and the communicator will fail. */
-bool smd_staging_flush(struct smd_request *operation);
-
-/* The operation ends, whether its fence has opened or not. */
-void smd_staging_end(struct smd_request *operation);
-
-/* The communicator has failed or left: what it holds for later is given back. */
-void smd_staging_abandon(struct smd_comm *comm);
+/* Calls the waiter, once, when a stage may be free. */
+void smd_staging_wait(struct smd_staging *staging, struct smd_stage_waiter *waiter);
+void smd_staging_wait_no_longer(struct smd_staging *staging, struct smd_stage_waiter *waiter);
 
 #endif

@@ -402,7 +402,7 @@ static void fail_registered(struct pool_rank *rank)
 static void without_places_registered_device_memory_fails(void **state)
 {
 	(void)state;
-	why_not = "cannot use its device memory: the reduction server has no place for a chunk";
+	why_not = "cannot use its device memory: the reduction server has no buffer for a chunk";
 	card_reset((struct card_plan){.no_place_every = 3});
 	device_run(fail_registered, NULL);
 }
@@ -410,7 +410,7 @@ static void without_places_registered_device_memory_fails(void **state)
 static void results_that_come_otherwise_fail(void **state)
 {
 	(void)state;
-	why_not = "cannot use its device memory: a result came otherwise than to its place";
+	why_not = "cannot use its device memory: a result came otherwise than into its buffer";
 	card_reset((struct card_plan){.no_write_every = 3});
 	device_run(fail_registered, NULL);
 }

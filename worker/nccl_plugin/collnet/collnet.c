@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "worker/libsummand/operation.h"
-#include "worker/libsummand/registration.h"
+#include "worker/libsummand/context.h"
+#include "worker/libsummand/request.h"
 #include "worker/nccl_plugin/collnet/comm.h"
 #include "worker/nccl_plugin/device/device.h"
 #include "worker/nccl_plugin/device/gdr.h"

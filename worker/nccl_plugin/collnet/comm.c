@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "worker/libsummand/comm.h"
+#include "worker/libsummand/group.h"
 
 struct smd_coll *smd_coll_create(unsigned nnodes, unsigned node)
 {

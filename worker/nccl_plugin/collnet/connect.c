@@ -6,7 +6,7 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/hash.h"
-#include "worker/libsummand/comm.h"
+#include "worker/libsummand/group.h"
 #include "worker/nccl_plugin/collnet/agreement.h"
 #include "worker/nccl_plugin/collnet/collnet.h"
 #include "worker/nccl_plugin/collnet/comm.h"
@@ -98,8 +98,8 @@ static void coll_describe(const struct smd_coll *coll, char text[128])
 	const struct smd_context *context = coll->comm->context;
 
 	snprintf(text, 128, "%u reduction server%s, %u shard%s", context->ntargets,
-		context->ntargets == 1 ? "" : "s", context->nremotes,
-		context->nremotes == 1 ? "" : "s");
+		context->ntargets == 1 ? "" : "s", context->remotes.count,
+		context->remotes.count == 1 ? "" : "s");
 }
 
 static void coll_log(const struct smd_coll *coll, int err, const struct smd_error *error)

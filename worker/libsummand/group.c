@@ -1,0 +1,463 @@
+/* Joins and leaves groups, starts their operations in order, and fails them. */
+#include "worker/libsummand/group.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/base/clock.h"
+#include "reduction_server/base/log.h"
+#include "worker/libsummand/flow.h"
+#include "worker/libsummand/operation.h"
+#include "worker/libsummand/path_staged.h"
+
+#define POLL_LANES_MAX 4 /* to ask the loop about more is cheaper */
+
+/* ---- operations, on the owner ---- */
+
+static void comm_say_leave(struct smd_comm *comm)
+{
+	struct smd_context *context = comm->context;
+	uint8_t why[SMD_CONTROL_MAX];
+	size_t length = 0;
+
+	if (comm->state == SMD_COMM_FAILED) {
+		struct smd_abort abort = {.err = (uint32_t)-comm->err};
+
+		memcpy(abort.text, comm->error.text, sizeof(abort.text));
+		length = smd_abort_encode(&abort, why);
+	}
+	for (unsigned i = 0; i < context->remotes.count; i++) {
+		if (comm->asked) {
+			smd_remote_send(context->remotes.each[i], SMD_FRAME_LEAVE,
+				comm->receiver.number, comm->rank, why, length);
+		}
+		smd_remote_cancel(context->remotes.each[i], &comm->receiver);
+	}
+	comm->asked = false;
+}
+
+static void comm_check_operations(struct smd_comm *comm)
+{
+	struct smd_request *operation = TAILQ_FIRST(&comm->operations);
+
+	while (operation) {
+		struct smd_request *next = TAILQ_NEXT(operation, link);
+
+		smd_operation_check(operation);
+		operation = next;
+	}
+}
+
+static void comm_fail(struct smd_comm *comm, int err, const char *text)
+{
+	struct smd_context *context = comm->context;
+
+	if (comm->state == SMD_COMM_FAILED) {
+		return; /* the first reason is the cause */
+	}
+	/* Not a warning: every call on the communicator says it to its caller. */
+	smd_log(SMD_LOG_INFO, "libsummand", "%s", text);
+	smd_progress_lock(&context->progress);
+	comm->state = SMD_COMM_FAILED;
+	comm->err = err;
+	smd_error_set(&comm->error, -err, "%s", text);
+	smd_progress_publish(&context->progress);
+	/* All of this is counted before anything is cancelled, since that may end operations. */
+	comm->nopen = 1;
+	for (unsigned i = 0; i < context->remotes.count; i++) {
+		struct smd_flow *flow = &comm->flows[i];
+
+		flow->open = smd_flow_is_open(flow);
+		comm->nopen += flow->open;
+	}
+	for (unsigned i = 0; i < context->remotes.count; i++) {
+		smd_remote_cancel(context->remotes.each[i], &comm->receiver);
+	}
+	if (comm->nopen > 1) {
+		comm_say_leave(comm);
+	}
+	smd_path_staged_abandon(comm);
+	comm->nopen--;
+	comm_check_operations(comm);
+}
+
+/*
+ * Sends what may be sent, a chunk to each shard in turn, so that all links carry something from the
+ * first chunk on. Each rank begins at another shard, so that they do not all send to one server
+ * first.
+ */
+static void comm_pump(struct smd_comm *comm)
+{
+	unsigned nflows = comm->context->remotes.count;
+	unsigned first = (unsigned)((uint64_t)comm->rank * nflows / comm->nranks);
+	bool sent = comm->state == SMD_COMM_ACTIVE;
+
+	while (sent) {
+		sent = false;
+		for (unsigned i = 0; i < nflows; i++) {
+			sent |= smd_flow_send(&comm->flows[(first + i) % nflows]);
+		}
+	}
+}
+
+/* A stage is free for whoever has waited longest (staging.h). */
+static void comm_on_stage(struct smd_stage_waiter *waiter)
+{
+	comm_pump((struct smd_comm *)((char *)waiter - offsetof(struct smd_comm, waiter)));
+}
+
+/* The operation's buffers may be where others were before: what lanes have cached of those goes. */
+static void comm_invalidate(struct smd_comm *comm)
+{
+	struct smd_context *context = comm->context;
+
+	context->generation++;
+	for (unsigned i = 0; i < context->remotes.count; i++) {
+		if (context->remotes.each[i]->lane) {
+			smd_lane_invalidate(context->remotes.each[i]->lane, context->generation);
+		}
+	}
+}
+
+void smd_group_start(struct smd_request *operation)
+{
+	struct smd_comm *comm = operation->comm;
+	size_t chunk = smd_deal_chunk_elements(
+		&comm->context->deal, operation->count, operation->element_bytes);
+
+	operation->chunk_elements = chunk;
+	operation->nchunks = operation->count ? (operation->count + chunk - 1) / chunk : 1;
+	operation->sequence = comm->next_operation++;
+	operation->first_chunk = comm->next_chunk;
+	comm->next_chunk += operation->nchunks;
+	TAILQ_INSERT_TAIL(&comm->operations, operation, link);
+	smd_operation_begin(operation);
+	if (comm->state == SMD_COMM_FAILED) {
+		smd_operation_check(operation);
+		return;
+	}
+	comm_invalidate(comm);
+	comm_pump(comm);
+}
+
+bool smd_group_poll(struct smd_comm *comm)
+{
+	struct smd_lane *lanes[POLL_LANES_MAX];
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < comm->context->remotes.count; i++) {
+		const struct smd_flow *flow = &comm->flows[i];
+
+		if (flow->done == flow->next || !flow->remote->lane) {
+			continue;
+		}
+		if (n == POLL_LANES_MAX) {
+			return false;
+		}
+		lanes[n++] = flow->remote->lane;
+	}
+	/* A lane that is closed while another is polled keeps its memory until the loop turns.
+	 */
+	for (unsigned i = 0; i < n; i++) {
+		if (!smd_lane_poll(lanes[i])) {
+			return false;
+		}
+	}
+	return n > 0;
+}
+
+/* The others need not wait until this rank's caller has noticed and left. */
+static void comm_on_fault(struct smd_task *task)
+{
+	struct smd_comm *comm =
+		(struct smd_comm *)((char *)task - offsetof(struct smd_comm, fault));
+
+	comm_fail(comm, comm->fault_err, comm->fault_error.text);
+	comm_say_leave(comm);
+}
+
+/* ---- what shards say ---- */
+
+static void comm_join(struct smd_task *task)
+{
+	struct smd_comm *comm = (struct smd_comm *)((char *)task - offsetof(struct smd_comm, join));
+	struct smd_context *context = comm->context;
+	struct smd_join join = {.nranks = comm->nranks, .table_hash = context->deal_hash};
+	uint8_t payload[SMD_CONTROL_MAX];
+	size_t length;
+
+	snprintf(join.group, sizeof(join.group), "%s", comm->group);
+	length = smd_join_encode(&join, payload);
+	context->comms[SMD_COMM_INDEX(comm->receiver.number)] = &comm->receiver;
+	if (context->err) {
+		comm_fail(comm, context->err, context->error.text);
+		return;
+	}
+	comm->asked = true;
+	for (unsigned i = 0; i < context->remotes.count; i++) {
+		comm->flows[i].comm = comm;
+		comm->flows[i].remote = context->remotes.each[i];
+		smd_remote_send(context->remotes.each[i], SMD_FRAME_JOIN, comm->receiver.number,
+			comm->rank, payload, length);
+	}
+}
+
+static void comm_joined(struct smd_comm *comm, struct smd_remote *remote, unsigned window)
+{
+	struct smd_context *context = comm->context;
+
+	smd_flow_grant(&comm->flows[remote->index], window);
+	comm->njoined++;
+	if (comm->njoined < context->remotes.count) {
+		return;
+	}
+	smd_progress_lock(&context->progress);
+	comm->state = SMD_COMM_ACTIVE;
+	smd_progress_publish(&context->progress);
+}
+
+static void comm_late(struct smd_comm *comm, const char *text)
+{
+	struct smd_context *context = comm->context;
+
+	if (comm->state == SMD_COMM_ACTIVE) {
+		smd_log(SMD_LOG_WARN, "libsummand", "%s", text);
+	}
+	smd_progress_lock(&context->progress);
+	snprintf(comm->waiting_for, sizeof(comm->waiting_for), "%s", text);
+	smd_progress_unlock(&context->progress);
+}
+
+/* The shard writes no more results of the communicator: it has said so, or its lane is closed. */
+static void comm_flow_closed(struct smd_comm *comm, struct smd_flow *flow)
+{
+	if (flow->open) {
+		flow->open = false;
+		comm->nopen--;
+		comm_check_operations(comm);
+	}
+}
+
+static struct smd_comm *comm_of(struct smd_receiver *receiver)
+{
+	return (struct smd_comm *)receiver;
+}
+
+/* A failed communicator only waits for LEFT. */
+static bool comm_wants(const struct smd_receiver *receiver, const struct smd_frame *frame)
+{
+	const struct smd_comm *comm = (const struct smd_comm *)receiver;
+
+	return (comm->state == SMD_COMM_FAILED) == (frame->kind == SMD_FRAME_LEFT);
+}
+
+static int comm_on_result(struct smd_receiver *receiver, struct smd_remote *remote,
+	const struct smd_frame *frame, void **payload, struct smd_error *error)
+{
+	return smd_flow_receive(&comm_of(receiver)->flows[remote->index], frame, payload, error);
+}
+
+static int comm_on_joined(struct smd_comm *comm, struct smd_remote *remote,
+	const struct smd_frame *frame, struct smd_error *error)
+{
+	int ret = smd_flow_take_remote_buffers(&comm->flows[remote->index], error);
+
+	if (ret == 0) {
+		comm_joined(comm, remote, frame->window);
+	}
+	return ret;
+}
+
+static int comm_on_abort(struct smd_comm *comm, const struct smd_frame *frame,
+	const uint8_t *payload, struct smd_error *error)
+{
+	struct smd_abort abort;
+	int ret = smd_abort_decode(payload, frame->length, &abort, error);
+
+	if (ret == 0) {
+		comm_fail(comm, -(int)abort.err, abort.text);
+	}
+	return ret;
+}
+
+static int comm_on_frame(struct smd_receiver *receiver, struct smd_remote *remote,
+	const struct smd_frame *frame, const uint8_t *payload, struct smd_error *error)
+{
+	struct smd_comm *comm = comm_of(receiver);
+	struct smd_flow *flow = &comm->flows[remote->index];
+	char text[SMD_ERROR_TEXT_MAX];
+
+	switch (frame->kind) {
+	case SMD_FRAME_RESULT:
+		return smd_flow_received(flow, frame, error);
+	case SMD_FRAME_JOINED:
+		return comm_on_joined(comm, remote, frame, error);
+	case SMD_FRAME_LEFT:
+		smd_flow_revoke_all(flow);
+		comm_flow_closed(comm, flow);
+		return 0;
+	case SMD_FRAME_ABORT:
+		return comm_on_abort(comm, frame, payload, error);
+	default: /* LATE: the remote lets nothing else pass */
+		smd_text_decode(payload, frame->length, text);
+		comm_late(comm, text);
+		return 0;
+	}
+}
+
+static void comm_on_lane_closed(struct smd_receiver *receiver, struct smd_remote *remote)
+{
+	struct smd_flow *flow = &comm_of(receiver)->flows[remote->index];
+
+	smd_flow_forget_advertisements(flow);
+	comm_flow_closed(comm_of(receiver), flow);
+}
+
+static void comm_on_failed(struct smd_receiver *receiver, int err, const char *text)
+{
+	comm_fail(comm_of(receiver), err, text);
+}
+
+static const struct smd_receiver_ops comm_receiver_ops = {
+	.wants = comm_wants,
+	.on_result = comm_on_result,
+	.on_frame = comm_on_frame,
+	.on_lane_closed = comm_on_lane_closed,
+	.on_failed = comm_on_failed,
+};
+
+static void comm_leave(struct smd_task *task)
+{
+	struct smd_comm *comm =
+		(struct smd_comm *)((char *)task - offsetof(struct smd_comm, leave));
+	struct smd_context *context = comm->context;
+
+	comm_say_leave(comm);
+	smd_path_staged_abandon(comm);
+	context->comms[SMD_COMM_INDEX(comm->receiver.number)] = NULL;
+	smd_progress_lock(&context->progress);
+	context->uses[SMD_COMM_INDEX(comm->receiver.number)]++;
+	comm->left = true;
+	smd_progress_publish(&context->progress);
+}
+
+/* ---- on callers' threads ---- */
+
+static int comm_check_arguments(const char *group, int nranks, int rank, struct smd_error *error)
+{
+	if (!group || group[0] == '\0' || strlen(group) > SMD_STRING_MAX) {
+		return smd_error_set(
+			error, EINVAL, "group: its name must have 1 to %d bytes", SMD_STRING_MAX);
+	}
+	for (const char *c = group; *c; c++) {
+		if ((unsigned char)*c < 0x20 || *c == 0x7f) {
+			return smd_error_set(
+				error, EINVAL, "group: its name must have no control characters");
+		}
+	}
+	if (nranks < 1 || nranks > SMD_NRANKS_MAX) {
+		return smd_error_set(error, EINVAL, "group %s: ranks must be 1 to %d, got %d",
+			group, SMD_NRANKS_MAX, nranks);
+	}
+	if (rank < 0 || rank >= nranks) {
+		return smd_error_set(error, EINVAL, "group %s: rank must be 0 to %d, got %d", group,
+			nranks - 1, rank);
+	}
+	return 0;
+}
+
+static int comm_create(struct smd_context *context, const char *group, int nranks, int rank,
+	struct smd_comm **out, struct smd_error *error)
+{
+	struct smd_comm *comm;
+	int ret = smd_comm_make(context, group, (uint16_t)nranks, (uint16_t)rank,
+		sizeof(struct smd_flow), &comm, error);
+
+	if (ret) {
+		return ret;
+	}
+	comm->receiver.ops = &comm_receiver_ops;
+	comm->pump = comm_pump;
+	comm->waiter.resume = comm_on_stage;
+	comm->join.run = comm_join;
+	comm->leave.run = comm_leave;
+	comm->fault.run = comm_on_fault;
+	*out = comm;
+	return 0;
+}
+
+static bool comm_settled(const void *arg)
+{
+	return ((const struct smd_comm *)arg)->state != SMD_COMM_JOINING;
+}
+
+/* Joins, until every shard has said JOINED, one has said ABORT, or the time is over. */
+static int comm_join_all(struct smd_comm *comm, unsigned timeout_s, struct smd_error *error)
+{
+	static const struct smd_goal goal = {.done = comm_settled};
+	struct smd_context *context = comm->context;
+	uint64_t deadline_ns = smd_clock_ns() + timeout_s * SMD_SECOND_NS;
+	int ret = smd_progress_await(&context->progress, &comm->join, &goal, comm, deadline_ns);
+
+	smd_progress_lock(&context->progress);
+	if (comm->state == SMD_COMM_FAILED) {
+		ret = comm->err;
+		*error = comm->error;
+	} else if (ret) {
+		smd_error_set(error, ETIMEDOUT,
+			"group %s: all %d ranks must join within %u s, but %s", comm->group,
+			comm->nranks, timeout_s,
+			comm->waiting_for[0] ? comm->waiting_for
+					     : "a reduction server has not answered");
+	}
+	smd_progress_unlock(&context->progress);
+	return ret;
+}
+
+int smd_comm_create_within(struct smd_context *context, unsigned timeout_s, const char *group,
+	int nranks, int rank, struct smd_comm **out)
+{
+	struct smd_error error = {""};
+	struct smd_comm *comm;
+	int ret = comm_check_arguments(group, nranks, rank, &error);
+
+	if (ret == 0) {
+		ret = comm_create(context, group, nranks, rank, &comm, &error);
+	}
+	if (ret) {
+		return smd_error_remember(ret, &error);
+	}
+	ret = comm_join_all(comm, timeout_s, &error);
+	if (ret) {
+		smd_comm_destroy(comm);
+		return smd_error_remember(ret, &error);
+	}
+	*out = comm;
+	return 0;
+}
+
+int smd_comm_create(smd_context *context, const char *group, int nranks, int rank, smd_comm **out)
+{
+	return smd_comm_create_within(
+		context, context->config.connect_timeout_s, group, nranks, rank, out);
+}
+
+static bool comm_left(const void *arg)
+{
+	return ((const struct smd_comm *)arg)->left;
+}
+
+void smd_comm_destroy(smd_comm *comm)
+{
+	static const struct smd_goal goal = {.done = comm_left};
+	struct smd_context *context;
+
+	if (!comm) {
+		return;
+	}
+	context = comm->context;
+	smd_progress_await(&context->progress, &comm->leave, &goal, comm, 0);
+	smd_comm_discard(comm);
+}

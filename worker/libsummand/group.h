@@ -1,0 +1,30 @@
+/*
+ * A communicator's life: it joins its group at every shard, feeds its operations to the flows,
+ * fails as a whole, and leaves.
+ *
+ * JOINING until every shard has said JOINED, then ACTIVE; FAILED when a shard says ABORT or a lane
+ * is lost. A failed communicator cancels what has not begun to leave, sends what has, and only then
+ * gives the callers' buffers back, because a lane that is cut in the middle of a frame would be
+ * lost for all. Shards that may write results without a further word (open flows) are told LEAVE
+ * first, and the buffers are held until they have said LEFT.
+ *
+ * Failing stays one state machine, over several shards at once: the order of its steps is what
+ * keeps a buffer from being given back while a card may still write to it.
+ */
+#ifndef SMD_LIBSUMMAND_GROUP_H
+#define SMD_LIBSUMMAND_GROUP_H
+
+#include "worker/libsummand/comm.h"
+
+/* smd_comm_create() with a time-out of its own. */
+int smd_comm_create_within(struct smd_context *context, unsigned timeout_s, const char *group,
+	int nranks, int rank, struct smd_comm **out);
+
+/* On the owner: an operation begins, its chunks get their numbers, and those that may go now go. */
+void smd_group_start(struct smd_request *operation);
+
+/* On the owner: takes what has come from shards that owe it results; false when the loop must be
+ * asked. */
+bool smd_group_poll(struct smd_comm *comm);
+
+#endif

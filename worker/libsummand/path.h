@@ -1,0 +1,64 @@
+/*
+ * How an operation's chunks get from its buffers to the lanes and back: its *path*, a table that is
+ * chosen once, when the operation is made (request.c).
+ *
+ *     host    from and to the caller's buffers (path.c)
+ *     staged  device memory, through pinned memory, or by the network card where it can
+ * (path_staged.h) direct  registered device memory, by the network card or not at all
+ * (path_direct.h)
+ *
+ * A flow asks the path at each step and never what memory it is. An entry that is NULL has nothing
+ * to do, so that host memory costs no call. All on the owner (progress.h).
+ */
+#ifndef SMD_LIBSUMMAND_PATH_H
+#define SMD_LIBSUMMAND_PATH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct smd_flow;
+struct smd_flow_send;
+struct smd_frame;
+struct smd_request;
+
+enum smd_fetch {
+	SMD_FETCH_NONE,  /* the chunk need not be fetched, or has been: on to the next */
+	SMD_FETCH_BEGUN, /* it is on its way now */
+	SMD_FETCH_LATER  /* not now: something must happen first */
+};
+
+struct smd_path {
+	const char *name;
+
+	void (*begin)(struct smd_request *operation);
+	/* The operation ends, however far it has come. */
+	void (*end)(struct smd_request *operation);
+
+	/* Fetches the chunk, the flow's number `fetched`, ahead of its being sent. NULL: never. */
+	enum smd_fetch (*fetch)(
+		struct smd_flow *flow, struct smd_request *operation, uint64_t chunk);
+	/* Whether the chunk, the flow's next, can be sent now. NULL: always. */
+	bool (*may_send)(struct smd_flow *flow, struct smd_request *operation, uint64_t chunk);
+	/* The lane no longer needs the memory that the chunk was fetched to. */
+	void (*sent)(struct smd_flow_send *send);
+
+	/* Whether the lane may write the chunk's result into that memory of the operation's,
+	 * without a copy. NULL: if it is large enough to be worth it. */
+	bool (*advertises)(const struct smd_flow *flow, const struct smd_request *operation,
+		const void *memory, size_t bytes);
+	/* Where a result goes that the card has not written, if it does not go to `memory`, its
+	 * place in the operation. NULL: there. */
+	void *(*receive)(struct smd_flow *flow, struct smd_request *operation, void *memory);
+	/* The result is there, written by the card if `direct`. Whether the chunk is done; false:
+	 * it will be counted later, or the communicator will fail. NULL: done. */
+	bool (*received)(struct smd_flow *flow, struct smd_request *operation,
+		const struct smd_frame *frame, bool direct);
+	/* All results are there. False: the device does not see them, and the communicator will
+	 * fail. NULL: true. */
+	bool (*complete)(struct smd_request *operation);
+};
+
+extern const struct smd_path smd_path_host;
+
+#endif

@@ -1,0 +1,376 @@
+/* Copies an operation's chunks between device memory and stages. */
+#include "worker/libsummand/path_staged.h"
+
+#include <errno.h>
+
+#include "reduction_server/wire/collective.h"
+#include "worker/libsummand/flow.h"
+
+static const struct smd_path path_staged;
+
+static struct smd_staging *staging_of(const struct smd_request *operation)
+{
+	return &operation->comm->context->staging;
+}
+
+static void staged_free_send(struct smd_staging *staging, struct smd_flow_send *send)
+{
+	struct smd_stage *stage = send->stage;
+
+	send->stage = NULL;
+	send->fetched = NULL;
+	smd_staging_free_send(staging, stage);
+}
+
+/* ---- from the device ---- */
+
+static void staged_on_fetched(struct smd_task *task)
+{
+	struct smd_stage *stage = (struct smd_stage *)task;
+	struct smd_request *operation = stage->operation;
+	struct smd_staging *staging = staging_of(operation);
+	struct smd_error error = {""};
+	int ret = staging->ops->result(&stage->notice, &error);
+
+	stage->reading = false;
+	operation->copies_pending--;
+	if (ret) {
+		smd_comm_fault_device(operation->comm, ret, &error);
+	}
+	if (ret || operation->comm->state == SMD_COMM_FAILED) {
+		staged_free_send(staging, stage->send);
+		smd_operation_check(operation);
+	} else {
+		operation->comm->pump(operation->comm);
+	}
+}
+
+static enum smd_fetch staged_fetch_chunk(struct smd_flow *flow, struct smd_request *operation,
+	uint64_t chunk, struct smd_stage *stage)
+{
+	struct smd_staging *staging = staging_of(operation);
+	struct smd_flow_send *send = &flow->sends[flow->fetched % SMD_FLOW_WINDOW_MAX];
+	size_t offset = smd_operation_chunk_offset(operation, chunk);
+	struct smd_error error = {""};
+	int ret;
+
+	send->stage = stage;
+	send->fetched = stage->memory;
+	stage->send = send;
+	stage->notice.task.run = staged_on_fetched;
+	ret = staging->ops->read(operation->device, stage->memory, operation->send + offset,
+		smd_operation_chunk_bytes(operation, chunk), &stage->notice, &error);
+	if (ret) {
+		staged_free_send(staging, send);
+		smd_comm_fault_device(flow->comm, ret, &error);
+		return SMD_FETCH_LATER;
+	}
+	stage->reading = true;
+	operation->copies_pending++;
+	return SMD_FETCH_BEGUN;
+}
+
+static bool staged_sends_directly(const struct smd_flow *flow, const struct smd_request *operation,
+	uint64_t chunk, uint64_t ordinal)
+{
+	return operation->send_allocation &&
+	       smd_flow_sends_directly(flow, operation, chunk, ordinal);
+}
+
+static enum smd_fetch staged_fetch(
+	struct smd_flow *flow, struct smd_request *operation, uint64_t chunk)
+{
+	struct smd_stage *stage;
+
+	if (operation->fence) {
+		return SMD_FETCH_LATER;
+	}
+	if (!operation->reads_device ||
+		staged_sends_directly(flow, operation, chunk, flow->fetched)) {
+		return SMD_FETCH_NONE;
+	}
+	stage = smd_staging_take_send(staging_of(operation), operation);
+	if (!stage) {
+		smd_staging_wait(staging_of(operation), &flow->comm->waiter);
+		return SMD_FETCH_LATER;
+	}
+	return staged_fetch_chunk(flow, operation, chunk, stage);
+}
+
+static bool staged_may_send(struct smd_flow *flow, struct smd_request *operation, uint64_t chunk)
+{
+	const struct smd_stage *stage = flow->sends[flow->next % SMD_FLOW_WINDOW_MAX].stage;
+
+	if (operation->fence) {
+		return false;
+	}
+	if (stage) {
+		return !stage->reading;
+	}
+	return !operation->reads_device ||
+	       staged_sends_directly(flow, operation, chunk, flow->next);
+}
+
+static void staged_sent(struct smd_flow_send *send)
+{
+	staged_free_send(staging_of(send->stage->operation), send);
+}
+
+/* ---- to the device ---- */
+
+static bool staged_advertises(const struct smd_flow *flow, const struct smd_request *operation,
+	const void *memory, size_t bytes)
+{
+	return operation->writes_device
+		       ? bytes && operation->recv_allocation &&
+				 smd_lane_can_dma(flow->remote->lane, memory, (uint32_t)bytes)
+		       : bytes > SMD_DIRECT_ABOVE;
+}
+
+static void *staged_receive(struct smd_flow *flow, struct smd_request *operation, void *memory)
+{
+	if (!operation->writes_device) {
+		return memory;
+	}
+	flow->rx_stage = smd_staging_take(staging_of(operation), operation);
+	return flow->rx_stage ? flow->rx_stage->memory : flow->remote->sink;
+}
+
+static void staged_on_written(struct smd_task *task)
+{
+	struct smd_stage *stage = (struct smd_stage *)task;
+	struct smd_request *operation = stage->operation;
+	struct smd_staging *staging = staging_of(operation);
+	struct smd_error error = {""};
+	int ret = staging->ops->result(&stage->notice, &error);
+
+	smd_staging_free(staging, stage);
+	operation->copies_pending--;
+	if (ret) {
+		smd_comm_fault_device(operation->comm, ret, &error);
+	} else {
+		operation->chunks_done++;
+	}
+	smd_operation_check(operation);
+}
+
+/* The result is in a stage, or in the sink if none was free. */
+static void staged_write(
+	struct smd_flow *flow, struct smd_request *operation, size_t offset, size_t bytes)
+{
+	struct smd_staging *staging = staging_of(operation);
+	struct smd_stage *stage = flow->rx_stage;
+	struct smd_error error = {""};
+	int ret;
+
+	flow->rx_stage = NULL;
+	if (!stage) {
+		ret = staging->ops->write_now(operation->device, operation->recv + offset,
+			flow->remote->sink, bytes, &error);
+		operation->chunks_done += ret == 0;
+	} else {
+		stage->send = NULL;
+		stage->notice.task.run = staged_on_written;
+		ret = staging->ops->write(operation->device, operation->recv + offset,
+			stage->memory, bytes, &stage->notice, &error);
+		if (ret) {
+			smd_staging_free(staging, stage);
+		}
+		operation->copies_pending += ret == 0;
+	}
+	if (ret) {
+		smd_comm_fault_device(flow->comm, ret, &error);
+	}
+}
+
+static bool staged_received(struct smd_flow *flow, struct smd_request *operation,
+	const struct smd_frame *frame, bool direct)
+{
+	if (!operation->writes_device || direct) {
+		operation->unflushed |= operation->writes_device;
+		return true;
+	}
+	staged_write(flow, operation, smd_operation_chunk_offset(operation, frame->chunk),
+		frame->length);
+	return false;
+}
+
+static bool staged_complete(struct smd_request *operation)
+{
+	struct smd_error error = {""};
+	int ret;
+
+	if (operation->unflushed) {
+		operation->unflushed = false;
+		ret = staging_of(operation)->ops->flush(operation->device, &error);
+		operation->unseen = ret != 0;
+		if (ret) {
+			smd_comm_fault_device(operation->comm, ret, &error);
+		}
+	}
+	return !operation->unseen;
+}
+
+/* ---- operations ---- */
+
+static void staged_begin(struct smd_request *operation)
+{
+	struct smd_allocations *allocations = &staging_of(operation)->allocations;
+
+	if (operation->reads_device) {
+		operation->send_allocation = smd_allocation_take(
+			allocations, operation->device, operation->send, operation->send_id);
+	}
+	if (operation->writes_device) {
+		operation->recv_allocation = smd_allocation_take(
+			allocations, operation->device, operation->recv, operation->recv_id);
+	}
+}
+
+/* Whether its fence has opened or not. */
+static void staged_end(struct smd_request *operation)
+{
+	smd_allocation_put(operation->send_allocation);
+	smd_allocation_put(operation->recv_allocation);
+	if (operation->fence) { /* its notice comes later */
+		operation->fence->operation = NULL;
+		operation->fence = NULL;
+	}
+}
+
+static const struct smd_path path_staged = {
+	.name = "staged",
+	.begin = staged_begin,
+	.end = staged_end,
+	.fetch = staged_fetch,
+	.may_send = staged_may_send,
+	.sent = staged_sent,
+	.advertises = staged_advertises,
+	.receive = staged_receive,
+	.received = staged_received,
+	.complete = staged_complete,
+};
+
+void smd_path_staged_abandon(struct smd_comm *comm)
+{
+	struct smd_staging *staging = &comm->context->staging;
+
+	smd_staging_wait_no_longer(staging, &comm->waiter);
+	for (unsigned i = 0; staging->ops && i < comm->context->remotes.count; i++) {
+		struct smd_flow *flow = &comm->flows[i];
+
+		if (flow->rx_stage) {
+			smd_staging_free(staging, flow->rx_stage);
+			flow->rx_stage = NULL;
+		}
+		for (unsigned k = 0; k < SMD_FLOW_WINDOW_MAX; k++) {
+			struct smd_flow_send *send = &flow->sends[k];
+
+			/* Those that are read or sent now are given back after that. */
+			if (send->stage && !send->stage->reading && !send->operation) {
+				staged_free_send(staging, send);
+			}
+		}
+	}
+}
+
+/* On the owner: what was in the user's stream is done. The operation may have ended before. */
+static void staged_on_fence(struct smd_task *task)
+{
+	struct smd_fence *fence = (struct smd_fence *)task;
+	struct smd_staging *staging = fence->owner;
+	struct smd_request *operation = fence->operation;
+	struct smd_error error = {""};
+	int ret = staging->ops->result(&fence->notice, &error);
+
+	if (operation && ret) {
+		smd_comm_fault_device(operation->comm, ret, &error); /* and the fence stays shut */
+		return;
+	}
+	smd_staging_put_fence(staging, fence);
+	if (operation) {
+		operation->fence = NULL;
+		operation->comm->pump(operation->comm);
+	}
+}
+
+/* ---- on callers' threads ---- */
+
+/* The operation begins when what is in the user's stream now is done. That may be at any time from
+ * here on. */
+static int staged_set_fence(
+	struct smd_request *operation, struct smd_fence *fence, struct smd_error *error)
+{
+	struct smd_staging *staging = staging_of(operation);
+	int ret;
+
+	fence->notice.task.run = staged_on_fence;
+	fence->operation = operation;
+	operation->fence = fence;
+	ret = staging->ops->fence_set(fence, operation->comm->stream, error);
+	if (ret) {
+		operation->fence = NULL;
+		smd_staging_put_fence(staging, fence);
+	}
+	return ret < 0 ? ret : 0;
+}
+
+static int staged_locate(struct smd_request *operation, struct smd_device_location *location,
+	struct smd_error *error)
+{
+	const struct smd_device_ops *ops = staging_of(operation)->ops;
+	struct smd_device_location from = {.ordinal = -1};
+	struct smd_device_location to = {.ordinal = -1};
+	unsigned rank = operation->comm->rank;
+	int ret = 0;
+
+	if (smd_collective_sends(operation->collective, operation->root, rank)) {
+		ret = ops->locate(operation->send, &from, error);
+	}
+	if (ret == 0 && smd_collective_receives(operation->collective, operation->root, rank)) {
+		ret = ops->locate(operation->recv, &to, error);
+	}
+	operation->reads_device = from.ordinal >= 0;
+	operation->writes_device = to.ordinal >= 0;
+	operation->send_id = from.allocation;
+	operation->recv_id = to.allocation;
+	if (ret == 0 && operation->reads_device && operation->writes_device &&
+		from.ordinal != to.ordinal) {
+		return smd_error_set(error, EINVAL,
+			"%s in group %s: send and recv must be on the same device, got %d and %d",
+			smd_collective_name(operation->collective), operation->comm->group,
+			from.ordinal, to.ordinal);
+	}
+	*location =
+		operation->reads_device && (from.context || !operation->writes_device) ? from : to;
+	return ret;
+}
+
+int smd_path_staged_prepare(struct smd_request *operation, struct smd_error *error)
+{
+	bool follows = operation->comm->stream != SMD_STREAM_NONE;
+	struct smd_error why = {""};
+	struct smd_device_location location;
+	struct smd_fence *fence = NULL;
+	int ret;
+
+	if (operation->count == 0) {
+		return 0;
+	}
+	ret = staged_locate(operation, &location, &why);
+	if (ret == 0 && location.ordinal < 0) {
+		return 0;
+	}
+	if (ret == 0) {
+		operation->path = &path_staged;
+		ret = smd_staging_take_device(staging_of(operation), &location, &operation->device,
+			follows ? &fence : NULL, &why);
+	}
+	if (ret == 0 && fence) {
+		ret = staged_set_fence(operation, fence, &why);
+	}
+	if (ret && ret != -EINVAL) {
+		smd_comm_fault_device(operation->comm, ret, &why);
+	}
+	return ret ? smd_error_set(error, -ret, "%s", why.text) : 0;
+}

@@ -1,0 +1,33 @@
+/*
+ * The staged path: device memory, through pinned memory of the host (specs/design/cuda.md).
+ *
+ *     device --fetch--> stage --lane--> shard --lane--> stage --write--> device
+ *
+ * Where the lane's network card can read and write the buffer's allocation itself
+ * (allocation_cache.h), a chunk takes no stage, and keeps to the same rules of order.
+ *
+ * An operation begins when what was in the user's stream is done (its fence). Chunks that a shard
+ * allows are then fetched ahead of those that are being sent. A stage is held for a copy and for
+ * the lane's use of it, never while other ranks are waited for, so that no number of communicators
+ * can hold all of them for ever. A result that finds no stage free is written synchronously from
+ * the remote's sink.
+ *
+ * A copy that fails makes its communicator fail a little later, from the loop, because many callers
+ * are in the middle of something.
+ */
+#ifndef SMD_LIBSUMMAND_PATH_STAGED_H
+#define SMD_LIBSUMMAND_PATH_STAGED_H
+
+#include "worker/libsummand/operation.h"
+
+/*
+ * On the caller's thread, before the operation starts: finds out whose memory its buffers are, and
+ * if a device's, makes this its path and sets the fence. 0 or -errno with a text; what is not
+ * -EINVAL fails the communicator too.
+ */
+int smd_path_staged_prepare(struct smd_request *operation, struct smd_error *error);
+
+/* On the owner: the communicator has failed or left; what it holds for later is given back. */
+void smd_path_staged_abandon(struct smd_comm *comm);
+
+#endif

@@ -1,0 +1,299 @@
+/* The public calls that start, test and wait for operations, and the choice of their paths. */
+#include "worker/libsummand/request.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "reduction_server/base/clock.h"
+#include "reduction_server/base/dtype.h"
+#include "reduction_server/kernels/kernels.h"
+#include "reduction_server/wire/collective.h"
+#include "worker/libsummand/group.h"
+#include "worker/libsummand/operation.h"
+#include "worker/libsummand/path_direct.h"
+#include "worker/libsummand/path_staged.h"
+
+#define SMALL_BYTES 65536u /* its caller does not sleep at once */
+
+static void operation_start(struct smd_task *task)
+{
+	struct smd_request *operation =
+		(struct smd_request *)((char *)task - offsetof(struct smd_request, start));
+
+	smd_group_start(operation);
+}
+
+/* ---- on callers' threads ---- */
+
+static int check_buffers(
+	const struct smd_request *operation, const char *what, struct smd_error *error)
+{
+	const struct smd_comm *comm = operation->comm;
+	bool sends = smd_collective_sends(operation->collective, operation->root, comm->rank);
+	bool receives = smd_collective_receives(operation->collective, operation->root, comm->rank);
+	size_t bytes = operation->count * operation->element_bytes;
+	const uint8_t *send = operation->send;
+	const uint8_t *recv = operation->recv;
+
+	if (bytes && ((sends && !send) || (receives && !recv))) {
+		return smd_error_set(error, EINVAL, "%s in group %s: buffers must not be NULL",
+			what, comm->group);
+	}
+	if (sends && receives && send != recv && send < recv + bytes && recv < send + bytes) {
+		return smd_error_set(error, EINVAL,
+			"%s in group %s: send and recv must be the same or must not overlap", what,
+			comm->group);
+	}
+	return 0;
+}
+
+static int check_operation(const struct smd_request *operation, struct smd_error *error)
+{
+	const char *what = smd_collective_name(operation->collective);
+	const struct smd_comm *comm = operation->comm;
+
+	if (operation->element_bytes == 0) {
+		return smd_error_set(error, EINVAL,
+			"%s in group %s: the element type must be 0 to %d, got %u", what,
+			comm->group, SMD_DTYPE_COUNT - 1, operation->dtype);
+	}
+	if (smd_collective_reduces(operation->collective) &&
+		!smd_kernel_find(operation->dtype, operation->op)) {
+		return smd_error_set(error, EINVAL,
+			"%s in group %s: the reduction must be one of sum, prod, max, min, avg, "
+			"got "
+			"%s of %s",
+			what, comm->group, smd_op_name(operation->op),
+			smd_dtype_name(operation->dtype));
+	}
+	if (operation->root >= comm->nranks) {
+		return smd_error_set(error, EINVAL,
+			"%s in group %s: the root must be a rank below %u, got %u", what,
+			comm->group, comm->nranks, operation->root);
+	}
+	if (operation->count > SIZE_MAX / 2 / operation->element_bytes) {
+		return smd_error_set(error, EINVAL,
+			"%s in group %s: count must fit into memory, got %zu", what, comm->group,
+			operation->count);
+	}
+	return check_buffers(operation, what, error);
+}
+
+/* The path that suits the memory of its buffers. 0 or -errno with a text. */
+static int choose_path(struct smd_request *operation, struct smd_error *error)
+{
+	if (smd_path_direct_takes(operation)) {
+		return 0;
+	}
+	operation->path = &smd_path_host;
+	return operation->comm->context->staging.ops ? smd_path_staged_prepare(operation, error)
+						     : 0;
+}
+
+/* What a caller asks for. */
+struct request_shape {
+	enum smd_collective collective;
+	int root;
+	const void *send;
+	void *recv;
+	size_t count;
+	enum smd_dtype dtype;
+	enum smd_op op;
+};
+
+static int request_create(
+	struct smd_comm *comm, const struct request_shape *shape, struct smd_request **out)
+{
+	struct smd_error error = {""};
+	struct smd_request *request = calloc(1, sizeof(*request));
+	struct smd_context *context = comm->context;
+	int ret;
+
+	if (!request) {
+		smd_error_set(&error, ENOMEM, "%s in group %s: out of memory",
+			smd_collective_name(shape->collective), comm->group);
+		return smd_error_remember(-ENOMEM, &error);
+	}
+	*request = (struct smd_request){
+		.comm = comm,
+		.start.run = operation_start,
+		.send = shape->send,
+		.recv = shape->recv,
+		.count = shape->count,
+		.collective = shape->collective,
+		.root = (unsigned)shape->root,
+		.dtype = shape->dtype,
+		.op = shape->op,
+		.element_bytes = smd_dtype_bytes(shape->dtype),
+	};
+	ret = check_operation(request, &error);
+	if (ret == 0) {
+		ret = choose_path(request, &error);
+	}
+	if (ret) {
+		free(request);
+		return smd_error_remember(ret, &error);
+	}
+	smd_progress_lock(&context->progress);
+	if (context->progress.in_flight++ == 0) {
+		context->busy_since = smd_clock_seconds();
+	}
+	smd_progress_unlock(&context->progress);
+	*out = request;
+	return 0;
+}
+
+static bool request_done(const void *arg)
+{
+	return ((const struct smd_request *)arg)->finished;
+}
+
+static bool request_poll(const void *arg)
+{
+	return smd_group_poll(((const struct smd_request *)arg)->comm);
+}
+
+/* Begins the request if it has not begun, waits for it and frees it. */
+static int request_finish(struct smd_request *request, struct smd_task *start)
+{
+	static const struct smd_goal soon = {.done = request_done, .poll = request_poll};
+	static const struct smd_goal some_time = {.done = request_done};
+	struct smd_comm *comm = request->comm;
+	bool small = request->count * request->element_bytes <= SMALL_BYTES;
+	struct smd_error error = {""};
+	int err;
+
+	smd_progress_await(&comm->context->progress, start, small ? &soon : &some_time, request, 0);
+	err = request->err;
+	if (err) {
+		smd_progress_lock(&comm->context->progress);
+		error = comm->error;
+		smd_progress_unlock(&comm->context->progress);
+	}
+	free(request);
+	return smd_error_remember(err, &error);
+}
+
+static int request_run(struct smd_comm *comm, const struct request_shape *shape)
+{
+	struct smd_request *request = NULL;
+	int ret = request_create(comm, shape, &request);
+
+	return ret ? ret : request_finish(request, &request->start);
+}
+
+static int request_start(
+	struct smd_comm *comm, const struct request_shape *shape, struct smd_request **out)
+{
+	int ret = request_create(comm, shape, out);
+
+	if (ret == 0) {
+		smd_progress_post(&comm->context->progress, &(*out)->start);
+	}
+	return ret;
+}
+
+int smd_request_test(smd_request *request)
+{
+	struct smd_progress *progress = &request->comm->context->progress;
+	int finished;
+
+	smd_progress_poll(progress);
+	smd_progress_lock(progress);
+	finished = request->finished;
+	smd_progress_unlock(progress);
+	return finished;
+}
+
+int smd_request_wait(smd_request *request)
+{
+	return request_finish(request, NULL);
+}
+
+static struct request_shape allreduce_shape(
+	const void *send, void *recv, size_t count, enum smd_dtype dtype, enum smd_op op)
+{
+	return (struct request_shape){SMD_COLLECTIVE_ALLREDUCE, 0, send, recv, count, dtype, op};
+}
+
+int smd_allreduce(smd_comm *comm, const void *send, void *recv, size_t count, enum smd_dtype dtype,
+	enum smd_op op)
+{
+	const struct request_shape shape = allreduce_shape(send, recv, count, dtype, op);
+
+	return request_run(comm, &shape);
+}
+
+int smd_allreduce_start(smd_comm *comm, const void *send, void *recv, size_t count,
+	enum smd_dtype dtype, enum smd_op op, smd_request **out)
+{
+	const struct request_shape shape = allreduce_shape(send, recv, count, dtype, op);
+
+	return request_start(comm, &shape, out);
+}
+
+static struct request_shape reduce_shape(
+	const void *send, void *recv, size_t count, enum smd_dtype dtype, enum smd_op op, int root)
+{
+	return (struct request_shape){SMD_COLLECTIVE_REDUCE, root, send, recv, count, dtype, op};
+}
+
+int smd_reduce(smd_comm *comm, const void *send, void *recv, size_t count, enum smd_dtype dtype,
+	enum smd_op op, int root)
+{
+	const struct request_shape shape = reduce_shape(send, recv, count, dtype, op, root);
+
+	return request_run(comm, &shape);
+}
+
+int smd_reduce_start(smd_comm *comm, const void *send, void *recv, size_t count,
+	enum smd_dtype dtype, enum smd_op op, int root, smd_request **out)
+{
+	const struct request_shape shape = reduce_shape(send, recv, count, dtype, op, root);
+
+	return request_start(comm, &shape, out);
+}
+
+static struct request_shape broadcast_shape(
+	void *buffer, size_t count, enum smd_dtype dtype, int root)
+{
+	return (struct request_shape){
+		SMD_COLLECTIVE_BROADCAST, root, buffer, buffer, count, dtype, SMD_SUM};
+}
+
+int smd_broadcast(smd_comm *comm, void *buffer, size_t count, enum smd_dtype dtype, int root)
+{
+	const struct request_shape shape = broadcast_shape(buffer, count, dtype, root);
+
+	return request_run(comm, &shape);
+}
+
+int smd_broadcast_start(smd_comm *comm, void *buffer, size_t count, enum smd_dtype dtype, int root,
+	smd_request **out)
+{
+	const struct request_shape shape = broadcast_shape(buffer, count, dtype, root);
+
+	return request_start(comm, &shape, out);
+}
+
+int smd_broadcast_out_of_place_start(smd_comm *comm, const void *send, void *recv, size_t count,
+	enum smd_dtype dtype, int root, smd_request **out)
+{
+	const struct request_shape shape = {
+		SMD_COLLECTIVE_BROADCAST_OUT_OF_PLACE, root, send, recv, count, dtype, SMD_SUM};
+
+	return request_start(comm, &shape, out);
+}
+
+/* An operation of no elements: nobody gets its result before everybody has issued it. */
+int smd_barrier(smd_comm *comm)
+{
+	const struct request_shape shape = allreduce_shape(NULL, NULL, 0, SMD_INT32, SMD_SUM);
+
+	return request_run(comm, &shape);
+}
+
+size_t smd_dtype_size(enum smd_dtype dtype)
+{
+	return smd_dtype_bytes(dtype);
+}
