@@ -10,7 +10,7 @@
 #include "reduction_server/base/log.h"
 #include "reduction_server/engine/peer.h"
 #include "reduction_server/engine/receive_buffer.h"
-#include "reduction_server/engine/shard.h"
+#include "reduction_server/engine/resources.h"
 
 #define FORMING_TELL_S  1 /* a communicator that forms names who is missing this often */
 #define NAMED_RANKS_MAX 8 /* a message lists so many ranks and counts the rest */
@@ -44,6 +44,7 @@ static int comm_create_slots(struct smd_server_comm *comm, unsigned nslots)
 		struct smd_slot *slot = &comm->slots[i];
 
 		slot->comm = comm;
+		slot->resources = comm->resources;
 		slot->parts = calloc(comm->nranks, sizeof(*slot->parts));
 		slot->sends = calloc(comm->nranks, sizeof(*slot->sends));
 		slot->remote_buffers = calloc(comm->nranks, sizeof(*slot->remote_buffers));
@@ -56,46 +57,48 @@ static int comm_create_slots(struct smd_server_comm *comm, unsigned nslots)
 	return 0;
 }
 
-static int comm_create(struct smd_shard *shard, const char *name, const struct smd_join *join,
+static int comm_create(struct smd_comms *comms, const char *name, const struct smd_join *join,
 	struct smd_server_comm **out, struct smd_error *error)
 {
 	struct smd_server_comm *comm = calloc(1, sizeof(*comm));
+	struct smd_buffer_pool *pool = &comms->resources->pool;
 	int ret = -ENOMEM;
 
 	if (!comm) {
 		return smd_error_set(
 			error, ENOMEM, "group %s: the reduction server is out of memory", name);
 	}
-	comm->shard = shard;
+	comm->comms = comms;
+	comm->resources = comms->resources;
 	comm->nranks = join->nranks;
 	comm->table_hash = join->table_hash;
 	comm->since_ns = smd_clock_ns();
 	comm->window = 1;
 	comm->reserved_window = 1;
-	if (!smd_buffer_pool_reserve(&shard->pool, comm_buffers(comm, 1))) {
+	if (!smd_buffer_pool_reserve(pool, comm_buffers(comm, 1))) {
 		ret = smd_error_set(error, ENOSPC,
 			"group %s: the reduction server's memory has no slot left for %u ranks "
 			"(%zu of %zu buffers of %zu bytes are promised); give it a larger "
 			"--memory-limit",
-			name, comm->nranks, shard->pool.reserved, shard->pool.total,
-			shard->pool.buffer_bytes);
+			name, comm->nranks, pool->reserved, pool->total, pool->buffer_bytes);
 		goto free_comm;
 	}
 	comm->name = strdup(name);
 	comm->members = calloc(comm->nranks, sizeof(*comm->members));
-	if (!comm->name || !comm->members || comm_create_slots(comm, 2 * shard->config.window)) {
+	if (!comm->name || !comm->members ||
+		comm_create_slots(comm, 2 * comms->resources->window)) {
 		smd_error_set(
 			error, ENOMEM, "group %s: the reduction server is out of memory", name);
 		goto release_buffers;
 	}
-	TAILQ_INSERT_TAIL(&shard->comms, comm, link);
+	TAILQ_INSERT_TAIL(&comms->list, comm, link);
 	*out = comm;
 	return 0;
 
 release_buffers:
 	free(comm->name);
 	free(comm->members);
-	smd_buffer_pool_release(&shard->pool, comm_buffers(comm, 1));
+	smd_buffer_pool_release(pool, comm_buffers(comm, 1));
 free_comm:
 	free(comm);
 	return ret;
@@ -113,9 +116,9 @@ static void comm_retire_if_gone(struct smd_server_comm *comm)
 {
 	if (comm->attached == 0 && comm->busy_slots == 0 && !comm->retired) {
 		comm->retired = true;
-		smd_buffer_pool_release(
-			&comm->shard->pool, comm_buffers(comm, comm->reserved_window) - comm->lent);
-		smd_shard_retire(comm->shard, comm);
+		smd_buffer_pool_release(&comm->resources->pool,
+			comm_buffers(comm, comm->reserved_window) - comm->lent);
+		comm->comms->retire(comm->comms->owner, comm);
 	}
 }
 
@@ -124,8 +127,8 @@ static void comm_retire_if_gone(struct smd_server_comm *comm)
 /* More window while the shard has plenty, back to one slot when it runs short. */
 static void comm_adjust_window(struct smd_server_comm *comm)
 {
-	struct smd_buffer_pool *pool = &comm->shard->pool;
-	unsigned most = comm->shard->config.window;
+	struct smd_buffer_pool *pool = &comm->resources->pool;
+	unsigned most = comm->resources->window;
 	size_t spare = pool->total - pool->reserved;
 
 	if (comm->reserved_window < most) {
@@ -169,7 +172,7 @@ void smd_server_comm_slot_freed(struct smd_server_comm *comm)
 {
 	if (comm->window < comm->reserved_window && comm->done >= comm->shrink_at &&
 		comm->busy_slots <= comm->window) {
-		smd_buffer_pool_release(&comm->shard->pool,
+		smd_buffer_pool_release(&comm->resources->pool,
 			comm_buffers(comm, comm->reserved_window - comm->window));
 		comm->reserved_window = comm->window;
 	}
@@ -184,14 +187,14 @@ static void comm_activate(struct smd_server_comm *comm)
 	comm->limit = comm->window; /* the sure slot; more comes with results, to those who work */
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		comm->members[r]->limit = comm->window;
-		if (comm->members[r]->peer->lane->controls < SMD_LANE_CONTROLS_MAX) {
+		if (comm->members[r]->lane->controls < SMD_LANE_CONTROLS_MAX) {
 			/* They go with JOINED, and with nothing else. */
 			(void)smd_member_advertise(comm->members[r], comm->window);
 		}
 		smd_peer_send(comm->members[r], SMD_FRAME_JOINED, comm->window, NULL, 0);
 	}
-	smd_log(SMD_LOG_DEBUG, comm->shard->name, "group %s: all %u ranks have joined", comm->name,
-		comm->nranks);
+	smd_log(SMD_LOG_DEBUG, comm->resources->name, "group %s: all %u ranks have joined",
+		comm->name, comm->nranks);
 }
 
 static struct smd_member *comm_any_member(const struct smd_server_comm *comm)
@@ -205,13 +208,13 @@ static struct smd_member *comm_any_member(const struct smd_server_comm *comm)
 }
 
 /* The communicator of that name that this rank belongs to: one that forms, or none yet. */
-static int comm_find(struct smd_shard *shard, const char *name, const struct smd_member *member,
+static int comm_find(struct smd_comms *comms, const char *name, const struct smd_member *member,
 	struct smd_server_comm **out, struct smd_error *error)
 {
 	struct smd_server_comm *comm;
 
 	*out = NULL;
-	TAILQ_FOREACH (comm, &shard->comms, link) {
+	TAILQ_FOREACH (comm, &comms->list, link) {
 		const struct smd_member *there;
 
 		if (strcmp(comm->name, name) != 0 || comm->state == SMD_SERVER_COMM_ABORTED) {
@@ -257,7 +260,7 @@ static int comm_agree(struct smd_server_comm *comm, const struct smd_member *mem
 	return ret;
 }
 
-int smd_server_comm_join(struct smd_shard *shard, struct smd_member *member, const char *job,
+int smd_server_comm_join(struct smd_comms *comms, struct smd_member *member, const char *job,
 	const struct smd_join *join, struct smd_error *error)
 {
 	char name[2 * SMD_STRING_MAX + 2];
@@ -265,7 +268,7 @@ int smd_server_comm_join(struct smd_shard *shard, struct smd_member *member, con
 	int ret;
 
 	snprintf(name, sizeof(name), "%s%s%s", job, job[0] ? "/" : "", join->group);
-	if (shard->draining) {
+	if (comms->draining) {
 		return smd_error_set(
 			error, ESHUTDOWN, "group %s: the reduction server is being drained", name);
 	}
@@ -273,11 +276,11 @@ int smd_server_comm_join(struct smd_shard *shard, struct smd_member *member, con
 		return smd_error_set(error, EINVAL, "group %s: rank must be below %u, got %u", name,
 			join->nranks, member->rank);
 	}
-	ret = comm_find(shard, name, member, &comm, error);
+	ret = comm_find(comms, name, member, &comm, error);
 	if (ret == 0 && comm) {
 		ret = comm_agree(comm, member, join, error);
 	} else if (ret == 0) {
-		ret = comm_create(shard, name, join, &comm, error);
+		ret = comm_create(comms, name, join, &comm, error);
 	}
 	if (ret) {
 		return ret;
@@ -325,7 +328,7 @@ void smd_server_comm_abort(struct smd_server_comm *comm, int err, const char *te
 
 	snprintf(abort.text, sizeof(abort.text), "%s", text);
 	length = smd_abort_encode(&abort, payload);
-	smd_log(SMD_LOG_WARN, comm->shard->name, "%s", text);
+	smd_log(SMD_LOG_WARN, comm->resources->name, "%s", text);
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		if (comm->members[r]) {
 			smd_peer_send(comm->members[r], SMD_FRAME_ABORT, 0, payload, length);
@@ -413,7 +416,7 @@ static void comm_tell(struct smd_server_comm *comm, const struct smd_slot *slot,
 	uint8_t payload[SMD_CONTROL_MAX];
 	size_t length = smd_text_encode(text, payload);
 
-	smd_log(level, comm->shard->name, "%s", text);
+	smd_log(level, comm->resources->name, "%s", text);
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		if (comm->members[r] && (!slot || slot->whole[r])) {
 			smd_peer_send(comm->members[r], SMD_FRAME_LATE, 0, payload, length);
@@ -426,7 +429,7 @@ void smd_server_comm_tell_late(struct smd_server_comm *comm, uint64_t now_ns)
 	const struct smd_slot *slot = &comm->slots[comm->done % comm->nslots];
 	char ranks[360];
 	char text[SMD_ERROR_TEXT_MAX];
-	uint64_t late_ns = comm->shard->config.late_s * SMD_SECOND_NS;
+	uint64_t late_ns = comm->resources->late_s * SMD_SECOND_NS;
 	unsigned missing;
 
 	if (comm->state == SMD_SERVER_COMM_FORMING &&

@@ -21,8 +21,9 @@
 #include "reduction_server/engine/slot.h"
 #include "reduction_server/wire/message.h"
 
+struct smd_lane;
 struct smd_peer;
-struct smd_shard;
+struct smd_resources;
 
 enum smd_server_comm_state {
 	SMD_SERVER_COMM_FORMING,
@@ -33,8 +34,10 @@ enum smd_server_comm_state {
 /* One rank's place in a communicator. It belongs to its peer, and lives from JOIN to LEAVE. */
 struct smd_member {
 	struct smd_peer *peer;
-	struct smd_server_comm *comm; /* NULL: aborted, or never let in */
-	uint32_t number;              /* the worker's number for the communicator */
+	struct smd_lane *lane;           /* the peer's */
+	struct smd_resources *resources; /* the shard's */
+	struct smd_server_comm *comm;    /* NULL: aborted, or never let in */
+	uint32_t number;                 /* the worker's number for the communicator */
 	uint16_t rank;
 	uint64_t next;  /* the ordinal that it must send next */
 	uint64_t limit; /* the first ordinal that it has not been granted: what it was told, as far
@@ -44,7 +47,8 @@ struct smd_member {
 };
 
 struct smd_server_comm {
-	struct smd_shard *shard;
+	struct smd_comms *comms;         /* that it is one of */
+	struct smd_resources *resources; /* the shard's */
 	enum smd_server_comm_state state;
 	char *name; /* "job/group" */
 	unsigned nranks;
@@ -70,11 +74,22 @@ struct smd_server_comm {
 	TAILQ_ENTRY(smd_server_comm) link;
 };
 
+/* All communicators of a shard that are not gone. */
+struct smd_comms {
+	TAILQ_HEAD(smd_server_comm_list, smd_server_comm) list;
+	struct smd_resources *resources;
+	bool draining; /* none is formed any more */
+	/* It has no members and no busy slots any longer: takes it off the list, to be freed when
+	 * no caller looks at it any more. */
+	void (*retire)(void *owner, struct smd_server_comm *comm);
+	void *owner;
+};
+
 /*
  * Lets the member join. Returns 0, also when the communicator was told ABORT because of what the
  * member said; -errno with a text when this member alone cannot be let in.
  */
-int smd_server_comm_join(struct smd_shard *shard, struct smd_member *member, const char *job,
+int smd_server_comm_join(struct smd_comms *comms, struct smd_member *member, const char *job,
 	const struct smd_join *join, struct smd_error *error);
 
 /* The member says LEAVE: `why` the communicator is over for its worker, or NULL. */

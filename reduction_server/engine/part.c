@@ -8,7 +8,7 @@
 #include "reduction_server/base/dtype.h"
 #include "reduction_server/engine/comm.h"
 #include "reduction_server/engine/peer.h"
-#include "reduction_server/engine/shard.h"
+#include "reduction_server/engine/resources.h"
 #include "reduction_server/kernels/kernels.h"
 
 #define REQUEST_MAX 120 /* bytes of what a rank asks for, in a message */
@@ -38,7 +38,7 @@ static int part_check_elements(
 	const struct smd_member *member, const struct smd_frame *frame, struct smd_error *error)
 {
 	const struct smd_server_comm *comm = member->comm;
-	size_t chunk_bytes = comm->shard->config.welcome.chunk_bytes;
+	size_t chunk_bytes = comm->resources->chunk_bytes;
 	size_t size = smd_dtype_bytes(frame->dtype);
 	unsigned ranks = frame->collective == SMD_COLLECTIVE_ALLREDUCE ? 1 : comm->nranks;
 

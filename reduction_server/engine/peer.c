@@ -87,6 +87,8 @@ static struct smd_member *peer_add(
 		return NULL;
 	}
 	member->peer = peer;
+	member->lane = peer->lane;
+	member->resources = &peer->shard->resources;
 	member->number = frame->comm;
 	member->rank = frame->rank;
 	peer->members[index] = member;
@@ -183,7 +185,7 @@ static int peer_on_join(
 	if (!member) {
 		return -EPROTO;
 	}
-	ret = smd_server_comm_join(peer->shard, member, peer->hello.job, &join, &reason);
+	ret = smd_server_comm_join(&peer->shard->comms, member, peer->hello.job, &join, &reason);
 	if (ret) {
 		peer_refuse_join(member, ret, &reason);
 	}
@@ -279,7 +281,8 @@ int smd_peer_create(struct smd_shard *shard, struct smd_lane *lane, const struct
 		return ret;
 	}
 	smd_lane_register(lane,
-		(struct smd_extent){shard->pool.memory, smd_buffer_pool_bytes(&shard->pool)},
+		(struct smd_extent){shard->resources.pool.memory,
+			smd_buffer_pool_bytes(&shard->resources.pool)},
 		shard->config.welcome.chunk_bytes);
 	smd_heartbeat_begin(&peer->heartbeat, lane, smd_clock_ns());
 	TAILQ_INSERT_TAIL(&shard->peers, peer, link);

@@ -6,13 +6,12 @@
 #include <stdlib.h>
 
 #include "reduction_server/engine/comm.h"
-#include "reduction_server/engine/peer.h"
-#include "reduction_server/engine/shard.h"
+#include "reduction_server/engine/resources.h"
 
 /* A granted ordinal is at most so far from the next one. */
 static unsigned receive_buffer_count(const struct smd_member *member)
 {
-	return 2 * member->peer->shard->config.window;
+	return 2 * member->resources->window;
 }
 
 static struct smd_receive_buffer *receive_buffer_of(
@@ -23,13 +22,13 @@ static struct smd_receive_buffer *receive_buffer_of(
 
 int smd_member_advertise(struct smd_member *member, uint64_t limit)
 {
-	struct smd_lane *lane = member->peer->lane;
+	struct smd_lane *lane = member->lane;
 	struct smd_buffer_pool *pool;
 
 	if (!smd_lane_can_advertise(lane)) {
 		return 0;
 	}
-	pool = &member->peer->shard->pool;
+	pool = &member->resources->pool;
 	if (!member->receive_buffers) {
 		member->receive_buffers =
 			calloc(receive_buffer_count(member), sizeof(*member->receive_buffers));
@@ -64,7 +63,7 @@ void *smd_member_claim_buffer(struct smd_member *member, uint64_t ordinal)
 	}
 	receive = receive_buffer_of(member, ordinal);
 	buffer = receive->buffer;
-	smd_lane_revoke(member->peer->lane, receive->advertisement);
+	smd_lane_revoke(member->lane, receive->advertisement);
 	*receive = (struct smd_receive_buffer){NULL, NULL};
 	return buffer;
 }
@@ -77,14 +76,14 @@ unsigned smd_member_count_buffers(const struct smd_member *member)
 
 void smd_member_free_buffers(struct smd_member *member, bool lane_is_closed)
 {
-	struct smd_buffer_pool *pool = &member->peer->shard->pool;
+	struct smd_buffer_pool *pool = &member->resources->pool;
 
 	smd_buffer_pool_release(pool, smd_member_count_buffers(member));
 	for (uint64_t k = member->next; k < member->advertised; k++) {
 		struct smd_receive_buffer *receive = receive_buffer_of(member, k);
 
 		if (!lane_is_closed) {
-			smd_lane_revoke(member->peer->lane, receive->advertisement);
+			smd_lane_revoke(member->lane, receive->advertisement);
 		}
 		smd_buffer_pool_give(pool, receive->buffer);
 	}

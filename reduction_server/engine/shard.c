@@ -28,7 +28,7 @@ static void shard_stop(struct smd_shard *shard)
 
 void smd_shard_check_drained(struct smd_shard *shard)
 {
-	if (shard->draining && TAILQ_EMPTY(&shard->comms)) {
+	if (shard->comms.draining && TAILQ_EMPTY(&shard->comms.list)) {
 		shard_stop(shard);
 	}
 }
@@ -46,7 +46,7 @@ static void shard_admit(struct smd_shard *shard, struct smd_arrival *arrival)
 
 	if (arrival->greeted) {
 		ret = smd_peer_create(shard, arrival->lane, &arrival->hello);
-	} else if (shard->draining) {
+	} else if (shard->comms.draining) {
 		smd_lane_close(arrival->lane);
 	} else {
 		smd_greeter_take(&shard->greeter, arrival->lane);
@@ -85,7 +85,7 @@ static void shard_on_mail(void *owner)
 		shard_admit(shard, arrival);
 	}
 	if (drain) {
-		shard->draining = true;
+		shard->comms.draining = true;
 		smd_greeter_close(&shard->greeter);
 		smd_shard_check_drained(shard);
 	}
@@ -124,16 +124,17 @@ void smd_shard_drain(struct smd_shard *shard, bool now)
 
 /* ---- communicators ---- */
 
-void smd_shard_retire(struct smd_shard *shard, struct smd_server_comm *comm)
+/* Its callers may still look at the communicator, so it is freed on a later turn. */
+static void shard_retire(void *owner, struct smd_server_comm *comm)
 {
-	TAILQ_REMOVE(&shard->comms, comm, link);
+	struct smd_shard *shard = owner;
+
+	TAILQ_REMOVE(&shard->comms.list, comm, link);
 	TAILQ_INSERT_TAIL(&shard->gone, comm, link);
 	event_active(shard->reaper, EV_READ, 1);
 	smd_shard_check_drained(shard);
 }
 
-/* Callers of smd_shard_retire() may still be looking at the communicator, so it is freed on a later
- * turn. */
 static void shard_on_reap(evutil_socket_t fd, short what, void *arg)
 {
 	struct smd_shard *shard = arg;
@@ -158,7 +159,7 @@ static void shard_on_janitor(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	smd_greeter_check(&shard->greeter);
-	TAILQ_FOREACH (comm, &shard->comms, link) {
+	TAILQ_FOREACH (comm, &shard->comms.list, link) {
 		smd_server_comm_tell_late(comm, now);
 	}
 	while (peer) {
@@ -173,7 +174,7 @@ static void shard_on_janitor(evutil_socket_t fd, short what, void *arg)
 
 static void shard_abandon_comms(struct smd_shard *shard)
 {
-	struct smd_server_comm *comm = TAILQ_FIRST(&shard->comms);
+	struct smd_server_comm *comm = TAILQ_FIRST(&shard->comms.list);
 
 	while (comm) {
 		struct smd_server_comm *next = TAILQ_NEXT(comm, link);
@@ -187,7 +188,7 @@ static void shard_abandon_comms(struct smd_shard *shard)
 /* Some communicator has a chunk that is not yet with all of its ranks. */
 static bool shard_has_work(const struct smd_shard *shard)
 {
-	return shard->busy_slots > 0;
+	return shard->resources.busy_slots > 0;
 }
 
 /* Takes what has come from every peer; false when the loop must be asked, because they are many. */
@@ -251,6 +252,7 @@ static void *shard_main(void *arg)
 	}
 	/* One more turn, for what is freed at the end of a turn. */
 	event_base_loop(shard->base, EVLOOP_NONBLOCK);
+	shard->stats.chunks = shard->resources.chunks;
 	shard->config.on_ended(shard->config.owner);
 	return NULL;
 }
@@ -299,12 +301,19 @@ int smd_shard_start(
 	shard->config = *config;
 	snprintf(shard->name, sizeof(shard->name), "shard %u", config->welcome.shard);
 	TAILQ_INIT(&shard->peers);
-	TAILQ_INIT(&shard->comms);
+	shard->resources.name = shard->name;
+	shard->resources.chunk_bytes = config->welcome.chunk_bytes;
+	shard->resources.window = config->window;
+	shard->resources.late_s = config->late_s;
+	TAILQ_INIT(&shard->comms.list);
+	shard->comms.resources = &shard->resources;
+	shard->comms.retire = shard_retire;
+	shard->comms.owner = shard;
 	TAILQ_INIT(&shard->gone);
 	STAILQ_INIT(&shard->inbox.arrivals);
 	pthread_mutex_init(&shard->inbox.lock, NULL);
 	ret = smd_buffer_pool_create(
-		&shard->pool, config->memory_bytes, config->welcome.chunk_bytes);
+		&shard->resources.pool, config->memory_bytes, config->welcome.chunk_bytes);
 	if (ret) {
 		smd_error_set(error, -ret, "%s: cannot map %zu bytes for slots", shard->name,
 			config->memory_bytes);
@@ -338,7 +347,7 @@ int smd_shard_start(
 destroy_events:
 	shard_destroy_events(shard);
 	free(shard->sink);
-	smd_buffer_pool_destroy(&shard->pool);
+	smd_buffer_pool_destroy(&shard->resources.pool);
 free_shard:
 	pthread_mutex_destroy(&shard->inbox.lock);
 	free(shard);
@@ -361,7 +370,7 @@ void smd_shard_free(struct smd_shard *shard)
 	}
 	shard_destroy_events(shard);
 	free(shard->sink);
-	smd_buffer_pool_destroy(&shard->pool);
+	smd_buffer_pool_destroy(&shard->resources.pool);
 	pthread_mutex_destroy(&shard->inbox.lock);
 	free(shard);
 }

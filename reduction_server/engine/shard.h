@@ -12,9 +12,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "reduction_server/engine/buffer_pool.h"
 #include "reduction_server/engine/greeting.h"
 #include "reduction_server/engine/peer.h"
+#include "reduction_server/engine/resources.h"
 #include "reduction_server/transport/loop.h"
 
 struct event;
@@ -38,7 +38,7 @@ struct smd_shard_config {
 
 struct smd_shard_stats {
 	struct smd_lane_counts moved; /* by lanes that have ended */
-	uint64_t chunks;              /* reduced */
+	uint64_t chunks;              /* reduced; complete when the shard has ended */
 	uint64_t lanes;               /* ever attached */
 };
 
@@ -57,17 +57,15 @@ struct smd_shard {
 	struct event *janitor; /* once a second or more often: late ranks, silent workers */
 	struct event *reaper;  /* some communicators are gone */
 	pthread_t thread;
-	struct smd_buffer_pool pool;
+	struct smd_resources resources;
 	uint8_t *sink; /* where discarded payloads go */
 	struct smd_greeter greeter;
 	TAILQ_HEAD(, smd_peer) peers;
-	TAILQ_HEAD(smd_server_comm_list, smd_server_comm) comms;
+	struct smd_comms comms;
 	struct smd_server_comm_list gone; /* to be freed by the reaper */
 	struct smd_shard_stats stats;
-	unsigned busy_slots;   /* of all communicators */
 	uint64_t small_frames; /* received parts of small operations */
-	bool draining;
-	bool ended; /* the loop is not to be turned any more */
+	bool ended;            /* the loop is not to be turned any more */
 
 	struct {
 		pthread_mutex_t lock;
@@ -94,9 +92,6 @@ void smd_shard_drain(struct smd_shard *shard, bool now);
 /* Waits for the thread. The statistics are complete afterwards. */
 void smd_shard_join(struct smd_shard *shard);
 void smd_shard_free(struct smd_shard *shard);
-
-/* On the shard's thread: a communicator has no members and no busy slots any longer. */
-void smd_shard_retire(struct smd_shard *shard, struct smd_server_comm *comm);
 
 /* On the shard's thread: ends the loop if it drains and nothing is left to wait for. */
 void smd_shard_check_drained(struct smd_shard *shard);

@@ -8,9 +8,8 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/dtype.h"
 #include "reduction_server/engine/comm.h"
-#include "reduction_server/engine/peer.h"
 #include "reduction_server/engine/receive_buffer.h"
-#include "reduction_server/engine/shard.h"
+#include "reduction_server/engine/resources.h"
 #include "reduction_server/kernels/kernels.h"
 
 const char *smd_slot_state_name(enum smd_slot_state state)
@@ -45,12 +44,12 @@ void smd_slot_open(struct smd_slot *slot, const struct smd_frame *frame)
 	slot->arrived = 0;
 	memset(slot->whole, 0, slot->comm->nranks);
 	slot->comm->busy_slots++;
-	slot->comm->shard->busy_slots++;
+	slot->resources->busy_slots++;
 }
 
 void *smd_slot_receive(struct smd_slot *slot, const struct smd_frame *frame, void *advertised)
 {
-	struct smd_buffer_pool *pool = &slot->comm->shard->pool;
+	struct smd_buffer_pool *pool = &slot->resources->pool;
 	unsigned rank = frame->rank;
 
 	assert(slot->state == SMD_SLOT_GATHERING && !slot->parts[rank] && !slot->whole[rank]);
@@ -85,7 +84,7 @@ static void slot_give_back(struct smd_slot *slot, unsigned kept)
 {
 	for (unsigned r = 0; r < slot->comm->nranks; r++) {
 		if (slot->parts[r] && r != kept) {
-			smd_buffer_pool_give(&slot->comm->shard->pool, slot->parts[r]);
+			smd_buffer_pool_give(&slot->resources->pool, slot->parts[r]);
 			slot->parts[r] = NULL;
 		}
 	}
@@ -101,7 +100,7 @@ static void slot_reduce(struct smd_slot *slot)
 		kernel(slot->parts[0], (const void *const *)slot->parts, slot->comm->nranks,
 			slot->length / smd_dtype_bytes(shape->dtype));
 	}
-	slot->comm->shard->stats.chunks++;
+	slot->resources->chunks++;
 	slot_give_back(slot, slot_result(slot));
 }
 
@@ -145,7 +144,7 @@ static void slot_send(struct smd_slot *slot)
 		frame.window = (uint16_t)slot->window;
 		/* Without memory for the table of receive buffers the member does without them. */
 		(void)smd_member_advertise(comm->members[r], shape->ordinal + 1 + slot->window);
-		smd_lane_send(comm->members[r]->peer->lane, &frame, send);
+		smd_lane_send(comm->members[r]->lane, &frame, send);
 	}
 	slot->sending--;
 }
@@ -155,7 +154,7 @@ static void slot_free(struct smd_slot *slot)
 	slot_give_back(slot, slot->comm->nranks);
 	slot_set_state(slot, SMD_SLOT_FREE);
 	slot->comm->busy_slots--;
-	slot->comm->shard->busy_slots--;
+	slot->resources->busy_slots--;
 	smd_server_comm_slot_freed(slot->comm);
 }
 

@@ -19,6 +19,7 @@
 #include "reduction_server/wire/frame.h"
 
 struct smd_server_comm;
+struct smd_resources;
 
 #define SMD_SLOT_BIT(state) (1u << (state))
 
@@ -44,6 +45,7 @@ enum smd_slot_state {
 
 struct smd_slot {
 	struct smd_server_comm *comm;
+	struct smd_resources *resources; /* the shard's */
 	enum smd_slot_state state;
 	uint64_t opened_ns;     /* when the first part began to arrive */
 	struct smd_frame shape; /* the first part's header: what all others must say, too */

@@ -18,7 +18,7 @@
 
 #include "reduction_server/engine/comm.h"
 #include "reduction_server/engine/peer.h"
-#include "reduction_server/engine/shard.h"
+#include "reduction_server/engine/resources.h"
 #include "worker/summand.h"
 
 enum { RANKS = 3, ELEMENTS = 4, BUFFERS = 8 };
@@ -38,7 +38,8 @@ static const struct smd_transport_ops keeping_transport = {.name = "keeping", .s
 
 /* A shard with one ACTIVE communicator of one slot. */
 struct bench {
-	struct smd_shard shard;
+	struct smd_resources resources;
+	struct smd_comms comms;
 	struct smd_server_comm comm;
 	struct smd_slot slot;
 	struct smd_member members[RANKS];
@@ -64,13 +65,14 @@ static int set_up(void **state)
 {
 	struct bench *bench = calloc(1, sizeof(*bench));
 
-	if (!bench || smd_buffer_pool_create(
-			      &bench->shard.pool, BUFFERS * SMD_BUFFER_POOL_STRIDE(4096), 4096)) {
+	if (!bench || smd_buffer_pool_create(&bench->resources.pool,
+			      BUFFERS * SMD_BUFFER_POOL_STRIDE(4096), 4096)) {
 		return -1;
 	}
-	bench->shard.config.window = 1;
+	bench->resources.window = 1;
 	bench->comm = (struct smd_server_comm){
-		.shard = &bench->shard,
+		.comms = &bench->comms,
+		.resources = &bench->resources,
 		.state = SMD_SERVER_COMM_ACTIVE,
 		.nranks = RANKS,
 		.members = bench->table,
@@ -80,6 +82,7 @@ static int set_up(void **state)
 	};
 	bench->slot = (struct smd_slot){
 		.comm = &bench->comm,
+		.resources = &bench->resources,
 		.parts = bench->parts,
 		.sends = bench->sends,
 		.remote_buffers = bench->remote_buffers,
@@ -90,6 +93,8 @@ static int set_up(void **state)
 		bench->peers[r].lane = &bench->lanes[r].lane;
 		bench->members[r] = (struct smd_member){
 			.peer = &bench->peers[r],
+			.lane = &bench->lanes[r].lane,
+			.resources = &bench->resources,
 			.comm = &bench->comm,
 			.number = 100 + r,
 			.rank = (uint16_t)r,
@@ -104,14 +109,14 @@ static int tear_down(void **state)
 {
 	struct bench *bench = *state;
 
-	smd_buffer_pool_destroy(&bench->shard.pool);
+	smd_buffer_pool_destroy(&bench->resources.pool);
 	free(bench);
 	return 0;
 }
 
 static size_t taken(const struct bench *bench)
 {
-	return bench->shard.pool.total - bench->shard.pool.nfree;
+	return bench->resources.pool.total - bench->resources.pool.nfree;
 }
 
 /* Announces a part as it is in this collective. */
@@ -179,7 +184,7 @@ static void parts_are_gathered_in_any_order_and_the_sum_goes_to_all(void **state
 	part(bench, 1);
 	assert_int_equal(bench->slot.state, SMD_SLOT_SENDING);
 	assert_int_equal(taken(bench), 1); /* of a reduced slot only the result is kept */
-	assert_int_equal(bench->shard.stats.chunks, 1);
+	assert_int_equal(bench->resources.chunks, 1);
 	for (unsigned r = 0; r < RANKS; r++) {
 		const struct smd_send *send = bench->lanes[r].kept;
 		struct smd_frame frame;
@@ -310,7 +315,7 @@ static void a_slot_is_used_again(void **state)
 		}
 		assert_int_equal(bench->slot.state, SMD_SLOT_FREE);
 	}
-	assert_int_equal(bench->shard.stats.chunks, 100);
+	assert_int_equal(bench->resources.chunks, 100);
 }
 
 /* ---- the communicator ends ---- */
@@ -342,7 +347,7 @@ static void an_abort_waits_for_parts_that_are_coming_in(void **state)
 	smd_slot_received(&bench->slot, 2, 0); /* its lane ended */
 	assert_int_equal(bench->slot.state, SMD_SLOT_FREE);
 	assert_int_equal(taken(bench), 0);
-	assert_int_equal(bench->shard.stats.chunks, 0);
+	assert_int_equal(bench->resources.chunks, 0);
 }
 
 static void an_abort_waits_for_results_on_their_way(void **state)

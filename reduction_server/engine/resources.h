@@ -1,0 +1,24 @@
+/*
+ * What a shard shares among its communicators and slots: memory, limits, and what they count.
+ *
+ * It is passed down, so nothing below the shard reaches into the shard. The shard's thread alone
+ * uses it.
+ */
+#ifndef SMD_ENGINE_RESOURCES_H
+#define SMD_ENGINE_RESOURCES_H
+
+#include <stdint.h>
+
+#include "reduction_server/engine/buffer_pool.h"
+
+struct smd_resources {
+	const char *name; /* the shard's, for messages: "shard 0" */
+	struct smd_buffer_pool pool;
+	uint32_t chunk_bytes; /* largest chunk */
+	unsigned window;      /* slots that a communicator gets while there are enough */
+	unsigned late_s;      /* a rank that the others wait for so long is named */
+	unsigned busy_slots;  /* of all communicators */
+	uint64_t chunks;      /* reduced */
+};
+
+#endif
