@@ -40,7 +40,7 @@ typedef int smd_family_prepare(struct smd_contract *contract);
 typedef int smd_family_add(const struct smd_contract *contract, const struct smd_position *position,
 	struct smd_environment *out);
 
-/* The world of ranks, which several families speak of: pools 0 and 1, node by node. */
+/* The world of ranks, which several families use: pools 0 and 1, node by node. */
 smd_family_prepare smd_world_prepare;
 int smd_world_has(const struct smd_position *position);
 int smd_world_size(const struct smd_contract *contract); /* in ranks */
@@ -65,9 +65,9 @@ smd_family_prepare smd_summand_prepare;
 smd_family_add smd_summand_add;
 
 /*
- * Whether a variable of that many bytes can be passed to a program at all. One that cannot is left
- * out, and the contract warns of it, with the remedy: the cost of a process is so bounded however
- * large the job is.
+ * Whether a variable of that many bytes can be passed to a program. If not, it is left out and the
+ * contract has a warning with the remedy, so the cost of a process is bounded however large the job
+ * is.
  */
 int smd_contract_fits(
 	struct smd_contract *contract, const char *name, size_t length, const char *remedy);

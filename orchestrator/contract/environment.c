@@ -16,8 +16,9 @@
 #define ALL        (ANY | PYTORCH | TENSORFLOW | MPI)
 #define NONE       0U
 
-/* In the variables' order: which distributions have the family, on each platform. Programs that
- * read Open MPI's variables often find their master in PyTorch's; Azure has names of its own. */
+/* The families in the order of their variables, and which distributions have them on each platform.
+ * MPI jobs get PyTorch's variables on Vertex AI too, because programs that read Open MPI's
+ * variables often take their master from these; Azure has names of its own. */
 static const struct {
 	unsigned vertex;
 	unsigned azureml;
@@ -193,7 +194,7 @@ static int add_families(const struct smd_contract *contract, const struct smd_po
 	return ret;
 }
 
-/* One by one: a value may refer to everything that was set before it. */
+/* Adds a variable of the spec, whose value may refer to all that were set before it. */
 static int add_own(struct smd_environment *environment, const struct smd_variable *variable)
 {
 	size_t beside = size_of_variable(variable->name, 0);
@@ -244,8 +245,7 @@ static int find_overlong_words(const struct smd_environment *environment, char *
 	return ret;
 }
 
-/* A variable that is too long is left out, so that it is not found again in those that refer to it.
- */
+/* A variable that is too long is left out, so that those that refer to it are not reported too. */
 int smd_contract_find_overlong(const struct smd_contract *contract, int pool, int index,
 	int process, void (*take)(void *arg, enum smd_spec_part part, size_t place), void *arg)
 {

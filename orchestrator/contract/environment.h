@@ -3,8 +3,8 @@
  *
  * The environment is a pure function of the job, the placement and the process, so it can be
  * printed without running anything. Parts that all processes share are built once, in the
- * contract. The cost of a process does not grow with the job beyond a bound: a variable that lists
- * the whole cluster is left out, with a warning, when it is longer than a program can be given.
+ * contract. A variable that lists the whole cluster is left out, with a warning, when it is longer
+ * than a program can be given, so the cost of a process is bounded.
  *
  * Order matters: service variables come first (CLUSTER_SPEC, TF_CONFIG, MASTER_ADDR, AIP_*,
  * SUMMAND_*), then the spec's own `env`, which may refer to earlier ones as $(NAME) and may
@@ -47,7 +47,8 @@ int smd_contract_create(const struct smd_job *job, const struct smd_placement *p
 	struct smd_contract **out);
 void smd_contract_free(struct smd_contract *contract);
 
-/* What does not fit into the job's environments: one message each, the contract's own. */
+/* One message for each variable that does not fit into the job's environments; the contract owns
+ * them. */
 size_t smd_contract_warnings(const struct smd_contract *contract, char *const **out);
 
 /* The variables of one of the replica's processes; the caller frees them with

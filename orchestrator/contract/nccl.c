@@ -1,4 +1,5 @@
-/* What NCCL and Gloo are told: which interface leads to the others, and who reduces. */
+/* NCCL_* and GLOO_*: the interface to the other replicas, and the plugin for the reduction servers.
+ */
 #include "orchestrator/contract/contract.h"
 
 static const struct {

@@ -27,7 +27,7 @@ static json_t *member_or(json_t *object, const char *camel, const char *snake, j
 	return json_incref(value);
 }
 
-/* What replicas on Vertex AI find there: what the chief runs, as JSON in a string. */
+/* The form that replicas on Vertex AI find: what the chief runs, as JSON in a string. */
 static json_t *task_in_string(json_t *spec)
 {
 	json_t *pool = json_array_get(member(spec, "workerPoolSpecs", "worker_pool_specs"), 0);

@@ -1,10 +1,9 @@
 /*
- * Where replicas run. An engine is an ops table: the runner asks it where the replicas will be,
- * to start one, and to signal one; how that is done is the engine's own business.
+ * Where replicas run. An engine is an ops table: it places the replicas, starts one, signals one.
  *
- * Each replica that was started is a child process of the runner, which ends when the replica has
- * ended and nothing of it is left. By then its exit record has been written. When that process is
- * killed itself, what it leaves behind comes to the runner as children of its own.
+ * Each started replica is a child process of the runner. The process ends when nothing of the
+ * replica is left and its exit record is written. If the process itself is killed, what it leaves
+ * becomes children of the runner.
  */
 #ifndef SMD_ENGINE_ENGINE_H
 #define SMD_ENGINE_ENGINE_H
@@ -21,23 +20,24 @@
 struct smd_launch {
 	char *const *argv;
 	const struct smd_environment *environment;
-	const char *image; /* to be run in a container of; NULL: as a process */
-	int has_command;   /* argv begins with the command, and not with arguments of the image's */
-	const char *name;  /* no other launch's: "summand-8199-workerpool1-0" */
-	const char *job_dir;     /* absolute path */
+	const char *image;   /* to be run in a container of; NULL: as a process */
+	int has_command;     /* argv begins with a command, not with arguments of the image's entry
+				point */
+	const char *name;    /* unique on the host: "summand-8199-workerpool1-0" */
+	const char *job_dir; /* absolute path */
 	const char *directory;   /* where it runs; NULL: where the runner does */
 	const char *exit_record; /* absolute path */
 	unsigned grace_s;        /* from SIGTERM to SIGKILL */
 };
 
-/* A started replica. The descriptors are the reading ends of pipes, non-blocking, and the caller's
- * to close; each reads as ended at the latest when the process has. */
+/* A started replica. The descriptors are non-blocking reading ends of pipes, which the caller
+ * closes; each has ended at the latest when the process has. */
 struct smd_process {
 	pid_t pid;
 	int stdout_fd;
 	int stderr_fd;
 	int notify_fd;
-	unsigned ending_max_s; /* what ending it may take after its grace period */
+	unsigned ending_max_s; /* how long its end may take after the grace period */
 };
 
 struct smd_engine;
@@ -50,8 +50,8 @@ struct smd_engine_ops {
 	int (*place)(struct smd_engine *engine, const struct smd_job *job,
 		struct smd_placement *out, struct smd_error *error);
 
-	/* The GPUs of a replica as CUDA_VISIBLE_DEVICES has them, which the caller frees; -ENOENT:
-	 * the job says nothing about GPUs, and its replicas see what there is. 0 or -errno. */
+	/* A replica's GPUs as a value of CUDA_VISIBLE_DEVICES, which the caller frees. -ENOENT: the
+	 * job asks for no GPUs, and its replicas see all there are. 0 or -errno. */
 	int (*gpus)(struct smd_engine *engine, int pool, int index, char **out);
 
 	/* Starts a replica. A command that cannot be executed is not an error here: the replica
@@ -63,12 +63,12 @@ struct smd_engine_ops {
 	 * everything that it started at once. The process must not have been reaped. */
 	void (*signal)(struct smd_engine *engine, pid_t pid, int signo);
 
-	/* Ends the process of one that has not ended in time, and nothing else: what the replica
-	 * had started becomes the caller's own children. */
+	/* Kills only the process, which has not ended in time: what the replica had started becomes
+	 * children of the caller. */
 	void (*abandon)(struct smd_engine *engine, pid_t pid);
 
-	/* Removes what the launch of that name has left elsewhere, such as a container, when its
-	 * process was killed and could not do so. */
+	/* Removes what a launch has left elsewhere, such as a container, after its process was
+	 * killed. */
 	void (*clean_up)(struct smd_engine *engine, const char *name);
 
 	/* Gives up the places and frees the engine. No replica may be running. */

@@ -1,6 +1,6 @@
 /*
- * A job's progress on standard output: on a terminal one line per replica, redrawn in place; in
- * a pipe a line for each change of state, and for the status of a replica about once a second.
+ * A job's progress on standard output. A terminal has one line per replica, redrawn in place; a
+ * pipe gets a line for each change of state, and at most one status per replica and second.
  */
 #ifndef SMD_RUNNER_DISPLAY_H
 #define SMD_RUNNER_DISPLAY_H
@@ -27,14 +27,14 @@ void smd_display_open(
 void smd_display_print(struct smd_display *display, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* A line about a change of a replica's. */
+/* A line about a replica. */
 void smd_display_change(struct smd_display *display, const struct smd_replica *replica,
 	const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* To be called several times a second: shows what has become due. */
+/* Call it several times a second: it redraws what has changed. */
 void smd_display_tick(struct smd_display *display);
 
-/* Shows the last state of everything. */
+/* Draws the final state. */
 void smd_display_close(struct smd_display *display);
 
 #endif

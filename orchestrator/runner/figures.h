@@ -20,7 +20,7 @@ struct smd_figures {
 
 void smd_figures_collect(const struct smd_job_status *status, struct smd_figures *out);
 
-/* A replica's result as a number; -1 when there is none, or it is no number. */
+/* A replica's result as a number; -1 if there is none or it is not a number. */
 double smd_figures_number(const struct smd_replica *replica, const char *key);
 
 #endif

@@ -1,4 +1,4 @@
-/* Makes the runner, hands signals on to it, and ends what a killed one leaves. */
+/* Forks the runner, forwards signals to it, and ends what a killed runner leaves. */
 #include "orchestrator/runner/guard.h"
 
 #include <errno.h>
@@ -14,21 +14,21 @@
 #include "reduction_server/base/clock.h"
 #include "worker/agent/descendants.h"
 
-#define PASS_NS          100000000 /* between two looks at what is left */
+#define PASS_NS          100000000 /* between two passes over what is left */
 #define AGENTS_MAX_S     65 /* for agents to end their trees, removal of containers included */
 #define EXIT_INTERRUPTED 130
 #define EXIT_TERMINATED  143
 #define MESSAGE_SIZE     128
 
 struct guard {
-	sigset_t signals; /* that are waited for */
+	sigset_t signals; /* to wait for */
 	pid_t runner;
 	int ended;
-	int status;   /* of the runner, once it has ended */
-	int hands_on; /* the last signal that was handed on; 0: none */
+	int status;    /* of the runner, once it has ended */
+	int forwarded; /* the last signal that was forwarded; 0: none */
 };
 
-/* A hangup that the caller has ignored, as nohup does, is none of ours. */
+/* SIGHUP stays ignored if the caller ignores it, as nohup does. */
 static void watched_signals(sigset_t *set)
 {
 	struct sigaction hangup;
@@ -44,8 +44,9 @@ static void watched_signals(sigset_t *set)
 }
 
 /*
- * In a process group of its own, so that what a terminal sends comes once, from the guard. With the
- * usual actions of signals: until the runner has its own, they end it, and the guard does the rest.
+ * The runner has a process group of its own, so a terminal's signals arrive once, from the guard.
+ * Signals have their default actions: until the runner sets its own, they end it, and the guard
+ * cleans up.
  */
 static void become_runner(pid_t guard)
 {
@@ -65,7 +66,7 @@ static void become_runner(pid_t guard)
 	}
 }
 
-/* A stopped runner would leave its job to itself. */
+/* Continues a stopped runner: nobody would supervise its job. */
 static void guard_reap(struct guard *guard)
 {
 	pid_t pid;
@@ -81,7 +82,7 @@ static void guard_reap(struct guard *guard)
 	}
 }
 
-/* To the whole group: what the runner itself waits for, such as pip, is to end too. */
+/* Forwards to the whole group, so that what the runner waits for, such as pip, ends too. */
 static void guard_wait(struct guard *guard)
 {
 	while (!guard->ended) {
@@ -90,14 +91,14 @@ static void guard_wait(struct guard *guard)
 		if (signo == SIGCHLD) {
 			guard_reap(guard);
 		} else if (signo > 0) {
-			guard->hands_on = signo;
+			guard->forwarded = signo;
 			kill(-guard->runner, signo);
 		}
 	}
 }
 
-/* Agents end their trees by themselves when the runner dies, and remove their containers; only a
- * stopped one has to be woken. */
+/* Agents end their trees and remove their containers by themselves when the runner dies; only a
+ * stopped agent must be continued. */
 static int is_busy_agent(pid_t pid, void *arg)
 {
 	char path[32];
@@ -118,7 +119,7 @@ static int is_busy_agent(pid_t pid, void *arg)
 	return 1;
 }
 
-/* What the runner has left has come to this process, and what its agents leave will. */
+/* Ends what the runner and its agents have left: the kernel has made it children of the guard. */
 static void guard_end_orphans(struct guard *guard)
 {
 	const struct timespec pass = {.tv_nsec = PASS_NS};
@@ -135,20 +136,20 @@ static void guard_end_orphans(struct guard *guard)
 			return;
 		}
 		if (smd_children_kill(patient ? is_busy_agent : NULL, NULL) == 0 && !patient) {
-			return; /* what is left may not be killed */
+			return; /* this process may not kill what is left */
 		}
 		sigtimedwait(&guard->signals, NULL, &pass);
 	}
 }
 
-/* The exit code of a runner that a signal has killed: one of the user's, before it could take it as
- * the job's; or one that should not have come. */
+/* The exit code for a runner that was killed by a signal: by one of the user's before the runner
+ * handled signals, or by one that should not have come. */
 static int tell_death(const struct guard *guard, const struct smd_jobdir *dir)
 {
 	int signo = WTERMSIG(guard->status);
 	char message[MESSAGE_SIZE];
 
-	if (signo == guard->hands_on) {
+	if (signo == guard->forwarded) {
 		smd_record_amend(dir, SMD_OUTCOME_CANCELLED, "The job was cancelled.");
 		return signo == SIGINT ? EXIT_INTERRUPTED : EXIT_TERMINATED;
 	}
@@ -165,9 +166,9 @@ int smd_guard_open(const struct smd_jobdir *dir, pid_t *guard_id, int *exit_code
 
 	*guard_id = getpid();
 	watched_signals(&guard.signals);
-	/* They stay blocked: what is left to do after the job takes no time. */
+	/* They stay blocked for good: after the job the guard only returns. */
 	sigprocmask(SIG_BLOCK, &guard.signals, NULL);
-	signal(SIGCHLD, SIG_DFL); /* a caller that ignores it would leave nobody to wait for */
+	signal(SIGCHLD, SIG_DFL); /* if it is ignored, the kernel keeps no exit status */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	fflush(NULL);
 	guard.runner = fork();

@@ -1,17 +1,16 @@
 /*
- * The process that a job's runner is a child of. It does nothing but hand on signals, until the
- * runner has ended; when that is not by itself, everything that the runner had started has come to
- * this process, which ends it. The other way round the runner ends the job when its guard is
- * killed. So nothing of a job is left when either of them is killed, whichever it is
- * (specs/design/runner.md).
+ * The guard: the parent process of a job's runner. It forwards signals until the runner ends. When
+ * the runner is killed, the guard inherits everything that the runner had started, and ends it;
+ * when the guard is killed, the runner ends the job. So nothing of a job is left, whichever of the
+ * two is killed (specs/design/runner.md).
  */
 #ifndef SMD_RUNNER_GUARD_H
 #define SMD_RUNNER_GUARD_H
 
 #include "orchestrator/runner/jobdir.h"
 
-/* What the runner gets from the kernel when its guard dies, and what tells that from a signal of a
- * user's: its parent is another one then. */
+/* The kernel sends it to the runner when the guard dies. The runner tells it from a user's signal
+ * by its parent, which is another process then. */
 #define SMD_GUARD_DEATH_SIGNAL SIGHUP
 
 /*

@@ -1,4 +1,4 @@
-/* Makes a job's directory and writes files in it. */
+/* Creates a job's directory; writes and reads files in it. */
 #include "orchestrator/runner/jobdir.h"
 
 #include <errno.h>
@@ -61,7 +61,7 @@ static int make_folders(const char *path)
 	return ret;
 }
 
-/* Where new job directories go. NULL: out of memory, or no such place is known (errno ENOENT). */
+/* The folder of new job directories. NULL: out of memory, or none is known (errno ENOENT). */
 static char *default_parent(void)
 {
 	const char *state = getenv("SUMMAND_STATE_DIR");
@@ -150,7 +150,8 @@ static int make_given(const char *path, char **out, struct smd_error *error)
 	return *out ? 0 : smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
 }
 
-/* Two jobs would overwrite each other's records. The lock goes with the process. */
+/* Two jobs would overwrite each other's records. The kernel drops the lock when the process ends.
+ */
 static int lock(struct smd_jobdir *dir, struct smd_error *error)
 {
 	dir->lock = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -166,7 +167,7 @@ static int lock(struct smd_jobdir *dir, struct smd_error *error)
 	return 0;
 }
 
-/* Its own folders in it, which may be there from an earlier job. */
+/* Creates its folders, unless an earlier job has left them. */
 static int make_own_folders(const struct smd_jobdir *dir, struct smd_error *error)
 {
 	static const char *const folders[] = {".", "env", "logs", "exits", "errors"};
@@ -262,7 +263,7 @@ FILE *smd_jobdir_open_file(const char *path, int append)
 	struct stat status;
 	int fd;
 
-	/* Opening a pipe would wait for a reader, and a link leads who knows where. */
+	/* Opening a pipe would wait for a reader, and a link may lead anywhere. */
 	if (lstat(path, &status) == 0 && !S_ISREG(status.st_mode)) {
 		remove(path);
 	}
@@ -335,8 +336,8 @@ void smd_jobdir_reserve(const struct smd_jobdir *dir, size_t size)
 	free(path);
 }
 
-/* Only a file, and that without waiting: not a pipe that nobody writes to, or what a link leads to.
- * NULL: there is none, or it is too large. */
+/* Reads regular files only and never waits: no pipe without a writer, no link. NULL: there is no
+ * such file, or it is too large. */
 static char *read_whole(const char *path, size_t size_max, size_t *length)
 {
 	int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY);

@@ -17,13 +17,13 @@
 
 struct smd_jobdir {
 	char *path; /* absolute */
-	int lock;   /* holds it for this process */
+	int lock;   /* a descriptor that holds the directory for this process */
 };
 
 /* Turns a display name into one file name: never empty, never hidden, never a path. */
 void smd_jobdir_sanitise(char name[SMD_JOBDIR_NAME_SIZE], const char *display_name);
 
-/* Makes the directory and its folders: `path`, or a new one in the default place when that is NULL.
+/* Creates the directory and its folders: `path`, or a new one in the default place if it is NULL.
  * 0, or -errno with a text; -EBUSY when another runner has the directory. */
 int smd_jobdir_open(struct smd_jobdir *dir, const struct smd_job *job, const char *path,
 	struct smd_error *error);
@@ -33,7 +33,7 @@ void smd_jobdir_close(struct smd_jobdir *dir);
 char *smd_jobdir_path(const struct smd_jobdir *dir, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Makes one more folder in it. 0 or -errno. */
+/* Creates a folder in it. 0 or -errno. */
 int smd_jobdir_make_folder(const struct smd_jobdir *dir, const char *name);
 
 /* Writes a file, which appears whole or not at all. 0 or -errno. */
@@ -43,20 +43,20 @@ int smd_jobdir_write(
 /* The same for a JSON document. */
 int smd_jobdir_write_json(const struct smd_jobdir *dir, const char *name, const json_t *document);
 
-/* Keeps so much room for the last records, which the disk may be too full for by then. Where there
- * is none to keep, there is none. */
+/* Reserves disk space for the last records, because the disk may be full by then. On a disk that is
+ * full already nothing is reserved. */
 void smd_jobdir_reserve(const struct smd_jobdir *dir, size_t size);
 
-/* Gives it back, once nothing is left that could take it. */
+/* Frees the reserved space, once no replica is left that could fill it. */
 void smd_jobdir_release(const struct smd_jobdir *dir);
 
-/* Reads a JSON file of at most so many bytes, which a replica may have put anything in the place
- * of. The caller gives the document back. NULL: there is no such file. */
+/* Reads a JSON file of at most size_max bytes; a replica may have put anything in its place. The
+ * caller owns a reference. NULL: there is no such file. */
 json_t *smd_jobdir_read_json(const struct smd_jobdir *dir, size_t size_max, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Opens a file of the directory for writing, empty or at its end. What a replica may have put in
- * its place is removed. NULL: errno says why. */
+/* Opens a file of the directory for writing, empty or at its end. Anything else that a replica has
+ * put in its place is removed. NULL: errno says why. */
 FILE *smd_jobdir_open_file(const char *path, int append);
 
 /* Renames the exit record of a replica's attempt, so that the next attempt does not replace it. */

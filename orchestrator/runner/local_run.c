@@ -1,4 +1,4 @@
-/* Runs a job in the foreground: sets everything up, turns the loop, and reports. */
+/* Runs a job in the foreground: sets up what it needs, runs the event loop, prints the result. */
 #include "orchestrator/runner/local_run.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ struct local_run {
 	FILE *progress; /* where progress and summary go */
 };
 
-/* Without its guard nobody is left who could be asked: all ends at once. */
+/* Without its guard nobody waits for the job any more: it ends at once. */
 static void watch_guard(struct local_run *local)
 {
 	if (getppid() != local->guard) {
@@ -185,7 +185,7 @@ static int open_replicas(struct smd_job_status *status)
 	return 0;
 }
 
-/* An output URI that is no path of this machine has a folder of the job directory in its place. */
+/* A folder of the job directory stands in for an output URI that is no path of this machine. */
 static int place_output(struct local_run *local)
 {
 	const char *uri = local->run.status.job->output_uri;
@@ -237,8 +237,7 @@ static void show_warnings(struct local_run *local)
 	}
 }
 
-/* Places the replicas, writes down what was given, sets up what they run from, and builds the
- * contract. */
+/* Places the replicas, records spec and plan, sets up the workspace, and builds the contract. */
 static int prepare(struct local_run *local, struct smd_error *error)
 {
 	struct smd_run *run = &local->run;
@@ -272,7 +271,7 @@ static int exit_code(const struct smd_run *run)
 	return run->status.outcome == SMD_OUTCOME_SUCCEEDED ? 0 : 1;
 }
 
-/* Whether standard output and standard error are one, such as a terminal. */
+/* Whether standard output and standard error are the same file, such as a terminal. */
 static int is_one_output(void)
 {
 	struct stat out, err;
@@ -281,7 +280,7 @@ static int is_one_output(void)
 	       out.st_dev == err.st_dev && out.st_ino == err.st_ino;
 }
 
-/* Where the stream is printed, it has said so already. */
+/* A printed stream has the failure already. */
 static void tell_failure(const struct local_run *local)
 {
 	const char *failure = local->run.status.failure;
@@ -330,7 +329,7 @@ static int open_supervisor(struct local_run *local)
 	return smd_supervisor_open(&run->supervisor);
 }
 
-/* Signals are the job's from here on. */
+/* From here on signals interrupt the job. */
 static int run_to_end(struct local_run *local)
 {
 	struct smd_run *run = &local->run;

@@ -1,4 +1,4 @@
-/* Reads what a replica says on its notify pipe. */
+/* Parses the lines of a replica's notify pipe. */
 #include "orchestrator/runner/notice.h"
 
 #include <ctype.h>
@@ -77,7 +77,8 @@ int smd_runner_notice_parse(const struct smd_line *line, struct smd_runner_notic
 		}
 	}
 	if (!key_end) {
-		smd_printable(rest); /* it is shown; a value is a record's, and refused there */
+		smd_printable(
+			rest); /* it is shown; a result's value is checked where it is recorded */
 	}
 	notice.text = rest;
 	if (key_end) {

@@ -1,6 +1,6 @@
 /*
- * One line of the notify pipe (specs/guide/reporting.md). It comes from a program of the user's:
- * anything may be in it.
+ * One line of the notify pipe (specs/guide/reporting.md). It comes from the user's program and may
+ * hold anything.
  */
 #ifndef SMD_RUNNER_NOTICE_H
 #define SMD_RUNNER_NOTICE_H
@@ -15,14 +15,14 @@ enum smd_runner_notice_kind {
 	SMD_RUNNER_NOTICE_RESULT
 };
 
-/* The texts lie in the line that was parsed, and hold no control characters. */
+/* The texts point into the parsed line and have no control characters. */
 struct smd_runner_notice {
 	enum smd_runner_notice_kind kind;
 	const char *key;  /* of a result: letters, digits and underscores */
 	const char *text; /* ready: the address or ""; status: the text; result: the value */
 };
 
-/* 0; -EINVAL for a line that means nothing, which is then unchanged. */
+/* 0; -EINVAL for a line that is no notice, which is then unchanged. */
 int smd_runner_notice_parse(const struct smd_line *line, struct smd_runner_notice *out);
 
 #endif

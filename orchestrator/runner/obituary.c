@@ -10,10 +10,10 @@
 
 #define RECORD_MAX     4096
 #define ERROR_FILE_MAX (1 << 20)
-#define ERROR_MAX      8192 /* what is shown of it; PyTorch puts whole tracebacks there */
+#define ERROR_MAX      8192 /* shown at most; PyTorch writes whole tracebacks there */
 
-/* There was no room for a record, or the agent was killed before it wrote one, or could not be
- * executed. Its own exit status is the command's. */
+/* Without a record (a full disk, or an agent that was killed or not executed) the agent's exit
+ * status counts as the command's. */
 static void exit_from_status(struct smd_exit *end, int status)
 {
 	int code = WEXITSTATUS(status);
@@ -155,7 +155,7 @@ void smd_obituary_print_tail(
 	if (replica->ended_ns) {
 		print_error_file(replica, dir, file);
 	}
-	/* One that could not be started has said nothing: that line is the agent's. */
+	/* A replica that could not be started has written nothing: that line is the agent's. */
 	if (replica->tail.count > 0 && replica->end.kind != SMD_EXIT_ERRNO) {
 		fprintf(file, "  The last lines of its standard error:\n");
 		smd_tail_print(&replica->tail, file, "    ");

@@ -11,11 +11,10 @@
 
 #define SMD_OBITUARY_SIZE 256
 
-/* In the job directory: where a replica's own account of its failure is, in PyTorch's form. */
+/* In the job directory: the error file of a replica, in PyTorch's form. */
 #define SMD_OBITUARY_ERROR_FILE "errors/%s.json"
 
-/* Reads the replica's exit record; when there is none its process's wait status tells how it ended.
- */
+/* Reads the replica's exit record; without one, the wait status of its process counts. */
 void smd_obituary_read(
 	struct smd_exit *end, const struct smd_jobdir *dir, const char *name, int wait_status);
 
@@ -25,8 +24,8 @@ void smd_obituary_sentence(const struct smd_replica *replica, char text[SMD_OBIT
 /* "0", "stopped", "signal 9", "": for a table. */
 void smd_obituary_word(const struct smd_replica *replica, char text[SMD_OBITUARY_SIZE]);
 
-/* What its error file says, the last lines of its standard error, and where its log is; indented.
- */
+/* Prints, indented, the message in its error file, the last lines of its standard error, and the
+ * path of its log. */
 void smd_obituary_print_tail(
 	const struct smd_replica *replica, const struct smd_jobdir *dir, FILE *file);
 

@@ -1,4 +1,4 @@
-/* Reads a replica's pipes and puts each line where it belongs. */
+/* Reads a replica's pipes and hands each line to its sinks. */
 #include "orchestrator/runner/output.h"
 
 #include <errno.h>
@@ -43,7 +43,7 @@ static void take_notify(void *arg, const struct smd_line *line)
 	}
 }
 
-/* Reads once. 0 or less: there is nothing to read now, or nothing any more. */
+/* Reads once. Negative: nothing to read now; 0: the pipe has ended. */
 static ssize_t stream_read(struct smd_output_stream *stream)
 {
 	char bytes[READ_SIZE];

@@ -1,5 +1,6 @@
 /*
- * What a running replica writes: its log, the tail of its standard error, and its notices.
+ * The pipes of a running replica: their lines go to its log, the job's stream, the tail of its
+ * standard error, and whoever takes its notices.
  */
 #ifndef SMD_RUNNER_OUTPUT_H
 #define SMD_RUNNER_OUTPUT_H
@@ -47,11 +48,12 @@ struct smd_output_sinks {
 /* Opens the log. 0 or -errno. */
 int smd_output_open(struct smd_output *output, const struct smd_output_sinks *sinks);
 
-/* Reads the process's pipes from now on, and owns them even when it fails. 0 or -errno. */
+/* Reads the process's pipes from now on. They are the output's to close, even if this fails. 0 or
+ * -errno. */
 int smd_output_attach(
 	struct smd_output *output, struct event_base *base, const struct smd_process *process);
 
-/* Reads what is still in the pipes and closes everything. */
+/* Reads the rest of the pipes and closes everything. */
 void smd_output_close(struct smd_output *output);
 
 #endif

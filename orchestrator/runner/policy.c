@@ -12,7 +12,7 @@ static int trains(const struct smd_replica *replica)
 	return replica->role == SMD_ROLE_CHIEF || replica->role == SMD_ROLE_WORKER;
 }
 
-/* Whether all of a replica's processes have; `first` is the first of them. */
+/* Whether all processes of a replica have succeeded; `first` is the first of them. */
 static int has_succeeded(const struct smd_replica *first)
 {
 	for (int i = 0; i < first->processes; i++) {
@@ -49,7 +49,7 @@ int smd_policy_is_success(
 	return chief;
 }
 
-/* The machine's fault and not the program's: what ran the replica is gone, or could not begin. */
+/* The machine's fault, not the program's: the agent is gone, or no process could be made. */
 static int is_internal(const struct smd_exit *end)
 {
 	return end->is_lost || (end->kind == SMD_EXIT_ERRNO &&
@@ -57,7 +57,7 @@ static int is_internal(const struct smd_exit *end)
 					       end->value == ENFILE || end->value == EMFILE));
 }
 
-/* Killed from outside, as by a machine that is taken away. */
+/* Killed from outside, as on a machine that is preempted. */
 static int was_taken(const struct smd_exit *end)
 {
 	return end->kind == SMD_EXIT_SIGNAL && (end->value == SIGKILL || end->value == SIGTERM);
@@ -91,8 +91,8 @@ int smd_policy_retries(const struct smd_job *job, const struct smd_exit *end)
 	return job->restart_job_on_worker_restart && was_taken(end);
 }
 
-/* Workers lose their communicators with a reduction server, and the processes of a replica one
- * another, so these are never started again alone. */
+/* Workers lose their communicators with a reduction server, and the processes of a replica depend
+ * on each other, so these are never restarted alone. */
 enum smd_restart_scope smd_policy_scope(const struct smd_job *job, enum smd_role role)
 {
 	if (job->restart_job_on_worker_restart || job->processes_per_replica > 1 ||

@@ -1,14 +1,14 @@
-/* Makes foreign text fit to be shown. */
+/* Replaces what a terminal or a record cannot take. */
 #include "orchestrator/runner/printable.h"
 
 #include <ctype.h>
 #include <stddef.h>
 
-/* The length of the UTF-8 character at `text`; 0: it is none, or one that encodes a control. */
+/* The length of the UTF-8 character at `text`; 0: there is none, or it is a control character. */
 static size_t character(const unsigned char *text)
 {
-	/* Where the second byte of a character begins and ends depends on the first one: so there
-	 * is one form only of each, no surrogate, and nothing above U+10FFFF. */
+	/* The range of the second byte depends on the first one, which excludes overlong forms,
+	 * surrogates and everything above U+10FFFF. */
 	static const struct {
 		unsigned char first, last, low, high;
 		size_t length;

@@ -1,4 +1,4 @@
-/* A replica's state machine, and its beginning and end as an object. */
+/* A replica's state machine, results and lifetime. */
 #include "orchestrator/runner/replica.h"
 
 #include <assert.h>
@@ -162,7 +162,7 @@ int smd_replica_set_result(struct smd_replica *replica, const char *key, const c
 		!json_object_get(replica->results, key)) {
 		return -ENOSPC;
 	}
-	/* A value that is no UTF-8 is refused by jansson: it could not be written as JSON. */
+	/* jansson refuses a value that is not UTF-8, which JSON cannot hold. */
 	return json_object_set_new(replica->results, key, json_string(value)) ? -EINVAL : 0;
 }
 

@@ -61,8 +61,8 @@ struct smd_replica {
 	uint64_t started_ns;          /* 0: never */
 	uint64_t ended_ns;            /* 0: not yet */
 	struct smd_exit end;          /* once it has ended */
-	unsigned restarts;            /* of it alone; the run's come on top */
-	uint64_t restart_ns;          /* when it is started again, alone; 0: it is not */
+	unsigned restarts;            /* of it alone, without the job's */
+	uint64_t restart_ns;          /* when it is restarted alone; 0: it is not */
 	char status[SMD_REPLICA_STATUS_MAX];
 	int status_is_new;        /* not shown yet */
 	uint64_t status_shown_ns; /* when one was shown last */
@@ -73,7 +73,7 @@ int smd_replica_init(struct smd_replica *replica, const struct smd_job_pool *poo
 	int process, int processes);
 void smd_replica_clear(struct smd_replica *replica);
 
-/* Takes one that has ended back to PENDING, without what is known about its last attempt. */
+/* Takes a replica that has ended back to PENDING and forgets its last attempt. */
 void smd_replica_retry(struct smd_replica *replica);
 
 const char *smd_replica_state_name(enum smd_replica_state state);    /* "RUNNING" */

@@ -11,7 +11,7 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 
-/* After a first failure others are waited for so long, before one is called the cause. */
+/* How long to wait for further failures before one is called the cause. */
 #define SETTLE_NS 200000000u
 
 static uint64_t seconds_from_now(uint64_t seconds)
@@ -49,7 +49,7 @@ static void apply(struct smd_run *run, struct smd_replica *replica, enum smd_rep
 	}
 }
 
-/* A replica has failed: whether it is started again alone, which is then noted in it. */
+/* Whether a replica that has failed is restarted alone; if so, its restart is scheduled. */
 static int schedule_restart(struct smd_run *run, struct smd_replica *replica)
 {
 	const struct smd_job *job = run->status.job;
@@ -91,9 +91,9 @@ static int was_killed(const struct smd_replica *replica)
 }
 
 /*
- * Whether `replica` decides rather than the one found so far: the one that ended first does. Only,
- * when one is killed the others soon end by themselves, because they miss it, and may even be seen
- * first; so of two failures that settle together, the killed one is the cause.
+ * Whether `replica` decides rather than the one found so far: the earlier end does. But when one
+ * replica is killed, the others soon end by themselves because they lose a peer, and their ends may
+ * even be seen first; so of two failures that settle together, the killed replica is the cause.
  */
 static int comes_before(const struct smd_replica *replica, const struct smd_replica *found)
 {
@@ -301,8 +301,8 @@ static void settle(struct smd_run *run)
 	}
 }
 
-/* Decides the outcome, once; only an interruption overrides a success, which it cuts short, and a
- * restart. */
+/* Decides the outcome, once. Only an interruption overrides one: a success, which it cuts short, or
+ * a restart. */
 static void decide(struct smd_run *run)
 {
 	int is_final = run->status.outcome == SMD_OUTCOME_SUCCEEDED ||

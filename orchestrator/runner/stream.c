@@ -70,8 +70,8 @@ static size_t control_sequence(const char *text, size_t length)
 }
 
 /*
- * A terminal must not take orders from what a replica says: colours are left out, and of a line
- * that was written over, as progress bars do, there is the last state.
+ * A terminal must not obey a replica's control characters: colours are left out, and of a line
+ * that a progress bar has overwritten the last state is shown.
  */
 static void show_line(const struct smd_stream *stream, const char *task, const char *severity,
 	const char *text, size_t length)
@@ -122,7 +122,7 @@ static void say_lines(struct smd_stream *stream, const char *task, const char *s
 	}
 }
 
-/* Cloud Logging's name for it; NULL: there is none. */
+/* Cloud Logging's name of a severity; NULL: unknown. */
 static const char *find_severity(const char *word)
 {
 	static const struct {

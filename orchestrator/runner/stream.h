@@ -1,7 +1,7 @@
 /*
- * What a job's replicas and its runner say, as one stream in the order in which it came: a line is
- * "SEVERITY<TAB>YYYY-mm-dd HH:MM:SS +zzzz<TAB>TASK<TAB>MESSAGE", as `gcloud ai custom-jobs
- * stream-logs` has it.
+ * The log lines of a job's replicas and its runner as one stream, in the order of their arrival, in
+ * the form of `gcloud ai custom-jobs stream-logs`:
+ * "SEVERITY<TAB>YYYY-mm-dd HH:MM:SS +zzzz<TAB>TASK<TAB>MESSAGE".
  */
 #ifndef SMD_RUNNER_STREAM_H
 #define SMD_RUNNER_STREAM_H
@@ -10,12 +10,12 @@
 #include <stdio.h>
 #include <time.h>
 
-#define SMD_STREAM_SERVICE    "service" /* the task that the runner is */
+#define SMD_STREAM_SERVICE    "service" /* the runner's own task */
 #define SMD_STREAM_STAMP_SIZE 32
 
 struct smd_stream {
 	FILE *file;
-	FILE *echo; /* gets the same lines, made text of if it is a terminal; or NULL */
+	FILE *echo; /* gets the same lines, printable ones if it is a terminal; or NULL */
 	int echoes_to_terminal;
 	time_t second;
 	char stamp[SMD_STREAM_STAMP_SIZE]; /* of that second */
@@ -25,12 +25,12 @@ struct smd_stream {
 int smd_stream_open(struct smd_stream *stream, const char *path, FILE *echo);
 void smd_stream_close(struct smd_stream *stream);
 
-/* Hands on what has been said so far. */
+/* Flushes what is buffered. */
 void smd_stream_flush(struct smd_stream *stream);
 
-/* One line of a task's, with or without its newline. A line that is a JSON object with "severity"
- * and "message" stands for these, the severity in Cloud Logging's spelling, or the one given here
- * if that does not have it; a message of several lines becomes several. */
+/* Writes one line of a task, with or without its newline. If the line is a JSON object with
+ * "severity" and "message", these are written: the severity in Cloud Logging's spelling (`severity`
+ * if that has none), and a message of several lines as several. */
 void smd_stream_say(struct smd_stream *stream, const char *task, const char *severity,
 	const char *text, size_t length);
 

@@ -14,13 +14,13 @@
 #define SETUP_LOG "logs/setup.log"
 #define TOOL      2 /* after the agent and its "--" */
 
-/* Where tools work, and what runs them. */
+/* The directory that tools write to, and the agent that runs them. */
 struct place {
 	const struct smd_jobdir *dir;
 	const char *agent;
 };
 
-/* `argv` begins with the words of the agent's own. */
+/* `argv` begins with the agent's own words. */
 static _Noreturn void become_tool(const char *agent, char *const *argv, const char *log_path)
 {
 	int log = open(log_path, O_WRONLY | O_CREAT | O_APPEND, 0666);
@@ -45,7 +45,8 @@ static int tool_failed(const char *tool, int status, const char *log, struct smd
 		WEXITSTATUS(status), log);
 }
 
-/* Runs a program, the third word on, to its end. 0, or -ECHILD with a text when it failed. */
+/* Runs a program under the agent: its words begin at argv[TOOL]. 0, or -ECHILD with a text when it
+ * failed. */
 static int run_tool(char *const *argv, const struct place *place, struct smd_error *error)
 {
 	char *log = smd_jobdir_path(place->dir, SETUP_LOG);
@@ -111,7 +112,7 @@ static size_t append(char **argv, size_t count, char *const *words, size_t nword
 	return count;
 }
 
-/* One folder for all pools: on Vertex AI too they nearly always have the same packages. */
+/* All pools share one folder: jobs nearly always give them the same packages. */
 static int install_packages(struct smd_workspace *workspace, const struct smd_job *job,
 	const struct place *place, struct smd_error *error)
 {

@@ -1,6 +1,5 @@
 /*
- * What replicas run from: a copy of the job's code, and its Python packages in a folder of their
- * own.
+ * The folders that replicas run from: a copy of the job's code, and its Python packages.
  */
 #ifndef SMD_RUNNER_WORKSPACE_H
 #define SMD_RUNNER_WORKSPACE_H
@@ -13,9 +12,9 @@ struct smd_workspace {
 	char *packages; /* with the job's Python packages; NULL: it has none */
 };
 
-/* Copies and installs into the job directory, through the agent, which leaves nothing of cp and pip
- * behind when this process is killed. What they say is in logs/setup.log. 0, or
- * -errno with a text; then the workspace is empty. */
+/* Copies and installs into the job directory. cp and pip run under the agent, so nothing of them is
+ * left when this process is killed; their output is in logs/setup.log. 0, or -errno with a text;
+ * then the workspace is empty. */
 int smd_workspace_open(struct smd_workspace *workspace, const struct smd_job *job,
 	const struct smd_jobdir *dir, const char *agent, struct smd_error *error);
 void smd_workspace_close(struct smd_workspace *workspace);

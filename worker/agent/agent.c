@@ -42,7 +42,7 @@ static void watched_signals(sigset_t *set)
 	sigaddset(set, SIGHUP);
 }
 
-/* Between fork and exec: a fresh session, and signals as a program expects them. */
+/* Between fork and exec: a new session, and signals as a program expects them. */
 static void become_command(char **argv, pid_t agent, int failure_fd)
 {
 	sigset_t none;
@@ -173,7 +173,7 @@ static void agent_wait(struct agent *agent, const sigset_t *signals)
 	}
 }
 
-/* Kills what is left. The command comes first and by itself, so that its status is not lost. */
+/* Kills what is left; the command first and separately, so that its status is not lost. */
 static void agent_finish(struct agent *agent)
 {
 	int status;
@@ -207,15 +207,14 @@ static int agent_run(struct agent *agent, char **argv)
 	sigset_t signals;
 	int ret;
 
-	/* Whatever the caller had blocked or ignored. */
+	/* Undo what the caller has blocked or ignored. */
 	for (int signo = 1; signo < NSIG; signo++) {
 		signal(signo, SIG_DFL);
 	}
 	watched_signals(&signals);
 	sigprocmask(SIG_SETMASK, &signals, NULL);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	/* Whoever starts the agent and needs to be sure sets SIGKILL before exec: this replaces it.
-	 */
+	/* Replaces the SIGKILL that the runner sets before it executes the agent. */
 	prctl(PR_SET_PDEATHSIG, SIGHUP);
 	agent->oom_kills = smd_oom_kills();
 	agent_start(agent, argv);
@@ -234,7 +233,7 @@ static int agent_run(struct agent *agent, char **argv)
 	return agent_exit_code(agent);
 }
 
-/* Where the command begins: the words after "--", which the options' parser does not see. */
+/* The index of the command: the words after "--", which the parser of options does not see. */
 static int find_command(int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++) {
@@ -251,7 +250,7 @@ int main(int argc, char **argv)
 	const struct smd_option options[] = {
 		{"exit-record", "FILE", "write how the command ended to FILE, as JSON",
 			smd_option_set_string, &agent.exit_record},
-		{"cleanup", "COMMAND", "a shell's command to run when nothing else is left",
+		{"cleanup", "COMMAND", "shell command to run when nothing else is left",
 			smd_option_set_string, &agent.cleanup},
 		{"grace", "SECONDS", "from SIGTERM to SIGKILL (default 30)", smd_option_set_int,
 			&agent.grace_s},

@@ -1,4 +1,4 @@
-/* Runs a command that removes what another one has left. */
+/* Runs a shell command that removes what another command has left. */
 #include "worker/agent/cleanup.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /*
- * The processes below this one. A child subreaper inherits every orphan of its tree, so killing
- * children again and again until there are none ends the whole tree.
+ * The processes below this one. A child subreaper inherits every orphan of its tree, so killing its
+ * children until there are none ends the whole tree.
  */
 #ifndef SMD_AGENT_DESCENDANTS_H
 #define SMD_AGENT_DESCENDANTS_H
@@ -12,8 +12,8 @@
 
 typedef int smd_child_fn(pid_t pid, void *arg);
 
-/* Kills every child of this process, less those that is_spared() is true of (NULL: none is).
- * Returns how many, those included that have ended and not been reaped. */
+/* Kills every child of this process except those for which is_spared() is true (NULL: none).
+ * Returns how many, zombies included. */
 size_t smd_children_kill(smd_child_fn *is_spared, void *arg);
 
 /* Kills and reaps every descendant of this process, which must be a child subreaper. Returns when

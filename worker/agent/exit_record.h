@@ -6,7 +6,7 @@
 
 #define SMD_TIMESTAMP_SIZE 32
 
-/* What the agent itself ends with when the command has not ended with an exit code of its own. */
+/* The agent's exit status when the command has no exit code of its own. */
 #define SMD_EXIT_NOT_EXECUTABLE 126
 #define SMD_EXIT_NOT_FOUND      127
 #define SMD_EXIT_SIGNALLED      128 /* and the signal on top */
@@ -18,7 +18,7 @@ struct smd_exit {
 	int value; /* the exit code, the signal, or why the command could not be executed */
 	int core_dumped;
 	int oom_killed; /* the kernel killed for lack of memory while it ran */
-	int is_lost;    /* there is no record: whoever writes it was killed too */
+	int is_lost;    /* there is no record, because the agent was killed too */
 	char start_time[SMD_TIMESTAMP_SIZE];
 	char end_time[SMD_TIMESTAMP_SIZE];
 };

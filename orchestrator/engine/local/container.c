@@ -1,4 +1,4 @@
-/* Makes the command lines of programs that run containers. */
+/* Builds the command lines of container runtimes. */
 #include "orchestrator/engine/local/container.h"
 
 #include <stdarg.h>
@@ -149,7 +149,7 @@ static void add_isolated(struct words *words, const struct smd_container_runtime
 	if (launch->has_command) {
 		add(words, "--entrypoint=%s", *word++);
 	}
-	add(words, "--"); /* whatever an image's name begins with, it is none of the options */
+	add(words, "--"); /* an image's name is never taken for an option */
 	add(words, "%s", launch->image);
 	for (; *word; word++) {
 		add(words, "%s", *word);

@@ -6,32 +6,33 @@
 
 #include "orchestrator/engine/engine.h"
 
-/* How a program that runs containers differs from the others. */
+/* A container runtime, and how it differs from the others. */
 struct smd_container_runtime {
 	const char *name;        /* the program */
 	const char *preserve_fd; /* option to hand on the notify pipe; NULL: it always is, or cannot
 				    be */
 	const char *gpus;        /* option for all GPUs; CUDA_VISIBLE_DEVICES chooses among them */
 	const char *remove; /* command to remove a container, less its name; NULL: nothing stays */
-	int inherits_environment; /* it hands on its own variables; else each must be an option */
+	int inherits_environment; /* containers get its own variables; else each must be an option
+				   */
 };
 
-/* By its name; NULL: there is no such one. */
+/* Finds a runtime by name; NULL: unknown. */
 const struct smd_container_runtime *smd_container_runtime_find(const char *name);
 
-/* The name that is meant; NULL: none is near. */
+/* The known name nearest to a misspelt one; NULL: none is near. */
 const char *smd_container_runtime_suggest(const char *name);
 
 /* Whether its program is in a directory of PATH. */
 int smd_container_runtime_is_installed(const struct smd_container_runtime *runtime);
 
-/* The command line for launch->image, which the caller frees with smd_argv_free(). The host's
- * network, and the job directory at its own path, are in the container. NULL: out of memory. */
+/* The command line that runs launch->image with the host's network and the job directory at its own
+ * path. The caller frees it with smd_argv_free(). NULL: out of memory. */
 char **smd_container_argv(
 	const struct smd_container_runtime *runtime, const struct smd_launch *launch);
 
-/* The command that removes what the container of that name has left, however it ended; "" when
- * nothing stays. The caller frees it. NULL: out of memory. */
+/* The shell command that removes the container of that name; "" if the runtime leaves none. The
+ * caller frees it. NULL: out of memory. */
 char *smd_container_cleanup(const struct smd_container_runtime *runtime, const char *name);
 
 #endif

@@ -12,13 +12,13 @@
 struct smd_gpus {
 	char **ids; /* as CUDA_VISIBLE_DEVICES has them */
 	size_t count;
-	int wanted;                   /* by the whole job; 0: it says nothing about GPUs */
+	int wanted;                   /* by the whole job; 0: it asks for none */
 	int first[SMD_JOB_POOLS_MAX]; /* where the pool's part begins */
 	int each[SMD_JOB_POOLS_MAX];  /* of a replica of the pool */
 };
 
-/* Those that `visible` lists, as CUDA_VISIBLE_DEVICES does; all of the machine's when it is NULL.
- * 0 or -ENOMEM. */
+/* Finds the GPUs that `visible` lists as CUDA_VISIBLE_DEVICES does, or all of the machine's if it
+ * is NULL. 0 or -ENOMEM. */
 int smd_gpus_find(struct smd_gpus *gpus, const char *visible);
 
 /* Gives each replica the accelerators that its pool asks for. 0; -EBUSY with a text when there are
@@ -26,8 +26,8 @@ int smd_gpus_find(struct smd_gpus *gpus, const char *visible);
 int smd_gpus_deal(
 	struct smd_gpus *gpus, const struct smd_job *job, int may_share, struct smd_error *error);
 
-/* The replica's part as CUDA_VISIBLE_DEVICES has it, which the caller frees; none is "". NULL: out
- * of memory. */
+/* The replica's GPUs as a value of CUDA_VISIBLE_DEVICES, which the caller frees; "" for none. NULL:
+ * out of memory. */
 char *smd_gpus_of(const struct smd_gpus *gpus, int pool, int index);
 
 void smd_gpus_clear(struct smd_gpus *gpus);

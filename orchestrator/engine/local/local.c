@@ -1,4 +1,4 @@
-/* The engine that is always there: replicas as processes on this machine. */
+/* The local engine: replicas as processes on this machine. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -118,7 +118,8 @@ static int local_gpus(struct smd_engine *engine, int pool, int index, char **out
 static int local_spawn(struct local_engine *local, char *const *argv,
 	const struct smd_launch *launch, struct smd_process *out)
 {
-	/* What runs a container has this process's variables; the replica's are the container's. */
+	/* A container runtime runs with this process's variables; the container gets the replica's.
+	 */
 	static const struct smd_environment none = {0};
 	int is_apart = launch->image && !local->runtime->inherits_environment;
 	struct smd_spawn spawn = {.descriptors = &local->descriptors,
@@ -142,7 +143,7 @@ static int local_spawn(struct local_engine *local, char *const *argv,
 	return ret;
 }
 
-/* Through the agent: `argv`, and what is to be done when nothing of it is left. */
+/* Runs argv through the agent, which runs `cleanup` when nothing of argv is left. */
 static int start_agent(struct local_engine *local, char *const *argv, const char *cleanup,
 	const struct smd_launch *launch, struct smd_process *out)
 {
@@ -206,8 +207,8 @@ static int local_start(
 	return ret;
 }
 
-/* The agent itself must live to end its tree, so what means "at once" to it is SIGHUP. One that a
- * replica has stopped would take no notice. */
+/* The agent must live to end its tree, so SIGHUP tells it to do that at once. SIGCONT wakes an
+ * agent that a replica has stopped. */
 static void local_signal(struct smd_engine *engine, pid_t pid, int signo)
 {
 	(void)engine;
@@ -234,7 +235,7 @@ static void local_close(struct smd_engine *engine)
 {
 	struct local_engine *local = local_from(engine);
 
-	/* Trees whose agent was killed have come to this process. */
+	/* Trees whose agent was killed are children of this process now. */
 	smd_descendants_kill();
 	smd_ports_release(&local->ports);
 	smd_gpus_clear(&local->gpus);
@@ -292,8 +293,7 @@ static int find_agent(struct local_engine *local, struct smd_error *error)
 	return ret;
 }
 
-/* Programs and libraries are in folders beside each other, in a build tree as in an installed copy.
- */
+/* Programs and libraries are in sibling folders, in a build tree and in an installed copy. */
 static int find_plugin(struct local_engine *local)
 {
 	static const char *const places[] = {"../lib", "../" LIBRARY_DIR};
@@ -326,7 +326,7 @@ static int find_runtime(struct local_engine *local, const char *name, struct smd
 				 name);
 }
 
-/* Every replica takes five descriptors here, so the soft limit is no limit. */
+/* Every replica takes five descriptors here, so the soft limit is raised to the hard one. */
 static void raise_open_files(struct rlimit *before)
 {
 	struct rlimit raised;

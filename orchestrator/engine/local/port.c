@@ -31,7 +31,7 @@ static int hold(uint16_t port)
 	return fd < 0 ? -errno : fd;
 }
 
-/* Without SO_REUSEADDR, so that a port with connections on their way out counts as used too. */
+/* Without SO_REUSEADDR, so that a port with connections in TIME_WAIT counts as used too. */
 static int can_bind(uint16_t port)
 {
 	struct sockaddr_in address = {.sin_family = AF_INET,

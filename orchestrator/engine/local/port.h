@@ -2,8 +2,8 @@
  * TCP ports on this machine, each held by one process at a time.
  *
  * A port is held by a Unix socket bound to the abstract name "summand-port-PORT". Such names belong
- * to the network namespace, as ports do, and end with the process, however it ends; there is no
- * file that could be left over or cleaned away. A port that something is bound to is passed over.
+ * to the network namespace, as ports do, and vanish with the process, however it ends: no file can
+ * be left over. A port that something is bound to is skipped.
  */
 #ifndef SMD_ENGINE_LOCAL_PORT_H
 #define SMD_ENGINE_LOCAL_PORT_H

@@ -6,9 +6,9 @@
 
 #include "orchestrator/contract/environment.h"
 
-/* "NAME=value" texts, ended by NULL: `inherited`, overridden by `environment`, with
- * SUMMAND_NOTIFY_FD, and with program_dir at the front of PATH and library_dir, if there is one, at
- * that of LD_LIBRARY_PATH, or at the end of what `environment` itself sets these to. The caller
+/* "NAME=value" texts, ended by NULL: `inherited`, overridden by `environment`, and
+ * SUMMAND_NOTIFY_FD. program_dir is put at the front of PATH, and library_dir, if not NULL, at the
+ * front of LD_LIBRARY_PATH; at the end, where `environment` sets the variable itself. The caller
  * frees it with smd_argv_free(). NULL: out of memory. */
 char **smd_variables_merge(char *const *inherited, const struct smd_environment *environment,
 	const char *program_dir, const char *library_dir, int notify_fd);
