@@ -2,11 +2,10 @@
 # Installs into an empty folder and uses what is there: the programs, their data, and the library from
 # a program that knows nothing but `pkg-config summand`.
 #
-#   install.sh C-COMPILER [SANITIZER]
+#   install.sh C-COMPILER
 set -uo pipefail
 
 compiler=$1
-sanitizer=${2:-}
 build=${SUMMAND_BUILD:?must name the build directory}
 source=${SUMMAND_SOURCE:?must name the source directory}
 root=$(mktemp -d)
@@ -78,7 +77,7 @@ says 1 "share/summand/machine_types.json: No such file" "$prefix/bin/summand" cu
 # The PyTorch module, which must find the library that it was installed with: a server that is not
 # there is named by the library alone.
 python=/usr/bin/python3
-if [ -z "$sanitizer" ] && "$python" -c "import torch" 2>/dev/null; then
+if "$python" -c "import torch" 2>/dev/null; then
 	says 0 "summand" "$python" "$prefix/bin/summand-digits-ddp" --help
 	says 0 "$folder/libsummand.so.0" env PYTHONPATH="$prefix/share/summand/python" "$python" -c \
 		"import summand_ddp; print(summand_ddp._lib()._name)"
@@ -87,14 +86,10 @@ if [ -z "$sanitizer" ] && "$python" -c "import torch" 2>/dev/null; then
 		"import summand_ddp; summand_ddp.Context()"
 	[ "$failures" = 0 ] || exit 1
 else
-	echo "the PyTorch module is left out: it needs torch, and a library without a sanitizer"
+	echo "the PyTorch module is left out: it needs torch"
 fi
 
 # The library: what libsummand.3 shows must compile, and do what it says.
-if [ -n "$sanitizer" ]; then
-	echo "a plain program cannot use a library with the $sanitizer sanitizer: that part is left out"
-	exit 0
-fi
 if ! command -v pkg-config >/dev/null; then
 	echo "skipped: no pkg-config to find the library with"
 	exit 77

@@ -2,11 +2,10 @@
 # libnccl-net-summand.so exports the tables that NCCL looks up, and nothing else; it wants nothing of
 # CUDA, of NCCL and, where these have archives, of other packages; and it can be opened as NCCL does.
 #
-#   exports.sh STATIC [SANITIZER]
+#   exports.sh STATIC
 set -uo pipefail
 
 static=$1
-sanitizer=${2:-}
 library=${SUMMAND_BUILD:?must name the build directory}/lib/libnccl-net-summand.so
 failures=0
 
@@ -30,22 +29,22 @@ wanted=$(nm -D --undefined-only "$library" | awk '{ print $NF }' | grep -E '^p?n
 [ -z "$wanted" ] || fail "nothing of NCCL and CUDA may be wanted, got $wanted"
 
 needed=$(readelf -d "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
-	grep -vE '^(lib(c|m|dl|pthread|asan|ubsan|tsan|gcc_s)|ld-linux.*)\.so')
+	grep -vE '^(lib(c|m|dl|pthread|gcc_s)|ld-linux.*)\.so')
 [ "$static" != ON ] || [ -z "$needed" ] || fail "no package may be needed, got $needed"
 ! grep -E 'ibverbs|rdmacm' <<<"$needed" || fail "RDMA may not be needed to be opened"
 
 # 2.35 is Ubuntu 22.04's, which many containers with GPUs begin with.
 newest=$(nm -D --undefined-only "$library" | grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -n 1)
-[ -n "$sanitizer" ] || [ "$static" != ON ] || [ "$(printf '%s\n' "$newest" GLIBC_2.35 | sort -V | tail -n 1)" = GLIBC_2.35 ] ||
+[ "$static" != ON ] || [ "$(printf '%s\n' "$newest" GLIBC_2.35 | sort -V | tail -n 1)" = GLIBC_2.35 ] ||
 	fail "glibc 2.35 must be enough, got $newest"
 
 python=/usr/bin/python3
-if [ -z "$sanitizer" ] && [ -x "$python" ]; then
+if [ -x "$python" ]; then
 	"$python" -c 'import ctypes, os, sys
 ctypes.CDLL(sys.argv[1], mode=os.RTLD_NOW | os.RTLD_LOCAL).ncclTunerPlugin_v5' "$library" ||
 		fail "the library must open"
 else
-	echo "opening it is left out here: that needs python3, and a library without a sanitizer"
+	echo "opening it is left out here: that needs python3"
 fi
 
 [ "$failures" = 0 ]

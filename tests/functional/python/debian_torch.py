@@ -14,8 +14,6 @@ def skip(reason):
 
 
 def require():
-    if os.environ.get("SUMMAND_SANITIZE"):
-        skip(f"Python cannot load a library with the {os.environ['SUMMAND_SANITIZE']} sanitizer")
     if sys.executable != PYTHON:
         if not os.path.exists(PYTHON):
             skip(f"{PYTHON} is not here")

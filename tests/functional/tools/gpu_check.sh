@@ -2,11 +2,10 @@
 # tools/gpu-check where there is no GPU: what it says, and that it builds from its pack alone, without a
 # network. What it concludes from a run on a GPU is tested by gpu_findings.sh.
 #
-#   gpu_check.sh words|build [SANITIZER]
+#   gpu_check.sh words|build
 set -uo pipefail
 
 part=$1
-sanitizer=${2:-}
 cd "${SUMMAND_SOURCE:?must name the source directory}" || exit 1
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -42,10 +41,6 @@ if [ "$part" = words ]; then
 	exit
 fi
 
-if [ -n "$sanitizer" ]; then
-	echo "skipped: it builds a tree of its own, which the plain build's tests have looked at"
-	exit 77
-fi
 if ! timeout 120 tools/gpu/pack "$scratch/pack" >"$scratch/log" 2>&1; then
 	echo "skipped: no sources to pack could be fetched: $(tail -n 1 "$scratch/log")"
 	exit 77
