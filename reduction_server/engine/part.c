@@ -126,8 +126,9 @@ static bool part_can_be_done(struct smd_server_comm *comm, const struct smd_fram
 
 	if (smd_collective_reduces(frame->collective) &&
 		!smd_kernel_find(frame->dtype, frame->op)) {
-		snprintf(text, sizeof(text), "group %.200s: the reduction server cannot do %s %s",
-			comm->name, smd_dtype_name(frame->dtype), smd_op_name(frame->op));
+		snprintf(text, sizeof(text),
+			"group %.200s: the reduction server does not support %s %s", comm->name,
+			smd_dtype_name(frame->dtype), smd_op_name(frame->op));
 		smd_server_comm_abort(comm, ENOTSUP, text);
 		return false;
 	}

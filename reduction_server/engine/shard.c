@@ -17,8 +17,8 @@
  * others run.
  */
 #define SPIN_NS        50000u
-#define LOOK_LANES_MAX 8  /* to ask the loop about more lanes is cheaper than to look at each */
-#define LOOKS_PER_TURN 16 /* the loop knows of other things, too */
+#define POLL_LANES_MAX 8  /* to ask the loop about more lanes is cheaper than to poll each */
+#define POLLS_PER_TURN 16 /* the loop knows of other things, too */
 
 static void shard_stop(struct smd_shard *shard)
 {
@@ -192,14 +192,14 @@ static bool shard_has_work(const struct smd_shard *shard)
 }
 
 /* Takes what has come from every peer; false when the loop must be asked, because they are many. */
-static bool shard_look(struct smd_shard *shard)
+static bool shard_poll(struct smd_shard *shard)
 {
-	struct smd_lane *lanes[LOOK_LANES_MAX];
+	struct smd_lane *lanes[POLL_LANES_MAX];
 	struct smd_peer *peer;
 	unsigned n = 0;
 
 	TAILQ_FOREACH (peer, &shard->peers, link) {
-		if (n == LOOK_LANES_MAX) {
+		if (n == POLL_LANES_MAX) {
 			return false;
 		}
 		lanes[n++] = peer->lane;
@@ -218,7 +218,7 @@ static void shard_turn_loop(struct smd_shard *shard)
 {
 	uint64_t frames = shard->small_frames;
 	uint64_t last_ns = 0;
-	unsigned looks = 0;
+	unsigned polls = 0;
 
 	while (!shard->ended) {
 		uint64_t now = shard_has_work(shard) ? smd_clock_ns() : 0;
@@ -231,7 +231,7 @@ static void shard_turn_loop(struct smd_shard *shard)
 			event_base_loop(shard->base, EVLOOP_ONCE);
 			continue;
 		}
-		if (++looks % LOOKS_PER_TURN == 0 || !shard_look(shard)) {
+		if (++polls % POLLS_PER_TURN == 0 || !shard_poll(shard)) {
 			event_base_loop(shard->base, EVLOOP_NONBLOCK);
 		}
 		if (shard->small_frames == frames) {

@@ -504,7 +504,7 @@ static void what_no_kernel_can_do(void **state)
 	frame.op = 77;
 	send_part(&pair[0], frame);
 	an_abort_leaves_the_lane_alone(
-		pair, "group raw/unknown: the reduction server cannot do int32 op 77");
+		pair, "group raw/unknown: the reduction server does not support int32 op 77");
 }
 
 static void leaving_in_the_middle_of_an_operation(void **state)
