@@ -12,7 +12,8 @@
 #include "orchestrator/runner/record.h"
 #include "tests/fuzz/input.h"
 
-static char folder[] = "/tmp/fuzz-records.XXXXXX";
+/* In memory: each record is put on disk before its name appears. */
+static char folder[] = "/dev/shm/fuzz-records.XXXXXX";
 static struct smd_jobdir dir = {.path = folder, .lock = -1};
 
 static void remove_folder(void)
