@@ -87,6 +87,7 @@ static void *serve(void *arg)
 	struct server *server = arg;
 	int fd;
 
+	input_block_timer();
 	for (int lanes = 0; (fd = accept(server->listener, NULL, NULL)) >= 0; lanes++) {
 		must_hold(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0);
 		if (lanes == 0) {

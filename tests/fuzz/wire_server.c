@@ -34,6 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 
 	setenv("SUMMAND_LOG", "error", 1);
 	pool_start(&pool, "tcp", 1, &config);
+	input_block_timer();
 	raw_open(&raw, &pool, 0);
 	raw_write(&raw, bytes, greeting);
 	if (greeting == length) {
@@ -44,6 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 	(void)shutdown(raw.fd, SHUT_WR);
 	raw_expect_end(&raw);
 	raw_close(&raw);
+	input_unblock_timer();
 	pool_stop(&pool);
 	return 0;
 }
