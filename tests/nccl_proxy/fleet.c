@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,16 +27,42 @@
 #endif
 
 #define DOING_BYTES 128
+#define STARVED_NS  100000000ull /* how often the nodes' starvation is read */
+#define BEGIN_S     20           /* a node that has not begun by then is forked again, once */
+#define LIMITS_MOST 4            /* a fleet ends after so many times its limit in any case */
 
 /* What the process that runs a fleet knows of a node. */
 struct seat {
 	pid_t pid;     /* 0: ended */
 	int bootstrap; /* -1: closed at the other end */
+	bool again;    /* it was forked a second time */
+	double forked;
+	uint64_t starved_ns; /* so far, of this process */
+};
+
+/* What all processes of the fleet see. */
+struct board {
+	char doing[FLEET_NODES_MAX][DOING_BYTES];
+	_Atomic bool begun[FLEET_NODES_MAX];
+	_Atomic uint64_t starved_ns; /* of the node that starved most */
 };
 
 static struct fleet_node *self;
-static char (*doing)[DOING_BYTES]; /* of each node; shared by all processes */
+static struct board *board;
 static pthread_mutex_t doing_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static double clock_seconds(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+double fleet_now(void)
+{
+	return clock_seconds() - (board ? (double)atomic_load(&board->starved_ns) * 1e-9 : 0);
+}
 
 int fleet_slowness(void)
 {
@@ -48,7 +75,7 @@ void fleet_doing(const char *format, ...)
 
 	va_start(args, format);
 	pthread_mutex_lock(&doing_lock);
-	vsnprintf(doing[self->rank], DOING_BYTES, format, args);
+	vsnprintf(board->doing[self->rank], DOING_BYTES, format, args);
 	pthread_mutex_unlock(&doing_lock);
 	va_end(args);
 }
@@ -65,7 +92,7 @@ void fleet_fail(const char *file, int line, const char *format, ...)
 	va_end(args);
 	snprintf(owner, sizeof(owner), "node %d:", self ? self->rank : -1);
 	fprintf(stderr, "%s %s:%d: %s (%s)\n", owner, file, line, text,
-		self ? doing[self->rank] : "before the fleet");
+		self ? board->doing[self->rank] : "before the fleet");
 	logbook_print(owner);
 	fflush(NULL);
 	_exit(1);
@@ -158,30 +185,99 @@ static void run_node(const struct fleet *fleet, int rank, int bootstrap, pid_t p
 	snprintf(name, sizeof(name), "node-%d", rank);
 	setenv("SUMMAND_REPLICA", name, 1);
 	self = &node;
+	atomic_store(&board->begun[rank], true);
 	fleet->body(&node);
 	exit(0);
 }
 
-static void start_nodes(const struct fleet *fleet, struct seat *seats)
+static void start_node(const struct fleet *fleet, struct seat *seats, int rank)
 {
 	pid_t parent = getpid();
+	int ends[2];
 
 	fflush(NULL);
-	for (int r = 0; r < fleet->nnodes; r++) {
-		int ends[2];
-
-		CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
-		seats[r].bootstrap = ends[0];
-		seats[r].pid = fork();
-		CHECK(seats[r].pid >= 0);
-		if (seats[r].pid == 0) {
-			for (int i = 0; i <= r; i++) {
+	snprintf(board->doing[rank], DOING_BYTES, "has not begun");
+	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+	seats[rank].bootstrap = ends[0];
+	seats[rank].forked = clock_seconds();
+	seats[rank].starved_ns = 0;
+	seats[rank].pid = fork();
+	CHECK(seats[rank].pid >= 0);
+	if (seats[rank].pid == 0) {
+		for (int i = 0; i < fleet->nnodes; i++) {
+			if (seats[i].bootstrap >= 0) {
 				close(seats[i].bootstrap);
 			}
-			run_node(fleet, r, ends[1], parent);
 		}
-		close(ends[1]);
+		run_node(fleet, rank, ends[1], parent);
 	}
+	close(ends[1]);
+}
+
+static void start_nodes(const struct fleet *fleet, struct seat *seats)
+{
+	for (int r = 0; r < fleet->nnodes; r++) {
+		seats[r].bootstrap = -1;
+	}
+	for (int r = 0; r < fleet->nnodes; r++) {
+		start_node(fleet, seats, r);
+	}
+}
+
+/*
+ * fork() of a program with a sanitizer may stand still in the new process, before anything of ours
+ * runs in it. Such a node has done nothing yet, so another one may take its place.
+ */
+static void start_again(const struct fleet *fleet, struct seat *seats)
+{
+	for (int r = 0; r < fleet->nnodes; r++) {
+		if (seats[r].pid && !seats[r].again && !atomic_load(&board->begun[r]) &&
+			clock_seconds() - seats[r].forked > BEGIN_S) {
+			fprintf(stderr, "node %d: did not begin, and is forked again\n", r);
+			kill(seats[r].pid, SIGKILL);
+			waitpid(seats[r].pid, NULL, 0);
+			close(seats[r].bootstrap);
+			seats[r].bootstrap = -1;
+			seats[r].again = true;
+			start_node(fleet, seats, r);
+		}
+	}
+}
+
+/* How long the process was ready to run and did not, as Linux counts it; 0 where it does not. */
+static uint64_t starved_ns(pid_t pid)
+{
+	char path[48];
+	unsigned long long ran;
+	unsigned long long waited = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/schedstat", (int)pid);
+	file = fopen(path, "r");
+	if (file) {
+		if (fscanf(file, "%llu %llu", &ran, &waited) != 2) {
+			waited = 0;
+		}
+		fclose(file);
+	}
+	return waited;
+}
+
+static void publish_starved(const struct fleet *fleet, struct seat *seats)
+{
+	uint64_t most = 0; /* what has been, in this interval */
+
+	for (int r = 0; r < fleet->nnodes; r++) {
+		uint64_t now_ns = seats[r].pid ? starved_ns(seats[r].pid) : 0;
+
+		if (now_ns > seats[r].starved_ns) {
+			uint64_t since = now_ns - seats[r].starved_ns;
+
+			most = since > most ? since : most;
+			seats[r].starved_ns = now_ns;
+		}
+	}
+	atomic_fetch_add(&board->starved_ns, most);
 }
 
 /* False: it has not ended as it should. */
@@ -194,7 +290,7 @@ static bool judge(const struct fleet *fleet, int rank, int status)
 	}
 	if (WIFSIGNALED(status)) {
 		fprintf(stderr, "node %d: ended by signal %d (%s)\n", rank, WTERMSIG(status),
-			doing[rank]);
+			board->doing[rank]);
 	} else {
 		fprintf(stderr, "node %d: exit code %d\n", rank, WEXITSTATUS(status));
 	}
@@ -206,7 +302,7 @@ static void end_nodes(const struct fleet *fleet, struct seat *seats, const char 
 {
 	for (int r = 0; r < fleet->nnodes; r++) {
 		if (seats[r].pid) {
-			fprintf(stderr, "node %d: %s (%s)\n", r, why, doing[r]);
+			fprintf(stderr, "node %d: %s (%s)\n", r, why, board->doing[r]);
 			kill(seats[r].pid, SIGKILL);
 			waitpid(seats[r].pid, NULL, 0);
 			seats[r].pid = 0;
@@ -247,20 +343,20 @@ static bool all_call(const struct seat *seats, int nnodes)
 	return any;
 }
 
-static double now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
-}
-
 static bool attend(const struct fleet *fleet, struct seat *seats)
 {
-	double end = now() + fleet->seconds * SLOWNESS;
+	double limit = fleet->seconds * SLOWNESS;
+	double end = fleet_now() + limit;
+	double last = clock_seconds() + LIMITS_MOST * limit;
+	double look = 0;
 	bool good = true;
 
 	while (collect(fleet, seats, &good)) {
+		if (clock_seconds() >= look) {
+			publish_starved(fleet, seats);
+			look = clock_seconds() + STARVED_NS * 1e-9;
+		}
+		start_again(fleet, seats);
 		if (all_call(seats, fleet->nnodes)) {
 			carry(seats, fleet->nnodes);
 		} else {
@@ -268,7 +364,7 @@ static bool attend(const struct fleet *fleet, struct seat *seats)
 		}
 		if (!good) {
 			end_nodes(fleet, seats, "ended, as another one has failed");
-		} else if (now() > end) {
+		} else if (fleet_now() > end || clock_seconds() > last) {
 			end_nodes(fleet, seats, "hangs");
 			good = false;
 		}
@@ -279,12 +375,12 @@ static bool attend(const struct fleet *fleet, struct seat *seats)
 bool fleet_run(const struct fleet *fleet)
 {
 	struct seat seats[FLEET_NODES_MAX] = {{0}};
-	size_t shared = FLEET_NODES_MAX * DOING_BYTES;
 	bool good;
 
 	CHECK(fleet->nnodes <= FLEET_NODES_MAX);
-	doing = mmap(NULL, shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	CHECK(doing != MAP_FAILED);
+	board = mmap(
+		NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(board != MAP_FAILED);
 	start_nodes(fleet, seats);
 	good = attend(fleet, seats);
 	for (int r = 0; r < fleet->nnodes; r++) {
@@ -292,6 +388,7 @@ bool fleet_run(const struct fleet *fleet)
 			close(seats[r].bootstrap);
 		}
 	}
-	munmap(doing, shared);
+	munmap(board, sizeof(*board));
+	board = NULL;
 	return good;
 }

@@ -4,6 +4,10 @@
  *
  * The process that runs a fleet has no other threads. It ends what hangs: nothing runs longer than
  * the fleet's limit, and a node that fails ends the others.
+ *
+ * Limits are of a clock that stands still while the nodes starve, that is, while they are ready to
+ * run and the machine runs something else. So a busy machine makes a test slow and not red, and a
+ * node that really waits for what never comes is found in the same time as on a quiet one.
  */
 #ifndef TESTS_NCCL_PROXY_FLEET_H
 #define TESTS_NCCL_PROXY_FLEET_H
@@ -39,6 +43,9 @@ void fleet_barrier(struct fleet_node *node);
 
 /* What the node does now; told when it hangs or fails. From any thread. */
 void fleet_doing(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Seconds on that clock, from some moment on. From any process of the fleet. */
+double fleet_now(void);
 
 /* How the limits of this build differ from a plain one's: a factor. */
 int fleet_slowness(void);

@@ -21,6 +21,7 @@ struct ends {
 	int from;
 };
 
+/* fleet_now(). */
 double now(void);
 /* Each node sends to `to` and receives from `from`, by a handle that the bootstrap carries. */
 struct ends connect_to(struct fleet_node *node, const struct net *net, int to, int from);

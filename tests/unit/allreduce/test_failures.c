@@ -19,18 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "reduction_server/base/clock.h"
 #include "tests/unit/allreduce/capture.h"
 #include "tests/unit/allreduce/fixture.h"
-
-#define SOON_S 5 /* machines that run tests are slow */
-/* It is promised that every other rank hears of a killed worker within a second. With a sanitizer
- * everything takes many times as long. */
-#ifdef SANITIZED
-#define HEARD_S SOON_S
-#else
-#define HEARD_S 1
-#endif
 
 static void check_says(const char *text)
 {
@@ -176,8 +166,8 @@ struct death {
 	pid_t victim;
 	bool ends;
 	pthread_t killer;
-	int middle;                 /* the victim writes a byte here */
-	_Atomic uint64_t killed_ns; /* 0: not yet; when it ends by itself, somewhat before that */
+	int middle;          /* the victim writes a byte here */
+	_Atomic bool killed; /* or about to end by itself */
 };
 
 static void start_victim(struct death *death, const struct pool *pool, const char *group)
@@ -205,7 +195,7 @@ static void *kill_victim(void *arg)
 
 	CHECK(read(death->middle, &byte, 1) == 1);
 	usleep(death->ends ? 0 : 20000);
-	atomic_store(&death->killed_ns, smd_clock_ns());
+	atomic_store(&death->killed, true);
 	if (!death->ends) {
 		kill(death->victim, SIGKILL);
 	}
@@ -217,20 +207,18 @@ static void work_until_lost(struct pool_rank *rank)
 {
 	const struct death *death = rank->argument;
 	smd_comm *beside;
-	uint64_t killed;
-	uint64_t heard;
+	bool killed;
 	int ret = 0;
 
 	CHECK(smd_comm_create(rank->context, "beside", 2, rank->rank, &beside) == 0);
 	while (ret == 0) {
 		ret = sum(rank->comm, 300000, SMD_FLOAT32);
 	}
-	killed = atomic_load(&death->killed_ns);
-	heard = smd_clock_ns();
+	killed = atomic_load(&death->killed);
 	CHECK(ret == -ECONNRESET);
-	CHECK(death->ends || killed != 0);
-	CHECK(killed == 0 || heard - killed < (death->ends ? SOON_S : HEARD_S) * SMD_SECOND_NS);
+	CHECK(death->ends || killed);
 	check_says("rank 2 (workerpool1-2) was lost: ");
+	CHECK(!strstr(smd_error_message(), "silent")); /* at once, and not by the heartbeat */
 	CHECK(sum(rank->comm, 10, SMD_FLOAT32) == -ECONNRESET);
 	check_sums_are_right(beside);
 	smd_comm_destroy(beside);
@@ -432,7 +420,6 @@ static void a_dead_address_is_named_within_the_timeout(void **state)
 	char list[2048];
 	char text[256];
 	const struct smd_context_options options = {.servers = list, .connect_timeout_s = 1};
-	uint64_t begin = smd_clock_ns();
 	smd_context *context;
 
 	(void)state;
@@ -440,7 +427,6 @@ static void a_dead_address_is_named_within_the_timeout(void **state)
 	find_dead_address(dead);
 	snprintf(list, sizeof(list), "%s,%s", pool.list, dead);
 	assert_int_equal(smd_context_create(&options, &context), -ECONNREFUSED);
-	assert_true(smd_clock_ns() - begin < (1 + SOON_S) * SMD_SECOND_NS);
 	snprintf(text, sizeof(text),
 		"reduction server %s could not be reached within 1 s: Connection refused", dead);
 	assert_string_equal(smd_error_message(), text);
@@ -504,7 +490,6 @@ static void a_server_that_does_not_answer_is_named(void **state)
 	socklen_t size = sizeof(name);
 	char address[64];
 	const struct smd_context_options options = {.servers = address, .connect_timeout_s = 1};
-	uint64_t begin = smd_clock_ns();
 	smd_context *context;
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
@@ -515,7 +500,6 @@ static void a_server_that_does_not_answer_is_named(void **state)
 	assert_int_equal(getsockname(fd, (struct sockaddr *)&name, &size), 0);
 	snprintf(address, sizeof(address), "127.0.0.1:%u", ntohs(name.sin_port));
 	assert_int_equal(smd_context_create(&options, &context), -ETIMEDOUT);
-	assert_true(smd_clock_ns() - begin < (1 + SOON_S) * SMD_SECOND_NS);
 	assert_non_null(strstr(smd_error_message(), address));
 	assert_non_null(strstr(smd_error_message(), "could not be reached within 1 s: "));
 	close(fd);
