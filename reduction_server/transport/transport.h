@@ -1,34 +1,33 @@
 /*
- * The seam between what is said (engine, libsummand) and how it travels (tcp, loopback, ...).
+ * The seam between what is said (engine, libsummand) and how it travels (tcp, rdma).
  *
  * A *lane* is a connection that carries frames in both directions, in order. It belongs to one
- * event loop and is used on that loop's thread only; so nothing here takes a lock on the data path.
+ * event loop and is used on that loop's thread only, so nothing here takes a lock on the data path.
  *
- * Receiving. The header of each frame is decoded and handed to on_header(), which says where the
- * payload shall go: the transport then puts the bytes there and nowhere else (TCP reads from the
- * socket right into that memory). When all of it is there, on_frame() is called.
+ * Receiving. The transport decodes each frame's header and hands it to on_header(), which says
+ * where the payload goes. The transport puts the bytes there and nowhere else (TCP reads from the
+ * socket right into that memory), and calls on_frame() when all of them have arrived.
  *
  * Sending. The caller owns a `struct smd_send` and the payload that it points to until done() is
- * called: once, in order, with 0 when the bytes need not be kept any longer, or with -errno when
- * the lane ended first. Nothing is copied or allocated. done() may be called before smd_lane_send()
- * returns, and is called before on_header() of any frame that the other end sent in answer.
+ * called: once, in order, with 0 when the bytes are no longer needed, or with -errno when the lane
+ * ended first. Nothing is copied or allocated. done() may be called before smd_lane_send() returns.
+ * It is called before on_header() of any frame that the other end sent in answer.
  *
- * Places. Some transports (rdma) write a payload into memory of the other end before that knows
- * that it comes, and without a copy. So whoever will be sent a payload may offer memory for it
- * first: what was offered on a lane goes to the other end as *places* with the next frame, in
- * order, and comes out of the lane there together with that frame. Who knows which place is for
- * which payload is a matter of those two; a payload without a place arrives all the same. Memory
- * that was offered is written to at any time until its payload has come, the offer is withdrawn
- * because the other end is known to be through with it, or the lane is closed. Payloads of no more
- * than SMD_DIRECT_ABOVE bytes are copied, which is faster, but for two cases in which a processor
- * may not: from memory of a device, and to a place of no more bytes. So places so small are for who
- * may have to do with such memory.
+ * Advertised buffers. Some transports (rdma) write a payload into the receiver's memory without a
+ * copy, before the receiver knows of it. A receiver advertises buffers for payloads that it
+ * expects. They travel with the next frame, in order, and come out of the lane at the sender with
+ * that frame as *remote buffers*. Both ends agree which buffer is for which payload; a payload
+ * without a remote buffer arrives all the same. The peer may write to an advertised buffer until
+ * its payload arrives, the buffer is revoked because the peer is known to be finished with it, or
+ * the lane closes. Payloads of up to SMD_DIRECT_ABOVE bytes are copied, which is faster, except
+ * where a processor may not copy: from memory of a device, and to a remote buffer that is itself no
+ * larger than that. So a receiver advertises small buffers only for memory of a device.
  *
- * The end. on_closed() is called at most once, always from the event loop or smd_lane_poll() (never
- * from inside another call into the transport), and only if the owner has not closed the lane
- * first. The owner then calls smd_lane_close(), which gives back every queued send with -ECANCELED;
- * the lane's memory goes at the end of the loop's turn, so closing inside any callback is safe. No
- * callback comes after it.
+ * The end. on_closed() is called at most once, always from the event loop or smd_lane_poll(), never
+ * from inside another call into the transport, and only if the owner has not closed the lane first.
+ * The owner then calls smd_lane_close(), which gives back every queued send with -ECANCELED. The
+ * lane's memory is freed at the end of the loop's turn, so closing inside any callback is safe. No
+ * callback follows it.
  */
 #ifndef SMD_TRANSPORT_TRANSPORT_H
 #define SMD_TRANSPORT_TRANSPORT_H
@@ -80,7 +79,7 @@ struct smd_send {
 	struct smd_extent extent;               /* of the payload */
 	/* The transport's while the send is queued: */
 	uint32_t sent;             /* header and payload bytes that have left */
-	unsigned nadvertised;      /* places that go with it, */
+	unsigned nadvertised;      /* buffers that are advertised with it, */
 	uint32_t first_advertised; /* from this one on */
 	TAILQ_ENTRY(smd_send) link;
 };
@@ -96,8 +95,8 @@ struct smd_lane_callbacks {
 	 * Where shall the payload go? *payload must have room for frame->length bytes until
 	 * on_frame(), smd_lane_redirect() or the lane's end. -errno ends the lane for the reason in
 	 * `error`. A frame without payload is asked about too; *payload is then not used. Nor is it
-	 * when lane->placed says that the payload is in the place that was offered for it: then
-	 * -EPROTO is the answer if none was.
+	 * when lane->direct says that the payload was written to the buffer advertised for it:
+	 * then -EPROTO is the answer if none was.
 	 */
 	int (*on_header)(void *owner, const struct smd_frame *frame, void **payload,
 		struct smd_error *error);
@@ -120,7 +119,8 @@ struct smd_transport_ops {
 	unsigned preference;
 	const char *device; /* "RDMA": the kind of device that a host needs for it; NULL: none */
 	bool names;         /* addresses are names, where others' are host:port */
-	bool times_out; /* connecting ends with -ETIMEDOUT in seconds, also where nobody listens yet */
+	bool times_out; /* connecting ends with -ETIMEDOUT in seconds, also where nobody listens yet
+			 */
 	unsigned port_slot; /* which of a handle's SMD_TRANSPORT_PORTS ports is this transport's */
 
 	/*
@@ -166,18 +166,19 @@ struct smd_transport_ops {
 	 */
 	void (*poll)(struct smd_lane *lane);
 	/*
-	 * Offers memory for a payload of the other end, part of `extent`; it goes with the next
-	 * frame that is sent. NULL: that place will say "none". NULL operation: no places here.
+	 * Advertises memory, part of `extent`, for a payload of the other end. It goes with the
+	 * next frame that is sent. NULL: that remote buffer has length 0. NULL operation: the
+	 * transport cannot.
 	 */
 	struct smd_advertisement *(*advertise)(
 		struct smd_lane *lane, void *memory, uint32_t length, struct smd_extent extent);
-	/* Forgets the offer, whose payload has come or will not. Closing a lane forgets them all.
+	/* Revokes it: its payload has arrived or never will. Closing a lane revokes all.
 	 */
 	void (*revoke)(struct smd_lane *lane, struct smd_advertisement *advertise);
 	/*
-	 * Memory that stays mapped until it is retracted, or as long as the lane's loop has lanes,
-	 * and payloads of at most `largest` bytes in it: it need not be registered again and again.
-	 * NULL operation: no need.
+	 * Registers memory that stays mapped until it is deregistered, or as long as the lane's
+	 * loop has lanes, and payloads of at most `largest` bytes in it: it need not be registered
+	 * again and again. NULL operation: no need.
 	 */
 	void (*register_memory)(struct smd_lane *lane, struct smd_extent memory, size_t largest);
 	/*
@@ -188,27 +189,27 @@ struct smd_transport_ops {
 	int (*register_device)(
 		struct smd_lane *lane, struct smd_extent memory, int fd, uint64_t offset);
 	/*
-	 * Declared memory, of either kind, is no longer. Lanes that share a network card share what
-	 * was declared: to declare it again changes nothing, to retract it once is enough, and it
-	 * lives no longer than they do.
+	 * Deregisters memory of either kind. Lanes that share a network card share registrations:
+	 * to register again changes nothing, to deregister once is enough, and a registration lives
+	 * no longer than they do.
 	 */
 	void (*deregister)(struct smd_lane *lane, struct smd_extent memory);
 	/*
-	 * Whether the card itself reads a payload of that length from there into a place that has
-	 * room for it, and writes one to there where that is offered. Only then may a send or an
-	 * offer name memory of a device.
+	 * Whether the card itself reads a payload of that length from there into a remote buffer
+	 * that has room for it, and writes one to there where that is advertised. Only then may a
+	 * send or an advertised buffer be memory of a device.
 	 */
 	bool (*can_dma)(const struct smd_lane *lane, const void *memory, uint32_t length);
 	/*
-	 * Callers have given buffers: what was registered of memory that was unmapped before is
-	 * forgotten. `moment` grows from call to call; of several lanes with the same one only the
+	 * Callers have given buffers: drops cached registrations of memory that was unmapped
+	 * before. `generation` grows from call to call; of several lanes with the same one only the
 	 * first need do anything. NULL operation: nothing is registered.
 	 */
 	void (*invalidate)(struct smd_lane *lane, uint64_t generation);
 	/*
-	 * The other end may read nothing for as long as it likes: the lane ends only when its
-	 * machine no longer answers. Otherwise an end that has read nothing for long counts as
-	 * gone. NULL operation: it never does here.
+	 * Keepalive only: the other end may read nothing for as long as it likes, and the lane ends
+	 * only when its machine no longer answers. Otherwise an end that has read nothing for long
+	 * counts as gone. NULL operation: it never does here.
 	 */
 	void (*keepalive_only)(struct smd_lane *lane);
 	/*
@@ -246,7 +247,7 @@ struct smd_lane {
 	struct smd_lane_counts counts;
 	unsigned controls; /* control frames that have not left */
 	/* Of the frame that is being handed out: */
-	bool direct; /* its payload is where it was offered a place */
+	bool direct; /* its payload is in the buffer advertised for it */
 	const struct smd_remote_buffer *remote_buffers; /* that came with it */
 	unsigned nremote_buffers;
 };
@@ -320,7 +321,7 @@ static inline bool smd_lane_poll(struct smd_lane *lane)
 	return lane->ops->poll != NULL;
 }
 
-/* Whether places mean anything on the lane. */
+/* Whether buffers can be advertised on the lane. */
 static inline bool smd_lane_can_advertise(const struct smd_lane *lane)
 {
 	return smd_transport_can_advertise(lane->ops);

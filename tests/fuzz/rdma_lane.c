@@ -55,7 +55,7 @@ static int on_header(
 	must_hold(owner->opened && !owner->closed);
 	must_hold(owner->lane->nremote_buffers <= SMD_REMOTE_BUFFERS_MAX);
 	if (owner->lane->direct && frame->ordinal % 2) {
-		return smd_error_set(error, EPROTO, "no place was advertised");
+		return smd_error_set(error, EPROTO, "no buffer was advertised");
 	}
 	free(owner->payload);
 	owner->payload = malloc(frame->length);
@@ -72,7 +72,7 @@ static void on_done(struct smd_send *send, int err)
 	owner->done++;
 }
 
-/* Answers, into the place that came with the frame if there was one. */
+/* Answers, into the remote buffer that came with the frame if there was one. */
 static int on_frame(
 	void *arg, const struct smd_frame *frame, void *payload, struct smd_error *error)
 {

@@ -77,7 +77,7 @@ struct rdma_device {
 	uint32_t queue_depth;
 	uint32_t queue_used; /* completions that there can be at once */
 	struct smd_rdma_memory *memory;
-	uint64_t generation;    /* the last moment at which it was */
+	uint64_t generation;    /* for which unmapped memory was last dropped from it */
 	struct event *readable; /* of the completion channel */
 	struct event *again;    /* the queue is looked at without sleeping */
 	struct event *flush;    /* at the end of this turn */

@@ -1,9 +1,9 @@
 /*
- * What the files of the RDMA transport share: loops, devices and lanes (specs/design/rdma.md).
+ * A lane over RDMA, as the files of the transport share it: a queue pair on a device (device.h) and
+ * the messages that cross it (specs/design/rdma.md).
  *
- * A *device* is one device as one event loop uses it: a protection domain, a completion queue, the
- * registered memory. A lane is a queue pair on it. Everything of a loop is touched by the loop's
- * thread only; the list of loops alone has a lock.
+ * A lane is one state machine in six files, which call each other in this direction only: rdma.c,
+ * listen.c, connect.c, receive.c, send.c, end.c. The device calls back by rdma_pair_ops.
  */
 #ifndef SMD_TRANSPORT_RDMA_RDMA_H
 #define SMD_TRANSPORT_RDMA_RDMA_H
@@ -26,7 +26,7 @@ struct event_base;
 /* ---- lanes ---- */
 
 /*
- * While so many doorbells are on their way frames wait for others, to share the next one: two keep
+ * While so many batches are in flight frames wait for others, to share the next doorbell: two keep
  * the link busy, and what has to wait for one of them to be acknowledged is not late.
  */
 #define RDMA_BATCHES 2

@@ -80,7 +80,7 @@ static int lane_end_frame(struct rdma_lane *lane, struct smd_error *error)
 	return ret == SMD_LANE_DETACHED ? 0 : ret;
 }
 
-/* Of a payload that was written to its place the completion tells the length. */
+/* For a payload written to an advertised buffer the completion tells the length. */
 static int lane_check_length(struct rdma_lane *lane, const struct smd_rdma_prefix *prefix,
 	uint32_t bytes, struct smd_error *error)
 {

@@ -34,7 +34,7 @@ struct smd_rdma_memory;
 /* What memory is used for. What may be written may be read too. */
 enum smd_rdma_access {
 	SMD_RDMA_READ, /* the source of a send, perhaps in read-only memory */
-	SMD_RDMA_WRITE /* the place of what the other end writes */
+	SMD_RDMA_WRITE /* the other end may write to it */
 };
 
 /* What a registration is to the card. */
@@ -92,16 +92,16 @@ void smd_rdma_memory_destroy(struct smd_rdma_memory *memory);
 /*
  * Long-lived memory of our own: a slot pool, for instance. It is registered for reading and writing
  * in pieces of `piece` bytes when these are first used, and stays so until it is revoked. Ranges
- * of up to `largest` bytes are found in it; longer ones are treated as callers' buffers. To declare
- * it again changes nothing. -ENOMEM, -EINVAL for an empty one and for a piece of 0 bytes, -EEXIST
- * for one that overlaps another.
+ * of up to `largest` bytes are found in it; longer ones are treated as callers' buffers. To
+ * register it again changes nothing. -ENOMEM, -EINVAL for an empty one and for a piece of 0 bytes,
+ * -EEXIST for one that overlaps another.
  */
 int smd_rdma_memory_register(
 	struct smd_rdma_memory *memory, void *base, size_t length, size_t piece, size_t largest);
 /*
  * Memory of a device, which the dma-buf stands for from `offset` on: registered now and as a whole,
- * until it is revoked. To declare it again changes nothing. -ENOTSUP, what the registration said,
- * or an error as above.
+ * until it is deregistered. To register it again changes nothing. -ENOTSUP, what the registration
+ * said, or an error as above.
  */
 int smd_rdma_memory_register_device(
 	struct smd_rdma_memory *memory, void *base, size_t length, int fd, uint64_t offset);

@@ -2,9 +2,10 @@
  * Posts a lane's frames as messages: gathered into chains, one doorbell for each.
  *
  * A small frame is copied into a bounce buffer and written into a receive buffer. The payload of a
- * large one that has a place is written there right from where it is, after its header into a
+ * large one that has a remote buffer is written there from where it is, after its header into a
  * receive buffer; the write of the payload is what tells the other end. So are small ones from and
- * to memory of devices. A large one without a place goes through receive buffers piece by piece.
+ * to memory of devices. A large one without a remote buffer goes through receive buffers piece by
+ * piece.
  */
 #include "reduction_server/transport/rdma/rdma.h"
 
@@ -34,7 +35,7 @@ static bool before(uint32_t a, uint32_t b)
 	return (int32_t)(a - b) < 0;
 }
 
-/* The other end has it, or the device is through with it. */
+/* The other end has it, or the device is finished with it. */
 static bool posted_has_gone(const struct rdma_lane *lane, const struct rdma_posted *posted)
 {
 	return posted->copied || before(posted->number, lane->tx_taken) ||
@@ -131,8 +132,8 @@ static void request_tells(struct ibv_send_wr *request, uint32_t immediate)
 	request->imm_data = htonl(immediate);
 }
 
-/* Small payloads are copied, unless a processor cannot touch them here, or, as so small a place
- * says, there. */
+/* Small payloads are copied, unless a processor cannot touch them here, or, as so small a remote
+ * buffer says, there. */
 static bool lane_may_write_direct(const struct rdma_lane *lane, const struct smd_send *send)
 {
 	return send->length && send->remote_buffer.length >= send->length &&
@@ -142,7 +143,7 @@ static bool lane_may_write_direct(const struct rdma_lane *lane, const struct smd
 			       lane->device->memory, send->payload, send->length));
 }
 
-/* The region that the payload can be written from, if it is to go to its place. */
+/* The region that the payload can be written from, if it goes to its remote buffer. */
 static struct smd_rdma_region *lane_direct_region(
 	struct rdma_lane *lane, const struct smd_send *send)
 {

@@ -7,9 +7,9 @@
 
 #include "reduction_server/wire/cursor.h"
 
-#define FLAG_BEGINS     1u
-#define FLAG_PLACED     2u
-#define MAILBOXES_LEAST 4
+#define FLAG_BEGINS   1u
+#define FLAG_PLACED   2u
+#define BUFFERS_LEAST 4
 
 static const uint8_t magic[4] = {'S', 'M', 'D', 'R'};
 
@@ -53,14 +53,14 @@ int smd_rdma_greeting_decode(
 			"the other end must speak version %d over RDMA, got %" PRIu64,
 			SMD_RDMA_VERSION, version);
 	}
-	if (size != SMD_RDMA_BUFFER_SIZE || out->receive_buffers < MAILBOXES_LEAST ||
+	if (size != SMD_RDMA_BUFFER_SIZE || out->receive_buffers < BUFFERS_LEAST ||
 		out->receive_buffers > SMD_RDMA_BUFFERS_MAX ||
 		(out->receive_buffers & (out->receive_buffers - 1)) != 0) {
 		return smd_error_set(error, EPROTO,
 			"the other end must have %d to %d receive buffers (a power of 2) of %u "
 			"bytes, "
 			"got %u of %" PRIu64,
-			MAILBOXES_LEAST, SMD_RDMA_BUFFERS_MAX, (unsigned)SMD_RDMA_BUFFER_SIZE,
+			BUFFERS_LEAST, SMD_RDMA_BUFFERS_MAX, (unsigned)SMD_RDMA_BUFFER_SIZE,
 			out->receive_buffers, size);
 	}
 	return 0;

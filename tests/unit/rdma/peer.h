@@ -68,7 +68,7 @@ void peer_tell_taken(struct peer *peer, uint32_t taken);
 /* The lane has ended, once, with that, and has said why. */
 void end_assert_closed(const struct end *end, int err, const char *reason);
 
-/* parcel_send() with a place. */
+/* parcel_send() with a remote buffer. */
 void parcel_send_to(struct parcel *parcel, struct end *from, uint64_t ordinal, uint32_t length,
 	struct smd_remote_buffer remote_buffer);
 

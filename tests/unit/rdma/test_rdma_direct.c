@@ -216,7 +216,7 @@ static void frames_are_cancelled_before_the_lane_is_open(void **state)
 	parcels_free(parcels, 2);
 }
 
-/* The place is there, so that the others keep their order, and says "none". */
+/* It takes its turn among the others, with length 0. */
 static void what_cannot_be_advertised_is_a_remote_buffer_of_length_0(void **state)
 {
 	struct link *link = *state;
@@ -304,7 +304,7 @@ static void registered_memory_is_registered_once(void **state)
 
 /* ---- two real ends ---- */
 
-/* The far end answers each frame into the place that came with it. */
+/* The far end answers each frame into the remote buffer that came with it. */
 static struct parcel answers[64];
 static unsigned nanswers;
 static unsigned direct;

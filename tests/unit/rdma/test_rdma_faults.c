@@ -48,7 +48,7 @@ static bool is_over(const struct link *link)
 static void say_all(struct end *end, struct parcel *of)
 {
 	for (unsigned i = 0; i < FRAMES && end->lane; i++) {
-		/* Without a place some are long enough for several messages. */
+		/* Without a remote buffer some are long enough for several messages. */
 		parcel_send(&of[i], end, i, i % 3 ? 10 * i : LENGTH, NULL);
 	}
 	if (end->lane) {

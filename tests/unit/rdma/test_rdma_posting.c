@@ -72,7 +72,8 @@ static void a_small_frame_is_one_write(void **state)
 	parcels_free(&parcel, 1);
 }
 
-/* A large one with a place goes there from where it is: two writes, of which the second tells. */
+/* A large one with a remote buffer goes there from where it is: two writes, of which the second
+ * tells. */
 static void a_large_frame_is_written_to_its_place(void **state)
 {
 	struct link *link = *state;
@@ -109,7 +110,7 @@ static void a_large_frame_is_written_to_its_place(void **state)
 }
 
 /* A small one too, where a processor cannot copy it: in memory of a device, which is here, or
- * there, where nothing else has so small a place. */
+ * there, where nothing else has so small a remote buffer. */
 static void assert_written_to_place(
 	struct link *link, uint8_t *from, uint32_t length, uint32_t room)
 {
@@ -378,7 +379,7 @@ static void only_the_last_of_a_doorbell_is_signalled(void **state)
 }
 
 /*
- * Memory that is sent from where it is stays registered until the device is through with it, even
+ * Memory that is sent from where it is stays registered until the device is finished with it, even
  * when the other end is known to have it all.
  */
 static void memory_stays_registered_until_its_write_is_complete(void **state)
