@@ -62,7 +62,7 @@ says 2 "one SPEC is needed, got 2" custom-jobs validate reduction_server.json sk
 says 2 "No such file or directory" custom-jobs validate nowhere.json
 says 2 "must be a replica of skipped_pool.yaml such as workerpool0-0" custom-jobs env skipped_pool.yaml \
 	--replica=workerpool1-0
-says 2 "<stdin>:1:1: must hold a job" custom-jobs validate - </dev/null
+says 2 "<stdin>:1:1: must hold a job" custom-jobs validate -
 
 # The specs that we ship are valid.
 for spec in "$here"/../../specs/jobs/*.json "$here"/../../specs/jobs/recipes/*.[jy]*; do

@@ -50,10 +50,10 @@ class Documents(unittest.TestCase):
                 yield page, found[1]
 
     def test_files_are_there(self):
-        """Words in backquotes that begin like a path of the project; what follows a * or : is not looked at."""
+        """Words in backquotes that begin like a path of the project; what follows a *, : or { is not looked at."""
         for page, path in self.each(f"`(CMakeLists\\.txt|(?:{ROOMS})/[^` ]*)`"):
             with self.subTest(page=page, path=path):
-                self.assertTrue(os.path.exists(os.path.join(SOURCE, re.split("[:*]", path)[0])))
+                self.assertTrue(os.path.exists(os.path.join(SOURCE, re.split("[:*{]", path)[0])))
 
     def test_functions_are_in_their_files(self):
         """`FILE`: `function()`, and `function()` in `FILE`."""
