@@ -9,8 +9,8 @@
 #include "orchestrator/frontend/vertex/custom_job.h"
 
 #define PACKAGES_MAX 100
-#define SERVER_POOL   2
-#define MODULE_FORM   "^[A-Za-z_][A-Za-z0-9_]*(\\.[A-Za-z_][A-Za-z0-9_]*)*$"
+#define SERVER_POOL  2
+#define MODULE_FORM  "^[A-Za-z_][A-Za-z0-9_]*(\\.[A-Za-z_][A-Za-z0-9_]*)*$"
 
 #define OWN_MOUNTS           "file systems are mounted by those who run the machines"
 #define SPECIFIC_RESERVATION "SPECIFIC_RESERVATION"
