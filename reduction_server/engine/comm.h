@@ -7,7 +7,7 @@
  *
  * Credits. `limit` is the first ordinal that has not been granted to any rank; each rank's own is
  * what it has been told, so a rank that does not take its results cannot use up the others'
- * buffers. A grant is a promise of buffers: a window of W needs W * (nranks + 1) reserved ones
+ * buffers. A grant reserves buffers: a window of W needs W * (nranks + 1) reserved ones
  * (specs/design/wire.md says why). One such set is reserved for as long as the communicator lives,
  * and an idle one has no more; the others come with its first result, while the shard has plenty.
  */

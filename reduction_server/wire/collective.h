@@ -42,14 +42,17 @@ static inline bool smd_collective_sends(unsigned collective, unsigned root, unsi
 /* The result for `rank` carries elements. */
 static inline bool smd_collective_receives(unsigned collective, unsigned root, unsigned rank)
 {
-	switch (collective) {
+	switch ((enum smd_collective)collective) { /* frames are checked: it is one of them */
 	case SMD_COLLECTIVE_REDUCE:
 		return rank == root;
 	case SMD_COLLECTIVE_BROADCAST:
 		return rank != root;
-	default:
-		return true;
+	case SMD_COLLECTIVE_ALLREDUCE:
+	case SMD_COLLECTIVE_BROADCAST_OUT_OF_PLACE:
+	case SMD_COLLECTIVE_END:
+		break;
 	}
+	return true;
 }
 
 /* "all-reduce", or "collective 99". The text may be static or belong to the calling thread. */

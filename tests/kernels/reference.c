@@ -217,7 +217,7 @@ static uint64_t reduce_whole(unsigned dtype, unsigned op, const uint64_t *values
 	for (unsigned i = 1; i < n; i++) {
 		__int128 part = number_of(dtype, values[i]);
 
-		switch (op) {
+		switch ((enum smd_op)op) {
 		case SMD_PROD:
 			result = number_of(
 				dtype, (unsigned __int128)result * (unsigned __int128)part);
@@ -228,8 +228,12 @@ static uint64_t reduce_whole(unsigned dtype, unsigned op, const uint64_t *values
 		case SMD_MIN:
 			result = part < result ? part : result;
 			break;
-		default:
+		case SMD_SUM:
+		case SMD_AVG:
 			result += part;
+			break;
+		case SMD_OP_COUNT:
+			break;
 		}
 	}
 	result = number_of(dtype, (unsigned __int128)result);
