@@ -72,7 +72,7 @@ static void driver_load(void)
 	}
 }
 
-/* ---- places ---- */
+/* ---- locations ---- */
 
 int smd_cuda_locate(const void *pointer, struct smd_device_location *out, struct smd_error *error)
 {

@@ -301,7 +301,8 @@ static int remote_on_header(
 	remote->rx_result = false;
 	*payload = remote->rx_control;
 	if (remote->lane->direct && frame->kind != SMD_FRAME_RESULT) {
-		return smd_error_set(error, EPROTO, "%s: must not be written to a place",
+		return smd_error_set(error, EPROTO,
+			"%s: must not be written to an advertised buffer",
 			smd_frame_kind_name(frame->kind));
 	}
 	if (greeting == remote->welcomed) {
