@@ -13,7 +13,7 @@
 #include "reduction_server/base/options.h"
 #include "reduction_server/base/parse.h"
 #include "reduction_server/base/token.h"
-#include "reduction_server/engine/bandwidth.h"
+#include "reduction_server/transport/bandwidth.h"
 #include "reduction_server/engine/memory.h"
 #include "reduction_server/engine/server.h"
 

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "reduction_server/base/error.h"
-#include "reduction_server/engine/bandwidth.h"
+#include "reduction_server/transport/bandwidth.h"
 #include "reduction_server/engine/greeting.h"
 #include "reduction_server/engine/shard.h"
 #include "reduction_server/transport/transport.h"

@@ -53,9 +53,12 @@ ROOMS = [
                           "orchestrator/runner"]),
 ]
 
-# Headers of the system that belong to one room: it is where the rest of the tree is kept from them.
+# Headers of the system that belong to some rooms: they are where the rest of the tree is kept from them.
 SYSTEM = [
     (r"infiniband/|rdma/", ("reduction_server/transport/rdma", "worker/nccl_plugin/device")),
+    (r"sys/socket|sys/un|netinet/|arpa/|netdb|ifaddrs|net/if",
+     ("reduction_server/transport", "reduction_server/transport/tcp", "reduction_server/transport/rdma",
+      "worker/nccl_plugin/device", "worker/nccl_plugin/net", "worker/nccl_plugin/collnet", "orchestrator/engine/local")),
     (r"cuda\.h", ("worker/libsummand",)),
     (r"nccl\.h|cuda_runtime", ("worker/nccl_perf",)),
     (r"yaml\.h", ("orchestrator/document", "orchestrator/cli")),

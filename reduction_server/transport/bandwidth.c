@@ -1,5 +1,5 @@
 /* Finds the network interface of an address and reads its speed. */
-#include "reduction_server/engine/bandwidth.h"
+#include "reduction_server/transport/bandwidth.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>

@@ -1,8 +1,8 @@
 /*
  * What the link of this machine carries, as its network interface says it.
  */
-#ifndef SMD_ENGINE_BANDWIDTH_H
-#define SMD_ENGINE_BANDWIDTH_H
+#ifndef SMD_TRANSPORT_BANDWIDTH_H
+#define SMD_TRANSPORT_BANDWIDTH_H
 
 #include <stdint.h>
 

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "reduction_server/engine/bandwidth.h"
+#include "reduction_server/transport/bandwidth.h"
 
 static char root[] = "/tmp/bandwidth-XXXXXX";
 static char source[SMD_BANDWIDTH_SOURCE_MAX];
