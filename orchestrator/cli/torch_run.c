@@ -64,16 +64,11 @@ static void print_last_lines(FILE *log)
 	free(line);
 }
 
-static void print_failure(const struct torch_run *run, const char *job_dir)
+static void print_failure(const struct torch_run *run, const struct smd_jobdir *dir)
 {
-	char *path;
-	FILE *log;
+	size_t size;
+	FILE *log = smd_jobdir_read_file(dir, "logs/job.log", &size);
 
-	if (asprintf(&path, "%s/logs/job.log", job_dir) < 0) {
-		return;
-	}
-	log = fopen(path, "re");
-	free(path);
 	if (!log) {
 		return;
 	}
@@ -109,7 +104,7 @@ static int run_job(const struct torch_run *run, struct smd_job *job, const char 
 		fprintf(stderr, "summand: %s\n", error.text);
 		exit_code = SMD_EXIT_FAILED;
 	} else if (exit_code == SMD_EXIT_FAILED) {
-		print_failure(run, dir.path);
+		print_failure(run, &dir);
 	}
 	smd_jobdir_close(&dir);
 	return exit_code;

@@ -13,9 +13,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "reduction_server/base/log.h"
+
 #define NAME_DEFAULT    "custom-job"
 #define RESERVE         ".reserve"
-#define FOLDER_MODE     0777 /* the umask decides */
+#define FOLDER_MODE     0700 /* variables, specs and logs may hold secrets */
+#define FILE_MODE       0600
 #define ATTEMPTS_MAX    1000 /* jobs of the same name in the same second */
 #define STAMP_SIZE      32
 #define NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
@@ -154,11 +157,11 @@ static int make_given(const char *path, char **out, struct smd_error *error)
  */
 static int lock(struct smd_jobdir *dir, struct smd_error *error)
 {
-	dir->lock = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (dir->lock < 0) {
+	dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir->fd < 0) {
 		return smd_error_set(error, errno, "--job-dir=%s: %s", dir->path, strerror(errno));
 	}
-	if (flock(dir->lock, LOCK_EX | LOCK_NB)) {
+	if (flock(dir->fd, LOCK_EX | LOCK_NB)) {
 		return smd_error_set(error, EBUSY,
 			"--job-dir=%s: must be of one job at a time, and another one is running in "
 			"it",
@@ -167,25 +170,72 @@ static int lock(struct smd_jobdir *dir, struct smd_error *error)
 	return 0;
 }
 
+static int is_link(const struct smd_jobdir *dir, const char *name)
+{
+	struct stat status;
+
+	return fstatat(dir->fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       S_ISLNK(status.st_mode);
+}
+
+/* Opens a folder in it, but follows no link, which may lead anywhere. A descriptor, or -errno:
+ * -ELOOP for a link, which is told. */
+static int open_folder(const struct smd_jobdir *dir, const char *name, int flags)
+{
+	int fd = openat(dir->fd, name, flags | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd >= 0) {
+		return fd;
+	}
+	if ((errno == ENOTDIR || errno == ELOOP) && is_link(dir, name)) {
+		smd_log(SMD_LOG_ERROR, "runner", "%s/%s: must be a folder, got a symbolic link",
+			dir->path, name);
+		return -ELOOP;
+	}
+	return -errno;
+}
+
+/* An earlier version of this program, or somebody else, may have made it readable for all. */
+static int make_private(const struct smd_jobdir *dir, const char *name)
+{
+	int fd = open_folder(dir, name, O_RDONLY);
+	struct stat status;
+	int ret = fd < 0 ? fd : 0;
+
+	if (ret) {
+		return ret;
+	}
+	if (fstat(fd, &status) == 0 && (status.st_mode & 0777 & ~FOLDER_MODE) &&
+		fchmod(fd, FOLDER_MODE)) {
+		smd_log(SMD_LOG_WARN, "runner",
+			"%s/%s: should be for its owner alone, and its mode %o cannot be changed: "
+			"%s",
+			dir->path, name, status.st_mode & 0777, strerror(errno));
+	}
+	close(fd);
+	return 0;
+}
+
 /* Creates its folders, unless an earlier job has left them. */
 static int make_own_folders(const struct smd_jobdir *dir, struct smd_error *error)
 {
-	static const char *const folders[] = {".", "env", "logs", "exits", "errors"};
+	static const char *const folders[] = {"env", "logs", "exits", "errors"};
+	int ret = faccessat(dir->fd, ".", W_OK | X_OK, AT_EACCESS) ? -errno : 0;
 
-	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
-		char *path = smd_jobdir_path(dir, "%s", folders[i]);
-		int ret = path ? smd_jobdir_make_folder(dir, folders[i]) : -ENOMEM;
-
-		if (!ret && faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS)) {
+	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]) && !ret; i++) {
+		ret = smd_jobdir_make_folder(dir, folders[i]);
+		if (ret == -ELOOP) {
+			return smd_error_set(error, ELOOP,
+				"--job-dir=%s: %s must be a folder, got a symbolic link", dir->path,
+				folders[i]);
+		}
+		if (!ret && faccessat(dir->fd, folders[i], W_OK | X_OK, AT_EACCESS)) {
 			ret = -errno;
 		}
-		free(path);
-		if (ret) {
-			return smd_error_set(error, -ret, "--job-dir=%s: must be writable: %s",
-				dir->path, strerror(-ret));
-		}
 	}
-	return 0;
+	return ret ? smd_error_set(error, -ret, "--job-dir=%s: must be writable: %s", dir->path,
+			     strerror(-ret))
+		   : 0;
 }
 
 int smd_jobdir_open(struct smd_jobdir *dir, const struct smd_job *job, const char *path,
@@ -197,7 +247,7 @@ int smd_jobdir_open(struct smd_jobdir *dir, const struct smd_job *job, const cha
 	if (ret) {
 		return ret;
 	}
-	dir->lock = -1;
+	dir->fd = -1;
 	dir->path = realpath(made, NULL);
 	ret = dir->path ? lock(dir, error)
 			: smd_error_set(error, errno, "--job-dir=%s: %s", made, strerror(errno));
@@ -211,21 +261,25 @@ int smd_jobdir_open(struct smd_jobdir *dir, const struct smd_job *job, const cha
 
 void smd_jobdir_close(struct smd_jobdir *dir)
 {
-	if (dir->lock >= 0) {
-		close(dir->lock);
-		dir->lock = -1;
+	if (dir->fd >= 0) {
+		close(dir->fd);
+		dir->fd = -1;
 	}
 	free(dir->path);
 	dir->path = NULL;
 }
 
-static char *make_path(const struct smd_jobdir *dir, const char *format, va_list args)
+char *smd_jobdir_path(const struct smd_jobdir *dir, const char *format, ...)
 {
+	va_list args;
 	char *name;
 	char *path;
 	int ret;
 
-	if (vasprintf(&name, format, args) < 0) {
+	va_start(args, format);
+	ret = vasprintf(&name, format, args);
+	va_end(args);
+	if (ret < 0) {
 		return NULL;
 	}
 	ret = asprintf(&path, "%s/%s", dir->path, name);
@@ -233,47 +287,104 @@ static char *make_path(const struct smd_jobdir *dir, const char *format, va_list
 	return ret < 0 ? NULL : path;
 }
 
-char *smd_jobdir_path(const struct smd_jobdir *dir, const char *format, ...)
-{
-	va_list args;
-	char *path;
-
-	va_start(args, format);
-	path = make_path(dir, format, args);
-	va_end(args);
-	return path;
-}
-
 int smd_jobdir_make_folder(const struct smd_jobdir *dir, const char *name)
 {
-	char *path = smd_jobdir_path(dir, "%s", name);
-	int ret;
-
-	if (!path) {
-		return -ENOMEM;
+	if (mkdirat(dir->fd, name, FOLDER_MODE) == 0) {
+		return 0;
 	}
-	ret = mkdir(path, FOLDER_MODE) && errno != EEXIST ? -errno : 0;
-	free(path);
-	return ret;
+	return errno == EEXIST ? make_private(dir, name) : -errno;
 }
 
-FILE *smd_jobdir_open_file(const char *path, int append)
+/* The folder that a file is in, for the caller to close, and the file's name there. -errno */
+static int enter(const struct smd_jobdir *dir, const char *name, const char **base)
 {
-	int flags = O_WRONLY | O_CREAT | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY;
-	struct stat status;
+	const char *slash = strrchr(name, '/');
+	char *folder;
 	int fd;
 
-	/* Opening a pipe would wait for a reader, and a link may lead anywhere. */
-	if (lstat(path, &status) == 0 && !S_ISREG(status.st_mode)) {
-		remove(path);
+	*base = slash ? slash + 1 : name;
+	folder = slash ? strndup(name, (size_t)(slash - name)) : strdup(".");
+	if (!folder) {
+		return -ENOMEM;
 	}
-	fd = open(path, flags | (append ? O_APPEND : O_TRUNC), 0666);
+	fd = open_folder(dir, folder, O_PATH);
+	free(folder);
+	return fd;
+}
+
+/* Opening a pipe would wait for a reader, and a link may lead anywhere. */
+static void remove_if_no_file(int folder, const char *base)
+{
+	struct stat status;
+
+	if (fstatat(folder, base, &status, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISREG(status.st_mode)) {
+		unlinkat(folder, base, S_ISDIR(status.st_mode) ? AT_REMOVEDIR : 0);
+	}
+}
+
+static int create_file(int folder, const char *base, int flags)
+{
+	int fd;
+
+	remove_if_no_file(folder, base);
+	fd = openat(folder, base,
+		flags | O_WRONLY | O_CREAT | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY,
+		FILE_MODE);
+	if (fd >= 0 && fchmod(fd, FILE_MODE) && errno != EPERM) {
+		int err = errno;
+
+		close(fd);
+		errno = err;
+		return -1;
+	}
+	return fd;
+}
+
+FILE *smd_jobdir_open_file(const struct smd_jobdir *dir, const char *name, int append)
+{
+	const char *base;
+	int folder = enter(dir, name, &base);
+	int fd;
+
+	if (folder < 0) {
+		errno = -folder;
+		return NULL;
+	}
+	fd = create_file(folder, base, append ? O_APPEND : O_TRUNC);
+	close(folder);
 	return fd < 0 ? NULL : fdopen(fd, append ? "a" : "w");
 }
 
-static int write_whole(const char *path, const char *text, size_t length)
+void smd_jobdir_remove(const struct smd_jobdir *dir, const char *name)
 {
-	FILE *file = smd_jobdir_open_file(path, 0);
+	const char *base;
+	int folder = enter(dir, name, &base);
+
+	if (folder >= 0) {
+		unlinkat(folder, base, 0);
+		close(folder);
+	}
+}
+
+int smd_jobdir_rename(const struct smd_jobdir *dir, const char *from, const char *to)
+{
+	const char *base;
+	const char *other = strrchr(to, '/');
+	int folder = enter(dir, from, &base);
+	int ret;
+
+	if (folder < 0) {
+		return folder;
+	}
+	ret = renameat(folder, base, folder, other ? other + 1 : to) ? -errno : 0;
+	close(folder);
+	return ret;
+}
+
+static int write_whole(int folder, const char *base, const char *text, size_t length)
+{
+	int fd = create_file(folder, base, O_TRUNC);
+	FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
 	int ret;
 
 	if (!file) {
@@ -286,18 +397,27 @@ static int write_whole(const char *path, const char *text, size_t length)
 int smd_jobdir_write(
 	const struct smd_jobdir *dir, const char *name, const char *text, size_t length)
 {
-	char *path = smd_jobdir_path(dir, "%s", name);
-	char *temporary = smd_jobdir_path(dir, "%s.tmp", name);
-	int ret = path && temporary ? write_whole(temporary, text, length) : -ENOMEM;
+	const char *base;
+	int folder = enter(dir, name, &base);
+	char *temporary;
+	int ret;
 
-	if (!ret && rename(temporary, path)) {
+	if (folder < 0) {
+		return folder;
+	}
+	if (asprintf(&temporary, "%s.tmp", base) < 0) {
+		close(folder);
+		return -ENOMEM;
+	}
+	ret = write_whole(folder, temporary, text, length);
+	if (!ret && renameat(folder, temporary, folder, base)) {
 		ret = -errno;
 	}
-	if (ret && temporary) {
-		unlink(temporary);
+	if (ret) {
+		unlinkat(folder, temporary, 0);
 	}
 	free(temporary);
-	free(path);
+	close(folder);
 	return ret;
 }
 
@@ -313,50 +433,61 @@ int smd_jobdir_write_json(const struct smd_jobdir *dir, const char *name, const 
 
 void smd_jobdir_release(const struct smd_jobdir *dir)
 {
-	char *path = smd_jobdir_path(dir, RESERVE);
-
-	if (path) {
-		unlink(path);
-	}
-	free(path);
+	smd_jobdir_remove(dir, RESERVE);
 }
 
 void smd_jobdir_reserve(const struct smd_jobdir *dir, size_t size)
 {
-	char *path = smd_jobdir_path(dir, RESERVE);
-	FILE *file = path ? smd_jobdir_open_file(path, 0) : NULL;
+	FILE *file = smd_jobdir_open_file(dir, RESERVE, 0);
 	int ret = file ? posix_fallocate(fileno(file), 0, (off_t)size) : 0;
 
 	if (file) {
 		fclose(file);
 	}
 	if (ret) {
-		unlink(path);
+		smd_jobdir_release(dir);
 	}
-	free(path);
 }
 
-/* Reads regular files only and never waits: no pipe without a writer, no link. NULL: there is no
- * such file, or it is too large. */
-static char *read_whole(const char *path, size_t size_max, size_t *length)
+FILE *smd_jobdir_read_file(const struct smd_jobdir *dir, const char *name, size_t *size)
 {
-	int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY);
-	FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
+	const char *base;
+	int folder = enter(dir, name, &base);
 	struct stat status;
-	char *text = NULL;
+	int fd;
 
-	if (!file) {
-		if (fd >= 0) {
-			close(fd);
-		}
+	if (folder < 0) {
+		errno = -folder;
 		return NULL;
 	}
-	if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
-		(uint64_t)status.st_size <= size_max) {
-		text = malloc((size_t)status.st_size + 1);
+	fd = openat(folder, base, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY);
+	close(folder);
+	if (fd < 0) {
+		return NULL;
 	}
+	if (fstat(fd, &status) || !S_ISREG(status.st_mode)) {
+		close(fd);
+		errno = EINVAL;
+		return NULL;
+	}
+	*size = (size_t)status.st_size;
+	return fdopen(fd, "r");
+}
+
+/* NULL: there is no such file, or it is too large. */
+static char *read_whole(
+	const struct smd_jobdir *dir, const char *name, size_t size_max, size_t *length)
+{
+	size_t size;
+	FILE *file = smd_jobdir_read_file(dir, name, &size);
+	char *text;
+
+	if (!file) {
+		return NULL;
+	}
+	text = size <= size_max ? malloc(size + 1) : NULL;
 	if (text) {
-		*length = fread(text, 1, (size_t)status.st_size, file);
+		*length = fread(text, 1, size, file);
 	}
 	fclose(file);
 	return text;
@@ -367,28 +498,35 @@ json_t *smd_jobdir_read_json(const struct smd_jobdir *dir, size_t size_max, cons
 	size_t length = 0;
 	json_t *document;
 	va_list args;
-	char *path;
+	char *name;
 	char *text;
+	int ret;
 
 	va_start(args, format);
-	path = make_path(dir, format, args);
+	ret = vasprintf(&name, format, args);
 	va_end(args);
-	text = path ? read_whole(path, size_max, &length) : NULL;
+	if (ret < 0) {
+		return NULL;
+	}
+	text = read_whole(dir, name, size_max, &length);
 	document = text ? json_loadb(text, length, 0, NULL) : NULL;
 	free(text);
-	free(path);
+	free(name);
 	return document;
 }
 
 void smd_jobdir_keep_exit_record(
 	const struct smd_jobdir *dir, const char *replica, unsigned attempt)
 {
-	char *record = smd_jobdir_path(dir, "exits/%s.json", replica);
-	char *kept = smd_jobdir_path(dir, "exits/%s.%u.json", replica, attempt);
+	char *record;
+	char *kept;
 
-	if (record && kept) {
-		rename(record, kept);
+	if (asprintf(&record, "exits/%s.json", replica) < 0) {
+		return;
 	}
-	free(kept);
+	if (asprintf(&kept, "exits/%s.%u.json", replica, attempt) >= 0) {
+		smd_jobdir_rename(dir, record, kept);
+		free(kept);
+	}
 	free(record);
 }

@@ -1,5 +1,8 @@
 /*
  * A job's directory: where its logs and records are (specs/design/runner.md, "The job directory").
+ *
+ * What it creates is for its owner alone. Files are opened from the directory's descriptor, and no
+ * symbolic link below it is followed.
  */
 #ifndef SMD_RUNNER_JOBDIR_H
 #define SMD_RUNNER_JOBDIR_H
@@ -17,7 +20,7 @@
 
 struct smd_jobdir {
 	char *path; /* absolute */
-	int lock;   /* a descriptor that holds the directory for this process */
+	int fd;     /* the directory, with the lock that holds it for this process */
 };
 
 /* Turns a display name into one file name: never empty, never hidden, never a path. */
@@ -33,7 +36,8 @@ void smd_jobdir_close(struct smd_jobdir *dir);
 char *smd_jobdir_path(const struct smd_jobdir *dir, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Creates a folder in it. 0 or -errno. */
+/* Creates a folder in it, or makes one that is there its owner's alone. 0 or -errno: -ELOOP for a
+ * symbolic link. */
 int smd_jobdir_make_folder(const struct smd_jobdir *dir, const char *name);
 
 /* Writes a file, which appears whole or not at all. 0 or -errno. */
@@ -57,7 +61,16 @@ json_t *smd_jobdir_read_json(const struct smd_jobdir *dir, size_t size_max, cons
 
 /* Opens a file of the directory for writing, empty or at its end. Anything else that a replica has
  * put in its place is removed. NULL: errno says why. */
-FILE *smd_jobdir_open_file(const char *path, int append);
+FILE *smd_jobdir_open_file(const struct smd_jobdir *dir, const char *name, int append);
+
+/* Opens a regular file of the directory for reading, and never waits. NULL: errno says why. */
+FILE *smd_jobdir_read_file(const struct smd_jobdir *dir, const char *name, size_t *size);
+
+/* Removes a file, if it is there. */
+void smd_jobdir_remove(const struct smd_jobdir *dir, const char *name);
+
+/* Renames a file within its folder. 0 or -errno. */
+int smd_jobdir_rename(const struct smd_jobdir *dir, const char *from, const char *to);
 
 /* Renames the exit record of a replica's attempt, so that the next attempt does not replace it. */
 void smd_jobdir_keep_exit_record(

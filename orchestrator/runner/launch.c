@@ -68,15 +68,18 @@ char *smd_launch_name(const struct smd_replica *replica)
 static int make_paths(struct smd_prepared_launch *launch, const struct smd_jobdir *dir,
 	const struct smd_replica *replica)
 {
-	launch->log = smd_jobdir_path(dir, "logs/%s.log", replica->name);
+	if (asprintf(&launch->log, "logs/%s.log", replica->name) < 0) {
+		launch->log = NULL;
+	}
 	launch->exit_record = smd_jobdir_path(dir, "exits/%s.json", replica->name);
 	launch->error_file = smd_jobdir_path(dir, SMD_OBITUARY_ERROR_FILE, replica->name);
 	launch->name = smd_launch_name(replica);
 	if (!launch->log || !launch->exit_record || !launch->error_file || !launch->name) {
 		return -ENOMEM;
 	}
-	unlink(launch->exit_record); /* of an earlier run in the same directory */
-	unlink(launch->error_file);
+	/* Those of an earlier run in the same directory. */
+	smd_jobdir_remove(dir, launch->exit_record + strlen(dir->path) + 1);
+	smd_jobdir_remove(dir, launch->error_file + strlen(dir->path) + 1);
 	return 0;
 }
 

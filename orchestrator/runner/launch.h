@@ -24,7 +24,7 @@ struct smd_launcher {
 struct smd_prepared_launch {
 	struct smd_environment environment;
 	char **argv;
-	char *log;
+	char *log; /* in the job directory */
 	char *exit_record;
 	char *error_file;
 	char *name;

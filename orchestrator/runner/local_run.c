@@ -118,10 +118,9 @@ static int open_display(struct local_run *local)
 {
 	struct smd_run *run = &local->run;
 	int stream_logs = local->options->stream_logs;
-	char *path = smd_jobdir_path(&local->dir, "logs/job.log");
-	int ret = path ? smd_stream_open(&run->stream, path, stream_logs ? stdout : NULL) : -ENOMEM;
+	int ret = smd_stream_open(
+		&run->stream, &local->dir, "logs/job.log", stream_logs ? stdout : NULL);
 
-	free(path);
 	if (ret) {
 		return ret;
 	}
@@ -206,13 +205,9 @@ static int keep_inputs(const struct local_run *local)
 {
 	const struct smd_local_run_options *options = local->options;
 	const struct smd_job *job = local->run.status.job;
-	char *summary = smd_jobdir_path(&local->dir, "summary.json");
 	int ret = 0;
 
-	if (summary) {
-		unlink(summary); /* of an earlier job in the same directory */
-	}
-	free(summary);
+	smd_jobdir_remove(&local->dir, "summary.json"); /* of an earlier job in it */
 	if (options->spec_text) {
 		ret = smd_jobdir_write(
 			&local->dir, "spec.json", options->spec_text, options->spec_length);

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "orchestrator/runner/jobdir.h"
 #include "reduction_server/base/log.h"
 
 #define READ_SIZE 16384
@@ -108,7 +107,7 @@ int smd_output_open(struct smd_output *output, const struct smd_output_sinks *si
 		output->streams[i].lines.take = takers[i];
 		output->streams[i].lines.arg = output;
 	}
-	output->log = smd_jobdir_open_file(sinks->log_path, sinks->append);
+	output->log = smd_jobdir_open_file(sinks->dir, sinks->log_name, sinks->append);
 	if (!output->log) {
 		ret = -errno;
 		free(output->streams);

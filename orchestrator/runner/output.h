@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "orchestrator/engine/engine.h"
+#include "orchestrator/runner/jobdir.h"
 #include "orchestrator/runner/lines.h"
 #include "orchestrator/runner/notice.h"
 #include "orchestrator/runner/stream.h"
@@ -36,7 +37,8 @@ struct smd_output {
 
 /* Where the output goes; all of it is borrowed and outlives the output. */
 struct smd_output_sinks {
-	const char *log_path;
+	const struct smd_jobdir *dir;
+	const char *log_name; /* in the directory */
 	int append; /* to the log of an earlier attempt */
 	struct smd_stream *stream;
 	const char *task; /* its name in the stream */

@@ -8,12 +8,12 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "orchestrator/runner/jobdir.h"
 #include "orchestrator/runner/printable.h"
 
-int smd_stream_open(struct smd_stream *stream, const char *path, FILE *echo)
+int smd_stream_open(
+	struct smd_stream *stream, const struct smd_jobdir *dir, const char *name, FILE *echo)
 {
-	*stream = (struct smd_stream){.file = smd_jobdir_open_file(path, 0),
+	*stream = (struct smd_stream){.file = smd_jobdir_open_file(dir, name, 0),
 		.echo = echo,
 		.echoes_to_terminal = echo && isatty(fileno(echo))};
 	return stream->file ? 0 : -errno;

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "orchestrator/runner/jobdir.h"
+
 #define SMD_STREAM_SERVICE    "service" /* the runner's own task */
 #define SMD_STREAM_STAMP_SIZE 32
 
@@ -22,7 +24,8 @@ struct smd_stream {
 };
 
 /* 0 or -errno. */
-int smd_stream_open(struct smd_stream *stream, const char *path, FILE *echo);
+int smd_stream_open(
+	struct smd_stream *stream, const struct smd_jobdir *dir, const char *name, FILE *echo);
 void smd_stream_close(struct smd_stream *stream);
 
 /* Flushes what is buffered. */

@@ -80,7 +80,8 @@ static int start_process(
 {
 	struct smd_supervisor *supervisor = child->supervisor;
 	struct smd_engine *engine = supervisor->launcher.engine;
-	const struct smd_output_sinks sinks = {.log_path = launch->log,
+	const struct smd_output_sinks sinks = {.dir = supervisor->launcher.dir,
+		.log_name = launch->log,
 		.append = restarts > 0,
 		.stream = supervisor->stream,
 		.task = child->replica->name,
@@ -93,8 +94,8 @@ static int start_process(
 	int ret = smd_output_open(&child->output, &sinks);
 
 	if (ret) {
-		smd_log(SMD_LOG_WARN, "runner", "%s: cannot be opened: %s", launch->log,
-			strerror(-ret));
+		smd_log(SMD_LOG_WARN, "runner", "%s/%s: cannot be opened: %s",
+			supervisor->launcher.dir->path, launch->log, strerror(-ret));
 		return ret;
 	}
 	ret = engine->ops->start(engine, &request, &process);

@@ -21,16 +21,18 @@ struct place {
 };
 
 /* `argv` begins with the agent's own words. */
-static _Noreturn void become_tool(const char *agent, char *const *argv, const char *log_path)
+static _Noreturn void become_tool(const struct place *place, char *const *argv)
 {
-	int log = open(log_path, O_WRONLY | O_CREAT | O_APPEND, 0666);
+	FILE *file = smd_jobdir_open_file(place->dir, SETUP_LOG, 1);
+	int log = file ? fileno(file) : -1;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (log < 0 || dup2(log, STDOUT_FILENO) < 0 || dup2(log, STDERR_FILENO) < 0) {
 		_exit(EXIT_FAILURE);
 	}
-	execv(agent, argv);
-	dprintf(STDERR_FILENO, "%s: %s\n", agent, strerror(errno));
+	fcntl(STDOUT_FILENO, F_SETFL, O_APPEND); /* programs expect blocking writes */
+	execv(place->agent, argv);
+	dprintf(STDERR_FILENO, "%s: %s\n", place->agent, strerror(errno));
 	_exit(EXIT_FAILURE);
 }
 
@@ -55,7 +57,7 @@ static int run_tool(char *const *argv, const struct place *place, struct smd_err
 	int ret = 0;
 
 	if (pid == 0) {
-		become_tool(place->agent, argv, log);
+		become_tool(place, argv);
 	}
 	if (pid < 0) {
 		ret = smd_error_set(

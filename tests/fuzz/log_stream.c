@@ -2,13 +2,32 @@
  * Any bytes at all as what a replica prints, in parts of all sizes: every line becomes lines of the
  * job's stream, and of the tail that is shown when it fails, without a control character.
  */
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "orchestrator/runner/lines.h"
 #include "orchestrator/runner/stream.h"
 #include "orchestrator/runner/tail.h"
 #include "tests/fuzz/input.h"
+
+static char folder[] = "/dev/shm/fuzz-log-stream.XXXXXX";
+static struct smd_jobdir dir = {.path = folder, .fd = -1};
+
+static void remove_folder(void)
+{
+	smd_jobdir_remove(&dir, "job.log");
+	must_hold(rmdir(folder) == 0);
+}
+
+static void open_folder(void)
+{
+	must_hold(mkdtemp(folder) != NULL);
+	dir.fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	must_hold(dir.fd >= 0);
+	atexit(remove_folder);
+}
 
 struct replica {
 	struct smd_stream stream;
@@ -56,7 +75,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 	size_t size = 0;
 	char *shown = NULL;
 
-	must_hold(smd_stream_open(&replica.stream, "/dev/null", open_memstream(&shown, &size)) == 0);
+	if (dir.fd < 0) {
+		open_folder();
+	}
+	must_hold(smd_stream_open(&replica.stream, &dir, "job.log",
+			  open_memstream(&shown, &size)) == 0);
 	replica.stream.echoes_to_terminal = 1;
 	read_output(&replica, bytes, length);
 	smd_stream_flush(&replica.stream);

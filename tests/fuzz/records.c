@@ -14,7 +14,7 @@
 
 /* In memory: each record is put on disk before its name appears. */
 static char folder[] = "/dev/shm/fuzz-records.XXXXXX";
-static struct smd_jobdir dir = {.path = folder, .lock = -1};
+static struct smd_jobdir dir = {.path = folder, .fd = -1};
 
 static void remove_folder(void)
 {
@@ -30,6 +30,8 @@ static void make_folder(void)
 
 	must_hold(mkdtemp(folder) != NULL);
 	atexit(remove_folder);
+	dir.fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	must_hold(dir.fd >= 0);
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		must_hold(smd_jobdir_make_folder(&dir, names[i]) == 0);
 	}

@@ -5,7 +5,10 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 void smd_timestamp(char text[SMD_TIMESTAMP_SIZE])
 {
@@ -35,36 +38,72 @@ static void print_end(FILE *file, const struct smd_exit *end)
 	}
 }
 
-int smd_exit_record_write(const char *path, const struct smd_exit *end)
+/* The folder of the record, and the record's name in it. The command may have put a link in the
+ * folder's place, which may lead anywhere. A descriptor, or -errno. */
+static int open_folder(const char *path, const char **name)
 {
-	char *temporary;
-	FILE *file;
+	const char *slash = strrchr(path, '/');
+	char *folder = slash ? strndup(path, (size_t)(slash - path + (slash == path)))
+			     : strdup(".");
 	int fd;
-	int ret = 0;
 
-	if (asprintf(&temporary, "%s.tmp", path) < 0) {
+	*name = slash ? slash + 1 : path;
+	if (!folder) {
 		return -ENOMEM;
 	}
-	remove(temporary); /* the command may have put something there that is no file */
-	fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-	file = fd < 0 ? NULL : fdopen(fd, "w");
+	fd = open(folder, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	fd = fd < 0 ? -errno : fd;
+	free(folder);
+	return fd;
+}
+
+/* The command may have put something there that is no file. */
+static void remove_any(int folder, const char *name)
+{
+	if (unlinkat(folder, name, 0)) {
+		unlinkat(folder, name, AT_REMOVEDIR);
+	}
+}
+
+static int write_record(int folder, const char *name, const struct smd_exit *end)
+{
+	int fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+
 	if (!file) {
-		ret = -errno;
-		goto free_temporary;
+		return -errno;
 	}
 	fprintf(file, "{");
 	print_end(file, end);
 	fprintf(file, ", \"start_time\": \"%s\", \"end_time\": \"%s\"}\n", end->start_time,
 		end->end_time);
-	if (fclose(file)) {
-		ret = -errno; /* all of it is written here: it fits the buffer */
-	} else if (rename(temporary, path)) {
+	return fclose(file) ? -errno : 0; /* all of it is written here: it fits the buffer */
+}
+
+int smd_exit_record_write(const char *path, const struct smd_exit *end)
+{
+	const char *name;
+	char *temporary;
+	int folder = open_folder(path, &name);
+	int ret;
+
+	if (folder < 0) {
+		return folder;
+	}
+	if (asprintf(&temporary, "%s.tmp", name) < 0) {
+		ret = -ENOMEM;
+		goto close_folder;
+	}
+	remove_any(folder, temporary);
+	ret = write_record(folder, temporary, end);
+	if (!ret && renameat(folder, temporary, folder, name)) {
 		ret = -errno;
 	}
 	if (ret) {
-		remove(temporary);
+		remove_any(folder, temporary);
 	}
-free_temporary:
 	free(temporary);
+close_folder:
+	close(folder);
 	return ret;
 }

@@ -70,6 +70,46 @@ class PlaceTest(JobTest):
             self.assertEqual(self.read(run, "logs/workerpool0-0.log"), "[3]\n")
 
 
+    def test_the_job_directory_is_its_owners_alone(self):
+        """Whatever the umask is, and whoever made its folders before."""
+        before = os.umask(0)
+        try:
+            run = self.run_job([bash("echo '{\"message\": \"x\"}' > $TORCHELASTIC_ERROR_FILE; exit 3")],
+                               labels={"restart-policy": "on-failure", "max-restarts": "1",
+                                       "restart-backoff": "0"})
+        finally:
+            os.umask(before)
+        self.assert_code(run, 1)
+        modes = {}
+        for folder, folders, files in os.walk(run.job_dir):
+            modes.update({os.path.join(folder, name): 0o700 for name in folders})
+            modes.update({os.path.join(folder, name): 0o600 for name in files})
+        modes[run.job_dir] = 0o700
+        self.assertIn(run.job_dir + "/exits/workerpool0-0.1.json", modes)
+        del modes[run.job_dir + "/errors/workerpool0-0.json"]  # the replica's own
+        for path, mode in modes.items():
+            self.assertEqual(oct(os.stat(path).st_mode & 0o777), oct(mode), path)
+
+    def test_no_link_is_followed(self):
+        elsewhere = self.path("elsewhere")
+        os.mkdir(elsewhere)
+        for folder in "logs", "exits":
+            with self.subTest(folder=folder):
+                spec = self.write_spec([bash("echo planted")])
+                job = os.path.join(os.path.dirname(spec), "job")
+                os.mkdir(job)
+                os.symlink(elsewhere, f"{job}/{folder}")
+                run = self.finish(self.start_spec(spec))
+                self.assert_code(run, 2)
+                self.assertIn(f"{folder} must be a folder, got a symbolic link", run.err)
+        # A replica plants it while the job runs.
+        script = (f"cd $(dirname $TORCHELASTIC_ERROR_FILE)/..; rm -r exits logs; ln -s {elsewhere} exits; "
+                  f"ln -s {elsewhere} logs; exit 3")
+        run = self.run_job([bash(script)], labels={"restart-policy": "on-failure", "restart-backoff": "0"})
+        self.assert_code(run, 1)
+        self.assertIn("logs: must be a folder, got a symbolic link", run.err)
+        self.assertEqual(os.listdir(elsewhere), [])
+
     def make_wheel(self):
         path = self.path("trainer-1-py3-none-any.whl")
         with zipfile.ZipFile(path, "w") as wheel:

@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <fcntl.h>
 
 static void check_name(const char *display_name, const char *expected)
 {
@@ -119,6 +120,95 @@ static void test_a_directory_is_of_one_job_at_a_time(void **state)
 	free(command);
 }
 
+static unsigned mode_of(const struct smd_jobdir *dir, const char *name)
+{
+	struct stat status;
+
+	assert_int_equal(fstatat(dir->fd, name, &status, AT_SYMLINK_NOFOLLOW), 0);
+	return status.st_mode & 0777;
+}
+
+static void remove_tree(const char *path)
+{
+	char *command;
+
+	assert_true(asprintf(&command, "rm -r %s", path) > 0);
+	assert_int_equal(system(command), 0);
+	free(command);
+}
+
+static void test_it_is_its_owners_alone(void **state)
+{
+	char parent[] = "/tmp/summand-jobdir-XXXXXX";
+	char name[] = "digits";
+	struct smd_job job = {.id = "0123456789", .display_name = name};
+	struct smd_error error = {""};
+	struct smd_jobdir dir;
+	mode_t before = umask(0);
+	FILE *file;
+
+	(void)state;
+	assert_non_null(mkdtemp(parent));
+	setenv("SUMMAND_STATE_DIR", parent, 1);
+	assert_int_equal(smd_jobdir_open(&dir, &job, NULL, &error), 0);
+	assert_int_equal(mode_of(&dir, "."), 0700);
+	assert_int_equal(mode_of(&dir, "logs"), 0700);
+	assert_int_equal(mode_of(&dir, "env"), 0700);
+	assert_int_equal(smd_jobdir_write(&dir, "env/x.env", "1", 1), 0);
+	assert_int_equal(mode_of(&dir, "env/x.env"), 0600);
+	/* What others could read before is its owner's from now on. */
+	assert_int_equal(mkdirat(dir.fd, "output", 0777), 0);
+	assert_int_equal(smd_jobdir_make_folder(&dir, "output"), 0);
+	assert_int_equal(mode_of(&dir, "output"), 0700);
+	close(openat(dir.fd, "logs/x.log", O_WRONLY | O_CREAT, 0666));
+	file = smd_jobdir_open_file(&dir, "logs/x.log", 1);
+	assert_non_null(file);
+	fclose(file);
+	assert_int_equal(mode_of(&dir, "logs/x.log"), 0600);
+	smd_jobdir_close(&dir);
+	umask(before);
+	remove_tree(parent);
+}
+
+static void test_no_link_is_followed(void **state)
+{
+	static const char *const folders[] = {"env", "logs", "exits", "errors"};
+	char parent[] = "/tmp/summand-jobdir-XXXXXX";
+	char elsewhere[] = "/tmp/summand-jobdir-XXXXXX";
+	struct smd_job job = {.id = "0123456789"};
+	struct smd_error error = {""};
+	struct smd_jobdir dir;
+	size_t size;
+
+	(void)state;
+	assert_non_null(mkdtemp(parent));
+	assert_non_null(mkdtemp(elsewhere));
+	assert_int_equal(smd_jobdir_open(&dir, &job, parent, &error), 0);
+	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+		struct smd_jobdir again;
+		char name[32];
+
+		error.text[0] = '\0';
+		snprintf(name, sizeof(name), "%s/x", folders[i]);
+		assert_int_equal(unlinkat(dir.fd, folders[i], AT_REMOVEDIR), 0);
+		assert_int_equal(symlinkat(elsewhere, dir.fd, folders[i]), 0);
+		assert_int_equal(smd_jobdir_write(&dir, name, "1", 1), -ELOOP);
+		assert_null(smd_jobdir_open_file(&dir, name, 0));
+		assert_null(smd_jobdir_read_file(&dir, name, &size));
+		smd_jobdir_close(&dir);
+		assert_int_equal(smd_jobdir_open(&again, &job, parent, &error), -ELOOP);
+		assert_non_null(strstr(error.text, folders[i]));
+		assert_non_null(strstr(error.text, "must be a folder, got a symbolic link"));
+		dir.fd = open(parent, O_RDONLY | O_DIRECTORY);
+		assert_int_equal(unlinkat(dir.fd, folders[i], 0), 0);
+		close(dir.fd);
+		assert_int_equal(smd_jobdir_open(&dir, &job, parent, &error), 0);
+	}
+	smd_jobdir_close(&dir);
+	assert_int_equal(rmdir(elsewhere), 0); /* nothing was written there */
+	remove_tree(parent);
+}
+
 static void test_a_file_is_in_the_way(void **state)
 {
 	struct smd_job job = {.id = "0123456789"};
@@ -137,6 +227,8 @@ int main(void)
 		cmocka_unit_test(test_new_directories_differ),
 		cmocka_unit_test(test_files_are_whole),
 		cmocka_unit_test(test_a_directory_is_of_one_job_at_a_time),
+		cmocka_unit_test(test_it_is_its_owners_alone),
+		cmocka_unit_test(test_no_link_is_followed),
 		cmocka_unit_test(test_a_file_is_in_the_way),
 	};
 
