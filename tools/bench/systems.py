@@ -79,7 +79,7 @@ def compile_driver(output, compiler, source, *libraries):
 
 
 class Summand:
-    """Ranks of summand-perf, and servers of one thread each."""
+    """Ranks of summand-perf, and servers with their defaults, or told what their links carry."""
     name = "summand"
 
     def __init__(self, setup, nodes):
@@ -92,13 +92,17 @@ class Summand:
         absent = [path for path in programs if not os.access(path, os.X_OK)]
         return f"must be built: {', '.join(absent)}" if absent else None
 
+    def server_flags(self, rate):
+        if not self.setup.told:
+            return []
+        # A link without a shaper has the speed that it is found to have.
+        bits = lab.parse_bits(rate) if rate else self.setup.link * 8
+        return ["--threads=1", *([f"--bandwidth={round(bits / 1e6)}mbps"] if bits else [])]
+
     def start_servers(self):
         for i, rate in enumerate(self.setup.server_rates):
             node = self.setup.workers + i
-            words = [self.setup.server, f"--listen={lab.address_of(node)}:{SERVER_PORT}", "--threads=1"]
-            bits = lab.parse_bits(rate) if rate else self.setup.link * 8
-            if bits:    # a link without a shaper has the speed that it is found to have
-                words.append(f"--bandwidth={round(bits / 1e6)}mbps")
+            words = [self.setup.server, f"--listen={lab.address_of(node)}:{SERVER_PORT}", *self.server_flags(rate)]
             server = self.nodes.start(node, words + self.setup.server_args, stdin=subprocess.DEVNULL,
                                       stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
             self.servers.append(server)
