@@ -22,133 +22,9 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/transport/tcp/tcp.h"
-#include "worker/nccl_plugin/log.h"
-#include "worker/nccl_plugin/net/comm.h"
-#include "worker/nccl_plugin/net/net.h"
-#include "worker/nccl_plugin/net/wire.h"
-
-#define PATIENCE_NS 10000000000ull
-
-enum { ROOM = 10000 };
-
-static char said[4096]; /* all lines */
-
-static void listen_to(enum nccl_log_level level, unsigned long subsystems, const char *file,
-	int line, const char *format, ...)
-{
-	size_t used = strlen(said);
-	va_list args;
-
-	(void)level;
-	(void)subsystems;
-	(void)file;
-	(void)line;
-	va_start(args, format);
-	vsnprintf(said + used, sizeof(said) - used, format, args);
-	va_end(args);
-}
-
-static void assert_said(const char *text)
-{
-	if (!strstr(said, text)) {
-		fprintf(stderr, "\"%s\" is not in:\n%s\n", text, said);
-		fail();
-	}
-}
-
-/* ---- the peer, which is a socket ---- */
-
-static void put_frame(int fd, struct smd_frame frame, const void *payload, size_t length)
-{
-	uint8_t header[SMD_FRAME_SIZE];
-
-	frame.length = (uint32_t)length;
-	smd_frame_encode(&frame, header);
-	assert_int_equal(send(fd, header, sizeof(header), MSG_NOSIGNAL), sizeof(header));
-	assert_int_equal(send(fd, payload, length, MSG_NOSIGNAL), length);
-}
-
-static struct smd_frame take_frame(int fd, uint8_t payload[SMD_CONTROL_MAX])
-{
-	uint8_t header[SMD_FRAME_SIZE];
-	struct smd_frame frame;
-
-	assert_int_equal(recv(fd, header, sizeof(header), MSG_WAITALL), sizeof(header));
-	assert_int_equal(smd_frame_decode(header, &frame, NULL), 0);
-	assert_true(frame.length <= SMD_CONTROL_MAX);
-	assert_int_equal(recv(fd, payload, frame.length, MSG_WAITALL), frame.length);
-	return frame;
-}
-
-static void greet(int fd, const struct smd_net_handle *handle, unsigned lanes)
-{
-	struct smd_net_greet greet = {
-		.nonce = handle->nonce,
-		.connection = {{1, 2}},
-		.lanes = lanes,
-		.name = "offender",
-	};
-	uint8_t payload[SMD_CONTROL_MAX];
-	size_t length = smd_net_greet_encode(&greet, payload);
-
-	put_frame(fd, (struct smd_frame){.kind = SMD_FRAME_GREET}, payload, length);
-}
+#include "tests/unit/nccl/net_peer.h"
 
 /* ---- a receiver ---- */
-
-struct receiver {
-	int fd;
-	void *listen;
-	struct smd_net_handle handle;
-	void *comm;
-	uint8_t data[ROOM + 100];
-	void *request;
-};
-
-static void receiver_open(struct receiver *receiver)
-{
-	uint8_t handle[NCCL_HANDLE_BYTES];
-	struct sockaddr_in name;
-
-	memset(receiver, 0, sizeof(*receiver));
-	assert_int_equal(smd_net_listen(0, handle, &receiver->listen), NCCL_SUCCESS);
-	assert_int_equal(smd_net_handle_decode(handle, &receiver->handle, NULL), 0);
-	memcpy(&name, &receiver->handle.address, sizeof(name));
-	name.sin_port = htons(receiver->handle.ports[0]);
-	receiver->fd = socket(AF_INET, SOCK_STREAM, 0);
-	assert_int_equal(connect(receiver->fd, (struct sockaddr *)&name, sizeof(name)), 0);
-	said[0] = '\0';
-}
-
-static void receiver_close(struct receiver *receiver)
-{
-	close(receiver->fd);
-	if (receiver->comm) {
-		assert_int_equal(smd_net_close_receive(receiver->comm), NCCL_SUCCESS);
-	}
-	assert_int_equal(smd_net_close_listen(receiver->listen), NCCL_SUCCESS);
-}
-
-/* Two receives posted at once, of ROOM and of 100 bytes. */
-static void receiver_post(struct receiver *receiver)
-{
-	uint64_t until = smd_clock_ns() + PATIENCE_NS;
-	void *data[2] = {receiver->data, receiver->data + ROOM};
-	const size_t sizes[2] = {ROOM, 100};
-	const int tags[2] = {5, 6};
-	void *mhandles[2] = {NULL, NULL};
-
-	receiver_open(receiver);
-	greet(receiver->fd, &receiver->handle, 1);
-	while (!receiver->comm && smd_clock_ns() < until) {
-		assert_int_equal(smd_net_accept(receiver->listen, &receiver->comm), NCCL_SUCCESS);
-	}
-	assert_non_null(receiver->comm);
-	assert_int_equal(
-		smd_net_receive(receiver->comm, 2, data, sizes, tags, mhandles, &receiver->request),
-		NCCL_SUCCESS);
-	assert_non_null(receiver->request);
-}
 
 /* The request fails, in time, and its text is said. */
 static void receiver_refuses(struct receiver *receiver, const char *text)
@@ -162,19 +38,9 @@ static void receiver_refuses(struct receiver *receiver, const char *text)
 		assert_int_equal(done, 0);
 	}
 	assert_int_equal(ret, NCCL_REMOTE_ERROR);
-	assert_said("offender");
-	assert_said(text);
+	peer_assert_said("offender");
+	peer_assert_said(text);
 	receiver_close(receiver);
-}
-
-static struct smd_frame data_frame(unsigned entry, uint64_t count, uint64_t offset)
-{
-	return (struct smd_frame){
-		.kind = SMD_FRAME_DATA,
-		.rank = (uint16_t)entry,
-		.count = count,
-		.offset = offset,
-	};
 }
 
 static void bad_data(void **state)
@@ -205,7 +71,7 @@ static void bad_data(void **state)
 		struct receiver receiver;
 
 		receiver_post(&receiver);
-		put_frame(receiver.fd, offences[i].frame, bytes, offences[i].length);
+		peer_put_frame(receiver.fd, offences[i].frame, bytes, offences[i].length);
 		receiver_refuses(&receiver, offences[i].text);
 	}
 }
@@ -229,8 +95,8 @@ static void bad_sequel(void **state)
 		struct receiver receiver;
 
 		receiver_post(&receiver);
-		put_frame(receiver.fd, data_frame(0, 100, 0), bytes, 60);
-		put_frame(receiver.fd, offences[i].frame, bytes, offences[i].length);
+		peer_put_frame(receiver.fd, data_frame(0, 100, 0), bytes, 60);
+		peer_put_frame(receiver.fd, offences[i].frame, bytes, offences[i].length);
 		receiver_refuses(&receiver, offences[i].text);
 	}
 }
@@ -242,8 +108,8 @@ static void receiver_finish(struct receiver *receiver)
 	uint64_t until = smd_clock_ns() + PATIENCE_NS;
 	int done = 0;
 
-	put_frame(receiver->fd, data_frame(0, 100, 0), bytes, 100);
-	put_frame(receiver->fd, data_frame(1, 100, 0), bytes, 100);
+	peer_put_frame(receiver->fd, data_frame(0, 100, 0), bytes, 100);
+	peer_put_frame(receiver->fd, data_frame(1, 100, 0), bytes, 100);
 	while (!done && smd_clock_ns() < until) {
 		assert_int_equal(smd_net_test(receiver->request, &done, NULL), NCCL_SUCCESS);
 	}
@@ -257,8 +123,8 @@ static void message_twice(void **state)
 
 	(void)state;
 	receiver_post(&receiver);
-	put_frame(receiver.fd, data_frame(1, 100, 0), bytes, 100);
-	put_frame(receiver.fd, data_frame(1, 100, 0), bytes, 100);
+	peer_put_frame(receiver.fd, data_frame(1, 100, 0), bytes, 100);
+	peer_put_frame(receiver.fd, data_frame(1, 100, 0), bytes, 100);
 	receiver_refuses(&receiver, "must be for a posted receive, got slot 0, ordinal 0, entry 1");
 }
 
@@ -281,19 +147,19 @@ static void bad_greeting(void **state)
 			receiver.handle.nonce.words[1]++;
 		}
 		if (i < 2) {
-			greet(receiver.fd, &receiver.handle, i == 1 ? 2 : 1);
+			peer_greet(receiver.fd, &receiver.handle, 0, i == 1 ? 2 : 1);
 		} else {
-			put_frame(receiver.fd,
+			peer_put_frame(receiver.fd,
 				(struct smd_frame){
 					.kind = i == 2 ? SMD_FRAME_GREET : SMD_FRAME_DATA},
 				"abc", 3);
 		}
-		while (!strstr(said, "dropped") && smd_clock_ns() < until) {
+		while (!strstr(peer_said, "dropped") && smd_clock_ns() < until) {
 			assert_int_equal(
 				smd_net_accept(receiver.listen, &receiver.comm), NCCL_SUCCESS);
 			assert_null(receiver.comm);
 		}
-		assert_said(texts[i]);
+		peer_assert_said(texts[i]);
 		receiver_close(&receiver);
 	}
 }
@@ -337,8 +203,8 @@ static void sender_open(struct sender *sender)
 	sender->fd = accept(sender->listener, NULL, NULL);
 	assert_true(sender->fd >= 0);
 	assert_int_equal(smd_net_connect(0, sender->handle, &sender->comm), NCCL_SUCCESS);
-	assert_int_equal(take_frame(sender->fd, payload).kind, SMD_FRAME_GREET);
-	said[0] = '\0';
+	assert_int_equal(peer_take_frame(sender->fd, payload).kind, SMD_FRAME_GREET);
+	peer_said[0] = '\0';
 }
 
 static void sender_connect(struct sender *sender)
@@ -355,7 +221,7 @@ static void sender_accept(struct sender *sender)
 	uint8_t payload[SMD_CONTROL_MAX];
 	size_t length = smd_net_accept_encode("offender", payload);
 
-	put_frame(sender->fd, (struct smd_frame){.kind = SMD_FRAME_ACCEPT}, payload, length);
+	peer_put_frame(sender->fd, (struct smd_frame){.kind = SMD_FRAME_ACCEPT}, payload, length);
 	sender_connect(sender);
 	assert_non_null(sender->comm);
 }
@@ -422,15 +288,15 @@ static void bad_post(void **state)
 			NCCL_SUCCESS);
 		length = offences[i].n ? post_payload(offences[i].n, offences[i].size, payload) : 3;
 		for (unsigned j = 0; j <= offences[i].again; j++) {
-			put_frame(sender.fd, offences[i].frame, payload, length);
+			peer_put_frame(sender.fd, offences[i].frame, payload, length);
 		}
 		while (ret == NCCL_SUCCESS && smd_clock_ns() < until) {
 			ret = smd_net_test(sender.request, &done, NULL);
 			assert_int_equal(done, 0);
 		}
 		assert_int_equal(ret, NCCL_REMOTE_ERROR);
-		assert_said("offender");
-		assert_said(offences[i].text);
+		peer_assert_said("offender");
+		peer_assert_said(offences[i].text);
 		sender_close(&sender);
 	}
 }
@@ -451,13 +317,13 @@ static void bad_acceptance(void **state)
 		struct sender sender;
 
 		sender_open(&sender);
-		put_frame(sender.fd, (struct smd_frame){.kind = (uint8_t)offences[i].kind},
+		peer_put_frame(sender.fd, (struct smd_frame){.kind = (uint8_t)offences[i].kind},
 			"\377\377\377", 3);
 		sender_connect(&sender);
 		assert_int_equal(sender.ret, NCCL_REMOTE_ERROR);
 		assert_null(sender.comm);
-		assert_said("cannot connect to 127.0.0.1:");
-		assert_said(offences[i].text);
+		peer_assert_said("cannot connect to 127.0.0.1:");
+		peer_assert_said(offences[i].text);
 		sender_close(&sender);
 	}
 }
@@ -485,7 +351,7 @@ static void late_listener(void **state)
 	}
 	assert_true(sender.fd >= 0);
 	assert_int_equal(smd_net_connect(0, sender.handle, &sender.comm), NCCL_SUCCESS);
-	assert_int_equal(take_frame(sender.fd, payload).kind, SMD_FRAME_GREET);
+	assert_int_equal(peer_take_frame(sender.fd, payload).kind, SMD_FRAME_GREET);
 	sender_accept(&sender);
 	sender_close(&sender);
 }
@@ -615,11 +481,6 @@ int main(void)
 		cmocka_unit_test(handles_of_both_families),
 	};
 
-	setenv("NCCL_SOCKET_IFNAME", "=lo", 1);
-	setenv("NCCL_SOCKET_FAMILY", "AF_INET", 1);
-	setenv("SUMMAND_TRANSPORT", "tcp", 1);
-	setenv("SUMMAND_NCCL_SOCKETS", "1", 1);
-	setenv("SUMMAND_REDUCTION_SERVERS", "127.0.0.1:1", 1);
-	smd_nccl_log_open(listen_to);
+	peer_open_plugin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -161,6 +161,20 @@ void smd_net_comm_lost(struct smd_net_comm *comm, int err, const char *reason)
 	smd_net_comm_fail(comm, smd_plugin_result(err), "%s was lost: %s", comm->peer, reason);
 }
 
+void smd_net_comm_receiver_lane_ended(struct smd_net_lane *lane, int err, const char *reason)
+{
+	struct smd_net_comm *comm = lane->comm;
+	bool closed = err == -ECONNRESET || err == -EPIPE;
+
+	if (!comm->greeted || !closed || lane->receive || comm->lanes_there == 1) {
+		smd_net_comm_lost(comm, err, reason);
+		return;
+	}
+	smd_lane_close(lane->lane);
+	lane->lane = NULL;
+	comm->lanes_there--;
+}
+
 /* ---- its turns ---- */
 
 /* There is one lane, and nothing of ours waits for it. */

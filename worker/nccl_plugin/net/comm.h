@@ -157,7 +157,7 @@ struct smd_net_comm {
 	char name[SMD_NET_NAME_MAX];                              /* of the other end's process */
 	char peer[2 * SMD_NET_NAME_MAX + SMD_ERROR_TEXT_MAX / 2]; /* and its address */
 	unsigned nlanes;
-	unsigned lanes_there;
+	unsigned lanes_there; /* a receiver's: have said GREET, and not ended */
 	struct smd_net_lane lanes[SMD_NET_LANES_MAX];
 	unsigned pending; /* requests that are not done */
 	unsigned turns;
@@ -193,6 +193,13 @@ void smd_net_comm_fail(struct smd_net_comm *comm, int result, const char *format
 	__attribute__((format(printf, 3, 4)));
 /* The same for a lane that has ended. */
 void smd_net_comm_lost(struct smd_net_comm *comm, int err, const char *reason);
+/*
+ * A receiver's lane has ended. A sender that has sent all closes its lanes one after another, and
+ * this end may hear of that while another lane's last bytes are on their way: so the connection is
+ * over with its last lane, or at once when a payload was cut off or the network failed. A lane that
+ * has ended is closed here too, which tells a sender that is not through to close the others.
+ */
+void smd_net_comm_receiver_lane_ended(struct smd_net_lane *lane, int err, const char *reason);
 /* Says why, unless it has; the comm's result. */
 int smd_net_comm_tell(struct smd_net_comm *comm);
 

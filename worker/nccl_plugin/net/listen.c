@@ -231,9 +231,7 @@ static int receiver_on_frame(
 
 static void receiver_on_closed(void *owner, int err, const char *reason)
 {
-	struct smd_net_lane *lane = owner;
-
-	smd_net_comm_lost(lane->comm, err, reason);
+	smd_net_comm_receiver_lane_ended(owner, err, reason);
 }
 
 static const struct smd_lane_callbacks receiver_callbacks = {

@@ -138,6 +138,10 @@ static int comm_receive(struct smd_net_comm *comm, int n, void **data, const siz
 	if (comm->result) {
 		return smd_net_comm_tell(comm);
 	}
+	if (!comm->lanes[0].lane) { /* has ended; what comes on the others is read first */
+		smd_net_comm_progress(comm);
+		return comm->result ? smd_net_comm_tell(comm) : NCCL_SUCCESS;
+	}
 	for (unsigned i = 0; i < NCCL_NET_REQUESTS && !receive; i++) {
 		receive = comm->receives[i].request.busy ? NULL : &comm->receives[i];
 	}
@@ -285,7 +289,8 @@ int smd_net_receiver_on_header(struct smd_net_lane *lane, const struct smd_frame
 	}
 	if (entry->device && frame->length && !lane->lane->direct) {
 		return smd_error_set(error, EPROTO,
-			"DATA: %u bytes at %llu must be in the advertised buffer: it is memory of a GPU",
+			"DATA: %u bytes at %llu must be in the advertised buffer: it is memory of "
+			"a GPU",
 			frame->length, (unsigned long long)frame->offset);
 	}
 	lane->receive = receive;
