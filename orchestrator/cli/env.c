@@ -8,13 +8,16 @@
 #include "orchestrator/cli/loaded_job.h"
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/contract/environment.h"
+#include "orchestrator/job/secret.h"
 #include "reduction_server/base/parse.h"
 
 struct selection {
 	const char *replica; /* NULL: all of them */
 	int process;         /* -1: all of them */
 	int as_json;
-	int printed; /* processes so far */
+	int show_secrets;
+	int printed;    /* processes so far */
+	int has_masked; /* something printed so far */
 };
 
 static int set_format(void *target, const char *value, struct smd_error *error)
@@ -37,14 +40,16 @@ static int set_process(void *target, const char *value, struct smd_error *error)
 	return 0;
 }
 
-static int print_json(const struct smd_environment *environment)
+static int print_json(const struct smd_environment *environment, int masks)
 {
 	json_t *json = json_object();
 	int failed = !json;
 
 	for (size_t i = 0; i < environment->count && !failed; i++) {
-		failed = json_object_set_new(json, environment->variables[i].name,
-			json_string(environment->variables[i].value));
+		const struct smd_variable *variable = &environment->variables[i];
+
+		failed = json_object_set_new(json, variable->name,
+			json_string(masks ? smd_variable_shown(variable) : variable->value));
 	}
 	failed = failed || json_dumpf(json, stdout, JSON_INDENT(2));
 	json_decref(json);
@@ -69,16 +74,19 @@ static void print_heading(const struct smd_job *job, int pool, int index, int pr
 	}
 }
 
-static int print_process(
-	const struct smd_contract *contract, int pool, int index, int process, int as_json)
+static int print_process(const struct smd_contract *contract, int pool, int index, int process,
+	struct selection *selection)
 {
+	int masks = !selection->show_secrets;
 	struct smd_environment environment;
 	int ret = smd_contract_environment(contract, pool, index, process, &environment);
 
 	if (ret) {
 		return ret;
 	}
-	ret = as_json ? print_json(&environment) : smd_environment_print(&environment, stdout);
+	selection->has_masked |= masks && smd_environment_has_secrets(&environment);
+	ret = selection->as_json ? print_json(&environment, masks)
+				 : smd_environment_print(&environment, masks, stdout);
 	smd_environment_free(&environment);
 	return ret;
 }
@@ -94,7 +102,7 @@ static int print_replica(const struct smd_job *job, const struct smd_contract *c
 			continue;
 		}
 		print_heading(job, pool, index, process, selection);
-		ret = print_process(contract, pool, index, process, selection->as_json);
+		ret = print_process(contract, pool, index, process, selection);
 		selection->printed++;
 	}
 	return ret;
@@ -140,8 +148,7 @@ static int print_selected(
 			printf("\n}");
 		}
 	} else {
-		ret = print_process(
-			contract, pool, index, process < 0 ? 0 : process, selection->as_json);
+		ret = print_process(contract, pool, index, process < 0 ? 0 : process, selection);
 	}
 	if (selection->as_json) {
 		putchar('\n');
@@ -178,6 +185,24 @@ static int print_job(const struct smd_job *job, struct selection *selection)
 	return ret;
 }
 
+/* A copy of the job without its secrets is as good as the job, for printing. */
+static int print_masked_job(const struct smd_job *job, struct selection *selection)
+{
+	struct smd_masked_job masked;
+	int ret = smd_masked_job_open(&masked, job);
+
+	if (ret) {
+		return ret;
+	}
+	ret = print_job(&masked.job, selection);
+	if (selection->has_masked) {
+		fflush(stdout);
+		fprintf(stderr, "summand: warning: " SMD_SECRET_REMARK "\n");
+	}
+	smd_masked_job_close(&masked);
+	return ret;
+}
+
 static void print_unknown(const struct selection *selection, const char *source)
 {
 	if (selection->process < 0) {
@@ -203,6 +228,8 @@ int smd_custom_jobs_env(int argc, char **argv)
 			set_process, &selection.process},
 		{"format", "shell|json", "how to print the variables (default shell)", set_format,
 			&selection.as_json},
+		{"show-secrets", NULL, "print the values of secrets too (default: masked)",
+			smd_option_set_bool, &selection.show_secrets},
 	};
 	const struct smd_command command = {
 		.synopsis = "summand custom-jobs env SPEC|FLAG... [OPTION...]",
@@ -219,7 +246,8 @@ int smd_custom_jobs_env(int argc, char **argv)
 	if (smd_loaded_job_open(&command, &use, argc, argv, &loaded, &exit_code)) {
 		return exit_code;
 	}
-	ret = print_job(loaded.job, &selection);
+	ret = selection.show_secrets ? print_job(loaded.job, &selection)
+				     : print_masked_job(loaded.job, &selection);
 	if (ret == -ENOENT) {
 		print_unknown(&selection, loaded.source.name);
 		exit_code = SMD_EXIT_USAGE;

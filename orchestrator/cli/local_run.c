@@ -14,6 +14,7 @@
 #include "orchestrator/cli/loaded_job.h"
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/engine/local/container.h"
+#include "orchestrator/job/secret.h"
 #include "orchestrator/runner/jobdir.h"
 
 #define GRACE_DEFAULT_S         30
@@ -90,15 +91,29 @@ static int set_container_runtime(void *target, const char *value, struct smd_err
 	return 0;
 }
 
-static int print_job(const struct smd_loaded_job *loaded, const struct smd_format *format)
+/* Prints a document with its secrets or, with a remark, without them. 0 or -errno. */
+static int print_document(
+	const json_t *document, int show_secrets, const struct smd_format *format, FILE *out)
 {
-	const json_t *job = loaded->job->resolved;
-	int ret = format ? smd_format_print(format, job, stdout) : smd_yaml_print(job, stdout);
+	size_t masked = 0;
+	json_t *shown =
+		show_secrets ? json_deep_copy(document) : smd_secret_mask_json(document, &masked);
+	int ret = shown ? 0 : -ENOMEM;
 
+	if (!ret && !format && masked) {
+		fprintf(out, "# " SMD_SECRET_REMARK "\n");
+	}
+	if (!ret) {
+		ret = format ? smd_format_print(format, shown, out) : smd_yaml_print(shown, out);
+	}
 	if (ret) {
 		fprintf(stderr, "summand: %s\n", strerror(-ret));
+	} else if (masked) {
+		fflush(out);
+		fprintf(stderr, "summand: warning: " SMD_SECRET_REMARK "\n");
 	}
-	return ret ? SMD_EXIT_FAILED : SMD_EXIT_OK;
+	json_decref(shown);
+	return ret;
 }
 
 static int check_runtime(const char *name)
@@ -220,8 +235,8 @@ static int run_and_print(struct smd_loaded_job *loaded, struct smd_local_run_opt
 	}
 	exit_code = run(loaded, options);
 	resource = make_resource(loaded->job, options->dir);
-	if (resource && smd_format_print(format, resource, out)) {
-		fprintf(stderr, "summand: %s\n", strerror(ENOMEM));
+	if (resource) {
+		print_document(resource, options->show_secrets, format, out);
 	}
 	json_decref(resource);
 	if (fclose(out)) {
@@ -278,6 +293,9 @@ int smd_custom_jobs_local_run(int argc, char **argv)
 			smd_option_set_bool, &run_options.oversubscribe},
 		{"stream-logs", NULL, "print what replicas say, instead of their progress",
 			smd_option_set_bool, &run_options.stream_logs},
+		{"show-secrets", NULL,
+			"print and record the values of secrets too (default: masked)",
+			smd_option_set_bool, &run_options.show_secrets},
 	};
 	const struct smd_command command = {
 		.synopsis = "summand custom-jobs local-run SPEC|FLAG... [OPTION...] [-- ARG...]",
@@ -298,7 +316,10 @@ int smd_custom_jobs_local_run(int argc, char **argv)
 	run_options.grace_s = (unsigned)grace_s;
 	run_options.ready_timeout_s = (unsigned)ready_timeout_s;
 	if (use == SMD_USE_SHOW) {
-		exit_code = print_job(&loaded, format);
+		exit_code = print_document(
+				    loaded.job->resolved, run_options.show_secrets, format, stdout)
+				    ? SMD_EXIT_FAILED
+				    : SMD_EXIT_OK;
 	} else {
 		exit_code = start(&loaded, &run_options, job_dir, format);
 	}

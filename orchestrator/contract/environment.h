@@ -69,8 +69,16 @@ int smd_environment_set(struct smd_environment *environment, const char *name, c
 	...) __attribute__((format(printf, 3, 4)));
 const char *smd_environment_get(const struct smd_environment *environment, const char *name);
 
-/* One line each for a shell to read; -EIO when the file cannot be written. */
-int smd_environment_print(const struct smd_environment *environment, FILE *out);
+/* Whether anything of it has to be masked, or is, because the job is a masked one (job/secret.h).
+ */
+int smd_environment_has_secrets(const struct smd_environment *environment);
+
+/* What is shown of a variable's value: the mask, where its name says that it is a secret. */
+const char *smd_variable_shown(const struct smd_variable *variable);
+
+/* One line each for a shell to read; -EIO when the file cannot be written. If it masks, secrets are
+ * comments, and a remark says so: no program may take a mask for a value. */
+int smd_environment_print(const struct smd_environment *environment, int masks, FILE *out);
 void smd_environment_free(struct smd_environment *environment);
 
 /*

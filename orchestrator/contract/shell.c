@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "orchestrator/contract/contract.h"
+#include "orchestrator/job/secret.h"
 
 /* '...' keeps everything as it is but the quote itself. */
 static void print_quoted(const char *value, FILE *out)
@@ -22,11 +23,39 @@ static void print_quoted(const char *value, FILE *out)
 	fputc('\'', out);
 }
 
-int smd_environment_print(const struct smd_environment *environment, FILE *out)
+static int is_secret(const struct smd_variable *variable)
+{
+	return *variable->value && smd_secret_is_name(variable->name);
+}
+
+int smd_environment_has_secrets(const struct smd_environment *environment)
 {
 	for (size_t i = 0; i < environment->count; i++) {
-		fprintf(out, "export %s=", environment->variables[i].name);
-		print_quoted(environment->variables[i].value, out);
+		const struct smd_variable *variable = &environment->variables[i];
+
+		if (is_secret(variable) || strstr(variable->value, SMD_SECRET_MASK)) {
+			return 1;
+		}
+	}
+	return 0;
+}
+
+const char *smd_variable_shown(const struct smd_variable *variable)
+{
+	return is_secret(variable) ? SMD_SECRET_MASK : variable->value;
+}
+
+int smd_environment_print(const struct smd_environment *environment, int masks, FILE *out)
+{
+	if (masks && smd_environment_has_secrets(environment)) {
+		fprintf(out, "# " SMD_SECRET_REMARK "\n");
+	}
+	for (size_t i = 0; i < environment->count; i++) {
+		const struct smd_variable *variable = &environment->variables[i];
+		int is_masked = masks && is_secret(variable);
+
+		fprintf(out, "%sexport %s=", is_masked ? "# " : "", variable->name);
+		print_quoted(is_masked ? SMD_SECRET_MASK : variable->value, out);
 		fputc('\n', out);
 	}
 	return ferror(out) ? -EIO : 0;

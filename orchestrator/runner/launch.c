@@ -11,16 +11,17 @@
 #include "reduction_server/base/log.h"
 
 /* For people to look at: a replica does not depend on it. */
-static void write_environment(const struct smd_jobdir *dir, const struct smd_replica *replica,
-	const struct smd_environment *environment)
+static void write_environment(const struct smd_launcher *launcher,
+	const struct smd_replica *replica, const struct smd_environment *environment)
 {
+	const struct smd_jobdir *dir = launcher->dir;
 	char name[SMD_REPLICA_NAME_MAX + sizeof("env/.env")];
 	char *text = NULL;
 	size_t length;
 	FILE *file = open_memstream(&text, &length);
 	int ret;
 
-	ret = file ? smd_environment_print(environment, file) : -ENOMEM;
+	ret = file ? smd_environment_print(environment, !launcher->show_secrets, file) : -ENOMEM;
 	ret = (file && fclose(file)) || ret ? -ENOMEM : 0;
 	snprintf(name, sizeof(name), "env/%s.env", replica->name);
 	ret = ret ? ret : smd_jobdir_write(dir, name, text, length);
@@ -31,7 +32,7 @@ static void write_environment(const struct smd_jobdir *dir, const struct smd_rep
 	}
 }
 
-static int add_gpus(struct smd_prepared_launch *launch, struct smd_engine *engine,
+static int add_gpus(struct smd_environment *environment, struct smd_engine *engine,
 	const struct smd_replica *replica)
 {
 	char *gpus;
@@ -40,20 +41,19 @@ static int add_gpus(struct smd_prepared_launch *launch, struct smd_engine *engin
 	if (ret) {
 		return ret == -ENOENT ? 0 : ret;
 	}
-	ret = smd_environment_set(&launch->environment, "CUDA_VISIBLE_DEVICES", "%s", gpus);
+	ret = smd_environment_set(environment, "CUDA_VISIBLE_DEVICES", "%s", gpus);
 	free(gpus);
 	return ret;
 }
 
 /* What only a runner knows. The spec's own value of the error file stands. */
-static int add_runner_variables(struct smd_prepared_launch *launch, unsigned restarts)
+static int add_runner_variables(
+	struct smd_environment *environment, const char *error_file, unsigned restarts)
 {
-	struct smd_environment *environment = &launch->environment;
 	int ret = smd_environment_set(environment, "SUMMAND_RESTARTS", "%u", restarts);
 
 	if (!ret && !smd_environment_get(environment, "TORCHELASTIC_ERROR_FILE")) {
-		ret = smd_environment_set(
-			environment, "TORCHELASTIC_ERROR_FILE", "%s", launch->error_file);
+		ret = smd_environment_set(environment, "TORCHELASTIC_ERROR_FILE", "%s", error_file);
 	}
 	return ret;
 }
@@ -91,23 +91,51 @@ static const char *image_of(const struct smd_launcher *launcher, const struct sm
 		       : NULL;
 }
 
-static int make_environment(struct smd_prepared_launch *launch, const struct smd_launcher *launcher,
-	const struct smd_replica *replica, unsigned restarts)
-{
-	int ret = smd_contract_environment(launcher->contract, replica->pool, replica->index,
-		replica->process, &launch->environment);
+/* What a launch's environment is made of. */
+struct origin {
+	const struct smd_launcher *launcher;
+	const struct smd_replica *replica;
+	const char *error_file;
+	unsigned restarts;
+};
 
-	ret = ret ? ret : add_runner_variables(launch, restarts);
-	ret = ret ? ret : add_gpus(launch, launcher->engine, replica);
-	return ret ? ret : smd_workspace_add(launcher->workspace, &launch->environment);
+static int make_environment(const struct origin *origin, const struct smd_contract *contract,
+	struct smd_environment *out)
+{
+	const struct smd_replica *replica = origin->replica;
+	int ret = smd_contract_environment(
+		contract, replica->pool, replica->index, replica->process, out);
+
+	ret = ret ? ret : add_runner_variables(out, origin->error_file, origin->restarts);
+	ret = ret ? ret : add_gpus(out, origin->launcher->engine, replica);
+	return ret ? ret : smd_workspace_add(origin->launcher->workspace, out);
+}
+
+/* Records what the replica gets, but for its secrets. */
+static void record_environment(
+	const struct origin *origin, const struct smd_environment *environment)
+{
+	const struct smd_contract *shown_contract = origin->launcher->shown_contract;
+	struct smd_environment shown = {0};
+
+	if (!shown_contract) {
+		write_environment(origin->launcher, origin->replica, environment);
+	} else if (make_environment(origin, shown_contract, &shown) == 0) {
+		write_environment(origin->launcher, origin->replica, &shown);
+	}
+	smd_environment_free(&shown);
 }
 
 int smd_launch_prepare(struct smd_prepared_launch *launch, const struct smd_launcher *launcher,
 	const struct smd_replica *replica, unsigned restarts)
 {
 	int ret = make_paths(launch, launcher->dir, replica);
+	const struct origin origin = {.launcher = launcher,
+		.replica = replica,
+		.error_file = launch->error_file,
+		.restarts = restarts};
 
-	ret = ret ? ret : make_environment(launch, launcher, replica, restarts);
+	ret = ret ? ret : make_environment(&origin, launcher->contract, &launch->environment);
 	ret = ret ? ret
 		  : smd_contract_argv(launcher->contract, replica->pool, replica->index,
 			    &launch->environment, &launch->argv);
@@ -119,7 +147,7 @@ int smd_launch_prepare(struct smd_prepared_launch *launch, const struct smd_laun
 	if (!launch->program) {
 		return -EINVAL;
 	}
-	write_environment(launcher->dir, replica, &launch->environment);
+	record_environment(&origin, &launch->environment);
 	return 0;
 }
 

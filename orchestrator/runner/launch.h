@@ -14,6 +14,8 @@
 struct smd_launcher {
 	const struct smd_job *job;
 	const struct smd_contract *contract;
+	const struct smd_contract *shown_contract; /* what records have in place of it; or NULL */
+	int show_secrets;
 	const struct smd_jobdir *dir;
 	const struct smd_workspace *workspace;
 	struct smd_engine *engine;

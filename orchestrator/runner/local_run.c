@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "orchestrator/job/secret.h"
 #include "orchestrator/runner/guard.h"
 #include "orchestrator/runner/run.h"
 #include "orchestrator/runner/summary.h"
@@ -40,6 +41,8 @@ struct local_run {
 	struct smd_engine *engine;
 	struct smd_placement placement;
 	struct smd_contract *contract;
+	struct smd_masked_job shown;         /* what records have of the job */
+	struct smd_contract *shown_contract; /* NULL: the job has no secrets to mask */
 	struct smd_workspace workspace;
 	struct loop loop;
 	FILE *progress; /* where progress and summary go */
@@ -213,7 +216,8 @@ static int keep_inputs(const struct local_run *local)
 			&local->dir, "spec.json", options->spec_text, options->spec_length);
 	}
 	if (!ret && job->resolved) {
-		ret = smd_jobdir_write_json(&local->dir, "resolved.json", job->resolved);
+		ret = smd_jobdir_write_json(&local->dir, "resolved.json",
+			local->shown.count ? local->shown.job.resolved : job->resolved);
 	}
 	if (!ret && options->plan_text) {
 		ret = smd_jobdir_write(
@@ -232,6 +236,25 @@ static void show_warnings(struct local_run *local)
 	}
 }
 
+/* Most jobs have no secrets: these are shown as they are. */
+static int mask_secrets(struct local_run *local)
+{
+	int ret = 0;
+
+	if (!local->options->show_secrets) {
+		ret = smd_masked_job_open(&local->shown, local->run.status.job);
+	}
+	return ret || local->shown.count == 0 ? ret
+					      : smd_contract_create(&local->shown.job,
+							&local->placement, &local->shown_contract);
+}
+
+static void close_shown(struct local_run *local)
+{
+	smd_contract_free(local->shown_contract);
+	smd_masked_job_close(&local->shown);
+}
+
 /* Places the replicas, records spec and plan, sets up the workspace, and builds the contract. */
 static int prepare(struct local_run *local, struct smd_error *error)
 {
@@ -245,11 +268,13 @@ static int prepare(struct local_run *local, struct smd_error *error)
 	smd_jobdir_reserve(&local->dir, RESERVE_SIZE + run->status.count * RESERVE_PER_PROCESS);
 	smd_record_write(&run->record, &run->status);
 	ret = ret ? ret : place_output(local);
+	ret = ret ? ret : mask_secrets(local);
 	ret = ret ? ret : keep_inputs(local);
 	ret = ret ? ret
 		  : smd_workspace_open(&local->workspace, job, &local->dir, engine->agent, error);
 	ret = ret ? ret : smd_contract_create(job, &local->placement, &local->contract);
 	if (ret) {
+		close_shown(local);
 		smd_workspace_close(&local->workspace);
 		smd_placement_free(&local->placement);
 		return smd_error_set(error, -ret, "%s: %s", local->dir.path, strerror(-ret));
@@ -310,6 +335,8 @@ static int open_supervisor(struct local_run *local)
 	run->supervisor = (struct smd_supervisor){
 		.launcher = {.job = run->status.job,
 			.contract = local->contract,
+			.shown_contract = local->shown_contract,
+			.show_secrets = local->options->show_secrets,
 			.dir = &local->dir,
 			.workspace = &local->workspace,
 			.engine = local->engine,
@@ -377,6 +404,7 @@ static int run_job(struct local_run *local, struct smd_error *error)
 		goto close_display;
 	}
 	ret = run_to_end(local);
+	close_shown(local);
 	smd_contract_free(local->contract);
 	smd_workspace_close(&local->workspace);
 	smd_placement_free(&local->placement);

@@ -90,6 +90,44 @@ class PlaceTest(JobTest):
         for path, mode in modes.items():
             self.assertEqual(oct(os.stat(path).st_mode & 0o777), oct(mode), path)
 
+    def test_secrets_are_masked_where_they_are_shown(self):
+        secret = "it's \"5ecret\""
+        env = [{"name": "DB_PASSWORD", "value": secret}, {"name": "URL", "value": "u:$(DB_PASSWORD)@h"},
+               {"name": "api_token", "value": secret}, {"name": "TOKEN_FILE", "value": "/etc/token"},
+               {"name": "PLAIN", "value": "plain"}, {"name": "EMPTY_KEY", "value": ""}]
+        chief = {**bash('echo "[$DB_PASSWORD] [$URL] [$api_token] $CLUSTER_SPEC"'), "env": env}
+        run = self.run_job([chief])
+        self.assert_code(run, 0)
+        log = self.read(run, "logs/workerpool0-0.log")
+        self.assertTrue(log.startswith(f"[{secret}] [u:{secret}@h] [{secret}] "), log)
+        self.assertIn("5ecret", log.split("] ", 3)[-1])  # the spec in CLUSTER_SPEC is the spec
+        for name in "env/workerpool0-0.env", "resolved.json", "state.json", "summary.json", "plan.txt":
+            self.assertNotIn("5ecret", self.read(run, name), name)
+        lines = self.read(run, "env/workerpool0-0.env").splitlines()
+        self.assertEqual(lines[0], "# values of secrets are shown as (masked); --show-secrets shows them")
+        for line in ("# export DB_PASSWORD='(masked)'", "# export api_token='(masked)'",
+                     "export URL='u:(masked)@h'", "export TOKEN_FILE='/etc/token'",
+                     "export PLAIN='plain'", "export EMPTY_KEY=''"):
+            self.assertIn(line, lines)
+        spec = os.path.join(os.path.dirname(run.job_dir), "spec.json")
+        shown = []
+        for words in (["env", spec], ["env", spec, "--format=json"],
+                      ["env", spec, "--replica=workerpool0-0"], ["local-run", spec, "--dry-run"],
+                      ["local-run", spec, "--dry-run", "--format=json"],
+                      ["local-run", spec, "--job-dir=" + self.path("again"), "--format=json"]):
+            for flags in [], ["--show-secrets"]:
+                with self.subTest(words=words, flags=flags):
+                    said = subprocess.run([SUMMAND, "custom-jobs", *words, *flags], check=False,
+                                          capture_output=True, text=True)
+                    self.assertEqual(said.returncode, 0, said.stderr)
+                    self.assertEqual("5ecret" in said.stdout, bool(flags), said.stdout)
+                    self.assertEqual("--show-secrets shows them" in said.stderr, not flags)
+                    shown.append(said.stdout)
+        self.assertEqual(json.loads(shown[2])["workerpool0-0"]["DB_PASSWORD"], "(masked)")
+        self.assertEqual(json.loads(shown[3])["workerpool0-0"]["DB_PASSWORD"], secret)
+        with open(self.path("again/env/workerpool0-0.env"), encoding="utf-8") as file:
+            self.assertIn("5ecret", file.read())
+
     def test_no_link_is_followed(self):
         elsewhere = self.path("elsewhere")
         os.mkdir(elsewhere)
