@@ -51,57 +51,12 @@ static int comm_create_slots(struct smd_server_comm *comm, unsigned nslots)
 		slot->whole = calloc(comm->nranks, sizeof(*slot->whole));
 		if (!slot->parts || !slot->sends || !slot->remote_buffers || !slot->whole) {
 			comm_free_slots(comm);
+			comm->slots = NULL;
+			comm->nslots = 0;
 			return -ENOMEM;
 		}
 	}
 	return 0;
-}
-
-static int comm_create(struct smd_comms *comms, const char *name, const struct smd_join *join,
-	struct smd_server_comm **out, struct smd_error *error)
-{
-	struct smd_server_comm *comm = calloc(1, sizeof(*comm));
-	struct smd_buffer_pool *pool = &comms->resources->pool;
-	int ret = -ENOMEM;
-
-	if (!comm) {
-		return smd_error_set(
-			error, ENOMEM, "group %s: the reduction server is out of memory", name);
-	}
-	comm->comms = comms;
-	comm->resources = comms->resources;
-	comm->nranks = join->nranks;
-	comm->table_hash = join->table_hash;
-	comm->since_ns = smd_clock_ns();
-	comm->window = 1;
-	comm->reserved_window = 1;
-	if (!smd_buffer_pool_reserve(pool, comm_buffers(comm, 1))) {
-		ret = smd_error_set(error, ENOSPC,
-			"group %s: the reduction server's memory has no slot left for %u ranks "
-			"(%zu of %zu buffers of %zu bytes are promised); give it a larger "
-			"--memory-limit",
-			name, comm->nranks, pool->reserved, pool->total, pool->buffer_bytes);
-		goto free_comm;
-	}
-	comm->name = strdup(name);
-	comm->members = calloc(comm->nranks, sizeof(*comm->members));
-	if (!comm->name || !comm->members ||
-		comm_create_slots(comm, 2 * comms->resources->window)) {
-		smd_error_set(
-			error, ENOMEM, "group %s: the reduction server is out of memory", name);
-		goto release_buffers;
-	}
-	TAILQ_INSERT_TAIL(&comms->list, comm, link);
-	*out = comm;
-	return 0;
-
-release_buffers:
-	free(comm->name);
-	free(comm->members);
-	smd_buffer_pool_release(pool, comm_buffers(comm, 1));
-free_comm:
-	free(comm);
-	return ret;
 }
 
 void smd_server_comm_free(struct smd_server_comm *comm)
@@ -110,6 +65,91 @@ void smd_server_comm_free(struct smd_server_comm *comm)
 	free(comm->members);
 	free(comm->name);
 	free(comm);
+}
+
+static int comm_no_memory(const char *name, struct smd_error *error)
+{
+	return smd_error_set(
+		error, ENOMEM, "group %s: the reduction server is out of memory", name);
+}
+
+static int comm_no_slot(const char *name, unsigned nranks, const struct smd_buffer_pool *pool,
+	struct smd_error *error)
+{
+	return smd_error_set(error, ENOSPC,
+		"group %s: the reduction server's memory has no slot left for %u ranks (%zu of %zu "
+		"buffers of %zu bytes are promised); give it a larger --memory-limit",
+		name, nranks, pool->reserved, pool->total, pool->buffer_bytes);
+}
+
+/* Whether a communicator may begin to form: there are few enough, and it could have a slot. */
+static int comm_may_form(const struct smd_comms *comms, const char *name,
+	const struct smd_member *member, unsigned nranks, struct smd_error *error)
+{
+	const struct smd_buffer_pool *pool = &comms->resources->pool;
+	const struct smd_server_comm *comm;
+	unsigned forming = 0;
+
+	if (nranks + 1u > pool->total) {
+		return comm_no_slot(name, nranks, pool, error);
+	}
+	TAILQ_FOREACH (comm, &comms->list, link) {
+		forming += comm->state == SMD_SERVER_COMM_FORMING;
+	}
+	if (forming >= SMD_FORMING_SHARD_MAX) {
+		return smd_error_set(error, EAGAIN,
+			"group %s: at most %d groups may form at once on a shard of the reduction "
+			"server",
+			name, SMD_FORMING_SHARD_MAX);
+	}
+	if (smd_peer_count_forming(member) >= SMD_FORMING_LANE_MAX) {
+		return smd_error_set(error, EAGAIN,
+			"group %s: at most %d groups of a process may form at once, got one more "
+			"from %s",
+			name, SMD_FORMING_LANE_MAX, smd_peer_replica(member));
+	}
+	return 0;
+}
+
+static int comm_create(struct smd_comms *comms, const char *name, const struct smd_join *join,
+	struct smd_server_comm **out, struct smd_error *error)
+{
+	struct smd_server_comm *comm = calloc(1, sizeof(*comm));
+
+	if (!comm) {
+		return comm_no_memory(name, error);
+	}
+	comm->comms = comms;
+	comm->resources = comms->resources;
+	comm->nranks = join->nranks;
+	comm->table_hash = join->table_hash;
+	comm->since_ns = smd_clock_ns();
+	comm->name = strdup(name);
+	comm->members = calloc(comm->nranks, sizeof(*comm->members));
+	if (!comm->name || !comm->members) {
+		smd_server_comm_free(comm);
+		return comm_no_memory(name, error);
+	}
+	TAILQ_INSERT_TAIL(&comms->list, comm, link);
+	*out = comm;
+	return 0;
+}
+
+/* What the communicator needs once it is complete: its sure slot, and a table of slots. */
+static int comm_reserve(struct smd_server_comm *comm, struct smd_error *error)
+{
+	struct smd_buffer_pool *pool = &comm->resources->pool;
+
+	if (!smd_buffer_pool_reserve(pool, comm_buffers(comm, 1))) {
+		return comm_no_slot(comm->name, comm->nranks, pool, error);
+	}
+	if (comm_create_slots(comm, 2 * comm->resources->window)) {
+		smd_buffer_pool_release(pool, comm_buffers(comm, 1));
+		return comm_no_memory(comm->name, error);
+	}
+	comm->window = 1;
+	comm->reserved_window = 1;
+	return 0;
 }
 
 static void comm_retire_if_gone(struct smd_server_comm *comm)
@@ -183,6 +223,13 @@ void smd_server_comm_slot_freed(struct smd_server_comm *comm)
 
 static void comm_activate(struct smd_server_comm *comm)
 {
+	struct smd_error error = {""};
+	int ret = comm_reserve(comm, &error);
+
+	if (ret) {
+		smd_server_comm_abort(comm, -ret, error.text);
+		return;
+	}
 	comm->state = SMD_SERVER_COMM_ACTIVE;
 	comm->limit = comm->window; /* the sure slot; more comes with results, to those who work */
 	for (unsigned r = 0; r < comm->nranks; r++) {
@@ -280,7 +327,8 @@ int smd_server_comm_join(struct smd_comms *comms, struct smd_member *member, con
 	if (ret == 0 && comm) {
 		ret = comm_agree(comm, member, join, error);
 	} else if (ret == 0) {
-		ret = comm_create(comms, name, join, &comm, error);
+		ret = comm_may_form(comms, name, member, join->nranks, error);
+		ret = ret ? ret : comm_create(comms, name, join, &comm, error);
 	}
 	if (ret) {
 		return ret;
@@ -424,7 +472,29 @@ static void comm_tell(struct smd_server_comm *comm, const struct smd_slot *slot,
 	}
 }
 
-void smd_server_comm_tell_late(struct smd_server_comm *comm, uint64_t now_ns)
+static void comm_check_forming(struct smd_server_comm *comm, uint64_t now_ns)
+{
+	bool over = now_ns - comm->since_ns >= comm->resources->forming_s * SMD_SECOND_NS;
+	char ranks[360];
+	char text[SMD_ERROR_TEXT_MAX];
+
+	if (!over && now_ns - comm->told_ns < FORMING_TELL_S * SMD_SECOND_NS) {
+		return;
+	}
+	comm->told_ns = now_ns;
+	name_missing(comm, NULL, ranks, sizeof(ranks));
+	if (over) {
+		snprintf(text, sizeof(text), "group %.100s: %s of %u not joined within %u s",
+			comm->name, ranks, comm->nranks, comm->resources->forming_s);
+		smd_server_comm_abort(comm, ETIMEDOUT, text);
+	} else {
+		snprintf(text, sizeof(text), "group %.100s: %s of %u not joined yet", comm->name,
+			ranks, comm->nranks);
+		comm_tell(comm, NULL, SMD_LOG_DEBUG, text);
+	}
+}
+
+static void comm_check_active(struct smd_server_comm *comm, uint64_t now_ns)
 {
 	const struct smd_slot *slot = &comm->slots[comm->done % comm->nslots];
 	char ranks[360];
@@ -432,15 +502,8 @@ void smd_server_comm_tell_late(struct smd_server_comm *comm, uint64_t now_ns)
 	uint64_t late_ns = comm->resources->late_s * SMD_SECOND_NS;
 	unsigned missing;
 
-	if (comm->state == SMD_SERVER_COMM_FORMING &&
-		now_ns - comm->told_ns >= FORMING_TELL_S * SMD_SECOND_NS) {
-		comm->told_ns = now_ns;
-		name_missing(comm, NULL, ranks, sizeof(ranks));
-		snprintf(text, sizeof(text), "group %.100s: %s of %u not joined yet", comm->name,
-			ranks, comm->nranks);
-		comm_tell(comm, NULL, SMD_LOG_DEBUG, text);
-	} else if (comm->state == SMD_SERVER_COMM_ACTIVE && slot->state == SMD_SLOT_GATHERING &&
-		   now_ns - slot->opened_ns >= late_ns && now_ns - comm->told_ns >= late_ns) {
+	if (slot->state == SMD_SLOT_GATHERING && now_ns - slot->opened_ns >= late_ns &&
+		now_ns - comm->told_ns >= late_ns) {
 		comm->told_ns = now_ns;
 		missing = name_missing(comm, slot, ranks, sizeof(ranks));
 		snprintf(text, sizeof(text), "%s %s %llu s late for operation %llu of group %.60s",
@@ -448,5 +511,32 @@ void smd_server_comm_tell_late(struct smd_server_comm *comm, uint64_t now_ns)
 			(unsigned long long)((now_ns - slot->opened_ns) / SMD_SECOND_NS),
 			(unsigned long long)slot->shape.operation, comm->name);
 		comm_tell(comm, slot, SMD_LOG_WARN, text);
+	}
+}
+
+void smd_server_comm_check_late(struct smd_server_comm *comm, uint64_t now_ns)
+{
+	if (comm->state == SMD_SERVER_COMM_FORMING) {
+		comm_check_forming(comm, now_ns);
+	} else if (comm->state == SMD_SERVER_COMM_ACTIVE) {
+		comm_check_active(comm, now_ns);
+	}
+}
+
+void smd_server_comms_drain(struct smd_comms *comms)
+{
+	struct smd_server_comm *comm = TAILQ_FIRST(&comms->list);
+	char text[SMD_ERROR_TEXT_MAX];
+
+	comms->draining = true;
+	while (comm) {
+		struct smd_server_comm *next = TAILQ_NEXT(comm, link);
+
+		if (comm->state == SMD_SERVER_COMM_FORMING) {
+			snprintf(text, sizeof(text),
+				"group %.200s: the reduction server is being drained", comm->name);
+			smd_server_comm_abort(comm, ESHUTDOWN, text);
+		}
+		comm = next;
 	}
 }

@@ -1,15 +1,17 @@
 /*
  * A communicator as one shard sees it: its members, its window of slots, and how far it has come.
  *
- * FORMING until every rank has joined, then ACTIVE. It is ABORTED when a rank is lost or ranks
- * disagree: every member is told once, is cut off from it, and has only LEAVE left to say. It is
- * gone when no member is attached and no lane uses its buffers any longer.
+ * FORMING until every rank has joined, then ACTIVE. It is ABORTED when a rank is lost, ranks
+ * disagree, or it does not become complete in time: every member is told once, is cut off from it,
+ * and has only LEAVE left to say. It is gone when no member is attached and no lane uses its
+ * buffers any longer. While it forms it has no buffers and no slots, and costs a few KiB.
  *
  * Credits. `limit` is the first ordinal that has not been granted to any rank; each rank's own is
  * what it has been told, so a rank that does not take its results cannot use up the others'
  * buffers. A grant reserves buffers: a window of W needs W * (nranks + 1) reserved ones
- * (specs/design/wire.md says why). One such set is reserved for as long as the communicator lives,
- * and an idle one has no more; the others come with its first result, while the shard has plenty.
+ * (specs/design/wire.md says why). One such set is reserved from when the communicator is complete
+ * until it is gone, and an idle one has no more; the others come with its first result, while the
+ * shard has plenty.
  */
 #ifndef SMD_ENGINE_COMM_H
 #define SMD_ENGINE_COMM_H
@@ -30,6 +32,9 @@ enum smd_server_comm_state {
 	SMD_SERVER_COMM_ACTIVE,
 	SMD_SERVER_COMM_ABORTED
 };
+
+#define SMD_FORMING_LANE_MAX  64   /* communicators that form at once on a lane */
+#define SMD_FORMING_SHARD_MAX 4096 /* and on a shard */
 
 /* One rank's place in a communicator. It belongs to its peer, and lives from JOIN to LEAVE. */
 struct smd_member {
@@ -113,9 +118,12 @@ void smd_server_comm_granted(
 
 void smd_server_comm_slot_freed(struct smd_server_comm *comm);
 
-/* Names the ranks that the others have been waiting for too long, on the log and to those who wait.
- */
-void smd_server_comm_tell_late(struct smd_server_comm *comm, uint64_t now_ns);
+/* Names the ranks that the others have been waiting for too long, on the log and to those who wait;
+ * ends a communicator that has been forming for too long. */
+void smd_server_comm_check_late(struct smd_server_comm *comm, uint64_t now_ns);
+
+/* No communicator is formed any more: those that were forming are over. */
+void smd_server_comms_drain(struct smd_comms *comms);
 
 void smd_server_comm_free(struct smd_server_comm *comm);
 

@@ -53,6 +53,19 @@ static struct smd_member *peer_find(const struct smd_peer *peer, uint32_t number
 	return member && member->number == number ? member : NULL;
 }
 
+unsigned smd_peer_count_forming(const struct smd_member *member)
+{
+	const struct smd_peer *peer = member->peer;
+	unsigned forming = 0;
+
+	for (uint32_t i = 0; i < peer->nmembers && forming < SMD_FORMING_LANE_MAX; i++) {
+		const struct smd_member *one = peer->members[i];
+
+		forming += one && one->comm && one->comm->state == SMD_SERVER_COMM_FORMING;
+	}
+	return forming;
+}
+
 /* NULL with a text when the number cannot be given to a new member. */
 static struct smd_member *peer_add(
 	struct smd_peer *peer, const struct smd_frame *frame, struct smd_error *error)

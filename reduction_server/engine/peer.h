@@ -39,6 +39,9 @@ void smd_peer_check_alive(struct smd_peer *peer, uint64_t now_ns);
 void smd_peer_send(struct smd_member *member, enum smd_frame_kind kind, unsigned window,
 	const void *payload, size_t length);
 
+/* On how many communicators that form the member's lane is, up to SMD_FORMING_LANE_MAX. */
+unsigned smd_peer_count_forming(const struct smd_member *member);
+
 /* The name that the member's worker goes by in messages. */
 static inline const char *smd_peer_replica(const struct smd_member *member)
 {

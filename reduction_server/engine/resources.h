@@ -17,6 +17,7 @@ struct smd_resources {
 	uint32_t chunk_bytes; /* largest chunk */
 	unsigned window;      /* slots that a communicator gets while there are enough */
 	unsigned late_s;      /* a rank that the others wait for so long is named */
+	unsigned forming_s;   /* a communicator that is not complete by then is over */
 	unsigned busy_slots;  /* of all communicators */
 	uint64_t chunks;      /* reduced */
 };

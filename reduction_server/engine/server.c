@@ -102,6 +102,7 @@ static int server_start_shards(
 		.memory_bytes = config->memory_bytes / config->shards,
 		.window = config->window ? config->window : SMD_WINDOW_DEFAULT,
 		.late_s = config->late_s ? config->late_s : SMD_LATE_DEFAULT_S,
+		.forming_s = config->forming_s ? config->forming_s : SMD_FORMING_DEFAULT_S,
 		.heartbeat_s =
 			config->heartbeat_s ? config->heartbeat_s : SMD_HEARTBEAT_LIMIT_DEFAULT_S,
 		.greeting_s = server->greeter.patience_s,

@@ -12,9 +12,9 @@
 #include <stdint.h>
 
 #include "reduction_server/base/error.h"
-#include "reduction_server/transport/bandwidth.h"
 #include "reduction_server/engine/greeting.h"
 #include "reduction_server/engine/shard.h"
+#include "reduction_server/transport/bandwidth.h"
 #include "reduction_server/transport/transport.h"
 
 struct smd_server;
@@ -33,6 +33,7 @@ struct smd_server_config {
 	uint32_t bandwidth_mbps;       /* of the server; 0: SMD_BANDWIDTH_DEFAULT_MBPS */
 	unsigned window;               /* 0: SMD_WINDOW_DEFAULT */
 	unsigned late_s;               /* 0: SMD_LATE_DEFAULT_S */
+	unsigned forming_s;            /* 0: SMD_FORMING_DEFAULT_S */
 	unsigned heartbeat_s;          /* 0: SMD_HEARTBEAT_LIMIT_DEFAULT_S */
 	unsigned greeting_s;           /* a lane that has not said HELLO by then is closed; 0:
 					  SMD_GREETING_DEFAULT_S */

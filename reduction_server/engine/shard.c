@@ -85,7 +85,7 @@ static void shard_on_mail(void *owner)
 		shard_admit(shard, arrival);
 	}
 	if (drain) {
-		shard->comms.draining = true;
+		smd_server_comms_drain(&shard->comms);
 		smd_greeter_close(&shard->greeter);
 		smd_shard_check_drained(shard);
 	}
@@ -154,13 +154,16 @@ static void shard_on_janitor(evutil_socket_t fd, short what, void *arg)
 	struct smd_shard *shard = arg;
 	uint64_t now = smd_clock_ns();
 	struct smd_peer *peer = TAILQ_FIRST(&shard->peers);
-	struct smd_server_comm *comm;
+	struct smd_server_comm *comm = TAILQ_FIRST(&shard->comms.list);
 
 	(void)fd;
 	(void)what;
 	smd_greeter_check(&shard->greeter);
-	TAILQ_FOREACH (comm, &shard->comms.list, link) {
-		smd_server_comm_tell_late(comm, now);
+	while (comm) {
+		struct smd_server_comm *next = TAILQ_NEXT(comm, link);
+
+		smd_server_comm_check_late(comm, now); /* may end it */
+		comm = next;
 	}
 	while (peer) {
 		struct smd_peer *next = TAILQ_NEXT(peer, link);
@@ -305,6 +308,7 @@ int smd_shard_start(
 	shard->resources.chunk_bytes = config->welcome.chunk_bytes;
 	shard->resources.window = config->window;
 	shard->resources.late_s = config->late_s;
+	shard->resources.forming_s = config->forming_s;
 	TAILQ_INIT(&shard->comms.list);
 	shard->comms.resources = &shard->resources;
 	shard->comms.retire = shard_retire;

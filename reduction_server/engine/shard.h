@@ -26,15 +26,17 @@ struct smd_shard_config {
 	size_t memory_bytes;           /* of the slot pool */
 	unsigned window;               /* slots that a communicator gets while there are enough */
 	unsigned late_s;               /* a rank that the others wait for so long is named */
+	unsigned forming_s;            /* a communicator that is not complete by then is over */
 	unsigned heartbeat_s;          /* a worker that says nothing for so long is lost */
 	unsigned greeting_s;           /* and one that does not say HELLO for so long */
 	const char *token;             /* what HELLO must carry; NULL: anything */
 	void (*on_ended)(void *owner); /* called on the shard's thread, as the last thing it does */
 	void *owner;
 };
-#define SMD_WINDOW_DEFAULT 8
-#define SMD_SMALL_ELEMENTS 16384 /* an operation of so many is worth polling for */
-#define SMD_LATE_DEFAULT_S 10
+#define SMD_WINDOW_DEFAULT    8
+#define SMD_SMALL_ELEMENTS    16384 /* an operation of so many is worth polling for */
+#define SMD_LATE_DEFAULT_S    10
+#define SMD_FORMING_DEFAULT_S 600 /* far more than workers wait, so that it is strangers' limit */
 
 struct smd_shard_stats {
 	struct smd_lane_counts moved; /* by lanes that have ended */

@@ -1,0 +1,222 @@
+/*
+ * Strangers: connections that do nothing, or ask for much and never come to an operation. They
+ * take neither the memory, the descriptors nor the log from jobs that do, and hold no drain up.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "tests/unit/allreduce/capture.h"
+#include "tests/unit/allreduce/fixture.h"
+#include "tests/unit/allreduce/raw.h"
+
+enum { CHUNK = 64 << 10 };
+
+/* Memory for one communicator of two ranks, with a window of one. */
+static const struct smd_server_config small = {.shards = 1,
+	.chunk_bytes = CHUNK,
+	.window = 1,
+	.memory_bytes = 3 * SMD_BUFFER_POOL_STRIDE(CHUNK)};
+
+static void operate(struct pool_rank *rank)
+{
+	int32_t value = rank->rank + 1;
+
+	CHECK(smd_allreduce(rank->comm, &value, &value, 1, SMD_INT32, SMD_SUM) == 0);
+	CHECK(value == rank->nranks * (rank->nranks + 1) / 2);
+}
+
+/* The server has read all that was said before. */
+static void await_server(struct raw *raw)
+{
+	raw_send(raw, (struct smd_frame){.kind = SMD_FRAME_PING}, NULL, 0);
+	raw_expect(raw, SMD_FRAME_PONG);
+}
+
+static void join_many(struct raw *raw, unsigned n)
+{
+	char group[32];
+
+	for (unsigned i = 0; i < n; i++) {
+		snprintf(group, sizeof(group), "half-%u", i);
+		raw_join(raw, i, group, 2, 0);
+	}
+}
+
+/* ---- groups that are not complete ---- */
+
+static void groups_that_form_take_no_memory(void **state)
+{
+	struct pool pool;
+	struct raw raw;
+
+	(void)state;
+	pool_start(&pool, "tcp", 1, &small);
+	raw_open(&raw, &pool, 0);
+	raw_greet(&raw, "stranger");
+	join_many(&raw, 50);
+	await_server(&raw);
+	pool_run(&pool, 2, "good", operate, NULL);
+	raw_close(&raw);
+	pool_stop(&pool);
+}
+
+static void a_group_that_gets_no_slot_is_told_so_when_it_is_complete(void **state)
+{
+	const char *text = "group raw/second: the reduction server's memory has no slot left for 2 "
+			   "ranks (3 of 3 buffers of 65536 bytes are promised); give it a larger "
+			   "--memory-limit";
+	struct pool pool;
+	struct raw raws[2];
+
+	(void)state;
+	pool_start(&pool, "tcp", 1, &small);
+	for (unsigned r = 0; r < 2; r++) {
+		raw_open(&raws[r], &pool, 0);
+		raw_greet(&raws[r], "rank");
+		raw_join(&raws[r], 0, "first", 2, r);
+	}
+	for (unsigned r = 0; r < 2; r++) {
+		raw_expect(&raws[r], SMD_FRAME_JOINED);
+		raw_join(&raws[r], 1, "second", 2, r);
+	}
+	for (unsigned r = 0; r < 2; r++) {
+		raw_expect_text(&raws[r], SMD_FRAME_ABORT, text);
+		raw_leave(&raws[r], 1, r);
+	}
+	/* What can never be complete is not waited for. */
+	raw_join(&raws[0], 2, "large", 3, 0);
+	raw_expect_text(&raws[0], SMD_FRAME_ABORT, "has no slot left for 3 ranks");
+	raw_leave(&raws[0], 2, 0);
+	for (unsigned r = 0; r < 2; r++) { /* the first is as it was, and its slot is given back */
+		raw_leave(&raws[r], 0, r);
+	}
+	for (unsigned r = 0; r < 2; r++) {
+		raw_join(&raws[r], 3, "second", 2, r);
+	}
+	for (unsigned r = 0; r < 2; r++) {
+		raw_expect(&raws[r], SMD_FRAME_JOINED);
+		raw_close(&raws[r]);
+	}
+	pool_stop(&pool);
+}
+
+static void a_group_that_is_not_complete_in_time_is_over(void **state)
+{
+	struct smd_server_config config = small;
+	struct pool pool;
+	struct raw raw;
+
+	(void)state;
+	config.forming_s = 1;
+	pool_start(&pool, "tcp", 1, &config);
+	raw_open(&raw, &pool, 0);
+	raw_greet(&raw, "patient");
+	raw_join(&raw, 0, "half", 2, 1);
+	raw_expect_text(&raw, SMD_FRAME_ABORT, "group raw/half: rank 0 of 2 not joined within 1 s");
+	raw_close(&raw);
+	pool_stop(&pool);
+}
+
+static void few_groups_form_at_once_on_a_lane(void **state)
+{
+	struct pool pool;
+	struct raw raw;
+
+	(void)state;
+	pool_start(&pool, "tcp", 1, &small);
+	raw_open(&raw, &pool, 0);
+	raw_greet(&raw, "eager");
+	join_many(&raw, SMD_FORMING_LANE_MAX + 1);
+	raw_expect_text(&raw, SMD_FRAME_ABORT,
+		"group raw/half-64: at most 64 groups of a process may form at once, got one more "
+		"from eager");
+	raw_leave(&raw, SMD_FORMING_LANE_MAX, 0);
+	raw_leave(&raw, 0, 0);
+	raw_join(&raw, SMD_COMMS_MAX, "another", 1, 0); /* complete at once: it does not count */
+	raw_expect(&raw, SMD_FRAME_JOINED);
+	raw_close(&raw);
+	pool_stop(&pool);
+}
+
+static void few_groups_form_at_once_on_a_shard(void **state)
+{
+	enum { LANES = SMD_FORMING_SHARD_MAX / SMD_FORMING_LANE_MAX };
+	static struct raw raws[LANES + 1];
+	struct pool pool;
+	char name[32];
+
+	(void)state;
+	pool_start(&pool, "tcp", 1, &small);
+	for (unsigned i = 0; i < LANES; i++) {
+		raw_open(&raws[i], &pool, 0);
+		raw_greet(&raws[i], "one-of-many");
+		for (unsigned k = 0; k < SMD_FORMING_LANE_MAX; k++) {
+			snprintf(name, sizeof(name), "half-%u-%u", i, k);
+			raw_join(&raws[i], k, name, 2, 0);
+		}
+		await_server(&raws[i]);
+	}
+	raw_open(&raws[LANES], &pool, 0);
+	raw_greet(&raws[LANES], "last");
+	raw_join(&raws[LANES], 0, "one-more", 2, 0);
+	raw_expect_text(&raws[LANES], SMD_FRAME_ABORT,
+		"group raw/one-more: at most 4096 groups may form at once on a shard");
+	for (unsigned i = 0; i <= LANES; i++) {
+		raw_close(&raws[i]);
+	}
+	pool_stop(&pool);
+}
+
+static void a_drain_does_not_wait_for_groups_that_form(void **state)
+{
+	struct pool pool;
+	struct raw raw;
+
+	(void)state;
+	pool_start(&pool, "tcp", 1, &small);
+	raw_open(&raw, &pool, 0);
+	raw_greet(&raw, "stranger");
+	raw_join(&raw, 0, "half", 2, 0);
+	await_server(&raw);
+	pool_end_server(&pool, 0, 0);
+	raw_expect_text(
+		&raw, SMD_FRAME_ABORT, "group raw/half: the reduction server is being drained");
+	raw_expect_end(&raw);
+	raw_close(&raw);
+	pool_stop(&pool);
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	capture_begin();
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	capture_end();
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(groups_that_form_take_no_memory),
+		cmocka_unit_test(a_group_that_gets_no_slot_is_told_so_when_it_is_complete),
+		cmocka_unit_test(a_group_that_is_not_complete_in_time_is_over),
+		cmocka_unit_test(few_groups_form_at_once_on_a_lane),
+		cmocka_unit_test(few_groups_form_at_once_on_a_shard),
+		cmocka_unit_test(a_drain_does_not_wait_for_groups_that_form),
+	};
+
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}
