@@ -1,15 +1,14 @@
 /* Decides whether the plugin takes part, and says so. */
 #include "worker/nccl_plugin/plugin.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "worker/libsummand/config.h"
+#include "worker/nccl_plugin/abi/log.h"
 #include "worker/nccl_plugin/device/device.h"
-#include "worker/nccl_plugin/log.h"
 #include "worker/nccl_plugin/net/options.h"
 
 #define ABI_VERSIONS "net and collnet v6, v8 to v12, tuner v2 to v5"
@@ -88,23 +87,4 @@ int smd_plugin_begin(nccl_logger *log)
 	}
 	pthread_mutex_unlock(&lock);
 	return decision.on ? NCCL_SUCCESS : NCCL_INTERNAL_ERROR;
-}
-
-int smd_plugin_result(int err)
-{
-	switch (err) {
-	case 0:
-		return NCCL_SUCCESS;
-	case -EINVAL:
-		return NCCL_INVALID_USAGE;
-	case -ECONNRESET:
-	case -ECONNREFUSED:
-	case -ETIMEDOUT:
-	case -EPROTO:
-	case -EHOSTUNREACH:
-	case -ENETUNREACH:
-		return NCCL_REMOTE_ERROR;
-	default:
-		return NCCL_SYSTEM_ERROR;
-	}
 }

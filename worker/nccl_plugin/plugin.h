@@ -16,7 +16,4 @@
  */
 int smd_plugin_begin(nccl_logger *log);
 
-/* The NCCL code for an -errno of ours: who is to blame is what users see of it. */
-int smd_plugin_result(int err);
-
 #endif

@@ -15,7 +15,7 @@
 
 #include "reduction_server/base/clock.h"
 #include "tests/unit/nccl/net_peer.h"
-#include "worker/nccl_plugin/log.h"
+#include "worker/nccl_plugin/abi/log.h"
 
 char peer_said[4096];
 

@@ -15,8 +15,8 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/transport/address.h"
-#include "worker/nccl_plugin/collnet/ballot.h"
 #include "worker/nccl_plugin/abi/nccl_abi.h"
+#include "worker/nccl_plugin/collnet/ballot.h"
 
 #define HANDLE_MAGIC  0x31434e53u   /* "SNC1" */
 #define STRANGERS_MAX 64            /* that may be connected besides the nodes, */

@@ -7,11 +7,11 @@
 
 #include "worker/libsummand/context.h"
 #include "worker/libsummand/request.h"
+#include "worker/nccl_plugin/abi/log.h"
+#include "worker/nccl_plugin/abi/result.h"
 #include "worker/nccl_plugin/collnet/comm.h"
 #include "worker/nccl_plugin/device/device.h"
 #include "worker/nccl_plugin/device/gdr.h"
-#include "worker/nccl_plugin/log.h"
-#include "worker/nccl_plugin/plugin.h"
 
 /* ---- memory ---- */
 
@@ -95,7 +95,7 @@ static int coll_fail(struct smd_coll *coll, int err, const char *text)
 		smd_nccl_log_warn("CollNet over %u nodes (this is node %u): %s", coll->nnodes,
 			coll->node, text);
 	}
-	return smd_plugin_result(coll->err);
+	return smd_nccl_result(coll->err);
 }
 
 /* An operation did not begin: those that did must end first. */
@@ -113,7 +113,7 @@ static int request_begin(struct smd_coll *coll, unsigned nparts, struct smd_coll
 {
 	*request = NULL;
 	if (coll->err) {
-		return smd_plugin_result(coll->err);
+		return smd_nccl_result(coll->err);
 	}
 	*request = smd_coll_take(coll);
 	if (!*request) {
@@ -387,7 +387,7 @@ int smd_collnet_test(void *request, int *done, int *size)
 
 	*done = 0;
 	if (!own->used) { /* it has ended with its communicator */
-		return smd_plugin_result(coll->err ? coll->err : -EINVAL);
+		return smd_nccl_result(coll->err ? coll->err : -EINVAL);
 	}
 	while (own->ndone < own->nparts) {
 		if (!smd_request_test(own->parts[own->ndone])) {
@@ -397,7 +397,7 @@ int smd_collnet_test(void *request, int *done, int *size)
 			coll_fail(coll, own->err, smd_error_message());
 		}
 	}
-	result = own->err ? smd_plugin_result(own->err) : NCCL_SUCCESS;
+	result = own->err ? smd_nccl_result(own->err) : NCCL_SUCCESS;
 	if (result == NCCL_SUCCESS) {
 		request_scatter(own);
 	}

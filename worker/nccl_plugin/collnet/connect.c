@@ -7,11 +7,11 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/hash.h"
 #include "worker/libsummand/group.h"
+#include "worker/nccl_plugin/abi/log.h"
+#include "worker/nccl_plugin/abi/result.h"
 #include "worker/nccl_plugin/collnet/agreement.h"
 #include "worker/nccl_plugin/collnet/collnet.h"
 #include "worker/nccl_plugin/collnet/comm.h"
-#include "worker/nccl_plugin/log.h"
-#include "worker/nccl_plugin/plugin.h"
 
 /* What this node says of itself to the others. */
 struct identity {
@@ -156,7 +156,7 @@ int smd_collnet_listen(int dev, void *handle, void **listen_comm)
 	ret = smd_agreement_listen(smd_nccl_device(dev), handle, &place, &error);
 	if (ret) {
 		smd_nccl_log_warn("CollNet: %s", error.text);
-		return smd_plugin_result(ret);
+		return smd_nccl_result(ret);
 	}
 	*listen_comm = place;
 	return NCCL_SUCCESS;
@@ -185,7 +185,7 @@ int smd_collnet_connect(void *handles[], int nranks, int rank, void *listen_comm
 	if (ret) {
 		smd_coll_destroy(coll);
 		smd_agreement_unlisten(listen_comm);
-		return smd_plugin_result(ret);
+		return smd_nccl_result(ret);
 	}
 	*coll_comm = coll;
 	return NCCL_SUCCESS;

@@ -8,8 +8,7 @@
 #include <string.h>
 
 #include "reduction_server/base/parse.h"
-#include "worker/nccl_plugin/log.h"
-#include "worker/nccl_plugin/plugin.h"
+#include "worker/nccl_plugin/abi/log.h"
 
 #define MIN_BYTES_DEFAULT (1ull << 20) /* specs/guide/nccl.md tells why */
 #define LL_MAX_BYTES      65536        /* near where NCCL leaves LL in its model of a tree */
@@ -60,11 +59,10 @@ static void tell(bool on, uint64_t min_bytes, const char *refused)
 	smd_nccl_log_info(NCCL_SUB_TUNING, "%s", line);
 }
 
-struct smd_tuner *smd_tuner_open(size_t nranks, size_t nnodes, nccl_logger *log)
+struct smd_tuner *smd_tuner_open(size_t nranks, size_t nnodes, bool on)
 {
 	const char *text = getenv("SUMMAND_NCCL_MIN_BYTES");
 	uint64_t min_bytes = MIN_BYTES_DEFAULT;
-	bool on = smd_plugin_begin(log) == NCCL_SUCCESS;
 	bool refused = text && *text && smd_parse_size(text, &min_bytes);
 	struct smd_tuner *tuner = on && nnodes > 1 ? malloc(sizeof(*tuner)) : NULL;
 

@@ -10,14 +10,13 @@
 #ifndef SMD_NCCL_PLUGIN_COLLNET_TUNER_H
 #define SMD_NCCL_PLUGIN_COLLNET_TUNER_H
 
+#include <stdbool.h>
 #include <stddef.h>
-
-#include "worker/nccl_plugin/abi/nccl_abi.h"
 
 struct smd_tuner;
 
-/* Says what it does, once, and again when that has changed. */
-struct smd_tuner *smd_tuner_open(size_t nranks, size_t nnodes, nccl_logger *log);
+/* on: the plugin takes part. Says what it does, once, and again when that has changed. */
+struct smd_tuner *smd_tuner_open(size_t nranks, size_t nnodes, bool on);
 void smd_tuner_close(struct smd_tuner *tuner);
 
 /*

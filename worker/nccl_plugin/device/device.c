@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "worker/libsummand/config.h"
+#include "worker/nccl_plugin/abi/log.h"
 #include "worker/nccl_plugin/device/gdr.h"
-#include "worker/nccl_plugin/log.h"
 
 #define SPEED_DEFAULT 10000 /* Mbit/s, where the system does not know; NCCL's too */
 #define COMMS_MAX     65536

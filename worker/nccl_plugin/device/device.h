@@ -13,8 +13,8 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include "worker/nccl_plugin/device/interface.h"
 #include "worker/nccl_plugin/abi/nccl_abi.h"
+#include "worker/nccl_plugin/device/interface.h"
 
 /* What each device can do, as NCCL is told. */
 #define SMD_NET_RECVS_MAX 8                 /* receives of one irecv() */

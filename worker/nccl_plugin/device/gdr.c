@@ -8,7 +8,7 @@
 #include "reduction_server/transport/rdma/verbs_check.h"
 #include "worker/libsummand/config.h"
 #include "worker/libsummand/device.h"
-#include "worker/nccl_plugin/log.h"
+#include "worker/nccl_plugin/abi/log.h"
 
 static int check_wanted(struct smd_error *error)
 {

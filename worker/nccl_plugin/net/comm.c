@@ -12,9 +12,9 @@
 
 #include "reduction_server/transport/loop.h"
 #include "worker/libsummand/registration.h"
+#include "worker/nccl_plugin/abi/log.h"
+#include "worker/nccl_plugin/abi/result.h"
 #include "worker/nccl_plugin/device/device.h"
-#include "worker/nccl_plugin/log.h"
-#include "worker/nccl_plugin/plugin.h"
 
 /* Lanes are looked at directly; what else there is on the loop, less often. */
 #define TURNS_OF_LOOP 64
@@ -23,7 +23,7 @@
 
 static bool comm_make_requests(struct smd_net_comm *comm)
 {
-	if (!comm->sender) {
+	if (!comm->pump) {
 		comm->receives = calloc(NCCL_NET_REQUESTS, sizeof(*comm->receives));
 		for (unsigned i = 0; comm->receives && i < NCCL_NET_REQUESTS; i++) {
 			comm->receives[i].number = i;
@@ -38,14 +38,14 @@ static bool comm_make_requests(struct smd_net_comm *comm)
 	return comm->sends && comm->slots;
 }
 
-struct smd_net_comm *smd_net_comm_create(bool sender)
+struct smd_net_comm *smd_net_comm_create(void (*pump)(struct smd_net_comm *comm))
 {
 	struct smd_net_comm *comm = calloc(1, sizeof(*comm));
 
 	if (!comm) {
 		return NULL;
 	}
-	comm->sender = sender;
+	comm->pump = pump;
 	pthread_mutex_init(&comm->lock, NULL);
 	LIST_INIT(&comm->memory);
 	TAILQ_INIT(&comm->unmatched);
@@ -124,7 +124,7 @@ void smd_net_comm_ready(struct smd_net_comm *comm)
 	}
 	snprintf(comm->peer, sizeof(comm->peer), "%s (%s)", comm->name, smd_lane_peer_name(lane));
 	smd_nccl_log_info(NCCL_SUB_NET, "net: %s %s over %s, %u lane%s",
-		comm->sender ? "sends to" : "receives from", comm->peer, lane->ops->name,
+		comm->pump ? "sends to" : "receives from", comm->peer, lane->ops->name,
 		comm->nlanes, comm->nlanes > 1 ? "s" : "");
 }
 
@@ -158,7 +158,7 @@ void smd_net_comm_fail(struct smd_net_comm *comm, int result, const char *format
 
 void smd_net_comm_lost(struct smd_net_comm *comm, int err, const char *reason)
 {
-	smd_net_comm_fail(comm, smd_plugin_result(err), "%s was lost: %s", comm->peer, reason);
+	smd_net_comm_fail(comm, smd_nccl_result(err), "%s was lost: %s", comm->peer, reason);
 }
 
 void smd_net_comm_receiver_lane_ended(struct smd_net_lane *lane, int err, const char *reason)
@@ -202,8 +202,8 @@ void smd_net_comm_progress(struct smd_net_comm *comm)
 	} else {
 		event_base_loop(comm->base, EVLOOP_NONBLOCK);
 	}
-	if (comm->sender) {
-		smd_net_pump(comm);
+	if (comm->pump) {
+		comm->pump(comm);
 	}
 }
 
@@ -226,7 +226,7 @@ static void tell_sizes(const struct smd_net_request *request, int *sizes)
 {
 	const struct smd_net_comm *comm = request->comm;
 
-	if (comm->sender) {
+	if (comm->pump) {
 		sizes[0] = (int)((const struct smd_net_send *)request)->size;
 		return;
 	}

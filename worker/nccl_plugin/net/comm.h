@@ -148,11 +148,11 @@ static inline bool smd_net_is_device(const struct smd_net_memory *memory)
 struct smd_net_comm {
 	pthread_mutex_t lock; /* of all that follows */
 	struct event_base *base;
-	bool sender;
-	bool greeted;   /* a receiver: GREET has come; a sender: ACCEPT */
-	bool poll_only; /* the lanes */
-	int result;     /* NCCL's: why it is over */
-	bool told;      /* which has been said */
+	void (*pump)(struct smd_net_comm *comm); /* a sender's; NULL: a receiver */
+	bool greeted;                            /* a receiver: GREET has come; a sender: ACCEPT */
+	bool poll_only;                          /* the lanes */
+	int result;                              /* NCCL's: why it is over */
+	bool told;                               /* which has been said */
 	char text[SMD_ERROR_TEXT_MAX];
 	char name[SMD_NET_NAME_MAX];                              /* of the other end's process */
 	char peer[2 * SMD_NET_NAME_MAX + SMD_ERROR_TEXT_MAX / 2]; /* and its address */
@@ -178,8 +178,8 @@ struct smd_net_comm {
 	struct smd_net_attempt *attempt;
 };
 
-/* NULL: out of memory or descriptors. */
-struct smd_net_comm *smd_net_comm_create(bool sender);
+/* pump: how a sender sends what it can; NULL: a receiver. NULL: out of memory or descriptors. */
+struct smd_net_comm *smd_net_comm_create(void (*pump)(struct smd_net_comm *comm));
 /* Not inside a callback of its loop. */
 void smd_net_comm_destroy(struct smd_net_comm *comm);
 /* The lanes alone. */
@@ -212,19 +212,5 @@ int smd_net_random(struct smd_net_key *key);
 
 void smd_net_request_begin(struct smd_net_request *request, struct smd_net_comm *comm);
 void smd_net_request_end(struct smd_net_request *request, int result);
-
-/* net_send.c: sends what can be sent now. */
-void smd_net_pump(struct smd_net_comm *comm);
-/* A frame of the other end, to a sender. */
-int smd_net_sender_on_header(
-	struct smd_net_lane *lane, const struct smd_frame *frame, struct smd_error *error);
-int smd_net_sender_on_frame(
-	struct smd_net_lane *lane, const struct smd_frame *frame, struct smd_error *error);
-
-/* net_receive.c: what a receiver does with DATA. */
-int smd_net_receiver_on_header(struct smd_net_lane *lane, const struct smd_frame *frame,
-	void **payload, struct smd_error *error);
-int smd_net_receiver_on_frame(
-	struct smd_net_lane *lane, const struct smd_frame *frame, struct smd_error *error);
 
 #endif

@@ -17,10 +17,11 @@
 #include <sys/queue.h>
 
 #include "reduction_server/base/clock.h"
-#include "worker/nccl_plugin/log.h"
+#include "worker/nccl_plugin/abi/log.h"
+#include "worker/nccl_plugin/abi/result.h"
 #include "worker/nccl_plugin/net/comm.h"
 #include "worker/nccl_plugin/net/options.h"
-#include "worker/nccl_plugin/plugin.h"
+#include "worker/nccl_plugin/net/send.h"
 
 #define REST_NS   50000000u /* between two tries */
 #define ABANDONED 10        /* timeouts without a call: other calls may take some of the thread */
@@ -248,7 +249,7 @@ static struct smd_net_attempt *attempt_create(
 	}
 	attempt->device = device;
 	smd_net_own_name(attempt->name);
-	attempt->comm = smd_net_comm_create(true);
+	attempt->comm = smd_net_comm_create(smd_net_pump);
 	if (!attempt->comm) {
 		smd_error_set(error, ENOMEM, "cannot make an event loop: %m");
 		goto free_attempt;
@@ -349,7 +350,7 @@ static int attempt_give_up(const struct smd_net_attempt *attempt)
 	}
 	smd_nccl_log_warn(
 		"net: cannot connect to %s%s: %s", attempt->comm->peer, within, attempt->reason);
-	return smd_plugin_result(attempt->err);
+	return smd_nccl_result(attempt->err);
 }
 
 /* A step towards a connection: 0, or why there will be none. */

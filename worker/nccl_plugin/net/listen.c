@@ -15,10 +15,11 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/transport/address.h"
 #include "reduction_server/transport/loop.h"
-#include "worker/nccl_plugin/log.h"
+#include "worker/nccl_plugin/abi/log.h"
+#include "worker/nccl_plugin/abi/result.h"
 #include "worker/nccl_plugin/net/comm.h"
 #include "worker/nccl_plugin/net/options.h"
-#include "worker/nccl_plugin/plugin.h"
+#include "worker/nccl_plugin/net/receive.h"
 
 /* More than these push out the oldest that have not said GREET. */
 #define ARRIVALS_MAX 256
@@ -73,7 +74,7 @@ static void listen_on_accept(void *owner, struct smd_lane *lane, int shard)
 	(void)shard;
 	listen_make_room(listen);
 	if (arrival) {
-		arrival->comm = smd_net_comm_create(false);
+		arrival->comm = smd_net_comm_create(NULL);
 	}
 	if (!arrival || !arrival->comm ||
 		smd_lane_attach(
@@ -344,7 +345,7 @@ int smd_net_listen(int dev, void *handle, void **listen_comm)
 	ret = listen_create(device, &listen, &error);
 	if (ret) {
 		smd_nccl_log_warn("net: cannot listen on %s: %s", device->name, error.text);
-		return smd_plugin_result(ret);
+		return smd_nccl_result(ret);
 	}
 	memset(handle, 0, NCCL_HANDLE_BYTES);
 	smd_net_handle_encode(&listen->handle, handle);

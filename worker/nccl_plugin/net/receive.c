@@ -2,13 +2,14 @@
  * A receiver: posts its receives, with remote buffers for them where the lane has some, and takes
  * the stripes of messages right into their buffers.
  */
+#include "worker/nccl_plugin/net/receive.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "worker/nccl_plugin/abi/log.h"
 #include "worker/nccl_plugin/device/gdr.h"
-#include "worker/nccl_plugin/log.h"
-#include "worker/nccl_plugin/net/comm.h"
 
 /* ---- posting ---- */
 

@@ -2,12 +2,13 @@
  * A sender: matches its sends with the receives that the other end has posted, and puts them on the
  * lanes in stripes, each lane taking the next one when it is through with those before.
  */
+#include "worker/nccl_plugin/net/send.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "worker/nccl_plugin/log.h"
-#include "worker/nccl_plugin/net/comm.h"
+#include "worker/nccl_plugin/abi/log.h"
 
 /* A lane has no more than this waiting, beyond what its socket holds. */
 #define QUEUE_BYTES        (256u << 10)

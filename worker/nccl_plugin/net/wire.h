@@ -11,8 +11,8 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include "reduction_server/transport/transport.h"
 #include "reduction_server/base/error.h"
+#include "reduction_server/transport/transport.h"
 #include "reduction_server/wire/message.h"
 #include "worker/nccl_plugin/abi/nccl_abi.h"
 #include "worker/nccl_plugin/net/net.h"

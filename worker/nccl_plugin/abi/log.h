@@ -2,8 +2,8 @@
  * What the plugin has to say goes through NCCL's logger, with its levels and subsystems; so does
  * what libsummand and the transports say inside of it.
  */
-#ifndef SMD_NCCL_PLUGIN_LOG_H
-#define SMD_NCCL_PLUGIN_LOG_H
+#ifndef SMD_NCCL_PLUGIN_ABI_LOG_H
+#define SMD_NCCL_PLUGIN_ABI_LOG_H
 
 #include "worker/nccl_plugin/abi/nccl_abi.h"
 

@@ -1,5 +1,5 @@
 /* Writes lines to NCCL's logger. */
-#include "worker/nccl_plugin/log.h"
+#include "worker/nccl_plugin/abi/log.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>
