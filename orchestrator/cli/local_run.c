@@ -16,6 +16,8 @@
 #include "orchestrator/engine/local/container.h"
 #include "orchestrator/job/secret.h"
 #include "orchestrator/runner/jobdir.h"
+#include "orchestrator/runner/log_file.h"
+#include "reduction_server/base/parse.h"
 
 #define GRACE_DEFAULT_S         30
 #define READY_TIMEOUT_DEFAULT_S 30
@@ -61,6 +63,19 @@ static int set_format(void *target, const char *value, struct smd_error *error)
 	smd_format_free(*format);
 	*format = NULL;
 	return smd_format_parse(value, format, error);
+}
+
+static int set_log_limit(void *target, const char *value, struct smd_error *error)
+{
+	uint64_t limit = 0;
+
+	if (strcmp(value, "none") != 0 &&
+		(smd_parse_size(value, &limit) || limit < SMD_LOG_LIMIT_MIN)) {
+		return smd_error_set(
+			error, EINVAL, "must be none, or a size of at least 64K such as 256M");
+	}
+	*(uint64_t *)target = limit;
+	return 0;
 }
 
 static int set_dry_run(void *target, const char *value, struct smd_error *error)
@@ -269,7 +284,7 @@ static int start(struct smd_loaded_job *loaded, struct smd_local_run_options *op
 
 int smd_custom_jobs_local_run(int argc, char **argv)
 {
-	struct smd_local_run_options run_options = {0};
+	struct smd_local_run_options run_options = {.log_limit = SMD_LOG_LIMIT_DEFAULT};
 	const char *job_dir = NULL;
 	int grace_s = GRACE_DEFAULT_S;
 	int ready_timeout_s = READY_TIMEOUT_DEFAULT_S;
@@ -293,6 +308,8 @@ int smd_custom_jobs_local_run(int argc, char **argv)
 			smd_option_set_bool, &run_options.oversubscribe},
 		{"stream-logs", NULL, "print what replicas say, instead of their progress",
 			smd_option_set_bool, &run_options.stream_logs},
+		{"log-limit", "SIZE|none", "of each log, older lines are dropped (default 256M)",
+			set_log_limit, &run_options.log_limit},
 		{"show-secrets", NULL,
 			"print and record the values of secrets too (default: masked)",
 			smd_option_set_bool, &run_options.show_secrets},

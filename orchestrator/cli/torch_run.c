@@ -11,6 +11,7 @@
 #include "orchestrator/frontend/torch/torch_job.h"
 #include "orchestrator/runner/jobdir.h"
 #include "orchestrator/runner/local_run.h"
+#include "orchestrator/runner/log_file.h"
 #include "reduction_server/base/options.h"
 
 #define GRACE_S         30
@@ -88,6 +89,7 @@ static int run_job(const struct torch_run *run, struct smd_job *job, const char 
 	struct smd_local_run_options options = {.dir = &dir,
 		.grace_s = GRACE_S,
 		.ready_timeout_s = READY_TIMEOUT_S,
+		.log_limit = SMD_LOG_LIMIT_DEFAULT,
 		.stream_logs = 1,
 		.tells_failure = 1,
 		.spec_text = spec,

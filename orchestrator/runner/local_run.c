@@ -121,8 +121,8 @@ static int open_display(struct local_run *local)
 {
 	struct smd_run *run = &local->run;
 	int stream_logs = local->options->stream_logs;
-	int ret = smd_stream_open(
-		&run->stream, &local->dir, "logs/job.log", stream_logs ? stdout : NULL);
+	int ret = smd_stream_open(&run->stream, &local->dir, "logs/job.log",
+		local->options->log_limit, stream_logs ? stdout : NULL);
 
 	if (ret) {
 		return ret;
@@ -344,6 +344,7 @@ static int open_supervisor(struct local_run *local)
 			.grace_s = run->grace_s},
 		.base = local->loop.base,
 		.stream = &run->stream,
+		.log_limit = local->options->log_limit,
 		.replicas = run->status.replicas,
 		.count = run->status.count,
 		.take_event = smd_run_take_event,

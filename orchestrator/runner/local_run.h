@@ -15,6 +15,7 @@ struct smd_local_run_options {
 	int oversubscribe;             /* replicas may share GPUs */
 	const char *container_runtime; /* images are run with it; NULL: commands, as processes */
 	int stream_logs;               /* print the job's stream instead of its progress */
+	uint64_t log_limit;            /* of each log in bytes; 0: none */
 	int show_secrets;              /* in records too, instead of masks */
 	int tells_failure;             /* the caller prints it, once it has the exit code */
 	const char *spec_text;         /* the spec as given, kept in the job directory; or NULL */

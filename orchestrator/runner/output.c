@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "reduction_server/base/log.h"
@@ -11,11 +12,25 @@
 
 enum { STREAM_STDOUT, STREAM_STDERR, STREAM_NOTIFY };
 
+static void write_log(struct smd_output *output, const char *text, size_t length)
+{
+	char remark[SMD_LOG_REMARK_SIZE];
+
+	if (smd_log_file_make_room(&output->log, length, remark)) {
+		static const char own[] = "summand: ";
+
+		smd_log_file_write(&output->log, own, strlen(own));
+		smd_log_file_write(&output->log, remark, strlen(remark));
+		smd_log_file_write(&output->log, "\n", 1);
+	}
+	smd_log_file_write(&output->log, text, length);
+}
+
 static void take_stdout(void *arg, const struct smd_line *line)
 {
 	struct smd_output *output = arg;
 
-	fwrite(line->text, 1, line->length, output->log);
+	write_log(output, line->text, line->length);
 	smd_stream_say(output->stream, output->task, "INFO", line->text, line->length);
 }
 
@@ -23,7 +38,7 @@ static void take_stderr(void *arg, const struct smd_line *line)
 {
 	struct smd_output *output = arg;
 
-	fwrite(line->text, 1, line->length, output->log);
+	write_log(output, line->text, line->length);
 	smd_stream_say(output->stream, output->task, "ERROR", line->text, line->length);
 	smd_tail_add(output->tail, line->text, line->length);
 }
@@ -34,11 +49,17 @@ static void take_notify(void *arg, const struct smd_line *line)
 	struct smd_runner_notice notice;
 
 	if (smd_runner_notice_parse(line, &notice)) {
-		fwrite(line->text, 1, line->length, output->log);
+		write_log(output, line->text, line->length);
 		return;
 	}
 	if (output->take_notice(output->arg, &notice)) {
-		fprintf(output->log, "result %s %s\n", notice.key, notice.text);
+		static const char kind[] = "result ";
+
+		write_log(output, kind, strlen(kind));
+		write_log(output, notice.key, strlen(notice.key));
+		write_log(output, " ", 1);
+		write_log(output, notice.text, strlen(notice.text));
+		write_log(output, "\n", 1);
 	}
 }
 
@@ -67,7 +88,7 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 	if (stream_read(stream) == 0) {
 		event_del(stream->event); /* it is freed when the replica has ended */
 	}
-	fflush(output->log);
+	smd_log_file_flush(&output->log);
 }
 
 static void stream_close(struct smd_output_stream *stream)
@@ -107,9 +128,9 @@ int smd_output_open(struct smd_output *output, const struct smd_output_sinks *si
 		output->streams[i].lines.take = takers[i];
 		output->streams[i].lines.arg = output;
 	}
-	output->log = smd_jobdir_open_file(sinks->dir, sinks->log_name, sinks->append);
-	if (!output->log) {
-		ret = -errno;
+	ret = smd_log_file_open(
+		&output->log, sinks->dir, sinks->log_name, sinks->append, sinks->log_limit);
+	if (ret) {
 		free(output->streams);
 		output->streams = NULL;
 		return ret;
@@ -146,7 +167,7 @@ void smd_output_close(struct smd_output *output)
 	for (int i = 0; output->streams && i < SMD_OUTPUT_STREAMS; i++) {
 		stream_close(&output->streams[i]);
 	}
-	if (output->log && (ferror(output->log) | fclose(output->log))) {
+	if (smd_log_file_close(&output->log)) {
 		smd_log(SMD_LOG_WARN, "runner", "%s: not all of its log could be written",
 			output->task);
 	}

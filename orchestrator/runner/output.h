@@ -9,8 +9,8 @@
 #include <stdio.h>
 
 #include "orchestrator/engine/engine.h"
-#include "orchestrator/runner/jobdir.h"
 #include "orchestrator/runner/lines.h"
+#include "orchestrator/runner/log_file.h"
 #include "orchestrator/runner/notice.h"
 #include "orchestrator/runner/stream.h"
 #include "orchestrator/runner/tail.h"
@@ -27,7 +27,7 @@ struct smd_output_stream {
 
 struct smd_output {
 	struct smd_output_stream *streams; /* standard output, standard error, notify pipe */
-	FILE *log;
+	struct smd_log_file log;
 	struct smd_stream *stream;
 	const char *task;
 	struct smd_tail *tail;
@@ -39,7 +39,8 @@ struct smd_output {
 struct smd_output_sinks {
 	const struct smd_jobdir *dir;
 	const char *log_name; /* in the directory */
-	int append; /* to the log of an earlier attempt */
+	int append;           /* to the log of an earlier attempt */
+	uint64_t log_limit;
 	struct smd_stream *stream;
 	const char *task; /* its name in the stream */
 	struct smd_tail *tail;

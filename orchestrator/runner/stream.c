@@ -9,27 +9,28 @@
 #include <unistd.h>
 
 #include "orchestrator/runner/printable.h"
+#include "reduction_server/base/log.h"
 
-int smd_stream_open(
-	struct smd_stream *stream, const struct smd_jobdir *dir, const char *name, FILE *echo)
+#define HEAD_SIZE (SMD_REPLICA_NAME_MAX + SMD_STREAM_STAMP_SIZE + 16)
+
+int smd_stream_open(struct smd_stream *stream, const struct smd_jobdir *dir, const char *name,
+	uint64_t limit, FILE *echo)
 {
-	*stream = (struct smd_stream){.file = smd_jobdir_open_file(dir, name, 0),
-		.echo = echo,
-		.echoes_to_terminal = echo && isatty(fileno(echo))};
-	return stream->file ? 0 : -errno;
+	*stream = (struct smd_stream){
+		.echo = echo, .echoes_to_terminal = echo && isatty(fileno(echo))};
+	return smd_log_file_open(&stream->log, dir, name, 0, limit);
 }
 
 void smd_stream_close(struct smd_stream *stream)
 {
-	if (stream->file) {
-		fclose(stream->file);
-		stream->file = NULL;
+	if (smd_log_file_close(&stream->log)) {
+		smd_log(SMD_LOG_WARN, "runner", "not all of the job's log could be written");
 	}
 }
 
 void smd_stream_flush(struct smd_stream *stream)
 {
-	fflush(stream->file);
+	smd_log_file_flush(&stream->log);
 	if (stream->echo) {
 		fflush(stream->echo);
 	}
@@ -53,6 +54,28 @@ static void print_line(FILE *file, const struct smd_stream *stream, const char *
 	fprintf(file, "%s\t%s\t%s\t", severity, stream->stamp, task);
 	fwrite(text, 1, length, file);
 	fputc('\n', file);
+}
+
+static void write_line(struct smd_stream *stream, const char *task, const char *severity,
+	const char *text, size_t length)
+{
+	char head[HEAD_SIZE];
+	int size = snprintf(head, sizeof(head), "%s\t%s\t%s\t", severity, stream->stamp, task);
+
+	smd_log_file_write(&stream->log, head, (size_t)size);
+	smd_log_file_write(&stream->log, text, length);
+	smd_log_file_write(&stream->log, "\n", 1);
+}
+
+static void log_line(struct smd_stream *stream, const char *task, const char *severity,
+	const char *text, size_t length)
+{
+	char remark[SMD_LOG_REMARK_SIZE];
+
+	if (smd_log_file_make_room(&stream->log, 2 * HEAD_SIZE + length, remark)) {
+		write_line(stream, SMD_STREAM_SERVICE, "NOTICE", remark, strlen(remark));
+	}
+	write_line(stream, task, severity, text, length);
 }
 
 /* The length of a control sequence (ESC [ ... letter), as colours are; 0: there is none. */
@@ -108,7 +131,7 @@ static void say_lines(struct smd_stream *stream, const char *task, const char *s
 		const char *newline = memchr(text, '\n', length);
 		size_t part = newline ? (size_t)(newline - text) : length;
 
-		print_line(stream->file, stream, task, severity, text, part);
+		log_line(stream, task, severity, text, part);
 		if (stream->echoes_to_terminal) {
 			show_line(stream, task, severity, text, part);
 		} else if (stream->echo) {

@@ -10,13 +10,13 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "orchestrator/runner/jobdir.h"
+#include "orchestrator/runner/log_file.h"
 
 #define SMD_STREAM_SERVICE    "service" /* the runner's own task */
 #define SMD_STREAM_STAMP_SIZE 32
 
 struct smd_stream {
-	FILE *file;
+	struct smd_log_file log;
 	FILE *echo; /* gets the same lines, printable ones if it is a terminal; or NULL */
 	int echoes_to_terminal;
 	time_t second;
@@ -24,8 +24,8 @@ struct smd_stream {
 };
 
 /* 0 or -errno. */
-int smd_stream_open(
-	struct smd_stream *stream, const struct smd_jobdir *dir, const char *name, FILE *echo);
+int smd_stream_open(struct smd_stream *stream, const struct smd_jobdir *dir, const char *name,
+	uint64_t limit, FILE *echo);
 void smd_stream_close(struct smd_stream *stream);
 
 /* Flushes what is buffered. */

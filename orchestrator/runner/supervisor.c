@@ -83,6 +83,7 @@ static int start_process(
 	const struct smd_output_sinks sinks = {.dir = supervisor->launcher.dir,
 		.log_name = launch->log,
 		.append = restarts > 0,
+		.log_limit = supervisor->log_limit,
 		.stream = supervisor->stream,
 		.task = child->replica->name,
 		.tail = &child->replica->tail,

@@ -41,6 +41,7 @@ struct smd_child;
 struct smd_supervisor {
 	struct smd_launcher launcher;
 	struct event_base *base;
+	uint64_t log_limit;        /* of each replica */
 	struct smd_stream *stream; /* gets the lines of all replicas */
 	struct smd_replica *replicas;
 	size_t count;

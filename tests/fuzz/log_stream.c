@@ -63,7 +63,8 @@ static void read_output(struct replica *replica, const uint8_t *bytes, size_t le
 	lines->take = take;
 	lines->arg = replica;
 	for (size_t at = 0; at < length; at += part) {
-		smd_lines_feed(lines, (const char *)bytes + at, part < length - at ? part : length - at);
+		smd_lines_feed(
+			lines, (const char *)bytes + at, part < length - at ? part : length - at);
 	}
 	smd_lines_finish(lines);
 	free(lines);
@@ -78,13 +79,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 	if (dir.fd < 0) {
 		open_folder();
 	}
-	must_hold(smd_stream_open(&replica.stream, &dir, "job.log",
+	must_hold(smd_stream_open(&replica.stream, &dir, "job.log", SMD_LOG_LIMIT_DEFAULT,
 			  open_memstream(&shown, &size)) == 0);
 	replica.stream.echoes_to_terminal = 1;
 	read_output(&replica, bytes, length);
 	smd_stream_flush(&replica.stream);
 	check_shown(shown, size);
-	smd_tail_print(&replica.tail, replica.stream.file, "  ");
+	smd_tail_print(&replica.tail, replica.stream.log.file, "  ");
 	smd_tail_clear(&replica.tail);
 	fclose(replica.stream.echo);
 	smd_stream_close(&replica.stream);

@@ -112,6 +112,54 @@ class LogsTest(JobTest):
             for text in b"a?]0;b??c\r\n", b"de?f?[\r\n", b"20%\r\n":
                 self.assertIn(b"\tworkerpool0-0\t" + text, out)
 
+    def lines_of_log(self, run, name):
+        """The bytes of the older file and the newer one, each at most half the limit; lines; remarks."""
+        sizes, lines = [], []
+        for suffix in ".1", "":
+            path = os.path.join(run.job_dir, "logs", name + suffix)
+            if os.path.exists(path):
+                sizes.append(os.path.getsize(path))
+                with open(path, encoding="utf-8") as file:
+                    lines += file.read().splitlines()
+        return sizes, [line for line in lines if "--log-limit" not in line], \
+            [line for line in lines if "--log-limit" in line]
+
+    def test_logs_are_bounded(self):
+        """Two files of half the limit each; what is dropped is told, in the log and once beside it."""
+        script = "for i in $(seq 100001 120000); do echo \"line $i of many that are as long as this one\"; done"
+        for limit, keeps_all in ("64K", False), ("16M", True), ("none", True):
+            with self.subTest(limit=limit):
+                run = self.run_job([bash(script)], f"--log-limit={limit}")
+                self.assert_code(run, 0)
+                for name in "workerpool0-0.log", "job.log":
+                    sizes, lines, remarks = self.lines_of_log(run, name)
+                    mine = [line for line in lines if "of many" in line]
+                    numbers = [int(line.split("line ")[1].split()[0]) for line in mine]
+                    self.assertEqual(numbers, list(range(numbers[0], 120001)))
+                    self.assertEqual(numbers[0] == 100001, keeps_all)
+                    self.assertEqual(len(remarks), 0 if keeps_all else 2, remarks)
+                    if not keeps_all:
+                        self.assertLessEqual(max(sizes), 32768)
+                        self.assertIn(f"bytes before this line are in logs/{name}.1", remarks[1])
+                        self.assertIn(" bytes before them are dropped (--log-limit=65536)", remarks[1])
+                    self.assertEqual(run.err.count(f"logs/{name}: has reached its limit"), int(not keeps_all))
+                self.assertEqual(len(self.messages(self.read(run, "logs/job.log"))) > 0, True)
+
+    def test_a_rotated_log_loses_nothing(self):
+        """Up to the limit, also over a restart; and a line without an end is bounded too."""
+        script = ("[ $SUMMAND_RESTARTS = 1 ] && exec seq 20001 25000; seq 10001 15000; exit 3")
+        run = self.run_job([bash(script)], "--log-limit=96K",
+                           labels={"restart-policy": "on-failure", "restart-backoff": "0"})
+        self.assert_code(run, 0)
+        sizes, lines, remarks = self.lines_of_log(run, "workerpool0-0.log")
+        self.assertEqual(len(sizes), 2)
+        self.assertEqual([int(line) for line in lines], [*range(10001, 15001), *range(20001, 25001)])
+        self.assertEqual(len(remarks), 1)
+        self.assertNotIn("dropped", remarks[0])
+        run = self.run_job([bash("head -c 1000000 /dev/zero | tr '\\0' x")], "--log-limit=64K")
+        self.assert_code(run, 0)
+        self.assertLessEqual(max(self.lines_of_log(run, "workerpool0-0.log")[0]), 32768)
+
     def test_a_failure_is_told_once(self):
         """Where all that is said goes to one place, such as a terminal."""
         script = self.path("script.py")
