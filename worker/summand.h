@@ -116,7 +116,8 @@ void smd_context_stats(smd_context *context, struct smd_stats *out);
  */
 int smd_comm_create(smd_context *context, const char *group, int nranks, int rank, smd_comm **out);
 
-/* Leaves the group. Every request must have been waited for. Other ranks' later operations fail. */
+/* Leaves the group. Every request must have been waited for. Other ranks' later operations fail. A
+ * process may end without it: what all ranks have contributed to is still delivered to all. */
 void smd_comm_destroy(smd_comm *comm);
 
 int smd_comm_rank(const smd_comm *comm);

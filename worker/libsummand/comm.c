@@ -77,6 +77,7 @@ int smd_comm_make(struct smd_context *context, const char *group, uint16_t nrank
 	snprintf(comm->group, sizeof(comm->group), "%s", group);
 	comm->nranks = nranks;
 	comm->rank = rank;
+	comm->end = SMD_COMM_NO_END;
 	TAILQ_INIT(&comm->operations);
 	*out = comm;
 	return 0;

@@ -13,6 +13,8 @@
 struct smd_flow;
 struct smd_request;
 
+#define SMD_COMM_NO_END UINT64_MAX
+
 enum smd_comm_state { SMD_COMM_JOINING, SMD_COMM_ACTIVE, SMD_COMM_FAILED };
 
 struct smd_comm {
@@ -31,6 +33,10 @@ struct smd_comm {
 	uint64_t next_chunk;
 	unsigned nopen;    /* flows that hold back the end of a failed communicator's operations */
 	unsigned fetching; /* operations in flight whose path fetches chunks */
+	/* The first operation that a shard that has said ABORT has not done all of its chunks of;
+	 * those before it may still be done by the others. */
+	uint64_t end;
+	bool own_failure; /* it failed because of this process's lanes: others do not know */
 	struct smd_stage_waiter waiter;
 
 	void *stream; /* the caller's: what its operations on device memory follow */
@@ -46,7 +52,7 @@ struct smd_comm {
 	/* Published, under the progress's lock: */
 	enum smd_comm_state state;
 	bool left;
-	int err;
+	int err; /* the first reason, from when a shard has said ABORT on */
 	struct smd_error error;
 	char waiting_for[SMD_ERROR_TEXT_MAX]; /* what a shard last said about late ranks */
 };

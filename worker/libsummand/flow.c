@@ -97,6 +97,15 @@ static void flow_revoke(struct smd_flow *flow, uint64_t ordinal)
 	}
 }
 
+uint64_t smd_flow_next_operation(const struct smd_flow *flow)
+{
+	struct smd_comm *comm = flow->comm;
+	uint64_t chunk = smd_deal_chunk_of(&comm->context->deal, flow->remote->index, flow->done);
+	const struct smd_request *operation = smd_operation_find(comm, chunk);
+
+	return operation ? operation->sequence : comm->next_operation;
+}
+
 bool smd_flow_is_open(const struct smd_flow *flow)
 {
 	for (unsigned k = 0; k < SMD_FLOW_WINDOW_MAX; k++) {

@@ -76,6 +76,9 @@ int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void 
  */
 int smd_flow_take_remote_buffers(struct smd_flow *flow, struct smd_error *error);
 
+/* The number of the first operation that is not begun, or needs one more chunk of the shard's. */
+uint64_t smd_flow_next_operation(const struct smd_flow *flow);
+
 /* Whether the shard may write into buffers of the communicator without a further word. */
 bool smd_flow_is_open(const struct smd_flow *flow);
 

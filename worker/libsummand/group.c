@@ -25,7 +25,13 @@ static void comm_say_leave(struct smd_comm *comm)
 	if (comm->state == SMD_COMM_FAILED) {
 		struct smd_abort abort = {.err = (uint32_t)-comm->err};
 
-		memcpy(abort.text, comm->error.text, sizeof(abort.text));
+		if (comm->own_failure) {
+			snprintf(abort.text, sizeof(abort.text),
+				"group %.100s: rank %u (%.60s) cannot go on: %.300s", comm->group,
+				comm->rank, context->config.replica, comm->error.text);
+		} else {
+			memcpy(abort.text, comm->error.text, sizeof(abort.text));
+		}
 		length = smd_abort_encode(&abort, why);
 	}
 	for (unsigned i = 0; i < context->remotes.count; i++) {
@@ -50,19 +56,32 @@ static void comm_check_operations(struct smd_comm *comm)
 	}
 }
 
+/* The first reason is the cause. */
+static void comm_give_reason(struct smd_comm *comm, int err, const char *text)
+{
+	struct smd_context *context = comm->context;
+
+	if (comm->err) {
+		return;
+	}
+	/* Not a warning: every call on the communicator says it to its caller. */
+	smd_log(SMD_LOG_INFO, "libsummand", "%s", text);
+	smd_progress_lock(&context->progress);
+	comm->err = err;
+	smd_error_set(&comm->error, -err, "%s", text);
+	smd_progress_unlock(&context->progress);
+}
+
 static void comm_fail(struct smd_comm *comm, int err, const char *text)
 {
 	struct smd_context *context = comm->context;
 
 	if (comm->state == SMD_COMM_FAILED) {
-		return; /* the first reason is the cause */
+		return;
 	}
-	/* Not a warning: every call on the communicator says it to its caller. */
-	smd_log(SMD_LOG_INFO, "libsummand", "%s", text);
+	comm_give_reason(comm, err, text);
 	smd_progress_lock(&context->progress);
 	comm->state = SMD_COMM_FAILED;
-	comm->err = err;
-	smd_error_set(&comm->error, -err, "%s", text);
 	smd_progress_publish(&context->progress);
 	/* All of this is counted before anything is cancelled, since that may end operations. */
 	comm->nopen = 1;
@@ -75,12 +94,28 @@ static void comm_fail(struct smd_comm *comm, int err, const char *text)
 	for (unsigned i = 0; i < context->remotes.count; i++) {
 		smd_remote_cancel(context->remotes.each[i], &comm->receiver);
 	}
-	if (comm->nopen > 1) {
-		comm_say_leave(comm);
-	}
+	/* Shards that have not noticed yet must not wait for this rank, nor may others wait there.
+	 */
+	comm_say_leave(comm);
 	smd_path_staged_abandon(comm);
 	comm->nopen--;
 	comm_check_operations(comm);
+}
+
+/*
+ * The shard has said ABORT, behind all results that it had: operations that need no more of it may
+ * still be done by the others, as they will be on the other ranks, and no new one begins.
+ */
+static void comm_end_flow(struct smd_flow *flow, int err, const char *text)
+{
+	struct smd_comm *comm = flow->comm;
+	uint64_t end = smd_flow_next_operation(flow);
+
+	comm_give_reason(comm, err, text);
+	comm->end = end < comm->end ? end : comm->end;
+	if (smd_operations_are_lost(comm)) {
+		comm_fail(comm, err, text);
+	}
 }
 
 /*
@@ -138,6 +173,10 @@ void smd_group_start(struct smd_request *operation)
 		smd_operation_check(operation);
 		return;
 	}
+	if (comm->end != SMD_COMM_NO_END) {
+		smd_operation_refuse(operation);
+		return;
+	}
 	comm_invalidate(comm);
 	comm_pump(comm);
 }
@@ -175,7 +214,6 @@ static void comm_on_fault(struct smd_task *task)
 		(struct smd_comm *)((char *)task - offsetof(struct smd_comm, fault));
 
 	comm_fail(comm, comm->fault_err, comm->fault_error.text);
-	comm_say_leave(comm);
 }
 
 /* ---- what shards say ---- */
@@ -270,16 +308,22 @@ static int comm_on_joined(struct smd_comm *comm, struct smd_remote *remote,
 	return ret;
 }
 
-static int comm_on_abort(struct smd_comm *comm, const struct smd_frame *frame,
+static int comm_on_abort(struct smd_flow *flow, const struct smd_frame *frame,
 	const uint8_t *payload, struct smd_error *error)
 {
+	struct smd_comm *comm = flow->comm;
 	struct smd_abort abort;
 	int ret = smd_abort_decode(payload, frame->length, &abort, error);
 
-	if (ret == 0) {
+	if (ret) {
+		return ret;
+	}
+	if (comm->state == SMD_COMM_ACTIVE) {
+		comm_end_flow(flow, -(int)abort.err, abort.text);
+	} else {
 		comm_fail(comm, -(int)abort.err, abort.text);
 	}
-	return ret;
+	return 0;
 }
 
 static int comm_on_frame(struct smd_receiver *receiver, struct smd_remote *remote,
@@ -299,7 +343,7 @@ static int comm_on_frame(struct smd_receiver *receiver, struct smd_remote *remot
 		comm_flow_closed(comm, flow);
 		return 0;
 	case SMD_FRAME_ABORT:
-		return comm_on_abort(comm, frame, payload, error);
+		return comm_on_abort(flow, frame, payload, error);
 	default: /* LATE: the remote lets nothing else pass */
 		smd_text_decode(payload, frame->length, text);
 		comm_late(comm, text);
@@ -317,7 +361,10 @@ static void comm_on_lane_closed(struct smd_receiver *receiver, struct smd_remote
 
 static void comm_on_failed(struct smd_receiver *receiver, int err, const char *text)
 {
-	comm_fail(comm_of(receiver), err, text);
+	struct smd_comm *comm = comm_of(receiver);
+
+	comm->own_failure = comm->err == 0;
+	comm_fail(comm, err, text);
 }
 
 static const struct smd_receiver_ops comm_receiver_ops = {

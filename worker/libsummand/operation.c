@@ -35,14 +35,26 @@ size_t smd_operation_received_bytes(const struct smd_request *operation, uint64_
 		       : 0;
 }
 
+bool smd_operations_are_lost(const struct smd_comm *comm)
+{
+	const struct smd_request *first = TAILQ_FIRST(&comm->operations);
+
+	return comm->end != SMD_COMM_NO_END && (!first || first->sequence >= comm->end);
+}
+
 static void operation_finish(struct smd_request *operation, int err)
 {
-	struct smd_context *context = operation->comm->context;
+	struct smd_comm *comm = operation->comm;
+	struct smd_context *context = comm->context;
 
-	TAILQ_REMOVE(&operation->comm->operations, operation, link);
-	operation->comm->fetching -= operation->path->fetch != NULL;
+	TAILQ_REMOVE(&comm->operations, operation, link);
+	comm->fetching -= operation->path->fetch != NULL;
 	if (operation->path->end) {
 		operation->path->end(operation);
+	}
+	if (comm->state == SMD_COMM_ACTIVE && smd_operations_are_lost(comm)) {
+		/* Soon: this may be inside a lane's callback. */
+		smd_comm_fault(comm, comm->err, comm->error.text);
 	}
 	smd_progress_lock(&context->progress);
 	if (err == 0) {
@@ -72,6 +84,11 @@ void smd_operation_check(struct smd_request *operation)
 	} else if (operation->comm->state == SMD_COMM_FAILED && operation->comm->nopen == 0) {
 		operation_finish(operation, operation->comm->err);
 	}
+}
+
+void smd_operation_refuse(struct smd_request *operation)
+{
+	operation_finish(operation, operation->comm->err);
 }
 
 void smd_operation_begin(struct smd_request *operation)

@@ -68,6 +68,12 @@ size_t smd_operation_received_bytes(const struct smd_request *operation, uint64_
 /* On the owner: hands the operation back to its caller if nothing of it is under way. */
 void smd_operation_check(struct smd_request *operation);
 
+/* On the owner: hands it back, before anything of it was sent, with its communicator's error. */
+void smd_operation_refuse(struct smd_request *operation);
+
+/* On the owner: a shard has said ABORT, and no operation in flight can be done without it. */
+bool smd_operations_are_lost(const struct smd_comm *comm);
+
 /* On the owner: it is in its communicator's list now. */
 void smd_operation_begin(struct smd_request *operation);
 
