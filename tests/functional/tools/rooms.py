@@ -24,9 +24,9 @@ ROOMS = [
     ("worker/nccl_plugin/abi", ["reduction_server/base"]),
     # It opens libibverbs late, so it defines what the RDMA transport calls.
     ("worker/nccl_plugin/device", ["worker/nccl_plugin/abi", "worker/libsummand", "reduction_server/transport/rdma"]),
-    ("worker/nccl_plugin/net/", ["worker/nccl_plugin/device"]),
-    ("worker/nccl_plugin/collnet/", ["worker/nccl_plugin/device"]),
-    ("worker/nccl_plugin", ["worker/nccl_plugin/net/", "worker/nccl_plugin/collnet/"]),
+    ("worker/nccl_plugin/net", ["worker/nccl_plugin/device"]),
+    ("worker/nccl_plugin/collnet", ["worker/nccl_plugin/device"]),
+    ("worker/nccl_plugin", ["worker/nccl_plugin/net", "worker/nccl_plugin/collnet"]),
     ("worker/agent", ["reduction_server/base"]),
     # It lists what it moved, so it knows the largest chunk of the wire.
     ("worker/perf", ["worker/summand.h", "reduction_server/kernels", "reduction_server/wire"]),
@@ -55,7 +55,7 @@ SYSTEM = [
     (r"infiniband/|rdma/", ("reduction_server/transport/rdma", "worker/nccl_plugin/device")),
     (r"sys/socket|sys/un|netinet/|arpa/|netdb|ifaddrs|net/if",
      ("reduction_server/transport", "reduction_server/transport/tcp", "reduction_server/transport/rdma",
-      "worker/nccl_plugin/device", "worker/nccl_plugin/net/", "worker/nccl_plugin/collnet/", "orchestrator/engine/local")),
+      "worker/nccl_plugin/device", "worker/nccl_plugin/net", "worker/nccl_plugin/collnet", "orchestrator/engine/local")),
     (r"cuda\.h", ("worker/libsummand",)),
     (r"nccl\.h|cuda_runtime", ("worker/nccl_perf",)),
     (r"yaml\.h", ("orchestrator/document", "orchestrator/cli")),
@@ -84,7 +84,7 @@ def closures():
 
 
 def room_of(path):
-    fitting = [room for room, _ in ROOMS if path == room or path.startswith((room + "/", room + ".", room + "_"))]
+    fitting = [room for room, _ in ROOMS if path == room or path.startswith((room + "/", room + "."))]
     return max(fitting, key=len) if fitting else None
 
 
