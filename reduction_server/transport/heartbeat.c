@@ -20,11 +20,11 @@ void smd_heartbeat_begin(
 	};
 }
 
-enum smd_heartbeat_state smd_heartbeat_look(struct smd_heartbeat *heartbeat,
+enum smd_heartbeat_state smd_heartbeat_poll(struct smd_heartbeat *heartbeat,
 	const struct smd_lane *lane, uint64_t now_ns, uint64_t limit_ns)
 {
 	/*
-	 * When we have not looked for long it was us who stood still, and what the other end has
+	 * When we have not polled for long it was us who stood still, and what the other end has
 	 * sent meanwhile waits to be read: that is not its silence.
 	 */
 	uint64_t most = limit_ns / (ASKS + 1);
@@ -57,7 +57,7 @@ uint64_t smd_heartbeat_limit_ns(unsigned limit_s)
 
 unsigned smd_heartbeat_period_ms(unsigned limit_s)
 {
-	unsigned period_ms = limit_s * smd_heartbeat_second_ms / SMD_HEARTBEAT_LOOKS;
+	unsigned period_ms = limit_s * smd_heartbeat_second_ms / SMD_HEARTBEAT_POLLS;
 
 	return period_ms < smd_heartbeat_second_ms ? period_ms : smd_heartbeat_second_ms;
 }

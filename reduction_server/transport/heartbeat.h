@@ -4,8 +4,8 @@
  * answer (PONG).
  *
  * A connection that has broken tells so by itself. This is for an end that is still there and does
- * nothing: stopped, swapped out, cut off without a word. The owner of a lane looks at it from time
- * to time, at least SMD_HEARTBEAT_LOOKS times in the limit.
+ * nothing: stopped, swapped out, cut off without a word. The owner of a lane polls it from time
+ * to time, at least SMD_HEARTBEAT_POLLS times in the limit.
  */
 #ifndef SMD_TRANSPORT_HEARTBEAT_H
 #define SMD_TRANSPORT_HEARTBEAT_H
@@ -16,10 +16,10 @@
 
 #define SMD_HEARTBEAT_LIMIT_DEFAULT_S 15
 #define SMD_HEARTBEAT_LIMIT_MOST_S    86400
-#define SMD_HEARTBEAT_LOOKS           12
+#define SMD_HEARTBEAT_POLLS           12
 
 struct smd_heartbeat {
-	uint64_t received; /* bytes that the lane had received at the last look */
+	uint64_t received; /* bytes that the lane had received at the last poll */
 	uint64_t sent;     /* bytes that it had sent when that was last a sign of life */
 	uint64_t looked_ns;
 	uint64_t silent_ns; /* since something was received, as far as we were looking */
@@ -35,17 +35,17 @@ enum smd_heartbeat_state {
 void smd_heartbeat_begin(
 	struct smd_heartbeat *heartbeat, const struct smd_lane *lane, uint64_t now_ns);
 
-enum smd_heartbeat_state smd_heartbeat_look(struct smd_heartbeat *heartbeat,
+enum smd_heartbeat_state smd_heartbeat_poll(struct smd_heartbeat *heartbeat,
 	const struct smd_lane *lane, uint64_t now_ns, uint64_t limit_ns);
 
 /* How long a second of a limit lasts: 1000, but tests that wait for silence make it shorter before
  * there are threads. */
 extern unsigned smd_heartbeat_second_ms;
 
-/* What smd_heartbeat_look() takes for a limit of so many seconds. */
+/* What smd_heartbeat_poll() takes for a limit of so many seconds. */
 uint64_t smd_heartbeat_limit_ns(unsigned limit_s);
 
-/* How often to look, in milliseconds: once a second, or more often when the limit is small. */
+/* How often to poll, in milliseconds: once a second, or more often when the limit is small. */
 unsigned smd_heartbeat_period_ms(unsigned limit_s);
 
 /* Says PING or PONG. -ENOMEM, -ENOBUFS. */

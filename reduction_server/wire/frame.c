@@ -60,7 +60,7 @@ static uint32_t longest_payload(unsigned kind)
 	case SMD_FRAME_LEFT:
 	case SMD_FRAME_PING:
 	case SMD_FRAME_PONG:
-	case SMD_FRAME_PLACES:
+	case SMD_FRAME_BUFFERS:
 		return 0;
 	default:
 		return SMD_CONTROL_MAX;

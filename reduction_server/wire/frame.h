@@ -41,9 +41,9 @@
 	X(SMD_FRAME_DOWN, 13, "DOWN")                                                              \
 	X(SMD_FRAME_EPOCH, 14, "EPOCH")                                                            \
 	X(SMD_FRAME_LEFT, 15, "LEFT")                                                              \
-	X(SMD_FRAME_GREET, 16, "GREET") /* from here on: specs/design/nccl-net.md */                      \
+	X(SMD_FRAME_GREET, 16, "GREET") /* from here on: specs/design/nccl-net.md */               \
 	X(SMD_FRAME_ACCEPT, 17, "ACCEPT")                                                          \
-	X(SMD_FRAME_PLACES, 18, "PLACES")                                                          \
+	X(SMD_FRAME_BUFFERS, 18, "BUFFERS")                                                        \
 	X(SMD_FRAME_POST, 19, "POST")                                                              \
 	X(SMD_FRAME_DATA, 20, "DATA")
 

@@ -137,7 +137,7 @@ static void remote_on_beat(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	switch (smd_heartbeat_look(&remote->heartbeat, remote->lane, smd_clock_ns(),
+	switch (smd_heartbeat_poll(&remote->heartbeat, remote->lane, smd_clock_ns(),
 		smd_heartbeat_limit_ns(limit_s))) {
 	case SMD_HEARTBEAT_ALIVE:
 		break;

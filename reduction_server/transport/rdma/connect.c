@@ -19,7 +19,7 @@
 #define MEMORY_ALIGNMENT 4096
 #define REJECTED_NOBODY  8    /* the connection manager's word for: nobody listens there */
 #define REJECTED_BY_END  28   /* and for: the other end says so itself */
-#define LAST_LOOKS       64   /* at the queue, when the connection has ended */
+#define LAST_POLLS       64   /* at the queue, when the connection has ended */
 #define INLINE_WANTED    256u /* a header with its remote buffers mostly fits */
 
 static void lane_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs_event *event);
@@ -221,7 +221,7 @@ static void lane_on_unreachable(struct rdma_lane *lane)
 /* Messages that came before the connection ended are taken first. */
 static void lane_on_disconnected(struct rdma_lane *lane)
 {
-	for (int i = 0; i < LAST_LOOKS && lane->paired && !lane->closed && !lane->ended; i++) {
+	for (int i = 0; i < LAST_POLLS && lane->paired && !lane->closed && !lane->ended; i++) {
 		if (smd_rdma_device_poll(lane->device) == 0) {
 			break;
 		}

@@ -11,8 +11,8 @@ void smd_tcp_ended(struct tcp_lane *tcp, int err, const char *reason)
 	tcp->ended = true;
 	event_del(tcp->readable);
 	event_del(tcp->writable);
-	if (tcp->watch.look) {
-		event_del(tcp->watch.look);
+	if (tcp->watch.timer) {
+		event_del(tcp->watch.timer);
 	}
 	tcp->callbacks->on_closed(tcp->owner, err, reason);
 }

@@ -11,7 +11,7 @@
 #include "reduction_server/transport/tcp/tcp.h"
 
 #define PEER_SILENT_MS    20000 /* nothing taken, or heard of it, for so long: the peer is gone */
-#define LOOKS             4     /* at a silent peer, in that time */
+#define WATCH_CHECKS      4     /* at a silent peer, in that time */
 #define KEEPALIVE_IDLE_S  10
 #define KEEPALIVE_PROBE_S 3
 #define KEEPALIVE_PROBES  3
@@ -58,7 +58,7 @@ static void tcp_on_writable(evutil_socket_t fd, short what, void *arg)
 
 /* ---- silence ---- */
 
-static void tcp_on_look(evutil_socket_t fd, short what, void *arg)
+static void tcp_on_watch(evutil_socket_t fd, short what, void *arg)
 {
 	struct tcp_lane *tcp = arg;
 	unsigned ms = tcp->connecting ? 0 : smd_tcp_watch_silence_ms(&tcp->watch, tcp->fd);
@@ -76,13 +76,13 @@ static void tcp_on_look(evutil_socket_t fd, short what, void *arg)
 
 void smd_tcp_watch_enter_loop(struct tcp_lane *tcp)
 {
-	unsigned ms = tcp->watch.patience_ms / LOOKS;
+	unsigned ms = tcp->watch.patience_ms / WATCH_CHECKS;
 	const struct timeval interval = {ms / 1000, ms % 1000 * 1000};
 
-	if (tcp->watch.wanted && !tcp->watch.look) {
-		tcp->watch.look = event_new(tcp->base, -1, EV_PERSIST, tcp_on_look, tcp);
-		if (tcp->watch.look) { /* or TCP itself gives up, after long */
-			event_add(tcp->watch.look, &interval);
+	if (tcp->watch.wanted && !tcp->watch.timer) {
+		tcp->watch.timer = event_new(tcp->base, -1, EV_PERSIST, tcp_on_watch, tcp);
+		if (tcp->watch.timer) { /* or TCP itself gives up, after long */
+			event_add(tcp->watch.timer, &interval);
 		}
 	}
 }

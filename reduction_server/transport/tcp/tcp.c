@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define LOOKS_PER_READ 16
+#define POLLS_PER_READ 16
 
 static struct tcp_lane *tcp_lane_of(struct smd_lane *lane)
 {
@@ -36,9 +36,9 @@ static void tcp_forget_events(struct tcp_lane *tcp)
 		tcp->readable = NULL;
 		tcp->writable = NULL;
 	}
-	if (tcp->watch.look) {
-		event_free(tcp->watch.look);
-		tcp->watch.look = NULL;
+	if (tcp->watch.timer) {
+		event_free(tcp->watch.timer);
+		tcp->watch.timer = NULL;
 	}
 }
 
@@ -94,13 +94,13 @@ static void tcp_cancel(struct smd_lane *lane, const void *owner)
 }
 
 /*
- * The socket is full: nearly all looks are for room in it. Looking for something to read takes its
+ * The socket is full: nearly all polls are for room in it. Asking for something to read takes its
  * lock from the kernel, which makes the room.
  */
 static bool tcp_is_busy_sending(struct tcp_lane *tcp)
 {
 	return tcp->poll_only && !TAILQ_EMPTY(&tcp->tx) && !tcp->write_err &&
-	       ++tcp->looks % LOOKS_PER_READ != 0;
+	       ++tcp->polls % POLLS_PER_READ != 0;
 }
 
 static void tcp_poll(struct smd_lane *lane)

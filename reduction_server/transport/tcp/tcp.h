@@ -22,7 +22,7 @@ struct event;
 struct tcp_watch {
 	bool wanted;
 	unsigned patience_ms; /* that it may answer nothing */
-	struct event *look;   /* NULL: on no loop */
+	struct event *timer;  /* NULL: on no loop */
 	uint64_t heard_ms;    /* the last answer */
 	uint32_t tries;       /* of our kernel, until then or a little later */
 };
@@ -37,7 +37,7 @@ struct tcp_lane {
 	void *owner;
 	bool connecting;
 	bool poll_only; /* the loop does not watch the socket */
-	unsigned looks; /* at a full socket */
+	unsigned polls; /* at a full socket */
 	bool talked;    /* has sent, since it was told to acknowledge at once */
 	bool ended;     /* on_closed() has been called */
 	bool closed;
@@ -83,7 +83,7 @@ unsigned smd_tcp_watch_judge(
 	struct tcp_watch *watch, const struct tcp_signs *signs, uint64_t now_ms);
 /* The same of the socket, now. */
 unsigned smd_tcp_watch_silence_ms(struct tcp_watch *watch, int fd);
-/* Looks from time to time, once the lane is on a loop. */
+/* Polls it from time to time, once the lane is on a loop. */
 void smd_tcp_watch_enter_loop(struct tcp_lane *tcp);
 
 int smd_tcp_connect(struct event_base *base, const char *address, unsigned shard,

@@ -16,7 +16,7 @@
 #include "reduction_server/transport/tcp/tcp.h"
 
 #define UNANSWERED_MIN 3   /* fewer may have got lost on the way */
-#define SAME_MOMENT_MS 100 /* moments that two looks reckon differ by less */
+#define SAME_MOMENT_MS 100 /* moments that two polls compute differ by less */
 
 void smd_tcp_watch_begin(struct tcp_watch *watch, int fd)
 {

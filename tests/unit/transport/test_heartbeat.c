@@ -36,7 +36,7 @@ static unsigned asked_in(unsigned seconds)
 		enum smd_heartbeat_state seen;
 
 		now += SECOND;
-		seen = smd_heartbeat_look(&heartbeat, &lane, now, LIMIT);
+		seen = smd_heartbeat_poll(&heartbeat, &lane, now, LIMIT);
 		assert_int_not_equal(seen, SMD_HEARTBEAT_SILENT);
 		asked += seen == SMD_HEARTBEAT_ASK;
 	}
@@ -47,7 +47,7 @@ static void assert_silent_after(unsigned seconds)
 {
 	asked_in(seconds - 1);
 	now += SECOND;
-	assert_int_equal(smd_heartbeat_look(&heartbeat, &lane, now, LIMIT), SMD_HEARTBEAT_SILENT);
+	assert_int_equal(smd_heartbeat_poll(&heartbeat, &lane, now, LIMIT), SMD_HEARTBEAT_SILENT);
 }
 
 /* It cannot answer what waits behind results that it is taking. */
@@ -107,7 +107,7 @@ static void our_own_standstill_is_not_their_silence(void **state)
 	(void)state;
 	now += 3600 * SECOND;
 	assert_int_not_equal(
-		smd_heartbeat_look(&heartbeat, &lane, now, LIMIT), SMD_HEARTBEAT_SILENT);
+		smd_heartbeat_poll(&heartbeat, &lane, now, LIMIT), SMD_HEARTBEAT_SILENT);
 	assert_int_equal(asked_in(5), 1);
 	lane.counts.bytes_received++;
 	assert_int_equal(asked_in(14), 2);

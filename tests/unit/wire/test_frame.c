@@ -123,7 +123,7 @@ static uint32_t longest_payload(unsigned kind)
 	case SMD_FRAME_LEFT:
 	case SMD_FRAME_PING:
 	case SMD_FRAME_PONG:
-	case SMD_FRAME_PLACES:
+	case SMD_FRAME_BUFFERS:
 		return 0;
 	default:
 		return 2048;
@@ -214,7 +214,7 @@ static void kinds_have_their_numbers(void **state)
 {
 	static const char *const names[] = {NULL, "HELLO", "WELCOME", "REFUSE", "JOIN", "JOINED",
 		"LEAVE", "INPUT", "RESULT", "ABORT", "LATE", "PING", "PONG", "DOWN", "EPOCH",
-		"LEFT", "GREET", "ACCEPT", "PLACES", "POST", "DATA"};
+		"LEFT", "GREET", "ACCEPT", "BUFFERS", "POST", "DATA"};
 
 	(void)state;
 	assert_int_equal(SMD_FRAME_KIND_END, 21);

@@ -285,7 +285,7 @@ static struct smd_net_memory *memory_find(
 }
 
 /* dmabuf: what stands for memory of a GPU, else NULL. 0 or -errno. */
-static int memory_declare(struct smd_net_comm *comm, const struct smd_net_memory *memory,
+static int lane_register(struct smd_net_comm *comm, const struct smd_net_memory *memory,
 	const struct smd_dmabuf *dmabuf)
 {
 	struct smd_lane *lane = comm->lanes[0].lane;
@@ -316,7 +316,7 @@ static int comm_register(struct smd_net_comm *comm, struct smd_extent extent,
 		}
 		memory->extent = extent;
 		memory->device = dmabuf != NULL;
-		ret = memory_declare(comm, memory, dmabuf);
+		ret = lane_register(comm, memory, dmabuf);
 		if (ret) {
 			free(memory);
 			return ret;

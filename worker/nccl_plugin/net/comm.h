@@ -108,7 +108,7 @@ struct smd_net_entry {
 	size_t claimed; /* bytes whose frames have begun to come */
 	size_t got;     /* and have come */
 	bool complete;
-	unsigned first; /* its first offer, */
+	unsigned first; /* its first advertised buffer, */
 	unsigned pieces;
 };
 

@@ -42,8 +42,8 @@ static int post_frame(struct smd_net_comm *comm, const struct smd_net_receive *r
 	return smd_lane_send_control(comm->lanes[0].lane, &frame, payload, length);
 }
 
-/* Offers every piece of every receive; what does not fit into POST goes before it. */
-static int receive_offer(
+/* Advertises every piece of every receive; what does not fit into POST goes before it. */
+static int receive_advertise(
 	struct smd_net_comm *comm, struct smd_net_receive *receive, void **mhandles)
 {
 	unsigned advertised = 0;
@@ -57,7 +57,7 @@ static int receive_offer(
 			size_t left = entry->size - at;
 
 			if (advertised && advertised % SMD_REMOTE_BUFFERS_MAX == 0 &&
-				post_frame(comm, receive, SMD_FRAME_PLACES, NULL, 0)) {
+				post_frame(comm, receive, SMD_FRAME_BUFFERS, NULL, 0)) {
 				return -ENOMEM;
 			}
 			receive->advertisements[entry->first + j] =
@@ -86,7 +86,7 @@ static int receive_post(struct smd_net_comm *comm, struct smd_net_receive *recei
 	}
 	length = smd_net_post_encode(&post, payload);
 	if (smd_lane_can_advertise(comm->lanes[0].lane)) {
-		ret = receive_offer(comm, receive, mhandles);
+		ret = receive_advertise(comm, receive, mhandles);
 	}
 	return ret ? ret : post_frame(comm, receive, SMD_FRAME_POST, payload, length);
 }
@@ -200,7 +200,7 @@ int smd_net_flush(void *comm, int n, void **data, const int *sizes, void **mhand
 
 /* ---- taking ---- */
 
-/* The offer that the frame's payload may have been written to. */
+/* The advertised buffer that the frame's payload may have been written to. */
 static struct smd_advertisement **entry_advertisement(struct smd_net_receive *receive,
 	const struct smd_net_entry *entry, const struct smd_frame *frame)
 {

@@ -339,7 +339,7 @@ int smd_net_sender_on_header(
 	const struct smd_net_slot *slots = lane->comm->slots;
 
 	if (lane->index != 0 ||
-		(frame->kind != SMD_FRAME_PLACES && frame->kind != SMD_FRAME_POST)) {
+		(frame->kind != SMD_FRAME_BUFFERS && frame->kind != SMD_FRAME_POST)) {
 		return smd_error_set(error, EPROTO, "%s: must not be sent to a sender%s",
 			smd_frame_kind_name(frame->kind), lane->index ? " on this lane" : "");
 	}
@@ -356,7 +356,7 @@ int smd_net_sender_on_header(
 	return 0;
 }
 
-static int slot_add_places(
+static int slot_add_buffers(
 	struct smd_net_slot *slot, const struct smd_lane *lane, struct smd_error *error)
 {
 	const unsigned most = SMD_NET_RECVS_MAX * (SMD_NET_BYTES_MAX / SMD_NET_PIECE);
@@ -421,8 +421,8 @@ int smd_net_sender_on_frame(
 		slot->post.n = 0;
 		slot->nremote_buffers = 0;
 	}
-	ret = slot_add_places(slot, lane->lane, error);
-	if (ret || frame->kind == SMD_FRAME_PLACES) {
+	ret = slot_add_buffers(slot, lane->lane, error);
+	if (ret || frame->kind == SMD_FRAME_BUFFERS) {
 		return ret;
 	}
 	ret = smd_net_post_decode(lane->control, frame->length, &slot->post, error);
