@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "reduction_server/base/clock.h"
-#include "reduction_server/base/log.h"
+#include "reduction_server/base/log_limit.h"
 #include "reduction_server/engine/peer.h"
 #include "reduction_server/engine/receive_buffer.h"
 #include "reduction_server/engine/resources.h"
@@ -240,8 +240,8 @@ static void comm_activate(struct smd_server_comm *comm)
 		}
 		smd_peer_send(comm->members[r], SMD_FRAME_JOINED, comm->window, NULL, 0);
 	}
-	smd_log(SMD_LOG_DEBUG, comm->resources->name, "group %s: all %u ranks have joined",
-		comm->name, comm->nranks);
+	smd_log_peer(SMD_LOG_DEBUG, comm->resources->name, comm->name,
+		"group %s: all %u ranks have joined", comm->name, comm->nranks);
 }
 
 static struct smd_member *comm_any_member(const struct smd_server_comm *comm)
@@ -376,7 +376,7 @@ void smd_server_comm_abort(struct smd_server_comm *comm, int err, const char *te
 
 	snprintf(abort.text, sizeof(abort.text), "%s", text);
 	length = smd_abort_encode(&abort, payload);
-	smd_log(SMD_LOG_WARN, comm->resources->name, "%s", text);
+	smd_log_peer(SMD_LOG_WARN, comm->resources->name, comm->name, "%s", text);
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		if (comm->members[r]) {
 			smd_peer_send(comm->members[r], SMD_FRAME_ABORT, 0, payload, length);
@@ -464,7 +464,7 @@ static void comm_tell(struct smd_server_comm *comm, const struct smd_slot *slot,
 	uint8_t payload[SMD_CONTROL_MAX];
 	size_t length = smd_text_encode(text, payload);
 
-	smd_log(level, comm->resources->name, "%s", text);
+	smd_log_peer(level, comm->resources->name, comm->name, "%s", text);
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		if (comm->members[r] && (!slot || slot->whole[r])) {
 			smd_peer_send(comm->members[r], SMD_FRAME_LATE, 0, payload, length);

@@ -2,11 +2,19 @@
 #include "reduction_server/engine/greeting.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "reduction_server/base/clock.h"
-#include "reduction_server/base/log.h"
+#include "reduction_server/base/log_limit.h"
+
+/*
+ * Lanes that have not said HELLO yet. Only strangers have so many: a worker says it at once. Where
+ * there are more, the one that has waited longest is closed, of the same address first.
+ */
+#define GREETINGS_HOST_MAX 256
+#define GREETINGS_MAX      1024
 
 /* A lane that has not yet said HELLO, or was refused and has not yet gone. */
 struct smd_greeting {
@@ -14,6 +22,7 @@ struct smd_greeting {
 	struct smd_lane *lane;
 	uint64_t since_ns;
 	bool refused;
+	char host[64]; /* the other end's, without its port */
 	uint8_t payload[SMD_CONTROL_MAX];
 	LIST_ENTRY(smd_greeting) link;
 };
@@ -42,7 +51,7 @@ static int greeting_refuse(struct smd_greeting *greeting, const char *text)
 	struct smd_frame frame = {.kind = SMD_FRAME_REFUSE};
 	uint8_t payload[SMD_CONTROL_MAX];
 
-	smd_log(SMD_LOG_WARN, greeting->greeter->name, "refused %s: %s",
+	smd_log_peer(SMD_LOG_WARN, greeting->greeter->name, greeting->host, "refused %s: %s",
 		smd_lane_peer_name(greeting->lane), text);
 	greeting->refused = true;
 	return smd_lane_send_control(
@@ -88,8 +97,8 @@ static int greeting_on_frame(
 	greeting_end(greeting);
 	ret = greeter->on_hello(greeter->owner, lane, &hello);
 	if (ret) {
-		smd_log(SMD_LOG_ERROR, greeter->name, "cannot take the lane of %s: %s",
-			hello.replica, strerror(-ret));
+		smd_log_peer(SMD_LOG_ERROR, greeter->name, hello.job,
+			"cannot take the lane of %s: %s", hello.replica, strerror(-ret));
 		smd_lane_close(lane);
 	}
 	return SMD_LANE_DETACHED;
@@ -99,8 +108,8 @@ static void greeting_on_closed(void *owner, int err, const char *reason)
 {
 	struct smd_greeting *greeting = owner;
 
-	smd_log(err == -EPROTO ? SMD_LOG_WARN : SMD_LOG_DEBUG, greeting->greeter->name,
-		"lane of %s ended: %s", smd_lane_peer_name(greeting->lane), reason);
+	smd_log_peer(err == -EPROTO ? SMD_LOG_WARN : SMD_LOG_DEBUG, greeting->greeter->name,
+		greeting->host, "lane of %s ended: %s", smd_lane_peer_name(greeting->lane), reason);
 	smd_lane_close(greeting->lane);
 	greeting_end(greeting);
 }
@@ -110,6 +119,53 @@ static const struct smd_lane_callbacks greeting_callbacks = {
 	.on_frame = greeting_on_frame,
 	.on_closed = greeting_on_closed,
 };
+
+static void greeting_close(struct smd_greeting *greeting)
+{
+	smd_lane_close(greeting->lane);
+	greeting_end(greeting);
+}
+
+static void greeting_name_host(struct smd_greeting *greeting)
+{
+	char *port;
+
+	snprintf(greeting->host, sizeof(greeting->host), "%.63s",
+		smd_lane_peer_name(greeting->lane));
+	port = strrchr(greeting->host, ':');
+	if (port) {
+		*port = '\0';
+	}
+}
+
+/* Closes the eldest of too many, to which the new one does not belong yet. */
+static void greeter_make_room(struct smd_greeter *greeter, const struct smd_greeting *added)
+{
+	struct smd_greeting *eldest_of_host = NULL;
+	struct smd_greeting *eldest = NULL;
+	struct smd_greeting *greeting;
+	unsigned of_host = 0;
+	unsigned n = 0;
+
+	LIST_FOREACH (greeting, &greeter->greetings, link) { /* the youngest first */
+		n++;
+		eldest = greeting;
+		if (strcmp(greeting->host, added->host) == 0) {
+			of_host++;
+			eldest_of_host = greeting;
+		}
+	}
+	greeting = of_host >= GREETINGS_HOST_MAX ? eldest_of_host
+		   : n >= GREETINGS_MAX          ? eldest
+						 : NULL;
+	if (greeting) {
+		smd_log_peer(SMD_LOG_WARN, greeter->name, greeting->host,
+			"lane of %s ended: it has not said HELLO, and %u others of its address and "
+			"%u of all are waiting to",
+			smd_lane_peer_name(greeting->lane), of_host, n);
+		greeting_close(greeting);
+	}
+}
 
 void smd_greeter_take(struct smd_greeter *greeter, struct smd_lane *lane)
 {
@@ -123,19 +179,15 @@ void smd_greeter_take(struct smd_greeter *greeter, struct smd_lane *lane)
 		ret = smd_lane_attach(lane, greeter->base, &greeting_callbacks, greeting);
 	}
 	if (ret) {
-		smd_log(SMD_LOG_ERROR, greeter->name, "cannot take the lane of %s: %s",
+		smd_log_peer(SMD_LOG_ERROR, greeter->name, "", "cannot take the lane of %s: %s",
 			smd_lane_peer_name(lane), strerror(-ret));
 		free(greeting);
 		smd_lane_close(lane);
 		return;
 	}
+	greeting_name_host(greeting);
+	greeter_make_room(greeter, greeting);
 	LIST_INSERT_HEAD(&greeter->greetings, greeting, link);
-}
-
-static void greeting_close(struct smd_greeting *greeting)
-{
-	smd_lane_close(greeting->lane);
-	greeting_end(greeting);
 }
 
 void smd_greeter_check(struct smd_greeter *greeter)
@@ -148,7 +200,7 @@ void smd_greeter_check(struct smd_greeter *greeter)
 
 		if (greeting->since_ns < oldest_ns) {
 			if (!greeting->refused) {
-				smd_log(SMD_LOG_WARN, greeter->name,
+				smd_log_peer(SMD_LOG_WARN, greeter->name, greeting->host,
 					"lane of %s ended: it has said nothing for %u s",
 					smd_lane_peer_name(greeting->lane), greeter->patience_s);
 			}

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "reduction_server/base/clock.h"
-#include "reduction_server/base/log.h"
+#include "reduction_server/base/log_limit.h"
 #include "reduction_server/engine/part.h"
 #include "reduction_server/engine/receive_buffer.h"
 #include "reduction_server/engine/shard.h"
@@ -27,9 +27,9 @@ void smd_peer_send(struct smd_member *member, enum smd_frame_kind kind, unsigned
 
 	if (ret) { /* -ENOBUFS is the doing of a worker that asks and does not listen: not worth a
 		      line */
-		smd_log(ret == -ENOBUFS ? SMD_LOG_DEBUG : SMD_LOG_ERROR, member->peer->shard->name,
-			"%s to %s: %s", smd_frame_kind_name(kind), member->peer->hello.replica,
-			strerror(-ret));
+		smd_log_peer(ret == -ENOBUFS ? SMD_LOG_DEBUG : SMD_LOG_ERROR,
+			member->peer->shard->name, member->peer->hello.job, "%s to %s: %s",
+			smd_frame_kind_name(kind), member->peer->hello.replica, strerror(-ret));
 	}
 }
 
@@ -38,7 +38,8 @@ static void peer_refuse_join(struct smd_member *member, int ret, const struct sm
 	struct smd_abort abort = {.err = (uint32_t)-ret};
 	uint8_t payload[SMD_CONTROL_MAX];
 
-	smd_log(SMD_LOG_WARN, member->peer->shard->name, "%s", reason->text);
+	smd_log_peer(SMD_LOG_WARN, member->peer->shard->name, member->peer->hello.job, "%s",
+		reason->text);
 	memcpy(abort.text, reason->text, sizeof(abort.text));
 	smd_peer_send(member, SMD_FRAME_ABORT, 0, payload, smd_abort_encode(&abort, payload));
 }
@@ -105,12 +106,16 @@ static struct smd_member *peer_add(
 	member->number = frame->comm;
 	member->rank = frame->rank;
 	peer->members[index] = member;
+	peer->attached++;
 	return member;
 }
 
 static void peer_remove(struct smd_peer *peer, struct smd_member *member)
 {
 	peer->members[SMD_COMM_INDEX(member->number)] = NULL;
+	if (--peer->attached == 0) {
+		peer->idle_since_ns = smd_clock_ns();
+	}
 	smd_member_free_buffers(member, false);
 	free(member);
 }
@@ -254,9 +259,9 @@ static void peer_on_closed(void *owner, int err, const char *reason)
 {
 	struct smd_peer *peer = owner;
 
-	smd_log(err == -EPROTO ? SMD_LOG_WARN : SMD_LOG_DEBUG, peer->shard->name,
-		"lane of %s (%s) ended: %s", peer->hello.replica, smd_lane_peer_name(peer->lane),
-		reason);
+	smd_log_peer(err == -EPROTO ? SMD_LOG_WARN : SMD_LOG_DEBUG, peer->shard->name,
+		peer->hello.job, "lane of %s (%s) ended: %s", peer->hello.replica,
+		smd_lane_peer_name(peer->lane), reason);
 	smd_peer_close(peer, reason);
 }
 
@@ -297,6 +302,7 @@ int smd_peer_create(struct smd_shard *shard, struct smd_lane *lane, const struct
 		(struct smd_extent){shard->resources.pool.memory,
 			smd_buffer_pool_bytes(&shard->resources.pool)},
 		shard->config.welcome.chunk_bytes);
+	peer->idle_since_ns = smd_clock_ns();
 	smd_heartbeat_begin(&peer->heartbeat, lane, smd_clock_ns());
 	TAILQ_INSERT_TAIL(&shard->peers, peer, link);
 	shard->stats.lanes++;
@@ -306,11 +312,46 @@ int smd_peer_create(struct smd_shard *shard, struct smd_lane *lane, const struct
 	return 0;
 }
 
+static void peer_end_idle(struct smd_peer *peer)
+{
+	char reason[64];
+
+	snprintf(reason, sizeof(reason), "it has been in no group for %llu s",
+		(unsigned long long)((smd_clock_ns() - peer->idle_since_ns) / SMD_SECOND_NS));
+	smd_log_peer(SMD_LOG_INFO, peer->shard->name, peer->hello.job, "lane of %s (%s) ended: %s",
+		peer->hello.replica, smd_lane_peer_name(peer->lane), reason);
+	smd_peer_close(peer, reason);
+}
+
+void smd_peers_make_room(struct smd_shard *shard)
+{
+	uint64_t grace_ns = SMD_PEER_IDLE_GRACE_S * SMD_SECOND_NS;
+	struct smd_peer *eldest = NULL;
+	struct smd_peer *peer;
+	unsigned idle = 0;
+
+	TAILQ_FOREACH (peer, &shard->peers, link) {
+		if (peer->attached == 0) {
+			idle++;
+			eldest = eldest && eldest->idle_since_ns <= peer->idle_since_ns ? eldest
+											: peer;
+		}
+	}
+	if (idle >= shard->config.idle_lanes && smd_clock_ns() - eldest->idle_since_ns > grace_ns) {
+		peer_end_idle(eldest);
+	}
+}
+
 void smd_peer_check_alive(struct smd_peer *peer, uint64_t now_ns)
 {
 	unsigned limit_s = peer->shard->config.heartbeat_s;
 	char reason[64];
 
+	if (peer->attached == 0 && now_ns > peer->idle_since_ns &&
+		now_ns - peer->idle_since_ns > peer->shard->config.idle_s * SMD_SECOND_NS) {
+		peer_end_idle(peer);
+		return;
+	}
 	if (peer->hello.flags & SMD_HELLO_CALLED) {
 		return; /* its silence means nothing; a machine that is gone is found by TCP */
 	}
@@ -323,8 +364,9 @@ void smd_peer_check_alive(struct smd_peer *peer, uint64_t now_ns)
 		break;
 	case SMD_HEARTBEAT_SILENT:
 		snprintf(reason, sizeof(reason), "it has been silent for %u s", limit_s);
-		smd_log(SMD_LOG_WARN, peer->shard->name, "lane of %s (%s) ended: %s",
-			peer->hello.replica, smd_lane_peer_name(peer->lane), reason);
+		smd_log_peer(SMD_LOG_WARN, peer->shard->name, peer->hello.job,
+			"lane of %s (%s) ended: %s", peer->hello.replica,
+			smd_lane_peer_name(peer->lane), reason);
 		smd_peer_close(peer, reason);
 		break;
 	}

@@ -19,6 +19,8 @@ struct smd_peer {
 	struct smd_heartbeat heartbeat;
 	struct smd_member **members; /* by SMD_COMM_INDEX(number) */
 	uint32_t nmembers;           /* size of the table */
+	uint32_t attached;           /* members in it */
+	uint64_t idle_since_ns;      /* when it had its last member, where it has none */
 	/* The frame that is being received: */
 	struct smd_member *rx_member;
 	struct smd_slot *rx_slot; /* NULL: no part, or one that is discarded */
@@ -34,6 +36,11 @@ void smd_peer_close(struct smd_peer *peer, const char *reason);
 
 /* Asks the worker whether it is alive, or closes the lane, when nothing has come for too long. */
 void smd_peer_check_alive(struct smd_peer *peer, uint64_t now_ns);
+
+/* Before a new one: where many are in no group, ends the one that has been so longest, if that is
+ * long enough for a worker to JOIN. */
+void smd_peers_make_room(struct smd_shard *shard);
+#define SMD_PEER_IDLE_GRACE_S 5
 
 /* A control frame to a member's worker about its communicator. */
 void smd_peer_send(struct smd_member *member, enum smd_frame_kind kind, unsigned window,

@@ -3,13 +3,18 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 
-#include "reduction_server/base/log.h"
+#include "reduction_server/base/clock.h"
+#include "reduction_server/base/log_limit.h"
+
+#define IDLE_LANES_LEAST 64
 
 struct smd_server {
 	struct event_base *base;
@@ -45,11 +50,12 @@ static void server_on_accept(void *owner, struct smd_lane *lane, int shard)
 	if (shard == SMD_SHARD_UNKNOWN) {
 		smd_greeter_take(&server->greeter, lane);
 	} else if (shard < 0 || (unsigned)shard >= server->nshards) {
-		smd_log(SMD_LOG_WARN, "server", "refused %s: shard must be below %u, got %d",
-			smd_lane_peer_name(lane), server->nshards, shard);
+		smd_log_peer(SMD_LOG_WARN, "server", "",
+			"refused %s: shard must be below %u, got %d", smd_lane_peer_name(lane),
+			server->nshards, shard);
 		smd_lane_close(lane);
 	} else if (smd_shard_give(server->shards[shard], lane, NULL)) {
-		smd_log(SMD_LOG_ERROR, "server", "cannot take %s: out of memory",
+		smd_log_peer(SMD_LOG_ERROR, "server", "", "cannot take %s: out of memory",
 			smd_lane_peer_name(lane));
 		smd_lane_close(lane);
 	}
@@ -62,6 +68,7 @@ static void server_on_janitor(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	smd_greeter_check(&server->greeter);
+	smd_log_tell_left_out(smd_clock_ns(), 0);
 }
 
 /* ---- shards ---- */
@@ -85,6 +92,20 @@ static void server_on_ended(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
+/* As many descriptors as are allowed; a quarter of them is kept for lanes that are in groups. */
+static unsigned server_idle_lanes(unsigned shards)
+{
+	struct rlimit files;
+	rlim_t lanes = 0;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+		files.rlim_cur = files.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &files);
+		lanes = files.rlim_cur / 4 * 3 / shards;
+	}
+	return lanes < IDLE_LANES_LEAST ? IDLE_LANES_LEAST : lanes > UINT_MAX ? UINT_MAX : lanes;
+}
+
 static int server_start_shards(
 	struct smd_server *server, const struct smd_server_config *config, struct smd_error *error)
 {
@@ -105,6 +126,9 @@ static int server_start_shards(
 		.forming_s = config->forming_s ? config->forming_s : SMD_FORMING_DEFAULT_S,
 		.heartbeat_s =
 			config->heartbeat_s ? config->heartbeat_s : SMD_HEARTBEAT_LIMIT_DEFAULT_S,
+		.idle_s = config->idle_s ? config->idle_s : SMD_IDLE_DEFAULT_S,
+		.idle_lanes =
+			config->idle_lanes ? config->idle_lanes : server_idle_lanes(config->shards),
 		.greeting_s = server->greeter.patience_s,
 		.token = server->token,
 		.on_ended = server_shard_ended,
@@ -266,6 +290,7 @@ void smd_server_join(struct smd_server *server, struct smd_shard_stats *stats)
 		stats->chunks += one->chunks;
 		stats->lanes += one->lanes;
 	}
+	smd_log_tell_left_out(smd_clock_ns(), 1);
 }
 
 void smd_server_free(struct smd_server *server)

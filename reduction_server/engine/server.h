@@ -35,6 +35,8 @@ struct smd_server_config {
 	unsigned late_s;               /* 0: SMD_LATE_DEFAULT_S */
 	unsigned forming_s;            /* 0: SMD_FORMING_DEFAULT_S */
 	unsigned heartbeat_s;          /* 0: SMD_HEARTBEAT_LIMIT_DEFAULT_S */
+	unsigned idle_s;               /* 0: SMD_IDLE_DEFAULT_S */
+	unsigned idle_lanes;           /* 0: three quarters of the descriptors */
 	unsigned greeting_s;           /* a lane that has not said HELLO by then is closed; 0:
 					  SMD_GREETING_DEFAULT_S */
 	const char *token;             /* what HELLO must carry; NULL: anything */
@@ -42,7 +44,7 @@ struct smd_server_config {
 	void *owner;
 };
 #define SMD_CHUNK_DEFAULT      (512u << 10)
-#define SMD_GREETING_DEFAULT_S 10
+#define SMD_GREETING_DEFAULT_S 5
 
 /* Starts listening and all shards. 0 or -errno with a text. */
 int smd_server_start(struct event_base *base, const struct smd_server_config *config,

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "reduction_server/base/clock.h"
-#include "reduction_server/base/log.h"
+#include "reduction_server/base/log_limit.h"
 
 /*
  * While the parts of a small operation are awaited the loop is turned without sleeping for so long
@@ -37,6 +37,7 @@ void smd_shard_check_drained(struct smd_shard *shard)
 
 static int shard_on_hello(void *owner, struct smd_lane *lane, const struct smd_hello *hello)
 {
+	smd_peers_make_room(owner);
 	return smd_peer_create(owner, lane, hello);
 }
 
@@ -45,6 +46,7 @@ static void shard_admit(struct smd_shard *shard, struct smd_arrival *arrival)
 	int ret = 0;
 
 	if (arrival->greeted) {
+		smd_peers_make_room(shard);
 		ret = smd_peer_create(shard, arrival->lane, &arrival->hello);
 	} else if (shard->comms.draining) {
 		smd_lane_close(arrival->lane);
@@ -52,8 +54,8 @@ static void shard_admit(struct smd_shard *shard, struct smd_arrival *arrival)
 		smd_greeter_take(&shard->greeter, arrival->lane);
 	}
 	if (ret) {
-		smd_log(SMD_LOG_ERROR, shard->name, "cannot take the lane of %s: %s",
-			arrival->hello.replica, strerror(-ret));
+		smd_log_peer(SMD_LOG_ERROR, shard->name, arrival->hello.job,
+			"cannot take the lane of %s: %s", arrival->hello.replica, strerror(-ret));
 		smd_lane_close(arrival->lane);
 	}
 	free(arrival);

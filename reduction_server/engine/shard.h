@@ -28,6 +28,8 @@ struct smd_shard_config {
 	unsigned late_s;               /* a rank that the others wait for so long is named */
 	unsigned forming_s;            /* a communicator that is not complete by then is over */
 	unsigned heartbeat_s;          /* a worker that says nothing for so long is lost */
+	unsigned idle_s;               /* a lane that is in no communicator for so long is ended */
+	unsigned idle_lanes;           /* and sooner where there are so many of them */
 	unsigned greeting_s;           /* and one that does not say HELLO for so long */
 	const char *token;             /* what HELLO must carry; NULL: anything */
 	void (*on_ended)(void *owner); /* called on the shard's thread, as the last thing it does */
@@ -36,6 +38,7 @@ struct smd_shard_config {
 #define SMD_WINDOW_DEFAULT    8
 #define SMD_SMALL_ELEMENTS    16384 /* an operation of so many is worth polling for */
 #define SMD_LATE_DEFAULT_S    10
+#define SMD_IDLE_DEFAULT_S    3600
 #define SMD_FORMING_DEFAULT_S 600 /* far more than workers wait, so that it is strangers' limit */
 
 struct smd_shard_stats {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "reduction_server/base/log.h"
+#include "reduction_server/base/log_limit.h"
 #include "reduction_server/transport/rdma/rdma.h"
 
 #define LISTEN_BACKLOG 1024
@@ -37,7 +38,7 @@ static void listener_refuse(struct rdma_cm_id *id, const char *peer, const char 
 {
 	size_t length = strlen(text);
 
-	smd_log(SMD_LOG_WARN, "rdma", "refused %s: %s", peer, text);
+	smd_log_peer(SMD_LOG_WARN, "rdma", "", "refused %s: %s", peer, text);
 	if (length > SMD_VERBS_PRIVATE_MAX) {
 		length = SMD_VERBS_PRIVATE_MAX;
 	}

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "reduction_server/base/log.h"
+#include "reduction_server/base/log_limit.h"
 #include "reduction_server/transport/address.h"
 #include "reduction_server/transport/tcp/tcp.h"
 
@@ -91,7 +91,7 @@ static void tcp_accept_failed(struct tcp_listener *listener, int err)
 	const struct timeval rest = {0, ACCEPT_REST_US};
 
 	if (err == EMFILE || err == ENFILE || err == ENOBUFS || err == ENOMEM) {
-		smd_log(SMD_LOG_WARN, "tcp", "cannot accept a connection: %s", strerror(err));
+		smd_log_peer(SMD_LOG_WARN, "tcp", "", "cannot accept a connection: %s", strerror(err));
 		event_del(listener->acceptable);
 		evtimer_add(listener->rested, &rest);
 	}

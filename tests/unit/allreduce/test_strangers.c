@@ -193,6 +193,114 @@ static void a_drain_does_not_wait_for_groups_that_form(void **state)
 	pool_stop(&pool);
 }
 
+/* ---- lanes that do nothing ---- */
+
+/* It answers PING only when its program calls the library, so its silence says nothing. */
+static void greet_called(struct raw *raw, const struct pool *pool)
+{
+	const struct smd_hello hello = {
+		.flags = SMD_HELLO_CALLED, .replica = "quiet", .job = "raw"};
+	uint8_t payload[SMD_CONTROL_MAX];
+
+	raw_open(raw, pool, 0);
+	raw_send(raw, (struct smd_frame){.kind = SMD_FRAME_HELLO}, payload,
+		smd_hello_encode(&hello, payload));
+	raw_expect(raw, SMD_FRAME_WELCOME);
+}
+
+static void a_lane_that_is_in_no_group_is_ended(void **state)
+{
+	struct smd_server_config config = small;
+	struct pool pool;
+	struct raw idle;
+	struct raw busy;
+
+	(void)state;
+	config.idle_s = 1;
+	pool_start(&pool, "tcp", 1, &config);
+	greet_called(&idle, &pool);
+	greet_called(&busy, &pool);
+	raw_join(&busy, 0, "alone", 1, 0);
+	raw_expect(&busy, SMD_FRAME_JOINED);
+	raw_expect_end(&idle);
+	capture_await("lane of quiet (127.0.0.1:", "ended: it has been in no group for 1 s");
+	await_server(&busy);
+	raw_leave(&busy, 0, 0);
+	raw_expect_end(&busy);
+	raw_close(&idle);
+	raw_close(&busy);
+	pool_stop(&pool);
+}
+
+static void the_eldest_idle_lane_makes_room(void **state)
+{
+	struct smd_server_config config = small;
+	struct pool pool;
+	struct raw raws[3];
+
+	(void)state;
+	config.idle_lanes = 2;
+	pool_start(&pool, "tcp", 1, &config);
+	greet_called(&raws[0], &pool);
+	greet_called(&raws[1], &pool);
+	sleep(SMD_PEER_IDLE_GRACE_S + 1);
+	greet_called(&raws[2], &pool);
+	raw_expect_end(&raws[0]);
+	await_server(&raws[1]);
+	await_server(&raws[2]);
+	for (unsigned i = 0; i < 3; i++) {
+		raw_close(&raws[i]);
+	}
+	pool_stop(&pool);
+}
+
+static void the_eldest_without_hello_makes_room(void **state)
+{
+	enum { LANES = 300 }; /* more than wait from one address */
+	static struct raw raws[LANES];
+	struct pool pool;
+
+	(void)state;
+	pool_start(&pool, "tcp", 1, &small);
+	for (unsigned i = 0; i < LANES; i++) {
+		raw_open(&raws[i], &pool, 0);
+	}
+	raw_expect_end(&raws[0]);
+	capture_await("ended: it has not said HELLO, and 256 others of its address", NULL);
+	pool_run(&pool, 2, "good", operate, NULL);
+	for (unsigned i = 0; i < LANES; i++) {
+		raw_close(&raws[i]);
+	}
+	pool_stop(&pool);
+}
+
+/* ---- lines in the log ---- */
+
+static void refused_joins_do_not_fill_the_log(void **state)
+{
+	struct pool pool;
+	struct raw raw;
+
+	(void)state;
+	pool_start(&pool, "tcp", 1, &small);
+	raw_open(&raw, &pool, 0);
+	raw_greet(&raw, "insistent");
+	for (unsigned i = 0; i < 3000; i++) {
+		raw_join(&raw, 0, "flood", 1, 7);
+		raw_leave(&raw, 0, 7);
+		if (i % 10 == 0) {
+			raw_expect(&raw, SMD_FRAME_ABORT);
+		}
+	}
+	do {
+		CHECK(raw_receive(&raw));
+		raw_send(&raw, (struct smd_frame){.kind = SMD_FRAME_PING}, NULL, 0);
+	} while (raw.frame.kind != SMD_FRAME_PONG);
+	raw_close(&raw);
+	pool_stop(&pool);
+	capture_await("shard 0: ... and 2,", "more like this: group raw/flood: rank must be below");
+}
+
 static int set_up(void **state)
 {
 	(void)state;
@@ -216,6 +324,10 @@ int main(void)
 		cmocka_unit_test(few_groups_form_at_once_on_a_lane),
 		cmocka_unit_test(few_groups_form_at_once_on_a_shard),
 		cmocka_unit_test(a_drain_does_not_wait_for_groups_that_form),
+		cmocka_unit_test(a_lane_that_is_in_no_group_is_ended),
+		cmocka_unit_test(the_eldest_idle_lane_makes_room),
+		cmocka_unit_test(the_eldest_without_hello_makes_room),
+		cmocka_unit_test(refused_joins_do_not_fill_the_log),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);
