@@ -13,9 +13,11 @@
 #include "reduction_server/base/options.h"
 #include "reduction_server/base/parse.h"
 #include "reduction_server/base/token.h"
-#include "reduction_server/transport/bandwidth.h"
 #include "reduction_server/engine/memory.h"
 #include "reduction_server/engine/server.h"
+#include "reduction_server/sandbox/privileges.h"
+#include "reduction_server/sandbox/system_calls.h"
+#include "reduction_server/transport/bandwidth.h"
 
 #define EXIT_USAGE          2
 #define THREADS_DEFAULT     4 /* at most: a link of 25 Gbit/s needs about so many */
@@ -30,14 +32,17 @@ struct options {
 	const char *transport;
 	const char *ready_fd;
 	const char *token_file;
+	struct smd_user user;
+	int seccomp;
 	int version;
 };
 
 struct program {
 	struct event_base *base;
 	struct smd_server *server;
-	FILE *notify; /* --ready-fd, or NULL */
-	int asked;    /* how often it was asked to end */
+	const struct smd_user *user; /* who it becomes */
+	FILE *notify;                /* --ready-fd, or NULL */
+	int asked;                   /* how often it was asked to end */
 };
 
 static int set_threads(void *target, const char *value, struct smd_error *error)
@@ -87,6 +92,20 @@ static int set_transport(void *target, const char *value, struct smd_error *erro
 	return 0;
 }
 
+static int set_user(void *target, const char *value, struct smd_error *error)
+{
+	return smd_user_find(value, target, error);
+}
+
+static int set_switch(void *target, const char *value, struct smd_error *error)
+{
+	if (strcmp(value, "on") != 0 && strcmp(value, "off") != 0) {
+		return smd_error_set(error, EINVAL, "must be on or off");
+	}
+	*(int *)target = strcmp(value, "on") == 0;
+	return 0;
+}
+
 static int parse_options(int argc, char **argv, struct options *options, struct smd_error *error)
 {
 	const struct smd_option table[] = {
@@ -111,6 +130,12 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 			set_transport, &options->transport},
 		{"token-file", "FILE", "only workers with the token in this file are let in",
 			smd_option_set_string, &options->token_file},
+		{"user", "NAME",
+			"become this user once it listens; only root may (default: stay who it is)",
+			set_user, &options->user},
+		{"seccomp", "on|off",
+			"a system call that a reduction server has no use for ends it (default on)",
+			set_switch, &options->seccomp},
 		{"ready-fd", "N",
 			"also write ready line and results to this descriptor (default "
 			"SUMMAND_NOTIFY_FD)",
@@ -249,6 +274,26 @@ static void choose_transports(const char *name, struct smd_server_transport tran
 	}
 }
 
+/* A port below 1024 is open by now, and no thread has started that would keep what it has. */
+static int on_listening(void *owner, struct smd_error *error)
+{
+	const struct program *program = owner;
+
+	return smd_privileges_drop(program->user, error);
+}
+
+static void limit_system_calls(const struct options *options, const struct smd_server *server)
+{
+	struct smd_error why = {""};
+
+	if (!options->seccomp) {
+		smd_error_set(&why, ENOTSUP, "--seccomp=off");
+	} else if (smd_system_calls_limit(smd_server_has_devices(server), &why) == 0) {
+		return;
+	}
+	smd_log(SMD_LOG_INFO, "server", "system calls are not limited: %s", why.text);
+}
+
 static int start_server(
 	struct program *program, const struct options *options, struct smd_error *error)
 {
@@ -257,6 +302,7 @@ static int start_server(
 		.listen = options->listen,
 		.shards = (unsigned)options->threads,
 		.heartbeat_s = (unsigned)options->heartbeat_s,
+		.on_listening = on_listening,
 		.on_ended = on_ended,
 		.owner = program,
 	};
@@ -290,7 +336,7 @@ static int start_server(
 
 static int run(const struct options *options, struct smd_error *error)
 {
-	struct program program = {.base = NULL};
+	struct program program = {.user = &options->user};
 	struct event *signals[2] = {NULL, NULL};
 	struct smd_shard_stats stats;
 	int ret = open_notify(options->ready_fd, &program.notify, error);
@@ -315,6 +361,7 @@ static int run(const struct options *options, struct smd_error *error)
 			goto join_server;
 		}
 	}
+	limit_system_calls(options, program.server);
 	announce_ready(&program);
 	event_base_dispatch(program.base);
 join_server:
@@ -344,6 +391,7 @@ int main(int argc, char **argv)
 			   : processors > THREADS_DEFAULT ? THREADS_DEFAULT
 							  : (int)processors,
 		.transport = "auto",
+		.seccomp = true,
 		.ready_fd = getenv("SUMMAND_NOTIFY_FD"), /* specs/guide/reporting.md */
 	};
 	struct smd_error error = {""};

@@ -20,6 +20,7 @@ struct smd_server {
 	struct event_base *base;
 	struct smd_listener *listeners[SMD_TRANSPORTS_MAX];
 	unsigned nlisteners;
+	bool has_devices;
 	struct smd_greeter greeter;
 	struct event *janitor;
 	struct event *ended; /* some shard has ended */
@@ -204,6 +205,7 @@ static int server_listen(
 				why.text);
 			continue;
 		}
+		server->has_devices |= wanted->ops->device != NULL;
 		if (server->nlisteners++ == 0) {
 			memcpy(server->address, address, sizeof(address));
 		}
@@ -245,9 +247,13 @@ int smd_server_start(struct event_base *base, const struct smd_server_config *co
 		smd_error_set(error, ENOMEM, "server: out of memory");
 		goto free_events;
 	}
-	ret = server_start_shards(server, config, error);
+	/* No lane is taken before the loop turns, so the shards may start later. */
+	ret = server_listen(server, config, error);
+	if (ret == 0 && config->on_listening) {
+		ret = config->on_listening(config->owner, error);
+	}
 	if (ret == 0) {
-		ret = server_listen(server, config, error);
+		ret = server_start_shards(server, config, error);
 	}
 	if (ret) {
 		goto stop_listening;
@@ -263,6 +269,11 @@ free_events:
 	free(server->token);
 	free(server);
 	return ret;
+}
+
+bool smd_server_has_devices(const struct smd_server *server)
+{
+	return server->has_devices;
 }
 
 const char *smd_server_address(const struct smd_server *server)

@@ -40,6 +40,8 @@ struct smd_server_config {
 	unsigned greeting_s;           /* a lane that has not said HELLO by then is closed; 0:
 					  SMD_GREETING_DEFAULT_S */
 	const char *token;             /* what HELLO must carry; NULL: anything */
+	/* When it listens, before it starts a thread: to give up what only listening needs. Or NULL. */
+	int (*on_listening)(void *owner, struct smd_error *error);
 	void (*on_ended)(void *owner); /* on the loop, when the last shard has ended; or NULL */
 	void *owner;
 };
@@ -49,6 +51,9 @@ struct smd_server_config {
 /* Starts listening and all shards. 0 or -errno with a text. */
 int smd_server_start(struct event_base *base, const struct smd_server_config *config,
 	struct smd_server **out, struct smd_error *error);
+
+/* Whether workers may come over a transport that needs devices, such as RDMA. */
+bool smd_server_has_devices(const struct smd_server *server);
 
 /* Where it listens: "127.0.0.1:41873". */
 const char *smd_server_address(const struct smd_server *server);

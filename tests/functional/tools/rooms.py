@@ -18,7 +18,8 @@ ROOMS = [
     ("reduction_server/transport/rdma", ["reduction_server/transport"]),
     ("reduction_server/transport/testing", ["reduction_server/transport"]),
     ("reduction_server/engine", ["reduction_server/transport", "reduction_server/kernels"]),
-    ("reduction_server", ["reduction_server/engine"]),
+    ("reduction_server/sandbox", ["reduction_server/base"]),
+    ("reduction_server", ["reduction_server/engine", "reduction_server/sandbox"]),
     ("worker/summand.h", ["reduction_server/base"]),
     ("worker/libsummand", ["worker/summand.h", "reduction_server/transport", "reduction_server/kernels"]),
     ("worker/nccl_plugin/abi", ["reduction_server/base"]),
@@ -55,9 +56,11 @@ SYSTEM = [
     (r"infiniband/|rdma/", ("reduction_server/transport/rdma", "worker/nccl_plugin/device")),
     (r"sys/socket|sys/un|netinet/|arpa/|netdb|ifaddrs|net/if",
      ("reduction_server/transport", "reduction_server/transport/tcp", "reduction_server/transport/rdma",
+      "reduction_server/sandbox",  # names the families that it forbids
       "worker/nccl_plugin/device", "worker/nccl_plugin/net", "worker/nccl_plugin/collnet", "orchestrator/engine/local")),
     (r"cuda\.h", ("worker/libsummand",)),
     (r"nccl\.h|cuda_runtime", ("worker/nccl_perf",)),
+    (r"seccomp\.h|linux/capability\.h", ("reduction_server/sandbox",)),
     (r"yaml\.h", ("orchestrator/document", "orchestrator/cli")),
 ]
 
