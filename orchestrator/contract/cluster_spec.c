@@ -7,7 +7,7 @@
 #include "orchestrator/contract/contract.h"
 
 #define NAME     "CLUSTER_SPEC"
-#define REST_MAX 160 /* the longest that stands around cluster, spec and trial */
+#define REST_MAX 160 /* bytes of the longest object around cluster, spec and trial */
 
 /* Only pools with replicas have a key, and a pool keeps its number whatever is before it. */
 static json_t *cluster_of(const struct smd_contract *contract)

@@ -61,7 +61,7 @@ static void shard_admit(struct smd_shard *shard, struct smd_arrival *arrival)
 	free(arrival);
 }
 
-static void shard_on_mail(void *owner)
+static void shard_on_inbox(void *owner)
 {
 	struct smd_shard *shard = owner;
 	bool drain;
@@ -111,7 +111,7 @@ int smd_shard_give(struct smd_shard *shard, struct smd_lane *lane, const struct 
 	pthread_mutex_lock(&shard->inbox.lock);
 	STAILQ_INSERT_TAIL(&shard->inbox.arrivals, arrival, link);
 	pthread_mutex_unlock(&shard->inbox.lock);
-	smd_bell_ring(&shard->mail);
+	smd_wakeup_signal(&shard->inbox.wakeup);
 	return 0;
 }
 
@@ -121,7 +121,7 @@ void smd_shard_drain(struct smd_shard *shard, bool now)
 	shard->inbox.drain = true;
 	shard->inbox.stop = now;
 	pthread_mutex_unlock(&shard->inbox.lock);
-	smd_bell_ring(&shard->mail);
+	smd_wakeup_signal(&shard->inbox.wakeup);
 }
 
 /* ---- communicators ---- */
@@ -276,14 +276,14 @@ static int shard_create_events(struct smd_shard *shard)
 	if (!shard->janitor || !shard->reaper || event_add(shard->janitor, &period) != 0) {
 		return -ENOMEM;
 	}
-	return smd_bell_create(&shard->mail, shard->base, shard_on_mail, shard);
+	return smd_wakeup_create(&shard->inbox.wakeup, shard->base, shard_on_inbox, shard);
 }
 
 static void shard_destroy_events(struct smd_shard *shard)
 {
 	struct event *events[] = {shard->janitor, shard->reaper};
 
-	smd_bell_destroy(&shard->mail);
+	smd_wakeup_destroy(&shard->inbox.wakeup);
 	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
 		if (events[i]) {
 			event_free(events[i]);

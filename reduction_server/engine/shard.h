@@ -58,7 +58,6 @@ struct smd_shard {
 	struct smd_shard_config config;
 	char name[32]; /* "shard 0", for messages */
 	struct event_base *base;
-	struct smd_bell mail;  /* the inbox has something */
 	struct event *janitor; /* once a second or more often: late ranks, silent workers */
 	struct event *reaper;  /* some communicators are gone */
 	pthread_t thread;
@@ -73,6 +72,7 @@ struct smd_shard {
 	bool ended;            /* the loop is not to be turned any more */
 
 	struct {
+		struct smd_wakeup wakeup; /* there is something in it */
 		pthread_mutex_t lock;
 		STAILQ_HEAD(, smd_arrival) arrivals;
 		bool drain;

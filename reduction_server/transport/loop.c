@@ -23,48 +23,49 @@ struct event_base *smd_loop_create(void)
 	return base;
 }
 
-static void bell_on_readable(evutil_socket_t fd, short what, void *arg)
+static void wakeup_on_readable(evutil_socket_t fd, short what, void *arg)
 {
-	struct smd_bell *bell = arg;
-	uint64_t rings;
+	struct smd_wakeup *wakeup = arg;
+	uint64_t signals;
 
 	(void)what;
-	if (read(fd, &rings, sizeof(rings)) == sizeof(rings)) {
-		bell->on_ring(bell->owner);
+	if (read(fd, &signals, sizeof(signals)) == sizeof(signals)) {
+		wakeup->on_signal(wakeup->owner);
 	}
 }
 
-int smd_bell_create(
-	struct smd_bell *bell, struct event_base *base, void (*on_ring)(void *owner), void *owner)
+int smd_wakeup_create(struct smd_wakeup *wakeup, struct event_base *base,
+	void (*on_signal)(void *owner), void *owner)
 {
-	*bell = (struct smd_bell){.on_ring = on_ring, .owner = owner};
-	bell->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (bell->fd < 0) {
+	*wakeup = (struct smd_wakeup){.on_signal = on_signal, .owner = owner};
+	wakeup->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (wakeup->fd < 0) {
 		return -errno;
 	}
-	bell->event = event_new(base, bell->fd, EV_READ | EV_PERSIST, bell_on_readable, bell);
-	if (!bell->event || event_add(bell->event, NULL) != 0) {
-		smd_bell_destroy(bell);
+	wakeup->event =
+		event_new(base, wakeup->fd, EV_READ | EV_PERSIST, wakeup_on_readable, wakeup);
+	if (!wakeup->event || event_add(wakeup->event, NULL) != 0) {
+		smd_wakeup_destroy(wakeup);
 		return -ENOMEM;
 	}
 	return 0;
 }
 
-void smd_bell_destroy(struct smd_bell *bell)
+void smd_wakeup_destroy(struct smd_wakeup *wakeup)
 {
-	if (bell->event) {
-		event_free(bell->event);
+	if (wakeup->event) {
+		event_free(wakeup->event);
 	}
-	if (bell->on_ring && bell->fd >= 0) {
-		close(bell->fd);
+	if (wakeup->on_signal && wakeup->fd >= 0) {
+		close(wakeup->fd);
 	}
-	memset(bell, 0, sizeof(*bell));
+	memset(wakeup, 0, sizeof(*wakeup));
 }
 
-void smd_bell_ring(struct smd_bell *bell)
+void smd_wakeup_signal(struct smd_wakeup *wakeup)
 {
 	const uint64_t one = 1;
 
-	/* It fails only when so many rings wait already that the counter is full. */
-	(void)!write(bell->fd, &one, sizeof(one));
+	/* It fails only when so many signals wait already that the counter is full. */
+	(void)!write(wakeup->fd, &one, sizeof(one));
 }

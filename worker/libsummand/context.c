@@ -338,10 +338,10 @@ static void context_connect(struct smd_task *task)
 {
 	struct smd_context *context =
 		(struct smd_context *)((char *)task - offsetof(struct smd_context, connect));
-	const struct timeval patience = {context->config.connect_timeout_s, 0};
+	const struct timeval timeout = {context->config.connect_timeout_s, 0};
 
 	context->deadline = evtimer_new(context->progress.base, context_on_deadline, context);
-	if (!context->deadline || evtimer_add(context->deadline, &patience) != 0 ||
+	if (!context->deadline || evtimer_add(context->deadline, &timeout) != 0 ||
 		context_create_targets(context)) {
 		context_fail(context, -ENOMEM, "cannot start: out of memory");
 	}

@@ -2,10 +2,9 @@
  * How an operation's chunks get from its buffers to the lanes and back: its *path*, a table that is
  * chosen once, when the operation is made (request.c).
  *
- *     host    from and to the caller's buffers (path.c)
- *     staged  device memory, through pinned memory, or by the network card where it can
- * (path_staged.h) direct  registered device memory, by the network card or not at all
- * (path_direct.h)
+ *     host    from and to the caller's buffers: path.c
+ *     staged  device memory, by the card or through pinned memory: path_staged.h
+ *     direct  registered device memory, by the card alone: path_direct.h
  *
  * A flow asks the path at each step and never what memory it is. An entry that is NULL has nothing
  * to do, so that host memory costs no call. All on the owner (progress.h).

@@ -45,7 +45,7 @@ static void progress_run_tasks(struct smd_progress *progress)
 	}
 }
 
-static void progress_on_ring(void *owner)
+static void progress_on_wakeup(void *owner)
 {
 	struct smd_progress *progress = owner;
 
@@ -159,7 +159,7 @@ int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
 		STAILQ_INSERT_TAIL(&progress->tasks, task, link);
 	}
 	if (progress->owned && (task || progress->waiting == 1)) {
-		smd_bell_ring(&progress->bell);
+		smd_wakeup_signal(&progress->wakeup);
 	}
 	while (!goal->done(arg)) {
 		if (deadline_ns && smd_clock_ns() >= deadline_ns) {
@@ -202,7 +202,7 @@ void smd_progress_post(struct smd_progress *progress, struct smd_task *task)
 	pthread_mutex_lock(&progress->lock);
 	STAILQ_INSERT_TAIL(&progress->tasks, task, link);
 	if (progress->owned) {
-		smd_bell_ring(&progress->bell);
+		smd_wakeup_signal(&progress->wakeup);
 	} else {
 		progress_own(progress);
 		progress_release(progress);
@@ -215,7 +215,7 @@ void smd_progress_defer(struct smd_progress *progress, struct smd_task *task)
 	pthread_mutex_lock(&progress->lock);
 	STAILQ_INSERT_TAIL(&progress->tasks, task, link);
 	if (progress->owned) {
-		smd_bell_ring(&progress->bell);
+		smd_wakeup_signal(&progress->wakeup);
 	} else {
 		pthread_cond_signal(&progress->idle);
 	}
@@ -297,7 +297,8 @@ int smd_progress_create(struct smd_progress *progress, bool poll)
 	progress_create_locks(progress);
 	progress->alarm = evtimer_new(progress->base, progress_on_alarm, NULL);
 	if (progress->alarm) {
-		ret = smd_bell_create(&progress->bell, progress->base, progress_on_ring, progress);
+		ret = smd_wakeup_create(
+			&progress->wakeup, progress->base, progress_on_wakeup, progress);
 	}
 	if (ret == 0 && !poll) {
 		progress->threaded = true;
@@ -315,7 +316,7 @@ void smd_progress_end(struct smd_progress *progress)
 	pthread_mutex_lock(&progress->lock);
 	progress->ending = true;
 	if (progress->owned) {
-		smd_bell_ring(&progress->bell);
+		smd_wakeup_signal(&progress->wakeup);
 	}
 	pthread_cond_signal(&progress->idle);
 	pthread_mutex_unlock(&progress->lock);
@@ -326,7 +327,7 @@ void smd_progress_end(struct smd_progress *progress)
 
 void smd_progress_destroy(struct smd_progress *progress)
 {
-	smd_bell_destroy(&progress->bell);
+	smd_wakeup_destroy(&progress->wakeup);
 	if (progress->alarm) {
 		event_free(progress->alarm);
 	}

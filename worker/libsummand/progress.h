@@ -33,7 +33,7 @@ STAILQ_HEAD(smd_task_queue, smd_task);
 
 struct smd_progress {
 	struct event_base *base;
-	struct smd_bell bell;
+	struct smd_wakeup wakeup;
 	struct event *alarm; /* ends a sleep in the loop at somebody's deadline */
 	uint64_t arrivals;   /* results that have come; counted by the owner */
 	bool threaded;       /* there is a progress thread */

@@ -121,7 +121,7 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 static void remote_drop_lane(struct smd_remote *remote)
 {
 	smd_lane_counts_add(&remote->ended, &remote->lane->counts);
-	event_del(remote->beat);
+	event_del(remote->heartbeat_check);
 	smd_lane_close(remote->lane);
 	remote->lane = NULL;
 	remote->rx_receiver = NULL;
@@ -129,7 +129,7 @@ static void remote_drop_lane(struct smd_remote *remote)
 	remote->owner->ops->on_lane_closed(remote->owner, remote);
 }
 
-static void remote_on_beat(evutil_socket_t fd, short what, void *arg)
+static void remote_on_heartbeat_check(evutil_socket_t fd, short what, void *arg)
 {
 	struct smd_remote *remote = arg;
 	unsigned limit_s = remote->owner->config->heartbeat_s;
@@ -152,13 +152,13 @@ static void remote_on_beat(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
-static int remote_start_beat(struct smd_remote *remote)
+static int remote_start_heartbeat(struct smd_remote *remote)
 {
 	unsigned period_ms = smd_heartbeat_period_ms(remote->owner->config->heartbeat_s);
 	const struct timeval period = {period_ms / 1000, period_ms % 1000 * 1000};
 
 	smd_heartbeat_begin(&remote->heartbeat, remote->lane, smd_clock_ns());
-	return event_add(remote->beat, &period);
+	return event_add(remote->heartbeat_check, &period);
 }
 
 struct smd_remote *smd_remote_create(
@@ -175,10 +175,11 @@ struct smd_remote *smd_remote_create(
 	remote->shard = shard;
 	remote->sink = malloc(SMD_CHUNK_LIMIT);
 	remote->retry = evtimer_new(owner->progress->base, remote_connect, remote);
-	remote->beat = remote->retry ? event_new(event_get_base(remote->retry), -1, EV_PERSIST,
-					       remote_on_beat, remote)
-				     : NULL;
-	if (!remote->sink || !remote->beat || evtimer_add(remote->retry, &now) != 0) {
+	remote->heartbeat_check = remote->retry
+					  ? event_new(event_get_base(remote->retry), -1, EV_PERSIST,
+						    remote_on_heartbeat_check, remote)
+					  : NULL;
+	if (!remote->sink || !remote->heartbeat_check || evtimer_add(remote->retry, &now) != 0) {
 		smd_remote_free(remote);
 		return NULL;
 	}
@@ -193,8 +194,8 @@ void smd_remote_free(struct smd_remote *remote)
 	if (remote->retry) {
 		event_free(remote->retry);
 	}
-	if (remote->beat) {
-		event_free(remote->beat);
+	if (remote->heartbeat_check) {
+		event_free(remote->heartbeat_check);
 	}
 	free(remote->sink);
 	free(remote);
@@ -346,7 +347,7 @@ static int remote_on_welcome(
 		return smd_error_set(error, EPROTO, "WELCOME: shard must be %u, got %u",
 			remote->shard, welcome.shard);
 	}
-	if (remote_start_beat(remote)) {
+	if (remote_start_heartbeat(remote)) {
 		return smd_error_set(error, ENOMEM, "out of memory");
 	}
 	remote->welcome = welcome;

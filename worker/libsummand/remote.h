@@ -80,12 +80,12 @@ struct smd_remote {
 	struct smd_remote_owner *owner;
 	struct smd_target *target;
 	uint32_t shard;
-	unsigned index;               /* in the deal, once all servers are known */
-	struct smd_lane *lane;        /* NULL: not connected now */
-	struct smd_lane_counts ended; /* of its lanes that are closed */
-	unsigned transport;           /* of the owner's, the one that is tried or used */
-	struct event *retry;          /* connects again a little later */
-	struct event *beat; /* checks whether the shard is alive, once it has said WELCOME */
+	unsigned index;                /* in the deal, once all servers are known */
+	struct smd_lane *lane;         /* NULL: not connected now */
+	struct smd_lane_counts ended;  /* of its lanes that are closed */
+	unsigned transport;            /* of the owner's, the one that is tried or used */
+	struct event *retry;           /* connects again a little later */
+	struct event *heartbeat_check; /* is the shard alive? Once it has said WELCOME */
 	struct smd_heartbeat heartbeat;
 	bool welcomed;
 	struct smd_welcome welcome;

@@ -435,8 +435,7 @@ static int device_create(struct rdma_device *device, uint8_t port)
 	int ret = smd_verbs_query(device->context, port, &device->limits);
 
 	if (smd_memory_watch_start(&error)) {
-		smd_log(SMD_LOG_INFO, "rdma", "buffers are registered for each use anew: %s",
-			error.text);
+		smd_log(SMD_LOG_INFO, "rdma", "registration cache disabled: %s", error.text);
 	}
 	if (ret == 0) {
 		ret = smd_verbs_domain_create(device->context, &device->domain);

@@ -83,9 +83,9 @@ struct rdma_device {
 	struct event *flush;    /* at the end of this turn */
 	struct event *beat;     /* looks whether silent machines are there */
 	uint64_t busy_ns;       /* when there was last a completion */
-	struct ibv_wc *polled;  /* completions out of the queue: those */
-	unsigned polled_begin;  /* from here on are still to be handled, */
-	unsigned polled_end;    /* up to here */
+	struct ibv_wc *polled;  /* [polled_room], completions taken out of the queue */
+	unsigned polled_begin;  /* the first that has not been handled */
+	unsigned polled_end;    /* one past the last */
 	unsigned polled_room;
 	TAILQ_HEAD(, rdma_pair) dirty; /* pairs with something to post or to report */
 	struct rdma_pair **pairs;      /* by the low half of their numbers; NULL: free */

@@ -218,7 +218,8 @@ static void lane_completed(struct rdma_pair *pair, const struct ibv_wc *completi
 		smd_rdma_sent(lane, request);
 		break;
 	default:
-		/* We post no other sends; other receives are the doing of a peer that is none. */
+		/* We post no other sends; any other receive comes from a peer that breaks the
+		 * protocol. */
 		snprintf(text, sizeof(text), "the other end must only write, got completion %d",
 			(int)completion->opcode);
 		smd_rdma_lane_fail(lane, -EPROTO, text);

@@ -32,7 +32,7 @@ struct loopback_lane {
 	bool ended;  /* on_closed() has been called */
 
 	/* Under the pipe's lock: */
-	struct smd_bell bell; /* all zeros: not attached */
+	struct smd_wakeup wakeup; /* all zeros: not attached */
 	struct smd_send_queue inbox;
 	struct smd_send_queue finished;
 	bool closed;
@@ -65,8 +65,8 @@ static struct loopback_lane *loopback_of(struct smd_lane *lane)
 /* Call with the pipe locked. */
 static void loopback_wake(struct loopback_lane *end)
 {
-	if (end->bell.event) {
-		smd_bell_ring(&end->bell);
+	if (end->wakeup.event) {
+		smd_wakeup_signal(&end->wakeup);
 	}
 }
 
@@ -145,7 +145,7 @@ static void loopback_close(struct smd_lane *lane)
 	assert(!end->closed);
 	pthread_mutex_lock(&end->pipe->lock);
 	end->closed = true;
-	smd_bell_destroy(&end->bell);
+	smd_wakeup_destroy(&end->wakeup);
 	TAILQ_CONCAT(&unsent, &end->finished, link);
 	if (end->other->closed) {
 		TAILQ_CONCAT(&left, &end->inbox, link); /* copies, all of them */
@@ -271,7 +271,7 @@ static void loopback_ended(struct loopback_lane *end, int err, const char *reaso
 	end->callbacks->on_closed(end->owner, err, reason);
 }
 
-static void loopback_on_ring(void *owner)
+static void loopback_on_wakeup(void *owner)
 {
 	struct loopback_lane *end = owner;
 
@@ -345,7 +345,7 @@ static int loopback_attach(struct smd_lane *lane, struct event_base *base,
 	end->callbacks = callbacks;
 	end->owner = owner;
 	pthread_mutex_lock(&end->pipe->lock);
-	ret = smd_bell_create(&end->bell, base, loopback_on_ring, end);
+	ret = smd_wakeup_create(&end->wakeup, base, loopback_on_wakeup, end);
 	loopback_wake(end); /* something may have come before */
 	pthread_mutex_unlock(&end->pipe->lock);
 	return ret;
@@ -356,7 +356,7 @@ static void loopback_detach(struct smd_lane *lane)
 	struct loopback_lane *end = loopback_of(lane);
 
 	pthread_mutex_lock(&end->pipe->lock);
-	smd_bell_destroy(&end->bell);
+	smd_wakeup_destroy(&end->wakeup);
 	pthread_mutex_unlock(&end->pipe->lock);
 	end->base = NULL;
 }

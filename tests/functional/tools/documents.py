@@ -49,6 +49,13 @@ class Documents(unittest.TestCase):
             for found in re.finditer(pattern, text):
                 yield page, found[1]
 
+    def test_pages_say_what_the_reader_can_do(self):
+        """In their first sentence, after the heading; README.md begins with what the project is."""
+        for page, text in self.pages.items():
+            if page != "README.md":
+                with self.subTest(page=page):
+                    self.assertRegex(text, r"\A# [^\n]+\n\nAfter this page (you|your|an) ")
+
     def test_files_are_there(self):
         """Words in backquotes that begin like a path of the project; what follows a *, : or { is not looked at."""
         for page, path in self.each(f"`(CMakeLists\\.txt|(?:{ROOMS})/[^` ]*)`"):

@@ -38,6 +38,7 @@ ROOMS = [
     ("orchestrator/frontend", ["orchestrator/document"]),
     ("orchestrator/frontend/azureml", ["orchestrator/frontend"]),
     ("orchestrator/frontend/gcloud", ["orchestrator/frontend"]),
+    ("orchestrator/frontend/torch", ["orchestrator/frontend"]),
     ("orchestrator/frontend/vertex", ["orchestrator/frontend"]),
     # The one table of front ends.
     ("orchestrator/frontend/frontends.c", ["orchestrator/frontend/azureml", "orchestrator/frontend/gcloud",
@@ -47,7 +48,7 @@ ROOMS = [
     ("orchestrator/engine", ["orchestrator/contract"]),
     ("orchestrator/engine/local", ["orchestrator/engine", "worker/agent"]),
     ("orchestrator/runner", ["orchestrator/engine", "worker/agent"]),
-    ("orchestrator/cli", ["orchestrator/frontend/frontends.c", "orchestrator/plan", "orchestrator/engine/local",
+    ("orchestrator/cli", ["orchestrator/frontend/frontends.c", "orchestrator/frontend/torch", "orchestrator/plan", "orchestrator/engine/local",
                           "orchestrator/runner"]),
 ]
 

@@ -226,7 +226,7 @@ static void what_is_counted_is_seen(void **state)
 	assert_true(atomic_load(&writes) > 0);
 }
 
-/* Its only lock is the mailbox's. */
+/* Its only lock is that of the shard's inbox. */
 static void a_lane_that_comes_takes_a_lock(void **state)
 {
 	struct raw raw;

@@ -429,8 +429,8 @@ static void a_dead_address_is_named_within_the_timeout(void **state)
 	pool_stop(&pool);
 }
 
-/* Each asks the shards by a ring of their bells; the second may come when they have ended. What is
- * left behind then, the address sanitizer finds. */
+/* Each asks the shards by a signal to their wakeups; the second may come when they have ended. What
+ * is left behind then, the address sanitizer finds. */
 static void a_server_is_asked_twice_to_end(void **state)
 {
 	(void)state;

@@ -5,8 +5,8 @@
  * "fault" in programs that are linked with it; of "rdma" where it is built for that. Frames and
  * small payloads are copied by the processor, which crashes where that is device memory. A large
  * payload for which there is a place is written there at once; device memory is reached through the
- * dma-buf that stands for it, as it was when it was declared. Each lane has a card of its own. What
- * rdma's users must not do ends the program.
+ * dma-buf that stands for it, as it was when it was registered. Each lane has a card of its own.
+ * What rdma's users must not do ends the program.
  */
 #ifndef SMD_TESTS_CARD_H
 #define SMD_TESTS_CARD_H

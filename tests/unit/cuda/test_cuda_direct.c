@@ -1,6 +1,6 @@
 /*
- * Chunks that network cards read from device memory and write to it: which ones, what is declared
- * for them and withdrawn, and what happens where it cannot be.
+ * Chunks that network cards read from device memory and write to it: which ones, what is registered
+ * for them and deregistered, and what happens where it cannot be.
  *
  *   test_cuda_direct [--old]
  *
@@ -192,7 +192,7 @@ static void one_lane_may_have_no_such_card(void **state)
 	capture_end();
 }
 
-/* ---- what is declared ---- */
+/* ---- what is registered ---- */
 
 /* The address is the same, the memory is not. */
 static void renew(struct pool_rank *rank)
@@ -238,7 +238,7 @@ static void free_some(struct pool_rank *rank)
 	CHECK(card_counts().registered <= NRANKS * LANES * 2);
 }
 
-static void freed_memory_is_withdrawn_when_other_is_declared(void **state)
+static void freed_memory_is_deregistered_when_other_is_registered(void **state)
 {
 	(void)state;
 	device_run(free_some, NULL);
@@ -454,7 +454,7 @@ static void without_cards_no_device_memory_is_registered(void **state)
 	device_transport = "fault";
 }
 
-/* One after the other; the first is not among the declared ones when it is used again. */
+/* One after the other; the first is no longer registered when it is used again. */
 static void many(struct pool_rank *rank)
 {
 	enum { N = SMD_ALLOCATIONS_MAX + 6, COUNT = 5000 };
@@ -659,7 +659,7 @@ int main(int argc, char **argv)
 		TEST(two_stages_are_enough_for_what_is_copied),
 		TEST(one_lane_may_have_no_such_card),
 		TEST(memory_that_was_freed_and_made_anew_is_declared_anew),
-		TEST(freed_memory_is_withdrawn_when_other_is_declared),
+		TEST(freed_memory_is_deregistered_when_other_is_registered),
 		TEST(as_many_are_declared_as_may_be),
 		TEST(what_is_in_use_stays_declared_and_the_rest_is_copied),
 		TEST(without_dma_bufs_all_is_copied),

@@ -225,7 +225,7 @@ static void a_neighbour_that_was_unmapped_is_not_ours(void **state)
 	assert_registered(BASE, CHUNK);
 }
 
-static void a_refresh_deregisters_at_once(void **state)
+static void invalidating_deregisters_at_once(void **state)
 {
 	(void)state;
 	use(BASE, CHUNK);
@@ -434,7 +434,7 @@ int main(void)
 		CACHE_TEST(several_may_use_one_region),
 		CACHE_TEST(what_was_unmapped_is_registered_again),
 		CACHE_TEST(a_neighbour_that_was_unmapped_is_not_ours),
-		CACHE_TEST(a_refresh_deregisters_at_once),
+		CACHE_TEST(invalidating_deregisters_at_once),
 		CACHE_TEST(unmapped_while_in_use_it_lives_until_it_is_put),
 		CACHE_TEST(who_has_fallen_behind_keeps_nothing),
 		CACHE_TEST(a_watch_that_does_not_settle_keeps_nothing),

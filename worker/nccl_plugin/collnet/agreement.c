@@ -484,7 +484,7 @@ static int await_verdict(
 }
 
 static int attend(struct smd_agreement *agreement, const struct smd_ballot *vote,
-	uint64_t deadline_ns, uint64_t patience_ns, struct smd_error *error)
+	uint64_t deadline_ns, uint64_t grace_ns, struct smd_error *error)
 {
 	int ret = agreement->nodes[0].fd < 0 ? dial(agreement, deadline_ns, error) : 0;
 
@@ -494,13 +494,13 @@ static int attend(struct smd_agreement *agreement, const struct smd_ballot *vote
 			smd_error_set(error, -ret, "node 0 was lost while nodes agreed");
 		}
 	}
-	return ret ? ret : await_verdict(agreement, deadline_ns + patience_ns, error);
+	return ret ? ret : await_verdict(agreement, deadline_ns + grace_ns, error);
 }
 
 /* ---- both ---- */
 
 int smd_agreement_vote(struct smd_agreement *agreement, int own, const struct smd_error *own_error,
-	uint64_t deadline_ns, uint64_t patience_ns, struct smd_error *error)
+	uint64_t deadline_ns, uint64_t grace_ns, struct smd_error *error)
 {
 	struct smd_ballot vote;
 	int ret;
@@ -509,7 +509,7 @@ int smd_agreement_vote(struct smd_agreement *agreement, int own, const struct sm
 	ballot_fill(&vote, agreement, own, own_error);
 	memset(agreement->voted, 0, agreement->side.nnodes * sizeof(*agreement->voted));
 	if (agreement->side.node != 0) {
-		ret = attend(agreement, &vote, deadline_ns, patience_ns, error);
+		ret = attend(agreement, &vote, deadline_ns, grace_ns, error);
 		if (ret) {
 			return ret;
 		}

@@ -103,13 +103,13 @@ struct smd_net_entry {
 	size_t size;
 	uint32_t tag;
 	bool device;    /* into memory of a GPU */
-	bool known;     /* how long the message is: */
-	size_t total;   /* so long; */
-	size_t claimed; /* bytes whose frames have begun to come */
-	size_t got;     /* and have come */
+	bool known;     /* `total` is set: the first frame has come */
+	size_t total;   /* the message's length */
+	size_t claimed; /* bytes of frames that have begun to arrive */
+	size_t got;     /* bytes of frames that have arrived */
 	bool complete;
-	unsigned first; /* its first advertised buffer, */
-	unsigned pieces;
+	unsigned first;  /* index of its first buffer in the receive's advertisements */
+	unsigned pieces; /* how many buffers it has there */
 };
 
 struct smd_net_receive {
