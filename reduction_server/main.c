@@ -108,6 +108,8 @@ static int set_switch(void *target, const char *value, struct smd_error *error)
 
 static int parse_options(int argc, char **argv, struct options *options, struct smd_error *error)
 {
+	char names[SMD_TRANSPORT_NAMES_MAX];
+	char transport_help[SMD_TRANSPORT_NAMES_MAX + 64];
 	const struct smd_option table[] = {
 		{"listen", "ADDR:PORT",
 			"where workers connect; port 0 takes any free one (default 0.0.0.0:2222)",
@@ -125,9 +127,7 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 		{"heartbeat-limit", "SECONDS",
 			"a worker that is silent for so long is lost (default 15)", set_heartbeat,
 			&options->heartbeat_s},
-		{"transport", "NAME",
-			"tcp, rdma, or auto: tcp, and rdma where there is a device (default auto)",
-			set_transport, &options->transport},
+		{"transport", "NAME", transport_help, set_transport, &options->transport},
 		{"token-file", "FILE", "only workers with the token in this file are let in",
 			smd_option_set_string, &options->token_file},
 		{"user", "NAME",
@@ -153,7 +153,12 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 			  "SIGTERM ends it at once.",
 	};
 	int noperands;
-	int ret = smd_options_parse(&command, argc, argv, &noperands, error);
+	int ret;
+
+	snprintf(transport_help, sizeof(transport_help),
+		"%s; auto: each that has its device here (default auto)",
+		smd_transport_names(names));
+	ret = smd_options_parse(&command, argc, argv, &noperands, error);
 
 	if (ret == 0 && noperands) {
 		ret = smd_error_set(error, EINVAL, "there must be no operand, got \"%s\"", argv[1]);

@@ -11,14 +11,14 @@
 
 enum format_kind { FORMAT_JSON, FORMAT_YAML, FORMAT_TABLE, FORMAT_VALUE };
 
-struct column {
+struct table_column {
 	char *path;
 	char *label;
 };
 
 struct smd_format {
 	enum format_kind kind;
-	struct column *columns;
+	struct table_column *columns;
 	size_t count;
 	char *text; /* holds paths and labels */
 };
@@ -52,7 +52,7 @@ static int is_path(const char *path)
 }
 
 /* The last name of a path in capitals, as gcloud heads a column. */
-static void set_label(struct column *column)
+static void set_label(struct table_column *column)
 {
 	char *dot = strrchr(column->path, '.');
 
@@ -68,7 +68,7 @@ static void set_label(struct column *column)
 static int add_column(struct smd_format *format, char *text)
 {
 	char *label = strstr(text, LABEL);
-	struct column *column = &format->columns[format->count];
+	struct table_column *column = &format->columns[format->count];
 
 	if (label) {
 		*label = '\0';
@@ -234,7 +234,7 @@ static int write_path(const json_t *json, const char *path, FILE *out)
 }
 
 /* The text of a cell, for the caller to free; a line break in it would end the line. */
-static char *cell_of(const json_t *row, const struct column *column)
+static char *cell_of(const json_t *row, const struct table_column *column)
 {
 	char *text = NULL;
 	size_t length;

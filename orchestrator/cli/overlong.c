@@ -4,7 +4,7 @@
 #include "orchestrator/contract/environment.h"
 #include "orchestrator/document/decode.h"
 
-struct search {
+struct string_search {
 	const struct smd_node *task; /* the pool's containerSpec or pythonPackageSpec */
 	struct smd_diagnostics *diagnostics;
 };
@@ -32,7 +32,7 @@ static const struct smd_node *find_string(
 
 static void refuse(void *arg, enum smd_spec_part part, size_t place)
 {
-	const struct search *search = arg;
+	const struct string_search *search = arg;
 
 	smd_error_at_value(search->diagnostics, find_string(search->task, part, place),
 		"must be at most %d bytes long on Linux when expanded, got more",
@@ -52,7 +52,7 @@ static int check_pool(const struct smd_contract *contract, const struct smd_job 
 	const struct smd_node *pool, struct smd_diagnostics *diagnostics)
 {
 	int number = (int)pool->index;
-	struct search search = {
+	struct string_search search = {
 		.task = smd_node_member(pool, "containerSpec"), .diagnostics = diagnostics};
 
 	search.task = search.task ? search.task : smd_node_member(pool, "pythonPackageSpec");

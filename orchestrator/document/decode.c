@@ -120,14 +120,14 @@ int smd_decode_expects(
 }
 
 /* A field that is looked for. */
-struct search {
+struct field_search {
 	const char *name;
 	size_t length;    /* of the name, as far as it must agree */
 	int is_prefix;    /* it may go on */
 	const char *here; /* the pointer of the object where it stands */
 };
 
-static int matches(const struct search *search, const struct smd_field *field)
+static int matches(const struct field_search *search, const struct smd_field *field)
 {
 	/* What only the service writes is no place for it. */
 	return field->decode != smd_decode_anything &&
@@ -136,7 +136,8 @@ static int matches(const struct search *search, const struct smd_field *field)
 }
 
 /* Appends "/name", and of a list the element that holds the object, else the first. */
-static void append_field(const struct search *search, const struct smd_field *field, char *path)
+static void append_field(
+	const struct field_search *search, const struct smd_field *field, char *path)
 {
 	size_t length = strlen(path);
 	const char *index = "0";
@@ -155,7 +156,7 @@ static void append_field(const struct search *search, const struct smd_field *fi
 
 /* Looks for the field in the message, so many levels down, and appends its path: "/a/b". */
 static int find_field(
-	const struct smd_message *message, const struct search *search, int depth, char *path)
+	const struct smd_message *message, const struct field_search *search, int depth, char *path)
 {
 	size_t length = strlen(path);
 
@@ -179,7 +180,7 @@ static int find_field(
 
 /* Where the field belongs: nearest below the object where it stands, else in the document. */
 static int find_place(const struct smd_decoder *decoder, const struct smd_message *message,
-	const struct search *search, char *path)
+	const struct field_search *search, char *path)
 {
 	int found = 0;
 
@@ -199,7 +200,7 @@ static int find_place(const struct smd_decoder *decoder, const struct smd_messag
 static int find_meant(const struct smd_decoder *decoder, const struct smd_message *message,
 	const struct smd_node *node, const char *name, char meant[PATH_SIZE])
 {
-	struct search search = {.name = name, .length = strlen(name)};
+	struct field_search search = {.name = name, .length = strlen(name)};
 	const char *names[FIELDS_MAX];
 	char *here = smd_node_pointer(node->parent);
 	const char *near;

@@ -9,7 +9,7 @@
 
 #define YAML_TAG_STRING "tag:yaml.org,2002:str"
 
-struct builder {
+struct yaml_builder {
 	yaml_parser_t parser;
 	struct smd_diagnostics *diagnostics;
 	struct smd_node *root;
@@ -42,15 +42,15 @@ static struct smd_source_position position_of_offset(const char *text, size_t of
 	return at;
 }
 
-static int refuse(struct builder *builder, struct smd_source_position at, const char *what)
+static int refuse(struct yaml_builder *builder, struct smd_source_position at, const char *what)
 {
 	smd_error_in_text(builder->diagnostics, at, "%s", what);
 	return -EINVAL;
 }
 
 /* The node that an event begins: the root, an element, or the member whose name came before. */
-static int add_node(struct builder *builder, enum smd_node_type type, struct smd_source_position at,
-	struct smd_node **out)
+static int add_node(struct yaml_builder *builder, enum smd_node_type type,
+	struct smd_source_position at, struct smd_node **out)
 {
 	struct smd_node *node;
 
@@ -73,7 +73,8 @@ static int add_node(struct builder *builder, enum smd_node_type type, struct smd
 	return 0;
 }
 
-static int open_node(struct builder *builder, enum smd_node_type type, const yaml_event_t *event)
+static int open_node(
+	struct yaml_builder *builder, enum smd_node_type type, const yaml_event_t *event)
 {
 	struct smd_source_position at = position_of(event->start_mark);
 	struct smd_node *node;
@@ -103,7 +104,7 @@ static int compare_keys(const void *a, const void *b)
 	return order ? order : (left->index < right->index ? -1 : 1);
 }
 
-static int check_keys_differ(struct builder *builder, const struct smd_node *object)
+static int check_keys_differ(struct yaml_builder *builder, const struct smd_node *object)
 {
 	const struct smd_node **members;
 	size_t n = 0;
@@ -132,7 +133,7 @@ static int check_keys_differ(struct builder *builder, const struct smd_node *obj
 	return ret;
 }
 
-static int close_node(struct builder *builder)
+static int close_node(struct yaml_builder *builder)
 {
 	struct smd_node *node = builder->open;
 
@@ -194,7 +195,7 @@ static int is_real(const char *text)
 }
 
 /* Gives a plain scalar the type that its spelling stands for. */
-static int resolve_plain(struct builder *builder, struct smd_node *node, const char *text)
+static int resolve_plain(struct yaml_builder *builder, struct smd_node *node, const char *text)
 {
 	static const char *const nulls[] = {"", "~", "null", "Null", "NULL", NULL};
 	static const char *const trues[] = {"true", "True", "TRUE", NULL};
@@ -226,7 +227,7 @@ static int resolve_plain(struct builder *builder, struct smd_node *node, const c
 	return 0;
 }
 
-static int add_scalar(struct builder *builder, const yaml_event_t *event)
+static int add_scalar(struct yaml_builder *builder, const yaml_event_t *event)
 {
 	const char *text = (const char *)event->data.scalar.value;
 	const char *tag = (const char *)event->data.scalar.tag;
@@ -271,7 +272,7 @@ static int has_anchor(const yaml_event_t *event)
 	}
 }
 
-static int take_event(struct builder *builder, const yaml_event_t *event)
+static int take_event(struct yaml_builder *builder, const yaml_event_t *event)
 {
 	struct smd_source_position at = position_of(event->start_mark);
 
@@ -331,7 +332,7 @@ static const char *find_position(const char *text, struct smd_source_position at
 	return text;
 }
 
-static int refuse_syntax(struct builder *builder, const char *text)
+static int refuse_syntax(struct yaml_builder *builder, const char *text)
 {
 	const yaml_parser_t *parser = &builder->parser;
 	struct smd_source_position at = position_of(parser->problem_mark);
@@ -349,7 +350,7 @@ static int refuse_syntax(struct builder *builder, const char *text)
 	return -EINVAL;
 }
 
-static int build(struct builder *builder, const char *text)
+static int build(struct yaml_builder *builder, const char *text)
 {
 	yaml_event_t event;
 	int ret = 0;
@@ -373,7 +374,7 @@ static int build(struct builder *builder, const char *text)
 int smd_document_parse_yaml(
 	const char *text, size_t length, struct smd_diagnostics *diagnostics, struct smd_node **out)
 {
-	struct builder builder = {.diagnostics = diagnostics};
+	struct yaml_builder builder = {.diagnostics = diagnostics};
 	int ret;
 
 	if (!yaml_parser_initialize(&builder.parser)) {

@@ -15,13 +15,13 @@
 #define TOOL      2 /* after the agent and its "--" */
 
 /* The directory that tools write to, and the agent that runs them. */
-struct place {
+struct workspace {
 	const struct smd_jobdir *dir;
 	const char *agent;
 };
 
 /* `argv` begins with the agent's own words. */
-static _Noreturn void become_tool(const struct place *place, char *const *argv)
+static _Noreturn void become_tool(const struct workspace *place, char *const *argv)
 {
 	FILE *file = smd_jobdir_open_file(place->dir, SETUP_LOG, 1);
 	int log = file ? fileno(file) : -1;
@@ -49,7 +49,7 @@ static int tool_failed(const char *tool, int status, const char *log, struct smd
 
 /* Runs a program under the agent: its words begin at argv[TOOL]. 0, or -ECHILD with a text when it
  * failed. */
-static int run_tool(char *const *argv, const struct place *place, struct smd_error *error)
+static int run_tool(char *const *argv, const struct workspace *place, struct smd_error *error)
 {
 	char *log = smd_jobdir_path(place->dir, SETUP_LOG);
 	pid_t pid = log ? fork() : -1;
@@ -73,7 +73,7 @@ static int run_tool(char *const *argv, const struct place *place, struct smd_err
 }
 
 static int copy_code(struct smd_workspace *workspace, const struct smd_job *job,
-	const struct place *place, struct smd_error *error)
+	const struct workspace *place, struct smd_error *error)
 {
 	char agent[] = "summand-agent", stop[] = "--", cp[] = "cp", all[] = "-a", end[] = "--";
 	char *from;
@@ -116,7 +116,7 @@ static size_t append(char **argv, size_t count, char *const *words, size_t nword
 
 /* All pools share one folder: jobs nearly always give them the same packages. */
 static int install_packages(struct smd_workspace *workspace, const struct smd_job *job,
-	const struct place *place, struct smd_error *error)
+	const struct workspace *place, struct smd_error *error)
 {
 	char agent[] = "summand-agent", stop[] = "--";
 	char python[] = "python3", module[] = "-m", pip[] = "pip", install[] = "install";
@@ -156,7 +156,7 @@ static int install_packages(struct smd_workspace *workspace, const struct smd_jo
 int smd_workspace_open(struct smd_workspace *workspace, const struct smd_job *job,
 	const struct smd_jobdir *dir, const char *agent, struct smd_error *error)
 {
-	const struct place place = {.dir = dir, .agent = agent};
+	const struct workspace place = {.dir = dir, .agent = agent};
 	int ret = copy_code(workspace, job, &place, error);
 
 	ret = ret ? ret : install_packages(workspace, job, &place, error);

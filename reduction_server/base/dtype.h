@@ -23,7 +23,7 @@ int smd_op_parse(const char *name, unsigned *out);
 
 #define SMD_NAMES_MAX 512
 
-/* All names, for messages: "int8, uint8, ... or bfloat16", where `last` is " or ". */
+/* All names, for messages: commas between them, `last` (such as " or ") before the last one. */
 void smd_dtype_names(char text[SMD_NAMES_MAX], const char *last);
 void smd_op_names(char text[SMD_NAMES_MAX], const char *last);
 

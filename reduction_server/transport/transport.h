@@ -118,6 +118,7 @@ struct smd_transport_ops {
 	/* "auto" takes the transports that have one, the highest first; 0: only by name. */
 	unsigned preference;
 	const char *device; /* "RDMA": the kind of device that a host needs for it; NULL: none */
+	bool is_stream;     /* a frame may leave in parts, with any pause between them */
 	bool names;         /* addresses are names, where others' are host:port */
 	bool times_out; /* connecting ends with -ETIMEDOUT in seconds, also where nobody listens yet
 			 */

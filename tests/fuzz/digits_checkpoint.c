@@ -2,10 +2,9 @@
  * Any bytes at all as a checkpoint of the digits example, as they are and with the hash put right:
  * refused with a reason, or a network whose parameters can be read.
  */
-#include <endian.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "reduction_server/base/bytes.h"
 #include "reduction_server/base/hash.h"
 #include "tests/fuzz/input.h"
 #include "worker/examples/digits/checkpoint.h"
@@ -32,9 +31,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 	read_file(bytes, length);
 	if (length >= 8) {
 		uint8_t *right = input_exact(bytes, length);
-		uint64_t hash = htole64(smd_hash(SMD_HASH_SEED, bytes, length - 8));
 
-		memcpy(right + length - 8, &hash, sizeof(hash));
+		smd_put64(right + length - 8, smd_hash(SMD_HASH_SEED, bytes, length - 8));
 		read_file(right, length);
 		free(right);
 	}

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "reduction_server/base/dtype.h"
+#include "reduction_server/base/random.h"
 #include "tests/kernels/inputs.h"
 #include "tests/kernels/reference.h"
 
@@ -20,15 +21,6 @@ const char *inputs_name(enum input_set set)
 	};
 
 	return names[set];
-}
-
-static uint64_t next_random(uint64_t *state)
-{
-	uint64_t z = *state += 0x9e3779b97f4a7c15ull; /* SplitMix64 */
-
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-	return z ^ z >> 31;
 }
 
 uint64_t inputs_get(const void *elements, size_t width, size_t i)
@@ -101,8 +93,8 @@ void inputs_fill(void *elements, unsigned dtype, size_t count, uint64_t seed)
 	size_t width = smd_dtype_bytes(dtype);
 
 	for (size_t i = 0; i < count; i++) {
-		uint64_t random = next_random(&seed);
-		uint64_t kind = next_random(&seed) % 16;
+		uint64_t random = smd_random_next(&seed);
+		uint64_t kind = smd_random_next(&seed) % 16;
 
 		if (kind == 0) {
 			random = special[random % specials];
@@ -140,7 +132,7 @@ static size_t values_of(unsigned dtype, bool brief, uint64_t **values)
 		abort();
 	}
 	for (size_t i = 0; i < count; i++) {
-		(*values)[i] = width == 1 || (width == 2 && !brief) ? i : next_random(&seed);
+		(*values)[i] = width == 1 || (width == 2 && !brief) ? i : smd_random_next(&seed);
 	}
 	if (width > 2 || brief) {
 		special_values(dtype, *values);

@@ -30,7 +30,7 @@
 #define STREAM_MOST     20000
 #define PINGS_MOST      4000
 
-struct list {
+struct number_list {
 	size_t values[LIST_MAX];
 	unsigned n;
 };
@@ -46,8 +46,8 @@ struct side {
 };
 
 static struct side sides[2];
-static struct list sizes = {{4096, 65536, 524288, 4 << 20, 64 << 20}, 5};
-static struct list connections = {{1, 8}, 2};
+static struct number_list sizes = {{4096, 65536, 524288, 4 << 20, 64 << 20}, 5};
+static struct number_list connections = {{1, 8}, 2};
 static unsigned rounds = 5;
 static int other; /* a socket to the other process */
 static bool first;
@@ -335,7 +335,7 @@ static void run(void)
 	free(memory);
 }
 
-static void read_list(const char *text, size_t most, struct list *out)
+static void read_list(const char *text, size_t most, struct number_list *out)
 {
 	out->n = 0;
 	for (char *end; *text && out->n < LIST_MAX; text = *end ? end + 1 : end) {

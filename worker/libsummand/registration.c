@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 /* What a caller asks of the owner of the progress engine. */
-struct registering {
+struct registration_task {
 	struct smd_task task;
 	struct smd_registrations *registrations;
 	struct smd_extent memory;
@@ -129,7 +129,7 @@ static void registration_remove(struct smd_registrations *registrations, struct 
 
 static void registering_run(struct smd_task *task)
 {
-	struct registering *registering = (struct registering *)task;
+	struct registration_task *registering = (struct registration_task *)task;
 	struct smd_registrations *registrations = registering->registrations;
 
 	if (registering->adds) {
@@ -145,10 +145,11 @@ static void registering_run(struct smd_task *task)
 
 static bool registering_done(const void *arg)
 {
-	return ((const struct registering *)arg)->done;
+	return ((const struct registration_task *)arg)->done;
 }
 
-static int registering_ask(struct smd_registrations *registrations, struct registering *registering)
+static int registering_ask(
+	struct smd_registrations *registrations, struct registration_task *registering)
 {
 	static const struct smd_goal goal = {.done = registering_done};
 
@@ -161,14 +162,14 @@ static int registering_ask(struct smd_registrations *registrations, struct regis
 int smd_registrations_add(struct smd_registrations *registrations, void *base, size_t length,
 	const struct smd_dmabuf *dmabuf)
 {
-	struct registering call = {.memory = {base, length}, .dmabuf = dmabuf, .adds = true};
+	struct registration_task call = {.memory = {base, length}, .dmabuf = dmabuf, .adds = true};
 
 	return registering_ask(registrations, &call);
 }
 
 void smd_registrations_remove(struct smd_registrations *registrations, void *base, size_t length)
 {
-	struct registering call = {.memory = {base, length}};
+	struct registration_task call = {.memory = {base, length}};
 
 	(void)registering_ask(registrations, &call);
 }

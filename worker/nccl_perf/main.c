@@ -9,16 +9,11 @@
 #include "reduction_server/base/options.h"
 #include "reduction_server/base/parse.h"
 #include "worker/nccl_perf/nccl_perf.h"
+#include "worker/perf/perf.h"
 
 #define EXIT_USAGE   2
 #define EXIT_SKIPPED 77
 #define TIMEOUT_MOST 86400
-
-struct range {
-	uint64_t min;
-	uint64_t max;
-	int factor;
-};
 
 /* "all", or names with commas between them: a bit for each. */
 static int set_names(uint32_t *out, const char *value, uint32_t all,
@@ -71,8 +66,8 @@ static int set_ops(void *target, const char *value, struct smd_error *error)
 	return set_names(target, value, (1u << ncclNumOps) - 1, smd_op_parse, smd_op_names, error);
 }
 
-static int parse(int argc, char **argv, struct nccl_perf_settings *settings, struct range *range,
-	struct smd_error *error)
+static int parse(int argc, char **argv, struct nccl_perf_settings *settings,
+	struct perf_size_range *range, struct smd_error *error)
 {
 	const struct smd_option table[] = {
 		{"nranks", "N", "how many ranks there are, one process each", smd_option_set_int,
@@ -117,8 +112,8 @@ static int parse(int argc, char **argv, struct nccl_perf_settings *settings, str
 	return ret;
 }
 
-static int expand_range(
-	struct nccl_perf_settings *settings, const struct range *range, struct smd_error *error)
+static int expand_range(struct nccl_perf_settings *settings, const struct perf_size_range *range,
+	struct smd_error *error)
 {
 	if (range->factor < 2 || range->min < sizeof(double) || range->min > range->max) {
 		return smd_error_set(error, EINVAL,
@@ -167,7 +162,7 @@ int main(int argc, char **argv)
 		.warmup = 5,
 		.timeout_s = 120,
 	};
-	struct range range = {.min = 4096, .max = 64 << 20, .factor = 4};
+	struct perf_size_range range = {.min = 4096, .max = 64 << 20, .factor = 4};
 	struct smd_error error = {""};
 	int ret = parse(argc, argv, &settings, &range, &error);
 

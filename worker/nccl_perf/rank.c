@@ -39,7 +39,7 @@ struct rank {
 	struct nccl_perf_totals totals;
 };
 
-struct work {
+struct rank_work {
 	const void *send;
 	void *recv;
 	uint64_t count;
@@ -141,7 +141,8 @@ static int copy(struct rank *rank, void *to, const void *from, size_t size, stru
 /* ---- one all-reduce after another ---- */
 
 /* At most BATCH, in place of the oldest batch in flight. */
-static int begin_batch(struct rank *rank, const struct work *work, int n, struct smd_error *error)
+static int begin_batch(
+	struct rank *rank, const struct rank_work *work, int n, struct smd_error *error)
 {
 	unsigned batch = rank->nbatches++;
 	ncclResult_t result = ncclSuccess;
@@ -164,7 +165,8 @@ static int begin_batch(struct rank *rank, const struct work *work, int n, struct
 	return status == cudaSuccess ? 0 : cuda_failed(status, "cudaEventRecord", error);
 }
 
-static int allreduce(struct rank *rank, const struct work *work, int n, struct smd_error *error)
+static int allreduce(
+	struct rank *rank, const struct rank_work *work, int n, struct smd_error *error)
 {
 	int ret = 0;
 
@@ -181,7 +183,7 @@ static int gather(
 	struct rank *rank, uint64_t figures[FIGURES], ncclRedOp_t op, struct smd_error *error)
 {
 	size_t size = FIGURES * sizeof(*figures);
-	const struct work work = {
+	const struct rank_work work = {
 		.send = rank->figures,
 		.recv = rank->figures,
 		.count = FIGURES,
@@ -243,7 +245,7 @@ static int prepare(
 
 /* All iterations, begun together. In place each reduces the result of the one before. */
 static int measure(
-	struct rank *rank, const struct work *work, uint64_t *ns, struct smd_error *error)
+	struct rank *rank, const struct rank_work *work, uint64_t *ns, struct smd_error *error)
 {
 	uint64_t nothing[FIGURES] = {0};
 	double begin;
@@ -262,7 +264,7 @@ static int run_way(
 	struct rank *rank, struct nccl_perf_row *row, int in_place, struct smd_error *error)
 {
 	struct nccl_perf_figures *figures = in_place ? &row->in_place : &row->apart;
-	const struct work work = {
+	const struct rank_work work = {
 		.send = in_place ? rank->recv : rank->send,
 		.recv = rank->recv,
 		.count = row->count,

@@ -17,7 +17,7 @@
 #define ROUNDS_MOST  2001
 #define ROUNDS_LEAST 5
 
-struct bench {
+struct kernel_bench {
 	const struct perf_kernel_settings *settings;
 	void *inputs[INPUTS_MAX];
 	void *copies[INPUTS_MAX];
@@ -42,7 +42,7 @@ static int compare_doubles(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void bench_free(struct bench *bench)
+static void bench_free(struct kernel_bench *bench)
 {
 	for (int i = 0; i < bench->settings->inputs; i++) {
 		free(bench->inputs[i]);
@@ -52,9 +52,9 @@ static void bench_free(struct bench *bench)
 	free(bench);
 }
 
-static struct bench *bench_create(const struct perf_kernel_settings *settings)
+static struct kernel_bench *bench_create(const struct perf_kernel_settings *settings)
 {
-	struct bench *bench = calloc(1, sizeof(*bench));
+	struct kernel_bench *bench = calloc(1, sizeof(*bench));
 	size_t room = (settings->bytes / ALIGNMENT + 1) * ALIGNMENT;
 
 	if (!bench) {
@@ -76,7 +76,7 @@ static struct bench *bench_create(const struct perf_kernel_settings *settings)
 }
 
 /* Kernel and memcpy in turn, so that what disturbs one disturbs the other. */
-static void measure(struct bench *bench, struct figure *figure)
+static void measure(struct kernel_bench *bench, struct figure *figure)
 {
 	const struct perf_kernel_settings *settings = bench->settings;
 	smd_kernel *kernel = smd_kernel_find_variant(figure->dtype, figure->op, figure->variant);
@@ -142,7 +142,7 @@ static bool is_wanted(const struct perf_kernel_settings *settings, const struct 
 	       smd_variant_runs(figure->variant);
 }
 
-static void measure_all(struct bench *bench, json_t *results)
+static void measure_all(struct kernel_bench *bench, json_t *results)
 {
 	for (unsigned i = 0; i < SMD_VARIANT_COUNT * SMD_DTYPE_COUNT * SMD_OP_COUNT; i++) {
 		struct figure figure = {
@@ -165,7 +165,7 @@ static void measure_all(struct bench *bench, json_t *results)
 
 int perf_run_kernels(const struct perf_kernel_settings *settings, struct smd_error *error)
 {
-	struct bench *bench = bench_create(settings);
+	struct kernel_bench *bench = bench_create(settings);
 	json_t *results = json_array();
 	json_t *root = json_pack("{s:s, s:i, s:I, s:o}", "version", SUMMAND_VERSION, "inputs",
 		settings->inputs, "bytes", (json_int_t)settings->bytes, "results", results);

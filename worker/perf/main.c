@@ -15,12 +15,6 @@
 
 #define EXIT_USAGE 2
 
-struct range {
-	uint64_t min;
-	uint64_t max;
-	int factor;
-};
-
 static int set_sizes(void *target, const char *value, struct smd_error *error)
 {
 	struct perf_settings *settings = target;
@@ -81,8 +75,8 @@ static int set_variant(void *target, const char *value, struct smd_error *error)
 	return smd_error_set(error, EINVAL, "must be scalar, avx2, avx512 or neon");
 }
 
-static int parse(int argc, char **argv, struct perf_settings *settings, struct range *range,
-	struct smd_error *error)
+static int parse(int argc, char **argv, struct perf_settings *settings,
+	struct perf_size_range *range, struct smd_error *error)
 {
 	const struct smd_option table[] = {
 		{"local", "N", "start N ranks here, and servers for them", smd_option_set_int,
@@ -135,8 +129,8 @@ static int parse(int argc, char **argv, struct perf_settings *settings, struct r
 	return ret;
 }
 
-static int expand_range(
-	struct perf_settings *settings, const struct range *range, struct smd_error *error)
+static int expand_range(struct perf_settings *settings, const struct perf_size_range *range,
+	struct smd_error *error)
 {
 	if (settings->nsizes) {
 		return 0;
@@ -206,7 +200,7 @@ static int allreduce(int argc, char **argv)
 		.inflight = 1,
 		.comms = 1,
 	};
-	struct range range = {.min = 4096, .max = 16 << 20, .factor = 4};
+	struct perf_size_range range = {.min = 4096, .max = 16 << 20, .factor = 4};
 	struct smd_error error = {""};
 	int ret = parse(argc, argv, &settings, &range, &error);
 

@@ -17,6 +17,13 @@
 #define PERF_INFLIGHT_MAX 1024
 #define PERF_COMMS_MAX    256
 
+/* Sizes from min to max, each `factor` times the one before. */
+struct perf_size_range {
+	uint64_t min;
+	uint64_t max;
+	int factor;
+};
+
 struct perf_settings {
 	const char *group;
 	const char *servers;

@@ -21,12 +21,12 @@ static const char *inherited_value(char *const *inherited, const char *name)
 }
 
 /* The variables so far. A name that is there already keeps its value. */
-struct list {
+struct variable_list {
 	char **texts;
 	size_t count;
 };
 
-static int has(const struct list *list, const char *text)
+static int has(const struct variable_list *list, const char *text)
 {
 	size_t length = strcspn(text, "=") + 1;
 
@@ -38,7 +38,7 @@ static int has(const struct list *list, const char *text)
 	return 0;
 }
 
-static int add(struct list *list, const char *name, const char *value)
+static int add(struct variable_list *list, const char *name, const char *value)
 {
 	char *text;
 
@@ -54,7 +54,7 @@ static int add(struct list *list, const char *name, const char *value)
 }
 
 /* A folder at the front of a list of folders, or at the end of one that the environment sets. */
-static int add_folder(struct list *list, char *const *inherited,
+static int add_folder(struct variable_list *list, char *const *inherited,
 	const struct smd_environment *environment, const char *name, const char *folder,
 	const char *otherwise)
 {
@@ -76,7 +76,7 @@ static int add_folder(struct list *list, char *const *inherited,
 char **smd_variables_merge(char *const *inherited, const struct smd_environment *environment,
 	const char *program_dir, const char *library_dir, int notify_fd)
 {
-	struct list list = {0};
+	struct variable_list list = {0};
 	size_t ninherited = 0;
 	char number[16];
 	int ret;

@@ -9,15 +9,15 @@
 #define NAME_DEFAULT  "command-job"
 
 /* The document on its way to a CustomJob. */
-struct builder {
+struct azure_builder {
 	int ret; /* -ENOMEM once memory ran out */
 	const struct smd_azure_job *job;
 	const char *line; /* what the shell gets */
 	struct smd_source_position at;
 };
 
-static struct smd_node *add(
-	struct builder *builder, struct smd_node *parent, const char *key, enum smd_node_type type)
+static struct smd_node *add(struct azure_builder *builder, struct smd_node *parent, const char *key,
+	enum smd_node_type type)
 {
 	struct smd_node *node = parent ? smd_node_create(parent, key, type, builder->at) : NULL;
 
@@ -28,14 +28,14 @@ static struct smd_node *add(
 }
 
 static void add_string(
-	struct builder *builder, struct smd_node *parent, const char *key, const char *text)
+	struct azure_builder *builder, struct smd_node *parent, const char *key, const char *text)
 {
 	if (!parent || !smd_node_create_string(parent, key, text, builder->at)) {
 		builder->ret = -ENOMEM;
 	}
 }
 
-static void add_env(struct builder *builder, struct smd_node *container)
+static void add_env(struct azure_builder *builder, struct smd_node *container)
 {
 	const struct smd_azure_job *job = builder->job;
 	struct smd_node *env = job->nenv ? add(builder, container, "env", SMD_NODE_ARRAY) : NULL;
@@ -48,7 +48,7 @@ static void add_env(struct builder *builder, struct smd_node *container)
 	}
 }
 
-static void add_pool(struct builder *builder, struct smd_node *pools, int count)
+static void add_pool(struct azure_builder *builder, struct smd_node *pools, int count)
 {
 	const struct smd_azure_job *job = builder->job;
 	struct smd_node *pool = add(builder, pools, NULL, SMD_NODE_OBJECT);
@@ -78,7 +78,7 @@ static void add_pool(struct builder *builder, struct smd_node *pools, int count)
 	}
 }
 
-static void add_pools(struct builder *builder, struct smd_node *spec)
+static void add_pools(struct azure_builder *builder, struct smd_node *spec)
 {
 	const struct smd_azure_job *job = builder->job;
 	struct smd_node *pools = add(builder, spec, "workerPoolSpecs", SMD_NODE_ARRAY);
@@ -95,7 +95,7 @@ static void add_pools(struct builder *builder, struct smd_node *spec)
 	}
 }
 
-static void add_labels(struct builder *builder, struct smd_node *root)
+static void add_labels(struct azure_builder *builder, struct smd_node *root)
 {
 	const struct smd_azure_job *job = builder->job;
 	struct smd_node *labels = add(builder, root, "labels", SMD_NODE_OBJECT);
@@ -112,7 +112,7 @@ static void add_labels(struct builder *builder, struct smd_node *root)
 	}
 }
 
-static void build(struct builder *builder, struct smd_node *root, int has_outputs)
+static void build(struct azure_builder *builder, struct smd_node *root, int has_outputs)
 {
 	const struct smd_azure_job *job = builder->job;
 	struct smd_node *spec;
@@ -139,7 +139,7 @@ static void build(struct builder *builder, struct smd_node *root, int has_output
 int smd_azure_job_build(const struct smd_azure_job *job, const char *line,
 	const struct smd_node *document, struct smd_node **out)
 {
-	struct builder builder = {
+	struct azure_builder builder = {
 		.job = job, .line = line, .at = smd_node_member(document, "command")->at};
 	struct smd_node *root = smd_node_create(NULL, NULL, SMD_NODE_OBJECT, builder.at);
 

@@ -17,7 +17,7 @@
 /* Where outputs without a path go. */
 #define OUTPUT_DIR "$SUMMAND_OUTPUT_DIR/"
 
-struct expansion {
+struct command_expansion {
 	const struct smd_azure_command *command;
 	struct smd_decoder *decoder;
 	const struct smd_node *line;
@@ -48,8 +48,8 @@ char *smd_azure_path(const char *directory, const char *path)
 	return full;
 }
 
-static void refuse_name(
-	struct expansion *expansion, const struct smd_node *map, const char *kind, const char *name)
+static void refuse_name(struct command_expansion *expansion, const struct smd_node *map,
+	const char *kind, const char *name)
 {
 	const char *names[NAMES_MAX];
 	const char *near;
@@ -75,7 +75,7 @@ static const struct smd_node *find(const struct smd_node *map, const char *name)
 	return NULL;
 }
 
-static void write_path(struct expansion *expansion, const char *path)
+static void write_path(struct command_expansion *expansion, const char *path)
 {
 	char *full = smd_azure_path(expansion->command->directory, path);
 
@@ -87,7 +87,7 @@ static void write_path(struct expansion *expansion, const char *path)
 	free(full);
 }
 
-static void write_literal(struct expansion *expansion, const struct smd_node *value)
+static void write_literal(struct command_expansion *expansion, const struct smd_node *value)
 {
 	char text[SMD_NODE_TEXT_MAX];
 
@@ -111,7 +111,7 @@ static void write_literal(struct expansion *expansion, const struct smd_node *va
 }
 
 /* A literal, or an object that describes the input: its path, else its default, is the value. */
-static void expand_input(struct expansion *expansion, const char *name)
+static void expand_input(struct command_expansion *expansion, const char *name)
 {
 	const struct smd_node *input = find(expansion->command->inputs, name);
 	const struct smd_node *path = input ? smd_node_member(input, "path") : NULL;
@@ -136,7 +136,7 @@ static void expand_input(struct expansion *expansion, const char *name)
 	}
 }
 
-static void expand_output(struct expansion *expansion, const char *name)
+static void expand_output(struct command_expansion *expansion, const char *name)
 {
 	const struct smd_node *value = find(expansion->command->outputs, name);
 	const struct smd_node *path = value ? smd_node_member(value, "path") : NULL;
@@ -151,7 +151,7 @@ static void expand_output(struct expansion *expansion, const char *name)
 }
 
 /* "inputs.x" without white space around it. */
-static void expand_name(struct expansion *expansion, const char *text, size_t length)
+static void expand_name(struct command_expansion *expansion, const char *text, size_t length)
 {
 	static const char inputs[] = "inputs.";
 	static const char outputs[] = "outputs.";
@@ -176,13 +176,14 @@ static void expand_name(struct expansion *expansion, const char *text, size_t le
 	}
 }
 
-static void expand_text(struct expansion *expansion, const char *text, const char *end);
+static void expand_text(struct command_expansion *expansion, const char *text, const char *end);
 
 /* $[[...]] at text; what is behind it. */
-static const char *expand_optional(struct expansion *expansion, const char *text, const char *end)
+static const char *expand_optional(
+	struct command_expansion *expansion, const char *text, const char *end)
 {
 	const char *close = memmem(text, (size_t)(end - text), "]]", 2);
-	struct expansion part = *expansion;
+	struct command_expansion part = *expansion;
 	char *inner = NULL;
 	size_t length;
 
@@ -209,7 +210,8 @@ static const char *expand_optional(struct expansion *expansion, const char *text
 }
 
 /* ${{...}} at text; what is behind it. */
-static const char *expand_expression(struct expansion *expansion, const char *text, const char *end)
+static const char *expand_expression(
+	struct command_expansion *expansion, const char *text, const char *end)
 {
 	const char *close = memmem(text, (size_t)(end - text), "}}", 2);
 
@@ -222,7 +224,7 @@ static const char *expand_expression(struct expansion *expansion, const char *te
 	return close + 2;
 }
 
-static void expand_text(struct expansion *expansion, const char *text, const char *end)
+static void expand_text(struct command_expansion *expansion, const char *text, const char *end)
 {
 	while (text < end) {
 		if (end - text > 2 && memcmp(text, "${{", 3) == 0) {
@@ -236,7 +238,7 @@ static void expand_text(struct expansion *expansion, const char *text, const cha
 }
 
 /* Programs find the folders of their outputs made. */
-static void make_outputs(struct expansion *expansion)
+static void make_outputs(struct command_expansion *expansion)
 {
 	const struct smd_node *outputs = expansion->command->outputs;
 
@@ -255,7 +257,7 @@ static void make_outputs(struct expansion *expansion)
 char *smd_azure_command_expand(const struct smd_azure_command *command, struct smd_decoder *decoder,
 	const struct smd_node *line)
 {
-	struct expansion expansion = {.command = command, .decoder = decoder, .line = line};
+	struct command_expansion expansion = {.command = command, .decoder = decoder, .line = line};
 	char *text = NULL;
 	char *result = NULL;
 	size_t length;

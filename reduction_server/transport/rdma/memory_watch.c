@@ -21,7 +21,7 @@
 #define PAUSES_MAX 2000u /* about a tenth of a second */
 
 /* A slot is overwritten while readers may look at it; they find out by the number. */
-struct told {
+struct unmapped_range {
 	_Atomic uintptr_t begin;
 	_Atomic uintptr_t end;
 };
@@ -32,7 +32,7 @@ static struct {
 	_Atomic pid_t pid;       /* whose watch it is; 0: there is none */
 	_Atomic uint64_t turn;   /* odd: events are being read that have not been told yet */
 	_Atomic uint64_t number; /* of ranges that were told */
-	struct told told[SMD_MEMORY_WATCH_TOLD]; /* the last ones */
+	struct unmapped_range told[SMD_MEMORY_WATCH_TOLD]; /* the last ones */
 } watch = {.starting = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
 
 /* ---- the thread ---- */
@@ -45,7 +45,7 @@ static struct {
 static void watch_tell(uintptr_t begin, uintptr_t end)
 {
 	uint64_t number = atomic_load(&watch.number);
-	struct told *told = &watch.told[number % SMD_MEMORY_WATCH_TOLD];
+	struct unmapped_range *told = &watch.told[number % SMD_MEMORY_WATCH_TOLD];
 
 	atomic_store(&told->begin, begin);
 	atomic_store(&told->end, end);
@@ -273,7 +273,7 @@ bool smd_memory_watch_settle(void)
 
 bool smd_memory_watch_next(uint64_t *cursor, struct smd_memory_range *range)
 {
-	const struct told *told = &watch.told[*cursor % SMD_MEMORY_WATCH_TOLD];
+	const struct unmapped_range *told = &watch.told[*cursor % SMD_MEMORY_WATCH_TOLD];
 	uint64_t number = atomic_load(&watch.number);
 
 	if (*cursor == number) {

@@ -171,6 +171,7 @@ static const char *tcp_peer_name(const struct smd_lane *lane)
 const struct smd_transport_ops smd_transport_tcp = {
 	.name = "tcp",
 	.preference = 1,
+	.is_stream = true,
 	.port_slot = 0,
 	.listen = smd_tcp_listen,
 	.listener_close = smd_tcp_listener_close,

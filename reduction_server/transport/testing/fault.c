@@ -47,7 +47,7 @@ struct fault_lane {
 };
 
 /* What the wrapped lane is given instead of a frame: some of its bytes. */
-struct part {
+struct frame_part {
 	struct smd_send send;
 	struct fault_lane *lane;
 	struct smd_send *whole; /* whose done() is due with this part; NULL: not with this one */
@@ -65,10 +65,9 @@ static uint64_t fault_draw(struct fault_lane *lane, uint64_t below)
 	return smd_random_next(&lane->random) % below;
 }
 
-/* Only tcp's lanes are streams that a frame may leave in parts. */
 static bool fault_is_stream(const struct fault_lane *lane)
 {
-	return lane->inner->ops == &smd_transport_tcp;
+	return lane->inner->ops->is_stream;
 }
 
 static void fault_wake(struct fault_lane *lane, uint64_t after_ns)
@@ -97,7 +96,7 @@ static int fault_hold(struct fault_lane *lane, struct smd_send *send, uint64_t d
 
 static void part_done(struct smd_send *send, int err)
 {
-	struct part *part = (struct part *)send;
+	struct frame_part *part = (struct frame_part *)send;
 	struct fault_lane *lane = part->lane;
 
 	if (part->whole) {
@@ -111,10 +110,10 @@ static void part_done(struct smd_send *send, int err)
 }
 
 /* The bytes of the frame from `from` on: what was header and what was payload is one stream. */
-static struct part *part_create(
+static struct frame_part *part_create(
 	struct fault_lane *lane, const struct smd_send *whole, uint32_t from, uint32_t bytes)
 {
-	struct part *part = calloc(1, sizeof(*part));
+	struct frame_part *part = calloc(1, sizeof(*part));
 	const uint8_t *payload = whole->payload;
 
 	if (!part) {
@@ -155,7 +154,7 @@ static void fault_end(struct fault_lane *lane, const char *reason)
 static bool fault_halve(struct fault_lane *lane, struct smd_send *send)
 {
 	uint64_t left = lane->config.drop_bytes - lane->bytes;
-	struct part *part = NULL;
+	struct frame_part *part = NULL;
 
 	if (left >= SMD_FRAME_SIZE && fault_is_stream(lane)) {
 		part = part_create(lane, send, 0, (uint32_t)left);
@@ -177,7 +176,7 @@ static bool fault_split(struct fault_lane *lane, struct smd_send *send)
 	uint32_t size = SMD_FRAME_SIZE + send->length;
 	uint64_t due = smd_clock_ns() + fault_draw(lane, SECOND_PART_MOST_NS);
 	uint32_t first;
-	struct part *parts[2];
+	struct frame_part *parts[2];
 
 	if (!fault_is_stream(lane) || send->length < SMD_FRAME_SIZE) {
 		return false; /* the second part needs a header's worth of bytes */
@@ -492,14 +491,27 @@ static void fault_detach(struct smd_lane *outer)
 	fault_leave_loop(lane);
 }
 
-/* The wrapped transport, and the address as it knows it. */
+/* The wrapped transport, which the address names, else a stream; and the address as it knows it. */
 static const struct smd_transport_ops *fault_inner(const char **address)
 {
+	const struct smd_transport_ops *stream = NULL;
+
 	if (strncmp(*address, "fault:", 6) == 0) {
 		*address += 6;
 	}
-	return strncmp(*address, "loopback:", 9) == 0 ? &smd_transport_loopback
-						      : &smd_transport_tcp;
+	for (size_t i = 0; smd_transports[i]; i++) {
+		const struct smd_transport_ops *ops = smd_transports[i];
+		size_t length = strlen(ops->name);
+
+		if (ops->names && strncmp(*address, ops->name, length) == 0 &&
+			(*address)[length] == ':') {
+			return ops;
+		}
+		if (!stream && ops->is_stream) {
+			stream = ops;
+		}
+	}
+	return stream;
 }
 
 static int fault_connect(struct event_base *base, const char *address, unsigned shard,

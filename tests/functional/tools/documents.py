@@ -4,11 +4,22 @@ import glob
 import os
 import pathlib
 import re
+import subprocess
 import unittest
 
 SOURCE = os.environ["SUMMAND_SOURCE"]
 ROOMS = "orchestrator|reduction_server|worker|specs|tests|tools|\\.ci"
 ENDINGS = ("md", "c", "h")  # `rdma.md` is no test
+# C files by name alone that are not the project's: placeholders, CUDA's, the driver's.
+FOREIGN = {"NAME.c", "TARGET.c", "cuda.h", "nv-dmabuf.c"}
+
+
+def files():
+    """Of the project: those that git has, or all of them where there is no git."""
+    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=SOURCE,
+                            capture_output=True, text=True)
+    return listed.stdout.split("\0") if listed.returncode == 0 else \
+        [str(path.relative_to(SOURCE)) for path in pathlib.Path(SOURCE).rglob("*") if path.is_file()]
 
 
 def pages():
@@ -62,6 +73,16 @@ class Documents(unittest.TestCase):
             with self.subTest(page=page, path=path):
                 self.assertTrue(os.path.exists(os.path.join(SOURCE, re.split("[:*{]", path)[0])))
 
+    def test_c_files_are_there(self):
+        """`watch.c` and `tcp/watch.c`: those that are no path from the top, by how the path ends."""
+        paths = ["/" + path for path in files()]
+        named = [(page, name) for page, name in self.each(r"`((?:[a-z0-9_]+/)?[A-Za-z0-9_-]+\.[ch])`")
+                 if name not in FOREIGN]
+        self.assertGreater(len(named), 50)
+        for page, name in named:
+            with self.subTest(page=page, name=name):
+                self.assertTrue(any(path.endswith("/" + name) for path in paths))
+
     def test_functions_are_in_their_files(self):
         """`FILE`: `function()`, and `function()` in `FILE`."""
         path, function = f"`((?:{ROOMS})/[^` ]*)`", "`(\\w+)\\(\\)`"
@@ -92,7 +113,10 @@ class Documents(unittest.TestCase):
         self.assertEqual(names - set(told), set())
 
     def test_pages_are_there(self):
-        """Pages by their names alone."""
+        """Pages by their names alone, and by their paths from the page that names them."""
+        for page, path in self.each(r"`(\.\.?/[^`#]*)[^`]*`"):
+            with self.subTest(page=page, path=path):
+                self.assertTrue(os.path.exists(os.path.join(SOURCE, os.path.dirname(page), path)))
         names = {os.path.basename(page) for page in self.pages}
         for page, name in self.each(r"`([a-z0-9_-]+\.md)`"):
             with self.subTest(page=page, name=name):

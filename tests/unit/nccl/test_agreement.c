@@ -17,13 +17,12 @@
 #include <cmocka.h>
 
 #include "reduction_server/base/clock.h"
+#include "worker/nccl_plugin/abi/nccl_abi.h"
 #include "worker/nccl_plugin/collnet/agreement.h"
 #include "worker/nccl_plugin/collnet/ballot.h"
-#include "worker/nccl_plugin/abi/nccl_abi.h"
 
 #define NODES   4
-#define SECOND  1000000000ull
-#define LENGTHY (20 * SECOND)
+#define LENGTHY (20 * SMD_SECOND_NS)
 
 enum absence { PRESENT, NEVER_COMES, LEAVES_AFTER_ONE };
 
@@ -77,7 +76,7 @@ static void *node_run(void *arg)
 			snprintf(own.text, sizeof(own.text), "reason %u", i);
 		}
 		node->heard[i] = smd_agreement_vote(agreement, node->own[i], &own,
-			smd_clock_ns() + node->patience_ns, 2 * SECOND, &node->error);
+			smd_clock_ns() + node->patience_ns, 2 * SMD_SECOND_NS, &node->error);
 		node->votes++;
 		if (node->heard[i] || node->absence == LEAVES_AFTER_ONE) {
 			break;
@@ -189,7 +188,7 @@ static void who_does_not_come_is_named(void **state)
 	nodes_make(nodes);
 	nodes[3].absence = NEVER_COMES;
 	for (unsigned i = 0; i < NODES; i++) {
-		nodes[i].patience_ns = SECOND;
+		nodes[i].patience_ns = SMD_SECOND_NS;
 	}
 	nodes_run(nodes);
 	assert_all_heard(nodes, 1, -ETIMEDOUT, "node 3: it has not come in time");

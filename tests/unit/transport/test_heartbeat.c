@@ -9,10 +9,10 @@
 
 #include <cmocka.h>
 
+#include "reduction_server/base/clock.h"
 #include "reduction_server/transport/heartbeat.h"
 
-#define SECOND 1000000000ull
-#define LIMIT  (15 * SECOND)
+#define LIMIT (15 * SMD_SECOND_NS)
 
 static struct smd_lane lane;
 static struct smd_heartbeat heartbeat;
@@ -21,7 +21,7 @@ static uint64_t now;
 static int set_up(void **state)
 {
 	(void)state;
-	now = 1000 * SECOND;
+	now = 1000 * SMD_SECOND_NS;
 	lane.counts.bytes_received = 77;
 	smd_heartbeat_begin(&heartbeat, &lane, now);
 	return 0;
@@ -35,7 +35,7 @@ static unsigned asked_in(unsigned seconds)
 	for (unsigned i = 0; i < seconds; i++) {
 		enum smd_heartbeat_state seen;
 
-		now += SECOND;
+		now += SMD_SECOND_NS;
 		seen = smd_heartbeat_poll(&heartbeat, &lane, now, LIMIT);
 		assert_int_not_equal(seen, SMD_HEARTBEAT_SILENT);
 		asked += seen == SMD_HEARTBEAT_ASK;
@@ -46,7 +46,7 @@ static unsigned asked_in(unsigned seconds)
 static void assert_silent_after(unsigned seconds)
 {
 	asked_in(seconds - 1);
-	now += SECOND;
+	now += SMD_SECOND_NS;
 	assert_int_equal(smd_heartbeat_poll(&heartbeat, &lane, now, LIMIT), SMD_HEARTBEAT_SILENT);
 }
 
@@ -105,7 +105,7 @@ static void an_answer_is_asked_for_again_and_again(void **state)
 static void our_own_standstill_is_not_their_silence(void **state)
 {
 	(void)state;
-	now += 3600 * SECOND;
+	now += 3600 * SMD_SECOND_NS;
 	assert_int_not_equal(
 		smd_heartbeat_poll(&heartbeat, &lane, now, LIMIT), SMD_HEARTBEAT_SILENT);
 	assert_int_equal(asked_in(5), 1);

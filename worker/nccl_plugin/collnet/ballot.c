@@ -1,7 +1,6 @@
 /* The bytes of a ballot: little-endian, texts padded with zeros. */
 #include "worker/nccl_plugin/collnet/ballot.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <string.h>
 
@@ -38,15 +37,13 @@ static void get_text(char *out, const uint8_t *at, size_t size)
 
 void smd_ballot_encode(const struct smd_ballot *ballot, uint8_t bytes[SMD_BALLOT_BYTES])
 {
-	uint64_t pool = htole64(ballot->pool);
-
 	memset(bytes, 0, SMD_BALLOT_BYTES);
 	smd_put32(bytes + AT_MAGIC, MAGIC);
 	smd_put32(bytes + AT_VERSION, VERSION);
 	smd_put32(bytes + AT_PHASE, ballot->phase);
 	smd_put32(bytes + AT_NODE, ballot->node);
 	smd_put32(bytes + AT_ERR, (uint32_t)-ballot->err);
-	memcpy(bytes + AT_POOL, &pool, sizeof(pool));
+	smd_put64(bytes + AT_POOL, ballot->pool);
 	memcpy(bytes + AT_NONCE, ballot->nonce, SMD_BALLOT_NONCE);
 	memcpy(bytes + AT_NAME, ballot->name, strnlen(ballot->name, SMD_BALLOT_NAME_BYTES - 1));
 	memcpy(bytes + AT_TEXT, ballot->text, strnlen(ballot->text, SMD_BALLOT_TEXT_BYTES - 1));
@@ -55,8 +52,6 @@ void smd_ballot_encode(const struct smd_ballot *ballot, uint8_t bytes[SMD_BALLOT
 int smd_ballot_decode(
 	const uint8_t bytes[SMD_BALLOT_BYTES], struct smd_ballot *out, struct smd_error *error)
 {
-	uint64_t pool;
-
 	if (smd_get32(bytes + AT_MAGIC) != MAGIC) {
 		return smd_error_set(error, EPROTO, "it must be a ballot, and is something else");
 	}
@@ -71,8 +66,7 @@ int smd_ballot_decode(
 	out->phase = smd_get32(bytes + AT_PHASE);
 	out->node = smd_get32(bytes + AT_NODE);
 	out->err = -(int)smd_get32(bytes + AT_ERR);
-	memcpy(&pool, bytes + AT_POOL, sizeof(pool));
-	out->pool = le64toh(pool);
+	out->pool = smd_get64(bytes + AT_POOL);
 	memcpy(out->nonce, bytes + AT_NONCE, SMD_BALLOT_NONCE);
 	get_text(out->name, bytes + AT_NAME, SMD_BALLOT_NAME_BYTES);
 	get_text(out->text, bytes + AT_TEXT, SMD_BALLOT_TEXT_BYTES);

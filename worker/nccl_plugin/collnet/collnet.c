@@ -163,7 +163,7 @@ struct share {
 	size_t bytes;
 };
 
-struct window {
+struct coll_window {
 	size_t bytes_per_rank;
 	size_t offset;
 	size_t bytes;
@@ -172,7 +172,7 @@ struct window {
 };
 
 static int window_make(const struct smd_coll *coll, size_t bytes_per_rank, size_t offset,
-	size_t bytes, size_t element, struct window *out)
+	size_t bytes, size_t element, struct coll_window *out)
 {
 	size_t all = bytes_per_rank * coll->nnodes;
 
@@ -183,7 +183,8 @@ static int window_make(const struct smd_coll *coll, size_t bytes_per_rank, size_
 			all, coll->nnodes, offset, offset + bytes, element);
 		return NCCL_INVALID_ARGUMENT;
 	}
-	*out = (struct window){.bytes_per_rank = bytes_per_rank, .offset = offset, .bytes = bytes};
+	*out = (struct coll_window){
+		.bytes_per_rank = bytes_per_rank, .offset = offset, .bytes = bytes};
 	if (bytes) {
 		out->first = (unsigned)(offset / bytes_per_rank);
 		out->nodes = (unsigned)((offset + bytes - 1) / bytes_per_rank) - out->first + 1;
@@ -191,7 +192,7 @@ static int window_make(const struct smd_coll *coll, size_t bytes_per_rank, size_
 	return NCCL_SUCCESS;
 }
 
-static struct share window_share(const struct window *window, unsigned node)
+static struct share window_share(const struct coll_window *window, unsigned node)
 {
 	size_t begin = node * window->bytes_per_rank;
 	size_t end = begin + window->bytes_per_rank;
@@ -203,7 +204,7 @@ static struct share window_share(const struct window *window, unsigned node)
 }
 
 /* Several parts are copied, which a GPU's memory is not for; NCCL's come as one. */
-static int parts_check(struct smd_coll *coll, const struct window *window, int nparts,
+static int parts_check(struct smd_coll *coll, const struct coll_window *window, int nparts,
 	const struct nccl_sge_v9 *parts)
 {
 	struct smd_context *context = smd_shared_context_get_context(coll->shared);
@@ -246,7 +247,7 @@ static uint8_t *request_window(
 
 /* What both begin with. *own stays NULL when all requests are in flight, and on failure. */
 static int windowed_begin(struct smd_coll *coll, int nparts, const struct nccl_sge_v9 *parts,
-	const struct window *window, struct smd_coll_request **own, uint8_t **whole)
+	const struct coll_window *window, struct smd_coll_request **own, uint8_t **whole)
 {
 	int result = parts_check(coll, window, nparts, parts);
 
@@ -272,7 +273,7 @@ int smd_collnet_allgather(void *coll_comm, const void *send, int nparts,
 {
 	struct smd_coll *coll = coll_comm;
 	struct smd_coll_request *own = NULL;
-	struct window window;
+	struct coll_window window;
 	uint8_t *whole;
 	int result = window_make(coll, bytes_per_rank, offset, bytes, 1, &window);
 
@@ -309,7 +310,7 @@ int smd_collnet_reducescatter(void *coll_comm, int nparts, const struct nccl_sge
 	struct smd_coll *coll = coll_comm;
 	size_t element = smd_dtype_size((enum smd_dtype)dtype);
 	struct smd_coll_request *own = NULL;
-	struct window window;
+	struct coll_window window;
 	uint8_t *whole;
 	int result = window_make(coll, bytes_per_rank, offset, bytes, element, &window);
 
