@@ -18,6 +18,7 @@
 #include "reduction_server/sandbox/privileges.h"
 #include "reduction_server/sandbox/system_calls.h"
 #include "reduction_server/transport/bandwidth.h"
+#include "reduction_server/transport/loop.h"
 
 #define EXIT_USAGE          2
 #define THREADS_DEFAULT     4 /* at most: a link of 25 Gbit/s needs about so many */
@@ -380,7 +381,7 @@ join_server:
 		}
 	}
 free_base:
-	event_base_free(program.base);
+	smd_loop_free(program.base);
 	if (program.notify) {
 		fclose(program.notify);
 	}

@@ -290,7 +290,7 @@ static void shard_destroy_events(struct smd_shard *shard)
 		}
 	}
 	if (shard->base) {
-		event_base_free(shard->base);
+		smd_loop_free(shard->base);
 	}
 }
 

@@ -7,6 +7,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "reduction_server/transport/transport.h"
+
 struct event_base *smd_loop_create(void)
 {
 	struct event_config *config = event_config_new();
@@ -21,6 +23,14 @@ struct event_base *smd_loop_create(void)
 	base = event_base_new_with_config(config);
 	event_config_free(config);
 	return base;
+}
+
+void smd_loop_free(struct event_base *base)
+{
+	if (base) {
+		smd_transport_end_loop(base);
+		event_base_free(base);
+	}
 }
 
 static void wakeup_on_readable(evutil_socket_t fd, short what, void *arg)

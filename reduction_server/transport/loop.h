@@ -11,8 +11,10 @@
 struct event;
 struct event_base;
 
-/* NULL: out of memory or descriptors. Free it with event_base_free(). */
+/* NULL: out of memory or descriptors. */
 struct event_base *smd_loop_create(void);
+/* After its lanes were closed and it has turned once more. NULL is allowed. */
+void smd_loop_free(struct event_base *base);
 
 struct smd_wakeup {
 	int fd;

@@ -66,6 +66,15 @@ const char *smd_transport_names(char out[SMD_TRANSPORT_NAMES_MAX])
 	return out;
 }
 
+void smd_transport_end_loop(struct event_base *base)
+{
+	for (size_t i = 0; smd_transports[i]; i++) {
+		if (smd_transports[i]->loop_end) {
+			smd_transports[i]->loop_end(base);
+		}
+	}
+}
+
 void smd_lane_send(struct smd_lane *lane, struct smd_frame *frame, struct smd_send *send)
 {
 	frame->length = send->length;
@@ -106,6 +115,7 @@ int smd_lane_send_control(
 		.length = (uint32_t)length,
 		.done = control_done,
 		.owner = control,
+		.self_contained = true,
 	};
 	smd_lane_send(lane, frame, &control->send);
 	return 0;

@@ -25,9 +25,11 @@
  *
  * The end. on_closed() is called at most once, always from the event loop or smd_lane_poll(), never
  * from inside another call into the transport, and only if the owner has not closed the lane first.
- * The owner then calls smd_lane_close(), which gives back every queued send with -ECANCELED. The
- * lane's memory is freed at the end of the loop's turn, so closing inside any callback is safe. No
- * callback follows it.
+ * The owner then calls smd_lane_close(), which gives back every queued send with -ECANCELED. It
+ * does not wait, and when it returns no memory of the owner is read or written on the lane's
+ * behalf: what the transport has copied, control frames too, may still be on its way. The lane's
+ * memory is freed at the end of the loop's turn or later, so closing inside any callback is safe.
+ * No callback follows it.
  */
 #ifndef SMD_TRANSPORT_TRANSPORT_H
 #define SMD_TRANSPORT_TRANSPORT_H
@@ -77,6 +79,8 @@ struct smd_send {
 	void *owner;                            /* the sender's own business */
 	struct smd_remote_buffer remote_buffer; /* for the payload; see above */
 	struct smd_extent extent;               /* of the payload */
+	bool self_contained; /* this and the payload stay until done(), even after the lane is
+				closed, and done() needs no more than the lane itself */
 	/* The transport's while the send is queued: */
 	uint32_t sent;             /* header and payload bytes that have left */
 	unsigned nadvertised;      /* buffers that are advertised with it, */
@@ -222,6 +226,11 @@ struct smd_transport_ops {
 	/* The rest of the payload that is being received goes to `payload` instead. */
 	void (*redirect)(struct smd_lane *lane, void *payload);
 	void (*close)(struct smd_lane *lane);
+	/*
+	 * The loop, on which there are no lanes or listeners but closed ones, is about to be freed:
+	 * ends what those still do. NULL operation: nothing.
+	 */
+	void (*loop_end)(struct event_base *base);
 	/* "127.0.0.1:41873": the other end, for messages. */
 	const char *(*peer_name)(const struct smd_lane *lane);
 };
@@ -269,6 +278,10 @@ const struct smd_transport_ops *smd_transport_find(const char *name);
  */
 unsigned smd_transport_select(
 	const char *name, const struct smd_transport_ops *out[SMD_TRANSPORTS_MAX]);
+
+/* Before a loop is freed; smd_loop_free() calls it. What closed lanes have still to say has up to
+ * 0.1 s from their close. Not inside a callback of the loop's. */
+void smd_transport_end_loop(struct event_base *base);
 
 /* "auto, rdma or tcp": what a user may ask for. */
 const char *smd_transport_names(char out[SMD_TRANSPORT_NAMES_MAX]);

@@ -331,6 +331,6 @@ void smd_progress_destroy(struct smd_progress *progress)
 	if (progress->alarm) {
 		event_free(progress->alarm);
 	}
-	event_base_free(progress->base);
+	smd_loop_free(progress->base);
 	progress_destroy_locks(progress);
 }

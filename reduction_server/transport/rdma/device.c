@@ -70,6 +70,7 @@ static int loop_create(struct event_base *base, struct rdma_loop **out, struct s
 	}
 	loop->base = base;
 	LIST_INIT(&loop->devices);
+	LIST_INIT(&loop->drains);
 	ret = smd_verbs_channel_create(&loop->channel);
 	if (ret) {
 		smd_error_set(error, -ret, "rdma: cannot reach the connection manager: %s",
@@ -126,6 +127,22 @@ void smd_rdma_loop_put(struct rdma_loop *loop)
 	event_free(loop->readable);
 	smd_verbs_channel_destroy(loop->channel);
 	free(loop);
+}
+
+void smd_rdma_loop_end(struct event_base *base)
+{
+	struct rdma_loop *loop = loop_find(base);
+
+	if (!loop) {
+		return;
+	}
+	loop->users++; /* so that the last drain does not free it */
+	while (!LIST_EMPTY(&loop->drains)) {
+		struct rdma_drain *drain = LIST_FIRST(&loop->drains);
+
+		drain->end(drain);
+	}
+	smd_rdma_loop_put(loop);
 }
 
 int smd_rdma_explain(struct smd_error *error, int err, const char *what)

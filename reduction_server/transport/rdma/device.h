@@ -59,12 +59,19 @@ struct rdma_endpoint {
 	void (*on_event)(struct rdma_endpoint *endpoint, const struct smd_verbs_event *event);
 };
 
+/* What is closed and still at work on the loop: end() is called before the loop is freed. */
+struct rdma_drain {
+	void (*end)(struct rdma_drain *drain);
+	LIST_ENTRY(rdma_drain) link;
+};
+
 struct rdma_loop {
 	struct event_base *base;
 	struct rdma_event_channel *channel;
 	struct event *readable;
 	unsigned users; /* lanes and listeners */
 	LIST_HEAD(, rdma_device) devices;
+	LIST_HEAD(, rdma_drain) drains;
 	LIST_ENTRY(rdma_loop) link;
 };
 
@@ -101,6 +108,8 @@ struct rdma_device {
 int smd_rdma_loop_get(struct event_base *base, struct rdma_loop **out, struct smd_error *error);
 /* Not inside a callback of the loop's: it may free it. */
 void smd_rdma_loop_put(struct rdma_loop *loop);
+/* The loop is about to be freed: ends all of its drains. */
+void smd_rdma_loop_end(struct event_base *base);
 
 /* Why something cannot be had; names the limit of locked memory when that is it. Returns -err. */
 int smd_rdma_explain(struct smd_error *error, int err, const char *what);

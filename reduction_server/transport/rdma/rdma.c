@@ -1,124 +1,15 @@
 /*
  * RDMA lanes as their owners see them: queue pairs whose two ends write into each other's memory
  * (specs/design/rdma.md). connect.c and listen.c make lanes, send.c and receive.c move messages,
- * end.c ends them, device.c polls.
+ * end.c and close.c end them, device.c polls.
  */
 #include "reduction_server/transport/rdma/rdma.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <event2/event.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include "reduction_server/base/clock.h"
 
 #define REMOTES_FIRST 64
-/* What was said before a close is waited for so long to arrive. */
-#define LINGER_NS 100000000ull
-
-/* ---- the end ---- */
-
-/* As with a socket, what was sent before a close still arrives, if the other end takes it. */
-static void lane_linger(struct rdma_lane *lane)
-{
-	uint64_t until = smd_clock_ns() + LINGER_NS;
-
-	while (!lane->err && smd_clock_ns() < until &&
-		(!TAILQ_EMPTY(&lane->tx) || lane->requests != lane->completed)) {
-		smd_rdma_device_sort(lane->device, &lane->pair, smd_rdma_count_completion);
-		smd_rdma_settle(lane); /* before more is posted in their place */
-		smd_rdma_post(lane);
-	}
-}
-
-static void lane_give_back(struct rdma_lane *lane)
-{
-	for (; lane->posted_begin != lane->posted_end; lane->posted_begin++) {
-		struct rdma_posted *posted = &lane->posted[lane->posted_begin % lane->depth];
-		struct smd_send *send = posted->send;
-
-		if (posted->region) {
-			smd_rdma_region_put(posted->region);
-		}
-		posted->send = NULL;
-		if (send) {
-			send->done(send, -ECANCELED);
-		}
-	}
-	while (!TAILQ_EMPTY(&lane->tx)) {
-		struct smd_send *send = TAILQ_FIRST(&lane->tx);
-
-		TAILQ_REMOVE(&lane->tx, send, link);
-		send->done(send, -ECANCELED);
-	}
-}
-
-static void lane_forget_advertisements(struct rdma_lane *lane)
-{
-	while (!LIST_EMPTY(&lane->advertisements)) {
-		smd_lane_revoke(&lane->lane, LIST_FIRST(&lane->advertisements));
-	}
-	while (!LIST_EMPTY(&lane->idle_advertisements)) {
-		struct smd_advertisement *advertisement = LIST_FIRST(&lane->idle_advertisements);
-
-		LIST_REMOVE(advertisement, link);
-		free(advertisement);
-	}
-}
-
-static void lane_free(evutil_socket_t fd, short what, void *arg)
-{
-	struct rdma_lane *lane = arg;
-
-	(void)fd;
-	(void)what;
-	if (lane->device) {
-		smd_rdma_device_put(lane->device);
-	}
-	if (lane->loop) {
-		smd_rdma_loop_put(lane->loop);
-	}
-	free(lane->memory);
-	free(lane->posted);
-	free(lane->remote_buffers);
-	free(lane);
-}
-
-static void rdma_close(struct smd_lane *outer)
-{
-	struct rdma_lane *lane = rdma_lane_of(outer);
-	const struct timeval now = {0, 0};
-	struct event_base *base = lane->loop ? lane->loop->base : NULL;
-
-	assert(!lane->closed);
-	lane->closed = true;
-	if (lane->paired) {
-		if (lane->state == RDMA_LANE_OPEN && !lane->ended) {
-			lane_linger(lane);
-		}
-		smd_verbs_pair_destroy(lane->id); /* from here on nobody reads or writes */
-		smd_rdma_device_sort(lane->device, &lane->pair, smd_rdma_count_completion);
-		smd_rdma_device_remove(lane->device, &lane->pair, lane->depth + RDMA_RECEIVES);
-	}
-	if (lane->patience) {
-		event_free(lane->patience);
-		lane->patience = NULL;
-	}
-	if (lane->id) {
-		smd_verbs_id_destroy(lane->id);
-	}
-	lane_give_back(lane);
-	lane_forget_advertisements(lane);
-	if (lane->region) {
-		smd_verbs_region_destroy(lane->region);
-	}
-	/* The caller may be inside one of this lane's callbacks, so its memory goes later. */
-	if (!base || event_base_once(base, -1, EV_TIMEOUT, lane_free, lane, &now) != 0) {
-		lane_free(-1, 0, lane);
-	}
-}
 
 /* ---- sending ---- */
 
@@ -336,6 +227,7 @@ const struct smd_transport_ops smd_transport_rdma = {
 	.can_dma = rdma_can_dma,
 	.invalidate = rdma_invalidate,
 	.redirect = rdma_redirect,
-	.close = rdma_close,
+	.close = smd_rdma_close,
+	.loop_end = smd_rdma_loop_end,
 	.peer_name = rdma_peer_name,
 };

@@ -2,8 +2,8 @@
  * A lane over RDMA, as the files of the transport share it: a queue pair on a device (device.h) and
  * the messages that cross it (specs/design/rdma.md).
  *
- * A lane is one state machine in six files, which call each other in this direction only: rdma.c,
- * listen.c, connect.c, receive.c, send.c, end.c. The device calls back by rdma_pair_ops.
+ * A lane is one state machine in seven files, which call each other in this direction only: rdma.c,
+ * listen.c, connect.c, close.c, receive.c, send.c, end.c. The device calls back by rdma_pair_ops.
  */
 #ifndef SMD_TRANSPORT_RDMA_RDMA_H
 #define SMD_TRANSPORT_RDMA_RDMA_H
@@ -69,7 +69,7 @@ struct rdma_lane {
 	unsigned shard;
 	const struct smd_lane_callbacks *callbacks;
 	void *owner;
-	struct event *patience; /* with connecting */
+	struct event *patience; /* with connecting, or with draining */
 	char peer[SMD_ADDRESS_TEXT_MAX];
 	int err;           /* the lane is to be ended for this, */
 	bool err_is_flush; /* which is a consequence, and gives way to a cause */
@@ -101,6 +101,7 @@ struct rdma_lane {
 	uint32_t rx_next; /* number of the next message that comes */
 	uint32_t rx_told; /* the other end knows that those before are taken */
 	uint32_t rx_owed; /* receives to post */
+	bool rx_taking;   /* the message of rx_next is being taken */
 	struct smd_frame rx_frame;
 	uint8_t *rx_payload; /* NULL: between frames */
 	uint32_t rx_payload_got;
@@ -113,6 +114,9 @@ struct rdma_lane {
 	uint32_t remotes_sent; /* those before this belong to queued frames */
 	LIST_HEAD(, smd_advertisement) advertisements;
 	LIST_HEAD(, smd_advertisement) idle_advertisements;
+
+	struct rdma_drain drain; /* of a closed lane */
+	uint64_t linger_until_ns;
 };
 
 #define RDMA_BUFFERS 32u
@@ -149,6 +153,9 @@ int smd_rdma_listen(struct event_base *base, const char *address, smd_accept *on
 	void *owner, struct smd_listener **out, char bound[128], struct smd_error *error);
 void smd_rdma_listener_close(struct smd_listener *listener);
 
+/* close.c */
+void smd_rdma_close(struct smd_lane *lane);
+
 /* end.c: the lane has no further use, for that reason. From the loop, on_closed() is called. */
 void smd_rdma_lane_end(struct rdma_lane *lane, int err, const char *reason);
 /* The same from anywhere: on_closed() is called before the turn ends. */
@@ -169,7 +176,7 @@ void smd_rdma_probe(struct rdma_lane *lane);
 
 /* receive.c: what the device's poller calls for a lane's queue pair. */
 extern const struct rdma_pair_ops smd_rdma_lane_pair;
-/* Of a lane that is being closed: only what the completion says of our messages matters. */
+/* Of a lane that is closed: only what the completion says of our messages matters. */
 void smd_rdma_count_completion(struct rdma_pair *pair, const struct ibv_wc *completion);
 
 /* send.c */

@@ -133,6 +133,7 @@ static int lane_take_message(struct rdma_lane *lane, uint32_t bytes, struct smd_
 		lane->rx_payload_got += left;
 	}
 	lane->rx_next++;
+	lane->rx_taking = false;
 	return lane->rx_payload_got == lane->rx_frame.length ? lane_end_frame(lane, error) : 0;
 }
 
@@ -160,7 +161,9 @@ static void lane_on_write(struct rdma_lane *lane, const struct ibv_wc *completio
 		ret = smd_error_set(&error, EPROTO, "message: number must be %u, got %u",
 			lane->rx_next & SMD_RDMA_COUNT_MASK, count);
 	} else {
+		lane->rx_taking = true;
 		ret = lane_take_message(lane, completion->byte_len, &error);
+		lane->rx_taking = false;
 	}
 	if (lane->closed) {
 		return;
@@ -181,6 +184,9 @@ void smd_rdma_count_completion(struct rdma_pair *pair, const struct ibv_wc *comp
 	struct smd_rdma_prefix prefix;
 	struct smd_error error = {""};
 
+	if (lane->err) {
+		return; /* and what comes after an error does not undo it */
+	}
 	if (completion->status != IBV_WC_SUCCESS) {
 		lane->err = -ECONNRESET;
 	} else if (completion->opcode == IBV_WC_RDMA_WRITE) {

@@ -44,7 +44,7 @@ static bool posted_has_gone(const struct rdma_lane *lane, const struct rdma_post
 
 bool smd_rdma_settle(struct rdma_lane *lane)
 {
-	bool closing = lane->closed; /* and waiting for just this */
+	bool closing = lane->closed; /* and nothing closes it again */
 	struct rdma_posted *posted;
 
 	while (lane->posted_settled != lane->posted_end &&
@@ -315,7 +315,8 @@ bool smd_rdma_post(struct rdma_lane *lane)
 		smd_rdma_lane_fail(lane, ret, "cannot post receives to the queue pair");
 		return true;
 	}
-	if (lane->nbatches == RDMA_BATCHES && lane->tx_frames < RDMA_BATCH_FRAMES) {
+	if (lane->nbatches == RDMA_BATCHES && lane->tx_frames < RDMA_BATCH_FRAMES &&
+		!lane->closed) {
 		return smd_rdma_settle(lane); /* a completion comes, and is the occasion */
 	}
 	do {

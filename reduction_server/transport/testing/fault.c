@@ -135,6 +135,8 @@ static struct frame_part *part_create(
 
 static void fault_give(struct fault_lane *lane, struct smd_send *send)
 {
+	send->self_contained =
+		false; /* done() comes here first, and this lane goes when it is closed */
 	lane->inner->ops->send(lane->inner, send);
 }
 

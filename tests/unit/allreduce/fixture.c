@@ -120,7 +120,7 @@ void pool_end_server(struct pool *pool, unsigned index, int now)
 	pthread_join(one->thread, NULL);
 	smd_server_free(one->server);
 	event_free(one->ask);
-	event_base_free(one->base);
+	smd_loop_free(one->base);
 	one->base = NULL;
 }
 

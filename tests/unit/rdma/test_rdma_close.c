@@ -1,6 +1,7 @@
 /*
- * Closing a lane: what was sent before leaves if the other end takes it, every send is given back
- * once, and what belongs to other lanes stays theirs.
+ * Closing a lane: it waits for nothing and leaves the owner's memory alone, what was sent before
+ * leaves if the other end takes it, every send is given back once, and what belongs to other lanes
+ * stays theirs.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -39,6 +40,42 @@ static void assert_arrived(const struct peer *peer, unsigned ordinal)
 	assert_int_equal(frame.ordinal, ordinal);
 }
 
+static void send_controls(struct peer *peer, unsigned from, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		struct smd_frame frame = {.kind = SMD_FRAME_LEAVE, .ordinal = from + i};
+
+		assert_int_equal(smd_lane_send_control(peer->end.lane, &frame, "why", 3), 0);
+	}
+}
+
+/* Closes the lane, which must not poll until something comes; then its owner is no more, and to use
+ * it would crash. What is left of it is for peer_is_over(). */
+static struct end close_and_poison(struct peer *peer)
+{
+	unsigned polls = script.calls[SCRIPT_queue_poll].count;
+	struct end rest = {.room = peer->end.room};
+
+	end_close(&peer->end);
+	assert_in_range(script.calls[SCRIPT_queue_poll].count - polls, 1, 100); /* what was there */
+	memset(&peer->end, 0x5a, sizeof(peer->end));
+	return rest;
+}
+
+/* All objects of the lane and its device are gone, but for the listener's. */
+static void peer_is_over(struct peer *peer, struct link *link, struct end rest, unsigned idle)
+{
+	assert_int_equal(script.live, idle);
+	peer->end = rest;
+	peer_close(peer, link);
+}
+
+static void assert_drains(struct link *link, unsigned idle)
+{
+	stage_turn(link);
+	assert_true(script.live > idle);
+}
+
 /* ---- what was sent before ---- */
 
 static void what_had_to_wait_leaves_when_there_is_room(void **state)
@@ -68,57 +105,46 @@ static void take_all(struct rdma_cm_id *id, void *owner)
 	peer_tell_taken(peer, peer->taken + peer_messages(peer));
 }
 
-static void any_number_leaves_while_the_other_end_takes(void **state)
+static void any_number_of_control_frames_leaves_while_the_other_end_takes(void **state)
 {
-	enum { FRAMES = 600 };
-	static struct parcel parcels[FRAMES];
+	enum { FRAMES = 200 };
 	struct link *link = *state;
-	uint8_t *memory = calloc(1, LARGE);
-	struct smd_remote_buffer remote_buffer = {
-		(uintptr_t)memory, script_expose(memory, LARGE), LARGE};
+	unsigned idle = script.live;
 	struct peer peer;
+	struct end rest;
 
 	peer_open(&peer, link);
-	script.carries = false;
-	script.unwatched = true; /* so that each large frame has a registration of its own */
-	for (unsigned i = 0; i < FRAMES; i++) {
-		if (i % 2) {
-			parcel_send_to(&parcels[i], &peer.end, i, LARGE, remote_buffer);
-		} else {
-			parcel_send(&parcels[i], &peer.end, i, 100, NULL);
-		}
-	}
-	script.carries = true;
 	script.then = take_all;
 	script.owner = &peer;
-	script_carry(peer.id, FRAMES);
-	peer_tell_taken(&peer, peer_messages(&peer));
-	end_close(&peer.end);
-	assert_arrived(&peer, FRAMES - 1);
-	assert_done(parcels, FRAMES, FRAMES);
+	send_controls(&peer, 0, FRAMES);
+	rest = close_and_poison(&peer);
+	assert_true(peer_messages(&peer) < FRAMES);
+	RUN_UNTIL(link, script.live == idle);
 	script.then = NULL;
-	peer_close(&peer, link);
-	parcels_free(parcels, FRAMES);
-	free(memory);
+	assert_arrived(&peer, FRAMES - 1);
+	peer_is_over(&peer, link, rest, idle);
 }
 
-/* Who takes nothing is not waited for without an end. */
-static void what_nobody_takes_is_given_back(void **state)
+/* Who takes nothing, or acknowledges nothing, is not waited for. */
+static void what_nobody_takes_is_given_back_at_once(void **state)
 {
 	enum { FRAMES = 50 };
 	struct link *link = *state;
+	unsigned idle = script.live;
 
 	for (int acknowledged = 0; acknowledged < 2; acknowledged++) {
 		struct parcel parcels[FRAMES];
 		struct peer peer;
+		struct end rest;
 
 		peer_open(&peer, link);
 		script.acknowledges = acknowledged;
 		queue_frames(&peer, parcels, FRAMES);
-		end_close(&peer.end);
+		rest = close_and_poison(&peer);
 		assert_done(parcels, FRAMES, RDMA_BUFFERS);
-		peer_close(&peer, link);
 		parcels_free(parcels, FRAMES);
+		RUN_UNTIL(link, script.live == idle);
+		peer_is_over(&peer, link, rest, idle);
 	}
 }
 
@@ -139,6 +165,296 @@ static void frames_and_then_the_end_come_to_the_other_end(void **state)
 	end_assert_payload(&link->far);
 	assert_done(parcels, 10, 10);
 	parcels_free(parcels, 10);
+}
+
+/* ---- a closed lane goes on without its owner ---- */
+
+static void the_last_acknowledgement_ends_it(void **state)
+{
+	struct link *link = *state;
+	unsigned idle = script.live;
+	struct peer peer;
+	struct end rest;
+
+	peer_open(&peer, link);
+	script.acknowledges = false;
+	send_controls(&peer, 0, RDMA_BUFFERS + 1);
+	rest = close_and_poison(&peer);
+	assert_arrived(&peer, RDMA_BUFFERS - 1);
+	assert_drains(link, idle);
+	script_acknowledge(peer.id, RDMA_BUFFERS);
+	assert_drains(link, idle); /* the last one waits for room */
+	peer_tell_taken(&peer, RDMA_BUFFERS);
+	assert_drains(link, idle);
+	assert_arrived(&peer, RDMA_BUFFERS);
+	script_acknowledge(peer.id, 1);
+	stage_turn(link);
+	peer_is_over(&peer, link, rest, idle);
+}
+
+/* It is taken and thrown away, so that the other end gets on. */
+static void what_comes_meanwhile_is_for_nobody(void **state)
+{
+	enum { FRAMES = 3 * RDMA_BUFFERS };
+	struct link *link = *state;
+	unsigned idle = script.live;
+	struct peer peer;
+	struct end rest;
+
+	peer_open(&peer, link);
+	script.acknowledges = false;
+	send_controls(&peer, 0, 1);
+	rest = close_and_poison(&peer);
+	for (unsigned i = 0; i < FRAMES; i++) {
+		peer_frame(&peer, i, 10);
+		if (i % 8 == 7) {
+			assert_drains(link, idle);
+		}
+	}
+	assert_int_equal(script_receives(peer.id), RDMA_RECEIVES);
+	assert_int_equal(script_acknowledge(peer.id, FRAMES), 1 + FRAMES / (RDMA_BUFFERS / 2));
+	stage_turn(link);
+	peer_is_over(&peer, link, rest, idle);
+}
+
+/* The message that the lane is closed in is not counted twice, nor forgotten. */
+static void it_may_be_closed_in_a_header(void **state)
+{
+	struct link *link = *state;
+	unsigned idle = script.live;
+	struct peer peer;
+
+	peer_open(&peer, link);
+	send_controls(&peer, 0, RDMA_BUFFERS + 1);
+	stage_turn(link);
+	peer.end.close_at = ON_HEADER;
+	peer_frame(&peer, 1, 10);
+	stage_turn(link);
+	assert_null(peer.end.lane);
+	peer.taken = RDMA_BUFFERS;
+	peer_frame(&peer, 2, 10);
+	stage_turn(link);
+	assert_arrived(&peer, RDMA_BUFFERS);
+	assert_int_equal(script.live, idle);
+	peer_close(&peer, link);
+}
+
+static void the_deadline_ends_it(void **state)
+{
+	struct link *link = *state;
+	unsigned idle = script.live;
+	uint64_t since = smd_clock_ns();
+	struct peer peer;
+	struct end rest;
+
+	peer_open(&peer, link);
+	script.acknowledges = false;
+	send_controls(&peer, 0, RDMA_BUFFERS + 1);
+	rest = close_and_poison(&peer);
+	RUN_UNTIL(link, script.live == idle);
+	assert_true(smd_clock_ns() - since >= 1900000000ull); /* the loop's clock is coarse */
+	peer_is_over(&peer, link, rest, idle);
+}
+
+/* Without another turn; and without an end, if nobody acknowledges anything. */
+static void the_end_of_the_loop_ends_it(void **state)
+{
+	enum { PEERS = 3 };
+	struct link *link = *state;
+	unsigned idle = script.live;
+
+	for (int acknowledged = 0; acknowledged < 2; acknowledged++) {
+		struct peer peers[PEERS];
+		struct end rests[PEERS];
+
+		for (int i = 0; i < PEERS; i++) {
+			peer_open(&peers[i], link);
+			script.acknowledges = false;
+			send_controls(&peers[i], 0, 1);
+			rests[i] = close_and_poison(&peers[i]);
+			if (acknowledged) {
+				script_acknowledge(peers[i].id, 1);
+			}
+		}
+		smd_transport_end_loop(link->base);
+		for (int i = 0; i < PEERS; i++) {
+			peer_is_over(&peers[i], link, rests[i], idle);
+		}
+	}
+}
+
+static void so_do_failures(void **state)
+{
+	static const struct {
+		enum rdma_cm_event_type event;
+		bool ends;
+	} cases[] = {
+		{RDMA_CM_EVENT_ESTABLISHED, false},
+		{RDMA_CM_EVENT_TIMEWAIT_EXIT, false},
+		{RDMA_CM_EVENT_DISCONNECTED, true},
+		{RDMA_CM_EVENT_ADDR_CHANGE, true},
+		{RDMA_CM_EVENT_DEVICE_REMOVAL, true},
+	};
+	struct link *link = *state;
+	unsigned idle = script.live;
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct peer peer;
+		struct end rest;
+
+		peer_open(&peer, link);
+		script.acknowledges = false;
+		send_controls(&peer, 0, 1);
+		rest = close_and_poison(&peer);
+		script_tell(peer.id, cases[i].event, 0, NULL, 0);
+		stage_turn(link);
+		assert_int_equal(script.live > idle, !cases[i].ends);
+		if (!cases[i].ends) {
+			script_break(peer.id, IBV_WC_RETRY_EXC_ERR);
+			stage_turn(link);
+		}
+		peer_is_over(&peer, link, rest, idle);
+	}
+}
+
+static void so_do_posts_that_fail_later(void **state)
+{
+	static const enum script_call_name names[] = {
+		SCRIPT_post_send, SCRIPT_post_receive, SCRIPT_queue_poll};
+	struct link *link = *state;
+	unsigned idle = script.live;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		struct script_call *call = &script.calls[names[i]];
+		struct peer peer;
+		struct end rest;
+
+		peer_open(&peer, link);
+		send_controls(&peer, 0, RDMA_BUFFERS + 1);
+		rest = close_and_poison(&peer);
+		peer_tell_taken(&peer, RDMA_BUFFERS);
+		call->fail_at = call->count + 1;
+		call->err = -EIO;
+		call->always = true;
+		stage_turn(link);
+		call->fail_at = 0;
+		peer_is_over(&peer, link, rest, idle);
+	}
+}
+
+/* ---- the owner's memory ---- */
+
+/* A payload that the device may still read ends the lane at once, and is never read again. */
+static void a_payload_on_its_way_ends_it_at_once(void **state)
+{
+	struct link *link = *state;
+	unsigned idle = script.live;
+	uint8_t *memory = calloc(1, LARGE);
+	struct smd_remote_buffer remote_buffer = {
+		(uintptr_t)memory, script_expose(memory, LARGE), LARGE};
+	struct parcel parcel;
+	struct peer peer;
+	struct end rest;
+
+	peer_open(&peer, link);
+	script.carries = false;
+	parcel_send_to(&parcel, &peer.end, 1, LARGE, remote_buffer);
+	send_controls(&peer, 1, 1);
+	peer_poll(&peer);
+	rest = close_and_poison(&peer);
+	assert_done(&parcel, 1, 0);
+	parcels_free(&parcel, 1);
+	stage_turn(link);
+	peer_is_over(&peer, link, rest, idle);
+	free(memory);
+}
+
+/* One that the other end has taken does not. */
+static void a_payload_that_was_taken_does_not(void **state)
+{
+	struct link *link = *state;
+	unsigned idle = script.live;
+	uint8_t *memory = calloc(1, LARGE);
+	struct smd_remote_buffer remote_buffer = {
+		(uintptr_t)memory, script_expose(memory, LARGE), LARGE};
+	struct parcel parcel;
+	struct peer peer;
+	struct end rest;
+
+	peer_open(&peer, link);
+	script.acknowledges = false;
+	parcel_send_to(&parcel, &peer.end, 0, LARGE, remote_buffer);
+	send_controls(&peer, 1, 1);
+	stage_turn(link);
+	peer_tell_taken(&peer, 1);
+	rest = close_and_poison(&peer);
+	assert_done(&parcel, 1, 1);
+	parcels_free(&parcel, 1);
+	assert_drains(link, idle);
+	assert_arrived(&peer, 1);
+	script_acknowledge(peer.id, 3);
+	stage_turn(link);
+	peer_is_over(&peer, link, rest, idle);
+	free(memory);
+}
+
+/* What the other end may write to cannot be had back otherwise. */
+static void an_advertised_buffer_ends_it_at_once(void **state)
+{
+	struct link *link = *state;
+	unsigned idle = script.live;
+
+	for (int revoked = 0; revoked < 2; revoked++) {
+		uint8_t *memory = malloc(LARGE);
+		struct smd_advertisement *advertisement;
+		struct peer peer;
+		struct end rest;
+
+		peer_open(&peer, link);
+		script.acknowledges = false;
+		advertisement = smd_lane_advertise(
+			peer.end.lane, memory, LARGE, (struct smd_extent){memory, LARGE});
+		assert_non_null(advertisement);
+		send_controls(&peer, 0, 1);
+		if (revoked) {
+			smd_lane_revoke(peer.end.lane, advertisement);
+		}
+		rest = close_and_poison(&peer);
+		stage_turn(link);
+		assert_int_equal(script.live > idle, revoked);
+		free(memory);
+		if (revoked) {
+			script_acknowledge(peer.id, 1);
+			stage_turn(link);
+		}
+		peer_is_over(&peer, link, rest, idle);
+	}
+}
+
+/* A queued payload is given back with all that is behind it; what is before it still leaves. */
+static void control_frames_before_a_queued_payload_leave(void **state)
+{
+	struct link *link = *state;
+	unsigned idle = script.live;
+	struct parcel parcel;
+	struct peer peer;
+	struct end rest;
+
+	peer_open(&peer, link);
+	script.acknowledges = false;
+	send_controls(&peer, 0, RDMA_BUFFERS + 1);
+	parcel_send(&parcel, &peer.end, RDMA_BUFFERS + 1, 100, NULL);
+	send_controls(&peer, RDMA_BUFFERS + 2, 1);
+	rest = close_and_poison(&peer);
+	assert_done(&parcel, 1, 0);
+	parcels_free(&parcel, 1);
+	peer_tell_taken(&peer, RDMA_BUFFERS);
+	assert_drains(link, idle);
+	assert_int_equal(peer_messages(&peer), RDMA_BUFFERS + 1);
+	assert_arrived(&peer, RDMA_BUFFERS);
+	script_acknowledge(peer.id, RDMA_BUFFERS + 1);
+	stage_turn(link);
+	peer_is_over(&peer, link, rest, idle);
 }
 
 /* ---- others' completions ---- */
@@ -356,9 +672,20 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		STAGE(what_had_to_wait_leaves_when_there_is_room),
-		STAGE(any_number_leaves_while_the_other_end_takes),
-		STAGE(what_nobody_takes_is_given_back),
+		STAGE(any_number_of_control_frames_leaves_while_the_other_end_takes),
+		STAGE(what_nobody_takes_is_given_back_at_once),
 		STAGE(frames_and_then_the_end_come_to_the_other_end),
+		STAGE(the_last_acknowledgement_ends_it),
+		STAGE(what_comes_meanwhile_is_for_nobody),
+		STAGE(it_may_be_closed_in_a_header),
+		STAGE(the_deadline_ends_it),
+		STAGE(the_end_of_the_loop_ends_it),
+		STAGE(so_do_failures),
+		STAGE(so_do_posts_that_fail_later),
+		STAGE(a_payload_on_its_way_ends_it_at_once),
+		STAGE(a_payload_that_was_taken_does_not),
+		STAGE(an_advertised_buffer_ends_it_at_once),
+		STAGE(control_frames_before_a_queued_payload_leave),
 		STAGE(lanes_may_be_closed_one_after_the_other),
 		STAGE(a_lane_may_be_closed_amid_its_completions),
 		STAGE(completions_that_come_too_late_are_nobodys),

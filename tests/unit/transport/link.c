@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "reduction_server/transport/loop.h"
+
 unsigned parcels_done;
 
 /* ---- callbacks ---- */
@@ -189,7 +191,7 @@ int link_tear_down(void **state)
 		link->transport->listener_close(link->listener);
 	}
 	event_base_loop(link->base, EVLOOP_NONBLOCK);
-	event_base_free(link->base);
+	smd_loop_free(link->base);
 	free(link->near.room);
 	free(link->far.room);
 	free(link);

@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "reduction_server/transport/loop.h"
 #include "reduction_server/transport/tcp/tcp.h"
 
 /* ---- frames ---- */
@@ -438,7 +439,7 @@ static void a_lane_moves_to_another_thread_between_two_frames(void **state)
 		end_close(&move.end);
 		event_base_loop(move.base, EVLOOP_NONBLOCK);
 	}
-	event_base_free(move.base);
+	smd_loop_free(move.base);
 	free(move.end.room);
 	parcels_free(parcels, FRAMES);
 }

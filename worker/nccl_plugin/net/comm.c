@@ -89,7 +89,7 @@ void smd_net_comm_destroy(struct smd_net_comm *comm)
 	if (comm->base) {
 		/* The lanes' memory goes at the end of a turn. */
 		event_base_loop(comm->base, EVLOOP_NONBLOCK);
-		event_base_free(comm->base);
+		smd_loop_free(comm->base);
 	}
 	for (unsigned i = 0; i < NCCL_NET_REQUESTS; i++) {
 		if (comm->slots) {

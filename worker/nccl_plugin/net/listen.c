@@ -255,7 +255,7 @@ static void listen_free(struct smd_net_listen *listen)
 	}
 	if (listen->base) {
 		event_base_loop(listen->base, EVLOOP_NONBLOCK);
-		event_base_free(listen->base);
+		smd_loop_free(listen->base);
 	}
 	free(listen);
 }

@@ -1,0 +1,291 @@
+/*
+ * Closes RDMA lanes, without waiting. What was sent before still arrives, if the other end takes
+ * it: a lane that needs nothing but its own memory for that *drains*. It goes on without its owner,
+ * polled as before, until all is acknowledged or DRAIN_S have passed. A lane that would need its
+ * owner's memory, for a payload or because the other end may write to it, ends at once.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <event2/event.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#include "reduction_server/base/clock.h"
+#include "reduction_server/transport/rdma/rdma.h"
+
+#define DRAIN_S   2
+#define LINGER_NS 100000000ull /* from the close, where somebody does wait: who frees the loop */
+
+/* ---- what belongs to the owner ---- */
+
+static void lane_give_back_posted(struct rdma_lane *lane)
+{
+	for (; lane->posted_begin != lane->posted_end; lane->posted_begin++) {
+		struct rdma_posted *posted = &lane->posted[lane->posted_begin % lane->depth];
+		struct smd_send *send = posted->send;
+
+		if (posted->region) {
+			smd_rdma_region_put(posted->region);
+		}
+		posted->send = NULL;
+		if (send) {
+			send->done(send, -ECANCELED);
+		}
+	}
+}
+
+/* From that one on. */
+static void lane_give_back_queued(struct rdma_lane *lane, struct smd_send *send)
+{
+	while (send) {
+		struct smd_send *next = TAILQ_NEXT(send, link);
+
+		TAILQ_REMOVE(&lane->tx, send, link);
+		lane->tx_frames--;
+		send->done(send, -ECANCELED);
+		send = next;
+	}
+}
+
+/* The first queued send whose payload is the owner's. */
+static struct smd_send *lane_first_of_owner(const struct rdma_lane *lane)
+{
+	struct smd_send *send = TAILQ_FIRST(&lane->tx);
+
+	while (send && send->self_contained) {
+		send = TAILQ_NEXT(send, link);
+	}
+	return send;
+}
+
+static void lane_forget_advertisements(struct rdma_lane *lane)
+{
+	while (!LIST_EMPTY(&lane->advertisements)) {
+		smd_lane_revoke(&lane->lane, LIST_FIRST(&lane->advertisements));
+	}
+	while (!LIST_EMPTY(&lane->idle_advertisements)) {
+		struct smd_advertisement *advertisement = LIST_FIRST(&lane->idle_advertisements);
+
+		LIST_REMOVE(advertisement, link);
+		free(advertisement);
+	}
+}
+
+/* ---- the lane's own end ---- */
+
+static void lane_free(evutil_socket_t fd, short what, void *arg)
+{
+	struct rdma_lane *lane = arg;
+
+	(void)fd;
+	(void)what;
+	if (lane->device) {
+		smd_rdma_device_put(lane->device);
+	}
+	if (lane->loop) {
+		smd_rdma_loop_put(lane->loop);
+	}
+	free(lane->memory);
+	free(lane->posted);
+	free(lane->remote_buffers);
+	free(lane);
+}
+
+/* All but its memory. */
+static void lane_destroy(struct rdma_lane *lane)
+{
+	if (lane->paired) {
+		smd_verbs_pair_destroy(lane->id); /* from here on nobody reads or writes */
+		smd_rdma_device_sort(lane->device, &lane->pair, smd_rdma_count_completion);
+		smd_rdma_device_remove(lane->device, &lane->pair, lane->depth + RDMA_RECEIVES);
+	}
+	if (lane->patience) {
+		event_free(lane->patience);
+		lane->patience = NULL;
+	}
+	if (lane->id) {
+		smd_verbs_id_destroy(lane->id);
+	}
+	lane_give_back_posted(lane);
+	lane_give_back_queued(lane, TAILQ_FIRST(&lane->tx));
+	lane_forget_advertisements(lane);
+	if (lane->region) {
+		smd_verbs_region_destroy(lane->region);
+	}
+}
+
+/* ---- draining ---- */
+
+static struct rdma_lane *lane_of_drain(struct rdma_drain *drain)
+{
+	return (struct rdma_lane *)((char *)drain - offsetof(struct rdma_lane, drain));
+}
+
+static bool lane_is_drained(const struct rdma_lane *lane)
+{
+	return lane->err || (TAILQ_EMPTY(&lane->tx) && lane->requests == lane->completed);
+}
+
+static void drain_end(struct rdma_lane *lane)
+{
+	LIST_REMOVE(&lane->drain, link);
+	lane_destroy(lane);
+	lane_free(-1, 0, lane);
+}
+
+static void drain_on_time(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	drain_end(arg);
+}
+
+/* The poller may be at work on its completions, so it goes later in this turn or in the next. */
+static void drain_end_soon(struct rdma_lane *lane)
+{
+	event_active(lane->patience, EV_TIMEOUT, 1);
+}
+
+/* Nobody is left on the loop who would have to wait, and nobody would poll later. */
+static void drain_end_with_loop(struct rdma_drain *drain)
+{
+	struct rdma_lane *lane = lane_of_drain(drain);
+
+	while (!lane_is_drained(lane) && smd_clock_ns() < lane->linger_until_ns) {
+		if (smd_rdma_device_poll(lane->device) == 0) {
+			sched_yield();
+		}
+	}
+	drain_end(lane);
+}
+
+static void drain_completed(struct rdma_pair *pair, const struct ibv_wc *completion)
+{
+	smd_rdma_count_completion(pair, completion);
+	smd_rdma_device_wake(rdma_lane_of_pair(pair)->device, pair);
+}
+
+static void drain_flush(struct rdma_pair *pair)
+{
+	struct rdma_lane *lane = rdma_lane_of_pair(pair);
+
+	smd_rdma_settle(lane); /* before more is posted in their place */
+	smd_rdma_post(lane);
+	if (lane_is_drained(lane)) {
+		drain_end_soon(lane);
+	}
+}
+
+static void drain_probe(struct rdma_pair *pair)
+{
+	(void)pair; /* its deadline finds out */
+}
+
+static void drain_fail(struct rdma_pair *pair, int err, const char *reason)
+{
+	struct rdma_lane *lane = rdma_lane_of_pair(pair);
+
+	(void)reason;
+	lane->err = err;
+	drain_end_soon(lane);
+}
+
+static const struct rdma_pair_ops drain_pair = {
+	.completed = drain_completed,
+	.flush = drain_flush,
+	.probe = drain_probe,
+	.fail = drain_fail,
+};
+
+static void drain_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs_event *event)
+{
+	struct rdma_lane *lane =
+		(struct rdma_lane *)((char *)endpoint - offsetof(struct rdma_lane, endpoint));
+
+	switch (event->type) {
+	case RDMA_CM_EVENT_DEVICE_REMOVAL:
+		lane->device->removed = true;
+		drain_fail(&lane->pair, -ENODEV, "");
+		break;
+	case RDMA_CM_EVENT_DISCONNECTED:
+	case RDMA_CM_EVENT_ADDR_CHANGE:
+		drain_fail(&lane->pair, -ECONNRESET, "");
+		break;
+	default: /* that the connection is there, which is known */
+		break;
+	}
+}
+
+/*
+ * What is to be sent is handed to the device as far as there is room; whether that, and what was
+ * before, needs nothing of the owner's. A payload that the other end has taken does not count: were
+ * it read again, the other end would throw it away.
+ */
+static bool lane_lets_owner_go(struct rdma_lane *lane)
+{
+	if (lane->state != RDMA_LANE_OPEN || lane->ended || lane->err) {
+		return false;
+	}
+	smd_rdma_device_sort(lane->device, &lane->pair, smd_rdma_count_completion);
+	smd_rdma_settle(lane);
+	smd_rdma_post(lane);
+	return !lane->err && lane->posted_settled == lane->posted_end &&
+	       LIST_EMPTY(&lane->advertisements);
+}
+
+static bool lane_begin_draining(struct rdma_lane *lane)
+{
+	const struct timeval most = {DRAIN_S, 0};
+
+	if (lane->patience) {
+		event_free(lane->patience);
+	}
+	lane->patience = evtimer_new(lane->loop->base, drain_on_time, lane);
+	if (!lane->patience || evtimer_add(lane->patience, &most) != 0) {
+		return false;
+	}
+	for (uint32_t i = lane->remotes_begin; i != lane->remotes_end; i++) {
+		/* The other end is not to be told of it any more. */
+		lane->remote_buffers[i % lane->remotes_room] = (struct smd_remote_buffer){0};
+	}
+	lane->callbacks = NULL;
+	lane->owner = NULL;
+	lane->pair.ops = &drain_pair;
+	lane->endpoint.on_event = drain_on_event;
+	lane->drain.end = drain_end_with_loop;
+	lane->linger_until_ns = smd_clock_ns() + LINGER_NS;
+	LIST_INSERT_HEAD(&lane->loop->drains, &lane->drain, link);
+	return true;
+}
+
+static bool lane_drains(struct rdma_lane *lane)
+{
+	if (!lane->paired || !lane_lets_owner_go(lane)) {
+		return false;
+	}
+	/* Frames behind one that goes back could not be understood without it. */
+	lane_give_back_queued(lane, lane_first_of_owner(lane));
+	return !lane_is_drained(lane) && lane_begin_draining(lane);
+}
+
+void smd_rdma_close(struct smd_lane *outer)
+{
+	struct rdma_lane *lane = rdma_lane_of(outer);
+	const struct timeval now = {0, 0};
+	struct event_base *base = lane->loop ? lane->loop->base : NULL;
+
+	assert(!lane->closed);
+	lane->closed = true;
+	if (lane->rx_taking) {
+		lane->rx_next++; /* in its callback: what comes in the meantime is the next one */
+		lane->rx_taking = false;
+	}
+	if (lane_drains(lane)) {
+		return;
+	}
+	lane_destroy(lane);
+	/* The caller may be inside one of this lane's callbacks, so its memory goes later. */
+	if (!base || event_base_once(base, -1, EV_TIMEOUT, lane_free, lane, &now) != 0) {
+		lane_free(-1, 0, lane);
+	}
+}
