@@ -11,6 +11,7 @@
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/contract/environment.h"
 #include "orchestrator/frontend/frontend.h"
+#include "reduction_server/base/printable.h"
 
 #define HELP_SIZE 512
 
@@ -59,7 +60,7 @@ static int print_warning(void *context, const char *warning)
 {
 	const struct smd_loaded_job *loaded = context;
 
-	fprintf(stderr, "%s: warning: %s\n", loaded->source.name, warning);
+	smd_print_line(stderr, "%s: warning: %s\n", loaded->source.name, warning);
 	return 0;
 }
 
@@ -79,7 +80,7 @@ int smd_custom_jobs_validate(int argc, char **argv)
 		return exit_code;
 	}
 	if (each_contract_warning(loaded.job, print_warning, &loaded)) {
-		fprintf(stderr, "summand: %s\n", strerror(ENOMEM));
+		smd_print_line(stderr, "summand: %s\n", strerror(ENOMEM));
 		smd_loaded_job_close(&loaded);
 		return SMD_EXIT_FAILED;
 	}
@@ -129,14 +130,14 @@ static int choose(struct smd_plan *plan, const char *machine_type)
 	if (ret == -ENOENT) {
 		const char *near = smd_catalogue_suggest(plan->catalogue, machine_type);
 
-		fprintf(stderr,
+		smd_print_line(stderr,
 			"summand: --reduction-machine-type: must be in the catalogue, got "
 			"\"%s\"%s%s%s"
 			"\n",
 			machine_type, near ? "; did you mean " : "", near ? near : "",
 			near ? "?" : "");
 	} else if (ret) {
-		fprintf(stderr,
+		smd_print_line(stderr,
 			"summand: --reduction-machine-type: the workers' bandwidth is unknown\n");
 	}
 	return ret;
@@ -178,7 +179,7 @@ int smd_custom_jobs_plan(int argc, char **argv)
 	if (!plan) {
 		exit_code = SMD_EXIT_FAILED;
 	} else if (each_contract_warning(loaded.job, add_warning, plan)) {
-		fprintf(stderr, "summand: %s\n", strerror(ENOMEM));
+		smd_print_line(stderr, "summand: %s\n", strerror(ENOMEM));
 		exit_code = SMD_EXIT_FAILED;
 	} else if (choose(plan, machine_type)) {
 		exit_code = SMD_EXIT_USAGE;

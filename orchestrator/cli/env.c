@@ -10,6 +10,7 @@
 #include "orchestrator/contract/environment.h"
 #include "orchestrator/job/secret.h"
 #include "reduction_server/base/parse.h"
+#include "reduction_server/base/printable.h"
 
 struct selection {
 	const char *replica; /* NULL: all of them */
@@ -162,7 +163,7 @@ static void print_warnings(const struct smd_contract *contract)
 	size_t count = smd_contract_warnings(contract, &warnings);
 
 	for (size_t i = 0; i < count; i++) {
-		fprintf(stderr, "summand: warning: %s\n", warnings[i]);
+		smd_print_line(stderr, "summand: warning: %s\n", warnings[i]);
 	}
 }
 
@@ -197,7 +198,7 @@ static int print_masked_job(const struct smd_job *job, struct selection *selecti
 	ret = print_job(&masked.job, selection);
 	if (selection->has_masked) {
 		fflush(stdout);
-		fprintf(stderr, "summand: warning: " SMD_SECRET_REMARK "\n");
+		smd_print_line(stderr, "summand: warning: " SMD_SECRET_REMARK "\n");
 	}
 	smd_masked_job_close(&masked);
 	return ret;
@@ -206,12 +207,12 @@ static int print_masked_job(const struct smd_job *job, struct selection *selecti
 static void print_unknown(const struct selection *selection, const char *source)
 {
 	if (selection->process < 0) {
-		fprintf(stderr,
+		smd_print_line(stderr,
 			"summand: --replica: must be a replica of %s such as workerpool0-0, got "
 			"\"%s\"\n",
 			source, selection->replica);
 	} else {
-		fprintf(stderr,
+		smd_print_line(stderr,
 			"summand: --replica, --process: must be a process of %s, got \"%s\", %d\n",
 			source, selection->replica, selection->process);
 	}
@@ -252,7 +253,7 @@ int smd_custom_jobs_env(int argc, char **argv)
 		print_unknown(&selection, loaded.source.name);
 		exit_code = SMD_EXIT_USAGE;
 	} else if (ret) {
-		fprintf(stderr, "summand: %s\n", strerror(-ret));
+		smd_print_line(stderr, "summand: %s\n", strerror(-ret));
 		exit_code = SMD_EXIT_FAILED;
 	}
 	smd_loaded_job_close(&loaded);

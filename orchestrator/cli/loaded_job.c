@@ -10,6 +10,7 @@
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/document/diagnostics.h"
 #include "orchestrator/frontend/job_flags.h"
+#include "reduction_server/base/printable.h"
 
 #define COMMAND_LINE "the command line"
 
@@ -96,13 +97,13 @@ static int report(const struct smd_loaded_job *loaded, struct smd_diagnostics *d
 							       : SMD_SEVERITY_WARNING,
 		stderr);
 	if (errors > 0) {
-		fprintf(stderr, "summand: %s: %zu error%s%s\n", name, errors,
+		smd_print_line(stderr, "summand: %s: %zu error%s%s\n", name, errors,
 			errors == 1 ? "" : "s",
 			loaded->use < SMD_USE_RUN ? "" : "; nothing was started");
 		return SMD_EXIT_USAGE;
 	}
 	if (ret) {
-		fprintf(stderr, "summand: %s: %s\n", name, strerror(-ret));
+		smd_print_line(stderr, "summand: %s: %s\n", name, strerror(-ret));
 		return SMD_EXIT_FAILED;
 	}
 	return SMD_EXIT_OK;
@@ -115,7 +116,7 @@ static int load(struct loader *loader)
 
 	loader->diagnostics = calloc(1, sizeof(*loader->diagnostics));
 	if (!loader->diagnostics) {
-		fprintf(stderr, "summand: %s\n", strerror(ENOMEM));
+		smd_print_line(stderr, "summand: %s\n", strerror(ENOMEM));
 		return SMD_EXIT_FAILED;
 	}
 	ret = decode(loader);
@@ -152,18 +153,18 @@ static int find_spec(struct loader *loader, const struct smd_command *command, i
 		const char *operand = loader->expanded.argv[i];
 
 		if (operand[0] == '-' && operand[1]) {
-			fprintf(stderr, "summand: %s: unknown option; --help lists them\n",
+			smd_print_line(stderr, "summand: %s: unknown option; --help lists them\n",
 				operand);
 			return -EINVAL;
 		}
 	}
 	if (noperands + (config != NULL) > 1) {
-		fprintf(stderr, "summand: one SPEC is needed, got %d: %s\n",
+		smd_print_line(stderr, "summand: one SPEC is needed, got %d: %s\n",
 			noperands + (config != NULL), command->synopsis);
 		return -EINVAL;
 	}
 	if (!path && !smd_job_flags_have_pools(loader->flags)) {
-		fprintf(stderr,
+		smd_print_line(stderr,
 			"summand: a job is needed: SPEC, --config=FILE or --worker-pool-spec=...: "
 			"%s\n",
 			command->synopsis);
@@ -175,7 +176,7 @@ static int find_spec(struct loader *loader, const struct smd_command *command, i
 	}
 	ret = smd_source_read(path, &loader->loaded->source, &error);
 	if (ret) {
-		fprintf(stderr, "summand: %s\n", error.text);
+		smd_print_line(stderr, "summand: %s\n", error.text);
 	}
 	return ret;
 }
@@ -196,7 +197,7 @@ static int parse(struct loader *loader, const struct smd_command *command, int *
 	}
 	*exit_code = SMD_EXIT_USAGE;
 	if (ret) {
-		fprintf(stderr, "summand: %s\n", error.text);
+		smd_print_line(stderr, "summand: %s\n", error.text);
 		return ret;
 	}
 	return find_spec(loader, command, noperands);
@@ -266,12 +267,12 @@ struct smd_plan *smd_loaded_job_plan(struct smd_loaded_job *loaded)
 	int ret = loaded->catalogue ? 0 : smd_catalogue_load(NULL, &loaded->catalogue, &error);
 
 	if (ret) {
-		fprintf(stderr, "summand: %s\n", error.text);
+		smd_print_line(stderr, "summand: %s\n", error.text);
 		return NULL;
 	}
 	ret = smd_plan_create(loaded->job, loaded->catalogue, &plan);
 	if (ret) {
-		fprintf(stderr, "summand: %s\n", strerror(-ret));
+		smd_print_line(stderr, "summand: %s\n", strerror(-ret));
 	}
 	return ret ? NULL : plan;
 }

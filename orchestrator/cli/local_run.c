@@ -18,6 +18,7 @@
 #include "orchestrator/runner/jobdir.h"
 #include "orchestrator/runner/log_file.h"
 #include "reduction_server/base/parse.h"
+#include "reduction_server/base/printable.h"
 
 #define GRACE_DEFAULT_S         30
 #define READY_TIMEOUT_DEFAULT_S 30
@@ -122,10 +123,10 @@ static int print_document(
 		ret = format ? smd_format_print(format, shown, out) : smd_yaml_print(shown, out);
 	}
 	if (ret) {
-		fprintf(stderr, "summand: %s\n", strerror(-ret));
+		smd_print_line(stderr, "summand: %s\n", strerror(-ret));
 	} else if (masked) {
 		fflush(out);
-		fprintf(stderr, "summand: warning: " SMD_SECRET_REMARK "\n");
+		smd_print_line(stderr, "summand: warning: " SMD_SECRET_REMARK "\n");
 	}
 	json_decref(shown);
 	return ret;
@@ -136,7 +137,7 @@ static int check_runtime(const char *name)
 	if (!name || smd_container_runtime_is_installed(smd_container_runtime_find(name))) {
 		return 0;
 	}
-	fprintf(stderr, "summand: --container-runtime=%s: not found on PATH\n", name);
+	smd_print_line(stderr, "summand: --container-runtime=%s: not found on PATH\n", name);
 	return -1;
 }
 
@@ -147,7 +148,7 @@ static int check_packages(const struct smd_loaded_job *loaded)
 	struct stat status;
 
 	if (code_dir && (stat(code_dir, &status) != 0 || !S_ISDIR(status.st_mode))) {
-		fprintf(stderr,
+		smd_print_line(stderr,
 			"summand: %s: code must be a directory on this machine for local-run, got "
 			"%s\n",
 			loaded->source.name, code_dir);
@@ -158,7 +159,7 @@ static int check_packages(const struct smd_loaded_job *loaded)
 
 		for (size_t n = 0; n < pool->npackage_uris; n++) {
 			if (strstr(pool->package_uris[n], "://")) {
-				fprintf(stderr,
+				smd_print_line(stderr,
 					"summand: %s: packageUris of worker pool %d: must be paths "
 					"on "
 					"this machine for local-run, got %s\n",
@@ -187,7 +188,7 @@ static int run(struct smd_loaded_job *loaded, struct smd_local_run_options *opti
 	options->plan_text = plan_text;
 	exit_code = smd_local_run(loaded->job, options, &error);
 	if (exit_code < 0) {
-		fprintf(stderr, "summand: %s\n", error.text);
+		smd_print_line(stderr, "summand: %s\n", error.text);
 		exit_code = SMD_EXIT_FAILED;
 	}
 	/* The exit code is the job's: that nobody has read its progress does not make it fail. */
@@ -255,7 +256,8 @@ static int run_and_print(struct smd_loaded_job *loaded, struct smd_local_run_opt
 	}
 	json_decref(resource);
 	if (fclose(out)) {
-		fprintf(stderr, "summand: standard output: not all of it could be written\n");
+		smd_print_line(
+			stderr, "summand: standard output: not all of it could be written\n");
 		exit_code = exit_code == SMD_EXIT_OK ? SMD_EXIT_FAILED : exit_code;
 	}
 	return exit_code;
@@ -273,7 +275,7 @@ static int start(struct smd_loaded_job *loaded, struct smd_local_run_options *op
 		return SMD_EXIT_USAGE;
 	}
 	if (smd_jobdir_open(&dir, loaded->job, job_dir, &error)) {
-		fprintf(stderr, "summand: %s\n", error.text);
+		smd_print_line(stderr, "summand: %s\n", error.text);
 		return SMD_EXIT_USAGE;
 	}
 	options->dir = &dir;

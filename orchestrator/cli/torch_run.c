@@ -13,6 +13,7 @@
 #include "orchestrator/runner/local_run.h"
 #include "orchestrator/runner/log_file.h"
 #include "reduction_server/base/options.h"
+#include "reduction_server/base/printable.h"
 
 #define GRACE_S         30
 #define READY_TIMEOUT_S 30
@@ -59,7 +60,9 @@ static void print_last_lines(FILE *log)
 	for (size_t i = 0; i < LOG_LINES; i++) {
 		char **place = &lines[(count + i) % LOG_LINES];
 
-		fputs(*place ? *place : "", stderr);
+		if (*place) {
+			smd_print_line(stderr, "%s", *place);
+		}
 		free(*place);
 	}
 	free(line);
@@ -75,7 +78,13 @@ static void print_failure(const struct torch_run *run, const struct smd_jobdir *
 	}
 	fputs("summand: Command [python3", stderr);
 	for (int i = 0; i < run->script.nwords; i++) {
-		fprintf(stderr, " %s", run->script.words[i]);
+		char *word = strdup(run->script.words[i]);
+
+		if (word) {
+			smd_printable(word);
+			fprintf(stderr, " %s", word);
+		}
+		free(word);
 	}
 	fprintf(stderr, "] failed. The last %d lines of the task output are included below:\n",
 		LOG_LINES);
@@ -98,12 +107,12 @@ static int run_job(const struct torch_run *run, struct smd_job *job, const char 
 	int exit_code;
 
 	if (smd_jobdir_open(&dir, job, run->job_dir, &error)) {
-		fprintf(stderr, "summand: %s\n", error.text);
+		smd_print_line(stderr, "summand: %s\n", error.text);
 		return SMD_EXIT_USAGE;
 	}
 	exit_code = smd_local_run(job, &options, &error);
 	if (exit_code < 0) {
-		fprintf(stderr, "summand: %s\n", error.text);
+		smd_print_line(stderr, "summand: %s\n", error.text);
 		exit_code = SMD_EXIT_FAILED;
 	} else if (exit_code == SMD_EXIT_FAILED) {
 		print_failure(run, &dir);
@@ -119,7 +128,7 @@ static int start(const struct torch_run *run)
 	int exit_code;
 
 	if (smd_torch_job_create(&run->script, &job, &spec)) {
-		fprintf(stderr, "summand: the script and its arguments must be UTF-8\n");
+		smd_print_line(stderr, "summand: the script and its arguments must be UTF-8\n");
 		return SMD_EXIT_USAGE;
 	}
 	if (run->dry_run) {
@@ -140,9 +149,9 @@ static int choose_devices(struct smd_torch_script *script)
 	int ret = smd_torch_devices_choose(script, &error);
 
 	if (ret) {
-		fprintf(stderr, "summand: %s\n", error.text);
+		smd_print_line(stderr, "summand: %s\n", error.text);
 	} else if (script->num_processes < asked) {
-		fprintf(stderr,
+		smd_print_line(stderr,
 			"summand: warning: --num-processes cannot be greater than the number of "
 			"available GPUs, which is %d; it was reset to that\n",
 			script->num_processes);
@@ -191,13 +200,13 @@ int smd_torch_run(int argc, char **argv)
 
 	if (ret) {
 		if (ret != -ENOEXEC) {
-			fprintf(stderr, "summand: %s\n", error.text);
+			smd_print_line(stderr, "summand: %s\n", error.text);
 		}
 		return ret == -ENOEXEC ? SMD_EXIT_OK : SMD_EXIT_USAGE;
 	}
 	run.script.words = argv + 1;
 	if (run.script.nwords == 0) {
-		fprintf(stderr, "summand: a script is needed: %s\n", command.synopsis);
+		smd_print_line(stderr, "summand: a script is needed: %s\n", command.synopsis);
 		return SMD_EXIT_USAGE;
 	}
 	if (!choose_devices(&run.script)) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "reduction_server/base/options.h"
+#include "reduction_server/base/printable.h"
 
 #define VERBS_MAX 16
 
@@ -29,7 +30,7 @@ static int refuse(const struct smd_verbs *verbs, const char *word)
 
 	for (const struct smd_absent_verb *verb = verbs->absent; verb->name; verb++) {
 		if (strcmp(word, verb->name) == 0) {
-			fprintf(stderr, "summand: %s: %s\n", word, verb->instead);
+			smd_print_line(stderr, "summand: %s: %s\n", word, verb->instead);
 			return SMD_EXIT_USAGE;
 		}
 	}
@@ -38,11 +39,11 @@ static int refuse(const struct smd_verbs *verbs, const char *word)
 	}
 	near = smd_suggest(word, names, n);
 	if (near) {
-		fprintf(stderr, "summand: %s: unknown command; did you mean `%s %s`?\n", word,
-			verbs->prefix, near);
+		smd_print_line(stderr, "summand: %s: unknown command; did you mean `%s %s`?\n",
+			word, verbs->prefix, near);
 	} else {
-		fprintf(stderr, "summand: %s: unknown command; `%s --help` lists them\n", word,
-			verbs->prefix);
+		smd_print_line(stderr, "summand: %s: unknown command; `%s --help` lists them\n",
+			word, verbs->prefix);
 	}
 	return SMD_EXIT_USAGE;
 }
@@ -50,7 +51,7 @@ static int refuse(const struct smd_verbs *verbs, const char *word)
 int smd_verbs_run(const struct smd_verbs *verbs, int argc, char **argv)
 {
 	if (argc < 2) {
-		fprintf(stderr, "summand: a command is needed; `%s --help` lists them\n",
+		smd_print_line(stderr, "summand: a command is needed; `%s --help` lists them\n",
 			verbs->prefix);
 		return SMD_EXIT_USAGE;
 	}

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "reduction_server/base/printable.h"
+
 /* "pointer: text"; the pointer of a root is nothing, and so is its colon. */
 static __attribute__((format(printf, 2, 0))) char *compose(
 	const struct smd_node *node, const char *format, va_list args)
@@ -132,16 +134,6 @@ static int compare(const void *a, const void *b)
 	return strcmp(left->text, right->text);
 }
 
-/* The file's own bytes may be in the text; none of them may steer a terminal. */
-static void make_harmless(char *text)
-{
-	for (; *text; text++) {
-		unsigned char c = (unsigned char)*text;
-
-		*text = (char)(c < 0x20 || c == 0x7F ? '?' : c);
-	}
-}
-
 void smd_diagnostics_print(
 	struct smd_diagnostics *diagnostics, const char *file, enum smd_severity least, FILE *out)
 {
@@ -156,21 +148,21 @@ void smd_diagnostics_print(
 	for (size_t i = 0; i < diagnostics->count; i++) {
 		const struct smd_diagnostic *diagnostic = &diagnostics->list[i];
 
-		make_harmless(diagnostic->text);
+		/* The file's own bytes may be in the text; none of them may steer a terminal. */
 		if (diagnostic->severity > least) {
 			continue;
 		}
 		if (diagnostic->at.flag) {
-			fprintf(out, "%s: ", diagnostic->at.flag);
+			smd_print_line(out, "%s: %s%s", diagnostic->at.flag,
+				words[diagnostic->severity], diagnostic->text);
 		} else {
-			fprintf(out, "%s:%d:%d: ", file, diagnostic->at.line,
-				diagnostic->at.column);
+			smd_print_line(out, "%s:%d:%d: %s%s", file, diagnostic->at.line,
+				diagnostic->at.column, words[diagnostic->severity],
+				diagnostic->text);
 		}
-		fputs(words[diagnostic->severity], out);
-		fprintf(out, "%s\n", diagnostic->text);
 	}
 	if (found > diagnostics->count) {
-		fprintf(out, "%s: %zu more are not shown\n", file, found - diagnostics->count);
+		smd_print_line(out, "%s: %zu more are not shown", file, found - diagnostics->count);
 	}
 }
 

@@ -8,6 +8,7 @@
 
 #include "orchestrator/document/diagnostics.h"
 #include "orchestrator/document/source.h"
+#include "reduction_server/base/printable.h"
 
 #define FLAG "--flags-file"
 /* Parts the items of a list: no flag's text has it. */
@@ -161,7 +162,7 @@ static int add_file(struct smd_flags_file *file, const char *path)
 	int ret = diagnostics ? smd_source_read(path, &source, &error) : -ENOMEM;
 
 	if (ret) {
-		fprintf(stderr, "summand: " FLAG ": %s\n",
+		smd_print_line(stderr, "summand: " FLAG ": %s\n",
 			error.text[0] ? error.text : strerror(-ret));
 		free(diagnostics);
 		return ret;
@@ -169,7 +170,7 @@ static int add_file(struct smd_flags_file *file, const char *path)
 	ret = add_document(file, &source, diagnostics);
 	smd_diagnostics_print(diagnostics, path, SMD_SEVERITY_WARNING, stderr);
 	if (ret && !diagnostics->found[SMD_SEVERITY_ERROR]) {
-		fprintf(stderr, "summand: " FLAG ": %s: %s\n", path, strerror(-ret));
+		smd_print_line(stderr, "summand: " FLAG ": %s: %s\n", path, strerror(-ret));
 	}
 	smd_diagnostics_clear(diagnostics);
 	free(diagnostics);
@@ -215,7 +216,7 @@ int smd_flags_file_expand(int argc, char **argv, struct smd_flags_file *out)
 	}
 	if (ret) {
 		if (ret == -ENOMEM) {
-			fprintf(stderr, "summand: %s\n", strerror(ENOMEM));
+			smd_print_line(stderr, "summand: %s\n", strerror(ENOMEM));
 		}
 		smd_flags_file_free(&file);
 		return ret;

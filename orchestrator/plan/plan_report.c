@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "orchestrator/plan/plan.h"
+#include "reduction_server/base/printable.h"
 
 #define CELL_MAX 64
 
@@ -127,8 +128,9 @@ void smd_plan_print(const struct smd_plan *plan, FILE *out)
 			write_row(plan, &job->pools[i], &rows[nrows++]);
 		}
 	}
-	fprintf(out, "job %s, %s: %d replica%s\n\n", job->id, job->display_name, replicas,
+	smd_print_line(out, "job %s, %s: %d replica%s", job->id, job->display_name, replicas,
 		plural(replicas));
+	fputc('\n', out);
 	print_table(rows, nrows, out);
 	if (plan->reduction_servers > 0) {
 		print_reduction(plan, out);

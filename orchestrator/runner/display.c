@@ -2,11 +2,13 @@
 #include "orchestrator/runner/display.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "reduction_server/base/clock.h"
+#include "reduction_server/base/printable.h"
 
 #define FRAME_NS        100000000u
 #define ROWS_DEFAULT    24
@@ -95,15 +97,26 @@ static void draw_frame(struct smd_display *display)
 	display->dirty = 0;
 }
 
+/* Display names, addresses and programs are foreign text. */
+static __attribute__((format(printf, 2, 0))) void print_line(
+	FILE *file, const char *format, va_list args)
+{
+	char *line;
+
+	if (vasprintf(&line, format, args) >= 0) {
+		smd_print_line(file, "%s", line);
+		free(line);
+	}
+}
+
 void smd_display_print(struct smd_display *display, const char *format, ...)
 {
 	va_list args;
 
 	erase_frame(display);
 	va_start(args, format);
-	vfprintf(display->file, format, args);
+	print_line(display->file, format, args);
 	va_end(args);
-	fputc('\n', display->file);
 	fflush(display->file);
 	display->dirty = 1;
 }
@@ -119,9 +132,8 @@ void smd_display_change(
 	}
 	fprintf(display->file, "%-*s  ", display->name_width, replica->name);
 	va_start(args, format);
-	vfprintf(display->file, format, args);
+	print_line(display->file, format, args);
 	va_end(args);
-	fputc('\n', display->file);
 	fflush(display->file);
 }
 

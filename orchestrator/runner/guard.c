@@ -12,6 +12,7 @@
 
 #include "orchestrator/runner/record.h"
 #include "reduction_server/base/clock.h"
+#include "reduction_server/base/printable.h"
 #include "worker/agent/descendants.h"
 
 #define PASS_NS          100000000 /* between two passes over what is left */
@@ -155,7 +156,7 @@ static int tell_death(const struct guard *guard, const struct smd_jobdir *dir)
 	}
 	snprintf(message, sizeof(message), "the job's runner was killed by signal %d (%s)", signo,
 		strsignal(signo));
-	fprintf(stderr, "summand: %s; nothing of the job is left\n", message);
+	smd_print_line(stderr, "summand: %s; nothing of the job is left\n", message);
 	smd_record_amend(dir, SMD_OUTCOME_FAILED, message);
 	return EXIT_FAILURE;
 }

@@ -14,6 +14,7 @@
 #include "orchestrator/runner/run.h"
 #include "orchestrator/runner/summary.h"
 #include "reduction_server/base/log.h"
+#include "reduction_server/base/printable.h"
 
 #define TICK_US             100000
 #define RESERVE_SIZE        65536 /* for the last state.json and summary.json */
@@ -437,7 +438,7 @@ int smd_local_run(const struct smd_job *job, const struct smd_local_run_options 
 	if (ret == 0) {
 		ret = run_job(&local, error);
 		if (ret < 0) {
-			fprintf(stderr, "summand: %s\n", error->text);
+			smd_print_line(stderr, "summand: %s\n", error->text);
 		}
 		exit(ret < 0 ? EXIT_FAILURE : ret);
 	}

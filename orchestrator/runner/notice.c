@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "orchestrator/runner/printable.h"
+#include "reduction_server/base/printable.h"
 
 /* The first word's kind and what follows the blank after it. */
 static int split_kind(const char *text, enum smd_runner_notice_kind *kind, size_t *skip)

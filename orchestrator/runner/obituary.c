@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "orchestrator/runner/printable.h"
+#include "reduction_server/base/printable.h"
 
 #define RECORD_MAX     4096
 #define ERROR_FILE_MAX (1 << 20)
@@ -92,6 +92,7 @@ void smd_obituary_sentence(const struct smd_replica *replica, char text[SMD_OBIT
 			replica->program ? replica->program : replica->name, strerror(end->value));
 		break;
 	}
+	smd_printable(text);
 }
 
 void smd_obituary_word(const struct smd_replica *replica, char text[SMD_OBITUARY_SIZE])

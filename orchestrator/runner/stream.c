@@ -8,8 +8,8 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "orchestrator/runner/printable.h"
 #include "reduction_server/base/log.h"
+#include "reduction_server/base/printable.h"
 
 #define HEAD_SIZE (SMD_REPLICA_NAME_MAX + SMD_STREAM_STAMP_SIZE + 16)
 

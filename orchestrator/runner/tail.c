@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "orchestrator/runner/printable.h"
+#include "reduction_server/base/printable.h"
 
 void smd_tail_add(struct smd_tail *tail, const char *text, size_t length)
 {

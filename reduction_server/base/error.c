@@ -5,6 +5,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "reduction_server/base/printable.h"
+
 void smd_error_write(struct smd_error *error, const char *format, ...)
 {
 	int saved = errno;
@@ -16,5 +18,6 @@ void smd_error_write(struct smd_error *error, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(error->text, sizeof(error->text), format, args);
 	va_end(args);
+	smd_printable(error->text);
 	errno = saved;
 }

@@ -73,6 +73,28 @@ done
 "$summand" custom-jobs validate - <reduction_server.json >/dev/null || fail "JSON on standard input"
 "$summand" custom-jobs validate - <skipped_pool.yaml >/dev/null || fail "YAML on standard input"
 
+# What is quoted steers no terminal: 8-bit orders (U+009B), text turned around (U+202E), ends of lines (U+2028).
+bad=$'x\xc2\x9b\xe2\x80\xae\xe2\x80\xa8\ny'
+spec=$(mktemp)
+printf '{"displayName": "%s", "workerPoolSpecs": [], "%s": 1}' "${bad%$'\n'y}" "${bad%$'\n'y}" >"$spec"
+shows() {
+	got=$("$summand" "$@" 2>&1 </dev/null)
+	case $got in
+	*$'\xc2\x9b'* | *$'\xe2\x80\xae'* | *$'\xe2\x80\xa8'* | *$'\n'y*) fail "$1 $2: must quote no raw controls, got: $got" ;;
+	*x????????*) ;;
+	*) fail "$1 $2: must quote what is wrong, got: $got" ;;
+	esac
+}
+shows "$bad"
+shows custom-jobs "$bad"
+shows custom-jobs plan "$bad"
+shows custom-jobs plan --format="$bad" reduction_server.json
+shows custom-jobs validate "$spec"
+shows custom-jobs env reduction_server.json --replica="$bad"
+shows custom-jobs local-run reduction_server.json --container-runtime="$bad"
+shows custom-jobs plan reduction_server.json --"$bad"
+rm "$spec"
+
 # What a shell makes of `env` is exactly what the JSON says.
 value=$(eval "$("$summand" custom-jobs env every_field.json --replica=workerpool0-0)"
 	printf '%s.' "$GREETING")

@@ -51,6 +51,7 @@ static void check_shown(const char *shown, size_t length)
 		unsigned char c = (unsigned char)shown[i];
 
 		must_hold((c >= 0x20 && c != 0x7f) || c == '\t' || c == '\n');
+		must_hold(c != 0xc2 || (unsigned char)shown[i + 1] >= 0xa0); /* U+0080 to U+009F */
 	}
 }
 

@@ -1,8 +1,10 @@
 /* Replaces what a terminal or a record cannot take. */
-#include "orchestrator/runner/printable.h"
+#include "reduction_server/base/printable.h"
 
-#include <ctype.h>
+#include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* The length of the UTF-8 character at `text`; 0: there is none, or it is a control character. */
 static size_t character(const unsigned char *text)
@@ -25,7 +27,7 @@ static size_t character(const unsigned char *text)
 	};
 
 	if (text[0] < 0x80) {
-		return !iscntrl(text[0]) || text[0] == '\t';
+		return (text[0] >= 0x20 && text[0] != 0x7f) || text[0] == '\t';
 	}
 	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
 		if (text[0] < forms[i].first || text[0] > forms[i].last) {
@@ -44,11 +46,53 @@ static size_t character(const unsigned char *text)
 	return 0;
 }
 
+/* Whether a character of several bytes says how others are shown. */
+static int steers(const unsigned char *text, size_t length)
+{
+	unsigned code;
+
+	if (length == 2) {
+		code = (text[0] & 0x1fU) << 6 | (text[1] & 0x3fU);
+		return code == 0x061c; /* the Arabic letter mark */
+	}
+	if (length != 3) {
+		return 0;
+	}
+	code = (text[0] & 0x0fU) << 12 | (text[1] & 0x3fU) << 6 | (text[2] & 0x3fU);
+	return code == 0x200e || code == 0x200f || (code >= 0x2028 && code <= 0x202e) ||
+	       (code >= 0x2066 && code <= 0x2069);
+}
+
+void smd_print_line(FILE *file, const char *format, ...)
+{
+	va_list args;
+	size_t length;
+	char *line;
+	int ret;
+
+	va_start(args, format);
+	ret = vasprintf(&line, format, args);
+	va_end(args);
+	if (ret < 0) {
+		return;
+	}
+	length = strlen(line);
+	if (length > 0 && line[length - 1] == '\n') {
+		line[length - 1] = '\0';
+	}
+	smd_printable(line);
+	fprintf(file, "%s\n", line);
+	free(line);
+}
+
 void smd_printable(char *text)
 {
 	while (*text) {
 		size_t length = character((const unsigned char *)text);
 
+		if (length > 1 && steers((const unsigned char *)text, length)) {
+			memset(text, '?', length);
+		}
 		if (length == 0) {
 			*text = '?';
 			length = 1;
