@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "reduction_server/base/printable.h"
+
 #define LOG_LINE_MAX 1024
 
 static const char *const level_names[] = {
@@ -20,6 +22,8 @@ static const char *const level_names[] = {
 static _Atomic int default_level = SMD_LOG_INFO;
 static _Atomic(smd_log_sink *) log_sink;
 
+static void tell_unknown(const char *value, int fallback);
+
 static int level_from_environment(int fallback)
 {
 	const char *value = getenv("SUMMAND_LOG");
@@ -28,6 +32,9 @@ static int level_from_environment(int fallback)
 		if (strcmp(value, level_names[i]) == 0) {
 			return (int)i;
 		}
+	}
+	if (value && *value) {
+		tell_unknown(value, fallback);
 	}
 	return fallback;
 }
@@ -62,6 +69,22 @@ static void write_line(enum smd_log_level level, const char *component, const ch
 	}
 }
 
+/* Once in a process, and whatever is shown: it is about what is shown. */
+static void tell_unknown(const char *value, int fallback)
+{
+	static atomic_flag told = ATOMIC_FLAG_INIT;
+	char sentence[LOG_LINE_MAX];
+
+	if (log_sink || atomic_flag_test_and_set(&told)) {
+		return;
+	}
+	snprintf(sentence, sizeof(sentence),
+		"SUMMAND_LOG: must be error, warn, info or debug, got \"%.256s\"; using %s", value,
+		level_names[fallback]);
+	smd_printable(sentence);
+	write_line(SMD_LOG_WARN, "log", sentence);
+}
+
 void smd_log(enum smd_log_level level, const char *component, const char *format, ...)
 {
 	smd_log_sink *sink = log_sink;
@@ -74,5 +97,6 @@ void smd_log(enum smd_log_level level, const char *component, const char *format
 	va_start(args, format);
 	vsnprintf(sentence, sizeof(sentence), format, args);
 	va_end(args);
+	smd_printable(sentence);
 	(sink ? sink : write_line)(level, component, sentence);
 }

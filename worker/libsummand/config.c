@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "reduction_server/base/log.h"
 #include "reduction_server/base/parse.h"
 #include "reduction_server/base/token.h"
 #include "reduction_server/transport/heartbeat.h"
@@ -83,12 +84,26 @@ static int add_pool(struct smd_config *config, const json_t *pool, struct smd_er
 	return 0;
 }
 
+/* Only where servers are wanted from it a bad one is an error; else it costs no job its life. */
+static int refuse_cluster_spec(
+	const struct smd_config *config, const char *rule, const char *got, struct smd_error *error)
+{
+	if (config->nservers > 0) {
+		smd_log(SMD_LOG_WARN, "config", "CLUSTER_SPEC: %s, got %.200s; it is not used",
+			rule, got);
+		return 0;
+	}
+	return smd_error_set(error, EINVAL, "CLUSTER_SPEC: %s, got %.200s", rule, got);
+}
+
 /* CLUSTER_SPEC gives what the environment's own variables and the options leave open. */
 static int read_cluster_spec(struct smd_config *config, struct smd_error *error)
 {
 	const char *text = getenv("CLUSTER_SPEC");
 	json_error_t reason;
 	const char *type = NULL;
+	const json_t *cluster;
+	const json_t *pool;
 	json_t *root;
 	int index = 0;
 	int ret = 0;
@@ -98,11 +113,22 @@ static int read_cluster_spec(struct smd_config *config, struct smd_error *error)
 	}
 	root = json_loads(text, 0, &reason);
 	if (!root) {
-		return smd_error_set(error, EINVAL, "CLUSTER_SPEC: must be JSON: %s", reason.text);
+		return refuse_cluster_spec(config, "must be JSON", reason.text, error);
+	}
+	cluster = json_object_get(root, "cluster");
+	if (!json_is_object(root) || (cluster && !json_is_object(cluster))) {
+		json_decref(root);
+		return refuse_cluster_spec(
+			config, "must be an object whose cluster is one", text, error);
+	}
+	pool = json_object_get(cluster, "workerpool2");
+	if (pool && !json_is_array(pool)) {
+		json_decref(root);
+		return refuse_cluster_spec(
+			config, "workerpool2 must list host:port strings", text, error);
 	}
 	if (config->nservers == 0) {
-		ret = add_pool(config,
-			json_object_get(json_object_get(root, "cluster"), "workerpool2"), error);
+		ret = add_pool(config, pool, error);
 	}
 	if (config->replica[0] == '\0' &&
 		json_unpack(root, "{s:{s:s, s:i}}", "task", "type", &type, "index", &index) == 0) {
