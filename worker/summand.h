@@ -20,10 +20,15 @@
  *   -ECONNRESET  a reduction server or another rank was lost
  *   -EPROTO      a peer sent what must not be sent
  *   -EIO         a CUDA call failed (names rank, call and error)
+ *   -EPERM       this process was forked from the one that made the context
  * Nothing waits for ever, except an operation for a rank that is alive and late, or in poll mode.
  *
  * Threads. Different threads may use a context and its communicators at once; calls on one
  * communicator must be made in the same order on every rank, so its caller orders them.
+ *
+ * Forks. A context is the process's that made it. A forked child keeps none of its connections, so
+ * the parent's end is noticed while the child lives; calls on the context return -EPERM there, and
+ * destroying it does nothing. The child may make a context of its own.
  *
  * Progress. A blocking call moves its own bytes, on its own thread. Operations that were started
  * and are not waited for are moved by the context's progress thread, which sleeps when nothing is
@@ -160,7 +165,8 @@ int smd_reduce_start(smd_comm *comm, const void *send, void *recv, size_t count,
 int smd_broadcast_start(smd_comm *comm, void *buffer, size_t count, enum smd_dtype dtype, int root,
 	smd_request **out);
 
-/* Moves what can be moved now; whether the request is done (1) or in flight (0). Never blocks. */
+/* Moves what can be moved now; whether the request is done (1) or in flight (0). Never blocks. -EPERM
+ * in a forked child. */
 int smd_request_test(smd_request *request);
 
 /* Blocks until the request is done, frees it, and returns how it ended. */

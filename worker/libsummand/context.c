@@ -8,8 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "reduction_server/base/clock.h"
+#include "reduction_server/base/forks.h"
 #include "reduction_server/base/log.h"
 
 /* ---- the last error of each thread ---- */
@@ -27,6 +29,22 @@ int smd_error_remember(int ret, const struct smd_error *error)
 const char *smd_error_message(void)
 {
 	return last_error.text[0] ? last_error.text : "no error";
+}
+
+/* ---- processes ---- */
+
+int smd_context_check_process(const struct smd_context *context)
+{
+	struct smd_error error = {""};
+
+	if (context->forks == smd_forks_count()) {
+		return 0;
+	}
+	smd_error_set(&error, EPERM,
+		"libsummand: this process was forked from the one that made the context: make a "
+		"context of its own, got pid %d, made by %d",
+		(int)getpid(), (int)context->pid);
+	return smd_error_remember(-EPERM, &error);
 }
 
 /* ---- on the owner of the progress engine ---- */
@@ -302,6 +320,10 @@ void smd_context_stats(smd_context *context, struct smd_stats *out)
 	static const struct smd_goal goal = {.done = stats_done};
 	struct stats_task stats = {.task = {.run = context_count}, .context = context};
 
+	if (smd_context_check_process(context)) {
+		*out = (struct smd_stats){0};
+		return;
+	}
 	smd_progress_await(&context->progress, &stats.task, &goal, &stats, 0);
 	smd_progress_lock(&context->progress);
 	*out = context->stats;
@@ -373,12 +395,16 @@ static int context_wait_ready(struct smd_context *context, struct smd_error *err
 int smd_context_register(
 	struct smd_context *context, void *base, size_t length, const struct smd_dmabuf *dmabuf)
 {
-	return smd_registrations_add(&context->registrations, base, length, dmabuf);
+	int ret = smd_context_check_process(context);
+
+	return ret ? ret : smd_registrations_add(&context->registrations, base, length, dmabuf);
 }
 
 void smd_context_deregister(struct smd_context *context, void *base, size_t length)
 {
-	smd_registrations_remove(&context->registrations, base, length);
+	if (smd_context_check_process(context) == 0) {
+		smd_registrations_remove(&context->registrations, base, length);
+	}
 }
 
 bool smd_context_is_device_registered(struct smd_context *context, const void *memory, size_t bytes)
@@ -398,6 +424,8 @@ int smd_context_create(const struct smd_context_options *options, smd_context **
 		smd_error_set(&error, ENOMEM, "cannot start: out of memory");
 		return smd_error_remember(-ENOMEM, &error);
 	}
+	context->pid = getpid();
+	context->forks = smd_forks_count();
 	ret = smd_config_read(options, &context->config, &error);
 	if (ret) {
 		goto free_context;
@@ -432,8 +460,8 @@ free_context:
 
 void smd_context_destroy(smd_context *context)
 {
-	if (!context) {
-		return;
+	if (!context || smd_context_check_process(context)) {
+		return; /* its parent's threads and lanes are not this process's to end */
 	}
 	smd_progress_end(&context->progress);
 	context_free_remotes(context);

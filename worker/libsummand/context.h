@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <sys/queue.h>
+#include <sys/types.h>
 
 #include "worker/libsummand/config.h"
 #include "worker/libsummand/deal.h"
@@ -24,6 +25,8 @@ struct event_base;
 struct smd_context {
 	struct smd_remote_owner remote_owner; /* first */
 	struct smd_config config;
+	pid_t pid;      /* of the process that made it, */
+	unsigned forks; /* which is so many forks away (forks.h) */
 	struct smd_progress progress;
 	struct smd_task connect;
 	struct event *deadline; /* it is over */
@@ -53,6 +56,10 @@ int smd_context_register(
 bool smd_context_is_device_registered(
 	struct smd_context *context, const void *memory, size_t bytes);
 void smd_context_deregister(struct smd_context *context, void *base, size_t length);
+
+/* In another process than the one that made the context: -EPERM, with a text for
+ * smd_error_message(). Its locks and lanes must then not be touched. */
+int smd_context_check_process(const struct smd_context *context);
 
 /* Keeps the text for smd_error_message() of the calling thread, and returns ret. */
 int smd_error_remember(int ret, const struct smd_error *error);

@@ -468,8 +468,12 @@ int smd_comm_create_within(struct smd_context *context, unsigned timeout_s, cons
 {
 	struct smd_error error = {""};
 	struct smd_comm *comm;
-	int ret = comm_check_arguments(group, nranks, rank, &error);
+	int ret = smd_context_check_process(context);
 
+	if (ret) {
+		return ret;
+	}
+	ret = comm_check_arguments(group, nranks, rank, &error);
 	if (ret == 0) {
 		ret = comm_create(context, group, nranks, rank, &comm, &error);
 	}
@@ -501,7 +505,7 @@ void smd_comm_destroy(smd_comm *comm)
 	static const struct smd_goal goal = {.done = comm_left};
 	struct smd_context *context;
 
-	if (!comm) {
+	if (!comm || smd_context_check_process(comm->context)) {
 		return;
 	}
 	context = comm->context;

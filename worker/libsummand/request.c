@@ -107,8 +107,12 @@ static int request_create(
 	struct smd_error error = {""};
 	struct smd_request *request = calloc(1, sizeof(*request));
 	struct smd_context *context = comm->context;
-	int ret;
+	int ret = smd_context_check_process(context);
 
+	if (ret) {
+		free(request);
+		return ret;
+	}
 	if (!request) {
 		smd_error_set(&error, ENOMEM, "%s in group %s: out of memory",
 			smd_collective_name(shape->collective), comm->group);
@@ -196,7 +200,11 @@ static int request_start(
 int smd_request_test(smd_request *request)
 {
 	struct smd_progress *progress = &request->comm->context->progress;
-	int finished;
+	int finished = smd_context_check_process(request->comm->context);
+
+	if (finished) {
+		return finished;
+	}
 
 	smd_progress_poll(progress);
 	smd_progress_lock(progress);
@@ -207,7 +215,9 @@ int smd_request_test(smd_request *request)
 
 int smd_request_wait(smd_request *request)
 {
-	return request_finish(request, NULL);
+	int ret = smd_context_check_process(request->comm->context);
+
+	return ret ? ret : request_finish(request, NULL);
 }
 
 static struct request_shape allreduce_shape(

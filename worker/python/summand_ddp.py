@@ -288,7 +288,7 @@ class Request:
         if not self._lock.acquire(blocking=False):
             return False  # another thread waits for it
         try:
-            return not self._handle or _lib().smd_request_test(self._handle) == 1
+            return not self._handle or _lib().smd_request_test(self._handle) != 0
         finally:
             self._lock.release()
 

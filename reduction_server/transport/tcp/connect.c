@@ -67,6 +67,7 @@ int smd_tcp_connect(struct event_base *base, const char *address, unsigned shard
 	return 0;
 
 free_lane:
+	smd_forks_forget(&tcp->forked);
 	free(tcp);
 close_fd:
 	close(fd);

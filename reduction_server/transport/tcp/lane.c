@@ -123,6 +123,7 @@ struct tcp_lane *smd_tcp_lane_create(int fd)
 	tcp->watch.patience_ms = PEER_SILENT_MS;
 	TAILQ_INIT(&tcp->tx);
 	tcp_set_options(fd);
+	smd_forks_close(&tcp->forked, fd);
 	return tcp;
 }
 

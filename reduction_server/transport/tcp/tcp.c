@@ -50,6 +50,7 @@ static void tcp_close(struct smd_lane *lane)
 	assert(!tcp->closed);
 	tcp->closed = true;
 	tcp_forget_events(tcp);
+	smd_forks_forget(&tcp->forked);
 	close(tcp->fd);
 	while (!TAILQ_EMPTY(&tcp->tx)) {
 		struct smd_send *send = TAILQ_FIRST(&tcp->tx);

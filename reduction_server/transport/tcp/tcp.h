@@ -7,6 +7,7 @@
 #include <netinet/tcp.h>
 #include <stdbool.h>
 
+#include "reduction_server/base/forks.h"
 #include "reduction_server/transport/transports.h"
 
 struct event;
@@ -30,6 +31,7 @@ struct tcp_watch {
 struct tcp_lane {
 	struct smd_lane lane;
 	int fd;
+	struct smd_fork_entry forked; /* a child has no use for the socket */
 	struct event_base *base;
 	struct event *readable;
 	struct event *writable;
