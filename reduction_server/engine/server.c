@@ -21,6 +21,7 @@ struct smd_server {
 	struct smd_listener *listeners[SMD_TRANSPORTS_MAX];
 	unsigned nlisteners;
 	bool has_devices;
+	bool told_listening;
 	struct smd_greeter greeter;
 	struct event *janitor;
 	struct event *ended; /* some shard has ended */
@@ -185,7 +186,20 @@ static int server_create_events(struct smd_server *server, struct event_base *ba
 		       : -ENOMEM;
 }
 
-/* The first transport finds the port if that is open; the others listen at the same. */
+static int server_tell_listening(
+	struct smd_server *server, const struct smd_server_config *config, struct smd_error *error)
+{
+	if (server->told_listening || !config->on_listening) {
+		return 0;
+	}
+	server->told_listening = true;
+	return config->on_listening(config->owner, error);
+}
+
+/*
+ * The first transport finds the port if that is open; the others listen at the same. The kernel
+ * takes no word for a device from who has other rights than when it was opened.
+ */
 static int server_listen(
 	struct smd_server *server, const struct smd_server_config *config, struct smd_error *error)
 {
@@ -193,10 +207,17 @@ static int server_listen(
 		const struct smd_server_transport *wanted = &config->transports[i];
 		struct smd_error why = {""};
 		char address[sizeof(server->address)];
-		int ret = wanted->ops->listen(server->base,
+		int ret = 0;
+
+		if (wanted->ops->device) {
+			ret = server_tell_listening(server, config, error);
+		}
+		if (ret) {
+			return ret;
+		}
+		ret = wanted->ops->listen(server->base,
 			server->nlisteners ? server->address : config->listen, server_on_accept,
 			server, &server->listeners[server->nlisteners], address, &why);
-
 		if (ret && wanted->needed) {
 			return smd_error_set(error, -ret, "%s", why.text);
 		}
@@ -249,8 +270,8 @@ int smd_server_start(struct event_base *base, const struct smd_server_config *co
 	}
 	/* No lane is taken before the loop turns, so the shards may start later. */
 	ret = server_listen(server, config, error);
-	if (ret == 0 && config->on_listening) {
-		ret = config->on_listening(config->owner, error);
+	if (ret == 0) {
+		ret = server_tell_listening(server, config, error);
 	}
 	if (ret == 0) {
 		ret = server_start_shards(server, config, error);

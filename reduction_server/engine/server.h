@@ -40,7 +40,10 @@ struct smd_server_config {
 	unsigned greeting_s;           /* a lane that has not said HELLO by then is closed; 0:
 					  SMD_GREETING_DEFAULT_S */
 	const char *token;             /* what HELLO must carry; NULL: anything */
-	/* When it listens, before it starts a thread: to give up what only listening needs. Or NULL. */
+	/*
+	 * When it listens over all transports that need no device, before it opens a device or
+	 * starts a thread: to give up what only that needed. Or NULL.
+	 */
 	int (*on_listening)(void *owner, struct smd_error *error);
 	void (*on_ended)(void *owner); /* on the loop, when the last shard has ended; or NULL */
 	void *owner;
