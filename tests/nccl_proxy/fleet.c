@@ -28,22 +28,18 @@
 
 #define DOING_BYTES 128
 #define STARVED_NS  100000000ull /* how often the nodes' starvation is read */
-#define BEGIN_S     20           /* a node that has not begun by then is forked again, once */
 #define LIMITS_MOST 4            /* a fleet ends after so many times its limit in any case */
 
 /* What the process that runs a fleet knows of a node. */
 struct seat {
 	pid_t pid;     /* 0: ended */
 	int bootstrap; /* -1: closed at the other end */
-	bool again;    /* it was forked a second time */
-	double forked;
 	uint64_t starved_ns; /* so far, of this process */
 };
 
 /* What all processes of the fleet see. */
 struct board {
 	char doing[FLEET_NODES_MAX][DOING_BYTES];
-	_Atomic bool begun[FLEET_NODES_MAX];
 	_Atomic uint64_t starved_ns; /* of the node that starved most */
 };
 
@@ -185,7 +181,7 @@ static void run_node(const struct fleet *fleet, int rank, int bootstrap, pid_t p
 	snprintf(name, sizeof(name), "node-%d", rank);
 	setenv("SUMMAND_REPLICA", name, 1);
 	self = &node;
-	atomic_store(&board->begun[rank], true);
+	fleet_doing("has begun");
 	fleet->body(&node);
 	exit(0);
 }
@@ -199,7 +195,6 @@ static void start_node(const struct fleet *fleet, struct seat *seats, int rank)
 	snprintf(board->doing[rank], DOING_BYTES, "has not begun");
 	CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
 	seats[rank].bootstrap = ends[0];
-	seats[rank].forked = clock_seconds();
 	seats[rank].starved_ns = 0;
 	seats[rank].pid = fork();
 	CHECK(seats[rank].pid >= 0);
@@ -221,26 +216,6 @@ static void start_nodes(const struct fleet *fleet, struct seat *seats)
 	}
 	for (int r = 0; r < fleet->nnodes; r++) {
 		start_node(fleet, seats, r);
-	}
-}
-
-/*
- * fork() of a program with a sanitizer may stand still in the new process, before anything of ours
- * runs in it. Such a node has done nothing yet, so another one may take its place.
- */
-static void start_again(const struct fleet *fleet, struct seat *seats)
-{
-	for (int r = 0; r < fleet->nnodes; r++) {
-		if (seats[r].pid && !seats[r].again && !atomic_load(&board->begun[r]) &&
-			clock_seconds() - seats[r].forked > BEGIN_S) {
-			fprintf(stderr, "node %d: did not begin, and is forked again\n", r);
-			kill(seats[r].pid, SIGKILL);
-			waitpid(seats[r].pid, NULL, 0);
-			close(seats[r].bootstrap);
-			seats[r].bootstrap = -1;
-			seats[r].again = true;
-			start_node(fleet, seats, r);
-		}
 	}
 }
 
@@ -356,7 +331,6 @@ static bool attend(const struct fleet *fleet, struct seat *seats)
 			publish_starved(fleet, seats);
 			look = clock_seconds() + STARVED_NS * 1e-9;
 		}
-		start_again(fleet, seats);
 		if (all_call(seats, fleet->nnodes)) {
 			carry(seats, fleet->nnodes);
 		} else {

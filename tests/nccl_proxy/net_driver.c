@@ -454,7 +454,7 @@ int main(int argc, char **argv)
 		for (int v = 0; v < NET_VERSIONS; v++) {
 			struct run run = {&scenarios[s], net_versions[v]};
 			const struct fleet fleet = {
-				scenarios[s].nnodes, 60, scenarios[s].killed, body, &run};
+				scenarios[s].nnodes, FLEET_S, scenarios[s].killed, body, &run};
 			double begin = now();
 			bool good;
 

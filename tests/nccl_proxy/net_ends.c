@@ -23,6 +23,7 @@ struct ends connect_to(struct fleet_node *node, const struct net *net, int to, i
 	double end = now() + WAIT_S * fleet_slowness();
 	void *listen = NULL;
 
+	fleet_doing("connecting to node %d, and from node %d", to, from);
 	CHECK_EQUAL(net_listen(net, 0, mine, &listen), NCCL_SUCCESS);
 	fleet_gather(node, mine, sizeof(mine), all);
 	while (!ends.send || !ends.recv) {
@@ -35,6 +36,7 @@ struct ends connect_to(struct fleet_node *node, const struct net *net, int to, i
 		CHECK(now() < end);
 	}
 	CHECK_EQUAL(net_close_listen(net, listen), NCCL_SUCCESS);
+	fleet_doing("connected");
 	if (getenv("NET_DRIVER_OVER")) {
 		char text[32];
 
@@ -54,6 +56,7 @@ struct ends connect_ring(struct fleet_node *node, const struct net *net)
 
 void close_ends(const struct net *net, const struct ends *ends)
 {
+	fleet_doing("closing");
 	CHECK_EQUAL(net_close_send(net, ends->send), NCCL_SUCCESS);
 	CHECK_EQUAL(net_close_receive(net, ends->recv), NCCL_SUCCESS);
 }

@@ -12,6 +12,7 @@
 #include "tests/nccl_proxy/net_call.h"
 
 #define WAIT_S   60 /* for what must end by itself */
+#define FLEET_S  90 /* of a fleet: later, so that the check tells what did not end */
 #define NOBODY_S 2  /* SUMMAND_CONNECT_TIMEOUT of the scenario that waits for it */
 
 struct ends {

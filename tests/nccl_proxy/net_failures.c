@@ -156,6 +156,7 @@ void close_pending(struct fleet_node *node, struct net *net)
 	free(in);
 	close_ends(net, &ends);
 	ends = connect_ring(node, net); /* nothing is left of it */
+	fleet_barrier(node);            /* the other node may still wait for the answer to its greeting */
 	close_ends(net, &ends);
 }
 
