@@ -2,11 +2,14 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "orchestrator/cli/custom_jobs.h"
 #include "orchestrator/cli/loaded_job.h"
 #include "orchestrator/cli/verbs.h"
+#include "orchestrator/contract/caller.h"
 #include "orchestrator/contract/environment.h"
 #include "orchestrator/job/secret.h"
 #include "reduction_server/base/parse.h"
@@ -41,10 +44,28 @@ static int set_process(void *target, const char *value, struct smd_error *error)
 	return 0;
 }
 
+/* What of the caller's environment is unset: null. */
+static int add_unset(const struct smd_environment *environment, json_t *json)
+{
+	int failed = 0;
+
+	for (size_t i = 0; environ[i] && !failed; i++) {
+		const char *variable = environ[i];
+
+		if (smd_caller_withholds(environ, variable, environment)) {
+			char *name = strndup(variable, strcspn(variable, "="));
+
+			failed = !name || json_object_set_new(json, name, json_null());
+			free(name);
+		}
+	}
+	return failed;
+}
+
 static int print_json(const struct smd_environment *environment, int masks)
 {
 	json_t *json = json_object();
-	int failed = !json;
+	int failed = !json || add_unset(environment, json);
 
 	for (size_t i = 0; i < environment->count && !failed; i++) {
 		const struct smd_variable *variable = &environment->variables[i];
@@ -87,7 +108,7 @@ static int print_process(const struct smd_contract *contract, int pool, int inde
 	}
 	selection->has_masked |= masks && smd_environment_has_secrets(&environment);
 	ret = selection->as_json ? print_json(&environment, masks)
-				 : smd_environment_print(&environment, masks, stdout);
+				 : smd_environment_print(&environment, environ, masks, stdout);
 	smd_environment_free(&environment);
 	return ret;
 }

@@ -212,7 +212,10 @@ int smd_contract_environment(const struct smd_contract *contract, int pool, int 
 {
 	const struct smd_position position = {.pool = pool, .index = index, .process = process};
 	const struct smd_job_pool *spec = &contract->job->pools[pool];
-	struct smd_environment environment = {0};
+	const struct smd_job_pool *servers = &contract->job->pools[2];
+	struct smd_environment environment = {
+		.has_servers =
+			servers->replica_count > 0 && servers->role == SMD_ROLE_REDUCTION_SERVER};
 	int ret = add_families(contract, &position, &environment);
 
 	for (size_t i = 0; i < spec->nenv && !ret; i++) {

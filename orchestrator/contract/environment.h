@@ -34,6 +34,7 @@ struct smd_placement {
 struct smd_environment {
 	struct smd_variable *variables; /* no name occurs twice */
 	size_t count;
+	int has_servers; /* the job's own reduction servers are the only ones it is told of */
 };
 
 struct smd_contract;
@@ -76,9 +77,11 @@ int smd_environment_has_secrets(const struct smd_environment *environment);
 /* What is shown of a variable's value: the mask, where its name says that it is a secret. */
 const char *smd_variable_shown(const struct smd_variable *variable);
 
-/* One line each for a shell to read; -EIO when the file cannot be written. If it masks, secrets are
- * comments, and a remark says so: no program may take a mask for a value. */
-int smd_environment_print(const struct smd_environment *environment, int masks, FILE *out);
+/* One line each for a shell to read, after what of the caller's environment is unset; -EIO when the
+ * file cannot be written. If it masks, secrets are comments, and a remark says so: no program may
+ * take a mask for a value. */
+int smd_environment_print(
+	const struct smd_environment *environment, char *const *caller, int masks, FILE *out);
 void smd_environment_free(struct smd_environment *environment);
 
 /*

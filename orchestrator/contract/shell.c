@@ -1,7 +1,8 @@
-/* A process's variables as a shell reads them: export NAME='VALUE' */
+/* A process's variables as a shell reads them: unset NAME, export NAME='VALUE' */
 #include <errno.h>
 #include <string.h>
 
+#include "orchestrator/contract/caller.h"
 #include "orchestrator/contract/contract.h"
 #include "orchestrator/job/secret.h"
 
@@ -45,8 +46,25 @@ const char *smd_variable_shown(const struct smd_variable *variable)
 	return is_secret(variable) ? SMD_SECRET_MASK : variable->value;
 }
 
-int smd_environment_print(const struct smd_environment *environment, int masks, FILE *out)
+static void print_unset(const struct smd_environment *environment, char *const *caller, FILE *out)
 {
+	int count = 0;
+
+	for (size_t i = 0; caller[i]; i++) {
+		if (smd_caller_withholds(caller, caller[i], environment)) {
+			fprintf(out, "%s %.*s", count++ ? "" : "unset",
+				(int)strcspn(caller[i], "="), caller[i]);
+		}
+	}
+	if (count) {
+		fputc('\n', out);
+	}
+}
+
+int smd_environment_print(
+	const struct smd_environment *environment, char *const *caller, int masks, FILE *out)
+{
+	print_unset(environment, caller, out);
 	if (masks && smd_environment_has_secrets(environment)) {
 		fprintf(out, "# " SMD_SECRET_REMARK "\n");
 	}

@@ -21,7 +21,8 @@ static void write_environment(const struct smd_launcher *launcher,
 	FILE *file = open_memstream(&text, &length);
 	int ret;
 
-	ret = file ? smd_environment_print(environment, !launcher->show_secrets, file) : -ENOMEM;
+	ret = file ? smd_environment_print(environment, environ, !launcher->show_secrets, file)
+		   : -ENOMEM;
 	ret = (file && fclose(file)) || ret ? -ENOMEM : 0;
 	snprintf(name, sizeof(name), "env/%s.env", replica->name);
 	ret = ret ? ret : smd_jobdir_write(dir, name, text, length);

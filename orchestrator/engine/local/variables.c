@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "orchestrator/contract/caller.h"
+
 #define PATH_DEFAULT "/usr/local/bin:/usr/bin:/bin"
 
 static const char *inherited_value(char *const *inherited, const char *name)
@@ -98,7 +100,8 @@ char **smd_variables_merge(char *const *inherited, const struct smd_environment 
 		ret = add(&list, environment->variables[i].name, environment->variables[i].value);
 	}
 	for (size_t i = 0; i < ninherited && !ret; i++) {
-		if (!has(&list, inherited[i])) {
+		if (!has(&list, inherited[i]) &&
+			!smd_caller_withholds(inherited, inherited[i], environment)) {
 			list.texts[list.count] = strdup(inherited[i]);
 			ret = list.texts[list.count] ? 0 : -ENOMEM;
 			list.count += ret == 0;

@@ -32,7 +32,7 @@ static void test_merge(void **state)
 {
 	struct smd_variable variables[] = {
 		{(char[]){"MODE"}, (char[]){"inner"}}, {(char[]){"EMPTY"}, (char[]){""}}};
-	const struct smd_environment environment = {variables, 2};
+	const struct smd_environment environment = {.variables = variables, .count = 2};
 	char **merged = smd_variables_merge(inherited, &environment, "/opt/bin", NULL, 3);
 
 	(void)state;
@@ -50,7 +50,7 @@ static void test_the_specs_path_comes_first(void **state)
 {
 	struct smd_variable variables[] = {{(char[]){"PATH"}, (char[]){"/mine"}},
 		{(char[]){"SUMMAND_NOTIFY_FD"}, (char[]){"1"}}};
-	const struct smd_environment environment = {variables, 2};
+	const struct smd_environment environment = {.variables = variables, .count = 2};
 	char **merged = smd_variables_merge(inherited, &environment, "/opt/bin", NULL, 3);
 
 	(void)state;
@@ -65,7 +65,7 @@ static void test_libraries(void **state)
 	static char outer[] = "LD_LIBRARY_PATH=/outer";
 	char *const with_outer[] = {home, outer, NULL};
 	struct smd_variable variables[] = {{(char[]){"LD_LIBRARY_PATH"}, (char[]){"/mine"}}};
-	const struct smd_environment mine = {variables, 1};
+	const struct smd_environment mine = {.variables = variables, .count = 1};
 	const struct smd_environment none = {0};
 	char **merged = smd_variables_merge(with_outer, &none, "/opt/bin", "/opt/lib", 3);
 

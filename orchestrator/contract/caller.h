@@ -1,0 +1,21 @@
+/*
+ * What of the caller's environment reaches a replica: all but what says whose process the caller
+ * is.
+ *
+ * A rank, a cluster or a run that another launcher has told the caller would tell a replica the
+ * wrong thing wherever its own contract is silent.
+ */
+#ifndef SMD_CONTRACT_CALLER_H
+#define SMD_CONTRACT_CALLER_H
+
+#include "orchestrator/contract/environment.h"
+
+/*
+ * Whether the caller's variable ("NAME=value") is kept from a process with that environment.
+ * Addresses and the token of reduction servers that are not the job's own are the caller's setting,
+ * unless the caller is a replica itself: then they are those of its job.
+ */
+int smd_caller_withholds(
+	char *const *caller, const char *variable, const struct smd_environment *environment);
+
+#endif
