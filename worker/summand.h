@@ -50,7 +50,8 @@
  *   SUMMAND_REDUCTION_SERVERS  "host:port,host:port,..."; else CLUSTER_SPEC's workerpool2
  *   SUMMAND_REPLICA            this process's name in messages; else CLUSTER_SPEC's task,
  *                              else host:pid
- *   SUMMAND_JOB_ID             keeps the group names of different jobs apart
+ *   SUMMAND_JOB_ID             keeps the group names of different jobs apart; else what the
+ *                              launcher says (PMIX_NAMESPACE, MASTER_ADDR and MASTER_PORT, ...)
  *   SUMMAND_TOKEN_FILE         holds the token that the servers ask for
  *   SUMMAND_CONNECT_TIMEOUT    seconds, default 30
  *   SUMMAND_HEARTBEAT_LIMIT    seconds after which a silent server is lost, default 15
@@ -165,8 +166,8 @@ int smd_reduce_start(smd_comm *comm, const void *send, void *recv, size_t count,
 int smd_broadcast_start(smd_comm *comm, void *buffer, size_t count, enum smd_dtype dtype, int root,
 	smd_request **out);
 
-/* Moves what can be moved now; whether the request is done (1) or in flight (0). Never blocks. -EPERM
- * in a forked child. */
+/* Moves what can be moved now; whether the request is done (1) or in flight (0). Never blocks.
+ * -EPERM in a forked child. */
 int smd_request_test(smd_request *request);
 
 /* Blocks until the request is done, frees it, and returns how it ended. */

@@ -63,6 +63,7 @@ void smd_server_comm_free(struct smd_server_comm *comm)
 {
 	comm_free_slots(comm);
 	free(comm->members);
+	free(comm->job);
 	free(comm->name);
 	free(comm);
 }
@@ -111,8 +112,8 @@ static int comm_may_form(const struct smd_comms *comms, const char *name,
 	return 0;
 }
 
-static int comm_create(struct smd_comms *comms, const char *name, const struct smd_join *join,
-	struct smd_server_comm **out, struct smd_error *error)
+static int comm_create(struct smd_comms *comms, const char *name, const char *job,
+	const struct smd_join *join, struct smd_server_comm **out, struct smd_error *error)
 {
 	struct smd_server_comm *comm = calloc(1, sizeof(*comm));
 
@@ -124,12 +125,14 @@ static int comm_create(struct smd_comms *comms, const char *name, const struct s
 	comm->nranks = join->nranks;
 	comm->table_hash = join->table_hash;
 	comm->since_ns = smd_clock_ns();
+	comm->job = strdup(job);
 	comm->name = strdup(name);
 	comm->members = calloc(comm->nranks, sizeof(*comm->members));
-	if (!comm->name || !comm->members) {
+	if (!comm->job || !comm->name || !comm->members) {
 		smd_server_comm_free(comm);
 		return comm_no_memory(name, error);
 	}
+	comm->group = comm->name + strlen(name) - strlen(join->group);
 	TAILQ_INSERT_TAIL(&comms->list, comm, link);
 	*out = comm;
 	return 0;
@@ -219,6 +222,23 @@ void smd_server_comm_slot_freed(struct smd_server_comm *comm)
 	comm_retire_if_gone(comm);
 }
 
+/* ---- telling ---- */
+
+/* What is no end of it: to all members, or to those that the slot has a part of. */
+static void comm_tell(struct smd_server_comm *comm, const struct smd_slot *slot,
+	enum smd_log_level level, const char *text)
+{
+	uint8_t payload[SMD_CONTROL_MAX];
+	size_t length = smd_text_encode(text, payload);
+
+	smd_log_peer(level, comm->resources->name, comm->name, "%s", text);
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		if (comm->members[r] && (!slot || slot->whole[r])) {
+			smd_peer_send(comm->members[r], SMD_FRAME_LATE, 0, payload, length);
+		}
+	}
+}
+
 /* ---- joining ---- */
 
 static void comm_activate(struct smd_server_comm *comm)
@@ -254,25 +274,55 @@ static struct smd_member *comm_any_member(const struct smd_server_comm *comm)
 	return NULL;
 }
 
+/*
+ * Ranks without a job are told apart from those of another one by nothing but what they say that
+ * does not fit, so this goes with what does not.
+ */
+static const char *comm_hint(const char *job)
+{
+	return job[0] ? "" : "; two jobs without SUMMAND_JOB_ID use one group name? Set it";
+}
+
+static bool comm_is_called(const struct smd_server_comm *comm, const char *job, const char *group)
+{
+	return strcmp(comm->job, job) == 0 && strcmp(comm->group, group) == 0;
+}
+
+/*
+ * The rank is there already. While the others have not begun nobody can know which of the two is
+ * theirs, so all hear of it. Those who work are not disturbed; but where they have no job, and so
+ * may be a mixture of two, they are warned, once.
+ */
+static int comm_joined_twice(
+	struct smd_server_comm *comm, const struct smd_member *member, struct smd_error *error)
+{
+	int ret = smd_error_set(error, EEXIST,
+		"group %.120s: rank %u may join once, got it from %.120s and again from %.120s%s",
+		comm->name, member->rank, smd_peer_replica(comm->members[member->rank]),
+		smd_peer_replica(member), comm_hint(comm->job));
+
+	if (comm->state == SMD_SERVER_COMM_FORMING) {
+		smd_server_comm_abort(comm, -ret, error->text);
+	} else if (comm->job[0] == '\0' && !comm->told_twice) {
+		comm->told_twice = true;
+		comm_tell(comm, NULL, SMD_LOG_DEBUG, error->text);
+	}
+	return ret;
+}
+
 /* The communicator of that name that this rank belongs to: one that forms, or none yet. */
-static int comm_find(struct smd_comms *comms, const char *name, const struct smd_member *member,
-	struct smd_server_comm **out, struct smd_error *error)
+static int comm_find(struct smd_comms *comms, const char *job, const char *group,
+	const struct smd_member *member, struct smd_server_comm **out, struct smd_error *error)
 {
 	struct smd_server_comm *comm;
 
 	*out = NULL;
 	TAILQ_FOREACH (comm, &comms->list, link) {
-		const struct smd_member *there;
-
-		if (strcmp(comm->name, name) != 0 || comm->state == SMD_SERVER_COMM_ABORTED) {
+		if (!comm_is_called(comm, job, group) || comm->state == SMD_SERVER_COMM_ABORTED) {
 			continue;
 		}
-		there = member->rank < comm->nranks ? comm->members[member->rank] : NULL;
-		if (there) {
-			return smd_error_set(error, EEXIST,
-				"group %s: rank %u may join once, got it from %s and again from %s",
-				name, member->rank, smd_peer_replica(there),
-				smd_peer_replica(member));
+		if (member->rank < comm->nranks && comm->members[member->rank]) {
+			return comm_joined_twice(comm, member, error);
 		}
 		if (comm->state == SMD_SERVER_COMM_FORMING) {
 			*out = comm;
@@ -290,16 +340,16 @@ static int comm_agree(struct smd_server_comm *comm, const struct smd_member *mem
 
 	if (there && join->nranks != comm->nranks) {
 		ret = smd_error_set(error, EINVAL,
-			"group %s: all ranks must agree on their number, got %u from rank %u (%s) "
-			"and %u from rank %u (%s)",
+			"group %.120s: all ranks must agree on their number, got %u from rank %u "
+			"(%.100s) and %u from rank %u (%.100s)%s",
 			comm->name, comm->nranks, there->rank, smd_peer_replica(there),
-			join->nranks, member->rank, smd_peer_replica(member));
+			join->nranks, member->rank, smd_peer_replica(member), comm_hint(comm->job));
 	} else if (there && join->table_hash != comm->table_hash) {
 		ret = smd_error_set(error, EINVAL,
-			"group %s: all ranks must have the same reduction servers in the same "
-			"order, but rank %u (%s) and rank %u (%s) differ",
+			"group %.120s: all ranks must have the same reduction servers in the same "
+			"order, but rank %u (%.100s) and rank %u (%.100s) differ%s",
 			comm->name, there->rank, smd_peer_replica(there), member->rank,
-			smd_peer_replica(member));
+			smd_peer_replica(member), comm_hint(comm->job));
 	}
 	if (ret) {
 		smd_server_comm_abort(comm, -ret, error->text);
@@ -323,12 +373,12 @@ int smd_server_comm_join(struct smd_comms *comms, struct smd_member *member, con
 		return smd_error_set(error, EINVAL, "group %s: rank must be below %u, got %u", name,
 			join->nranks, member->rank);
 	}
-	ret = comm_find(comms, name, member, &comm, error);
+	ret = comm_find(comms, job, join->group, member, &comm, error);
 	if (ret == 0 && comm) {
 		ret = comm_agree(comm, member, join, error);
 	} else if (ret == 0) {
 		ret = comm_may_form(comms, name, member, join->nranks, error);
-		ret = ret ? ret : comm_create(comms, name, join, &comm, error);
+		ret = ret ? ret : comm_create(comms, name, job, join, &comm, error);
 	}
 	if (ret) {
 		return ret;
@@ -456,20 +506,6 @@ static unsigned name_missing(
 		snprintf(text + used, size - used, " and %u more", missing - NAMED_RANKS_MAX);
 	}
 	return missing;
-}
-
-static void comm_tell(struct smd_server_comm *comm, const struct smd_slot *slot,
-	enum smd_log_level level, const char *text)
-{
-	uint8_t payload[SMD_CONTROL_MAX];
-	size_t length = smd_text_encode(text, payload);
-
-	smd_log_peer(level, comm->resources->name, comm->name, "%s", text);
-	for (unsigned r = 0; r < comm->nranks; r++) {
-		if (comm->members[r] && (!slot || slot->whole[r])) {
-			smd_peer_send(comm->members[r], SMD_FRAME_LATE, 0, payload, length);
-		}
-	}
 }
 
 static void comm_check_forming(struct smd_server_comm *comm, uint64_t now_ns)

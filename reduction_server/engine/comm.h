@@ -55,7 +55,9 @@ struct smd_server_comm {
 	struct smd_comms *comms;         /* that it is one of */
 	struct smd_resources *resources; /* the shard's */
 	enum smd_server_comm_state state;
-	char *name; /* "job/group" */
+	char *job;   /* with `group`, which communicator it is */
+	char *group; /* points into `name` */
+	char *name;  /* "job/group", for messages: no key, since either may have a slash */
 	unsigned nranks;
 	uint64_t table_hash;
 	uint16_t epoch;
@@ -64,6 +66,7 @@ struct smd_server_comm {
 	bool retired;                /* waits for the reaper */
 	uint64_t since_ns;           /* when it began to form */
 	uint64_t told_ns;            /* when a late rank was last named */
+	bool told_twice;             /* that a rank wanted to join again */
 
 	unsigned window;          /* granted with each result */
 	unsigned reserved_window; /* what buffers are reserved for: at least window */

@@ -12,6 +12,7 @@
 #include "reduction_server/base/parse.h"
 #include "reduction_server/base/token.h"
 #include "reduction_server/transport/heartbeat.h"
+#include "worker/libsummand/job_id.h"
 
 #define CONNECT_TIMEOUT_MOST_S 86400
 #define STAGING_DEFAULT_BYTES  (64ull << 20)
@@ -220,6 +221,29 @@ static int copy_name(
 	return 0;
 }
 
+/* Told at INFO: where ranks wait for each other in vain, it may be their jobs that differ. */
+static int read_job(const char *option, struct smd_config *config, struct smd_error *error)
+{
+	const char *job = first_of(option, "SUMMAND_JOB_ID", "");
+	const char *source = "SUMMAND_JOB_ID";
+	char found[2 * SMD_STRING_MAX + 2]; /* so that one that is too long is seen to be */
+	int ret;
+
+	if (!*job) {
+		source = smd_job_id_find(found, sizeof(found));
+		job = found;
+	}
+	ret = copy_name(config->job, source, job, error);
+	if (ret == 0 && !source) {
+		smd_log(SMD_LOG_INFO, "config",
+			"job: none is known, so another one without may use the same group names; "
+			"SUMMAND_JOB_ID would tell them apart");
+	} else if (ret == 0 && job == found) {
+		smd_log(SMD_LOG_INFO, "config", "job: %s, from %s", job, source);
+	}
+	return ret;
+}
+
 static int read_token(struct smd_config *config, struct smd_error *error)
 {
 	const char *path = getenv("SUMMAND_TOKEN_FILE");
@@ -257,8 +281,7 @@ static int read_all(const struct smd_context_options *options, struct smd_config
 	ret = copy_name(config->replica, "SUMMAND_REPLICA",
 		first_of(options->replica, "SUMMAND_REPLICA", ""), error);
 	if (ret == 0) {
-		ret = copy_name(config->job, "SUMMAND_JOB_ID",
-			first_of(options->job, "SUMMAND_JOB_ID", ""), error);
+		ret = read_job(options->job, config, error);
 	}
 	if (ret == 0) {
 		ret = add_list(

@@ -115,22 +115,33 @@ void raw_expect_end(struct raw *raw)
 	}
 }
 
-void raw_say_hello(struct raw *raw, const char *replica, unsigned shard, const char *token)
+static void raw_say_hello_of(
+	struct raw *raw, const char *replica, const char *job, unsigned shard, const char *token)
 {
 	struct smd_hello hello = {.shard = (uint16_t)shard};
 	uint8_t payload[SMD_CONTROL_MAX];
 
 	snprintf(hello.replica, sizeof(hello.replica), "%s", replica);
-	snprintf(hello.job, sizeof(hello.job), "raw");
+	snprintf(hello.job, sizeof(hello.job), "%s", job);
 	snprintf(hello.token, sizeof(hello.token), "%s", token);
 	raw_send(raw, (struct smd_frame){.kind = SMD_FRAME_HELLO}, payload,
 		smd_hello_encode(&hello, payload));
 }
 
+void raw_say_hello(struct raw *raw, const char *replica, unsigned shard, const char *token)
+{
+	raw_say_hello_of(raw, replica, "raw", shard, token);
+}
+
+void raw_greet_job(struct raw *raw, const char *replica, const char *job)
+{
+	raw_say_hello_of(raw, replica, job, 0, "");
+	raw_expect(raw, SMD_FRAME_WELCOME);
+}
+
 void raw_greet(struct raw *raw, const char *replica)
 {
-	raw_say_hello(raw, replica, 0, "");
-	raw_expect(raw, SMD_FRAME_WELCOME);
+	raw_greet_job(raw, replica, "raw");
 }
 
 void raw_join(struct raw *raw, uint32_t number, const char *group, unsigned nranks, unsigned rank)

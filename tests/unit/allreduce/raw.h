@@ -40,8 +40,9 @@ void raw_expect_text(struct raw *raw, enum smd_frame_kind kind, const char *text
  */
 void raw_expect_end(struct raw *raw);
 
-/* HELLO as `replica`, and WELCOME. */
+/* HELLO as `replica` of job "raw", or of that one, and WELCOME. */
 void raw_greet(struct raw *raw, const char *replica);
+void raw_greet_job(struct raw *raw, const char *replica, const char *job);
 void raw_say_hello(struct raw *raw, const char *replica, unsigned shard, const char *token);
 void raw_join(struct raw *raw, uint32_t number, const char *group, unsigned nranks, unsigned rank);
 void raw_leave(struct raw *raw, uint32_t number, unsigned rank);

@@ -1,4 +1,7 @@
-/* What a worker is told by CLUSTER_SPEC: a malformed one is an error where servers are wanted. */
+/*
+ * What a worker takes from the environment: CLUSTER_SPEC, of which a malformed one is an error
+ * where servers are wanted, and which job it is of.
+ */
 #include "worker/libsummand/config.h"
 
 #include <setjmp.h>
@@ -10,6 +13,8 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
 
 static const struct {
 	const char *text;
@@ -58,11 +63,105 @@ static void test_servers_are_known_otherwise(void **state)
 	}
 }
 
+/* ---- jobs ---- */
+
+static const char *const job_variables[] = {"SUMMAND_JOB_ID", "PMIX_NAMESPACE",
+	"HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT", "MASTER_ADDR",
+	"MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID", "PBS_JOBID", "LSB_JOBID"};
+
+static void forget_jobs(void)
+{
+	unsetenv("CLUSTER_SPEC");
+	for (size_t i = 0; i < sizeof(job_variables) / sizeof(job_variables[0]); i++) {
+		unsetenv(job_variables[i]);
+	}
+}
+
+static void assert_job(const char *expected)
+{
+	const struct smd_context_options options = {.servers = "127.0.0.1:1", .transport = "tcp"};
+	struct smd_config config;
+	struct smd_error error = {""};
+
+	assert_int_equal(smd_config_read(&options, &config, &error), 0);
+	assert_string_equal(config.job, expected);
+	smd_config_free(&config);
+}
+
+/* From the outermost launcher to the innermost, and what somebody says himself last. */
+static void test_the_job_is_what_the_launcher_calls_it(void **state)
+{
+	(void)state;
+	forget_jobs();
+	assert_job("");
+	setenv("LSB_JOBID", "9", 1);
+	assert_job("lsf:9");
+	setenv("PBS_JOBID", "123.host", 1);
+	assert_job("pbs:123.host");
+	setenv("SLURM_JOB_ID", "77", 1);
+	assert_job("slurm:77");
+	setenv("SLURM_STEP_ID", "0", 1);
+	assert_job("slurm:77.0");
+	setenv("MASTER_ADDR", "10.0.0.1", 1);
+	assert_job("slurm:77.0"); /* the address alone is no job's own */
+	setenv("MASTER_PORT", "29500", 1);
+	assert_job("torch:10.0.0.1:29500");
+	setenv("HOROVOD_GLOO_RENDEZVOUS_ADDR", "10.0.0.2", 1);
+	setenv("HOROVOD_GLOO_RENDEZVOUS_PORT", "4000", 1);
+	assert_job("horovod:10.0.0.2:4000");
+	setenv("PMIX_NAMESPACE", "prterun-a-12@1", 1);
+	assert_job("mpi:prterun-a-12@1");
+	setenv("SUMMAND_JOB_ID", "mine", 1);
+	assert_job("mine");
+	forget_jobs();
+}
+
+/* Two jobs of one machine each are not one because each calls its machine so. */
+static void test_a_loopback_address_is_of_its_host(void **state)
+{
+	static const char *const addresses[] = {"127.0.0.1", "localhost", "::1"};
+	char host[128] = "";
+	char expected[256];
+
+	(void)state;
+	assert_int_equal(gethostname(host, sizeof(host) - 1), 0);
+	setenv("MASTER_PORT", "29500", 1);
+	for (size_t i = 0; i < sizeof(addresses) / sizeof(addresses[0]); i++) {
+		setenv("MASTER_ADDR", addresses[i], 1);
+		snprintf(expected, sizeof(expected), "torch:%s/%s:29500", host, addresses[i]);
+		assert_job(expected);
+	}
+	forget_jobs();
+}
+
+static void test_a_job_that_cannot_be_is_refused_by_its_variable(void **state)
+{
+	const struct smd_context_options options = {.servers = "127.0.0.1:1", .transport = "tcp"};
+	char longest[512];
+	struct smd_config config;
+	struct smd_error error = {""};
+
+	(void)state;
+	memset(longest, 'j', sizeof(longest) - 1);
+	longest[sizeof(longest) - 1] = '\0';
+	setenv("PMIX_NAMESPACE", longest, 1);
+	assert_int_equal(smd_config_read(&options, &config, &error), -EINVAL);
+	assert_non_null(strstr(error.text, "PMIX_NAMESPACE: must have at most 255 bytes"));
+	setenv("PMIX_NAMESPACE", "a\tb", 1);
+	error.text[0] = '\0';
+	assert_int_equal(smd_config_read(&options, &config, &error), -EINVAL);
+	assert_string_equal(error.text, "PMIX_NAMESPACE: must have no control characters");
+	forget_jobs();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_servers_are_wanted_from_it),
 		cmocka_unit_test(test_servers_are_known_otherwise),
+		cmocka_unit_test(test_the_job_is_what_the_launcher_calls_it),
+		cmocka_unit_test(test_a_loopback_address_is_of_its_host),
+		cmocka_unit_test(test_a_job_that_cannot_be_is_refused_by_its_variable),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

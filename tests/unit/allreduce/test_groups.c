@@ -19,12 +19,13 @@
 
 #define CHECK_SAYS(text) CHECK(strstr(smd_error_message(), (text)) != NULL)
 
-static smd_context *context_of(const char *servers, const char *replica, unsigned timeout_s)
+static smd_context *context_of_job(
+	const char *job, const char *servers, const char *replica, unsigned timeout_s)
 {
 	const struct smd_context_options options = {
 		.servers = servers,
 		.replica = replica,
-		.job = "test",
+		.job = job,
 		.transport = "tcp",
 		.connect_timeout_s = timeout_s,
 	};
@@ -32,6 +33,11 @@ static smd_context *context_of(const char *servers, const char *replica, unsigne
 
 	CHECK(smd_context_create(&options, &context) == 0);
 	return context;
+}
+
+static smd_context *context_of(const char *servers, const char *replica, unsigned timeout_s)
+{
+	return context_of_job("test", servers, replica, timeout_s);
 }
 
 /* ---- joins that run beside each other ---- */
@@ -199,6 +205,114 @@ static void ranks_that_do_not_come_are_named(void **state)
 	for (int r = 0; r < 4; r++) {
 		join_end(&joiners[r], 0, NULL);
 		smd_context_destroy(contexts[r]);
+	}
+	pool_stop(&pool);
+}
+
+/* ---- jobs that are not one ---- */
+
+/* Their names are alike when they are written with a slash between, and only then. */
+static void names_with_slashes_are_told_apart(void **state)
+{
+	static const char *const names[][2] = {{"a", "b/c"}, {"a/b", "c"}, {"", "a/b/c"}};
+	enum { PAIRS = sizeof(names) / sizeof(names[0]) };
+	struct joiner joiners[2 * PAIRS];
+	smd_context *contexts[2 * PAIRS];
+	struct pool pool;
+
+	(void)state;
+	pool_start(&pool, "tcp", 1, NULL);
+	for (int i = 0; i < 2 * PAIRS; i++) { /* first rank 0 of each, then rank 1 of each */
+		const char *const *name = names[i % PAIRS];
+
+		contexts[i] = context_of_job(name[0], pool.list, "some", 10);
+		join_begin(&joiners[i], contexts[i], name[1], 2, i / PAIRS);
+	}
+	for (int i = 0; i < 2 * PAIRS; i++) {
+		pthread_join(joiners[i].thread, NULL);
+		assert_int_equal(joiners[i].ret, 0);
+	}
+	for (int i = 0; i < PAIRS; i++) {
+		int32_t values[2] = {1 + i, 10};
+		smd_request *request;
+
+		assert_int_equal(smd_allreduce_start(joiners[i].comm, &values[0], &values[0], 1,
+					 SMD_INT32, SMD_SUM, &request),
+			0);
+		assert_int_equal(smd_allreduce(joiners[i + PAIRS].comm, &values[1], &values[1], 1,
+					 SMD_INT32, SMD_SUM),
+			0);
+		assert_int_equal(smd_request_wait(request), 0);
+		assert_int_equal(values[0], 11 + i);
+	}
+	for (int i = 0; i < 2 * PAIRS; i++) {
+		smd_comm_destroy(joiners[i].comm);
+		smd_context_destroy(contexts[i]);
+	}
+	pool_stop(&pool);
+}
+
+#define MIXED "two jobs without SUMMAND_JOB_ID use one group name? Set it"
+
+/* Of two jobs that cannot be told apart, as long as none has begun: nobody gets a wrong sum. */
+static void a_rank_that_comes_twice_ends_a_group_that_forms(void **state)
+{
+	struct pool pool;
+	struct raw lanes[3];
+
+	(void)state;
+	pool_start(&pool, "tcp", 1, NULL);
+	for (unsigned i = 0; i < 3; i++) {
+		raw_open(&lanes[i], &pool, 0);
+		raw_greet_job(&lanes[i], i < 2 ? "first" : "second", "");
+		raw_join(&lanes[i], 1, "default", 3, i % 2);
+		raw_send(&lanes[i], (struct smd_frame){.kind = SMD_FRAME_PING}, NULL, 0);
+		if (i < 2) {
+			raw_expect(&lanes[i], SMD_FRAME_PONG); /* so it has joined by now */
+		}
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		raw_expect_text(&lanes[i], SMD_FRAME_ABORT,
+			"group default: rank 0 may join once, got it from first and again from "
+			"second; " MIXED);
+		raw_close(&lanes[i]);
+	}
+	pool_stop(&pool);
+}
+
+/* Those who are complete go on, and are told. */
+static void a_complete_group_without_a_job_is_warned(void **state)
+{
+	struct pool pool;
+	struct raw lanes[3];
+
+	(void)state;
+	pool_start(&pool, "tcp", 1, NULL);
+	for (unsigned i = 0; i < 3; i++) {
+		raw_open(&lanes[i], &pool, 0);
+		raw_greet_job(&lanes[i], i < 2 ? "first" : "second", "");
+	}
+	raw_join(&lanes[0], 1, "default", 2, 0);
+	raw_join(&lanes[1], 1, "default", 2, 1);
+	raw_expect(&lanes[0], SMD_FRAME_JOINED);
+	raw_expect(&lanes[1], SMD_FRAME_JOINED);
+	for (unsigned again = 0; again < 2; again++) {
+		raw_join(&lanes[2], 1 + again, "default", 2, 1);
+		raw_expect_text(&lanes[2], SMD_FRAME_ABORT, MIXED);
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		static const int32_t one = 1;
+
+		raw_expect(&lanes[i], SMD_FRAME_LATE); /* once */
+		assert_non_null(strstr((const char *)lanes[i].payload, MIXED));
+		raw_send(&lanes[i], raw_input(1, i, 0, 1), &one, sizeof(one));
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		assert_true(raw_receive(&lanes[i]));
+		assert_int_equal(lanes[i].frame.kind, SMD_FRAME_RESULT);
+	}
+	for (unsigned i = 0; i < 3; i++) {
+		raw_close(&lanes[i]);
 	}
 	pool_stop(&pool);
 }
@@ -526,6 +640,9 @@ int main(void)
 		cmocka_unit_test(ranks_agree_on_their_number),
 		cmocka_unit_test(ranks_have_the_same_servers_in_the_same_order),
 		cmocka_unit_test(ranks_that_do_not_come_are_named),
+		cmocka_unit_test(names_with_slashes_are_told_apart),
+		cmocka_unit_test(a_rank_that_comes_twice_ends_a_group_that_forms),
+		cmocka_unit_test(a_complete_group_without_a_job_is_warned),
 		cmocka_unit_test(arguments_of_a_communicator_are_checked),
 		cmocka_unit_test(arguments_of_a_context_are_checked),
 		cmocka_unit_test(arguments_of_an_operation_are_checked),
