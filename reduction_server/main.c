@@ -17,6 +17,7 @@
 #include "reduction_server/engine/server.h"
 #include "reduction_server/sandbox/privileges.h"
 #include "reduction_server/sandbox/system_calls.h"
+#include "reduction_server/transport/address.h"
 #include "reduction_server/transport/bandwidth.h"
 #include "reduction_server/transport/loop.h"
 
@@ -33,6 +34,7 @@ struct options {
 	const char *transport;
 	const char *ready_fd;
 	const char *token_file;
+	int insecure;
 	struct smd_user user;
 	int seccomp;
 	int version;
@@ -113,7 +115,7 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 	char transport_help[SMD_TRANSPORT_NAMES_MAX + 64];
 	const struct smd_option table[] = {
 		{"listen", "ADDR:PORT",
-			"where workers connect; port 0 takes any free one (default 0.0.0.0:2222)",
+			"where workers connect; port 0 takes any free one (default 127.0.0.1:2222)",
 			set_listen, &options->listen},
 		{"threads", "N",
 			"shards, each a thread of its own (default: the processors, at most 4)",
@@ -131,6 +133,10 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 		{"transport", "NAME", transport_help, set_transport, &options->transport},
 		{"token-file", "FILE", "only workers with the token in this file are let in",
 			smd_option_set_string, &options->token_file},
+		{"insecure", NULL,
+			"let in whoever reaches it, where it listens for other machines without "
+			"a token",
+			smd_option_set_bool, &options->insecure},
 		{"user", "NAME",
 			"become this user once it listens; only root may (default: stay who it is)",
 			set_user, &options->user},
@@ -236,6 +242,23 @@ static void on_ended(void *owner)
 	event_base_loopbreak(program->base);
 }
 
+/* Without a token it serves this machine, unless somebody has said that the network is safe. */
+static int check_exposure(const struct options *options, bool *is_open, struct smd_error *error)
+{
+	int stays_here = smd_address_stays_here(options->listen, error);
+
+	*is_open = !options->token_file && stays_here == 0;
+	if (*is_open && !options->insecure) {
+		return smd_error_set(error, EINVAL,
+			"--listen: must be a loopback address, got \"%s\": whoever reaches another "
+			"one could join jobs, read their gradients and change them. "
+			"--token-file=FILE lets in only those who have a token; --insecure lets in "
+			"everybody, for networks on which all are trusted",
+			options->listen);
+	}
+	return stays_here < 0 ? stays_here : 0;
+}
+
 /* What the link carries, as it was given or as the interface says. */
 static int check_bandwidth(const struct options *options, struct smd_error *error)
 {
@@ -313,10 +336,11 @@ static int start_server(
 		.owner = program,
 	};
 	uint64_t memory;
+	bool is_open;
 	int ret = check_bandwidth(options, error);
 
 	choose_transports(options->transport, config.transports);
-
+	ret = ret ? ret : check_exposure(options, &is_open, error);
 	if (ret) {
 		return ret;
 	}
@@ -337,7 +361,14 @@ static int start_server(
 		(double)memory / (1 << 20), config.shards,
 		(size_t)(memory / config.shards / SMD_BUFFER_POOL_STRIDE(SMD_CHUNK_DEFAULT)),
 		SMD_CHUNK_DEFAULT >> 10);
-	return smd_server_start(program->base, &config, &program->server, error);
+	ret = smd_server_start(program->base, &config, &program->server, error);
+	if (ret == 0 && is_open) {
+		smd_log(SMD_LOG_WARN, "server",
+			"insecure: whoever reaches %s can join jobs, read their gradients and "
+			"change them: --token-file=FILE lets in only those who have a token",
+			smd_server_address(program->server));
+	}
+	return ret;
 }
 
 static int run(const struct options *options, struct smd_error *error)
@@ -392,7 +423,7 @@ int main(int argc, char **argv)
 {
 	long processors = sysconf(_SC_NPROCESSORS_ONLN);
 	struct options options = {
-		.listen = "0.0.0.0:2222",
+		.listen = "127.0.0.1:2222",
 		.threads = processors < 1                 ? 1
 			   : processors > THREADS_DEFAULT ? THREADS_DEFAULT
 							  : (int)processors,

@@ -2,6 +2,7 @@
 #include "reduction_server/transport/address.h"
 
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
 
 #include "reduction_server/base/parse.h"
@@ -57,4 +58,36 @@ const struct addrinfo *smd_address_choose(const struct addrinfo *list)
 		}
 	}
 	return list;
+}
+
+bool smd_address_is_loopback(const struct sockaddr *address)
+{
+	if (address->sa_family == AF_INET) {
+		const struct sockaddr_in *v4 = (const struct sockaddr_in *)address;
+
+		return ntohl(v4->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+	}
+	if (address->sa_family == AF_INET6) {
+		const struct in6_addr *v6 = &((const struct sockaddr_in6 *)address)->sin6_addr;
+
+		return IN6_IS_ADDR_LOOPBACK(v6) ||
+		       (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == IN_LOOPBACKNET);
+	}
+	return false;
+}
+
+int smd_address_stays_here(const char *address, struct smd_error *error)
+{
+	struct addrinfo *list;
+	int stays = 1;
+	int ret = smd_address_resolve(address, AI_PASSIVE, &list, error);
+
+	if (ret) {
+		return ret;
+	}
+	for (const struct addrinfo *info = list; info; info = info->ai_next) {
+		stays = stays && smd_address_is_loopback(info->ai_addr);
+	}
+	freeaddrinfo(list);
+	return stays;
 }

@@ -5,6 +5,7 @@
 #define SMD_TRANSPORT_ADDRESS_H
 
 #include <netdb.h>
+#include <stdbool.h>
 #include <sys/socket.h>
 
 #include "reduction_server/base/error.h"
@@ -18,6 +19,12 @@ int smd_address_resolve(
 
 /* The one to use of the list. */
 const struct addrinfo *smd_address_choose(const struct addrinfo *list);
+
+/* Whether only this machine reaches it: 127.0.0.0/8, ::1, and ::ffff:127.0.0.0/104. */
+bool smd_address_is_loopback(const struct sockaddr *address);
+
+/* Whether that holds for all that a "host:port" resolves to. 1, 0, or -errno with a text. */
+int smd_address_stays_here(const char *address, struct smd_error *error);
 
 /* "127.0.0.1:41873", "[::1]:41873" */
 void smd_address_print(

@@ -19,7 +19,9 @@ static void run_server(int ready, pid_t parent)
 	const char *rdma = getenv("SUMMAND_TEST_RDMA"); /* the address of an RDMA device */
 	char path[1024];
 	char listen[128];
+	const char *token_file = getenv("SUMMAND_TOKEN_FILE"); /* beyond loopback one is needed */
 	char option[32];
+	char token[1100];
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (!build || getppid() != parent) {
@@ -28,13 +30,14 @@ static void run_server(int ready, pid_t parent)
 	snprintf(path, sizeof(path), "%s/bin/summand-reduction-server", build);
 	snprintf(listen, sizeof(listen), "--listen=%s:0", rdma ? rdma : "127.0.0.1");
 	snprintf(option, sizeof(option), "--ready-fd=%d", ready);
+	snprintf(token, sizeof(token), "--token-file=%s", token_file ? token_file : "");
 	setenv("SUMMAND_LOG", "error", 0);
 	if (!freopen("/dev/null", "w", stdout)) {
 		_exit(126);
 	}
 	execl(path, path, listen, "--threads=1", "--memory-limit=256M",
 		rdma ? "--transport=auto" : "--transport=tcp", "--bandwidth=10gbps", option,
-		(char *)NULL);
+		token_file ? token : (char *)NULL, (char *)NULL);
 	perror(path);
 	_exit(127);
 }

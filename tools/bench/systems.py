@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import shutil
 import subprocess
 import tempfile
@@ -99,10 +100,20 @@ class Summand:
         bits = lab.parse_bits(rate) if rate else self.setup.link * 8
         return ["--threads=1", *([f"--bandwidth={round(bits / 1e6)}mbps"] if bits else [])]
 
+    def make_token(self):
+        """The nodes are a network of their own; the job has a token all the same, as jobs of several machines have."""
+        path = os.path.join(SCRATCH, "token")
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
+            file.write(secrets.token_hex(32) + "\n")
+        os.environ["SUMMAND_TOKEN_FILE"] = path     # for the ranks
+        return path
+
     def start_servers(self):
+        token = self.make_token()
         for i, rate in enumerate(self.setup.server_rates):
             node = self.setup.workers + i
-            words = [self.setup.server, f"--listen={lab.address_of(node)}:{SERVER_PORT}", *self.server_flags(rate)]
+            words = [self.setup.server, f"--listen={lab.address_of(node)}:{SERVER_PORT}", f"--token-file={token}",
+                     *self.server_flags(rate)]
             server = self.nodes.start(node, words + self.setup.server_args, stdin=subprocess.DEVNULL,
                                       stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
             self.servers.append(server)

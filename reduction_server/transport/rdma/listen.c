@@ -95,18 +95,6 @@ static void listener_on_event(struct rdma_endpoint *endpoint, const struct smd_v
 	}
 }
 
-/* The connection manager would listen on all devices instead. */
-static bool is_loopback(const struct sockaddr *address)
-{
-	if (address->sa_family == AF_INET) {
-		const struct sockaddr_in *in = (const struct sockaddr_in *)address;
-
-		return ntohl(in->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
-	}
-	return address->sa_family == AF_INET6 &&
-	       IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)address)->sin6_addr);
-}
-
 static int listener_bind(struct rdma_listener *listener, const char *address, char bound[128],
 	struct smd_error *error)
 {
@@ -116,7 +104,8 @@ static int listener_bind(struct rdma_listener *listener, const char *address, ch
 	if (ret) {
 		return ret;
 	}
-	if (is_loopback(smd_address_choose(list)->ai_addr)) {
+	/* The connection manager would listen on all devices instead. */
+	if (smd_address_is_loopback(smd_address_choose(list)->ai_addr)) {
 		freeaddrinfo(list);
 		return smd_error_set(error, EADDRNOTAVAIL,
 			"%s: loopback is not an address of an RDMA device", address);

@@ -125,18 +125,20 @@ static int tcp_bind(const char *address, int *out, char bound[128], struct smd_e
 {
 	struct sockaddr_storage name;
 	socklen_t size = sizeof(name);
-	struct addrinfo *info;
+	struct addrinfo *list;
+	const struct addrinfo *info;
 	const int yes = 1;
 	int fd;
-	int ret = smd_address_resolve(address, AI_PASSIVE, &info, error);
+	int ret = smd_address_resolve(address, AI_PASSIVE, &list, error);
 
 	if (ret) {
 		return ret;
 	}
+	info = smd_address_choose(list);
 	fd = socket(info->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0) {
 		ret = smd_error_set(error, errno, "%s: cannot make a socket: %m", address);
-		goto free_info;
+		goto free_list;
 	}
 	(void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
 	if (bind(fd, info->ai_addr, info->ai_addrlen) != 0 || listen(fd, LISTEN_BACKLOG) != 0 ||
@@ -145,14 +147,14 @@ static int tcp_bind(const char *address, int *out, char bound[128], struct smd_e
 		goto close_fd;
 	}
 	smd_address_print((struct sockaddr *)&name, size, bound);
-	freeaddrinfo(info);
+	freeaddrinfo(list);
 	*out = fd;
 	return 0;
 
 close_fd:
 	close(fd);
-free_info:
-	freeaddrinfo(info);
+free_list:
+	freeaddrinfo(list);
 	return ret;
 }
 

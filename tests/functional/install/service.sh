@@ -38,7 +38,18 @@ case $?:$says in
 *) fail "the exposure level must be at most $most tenths: $(tail -n 1 <<<"$says")" ;;
 esac
 
+# As its first lines tell to change it.
+changes=$(sed -n 's/^#   \(LoadCredential=\|Environment=\)/\1/p' "$build/lib/$name")
+[ "$(wc -l <<<"$changes")" = 2 ] || fail "the unit must tell how to give it a token, got: $changes"
+mkdir "$root/changed"
+awk -v changes="$changes" '{ print } $0 == "[Service]" { print changes }' "$root/$name" >"$root/changed/$name"
+says=$(systemd-analyze verify --man=no "$root/changed/$name" 2>&1) || fail "with a token it must be well-formed: $says"
+[[ $says != *"$name"* ]] || fail "with a token it must be understood as a whole: $says"
+
 options=$(sed -n 's/^Environment=OPTIONS=//p' "$build/lib/$name")
+read -ra words <<<"$options"
+"$build/bin/summand-reduction-server" "${words[@]}" --version >"$root/version" || fail "the options must be the program's: $options"
+options=$(sed -n 's/^Environment="OPTIONS=\(.*\)"$/\1/p' <<<"$changes")
 read -ra words <<<"$options"
 "$build/bin/summand-reduction-server" "${words[@]}" --version >"$root/version" || fail "the options must be the program's: $options"
 
