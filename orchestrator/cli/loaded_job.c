@@ -91,6 +91,9 @@ static int report(const struct smd_loaded_job *loaded, struct smd_diagnostics *d
 	if (loaded->use == SMD_USE_RUN) {
 		smd_diagnostics_turn(diagnostics, SMD_SEVERITY_CONTAINER_ONLY, SMD_SEVERITY_ERROR);
 	}
+	if (loaded->use >= SMD_USE_RUN) {
+		smd_diagnostics_turn(diagnostics, SMD_SEVERITY_NOT_RUN, SMD_SEVERITY_ERROR);
+	}
 	errors = diagnostics->found[SMD_SEVERITY_ERROR];
 	smd_diagnostics_print(diagnostics, name,
 		loaded->use == SMD_USE_VALIDATE && errors == 0 ? SMD_SEVERITY_NOTE

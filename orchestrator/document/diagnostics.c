@@ -98,6 +98,16 @@ void smd_container_only(
 	va_end(args);
 }
 
+void smd_not_run(
+	struct smd_diagnostics *diagnostics, const struct smd_node *node, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	add(diagnostics, SMD_SEVERITY_NOT_RUN, node->at, NULL, format, args);
+	va_end(args);
+}
+
 void smd_note_at_name(
 	struct smd_diagnostics *diagnostics, const struct smd_node *node, const char *format, ...)
 {
@@ -138,7 +148,7 @@ void smd_diagnostics_print(
 	struct smd_diagnostics *diagnostics, const char *file, enum smd_severity least, FILE *out)
 {
 	static const char *const words[SMD_SEVERITY_COUNT] = {
-		"", "warning: ", "warning: ", "note: "};
+		"", "warning: ", "warning: ", "warning: ", "note: "};
 	size_t found = 0;
 
 	for (int i = 0; i < SMD_SEVERITY_COUNT; i++) {

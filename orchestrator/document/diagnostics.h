@@ -2,9 +2,9 @@
  * Everything that is wrong with a spec, in one list, so that it is all shown at once.
  *
  * A line is "FILE:LINE:COLUMN: /json/pointer: what must hold, got VALUE". A error makes the spec
- * unusable; a warning does not; a note says what a field means here. What only a container runtime
- * can run is an error where none is used. The texts are a contract: tests compare them byte by
- * byte.
+ * unusable; a warning does not; a note says what a field means here. What cannot be run, or only by
+ * a container runtime, is an error where it shall be run so. The texts are a contract: tests
+ * compare them byte by byte.
  */
 #ifndef SMD_DOCUMENT_DIAGNOSTICS_H
 #define SMD_DOCUMENT_DIAGNOSTICS_H
@@ -19,6 +19,7 @@
 enum smd_severity {
 	SMD_SEVERITY_ERROR,
 	SMD_SEVERITY_CONTAINER_ONLY,
+	SMD_SEVERITY_NOT_RUN,
 	SMD_SEVERITY_WARNING,
 	SMD_SEVERITY_NOTE,
 	SMD_SEVERITY_COUNT
@@ -52,6 +53,11 @@ void smd_warning_at_name(struct smd_diagnostics *diagnostics, const struct smd_n
 
 /* What cannot be run without a container runtime. */
 void smd_container_only(struct smd_diagnostics *diagnostics, const struct smd_node *node,
+	const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* What would not be run as it is meant, where a node of the document or of its conversion stands.
+ */
+void smd_not_run(struct smd_diagnostics *diagnostics, const struct smd_node *node,
 	const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* What a field's value means here. */

@@ -14,6 +14,7 @@ struct azure_builder {
 	const struct smd_azure_job *job;
 	const char *line; /* what the shell gets */
 	struct smd_source_position at;
+	const struct smd_node *distribution; /* the document's; or NULL */
 };
 
 static struct smd_node *add(struct azure_builder *builder, struct smd_node *parent, const char *key,
@@ -102,9 +103,11 @@ static void add_labels(struct azure_builder *builder, struct smd_node *root)
 	char number[16];
 
 	add_string(builder, labels, SMD_SETTING_PREFIX "platform", "azureml");
-	if (job->distribution != SMD_AZURE_NO_DISTRIBUTION) {
-		add_string(builder, labels, SMD_SETTING_PREFIX "distribution",
-			smd_azure_distributions[job->distribution - SMD_AZURE_PYTORCH]);
+	if (labels && job->distribution != SMD_AZURE_NO_DISTRIBUTION &&
+		!smd_node_create_string(labels, SMD_SETTING_PREFIX "distribution",
+			smd_azure_distributions[job->distribution - SMD_AZURE_PYTORCH],
+			builder->distribution->at)) {
+		builder->ret = -ENOMEM;
 	}
 	if (job->processes > 1) {
 		snprintf(number, sizeof(number), "%d", job->processes);
@@ -139,8 +142,10 @@ static void build(struct azure_builder *builder, struct smd_node *root, int has_
 int smd_azure_job_build(const struct smd_azure_job *job, const char *line,
 	const struct smd_node *document, struct smd_node **out)
 {
-	struct azure_builder builder = {
-		.job = job, .line = line, .at = smd_node_member(document, "command")->at};
+	struct azure_builder builder = {.job = job,
+		.line = line,
+		.at = smd_node_member(document, "command")->at,
+		.distribution = smd_node_member(document, "distribution")};
 	struct smd_node *root = smd_node_create(NULL, NULL, SMD_NODE_OBJECT, builder.at);
 
 	if (!root) {

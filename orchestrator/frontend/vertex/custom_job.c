@@ -209,12 +209,45 @@ static void check_labels(struct smd_decoder *decoder, const struct smd_node *lab
 	}
 }
 
+/* Without mpirun each process that calls MPI_Init is a world of its own, and trains alone; with one
+ * on each replica each replica is. */
+static void check_mpi(
+	struct smd_decoder *decoder, const struct smd_node *labels, const struct smd_job *job)
+{
+	const struct smd_node *distribution =
+		smd_node_member(labels, SMD_SETTING_PREFIX "distribution");
+	const struct smd_node *launch = smd_node_member(labels, SMD_SETTING_PREFIX "launch");
+	int replicas = job->pools[0].replica_count + job->pools[1].replica_count;
+	int processes = replicas * job->processes_per_replica;
+
+	if (!distribution || job->distribution != SMD_DISTRIBUTION_MPI) {
+		return;
+	}
+	if (!launch && processes > 1) {
+		smd_not_run(decoder->diagnostics, distribution,
+			"distribution mpi: must say who starts its %d processes, because no mpirun "
+			"does here, and each that calls MPI_Init would train "
+			"alone: " SMD_SETTING_PREFIX
+			"launch (--launch) node: mpirun, which is the command of a single replica; "
+			"process: Summand, because they only read OMPI_COMM_WORLD_RANK or RANK",
+			processes);
+	} else if (launch && job->launch == SMD_LAUNCH_NODE && replicas > 1) {
+		smd_warning_at_name(decoder->diagnostics, launch,
+			"distribution mpi on %d replicas: where each runs mpirun, each trains "
+			"alone",
+			replicas);
+	}
+}
+
 static void check_job(
 	struct smd_decoder *decoder, const struct smd_node *document, struct smd_job *job)
 {
 	smd_check_display_name(decoder, smd_node_member(document, "displayName"));
 	check_labels(decoder, smd_node_member(document, "labels"));
 	smd_settings_decode(decoder, smd_node_member(document, "labels"), job);
+	if (smd_node_member(document, "labels")) {
+		check_mpi(decoder, smd_node_member(document, "labels"), job);
+	}
 }
 
 static void check_timeout(
