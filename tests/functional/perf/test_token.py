@@ -1,16 +1,18 @@
 """A server with a token lets in the workers that have it, and tells the others why not."""
 
 import os
+import subprocess
 import unittest
 
-from programs import ProgramTest
+from programs import BIN, ProgramTest
 
 
 class TokenTest(ProgramTest):
-    def write(self, name, content):
+    def write(self, name, content, mode=0o600):
         path = os.path.join(self.folder, name)
         with open(path, "w", encoding="utf-8") as file:
             file.write(content)
+        os.chmod(path, mode)
         return path
 
     def start_guarded_server(self):
@@ -58,6 +60,81 @@ class TokenTest(ProgramTest):
                            (self.write("long", 256 * "x"), "must hold 1 to 255 characters"),
                            (self.write("control", "a\tb"), "must have no control characters")]:
             self.assert_ended(self.rank_with(address, SUMMAND_TOKEN_FILE=path), 1, "SUMMAND_TOKEN_FILE: ", text)
+
+    def test_a_file_that_others_may_read_is_refused(self):
+        """Or its group may write; that its group may read is how Kubernetes and systemd hand it over."""
+        _, address = self.start_server()
+        for mode in (0o644, 0o604, 0o602, 0o601, 0o660, 0o620):
+            path = self.write("open", "open sesame", mode)
+            text = f"{path} must be for its owner alone to write and for nobody else but its group to read, " \
+                   f"got mode {mode:04o}: chmod 600 {path}"
+            with self.subTest(mode=oct(mode)):
+                done = self.run_program("summand-reduction-server", "--listen=127.0.0.1:0", "--token-file=" + path)
+                self.assertEqual((done.returncode, done.stdout), (1, ""), done)
+                self.assertIn("--token-file: " + text, done.stderr)
+                self.assertNotIn("sesame", done.stderr)
+                _, err = self.assert_ended(self.rank_with(address, SUMMAND_TOKEN_FILE=path), 1,
+                                           "SUMMAND_TOKEN_FILE: " + text)
+                self.assertNotIn("sesame", err)
+
+    def test_a_file_for_its_group_is_taken(self):
+        for mode in (0o600, 0o400, 0o440, 0o640):
+            _, address = self.start_server("--token-file=" + self.write(f"server{mode}", "open sesame", mode))
+            path = self.write(f"worker{mode}", "open sesame", mode)
+            self.assert_ended(self.rank_with(address, SUMMAND_TOKEN_FILE=path), 0)
+
+    def test_a_link_counts_as_its_file(self):
+        link = os.path.join(self.folder, "link")
+        os.symlink(self.write("real", "open sesame"), link)
+        _, address = self.start_server("--token-file=" + link)
+        self.assert_ended(self.rank_with(address, SUMMAND_TOKEN_FILE=link), 0)
+
+    def inherited(self, kind):
+        """A descriptor from which the token comes, as a launcher hands it on."""
+        if kind == "pipe":
+            reading, writing = os.pipe()
+        else:
+            reading = writing = os.memfd_create("token")
+        os.write(writing, b"open sesame\n")
+        if kind == "pipe":
+            os.close(writing)
+        else:
+            os.lseek(reading, 0, os.SEEK_SET)
+        os.set_inheritable(reading, True)
+        self.addCleanup(os.close, reading)
+        return reading
+
+    def run_inheriting(self, program, descriptor, *arguments, **variables):
+        process = subprocess.Popen([os.path.join(BIN, program), *arguments], env=self.environment(**variables),
+                                   pass_fds=[descriptor], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.end, process)
+        return process
+
+    def test_an_inherited_descriptor(self):
+        for kind in ("pipe", "memory"):
+            for folder in ("/dev/fd", "/proc/self/fd"):
+                with self.subTest(kind=kind, folder=folder):
+                    ours = self.inherited(kind)
+                    server = self.run_inheriting("summand-reduction-server", ours, "--listen=127.0.0.1:0",
+                                                 "--memory-limit=64M", f"--token-file={folder}/{ours}")
+                    address = server.stdout.readline().split()[1]
+                    ours = self.inherited(kind)
+                    rank = self.run_inheriting("summand-perf", ours, "allreduce", "--group=test", "--nranks=1",
+                                               "--rank=0", "--servers=" + address, "--sizes=4K", "--iters=1",
+                                               SUMMAND_TOKEN_FILE=f"{folder}/{ours}")
+                    self.assert_ended(rank, 0)
+                    self.assert_ended(self.rank_with(address), 1, "token")
+
+    def test_a_named_pipe(self):
+        path = os.path.join(self.folder, "pipe")
+        os.mkfifo(path, 0o600)
+        server = self.start_program("summand-reduction-server", "--listen=127.0.0.1:0", "--memory-limit=64M",
+                                    "--token-file=" + path)
+        with open(path, "w", encoding="ascii") as pipe:
+            pipe.write("open sesame\n")
+        address = server.stdout.readline().split()[1]
+        self.assert_ended(self.rank_with(address, SUMMAND_TOKEN_FILE=self.write("worker", "open sesame")), 0)
+        self.assert_ended(self.rank_with(address), 1, "token")
 
 
 unittest.main()
