@@ -37,7 +37,7 @@ struct smd_shard_config {
 };
 #define SMD_WINDOW_DEFAULT    8
 #define SMD_SMALL_ELEMENTS    16384 /* an operation of so many is worth polling for */
-#define SMD_LATE_DEFAULT_S    10
+#define SMD_LATE_DEFAULT_S    SMD_LATE_MOST_S
 #define SMD_IDLE_DEFAULT_S    3600
 #define SMD_FORMING_DEFAULT_S 600 /* far more than workers wait, so that it is strangers' limit */
 

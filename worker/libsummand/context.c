@@ -244,10 +244,25 @@ static struct smd_receiver *context_find(struct smd_remote_owner *owner, uint32_
 	return receiver && receiver->number == number ? receiver : NULL;
 }
 
+static bool context_is_owed(const struct smd_remote_owner *owner, const struct smd_remote *remote)
+{
+	const struct smd_context *context = (const struct smd_context *)owner;
+
+	for (unsigned i = 0; context->ready && i < SMD_COMMS_MAX; i++) {
+		const struct smd_receiver *receiver = context->comms[i];
+
+		if (receiver && receiver->ops->is_owed(receiver, remote)) {
+			return true;
+		}
+	}
+	return false;
+}
+
 static const struct smd_remote_owner_ops context_remote_ops = {
 	.on_welcomed = context_on_welcomed,
 	.on_lane_closed = context_on_lane_closed,
 	.on_failed = context_on_failed,
+	.is_owed = context_is_owed,
 	.find = context_find,
 };
 

@@ -34,7 +34,10 @@ struct smd_flow {
 	uint64_t limit;
 	uint64_t fetched;
 	uint64_t buffered;
-	bool open; /* the communicator is over, but the shard may still be writing results */
+	bool heard;  /* published: the shard has said something about the communicator, */
+	bool joined; /* published: JOINED, */
+	bool over;   /* or ABORT */
+	bool open;   /* the communicator is over, but the shard may still be writing results */
 	struct smd_request *rx_operation; /* whose result is coming in */
 	struct smd_stage *rx_stage;       /* the staged path's, that it goes to; NULL: elsewhere */
 	struct smd_flow_send
@@ -43,6 +46,12 @@ struct smd_flow {
 	struct smd_advertisement
 		*advertisements[SMD_FLOW_WINDOW_MAX]; /* the same; NULL or for its result */
 };
+
+/* A part has left, and its result has not come. */
+static inline bool smd_flow_is_owed(const struct smd_flow *flow)
+{
+	return flow->done < flow->next && !flow->sends[flow->done % SMD_FLOW_WINDOW_MAX].operation;
+}
 
 /* For the chunk, which is not done. */
 static inline struct smd_remote_buffer smd_flow_remote_buffer(

@@ -111,6 +111,7 @@ static void comm_end_flow(struct smd_flow *flow, int err, const char *text)
 	struct smd_comm *comm = flow->comm;
 	uint64_t end = smd_flow_next_operation(flow);
 
+	flow->over = true;
 	comm_give_reason(comm, err, text);
 	comm->end = end < comm->end ? end : comm->end;
 	if (smd_operations_are_lost(comm)) {
@@ -242,21 +243,24 @@ static void comm_join(struct smd_task *task)
 	}
 }
 
-static void comm_joined(struct smd_comm *comm, struct smd_remote *remote, unsigned window)
+static void comm_joined(struct smd_comm *comm, struct smd_flow *flow, unsigned window)
 {
 	struct smd_context *context = comm->context;
 
-	smd_flow_grant(&comm->flows[remote->index], window);
+	smd_flow_grant(flow, window);
 	comm->njoined++;
+	smd_progress_lock(&context->progress);
+	flow->heard = true;
+	flow->joined = true;
 	if (comm->njoined < context->remotes.count) {
+		smd_progress_unlock(&context->progress);
 		return;
 	}
-	smd_progress_lock(&context->progress);
 	comm->state = SMD_COMM_ACTIVE;
 	smd_progress_publish(&context->progress);
 }
 
-static void comm_late(struct smd_comm *comm, const char *text)
+static void comm_late(struct smd_comm *comm, struct smd_flow *flow, const char *text)
 {
 	struct smd_context *context = comm->context;
 
@@ -264,6 +268,7 @@ static void comm_late(struct smd_comm *comm, const char *text)
 		smd_log(SMD_LOG_WARN, "libsummand", "%s", text);
 	}
 	smd_progress_lock(&context->progress);
+	flow->heard = true;
 	snprintf(comm->waiting_for, sizeof(comm->waiting_for), "%s", text);
 	smd_progress_unlock(&context->progress);
 }
@@ -303,7 +308,7 @@ static int comm_on_joined(struct smd_comm *comm, struct smd_remote *remote,
 	int ret = smd_flow_take_remote_buffers(&comm->flows[remote->index], error);
 
 	if (ret == 0) {
-		comm_joined(comm, remote, frame->window);
+		comm_joined(comm, &comm->flows[remote->index], frame->window);
 	}
 	return ret;
 }
@@ -346,9 +351,25 @@ static int comm_on_frame(struct smd_receiver *receiver, struct smd_remote *remot
 		return comm_on_abort(flow, frame, payload, error);
 	default: /* LATE: the remote lets nothing else pass */
 		smd_text_decode(payload, frame->length, text);
-		comm_late(comm, text);
+		comm_late(comm, flow, text);
 		return 0;
 	}
+}
+
+static bool comm_is_owed(const struct smd_receiver *receiver, const struct smd_remote *remote)
+{
+	const struct smd_comm *comm = (const struct smd_comm *)receiver;
+	const struct smd_flow *flow = &comm->flows[remote->index];
+
+	switch (comm->state) {
+	case SMD_COMM_JOINING:
+		return comm->asked && !flow->joined;
+	case SMD_COMM_ACTIVE:
+		return !flow->over && smd_flow_is_owed(flow);
+	case SMD_COMM_FAILED:
+		break;
+	}
+	return flow->open; /* LEFT */
 }
 
 static void comm_on_lane_closed(struct smd_receiver *receiver, struct smd_remote *remote)
@@ -371,6 +392,7 @@ static const struct smd_receiver_ops comm_receiver_ops = {
 	.wants = comm_wants,
 	.on_result = comm_on_result,
 	.on_frame = comm_on_frame,
+	.is_owed = comm_is_owed,
 	.on_lane_closed = comm_on_lane_closed,
 	.on_failed = comm_on_failed,
 };
@@ -440,12 +462,35 @@ static bool comm_settled(const void *arg)
 	return ((const struct smd_comm *)arg)->state != SMD_COMM_JOINING;
 }
 
+/* Under the progress's lock: who is waited for, or which server does not say. */
+static void comm_tell_waiting_for(const struct smd_comm *comm, char *text, size_t size)
+{
+	const struct smd_remotes *remotes = &comm->context->remotes;
+	bool told = false; /* by a shard that still waits for a rank */
+	unsigned mute = remotes->count;
+	char name[160];
+
+	for (unsigned i = 0; i < remotes->count; i++) {
+		const struct smd_flow *flow = &comm->flows[i];
+
+		told |= flow->heard && !flow->joined;
+		mute = !flow->heard && mute == remotes->count ? i : mute;
+	}
+	if (told || mute == remotes->count) {
+		snprintf(text, size, "%s", comm->waiting_for);
+		return;
+	}
+	smd_target_name(remotes->each[mute]->target, name);
+	snprintf(text, size, "%s has said nothing about it", name);
+}
+
 /* Joins, until every shard has said JOINED, one has said ABORT, or the time is over. */
 static int comm_join_all(struct smd_comm *comm, unsigned timeout_s, struct smd_error *error)
 {
 	static const struct smd_goal goal = {.done = comm_settled};
 	struct smd_context *context = comm->context;
 	uint64_t deadline_ns = smd_clock_ns() + timeout_s * SMD_SECOND_NS;
+	char waiting_for[SMD_ERROR_TEXT_MAX];
 	int ret = smd_progress_await(&context->progress, &comm->join, &goal, comm, deadline_ns);
 
 	smd_progress_lock(&context->progress);
@@ -453,11 +498,10 @@ static int comm_join_all(struct smd_comm *comm, unsigned timeout_s, struct smd_e
 		ret = comm->err;
 		*error = comm->error;
 	} else if (ret) {
+		comm_tell_waiting_for(comm, waiting_for, sizeof(waiting_for));
 		smd_error_set(error, ETIMEDOUT,
 			"group %s: all %d ranks must join within %u s, but %s", comm->group,
-			comm->nranks, timeout_s,
-			comm->waiting_for[0] ? comm->waiting_for
-					     : "a reduction server has not answered");
+			comm->nranks, timeout_s, waiting_for);
 	}
 	smd_progress_unlock(&context->progress);
 	return ret;

@@ -40,9 +40,14 @@ void smd_remote_give_up(struct smd_remote *remote)
 		remote_fail(remote, -ENODEV, what);
 		return;
 	}
-	snprintf(what, sizeof(what), "could not be reached within %u s: %.400s",
+	snprintf(what, sizeof(what), "could not be reached within %u s: %s%.400s",
 		remote->owner->config->connect_timeout_s,
-		remote->reason[0] ? remote->reason : "it does not answer");
+		remote->greeted && remote->reason[0]
+			? "it took the connection and ended it at HELLO: "
+			: "",
+		remote->reason[0] ? remote->reason
+		: remote->greeted ? "it takes the connection and does not answer HELLO"
+				  : "it does not answer");
 	remote_fail(remote, remote->err == -ECONNREFUSED ? -ECONNREFUSED : -ETIMEDOUT, what);
 }
 
@@ -129,6 +134,39 @@ static void remote_drop_lane(struct smd_remote *remote)
 	remote->owner->ops->on_lane_closed(remote->owner, remote);
 }
 
+static void remote_ask(struct smd_remote *remote)
+{
+	/* Or silence is the end; the answer to the next one is then taken for this one's. */
+	remote->stall.asked += smd_heartbeat_send(remote->lane, SMD_FRAME_PING) == 0;
+}
+
+/* It answers; does it work? */
+static void remote_check_stall(struct smd_remote *remote)
+{
+	unsigned limit_s = 2 * SMD_LATE_MOST_S + remote->owner->config->heartbeat_s;
+	bool owed = remote->owner->ops->is_owed(remote->owner, remote);
+	char text[128];
+
+	switch (smd_stall_poll(
+		&remote->stall, owed, smd_clock_ns(), smd_heartbeat_limit_ns(limit_s))) {
+	case SMD_STALL_ASKED:
+	case SMD_STALL_LAST:
+		remote_ask(remote);
+		break;
+	case SMD_STALL_OVER:
+		remote_drop_lane(remote);
+		snprintf(text, sizeof(text),
+			"was lost: it answers, but for %u s it has neither worked nor said who is "
+			"late",
+			limit_s);
+		remote_fail(remote, -ECONNRESET, text);
+		break;
+	case SMD_STALL_NONE:
+	case SMD_STALL_COUNTING:
+		break;
+	}
+}
+
 static void remote_on_heartbeat_check(evutil_socket_t fd, short what, void *arg)
 {
 	struct smd_remote *remote = arg;
@@ -140,9 +178,11 @@ static void remote_on_heartbeat_check(evutil_socket_t fd, short what, void *arg)
 	switch (smd_heartbeat_poll(&remote->heartbeat, remote->lane, smd_clock_ns(),
 		smd_heartbeat_limit_ns(limit_s))) {
 	case SMD_HEARTBEAT_ALIVE:
+		remote_check_stall(remote);
 		break;
 	case SMD_HEARTBEAT_ASK:
-		(void)smd_heartbeat_send(remote->lane, SMD_FRAME_PING); /* or silence is the end */
+		remote_ask(remote);
+		remote_check_stall(remote);
 		break;
 	case SMD_HEARTBEAT_SILENT:
 		remote_drop_lane(remote);
@@ -158,6 +198,7 @@ static int remote_start_heartbeat(struct smd_remote *remote)
 	const struct timeval period = {period_ms / 1000, period_ms % 1000 * 1000};
 
 	smd_heartbeat_begin(&remote->heartbeat, remote->lane, smd_clock_ns());
+	remote->stall = (struct smd_stall){.looked_ns = smd_clock_ns()};
 	return event_add(remote->heartbeat_check, &period);
 }
 
@@ -215,6 +256,7 @@ static void remote_on_open(void *owner)
 
 	remote->err = 0;
 	remote->reason[0] = '\0';
+	remote->greeted = true;
 	snprintf(hello.replica, sizeof(hello.replica), "%s", config->replica);
 	snprintf(hello.job, sizeof(hello.job), "%s", config->job);
 	snprintf(hello.token, sizeof(hello.token), "%s", config->token);
@@ -319,6 +361,7 @@ static int remote_on_header(
 		return smd_error_set(error, EPROTO, "%s: must not be sent to a worker",
 			smd_frame_kind_name(frame->kind));
 	}
+	remote->stall.busy = true;
 	remote->rx_receiver = remote_find_receiver(remote, frame);
 	return frame->kind == SMD_FRAME_RESULT
 		       ? remote_on_result_header(remote, frame, payload, error)
@@ -385,11 +428,16 @@ static int remote_on_frame(
 	case SMD_FRAME_PING:
 		(void)smd_heartbeat_send(remote->lane, SMD_FRAME_PONG); /* or it asks again */
 		return 0;
+	case SMD_FRAME_PONG:
+		remote->stall.answered++;
+		return 0;
 	default:
 		break;
 	}
+	remote->stall.busy = false;
+	remote->stall.frames++;
 	if (!receiver) {
-		return 0; /* PONG, or said before the shard knew that we had left */
+		return 0; /* said before the shard knew that we had left */
 	}
 	remote->owner->progress->arrivals += frame->kind == SMD_FRAME_RESULT;
 	return discarded ? 0

@@ -16,6 +16,7 @@
 #include "reduction_server/wire/message.h"
 #include "worker/libsummand/config.h"
 #include "worker/libsummand/progress.h"
+#include "worker/libsummand/stall.h"
 
 struct event;
 struct smd_remote;
@@ -31,6 +32,8 @@ struct smd_receiver_ops {
 	/* The frame is whole: that result, or JOINED, LEFT, ABORT, LATE. -EPROTO with a text. */
 	int (*on_frame)(struct smd_receiver *receiver, struct smd_remote *remote,
 		const struct smd_frame *frame, const uint8_t *payload, struct smd_error *error);
+	/* Whether the shard owes it something, for which all that this takes has left. */
+	bool (*is_owed)(const struct smd_receiver *receiver, const struct smd_remote *remote);
 	/* The lane has been closed, and with it all that was advertised on it. */
 	void (*on_lane_closed)(struct smd_receiver *receiver, struct smd_remote *remote);
 	/* A lane cannot be had or was lost: nothing more will come. */
@@ -50,6 +53,8 @@ struct smd_remote_owner_ops {
 	void (*on_lane_closed)(struct smd_remote_owner *owner, struct smd_remote *remote);
 	/* The lane cannot be had or was lost, for good. */
 	void (*on_failed)(struct smd_remote_owner *owner, int err, const char *text);
+	/* Whether the shard owes any of its receivers something. */
+	bool (*is_owed)(const struct smd_remote_owner *owner, const struct smd_remote *remote);
 	/* Whom a frame of that number is for; NULL: nobody. */
 	struct smd_receiver *(*find)(struct smd_remote_owner *owner, uint32_t number);
 };
@@ -87,6 +92,8 @@ struct smd_remote {
 	struct event *retry;           /* connects again a little later */
 	struct event *heartbeat_check; /* is the shard alive? Once it has said WELCOME */
 	struct smd_heartbeat heartbeat;
+	struct smd_stall stall;
+	bool greeted; /* it has been told HELLO, if only on a lane that has ended */
 	bool welcomed;
 	struct smd_welcome welcome;
 	int err;                         /* how the last attempt failed */
