@@ -7,6 +7,7 @@
 #include "orchestrator/contract/contract.h"
 
 #define REDUCTION_SERVER_PROGRAM "summand-reduction-server"
+#define OWN_WORDS_MAX            3 /* a reduction server's, before the spec's args */
 
 static int append_expanded(char **argv, size_t *count, char *const *words, size_t nwords,
 	const struct smd_environment *environment)
@@ -23,21 +24,39 @@ static int append_expanded(char **argv, size_t *count, char *const *words, size_
 	return 0;
 }
 
-static int append_reduction_server(char **argv, size_t *count, const char *endpoint)
+static int append_option(char **argv, size_t *count, const char *name, const char *value)
 {
-	argv[0] = strdup(REDUCTION_SERVER_PROGRAM);
-	if (argv[0] && asprintf(&argv[1], "--listen=%s", endpoint) < 0) {
-		argv[1] = NULL;
+	if (asprintf(&argv[*count], "--%s=%s", name, value) < 0) {
+		argv[*count] = NULL;
+		return -ENOMEM;
 	}
-	*count = 2;
-	return argv[0] && argv[1] ? 0 : -ENOMEM;
+	*count += 1;
+	return 0;
+}
+
+/* The spec's own args come after these, and win. */
+static int append_reduction_server(
+	char **argv, size_t *count, const struct smd_placement *placement, const char *endpoint)
+{
+	int ret;
+
+	argv[0] = strdup(REDUCTION_SERVER_PROGRAM);
+	if (!argv[0]) {
+		return -ENOMEM;
+	}
+	*count = 1;
+	ret = append_option(argv, count, "listen", endpoint);
+	if (!ret && placement->token_file) {
+		ret = append_option(argv, count, "token-file", placement->token_file);
+	}
+	return ret;
 }
 
 int smd_contract_argv(const struct smd_contract *contract, int pool, int index,
 	const struct smd_environment *environment, char ***out)
 {
 	const struct smd_job_pool *spec = &contract->job->pools[pool];
-	char **argv = calloc(2 + spec->ncommand + spec->nargs + 1, sizeof(*argv));
+	char **argv = calloc(OWN_WORDS_MAX + spec->ncommand + spec->nargs + 1, sizeof(*argv));
 	size_t count = 0;
 	int ret;
 
@@ -45,8 +64,8 @@ int smd_contract_argv(const struct smd_contract *contract, int pool, int index,
 		return -ENOMEM;
 	}
 	if (spec->role == SMD_ROLE_REDUCTION_SERVER) {
-		ret = append_reduction_server(
-			argv, &count, contract->placement->endpoints[pool][index]);
+		ret = append_reduction_server(argv, &count, contract->placement,
+			contract->placement->endpoints[pool][index]);
 	} else {
 		ret = append_expanded(argv, &count, spec->command, spec->ncommand, environment);
 	}

@@ -28,7 +28,8 @@ struct smd_placement {
 	/* MASTER_PORT, on the chief's host; 0: the platform's own. It is not the port of the
 	 * chief's endpoint, so that a framework's rendezvous and what listens there do not meet. */
 	unsigned master_port;
-	char *interface; /* the network interface that leads to the others; or NULL: any */
+	char *token_file; /* holds the token of the job's own reduction servers; or NULL: none */
+	char *interface;  /* the network interface that leads to the others; or NULL: any */
 };
 
 struct smd_environment {
@@ -89,7 +90,7 @@ void smd_environment_free(struct smd_environment *environment);
  * unresolved reference stays as it is, $$(NAME) escapes. A NULL-terminated vector that the caller
  * frees with smd_argv_free(); -E2BIG when a word would be longer than SMD_STRING_SIZE_MAX. A
  * reduction server's is its program: ["summand-reduction-server",
- * "--listen=HOST:PORT", args...].
+ * "--listen=HOST:PORT", "--token-file=FILE" where the job has a token, args...].
  */
 int smd_contract_argv(const struct smd_contract *contract, int pool, int index,
 	const struct smd_environment *environment, char ***out);

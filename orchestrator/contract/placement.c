@@ -58,6 +58,7 @@ void smd_placement_free(struct smd_placement *placement)
 		free(endpoints);
 	}
 	free(placement->output_dir);
+	free(placement->token_file);
 	free(placement->interface);
 	*placement = (struct smd_placement){0};
 }

@@ -1,4 +1,5 @@
-/* SUMMAND_*: the process's own name, and where workers find their reduction servers. */
+/* SUMMAND_*: the process's own name, and how workers find their reduction servers and are let in.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +52,10 @@ int smd_summand_add(const struct smd_contract *contract, const struct smd_positi
 	}
 	if (!ret && smd_world_has(position) && contract->reduction_servers) {
 		ret = smd_environment_set(out, SERVERS, "%s", contract->reduction_servers);
+	}
+	if (!ret && smd_world_has(position) && contract->placement->token_file) {
+		ret = smd_environment_set(
+			out, "SUMMAND_TOKEN_FILE", "%s", contract->placement->token_file);
 	}
 	return ret;
 }

@@ -11,6 +11,7 @@
 
 #include "orchestrator/job/secret.h"
 #include "orchestrator/runner/guard.h"
+#include "orchestrator/runner/job_token.h"
 #include "orchestrator/runner/run.h"
 #include "orchestrator/runner/summary.h"
 #include "reduction_server/base/log.h"
@@ -269,6 +270,8 @@ static int prepare(struct local_run *local, struct smd_error *error)
 	smd_jobdir_reserve(&local->dir, RESERVE_SIZE + run->status.count * RESERVE_PER_PROCESS);
 	smd_record_write(&run->record, &run->status);
 	ret = ret ? ret : place_output(local);
+	ret = ret ? ret
+		  : smd_job_token_make(&local->dir, job, &local->placement.token_file, error);
 	ret = ret ? ret : mask_secrets(local);
 	ret = ret ? ret : keep_inputs(local);
 	ret = ret ? ret
@@ -277,6 +280,7 @@ static int prepare(struct local_run *local, struct smd_error *error)
 	if (ret) {
 		close_shown(local);
 		smd_workspace_close(&local->workspace);
+		smd_job_token_remove(&local->dir);
 		smd_placement_free(&local->placement);
 		return smd_error_set(error, -ret, "%s: %s", local->dir.path, strerror(-ret));
 	}
@@ -406,6 +410,7 @@ static int run_job(struct local_run *local, struct smd_error *error)
 		goto close_display;
 	}
 	ret = run_to_end(local);
+	smd_job_token_remove(&local->dir);
 	close_shown(local);
 	smd_contract_free(local->contract);
 	smd_workspace_close(&local->workspace);

@@ -115,7 +115,7 @@ class JobTest(unittest.TestCase):
                 path = self.fake_program(each["script"]) + ":/usr/bin:/bin"
                 container["env"].append({"name": "PATH", "value": path})
             elif each["imageUri"] == REDUCTION_SERVER:
-                container["args"] = ["--memory-limit=64M"]
+                container["args"] = ["--memory-limit=64M", *each.get("args", [])]
             machine = {"machineType": "n1-standard-8"}
             if each.get("accelerators"):
                 machine.update(acceleratorType="NVIDIA_TESLA_V100",

@@ -1,0 +1,45 @@
+/* Makes and removes the job's token. */
+#include "orchestrator/runner/job_token.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define FILE_NAME   "token"
+#define TOKEN_BYTES 32 /* as many as HMAC-SHA256 has */
+
+int smd_job_token_make(const struct smd_jobdir *dir, const struct smd_job *job, char **path,
+	struct smd_error *error)
+{
+	const struct smd_job_pool *servers = &job->pools[2];
+	unsigned char bytes[TOKEN_BYTES];
+	char text[2 * TOKEN_BYTES + 2];
+	int ret;
+
+	*path = NULL;
+	if (servers->role != SMD_ROLE_REDUCTION_SERVER || servers->replica_count == 0) {
+		return 0;
+	}
+	if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) {
+		return smd_error_set(error, EIO, "the job's token: no random numbers are there");
+	}
+	for (size_t i = 0; i < sizeof(bytes); i++) {
+		snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+	}
+	strcpy(text + 2 * sizeof(bytes), "\n");
+	ret = smd_jobdir_write(dir, FILE_NAME, text, strlen(text));
+	explicit_bzero(bytes, sizeof(bytes));
+	explicit_bzero(text, sizeof(text));
+	if (ret) {
+		return smd_error_set(error, -ret, "%s/" FILE_NAME ": cannot be written: %s",
+			dir->path, strerror(-ret));
+	}
+	*path = smd_jobdir_path(dir, FILE_NAME);
+	return *path ? 0 : smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
+}
+
+void smd_job_token_remove(const struct smd_jobdir *dir)
+{
+	smd_jobdir_remove(dir, FILE_NAME);
+}
