@@ -138,7 +138,8 @@ static int choose(struct smd_plan *plan, const char *machine_type)
 			near ? "?" : "");
 	} else if (ret) {
 		smd_print_line(stderr,
-			"summand: --reduction-machine-type: the workers' bandwidth is unknown\n");
+			"summand: --reduction-machine-type: its bandwidth or the workers' is "
+			"unknown\n");
 	}
 	return ret;
 }

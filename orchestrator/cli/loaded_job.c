@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "orchestrator/cli/machines.h"
 #include "orchestrator/cli/overlong.h"
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/document/diagnostics.h"
@@ -61,6 +62,14 @@ static int convert(struct loader *loader, struct smd_node **document)
 	return ret;
 }
 
+/* A pool's machine type brings accelerators along, or must be able to take those of the spec. */
+static int check_machines(struct smd_loaded_job *loaded, const struct smd_node *document,
+	struct smd_diagnostics *diagnostics)
+{
+	smd_machines_check(loaded->catalogue, loaded->job, document, diagnostics);
+	return smd_catalogue_complete(loaded->catalogue, loaded->job);
+}
+
 static int decode(struct loader *loader)
 {
 	struct smd_loaded_job *loaded = loader->loaded;
@@ -77,6 +86,7 @@ static int decode(struct loader *loader)
 			    loader->flags, loader->words, loader->nwords, &loader->edit, &document);
 	ret = ret ? ret : smd_frontend_decode(document, loader->diagnostics, &loaded->job);
 	ret = ret ? ret : smd_job_edit_finish(&loader->edit, loaded->job);
+	ret = ret ? ret : check_machines(loaded, document, loader->diagnostics);
 	ret = ret ? ret : smd_overlong_check(loaded->job, document, loader->diagnostics);
 	smd_node_free(document);
 	return ret;
@@ -114,9 +124,14 @@ static int report(const struct smd_loaded_job *loaded, struct smd_diagnostics *d
 
 static int load(struct loader *loader)
 {
+	struct smd_error error = {""};
 	int exit_code;
 	int ret;
 
+	if (smd_catalogue_load(NULL, &loader->loaded->catalogue, &error)) {
+		smd_print_line(stderr, "summand: %s\n", error.text);
+		return SMD_EXIT_FAILED;
+	}
 	loader->diagnostics = calloc(1, sizeof(*loader->diagnostics));
 	if (!loader->diagnostics) {
 		smd_print_line(stderr, "summand: %s\n", strerror(ENOMEM));
@@ -265,15 +280,9 @@ void smd_loaded_job_close(struct smd_loaded_job *loaded)
 
 struct smd_plan *smd_loaded_job_plan(struct smd_loaded_job *loaded)
 {
-	struct smd_error error = {""};
 	struct smd_plan *plan = NULL;
-	int ret = loaded->catalogue ? 0 : smd_catalogue_load(NULL, &loaded->catalogue, &error);
+	int ret = smd_plan_create(loaded->job, loaded->catalogue, &plan);
 
-	if (ret) {
-		smd_print_line(stderr, "summand: %s\n", error.text);
-		return NULL;
-	}
-	ret = smd_plan_create(loaded->job, loaded->catalogue, &plan);
 	if (ret) {
 		smd_print_line(stderr, "summand: %s\n", strerror(-ret));
 	}

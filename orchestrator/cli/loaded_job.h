@@ -24,7 +24,7 @@ struct smd_loaded_job {
 	struct smd_source source;   /* the spec; of a job from flags alone, what it would be */
 	struct smd_flags_file line; /* the command line, into which options may point */
 	struct smd_job *job;
-	struct smd_catalogue *catalogue; /* once it has been planned */
+	struct smd_catalogue *catalogue; /* the one beside the program */
 };
 
 /*

@@ -1,6 +1,7 @@
 /* Finds strings that are too long when expanded, and where they stand. */
 #include "orchestrator/cli/overlong.h"
 
+#include "orchestrator/cli/machines.h"
 #include "orchestrator/contract/environment.h"
 #include "orchestrator/document/decode.h"
 
@@ -39,14 +40,6 @@ static void refuse(void *arg, enum smd_spec_part part, size_t place)
 		SMD_STRING_SIZE_MAX);
 }
 
-static const struct smd_node *find_pools(const struct smd_node *document)
-{
-	const struct smd_node *spec = smd_node_member(document, "jobSpec");
-
-	spec = spec ? spec : smd_node_member(document, "trialJobSpec");
-	return smd_node_member(spec ? spec : document, "workerPoolSpecs");
-}
-
 /* The last process's numbers have the most digits. */
 static int check_pool(const struct smd_contract *contract, const struct smd_job *job,
 	const struct smd_node *pool, struct smd_diagnostics *diagnostics)
@@ -63,7 +56,7 @@ static int check_pool(const struct smd_contract *contract, const struct smd_job 
 int smd_overlong_check(const struct smd_job *job, const struct smd_node *document,
 	struct smd_diagnostics *diagnostics)
 {
-	const struct smd_node *pools = find_pools(document);
+	const struct smd_node *pools = smd_machines_pools(document);
 	struct smd_placement placement;
 	struct smd_contract *contract;
 	int ret = smd_placement_vertex(job, &placement);

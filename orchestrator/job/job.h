@@ -82,6 +82,7 @@ struct smd_job_pool {
 	char *machine_type;     /* "n1-highcpu-16", or NULL */
 	char *accelerator_type; /* "NVIDIA_TESLA_V100", or NULL */
 	int accelerator_count;
+	int accelerators_are_built_in; /* the machine type has them: the spec names none */
 	char *image_uri;     /* containerSpec.imageUri or pythonPackageSpec.executorImageUri */
 	char **package_uris; /* pythonPackageSpec.packageUris, to be installed first */
 	size_t npackage_uris;

@@ -1,5 +1,5 @@
 /* Looks machine types up in the catalogue. */
-#include "orchestrator/plan/machine.h"
+#include "orchestrator/plan/catalogue.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -7,20 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "reduction_server/base/options.h"
 
 #define PLACE_BESIDE_PROGRAM "../share/summand/machine_types.json"
-#define ATTACHABLE_MAX       16
-
-struct smd_catalogue {
-	json_t *file;
-	json_t *machine_types; /* borrowed from file, as are the others */
-	json_t *attached_accelerators;
-	double attached_gbps_per_vcpu;
-	const char *reduction_server;
-};
+#define AZURE                "Standard_"
+#define VCPU_ANY             INT_MAX
 
 static int find_beside_program(char path[PATH_MAX], struct smd_error *error)
 {
@@ -61,11 +55,11 @@ int smd_catalogue_load(const char *path, struct smd_catalogue **out, struct smd_
 	}
 	catalogue->file = json_load_file(path, JSON_REJECT_DUPLICATES, &reason);
 	if (!catalogue->file ||
-		json_unpack_ex(catalogue->file, &reason, 0, "{s:o, s:o, s:F, s:s}", "machine_types",
+		json_unpack_ex(catalogue->file, &reason, 0, "{s:o, s:o, s:F, s:o}", "machine_types",
 			&catalogue->machine_types, "attached_accelerators",
 			&catalogue->attached_accelerators, "attached_gbps_per_vcpu",
-			&catalogue->attached_gbps_per_vcpu, "reduction_server",
-			&catalogue->reduction_server)) {
+			&catalogue->attached_gbps_per_vcpu, "reduction_servers",
+			&catalogue->reduction_servers)) {
 		ret = smd_error_set(
 			error, EINVAL, "%s: must be a machine catalogue: %s", path, reason.text);
 		smd_catalogue_free(catalogue);
@@ -83,55 +77,97 @@ void smd_catalogue_free(struct smd_catalogue *catalogue)
 	}
 }
 
-/* "n1" of "n1-highmem-96". */
-static int is_of_family(const char *machine_type, const char *family)
+int smd_machine_is_of_family(const char *machine_type, const char *family)
 {
 	size_t length = strlen(family);
 
 	return strncmp(machine_type, family, length) == 0 && machine_type[length] == '-';
 }
 
-/* An attached accelerator gives the machine a limit of its own, by vCPU up to a maximum. */
-static void attach(const struct smd_catalogue *catalogue, const char *machine_type,
-	const char *accelerator_type, int count, struct smd_machine *machine)
+static int is_azure(const char *machine_type)
 {
+	return strncasecmp(machine_type, AZURE, sizeof(AZURE) - 1) == 0;
+}
+
+int smd_attachment_read(json_t *row, struct smd_attachment *out)
+{
+	struct smd_attachment attachment = {.vcpu_max = VCPU_ANY};
+
+	if (json_unpack(row, "{s:s, s:s, s:i, s?i, s:F}", "family", &attachment.family,
+		    "accelerator_type", &attachment.accelerator_type, "count", &attachment.count,
+		    "vcpu_max", &attachment.vcpu_max, "egress_gbps_max",
+		    &attachment.egress_gbps_max)) {
+		return -EINVAL;
+	}
+	*out = attachment;
+	return 0;
+}
+
+/* An attached accelerator gives the machine a limit of its own, by vCPU up to a maximum. */
+static void attach(const struct smd_catalogue *catalogue, const char *accelerator_type, int count,
+	struct smd_machine *machine)
+{
+	double limit = catalogue->attached_gbps_per_vcpu * machine->vcpu;
+	struct smd_attachment attachment;
 	size_t i;
 	json_t *row;
 
 	json_array_foreach (catalogue->attached_accelerators, i, row) {
-		double limit = catalogue->attached_gbps_per_vcpu * machine->vcpu;
-		const char *family;
-		const char *type;
-		double most;
-		int n;
-
-		if (json_unpack(row, "{s:s, s:s, s:i, s:F}", "family", &family, "accelerator_type",
-			    &type, "count", &n, "egress_gbps_max", &most) == 0 &&
-			n == count && is_of_family(machine_type, family) &&
-			strcmp(type, accelerator_type) == 0) {
-			machine->egress_gbps = limit < most ? limit : most;
+		if (smd_attachment_read(row, &attachment) == 0 && attachment.count == count &&
+			smd_machine_is_of_family(machine->name, attachment.family) &&
+			strcmp(attachment.accelerator_type, accelerator_type) == 0) {
+			machine->egress_gbps = limit < attachment.egress_gbps_max
+						       ? limit
+						       : attachment.egress_gbps_max;
 			return;
 		}
 	}
 }
 
-static int read_row(json_t *row, struct smd_machine *out)
+int smd_machine_read(json_t *row, struct smd_machine *out)
 {
 	struct smd_machine machine = {0};
 
-	if (json_unpack(row, "{s:s, s:i, s:F, s:F, s?s, s?i}", "name", &machine.name, "vcpu",
+	if (json_unpack(row, "{s:s, s:i, s:F, s?F, s?F, s?s, s?i}", "name", &machine.name, "vcpu",
 		    &machine.vcpu, "memory_gb", &machine.memory_gb, "egress_gbps",
-		    &machine.egress_gbps, "accelerator_type", &machine.accelerator_type,
-		    "accelerators", &machine.accelerators)) {
+		    &machine.egress_gbps, "rdma_gbps", &machine.rdma_gbps, "accelerator_type",
+		    &machine.accelerator_type, "accelerators", &machine.accelerators)) {
 		return -EINVAL;
 	}
+	if (machine.accelerators < 0 || (machine.accelerators > 0 && !machine.accelerator_type)) {
+		return -EINVAL;
+	}
+	machine.is_azure = is_azure(machine.name);
 	*out = machine;
 	return 0;
 }
 
-const char *smd_catalogue_reduction_server(const struct smd_catalogue *catalogue)
+const char *smd_catalogue_reduction_server(
+	const struct smd_catalogue *catalogue, const char *worker_type, int rdma, size_t rank)
 {
-	return catalogue->reduction_server;
+	size_t i;
+	json_t *row;
+
+	json_array_foreach (catalogue->reduction_servers, i, row) {
+		const char *prefix;
+		const char *machine_type;
+		int has_rdma = 0;
+
+		if (json_unpack(row, "{s:s, s?b, s:s}", "prefix", &prefix, "rdma", &has_rdma,
+			    "machine_type", &machine_type) == 0 &&
+			is_azure(prefix) == is_azure(worker_type) && has_rdma == (rdma != 0) &&
+			rank-- == 0) {
+			return machine_type;
+		}
+	}
+	return NULL;
+}
+
+/* Azure's names are the same in capitals. */
+static int is_called(const struct smd_machine *machine, const char *machine_type)
+{
+	return (machine->is_azure ? strcasecmp(machine->name, machine_type)
+				  : strcmp(machine->name, machine_type)) == 0;
 }
 
 int smd_catalogue_find(const struct smd_catalogue *catalogue, const char *machine_type,
@@ -143,9 +179,9 @@ int smd_catalogue_find(const struct smd_catalogue *catalogue, const char *machin
 	json_array_foreach (catalogue->machine_types, i, row) {
 		struct smd_machine machine;
 
-		if (read_row(row, &machine) == 0 && strcmp(machine.name, machine_type) == 0) {
+		if (smd_machine_read(row, &machine) == 0 && is_called(&machine, machine_type)) {
 			if (accelerator_type && count > 0) {
-				attach(catalogue, machine_type, accelerator_type, count, &machine);
+				attach(catalogue, accelerator_type, count, &machine);
 			}
 			*out = machine;
 			return 0;
@@ -158,7 +194,8 @@ const char *smd_catalogue_suggest(const struct smd_catalogue *catalogue, const c
 {
 	size_t count = json_array_size(catalogue->machine_types);
 	const char **names = calloc(count + 1, sizeof(*names));
-	size_t family = strcspn(machine_type, "-");
+	size_t family = is_azure(machine_type) ? strcspn(machine_type, "0123456789")
+					       : strcspn(machine_type, "-") + 1;
 	const char *near = NULL;
 	size_t n = 0;
 	size_t i;
@@ -167,8 +204,8 @@ const char *smd_catalogue_suggest(const struct smd_catalogue *catalogue, const c
 	json_array_foreach (catalogue->machine_types, i, row) {
 		const char *name = json_string_value(json_object_get(row, "name"));
 
-		/* "n1-standard-5" is meant to be an n1. */
-		if (names && name && strncmp(name, machine_type, family + 1) == 0) {
+		/* "n1-standard-5" is meant to be an n1, and "Standard_NC7" an NC. */
+		if (names && name && strncasecmp(name, machine_type, family) == 0) {
 			names[n++] = name;
 		}
 	}
@@ -177,64 +214,4 @@ const char *smd_catalogue_suggest(const struct smd_catalogue *catalogue, const c
 	}
 	free(names);
 	return near;
-}
-
-/* The counts that the family takes of an accelerator, as a list; returns how many there are. */
-static size_t attachable(const struct smd_catalogue *catalogue, const char *machine_type,
-	const char *accelerator_type, int counts[ATTACHABLE_MAX])
-{
-	size_t found = 0;
-	size_t i;
-	json_t *row;
-
-	json_array_foreach (catalogue->attached_accelerators, i, row) {
-		const char *family;
-		const char *type;
-		int count;
-
-		if (found < ATTACHABLE_MAX &&
-			json_unpack(row, "{s:s, s:s, s:i}", "family", &family, "accelerator_type",
-				&type, "count", &count) == 0 &&
-			is_of_family(machine_type, family) && strcmp(type, accelerator_type) == 0) {
-			counts[found++] = count;
-		}
-	}
-	return found;
-}
-
-static void write_counts(const int *counts, size_t ncounts, char *text, size_t size)
-{
-	size_t length = 0;
-
-	text[0] = '\0';
-	for (size_t i = 0; i < ncounts && length < size; i++) {
-		const char *before = i == 0 ? "" : i + 1 < ncounts ? ", " : " or ";
-
-		length += (size_t)snprintf(text + length, size - length, "%s%d", before, counts[i]);
-	}
-}
-
-int smd_catalogue_check_accelerators(const struct smd_catalogue *catalogue,
-	const char *machine_type, const char *accelerator_type, int count, char *text, size_t size)
-{
-	int counts[ATTACHABLE_MAX];
-	struct smd_machine machine;
-	size_t ncounts;
-
-	if (smd_catalogue_find(catalogue, machine_type, NULL, 0, &machine)) {
-		return 0;
-	}
-	if (machine.accelerators > 0) {
-		counts[0] = machine.accelerators;
-		ncounts = 1;
-	} else {
-		ncounts = attachable(catalogue, machine_type, accelerator_type, counts);
-	}
-	for (size_t i = 0; i < ncounts; i++) {
-		if (counts[i] == count) {
-			return 0;
-		}
-	}
-	write_counts(counts, ncounts, text, size);
-	return ncounts ? -EINVAL : 0;
 }

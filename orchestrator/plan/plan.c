@@ -10,7 +10,10 @@
 
 #define SERVER_POOL    2
 #define EVALUATOR_POOL 3
-#define COUNTS_MAX     64
+
+/* Each reduction server costs every worker connections and somebody a machine. Those of the page on
+ * distributed training are up to 3.2 for each worker. */
+#define SERVERS_PER_WORKER_MAX 4
 
 int smd_plan_warn(struct smd_plan *plan, const char *format, ...)
 {
@@ -31,48 +34,50 @@ int smd_plan_warn(struct smd_plan *plan, const char *format, ...)
 }
 
 /* A spec's accelerators, or else those that the machine has anyway. */
-static int look_up_accelerators(
+static void look_up_accelerators(
 	struct smd_plan *plan, const struct smd_job_pool *pool, const struct smd_machine *machine)
 {
-	char counts[COUNTS_MAX];
+	int is_given = pool->accelerator_count > 0 && pool->accelerator_type;
 
-	plan->accelerators[pool->index] = machine->accelerators;
-	plan->accelerator_types[pool->index] = machine->accelerator_type;
-	if (pool->accelerator_count == 0 || !pool->accelerator_type) {
+	plan->accelerators[pool->index] =
+		is_given ? pool->accelerator_count : machine->accelerators;
+	plan->accelerator_types[pool->index] =
+		is_given ? pool->accelerator_type : machine->accelerator_type;
+}
+
+/* On Azure ML a job may name a compute cluster and leave its machines to that. */
+static int warn_of_unnamed_machine(struct smd_plan *plan, const struct smd_job_pool *pool)
+{
+	if (plan->job->platform != SMD_PLATFORM_AZUREML || pool->index > 0 || plan->workers < 2) {
 		return 0;
 	}
-	plan->accelerators[pool->index] = pool->accelerator_count;
-	plan->accelerator_types[pool->index] = pool->accelerator_type;
-	if (pool->machine_type &&
-		smd_catalogue_check_accelerators(plan->catalogue, pool->machine_type,
-			pool->accelerator_type, pool->accelerator_count, counts, sizeof(counts))) {
-		return smd_plan_warn(plan, "worker pool %d: %s must have %s %s, got %d",
-			pool->index, pool->machine_type, counts, pool->accelerator_type,
-			pool->accelerator_count);
-	}
-	return 0;
+	return smd_plan_warn(plan,
+		"no machine type is given (instance_type), so GPUs and bandwidth are unknown, and "
+		"here all replicas see all GPUs of this machine");
 }
 
 static int look_up_machine(struct smd_plan *plan, const struct smd_job_pool *pool)
 {
 	struct smd_machine machine = {0};
+	int ret = 0;
 
-	if (pool->machine_type &&
-		smd_catalogue_find(plan->catalogue, pool->machine_type, pool->accelerator_type,
-			pool->accelerator_count, &machine)) {
+	if (!pool->machine_type) {
+		ret = warn_of_unnamed_machine(plan, pool);
+	} else if (smd_catalogue_find(plan->catalogue, pool->machine_type, pool->accelerator_type,
+			   pool->accelerator_count, &machine)) {
 		const char *near = smd_catalogue_suggest(plan->catalogue, pool->machine_type);
-		int ret = smd_plan_warn(plan,
+
+		ret = smd_plan_warn(plan,
 			"worker pool %d: machine type %s is not in the catalogue, so its "
-			"bandwidth is unknown%s%s%s",
+			"bandwidth is unknown, and its accelerators are not checked%s%s%s",
 			pool->index, pool->machine_type, near ? "; did you mean " : "",
 			near ? near : "", near ? "?" : "");
-
-		if (ret) {
-			return ret;
-		}
 	}
-	plan->gbps[pool->index] = machine.egress_gbps;
-	return look_up_accelerators(plan, pool, &machine);
+	plan->egress_gbps[pool->index] = machine.egress_gbps;
+	plan->rdma_gbps[pool->index] = machine.rdma_gbps;
+	plan->gbps[pool->index] = fmax(machine.egress_gbps, machine.rdma_gbps);
+	look_up_accelerators(plan, pool, &machine);
+	return ret;
 }
 
 static int look_up_machines(struct smd_plan *plan)
@@ -88,17 +93,37 @@ static int look_up_machines(struct smd_plan *plan)
 }
 
 /* The bandwidth of pools first to last; 0 as soon as one of them is unknown. */
-static double sum_gbps(const struct smd_plan *plan, int first, int last)
+static double sum_gbps(const struct smd_plan *plan, const double *gbps, int first, int last)
 {
 	double sum = 0;
 
 	for (int i = first; i <= last; i++) {
-		if (plan->job->pools[i].replica_count > 0 && plan->gbps[i] <= 0) {
+		if (plan->job->pools[i].replica_count > 0 && gbps[i] <= 0) {
 			return 0;
 		}
-		sum += plan->job->pools[i].replica_count * plan->gbps[i];
+		sum += plan->job->pools[i].replica_count * gbps[i];
 	}
 	return sum;
+}
+
+static int workers_have_rdma(const struct smd_plan *plan)
+{
+	return sum_gbps(plan, plan->rdma_gbps, 0, 1) > 0;
+}
+
+/* What the workers can send to servers: by InfiniBand only where both have it. */
+static double reach_gbps(const struct smd_plan *plan, int servers_have_rdma)
+{
+	return servers_have_rdma && workers_have_rdma(plan)
+		       ? plan->worker_gbps
+		       : sum_gbps(plan, plan->egress_gbps, 0, 1);
+}
+
+/* What a server can take of that. */
+static double server_gbps(const struct smd_plan *plan, double egress_gbps, double rdma_gbps)
+{
+	return rdma_gbps > 0 && workers_have_rdma(plan) ? fmax(egress_gbps, rdma_gbps)
+							: egress_gbps;
 }
 
 /* How much more each worker sends in a ring than once. */
@@ -107,43 +132,67 @@ static double ring_share(const struct smd_plan *plan)
 	return 2.0 * (plan->workers - 1) / plan->workers;
 }
 
-static int servers_needed(const struct smd_plan *plan, double gbps)
+static int servers_needed(double worker_gbps, double gbps)
 {
-	return (int)fmin(INT_MAX, ceil(plan->worker_gbps / gbps));
+	return (int)fmin(INT_MAX, ceil(worker_gbps / gbps));
+}
+
+static int are_too_many(const struct smd_plan *plan, int servers)
+{
+	return servers > SERVERS_PER_WORKER_MAX * (int64_t)plan->workers;
+}
+
+static int warn_of_too_few(struct smd_plan *plan, const struct smd_job_pool *servers, double reach)
+{
+	int cannot = are_too_many(plan, plan->needed);
+
+	return smd_plan_warn(plan,
+		"worker pool %d: %d reduction server%s %g Gbit/s, %g less than the workers' %g: "
+		"%d of %s %s%s",
+		SERVER_POOL, plan->reduction_servers,
+		plan->reduction_servers == 1 ? " carries" : "s carry", plan->reduction_gbps,
+		reach - plan->reduction_gbps, reach, plan->needed, servers->machine_type,
+		cannot ? "would be needed, and so many do not pay" : "are needed",
+		plan->speedup < 1 ? "; with these an all-reduce is slower than a ring" : "");
+}
+
+static int warn_of_ethernet(struct smd_plan *plan, const struct smd_job_pool *servers, double reach)
+{
+	return smd_plan_warn(plan,
+		"worker pool %d: %s has no InfiniBand, so the workers send %g Gbit/s to it, and %g "
+		"to each other: a ring is faster",
+		SERVER_POOL, servers->machine_type, reach, plan->worker_gbps);
 }
 
 static int match_bandwidth(struct smd_plan *plan)
 {
 	const struct smd_job_pool *servers = &plan->job->pools[SERVER_POOL];
+	double reach = reach_gbps(plan, plan->rdma_gbps[SERVER_POOL] > 0);
 	double match = 1;
 
+	plan->gbps[SERVER_POOL] =
+		server_gbps(plan, plan->egress_gbps[SERVER_POOL], plan->rdma_gbps[SERVER_POOL]);
 	plan->reduction_servers = servers->replica_count;
-	plan->reduction_gbps = sum_gbps(plan, SERVER_POOL, SERVER_POOL);
-	if (plan->worker_gbps > 0 && plan->reduction_gbps > 0) {
-		plan->needed = servers_needed(plan, plan->gbps[SERVER_POOL]);
-		match = fmin(1, plan->reduction_gbps / plan->worker_gbps);
+	plan->reduction_gbps = sum_gbps(plan, plan->gbps, SERVER_POOL, SERVER_POOL);
+	if (reach > 0 && plan->reduction_gbps > 0) {
+		plan->needed = servers_needed(reach, plan->gbps[SERVER_POOL]);
+		match = fmin(reach, plan->reduction_gbps) / plan->worker_gbps;
 	} else {
 		plan->speedup_is_bound = 1;
 	}
 	plan->speedup = ring_share(plan) * match;
+	if (plan->needed > 0 && reach < plan->worker_gbps && plan->speedup < 1) {
+		return warn_of_ethernet(plan, servers, reach);
+	}
 	if (plan->needed > 0 && plan->reduction_servers > plan->needed) {
 		return smd_plan_warn(plan,
 			"worker pool %d: %d reduction servers carry %g Gbit/s, %g more than the "
 			"workers' %g: %d of %s %s enough, and each costs every worker connections",
 			SERVER_POOL, plan->reduction_servers, plan->reduction_gbps,
-			plan->reduction_gbps - plan->worker_gbps, plan->worker_gbps, plan->needed,
-			servers->machine_type, plan->needed == 1 ? "is" : "are");
+			plan->reduction_gbps - reach, reach, plan->needed, servers->machine_type,
+			plan->needed == 1 ? "is" : "are");
 	}
-	if (match < 1) {
-		return smd_plan_warn(plan,
-			"worker pool %d: %d reduction server%s %g Gbit/s, %g less than the "
-			"workers' %g: %d of %s are needed",
-			SERVER_POOL, plan->reduction_servers,
-			plan->reduction_servers == 1 ? " carries" : "s carry", plan->reduction_gbps,
-			plan->worker_gbps - plan->reduction_gbps, plan->worker_gbps, plan->needed,
-			servers->machine_type);
-	}
-	return 0;
+	return match < 1 ? warn_of_too_few(plan, servers, reach) : 0;
 }
 
 static int judge_reduction(struct smd_plan *plan)
@@ -201,9 +250,12 @@ static int judge_processes(struct smd_plan *plan)
 		}
 		ret = smd_plan_warn(plan,
 			"worker pool %d: %d process%s per replica use%s %d of %d %s; "
-			"summand-processes-per-replica says how many there are%s",
+			"%s says how many there are%s",
 			i, processes, processes == 1 ? "" : "es", processes == 1 ? "s" : "",
 			processes, plan->accelerators[i], plan->accelerator_types[i],
+			job->platform == SMD_PLATFORM_AZUREML
+				? "process_count_per_instance (summand-processes-per-replica)"
+				: "summand-processes-per-replica",
 			job->launch == SMD_LAUNCH_NODE
 				? ""
 				: ", and summand-launch: node that the command starts them");
@@ -227,17 +279,54 @@ static int judge_evaluators(struct smd_plan *plan)
 int smd_plan_choose(struct smd_plan *plan, const char *machine_type)
 {
 	struct smd_machine machine;
+	double reach;
+	double gbps;
 
 	if (smd_catalogue_find(plan->catalogue, machine_type, NULL, 0, &machine)) {
 		return -ENOENT;
 	}
-	if (plan->worker_gbps <= 0 || machine.egress_gbps <= 0) {
+	reach = reach_gbps(plan, machine.rdma_gbps > 0);
+	gbps = server_gbps(plan, machine.egress_gbps, machine.rdma_gbps);
+	if (plan->worker_gbps <= 0 || reach <= 0 || gbps <= 0) {
 		return -ENODATA;
 	}
 	plan->choice = (struct smd_plan_choice){.machine_type = machine.name,
-		.gbps = machine.egress_gbps,
-		.needed = servers_needed(plan, machine.egress_gbps),
-		.speedup = ring_share(plan)};
+		.gbps = gbps,
+		.needed = servers_needed(reach, gbps),
+		.speedup = ring_share(plan) * reach / plan->worker_gbps};
+	return 0;
+}
+
+/* Servers of one of the recommended types that pay; else why there are none. */
+static int advise(struct smd_plan *plan)
+{
+	const char *worker_type = plan->job->pools[0].machine_type;
+	struct smd_plan_choice last = {0};
+	const char *machine_type;
+
+	for (size_t rank = 0; (machine_type = smd_catalogue_reduction_server(plan->catalogue,
+				       worker_type, workers_have_rdma(plan), rank));
+		rank++) {
+		if (smd_plan_choose(plan, machine_type)) {
+			continue;
+		}
+		if (!are_too_many(plan, plan->choice.needed)) {
+			return 0;
+		}
+		last = plan->choice;
+		plan->choice = (struct smd_plan_choice){0};
+	}
+	if (last.machine_type &&
+		asprintf(&plan->advice,
+			"reduction servers do not pay here: %d workers send %g Gbit/s, and %d of "
+			"%s "
+			"would be needed, %d for each worker; they pay up to %d for each",
+			plan->workers, plan->worker_gbps, last.needed, last.machine_type,
+			(last.needed + plan->workers - 1) / plan->workers,
+			SERVERS_PER_WORKER_MAX) < 0) {
+		plan->advice = NULL;
+		return -ENOMEM;
+	}
 	return 0;
 }
 
@@ -261,7 +350,7 @@ int smd_plan_create(
 	plan->catalogue = catalogue;
 	plan->workers = job->pools[0].replica_count + job->pools[1].replica_count;
 	ret = look_up_machines(plan);
-	plan->worker_gbps = sum_gbps(plan, 0, 1);
+	plan->worker_gbps = sum_gbps(plan, plan->gbps, 0, 1);
 	if (!ret && job->pools[SERVER_POOL].replica_count > 0 &&
 		job->pools[SERVER_POOL].role == SMD_ROLE_REDUCTION_SERVER) {
 		ret = judge_reduction(plan);
@@ -270,12 +359,10 @@ int smd_plan_create(
 	}
 	ret = ret ? ret : judge_processes(plan);
 	ret = ret ? ret : judge_evaluators(plan);
+	ret = !ret && would_gain(plan) ? advise(plan) : ret;
 	if (ret) {
 		smd_plan_free(plan);
 		return ret;
-	}
-	if (would_gain(plan)) {
-		smd_plan_choose(plan, smd_catalogue_reduction_server(catalogue));
 	}
 	*out = plan;
 	return 0;
@@ -289,5 +376,6 @@ void smd_plan_free(struct smd_plan *plan)
 	for (size_t i = 0; i < plan->nwarnings; i++) {
 		free(plan->warnings[i]);
 	}
+	free(plan->advice);
 	free(plan);
 }

@@ -4,7 +4,8 @@
  *
  * n workers of bandwidth Bw that all-reduce in a ring each send 2(n-1)/n times their data; through
  * reduction servers they send it once. R servers of bandwidth Br keep up when R*Br >= n*Bw, so the
- * best speed-up over the ring is 2(n-1)/n * min(1, R*Br / (n*Bw)).
+ * best speed-up over the ring is 2(n-1)/n * min(1, R*Br / (n*Bw)). Workers that have InfiniBand use
+ * it for a ring, and to servers that have it too; other servers they reach by Ethernet.
  */
 #ifndef SMD_PLAN_PLAN_H
 #define SMD_PLAN_PLAN_H
@@ -26,8 +27,11 @@ struct smd_plan_choice {
 struct smd_plan {
 	const struct smd_job *job;             /* borrowed */
 	const struct smd_catalogue *catalogue; /* borrowed */
-	double gbps[SMD_JOB_POOLS_MAX];        /* of one replica; 0: unknown */
-	int accelerators[SMD_JOB_POOLS_MAX];   /* of one replica, given or built in */
+	double egress_gbps[SMD_JOB_POOLS_MAX]; /* of one replica; 0: unknown */
+	double rdma_gbps[SMD_JOB_POOLS_MAX];   /* of its InfiniBand; 0: none, or unknown */
+	/* What one replica sends: to the others of pools 0 and 1, or to these; 0: unknown. */
+	double gbps[SMD_JOB_POOLS_MAX];
+	int accelerators[SMD_JOB_POOLS_MAX]; /* of one replica, given or built in */
 	const char *accelerator_types[SMD_JOB_POOLS_MAX];
 	int workers;        /* pools 0 and 1 */
 	double worker_gbps; /* of all workers; 0: unknown */
@@ -41,6 +45,7 @@ struct smd_plan {
 	/* Reduction servers of a machine type that match the workers; for a job that has none and
 	 * would gain, those of the type that is recommended. machine_type NULL: not chosen. */
 	struct smd_plan_choice choice;
+	char *advice; /* why there is no choice for a job that has no servers; or NULL */
 	char *warnings[SMD_PLAN_WARNINGS_MAX];
 	size_t nwarnings;
 };
@@ -55,7 +60,7 @@ int smd_plan_warn(struct smd_plan *plan, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /* Plans for reduction servers of that machine type. -ENOENT when the catalogue does not have it,
- * -ENODATA when the workers' bandwidth is unknown. */
+ * -ENODATA when its bandwidth or the workers' is unknown. */
 int smd_plan_choose(struct smd_plan *plan, const char *machine_type);
 
 /* A short table and its conclusions, for people. */

@@ -138,6 +138,9 @@ void smd_plan_print(const struct smd_plan *plan, FILE *out)
 	if (plan->choice.machine_type) {
 		print_choice(plan, out);
 	}
+	if (plan->advice) {
+		fprintf(out, "\n%s\n", plan->advice);
+	}
 	for (size_t i = 0; i < plan->nwarnings; i++) {
 		fprintf(out, "%swarning: %s\n", i == 0 ? "\n" : "", plan->warnings[i]);
 	}
@@ -196,13 +199,14 @@ json_t *smd_plan_to_json(const struct smd_plan *plan)
 		json_decref(warnings);
 		return NULL;
 	}
-	return json_pack("{s:s, s:s, s:i, s:o, s:i, s:o, s:i, s:o, s:o, s:o, s:o, s:b, s:b, s:o}",
+	return json_pack(
+		"{s:s, s:s, s:i, s:o, s:i, s:o, s:i, s:o, s:o, s:o, s:s?, s:o, s:b, s:b, s:o}",
 		"jobId", job->id, "displayName", job->display_name, "replicas",
 		smd_job_replica_count(job), "pools", pools, "workers", plan->workers, "workerGbps",
 		number_or_null(plan->worker_gbps), "reductionServers", plan->reduction_servers,
 		"reductionGbps", number_or_null(plan->reduction_gbps), "reductionServersNeeded",
 		plan->needed > 0 ? json_integer(plan->needed) : json_null(), "choice",
-		choice_to_json(&plan->choice), "speedup", number_or_null(plan->speedup),
-		"speedupIsBound", plan->speedup_is_bound, "ncclPlugin", plan->has_nccl_plugin,
-		"warnings", warnings);
+		choice_to_json(&plan->choice), "advice", plan->advice, "speedup",
+		number_or_null(plan->speedup), "speedupIsBound", plan->speedup_is_bound,
+		"ncclPlugin", plan->has_nccl_plugin, "warnings", warnings);
 }

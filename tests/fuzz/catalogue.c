@@ -31,10 +31,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 
 	check_outcome(ret, &error);
 	if (ret == 0) {
-		must_hold(smd_catalogue_reduction_server(catalogue) != NULL);
-		ask(catalogue, "n1-standard-4", "NVIDIA_TESLA_V100");
+		const char *server = "n1-standard-4";
+
+		for (size_t rank = 0; server; rank++) {
+			ask(catalogue, server, "NVIDIA_TESLA_V100");
+			server = smd_catalogue_reduction_server(catalogue, "n1", 0, rank);
+		}
 		ask(catalogue, "n1-standard-5", "");
-		ask(catalogue, smd_catalogue_reduction_server(catalogue), "NVIDIA_TESLA_V100");
+		ask(catalogue, "a2-highgpu-8g", "NVIDIA_TESLA_T4");
 		smd_catalogue_free(catalogue);
 	}
 	return 0;

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "reduction_server/base/log.h"
+
 #define DRIVER_FOLDER "/proc/driver/nvidia/gpus" /* has a folder for each GPU */
 
 static int add(struct smd_gpus *gpus, const char *id, size_t length)
@@ -74,24 +76,41 @@ int smd_gpus_find(struct smd_gpus *gpus, const char *visible)
 	return ret;
 }
 
+/* A pool that names no GPUs but a machine type that has them takes part where there are any. */
+static int count_of(const struct smd_gpus *gpus, const struct smd_job_pool *pool)
+{
+	if (!pool->accelerator_type || strncmp(pool->accelerator_type, "TPU", 3) == 0 ||
+		(pool->accelerators_are_built_in && gpus->count == 0)) {
+		return 0;
+	}
+	return pool->accelerator_count;
+}
+
 int smd_gpus_deal(
 	struct smd_gpus *gpus, const struct smd_job *job, int may_share, struct smd_error *error)
 {
+	int asked = 0;
+
 	gpus->wanted = 0;
 	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {
 		const struct smd_job_pool *pool = &job->pools[i];
-		int is_gpu =
-			pool->accelerator_type && strncmp(pool->accelerator_type, "TPU", 3) != 0;
 
 		gpus->first[i] = gpus->wanted;
-		gpus->each[i] = is_gpu ? pool->accelerator_count : 0;
+		gpus->each[i] = count_of(gpus, pool);
 		gpus->wanted += gpus->each[i] * pool->replica_count;
+		asked += pool->accelerators_are_built_in ? 0 : gpus->each[i] * pool->replica_count;
 	}
-	if ((size_t)gpus->wanted > gpus->count && !may_share) {
+	if ((size_t)asked > gpus->count && !may_share) {
 		return smd_error_set(error, EBUSY,
 			"GPUs: there must be %d for this job, got %zu; with --oversubscribe "
 			"replicas "
 			"share what there is",
+			asked, gpus->count);
+	}
+	if ((size_t)gpus->wanted > gpus->count && asked < gpus->wanted) {
+		smd_log(SMD_LOG_WARN, "engine",
+			"GPUs: the machines of this job have %d, this one has %zu: replicas share "
+			"them",
 			gpus->wanted, gpus->count);
 	}
 	return 0;

@@ -21,8 +21,8 @@ struct smd_gpus {
  * is NULL. 0 or -ENOMEM. */
 int smd_gpus_find(struct smd_gpus *gpus, const char *visible);
 
-/* Gives each replica the accelerators that its pool asks for. 0; -EBUSY with a text when there are
- * too few, unless replicas may share them. */
+/* Gives each replica the accelerators that its pool asks for, or that its machine type has. 0;
+ * -EBUSY with a text when there are fewer than are asked for, unless replicas may share them. */
 int smd_gpus_deal(
 	struct smd_gpus *gpus, const struct smd_job *job, int may_share, struct smd_error *error);
 

@@ -70,6 +70,22 @@ class PlaceTest(JobTest):
             self.assertEqual(self.read(run, "logs/workerpool0-0.log"), "[3]\n")
 
 
+    def test_instances_of_azure_share_no_gpus(self):
+        """The size says how many GPUs an instance has; no field of the job does."""
+        spec = self.path("azure.yaml")
+        with open(spec, "w", encoding="utf-8") as file:
+            file.write("""
+command: 'echo "[$CUDA_VISIBLE_DEVICES] $LOCAL_RANK $AZ_BATCHAI_GPU_COUNT"'
+environment: {image: none}
+distribution: {type: pytorch, process_count_per_instance: 4}
+resources: {instance_count: 2, instance_type: Standard_NC24s_v3}
+""")
+        with mock.patch.dict(os.environ, {"CUDA_VISIBLE_DEVICES": "0,1,2,3,4,5,6,7"}):
+            run = self.finish(self.start_spec(spec, "--success-policy=all-workers"))
+        self.assert_code(run, 0)
+        self.assertEqual(self.read(run, "logs/workerpool0-0.3.log"), "[0,1,2,3] 3 4\n")
+        self.assertEqual(self.read(run, "logs/workerpool1-0.0.log"), "[4,5,6,7] 0 4\n")
+
     def test_the_job_directory_is_its_owners_alone(self):
         """Whatever the umask is, and whoever made its folders before."""
         before = os.umask(0)

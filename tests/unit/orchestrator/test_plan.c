@@ -92,7 +92,8 @@ static void too_few_servers(void **state)
 	assert_int_equal(plan->nwarnings, 2);
 	assert_string_equal(plan->warnings[0],
 		"worker pool 2: 10 reduction servers carry 320 Gbit/s, 480 less than the workers' "
-		"800: 25 of n1-highcpu-16 are needed");
+		"800: 25 of n1-highcpu-16 are needed; with these an all-reduce is slower than a "
+		"ring");
 	assert_non_null(strstr(plan->warnings[1], "do not use their 1 NVIDIA_TESLA_T4"));
 	smd_plan_free(plan);
 }
@@ -187,19 +188,184 @@ static void fewer_processes_than_accelerators(void **state)
 	smd_plan_free(plan);
 }
 
+/* As Google documents them, with what would be right. */
 static void accelerators_that_a_machine_cannot_have(void **state)
 {
-	struct pool chief = {1, "n1-highmem-96", "NVIDIA_TESLA_V100", 3};
-	struct pool workers = {1, "a2-highgpu-8g", "NVIDIA_TESLA_A100", 4};
-	struct pool servers = {1, "a2-highgpu-1g", NULL, 0};
-	struct smd_job job;
-	struct smd_plan *plan = plan_of(*state, &job, chief, workers, servers);
+	static const struct {
+		const char *machine_type;
+		const char *accelerator_type;
+		int count;
+		enum smd_machine_part wrong;
+		const char *text;
+	} cases[] = {
+		{"n1-highmem-96", "NVIDIA_TESLA_V100", 8, SMD_MACHINE_RIGHT, NULL},
+		{"n1-standard-4", "NVIDIA_TESLA_T4", 1, SMD_MACHINE_RIGHT, NULL},
+		{"a2-highgpu-8g", "NVIDIA_TESLA_A100", 8, SMD_MACHINE_RIGHT, NULL},
+		{"my-machine", "NVIDIA_L4", 3, SMD_MACHINE_RIGHT, NULL},
+		{"n1-standard-8", "NVIDIA_TESLA_V100", 3, SMD_MACHINE_ACCELERATOR_COUNT,
+			"must be 1, 2, 4 or 8 of NVIDIA_TESLA_V100 with the 8 vCPUs of "
+			"n1-standard-8, got 3"},
+		{"n1-standard-96", "NVIDIA_TESLA_V100", 1, SMD_MACHINE_ACCELERATOR_COUNT,
+			"must be 8 of NVIDIA_TESLA_V100 with the 96 vCPUs of n1-standard-96, got "
+			"1"},
+		{"a2-highgpu-8g", "NVIDIA_TESLA_A100", 4, SMD_MACHINE_ACCELERATOR_COUNT,
+			"must be 8 with a2-highgpu-8g, got 4; a2-highgpu-4g has 4"},
+		{"a2-highgpu-8g", "NVIDIA_TESLA_T4", 8, SMD_MACHINE_ACCELERATOR_TYPE,
+			"must be NVIDIA_TESLA_A100 with a2-highgpu-8g, got NVIDIA_TESLA_T4; n1 "
+			"machines take NVIDIA_TESLA_T4"},
+		{"a3-highgpu-8g", "NVIDIA_H100_MEGA_80GB", 8, SMD_MACHINE_ACCELERATOR_TYPE,
+			"must be NVIDIA_H100_80GB with a3-highgpu-8g, got NVIDIA_H100_MEGA_80GB; "
+			"a3-megagpu-8g has 8 NVIDIA_H100_MEGA_80GB"},
+		{"e2-standard-4", "NVIDIA_TESLA_A100", 4, SMD_MACHINE_ACCELERATOR_TYPE,
+			"must not be given with e2-standard-4, which takes no accelerators, got "
+			"NVIDIA_TESLA_A100; a2-highgpu-4g has 4 NVIDIA_TESLA_A100"},
+		{"n1-standard-4", "NVIDIA_L4", 1, SMD_MACHINE_ACCELERATOR_TYPE,
+			"must be NVIDIA_TESLA_V100, NVIDIA_TESLA_T4, NVIDIA_TESLA_P100, "
+			"NVIDIA_TESLA_P4 or NVIDIA_TESLA_K80 with n1-standard-4, got NVIDIA_L4; "
+			"g2-standard-4 has 1 NVIDIA_L4"},
+		{"n1-standard-16", "NVIDIA_TESLA_V100", 1, SMD_MACHINE_ACCELERATOR_COUNT,
+			"must be 2, 4 or 8 of NVIDIA_TESLA_V100 with the 16 vCPUs of "
+			"n1-standard-16, got 1"},
+	};
 
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char text[512];
+
+		assert_int_equal(
+			smd_catalogue_check_accelerators(*state, cases[i].machine_type,
+				cases[i].accelerator_type, cases[i].count, text, sizeof(text)),
+			cases[i].wrong);
+		if (cases[i].text) {
+			assert_string_equal(text, cases[i].text);
+		}
+	}
+}
+
+/* Of the sizes that Azure ML documents: name, GPUs, Gbit/s of Ethernet and of InfiniBand. */
+static void sizes_of_azure(void **state)
+{
+	static const struct {
+		const char *name;
+		const char *accelerator_type;
+		int accelerators;
+		double egress_gbps;
+		double rdma_gbps;
+	} sizes[] = {
+		{"Standard_NC24rs_v3", "NVIDIA_TESLA_V100", 4, 0, 56},
+		{"STANDARD_NC6", "NVIDIA_TESLA_K80", 1, 0, 0},
+		{"Standard_NC4as_T4_v3", "NVIDIA_TESLA_T4", 1, 8, 0},
+		{"Standard_NC96ads_A100_v4", "NVIDIA_A100_80GB", 4, 80, 0},
+		{"Standard_ND40rs_v2", "NVIDIA_TESLA_V100", 8, 24, 100},
+		{"Standard_ND96asr_v4", "NVIDIA_TESLA_A100", 8, 24, 1600},
+		{"Standard_NV36ads_A10_v5", "NVIDIA_A10", 1, 40, 0},
+		{"Standard_F72s_v2", NULL, 0, 30, 0},
+		{"STANDARD_D2_V2", NULL, 0, 1.5, 0},
+		{"Standard_E64ds_v4", NULL, 0, 30, 0},
+		{"Standard_HB120rs_v3", NULL, 0, 0, 200},
+		{"Standard_HC44rs", NULL, 0, 0, 100},
+	};
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		struct smd_machine machine;
+
+		assert_int_equal(smd_catalogue_find(*state, sizes[i].name, NULL, 0, &machine), 0);
+		assert_true(machine.is_azure);
+		assert_true(machine.egress_gbps == sizes[i].egress_gbps);
+		assert_true(machine.rdma_gbps == sizes[i].rdma_gbps);
+		assert_int_equal(machine.accelerators, sizes[i].accelerators);
+		if (sizes[i].accelerator_type) {
+			assert_string_equal(machine.accelerator_type, sizes[i].accelerator_type);
+		}
+	}
+}
+
+/* A machine type brings its accelerators along where the spec names none. */
+static void built_in_accelerators(void **state)
+{
+	struct smd_job job = {
+		.pools = {{.replica_count = 1, .machine_type = (char *)"Standard_NC24s_v3"},
+			{.replica_count = 1,
+				.machine_type = (char *)"a2-highgpu-8g",
+				.accelerator_type = (char *)"NVIDIA_TESLA_A100",
+				.accelerator_count = 8},
+			{.replica_count = 1, .machine_type = (char *)"n1-standard-4"}}};
+
+	assert_int_equal(smd_catalogue_complete(*state, &job), 0);
+	assert_string_equal(job.pools[0].accelerator_type, "NVIDIA_TESLA_V100");
+	assert_int_equal(job.pools[0].accelerator_count, 4);
+	assert_true(job.pools[0].accelerators_are_built_in);
+	assert_false(job.pools[1].accelerators_are_built_in);
+	assert_null(job.pools[2].accelerator_type);
+	free(job.pools[0].accelerator_type);
+}
+
+/* Hundreds of servers for three workers are no advice. */
+static void servers_that_do_not_pay(void **state)
+{
+	struct pool chief = {1, "a3-ultragpu-8g", "NVIDIA_H200_141GB", 8};
+	struct pool workers = {2, "a3-ultragpu-8g", "NVIDIA_H200_141GB", 8};
+	struct pool none = {0, NULL, NULL, 0};
+	struct pool servers = {8, "n1-highcpu-16", NULL, 0};
+	struct smd_job job;
+	struct smd_plan *plan = plan_of(*state, &job, chief, workers, none);
+
+	assert_null(plan->choice.machine_type);
+	assert_string_equal(plan->advice,
+		"reduction servers do not pay here: 3 workers send 10800 Gbit/s, and 108 of "
+		"c3-highcpu-176 would be needed, 36 for each worker; they pay up to 4 for each");
+	smd_plan_free(plan);
+	plan = plan_of(*state, &job, chief, workers, servers);
+	assert_int_equal(plan->nwarnings, 1);
 	assert_string_equal(plan->warnings[0],
-		"worker pool 0: n1-highmem-96 must have 1, 2, 4 or 8 NVIDIA_TESLA_V100, got 3");
-	assert_string_equal(plan->warnings[1],
-		"worker pool 1: a2-highgpu-8g must have 8 NVIDIA_TESLA_A100, got 4");
-	assert_non_null(strstr(plan->warnings[3], "do not use their 1 NVIDIA_TESLA_A100"));
+		"worker pool 2: 8 reduction servers carry 256 Gbit/s, 10544 less than the workers' "
+		"10800: 338 of n1-highcpu-16 would be needed, and so many do not pay; with these "
+		"an all-reduce is slower than a ring");
+	smd_plan_free(plan);
+}
+
+/* Where slow servers would be too many, fewer fast ones may do. */
+static void faster_servers_may_pay(void **state)
+{
+	struct pool chief = {1, "Standard_NC24rs_v3", NULL, 0};
+	struct pool workers = {3, "Standard_NC24rs_v3", NULL, 0};
+	struct pool v100 = {1, "n1-highmem-96", "NVIDIA_TESLA_V100", 8};
+	struct pool none = {0, NULL, NULL, 0};
+	struct smd_job job;
+	struct smd_plan *plan = plan_of(*state, &job, chief, workers, none);
+
+	assert_string_equal(plan->choice.machine_type, "Standard_HB120rs_v3");
+	assert_int_equal(plan->choice.needed, 2);
+	assert_null(plan->advice);
+	assert_int_equal(smd_plan_choose(plan, "Standard_F72s_v2"), -ENODATA);
+	smd_plan_free(plan);
+	plan = plan_of(*state, &job, v100,
+		(struct pool){4, v100.machine_type, v100.accelerator_type, 8}, none);
+	assert_int_equal(smd_plan_choose(plan, "c3-highcpu-176"), 0);
+	assert_int_equal(plan->choice.needed, 5);
+	smd_plan_free(plan);
+}
+
+/* Workers use their InfiniBand among themselves, and to servers that have it too. */
+static void infiniband(void **state)
+{
+	struct pool chief = {1, "Standard_ND40rs_v2", NULL, 0};
+	struct pool workers = {3, "Standard_ND40rs_v2", NULL, 0};
+	struct smd_job job;
+	struct smd_plan *plan = plan_of(
+		*state, &job, chief, workers, (struct pool){2, "Standard_HB120rs_v3", NULL, 0});
+
+	assert_true(plan->worker_gbps == 400);
+	assert_true(plan->reduction_gbps == 400);
+	assert_int_equal(plan->needed, 2);
+	assert_int_equal(plan->nwarnings, 0);
+	smd_plan_free(plan);
+	plan = plan_of(*state, &job, chief, workers, (struct pool){4, "Standard_F72s_v2", NULL, 0});
+	assert_true(plan->reduction_gbps == 120);
+	assert_true(plan->speedup > 0.359 && plan->speedup < 0.361);
+	assert_int_equal(plan->nwarnings, 1);
+	assert_string_equal(plan->warnings[0],
+		"worker pool 2: Standard_F72s_v2 has no InfiniBand, so the workers send 96 Gbit/s "
+		"to it, and 400 to each other: a ring is faster");
 	smd_plan_free(plan);
 }
 
@@ -306,6 +472,11 @@ int main(void)
 		cmocka_unit_test(two_workers_gain_nothing),
 		cmocka_unit_test(fewer_processes_than_accelerators),
 		cmocka_unit_test(accelerators_that_a_machine_cannot_have),
+		cmocka_unit_test(sizes_of_azure),
+		cmocka_unit_test(built_in_accelerators),
+		cmocka_unit_test(servers_that_do_not_pay),
+		cmocka_unit_test(faster_servers_may_pay),
+		cmocka_unit_test(infiniband),
 		cmocka_unit_test(one_evaluator_is_expected),
 		cmocka_unit_test(unknown_machines_are_no_error),
 		cmocka_unit_test(nccl_reduces_through_the_servers),

@@ -91,6 +91,36 @@ static void test_there_are_none(void **state)
 	}
 }
 
+/* Machines of a cloud have more than this one: replicas share what there is, if there is any. */
+static void test_built_in_ones_are_shared(void **state)
+{
+	const struct smd_job azure = {.pools = {{.replica_count = 1,
+							.accelerator_type = v100,
+							.accelerator_count = 4,
+							.accelerators_are_built_in = 1},
+					      {.replica_count = 1,
+						      .accelerator_type = v100,
+						      .accelerator_count = 4,
+						      .accelerators_are_built_in = 1}}};
+	struct smd_error error = {{0}};
+	struct smd_gpus gpus;
+
+	(void)state;
+	assert_int_equal(smd_gpus_find(&gpus, "0,1,2,3,4,5,6,7"), 0);
+	assert_int_equal(smd_gpus_deal(&gpus, &azure, 0, &error), 0);
+	expect(&gpus, 0, 0, "0,1,2,3");
+	expect(&gpus, 1, 0, "4,5,6,7");
+	smd_gpus_clear(&gpus);
+	assert_int_equal(smd_gpus_find(&gpus, "0,1"), 0);
+	assert_int_equal(smd_gpus_deal(&gpus, &azure, 0, &error), 0);
+	expect(&gpus, 1, 0, "0,1");
+	smd_gpus_clear(&gpus);
+	assert_int_equal(smd_gpus_find(&gpus, ""), 0);
+	assert_int_equal(smd_gpus_deal(&gpus, &azure, 0, &error), 0);
+	assert_int_equal(gpus.wanted, 0);
+	smd_gpus_clear(&gpus);
+}
+
 static void test_a_tpu_is_no_gpu(void **state)
 {
 	const struct smd_job tpus = {
@@ -112,6 +142,7 @@ int main(void)
 		cmocka_unit_test(test_one_named_twice_is_one),
 		cmocka_unit_test(test_there_are_too_few),
 		cmocka_unit_test(test_there_are_none),
+		cmocka_unit_test(test_built_in_ones_are_shared),
 		cmocka_unit_test(test_a_tpu_is_no_gpu),
 	};
 
