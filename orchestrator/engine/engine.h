@@ -16,6 +16,12 @@
 /* The notify pipe's number in every replica; SUMMAND_NOTIFY_FD says it too. */
 #define SMD_ENGINE_NOTIFY_FD 3
 
+/* A folder or a file of this machine that a container sees at its own path. */
+struct smd_mount {
+	const char *path;
+	int writable;
+};
+
 /* Everything an engine needs to start one replica; borrowed for the call. */
 struct smd_launch {
 	char *const *argv;
@@ -24,7 +30,8 @@ struct smd_launch {
 	int has_command;     /* argv begins with a command, not with arguments of the image's entry
 				point */
 	const char *name;    /* unique on the host: "summand-8199-workerpool1-0" */
-	const char *job_dir; /* absolute path */
+	const struct smd_mount *mounts; /* absolute paths */
+	size_t nmounts;
 	const char *directory;   /* where it runs; NULL: where the runner does */
 	const char *exit_record; /* absolute path */
 	unsigned grace_s;        /* from SIGTERM to SIGKILL */

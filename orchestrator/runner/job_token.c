@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define FILE_NAME   "token"
 #define TOKEN_BYTES 32 /* as many as HMAC-SHA256 has */
 
 int smd_job_token_make(const struct smd_jobdir *dir, const struct smd_job *job, char **path,
@@ -28,18 +27,19 @@ int smd_job_token_make(const struct smd_jobdir *dir, const struct smd_job *job, 
 		snprintf(text + 2 * i, 3, "%02x", bytes[i]);
 	}
 	strcpy(text + 2 * sizeof(bytes), "\n");
-	ret = smd_jobdir_write(dir, FILE_NAME, text, strlen(text));
+	ret = smd_jobdir_write(dir, SMD_JOB_TOKEN_FILE, text, strlen(text));
 	explicit_bzero(bytes, sizeof(bytes));
 	explicit_bzero(text, sizeof(text));
 	if (ret) {
-		return smd_error_set(error, -ret, "%s/" FILE_NAME ": cannot be written: %s",
-			dir->path, strerror(-ret));
+		return smd_error_set(error, -ret,
+			"%s/" SMD_JOB_TOKEN_FILE ": cannot be written: %s", dir->path,
+			strerror(-ret));
 	}
-	*path = smd_jobdir_path(dir, FILE_NAME);
+	*path = smd_jobdir_path(dir, SMD_JOB_TOKEN_FILE);
 	return *path ? 0 : smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
 }
 
 void smd_job_token_remove(const struct smd_jobdir *dir)
 {
-	smd_jobdir_remove(dir, FILE_NAME);
+	smd_jobdir_remove(dir, SMD_JOB_TOKEN_FILE);
 }

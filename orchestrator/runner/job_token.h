@@ -7,6 +7,8 @@
 
 #include "orchestrator/runner/jobdir.h"
 
+#define SMD_JOB_TOKEN_FILE "token" /* in the job directory */
+
 /* Makes the token of a job that has reduction servers. *path is its file, which the caller frees;
  * NULL: the job needs none. 0, or -errno with a text. */
 int smd_job_token_make(const struct smd_jobdir *dir, const struct smd_job *job, char **path,

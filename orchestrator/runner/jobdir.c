@@ -15,13 +15,15 @@
 
 #include "reduction_server/base/log.h"
 
-#define NAME_DEFAULT    "custom-job"
-#define RESERVE         ".reserve"
-#define FOLDER_MODE     0700 /* variables, specs and logs may hold secrets */
-#define FILE_MODE       0600
-#define ATTEMPTS_MAX    1000 /* jobs of the same name in the same second */
-#define STAMP_SIZE      32
-#define NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
+#define NAME_DEFAULT       "custom-job"
+#define RESERVE            ".reserve"
+#define FOLDER_MODE        0700 /* variables, specs and logs may hold secrets */
+#define FILE_MODE          0600
+#define SHARED_FOLDER_MODE 0770
+#define SHARED_FILE_MODE   0640
+#define ATTEMPTS_MAX       1000 /* jobs of the same name in the same second */
+#define STAMP_SIZE         32
+#define NAME_CHARACTERS    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 
 void smd_jobdir_sanitise(char name[SMD_JOBDIR_NAME_SIZE], const char *display_name)
 {
@@ -174,8 +176,7 @@ static int is_link(const struct smd_jobdir *dir, const char *name)
 {
 	struct stat status;
 
-	return fstatat(dir->fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-	       S_ISLNK(status.st_mode);
+	return fstatat(dir->fd, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(status.st_mode);
 }
 
 /* Opens a folder in it, but follows no link, which may lead anywhere. A descriptor, or -errno:
@@ -293,6 +294,23 @@ int smd_jobdir_make_folder(const struct smd_jobdir *dir, const char *name)
 		return 0;
 	}
 	return errno == EEXIST ? make_private(dir, name) : -errno;
+}
+
+int smd_jobdir_share(const struct smd_jobdir *dir, const char *name)
+{
+	int fd = openat(dir->fd, name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+	struct stat status;
+	int ret = 0;
+
+	if (fd < 0) {
+		return errno == ENOENT ? 0 : -errno;
+	}
+	if (fstat(fd, &status) ||
+		fchmod(fd, S_ISDIR(status.st_mode) ? SHARED_FOLDER_MODE : SHARED_FILE_MODE)) {
+		ret = -errno;
+	}
+	close(fd);
+	return ret;
 }
 
 /* The folder that a file is in, for the caller to close, and the file's name there. -errno */

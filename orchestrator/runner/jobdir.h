@@ -40,6 +40,11 @@ char *smd_jobdir_path(const struct smd_jobdir *dir, const char *format, ...)
  * symbolic link. */
 int smd_jobdir_make_folder(const struct smd_jobdir *dir, const char *name);
 
+/* Lets the group of a folder or file in it use it too: a container's programs need not be its
+ * owner's, and a folder that only they see does not hide it from them. What is not there is no
+ * error. 0 or -errno. */
+int smd_jobdir_share(const struct smd_jobdir *dir, const char *name);
+
 /* Writes a file, which appears whole or not at all. 0 or -errno. */
 int smd_jobdir_write(
 	const struct smd_jobdir *dir, const char *name, const char *text, size_t length);

@@ -74,14 +74,34 @@ static int make_paths(struct smd_prepared_launch *launch, const struct smd_jobdi
 	}
 	launch->exit_record = smd_jobdir_path(dir, "exits/%s.json", replica->name);
 	launch->error_file = smd_jobdir_path(dir, SMD_OBITUARY_ERROR_FILE, replica->name);
+	launch->errors = smd_jobdir_path(dir, "errors");
 	launch->name = smd_launch_name(replica);
-	if (!launch->log || !launch->exit_record || !launch->error_file || !launch->name) {
+	if (!launch->log || !launch->exit_record || !launch->error_file || !launch->errors ||
+		!launch->name) {
 		return -ENOMEM;
 	}
 	/* Those of an earlier run in the same directory. */
 	smd_jobdir_remove(dir, launch->exit_record + strlen(dir->path) + 1);
 	smd_jobdir_remove(dir, launch->error_file + strlen(dir->path) + 1);
 	return 0;
+}
+
+static void add_mount(struct smd_prepared_launch *launch, const char *path, int writable)
+{
+	if (path) {
+		launch->mounts[launch->nmounts++] = (struct smd_mount){path, writable};
+	}
+}
+
+/* Of the job directory a container sees what its programs use, and no records or logs. */
+static void add_mounts(struct smd_prepared_launch *launch, const struct smd_launcher *launcher)
+{
+	launch->nmounts = 0;
+	add_mount(launch, launcher->workspace->code, 1);
+	add_mount(launch, launcher->workspace->packages, 1);
+	add_mount(launch, launcher->placement->output_dir, 1);
+	add_mount(launch, launch->errors, 1);
+	add_mount(launch, launcher->placement->token_file, 0);
 }
 
 /* Reduction servers are Summand's own program, whatever their image. */
@@ -143,6 +163,7 @@ int smd_launch_prepare(struct smd_prepared_launch *launch, const struct smd_laun
 	if (ret) {
 		return ret;
 	}
+	add_mounts(launch, launcher);
 	launch->image = image_of(launcher, replica);
 	launch->program = launch->image ? launcher->container_runtime : launch->argv[0];
 	if (!launch->program) {
@@ -156,6 +177,7 @@ void smd_launch_clear(struct smd_prepared_launch *launch)
 {
 	free(launch->name);
 	free(launch->error_file);
+	free(launch->errors);
 	free(launch->exit_record);
 	free(launch->log);
 	smd_argv_free(launch->argv);
@@ -170,7 +192,8 @@ struct smd_launch smd_launch_request(const struct smd_prepared_launch *launch,
 		.image = launch->image,
 		.has_command = launcher->job->pools[replica->pool].ncommand > 0,
 		.name = launch->name,
-		.job_dir = launcher->dir->path,
+		.mounts = launch->mounts,
+		.nmounts = launch->nmounts,
 		.directory = launcher->workspace->code,
 		.exit_record = launch->exit_record,
 		.grace_s = launcher->grace_s};

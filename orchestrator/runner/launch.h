@@ -16,6 +16,7 @@ struct smd_launcher {
 	const struct smd_contract *contract;
 	const struct smd_contract *shown_contract; /* what records have in place of it; or NULL */
 	int show_secrets;
+	const struct smd_placement *placement;
 	const struct smd_jobdir *dir;
 	const struct smd_workspace *workspace;
 	struct smd_engine *engine;
@@ -23,12 +24,17 @@ struct smd_launcher {
 	unsigned grace_s;
 };
 
+#define SMD_LAUNCH_MOUNTS_MAX 5
+
 struct smd_prepared_launch {
 	struct smd_environment environment;
 	char **argv;
 	char *log; /* in the job directory */
 	char *exit_record;
 	char *error_file;
+	char *errors; /* the folder of error files */
+	struct smd_mount mounts[SMD_LAUNCH_MOUNTS_MAX];
+	size_t nmounts;
 	char *name;
 	const char *image;   /* NULL: argv is run as a process */
 	const char *program; /* what is executed; NULL: not known yet */

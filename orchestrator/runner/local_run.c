@@ -257,6 +257,20 @@ static void close_shown(struct local_run *local)
 	smd_masked_job_close(&local->shown);
 }
 
+/* What containers see of the job directory; their users may be others. */
+static int share_with_containers(const struct local_run *local)
+{
+	static const char *const names[] = {
+		"code", "packages", "output", "errors", SMD_JOB_TOKEN_FILE};
+	int ret = 0;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !ret; i++) {
+		ret = local->options->container_runtime ? smd_jobdir_share(&local->dir, names[i])
+							: 0;
+	}
+	return ret;
+}
+
 /* Places the replicas, records spec and plan, sets up the workspace, and builds the contract. */
 static int prepare(struct local_run *local, struct smd_error *error)
 {
@@ -270,12 +284,12 @@ static int prepare(struct local_run *local, struct smd_error *error)
 	smd_jobdir_reserve(&local->dir, RESERVE_SIZE + run->status.count * RESERVE_PER_PROCESS);
 	smd_record_write(&run->record, &run->status);
 	ret = ret ? ret : place_output(local);
-	ret = ret ? ret
-		  : smd_job_token_make(&local->dir, job, &local->placement.token_file, error);
+	ret = ret ? ret : smd_job_token_make(&local->dir, job, &local->placement.token_file, error);
 	ret = ret ? ret : mask_secrets(local);
 	ret = ret ? ret : keep_inputs(local);
 	ret = ret ? ret
 		  : smd_workspace_open(&local->workspace, job, &local->dir, engine->agent, error);
+	ret = ret ? ret : share_with_containers(local);
 	ret = ret ? ret : smd_contract_create(job, &local->placement, &local->contract);
 	if (ret) {
 		close_shown(local);
@@ -342,6 +356,7 @@ static int open_supervisor(struct local_run *local)
 			.contract = local->contract,
 			.shown_contract = local->shown_contract,
 			.show_secrets = local->options->show_secrets,
+			.placement = &local->placement,
 			.dir = &local->dir,
 			.workspace = &local->workspace,
 			.engine = local->engine,

@@ -1,6 +1,7 @@
 /* Builds the command lines of container runtimes. */
 #include "orchestrator/engine/local/container.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,15 +9,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "orchestrator/job/secret.h"
 #include "reduction_server/base/options.h"
 
 #define FIXED_WORDS_MAX 24 /* beside variables and the command */
 
 static const struct smd_container_runtime runtimes[] = {
 	{"podman", "--preserve-fds=1", "--device=nvidia.com/gpu=all", "podman rm --force --ignore",
-		0},
-	{"docker", NULL, "--gpus=all", "docker rm --force", 0},
-	{"apptainer", NULL, "--nv", NULL, 1},
+		1, 0},
+	{"docker", NULL, "--gpus=all", "docker rm --force", 0, 0},
+	{"apptainer", NULL, "--nv", NULL, 0, 1},
 };
 
 #define RUNTIMES (sizeof(runtimes) / sizeof(runtimes[0]))
@@ -99,7 +101,15 @@ static void add_inheriting(struct words *words, const struct smd_container_runti
 
 	add(words, "%s", runtime->name);
 	add(words, "%s", launch->has_command ? "exec" : "run");
-	add(words, "--bind=%s", launch->job_dir);
+	for (size_t i = 0; i < launch->nmounts; i++) {
+		const struct smd_mount *mount = &launch->mounts[i];
+
+		if (mount->writable) {
+			add(words, "--bind=%s", mount->path);
+		} else {
+			add(words, "--bind=%s:%s:ro", mount->path, mount->path);
+		}
+	}
 	if (launch->directory) {
 		add(words, "--pwd=%s", launch->directory);
 	}
@@ -112,19 +122,77 @@ static void add_inheriting(struct words *words, const struct smd_container_runti
 	}
 }
 
+/* What a container runtime takes its own settings from: a container's PATH or HOME must not become
+ * its own. Values that are secrets are kept from the command line all the same. */
+static int is_setting_of_runtime(const char *name)
+{
+	static const char *const exact[] = {"HOME", "LOGNAME", "PATH", "SHELL", "TMPDIR", "USER",
+		"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GOTRACEBACK", "NOTIFY_SOCKET",
+		"REGISTRY_AUTH_FILE", "SUMMAND_NOTIFY_FD"};
+	static const char *const beginnings[] = {"BUILDAH_", "CONTAINER", "CONMON", "DBUS_",
+		"DOCKER_", "LD_", "LISTEN_", "NETAVARK", "PODMAN_", "SSH_", "SSL_CERT_", "STORAGE_",
+		"XDG_"};
+
+	if (smd_secret_is_name(name)) {
+		return 0;
+	}
+	for (size_t i = 0; i < sizeof(exact) / sizeof(exact[0]); i++) {
+		if (strcmp(name, exact[i]) == 0) {
+			return 1;
+		}
+	}
+	for (size_t i = 0; i < sizeof(beginnings) / sizeof(beginnings[0]); i++) {
+		if (strncmp(name, beginnings[i], strlen(beginnings[i])) == 0) {
+			return 1;
+		}
+	}
+	return 0;
+}
+
+int smd_container_environment(const struct smd_container_runtime *runtime,
+	const struct smd_launch *launch, struct smd_environment *out)
+{
+	const struct smd_environment *all = launch->environment;
+	struct smd_environment named = {0};
+
+	named.variables = calloc(all->count + 1, sizeof(*named.variables));
+	if (!named.variables) {
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < all->count; i++) {
+		if (runtime->inherits_environment ||
+			!is_setting_of_runtime(all->variables[i].name)) {
+			named.variables[named.count++] = all->variables[i];
+		}
+	}
+	*out = named;
+	return 0;
+}
+
 static void add_variables(struct words *words, const struct smd_container_runtime *runtime,
 	const struct smd_launch *launch)
 {
 	const struct smd_environment *environment = launch->environment;
 
 	for (size_t i = 0; i < environment->count; i++) {
-		add(words, "--env=%s=%s", environment->variables[i].name,
-			environment->variables[i].value);
+		const struct smd_variable *variable = &environment->variables[i];
+
+		if (is_setting_of_runtime(variable->name)) {
+			add(words, "--env=%s=%s", variable->name, variable->value);
+		} else {
+			add(words, "--env=%s", variable->name);
+		}
 	}
 	if (runtime->preserve_fd) {
 		add(words, "%s", runtime->preserve_fd);
 		add(words, "--env=SUMMAND_NOTIFY_FD=%d", SMD_ENGINE_NOTIFY_FD);
 	}
+}
+
+/* A container's user who is not root gets at the mounts by their group, which is this process's. */
+static unsigned group_of_mounts(const struct smd_container_runtime *runtime)
+{
+	return runtime->maps_root && geteuid() != 0 ? 0 : getegid();
 }
 
 static void add_isolated(struct words *words, const struct smd_container_runtime *runtime,
@@ -138,7 +206,13 @@ static void add_isolated(struct words *words, const struct smd_container_runtime
 	add(words, "--name=%s", launch->name);
 	add(words, "--network=host");
 	add(words, "--ipc=host");
-	add(words, "--volume=%s:%s", launch->job_dir, launch->job_dir);
+	for (size_t i = 0; i < launch->nmounts; i++) {
+		const struct smd_mount *mount = &launch->mounts[i];
+
+		add(words, "--volume=%s:%s%s", mount->path, mount->path,
+			mount->writable ? "" : ":ro");
+	}
+	add(words, "--group-add=%u", group_of_mounts(runtime));
 	if (launch->directory) {
 		add(words, "--workdir=%s", launch->directory);
 	}
@@ -160,7 +234,7 @@ char **smd_container_argv(
 	const struct smd_container_runtime *runtime, const struct smd_launch *launch)
 {
 	struct words words = {0};
-	size_t count = FIXED_WORDS_MAX + launch->environment->count;
+	size_t count = FIXED_WORDS_MAX + launch->nmounts + launch->environment->count;
 
 	for (char *const *word = launch->argv; *word; word++) {
 		count++;

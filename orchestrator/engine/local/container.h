@@ -13,6 +13,7 @@ struct smd_container_runtime {
 				    be */
 	const char *gpus;        /* option for all GPUs; CUDA_VISIBLE_DEVICES chooses among them */
 	const char *remove; /* command to remove a container, less its name; NULL: nothing stays */
+	int maps_root;            /* to the user who runs it, unless that is root itself */
 	int inherits_environment; /* containers get its own variables; else each must be an option
 				   */
 };
@@ -26,10 +27,16 @@ const char *smd_container_runtime_suggest(const char *name);
 /* Whether its program is in a directory of PATH. */
 int smd_container_runtime_is_installed(const struct smd_container_runtime *runtime);
 
-/* The command line that runs launch->image with the host's network and the job directory at its own
- * path. The caller frees it with smd_argv_free(). NULL: out of memory. */
+/* The command line that runs launch->image with the host's network and the launch's mounts. No
+ * value of a variable is on it, but for those that would be the runtime's own settings. The caller
+ * frees it with smd_argv_free(). NULL: out of memory. */
 char **smd_container_argv(
 	const struct smd_container_runtime *runtime, const struct smd_launch *launch);
+
+/* The variables that the runtime must be run with: all that its command line only names. The caller
+ * frees out->variables alone, as names and values are the launch's. 0 or -ENOMEM. */
+int smd_container_environment(const struct smd_container_runtime *runtime,
+	const struct smd_launch *launch, struct smd_environment *out);
 
 /* The shell command that removes the container of that name; "" if the runtime leaves none. The
  * caller frees it. NULL: out of memory. */

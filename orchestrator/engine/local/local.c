@@ -118,22 +118,26 @@ static int local_gpus(struct smd_engine *engine, int pool, int index, char **out
 static int local_spawn(struct local_engine *local, char *const *argv,
 	const struct smd_launch *launch, struct smd_process *out)
 {
-	/* A container runtime runs with this process's variables; the container gets the replica's.
-	 */
-	static const struct smd_environment none = {0};
-	int is_apart = launch->image && !local->runtime->inherits_environment;
 	struct smd_spawn spawn = {.descriptors = &local->descriptors,
 		.program = local->agent,
 		.argv = argv,
 		.directory = launch->image ? NULL : launch->directory,
 		.open_files = local->open_files};
-	const struct smd_environment *environment = is_apart ? &none : launch->environment;
+	struct smd_environment environment = *launch->environment;
 	/* A container has folders of its own, and a plugin in its image or none. */
-	int wants_plugin = !launch->image && smd_environment_get(environment, "NCCL_NET_PLUGIN");
-	char **envp = smd_variables_merge(environ, environment, local->program_dir,
-		wants_plugin ? local->plugin_dir : NULL, SMD_ENGINE_NOTIFY_FD);
-	int ret;
+	int wants_plugin = !launch->image && smd_environment_get(&environment, "NCCL_NET_PLUGIN");
+	char **envp;
+	int ret =
+		launch->image ? smd_container_environment(local->runtime, launch, &environment) : 0;
 
+	if (ret) {
+		return ret;
+	}
+	envp = smd_variables_merge(environ, &environment, local->program_dir,
+		wants_plugin ? local->plugin_dir : NULL, SMD_ENGINE_NOTIFY_FD);
+	if (launch->image) {
+		free(environment.variables);
+	}
 	if (!envp) {
 		return -ENOMEM;
 	}

@@ -11,9 +11,10 @@ import tempfile
 import unittest
 import uuid
 
-from job import LONG, JobTest, at_once, children_of, command_of, processes_with, wait_until
+from job import LONG, JobTest, at_once, children_of, command_of, processes_with, reduction_servers, wait_until
 
 IMAGE = "localhost/summand-test-" + uuid.uuid4().hex
+NOBODYS_IMAGE = IMAGE + "-nobody"     # the same, whose programs are not root
 ENTRYPOINT = '--change=ENTRYPOINT ["/bin/sh", "-c", "echo entry: $0 $1"]'
 # What runs wherever podman does, containers within containers included.
 CONFIGURATION = """
@@ -50,6 +51,8 @@ def make_image(folder):
     write_image(archive, ["sh", "sleep", "setsid"])
     made = podman("import", "--quiet", ENTRYPOINT, archive, IMAGE)
     if made.returncode == 0:
+        made = podman("import", "--quiet", "--change=USER 1234:1234", archive, NOBODYS_IMAGE)
+    if made.returncode == 0:
         made = podman("run", "--rm", "--network=host", IMAGE)
     return made.stderr if made.returncode else None
 
@@ -65,18 +68,18 @@ class ContainerTest(JobTest):
         with open(os.environ["CONTAINERS_CONF"], "w", encoding="utf-8") as file:
             file.write(CONFIGURATION)
         problem = make_image(folder)
-        cls.addClassCleanup(podman, "rmi", "--force", IMAGE)
+        cls.addClassCleanup(podman, "rmi", "--force", IMAGE, NOBODYS_IMAGE)
         if problem:
             raise unittest.SkipTest(f"podman runs no containers here: {problem}")
 
     @staticmethod
-    def shell(script, count=1):
-        return {"replicaCount": count, "command": ["/bin/sh", "-c", script], "imageUri": IMAGE}
+    def shell(script, count=1, image=IMAGE):
+        return {"replicaCount": count, "command": ["/bin/sh", "-c", script], "imageUri": image}
 
     @staticmethod
     def containers(run):
         """Names of the job's containers, ended ones too."""
-        mounted = ["--filter=volume=" + os.path.realpath(run.job_dir)]
+        mounted = ["--filter=volume=" + os.path.realpath(run.job_dir) + "/errors"]
         return podman("ps", "--all", "--format={{.Names}}", *mounted).stdout.split()
 
     def test_a_job(self):
@@ -100,6 +103,52 @@ class ContainerTest(JobTest):
         self.assertEqual(self.read_json(run, "summary.json")["steps"], 3)
         self.assertEqual(self.read(run, "output/file"), "out\n")
         self.assertEqual(self.containers(run), [])
+
+    def run_with_output(self, pools):
+        spec = self.write_spec(pools)
+        with open(spec, encoding="utf-8") as file:
+            job = json.load(file)
+        job["jobSpec"]["baseOutputDirectory"] = {"outputUriPrefix": "gs://bucket/out"}
+        with open(spec, "w", encoding="utf-8") as file:
+            json.dump(job, file)
+        return self.finish(self.start_spec(spec, "--container-runtime=podman", "--grace=20"))
+
+    def test_what_a_container_sees_of_the_job(self):
+        """Its token, its folders, and nothing else, whoever its programs are."""
+        script = ("cd $SUMMAND_OUTPUT_DIR/..; echo *; read -r token <token; echo ${#token} of $SUMMAND_TOKEN_FILE; "
+                  "echo more 2>&- >>token || echo read only; echo out >output/file; "
+                  "echo '{\"message\": \"as I am not root\"}' >$TORCHELASTIC_ERROR_FILE; exit 3")
+        for image in IMAGE, NOBODYS_IMAGE:
+            with self.subTest(image=image):
+                run = self.run_with_output([self.shell(script, image=image), {}, reduction_servers()])
+                self.assert_code(run, 1)
+                token = os.path.realpath(run.job_dir) + "/token"
+                self.assertEqual(self.read(run, "logs/workerpool0-0.log"),
+                                 f"errors output token\n64 of {token}\nread only\n")
+                self.assertEqual(self.read(run, "output/file"), "out\n")
+                self.assertIn("as I am not root", run.err)
+                self.assertEqual(os.stat(run.job_dir).st_mode & 0o777, 0o700)
+
+    def test_no_value_is_on_a_command_line(self):
+        """But for those by which a runtime finds its own things."""
+        secrets = {"DB_PASSWORD": "se\ncret-" + self.mark, "PLAIN": "plain-" + self.mark, "EMPTY": "",
+                   "DOCKER_TOKEN": "secret-too-" + self.mark}
+        settings = {"HOME": "/home-" + self.mark, "PATH": "/bin:/path-" + self.mark}
+        chief = {**self.shell("for name in DB_PASSWORD PLAIN EMPTY DOCKER_TOKEN HOME PATH; do "
+                              "eval \"echo \\\"$name \\${$name-unset}\\\"\"; done; sleep 1000"),
+                 "env": [{"name": name, "value": value} for name, value in {**secrets, **settings}.items()]}
+        run = self.start([chief], "--container-runtime=podman", "--grace=1")
+        log = os.path.join(run.job_dir, "logs/workerpool0-0.log")
+        self.wait_for_file(log)
+        self.assertTrue(wait_until(lambda: "PATH " in self.read(run, "logs/workerpool0-0.log")))
+        lines = [command_of(pid) for pid in processes_with(self.mark)]
+        run.send_signal(signal.SIGINT)
+        self.finish(run)
+        self.assertEqual(self.read(run, "logs/workerpool0-0.log"),
+                         "".join(f"{name} {value}\n" for name, value in {**secrets, **settings}.items()))
+        self.assertTrue(any("podman" in line for line in lines))
+        for name, value in secrets.items():
+            self.assertFalse(value and any(value in line for line in lines), name)
 
     def test_an_image_alone(self):
         run = self.run_job([{"replicaCount": 1, "imageUri": IMAGE, "args": ["first", "second"]}],
