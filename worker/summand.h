@@ -18,6 +18,8 @@
  *   -EINVAL      an argument, or ranks that disagree about an operation (names both)
  *   -ECONNREFUSED, -ETIMEDOUT  a server cannot be reached, or not all ranks came in time
  *   -ECONNRESET  a reduction server or another rank was lost
+ *   -ECONNABORTED  a reduction server has dropped this process, which stood still for too long
+ *   -EFAULT      a buffer's memory is not this process's, or may not be used so
  *   -EPROTO      a peer sent what must not be sent
  *   -EIO         a CUDA call failed (names rank, call and error)
  *   -EPERM       this process was forked from the one that made the context
@@ -52,14 +54,12 @@
  *                              else host:pid
  *   SUMMAND_JOB_ID             keeps the group names of different jobs apart; else what the
  *                              launcher says (PMIX_NAMESPACE, MASTER_ADDR and MASTER_PORT, ...)
- *   SUMMAND_TOKEN_FILE         holds the token that the servers ask for; for its owner alone, or to be
- *                              read by its group
- *   SUMMAND_CONNECT_TIMEOUT    seconds, default 30
- *   SUMMAND_HEARTBEAT_LIMIT    seconds after which a silent server is lost, default 15
- *   SUMMAND_TRANSPORT          auto (default): rdma where there is any, else tcp; rdma; tcp
- *   SUMMAND_STAGING_BYTES      pinned memory of a context that uses device memory, default 64M
- *   SUMMAND_PROGRESS           thread (default) or poll
- *   SUMMAND_LOG                error, warn (default), info, debug
+ *   SUMMAND_TOKEN_FILE         holds the token that the servers ask for; for its owner alone, or to
+ * be read by its group SUMMAND_CONNECT_TIMEOUT    seconds, default 30 SUMMAND_HEARTBEAT_LIMIT
+ * seconds after which a silent server is lost, default 15 SUMMAND_TRANSPORT          auto
+ * (default): rdma where there is any, else tcp; rdma; tcp SUMMAND_STAGING_BYTES      pinned memory
+ * of a context that uses device memory, default 64M SUMMAND_PROGRESS           thread (default) or
+ * poll SUMMAND_LOG                error, warn (default), info, debug
  */
 #ifndef SUMMAND_H
 #define SUMMAND_H

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "reduction_server/base/printable.h"
 
@@ -20,4 +21,12 @@ void smd_error_write(struct smd_error *error, const char *format, ...)
 	va_end(args);
 	smd_printable(error->text);
 	errno = saved;
+}
+
+void smd_error_add(struct smd_error *error, const char *text)
+{
+	size_t used = strlen(error->text);
+
+	snprintf(error->text + used, sizeof(error->text) - used, "; %s", text);
+	smd_printable(error->text);
 }

@@ -32,4 +32,7 @@ static inline int smd_error_return(int err)
 void smd_error_write(struct smd_error *error, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* What has failed beside the first, where one cause may have ended several: "; " and its text. */
+void smd_error_add(struct smd_error *error, const char *text);
+
 #endif

@@ -418,7 +418,9 @@ void smd_server_comm_abandon(struct smd_server_comm *comm)
 	comm_retire_if_gone(comm);
 }
 
-void smd_server_comm_abort(struct smd_server_comm *comm, int err, const char *text)
+/* To all members, or to that one. */
+static void comm_tell_abort(const struct smd_server_comm *comm, const struct smd_member *only,
+	int err, const char *text)
 {
 	struct smd_abort abort = {.err = (uint32_t)err};
 	uint8_t payload[SMD_CONTROL_MAX];
@@ -426,12 +428,17 @@ void smd_server_comm_abort(struct smd_server_comm *comm, int err, const char *te
 
 	snprintf(abort.text, sizeof(abort.text), "%s", text);
 	length = smd_abort_encode(&abort, payload);
-	smd_log_peer(SMD_LOG_WARN, comm->resources->name, comm->name, "%s", text);
 	for (unsigned r = 0; r < comm->nranks; r++) {
-		if (comm->members[r]) {
+		if (comm->members[r] && (!only || comm->members[r] == only)) {
 			smd_peer_send(comm->members[r], SMD_FRAME_ABORT, 0, payload, length);
 		}
 	}
+}
+
+void smd_server_comm_abort(struct smd_server_comm *comm, int err, const char *text)
+{
+	smd_log_peer(SMD_LOG_WARN, comm->resources->name, comm->name, "%s", text);
+	comm_tell_abort(comm, NULL, err, text);
 	smd_server_comm_abandon(comm);
 }
 
@@ -465,7 +472,7 @@ void smd_server_comm_leave(struct smd_member *member, const struct smd_abort *wh
 	}
 }
 
-void smd_server_comm_lost(struct smd_member *member, const char *reason)
+void smd_server_comm_lost(struct smd_member *member, const char *reason, bool told)
 {
 	struct smd_server_comm *comm = member->comm;
 	char text[SMD_ERROR_TEXT_MAX];
@@ -475,6 +482,9 @@ void smd_server_comm_lost(struct smd_member *member, const char *reason)
 	}
 	snprintf(text, sizeof(text), "group %.200s: rank %u (%s) was lost: %s", comm->name,
 		member->rank, smd_peer_replica(member), reason);
+	if (told) {
+		comm_tell_abort(comm, member, ECONNABORTED, text);
+	}
 	comm_detach(member);
 	smd_server_comm_abort(comm, ECONNRESET, text);
 }

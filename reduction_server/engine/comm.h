@@ -103,8 +103,9 @@ int smd_server_comm_join(struct smd_comms *comms, struct smd_member *member, con
 /* The member says LEAVE: `why` the communicator is over for its worker, or NULL. */
 void smd_server_comm_leave(struct smd_member *member, const struct smd_abort *why);
 
-/* The member's lane has ended. */
-void smd_server_comm_lost(struct smd_member *member, const char *reason);
+/* The member's lane has ended, or (told) is about to be closed: then its worker gets the reason
+ * that the others get. */
+void smd_server_comm_lost(struct smd_member *member, const char *reason, bool told);
 
 /* Ends the communicator for everyone, and says why. */
 void smd_server_comm_abort(struct smd_server_comm *comm, int err, const char *text);

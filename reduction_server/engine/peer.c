@@ -262,7 +262,11 @@ static void peer_on_closed(void *owner, int err, const char *reason)
 	smd_log_peer(err == -EPROTO ? SMD_LOG_WARN : SMD_LOG_DEBUG, peer->shard->name,
 		peer->hello.job, "lane of %s (%s) ended: %s", peer->hello.replica,
 		smd_lane_peer_name(peer->lane), reason);
-	smd_peer_close(peer, reason);
+	if (err == -EPROTO) { /* it is we who have ended it */
+		smd_peer_dismiss(peer, reason);
+	} else {
+		smd_peer_close(peer, reason);
+	}
 }
 
 /* ---- the peer ---- */
@@ -367,9 +371,15 @@ void smd_peer_check_alive(struct smd_peer *peer, uint64_t now_ns)
 		smd_log_peer(SMD_LOG_WARN, peer->shard->name, peer->hello.job,
 			"lane of %s (%s) ended: %s", peer->hello.replica,
 			smd_lane_peer_name(peer->lane), reason);
-		smd_peer_close(peer, reason);
+		smd_peer_dismiss(peer, reason);
 		break;
 	}
+}
+
+void smd_peer_dismiss(struct smd_peer *peer, const char *reason)
+{
+	peer->told = true;
+	smd_peer_close(peer, reason);
 }
 
 void smd_peer_close(struct smd_peer *peer, const char *reason)
@@ -380,7 +390,7 @@ void smd_peer_close(struct smd_peer *peer, const char *reason)
 	smd_lane_counts_add(&shard->stats.moved, &peer->lane->counts);
 	for (uint32_t i = 0; i < peer->nmembers; i++) {
 		if (peer->members[i]) {
-			smd_server_comm_lost(peer->members[i], reason);
+			smd_server_comm_lost(peer->members[i], reason, peer->told);
 		}
 	}
 	if (peer->rx_slot) {

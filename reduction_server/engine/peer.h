@@ -21,6 +21,7 @@ struct smd_peer {
 	uint32_t nmembers;           /* size of the table */
 	uint32_t attached;           /* members in it */
 	uint64_t idle_since_ns;      /* when it had its last member, where it has none */
+	bool told;                   /* while it is closed: it can still be told why */
 	/* The frame that is being received: */
 	struct smd_member *rx_member;
 	struct smd_slot *rx_slot; /* NULL: no part, or one that is discarded */
@@ -31,8 +32,12 @@ struct smd_peer {
 /* Attaches the lane to the shard and says WELCOME. On -errno the lane is still the caller's. */
 int smd_peer_create(struct smd_shard *shard, struct smd_lane *lane, const struct smd_hello *hello);
 
-/* Closes the lane; members that have not left are lost to their communicators. */
+/* Closes the lane, which has ended; members that have not left are lost to their communicators. */
 void smd_peer_close(struct smd_peer *peer, const char *reason);
+
+/* The same, of a lane on which the worker can still be told why: its members get the reason that
+ * the others get. */
+void smd_peer_dismiss(struct smd_peer *peer, const char *reason);
 
 /* Asks the worker whether it is alive, or closes the lane, when nothing has come for too long. */
 void smd_peer_check_alive(struct smd_peer *peer, uint64_t now_ns);

@@ -1,7 +1,8 @@
 /* Measures how long a lane has been silent. */
 #include "reduction_server/transport/heartbeat.h"
 
-#define ASKS 3 /* in the limit, the last of which is the end */
+#define PAUSE_PART 2 /* of the limit, and more: for so long the other end may have missed us */
+#define ASKS       3 /* in the limit, the last of which is the end */
 /*
  * A question waits behind the results or parts that were queued before it, for long on a slow link;
  * while these leave, the other end takes them. Questions and notices alone stay below that.
@@ -31,6 +32,10 @@ enum smd_heartbeat_state smd_heartbeat_poll(struct smd_heartbeat *heartbeat,
 	uint64_t passed = now_ns - heartbeat->looked_ns;
 
 	heartbeat->looked_ns = now_ns;
+	if (passed > limit_ns / PAUSE_PART) {
+		heartbeat->paused_ns = passed;
+		heartbeat->resumed_ns = now_ns;
+	}
 	if (lane->counts.bytes_received != heartbeat->received ||
 		lane->counts.bytes_sent - heartbeat->sent > SENT_LEAST) {
 		heartbeat->received = lane->counts.bytes_received;
@@ -48,6 +53,19 @@ enum smd_heartbeat_state smd_heartbeat_poll(struct smd_heartbeat *heartbeat,
 		return SMD_HEARTBEAT_ASK;
 	}
 	return SMD_HEARTBEAT_ALIVE;
+}
+
+uint64_t smd_heartbeat_pause_ns(
+	const struct smd_heartbeat *heartbeat, uint64_t now_ns, uint64_t limit_ns)
+{
+	uint64_t passed = now_ns - heartbeat->looked_ns;
+
+	if (passed > limit_ns / PAUSE_PART) {
+		return passed; /* it is only just over, and nobody has looked yet */
+	}
+	return heartbeat->resumed_ns && now_ns - heartbeat->resumed_ns < limit_ns
+		       ? heartbeat->paused_ns
+		       : 0;
 }
 
 uint64_t smd_heartbeat_limit_ns(unsigned limit_s)

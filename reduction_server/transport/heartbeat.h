@@ -22,8 +22,10 @@ struct smd_heartbeat {
 	uint64_t received; /* bytes that the lane had received at the last poll */
 	uint64_t sent;     /* bytes that it had sent when that was last a sign of life */
 	uint64_t looked_ns;
-	uint64_t silent_ns; /* since something was received, as far as we were looking */
-	uint64_t asked_ns;  /* of that silence, when it was last asked */
+	uint64_t silent_ns;  /* since something was received, as far as we were looking */
+	uint64_t asked_ns;   /* of that silence, when it was last asked */
+	uint64_t paused_ns;  /* how long we had not looked, the last time that this was long, */
+	uint64_t resumed_ns; /* and when that ended */
 };
 
 enum smd_heartbeat_state {
@@ -37,6 +39,11 @@ void smd_heartbeat_begin(
 
 enum smd_heartbeat_state smd_heartbeat_poll(struct smd_heartbeat *heartbeat,
 	const struct smd_lane *lane, uint64_t now_ns, uint64_t limit_ns);
+
+/* How long we stood still ourselves, until now or less than the limit ago: then the other end may
+ * have taken that for our silence. 0: we did not. */
+uint64_t smd_heartbeat_pause_ns(
+	const struct smd_heartbeat *heartbeat, uint64_t now_ns, uint64_t limit_ns);
 
 /* How long a second of a limit lasts: 1000, but tests that wait for silence make it shorter before
  * there are threads. */

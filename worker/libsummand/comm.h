@@ -51,6 +51,8 @@ struct smd_comm {
 
 	/* Published, under the progress's lock: */
 	enum smd_comm_state state;
+	bool settling; /* FAILED, and more may be lost of the same cause: counts as one of `nopen`
+			*/
 	bool left;
 	int err; /* the first reason, from when a shard has said ABORT on */
 	struct smd_error error;

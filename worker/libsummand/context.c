@@ -14,6 +14,8 @@
 #include "reduction_server/base/forks.h"
 #include "reduction_server/base/log.h"
 
+#define SETTLE_US 100000
+
 /* ---- the last error of each thread ---- */
 
 static _Thread_local struct smd_error last_error;
@@ -49,8 +51,29 @@ int smd_context_check_process(const struct smd_context *context)
 
 /* ---- on the owner of the progress engine ---- */
 
-/* The context is of no further use, its communicators fail, and the first such text is what every
- * later call says. */
+bool smd_context_settles(struct smd_context *context)
+{
+	const struct timeval delay = {0, SETTLE_US};
+
+	return context->ntargets > 1 && (evtimer_pending(context->settle, NULL) ||
+						evtimer_add(context->settle, &delay) == 0);
+}
+
+static void context_on_settled(evutil_socket_t fd, short what, void *arg)
+{
+	struct smd_context *context = arg;
+
+	(void)fd;
+	(void)what;
+	for (unsigned i = 0; i < SMD_COMMS_MAX; i++) {
+		if (context->comms[i]) {
+			context->comms[i]->ops->on_settled(context->comms[i]);
+		}
+	}
+}
+
+/* The context is of no further use, its communicators fail, and every later call says the text, and
+ * those that come after it. */
 static void context_fail(struct smd_context *context, int err, const char *text)
 {
 	context->remote_owner.failed = true;
@@ -58,6 +81,8 @@ static void context_fail(struct smd_context *context, int err, const char *text)
 	if (context->err == 0) {
 		context->err = err;
 		smd_error_set(&context->error, -err, "%s", text);
+	} else {
+		smd_error_add(&context->error, text);
 	}
 	smd_progress_publish(&context->progress);
 	for (unsigned i = 0; i < SMD_COMMS_MAX; i++) {
@@ -378,8 +403,9 @@ static void context_connect(struct smd_task *task)
 	const struct timeval timeout = {context->config.connect_timeout_s, 0};
 
 	context->deadline = evtimer_new(context->progress.base, context_on_deadline, context);
-	if (!context->deadline || evtimer_add(context->deadline, &timeout) != 0 ||
-		context_create_targets(context)) {
+	context->settle = evtimer_new(context->progress.base, context_on_settled, context);
+	if (!context->settle || !context->deadline ||
+		evtimer_add(context->deadline, &timeout) != 0 || context_create_targets(context)) {
 		context_fail(context, -ENOMEM, "cannot start: out of memory");
 	}
 }
@@ -482,6 +508,9 @@ void smd_context_destroy(smd_context *context)
 	context_free_remotes(context);
 	if (context->deadline) {
 		event_free(context->deadline);
+	}
+	if (context->settle) {
+		event_free(context->settle);
 	}
 	/* One more turn, for what is freed at the end of a turn. */
 	event_base_loop(context->progress.base, EVLOOP_NONBLOCK);

@@ -30,6 +30,7 @@ struct smd_context {
 	struct smd_progress progress;
 	struct smd_task connect;
 	struct event *deadline; /* it is over */
+	struct event *settle;   /* runs while more may be lost of the same cause */
 
 	unsigned ntargets;
 	struct smd_target targets[SMD_SERVERS_MAX];
@@ -60,6 +61,10 @@ void smd_context_deregister(struct smd_context *context, void *base, size_t leng
 /* In another process than the one that made the context: -EPERM, with a text for
  * smd_error_message(). Its locks and lanes must then not be touched. */
 int smd_context_check_process(const struct smd_context *context);
+
+/* On the owner: a communicator has failed. Its callers wait until on_settled(), so that they hear
+ * of all servers that are lost together; false: there is only one, so nothing to wait for. */
+bool smd_context_settles(struct smd_context *context);
 
 /* Keeps the text for smd_error_message() of the calling thread, and returns ret. */
 int smd_error_remember(int ret, const struct smd_error *error);

@@ -82,9 +82,10 @@ static void comm_fail(struct smd_comm *comm, int err, const char *text)
 	comm_give_reason(comm, err, text);
 	smd_progress_lock(&context->progress);
 	comm->state = SMD_COMM_FAILED;
+	comm->settling = smd_context_settles(context);
 	smd_progress_publish(&context->progress);
 	/* All of this is counted before anything is cancelled, since that may end operations. */
-	comm->nopen = 1;
+	comm->nopen = 1u + comm->settling;
 	for (unsigned i = 0; i < context->remotes.count; i++) {
 		struct smd_flow *flow = &comm->flows[i];
 
@@ -318,15 +319,17 @@ static int comm_on_abort(struct smd_flow *flow, const struct smd_frame *frame,
 {
 	struct smd_comm *comm = flow->comm;
 	struct smd_abort abort;
+	char text[SMD_ERROR_TEXT_MAX];
 	int ret = smd_abort_decode(payload, frame->length, &abort, error);
 
 	if (ret) {
 		return ret;
 	}
+	smd_remote_explain(flow->remote, abort.text, text);
 	if (comm->state == SMD_COMM_ACTIVE) {
-		comm_end_flow(flow, -(int)abort.err, abort.text);
+		comm_end_flow(flow, -(int)abort.err, text);
 	} else {
-		comm_fail(comm, -(int)abort.err, abort.text);
+		comm_fail(comm, -(int)abort.err, text);
 	}
 	return 0;
 }
@@ -384,8 +387,27 @@ static void comm_on_failed(struct smd_receiver *receiver, int err, const char *t
 {
 	struct smd_comm *comm = comm_of(receiver);
 
+	if (comm->settling) {
+		smd_progress_lock(&comm->context->progress);
+		smd_error_add(&comm->error, text);
+		smd_progress_unlock(&comm->context->progress);
+		return;
+	}
 	comm->own_failure = comm->err == 0;
 	comm_fail(comm, err, text);
+}
+
+static void comm_on_settled(struct smd_receiver *receiver)
+{
+	struct smd_comm *comm = comm_of(receiver);
+
+	if (comm->settling) {
+		smd_progress_lock(&comm->context->progress);
+		comm->settling = false;
+		smd_progress_publish(&comm->context->progress);
+		comm->nopen--;
+		comm_check_operations(comm);
+	}
 }
 
 static const struct smd_receiver_ops comm_receiver_ops = {
@@ -395,6 +417,7 @@ static const struct smd_receiver_ops comm_receiver_ops = {
 	.is_owed = comm_is_owed,
 	.on_lane_closed = comm_on_lane_closed,
 	.on_failed = comm_on_failed,
+	.on_settled = comm_on_settled,
 };
 
 static void comm_leave(struct smd_task *task)
@@ -459,7 +482,9 @@ static int comm_create(struct smd_context *context, const char *group, int nrank
 
 static bool comm_settled(const void *arg)
 {
-	return ((const struct smd_comm *)arg)->state != SMD_COMM_JOINING;
+	const struct smd_comm *comm = arg;
+
+	return comm->state != SMD_COMM_JOINING && !comm->settling;
 }
 
 /* Under the progress's lock: who is waited for, or which server does not say. */

@@ -19,7 +19,36 @@ void smd_target_name(const struct smd_target *target, char out[160])
 	snprintf(out, 160, "reduction server %s", target->address);
 }
 
+void smd_remote_explain(
+	const struct smd_remote *remote, const char *reason, char out[SMD_ERROR_TEXT_MAX])
+{
+	const struct smd_config *config = remote->owner->config;
+	uint64_t limit_ns = smd_heartbeat_limit_ns(config->heartbeat_s);
+	uint64_t pause_ns = /* a process in poll mode stands still all the time, and may */
+		config->poll || !remote->welcomed
+			? 0
+			: smd_heartbeat_pause_ns(&remote->heartbeat, smd_clock_ns(), limit_ns);
+
+	if (pause_ns) {
+		snprintf(out, SMD_ERROR_TEXT_MAX,
+			"this process (%.100s) stood still for %llu s, and then: %.360s",
+			config->replica, (unsigned long long)(pause_ns / smd_heartbeat_limit_ns(1)),
+			reason);
+	} else {
+		snprintf(out, SMD_ERROR_TEXT_MAX, "%s", reason);
+	}
+}
+
 /* ---- connecting ---- */
+
+/* Of a server the first lane to end speaks for all. */
+static void remote_fail_with(struct smd_remote *remote, int err, const char *text)
+{
+	if (!remote->target->lost) {
+		remote->target->lost = true;
+		remote->owner->ops->on_failed(remote->owner, err, text);
+	}
+}
 
 static void remote_fail(struct smd_remote *remote, int err, const char *what)
 {
@@ -28,7 +57,7 @@ static void remote_fail(struct smd_remote *remote, int err, const char *what)
 
 	smd_target_name(remote->target, name);
 	snprintf(text, sizeof(text), "%s %s", name, what);
-	remote->owner->ops->on_failed(remote->owner, err, text);
+	remote_fail_with(remote, err, text);
 }
 
 void smd_remote_give_up(struct smd_remote *remote)
@@ -266,10 +295,32 @@ static void remote_on_open(void *owner)
 	}
 }
 
+/* An open lane has ended. It is the server's doing, unless this process has stood still or has
+ * passed memory that it does not have. */
+static void remote_lost(struct smd_remote *remote, int err, const char *reason)
+{
+	char server[160];
+	char text[SMD_ERROR_TEXT_MAX];
+	char what[SMD_ERROR_TEXT_MAX];
+
+	smd_target_name(remote->target, server);
+	if (err == -EFAULT) {
+		snprintf(what, sizeof(what),
+			"this process (%.100s) passed a buffer whose memory it does not have, or "
+			"may "
+			"not use so: %.100s, on the lane to %s",
+			remote->owner->config->replica, reason, server);
+		remote_fail_with(remote, err, what);
+		return;
+	}
+	snprintf(text, sizeof(text), "%s was lost: %.300s", server, reason);
+	smd_remote_explain(remote, text, what);
+	remote_fail_with(remote, err == -EPROTO ? err : -ECONNRESET, what);
+}
+
 static void remote_on_closed(void *owner, int err, const char *reason)
 {
 	struct smd_remote *remote = owner;
-	char what[SMD_ERROR_TEXT_MAX];
 
 	remote_drop_lane(remote);
 	if (!remote->welcomed && err != -EPROTO) {
@@ -278,8 +329,7 @@ static void remote_on_closed(void *owner, int err, const char *reason)
 		}
 		return;
 	}
-	snprintf(what, sizeof(what), "was lost: %.400s", reason);
-	remote_fail(remote, err == -EPROTO ? err : -ECONNRESET, what);
+	remote_lost(remote, err, reason);
 }
 
 /* ---- frames ---- */

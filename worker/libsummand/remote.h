@@ -36,8 +36,10 @@ struct smd_receiver_ops {
 	bool (*is_owed)(const struct smd_receiver *receiver, const struct smd_remote *remote);
 	/* The lane has been closed, and with it all that was advertised on it. */
 	void (*on_lane_closed)(struct smd_receiver *receiver, struct smd_remote *remote);
-	/* A lane cannot be had or was lost: nothing more will come. */
+	/* A lane cannot be had or was lost: nothing more will come. Maybe not the first one. */
 	void (*on_failed)(struct smd_receiver *receiver, int err, const char *text);
+	/* What is lost together has been told by now. */
+	void (*on_settled)(struct smd_receiver *receiver);
 };
 
 struct smd_receiver {
@@ -72,6 +74,7 @@ struct smd_remote_owner {
 struct smd_target {
 	const char *address;
 	unsigned nremotes; /* 1 until shard 0 has said WELCOME */
+	bool lost;         /* told to the owner */
 	struct smd_remote *remotes[SMD_SHARDS_MAX];
 };
 
@@ -120,6 +123,11 @@ void smd_remote_cancel(struct smd_remote *remote, struct smd_receiver *receiver)
 /* A control frame about a communicator; nothing when the lane is gone. */
 void smd_remote_send(struct smd_remote *remote, enum smd_frame_kind kind, uint32_t number,
 	uint16_t rank, const void *payload, size_t length);
+
+/* Puts into words what has ended a communicator or a lane: the shard's reason, and before it that
+ * this process stood still where it did. */
+void smd_remote_explain(
+	const struct smd_remote *remote, const char *reason, char out[SMD_ERROR_TEXT_MAX]);
 
 /* A server's name in messages: "reduction server 127.0.0.1:4000". */
 void smd_target_name(const struct smd_target *target, char out[160]);

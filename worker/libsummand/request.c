@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/dtype.h"
@@ -90,6 +92,46 @@ static int choose_path(struct smd_request *operation, struct smd_error *error)
 						     : 0;
 }
 
+/*
+ * Whether the range begins and ends in memory of this process. The kernel would say so of all of
+ * it, when it has read half a chunk and the lane can no longer be used; or a copy would end the
+ * process.
+ */
+static bool memory_is_mapped(const void *memory, size_t bytes)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	const uintptr_t first = (uintptr_t)memory & ~(page - 1);
+	const uintptr_t last = ((uintptr_t)memory + bytes - 1) & ~(page - 1);
+	unsigned char resident;
+
+	return mincore((void *)first, page, &resident) == 0 &&
+	       (last == first || mincore((void *)last, page, &resident) == 0);
+}
+
+/* Large host buffers only: of small ones the question would take a good part of the operation. */
+static int check_memory(const struct smd_request *operation, struct smd_error *error)
+{
+	const struct smd_comm *comm = operation->comm;
+	size_t bytes = operation->count * operation->element_bytes;
+	bool sends = smd_collective_sends(operation->collective, operation->root, comm->rank);
+	bool receives = smd_collective_receives(operation->collective, operation->root, comm->rank);
+	bool send_is_bad;
+
+	if (bytes <= SMALL_BYTES || operation->path != &smd_path_host) {
+		return 0;
+	}
+	send_is_bad = sends && !memory_is_mapped(operation->send, bytes);
+	if (send_is_bad || (receives && operation->recv != operation->send &&
+				   !memory_is_mapped(operation->recv, bytes))) {
+		return smd_error_set(error, EFAULT,
+			"%s in group %s: %s must be memory of this process, got %zu bytes at %p",
+			smd_collective_name(operation->collective), comm->group,
+			send_is_bad ? "send" : "recv", bytes,
+			send_is_bad ? (const void *)operation->send : operation->recv);
+	}
+	return 0;
+}
+
 /* What a caller asks for. */
 struct request_shape {
 	enum smd_collective collective;
@@ -133,6 +175,9 @@ static int request_create(
 	ret = check_operation(request, &error);
 	if (ret == 0) {
 		ret = choose_path(request, &error);
+	}
+	if (ret == 0) {
+		ret = check_memory(request, &error);
 	}
 	if (ret) {
 		free(request);

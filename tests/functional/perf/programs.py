@@ -8,6 +8,7 @@ import unittest
 
 BIN = os.path.join(os.environ["SUMMAND_BUILD"], "bin")
 PATIENCE_S = 60
+LAUNCHERS = ("PMIX_NAMESPACE", "HOROVOD_GLOO_RENDEZVOUS_ADDR", "MASTER_ADDR", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
 
 
 class ProgramTest(unittest.TestCase):
@@ -19,7 +20,7 @@ class ProgramTest(unittest.TestCase):
     def environment(self, **variables):
         """The test's own, without what a job around it may have set."""
         inherited = {name: value for name, value in os.environ.items()
-                     if not name.startswith("SUMMAND_") and name != "CLUSTER_SPEC"}
+                     if not name.startswith("SUMMAND_") and name != "CLUSTER_SPEC" and name not in LAUNCHERS}
         return {**inherited, **variables}
 
     def run_program(self, program, *arguments, **variables):

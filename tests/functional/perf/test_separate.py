@@ -47,6 +47,13 @@ class SeparateTest(ProgramTest):
         for rank in ranks:
             self.assert_ended(rank, 1, f"reduction server {address} was lost: ")
 
+    def test_servers_that_are_killed_at_once_are_all_named_by_every_rank(self):
+        servers, ranks = self.start_long_run(3)
+        for process, _ in servers[:2]:
+            process.kill()
+        for rank in ranks:
+            self.assert_ended(rank, 1, *(f"reduction server {address} was lost: " for _, address in servers[:2]))
+
     def test_a_killed_rank_is_named_by_every_other(self):
         _, ranks = self.start_long_run(2)
         ranks[1].kill()

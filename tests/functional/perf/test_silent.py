@@ -27,7 +27,8 @@ class SilentTest(ProgramTest):
         self.stop(ranks[1])
         self.assert_ended(ranks[0], 1, "rank 1 (rank-1) was lost: it has been silent for 2 s")
         ranks[1].send_signal(signal.SIGCONT)
-        self.finish(ranks[1])
+        out, err = self.assert_ended(ranks[1], 1)
+        self.assertRegex(out + err, r"this process \(rank-1\) stood still for \d+ s, and then: ")
         self.terminate(server)
         self.assert_ended(server, 0, "lane of rank-1 (127.0.0.1:", "ended: it has been silent for 2 s")
 

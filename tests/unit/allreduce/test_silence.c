@@ -73,6 +73,13 @@ static void who_does_not_answer_is_lost_and_named(void **state)
 	capture_await("shard 0: lane of workerpool1-2 (127.0.0.1:", "it has been silent for 2 s");
 	pair[1].deaf = true;
 	raw_expect(&pair[1], SMD_FRAME_PING); /* it was asked */
+	do {
+		assert_true(raw_receive(&pair[1]));
+	} while (pair[1].frame.kind == SMD_FRAME_PING);
+	assert_int_equal(pair[1].frame.kind, SMD_FRAME_ABORT); /* it finds that when it wakes up */
+	assert_int_equal(pair[1].payload[0], ECONNABORTED);
+	assert_non_null(strstr((const char *)pair[1].payload + 4,
+		"rank 1 (workerpool1-2) was lost: it has been silent for 2 s"));
 	raw_expect_end(&pair[1]);
 	close_pair(pair);
 }

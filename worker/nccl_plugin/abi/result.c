@@ -12,6 +12,7 @@ int smd_nccl_result(int err)
 		return NCCL_SUCCESS;
 	case -EINVAL:
 		return NCCL_INVALID_USAGE;
+	case -ECONNABORTED:
 	case -ECONNRESET:
 	case -ECONNREFUSED:
 	case -ETIMEDOUT:

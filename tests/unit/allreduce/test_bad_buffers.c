@@ -1,0 +1,133 @@
+/*
+ * Buffers that are no memory of the process: the caller gets -EFAULT and a sentence that blames the
+ * buffer, neither a signal nor a word against the reduction server.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "tests/unit/allreduce/fixture.h"
+
+enum { BYTES = 4 << 20, COUNT = BYTES / 4, HOLE = 2 << 20, PAGE = 4096 };
+
+static struct pool pool;
+
+static int set_up(void **state)
+{
+	(void)state;
+	pool_start(&pool, "tcp", 2, NULL);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	pool_stop(&pool);
+	return 0;
+}
+
+static float *map(int protection)
+{
+	void *memory = mmap(NULL, BYTES, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(memory != MAP_FAILED);
+	return memory;
+}
+
+static void check_says(const char *text)
+{
+	CHECK(strstr(smd_error_message(), text) != NULL);
+	CHECK(strstr(smd_error_message(), "was lost") == NULL);
+}
+
+/* Before anything is sent, so that the communicator goes on. */
+static void use_what_is_not_mapped(struct pool_rank *rank)
+{
+	float *good = map(PROT_READ | PROT_WRITE);
+	float *bad = (float *)0x10000; /* where nothing is ever mapped, by no other thread either */
+
+	if (rank->rank == 0) {
+		CHECK(smd_allreduce(rank->comm, bad, good, COUNT, SMD_FLOAT32, SMD_SUM) == -EFAULT);
+		check_says("all-reduce in group unmapped: send must be memory of this process, got "
+			   "4194304 bytes at 0x");
+		CHECK(smd_allreduce(rank->comm, good, bad, COUNT, SMD_FLOAT32, SMD_SUM) == -EFAULT);
+		check_says("all-reduce in group unmapped: recv must be memory of this process");
+	}
+	CHECK(smd_allreduce(rank->comm, good, good, COUNT, SMD_FLOAT32, SMD_SUM) == 0);
+	munmap(good, BYTES);
+}
+
+static void memory_that_is_not_mapped_is_refused(void **state)
+{
+	(void)state;
+	pool_run(&pool, 2, "unmapped", use_what_is_not_mapped, NULL);
+}
+
+struct bad {
+	const char *group;
+	int protection; /* of a page in the middle */
+	bool receives;
+	size_t count;
+	size_t offset;
+};
+
+/* Only the kernel knows, when half of it is on its way: the lane cannot be used any more. */
+static void use_a_hole(struct pool_rank *rank)
+{
+	const struct bad *bad = rank->argument;
+	float *good = map(PROT_READ | PROT_WRITE);
+	float *holed = map(PROT_READ | PROT_WRITE);
+	int ret;
+
+	CHECK(smd_barrier(rank->comm) == 0); /* so that all have joined */
+	CHECK(mprotect((char *)holed + HOLE, PAGE, bad->protection) == 0);
+	if (rank->rank == 0) {
+		const float *send = bad->receives ? good : holed + bad->offset;
+		float *recv = bad->receives ? holed + bad->offset : good;
+
+		ret = smd_allreduce(rank->comm, send, recv, bad->count, SMD_FLOAT32, SMD_SUM);
+		CHECK(ret == -EFAULT);
+		check_says("this process (rank-0) passed a buffer whose memory it does not have, "
+			   "or may not use so: Bad address, on the lane to reduction server ");
+	} else {
+		ret = smd_allreduce(rank->comm, good, good, bad->count, SMD_FLOAT32, SMD_SUM);
+		/* Of a bad receive buffer it may have its own result. */
+		CHECK(ret < 0 || bad->receives);
+		CHECK(ret == 0 || strstr(smd_error_message(), "rank 0 (rank-0)"));
+	}
+	munmap(holed, BYTES);
+	munmap(good, BYTES);
+}
+
+static void memory_that_the_kernel_refuses_is_the_callers(void **state)
+{
+	static const struct bad cases[] = {
+		{"a hole in a large one", PROT_NONE, false, COUNT, 0},
+		{"a small one", PROT_NONE, false, 16, HOLE / 4},
+		{"may not be written", PROT_READ, true, COUNT, 0},
+	};
+
+	(void)state;
+	if (pool_is_rdma()) {
+		skip(); /* small payloads are copied by the processor, which ends the process */
+	}
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		pool_run(&pool, 2, cases[i].group, use_a_hole, (void *)&cases[i]);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(memory_that_is_not_mapped_is_refused),
+		cmocka_unit_test(memory_that_the_kernel_refuses_is_the_callers),
+	};
+
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}
