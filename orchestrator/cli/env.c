@@ -147,6 +147,19 @@ static int print_all(
 	return ret;
 }
 
+/* Of any replica. */
+static int most_processes(const struct smd_job *job)
+{
+	int most = 0;
+
+	for (int pool = 0; pool < SMD_JOB_POOLS_MAX; pool++) {
+		int processes = job->pools[pool].replica_count ? smd_job_processes(job, pool) : 0;
+
+		most = processes > most ? processes : most;
+	}
+	return most;
+}
+
 /* One process is printed bare, so that a shell can take it as it is. */
 static int print_selected(
 	const struct smd_job *job, const struct smd_contract *contract, struct selection *selection)
@@ -157,7 +170,8 @@ static int print_selected(
 	int ret;
 
 	if (!selection->replica) {
-		return print_all(job, contract, selection);
+		return process < most_processes(job) ? print_all(job, contract, selection)
+						     : -ENOENT;
 	}
 	if (smd_replica_parse(selection->replica, &pool, &index) ||
 		index >= job->pools[pool].replica_count ||
@@ -225,9 +239,15 @@ static int print_masked_job(const struct smd_job *job, struct selection *selecti
 	return ret;
 }
 
-static void print_unknown(const struct selection *selection, const char *source)
+static void print_unknown(
+	const struct selection *selection, const struct smd_job *job, const char *source)
 {
-	if (selection->process < 0) {
+	if (!selection->replica) {
+		smd_print_line(stderr,
+			"summand: --process: must be a process of %s, whose replicas have %d at "
+			"most, from 0, got %d\n",
+			source, most_processes(job), selection->process);
+	} else if (selection->process < 0) {
 		smd_print_line(stderr,
 			"summand: --replica: must be a replica of %s such as workerpool0-0, got "
 			"\"%s\"\n",
@@ -271,7 +291,7 @@ int smd_custom_jobs_env(int argc, char **argv)
 	ret = selection.show_secrets ? print_job(loaded.job, &selection)
 				     : print_masked_job(loaded.job, &selection);
 	if (ret == -ENOENT) {
-		print_unknown(&selection, loaded.source.name);
+		print_unknown(&selection, loaded.job, loaded.source.name);
 		exit_code = SMD_EXIT_USAGE;
 	} else if (ret) {
 		smd_print_line(stderr, "summand: %s\n", strerror(-ret));

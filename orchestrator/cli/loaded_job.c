@@ -8,6 +8,7 @@
 
 #include "orchestrator/cli/machines.h"
 #include "orchestrator/cli/overlong.h"
+#include "orchestrator/cli/own_variables.h"
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/document/diagnostics.h"
 #include "orchestrator/frontend/job_flags.h"
@@ -58,6 +59,7 @@ static int convert(struct loader *loader, struct smd_node **document)
 		ret = smd_frontend_convert(smd_frontends, &conversion, document);
 	}
 	loader->edit.code_dir = conversion.code_dir;
+	loader->edit.run_name = conversion.run_name;
 	free(directory);
 	return ret;
 }
@@ -87,6 +89,7 @@ static int decode(struct loader *loader)
 	ret = ret ? ret : smd_frontend_decode(document, loader->diagnostics, &loaded->job);
 	ret = ret ? ret : smd_job_edit_finish(&loader->edit, loaded->job);
 	ret = ret ? ret : check_machines(loaded, document, loader->diagnostics);
+	ret = ret ? ret : smd_own_variables_check(loaded->job, document, loader->diagnostics);
 	ret = ret ? ret : smd_overlong_check(loaded->job, document, loader->diagnostics);
 	smd_node_free(document);
 	return ret;

@@ -62,7 +62,8 @@ int smd_azureml_prepare(struct smd_contract *contract)
 static int add_run(const struct smd_contract *contract, struct smd_environment *out)
 {
 	const struct smd_job *job = contract->job;
-	int ret = smd_environment_set(out, "AZUREML_RUN_ID", "%s", job->id);
+	int ret = smd_environment_set(
+		out, "AZUREML_RUN_ID", "%s", job->run_name ? job->run_name : job->id);
 
 	ret = ret ? ret : smd_environment_set(out, "AZUREML_EXPERIMENT_ID", "%s", job->id);
 	ret = ret ? ret

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -304,6 +305,63 @@ void smd_decode_message(struct smd_decoder *decoder, const struct smd_message *m
 		decode_member(decoder, message, child, base, seen);
 	}
 	check_required(decoder, message, node);
+}
+
+static const struct smd_field *find_row(const struct smd_message *message, const char *name)
+{
+	char camel[NAME_SIZE_MAX];
+	const char *wanted = message->is_snake ? name : camel_case(name, camel);
+
+	for (size_t i = 0; i < message->count; i++) {
+		if (strcmp(message->fields[i].name, wanted) == 0) {
+			return &message->fields[i];
+		}
+	}
+	return NULL;
+}
+
+/* An object of the field's message, or a list of these. */
+static int respell_value(const struct smd_field *field, json_t *value)
+{
+	size_t i;
+	json_t *element;
+	int ret = 0;
+
+	if (!field->message) {
+		return 0;
+	}
+	json_array_foreach (value, i, element) {
+		ret = ret ? ret : smd_message_respell(field->message, element);
+	}
+	return ret ? ret : smd_message_respell(field->message, value);
+}
+
+/* The order of the names stays, so that what is printed of a job looks like its spec. */
+int smd_message_respell(const struct smd_message *message, json_t *object)
+{
+	json_t *copy;
+	const char *name;
+	json_t *value;
+	int ret = 0;
+
+	if (!json_is_object(object)) {
+		return 0;
+	}
+	copy = json_copy(object);
+	if (!copy || json_object_clear(object)) {
+		json_decref(copy);
+		return -ENOMEM;
+	}
+	json_object_foreach (copy, name, value) {
+		const struct smd_field *field = find_row(message, name);
+
+		ret = ret ? ret : field ? respell_value(field, value) : 0;
+		if (!ret && json_object_set(object, field ? field->name : name, value)) {
+			ret = -ENOMEM;
+		}
+	}
+	json_decref(copy);
+	return ret;
 }
 
 void smd_decode_object(struct smd_decoder *decoder, const struct smd_field *field,

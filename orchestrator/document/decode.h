@@ -78,6 +78,10 @@ struct smd_field {
 		__VA_ARGS__                                                                        \
 	}
 
+/* Spells the message's fields in a JSON object, and those of its parts, in lowerCamelCase. 0 or
+ * -ENOMEM. */
+int smd_message_respell(const struct smd_message *message, json_t *object);
+
 /* Decodes an object by its table. */
 void smd_decode_message(struct smd_decoder *decoder, const struct smd_message *message,
 	const struct smd_node *node, void *base);

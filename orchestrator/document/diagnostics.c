@@ -88,6 +88,16 @@ void smd_warning_at_name(
 	va_end(args);
 }
 
+void smd_warning_at_value(
+	struct smd_diagnostics *diagnostics, const struct smd_node *node, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	add(diagnostics, SMD_SEVERITY_WARNING, node->at, node, format, args);
+	va_end(args);
+}
+
 void smd_container_only(
 	struct smd_diagnostics *diagnostics, const struct smd_node *node, const char *format, ...)
 {

@@ -51,6 +51,10 @@ void smd_error_in_text(struct smd_diagnostics *diagnostics, struct smd_source_po
 void smd_warning_at_name(struct smd_diagnostics *diagnostics, const struct smd_node *node,
 	const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* The same about a value. */
+void smd_warning_at_value(struct smd_diagnostics *diagnostics, const struct smd_node *node,
+	const char *format, ...) __attribute__((format(printf, 3, 4)));
+
 /* What cannot be run without a container runtime. */
 void smd_container_only(struct smd_diagnostics *diagnostics, const struct smd_node *node,
 	const char *format, ...) __attribute__((format(printf, 3, 4)));

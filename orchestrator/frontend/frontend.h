@@ -17,7 +17,9 @@ struct smd_flag_family;
 struct smd_conversion {
 	const char *directory; /* of the document: relative paths in it begin there */
 	struct smd_diagnostics *diagnostics;
-	char *code_dir; /* the job's, which a CustomJob has no place for; NULL: it has none */
+	/* What a CustomJob has no place for; NULL: the document says nothing of it. */
+	char *code_dir;
+	char *run_name;
 };
 
 struct smd_frontend {

@@ -14,6 +14,7 @@
 void smd_job_edit_free(struct smd_job_edit *edit)
 {
 	free(edit->code_dir);
+	free(edit->run_name);
 	smd_flag_items_free(&edit->requirements);
 	smd_flag_items_free(&edit->extra_packages);
 }
@@ -144,6 +145,8 @@ int smd_job_edit_finish(struct smd_job_edit *edit, struct smd_job *job)
 
 	job->code_dir = edit->code_dir;
 	edit->code_dir = NULL;
+	job->run_name = edit->run_name;
+	edit->run_name = NULL;
 	return ret ? ret
 		   : copy_strings(
 			     &edit->extra_packages, &job->extra_packages, &job->nextra_packages);

@@ -15,6 +15,7 @@ struct smd_job_edit {
 	struct smd_diagnostics *diagnostics;
 	/* What a document has no place for. */
 	char *code_dir;
+	char *run_name;
 	struct smd_flag_items requirements;
 	struct smd_flag_items extra_packages;
 	int ret; /* -ENOMEM once memory ran out */

@@ -124,6 +124,7 @@ void smd_job_free(struct smd_job *job)
 	free(job->trial);
 	free(job->output_uri);
 	free(job->code_dir);
+	free(job->run_name);
 	free_strings(job->requirements, job->nrequirements);
 	free_strings(job->extra_packages, job->nextra_packages);
 	json_decref(job->spec);

@@ -97,6 +97,7 @@ struct smd_job_pool {
 struct smd_job {
 	char id[SMD_JOB_ID_SIZE]; /* from the spec's content: the same spec has the same id */
 	char *display_name;       /* never NULL: "custom-job" when the spec gives none */
+	char *run_name;           /* Azure ML's name of the run, or NULL */
 	char *trial;              /* hyperparameter tuning trial, or NULL */
 	int max_trial_count;      /* 0: the job is no tuning job; else this is its first trial */
 	int parallel_trial_count;

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "orchestrator/runner/jobdir_claim.h"
 #include "reduction_server/base/log.h"
 
 #define NAME_DEFAULT       "custom-job"
@@ -252,6 +253,7 @@ int smd_jobdir_open(struct smd_jobdir *dir, const struct smd_job *job, const cha
 	dir->path = realpath(made, NULL);
 	ret = dir->path ? lock(dir, error)
 			: smd_error_set(error, errno, "--job-dir=%s: %s", made, strerror(errno));
+	ret = ret ? ret : smd_jobdir_claim(dir->fd, dir->path, error);
 	ret = ret ? ret : make_own_folders(dir, error);
 	if (ret) {
 		smd_jobdir_close(dir);

@@ -262,8 +262,8 @@ static const struct smd_field job_rows[] = {
 	SMD_FIELD("properties", smd_decode_anything, SMD_KEPT, .note = CLOUD_ONLY),
 	SMD_FIELD("command", smd_decode_string, PLACE(command), .required = 1),
 	SMD_FIELD("code", smd_decode_string, PLACE(code)),
-	SMD_FIELD("environment", decode_environment, PLACE(image), .message = &environment,
-		.describe = describe_environment),
+	SMD_FIELD("environment", decode_environment, PLACE(image), .required = 1,
+		.message = &environment, .describe = describe_environment),
 	SMD_FIELD("environment_variables", decode_variables, 0, .schema = VARIABLES_SCHEMA),
 	SMD_FIELD("distribution", smd_decode_object, 0, .message = &distribution),
 	SMD_FIELD("compute", smd_decode_string, SMD_KEPT, .note = CLOUD_ONLY),
@@ -465,6 +465,10 @@ int smd_azure_job_convert(struct smd_conversion *conversion, struct smd_node **d
 	}
 	if (!ret) {
 		ret = smd_azure_job_build(&job, line, *document, &root);
+	}
+	if (!ret && job.name) {
+		conversion->run_name = job.name;
+		job.name = NULL;
 	}
 	free(line);
 	free_azure_job(&job);

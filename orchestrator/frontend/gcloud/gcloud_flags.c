@@ -291,7 +291,8 @@ static const struct smd_job_flag job_rows[] = {
 	/* gcloud's local-run: one program of a directory. */
 	SMD_FLAG(EXECUTOR, "IMAGE", "for a job of one program, without other worker pools", NULL,
 		.gives_pools = 1),
-	SMD_FLAG(SCRIPT, "FILE", "the program, a Python script", NULL, .gives_pools = 1),
+	SMD_FLAG(SCRIPT, "FILE", "the program: Python if it ends with .py, else bash's", NULL,
+		.gives_pools = 1),
 	SMD_FLAG(MODULE, "MODULE", "the program, a Python module", NULL, .gives_pools = 1),
 	SMD_FLAG("local-package-path", "DIR",
 		"directory of the program (default: the working directory)", NULL),

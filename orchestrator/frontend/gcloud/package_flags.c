@@ -114,15 +114,25 @@ static void take_package(struct smd_job_edit *edit, const struct smd_package_fla
 	}
 }
 
+char *smd_script_interpreter(const char *script)
+{
+	static char python[] = "python3";
+	static char shell[] = "/bin/bash";
+	const char *dot = strrchr(script, '.');
+
+	return dot && strcmp(dot, ".py") == 0 ? python : shell;
+}
+
 static void put_command(
 	struct smd_job_edit *edit, const struct smd_package_flags *flags, struct smd_node *task)
 {
-	char *script[] = {(char[]){"python3"}, (char *)flags->script.value};
-	char *module[] = {(char[]){"python3"}, (char[]){"-m"}, (char *)flags->module.value};
-	struct smd_flag_items command = {.values = module, .count = 3};
+	char *words[] = {(char[]){"python3"}, (char[]){"-m"}, (char *)flags->module.value};
+	struct smd_flag_items command = {.values = words, .count = 3};
 
 	if (flags->script.value) {
-		command = (struct smd_flag_items){.values = script, .count = 2};
+		words[0] = smd_script_interpreter(flags->script.value);
+		words[1] = (char *)flags->script.value;
+		command.count = 2;
 	}
 	smd_edit_put_strings(edit, task, "command", &command, flags->executor_image.at);
 }

@@ -31,4 +31,7 @@ void smd_edit_check_items(struct smd_job_edit *edit, const struct smd_package_fl
 /* Gives the job the one worker pool that the flags describe. */
 void smd_edit_package(struct smd_job_edit *edit, const struct smd_package_flags *flags);
 
+/* What starts a script, as gcloud has it: python3 for .py, else bash. */
+char *smd_script_interpreter(const char *script);
+
 #endif

@@ -269,6 +269,7 @@ static void put_package_command(struct pool_flag *pool, struct smd_node *contain
 	struct smd_flag_items command = {.values = words, .count = 3};
 
 	if (pool->values[SCRIPT]) {
+		words[0] = smd_script_interpreter(pool->values[SCRIPT]);
 		words[1] = (char *)pool->values[SCRIPT];
 		command.count = 2;
 	} else {

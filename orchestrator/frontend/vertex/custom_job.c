@@ -278,7 +278,8 @@ static int set_id(struct smd_job *job)
 }
 
 /* What does not depend on anything being right. */
-static int finish(struct smd_job *job, const struct smd_node *document, const struct smd_node *spec)
+static int finish(struct smd_job *job, const struct smd_node *document,
+	const struct smd_message *message, const struct smd_node *spec)
 {
 	const char *name = "jobSpec";
 
@@ -286,12 +287,15 @@ static int finish(struct smd_job *job, const struct smd_node *document, const st
 		job->display_name = strdup(DISPLAY_NAME_DEFAULT);
 	}
 	job->resolved = smd_node_to_json(document);
+	if (job->resolved && smd_message_respell(message, job->resolved)) {
+		return -ENOMEM;
+	}
 	if (job->display_name && job->resolved && document == spec) {
 		job->resolved = json_pack(
 			"{s:s, s:o}", "displayName", job->display_name, "jobSpec", job->resolved);
 	}
-	for (const struct smd_node *node = spec; node != document; node = node->parent) {
-		name = node->key;
+	if (document != spec && message == &smd_tuning_job) {
+		name = "trialJobSpec";
 	}
 	job->spec = json_incref(json_object_get(job->resolved, name));
 	return job->display_name && job->spec ? set_id(job) : -ENOMEM;
@@ -394,7 +398,7 @@ int smd_custom_job_decode(
 	}
 	ret = decoder.ret                              ? decoder.ret
 	      : diagnostics->found[SMD_SEVERITY_ERROR] ? -EINVAL
-						       : finish(job, document, spec);
+						       : finish(job, document, decoder.root, spec);
 	if (ret) {
 		smd_job_free(job);
 		return ret;

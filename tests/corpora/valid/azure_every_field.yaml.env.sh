@@ -1,5 +1,5 @@
 export TF_CONFIG='{"cluster":{"ps":["cmle-training-workerpool2-ce5141a943-0:2222"],"worker":["cmle-training-workerpool0-ce5141a943-0:2222","cmle-training-workerpool1-ce5141a943-0:2222"]},"task":{"type":"worker","index":0},"environment":"cloud"}'
-export AZUREML_RUN_ID='ce5141a943'
+export AZUREML_RUN_ID='every-field'
 export AZUREML_EXPERIMENT_ID='ce5141a943'
 export AZUREML_NODE_COUNT='3'
 export NODE_COUNT='3'

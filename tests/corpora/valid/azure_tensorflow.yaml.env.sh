@@ -1,5 +1,5 @@
 export TF_CONFIG='{"cluster":{"ps":["cmle-training-workerpool2-0f93187f5b-0:2222"],"worker":["cmle-training-workerpool0-0f93187f5b-0:2222","cmle-training-workerpool1-0f93187f5b-0:2222"]},"task":{"type":"worker","index":0},"environment":"cloud"}'
-export AZUREML_RUN_ID='0f93187f5b'
+export AZUREML_RUN_ID='mnist'
 export AZUREML_EXPERIMENT_ID='0f93187f5b'
 export AZUREML_NODE_COUNT='3'
 export NODE_COUNT='3'

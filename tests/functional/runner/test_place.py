@@ -86,6 +86,20 @@ resources: {instance_count: 2, instance_type: Standard_NC24s_v3}
         self.assertEqual(self.read(run, "logs/workerpool0-0.3.log"), "[0,1,2,3] 3 4\n")
         self.assertEqual(self.read(run, "logs/workerpool1-0.0.log"), "[4,5,6,7] 0 4\n")
 
+    def test_a_foreign_directory_is_left_alone(self):
+        spec = self.write_spec([bash("true")])
+        folder = os.path.join(os.path.dirname(spec), "job")
+        os.makedirs(os.path.join(folder, "code"))
+        for name in ("spec.json", "code/mine.py"):
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
+                file.write("mine")
+        run = self.finish(self.start_spec(spec))
+        self.assert_code(run, 2)
+        self.assertIn("must be empty or the directory of an earlier job, got one with", run.err)
+        self.assertEqual(sorted(os.listdir(folder)), ["code", "spec.json"])
+        with open(os.path.join(folder, "spec.json"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), "mine")
+
     def test_the_job_directory_is_its_owners_alone(self):
         """Whatever the umask is, and whoever made its folders before."""
         before = os.umask(0)

@@ -57,7 +57,7 @@ class TokenTest(JobTest):
     def test_what_was_there_is_replaced(self):
         spec = self.write_spec([bash(LOOK), {}, reduction_servers()])
         job = os.path.join(os.path.dirname(spec), "job")
-        os.mkdir(job)
+        self.assert_code(self.finish(self.start_spec(spec, "--grace=20")), 0)
         os.symlink(self.path("elsewhere"), job + "/token")
         run = self.finish(self.start_spec(spec, "--grace=20"))
         self.assert_code(run, 0)

@@ -1,0 +1,2 @@
+#!/bin/sh
+echo "a script of the shell: $*"
