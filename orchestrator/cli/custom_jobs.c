@@ -85,7 +85,7 @@ int smd_custom_jobs_validate(int argc, char **argv)
 		return SMD_EXIT_FAILED;
 	}
 	replicas = smd_job_replica_count(loaded.job);
-	printf("%s is valid: job %s, %s, %d replica%s\n", loaded.source.name, loaded.job->id,
+	smd_print_line(stdout, "%s is valid: job %s, %s, %d replica%s\n", loaded.source.name, loaded.job->id,
 		loaded.job->display_name, replicas, replicas == 1 ? "" : "s");
 	smd_loaded_job_close(&loaded);
 	return SMD_EXIT_OK;

@@ -12,6 +12,7 @@
 #include "orchestrator/contract/caller.h"
 #include "orchestrator/contract/environment.h"
 #include "orchestrator/job/secret.h"
+#include "orchestrator/job/shown.h"
 #include "reduction_server/base/parse.h"
 #include "reduction_server/base/printable.h"
 
@@ -66,6 +67,7 @@ static int print_json(const struct smd_environment *environment, int masks)
 {
 	json_t *json = json_object();
 	int failed = !json || add_unset(environment, json);
+	char *text;
 
 	for (size_t i = 0; i < environment->count && !failed; i++) {
 		const struct smd_variable *variable = &environment->variables[i];
@@ -73,9 +75,11 @@ static int print_json(const struct smd_environment *environment, int masks)
 		failed = json_object_set_new(json, variable->name,
 			json_string(masks ? smd_variable_shown(variable) : variable->value));
 	}
-	failed = failed || json_dumpf(json, stdout, JSON_INDENT(2));
+	text = failed ? NULL : smd_shown_json(json, JSON_INDENT(2));
+	fputs(text ? text : "", stdout);
 	json_decref(json);
-	return failed ? -ENOMEM : 0;
+	free(text);
+	return text ? 0 : -ENOMEM;
 }
 
 /* A replica of one process is called as itself, the processes of others "workerpool1-0.3". */

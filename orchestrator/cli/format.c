@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "orchestrator/job/shown.h"
+#include "reduction_server/base/printable.h"
+
 #define LABEL     ":label="
 #define GAP_WIDTH 2
 
@@ -83,6 +86,7 @@ static int add_column(struct smd_format *format, char *text)
 	if (!column->label) {
 		return -ENOMEM;
 	}
+	smd_printable(column->label);
 	return is_path(text) ? 0 : -EINVAL;
 }
 
@@ -252,6 +256,7 @@ static char *cell_of(const json_t *row, const struct table_column *column)
 	for (char *c = text; *c; c++) {
 		*c = *c == '\n' || *c == '\r' || *c == '\t' ? ' ' : *c;
 	}
+	smd_printable(text);
 	return text;
 }
 
@@ -330,12 +335,16 @@ static int print_columns(const struct smd_format *format, const json_t *json, FI
 
 int smd_format_print(const struct smd_format *format, const json_t *json, FILE *out)
 {
+	char *text;
+
 	switch (format->kind) {
 	case FORMAT_JSON:
-		if (json_dumpf(json, out, JSON_INDENT(2) | JSON_REAL_PRECISION(6))) {
+		text = smd_shown_json(json, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+		if (!text) {
 			return -ENOMEM;
 		}
-		fputc('\n', out);
+		fprintf(out, "%s\n", text);
+		free(text);
 		return 0;
 	case FORMAT_YAML:
 		return smd_yaml_print(json, out);

@@ -7,6 +7,8 @@
 #include <yaml.h>
 
 #include "orchestrator/cli/format.h"
+#include "orchestrator/job/shown.h"
+#include "reduction_server/base/printable.h"
 
 static int emit_value(yaml_emitter_t *emitter, const json_t *json);
 
@@ -26,11 +28,15 @@ static int needs_quotes(const char *text)
 
 static int emit_scalar(yaml_emitter_t *emitter, const char *text, int is_string)
 {
+	yaml_scalar_style_t style = YAML_ANY_SCALAR_STYLE;
 	yaml_event_t event;
-	yaml_scalar_style_t style = is_string && needs_quotes(text)
-					    ? YAML_SINGLE_QUOTED_SCALAR_STYLE
-					    : YAML_ANY_SCALAR_STYLE;
+	size_t length;
 
+	if (smd_unprintable(text, &length)) {
+		style = YAML_DOUBLE_QUOTED_SCALAR_STYLE; /* has escapes */
+	} else if (is_string && needs_quotes(text)) {
+		style = YAML_SINGLE_QUOTED_SCALAR_STYLE;
+	}
 	if (!yaml_scalar_event_initialize(&event, NULL, NULL, (const yaml_char_t *)text,
 		    (int)strlen(text), 1, 1, style)) {
 		return -ENOMEM;
@@ -101,7 +107,7 @@ static int emit_value(yaml_emitter_t *emitter, const json_t *json)
 	return ret;
 }
 
-int smd_yaml_print(const json_t *json, FILE *out)
+static int emit_document(const json_t *json, FILE *out)
 {
 	yaml_emitter_t emitter;
 	yaml_event_t event;
@@ -123,5 +129,26 @@ int smd_yaml_print(const json_t *json, FILE *out)
 		ret = 0;
 	}
 	yaml_emitter_delete(&emitter);
+	return ret;
+}
+
+/* The emitter leaves some characters as they are that steer a terminal; where they stand, an escape
+ * means the same. */
+int smd_yaml_print(const json_t *json, FILE *out)
+{
+	char *text = NULL;
+	char *escaped = NULL;
+	size_t length;
+	FILE *file = open_memstream(&text, &length);
+	int ret = file ? emit_document(json, file) : -ENOMEM;
+
+	ret = file && fclose(file) && !ret ? -ENOMEM : ret;
+	if (!ret) {
+		escaped = smd_shown_escape(text);
+		ret = escaped ? 0 : -ENOMEM;
+	}
+	fputs(escaped ? escaped : "", out);
+	free(escaped);
+	free(text);
 	return ret;
 }

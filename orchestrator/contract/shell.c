@@ -5,10 +5,46 @@
 #include "orchestrator/contract/caller.h"
 #include "orchestrator/contract/contract.h"
 #include "orchestrator/job/secret.h"
+#include "reduction_server/base/printable.h"
+
+static void print_within_escaped(const char *value, size_t length, FILE *out)
+{
+	for (size_t i = 0; i < length; i++) {
+		if (value[i] == '\n') {
+			fputs("\\n", out);
+		} else {
+			fprintf(out, "%s%c", strchr("'\\", value[i]) ? "\\" : "", value[i]);
+		}
+	}
+}
+
+/* $'...' of bash and zsh, for what a terminal would obey: in bytes, because \u depends on the
+ * shell's language. */
+static void print_escaped(const char *value, FILE *out)
+{
+	const char *bad;
+	size_t length;
+
+	fputs("$'", out);
+	while ((bad = smd_unprintable(value, &length))) {
+		print_within_escaped(value, (size_t)(bad - value), out);
+		for (value = bad; value < bad + length; value++) {
+			fprintf(out, "\\x%02x", (unsigned char)*value);
+		}
+	}
+	print_within_escaped(value, strlen(value), out);
+	fputc('\'', out);
+}
 
 /* '...' keeps everything as it is but the quote itself. */
 static void print_quoted(const char *value, FILE *out)
 {
+	size_t length;
+
+	if (smd_unprintable(value, &length)) {
+		print_escaped(value, out);
+		return;
+	}
 	fputc('\'', out);
 	for (;;) {
 		size_t plain = strcspn(value, "'");

@@ -1,8 +1,8 @@
 /* Shows a plan, to people as a table and to programs as JSON. */
 #include <string.h>
 
+#include "orchestrator/job/shown.h"
 #include "orchestrator/plan/plan.h"
-#include "reduction_server/base/printable.h"
 
 #define CELL_MAX 64
 
@@ -113,7 +113,7 @@ static void print_choice(const struct smd_plan *plan, FILE *out)
 		choice->machine_type, choice->needed * choice->gbps, choice->speedup);
 }
 
-void smd_plan_print(const struct smd_plan *plan, FILE *out)
+static void print_plan(const struct smd_plan *plan, FILE *out)
 {
 	const struct smd_job *job = plan->job;
 	int replicas = smd_job_replica_count(job);
@@ -128,9 +128,8 @@ void smd_plan_print(const struct smd_plan *plan, FILE *out)
 			write_row(plan, &job->pools[i], &rows[nrows++]);
 		}
 	}
-	smd_print_line(out, "job %s, %s: %d replica%s", job->id, job->display_name, replicas,
+	fprintf(out, "job %s, %s: %d replica%s\n\n", job->id, job->display_name, replicas,
 		plural(replicas));
-	fputc('\n', out);
 	print_table(rows, nrows, out);
 	if (plan->reduction_servers > 0) {
 		print_reduction(plan, out);
@@ -144,6 +143,18 @@ void smd_plan_print(const struct smd_plan *plan, FILE *out)
 	for (size_t i = 0; i < plan->nwarnings; i++) {
 		fprintf(out, "%swarning: %s\n", i == 0 ? "\n" : "", plan->warnings[i]);
 	}
+}
+
+/* Names and machine types are foreign text. */
+void smd_plan_print(const struct smd_plan *plan, FILE *out)
+{
+	struct smd_shown_text shown;
+
+	smd_shown_open(&shown);
+	if (shown.file) {
+		print_plan(plan, shown.file);
+	}
+	smd_shown_print(&shown, out);
 }
 
 static json_t *number_or_null(double number)

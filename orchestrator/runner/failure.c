@@ -1,8 +1,9 @@
 /* Says why a job failed. */
 #include "orchestrator/runner/failure.h"
 
-#include <stdlib.h>
+#include <stdio.h>
 
+#include "orchestrator/job/shown.h"
 #include "orchestrator/runner/obituary.h"
 
 static const char *plural(int64_t count)
@@ -15,41 +16,34 @@ char *smd_failure_of_end(const struct smd_job_status *status, const struct smd_j
 	const struct smd_replica *decisive = status->decisive;
 	int is_status_0 = decisive->end.kind == SMD_EXIT_CODE && decisive->end.value == 0;
 	char sentence[SMD_OBITUARY_SIZE];
-	char *text = NULL;
-	size_t length;
-	FILE *file = open_memstream(&text, &length);
+	struct smd_shown_text shown;
 
-	if (!file) {
-		return NULL;
+	smd_shown_open(&shown);
+	if (shown.file) {
+		smd_obituary_sentence(decisive, sentence);
+		fprintf(shown.file, "The replica %s %s%s.\n", decisive->name, sentence,
+			is_status_0 ? " before the job ended" : "");
+		smd_obituary_print_tail(decisive, dir, shown.file);
 	}
-	smd_obituary_sentence(decisive, sentence);
-	fprintf(file, "The replica %s %s%s.\n", decisive->name, sentence,
-		is_status_0 ? " before the job ended" : "");
-	smd_obituary_print_tail(decisive, dir, file);
-	fclose(file);
-	return text;
+	return smd_shown_take(&shown);
 }
 
 char *smd_failure_of_late_servers(
 	const struct smd_job_status *status, const struct smd_jobdir *dir, unsigned ready_timeout_s)
 {
-	char *text = NULL;
-	size_t length;
-	FILE *file = open_memstream(&text, &length);
+	struct smd_shown_text shown;
 
-	for (size_t i = 0; file && i < status->count; i++) {
+	smd_shown_open(&shown);
+	for (size_t i = 0; shown.file && i < status->count; i++) {
 		const struct smd_replica *replica = &status->replicas[i];
 
 		if (replica->state == SMD_REPLICA_STARTING || replica->restart_ns) {
-			fprintf(file, "The replica %s was not ready within %u second%s.\n",
+			fprintf(shown.file, "The replica %s was not ready within %u second%s.\n",
 				replica->name, ready_timeout_s, plural(ready_timeout_s));
-			smd_obituary_print_tail(replica, dir, file);
+			smd_obituary_print_tail(replica, dir, shown.file);
 		}
 	}
-	if (file) {
-		fclose(file);
-	}
-	return text;
+	return smd_shown_take(&shown);
 }
 
 static char *describe_limit(const char *what, const char *limit, int64_t seconds)

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "orchestrator/job/shown.h"
 #include "orchestrator/runner/jobdir_claim.h"
 #include "reduction_server/base/log.h"
 
@@ -443,8 +444,7 @@ int smd_jobdir_write(
 
 int smd_jobdir_write_json(const struct smd_jobdir *dir, const char *name, const json_t *document)
 {
-	char *text =
-		document ? json_dumps(document, JSON_INDENT(2) | JSON_REAL_PRECISION(12)) : NULL;
+	char *text = smd_shown_json(document, JSON_INDENT(2) | JSON_REAL_PRECISION(12));
 	int ret = text ? smd_jobdir_write(dir, name, text, strlen(text)) : -ENOMEM;
 
 	free(text);

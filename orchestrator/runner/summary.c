@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "orchestrator/job/shown.h"
 #include "orchestrator/runner/figures.h"
 #include "orchestrator/runner/obituary.h"
 
@@ -180,7 +181,7 @@ static unsigned restarts(const struct smd_job_status *status)
 	return sum;
 }
 
-void smd_summary_print(const struct smd_job_status *status, const struct smd_jobdir *dir,
+static void print_summary(const struct smd_job_status *status, const struct smd_jobdir *dir,
 	unsigned grace_s, FILE *file)
 {
 	struct smd_figures figures;
@@ -198,6 +199,18 @@ void smd_summary_print(const struct smd_job_status *status, const struct smd_job
 	print_replicas(status, file);
 	print_traffic(status, file);
 	print_warnings(status, dir, grace_s, file);
+}
+
+void smd_summary_print(const struct smd_job_status *status, const struct smd_jobdir *dir,
+	unsigned grace_s, FILE *file)
+{
+	struct smd_shown_text shown;
+
+	smd_shown_open(&shown);
+	if (shown.file) {
+		print_summary(status, dir, grace_s, shown.file);
+	}
+	smd_shown_print(&shown, file);
 	fflush(file);
 }
 

@@ -85,18 +85,50 @@ void smd_print_line(FILE *file, const char *format, ...)
 	free(line);
 }
 
-void smd_printable(char *text)
+/* What must not be shown at `text`, as its length; 0: nothing. *next is how far the next one is. */
+static size_t unprintable(const char *text, size_t *next)
 {
-	while (*text) {
-		size_t length = character((const unsigned char *)text);
+	size_t length = character((const unsigned char *)text);
 
-		if (length > 1 && steers((const unsigned char *)text, length)) {
+	*next = length ? length : 1;
+	if (length == 0) {
+		return 1;
+	}
+	return length > 1 && steers((const unsigned char *)text, length) ? length : 0;
+}
+
+static void replace(char *text, int keeps_lines)
+{
+	size_t next;
+
+	for (; *text; text += next) {
+		size_t length = unprintable(text, &next);
+
+		if (length && !(keeps_lines && *text == '\n')) {
 			memset(text, '?', length);
 		}
-		if (length == 0) {
-			*text = '?';
-			length = 1;
-		}
-		text += length;
 	}
+}
+
+void smd_printable(char *text)
+{
+	replace(text, 0);
+}
+
+void smd_printable_lines(char *text)
+{
+	replace(text, 1);
+}
+
+const char *smd_unprintable(const char *text, size_t *length)
+{
+	size_t next;
+
+	for (; *text; text += next) {
+		*length = unprintable(text, &next);
+		if (*length && *text != '\n') {
+			return text;
+		}
+	}
+	return NULL;
 }

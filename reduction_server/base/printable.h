@@ -12,6 +12,12 @@
  * line and paragraph separators, and every byte that is not part of a UTF-8 character. */
 void smd_printable(char *text);
 
+/* The same for a text of several lines: it keeps their ends. */
+void smd_printable_lines(char *text);
+
+/* The first of these in a text of several lines, and its length in bytes; NULL: there is none. */
+const char *smd_unprintable(const char *text, size_t *length);
+
 /* Prints one line, made printable; the newline at its end need not be in the format. */
 void smd_print_line(FILE *file, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
