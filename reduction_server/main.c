@@ -24,6 +24,7 @@
 #define EXIT_USAGE          2
 #define THREADS_DEFAULT     4 /* at most: a link of 25 Gbit/s needs about so many */
 #define BANDWIDTH_MOST_MBPS 10000000u
+#define DRAIN_MOST_S        604800
 
 struct options {
 	const char *listen;
@@ -31,6 +32,7 @@ struct options {
 	uint64_t memory_limit;
 	uint64_t bandwidth_mbps;
 	int heartbeat_s;
+	int drain_s;
 	const char *transport;
 	const char *ready_fd;
 	const char *token_file;
@@ -66,6 +68,17 @@ static int set_heartbeat(void *target, const char *value, struct smd_error *erro
 	if (smd_parse_number(value, 1, SMD_HEARTBEAT_LIMIT_MOST_S, &seconds)) {
 		return smd_error_set(
 			error, EINVAL, "must be 1 to %d seconds", SMD_HEARTBEAT_LIMIT_MOST_S);
+	}
+	*(int *)target = (int)seconds;
+	return 0;
+}
+
+static int set_drain(void *target, const char *value, struct smd_error *error)
+{
+	uint64_t seconds;
+
+	if (smd_parse_number(value, 1, DRAIN_MOST_S, &seconds)) {
+		return smd_error_set(error, EINVAL, "must be 1 to %d seconds", DRAIN_MOST_S);
 	}
 	*(int *)target = (int)seconds;
 	return 0;
@@ -130,6 +143,10 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 		{"heartbeat-limit", "SECONDS",
 			"a worker that is silent for so long is lost (default 15)", set_heartbeat,
 			&options->heartbeat_s},
+		{"drain-timeout", "SECONDS",
+			"after SIGTERM groups have so long to end; then their ranks are told, and "
+			"it ends (default 25)",
+			set_drain, &options->drain_s},
 		{"transport", "NAME", transport_help, set_transport, &options->transport},
 		{"token-file", "FILE", "only workers with the token in this file are let in",
 			smd_option_set_string, &options->token_file},
@@ -156,8 +173,8 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 		.noptions = sizeof(table) / sizeof(table[0]),
 		.epilog = "The first line on standard output says where it listens: ready "
 			  "127.0.0.1:41873.\n"
-			  "SIGTERM drains it: it ends when its communicators have; a second "
-			  "SIGTERM ends it at once.",
+			  "SIGTERM drains it: it ends when its groups have, or after "
+			  "--drain-timeout; a second SIGTERM ends it at once.",
 	};
 	int noperands;
 	int ret;
@@ -331,6 +348,7 @@ static int start_server(
 		.listen = options->listen,
 		.shards = (unsigned)options->threads,
 		.heartbeat_s = (unsigned)options->heartbeat_s,
+		.drain_s = (unsigned)options->drain_s,
 		.on_listening = on_listening,
 		.on_ended = on_ended,
 		.owner = program,

@@ -1,4 +1,4 @@
-/* Forms communicators, grants their windows, and ends them. */
+/* Makes communicators, grants their windows, and ends them. */
 #include "reduction_server/engine/comm.h"
 
 #include <errno.h>
@@ -74,7 +74,7 @@ static int comm_no_memory(const char *name, struct smd_error *error)
 		error, ENOMEM, "group %s: the reduction server is out of memory", name);
 }
 
-static int comm_no_slot(const char *name, unsigned nranks, const struct smd_buffer_pool *pool,
+int smd_server_comm_no_slot(const char *name, unsigned nranks, const struct smd_buffer_pool *pool,
 	struct smd_error *error)
 {
 	return smd_error_set(error, ENOSPC,
@@ -83,36 +83,7 @@ static int comm_no_slot(const char *name, unsigned nranks, const struct smd_buff
 		name, nranks, pool->reserved, pool->total, pool->buffer_bytes);
 }
 
-/* Whether a communicator may begin to form: there are few enough, and it could have a slot. */
-static int comm_may_form(const struct smd_comms *comms, const char *name,
-	const struct smd_member *member, unsigned nranks, struct smd_error *error)
-{
-	const struct smd_buffer_pool *pool = &comms->resources->pool;
-	const struct smd_server_comm *comm;
-	unsigned forming = 0;
-
-	if (nranks + 1u > pool->total) {
-		return comm_no_slot(name, nranks, pool, error);
-	}
-	TAILQ_FOREACH (comm, &comms->list, link) {
-		forming += comm->state == SMD_SERVER_COMM_FORMING;
-	}
-	if (forming >= SMD_FORMING_SHARD_MAX) {
-		return smd_error_set(error, EAGAIN,
-			"group %s: at most %d groups may form at once on a shard of the reduction "
-			"server",
-			name, SMD_FORMING_SHARD_MAX);
-	}
-	if (smd_peer_count_forming(member) >= SMD_FORMING_LANE_MAX) {
-		return smd_error_set(error, EAGAIN,
-			"group %s: at most %d groups of a process may form at once, got one more "
-			"from %s",
-			name, SMD_FORMING_LANE_MAX, smd_peer_replica(member));
-	}
-	return 0;
-}
-
-static int comm_create(struct smd_comms *comms, const char *name, const char *job,
+int smd_server_comm_create(struct smd_comms *comms, const char *name, const char *job,
 	const struct smd_join *join, struct smd_server_comm **out, struct smd_error *error)
 {
 	struct smd_server_comm *comm = calloc(1, sizeof(*comm));
@@ -144,7 +115,7 @@ static int comm_reserve(struct smd_server_comm *comm, struct smd_error *error)
 	struct smd_buffer_pool *pool = &comm->resources->pool;
 
 	if (!smd_buffer_pool_reserve(pool, comm_buffers(comm, 1))) {
-		return comm_no_slot(comm->name, comm->nranks, pool, error);
+		return smd_server_comm_no_slot(comm->name, comm->nranks, pool, error);
 	}
 	if (comm_create_slots(comm, 2 * comm->resources->window)) {
 		smd_buffer_pool_release(pool, comm_buffers(comm, 1));
@@ -224,8 +195,7 @@ void smd_server_comm_slot_freed(struct smd_server_comm *comm)
 
 /* ---- telling ---- */
 
-/* What is no end of it: to all members, or to those that the slot has a part of. */
-static void comm_tell(struct smd_server_comm *comm, const struct smd_slot *slot,
+void smd_server_comm_tell(struct smd_server_comm *comm, const struct smd_slot *slot,
 	enum smd_log_level level, const char *text)
 {
 	uint8_t payload[SMD_CONTROL_MAX];
@@ -239,9 +209,7 @@ static void comm_tell(struct smd_server_comm *comm, const struct smd_slot *slot,
 	}
 }
 
-/* ---- joining ---- */
-
-static void comm_activate(struct smd_server_comm *comm)
+void smd_server_comm_activate(struct smd_server_comm *comm)
 {
 	struct smd_error error = {""};
 	int ret = comm_reserve(comm, &error);
@@ -262,134 +230,6 @@ static void comm_activate(struct smd_server_comm *comm)
 	}
 	smd_log_peer(SMD_LOG_DEBUG, comm->resources->name, comm->name,
 		"group %s: all %u ranks have joined", comm->name, comm->nranks);
-}
-
-static struct smd_member *comm_any_member(const struct smd_server_comm *comm)
-{
-	for (unsigned r = 0; r < comm->nranks; r++) {
-		if (comm->members[r]) {
-			return comm->members[r];
-		}
-	}
-	return NULL;
-}
-
-/*
- * Ranks without a job are told apart from those of another one by nothing but what they say that
- * does not fit, so this goes with what does not.
- */
-static const char *comm_hint(const char *job)
-{
-	return job[0] ? "" : "; two jobs without SUMMAND_JOB_ID use one group name? Set it";
-}
-
-static bool comm_is_called(const struct smd_server_comm *comm, const char *job, const char *group)
-{
-	return strcmp(comm->job, job) == 0 && strcmp(comm->group, group) == 0;
-}
-
-/*
- * The rank is there already. While the others have not begun nobody can know which of the two is
- * theirs, so all hear of it. Those who work are not disturbed; but where they have no job, and so
- * may be a mixture of two, they are warned, once.
- */
-static int comm_joined_twice(
-	struct smd_server_comm *comm, const struct smd_member *member, struct smd_error *error)
-{
-	int ret = smd_error_set(error, EEXIST,
-		"group %.120s: rank %u may join once, got it from %.120s and again from %.120s%s",
-		comm->name, member->rank, smd_peer_replica(comm->members[member->rank]),
-		smd_peer_replica(member), comm_hint(comm->job));
-
-	if (comm->state == SMD_SERVER_COMM_FORMING) {
-		smd_server_comm_abort(comm, -ret, error->text);
-	} else if (comm->job[0] == '\0' && !comm->told_twice) {
-		comm->told_twice = true;
-		comm_tell(comm, NULL, SMD_LOG_DEBUG, error->text);
-	}
-	return ret;
-}
-
-/* The communicator of that name that this rank belongs to: one that forms, or none yet. */
-static int comm_find(struct smd_comms *comms, const char *job, const char *group,
-	const struct smd_member *member, struct smd_server_comm **out, struct smd_error *error)
-{
-	struct smd_server_comm *comm;
-
-	*out = NULL;
-	TAILQ_FOREACH (comm, &comms->list, link) {
-		if (!comm_is_called(comm, job, group) || comm->state == SMD_SERVER_COMM_ABORTED) {
-			continue;
-		}
-		if (member->rank < comm->nranks && comm->members[member->rank]) {
-			return comm_joined_twice(comm, member, error);
-		}
-		if (comm->state == SMD_SERVER_COMM_FORMING) {
-			*out = comm;
-		}
-	}
-	return 0;
-}
-
-/* What this member says about the communicator must be what the others have said. */
-static int comm_agree(struct smd_server_comm *comm, const struct smd_member *member,
-	const struct smd_join *join, struct smd_error *error)
-{
-	const struct smd_member *there = comm_any_member(comm);
-	int ret = 0;
-
-	if (there && join->nranks != comm->nranks) {
-		ret = smd_error_set(error, EINVAL,
-			"group %.120s: all ranks must agree on their number, got %u from rank %u "
-			"(%.100s) and %u from rank %u (%.100s)%s",
-			comm->name, comm->nranks, there->rank, smd_peer_replica(there),
-			join->nranks, member->rank, smd_peer_replica(member), comm_hint(comm->job));
-	} else if (there && join->table_hash != comm->table_hash) {
-		ret = smd_error_set(error, EINVAL,
-			"group %.120s: all ranks must have the same reduction servers in the same "
-			"order, but rank %u (%.100s) and rank %u (%.100s) differ%s",
-			comm->name, there->rank, smd_peer_replica(there), member->rank,
-			smd_peer_replica(member), comm_hint(comm->job));
-	}
-	if (ret) {
-		smd_server_comm_abort(comm, -ret, error->text);
-	}
-	return ret;
-}
-
-int smd_server_comm_join(struct smd_comms *comms, struct smd_member *member, const char *job,
-	const struct smd_join *join, struct smd_error *error)
-{
-	char name[2 * SMD_STRING_MAX + 2];
-	struct smd_server_comm *comm;
-	int ret;
-
-	snprintf(name, sizeof(name), "%s%s%s", job, job[0] ? "/" : "", join->group);
-	if (comms->draining) {
-		return smd_error_set(
-			error, ESHUTDOWN, "group %s: the reduction server is being drained", name);
-	}
-	if (member->rank >= join->nranks) {
-		return smd_error_set(error, EINVAL, "group %s: rank must be below %u, got %u", name,
-			join->nranks, member->rank);
-	}
-	ret = comm_find(comms, job, join->group, member, &comm, error);
-	if (ret == 0 && comm) {
-		ret = comm_agree(comm, member, join, error);
-	} else if (ret == 0) {
-		ret = comm_may_form(comms, name, member, join->nranks, error);
-		ret = ret ? ret : comm_create(comms, name, job, join, &comm, error);
-	}
-	if (ret) {
-		return ret;
-	}
-	comm->members[member->rank] = member;
-	comm->attached++;
-	member->comm = comm;
-	if (comm->attached == comm->nranks) {
-		comm_activate(comm);
-	}
-	return 0;
 }
 
 /* ---- leaving ---- */
@@ -536,7 +376,7 @@ static void comm_check_forming(struct smd_server_comm *comm, uint64_t now_ns)
 	} else {
 		snprintf(text, sizeof(text), "group %.100s: %s of %u not joined yet", comm->name,
 			ranks, comm->nranks);
-		comm_tell(comm, NULL, SMD_LOG_DEBUG, text);
+		smd_server_comm_tell(comm, NULL, SMD_LOG_DEBUG, text);
 	}
 }
 
@@ -556,7 +396,7 @@ static void comm_check_active(struct smd_server_comm *comm, uint64_t now_ns)
 			ranks, missing == 1 ? "is" : "are",
 			(unsigned long long)((now_ns - slot->opened_ns) / SMD_SECOND_NS),
 			(unsigned long long)slot->shape.operation, comm->name);
-		comm_tell(comm, slot, SMD_LOG_WARN, text);
+		smd_server_comm_tell(comm, slot, SMD_LOG_WARN, text);
 	}
 }
 
@@ -569,20 +409,37 @@ void smd_server_comm_check_late(struct smd_server_comm *comm, uint64_t now_ns)
 	}
 }
 
-void smd_server_comms_drain(struct smd_comms *comms)
+/* Ends those in that state. */
+static void comms_abort(
+	struct smd_comms *comms, enum smd_server_comm_state state, const char *reason)
 {
 	struct smd_server_comm *comm = TAILQ_FIRST(&comms->list);
 	char text[SMD_ERROR_TEXT_MAX];
 
-	comms->draining = true;
 	while (comm) {
 		struct smd_server_comm *next = TAILQ_NEXT(comm, link);
 
-		if (comm->state == SMD_SERVER_COMM_FORMING) {
-			snprintf(text, sizeof(text),
-				"group %.200s: the reduction server is being drained", comm->name);
+		if (comm->state == state) {
+			snprintf(text, sizeof(text), "group %.200s: %s", comm->name, reason);
 			smd_server_comm_abort(comm, ESHUTDOWN, text);
 		}
 		comm = next;
 	}
+}
+
+void smd_server_comms_drain(struct smd_comms *comms)
+{
+	comms->draining = true;
+	comms_abort(comms, SMD_SERVER_COMM_FORMING, "the reduction server is being drained");
+}
+
+void smd_server_comms_end(struct smd_comms *comms, unsigned after_s)
+{
+	char reason[160];
+
+	snprintf(reason, sizeof(reason),
+		"the reduction server was asked to end, and the group did not within %u s "
+		"(--drain-timeout)",
+		after_s);
+	comms_abort(comms, SMD_SERVER_COMM_ACTIVE, reason);
 }

@@ -20,6 +20,8 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "reduction_server/base/log.h"
+#include "reduction_server/engine/buffer_pool.h"
 #include "reduction_server/engine/slot.h"
 #include "reduction_server/wire/message.h"
 
@@ -32,9 +34,6 @@ enum smd_server_comm_state {
 	SMD_SERVER_COMM_ACTIVE,
 	SMD_SERVER_COMM_ABORTED
 };
-
-#define SMD_FORMING_LANE_MAX  64   /* communicators that form at once on a lane */
-#define SMD_FORMING_SHARD_MAX 4096 /* and on a shard */
 
 /* One rank's place in a communicator. It belongs to its peer, and lives from JOIN to LEAVE. */
 struct smd_member {
@@ -93,12 +92,20 @@ struct smd_comms {
 	void *owner;
 };
 
-/*
- * Lets the member join. Returns 0, also when the communicator was told ABORT because of what the
- * member said; -errno with a text when this member alone cannot be let in.
- */
-int smd_server_comm_join(struct smd_comms *comms, struct smd_member *member, const char *job,
-	const struct smd_join *join, struct smd_error *error);
+/* One of that name that forms, and has no members yet. 0 or -errno with a text. */
+int smd_server_comm_create(struct smd_comms *comms, const char *name, const char *job,
+	const struct smd_join *join, struct smd_server_comm **out, struct smd_error *error);
+
+/* All ranks are there: it gets its memory and begins, or ends because there is none. */
+void smd_server_comm_activate(struct smd_server_comm *comm);
+
+/* -ENOSPC, with a text. */
+int smd_server_comm_no_slot(const char *name, unsigned nranks, const struct smd_buffer_pool *pool,
+	struct smd_error *error);
+
+/* LATE, which is no end of it: to all members, or to those that the slot has a part of. */
+void smd_server_comm_tell(struct smd_server_comm *comm, const struct smd_slot *slot,
+	enum smd_log_level level, const char *text);
 
 /* The member says LEAVE: `why` the communicator is over for its worker, or NULL. */
 void smd_server_comm_leave(struct smd_member *member, const struct smd_abort *why);
@@ -128,6 +135,9 @@ void smd_server_comm_check_late(struct smd_server_comm *comm, uint64_t now_ns);
 
 /* No communicator is formed any more: those that were forming are over. */
 void smd_server_comms_drain(struct smd_comms *comms);
+
+/* Ends all others, too, which have not ended within so many seconds, and says so. */
+void smd_server_comms_end(struct smd_comms *comms, unsigned after_s);
 
 void smd_server_comm_free(struct smd_server_comm *comm);
 

@@ -8,6 +8,7 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log_limit.h"
+#include "reduction_server/engine/join.h"
 #include "reduction_server/engine/part.h"
 #include "reduction_server/engine/receive_buffer.h"
 #include "reduction_server/engine/shard.h"

@@ -129,6 +129,7 @@ static int server_start_shards(
 		.heartbeat_s =
 			config->heartbeat_s ? config->heartbeat_s : SMD_HEARTBEAT_LIMIT_DEFAULT_S,
 		.idle_s = config->idle_s ? config->idle_s : SMD_IDLE_DEFAULT_S,
+		.drain_s = config->drain_s ? config->drain_s : SMD_DRAIN_DEFAULT_S,
 		.idle_lanes =
 			config->idle_lanes ? config->idle_lanes : server_idle_lanes(config->shards),
 		.greeting_s = server->greeter.patience_s,

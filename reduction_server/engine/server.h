@@ -27,19 +27,20 @@ struct smd_server_transport {
 struct smd_server_config {
 	struct smd_server_transport transports[SMD_TRANSPORTS_MAX]; /* the first is needed */
 	const char *listen;                                         /* "host:port" */
-	unsigned shards;               /* threads: 1 to SMD_SHARDS_MAX */
-	size_t memory_bytes;           /* of all slot pools together */
-	uint32_t chunk_bytes;          /* largest chunk; 0: SMD_CHUNK_DEFAULT */
-	uint32_t bandwidth_mbps;       /* of the server; 0: SMD_BANDWIDTH_DEFAULT_MBPS */
-	unsigned window;               /* 0: SMD_WINDOW_DEFAULT */
-	unsigned late_s;               /* 0: SMD_LATE_DEFAULT_S */
-	unsigned forming_s;            /* 0: SMD_FORMING_DEFAULT_S */
-	unsigned heartbeat_s;          /* 0: SMD_HEARTBEAT_LIMIT_DEFAULT_S */
-	unsigned idle_s;               /* 0: SMD_IDLE_DEFAULT_S */
-	unsigned idle_lanes;           /* 0: three quarters of the descriptors */
-	unsigned greeting_s;           /* a lane that has not said HELLO by then is closed; 0:
-					  SMD_GREETING_DEFAULT_S */
-	const char *token;             /* what HELLO must carry; NULL: anything */
+	unsigned shards;         /* threads: 1 to SMD_SHARDS_MAX */
+	size_t memory_bytes;     /* of all slot pools together */
+	uint32_t chunk_bytes;    /* largest chunk; 0: SMD_CHUNK_DEFAULT */
+	uint32_t bandwidth_mbps; /* of the server; 0: SMD_BANDWIDTH_DEFAULT_MBPS */
+	unsigned window;         /* 0: SMD_WINDOW_DEFAULT */
+	unsigned late_s;         /* 0: SMD_LATE_DEFAULT_S */
+	unsigned forming_s;      /* 0: SMD_FORMING_DEFAULT_S */
+	unsigned heartbeat_s;    /* 0: SMD_HEARTBEAT_LIMIT_DEFAULT_S */
+	unsigned idle_s;         /* 0: SMD_IDLE_DEFAULT_S */
+	unsigned drain_s;        /* 0: SMD_DRAIN_DEFAULT_S */
+	unsigned idle_lanes;     /* 0: three quarters of the descriptors */
+	unsigned greeting_s;     /* a lane that has not said HELLO by then is closed; 0:
+				    SMD_GREETING_DEFAULT_S */
+	const char *token;       /* what HELLO must carry; NULL: anything */
 	/*
 	 * When it listens over all transports that need no device, before it opens a device or
 	 * starts a thread: to give up what only that needed. Or NULL.
@@ -62,8 +63,8 @@ bool smd_server_has_devices(const struct smd_server *server);
 const char *smd_server_address(const struct smd_server *server);
 
 /*
- * Takes no new lanes, and asks every shard to end: when its communicators have ended, or (now) at
- * once.
+ * Takes no new lanes, and asks every shard to end: when its communicators have ended, at the latest
+ * after drain_s, or (now) at once.
  */
 void smd_server_drain(struct smd_server *server, bool now);
 

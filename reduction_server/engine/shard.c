@@ -28,7 +28,10 @@ static void shard_stop(struct smd_shard *shard)
 
 void smd_shard_check_drained(struct smd_shard *shard)
 {
-	if (shard->comms.draining && TAILQ_EMPTY(&shard->comms.list)) {
+	if (!shard->comms.draining || !TAILQ_EMPTY(&shard->comms.list)) {
+		return;
+	}
+	if (!shard->tells_end || TAILQ_EMPTY(&shard->peers)) {
 		shard_stop(shard);
 	}
 }
@@ -87,6 +90,10 @@ static void shard_on_inbox(void *owner)
 		shard_admit(shard, arrival);
 	}
 	if (drain) {
+		if (shard->drain_end_ns == 0) {
+			shard->drain_end_ns =
+				smd_clock_ns() + shard->config.drain_s * SMD_SECOND_NS;
+		}
 		smd_server_comms_drain(&shard->comms);
 		smd_greeter_close(&shard->greeter);
 		smd_shard_check_drained(shard);
@@ -151,6 +158,17 @@ static void shard_on_reap(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
+/* Those who hear of it go by themselves; until the next look there is time for that. */
+static void shard_end_drain(struct smd_shard *shard)
+{
+	if (shard->tells_end) {
+		shard_stop(shard);
+		return;
+	}
+	shard->tells_end = true;
+	smd_server_comms_end(&shard->comms, shard->config.drain_s);
+}
+
 static void shard_on_janitor(evutil_socket_t fd, short what, void *arg)
 {
 	struct smd_shard *shard = arg;
@@ -161,6 +179,10 @@ static void shard_on_janitor(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	smd_greeter_check(&shard->greeter);
+	if (shard->drain_end_ns && now >= shard->drain_end_ns) {
+		shard_end_drain(shard);
+		return;
+	}
 	while (comm) {
 		struct smd_server_comm *next = TAILQ_NEXT(comm, link);
 

@@ -30,6 +30,7 @@ struct smd_shard_config {
 	unsigned heartbeat_s;          /* a worker that says nothing for so long is lost */
 	unsigned idle_s;               /* a lane that is in no communicator for so long is ended */
 	unsigned idle_lanes;           /* and sooner where there are so many of them */
+	unsigned drain_s;              /* communicators have so long to end when it drains */
 	unsigned greeting_s;           /* and one that does not say HELLO for so long */
 	const char *token;             /* what HELLO must carry; NULL: anything */
 	void (*on_ended)(void *owner); /* called on the shard's thread, as the last thing it does */
@@ -39,6 +40,7 @@ struct smd_shard_config {
 #define SMD_SMALL_ELEMENTS    16384 /* an operation of so many is worth polling for */
 #define SMD_LATE_DEFAULT_S    SMD_LATE_MOST_S
 #define SMD_IDLE_DEFAULT_S    3600
+#define SMD_DRAIN_DEFAULT_S   25  /* Kubernetes kills after 30 s, and then nobody is told why */
 #define SMD_FORMING_DEFAULT_S 600 /* far more than workers wait, so that it is strangers' limit */
 
 struct smd_shard_stats {
@@ -70,6 +72,9 @@ struct smd_shard {
 	struct smd_shard_stats stats;
 	uint64_t small_frames; /* received parts of small operations */
 	bool ended;            /* the loop is not to be turned any more */
+	bool tells_end;        /* workers have been told that the time to drain is over */
+	uint64_t drain_end_ns; /* communicators that are there then are ended; 0: it does not drain
+				*/
 
 	struct {
 		struct smd_wakeup wakeup; /* there is something in it */
@@ -89,8 +94,8 @@ int smd_shard_start(
 int smd_shard_give(struct smd_shard *shard, struct smd_lane *lane, const struct smd_hello *hello);
 
 /*
- * From any thread: let communicators end in their own time but no new ones begin, then end the
- * thread; or (now) end it at once.
+ * From any thread: let communicators end in their own time, up to config.drain_s, but no new ones
+ * begin, then end the thread; or (now) end it at once.
  */
 void smd_shard_drain(struct smd_shard *shard, bool now);
 

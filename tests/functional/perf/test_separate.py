@@ -66,6 +66,21 @@ class SeparateTest(ProgramTest):
         self.assert_ended(rank, 1, "group test: all 2 ranks must join within 2 s, but group test: rank 1 of 2 not "
                                    "joined yet")
 
+    def test_a_drained_server_does_not_wait_for_ever(self):
+        server, address = self.start_server("--drain-timeout=1")
+        ranks = [self.start_rank(rank, 2, [address], "--sizes=64K", "--iters=100000000") for rank in range(2)]
+        self.assertIn("all-reduce of 2 ranks", ranks[0].stdout.readline())
+        self.terminate(server)
+        for rank in ranks:
+            self.assert_ended(rank, 1, "group test: the reduction server was asked to end, and the group did not within "
+                                       "1 s (--drain-timeout)")
+        self.assert_ended(server, 0, "draining", "ended: ")
+
+    def test_the_time_to_drain_is_checked(self):
+        for option in "0", "-1", "soon", "604801":
+            done = self.run_program("summand-reduction-server", "--drain-timeout=" + option)
+            self.assert_usage_error(done, f'--drain-timeout: must be 1 to 604800 seconds, got "{option}"')
+
     def test_a_drained_server_waits_for_its_communicators(self):
         server, address = self.start_server()
         ranks = [self.start_rank(rank, 2, [address], "--sizes=64K", "--iters=500") for rank in range(2)]

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "reduction_server/engine/join.h"
 #include "tests/unit/allreduce/capture.h"
 #include "tests/unit/allreduce/fixture.h"
 #include "tests/unit/allreduce/raw.h"

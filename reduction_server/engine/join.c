@@ -1,0 +1,166 @@
+/* Lets ranks into communicators: which one is theirs, and whether they fit together. */
+#include "reduction_server/engine/join.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "reduction_server/engine/peer.h"
+#include "reduction_server/engine/resources.h"
+
+/* Whether a communicator may begin to form: there are few enough, and it could have a slot. */
+static int join_may_form(const struct smd_comms *comms, const char *name,
+	const struct smd_member *member, unsigned nranks, struct smd_error *error)
+{
+	const struct smd_buffer_pool *pool = &comms->resources->pool;
+	const struct smd_server_comm *comm;
+	unsigned forming = 0;
+
+	if (nranks + 1u > pool->total) {
+		return smd_server_comm_no_slot(name, nranks, pool, error);
+	}
+	TAILQ_FOREACH (comm, &comms->list, link) {
+		forming += comm->state == SMD_SERVER_COMM_FORMING;
+	}
+	if (forming >= SMD_FORMING_SHARD_MAX) {
+		return smd_error_set(error, EAGAIN,
+			"group %s: at most %d groups may form at once on a shard of the reduction "
+			"server",
+			name, SMD_FORMING_SHARD_MAX);
+	}
+	if (smd_peer_count_forming(member) >= SMD_FORMING_LANE_MAX) {
+		return smd_error_set(error, EAGAIN,
+			"group %s: at most %d groups of a process may form at once, got one more "
+			"from %s",
+			name, SMD_FORMING_LANE_MAX, smd_peer_replica(member));
+	}
+	return 0;
+}
+
+static struct smd_member *join_any_member(const struct smd_server_comm *comm)
+{
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		if (comm->members[r]) {
+			return comm->members[r];
+		}
+	}
+	return NULL;
+}
+
+/*
+ * Ranks without a job are told apart from those of another one by nothing but what they say that
+ * does not fit, so this goes with what does not.
+ */
+static const char *join_hint(const char *job)
+{
+	return job[0] ? "" : "; two jobs without SUMMAND_JOB_ID use one group name? Set it";
+}
+
+static bool join_names(const struct smd_server_comm *comm, const char *job, const char *group)
+{
+	return strcmp(comm->job, job) == 0 && strcmp(comm->group, group) == 0;
+}
+
+/*
+ * The rank is there already. While the others have not begun nobody can know which of the two is
+ * theirs, so all hear of it. Those who work are not disturbed; but where they have no job, and so
+ * may be a mixture of two, they are warned, once.
+ */
+static int join_twice(
+	struct smd_server_comm *comm, const struct smd_member *member, struct smd_error *error)
+{
+	int ret = smd_error_set(error, EEXIST,
+		"group %.120s: rank %u may join once, got it from %.120s and again from %.120s%s",
+		comm->name, member->rank, smd_peer_replica(comm->members[member->rank]),
+		smd_peer_replica(member), join_hint(comm->job));
+
+	if (comm->state == SMD_SERVER_COMM_FORMING) {
+		smd_server_comm_abort(comm, -ret, error->text);
+	} else if (comm->job[0] == '\0' && !comm->told_twice) {
+		comm->told_twice = true;
+		smd_server_comm_tell(comm, NULL, SMD_LOG_DEBUG, error->text);
+	}
+	return ret;
+}
+
+/* The communicator of that name that this rank belongs to: one that forms, or none yet. */
+static int join_find(struct smd_comms *comms, const char *job, const char *group,
+	const struct smd_member *member, struct smd_server_comm **out, struct smd_error *error)
+{
+	struct smd_server_comm *comm;
+
+	*out = NULL;
+	TAILQ_FOREACH (comm, &comms->list, link) {
+		if (!join_names(comm, job, group) || comm->state == SMD_SERVER_COMM_ABORTED) {
+			continue;
+		}
+		if (member->rank < comm->nranks && comm->members[member->rank]) {
+			return join_twice(comm, member, error);
+		}
+		if (comm->state == SMD_SERVER_COMM_FORMING) {
+			*out = comm;
+		}
+	}
+	return 0;
+}
+
+/* What this member says about the communicator must be what the others have said. */
+static int join_agree(struct smd_server_comm *comm, const struct smd_member *member,
+	const struct smd_join *join, struct smd_error *error)
+{
+	const struct smd_member *there = join_any_member(comm);
+	int ret = 0;
+
+	if (there && join->nranks != comm->nranks) {
+		ret = smd_error_set(error, EINVAL,
+			"group %.120s: all ranks must agree on their number, got %u from rank %u "
+			"(%.100s) and %u from rank %u (%.100s)%s",
+			comm->name, comm->nranks, there->rank, smd_peer_replica(there),
+			join->nranks, member->rank, smd_peer_replica(member), join_hint(comm->job));
+	} else if (there && join->table_hash != comm->table_hash) {
+		ret = smd_error_set(error, EINVAL,
+			"group %.120s: all ranks must have the same reduction servers in the same "
+			"order, but rank %u (%.100s) and rank %u (%.100s) differ%s",
+			comm->name, there->rank, smd_peer_replica(there), member->rank,
+			smd_peer_replica(member), join_hint(comm->job));
+	}
+	if (ret) {
+		smd_server_comm_abort(comm, -ret, error->text);
+	}
+	return ret;
+}
+
+int smd_server_comm_join(struct smd_comms *comms, struct smd_member *member, const char *job,
+	const struct smd_join *join, struct smd_error *error)
+{
+	char name[2 * SMD_STRING_MAX + 2];
+	struct smd_server_comm *comm;
+	int ret;
+
+	snprintf(name, sizeof(name), "%s%s%s", job, job[0] ? "/" : "", join->group);
+	if (comms->draining) {
+		return smd_error_set(
+			error, ESHUTDOWN, "group %s: the reduction server is being drained", name);
+	}
+	if (member->rank >= join->nranks) {
+		return smd_error_set(error, EINVAL, "group %s: rank must be below %u, got %u", name,
+			join->nranks, member->rank);
+	}
+	ret = join_find(comms, job, join->group, member, &comm, error);
+	if (ret == 0 && comm) {
+		ret = join_agree(comm, member, join, error);
+	} else if (ret == 0) {
+		ret = join_may_form(comms, name, member, join->nranks, error);
+		ret = ret ? ret : smd_server_comm_create(comms, name, job, join, &comm, error);
+	}
+	if (ret) {
+		return ret;
+	}
+	comm->members[member->rank] = member;
+	comm->attached++;
+	member->comm = comm;
+	if (comm->attached == comm->nranks) {
+		smd_server_comm_activate(comm);
+	}
+	return 0;
+}

@@ -1,0 +1,19 @@
+/*
+ * How ranks come into communicators.
+ */
+#ifndef SMD_ENGINE_JOIN_H
+#define SMD_ENGINE_JOIN_H
+
+#include "reduction_server/engine/comm.h"
+
+#define SMD_FORMING_LANE_MAX  64   /* communicators that form at once on a lane */
+#define SMD_FORMING_SHARD_MAX 4096 /* and on a shard */
+
+/*
+ * Lets the member join. Returns 0, also when the communicator was told ABORT because of what the
+ * member said; -errno with a text when this member alone cannot be let in.
+ */
+int smd_server_comm_join(struct smd_comms *comms, struct smd_member *member, const char *job,
+	const struct smd_join *join, struct smd_error *error);
+
+#endif
