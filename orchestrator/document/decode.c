@@ -257,9 +257,9 @@ static void decode_member(struct smd_decoder *decoder, const struct smd_message 
 		refuse_unknown(decoder, message, node, name);
 		return;
 	}
-	if (name != node->key) {
-		smd_warning_at_name(
-			decoder->diagnostics, node, "should be spelled %s", field->name);
+	if (name != node->key && decoder->respelled++ == 0) {
+		decoder->first_respelled = node;
+		decoder->first_spelling = field->name;
 	}
 	if (seen[field - message->fields]) {
 		smd_error_at_name(decoder->diagnostics, node,
@@ -305,6 +305,20 @@ void smd_decode_message(struct smd_decoder *decoder, const struct smd_message *m
 		decode_member(decoder, message, child, base, seen);
 	}
 	check_required(decoder, message, node);
+}
+
+void smd_decode_finish(struct smd_decoder *decoder)
+{
+	size_t others = decoder->respelled - 1;
+
+	if (decoder->respelled == 1) {
+		smd_warning_at_name(decoder->diagnostics, decoder->first_respelled,
+			"should be spelled %s", decoder->first_spelling);
+	} else if (decoder->respelled > 1) {
+		smd_warning_at_name(decoder->diagnostics, decoder->first_respelled,
+			"should be spelled %s, and so should %zu more name%s in snake_case",
+			decoder->first_spelling, others, others == 1 ? "" : "s");
+	}
 }
 
 static const struct smd_field *find_row(const struct smd_message *message, const char *name)

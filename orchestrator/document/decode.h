@@ -28,6 +28,10 @@ struct smd_decoder {
 	struct smd_diagnostics *diagnostics;
 	int ret;                        /* -ENOMEM once memory ran out */
 	const struct smd_message *root; /* the document's, for hints; or NULL */
+	/* Names in snake_case: how many, and the first of them with its field's name. */
+	size_t respelled;
+	const struct smd_node *first_respelled;
+	const char *first_spelling;
 };
 
 struct smd_field;
@@ -77,6 +81,9 @@ struct smd_field {
 		.name = (name_), .fields = (rows), .count = sizeof(rows) / sizeof((rows)[0]),      \
 		__VA_ARGS__                                                                        \
 	}
+
+/* Warns, once, of names in snake_case. */
+void smd_decode_finish(struct smd_decoder *decoder);
 
 /* Spells the message's fields in a JSON object, and those of its parts, in lowerCamelCase. 0 or
  * -ENOMEM. */

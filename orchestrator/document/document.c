@@ -90,26 +90,33 @@ struct smd_node *smd_node_create_string(
 	return node && node->string ? node : NULL;
 }
 
-void smd_node_remove(struct smd_node *node)
+void smd_node_detach(struct smd_node *node)
 {
-	struct smd_node *parent = node ? node->parent : NULL;
+	struct smd_node *parent = node->parent;
 	struct smd_node *before = NULL;
 
-	if (!node) {
+	if (!parent) {
 		return;
 	}
-	if (parent) {
-		for (struct smd_node *child = parent->first; child != node; child = child->next) {
-			before = child;
-		}
-		*(before ? &before->next : &parent->first) = node->next;
-		parent->last = parent->last == node ? before : parent->last;
-		parent->count--;
-		for (struct smd_node *child = node->next; child; child = child->next) {
-			child->index--;
-		}
+	for (struct smd_node *child = parent->first; child != node; child = child->next) {
+		before = child;
 	}
-	smd_node_free(node);
+	*(before ? &before->next : &parent->first) = node->next;
+	parent->last = parent->last == node ? before : parent->last;
+	parent->count--;
+	for (struct smd_node *child = node->next; child; child = child->next) {
+		child->index--;
+	}
+	node->parent = NULL;
+	node->next = NULL;
+}
+
+void smd_node_remove(struct smd_node *node)
+{
+	if (node) {
+		smd_node_detach(node);
+		smd_node_free(node);
+	}
 }
 
 struct smd_node *smd_node_copy(struct smd_node *parent, const struct smd_node *node)
@@ -121,6 +128,12 @@ struct smd_node *smd_node_copy(struct smd_node *parent, const struct smd_node *n
 	}
 	copy->key_at = node->key_at;
 	copy->number = node->number;
+	if (node->written) {
+		copy->written = strdup(node->written);
+		if (!copy->written) {
+			return NULL;
+		}
+	}
 	if (node->string) {
 		copy->string = strdup(node->string);
 		if (!copy->string) {
@@ -155,6 +168,7 @@ static void free_content(struct smd_node *node)
 		child = next;
 	}
 	free(node->string);
+	free(node->written);
 }
 
 void smd_node_free(struct smd_node *node)
@@ -171,6 +185,7 @@ void smd_node_reset(struct smd_node *node, enum smd_node_type type, struct smd_s
 {
 	free_content(node);
 	node->string = NULL;
+	node->written = NULL;
 	node->first = NULL;
 	node->last = NULL;
 	node->count = 0;
@@ -289,6 +304,15 @@ char *smd_node_pointer(const struct smd_node *node)
 }
 
 void smd_node_describe(const struct smd_node *node, char text[SMD_NODE_TEXT_MAX])
+{
+	if (node->written && strlen(node->written) < SMD_NODE_TEXT_MAX) {
+		strcpy(text, node->written);
+	} else {
+		smd_node_value_text(node, text);
+	}
+}
+
+void smd_node_value_text(const struct smd_node *node, char text[SMD_NODE_TEXT_MAX])
 {
 	json_t *json;
 	char *dumped;

@@ -27,7 +27,6 @@ BEYOND = {
     "invalid/duplicate_key.yaml": "a parser drops one of them",
     "invalid/accelerators_of_machines.yaml": "the catalogue knows the machines",
     "invalid/accelerators_of_trials.yaml": "the catalogue knows the machines",
-    "invalid/yaml_anchor.yaml": "a parser resolves it",
 }
 
 # Places of the same message; a CustomJobSpec may be the document itself, "".

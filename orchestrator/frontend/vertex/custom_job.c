@@ -156,13 +156,13 @@ const struct smd_message smd_custom_job = SMD_MESSAGE("CustomJob", job_rows);
 
 static const struct smd_field tuning_rows[] = {
 	SMD_FIELD("displayName", smd_decode_string, offsetof(struct smd_job, display_name),
-		.required = 1, .schema = SMD_DISPLAY_NAME_SCHEMA),
+		.schema = SMD_DISPLAY_NAME_SCHEMA),
 	SMD_FIELD("studySpec", smd_decode_object, SMD_KEPT, .required = 1,
 		.message = &smd_study_spec),
 	SMD_FIELD("maxTrialCount", smd_decode_count, offsetof(struct smd_job, max_trial_count),
-		.required = 1, .min = 1),
+		.min = 1),
 	SMD_FIELD("parallelTrialCount", smd_decode_count,
-		offsetof(struct smd_job, parallel_trial_count), .required = 1, .min = 1),
+		offsetof(struct smd_job, parallel_trial_count), .min = 1),
 	SMD_FIELD("maxFailedTrialCount", smd_decode_count,
 		offsetof(struct smd_job, max_failed_trial_count)),
 	SMD_FIELD("trialJobSpec", smd_decode_object, 0, .required = 1,
@@ -309,6 +309,8 @@ static void decode_tuning(
 	const struct smd_node *parallel = smd_node_member(document, "parallelTrialCount");
 
 	decoder->root = &smd_tuning_job;
+	job->max_trial_count = 1; /* as gcloud has it */
+	job->parallel_trial_count = 1;
 	smd_decode_message(decoder, &smd_tuning_job, document, job);
 	check_job(decoder, document, job);
 	if (study) {
@@ -393,6 +395,7 @@ int smd_custom_job_decode(
 	job->max_wait_s = MAX_WAIT_DEFAULT_S;
 	smd_settings_init(job);
 	spec = decode_document(&decoder, document, job);
+	smd_decode_finish(&decoder);
 	if (spec) {
 		check_timeout(&decoder, spec, job);
 	}
