@@ -45,6 +45,7 @@ struct options {
 struct program {
 	struct event_base *base;
 	struct smd_server *server;
+	struct smd_tokens tokens;
 	const struct smd_user *user; /* who it becomes */
 	FILE *notify;                /* --ready-fd, or NULL */
 	int asked;                   /* how often it was asked to end */
@@ -148,7 +149,9 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 			"it ends (default 25)",
 			set_drain, &options->drain_s},
 		{"transport", "NAME", transport_help, set_transport, &options->transport},
-		{"token-file", "FILE", "only workers with the token in this file are let in",
+		{"token-file", "FILE",
+			"only workers with a token in this file are let in: one for all jobs, or "
+			"lines \"JOB TOKEN\"",
 			smd_option_set_string, &options->token_file},
 		{"insecure", NULL,
 			"let in whoever reaches it, where it listens for other machines without "
@@ -343,7 +346,6 @@ static void limit_system_calls(const struct options *options, const struct smd_s
 static int start_server(
 	struct program *program, const struct options *options, struct smd_error *error)
 {
-	char token[SMD_TOKEN_MAX + 1];
 	struct smd_server_config config = {
 		.listen = options->listen,
 		.shards = (unsigned)options->threads,
@@ -366,8 +368,8 @@ static int start_server(
 		options->memory_limit, config.shards, SMD_CHUNK_DEFAULT, &memory, error);
 
 	if (ret == 0 && options->token_file) {
-		config.token = token;
-		ret = smd_token_read("--token-file", options->token_file, token, error);
+		config.tokens = &program->tokens;
+		ret = smd_tokens_read("--token-file", options->token_file, &program->tokens, error);
 	}
 	if (ret) {
 		return ret;
@@ -431,6 +433,7 @@ join_server:
 	}
 free_base:
 	smd_loop_free(program.base);
+	smd_tokens_free(&program.tokens);
 	if (program.notify) {
 		fclose(program.notify);
 	}

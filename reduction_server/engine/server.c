@@ -29,7 +29,6 @@ struct smd_server {
 	void (*on_ended)(void *owner);
 	void *owner;
 	char address[128];
-	char *token;
 	unsigned nshards;
 	struct smd_shard *shards[SMD_SHARDS_MAX];
 };
@@ -133,7 +132,7 @@ static int server_start_shards(
 		.idle_lanes =
 			config->idle_lanes ? config->idle_lanes : server_idle_lanes(config->shards),
 		.greeting_s = server->greeter.patience_s,
-		.token = server->token,
+		.tokens = config->tokens,
 		.on_ended = server_shard_ended,
 		.owner = server,
 	};
@@ -254,18 +253,17 @@ int smd_server_start(struct event_base *base, const struct smd_server_config *co
 	server->base = base;
 	server->on_ended = config->on_ended;
 	server->owner = config->owner;
-	server->token = config->token ? strdup(config->token) : NULL;
 	server->greeter = (struct smd_greeter){
 		.base = base,
 		.name = "server",
-		.token = server->token,
+		.tokens = config->tokens,
 		.nshards = config->shards,
 		.shard = SMD_SHARD_UNKNOWN,
 		.patience_s = config->greeting_s ? config->greeting_s : SMD_GREETING_DEFAULT_S,
 		.on_hello = server_on_hello,
 		.owner = server,
 	};
-	if ((config->token && !server->token) || server_create_events(server, base)) {
+	if (server_create_events(server, base)) {
 		smd_error_set(error, ENOMEM, "server: out of memory");
 		goto free_events;
 	}
@@ -288,7 +286,6 @@ stop_listening:
 	server_stop_shards(server);
 free_events:
 	server_free_events(server);
-	free(server->token);
 	free(server);
 	return ret;
 }
@@ -332,6 +329,5 @@ void smd_server_free(struct smd_server *server)
 		smd_shard_free(server->shards[i]);
 	}
 	server_free_events(server);
-	free(server->token);
 	free(server);
 }
