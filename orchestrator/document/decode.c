@@ -321,7 +321,7 @@ void smd_decode_finish(struct smd_decoder *decoder)
 	}
 }
 
-static const struct smd_field *find_row(const struct smd_message *message, const char *name)
+const struct smd_field *smd_message_row(const struct smd_message *message, const char *name)
 {
 	char camel[NAME_SIZE_MAX];
 	const char *wanted = message->is_snake ? name : camel_case(name, camel);
@@ -367,7 +367,7 @@ int smd_message_respell(const struct smd_message *message, json_t *object)
 		return -ENOMEM;
 	}
 	json_object_foreach (copy, name, value) {
-		const struct smd_field *field = find_row(message, name);
+		const struct smd_field *field = smd_message_row(message, name);
 
 		ret = ret ? ret : field ? respell_value(field, value) : 0;
 		if (!ret && json_object_set(object, field ? field->name : name, value)) {

@@ -55,6 +55,24 @@ static void append(struct smd_node *parent, struct smd_node *node)
 	parent->last = node;
 }
 
+void smd_node_append(struct smd_node *parent, struct smd_node *child)
+{
+	append(parent, child);
+}
+
+void smd_node_move_children(struct smd_node *to, struct smd_node *from)
+{
+	to->first = from->first;
+	to->last = from->last;
+	to->count = from->count;
+	from->first = NULL;
+	from->last = NULL;
+	from->count = 0;
+	for (struct smd_node *child = to->first; child; child = child->next) {
+		child->parent = to;
+	}
+}
+
 struct smd_node *smd_node_create(struct smd_node *parent, const char *key, enum smd_node_type type,
 	struct smd_source_position at)
 {

@@ -85,6 +85,12 @@ struct smd_node *smd_node_create_string(
 /* Makes it an empty node of that type, in its place and with its name. */
 void smd_node_reset(struct smd_node *node, enum smd_node_type type, struct smd_source_position at);
 
+/* Makes the root `child`, which has no name, the last element of parent. */
+void smd_node_append(struct smd_node *parent, struct smd_node *child);
+
+/* Makes all children of `from` those of `to`, which has none. */
+void smd_node_move_children(struct smd_node *to, struct smd_node *from);
+
 /* Takes the node and all below it out of its parent. */
 void smd_node_detach(struct smd_node *node);
 

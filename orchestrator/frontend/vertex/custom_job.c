@@ -41,12 +41,14 @@
 static const char *const strategies[] = {
 	"STANDARD", "SPOT", "FLEX_START", "ON_DEMAND", "LOW_COST", "STRATEGY_UNSPECIFIED", NULL};
 
+static const int strategy_numbers[] = {3, 4, 6, 1, 2, 0};
+
 static const struct smd_field scheduling_rows[] = {
 	SMD_FIELD("timeout", smd_decode_duration, offsetof(struct smd_job, timeout_s)),
 	SMD_FIELD("restartJobOnWorkerRestart", smd_decode_boolean,
 		offsetof(struct smd_job, restart_job_on_worker_restart)),
 	SMD_FIELD("strategy", smd_decode_enum, SMD_KEPT, .values = strategies,
-		.note = "nothing is bought"),
+		.numbers = strategy_numbers, .note = "nothing is bought"),
 	SMD_FIELD("disableRetries", smd_decode_boolean, offsetof(struct smd_job, disable_retries)),
 	SMD_FIELD("maxWaitDuration", smd_decode_duration, offsetof(struct smd_job, max_wait_s)),
 };
@@ -82,7 +84,8 @@ static const struct smd_field spec_rows[] = {
 		.example = "at most 63 lower-case letters, digits and -, and begin with a letter",
 		.note = "no machine outlives a job"),
 	SMD_FIELD("workerPoolSpecs", smd_decode_worker_pools, 0, .required = 1,
-		.message = &smd_worker_pool_spec, .describe = smd_describe_worker_pools),
+		.message = &smd_worker_pool_spec, .describe = smd_describe_worker_pools,
+		.is_list = 1),
 	SMD_FIELD("scheduling", smd_decode_object, 0, .message = &scheduling),
 	SMD_FIELD("serviceAccount", smd_decode_string, SMD_KEPT, .form = "^[^@ ]+@[^@ ]+$",
 		.example = "an account's e-mail address",
