@@ -37,6 +37,7 @@ struct options {
 	const char *ready_fd;
 	const char *token_file;
 	int insecure;
+	int tls;
 	struct smd_user user;
 	int seccomp;
 	int version;
@@ -45,7 +46,6 @@ struct options {
 struct program {
 	struct event_base *base;
 	struct smd_server *server;
-	struct smd_tokens tokens;
 	const struct smd_user *user; /* who it becomes */
 	FILE *notify;                /* --ready-fd, or NULL */
 	int asked;                   /* how often it was asked to end */
@@ -149,10 +149,13 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 			"it ends (default 25)",
 			set_drain, &options->drain_s},
 		{"transport", "NAME", transport_help, set_transport, &options->transport},
-		{"token-file", "FILE",
-			"only workers with a token in this file are let in: one for all jobs, or "
-			"lines \"JOB TOKEN\"",
+		{"token-file", "FILE", "only workers with the token in this file are let in",
 			smd_option_set_string, &options->token_file},
+		{"tls", NULL,
+			"only workers with SUMMAND_TLS=1 are let in: all that crosses is "
+			"encrypted; "
+			"over TCP, with a token",
+			smd_option_set_bool, &options->tls},
 		{"insecure", NULL,
 			"let in whoever reaches it, where it listens for other machines without "
 			"a token",
@@ -307,20 +310,52 @@ static uint32_t decide_bandwidth(const struct options *options)
  * Transports that every host has come first and must be there, the others where their devices are;
  * one that was named must be there.
  */
-static void choose_transports(const char *name, struct smd_server_transport transports[])
+static void choose_transports(
+	const struct options *options, struct smd_server_transport transports[])
 {
 	const struct smd_transport_ops *wanted[SMD_TRANSPORTS_MAX];
-	unsigned n = smd_transport_select(name, wanted);
+	unsigned n = smd_transport_select(options->transport, wanted);
 	unsigned chosen = 0;
 
 	for (int everywhere = 1; everywhere >= 0; everywhere--) {
 		for (unsigned i = 0; i < n; i++) {
-			if (everywhere == !wanted[i]->device) {
-				transports[chosen++] = (struct smd_server_transport){
-					wanted[i], everywhere || n == 1};
+			if (everywhere != !wanted[i]->device) {
+				continue;
 			}
+			if (options->tls && !smd_transport_can_encrypt(wanted[i])) {
+				smd_log(SMD_LOG_INFO, "server",
+					"no workers over %s: it cannot encrypt, and --tls is given",
+					wanted[i]->name);
+				continue;
+			}
+			transports[chosen++] =
+				(struct smd_server_transport){wanted[i], everywhere || n == 1};
 		}
 	}
+}
+
+/* Keys come from tokens, and of what was named something must be able to encrypt. */
+static int check_tls(const struct options *options, struct smd_error *error)
+{
+	const struct smd_transport_ops *wanted[SMD_TRANSPORTS_MAX];
+	unsigned n = smd_transport_select(options->transport, wanted);
+	bool can = !options->tls;
+
+	for (unsigned i = 0; i < n; i++) {
+		can |= smd_transport_can_encrypt(wanted[i]);
+	}
+	if (!can) {
+		return smd_error_set(error, EINVAL,
+			"--tls: --transport must be able to encrypt (tcp is, where OpenSSL was at "
+			"its build), got %s",
+			options->transport);
+	}
+	if (options->tls && !options->token_file) {
+		return smd_error_set(error, EINVAL,
+			"--tls: must come with --token-file=FILE: its keys are made of the job's "
+			"token");
+	}
+	return 0;
 }
 
 /* A port below 1024 is open by now, and no thread has started that would keep what it has. */
@@ -346,6 +381,7 @@ static void limit_system_calls(const struct options *options, const struct smd_s
 static int start_server(
 	struct program *program, const struct options *options, struct smd_error *error)
 {
+	char token[SMD_TOKEN_MAX + 1];
 	struct smd_server_config config = {
 		.listen = options->listen,
 		.shards = (unsigned)options->threads,
@@ -359,17 +395,19 @@ static int start_server(
 	bool is_open;
 	int ret = check_bandwidth(options, error);
 
-	choose_transports(options->transport, config.transports);
+	ret = ret ? ret : check_tls(options, error);
 	ret = ret ? ret : check_exposure(options, &is_open, error);
 	if (ret) {
 		return ret;
 	}
+	choose_transports(options, config.transports);
 	ret = smd_memory_decide(
 		options->memory_limit, config.shards, SMD_CHUNK_DEFAULT, &memory, error);
 
 	if (ret == 0 && options->token_file) {
-		config.tokens = &program->tokens;
-		ret = smd_tokens_read("--token-file", options->token_file, &program->tokens, error);
+		config.token = token;
+		config.encrypt = options->tls;
+		ret = smd_token_read("--token-file", options->token_file, token, error);
 	}
 	if (ret) {
 		return ret;
@@ -433,7 +471,6 @@ join_server:
 	}
 free_base:
 	smd_loop_free(program.base);
-	smd_tokens_free(&program.tokens);
 	if (program.notify) {
 		fclose(program.notify);
 	}

@@ -54,12 +54,15 @@
  *                              else host:pid
  *   SUMMAND_JOB_ID             keeps the group names of different jobs apart; else what the
  *                              launcher says (PMIX_NAMESPACE, MASTER_ADDR and MASTER_PORT, ...)
- *   SUMMAND_TOKEN_FILE         holds the token that the servers ask for; for its owner alone, or to
- * be read by its group SUMMAND_CONNECT_TIMEOUT    seconds, default 30 SUMMAND_HEARTBEAT_LIMIT
- * seconds after which a silent server is lost, default 15 SUMMAND_TRANSPORT          auto
- * (default): rdma where there is any, else tcp; rdma; tcp SUMMAND_STAGING_BYTES      pinned memory
- * of a context that uses device memory, default 64M SUMMAND_PROGRESS           thread (default) or
- * poll SUMMAND_LOG                error, warn (default), info, debug
+ *   SUMMAND_TOKEN_FILE         holds the token that the servers ask for; for its owner alone,
+ *                              or to be read by its group
+ *   SUMMAND_TLS                1: lanes are encrypted, to servers with --tls; needs the token
+ *   SUMMAND_CONNECT_TIMEOUT    seconds, default 30
+ *   SUMMAND_HEARTBEAT_LIMIT    seconds after which a silent server is lost, default 15
+ *   SUMMAND_TRANSPORT          auto (default): rdma where there is any, else tcp; rdma; tcp
+ *   SUMMAND_STAGING_BYTES      pinned memory of a context that uses device memory, default 64M
+ *   SUMMAND_PROGRESS           thread (default) or poll
+ *   SUMMAND_LOG                error, warn (default), info, debug
  */
 #ifndef SUMMAND_H
 #define SUMMAND_H

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "orchestrator/document/settle.h"
 #include "orchestrator/frontend/azureml/azure_flags.h"
 #include "orchestrator/frontend/azureml/azure_job.h"
 #include "orchestrator/frontend/gcloud/gcloud_flags.h"
@@ -127,12 +126,10 @@ int smd_frontend_convert(const struct smd_frontend *table, struct smd_conversion
 	const struct smd_frontend *frontend = smd_frontend_find(table, *document);
 	int ret = refuse_kubernetes(table, conversion->diagnostics, *document);
 
-	if (ret || !frontend) {
+	if (ret || !frontend || !frontend->convert) {
 		return ret;
 	}
-	return frontend->convert
-		       ? frontend->convert(conversion, document)
-		       : smd_message_settle(frontend->message, *document, conversion->diagnostics);
+	return frontend->convert(conversion, document);
 }
 
 int smd_frontend_decode(

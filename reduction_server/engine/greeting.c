@@ -62,9 +62,7 @@ static int greeting_refuse(struct smd_greeting *greeting, const char *text)
 static int greeting_check(
 	const struct smd_greeter *greeter, const struct smd_hello *hello, struct smd_error *text)
 {
-	const char *token = greeter->tokens ? smd_tokens_find(greeter->tokens, hello->job) : NULL;
-
-	if (greeter->tokens && (!token || strcmp(token, hello->token) != 0)) {
+	if (greeter->token && strcmp(greeter->token, hello->token) != 0) {
 		return smd_error_set(
 			text, EACCES, "%s: the job's token is not this server's", hello->replica);
 	}
@@ -110,8 +108,9 @@ static void greeting_on_closed(void *owner, int err, const char *reason)
 {
 	struct smd_greeting *greeting = owner;
 
-	smd_log_peer(err == -EPROTO ? SMD_LOG_WARN : SMD_LOG_DEBUG, greeting->greeter->name,
-		greeting->host, "lane of %s ended: %s", smd_lane_peer_name(greeting->lane), reason);
+	smd_log_peer(err == -EPROTO || err == -EACCES ? SMD_LOG_WARN : SMD_LOG_DEBUG,
+		greeting->greeter->name, greeting->host, "lane of %s ended: %s",
+		smd_lane_peer_name(greeting->lane), reason);
 	smd_lane_close(greeting->lane);
 	greeting_end(greeting);
 }

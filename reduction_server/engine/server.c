@@ -13,6 +13,7 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log_limit.h"
+#include "reduction_server/transport/lane_key.h"
 
 #define IDLE_LANES_LEAST 64
 
@@ -29,6 +30,9 @@ struct smd_server {
 	void (*on_ended)(void *owner);
 	void *owner;
 	char address[128];
+	char *token;
+	bool encrypt;
+	struct smd_lane_keys keys;
 	unsigned nshards;
 	struct smd_shard *shards[SMD_SHARDS_MAX];
 };
@@ -70,6 +74,35 @@ static void server_on_janitor(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	smd_greeter_check(&server->greeter);
 	smd_log_tell_left_out(smd_clock_ns(), 0);
+}
+
+/* ---- keys ---- */
+
+static bool server_find_key(
+	const void *owner, const char *identity, uint8_t secret[SMD_LANE_SECRET_SIZE])
+{
+	const struct smd_server *server = owner;
+	const char *job = smd_lane_key_job(identity);
+	struct smd_lane_key key;
+
+	if (!job || smd_lane_key_derive(&key, job, server->token)) {
+		return false;
+	}
+	memcpy(secret, key.secret, sizeof(key.secret));
+	return true;
+}
+
+static int server_encrypt(
+	struct smd_server *server, struct smd_listener *listener, struct smd_error *error)
+{
+	if (!server->encrypt) {
+		return 0;
+	}
+	if (!server->token || !smd_transport_can_encrypt(listener->ops)) {
+		return smd_error_set(error, EINVAL, "server: %s cannot encrypt lanes%s",
+			listener->ops->name, server->token ? "" : " without a token");
+	}
+	return smd_listener_encrypt(listener, &server->keys, error);
 }
 
 /* ---- shards ---- */
@@ -132,7 +165,7 @@ static int server_start_shards(
 		.idle_lanes =
 			config->idle_lanes ? config->idle_lanes : server_idle_lanes(config->shards),
 		.greeting_s = server->greeter.patience_s,
-		.tokens = config->tokens,
+		.token = server->token,
 		.on_ended = server_shard_ended,
 		.owner = server,
 	};
@@ -230,6 +263,10 @@ static int server_listen(
 		if (server->nlisteners++ == 0) {
 			memcpy(server->address, address, sizeof(address));
 		}
+		ret = server_encrypt(server, server->listeners[server->nlisteners - 1], error);
+		if (ret) {
+			return ret;
+		}
 	}
 	return 0;
 }
@@ -253,17 +290,20 @@ int smd_server_start(struct event_base *base, const struct smd_server_config *co
 	server->base = base;
 	server->on_ended = config->on_ended;
 	server->owner = config->owner;
+	server->token = config->token ? strdup(config->token) : NULL;
+	server->encrypt = config->encrypt;
+	server->keys = (struct smd_lane_keys){.find = server_find_key, .owner = server};
 	server->greeter = (struct smd_greeter){
 		.base = base,
 		.name = "server",
-		.tokens = config->tokens,
+		.token = server->token,
 		.nshards = config->shards,
 		.shard = SMD_SHARD_UNKNOWN,
 		.patience_s = config->greeting_s ? config->greeting_s : SMD_GREETING_DEFAULT_S,
 		.on_hello = server_on_hello,
 		.owner = server,
 	};
-	if (server_create_events(server, base)) {
+	if ((config->token && !server->token) || server_create_events(server, base)) {
 		smd_error_set(error, ENOMEM, "server: out of memory");
 		goto free_events;
 	}
@@ -286,6 +326,7 @@ stop_listening:
 	server_stop_shards(server);
 free_events:
 	server_free_events(server);
+	free(server->token);
 	free(server);
 	return ret;
 }
@@ -329,5 +370,6 @@ void smd_server_free(struct smd_server *server)
 		smd_shard_free(server->shards[i]);
 	}
 	server_free_events(server);
+	free(server->token);
 	free(server);
 }

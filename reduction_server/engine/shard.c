@@ -356,7 +356,7 @@ int smd_shard_start(
 	shard->greeter = (struct smd_greeter){
 		.base = shard->base,
 		.name = shard->name,
-		.tokens = config->tokens,
+		.token = config->token,
 		.nshards = config->welcome.shards,
 		.shard = (int)config->welcome.shard,
 		.patience_s = config->greeting_s,

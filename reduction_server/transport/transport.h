@@ -89,6 +89,20 @@ struct smd_send {
 };
 TAILQ_HEAD(smd_send_queue, smd_send);
 
+/* What a lane is encrypted with: a secret that both ends know, and the name by which the end that
+ * is connected to finds it among others. The name crosses in clear. */
+#define SMD_LANE_SECRET_SIZE  32
+#define SMD_LANE_IDENTITY_MAX 288
+struct smd_lane_key {
+	char identity[SMD_LANE_IDENTITY_MAX + 1];
+	uint8_t secret[SMD_LANE_SECRET_SIZE];
+};
+struct smd_lane_keys {
+	/* Whether there is one of that name. It may be called on any loop's thread. */
+	bool (*find)(const void *owner, const char *identity, uint8_t secret[SMD_LANE_SECRET_SIZE]);
+	const void *owner;
+};
+
 #define SMD_LANE_DETACHED 1
 #define SMD_SHARD_UNKNOWN (-1)
 
@@ -145,6 +159,18 @@ struct smd_transport_ops {
 	 */
 	int (*connect)(struct event_base *base, const char *address, unsigned shard,
 		const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
+		struct smd_error *error);
+
+	/*
+	 * Encrypts all that crosses a lane, before the loop turns after connect(): it opens only
+	 * when the other end has proved that it knows the secret too. 0 or -errno with a text.
+	 * NULL operation: what crosses is clear.
+	 */
+	int (*encrypt)(
+		struct smd_lane *lane, const struct smd_lane_key *key, struct smd_error *error);
+	/* The same of all lanes that come from now on. The keys stay until the last has opened or
+	 * closed. */
+	int (*listener_encrypt)(struct smd_listener *listener, const struct smd_lane_keys *keys,
 		struct smd_error *error);
 
 	/* Gives an accepted or detached lane to a loop; call it on that loop's thread. 0 or -errno.
@@ -298,6 +324,18 @@ static inline bool smd_transport_takes_device_memory(const struct smd_transport_
 	return ops->register_device != NULL;
 }
 
+/* What crosses its lanes can be encrypted. */
+static inline bool smd_transport_can_encrypt(const struct smd_transport_ops *ops)
+{
+	return ops->encrypt != NULL;
+}
+
+static inline int smd_listener_encrypt(
+	struct smd_listener *listener, const struct smd_lane_keys *keys, struct smd_error *error)
+{
+	return listener->ops->listener_encrypt(listener, keys, error);
+}
+
 static inline void smd_listener_close(struct smd_listener *listener)
 {
 	listener->ops->listener_close(listener);
@@ -314,6 +352,12 @@ static inline int smd_lane_attach(struct smd_lane *lane, struct event_base *base
 	const struct smd_lane_callbacks *callbacks, void *owner)
 {
 	return lane->ops->attach(lane, base, callbacks, owner);
+}
+
+static inline int smd_lane_encrypt(
+	struct smd_lane *lane, const struct smd_lane_key *key, struct smd_error *error)
+{
+	return lane->ops->encrypt(lane, key, error);
 }
 
 static inline void smd_lane_detach(struct smd_lane *lane)

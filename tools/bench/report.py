@@ -14,7 +14,7 @@ def disturbed(found):
 def best_peer(found, size):
     """(time, system) of the fastest other system, or None."""
     peers = [(results[size]["us"], name) for name, results in found["systems"].items()
-             if name != "summand" and size in results]
+             if not name.startswith("summand") and size in results]
     return min(peers, default=None)
 
 
@@ -46,6 +46,11 @@ def table(found):
         limit = f"{gb_per_s(size, own['us']) * 1e9 / found['limit']:9.3f}" if own and link else f"{'-':>9}"
         yield "  {:>6}{}  {} {}".format(plot.size_text(size), "".join(
             cell(size, results.get(size)) for results in found["systems"].values()), ratio, limit)
+    own, encrypted = found["systems"].get("summand", {}), found["systems"].get("summand-tls", {})
+    if own and encrypted:
+        yield "  bandwidth over TLS to that without: " + ", ".join(
+            f"{plot.size_text(size)} {own[size]['us'] / encrypted[size]['us']:.3f}"
+            for size in found["sizes"] if size in own and size in encrypted)
     if disturbed(found):
         yield "  * other work took the processors in every try"
     for name, reason in found["absent"].items():

@@ -153,6 +153,25 @@ class Summand:
                 "server_s_per_gb": spent / (size * self.setup.workers * (iters + warmup) / 1e9)}
 
 
+class SummandTls(Summand):
+    """The same with all that crosses encrypted, to see beside it what that costs."""
+    name = "summand-tls"
+
+    def start_servers(self):
+        plain, self.setup.server_args = self.setup.server_args, [*self.setup.server_args, "--tls"]
+        try:
+            super().start_servers()
+        finally:
+            self.setup.server_args = plain
+
+    def measure(self, sizes, say):
+        os.environ["SUMMAND_TLS"] = "1"     # for the ranks
+        try:
+            return super().measure(sizes, say)
+        finally:
+            del os.environ["SUMMAND_TLS"]
+
+
 class Peer:
     """A library with several algorithms, of which the best for each size counts."""
 

@@ -12,6 +12,7 @@
 #include "reduction_server/base/parse.h"
 #include "reduction_server/base/token.h"
 #include "reduction_server/transport/heartbeat.h"
+#include "reduction_server/transport/lane_key.h"
 #include "worker/libsummand/job_id.h"
 
 #define CONNECT_TIMEOUT_MOST_S 86400
@@ -247,11 +248,15 @@ static int read_job(const char *option, struct smd_config *config, struct smd_er
 static int read_token(struct smd_config *config, struct smd_error *error)
 {
 	const char *path = getenv("SUMMAND_TOKEN_FILE");
+	char token[SMD_TOKEN_MAX + 1];
 
 	if (!path) {
 		return 0;
 	}
-	return smd_token_read("SUMMAND_TOKEN_FILE", path, config->token, error) ? -EINVAL : 0;
+	if (smd_token_read("SUMMAND_TOKEN_FILE", path, token, error)) {
+		return -EINVAL;
+	}
+	return copy_name(config->token, "SUMMAND_TOKEN_FILE", token, error);
 }
 
 static int read_transport(const char *name, struct smd_config *config, struct smd_error *error)
@@ -263,6 +268,58 @@ static int read_transport(const char *name, struct smd_config *config, struct sm
 		       ? 0
 		       : smd_error_set(error, EINVAL, "SUMMAND_TRANSPORT: must be %s, got \"%s\"",
 				 smd_transport_names(names), name);
+}
+
+/* Leaves the transports that can encrypt. */
+static int leave_encrypting(struct smd_config *config, struct smd_error *error)
+{
+	const char *named = config->ntransports > 1 ? "auto" : config->transports[0]->name;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < config->ntransports; i++) {
+		if (smd_transport_can_encrypt(config->transports[i])) {
+			config->transports[n++] = config->transports[i];
+		} else if (config->ntransports > 1) {
+			smd_log(SMD_LOG_INFO, "config",
+				"lanes do not go over %s: it cannot encrypt, and SUMMAND_TLS is 1",
+				config->transports[i]->name);
+		}
+	}
+	config->ntransports = n;
+	return n ? 0
+		 : smd_error_set(error, EINVAL,
+			   "SUMMAND_TLS: SUMMAND_TRANSPORT must be able to encrypt (tcp is, where "
+			   "OpenSSL was at its build), got %s",
+			   named);
+}
+
+/* After the job and its token. */
+static int read_tls(struct smd_config *config, struct smd_error *error)
+{
+	const char *text = getenv("SUMMAND_TLS");
+	int ret;
+
+	if (!text || !*text || strcmp(text, "0") == 0) {
+		return 0;
+	}
+	if (strcmp(text, "1") != 0) {
+		return smd_error_set(
+			error, EINVAL, "SUMMAND_TLS: must be 0 or 1, got \"%s\"", text);
+	}
+	if (config->token[0] == '\0') {
+		return smd_error_set(error, EINVAL,
+			"SUMMAND_TLS: must come with SUMMAND_TOKEN_FILE: its keys are made of the "
+			"job's token");
+	}
+	ret = leave_encrypting(config, error);
+	if (ret == 0) {
+		config->encrypt = true;
+		ret = smd_lane_key_derive(&config->key, config->job, config->token);
+		ret = ret ? smd_error_set(error, -ret, "SUMMAND_TLS: cannot make a key: %s",
+				    strerror(-ret))
+			  : 0;
+	}
+	return ret;
 }
 
 static int read_all(const struct smd_context_options *options, struct smd_config *config,
@@ -288,6 +345,9 @@ static int read_all(const struct smd_context_options *options, struct smd_config
 	}
 	if (ret == 0) {
 		ret = read_token(config, error);
+	}
+	if (ret == 0) {
+		ret = read_tls(config, error);
 	}
 	if (ret == 0) {
 		ret = read_timeout(options->connect_timeout_s, &config->connect_timeout_s, error);
@@ -336,5 +396,4 @@ void smd_config_free(struct smd_config *config)
 		free(config->servers[i]);
 	}
 	config->nservers = 0;
-	explicit_bzero(config->token, sizeof(config->token));
 }

@@ -23,6 +23,8 @@ struct smd_config {
 	char replica[SMD_STRING_MAX + 1];
 	char job[SMD_STRING_MAX + 1];
 	char token[SMD_STRING_MAX + 1];
+	bool encrypt;            /* lanes, */
+	struct smd_lane_key key; /* with this, of the job's token */
 	unsigned connect_timeout_s;
 	uint64_t staging_bytes; /* of pinned memory, once there is device memory to copy */
 	unsigned heartbeat_s;   /* a server that says nothing for so long is lost */

@@ -144,6 +144,12 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 	ret = config->transports[remote->transport]->connect(remote->owner->progress->base,
 		remote->target->address, remote->shard, &remote_callbacks, remote, &remote->lane,
 		&error);
+	if (ret == 0 && config->encrypt) {
+		ret = smd_lane_encrypt(remote->lane, &config->key, &error);
+		if (ret) {
+			smd_lane_close(remote->lane);
+		}
+	}
 	if (ret) {
 		remote->lane = NULL;
 		if (!remote_try_next(remote, ret, error.text)) {
@@ -321,8 +327,14 @@ static void remote_lost(struct smd_remote *remote, int err, const char *reason)
 static void remote_on_closed(void *owner, int err, const char *reason)
 {
 	struct smd_remote *remote = owner;
+	char what[SMD_ERROR_TEXT_MAX];
 
 	remote_drop_lane(remote);
+	if (err == -EACCES) { /* it stays so */
+		snprintf(what, sizeof(what), "does not let this process in: %.400s", reason);
+		remote_fail(remote, err, what);
+		return;
+	}
 	if (!remote->welcomed && err != -EPROTO) {
 		if (!remote->owner->failed && !remote_try_next(remote, err, reason)) {
 			remote_try_later(remote, err, reason);

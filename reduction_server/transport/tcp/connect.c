@@ -11,6 +11,7 @@
 #include "reduction_server/base/log_limit.h"
 #include "reduction_server/transport/address.h"
 #include "reduction_server/transport/tcp/tcp.h"
+#include "reduction_server/transport/tcp/tls.h"
 
 #define LISTEN_BACKLOG 1024
 #define ACCEPT_REST_US 100000 /* when descriptors are short: until the next try */
@@ -22,6 +23,7 @@ struct tcp_listener {
 	struct event *rested; /* the listener has paused, and goes on */
 	smd_accept *on_accept;
 	void *owner;
+	struct ssl_ctx_st *tls; /* NULL: lanes are plain */
 };
 
 int smd_tcp_connect(struct event_base *base, const char *address, unsigned shard,
@@ -92,7 +94,8 @@ static void tcp_accept_failed(struct tcp_listener *listener, int err)
 	const struct timeval rest = {0, ACCEPT_REST_US};
 
 	if (err == EMFILE || err == ENFILE || err == ENOBUFS || err == ENOMEM) {
-		smd_log_peer(SMD_LOG_WARN, "tcp", "", "cannot accept a connection: %s", strerror(err));
+		smd_log_peer(
+			SMD_LOG_WARN, "tcp", "", "cannot accept a connection: %s", strerror(err));
 		event_del(listener->acceptable);
 		evtimer_add(listener->rested, &rest);
 	}
@@ -118,6 +121,11 @@ static void tcp_on_acceptable(evutil_socket_t fd, short what, void *arg)
 		return;
 	}
 	smd_address_print((struct sockaddr *)&address, size, tcp->peer);
+	if (listener->tls && smd_tcp_tls_create(tcp, listener->tls)) {
+		smd_log_peer(SMD_LOG_WARN, "tcp", "", "cannot take %s: out of memory", tcp->peer);
+		smd_lane_close(&tcp->lane);
+		return;
+	}
 	listener->on_accept(listener->owner, &tcp->lane, SMD_SHARD_UNKNOWN);
 }
 
@@ -166,8 +174,18 @@ static void tcp_listener_free(struct tcp_listener *listener)
 	if (listener->rested) {
 		event_free(listener->rested);
 	}
+	smd_tls_context_free(listener->tls);
 	close(listener->fd);
 	free(listener);
+}
+
+int smd_tcp_listener_encrypt(
+	struct smd_listener *outer, const struct smd_lane_keys *keys, struct smd_error *error)
+{
+	struct tcp_listener *listener = (struct tcp_listener *)outer;
+
+	listener->tls = smd_tls_context_create(keys);
+	return listener->tls ? 0 : smd_error_set(error, ENOMEM, "TLS: out of memory");
 }
 
 void smd_tcp_listener_close(struct smd_listener *outer)

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include "reduction_server/transport/tcp/tcp.h"
+#include "reduction_server/transport/tcp/tls.h"
 
 #define PEER_SILENT_MS    20000 /* nothing taken, or heard of it, for so long: the peer is gone */
 #define WATCH_CHECKS      4     /* at a silent peer, in that time */
@@ -37,6 +38,10 @@ static void tcp_connected(struct tcp_lane *tcp)
 	}
 	tcp->connecting = false;
 	event_add(tcp->readable, NULL);
+	if (tcp->securing) {
+		(void)smd_tcp_secure(tcp);
+		return;
+	}
 	tcp->callbacks->on_open(tcp->owner);
 	if (!tcp->closed) {
 		smd_tcp_flush(tcp);
@@ -51,6 +56,8 @@ static void tcp_on_writable(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	if (tcp->connecting) {
 		tcp_connected(tcp);
+	} else if (tcp->securing) {
+		(void)smd_tcp_secure(tcp);
 	} else {
 		smd_tcp_flush(tcp);
 	}
@@ -120,6 +127,7 @@ struct tcp_lane *smd_tcp_lane_create(int fd)
 	}
 	tcp->lane.ops = &smd_transport_tcp;
 	tcp->fd = fd;
+	tcp->stream = &smd_tcp_plain;
 	tcp->watch.patience_ms = PEER_SILENT_MS;
 	TAILQ_INIT(&tcp->tx);
 	tcp_set_options(fd);
@@ -145,7 +153,8 @@ int smd_tcp_lane_enter_loop(struct tcp_lane *tcp, struct event_base *base,
 	tcp->callbacks = callbacks;
 	tcp->owner = owner;
 	smd_tcp_watch_enter_loop(tcp);
-	if (tcp->rx_ahead_length) { /* came before, and will not make the socket readable again */
+	/* What came before will not make the socket readable again. */
+	if (tcp->rx_ahead_length || (tcp->tls && smd_tcp_tls_holds(tcp))) {
 		event_active(tcp->readable, EV_READ, 1);
 	}
 	return 0;

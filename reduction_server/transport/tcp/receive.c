@@ -9,6 +9,7 @@
  * handles about RX_BUDGET bytes, so that one fast lane does not starve the others of its loop.
  */
 #include <errno.h>
+#include <event2/event.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include <sys/uio.h>
 
 #include "reduction_server/transport/tcp/tcp.h"
+#include "reduction_server/transport/tcp/tls.h"
 
 #define RX_BUDGET     (1u << 20)
 #define QUICKACK_FROM (64u << 10)
@@ -31,6 +33,10 @@ static int tcp_take_header(struct tcp_lane *tcp, const uint8_t header[SMD_FRAME_
 		ret = tcp->callbacks->on_header(tcp->owner, &tcp->rx_frame, &payload, &error);
 	}
 	if (tcp->closed) {
+		return 1;
+	}
+	if (ret && smd_tcp_refuse_tls(tcp, header)) {
+		smd_tcp_ended(tcp, -EPROTO, "it speaks TLS, and this end does not");
 		return 1;
 	}
 	if (ret) {
@@ -133,7 +139,7 @@ static ssize_t tcp_read(struct tcp_lane *tcp, size_t *asked)
 	iov[n].iov_base = tcp->rx_ahead + tcp->rx_ahead_length;
 	iov[n].iov_len = (small ? SMD_TCP_AHEAD_MAX : SMD_FRAME_SIZE) - tcp->rx_ahead_length;
 	*asked += iov[n++].iov_len;
-	return readv(tcp->fd, iov, n);
+	return tcp->stream->receive(tcp, iov, n);
 }
 
 /*
@@ -166,6 +172,9 @@ void smd_tcp_receive(struct tcp_lane *tcp)
 	size_t asked = 0;
 	ssize_t got = 0;
 
+	if (tcp->securing && smd_tcp_secure(tcp)) {
+		return;
+	}
 	if (tcp_take_ahead(tcp)) { /* what came before the lane was on this loop */
 		return;
 	}
@@ -181,7 +190,7 @@ void smd_tcp_receive(struct tcp_lane *tcp)
 		if (got < 0) {
 			int err = tcp->write_err ? tcp->write_err : errno;
 
-			smd_tcp_ended(tcp, -err, strerror(err));
+			smd_tcp_ended(tcp, -err, smd_tcp_tls_reason(tcp, err));
 			return;
 		}
 		if (got == 0) {
@@ -194,5 +203,8 @@ void smd_tcp_receive(struct tcp_lane *tcp)
 			return;
 		}
 		tcp_acknowledge_at_once(tcp);
+	}
+	if (tcp->tls && !tcp->poll_only && smd_tcp_tls_holds(tcp)) {
+		event_active(tcp->readable, EV_READ, 1);
 	}
 }

@@ -1,7 +1,6 @@
 /* What a TCP lane sends: gathers headers and payloads of many frames into each write. */
 #include <errno.h>
 #include <event2/event.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include "reduction_server/transport/tcp/tcp.h"
@@ -54,13 +53,10 @@ static void tcp_sent(struct tcp_lane *tcp, size_t bytes)
 /* Writes what the socket takes now; waits for it to take more if anything is left. */
 void smd_tcp_flush(struct tcp_lane *tcp)
 {
-	while (!tcp->closed && !TAILQ_EMPTY(&tcp->tx)) {
+	while (!tcp->closed && (!TAILQ_EMPTY(&tcp->tx) || tcp->unsent)) {
 		struct iovec iov[TX_IOVECS];
-		struct msghdr message = {.msg_iov = iov};
-		ssize_t sent;
+		ssize_t sent = tcp->stream->send(tcp, iov, tcp_gather(tcp, iov));
 
-		message.msg_iovlen = (size_t)tcp_gather(tcp, iov);
-		sent = sendmsg(tcp->fd, &message, MSG_NOSIGNAL);
 		if (sent < 0 && errno == EINTR) {
 			continue;
 		}

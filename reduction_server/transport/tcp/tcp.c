@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "reduction_server/transport/tcp/tls.h"
+
 #define POLLS_PER_READ 16
 
 static struct tcp_lane *tcp_lane_of(struct smd_lane *lane)
@@ -25,6 +27,7 @@ static void tcp_free(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
+	free(tcp->tls);
 	free(tcp);
 }
 
@@ -51,6 +54,7 @@ static void tcp_close(struct smd_lane *lane)
 	tcp->closed = true;
 	tcp_forget_events(tcp);
 	smd_forks_forget(&tcp->forked);
+	smd_tcp_tls_close(tcp);
 	close(tcp->fd);
 	while (!TAILQ_EMPTY(&tcp->tx)) {
 		struct smd_send *send = TAILQ_FIRST(&tcp->tx);
@@ -60,7 +64,7 @@ static void tcp_close(struct smd_lane *lane)
 	}
 	/* The caller may be inside one of this lane's callbacks, so its memory goes later. */
 	if (!tcp->base || event_base_once(tcp->base, -1, EV_TIMEOUT, tcp_free, tcp, &now) != 0) {
-		free(tcp);
+		tcp_free(-1, 0, tcp);
 	}
 }
 
@@ -73,7 +77,7 @@ static void tcp_send(struct smd_lane *lane, struct smd_send *send)
 
 	assert(!tcp->closed);
 	TAILQ_INSERT_TAIL(&tcp->tx, send, link);
-	if (idle && !tcp->connecting && !tcp->write_err) {
+	if (idle && !tcp->connecting && !tcp->securing && !tcp->write_err) {
 		smd_tcp_flush(tcp);
 	}
 }
@@ -100,7 +104,7 @@ static void tcp_cancel(struct smd_lane *lane, const void *owner)
  */
 static bool tcp_is_busy_sending(struct tcp_lane *tcp)
 {
-	return tcp->poll_only && !TAILQ_EMPTY(&tcp->tx) && !tcp->write_err &&
+	return tcp->poll_only && !tcp->write_err && (!TAILQ_EMPTY(&tcp->tx) || tcp->unsent) &&
 	       ++tcp->polls % POLLS_PER_READ != 0;
 }
 
@@ -111,7 +115,7 @@ static void tcp_poll(struct smd_lane *lane)
 	if (tcp->connecting || tcp->ended || tcp->closed) {
 		return;
 	}
-	if (tcp->poll_only) {
+	if (tcp->poll_only && !tcp->securing) {
 		smd_tcp_flush(tcp);
 	}
 	if (!tcp->closed && !tcp_is_busy_sending(tcp)) {
@@ -177,6 +181,10 @@ const struct smd_transport_ops smd_transport_tcp = {
 	.listen = smd_tcp_listen,
 	.listener_close = smd_tcp_listener_close,
 	.connect = smd_tcp_connect,
+#ifdef SMD_TLS
+	.encrypt = smd_tcp_encrypt,
+	.listener_encrypt = smd_tcp_listener_encrypt,
+#endif
 	.attach = tcp_attach,
 	.detach = tcp_detach,
 	.send = tcp_send,

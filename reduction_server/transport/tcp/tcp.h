@@ -6,11 +6,24 @@
 
 #include <netinet/tcp.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "reduction_server/base/forks.h"
 #include "reduction_server/transport/transports.h"
 
 struct event;
+struct iovec;
+struct tcp_lane;
+struct tcp_tls;
+
+/* How a lane's bytes cross its socket: as they are (plain.c), or in records of TLS (tls_stream.c).
+ * One call takes many frames. */
+struct tcp_stream {
+	/* As readv(): 0 is the end, and fewer than fit mean that no more are there now. */
+	ssize_t (*receive)(struct tcp_lane *tcp, const struct iovec *iov, int n);
+	/* As sendmsg(), without a signal. What it has taken is no longer needed. */
+	ssize_t (*send)(struct tcp_lane *tcp, struct iovec *iov, int n);
+};
 
 /* Bytes that one read may take beyond the payload that it is for. */
 #define SMD_TCP_AHEAD_MAX (16u << 10)
@@ -31,6 +44,10 @@ struct tcp_watch {
 struct tcp_lane {
 	struct smd_lane lane;
 	int fd;
+	const struct tcp_stream *stream;
+	struct tcp_tls *tls;          /* NULL: plain */
+	bool securing;                /* TLS is not agreed on yet: there are no frames before */
+	bool unsent;                  /* the stream has taken bytes that the socket has not */
 	struct smd_fork_entry forked; /* a child has no use for the socket */
 	struct event_base *base;
 	struct event *readable;
@@ -63,6 +80,8 @@ struct tcp_lane *smd_tcp_lane_create(int fd);
 /* Attaches the lane; one that connects waits for that first. -ENOMEM leaves nothing to undo. */
 int smd_tcp_lane_enter_loop(struct tcp_lane *tcp, struct event_base *base,
 	const struct smd_lane_callbacks *callbacks, void *owner);
+
+extern const struct tcp_stream smd_tcp_plain;
 
 /* Tells the owner, once, that the lane is over. From its loop or a poll only. */
 void smd_tcp_ended(struct tcp_lane *tcp, int err, const char *reason);

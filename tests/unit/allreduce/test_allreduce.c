@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/unit/allreduce/fixture.h"
 
@@ -60,11 +61,12 @@ static void sum_sizes(struct pool_rank *rank)
 	}
 }
 
-static void sums_are_right(const char *transport, unsigned nservers, int nranks)
+static void sums_are_right(const char *transport, unsigned nservers, int nranks,
+	const struct smd_server_config *configs)
 {
 	struct pool pool;
 
-	pool_start(&pool, transport, nservers, NULL);
+	pool_start(&pool, transport, nservers, configs);
 	pool_run(&pool, nranks, "sum", sum_sizes, NULL);
 	pool_stop(&pool);
 	for (unsigned i = 0; i < nservers; i++) {
@@ -76,15 +78,40 @@ static void sums_are_right(const char *transport, unsigned nservers, int nranks)
 static void sums_over_loopback(void **state)
 {
 	(void)state;
-	sums_are_right("loopback", 1, 1);
-	sums_are_right("loopback", 2, 3);
+	sums_are_right("loopback", 1, 1, NULL);
+	sums_are_right("loopback", 2, 3, NULL);
 }
 
 static void sums_over_tcp(void **state)
 {
 	(void)state;
-	sums_are_right("tcp", 1, 2);
-	sums_are_right("tcp", 3, 4);
+	sums_are_right("tcp", 1, 2, NULL);
+	sums_are_right("tcp", 3, 4, NULL);
+}
+
+/* The workers' side of it is in the environment. */
+static void sums_over_tls(void **state)
+{
+	struct smd_server_config configs[3];
+	char path[] = "/tmp/summand-token-XXXXXX";
+	int fd = mkstemp(path);
+
+	(void)state;
+	if (pool_is_rdma()) {
+		skip(); /* it cannot encrypt */
+	}
+	assert_int_equal(write(fd, "token", 5), 5);
+	close(fd);
+	for (int i = 0; i < 3; i++) {
+		configs[i] = (struct smd_server_config){.token = "token", .encrypt = true};
+	}
+	setenv("SUMMAND_TOKEN_FILE", path, 1);
+	setenv("SUMMAND_TLS", "1", 1);
+	sums_are_right("tcp", 1, 2, configs);
+	sums_are_right("tcp", 3, 4, configs);
+	unsetenv("SUMMAND_TLS");
+	unsetenv("SUMMAND_TOKEN_FILE");
+	unlink(path);
 }
 
 /* Many operations in flight, of two communicators, started in different orders on different ranks.
@@ -280,6 +307,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sums_over_loopback),
 		cmocka_unit_test(sums_over_tcp),
+		cmocka_unit_test(sums_over_tls),
 		cmocka_unit_test(communicators_interleave),
 		cmocka_unit_test(integers_wrap),
 		cmocka_unit_test(bits_do_not_depend_on_the_pool),

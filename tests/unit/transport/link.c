@@ -145,6 +145,22 @@ void end_assert_payload(const struct end *end)
 	}
 }
 
+/* ---- keys ---- */
+
+const struct smd_lane_key link_key = {"job", {1, 2, 3}};
+
+/* One name, and one more whose secret is another. */
+static bool link_find_key(
+	const void *owner, const char *identity, uint8_t secret[SMD_LANE_SECRET_SIZE])
+{
+	(void)owner;
+	memcpy(secret, link_key.secret, SMD_LANE_SECRET_SIZE);
+	secret[0] ^= strcmp(identity, "other") == 0;
+	return strcmp(identity, link_key.identity) == 0 || strcmp(identity, "other") == 0;
+}
+
+const struct smd_lane_keys link_keys = {.find = link_find_key};
+
 /* ---- the link ---- */
 
 int link_set_up(void **state)
@@ -152,13 +168,17 @@ int link_set_up(void **state)
 	static int counter;
 	struct link *link = calloc(1, sizeof(*link));
 	const char *transport = *state;
-	bool over_tcp = strstr(transport, "tcp") != NULL;
+	bool over_tcp = strstr(transport, "tcp") != NULL || strcmp(transport, "tls") == 0;
 	struct smd_error error = {""};
 	char address[64];
 
 	evthread_use_pthreads();
 	parcels_done = 0;
-	link->transport = smd_transport_find(strncmp(transport, "fault", 5) ? transport : "fault");
+	link->encrypted = strcmp(transport, "tls") == 0;
+	link->key = link_key;
+	link->transport = smd_transport_find(strncmp(transport, "fault", 5) == 0 ? "fault"
+					     : link->encrypted                   ? "tcp"
+										 : transport);
 	link->base = event_base_new();
 	link->near.base = link->base;
 	link->far.base = link->base;
@@ -173,6 +193,10 @@ int link_set_up(void **state)
 	assert_int_equal(link->transport->listen(link->base, over_tcp ? "127.0.0.1:0" : address,
 				 link_on_accept, link, &link->listener, link->address, &error),
 		0);
+	if (link->encrypted) {
+		assert_int_equal(
+			link->transport->listener_encrypt(link->listener, &link_keys, &error), 0);
+	}
 	*state = link;
 	return 0;
 }
@@ -214,6 +238,9 @@ void link_connect(struct link *link)
 	assert_int_equal(link->transport->connect(link->base, link->address, 0, &link_callbacks,
 				 &link->near, &link->near.lane, &error),
 		0);
+	if (link->encrypted) {
+		assert_int_equal(link->transport->encrypt(link->near.lane, &link->key, &error), 0);
+	}
 }
 
 void link_open(struct link *link)
@@ -222,10 +249,10 @@ void link_open(struct link *link)
 	RUN_UNTIL(link, link->near.opened && link->far.lane);
 }
 
-/* A lane over RDMA is open only when both ends are on their loops. */
+/* A lane over RDMA or TLS is open only when both ends are on their loops. */
 void link_open_deaf(struct link *link)
 {
-	bool needs_both = strcmp(link->transport->name, "rdma") == 0;
+	bool needs_both = link->encrypted || strcmp(link->transport->name, "rdma") == 0;
 
 	link->hold = !needs_both;
 	link_open(link);

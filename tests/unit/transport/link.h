@@ -54,10 +54,12 @@ struct link {
 	struct event_base *base;
 	struct smd_listener *listener;
 	char address[128];
-	struct end near; /* connects */
-	struct end far;  /* is accepted */
-	bool hold;       /* the far lane is accepted, but not attached yet */
-	bool deaf;       /* it is attached, but the loop must not turn */
+	struct end near;         /* connects */
+	struct end far;          /* is accepted */
+	bool encrypted;          /* over TLS, */
+	struct smd_lane_key key; /* by this one at the near end */
+	bool hold;               /* the far lane is accepted, but not attached yet */
+	bool deaf;               /* it is attached, but the loop must not turn */
 };
 
 /* What both ends do: count, keep the frame, and close or refuse where they are told to. */
@@ -66,8 +68,12 @@ extern const struct smd_lane_callbacks link_callbacks;
 /* How many parcels of the test done() has come for. */
 extern unsigned parcels_done;
 
-int link_set_up(void **state); /* *state: "tcp", "loopback", "fault" over the latter, "fault over
-				  tcp"; then the link */
+/* What a link over TLS has: the near end's key, and all keys of the far end's. */
+extern const struct smd_lane_key link_key;
+extern const struct smd_lane_keys link_keys;
+
+int link_set_up(void **state); /* *state: "tcp", "tls", "loopback", "fault" over the latter, "fault
+				  over tcp"; then the link */
 int link_tear_down(void **state);
 void link_connect(struct link *link);
 

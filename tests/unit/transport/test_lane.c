@@ -424,7 +424,8 @@ static void a_lane_moves_to_another_thread_between_two_frames(void **state)
 	move.end = (struct end){.room = malloc(ROOM), .then = answer, .close_at = ON_CLOSED};
 	assert_int_equal(pthread_create(&move.thread, NULL, move_main, &move), 0);
 	link->hold = true;
-	link_open(link);
+	link_connect(link);
+	RUN_UNTIL(link, link->far.lane);
 	assert_int_equal(smd_lane_attach(link->far.lane, link->base, &handing_over, &link->far), 0);
 	for (unsigned i = 0; i < FRAMES; i++) {
 		parcel_send(&parcels[i], &link->near, i, 100 * i, NULL);
@@ -672,11 +673,14 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		EACH_TEST(LANE_TEST, "tcp"),
+		EACH_TEST(LANE_TEST, "tls"),
 		EACH_TEST(LANE_TEST, "loopback"),
 		EACH_TEST(LANE_TEST, "fault over tcp"),
 		EACH_TEST(LANE_TEST, "fault"), /* which does nothing if it is not told to */
 		LANE_TEST(what_came_before_the_lane_was_attached_is_kept, "tcp"),
 		LANE_TEST(a_lane_moves_to_another_thread_between_two_frames, "tcp"),
+		LANE_TEST(a_lane_moves_to_another_thread_between_two_frames, "tls"),
+		LANE_TEST(a_listener_outlasts_a_lack_of_descriptors, "tls"),
 		LANE_TEST(what_came_before_the_lane_was_attached_is_kept, "loopback"),
 		LANE_TEST(a_lane_moves_to_another_thread_between_two_frames, "loopback"),
 		LANE_TEST(what_came_before_the_lane_was_attached_is_kept, "fault over tcp"),

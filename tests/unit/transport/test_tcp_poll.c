@@ -135,19 +135,23 @@ static void a_lane_may_be_closed_in_its_poll(void **state)
 	parcels_free(&parcel, 1);
 }
 
-#define OVER_TCP(f)                                                                                \
-	cmocka_unit_test_prestate_setup_teardown(f, link_set_up, link_tear_down, (void *)"tcp")
+#define POLL_TEST(name, transport)                                                                 \
+	{                                                                                          \
+		transport ": " #name, name, link_set_up, link_tear_down, (void *)(transport)       \
+	}
+#define EACH_TEST(X, transport)                                                                    \
+	X(the_loop_takes_nothing, transport), X(what_was_there_before_is_taken, transport),        \
+		X(a_full_socket_is_written_to_by_polls, transport),                                \
+		X(two_full_sockets_do_not_wait_for_each_other, transport),                         \
+		X(the_other_ends_end_is_noticed, transport),                                       \
+		X(it_is_noticed_by_who_sends, transport),                                          \
+		X(a_lane_may_be_closed_in_its_poll, transport)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		OVER_TCP(the_loop_takes_nothing),
-		OVER_TCP(what_was_there_before_is_taken),
-		OVER_TCP(a_full_socket_is_written_to_by_polls),
-		OVER_TCP(two_full_sockets_do_not_wait_for_each_other),
-		OVER_TCP(the_other_ends_end_is_noticed),
-		OVER_TCP(it_is_noticed_by_who_sends),
-		OVER_TCP(a_lane_may_be_closed_in_its_poll),
+		EACH_TEST(POLL_TEST, "tcp"),
+		EACH_TEST(POLL_TEST, "tls"),
 	};
 
 	return cmocka_run_group_tests_name("tcp_poll", tests, NULL, NULL);

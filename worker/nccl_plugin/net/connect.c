@@ -175,6 +175,12 @@ static void attempt_try(struct smd_net_attempt *attempt)
 		int ret = ops->connect(comm->base, comm->peer, 0, &sender_callbacks,
 			&comm->lanes[i], &comm->lanes[i].lane, &error);
 
+		if (ret == 0 && attempt->options.encrypt) {
+			ret = smd_lane_encrypt(comm->lanes[i].lane, &attempt->options.key, &error);
+			if (ret) {
+				smd_lane_close(comm->lanes[i].lane);
+			}
+		}
 		if (ret) {
 			comm->lanes[i].lane = NULL;
 			attempt_failed(attempt, ret, error.text);

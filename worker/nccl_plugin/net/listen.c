@@ -35,6 +35,7 @@ struct smd_net_arrival {
 struct smd_net_listen {
 	struct event_base *base;
 	struct smd_net_options options;
+	struct smd_lane_keys keys; /* the one of the options */
 	struct smd_listener *listeners[SMD_TRANSPORTS_MAX];
 	struct smd_net_handle handle;
 	char address[SMD_ADDRESS_TEXT_MAX];
@@ -260,6 +261,16 @@ static void listen_free(struct smd_net_listen *listen)
 	free(listen);
 }
 
+/* All of a job's processes have one key. */
+static bool listen_find_key(
+	const void *owner, const char *identity, uint8_t secret[SMD_LANE_SECRET_SIZE])
+{
+	const struct smd_net_listen *listen = owner;
+
+	memcpy(secret, listen->options.key.secret, SMD_LANE_SECRET_SIZE);
+	return strcmp(identity, listen->options.key.identity) == 0;
+}
+
 /* Over one transport; *port is where. */
 static int listen_over(struct smd_net_listen *listen, unsigned i, const char *address,
 	uint16_t *port, struct smd_error *error)
@@ -269,6 +280,14 @@ static int listen_over(struct smd_net_listen *listen, unsigned i, const char *ad
 	int ret = transport->listen(listen->base, address, listen_on_accept, listen,
 		&listen->listeners[i], bound, error);
 
+	if (ret == 0 && listen->options.encrypt) {
+		listen->keys = (struct smd_lane_keys){.find = listen_find_key, .owner = listen};
+		ret = smd_listener_encrypt(listen->listeners[i], &listen->keys, error);
+		if (ret) {
+			smd_listener_close(listen->listeners[i]);
+			listen->listeners[i] = NULL;
+		}
+	}
 	if (ret == 0) {
 		*port = (uint16_t)atoi(strrchr(bound, ':') + 1);
 		snprintf(listen->address, sizeof(listen->address), "%s", bound);

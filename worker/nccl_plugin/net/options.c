@@ -59,6 +59,8 @@ int smd_net_options_read(
 			out->transports[out->ntransports++] = transport;
 		}
 	}
+	out->encrypt = config.encrypt;
+	out->key = config.key;
 	out->timeout_ns = config.connect_timeout_s * SMD_SECOND_NS;
 	if (out->ntransports == 0) {
 		ret = smd_error_set(error, ENODEV,

@@ -1,6 +1,6 @@
 /*
  * What a connection of a device goes over, and how long it may take: from the environment, as for
- * libsummand (SUMMAND_TRANSPORT, SUMMAND_CONNECT_TIMEOUT), and SUMMAND_NCCL_SOCKETS.
+ * libsummand (SUMMAND_TRANSPORT, SUMMAND_TLS, SUMMAND_CONNECT_TIMEOUT), and SUMMAND_NCCL_SOCKETS.
  */
 #ifndef SMD_NCCL_PLUGIN_NET_OPTIONS_H
 #define SMD_NCCL_PLUGIN_NET_OPTIONS_H
@@ -21,7 +21,9 @@ struct smd_net_options {
 	/* The first of these that there is. */
 	const struct smd_transport_ops *transports[SMD_TRANSPORTS_MAX];
 	unsigned ntransports;
-	unsigned sockets; /* of a connection over TCP */
+	unsigned sockets;        /* of a connection over TCP */
+	bool encrypt;            /* lanes, */
+	struct smd_lane_key key; /* with this */
 	uint64_t timeout_ns;
 };
 
