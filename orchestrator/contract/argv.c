@@ -9,12 +9,26 @@
 #define REDUCTION_SERVER_PROGRAM "summand-reduction-server"
 #define OWN_WORDS_MAX            3 /* a reduction server's, before the spec's args */
 
+static int expand(
+	const struct smd_environment *environment, const char *word, int is_shell, char **out)
+{
+	char *referring = is_shell ? smd_environment_refer(environment, word) : NULL;
+	int ret;
+
+	if (is_shell && !referring) {
+		return -ENOMEM;
+	}
+	ret = smd_environment_expand(
+		environment, referring ? referring : word, SMD_STRING_SIZE_MAX - 1, out);
+	free(referring);
+	return ret;
+}
+
 static int append_expanded(char **argv, size_t *count, char *const *words, size_t nwords,
-	const struct smd_environment *environment)
+	int is_shell, const struct smd_environment *environment)
 {
 	for (size_t i = 0; i < nwords; i++) {
-		int ret = smd_environment_expand(
-			environment, words[i], SMD_STRING_SIZE_MAX - 1, &argv[*count]);
+		int ret = expand(environment, words[i], is_shell, &argv[*count]);
 
 		if (ret) {
 			return ret;
@@ -67,9 +81,12 @@ int smd_contract_argv(const struct smd_contract *contract, int pool, int index,
 		ret = append_reduction_server(argv, &count, contract->placement,
 			contract->placement->endpoints[pool][index]);
 	} else {
-		ret = append_expanded(argv, &count, spec->command, spec->ncommand, environment);
+		ret = append_expanded(argv, &count, spec->command, spec->ncommand,
+			contract->job->has_shell_arguments, environment);
 	}
-	ret = ret ? ret : append_expanded(argv, &count, spec->args, spec->nargs, environment);
+	ret = ret ? ret
+		  : append_expanded(argv, &count, spec->args, spec->nargs,
+			    contract->job->has_shell_arguments, environment);
 	if (ret) {
 		smd_argv_free(argv);
 		return ret;

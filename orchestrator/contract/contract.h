@@ -87,6 +87,10 @@ int smd_contract_fits_with_spec(struct smd_contract *contract, const char *name,
 int smd_environment_expand(
 	const struct smd_environment *environment, const char *text, size_t max, char **out);
 
+/* `text` in which each $NAME and ${NAME} of a variable that there is reads $(NAME); the caller
+ * frees it. NULL: out of memory. */
+char *smd_environment_refer(const struct smd_environment *environment, const char *text);
+
 /* Appends a pool's endpoints to a JSON array of strings. 0 or -ENOMEM. */
 int smd_placement_append_pool(
 	const struct smd_job *job, const struct smd_placement *placement, int pool, json_t *list);

@@ -108,3 +108,41 @@ int smd_environment_expand(
 	*out = result;
 	return 0;
 }
+
+/* "$NAME" or "${NAME}" at text: the name, and what is behind it. NULL: neither. */
+static const char *read_name(const char *text, size_t *length, const char **behind)
+{
+	static const char characters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+					 "0123456789_";
+	int has_brace = text[1] == '{';
+	const char *name = text + 1 + has_brace;
+
+	*length = strspn(name, characters);
+	*behind = name + *length + has_brace;
+	return *length > 0 && (!has_brace || name[*length] == '}') ? name : NULL;
+}
+
+char *smd_environment_refer(const struct smd_environment *environment, const char *text)
+{
+	char *result = NULL;
+	size_t size;
+	FILE *out = open_memstream(&result, &size);
+
+	while (out && *text) {
+		const char *behind = NULL;
+		size_t length = 0;
+		const char *name = *text == '$' ? read_name(text, &length, &behind) : NULL;
+
+		if (name && find(environment, name, length)) {
+			fprintf(out, "$(%.*s)", (int)length, name);
+			text = behind;
+		} else {
+			fputc(*text++, out);
+		}
+	}
+	if (!out || fclose(out)) {
+		free(result);
+		return NULL;
+	}
+	return result;
+}

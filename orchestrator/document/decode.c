@@ -232,6 +232,20 @@ static void refuse_unknown(struct smd_decoder *decoder, const struct smd_message
 {
 	char meant[PATH_SIZE];
 
+	if (message->is_open) {
+		const char *names[FIELDS_MAX];
+		const char *near;
+		size_t n = 0;
+
+		for (; n < message->count && n < FIELDS_MAX; n++) {
+			names[n] = message->fields[n].name;
+		}
+		near = smd_suggest(name, names, n);
+		smd_warning_at_name(decoder->diagnostics, node,
+			"unknown field, left out as the service does%s%s%s",
+			near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+		return;
+	}
 	/* What is not shown is not looked for. */
 	if (decoder->diagnostics->count < SMD_DIAGNOSTICS_MAX &&
 		find_meant(decoder, message, node, name, meant)) {

@@ -38,6 +38,7 @@ struct smd_message {
 	const struct smd_field *fields;
 	size_t count;
 	int is_snake;      /* names are not lowerCamelCase: another API's */
+	int is_open;       /* other fields are left out, with a warning: the API does so too */
 	const char *rules; /* between fields, that code checks: JSON Schema, or NULL */
 };
 

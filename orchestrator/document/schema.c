@@ -174,7 +174,7 @@ static json_t *describe_object(struct smd_schema *schema, const struct smd_messa
 	json_t *required = json_array();
 	json_t *rules = message->rules ? smd_schema_text(message->rules) : NULL;
 	json_t *json = json_pack("{s:s, s:o, s:b}", "type", "object", "properties", properties,
-		"additionalProperties", 0);
+		"additionalProperties", message->is_open);
 
 	if (message->rules && !rules) {
 		json_decref(json);

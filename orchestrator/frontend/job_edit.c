@@ -147,6 +147,7 @@ int smd_job_edit_finish(struct smd_job_edit *edit, struct smd_job *job)
 	edit->code_dir = NULL;
 	job->run_name = edit->run_name;
 	edit->run_name = NULL;
+	job->has_shell_arguments = edit->has_shell_arguments;
 	return ret ? ret
 		   : copy_strings(
 			     &edit->extra_packages, &job->extra_packages, &job->nextra_packages);

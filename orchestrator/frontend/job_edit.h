@@ -16,6 +16,7 @@ struct smd_job_edit {
 	/* What a document has no place for. */
 	char *code_dir;
 	char *run_name;
+	int has_shell_arguments;
 	struct smd_flag_items requirements;
 	struct smd_flag_items extra_packages;
 	int ret; /* -ENOMEM once memory ran out */

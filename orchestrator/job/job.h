@@ -121,6 +121,8 @@ struct smd_job {
 	int restart_backoff_s; /* before the first restart */
 	struct smd_exit_codes retryable;
 	/* A local package: what is copied to where replicas run, and installed there. */
+	/* $NAME and ${NAME} in arguments are variables too, as a shell would have it. */
+	int has_shell_arguments;
 	char *code_dir; /* or NULL: replicas run in the caller's directory */
 	char **requirements;
 	size_t nrequirements;

@@ -113,6 +113,7 @@ static void spread(struct smd_job_edit *edit, const struct smd_flag_value *flag,
 		return;
 	}
 	put_setting(edit, "platform", "azureml", flag->at);
+	edit->has_shell_arguments = 1; /* version 1 starts the script by a shell */
 	put_setting(edit, "distribution", distribution, flag->at);
 	if (workers > 1 || servers > 0) {
 		append_pool(edit, pools, workers - 1, flag->at);

@@ -112,13 +112,6 @@ static void decode_variables(struct smd_decoder *decoder, const struct smd_field
 	"{\"type\": \"string\", \"pattern\": "                                                     \
 	"\"^([Pp][Yy][Tt][Oo][Rr][Cc][Hh]|[Tt][Ee][Nn][Ss][Oo][Rr][Ff][Ll][Oo][Ww]|[Mm][Pp][Ii])$" \
 	"\"}"
-/* What check_distribution() checks. */
-#define DISTRIBUTION_RULES                                                                         \
-	"{\"if\": {\"properties\": {\"type\": {\"pattern\": \"^[Tt]\"}}}, "                        \
-	"\"then\": {\"properties\": {\"process_count_per_instance\": {\"type\": \"null\"}}}, "     \
-	"\"else\": {\"properties\": {\"worker_count\": {\"type\": \"null\"}, "                     \
-	"\"parameter_server_count\": {\"type\": \"null\"}}}}"
-
 #define PLACE(member) offsetof(struct smd_azure_job, member)
 
 static void decode_literal(struct smd_decoder *decoder, const struct smd_field *field,
@@ -230,7 +223,7 @@ static const struct smd_field distribution_rows[] = {
 	SMD_FIELD("node_count", smd_decode_anything, SMD_KEPT, .is_refused = 1),
 };
 static const struct smd_message distribution =
-	SMD_MESSAGE("Distribution", distribution_rows, .is_snake = 1, .rules = DISTRIBUTION_RULES);
+	SMD_MESSAGE("Distribution", distribution_rows, .is_snake = 1, .is_open = 1);
 
 static const struct smd_field resources_rows[] = {
 	SMD_FIELD("instance_count", smd_decode_count, PLACE(instance_count), .min = 1,
@@ -294,13 +287,14 @@ int smd_azure_job_is(const struct smd_node *document)
 	       (schema && schema->type == SMD_NODE_STRING && strstr(schema->string, "azureml"));
 }
 
-static void refuse_count(struct smd_decoder *decoder, const struct smd_node *node, const char *name,
-	const char *rule)
+/* Azure ML leaves out what is another distribution's. */
+static void warn_of_count(struct smd_decoder *decoder, const struct smd_node *node,
+	const char *name, const char *rule)
 {
 	const struct smd_node *count = smd_node_member(node, name);
 
 	if (count) {
-		smd_error_at_name(decoder->diagnostics, count, "%s", rule);
+		smd_warning_at_name(decoder->diagnostics, count, "left out: %s", rule);
 	}
 }
 
@@ -378,16 +372,15 @@ static void check_distribution(struct smd_decoder *decoder, const struct smd_nod
 	}
 	check_version_1(decoder, node, job);
 	if (job->distribution == SMD_AZURE_TENSORFLOW) {
-		refuse_count(decoder, node, "process_count_per_instance",
-			"must not be given for tensorflow, which has one process per worker: "
-			"worker_count is their total");
+		warn_of_count(decoder, node, "process_count_per_instance",
+			"tensorflow has one process per worker, and worker_count is their total");
 	} else if (job->distribution != SMD_AZURE_NO_DISTRIBUTION) {
 		static const char rule[] =
-			"is for tensorflow only: processes are process_count_per_instance for each "
-			"of the resources.instance_count instances";
+			"it is tensorflow's; processes are process_count_per_instance for each of "
+			"the resources.instance_count instances";
 
-		refuse_count(decoder, node, "worker_count", rule);
-		refuse_count(decoder, node, "parameter_server_count", rule);
+		warn_of_count(decoder, node, "worker_count", rule);
+		warn_of_count(decoder, node, "parameter_server_count", rule);
 	}
 }
 
@@ -423,14 +416,20 @@ static char *expand(
 	return smd_azure_command_expand(&command, decoder, line);
 }
 
-static void check(struct smd_decoder *decoder, const struct smd_node *document,
-	const struct smd_azure_job *job)
+static void check(
+	struct smd_decoder *decoder, const struct smd_node *document, struct smd_azure_job *job)
 {
 	const struct smd_node *display_name = smd_node_member(document, "display_name");
 
 	smd_check_display_name(
 		decoder, display_name ? display_name : smd_node_member(document, "name"));
 	check_distribution(decoder, document, job);
+	if (job->distribution == SMD_AZURE_TENSORFLOW) {
+		job->processes = 1;
+	} else {
+		job->worker_count = 0;
+		job->parameter_server_count = 0;
+	}
 }
 
 /* What the document says; the caller frees *line, the shell's, and what is in the job. */

@@ -86,6 +86,17 @@ resources: {instance_count: 2, instance_type: Standard_NC24s_v3}
         self.assertEqual(self.read(run, "logs/workerpool0-0.3.log"), "[0,1,2,3] 3 4\n")
         self.assertEqual(self.read(run, "logs/workerpool1-0.0.log"), "[4,5,6,7] 0 4\n")
 
+    def test_arguments_of_azures_version_1(self):
+        """Its scripts were started by a shell, so $NAME in their arguments is a variable."""
+        spec = self.write_spec([{**bash("echo \"$@\""), "args": [
+            "me", "--local_rank=$LOCAL_RANK", "${RANK}/$WORLD_SIZE", "$NOT_THERE", "$$", "$(NODE_RANK)"]}])
+        run = self.finish(self.start_spec(spec, "--pytorch-configuration=process_count=2,node_count=1"))
+        self.assert_code(run, 0)
+        self.assertEqual(self.read(run, "logs/workerpool0-0.1.log"), "--local_rank=1 1/2 $NOT_THERE $ 0\n")
+        run = self.finish(self.start_spec(spec))
+        self.assertEqual(self.read(run, "logs/workerpool0-0.log"),
+                         "--local_rank=$LOCAL_RANK ${RANK}/$WORLD_SIZE $NOT_THERE $ $(NODE_RANK)\n")
+
     def test_a_foreign_directory_is_left_alone(self):
         spec = self.write_spec([bash("true")])
         folder = os.path.join(os.path.dirname(spec), "job")
