@@ -30,6 +30,7 @@ struct options {
 	const char *listen;
 	int threads;
 	uint64_t memory_limit;
+	uint64_t job_memory_limit;
 	uint64_t bandwidth_mbps;
 	int heartbeat_s;
 	int drain_s;
@@ -137,6 +138,9 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 		{"memory-limit", "SIZE",
 			"memory for chunks in flight (default 4G, at most half of what is free)",
 			smd_option_set_size, &options->memory_limit},
+		{"job-memory-limit", "SIZE",
+			"what of that one job may have for its groups (default seven eighths)",
+			smd_option_set_size, &options->job_memory_limit},
 		{"bandwidth", "RATE",
 			"what the link carries, such as 25gbps: the server's share of chunks "
 			"(default: what the interface says, else 10gbps)",
@@ -414,6 +418,7 @@ static int start_server(
 	}
 	config.bandwidth_mbps = decide_bandwidth(options);
 	config.memory_bytes = memory;
+	config.job_memory_bytes = options->job_memory_limit;
 	smd_log(SMD_LOG_INFO, "server",
 		"memory: at most %.0f MiB, %u threads with %zu buffers of %u KiB each",
 		(double)memory / (1 << 20), config.shards,

@@ -63,7 +63,9 @@ void smd_server_comm_free(struct smd_server_comm *comm)
 {
 	comm_free_slots(comm);
 	free(comm->members);
-	free(comm->job);
+	if (comm->job) {
+		smd_job_give(comm->job);
+	}
 	free(comm->name);
 	free(comm);
 }
@@ -96,7 +98,7 @@ int smd_server_comm_create(struct smd_comms *comms, const char *name, const char
 	comm->nranks = join->nranks;
 	comm->table_hash = join->table_hash;
 	comm->since_ns = smd_clock_ns();
-	comm->job = strdup(job);
+	comm->job = smd_jobs_take(&comms->jobs, job);
 	comm->name = strdup(name);
 	comm->members = calloc(comm->nranks, sizeof(*comm->members));
 	if (!comm->job || !comm->name || !comm->members) {
@@ -109,16 +111,31 @@ int smd_server_comm_create(struct smd_comms *comms, const char *name, const char
 	return 0;
 }
 
+static int comm_job_has_most(const struct smd_server_comm *comm, struct smd_error *error)
+{
+	return smd_error_set(error, ENOSPC,
+		"group %s: the reduction server's memory has no slot left for %u ranks of this "
+		"job, which has %zu of the %zu buffers of %zu bytes that one may have; give it a "
+		"larger --memory-limit, or a larger --job-memory-limit",
+		comm->name, comm->nranks, comm->job->reserved, comm->resources->job_buffers,
+		comm->resources->pool.buffer_bytes);
+}
+
 /* What the communicator needs once it is complete: its sure slot, and a table of slots. */
 static int comm_reserve(struct smd_server_comm *comm, struct smd_error *error)
 {
 	struct smd_buffer_pool *pool = &comm->resources->pool;
+	size_t most = comm->resources->job_buffers;
+	size_t buffers = comm_buffers(comm, 1);
 
-	if (!smd_buffer_pool_reserve(pool, comm_buffers(comm, 1))) {
+	if (buffers > pool->total - pool->reserved) {
 		return smd_server_comm_no_slot(comm->name, comm->nranks, pool, error);
 	}
+	if (!smd_job_reserve(&comm->comms->jobs, comm->job, pool, buffers, most)) {
+		return comm_job_has_most(comm, error);
+	}
 	if (comm_create_slots(comm, 2 * comm->resources->window)) {
-		smd_buffer_pool_release(pool, comm_buffers(comm, 1));
+		smd_job_release(&comm->comms->jobs, comm->job, pool, buffers);
 		return comm_no_memory(comm->name, error);
 	}
 	comm->window = 1;
@@ -130,7 +147,7 @@ static void comm_retire_if_gone(struct smd_server_comm *comm)
 {
 	if (comm->attached == 0 && comm->busy_slots == 0 && !comm->retired) {
 		comm->retired = true;
-		smd_buffer_pool_release(&comm->resources->pool,
+		smd_job_release(&comm->comms->jobs, comm->job, &comm->resources->pool,
 			comm_buffers(comm, comm->reserved_window) - comm->lent);
 		comm->comms->retire(comm->comms->owner, comm);
 	}
@@ -138,23 +155,29 @@ static void comm_retire_if_gone(struct smd_server_comm *comm)
 
 /* ---- credits ---- */
 
-/* More window while the shard has plenty, back to one slot when it runs short. */
+/* More window while the shard has plenty, back to one slot when it runs short, or the job has more
+ * than its share where there are others. */
 static void comm_adjust_window(struct smd_server_comm *comm)
 {
 	struct smd_buffer_pool *pool = &comm->resources->pool;
+	struct smd_jobs *jobs = &comm->comms->jobs;
 	unsigned most = comm->resources->window;
 	size_t spare = pool->total - pool->reserved;
+	size_t share = smd_jobs_share(jobs, pool);
+	bool enough =
+		spare >= pool->total / 8 && (jobs->working == 1 || comm->job->reserved <= share);
 
 	if (comm->reserved_window < most) {
 		size_t more = comm_buffers(comm, most - comm->reserved_window);
 
-		if (spare >= more + pool->total / 4 && smd_buffer_pool_reserve(pool, more)) {
+		if (spare >= more + pool->total / 4 &&
+			smd_job_reserve(jobs, comm->job, pool, more, share)) {
 			comm->reserved_window = most;
 		}
 	}
-	if (comm->window < comm->reserved_window && spare >= pool->total / 8) {
+	if (comm->window < comm->reserved_window && enough) {
 		comm->window = comm->reserved_window;
-	} else if (comm->window > 1 && spare < pool->total / 8) {
+	} else if (comm->window > 1 && !enough) {
 		comm->window = 1;
 		comm->shrink_at = comm->limit;
 	}
@@ -186,7 +209,7 @@ void smd_server_comm_slot_freed(struct smd_server_comm *comm)
 {
 	if (comm->window < comm->reserved_window && comm->done >= comm->shrink_at &&
 		comm->busy_slots <= comm->window) {
-		smd_buffer_pool_release(&comm->resources->pool,
+		smd_job_release(&comm->comms->jobs, comm->job, &comm->resources->pool,
 			comm_buffers(comm, comm->reserved_window - comm->window));
 		comm->reserved_window = comm->window;
 	}
@@ -240,6 +263,10 @@ static void comm_detach(struct smd_member *member)
 
 	comm->members[member->rank] = NULL;
 	comm->attached--;
+	if (--member->peer->in_groups == 0) {
+		member->peer->idle_since_ns = smd_clock_ns();
+		comm->job->lanes--;
+	}
 	comm->lent += smd_member_count_buffers(member);
 	member->comm = NULL;
 }

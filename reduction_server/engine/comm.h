@@ -22,6 +22,7 @@
 
 #include "reduction_server/base/log.h"
 #include "reduction_server/engine/buffer_pool.h"
+#include "reduction_server/engine/job.h"
 #include "reduction_server/engine/slot.h"
 #include "reduction_server/wire/message.h"
 
@@ -54,9 +55,9 @@ struct smd_server_comm {
 	struct smd_comms *comms;         /* that it is one of */
 	struct smd_resources *resources; /* the shard's */
 	enum smd_server_comm_state state;
-	char *job;   /* with `group`, which communicator it is */
-	char *group; /* points into `name` */
-	char *name;  /* "job/group", for messages: no key, since either may have a slash */
+	struct smd_server_job *job; /* its name is, with `group`, which communicator this is */
+	char *group;                /* points into `name` */
+	char *name; /* "job/group", for messages: no key, since either may have a slash */
 	unsigned nranks;
 	uint64_t table_hash;
 	uint16_t epoch;
@@ -85,6 +86,7 @@ struct smd_server_comm {
 struct smd_comms {
 	TAILQ_HEAD(smd_server_comm_list, smd_server_comm) list;
 	struct smd_resources *resources;
+	struct smd_jobs jobs;
 	bool draining; /* none is formed any more */
 	/* It has no members and no busy slots any longer: takes it off the list, to be freed when
 	 * no caller looks at it any more. */

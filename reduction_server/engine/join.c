@@ -13,14 +13,25 @@ static int join_may_form(const struct smd_comms *comms, const char *name,
 	const struct smd_member *member, unsigned nranks, struct smd_error *error)
 {
 	const struct smd_buffer_pool *pool = &comms->resources->pool;
+	const struct smd_server_job *job = smd_jobs_find(&comms->jobs, member->peer->hello.job);
 	const struct smd_server_comm *comm;
+	unsigned forming_of_job = 0;
 	unsigned forming = 0;
 
 	if (nranks + 1u > pool->total) {
 		return smd_server_comm_no_slot(name, nranks, pool, error);
 	}
 	TAILQ_FOREACH (comm, &comms->list, link) {
-		forming += comm->state == SMD_SERVER_COMM_FORMING;
+		if (comm->state == SMD_SERVER_COMM_FORMING) {
+			forming++;
+			forming_of_job += comm->job == job;
+		}
+	}
+	if (forming_of_job >= SMD_FORMING_JOB_MAX) {
+		return smd_error_set(error, EAGAIN,
+			"group %s: at most %d groups of a job may form at once on a shard of the "
+			"reduction server",
+			name, SMD_FORMING_JOB_MAX);
 	}
 	if (forming >= SMD_FORMING_SHARD_MAX) {
 		return smd_error_set(error, EAGAIN,
@@ -33,6 +44,22 @@ static int join_may_form(const struct smd_comms *comms, const char *name,
 			"group %s: at most %d groups of a process may form at once, got one more "
 			"from %s",
 			name, SMD_FORMING_LANE_MAX, smd_peer_replica(member));
+	}
+	return 0;
+}
+
+/* A lane that is in no group may be ended where they are many, so a job may not have all the others
+ * that there can be. */
+static int join_may_keep_lane(const struct smd_comms *comms, const char *name,
+	const struct smd_member *member, struct smd_error *error)
+{
+	const struct smd_server_job *job = smd_jobs_find(&comms->jobs, member->peer->hello.job);
+
+	if (job && member->peer->in_groups == 0 && job->lanes >= comms->resources->job_lanes) {
+		return smd_error_set(error, EMFILE,
+			"group %s: a job may have at most %u connections in groups on a shard of "
+			"the reduction server, got one more from %s",
+			name, comms->resources->job_lanes, smd_peer_replica(member));
 	}
 	return 0;
 }
@@ -58,7 +85,7 @@ static const char *join_hint(const char *job)
 
 static bool join_names(const struct smd_server_comm *comm, const char *job, const char *group)
 {
-	return strcmp(comm->job, job) == 0 && strcmp(comm->group, group) == 0;
+	return strcmp(comm->job->name, job) == 0 && strcmp(comm->group, group) == 0;
 }
 
 /*
@@ -72,11 +99,11 @@ static int join_twice(
 	int ret = smd_error_set(error, EEXIST,
 		"group %.120s: rank %u may join once, got it from %.120s and again from %.120s%s",
 		comm->name, member->rank, smd_peer_replica(comm->members[member->rank]),
-		smd_peer_replica(member), join_hint(comm->job));
+		smd_peer_replica(member), join_hint(comm->job->name));
 
 	if (comm->state == SMD_SERVER_COMM_FORMING) {
 		smd_server_comm_abort(comm, -ret, error->text);
-	} else if (comm->job[0] == '\0' && !comm->told_twice) {
+	} else if (comm->job->name[0] == '\0' && !comm->told_twice) {
 		comm->told_twice = true;
 		smd_server_comm_tell(comm, NULL, SMD_LOG_DEBUG, error->text);
 	}
@@ -116,13 +143,14 @@ static int join_agree(struct smd_server_comm *comm, const struct smd_member *mem
 			"group %.120s: all ranks must agree on their number, got %u from rank %u "
 			"(%.100s) and %u from rank %u (%.100s)%s",
 			comm->name, comm->nranks, there->rank, smd_peer_replica(there),
-			join->nranks, member->rank, smd_peer_replica(member), join_hint(comm->job));
+			join->nranks, member->rank, smd_peer_replica(member),
+			join_hint(comm->job->name));
 	} else if (there && join->table_hash != comm->table_hash) {
 		ret = smd_error_set(error, EINVAL,
 			"group %.120s: all ranks must have the same reduction servers in the same "
 			"order, but rank %u (%.100s) and rank %u (%.100s) differ%s",
 			comm->name, there->rank, smd_peer_replica(there), member->rank,
-			smd_peer_replica(member), join_hint(comm->job));
+			smd_peer_replica(member), join_hint(comm->job->name));
 	}
 	if (ret) {
 		smd_server_comm_abort(comm, -ret, error->text);
@@ -146,6 +174,10 @@ int smd_server_comm_join(struct smd_comms *comms, struct smd_member *member, con
 		return smd_error_set(error, EINVAL, "group %s: rank must be below %u, got %u", name,
 			join->nranks, member->rank);
 	}
+	ret = join_may_keep_lane(comms, name, member, error);
+	if (ret) {
+		return ret;
+	}
 	ret = join_find(comms, job, join->group, member, &comm, error);
 	if (ret == 0 && comm) {
 		ret = join_agree(comm, member, join, error);
@@ -158,6 +190,7 @@ int smd_server_comm_join(struct smd_comms *comms, struct smd_member *member, con
 	}
 	comm->members[member->rank] = member;
 	comm->attached++;
+	comm->job->lanes += member->peer->in_groups++ == 0;
 	member->comm = comm;
 	if (comm->attached == comm->nranks) {
 		smd_server_comm_activate(comm);

@@ -7,7 +7,8 @@
 #include "reduction_server/engine/comm.h"
 
 #define SMD_FORMING_LANE_MAX  64   /* communicators that form at once on a lane */
-#define SMD_FORMING_SHARD_MAX 4096 /* and on a shard */
+#define SMD_FORMING_SHARD_MAX 4096 /* and on a shard, */
+#define SMD_FORMING_JOB_MAX   SMD_JOB_MOST(SMD_FORMING_SHARD_MAX) /* so many of them of one job */
 
 /*
  * Lets the member join. Returns 0, also when the communicator was told ABORT because of what the

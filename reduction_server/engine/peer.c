@@ -107,16 +107,12 @@ static struct smd_member *peer_add(
 	member->number = frame->comm;
 	member->rank = frame->rank;
 	peer->members[index] = member;
-	peer->attached++;
 	return member;
 }
 
 static void peer_remove(struct smd_peer *peer, struct smd_member *member)
 {
 	peer->members[SMD_COMM_INDEX(member->number)] = NULL;
-	if (--peer->attached == 0) {
-		peer->idle_since_ns = smd_clock_ns();
-	}
 	smd_member_free_buffers(member, false);
 	free(member);
 }
@@ -336,7 +332,7 @@ void smd_peers_make_room(struct smd_shard *shard)
 	unsigned idle = 0;
 
 	TAILQ_FOREACH (peer, &shard->peers, link) {
-		if (peer->attached == 0) {
+		if (peer->in_groups == 0) {
 			idle++;
 			eldest = eldest && eldest->idle_since_ns <= peer->idle_since_ns ? eldest
 											: peer;
@@ -352,7 +348,7 @@ void smd_peer_check_alive(struct smd_peer *peer, uint64_t now_ns)
 	unsigned limit_s = peer->shard->config.heartbeat_s;
 	char reason[64];
 
-	if (peer->attached == 0 && now_ns > peer->idle_since_ns &&
+	if (peer->in_groups == 0 && now_ns > peer->idle_since_ns &&
 		now_ns - peer->idle_since_ns > peer->shard->config.idle_s * SMD_SECOND_NS) {
 		peer_end_idle(peer);
 		return;

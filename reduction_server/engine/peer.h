@@ -19,8 +19,8 @@ struct smd_peer {
 	struct smd_heartbeat heartbeat;
 	struct smd_member **members; /* by SMD_COMM_INDEX(number) */
 	uint32_t nmembers;           /* size of the table */
-	uint32_t attached;           /* members in it */
-	uint64_t idle_since_ns;      /* when it had its last member, where it has none */
+	uint32_t in_groups;          /* members that are in communicators */
+	uint64_t idle_since_ns;      /* since when there are none, where there are none */
 	bool told;                   /* while it is closed: it can still be told why */
 	/* The frame that is being received: */
 	struct smd_member *rx_member;

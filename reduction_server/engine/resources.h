@@ -16,6 +16,8 @@ struct smd_resources {
 	struct smd_buffer_pool pool;
 	uint32_t chunk_bytes; /* largest chunk */
 	unsigned window;      /* slots that a communicator gets while there are enough */
+	size_t job_buffers;   /* that one job may be promised */
+	unsigned job_lanes;   /* that one job may have in groups */
 	unsigned late_s;      /* a rank that the others wait for so long is named */
 	unsigned forming_s;   /* a communicator that is not complete by then is over */
 	unsigned busy_slots;  /* of all communicators */

@@ -15,7 +15,7 @@
 #include "reduction_server/base/log_limit.h"
 #include "reduction_server/transport/lane_key.h"
 
-#define IDLE_LANES_LEAST 64
+#define LANES_LEAST 96
 
 struct smd_server {
 	struct event_base *base;
@@ -126,8 +126,8 @@ static void server_on_ended(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
-/* As many descriptors as are allowed; a quarter of them is kept for lanes that are in groups. */
-static unsigned server_idle_lanes(unsigned shards)
+/* As many lanes as each shard has descriptors for, where as many are taken as are allowed. */
+static unsigned server_lanes(unsigned shards)
 {
 	struct rlimit files;
 	rlim_t lanes = 0;
@@ -135,9 +135,9 @@ static unsigned server_idle_lanes(unsigned shards)
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
 		files.rlim_cur = files.rlim_max;
 		(void)setrlimit(RLIMIT_NOFILE, &files);
-		lanes = files.rlim_cur / 4 * 3 / shards;
+		lanes = files.rlim_cur / shards;
 	}
-	return lanes < IDLE_LANES_LEAST ? IDLE_LANES_LEAST : lanes > UINT_MAX ? UINT_MAX : lanes;
+	return lanes < LANES_LEAST ? LANES_LEAST : lanes > UINT_MAX ? UINT_MAX : (unsigned)lanes;
 }
 
 static int server_start_shards(
@@ -145,6 +145,7 @@ static int server_start_shards(
 {
 	uint32_t bandwidth =
 		config->bandwidth_mbps ? config->bandwidth_mbps : SMD_BANDWIDTH_DEFAULT_MBPS;
+	unsigned lanes = server_lanes(config->shards);
 	struct smd_shard_config shard = {
 		.welcome =
 			{
@@ -155,6 +156,7 @@ static int server_start_shards(
 					bandwidth < config->shards ? 1 : bandwidth / config->shards,
 			},
 		.memory_bytes = config->memory_bytes / config->shards,
+		.job_memory_bytes = config->job_memory_bytes / config->shards,
 		.window = config->window ? config->window : SMD_WINDOW_DEFAULT,
 		.late_s = config->late_s ? config->late_s : SMD_LATE_DEFAULT_S,
 		.forming_s = config->forming_s ? config->forming_s : SMD_FORMING_DEFAULT_S,
@@ -162,8 +164,9 @@ static int server_start_shards(
 			config->heartbeat_s ? config->heartbeat_s : SMD_HEARTBEAT_LIMIT_DEFAULT_S,
 		.idle_s = config->idle_s ? config->idle_s : SMD_IDLE_DEFAULT_S,
 		.drain_s = config->drain_s ? config->drain_s : SMD_DRAIN_DEFAULT_S,
-		.idle_lanes =
-			config->idle_lanes ? config->idle_lanes : server_idle_lanes(config->shards),
+		/* A quarter is kept for lanes that are in groups. */
+		.idle_lanes = config->idle_lanes ? config->idle_lanes : lanes / 4 * 3,
+		.job_lanes = config->job_lanes ? config->job_lanes : SMD_JOB_MOST(lanes),
 		.greeting_s = server->greeter.patience_s,
 		.token = server->token,
 		.on_ended = server_shard_ended,

@@ -29,8 +29,10 @@ struct smd_server_config {
 	const char *listen;                                         /* "host:port" */
 	unsigned shards;         /* threads: 1 to SMD_SHARDS_MAX */
 	size_t memory_bytes;     /* of all slot pools together */
+	size_t job_memory_bytes; /* of it, what one job may have; 0: SMD_JOB_MOST() */
 	uint32_t chunk_bytes;    /* largest chunk; 0: SMD_CHUNK_DEFAULT */
 	uint32_t bandwidth_mbps; /* of the server; 0: SMD_BANDWIDTH_DEFAULT_MBPS */
+	unsigned job_lanes;      /* of a job, in groups, on a shard; 0: SMD_JOB_MOST() */
 	unsigned window;         /* 0: SMD_WINDOW_DEFAULT */
 	unsigned late_s;         /* 0: SMD_LATE_DEFAULT_S */
 	unsigned forming_s;      /* 0: SMD_FORMING_DEFAULT_S */

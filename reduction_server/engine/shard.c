@@ -333,6 +333,7 @@ int smd_shard_start(
 	shard->resources.window = config->window;
 	shard->resources.late_s = config->late_s;
 	shard->resources.forming_s = config->forming_s;
+	shard->resources.job_lanes = config->job_lanes;
 	TAILQ_INIT(&shard->comms.list);
 	shard->comms.resources = &shard->resources;
 	shard->comms.retire = shard_retire;
@@ -347,6 +348,11 @@ int smd_shard_start(
 			config->memory_bytes);
 		goto free_shard;
 	}
+	shard->resources.job_buffers =
+		config->job_memory_bytes
+			? config->job_memory_bytes /
+				  SMD_BUFFER_POOL_STRIDE(config->welcome.chunk_bytes)
+			: SMD_JOB_MOST(shard->resources.pool.total);
 	ret = -ENOMEM;
 	shard->sink = malloc(SMD_CHUNK_LIMIT);
 	if (!shard->sink || shard_create_events(shard)) {

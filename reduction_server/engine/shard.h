@@ -24,6 +24,8 @@ struct smd_shard_config {
 	struct smd_welcome
 		welcome; /* what workers are told: server id, shard, shards, chunk size, weight */
 	size_t memory_bytes;           /* of the slot pool */
+	size_t job_memory_bytes;       /* of it, what one job may have; 0: SMD_JOB_MOST() */
+	unsigned job_lanes;            /* lanes of one job that may be in groups */
 	unsigned window;               /* slots that a communicator gets while there are enough */
 	unsigned late_s;               /* a rank that the others wait for so long is named */
 	unsigned forming_s;            /* a communicator that is not complete by then is over */

@@ -14,7 +14,7 @@
 #include "reduction_server/base/forks.h"
 #include "reduction_server/base/log.h"
 
-#define SETTLE_US 100000
+#define SETTLE_US 200000 /* the kernel takes time to end a process with much memory */
 
 /* ---- the last error of each thread ---- */
 

@@ -148,8 +148,11 @@ static void few_groups_form_at_once_on_a_lane(void **state)
 
 static void few_groups_form_at_once_on_a_shard(void **state)
 {
-	enum { LANES = SMD_FORMING_SHARD_MAX / SMD_FORMING_LANE_MAX };
-	static struct raw raws[LANES + 1];
+	enum {
+		LANES = SMD_FORMING_SHARD_MAX / SMD_FORMING_LANE_MAX,
+		OF_ONE = SMD_FORMING_JOB_MAX / SMD_FORMING_LANE_MAX
+	};
+	static struct raw raws[LANES + 2];
 	struct pool pool;
 	char name[32];
 
@@ -157,19 +160,27 @@ static void few_groups_form_at_once_on_a_shard(void **state)
 	pool_start(&pool, "tcp", 1, &small);
 	for (unsigned i = 0; i < LANES; i++) {
 		raw_open(&raws[i], &pool, 0);
-		raw_greet(&raws[i], "one-of-many");
+		raw_greet_job(&raws[i], "one-of-many", i < OF_ONE ? "raw" : "other");
 		for (unsigned k = 0; k < SMD_FORMING_LANE_MAX; k++) {
 			snprintf(name, sizeof(name), "half-%u-%u", i, k);
 			raw_join(&raws[i], k, name, 2, 0);
 		}
 		await_server(&raws[i]);
+		if (i == OF_ONE - 1) { /* the others can still */
+			raw_open(&raws[LANES + 1], &pool, 0);
+			raw_greet(&raws[LANES + 1], "greedy");
+			raw_join(&raws[LANES + 1], 0, "one-more", 2, 0);
+			raw_expect_text(&raws[LANES + 1], SMD_FRAME_ABORT,
+				"group raw/one-more: at most 3584 groups of a job may form at once "
+				"on a shard");
+		}
 	}
 	raw_open(&raws[LANES], &pool, 0);
-	raw_greet(&raws[LANES], "last");
+	raw_greet_job(&raws[LANES], "last", "third");
 	raw_join(&raws[LANES], 0, "one-more", 2, 0);
 	raw_expect_text(&raws[LANES], SMD_FRAME_ABORT,
-		"group raw/one-more: at most 4096 groups may form at once on a shard");
-	for (unsigned i = 0; i <= LANES; i++) {
+		"group third/one-more: at most 4096 groups may form at once on a shard");
+	for (unsigned i = 0; i <= LANES + 1; i++) {
 		raw_close(&raws[i]);
 	}
 	pool_stop(&pool);

@@ -40,6 +40,7 @@ static const struct smd_transport_ops keeping_transport = {.name = "keeping", .s
 struct bench {
 	struct smd_resources resources;
 	struct smd_comms comms;
+	struct smd_server_job *job;
 	struct smd_server_comm comm;
 	struct smd_slot slot;
 	struct smd_member members[RANKS];
@@ -70,8 +71,13 @@ static int set_up(void **state)
 		return -1;
 	}
 	bench->resources.window = 1;
+	bench->job = smd_jobs_take(&bench->comms.jobs, "slot");
+	if (!bench->job) {
+		return -1;
+	}
 	bench->comm = (struct smd_server_comm){
 		.comms = &bench->comms,
+		.job = bench->job,
 		.resources = &bench->resources,
 		.state = SMD_SERVER_COMM_ACTIVE,
 		.nranks = RANKS,
@@ -110,6 +116,7 @@ static int tear_down(void **state)
 	struct bench *bench = *state;
 
 	smd_buffer_pool_destroy(&bench->resources.pool);
+	smd_job_give(bench->job);
 	free(bench);
 	return 0;
 }
