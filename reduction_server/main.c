@@ -47,6 +47,7 @@ struct options {
 struct program {
 	struct event_base *base;
 	struct smd_server *server;
+	struct smd_tokens tokens;
 	const struct smd_user *user; /* who it becomes */
 	FILE *notify;                /* --ready-fd, or NULL */
 	int asked;                   /* how often it was asked to end */
@@ -153,7 +154,9 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 			"it ends (default 25)",
 			set_drain, &options->drain_s},
 		{"transport", "NAME", transport_help, set_transport, &options->transport},
-		{"token-file", "FILE", "only workers with the token in this file are let in",
+		{"token-file", "FILE",
+			"only workers with a token in this file are let in: one for all jobs, or "
+			"lines \"JOB TOKEN\"",
 			smd_option_set_string, &options->token_file},
 		{"tls", NULL,
 			"only workers with SUMMAND_TLS=1 are let in: all that crosses is "
@@ -385,7 +388,6 @@ static void limit_system_calls(const struct options *options, const struct smd_s
 static int start_server(
 	struct program *program, const struct options *options, struct smd_error *error)
 {
-	char token[SMD_TOKEN_MAX + 1];
 	struct smd_server_config config = {
 		.listen = options->listen,
 		.shards = (unsigned)options->threads,
@@ -409,9 +411,9 @@ static int start_server(
 		options->memory_limit, config.shards, SMD_CHUNK_DEFAULT, &memory, error);
 
 	if (ret == 0 && options->token_file) {
-		config.token = token;
+		config.tokens = &program->tokens;
 		config.encrypt = options->tls;
-		ret = smd_token_read("--token-file", options->token_file, token, error);
+		ret = smd_tokens_read("--token-file", options->token_file, &program->tokens, error);
 	}
 	if (ret) {
 		return ret;
@@ -476,6 +478,7 @@ join_server:
 	}
 free_base:
 	smd_loop_free(program.base);
+	smd_tokens_free(&program.tokens);
 	if (program.notify) {
 		fclose(program.notify);
 	}

@@ -271,9 +271,9 @@ static void decode_member(struct smd_decoder *decoder, const struct smd_message 
 		refuse_unknown(decoder, message, node, name);
 		return;
 	}
-	if (name != node->key) {
-		smd_warning_at_name(
-			decoder->diagnostics, node, "should be spelled %s", field->name);
+	if (name != node->key && decoder->respelled++ == 0) {
+		decoder->first_respelled = node;
+		decoder->first_spelling = field->name;
 	}
 	if (seen[field - message->fields]) {
 		smd_error_at_name(decoder->diagnostics, node,
@@ -321,7 +321,21 @@ void smd_decode_message(struct smd_decoder *decoder, const struct smd_message *m
 	check_required(decoder, message, node);
 }
 
-static const struct smd_field *find_row(const struct smd_message *message, const char *name)
+void smd_decode_finish(struct smd_decoder *decoder)
+{
+	size_t others = decoder->respelled - 1;
+
+	if (decoder->respelled == 1) {
+		smd_warning_at_name(decoder->diagnostics, decoder->first_respelled,
+			"should be spelled %s", decoder->first_spelling);
+	} else if (decoder->respelled > 1) {
+		smd_warning_at_name(decoder->diagnostics, decoder->first_respelled,
+			"should be spelled %s, and so should %zu more name%s in snake_case",
+			decoder->first_spelling, others, others == 1 ? "" : "s");
+	}
+}
+
+const struct smd_field *smd_message_row(const struct smd_message *message, const char *name)
 {
 	char camel[NAME_SIZE_MAX];
 	const char *wanted = message->is_snake ? name : camel_case(name, camel);
@@ -367,7 +381,7 @@ int smd_message_respell(const struct smd_message *message, json_t *object)
 		return -ENOMEM;
 	}
 	json_object_foreach (copy, name, value) {
-		const struct smd_field *field = find_row(message, name);
+		const struct smd_field *field = smd_message_row(message, name);
 
 		ret = ret ? ret : field ? respell_value(field, value) : 0;
 		if (!ret && json_object_set(object, field ? field->name : name, value)) {

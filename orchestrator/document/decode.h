@@ -28,6 +28,10 @@ struct smd_decoder {
 	struct smd_diagnostics *diagnostics;
 	int ret;                        /* -ENOMEM once memory ran out */
 	const struct smd_message *root; /* the document's, for hints; or NULL */
+	/* Names in snake_case: how many, and the first of them with its field's name. */
+	size_t respelled;
+	const struct smd_node *first_respelled;
+	const char *first_spelling;
 };
 
 struct smd_field;
@@ -55,6 +59,7 @@ struct smd_field {
 	const char *note;                  /* why the field has no effect here; NULL: it has one */
 	const struct smd_message *message; /* of objects and lists of objects, for hints too */
 	const char *const *values;         /* of enumerations: the values, then NULL */
+	const int *numbers;                /* their numbers in the API; NULL: they have none */
 	const char *form;                  /* of strings: an extended regular expression, or NULL */
 	const char *example;               /* what the form looks like */
 	const char *noun;                  /* of lists: what their elements are called, or NULL */
@@ -64,6 +69,7 @@ struct smd_field {
 	smd_field_decode *like; /* the one whose values it takes */
 	const char *schema;     /* what else holds, or all of it: JSON Schema */
 	json_t *(*describe)(struct smd_schema *schema, const struct smd_field *field);
+	int is_list;    /* of objects, though `decode` is not smd_decode_objects */
 	int is_refused; /* the row only explains why there is no such field */
 };
 
@@ -78,6 +84,12 @@ struct smd_field {
 		.name = (name_), .fields = (rows), .count = sizeof(rows) / sizeof((rows)[0]),      \
 		__VA_ARGS__                                                                        \
 	}
+
+/* The row of a field, however its name is spelled; NULL: there is none. */
+const struct smd_field *smd_message_row(const struct smd_message *message, const char *name);
+
+/* Warns, once, of names in snake_case. */
+void smd_decode_finish(struct smd_decoder *decoder);
 
 /* Spells the message's fields in a JSON object, and those of its parts, in lowerCamelCase. 0 or
  * -ENOMEM. */

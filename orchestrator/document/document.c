@@ -55,6 +55,24 @@ static void append(struct smd_node *parent, struct smd_node *node)
 	parent->last = node;
 }
 
+void smd_node_append(struct smd_node *parent, struct smd_node *child)
+{
+	append(parent, child);
+}
+
+void smd_node_move_children(struct smd_node *to, struct smd_node *from)
+{
+	to->first = from->first;
+	to->last = from->last;
+	to->count = from->count;
+	from->first = NULL;
+	from->last = NULL;
+	from->count = 0;
+	for (struct smd_node *child = to->first; child; child = child->next) {
+		child->parent = to;
+	}
+}
+
 struct smd_node *smd_node_create(struct smd_node *parent, const char *key, enum smd_node_type type,
 	struct smd_source_position at)
 {
@@ -90,26 +108,33 @@ struct smd_node *smd_node_create_string(
 	return node && node->string ? node : NULL;
 }
 
-void smd_node_remove(struct smd_node *node)
+void smd_node_detach(struct smd_node *node)
 {
-	struct smd_node *parent = node ? node->parent : NULL;
+	struct smd_node *parent = node->parent;
 	struct smd_node *before = NULL;
 
-	if (!node) {
+	if (!parent) {
 		return;
 	}
-	if (parent) {
-		for (struct smd_node *child = parent->first; child != node; child = child->next) {
-			before = child;
-		}
-		*(before ? &before->next : &parent->first) = node->next;
-		parent->last = parent->last == node ? before : parent->last;
-		parent->count--;
-		for (struct smd_node *child = node->next; child; child = child->next) {
-			child->index--;
-		}
+	for (struct smd_node *child = parent->first; child != node; child = child->next) {
+		before = child;
 	}
-	smd_node_free(node);
+	*(before ? &before->next : &parent->first) = node->next;
+	parent->last = parent->last == node ? before : parent->last;
+	parent->count--;
+	for (struct smd_node *child = node->next; child; child = child->next) {
+		child->index--;
+	}
+	node->parent = NULL;
+	node->next = NULL;
+}
+
+void smd_node_remove(struct smd_node *node)
+{
+	if (node) {
+		smd_node_detach(node);
+		smd_node_free(node);
+	}
 }
 
 struct smd_node *smd_node_copy(struct smd_node *parent, const struct smd_node *node)
@@ -121,6 +146,12 @@ struct smd_node *smd_node_copy(struct smd_node *parent, const struct smd_node *n
 	}
 	copy->key_at = node->key_at;
 	copy->number = node->number;
+	if (node->written) {
+		copy->written = strdup(node->written);
+		if (!copy->written) {
+			return NULL;
+		}
+	}
 	if (node->string) {
 		copy->string = strdup(node->string);
 		if (!copy->string) {
@@ -155,6 +186,7 @@ static void free_content(struct smd_node *node)
 		child = next;
 	}
 	free(node->string);
+	free(node->written);
 }
 
 void smd_node_free(struct smd_node *node)
@@ -171,6 +203,7 @@ void smd_node_reset(struct smd_node *node, enum smd_node_type type, struct smd_s
 {
 	free_content(node);
 	node->string = NULL;
+	node->written = NULL;
 	node->first = NULL;
 	node->last = NULL;
 	node->count = 0;
@@ -289,6 +322,15 @@ char *smd_node_pointer(const struct smd_node *node)
 }
 
 void smd_node_describe(const struct smd_node *node, char text[SMD_NODE_TEXT_MAX])
+{
+	if (node->written && strlen(node->written) < SMD_NODE_TEXT_MAX) {
+		strcpy(text, node->written);
+	} else {
+		smd_node_value_text(node, text);
+	}
+}
+
+void smd_node_value_text(const struct smd_node *node, char text[SMD_NODE_TEXT_MAX])
 {
 	json_t *json;
 	char *dumped;

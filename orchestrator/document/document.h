@@ -47,6 +47,7 @@ struct smd_node {
 		double real;
 	} number;
 	char *string;            /* of SMD_NODE_STRING */
+	char *written;           /* of numbers: as the file has them, "0x10"; NULL: as usual */
 	struct smd_node *parent; /* NULL: the root */
 	struct smd_node *next;   /* the next member or element of the parent */
 	struct smd_node *first;  /* members or elements, in the file's order */
@@ -84,7 +85,16 @@ struct smd_node *smd_node_create_string(
 /* Makes it an empty node of that type, in its place and with its name. */
 void smd_node_reset(struct smd_node *node, enum smd_node_type type, struct smd_source_position at);
 
-/* Takes the node and all below it out of its parent, and frees it. NULL: does nothing. */
+/* Makes the root `child`, which has no name, the last element of parent. */
+void smd_node_append(struct smd_node *parent, struct smd_node *child);
+
+/* Makes all children of `from` those of `to`, which has none. */
+void smd_node_move_children(struct smd_node *to, struct smd_node *from);
+
+/* Takes the node and all below it out of its parent. */
+void smd_node_detach(struct smd_node *node);
+
+/* The same, and frees it. NULL: does nothing. */
 void smd_node_remove(struct smd_node *node);
 
 /* A copy of the node with all below it, the last of parent's. NULL: out of memory, and what was
@@ -106,8 +116,11 @@ char *smd_node_pointer(const struct smd_node *node);
 
 #define SMD_NODE_TEXT_MAX 80
 
-/* The value as an error message shows it: a scalar as JSON, cut when long; "an array"; "an object".
- */
+/* The value as an error message shows it: a scalar as JSON, a number as the file has it, cut when
+ * long; "an array"; "an object". */
 void smd_node_describe(const struct smd_node *node, char text[SMD_NODE_TEXT_MAX]);
+
+/* The same with a number as its value is usually written: "16" for 0x10. */
+void smd_node_value_text(const struct smd_node *node, char text[SMD_NODE_TEXT_MAX]);
 
 #endif

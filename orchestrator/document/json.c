@@ -165,11 +165,15 @@ static int walk_array(
 static int walk_value(
 	struct walk *walk, struct smd_node *node, json_t *json, struct smd_diagnostics *diagnostics)
 {
+	const char *begin = walk->at;
 	int ret;
 
 	if (!json_is_object(json) && !json_is_array(json)) {
 		skip_scalar(walk);
-		return set_scalar(node, json);
+		if (json_is_number(json)) {
+			node->written = strndup(begin, (size_t)(walk->at - begin));
+		}
+		return json_is_number(json) && !node->written ? -ENOMEM : set_scalar(node, json);
 	}
 	if (smd_node_depth(node) >= SMD_DOCUMENT_DEPTH_MAX) {
 		smd_error_in_text(diagnostics, node->at, "must nest at most %d levels deep",

@@ -83,6 +83,9 @@ static json_t *describe_enum(const struct smd_field *field)
 
 	for (size_t i = 0; values && field->values[i]; i++) {
 		json_array_append_new(values, json_string(field->values[i]));
+		if (field->numbers) {
+			json_array_append_new(values, json_integer(field->numbers[i]));
+		}
 	}
 	return json_pack("{s:o}", "enum", values);
 }

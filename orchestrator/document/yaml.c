@@ -6,6 +6,7 @@
 #include <yaml.h>
 
 #include "orchestrator/document/diagnostics.h"
+#include "orchestrator/document/yaml_anchor.h"
 
 #define YAML_TAG_STRING "tag:yaml.org,2002:str"
 
@@ -16,6 +17,8 @@ struct yaml_builder {
 	struct smd_node *open; /* the innermost array or object that has not ended */
 	char *key;             /* a member's name that waits for its value */
 	struct smd_source_position key_at;
+	char *anchor; /* the name that the next node is given; NULL: none */
+	struct smd_yaml_anchors anchors;
 	int documents;
 	int values;
 };
@@ -70,7 +73,13 @@ static int add_node(struct yaml_builder *builder, enum smd_node_type type,
 		builder->root = node;
 	}
 	*out = node;
-	return 0;
+	return builder->anchor ? smd_yaml_anchor_put(&builder->anchors, builder->anchor, node) : 0;
+}
+
+/* A member's name comes next. */
+static int wants_key(const struct yaml_builder *builder)
+{
+	return builder->open && builder->open->type == SMD_NODE_OBJECT && !builder->key;
 }
 
 static int open_node(
@@ -80,7 +89,7 @@ static int open_node(
 	struct smd_node *node;
 	int ret;
 
-	if (builder->open && builder->open->type == SMD_NODE_OBJECT && !builder->key) {
+	if (wants_key(builder)) {
 		return refuse(builder, at, "a field's name must be a scalar, got a collection");
 	}
 	if (builder->open && smd_node_depth(builder->open) + 1 >= SMD_DOCUMENT_DEPTH_MAX) {
@@ -138,7 +147,12 @@ static int close_node(struct yaml_builder *builder)
 	struct smd_node *node = builder->open;
 
 	builder->open = node->parent;
-	return node->type == SMD_NODE_OBJECT ? check_keys_differ(builder, node) : 0;
+	if (node->type == SMD_NODE_OBJECT) {
+		int ret = check_keys_differ(builder, node);
+
+		return ret ? ret : smd_yaml_merge(&builder->anchors, node);
+	}
+	return 0;
 }
 
 static int is_one_of(const char *text, const char *const *words)
@@ -209,6 +223,10 @@ static int resolve_plain(struct yaml_builder *builder, struct smd_node *node, co
 		node->number.boolean = is_one_of(text, trues);
 	} else if (is_integer(text, &base)) {
 		node->type = SMD_NODE_INTEGER;
+		node->written = strdup(text);
+		if (!node->written) {
+			return -ENOMEM;
+		}
 		errno = 0;
 		node->number.integer = strtoll(base == 10 ? text : text + 2, NULL, base);
 		if (errno == ERANGE) {
@@ -216,6 +234,10 @@ static int resolve_plain(struct yaml_builder *builder, struct smd_node *node, co
 		}
 	} else if (is_real(text)) {
 		node->type = SMD_NODE_REAL;
+		node->written = strdup(text);
+		if (!node->written) {
+			return -ENOMEM;
+		}
 		node->number.real = strtod(text, NULL);
 		if (isinf(node->number.real)) {
 			return refuse(builder, node->at, "a number must fit into a double");
@@ -238,7 +260,10 @@ static int add_scalar(struct yaml_builder *builder, const yaml_event_t *event)
 	if (strlen(text) != event->data.scalar.length) {
 		return refuse(builder, at, "a text must not contain NUL");
 	}
-	if (builder->open && builder->open->type == SMD_NODE_OBJECT && !builder->key) {
+	if (wants_key(builder)) {
+		if (builder->anchor) {
+			return refuse(builder, at, "an anchor must be a value's, not a name's");
+		}
 		builder->key = strdup(text);
 		builder->key_at = at;
 		return builder->key ? 0 : -ENOMEM;
@@ -257,43 +282,72 @@ static int add_scalar(struct yaml_builder *builder, const yaml_event_t *event)
 	return node->string ? 0 : -ENOMEM;
 }
 
-/* An anchor would let a small file stand for a huge one. */
-static int has_anchor(const yaml_event_t *event)
+static const char *anchor_of(const yaml_event_t *event)
 {
 	switch (event->type) {
 	case YAML_SCALAR_EVENT:
-		return event->data.scalar.anchor != NULL;
+		return (const char *)event->data.scalar.anchor;
 	case YAML_SEQUENCE_START_EVENT:
-		return event->data.sequence_start.anchor != NULL;
+		return (const char *)event->data.sequence_start.anchor;
 	case YAML_MAPPING_START_EVENT:
-		return event->data.mapping_start.anchor != NULL;
+		return (const char *)event->data.mapping_start.anchor;
 	default:
-		return event->type == YAML_ALIAS_EVENT;
+		return NULL;
 	}
+}
+
+static int add_alias(struct yaml_builder *builder, const yaml_event_t *event)
+{
+	struct smd_source_position at = position_of(event->start_mark);
+	struct smd_node *node = NULL;
+	int ret;
+
+	if (wants_key(builder)) {
+		return refuse(builder, at, "a field's name must be a scalar, got an alias");
+	}
+	ret = smd_yaml_alias_add(&builder->anchors, (const char *)event->data.alias.anchor,
+		builder->open, builder->key, at, &node);
+	if (node) {
+		node->key_at = builder->key_at;
+	}
+	free(builder->key);
+	builder->key = NULL;
+	return ret;
+}
+
+static int take_node(struct yaml_builder *builder, const yaml_event_t *event)
+{
+	const char *anchor = anchor_of(event);
+	int ret;
+
+	builder->anchor = anchor ? strdup(anchor) : NULL;
+	if (anchor && !builder->anchor) {
+		return -ENOMEM;
+	}
+	ret = event->type == YAML_SCALAR_EVENT          ? add_scalar(builder, event)
+	      : event->type == YAML_MAPPING_START_EVENT ? open_node(builder, SMD_NODE_OBJECT, event)
+							: open_node(builder, SMD_NODE_ARRAY, event);
+	free(builder->anchor);
+	builder->anchor = NULL;
+	return ret;
 }
 
 static int take_event(struct yaml_builder *builder, const yaml_event_t *event)
 {
-	struct smd_source_position at = position_of(event->start_mark);
-
-	if (has_anchor(event)) {
-		return refuse(builder, at, "anchors and aliases must not be used");
-	}
 	switch (event->type) {
 	case YAML_DOCUMENT_START_EVENT:
-		if (builder->documents++ > 0) {
-			return refuse(builder, at, "must be a single YAML document");
-		}
-		return 0;
+		return builder->documents++ > 0 ? refuse(builder, position_of(event->start_mark),
+							  "must be a single YAML document")
+						: 0;
 	case YAML_MAPPING_START_EVENT:
-		return open_node(builder, SMD_NODE_OBJECT, event);
 	case YAML_SEQUENCE_START_EVENT:
-		return open_node(builder, SMD_NODE_ARRAY, event);
+	case YAML_SCALAR_EVENT:
+		return take_node(builder, event);
+	case YAML_ALIAS_EVENT:
+		return add_alias(builder, event);
 	case YAML_MAPPING_END_EVENT:
 	case YAML_SEQUENCE_END_EVENT:
 		return close_node(builder);
-	case YAML_SCALAR_EVENT:
-		return add_scalar(builder, event);
 	default:
 		return 0;
 	}
@@ -380,11 +434,14 @@ int smd_document_parse_yaml(
 	if (!yaml_parser_initialize(&builder.parser)) {
 		return -ENOMEM;
 	}
+	builder.anchors.diagnostics = diagnostics;
+	builder.anchors.values = &builder.values;
 	yaml_parser_set_input_string(&builder.parser, (const unsigned char *)text, length);
 	yaml_parser_set_encoding(&builder.parser, YAML_UTF8_ENCODING);
 	ret = build(&builder, text);
 	yaml_parser_delete(&builder.parser);
 	free(builder.key);
+	smd_yaml_anchors_clear(&builder.anchors);
 	if (ret) {
 		smd_node_free(builder.root);
 		return ret;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "orchestrator/document/settle.h"
 #include "orchestrator/frontend/azureml/azure_flags.h"
 #include "orchestrator/frontend/azureml/azure_job.h"
 #include "orchestrator/frontend/gcloud/gcloud_flags.h"
@@ -126,10 +127,12 @@ int smd_frontend_convert(const struct smd_frontend *table, struct smd_conversion
 	const struct smd_frontend *frontend = smd_frontend_find(table, *document);
 	int ret = refuse_kubernetes(table, conversion->diagnostics, *document);
 
-	if (ret || !frontend || !frontend->convert) {
+	if (ret || !frontend) {
 		return ret;
 	}
-	return frontend->convert(conversion, document);
+	return frontend->convert
+		       ? frontend->convert(conversion, document)
+		       : smd_message_settle(frontend->message, *document, conversion->diagnostics);
 }
 
 int smd_frontend_decode(

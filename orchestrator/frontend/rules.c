@@ -12,6 +12,13 @@ const char *const smd_accelerator_types[] = {"NVIDIA_TESLA_K80", "NVIDIA_TESLA_P
 	"NVIDIA_H200_141GB", "NVIDIA_B200", "NVIDIA_GB200", "NVIDIA_RTX_PRO_6000", "TPU_V2",
 	"TPU_V3", "TPU_V4_POD", "TPU_V5_LITEPOD", SMD_ACCELERATOR_NONE, NULL};
 
+const int smd_accelerator_numbers[] = {
+	1, 2, 3, 4, 5, 8, 9, 11, 13, 14, 15, 16, 17, 18, 6, 7, 10, 12, 0};
+
+_Static_assert(sizeof(smd_accelerator_numbers) / sizeof(int) ==
+		       sizeof(smd_accelerator_types) / sizeof(char *) - 1,
+	"a number for each type");
+
 size_t smd_count_characters(const char *text)
 {
 	size_t count = 0;

@@ -21,6 +21,9 @@
 /* The values of MachineSpec.acceleratorType, then NULL. */
 extern const char *const smd_accelerator_types[];
 
+/* Their numbers in the API. */
+extern const int smd_accelerator_numbers[];
+
 /* Characters of a UTF-8 text, not bytes. */
 size_t smd_count_characters(const char *text);
 

@@ -1,16 +1,46 @@
-/* The job's token, which a worker shows to a server, as a file that both can read holds it. */
+/*
+ * The secrets by which workers and servers of a job know each other, as files hold them.
+ *
+ * A token is 1 to 255 bytes without spaces and control characters. A worker's file holds one. A
+ * server's holds one, which is every job's, or a line "JOB TOKEN" for each job. What memory held a
+ * token is wiped here before it is given back.
+ */
 #ifndef SMD_BASE_TOKEN_H
 #define SMD_BASE_TOKEN_H
 
+#include <stddef.h>
+
 #include "reduction_server/base/error.h"
 
-#define SMD_TOKEN_MAX 255 /* characters */
+#define SMD_TOKEN_MAX     255 /* bytes */
+#define SMD_TOKEN_JOB_MAX 255 /* bytes of a job's name */
+
+struct smd_job_token {
+	char job[SMD_TOKEN_JOB_MAX + 1];
+	char token[SMD_TOKEN_MAX + 1];
+};
+
+struct smd_tokens {
+	char *every; /* the token of every job; NULL: each has its own, or none is needed */
+	size_t njobs;
+	struct smd_job_token *jobs;
+};
 
 /*
- * Reads the token without the line ends behind it. `what` named the file: "--token-file". -errno
- * with a text: of opening the file, or -EINVAL for what is no token.
+ * Reads a worker's token. `what` named the file: "SUMMAND_TOKEN_FILE". -errno with a text: of
+ * opening the file, -EACCES for one that others may use, or -EINVAL for what is no token.
  */
 int smd_token_read(
 	const char *what, const char *path, char token[SMD_TOKEN_MAX + 1], struct smd_error *error);
+
+/* Reads a server's tokens, to be freed. Errors as above; *out is then empty. */
+int smd_tokens_read(
+	const char *what, const char *path, struct smd_tokens *out, struct smd_error *error);
+
+/* What the job's workers must have; NULL: nothing that they have is right. */
+const char *smd_tokens_find(const struct smd_tokens *tokens, const char *job);
+
+/* Wipes them. The struct is empty afterwards. */
+void smd_tokens_free(struct smd_tokens *tokens);
 
 #endif

@@ -62,7 +62,9 @@ static int greeting_refuse(struct smd_greeting *greeting, const char *text)
 static int greeting_check(
 	const struct smd_greeter *greeter, const struct smd_hello *hello, struct smd_error *text)
 {
-	if (greeter->token && strcmp(greeter->token, hello->token) != 0) {
+	const char *token = greeter->tokens ? smd_tokens_find(greeter->tokens, hello->job) : NULL;
+
+	if (greeter->tokens && (!token || strcmp(token, hello->token) != 0)) {
 		return smd_error_set(
 			text, EACCES, "%s: the job's token is not this server's", hello->replica);
 	}

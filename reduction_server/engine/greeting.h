@@ -18,11 +18,11 @@ struct event_base;
 
 struct smd_greeter {
 	struct event_base *base;
-	const char *name;    /* "shard 0", for messages */
-	const char *token;   /* what HELLO must carry; NULL: anything */
-	unsigned nshards;    /* that there are */
-	int shard;           /* whose loop this is; SMD_SHARD_UNKNOWN: none's */
-	unsigned patience_s; /* a lane that has not said HELLO by then is closed */
+	const char *name;                /* "shard 0", for messages */
+	const struct smd_tokens *tokens; /* what workers must have; NULL: nothing */
+	unsigned nshards;                /* that there are */
+	int shard;                       /* whose loop this is; SMD_SHARD_UNKNOWN: none's */
+	unsigned patience_s;             /* a lane that has not said HELLO by then is closed */
 	/* Takes the lane, detached, from inside its on_frame(); on -errno it is closed. */
 	int (*on_hello)(void *owner, struct smd_lane *lane, const struct smd_hello *hello);
 	void *owner;

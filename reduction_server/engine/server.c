@@ -30,7 +30,7 @@ struct smd_server {
 	void (*on_ended)(void *owner);
 	void *owner;
 	char address[128];
-	char *token;
+	const struct smd_tokens *tokens;
 	bool encrypt;
 	struct smd_lane_keys keys;
 	unsigned nshards;
@@ -83,9 +83,10 @@ static bool server_find_key(
 {
 	const struct smd_server *server = owner;
 	const char *job = smd_lane_key_job(identity);
+	const char *token = job ? smd_tokens_find(server->tokens, job) : NULL;
 	struct smd_lane_key key;
 
-	if (!job || smd_lane_key_derive(&key, job, server->token)) {
+	if (!token || smd_lane_key_derive(&key, job, token)) {
 		return false;
 	}
 	memcpy(secret, key.secret, sizeof(key.secret));
@@ -98,9 +99,9 @@ static int server_encrypt(
 	if (!server->encrypt) {
 		return 0;
 	}
-	if (!server->token || !smd_transport_can_encrypt(listener->ops)) {
+	if (!server->tokens || !smd_transport_can_encrypt(listener->ops)) {
 		return smd_error_set(error, EINVAL, "server: %s cannot encrypt lanes%s",
-			listener->ops->name, server->token ? "" : " without a token");
+			listener->ops->name, server->tokens ? "" : " without a token");
 	}
 	return smd_listener_encrypt(listener, &server->keys, error);
 }
@@ -168,7 +169,7 @@ static int server_start_shards(
 		.idle_lanes = config->idle_lanes ? config->idle_lanes : lanes / 4 * 3,
 		.job_lanes = config->job_lanes ? config->job_lanes : SMD_JOB_MOST(lanes),
 		.greeting_s = server->greeter.patience_s,
-		.token = server->token,
+		.tokens = config->tokens,
 		.on_ended = server_shard_ended,
 		.owner = server,
 	};
@@ -293,20 +294,20 @@ int smd_server_start(struct event_base *base, const struct smd_server_config *co
 	server->base = base;
 	server->on_ended = config->on_ended;
 	server->owner = config->owner;
-	server->token = config->token ? strdup(config->token) : NULL;
+	server->tokens = config->tokens;
 	server->encrypt = config->encrypt;
 	server->keys = (struct smd_lane_keys){.find = server_find_key, .owner = server};
 	server->greeter = (struct smd_greeter){
 		.base = base,
 		.name = "server",
-		.token = server->token,
+		.tokens = config->tokens,
 		.nshards = config->shards,
 		.shard = SMD_SHARD_UNKNOWN,
 		.patience_s = config->greeting_s ? config->greeting_s : SMD_GREETING_DEFAULT_S,
 		.on_hello = server_on_hello,
 		.owner = server,
 	};
-	if ((config->token && !server->token) || server_create_events(server, base)) {
+	if (server_create_events(server, base)) {
 		smd_error_set(error, ENOMEM, "server: out of memory");
 		goto free_events;
 	}
@@ -329,7 +330,6 @@ stop_listening:
 	server_stop_shards(server);
 free_events:
 	server_free_events(server);
-	free(server->token);
 	free(server);
 	return ret;
 }
@@ -373,6 +373,5 @@ void smd_server_free(struct smd_server *server)
 		smd_shard_free(server->shards[i]);
 	}
 	server_free_events(server);
-	free(server->token);
 	free(server);
 }

@@ -42,8 +42,9 @@ struct smd_server_config {
 	unsigned idle_lanes;     /* 0: three quarters of the descriptors */
 	unsigned greeting_s;     /* a lane that has not said HELLO by then is closed; 0:
 				    SMD_GREETING_DEFAULT_S */
-	const char *token;       /* what HELLO must carry; NULL: anything */
-	bool encrypt;            /* lanes, by keys of the token; all transports can */
+	/* What workers must have, as long as the server lives; NULL: nothing. */
+	const struct smd_tokens *tokens;
+	bool encrypt;            /* lanes, by keys of the tokens; all transports can */
 	/*
 	 * When it listens over all transports that need no device, before it opens a device or
 	 * starts a thread: to give up what only that needed. Or NULL.

@@ -362,7 +362,7 @@ int smd_shard_start(
 	shard->greeter = (struct smd_greeter){
 		.base = shard->base,
 		.name = shard->name,
-		.token = config->token,
+		.tokens = config->tokens,
 		.nshards = config->welcome.shards,
 		.shard = (int)config->welcome.shard,
 		.patience_s = config->greeting_s,

@@ -34,7 +34,7 @@ struct smd_shard_config {
 	unsigned idle_lanes;           /* and sooner where there are so many of them */
 	unsigned drain_s;              /* communicators have so long to end when it drains */
 	unsigned greeting_s;           /* and one that does not say HELLO for so long */
-	const char *token;             /* what HELLO must carry; NULL: anything */
+	const struct smd_tokens *tokens; /* what workers must have; NULL: nothing */
 	void (*on_ended)(void *owner); /* called on the shard's thread, as the last thing it does */
 	void *owner;
 };

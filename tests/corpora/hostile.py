@@ -76,6 +76,16 @@ def test_sizes():
     refused("nest.yaml", "[" * 10000000, "must nest at most 100 levels deep")
     refused("maps.yaml", "\n".join(" " * i + "a:" for i in range(2000)), "must nest at most 100 levels deep")
     refused("name.json", json.dumps({"displayName": "x" * 10000000, "jobSpec": {}}), "must have at most 128 characters, got 10000000")
+    laughs = "a0: &a0 [x]\n" + "".join(
+        f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 12))
+    refused("laughs.yaml", laughs, many[:-7] + " values, those that aliases stand for included", most=3000)
+    refused("merges.yaml", "a: &a {" + ", ".join(f"k{i}: 1" for i in range(30000)) + "}\n" + "".join(
+        f"b{i}: {{<<: *a}}\n" for i in range(5)), "those that aliases stand for included", most=3000)
+    refused("texts.yaml", f"a: &a {'x' * (1 << 20)}\nb: [{', '.join(['*a'] * 1000)}]\n",
+            "aliases must stand for at most 64 MiB of text", most=3000)
+    refused("anchors.yaml", "".join(f"a{i}: &a{i} 1\n" for i in range(2000)), "must have at most 1000 anchors")
+    deep = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}]\n" for i in range(1, 200))
+    refused("deep.yaml", deep, "must nest at most 100 levels deep", most=3000)
     refused("long.json", " " * (100 << 20), "must be at most 64 MiB long")
     refused("open.json", '{"a": "' + "x" * 10000000, "must be JSON")
     refused("nul.yaml", b"a: " + b"\0" * 1000000, "must be YAML")

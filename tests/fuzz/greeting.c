@@ -45,10 +45,12 @@ static void give(struct smd_greeter *greeter, const uint8_t *bytes, size_t lengt
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
 	static struct event_base *base;
+	static char token[] = "token";
+	static const struct smd_tokens tokens = {.every = token};
 	unsigned taken = 0;
 	struct smd_greeter greeter = {
 		.name = "server",
-		.token = "token",
+		.tokens = &tokens,
 		.nshards = SHARDS,
 		.shard = SMD_SHARD_UNKNOWN,
 		.patience_s = 10,

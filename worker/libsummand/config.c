@@ -248,15 +248,11 @@ static int read_job(const char *option, struct smd_config *config, struct smd_er
 static int read_token(struct smd_config *config, struct smd_error *error)
 {
 	const char *path = getenv("SUMMAND_TOKEN_FILE");
-	char token[SMD_TOKEN_MAX + 1];
 
 	if (!path) {
 		return 0;
 	}
-	if (smd_token_read("SUMMAND_TOKEN_FILE", path, token, error)) {
-		return -EINVAL;
-	}
-	return copy_name(config->token, "SUMMAND_TOKEN_FILE", token, error);
+	return smd_token_read("SUMMAND_TOKEN_FILE", path, config->token, error) ? -EINVAL : 0;
 }
 
 static int read_transport(const char *name, struct smd_config *config, struct smd_error *error)
@@ -396,4 +392,5 @@ void smd_config_free(struct smd_config *config)
 		free(config->servers[i]);
 	}
 	config->nservers = 0;
+	explicit_bzero(config->token, sizeof(config->token));
 }

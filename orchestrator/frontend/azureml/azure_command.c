@@ -100,7 +100,7 @@ static void write_literal(struct command_expansion *expansion, const struct smd_
 		break;
 	case SMD_NODE_INTEGER:
 	case SMD_NODE_REAL:
-		smd_node_describe(value, text);
+		smd_node_value_text(value, text);
 		fputs(text, expansion->out);
 		break;
 	case SMD_NODE_NULL:

@@ -90,7 +90,7 @@ static void decode_variables(struct smd_decoder *decoder, const struct smd_field
 			smd_error_at_name(decoder->diagnostics, child,
 				"a variable's name must be " SMD_IDENTIFIER_RULE);
 		}
-		smd_node_describe(child, text);
+		smd_node_value_text(child, text);
 		job->env[job->nenv].name = strdup(child->key);
 		job->env[job->nenv++].value = strdup(child->type == SMD_NODE_STRING ? child->string
 						     : child->type == SMD_NODE_NULL ? ""

@@ -41,12 +41,14 @@
 static const char *const strategies[] = {
 	"STANDARD", "SPOT", "FLEX_START", "ON_DEMAND", "LOW_COST", "STRATEGY_UNSPECIFIED", NULL};
 
+static const int strategy_numbers[] = {3, 4, 6, 1, 2, 0};
+
 static const struct smd_field scheduling_rows[] = {
 	SMD_FIELD("timeout", smd_decode_duration, offsetof(struct smd_job, timeout_s)),
 	SMD_FIELD("restartJobOnWorkerRestart", smd_decode_boolean,
 		offsetof(struct smd_job, restart_job_on_worker_restart)),
 	SMD_FIELD("strategy", smd_decode_enum, SMD_KEPT, .values = strategies,
-		.note = "nothing is bought"),
+		.numbers = strategy_numbers, .note = "nothing is bought"),
 	SMD_FIELD("disableRetries", smd_decode_boolean, offsetof(struct smd_job, disable_retries)),
 	SMD_FIELD("maxWaitDuration", smd_decode_duration, offsetof(struct smd_job, max_wait_s)),
 };
@@ -82,7 +84,8 @@ static const struct smd_field spec_rows[] = {
 		.example = "at most 63 lower-case letters, digits and -, and begin with a letter",
 		.note = "no machine outlives a job"),
 	SMD_FIELD("workerPoolSpecs", smd_decode_worker_pools, 0, .required = 1,
-		.message = &smd_worker_pool_spec, .describe = smd_describe_worker_pools),
+		.message = &smd_worker_pool_spec, .describe = smd_describe_worker_pools,
+		.is_list = 1),
 	SMD_FIELD("scheduling", smd_decode_object, 0, .message = &scheduling),
 	SMD_FIELD("serviceAccount", smd_decode_string, SMD_KEPT, .form = "^[^@ ]+@[^@ ]+$",
 		.example = "an account's e-mail address",
@@ -156,13 +159,13 @@ const struct smd_message smd_custom_job = SMD_MESSAGE("CustomJob", job_rows);
 
 static const struct smd_field tuning_rows[] = {
 	SMD_FIELD("displayName", smd_decode_string, offsetof(struct smd_job, display_name),
-		.required = 1, .schema = SMD_DISPLAY_NAME_SCHEMA),
+		.schema = SMD_DISPLAY_NAME_SCHEMA),
 	SMD_FIELD("studySpec", smd_decode_object, SMD_KEPT, .required = 1,
 		.message = &smd_study_spec),
 	SMD_FIELD("maxTrialCount", smd_decode_count, offsetof(struct smd_job, max_trial_count),
-		.required = 1, .min = 1),
+		.min = 1),
 	SMD_FIELD("parallelTrialCount", smd_decode_count,
-		offsetof(struct smd_job, parallel_trial_count), .required = 1, .min = 1),
+		offsetof(struct smd_job, parallel_trial_count), .min = 1),
 	SMD_FIELD("maxFailedTrialCount", smd_decode_count,
 		offsetof(struct smd_job, max_failed_trial_count)),
 	SMD_FIELD("trialJobSpec", smd_decode_object, 0, .required = 1,
@@ -309,6 +312,8 @@ static void decode_tuning(
 	const struct smd_node *parallel = smd_node_member(document, "parallelTrialCount");
 
 	decoder->root = &smd_tuning_job;
+	job->max_trial_count = 1; /* as gcloud has it */
+	job->parallel_trial_count = 1;
 	smd_decode_message(decoder, &smd_tuning_job, document, job);
 	check_job(decoder, document, job);
 	if (study) {
@@ -393,6 +398,7 @@ int smd_custom_job_decode(
 	job->max_wait_s = MAX_WAIT_DEFAULT_S;
 	smd_settings_init(job);
 	spec = decode_document(&decoder, document, job);
+	smd_decode_finish(&decoder);
 	if (spec) {
 		check_timeout(&decoder, spec, job);
 	}

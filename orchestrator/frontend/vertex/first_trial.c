@@ -37,7 +37,7 @@ static char *argument_of(const struct smd_node *node)
 	if (!id || !value) {
 		return NULL;
 	}
-	smd_node_describe(value, number);
+	smd_node_value_text(value, number);
 	if (value->type == SMD_NODE_REAL && smd_node_member(node, "integerValueSpec") &&
 		!smd_node_integer(value, &integer)) {
 		snprintf(number, sizeof(number), "%" PRId64, integer); /* of 1.0 too */

@@ -25,6 +25,11 @@ static const char *const noises[] = {"LOW", "HIGH", "OBSERVATION_NOISE_UNSPECIFI
 static const char *const selections[] = {
 	"LAST_MEASUREMENT", "BEST_MEASUREMENT", "MEASUREMENT_SELECTION_TYPE_UNSPECIFIED", NULL};
 
+/* In the order of the names, of which the last is for none. */
+static const int two_numbers[] = {1, 2, 0};
+static const int three_numbers[] = {1, 2, 3, 0};
+static const int algorithm_numbers[] = {0, 2, 3};
+
 /* An int64, which may be a string. */
 static void decode_integer(struct smd_decoder *decoder, const struct smd_field *field,
 	const struct smd_node *node, void *base)
@@ -82,7 +87,8 @@ static const struct smd_message safety = SMD_MESSAGE("SafetyMetricConfig", safet
 static const struct smd_field metric_rows[] = {
 	SMD_FIELD("metricId", smd_decode_string, SMD_KEPT, .required = 1, .form = ID_FORM,
 		.example = "a name without white space"),
-	SMD_FIELD("goal", smd_decode_enum, SMD_KEPT, .required = 1, .values = goals),
+	SMD_FIELD("goal", smd_decode_enum, SMD_KEPT, .required = 1, .values = goals,
+		.numbers = two_numbers),
 	SMD_FIELD(
 		"safetyConfig", smd_decode_object, SMD_KEPT, .message = &safety, .note = TUNED_BY),
 };
@@ -161,7 +167,8 @@ static const struct smd_field parameter_rows[] = {
 	SMD_FIELD(
 		"categoricalValueSpec", smd_decode_object, SMD_KEPT, .message = &categorical_value),
 	SMD_FIELD("discreteValueSpec", smd_decode_object, SMD_KEPT, .message = &discrete_value),
-	SMD_FIELD("scaleType", smd_decode_enum, SMD_KEPT, .values = scales),
+	SMD_FIELD(
+		"scaleType", smd_decode_enum, SMD_KEPT, .values = scales, .numbers = three_numbers),
 	SMD_FIELD(
 		"conditionalParameterSpecs", smd_decode_objects, SMD_KEPT, .message = &conditional),
 };
@@ -226,17 +233,18 @@ static const struct smd_field study_rows[] = {
 		.min = 1, .max = SMD_STUDY_LIST_MAX),
 	SMD_FIELD("parameters", smd_decode_objects, SMD_KEPT, .required = 1, .message = &parameter,
 		.min = 1, .max = SMD_STUDY_LIST_MAX),
-	SMD_FIELD("algorithm", smd_decode_enum, SMD_KEPT, .values = algorithms, .note = TUNED_BY),
+	SMD_FIELD("algorithm", smd_decode_enum, SMD_KEPT, .values = algorithms,
+		.numbers = algorithm_numbers, .note = TUNED_BY),
 	SMD_FIELD("decayCurveStoppingSpec", smd_decode_object, SMD_KEPT, .message = &elapsed,
 		.note = TUNED_BY),
 	SMD_FIELD("medianAutomatedStoppingSpec", smd_decode_object, SMD_KEPT, .message = &elapsed,
 		.note = TUNED_BY),
 	SMD_FIELD("convexAutomatedStoppingSpec", smd_decode_object, SMD_KEPT, .message = &convex,
 		.note = TUNED_BY),
-	SMD_FIELD(
-		"observationNoise", smd_decode_enum, SMD_KEPT, .values = noises, .note = TUNED_BY),
+	SMD_FIELD("observationNoise", smd_decode_enum, SMD_KEPT, .values = noises,
+		.numbers = two_numbers, .note = TUNED_BY),
 	SMD_FIELD("measurementSelectionType", smd_decode_enum, SMD_KEPT, .values = selections,
-		.note = TUNED_BY),
+		.numbers = two_numbers, .note = TUNED_BY),
 	SMD_FIELD("studyStoppingConfig", smd_decode_object, SMD_KEPT, .message = &stopping,
 		.note = TUNED_BY),
 	SMD_FIELD("transferLearningConfig", smd_decode_object, SMD_KEPT, .message = &transfer,

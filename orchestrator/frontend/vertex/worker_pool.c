@@ -18,11 +18,13 @@
 static const char *const affinity_types[] = {
 	"NO_RESERVATION", "ANY_RESERVATION", SPECIFIC_RESERVATION, "TYPE_UNSPECIFIED", NULL};
 
+static const int affinity_numbers[] = {1, 2, 3, 0};
+
 static const char *const disk_types[] = {"pd-ssd", "pd-standard", "hyperdisk-balanced", NULL};
 
 static const struct smd_field affinity_rows[] = {
 	SMD_FIELD("reservationAffinityType", smd_decode_enum, SMD_KEPT, .required = 1,
-		.values = affinity_types),
+		.values = affinity_types, .numbers = affinity_numbers),
 	SMD_FIELD("key", smd_decode_string, SMD_KEPT),
 	SMD_FIELD("values", smd_decode_strings, SMD_KEPT),
 };
@@ -35,7 +37,8 @@ static const struct smd_field machine_rows[] = {
 	SMD_FIELD("machineType", smd_decode_string, offsetof(struct smd_job_pool, machine_type),
 		.form = SMD_MACHINE_TYPE_FORM, .example = SMD_MACHINE_TYPE_EXAMPLE),
 	SMD_FIELD("acceleratorType", smd_decode_enum,
-		offsetof(struct smd_job_pool, accelerator_type), .values = smd_accelerator_types),
+		offsetof(struct smd_job_pool, accelerator_type), .values = smd_accelerator_types,
+		.numbers = smd_accelerator_numbers),
 	SMD_FIELD("acceleratorCount", smd_decode_count,
 		offsetof(struct smd_job_pool, accelerator_count)),
 	SMD_FIELD("gpuPartitionSize", smd_decode_string, SMD_KEPT, .form = "^[0-9]+g\\.[0-9]+gb$",

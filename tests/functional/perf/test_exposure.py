@@ -26,7 +26,7 @@ class ExposureTest(ProgramTest):
     def token(self):
         path = self.folder + "/token"
         with open(path, "w", encoding="utf-8", opener=lambda p, flags: os.open(p, flags, 0o600)) as file:
-            file.write("open sesame\n")
+            file.write("open-sesame\n")
         return "--token-file=" + path
 
     def test_loopback_is_the_default(self):

@@ -30,7 +30,8 @@ class TokenTest(JobTest):
                   "env -u SUMMAND_TOKEN_FILE bash -c \"$(declare -f r); r\" && exit 3; rm bad; exit 0")
         run = self.run_with_servers(f"cd {self.dir}; {script}")
         self.assert_code(run, 0)
-        self.assertEqual(self.read(run, "logs/workerpool0-0.log").count("token"), 2)
+        lines = self.read(run, "logs/workerpool0-0.log").splitlines()
+        self.assertEqual(len([line for line in lines if "token" in line]), 2)  # by one server or both
 
     def test_it_is_shown_nowhere(self):
         run = self.run_with_servers(LOOK + f"cp $SUMMAND_TOKEN_FILE {self.dir}/kept")
@@ -83,7 +84,7 @@ class TokenTest(JobTest):
     def test_a_spec_may_bring_its_own(self):
         own = self.path("own")
         with open(os.open(own, os.O_WRONLY | os.O_CREAT, 0o600), "w", encoding="ascii") as file:
-            file.write("open sesame\n")
+            file.write("open-sesame\n")
         chief = {**bash("summand-perf allreduce --group=g --nranks=1 --rank=0 --sizes=4K --iters=1"),
                  "env": [{"name": "SUMMAND_TOKEN_FILE", "value": own}]}
         run = self.run_job([chief, {}, {**reduction_servers(), "args": ["--token-file=" + own]}], "--grace=20")

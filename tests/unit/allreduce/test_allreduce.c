@@ -92,6 +92,8 @@ static void sums_over_tcp(void **state)
 /* The workers' side of it is in the environment. */
 static void sums_over_tls(void **state)
 {
+	char every[] = "token";
+	const struct smd_tokens tokens = {.every = every};
 	struct smd_server_config configs[3];
 	char path[] = "/tmp/summand-token-XXXXXX";
 	int fd = mkstemp(path);
@@ -103,7 +105,7 @@ static void sums_over_tls(void **state)
 	assert_int_equal(write(fd, "token", 5), 5);
 	close(fd);
 	for (int i = 0; i < 3; i++) {
-		configs[i] = (struct smd_server_config){.token = "token", .encrypt = true};
+		configs[i] = (struct smd_server_config){.tokens = &tokens, .encrypt = true};
 	}
 	setenv("SUMMAND_TOKEN_FILE", path, 1);
 	setenv("SUMMAND_TLS", "1", 1);

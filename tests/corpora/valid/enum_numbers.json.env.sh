@@ -1,0 +1,7 @@
+export CLUSTER_SPEC='{"cluster":{"workerpool0":["cmle-training-workerpool0-50a8d4e408-0:2222"]},"environment":"cloud","task":{"type":"workerpool0","index":0,"trial":"1"},"job":{"scheduling":{"strategy":"SPOT"},"workerPoolSpecs":[{"machineSpec":{"machineType":"n1-standard-8","acceleratorType":"NVIDIA_TESLA_T4","acceleratorCount":2},"containerSpec":{"imageUri":"local","command":["train"],"env":[{"name":"A","value":"b"}]}}]}}'
+export CLOUD_ML_JOB_ID='50a8d4e408'
+export CLOUD_ML_TRIAL_ID='1'
+export CLOUD_ML_HP_METRIC_FILE='/tmp/hypertune/output.metrics'
+export SUMMAND_JOB_ID='50a8d4e408'
+export SUMMAND_REPLICA='workerpool0-0'
+export A='b'

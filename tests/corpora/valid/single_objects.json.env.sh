@@ -1,0 +1,7 @@
+export CLUSTER_SPEC='{"cluster":{"workerpool0":["cmle-training-workerpool0-f338085968-0:2222"]},"environment":"cloud","task":{"type":"workerpool0","index":0,"trial":"1"},"job":{"workerPoolSpecs":[{"machineSpec":{"machineType":"n1-standard-8"},"containerSpec":{"imageUri":"local","command":["train"],"env":[{"name":"A","value":"b"}]}}]}}'
+export CLOUD_ML_JOB_ID='f338085968'
+export CLOUD_ML_TRIAL_ID='1'
+export CLOUD_ML_HP_METRIC_FILE='/tmp/hypertune/output.metrics'
+export SUMMAND_JOB_ID='f338085968'
+export SUMMAND_REPLICA='workerpool0-0'
+export A='b'

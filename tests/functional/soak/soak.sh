@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# tools/soak for a short while: nothing breaks, what it says is complete, and it refuses what it cannot do.
+set -uo pipefail
+
+soak=${SUMMAND_SOURCE:?must name the source directory}/tools/soak
+build=${SUMMAND_BUILD:?must name the build directory}
+output=$(mktemp)
+trap 'rm -f "$output"' EXIT
+failures=0
+
+fail() {
+	echo "FAILED: $*"
+	cat "$output"
+	failures=$((failures + 1))
+}
+
+# expect CODE TEXT ARGUMENT...
+expect() {
+	local code=$1 text=$2 got
+
+	shift 2
+	"$soak" "$@" >"$output" 2>&1
+	got=$?
+	if [ "$got" != "$code" ] || ! grep -qE -- "$text" "$output"; then
+		fail "soak $*: must exit with $code and say '$text', got $got"
+	fi
+}
+
+expect 0 '^ +--seconds=N' --help
+expect 2 'soak: --second=3: must be an option with a value' --second=3
+expect 2 'soak: --seconds: must be a whole number from 1 on, got 0' --seconds=0
+expect 2 'soak_rank: must be there: tools/build' --build=/nonexistent
+expect 1 'BROKEN at 0 s: reduction server: must be ready' --seconds=1 --build="$build" --server-args=--threads=0
+expect 0 '^nothing broke' --seconds=15 --seed=3 --jobs=3 --most=8388608 --build="$build"
+for part in '[1-9][0-9]* good jobs' '[1-9][0-9]* jobs with a death' '[1-9][0-9]* results compared' '^strangers: '; do
+	grep -qE -- "$part" "$output" || fail "the summary must say '$part'"
+done
+[ "$failures" = 0 ]
