@@ -203,15 +203,12 @@ int smd_custom_jobs_run(int argc, char **argv)
 		{"env", "print the variables that each replica will get", smd_custom_jobs_env},
 		{"local-run", "run the whole cluster on this machine, in the foreground",
 			smd_custom_jobs_local_run},
+		{"list", "list your jobs", smd_custom_jobs_list},
+		{"describe", "print a job and its state", smd_custom_jobs_describe},
 	};
 	static const struct smd_absent_verb absent[] = {
 		{"create", "there is no service yet; `summand custom-jobs local-run` takes the "
 			   "same flags, and runs the job on this machine"},
-		{"describe", "there is no service yet; a job's directory has its state.json, and "
-			     "`summand custom-jobs local-run --format=yaml` prints the job at the "
-			     "end"},
-		{"list", "there is no service yet; each job has its directory in "
-			 "~/.local/state/summand/jobs, or where --job-dir says"},
 		{"cancel", "there is no service yet; Ctrl-C or SIGTERM ends `summand custom-jobs "
 			   "local-run` and its job"},
 		{"stream-logs", "there is no service yet; `summand custom-jobs local-run "

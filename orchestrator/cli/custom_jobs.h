@@ -6,7 +6,9 @@
 
 int smd_custom_jobs_run(int argc, char **argv);
 
+int smd_custom_jobs_describe(int argc, char **argv);
 int smd_custom_jobs_env(int argc, char **argv);
+int smd_custom_jobs_list(int argc, char **argv);
 int smd_custom_jobs_local_run(int argc, char **argv);
 int smd_custom_jobs_plan(int argc, char **argv);
 int smd_custom_jobs_validate(int argc, char **argv);

@@ -5,6 +5,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "reduction_server/base/printable.h"
 
 #include "orchestrator/job/shown.h"
 #include "reduction_server/base/printable.h"
@@ -14,9 +17,14 @@
 
 enum format_kind { FORMAT_JSON, FORMAT_YAML, FORMAT_TABLE, FORMAT_VALUE };
 
+/* What is done to a value before it is printed; gcloud's names. */
+enum transform { TRANSFORM_NONE, TRANSFORM_BASENAME, TRANSFORM_DATE };
+
 struct table_column {
 	char *path;
 	char *label;
+	enum transform transform;
+	size_t width; /* in a table */
 };
 
 struct smd_format {
@@ -54,16 +62,39 @@ static int is_path(const char *path)
 	return names > 0;
 }
 
-/* The last name of a path in capitals, as gcloud heads a column. */
+/* The last name of a path in capitals, as gcloud heads a column: displayName is DISPLAY_NAME. */
 static void set_label(struct table_column *column)
 {
-	char *dot = strrchr(column->path, '.');
+	const char *dot = strrchr(column->path, '.');
+	const char *name = dot ? dot + 1 : column->path;
+	size_t used = 0;
 
-	column->label = strdup(dot ? dot + 1 : column->path);
-	for (char *c = column->label; c && *c; c++) {
-		*c = *c == '[' ? '\0' : (char)toupper((unsigned char)*c);
-		if (!*c) {
-			break;
+	column->label = calloc(1, 2 * strlen(name) + 1);
+	for (const char *c = name; column->label && *c && *c != '['; c++) {
+		if (isupper((unsigned char)*c) && c > name && islower((unsigned char)c[-1])) {
+			column->label[used++] = '_';
+		}
+		column->label[used++] = (char)toupper((unsigned char)*c);
+	}
+}
+
+/* Cuts ".basename()" or ".date()" from the end of a path. */
+static void take_transform(struct table_column *column)
+{
+	static const struct {
+		const char *text;
+		enum transform transform;
+	} transforms[] = {{".basename()", TRANSFORM_BASENAME}, {".date()", TRANSFORM_DATE}};
+	size_t length = strlen(column->path);
+
+	for (size_t i = 0; i < sizeof(transforms) / sizeof(transforms[0]); i++) {
+		size_t size = strlen(transforms[i].text);
+
+		if (length > size &&
+			strcmp(column->path + length - size, transforms[i].text) == 0) {
+			column->path[length - size] = '\0';
+			column->transform = transforms[i].transform;
+			return;
 		}
 	}
 }
@@ -77,6 +108,7 @@ static int add_column(struct smd_format *format, char *text)
 		*label = '\0';
 	}
 	column->path = text;
+	take_transform(column);
 	if (label) {
 		column->label = strdup(label + sizeof(LABEL) - 1);
 	} else {
@@ -237,8 +269,21 @@ static int write_path(const json_t *json, const char *path, FILE *out)
 	return ret;
 }
 
-/* The text of a cell, for the caller to free; a line break in it would end the line. */
-static char *cell_of(const json_t *row, const struct table_column *column)
+/* A resource name's last part; a time's seconds. */
+static void transform(char *text, enum transform transform)
+{
+	char *slash = strrchr(text, '/');
+	char *point = strchr(text, '.');
+
+	if (transform == TRANSFORM_BASENAME && slash) {
+		memmove(text, slash + 1, strlen(slash));
+	} else if (transform == TRANSFORM_DATE && point) {
+		*point = '\0';
+	}
+}
+
+/* The text of what is no text. */
+static char *write_cell(const json_t *row, const char *path)
 {
 	char *text = NULL;
 	size_t length;
@@ -248,11 +293,25 @@ static char *cell_of(const json_t *row, const struct table_column *column)
 	if (!out) {
 		return NULL;
 	}
-	ret = write_path(row, column->path, out);
+	ret = write_path(row, path, out);
 	if (fclose(out) || ret) {
 		free(text);
 		return NULL;
 	}
+	return text;
+}
+
+/* The text of a cell, for the caller to free; a line break in it would end the line. Most are texts
+ * of the row itself. */
+static char *cell_of(const json_t *row, const struct table_column *column)
+{
+	const char *own = json_string_value(json_object_get(row, column->path));
+	char *text = own ? strdup(own) : write_cell(row, column->path);
+
+	if (!text) {
+		return NULL;
+	}
+	transform(text, column->transform);
 	for (char *c = text; *c; c++) {
 		*c = *c == '\n' || *c == '\r' || *c == '\t' ? ' ' : *c;
 	}
@@ -285,6 +344,17 @@ static const json_t *row_of(const json_t *json, size_t row)
 	return json_is_array(json) ? json_array_get(json, row) : json;
 }
 
+/* The column's cells are `step` apart. */
+static void set_width(struct table_column *column, char *const *cells, size_t rows, size_t step)
+{
+	column->width = width_of(column->label);
+	for (size_t row = 0; row < rows; row++) {
+		size_t width = width_of(cells[row * step]);
+
+		column->width = width > column->width ? width : column->width;
+	}
+}
+
 static void print_cells(const struct smd_format *format, char *const *cells, size_t rows, FILE *out)
 {
 	size_t count = format->count;
@@ -295,18 +365,14 @@ static void print_cells(const struct smd_format *format, char *const *cells, siz
 		}
 		return;
 	}
+	for (size_t i = 0; i < count; i++) {
+		set_width(&format->columns[i], cells + i, rows, count);
+	}
 	for (size_t row = 0; row <= rows; row++) {
 		for (size_t i = 0; i < count; i++) {
-			size_t width = width_of(format->columns[i].label);
-
-			for (size_t n = 0; n < rows; n++) {
-				size_t other = width_of(cells[n * count + i]);
-
-				width = other > width ? other : width;
-			}
 			print_cell(
 				row == 0 ? format->columns[i].label : cells[(row - 1) * count + i],
-				width, i + 1 == count, out);
+				format->columns[i].width, i + 1 == count, out);
 		}
 	}
 }
@@ -316,12 +382,16 @@ static int print_columns(const struct smd_format *format, const json_t *json, FI
 	size_t rows = json_is_array(json) ? json_array_size(json) : 1;
 	size_t count = rows * format->count;
 	char **cells = calloc(count + 1, sizeof(*cells));
+	int is_terminal = isatty(fileno(out));
 	int ret = cells ? 0 : -ENOMEM;
 
 	for (size_t i = 0; !ret && i < count; i++) {
 		cells[i] = cell_of(
 			row_of(json, i / format->count), &format->columns[i % format->count]);
 		ret = cells[i] ? 0 : -ENOMEM;
+		if (!ret && is_terminal) {
+			smd_printable(cells[i]);
+		}
 	}
 	if (!ret) {
 		print_cells(format, cells, rows, out);
@@ -330,6 +400,37 @@ static int print_columns(const struct smd_format *format, const json_t *json, FI
 		free(cells[i]);
 	}
 	free(cells);
+	return ret;
+}
+
+int smd_format_is_within(const struct smd_format *format, const char *const *keys)
+{
+	for (size_t i = 0; i < format->count; i++) {
+		size_t length = strcspn(format->columns[i].path, ".[");
+		const char *const *key = keys;
+
+		while (*key &&
+			(strncmp(*key, format->columns[i].path, length) != 0 || (*key)[length])) {
+			key++;
+		}
+		if (!*key) {
+			return 0;
+		}
+	}
+	return format->kind == FORMAT_TABLE || format->kind == FORMAT_VALUE;
+}
+
+/* As gcloud prints a list: a document for each. */
+static int print_documents(const json_t *list, FILE *out)
+{
+	size_t index;
+	json_t *value;
+	int ret = 0;
+
+	json_array_foreach (list, index, value) {
+		fputs("---\n", out);
+		ret = ret ? ret : smd_yaml_print(value, out);
+	}
 	return ret;
 }
 
@@ -347,7 +448,7 @@ int smd_format_print(const struct smd_format *format, const json_t *json, FILE *
 		free(text);
 		return 0;
 	case FORMAT_YAML:
-		return smd_yaml_print(json, out);
+		return json_is_array(json) ? print_documents(json, out) : smd_yaml_print(json, out);
 	case FORMAT_TABLE:
 	case FORMAT_VALUE:
 		break;

@@ -3,7 +3,8 @@
  * values of some keys in a line, with tabs between; table(KEY,...) prints columns under a heading.
  *
  * A KEY is a path: jobSpec.workerPoolSpecs[0].replicaCount; [] means every element. In a table
- * KEY:label=TEXT gives the heading. An array is printed as a line for each element.
+ * KEY:label=TEXT gives the heading; KEY.basename() prints a name's last part, KEY.date() a time's
+ * seconds. An array is printed as a line for each element, in YAML as a document for each.
  */
 #ifndef SMD_CLI_FORMAT_H
 #define SMD_CLI_FORMAT_H
@@ -20,6 +21,9 @@ struct smd_format;
 /* NULL as text is json. -EINVAL: no such format; the error has what must hold. */
 int smd_format_parse(const char *text, struct smd_format **out, struct smd_error *error);
 void smd_format_free(struct smd_format *format);
+
+/* Whether it prints nothing but values below these keys, of which the last is NULL. */
+int smd_format_is_within(const struct smd_format *format, const char *const *keys);
 
 /* 0 or -ENOMEM. */
 int smd_format_print(const struct smd_format *format, const json_t *json, FILE *out);

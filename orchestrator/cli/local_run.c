@@ -225,7 +225,10 @@ static json_t *make_resource(const struct smd_job *job, const struct smd_jobdir 
 		return NULL;
 	}
 	/* A spec may be what another run has printed. */
-	json_object_set_new(resource, "name", json_string(job->id));
+	json_object_set_new(resource, "name",
+		json_string(json_object_get(state, "name")
+				    ? json_string_value(json_object_get(state, "name"))
+				    : job->id));
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
 		json_t *value = json_object_get(state, fields[i]);
 

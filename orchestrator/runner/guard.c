@@ -145,23 +145,25 @@ static void guard_end_orphans(struct guard *guard)
 
 /* The exit code for a runner that was killed by a signal: by one of the user's before the runner
  * handled signals, or by one that should not have come. */
-static int tell_death(const struct guard *guard, const struct smd_jobdir *dir)
+static int tell_death(
+	const struct guard *guard, const struct smd_jobdir *dir, struct smd_entry *entry)
 {
 	int signo = WTERMSIG(guard->status);
 	char message[MESSAGE_SIZE];
 
 	if (signo == guard->forwarded) {
-		smd_record_amend(dir, SMD_OUTCOME_CANCELLED, "The job was cancelled.");
+		smd_record_amend(dir, entry, SMD_OUTCOME_CANCELLED, "The job was cancelled.");
 		return signo == SIGINT ? EXIT_INTERRUPTED : EXIT_TERMINATED;
 	}
 	snprintf(message, sizeof(message), "the job's runner was killed by signal %d (%s)", signo,
 		strsignal(signo));
 	smd_print_line(stderr, "summand: %s; nothing of the job is left\n", message);
-	smd_record_amend(dir, SMD_OUTCOME_FAILED, message);
+	smd_record_amend(dir, entry, SMD_OUTCOME_FAILED, message);
 	return EXIT_FAILURE;
 }
 
-int smd_guard_open(const struct smd_jobdir *dir, pid_t *guard_id, int *exit_code)
+int smd_guard_open(
+	const struct smd_jobdir *dir, struct smd_entry *entry, pid_t *guard_id, int *exit_code)
 {
 	struct guard guard = {.ended = 0};
 
@@ -183,6 +185,7 @@ int smd_guard_open(const struct smd_jobdir *dir, pid_t *guard_id, int *exit_code
 	setpgid(guard.runner, guard.runner);
 	guard_wait(&guard);
 	guard_end_orphans(&guard);
-	*exit_code = WIFEXITED(guard.status) ? WEXITSTATUS(guard.status) : tell_death(&guard, dir);
+	*exit_code = WIFEXITED(guard.status) ? WEXITSTATUS(guard.status)
+					     : tell_death(&guard, dir, entry);
 	return -ECHILD;
 }

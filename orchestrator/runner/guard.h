@@ -8,6 +8,7 @@
 #define SMD_RUNNER_GUARD_H
 
 #include "orchestrator/runner/jobdir.h"
+#include "orchestrator/store/entry.h"
 
 /* The kernel sends it to the runner when the guard dies. The runner tells it from a user's signal
  * by its parent, which is another process then. */
@@ -16,9 +17,10 @@
 /*
  * Returns twice, as fork() does. In the runner: 0, with *guard the id of the guard. In the guard,
  * when the runner has ended and nothing of it is left: -ECHILD, with the program's exit code in
- * *exit_code; a runner that was killed has been recorded in the directory's state.json. Another
- * -errno: there is no runner.
+ * *exit_code; a runner that was killed has been recorded in the directory's state.json and in the
+ * entry, if there is one. Another -errno: there is no runner.
  */
-int smd_guard_open(const struct smd_jobdir *dir, pid_t *guard, int *exit_code);
+int smd_guard_open(
+	const struct smd_jobdir *dir, struct smd_entry *entry, pid_t *guard, int *exit_code);
 
 #endif

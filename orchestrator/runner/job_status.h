@@ -34,6 +34,7 @@ enum smd_outcome {
 
 struct smd_job_status {
 	const struct smd_job *job;
+	const char *name; /* its resource name; NULL: it is not in the store */
 	struct smd_replica *replicas;
 	size_t count;
 	enum smd_job_phase phase;

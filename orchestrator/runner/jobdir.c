@@ -15,6 +15,7 @@
 
 #include "orchestrator/job/shown.h"
 #include "orchestrator/runner/jobdir_claim.h"
+#include "orchestrator/store/state_dir.h"
 #include "reduction_server/base/log.h"
 
 #define NAME_DEFAULT       "custom-job"
@@ -43,48 +44,6 @@ void smd_jobdir_sanitise(char name[SMD_JOBDIR_NAME_SIZE], const char *display_na
 	if (used == 0) {
 		strcpy(name, NAME_DEFAULT);
 	}
-}
-
-/* mkdir -p */
-static int make_folders(const char *path)
-{
-	char *copy = strdup(path);
-	int ret = 0;
-
-	if (!copy) {
-		return -ENOMEM;
-	}
-	for (char *slash = copy + 1; !ret && *slash; slash++) {
-		if (*slash == '/') {
-			*slash = '\0';
-			ret = mkdir(copy, FOLDER_MODE) && errno != EEXIST ? -errno : 0;
-			*slash = '/';
-		}
-	}
-	if (!ret && mkdir(copy, FOLDER_MODE) && errno != EEXIST) {
-		ret = -errno;
-	}
-	free(copy);
-	return ret;
-}
-
-/* The folder of new job directories. NULL: out of memory, or none is known (errno ENOENT). */
-static char *default_parent(void)
-{
-	const char *state = getenv("SUMMAND_STATE_DIR");
-	const char *home = getenv("HOME");
-	char *parent;
-	int ret;
-
-	if (state && *state) {
-		ret = asprintf(&parent, "%s/jobs", state);
-	} else if (home && *home) {
-		ret = asprintf(&parent, "%s/.local/state/summand/jobs", home);
-	} else {
-		errno = ENOENT;
-		return NULL;
-	}
-	return ret < 0 ? NULL : parent;
 }
 
 static int make_new(const char *parent, const struct smd_job *job, char **out)
@@ -121,16 +80,21 @@ static int make_new(const char *parent, const struct smd_job *job, char **out)
 
 static int make_default(const struct smd_job *job, char **out, struct smd_error *error)
 {
-	char *parent = default_parent();
-	int ret;
+	char *state_dir = NULL;
+	char *parent = NULL;
+	int ret = smd_state_dir_open(&state_dir, error);
 
-	if (!parent) {
-		return smd_error_set(error, errno, "job directory: %s",
-			errno == ENOENT
-				? "--job-dir must be given, or SUMMAND_STATE_DIR or HOME set"
-				: strerror(errno));
+	if (ret) {
+		return ret;
 	}
-	ret = make_folders(parent);
+	if (asprintf(&parent, "%s/jobs", state_dir) < 0) {
+		parent = NULL;
+	}
+	free(state_dir);
+	if (!parent) {
+		return smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
+	}
+	ret = smd_state_dir_make_folders(parent);
 	ret = ret ? ret : make_new(parent, job, out);
 	if (ret) {
 		smd_error_set(error, -ret, "%s: a directory must be made in it: %s", parent,
@@ -145,7 +109,7 @@ static int make_given(const char *path, char **out, struct smd_error *error)
 	struct stat status;
 	int ret;
 
-	ret = make_folders(path);
+	ret = smd_state_dir_make_folders(path);
 	if (!ret && stat(path, &status) == 0 && !S_ISDIR(status.st_mode)) {
 		ret = -ENOTDIR;
 	}

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -279,6 +280,10 @@ static int prepare(struct local_run *local, struct smd_error *error)
 	struct smd_engine *engine = local->engine;
 	int ret = engine->ops->place(engine, job, &local->placement, error);
 
+	if (run->record.entry) {
+		smd_display_print(&run->display, "%s: job %" PRId64, job->display_name,
+			run->record.entry->id);
+	}
 	smd_display_print(
 		&run->display, "%s: job directory %s", job->display_name, local->dir.path);
 	smd_jobdir_reserve(&local->dir, RESERVE_SIZE + run->status.count * RESERVE_PER_PROCESS);
@@ -440,28 +445,90 @@ close_engine:
 	return ret < 0 ? smd_error_set(error, -ret, "runner: %s", strerror(-ret)) : ret;
 }
 
-int smd_local_run(const struct smd_job *job, const struct smd_local_run_options *options,
-	struct smd_error *error)
+/* What cannot be found later can be run all the same. NULL: it is not in the store. */
+static struct smd_entry *open_entry(const struct smd_job *job,
+	const struct smd_local_run_options *options, struct smd_entry *entry)
 {
-	struct local_run local = {.options = options,
-		.dir = *options->dir,
-		.run = {.status = {.job = job},
-			.dir = &local.dir,
-			.record = {.dir = &local.dir},
-			.grace_s = options->grace_s,
-			.ready_timeout_s = options->ready_timeout_s}};
-	int exit_code = EXIT_FAILURE;
-	int ret;
+	struct smd_error error = {""};
 
-	smd_timestamp(local.run.status.create_time);
-	ret = smd_guard_open(&local.dir, &local.guard, &exit_code);
+	if (options->entry) {
+		return options->entry;
+	}
+	if (smd_job_entry_open(entry, job, options->show_secrets, options->dir, &error)) {
+		smd_print_line(stderr, "summand: warning: `list` will not show this job: %s\n",
+			error.text);
+		return NULL;
+	}
+	return entry;
+}
+
+/* Nothing has been started, and nothing has been recorded yet. */
+static void fail_entry(struct smd_entry *entry, const char *reason)
+{
+	char now[SMD_TIMESTAMP_SIZE];
+	const struct smd_entry_change change = {.state = "JOB_STATE_FAILED",
+		.end_time = now,
+		.error_code = 2, /* google.rpc.Code: UNKNOWN */
+		.error_message = reason};
+
+	smd_timestamp(now);
+	if (entry) {
+		smd_entry_write(entry, &change);
+	}
+}
+
+/* In the guard and in the runner, which does not return. */
+static int run_guarded(struct local_run *local, struct smd_entry *entry, struct smd_error *error)
+{
+	int exit_code = EXIT_FAILURE;
+	int ret = smd_guard_open(&local->dir, entry, &local->guard, &exit_code);
+
 	if (ret == 0) {
-		ret = run_job(&local, error);
+		ret = run_job(local, error);
 		if (ret < 0) {
 			smd_print_line(stderr, "summand: %s\n", error->text);
+			fail_entry(entry, error->text);
 		}
 		exit(ret < 0 ? EXIT_FAILURE : ret);
 	}
 	return ret == -ECHILD ? exit_code
 			      : smd_error_set(error, -ret, "runner: %s", strerror(-ret));
+}
+
+int smd_job_entry_open(struct smd_entry *entry, const struct smd_job *job, int show_secrets,
+	const struct smd_jobdir *dir, struct smd_error *error)
+{
+	json_t *shown = show_secrets ? json_incref(job->resolved)
+				     : smd_secret_mask_json(job->resolved, NULL);
+	int ret = shown ? smd_entry_open(entry, shown, job->display_name, dir->path, error)
+			: smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
+
+	json_decref(shown);
+	return ret;
+}
+
+int smd_local_run(const struct smd_job *job, const struct smd_local_run_options *options,
+	struct smd_error *error)
+{
+	struct smd_entry own;
+	struct smd_entry *entry = open_entry(job, options, &own);
+	struct local_run local = {.options = options,
+		.dir = *options->dir,
+		.run = {.status = {.job = job, .name = entry ? entry->name : NULL},
+			.dir = &local.dir,
+			.record = {.dir = &local.dir, .entry = entry},
+			.grace_s = options->grace_s,
+			.ready_timeout_s = options->ready_timeout_s}};
+	int ret;
+
+	smd_timestamp(local.run.status.create_time);
+	if (entry) {
+		memcpy(local.run.status.create_time, entry->create_time,
+			sizeof(entry->create_time));
+	}
+	ret = run_guarded(&local, entry, error);
+	if (entry == &own) {
+		smd_entry_close(&own);
+	}
+	return ret;
 }

@@ -6,6 +6,7 @@
 
 #include "orchestrator/job/job.h"
 #include "orchestrator/runner/jobdir.h"
+#include "orchestrator/store/entry.h"
 #include "reduction_server/base/error.h"
 
 struct smd_local_run_options {
@@ -18,15 +19,24 @@ struct smd_local_run_options {
 	uint64_t log_limit;            /* of each log in bytes; 0: none */
 	int show_secrets;              /* in records too, instead of masks */
 	int tells_failure;             /* the caller prints it, once it has the exit code */
+	struct smd_entry *entry;       /* the job's in the store; NULL: it is to be made */
 	const char *spec_text;         /* the spec as given, kept in the job directory; or NULL */
 	size_t spec_length;
 	const char *plan_text; /* the plan as printed, kept in the job directory; or NULL */
 };
 
+/* Adds the job to the store, its secrets masked unless they are to be shown. 0, or -errno with a
+ * text. */
+int smd_job_entry_open(struct smd_entry *entry, const struct smd_job *job, int show_secrets,
+	const struct smd_jobdir *dir, struct smd_error *error);
+
 /*
  * Starts the replicas in order, supervises them and prints progress and the summary. Returns the
  * program's exit code: 0 the job succeeded, 1 it failed (the reason has been printed), 130 or 143
  * it was interrupted. -errno with a text when nothing could be started at all.
+ *
+ * The job is in the store from the beginning. Where the store cannot be written that is told, and
+ * the job runs nevertheless.
  */
 int smd_local_run(const struct smd_job *job, const struct smd_local_run_options *options,
 	struct smd_error *error);

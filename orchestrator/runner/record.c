@@ -38,17 +38,27 @@ static json_t *replica_record(
 	return record;
 }
 
-static json_t *error_record(enum smd_outcome outcome, const char *message)
+/* google.rpc.Status; 0: no error. */
+static int error_code(enum smd_outcome outcome)
+{
+	return outcome == SMD_OUTCOME_FAILED      ? CODE_UNKNOWN
+	       : outcome == SMD_OUTCOME_CANCELLED ? CODE_CANCELLED
+						  : 0;
+}
+
+static const char *error_message(enum smd_outcome outcome, const char *message)
 {
 	if (outcome == SMD_OUTCOME_FAILED) {
-		return json_pack("{s:i, s:s}", "code", CODE_UNKNOWN, "message",
-			message ? message : "The job failed.");
+		return message ? message : "The job failed.";
 	}
-	if (outcome == SMD_OUTCOME_CANCELLED) {
-		return json_pack(
-			"{s:i, s:s}", "code", CODE_CANCELLED, "message", "The job was cancelled.");
-	}
-	return NULL;
+	return outcome == SMD_OUTCOME_CANCELLED ? "The job was cancelled." : NULL;
+}
+
+static json_t *error_record(enum smd_outcome outcome, const char *message)
+{
+	return error_code(outcome) ? json_pack("{s:i, s:s}", "code", error_code(outcome), "message",
+					     error_message(outcome, message))
+				   : NULL;
 }
 
 static json_t *job_record(const struct smd_job_status *status)
@@ -58,6 +68,7 @@ static json_t *job_record(const struct smd_job_status *status)
 	char now[SMD_TIMESTAMP_SIZE];
 
 	smd_timestamp(now);
+	set_text(record, "name", status->name);
 	set_text(record, "id", status->job->id);
 	set_text(record, "displayName", status->job->display_name);
 	set_text(record, "state", smd_job_state_name(status));
@@ -73,6 +84,22 @@ static json_t *job_record(const struct smd_job_status *status)
 	return record;
 }
 
+static const char *given(const char *time)
+{
+	return *time ? time : NULL;
+}
+
+static void write_entry(struct smd_entry *entry, const struct smd_job_status *status)
+{
+	const struct smd_entry_change change = {.state = smd_job_state_name(status),
+		.start_time = given(status->start_time),
+		.end_time = given(status->end_time),
+		.error_code = error_code(status->outcome),
+		.error_message = error_message(status->outcome, status->failure)};
+
+	smd_entry_write(entry, &change);
+}
+
 void smd_record_write(struct smd_record *record, const struct smd_job_status *status)
 {
 	json_t *document = job_record(status);
@@ -85,6 +112,9 @@ void smd_record_write(struct smd_record *record, const struct smd_job_status *st
 	record->error = ret;
 	record->written_ns = smd_clock_ns();
 	json_decref(document);
+	if (record->entry) {
+		write_entry(record->entry, status);
+	}
 }
 
 static void stop_replica(json_t *replica)
@@ -101,21 +131,38 @@ static void stop_replica(json_t *replica)
 	}
 }
 
-void smd_record_amend(const struct smd_jobdir *dir, enum smd_outcome outcome, const char *message)
+static void amend_entry(struct smd_entry *entry, const json_t *record, enum smd_outcome outcome,
+	const char *state, const char *now, const char *message)
+{
+	const struct smd_entry_change change = {.state = state,
+		.start_time = json_string_value(json_object_get(record, "startTime")),
+		.end_time = now,
+		.error_code = error_code(outcome),
+		.error_message = error_message(outcome, message)};
+
+	smd_entry_write(entry, &change);
+}
+
+void smd_record_amend(const struct smd_jobdir *dir, struct smd_entry *entry,
+	enum smd_outcome outcome, const char *message)
 {
 	json_t *record = smd_jobdir_read_json(dir, SMD_RECORD_MAX, SMD_RECORD);
+	const char *state =
+		outcome == SMD_OUTCOME_CANCELLED ? "JOB_STATE_CANCELLED" : "JOB_STATE_FAILED";
 	char now[SMD_TIMESTAMP_SIZE];
 	json_t *replica;
 	size_t i;
 
 	smd_jobdir_release(dir);
+	smd_timestamp(now);
+	if (entry) {
+		amend_entry(entry, record, outcome, state, now, message);
+	}
 	if (!json_is_object(record)) {
 		json_decref(record);
 		return; /* there was no room for it, or a replica has removed it */
 	}
-	smd_timestamp(now);
-	set_text(record, "state",
-		outcome == SMD_OUTCOME_CANCELLED ? "JOB_STATE_CANCELLED" : "JOB_STATE_FAILED");
+	set_text(record, "state", state);
 	set_text(record, "endTime", now);
 	set_text(record, "updateTime", now);
 	json_object_set_new(record, "error", error_record(outcome, message));

@@ -74,6 +74,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 	smd_obituary_print_tail(&replica, &dir, stdout);
 	input_unmute();
 	put(SMD_RECORD, bytes, length);
-	smd_record_amend(&dir, SMD_OUTCOME_FAILED, "the runner was killed");
+	smd_record_amend(&dir, NULL, SMD_OUTCOME_FAILED, "the runner was killed");
 	return 0;
 }

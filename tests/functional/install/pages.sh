@@ -51,7 +51,7 @@ page=$source/orchestrator/cli/summand.1
 same "summand torch-run" "$(options_of_help summand torch-run | grep -vx -- --help)" \
 	"$(options_of_page "$page" TORCH-RUN)"
 
-# summand has a section per command; --help and the flags of jobs, which all of them have, are told
+# summand has a section per command; --help and the flags of jobs, which all that take a job have, are told
 # once.
 page=$source/orchestrator/cli/summand.1
 groups=$("$build/bin/summand" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p')
@@ -60,9 +60,12 @@ commands=$(for group in $groups; do
 done)
 same "the commands of summand" "$commands" "$(plain "$page" | sed -n 's/^\.SS //p')"
 while read -r group command; do
-	same "summand $group $command" \
-		"$(options_of_help summand "$group" "$command" | grep -vx -- --help)" \
-		"$(sort <(options_of_page "$page" "$group $command") <(options_of_page "$page" "JOB FLAGS"))"
+	options=$(options_of_help summand "$group" "$command" | grep -vx -- --help)
+	own=$(options_of_page "$page" "$group $command")
+	if grep -q -- --worker-pool-spec <<<"$options"; then
+		own=$(sort <(echo "$own") <(options_of_page "$page" "JOB FLAGS") | sed '/^$/d')
+	fi
+	same "summand $group $command" "$options" "$own"
 done <<<"$commands"
 plain "$page" | grep -x -- --help >/dev/null || fail "summand.1 must tell of --help"
 

@@ -47,7 +47,9 @@ ROOMS = [
     ("orchestrator/contract", ["orchestrator/job"]),
     ("orchestrator/engine", ["orchestrator/contract"]),
     ("orchestrator/engine/local", ["orchestrator/engine", "worker/agent"]),
-    ("orchestrator/runner", ["orchestrator/engine", "worker/agent"]),
+    # Times are written as the agent writes them.
+    ("orchestrator/store", ["orchestrator/job", "worker/agent"]),
+    ("orchestrator/runner", ["orchestrator/engine", "orchestrator/store", "worker/agent"]),
     ("orchestrator/cli", ["orchestrator/frontend/frontends.c", "orchestrator/frontend/torch", "orchestrator/plan", "orchestrator/engine/local",
                           "orchestrator/runner"]),
 ]
@@ -63,6 +65,7 @@ SYSTEM = [
     (r"nccl\.h|cuda_runtime", ("worker/nccl_perf",)),
     (r"seccomp\.h|linux/capability\.h", ("reduction_server/sandbox",)),
     (r"yaml\.h", ("orchestrator/document", "orchestrator/cli")),
+    (r"sqlite3\.h", ("orchestrator/store",)),
 ]
 
 failures = 0

@@ -1,0 +1,65 @@
+/* `summand custom-jobs describe`: prints one job of the store. */
+#include <stdio.h>
+
+#include "orchestrator/cli/custom_jobs.h"
+#include "orchestrator/cli/format.h"
+#include "orchestrator/cli/stored_jobs.h"
+#include "orchestrator/cli/verbs.h"
+#include "reduction_server/base/printable.h"
+
+static int set_format(void *target, const char *value, struct smd_error *error)
+{
+	struct smd_format **format = target;
+
+	smd_format_free(*format);
+	*format = NULL;
+	return smd_format_parse(value, format, error);
+}
+
+static int print_job(struct smd_stored_jobs *jobs, const struct smd_stored_job *job,
+	const struct smd_format *format)
+{
+	struct smd_error error = {""};
+	json_t *resource = smd_store_resource(jobs->store, job, &error);
+	int failed;
+
+	if (!resource) {
+		smd_print_line(stderr, "summand: %s\n", error.text);
+		return SMD_EXIT_FAILED;
+	}
+	if (*job->directory) {
+		json_object_set_new(resource, "jobDirectory", json_string(job->directory));
+	}
+	failed = format ? smd_format_print(format, resource, stdout)
+			: smd_yaml_print(resource, stdout);
+	json_decref(resource);
+	return failed ? SMD_EXIT_FAILED : SMD_EXIT_OK;
+}
+
+int smd_custom_jobs_describe(int argc, char **argv)
+{
+	struct smd_format *format = NULL;
+	const struct smd_option options[] = {
+		{"format", SMD_FORMAT_METAVAR, "how to print the job (default yaml)", set_format,
+			&format},
+		SMD_LOCATION_OPTIONS,
+	};
+	const struct smd_command command = {
+		.synopsis = "summand custom-jobs describe JOB [OPTION...]",
+		.summary = "Prints a job, its state and, if it has failed, why.",
+		.options = options,
+		.noptions = sizeof(options) / sizeof(options[0]),
+		.epilog = SMD_JOB_OPERAND,
+	};
+	struct smd_stored_jobs jobs;
+	struct smd_job_copy job;
+	int exit_code;
+
+	if (!smd_stored_jobs_begin(&jobs, &command, argc, argv, &job, &exit_code)) {
+		exit_code = print_job(&jobs, &job.job, format);
+		smd_job_copy_free(&job);
+		smd_stored_jobs_close(&jobs);
+	}
+	smd_format_free(format);
+	return exit_code;
+}

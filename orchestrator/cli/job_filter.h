@@ -1,0 +1,23 @@
+/*
+ * --filter: which jobs a list shows, in gcloud's language as far as it is about one key each.
+ *
+ * TERM [AND] TERM ..., a TERM is KEY OPERATOR VALUE, with NOT or - before it for the opposite.
+ * Operators: = != for the text itself, : for a text that has it in it (VALUE* begins with it), ~ !~
+ * for a regular expression, < <= > >= for times. Keys are those of a list's rows (job_row.h).
+ */
+#ifndef SMD_CLI_JOB_FILTER_H
+#define SMD_CLI_JOB_FILTER_H
+
+#include "orchestrator/store/store.h"
+#include "reduction_server/base/error.h"
+
+struct smd_job_filter;
+
+/* -EINVAL: the error has what must hold. */
+int smd_job_filter_parse(const char *text, struct smd_job_filter **out, struct smd_error *error);
+void smd_job_filter_free(struct smd_job_filter *filter);
+
+/* NULL as filter has all. */
+int smd_job_filter_has(const struct smd_job_filter *filter, const struct smd_stored_job *job);
+
+#endif

@@ -1,0 +1,145 @@
+/* Opens the store for a command, and finds the job that it is about. */
+#include "orchestrator/cli/stored_jobs.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "orchestrator/cli/verbs.h"
+#include "orchestrator/store/state_dir.h"
+#include "reduction_server/base/printable.h"
+
+int smd_stored_jobs_open(struct smd_stored_jobs *jobs)
+{
+	struct smd_error error = {""};
+	int ret;
+
+	*jobs = (struct smd_stored_jobs){.store = NULL};
+	ret = smd_state_dir_open(&jobs->state_dir, &error);
+	ret = ret ? ret : smd_store_open(jobs->state_dir, &jobs->store, &error);
+	ret = ret ? ret : smd_store_settle(jobs->store, &error);
+	if (ret) {
+		smd_print_line(stderr, "summand: %s\n", error.text);
+		smd_stored_jobs_close(jobs);
+	}
+	return ret;
+}
+
+void smd_stored_jobs_close(struct smd_stored_jobs *jobs)
+{
+	smd_store_close(jobs->store);
+	free(jobs->state_dir);
+	*jobs = (struct smd_stored_jobs){.store = NULL};
+}
+
+static int print_match(void *arg, const struct smd_stored_job *job)
+{
+	fprintf(arg, "  %" PRId64 "  %s  %s  %.19s\n", job->id, job->display_name, job->state,
+		job->create_time);
+	return 0;
+}
+
+/* Display names are foreign text. */
+static void print_lines(char *text)
+{
+	char *line;
+
+	while ((line = strsep(&text, "\n")) && *line) {
+		smd_print_line(stderr, "%s\n", line);
+	}
+}
+
+/* The texts of a row, one behind the other. */
+static int copy_job(void *arg, const struct smd_stored_job *job)
+{
+	struct smd_job_copy *copy = arg;
+	const char **const texts[] = {&copy->job.display_name, &copy->job.state,
+		&copy->job.create_time, &copy->job.start_time, &copy->job.end_time,
+		&copy->job.update_time, &copy->job.error_message, &copy->job.labels,
+		&copy->job.directory};
+	size_t length = 0;
+	size_t used = 0;
+
+	copy->job = *job;
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		length += *texts[i] ? strlen(*texts[i]) + 1 : 0;
+	}
+	copy->text = malloc(length);
+	if (!copy->text) {
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		if (*texts[i]) {
+			size_t size = strlen(*texts[i]) + 1;
+
+			*texts[i] = memcpy(copy->text + used, *texts[i], size);
+			used += size;
+		}
+	}
+	return 0;
+}
+
+int smd_stored_jobs_find(struct smd_stored_jobs *jobs, const char *word, struct smd_job_copy *out)
+{
+	struct smd_error error = {""};
+	char *matches = NULL;
+	size_t length;
+	FILE *list = open_memstream(&matches, &length);
+	int64_t id = 0;
+	int ret =
+		list ? smd_store_find(jobs->store, word, &id, print_match, list, &error) : -ENOMEM;
+
+	if (list) {
+		fclose(list);
+	}
+	out->text = NULL;
+	ret = ret ? ret : smd_store_get(jobs->store, id, copy_job, out, &error);
+	if (ret) {
+		smd_error_set(&error, -ret, "%s", strerror(-ret));
+		smd_print_line(stderr, "summand: %s\n", error.text);
+	}
+	if (ret == -EEXIST) {
+		print_lines(matches);
+	}
+	free(matches);
+	return ret;
+}
+
+void smd_job_copy_free(struct smd_job_copy *copy)
+{
+	free(copy->text);
+	copy->text = NULL;
+}
+
+int smd_stored_jobs_begin(struct smd_stored_jobs *jobs, const struct smd_command *command, int argc,
+	char **argv, struct smd_job_copy *job, int *exit_code)
+{
+	struct smd_error error = {""};
+	int noperands;
+	int ret = smd_options_parse(command, argc, argv, &noperands, &error);
+
+	*exit_code = ret == -ENOEXEC ? SMD_EXIT_OK : SMD_EXIT_USAGE;
+	if (ret) {
+		if (ret != -ENOEXEC) {
+			smd_print_line(stderr, "summand: %s\n", error.text);
+		}
+		return ret;
+	}
+	if (noperands != 1) {
+		smd_print_line(stderr, "summand: one JOB is needed, got %d: %s\n", noperands,
+			command->synopsis);
+		return -EINVAL;
+	}
+	*exit_code = SMD_EXIT_FAILED;
+	ret = smd_stored_jobs_open(jobs);
+	if (ret) {
+		return ret;
+	}
+	ret = smd_stored_jobs_find(jobs, argv[1], job);
+	if (ret) {
+		smd_stored_jobs_close(jobs);
+	}
+	return ret;
+}

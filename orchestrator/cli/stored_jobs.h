@@ -1,0 +1,51 @@
+/*
+ * The jobs of the store as commands use them: opened, with those ended whose runner is gone, and
+ * found by what a command line names.
+ */
+#ifndef SMD_CLI_STORED_JOBS_H
+#define SMD_CLI_STORED_JOBS_H
+
+#include "orchestrator/store/store.h"
+#include "reduction_server/base/options.h"
+
+/* What gcloud needs to find a job, and scripts give therefore. */
+#define SMD_LOCATION_OPTIONS                                                                       \
+	{"region", "REGION", "without effect here", smd_option_set_string, &(const char *){NULL}}, \
+	{                                                                                          \
+		"project", "PROJECT", "without effect here", smd_option_set_string,                \
+			&(const char *)                                                            \
+		{                                                                                  \
+			NULL                                                                       \
+		}                                                                                  \
+	}
+
+#define SMD_JOB_OPERAND                                                                            \
+	"JOB is a job's id, its resource name, its display name, or what one of these begins "     \
+	"with, "                                                                                   \
+	"where that\nfits one job alone. `summand custom-jobs list` has them."
+
+struct smd_stored_jobs {
+	char *state_dir;
+	struct smd_store *store;
+};
+
+/* 0; else the reason has been printed. */
+int smd_stored_jobs_open(struct smd_stored_jobs *jobs);
+void smd_stored_jobs_close(struct smd_stored_jobs *jobs);
+
+/* A job's row with texts of its own. */
+struct smd_job_copy {
+	struct smd_stored_job job;
+	char *text; /* holds them */
+};
+
+/* The job that a word means. 0; else the reason has been printed. */
+int smd_stored_jobs_find(struct smd_stored_jobs *jobs, const char *word, struct smd_job_copy *out);
+void smd_job_copy_free(struct smd_job_copy *copy);
+
+/* A verb of one JOB: parses its command line, opens the store and finds the job. 0; else the verb
+ * is over, everything has been said, and *exit_code is the program's. */
+int smd_stored_jobs_begin(struct smd_stored_jobs *jobs, const struct smd_command *command, int argc,
+	char **argv, struct smd_job_copy *job, int *exit_code);
+
+#endif

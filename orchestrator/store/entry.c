@@ -1,0 +1,159 @@
+/* Adds a job's row, and changes it. */
+#include "orchestrator/store/entry.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "orchestrator/store/database.h"
+#include "orchestrator/store/runner_lock.h"
+#include "orchestrator/store/state_dir.h"
+#include "reduction_server/base/log.h"
+
+#define ID_MIN    INT64_C(1000000000000000000) /* 19 digits */
+#define ID_COUNT  UINT64_C(8000000000000000000)
+#define IDS_MAX   16 /* to try */
+#define NEW_STATE "JOB_STATE_PENDING"
+#define NO_LABELS "{}"
+
+/* An id that no job has or is about to have; the entry holds its lock then. */
+static int take_id(struct smd_entry *entry, struct smd_error *error)
+{
+	uint64_t number;
+
+	for (int i = 0; i < IDS_MAX; i++) {
+		if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number)) {
+			return smd_error_set(
+				error, EIO, "a random number is needed: %s", strerror(errno));
+		}
+		entry->id = ID_MIN + (int64_t)(number % ID_COUNT);
+		entry->lock_fd = smd_runner_lock_take(entry->state_dir, entry->id);
+		if (entry->lock_fd != -EAGAIN) {
+			break;
+		}
+	}
+	return entry->lock_fd >= 0 ? 0
+				   : smd_error_set(error, -entry->lock_fd,
+					     "%s/runners: must be writable and take locks: %s",
+					     entry->state_dir, strerror(-entry->lock_fd));
+}
+
+/* The row, the spec, and that earlier jobs no longer have the directory: all or nothing. */
+static int insert(const struct smd_database *database, const struct smd_entry *entry,
+	const char *display_name, const char *directory, const char *labels, const char *resource,
+	struct smd_error *error)
+{
+	int ret = smd_database_run(database, "BEGIN IMMEDIATE", error);
+
+	if (ret) {
+		return ret;
+	}
+	ret = smd_database_do(database, error, "UPDATE jobs SET directory = '' WHERE directory = ?",
+		"s", directory);
+	ret = ret ? ret
+		  : smd_database_do(database, error,
+			    "INSERT INTO jobs (id, display_name, state, create_time, update_time,"
+			    " labels, directory) VALUES (?, ?, '" NEW_STATE "', ?, ?, ?, ?)",
+			    "isssss", entry->id, display_name, entry->create_time,
+			    entry->create_time, labels, directory);
+	ret = ret ? ret
+		  : smd_database_do(database, error,
+			    "INSERT INTO specs (id, resource) VALUES (?, ?)", "is", entry->id,
+			    resource);
+	ret = ret ? ret : smd_database_run(database, "COMMIT", error);
+	if (ret) {
+		smd_database_run(database, "ROLLBACK", NULL);
+	}
+	return ret;
+}
+
+static int add(struct smd_entry *entry, const json_t *resource, const char *display_name,
+	const char *directory, struct smd_error *error)
+{
+	const json_t *map = json_object_get(resource, "labels");
+	char *labels = json_is_object(map) ? json_dumps(map, JSON_COMPACT) : strdup(NO_LABELS);
+	char *text = json_dumps(resource, JSON_COMPACT | JSON_REAL_PRECISION(17));
+	struct smd_database database;
+	int ret = labels && text ? 0 : smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
+
+	ret = ret ? ret : smd_database_open(&database, entry->state_dir, error);
+	if (!ret) {
+		ret = insert(&database, entry, display_name, directory, labels, text, error);
+		smd_database_close(&database);
+	}
+	free(labels);
+	free(text);
+	return ret;
+}
+
+int smd_entry_open(struct smd_entry *entry, const json_t *resource, const char *display_name,
+	const char *directory, struct smd_error *error)
+{
+	int ret;
+
+	*entry = (struct smd_entry){.lock_fd = -1, .state = NEW_STATE};
+	smd_timestamp(entry->create_time);
+	ret = smd_state_dir_open(&entry->state_dir, error);
+	ret = ret ? ret : take_id(entry, error);
+	if (!ret) {
+		smd_store_name(entry->name, entry->id);
+		ret = add(entry, resource, display_name, directory, error);
+	}
+	if (ret) {
+		smd_entry_close(entry);
+	}
+	return ret;
+}
+
+void smd_entry_close(struct smd_entry *entry)
+{
+	if (entry->lock_fd >= 0) {
+		close(entry->lock_fd);
+	}
+	free(entry->state_dir);
+	entry->state_dir = NULL;
+	entry->lock_fd = -1;
+}
+
+static int write_change(const struct smd_entry *entry, const struct smd_entry_change *change,
+	struct smd_error *error)
+{
+	struct smd_database database;
+	char now[SMD_TIMESTAMP_SIZE];
+	int ret = smd_database_open(&database, entry->state_dir, error);
+
+	if (ret) {
+		return ret;
+	}
+	smd_timestamp(now);
+	ret = smd_database_do(&database, error,
+		"UPDATE jobs SET state = ?, start_time = ?, end_time = ?, update_time = ?,"
+		" error_code = ?, error_message = ? WHERE id = ? AND end_time IS NULL",
+		"ssssisi", change->state, change->start_time, change->end_time, now,
+		(int64_t)change->error_code, change->error_message, entry->id);
+	smd_database_close(&database);
+	return ret;
+}
+
+void smd_entry_write(struct smd_entry *entry, const struct smd_entry_change *change)
+{
+	struct smd_error error = {""};
+	int ret;
+
+	if (entry->is_ended || strcmp(entry->state, change->state) == 0) {
+		return;
+	}
+	ret = write_change(entry, change, &error);
+	if (ret && ret != entry->error) {
+		smd_log(SMD_LOG_WARN, "runner",
+			"the job store has not been told that the job is %s: %s", change->state,
+			error.text);
+	}
+	entry->error = ret;
+	if (!ret) {
+		snprintf(entry->state, sizeof(entry->state), "%s", change->state);
+		entry->is_ended = change->end_time != NULL;
+	}
+}

@@ -1,0 +1,50 @@
+/*
+ * The row of one job, as its runner writes it.
+ *
+ * Whoever holds the entry, and so its lock (runner_lock.h), is the job's runner: its guard, the
+ * runner itself, and what `create` has forked to become them. No connection stays open, so the
+ * entry goes through forks.
+ */
+#ifndef SMD_STORE_ENTRY_H
+#define SMD_STORE_ENTRY_H
+
+#include <jansson.h>
+
+#include "orchestrator/store/store.h"
+#include "worker/agent/exit_record.h"
+
+#define SMD_ENTRY_STATE_SIZE 32
+
+struct smd_entry {
+	int64_t id;
+	char name[SMD_STORE_NAME_SIZE];
+	char create_time[SMD_TIMESTAMP_SIZE];
+	char *state_dir;
+	int lock_fd;
+	int is_ended;                     /* its last state has been written */
+	int error;                        /* of the last attempt to write it: it is told once */
+	char state[SMD_ENTRY_STATE_SIZE]; /* as last written */
+};
+
+/* How a job is now. NULL: not yet, or none. */
+struct smd_entry_change {
+	const char *state;
+	const char *start_time;
+	const char *end_time;
+	int error_code;
+	const char *error_message;
+};
+
+/* Adds a job, PENDING, which has the directory alone from now on. `resource` is the CustomJob as it
+ * may be shown. 0, or -errno with a text. */
+int smd_entry_open(struct smd_entry *entry, const json_t *resource, const char *display_name,
+	const char *directory, struct smd_error *error);
+
+/* Lets go of the job in this process. */
+void smd_entry_close(struct smd_entry *entry);
+
+/* Writes a change, which is on the disk then. A job that has ended stays as it is. What fails is
+ * logged, and the job goes on; its state.json has the same. */
+void smd_entry_write(struct smd_entry *entry, const struct smd_entry_change *change);
+
+#endif

@@ -1,0 +1,14 @@
+/*
+ * What a job's directory says of its end: its runner writes state.json even where it could not
+ * write the store. Replicas may have put anything in its place.
+ */
+#ifndef SMD_STORE_LAST_RECORD_H
+#define SMD_STORE_LAST_RECORD_H
+
+#include <jansson.h>
+
+/* The record of the job of that name, if it has ended; the caller owns a reference. NULL: there is
+ * none. */
+json_t *smd_last_record_read(const char *directory, const char *name);
+
+#endif

@@ -1,0 +1,94 @@
+/* The tables of the store, and how those of an older program become them. */
+#include <errno.h>
+#include <stddef.h>
+
+#include "orchestrator/store/database.h"
+
+/* Step N brings a database of version N to version N + 1. Steps are added, and never changed. */
+static const char *const steps[] = {
+	"CREATE TABLE jobs ("
+	" id INTEGER PRIMARY KEY,"
+	" display_name TEXT NOT NULL,"
+	" state TEXT NOT NULL,"
+	" create_time TEXT NOT NULL,"
+	" start_time TEXT,"
+	" end_time TEXT," /* NULL: the job has not ended */
+	" update_time TEXT NOT NULL,"
+	" error_code INTEGER NOT NULL DEFAULT 0,"
+	" error_message TEXT,"
+	" labels TEXT NOT NULL,"
+	" directory TEXT NOT NULL);"
+	"CREATE INDEX jobs_by_time ON jobs (create_time);"
+	"CREATE INDEX jobs_open ON jobs (id) WHERE end_time IS NULL;"
+	/* Apart, so that a list of jobs reads small rows. */
+	"CREATE TABLE specs ("
+	" id INTEGER PRIMARY KEY REFERENCES jobs (id) ON DELETE CASCADE,"
+	" resource TEXT NOT NULL);",
+};
+
+#define VERSION ((int)(sizeof(steps) / sizeof(steps[0])))
+
+static int read_version(const struct smd_database *database, int *version, struct smd_error *error)
+{
+	sqlite3_stmt *statement = smd_database_prepare(database, error, "PRAGMA user_version", "");
+	int ret = 0;
+
+	if (!statement) {
+		return -EIO;
+	}
+	if (sqlite3_step(statement) == SQLITE_ROW) {
+		*version = sqlite3_column_int(statement, 0);
+	} else {
+		ret = smd_database_fail(database, error);
+	}
+	sqlite3_finalize(statement);
+	return ret;
+}
+
+static int take_steps(const struct smd_database *database, int version, struct smd_error *error)
+{
+	char *pragma = sqlite3_mprintf("PRAGMA user_version=%d", VERSION);
+	int ret = pragma ? 0 : smd_error_set(error, ENOMEM, "out of memory");
+
+	for (int i = version; !ret && i < VERSION; i++) {
+		ret = smd_database_run(database, steps[i], error);
+	}
+	ret = ret ? ret : smd_database_run(database, pragma, error);
+	sqlite3_free(pragma);
+	return ret;
+}
+
+/* All steps at once, or none: another process may be at it too, and either may be killed. */
+static int migrate(const struct smd_database *database, struct smd_error *error)
+{
+	int version = 0;
+	int ret = smd_database_run(database, "BEGIN IMMEDIATE", error);
+
+	if (ret) {
+		return ret;
+	}
+	ret = read_version(database, &version, error);
+	ret = ret ? ret : take_steps(database, version, error);
+	if (ret) {
+		smd_database_run(database, "ROLLBACK", NULL);
+		return ret;
+	}
+	return smd_database_run(database, "COMMIT", error);
+}
+
+int smd_schema_apply(const struct smd_database *database, struct smd_error *error)
+{
+	int version = 0;
+	int ret = read_version(database, &version, error);
+
+	if (ret || version == VERSION) {
+		return ret;
+	}
+	if (version > VERSION) {
+		return smd_error_set(error, EPROTO,
+			"%s: must have schema %d or older, got %d of a newer summand: use that "
+			"one, or name another state directory in SUMMAND_STATE_DIR",
+			database->path, VERSION, version);
+	}
+	return migrate(database, error);
+}

@@ -1,0 +1,359 @@
+/* Reads the rows of the store, finds the one that is meant, and ends those whose runner is gone. */
+#include "orchestrator/store/store.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "orchestrator/store/database.h"
+#include "orchestrator/store/last_record.h"
+#include "orchestrator/store/runner_lock.h"
+#include "worker/agent/exit_record.h"
+
+#define COLUMNS                                                                                    \
+	"id, display_name, state, create_time, start_time, end_time, update_time, error_code,"     \
+	" error_message, labels, directory"
+#define CODE_UNKNOWN 2 /* google.rpc.Code */
+
+struct smd_store {
+	struct smd_database database;
+	char *state_dir;
+};
+
+void smd_store_name(char name[SMD_STORE_NAME_SIZE], int64_t id)
+{
+	snprintf(name, SMD_STORE_NAME_SIZE, SMD_STORE_NAME_PREFIX "%" PRId64, id);
+}
+
+int smd_store_open(const char *state_dir, struct smd_store **out, struct smd_error *error)
+{
+	struct smd_store *store = calloc(1, sizeof(*store));
+	int ret = store ? 0 : smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
+
+	if (ret) {
+		return ret;
+	}
+	store->state_dir = strdup(state_dir);
+	if (!store->state_dir) {
+		ret = smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
+	}
+	ret = ret ? ret : smd_database_open(&store->database, state_dir, error);
+	if (ret) {
+		free(store->state_dir);
+		free(store);
+		return ret;
+	}
+	*out = store;
+	return 0;
+}
+
+void smd_store_close(struct smd_store *store)
+{
+	if (store) {
+		smd_database_close(&store->database);
+		free(store->state_dir);
+		free(store);
+	}
+}
+
+static const char *text_of(sqlite3_stmt *row, int column)
+{
+	return (const char *)sqlite3_column_text(row, column);
+}
+
+static struct smd_stored_job job_of(sqlite3_stmt *row)
+{
+	return (struct smd_stored_job){
+		.id = sqlite3_column_int64(row, 0),
+		.display_name = text_of(row, 1),
+		.state = text_of(row, 2),
+		.create_time = text_of(row, 3),
+		.start_time = text_of(row, 4),
+		.end_time = text_of(row, 5),
+		.update_time = text_of(row, 6),
+		.error_code = sqlite3_column_int(row, 7),
+		.error_message = text_of(row, 8),
+		.labels = text_of(row, 9),
+		.directory = text_of(row, 10),
+	};
+}
+
+/* Finishes the statement. *count is how many rows there were. */
+static int each_row(struct smd_store *store, sqlite3_stmt *rows, smd_stored_job_fn *take, void *arg,
+	size_t *count, struct smd_error *error)
+{
+	int ret = rows ? 0 : -EIO;
+	int code = SQLITE_DONE;
+
+	*count = 0;
+	while (!ret && (code = sqlite3_step(rows)) == SQLITE_ROW) {
+		struct smd_stored_job job = job_of(rows);
+
+		++*count;
+		ret = take(arg, &job);
+	}
+	if (!ret && code != SQLITE_DONE) {
+		ret = smd_database_fail(&store->database, error);
+	}
+	sqlite3_finalize(rows);
+	return ret;
+}
+
+int smd_store_each(
+	struct smd_store *store, smd_stored_job_fn *take, void *arg, struct smd_error *error)
+{
+	size_t count;
+
+	return each_row(store,
+		smd_database_prepare(&store->database, error,
+			"SELECT " COLUMNS " FROM jobs ORDER BY create_time DESC, id", ""),
+		take, arg, &count, error);
+}
+
+int smd_store_get(struct smd_store *store, int64_t id, smd_stored_job_fn *take, void *arg,
+	struct smd_error *error)
+{
+	size_t count;
+	int ret = each_row(store,
+		smd_database_prepare(&store->database, error,
+			"SELECT " COLUMNS " FROM jobs WHERE id = ?", "i", id),
+		take, arg, &count, error);
+
+	if (!ret && count == 0) {
+		return smd_error_set(error, ENOENT, "%" PRId64 ": there is no such job", id);
+	}
+	return ret;
+}
+
+/* Jobs that fit a word: the first is the one that is meant if no other fits. */
+struct matches {
+	int64_t id;
+	size_t count;
+	smd_stored_job_fn *take;
+	void *arg;
+};
+
+static int take_match(void *arg, const struct smd_stored_job *job)
+{
+	struct matches *matches = arg;
+
+	if (matches->count++ == 0) {
+		matches->id = job->id;
+	}
+	return matches->count <= SMD_STORE_MATCHES ? matches->take(matches->arg, job) : 0;
+}
+
+/* The last part of a resource name; an id or a display name is that itself. */
+static const char *last_part(const char *word)
+{
+	static const char kind[] = "/customJobs/";
+	const char *at = strncmp(word, "projects/", 9) == 0 ? strstr(word, kind) : NULL;
+
+	return at ? at + sizeof(kind) - 1 : word;
+}
+
+static int find_where(struct smd_store *store, const char *condition, const char *word,
+	struct matches *matches, struct smd_error *error)
+{
+	char *statement = sqlite3_mprintf(
+		"SELECT " COLUMNS " FROM jobs WHERE %s ORDER BY create_time DESC", condition);
+	size_t count;
+	int ret;
+
+	if (!statement) {
+		return smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
+	}
+	ret = each_row(store, smd_database_prepare(&store->database, error, statement, "s", word),
+		take_match, matches, &count, error);
+	sqlite3_free(statement);
+	if (!ret && count > 1) {
+		ret = smd_error_set(
+			error, EEXIST, "%.128s: %zu jobs fit; name one by its id", word, count);
+	}
+	return ret ? ret : (count == 1 ? 0 : -ENOENT);
+}
+
+int smd_store_find(struct smd_store *store, const char *word, int64_t *id, smd_stored_job_fn *take,
+	void *arg, struct smd_error *error)
+{
+	static const char *const conditions[] = {
+		"CAST(id AS TEXT) = ?1",
+		"display_name = ?1",
+		"substr(CAST(id AS TEXT), 1, length(?1)) = ?1"
+		" OR substr(display_name, 1, length(?1)) = ?1",
+	};
+	struct matches matches = {.take = take, .arg = arg};
+	const char *part = last_part(word);
+	int ret = -ENOENT;
+
+	for (size_t i = 0;
+		*part && ret == -ENOENT && i < sizeof(conditions) / sizeof(conditions[0]); i++) {
+		ret = find_where(store, conditions[i], part, &matches, error);
+	}
+	*id = matches.id;
+	return ret == -ENOENT ? smd_error_set(error, ENOENT,
+					"%.64s: there is no such job; `summand custom-jobs list` "
+					"shows those of %.256s",
+					word, store->state_dir)
+			      : ret;
+}
+
+/* 0, or -ENOMEM. */
+static int set_state(json_t *resource, const struct smd_stored_job *job)
+{
+	char name[SMD_STORE_NAME_SIZE];
+	const struct {
+		const char *key;
+		const char *text;
+	} fields[] = {
+		{"state", job->state},
+		{"createTime", job->create_time},
+		{"startTime", job->start_time},
+		{"endTime", job->end_time},
+		{"updateTime", job->update_time},
+	};
+	int failed;
+
+	smd_store_name(name, job->id);
+	failed = json_object_set_new(resource, "name", json_string(name));
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+		json_object_del(resource, fields[i].key);
+		if (fields[i].text) {
+			failed |= json_object_set_new(
+				resource, fields[i].key, json_string(fields[i].text));
+		}
+	}
+	json_object_del(resource, "error");
+	if (job->error_message) {
+		failed |= json_object_set_new(resource, "error",
+			json_pack("{s:i, s:s}", "code", job->error_code, "message",
+				job->error_message));
+	}
+	return failed ? -ENOMEM : 0;
+}
+
+static json_t *read_spec(struct smd_store *store, int64_t id, struct smd_error *error)
+{
+	sqlite3_stmt *row = smd_database_prepare(
+		&store->database, error, "SELECT resource FROM specs WHERE id = ?", "i", id);
+	json_t *spec = NULL;
+
+	if (row && sqlite3_step(row) == SQLITE_ROW) {
+		spec = json_loads(text_of(row, 0), 0, NULL);
+	}
+	if (!spec) {
+		smd_error_set(error, ENOENT, "%" PRId64 ": its spec is not in the store", id);
+	}
+	sqlite3_finalize(row);
+	return spec;
+}
+
+json_t *smd_store_resource(
+	struct smd_store *store, const struct smd_stored_job *job, struct smd_error *error)
+{
+	json_t *resource = json_pack("{s:s}", "name", "");
+	json_t *spec = read_spec(store, job->id, error);
+
+	if (!resource || !spec || json_object_update(resource, spec) || set_state(resource, job)) {
+		smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
+		json_decref(resource);
+		resource = NULL;
+	}
+	json_decref(spec);
+	return resource;
+}
+
+int smd_store_remove(struct smd_store *store, int64_t id, struct smd_error *error)
+{
+	return smd_database_do(&store->database, error, "DELETE FROM jobs WHERE id = ?", "i", id);
+}
+
+/* Jobs that have not ended and whose runner is gone. */
+struct abandoned {
+	int runners_fd;
+	struct {
+		int64_t id;
+		char *directory;
+	} * jobs;
+	size_t count;
+};
+
+static int take_abandoned(void *arg, const struct smd_stored_job *job)
+{
+	struct abandoned *abandoned = arg;
+	void *jobs;
+
+	if (smd_runner_lock_is_held(abandoned->runners_fd, job->id) != 0) {
+		return 0;
+	}
+	jobs = realloc(abandoned->jobs, (abandoned->count + 1) * sizeof(*abandoned->jobs));
+	if (!jobs) {
+		return -ENOMEM;
+	}
+	abandoned->jobs = jobs;
+	abandoned->jobs[abandoned->count].id = job->id;
+	abandoned->jobs[abandoned->count].directory = strdup(job->directory);
+	return abandoned->jobs[abandoned->count++].directory ? 0 : -ENOMEM;
+}
+
+/* Nobody writes the row but others who settle too: the lock was free after it was read. But the
+ * runner may have ended it in between, and then it stays. */
+static int end_job(
+	struct smd_store *store, int64_t id, const char *directory, struct smd_error *error)
+{
+	char name[SMD_STORE_NAME_SIZE];
+	char now[SMD_TIMESTAMP_SIZE];
+	const char *state = "JOB_STATE_FAILED";
+	const char *message = "Its runner ended without a word: it was killed, or the machine was "
+			      "restarted.";
+	const char *end = now;
+	int code = CODE_UNKNOWN;
+	json_t *record;
+	int ret;
+
+	smd_store_name(name, id);
+	smd_timestamp(now);
+	record = smd_last_record_read(directory, name);
+	if (record) {
+		json_t *of = json_object_get(record, "error");
+
+		state = json_string_value(json_object_get(record, "state"));
+		end = json_string_value(json_object_get(record, "endTime"));
+		code = (int)json_integer_value(json_object_get(of, "code"));
+		message = json_string_value(json_object_get(of, "message"));
+	}
+	ret = smd_database_do(&store->database, error,
+		"UPDATE jobs SET state = ?, end_time = ?, update_time = ?, error_code = ?,"
+		" error_message = ? WHERE id = ? AND end_time IS NULL",
+		"sssisi", state, end, now, (int64_t)code, message, id);
+	json_decref(record);
+	return ret;
+}
+
+int smd_store_settle(struct smd_store *store, struct smd_error *error)
+{
+	struct abandoned abandoned = {.runners_fd = smd_runner_lock_open(store->state_dir)};
+	size_t count;
+	int ret;
+
+	if (abandoned.runners_fd < 0) {
+		return smd_error_set(error, -abandoned.runners_fd, "%s/runners: %s",
+			store->state_dir, strerror(-abandoned.runners_fd));
+	}
+	ret = each_row(store,
+		smd_database_prepare(&store->database, error,
+			"SELECT " COLUMNS " FROM jobs WHERE end_time IS NULL", ""),
+		take_abandoned, &abandoned, &count, error);
+	for (size_t i = 0; i < abandoned.count; i++) {
+		ret = ret ? ret
+			  : end_job(store, abandoned.jobs[i].id, abandoned.jobs[i].directory,
+				    error);
+		free(abandoned.jobs[i].directory);
+	}
+	free(abandoned.jobs);
+	close(abandoned.runners_fd);
+	return ret;
+}

@@ -1,0 +1,79 @@
+/*
+ * The job store: one row for each job of a user, in a SQLite database in the state directory
+ * (specs/design/jobs-store.md).
+ *
+ * A job's runner writes its row (entry.h); everything else here reads it, or changes what no runner
+ * writes. A connection belongs to one process: it is opened, used and closed, and never taken
+ * through a fork.
+ */
+#ifndef SMD_STORE_STORE_H
+#define SMD_STORE_STORE_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "reduction_server/base/error.h"
+
+#define SMD_STORE_NAME_PREFIX "projects/local/locations/local/customJobs/"
+#define SMD_STORE_NAME_SIZE   (sizeof(SMD_STORE_NAME_PREFIX) + 20)
+
+#define SMD_STORE_MATCHES 5
+
+struct smd_store;
+
+/* A row; its texts are valid until the next one. */
+struct smd_stored_job {
+	int64_t id; /* 19 digits, as Vertex AI's */
+	const char *display_name;
+	const char *state; /* JOB_STATE_... */
+	const char *create_time;
+	const char *start_time; /* NULL: it was never RUNNING */
+	const char *end_time;   /* NULL: it has not ended */
+	const char *update_time;
+	int error_code;            /* google.rpc.Code */
+	const char *error_message; /* NULL: none */
+	const char *labels;        /* a JSON object */
+	const char *directory;     /* of logs and records; empty: a later job has it now */
+};
+
+/* "projects/local/locations/local/customJobs/ID" */
+void smd_store_name(char name[SMD_STORE_NAME_SIZE], int64_t id);
+
+/* Opens the store of the state directory, makes it if it is not there, and brings it to this
+ * program's schema. 0, or -errno with a text: -EPROTO for one of a newer program. */
+int smd_store_open(const char *state_dir, struct smd_store **out, struct smd_error *error);
+void smd_store_close(struct smd_store *store);
+
+/* Ends the jobs whose runner is gone and has not said how they ended. 0, or -errno with a text. */
+int smd_store_settle(struct smd_store *store, struct smd_error *error);
+
+/* 0 to go on. */
+typedef int smd_stored_job_fn(void *arg, const struct smd_stored_job *job);
+
+/* Calls back with all jobs, the newest first, until one of the calls returns other than 0, which is
+ * then returned. -errno with a text. */
+int smd_store_each(
+	struct smd_store *store, smd_stored_job_fn *take, void *arg, struct smd_error *error);
+
+/* The one job. -ENOENT with a text: it is not there. */
+int smd_store_get(struct smd_store *store, int64_t id, smd_stored_job_fn *take, void *arg,
+	struct smd_error *error);
+
+/*
+ * The job that a word of the command line means: its id, its resource name, its display name, or
+ * what id or display name begins with, if one job alone fits. Calls back with those that fit, the
+ * newest first and no more than SMD_STORE_MATCHES. -ENOENT, or -EEXIST where several fit, with a
+ * text.
+ */
+int smd_store_find(struct smd_store *store, const char *word, int64_t *id, smd_stored_job_fn *take,
+	void *arg, struct smd_error *error);
+
+/* The CustomJob: the job as it was given, with its name, state, times and error. The caller owns a
+ * reference. NULL: the reason is in the error. */
+json_t *smd_store_resource(
+	struct smd_store *store, const struct smd_stored_job *job, struct smd_error *error);
+
+/* Forgets the job. 0, or -errno with a text. */
+int smd_store_remove(struct smd_store *store, int64_t id, struct smd_error *error);
+
+#endif

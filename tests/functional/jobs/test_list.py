@@ -1,0 +1,86 @@
+"""list and describe: which jobs are found, in which order, and how they are printed."""
+
+import json
+
+from stored import StoreTest, at_once
+
+STATES = ["SUCCEEDED", "FAILED", "CANCELLED"]
+
+
+class ListTest(StoreTest):
+    def setUp(self):
+        super().setUp()
+        self.jobs("list")  # makes the store
+        with self.database() as database:
+            for i in range(6):
+                time = f"2026-01-0{i + 1}T12:00:00.000000000Z"
+                database.execute(
+                    "INSERT INTO jobs (id, display_name, state, create_time, start_time, end_time, update_time, labels, directory)"
+                    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, '')",
+                    (1000000000000000000 + i, f"train-{'abc'[i % 3]}{i}" if i < 5 else "same", "JOB_STATE_" + STATES[i % 3],
+                     time, time, time, time, json.dumps({"team": "blue" if i % 2 else "red"})))
+                database.execute("INSERT INTO specs VALUES (?, ?)",
+                                 (1000000000000000000 + i, json.dumps({"jobSpec": {"workerPoolSpecs": [{"replicaCount": i}]}})))
+        database.close()
+
+    def ids(self, *words):
+        return [int(line) % 10 for line in self.jobs("list", "--format=value(name.basename())", *words).split()]
+
+    def test_the_newest_come_first(self):
+        self.assertEqual(self.ids(), [5, 4, 3, 2, 1, 0])
+        self.assertEqual(self.ids("--limit=2"), [5, 4])
+        self.assertEqual(self.ids("--sort-by=displayName"), [5, 0, 3, 1, 4, 2])
+        self.assertEqual(self.ids("--sort-by=~displayName", "--limit=1"), [2])
+
+    def test_filters(self):
+        for expression, found in [
+                ("state=SUCCEEDED", [3, 0]), ("state=JOB_STATE_FAILED", [4, 1]), ("state!=succeeded", [5, 4, 2, 1]),
+                ("state:CANCEL*", []), ("state:CANCEL", [5, 2]), ('state~"FAILED|CANCELLED"', [5, 4, 2, 1]),
+                ("displayName:train*", [4, 3, 2, 1, 0]), ("displayName=same", [5]), ("-displayName=same AND state=CANCELLED", [2]),
+                ("NOT displayName=same state=CANCELLED", [2]), ("createTime>2026-01-04T12:00:00Z", [5, 4]),
+                ("createTime>=2026-01-05 AND createTime<2026-01-06", [4]), ("createTime=2026-01-02", [1]),
+                ("createTime>-P1D", []), ("labels.team=red", [4, 2, 0]), ("labels.none=red", []), ("NOT labels.none=red state=FAILED", [4, 1])]:
+            with self.subTest(expression=expression):
+                self.assertEqual(self.ids("--filter=" + expression), found)
+
+    def test_a_filter_that_cannot_be_followed_is_refused(self):
+        for expression, said in [("a=b", "is none"), ("state=A OR state=B", "OR and parentheses"), ("(state=A)", "OR and parentheses"),
+                                 ("state", "KEY OPERATOR VALUE"), ("createTime>soon", "a time in UTC"), ("state>A", "compare times"),
+                                 ("state~[", "regular expression"), ("", "KEY OPERATOR VALUE")]:
+            with self.subTest(expression=expression):
+                self.jobs("list", "--filter=" + expression, code=2)
+                self.assertIn(said, self.err)
+
+    def test_formats(self):
+        table = self.jobs("list", "--limit=1").splitlines()
+        self.assertEqual(table[0].split(), ["ID", "DISPLAY_NAME", "STATE", "CREATE_TIME", "END_TIME"])
+        self.assertEqual(table[1].split(), ["1000000000000000005", "same", "JOB_STATE_CANCELLED", "2026-01-06T12:00:00",
+                                            "2026-01-06T12:00:00"])
+        self.assertEqual(self.jobs("list", "--limit=2", "--format=value(name.basename(),jobSpec.workerPoolSpecs[0].replicaCount)"),
+                         "1000000000000000005\t5\n1000000000000000004\t4\n")
+        self.assertEqual(self.jobs("list", "--limit=2", "--format=yaml").count("---\n"), 2)
+        self.assertEqual(self.jobs("list", "--filter=displayName=nothing"), "")
+        self.assertIn("Listed 0 items.", self.err)
+        self.assertEqual(json.loads(self.jobs("list", "--filter=displayName=nothing", "--format=json")), [])
+        self.jobs("list", "--format=csv(name)", code=2)
+
+    def name_of(self, word, code=0):
+        return self.jobs("describe", word, "--format=value(name.basename())", code=code).strip()
+
+    def test_a_job_is_found_by_what_is_its_alone(self):
+        job = "1000000000000000001"
+        for word in (job, f"projects/local/locations/local/customJobs/{job}", "train-b1", "train-b1"):
+            self.assertEqual(self.name_of(word), job, word)
+        self.assertEqual(self.name_of("sa"), "1000000000000000005")
+        self.name_of("train", code=1)
+        self.assertIn("5 jobs fit", self.err)
+        self.assertIn("\n  1000000000000000004  train-b4  JOB_STATE_FAILED  2026-01-05T12:00:00\n", self.err)
+        self.name_of("absent", code=1)
+        self.assertIn("there is no such job", self.err)
+        self.name_of("", code=1)
+        self.jobs("describe", code=2)
+        self.jobs("describe", "a", "b", code=2)
+
+
+if __name__ == "__main__":
+    at_once.main()
