@@ -5,6 +5,6 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 umask 077
-echo "a job's token" >"$folder/token"
+echo open-sesame >"$folder/token"
 SUMMAND_TLS=1 SUMMAND_TOKEN_FILE=$folder/token "$1" --version=12 properties ring_of_sizes groups unmatched_sends \
 	registrations all_to_all many_connections too_long killed_peer close_pending

@@ -16,7 +16,7 @@ class TlsTest(ProgramTest):
 
     def setUp(self):
         super().setUp()
-        self.right = self.token("right", "a token of this job")
+        self.right = self.token("right", "open-sesame")
 
     def start_tls_server(self, *options):
         return self.start_server("--tls", "--token-file=" + self.right, *options)
@@ -39,13 +39,25 @@ class TlsTest(ProgramTest):
 
     def test_another_token_is_not_let_in(self):
         server, address = self.start_tls_server()
-        other = self.token("other", "another token")
+        other = self.token("other", "open-barley")
         _, err = self.assert_ended(self.rank_with(address, **self.tls(SUMMAND_TOKEN_FILE=other)), 1,
                                    f"reduction server {address} does not let this process in: TLS: the other end has "
                                    "another token for this job, or none")
-        self.assertNotIn("another token\n", err)
+        self.assertNotIn("open-", err)
         self.terminate(server)
         self.assert_ended(server, 0, "ended: TLS: ")
+
+    def test_each_job_has_its_own(self):
+        server, address = self.start_server("--tls", "--token-file=" + self.token("jobs", "a token-a\nb token-b\n"))
+        own = self.token("own", "token-a")
+        self.assert_ended(self.rank_with(address, **self.tls(SUMMAND_TOKEN_FILE=own, SUMMAND_JOB_ID="a")), 0)
+        for job in "bc":
+            with self.subTest(job=job):
+                self.assert_ended(self.rank_with(address, **self.tls(SUMMAND_TOKEN_FILE=own, SUMMAND_JOB_ID=job)), 1,
+                                  "TLS: the other end has another token for this job, or none")
+        self.terminate(server)
+        self.assert_ended(server, 0, "ended: TLS: its token for the job is another",
+                          "ended: TLS: there is no token here for the job that it names")
 
     def test_a_worker_without_tls_is_told_at_once(self):
         server, address = self.start_tls_server()
