@@ -1,6 +1,6 @@
 /*
- * Other ways to write the same that an API takes: an enumeration's number for its name, and a single
- * object for a list of one.
+ * Other ways to write the same that an API takes: an enumeration's number for its name, and a
+ * single object for a list of one.
  */
 #ifndef SMD_DOCUMENT_SETTLE_H
 #define SMD_DOCUMENT_SETTLE_H

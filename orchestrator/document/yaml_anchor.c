@@ -135,8 +135,7 @@ int smd_yaml_alias_add(struct smd_yaml_anchors *anchors, const char *name, struc
 			"an alias must not be part of what it stands for, got *%s", name);
 		return -EINVAL;
 	}
-	ret = copy_node(
-		anchors, node, open, key, at, open ? smd_node_depth(open) + 2 : 1, out);
+	ret = copy_node(anchors, node, open, key, at, open ? smd_node_depth(open) + 2 : 1, out);
 	if (*out) {
 		(*out)->at = at;
 	}
@@ -179,8 +178,7 @@ static int64_t count_members(struct smd_yaml_anchors *anchors, const struct smd_
 	return count;
 }
 
-static size_t add_members(
-	const struct smd_node *object, struct candidate *candidates, size_t count)
+static size_t add_members(const struct smd_node *object, struct candidate *candidates, size_t count)
 {
 	for (const struct smd_node *node = object->first; node; node = node->next) {
 		candidates[count] = (struct candidate){.node = node, .rank = count};

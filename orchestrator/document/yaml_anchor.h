@@ -16,8 +16,9 @@ struct smd_yaml_anchors {
 	struct smd_yaml_anchor *list; /* in the order of the document */
 	size_t count;
 	size_t copied_bytes;
-	int *values;           /* of the document so far */
-	struct smd_node *kept; /* what merging has taken out of the tree, and anchors may point to */
+	int *values; /* of the document so far */
+	struct smd_node
+		*kept; /* what merging has taken out of the tree, and anchors may point to */
 };
 
 /* Gives the node that name from now on; it must live as long as the anchors. 0, -ENOMEM, or

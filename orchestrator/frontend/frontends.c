@@ -10,6 +10,7 @@
 #include "orchestrator/frontend/azureml/azure_job.h"
 #include "orchestrator/frontend/gcloud/gcloud_flags.h"
 #include "orchestrator/frontend/vertex/custom_job.h"
+#include "orchestrator/frontend/vertex/training_pipeline.h"
 
 const struct smd_frontend smd_frontends[] = {
 	{
@@ -32,6 +33,14 @@ const struct smd_frontend smd_frontends[] = {
 		.message = &smd_tuning_job,
 		.schema = "job",
 		.marks = smd_tuning_job_marks,
+	},
+	{
+		.name = "a TrainingPipeline",
+		.recognises = smd_training_pipeline_is,
+		.convert = smd_training_pipeline_convert,
+		.message = &smd_training_pipeline,
+		.schema = "job",
+		.marks = smd_training_pipeline_marks,
 	},
 	{
 		.name = "a command job of Azure ML",

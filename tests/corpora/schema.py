@@ -34,6 +34,7 @@ BEYOND = {
 # Places of the same message; a CustomJobSpec may be the document itself, "".
 SAME = {
     "trialJobSpec": "jobSpec",
+    "trainingTaskInputs": "jobSpec",
     "parameterSpec": "parameters",
     "minimumRuntimeConstraint": "maximumRuntimeConstraint",
     "outputs": "inputs",

@@ -80,7 +80,8 @@ static void what_is_accepted_is_listed_from_the_table(void **state)
 
 	(void)state;
 	assert_string_equal(names,
-		"a CustomJob, a CustomJobSpec, a HyperparameterTuningJob, a command job of Azure "
+		"a CustomJob, a CustomJobSpec, a HyperparameterTuningJob, a TrainingPipeline, a "
+		"command job of Azure "
 		"ML or a job that says something");
 	free(names);
 }

@@ -1,0 +1,6 @@
+export CLUSTER_SPEC='{"cluster":{"workerpool0":["cmle-training-workerpool0-08e575e82e-0:2222"]},"environment":"cloud","task":{"type":"workerpool0","index":0,"trial":"1"},"job":{"workerPoolSpecs":[{"machineSpec":{"machineType":"n1-standard-8"},"containerSpec":{"imageUri":"local","command":["train"]}}]}}'
+export CLOUD_ML_JOB_ID='08e575e82e'
+export CLOUD_ML_TRIAL_ID='1'
+export CLOUD_ML_HP_METRIC_FILE='/tmp/hypertune/output.metrics'
+export SUMMAND_JOB_ID='08e575e82e'
+export SUMMAND_REPLICA='workerpool0-0'
