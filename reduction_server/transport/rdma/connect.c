@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reduction_server/base/log.h"
+#include "reduction_server/base/log_limit.h"
 #include "reduction_server/transport/rdma/rdma.h"
 #include "reduction_server/wire/message.h"
 
@@ -380,7 +380,7 @@ int smd_rdma_attach(struct smd_lane *outer, struct event_base *base,
 	}
 	if (ret) {
 		lane->state = RDMA_LANE_REQUESTED; /* nothing can be said on it */
-		smd_log(SMD_LOG_WARN, "rdma", "%s: %s", lane->peer, error.text);
+		smd_log_peer(SMD_LOG_WARN, "rdma", "", "%s: %s", lane->peer, error.text);
 	}
 	return ret;
 }

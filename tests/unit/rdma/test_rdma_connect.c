@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "reduction_server/base/log_limit.h"
 #include "tests/unit/rdma/peer.h"
 
 /* ---- two real ends ---- */
@@ -386,6 +387,46 @@ static void a_listener_takes_requests_only(void **state)
 	}
 }
 
+/* ---- what it writes ---- */
+
+static unsigned lines;
+
+static void count_line(enum smd_log_level level, const char *component, const char *sentence)
+{
+	(void)level;
+	(void)component;
+	lines += strstr(sentence, "cannot accept") != NULL;
+}
+
+/* Whoever asks again and again does not fill the log. */
+static void requests_that_cannot_be_accepted_do_not_fill_the_log(void **state)
+{
+	enum { REQUESTS = 3 * SMD_LOG_LIMIT_BURST };
+	struct script_call *accept = &script.calls[SCRIPT_accept];
+	struct smd_rdma_greeting greeting = {.receive_buffers = 32};
+	uint8_t bytes[SMD_RDMA_GREETING_SIZE];
+	struct link *link = *state;
+
+	smd_rdma_greeting_encode(&greeting, bytes);
+	smd_log_set_sink(count_line);
+	accept->fail_at = accept->count + 1;
+	accept->err = -ENOMEM;
+	accept->always = true;
+	link->hold = true; /* it is attached below */
+	for (unsigned i = 0; i < REQUESTS; i++) {
+		assert_non_null(script_request(bytes, sizeof(bytes)));
+		stage_turn(link);
+		assert_non_null(link->far.lane);
+		assert_int_equal(
+			smd_lane_attach(link->far.lane, link->base, &link_callbacks, &link->far),
+			-ENOMEM);
+		end_close(&link->far);
+		stage_turn(link);
+	}
+	smd_log_set_sink(NULL);
+	assert_in_range(lines, 1, SMD_LOG_LIMIT_BURST + REQUESTS / 10);
+}
+
 /* The connection manager would listen on every device instead, open to the network. */
 static void loopback_is_not_listened_on(void **state)
 {
@@ -556,6 +597,7 @@ int main(void)
 		STAGE(a_refusal_says_why),
 		STAGE(who_accepts_with_a_wrong_greeting_is_left),
 		STAGE(who_asks_with_a_wrong_greeting_is_refused),
+		STAGE(requests_that_cannot_be_accepted_do_not_fill_the_log),
 		STAGE(a_listener_takes_requests_only),
 		STAGE(loopback_is_not_listened_on),
 		STAGE(a_listener_outlives_its_device),
