@@ -13,8 +13,7 @@
  * Lanes that have not said HELLO yet. Only strangers have so many: a worker says it at once. Where
  * there are more, the one that has waited longest is closed, of the same address first.
  */
-#define GREETINGS_HOST_MAX 256
-#define GREETINGS_MAX      1024
+#define HOST_PART 4
 
 /* A lane that has not yet said HELLO, or was refused and has not yet gone. */
 struct smd_greeting {
@@ -147,6 +146,7 @@ static void greeter_make_room(struct smd_greeter *greeter, const struct smd_gree
 	struct smd_greeting *eldest_of_host = NULL;
 	struct smd_greeting *eldest = NULL;
 	struct smd_greeting *greeting;
+	unsigned most = greeter->most ? greeter->most : SMD_GREETINGS_DEFAULT;
 	unsigned of_host = 0;
 	unsigned n = 0;
 
@@ -158,9 +158,7 @@ static void greeter_make_room(struct smd_greeter *greeter, const struct smd_gree
 			eldest_of_host = greeting;
 		}
 	}
-	greeting = of_host >= GREETINGS_HOST_MAX ? eldest_of_host
-		   : n >= GREETINGS_MAX          ? eldest
-						 : NULL;
+	greeting = of_host >= most / HOST_PART ? eldest_of_host : n >= most ? eldest : NULL;
 	if (greeting) {
 		smd_log_peer(SMD_LOG_WARN, greeter->name, greeting->host,
 			"lane of %s ended: it has not said HELLO, and %u others of its address and "

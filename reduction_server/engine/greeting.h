@@ -16,6 +16,8 @@
 
 struct event_base;
 
+#define SMD_GREETINGS_DEFAULT 1024
+
 struct smd_greeter {
 	struct event_base *base;
 	const char *name;                /* "shard 0", for messages */
@@ -23,6 +25,8 @@ struct smd_greeter {
 	unsigned nshards;                /* that there are */
 	int shard;                       /* whose loop this is; SMD_SHARD_UNKNOWN: none's */
 	unsigned patience_s;             /* a lane that has not said HELLO by then is closed */
+	unsigned most;                   /* lanes that have not said HELLO, a quarter of them of
+					    one address; 0: SMD_GREETINGS_DEFAULT */
 	/* Takes the lane, detached, from inside its on_frame(); on -errno it is closed. */
 	int (*on_hello)(void *owner, struct smd_lane *lane, const struct smd_hello *hello);
 	void *owner;

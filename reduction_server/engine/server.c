@@ -15,7 +15,8 @@
 #include "reduction_server/base/log_limit.h"
 #include "reduction_server/transport/lane_key.h"
 
-#define LANES_LEAST 96
+#define LANES_LEAST     96
+#define GREETINGS_LEAST 16
 
 struct smd_server {
 	struct event_base *base;
@@ -127,18 +128,35 @@ static void server_on_ended(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
-/* As many lanes as each shard has descriptors for, where as many are taken as are allowed. */
-static unsigned server_lanes(unsigned shards)
+/* As many descriptors as are allowed. */
+static unsigned server_descriptors(void)
 {
 	struct rlimit files;
-	rlim_t lanes = 0;
 
-	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-		files.rlim_cur = files.rlim_max;
-		(void)setrlimit(RLIMIT_NOFILE, &files);
-		lanes = files.rlim_cur / shards;
+	if (getrlimit(RLIMIT_NOFILE, &files) != 0) {
+		return LANES_LEAST;
 	}
-	return lanes < LANES_LEAST ? LANES_LEAST : lanes > UINT_MAX ? UINT_MAX : (unsigned)lanes;
+	files.rlim_cur = files.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &files);
+	return files.rlim_cur > UINT_MAX ? UINT_MAX : (unsigned)files.rlim_cur;
+}
+
+/* As many lanes as a shard has descriptors for. */
+static unsigned server_lanes(unsigned shards)
+{
+	unsigned lanes = server_descriptors() / shards;
+
+	return lanes < LANES_LEAST ? LANES_LEAST : lanes;
+}
+
+/* An eighth of the descriptors is enough for who comes and says HELLO at once. */
+static unsigned server_greetings(void)
+{
+	unsigned most = server_descriptors() / 8;
+
+	return most < GREETINGS_LEAST         ? GREETINGS_LEAST
+	       : most > SMD_GREETINGS_DEFAULT ? SMD_GREETINGS_DEFAULT
+					      : most;
 }
 
 static int server_start_shards(
@@ -165,7 +183,7 @@ static int server_start_shards(
 			config->heartbeat_s ? config->heartbeat_s : SMD_HEARTBEAT_LIMIT_DEFAULT_S,
 		.idle_s = config->idle_s ? config->idle_s : SMD_IDLE_DEFAULT_S,
 		.drain_s = config->drain_s ? config->drain_s : SMD_DRAIN_DEFAULT_S,
-		/* A quarter is kept for lanes that are in groups. */
+		/* A quarter is kept for lanes that are in groups, or have not said HELLO. */
 		.idle_lanes = config->idle_lanes ? config->idle_lanes : lanes / 4 * 3,
 		.job_lanes = config->job_lanes ? config->job_lanes : SMD_JOB_MOST(lanes),
 		.greeting_s = server->greeter.patience_s,
@@ -304,6 +322,7 @@ int smd_server_start(struct event_base *base, const struct smd_server_config *co
 		.nshards = config->shards,
 		.shard = SMD_SHARD_UNKNOWN,
 		.patience_s = config->greeting_s ? config->greeting_s : SMD_GREETING_DEFAULT_S,
+		.most = server_greetings(),
 		.on_hello = server_on_hello,
 		.owner = server,
 	};
