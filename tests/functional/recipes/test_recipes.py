@@ -1,7 +1,7 @@
 """The recipes, run: every rank of a job is there once, knows its place, and meets all others.
 
-PyTorch, Open MPI and mpi4py are real; of Lightning, Hugging Face, DeepSpeed and Horovod, which Debian does not have,
-programs stand in that read what these read.
+PyTorch, Open MPI and mpi4py are real; of TensorFlow, Lightning, Hugging Face, accelerate, DeepSpeed and Horovod, which
+Debian does not have, programs stand in that read what these read.
 """
 
 import glob
@@ -33,14 +33,18 @@ def ranks_of(folder):
 
 
 class Recipes(unittest.TestCase):
-    def run_recipe(self, recipe, program, *flags):
+    def run_recipe(self, recipe, program, *flags, launchers=()):
         """Runs the recipe where `program` is train.py."""
         folder = tempfile.mkdtemp(prefix="summand-recipe-")
         self.addCleanup(shutil.rmtree, folder)
         shutil.copy(os.path.join(HERE, "meeting.py"), folder)
         shutil.copy(os.path.join(HERE, program), os.path.join(folder, "train.py"))
+        for launcher in launchers:
+            place = os.path.join(folder, launcher)
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            shutil.copy(os.path.join(HERE, launcher), place)
         # torchrun 1.13 fails on Python 3.11 when nothing is redirected; there is no rank 9.
-        variables = dict(os.environ, PATH="/usr/bin:" + os.environ["PATH"], PET_REDIRECTS="9:1", PET_TEE="9:1")
+        variables = dict(os.environ, PATH=f"{folder}:/usr/bin:{os.environ['PATH']}", PET_REDIRECTS="9:1", PET_TEE="9:1")
         done = subprocess.run(
             [SUMMAND, "custom-jobs", "local-run", os.path.join(RECIPES, recipe), "--job-dir=job",
              "--success-policy=all-workers", *flags],
@@ -67,6 +71,23 @@ class Recipes(unittest.TestCase):
 
     def test_lightning(self):
         self.assert_world(self.run_recipe("lightning.yaml", "train_lightning.py"), 2, 2)
+
+    def test_lightning_on_azure(self):
+        self.assert_world(self.run_recipe("lightning.yaml", "train_lightning.py", "--platform=azureml"), 2, 2)
+
+    def test_tensorflow(self):
+        self.assert_world(self.run_recipe("tensorflow.yaml", "train_tensorflow.py"), 3, 1)
+
+    def test_tensorflow_with_parameter_servers(self):
+        ranks = self.run_recipe("tensorflow_ps.yaml", "train_tensorflow_ps.py", "--success-policy=chief", "--grace=2")
+        self.assertEqual(ranks, {0: {"world": 5, "local_rank": 0, "replica": "workerpool0-0", "sum": 4}})
+
+    def test_accelerate(self):
+        self.assert_world(self.run_recipe("accelerate.yaml", "train_torch.py", launchers=["accelerate"]), 2, 2)
+
+    def test_deepspeeds_launcher(self):
+        self.assert_world(self.run_recipe("deepspeed_launcher.yaml", "train_deepspeed_launched.py",
+                                          launchers=["deepspeed/launcher/launch.py"]), 2, 2)
 
     def test_hugging_face(self):
         self.assert_world(self.run_recipe("huggingface.yaml", "train_huggingface.py"), 2, 2)
