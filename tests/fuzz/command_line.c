@@ -1,15 +1,65 @@
 /*
- * Any words at all, one a line, after `summand custom-jobs validate`, `plan` or `env`, which the
- * first line chooses: they are refused, or describe a job. Nothing is run.
+ * Any words at all, one a line, after a verb that the first line chooses: they are refused, or
+ * describe a job. None is run, and no directory is made for it.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "orchestrator/cli/custom_jobs.h"
+#include "orchestrator/cli/torch_run.h"
 #include "orchestrator/cli/verbs.h"
+#include "orchestrator/plan/machine.h"
+#include "orchestrator/runner/jobdir.h"
+#include "orchestrator/runner/local_run.h"
 #include "tests/fuzz/input.h"
 
 #define WORDS_MAX 64
+
+int __wrap_smd_jobdir_open(struct smd_jobdir *dir, const struct smd_job *job, const char *path,
+	struct smd_error *error);
+int __wrap_smd_local_run(const struct smd_job *job, const struct smd_local_run_options *options,
+	struct smd_error *error);
+int __real_smd_catalogue_load(
+	const char *path, struct smd_catalogue **out, struct smd_error *error);
+int __wrap_smd_catalogue_load(
+	const char *path, struct smd_catalogue **out, struct smd_error *error);
+void __wrap_smd_catalogue_free(struct smd_catalogue *catalogue);
+
+/* As far as a job may come here. */
+int __wrap_smd_jobdir_open(struct smd_jobdir *dir, const struct smd_job *job, const char *path,
+	struct smd_error *error)
+{
+	(void)dir;
+	(void)job;
+	(void)path;
+	return smd_error_set(error, EROFS, "a job must not run here");
+}
+
+int __wrap_smd_local_run(const struct smd_job *job, const struct smd_local_run_options *options,
+	struct smd_error *error)
+{
+	(void)job;
+	(void)options;
+	(void)error;
+	must_hold(0);
+	return -EROFS;
+}
+
+/* The machines, which are the same for every command line, are read once. */
+int __wrap_smd_catalogue_load(const char *path, struct smd_catalogue **out, struct smd_error *error)
+{
+	static struct smd_catalogue *catalogue;
+
+	must_hold(catalogue || __real_smd_catalogue_load(path, &catalogue, error) == 0);
+	*out = catalogue;
+	return 0;
+}
+
+void __wrap_smd_catalogue_free(struct smd_catalogue *catalogue)
+{
+	(void)catalogue;
+}
 
 static int (*find_verb(const char *name))(int argc, char **argv)
 {
@@ -18,6 +68,10 @@ static int (*find_verb(const char *name))(int argc, char **argv)
 		return smd_custom_jobs_plan;
 	case 'e':
 		return smd_custom_jobs_env;
+	case 'l':
+		return smd_custom_jobs_local_run;
+	case 't':
+		return smd_torch_run;
 	default:
 		return smd_custom_jobs_validate;
 	}

@@ -53,7 +53,7 @@ static int parse_line(
 /* Makes room for one more example. */
 static int grow(struct digits_dataset *dataset, size_t *capacity)
 {
-	size_t wanted = *capacity ? 2 * *capacity : 1024;
+	size_t wanted = *capacity ? 2 * *capacity : 64;
 	void *pixels;
 	void *labels;
 
