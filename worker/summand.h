@@ -15,7 +15,8 @@
  * Errors. Calls return 0 or -errno; smd_error_message() gives the sentence. When a rank or a server
  * is lost, operations in flight and all later ones of that communicator return the same error,
  * and the sentence names who died:
- *   -EINVAL      an argument, or ranks that disagree about an operation (names both)
+ *   -EINVAL      an argument, something that has ended already (what a cheap check can tell:
+ *                libsummand(3)), or ranks that disagree about an operation (names both)
  *   -ECONNREFUSED, -ETIMEDOUT  a server cannot be reached, or not all ranks came in time
  *   -ECONNRESET  a reduction server or another rank was lost
  *   -ECONNABORTED  a reduction server has dropped this process, which stood still for too long
@@ -113,8 +114,8 @@ struct smd_stats {
  */
 int smd_context_create(const struct smd_context_options *options, smd_context **out);
 
-/* Closes the lanes and ends the progress thread, if there is one. Its communicators must have been
- * destroyed. */
+/* Closes the lanes and ends the progress thread, if there is one. Communicators that are left are
+ * destroyed first. */
 void smd_context_destroy(smd_context *context);
 
 void smd_context_stats(smd_context *context, struct smd_stats *out);
@@ -126,7 +127,8 @@ void smd_context_stats(smd_context *context, struct smd_stats *out);
  */
 int smd_comm_create(smd_context *context, const char *group, int nranks, int rank, smd_comm **out);
 
-/* Leaves the group. Every request must have been waited for. Other ranks' later operations fail. A
+/* Leaves the group. Other ranks' later operations fail. Operations in flight fail on all ranks; when
+ * this returns, their buffers are the caller's, and their requests need not be waited for. A
  * process may end without it: what all ranks have contributed to is still delivered to all. */
 void smd_comm_destroy(smd_comm *comm);
 
@@ -161,7 +163,7 @@ int smd_broadcast(smd_comm *comm, void *buffer, size_t count, enum smd_dtype dty
 /*
  * The same without blocking. The buffers belong to the library until the request is done: what is
  * sent must not change, what is received must not be read. Every started request must be waited
- * for.
+ * for, once.
  */
 int smd_allreduce_start(smd_comm *comm, const void *send, void *recv, size_t count,
 	enum smd_dtype dtype, enum smd_op op, smd_request **out);

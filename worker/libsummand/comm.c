@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "worker/libsummand/object.h"
+
 void smd_comm_fault(struct smd_comm *comm, int err, const char *text)
 {
 	struct smd_progress *progress = &comm->context->progress;
@@ -55,7 +57,7 @@ static int comm_take_number(struct smd_context *context, uint32_t *out)
 int smd_comm_make(struct smd_context *context, const char *group, uint16_t nranks, uint16_t rank,
 	size_t flow_bytes, struct smd_comm **out, struct smd_error *error)
 {
-	struct smd_comm *comm = calloc(1, sizeof(*comm));
+	struct smd_comm *comm = smd_object_create(SMD_OBJECT_COMM, sizeof(*comm));
 	int ret;
 
 	if (!comm) {
@@ -85,27 +87,48 @@ int smd_comm_make(struct smd_context *context, const char *group, uint16_t nrank
 free_flows:
 	free(comm->flows);
 free_comm:
-	free(comm);
+	smd_object_end(SMD_OBJECT_COMM, comm);
 	return ret;
 }
 
 void smd_comm_discard(struct smd_comm *comm)
 {
 	free(comm->flows);
-	free(comm);
+	smd_object_end(SMD_OBJECT_COMM, comm);
+}
+
+int smd_comm_check(const struct smd_comm *comm)
+{
+	enum smd_object_state state = smd_object_state(SMD_OBJECT_COMM, comm);
+	struct smd_error error = {""};
+
+	if (state == SMD_OBJECT_LIVES) {
+		return smd_context_check_process(comm->context);
+	}
+	smd_error_set(&error, EINVAL,
+		"communicator: must be one that smd_comm_create() has made, got %s",
+		smd_object_state_text(state));
+	return smd_error_remember(-EINVAL, &error);
 }
 
 void smd_comm_set_stream(smd_comm *comm, void *stream)
 {
-	comm->stream = stream;
+	if (smd_comm_check(comm) == 0) {
+		comm->stream = stream;
+	}
 }
 
+/* What they are is known in a forked child too. */
 int smd_comm_rank(const smd_comm *comm)
 {
-	return comm->rank;
+	int ret = smd_comm_check(comm);
+
+	return ret == -EINVAL ? ret : comm->rank;
 }
 
 int smd_comm_size(const smd_comm *comm)
 {
-	return comm->nranks;
+	int ret = smd_comm_check(comm);
+
+	return ret == -EINVAL ? ret : comm->nranks;
 }

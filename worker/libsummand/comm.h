@@ -50,6 +50,8 @@ struct smd_comm {
 	struct smd_error fault_error;
 
 	/* Published, under the progress's lock: */
+	unsigned in_flight; /* operations; kept by their callers */
+	unsigned unwaited;  /* of requests that have a number (handle.h) */
 	enum smd_comm_state state;
 	bool settling; /* FAILED, and more may be lost of the same cause: counts as one of `nopen`
 			*/
@@ -65,6 +67,10 @@ int smd_comm_make(struct smd_context *context, const char *group, uint16_t nrank
 	size_t flow_bytes, struct smd_comm **out, struct smd_error *error);
 /* After it has left, on its caller's thread. */
 void smd_comm_discard(struct smd_comm *comm);
+
+/* Whether a caller's communicator is one, of this process. 0, or -EINVAL, -EPERM with a text for
+ * smd_error_message(). */
+int smd_comm_check(const struct smd_comm *comm);
 
 /* From any thread and from inside anything: the communicator fails soon, and its other ranks hear
  * why. */

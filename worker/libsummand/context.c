@@ -13,6 +13,7 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/forks.h"
 #include "reduction_server/base/log.h"
+#include "worker/libsummand/object.h"
 
 #define SETTLE_US 200000 /* the kernel takes time to end a process with much memory */
 
@@ -47,6 +48,33 @@ int smd_context_check_process(const struct smd_context *context)
 		"context of its own, got pid %d, made by %d",
 		(int)getpid(), (int)context->pid);
 	return smd_error_remember(-EPERM, &error);
+}
+
+/* ---- what callers give ---- */
+
+int smd_context_check(const struct smd_context *context)
+{
+	enum smd_object_state state = smd_object_state(SMD_OBJECT_CONTEXT, context);
+	struct smd_error error = {""};
+
+	if (state == SMD_OBJECT_LIVES) {
+		return smd_context_check_process(context);
+	}
+	smd_error_set(&error, EINVAL,
+		"context: must be one that smd_context_create() has made, got %s",
+		smd_object_state_text(state));
+	return smd_error_remember(-EINVAL, &error);
+}
+
+int smd_check_out(const void *out)
+{
+	struct smd_error error = {""};
+
+	if (out) {
+		return 0;
+	}
+	smd_error_set(&error, EINVAL, "out: must not be NULL");
+	return smd_error_remember(-EINVAL, &error);
 }
 
 /* ---- on the owner of the progress engine ---- */
@@ -360,7 +388,10 @@ void smd_context_stats(smd_context *context, struct smd_stats *out)
 	static const struct smd_goal goal = {.done = stats_done};
 	struct stats_task stats = {.task = {.run = context_count}, .context = context};
 
-	if (smd_context_check_process(context)) {
+	if (smd_check_out(out)) {
+		return;
+	}
+	if (smd_context_check(context)) {
 		*out = (struct smd_stats){0};
 		return;
 	}
@@ -457,10 +488,14 @@ int smd_context_create(const struct smd_context_options *options, smd_context **
 {
 	static pthread_once_t prepared = PTHREAD_ONCE_INIT;
 	struct smd_error error = {""};
-	struct smd_context *context = calloc(1, sizeof(*context));
-	int ret;
+	struct smd_context *context;
+	int ret = smd_check_out(out);
 
+	if (ret) {
+		return ret;
+	}
 	pthread_once(&prepared, prepare_process);
+	context = smd_object_create(SMD_OBJECT_CONTEXT, sizeof(*context));
 	if (!context) {
 		smd_error_set(&error, ENOMEM, "cannot start: out of memory");
 		return smd_error_remember(-ENOMEM, &error);
@@ -495,15 +530,60 @@ int smd_context_create(const struct smd_context_options *options, smd_context **
 free_config:
 	smd_config_free(&context->config);
 free_context:
-	free(context);
+	smd_object_end(SMD_OBJECT_CONTEXT, context);
 	return smd_error_remember(ret, &error);
+}
+
+/* Some communicator of the context, which are the owner's to look up. */
+struct find_task {
+	struct smd_task task;
+	struct smd_context *context;
+	struct smd_receiver *found; /* NULL: there is none */
+	bool done;
+};
+
+static void context_find_any(struct smd_task *task)
+{
+	struct find_task *find = (struct find_task *)task;
+	struct smd_context *context = find->context;
+
+	for (unsigned i = 0; i < SMD_COMMS_MAX && !find->found; i++) {
+		find->found = context->comms[i];
+	}
+	smd_progress_lock(&context->progress);
+	find->done = true;
+	smd_progress_publish(&context->progress);
+}
+
+static bool find_done(const void *arg)
+{
+	return ((const struct find_task *)arg)->done;
+}
+
+/* Communicators that their caller has left behind. */
+static void context_end_receivers(struct smd_context *context)
+{
+	static const struct smd_goal goal = {.done = find_done};
+	struct smd_receiver *receiver;
+
+	do {
+		struct find_task find = {.task = {.run = context_find_any}, .context = context};
+
+		smd_progress_await(&context->progress, &find.task, &goal, &find, 0);
+		receiver = find.found;
+		if (receiver) {
+			receiver->ops->end(receiver);
+		}
+	} while (receiver);
 }
 
 void smd_context_destroy(smd_context *context)
 {
-	if (!context || smd_context_check_process(context)) {
-		return; /* its parent's threads and lanes are not this process's to end */
+	/* A parent's threads and lanes are not a forked child's to end. */
+	if (!context || smd_context_check(context)) {
+		return;
 	}
+	context_end_receivers(context);
 	smd_progress_end(&context->progress);
 	context_free_remotes(context);
 	if (context->deadline) {
@@ -519,5 +599,5 @@ void smd_context_destroy(smd_context *context)
 	smd_deal_destroy(&context->deal);
 	smd_progress_destroy(&context->progress);
 	smd_config_free(&context->config);
-	free(context);
+	smd_object_end(SMD_OBJECT_CONTEXT, context);
 }

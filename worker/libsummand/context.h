@@ -58,6 +58,10 @@ bool smd_context_is_device_registered(
 	struct smd_context *context, const void *memory, size_t bytes);
 void smd_context_deregister(struct smd_context *context, void *base, size_t length);
 
+/* Whether a caller's context is one, of this process. 0, or -EINVAL, -EPERM with a text for
+ * smd_error_message(). */
+int smd_context_check(const struct smd_context *context);
+
 /* In another process than the one that made the context: -EPERM, with a text for
  * smd_error_message(). Its locks and lanes must then not be touched. */
 int smd_context_check_process(const struct smd_context *context);
@@ -65,6 +69,9 @@ int smd_context_check_process(const struct smd_context *context);
 /* On the owner: a communicator has failed. Its callers wait until on_settled(), so that they hear
  * of all servers that are lost together; false: there is only one, so nothing to wait for. */
 bool smd_context_settles(struct smd_context *context);
+
+/* -EINVAL with a text, where a call has nowhere to put what it makes. */
+int smd_check_out(const void *out);
 
 /* Keeps the text for smd_error_message() of the calling thread, and returns ret. */
 int smd_error_remember(int ret, const struct smd_error *error);

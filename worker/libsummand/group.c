@@ -9,6 +9,7 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/flow.h"
+#include "worker/libsummand/handle.h"
 #include "worker/libsummand/operation.h"
 #include "worker/libsummand/path_staged.h"
 
@@ -410,6 +411,11 @@ static void comm_on_settled(struct smd_receiver *receiver)
 	}
 }
 
+static void comm_end(struct smd_receiver *receiver)
+{
+	smd_comm_destroy(comm_of(receiver));
+}
+
 static const struct smd_receiver_ops comm_receiver_ops = {
 	.wants = comm_wants,
 	.on_result = comm_on_result,
@@ -418,6 +424,7 @@ static const struct smd_receiver_ops comm_receiver_ops = {
 	.on_lane_closed = comm_on_lane_closed,
 	.on_failed = comm_on_failed,
 	.on_settled = comm_on_settled,
+	.end = comm_end,
 };
 
 static void comm_leave(struct smd_task *task)
@@ -537,8 +544,9 @@ int smd_comm_create_within(struct smd_context *context, unsigned timeout_s, cons
 {
 	struct smd_error error = {""};
 	struct smd_comm *comm;
-	int ret = smd_context_check_process(context);
+	int ret = smd_context_check(context);
 
+	ret = ret ? ret : smd_check_out(out);
 	if (ret) {
 		return ret;
 	}
@@ -560,8 +568,11 @@ int smd_comm_create_within(struct smd_context *context, unsigned timeout_s, cons
 
 int smd_comm_create(smd_context *context, const char *group, int nranks, int rank, smd_comm **out)
 {
-	return smd_comm_create_within(
-		context, context->config.connect_timeout_s, group, nranks, rank, out);
+	int ret = smd_context_check(context);
+
+	return ret ? ret
+		   : smd_comm_create_within(
+			     context, context->config.connect_timeout_s, group, nranks, rank, out);
 }
 
 static bool comm_left(const void *arg)
@@ -569,15 +580,46 @@ static bool comm_left(const void *arg)
 	return ((const struct smd_comm *)arg)->left;
 }
 
+static bool comm_is_idle(const void *arg)
+{
+	return ((const struct smd_comm *)arg)->in_flight == 0;
+}
+
+/* What its caller has not waited for uses the caller's buffers: it fails, on all ranks, until it
+ * does not. */
+static void comm_give_up(struct smd_comm *comm)
+{
+	static const struct smd_goal goal = {.done = comm_is_idle};
+	struct smd_progress *progress = &comm->context->progress;
+	char text[SMD_ERROR_TEXT_MAX];
+	bool idle;
+
+	smd_progress_lock(progress);
+	idle = comm->in_flight == 0;
+	smd_progress_unlock(progress);
+	if (!idle) {
+		snprintf(text, sizeof(text),
+			"group %s: rank %u (%s) has destroyed its communicator with operations in "
+			"flight",
+			comm->group, comm->rank, comm->context->config.replica);
+		smd_comm_fault(comm, -ECANCELED, text);
+		smd_progress_await(progress, NULL, &goal, comm, 0);
+	}
+}
+
 void smd_comm_destroy(smd_comm *comm)
 {
 	static const struct smd_goal goal = {.done = comm_left};
 	struct smd_context *context;
 
-	if (!comm || smd_context_check_process(comm->context)) {
+	if (!comm || smd_comm_check(comm)) {
 		return;
 	}
 	context = comm->context;
+	comm_give_up(comm);
 	smd_progress_await(&context->progress, &comm->leave, &goal, comm, 0);
+	if (comm->unwaited) {
+		smd_handles_drop(comm);
+	}
 	smd_comm_discard(comm);
 }

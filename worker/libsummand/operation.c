@@ -61,6 +61,7 @@ static void operation_finish(struct smd_request *operation, int err)
 		context->stats.operations++;
 		context->stats.bytes_reduced += operation->count * operation->element_bytes;
 	}
+	comm->in_flight--;
 	if (--context->progress.in_flight == 0) {
 		context->stats.busy_seconds += smd_clock_seconds() - context->busy_since;
 	}

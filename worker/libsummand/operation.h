@@ -1,7 +1,7 @@
 /*
  * One collective call of this rank: the caller's buffers, and how much of them is done.
  *
- * This is the public smd_request. The caller's thread makes it and frees it; in between it belongs
+ * This is the public smd_request, of which callers have a number (handle.h). The caller's thread makes it and frees it; in between it belongs
  * to the owner (progress.h), until `finished` is published.
  */
 #ifndef SMD_LIBSUMMAND_OPERATION_H
@@ -17,6 +17,7 @@
 
 struct smd_request {
 	struct smd_comm *comm;
+	bool numbered; /* its caller waits for it by its number */
 	struct smd_task start;
 	const uint8_t *send;
 	uint8_t *recv;

@@ -40,6 +40,8 @@ struct smd_receiver_ops {
 	void (*on_failed)(struct smd_receiver *receiver, int err, const char *text);
 	/* What is lost together has been told by now. */
 	void (*on_settled)(struct smd_receiver *receiver);
+	/* On a caller's thread: its context is to be destroyed, and it must be gone before. */
+	void (*end)(struct smd_receiver *receiver);
 };
 
 struct smd_receiver {

@@ -11,6 +11,7 @@
 #include "reduction_server/kernels/kernels.h"
 #include "reduction_server/wire/collective.h"
 #include "worker/libsummand/group.h"
+#include "worker/libsummand/handle.h"
 #include "worker/libsummand/operation.h"
 #include "worker/libsummand/path_direct.h"
 #include "worker/libsummand/path_staged.h"
@@ -143,18 +144,20 @@ struct request_shape {
 	enum smd_op op;
 };
 
-static int request_create(
-	struct smd_comm *comm, const struct request_shape *shape, struct smd_request **out)
+/* With a number for its caller, where `handle` is not NULL. */
+static int request_create(struct smd_comm *comm, const struct request_shape *shape,
+	struct smd_request **out, smd_request **handle)
 {
 	struct smd_error error = {""};
-	struct smd_request *request = calloc(1, sizeof(*request));
-	struct smd_context *context = comm->context;
-	int ret = smd_context_check_process(context);
+	struct smd_request *request;
+	struct smd_context *context;
+	int ret = smd_comm_check(comm);
 
 	if (ret) {
-		free(request);
 		return ret;
 	}
+	context = comm->context;
+	request = calloc(1, sizeof(*request));
 	if (!request) {
 		smd_error_set(&error, ENOMEM, "%s in group %s: out of memory",
 			smd_collective_name(shape->collective), comm->group);
@@ -162,6 +165,7 @@ static int request_create(
 	}
 	*request = (struct smd_request){
 		.comm = comm,
+		.numbered = handle != NULL,
 		.start.run = operation_start,
 		.send = shape->send,
 		.recv = shape->recv,
@@ -179,11 +183,19 @@ static int request_create(
 	if (ret == 0) {
 		ret = check_memory(request, &error);
 	}
+	if (ret == 0 && handle) {
+		*handle = smd_handle_make(request);
+		ret = *handle ? 0
+			      : smd_error_set(&error, ENOMEM, "%s in group %s: out of memory",
+					smd_collective_name(shape->collective), comm->group);
+	}
 	if (ret) {
 		free(request);
 		return smd_error_remember(ret, &error);
 	}
 	smd_progress_lock(&context->progress);
+	comm->in_flight++;
+	comm->unwaited += request->numbered;
 	if (context->progress.in_flight++ == 0) {
 		context->busy_since = smd_clock_seconds();
 	}
@@ -214,9 +226,10 @@ static int request_finish(struct smd_request *request, struct smd_task *start)
 
 	smd_progress_await(&comm->context->progress, start, small ? &soon : &some_time, request, 0);
 	err = request->err;
-	if (err) {
+	if (err || request->numbered) {
 		smd_progress_lock(&comm->context->progress);
 		error = comm->error;
+		comm->unwaited -= request->numbered;
 		smd_progress_unlock(&comm->context->progress);
 	}
 	free(request);
@@ -226,7 +239,7 @@ static int request_finish(struct smd_request *request, struct smd_task *start)
 static int request_run(struct smd_comm *comm, const struct request_shape *shape)
 {
 	struct smd_request *request = NULL;
-	int ret = request_create(comm, shape, &request);
+	int ret = request_create(comm, shape, &request, NULL);
 
 	return ret ? ret : request_finish(request, &request->start);
 }
@@ -234,23 +247,41 @@ static int request_run(struct smd_comm *comm, const struct request_shape *shape)
 static int request_start(
 	struct smd_comm *comm, const struct request_shape *shape, struct smd_request **out)
 {
-	int ret = request_create(comm, shape, out);
+	struct smd_request *request;
+	int ret = smd_comm_check(comm);
 
+	ret = ret ? ret : smd_check_out(out);
+	ret = ret ? ret : request_create(comm, shape, &request, out);
 	if (ret == 0) {
-		smd_progress_post(&comm->context->progress, &(*out)->start);
+		smd_progress_post(&comm->context->progress, &request->start);
 	}
 	return ret;
 }
 
-int smd_request_test(smd_request *request)
+static int refuse_handle(void)
 {
-	struct smd_progress *progress = &request->comm->context->progress;
-	int finished = smd_context_check_process(request->comm->context);
+	struct smd_error error = {""};
 
+	smd_error_set(&error, EINVAL,
+		"request: must have been started and not yet been waited for, nor have been left "
+		"by its communicator's end");
+	return smd_error_remember(-EINVAL, &error);
+}
+
+int smd_request_test(smd_request *handle)
+{
+	struct smd_request *request = smd_handle_find(handle);
+	struct smd_progress *progress;
+	int finished;
+
+	if (!request) {
+		return refuse_handle();
+	}
+	finished = smd_context_check_process(request->comm->context);
 	if (finished) {
 		return finished;
 	}
-
+	progress = &request->comm->context->progress;
 	smd_progress_poll(progress);
 	smd_progress_lock(progress);
 	finished = request->finished;
@@ -258,11 +289,20 @@ int smd_request_test(smd_request *request)
 	return finished;
 }
 
-int smd_request_wait(smd_request *request)
+int smd_request_wait(smd_request *handle)
 {
-	int ret = smd_context_check_process(request->comm->context);
+	struct smd_request *request = smd_handle_find(handle);
+	int ret;
 
-	return ret ? ret : request_finish(request, NULL);
+	if (!request) {
+		return refuse_handle();
+	}
+	ret = smd_context_check_process(request->comm->context);
+	if (ret) {
+		return ret;
+	}
+	request = smd_handle_take(handle);
+	return request ? request_finish(request, NULL) : refuse_handle();
 }
 
 static struct request_shape allreduce_shape(
