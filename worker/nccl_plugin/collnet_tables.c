@@ -82,7 +82,7 @@ static struct nccl_sge_v9 *parts_from_v8(int nparts, const struct nccl_sge_v8 *p
 {
 	struct nccl_sge_v9 *out = calloc(nparts > 0 ? (size_t)nparts : 1, sizeof(*out));
 
-	for (int i = 0; out && i < nparts; i++) {
+	for (int i = 0; out && parts && i < nparts; i++) {
 		out[i] = (struct nccl_sge_v9){parts[i].mhandle, parts[i].address, parts[i].size};
 	}
 	return out;

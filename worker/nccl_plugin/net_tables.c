@@ -1,6 +1,7 @@
 /* The tables of functions that NCCL looks up for its network, of each version. */
 #include <stdatomic.h>
 
+#include "worker/nccl_plugin/abi/argument.h"
 #include "worker/nccl_plugin/device/device.h"
 #include "worker/nccl_plugin/net/net.h"
 #include "worker/nccl_plugin/plugin.h"
@@ -102,6 +103,9 @@ static int net_receive_v6(
 {
 	size_t wide[SMD_NET_RECVS_MAX] = {0};
 
+	if (smd_nccl_lacks("irecv", "sizes", sizes)) {
+		return NCCL_INVALID_ARGUMENT;
+	}
 	for (int i = 0; i < n && i < SMD_NET_RECVS_MAX; i++) {
 		if (sizes[i] < 0) {
 			return NCCL_INVALID_ARGUMENT;

@@ -7,6 +7,7 @@
 
 #include "worker/libsummand/context.h"
 #include "worker/libsummand/request.h"
+#include "worker/nccl_plugin/abi/argument.h"
 #include "worker/nccl_plugin/abi/log.h"
 #include "worker/nccl_plugin/abi/result.h"
 #include "worker/nccl_plugin/collnet/comm.h"
@@ -46,6 +47,9 @@ static int region_create(struct smd_coll *coll, void *data, size_t size,
 
 int smd_collnet_register(void *coll_comm, void *data, size_t size, int type, void **mhandle)
 {
+	if (smd_nccl_lacks_any("regMr", "comm", coll_comm, "result", mhandle)) {
+		return NCCL_INVALID_ARGUMENT;
+	}
 	if (type != NCCL_PTR_HOST) {
 		smd_nccl_log_warn("CollNet: memory must be the host's, got type %d", type);
 		return NCCL_INVALID_USAGE;
@@ -58,6 +62,9 @@ int smd_collnet_register_dmabuf(
 {
 	const struct smd_dmabuf dmabuf = {fd, offset};
 
+	if (smd_nccl_lacks_any("regMrDmaBuf", "comm", coll_comm, "result", mhandle)) {
+		return NCCL_INVALID_ARGUMENT;
+	}
 	if (type == NCCL_PTR_CUDA && !smd_nccl_devices_take_gpu_memory()) {
 		smd_nccl_log_warn("CollNet: memory must be the host's, got a GPU's dma-buf");
 		return NCCL_INVALID_USAGE;
@@ -74,6 +81,9 @@ int smd_collnet_deregister(void *coll_comm, void *mhandle)
 	struct region *region = mhandle;
 	struct smd_coll *coll = coll_comm;
 
+	if (smd_nccl_lacks_any("deregMr", "comm", coll_comm, "memory", mhandle)) {
+		return NCCL_INVALID_ARGUMENT;
+	}
 	if (smd_coll_abandon(coll, region->memory, region->bytes)) {
 		smd_nccl_log_warn("CollNet over %u nodes (this is node %u): memory was given back "
 				  "while operations used it, so they have failed",
@@ -134,9 +144,13 @@ int smd_collnet_allreduce(
 {
 	struct smd_coll *coll = coll_comm;
 	struct smd_coll_request *own;
-	int result = request_begin(coll, 1, &own);
+	int result;
 	int ret;
 
+	if (smd_nccl_lacks_any("iallreduce", "comm", coll_comm, "request", request)) {
+		return NCCL_INVALID_ARGUMENT;
+	}
+	result = request_begin(coll, 1, &own);
 	*request = NULL;
 	if (!own) {
 		return result;
@@ -275,8 +289,13 @@ int smd_collnet_allgather(void *coll_comm, const void *send, int nparts,
 	struct smd_coll_request *own = NULL;
 	struct coll_window window;
 	uint8_t *whole;
-	int result = window_make(coll, bytes_per_rank, offset, bytes, 1, &window);
+	int result;
 
+	if (smd_nccl_lacks_any("iallgather", "comm", coll_comm, "request", request) ||
+		smd_nccl_lacks("iallgather", "parts", parts)) {
+		return NCCL_INVALID_ARGUMENT;
+	}
+	result = window_make(coll, bytes_per_rank, offset, bytes, 1, &window);
 	*request = NULL;
 	if (result == NCCL_SUCCESS) {
 		result = windowed_begin(coll, nparts, parts, &window, &own, &whole);
@@ -312,8 +331,13 @@ int smd_collnet_reducescatter(void *coll_comm, int nparts, const struct nccl_sge
 	struct smd_coll_request *own = NULL;
 	struct coll_window window;
 	uint8_t *whole;
-	int result = window_make(coll, bytes_per_rank, offset, bytes, element, &window);
+	int result;
 
+	if (smd_nccl_lacks_any("ireducescatter", "comm", coll_comm, "request", request) ||
+		smd_nccl_lacks("ireducescatter", "parts", parts)) {
+		return NCCL_INVALID_ARGUMENT;
+	}
+	result = window_make(coll, bytes_per_rank, offset, bytes, element, &window);
 	*request = NULL;
 	if (result == NCCL_SUCCESS) {
 		result = windowed_begin(coll, nparts, parts, &window, &own, &whole);
@@ -351,6 +375,9 @@ int smd_collnet_flush(void *coll_comm, void *mhandle, void **request)
 	struct smd_coll_request *own;
 	int result = NCCL_SUCCESS;
 
+	if (smd_nccl_lacks_any("iflush", "comm", coll_comm, "request", request)) {
+		return NCCL_INVALID_ARGUMENT;
+	}
 	*request = NULL;
 	if (region && region->device) {
 		result = smd_gdr_flush();
@@ -364,6 +391,9 @@ int smd_collnet_flush(void *coll_comm, void *mhandle, void **request)
 
 int smd_collnet_reduce_support(int dtype, int op, int *supported)
 {
+	if (smd_nccl_lacks("reduceSupport", "result", supported)) {
+		return NCCL_INVALID_ARGUMENT;
+	}
 	*supported = dtype >= 0 && dtype < NCCL_DTYPE_COUNT && op >= 0 && op < NCCL_OP_COUNT;
 	return NCCL_SUCCESS;
 }
@@ -383,9 +413,13 @@ static void request_scatter(const struct smd_coll_request *request)
 int smd_collnet_test(void *request, int *done, int *size)
 {
 	struct smd_coll_request *own = request;
-	struct smd_coll *coll = own->coll;
+	struct smd_coll *coll;
 	int result;
 
+	if (smd_nccl_lacks_any("test", "request", request, "result", done)) {
+		return NCCL_INVALID_ARGUMENT;
+	}
+	coll = own->coll;
 	*done = 0;
 	if (!own->used) { /* it has ended with its communicator */
 		return smd_nccl_result(coll->err ? coll->err : -EINVAL);
@@ -412,6 +446,9 @@ int smd_collnet_test(void *request, int *done, int *size)
 
 int smd_collnet_close(void *coll_comm)
 {
+	if (smd_nccl_lacks("closeColl", "comm", coll_comm)) {
+		return NCCL_INVALID_ARGUMENT;
+	}
 	smd_coll_destroy(coll_comm);
 	return NCCL_SUCCESS;
 }

@@ -7,6 +7,7 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/hash.h"
 #include "worker/libsummand/group.h"
+#include "worker/nccl_plugin/abi/argument.h"
 #include "worker/nccl_plugin/abi/log.h"
 #include "worker/nccl_plugin/abi/result.h"
 #include "worker/nccl_plugin/collnet/agreement.h"
@@ -148,6 +149,9 @@ int smd_collnet_listen(int dev, void *handle, void **listen_comm)
 	struct smd_error error = {""};
 	int ret;
 
+	if (smd_nccl_lacks_any("listen", "handle", handle, "result", listen_comm)) {
+		return NCCL_INVALID_ARGUMENT;
+	}
 	if (dev < 0 || dev >= smd_nccl_devices()) {
 		smd_nccl_log_warn(
 			"CollNet: a device must be 0 to %d, got %d", smd_nccl_devices() - 1, dev);
@@ -164,6 +168,9 @@ int smd_collnet_listen(int dev, void *handle, void **listen_comm)
 
 int smd_collnet_close_listen(void *listen_comm)
 {
+	if (smd_nccl_lacks("closeListen", "listening comm", listen_comm)) {
+		return NCCL_INVALID_ARGUMENT;
+	}
 	smd_agreement_unlisten(listen_comm);
 	return NCCL_SUCCESS;
 }
@@ -171,9 +178,17 @@ int smd_collnet_close_listen(void *listen_comm)
 int smd_collnet_connect(void *handles[], int nranks, int rank, void *listen_comm, void **coll_comm)
 {
 	struct smd_error error = {""};
-	struct smd_coll *coll = smd_coll_create((unsigned)nranks, (unsigned)rank);
+	struct smd_coll *coll;
 	int ret;
 
+	if (smd_nccl_lacks_any("connect", "listening comm", listen_comm, "result", coll_comm) ||
+		smd_nccl_lacks("connect", "handles", handles)) {
+		if (listen_comm) {
+			smd_agreement_unlisten(listen_comm);
+		}
+		return NCCL_INVALID_ARGUMENT;
+	}
+	coll = smd_coll_create((unsigned)nranks, (unsigned)rank);
 	*coll_comm = NULL;
 	if (!coll) {
 		/* The others are told nothing and will say that this one has not come. */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "worker/libsummand/config.h"
+#include "worker/nccl_plugin/abi/argument.h"
 #include "worker/nccl_plugin/abi/log.h"
 #include "worker/nccl_plugin/device/gdr.h"
 
@@ -276,6 +277,9 @@ int smd_nccl_device_props_v12(int dev, struct nccl_props_v12 *props)
 {
 	struct smd_nccl_device *device = (struct smd_nccl_device *)smd_nccl_device(dev);
 
+	if (smd_nccl_lacks("getProperties", "result", props)) {
+		return NCCL_INVALID_ARGUMENT;
+	}
 	if (!device) {
 		smd_nccl_log_warn(
 			"properties: device must be 0 to %d, got %d", smd_nccl_devices() - 1, dev);
@@ -317,7 +321,9 @@ int smd_nccl_device_props_v12(int dev, struct nccl_props_v12 *props)
 int smd_nccl_device_props_v6(int dev, struct nccl_props_v6 *props)
 {
 	struct nccl_props_v12 all;
-	int ret = smd_nccl_device_props_v12(dev, &all);
+	int ret = smd_nccl_lacks("getProperties", "result", props)
+			  ? NCCL_INVALID_ARGUMENT
+			  : smd_nccl_device_props_v12(dev, &all);
 
 	if (ret == NCCL_SUCCESS) {
 		*props = (struct nccl_props_v6){PROPS_COMMON(all)};
@@ -328,7 +334,9 @@ int smd_nccl_device_props_v6(int dev, struct nccl_props_v6 *props)
 int smd_nccl_device_props_v8(int dev, struct nccl_props_v8 *props)
 {
 	struct nccl_props_v12 all;
-	int ret = smd_nccl_device_props_v12(dev, &all);
+	int ret = smd_nccl_lacks("getProperties", "result", props)
+			  ? NCCL_INVALID_ARGUMENT
+			  : smd_nccl_device_props_v12(dev, &all);
 
 	if (ret == NCCL_SUCCESS) {
 		*props = (struct nccl_props_v8){PROPS_FROM_V8(all)};
@@ -339,7 +347,9 @@ int smd_nccl_device_props_v8(int dev, struct nccl_props_v8 *props)
 int smd_nccl_device_props_v9(int dev, struct nccl_props_v9 *props)
 {
 	struct nccl_props_v12 all;
-	int ret = smd_nccl_device_props_v12(dev, &all);
+	int ret = smd_nccl_lacks("getProperties", "result", props)
+			  ? NCCL_INVALID_ARGUMENT
+			  : smd_nccl_device_props_v12(dev, &all);
 
 	if (ret == NCCL_SUCCESS) {
 		*props = (struct nccl_props_v9){PROPS_FROM_V9(all)};
@@ -350,7 +360,9 @@ int smd_nccl_device_props_v9(int dev, struct nccl_props_v9 *props)
 int smd_nccl_device_props_v11(int dev, struct nccl_props_v11 *props)
 {
 	struct nccl_props_v12 all;
-	int ret = smd_nccl_device_props_v12(dev, &all);
+	int ret = smd_nccl_lacks("getProperties", "result", props)
+			  ? NCCL_INVALID_ARGUMENT
+			  : smd_nccl_device_props_v12(dev, &all);
 
 	if (ret == NCCL_SUCCESS) {
 		*props = (struct nccl_props_v11){

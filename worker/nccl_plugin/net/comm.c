@@ -12,6 +12,7 @@
 
 #include "reduction_server/transport/loop.h"
 #include "worker/libsummand/registration.h"
+#include "worker/nccl_plugin/abi/argument.h"
 #include "worker/nccl_plugin/abi/log.h"
 #include "worker/nccl_plugin/abi/result.h"
 #include "worker/nccl_plugin/device/device.h"
@@ -260,9 +261,13 @@ static int request_test(struct smd_net_request *request, int *done, int *sizes)
 int smd_net_test(void *handle, int *done, int *sizes)
 {
 	struct smd_net_request *request = handle;
-	struct smd_net_comm *comm = request->comm;
+	struct smd_net_comm *comm;
 	int ret;
 
+	if (smd_nccl_lacks_any("test", "request", handle, "result", done)) {
+		return NCCL_INVALID_ARGUMENT;
+	}
+	comm = request->comm;
 	pthread_mutex_lock(&comm->lock);
 	ret = request_test(request, done, sizes);
 	pthread_mutex_unlock(&comm->lock);
@@ -347,6 +352,9 @@ static int register_memory(struct smd_net_comm *comm, struct smd_extent extent,
 
 int smd_net_register(void *comm, void *data, size_t size, int type, void **mhandle)
 {
+	if (smd_nccl_lacks_any("regMr", "comm", comm, "result", mhandle)) {
+		return NCCL_INVALID_ARGUMENT;
+	}
 	if (type != NCCL_PTR_HOST) {
 		smd_nccl_log_warn("net: memory must be of the host, got type %d", type);
 		return NCCL_INVALID_USAGE;
@@ -359,6 +367,9 @@ int smd_net_register_dmabuf(
 {
 	const struct smd_dmabuf dmabuf = {fd, offset};
 
+	if (smd_nccl_lacks_any("regMrDmaBuf", "comm", comm, "result", mhandle)) {
+		return NCCL_INVALID_ARGUMENT;
+	}
 	if (type != NCCL_PTR_CUDA || !smd_nccl_devices_take_gpu_memory()) {
 		smd_nccl_log_warn(
 			"net: memory must be of the host, got a dma-buf of type %d", type);
@@ -426,6 +437,9 @@ int smd_net_deregister(void *handle, void *mhandle)
 {
 	struct smd_net_comm *comm = handle;
 
+	if (smd_nccl_lacks("deregMr", "comm", handle)) {
+		return NCCL_INVALID_ARGUMENT;
+	}
 	if (mhandle) {
 		pthread_mutex_lock(&comm->lock);
 		comm_deregister(comm, mhandle);
@@ -453,6 +467,9 @@ int smd_net_close_send(void *handle)
 {
 	struct smd_net_comm *comm = handle;
 
+	if (smd_nccl_lacks("closeSend", "comm", handle)) {
+		return NCCL_INVALID_ARGUMENT;
+	}
 	if (!comm->result) {
 		smd_net_comm_progress(comm); /* what is unread would make TCP drop what was sent */
 	}
@@ -462,6 +479,9 @@ int smd_net_close_send(void *handle)
 
 int smd_net_close_receive(void *handle)
 {
+	if (smd_nccl_lacks("closeRecv", "comm", handle)) {
+		return NCCL_INVALID_ARGUMENT;
+	}
 	smd_net_comm_destroy(handle);
 	return NCCL_SUCCESS;
 }

@@ -17,6 +17,7 @@
 #include <sys/queue.h>
 
 #include "reduction_server/base/clock.h"
+#include "worker/nccl_plugin/abi/argument.h"
 #include "worker/nccl_plugin/abi/log.h"
 #include "worker/nccl_plugin/abi/result.h"
 #include "worker/nccl_plugin/net/comm.h"
@@ -382,6 +383,9 @@ int smd_net_connect(int dev, void *handle, void **send_comm)
 	uint64_t number;
 	int ret;
 
+	if (smd_nccl_lacks_any("connect", "handle", handle, "result", send_comm)) {
+		return NCCL_INVALID_ARGUMENT;
+	}
 	*send_comm = NULL;
 	if (!device) {
 		smd_nccl_log_warn(

@@ -15,6 +15,7 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/transport/address.h"
 #include "reduction_server/transport/loop.h"
+#include "worker/nccl_plugin/abi/argument.h"
 #include "worker/nccl_plugin/abi/log.h"
 #include "worker/nccl_plugin/abi/result.h"
 #include "worker/nccl_plugin/net/comm.h"
@@ -355,6 +356,9 @@ int smd_net_listen(int dev, void *handle, void **listen_comm)
 	struct smd_error error = {""};
 	int ret;
 
+	if (smd_nccl_lacks_any("listen", "handle", handle, "result", listen_comm)) {
+		return NCCL_INVALID_ARGUMENT;
+	}
 	*listen_comm = NULL;
 	if (!device) {
 		smd_nccl_log_warn(
@@ -413,8 +417,12 @@ static struct smd_net_comm *listen_progress(struct smd_net_listen *listen)
 
 int smd_net_accept(void *listen_comm, void **recv_comm)
 {
-	struct smd_net_comm *comm = listen_progress(listen_comm);
+	struct smd_net_comm *comm;
 
+	if (smd_nccl_lacks_any("accept", "listening comm", listen_comm, "result", recv_comm)) {
+		return NCCL_INVALID_ARGUMENT;
+	}
+	comm = listen_progress(listen_comm);
 	*recv_comm = comm;
 	if (comm) {
 		smd_net_comm_ready(comm);
@@ -424,6 +432,9 @@ int smd_net_accept(void *listen_comm, void **recv_comm)
 
 int smd_net_close_listen(void *listen_comm)
 {
+	if (smd_nccl_lacks("closeListen", "listening comm", listen_comm)) {
+		return NCCL_INVALID_ARGUMENT;
+	}
 	listen_free(listen_comm);
 	return NCCL_SUCCESS;
 }

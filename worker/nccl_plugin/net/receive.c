@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "worker/nccl_plugin/abi/argument.h"
 #include "worker/nccl_plugin/abi/log.h"
 #include "worker/nccl_plugin/device/gdr.h"
 
@@ -171,9 +172,15 @@ int smd_net_receive(void *handle, int n, void **data, const size_t *sizes, const
 	void **mhandles, void **request)
 {
 	struct smd_net_comm *comm = handle;
-	int ret = check_sizes(n, sizes);
+	int ret;
 
+	if (smd_nccl_lacks_any("irecv", "comm", handle, "request", request) ||
+		smd_nccl_lacks_any("irecv", "data", data, "sizes", sizes) ||
+		smd_nccl_lacks("irecv", "tags", tags)) {
+		return NCCL_INVALID_ARGUMENT;
+	}
 	*request = NULL;
+	ret = check_sizes(n, sizes);
 	if (ret) {
 		return ret;
 	}
@@ -190,6 +197,9 @@ int smd_net_flush(void *comm, int n, void **data, const int *sizes, void **mhand
 	(void)comm;
 	(void)data;
 	(void)sizes;
+	if (smd_nccl_lacks("iflush", "request", request)) {
+		return NCCL_INVALID_ARGUMENT;
+	}
 	for (int i = 0; mhandles && i < n; i++) {
 		device = device || smd_net_is_device(mhandles[i]);
 	}

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "worker/nccl_plugin/abi/argument.h"
 #include "worker/nccl_plugin/abi/log.h"
 
 /* A lane has no more than this waiting, beyond what its socket holds. */
@@ -319,6 +320,10 @@ int smd_net_send(void *handle, void *data, size_t size, int tag, void *mhandle, 
 	struct smd_net_comm *comm = handle;
 	int ret;
 
+	if (smd_nccl_lacks_any("isend", "comm", handle, "request", request) ||
+		(size && smd_nccl_lacks("isend", "data", data))) {
+		return NCCL_INVALID_ARGUMENT;
+	}
 	*request = NULL;
 	if (size > SMD_NET_BYTES_MAX) {
 		smd_nccl_log_warn("net: a send must have at most %zu bytes, got %zu",
