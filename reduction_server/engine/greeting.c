@@ -1,4 +1,4 @@
-/* Reads the first frame of each lane, and gives the lane to whoever it is for. */
+/* Goes through the handshake with each lane, and gives the lane to whoever it is for. */
 #include "reduction_server/engine/greeting.h"
 
 #include <errno.h>
@@ -10,18 +10,24 @@
 #include "reduction_server/base/log_limit.h"
 
 /*
- * Lanes that have not said HELLO yet. Only strangers have so many: a worker says it at once. Where
+ * Lanes in the handshake. Only strangers have so many: a worker is through at once. Where
  * there are more, the one that has waited longest is closed, of the same address first.
  */
 #define HOST_PART 4
 
-/* A lane that has not yet said HELLO, or was refused and has not yet gone. */
+/* What compares with the proof of a job that is not known: that takes as long, and is as wrong. */
+#define NO_TOKEN "there is no such job, and this is nobody's token"
+
+enum greeting_state { AWAITS_HELLO, AWAITS_PROOF, REFUSED };
+
+/* A lane in the handshake, or one that was refused and has not yet gone. */
 struct smd_greeting {
 	struct smd_greeter *greeter;
 	struct smd_lane *lane;
 	uint64_t since_ns;
-	bool refused;
+	enum greeting_state state;
 	char host[64]; /* the other end's, without its port */
+	struct smd_handshake handshake;
 	uint8_t payload[SMD_CONTROL_MAX];
 	LIST_ENTRY(smd_greeting) link;
 };
@@ -38,7 +44,12 @@ static int greeting_on_header(
 	struct smd_greeting *greeting = owner;
 
 	*payload = greeting->payload;
-	if (frame->kind != SMD_FRAME_HELLO || greeting->refused || greeting->lane->direct) {
+	if (greeting->state == AWAITS_PROOF && frame->kind != SMD_FRAME_PROOF) {
+		return smd_error_set(error, EPROTO, "the answer to CHALLENGE must be PROOF, got %s",
+			smd_frame_kind_name(frame->kind));
+	}
+	if ((greeting->state != AWAITS_PROOF && frame->kind != SMD_FRAME_HELLO) ||
+		greeting->state == REFUSED || greeting->lane->direct) {
 		return smd_error_set(error, EPROTO, "the first frame must be HELLO, got %s",
 			smd_frame_kind_name(frame->kind));
 	}
@@ -52,21 +63,15 @@ static int greeting_refuse(struct smd_greeting *greeting, const char *text)
 
 	smd_log_peer(SMD_LOG_WARN, greeting->greeter->name, greeting->host, "refused %s: %s",
 		smd_lane_peer_name(greeting->lane), text);
-	greeting->refused = true;
+	greeting->state = REFUSED;
 	return smd_lane_send_control(
 		greeting->lane, &frame, payload, smd_text_encode(text, payload));
 }
 
-/* Whether this is who may come here: 0, or -errno with a text for it. */
+/* Whether there is what it wants: 0, or -errno with a text for it. */
 static int greeting_check(
 	const struct smd_greeter *greeter, const struct smd_hello *hello, struct smd_error *text)
 {
-	const char *token = greeter->tokens ? smd_tokens_find(greeter->tokens, hello->job) : NULL;
-
-	if (greeter->tokens && (!token || strcmp(token, hello->token) != 0)) {
-		return smd_error_set(
-			text, EACCES, "%s: the job's token is not this server's", hello->replica);
-	}
 	if (hello->shard >= greeter->nshards) {
 		return smd_error_set(text, EINVAL, "%s: shard must be below %u, got %u",
 			hello->replica, greeter->nshards, hello->shard);
@@ -78,40 +83,109 @@ static int greeting_check(
 	return 0;
 }
 
-static int greeting_on_frame(
-	void *owner, const struct smd_frame *frame, void *payload, struct smd_error *error)
+/* Gives the lane away. Not inside anything that looks at the greeting afterwards. */
+static int greeting_pass(struct smd_greeting *greeting)
 {
-	struct smd_greeting *greeting = owner;
+	const struct smd_handshake handshake = greeting->handshake;
 	struct smd_greeter *greeter = greeting->greeter;
 	struct smd_lane *lane = greeting->lane;
 	struct smd_error text = {""};
-	struct smd_hello hello;
-	int ret = smd_hello_decode(payload, frame->length, &hello, error);
+	int ret;
+
+	if (greeting_check(greeter, &handshake.hello, &text)) {
+		return greeting_refuse(greeting, text.text);
+	}
+	smd_lane_detach(lane); /* nothing is queued: who knows the nonce has got CHALLENGE */
+	greeting_end(greeting);
+	ret = greeter->on_greeted(greeter->owner, lane, &handshake);
+	if (ret) {
+		smd_log_peer(SMD_LOG_ERROR, greeter->name, handshake.hello.job,
+			"cannot take the lane of %s: %s", handshake.hello.replica, strerror(-ret));
+		smd_lane_close(lane);
+	}
+	return SMD_LANE_DETACHED;
+}
+
+static int greeting_on_hello(
+	struct smd_greeting *greeting, const struct smd_frame *frame, struct smd_error *error)
+{
+	struct smd_frame answer = {.kind = SMD_FRAME_CHALLENGE};
+	struct smd_hello *hello = &greeting->handshake.hello;
+	struct smd_challenge *challenge = &greeting->handshake.challenge;
+	uint8_t payload[SMD_CONTROL_MAX];
+	struct smd_error text = {""};
+	int ret = smd_hello_decode(greeting->payload, frame->length, hello, error);
 
 	if (ret) {
 		return ret;
 	}
-	if (greeting_check(greeter, &hello, &text)) {
+	if (!greeting->greeter->tokens) {
+		return greeting_pass(greeting);
+	}
+	if (!(hello->flags & SMD_HELLO_TOKEN)) {
+		smd_error_set(&text, EACCES,
+			"%s: only who has the job's token is let in: SUMMAND_TOKEN_FILE must name "
+			"the file that holds it",
+			hello->replica);
 		return greeting_refuse(greeting, text.text);
 	}
-	smd_lane_detach(lane);
-	greeting_end(greeting);
-	ret = greeter->on_hello(greeter->owner, lane, &hello);
+	ret = smd_nonce_draw(challenge->nonce);
 	if (ret) {
-		smd_log_peer(SMD_LOG_ERROR, greeter->name, hello.job,
-			"cannot take the lane of %s: %s", hello.replica, strerror(-ret));
-		smd_lane_close(lane);
+		return smd_error_set(error, -ret, "no random numbers are there");
 	}
-	return SMD_LANE_DETACHED;
+	greeting->state = AWAITS_PROOF;
+	return smd_lane_send_control(
+		greeting->lane, &answer, payload, smd_challenge_encode(challenge, payload));
+}
+
+static int greeting_on_proof(
+	struct smd_greeting *greeting, const struct smd_frame *frame, struct smd_error *error)
+{
+	const struct smd_hello *hello = &greeting->handshake.hello;
+	const char *token = smd_tokens_find(greeting->greeter->tokens, hello->job);
+	struct smd_error text = {""};
+	struct smd_proof expected;
+	struct smd_proof proof;
+	int ret = smd_proof_decode(greeting->payload, frame->length, &proof, error);
+
+	if (ret) {
+		return ret;
+	}
+	ret = smd_handshake_prove_worker(&greeting->handshake, token ? token : NO_TOKEN, &expected);
+	if (ret) {
+		return smd_error_set(error, -ret, "out of memory");
+	}
+	if (smd_proof_equals(&proof, &expected) && token) {
+		return greeting_pass(greeting);
+	}
+	smd_error_set(&text, EACCES, "%s: the job's token is not this server's", hello->replica);
+	return greeting_refuse(greeting, text.text);
+}
+
+static int greeting_on_frame(
+	void *owner, const struct smd_frame *frame, void *payload, struct smd_error *error)
+{
+	struct smd_greeting *greeting = owner;
+
+	(void)payload;
+	return greeting->state == AWAITS_PROOF ? greeting_on_proof(greeting, frame, error)
+					       : greeting_on_hello(greeting, frame, error);
 }
 
 static void greeting_on_closed(void *owner, int err, const char *reason)
 {
 	struct smd_greeting *greeting = owner;
 
+	struct smd_frame frame = {.kind = SMD_FRAME_REFUSE};
+	uint8_t payload[SMD_CONTROL_MAX];
+
 	smd_log_peer(err == -EPROTO || err == -EACCES ? SMD_LOG_WARN : SMD_LOG_DEBUG,
 		greeting->greeter->name, greeting->host, "lane of %s ended: %s",
 		smd_lane_peer_name(greeting->lane), reason);
+	if (err == -EPROTO) { /* a worker of another version hears which one this is */
+		(void)smd_lane_send_control(
+			greeting->lane, &frame, payload, smd_text_encode(reason, payload));
+	}
 	smd_lane_close(greeting->lane);
 	greeting_end(greeting);
 }
@@ -200,10 +274,14 @@ void smd_greeter_check(struct smd_greeter *greeter)
 		struct smd_greeting *next = LIST_NEXT(greeting, link);
 
 		if (greeting->since_ns < oldest_ns) {
-			if (!greeting->refused) {
+			if (greeting->state != REFUSED) {
 				smd_log_peer(SMD_LOG_WARN, greeter->name, greeting->host,
-					"lane of %s ended: it has said nothing for %u s",
-					smd_lane_peer_name(greeting->lane), greeter->patience_s);
+					"lane of %s ended: it has %s for %u s",
+					smd_lane_peer_name(greeting->lane),
+					greeting->state == AWAITS_PROOF
+						? "not proved that it has a token"
+						: "said nothing",
+					greeter->patience_s);
 			}
 			greeting_close(greeting);
 		}

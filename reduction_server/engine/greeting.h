@@ -1,8 +1,10 @@
 /*
- * The first frame of a lane: HELLO, which says who is there and which shard it wants.
+ * The handshake of a lane: HELLO, which says who is there and which shard it wants, and where the
+ * server has tokens CHALLENGE and PROOF.
  *
- * A greeter keeps the lanes of one loop that have not said it yet, or were refused and have not
- * gone, for a few seconds and no longer. It is used on that loop's thread.
+ * A greeter keeps the lanes of one loop that are not through with it, or were refused and have not
+ * gone, for a few seconds and no longer. It is used on that loop's thread. WELCOME, which ends the
+ * handshake, is said by who takes the lane.
  */
 #ifndef SMD_ENGINE_GREETING_H
 #define SMD_ENGINE_GREETING_H
@@ -11,8 +13,9 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "reduction_server/base/token.h"
 #include "reduction_server/transport/transport.h"
-#include "reduction_server/wire/message.h"
+#include "reduction_server/wire/handshake.h"
 
 struct event_base;
 
@@ -24,11 +27,12 @@ struct smd_greeter {
 	const struct smd_tokens *tokens; /* what workers must have; NULL: nothing */
 	unsigned nshards;                /* that there are */
 	int shard;                       /* whose loop this is; SMD_SHARD_UNKNOWN: none's */
-	unsigned patience_s;             /* a lane that has not said HELLO by then is closed */
-	unsigned most;                   /* lanes that have not said HELLO, a quarter of them of
-					    one address; 0: SMD_GREETINGS_DEFAULT */
+	unsigned patience_s;             /* a lane that is not through by then is closed */
+	unsigned most;                   /* lanes that are not through, a quarter of them of one
+					    address; 0: SMD_GREETINGS_DEFAULT */
 	/* Takes the lane, detached, from inside its on_frame(); on -errno it is closed. */
-	int (*on_hello)(void *owner, struct smd_lane *lane, const struct smd_hello *hello);
+	int (*on_greeted)(
+		void *owner, struct smd_lane *lane, const struct smd_handshake *handshake);
 	void *owner;
 	/* The greeter's own, zeros at first: */
 	LIST_HEAD(, smd_greeting) greetings;

@@ -274,16 +274,25 @@ static const struct smd_lane_callbacks peer_callbacks = {
 	.on_closed = peer_on_closed,
 };
 
-static int peer_welcome(struct smd_peer *peer)
+/* Where there are tokens, with the proof that this server has the worker's. */
+static int peer_welcome(struct smd_peer *peer, const struct smd_handshake *handshake)
 {
+	const struct smd_tokens *tokens = peer->shard->config.tokens;
+	struct smd_welcome welcome = peer->shard->config.welcome;
 	struct smd_frame frame = {.kind = SMD_FRAME_WELCOME};
 	uint8_t payload[SMD_CONTROL_MAX];
-	size_t length = smd_welcome_encode(&peer->shard->config.welcome, payload);
 
-	return smd_lane_send_control(peer->lane, &frame, payload, length);
+	welcome.proved = tokens != NULL;
+	if (tokens && smd_handshake_prove_server(handshake, &welcome,
+			      smd_tokens_find(tokens, handshake->hello.job), &welcome.proof)) {
+		return -ENOMEM;
+	}
+	return smd_lane_send_control(
+		peer->lane, &frame, payload, smd_welcome_encode(&welcome, payload));
 }
 
-int smd_peer_create(struct smd_shard *shard, struct smd_lane *lane, const struct smd_hello *hello)
+int smd_peer_create(
+	struct smd_shard *shard, struct smd_lane *lane, const struct smd_handshake *handshake)
 {
 	struct smd_peer *peer = calloc(1, sizeof(*peer));
 	int ret;
@@ -293,7 +302,7 @@ int smd_peer_create(struct smd_shard *shard, struct smd_lane *lane, const struct
 	}
 	peer->shard = shard;
 	peer->lane = lane;
-	peer->hello = *hello;
+	peer->hello = handshake->hello;
 	ret = smd_lane_attach(lane, shard->base, &peer_callbacks, peer);
 	if (ret) {
 		free(peer);
@@ -307,7 +316,7 @@ int smd_peer_create(struct smd_shard *shard, struct smd_lane *lane, const struct
 	smd_heartbeat_begin(&peer->heartbeat, lane, smd_clock_ns());
 	TAILQ_INSERT_TAIL(&shard->peers, peer, link);
 	shard->stats.lanes++;
-	if (peer_welcome(peer)) {
+	if (peer_welcome(peer, handshake)) {
 		smd_peer_close(peer, "the reduction server is out of memory");
 	}
 	return 0;

@@ -10,7 +10,7 @@
 #include "reduction_server/engine/comm.h"
 #include "reduction_server/transport/heartbeat.h"
 #include "reduction_server/transport/transport.h"
-#include "reduction_server/wire/message.h"
+#include "reduction_server/wire/handshake.h"
 
 struct smd_peer {
 	struct smd_shard *shard;
@@ -29,8 +29,10 @@ struct smd_peer {
 	TAILQ_ENTRY(smd_peer) link;
 };
 
-/* Attaches the lane to the shard and says WELCOME. On -errno the lane is still the caller's. */
-int smd_peer_create(struct smd_shard *shard, struct smd_lane *lane, const struct smd_hello *hello);
+/* Attaches the lane to the shard and says WELCOME, which ends the handshake. On -errno the lane is
+ * still the caller's. */
+int smd_peer_create(
+	struct smd_shard *shard, struct smd_lane *lane, const struct smd_handshake *handshake);
 
 /* Closes the lane, which has ended; members that have not left are lost to their communicators. */
 void smd_peer_close(struct smd_peer *peer, const char *reason);

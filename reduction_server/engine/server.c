@@ -1,4 +1,4 @@
-/* Listens, reads the first frame of each lane, and gives the lane to its shard. */
+/* Listens, greets each lane, and gives the lane to its shard. */
 #include "reduction_server/engine/server.h"
 
 #include <errno.h>
@@ -40,11 +40,12 @@ struct smd_server {
 
 /* ---- lanes ---- */
 
-static int server_on_hello(void *owner, struct smd_lane *lane, const struct smd_hello *hello)
+static int server_on_greeted(
+	void *owner, struct smd_lane *lane, const struct smd_handshake *handshake)
 {
 	struct smd_server *server = owner;
 
-	return smd_shard_give(server->shards[hello->shard], lane, hello);
+	return smd_shard_give(server->shards[handshake->hello.shard], lane, handshake);
 }
 
 /* A lane that asks for a shard before it can say HELLO says that on the shard's loop, because it
@@ -323,10 +324,10 @@ int smd_server_start(struct event_base *base, const struct smd_server_config *co
 		.shard = SMD_SHARD_UNKNOWN,
 		.patience_s = config->greeting_s ? config->greeting_s : SMD_GREETING_DEFAULT_S,
 		.most = server_greetings(),
-		.on_hello = server_on_hello,
+		.on_greeted = server_on_greeted,
 		.owner = server,
 	};
-	if (server_create_events(server, base)) {
+	if (server_create_events(server, base) || (config->tokens && smd_handshake_prepare())) {
 		smd_error_set(error, ENOMEM, "server: out of memory");
 		goto free_events;
 	}

@@ -1,7 +1,7 @@
 /*
  * A reduction server: a listener for each transport, and shards that the lanes are given to.
  *
- * The listeners' loop belongs to the caller. A new lane stays on it for one frame, HELLO, which
+ * The listeners' loop belongs to the caller. A new lane stays on it for the handshake, whose HELLO
  * says to which shard it goes, unless its transport knows that before. All calls are made on that
  * loop's thread.
  */
@@ -40,11 +40,11 @@ struct smd_server_config {
 	unsigned idle_s;         /* 0: SMD_IDLE_DEFAULT_S */
 	unsigned drain_s;        /* 0: SMD_DRAIN_DEFAULT_S */
 	unsigned idle_lanes;     /* 0: three quarters of the descriptors */
-	unsigned greeting_s;     /* a lane that has not said HELLO by then is closed; 0:
+	unsigned greeting_s;     /* a lane that is not greeted by then is closed; 0:
 				    SMD_GREETING_DEFAULT_S */
 	/* What workers must have, as long as the server lives; NULL: nothing. */
 	const struct smd_tokens *tokens;
-	bool encrypt;            /* lanes, by keys of the tokens; all transports can */
+	bool encrypt; /* lanes, by keys of the tokens; all transports can */
 	/*
 	 * When it listens over all transports that need no device, before it opens a device or
 	 * starts a thread: to give up what only that needed. Or NULL.

@@ -38,10 +38,11 @@ void smd_shard_check_drained(struct smd_shard *shard)
 
 /* ---- the inbox ---- */
 
-static int shard_on_hello(void *owner, struct smd_lane *lane, const struct smd_hello *hello)
+static int shard_on_greeted(
+	void *owner, struct smd_lane *lane, const struct smd_handshake *handshake)
 {
 	smd_peers_make_room(owner);
-	return smd_peer_create(owner, lane, hello);
+	return smd_peer_create(owner, lane, handshake);
 }
 
 static void shard_admit(struct smd_shard *shard, struct smd_arrival *arrival)
@@ -50,15 +51,16 @@ static void shard_admit(struct smd_shard *shard, struct smd_arrival *arrival)
 
 	if (arrival->greeted) {
 		smd_peers_make_room(shard);
-		ret = smd_peer_create(shard, arrival->lane, &arrival->hello);
+		ret = smd_peer_create(shard, arrival->lane, &arrival->handshake);
 	} else if (shard->comms.draining) {
 		smd_lane_close(arrival->lane);
 	} else {
 		smd_greeter_take(&shard->greeter, arrival->lane);
 	}
 	if (ret) {
-		smd_log_peer(SMD_LOG_ERROR, shard->name, arrival->hello.job,
-			"cannot take the lane of %s: %s", arrival->hello.replica, strerror(-ret));
+		smd_log_peer(SMD_LOG_ERROR, shard->name, arrival->handshake.hello.job,
+			"cannot take the lane of %s: %s", arrival->handshake.hello.replica,
+			strerror(-ret));
 		smd_lane_close(arrival->lane);
 	}
 	free(arrival);
@@ -103,7 +105,8 @@ static void shard_on_inbox(void *owner)
 	}
 }
 
-int smd_shard_give(struct smd_shard *shard, struct smd_lane *lane, const struct smd_hello *hello)
+int smd_shard_give(
+	struct smd_shard *shard, struct smd_lane *lane, const struct smd_handshake *handshake)
 {
 	struct smd_arrival *arrival = calloc(1, sizeof(*arrival));
 
@@ -111,9 +114,9 @@ int smd_shard_give(struct smd_shard *shard, struct smd_lane *lane, const struct 
 		return -ENOMEM;
 	}
 	arrival->lane = lane;
-	arrival->greeted = hello != NULL;
-	if (hello) {
-		arrival->hello = *hello;
+	arrival->greeted = handshake != NULL;
+	if (handshake) {
+		arrival->handshake = *handshake;
 	}
 	pthread_mutex_lock(&shard->inbox.lock);
 	STAILQ_INSERT_TAIL(&shard->inbox.arrivals, arrival, link);
@@ -366,7 +369,7 @@ int smd_shard_start(
 		.nshards = config->welcome.shards,
 		.shard = (int)config->welcome.shard,
 		.patience_s = config->greeting_s,
-		.on_hello = shard_on_hello,
+		.on_greeted = shard_on_greeted,
 		.owner = shard,
 	};
 	ret = -pthread_create(&shard->thread, NULL, shard_main, shard);

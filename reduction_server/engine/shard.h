@@ -53,8 +53,8 @@ struct smd_shard_stats {
 
 struct smd_arrival {
 	struct smd_lane *lane;
-	bool greeted; /* it has said HELLO */
-	struct smd_hello hello;
+	bool greeted; /* it is through with the handshake */
+	struct smd_handshake handshake;
 	STAILQ_ENTRY(smd_arrival) link;
 };
 
@@ -91,9 +91,10 @@ struct smd_shard {
 int smd_shard_start(
 	const struct smd_shard_config *config, struct smd_shard **out, struct smd_error *error);
 
-/* From any thread: gives a lane that is on no loop to the shard; hello: what it has said, or NULL
+/* From any thread: gives a lane that is on no loop to the shard; handshake: what was said, or NULL
  * when it has said nothing yet. -ENOMEM. */
-int smd_shard_give(struct smd_shard *shard, struct smd_lane *lane, const struct smd_hello *hello);
+int smd_shard_give(
+	struct smd_shard *shard, struct smd_lane *lane, const struct smd_handshake *handshake);
 
 /*
  * From any thread: let communicators end in their own time, up to config.drain_s, but no new ones

@@ -41,6 +41,18 @@ static inline uint64_t smd_reader_get(struct smd_reader *reader, size_t bytes)
 	return value;
 }
 
+static inline void smd_reader_get_bytes(struct smd_reader *reader, void *out, size_t length)
+{
+	if (reader->failed || reader->left < length) {
+		reader->failed = true;
+		memset(out, 0, length);
+		return;
+	}
+	memcpy(out, reader->at, length);
+	reader->at += length;
+	reader->left -= length;
+}
+
 /* A string of at most size - 1 bytes without control characters. */
 static inline void smd_reader_get_string(struct smd_reader *reader, char *out, size_t size)
 {

@@ -13,7 +13,7 @@
 #include "reduction_server/base/error.h"
 #include "reduction_server/wire/collective.h"
 
-#define SMD_WIRE_VERSION 1
+#define SMD_WIRE_VERSION 2
 #define SMD_FRAME_SIZE   64
 #define SMD_CONTROL_MAX  2048 /* bytes of payload of a frame that carries no elements */
 #define SMD_CHUNK_LIMIT                                                                            \
@@ -42,11 +42,13 @@
 	X(SMD_FRAME_DOWN, 13, "DOWN")                                                              \
 	X(SMD_FRAME_EPOCH, 14, "EPOCH")                                                            \
 	X(SMD_FRAME_LEFT, 15, "LEFT")                                                              \
-	X(SMD_FRAME_GREET, 16, "GREET") /* from here on: specs/design/nccl-net.md */               \
+	X(SMD_FRAME_GREET, 16, "GREET") /* to DATA: specs/design/nccl-net.md */                    \
 	X(SMD_FRAME_ACCEPT, 17, "ACCEPT")                                                          \
 	X(SMD_FRAME_BUFFERS, 18, "BUFFERS")                                                        \
 	X(SMD_FRAME_POST, 19, "POST")                                                              \
-	X(SMD_FRAME_DATA, 20, "DATA")
+	X(SMD_FRAME_DATA, 20, "DATA")                                                              \
+	X(SMD_FRAME_CHALLENGE, 21, "CHALLENGE") /* between HELLO and WELCOME */                    \
+	X(SMD_FRAME_PROOF, 22, "PROOF")
 
 enum smd_frame_kind {
 #define X(constant, number, name) constant = (number),

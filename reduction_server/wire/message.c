@@ -27,11 +27,11 @@ size_t smd_hello_encode(const struct smd_hello *hello, uint8_t payload[SMD_CONTR
 {
 	struct smd_writer writer = writer_over(payload);
 
+	smd_writer_put_bytes(&writer, hello->nonce, sizeof(hello->nonce));
 	smd_writer_put(&writer, hello->shard, 2);
 	smd_writer_put(&writer, hello->flags, 2);
 	smd_writer_put_string(&writer, hello->replica);
 	smd_writer_put_string(&writer, hello->job);
-	smd_writer_put_string(&writer, hello->token);
 	return writer.used;
 }
 
@@ -41,15 +41,47 @@ int smd_hello_decode(
 	struct smd_reader reader = {.at = payload, .left = length};
 	struct smd_hello hello;
 
+	smd_reader_get_bytes(&reader, hello.nonce, sizeof(hello.nonce));
 	hello.shard = (uint16_t)smd_reader_get(&reader, 2);
 	hello.flags = (uint16_t)smd_reader_get(&reader, 2);
 	smd_reader_get_string(&reader, hello.replica, sizeof(hello.replica));
 	smd_reader_get_string(&reader, hello.job, sizeof(hello.job));
-	smd_reader_get_string(&reader, hello.token, sizeof(hello.token));
-	if (!complete(&reader) || hello.replica[0] == '\0' || hello.flags & ~SMD_HELLO_CALLED) {
+	if (!complete(&reader) || hello.replica[0] == '\0' || hello.flags & ~SMD_HELLO_FLAGS) {
 		return malformed("HELLO", length, error);
 	}
 	*out = hello;
+	return 0;
+}
+
+size_t smd_challenge_encode(const struct smd_challenge *challenge, uint8_t payload[SMD_CONTROL_MAX])
+{
+	memcpy(payload, challenge->nonce, sizeof(challenge->nonce));
+	return sizeof(challenge->nonce);
+}
+
+int smd_challenge_decode(
+	const uint8_t *payload, size_t length, struct smd_challenge *out, struct smd_error *error)
+{
+	if (length != sizeof(out->nonce)) {
+		return malformed("CHALLENGE", length, error);
+	}
+	memcpy(out->nonce, payload, sizeof(out->nonce));
+	return 0;
+}
+
+size_t smd_proof_encode(const struct smd_proof *proof, uint8_t payload[SMD_CONTROL_MAX])
+{
+	memcpy(payload, proof->bytes, sizeof(proof->bytes));
+	return sizeof(proof->bytes);
+}
+
+int smd_proof_decode(
+	const uint8_t *payload, size_t length, struct smd_proof *out, struct smd_error *error)
+{
+	if (length != sizeof(out->bytes)) {
+		return malformed("PROOF", length, error);
+	}
+	memcpy(out->bytes, payload, sizeof(out->bytes));
 	return 0;
 }
 
@@ -62,6 +94,9 @@ size_t smd_welcome_encode(const struct smd_welcome *welcome, uint8_t payload[SMD
 	smd_writer_put(&writer, welcome->shards, 4);
 	smd_writer_put(&writer, welcome->chunk_bytes, 4);
 	smd_writer_put(&writer, welcome->weight, 4);
+	if (welcome->proved) {
+		smd_writer_put_bytes(&writer, welcome->proof.bytes, sizeof(welcome->proof.bytes));
+	}
 	return writer.used;
 }
 
@@ -75,8 +110,12 @@ int smd_welcome_decode(
 		.shards = (uint32_t)smd_reader_get(&reader, 4),
 		.chunk_bytes = (uint32_t)smd_reader_get(&reader, 4),
 		.weight = (uint32_t)smd_reader_get(&reader, 4),
+		.proved = reader.left > 0,
 	};
 
+	if (welcome.proved) {
+		smd_reader_get_bytes(&reader, welcome.proof.bytes, sizeof(welcome.proof.bytes));
+	}
 	if (!complete(&reader)) {
 		return malformed("WELCOME", length, error);
 	}

@@ -8,24 +8,36 @@
 #ifndef SMD_WIRE_MESSAGE_H
 #define SMD_WIRE_MESSAGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "reduction_server/base/error.h"
-#include "reduction_server/base/token.h"
 #include "reduction_server/wire/frame.h"
 
 #define SMD_STRING_MAX 255
-_Static_assert(SMD_STRING_MAX >= SMD_TOKEN_MAX, "HELLO carries any token");
+#define SMD_NONCE_SIZE 32
+#define SMD_PROOF_SIZE 32
 
 #define SMD_HELLO_CALLED 1u /* the worker answers PING only when its program calls the library */
+#define SMD_HELLO_TOKEN                                                                            \
+	2u /* the worker has the job's token, and wants the server to prove so too */
+#define SMD_HELLO_FLAGS (SMD_HELLO_CALLED | SMD_HELLO_TOKEN)
 
 struct smd_hello {
+	uint8_t nonce[SMD_NONCE_SIZE];
 	uint16_t shard;
 	uint16_t flags;
 	char replica[SMD_STRING_MAX + 1]; /* not empty */
 	char job[SMD_STRING_MAX + 1];
-	char token[SMD_STRING_MAX + 1];
+};
+
+struct smd_challenge {
+	uint8_t nonce[SMD_NONCE_SIZE];
+};
+
+struct smd_proof { /* wire/handshake.h */
+	uint8_t bytes[SMD_PROOF_SIZE];
 };
 
 struct smd_welcome {
@@ -34,6 +46,8 @@ struct smd_welcome {
 	uint32_t shards;      /* 1 to SMD_SHARDS_MAX */
 	uint32_t chunk_bytes; /* largest chunk: a multiple of 64, at most SMD_CHUNK_LIMIT */
 	uint32_t weight;      /* Mbit/s of this shard, at least 1 */
+	bool proved;          /* the server shows that it has the job's token: */
+	struct smd_proof proof;
 };
 #define SMD_SHARDS_MAX 64
 
@@ -52,6 +66,15 @@ struct smd_abort {
 size_t smd_hello_encode(const struct smd_hello *hello, uint8_t payload[SMD_CONTROL_MAX]);
 int smd_hello_decode(
 	const uint8_t *payload, size_t length, struct smd_hello *out, struct smd_error *error);
+
+size_t smd_challenge_encode(
+	const struct smd_challenge *challenge, uint8_t payload[SMD_CONTROL_MAX]);
+int smd_challenge_decode(
+	const uint8_t *payload, size_t length, struct smd_challenge *out, struct smd_error *error);
+
+size_t smd_proof_encode(const struct smd_proof *proof, uint8_t payload[SMD_CONTROL_MAX]);
+int smd_proof_decode(
+	const uint8_t *payload, size_t length, struct smd_proof *out, struct smd_error *error);
 
 size_t smd_welcome_encode(const struct smd_welcome *welcome, uint8_t payload[SMD_CONTROL_MAX]);
 int smd_welcome_decode(

@@ -2,6 +2,9 @@
  * Any bytes at all as what a reduction server says to a worker, in answer to its HELLO, its JOIN
  * and its INPUT: every call of libsummand returns, with a result or a reason.
  *
+ * The worker has a token where the input begins with CHALLENGE. No input can hold the proof that it
+ * wants then, because that depends on its nonce: one of nothing but zeros stands for it.
+ *
  * The lanes are the test's own transport, on the worker's loop and thread, so that a run can be
  * repeated and nothing waits: what takes seconds takes milliseconds here.
  */
@@ -12,9 +15,11 @@
 #include <string.h>
 
 #include "reduction_server/transport/transports.h"
-#include "reduction_server/wire/frame.h"
+#include "reduction_server/wire/handshake.h"
 #include "tests/fuzz/input.h"
 #include "worker/summand.h"
+
+#define TOKEN "token"
 
 enum {
 	COUNT = 16,
@@ -34,6 +39,7 @@ struct script_lane {
 	const struct smd_lane_callbacks *callbacks;
 	void *owner;
 	struct script script;
+	struct smd_handshake handshake;
 	struct event *turn;
 	unsigned idle; /* turns without a word */
 	bool opened;
@@ -100,6 +106,25 @@ static void hear(struct script_lane *lane, uint8_t kind)
 	lane->script.due = kind == SMD_FRAME_INPUT ? lane->script.length : next_part(&lane->script);
 }
 
+/* The right proof in place of zeros, in a WELCOME that has them. */
+static void prove(struct script_lane *lane, const struct smd_frame *frame, uint8_t *payload)
+{
+	static const struct smd_proof zeros;
+	struct smd_welcome welcome;
+
+	if (frame->kind == SMD_FRAME_CHALLENGE) {
+		(void)smd_challenge_decode(
+			payload, frame->length, &lane->handshake.challenge, NULL);
+	}
+	if (frame->kind == SMD_FRAME_WELCOME &&
+		smd_welcome_decode(payload, frame->length, &welcome, NULL) == 0 && welcome.proved &&
+		smd_proof_equals(&welcome.proof, &zeros)) {
+		must_hold(smd_handshake_prove_server(
+				  &lane->handshake, &welcome, TOKEN, &welcome.proof) == 0);
+		smd_welcome_encode(&welcome, payload);
+	}
+}
+
 /* Hands out one frame of what is due, as TCP would. False: it is not whole, or the lane has ended.
  */
 static bool say_frame(struct script_lane *lane)
@@ -128,6 +153,9 @@ static bool say_frame(struct script_lane *lane)
 		script->bytes += SMD_FRAME_SIZE + there;
 		script->length -= SMD_FRAME_SIZE + there;
 		script->due -= SMD_FRAME_SIZE + there;
+		if (frame.length) {
+			prove(lane, &frame, payload);
+		}
 		ret = lane->callbacks->on_frame(lane->owner, &frame, payload, &error);
 	}
 	if (ret && !lane->ended) {
@@ -199,6 +227,10 @@ static void script_send(struct smd_lane *outer, struct smd_send *send)
 {
 	struct script_lane *lane = (struct script_lane *)outer;
 
+	if (send->header[4] == SMD_FRAME_HELLO) {
+		must_hold(smd_hello_decode(
+				  send->payload, send->length, &lane->handshake.hello, NULL) == 0);
+	}
 	hear(lane, send->header[4]);
 	send->done(send, 0);
 }
@@ -302,11 +334,25 @@ static void work(void)
 	must_hold(values[2 * COUNT] == 0x5a5a5a5a);
 }
 
+static void set_token(const uint8_t *bytes, size_t length)
+{
+	struct smd_frame frame;
+
+	if (length >= SMD_FRAME_SIZE && smd_frame_decode(bytes, &frame, NULL) == 0 &&
+		frame.kind == SMD_FRAME_CHALLENGE) {
+		setenv("SUMMAND_TOKEN_FILE", input_file((const uint8_t *)TOKEN, sizeof(TOKEN) - 1),
+			1);
+	} else {
+		unsetenv("SUMMAND_TOKEN_FILE");
+	}
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
 	uint8_t *exact = input_exact(bytes, length);
 
 	setenv("SUMMAND_LOG", "error", 1);
+	set_token(exact, length);
 	input = (struct script){.bytes = exact, .length = length};
 	nlanes = 0;
 	work();

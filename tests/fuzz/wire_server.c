@@ -86,15 +86,16 @@ static void turn(struct smd_shard *shard)
 /* A worker that has said HELLO; what it says from now on goes into the socket that is returned. */
 static int let_in(struct smd_shard *shard, int number)
 {
-	struct smd_hello hello = {.flags = 0};
+	struct smd_handshake handshake = {.hello = {.flags = 0}};
+	struct smd_hello *hello = &handshake.hello;
 	struct tcp_lane *lane;
 	int ends[2];
 
-	snprintf(hello.replica, sizeof(hello.replica), "worker-%d", number);
-	snprintf(hello.job, sizeof(hello.job), "job");
+	snprintf(hello->replica, sizeof(hello->replica), "worker-%d", number);
+	snprintf(hello->job, sizeof(hello->job), "job");
 	must_hold(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
 	lane = smd_tcp_lane_create(ends[0]);
-	must_hold(lane && smd_shard_give(shard, &lane->lane, &hello) == 0);
+	must_hold(lane && smd_shard_give(shard, &lane->lane, &handshake) == 0);
 	return ends[1];
 }
 

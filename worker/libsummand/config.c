@@ -383,6 +383,7 @@ int smd_config_read(
 		snprintf(config.replica, sizeof(config.replica), "%s:%d", host, (int)getpid());
 	}
 	*out = config;
+	explicit_bzero(config.token, sizeof(config.token));
 	return 0;
 }
 

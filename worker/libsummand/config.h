@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "reduction_server/base/error.h"
+#include "reduction_server/base/token.h"
 #include "reduction_server/transport/transport.h"
 #include "reduction_server/wire/message.h"
 #include "worker/summand.h"
@@ -22,9 +23,9 @@ struct smd_config {
 	char *servers[SMD_SERVERS_MAX]; /* "host:port", in the order that all ranks share */
 	char replica[SMD_STRING_MAX + 1];
 	char job[SMD_STRING_MAX + 1];
-	char token[SMD_STRING_MAX + 1];
-	bool encrypt;            /* lanes, */
-	struct smd_lane_key key; /* with this, of the job's token */
+	char token[SMD_TOKEN_MAX + 1]; /* empty: none */
+	bool encrypt;                  /* lanes, */
+	struct smd_lane_key key;       /* with this, of the job's token */
 	unsigned connect_timeout_s;
 	uint64_t staging_bytes; /* of pinned memory, once there is device memory to copy */
 	unsigned heartbeat_s;   /* a server that says nothing for so long is lost */

@@ -9,8 +9,12 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
+#include "worker/libsummand/remote_greeting.h"
 
 #define RETRY_MS 100
+/* It does not say so itself: it cannot read what it is told. */
+#define VERSION_HINT "; a server of wire version 1 does so, and this process speaks version 2"
+_Static_assert(SMD_WIRE_VERSION == 2, "the hint names the versions");
 
 static const struct smd_lane_callbacks remote_callbacks;
 
@@ -69,14 +73,15 @@ void smd_remote_give_up(struct smd_remote *remote)
 		remote_fail(remote, -ENODEV, what);
 		return;
 	}
-	snprintf(what, sizeof(what), "could not be reached within %u s: %s%.400s",
+	snprintf(what, sizeof(what), "could not be reached within %u s: %s%.300s%s",
 		remote->owner->config->connect_timeout_s,
 		remote->greeted && remote->reason[0]
 			? "it took the connection and ended it at HELLO: "
 			: "",
 		remote->reason[0] ? remote->reason
 		: remote->greeted ? "it takes the connection and does not answer HELLO"
-				  : "it does not answer");
+				  : "it does not answer",
+		remote->greeted && remote->reason[0] ? VERSION_HINT : "");
 	remote_fail(remote, remote->err == -ECONNREFUSED ? -ECONNREFUSED : -ETIMEDOUT, what);
 }
 
@@ -280,23 +285,11 @@ void smd_remote_free(struct smd_remote *remote)
 static void remote_on_open(void *owner)
 {
 	struct smd_remote *remote = owner;
-	const struct smd_config *config = remote->owner->config;
-	struct smd_frame frame = {.kind = SMD_FRAME_HELLO};
-	struct smd_hello hello = {
-		.shard = (uint16_t)remote->shard,
-		.flags = config->poll ? SMD_HELLO_CALLED : 0,
-	};
-	uint8_t payload[SMD_CONTROL_MAX];
-	size_t length;
 
 	remote->err = 0;
 	remote->reason[0] = '\0';
 	remote->greeted = true;
-	snprintf(hello.replica, sizeof(hello.replica), "%s", config->replica);
-	snprintf(hello.job, sizeof(hello.job), "%s", config->job);
-	snprintf(hello.token, sizeof(hello.token), "%s", config->token);
-	length = smd_hello_encode(&hello, payload);
-	if (smd_lane_send_control(remote->lane, &frame, payload, length)) {
+	if (smd_remote_say_hello(remote)) {
 		remote_fail(remote, -ENOMEM, "could not be greeted: out of memory");
 	}
 }
@@ -330,8 +323,10 @@ static void remote_on_closed(void *owner, int err, const char *reason)
 	char what[SMD_ERROR_TEXT_MAX];
 
 	remote_drop_lane(remote);
-	if (err == -EACCES) { /* it stays so */
-		snprintf(what, sizeof(what), "does not let this process in: %.400s", reason);
+	if (err == -EACCES && !remote->welcomed) { /* it stays so */
+		snprintf(what, sizeof(what), "%s: %.400s",
+			remote->disbelieved ? "is not believed" : "does not let this process in",
+			reason);
 		remote_fail(remote, err, what);
 		return;
 	}
@@ -400,7 +395,8 @@ static int remote_on_header(
 	void *owner, const struct smd_frame *frame, void **payload, struct smd_error *error)
 {
 	struct smd_remote *remote = owner;
-	int greeting = frame->kind == SMD_FRAME_WELCOME || frame->kind == SMD_FRAME_REFUSE;
+	int greeting = frame->kind == SMD_FRAME_WELCOME || frame->kind == SMD_FRAME_REFUSE ||
+		       frame->kind == SMD_FRAME_CHALLENGE;
 
 	remote->rx_receiver = NULL;
 	remote->rx_result = false;
@@ -452,6 +448,11 @@ static int remote_on_welcome(
 		return smd_error_set(error, EPROTO, "WELCOME: shard must be %u, got %u",
 			remote->shard, welcome.shard);
 	}
+	ret = smd_remote_check_welcome(remote, &welcome, error);
+	if (ret) {
+		remote->disbelieved = ret == -EACCES;
+		return ret;
+	}
 	if (remote_start_heartbeat(remote)) {
 		return smd_error_set(error, ENOMEM, "out of memory");
 	}
@@ -482,6 +483,8 @@ static int remote_on_frame(
 	(void)payload;
 	remote->rx_result = false;
 	switch (frame->kind) {
+	case SMD_FRAME_CHALLENGE:
+		return smd_remote_on_challenge(remote, frame, error);
 	case SMD_FRAME_WELCOME:
 		return remote_on_welcome(remote, frame, error);
 	case SMD_FRAME_REFUSE:

@@ -13,7 +13,7 @@
 
 #include "reduction_server/transport/heartbeat.h"
 #include "reduction_server/transport/transport.h"
-#include "reduction_server/wire/message.h"
+#include "reduction_server/wire/handshake.h"
 #include "worker/libsummand/config.h"
 #include "worker/libsummand/progress.h"
 #include "worker/libsummand/stall.h"
@@ -101,6 +101,9 @@ struct smd_remote {
 	bool greeted; /* it has been told HELLO, if only on a lane that has ended */
 	bool welcomed;
 	struct smd_welcome welcome;
+	struct smd_handshake handshake;  /* of the lane */
+	bool challenged;                 /* the shard has said CHALLENGE */
+	bool disbelieved;                /* it has not the token, by its WELCOME */
 	int err;                         /* how the last attempt failed */
 	char reason[SMD_ERROR_TEXT_MAX]; /* empty: none has, since the lane was last open */
 

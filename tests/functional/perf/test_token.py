@@ -30,16 +30,21 @@ class TokenTest(ProgramTest):
     def test_another_token_is_refused(self):
         server, address = self.start_guarded_server()
         text = "rank-0: the job's token is not this server's"
-        for variables in [{"SUMMAND_TOKEN_FILE": self.write("worker", "open-barley")}, {}]:
+        none = "rank-0: only who has the job's token is let in: SUMMAND_TOKEN_FILE must name the file that holds it"
+        for variables, text in [({"SUMMAND_TOKEN_FILE": self.write("worker", "open-barley")}, text), ({}, none)]:
             _, err = self.assert_ended(self.rank_with(address, **variables), 1,
                                        f"reduction server {address} refuses this process: {text}")
             self.assertNotIn("sesame", err)
         self.terminate(server)
-        self.assert_ended(server, 0, "refused 127.0.0.1:", text)
+        self.assert_ended(server, 0, "refused 127.0.0.1:", text, none)
 
-    def test_a_server_without_token_lets_all_in(self):
+    def test_a_server_without_token_is_not_the_jobs(self):
+        """It may be anybody's, who has taken the address of the job's."""
         _, address = self.start_server()
-        self.assert_ended(self.rank_with(address, SUMMAND_TOKEN_FILE=self.write("worker", "any")), 0)
+        self.assert_ended(self.rank_with(address, SUMMAND_TOKEN_FILE=self.write("worker", "any")), 1,
+                          f"reduction server {address} is not believed: it does not show that it has the job's token",
+                          "give it the same by --token-file, or unset the variable")
+        self.assert_ended(self.rank_with(address), 0)
 
     def test_a_token_for_each_job(self):
         table = "# who may come\n\nalpha alphas-token\nthe second job\tseconds-token\r\n"

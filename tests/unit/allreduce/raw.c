@@ -118,14 +118,16 @@ void raw_expect_end(struct raw *raw)
 static void raw_say_hello_of(
 	struct raw *raw, const char *replica, const char *job, unsigned shard, const char *token)
 {
-	struct smd_hello hello = {.shard = (uint16_t)shard};
+	struct smd_hello *hello = &raw->handshake.hello;
 	uint8_t payload[SMD_CONTROL_MAX];
 
-	snprintf(hello.replica, sizeof(hello.replica), "%s", replica);
-	snprintf(hello.job, sizeof(hello.job), "%s", job);
-	snprintf(hello.token, sizeof(hello.token), "%s", token);
+	*hello = (struct smd_hello){
+		.shard = (uint16_t)shard, .flags = token[0] ? SMD_HELLO_TOKEN : 0};
+	CHECK(smd_nonce_draw(hello->nonce) == 0);
+	snprintf(hello->replica, sizeof(hello->replica), "%s", replica);
+	snprintf(hello->job, sizeof(hello->job), "%s", job);
 	raw_send(raw, (struct smd_frame){.kind = SMD_FRAME_HELLO}, payload,
-		smd_hello_encode(&hello, payload));
+		smd_hello_encode(hello, payload));
 }
 
 void raw_say_hello(struct raw *raw, const char *replica, unsigned shard, const char *token)

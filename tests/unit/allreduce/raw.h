@@ -11,14 +11,15 @@
 #include <stdint.h>
 
 #include "reduction_server/wire/frame.h"
-#include "reduction_server/wire/message.h"
+#include "reduction_server/wire/handshake.h"
 #include "tests/unit/allreduce/fixture.h"
 
 struct raw {
 	int fd;
-	struct smd_frame frame; /* the last one received */
-	uint8_t *payload;       /* its payload, with a NUL after it */
-	bool deaf;              /* PING is received like any other frame, and not answered */
+	struct smd_frame frame;         /* the last one received */
+	uint8_t *payload;               /* its payload, with a NUL after it */
+	struct smd_handshake handshake; /* what has been said */
+	bool deaf; /* PING is received like any other frame, and not answered */
 };
 
 /* Connects to a server of a tcp pool, and says nothing. */

@@ -126,8 +126,8 @@ static void another_version(void **state)
 
 	(void)state;
 	smd_frame_encode(&frame, bytes);
-	bytes[3] = 2;
-	assert_refused_at_once(bytes, sizeof(bytes), "version must be 1, got 2");
+	bytes[3] = 1;
+	assert_refused_at_once(bytes, sizeof(bytes), "version must be 2, got 1");
 }
 
 static void a_kind_that_is_none(void **state)
@@ -137,7 +137,7 @@ static void a_kind_that_is_none(void **state)
 
 	(void)state;
 	smd_frame_encode(&frame, bytes);
-	assert_refused_at_once(bytes, sizeof(bytes), "kind must be 1 to 20, got 21");
+	assert_refused_at_once(bytes, sizeof(bytes), "kind must be 1 to 22, got 23");
 }
 
 static void another_frame_before_hello(void **state)

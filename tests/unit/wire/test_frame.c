@@ -30,7 +30,7 @@ static const struct smd_frame sample = {
 };
 
 static const uint8_t sample_bytes[SMD_FRAME_SIZE] = {
-	'S', 'M', 'D', 1, 7, 7, 3, 2, /* magic, version, kind, dtype, op, collective */
+	'S', 'M', 'D', 2, 7, 7, 3, 2, /* magic, version, kind, dtype, op, collective */
 	0xa1, 0xa2, 0xa3, 0x00,       /* 8 length */
 	0xb1, 0xb2, 0xb3, 0xb4,       /* 12 comm */
 	0xc1, 0xc2, 0xf1, 0xf2,       /* 16 epoch, 18 root */
@@ -89,11 +89,11 @@ static void wrong_envelopes_are_refused_by_field(void **state)
 		{0, 'X', "frame: magic must be SMD, got 584d44"},
 		{1, 'm', "frame: magic must be SMD, got 536d44"},
 		{2, 0, "frame: magic must be SMD, got 534d00"},
-		{3, 0, "frame: version must be 1, got 0"},
-		{3, 2, "frame: version must be 1, got 2"},
-		{4, 0, "frame: kind must be 1 to 20, got 0"},
-		{4, 21, "frame: kind must be 1 to 20, got 21"},
-		{4, 255, "frame: kind must be 1 to 20, got 255"},
+		{3, 0, "frame: version must be 2, got 0"},
+		{3, 1, "frame: version must be 2, got 1"},
+		{4, 0, "frame: kind must be 1 to 22, got 0"},
+		{4, 23, "frame: kind must be 1 to 22, got 23"},
+		{4, 255, "frame: kind must be 1 to 22, got 255"},
 		{7, 4, "frame: collective must be 0 to 3, got 4"},
 		{7, 128, "frame: collective must be 0 to 3, got 128"},
 	};
@@ -171,7 +171,7 @@ static void kinds_have_names(void **state)
 	assert_string_equal(smd_frame_kind_name(SMD_FRAME_HELLO), "HELLO");
 	assert_string_equal(smd_frame_kind_name(SMD_FRAME_EPOCH), "EPOCH");
 	assert_string_equal(smd_frame_kind_name(0), "kind 0");
-	assert_string_equal(smd_frame_kind_name(21), "kind 21");
+	assert_string_equal(smd_frame_kind_name(23), "kind 23");
 }
 
 static void collectives_have_their_numbers(void **state)
@@ -214,11 +214,12 @@ static void kinds_have_their_numbers(void **state)
 {
 	static const char *const names[] = {NULL, "HELLO", "WELCOME", "REFUSE", "JOIN", "JOINED",
 		"LEAVE", "INPUT", "RESULT", "ABORT", "LATE", "PING", "PONG", "DOWN", "EPOCH",
-		"LEFT", "GREET", "ACCEPT", "BUFFERS", "POST", "DATA"};
+		"LEFT", "GREET", "ACCEPT", "BUFFERS", "POST", "DATA",
+		"CHALLENGE", "PROOF"};
 
 	(void)state;
-	assert_int_equal(SMD_FRAME_KIND_END, 21);
-	for (unsigned kind = 1; kind < 21; kind++) {
+	assert_int_equal(SMD_FRAME_KIND_END, 23);
+	for (unsigned kind = 1; kind < 23; kind++) {
 		assert_string_equal(smd_frame_kind_name(kind), names[kind]);
 	}
 }

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reduction_server/wire/message.h"
+#include "reduction_server/wire/handshake.h"
 
 /* Decodes a copy that ends where its memory ends, so that a sanitizer sees a byte read past it. */
 #define DECODE(decode, payload, length, out, error)                                                \
@@ -52,24 +52,24 @@ static void fill(char text[SMD_STRING_MAX + 1], char c)
 
 /* ---- HELLO ---- */
 
-static const struct smd_hello hello = {.shard = 0x0304,
+static const struct smd_hello hello = {.nonce = "the nonce has thirty-two bytes..",
+	.shard = 0x0304,
 	.flags = SMD_HELLO_CALLED,
 	.replica = "workerpool1-0",
-	.job = "job-7",
-	.token = ""};
+	.job = "job-7"};
 
 static void hello_bytes(void **state)
 {
-	static const char expected[] = "\x04\x03\x01\x00"
+	static const char expected[] = "the nonce has thirty-two bytes.."
+				       "\x04\x03\x01\x00"
 				       "\x0d\x00workerpool1-0"
-				       "\x05\x00job-7"
-				       "\x00";
+				       "\x05\x00job-7";
 	uint8_t payload[SMD_CONTROL_MAX];
 	size_t length = smd_hello_encode(&hello, payload);
 
 	(void)state;
-	assert_int_equal(length, sizeof(expected));
-	assert_memory_equal(payload, expected, sizeof(expected));
+	assert_int_equal(length, sizeof(expected) - 1);
+	assert_memory_equal(payload, expected, length);
 }
 
 static void hello_round_trip(void **state)
@@ -81,11 +81,11 @@ static void hello_round_trip(void **state)
 	assert_int_equal(
 		DECODE(smd_hello_decode, payload, smd_hello_encode(&hello, payload), &out, NULL),
 		0);
+	assert_memory_equal(out.nonce, hello.nonce, sizeof(out.nonce));
 	assert_int_equal(out.shard, hello.shard);
 	assert_int_equal(out.flags, SMD_HELLO_CALLED);
 	assert_string_equal(out.replica, hello.replica);
 	assert_string_equal(out.job, hello.job);
-	assert_string_equal(out.token, "");
 }
 
 static void hello_with_the_longest_strings_fits(void **state)
@@ -97,13 +97,11 @@ static void hello_with_the_longest_strings_fits(void **state)
 	(void)state;
 	fill(longest.replica, 'r');
 	fill(longest.job, 'j');
-	fill(longest.token, 't');
 	assert_int_equal(
 		DECODE(smd_hello_decode, payload, smd_hello_encode(&longest, payload), &out, NULL),
 		0);
 	assert_string_equal(out.replica, longest.replica);
 	assert_string_equal(out.job, longest.job);
-	assert_string_equal(out.token, longest.token);
 }
 
 static void hello_must_be_whole(void **state)
@@ -123,7 +121,7 @@ static void hello_must_have_no_flags_that_are_none(void **state)
 	struct smd_hello out;
 
 	(void)state;
-	strange.flags = 2;
+	strange.flags = 4;
 	assert_int_equal(DECODE(smd_hello_decode, payload, smd_hello_encode(&strange, payload),
 				 &out, &error),
 		-EPROTO);
@@ -141,18 +139,18 @@ static void hello_must_name_a_replica(void **state)
 				 &out, &error),
 		-EPROTO);
 	assert_string_equal(error.text,
-		"HELLO: payload must be as specs/design/wire.md says, got 13 bytes that are not");
+		"HELLO: payload must be as specs/design/wire.md says, got 43 bytes that are not");
 }
 
 static void a_string_of_256_bytes_is_refused(void **state)
 {
-	uint8_t payload[SMD_CONTROL_MAX] = {0, 0, 0, 0, 0x00, 0x01}; /* shard, length 256 */
+	uint8_t payload[SMD_CONTROL_MAX] = {[37] = 0x01}; /* nonce, shard, flags, length 256 */
 	struct smd_hello out;
 
 	(void)state;
-	memset(payload + 6, 'r', 256);
+	memset(payload + 38, 'r', 256);
 	assert_int_equal(
-		DECODE(smd_hello_decode, payload, (size_t)6 + 256 + 4, &out, NULL), -EPROTO);
+		DECODE(smd_hello_decode, payload, (size_t)38 + 256 + 2, &out, NULL), -EPROTO);
 }
 
 /* Names are printed in logs and compared as C strings: no NUL, no escape sequence. */
@@ -166,7 +164,7 @@ static void control_characters_in_a_string_are_refused(void **state)
 	for (unsigned c = 0; c < 256; c++) {
 		int bad = c < 0x20 || c == 0x7f;
 
-		payload[8] = (uint8_t)c; /* inside the replica's name */
+		payload[40] = (uint8_t)c; /* inside the replica's name */
 		assert_int_equal(
 			DECODE(smd_hello_decode, payload, length, &out, NULL), bad ? -EPROTO : 0);
 	}
@@ -193,7 +191,12 @@ static void welcome_round_trip(void **state)
 	assert_int_equal(smd_welcome_encode(&welcome, payload), sizeof(expected));
 	assert_memory_equal(payload, expected, sizeof(expected));
 	assert_int_equal(DECODE(smd_welcome_decode, payload, sizeof(expected), &out, NULL), 0);
-	assert_memory_equal(&out, &welcome, sizeof(out));
+	assert_int_equal(out.server_id, welcome.server_id);
+	assert_int_equal(out.shard, welcome.shard);
+	assert_int_equal(out.shards, welcome.shards);
+	assert_int_equal(out.chunk_bytes, welcome.chunk_bytes);
+	assert_int_equal(out.weight, welcome.weight);
+	assert_false(out.proved);
 }
 
 static void welcome_must_be_whole(void **state)
@@ -203,6 +206,53 @@ static void welcome_must_be_whole(void **state)
 
 	(void)state;
 	ASSERT_ONLY_WHOLE(smd_welcome_decode, smd_welcome, payload, length, "WELCOME");
+}
+
+/* With a proof, or exactly without: nothing in between. */
+static void welcome_with_a_proof(void **state)
+{
+	struct smd_welcome proved = welcome;
+	size_t without = smd_welcome_encode(&welcome, (uint8_t[SMD_CONTROL_MAX]){0});
+	uint8_t payload[SMD_CONTROL_MAX + 1] = {0};
+	struct smd_welcome out;
+	size_t length;
+
+	(void)state;
+	proved.proved = true;
+	memset(proved.proof.bytes, 'p', sizeof(proved.proof.bytes));
+	length = smd_welcome_encode(&proved, payload);
+	assert_int_equal(length, without + SMD_PROOF_SIZE);
+	assert_int_equal(DECODE(smd_welcome_decode, payload, length, &out, NULL), 0);
+	assert_true(out.proved);
+	assert_true(smd_proof_equals(&out.proof, &proved.proof));
+	for (size_t n = 0; n <= length + 1; n++) {
+		int ret = n == length || n == without ? 0 : -EPROTO;
+
+		assert_int_equal(DECODE(smd_welcome_decode, payload, n, &out, NULL), ret);
+	}
+}
+
+/* ---- CHALLENGE and PROOF ---- */
+
+static void challenge_and_proof_have_one_length(void **state)
+{
+	struct smd_challenge challenge = {.nonce = "another nonce of thirty-two byte"};
+	struct smd_proof proof = {.bytes = "it shows what cannot be told...."};
+	uint8_t payload[SMD_CONTROL_MAX + 1] = {0};
+	struct smd_challenge challenged;
+	struct smd_proof proved;
+
+	(void)state;
+	assert_int_equal(smd_challenge_encode(&challenge, payload), SMD_NONCE_SIZE);
+	ASSERT_ONLY_WHOLE(
+		smd_challenge_decode, smd_challenge, payload, SMD_NONCE_SIZE, "CHALLENGE");
+	assert_int_equal(
+		DECODE(smd_challenge_decode, payload, SMD_NONCE_SIZE, &challenged, NULL), 0);
+	assert_memory_equal(&challenged, &challenge, sizeof(challenge));
+	assert_int_equal(smd_proof_encode(&proof, payload), SMD_PROOF_SIZE);
+	ASSERT_ONLY_WHOLE(smd_proof_decode, smd_proof, payload, SMD_PROOF_SIZE, "PROOF");
+	assert_int_equal(DECODE(smd_proof_decode, payload, SMD_PROOF_SIZE, &proved, NULL), 0);
+	assert_true(smd_proof_equals(&proved, &proof));
 }
 
 static void assert_welcome_refused(struct smd_welcome wrong, const char *text)
@@ -391,6 +441,8 @@ int main(void)
 		cmocka_unit_test(control_characters_in_a_string_are_refused),
 		cmocka_unit_test(welcome_round_trip),
 		cmocka_unit_test(welcome_must_be_whole),
+		cmocka_unit_test(welcome_with_a_proof),
+		cmocka_unit_test(challenge_and_proof_have_one_length),
 		cmocka_unit_test(welcome_fields_are_checked),
 		cmocka_unit_test(join_round_trip),
 		cmocka_unit_test(join_must_be_whole),
