@@ -24,7 +24,7 @@
 #define EXIT_USAGE          2
 #define THREADS_DEFAULT     4 /* at most: a link of 25 Gbit/s needs about so many */
 #define BANDWIDTH_MOST_MBPS 10000000u
-#define DRAIN_MOST_S        604800
+#define SECONDS_MOST        604800
 
 struct options {
 	const char *listen;
@@ -34,6 +34,8 @@ struct options {
 	uint64_t bandwidth_mbps;
 	int heartbeat_s;
 	int drain_s;
+	int forming_s;
+	int idle_s;
 	const char *transport;
 	const char *ready_fd;
 	const char *token_file;
@@ -76,12 +78,12 @@ static int set_heartbeat(void *target, const char *value, struct smd_error *erro
 	return 0;
 }
 
-static int set_drain(void *target, const char *value, struct smd_error *error)
+static int set_seconds(void *target, const char *value, struct smd_error *error)
 {
 	uint64_t seconds;
 
-	if (smd_parse_number(value, 1, DRAIN_MOST_S, &seconds)) {
-		return smd_error_set(error, EINVAL, "must be 1 to %d seconds", DRAIN_MOST_S);
+	if (smd_parse_number(value, 1, SECONDS_MOST, &seconds)) {
+		return smd_error_set(error, EINVAL, "must be 1 to %d seconds", SECONDS_MOST);
 	}
 	*(int *)target = (int)seconds;
 	return 0;
@@ -152,7 +154,13 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 		{"drain-timeout", "SECONDS",
 			"after SIGTERM groups have so long to end; then their ranks are told, and "
 			"it ends (default 25)",
-			set_drain, &options->drain_s},
+			set_seconds, &options->drain_s},
+		{"forming-timeout", "SECONDS",
+			"a group that is not complete by then is over (default 600)", set_seconds,
+			&options->forming_s},
+		{"idle-timeout", "SECONDS",
+			"a connection that is in no group for so long is ended (default 3600)",
+			set_seconds, &options->idle_s},
 		{"transport", "NAME", transport_help, set_transport, &options->transport},
 		{"token-file", "FILE",
 			"only workers with a token in this file are let in: one for all jobs, or "
@@ -393,6 +401,8 @@ static int start_server(
 		.shards = (unsigned)options->threads,
 		.heartbeat_s = (unsigned)options->heartbeat_s,
 		.drain_s = (unsigned)options->drain_s,
+		.forming_s = (unsigned)options->forming_s,
+		.idle_s = (unsigned)options->idle_s,
 		.on_listening = on_listening,
 		.on_ended = on_ended,
 		.owner = program,

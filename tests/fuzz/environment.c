@@ -19,6 +19,10 @@ static const char *const names[] = {
 	"SUMMAND_HEARTBEAT_LIMIT",
 	"SUMMAND_STAGING_BYTES",
 	"SUMMAND_PROGRESS",
+	"PMIX_NAMESPACE",
+	"MASTER_ADDR",
+	"MASTER_PORT",
+	"SLURM_JOB_ID",
 };
 #define NAMES (int)(sizeof(names) / sizeof(names[0]))
 

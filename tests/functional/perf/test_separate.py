@@ -10,6 +10,7 @@ from programs import ProgramTest
 FOR_LONG = ("--sizes=256K", "--iters=1000000")
 
 
+
 class SeparateTest(ProgramTest):
     def start_long_run(self, nservers):
         """Three ranks that are in the middle of a run that would take an hour."""
@@ -78,10 +79,16 @@ class SeparateTest(ProgramTest):
                                        "1 s (--drain-timeout)")
         self.assert_ended(server, 0, "draining", "ended: ")
 
-    def test_the_time_to_drain_is_checked(self):
-        for option in "0", "-1", "soon", "604801":
-            done = self.run_program("summand-reduction-server", "--drain-timeout=" + option)
-            self.assert_usage_error(done, f'--drain-timeout: must be 1 to 604800 seconds, got "{option}"')
+    def test_times_are_checked(self):
+        for option in "--drain-timeout", "--forming-timeout", "--idle-timeout":
+            for value in "0", "-1", "soon", "604801":
+                done = self.run_program("summand-reduction-server", f"{option}={value}")
+                self.assert_usage_error(done, f'{option}: must be 1 to 604800 seconds, got "{value}"')
+
+    def test_a_group_that_does_not_become_complete_is_ended(self):
+        _, address = self.start_server("--forming-timeout=1")
+        rank = self.start_rank(0, 2, [address], SUMMAND_CONNECT_TIMEOUT="30")
+        self.assert_ended(rank, 1, "group test: rank 1 of 2 not joined within 1 s")
 
     def test_a_drained_server_waits_for_its_communicators(self):
         server, address = self.start_server()
