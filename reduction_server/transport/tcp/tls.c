@@ -13,8 +13,8 @@
 #include "reduction_server/base/log.h"
 #include "reduction_server/wire/message.h"
 
-#define HANDSHAKE_RECORD 0x16 /* what TLS begins with */
-#define ALERT_RECORD     0x15
+#define HANDSHAKE_RECORD 0x16 /* what TLS begins with, */
+#define ALERT_RECORD     0x15 /* if not with why it cannot */
 #define REFUSED          "it speaks no TLS, and this end nothing else"
 #define REFUSED_WORKER   "this server takes workers over TLS only: set SUMMAND_TLS=1"
 
@@ -97,7 +97,7 @@ static int tls_look(struct tcp_lane *tcp)
 	if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) {
 		return 1;
 	}
-	if (got == 1 && first == HANDSHAKE_RECORD) {
+	if (got == 1 && (first == HANDSHAKE_RECORD || first == ALERT_RECORD)) {
 		if (tls_begin(tcp, false)) {
 			smd_tcp_ended(tcp, -ENOMEM, "TLS: out of memory");
 		}

@@ -1,8 +1,7 @@
 /*
  * The n-th allocation fails, for every n: a spec then becomes an error, never a crash or a leak.
  *
- * The linker sends the front end's allocations here (see CMakeLists.txt); jansson's come through
- * its own hook.
+ * jansson's allocations come through its own hook.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,77 +16,7 @@
 
 #include "orchestrator/contract/environment.h"
 #include "orchestrator/frontend/vertex/custom_job.h"
-
-static long countdown; /* allocations until the one that fails; negative: none fails */
-
-static int fails(void)
-{
-	return countdown >= 0 && countdown-- == 0;
-}
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *memory, size_t size);
-char *__real_strdup(const char *text);
-char *__real_strndup(const char *text, size_t length);
-int __real_vasprintf(char **out, const char *format, va_list args);
-FILE *__real_open_memstream(char **text, size_t *length);
-
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *memory, size_t size);
-char *__wrap_strdup(const char *text);
-char *__wrap_strndup(const char *text, size_t length);
-int __wrap_vasprintf(char **out, const char *format, va_list args)
-	__attribute__((format(printf, 2, 0)));
-int __wrap_asprintf(char **out, const char *format, ...) __attribute__((format(printf, 2, 3)));
-FILE *__wrap_open_memstream(char **text, size_t *length);
-
-void *__wrap_malloc(size_t size)
-{
-	return fails() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-	return fails() ? NULL : __real_calloc(count, size);
-}
-
-void *__wrap_realloc(void *memory, size_t size)
-{
-	return fails() ? NULL : __real_realloc(memory, size);
-}
-
-char *__wrap_strdup(const char *text)
-{
-	return fails() ? NULL : __real_strdup(text);
-}
-
-char *__wrap_strndup(const char *text, size_t length)
-{
-	return fails() ? NULL : __real_strndup(text, length);
-}
-
-int __wrap_vasprintf(char **out, const char *format, va_list args)
-{
-	return fails() ? -1 : __real_vasprintf(out, format, args);
-}
-
-int __wrap_asprintf(char **out, const char *format, ...)
-{
-	va_list args;
-	int length;
-
-	va_start(args, format);
-	length = __wrap_vasprintf(out, format, args);
-	va_end(args);
-	return length;
-}
-
-FILE *__wrap_open_memstream(char **text, size_t *length)
-{
-	return fails() ? NULL : __real_open_memstream(text, length);
-}
+#include "tests/unit/shortage/shortage.h"
 
 /* From the text to a replica's command line, and everything freed again. */
 static int go_all_the_way(const struct smd_job *job)
@@ -150,10 +79,9 @@ static void fail_everywhere(const char *name, const char *text, int last)
 	for (; failed; n++) {
 		int ret;
 
-		countdown = n;
+		shortage_begin(n);
 		ret = try_once(name, text, &diagnostics);
-		failed = countdown < 0;
-		countdown = -1;
+		failed = shortage_end();
 		smd_diagnostics_clear(&diagnostics);
 		/* A diagnostic's text may get lost; and jansson takes a token that it has no
 		 * memory for as an invalid one. */
@@ -200,7 +128,6 @@ int main(void)
 		cmocka_unit_test(a_spec_with_errors),
 	};
 
-	countdown = -1;
-	json_set_alloc_funcs(__wrap_malloc, free);
+	json_set_alloc_funcs(shortage_malloc, free);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

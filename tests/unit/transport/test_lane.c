@@ -673,20 +673,22 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		EACH_TEST(LANE_TEST, "tcp"),
-		EACH_TEST(LANE_TEST, "tls"),
 		EACH_TEST(LANE_TEST, "loopback"),
 		EACH_TEST(LANE_TEST, "fault over tcp"),
 		EACH_TEST(LANE_TEST, "fault"), /* which does nothing if it is not told to */
 		LANE_TEST(what_came_before_the_lane_was_attached_is_kept, "tcp"),
 		LANE_TEST(a_lane_moves_to_another_thread_between_two_frames, "tcp"),
-		LANE_TEST(a_lane_moves_to_another_thread_between_two_frames, "tls"),
-		LANE_TEST(a_listener_outlasts_a_lack_of_descriptors, "tls"),
 		LANE_TEST(what_came_before_the_lane_was_attached_is_kept, "loopback"),
 		LANE_TEST(a_lane_moves_to_another_thread_between_two_frames, "loopback"),
 		LANE_TEST(what_came_before_the_lane_was_attached_is_kept, "fault over tcp"),
 		LANE_TEST(a_lane_moves_to_another_thread_between_two_frames, "fault over tcp"),
 		LANE_TEST(what_came_before_the_lane_was_attached_is_kept, "fault"),
 		LANE_TEST(a_lane_moves_to_another_thread_between_two_frames, "fault"),
+#ifdef SMD_TLS
+		EACH_TEST(LANE_TEST, "tls"),
+		LANE_TEST(a_lane_moves_to_another_thread_between_two_frames, "tls"),
+		LANE_TEST(a_listener_outlasts_a_lack_of_descriptors, "tls"),
+#endif
 		LANE_TEST(the_rest_of_a_payload_can_be_redirected, "tcp"),
 		LANE_TEST(a_stream_may_come_byte_by_byte, "tcp"),
 		LANE_TEST(what_is_no_frame_ends_the_lane, "tcp"),

@@ -151,7 +151,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		EACH_TEST(POLL_TEST, "tcp"),
+#ifdef SMD_TLS
 		EACH_TEST(POLL_TEST, "tls"),
+#endif
 	};
 
 	return cmocka_run_group_tests_name("tcp_poll", tests, NULL, NULL);
