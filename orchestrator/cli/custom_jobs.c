@@ -85,8 +85,8 @@ int smd_custom_jobs_validate(int argc, char **argv)
 		return SMD_EXIT_FAILED;
 	}
 	replicas = smd_job_replica_count(loaded.job);
-	smd_print_line(stdout, "%s is valid: job %s, %s, %d replica%s\n", loaded.source.name, loaded.job->id,
-		loaded.job->display_name, replicas, replicas == 1 ? "" : "s");
+	smd_print_line(stdout, "%s is valid: job %s, %s, %d replica%s\n", loaded.source.name,
+		loaded.job->id, loaded.job->display_name, replicas, replicas == 1 ? "" : "s");
 	smd_loaded_job_close(&loaded);
 	return SMD_EXIT_OK;
 }
@@ -203,19 +203,17 @@ int smd_custom_jobs_run(int argc, char **argv)
 		{"env", "print the variables that each replica will get", smd_custom_jobs_env},
 		{"local-run", "run the whole cluster on this machine, in the foreground",
 			smd_custom_jobs_local_run},
+		{"create", "run the whole cluster on this machine, and return at once",
+			smd_custom_jobs_create},
 		{"list", "list your jobs", smd_custom_jobs_list},
 		{"describe", "print a job and its state", smd_custom_jobs_describe},
+		{"stream-logs", "print what a job's replicas say, until it ends",
+			smd_custom_jobs_stream_logs},
+		{"wait", "wait until a job has ended", smd_custom_jobs_wait},
+		{"cancel", "ask a job to end", smd_custom_jobs_cancel},
+		{"delete", "forget a job that has ended, and its logs", smd_custom_jobs_delete},
 	};
-	static const struct smd_absent_verb absent[] = {
-		{"create", "there is no service yet; `summand custom-jobs local-run` takes the "
-			   "same flags, and runs the job on this machine"},
-		{"cancel", "there is no service yet; Ctrl-C or SIGTERM ends `summand custom-jobs "
-			   "local-run` and its job"},
-		{"stream-logs", "there is no service yet; `summand custom-jobs local-run "
-				"--stream-logs` prints the stream, and logs/job.log in the job's "
-				"directory keeps it"},
-		{NULL, NULL},
-	};
+	static const struct smd_absent_verb absent[] = {{NULL, NULL}};
 	const struct smd_verbs verbs = {
 		.prefix = "summand custom-jobs",
 		.summary = "Training jobs described as worker pools.",

@@ -1,4 +1,4 @@
-/* `summand custom-jobs local-run`: shows the plan, then becomes the job's runner. */
+/* `summand custom-jobs local-run` and `create`: show the plan, then become the job's runner. */
 #include "orchestrator/runner/local_run.h"
 
 #include <errno.h>
@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "orchestrator/cli/custom_jobs.h"
+#include "orchestrator/cli/detach.h"
 #include "orchestrator/cli/format.h"
 #include "orchestrator/cli/loaded_job.h"
 #include "orchestrator/cli/verbs.h"
@@ -22,6 +23,7 @@
 
 #define GRACE_DEFAULT_S         30
 #define READY_TIMEOUT_DEFAULT_S 30
+#define RUNNER_LOG              "logs/runner.log"
 
 /* The plan as printed, for the job's records too; NULL: the reason has been printed. */
 static char *print_plan(struct smd_loaded_job *loaded, FILE *file)
@@ -266,9 +268,72 @@ static int run_and_print(struct smd_loaded_job *loaded, struct smd_local_run_opt
 	return exit_code;
 }
 
+/* What gcloud says. */
+static void tell_submitted(const struct smd_entry *entry)
+{
+	fprintf(stderr,
+		"CustomJob [%s] is submitted successfully.\n\n"
+		"Your job is still active. You may view the status of your job with the command\n\n"
+		"  $ summand custom-jobs describe %s\n\n"
+		"or continue streaming the logs with the command\n\n"
+		"  $ summand custom-jobs stream-logs %s\n",
+		entry->name, entry->name, entry->name);
+}
+
+/* The CustomJob as it has been taken. */
+static int print_submitted(const struct smd_loaded_job *loaded, const struct smd_entry *entry,
+	const struct smd_local_run_options *options, const struct smd_format *format)
+{
+	json_t *resource = json_pack("{s:s}", "name", entry->name);
+	int ret = !resource || json_object_update(resource, loaded->job->resolved) ? -ENOMEM : 0;
+
+	if (!ret) {
+		json_object_set_new(resource, "name", json_string(entry->name));
+		json_object_set_new(resource, "state", json_string(entry->state));
+		json_object_set_new(resource, "createTime", json_string(entry->create_time));
+		ret = print_document(resource, options->show_secrets, format, stdout);
+	}
+	json_decref(resource);
+	return ret ? SMD_EXIT_FAILED : SMD_EXIT_OK;
+}
+
+/* The job is in the store, and a process of its own becomes its runner. */
+static int create(struct smd_loaded_job *loaded, struct smd_local_run_options *options,
+	const struct smd_format *format)
+{
+	FILE *log = smd_jobdir_open_file(options->dir, RUNNER_LOG, 0);
+	struct smd_error error = {""};
+	struct smd_entry entry;
+	pid_t pid;
+
+	if (!log) {
+		smd_print_line(stderr, "summand: %s/" RUNNER_LOG ": %s\n", options->dir->path,
+			strerror(errno));
+		return SMD_EXIT_FAILED;
+	}
+	if (smd_job_entry_open(&entry, loaded->job, options->show_secrets, options->dir, &error)) {
+		smd_print_line(stderr, "summand: %s\n", error.text);
+		fclose(log);
+		return SMD_EXIT_FAILED;
+	}
+	options->entry = &entry;
+	pid = smd_detach(fileno(log), (int[]){entry.lock_fd, options->dir->fd}, 2);
+	if (pid == 0) {
+		exit(run(loaded, options));
+	}
+	fclose(log);
+	smd_entry_close(&entry);
+	if (pid < 0) {
+		smd_print_line(stderr, "summand: runner: %s\n", strerror((int)-pid));
+		return SMD_EXIT_FAILED;
+	}
+	tell_submitted(&entry);
+	return format ? print_submitted(loaded, &entry, options, format) : SMD_EXIT_OK;
+}
+
 /* The directory comes first: nothing is printed or started for one that cannot be used. */
 static int start(struct smd_loaded_job *loaded, struct smd_local_run_options *options,
-	const char *job_dir, const struct smd_format *format)
+	const char *job_dir, int detaches, const struct smd_format *format)
 {
 	struct smd_jobdir dir;
 	struct smd_error error = {""};
@@ -282,12 +347,17 @@ static int start(struct smd_loaded_job *loaded, struct smd_local_run_options *op
 		return SMD_EXIT_USAGE;
 	}
 	options->dir = &dir;
-	exit_code = format ? run_and_print(loaded, options, format) : run(loaded, options);
+	if (detaches) {
+		exit_code = create(loaded, options, format);
+	} else {
+		exit_code = format ? run_and_print(loaded, options, format) : run(loaded, options);
+	}
 	smd_jobdir_close(&dir);
 	return exit_code;
 }
 
-int smd_custom_jobs_local_run(int argc, char **argv)
+/* Both take the same options but the last one, which is of what is printed meanwhile. */
+static int run_verb(int argc, char **argv, int detaches)
 {
 	struct smd_local_run_options run_options = {.log_limit = SMD_LOG_LIMIT_DEFAULT};
 	const char *job_dir = NULL;
@@ -311,26 +381,35 @@ int smd_custom_jobs_local_run(int argc, char **argv)
 			set_container_runtime, &runtime},
 		{"oversubscribe", NULL, "let replicas share GPUs where there are too few",
 			smd_option_set_bool, &run_options.oversubscribe},
-		{"stream-logs", NULL, "print what replicas say, instead of their progress",
-			smd_option_set_bool, &run_options.stream_logs},
 		{"log-limit", "SIZE|none", "of each log, older lines are dropped (default 256M)",
 			set_log_limit, &run_options.log_limit},
 		{"show-secrets", NULL,
 			"print and record the values of secrets too (default: masked)",
 			smd_option_set_bool, &run_options.show_secrets},
+		{"stream-logs", NULL, "print what replicas say, instead of their progress",
+			smd_option_set_bool, &run_options.stream_logs},
 	};
-	const struct smd_command command = {
+	const size_t count = sizeof(options) / sizeof(options[0]);
+	const struct smd_command foreground = {
 		.synopsis = "summand custom-jobs local-run SPEC|FLAG... [OPTION...] [-- ARG...]",
 		.summary = "Runs the whole cluster on this machine, in the foreground.",
 		.options = options,
-		.noptions = sizeof(options) / sizeof(options[0]),
+		.noptions = count,
 		.epilog = "Exit codes: 0 the job succeeded, 1 it failed, 2 the spec or the command "
 			  "line is wrong,\n130 or 143 it was interrupted.",
 	};
+	const struct smd_command background = {
+		.synopsis = "summand custom-jobs create SPEC|FLAG... [OPTION...] [-- ARG...]",
+		.summary = "Runs the whole cluster on this machine, and returns at once.",
+		.options = options,
+		.noptions = count - 1,
+		.epilog = "`summand custom-jobs list` has the job from then on, until `delete`.",
+	};
+	const struct smd_command *command = detaches ? &background : &foreground;
 	struct smd_loaded_job loaded;
 	int exit_code;
 
-	if (smd_loaded_job_open(&command, &use, argc, argv, &loaded, &exit_code)) {
+	if (smd_loaded_job_open(command, &use, argc, argv, &loaded, &exit_code)) {
 		smd_format_free(format);
 		return exit_code;
 	}
@@ -343,9 +422,19 @@ int smd_custom_jobs_local_run(int argc, char **argv)
 				    ? SMD_EXIT_FAILED
 				    : SMD_EXIT_OK;
 	} else {
-		exit_code = start(&loaded, &run_options, job_dir, format);
+		exit_code = start(&loaded, &run_options, job_dir, detaches, format);
 	}
 	smd_format_free(format);
 	smd_loaded_job_close(&loaded);
 	return exit_code;
+}
+
+int smd_custom_jobs_local_run(int argc, char **argv)
+{
+	return run_verb(argc, argv, 0);
+}
+
+int smd_custom_jobs_create(int argc, char **argv)
+{
+	return run_verb(argc, argv, 1);
 }

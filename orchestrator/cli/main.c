@@ -19,7 +19,7 @@ int main(int argc, char **argv)
 				   "HyperparameterTuningJob too, and runs its first trial"},
 		{"job", AZURE_JOB},
 		{"ml", AZURE_JOB},
-		{"create", "did you mean `summand custom-jobs local-run`?"},
+		{"create", "did you mean `summand custom-jobs create`?"},
 		{"local-run", "did you mean `summand custom-jobs local-run`?"},
 		{"validate", "did you mean `summand custom-jobs validate`?"},
 		{"plan", "did you mean `summand custom-jobs plan`?"},

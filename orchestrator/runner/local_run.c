@@ -23,6 +23,8 @@
 #define RESERVE_PER_PROCESS 1024
 #define EXIT_INTERRUPTED    130
 #define EXIT_TERMINATED     143
+#define CODE_CANCELLED      1 /* google.rpc.Code */
+#define CODE_UNKNOWN        2
 
 static const int watched_signals[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
 
@@ -462,14 +464,12 @@ static struct smd_entry *open_entry(const struct smd_job *job,
 	return entry;
 }
 
-/* Nothing has been started, and nothing has been recorded yet. */
-static void fail_entry(struct smd_entry *entry, const char *reason)
+/* Nothing has been started, and nothing has been recorded yet. The code is google.rpc.Code. */
+static void end_entry(struct smd_entry *entry, const char *state, int code, const char *reason)
 {
 	char now[SMD_TIMESTAMP_SIZE];
-	const struct smd_entry_change change = {.state = "JOB_STATE_FAILED",
-		.end_time = now,
-		.error_code = 2, /* google.rpc.Code: UNKNOWN */
-		.error_message = reason};
+	const struct smd_entry_change change = {
+		.state = state, .end_time = now, .error_code = code, .error_message = reason};
 
 	smd_timestamp(now);
 	if (entry) {
@@ -481,13 +481,19 @@ static void fail_entry(struct smd_entry *entry, const char *reason)
 static int run_guarded(struct local_run *local, struct smd_entry *entry, struct smd_error *error)
 {
 	int exit_code = EXIT_FAILURE;
-	int ret = smd_guard_open(&local->dir, entry, &local->guard, &exit_code);
+	int ret;
+
+	if (entry && smd_entry_take(entry) == 1) {
+		end_entry(entry, "JOB_STATE_CANCELLED", CODE_CANCELLED, "The job was cancelled.");
+		return EXIT_TERMINATED;
+	}
+	ret = smd_guard_open(&local->dir, entry, &local->guard, &exit_code);
 
 	if (ret == 0) {
 		ret = run_job(local, error);
 		if (ret < 0) {
 			smd_print_line(stderr, "summand: %s\n", error->text);
-			fail_entry(entry, error->text);
+			end_entry(entry, "JOB_STATE_FAILED", CODE_UNKNOWN, error->text);
 		}
 		exit(ret < 0 ? EXIT_FAILURE : ret);
 	}

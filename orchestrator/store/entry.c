@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "orchestrator/store/database.h"
+#include "orchestrator/store/process.h"
 #include "orchestrator/store/runner_lock.h"
 #include "orchestrator/store/state_dir.h"
 #include "reduction_server/base/log.h"
@@ -115,6 +116,59 @@ void smd_entry_close(struct smd_entry *entry)
 	free(entry->state_dir);
 	entry->state_dir = NULL;
 	entry->lock_fd = -1;
+}
+
+static int is_cancelled(
+	const struct smd_database *database, int64_t id, int *cancelled, struct smd_error *error)
+{
+	sqlite3_stmt *row = smd_database_prepare(
+		database, error, "SELECT cancel_time IS NOT NULL FROM jobs WHERE id = ?", "i", id);
+	int ret = 0;
+
+	if (!row) {
+		return -EIO;
+	}
+	if (sqlite3_step(row) == SQLITE_ROW) {
+		*cancelled = sqlite3_column_int(row, 0);
+	} else {
+		ret = smd_database_fail(database, error);
+	}
+	sqlite3_finalize(row);
+	return ret;
+}
+
+/* Whoever cancels the job after this finds the guard; who has cancelled it before is found here. */
+static int write_guard(const struct smd_entry *entry, const struct smd_process_mark *mark,
+	int *cancelled, struct smd_error *error)
+{
+	struct smd_database database;
+	int ret = smd_database_open(&database, entry->state_dir, error);
+
+	if (ret) {
+		return ret;
+	}
+	ret = smd_database_do(&database, error,
+		"UPDATE jobs SET guard_pid = ?, guard_start = ?, guard_boot = ? WHERE id = ?",
+		"iisi", mark->pid, mark->start, mark->boot, entry->id);
+	ret = ret ? ret : is_cancelled(&database, entry->id, cancelled, error);
+	smd_database_close(&database);
+	return ret;
+}
+
+int smd_entry_take(struct smd_entry *entry)
+{
+	struct smd_process_mark mark;
+	struct smd_error error = {""};
+	int cancelled = 0;
+	int ret = smd_process_mark_own(&mark);
+
+	ret = ret ? smd_error_set(&error, -ret, "/proc/self/stat: %s", strerror(-ret))
+		  : write_guard(entry, &mark, &cancelled, &error);
+	if (ret) {
+		smd_log(SMD_LOG_WARN, "runner", "`cancel` will not find this job's runner: %s",
+			error.text);
+	}
+	return ret ? ret : cancelled;
 }
 
 static int write_change(const struct smd_entry *entry, const struct smd_entry_change *change,

@@ -40,6 +40,10 @@ struct smd_entry_change {
 int smd_entry_open(struct smd_entry *entry, const json_t *resource, const char *display_name,
 	const char *directory, struct smd_error *error);
 
+/* This process becomes the job's guard, which `cancel` signals. 1: the job has been cancelled
+ * already. 0, or -errno after a warning: the job runs, and cannot be cancelled from elsewhere. */
+int smd_entry_take(struct smd_entry *entry);
+
 /* Lets go of the job in this process. */
 void smd_entry_close(struct smd_entry *entry);
 

@@ -24,6 +24,11 @@ static const char *const steps[] = {
 	"CREATE TABLE specs ("
 	" id INTEGER PRIMARY KEY REFERENCES jobs (id) ON DELETE CASCADE,"
 	" resource TEXT NOT NULL);",
+	/* Who is to be asked to end the job, and since when it is to end. */
+	"ALTER TABLE jobs ADD COLUMN guard_pid INTEGER;"
+	"ALTER TABLE jobs ADD COLUMN guard_start INTEGER;"
+	"ALTER TABLE jobs ADD COLUMN guard_boot TEXT;"
+	"ALTER TABLE jobs ADD COLUMN cancel_time TEXT;",
 };
 
 #define VERSION ((int)(sizeof(steps) / sizeof(steps[0])))

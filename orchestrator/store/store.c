@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 
 #include "orchestrator/store/database.h"
 #include "orchestrator/store/last_record.h"
+#include "orchestrator/store/process.h"
 #include "orchestrator/store/runner_lock.h"
 #include "worker/agent/exit_record.h"
 
@@ -271,6 +273,56 @@ int smd_store_remove(struct smd_store *store, int64_t id, struct smd_error *erro
 	return smd_database_do(&store->database, error, "DELETE FROM jobs WHERE id = ?", "i", id);
 }
 
+/* The guard of a job that has not ended and is to end; its pid is 0 if it has none yet. */
+static int mark_cancelled(struct smd_store *store, int64_t id, struct smd_process_mark *guard,
+	struct smd_error *error)
+{
+	char now[SMD_TIMESTAMP_SIZE];
+	sqlite3_stmt *row;
+	int code;
+
+	smd_timestamp(now);
+	row = smd_database_prepare(&store->database, error,
+		"UPDATE jobs SET cancel_time = coalesce(cancel_time, ?)"
+		" WHERE id = ? AND end_time IS NULL"
+		" RETURNING coalesce(guard_pid, 0), guard_start, coalesce(guard_boot, '')",
+		"si", now, id);
+	if (!row) {
+		return -EIO;
+	}
+	code = sqlite3_step(row);
+	if (code == SQLITE_ROW) {
+		guard->pid = sqlite3_column_int64(row, 0);
+		guard->start = sqlite3_column_int64(row, 1);
+		snprintf(guard->boot, sizeof(guard->boot), "%s", text_of(row, 2));
+	}
+	sqlite3_finalize(row);
+	if (code == SQLITE_DONE) {
+		return smd_error_set(error, EALREADY,
+			"%" PRId64 ": must not have ended, and has; `summand custom-jobs describe` "
+			"says how",
+			id);
+	}
+	return code == SQLITE_ROW ? 0 : smd_database_fail(&store->database, error);
+}
+
+int smd_store_cancel(struct smd_store *store, int64_t id, struct smd_error *error)
+{
+	struct smd_process_mark guard;
+	int ret = mark_cancelled(store, id, &guard, error);
+
+	if (ret || guard.pid == 0) {
+		return ret;
+	}
+	ret = smd_process_signal(&guard, SIGTERM);
+	return ret ? smd_error_set(error, -ret,
+			     "%" PRId64 ": its runner must be a process that this one sees, and "
+			     "process %" PRId64 " is not: cancel it on its own machine, or in its "
+			     "own container",
+			     id, guard.pid)
+		   : 0;
+}
+
 /* Jobs that have not ended and whose runner is gone. */
 struct abandoned {
 	int runners_fd;
@@ -325,10 +377,19 @@ static int end_job(
 		code = (int)json_integer_value(json_object_get(of, "code"));
 		message = json_string_value(json_object_get(of, "message"));
 	}
-	ret = smd_database_do(&store->database, error,
-		"UPDATE jobs SET state = ?, end_time = ?, update_time = ?, error_code = ?,"
-		" error_message = ? WHERE id = ? AND end_time IS NULL",
-		"sssisi", state, end, now, (int64_t)code, message, id);
+	ret = record ? 0
+		     : smd_database_do(&store->database, error,
+			       "UPDATE jobs SET state = 'JOB_STATE_CANCELLED', end_time = ?1,"
+			       " update_time = ?1, error_code = 1,"
+			       " error_message = 'The job was cancelled.'"
+			       " WHERE id = ?2 AND end_time IS NULL AND cancel_time IS NOT NULL",
+			       "si", now, id);
+	ret = ret ? ret
+		  : smd_database_do(&store->database, error,
+			    "UPDATE jobs SET state = ?, end_time = ?, update_time = ?, error_code "
+			    "= ?,"
+			    " error_message = ? WHERE id = ? AND end_time IS NULL",
+			    "sssisi", state, end, now, (int64_t)code, message, id);
 	json_decref(record);
 	return ret;
 }

@@ -73,6 +73,10 @@ int smd_store_find(struct smd_store *store, const char *word, int64_t *id, smd_s
 json_t *smd_store_resource(
 	struct smd_store *store, const struct smd_stored_job *job, struct smd_error *error);
 
+/* Asks the job to end: durably, and by a signal to its guard if it has one yet. -EALREADY with a
+ * text: it has ended; -ESRCH: its guard is not to be reached from here. */
+int smd_store_cancel(struct smd_store *store, int64_t id, struct smd_error *error);
+
 /* Forgets the job. 0, or -errno with a text. */
 int smd_store_remove(struct smd_store *store, int64_t id, struct smd_error *error);
 

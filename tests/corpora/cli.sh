@@ -46,12 +46,10 @@ PATH=/nowhere says 2 "summand: --container-runtime=apptainer: not found on PATH"
 	skipped_pool.yaml --container-runtime=apptainer
 PATH=/nowhere says 0 "displayName" custom-jobs local-run skipped_pool.yaml --container-runtime=apptainer --dry-run
 # What gcloud and az have, and what is here in its place.
-says 2 "create: there is no service yet; \`summand custom-jobs local-run\` takes the same flags" \
-	ai custom-jobs create --region=us-central1
-says 2 "--stream-logs\` prints the stream" custom-jobs stream-logs 1
-says 2 "state.json" custom-jobs describe 1
-says 2 "local/state/summand/jobs" custom-jobs list
-says 2 "Ctrl-C" custom-jobs cancel 1
+says 2 "a job is needed" ai custom-jobs create --region=us-central1
+says 1 "no-such: there is no such job" custom-jobs stream-logs no-such
+says 1 "no-such: there is no such job" custom-jobs describe no-such
+says 1 "no-such: there is no such job" custom-jobs cancel no-such
 says 2 "runs its first trial" ai hp-tuning-jobs create
 says 2 "takes a command job of Azure ML" ml job create --file job.yml
 says 2 "did you mean \`summand custom-jobs local-run\`?" local-run

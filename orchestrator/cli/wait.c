@@ -1,0 +1,124 @@
+/* `summand custom-jobs wait`: returns when a job has ended, with how it has. */
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "orchestrator/cli/custom_jobs.h"
+#include "orchestrator/cli/stored_jobs.h"
+#include "orchestrator/cli/verbs.h"
+#include "orchestrator/store/runner_lock.h"
+#include "reduction_server/base/printable.h"
+
+#define EXIT_TIMED_OUT 124 /* as timeout(1) */
+
+static volatile sig_atomic_t timed_out;
+
+static void on_alarm(int signo)
+{
+	(void)signo;
+	timed_out = 1;
+}
+
+/* Signals again and again, so that one between a look and a wait is not the only one. */
+static void set_alarm(int seconds)
+{
+	const struct sigaction action = {.sa_handler = on_alarm}; /* interrupts the wait */
+	const struct itimerval timer = {
+		.it_value = {.tv_sec = seconds}, .it_interval = {.tv_usec = 100000}};
+
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+/* The runner is gone: 0; -ETIMEDOUT. */
+static int wait_for_runner(const char *state_dir, int64_t id)
+{
+	int fd = smd_runner_lock_open(state_dir);
+	int ret = fd < 0 ? fd : -EINTR;
+
+	while (ret == -EINTR && !timed_out) {
+		ret = smd_runner_lock_wait(fd, id);
+	}
+	if (fd >= 0) {
+		close(fd);
+	}
+	return ret == -EINTR ? -ETIMEDOUT : ret;
+}
+
+static int tell(const struct smd_stored_job *job)
+{
+	fprintf(stderr, "%" PRId64 ": %s\n", job->id, job->state);
+	if (job->error_message) {
+		smd_print_line(stderr, "%.*s\n", (int)strcspn(job->error_message, "\n"),
+			job->error_message);
+	}
+	return strcmp(job->state, "JOB_STATE_SUCCEEDED") == 0 ? SMD_EXIT_OK : SMD_EXIT_FAILED;
+}
+
+/* The store is read again once the runner is gone. */
+static int wait_for(const char *state_dir, int64_t id)
+{
+	struct smd_stored_jobs jobs;
+	struct smd_job_copy ended;
+	char name[SMD_STORE_NAME_SIZE];
+	int ret = wait_for_runner(state_dir, id);
+	int exit_code = SMD_EXIT_FAILED;
+
+	smd_store_name(name, id);
+	if (ret == -ETIMEDOUT) {
+		fprintf(stderr, "summand: %s has not ended yet\n", name);
+		return EXIT_TIMED_OUT;
+	}
+	if (ret) {
+		fprintf(stderr, "summand: %s/runners: %s\n", state_dir, strerror(-ret));
+		return SMD_EXIT_FAILED;
+	}
+	if (smd_stored_jobs_open(&jobs)) {
+		return SMD_EXIT_FAILED;
+	}
+	if (!smd_stored_jobs_find(&jobs, name, &ended)) {
+		exit_code = tell(&ended.job);
+		smd_job_copy_free(&ended);
+	}
+	smd_stored_jobs_close(&jobs);
+	return exit_code;
+}
+
+int smd_custom_jobs_wait(int argc, char **argv)
+{
+	int timeout_s = 0;
+	const struct smd_option options[] = {
+		{"timeout", "SECONDS", "no longer than that (default: until the job ends)",
+			smd_option_set_int, &timeout_s},
+		SMD_LOCATION_OPTIONS,
+	};
+	const struct smd_command command = {
+		.synopsis = "summand custom-jobs wait JOB [OPTION...]",
+		.summary = "Waits until a job has ended and nothing of it is left.",
+		.options = options,
+		.noptions = sizeof(options) / sizeof(options[0]),
+		.epilog = SMD_JOB_OPERAND "\n\nExit codes: 0 the job succeeded, 1 it failed or was "
+					  "cancelled, 124 it has not ended yet.",
+	};
+	struct smd_stored_jobs jobs;
+	struct smd_job_copy job;
+	int exit_code;
+
+	if (!smd_stored_jobs_begin(&jobs, &command, argc, argv, &job, &exit_code)) {
+		char *state_dir = strdup(jobs.state_dir);
+
+		smd_stored_jobs_close(&jobs);
+		if (timeout_s > 0) {
+			set_alarm(timeout_s);
+		}
+		exit_code = state_dir ? wait_for(state_dir, job.job.id) : SMD_EXIT_FAILED;
+		free(state_dir);
+		smd_job_copy_free(&job);
+	}
+	return exit_code;
+}
