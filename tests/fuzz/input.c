@@ -1,8 +1,6 @@
 /* Gives the bytes of a fuzz input the form that a parser takes. */
 #include "tests/fuzz/input.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,23 +81,4 @@ void input_unmute(void)
 {
 	stdout = out;
 	stderr = err;
-}
-
-static void mask_timer(int how)
-{
-	sigset_t timer;
-
-	sigemptyset(&timer);
-	sigaddset(&timer, SIGALRM);
-	must_hold(pthread_sigmask(how, &timer, NULL) == 0);
-}
-
-void input_block_timer(void)
-{
-	mask_timer(SIG_BLOCK);
-}
-
-void input_unblock_timer(void)
-{
-	mask_timer(SIG_UNBLOCK);
 }

@@ -34,9 +34,4 @@ const char *input_file(const uint8_t *bytes, size_t length);
 void input_mute(void);
 void input_unmute(void);
 
-/* libFuzzer's timer interrupts calls that wait: keep it from this thread, which must not take that
- * for an error. */
-void input_block_timer(void);
-void input_unblock_timer(void);
-
 #endif
