@@ -1,6 +1,7 @@
 /* Puts what the runner has to say into words. The sentences about phases are those of Vertex AI. */
 #include "orchestrator/runner/announce.h"
 
+#include <signal.h>
 #include <string.h>
 
 #include "orchestrator/runner/obituary.h"
@@ -61,6 +62,18 @@ void smd_announce_end(struct smd_display *display, struct smd_replica *replica)
 			replica->state == SMD_REPLICA_STOPPED ? "stopped: " : "", sentence,
 			smd_replica_elapsed(replica));
 	}
+}
+
+void smd_announce_interrupt(
+	struct smd_display *display, struct smd_stream *stream, int signo, unsigned grace_s)
+{
+	char text[SMD_OBITUARY_SIZE];
+
+	snprintf(text, sizeof(text),
+		"interrupted: replicas have up to %u s to end; %s ends them at once", grace_s,
+		signo == SIGINT ? "Ctrl-C once more" : "a second signal");
+	smd_display_print(display, "%s", text);
+	say(stream, "NOTICE", text);
 }
 
 void smd_announce_restart(struct smd_display *display, struct smd_stream *stream,

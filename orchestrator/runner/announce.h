@@ -15,6 +15,10 @@ void smd_announce_phase(struct smd_stream *stream, const struct smd_job_status *
 /* How a replica has ended. */
 void smd_announce_end(struct smd_display *display, struct smd_replica *replica);
 
+/* That a first signal ends the job, how long that may take, and what ends it at once. */
+void smd_announce_interrupt(
+	struct smd_display *display, struct smd_stream *stream, int signo, unsigned grace_s);
+
 /* That the whole job is started again after wait_s, because of the decisive end. */
 void smd_announce_restart(struct smd_display *display, struct smd_stream *stream,
 	const struct smd_job_status *status, unsigned wait_s);

@@ -185,6 +185,7 @@ void smd_run_interrupt(struct smd_run *run, int signo)
 {
 	if (run->interruptions++ == 0) {
 		run->interrupted_by = signo;
+		smd_announce_interrupt(&run->display, &run->stream, signo, run->grace_s);
 	}
 }
 

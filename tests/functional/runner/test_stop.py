@@ -29,6 +29,13 @@ class StopTest(JobTest):
         self.assert_code(self.stop(run, signal.SIGINT), 130)
         self.assertEqual(self.read_json(run, "state.json")["state"], "JOB_STATE_CANCELLED")
 
+    def test_an_interrupted_job_says_how_long_that_takes(self):
+        for flags in [], ["--stream-logs"]:
+            if os.path.exists(self.path("ready")):
+                os.unlink(self.path("ready"))
+            run = self.stop(self.start_until_ready("touch {}; sleep 1000", "--grace=61", *flags), signal.SIGINT)
+            self.assertIn("replicas have up to 61 s to end; Ctrl-C once more ends them at once\n", run.out)
+
     def test_sigterm(self):
         run = self.start_until_ready("touch {}; sleep 1000", "--grace=60")
         self.assert_code(self.stop(run, signal.SIGTERM), 143)
