@@ -10,7 +10,6 @@ from programs import ProgramTest
 FOR_LONG = ("--sizes=256K", "--iters=1000000")
 
 
-
 class SeparateTest(ProgramTest):
     def start_long_run(self, nservers):
         """Three ranks that are in the middle of a run that would take an hour."""
