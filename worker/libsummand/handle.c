@@ -1,6 +1,7 @@
 /* A table of requests that only grows, and a list of its free places. */
 #include "worker/libsummand/handle.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -8,7 +9,7 @@
 
 #define INDEX_BITS  24 /* place + 1, so that no number is 0 */
 #define INDEX_MASK  ((1u << INDEX_BITS) - 1)
-#define FIRST_BITS  8 /* the first slab's places; each slab after it has as many as all before */
+#define FIRST_BITS  10 /* the first slab's places; each slab after it has as many as all before */
 #define FIRST_COUNT (1u << FIRST_BITS)
 #define SLABS       (INDEX_BITS - FIRST_BITS)
 
@@ -22,6 +23,10 @@ struct handle_place {
 	_Atomic uint32_t next;                 /* in the list: place + 1; 0: it is the last */
 };
 
+/* The first slab goes when the library is unloaded. Others, of programs with very many requests in
+ * flight, stay: nobody knows whether a thread is using them while a process ends. */
+static struct handle_place first_slab[FIRST_COUNT];
+static pthread_once_t prepared = PTHREAD_ONCE_INIT;
 static _Atomic(struct handle_place *) slabs[SLABS];
 static _Atomic uint32_t nslabs;
 /* The first free place + 1 and, above it, how often the list has changed: so that a list that has
@@ -53,9 +58,16 @@ static uint32_t slab_count(unsigned slab)
 static struct handle_place *place_at(uint32_t index)
 {
 	unsigned slab = slab_of(index);
-	struct handle_place *places = slab < SLABS ? atomic_load(&slabs[slab]) : NULL;
 
-	return places ? &places[index - slab_begin(slab)] : NULL;
+	return atomic_load(&slabs[slab]) + (index - slab_begin(slab));
+}
+
+/* Whether there is a place of that index; a caller may have made it up. */
+static bool place_exists(uint32_t index)
+{
+	unsigned slab = slab_of(index);
+
+	return slab < SLABS && atomic_load(&slabs[slab]);
 }
 
 static void push(uint32_t first, uint32_t last)
@@ -86,31 +98,49 @@ static int64_t pop(void)
 	return -1;
 }
 
+/* A slab's places, each before the next one in the list. */
+static void link_places(struct handle_place *places, unsigned slab)
+{
+	uint32_t begin = slab_begin(slab);
+
+	for (uint32_t i = 0; i + 1 < slab_count(slab); i++) {
+		atomic_init(&places[i].next, begin + i + 2);
+	}
+}
+
+static void publish(unsigned slab)
+{
+	atomic_store(&nslabs, slab + 1);
+	push(slab_begin(slab), slab_begin(slab) + slab_count(slab) - 1);
+}
+
+static void prepare(void)
+{
+	link_places(first_slab, 0);
+	atomic_store(&slabs[0], first_slab);
+	publish(0);
+}
+
 /* Another thread may be faster. False: out of memory, or of numbers. */
 static bool grow(void)
 {
 	uint32_t slab = atomic_load(&nslabs);
 	struct handle_place *expected = NULL;
 	struct handle_place *places;
-	uint32_t begin = slab_begin(slab);
-	uint32_t count = slab_count(slab);
 
 	if (slab == SLABS) {
 		return false;
 	}
-	places = calloc(count, sizeof(*places));
+	places = calloc(slab_count(slab), sizeof(*places));
 	if (!places) {
 		return false;
 	}
-	for (uint32_t i = 0; i + 1 < count; i++) {
-		atomic_init(&places[i].next, begin + i + 2);
-	}
+	link_places(places, slab);
 	if (!atomic_compare_exchange_strong(&slabs[slab], &expected, places)) {
 		free(places);
 		return true;
 	}
-	atomic_store(&nslabs, slab + 1);
-	push(begin, begin + count - 1);
+	publish(slab);
 	return true;
 }
 
@@ -122,6 +152,7 @@ smd_request *smd_handle_make(struct smd_request *operation)
 	int64_t index;
 	uint64_t handle;
 
+	pthread_once(&prepared, prepare);
 	while ((index = pop()) < 0) {
 		if (!grow()) {
 			return NULL;
@@ -139,7 +170,8 @@ smd_request *smd_handle_make(struct smd_request *operation)
 static struct handle_place *find(uint64_t handle)
 {
 	uint32_t number = (uint32_t)(handle & INDEX_MASK);
-	struct handle_place *place = number ? place_at(number - 1) : NULL;
+	struct handle_place *place =
+		number && place_exists(number - 1) ? place_at(number - 1) : NULL;
 
 	return place && atomic_load(&place->handle) == handle ? place : NULL;
 }

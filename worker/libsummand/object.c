@@ -54,6 +54,21 @@ static void watch_forks(void)
 	pthread_atfork(take_lock, give_lock, give_lock);
 }
 
+/* The library is unloaded, or the process ends. */
+__attribute__((destructor)) static void free_unused(void)
+{
+	take_lock();
+	for (int kind = 0; kind < SMD_OBJECT_KINDS; kind++) {
+		while (unused[kind]) {
+			struct header *header = unused[kind];
+
+			unused[kind] = header->next;
+			free(header);
+		}
+	}
+	give_lock();
+}
+
 void *smd_object_create(enum smd_object_kind kind, size_t bytes)
 {
 	struct header *header;

@@ -195,6 +195,30 @@ class BindingTest(ProgramTest):
 
         self.of_all(work, 1)
 
+    def test_after_the_end(self):
+        context = Context(servers=self.servers, replica="rank-0")
+        communicator = Communicator(context, "ended", 0, 1)
+        tensor = torch.ones(3)
+        request = communicator.all_reduce_start(tensor)
+        stale = request._handle.value
+        self.assertIs(request.wait(), tensor)
+        context.close()
+        context.close()
+        communicator.close()
+        self.assertIs(request.wait(), tensor)
+        self.assertTrue(request.done())
+        self.assert_refused("the communicator must be open", communicator.all_reduce_start, tensor)
+        self.assert_refused("the context must be open", context.stats)
+        self.assert_refused("the context must be open", Communicator, context, "ended", 0, 1)
+        # What a program might do by itself is the library's to tell.
+        library = summand_ddp._lib()
+        for call, argument, text in ((library.smd_request_wait, stale, "request: must have been started"),
+                                     (library.smd_request_test, stale, "request: must have been started"),
+                                     (library.smd_request_wait, None, "request: must have been started"),
+                                     (library.smd_barrier, None, "communicator: must be one that smd_comm_create()")):
+            self.assertEqual(call(argument), -errno.EINVAL)
+            self.assertIn(text, library.smd_error_message().decode())
+
     def test_ranks_that_disagree(self):
         results = self.in_ranks(lambda communicator: communicator.all_reduce(torch.ones(10 + communicator.rank)), 2)
         for result in results:
