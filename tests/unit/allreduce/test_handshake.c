@@ -589,6 +589,34 @@ static void the_right_proof_of_another_welcome(struct raw *raw)
 	send_welcome(raw, &proof);
 }
 
+/* What a server of the job said on another lane, for another nonce of the worker's. */
+static void a_recorded_handshake(struct raw *raw)
+{
+	const struct smd_welcome welcome = {
+		.server_id = 1, .shards = 1, .chunk_bytes = CHUNK, .weight = 1};
+	struct smd_proof proof;
+
+	send_challenge(raw);
+	raw_expect(raw, SMD_FRAME_PROOF);
+	raw->handshake.hello.nonce[0] ^= 1;
+	CHECK(smd_handshake_prove_server(&raw->handshake, &welcome, TOKEN, &proof) == 0);
+	send_welcome(raw, &proof);
+}
+
+/* The right one, but for its last byte. */
+static void a_proof_cut_short(struct raw *raw)
+{
+	struct smd_welcome welcome = {
+		.server_id = 1, .shards = 1, .chunk_bytes = CHUNK, .weight = 1, .proved = true};
+	uint8_t payload[SMD_CONTROL_MAX];
+
+	send_challenge(raw);
+	raw_expect(raw, SMD_FRAME_PROOF);
+	CHECK(smd_handshake_prove_server(&raw->handshake, &welcome, TOKEN, &welcome.proof) == 0);
+	raw_send(raw, (struct smd_frame){.kind = SMD_FRAME_WELCOME}, payload,
+		smd_welcome_encode(&welcome, payload) - 1);
+}
+
 static void two_challenges(struct raw *raw)
 {
 	send_challenge(raw);
@@ -620,6 +648,8 @@ static void false_servers_are_not_believed(void **state)
 	assert_not_taken_in(the_workers_own_proof, -EACCES, wrong);
 	assert_not_taken_in(a_proof_by_another_token, -EACCES, wrong);
 	assert_not_taken_in(the_right_proof_of_another_welcome, -EACCES, wrong);
+	assert_not_taken_in(a_recorded_handshake, -EACCES, wrong);
+	assert_not_taken_in(a_proof_cut_short, -EPROTO, "WELCOME: payload must be");
 	assert_not_taken_in(two_challenges, -EPROTO, "CHALLENGE: must come once");
 	assert_not_taken_in(a_challenge_that_is_too_short, -EPROTO, "CHALLENGE: payload must be");
 	assert_not_taken_in(joined_before_welcome, -EPROTO, "JOINED: must come after WELCOME");
