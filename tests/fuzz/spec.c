@@ -73,6 +73,7 @@ static int decode(
 		ret = ret ? ret : smd_frontend_decode(document, diagnostics, job);
 		smd_node_free(document);
 		free(conversion.code_dir);
+		free(conversion.run_name);
 	}
 	return ret;
 }

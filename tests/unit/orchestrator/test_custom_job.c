@@ -19,6 +19,7 @@ static struct smd_job *decode(const char *text)
 	assert_int_equal(smd_document_parse("-", text, strlen(text), &diagnostics, &document), 0);
 	assert_int_equal(smd_custom_job_decode(document, &diagnostics, &job), 0);
 	smd_node_free(document);
+	smd_diagnostics_clear(&diagnostics);
 	return job;
 }
 
