@@ -403,6 +403,20 @@ static int print_columns(const struct smd_format *format, const json_t *json, FI
 	return ret;
 }
 
+int smd_format_names(const struct smd_format *format, const char *key)
+{
+	size_t length = strlen(key);
+
+	for (size_t i = 0; i < format->count; i++) {
+		const char *path = format->columns[i].path;
+
+		if (strncmp(path, key, length) == 0 && strchr(".[", path[length])) {
+			return 1; /* at the end, too */
+		}
+	}
+	return 0;
+}
+
 int smd_format_is_within(const struct smd_format *format, const char *const *keys)
 {
 	for (size_t i = 0; i < format->count; i++) {

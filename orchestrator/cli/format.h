@@ -22,6 +22,9 @@ struct smd_format;
 int smd_format_parse(const char *text, struct smd_format **out, struct smd_error *error);
 void smd_format_free(struct smd_format *format);
 
+/* Whether it prints values below this key. */
+int smd_format_names(const struct smd_format *format, const char *key);
+
 /* Whether it prints nothing but values below these keys, of which the last is NULL. */
 int smd_format_is_within(const struct smd_format *format, const char *const *keys);
 

@@ -19,7 +19,9 @@ int smd_job_row_is_key(const char *key);
 const char *smd_job_row_text(
 	const struct smd_stored_job *job, const char *key, char buffer[SMD_STORE_NAME_SIZE]);
 
-/* All of them as the CustomJob has them; the caller owns a reference. NULL: out of memory. */
-json_t *smd_job_row_json(const struct smd_stored_job *job);
+/* Those that are wanted, as the CustomJob has them; the caller owns a reference. NULL: out of
+ * memory. */
+json_t *smd_job_row_json(
+	const struct smd_stored_job *job, int (*is_wanted)(void *arg, const char *key), void *arg);
 
 #endif

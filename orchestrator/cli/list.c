@@ -67,6 +67,15 @@ static int set_limit(void *target, const char *value, struct smd_error *error)
 	return ret || *(int *)target > 0 ? ret : smd_error_set(error, EINVAL, "must be 1 or more");
 }
 
+/* A list of many jobs makes of each only what is printed. */
+static int is_wanted(void *arg, const char *key)
+{
+	const struct listing *listing = arg;
+
+	return (listing->sort_key && strcmp(key, listing->sort_key) == 0) ||
+	       smd_format_names(listing->format, key);
+}
+
 static int take_job(void *arg, const struct smd_stored_job *job)
 {
 	struct listing *listing = arg;
@@ -76,7 +85,7 @@ static int take_job(void *arg, const struct smd_stored_job *job)
 		return 0;
 	}
 	row = listing->needs_specs ? smd_store_resource(listing->jobs.store, job, &listing->error)
-				   : smd_job_row_json(job);
+				   : smd_job_row_json(job, is_wanted, listing);
 	if (!row || json_array_append_new(listing->rows, row)) {
 		return smd_error_set(&listing->error, ENOMEM, "%s", strerror(ENOMEM));
 	}
