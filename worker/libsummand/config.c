@@ -2,6 +2,7 @@
 #include "worker/libsummand/config.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -222,12 +223,13 @@ static int copy_name(
 	return 0;
 }
 
-/* Told at INFO: where ranks wait for each other in vain, it may be their jobs that differ. */
+/* Told once at INFO: where ranks wait for each other in vain, it may be their jobs that differ. */
 static int read_job(const char *option, struct smd_config *config, struct smd_error *error)
 {
 	const char *job = first_of(option, "SUMMAND_JOB_ID", "");
 	const char *source = "SUMMAND_JOB_ID";
 	char found[2 * SMD_STRING_MAX + 2]; /* so that one that is too long is seen to be */
+	static atomic_flag told = ATOMIC_FLAG_INIT;
 	int ret;
 
 	if (!*job) {
@@ -235,14 +237,17 @@ static int read_job(const char *option, struct smd_config *config, struct smd_er
 		job = found;
 	}
 	ret = copy_name(config->job, source, job, error);
-	if (ret == 0 && !source) {
+	if (ret || job != found || atomic_flag_test_and_set(&told)) {
+		return ret;
+	}
+	if (!source) {
 		smd_log(SMD_LOG_INFO, "config",
 			"job: none is known, so another one without may use the same group names; "
 			"SUMMAND_JOB_ID would tell them apart");
-	} else if (ret == 0 && job == found) {
+	} else {
 		smd_log(SMD_LOG_INFO, "config", "job: %s, from %s", job, source);
 	}
-	return ret;
+	return 0;
 }
 
 static int read_token(struct smd_config *config, struct smd_error *error)
