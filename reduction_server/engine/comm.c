@@ -135,7 +135,7 @@ static int comm_reserve(struct smd_server_comm *comm, struct smd_error *error)
 		return comm_job_has_most(comm, error);
 	}
 	if (comm_create_slots(comm, 2 * comm->resources->window)) {
-		smd_job_release(&comm->comms->jobs, comm->job, pool, buffers);
+		smd_job_release(&comm->comms->jobs, comm->job, pool, buffers, 0);
 		return comm_no_memory(comm->name, error);
 	}
 	comm->window = 1;
@@ -148,7 +148,7 @@ static void comm_retire_if_gone(struct smd_server_comm *comm)
 	if (comm->attached == 0 && comm->busy_slots == 0 && !comm->retired) {
 		comm->retired = true;
 		smd_job_release(&comm->comms->jobs, comm->job, &comm->resources->pool,
-			comm_buffers(comm, comm->reserved_window) - comm->lent);
+			comm_buffers(comm, comm->reserved_window), comm->lent);
 		comm->comms->retire(comm->comms->owner, comm);
 	}
 }
@@ -210,7 +210,7 @@ void smd_server_comm_slot_freed(struct smd_server_comm *comm)
 	if (comm->window < comm->reserved_window && comm->done >= comm->shrink_at &&
 		comm->busy_slots <= comm->window) {
 		smd_job_release(&comm->comms->jobs, comm->job, &comm->resources->pool,
-			comm_buffers(comm, comm->reserved_window - comm->window));
+			comm_buffers(comm, comm->reserved_window - comm->window), 0);
 		comm->reserved_window = comm->window;
 	}
 	comm_retire_if_gone(comm);

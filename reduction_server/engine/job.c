@@ -52,10 +52,10 @@ bool smd_job_reserve(struct smd_jobs *jobs, struct smd_server_job *job,
 	return true;
 }
 
-void smd_job_release(
-	struct smd_jobs *jobs, struct smd_server_job *job, struct smd_buffer_pool *pool, size_t n)
+void smd_job_release(struct smd_jobs *jobs, struct smd_server_job *job,
+	struct smd_buffer_pool *pool, size_t n, size_t kept)
 {
-	smd_buffer_pool_release(pool, n);
+	smd_buffer_pool_release(pool, n - kept);
 	job->reserved -= n;
 	jobs->working -= job->reserved == 0 && n > 0;
 }

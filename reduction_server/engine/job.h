@@ -41,8 +41,10 @@ void smd_job_give(struct smd_server_job *job);
  * would have more than `most`. */
 bool smd_job_reserve(struct smd_jobs *jobs, struct smd_server_job *job,
 	struct smd_buffer_pool *pool, size_t n, size_t most);
-void smd_job_release(
-	struct smd_jobs *jobs, struct smd_server_job *job, struct smd_buffer_pool *pool, size_t n);
+/* Takes n back. Of these `kept` stay promised in the pool, and are no longer the job's: workers
+ * that have left may still write into them. */
+void smd_job_release(struct smd_jobs *jobs, struct smd_server_job *job,
+	struct smd_buffer_pool *pool, size_t n, size_t kept);
 
 /* The part of the pool that each job may let its windows grow to: a quarter stays for whoever
  * comes. */
