@@ -375,7 +375,7 @@ static void add_pool(struct smd_node *pools, struct pool_flag *pool, struct pool
 	check(pool, inherits);
 	if (inherits) {
 		inherit_package(pool, first);
-	} else if (pool->values[LOCAL_PACKAGE_PATH]) {
+	} else if (pool == first && pool->values[LOCAL_PACKAGE_PATH]) {
 		take_package(pool);
 	}
 	if (edit->diagnostics->found[SMD_SEVERITY_ERROR] == errors) {
