@@ -116,6 +116,7 @@ void strangers(struct fleet_node *node, struct net *net)
 		}
 		CHECK(now() < end);
 	}
+	fleet_barrier(node); /* else one that closes at once takes the other's connection along */
 	if (node->rank == 0) {
 		CHECK_EQUAL(ret, NCCL_REMOTE_ERROR);
 		CHECK(logbook_has(NCCL_LOG_WARN, "cannot connect to "));
