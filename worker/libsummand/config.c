@@ -254,7 +254,7 @@ static int read_token(struct smd_config *config, struct smd_error *error)
 {
 	const char *path = getenv("SUMMAND_TOKEN_FILE");
 
-	if (!path) {
+	if (!path || !*path) {
 		return 0;
 	}
 	return smd_token_read("SUMMAND_TOKEN_FILE", path, config->token, error) ? -EINVAL : 0;
@@ -399,4 +399,5 @@ void smd_config_free(struct smd_config *config)
 	}
 	config->nservers = 0;
 	explicit_bzero(config->token, sizeof(config->token));
+	explicit_bzero(&config->key, sizeof(config->key));
 }

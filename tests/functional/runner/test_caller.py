@@ -87,7 +87,7 @@ class CallerTest(JobTest):
 
     def test_other_reduction_servers(self):
         """A job without servers of its own uses those that the caller names, unless they are those of the caller's job."""
-        servers = {"SUMMAND_REDUCTION_SERVERS": "stale:1", "SUMMAND_TOKEN_FILE": "/stale"}
+        servers = {"SUMMAND_REDUCTION_SERVERS": "stale:1", "SUMMAND_TOKEN_FILE": "/stale", "SUMMAND_TLS": "stale"}
         said = self.torch_run(**servers)
         self.assertEqual({name: said.get(name) for name in servers}, servers)
         self.assert_none_stale(self.torch_run(SUMMAND_REPLICA="workerpool0-0", **servers))
