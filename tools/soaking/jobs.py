@@ -36,6 +36,7 @@ class Plan:
         if self.kind == "killed":
             self.operations = FOR_EVER
             self.most_bytes = min(self.most_bytes, 8 << 20)
+        self.tls = draw.randrange(3) == 0
 
 
 class Job:
@@ -97,7 +98,7 @@ class Job:
 
     def title(self):
         plan = self.plan
-        return f"job {self.number} ({plan.kind}, {plan.nranks} ranks, {plan.groups} groups, up to {plan.most_bytes} bytes)"
+        return f"job {self.number} ({plan.kind}{', over TLS' if plan.tls else ''}, {plan.nranks} ranks, {plan.groups} groups, up to {plan.most_bytes} bytes)"
 
     def said(self, rank):
         with open(f"{self.folder}/{rank}.err", encoding="utf-8", errors="replace") as file:

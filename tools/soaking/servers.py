@@ -19,9 +19,10 @@ class Lost(Exception):
 
 
 class Server:
-    """One server by its defaults, with a token file."""
+    """One server by its defaults, with a token file and perhaps TLS."""
 
-    def __init__(self, program, folder, number, arguments):
+    def __init__(self, program, folder, number, tls, arguments):
+        self.tls = tls
         self.token = os.path.join(folder, "token")
         self.log = os.path.join(folder, f"server-{number}.log")
         if not os.path.exists(self.token):
@@ -29,7 +30,7 @@ class Server:
                 file.write(secrets.token_hex(32) + "\n")
         with open(self.log, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(
-                [program, "--listen=127.0.0.1:0", f"--token-file={self.token}", *arguments],
+                [program, "--listen=127.0.0.1:0", f"--token-file={self.token}", *["--tls"] * tls, *arguments],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)
         self.address = self.read_ready()
 
@@ -39,13 +40,16 @@ class Server:
             raise Lost(f"reduction server: must be ready, said {words}: {self.last_lines()}")
         return words[1]
 
+    def title(self):
+        return f"{self.address} (TLS)" if self.tls else self.address
+
     def last_lines(self, count=5):
         with open(self.log, encoding="utf-8", errors="replace") as file:
             return " | ".join(line.strip() for line in file.readlines()[-count:])
 
     def check(self):
         if self.process.poll() is not None:
-            raise Lost(f"reduction server {self.address} has ended with {self.process.returncode}: {self.last_lines()}")
+            raise Lost(f"reduction server {self.title()} has ended with {self.process.returncode}: {self.last_lines()}")
 
     def descriptors(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))

@@ -6,8 +6,9 @@ import socket
 import struct
 import subprocess
 
-KINDS = ["silent", "nonsense", "half_frame", "huge_frame", "rush", "wrong_token", "half_group", "flood"]
+KINDS = ["silent", "nonsense", "half_frame", "huge_frame", "rush", "wrong_token", "wrong_tls", "half_group", "flood"]
 HELLO = 1
+CLIENT_HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
 
 
 def connect(draw, address):
@@ -23,13 +24,13 @@ def header(version, kind, length):
 class Stranger:
     """One that bothers a server until poll() says that its time is over."""
 
-    def __init__(self, seed, number, address, program, environment, now):
+    def __init__(self, seed, number, server, program, environment, now):
         self.draw = random.Random(f"{seed} stranger {number}")
         self.kind = self.draw.choice(KINDS)
         self.until = now + self.draw.uniform(0.1, 8)
         self.sockets = []
         self.process = None
-        self.address = address
+        self.address = server.address
         self.program = program
         self.environment = {**environment, "SUMMAND_JOB_ID": f"stranger-{number}", "SUMMAND_CONNECT_TIMEOUT": "4"}
         getattr(self, self.kind)()
@@ -47,10 +48,10 @@ class Stranger:
         self.open(self.draw.randrange(1, 8))
 
     def nonsense(self):
-        self.open(2, self.draw.choice([b"GET / HTTP/1.1\r\n\r\n", self.draw.randbytes(5000), bytes(64), b"\x16\x03\x01\x02\x00\x01"]))
+        self.open(2, self.draw.choice([b"GET / HTTP/1.1\r\n\r\n", self.draw.randbytes(5000), bytes(64), CLIENT_HELLO[:6]]))
 
     def half_frame(self):
-        whole = header(self.draw.choice([1, 2]), HELLO, 100) + bytes(100)
+        whole = self.draw.choice([header(self.draw.choice([1, 2]), HELLO, 100), CLIENT_HELLO]) + bytes(100)
         self.open(3, whole[:self.draw.randrange(1, len(whole))])
 
     def huge_frame(self):
@@ -67,6 +68,10 @@ class Stranger:
 
     def wrong_token(self):
         self.start("half", "none", SUMMAND_TOKEN_FILE=os.path.join(os.path.dirname(self.environment["SUMMAND_TOKEN_FILE"]), "wrong-token"))
+
+    def wrong_tls(self):
+        """It has the token, but comes without TLS where it is spoken, or with it where it is not."""
+        self.start("half", "none", SUMMAND_TLS="0" if self.environment["SUMMAND_TLS"] == "1" else "1")
 
     def half_group(self):
         """It has the token, and joins a group of which nobody else comes."""
