@@ -249,8 +249,8 @@ class BindingTest(ProgramTest):
         done = subprocess.run([sys.executable, "-c", script], env={**os.environ, "SUMMAND_LIBRARY": "/none/x.so"},
                               capture_output=True, text=True, timeout=PATIENCE_S)
         self.assertEqual(done.returncode, 1, done)
-        self.assertIn("libsummand.so.0 must be beside this module or where SUMMAND_LIBRARY says: /none/x.so",
-                      done.stderr)
+        self.assertIn("libsummand.so.0 must be found: set SUMMAND_HOME to where Summand is installed or built, or "
+                      "SUMMAND_LIBRARY to the library itself: /none/x.so", done.stderr)
 
 
 if __name__ == "__main__":

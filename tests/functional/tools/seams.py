@@ -11,7 +11,7 @@ import sys
 
 TYPES = "reduction_server/base/include/summand_types.h"
 KERNELS = "reduction_server/kernels/"
-BINDING = "worker/python/summand_ddp.py"
+BINDING = "worker/python/summand/ddp.py"
 C_WORDS = {"float", "double"}  # kernels are called so, and much else
 
 # What may name every type: a new one is looked for, and mostly added, here.

@@ -1,0 +1,369 @@
+"""Summand for PyTorch: all-reduce, reduce and broadcast of tensors, and a communication hook for DistributedDataParallel.
+
+    state = summand.ddp.register(model)     # model is a DistributedDataParallel
+    ...                                     # train as before
+    state.close()
+
+The library is libsummand, called through ctypes; specs/guide/pytorch.md tells more. Tensors must be dense, contiguous and
+in the memory of the CPU. Every rank must start the same operations in the same order.
+"""
+
+import ctypes
+import json
+import os
+import queue
+import threading
+
+import torch
+import torch.distributed as dist
+
+from summand import places
+from summand.error import SummandError
+
+# The numbers are those of summand.h.
+DTYPES = {torch.int8: 0, torch.uint8: 1, torch.int32: 2, torch.int64: 4, torch.float16: 6, torch.float32: 7,
+          torch.float64: 8, torch.bfloat16: 9}
+OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}
+
+
+# ---- the library ----
+
+class _Options(ctypes.Structure):
+    """struct smd_context_options; a newer library may know more fields, which are 0 here."""
+    _fields_ = [("servers", ctypes.c_char_p), ("replica", ctypes.c_char_p), ("job", ctypes.c_char_p),
+                ("transport", ctypes.c_char_p), ("connect_timeout_s", ctypes.c_uint), ("later", ctypes.c_char * 256)]
+
+
+class _Stats(ctypes.Structure):
+    """struct smd_stats, with room for what a newer library adds."""
+    _fields_ = [("operations", ctypes.c_uint64), ("bytes_reduced", ctypes.c_uint64), ("bytes_sent", ctypes.c_uint64),
+                ("bytes_received", ctypes.c_uint64), ("busy_seconds", ctypes.c_double), ("later", ctypes.c_char * 256)]
+
+
+_POINTER, _OUT, _INT = ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int
+_CALLS = {
+    "smd_context_create": (_INT, [ctypes.POINTER(_Options), _OUT]),
+    "smd_context_destroy": (None, [_POINTER]),
+    "smd_context_stats": (None, [_POINTER, ctypes.POINTER(_Stats)]),
+    "smd_comm_create": (_INT, [_POINTER, ctypes.c_char_p, _INT, _INT, _OUT]),
+    "smd_comm_destroy": (None, [_POINTER]),
+    "smd_allreduce": (_INT, [_POINTER, _POINTER, _POINTER, ctypes.c_size_t, _INT, _INT]),
+    "smd_allreduce_start": (_INT, [_POINTER, _POINTER, _POINTER, ctypes.c_size_t, _INT, _INT, _OUT]),
+    "smd_reduce": (_INT, [_POINTER, _POINTER, _POINTER, ctypes.c_size_t, _INT, _INT, _INT]),
+    "smd_reduce_start": (_INT, [_POINTER, _POINTER, _POINTER, ctypes.c_size_t, _INT, _INT, _INT, _OUT]),
+    "smd_broadcast": (_INT, [_POINTER, _POINTER, ctypes.c_size_t, _INT, _INT]),
+    "smd_broadcast_start": (_INT, [_POINTER, _POINTER, ctypes.c_size_t, _INT, _INT, _OUT]),
+    "smd_request_test": (_INT, [_POINTER]),
+    "smd_request_wait": (_INT, [_POINTER]),
+    "smd_barrier": (_INT, [_POINTER]),
+    "smd_error_message": (ctypes.c_char_p, []),
+}
+_library = None
+_library_lock = threading.Lock()
+
+
+def _open_library():
+    reasons = []
+    for place in places.libraries():
+        try:
+            library = ctypes.CDLL(place)
+        except OSError as error:
+            reasons.append(str(error))
+            continue
+        for name, (result, arguments) in _CALLS.items():
+            call = getattr(library, name)
+            call.restype, call.argtypes = result, arguments
+        return library
+    raise SummandError(0, f"{places.LIBRARY} must be found: set SUMMAND_HOME to where Summand is installed or built, or "
+                          f"SUMMAND_LIBRARY to the library itself: {'; '.join(reasons)}")
+
+
+def _lib():
+    global _library
+    with _library_lock:
+        if _library is None:
+            _library = _open_library()
+        return _library
+
+
+def _check(result):
+    """The sentence belongs to the thread that made the call, so this must follow it at once."""
+    if result < 0:
+        raise SummandError(-result, _lib().smd_error_message().decode(errors="replace"))
+
+
+def _bytes(text):
+    return None if text is None else text.encode()
+
+
+# ---- the job ----
+
+def job_rank():
+    """This process's (rank, world size): RANK and WORLD_SIZE, else its place in CLUSTER_SPEC's pools 0 and 1."""
+    try:
+        if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+            return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        spec = json.loads(os.environ["CLUSTER_SPEC"])
+        chiefs = len(spec["cluster"]["workerpool0"])
+        workers = len(spec["cluster"].get("workerpool1", []))
+        before = {"workerpool0": 0, "workerpool1": chiefs}[spec["task"]["type"]]
+        return before + int(spec["task"]["index"]), chiefs + workers
+    except (KeyError, TypeError, ValueError) as error:
+        raise SummandError(0, "RANK and WORLD_SIZE, or CLUSTER_SPEC with this process in worker pool 0 or 1, must tell "
+                              f"the rank: {error!r}") from error
+
+
+class Context:
+    """The connections of this process to the reduction servers. What is None comes from the environment."""
+
+    def __init__(self, servers=None, replica=None, job=None, connect_timeout=None):
+        options = _Options(servers=_bytes(servers), replica=_bytes(replica), job=_bytes(job),
+                           connect_timeout_s=connect_timeout or 0)
+        self._handle = ctypes.c_void_p()
+        self._communicators = []
+        _check(_lib().smd_context_create(ctypes.byref(options), ctypes.byref(self._handle)))
+
+    def _open(self):
+        if not self._handle:
+            raise SummandError(0, "the context must be open, got one that was closed")
+        return self._handle
+
+    def stats(self):
+        """What has been moved since the context was created, by the names of struct smd_stats."""
+        stats = _Stats()
+        _lib().smd_context_stats(self._open(), ctypes.byref(stats))
+        return {name: getattr(stats, name) for name, _ in _Stats._fields_ if name != "later"}
+
+    def close(self):
+        """Closes its communicators too. A second time does nothing."""
+        while self._communicators:
+            self._communicators[-1].close()
+        if self._handle:
+            _lib().smd_context_destroy(self._handle)
+            self._handle = ctypes.c_void_p()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class Communicator:
+    """A group of ranks that was created under the same name. Rank and size come from the job unless they are given."""
+
+    def __init__(self, context, group="default", rank=None, size=None):
+        if rank is None or size is None:
+            rank, size = job_rank()
+        self.group, self.rank, self.size = group, rank, size
+        self._context = context
+        self._handle = ctypes.c_void_p()
+        self._lock = threading.Lock()
+        self._pending = set()  # the library uses their buffers
+        _check(_lib().smd_comm_create(context._open(), group.encode(), size, rank, ctypes.byref(self._handle)))
+        context._communicators.append(self)
+
+    def _open(self):
+        if not self._handle:
+            raise SummandError(0, f"group {self.group}: the communicator must be open, got one that was closed")
+        return self._handle
+
+    def _buffer(self, tensor):
+        """What the library must know of a tensor: where it is, how long, of which type."""
+        if tensor.device.type != "cpu" or tensor.layout != torch.strided or not tensor.is_contiguous():
+            raise SummandError(0, f"group {self.group}: a tensor must be dense, contiguous and on the CPU, got "
+                                  f"{tensor.layout} with strides {_strides(tensor)} on {tensor.device}")
+        if tensor.dtype not in DTYPES:
+            raise SummandError(0, f"group {self.group}: the type must be one of {_names(DTYPES)}, got {tensor.dtype}")
+        return tensor.data_ptr(), tensor.numel(), DTYPES[tensor.dtype]
+
+    def _arguments(self, tensor, op, out):
+        out = tensor if out is None else out
+        send, count, dtype = self._buffer(tensor)
+        recv = self._buffer(out)[0]
+        if op not in OPS:
+            raise SummandError(0, f"group {self.group}: the operation must be one of {_names(OPS)}, got {op!r}")
+        if out.dtype != tensor.dtype or out.numel() != tensor.numel():
+            raise SummandError(0, f"group {self.group}: out must have {tensor.numel()} elements of {tensor.dtype}, got "
+                                  f"{out.numel()} of {out.dtype}")
+        return out, (self._open(), send, recv, count, dtype, OPS[op])
+
+    def _start(self, call, arguments, tensor, out):
+        handle = ctypes.c_void_p()
+        _check(call(*arguments, ctypes.byref(handle)))
+        return Request(self, handle, tensor, out)
+
+    def all_reduce(self, tensor, op="sum", out=None):
+        """Combines the tensors of all ranks, in rank order, into out, else in place; returns the result."""
+        out, arguments = self._arguments(tensor, op, out)
+        _check(_lib().smd_allreduce(*arguments))
+        return out
+
+    def all_reduce_start(self, tensor, op="sum", out=None):
+        """The same without waiting: returns a Request. Until it is done, the tensors must be left alone."""
+        out, arguments = self._arguments(tensor, op, out)
+        return self._start(_lib().smd_allreduce_start, arguments, tensor, out)
+
+    def reduce(self, tensor, root, op="sum", out=None):
+        """The same, but only rank root gets the result; the others get None, and their tensors stay as they are."""
+        out, arguments = self._arguments(tensor, op, out)
+        _check(_lib().smd_reduce(*arguments, root))
+        return out if self.rank == root else None
+
+    def reduce_start(self, tensor, root, op="sum", out=None):
+        """The same without waiting: returns a Request."""
+        out, arguments = self._arguments(tensor, op, out)
+        return self._start(_lib().smd_reduce_start, (*arguments, root), tensor, out if self.rank == root else None)
+
+    def broadcast(self, tensor, root):
+        """Copies the tensor of rank root into those of all others; returns it."""
+        _check(_lib().smd_broadcast(self._open(), *self._buffer(tensor), root))
+        return tensor
+
+    def broadcast_start(self, tensor, root):
+        """The same without waiting: returns a Request."""
+        return self._start(_lib().smd_broadcast_start, (self._open(), *self._buffer(tensor), root), tensor, tensor)
+
+    def barrier(self):
+        """Returns when every rank has called it."""
+        _check(_lib().smd_barrier(self._open()))
+
+    def close(self):
+        """Waits for what was started, and leaves the group. A second time does nothing."""
+        while self._pending:
+            try:
+                next(iter(self._pending)).wait()
+            except SummandError:
+                pass  # told to who waits for that request
+        if self._handle:
+            _lib().smd_comm_destroy(self._handle)
+            self._handle = ctypes.c_void_p()
+            self._context._communicators.remove(self)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def _strides(tensor):
+    return tuple(tensor.stride()) if tensor.layout == torch.strided else None
+
+
+def _names(table):
+    return ", ".join(str(key).replace("torch.", "") for key in table)
+
+
+class Request:
+    """An operation that was started."""
+
+    def __init__(self, communicator, handle, tensor, out):
+        self._communicator, self._handle = communicator, handle
+        self._tensors = (tensor, out)
+        self._lock = threading.Lock()  # a handle is waited for once
+        self._error = None
+        with communicator._lock:
+            communicator._pending.add(self)
+
+    def done(self):
+        """Whether wait() would return at once."""
+        if not self._lock.acquire(blocking=False):
+            return False  # another thread waits for it
+        try:
+            return not self._handle or _lib().smd_request_test(self._handle) != 0
+        finally:
+            self._lock.release()
+
+    def wait(self):
+        """Returns the result, or raises what ended the operation; as often as it is asked."""
+        with self._lock:
+            if self._handle:
+                try:
+                    _check(_lib().smd_request_wait(self._handle))
+                except SummandError as error:
+                    self._error = error
+                self._handle = None
+                with self._communicator._lock:
+                    self._communicator._pending.discard(self)
+        if self._error:
+            raise self._error
+        return self._tensors[1]
+
+
+# ---- DistributedDataParallel ----
+
+class HookState:
+    """What allreduce_hook() needs: a communicator, and a thread that waits for its operations in their order."""
+
+    def __init__(self, communicator, context=None):
+        """A context that is given is closed with the state; else only the communicator is."""
+        self.communicator = communicator
+        self.context = context
+        self._started = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._complete, name="summand-ddp", daemon=True)
+        self._thread.start()
+
+    def average(self, tensor):
+        """Starts to average the tensor over all ranks, in place; returns a future of it."""
+        # Divided first, as torch does it, so that a float16 sum does not overflow where its average would not.
+        tensor.div_(self.communicator.size)
+        future = torch.futures.Future()
+        self._started.put((self.communicator.all_reduce_start(tensor), future))
+        return future
+
+    def _complete(self):
+        while True:
+            item = self._started.get()
+            if item is None:
+                return
+            request, future = item
+            try:
+                future.set_result(request.wait())
+            except SummandError as error:
+                future.set_exception(error)
+            item = request = future = None  # the tensor is not kept until the next one comes
+
+    def close(self):
+        """Waits for what was started, and leaves the group. A second time does nothing."""
+        self._started.put(None)
+        self._thread.join()
+        self.communicator.close()
+        if self.context:
+            self.context.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def allreduce_hook(state: HookState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """For DistributedDataParallel.register_comm_hook(): averages a bucket while the backward pass goes on."""
+    # then() makes an exception one that DDP raises with its text; of a bare future it sees only a wrong result.
+    return state.average(bucket.buffer()).then(lambda future: future.wait())
+
+
+_registered = 0
+
+
+def register(model, group=None, context=None):
+    """Lets a DistributedDataParallel average its gradients through Summand; returns the HookState to close.
+
+    The first model of each rank is group ddp-0, the next ddp-1, and so on. Models on process groups of different ranks
+    need names of their own.
+    """
+    global _registered
+    rank, size = dist.get_rank(model.process_group), dist.get_world_size(model.process_group)
+    own = Context() if context is None else None
+    try:
+        communicator = Communicator(context or own, group or f"ddp-{_registered}", rank, size)
+    except SummandError:
+        if own:
+            own.close()
+        raise
+    _registered += 1
+    state = HookState(communicator, own)
+    model.register_comm_hook(state, allreduce_hook)
+    return state
