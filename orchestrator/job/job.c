@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "orchestrator/job/study.h"
 #include "reduction_server/base/parse.h"
 
 const char *smd_role_name(enum smd_role role)
@@ -122,6 +123,7 @@ void smd_job_free(struct smd_job *job)
 	free_variables(job->labels, job->nlabels);
 	free(job->display_name);
 	free(job->trial);
+	smd_study_free(job->study);
 	free(job->output_uri);
 	free(job->code_dir);
 	free(job->run_name);

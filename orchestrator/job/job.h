@@ -65,6 +65,8 @@ enum smd_restart_policy { SMD_RESTART_NEVER, SMD_RESTART_ON_FAILURE, SMD_RESTART
 
 enum smd_restart_scope { SMD_RESTART_JOB, SMD_RESTART_REPLICA };
 
+struct smd_study;
+
 struct smd_variable {
 	char *name;
 	char *value;
@@ -99,7 +101,9 @@ struct smd_job {
 	char *display_name;       /* never NULL: "custom-job" when the spec gives none */
 	char *run_name;           /* Azure ML's name of the run, or NULL */
 	char *trial;              /* hyperparameter tuning trial, or NULL */
-	int max_trial_count;      /* 0: the job is no tuning job; else this is its first trial */
+	struct smd_study *study;  /* of a tuning job, of which the job is one trial; else NULL */
+	size_t ntrial_args;       /* at the end of each pool's args: the trial's parameters */
+	int max_trial_count;      /* 0: the job is no tuning job */
 	int parallel_trial_count;
 	int max_failed_trial_count;
 	char *output_uri;   /* baseOutputDirectory.outputUriPrefix, or NULL */

@@ -11,6 +11,7 @@
 #include "orchestrator/frontend/rules.h"
 #include "orchestrator/frontend/setting.h"
 #include "orchestrator/frontend/vertex/study.h"
+#include "orchestrator/job/trial.h"
 #include "reduction_server/base/hash.h"
 
 #define TIMEOUT_DEFAULT_S    (7 * 24 * 3600)
@@ -305,6 +306,23 @@ static int finish(struct smd_job *job, const struct smd_node *document,
 }
 
 /* The first trial of a tuning job is a job like any other. */
+static void set_first_trial(
+	struct smd_decoder *decoder, const struct smd_node *study, struct smd_job *job)
+{
+	double *point;
+
+	decoder->ret = smd_study_decode(decoder, study, &job->study);
+	if (decoder->ret || !job->study) {
+		return;
+	}
+	point = calloc(job->study->nparameters, sizeof(*point));
+	if (point) {
+		smd_study_first_point(job->study, point);
+	}
+	decoder->ret = point ? smd_job_set_trial(job, FIRST_TRIAL, point) : -ENOMEM;
+	free(point);
+}
+
 static void decode_tuning(
 	struct smd_decoder *decoder, const struct smd_node *document, struct smd_job *job)
 {
@@ -325,9 +343,7 @@ static void decode_tuning(
 			"must be at most maxTrialCount, got %d", job->parallel_trial_count);
 	}
 	if (!decoder->ret && !decoder->diagnostics->found[SMD_SEVERITY_ERROR]) {
-		smd_study_add_arguments(decoder, study, job);
-		job->trial = strdup(FIRST_TRIAL);
-		decoder->ret = job->trial ? decoder->ret : -ENOMEM;
+		set_first_trial(decoder, study, job);
 	}
 }
 

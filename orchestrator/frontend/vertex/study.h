@@ -5,7 +5,7 @@
 #define SMD_FRONTEND_VERTEX_STUDY_H
 
 #include "orchestrator/document/decode.h"
-#include "orchestrator/job/job.h"
+#include "orchestrator/job/study.h"
 
 #define SMD_STUDY_LIST_MAX 1000  /* metrics, parameters, and values of one */
 #define SMD_STUDY_MIN_GAP  1e-10 /* between discrete values */
@@ -25,11 +25,10 @@ double smd_study_number(const struct smd_node *node);
 /* Checks what the table does not say: that names are unique, and values make sense. */
 void smd_study_check(struct smd_decoder *decoder, const struct smd_node *study);
 
-/*
- * Gives every pool but reduction servers the arguments --ID=VALUE of the study's first trial: of
- * each parameter its default, or its first value.
- */
-void smd_study_add_arguments(
-	struct smd_decoder *decoder, const struct smd_node *study, struct smd_job *job);
+/* The study of a document without errors. What only shows in all parameters together is an error
+ * of the diagnostics, and *out may be left as it is then. 0 or -ENOMEM; free *out with
+ * smd_study_free(). */
+int smd_study_decode(
+	struct smd_decoder *decoder, const struct smd_node *node, struct smd_study **out);
 
 #endif

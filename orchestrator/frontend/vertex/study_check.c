@@ -1,6 +1,7 @@
 /* The rules of a StudySpec between fields, and between parameters. */
 #include "orchestrator/frontend/vertex/study.h"
 
+#include <math.h>
 #include <string.h>
 
 double smd_study_number(const struct smd_node *node)
@@ -18,17 +19,70 @@ int smd_study_is_number(const struct smd_node *node)
 	return node && (node->type == SMD_NODE_REAL || !smd_node_integer(node, &integer));
 }
 
-static void check_range(struct smd_decoder *decoder, const struct smd_node *spec)
+/* Trials compute with doubles. */
+static void check_bound(struct smd_decoder *decoder, const struct smd_node *node, int is_integer)
+{
+	char got[SMD_NODE_TEXT_MAX];
+
+	if (!smd_study_is_number(node)) {
+		return;
+	}
+	smd_node_describe(node, got);
+	if (!isfinite(smd_study_number(node))) {
+		smd_error_at_value(decoder->diagnostics, node, "must be finite, got %s", got);
+	} else if (is_integer && fabs(smd_study_number(node)) > SMD_STUDY_INTEGER_MAX) {
+		smd_error_at_value(
+			decoder->diagnostics, node, "must be from -2^53 to 2^53, got %s", got);
+	}
+}
+
+static void check_range(struct smd_decoder *decoder, const struct smd_node *spec, int is_integer)
 {
 	const struct smd_node *min = smd_node_member(spec, "minValue");
 	const struct smd_node *max = smd_node_member(spec, "maxValue");
+	const struct smd_node *initial = smd_node_member(spec, "defaultValue");
 	char got[SMD_NODE_TEXT_MAX];
+
+	check_bound(decoder, min, is_integer);
+	check_bound(decoder, max, is_integer);
+	if (smd_study_is_number(min) && smd_study_is_number(max) && smd_study_is_number(initial) &&
+		!(smd_study_number(initial) >= smd_study_number(min) &&
+			smd_study_number(initial) <= smd_study_number(max))) {
+		smd_node_describe(initial, got);
+		smd_error_at_value(decoder->diagnostics, initial,
+			"must be from minValue to maxValue, got %s", got);
+	}
 
 	if (smd_study_is_number(min) && smd_study_is_number(max) &&
 		smd_study_number(min) > smd_study_number(max)) {
 		smd_node_describe(max, got);
 		smd_error_at_value(
 			decoder->diagnostics, max, "must not be less than minValue, got %s", got);
+	}
+}
+
+static int is_same(const struct smd_node *one, const struct smd_node *other)
+{
+	if (smd_study_is_number(one) && smd_study_is_number(other)) {
+		return fabs(smd_study_number(one) - smd_study_number(other)) <= SMD_STUDY_MIN_GAP;
+	}
+	return one->type == SMD_NODE_STRING && other->type == SMD_NODE_STRING &&
+	       strcmp(one->string, other->string) == 0;
+}
+
+static void check_default(
+	struct smd_decoder *decoder, const struct smd_node *values, const struct smd_node *initial)
+{
+	const struct smd_node *node = values->first;
+	char got[SMD_NODE_TEXT_MAX];
+
+	while (initial && node && !is_same(node, initial)) {
+		node = node->next;
+	}
+	if (initial && !node) {
+		smd_node_describe(initial, got);
+		smd_error_at_value(
+			decoder->diagnostics, initial, "must be one of the values, got %s", got);
 	}
 }
 
@@ -39,6 +93,10 @@ static void check_values(struct smd_decoder *decoder, const struct smd_node *spe
 
 	if (!values || values->type != SMD_NODE_ARRAY) {
 		return;
+	}
+	check_default(decoder, values, smd_node_member(spec, "defaultValue"));
+	for (const struct smd_node *node = values->first; are_numbers && node; node = node->next) {
+		check_bound(decoder, node, 0);
 	}
 	for (const struct smd_node *node = values->first; are_numbers && node && node->next;
 		node = node->next) {
@@ -89,8 +147,12 @@ static void check_scale(struct smd_decoder *decoder, const struct smd_node *node
 	const struct smd_node *scale = smd_node_member(node, "scaleType");
 	const struct smd_node *spec = specs[0] ? specs[0] : specs[1];
 	const struct smd_node *min = spec ? smd_node_member(spec, "minValue") : NULL;
+	const struct smd_node *values = specs[3] ? smd_node_member(specs[3], "values") : NULL;
 	char got[SMD_NODE_TEXT_MAX];
 
+	if (values && values->type == SMD_NODE_ARRAY) {
+		min = values->first;
+	}
 	if (!scale || scale->type != SMD_NODE_STRING) {
 		return;
 	}
@@ -124,7 +186,7 @@ static void check_parameter(struct smd_decoder *decoder, const struct smd_node *
 	}
 	for (size_t i = 0; i < SMD_STUDY_VALUES; i++) {
 		if (specs[i] && i < 2) {
-			check_range(decoder, specs[i]);
+			check_range(decoder, specs[i], i == 1);
 		} else if (specs[i]) {
 			check_values(decoder, specs[i], i == 3);
 		}

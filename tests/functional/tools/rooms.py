@@ -50,6 +50,8 @@ ROOMS = [
     # Times are written as the agent writes them.
     ("orchestrator/store", ["orchestrator/job", "worker/agent"]),
     ("orchestrator/runner", ["orchestrator/engine", "orchestrator/store", "worker/agent"]),
+    # Which trial comes next is computed from the study alone.
+    ("orchestrator/tuning/search", ["orchestrator/job"]),
     ("orchestrator/cli", ["orchestrator/frontend/frontends.c", "orchestrator/frontend/torch", "orchestrator/plan", "orchestrator/engine/local",
                           "orchestrator/runner"]),
 ]
