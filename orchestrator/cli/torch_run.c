@@ -18,6 +18,9 @@
 #define GRACE_S         30
 #define READY_TIMEOUT_S 30
 #define LOG_LINES       100
+#define LOG_HEADING     "  The last lines of "
+#define OWN_OPTIONS     2
+#define THREADS         "OMP_NUM_THREADS"
 
 struct torch_run {
 	struct smd_torch_script script;
@@ -68,6 +71,27 @@ static void print_last_lines(FILE *log)
 	free(line);
 }
 
+/* What its record says of the failure beyond the sentence and the lines that have been printed. */
+static void print_reason(const struct smd_jobdir *dir)
+{
+	json_t *state = smd_jobdir_read_json(dir, SMD_RECORD_MAX, SMD_RECORD);
+	const char *line =
+		json_string_value(json_object_get(json_object_get(state, "error"), "message"));
+	int is_log = 0;
+
+	while (line && *line) {
+		size_t length = strcspn(line, "\n");
+
+		is_log = strncmp(line, LOG_HEADING, strlen(LOG_HEADING)) == 0 ||
+			 (is_log && strncmp(line, "    ", 4) == 0);
+		if (!is_log && *line == ' ') {
+			smd_print_line(stderr, "%.*s\n", (int)length, line);
+		}
+		line += length + (line[length] != '\0');
+	}
+	json_decref(state);
+}
+
 static void print_failure(const struct torch_run *run, const struct smd_jobdir *dir)
 {
 	size_t size;
@@ -76,19 +100,21 @@ static void print_failure(const struct torch_run *run, const struct smd_jobdir *
 	if (!log) {
 		return;
 	}
-	fputs("summand: Command [python3", stderr);
+	fprintf(stderr, "summand: Command [%s%s", run->script.uses_python ? "python3 " : "",
+		run->script.is_module ? "-m " : "");
 	for (int i = 0; i < run->script.nwords; i++) {
 		char *word = strdup(run->script.words[i]);
 
 		if (word) {
 			smd_printable(word);
-			fprintf(stderr, " %s", word);
+			fprintf(stderr, "%s%s", i ? " " : "", word);
 		}
 		free(word);
 	}
 	fprintf(stderr, "] failed. The last %d lines of the task output are included below:\n",
 		LOG_LINES);
 	print_last_lines(log);
+	print_reason(dir);
 	fclose(log);
 }
 
@@ -159,29 +185,30 @@ static int choose_devices(struct smd_torch_script *script)
 	return ret;
 }
 
-static int set_processes(void *target, const char *value, struct smd_error *error)
+/* torchrun's rule, which it tells too. */
+static void limit_threads(struct smd_torch_script *script)
 {
-	int number = 0;
-
-	if (smd_option_set_int(&number, value, NULL) || number < 1 ||
-		number > SMD_JOB_PROCESSES_MAX) {
-		return smd_error_set(error, EINVAL, "must be a whole number from 1 to %d",
-			SMD_JOB_PROCESSES_MAX);
+	if (script->num_processes == 1 || getenv(THREADS)) {
+		return;
 	}
-	*(int *)target = number;
-	return 0;
+	for (size_t i = 0; i < script->nenv; i++) {
+		if (strncmp(script->env[i], THREADS "=", strlen(THREADS "=")) == 0) {
+			return;
+		}
+	}
+	script->limits_threads = 1;
+	smd_print_line(stderr,
+		"summand: " THREADS " is set to 1 for each process, so that %d of them do not "
+		"overload this machine; set it yourself for more\n",
+		script->num_processes);
 }
 
 int smd_torch_run(int argc, char **argv)
 {
-	struct torch_run run = {.script = {.num_processes = 1, .local_mode = 1, .use_gpu = 1}};
-	const struct smd_option options[] = {
-		{"num-processes", "N", "processes to start (default 1)", set_processes,
-			&run.script.num_processes},
-		{"local-mode", NULL, "all on one node (default); --no-local-mode: each on its own",
-			smd_option_set_bool, &run.script.local_mode},
-		{"use-gpu", NULL, "on this machine's GPUs (default); --no-use-gpu: without",
-			smd_option_set_bool, &run.script.use_gpu},
+	struct torch_run run = {.script = smd_torch_defaults};
+	struct smd_option options[SMD_TORCH_OPTIONS_MAX + OWN_OPTIONS];
+	size_t count = smd_torch_options(&run.script, options);
+	const struct smd_option own[OWN_OPTIONS] = {
 		{"dry-run", NULL, "only print the job that would be run", smd_option_set_bool,
 			&run.dry_run},
 		{"job-dir", "DIR", "where logs and records go (default: a new directory)",
@@ -191,25 +218,25 @@ int smd_torch_run(int argc, char **argv)
 		.synopsis = "summand torch-run [OPTION...] [--] SCRIPT [ARG...]",
 		.summary = "Runs a PyTorch script in several processes of this machine.",
 		.options = options,
-		.noptions = sizeof(options) / sizeof(options[0]),
+		.noptions = count + OWN_OPTIONS,
 		.ends_with_operand = 1,
 	};
 	struct smd_error error = {""};
 	int exit_code = SMD_EXIT_USAGE;
-	int ret = smd_options_parse(&command, argc, argv, &run.script.nwords, &error);
+	int ret;
 
+	memcpy(options + count, own, sizeof(own));
+	ret = smd_options_parse(&command, argc, argv, &run.script.nwords, &error);
+	run.script.words = argv + 1;
+	ret = ret ? ret : smd_torch_options_settle(&run.script, &error);
 	if (ret) {
 		if (ret != -ENOEXEC) {
 			smd_print_line(stderr, "summand: %s\n", error.text);
 		}
 		return ret == -ENOEXEC ? SMD_EXIT_OK : SMD_EXIT_USAGE;
 	}
-	run.script.words = argv + 1;
-	if (run.script.nwords == 0) {
-		smd_print_line(stderr, "summand: a script is needed: %s\n", command.synopsis);
-		return SMD_EXIT_USAGE;
-	}
 	if (!choose_devices(&run.script)) {
+		limit_threads(&run.script);
 		exit_code = start(&run);
 	}
 	free(run.script.devices);

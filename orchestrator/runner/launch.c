@@ -53,6 +53,10 @@ static int add_runner_variables(
 {
 	int ret = smd_environment_set(environment, "SUMMAND_RESTARTS", "%u", restarts);
 
+	if (!ret && smd_environment_get(environment, "TORCHELASTIC_RUN_ID")) {
+		ret = smd_environment_set(
+			environment, "TORCHELASTIC_RESTART_COUNT", "%u", restarts);
+	}
 	if (!ret && !smd_environment_get(environment, "TORCHELASTIC_ERROR_FILE")) {
 		ret = smd_environment_set(environment, "TORCHELASTIC_ERROR_FILE", "%s", error_file);
 	}

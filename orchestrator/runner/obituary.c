@@ -12,6 +12,9 @@
 #define ERROR_FILE_MAX (1 << 20)
 #define ERROR_MAX      8192 /* shown at most; PyTorch writes whole tracebacks there */
 
+#define TRACEBACK_LINES 8
+#define TRACEBACK_WIDTH 256
+
 /* Without a record (a full disk, or an agent that was killed or not executed) the agent's exit
  * status counts as the command's. */
 static void exit_from_status(struct smd_exit *end, int status)
@@ -127,9 +130,33 @@ static void print_error(const char *text, FILE *file)
 	free(copy);
 }
 
+/* The last lines of a traceback, without the error that it ends with. */
+static void print_traceback(const char *text, FILE *file)
+{
+	const char *lines[TRACEBACK_LINES];
+	size_t count = 0;
+
+	for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+		if (*line == ' ') {
+			lines[count++ % TRACEBACK_LINES] = line;
+		}
+	}
+	if (count > 0) {
+		fprintf(file, "  Its traceback ends with:\n");
+	}
+	for (size_t i = count > TRACEBACK_LINES ? count - TRACEBACK_LINES : 0; i < count; i++) {
+		const char *line = lines[i % TRACEBACK_LINES];
+		char shown[TRACEBACK_WIDTH];
+
+		snprintf(shown, sizeof(shown), "%.*s", (int)strcspn(line, "\n"), line);
+		smd_printable(shown);
+		fprintf(file, "  %s\n", shown);
+	}
+}
+
 /*
- * {"message": {"message": "RuntimeError: ...", "extraInfo": ...}}, or with a text in place of the
- * inner object: what torch.distributed.elastic's @record writes.
+ * {"message": {"message": "RuntimeError: ...", "extraInfo": {"py_callstack": ...}}}, or with a text
+ * in place of the inner object: what torch.distributed.elastic's @record writes.
  */
 static void print_error_file(
 	const struct smd_replica *replica, const struct smd_jobdir *dir, FILE *file)
@@ -137,6 +164,8 @@ static void print_error_file(
 	json_t *document =
 		smd_jobdir_read_json(dir, ERROR_FILE_MAX, SMD_OBITUARY_ERROR_FILE, replica->name);
 	json_t *message = json_object_get(document, "message");
+	const char *trace = json_string_value(
+		json_object_get(json_object_get(message, "extraInfo"), "py_callstack"));
 	const char *text;
 
 	if (json_is_object(message)) {
@@ -146,6 +175,9 @@ static void print_error_file(
 	if (text && *text) {
 		fprintf(file, "  Its error: ");
 		print_error(text, file);
+	}
+	if (trace) {
+		print_traceback(trace, file);
 	}
 	json_decref(document);
 }

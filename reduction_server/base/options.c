@@ -146,12 +146,22 @@ const char *smd_suggest(const char *word, const char *const *candidates, size_t 
 	return best ? best : beginning;
 }
 
+/* torchrun's and Python's options are often written with "_". */
+static int is_name_of(const struct smd_option *option, const char *name, size_t length)
+{
+	for (size_t i = 0; i < length; i++) {
+		if (option->name[i] != (name[i] == '_' ? '-' : name[i])) {
+			return 0;
+		}
+	}
+	return option->name[length] == '\0';
+}
+
 static const struct smd_option *find_option(
 	const struct smd_command *command, const char *name, size_t length)
 {
 	for (size_t i = 0; i < command->noptions; i++) {
-		if (strlen(command->options[i].name) == length &&
-			memcmp(command->options[i].name, name, length) == 0) {
+		if (is_name_of(&command->options[i], name, length)) {
 			return &command->options[i];
 		}
 	}

@@ -4,7 +4,7 @@
  * Options are long ones: --name=VALUE or --name VALUE; a row without metavar is a switch: --name
  * and
  * --no-name, also --name=true|false and --name true|false. Options and operands may be mixed; "--"
- * ends the options. An unknown or ambiguous option is an error that suggests the nearest name.
+ * ends the options. In names "_" is the same as "-". An unknown or ambiguous option is an error that suggests the nearest name.
  */
 #ifndef SMD_BASE_OPTIONS_H
 #define SMD_BASE_OPTIONS_H

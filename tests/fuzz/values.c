@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "orchestrator/frontend/gcloud/duration.h"
+#include "orchestrator/frontend/duration.h"
 #include "orchestrator/frontend/flag_items.h"
 #include "reduction_server/base/options.h"
 #include "reduction_server/base/parse.h"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "orchestrator/frontend/gcloud/duration.h"
+#include "orchestrator/frontend/duration.h"
 #include "orchestrator/frontend/gcloud/package_flags.h"
 #include "orchestrator/frontend/gcloud/pool_flag.h"
 

@@ -1,9 +1,11 @@
-/* Finds the GPUs of this machine, and gives a script as many as TorchDistributor would. */
+/* Finds the GPUs of this machine, and gives a script those that TorchDistributor or torchrun would.
+ */
 #include <errno.h>
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "orchestrator/frontend/torch/torch_job.h"
 
@@ -59,22 +61,18 @@ static void keep_devices(char *list, int count)
 	}
 }
 
-int smd_torch_devices_choose(struct smd_torch_script *script, struct smd_error *error)
+static int refuse_without_gpus(struct smd_error *error)
 {
-	int count;
+	return smd_error_set(error, EINVAL,
+		"--use-gpu: GPUs were unable to be found on this machine; --use-gpu=false does "
+		"without");
+}
 
-	script->devices = script->use_gpu ? find_devices() : strdup("");
-	if (!script->devices) {
-		return smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
-	}
-	if (!script->use_gpu) {
-		return 0;
-	}
-	count = count_devices(script->devices);
+/* TorchDistributor's rules, for GPUs that are dealt. */
+static int deal(struct smd_torch_script *script, int count, struct smd_error *error)
+{
 	if (count == 0) {
-		return smd_error_set(error, EINVAL,
-			"--use-gpu: GPUs were unable to be found on this machine; --use-gpu=false "
-			"does without");
+		return refuse_without_gpus(error);
 	}
 	if (script->num_processes > count && !script->local_mode) {
 		return smd_error_set(error, EINVAL,
@@ -87,4 +85,55 @@ int smd_torch_devices_choose(struct smd_torch_script *script, struct smd_error *
 	}
 	keep_devices(script->devices, script->num_processes);
 	return 0;
+}
+
+/* torchrun's --nproc-per-node: a number, and as many as there are processors or GPUs. */
+static int count_processes(struct smd_torch_script *script, int devices, struct smd_error *error)
+{
+	const char *word = script->nproc_per_node;
+	int wants_gpus = strcmp(word, "gpu") == 0 || (strcmp(word, "auto") == 0 && devices > 0);
+
+	if (wants_gpus && devices == 0) {
+		return smd_error_set(error, EINVAL,
+			"--nproc-per-node: GPUs were unable to be found on this machine; cpu or a "
+			"number does without");
+	}
+	if (wants_gpus) {
+		script->num_processes = devices;
+	} else if (*word < '0' || *word > '9') {
+		script->num_processes = (int)sysconf(_SC_NPROCESSORS_ONLN);
+		script->use_gpu = script->use_gpu > 0;
+	} else {
+		script->num_processes = (int)strtol(word, NULL, 10);
+		script->gpus = script->use_gpu < 0 ? SMD_TORCH_GPUS_LEFT : script->gpus;
+	}
+	if (script->num_processes > SMD_JOB_PROCESSES_MAX) {
+		script->num_processes = SMD_JOB_PROCESSES_MAX;
+	}
+	return 0;
+}
+
+int smd_torch_devices_choose(struct smd_torch_script *script, struct smd_error *error)
+{
+	int count;
+	int ret = 0;
+
+	script->devices = find_devices();
+	if (!script->devices) {
+		return smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
+	}
+	count = count_devices(script->devices);
+	script->gpus = SMD_TORCH_GPUS_DEALT;
+	if (script->nproc_per_node) {
+		ret = count_processes(script, count, error);
+	} else if (script->num_processes == 0) {
+		script->num_processes = 1;
+	}
+	if (!ret && script->use_gpu == 0) {
+		script->gpus = SMD_TORCH_GPUS_NONE;
+		*script->devices = '\0';
+	} else if (!ret && script->gpus == SMD_TORCH_GPUS_DEALT) {
+		ret = deal(script, count, error);
+	}
+	return ret;
 }

@@ -39,7 +39,7 @@ static int parse(
 static void forms_and_operands(void **state)
 {
 	const char *argv[] = {"x", "one", "--listen=a:1", "--threads", "4", "two", "--quiet",
-		"--memory-limit=1M", "--", "--three"};
+		"--memory_limit=1M", "--", "--three"};
 	struct values values = {0};
 	struct smd_error error = {""};
 	int n;

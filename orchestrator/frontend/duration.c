@@ -1,5 +1,5 @@
 /* Adds up the parts of a duration. */
-#include "orchestrator/frontend/gcloud/duration.h"
+#include "orchestrator/frontend/duration.h"
 
 #include <errno.h>
 #include <string.h>

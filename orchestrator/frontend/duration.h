@@ -1,8 +1,8 @@
 /*
  * A length of time as gcloud writes it on a command line: "90", "90s", "15m", "12h", "1d2h".
  */
-#ifndef SMD_FRONTEND_GCLOUD_DURATION_H
-#define SMD_FRONTEND_GCLOUD_DURATION_H
+#ifndef SMD_FRONTEND_DURATION_H
+#define SMD_FRONTEND_DURATION_H
 
 #include <stdint.h>
 
