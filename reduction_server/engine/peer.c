@@ -322,14 +322,18 @@ int smd_peer_create(
 	return 0;
 }
 
+/* The worker hears it, and connects again for its next group. */
 static void peer_end_idle(struct smd_peer *peer)
 {
+	struct smd_frame frame = {.kind = SMD_FRAME_IDLE};
+	uint8_t payload[SMD_CONTROL_MAX];
 	char reason[64];
 
 	snprintf(reason, sizeof(reason), "it has been in no group for %llu s",
 		(unsigned long long)((smd_clock_ns() - peer->idle_since_ns) / SMD_SECOND_NS));
 	smd_log_peer(SMD_LOG_INFO, peer->shard->name, peer->hello.job, "lane of %s (%s) ended: %s",
 		peer->hello.replica, smd_lane_peer_name(peer->lane), reason);
+	(void)smd_lane_send_control(peer->lane, &frame, payload, smd_text_encode(reason, payload));
 	smd_peer_close(peer, reason);
 }
 

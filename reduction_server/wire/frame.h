@@ -48,7 +48,8 @@
 	X(SMD_FRAME_POST, 19, "POST")                                                              \
 	X(SMD_FRAME_DATA, 20, "DATA")                                                              \
 	X(SMD_FRAME_CHALLENGE, 21, "CHALLENGE") /* between HELLO and WELCOME */                    \
-	X(SMD_FRAME_PROOF, 22, "PROOF")
+	X(SMD_FRAME_PROOF, 22, "PROOF")                                                            \
+	X(SMD_FRAME_IDLE, 23, "IDLE")
 
 enum smd_frame_kind {
 #define X(constant, number, name) constant = (number),

@@ -98,9 +98,10 @@ class Samples:
         return row
 
     def middle(self, column, first, last):
-        """The median of a column between two shares of the time."""
+        """The median of a column between two shares of the time; of all of it where it was over too soon."""
         end = self.rows[-1][0]
-        return statistics.median(row[column] for row in self.rows if first * end <= row[0] <= last * end)
+        rows = [row for row in self.rows if first * end <= row[0] <= last * end]
+        return statistics.median(row[column] for row in rows or self.rows)
 
     def growth(self, column):
         """From the second quarter, when all is warm, to the last."""

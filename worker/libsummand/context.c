@@ -242,6 +242,17 @@ static struct smd_context *context_of(struct smd_remote_owner *owner)
 	return (struct smd_context *)owner;
 }
 
+/* A lane that has rested is there again. */
+static void context_take_back(struct smd_context *context, struct smd_remote *remote)
+{
+	smd_registrations_restore(&context->registrations, remote->lane);
+	for (unsigned i = 0; i < SMD_COMMS_MAX; i++) {
+		if (context->comms[i]) {
+			context->comms[i]->ops->on_lane_back(context->comms[i], remote);
+		}
+	}
+}
+
 static void context_on_welcomed(struct smd_remote_owner *owner, struct smd_remote *remote)
 {
 	struct smd_context *context = context_of(owner);
@@ -249,6 +260,10 @@ static void context_on_welcomed(struct smd_remote_owner *owner, struct smd_remot
 	int ret = 0;
 
 	if (context_check_server(context, remote)) {
+		return;
+	}
+	if (context->ready) {
+		context_take_back(context, remote);
 		return;
 	}
 	context->nwelcomed++;
@@ -271,6 +286,62 @@ static void context_on_welcomed(struct smd_remote_owner *owner, struct smd_remot
 	if (ret) {
 		context_fail(
 			context, ret, "cannot connect to the reduction servers: out of memory");
+	}
+}
+
+static bool context_is_owed(const struct smd_remote_owner *owner, const struct smd_remote *remote)
+{
+	const struct smd_context *context = (const struct smd_context *)owner;
+
+	for (unsigned i = 0; context->ready && i < SMD_COMMS_MAX; i++) {
+		const struct smd_receiver *receiver = context->comms[i];
+
+		if (receiver && receiver->ops->is_owed(receiver, remote)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool context_may_rest(struct smd_remote_owner *owner, const struct smd_remote *remote)
+{
+	struct smd_context *context = context_of(owner);
+	bool may = true;
+
+	for (unsigned i = 0; context->ready && i < SMD_COMMS_MAX; i++) {
+		struct smd_receiver *receiver = context->comms[i];
+
+		may = may && (!receiver || receiver->ops->may_rest(receiver, remote));
+	}
+	return may;
+}
+
+void smd_context_wake(struct smd_context *context)
+{
+	const struct timeval timeout = {context->config.connect_timeout_s, 0};
+	bool wakes = false;
+
+	context->remote_owner.deadline_ns =
+		smd_clock_ns() + context->config.connect_timeout_s * SMD_SECOND_NS;
+	for (unsigned i = 0; i < context->remotes.count; i++) {
+		wakes |= context->remotes.each[i]->rests;
+		smd_remote_wake(context->remotes.each[i]);
+	}
+	if (wakes) { /* or the lanes try for ever, and what waits for them does not */
+		(void)evtimer_add(context->deadline, &timeout);
+	}
+}
+
+/* While others are still connecting, or where a group has just begun to JOIN, it is needed. */
+static void context_on_rests(struct smd_remote_owner *owner, struct smd_remote *remote)
+{
+	struct smd_context *context = context_of(owner);
+
+	if (!context->ready) {
+		context->nwelcomed--;
+		smd_remote_wake(remote);
+	} else if (context_is_owed(owner, remote)) {
+		smd_context_wake(context);
 	}
 }
 
@@ -297,22 +368,10 @@ static struct smd_receiver *context_find(struct smd_remote_owner *owner, uint32_
 	return receiver && receiver->number == number ? receiver : NULL;
 }
 
-static bool context_is_owed(const struct smd_remote_owner *owner, const struct smd_remote *remote)
-{
-	const struct smd_context *context = (const struct smd_context *)owner;
-
-	for (unsigned i = 0; context->ready && i < SMD_COMMS_MAX; i++) {
-		const struct smd_receiver *receiver = context->comms[i];
-
-		if (receiver && receiver->ops->is_owed(receiver, remote)) {
-			return true;
-		}
-	}
-	return false;
-}
-
 static const struct smd_remote_owner_ops context_remote_ops = {
 	.on_welcomed = context_on_welcomed,
+	.may_rest = context_may_rest,
+	.on_rests = context_on_rests,
 	.on_lane_closed = context_on_lane_closed,
 	.on_failed = context_on_failed,
 	.is_owed = context_is_owed,
@@ -352,11 +411,11 @@ static void context_on_deadline(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	for (unsigned t = 0; !context->ready && t < context->ntargets; t++) {
+	for (unsigned t = 0; t < context->ntargets; t++) {
 		for (unsigned s = 0; s < context->targets[t].nremotes; s++) {
 			struct smd_remote *remote = context->targets[t].remotes[s];
 
-			if (!remote->welcomed) {
+			if (!remote->welcomed && !remote->rests) {
 				smd_remote_give_up(remote);
 				return;
 			}

@@ -66,6 +66,9 @@ int smd_context_check(const struct smd_context *context);
  * smd_error_message(). Its locks and lanes must then not be touched. */
 int smd_context_check_process(const struct smd_context *context);
 
+/* On the owner: a group is to be joined, for which lanes that rest are connected again. */
+void smd_context_wake(struct smd_context *context);
+
 /* On the owner: a communicator has failed. Its callers wait until on_settled(), so that they hear
  * of all servers that are lost together; false: there is only one, so nothing to wait for. */
 bool smd_context_settles(struct smd_context *context);

@@ -34,6 +34,8 @@ struct smd_flow {
 	uint64_t limit;
 	uint64_t fetched;
 	uint64_t buffered;
+	bool asked;  /* JOIN has been said on the lane that is there, */
+	bool again;  /* or is for the second time: the lane has rested since */
 	bool heard;  /* published: the shard has said something about the communicator, */
 	bool joined; /* published: JOINED, */
 	bool over;   /* or ABORT */

@@ -36,7 +36,7 @@ static void comm_say_leave(struct smd_comm *comm)
 		length = smd_abort_encode(&abort, why);
 	}
 	for (unsigned i = 0; i < context->remotes.count; i++) {
-		if (comm->asked) {
+		if (comm->asked && comm->flows[i].asked) {
 			smd_remote_send(context->remotes.each[i], SMD_FRAME_LEAVE,
 				comm->receiver.number, comm->rank, why, length);
 		}
@@ -221,16 +221,24 @@ static void comm_on_fault(struct smd_task *task)
 
 /* ---- what shards say ---- */
 
+static void comm_ask(struct smd_comm *comm, struct smd_flow *flow)
+{
+	struct smd_context *context = comm->context;
+	struct smd_join join = {.nranks = comm->nranks, .table_hash = context->deal_hash};
+	uint8_t payload[SMD_CONTROL_MAX];
+
+	snprintf(join.group, sizeof(join.group), "%s", comm->group);
+	flow->asked = true;
+	smd_remote_send(flow->remote, SMD_FRAME_JOIN, comm->receiver.number, comm->rank, payload,
+		smd_join_encode(&join, payload));
+}
+
+/* Lanes that rest are asked when they are there again. */
 static void comm_join(struct smd_task *task)
 {
 	struct smd_comm *comm = (struct smd_comm *)((char *)task - offsetof(struct smd_comm, join));
 	struct smd_context *context = comm->context;
-	struct smd_join join = {.nranks = comm->nranks, .table_hash = context->deal_hash};
-	uint8_t payload[SMD_CONTROL_MAX];
-	size_t length;
 
-	snprintf(join.group, sizeof(join.group), "%s", comm->group);
-	length = smd_join_encode(&join, payload);
 	context->comms[SMD_COMM_INDEX(comm->receiver.number)] = &comm->receiver;
 	if (context->err) {
 		comm_fail(comm, context->err, context->error.text);
@@ -240,8 +248,38 @@ static void comm_join(struct smd_task *task)
 	for (unsigned i = 0; i < context->remotes.count; i++) {
 		comm->flows[i].comm = comm;
 		comm->flows[i].remote = context->remotes.each[i];
-		smd_remote_send(context->remotes.each[i], SMD_FRAME_JOIN, comm->receiver.number,
-			comm->rank, payload, length);
+	}
+	smd_context_wake(context);
+	for (unsigned i = 0; i < context->remotes.count; i++) {
+		if (context->remotes.each[i]->welcomed) {
+			comm_ask(comm, &comm->flows[i]);
+		}
+	}
+}
+
+/* A shard may end a lane while JOIN is on its way to it; but not the next one too. */
+static bool comm_may_rest(struct smd_receiver *receiver, const struct smd_remote *remote)
+{
+	struct smd_comm *comm = (struct smd_comm *)receiver;
+	struct smd_flow *flow = &comm->flows[remote->index];
+
+	if (comm->state == SMD_COMM_FAILED) {
+		return true;
+	}
+	if (comm->state == SMD_COMM_ACTIVE || flow->heard || flow->again) {
+		return false;
+	}
+	flow->asked = false;
+	flow->again = true;
+	return true;
+}
+
+static void comm_on_lane_back(struct smd_receiver *receiver, struct smd_remote *remote)
+{
+	struct smd_comm *comm = (struct smd_comm *)receiver;
+
+	if (comm->state == SMD_COMM_JOINING && comm->asked) {
+		comm_ask(comm, &comm->flows[remote->index]);
 	}
 }
 
@@ -421,6 +459,8 @@ static const struct smd_receiver_ops comm_receiver_ops = {
 	.on_result = comm_on_result,
 	.on_frame = comm_on_frame,
 	.is_owed = comm_is_owed,
+	.may_rest = comm_may_rest,
+	.on_lane_back = comm_on_lane_back,
 	.on_lane_closed = comm_on_lane_closed,
 	.on_failed = comm_on_failed,
 	.on_settled = comm_on_settled,

@@ -174,6 +174,19 @@ void smd_registrations_remove(struct smd_registrations *registrations, void *bas
 	(void)registering_ask(registrations, &call);
 }
 
+void smd_registrations_restore(struct smd_registrations *registrations, struct smd_lane *lane)
+{
+	struct smd_registration *registration;
+
+	LIST_FOREACH (registration, &registrations->list, link) {
+		if (!registration->device) {
+			smd_lane_register(lane,
+				(struct smd_extent){registration->base, registration->length},
+				SMD_CHUNK_LIMIT);
+		}
+	}
+}
+
 bool smd_registrations_cover_device(
 	struct smd_registrations *registrations, const void *memory, size_t bytes)
 {

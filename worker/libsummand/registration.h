@@ -58,6 +58,10 @@ int smd_registrations_add(struct smd_registrations *registrations, void *base, s
 /* From any thread. No operation in flight may use it. */
 void smd_registrations_remove(struct smd_registrations *registrations, void *base, size_t length);
 
+/* On the owner: for a lane that is there again. Memory of a device is not: its dma-buf is gone, and
+ * nobody keeps such memory without a group, whose lanes do not rest. */
+void smd_registrations_restore(struct smd_registrations *registrations, struct smd_lane *lane);
+
 /* From any thread: whether the memory lies in registered memory of a device. */
 bool smd_registrations_cover_device(
 	struct smd_registrations *registrations, const void *memory, size_t bytes);

@@ -339,6 +339,59 @@ static void remote_on_closed(void *owner, int err, const char *reason)
 	remote_lost(remote, err, reason);
 }
 
+/* ---- rest ---- */
+
+static int remote_on_idle(
+	struct smd_remote *remote, const struct smd_frame *frame, struct smd_error *error)
+{
+	char text[SMD_ERROR_TEXT_MAX];
+	char server[160];
+
+	if (!remote->owner->ops->may_rest(remote->owner, remote)) {
+		return smd_error_set(error, EPROTO, "IDLE: must not be said while a group uses it");
+	}
+	smd_text_decode(remote->rx_control, frame->length, text);
+	smd_target_name(remote->target, server);
+	smd_log(SMD_LOG_INFO, "libsummand",
+		"lane to %s, shard %u: ended by the server: %s; it is made again for the next "
+		"group",
+		server, remote->shard, text);
+	remote_drop_lane(remote);
+	remote->welcomed = false;
+	remote->rests = true;
+	remote->owner->ops->on_rests(remote->owner, remote);
+	return 0;
+}
+
+void smd_remote_wake(struct smd_remote *remote)
+{
+	const struct timeval now = {0, 0};
+
+	if (!remote->rests) {
+		return;
+	}
+	remote->rests = false;
+	remote->returns = true;
+	remote->greeted = false;
+	remote->transport = 0;
+	remote->err = 0;
+	remote->reason[0] = '\0';
+	if (evtimer_add(remote->retry, &now) != 0) {
+		remote_fail(remote, -ENOMEM, "could not be reached again: out of memory");
+	}
+}
+
+/* What was dealt by the old one's word does not fit another. */
+static bool remote_is_replaced(const struct smd_remote *remote, const struct smd_welcome *welcome)
+{
+	const struct smd_welcome *before = &remote->welcome;
+
+	return remote->returns &&
+	       (welcome->server_id != before->server_id || welcome->shards != before->shards ||
+		       welcome->chunk_bytes != before->chunk_bytes ||
+		       welcome->weight != before->weight);
+}
+
 /* ---- frames ---- */
 
 void smd_remote_send(struct smd_remote *remote, enum smd_frame_kind kind, uint32_t number,
@@ -346,7 +399,8 @@ void smd_remote_send(struct smd_remote *remote, enum smd_frame_kind kind, uint32
 {
 	struct smd_frame frame = {.kind = (uint8_t)kind, .comm = number, .rank = rank};
 
-	if (remote->lane && smd_lane_send_control(remote->lane, &frame, payload, length)) {
+	if (remote->lane && remote->welcomed &&
+		smd_lane_send_control(remote->lane, &frame, payload, length)) {
 		remote_drop_lane(remote); /* nothing waits for its answer */
 		remote_fail(remote, -ENOMEM, "could not be told something: out of memory");
 	}
@@ -410,7 +464,8 @@ static int remote_on_header(
 		return smd_error_set(error, EPROTO, "%s: must %s", smd_frame_kind_name(frame->kind),
 			greeting ? "come first and once" : "come after WELCOME");
 	}
-	if (greeting || frame->kind == SMD_FRAME_PING || frame->kind == SMD_FRAME_PONG) {
+	if (greeting || frame->kind == SMD_FRAME_PING || frame->kind == SMD_FRAME_PONG ||
+		frame->kind == SMD_FRAME_IDLE) {
 		return 0;
 	}
 	if (frame->kind != SMD_FRAME_JOINED && frame->kind != SMD_FRAME_RESULT &&
@@ -452,6 +507,13 @@ static int remote_on_welcome(
 	if (ret) {
 		remote->disbelieved = ret == -EACCES;
 		return ret;
+	}
+	if (remote_is_replaced(remote, &welcome)) {
+		remote_drop_lane(remote);
+		remote_fail(remote, -ECONNRESET,
+			"was replaced by another while no group used it: a new context can use "
+			"that one");
+		return 0;
 	}
 	if (remote_start_heartbeat(remote)) {
 		return smd_error_set(error, ENOMEM, "out of memory");
@@ -496,6 +558,8 @@ static int remote_on_frame(
 	case SMD_FRAME_PONG:
 		remote->stall.answered++;
 		return 0;
+	case SMD_FRAME_IDLE:
+		return remote_on_idle(remote, frame, error);
 	default:
 		break;
 	}

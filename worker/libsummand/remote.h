@@ -34,6 +34,11 @@ struct smd_receiver_ops {
 		const struct smd_frame *frame, const uint8_t *payload, struct smd_error *error);
 	/* Whether the shard owes it something, for which all that this takes has left. */
 	bool (*is_owed)(const struct smd_receiver *receiver, const struct smd_remote *remote);
+	/* The shard ends the lane because no group uses it: whether that may be. What the receiver
+	 * has said and got no answer to, it says again on the next lane. */
+	bool (*may_rest)(struct smd_receiver *receiver, const struct smd_remote *remote);
+	/* A lane is there again. */
+	void (*on_lane_back)(struct smd_receiver *receiver, struct smd_remote *remote);
 	/* The lane has been closed, and with it all that was advertised on it. */
 	void (*on_lane_closed)(struct smd_receiver *receiver, struct smd_remote *remote);
 	/* A lane cannot be had or was lost: nothing more will come. Maybe not the first one. */
@@ -52,8 +57,12 @@ struct smd_receiver {
 struct smd_remote_owner;
 
 struct smd_remote_owner_ops {
-	/* The shard has said WELCOME. */
+	/* The shard has said WELCOME, for the first time or again. */
 	void (*on_welcomed)(struct smd_remote_owner *owner, struct smd_remote *remote);
+	/* The shard ends the lane because no group uses it: whether that may be; */
+	bool (*may_rest)(struct smd_remote_owner *owner, const struct smd_remote *remote);
+	/* and the lane is gone, until smd_remote_wake(). */
+	void (*on_rests)(struct smd_remote_owner *owner, struct smd_remote *remote);
 	void (*on_lane_closed)(struct smd_remote_owner *owner, struct smd_remote *remote);
 	/* The lane cannot be had or was lost, for good. */
 	void (*on_failed)(struct smd_remote_owner *owner, int err, const char *text);
@@ -98,8 +107,10 @@ struct smd_remote {
 	struct event *heartbeat_check; /* is the shard alive? Once it has said WELCOME */
 	struct smd_heartbeat heartbeat;
 	struct smd_stall stall;
-	bool greeted; /* it has been told HELLO, if only on a lane that has ended */
-	bool welcomed;
+	bool greeted;  /* it has been told HELLO, if only on a lane that has ended */
+	bool welcomed; /* on the lane that is there */
+	bool rests;    /* the shard has ended the lane because no group used it */
+	bool returns;  /* it has been welcomed before, by the shard that `welcome` is of */
 	struct smd_welcome welcome;
 	struct smd_handshake handshake;  /* of the lane */
 	bool challenged;                 /* the shard has said CHALLENGE */
@@ -118,6 +129,9 @@ struct smd_remote *smd_remote_create(
 	struct smd_remote_owner *owner, struct smd_target *target, uint32_t shard);
 void smd_remote_free(struct smd_remote *remote);
 
+/* Connects again, where the lane rests. */
+void smd_remote_wake(struct smd_remote *remote);
+
 /* The time to connect is over, and the shard has not said WELCOME. */
 void smd_remote_give_up(struct smd_remote *remote);
 
@@ -125,7 +139,7 @@ void smd_remote_give_up(struct smd_remote *remote);
  * It is also the owner of what it sends (transport.h). */
 void smd_remote_cancel(struct smd_remote *remote, struct smd_receiver *receiver);
 
-/* A control frame about a communicator; nothing when the lane is gone. */
+/* A control frame about a communicator; nothing when the lane is gone, or not welcomed again. */
 void smd_remote_send(struct smd_remote *remote, enum smd_frame_kind kind, uint32_t number,
 	uint16_t rank, const void *payload, size_t length);
 

@@ -100,7 +100,8 @@ void raw_expect(struct raw *raw, enum smd_frame_kind kind)
 
 void raw_expect_text(struct raw *raw, enum smd_frame_kind kind, const char *text)
 {
-	const char *said = (const char *)raw->payload + (kind == SMD_FRAME_REFUSE ? 0 : 4);
+	const char *said = (const char *)raw->payload +
+			   (kind == SMD_FRAME_REFUSE || kind == SMD_FRAME_IDLE ? 0 : 4);
 
 	raw_expect(raw, kind);
 	if (!strstr(said, text)) {

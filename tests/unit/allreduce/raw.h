@@ -35,7 +35,7 @@ void raw_send(struct raw *raw, struct smd_frame frame, const void *payload, size
 bool raw_receive(struct raw *raw);
 /* The next frame must be of that kind; LATE is passed over. */
 void raw_expect(struct raw *raw, enum smd_frame_kind kind);
-/* The next frame must be an ABORT (or REFUSE, or LEAVE) that has the text in it. */
+/* The next frame must be an ABORT (or REFUSE, IDLE, LEAVE) that has the text in it. */
 void raw_expect_text(struct raw *raw, enum smd_frame_kind kind, const char *text);
 /* The server must close the connection, within a few seconds; frames before that are passed over.
  */
