@@ -212,6 +212,7 @@ int smd_custom_jobs_run(int argc, char **argv)
 		{"wait", "wait until a job has ended", smd_custom_jobs_wait},
 		{"cancel", "ask a job to end", smd_custom_jobs_cancel},
 		{"delete", "forget a job that has ended, and its logs", smd_custom_jobs_delete},
+		{"prune", "forget old jobs that have ended, and their logs", smd_custom_jobs_prune},
 	};
 	static const struct smd_absent_verb absent[] = {{NULL, NULL}};
 	const struct smd_verbs verbs = {

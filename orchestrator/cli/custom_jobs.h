@@ -9,6 +9,7 @@ int smd_custom_jobs_run(int argc, char **argv);
 int smd_custom_jobs_cancel(int argc, char **argv);
 int smd_custom_jobs_create(int argc, char **argv);
 int smd_custom_jobs_delete(int argc, char **argv);
+int smd_custom_jobs_prune(int argc, char **argv);
 int smd_custom_jobs_describe(int argc, char **argv);
 int smd_custom_jobs_env(int argc, char **argv);
 int smd_custom_jobs_list(int argc, char **argv);

@@ -1,42 +1,58 @@
 /* `summand custom-jobs delete`: forgets a job that has ended, and removes its directory. */
 #include <errno.h>
-#include <ftw.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "orchestrator/cli/custom_jobs.h"
 #include "orchestrator/cli/stored_jobs.h"
 #include "orchestrator/cli/verbs.h"
+#include "orchestrator/store/job_folder.h"
+#include "orchestrator/store/runner_lock.h"
 #include "reduction_server/base/printable.h"
 
-#define OPEN_FILES 16
-
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *at)
+/* A job that has ended may still be writing its last words. */
+static int lock_folder(const struct smd_stored_jobs *jobs, const struct smd_stored_job *job)
 {
-	(void)status;
-	(void)type;
-	(void)at;
-	return remove(path) ? -errno : 0;
+	int fd = smd_runner_lock_open(jobs->state_dir);
+	int ret = fd < 0 ? fd : -EINTR;
+
+	while (ret == -EINTR) {
+		ret = smd_runner_lock_wait(fd, job->id);
+	}
+	if (fd >= 0) {
+		close(fd);
+	}
+	return ret ? ret : smd_job_folder_lock(job->directory);
 }
 
-/* Those with --job-dir are the user's own: there may be more in them. */
-static int is_made_here(const char *state_dir, const char *directory)
+/* 0; else the reason has been printed. */
+static int remove_folder(const struct smd_stored_jobs *jobs, const struct smd_stored_job *job)
 {
-	size_t length = strlen(state_dir);
+	int fd = lock_folder(jobs, job);
+	int ret = fd < 0 ? fd : smd_job_folder_remove(job->directory);
 
-	return strncmp(directory, state_dir, length) == 0 &&
-	       strncmp(directory + length, "/jobs/", 6) == 0 && directory[length + 6] &&
-	       !strchr(directory + length + 6, '/');
+	if (fd >= 0) {
+		close(fd);
+	}
+	if (ret == -ENOENT) {
+		return 0;
+	}
+	if (ret == -EBUSY) {
+		smd_print_line(
+			stderr, "summand: %s: another job is running in it\n", job->directory);
+	} else if (ret) {
+		smd_print_line(stderr, "summand: %s: not all of it could be removed: %s\n",
+			job->directory, strerror(-ret));
+	}
+	return ret;
 }
 
 /* The directory first: a job whose deletion is interrupted can be deleted again. */
 static int delete_job(struct smd_stored_jobs *jobs, const struct smd_stored_job *job)
 {
 	struct smd_error error = {""};
-	int is_own = is_made_here(jobs->state_dir, job->directory);
-	int ret;
+	int is_own = smd_job_folder_is_own(jobs->state_dir, job->directory);
 
 	if (!job->end_time) {
 		smd_print_line(stderr,
@@ -45,10 +61,7 @@ static int delete_job(struct smd_stored_jobs *jobs, const struct smd_stored_job 
 			job->display_name, job->state);
 		return SMD_EXIT_FAILED;
 	}
-	ret = is_own ? nftw(job->directory, remove_one, OPEN_FILES, FTW_DEPTH | FTW_PHYS) : 0;
-	if (ret && access(job->directory, F_OK) == 0) {
-		smd_print_line(stderr, "summand: %s: not all of it could be removed: %s\n",
-			job->directory, strerror(ret < -1 ? -ret : errno));
+	if (is_own && remove_folder(jobs, job)) {
 		return SMD_EXIT_FAILED;
 	}
 	if (smd_store_remove(jobs->store, job->id, &error)) {

@@ -5,9 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#include "reduction_server/base/printable.h"
 
 #include "orchestrator/job/shown.h"
 #include "reduction_server/base/printable.h"
@@ -301,13 +298,9 @@ static char *write_cell(const json_t *row, const char *path)
 	return text;
 }
 
-/* The text of a cell, for the caller to free; a line break in it would end the line. Most are texts
- * of the row itself. */
-static char *cell_of(const json_t *row, const struct table_column *column)
+/* The text of a cell as it is printed: a line break in it would end the line. */
+static char *finish_cell(char *text, const struct table_column *column)
 {
-	const char *own = json_string_value(json_object_get(row, column->path));
-	char *text = own ? strdup(own) : write_cell(row, column->path);
-
 	if (!text) {
 		return NULL;
 	}
@@ -317,6 +310,14 @@ static char *cell_of(const json_t *row, const struct table_column *column)
 	}
 	smd_printable(text);
 	return text;
+}
+
+/* For the caller to free. Most are texts of the row itself. */
+static char *cell_of(const json_t *row, const struct table_column *column)
+{
+	const char *own = json_string_value(json_object_get(row, column->path));
+
+	return finish_cell(own ? strdup(own) : write_cell(row, column->path), column);
 }
 
 static size_t width_of(const char *text)
@@ -336,7 +337,9 @@ static void print_cell(const char *text, size_t width, int is_last, FILE *out)
 		fputc('\n', out);
 		return;
 	}
-	fprintf(out, "%*s", (int)(width - width_of(text)) + GAP_WIDTH, "");
+	for (size_t at = width_of(text); at < width + GAP_WIDTH; at++) {
+		putc_unlocked(' ', out);
+	}
 }
 
 static const json_t *row_of(const json_t *json, size_t row)
@@ -377,44 +380,68 @@ static void print_cells(const struct smd_format *format, char *const *cells, siz
 	}
 }
 
+/* Prints the cells, as far as they could be made, and frees them. 0 or -ENOMEM. */
+static int finish_cells(const struct smd_format *format, char **cells, size_t rows, FILE *out)
+{
+	size_t count = rows * format->count;
+	size_t made = 0;
+
+	while (cells && made < count && cells[made]) {
+		made++;
+	}
+	if (cells && made == count) {
+		print_cells(format, cells, rows, out);
+	}
+	for (size_t i = 0; i < made; i++) {
+		free(cells[i]);
+	}
+	free(cells);
+	return cells && made == count ? 0 : -ENOMEM;
+}
+
 static int print_columns(const struct smd_format *format, const json_t *json, FILE *out)
 {
 	size_t rows = json_is_array(json) ? json_array_size(json) : 1;
 	size_t count = rows * format->count;
 	char **cells = calloc(count + 1, sizeof(*cells));
-	int is_terminal = isatty(fileno(out));
-	int ret = cells ? 0 : -ENOMEM;
 
-	for (size_t i = 0; !ret && i < count; i++) {
+	for (size_t i = 0; cells && i < count; i++) {
 		cells[i] = cell_of(
 			row_of(json, i / format->count), &format->columns[i % format->count]);
-		ret = cells[i] ? 0 : -ENOMEM;
-		if (!ret && is_terminal) {
-			smd_printable(cells[i]);
+		if (!cells[i]) {
+			break;
 		}
 	}
-	if (!ret) {
-		print_cells(format, cells, rows, out);
-	}
-	for (size_t i = 0; cells && i < count; i++) {
-		free(cells[i]);
-	}
-	free(cells);
-	return ret;
+	return finish_cells(format, cells, rows, out);
 }
 
-int smd_format_names(const struct smd_format *format, const char *key)
+int smd_format_print_texts(const struct smd_format *format, size_t rows, smd_format_text_fn *text,
+	void *arg, FILE *out)
 {
-	size_t length = strlen(key);
+	size_t count = rows * format->count;
+	char **cells = calloc(count + 1, sizeof(*cells));
 
-	for (size_t i = 0; i < format->count; i++) {
-		const char *path = format->columns[i].path;
+	for (size_t i = 0; cells && i < count; i++) {
+		const struct table_column *column = &format->columns[i % format->count];
+		char buffer[SMD_FORMAT_TEXT_SIZE];
+		const char *own = text(arg, i / format->count, column->path, buffer);
 
-		if (strncmp(path, key, length) == 0 && strchr(".[", path[length])) {
-			return 1; /* at the end, too */
+		cells[i] = finish_cell(strdup(own ? own : ""), column);
+		if (!cells[i]) {
+			break;
 		}
 	}
-	return 0;
+	return finish_cells(format, cells, rows, out);
+}
+
+int smd_format_is_of_texts(const struct smd_format *format, int (*is_text)(const char *key))
+{
+	for (size_t i = 0; i < format->count; i++) {
+		if (!is_text(format->columns[i].path)) {
+			return 0;
+		}
+	}
+	return format->kind == FORMAT_TABLE || format->kind == FORMAT_VALUE;
 }
 
 int smd_format_is_within(const struct smd_format *format, const char *const *keys)

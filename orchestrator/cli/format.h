@@ -22,11 +22,21 @@ struct smd_format;
 int smd_format_parse(const char *text, struct smd_format **out, struct smd_error *error);
 void smd_format_free(struct smd_format *format);
 
-/* Whether it prints values below this key. */
-int smd_format_names(const struct smd_format *format, const char *key);
+/* Whether it is a table, or values, of these keys alone. */
+int smd_format_is_of_texts(const struct smd_format *format, int (*is_text)(const char *key));
 
 /* Whether it prints nothing but values below these keys, of which the last is NULL. */
 int smd_format_is_within(const struct smd_format *format, const char *const *keys);
+
+#define SMD_FORMAT_TEXT_SIZE 128
+
+/* The text of a key in a row; the buffer may hold it. NULL: none. */
+typedef const char *smd_format_text_fn(
+	void *arg, size_t row, const char *key, char buffer[SMD_FORMAT_TEXT_SIZE]);
+
+/* Prints rows that are no JSON, by a format that is of their texts. 0 or -ENOMEM. */
+int smd_format_print_texts(const struct smd_format *format, size_t rows, smd_format_text_fn *text,
+	void *arg, FILE *out);
 
 /* 0 or -ENOMEM. */
 int smd_format_print(const struct smd_format *format, const json_t *json, FILE *out);

@@ -387,6 +387,16 @@ static int term_has(const struct term *term, const struct smd_stored_job *job)
 	return result != term->negated;
 }
 
+int smd_job_filter_is_of_texts(const struct smd_job_filter *filter)
+{
+	for (size_t i = 0; filter && i < filter->count; i++) {
+		if (!smd_job_row_is_text(filter->terms[i].key)) {
+			return 0;
+		}
+	}
+	return 1;
+}
+
 int smd_job_filter_has(const struct smd_job_filter *filter, const struct smd_stored_job *job)
 {
 	for (size_t i = 0; filter && i < filter->count; i++) {

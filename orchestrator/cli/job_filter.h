@@ -17,6 +17,9 @@ struct smd_job_filter;
 int smd_job_filter_parse(const char *text, struct smd_job_filter **out, struct smd_error *error);
 void smd_job_filter_free(struct smd_job_filter *filter);
 
+/* Whether it looks at nothing but what smd_job_row_is_text() has. */
+int smd_job_filter_is_of_texts(const struct smd_job_filter *filter);
+
 /* NULL as filter has all. */
 int smd_job_filter_has(const struct smd_job_filter *filter, const struct smd_stored_job *job);
 

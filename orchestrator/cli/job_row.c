@@ -16,6 +16,11 @@ int smd_job_row_is_key(const char *key)
 	return 0;
 }
 
+int smd_job_row_is_text(const char *key)
+{
+	return smd_job_row_is_key(key) && strcmp(key, "labels") != 0 && strcmp(key, "error") != 0;
+}
+
 const char *smd_job_row_text(
 	const struct smd_stored_job *job, const char *key, char buffer[SMD_STORE_NAME_SIZE])
 {
@@ -51,18 +56,16 @@ static int add_error(json_t *row, const struct smd_stored_job *job)
 						     "message", job->error_message));
 }
 
-json_t *smd_job_row_json(
-	const struct smd_stored_job *job, int (*is_wanted)(void *arg, const char *key), void *arg)
+json_t *smd_job_row_json(const struct smd_stored_job *job)
 {
 	char buffer[SMD_STORE_NAME_SIZE];
 	json_t *row = json_object();
-	int failed = !row || (is_wanted(arg, "error") && add_error(row, job)) ||
-		     (strcmp(job->labels, "{}") != 0 && is_wanted(arg, "labels") &&
+	int failed = !row || add_error(row, job) ||
+		     (strcmp(job->labels, "{}") != 0 &&
 			     json_object_set_new(row, "labels", json_loads(job->labels, 0, NULL)));
 
 	for (const char *const *key = smd_job_row_keys; *key && !failed; key++) {
-		const char *text =
-			is_wanted(arg, *key) ? smd_job_row_text(job, *key, buffer) : NULL;
+		const char *text = smd_job_row_text(job, *key, buffer);
 
 		if (text && strcmp(*key, "error") != 0) {
 			failed = json_object_set_new_nocheck(row, *key, json_string(text));

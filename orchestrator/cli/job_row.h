@@ -14,14 +14,15 @@ extern const char *const smd_job_row_keys[];
 
 int smd_job_row_is_key(const char *key);
 
+/* Whether smd_job_row_text() has all of it, and a list reads it fast. */
+int smd_job_row_is_text(const char *key);
+
 /* The text of a key but labels, error's being the message; the buffer may hold it. NULL: the job
  * has none. */
 const char *smd_job_row_text(
 	const struct smd_stored_job *job, const char *key, char buffer[SMD_STORE_NAME_SIZE]);
 
-/* Those that are wanted, as the CustomJob has them; the caller owns a reference. NULL: out of
- * memory. */
-json_t *smd_job_row_json(
-	const struct smd_stored_job *job, int (*is_wanted)(void *arg, const char *key), void *arg);
+/* As the CustomJob has them; the caller owns a reference. NULL: out of memory. */
+json_t *smd_job_row_json(const struct smd_stored_job *job);
 
 #endif

@@ -12,18 +12,27 @@
 #include "orchestrator/cli/verbs.h"
 #include "reduction_server/base/printable.h"
 
+#define FIRST_ROWS    64
+#define SORT_KEYS_MAX 8
 #define DEFAULT_FORMAT                                                                             \
 	"table(name.basename():label=ID,displayName,state,createTime.date(),endTime.date())"
+
+struct sort_key {
+	const char *name;
+	int is_descending;
+};
 
 struct listing {
 	struct smd_stored_jobs jobs;
 	struct smd_job_filter *filter;
 	struct smd_format *format;
-	const char *sort_key; /* NULL: the newest first */
-	int is_descending;
-	int limit; /* 0: none */
-	int needs_specs;
-	json_t *rows;
+	char *sort_text; /* holds the names of the keys */
+	struct sort_key sort_keys[SORT_KEYS_MAX];
+	size_t nsort_keys; /* 0: the newest first */
+	int limit;         /* 0: none */
+	struct smd_job_copy *rows;
+	size_t count;
+	size_t size; /* rows that there is memory for */
 	struct smd_error error;
 };
 
@@ -45,17 +54,30 @@ static int set_format(void *target, const char *value, struct smd_error *error)
 	return smd_format_parse(value, format, error);
 }
 
-static int set_sort_key(void *target, const char *value, struct smd_error *error)
+/* "state,~createTime" */
+static int set_sort_keys(void *target, const char *value, struct smd_error *error)
 {
 	struct listing *listing = target;
+	char *rest;
+	char *name;
 
-	listing->is_descending = *value == '~';
-	listing->sort_key = value + listing->is_descending;
-	if (!smd_job_row_is_key(listing->sort_key) || strcmp(listing->sort_key, "labels") == 0 ||
-		strcmp(listing->sort_key, "error") == 0) {
-		return smd_error_set(error, EINVAL,
-			"must be one of name, displayName, state, createTime, startTime, endTime, "
-			"updateTime, with ~ before it for the greatest first");
+	free(listing->sort_text);
+	listing->sort_text = rest = strdup(value);
+	listing->nsort_keys = 0;
+	if (!rest) {
+		return smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
+	}
+	while ((name = strsep(&rest, ","))) {
+		struct sort_key *key = &listing->sort_keys[listing->nsort_keys];
+
+		key->is_descending = *name == '~';
+		key->name = name + key->is_descending;
+		if (listing->nsort_keys++ == SORT_KEYS_MAX - 1 || !smd_job_row_is_text(key->name)) {
+			return smd_error_set(error, EINVAL,
+				"must be one or more of name, displayName, state, createTime, "
+				"startTime, endTime, updateTime, with commas between, and ~ before "
+				"one for the greatest first");
+		}
 	}
 	return 0;
 }
@@ -67,109 +89,155 @@ static int set_limit(void *target, const char *value, struct smd_error *error)
 	return ret || *(int *)target > 0 ? ret : smd_error_set(error, EINVAL, "must be 1 or more");
 }
 
-/* A list of many jobs makes of each only what is printed. */
-static int is_wanted(void *arg, const char *key)
+static int grow(struct listing *listing)
 {
-	const struct listing *listing = arg;
+	size_t size = listing->size ? 2 * listing->size : FIRST_ROWS;
+	struct smd_job_copy *rows = reallocarray(listing->rows, size, sizeof(*rows));
 
-	return (listing->sort_key && strcmp(key, listing->sort_key) == 0) ||
-	       smd_format_names(listing->format, key);
+	if (!rows) {
+		return -ENOMEM;
+	}
+	listing->rows = rows;
+	listing->size = size;
+	return 0;
 }
 
 static int take_job(void *arg, const struct smd_stored_job *job)
 {
 	struct listing *listing = arg;
-	json_t *row;
+	int ret;
 
 	if (!smd_job_filter_has(listing->filter, job)) {
 		return 0;
 	}
-	row = listing->needs_specs ? smd_store_resource(listing->jobs.store, job, &listing->error)
-				   : smd_job_row_json(job, is_wanted, listing);
-	if (!row || json_array_append_new(listing->rows, row)) {
-		return smd_error_set(&listing->error, ENOMEM, "%s", strerror(ENOMEM));
+	ret = listing->count == listing->size ? grow(listing) : 0;
+	ret = ret ? ret : smd_job_copy_take(&listing->rows[listing->count], job);
+	if (ret) {
+		return smd_error_set(&listing->error, -ret, "%s", strerror(-ret));
 	}
+	listing->count++;
 	/* Sorted by another key, the first ones are known in the end alone. */
-	return !listing->sort_key && (int)json_array_size(listing->rows) == listing->limit;
+	return listing->nsort_keys == 0 && listing->limit &&
+	       listing->count == (size_t)listing->limit;
 }
 
 static const struct listing *sorted; /* qsort() hands nothing on */
 
 /* A key that a job lacks is less than any. */
-static int compare(const void *a, const void *b)
+static int compare_by(
+	const struct sort_key *key, const struct smd_stored_job *a, const struct smd_stored_job *b)
 {
-	const char *one = json_string_value(json_object_get(*(json_t *const *)a, sorted->sort_key));
-	const char *other =
-		json_string_value(json_object_get(*(json_t *const *)b, sorted->sort_key));
+	char buffers[2][SMD_STORE_NAME_SIZE];
+	const char *one = smd_job_row_text(a, key->name, buffers[0]);
+	const char *other = smd_job_row_text(b, key->name, buffers[1]);
 	int order = strcmp(one ? one : "", other ? other : "");
 
-	return sorted->is_descending ? -order : order;
+	return key->is_descending ? -order : order;
 }
 
-static int sort_rows(struct listing *listing)
+/* Jobs that are equal stay as they are: the newest first. */
+static int compare(const void *a, const void *b)
 {
-	size_t count = json_array_size(listing->rows);
-	json_t **rows = calloc(count + 1, sizeof(*rows));
-	size_t keep =
-		listing->limit && (size_t)listing->limit < count ? (size_t)listing->limit : count;
+	const struct smd_stored_job *one = &((const struct smd_job_copy *)a)->job;
+	const struct smd_stored_job *other = &((const struct smd_job_copy *)b)->job;
+	int order = 0;
 
-	if (!rows) {
-		return -ENOMEM;
+	for (size_t i = 0; i < sorted->nsort_keys && order == 0; i++) {
+		order = compare_by(&sorted->sort_keys[i], one, other);
 	}
-	for (size_t i = 0; i < count; i++) {
-		rows[i] = json_incref(json_array_get(listing->rows, i));
+	return order ? order : strcmp(other->create_time, one->create_time);
+}
+
+static void sort_rows(struct listing *listing)
+{
+	if (listing->nsort_keys) {
+		sorted = listing;
+		qsort(listing->rows, listing->count, sizeof(*listing->rows), compare);
 	}
-	sorted = listing;
-	qsort(rows, count, sizeof(*rows), compare);
-	json_array_clear(listing->rows);
-	for (size_t i = 0; i < count; i++) {
-		if (i < keep) {
-			json_array_append(listing->rows, rows[i]);
-		}
-		json_decref(rows[i]);
+	while (listing->limit && listing->count > (size_t)listing->limit) {
+		smd_job_copy_free(&listing->rows[--listing->count]);
 	}
-	free(rows);
-	return 0;
+}
+
+static const char *text_of(void *arg, size_t row, const char *key, char *buffer)
+{
+	const struct listing *listing = arg;
+
+	return smd_job_row_text(&listing->rows[row].job, key, buffer);
+}
+
+/* With the spec, if anything but the row's own keys is printed. */
+static json_t *resource_of(struct listing *listing, const struct smd_stored_job *job, int with_spec)
+{
+	json_t *resource = with_spec ? smd_store_resource(listing->jobs.store, job, &listing->error)
+				     : smd_job_row_json(job);
+
+	if (!resource) {
+		smd_error_set(&listing->error, ENOMEM, "%s", strerror(ENOMEM));
+	}
+	return resource;
+}
+
+static int print_resources(struct listing *listing)
+{
+	int with_spec = !smd_format_is_within(listing->format, smd_job_row_keys);
+	json_t *rows = json_array();
+	int ret = rows ? 0 : -ENOMEM;
+
+	for (size_t i = 0; !ret && i < listing->count; i++) {
+		ret = json_array_append_new(
+			      rows, resource_of(listing, &listing->rows[i].job, with_spec))
+			      ? -ENOMEM
+			      : 0;
+	}
+	/* A heading alone says nothing; JSON has an empty list. */
+	if (!ret && (with_spec || listing->count > 0)) {
+		ret = smd_format_print(listing->format, rows, stdout);
+	}
+	json_decref(rows);
+	return ret ? smd_error_set(&listing->error, -ret, "%s", strerror(-ret)) : 0;
 }
 
 static int print_rows(struct listing *listing)
 {
-	int ret = smd_store_each(listing->jobs.store, take_job, listing, &listing->error);
+	int is_of_texts = smd_format_is_of_texts(listing->format, smd_job_row_is_text);
+	int is_listed = is_of_texts && smd_job_filter_is_of_texts(listing->filter);
+	int ret = smd_store_each(listing->jobs.store, is_listed ? SMD_STORE_LISTED : SMD_STORE_ALL,
+		take_job, listing, &listing->error);
 
 	if (ret < 0) {
-		smd_print_line(stderr, "summand: %s\n", listing->error.text);
-		return SMD_EXIT_FAILED;
+		return ret;
 	}
-	if (json_array_size(listing->rows) == 0) {
+	sort_rows(listing);
+	if (listing->count == 0) {
 		fputs("Listed 0 items.\n", stderr); /* gcloud's words */
 	}
-	ret = listing->sort_key ? sort_rows(listing) : 0;
-	/* A heading alone says nothing; JSON has an empty list. */
-	if (!ret && (listing->needs_specs || json_array_size(listing->rows) > 0)) {
-		ret = smd_format_print(listing->format, listing->rows, stdout);
+	if (!is_of_texts) {
+		return print_resources(listing);
 	}
-	if (ret) {
-		smd_print_line(stderr, "summand: %s\n", strerror(-ret));
-	}
-	return ret ? SMD_EXIT_FAILED : SMD_EXIT_OK;
+	ret = listing->count ? smd_format_print_texts(
+				       listing->format, listing->count, text_of, listing, stdout)
+			     : 0;
+	return ret ? smd_error_set(&listing->error, -ret, "%s", strerror(-ret)) : 0;
 }
 
 static int list_jobs(struct listing *listing)
 {
-	int exit_code = SMD_EXIT_FAILED;
+	int ret;
 
 	if (!listing->format &&
 		smd_format_parse(DEFAULT_FORMAT, &listing->format, &listing->error)) {
 		return SMD_EXIT_FAILED;
 	}
-	listing->needs_specs = !smd_format_is_within(listing->format, smd_job_row_keys);
-	listing->rows = json_array();
-	if (listing->rows && !smd_stored_jobs_open(&listing->jobs)) {
-		exit_code = print_rows(listing);
-		smd_stored_jobs_close(&listing->jobs);
+	if (smd_stored_jobs_open(&listing->jobs)) {
+		return SMD_EXIT_FAILED;
 	}
-	json_decref(listing->rows);
-	return exit_code;
+	ret = print_rows(listing);
+	if (ret) {
+		smd_print_line(stderr, "summand: %s\n", listing->error.text);
+	}
+	smd_stored_jobs_close(&listing->jobs);
+	return ret ? SMD_EXIT_FAILED : SMD_EXIT_OK;
 }
 
 int smd_custom_jobs_list(int argc, char **argv)
@@ -182,8 +250,9 @@ int smd_custom_jobs_list(int argc, char **argv)
 		{"format", SMD_FORMAT_METAVAR, "how to print the jobs (default: a table)",
 			set_format, &listing.format},
 		{"limit", "N", "no more than N jobs", set_limit, &listing.limit},
-		{"sort-by", "[~]KEY", "sorted by a key, ~ from the greatest (default ~createTime)",
-			set_sort_key, &listing},
+		{"sort-by", "[~]KEY,...",
+			"sorted by keys, ~ from the greatest (default ~createTime)", set_sort_keys,
+			&listing},
 		SMD_LOCATION_OPTIONS,
 	};
 	const struct smd_command command = {
@@ -207,6 +276,11 @@ int smd_custom_jobs_list(int argc, char **argv)
 	} else {
 		smd_print_line(stderr, "summand: %s\n", listing.error.text);
 	}
+	for (size_t i = 0; i < listing.count; i++) {
+		smd_job_copy_free(&listing.rows[i]);
+	}
+	free(listing.rows);
+	free(listing.sort_text);
 	smd_job_filter_free(listing.filter);
 	smd_format_free(listing.format);
 	return exit_code;

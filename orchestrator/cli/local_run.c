@@ -13,6 +13,7 @@
 #include "orchestrator/cli/detach.h"
 #include "orchestrator/cli/format.h"
 #include "orchestrator/cli/loaded_job.h"
+#include "orchestrator/cli/prune.h"
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/engine/local/container.h"
 #include "orchestrator/job/secret.h"
@@ -342,6 +343,7 @@ static int start(struct smd_loaded_job *loaded, struct smd_local_run_options *op
 	if (check_runtime(options->container_runtime) || check_packages(loaded)) {
 		return SMD_EXIT_USAGE;
 	}
+	smd_prune_before_job();
 	if (smd_jobdir_open(&dir, loaded->job, job_dir, &error)) {
 		smd_print_line(stderr, "summand: %s\n", error.text);
 		return SMD_EXIT_USAGE;

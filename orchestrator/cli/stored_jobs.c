@@ -52,9 +52,9 @@ static void print_lines(char *text)
 }
 
 /* The texts of a row, one behind the other. */
-static int copy_job(void *arg, const struct smd_stored_job *job)
+int smd_job_copy_take(void *copy_of_job, const struct smd_stored_job *job)
 {
-	struct smd_job_copy *copy = arg;
+	struct smd_job_copy *copy = copy_of_job;
 	const char **const texts[] = {&copy->job.display_name, &copy->job.state,
 		&copy->job.create_time, &copy->job.start_time, &copy->job.end_time,
 		&copy->job.update_time, &copy->job.error_message, &copy->job.labels,
@@ -95,7 +95,7 @@ int smd_stored_jobs_find(struct smd_stored_jobs *jobs, const char *word, struct 
 		fclose(list);
 	}
 	out->text = NULL;
-	ret = ret ? ret : smd_store_get(jobs->store, id, copy_job, out, &error);
+	ret = ret ? ret : smd_store_get(jobs->store, id, smd_job_copy_take, out, &error);
 	if (ret) {
 		smd_error_set(&error, -ret, "%s", strerror(-ret));
 		smd_print_line(stderr, "summand: %s\n", error.text);

@@ -39,6 +39,9 @@ struct smd_job_copy {
 	char *text; /* holds them */
 };
 
+/* Copies a row into a struct smd_job_copy. 0 or -ENOMEM. */
+int smd_job_copy_take(void *copy, const struct smd_stored_job *job);
+
 /* The job that a word means. 0; else the reason has been printed. */
 int smd_stored_jobs_find(struct smd_stored_jobs *jobs, const char *word, struct smd_job_copy *out);
 void smd_job_copy_free(struct smd_job_copy *copy);

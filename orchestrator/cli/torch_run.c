@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "orchestrator/cli/format.h"
+#include "orchestrator/cli/prune.h"
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/frontend/torch/torch_job.h"
 #include "orchestrator/runner/jobdir.h"
@@ -132,6 +133,7 @@ static int run_job(const struct torch_run *run, struct smd_job *job, const char 
 	struct smd_error error = {""};
 	int exit_code;
 
+	smd_prune_before_job();
 	if (smd_jobdir_open(&dir, job, run->job_dir, &error)) {
 		smd_print_line(stderr, "summand: %s\n", error.text);
 		return SMD_EXIT_USAGE;

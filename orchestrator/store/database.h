@@ -14,6 +14,12 @@ struct smd_database {
 	char *path;
 };
 
+/* store.h */
+struct smd_store {
+	struct smd_database database;
+	char *state_dir;
+};
+
 /* Opens the file and brings it to this program's schema (schema.c). 0, or -errno with a text. */
 int smd_database_open(
 	struct smd_database *database, const char *state_dir, struct smd_error *error);

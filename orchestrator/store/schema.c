@@ -29,6 +29,17 @@ static const char *const steps[] = {
 	"ALTER TABLE jobs ADD COLUMN guard_start INTEGER;"
 	"ALTER TABLE jobs ADD COLUMN guard_boot TEXT;"
 	"ALTER TABLE jobs ADD COLUMN cancel_time TEXT;",
+	/* What the directory of a job that has ended takes, and whether its replicas have left
+	 * files in it; NULL: it has not been measured. */
+	"ALTER TABLE jobs ADD COLUMN bytes INTEGER;"
+	"ALTER TABLE jobs ADD COLUMN has_outputs INTEGER;"
+	"CREATE INDEX jobs_unmeasured ON jobs (id) WHERE end_time IS NOT NULL AND bytes IS NULL;"
+	"CREATE INDEX jobs_ended ON jobs (end_time, has_outputs, bytes) WHERE end_time IS NOT NULL;"
+	"CREATE INDEX jobs_by_directory ON jobs (directory);"
+	/* All that a list of jobs reads, in its order: rows are where their random ids put them. */
+	"DROP INDEX jobs_by_time;"
+	"CREATE INDEX jobs_listed ON jobs (create_time DESC, id, display_name, state, start_time,"
+	" end_time, update_time);",
 };
 
 #define VERSION ((int)(sizeof(steps) / sizeof(steps[0])))

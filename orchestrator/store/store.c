@@ -18,12 +18,10 @@
 #define COLUMNS                                                                                    \
 	"id, display_name, state, create_time, start_time, end_time, update_time, error_code,"     \
 	" error_message, labels, directory"
+#define LISTED                                                                                     \
+	"id, display_name, state, create_time, start_time, end_time, update_time, 0, NULL, '{}',"  \
+	" ''"          /* of the same order, all in one index */
 #define CODE_UNKNOWN 2 /* google.rpc.Code */
-
-struct smd_store {
-	struct smd_database database;
-	char *state_dir;
-};
 
 void smd_store_name(char name[SMD_STORE_NAME_SIZE], int64_t id)
 {
@@ -104,15 +102,17 @@ static int each_row(struct smd_store *store, sqlite3_stmt *rows, smd_stored_job_
 	return ret;
 }
 
-int smd_store_each(
-	struct smd_store *store, smd_stored_job_fn *take, void *arg, struct smd_error *error)
+int smd_store_each(struct smd_store *store, enum smd_store_columns columns, smd_stored_job_fn *take,
+	void *arg, struct smd_error *error)
 {
+	const char *statement =
+		columns == SMD_STORE_ALL
+			? "SELECT " COLUMNS " FROM jobs ORDER BY create_time DESC, id"
+			: "SELECT " LISTED " FROM jobs ORDER BY create_time DESC, id";
 	size_t count;
 
-	return each_row(store,
-		smd_database_prepare(&store->database, error,
-			"SELECT " COLUMNS " FROM jobs ORDER BY create_time DESC, id", ""),
-		take, arg, &count, error);
+	return each_row(store, smd_database_prepare(&store->database, error, statement, ""), take,
+		arg, &count, error);
 }
 
 int smd_store_get(struct smd_store *store, int64_t id, smd_stored_job_fn *take, void *arg,

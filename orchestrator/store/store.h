@@ -50,10 +50,15 @@ int smd_store_settle(struct smd_store *store, struct smd_error *error);
 /* 0 to go on. */
 typedef int smd_stored_job_fn(void *arg, const struct smd_stored_job *job);
 
+enum smd_store_columns {
+	SMD_STORE_LISTED, /* without error, labels and directory, which a list seldom shows */
+	SMD_STORE_ALL
+};
+
 /* Calls back with all jobs, the newest first, until one of the calls returns other than 0, which is
  * then returned. -errno with a text. */
-int smd_store_each(
-	struct smd_store *store, smd_stored_job_fn *take, void *arg, struct smd_error *error);
+int smd_store_each(struct smd_store *store, enum smd_store_columns columns, smd_stored_job_fn *take,
+	void *arg, struct smd_error *error);
 
 /* The one job. -ENOENT with a text: it is not there. */
 int smd_store_get(struct smd_store *store, int64_t id, smd_stored_job_fn *take, void *arg,

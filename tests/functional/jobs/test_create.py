@@ -3,7 +3,6 @@
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import time
 import uuid
@@ -150,22 +149,28 @@ class CreateTest(StoreTest):
             self.assertIn("message", job["error"])
         self.jobs("wait", self.create("true"))  # and goes on as ever
 
-    def test_a_store_of_the_first_schema_is_brought_up_to_date(self):
-        os.mkdir(self.state, 0o700)
+    def test_a_store_of_an_older_schema_is_brought_up_to_date(self):
         here = os.path.dirname(os.path.realpath(__file__))
-        with open(os.path.join(here, "schema-1.sql"), encoding="utf-8") as file, self.database() as database:
-            database.executescript(file.read())
-        database.close()
-        states = {job["displayName"]: job["state"] for job in self.all()}
-        self.assertEqual(states, {"ended": "JOB_STATE_SUCCEEDED", "gone": "JOB_STATE_FAILED"})
-        self.assertEqual(self.jobs("describe", "gone", "--format=value(jobSpec.workerPoolSpecs[0].replicaCount)"), "2\n")
-        job = self.create("sleep 300")
-        self.jobs("cancel", job)
-        self.jobs("wait", job, code=1)
-        with sqlite3.connect(os.path.join(self.state, "jobs.db")) as database:
-            self.assertGreater(database.execute("PRAGMA user_version").fetchone()[0], 1)
-        database.close()
-
+        schemas = sorted(name for name in os.listdir(here) if name.startswith("schema-"))
+        versions = set()
+        for i, schema in enumerate(schemas):
+            self.state = os.path.join(self.dir, schema)
+            self.env["SUMMAND_STATE_DIR"] = self.state
+            os.mkdir(self.state, 0o700)
+            with open(os.path.join(here, schema), encoding="utf-8") as file, self.database() as database:
+                database.executescript(file.read())
+                self.assertEqual(database.execute("PRAGMA user_version").fetchone()[0], i + 1)
+            database.close()
+            states = {job["displayName"]: job["state"] for job in self.all()}
+            self.assertEqual(states, {"ended": "JOB_STATE_SUCCEEDED", "gone": "JOB_STATE_FAILED"})
+            self.assertEqual(self.jobs("describe", "gone", "--format=value(jobSpec.workerPoolSpecs[0].replicaCount)"), "2\n")
+            job = self.create("sleep 300")
+            self.jobs("cancel", job)
+            self.jobs("wait", job, code=1)
+            with self.database() as database:
+                versions |= set(database.execute("PRAGMA user_version").fetchone())
+            database.close()
+        self.assertEqual(versions, {len(schemas) + 1})
 
 if __name__ == "__main__":
     at_once.main()
