@@ -11,6 +11,18 @@
 #include "orchestrator/store/state_dir.h"
 #include "reduction_server/base/printable.h"
 
+/* A disk that is full or read-only keeps nobody from looking. */
+static int open_to_read(struct smd_stored_jobs *jobs, const struct smd_error *reason)
+{
+	if (smd_store_open_to_read(jobs->state_dir, &jobs->store, NULL)) {
+		return -EIO;
+	}
+	smd_print_line(stderr,
+		"summand: warning: %s; jobs are shown as they were when that could be written\n",
+		reason->text);
+	return 0;
+}
+
 int smd_stored_jobs_open(struct smd_stored_jobs *jobs)
 {
 	struct smd_error error = {""};
@@ -20,6 +32,11 @@ int smd_stored_jobs_open(struct smd_stored_jobs *jobs)
 	ret = smd_state_dir_open(&jobs->state_dir, &error);
 	ret = ret ? ret : smd_store_open(jobs->state_dir, &jobs->store, &error);
 	ret = ret ? ret : smd_store_settle(jobs->store, &error);
+	if (ret == -EROFS || ret == -ENOSPC || ret == -EDQUOT) {
+		smd_store_close(jobs->store);
+		jobs->store = NULL;
+		ret = open_to_read(jobs, &error) ? ret : 0;
+	}
 	if (ret) {
 		smd_print_line(stderr, "summand: %s\n", error.text);
 		smd_stored_jobs_close(jobs);

@@ -1,6 +1,7 @@
 /* Opens the database, and runs statements. */
 #include "orchestrator/store/database.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -20,6 +21,12 @@
 #define CIFS_MAGIC   0xff534d42
 #define LUSTRE_MAGIC 0x0bd00bd0
 
+/* SQLite's own number is that of its second attempt, to read. */
+static int is_read_only(const struct smd_database *database)
+{
+	return access(database->path, W_OK) && errno == EROFS;
+}
+
 int smd_database_fail(const struct smd_database *database, struct smd_error *error)
 {
 	static const struct {
@@ -37,14 +44,20 @@ int smd_database_fail(const struct smd_database *database, struct smd_error *err
 	};
 	int code = sqlite3_errcode(database->connection) & 0xff;
 	int number = EIO;
+	int system = 0;
 
 	for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
 		if (codes[i].code == code) {
 			number = codes[i].number;
 		}
 	}
-	return smd_error_set(error, number, "%s: %s%s", database->path,
-		sqlite3_errmsg(database->connection),
+	if (number == EIO || number == EACCES) {
+		system =
+			is_read_only(database) ? EROFS : sqlite3_system_errno(database->connection);
+	}
+	return smd_error_set(error, system ? system : number, "%s: %s%s%s%s", database->path,
+		sqlite3_errmsg(database->connection), system ? ": " : "",
+		system ? strerror(system) : "",
 		number == EUCLEAN ? "; move it away, and the jobs of it are in their directories "
 				    "alone"
 				  : "");
@@ -167,7 +180,62 @@ static int connect_file(struct smd_database *database, struct smd_error *error)
 	return ret ? ret : smd_schema_apply(database, error);
 }
 
-int smd_database_open(struct smd_database *database, const char *state_dir, struct smd_error *error)
+/* As a URI, whose parameters no path may add to. NULL: out of memory. */
+static char *write_uri(const char *path, const char *parameters)
+{
+	char *uri = malloc(sizeof("file:") + 3 * strlen(path) + strlen(parameters));
+	size_t used;
+
+	if (!uri) {
+		return NULL;
+	}
+	used = (size_t)sprintf(uri, "file:");
+	for (; *path; path++) {
+		used += (size_t)sprintf(uri + used,
+			isalnum((unsigned char)*path) || *path == '/' ? "%c" : "%%%02X",
+			(unsigned char)*path);
+	}
+	strcpy(uri + used, parameters);
+	return uri;
+}
+
+/* What is in the log alone would be missed without it. */
+static int has_log(const struct smd_database *database)
+{
+	struct stat status;
+	char *path;
+	int has;
+
+	if (asprintf(&path, "%s-wal", database->path) < 0) {
+		return 1;
+	}
+	has = stat(path, &status) == 0 && status.st_size > 0;
+	free(path);
+	return has;
+}
+
+static int connect_to_read(struct smd_database *database, struct smd_error *error)
+{
+	const int flags =
+		SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_URI;
+	/* Without a place for the log's memory nobody else can write either. */
+	char *uri = write_uri(database->path, has_log(database) ? "" : "?immutable=1");
+	int code = uri ? sqlite3_open_v2(uri, &database->connection, flags, NULL) : SQLITE_NOMEM;
+
+	free(uri);
+	if (!database->connection) {
+		return smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
+	}
+	if (code) {
+		return smd_database_fail(database, error);
+	}
+	sqlite3_busy_timeout(database->connection, BUSY_MS);
+	return smd_schema_check(database, error);
+}
+
+static int open_by(struct smd_database *database, const char *state_dir,
+	int (*connect)(struct smd_database *database, struct smd_error *error),
+	struct smd_error *error)
 {
 	int ret;
 
@@ -176,11 +244,22 @@ int smd_database_open(struct smd_database *database, const char *state_dir, stru
 		database->path = NULL;
 		return smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
 	}
-	ret = connect_file(database, error);
+	ret = connect(database, error);
 	if (ret) {
 		smd_database_close(database);
 	}
 	return ret;
+}
+
+int smd_database_open(struct smd_database *database, const char *state_dir, struct smd_error *error)
+{
+	return open_by(database, state_dir, connect_file, error);
+}
+
+int smd_database_open_to_read(
+	struct smd_database *database, const char *state_dir, struct smd_error *error)
+{
+	return open_by(database, state_dir, connect_to_read, error);
 }
 
 void smd_database_close(struct smd_database *database)

@@ -19,6 +19,9 @@ int smd_runner_lock_open(const char *state_dir)
 		return -ENOMEM;
 	}
 	fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, FILE_MODE);
+	if (fd < 0 && errno == EROFS) { /* to look, and to wait */
+		fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+	}
 	if (fd < 0) {
 		fd = -errno;
 	}
@@ -38,7 +41,7 @@ int smd_runner_lock_take(const char *state_dir, int64_t id)
 	int fd = smd_runner_lock_open(state_dir);
 
 	if (fd >= 0 && fcntl(fd, F_OFD_SETLK, &lock)) {
-		int ret = -errno;
+		int ret = errno == EBADF ? -EROFS : -errno;
 
 		close(fd);
 		return ret;

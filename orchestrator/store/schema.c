@@ -92,19 +92,30 @@ static int migrate(const struct smd_database *database, struct smd_error *error)
 	return smd_database_run(database, "COMMIT", error);
 }
 
-int smd_schema_apply(const struct smd_database *database, struct smd_error *error)
+static int check_version(const struct smd_database *database, int *version, struct smd_error *error)
 {
-	int version = 0;
-	int ret = read_version(database, &version, error);
+	int ret = read_version(database, version, error);
 
-	if (ret || version == VERSION) {
-		return ret;
-	}
-	if (version > VERSION) {
+	if (!ret && *version > VERSION) {
 		return smd_error_set(error, EPROTO,
 			"%s: must have schema %d or older, got %d of a newer summand: use that "
 			"one, or name another state directory in SUMMAND_STATE_DIR",
-			database->path, VERSION, version);
+			database->path, VERSION, *version);
 	}
-	return migrate(database, error);
+	return ret;
+}
+
+int smd_schema_check(const struct smd_database *database, struct smd_error *error)
+{
+	int version = 0;
+
+	return check_version(database, &version, error);
+}
+
+int smd_schema_apply(const struct smd_database *database, struct smd_error *error)
+{
+	int version = 0;
+	int ret = check_version(database, &version, error);
+
+	return ret || version == VERSION ? ret : migrate(database, error);
 }

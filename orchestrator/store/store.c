@@ -28,7 +28,10 @@ void smd_store_name(char name[SMD_STORE_NAME_SIZE], int64_t id)
 	snprintf(name, SMD_STORE_NAME_SIZE, SMD_STORE_NAME_PREFIX "%" PRId64, id);
 }
 
-int smd_store_open(const char *state_dir, struct smd_store **out, struct smd_error *error)
+static int open_by(const char *state_dir,
+	int (*open_database)(
+		struct smd_database *database, const char *state_dir, struct smd_error *error),
+	struct smd_store **out, struct smd_error *error)
 {
 	struct smd_store *store = calloc(1, sizeof(*store));
 	int ret = store ? 0 : smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
@@ -40,7 +43,7 @@ int smd_store_open(const char *state_dir, struct smd_store **out, struct smd_err
 	if (!store->state_dir) {
 		ret = smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
 	}
-	ret = ret ? ret : smd_database_open(&store->database, state_dir, error);
+	ret = ret ? ret : open_database(&store->database, state_dir, error);
 	if (ret) {
 		free(store->state_dir);
 		free(store);
@@ -48,6 +51,16 @@ int smd_store_open(const char *state_dir, struct smd_store **out, struct smd_err
 	}
 	*out = store;
 	return 0;
+}
+
+int smd_store_open(const char *state_dir, struct smd_store **out, struct smd_error *error)
+{
+	return open_by(state_dir, smd_database_open, out, error);
+}
+
+int smd_store_open_to_read(const char *state_dir, struct smd_store **out, struct smd_error *error)
+{
+	return open_by(state_dir, smd_database_open_to_read, out, error);
 }
 
 void smd_store_close(struct smd_store *store)

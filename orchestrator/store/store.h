@@ -42,6 +42,9 @@ void smd_store_name(char name[SMD_STORE_NAME_SIZE], int64_t id);
 /* Opens the store of the state directory, makes it if it is not there, and brings it to this
  * program's schema. 0, or -errno with a text: -EPROTO for one of a newer program. */
 int smd_store_open(const char *state_dir, struct smd_store **out, struct smd_error *error);
+
+/* Opens one that is there and cannot be written, to read it. */
+int smd_store_open_to_read(const char *state_dir, struct smd_store **out, struct smd_error *error);
 void smd_store_close(struct smd_store *store);
 
 /* Ends the jobs whose runner is gone and has not said how they ended. 0, or -errno with a text. */

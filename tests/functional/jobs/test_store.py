@@ -118,6 +118,57 @@ class JobStoreTest(StoreTest):
         self.jobs("list", code=1)
         self.assertIn("move it away", self.err)
 
+    def on_a_disk(self, script, full):
+        """Runs a script where the state directory is on a disk that is full, or read-only; its output."""
+        disk = os.path.join(self.dir, "disk")
+        os.mkdir(disk)
+        mount = f"""
+            mount -t tmpfs -o size=1m,mode=700 tmpfs {disk} || exit 77
+            export SUMMAND_STATE_DIR={disk}
+            jobs() {{ {os.path.abspath(SUMMAND)} custom-jobs "$@"; }}
+            jobs local-run {self.write_spec('echo said')} >/dev/null || exit 1"""
+        spoil = f"dd if=/dev/zero of={disk}/fill bs=1k 2>/dev/null" if full else f"mount -o remount,ro {disk} || exit 77"
+        run = subprocess.run(["unshare", "--mount", "--propagation=private", "bash", "-c", f"{mount}\n{spoil}\n{script}"],
+                             env=self.env, capture_output=True, text=True, check=False)
+        self.err = run.stderr
+        if run.returncode == 77 or "unshare failed" in run.stderr:
+            self.skipTest("needs to mount")
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        return run.stdout
+
+    def spoiled_disk(self, full, reason):
+        other = os.path.join(self.dir, "elsewhere")
+        out = self.on_a_disk(f"""
+            jobs list --format='value(displayName,state)' && jobs describe stored --format='value(state)'
+            jobs stream-logs stored --task-name=workerpool0-0 && jobs wait stored
+            jobs local-run {self.write_spec('echo ran', 'later')} --job-dir={other} || exit 1
+            jobs create {self.write_spec('echo ran', 'later')} --job-dir={other} && exit 1
+            jobs local-run {self.write_spec('echo ran', 'later')} && exit 1
+            for verb in cancel delete; do jobs $verb stored && exit 1; done
+            true""", full)
+        self.assertTrue(out.startswith("stored\tJOB_STATE_SUCCEEDED\nJOB_STATE_SUCCEEDED\n"), out)
+        self.assertIn("\tsaid\n", out)
+        self.assertIn("later: succeeded", out)
+        self.assertIn("warning: `list` will not show this job", self.err)
+        self.assertIn(reason, self.err)
+        self.assertIn("jobs are shown as they were", self.err)
+
+    @unittest.skipIf(os.geteuid() != 0, "mounts")
+    def test_on_a_read_only_disk_jobs_are_read_and_run_elsewhere(self):
+        self.spoiled_disk(False, "Read-only file system")
+
+    @unittest.skipIf(os.geteuid() != 0, "mounts")
+    def test_on_a_full_disk_jobs_are_read_and_run_elsewhere(self):
+        self.spoiled_disk(True, "No space left on device")
+
+    @unittest.skipIf(os.geteuid() != 0, "mounts")
+    def test_a_disk_that_was_full_is_written_again(self):
+        out = self.on_a_disk(f"""
+            jobs list >/dev/null; rm $SUMMAND_STATE_DIR/fill
+            jobs create {self.write_spec('true', 'later')} && jobs wait later
+            jobs list --format='value(displayName,state)'""", True)
+        self.assertEqual(out, "later\tJOB_STATE_SUCCEEDED\nstored\tJOB_STATE_SUCCEEDED\n")
+
     def test_a_newer_schema_is_refused_and_left_as_it_is(self):
         self.local_run("true")
         with self.database() as database:
