@@ -2,10 +2,12 @@
 #include "reduction_server/transport/lane_key.h"
 
 #include <errno.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "reduction_server/wire/openssl.h"
+
+_Static_assert(SMD_LANE_SECRET_SIZE == SMD_HMAC_SIZE, "a secret is an HMAC");
 
 /* Nothing else that is derived from the token begins like this. */
 #define LABEL    "summand tls psk"
@@ -14,18 +16,13 @@
 int smd_lane_key_derive(struct smd_lane_key *out, const char *job, const char *token)
 {
 	char what[sizeof(LABEL) + SMD_LANE_IDENTITY_MAX];
-	unsigned length = 0;
 	int written = snprintf(what, sizeof(what), LABEL "%c%s", '\0', job);
 	int named = snprintf(out->identity, sizeof(out->identity), IDENTITY "%s", job);
 
 	if (named >= (int)sizeof(out->identity) || written >= (int)sizeof(what)) {
 		return -EINVAL;
 	}
-	if (!HMAC(EVP_sha256(), token, (int)strlen(token), (const uint8_t *)what, (size_t)written,
-		    out->secret, &length)) {
-		return -ENOMEM;
-	}
-	return length == SMD_LANE_SECRET_SIZE ? 0 : -EINVAL;
+	return smd_openssl_hmac(token, (const uint8_t *)what, (size_t)written, out->secret);
 }
 
 const char *smd_lane_key_job(const char *identity)

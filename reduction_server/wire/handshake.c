@@ -2,37 +2,21 @@
 #include "reduction_server/wire/handshake.h"
 
 #include <errno.h>
-#include <openssl/core_names.h>
 #include <openssl/crypto.h>
-#include <openssl/evp.h>
-#include <openssl/params.h>
-#include <pthread.h>
 #include <sys/random.h>
 
 #include "reduction_server/wire/cursor.h"
+#include "reduction_server/wire/openssl.h"
+
+_Static_assert(SMD_PROOF_SIZE == SMD_HMAC_SIZE, "a proof is an HMAC");
 
 /* No proof begins like one of the other end, nor like anything else that is made from a token. */
 #define WORKER_LABEL "summand worker"
 #define SERVER_LABEL "summand server"
 
-/*
- * A library context of our own: the default one reads OpenSSL's configuration, which is the
- * program's and not ours, and of another OpenSSL where this is linked into NCCL's plugin.
- */
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static EVP_MAC *hmac;
-
-static void prepare(void)
-{
-	OSSL_LIB_CTX *library = OSSL_LIB_CTX_new();
-
-	hmac = library ? EVP_MAC_fetch(library, "HMAC", NULL) : NULL;
-}
-
 int smd_handshake_prepare(void)
 {
-	pthread_once(&once, prepare);
-	return hmac ? 0 : -ENOMEM;
+	return smd_openssl_library() ? 0 : -ENOMEM;
 }
 
 int smd_nonce_draw(uint8_t nonce[SMD_NONCE_SIZE])
@@ -67,27 +51,10 @@ static size_t transcript(const char *label, const struct smd_handshake *handshak
 static int prove(const char *label, const struct smd_handshake *handshake,
 	const struct smd_welcome *welcome, const char *token, struct smd_proof *out)
 {
-	char digest[] = "SHA256";
-	const OSSL_PARAM settings[] = {
-		OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
-		OSSL_PARAM_construct_end(),
-	};
 	uint8_t words[SMD_CONTROL_MAX];
 	size_t length = transcript(label, handshake, welcome, words);
-	size_t written = 0;
-	EVP_MAC_CTX *mac;
-	bool done;
 
-	if (smd_handshake_prepare()) {
-		return -ENOMEM;
-	}
-	mac = EVP_MAC_CTX_new(hmac);
-	done = mac && EVP_MAC_init(mac, (const uint8_t *)token, strlen(token), settings) &&
-	       EVP_MAC_update(mac, words, length) &&
-	       EVP_MAC_final(mac, out->bytes, &written, sizeof(out->bytes)) &&
-	       written == sizeof(out->bytes);
-	EVP_MAC_CTX_free(mac); /* wipes the key */
-	return done ? 0 : -ENOMEM;
+	return smd_openssl_hmac(token, words, length, out->bytes);
 }
 
 int smd_handshake_prove_worker(

@@ -184,8 +184,8 @@ int smd_tcp_listener_encrypt(
 {
 	struct tcp_listener *listener = (struct tcp_listener *)outer;
 
-	listener->tls = smd_tls_context_create(keys);
-	return listener->tls ? 0 : smd_error_set(error, ENOMEM, "TLS: out of memory");
+	listener->tls = smd_tls_context_create(keys, error);
+	return listener->tls ? 0 : -ENOTSUP;
 }
 
 void smd_tcp_listener_close(struct smd_listener *outer)

@@ -61,9 +61,13 @@ static int tls_begin(struct tcp_lane *tcp, bool connects)
 int smd_tcp_encrypt(struct smd_lane *lane, const struct smd_lane_key *key, struct smd_error *error)
 {
 	struct tcp_lane *tcp = (struct tcp_lane *)lane;
-	SSL_CTX *context = smd_tls_context_create(NULL);
-	int ret = context ? smd_tcp_tls_create(tcp, context) : -ENOMEM;
+	SSL_CTX *context = smd_tls_context_create(NULL, error);
+	int ret;
 
+	if (!context) {
+		return -ENOTSUP;
+	}
+	ret = smd_tcp_tls_create(tcp, context);
 	smd_tls_context_free(context); /* the lane has one more */
 	if (ret == 0) {
 		tcp->tls->key = *key;
@@ -122,6 +126,12 @@ static int tls_agreed(struct tcp_lane *tcp)
 
 	if (!SSL_session_reused(ssl)) { /* the secret was not used */
 		smd_tcp_ended(tcp, -EPROTO, "TLS: the job's token must be used");
+		return 1;
+	}
+	tcp->tls->staged =
+		malloc(SMD_TLS_RECORD_MAX); /* not before: strangers come as far as here */
+	if (!tcp->tls->staged) {
+		smd_tcp_ended(tcp, -ENOMEM, "TLS: out of memory");
 		return 1;
 	}
 	tcp->securing = false;
@@ -192,5 +202,8 @@ void smd_tcp_tls_close(struct tcp_lane *tcp)
 	tls->ssl = NULL;
 	tls->context = NULL;
 	OPENSSL_cleanse(&tls->key, sizeof(tls->key));
-	OPENSSL_cleanse(tls->staged, sizeof(tls->staged));
+	if (tls->staged) {
+		OPENSSL_clear_free(tls->staged, SMD_TLS_RECORD_MAX);
+		tls->staged = NULL;
+	}
 }

@@ -11,9 +11,10 @@
 
 struct ssl_ctx_st; /* OpenSSL's SSL_CTX */
 
-/* What lanes of a listener share, with its keys, or (NULL) what one that connects has. NULL: out of
- * memory. */
-struct ssl_ctx_st *smd_tls_context_create(const struct smd_lane_keys *keys);
+/* What lanes of a listener share, with its keys, or (NULL) what one that connects has. NULL with a
+ * text when OpenSSL cannot do what is needed. */
+struct ssl_ctx_st *smd_tls_context_create(
+	const struct smd_lane_keys *keys, struct smd_error *error);
 void smd_tls_context_free(struct ssl_ctx_st *context); /* or NULL */
 
 /* ---- lanes ---- */

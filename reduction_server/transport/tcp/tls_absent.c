@@ -42,9 +42,10 @@ bool smd_tcp_refuse_tls(struct tcp_lane *tcp, const uint8_t *first)
 	return false;
 }
 
-struct ssl_ctx_st *smd_tls_context_create(const struct smd_lane_keys *keys)
+struct ssl_ctx_st *smd_tls_context_create(const struct smd_lane_keys *keys, struct smd_error *error)
 {
 	(void)keys;
+	smd_error_set(error, ENOTSUP, "TLS: this was built without OpenSSL");
 	return NULL;
 }
 

@@ -1,5 +1,6 @@
 /* What TLS is used with: its version, ciphers, and the secrets of jobs in the place of
  * certificates. */
+#include <errno.h>
 #include <openssl/err.h>
 #include <openssl/rand.h>
 #include <string.h>
@@ -10,6 +11,9 @@
 
 #include "reduction_server/transport/tcp/tls.h"
 #include "reduction_server/transport/tcp/tls_lane.h"
+#include "reduction_server/wire/openssl.h"
+
+#define SECURITY_LEVEL 2 /* 112 bits: all that is used here has 128 */
 
 static bool processor_has_aes(void)
 {
@@ -68,7 +72,7 @@ static int find_secret(SSL *ssl, const unsigned char *identity, size_t length, S
 	}
 	if (!keys->find(keys->owner, name, secret)) {
 		tcp->tls->unknown = true;
-		if (RAND_bytes(secret, sizeof(secret)) != 1) {
+		if (RAND_bytes_ex(smd_openssl_library(), secret, sizeof(secret), 0) != 1) {
 			return 0;
 		}
 	}
@@ -77,6 +81,17 @@ static int find_secret(SSL *ssl, const unsigned char *identity, size_t length, S
 	return *out != NULL;
 }
 
+/* OpenSSL before 3.3 knows no "if it is there" in a list. */
+static bool context_set_groups(SSL_CTX *context)
+{
+	return SSL_CTX_set1_groups_list(context, "X25519:P-256") ||
+	       SSL_CTX_set1_groups_list(context, "P-256");
+}
+
+/*
+ * OpenSSL's configuration file has a section that counts for every context of the process, also for
+ * one of another library context. So all that it can change and that matters here is set.
+ */
 static bool context_set_up(SSL_CTX *context)
 {
 	/* The end that connects decides the order. */
@@ -84,23 +99,45 @@ static bool context_set_up(SSL_CTX *context)
 				      ? "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256"
 				      : "TLS_CHACHA20_POLY1305_SHA256:TLS_AES_128_GCM_SHA256";
 
-	SSL_CTX_set_options(context, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION);
+	SSL_CTX_set_security_level(context, SECURITY_LEVEL);
+	SSL_CTX_clear_options(context, SSL_CTX_get_options(context));
+	SSL_CTX_set_options(
+		context, SSL_OP_NO_TICKET | SSL_OP_NO_COMPRESSION | SSL_OP_ENABLE_MIDDLEBOX_COMPAT);
+	SSL_CTX_set_block_padding(context, 0);
+	SSL_CTX_set_verify(context, SSL_VERIFY_NONE, NULL);
 	SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
 	/* A partial write returns after its record; see tls_stream.c. */
 	SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE);
 	SSL_CTX_clear_mode(context, SSL_MODE_AUTO_RETRY);
 	return SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) &&
 	       SSL_CTX_set_max_proto_version(context, TLS1_3_VERSION) &&
-	       SSL_CTX_set_ciphersuites(context, ciphers) &&
-	       SSL_CTX_set1_groups_list(context, "X25519:P-256") &&
+	       SSL_CTX_set_ciphersuites(context, ciphers) && context_set_groups(context) &&
 	       SSL_CTX_set_num_tickets(context, 0);
 }
 
-SSL_CTX *smd_tls_context_create(const struct smd_lane_keys *keys)
+/* The first error is the cause. */
+static void tell_why(struct smd_error *error)
 {
-	SSL_CTX *context = SSL_CTX_new(keys ? TLS_server_method() : TLS_client_method());
+	unsigned long code = ERR_peek_error();
+	const char *text = code ? ERR_reason_error_string(code) : "out of memory";
 
+	smd_error_set(error, ENOTSUP,
+		"TLS: OpenSSL cannot do TLS 1.3 with a pre-shared key, X25519 or P-256, and "
+		"AES-128-GCM or ChaCha20-Poly1305: %s",
+		text ? text : "it does not say why");
+}
+
+SSL_CTX *smd_tls_context_create(const struct smd_lane_keys *keys, struct smd_error *error)
+{
+	OSSL_LIB_CTX *library = smd_openssl_library();
+	SSL_CTX *context;
+
+	ERR_clear_error();
+	context = library ? SSL_CTX_new_ex(
+				    library, NULL, keys ? TLS_server_method() : TLS_client_method())
+			  : NULL;
 	if (!context || !context_set_up(context)) {
+		tell_why(error);
 		SSL_CTX_free(context);
 		ERR_clear_error();
 		return NULL;

@@ -8,6 +8,9 @@
 #include "reduction_server/transport/tcp/tls_lane.h"
 
 #define NO_TLS "TLS: the other end does not speak it; a reduction server does with --tls"
+#define NOTHING_COMMON                                                                             \
+	"TLS: the two ends have no cipher or group in common, though every end of Summand's "      \
+	"has: is something else at that address, or on the way?"
 
 /* What the other end has said, or what was found here; `agreed`: frames have crossed already. */
 static const char *tls_explain(const struct tcp_lane *tcp, unsigned long code, int *err)
@@ -31,8 +34,11 @@ static const char *tls_explain(const struct tcp_lane *tcp, unsigned long code, i
 	case SSL_R_SSLV3_ALERT_BAD_RECORD_MAC:
 		*err = EBADMSG;
 		return "TLS: a record did not come to the other end as it was sent";
-	case SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER: /* what OpenSSL says of another secret */
 	case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE:
+	case SSL_R_TLSV1_ALERT_INSUFFICIENT_SECURITY:
+		*err = agreed ? EPROTO : EACCES;
+		return agreed ? NULL : NOTHING_COMMON;
+	case SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER: /* what OpenSSL says of another secret */
 	case SSL_R_TLSV1_ALERT_DECRYPT_ERROR:
 		*err = agreed ? EPROTO : EACCES;
 		return agreed ? NULL : "TLS: the other end has another token for this job, or none";

@@ -25,9 +25,9 @@ struct tcp_tls {
 	/* A record that the socket has not taken whole. What is written again must be the same. */
 	const uint8_t *pending;
 	size_t pending_length;
-	uint32_t records;                   /* written with the key in use */
-	uint32_t rekey;                     /* a new key after so many */
-	uint8_t staged[SMD_TLS_RECORD_MAX]; /* a record of small pieces */
+	uint32_t records; /* written with the key in use */
+	uint32_t rekey;   /* a new key after so many */
+	uint8_t *staged;  /* a record of small pieces; NULL: not agreed yet */
 };
 
 extern const struct tcp_stream smd_tcp_tls;

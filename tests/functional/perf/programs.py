@@ -38,9 +38,10 @@ class ProgramTest(unittest.TestCase):
             process.kill()
             process.communicate()
 
-    def start_server(self, *options):
+    def start_server(self, *options, **variables):
         """A server that is ready, and the address from its ready line."""
-        server = self.start_program("summand-reduction-server", "--listen=127.0.0.1:0", "--memory-limit=64M", *options)
+        server = self.start_program("summand-reduction-server", "--listen=127.0.0.1:0", "--memory-limit=64M", *options,
+                                    **variables)
         line = server.stdout.readline().split()
         self.assertEqual(line[0], "ready", server)
         return server, line[1]

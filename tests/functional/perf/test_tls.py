@@ -18,8 +18,8 @@ class TlsTest(ProgramTest):
         super().setUp()
         self.right = self.token("right", "open-sesame")
 
-    def start_tls_server(self, *options):
-        return self.start_server("--tls", "--token-file=" + self.right, *options)
+    def start_tls_server(self, *options, **variables):
+        return self.start_server("--tls", "--token-file=" + self.right, *options, **variables)
 
     def rank_with(self, address, *options, rank=0, nranks=1, **variables):
         return self.start_rank(rank, nranks, [address], "--sizes=4K", "--iters=1", *options, **variables)
@@ -94,6 +94,28 @@ class TlsTest(ProgramTest):
         server, _ = self.start_tls_server()
         self.terminate(server)
         self.assert_ended(server, 0, "no workers over rdma: it cannot encrypt, and --tls is given")
+
+    def test_a_configuration_of_openssl_has_no_say(self):
+        """Not one that breaks TLS 1.3, weakens it, or leaves OpenSSL's default library without what is needed."""
+        lines = {"level": "CipherString = ALL:@SECLEVEL=5", "groups": "Groups = secp521r1", "version": "MaxProtocol = TLSv1.2",
+                 "ciphers": "Ciphersuites = TLS_AES_256_GCM_SHA384", "off": "Options = -TLSv1.3\nProtocol = -TLSv1.3",
+                 "ephemeral": "Options = AllowNoDHEKEX", "padding": "RecordPadding = 4096"}
+        paths = {name: self.configuration(name, line) for name, line in lines.items()}
+        paths["providers"] = self.configuration("providers", "", "providers = base\nalg_section = fips\n[base]\nbase = on\n"
+                                                "[on]\nactivate = 1\n[fips]\ndefault_properties = fips=yes\n[rest]")
+        plain = self.start_tls_server()[1]
+        for name, path in paths.items():
+            with self.subTest(name):
+                hostile = self.start_tls_server(OPENSSL_CONF=path)[1]
+                for variables in {}, {"OPENSSL_CONF": path}:
+                    self.assert_ended(self.rank_with(hostile, **self.tls(**variables)), 0)
+                self.assert_ended(self.rank_with(plain, **self.tls(OPENSSL_CONF=path)), 0)
+
+    def configuration(self, name, line, first=""):
+        path = os.path.join(self.folder, name + ".cnf")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(f"openssl_conf = all\n[all]\n{first}\nssl_conf = ssl\n[ssl]\nsystem_default = every\n[every]\n{line}\n")
+        return path
 
     def test_off_is_off(self):
         _, address = self.start_server("--token-file=" + self.right)
