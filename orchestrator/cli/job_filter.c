@@ -36,6 +36,7 @@ struct term {
 struct smd_job_filter {
 	struct term *terms;
 	size_t count;
+	int is_any; /* OR between them, and not AND */
 };
 
 /* The longest first. */
@@ -274,6 +275,27 @@ static int take_term(const char **text, struct term *term, struct smd_error *err
 	return check_term(term, error);
 }
 
+/* AND, OR or nothing before the next term. What binds closer is not the same in all of Google's
+ * languages, so one of them is used alone. */
+static int take_junction(struct smd_job_filter *filter, const char **text, struct smd_error *error)
+{
+	int is_or = filter->count > 0 && take_word(text, "OR");
+
+	if (filter->count == 1) {
+		filter->is_any = is_or;
+	}
+	if (is_or != filter->is_any || **text == '(') {
+		return smd_error_set(error, EINVAL,
+			"must be terms with AND between them, or with OR: both and parentheses are "
+			"not known here; ~ takes a regular expression such as "
+			"state~\"FAILED|CANCELLED\"");
+	}
+	if (filter->count > 0 && !is_or) {
+		take_word(text, "AND");
+	}
+	return 0;
+}
+
 static int parse(struct smd_job_filter *filter, const char *text, struct smd_error *error)
 {
 	filter->terms = calloc(strlen(text) + 1, sizeof(*filter->terms));
@@ -281,18 +303,9 @@ static int parse(struct smd_job_filter *filter, const char *text, struct smd_err
 		return -ENOMEM;
 	}
 	for (text = skip_blanks(text); *text; text = skip_blanks(text)) {
-		int ret;
+		int ret = take_junction(filter, &text, error);
 
-		if (filter->count > 0) {
-			take_word(&text, "AND");
-		}
-		if (*text == '(' || take_word(&text, "OR")) {
-			return smd_error_set(error, EINVAL,
-				"must be terms that all hold: OR and parentheses are not known "
-				"here; "
-				"~ takes a regular expression such as state~\"FAILED|CANCELLED\"");
-		}
-		ret = take_term(&text, &filter->terms[filter->count++], error);
+		ret = ret ? ret : take_term(&text, &filter->terms[filter->count++], error);
 		if (ret) {
 			return ret;
 		}
@@ -310,7 +323,7 @@ int smd_job_filter_parse(const char *text, struct smd_job_filter **out, struct s
 		return smd_error_set(error, -ret, "%s",
 			ret == -ENOMEM ? strerror(ENOMEM)
 				       : "must be KEY OPERATOR VALUE such as state=RUNNING, or "
-					 "several with AND between");
+					 "several with AND or OR between");
 	}
 	*out = filter;
 	return 0;
@@ -400,9 +413,9 @@ int smd_job_filter_is_of_texts(const struct smd_job_filter *filter)
 int smd_job_filter_has(const struct smd_job_filter *filter, const struct smd_stored_job *job)
 {
 	for (size_t i = 0; filter && i < filter->count; i++) {
-		if (!term_has(&filter->terms[i], job)) {
-			return 0;
+		if (term_has(&filter->terms[i], job) == filter->is_any) {
+			return filter->is_any;
 		}
 	}
-	return 1;
+	return !filter || !filter->is_any;
 }

@@ -1,7 +1,7 @@
 /*
  * --filter: which jobs a list shows, in gcloud's language as far as it is about one key each.
  *
- * TERM [AND] TERM ..., a TERM is KEY OPERATOR VALUE, with NOT or - before it for the opposite.
+ * TERM [AND] TERM ... or TERM OR TERM ..., a TERM is KEY OPERATOR VALUE, with NOT or - before it for the opposite.
  * Operators: = != for the text itself, : for a text that has it in it (VALUE* begins with it), ~ !~
  * for a regular expression, < <= > >= for times. Keys are those of a list's rows (job_row.h).
  */

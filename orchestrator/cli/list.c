@@ -45,6 +45,21 @@ static int set_filter(void *target, const char *value, struct smd_error *error)
 	return smd_job_filter_parse(value, filter, error);
 }
 
+/* The last of --uri and --format counts. */
+static int set_uri(void *target, const char *value, struct smd_error *error)
+{
+	struct smd_format **format = target;
+	int is_on = 0;
+	int ret = smd_option_set_bool(&is_on, value, error);
+
+	if (ret || !is_on) {
+		return ret;
+	}
+	smd_format_free(*format);
+	*format = NULL;
+	return smd_format_parse("value(name)", format, error);
+}
+
 static int set_format(void *target, const char *value, struct smd_error *error)
 {
 	struct smd_format **format = target;
@@ -250,6 +265,8 @@ int smd_custom_jobs_list(int argc, char **argv)
 		{"format", SMD_FORMAT_METAVAR, "how to print the jobs (default: a table)",
 			set_format, &listing.format},
 		{"limit", "N", "no more than N jobs", set_limit, &listing.limit},
+		{"page-size", "N", "without effect here", set_limit, &(int){0}},
+		{"uri", NULL, "print the jobs' resource names alone", set_uri, &listing.format},
 		{"sort-by", "[~]KEY,...",
 			"sorted by keys, ~ from the greatest (default ~createTime)", set_sort_keys,
 			&listing},

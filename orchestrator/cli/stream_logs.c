@@ -180,6 +180,20 @@ static int stream(const struct smd_stored_jobs *jobs, const struct smd_stored_jo
 	return exit_code;
 }
 
+/* gcloud's: from 1 on, or unlimited, which looks all the time. */
+static int set_interval(void *target, const char *value, struct smd_error *error)
+{
+	int seconds = 0;
+
+	if (strcmp(value, "unlimited") != 0 &&
+		(smd_option_set_int(&seconds, value, NULL) || seconds < 1)) {
+		return smd_error_set(
+			error, EINVAL, "must be unlimited, or a whole number of seconds from 1 on");
+	}
+	*(int *)target = seconds;
+	return 0;
+}
+
 int smd_custom_jobs_stream_logs(int argc, char **argv)
 {
 	struct follower follower = {.task = NULL};
@@ -187,7 +201,9 @@ int smd_custom_jobs_stream_logs(int argc, char **argv)
 		{"task-name", "NAME", "only lines of this task, such as workerpool0-0 or service",
 			smd_option_set_string, &follower.task},
 		{"polling-interval", "SECONDS", "how often to look (default: as it comes)",
-			smd_option_set_int, &follower.polling_s},
+			set_interval, &follower.polling_s},
+		{"allow-multiline-logs", NULL, "without effect here: each line is one of the log's",
+			smd_option_set_bool, &(int){0}},
 		SMD_LOCATION_OPTIONS,
 	};
 	const struct smd_command command = {

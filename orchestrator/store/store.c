@@ -195,10 +195,9 @@ int smd_store_find(struct smd_store *store, const char *word, int64_t *id, smd_s
 	void *arg, struct smd_error *error)
 {
 	static const char *const conditions[] = {
-		"CAST(id AS TEXT) = ?1",
-		"display_name = ?1",
-		"substr(CAST(id AS TEXT), 1, length(?1)) = ?1"
-		" OR substr(display_name, 1, length(?1)) = ?1",
+		"CAST(id AS TEXT) = ?1", "display_name = ?1",
+		("substr(CAST(id AS TEXT), 1, length(?1)) = ?1"
+		 " OR substr(display_name, 1, length(?1)) = ?1"), /* one */
 	};
 	struct matches matches = {.take = take, .arg = arg};
 	const char *part = last_part(word);

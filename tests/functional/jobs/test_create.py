@@ -88,6 +88,9 @@ class CreateTest(StoreTest):
         self.assertEqual([line.split("\t")[3] for line in service],
                          ["Job is preparing.", "Job is running.", "Job completed successfully."])
         self.assertIn("ERROR\t", self.jobs("stream-logs", job, "--task-name=workerpool0-0"))
+        self.assertEqual(self.jobs("stream-logs", job, "--polling-interval=60", "--allow-multiline-logs").count("\n"), len(lines))
+        self.jobs("stream-logs", job, "--polling-interval=unlimited")
+        self.jobs("stream-logs", job, "--polling-interval=0", code=2)
 
     def test_cancel_ends_a_job_wherever_it_came_from(self):
         job = self.create("trap 'exit 0' TERM; sleep 300 & wait")

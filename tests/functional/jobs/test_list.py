@@ -32,6 +32,15 @@ class ListTest(StoreTest):
         self.assertEqual(self.ids("--sort-by=displayName"), [5, 0, 3, 1, 4, 2])
         self.assertEqual(self.ids("--sort-by=~displayName", "--limit=1"), [2])
 
+    def test_gclouds_other_flags(self):
+        self.assertEqual(self.ids("--sort-by=state,~createTime"), [5, 2, 4, 1, 3, 0])
+        self.assertEqual(self.ids("--sort-by=~state,createTime", "--limit=3", "--page-size=2"), [0, 3, 1])
+        self.assertEqual(self.ids("--filter=state=FAILED OR state=CANCELLED"), [5, 4, 2, 1])
+        self.assertEqual(self.ids("--filter=NOT state=FAILED OR displayName=train-b1"), [5, 3, 2, 1, 0])
+        self.assertEqual(self.jobs("list", "--uri", "--limit=1"), "projects/local/locations/local/customJobs/1000000000000000005\n")
+        for words in ("--sort-by=state,size",), ("--sort-by=",), ("--page-size=0",), ("--limit=0",), ("--uri=maybe",):
+            self.jobs("list", *words, code=2)
+
     def test_filters(self):
         for expression, found in [
                 ("state=SUCCEEDED", [3, 0]), ("state=JOB_STATE_FAILED", [4, 1]), ("state!=succeeded", [5, 4, 2, 1]),
@@ -44,7 +53,9 @@ class ListTest(StoreTest):
                 self.assertEqual(self.ids("--filter=" + expression), found)
 
     def test_a_filter_that_cannot_be_followed_is_refused(self):
-        for expression, said in [("a=b", "is none"), ("state=A OR state=B", "OR and parentheses"), ("(state=A)", "OR and parentheses"),
+        for expression, said in [("a=b", "is none"), ("(state=A)", "parentheses"),
+                                 ("state=A OR state=B AND name=C", "AND between them, or with OR"),
+                                 ("state=A state=B OR name=C", "AND between them, or with OR"),
                                  ("state", "KEY OPERATOR VALUE"), ("createTime>soon", "a time in UTC"), ("state>A", "compare times"),
                                  ("state~[", "regular expression"), ("", "KEY OPERATOR VALUE")]:
             with self.subTest(expression=expression):
