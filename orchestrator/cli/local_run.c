@@ -24,6 +24,7 @@
 
 #define GRACE_DEFAULT_S         30
 #define READY_TIMEOUT_DEFAULT_S 30
+#define FOREGROUND_OPTIONS      3 /* the last ones */
 #define RUNNER_LOG              "logs/runner.log"
 
 /* The plan as printed, for the job's records too; NULL: the reason has been printed. */
@@ -177,14 +178,17 @@ static int check_packages(const struct smd_loaded_job *loaded)
 static int run(struct smd_loaded_job *loaded, struct smd_local_run_options *options)
 {
 	struct smd_error error = {""};
-	char *plan_text = print_plan(loaded, options->stream_logs ? NULL : stdout);
+	FILE *const words[] = {[SMD_VIEW_OUTPUT] = stderr, [SMD_VIEW_PROGRESS] = stdout};
+	FILE *shown = options->view == SMD_VIEW_STREAM ? NULL : words[options->view];
+	char *plan_text = print_plan(loaded, shown);
 	int exit_code;
 
 	if (!plan_text) {
 		return SMD_EXIT_FAILED;
 	}
-	if (loaded->job->max_trial_count > 1 && !options->stream_logs) {
-		printf("only the first of %d trials is run\n", loaded->job->max_trial_count);
+	if (loaded->job->max_trial_count > 1 && shown) {
+		fprintf(shown, "only the first of %d trials is run\n",
+			loaded->job->max_trial_count);
 	}
 	options->spec_text = loaded->source.text;
 	options->spec_length = loaded->source.length;
@@ -358,13 +362,15 @@ static int start(struct smd_loaded_job *loaded, struct smd_local_run_options *op
 	return exit_code;
 }
 
-/* Both take the same options but the last one, which is of what is printed meanwhile. */
+/* Both take the same options but the last ones, which are of what is printed meanwhile. */
 static int run_verb(int argc, char **argv, int detaches)
 {
 	struct smd_local_run_options run_options = {.log_limit = SMD_LOG_LIMIT_DEFAULT};
 	const char *job_dir = NULL;
 	int grace_s = GRACE_DEFAULT_S;
 	int ready_timeout_s = READY_TIMEOUT_DEFAULT_S;
+	int stream_logs = 0;
+	int quiet = 0;
 	enum smd_use use = SMD_USE_RUN;
 	struct runtime_choice runtime = {.use = &use};
 	struct smd_format *format = NULL;
@@ -388,8 +394,13 @@ static int run_verb(int argc, char **argv, int detaches)
 		{"show-secrets", NULL,
 			"print and record the values of secrets too (default: masked)",
 			smd_option_set_bool, &run_options.show_secrets},
-		{"stream-logs", NULL, "print what replicas say, instead of their progress",
-			smd_option_set_bool, &run_options.stream_logs},
+		{"stream-logs", NULL, "print what replicas say in gcloud's form",
+			smd_option_set_bool, &stream_logs},
+		{"quiet", NULL, "print the replicas' progress instead of what they say",
+			smd_option_set_bool, &quiet},
+		{"color", "auto|always|never",
+			"color the replicas' names (default auto: on a terminal)", smd_color_set,
+			&run_options.color},
 	};
 	const size_t count = sizeof(options) / sizeof(options[0]);
 	const struct smd_command foreground = {
@@ -404,7 +415,7 @@ static int run_verb(int argc, char **argv, int detaches)
 		.synopsis = "summand custom-jobs create SPEC|FLAG... [OPTION...] [-- ARG...]",
 		.summary = "Runs the whole cluster on this machine, and returns at once.",
 		.options = options,
-		.noptions = count - 1,
+		.noptions = count - FOREGROUND_OPTIONS,
 		.epilog = "`summand custom-jobs list` has the job from then on, until `delete`.",
 	};
 	const struct smd_command *command = detaches ? &background : &foreground;
@@ -415,6 +426,13 @@ static int run_verb(int argc, char **argv, int detaches)
 		smd_format_free(format);
 		return exit_code;
 	}
+	if (stream_logs && quiet) {
+		fprintf(stderr, "summand: --quiet: must be without --stream-logs\n");
+		smd_loaded_job_close(&loaded);
+		smd_format_free(format);
+		return SMD_EXIT_USAGE;
+	}
+	run_options.view = smd_view_of(stream_logs, quiet || detaches);
 	run_options.container_runtime = runtime.name;
 	run_options.grace_s = (unsigned)grace_s;
 	run_options.ready_timeout_s = (unsigned)ready_timeout_s;

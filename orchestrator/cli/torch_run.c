@@ -20,13 +20,15 @@
 #define READY_TIMEOUT_S 30
 #define LOG_LINES       100
 #define LOG_HEADING     "  The last lines of "
-#define OWN_OPTIONS     2
+#define OWN_OPTIONS     4
 #define THREADS         "OMP_NUM_THREADS"
 
 struct torch_run {
 	struct smd_torch_script script;
 	int dry_run;
 	const char *job_dir;
+	int quiet;
+	enum smd_color color;
 };
 
 /* The message of a line of the stream; NULL when it is the runner's. */
@@ -72,7 +74,7 @@ static void print_last_lines(FILE *log)
 	free(line);
 }
 
-/* What its record says of the failure beyond the sentence and the lines that have been printed. */
+/* What its record says of the failure beyond the lines that have been printed. */
 static void print_reason(const struct smd_jobdir *dir)
 {
 	json_t *state = smd_jobdir_read_json(dir, SMD_RECORD_MAX, SMD_RECORD);
@@ -85,7 +87,7 @@ static void print_reason(const struct smd_jobdir *dir)
 
 		is_log = strncmp(line, LOG_HEADING, strlen(LOG_HEADING)) == 0 ||
 			 (is_log && strncmp(line, "    ", 4) == 0);
-		if (!is_log && *line == ' ') {
+		if (!is_log) {
 			smd_print_line(stderr, "%.*s\n", (int)length, line);
 		}
 		line += length + (line[length] != '\0');
@@ -126,7 +128,8 @@ static int run_job(const struct torch_run *run, struct smd_job *job, const char 
 		.grace_s = GRACE_S,
 		.ready_timeout_s = READY_TIMEOUT_S,
 		.log_limit = SMD_LOG_LIMIT_DEFAULT,
-		.stream_logs = 1,
+		.view = smd_view_of(0, run->quiet),
+		.color = run->color,
 		.tells_failure = 1,
 		.spec_text = spec,
 		.spec_length = strlen(spec)};
@@ -215,6 +218,11 @@ int smd_torch_run(int argc, char **argv)
 			&run.dry_run},
 		{"job-dir", "DIR", "where logs and records go (default: a new directory)",
 			smd_option_set_path, &run.job_dir},
+		{"quiet", NULL, "print the processes' progress instead of what they say",
+			smd_option_set_bool, &run.quiet},
+		{"color", "auto|always|never",
+			"color the processes' names (default auto: on a terminal)", smd_color_set,
+			&run.color},
 	};
 	const struct smd_command command = {
 		.synopsis = "summand torch-run [OPTION...] [--] SCRIPT [ARG...]",

@@ -76,6 +76,45 @@ void smd_announce_interrupt(
 	say(stream, "NOTICE", text);
 }
 
+static int any_is_alive(const struct smd_job_status *status)
+{
+	for (size_t i = 0; i < status->count; i++) {
+		if (smd_replica_is_alive(&status->replicas[i])) {
+			return 1;
+		}
+	}
+	return 0;
+}
+
+void smd_announce_stopping(
+	struct smd_display *display, const struct smd_job_status *status, unsigned grace_s)
+{
+	char sentence[SMD_OBITUARY_SIZE];
+
+	if (!display->is_brief || status->outcome != SMD_OUTCOME_FAILED || !status->decisive ||
+		!any_is_alive(status)) {
+		return;
+	}
+	smd_obituary_sentence(status->decisive, sentence);
+	smd_display_print(display, "%s %s; the others have up to %u s to end",
+		status->decisive->name, sentence, grace_s);
+}
+
+void smd_announce_replica_restart(struct smd_display *display, const struct smd_job *job,
+	const struct smd_replica *replica, unsigned wait_s)
+{
+	char sentence[SMD_OBITUARY_SIZE];
+
+	if (display->is_brief) {
+		smd_obituary_sentence(replica, sentence);
+		smd_display_print(display, "%s %s: restart %u of %d in %u s", replica->name,
+			sentence, replica->restarts + 1, job->max_restarts, wait_s);
+	} else {
+		smd_display_change(display, replica, "restart %u of %d in %u s",
+			replica->restarts + 1, job->max_restarts, wait_s);
+	}
+}
+
 void smd_announce_restart(struct smd_display *display, struct smd_stream *stream,
 	const struct smd_job_status *status, unsigned wait_s)
 {

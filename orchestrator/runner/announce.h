@@ -19,6 +19,14 @@ void smd_announce_end(struct smd_display *display, struct smd_replica *replica);
 void smd_announce_interrupt(
 	struct smd_display *display, struct smd_stream *stream, int signo, unsigned grace_s);
 
+/* That a replica has failed, and the others are stopped; where its end is not told. */
+void smd_announce_stopping(
+	struct smd_display *display, const struct smd_job_status *status, unsigned grace_s);
+
+/* That a replica is started again alone after wait_s. */
+void smd_announce_replica_restart(struct smd_display *display, const struct smd_job *job,
+	const struct smd_replica *replica, unsigned wait_s);
+
 /* That the whole job is started again after wait_s, because of the decisive end. */
 void smd_announce_restart(struct smd_display *display, struct smd_stream *stream,
 	const struct smd_job_status *status, unsigned wait_s);

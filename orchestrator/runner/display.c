@@ -7,6 +7,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "orchestrator/runner/terminal_text.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/printable.h"
 
@@ -18,11 +19,14 @@
 #define TIME_WIDTH      8
 #define LINE_SIZE       1024
 
-void smd_display_open(
-	struct smd_display *display, FILE *file, struct smd_replica *replicas, size_t count)
+void smd_display_open(struct smd_display *display, const struct smd_console *console,
+	struct smd_replica *replicas, size_t count)
 {
-	*display = (struct smd_display){.file = file,
-		.is_terminal = isatty(fileno(file)),
+	int is_brief = console->view != SMD_VIEW_PROGRESS;
+
+	*display = (struct smd_display){.file = smd_console_words(console),
+		.terminal = !is_brief && smd_console_obeys(STDOUT_FILENO) ? STDOUT_FILENO : -1,
+		.is_brief = is_brief,
 		.replicas = replicas,
 		.count = count,
 		.name_width = smd_replica_names_width(replicas, count)};
@@ -34,21 +38,6 @@ static void erase_frame(struct smd_display *display)
 		fprintf(display->file, "\033[%zuA\033[J", display->drawn);
 		display->drawn = 0;
 	}
-}
-
-/* Cuts a line to the terminal's width, but not inside a UTF-8 character. */
-static void cut(char *line, size_t columns)
-{
-	size_t length = strlen(line);
-
-	if (length <= columns) {
-		return;
-	}
-	length = columns;
-	while (length > 0 && ((unsigned char)line[length] & 0xc0) == 0x80) {
-		length--;
-	}
-	line[length] = '\0';
 }
 
 static void draw_replica(
@@ -63,7 +52,7 @@ static void draw_replica(
 	snprintf(line, sizeof(line), "%-*s  %-*s  %-*s  %*s  %s", display->name_width,
 		replica->name, ROLE_WIDTH, smd_role_name(replica->role), STATE_WIDTH,
 		smd_replica_state_meaning(replica->state), TIME_WIDTH, elapsed, replica->status);
-	cut(line, columns);
+	line[smd_terminal_text_fit(line, columns)] = '\0';
 	fprintf(display->file, "%s\n", line);
 }
 
@@ -75,7 +64,7 @@ static void draw_frame(struct smd_display *display)
 	size_t columns = COLUMNS_DEFAULT;
 	size_t shown = display->count;
 
-	if (ioctl(fileno(display->file), TIOCGWINSZ, &size) == 0 && size.ws_row > 4 &&
+	if (ioctl(display->terminal, TIOCGWINSZ, &size) == 0 && size.ws_row > 4 &&
 		size.ws_col > 0) {
 		rows = size.ws_row;
 		columns = size.ws_col;
@@ -127,7 +116,7 @@ void smd_display_change(
 	va_list args;
 
 	display->dirty = 1;
-	if (display->is_terminal) {
+	if (display->terminal >= 0 || display->is_brief) {
 		return;
 	}
 	fprintf(display->file, "%-*s  ", display->name_width, replica->name);
@@ -139,7 +128,7 @@ void smd_display_change(
 
 static void show_statuses(struct smd_display *display, uint64_t now)
 {
-	uint64_t period = display->is_terminal ? FRAME_NS : SMD_SECOND_NS;
+	uint64_t period = display->terminal >= 0 ? FRAME_NS : SMD_SECOND_NS;
 
 	for (size_t i = 0; i < display->count; i++) {
 		struct smd_replica *replica = &display->replicas[i];
@@ -158,14 +147,15 @@ void smd_display_tick(struct smd_display *display)
 	uint64_t age = now - display->drawn_ns;
 
 	show_statuses(display, now);
-	if (display->is_terminal && (age >= SMD_SECOND_NS || (display->dirty && age >= FRAME_NS))) {
+	if (display->terminal >= 0 &&
+		(age >= SMD_SECOND_NS || (display->dirty && age >= FRAME_NS))) {
 		draw_frame(display);
 	}
 }
 
 void smd_display_close(struct smd_display *display)
 {
-	if (display->is_terminal) {
+	if (display->terminal >= 0) {
 		draw_frame(display);
 		display->drawn = 0;
 	}

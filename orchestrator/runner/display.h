@@ -1,17 +1,20 @@
 /*
- * A job's progress on standard output. A terminal has one line per replica, redrawn in place; a
- * pipe gets a line for each change of state, and at most one status per replica and second.
+ * A job's progress. A terminal has one line per replica, redrawn in place; a pipe gets a line for
+ * each change of state, and at most one status per replica and second. A brief display, beside the
+ * programs' output, has neither, but what is about the job.
  */
 #ifndef SMD_RUNNER_DISPLAY_H
 #define SMD_RUNNER_DISPLAY_H
 
 #include <stdio.h>
 
+#include "orchestrator/runner/console.h"
 #include "orchestrator/runner/replica.h"
 
 struct smd_display {
 	FILE *file;
-	int is_terminal;
+	int terminal; /* its descriptor, to ask for its size; -1: it is none */
+	int is_brief;
 	struct smd_replica *replicas;
 	size_t count;
 	int name_width;
@@ -20,8 +23,9 @@ struct smd_display {
 	int dirty;
 };
 
-void smd_display_open(
-	struct smd_display *display, FILE *file, struct smd_replica *replicas, size_t count);
+/* The replicas are borrowed. */
+void smd_display_open(struct smd_display *display, const struct smd_console *console,
+	struct smd_replica *replicas, size_t count);
 
 /* A line about the job as a whole. */
 void smd_display_print(struct smd_display *display, const char *format, ...)

@@ -42,6 +42,7 @@ struct smd_job_status {
 	char *failure;                      /* the message, once the job has failed */
 	const struct smd_replica *decisive; /* whose end decides the outcome */
 	unsigned restarts;                  /* of the whole job */
+	int interruptions;                  /* signals that asked it to end */
 	uint64_t started_ns;
 	uint64_t ended_ns;
 	char create_time[SMD_TIMESTAMP_SIZE];

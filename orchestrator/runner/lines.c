@@ -42,20 +42,51 @@ static void grow(struct smd_lines *lines)
 	lines->large_size = size;
 }
 
-void smd_lines_finish(struct smd_lines *lines)
+/* Hands on the first part of what is there; the rest begins another line. */
+static void hand_on(struct smd_lines *lines, size_t length, int is_cut)
 {
 	char *buffer = buffer_of(lines);
+	size_t rest = lines->used - length;
+	char after = buffer[length];
 	struct smd_line line = {
-		.text = buffer, .length = lines->used, .continued = lines->continued};
+		.text = buffer, .length = length, .continued = lines->continued, .is_cut = is_cut};
 
-	if (lines->used == 0) {
-		return;
-	}
-	buffer[lines->used] = '\0';
-	lines->continued = buffer[lines->used - 1] != '\n';
-	lines->used = 0;
+	buffer[length] = '\0';
+	lines->continued = buffer[length - 1] != '\n';
 	lines->take(lines->arg, &line);
+	buffer[length] = after;
+	memmove(lines->small, buffer + length, rest);
+	lines->used = rest;
 	shrink(lines);
+}
+
+void smd_lines_finish(struct smd_lines *lines)
+{
+	if (lines->used > 0) {
+		hand_on(lines, lines->used, 0);
+	}
+}
+
+/* How much of a full buffer ends with a whole UTF-8 character; all of it if that is no UTF-8. */
+static size_t whole_characters(const char *bytes, size_t length)
+{
+	size_t tail = 0;
+	unsigned char first;
+
+	while (tail < 3 && ((unsigned char)bytes[length - 1 - tail] & 0xc0) == 0x80) {
+		tail++;
+	}
+	first = (unsigned char)bytes[length - 1 - tail];
+	if (first < 0xc0 || tail + 1 >= (first < 0xe0 ? 2u : first < 0xf0 ? 3u : 4u)) {
+		return length;
+	}
+	return length - 1 - tail;
+}
+
+const char *smd_lines_rest(const struct smd_lines *lines, size_t *length)
+{
+	*length = lines->used;
+	return lines->large ? lines->large : lines->small;
 }
 
 void smd_lines_feed(struct smd_lines *lines, const char *bytes, size_t count)
@@ -72,11 +103,13 @@ void smd_lines_feed(struct smd_lines *lines, const char *bytes, size_t count)
 		lines->used += part;
 		bytes += part;
 		count -= part;
-		if (!newline && lines->used == size_of(lines)) {
+		if (newline) {
+			hand_on(lines, lines->used, 0);
+		} else if (lines->used == size_of(lines)) {
 			grow(lines);
 		}
-		if (newline || lines->used == size_of(lines)) {
-			smd_lines_finish(lines);
+		if (lines->used == size_of(lines)) {
+			hand_on(lines, whole_characters(buffer_of(lines), lines->used), 1);
 		}
 	}
 }

@@ -1,7 +1,8 @@
 /*
  * A byte stream cut into lines, whatever pieces it arrives in.
  *
- * A line longer than the buffer is handed on in several parts; all but the first are `continued`.
+ * A line longer than the buffer is handed on in several parts, which cut no UTF-8 character; all
+ * but the first are `continued`.
  * Only for one that may be JSON the buffer grows, to as much as an entry of Cloud Logging may have.
  * (libevent's evbuffer_readln() bounds no line and hands out no parts; done over its other calls,
  * this is as long, and a line costs four times as much.)
@@ -18,6 +19,7 @@ struct smd_line {
 	char *text;    /* ended by a NUL, which is not counted; may be changed in place */
 	size_t length; /* with the newline, where there is one */
 	int continued; /* goes on with the line before it */
+	int is_cut;    /* goes on in the next one */
 };
 
 typedef void smd_line_fn(void *arg, const struct smd_line *line);
@@ -33,6 +35,9 @@ struct smd_lines {
 };
 
 void smd_lines_feed(struct smd_lines *lines, const char *bytes, size_t count);
+
+/* What has come of a line that has no end yet. */
+const char *smd_lines_rest(const struct smd_lines *lines, size_t *length);
 
 /* The stream has ended: hands on what is left. */
 void smd_lines_finish(struct smd_lines *lines);

@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "orchestrator/job/secret.h"
@@ -50,7 +49,6 @@ struct local_run {
 	struct smd_contract *shown_contract; /* NULL: the job has no secrets to mask */
 	struct smd_workspace workspace;
 	struct loop loop;
-	FILE *progress; /* where progress and summary go */
 };
 
 /* Without its guard nobody waits for the job any more: it ends at once. */
@@ -121,33 +119,29 @@ close_loop:
 	return -ENOMEM;
 }
 
-/* Either the progress or the stream goes to standard output. */
 static int open_display(struct local_run *local)
 {
 	struct smd_run *run = &local->run;
-	int stream_logs = local->options->stream_logs;
-	int ret = smd_stream_open(&run->stream, &local->dir, "logs/job.log",
-		local->options->log_limit, stream_logs ? stdout : NULL);
+	int ret = smd_console_open(
+		&run->console, local->options->view, local->options->color, &run->status);
 
 	if (ret) {
 		return ret;
 	}
-	local->progress = stream_logs ? fopen("/dev/null", "we") : stdout;
-	if (!local->progress) {
-		ret = -errno;
-		smd_stream_close(&run->stream);
+	ret = smd_stream_open(&run->stream, &local->dir, "logs/job.log", local->options->log_limit,
+		&run->console);
+	if (ret) {
+		smd_console_close(&run->console);
 		return ret;
 	}
-	smd_display_open(&run->display, local->progress, run->status.replicas, run->status.count);
+	smd_display_open(&run->display, &run->console, run->status.replicas, run->status.count);
 	return 0;
 }
 
 static void close_display(struct local_run *local)
 {
-	if (local->progress != stdout) {
-		fclose(local->progress);
-	}
 	smd_stream_close(&local->run.stream);
+	smd_console_close(&local->run.console);
 }
 
 static void close_replicas(struct smd_job_status *status)
@@ -317,27 +311,19 @@ static int exit_code(const struct smd_run *run)
 	return run->status.outcome == SMD_OUTCOME_SUCCEEDED ? 0 : 1;
 }
 
-/* Whether standard output and standard error are the same file, such as a terminal. */
-static int is_one_output(void)
-{
-	struct stat out, err;
-
-	return fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 &&
-	       out.st_dev == err.st_dev && out.st_ino == err.st_ino;
-}
-
 /* A printed stream has the failure already. */
 static void tell_failure(const struct local_run *local)
 {
+	const struct smd_console *console = &local->run.console;
 	const char *failure = local->run.status.failure;
 
 	if (!failure || local->options->tells_failure ||
-		(local->options->stream_logs && is_one_output())) {
+		(console->view == SMD_VIEW_STREAM && console->out == console->err)) {
 		return;
 	}
-	fputc('\n', local->progress);
-	fflush(local->progress);
-	fputs(failure, stderr);
+	fputc('\n', smd_console_words(console));
+	fflush(smd_console_words(console));
+	fputs(failure, console->err->file);
 }
 
 static void report(const struct local_run *local)
@@ -345,13 +331,28 @@ static void report(const struct local_run *local)
 	const struct smd_run *run = &local->run;
 	int ret;
 
-	smd_summary_print(&run->status, &local->dir, run->grace_s, local->progress);
+	smd_summary_print(
+		&run->status, &local->dir, run->grace_s, smd_console_words(&run->console));
 	ret = smd_summary_write(&run->status, &local->dir);
 	if (ret) {
 		smd_log(SMD_LOG_WARN, "runner", "%s/summary.json: cannot be written: %s",
 			local->dir.path, strerror(-ret));
 	}
 	tell_failure(local);
+}
+
+/* Nothing of the job runs any more; whoever reads may take the rest slowly. A signal ends that. */
+static void wait_for_reader(struct local_run *local)
+{
+	struct smd_console *console = &local->run.console;
+	int interruptions = local->run.status.interruptions;
+
+	smd_console_flush(console);
+	while (smd_console_is_pending(console) &&
+		local->run.status.interruptions == interruptions && getppid() == local->guard) {
+		event_base_loop(local->loop.base, EVLOOP_ONCE);
+		smd_console_flush(console);
+	}
 }
 
 static int open_supervisor(struct local_run *local)
@@ -371,6 +372,7 @@ static int open_supervisor(struct local_run *local)
 			.grace_s = run->grace_s},
 		.base = local->loop.base,
 		.stream = &run->stream,
+		.console = &run->console,
 		.log_limit = local->options->log_limit,
 		.replicas = run->status.replicas,
 		.count = run->status.count,
@@ -392,14 +394,23 @@ static int run_to_end(struct local_run *local)
 	if (ret) {
 		goto close_loop;
 	}
+	ret = smd_console_attach(&run->console, local->loop.base);
+	if (ret) {
+		goto close_supervisor;
+	}
 	smd_run_begin(run);
 	while (run->status.phase != SMD_PHASE_ENDED) {
 		event_base_loop(local->loop.base, EVLOOP_ONCE);
 		smd_run_turn(run);
 	}
+	smd_console_end_status(&run->console);
 	smd_display_close(&run->display);
 	report(local);
+	wait_for_reader(local);
 	ret = exit_code(run);
+	smd_console_abandon(&run->console);
+close_supervisor:
+	smd_console_detach(&run->console);
 	smd_supervisor_close(&run->supervisor);
 close_loop:
 	loop_close(&local->loop);

@@ -5,6 +5,7 @@
 #define SMD_RUNNER_LOCAL_RUN_H
 
 #include "orchestrator/job/job.h"
+#include "orchestrator/runner/console.h"
 #include "orchestrator/runner/jobdir.h"
 #include "orchestrator/store/entry.h"
 #include "reduction_server/base/error.h"
@@ -15,12 +16,13 @@ struct smd_local_run_options {
 	unsigned ready_timeout_s;      /* for a reduction server to say that it is ready */
 	int oversubscribe;             /* replicas may share GPUs */
 	const char *container_runtime; /* images are run with it; NULL: commands, as processes */
-	int stream_logs;               /* print the job's stream instead of its progress */
-	uint64_t log_limit;            /* of each log in bytes; 0: none */
-	int show_secrets;              /* in records too, instead of masks */
-	int tells_failure;             /* the caller prints it, once it has the exit code */
-	struct smd_entry *entry;       /* the job's in the store; NULL: it is to be made */
-	const char *spec_text;         /* the spec as given, kept in the job directory; or NULL */
+	enum smd_view view;
+	enum smd_color color;
+	uint64_t log_limit;      /* of each log in bytes; 0: none */
+	int show_secrets;        /* in records too, instead of masks */
+	int tells_failure;       /* the caller prints it, once it has the exit code */
+	struct smd_entry *entry; /* the job's in the store; NULL: it is to be made */
+	const char *spec_text;   /* the spec as given, kept in the job directory; or NULL */
 	size_t spec_length;
 	const char *plan_text; /* the plan as printed, kept in the job directory; or NULL */
 };

@@ -6,9 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "orchestrator/runner/terminal_text.h"
 #include "reduction_server/base/log.h"
 
-#define READ_SIZE 16384
+#define READ_SIZE   16384
+#define BAR_COLUMNS 120 /* shown of one at most */
 
 enum { STREAM_STDOUT, STREAM_STDERR, STREAM_NOTIFY };
 
@@ -31,7 +33,8 @@ static void take_stdout(void *arg, const struct smd_line *line)
 	struct smd_output *output = arg;
 
 	write_log(output, line->text, line->length);
-	smd_stream_say(output->stream, output->task, "INFO", line->text, line->length);
+	smd_stream_say(output->stream, output->replica->name, "INFO", line->text, line->length);
+	smd_console_say(output->console, output->replica, 0, line);
 }
 
 static void take_stderr(void *arg, const struct smd_line *line)
@@ -39,8 +42,9 @@ static void take_stderr(void *arg, const struct smd_line *line)
 	struct smd_output *output = arg;
 
 	write_log(output, line->text, line->length);
-	smd_stream_say(output->stream, output->task, "ERROR", line->text, line->length);
-	smd_tail_add(output->tail, line->text, line->length);
+	smd_stream_say(output->stream, output->replica->name, "ERROR", line->text, line->length);
+	smd_console_say(output->console, output->replica, 1, line);
+	smd_tail_add(&output->replica->tail, line->text, line->length);
 }
 
 static void take_notify(void *arg, const struct smd_line *line)
@@ -61,6 +65,34 @@ static void take_notify(void *arg, const struct smd_line *line)
 		write_log(output, notice.text, strlen(notice.text));
 		write_log(output, "\n", 1);
 	}
+}
+
+static void tell_status(struct smd_output *output, const char *text)
+{
+	const struct smd_runner_notice notice = {.kind = SMD_RUNNER_NOTICE_STATUS, .text = text};
+
+	output->take_notice(output->arg, &notice);
+}
+
+/* A progress bar is a line that is overwritten for as long as it has no end. */
+static void tell_bar(struct smd_output_stream *stream)
+{
+	struct smd_output *output = stream->lines.arg;
+	char shown[SMD_LINES_BUFFER + 1];
+	size_t length;
+	const char *rest = smd_lines_rest(&stream->lines, &length);
+
+	if (length > SMD_LINES_BUFFER || !memchr(rest, '\r', length)) {
+		if (stream->has_bar && length == 0) {
+			stream->has_bar = 0;
+			tell_status(output, "");
+		}
+		return;
+	}
+	smd_terminal_text(shown, rest, length);
+	shown[smd_terminal_text_fit(shown, BAR_COLUMNS)] = '\0';
+	tell_status(output, shown);
+	stream->has_bar = 1;
 }
 
 /* Reads once. Negative: nothing to read now; 0: the pipe has ended. */
@@ -87,6 +119,8 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	if (stream_read(stream) == 0) {
 		event_del(stream->event); /* it is freed when the replica has ended */
+	} else if (stream != &output->streams[STREAM_NOTIFY]) {
+		tell_bar(stream);
 	}
 	smd_log_file_flush(&output->log);
 }
@@ -116,8 +150,8 @@ int smd_output_open(struct smd_output *output, const struct smd_output_sinks *si
 	int ret;
 
 	*output = (struct smd_output){.stream = sinks->stream,
-		.task = sinks->task,
-		.tail = sinks->tail,
+		.console = sinks->console,
+		.replica = sinks->replica,
 		.take_notice = sinks->take_notice,
 		.arg = sinks->arg};
 	output->streams = calloc(SMD_OUTPUT_STREAMS, sizeof(*output->streams));
@@ -162,6 +196,25 @@ int smd_output_attach(
 	return ret;
 }
 
+void smd_output_pause(struct smd_output *output)
+{
+	for (int i = STREAM_STDOUT; output->streams && i <= STREAM_STDERR; i++) {
+		if (output->streams[i].event) {
+			event_del(output->streams[i].event);
+		}
+	}
+}
+
+/* One that has ended is found so once more. */
+void smd_output_resume(struct smd_output *output)
+{
+	for (int i = STREAM_STDOUT; output->streams && i <= STREAM_STDERR; i++) {
+		if (output->streams[i].event) {
+			event_add(output->streams[i].event, NULL);
+		}
+	}
+}
+
 void smd_output_close(struct smd_output *output)
 {
 	for (int i = 0; output->streams && i < SMD_OUTPUT_STREAMS; i++) {
@@ -169,7 +222,7 @@ void smd_output_close(struct smd_output *output)
 	}
 	if (smd_log_file_close(&output->log)) {
 		smd_log(SMD_LOG_WARN, "runner", "%s: not all of its log could be written",
-			output->task);
+			output->replica->name);
 	}
 	free(output->streams);
 	*output = (struct smd_output){0};

@@ -1,6 +1,6 @@
 /*
- * The pipes of a running replica: their lines go to its log, the job's stream, the tail of its
- * standard error, and whoever takes its notices.
+ * The pipes of a running replica: their lines go to its log, the job's stream, the console, the
+ * tail of its standard error, and whoever takes its notices.
  */
 #ifndef SMD_RUNNER_OUTPUT_H
 #define SMD_RUNNER_OUTPUT_H
@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "orchestrator/engine/engine.h"
+#include "orchestrator/runner/console.h"
 #include "orchestrator/runner/lines.h"
 #include "orchestrator/runner/log_file.h"
 #include "orchestrator/runner/notice.h"
@@ -23,14 +24,15 @@ typedef int smd_runner_notice_fn(void *arg, const struct smd_runner_notice *noti
 struct smd_output_stream {
 	struct smd_lines lines;
 	struct event *event; /* NULL: not open */
+	int has_bar;         /* the line without an end was told as a status */
 };
 
 struct smd_output {
 	struct smd_output_stream *streams; /* standard output, standard error, notify pipe */
 	struct smd_log_file log;
 	struct smd_stream *stream;
-	const char *task;
-	struct smd_tail *tail;
+	struct smd_console *console;
+	struct smd_replica *replica;
 	smd_runner_notice_fn *take_notice;
 	void *arg;
 };
@@ -42,8 +44,9 @@ struct smd_output_sinks {
 	int append;           /* to the log of an earlier attempt */
 	uint64_t log_limit;
 	struct smd_stream *stream;
-	const char *task; /* its name in the stream */
-	struct smd_tail *tail;
+	struct smd_console *console;
+	struct smd_replica
+		*replica; /* its name is the task in the stream, its tail gets the errors */
 	smd_runner_notice_fn *take_notice;
 	void *arg;
 };
@@ -55,6 +58,10 @@ int smd_output_open(struct smd_output *output, const struct smd_output_sinks *si
  * -errno. */
 int smd_output_attach(
 	struct smd_output *output, struct event_base *base, const struct smd_process *process);
+
+/* Does not read what the program prints, so that it waits, or reads it again; notices are read. */
+void smd_output_pause(struct smd_output *output);
+void smd_output_resume(struct smd_output *output);
 
 /* Reads the rest of the pipes and closes everything. */
 void smd_output_close(struct smd_output *output);

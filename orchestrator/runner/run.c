@@ -60,8 +60,7 @@ static int schedule_restart(struct smd_run *run, struct smd_replica *replica)
 		return 0;
 	}
 	replica->restart_ns = seconds_from_now(wait_s);
-	smd_display_change(&run->display, replica, "restart %u of %d in %u s",
-		replica->restarts + 1, job->max_restarts, wait_s);
+	smd_announce_replica_restart(&run->display, job, replica, wait_s);
 	return 1;
 }
 
@@ -170,7 +169,8 @@ int smd_run_take_event(void *arg, const struct smd_event *event)
 		break;
 	case SMD_EVENT_STATUS:
 		snprintf(replica->status, sizeof(replica->status), "%s", event->text);
-		replica->status_is_new = 1;
+		replica->status_is_new = *replica->status != '\0';
+		run->display.dirty = 1;
 		break;
 	case SMD_EVENT_RESULT:
 		return smd_replica_set_result(replica, event->key, event->text);
@@ -183,7 +183,7 @@ int smd_run_take_event(void *arg, const struct smd_event *event)
 
 void smd_run_interrupt(struct smd_run *run, int signo)
 {
-	if (run->interruptions++ == 0) {
+	if (run->status.interruptions++ == 0 && run->status.phase != SMD_PHASE_ENDED) {
 		run->interrupted_by = signo;
 		smd_announce_interrupt(&run->display, &run->stream, signo, run->grace_s);
 	}
@@ -191,8 +191,8 @@ void smd_run_interrupt(struct smd_run *run, int signo)
 
 void smd_run_interrupt_at_once(struct smd_run *run, int signo)
 {
-	if (run->interruptions < 2) {
-		run->interruptions = 2;
+	if (run->status.interruptions < 2) {
+		run->status.interruptions = 2;
 		run->interrupted_by = signo;
 	}
 }
@@ -309,7 +309,7 @@ static void decide(struct smd_run *run)
 	int is_final = run->status.outcome == SMD_OUTCOME_SUCCEEDED ||
 		       run->status.outcome == SMD_OUTCOME_FAILED;
 
-	if (run->interruptions > 0 && run->status.outcome != SMD_OUTCOME_FAILED) {
+	if (run->status.interruptions > 0 && run->status.outcome != SMD_OUTCOME_FAILED) {
 		run->status.outcome = SMD_OUTCOME_CANCELLED;
 	} else if (is_final || run->status.outcome == SMD_OUTCOME_CANCELLED) {
 		return;
@@ -329,6 +329,7 @@ static void decide(struct smd_run *run)
 static void begin_stopping(struct smd_run *run)
 {
 	set_phase(run, SMD_PHASE_STOPPING);
+	smd_announce_stopping(&run->display, &run->status, run->grace_s);
 	stop(run, OTHERS);
 	if (run->status.outcome != SMD_OUTCOME_SUCCEEDED) {
 		stop(run, SERVERS);
@@ -467,7 +468,7 @@ void smd_run_give_up(struct smd_run *run, const char *reason)
 
 void smd_run_turn(struct smd_run *run)
 {
-	int killing = run->interruptions > 1;
+	int killing = run->status.interruptions > 1;
 
 	smd_supervisor_turn(&run->supervisor);
 	restart_replicas(run);
@@ -479,6 +480,7 @@ void smd_run_turn(struct smd_run *run)
 		kill_all(run);
 	}
 	smd_stream_flush(&run->stream);
+	smd_console_flush(&run->console);
 	if (run->changed && smd_clock_ns() - run->record.written_ns >= SMD_SECOND_NS) {
 		write_record(run);
 	}

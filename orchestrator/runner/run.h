@@ -9,6 +9,7 @@
 #ifndef SMD_RUNNER_RUN_H
 #define SMD_RUNNER_RUN_H
 
+#include "orchestrator/runner/console.h"
 #include "orchestrator/runner/display.h"
 #include "orchestrator/runner/job_status.h"
 #include "orchestrator/runner/record.h"
@@ -21,6 +22,7 @@ struct smd_run {
 	unsigned ready_timeout_s;
 	const struct smd_jobdir *dir;
 	struct smd_supervisor supervisor;
+	struct smd_console console;
 	struct smd_display display;
 	struct smd_stream stream;
 	struct smd_record record;
@@ -28,8 +30,7 @@ struct smd_run {
 
 	uint64_t settled_ns;  /* from when on a failure is final; 0: none yet */
 	uint64_t deadline_ns; /* of PREPARING, FINISHING and RESTARTING */
-	int interruptions;
-	int interrupted_by; /* the first signal */
+	int interrupted_by;   /* the first signal */
 };
 
 /* Begins the first attempt. The supervisor is open, and reports to smd_run_take_event(). */

@@ -6,18 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #include "reduction_server/base/log.h"
-#include "reduction_server/base/printable.h"
 
 #define HEAD_SIZE (SMD_REPLICA_NAME_MAX + SMD_STREAM_STAMP_SIZE + 16)
 
 int smd_stream_open(struct smd_stream *stream, const struct smd_jobdir *dir, const char *name,
-	uint64_t limit, FILE *echo)
+	uint64_t limit, struct smd_console *console)
 {
-	*stream = (struct smd_stream){
-		.echo = echo, .echoes_to_terminal = echo && isatty(fileno(echo))};
+	*stream = (struct smd_stream){.console = console};
 	return smd_log_file_open(&stream->log, dir, name, 0, limit);
 }
 
@@ -31,9 +28,6 @@ void smd_stream_close(struct smd_stream *stream)
 void smd_stream_flush(struct smd_stream *stream)
 {
 	smd_log_file_flush(&stream->log);
-	if (stream->echo) {
-		fflush(stream->echo);
-	}
 }
 
 static void renew_stamp(struct smd_stream *stream)
@@ -48,23 +42,24 @@ static void renew_stamp(struct smd_stream *stream)
 	}
 }
 
-static void print_line(FILE *file, const struct smd_stream *stream, const char *task,
-	const char *severity, const char *text, size_t length)
+static size_t write_head(const struct smd_stream *stream, const char *task, const char *severity,
+	char head[HEAD_SIZE])
 {
-	fprintf(file, "%s\t%s\t%s\t", severity, stream->stamp, task);
-	fwrite(text, 1, length, file);
-	fputc('\n', file);
+	int length = snprintf(head, HEAD_SIZE, "%s\t%s\t%s\t", severity, stream->stamp, task);
+
+	return length < HEAD_SIZE ? (size_t)length : HEAD_SIZE - 1;
 }
 
 static void write_line(struct smd_stream *stream, const char *task, const char *severity,
 	const char *text, size_t length)
 {
 	char head[HEAD_SIZE];
-	int size = snprintf(head, sizeof(head), "%s\t%s\t%s\t", severity, stream->stamp, task);
+	size_t size = write_head(stream, task, severity, head);
 
-	smd_log_file_write(&stream->log, head, (size_t)size);
+	smd_log_file_write(&stream->log, head, size);
 	smd_log_file_write(&stream->log, text, length);
 	smd_log_file_write(&stream->log, "\n", 1);
+	smd_console_stream(stream->console, head, size, text, length);
 }
 
 static void log_line(struct smd_stream *stream, const char *task, const char *severity,
@@ -78,51 +73,6 @@ static void log_line(struct smd_stream *stream, const char *task, const char *se
 	write_line(stream, task, severity, text, length);
 }
 
-/* The length of a control sequence (ESC [ ... letter), as colours are; 0: there is none. */
-static size_t control_sequence(const char *text, size_t length)
-{
-	size_t n = 2;
-
-	if (length < 3 || text[0] != '\033' || text[1] != '[') {
-		return 0;
-	}
-	while (n < length && text[n] >= 0x20 && text[n] < 0x40) {
-		n++;
-	}
-	return n < length && text[n] >= 0x40 && text[n] < 0x7f ? n + 1 : 0;
-}
-
-/*
- * A terminal must not obey a replica's control characters: colours are left out, and of a line
- * that a progress bar has overwritten the last state is shown.
- */
-static void show_line(const struct smd_stream *stream, const char *task, const char *severity,
-	const char *text, size_t length)
-{
-	char *shown = malloc(length + 1);
-	size_t n = 0;
-
-	if (!shown) {
-		return; /* the file has it */
-	}
-	length -= length > 0 && text[length - 1] == '\r';
-	for (size_t i = 0; i < length; i++) {
-		size_t skip = control_sequence(text + i, length - i);
-
-		if (skip) {
-			i += skip - 1;
-		} else if (text[i] == '\r') {
-			n = 0;
-		} else {
-			shown[n++] = (char)(text[i] ? text[i] : '?');
-		}
-	}
-	shown[n] = '\0';
-	smd_printable(shown);
-	print_line(stream->echo, stream, task, severity, shown, n);
-	free(shown);
-}
-
 static void say_lines(struct smd_stream *stream, const char *task, const char *severity,
 	const char *text, size_t length)
 {
@@ -132,11 +82,6 @@ static void say_lines(struct smd_stream *stream, const char *task, const char *s
 		size_t part = newline ? (size_t)(newline - text) : length;
 
 		log_line(stream, task, severity, text, part);
-		if (stream->echoes_to_terminal) {
-			show_line(stream, task, severity, text, part);
-		} else if (stream->echo) {
-			print_line(stream->echo, stream, task, severity, text, part);
-		}
 		if (part + 1 >= length) {
 			return; /* at the end, or at a newline that ends it */
 		}

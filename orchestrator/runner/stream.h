@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "orchestrator/runner/console.h"
 #include "orchestrator/runner/log_file.h"
 
 #define SMD_STREAM_SERVICE    "service" /* the runner's own task */
@@ -17,15 +18,14 @@
 
 struct smd_stream {
 	struct smd_log_file log;
-	FILE *echo; /* gets the same lines, printable ones if it is a terminal; or NULL */
-	int echoes_to_terminal;
+	struct smd_console *console; /* gets the same lines */
 	time_t second;
 	char stamp[SMD_STREAM_STAMP_SIZE]; /* of that second */
 };
 
 /* 0 or -errno. */
 int smd_stream_open(struct smd_stream *stream, const struct smd_jobdir *dir, const char *name,
-	uint64_t limit, FILE *echo);
+	uint64_t limit, struct smd_console *console);
 void smd_stream_close(struct smd_stream *stream);
 
 /* Flushes what is buffered. */

@@ -85,8 +85,8 @@ static int start_process(
 		.append = restarts > 0,
 		.log_limit = supervisor->log_limit,
 		.stream = supervisor->stream,
-		.task = child->replica->name,
-		.tail = &child->replica->tail,
+		.console = supervisor->console,
+		.replica = child->replica,
 		.take_notice = take_notice,
 		.arg = child};
 	const struct smd_launch request =
@@ -111,6 +111,9 @@ static int start_process(
 	 * failure. */
 	if (smd_output_attach(&child->output, supervisor->base, &process)) {
 		smd_supervisor_end(supervisor, child->replica, SIGTERM);
+	}
+	if (supervisor->is_paused) {
+		smd_output_pause(&child->output);
 	}
 	return 0;
 }
@@ -223,6 +226,23 @@ static void kill_overdue(struct smd_supervisor *supervisor)
 	}
 }
 
+/* Replicas wait while what they print is not read. */
+static void pause_or_resume(struct smd_supervisor *supervisor)
+{
+	int is_full = smd_console_is_full(supervisor->console);
+
+	if (is_full == supervisor->is_paused) {
+		return;
+	}
+	supervisor->is_paused = is_full;
+	for (size_t i = 0; i < supervisor->count; i++) {
+		if (supervisor->children[i].pid) {
+			(is_full ? smd_output_pause : smd_output_resume)(
+				&supervisor->children[i].output);
+		}
+	}
+}
+
 /* Orphans end before anything else is started, and before the job does. One that is killed may
  * leave others: these are found when its own end has been taken. */
 void smd_supervisor_turn(struct smd_supervisor *supervisor)
@@ -237,4 +257,5 @@ void smd_supervisor_turn(struct smd_supervisor *supervisor)
 		}
 	}
 	kill_overdue(supervisor);
+	pause_or_resume(supervisor);
 }

@@ -43,6 +43,7 @@ struct smd_supervisor {
 	struct event_base *base;
 	uint64_t log_limit;        /* of each replica */
 	struct smd_stream *stream; /* gets the lines of all replicas */
+	struct smd_console *console;
 	struct smd_replica *replicas;
 	size_t count;
 	smd_event_fn *take_event;
@@ -50,6 +51,7 @@ struct smd_supervisor {
 	struct smd_child *children; /* one per replica */
 	int children_ended;         /* SIGCHLD came */
 	int has_orphans;            /* there may be children that are no replica's process */
+	int is_paused;              /* replicas' output is not read */
 };
 
 /* Opens it; the fields above `children` are set. 0 or -errno. */

@@ -1,6 +1,7 @@
 /*
  * Any bytes at all as what a replica prints, in parts of all sizes: every line becomes lines of the
- * job's stream, and of the tail that is shown when it fails, without a control character.
+ * job's stream, of the console, and of the tail that is shown when it fails; a terminal gets none
+ * of them with a control character.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -29,24 +30,28 @@ static void open_folder(void)
 	atexit(remove_folder);
 }
 
-struct replica {
+struct output {
 	struct smd_stream stream;
-	struct smd_tail tail;
+	struct smd_console console;
+	struct smd_job_status status;
+	struct smd_replica replica;
 };
 
 static void take(void *arg, const struct smd_line *line)
 {
-	struct replica *replica = arg;
+	struct output *output = arg;
 
 	must_hold(line->text[line->length] == '\0' && line->length > 0);
-	smd_tail_add(&replica->tail, line->text, line->length);
-	smd_stream_say(&replica->stream, "workerpool0-0", "INFO", line->text, line->length);
+	smd_tail_add(&output->replica.tail, line->text, line->length);
+	output->console.view = SMD_VIEW_STREAM;
+	smd_stream_say(&output->stream, "workerpool0-0", "INFO", line->text, line->length);
+	output->console.view = SMD_VIEW_OUTPUT;
+	smd_console_say(&output->console, &output->replica, 0, line);
 }
 
-/* What was shown begins with a severity and has no control character but tabs and newlines. */
+/* What was shown has no control character but tabs and newlines. */
 static void check_shown(const char *shown, size_t length)
 {
-	must_hold(length == 0 || (shown[0] >= 'A' && shown[0] <= 'Z'));
 	for (size_t i = 0; i < length; i++) {
 		unsigned char c = (unsigned char)shown[i];
 
@@ -55,14 +60,14 @@ static void check_shown(const char *shown, size_t length)
 	}
 }
 
-static void read_output(struct replica *replica, const uint8_t *bytes, size_t length)
+static void read_output(struct output *output, const uint8_t *bytes, size_t length)
 {
 	size_t part = length ? 16u * bytes[0] + 1 : 1;
 	struct smd_lines *lines = calloc(1, sizeof(*lines));
 
 	must_hold(lines != NULL);
 	lines->take = take;
-	lines->arg = replica;
+	lines->arg = output;
 	for (size_t at = 0; at < length; at += part) {
 		smd_lines_feed(
 			lines, (const char *)bytes + at, part < length - at ? part : length - at);
@@ -71,25 +76,38 @@ static void read_output(struct replica *replica, const uint8_t *bytes, size_t le
 	free(lines);
 }
 
+/* A console at a terminal of which nothing is read. */
+static void open_console(struct output *output)
+{
+	struct smd_console *console = &output->console;
+
+	console->status = &output->status;
+	console->out = console->err = &console->sides[0];
+	console->out->console = console;
+	console->out->outlet.is_terminal = 1;
+	console->out->outlet.kept = evbuffer_new();
+	must_hold(console->out->outlet.kept != NULL);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
-	struct replica replica = {.tail = {.count = 0}};
-	size_t size = 0;
-	char *shown = NULL;
+	struct output output = {.replica = {.name = "workerpool0-0"},
+		.status = {.replicas = &output.replica, .count = 1}};
+	struct evbuffer *kept;
 
 	if (dir.fd < 0) {
 		open_folder();
 	}
-	must_hold(smd_stream_open(&replica.stream, &dir, "job.log", SMD_LOG_LIMIT_DEFAULT,
-			  open_memstream(&shown, &size)) == 0);
-	replica.stream.echoes_to_terminal = 1;
-	read_output(&replica, bytes, length);
-	smd_stream_flush(&replica.stream);
-	check_shown(shown, size);
-	smd_tail_print(&replica.tail, replica.stream.log.file, "  ");
-	smd_tail_clear(&replica.tail);
-	fclose(replica.stream.echo);
-	smd_stream_close(&replica.stream);
-	free(shown);
+	open_console(&output);
+	kept = output.console.out->outlet.kept;
+	must_hold(smd_stream_open(&output.stream, &dir, "job.log", SMD_LOG_LIMIT_DEFAULT,
+			  &output.console) == 0);
+	read_output(&output, bytes, length);
+	smd_stream_flush(&output.stream);
+	check_shown((const char *)evbuffer_pullup(kept, -1), evbuffer_get_length(kept));
+	smd_tail_print(&output.replica.tail, output.stream.log.file, "  ");
+	smd_tail_clear(&output.replica.tail);
+	smd_stream_close(&output.stream);
+	evbuffer_free(kept);
 	return 0;
 }

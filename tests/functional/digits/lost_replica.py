@@ -54,7 +54,7 @@ def kill_one(name, program):
     with tempfile.TemporaryDirectory() as job_dir:
         marker = "SUMMAND_TEST_MARKER=" + job_dir
         job = subprocess.Popen(
-            [f"{BUILD}/bin/summand", "custom-jobs", "local-run", f"{SOURCE}/specs/jobs/digits.json", f"--job-dir={job_dir}"],
+            [f"{BUILD}/bin/summand", "custom-jobs", "local-run", f"{SOURCE}/specs/jobs/digits.json", "--quiet", f"--job-dir={job_dir}"],
             env=dict(os.environ, SUMMAND_TEST_MARKER=job_dir),
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         log = []

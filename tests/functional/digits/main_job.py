@@ -35,7 +35,7 @@ def processes_with(marker):
 def run_job(job_dir):
     marker = "SUMMAND_TEST_MARKER=" + job_dir
     done = subprocess.run(
-        [f"{BUILD}/bin/summand", "custom-jobs", "local-run", f"{SOURCE}/specs/jobs/digits.json", f"--job-dir={job_dir}"],
+        [f"{BUILD}/bin/summand", "custom-jobs", "local-run", f"{SOURCE}/specs/jobs/digits.json", "--quiet", f"--job-dir={job_dir}"],
         env=dict(os.environ, SUMMAND_TEST_MARKER=job_dir),
         capture_output=True, text=True, timeout=280)
     print(done.stdout, done.stderr)

@@ -131,14 +131,17 @@ class JobTest(unittest.TestCase):
                        "labels": {f"summand-{k}": v for k, v in (labels or {}).items()}}, file)
         return path
 
+    VIEW = ("--quiet",)  # the runner's own words on standard output; most tests look at these
+
     def start(self, pools, *flags, **spec_options):
         """Starts a job; its directory is run.job_dir."""
         return self.start_spec(self.write_spec(pools, **spec_options), *flags)
 
     def start_spec(self, spec, *flags):
         job_dir = os.path.join(os.path.dirname(spec), "job")
+        view = () if "--stream-logs" in flags else self.VIEW
         run = subprocess.Popen(
-            [SUMMAND, "custom-jobs", "local-run", spec, f"--job-dir={job_dir}", *flags],
+            [SUMMAND, "custom-jobs", "local-run", spec, f"--job-dir={job_dir}", *view, *flags],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         run.job_dir = job_dir
         self.addCleanup(self.end, run)

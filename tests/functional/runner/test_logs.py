@@ -166,14 +166,16 @@ class LogsTest(JobTest):
         with open(script, "w", encoding="utf-8") as file:
             file.write("import sys; sys.exit('the reason')")
         spec = self.write_spec([bash("echo the reason >&2; exit 3")])
-        for reasons, words in ((1, ["custom-jobs", "local-run", spec, "--stream-logs"]),
-                               (2, ["torch-run", "--use-gpu=false"])):
+        for told, reasons, words in (
+                ("The replica workerpool0-0 exited", 1, ["custom-jobs", "local-run", spec, "--stream-logs"]),
+                ("The replica workerpool0-0 exited", 2, ["custom-jobs", "local-run", spec]),
+                ("Command [python3 ", 2, ["torch-run", "--use-gpu=false"])):
             operands = ["--", script] if words[0] == "torch-run" else []
             run = subprocess.run(
                 [SUMMAND, *words, f"--job-dir={self.path(words[0])}", *operands], check=False,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             self.assertEqual(run.returncode, 1, run.stdout)
-            self.assertEqual(run.stdout.count("The replica workerpool0-0 exited"), 1, run.stdout)
+            self.assertEqual(run.stdout.count(told), 1, run.stdout)
             self.assertEqual(run.stdout.count("the reason"), reasons, run.stdout)
 
 

@@ -96,8 +96,10 @@ class ShownTest(JobTest):
             with open(spec, "w", encoding="utf-8") as file:
                 json.dump(job, file)
             job_dir = self.path("job" + ODD)
-            out, _ = self.said("local-run", spec, "--job-dir=" + job_dir, code=code)
+            out, _ = self.said("local-run", spec, "--quiet", "--job-dir=" + job_dir, code=code)
             self.assertIn(SHOWN_NAME, out)
+            _, err = self.said("local-run", spec, "--job-dir=" + job_dir, code=code)
+            self.assertIn(SHOWN_NAME, err)
             self.said("local-run", spec, "--job-dir=" + job_dir, "--stream-logs", code=code)
             for name in "state.json", "summary.json", "resolved.json", "plan.txt", "env/workerpool0-0.env", "logs/job.log":
                 with open(os.path.join(job_dir, name), encoding="utf-8") as file:
