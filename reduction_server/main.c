@@ -132,9 +132,28 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 	char names[SMD_TRANSPORT_NAMES_MAX];
 	char transport_help[SMD_TRANSPORT_NAMES_MAX + 64];
 	const struct smd_option table[] = {
+		SMD_OPTION_GROUP("Connections"),
 		{"listen", "ADDR:PORT",
 			"where workers connect; port 0 takes any free one (default 127.0.0.1:2222)",
 			set_listen, &options->listen},
+		{"transport", "NAME", transport_help, set_transport, &options->transport},
+		{"bandwidth", "RATE",
+			"what the link carries, such as 25gbps, which is the server's share of "
+			"chunks (default: what the interface says, else 10gbps)",
+			smd_option_set_bandwidth, &options->bandwidth_mbps},
+		SMD_OPTION_GROUP("Who is let in"),
+		{"token-file", "FILE",
+			"only workers with a token of this file: one for all jobs, or lines \"JOB "
+			"TOKEN\"",
+			smd_option_set_string, &options->token_file},
+		{"tls", NULL,
+			"only workers with SUMMAND_TLS=1; all that crosses is encrypted; over TCP, "
+			"with a token",
+			smd_option_set_bool, &options->tls},
+		{"insecure", NULL,
+			"whoever reaches it, where it listens for other machines without a token",
+			smd_option_set_bool, &options->insecure},
+		SMD_OPTION_GROUP("Memory and threads"),
 		{"threads", "N",
 			"shards, each a thread of its own (default: the processors, at most 4)",
 			set_threads, &options->threads},
@@ -142,39 +161,24 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 			"memory for chunks in flight (default 4G, at most half of what is free)",
 			smd_option_set_size, &options->memory_limit},
 		{"job-memory-limit", "SIZE",
-			"what of that one job may have for its groups (default seven eighths)",
+			"what one job may have of that for its groups (default seven eighths)",
 			smd_option_set_size, &options->job_memory_limit},
-		{"bandwidth", "RATE",
-			"what the link carries, such as 25gbps: the server's share of chunks "
-			"(default: what the interface says, else 10gbps)",
-			smd_option_set_bandwidth, &options->bandwidth_mbps},
+		SMD_OPTION_GROUP("Times"),
 		{"heartbeat-limit", "SECONDS",
 			"a worker that is silent for so long is lost (default 15)", set_heartbeat,
 			&options->heartbeat_s},
-		{"drain-timeout", "SECONDS",
-			"after SIGTERM groups have so long to end; then their ranks are told, and "
-			"it ends (default 25)",
-			set_seconds, &options->drain_s},
 		{"forming-timeout", "SECONDS",
-			"a group that is not complete by then is over (default 600)", set_seconds,
-			&options->forming_s},
+			"a group that is not complete after that is over (default 600)",
+			set_seconds, &options->forming_s},
 		{"idle-timeout", "SECONDS",
 			"a connection that is in no group for so long is ended (default 3600)",
 			set_seconds, &options->idle_s},
-		{"transport", "NAME", transport_help, set_transport, &options->transport},
-		{"token-file", "FILE",
-			"only workers with a token in this file are let in: one for all jobs, or "
-			"lines \"JOB TOKEN\"",
-			smd_option_set_string, &options->token_file},
-		{"tls", NULL,
-			"only workers with SUMMAND_TLS=1 are let in: all that crosses is "
-			"encrypted; "
-			"over TCP, with a token",
-			smd_option_set_bool, &options->tls},
-		{"insecure", NULL,
-			"let in whoever reaches it, where it listens for other machines without "
-			"a token",
-			smd_option_set_bool, &options->insecure},
+		{"drain-timeout", "SECONDS",
+			"how long groups have to end after SIGTERM, before their ranks are told "
+			"and "
+			"the server ends (default 25)",
+			set_seconds, &options->drain_s},
+		SMD_OPTION_GROUP("Process"),
 		{"user", "NAME",
 			"become this user once it listens; only root may (default: stay who it is)",
 			set_user, &options->user},
@@ -193,9 +197,11 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 		.options = table,
 		.noptions = sizeof(table) / sizeof(table[0]),
 		.epilog = "The first line on standard output says where it listens: ready "
-			  "127.0.0.1:41873.\n"
-			  "SIGTERM drains it: it ends when its groups have, or after "
-			  "--drain-timeout; a second SIGTERM ends it at once.",
+			  "127.0.0.1:41873. SIGTERM drains the server: it ends when its groups "
+			  "have, or after --drain-timeout; a second SIGTERM ends it at once.",
+		.exits =
+			"Exit codes: 0 it was drained, 1 it could not serve, 2 the command line is "
+			"wrong.",
 	};
 	int noperands;
 	int ret;

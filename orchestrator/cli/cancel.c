@@ -33,6 +33,7 @@ int smd_custom_jobs_cancel(int argc, char **argv)
 		.options = options,
 		.noptions = sizeof(options) / sizeof(options[0]),
 		.epilog = SMD_JOB_OPERAND,
+		.exits = SMD_EXITS,
 	};
 	struct smd_stored_jobs jobs;
 	struct smd_job_copy job;

@@ -3,32 +3,14 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "orchestrator/cli/format.h"
 #include "orchestrator/cli/loaded_job.h"
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/contract/environment.h"
-#include "orchestrator/frontend/frontend.h"
+#include "orchestrator/frontend/job_flags.h"
 #include "reduction_server/base/printable.h"
-
-#define HELP_SIZE 512
-
-/* What SPEC may be; of the table of front ends. */
-static const char *spec_help(void)
-{
-	static char text[HELP_SIZE];
-	char *names = smd_frontend_names(smd_frontends);
-
-	snprintf(text, sizeof(text),
-		"SPEC is a file, JSON or YAML, or - for standard input, with\n%s.\n"
-		"Instead of it, or to change it, there are the flags of gcloud ai custom-jobs "
-		"create.",
-		names ? names : "");
-	free(names);
-	return text;
-}
 
 /* What replicas will have to do without, where they have Vertex AI's names: calls back with each.
  */
@@ -69,7 +51,7 @@ int smd_custom_jobs_validate(int argc, char **argv)
 	const struct smd_command command = {
 		.synopsis = "summand custom-jobs validate SPEC|FLAG... [OPTION...]",
 		.summary = "Checks a spec and lists everything that is wrong with it.",
-		.epilog = spec_help(),
+		.exits = "Exit codes: 0 the spec is valid, 2 it is not.",
 	};
 	static const enum smd_use use = SMD_USE_VALIDATE;
 	struct smd_loaded_job loaded;
@@ -155,10 +137,12 @@ int smd_custom_jobs_plan(int argc, char **argv)
 	struct smd_format *format = NULL;
 	const char *machine_type = NULL;
 	const struct smd_option options[] = {
+		SMD_OPTION_GROUP("Servers"),
 		{"reduction-machine-type", "TYPE",
-			"how many reduction servers of this type are needed", smd_option_set_string,
-			&machine_type},
-		{"format", "text|" SMD_FORMAT_METAVAR, "how to print the plan (default text)",
+			"tell how many reduction servers of this type are needed",
+			smd_option_set_string, &machine_type},
+		SMD_OPTION_GROUP("Output"),
+		{"format", "text|" SMD_FORMAT_METAVAR, "how the plan is printed (default text)",
 			set_plan_format, &format},
 	};
 	const struct smd_command command = {
@@ -166,7 +150,7 @@ int smd_custom_jobs_plan(int argc, char **argv)
 		.summary = "Shows a job's pools and machines, and the reduction servers it needs.",
 		.options = options,
 		.noptions = sizeof(options) / sizeof(options[0]),
-		.epilog = spec_help(),
+		.exits = SMD_EXITS,
 	};
 	struct smd_loaded_job loaded;
 	struct smd_plan *plan;
@@ -196,32 +180,37 @@ int smd_custom_jobs_plan(int argc, char **argv)
 int smd_custom_jobs_run(int argc, char **argv)
 {
 	static const struct smd_verb list[] = {
-		{"validate", "check a spec, and list everything that is wrong with it",
+		SMD_VERB_GROUP("Check a job"),
+		{"validate", "checks a spec, and lists everything that is wrong with it",
 			smd_custom_jobs_validate},
-		{"plan", "show pools, machines, bandwidth and reduction servers needed",
+		{"plan", "shows pools, machines, bandwidth and the reduction servers needed",
 			smd_custom_jobs_plan},
-		{"env", "print the variables that each replica will get", smd_custom_jobs_env},
-		{"local-run", "run the whole cluster on this machine, in the foreground",
+		{"env", "prints the variables that each replica gets", smd_custom_jobs_env},
+		SMD_VERB_GROUP("Run a job"),
+		{"local-run", "runs the whole cluster on this machine, in the foreground",
 			smd_custom_jobs_local_run},
-		{"create", "run the whole cluster on this machine, and return at once",
+		{"create", "runs the whole cluster on this machine, and returns at once",
 			smd_custom_jobs_create},
-		{"list", "list your jobs", smd_custom_jobs_list},
-		{"describe", "print a job and its state", smd_custom_jobs_describe},
-		{"stream-logs", "print what a job's replicas say, until it ends",
+		SMD_VERB_GROUP("Follow jobs"),
+		{"list", "lists your jobs", smd_custom_jobs_list},
+		{"describe", "prints a job and its state", smd_custom_jobs_describe},
+		{"stream-logs", "prints what a job's replicas say, until the job ends",
 			smd_custom_jobs_stream_logs},
-		{"wait", "wait until a job has ended", smd_custom_jobs_wait},
-		{"cancel", "ask a job to end", smd_custom_jobs_cancel},
-		{"delete", "forget a job that has ended, and its logs", smd_custom_jobs_delete},
-		{"prune", "forget old jobs that have ended, and their logs", smd_custom_jobs_prune},
+		{"wait", "waits until a job has ended", smd_custom_jobs_wait},
+		{"cancel", "asks a job to end", smd_custom_jobs_cancel},
+		{"delete", "forgets a job that has ended, and its logs", smd_custom_jobs_delete},
+		{"prune", "forgets old jobs that have ended, and their logs",
+			smd_custom_jobs_prune},
 	};
 	static const struct smd_absent_verb absent[] = {{NULL, NULL}};
-	const struct smd_verbs verbs = {
+	static const struct smd_verbs verbs = {
 		.prefix = "summand custom-jobs",
 		.summary = "Training jobs described as worker pools.",
 		.list = list,
 		.count = sizeof(list) / sizeof(list[0]),
 		.absent = absent,
-		.epilog = spec_help(),
+		.epilog = "`summand help " SMD_JOB_FLAGS_TOPIC
+			  "` lists the flags that describe a job, or change one.",
 	};
 
 	return smd_verbs_run(&verbs, argc, argv);

@@ -40,7 +40,8 @@ int smd_custom_jobs_describe(int argc, char **argv)
 {
 	struct smd_format *format = NULL;
 	const struct smd_option options[] = {
-		{"format", SMD_FORMAT_METAVAR, "how to print the job (default yaml)", set_format,
+		SMD_OPTION_GROUP("Output"),
+		{"format", SMD_FORMAT_METAVAR, "how the job is printed (default yaml)", set_format,
 			&format},
 		SMD_LOCATION_OPTIONS,
 	};
@@ -50,6 +51,7 @@ int smd_custom_jobs_describe(int argc, char **argv)
 		.options = options,
 		.noptions = sizeof(options) / sizeof(options[0]),
 		.epilog = SMD_JOB_OPERAND,
+		.exits = SMD_EXITS,
 	};
 	struct smd_stored_jobs jobs;
 	struct smd_job_copy job;

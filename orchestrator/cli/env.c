@@ -268,22 +268,25 @@ int smd_custom_jobs_env(int argc, char **argv)
 	static const enum smd_use use = SMD_USE_SHOW;
 	struct selection selection = {.process = -1};
 	const struct smd_option options[] = {
-		{"replica", "NAME", "only this one, such as workerpool1-0 (default all)",
+		SMD_OPTION_GROUP("Which"),
+		{"replica", "NAME", "only this one, such as workerpool1-0 (default: all)",
 			smd_option_set_string, &selection.replica},
-		{"process", "N", "only this process of a replica, from 0 (default all)",
+		{"process", "N", "only this process of a replica, from 0 (default: all)",
 			set_process, &selection.process},
-		{"format", "shell|json", "how to print the variables (default shell)", set_format,
-			&selection.as_json},
-		{"show-secrets", NULL, "print the values of secrets too (default: masked)",
-			smd_option_set_bool, &selection.show_secrets},
+		SMD_OPTION_GROUP("Output"),
+		{"format", "shell|json", "how the variables are printed (default shell)",
+			set_format, &selection.as_json},
+		{"show-secrets", NULL, "print the values of secrets too", smd_option_set_bool,
+			&selection.show_secrets},
 	};
 	const struct smd_command command = {
 		.synopsis = "summand custom-jobs env SPEC|FLAG... [OPTION...]",
 		.summary =
 			"Prints the variables that each process will get, with the addresses that "
-			"Vertex AI\nwould give it.",
+			"Vertex AI would give it.",
 		.options = options,
 		.noptions = sizeof(options) / sizeof(options[0]),
+		.exits = SMD_EXITS,
 	};
 	struct smd_loaded_job loaded;
 	int exit_code;

@@ -259,24 +259,27 @@ int smd_custom_jobs_list(int argc, char **argv)
 {
 	struct listing listing = {.limit = 0};
 	const struct smd_option options[] = {
+		SMD_OPTION_GROUP("Which"),
 		{"filter", "EXPRESSION",
 			"only jobs such as state=RUNNING or createTime>-P1D AND displayName:digits",
 			set_filter, &listing.filter},
-		{"format", SMD_FORMAT_METAVAR, "how to print the jobs (default: a table)",
-			set_format, &listing.format},
 		{"limit", "N", "no more than N jobs", set_limit, &listing.limit},
-		{"page-size", "N", "without effect here", set_limit, &(int){0}},
+		SMD_OPTION_GROUP("Output"),
+		{"format", SMD_FORMAT_METAVAR, "how the jobs are printed (default: a table)",
+			set_format, &listing.format},
 		{"uri", NULL, "print the jobs' resource names alone", set_uri, &listing.format},
 		{"sort-by", "[~]KEY,...",
-			"sorted by keys, ~ from the greatest (default ~createTime)", set_sort_keys,
-			&listing},
+			"sort by keys; with ~, from the greatest (default ~createTime)",
+			set_sort_keys, &listing},
 		SMD_LOCATION_OPTIONS,
+		{"page-size", "N", NULL, set_limit, &(int){0}},
 	};
 	const struct smd_command command = {
 		.synopsis = "summand custom-jobs list [OPTION...]",
 		.summary = "Lists your jobs, the newest first.",
 		.options = options,
 		.noptions = sizeof(options) / sizeof(options[0]),
+		.exits = SMD_EXITS,
 	};
 	int noperands;
 	int ret = smd_options_parse(&command, argc, argv, &noperands, &listing.error);

@@ -375,24 +375,31 @@ static int run_verb(int argc, char **argv, int detaches)
 	struct runtime_choice runtime = {.use = &use};
 	struct smd_format *format = NULL;
 	const struct smd_option options[] = {
-		{"dry-run", NULL, "only print the job that would be run", set_dry_run, &use},
-		{"format", SMD_FORMAT_METAVAR,
-			"print the job in the end, or in place of running it", set_format, &format},
+		SMD_OPTION_GROUP("Run"),
+		{"dry-run", NULL, "start nothing: print the job that would be run", set_dry_run,
+			&use},
 		{"job-dir", "DIR", "where logs and records go (default: a new directory)",
 			smd_option_set_path, &job_dir},
-		{"grace", "SECONDS", "from SIGTERM to SIGKILL (default 30)", smd_option_set_int,
-			&grace_s},
-		{"ready-timeout", "SECONDS", "for a reduction server to be ready (default 30)",
-			smd_option_set_int, &ready_timeout_s},
 		{"container-runtime", "podman|docker|apptainer",
 			"run images in containers (default: commands, as processes)",
 			set_container_runtime, &runtime},
 		{"oversubscribe", NULL, "let replicas share GPUs where there are too few",
 			smd_option_set_bool, &run_options.oversubscribe},
-		{"log-limit", "SIZE|none", "of each log, older lines are dropped (default 256M)",
+		{"grace", "SECONDS", "the time from SIGTERM to SIGKILL (default 30)",
+			smd_option_set_int, &grace_s},
+		SMD_OPTION_GROUP("Servers"),
+		{"ready-timeout", "SECONDS",
+			"how long a reduction server may take to be ready (default 30)",
+			smd_option_set_int, &ready_timeout_s},
+		SMD_OPTION_GROUP("Output"),
+		{"format", SMD_FORMAT_METAVAR,
+			"print the job at the end; with --dry-run, how it is printed", set_format,
+			&format},
+		{"log-limit", "SIZE|none",
+			"the length of each log, beyond which older lines are dropped (default "
+			"256M)",
 			set_log_limit, &run_options.log_limit},
-		{"show-secrets", NULL,
-			"print and record the values of secrets too (default: masked)",
+		{"show-secrets", NULL, "print and record the values of secrets too",
 			smd_option_set_bool, &run_options.show_secrets},
 		{"stream-logs", NULL, "print what replicas say in gcloud's form",
 			smd_option_set_bool, &stream_logs},
@@ -408,8 +415,8 @@ static int run_verb(int argc, char **argv, int detaches)
 		.summary = "Runs the whole cluster on this machine, in the foreground.",
 		.options = options,
 		.noptions = count,
-		.epilog = "Exit codes: 0 the job succeeded, 1 it failed, 2 the spec or the command "
-			  "line is wrong,\n130 or 143 it was interrupted.",
+		.exits = "Exit codes: 0 the job succeeded, 1 it failed, 2 the command line or the "
+			 "spec is wrong, 130 or 143 it was interrupted.",
 	};
 	const struct smd_command background = {
 		.synopsis = "summand custom-jobs create SPEC|FLAG... [OPTION...] [-- ARG...]",
@@ -417,6 +424,8 @@ static int run_verb(int argc, char **argv, int detaches)
 		.options = options,
 		.noptions = count - FOREGROUND_OPTIONS,
 		.epilog = "`summand custom-jobs list` has the job from then on, until `delete`.",
+		.exits = "Exit codes: 0 the job was taken, 1 it could not be, 2 the command line "
+			 "or the spec is wrong.",
 	};
 	const struct smd_command *command = detaches ? &background : &foreground;
 	struct smd_loaded_job loaded;

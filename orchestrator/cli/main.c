@@ -3,40 +3,51 @@
 #include <string.h>
 
 #include "orchestrator/cli/custom_jobs.h"
+#include "orchestrator/cli/help.h"
 #include "orchestrator/cli/torch_run.h"
 #include "orchestrator/cli/verbs.h"
+#include "orchestrator/frontend/job_flags.h"
 
 #define AZURE_JOB "`summand custom-jobs local-run FILE` takes a command job of Azure ML"
 
+static int run_help(int argc, char **argv);
+
+static const struct smd_verb list[] = {
+	SMD_VERB_GROUP("Jobs"),
+	{"custom-jobs", "checks, runs and follows jobs that are described as worker pools",
+		smd_custom_jobs_run},
+	{"torch-run", "runs a PyTorch script in several processes of this machine", smd_torch_run},
+	SMD_VERB_GROUP("Help"),
+	{"help", "prints the page of a command, or of the topic " SMD_JOB_FLAGS_TOPIC, run_help},
+};
+static const struct smd_absent_verb absent[] = {
+	{"hp-tuning-jobs", "`summand custom-jobs local-run SPEC` takes a HyperparameterTuningJob "
+			   "too, and runs its first trial"},
+	{"job", AZURE_JOB},
+	{"ml", AZURE_JOB},
+	{NULL, NULL},
+};
+static const struct smd_verbs verbs = {
+	.prefix = "summand",
+	.summary = "Distributed training jobs as worker pools, and all-reduce through reduction "
+		   "servers.",
+	.list = list,
+	.count = sizeof(list) / sizeof(list[0]),
+	.absent = absent,
+	.epilog = "`summand ai ...` is the same as `summand ...`; `summand --version` prints the "
+		  "version.\n\n"
+		  "Exit codes: 0 done, the job succeeded; 1 the job failed, or it could not be "
+		  "done; 2 the command line or the spec is wrong, and nothing was started; 130 and "
+		  "143 interrupted.",
+};
+
+static int run_help(int argc, char **argv)
+{
+	return smd_help_run(&verbs, argc, argv);
+}
+
 int main(int argc, char **argv)
 {
-	static const struct smd_verb list[] = {
-		{"custom-jobs", "training jobs described as worker pools", smd_custom_jobs_run},
-		{"torch-run", "a PyTorch script in several processes", smd_torch_run},
-	};
-	static const struct smd_absent_verb absent[] = {
-		{"hp-tuning-jobs", "`summand custom-jobs local-run SPEC` takes a "
-				   "HyperparameterTuningJob too, and runs its first trial"},
-		{"job", AZURE_JOB},
-		{"ml", AZURE_JOB},
-		{"create", "did you mean `summand custom-jobs create`?"},
-		{"local-run", "did you mean `summand custom-jobs local-run`?"},
-		{"validate", "did you mean `summand custom-jobs validate`?"},
-		{"plan", "did you mean `summand custom-jobs plan`?"},
-		{"env", "did you mean `summand custom-jobs env`?"},
-		{NULL, NULL},
-	};
-	static const struct smd_verbs verbs = {
-		.prefix = "summand",
-		.summary = "Distributed training jobs as worker pools, and all-reduce through "
-			   "reduction servers.",
-		.list = list,
-		.count = sizeof(list) / sizeof(list[0]),
-		.absent = absent,
-		.epilog =
-			"`summand ai ...` is the same as `summand ...`; `summand --version` prints "
-			"the version.",
-	};
 	int exit_code;
 
 	if (argc > 1 && strcmp(argv[1], "--version") == 0) {

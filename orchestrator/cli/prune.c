@@ -192,6 +192,7 @@ int smd_custom_jobs_prune(int argc, char **argv)
 		.bytes = SMD_PRUNE_NO_BYTES,
 		.count = SMD_PRUNE_NO_COUNT};
 	const struct smd_option options[] = {
+		SMD_OPTION_GROUP("Which"),
 		{"older-than", "TIME", "those that ended longer ago, such as 30d or 12h", set_age,
 			&limits.age_s},
 		{"keep-size", "SIZE", "those that ended first, until the others take less",
@@ -199,7 +200,8 @@ int smd_custom_jobs_prune(int argc, char **argv)
 		{"keep", "N", "all but the N that ended last", set_count, &limits.count},
 		{"outputs", NULL, "also those whose replicas have left files in the directory",
 			smd_option_set_bool, &limits.with_outputs},
-		{"dry-run", NULL, "only list what would be removed", smd_option_set_bool,
+		SMD_OPTION_GROUP("Run"),
+		{"dry-run", NULL, "remove nothing: list what would be removed", smd_option_set_bool,
 			&limits.dry_run},
 		SMD_LOCATION_OPTIONS,
 	};
@@ -209,10 +211,11 @@ int smd_custom_jobs_prune(int argc, char **argv)
 		.options = options,
 		.noptions = sizeof(options) / sizeof(options[0]),
 		.epilog = "Without --older-than, --keep-size and --keep: what every new job does "
-			  "by itself,\njobs that ended more than " AGE_DEFAULT " ago (" AGE_VARIABLE
-			  "), and those that ended first\nif all take more "
+			  "by itself, jobs that ended more than " AGE_DEFAULT " ago (" AGE_VARIABLE
+			  "), and those that ended first if all take more "
 			  "than " SIZE_DEFAULT " (" SIZE_VARIABLE "); none in one of these keeps "
-			  "all.\nDirectories that were named with --job-dir stay.",
+			  "all. Directories that were named with --job-dir stay.",
+		.exits = SMD_EXITS,
 	};
 	struct smd_error error = {""};
 	int noperands;

@@ -10,10 +10,10 @@
 
 /* What gcloud needs to find a job, and scripts give therefore. */
 #define SMD_LOCATION_OPTIONS                                                                       \
-	{"region", "REGION", "without effect here", smd_option_set_string, &(const char *){NULL}}, \
+	SMD_OPTION_GROUP("Accepted, without effect here"),                                         \
+		{"region", "REGION", NULL, smd_option_set_string, &(const char *){NULL}},          \
 	{                                                                                          \
-		"project", "PROJECT", "without effect here", smd_option_set_string,                \
-			&(const char *)                                                            \
+		"project", "PROJECT", NULL, smd_option_set_string, &(const char *)                 \
 		{                                                                                  \
 			NULL                                                                       \
 		}                                                                                  \
@@ -21,8 +21,7 @@
 
 #define SMD_JOB_OPERAND                                                                            \
 	"JOB is a job's id, its resource name, its display name, or what one of these begins "     \
-	"with, "                                                                                   \
-	"where that\nfits one job alone. `summand custom-jobs list` has them."
+	"with, where that fits one job alone. `summand custom-jobs list` has them."
 
 struct smd_stored_jobs {
 	char *state_dir;

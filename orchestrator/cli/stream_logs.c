@@ -198,13 +198,15 @@ int smd_custom_jobs_stream_logs(int argc, char **argv)
 {
 	struct follower follower = {.task = NULL};
 	const struct smd_option options[] = {
+		SMD_OPTION_GROUP("Output"),
 		{"task-name", "NAME", "only lines of this task, such as workerpool0-0 or service",
 			smd_option_set_string, &follower.task},
-		{"polling-interval", "SECONDS", "how often to look (default: as it comes)",
-			set_interval, &follower.polling_s},
-		{"allow-multiline-logs", NULL, "without effect here: each line is one of the log's",
-			smd_option_set_bool, &(int){0}},
+		{"polling-interval", "SECONDS",
+			"how often lines are looked for (default: as they come)", set_interval,
+			&follower.polling_s},
 		SMD_LOCATION_OPTIONS,
+		/* Each line is one of the log's. */
+		{"allow-multiline-logs", NULL, NULL, smd_option_set_bool, &(int){0}},
 	};
 	const struct smd_command command = {
 		.synopsis = "summand custom-jobs stream-logs JOB [OPTION...]",
@@ -212,6 +214,7 @@ int smd_custom_jobs_stream_logs(int argc, char **argv)
 		.options = options,
 		.noptions = sizeof(options) / sizeof(options[0]),
 		.epilog = SMD_JOB_OPERAND,
+		.exits = SMD_EXITS,
 	};
 	struct smd_stored_jobs jobs;
 	struct smd_job_copy job;

@@ -20,7 +20,7 @@
 #define READY_TIMEOUT_S 30
 #define LOG_LINES       100
 #define LOG_HEADING     "  The last lines of "
-#define OWN_OPTIONS     4
+#define OWN_OPTIONS     6
 #define THREADS         "OMP_NUM_THREADS"
 
 struct torch_run {
@@ -214,10 +214,12 @@ int smd_torch_run(int argc, char **argv)
 	struct smd_option options[SMD_TORCH_OPTIONS_MAX + OWN_OPTIONS];
 	size_t count = smd_torch_options(&run.script, options);
 	const struct smd_option own[OWN_OPTIONS] = {
-		{"dry-run", NULL, "only print the job that would be run", smd_option_set_bool,
-			&run.dry_run},
+		SMD_OPTION_GROUP("Run"),
+		{"dry-run", NULL, "start nothing: print the job that would be run",
+			smd_option_set_bool, &run.dry_run},
 		{"job-dir", "DIR", "where logs and records go (default: a new directory)",
 			smd_option_set_path, &run.job_dir},
+		SMD_OPTION_GROUP("Output"),
 		{"quiet", NULL, "print the processes' progress instead of what they say",
 			smd_option_set_bool, &run.quiet},
 		{"color", "auto|always|never",
@@ -230,6 +232,8 @@ int smd_torch_run(int argc, char **argv)
 		.options = options,
 		.noptions = count + OWN_OPTIONS,
 		.ends_with_operand = 1,
+		.exits = "Exit codes: 0 all processes succeeded, 1 one failed, 2 the command line "
+			 "is wrong, 130 or 143 interrupted.",
 	};
 	struct smd_error error = {""};
 	int exit_code = SMD_EXIT_USAGE;

@@ -93,7 +93,8 @@ int smd_custom_jobs_wait(int argc, char **argv)
 {
 	int timeout_s = 0;
 	const struct smd_option options[] = {
-		{"timeout", "SECONDS", "no longer than that (default: until the job ends)",
+		SMD_OPTION_GROUP("Time"),
+		{"timeout", "SECONDS", "wait no longer than that (default: until the job ends)",
 			smd_option_set_int, &timeout_s},
 		SMD_LOCATION_OPTIONS,
 	};
@@ -102,8 +103,9 @@ int smd_custom_jobs_wait(int argc, char **argv)
 		.summary = "Waits until a job has ended and nothing of it is left.",
 		.options = options,
 		.noptions = sizeof(options) / sizeof(options[0]),
-		.epilog = SMD_JOB_OPERAND "\n\nExit codes: 0 the job succeeded, 1 it failed or was "
-					  "cancelled, 124 it has not ended yet.",
+		.epilog = SMD_JOB_OPERAND,
+		.exits = "Exit codes: 0 the job succeeded, 1 it failed or was cancelled, 2 the "
+			 "command line is wrong, 124 it has not ended yet.",
 	};
 	struct smd_stored_jobs jobs;
 	struct smd_job_copy job;

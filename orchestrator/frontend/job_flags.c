@@ -10,7 +10,7 @@
 
 #define CONFIG               "config"
 #define DISPLAY_NAME_DEFAULT "custom-job"
-#define OPTIONS_MAX          96
+#define OPTIONS_MAX          128
 #define LABEL_SIZE           65
 #define RULE_MAX             128
 
@@ -31,13 +31,15 @@ struct smd_job_flags {
 	size_t sequence; /* how many flags were given */
 	struct smd_option *merged;
 	struct smd_command command;
+	char *elsewhere;                /* the command's */
 	struct smd_job_flag settings[]; /* smd_nsettings of them */
 };
 
 /* Those that change no job. */
 static const struct smd_job_flag own_rows[] = {
+	SMD_FLAG_GROUP("Files"),
+	SMD_FLAG(CONFIG, "FILE", "a spec, as SPEC; the other flags change it", NULL),
 	SMD_FLAG("flags-file", "FILE", "more flags, in YAML or JSON", NULL), /* flags_file.h */
-	SMD_FLAG(CONFIG, "FILE", "a spec, as SPEC; other flags change it", NULL),
 };
 static const struct smd_flag_family own_flags = SMD_FLAG_FAMILY(own_rows);
 
@@ -105,7 +107,7 @@ static int add_row(struct smd_job_flags *flags, const struct smd_job_flag *row)
 	if (n == OPTIONS_MAX) {
 		return -E2BIG;
 	}
-	if (asprintf(&flags->given[n].name, "--%s", row->name) < 0) {
+	if (row->name && asprintf(&flags->given[n].name, "--%s", row->name) < 0) {
 		flags->given[n].name = NULL;
 		return -ENOMEM;
 	}
@@ -129,7 +131,9 @@ static int add_family(struct smd_job_flags *flags, const struct smd_flag_family 
 
 static int add_settings(struct smd_job_flags *flags)
 {
-	int ret = 0;
+	static const struct smd_job_flag group = SMD_FLAG_GROUP(
+		"Settings; in a CustomJob each is a label, " SMD_SETTING_PREFIX "NAME");
+	int ret = add_row(flags, &group);
 
 	for (size_t i = 0; !ret && i < smd_nsettings; i++) {
 		const struct smd_setting *setting = &smd_settings[i];
@@ -174,8 +178,29 @@ void smd_job_flags_free(struct smd_job_flags *flags)
 	}
 	if (flags) {
 		free(flags->merged);
+		free(flags->elsewhere);
 		free(flags);
 	}
+}
+
+/* What SPEC may be, of the table of front ends, and where the flags are. */
+static int write_elsewhere(struct smd_job_flags *flags)
+{
+	char *names = smd_frontend_names(flags->table);
+	int length = -1;
+
+	free(flags->elsewhere);
+	flags->elsewhere = NULL;
+	if (names) {
+		length = asprintf(&flags->elsewhere,
+			"SPEC is a file, JSON or YAML, or - for standard input, with %s. Job flags "
+			"such as --worker-pool-spec describe a job without it, or change it: "
+			"`summand help " SMD_JOB_FLAGS_TOPIC "` lists them.",
+			names);
+	}
+	flags->elsewhere = length < 0 ? NULL : flags->elsewhere;
+	free(names);
+	return flags->elsewhere ? 0 : -ENOMEM;
 }
 
 const struct smd_command *smd_job_flags_command(
@@ -185,7 +210,7 @@ const struct smd_command *smd_job_flags_command(
 
 	free(flags->merged);
 	flags->merged = calloc(count, sizeof(*flags->merged));
-	if (!flags->merged) {
+	if (!flags->merged || write_elsewhere(flags)) {
 		return NULL;
 	}
 	if (command->noptions > 0) {
@@ -196,7 +221,32 @@ const struct smd_command *smd_job_flags_command(
 	flags->command = *command;
 	flags->command.options = flags->merged;
 	flags->command.noptions = count;
+	flags->command.nelsewhere = flags->noptions;
+	flags->command.elsewhere = flags->elsewhere;
 	return &flags->command;
+}
+
+int smd_job_flags_print_help(void)
+{
+	struct smd_command command = {
+		.synopsis = "summand custom-jobs COMMAND [SPEC] FLAG... [-- ARG...]",
+		.summary = "Job flags describe a job without SPEC, or change what SPEC says. Every "
+			   "command that takes SPEC takes them.",
+		.epilog = "Lists and dictionaries have commas between their items; "
+			  "--args=^;^a,b;c has other marks. Words after -- are arguments of every "
+			  "pool's program.",
+		.is_topic = 1,
+	};
+	struct smd_job_flags *flags;
+	int ret = smd_job_flags_create(smd_frontends, &flags);
+
+	if (!ret) {
+		command.options = flags->options;
+		command.noptions = flags->noptions;
+		smd_command_print_help(&command);
+		smd_job_flags_free(flags);
+	}
+	return ret;
 }
 
 struct smd_flag_value smd_job_flags_last(const struct smd_job_flags *flags, const char *name)
@@ -204,7 +254,7 @@ struct smd_flag_value smd_job_flags_last(const struct smd_job_flags *flags, cons
 	for (size_t i = 0; i < flags->noptions; i++) {
 		const struct given *given = &flags->given[i];
 
-		if (strcmp(given->flag->name, name) == 0 && given->count > 0) {
+		if (given->count > 0 && strcmp(given->flag->name, name) == 0) {
 			return given->values[given->count - 1];
 		}
 	}

@@ -14,10 +14,13 @@
 
 struct smd_job_flags;
 
+/* The topic of `summand help` that lists them. */
+#define SMD_JOB_FLAGS_TOPIC "job-flags"
+
 struct smd_job_flag {
-	const char *name;
+	const char *name;    /* NULL: a group begins, of which help is the name */
 	const char *metavar; /* NULL: a switch */
-	const char *help;
+	const char *help;    /* one sentence; NULL: its group's name says all */
 	/* Changes the document by the values, at least one; NULL: by itself it changes nothing. */
 	void (*apply)(struct smd_job_edit *edit, const struct smd_job_flag *flag,
 		const struct smd_flag_value *values, size_t count);
@@ -31,6 +34,9 @@ struct smd_job_flag {
 		.name = (name_), .metavar = (metavar_), .help = (help_), .apply = (apply_),        \
 		__VA_ARGS__                                                                        \
 	}
+
+/* A row of its own, before those of the group. */
+#define SMD_FLAG_GROUP(name_) SMD_FLAG(NULL, NULL, (name_), NULL)
 
 struct smd_flag_family {
 	const struct smd_job_flag *rows;
@@ -48,9 +54,13 @@ struct smd_flag_family {
 int smd_job_flags_create(const struct smd_frontend *table, struct smd_job_flags **out);
 void smd_job_flags_free(struct smd_job_flags *flags);
 
-/* The command with its own options and, after them, these flags. */
+/* The command with its own options and, after them, these flags, which its --help does not list but
+ * names their page. NULL: out of memory. */
 const struct smd_command *smd_job_flags_command(
 	struct smd_job_flags *flags, const struct smd_command *command);
+
+/* Prints the page of all flags. 0 or -ENOMEM. */
+int smd_job_flags_print_help(void);
 
 /* The last value of a flag; its text is NULL when it was not given. */
 struct smd_flag_value smd_job_flags_last(const struct smd_job_flags *flags, const char *name);

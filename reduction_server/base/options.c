@@ -7,13 +7,19 @@
 #include <string.h>
 #include <strings.h>
 
+#include "reduction_server/base/help_page.h"
 #include "reduction_server/base/parse.h"
 
 #define WORD_MAX      64
-#define OPTIONS_MAX   128 /* that are suggested */
-#define LEFT_WIDTH    28
+#define OPTIONS_MAX   192 /* that are suggested */
 #define BEGINNING_MIN 3
 #define NO            "no-"
+
+/* Who is given commands of which help is asked. */
+static struct {
+	void (*take)(void *context, const struct smd_command *command);
+	void *context;
+} diverted;
 
 int smd_option_set_string(void *target, const char *value, struct smd_error *error)
 {
@@ -161,7 +167,7 @@ static const struct smd_option *find_option(
 	const struct smd_command *command, const char *name, size_t length)
 {
 	for (size_t i = 0; i < command->noptions; i++) {
-		if (is_name_of(&command->options[i], name, length)) {
+		if (command->options[i].name && is_name_of(&command->options[i], name, length)) {
 			return &command->options[i];
 		}
 	}
@@ -176,8 +182,10 @@ static int unknown_option(
 	const char *near;
 	size_t n = 0;
 
-	for (; n < command->noptions && n < OPTIONS_MAX; n++) {
-		names[n] = command->options[n].name;
+	for (size_t i = 0; i < command->noptions && n < OPTIONS_MAX; i++) {
+		if (command->options[i].name) {
+			names[n++] = command->options[i].name;
+		}
 	}
 	snprintf(word, sizeof(word), "%.*s", (int)length, name);
 	near = smd_suggest(word, names, n);
@@ -268,32 +276,18 @@ int smd_options_parse(const struct smd_command *command, int argc, char **argv, 
 	return 0;
 }
 
-/* What is too wide for the left column has a line of its own. */
-static void print_row(const char *left, const char *help)
+void smd_command_divert_help(
+	void (*take)(void *context, const struct smd_command *command), void *context)
 {
-	if (strlen(left) > LEFT_WIDTH) {
-		printf("  %s\n", left);
-		left = "";
-	}
-	printf("  %-*s %s\n", LEFT_WIDTH, left, help);
+	diverted.take = take;
+	diverted.context = context;
 }
 
 void smd_command_print_help(const struct smd_command *command)
 {
-	printf("Usage: %s\n\n%s\n", command->synopsis, command->summary);
-	if (command->noptions) {
-		printf("\nOptions:\n");
-	}
-	for (size_t i = 0; i < command->noptions; i++) {
-		const struct smd_option *option = &command->options[i];
-		char left[2 * WORD_MAX];
-
-		snprintf(left, sizeof(left), "--%s%s%s", option->name, option->metavar ? "=" : "",
-			option->metavar ? option->metavar : "");
-		print_row(left, option->help);
-	}
-	print_row("--help", "print this page");
-	if (command->epilog) {
-		printf("\n%s\n", command->epilog);
+	if (diverted.take) {
+		diverted.take(diverted.context, command);
+	} else {
+		smd_help_page(stdout, smd_help_width(stdout), command);
 	}
 }

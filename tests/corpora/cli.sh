@@ -38,6 +38,24 @@ says 2 "did you mean \`summand custom-jobs validate\`?" custom-jobs valdate
 says 2 "unknown command; \`summand --help\` lists them" frobnicate
 says 0 "custom-jobs" -h
 says 0 "validate" custom-jobs help
+# Pages are had by `help` too, also with less words; flags of jobs have one of their own.
+says 0 "Usage: summand custom-jobs describe JOB" help custom-jobs describe
+says 0 "Usage: summand custom-jobs describe JOB" help describe
+says 0 "Usage: summand custom-jobs describe JOB" custom-jobs help describe
+says 0 "Usage: summand custom-jobs COMMAND" ai help custom-jobs
+says 0 "Follow jobs:" custom-jobs --help
+says 0 "--worker-pool-spec=KEY=VALUE,..." help job-flags
+says 0 "\`summand help job-flags\` lists them" custom-jobs create --help
+says 0 "Exit codes: 0 the job succeeded" custom-jobs local-run --help
+says 2 "did you mean \`summand help job-flags\`?" help jobflags
+says 2 "did you mean \`summand custom-jobs describe\`?" help descibe
+says 2 "did you mean \`summand custom-jobs stream-logs\`?" stream-log
+says 2 "--dry-run: unknown option; \`summand --help\` lists them" --dry-run
+for verb in validate plan env local-run create; do
+	case $("$summand" custom-jobs $verb --help) in
+	*--worker-pool-spec=*) fail "$verb --help must leave the flags of jobs to their own page" ;;
+	esac
+done
 says 0 "Usage: summand custom-jobs plan" custom-jobs plan -h
 # A runtime is looked for before anything is started.
 says 2 'summand: --container-runtime: must be podman, docker or apptainer, got "dockr"; did you mean docker?' \

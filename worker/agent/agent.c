@@ -248,18 +248,22 @@ int main(int argc, char **argv)
 {
 	struct agent agent = {.grace_s = GRACE_DEFAULT_S};
 	const struct smd_option options[] = {
-		{"exit-record", "FILE", "write how the command ended to FILE, as JSON",
+		SMD_OPTION_GROUP("The end of the command"),
+		{"exit-record", "FILE", "write to FILE how the command ended, as JSON",
 			smd_option_set_string, &agent.exit_record},
-		{"cleanup", "COMMAND", "shell command to run when nothing else is left",
+		{"cleanup", "COMMAND", "run this shell command when nothing else is left",
 			smd_option_set_string, &agent.cleanup},
-		{"grace", "SECONDS", "from SIGTERM to SIGKILL (default 30)", smd_option_set_int,
-			&agent.grace_s},
+		{"grace", "SECONDS", "the time from SIGTERM to SIGKILL (default 30)",
+			smd_option_set_int, &agent.grace_s},
 	};
 	const struct smd_command command = {
 		.synopsis = "summand-agent [OPTION...] -- COMMAND [ARG...]",
 		.summary = "Runs one command as a replica, and leaves nothing of it behind.",
 		.options = options,
 		.noptions = sizeof(options) / sizeof(options[0]),
+		.exits = "Exit codes: the command's; 2 the agent's command line is wrong, 126 the "
+			 "command could not be executed, 127 it was not found, 128 + N signal N "
+			 "ended it.",
 	};
 	struct smd_error error = {{0}};
 	int start = find_command(argc, argv);

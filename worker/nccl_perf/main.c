@@ -70,6 +70,7 @@ static int parse(int argc, char **argv, struct nccl_perf_settings *settings,
 	struct perf_size_range *range, struct smd_error *error)
 {
 	const struct smd_option table[] = {
+		SMD_OPTION_GROUP("Ranks"),
 		{"nranks", "N", "how many ranks there are, one process each", smd_option_set_int,
 			&settings->nranks},
 		{"rank", "R", "which of them this process is, from 0", smd_option_set_int,
@@ -78,19 +79,22 @@ static int parse(int argc, char **argv, struct nccl_perf_settings *settings,
 			smd_option_set_string, &settings->id_file},
 		{"device", "D", "the GPU to use (default the rank's number)", smd_option_set_int,
 			&settings->device},
-		{"min", "SIZE", "smallest size (default 4K)", smd_option_set_size, &range->min},
-		{"max", "SIZE", "largest size (default 64M)", smd_option_set_size, &range->max},
+		SMD_OPTION_GROUP("Sizes"),
+		{"min", "SIZE", "the smallest size (default 4K)", smd_option_set_size, &range->min},
+		{"max", "SIZE", "the largest size (default 64M)", smd_option_set_size, &range->max},
 		{"factor", "F", "each size is F times the one before (default 4)",
 			smd_option_set_int, &range->factor},
+		SMD_OPTION_GROUP("Operations"),
 		{"dtype", "TYPE,...", "element types, or all (default float32)", set_dtypes,
 			&settings->dtypes},
 		{"op", "OP,...", "reductions, or all (default sum)", set_ops, &settings->ops},
 		{"iters", "N", "measured iterations of each size (default 20)", smd_option_set_int,
 			&settings->iters},
-		{"warmup", "N", "iterations before (default 5)", smd_option_set_int,
+		{"warmup", "N", "iterations before these (default 5)", smd_option_set_int,
 			&settings->warmup},
 		{"timeout", "SECONDS", "give up when nothing happens for so long (default 120)",
 			smd_option_set_int, &settings->timeout_s},
+		SMD_OPTION_GROUP("Output"),
 		{"json", NULL, "print one JSON object instead of a table", smd_option_set_bool,
 			&settings->json},
 	};
@@ -100,8 +104,8 @@ static int parse(int argc, char **argv, struct nccl_perf_settings *settings,
 			   "every result.",
 		.options = table,
 		.noptions = sizeof(table) / sizeof(table[0]),
-		.epilog = "Exit code: 0, 1 when a result was wrong or NCCL failed, 2 for a usage "
-			  "error, 77 when\nthere is no GPU.",
+		.exits = "Exit codes: 0 every result was right, 1 one was wrong or NCCL failed, 2 "
+			 "the command line is wrong, 77 there is no GPU.",
 	};
 	int noperands;
 	int ret = smd_options_parse(&command, argc, argv, &noperands, error);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "reduction_server/base/dtype.h"
+#include "reduction_server/base/help_page.h"
 #include "reduction_server/base/options.h"
 #include "reduction_server/base/parse.h"
 #include "reduction_server/kernels/kernels.h"
@@ -79,31 +80,36 @@ static int parse(int argc, char **argv, struct perf_settings *settings,
 	struct perf_size_range *range, struct smd_error *error)
 {
 	const struct smd_option table[] = {
+		SMD_OPTION_GROUP("Ranks and servers"),
 		{"local", "N", "start N ranks here, and servers for them", smd_option_set_int,
 			&settings->local},
-		{"local-servers", "R", "with --local: how many servers (default as many as ranks)",
+		{"local-servers", "R", "with --local: how many servers (default: as many as ranks)",
 			smd_option_set_int, &settings->local_servers},
 		{"group", "NAME", "ranks with the same group name make a communicator",
 			smd_option_set_string, &settings->group},
 		{"nranks", "N", "how many ranks there are", smd_option_set_int, &settings->nranks},
 		{"rank", "R", "which of them this process is", smd_option_set_int, &settings->rank},
-		{"servers", "H:P,...", "the reduction servers (default from the environment)",
+		{"servers", "H:P,...", "the reduction servers (default: from the environment)",
 			smd_option_set_string, &settings->servers},
+		SMD_OPTION_GROUP("Sizes"),
 		{"sizes", "LIST", "sizes in bytes: 4K,1M,64M", set_sizes, settings},
-		{"min", "SIZE", "smallest size (default 4K)", smd_option_set_size, &range->min},
-		{"max", "SIZE", "largest size (default 16M)", smd_option_set_size, &range->max},
+		{"min", "SIZE", "the smallest size (default 4K)", smd_option_set_size, &range->min},
+		{"max", "SIZE", "the largest size (default 16M)", smd_option_set_size, &range->max},
 		{"factor", "F", "each size is F times the one before (default 4)",
 			smd_option_set_int, &range->factor},
-		{"dtype", "TYPE", "element type (default float32)", set_dtype, &settings->dtype},
-		{"op", "OP", "sum (default), prod, max, min, avg", set_op, &settings->op},
+		SMD_OPTION_GROUP("Operations"),
+		{"dtype", "TYPE", "the element type (default float32)", set_dtype,
+			&settings->dtype},
+		{"op", "OP", "sum (default), prod, max, min or avg", set_op, &settings->op},
 		{"iters", "N", "measured iterations of each size (default 20)", smd_option_set_int,
 			&settings->iters},
-		{"warmup", "N", "iterations before (default 5)", smd_option_set_int,
+		{"warmup", "N", "iterations before these (default 5)", smd_option_set_int,
 			&settings->warmup},
 		{"inflight", "N", "operations at the same time (default 1)", smd_option_set_int,
 			&settings->inflight},
 		{"comms", "N", "communicators that these are dealt to (default 1)",
 			smd_option_set_int, &settings->comms},
+		SMD_OPTION_GROUP("Output"),
 		{"json", NULL, "print one JSON object instead of a table", smd_option_set_bool,
 			&settings->json},
 	};
@@ -115,10 +121,10 @@ static int parse(int argc, char **argv, struct perf_settings *settings,
 		.noptions = sizeof(table) / sizeof(table[0]),
 		.epilog = "Examples:\n"
 			  "  summand-perf allreduce --local=4 --local-servers=2 --sizes=4K,1M,64M\n"
-			  "  summand-perf allreduce --group=bench --nranks=2 --rank=0 "
-			  "--servers=10.0.0.5:2222\n\n"
-			  "Exit code: 0, 1 when a result was wrong or a rank failed, 2 for a usage "
-			  "error.",
+			  "  summand-perf allreduce --group=g --nranks=2 --rank=0 "
+			  "--servers=10.0.0.5:2222",
+		.exits = "Exit codes: 0 every result was right, 1 one was wrong or a rank failed, "
+			 "2 the command line is wrong.",
 	};
 	int noperands;
 	int ret = smd_options_parse(&command, argc, argv, &noperands, error);
@@ -228,16 +234,18 @@ static int parse_kernels(
 	int argc, char **argv, struct perf_kernel_settings *settings, struct smd_error *error)
 {
 	const struct smd_option table[] = {
+		SMD_OPTION_GROUP("What is measured"),
 		{"inputs", "N", "how many inputs are reduced (default 8)", smd_option_set_int,
 			&settings->inputs},
-		{"bytes", "SIZE", "of each input (default 256K)", smd_option_set_size,
+		{"bytes", "SIZE", "the length of each input (default 256K)", smd_option_set_size,
 			&settings->bytes},
 		{"dtype", "TYPE", "only this element type", set_dtype, &settings->dtype},
 		{"op", "OP", "only this reduction", set_op, &settings->op},
-		{"variant", "NAME", "only this instruction set: scalar, avx2, avx512, neon",
+		{"variant", "NAME", "only this instruction set: scalar, avx2, avx512 or neon",
 			set_variant, &settings->variant},
-		{"milliseconds", "N", "time for each kernel (default 50)", smd_option_set_int,
+		{"milliseconds", "N", "the time for each kernel (default 50)", smd_option_set_int,
 			&settings->milliseconds},
+		SMD_OPTION_GROUP("Output"),
 		{"json", NULL, "print one JSON object instead of a table", smd_option_set_bool,
 			&settings->json},
 	};
@@ -246,6 +254,9 @@ static int parse_kernels(
 		.summary = "Measures the reduction kernels beside a memcpy of the same input.",
 		.options = table,
 		.noptions = sizeof(table) / sizeof(table[0]),
+		.exits = "Exit codes: 0 done, 1 a kernel could not be measured, 2 the command line "
+			 "is "
+			 "wrong.",
 	};
 	int noperands;
 	int ret = smd_options_parse(&command, argc, argv, &noperands, error);
@@ -289,32 +300,57 @@ static int kernels(int argc, char **argv)
 	return ret == -EINVAL ? EXIT_USAGE : ret ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
+static void print_usage(FILE *out)
+{
+	int width = smd_help_width(out);
+
+	fputs("Usage: summand-perf COMMAND [OPTION...]\n\nCommands:\n", out);
+	smd_help_row(out, width, 14, "allreduce",
+		"measures all-reduce through reduction servers, and verifies every result");
+	smd_help_row(out, width, 14, "kernels",
+		"measures the reduction kernels beside a memcpy of the same input");
+	fputc('\n', out);
+	smd_help_text(out, width,
+		"`summand-perf COMMAND --help` lists the options, `summand-perf --version` prints "
+		"the version.");
+}
+
+static int refuse(const char *word)
+{
+	static const char *const names[] = {"allreduce", "kernels"};
+	const char *near = smd_suggest(word, names, sizeof(names) / sizeof(names[0]));
+
+	if (near) {
+		fprintf(stderr,
+			"summand-perf: %s: unknown command; did you mean `summand-perf %s`?\n",
+			word, near);
+	} else {
+		fprintf(stderr,
+			"summand-perf: %s: unknown command; `summand-perf --help` lists them\n",
+			word);
+	}
+	return EXIT_USAGE;
+}
+
 int main(int argc, char **argv)
 {
-	static const char usage[] =
-		"Usage: summand-perf allreduce|kernels [OPTION...]\n\n"
-		"  allreduce  measures all-reduce through reduction servers, and checks every "
-		"result\n"
-		"  kernels    measures the reduction kernels beside a memcpy of the same input\n\n"
-		"summand-perf COMMAND --help lists the options.\n";
-
-	if (argc > 1 && strcmp(argv[1], "allreduce") == 0) {
+	if (argc < 2) {
+		print_usage(stderr);
+		return EXIT_USAGE;
+	}
+	if (strcmp(argv[1], "allreduce") == 0) {
 		return allreduce(argc - 1, argv + 1);
 	}
-	if (argc > 1 && strcmp(argv[1], "kernels") == 0) {
+	if (strcmp(argv[1], "kernels") == 0) {
 		return kernels(argc - 1, argv + 1);
 	}
-	if (argc > 1 && strcmp(argv[1], "--version") == 0) {
+	if (strcmp(argv[1], "--version") == 0) {
 		printf("summand-perf %s\n", SUMMAND_VERSION);
 		return EXIT_SUCCESS;
 	}
-	if (argc > 1 && strcmp(argv[1], "--help") == 0) {
-		fputs(usage, stdout);
+	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+		print_usage(stdout);
 		return EXIT_SUCCESS;
 	}
-	if (argc > 1) {
-		fprintf(stderr, "summand-perf: unknown command \"%s\"\n", argv[1]);
-	}
-	fputs(usage, stderr);
-	return EXIT_USAGE;
+	return refuse(argv[1]);
 }

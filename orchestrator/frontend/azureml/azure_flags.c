@@ -185,10 +185,10 @@ static void apply_tensorflow(struct smd_job_edit *edit, const struct smd_job_fla
 /* Azure ML's first version. */
 static const struct smd_job_flag rows[] = {
 	SMD_FLAG("pytorch-configuration", "process_count=N,node_count=N",
-		"pool 0 on N nodes; a total count", apply_pytorch),
+		"run pool 0 on N nodes; process_count is that of all nodes", apply_pytorch),
 	SMD_FLAG("mpi-configuration", "process_count_per_node=N,node_count=N",
-		"the same; a count per node", apply_mpi),
+		"run pool 0 on N nodes, under MPI", apply_mpi),
 	SMD_FLAG("tensorflow-configuration", "worker_count=N,parameter_server_count=N",
-		"the same, with parameter servers", apply_tensorflow),
+		"run pool 0 on N workers, and on parameter servers", apply_tensorflow),
 };
 const struct smd_flag_family smd_azure_flags = SMD_FLAG_FAMILY(rows);

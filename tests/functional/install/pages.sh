@@ -13,8 +13,9 @@ fail() {
 }
 
 # Options with their values as --help lists them: --listen=ADDR:PORT.
+# Those of which a group's name says all stand in one line: --region=REGION --project=PROJECT.
 options_of_help() {
-	"$build/bin/$1" "${@:2}" --help | sed -nE 's/^  (--[^ ]*)( .*)?$/\1/p' | sort
+	"$build/bin/$1" "${@:2}" | awk '/^  --/ { print $1; for (i = 2; i <= NF && $i ~ /^--/ && $2 ~ /^--/; i++) print $i }' | sort
 }
 
 # A page's text without its fonts and with plain hyphens.
@@ -35,39 +36,54 @@ same() {
 }
 
 page=$source/reduction_server/summand-reduction-server.1
-same summand-reduction-server "$(options_of_help summand-reduction-server)" "$(options_of_page "$page")"
+same summand-reduction-server "$(options_of_help summand-reduction-server --help)" "$(options_of_page "$page")"
 page=$source/worker/perf/summand-perf.1
 for command in allreduce kernels; do
-	same "summand-perf $command" "$(options_of_help summand-perf $command)" "$(options_of_page "$page" $command)"
+	same "summand-perf $command" "$(options_of_help summand-perf $command --help)" "$(options_of_page "$page" $command)"
 done
 page=$source/worker/nccl_perf/summand-nccl-perf.1
 if [ -x "$build/bin/summand-nccl-perf" ]; then # built where there is NCCL
-	same summand-nccl-perf "$(options_of_help summand-nccl-perf)" "$(options_of_page "$page")"
+	same summand-nccl-perf "$(options_of_help summand-nccl-perf --help)" "$(options_of_page "$page")"
 fi
 page=$source/worker/agent/summand-agent.1
-same summand-agent "$(options_of_help summand-agent)" "$(options_of_page "$page")"
+same summand-agent "$(options_of_help summand-agent --help)" "$(options_of_page "$page")"
 
 page=$source/orchestrator/cli/summand.1
-same "summand torch-run" "$(options_of_help summand torch-run | grep -vx -- --help)" \
+same "summand torch-run" "$(options_of_help summand torch-run --help | grep -vx -- --help)" \
 	"$(options_of_page "$page" TORCH-RUN)"
+same "summand help job-flags" "$(options_of_help summand help job-flags)" "$(options_of_page "$page" "JOB FLAGS")"
 
-# summand has a section per command; --help and the flags of jobs, which all that take a job have, are told
-# once.
-page=$source/orchestrator/cli/summand.1
-groups=$("$build/bin/summand" --help | sed -n '/^Commands:/,/^$/s/^  \([a-z-]*\) .*/\1/p')
-commands=$(for group in $groups; do
-	"$build/bin/summand" "$group" --help | sed -n "/^Commands:/,/^\$/s/^  \([a-z-]*\) .*/$group \1/p"
+# verbs_of WORD...: the verbs that their --help lists.
+verbs_of() {
+	"$build/bin/summand" "$@" --help | sed -n 's/^  \([a-z][a-z-]*\)  .*/\1/p'
+}
+
+# summand has a section per command; --help is told of once.
+commands=$(for group in $(verbs_of); do
+	[[ $group =~ ^(help|torch-run)$ ]] || verbs_of "$group" | sed "s/^/$group /"
 done)
 same "the commands of summand" "$commands" "$(plain "$page" | sed -n 's/^\.SS //p')"
 while read -r group command; do
-	options=$(options_of_help summand "$group" "$command" | grep -vx -- --help)
-	own=$(options_of_page "$page" "$group $command")
-	if grep -q -- --worker-pool-spec <<<"$options"; then
-		own=$(sort <(echo "$own") <(options_of_page "$page" "JOB FLAGS") | sed '/^$/d')
-	fi
-	same "summand $group $command" "$options" "$own"
+	same "summand $group $command" "$(options_of_help summand "$group" "$command" --help | grep -vx -- --help)" \
+		"$(options_of_page "$page" "$group $command")"
 done <<<"$commands"
 plain "$page" | grep -x -- --help >/dev/null || fail "summand.1 must tell of --help"
+
+# No page of help is wider than a terminal.
+while read -r line; do
+	read -ra words <<<"$line"
+	wide=$("$build/bin/${words[0]}" "${words[@]:1}" | awk 'length > 80')
+	[ -z "$wide" ] || fail "$line: must have lines of at most 80 characters, got: $wide"
+done < <(echo "summand --help
+summand custom-jobs --help
+summand torch-run --help
+summand help job-flags
+summand-perf --help
+summand-perf allreduce --help
+summand-perf kernels --help
+summand-agent --help
+summand-digits --help
+summand-reduction-server --help" && sed 's/.*/summand & --help/' <<<"$commands")
 
 # libsummand.3 has a synopsis and a paragraph for each call of the header.
 page=$source/worker/libsummand/libsummand.3

@@ -71,8 +71,8 @@ class LocalTest(ProgramTest):
                 self.assert_usage_error(self.perf(*options), text)
 
     def test_unknown_command(self):
-        self.assert_usage_error(self.run_program("summand-perf", "allgather"), 'unknown command "allgather"')
-        self.assert_usage_error(self.run_program("summand-perf"), "Usage: summand-perf allreduce")
+        self.assert_usage_error(self.run_program("summand-perf", "allreduc"), "did you mean `summand-perf allreduce`?")
+        self.assert_usage_error(self.run_program("summand-perf"), "Usage: summand-perf COMMAND")
 
     def test_help_and_version(self):
         for arguments in [("--help",), ("allreduce", "--help"), ("--version",)]:

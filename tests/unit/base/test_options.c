@@ -22,15 +22,17 @@ static int parse(
 	struct values *values, int argc, const char **argv, int *noperands, struct smd_error *error)
 {
 	const struct smd_option options[] = {
+		SMD_OPTION_GROUP("Where"),
 		{"listen", "ADDR", "", smd_option_set_string, &values->listen},
 		{"threads", "N", "", smd_option_set_int, &values->threads},
 		{"quiet", NULL, "", smd_option_set_bool, &values->quiet},
+		SMD_OPTION_GROUP("How much"),
 		{"memory-limit", "SIZE", "", smd_option_set_size, &values->limit},
 	};
 	const struct smd_command command = {.synopsis = "x",
 		.summary = "x",
 		.options = options,
-		.noptions = 4,
+		.noptions = sizeof(options) / sizeof(options[0]),
 		.ends_with_operand = values->ends_with_operand};
 
 	return smd_options_parse(&command, argc, (char **)argv, noperands, error);

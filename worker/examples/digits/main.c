@@ -99,24 +99,27 @@ static int parse(struct settings *settings, int argc, char **argv, struct smd_er
 {
 	struct digits_trainer_options *trainer = &settings->trainer;
 	const struct smd_option options[] = {
-		{"data", "FILE", "the images; default: digits.txt that came with the program",
+		SMD_OPTION_GROUP("Training"),
+		{"data", "FILE", "the images (default: digits.txt that came with the program)",
 			smd_option_set_string, &settings->data},
-		{"epochs", "N", "times that every example is seen (default 100)", set_positive,
+		{"epochs", "N", "how often every example is seen (default 100)", set_positive,
 			&trainer->epochs},
 		{"batch", "N", "examples that each rank takes in a step (default 8)", set_positive,
 			&trainer->batch},
-		{"learning-rate", "X", "length of a step (default 0.05)", set_fraction,
+		{"learning-rate", "X", "the length of a step (default 0.05)", set_fraction,
 			&trainer->learning_rate},
 		{"hidden", "N,...", "widths of the hidden layers (default 128,64)", set_hidden,
 			&trainer->shape},
-		{"seed", "N", "of initial weights and shuffles (default 1)", smd_option_set_int,
-			&settings->seed},
-		{"checkpoint-dir", "DIR", "default: $AIP_CHECKPOINT_DIR; none: no checkpoints",
-			smd_option_set_string, &settings->checkpoint_dir},
-		{"checkpoint-every", "N", "steps (default 500)", set_positive,
-			&trainer->checkpoint_every},
-		{"min-accuracy", "X", "fail when the final one is lower (default 0.95)",
+		{"seed", "N", "the seed of initial weights and shuffles (default 1)",
+			smd_option_set_int, &settings->seed},
+		{"min-accuracy", "X", "fail when the last one is lower (default 0.95)",
 			set_fraction, &settings->min_accuracy},
+		SMD_OPTION_GROUP("Checkpoints"),
+		{"checkpoint-dir", "DIR",
+			"where checkpoints go (default: $AIP_CHECKPOINT_DIR, else there are none)",
+			smd_option_set_string, &settings->checkpoint_dir},
+		{"checkpoint-every", "N", "steps between two checkpoints (default 500)",
+			set_positive, &trainer->checkpoint_every},
 	};
 	const struct smd_command command = {
 		.synopsis = "summand-digits [OPTION...]",
@@ -124,8 +127,10 @@ static int parse(struct settings *settings, int argc, char **argv, struct smd_er
 		.options = options,
 		.noptions = sizeof(options) / sizeof(options[0]),
 		.epilog = "CLUSTER_SPEC says which part of a job this process plays: chief and "
-			  "workers train,\nthe evaluator measures the chief's checkpoints. Without "
-			  "it, one process does both.\n",
+			  "workers train, the evaluator measures the chief's checkpoints. Without "
+			  "it, one process does both.",
+		.exits = "Exit codes: 0 done, 1 it failed or is not accurate enough, 2 the command "
+			 "line is wrong.",
 	};
 	int noperands;
 	int err = smd_options_parse(&command, argc, argv, &noperands, error);
