@@ -11,6 +11,7 @@
 
 struct smd_schema {
 	json_t *definitions; /* of messages, by their names */
+	const struct smd_field_text *texts;
 };
 
 int smd_schema_create(struct smd_schema **out)
@@ -35,6 +36,11 @@ void smd_schema_free(struct smd_schema *schema)
 		json_decref(schema->definitions);
 		free(schema);
 	}
+}
+
+void smd_schema_set_texts(struct smd_schema *schema, const struct smd_field_text *texts)
+{
+	schema->texts = texts;
 }
 
 json_t *smd_schema_text(const char *text)
@@ -128,8 +134,8 @@ static json_t *describe_value(struct smd_schema *schema, const struct smd_field 
 	} else if (decode == smd_decode_count) {
 		return describe_count(field);
 	} else if (decode == smd_decode_duration) {
-		return json_pack("{s:s, s:s, s:s}", "type", "string", "description", "Seconds.",
-			"pattern", "^[0-9]{1,10}(\\.[0-9]{1,9})?s$");
+		return json_pack("{s:s, s:s}", "type", "string", "pattern",
+			"^[0-9]{1,10}(\\.[0-9]{1,9})?s$");
 	} else if (decode == smd_decode_strings) {
 		return describe_strings(field);
 	} else if (decode == smd_decode_map) {
@@ -147,7 +153,57 @@ static json_t *describe_value(struct smd_schema *schema, const struct smd_field 
 	return field->schema ? json_object() : NULL;
 }
 
-static json_t *describe_field(struct smd_schema *schema, const struct smd_field *field)
+/* The message's own text before that of all messages. */
+static const char *find_text(
+	const struct smd_field_text *texts, const char *message, const char *field)
+{
+	const char *found = NULL;
+
+	for (; texts->field; texts++) {
+		if (strcmp(texts->field, field) != 0) {
+			continue;
+		}
+		if (texts->message && strcmp(texts->message, message) == 0) {
+			return texts->text;
+		}
+		found = texts->message ? found : texts->text;
+	}
+	return found;
+}
+
+/* What the field means, what its text must be, and that it has no effect. 0 or -errno. */
+static int add_description(const struct smd_schema *schema, const struct smd_message *message,
+	const struct smd_field *field, json_t *json)
+{
+	const char *rule = !field->example                       ? ""
+			   : field->decode == smd_decode_strings ? " Each must be "
+								 : " It must be ";
+	const char *text;
+	char *description;
+	int length;
+
+	if (!schema->texts) {
+		return 0;
+	}
+	text = find_text(schema->texts, message->name, field->name);
+	if (!text) {
+		fprintf(stderr, "%s.%s: a table of field texts must say what it means\n",
+			message->name, field->name);
+		return -EINVAL;
+	}
+	length = asprintf(&description, "%s%s%s%s%s%s%s", text, rule, rule[0] ? field->example : "",
+		rule[0] ? "." : "", field->note ? " Kept, without effect here: " : "",
+		field->note ? field->note : "", field->note ? "." : "");
+	if (length < 0) {
+		return -ENOMEM;
+	}
+	json_object_set_new(json, "description", json_string(description));
+	free(description);
+	return 0;
+}
+
+static json_t *describe_field(
+	struct smd_schema *schema, const struct smd_message *message, const struct smd_field *field)
 {
 	json_t *json =
 		field->describe ? field->describe(schema, field) : describe_value(schema, field);
@@ -167,6 +223,10 @@ static json_t *describe_field(struct smd_schema *schema, const struct smd_field 
 	/* null is the same as absent. */
 	if (json && !field->required && json_object_size(json) > 0) {
 		json = json_pack("{s:[o, {s:s}]}", "anyOf", json, "type", "null");
+	}
+	if (json && add_description(schema, message, field, json)) {
+		json_decref(json);
+		return NULL;
 	}
 	return json;
 }
@@ -190,7 +250,7 @@ static json_t *describe_object(struct smd_schema *schema, const struct smd_messa
 		if (field->is_refused) {
 			continue;
 		}
-		value = describe_field(schema, field);
+		value = describe_field(schema, message, field);
 		if (!value || json_object_set_new(properties, field->name, value)) {
 			json_decref(json);
 			json = NULL;

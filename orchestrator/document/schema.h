@@ -14,11 +14,22 @@
 
 struct smd_schema;
 
+/* What a field means, in sentences: a property's description. */
+struct smd_field_text {
+	const char *message; /* its name; NULL: any that has no text of its own for the field */
+	const char *field;   /* NULL: the end of a table */
+	const char *text;
+};
+
 int smd_schema_create(struct smd_schema **out);
 void smd_schema_free(struct smd_schema *schema);
 
+/* From now on each field of a message must have a text in the table. NULL: none has a description.
+ */
+void smd_schema_set_texts(struct smd_schema *schema, const struct smd_field_text *texts);
+
 /* A reference to the definition of the message's objects, by its name. NULL: out of memory, or a
- * field's values are not known; standard error has its name. */
+ * field's values or its meaning are not known; standard error has its name. */
 json_t *smd_schema_message(struct smd_schema *schema, const struct smd_message *message);
 
 /* A schema from text, which must be JSON. */

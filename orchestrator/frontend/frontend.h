@@ -11,6 +11,7 @@
 #include "orchestrator/document/decode.h"
 #include "orchestrator/job/job.h"
 
+struct smd_field_text;
 struct smd_flag_family;
 
 /* A document on its way to a CustomJob's. */
@@ -33,6 +34,7 @@ struct smd_frontend {
 	const char *schema;                /* its file in specs/schema, which others may share */
 	const char *const *marks; /* fields of which any tells it from others of that file; NULL:
 				     what is none of the others */
+	const struct smd_field_text *texts;  /* what the document's fields mean */
 	const struct smd_flag_family *flags; /* NULL: none */
 };
 

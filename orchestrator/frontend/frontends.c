@@ -8,8 +8,10 @@
 #include "orchestrator/document/settle.h"
 #include "orchestrator/frontend/azureml/azure_flags.h"
 #include "orchestrator/frontend/azureml/azure_job.h"
+#include "orchestrator/frontend/azureml/field_texts.h"
 #include "orchestrator/frontend/gcloud/gcloud_flags.h"
 #include "orchestrator/frontend/vertex/custom_job.h"
+#include "orchestrator/frontend/vertex/field_texts.h"
 #include "orchestrator/frontend/vertex/training_pipeline.h"
 
 const struct smd_frontend smd_frontends[] = {
@@ -18,6 +20,7 @@ const struct smd_frontend smd_frontends[] = {
 		.recognises = smd_custom_job_is,
 		.message = &smd_custom_job,
 		.schema = "job",
+		.texts = smd_vertex_texts,
 		.marks = smd_custom_job_marks,
 		.flags = &smd_gcloud_pool_flags,
 	},
@@ -26,12 +29,14 @@ const struct smd_frontend smd_frontends[] = {
 		.recognises = smd_custom_job_spec_is,
 		.message = &smd_custom_job_spec,
 		.schema = "job",
+		.texts = smd_vertex_texts,
 	},
 	{
 		.name = "a HyperparameterTuningJob",
 		.recognises = smd_tuning_job_is,
 		.message = &smd_tuning_job,
 		.schema = "job",
+		.texts = smd_vertex_texts,
 		.marks = smd_tuning_job_marks,
 	},
 	{
@@ -40,6 +45,7 @@ const struct smd_frontend smd_frontends[] = {
 		.convert = smd_training_pipeline_convert,
 		.message = &smd_training_pipeline,
 		.schema = "job",
+		.texts = smd_vertex_texts,
 		.marks = smd_training_pipeline_marks,
 	},
 	{
@@ -48,6 +54,7 @@ const struct smd_frontend smd_frontends[] = {
 		.convert = smd_azure_job_convert,
 		.message = &smd_azure_command_job,
 		.schema = "azure_command_job",
+		.texts = smd_azure_texts,
 		.flags = &smd_azure_flags,
 	},
 	{.flags = &smd_gcloud_job_flags}, /* after Azure ML's, which spread the pools */

@@ -28,7 +28,10 @@ static json_t *describe_marks(const char *const *marks)
 static json_t *describe_row(
 	struct smd_schema *schema, const struct smd_frontend *row, json_t *others)
 {
-	json_t *own = smd_schema_message(schema, row->message);
+	json_t *own;
+
+	smd_schema_set_texts(schema, row->texts);
+	own = smd_schema_message(schema, row->message);
 
 	if (!row->marks) {
 		json_decref(others);

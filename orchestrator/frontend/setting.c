@@ -1,8 +1,10 @@
 /* The table of settings, and how their texts are read. */
 #include "orchestrator/frontend/setting.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "orchestrator/job/job.h"
@@ -181,6 +183,22 @@ static json_t *describe_setting(const struct smd_setting *setting)
 	return json_pack("{s:o}", "enum", values);
 }
 
+/* Its help is a sentence's words. */
+static json_t *describe_documented(const struct smd_setting *setting)
+{
+	json_t *json = describe_setting(setting);
+	char *text;
+
+	if (!json || asprintf(&text, "%c%s.", toupper((unsigned char)setting->help[0]),
+			     setting->help + 1) < 0) {
+		json_decref(json);
+		return NULL;
+	}
+	json_object_set_new(json, "description", json_string(text));
+	free(text);
+	return json;
+}
+
 json_t *smd_settings_describe(void)
 {
 	json_t *properties = json_object();
@@ -188,7 +206,7 @@ json_t *smd_settings_describe(void)
 
 	for (size_t i = 0; properties && i < smd_nsettings; i++) {
 		snprintf(name, sizeof(name), SMD_SETTING_PREFIX "%s", smd_settings[i].name);
-		json_object_set_new(properties, name, describe_setting(&smd_settings[i]));
+		json_object_set_new(properties, name, describe_documented(&smd_settings[i]));
 	}
 	return properties;
 }

@@ -29,6 +29,8 @@ BEYOND = {
     "invalid/duplicate_key.yaml": "a parser drops one of them",
     "invalid/accelerators_of_machines.yaml": "the catalogue knows the machines",
     "invalid/accelerators_of_trials.yaml": "the catalogue knows the machines",
+    "invalid/tuning_names.yaml": "a schema cannot compare elements of a list",
+    "invalid/tuning_values.yaml": "a schema cannot compare numbers",
 }
 
 # Places of the same message; a CustomJobSpec may be the document itself, "".

@@ -74,11 +74,48 @@ static void what_a_row_does_not_say_is_refused(void **state)
 	smd_schema_free(schema);
 }
 
+static void what_a_row_means_must_be_known(void **state)
+{
+	static const struct smd_field_text texts[] = {
+		{"Tree", "name", "What it is called."},
+		{NULL, "kind", "What kind it is."},
+		{NULL, NULL, NULL},
+	};
+	static const struct smd_field rows[] = {
+		SMD_FIELD("name", smd_decode_string, SMD_KEPT, .note = "trees have no names"),
+		SMD_FIELD("kind", smd_decode_string, SMD_KEPT, .form = "^[a-z]+$",
+			.example = "a word"),
+	};
+	static const struct smd_message known = SMD_MESSAGE("Tree", rows);
+	static const struct smd_message unknown = SMD_MESSAGE("Bush", rows);
+	struct smd_schema *schema;
+	json_t *json;
+	json_t *fields;
+
+	(void)state;
+	assert_int_equal(smd_schema_create(&schema), 0);
+	smd_schema_set_texts(schema, texts);
+	assert_null(smd_schema_message(schema, &unknown));
+	json = smd_schema_finish(schema, "Trees", smd_schema_message(schema, &known));
+	assert_non_null(json);
+	fields = json_object_get(
+		json_object_get(json_object_get(json, "definitions"), "Tree"), "properties");
+	assert_string_equal(
+		json_string_value(json_object_get(json_object_get(fields, "name"), "description")),
+		"What it is called. Kept, without effect here: trees have no names.");
+	assert_string_equal(
+		json_string_value(json_object_get(json_object_get(fields, "kind"), "description")),
+		"What kind it is. It must be a word.");
+	json_decref(json);
+	smd_schema_free(schema);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rows_become_properties),
 		cmocka_unit_test(what_a_row_does_not_say_is_refused),
+		cmocka_unit_test(what_a_row_means_must_be_known),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
