@@ -214,6 +214,20 @@ static void greeting_name_host(struct smd_greeting *greeting)
 	}
 }
 
+/* What it is that the lane has not done. */
+static const char *greeting_lacks(const struct smd_greeting *greeting)
+{
+	switch (greeting->state) {
+	case AWAITS_PROOF:
+		return "it has said HELLO and not proved that it has a token";
+	case REFUSED:
+		return "it was refused and has not gone";
+	case AWAITS_HELLO:
+		break;
+	}
+	return "it has not said HELLO";
+}
+
 /* Closes the eldest of too many, to which the new one does not belong yet. */
 static void greeter_make_room(struct smd_greeter *greeter, const struct smd_greeting *added)
 {
@@ -235,9 +249,9 @@ static void greeter_make_room(struct smd_greeter *greeter, const struct smd_gree
 	greeting = of_host >= most / HOST_PART ? eldest_of_host : n >= most ? eldest : NULL;
 	if (greeting) {
 		smd_log_peer(SMD_LOG_WARN, greeter->name, greeting->host,
-			"lane of %s ended: it has not said HELLO, and %u others of its address and "
-			"%u of all are waiting to",
-			smd_lane_peer_name(greeting->lane), of_host, n);
+			"lane of %s ended: %s, and %u others of its address and %u of all are not "
+			"let in yet either",
+			smd_lane_peer_name(greeting->lane), greeting_lacks(greeting), of_host, n);
 		greeting_close(greeting);
 	}
 }
@@ -276,12 +290,9 @@ void smd_greeter_check(struct smd_greeter *greeter)
 		if (greeting->since_ns < oldest_ns) {
 			if (greeting->state != REFUSED) {
 				smd_log_peer(SMD_LOG_WARN, greeter->name, greeting->host,
-					"lane of %s ended: it has %s for %u s",
+					"lane of %s ended: %s for %u s",
 					smd_lane_peer_name(greeting->lane),
-					greeting->state == AWAITS_PROOF
-						? "not proved that it has a token"
-						: "said nothing",
-					greeter->patience_s);
+					greeting_lacks(greeting), greeter->patience_s);
 			}
 			greeting_close(greeting);
 		}

@@ -431,7 +431,7 @@ static void a_handshake_has_its_time(void **state)
 	raw_expect(&raw, SMD_FRAME_CHALLENGE);
 	raw_expect_end(&raw);
 	assert_true(smd_clock_ns() - began < 9 * SMD_SECOND_NS);
-	capture_await("ended: it has not proved that it has a token for 2 s", NULL);
+	capture_await("ended: it has said HELLO and not proved that it has a token for 2 s", NULL);
 	raw_close(&raw);
 	pool_stop(&pool);
 }

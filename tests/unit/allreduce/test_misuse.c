@@ -212,7 +212,7 @@ static void silence(void **state)
 	raw_expect(&refused, SMD_FRAME_REFUSE);
 	raw_expect_end(&silent);
 	raw_expect_end(&refused);
-	capture_await("server: lane of 127.0.0.1:", "it has said nothing for 2 s");
+	capture_await("server: lane of 127.0.0.1:", "it has not said HELLO for 2 s");
 	raw_close(&silent);
 	raw_close(&refused);
 	assert_the_good_go_on();

@@ -266,9 +266,10 @@ static void the_eldest_idle_lane_makes_room(void **state)
 	pool_stop(&pool);
 }
 
+enum { LANES = 300 }; /* more than wait from one address */
+
 static void the_eldest_without_hello_makes_room(void **state)
 {
-	enum { LANES = 300 }; /* more than wait from one address */
 	static struct raw raws[LANES];
 	struct pool pool;
 
@@ -280,6 +281,43 @@ static void the_eldest_without_hello_makes_room(void **state)
 	raw_expect_end(&raws[0]);
 	capture_await("ended: it has not said HELLO, and 256 others of its address", NULL);
 	pool_run(&pool, 2, "good", operate, NULL);
+	for (unsigned i = 0; i < LANES; i++) {
+		raw_close(&raws[i]);
+	}
+	pool_stop(&pool);
+}
+
+/* How far it has come is told as it is. */
+static void the_eldest_without_proof_makes_room(void **state)
+{
+	static char token[] = "open-sesame";
+	static const struct smd_tokens tokens = {.every = token};
+	const struct smd_hello hello = {
+		.flags = SMD_HELLO_TOKEN, .replica = "prover", .job = "raw"};
+	const struct smd_hello without = {.replica = "poor", .job = "raw"};
+	struct smd_server_config config = small;
+	static struct raw raws[LANES];
+	uint8_t payload[SMD_CONTROL_MAX];
+	struct pool pool;
+
+	(void)state;
+	config.tokens = &tokens;
+	config.greeting_s = 600;
+	pool_start(&pool, "tcp", 1, &config);
+	for (unsigned i = 0; i < LANES; i++) {
+		const struct smd_hello *said = i % 2 ? &without : &hello;
+
+		raw_open(&raws[i], &pool, 0);
+		raw_send(&raws[i], (struct smd_frame){.kind = SMD_FRAME_HELLO}, payload,
+			smd_hello_encode(said, payload));
+		raw_expect(&raws[i], i % 2 ? SMD_FRAME_REFUSE : SMD_FRAME_CHALLENGE);
+	}
+	raw_expect_end(&raws[0]);
+	raw_expect_end(&raws[1]);
+	capture_await("ended: it has said HELLO and not proved that it has a token, and 256 others "
+		      "of its address and 256 of all are not let in yet either",
+		NULL);
+	capture_await("ended: it was refused and has not gone, and 256 others", NULL);
 	for (unsigned i = 0; i < LANES; i++) {
 		raw_close(&raws[i]);
 	}
@@ -339,6 +377,7 @@ int main(void)
 		cmocka_unit_test(a_lane_that_is_in_no_group_is_ended),
 		cmocka_unit_test(the_eldest_idle_lane_makes_room),
 		cmocka_unit_test(the_eldest_without_hello_makes_room),
+		cmocka_unit_test(the_eldest_without_proof_makes_room),
 		cmocka_unit_test(refused_joins_do_not_fill_the_log),
 	};
 
