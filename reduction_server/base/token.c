@@ -11,6 +11,7 @@
 
 #define GROUP_AND_OTHERS (S_IWGRP | S_IXGRP | S_IRWXO) /* all but reading by the group */
 #define FILE_MAX         (1u << 20)
+#define JOBS_FIRST       16
 
 /* A token file as it was read, and where it is being read. */
 struct token_file {
@@ -19,6 +20,7 @@ struct token_file {
 	char *text; /* FILE_MAX + 1 bytes, with a NUL behind the last one */
 	size_t length;
 	unsigned line;
+	size_t room; /* for tokens */
 };
 
 /*
@@ -172,10 +174,33 @@ static int not_a_token(const struct token_file *file, struct smd_error *error)
 		file->what, file->path, SMD_TOKEN_MAX);
 }
 
-static int tokens_add(struct smd_tokens *tokens, const struct token_file *file, const char *job,
+/* Twice as many each time. */
+static int tokens_make_room(struct smd_tokens *tokens, struct token_file *file)
+{
+	size_t room = tokens->njobs ? 2 * tokens->njobs : JOBS_FIRST;
+	struct smd_job_token *grown;
+
+	if (tokens->njobs < file->room) {
+		return 0;
+	}
+	grown = calloc(room, sizeof(*grown)); /* realloc() would leave tokens behind */
+	if (!grown) {
+		return -ENOMEM;
+	}
+	if (tokens->njobs) {
+		memcpy(grown, tokens->jobs, tokens->njobs * sizeof(*grown));
+		explicit_bzero(tokens->jobs, tokens->njobs * sizeof(*grown));
+		free(tokens->jobs);
+	}
+	tokens->jobs = grown;
+	file->room = room;
+	return 0;
+}
+
+static int tokens_add(struct smd_tokens *tokens, struct token_file *file, const char *job,
 	const char *token, struct smd_error *error)
 {
-	struct smd_job_token *grown;
+	struct smd_job_token *added;
 
 	if (strlen(job) > SMD_TOKEN_JOB_MAX || strchr(job, '\t')) {
 		return smd_error_set(error, EINVAL,
@@ -183,28 +208,60 @@ static int tokens_add(struct smd_tokens *tokens, const struct token_file *file, 
 			"token",
 			file->what, file->path, file->line, SMD_TOKEN_JOB_MAX);
 	}
-	if (smd_tokens_find(tokens, job)) {
-		return smd_error_set(error, EINVAL,
-			"%s: %s: line %u must name a job that no line before it names, got \"%s\"",
-			file->what, file->path, file->line, job);
-	}
-	grown = calloc(tokens->njobs + 1, sizeof(*grown)); /* realloc() would leave tokens behind */
-	if (!grown) {
+	if (tokens_make_room(tokens, file)) {
 		return smd_error_set(error, ENOMEM, "%s: out of memory", file->what);
 	}
-	if (tokens->njobs) {
-		memcpy(grown, tokens->jobs, tokens->njobs * sizeof(*grown));
-		explicit_bzero(tokens->jobs, tokens->njobs * sizeof(*grown));
-		free(tokens->jobs);
-	}
-	strcpy(grown[tokens->njobs].job, job);
-	strcpy(grown[tokens->njobs].token, token);
-	tokens->jobs = grown;
-	tokens->njobs++;
+	added = &tokens->jobs[tokens->njobs++];
+	strcpy(added->job, job);
+	strcpy(added->token, token);
+	added->line = file->line;
 	return 0;
 }
 
-static int tokens_take_line(struct smd_tokens *tokens, const struct token_file *file, char *line,
+/* By name, and of those of one name by line. */
+static int compare_jobs(const void *a, const void *b)
+{
+	const struct smd_job_token *one = *(struct smd_job_token *const *)a;
+	const struct smd_job_token *other = *(struct smd_job_token *const *)b;
+	int order = strcmp(one->job, other->job);
+
+	return order ? order : (one->line > other->line) - (one->line < other->line);
+}
+
+/* Puts pointers in order, since qsort() may copy what it sorts to memory that nobody wipes. Of the
+ * lines that name a job again the first one is told. */
+static int tokens_sort(
+	struct smd_tokens *tokens, const struct token_file *file, struct smd_error *error)
+{
+	const struct smd_job_token *twice = NULL;
+
+	if (tokens->njobs == 0) {
+		return 0;
+	}
+	tokens->by_name = calloc(tokens->njobs, sizeof(struct smd_job_token *));
+	if (!tokens->by_name) {
+		return smd_error_set(error, ENOMEM, "%s: out of memory", file->what);
+	}
+	for (size_t i = 0; i < tokens->njobs; i++) {
+		tokens->by_name[i] = &tokens->jobs[i];
+	}
+	qsort(tokens->by_name, tokens->njobs, sizeof(struct smd_job_token *), compare_jobs);
+	for (size_t i = 1; i < tokens->njobs; i++) {
+		const struct smd_job_token *job = tokens->by_name[i];
+
+		if (strcmp(tokens->by_name[i - 1]->job, job->job) == 0 &&
+			(!twice || job->line < twice->line)) {
+			twice = job;
+		}
+	}
+	return twice ? smd_error_set(error, EINVAL,
+			       "%s: %s: line %u must name a job that no line before it names, got "
+			       "\"%s\"",
+			       file->what, file->path, twice->line, twice->job)
+		     : 0;
+}
+
+static int tokens_take_line(struct smd_tokens *tokens, struct token_file *file, char *line,
 	size_t length, struct smd_error *error)
 {
 	char *token;
@@ -248,6 +305,7 @@ int smd_tokens_read(
 	while (ret == 0 && (line = file_next_line(&file, &at, &length))) {
 		ret = tokens_take_line(out, &file, line, length, error);
 	}
+	ret = ret ? ret : tokens_sort(out, &file, error);
 	if (ret == 0 && !out->every && out->njobs == 0) {
 		ret = not_a_token(&file, error);
 	}
@@ -278,12 +336,21 @@ int smd_token_read(
 
 const char *smd_tokens_find(const struct smd_tokens *tokens, const char *job)
 {
-	const char *found = tokens->every;
+	const struct smd_job_token *found = NULL;
+	size_t first = 0;
+	size_t n = tokens->njobs;
 
-	for (size_t i = 0; i < tokens->njobs; i++) { /* all, so that the time tells nothing */
-		found = strcmp(tokens->jobs[i].job, job) == 0 ? tokens->jobs[i].token : found;
+	/* It takes as long for a name that is not there. */
+	while (n) {
+		size_t half = n / 2;
+		struct smd_job_token *middle = tokens->by_name[first + half];
+		int order = strcmp(job, middle->job);
+
+		found = order == 0 ? middle : found;
+		first += order > 0 ? half + 1 : 0;
+		n = order > 0 ? n - half - 1 : half;
 	}
-	return found;
+	return found ? found->token : tokens->every;
 }
 
 void smd_tokens_free(struct smd_tokens *tokens)
@@ -296,5 +363,6 @@ void smd_tokens_free(struct smd_tokens *tokens)
 		explicit_bzero(tokens->jobs, tokens->njobs * sizeof(*tokens->jobs));
 		free(tokens->jobs);
 	}
+	free(tokens->by_name);
 	*tokens = (struct smd_tokens){.njobs = 0};
 }

@@ -18,12 +18,14 @@
 struct smd_job_token {
 	char job[SMD_TOKEN_JOB_MAX + 1];
 	char token[SMD_TOKEN_MAX + 1];
+	unsigned line; /* of the file */
 };
 
 struct smd_tokens {
 	char *every; /* the token of every job; NULL: each has its own, or none is needed */
 	size_t njobs;
 	struct smd_job_token *jobs;
+	struct smd_job_token **by_name; /* the same, in the order of their names */
 };
 
 /*

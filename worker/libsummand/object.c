@@ -36,7 +36,41 @@ static const uint32_t ended[SMD_OBJECT_KINDS] = {
 
 static pthread_once_t watched = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct header *unused[SMD_OBJECT_KINDS];
+
+/* Those that have ended, the first of them first. An address comes back only when so many others
+ * of its kind have ended after it: 1 to 1.4 MB of them. */
+static const unsigned kept[SMD_OBJECT_KINDS] = {
+	[SMD_OBJECT_CONTEXT] = SMD_CONTEXTS_KEPT, [SMD_OBJECT_COMM] = SMD_COMMS_KEPT};
+static struct {
+	struct header *first;
+	struct header **end; /* NULL: there was none yet */
+	unsigned count;
+} unused[SMD_OBJECT_KINDS];
+
+/* Under the lock. NULL: none may be used again yet. */
+static struct header *take_unused(enum smd_object_kind kind)
+{
+	struct header *header = unused[kind].first;
+
+	if (unused[kind].count <= kept[kind]) {
+		return NULL;
+	}
+	unused[kind].first = header->next;
+	unused[kind].count--;
+	return header;
+}
+
+static void keep_unused(enum smd_object_kind kind, struct header *header)
+{
+	header->next = NULL;
+	if (unused[kind].first) {
+		*unused[kind].end = header;
+	} else {
+		unused[kind].first = header;
+	}
+	unused[kind].end = &header->next;
+	unused[kind].count++;
+}
 
 static void take_lock(void)
 {
@@ -59,12 +93,13 @@ __attribute__((destructor)) static void free_unused(void)
 {
 	take_lock();
 	for (int kind = 0; kind < SMD_OBJECT_KINDS; kind++) {
-		while (unused[kind]) {
-			struct header *header = unused[kind];
+		while (unused[kind].first) {
+			struct header *header = unused[kind].first;
 
-			unused[kind] = header->next;
+			unused[kind].first = header->next;
 			free(header);
 		}
+		unused[kind].count = 0;
 	}
 	give_lock();
 }
@@ -75,10 +110,7 @@ void *smd_object_create(enum smd_object_kind kind, size_t bytes)
 
 	pthread_once(&watched, watch_forks);
 	take_lock();
-	header = unused[kind];
-	if (header) {
-		unused[kind] = header->next;
-	}
+	header = take_unused(kind);
 	give_lock();
 	if (header) {
 		ASAN_UNPOISON_MEMORY_REGION(header + 1, bytes);
@@ -131,7 +163,6 @@ void smd_object_end(enum smd_object_kind kind, void *object)
 	atomic_store(&header->magic, ended[kind]);
 	ASAN_POISON_MEMORY_REGION(object, header->bytes);
 	take_lock();
-	header->next = unused[kind];
-	unused[kind] = header;
+	keep_unused(kind, header);
 	give_lock();
 }

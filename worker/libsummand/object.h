@@ -3,14 +3,17 @@
  * the end of what was in it, and is used again for its own kind, so that an address that has been
  * kept too long can be told from one that is good, without touching memory that is somebody else's.
  *
- * Another object may have come to the same address by then; and an address that was never an
- * object's cannot be asked.
+ * An address is another object's only after SMD_CONTEXTS_KEPT or SMD_COMMS_KEPT others of the kind
+ * have ended; one that was never an object's cannot be asked.
  */
 #ifndef SMD_LIBSUMMAND_OBJECT_H
 #define SMD_LIBSUMMAND_OBJECT_H
 
 #include <stdbool.h>
 #include <stddef.h>
+
+#define SMD_CONTEXTS_KEPT 16
+#define SMD_COMMS_KEPT    512
 
 enum smd_object_kind { SMD_OBJECT_CONTEXT, SMD_OBJECT_COMM, SMD_OBJECT_KINDS };
 

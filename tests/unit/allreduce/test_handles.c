@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "tests/unit/allreduce/fixture.h"
+#include "worker/libsummand/object.h"
 
 enum { COUNT = 1000, MANY = 5000 };
 
@@ -169,6 +170,32 @@ static void after_the_end(void **state)
 	assert_no_context(
 		context, "context: must be one that smd_context_create() has made, got one that");
 	assert_no_comm(comm, "got one that was destroyed");
+}
+
+/* What comes after it is not taken for it. */
+static void after_others_have_come(void **state)
+{
+	smd_context *context = pool_context(&pool, 0);
+	smd_context *contexts[SMD_CONTEXTS_KEPT / 4];
+	smd_comm *stale = alone(context, "stale");
+	smd_comm *next;
+
+	(void)state;
+	smd_comm_destroy(stale);
+	for (int i = 0; i < SMD_COMMS_KEPT / 4; i++) {
+		next = alone(context, "next");
+		assert_ptr_not_equal(next, stale);
+		assert_no_comm(stale, "got one that was destroyed");
+		smd_comm_destroy(next);
+	}
+	smd_context_destroy(context);
+	for (int i = 0; i < SMD_CONTEXTS_KEPT / 4; i++) {
+		contexts[i] = pool_context(&pool, 0);
+		assert_no_context(context, "got one that was destroyed");
+	}
+	for (int i = 0; i < SMD_CONTEXTS_KEPT / 4; i++) {
+		smd_context_destroy(contexts[i]);
+	}
 }
 
 static void a_second_wait(void **state)
@@ -344,6 +371,7 @@ int main(void)
 		cmocka_unit_test(nothing),
 		cmocka_unit_test(something_else),
 		cmocka_unit_test(after_the_end),
+		cmocka_unit_test(after_others_have_come),
 		cmocka_unit_test(a_second_wait),
 		cmocka_unit_test(many_at_once),
 		cmocka_unit_test(destroyed_in_flight),

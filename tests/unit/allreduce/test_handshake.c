@@ -26,8 +26,11 @@ enum { COUNT = 1024, CHUNK = 4096 };
 
 static char the_token[] = TOKEN;
 static const struct smd_tokens one_token = {.every = the_token};
-static struct smd_job_token job_tokens[] = {{"raw", "token-of-raw"}, {"other", "token-of-other"}};
-static const struct smd_tokens tokens_of_jobs = {.njobs = 2, .jobs = job_tokens};
+static struct smd_job_token job_tokens[] = {
+	{.job = "raw", .token = "token-of-raw"}, {.job = "other", .token = "token-of-other"}};
+static struct smd_job_token *by_name[] = {&job_tokens[1], &job_tokens[0]};
+static const struct smd_tokens tokens_of_jobs = {
+	.njobs = 2, .jobs = job_tokens, .by_name = by_name};
 
 static void start(struct pool *pool, const struct smd_tokens *tokens)
 {

@@ -32,8 +32,8 @@ static int read_bytes(
 
 static void one_token_is_every_jobs(void **state)
 {
-	static const char *const texts[] = {"secret", "secret\n", "secret\r\n", "\n\n secret \n", "# whose\nsecret\n#end",
-		"\tsecret"};
+	static const char *const texts[] = {"secret", "secret\n", "secret\r\n", "\n\n secret \n",
+		"# whose\nsecret\n#end", "\tsecret"};
 	struct smd_tokens tokens;
 	struct smd_error error;
 
@@ -49,7 +49,8 @@ static void one_token_is_every_jobs(void **state)
 
 static void a_line_for_each_job(void **state)
 {
-	static const char text[] = "one first\n# no job\n  two words   second#\n\nthree\tthird \r\n";
+	static const char text[] =
+		"one first\n# no job\n  two words   second#\n\nthree\tthird \r\n";
 	struct smd_tokens tokens;
 	struct smd_error error;
 
@@ -87,7 +88,8 @@ static void what_is_refused(void **state)
 	refuse("a\nb\n", 4, "got both or more: see line 2");
 	refuse("a\n\nb c\n", 7, "got both or more: see line 3");
 	refuse("b c\na\n", 6, "got both or more: see line 2");
-	refuse("b c\nd e\nb f\n", 12, "line 3 must name a job that no line before it names, got \"b\"");
+	refuse("b c\nd e\nb f\n", 12,
+		"line 3 must name a job that no line before it names, got \"b\"");
 	refuse("a\0b", 3, "line 1 must have no control characters");
 	refuse("\0", 1, "line 1 must have no control characters");
 	refuse("a\rb", 3, "line 1 must have no control characters");
@@ -117,6 +119,40 @@ static void the_longest_are_taken(void **state)
 	assert_int_equal(tokens.njobs, 1);
 	assert_int_equal(strlen(smd_tokens_find(&tokens, tokens.jobs[0].job)), 255);
 	smd_tokens_free(&tokens);
+}
+
+/* Each is found, and its neighbours that are not there are not; the first double is told. */
+static void there_may_be_very_many(void **state)
+{
+	enum { JOBS = 10000 };
+	char *text = malloc(1u << 20);
+	struct smd_tokens tokens;
+	struct smd_error error;
+	size_t length = 0;
+	char token[32];
+	char job[32];
+
+	(void)state;
+	for (unsigned i = 0; i < JOBS; i++) { /* each number once, and not in order */
+		length += (size_t)sprintf(
+			text + length, "job-%u token-%u\n", i * 7919 % JOBS, i * 7919 % JOBS);
+	}
+	assert_int_equal(read_bytes(text, length, &tokens, &error), 0);
+	assert_int_equal(tokens.njobs, JOBS);
+	for (unsigned i = 0; i < JOBS; i++) {
+		snprintf(job, sizeof(job), "job-%u", i);
+		snprintf(token, sizeof(token), "token-%u", i);
+		assert_string_equal(smd_tokens_find(&tokens, job), token);
+		strcat(job, "-");
+		assert_null(smd_tokens_find(&tokens, job));
+	}
+	assert_null(smd_tokens_find(&tokens, ""));
+	assert_null(smd_tokens_find(&tokens, "zzz"));
+	smd_tokens_free(&tokens);
+	length += (size_t)sprintf(text + length, "job-9 again\njob-3 again\njob-9 again\n");
+	refuse(text, length,
+		"line 10001 must name a job that no line before it names, got \"job-9\"");
+	free(text);
 }
 
 static void a_file_has_an_end(void **state)
@@ -158,6 +194,7 @@ int main(void)
 		cmocka_unit_test(a_line_for_each_job),
 		cmocka_unit_test(what_is_refused),
 		cmocka_unit_test(the_longest_are_taken),
+		cmocka_unit_test(there_may_be_very_many),
 		cmocka_unit_test(a_file_has_an_end),
 		cmocka_unit_test(a_worker_has_one),
 	};
