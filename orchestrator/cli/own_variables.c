@@ -8,6 +8,8 @@
 #include "orchestrator/contract/environment.h"
 #include "orchestrator/document/decode.h"
 
+#define DEVICES "CUDA_VISIBLE_DEVICES"
+
 /* NCCL's settings are a user's too: a job with reduction servers only has other defaults. */
 static int is_setting(const char *name)
 {
@@ -42,8 +44,20 @@ static int is_named_before(const struct smd_node *list, const struct smd_node *v
 	return 0;
 }
 
-static void check_variable(const struct smd_node *list, const struct smd_node *variable,
-	const struct smd_environment *set, struct smd_diagnostics *diagnostics)
+/* A runner places all replicas of a job as soon as one of them has accelerators. */
+static int has_accelerators(const struct smd_job *job)
+{
+	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {
+		if (job->pools[i].replica_count > 0 && job->pools[i].accelerator_count > 0) {
+			return 1;
+		}
+	}
+	return 0;
+}
+
+static void check_variable(const struct smd_job *job, const struct smd_node *list,
+	const struct smd_node *variable, const struct smd_environment *set,
+	struct smd_diagnostics *diagnostics)
 {
 	const char *name = name_of(variable);
 
@@ -54,14 +68,19 @@ static void check_variable(const struct smd_node *list, const struct smd_node *v
 		smd_warning_at_value(diagnostics, variable,
 			"%s is there already: the value that stands last is taken", name);
 	}
+	if (strcmp(name, DEVICES) == 0 && has_accelerators(job)) {
+		smd_warning_at_value(diagnostics, variable,
+			DEVICES " is replaced by the GPUs that each replica is given here, as many "
+				"as its accelerators");
+	}
 	if (smd_environment_get(set, name) && !is_setting(name)) {
 		smd_warning_at_value(diagnostics, variable,
 			"%s takes the place of the value that the job gives each replica", name);
 	}
 }
 
-static int check_pool(const struct smd_contract *contract, const struct smd_node *pool,
-	struct smd_diagnostics *diagnostics)
+static int check_pool(const struct smd_job *job, const struct smd_contract *contract,
+	const struct smd_node *pool, struct smd_diagnostics *diagnostics)
 {
 	const struct smd_node *task = smd_node_member(pool, "containerSpec");
 	const struct smd_node *list;
@@ -78,7 +97,7 @@ static int check_pool(const struct smd_contract *contract, const struct smd_node
 		return ret;
 	}
 	for (const struct smd_node *variable = list->first; variable; variable = variable->next) {
-		check_variable(list, variable, &set, diagnostics);
+		check_variable(job, list, variable, &set, diagnostics);
 	}
 	smd_environment_free(&set);
 	return 0;
@@ -113,7 +132,7 @@ int smd_own_variables_check(const struct smd_job *job, const struct smd_node *do
 	}
 	for (const struct smd_node *pool = pools->first; pool && !ret; pool = pool->next) {
 		if (job->pools[pool->index].replica_count > 0) {
-			ret = check_pool(contract, pool, diagnostics);
+			ret = check_pool(job, contract, pool, diagnostics);
 		}
 	}
 	smd_contract_free(contract);

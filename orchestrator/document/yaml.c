@@ -230,7 +230,9 @@ static int resolve_plain(struct yaml_builder *builder, struct smd_node *node, co
 		errno = 0;
 		node->number.integer = strtoll(base == 10 ? text : text + 2, NULL, base);
 		if (errno == ERANGE) {
-			return refuse(builder, node->at, "a whole number must fit into 64 bits");
+			smd_error_in_text(builder->diagnostics, node->at,
+				"a whole number must fit into 64 bits, got %.64s", text);
+			return -EINVAL;
 		}
 	} else if (is_real(text)) {
 		node->type = SMD_NODE_REAL;
@@ -240,7 +242,9 @@ static int resolve_plain(struct yaml_builder *builder, struct smd_node *node, co
 		}
 		node->number.real = strtod(text, NULL);
 		if (isinf(node->number.real)) {
-			return refuse(builder, node->at, "a number must fit into a double");
+			smd_error_in_text(builder->diagnostics, node->at,
+				"a number must fit into a double, got %.64s", text);
+			return -EINVAL;
 		}
 	} else {
 		node->string = strdup(text);

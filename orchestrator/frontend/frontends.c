@@ -9,6 +9,7 @@
 #include "orchestrator/frontend/azureml/azure_flags.h"
 #include "orchestrator/frontend/azureml/azure_job.h"
 #include "orchestrator/frontend/azureml/field_texts.h"
+#include "orchestrator/frontend/azureml/run_configuration.h"
 #include "orchestrator/frontend/gcloud/gcloud_flags.h"
 #include "orchestrator/frontend/vertex/custom_job.h"
 #include "orchestrator/frontend/vertex/field_texts.h"
@@ -56,6 +57,14 @@ const struct smd_frontend smd_frontends[] = {
 		.schema = "azure_command_job",
 		.texts = smd_azure_texts,
 		.flags = &smd_azure_flags,
+	},
+	{
+		.name = "a run configuration of its version 1",
+		.recognises = smd_run_configuration_is,
+		.convert = smd_run_configuration_convert,
+		.message = &smd_run_configuration,
+		.schema = "azure_run_configuration",
+		.texts = smd_run_configuration_texts,
 	},
 	{.flags = &smd_gcloud_job_flags}, /* after Azure ML's, which spread the pools */
 	{.name = NULL},

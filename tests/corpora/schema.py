@@ -22,11 +22,14 @@ SOURCE = pathlib.Path(os.environ["SUMMAND_SOURCE"])
 CORPORA = SOURCE / "tests" / "corpora"
 SCHEMAS = SOURCE / "specs" / "schema"
 
+SCHEMA_NAMES = ["job", "azure_command_job", "azure_run_configuration"]
+
 BEYOND = {
     "valid/snake_case.yaml": "the schema has one spelling of each name",
     "valid/as_gcloud_helps.yaml": "the schema tells editors to write lists",
     "valid/single_objects.json": "the schema tells editors to write lists",
     "invalid/duplicate_key.yaml": "a parser drops one of them",
+    "invalid/azure_run_configuration_uneven.yaml": "a schema divides nothing",
     "invalid/accelerators_of_machines.yaml": "the catalogue knows the machines",
     "invalid/accelerators_of_trials.yaml": "the catalogue knows the machines",
     "invalid/tuning_names.yaml": "a schema cannot compare elements of a list",
@@ -59,12 +62,14 @@ def read(path):
         return None
 
 
-def is_azure(document):
-    return (
-        isinstance(document, dict)
-        and not {"jobSpec", "workerPoolSpecs"} & set(document)
-        and bool({"type", "command", "$schema"} & set(document))
-    )
+def schema_of(document):
+    """Which schema is a document's."""
+    names = set(document) if isinstance(document, dict) else set()
+    if {"jobSpec", "workerPoolSpecs"} & names:
+        return "job"
+    if {"script", "target"} & names:
+        return "azure_run_configuration"
+    return "azure_command_job" if {"type", "command", "$schema"} & names else "job"
 
 
 def specs(folder):
@@ -107,25 +112,23 @@ def used(document, parent=""):
 def unused_fields():
     """Fields that the schemas have and no file in valid/ uses."""
     documents = [read(path) for path in specs("valid")]
-    for name, is_ours in (("job", False), ("azure_command_job", True)):
+    for name in SCHEMA_NAMES:
         with open(SCHEMAS / f"{name}.schema.json", encoding="utf-8") as file:
             schema = json.load(file)
-        there = {pair for document in documents if is_azure(document) == is_ours
-                 for pair in used(document)}
+        there = {pair for document in documents if schema_of(document) == name for pair in used(document)}
         there |= {("", field) for parent, field in there if parent == "jobSpec"}
         for pair in sorted(set(fields(schema, schema)) - there):
             yield name, "/".join(pair)
 
 
 def main():
-    job = validator("job.schema.json")
-    azure = validator("azure_command_job.schema.json")
+    judges = {name: validator(f"{name}.schema.json") for name in SCHEMA_NAMES}
     failures = 0
     judged = 0
     for folder in ("valid", "unrunnable", "invalid"):
         for path in specs(folder):
             document = read(path)
-            judge = azure if is_azure(document) else job
+            judge = judges[schema_of(document)]
             taken = document is not None and judge.is_valid(document)
             name = f"{folder}/{path.name}"
             expected = (folder != "invalid") != (name in BEYOND)

@@ -14,7 +14,7 @@ struct azure_builder {
 	const struct smd_azure_job *job;
 	const char *line; /* what the shell gets */
 	struct smd_source_position at;
-	const struct smd_node *distribution; /* the document's; or NULL */
+	const struct smd_node *distribution; /* the document's, or the document */
 };
 
 static struct smd_node *add(struct azure_builder *builder, struct smd_node *parent, const char *key,
@@ -142,10 +142,12 @@ static void build(struct azure_builder *builder, struct smd_node *root, int has_
 int smd_azure_job_build(const struct smd_azure_job *job, const char *line,
 	const struct smd_node *document, struct smd_node **out)
 {
+	const struct smd_node *command = smd_node_member(document, "command");
+	const struct smd_node *distribution = smd_node_member(document, "distribution");
 	struct azure_builder builder = {.job = job,
 		.line = line,
-		.at = smd_node_member(document, "command")->at,
-		.distribution = smd_node_member(document, "distribution")};
+		.at = command ? command->at : document->at,
+		.distribution = distribution ? distribution : document};
 	struct smd_node *root = smd_node_create(NULL, NULL, SMD_NODE_OBJECT, builder.at);
 
 	if (!root) {

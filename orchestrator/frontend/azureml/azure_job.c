@@ -65,10 +65,11 @@ static void decode_distribution_type(struct smd_decoder *decoder, const struct s
 }
 
 /* Values may be numbers and truth values, which become texts. */
-static void decode_variables(struct smd_decoder *decoder, const struct smd_field *field,
+void smd_azure_decode_variables(struct smd_decoder *decoder, const struct smd_field *field,
 	const struct smd_node *node, void *base)
 {
 	struct smd_azure_job *job = base;
+	struct smd_variable *env;
 
 	(void)field;
 	if (!smd_decode_expects(decoder, node, SMD_NODE_OBJECT)) {
@@ -78,8 +79,9 @@ static void decode_variables(struct smd_decoder *decoder, const struct smd_field
 		smd_error_at_value(decoder->diagnostics, node,
 			"must have at most %d variables, got %zu", SMD_VARIABLES_MAX, node->count);
 	}
-	job->env = calloc(node->count + 1, sizeof(*job->env));
-	for (const struct smd_node *child = node->first; job->env && child; child = child->next) {
+	env = reallocarray(job->env, job->nenv + node->count + 1, sizeof(*env));
+	job->env = env ? env : job->env;
+	for (const struct smd_node *child = node->first; env && child; child = child->next) {
 		char text[SMD_NODE_TEXT_MAX];
 
 		if (child->type == SMD_NODE_ARRAY || child->type == SMD_NODE_OBJECT) {
@@ -96,17 +98,11 @@ static void decode_variables(struct smd_decoder *decoder, const struct smd_field
 						     : child->type == SMD_NODE_NULL ? ""
 										    : text);
 	}
-	if (!job->env) {
+	if (!env) {
 		decoder->ret = -ENOMEM;
 	}
 }
 
-/* Scalars of any type, which become texts. */
-#define LITERAL_SCHEMA "{\"type\": [\"string\", \"number\", \"boolean\", \"null\"]}"
-
-#define VARIABLES_SCHEMA                                                                           \
-	"{\"type\": \"object\", \"additionalProperties\": " LITERAL_SCHEMA                         \
-	", \"propertyNames\": {\"pattern\": \"" SMD_IDENTIFIER_FORM "\"}, \"maxProperties\": 100}"
 #define TYPE_SCHEMA "{\"pattern\": \"^[Cc][Oo][Mm][Mm][Aa][Nn][Dd]$\"}"
 #define DISTRIBUTION_SCHEMA                                                                        \
 	"{\"type\": \"string\", \"pattern\": "                                                     \
@@ -132,9 +128,11 @@ static const struct smd_field data_rows[] = {
 	SMD_FIELD("name", smd_decode_string, SMD_KEPT),
 	SMD_FIELD("version", smd_decode_anything, SMD_KEPT),
 	SMD_FIELD("optional", smd_decode_boolean, SMD_KEPT),
-	SMD_FIELD("default", decode_literal, SMD_KEPT, .schema = LITERAL_SCHEMA),
-	SMD_FIELD("min", decode_literal, SMD_KEPT, .schema = LITERAL_SCHEMA, .note = UNCHECKED),
-	SMD_FIELD("max", decode_literal, SMD_KEPT, .schema = LITERAL_SCHEMA, .note = UNCHECKED),
+	SMD_FIELD("default", decode_literal, SMD_KEPT, .schema = SMD_AZURE_LITERAL_SCHEMA),
+	SMD_FIELD("min", decode_literal, SMD_KEPT, .schema = SMD_AZURE_LITERAL_SCHEMA,
+		.note = UNCHECKED),
+	SMD_FIELD("max", decode_literal, SMD_KEPT, .schema = SMD_AZURE_LITERAL_SCHEMA,
+		.note = UNCHECKED),
 	SMD_FIELD("enum", smd_decode_anything, SMD_KEPT, .note = UNCHECKED),
 	SMD_FIELD("path_on_compute", smd_decode_string, SMD_KEPT, .note = CLOUD_ONLY),
 };
@@ -159,7 +157,8 @@ static void decode_data(struct smd_decoder *decoder, const struct smd_field *fie
 static json_t *describe_data(struct smd_schema *schema, const struct smd_field *field)
 {
 	json_t *json = json_pack("{s:s, s:{s:[o, o]}}", "type", "object", "additionalProperties",
-		"anyOf", smd_schema_text(LITERAL_SCHEMA), smd_schema_message(schema, &data));
+		"anyOf", smd_schema_text(SMD_AZURE_LITERAL_SCHEMA),
+		smd_schema_message(schema, &data));
 
 	if (json && strcmp(field->name, "outputs") == 0) {
 		json_object_set_new(
@@ -257,7 +256,8 @@ static const struct smd_field job_rows[] = {
 	SMD_FIELD("code", smd_decode_string, PLACE(code)),
 	SMD_FIELD("environment", decode_environment, PLACE(image), .required = 1,
 		.message = &environment, .describe = describe_environment),
-	SMD_FIELD("environment_variables", decode_variables, 0, .schema = VARIABLES_SCHEMA),
+	SMD_FIELD("environment_variables", smd_azure_decode_variables, 0,
+		.schema = SMD_AZURE_VARIABLES_SCHEMA),
 	SMD_FIELD("distribution", smd_decode_object, 0, .message = &distribution),
 	SMD_FIELD("compute", smd_decode_string, SMD_KEPT, .note = CLOUD_ONLY),
 	SMD_FIELD("resources", smd_decode_object, 0, .message = &resources),
@@ -384,7 +384,7 @@ static void check_distribution(struct smd_decoder *decoder, const struct smd_nod
 	}
 }
 
-static void free_azure_job(struct smd_azure_job *job)
+void smd_azure_job_clear(struct smd_azure_job *job)
 {
 	for (size_t i = 0; i < job->nenv; i++) {
 		free(job->env[i].name);
@@ -470,7 +470,7 @@ int smd_azure_job_convert(struct smd_conversion *conversion, struct smd_node **d
 		job.name = NULL;
 	}
 	free(line);
-	free_azure_job(&job);
+	smd_azure_job_clear(&job);
 	if (ret) {
 		free(code);
 		return ret;

@@ -36,13 +36,25 @@ struct smd_azure_job {
 	size_t nenv;
 };
 
+/* Scalars of any type, which become texts. */
+#define SMD_AZURE_LITERAL_SCHEMA "{\"type\": [\"string\", \"number\", \"boolean\", \"null\"]}"
+
+#define SMD_AZURE_VARIABLES_SCHEMA                                                                 \
+	"{\"type\": \"object\", \"additionalProperties\": " SMD_AZURE_LITERAL_SCHEMA               \
+	", \"propertyNames\": {\"pattern\": \"" SMD_IDENTIFIER_FORM "\"}, \"maxProperties\": 100}"
+
 extern const struct smd_message smd_azure_command_job;
+
+/* Adds variables of a struct smd_azure_job, whose values may be numbers and truth values. */
+smd_field_decode smd_azure_decode_variables;
 
 /* Whether the document says that it is a job of Azure ML. */
 int smd_azure_job_is(const struct smd_node *document);
 
 /* An smd_frontend's. */
 int smd_azure_job_convert(struct smd_conversion *conversion, struct smd_node **document);
+
+void smd_azure_job_clear(struct smd_azure_job *job);
 
 /* The CustomJob of a job that the document describes; its shell gets the line. */
 int smd_azure_job_build(const struct smd_azure_job *job, const char *line,

@@ -82,7 +82,7 @@ static void what_is_accepted_is_listed_from_the_table(void **state)
 	assert_string_equal(names,
 		"a CustomJob, a CustomJobSpec, a HyperparameterTuningJob, a TrainingPipeline, a "
 		"command job of Azure "
-		"ML or a job that says something");
+		"ML, a run configuration of its version 1 or a job that says something");
 	free(names);
 }
 
@@ -160,6 +160,7 @@ static void at_most_one_row_of_the_api_recognises_a_document(void **state)
 		{"{\"workerPoolSpecs\": []}", "a CustomJobSpec"},
 		{"{\"displayName\": \"a\", \"trialJobSpec\": {}}", "a HyperparameterTuningJob"},
 		{"{\"display_name\": \"a\", \"command\": \"b\"}", "a command job of Azure ML"},
+		{"{\"script\": \"a\", \"command\": \"b\"}", "a run configuration of its version 1"},
 		{"{\"$schema\": \"https://azuremlschemas.azureedge.net/x\"}",
 			"a command job of Azure ML"},
 		{"{\"spec\": {}}", NULL},
