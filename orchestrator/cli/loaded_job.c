@@ -104,6 +104,9 @@ static int report(const struct smd_loaded_job *loaded, struct smd_diagnostics *d
 	if (loaded->use == SMD_USE_RUN) {
 		smd_diagnostics_turn(diagnostics, SMD_SEVERITY_CONTAINER_ONLY, SMD_SEVERITY_ERROR);
 	}
+	if (loaded->use == SMD_USE_SHOW_IMAGES || loaded->use == SMD_USE_RUN_IMAGES) {
+		smd_diagnostics_turn(diagnostics, SMD_SEVERITY_CONTAINER_ONLY, SMD_SEVERITY_NOTE);
+	}
 	if (loaded->use >= SMD_USE_RUN) {
 		smd_diagnostics_turn(diagnostics, SMD_SEVERITY_NOT_RUN, SMD_SEVERITY_ERROR);
 	}

@@ -15,7 +15,8 @@
 enum smd_use {
 	SMD_USE_VALIDATE, /* to tell all that there is to tell of it */
 	SMD_USE_SHOW,
-	SMD_USE_RUN, /* its commands as processes: images alone do not do */
+	SMD_USE_SHOW_IMAGES, /* as it would be run in containers */
+	SMD_USE_RUN,         /* its commands as processes: images alone do not do */
 	SMD_USE_RUN_IMAGES
 };
 

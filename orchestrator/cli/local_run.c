@@ -83,13 +83,26 @@ static int set_log_limit(void *target, const char *value, struct smd_error *erro
 	return 0;
 }
 
+static int has_images(enum smd_use use)
+{
+	return use == SMD_USE_SHOW_IMAGES || use == SMD_USE_RUN_IMAGES;
+}
+
+static void set_use(enum smd_use *use, int runs, int has_images)
+{
+	static const enum smd_use uses[2][2] = {
+		{SMD_USE_SHOW, SMD_USE_SHOW_IMAGES}, {SMD_USE_RUN, SMD_USE_RUN_IMAGES}};
+
+	*use = uses[runs][has_images];
+}
+
 static int set_dry_run(void *target, const char *value, struct smd_error *error)
 {
 	int dry_run;
 	int ret = smd_option_set_bool(&dry_run, value, error);
 
 	if (!ret) {
-		*(enum smd_use *)target = dry_run ? SMD_USE_SHOW : SMD_USE_RUN;
+		set_use(target, !dry_run, has_images(*(enum smd_use *)target));
 	}
 	return ret;
 }
@@ -105,9 +118,7 @@ static int set_container_runtime(void *target, const char *value, struct smd_err
 			near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 	}
 	choice->name = value;
-	if (*choice->use == SMD_USE_RUN) {
-		*choice->use = SMD_USE_RUN_IMAGES;
-	}
+	set_use(choice->use, *choice->use >= SMD_USE_RUN, 1);
 	return 0;
 }
 
@@ -145,7 +156,29 @@ static int check_runtime(const char *name)
 	return -1;
 }
 
-/* There is nothing here to fetch packages from a bucket with, or code from elsewhere. */
+/* A file, or a folder that pip builds from; NULL: the reason it cannot be installed. */
+static const char *why_no_package(const char *path)
+{
+	if (strstr(path, "://")) {
+		return "nothing here fetches it";
+	}
+	return access(path, R_OK) ? strerror(errno) : NULL;
+}
+
+static int check_package(const struct smd_loaded_job *loaded, const char *what, const char *path)
+{
+	const char *reason = why_no_package(path);
+
+	if (reason) {
+		smd_print_line(stderr,
+			"summand: %s: %s: must be on this machine for local-run, got %s: %s\n",
+			loaded->source.name, what, path, reason);
+	}
+	return reason ? -1 : 0;
+}
+
+/* There is nothing here to fetch packages from a bucket with, or code from elsewhere; and pip finds
+ * what is missing late. */
 static int check_packages(const struct smd_loaded_job *loaded)
 {
 	const char *code_dir = loaded->job->code_dir;
@@ -160,16 +193,18 @@ static int check_packages(const struct smd_loaded_job *loaded)
 	}
 	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {
 		const struct smd_job_pool *pool = &loaded->job->pools[i];
+		char what[64];
 
+		snprintf(what, sizeof(what), "packageUris of worker pool %d", i);
 		for (size_t n = 0; n < pool->npackage_uris; n++) {
-			if (strstr(pool->package_uris[n], "://")) {
-				smd_print_line(stderr,
-					"summand: %s: packageUris of worker pool %d: must be paths "
-					"on "
-					"this machine for local-run, got %s\n",
-					loaded->source.name, i, pool->package_uris[n]);
+			if (check_package(loaded, what, pool->package_uris[n])) {
 				return -1;
 			}
+		}
+	}
+	for (size_t n = 0; n < loaded->job->nextra_packages; n++) {
+		if (check_package(loaded, "extra-packages", loaded->job->extra_packages[n])) {
+			return -1;
 		}
 	}
 	return 0;
@@ -445,7 +480,7 @@ static int run_verb(int argc, char **argv, int detaches)
 	run_options.container_runtime = runtime.name;
 	run_options.grace_s = (unsigned)grace_s;
 	run_options.ready_timeout_s = (unsigned)ready_timeout_s;
-	if (use == SMD_USE_SHOW) {
+	if (use < SMD_USE_RUN) {
 		exit_code = print_document(
 				    loaded.job->resolved, run_options.show_secrets, format, stdout)
 				    ? SMD_EXIT_FAILED

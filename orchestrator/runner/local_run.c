@@ -289,7 +289,8 @@ static int prepare(struct local_run *local, struct smd_error *error)
 	ret = ret ? ret : mask_secrets(local);
 	ret = ret ? ret : keep_inputs(local);
 	ret = ret ? ret
-		  : smd_workspace_open(&local->workspace, job, &local->dir, engine->agent, error);
+		  : smd_workspace_open(&local->workspace, job, &local->dir, engine->agent,
+			    smd_console_words(&run->console), error);
 	ret = ret ? ret : share_with_containers(local);
 	ret = ret ? ret : smd_contract_create(job, &local->placement, &local->contract);
 	if (ret) {

@@ -11,13 +11,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "orchestrator/runner/tail.h"
+
 #define SETUP_LOG "logs/setup.log"
 #define TOOL      2 /* after the agent and its "--" */
 
-/* The directory that tools write to, and the agent that runs them. */
+/* The directory that tools write to, the agent that runs them, and where is told of them. */
 struct workspace {
 	const struct smd_jobdir *dir;
 	const char *agent;
+	FILE *words;
 };
 
 /* `argv` begins with the agent's own words. */
@@ -47,6 +50,31 @@ static int tool_failed(const char *tool, int status, const char *log, struct smd
 		WEXITSTATUS(status), log);
 }
 
+static void show_last_lines(const struct workspace *place)
+{
+	struct smd_tail tail = {.count = 0};
+	char *line = NULL;
+	size_t size = 0;
+	ssize_t length;
+	FILE *log = smd_jobdir_read_file(place->dir, SETUP_LOG, &size);
+
+	if (!log) {
+		return;
+	}
+	size = 0;
+	while ((length = getline(&line, &size, log)) > 0) {
+		smd_tail_add(&tail, line, (size_t)length);
+	}
+	fclose(log);
+	free(line);
+	if (tail.count > 0) {
+		fprintf(place->words, "The last lines of %s:\n", SETUP_LOG);
+		smd_tail_print(&tail, place->words, "    ");
+		fflush(place->words);
+	}
+	smd_tail_clear(&tail);
+}
+
 /* Runs a program under the agent: its words begin at argv[TOOL]. 0, or -ECHILD with a text when it
  * failed. */
 static int run_tool(char *const *argv, const struct workspace *place, struct smd_error *error)
@@ -66,6 +94,7 @@ static int run_tool(char *const *argv, const struct workspace *place, struct smd
 	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
 	}
 	if (!ret && status) {
+		show_last_lines(place);
 		ret = tool_failed(argv[TOOL], status, log, error);
 	}
 	free(log);
@@ -137,6 +166,9 @@ static int install_packages(struct smd_workspace *workspace, const struct smd_jo
 	char *const head[] = {agent, stop, python, module, pip, install, quiet, upgrade, target,
 		workspace->packages};
 
+	fprintf(place->words, "installing %zu package%s with pip\n", npackages,
+		npackages == 1 ? "" : "s");
+	fflush(place->words);
 	argv = calloc(sizeof(head) / sizeof(head[0]) + npackages + 1, sizeof(*argv));
 	if (!argv) {
 		return -ENOMEM;
@@ -154,9 +186,9 @@ static int install_packages(struct smd_workspace *workspace, const struct smd_jo
 }
 
 int smd_workspace_open(struct smd_workspace *workspace, const struct smd_job *job,
-	const struct smd_jobdir *dir, const char *agent, struct smd_error *error)
+	const struct smd_jobdir *dir, const char *agent, FILE *words, struct smd_error *error)
 {
-	const struct workspace place = {.dir = dir, .agent = agent};
+	const struct workspace place = {.dir = dir, .agent = agent, .words = words};
 	int ret = copy_code(workspace, job, &place, error);
 
 	ret = ret ? ret : install_packages(workspace, job, &place, error);

@@ -13,10 +13,11 @@ struct smd_workspace {
 };
 
 /* Copies and installs into the job directory. cp and pip run under the agent, so nothing of them is
- * left when this process is killed; their output is in logs/setup.log. 0, or -errno with a text;
- * then the workspace is empty. */
+ * left when this process is killed; their output is in logs/setup.log. That packages are being
+ * installed, and the last lines of one that fails, go to `words`. 0, or -errno with a text; then
+ * the workspace is empty. */
 int smd_workspace_open(struct smd_workspace *workspace, const struct smd_job *job,
-	const struct smd_jobdir *dir, const char *agent, struct smd_error *error);
+	const struct smd_jobdir *dir, const char *agent, FILE *words, struct smd_error *error);
 void smd_workspace_close(struct smd_workspace *workspace);
 
 /* Puts the packages at the front of the replica's PYTHONPATH. 0 or -errno. */

@@ -229,8 +229,9 @@ static void check_command(
 {
 	if (!command || (command->type == SMD_NODE_ARRAY && command->count == 0)) {
 		smd_container_only(decoder->diagnostics, node,
-			"must have a command where images are not run: say what to start, for "
-			"example \"command\": [\"python3\", \"train.py\"]");
+			"must have a command where images are not run: --container-runtime=podman "
+			"runs them; else say what to start, by --command or as \"command\": "
+			"[\"python3\", \"train.py\"]");
 	} else if (command->type == SMD_NODE_ARRAY && command->first->type == SMD_NODE_STRING &&
 		   command->first->string[0] == '\0') {
 		smd_error_at_value(

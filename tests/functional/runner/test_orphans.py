@@ -157,11 +157,14 @@ class OrphansTest(JobTest):
             file.write("#!/bin/bash\n" + DAEMON.format(self.daemon)
                        + f"touch {self.ready}; sleep 1000")
         os.chmod(pip, 0o755)
+        wheel = self.path("a.whl")
+        with open(wheel, "w", encoding="utf-8"):
+            pass
         spec = os.path.join(tempfile.mkdtemp(dir=self.dir), "spec.json")
         with open(spec, "w", encoding="utf-8") as file:
             json.dump({"workerPoolSpecs": [{
                 "machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1,
-                "pythonPackageSpec": {"executorImageUri": "local", "packageUris": ["/a.whl"],
+                "pythonPackageSpec": {"executorImageUri": "local", "packageUris": [wheel],
                                       "pythonModule": "a.b"}}]}, file)
         with mock.patch.dict(os.environ, {"PATH": f"{folder}:{os.environ['PATH']}",
                                           "TEST_MARK": self.mark}):

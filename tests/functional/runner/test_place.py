@@ -220,10 +220,37 @@ resources: {instance_count: 2, instance_type: Standard_NC24s_v3}
         run = self.run_package(self.make_wheel())
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertEqual(self.read(run, "logs/workerpool0-0.log"), "trained hard\n")
-        run = self.run_package("/nonexistent/trainer.whl")
+        self.assertIn("installing 1 package with pip\n", run.stderr)
+        with open(self.path("trainer-2-py3-none-any.whl"), "w", encoding="utf-8") as file:
+            file.write("no wheel")
+        run = self.run_package(file.name)
         self.assertEqual(run.returncode, 1)
         self.assertIn("python3: failed with status 1; output in", run.stderr)
-        self.assertIn("/nonexistent/trainer.whl", self.read(run, "logs/setup.log"))
+        lines = self.read(run, "logs/setup.log").splitlines()
+        self.assertIn("The last lines of logs/setup.log:\n", run.stderr)
+        self.assertIn("    " + lines[-1] + "\n", run.stderr)
+
+    def test_a_missing_package(self):
+        """It is told of before anything is made or started."""
+        missing = self.path("trainer.whl")
+        run = self.run_package(missing)
+        self.assertEqual((run.returncode, run.stdout), (2, ""))
+        self.assertIn(f"packageUris of worker pool 0: must be on this machine for local-run, got {missing}: No such file", run.stderr)
+        self.assertFalse(os.path.exists(run.job_dir))
+        self.assertIn("nothing here fetches it", self.run_package("gs://bucket/trainer.whl").stderr)
+
+    def test_an_image_alone(self):
+        """Is told of what runs it, and without a warning where that is given."""
+        spec = self.write_spec([{"replicaCount": 1, "imageUri": "an-image"}])
+        run = self.finish(self.start_spec(spec))
+        self.assert_code(run, 2)
+        self.assertIn("--container-runtime=podman runs them; else say what to start, by --command or as", run.err)
+        for flags in (["--container-runtime=podman", "--dry-run"], ["--dry-run", "--container-runtime=podman"],
+                      ["--command=true"], ["--command=true", "--dry-run"]):
+            run = self.finish(self.start_spec(spec, *flags))
+            self.assert_code(run, 0)
+            self.assertNotIn("warning", run.err)
+        self.assertIn("warning", self.finish(self.start_spec(spec, "--dry-run")).err)
 
     def test_code_is_copied(self):
         code = self.path("code of mine")
