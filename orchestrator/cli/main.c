@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "orchestrator/cli/completion.h"
 #include "orchestrator/cli/custom_jobs.h"
 #include "orchestrator/cli/help.h"
 #include "orchestrator/cli/torch_run.h"
@@ -11,6 +12,7 @@
 #define AZURE_JOB "`summand custom-jobs local-run FILE` takes a command job of Azure ML"
 
 static int run_help(int argc, char **argv);
+static int run_completion(int argc, char **argv);
 
 static const struct smd_verb list[] = {
 	SMD_VERB_GROUP("Jobs"),
@@ -19,6 +21,8 @@ static const struct smd_verb list[] = {
 	{"torch-run", "runs a PyTorch script in several processes of this machine", smd_torch_run},
 	SMD_VERB_GROUP("Help"),
 	{"help", "prints the page of a command, or of the topic " SMD_JOB_FLAGS_TOPIC, run_help},
+	{"completion", "prints the script by which bash, zsh or fish completes command lines",
+		run_completion},
 };
 static const struct smd_absent_verb absent[] = {
 	{"hp-tuning-jobs", "`summand custom-jobs local-run SPEC` takes a HyperparameterTuningJob "
@@ -44,6 +48,11 @@ static const struct smd_verbs verbs = {
 static int run_help(int argc, char **argv)
 {
 	return smd_help_run(&verbs, argc, argv);
+}
+
+static int run_completion(int argc, char **argv)
+{
+	return smd_completion_run(&verbs, argc, argv);
 }
 
 int main(int argc, char **argv)

@@ -60,7 +60,7 @@ verbs_of() {
 
 # summand has a section per command; --help is told of once.
 commands=$(for group in $(verbs_of); do
-	[[ $group =~ ^(help|torch-run)$ ]] || verbs_of "$group" | sed "s/^/$group /"
+	[[ $group =~ ^(completion|help|torch-run)$ ]] || verbs_of "$group" | sed "s/^/$group /"
 done)
 same "the commands of summand" "$commands" "$(plain "$page" | sed -n 's/^\.SS //p')"
 while read -r group command; do
@@ -77,6 +77,7 @@ while read -r line; do
 done < <(echo "summand --help
 summand custom-jobs --help
 summand torch-run --help
+summand completion --help
 summand help job-flags
 summand-perf --help
 summand-perf allreduce --help
