@@ -9,7 +9,9 @@
 #include "orchestrator/runner/obituary.h"
 
 #define LABEL_WIDTH    16
-#define NAME_WIDTH_MIN 7 /* "replica" */
+#define ROWS_MAX       16 /* of more replicas those that ended alike are one row */
+#define COUNT_WIDTH    4  /* what " (18)" takes more than "-18" */
+#define NAME_WIDTH_MIN 7  /* "replica" */
 #define AMOUNT_SIZE    32
 #define AMOUNT_WIDTH   10
 
@@ -86,19 +88,91 @@ static void print_figures(const struct smd_figures *figures, FILE *file)
 	}
 }
 
+/* Whether one row says it of both. */
+static int is_alike(const struct smd_replica *one, const struct smd_replica *other)
+{
+	char word[SMD_OBITUARY_SIZE], other_word[SMD_OBITUARY_SIZE];
+
+	smd_obituary_word(one, word);
+	smd_obituary_word(other, other_word);
+	return one->pool == other->pool && strcmp(word, other_word) == 0;
+}
+
+static void print_row(
+	const char *name, int width, const struct smd_replica *replica, double seconds, FILE *file)
+{
+	char word[SMD_OBITUARY_SIZE];
+
+	smd_obituary_word(replica, word);
+	fprintf(file, "  %-*s  %-16s  %-12s %7.1f s\n", width, name, smd_role_name(replica->role),
+		word, seconds);
+}
+
+/* Those from `first` on that one row is of, and the longest time of any. */
+static size_t count_alike(const struct smd_job_status *status, size_t first, double *seconds)
+{
+	size_t count = 0;
+
+	*seconds = 0;
+	for (size_t i = first; i < status->count; i++) {
+		double elapsed = smd_replica_elapsed(&status->replicas[i]);
+
+		if (is_alike(&status->replicas[first], &status->replicas[i])) {
+			count++;
+			*seconds = elapsed > *seconds ? elapsed : *seconds;
+		}
+	}
+	return count;
+}
+
+static int has_been_printed(const struct smd_job_status *status, size_t index)
+{
+	for (size_t i = 0; i < index; i++) {
+		if (is_alike(&status->replicas[i], &status->replicas[index])) {
+			return 1;
+		}
+	}
+	return 0;
+}
+
+/* Those of a pool that ended alike in one row, with the longest time. */
+static void print_groups(const struct smd_job_status *status, int width, FILE *file)
+{
+	for (size_t i = 0; i < status->count; i++) {
+		char name[2 * SMD_REPLICA_NAME_MAX + 32];
+		double seconds;
+		size_t count;
+
+		if (has_been_printed(status, i)) {
+			continue;
+		}
+		count = count_alike(status, i, &seconds);
+		if (count > 1) {
+			snprintf(name, sizeof(name), "workerpool%d (%zu)", status->replicas[i].pool,
+				count);
+		} else {
+			snprintf(name, sizeof(name), "%s", status->replicas[i].name);
+		}
+		print_row(name, width, &status->replicas[i], seconds, file);
+	}
+}
+
 static void print_replicas(const struct smd_job_status *status, FILE *file)
 {
 	int width = smd_replica_names_width(status->replicas, status->count);
 
+	if (status->count > ROWS_MAX) {
+		width += COUNT_WIDTH;
+	}
 	width = width > NAME_WIDTH_MIN ? width : NAME_WIDTH_MIN;
 	fprintf(file, "\n  %-*s  %-16s  %-12s %9s\n", width, "replica", "role", "exit", "time");
+	if (status->count > ROWS_MAX) {
+		print_groups(status, width, file);
+		return;
+	}
 	for (size_t i = 0; i < status->count; i++) {
-		const struct smd_replica *replica = &status->replicas[i];
-		char word[SMD_OBITUARY_SIZE];
-
-		smd_obituary_word(replica, word);
-		fprintf(file, "  %-*s  %-16s  %-12s %7.1f s\n", width, replica->name,
-			smd_role_name(replica->role), word, smd_replica_elapsed(replica));
+		print_row(status->replicas[i].name, width, &status->replicas[i],
+			smd_replica_elapsed(&status->replicas[i]), file);
 	}
 }
 

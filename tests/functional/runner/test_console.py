@@ -126,6 +126,19 @@ class ConsoleTest(JobTest):
         self.assertIn("    the reason\n", end)
         self.assertIn(f"  Its log: {run.job_dir}/logs/workerpool1-1.log\n", end)
 
+    def test_a_summary_of_many(self):
+        """Those of a pool that ended alike are one row; the one that failed has its own, and its last lines."""
+        script = "trap 'echo no reason >&2; exit 0' TERM; [ $RANK = 7 ] && { echo the reason >&2; exit 3; }; sleep 1000 & wait"
+        run = self.run_job([bash(script), bash(script, 19)])
+        self.assert_code(run, 1)
+        end = run.err.partition("runner test: failed in ")[2]
+        rows = [line.split() for line in end.partition("  replica")[2].partition("\n\n")[0].splitlines()[1:]]
+        self.assertEqual([row[:-3] + [row[-3]] for row in rows], [
+            ["workerpool0-0", "chief", "0"], ["workerpool1", "(18)", "worker", "0"], ["workerpool1-6", "worker", "3"]])
+        self.assertEqual(end.count("reason"), 1)
+        self.assertIn("    the reason\n", end)
+        self.assertEqual(len(self.read_json(run, "summary.json")["replicas"]), 20)
+
     def test_servers_do_not_drown_the_program(self):
         server = ("echo 'info  server: fine' >&2; echo 'debug server: fine' >&2; echo 'warn  server: short of memory' >&2; "
                   "echo ready 127.0.0.1:1 | tee /dev/fd/$SUMMAND_NOTIFY_FD; trap 'exit 0' TERM; sleep 1000 & wait")

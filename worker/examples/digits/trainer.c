@@ -16,6 +16,7 @@
 
 #define STREAM_SHUFFLE 1 /* of rank 0; the others' follow it */
 #define STATUS_SECONDS 0.25
+#define PRINTED_EPOCHS 5
 
 struct trainer {
 	const struct digits_trainer_options *options;
@@ -179,8 +180,12 @@ static void report_epoch(struct trainer *trainer, const struct digits_score *sco
 	int epochs = trainer->options->epochs;
 	double now = smd_clock_seconds();
 
-	printf("epoch %d/%d step %" PRIu64 " loss %.4f accuracy %.4f\n", trainer->epoch, epochs,
-		trainer->step, loss, accuracy);
+	/* It is the same on all ranks. */
+	if (trainer->rank == 0 && (trainer->epoch == 1 || trainer->epoch % PRINTED_EPOCHS == 0 ||
+					  trainer->epoch == epochs)) {
+		printf("epoch %d/%d step %" PRIu64 " loss %.4f accuracy %.4f\n", trainer->epoch,
+			epochs, trainer->step, loss, accuracy);
+	}
 	if (now - trainer->last_status < STATUS_SECONDS && trainer->epoch < epochs) {
 		return;
 	}
