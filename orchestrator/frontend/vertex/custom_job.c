@@ -265,6 +265,59 @@ static void check_timeout(
 	}
 }
 
+/* Whether the text begins with a program that starts the ranks of a world; its name. */
+static const char *find_world_launcher(const char *text)
+{
+	static const char *const launchers[] = {"mpirun", "mpiexec", "orterun", "horovodrun"};
+	size_t length = strcspn(text, " \t\n");
+	const char *slash = memrchr(text, '/', length);
+	const char *word = slash ? slash + 1 : text;
+
+	length -= (size_t)(word - text);
+	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
+		if (strlen(launchers[i]) == length && memcmp(launchers[i], word, length) == 0) {
+			return launchers[i];
+		}
+	}
+	return NULL;
+}
+
+/* The pool's, also as what a shell runs: sh -c "mpirun ...". */
+static const char *world_launcher_of(const struct smd_job_pool *pool)
+{
+	for (size_t i = 0; i < pool->ncommand + pool->nargs; i++) {
+		const char *word =
+			i < pool->ncommand ? pool->command[i] : pool->args[i - pool->ncommand];
+		const char *before = i == 0                   ? NULL
+				     : i - 1 < pool->ncommand ? pool->command[i - 1]
+							      : pool->args[i - 1 - pool->ncommand];
+
+		if ((!before || strcmp(before, "-c") == 0 || strcmp(before, "-lc") == 0) &&
+			find_world_launcher(word)) {
+			return find_world_launcher(word);
+		}
+	}
+	return NULL;
+}
+
+/* A launcher that only the chief runs may reach the others, as by ssh; one on each makes a world of
+ * each. check_mpi() has told those who say what their launcher is. */
+static void check_worlds(
+	struct smd_decoder *decoder, const struct smd_node *spec, const struct smd_job *job)
+{
+	const struct smd_node *pools = smd_node_member(spec, "workerPoolSpecs");
+	const char *launcher = world_launcher_of(&job->pools[0]);
+
+	if (pools && launcher && job->pools[1].replica_count > 0 &&
+		job->distribution != SMD_DISTRIBUTION_MPI && world_launcher_of(&job->pools[1])) {
+		smd_warning_at_name(decoder->diagnostics, pools,
+			"%s on each of %d replicas: each trains alone, because no launch over "
+			"several replicas is there yet; have one replica with all ranks, or let "
+			"Summand start them for torch.distributed",
+			launcher, 1 + job->pools[1].replica_count);
+	}
+}
+
 /* A hash over the spec with sorted names: neither order nor white space changes the id. */
 static int set_id(struct smd_job *job)
 {
@@ -417,6 +470,7 @@ int smd_custom_job_decode(
 	smd_decode_finish(&decoder);
 	if (spec) {
 		check_timeout(&decoder, spec, job);
+		check_worlds(&decoder, spec, job);
 	}
 	ret = decoder.ret                              ? decoder.ret
 	      : diagnostics->found[SMD_SEVERITY_ERROR] ? -EINVAL
