@@ -48,7 +48,10 @@ static int is_named_before(const struct smd_node *list, const struct smd_node *v
 static int has_accelerators(const struct smd_job *job)
 {
 	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {
-		if (job->pools[i].replica_count > 0 && job->pools[i].accelerator_count > 0) {
+		const struct smd_job_pool *pool = &job->pools[i];
+
+		if (pool->replica_count > 0 && pool->accelerator_count > 0 &&
+			!smd_job_pool_has_tpus(pool)) {
 			return 1;
 		}
 	}

@@ -54,6 +54,11 @@ int smd_job_replica_count(const struct smd_job *job)
 	return count;
 }
 
+int smd_job_pool_has_tpus(const struct smd_job_pool *pool)
+{
+	return pool->accelerator_type && strncmp(pool->accelerator_type, "TPU", 3) == 0;
+}
+
 int smd_job_processes(const struct smd_job *job, int pool)
 {
 	return pool > 1 || job->launch == SMD_LAUNCH_NODE || job->processes_per_replica < 1

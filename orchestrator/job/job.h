@@ -149,6 +149,9 @@ int smd_replica_parse(const char *name, int *pool, int *index);
 
 int smd_job_replica_count(const struct smd_job *job);
 
+/* Its accelerators are none that a machine here has. */
+int smd_job_pool_has_tpus(const struct smd_job_pool *pool);
+
 /* How many processes an engine starts in each of the pool's replicas. */
 int smd_job_processes(const struct smd_job *job, int pool);
 

@@ -85,7 +85,8 @@ The folder specs/schema of the source has the same fields as JSON Schemas, for e
 SECTIONS = [("job", "CustomJob", "CUSTOM JOBS"),
             ("job", "HyperparameterTuningJob", "TUNING JOBS"),
             ("job", "TrainingPipeline", "TRAINING PIPELINES"),
-            ("azure_command_job", "CommandJob", "COMMAND JOBS OF AZURE ML")]
+            ("azure_command_job", "CommandJob", "COMMAND JOBS OF AZURE ML"),
+            ("azure_run_configuration", "RunConfiguration", "RUN CONFIGURATIONS OF AZURE ML")]
 
 
 def roff(text):
@@ -183,7 +184,7 @@ def settings(schemas):
 
 def page():
     schemas = {file: json.loads((SOURCE / f"specs/schema/{file}.schema.json").read_text(encoding="utf-8"))
-               for file in ("job", "azure_command_job")}
+               for file in ("job", "azure_command_job", "azure_run_configuration")}
     lines = []
     written = set()
 

@@ -6,6 +6,7 @@
 #
 # invalid/SPEC has SPEC.error: all that `validate` says, with exit code 2.
 # unrunnable/SPEC has SPEC.error: what `local-run` says of a valid spec, with exit code 2.
+# kinds says which file stands for which kind of spec.
 # flags/NAME.words is a command line, a word in each line; NAME.said is all that it says, and its exit
 # code.
 # valid/SPEC has SPEC.validate, SPEC.plan, SPEC.plan.json, SPEC.env.json (all
@@ -78,5 +79,13 @@ for spec in *.yaml *.json; do
 	expect "$spec.env.json" 0 env "$spec" --format=json
 	expect "$spec.env.sh" 0 env "$spec" --replica=workerpool0-0
 done
+
+kinds=0
+while IFS=$'\t' read -r kind file; do
+	case $kind in '#'*) continue ;; esac
+	kinds=$((kinds + 1))
+	[ -f "$here/$file" ] || fail "kinds: $kind: must have a file, and $file is none"
+done <"$here/kinds"
+[ "$kinds" -ge 28 ] || fail "kinds: must have at least 28, got $kinds"
 
 [ "$failures" = 0 ]

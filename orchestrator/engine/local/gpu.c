@@ -79,7 +79,7 @@ int smd_gpus_find(struct smd_gpus *gpus, const char *visible)
 /* A pool that names no GPUs but a machine type that has them takes part where there are any. */
 static int count_of(const struct smd_gpus *gpus, const struct smd_job_pool *pool)
 {
-	if (!pool->accelerator_type || strncmp(pool->accelerator_type, "TPU", 3) == 0 ||
+	if (!pool->accelerator_type || smd_job_pool_has_tpus(pool) ||
 		(pool->accelerators_are_built_in && gpus->count == 0)) {
 		return 0;
 	}

@@ -215,6 +215,10 @@ static void check_machine(
 		smd_error_at_value(decoder->diagnostics, spec,
 			"must have acceleratorType with acceleratorCount");
 	}
+	if (smd_job_pool_has_tpus(pool)) {
+		smd_warning_at_value(decoder->diagnostics, smd_node_member(spec, "acceleratorType"),
+			"there are no TPUs here: replicas run without them");
+	}
 	if (part && count && pool->accelerator_count != 1) {
 		smd_error_at_value(decoder->diagnostics, count,
 			"must be 1 with gpuPartitionSize, got %d", pool->accelerator_count);

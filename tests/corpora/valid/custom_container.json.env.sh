@@ -1,0 +1,6 @@
+export CLUSTER_SPEC='{"cluster":{"workerpool0":["cmle-training-workerpool0-842372fac8-0:2222"]},"environment":"cloud","task":{"type":"workerpool0","index":0},"job":{"workerPoolSpecs":[{"machineSpec":{"machineType":"c2-standard-60"},"replicaCount":"1","containerSpec":{"imageUri":"europe-docker.pkg.dev/project/images/train@sha256:0123","command":["/opt/train","--data=$(DATA)","--left=$$(DATA)"],"args":["--shards","16"],"env":[{"name":"BUCKET","value":"gs://speech"},{"name":"DATA","value":"$(BUCKET)/tfrecords"}]}}]}}'
+export CLOUD_ML_JOB_ID='842372fac8'
+export SUMMAND_JOB_ID='842372fac8'
+export SUMMAND_REPLICA='workerpool0-0'
+export BUCKET='gs://speech'
+export DATA='gs://speech/tfrecords'

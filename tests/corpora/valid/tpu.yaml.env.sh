@@ -1,0 +1,5 @@
+export CLUSTER_SPEC='{"cluster":{"workerpool0":["cmle-training-workerpool0-cec2c2b409-0:2222"]},"environment":"cloud","task":{"type":"workerpool0","index":0},"job":{"workerPoolSpecs":[{"machineSpec":{"machineType":"cloud-tpu","acceleratorType":"TPU_V3","acceleratorCount":8},"containerSpec":{"imageUri":"example/tpu","command":["python3","train.py"],"env":[{"name":"CUDA_VISIBLE_DEVICES","value":""}]}}]}}'
+export CLOUD_ML_JOB_ID='cec2c2b409'
+export SUMMAND_JOB_ID='cec2c2b409'
+export SUMMAND_REPLICA='workerpool0-0'
+export CUDA_VISIBLE_DEVICES=''

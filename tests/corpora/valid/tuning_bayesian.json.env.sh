@@ -1,0 +1,6 @@
+export CLUSTER_SPEC='{"cluster":{"workerpool0":["cmle-training-workerpool0-26ecbf08bf-0:2222"]},"environment":"cloud","task":{"type":"workerpool0","index":0,"trial":"1"},"job":{"workerPoolSpecs":[{"machineSpec":{"machineType":"n1-standard-4"},"containerSpec":{"imageUri":"example/train","command":["python3","train.py"]}}]}}'
+export CLOUD_ML_JOB_ID='26ecbf08bf'
+export CLOUD_ML_TRIAL_ID='1'
+export CLOUD_ML_HP_METRIC_FILE='/tmp/hypertune/output.metrics'
+export SUMMAND_JOB_ID='26ecbf08bf'
+export SUMMAND_REPLICA='workerpool0-0'
