@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "orchestrator/store/state_dir.h"
-#include "orchestrator/store/store.h"
 #include "reduction_server/base/printable.h"
 
 #define OFFERED_MAX 100 /* more are not read */
@@ -40,7 +39,7 @@ static int offer_job(void *arg, const struct smd_stored_job *job)
 	return offers->count >= OFFERED_MAX;
 }
 
-void smd_completed_jobs_print(const char *word)
+void smd_completed_jobs_print(enum smd_stored_kind kind, const char *word)
 {
 	struct offers offers = {.word = word};
 	struct smd_error error = {""};
@@ -49,7 +48,7 @@ void smd_completed_jobs_print(const char *word)
 
 	if (!smd_state_dir_open(&state_dir, &error) &&
 		!smd_store_open_to_read(state_dir, &store, &error)) {
-		smd_store_each(store, SMD_STORE_LISTED, offer_job, &offers, &error);
+		smd_store_each(store, kind, SMD_STORE_LISTED, offer_job, &offers, &error);
 	}
 	smd_store_close(store);
 	free(state_dir);

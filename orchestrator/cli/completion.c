@@ -51,6 +51,18 @@ static int is_literal(const char *text, size_t length)
 	return length > 0;
 }
 
+/* Whose jobs a command means: the group's that it is of. */
+static enum smd_stored_kind kind_of(const struct completion *completion)
+{
+	for (int i = 0; i < completion->count - 1; i++) {
+		if (strcmp(completion->words[i], smd_stored_kind_group(SMD_STORED_TUNING_JOB)) ==
+			0) {
+			return SMD_STORED_TUNING_JOB;
+		}
+	}
+	return SMD_STORED_CUSTOM_JOB;
+}
+
 /* Values of a metavar: on|off, SIZE|none, FILE, DIR,...; what was typed begins with `before`. */
 static void offer_values(
 	const struct completion *completion, const char *before, const char *metavar)
@@ -63,7 +75,7 @@ static void offer_values(
 	} else if (strncmp(metavar, "DIR", 3) == 0) {
 		puts(":dirs");
 	} else if (strcmp(metavar, "JOB") == 0) {
-		smd_completed_jobs_print(typed(completion));
+		smd_completed_jobs_print(kind_of(completion), typed(completion));
 	}
 	while (*metavar) {
 		size_t length = strcspn(metavar, "|");

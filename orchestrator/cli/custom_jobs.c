@@ -6,10 +6,13 @@
 #include <string.h>
 
 #include "orchestrator/cli/format.h"
+#include "orchestrator/cli/hp_tuning_jobs.h"
 #include "orchestrator/cli/loaded_job.h"
+#include "orchestrator/cli/stored_jobs.h"
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/contract/environment.h"
 #include "orchestrator/frontend/job_flags.h"
+#include "orchestrator/tuning/tuning.h"
 #include "reduction_server/base/printable.h"
 
 /* What replicas will have to do without, where they have Vertex AI's names: calls back with each.
@@ -46,10 +49,22 @@ static int print_warning(void *context, const char *warning)
 	return 0;
 }
 
-int smd_custom_jobs_validate(int argc, char **argv)
+/* Whether it has trials that can be compared, wherever they are run; else the reason is printed. */
+static int is_study(const struct smd_loaded_job *loaded)
+{
+	struct smd_error error = {""};
+
+	if (smd_tuning_check_study(loaded->job, &error)) {
+		smd_print_line(stderr, "summand: %s: %s\n", loaded->source.name, error.text);
+		return 0;
+	}
+	return 1;
+}
+
+static int run_validate(enum smd_stored_kind kind, int argc, char **argv)
 {
 	const struct smd_command command = {
-		.synopsis = "summand custom-jobs validate SPEC|FLAG... [OPTION...]",
+		.synopsis = SMD_BY_KIND(kind, "summand ", " validate SPEC|FLAG... [OPTION...]"),
 		.summary = "Checks a spec and lists everything that is wrong with it.",
 		.exits = "Exit codes: 0 the spec is valid, 2 it is not.",
 	};
@@ -60,6 +75,10 @@ int smd_custom_jobs_validate(int argc, char **argv)
 
 	if (smd_loaded_job_open(&command, &use, argc, argv, &loaded, &exit_code)) {
 		return exit_code;
+	}
+	if (kind == SMD_STORED_TUNING_JOB && !is_study(&loaded)) {
+		smd_loaded_job_close(&loaded);
+		return SMD_EXIT_USAGE;
 	}
 	if (each_contract_warning(loaded.job, print_warning, &loaded)) {
 		smd_print_line(stderr, "summand: %s\n", strerror(ENOMEM));
@@ -131,7 +150,7 @@ static int add_warning(void *context, const char *warning)
 	return smd_plan_warn(context, "%s", warning);
 }
 
-int smd_custom_jobs_plan(int argc, char **argv)
+static int run_plan(enum smd_stored_kind kind, int argc, char **argv)
 {
 	static const enum smd_use use = SMD_USE_SHOW;
 	struct smd_format *format = NULL;
@@ -146,7 +165,7 @@ int smd_custom_jobs_plan(int argc, char **argv)
 			set_plan_format, &format},
 	};
 	const struct smd_command command = {
-		.synopsis = "summand custom-jobs plan SPEC|FLAG... [OPTION...]",
+		.synopsis = SMD_BY_KIND(kind, "summand ", " plan SPEC|FLAG... [OPTION...]"),
 		.summary = "Shows a job's pools and machines, and the reduction servers it needs.",
 		.options = options,
 		.noptions = sizeof(options) / sizeof(options[0]),
@@ -159,6 +178,11 @@ int smd_custom_jobs_plan(int argc, char **argv)
 	if (smd_loaded_job_open(&command, &use, argc, argv, &loaded, &exit_code)) {
 		smd_format_free(format);
 		return exit_code;
+	}
+	if (kind == SMD_STORED_TUNING_JOB && !is_study(&loaded)) {
+		smd_loaded_job_close(&loaded);
+		smd_format_free(format);
+		return SMD_EXIT_USAGE;
 	}
 	plan = smd_loaded_job_plan(&loaded);
 	if (!plan) {
@@ -175,6 +199,26 @@ int smd_custom_jobs_plan(int argc, char **argv)
 	smd_format_free(format);
 	smd_loaded_job_close(&loaded);
 	return exit_code;
+}
+
+int smd_custom_jobs_validate(int argc, char **argv)
+{
+	return run_validate(SMD_STORED_CUSTOM_JOB, argc, argv);
+}
+
+int smd_hp_tuning_jobs_validate(int argc, char **argv)
+{
+	return run_validate(SMD_STORED_TUNING_JOB, argc, argv);
+}
+
+int smd_custom_jobs_plan(int argc, char **argv)
+{
+	return run_plan(SMD_STORED_CUSTOM_JOB, argc, argv);
+}
+
+int smd_hp_tuning_jobs_plan(int argc, char **argv)
+{
+	return run_plan(SMD_STORED_TUNING_JOB, argc, argv);
 }
 
 int smd_custom_jobs_run(int argc, char **argv)

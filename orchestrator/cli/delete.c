@@ -1,10 +1,12 @@
-/* `summand custom-jobs delete`: forgets a job that has ended, and removes its directory. */
+/* `summand custom-jobs delete` and `hp-tuning-jobs delete`: forgets a job that has ended, and
+ * removes its directory. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "orchestrator/cli/custom_jobs.h"
+#include "orchestrator/cli/hp_tuning_jobs.h"
 #include "orchestrator/cli/stored_jobs.h"
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/store/job_folder.h"
@@ -56,9 +58,8 @@ static int delete_job(struct smd_stored_jobs *jobs, const struct smd_stored_job 
 
 	if (!job->end_time) {
 		smd_print_line(stderr,
-			"summand: %s is %s: it must have ended; `summand custom-jobs cancel` ends "
-			"it\n",
-			job->display_name, job->state);
+			"summand: %s is %s: it must have ended; `summand %s cancel` ends it\n",
+			job->display_name, job->state, smd_stored_kind_group(job->kind));
 		return SMD_EXIT_FAILED;
 	}
 	if (is_own && remove_folder(jobs, job)) {
@@ -72,29 +73,40 @@ static int delete_job(struct smd_stored_jobs *jobs, const struct smd_stored_job 
 		smd_print_line(
 			stderr, "summand: %s stays: it was named with --job-dir\n", job->directory);
 	}
-	smd_print_line(stderr, "Deleted CustomJob [%s].\n", job->display_name);
+	smd_print_line(
+		stderr, "Deleted %s [%s].\n", smd_stored_kind_noun(job->kind), job->display_name);
 	return SMD_EXIT_OK;
 }
 
-int smd_custom_jobs_delete(int argc, char **argv)
+static int run_verb(enum smd_stored_kind kind, int argc, char **argv)
 {
 	const struct smd_option options[] = {SMD_LOCATION_OPTIONS};
 	const struct smd_command command = {
-		.synopsis = "summand custom-jobs delete JOB [OPTION...]",
+		.synopsis = SMD_BY_KIND(kind, "summand ", " delete JOB [OPTION...]"),
 		.summary = "Forgets a job that has ended, and removes its logs and records.",
 		.options = options,
 		.noptions = sizeof(options) / sizeof(options[0]),
-		.epilog = SMD_JOB_OPERAND,
+		.epilog = SMD_JOB_OPERAND(kind),
 		.exits = SMD_EXITS,
 	};
 	struct smd_stored_jobs jobs;
 	struct smd_job_copy job;
 	int exit_code;
 
-	if (!smd_stored_jobs_begin(&jobs, &command, argc, argv, &job, &exit_code)) {
+	if (!smd_stored_jobs_begin(&jobs, kind, &command, argc, argv, &job, &exit_code)) {
 		exit_code = delete_job(&jobs, &job.job);
 		smd_job_copy_free(&job);
 		smd_stored_jobs_close(&jobs);
 	}
 	return exit_code;
+}
+
+int smd_custom_jobs_delete(int argc, char **argv)
+{
+	return run_verb(SMD_STORED_CUSTOM_JOB, argc, argv);
+}
+
+int smd_hp_tuning_jobs_delete(int argc, char **argv)
+{
+	return run_verb(SMD_STORED_TUNING_JOB, argc, argv);
 }

@@ -1,8 +1,9 @@
-/* `summand custom-jobs describe`: prints one job of the store. */
+/* `summand custom-jobs describe` and `hp-tuning-jobs describe`: prints one job of the store. */
 #include <stdio.h>
 
 #include "orchestrator/cli/custom_jobs.h"
 #include "orchestrator/cli/format.h"
+#include "orchestrator/cli/hp_tuning_jobs.h"
 #include "orchestrator/cli/stored_jobs.h"
 #include "orchestrator/cli/verbs.h"
 #include "reduction_server/base/printable.h"
@@ -36,7 +37,7 @@ static int print_job(struct smd_stored_jobs *jobs, const struct smd_stored_job *
 	return failed ? SMD_EXIT_FAILED : SMD_EXIT_OK;
 }
 
-int smd_custom_jobs_describe(int argc, char **argv)
+static int run_verb(enum smd_stored_kind kind, int argc, char **argv)
 {
 	struct smd_format *format = NULL;
 	const struct smd_option options[] = {
@@ -46,22 +47,32 @@ int smd_custom_jobs_describe(int argc, char **argv)
 		SMD_LOCATION_OPTIONS,
 	};
 	const struct smd_command command = {
-		.synopsis = "summand custom-jobs describe JOB [OPTION...]",
+		.synopsis = SMD_BY_KIND(kind, "summand ", " describe JOB [OPTION...]"),
 		.summary = "Prints a job, its state and, if it has failed, why.",
 		.options = options,
 		.noptions = sizeof(options) / sizeof(options[0]),
-		.epilog = SMD_JOB_OPERAND,
+		.epilog = SMD_JOB_OPERAND(kind),
 		.exits = SMD_EXITS,
 	};
 	struct smd_stored_jobs jobs;
 	struct smd_job_copy job;
 	int exit_code;
 
-	if (!smd_stored_jobs_begin(&jobs, &command, argc, argv, &job, &exit_code)) {
+	if (!smd_stored_jobs_begin(&jobs, kind, &command, argc, argv, &job, &exit_code)) {
 		exit_code = print_job(&jobs, &job.job, format);
 		smd_job_copy_free(&job);
 		smd_stored_jobs_close(&jobs);
 	}
 	smd_format_free(format);
 	return exit_code;
+}
+
+int smd_custom_jobs_describe(int argc, char **argv)
+{
+	return run_verb(SMD_STORED_CUSTOM_JOB, argc, argv);
+}
+
+int smd_hp_tuning_jobs_describe(int argc, char **argv)
+{
+	return run_verb(SMD_STORED_TUNING_JOB, argc, argv);
 }

@@ -481,7 +481,7 @@ int smd_format_print(const struct smd_format *format, const json_t *json, FILE *
 
 	switch (format->kind) {
 	case FORMAT_JSON:
-		text = smd_shown_json(json, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
+		text = smd_shown_json(json, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
 		if (!text) {
 			return -ENOMEM;
 		}

@@ -38,7 +38,7 @@ const char *smd_job_row_text(
 	};
 
 	if (strcmp(key, "name") == 0) {
-		smd_store_name(buffer, job->id);
+		smd_store_name(buffer, job->kind, job->id);
 		return buffer;
 	}
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {

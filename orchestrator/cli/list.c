@@ -1,4 +1,5 @@
-/* `summand custom-jobs list`: the jobs of the store that a filter has, sorted and cut. */
+/* `summand custom-jobs list` and `hp-tuning-jobs list`: the jobs of the store that a filter has,
+ * sorted and cut. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,6 +7,7 @@
 
 #include "orchestrator/cli/custom_jobs.h"
 #include "orchestrator/cli/format.h"
+#include "orchestrator/cli/hp_tuning_jobs.h"
 #include "orchestrator/cli/job_filter.h"
 #include "orchestrator/cli/job_row.h"
 #include "orchestrator/cli/stored_jobs.h"
@@ -23,6 +25,7 @@ struct sort_key {
 };
 
 struct listing {
+	enum smd_stored_kind kind;
 	struct smd_stored_jobs jobs;
 	struct smd_job_filter *filter;
 	struct smd_format *format;
@@ -217,8 +220,8 @@ static int print_rows(struct listing *listing)
 {
 	int is_of_texts = smd_format_is_of_texts(listing->format, smd_job_row_is_text);
 	int is_listed = is_of_texts && smd_job_filter_is_of_texts(listing->filter);
-	int ret = smd_store_each(listing->jobs.store, is_listed ? SMD_STORE_LISTED : SMD_STORE_ALL,
-		take_job, listing, &listing->error);
+	int ret = smd_store_each(listing->jobs.store, listing->kind,
+		is_listed ? SMD_STORE_LISTED : SMD_STORE_ALL, take_job, listing, &listing->error);
 
 	if (ret < 0) {
 		return ret;
@@ -255,9 +258,9 @@ static int list_jobs(struct listing *listing)
 	return ret ? SMD_EXIT_FAILED : SMD_EXIT_OK;
 }
 
-int smd_custom_jobs_list(int argc, char **argv)
+static int run_verb(enum smd_stored_kind kind, int argc, char **argv)
 {
-	struct listing listing = {.limit = 0};
+	struct listing listing = {.kind = kind};
 	const struct smd_option options[] = {
 		SMD_OPTION_GROUP("Which"),
 		{"filter", "EXPRESSION",
@@ -275,7 +278,7 @@ int smd_custom_jobs_list(int argc, char **argv)
 		{"page-size", "N", NULL, set_limit, &(int){0}},
 	};
 	const struct smd_command command = {
-		.synopsis = "summand custom-jobs list [OPTION...]",
+		.synopsis = SMD_BY_KIND(kind, "summand ", " list [OPTION...]"),
 		.summary = "Lists your jobs, the newest first.",
 		.options = options,
 		.noptions = sizeof(options) / sizeof(options[0]),
@@ -304,4 +307,14 @@ int smd_custom_jobs_list(int argc, char **argv)
 	smd_job_filter_free(listing.filter);
 	smd_format_free(listing.format);
 	return exit_code;
+}
+
+int smd_custom_jobs_list(int argc, char **argv)
+{
+	return run_verb(SMD_STORED_CUSTOM_JOB, argc, argv);
+}
+
+int smd_hp_tuning_jobs_list(int argc, char **argv)
+{
+	return run_verb(SMD_STORED_TUNING_JOB, argc, argv);
 }

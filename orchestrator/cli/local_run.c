@@ -6,25 +6,30 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "orchestrator/cli/custom_jobs.h"
 #include "orchestrator/cli/detach.h"
 #include "orchestrator/cli/format.h"
+#include "orchestrator/cli/hp_tuning_jobs.h"
 #include "orchestrator/cli/loaded_job.h"
 #include "orchestrator/cli/prune.h"
+#include "orchestrator/cli/stored_jobs.h"
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/engine/local/container.h"
 #include "orchestrator/job/secret.h"
 #include "orchestrator/runner/jobdir.h"
 #include "orchestrator/runner/log_file.h"
+#include "orchestrator/tuning/tuning.h"
 #include "reduction_server/base/parse.h"
 #include "reduction_server/base/printable.h"
 
 #define GRACE_DEFAULT_S         30
+#define TUNING_OPTIONS          2 /* the first ones */
 #define READY_TIMEOUT_DEFAULT_S 30
-#define FOREGROUND_OPTIONS      3 /* the last ones */
+#define FOREGROUND_OPTIONS      3 /* the last ones: what is printed of a custom job */
 #define RUNNER_LOG              "logs/runner.log"
 
 /* The plan as printed, for the job's records too; NULL: the reason has been printed. */
@@ -221,14 +226,17 @@ static int run(struct smd_loaded_job *loaded, struct smd_local_run_options *opti
 	if (!plan_text) {
 		return SMD_EXIT_FAILED;
 	}
-	if (loaded->job->max_trial_count > 1 && shown) {
-		fprintf(shown, "only the first of %d trials is run\n",
+	if (loaded->job->max_trial_count > 1 && shown && options->kind == SMD_STORED_CUSTOM_JOB) {
+		fprintf(shown,
+			"only the first of %d trials is run; `summand hp-tuning-jobs` runs all\n",
 			loaded->job->max_trial_count);
 	}
 	options->spec_text = loaded->source.text;
 	options->spec_length = loaded->source.length;
 	options->plan_text = plan_text;
-	exit_code = smd_local_run(loaded->job, options, &error);
+	exit_code = options->kind == SMD_STORED_TUNING_JOB
+			    ? smd_tuning_run(loaded->job, options, &error)
+			    : smd_local_run(loaded->job, options, &error);
 	if (exit_code < 0) {
 		smd_print_line(stderr, "summand: %s\n", error.text);
 		exit_code = SMD_EXIT_FAILED;
@@ -257,7 +265,7 @@ static FILE *divert_output(void)
 static json_t *make_resource(const struct smd_job *job, const struct smd_jobdir *dir)
 {
 	static const char *const fields[] = {
-		"state", "createTime", "startTime", "endTime", "updateTime", "error"};
+		"state", "createTime", "startTime", "endTime", "updateTime", "error", "trials"};
 	json_t *resource = json_pack("{s:s}", "name", "");
 	json_t *state = smd_jobdir_read_json(dir, SMD_RECORD_MAX, SMD_RECORD);
 
@@ -309,15 +317,17 @@ static int run_and_print(struct smd_loaded_job *loaded, struct smd_local_run_opt
 }
 
 /* What gcloud says. */
-static void tell_submitted(const struct smd_entry *entry)
+static void tell_submitted(enum smd_stored_kind kind, const struct smd_entry *entry)
 {
+	const char *group = smd_stored_kind_group(kind);
+
 	fprintf(stderr,
-		"CustomJob [%s] is submitted successfully.\n\n"
+		"%s [%s] is submitted successfully.\n\n"
 		"Your job is still active. You may view the status of your job with the command\n\n"
-		"  $ summand custom-jobs describe %s\n\n"
+		"  $ summand %s describe %s\n\n"
 		"or continue streaming the logs with the command\n\n"
-		"  $ summand custom-jobs stream-logs %s\n",
-		entry->name, entry->name, entry->name);
+		"  $ summand %s stream-logs %s\n",
+		smd_stored_kind_noun(kind), entry->name, group, entry->name, group, entry->name);
 }
 
 /* The CustomJob as it has been taken. */
@@ -351,7 +361,7 @@ static int create(struct smd_loaded_job *loaded, struct smd_local_run_options *o
 			strerror(errno));
 		return SMD_EXIT_FAILED;
 	}
-	if (smd_job_entry_open(&entry, loaded->job, options->show_secrets, options->dir, &error)) {
+	if (smd_job_entry_open(&entry, loaded->job, options, &error)) {
 		smd_print_line(stderr, "summand: %s\n", error.text);
 		fclose(log);
 		return SMD_EXIT_FAILED;
@@ -367,7 +377,7 @@ static int create(struct smd_loaded_job *loaded, struct smd_local_run_options *o
 		smd_print_line(stderr, "summand: runner: %s\n", strerror((int)-pid));
 		return SMD_EXIT_FAILED;
 	}
-	tell_submitted(&entry);
+	tell_submitted(options->kind, &entry);
 	return format ? print_submitted(loaded, &entry, options, format) : SMD_EXIT_OK;
 }
 
@@ -397,10 +407,36 @@ static int start(struct smd_loaded_job *loaded, struct smd_local_run_options *op
 	return exit_code;
 }
 
-/* Both take the same options but the last ones, which are of what is printed meanwhile. */
-static int run_verb(int argc, char **argv, int detaches)
+/* One that is as easily written as it is read. */
+static uint64_t random_seed(void)
 {
-	struct smd_local_run_options run_options = {.log_limit = SMD_LOG_LIMIT_DEFAULT};
+	uint32_t seed = 0;
+
+	if (getrandom(&seed, sizeof(seed), 0) != (ssize_t)sizeof(seed)) {
+		return 0;
+	}
+	return seed % 1000000;
+}
+
+static int is_tunable(const struct smd_loaded_job *loaded, int oversubscribe)
+{
+	struct smd_error error = {""};
+
+	if (smd_tuning_check(loaded->job, oversubscribe, &error)) {
+		smd_print_line(stderr, "summand: %s: %s\n", loaded->source.name, error.text);
+		return 0;
+	}
+	return 1;
+}
+
+/* All take the same options but the first ones, of a search, and the last ones, of what is printed
+ * meanwhile. */
+static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detaches)
+{
+	struct smd_local_run_options run_options = {
+		.kind = kind, .log_limit = SMD_LOG_LIMIT_DEFAULT};
+	int is_tuning = kind == SMD_STORED_TUNING_JOB;
+	int seed = -1;
 	const char *job_dir = NULL;
 	int grace_s = GRACE_DEFAULT_S;
 	int ready_timeout_s = READY_TIMEOUT_DEFAULT_S;
@@ -410,6 +446,9 @@ static int run_verb(int argc, char **argv, int detaches)
 	struct runtime_choice runtime = {.use = &use};
 	struct smd_format *format = NULL;
 	const struct smd_option options[] = {
+		SMD_OPTION_GROUP("Search"), /* of tuning jobs alone */
+		{"seed", "N", "choose the same trials again (default: a random one)",
+			smd_option_set_int, &seed},
 		SMD_OPTION_GROUP("Run"),
 		{"dry-run", NULL, "start nothing: print the job that would be run", set_dry_run,
 			&use},
@@ -444,21 +483,29 @@ static int run_verb(int argc, char **argv, int detaches)
 			"color the replicas' names (default auto: on a terminal)", smd_color_set,
 			&run_options.color},
 	};
-	const size_t count = sizeof(options) / sizeof(options[0]);
+	const struct smd_option *shown = is_tuning ? options : options + TUNING_OPTIONS;
+	const size_t count =
+		sizeof(options) / sizeof(options[0]) - (is_tuning ? 0 : TUNING_OPTIONS);
 	const struct smd_command foreground = {
-		.synopsis = "summand custom-jobs local-run SPEC|FLAG... [OPTION...] [-- ARG...]",
-		.summary = "Runs the whole cluster on this machine, in the foreground.",
-		.options = options,
-		.noptions = count,
+		.synopsis = SMD_BY_KIND(
+			kind, "summand ", " local-run SPEC|FLAG... [OPTION...] [-- ARG...]"),
+		.summary = is_tuning ? "Runs all trials on this machine, in the foreground."
+				     : "Runs the whole cluster on this machine, in the foreground.",
+		.options = shown,
+		.noptions = is_tuning ? count - FOREGROUND_OPTIONS : count,
 		.exits = "Exit codes: 0 the job succeeded, 1 it failed, 2 the command line or the "
 			 "spec is wrong, 130 or 143 it was interrupted.",
 	};
 	const struct smd_command background = {
-		.synopsis = "summand custom-jobs create SPEC|FLAG... [OPTION...] [-- ARG...]",
-		.summary = "Runs the whole cluster on this machine, and returns at once.",
-		.options = options,
+		.synopsis = SMD_BY_KIND(
+			kind, "summand ", " create SPEC|FLAG... [OPTION...] [-- ARG...]"),
+		.summary = is_tuning
+				   ? "Runs all trials on this machine, and returns at once."
+				   : "Runs the whole cluster on this machine, and returns at once.",
+		.options = shown,
 		.noptions = count - FOREGROUND_OPTIONS,
-		.epilog = "`summand custom-jobs list` has the job from then on, until `delete`.",
+		.epilog = SMD_BY_KIND(
+			kind, "`summand ", " list` has the job from then on, until `delete`."),
 		.exits = "Exit codes: 0 the job was taken, 1 it could not be, 2 the command line "
 			 "or the spec is wrong.",
 	};
@@ -476,7 +523,13 @@ static int run_verb(int argc, char **argv, int detaches)
 		smd_format_free(format);
 		return SMD_EXIT_USAGE;
 	}
-	run_options.view = smd_view_of(stream_logs, quiet || detaches);
+	if (is_tuning && use >= SMD_USE_RUN && !is_tunable(&loaded, run_options.oversubscribe)) {
+		smd_loaded_job_close(&loaded);
+		smd_format_free(format);
+		return SMD_EXIT_USAGE;
+	}
+	run_options.view = smd_view_of(stream_logs, quiet || detaches || is_tuning);
+	run_options.seed = seed < 0 ? random_seed() : (uint64_t)seed;
 	run_options.container_runtime = runtime.name;
 	run_options.grace_s = (unsigned)grace_s;
 	run_options.ready_timeout_s = (unsigned)ready_timeout_s;
@@ -495,10 +548,20 @@ static int run_verb(int argc, char **argv, int detaches)
 
 int smd_custom_jobs_local_run(int argc, char **argv)
 {
-	return run_verb(argc, argv, 0);
+	return run_verb(SMD_STORED_CUSTOM_JOB, argc, argv, 0);
+}
+
+int smd_hp_tuning_jobs_local_run(int argc, char **argv)
+{
+	return run_verb(SMD_STORED_TUNING_JOB, argc, argv, 0);
 }
 
 int smd_custom_jobs_create(int argc, char **argv)
 {
-	return run_verb(argc, argv, 1);
+	return run_verb(SMD_STORED_CUSTOM_JOB, argc, argv, 1);
+}
+
+int smd_hp_tuning_jobs_create(int argc, char **argv)
+{
+	return run_verb(SMD_STORED_TUNING_JOB, argc, argv, 1);
 }

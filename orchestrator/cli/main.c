@@ -5,6 +5,7 @@
 #include "orchestrator/cli/completion.h"
 #include "orchestrator/cli/custom_jobs.h"
 #include "orchestrator/cli/help.h"
+#include "orchestrator/cli/hp_tuning_jobs.h"
 #include "orchestrator/cli/torch_run.h"
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/frontend/job_flags.h"
@@ -18,6 +19,8 @@ static const struct smd_verb list[] = {
 	SMD_VERB_GROUP("Jobs"),
 	{"custom-jobs", "checks, runs and follows jobs that are described as worker pools",
 		smd_custom_jobs_run},
+	{"hp-tuning-jobs", "looks for a job's best parameters, in many trials",
+		smd_hp_tuning_jobs_run},
 	{"torch-run", "runs a PyTorch script in several processes of this machine", smd_torch_run},
 	SMD_VERB_GROUP("Help"),
 	{"help", "prints the page of a command, or of the topic " SMD_JOB_FLAGS_TOPIC, run_help},
@@ -25,8 +28,6 @@ static const struct smd_verb list[] = {
 		run_completion},
 };
 static const struct smd_absent_verb absent[] = {
-	{"hp-tuning-jobs", "`summand custom-jobs local-run SPEC` takes a HyperparameterTuningJob "
-			   "too, and runs its first trial"},
 	{"job", AZURE_JOB},
 	{"ml", AZURE_JOB},
 	{NULL, NULL},

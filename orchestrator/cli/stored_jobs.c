@@ -98,15 +98,16 @@ int smd_job_copy_take(void *copy_of_job, const struct smd_stored_job *job)
 	return 0;
 }
 
-int smd_stored_jobs_find(struct smd_stored_jobs *jobs, const char *word, struct smd_job_copy *out)
+int smd_stored_jobs_find(struct smd_stored_jobs *jobs, enum smd_stored_kind kind, const char *word,
+	struct smd_job_copy *out)
 {
 	struct smd_error error = {""};
 	char *matches = NULL;
 	size_t length;
 	FILE *list = open_memstream(&matches, &length);
 	int64_t id = 0;
-	int ret =
-		list ? smd_store_find(jobs->store, word, &id, print_match, list, &error) : -ENOMEM;
+	int ret = list ? smd_store_find(jobs->store, kind, word, &id, print_match, list, &error)
+		       : -ENOMEM;
 
 	if (list) {
 		fclose(list);
@@ -130,8 +131,9 @@ void smd_job_copy_free(struct smd_job_copy *copy)
 	copy->text = NULL;
 }
 
-int smd_stored_jobs_begin(struct smd_stored_jobs *jobs, const struct smd_command *command, int argc,
-	char **argv, struct smd_job_copy *job, int *exit_code)
+int smd_stored_jobs_begin(struct smd_stored_jobs *jobs, enum smd_stored_kind kind,
+	const struct smd_command *command, int argc, char **argv, struct smd_job_copy *job,
+	int *exit_code)
 {
 	struct smd_error error = {""};
 	int noperands;
@@ -154,7 +156,7 @@ int smd_stored_jobs_begin(struct smd_stored_jobs *jobs, const struct smd_command
 	if (ret) {
 		return ret;
 	}
-	ret = smd_stored_jobs_find(jobs, argv[1], job);
+	ret = smd_stored_jobs_find(jobs, kind, argv[1], job);
 	if (ret) {
 		smd_stored_jobs_close(jobs);
 	}

@@ -8,6 +8,11 @@
 #include "orchestrator/store/store.h"
 #include "reduction_server/base/options.h"
 
+/* A text with the group of commands for jobs of that kind in its middle. */
+#define SMD_BY_KIND(kind, before, after)                                                           \
+	((kind) == SMD_STORED_TUNING_JOB ? before "hp-tuning-jobs" after                           \
+					 : before "custom-jobs" after)
+
 /* What gcloud needs to find a job, and scripts give therefore. */
 #define SMD_LOCATION_OPTIONS                                                                       \
 	SMD_OPTION_GROUP("Accepted, without effect here"),                                         \
@@ -19,9 +24,11 @@
 		}                                                                                  \
 	}
 
-#define SMD_JOB_OPERAND                                                                            \
-	"JOB is a job's id, its resource name, its display name, or what one of these begins "     \
-	"with, where that fits one job alone. `summand custom-jobs list` has them."
+#define SMD_JOB_OPERAND(kind)                                                                      \
+	SMD_BY_KIND(kind,                                                                          \
+		"JOB is a job's id, its resource name, its display name, or what one of these "    \
+		"begins with, where that fits one job alone. `summand ",                           \
+		" list` has them.")
 
 struct smd_stored_jobs {
 	char *state_dir;
@@ -42,12 +49,14 @@ struct smd_job_copy {
 int smd_job_copy_take(void *copy, const struct smd_stored_job *job);
 
 /* The job that a word means. 0; else the reason has been printed. */
-int smd_stored_jobs_find(struct smd_stored_jobs *jobs, const char *word, struct smd_job_copy *out);
+int smd_stored_jobs_find(struct smd_stored_jobs *jobs, enum smd_stored_kind kind, const char *word,
+	struct smd_job_copy *out);
 void smd_job_copy_free(struct smd_job_copy *copy);
 
 /* A verb of one JOB: parses its command line, opens the store and finds the job. 0; else the verb
  * is over, everything has been said, and *exit_code is the program's. */
-int smd_stored_jobs_begin(struct smd_stored_jobs *jobs, const struct smd_command *command, int argc,
-	char **argv, struct smd_job_copy *job, int *exit_code);
+int smd_stored_jobs_begin(struct smd_stored_jobs *jobs, enum smd_stored_kind kind,
+	const struct smd_command *command, int argc, char **argv, struct smd_job_copy *job,
+	int *exit_code);
 
 #endif

@@ -1,4 +1,5 @@
-/* `summand custom-jobs stream-logs`: prints a job's stream, and what comes until the job ends. */
+/* `summand custom-jobs stream-logs` and `hp-tuning-jobs stream-logs`: prints a job's stream, and
+ * what comes until the job ends. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include "orchestrator/cli/custom_jobs.h"
+#include "orchestrator/cli/hp_tuning_jobs.h"
 #include "orchestrator/cli/stored_jobs.h"
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/store/runner_lock.h"
@@ -194,7 +196,7 @@ static int set_interval(void *target, const char *value, struct smd_error *error
 	return 0;
 }
 
-int smd_custom_jobs_stream_logs(int argc, char **argv)
+static int run_verb(enum smd_stored_kind kind, int argc, char **argv)
 {
 	struct follower follower = {.task = NULL};
 	const struct smd_option options[] = {
@@ -209,21 +211,31 @@ int smd_custom_jobs_stream_logs(int argc, char **argv)
 		{"allow-multiline-logs", NULL, NULL, smd_option_set_bool, &(int){0}},
 	};
 	const struct smd_command command = {
-		.synopsis = "summand custom-jobs stream-logs JOB [OPTION...]",
+		.synopsis = SMD_BY_KIND(kind, "summand ", " stream-logs JOB [OPTION...]"),
 		.summary = "Prints what a job's replicas say, until the job has ended.",
 		.options = options,
 		.noptions = sizeof(options) / sizeof(options[0]),
-		.epilog = SMD_JOB_OPERAND,
+		.epilog = SMD_JOB_OPERAND(kind),
 		.exits = SMD_EXITS,
 	};
 	struct smd_stored_jobs jobs;
 	struct smd_job_copy job;
 	int exit_code;
 
-	if (!smd_stored_jobs_begin(&jobs, &command, argc, argv, &job, &exit_code)) {
+	if (!smd_stored_jobs_begin(&jobs, kind, &command, argc, argv, &job, &exit_code)) {
 		exit_code = stream(&jobs, &job.job, &follower);
 		smd_job_copy_free(&job);
 		smd_stored_jobs_close(&jobs);
 	}
 	return exit_code;
+}
+
+int smd_custom_jobs_stream_logs(int argc, char **argv)
+{
+	return run_verb(SMD_STORED_CUSTOM_JOB, argc, argv);
+}
+
+int smd_hp_tuning_jobs_stream_logs(int argc, char **argv)
+{
+	return run_verb(SMD_STORED_TUNING_JOB, argc, argv);
 }

@@ -8,7 +8,7 @@
 #include "reduction_server/base/printable.h"
 
 #define VERBS_MAX  32
-#define LEFT_WIDTH 14
+#define LEFT_WIDTH 15
 
 /* Who is told of tables instead of the reader; NULL: nobody. */
 static const struct smd_verb_taker *taker_now;

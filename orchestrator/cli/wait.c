@@ -1,4 +1,5 @@
-/* `summand custom-jobs wait`: returns when a job has ended, with how it has. */
+/* `summand custom-jobs wait` and `hp-tuning-jobs wait`: returns when a job has ended, with how it
+ * has. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include "orchestrator/cli/custom_jobs.h"
+#include "orchestrator/cli/hp_tuning_jobs.h"
 #include "orchestrator/cli/stored_jobs.h"
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/store/runner_lock.h"
@@ -61,7 +63,7 @@ static int tell(const struct smd_stored_job *job)
 }
 
 /* The store is read again once the runner is gone. */
-static int wait_for(const char *state_dir, int64_t id)
+static int wait_for(const char *state_dir, enum smd_stored_kind kind, int64_t id)
 {
 	struct smd_stored_jobs jobs;
 	struct smd_job_copy ended;
@@ -69,7 +71,7 @@ static int wait_for(const char *state_dir, int64_t id)
 	int ret = wait_for_runner(state_dir, id);
 	int exit_code = SMD_EXIT_FAILED;
 
-	smd_store_name(name, id);
+	smd_store_name(name, kind, id);
 	if (ret == -ETIMEDOUT) {
 		fprintf(stderr, "summand: %s has not ended yet\n", name);
 		return EXIT_TIMED_OUT;
@@ -81,7 +83,7 @@ static int wait_for(const char *state_dir, int64_t id)
 	if (smd_stored_jobs_open(&jobs)) {
 		return SMD_EXIT_FAILED;
 	}
-	if (!smd_stored_jobs_find(&jobs, name, &ended)) {
+	if (!smd_stored_jobs_find(&jobs, kind, name, &ended)) {
 		exit_code = tell(&ended.job);
 		smd_job_copy_free(&ended);
 	}
@@ -89,7 +91,7 @@ static int wait_for(const char *state_dir, int64_t id)
 	return exit_code;
 }
 
-int smd_custom_jobs_wait(int argc, char **argv)
+static int run_verb(enum smd_stored_kind kind, int argc, char **argv)
 {
 	int timeout_s = 0;
 	const struct smd_option options[] = {
@@ -99,11 +101,11 @@ int smd_custom_jobs_wait(int argc, char **argv)
 		SMD_LOCATION_OPTIONS,
 	};
 	const struct smd_command command = {
-		.synopsis = "summand custom-jobs wait JOB [OPTION...]",
+		.synopsis = SMD_BY_KIND(kind, "summand ", " wait JOB [OPTION...]"),
 		.summary = "Waits until a job has ended and nothing of it is left.",
 		.options = options,
 		.noptions = sizeof(options) / sizeof(options[0]),
-		.epilog = SMD_JOB_OPERAND,
+		.epilog = SMD_JOB_OPERAND(kind),
 		.exits = "Exit codes: 0 the job succeeded, 1 it failed or was cancelled, 2 the "
 			 "command line is wrong, 124 it has not ended yet.",
 	};
@@ -111,16 +113,26 @@ int smd_custom_jobs_wait(int argc, char **argv)
 	struct smd_job_copy job;
 	int exit_code;
 
-	if (!smd_stored_jobs_begin(&jobs, &command, argc, argv, &job, &exit_code)) {
+	if (!smd_stored_jobs_begin(&jobs, kind, &command, argc, argv, &job, &exit_code)) {
 		char *state_dir = strdup(jobs.state_dir);
 
 		smd_stored_jobs_close(&jobs);
 		if (timeout_s > 0) {
 			set_alarm(timeout_s);
 		}
-		exit_code = state_dir ? wait_for(state_dir, job.job.id) : SMD_EXIT_FAILED;
+		exit_code = state_dir ? wait_for(state_dir, kind, job.job.id) : SMD_EXIT_FAILED;
 		free(state_dir);
 		smd_job_copy_free(&job);
 	}
 	return exit_code;
+}
+
+int smd_custom_jobs_wait(int argc, char **argv)
+{
+	return run_verb(SMD_STORED_CUSTOM_JOB, argc, argv);
+}
+
+int smd_hp_tuning_jobs_wait(int argc, char **argv)
+{
+	return run_verb(SMD_STORED_TUNING_JOB, argc, argv);
 }

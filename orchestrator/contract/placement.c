@@ -57,6 +57,7 @@ void smd_placement_free(struct smd_placement *placement)
 		}
 		free(endpoints);
 	}
+	free(placement->metrics_dir);
 	free(placement->output_dir);
 	free(placement->token_file);
 	free(placement->interface);

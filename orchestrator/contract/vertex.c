@@ -27,17 +27,18 @@ int smd_output_prepare(struct smd_contract *contract)
 	return contract->output_dir ? 0 : -ENOMEM;
 }
 
-/* As on Vertex AI, where a trial is alone on its machines; here it may not be, so with an output
- * directory the file of metrics is the trial's own. */
-static int add_trial(
-	const struct smd_contract *contract, const char *trial, struct smd_environment *out)
+/* As on Vertex AI, where a replica is alone on its machine; here it is not, so where there is a
+ * place for them, the file of metrics is the process's own. */
+static int add_trial(const struct smd_contract *contract, const struct smd_position *position,
+	const char *trial, struct smd_environment *out)
 {
 	int ret = smd_environment_set(out, "CLOUD_ML_TRIAL_ID", "%s", trial);
 
-	if (contract->placement->output_dir) {
+	if (contract->placement->metrics_dir) {
 		return ret ? ret
-			   : smd_environment_set(out, METRIC_FILE, "%s/%s/hypertune/output.metrics",
-				     contract->placement->output_dir, trial);
+			   : smd_environment_set(out, METRIC_FILE, "%s/workerpool%d-%d.%d",
+				     contract->placement->metrics_dir, position->pool,
+				     position->index, position->process);
 	}
 	return ret ? ret
 		   : smd_environment_set(out, METRIC_FILE, "%s", "/tmp/hypertune/output.metrics");
@@ -76,9 +77,8 @@ int smd_vertex_add(const struct smd_contract *contract, const struct smd_positio
 	const char *trial = contract->job->trial;
 	int ret = smd_environment_set(out, "CLOUD_ML_JOB_ID", "%s", contract->job->id);
 
-	(void)position;
 	if (!ret && trial) {
-		ret = add_trial(contract, trial, out);
+		ret = add_trial(contract, position, trial, out);
 	}
 	ret = ret ? ret : add_tensorboard(contract, out);
 	for (size_t i = 0; contract->output_dir && i < sizeof(places) / sizeof(places[0]); i++) {

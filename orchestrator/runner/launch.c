@@ -104,6 +104,7 @@ static void add_mounts(struct smd_prepared_launch *launch, const struct smd_laun
 	add_mount(launch, launcher->workspace->code, 1);
 	add_mount(launch, launcher->workspace->packages, 1);
 	add_mount(launch, launcher->placement->output_dir, 1);
+	add_mount(launch, launcher->placement->metrics_dir, 1);
 	add_mount(launch, launch->errors, 1);
 	add_mount(launch, launcher->placement->token_file, 0);
 }

@@ -24,7 +24,7 @@ struct smd_launcher {
 	unsigned grace_s;
 };
 
-#define SMD_LAUNCH_MOUNTS_MAX 5
+#define SMD_LAUNCH_MOUNTS_MAX 6
 
 struct smd_prepared_launch {
 	struct smd_environment environment;

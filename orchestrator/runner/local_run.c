@@ -11,6 +11,7 @@
 
 #include "orchestrator/job/secret.h"
 #include "orchestrator/runner/guard.h"
+#include "orchestrator/runner/guarded.h"
 #include "orchestrator/runner/job_token.h"
 #include "orchestrator/runner/run.h"
 #include "orchestrator/runner/summary.h"
@@ -22,8 +23,6 @@
 #define RESERVE_PER_PROCESS 1024
 #define EXIT_INTERRUPTED    130
 #define EXIT_TERMINATED     143
-#define CODE_CANCELLED      1 /* google.rpc.Code */
-#define CODE_UNKNOWN        2
 
 static const int watched_signals[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
 
@@ -203,6 +202,31 @@ static int place_output(struct local_run *local)
 	return smd_jobdir_make_folder(&local->dir, "output");
 }
 
+/* What an earlier trial in the directory has reported is not this one's. */
+static int place_metrics(struct local_run *local)
+{
+	const struct smd_job_status *status = &local->run.status;
+	int ret;
+
+	if (!status->job->trial) {
+		return 0;
+	}
+	local->placement.metrics_dir = smd_jobdir_path(&local->dir, "metrics");
+	if (!local->placement.metrics_dir) {
+		return -ENOMEM;
+	}
+	ret = smd_jobdir_make_folder(&local->dir, "metrics");
+	for (size_t i = 0; i < status->count && !ret; i++) {
+		const struct smd_replica *replica = &status->replicas[i];
+		char name[SMD_REPLICA_NAME_MAX + 32];
+
+		snprintf(name, sizeof(name), SMD_METRIC_FILE, replica->pool, replica->index,
+			replica->process);
+		smd_jobdir_remove(&local->dir, name);
+	}
+	return ret;
+}
+
 static int keep_inputs(const struct local_run *local)
 {
 	const struct smd_local_run_options *options = local->options;
@@ -258,7 +282,7 @@ static void close_shown(struct local_run *local)
 static int share_with_containers(const struct local_run *local)
 {
 	static const char *const names[] = {
-		"code", "packages", "output", "errors", SMD_JOB_TOKEN_FILE};
+		"code", "packages", "output", "metrics", "errors", SMD_JOB_TOKEN_FILE};
 	int ret = 0;
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !ret; i++) {
@@ -285,6 +309,7 @@ static int prepare(struct local_run *local, struct smd_error *error)
 	smd_jobdir_reserve(&local->dir, RESERVE_SIZE + run->status.count * RESERVE_PER_PROCESS);
 	smd_record_write(&run->record, &run->status);
 	ret = ret ? ret : place_output(local);
+	ret = ret ? ret : place_metrics(local);
 	ret = ret ? ret : smd_job_token_make(&local->dir, job, &local->placement.token_file, error);
 	ret = ret ? ret : mask_secrets(local);
 	ret = ret ? ret : keep_inputs(local);
@@ -459,77 +484,49 @@ close_engine:
 	return ret < 0 ? smd_error_set(error, -ret, "runner: %s", strerror(-ret)) : ret;
 }
 
-/* What cannot be found later can be run all the same. NULL: it is not in the store. */
-static struct smd_entry *open_entry(const struct smd_job *job,
-	const struct smd_local_run_options *options, struct smd_entry *entry)
+static int run_in_child(void *arg, pid_t guard, struct smd_error *error)
 {
-	struct smd_error error = {""};
+	struct local_run *local = arg;
 
-	if (options->entry) {
-		return options->entry;
-	}
-	if (smd_job_entry_open(entry, job, options->show_secrets, options->dir, &error)) {
-		smd_print_line(stderr, "summand: warning: `list` will not show this job: %s\n",
-			error.text);
-		return NULL;
-	}
-	return entry;
+	local->guard = guard;
+	return run_job(local, error);
 }
 
-/* Nothing has been started, and nothing has been recorded yet. The code is google.rpc.Code. */
-static void end_entry(struct smd_entry *entry, const char *state, int code, const char *reason)
+int smd_job_entry_open(struct smd_entry *entry, const struct smd_job *job,
+	const struct smd_local_run_options *options, struct smd_error *error)
 {
-	char now[SMD_TIMESTAMP_SIZE];
-	const struct smd_entry_change change = {
-		.state = state, .end_time = now, .error_code = code, .error_message = reason};
-
-	smd_timestamp(now);
-	if (entry) {
-		smd_entry_write(entry, &change);
-	}
-}
-
-/* In the guard and in the runner, which does not return. */
-static int run_guarded(struct local_run *local, struct smd_entry *entry, struct smd_error *error)
-{
-	int exit_code = EXIT_FAILURE;
-	int ret;
-
-	if (entry && smd_entry_take(entry) == 1) {
-		end_entry(entry, "JOB_STATE_CANCELLED", CODE_CANCELLED, "The job was cancelled.");
-		return EXIT_TERMINATED;
-	}
-	ret = smd_guard_open(&local->dir, entry, &local->guard, &exit_code);
-
-	if (ret == 0) {
-		ret = run_job(local, error);
-		if (ret < 0) {
-			smd_print_line(stderr, "summand: %s\n", error->text);
-			end_entry(entry, "JOB_STATE_FAILED", CODE_UNKNOWN, error->text);
-		}
-		exit(ret < 0 ? EXIT_FAILURE : ret);
-	}
-	return ret == -ECHILD ? exit_code
-			      : smd_error_set(error, -ret, "runner: %s", strerror(-ret));
-}
-
-int smd_job_entry_open(struct smd_entry *entry, const struct smd_job *job, int show_secrets,
-	const struct smd_jobdir *dir, struct smd_error *error)
-{
-	json_t *shown = show_secrets ? json_incref(job->resolved)
-				     : smd_secret_mask_json(job->resolved, NULL);
-	int ret = shown ? smd_entry_open(entry, shown, job->display_name, dir->path, error)
+	json_t *shown = options->show_secrets ? json_incref(job->resolved)
+					      : smd_secret_mask_json(job->resolved, NULL);
+	int ret = shown ? smd_entry_open(entry, options->kind, shown, job->display_name,
+				  options->dir->path, error)
 			: smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
 
 	json_decref(shown);
 	return ret;
 }
 
+/* What cannot be found later can be run all the same. */
+struct smd_entry *smd_job_entry_get(const struct smd_job *job,
+	const struct smd_local_run_options *options, struct smd_entry *own)
+{
+	struct smd_error error = {""};
+
+	if (options->entry || options->is_unlisted) {
+		return options->entry;
+	}
+	if (smd_job_entry_open(own, job, options, &error)) {
+		smd_print_line(stderr, "summand: warning: `list` will not show this job: %s\n",
+			error.text);
+		return NULL;
+	}
+	return own;
+}
+
 int smd_local_run(const struct smd_job *job, const struct smd_local_run_options *options,
 	struct smd_error *error)
 {
 	struct smd_entry own;
-	struct smd_entry *entry = open_entry(job, options, &own);
+	struct smd_entry *entry = smd_job_entry_get(job, options, &own);
 	struct local_run local = {.options = options,
 		.dir = *options->dir,
 		.run = {.status = {.job = job, .name = entry ? entry->name : NULL},
@@ -544,7 +541,7 @@ int smd_local_run(const struct smd_job *job, const struct smd_local_run_options 
 		memcpy(local.run.status.create_time, entry->create_time,
 			sizeof(entry->create_time));
 	}
-	ret = run_guarded(&local, entry, error);
+	ret = smd_guarded_run(&local.dir, entry, run_in_child, &local, error);
 	if (entry == &own) {
 		smd_entry_close(&own);
 	}

@@ -10,6 +10,9 @@
 #include "orchestrator/store/entry.h"
 #include "reduction_server/base/error.h"
 
+/* Where a process of a trial reports its metrics, in the job directory: pool, index, process. */
+#define SMD_METRIC_FILE "metrics/workerpool%d-%d.%d"
+
 struct smd_local_run_options {
 	const struct smd_jobdir *dir;  /* where logs and records go */
 	unsigned grace_s;              /* from SIGTERM to SIGKILL, and for an evaluator to finish */
@@ -18,19 +21,27 @@ struct smd_local_run_options {
 	const char *container_runtime; /* images are run with it; NULL: commands, as processes */
 	enum smd_view view;
 	enum smd_color color;
-	uint64_t log_limit;      /* of each log in bytes; 0: none */
-	int show_secrets;        /* in records too, instead of masks */
-	int tells_failure;       /* the caller prints it, once it has the exit code */
-	struct smd_entry *entry; /* the job's in the store; NULL: it is to be made */
-	const char *spec_text;   /* the spec as given, kept in the job directory; or NULL */
+	uint64_t log_limit;        /* of each log in bytes; 0: none */
+	int show_secrets;          /* in records too, instead of masks */
+	int tells_failure;         /* the caller prints it, once it has the exit code */
+	enum smd_stored_kind kind; /* that it is in the store */
+	uint64_t seed;             /* of the search of a tuning job */
+	int is_unlisted;           /* the job is a part of another one: it is not in the store */
+	struct smd_entry *entry;   /* the job's in the store; NULL: it is to be made */
+	const char *spec_text;     /* the spec as given, kept in the job directory; or NULL */
 	size_t spec_length;
 	const char *plan_text; /* the plan as printed, kept in the job directory; or NULL */
 };
 
 /* Adds the job to the store, its secrets masked unless they are to be shown. 0, or -errno with a
  * text. */
-int smd_job_entry_open(struct smd_entry *entry, const struct smd_job *job, int show_secrets,
-	const struct smd_jobdir *dir, struct smd_error *error);
+int smd_job_entry_open(struct smd_entry *entry, const struct smd_job *job,
+	const struct smd_local_run_options *options, struct smd_error *error);
+
+/* The job's entry: that of the options, or a new one in *own. NULL: the job is not in the store,
+ * and that has been told if it should be. */
+struct smd_entry *smd_job_entry_get(const struct smd_job *job,
+	const struct smd_local_run_options *options, struct smd_entry *own);
 
 /*
  * Starts the replicas in order, supervises them and prints progress and the summary. Returns the

@@ -59,7 +59,9 @@ static void write_line(struct smd_stream *stream, const char *task, const char *
 	smd_log_file_write(&stream->log, head, size);
 	smd_log_file_write(&stream->log, text, length);
 	smd_log_file_write(&stream->log, "\n", 1);
-	smd_console_stream(stream->console, head, size, text, length);
+	if (stream->console) {
+		smd_console_stream(stream->console, head, size, text, length);
+	}
 }
 
 static void log_line(struct smd_stream *stream, const char *task, const char *severity,

@@ -18,7 +18,7 @@
 
 struct smd_stream {
 	struct smd_log_file log;
-	struct smd_console *console; /* gets the same lines */
+	struct smd_console *console; /* gets the same lines; or NULL */
 	time_t second;
 	char stamp[SMD_STREAM_STAMP_SIZE]; /* of that second */
 };

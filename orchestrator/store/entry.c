@@ -43,8 +43,8 @@ static int take_id(struct smd_entry *entry, struct smd_error *error)
 
 /* The row, the spec, and that earlier jobs no longer have the directory: all or nothing. */
 static int insert(const struct smd_database *database, const struct smd_entry *entry,
-	const char *display_name, const char *directory, const char *labels, const char *resource,
-	struct smd_error *error)
+	enum smd_stored_kind kind, const char *display_name, const char *directory,
+	const char *labels, const char *resource, struct smd_error *error)
 {
 	int ret = smd_database_run(database, "BEGIN IMMEDIATE", error);
 
@@ -56,9 +56,10 @@ static int insert(const struct smd_database *database, const struct smd_entry *e
 	ret = ret ? ret
 		  : smd_database_do(database, error,
 			    "INSERT INTO jobs (id, display_name, state, create_time, update_time,"
-			    " labels, directory) VALUES (?, ?, '" NEW_STATE "', ?, ?, ?, ?)",
-			    "isssss", entry->id, display_name, entry->create_time,
-			    entry->create_time, labels, directory);
+			    " labels, directory, kind)"
+			    " VALUES (?, ?, '" NEW_STATE "', ?, ?, ?, ?, ?)",
+			    "isssssi", entry->id, display_name, entry->create_time,
+			    entry->create_time, labels, directory, (int64_t)kind);
 	ret = ret ? ret
 		  : smd_database_do(database, error,
 			    "INSERT INTO specs (id, resource) VALUES (?, ?)", "is", entry->id,
@@ -70,8 +71,8 @@ static int insert(const struct smd_database *database, const struct smd_entry *e
 	return ret;
 }
 
-static int add(struct smd_entry *entry, const json_t *resource, const char *display_name,
-	const char *directory, struct smd_error *error)
+static int add(struct smd_entry *entry, enum smd_stored_kind kind, const json_t *resource,
+	const char *display_name, const char *directory, struct smd_error *error)
 {
 	const json_t *map = json_object_get(resource, "labels");
 	char *labels = json_is_object(map) ? json_dumps(map, JSON_COMPACT) : strdup(NO_LABELS);
@@ -81,7 +82,7 @@ static int add(struct smd_entry *entry, const json_t *resource, const char *disp
 
 	ret = ret ? ret : smd_database_open(&database, entry->state_dir, error);
 	if (!ret) {
-		ret = insert(&database, entry, display_name, directory, labels, text, error);
+		ret = insert(&database, entry, kind, display_name, directory, labels, text, error);
 		smd_database_close(&database);
 	}
 	free(labels);
@@ -89,8 +90,8 @@ static int add(struct smd_entry *entry, const json_t *resource, const char *disp
 	return ret;
 }
 
-int smd_entry_open(struct smd_entry *entry, const json_t *resource, const char *display_name,
-	const char *directory, struct smd_error *error)
+int smd_entry_open(struct smd_entry *entry, enum smd_stored_kind kind, const json_t *resource,
+	const char *display_name, const char *directory, struct smd_error *error)
 {
 	int ret;
 
@@ -99,8 +100,8 @@ int smd_entry_open(struct smd_entry *entry, const json_t *resource, const char *
 	ret = smd_state_dir_open(&entry->state_dir, error);
 	ret = ret ? ret : take_id(entry, error);
 	if (!ret) {
-		smd_store_name(entry->name, entry->id);
-		ret = add(entry, resource, display_name, directory, error);
+		smd_store_name(entry->name, kind, entry->id);
+		ret = add(entry, kind, resource, display_name, directory, error);
 	}
 	if (ret) {
 		smd_entry_close(entry);

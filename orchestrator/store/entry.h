@@ -35,10 +35,10 @@ struct smd_entry_change {
 	const char *error_message;
 };
 
-/* Adds a job, PENDING, which has the directory alone from now on. `resource` is the CustomJob as it
- * may be shown. 0, or -errno with a text. */
-int smd_entry_open(struct smd_entry *entry, const json_t *resource, const char *display_name,
-	const char *directory, struct smd_error *error);
+/* Adds a job of a kind, PENDING, which has the directory alone from now on. `resource` is the
+ * CustomJob as it may be shown. 0, or -errno with a text. */
+int smd_entry_open(struct smd_entry *entry, enum smd_stored_kind kind, const json_t *resource,
+	const char *display_name, const char *directory, struct smd_error *error);
 
 /* This process becomes the job's guard, which `cancel` signals. 1: the job has been cancelled
  * already. 0, or -errno after a warning: the job runs, and cannot be cancelled from elsewhere. */

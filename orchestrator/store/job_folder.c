@@ -31,7 +31,7 @@ static int is_of_runner(const char *name)
 {
 	static const char *const names[] = {"spec.json", "resolved.json", "plan.txt", "token",
 		"env", "logs", "exits", "errors", "state.json", "summary.json", ".reserve", "code",
-		"packages", "output"};
+		"packages", "output", "metrics", "trials"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		size_t length = strlen(names[i]);
@@ -44,10 +44,10 @@ static int is_of_runner(const char *name)
 	return 0;
 }
 
-/* The name of the folder of the top level that an entry is in, or of itself. */
-static const char *top_name(const FTSENT *entry)
+/* The name of the folder of that level that an entry is in, or of itself. */
+static const char *name_at(const FTSENT *entry, int level)
 {
-	while (entry->fts_level > TOP_LEVEL) {
+	while (entry->fts_level > level) {
 		entry = entry->fts_parent;
 	}
 	return entry->fts_name;
@@ -72,12 +72,20 @@ static int is_later(const struct timespec *time, const struct timespec *than)
 /* Code is copied, with its times, after the job has been recorded. */
 static int is_output(const FTSENT *entry, const struct timespec *recorded)
 {
-	const char *top = top_name(entry);
+	int level = TOP_LEVEL;
+	const char *top = name_at(entry, level);
 
+	if (strcmp(top, "trials") == 0) { /* each is a job's directory */
+		level += 2;
+		if (entry->fts_level < level) {
+			return 0;
+		}
+		top = name_at(entry, level);
+	}
 	if (!is_of_runner(top)) {
 		return 1;
 	}
-	if (entry->fts_level == TOP_LEVEL) {
+	if (entry->fts_level == level) {
 		return 0;
 	}
 	return strcmp(top, "output") == 0 ||

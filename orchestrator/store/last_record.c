@@ -33,7 +33,8 @@ static json_t *read_record(int fd)
 	return json_loadfd(fd, 0, NULL);
 }
 
-json_t *smd_last_record_read(const char *directory, const char *name)
+/* The record of the job of that name; NULL: there is none. */
+static json_t *record_of(const char *directory, const char *name)
 {
 	int fd = *directory ? open_record(directory) : -1;
 	json_t *record = fd < 0 ? NULL : read_record(fd);
@@ -42,10 +43,31 @@ json_t *smd_last_record_read(const char *directory, const char *name)
 	if (fd >= 0) {
 		close(fd);
 	}
-	if (of && strcmp(of, name) == 0 && json_string_value(json_object_get(record, "state")) &&
+	if (of && strcmp(of, name) == 0) {
+		return record;
+	}
+	json_decref(record);
+	return NULL;
+}
+
+json_t *smd_last_record_read(const char *directory, const char *name)
+{
+	json_t *record = record_of(directory, name);
+
+	if (json_string_value(json_object_get(record, "state")) &&
 		json_string_value(json_object_get(record, "endTime"))) {
 		return record;
 	}
 	json_decref(record);
 	return NULL;
+}
+
+json_t *smd_last_record_trials(const char *directory, const char *name)
+{
+	json_t *record = record_of(directory, name);
+	json_t *trials = json_object_get(record, "trials");
+
+	trials = json_is_array(trials) ? json_incref(trials) : NULL;
+	json_decref(record);
+	return trials;
 }

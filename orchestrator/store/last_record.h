@@ -11,4 +11,7 @@
  * none. */
 json_t *smd_last_record_read(const char *directory, const char *name);
 
+/* The trials in the record of a tuning job, ended or not; NULL: there are none. */
+json_t *smd_last_record_trials(const char *directory, const char *name);
+
 #endif

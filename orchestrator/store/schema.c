@@ -40,6 +40,11 @@ static const char *const steps[] = {
 	"DROP INDEX jobs_by_time;"
 	"CREATE INDEX jobs_listed ON jobs (create_time DESC, id, display_name, state, start_time,"
 	" end_time, update_time);",
+	/* enum smd_stored_kind */
+	"ALTER TABLE jobs ADD COLUMN kind INTEGER NOT NULL DEFAULT 0;"
+	"DROP INDEX jobs_listed;"
+	"CREATE INDEX jobs_listed ON jobs (kind, create_time DESC, id, display_name, state,"
+	" start_time, end_time, update_time);",
 };
 
 #define VERSION ((int)(sizeof(steps) / sizeof(steps[0])))

@@ -17,15 +17,41 @@
 
 #define COLUMNS                                                                                    \
 	"id, display_name, state, create_time, start_time, end_time, update_time, error_code,"     \
-	" error_message, labels, directory"
+	" error_message, labels, directory, kind"
 #define LISTED                                                                                     \
 	"id, display_name, state, create_time, start_time, end_time, update_time, 0, NULL, '{}',"  \
-	" ''"          /* of the same order, all in one index */
+	" '', kind" /* of the same order, all in one index */
+#define NAME_PREFIX  "projects/local/locations/local/"
 #define CODE_UNKNOWN 2 /* google.rpc.Code */
 
-void smd_store_name(char name[SMD_STORE_NAME_SIZE], int64_t id)
+static const struct {
+	const char *collection;
+	const char *group;
+	const char *noun;
+} kinds[] = {
+#define X(constant, collection, group, noun) [SMD_STORED_##constant] = {collection, group, noun},
+	SMD_STORED_KINDS(X)
+#undef X
+};
+
+const char *smd_stored_kind_collection(enum smd_stored_kind kind)
 {
-	snprintf(name, SMD_STORE_NAME_SIZE, SMD_STORE_NAME_PREFIX "%" PRId64, id);
+	return kinds[kind].collection;
+}
+
+const char *smd_stored_kind_group(enum smd_stored_kind kind)
+{
+	return kinds[kind].group;
+}
+
+const char *smd_stored_kind_noun(enum smd_stored_kind kind)
+{
+	return kinds[kind].noun;
+}
+
+void smd_store_name(char name[SMD_STORE_NAME_SIZE], enum smd_stored_kind kind, int64_t id)
+{
+	snprintf(name, SMD_STORE_NAME_SIZE, NAME_PREFIX "%s/%" PRId64, kinds[kind].collection, id);
 }
 
 static int open_by(const char *state_dir,
@@ -91,6 +117,9 @@ static struct smd_stored_job job_of(sqlite3_stmt *row)
 		.error_message = text_of(row, 8),
 		.labels = text_of(row, 9),
 		.directory = text_of(row, 10),
+		.kind = sqlite3_column_int(row, 11) == SMD_STORED_TUNING_JOB
+				? SMD_STORED_TUNING_JOB
+				: SMD_STORED_CUSTOM_JOB,
 	};
 }
 
@@ -115,16 +144,18 @@ static int each_row(struct smd_store *store, sqlite3_stmt *rows, smd_stored_job_
 	return ret;
 }
 
-int smd_store_each(struct smd_store *store, enum smd_store_columns columns, smd_stored_job_fn *take,
-	void *arg, struct smd_error *error)
+int smd_store_each(struct smd_store *store, enum smd_stored_kind kind,
+	enum smd_store_columns columns, smd_stored_job_fn *take, void *arg, struct smd_error *error)
 {
-	const char *statement =
-		columns == SMD_STORE_ALL
-			? "SELECT " COLUMNS " FROM jobs ORDER BY create_time DESC, id"
-			: "SELECT " LISTED " FROM jobs ORDER BY create_time DESC, id";
+	const char *statement = columns == SMD_STORE_ALL
+					? "SELECT " COLUMNS
+					  " FROM jobs WHERE kind = ? ORDER BY create_time DESC, id"
+					: "SELECT " LISTED
+					  " FROM jobs WHERE kind = ? ORDER BY create_time DESC, id";
 	size_t count;
 
-	return each_row(store, smd_database_prepare(&store->database, error, statement, ""), take,
+	return each_row(store,
+		smd_database_prepare(&store->database, error, statement, "i", (int64_t)kind), take,
 		arg, &count, error);
 }
 
@@ -162,26 +193,29 @@ static int take_match(void *arg, const struct smd_stored_job *job)
 }
 
 /* The last part of a resource name; an id or a display name is that itself. */
-static const char *last_part(const char *word)
+static const char *last_part(enum smd_stored_kind kind, const char *word)
 {
-	static const char kind[] = "/customJobs/";
-	const char *at = strncmp(word, "projects/", 9) == 0 ? strstr(word, kind) : NULL;
+	const char *collection = kinds[kind].collection;
+	const char *at = strncmp(word, "projects/", 9) == 0 ? strstr(word, collection) : NULL;
+	size_t length = strlen(collection);
 
-	return at ? at + sizeof(kind) - 1 : word;
+	return at && at[-1] == '/' && at[length] == '/' ? at + length + 1 : word;
 }
 
-static int find_where(struct smd_store *store, const char *condition, const char *word,
-	struct matches *matches, struct smd_error *error)
+static int find_where(struct smd_store *store, enum smd_stored_kind kind, const char *condition,
+	const char *word, struct matches *matches, struct smd_error *error)
 {
 	char *statement = sqlite3_mprintf(
-		"SELECT " COLUMNS " FROM jobs WHERE %s ORDER BY create_time DESC", condition);
+		"SELECT " COLUMNS " FROM jobs WHERE kind = ?2 AND (%s) ORDER BY create_time DESC",
+		condition);
 	size_t count;
 	int ret;
 
 	if (!statement) {
 		return smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
 	}
-	ret = each_row(store, smd_database_prepare(&store->database, error, statement, "s", word),
+	ret = each_row(store,
+		smd_database_prepare(&store->database, error, statement, "si", word, (int64_t)kind),
 		take_match, matches, &count, error);
 	sqlite3_free(statement);
 	if (!ret && count > 1) {
@@ -191,8 +225,8 @@ static int find_where(struct smd_store *store, const char *condition, const char
 	return ret ? ret : (count == 1 ? 0 : -ENOENT);
 }
 
-int smd_store_find(struct smd_store *store, const char *word, int64_t *id, smd_stored_job_fn *take,
-	void *arg, struct smd_error *error)
+int smd_store_find(struct smd_store *store, enum smd_stored_kind kind, const char *word,
+	int64_t *id, smd_stored_job_fn *take, void *arg, struct smd_error *error)
 {
 	static const char *const conditions[] = {
 		"CAST(id AS TEXT) = ?1", "display_name = ?1",
@@ -200,18 +234,18 @@ int smd_store_find(struct smd_store *store, const char *word, int64_t *id, smd_s
 		 " OR substr(display_name, 1, length(?1)) = ?1"), /* one */
 	};
 	struct matches matches = {.take = take, .arg = arg};
-	const char *part = last_part(word);
+	const char *part = last_part(kind, word);
 	int ret = -ENOENT;
 
 	for (size_t i = 0;
 		*part && ret == -ENOENT && i < sizeof(conditions) / sizeof(conditions[0]); i++) {
-		ret = find_where(store, conditions[i], part, &matches, error);
+		ret = find_where(store, kind, conditions[i], part, &matches, error);
 	}
 	*id = matches.id;
 	return ret == -ENOENT ? smd_error_set(error, ENOENT,
-					"%.64s: there is no such job; `summand custom-jobs list` "
-					"shows those of %.256s",
-					word, store->state_dir)
+					"%.64s: there is no such job; `summand %s list` shows "
+					"those of %.256s",
+					word, kinds[kind].group, store->state_dir)
 			      : ret;
 }
 
@@ -231,7 +265,7 @@ static int set_state(json_t *resource, const struct smd_stored_job *job)
 	};
 	int failed;
 
-	smd_store_name(name, job->id);
+	smd_store_name(name, job->kind, job->id);
 	failed = json_object_set_new(resource, "name", json_string(name));
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
 		json_object_del(resource, fields[i].key);
@@ -265,6 +299,30 @@ static json_t *read_spec(struct smd_store *store, int64_t id, struct smd_error *
 	return spec;
 }
 
+/* Those that the job's own record has. A trial cannot go on when its job has ended. */
+static void set_trials(json_t *resource, const struct smd_stored_job *job)
+{
+	char name[SMD_STORE_NAME_SIZE];
+	json_t *trials;
+	json_t *trial;
+	size_t i;
+
+	smd_store_name(name, job->kind, job->id);
+	trials = smd_last_record_trials(job->directory, name);
+	json_array_foreach (trials, i, trial) {
+		if (job->end_time && !json_object_get(trial, "endTime")) {
+			json_object_set_new(trial, "state", json_string("INFEASIBLE"));
+			json_object_set_new(trial, "endTime", json_string(job->end_time));
+			json_object_set_new(trial, "infeasibleReason",
+				json_string("the tuning job ended before it did"));
+		}
+	}
+	json_object_del(resource, "trials"); /* of the spec: it may be what `describe` printed */
+	if (trials) {
+		json_object_set_new(resource, "trials", trials);
+	}
+}
+
 json_t *smd_store_resource(
 	struct smd_store *store, const struct smd_stored_job *job, struct smd_error *error)
 {
@@ -275,6 +333,9 @@ json_t *smd_store_resource(
 		smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
 		json_decref(resource);
 		resource = NULL;
+	}
+	if (resource && job->kind == SMD_STORED_TUNING_JOB) {
+		set_trials(resource, job);
 	}
 	json_decref(spec);
 	return resource;
@@ -339,6 +400,7 @@ int smd_store_cancel(struct smd_store *store, int64_t id, struct smd_error *erro
 struct abandoned {
 	int runners_fd;
 	struct {
+		enum smd_stored_kind kind;
 		int64_t id;
 		char *directory;
 	} * jobs;
@@ -358,6 +420,7 @@ static int take_abandoned(void *arg, const struct smd_stored_job *job)
 		return -ENOMEM;
 	}
 	abandoned->jobs = jobs;
+	abandoned->jobs[abandoned->count].kind = job->kind;
 	abandoned->jobs[abandoned->count].id = job->id;
 	abandoned->jobs[abandoned->count].directory = strdup(job->directory);
 	return abandoned->jobs[abandoned->count++].directory ? 0 : -ENOMEM;
@@ -365,8 +428,8 @@ static int take_abandoned(void *arg, const struct smd_stored_job *job)
 
 /* Nobody writes the row but others who settle too: the lock was free after it was read. But the
  * runner may have ended it in between, and then it stays. */
-static int end_job(
-	struct smd_store *store, int64_t id, const char *directory, struct smd_error *error)
+static int end_job(struct smd_store *store, enum smd_stored_kind kind, int64_t id,
+	const char *directory, struct smd_error *error)
 {
 	char name[SMD_STORE_NAME_SIZE];
 	char now[SMD_TIMESTAMP_SIZE];
@@ -378,7 +441,7 @@ static int end_job(
 	json_t *record;
 	int ret;
 
-	smd_store_name(name, id);
+	smd_store_name(name, kind, id);
 	smd_timestamp(now);
 	record = smd_last_record_read(directory, name);
 	if (record) {
@@ -422,8 +485,8 @@ int smd_store_settle(struct smd_store *store, struct smd_error *error)
 		take_abandoned, &abandoned, &count, error);
 	for (size_t i = 0; i < abandoned.count; i++) {
 		ret = ret ? ret
-			  : end_job(store, abandoned.jobs[i].id, abandoned.jobs[i].directory,
-				    error);
+			  : end_job(store, abandoned.jobs[i].kind, abandoned.jobs[i].id,
+				    abandoned.jobs[i].directory, error);
 		free(abandoned.jobs[i].directory);
 	}
 	free(abandoned.jobs);

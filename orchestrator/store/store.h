@@ -14,8 +14,19 @@
 
 #include "reduction_server/base/error.h"
 
-#define SMD_STORE_NAME_PREFIX "projects/local/locations/local/customJobs/"
-#define SMD_STORE_NAME_SIZE   (sizeof(SMD_STORE_NAME_PREFIX) + 20)
+#define SMD_STORE_NAME_SIZE 96
+
+/* X(constant, the collection in resource names, the command group, what one is called): in the
+ * order of their numbers in the store. */
+#define SMD_STORED_KINDS(X)                                                                        \
+	X(CUSTOM_JOB, "customJobs", "custom-jobs", "CustomJob")                                    \
+	X(TUNING_JOB, "hyperparameterTuningJobs", "hp-tuning-jobs", "HyperparameterTuningJob")
+
+enum smd_stored_kind {
+#define X(constant, collection, group, noun) SMD_STORED_##constant,
+	SMD_STORED_KINDS(X)
+#undef X
+};
 
 #define SMD_STORE_MATCHES 5
 
@@ -23,6 +34,7 @@ struct smd_store;
 
 /* A row; its texts are valid until the next one. */
 struct smd_stored_job {
+	enum smd_stored_kind kind;
 	int64_t id; /* 19 digits, as Vertex AI's */
 	const char *display_name;
 	const char *state; /* JOB_STATE_... */
@@ -36,8 +48,12 @@ struct smd_stored_job {
 	const char *directory;     /* of logs and records; empty: a later job has it now */
 };
 
+const char *smd_stored_kind_collection(enum smd_stored_kind kind);
+const char *smd_stored_kind_group(enum smd_stored_kind kind);
+const char *smd_stored_kind_noun(enum smd_stored_kind kind);
+
 /* "projects/local/locations/local/customJobs/ID" */
-void smd_store_name(char name[SMD_STORE_NAME_SIZE], int64_t id);
+void smd_store_name(char name[SMD_STORE_NAME_SIZE], enum smd_stored_kind kind, int64_t id);
 
 /* Opens the store of the state directory, makes it if it is not there, and brings it to this
  * program's schema. 0, or -errno with a text: -EPROTO for one of a newer program. */
@@ -58,23 +74,24 @@ enum smd_store_columns {
 	SMD_STORE_ALL
 };
 
-/* Calls back with all jobs, the newest first, until one of the calls returns other than 0, which is
- * then returned. -errno with a text. */
-int smd_store_each(struct smd_store *store, enum smd_store_columns columns, smd_stored_job_fn *take,
-	void *arg, struct smd_error *error);
+/* Calls back with all jobs of a kind, the newest first, until one of the calls returns other than
+ * 0, which is then returned. -errno with a text. */
+int smd_store_each(struct smd_store *store, enum smd_stored_kind kind,
+	enum smd_store_columns columns, smd_stored_job_fn *take, void *arg,
+	struct smd_error *error);
 
 /* The one job. -ENOENT with a text: it is not there. */
 int smd_store_get(struct smd_store *store, int64_t id, smd_stored_job_fn *take, void *arg,
 	struct smd_error *error);
 
 /*
- * The job that a word of the command line means: its id, its resource name, its display name, or
- * what id or display name begins with, if one job alone fits. Calls back with those that fit, the
- * newest first and no more than SMD_STORE_MATCHES. -ENOENT, or -EEXIST where several fit, with a
- * text.
+ * The job of a kind that a word of the command line means: its id, its resource name, its display
+ * name, or what id or display name begins with, if one job alone fits. Calls back with those that
+ * fit, the newest first and no more than SMD_STORE_MATCHES. -ENOENT, or -EEXIST where several fit,
+ * with a text.
  */
-int smd_store_find(struct smd_store *store, const char *word, int64_t *id, smd_stored_job_fn *take,
-	void *arg, struct smd_error *error);
+int smd_store_find(struct smd_store *store, enum smd_stored_kind kind, const char *word,
+	int64_t *id, smd_stored_job_fn *take, void *arg, struct smd_error *error);
 
 /* The CustomJob: the job as it was given, with its name, state, times and error. The caller owns a
  * reference. NULL: the reason is in the error. */

@@ -68,7 +68,9 @@ says 2 "a job is needed" ai custom-jobs create --region=us-central1
 says 1 "no-such: there is no such job" custom-jobs stream-logs no-such
 says 1 "no-such: there is no such job" custom-jobs describe no-such
 says 1 "no-such: there is no such job" custom-jobs cancel no-such
-says 2 "runs its first trial" ai hp-tuning-jobs create
+says 2 "a job is needed" ai hp-tuning-jobs create
+says 2 "prints what the first trial gets" hp-tuning-jobs env
+says 2 "must be a HyperparameterTuningJob" hp-tuning-jobs plan minimal.json
 says 2 "takes a command job of Azure ML" ml job create --file job.yml
 says 2 "did you mean \`summand custom-jobs local-run\`?" local-run
 says 2 "did you mean --format?" custom-jobs plan --fromat=json reduction_server.json

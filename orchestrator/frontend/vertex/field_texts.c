@@ -129,11 +129,11 @@ const struct smd_field_text smd_vertex_texts[] = {
 	{"StudySpec", "parameters", "What is tuned."},
 	{"StudySpec", "algorithm", "How values are chosen (default: by a Gaussian process)."},
 	{"StudySpec", "decayCurveStoppingSpec",
-		"Stop trials whose predicted final measure is poor."},
+		"Stop trials whose predicted final measure is poor: without effect here."},
 	{"StudySpec", "medianAutomatedStoppingSpec",
 		"Stop trials that do worse than the median of the others."},
 	{"StudySpec", "convexAutomatedStoppingSpec",
-		"Stop trials by a model of their curves. At most one of the three ways to stop "
+		"Stop trials by a model of their curves: without effect here. At most one of the three ways to stop "
 		"trials is given."},
 	{"StudySpec", "observationNoise", "How much the measures of the same parameters differ."},
 	{"StudySpec", "measurementSelectionType",

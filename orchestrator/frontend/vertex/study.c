@@ -1,8 +1,7 @@
 /* The tables of a StudySpec. */
 #include "orchestrator/frontend/vertex/study.h"
 
-#define ID_FORM  "^[^ \t\r\n]+$"
-#define TUNED_BY "trials are not chosen by this version, which runs the first one"
+#define ID_FORM "^[^ \t\r\n]+$"
 
 /* What these decoders take. */
 #define NUMBER_TYPE "\"type\": \"number\""
@@ -89,8 +88,8 @@ static const struct smd_field metric_rows[] = {
 		.example = "a name without white space"),
 	SMD_FIELD("goal", smd_decode_enum, SMD_KEPT, .required = 1, .values = goals,
 		.numbers = two_numbers),
-	SMD_FIELD(
-		"safetyConfig", smd_decode_object, SMD_KEPT, .message = &safety, .note = TUNED_BY),
+	SMD_FIELD("safetyConfig", smd_decode_object, SMD_KEPT, .message = &safety,
+		.note = "trials are judged by their metric alone"),
 };
 static const struct smd_message metric = SMD_MESSAGE("MetricSpec", metric_rows);
 
@@ -197,7 +196,8 @@ static const struct smd_field runtime_rows[] = {
 	SMD_FIELD("endTime", smd_decode_string, SMD_KEPT,
 		.form = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,9})?"
 			"(Z|[+-][0-9]{2}:[0-9]{2})$",
-		.example = "a time such as 2026-01-31T12:00:00Z"),
+		.example = "a time such as 2026-01-31T12:00:00Z",
+		.note = "maxDuration is what counts here"),
 };
 static const struct smd_message runtime = SMD_MESSAGE("StudyTimeConstraint", runtime_rows);
 
@@ -234,21 +234,17 @@ static const struct smd_field study_rows[] = {
 	SMD_FIELD("parameters", smd_decode_objects, SMD_KEPT, .required = 1, .message = &parameter,
 		.min = 1, .max = SMD_STUDY_LIST_MAX),
 	SMD_FIELD("algorithm", smd_decode_enum, SMD_KEPT, .values = algorithms,
-		.numbers = algorithm_numbers, .note = TUNED_BY),
-	SMD_FIELD("decayCurveStoppingSpec", smd_decode_object, SMD_KEPT, .message = &elapsed,
-		.note = TUNED_BY),
-	SMD_FIELD("medianAutomatedStoppingSpec", smd_decode_object, SMD_KEPT, .message = &elapsed,
-		.note = TUNED_BY),
-	SMD_FIELD("convexAutomatedStoppingSpec", smd_decode_object, SMD_KEPT, .message = &convex,
-		.note = TUNED_BY),
+		.numbers = algorithm_numbers),
+	SMD_FIELD("decayCurveStoppingSpec", smd_decode_object, SMD_KEPT, .message = &elapsed),
+	SMD_FIELD("medianAutomatedStoppingSpec", smd_decode_object, SMD_KEPT, .message = &elapsed),
+	SMD_FIELD("convexAutomatedStoppingSpec", smd_decode_object, SMD_KEPT, .message = &convex),
 	SMD_FIELD("observationNoise", smd_decode_enum, SMD_KEPT, .values = noises,
-		.numbers = two_numbers, .note = TUNED_BY),
+		.numbers = two_numbers),
 	SMD_FIELD("measurementSelectionType", smd_decode_enum, SMD_KEPT, .values = selections,
-		.numbers = two_numbers, .note = TUNED_BY),
-	SMD_FIELD("studyStoppingConfig", smd_decode_object, SMD_KEPT, .message = &stopping,
-		.note = TUNED_BY),
+		.numbers = two_numbers),
+	SMD_FIELD("studyStoppingConfig", smd_decode_object, SMD_KEPT, .message = &stopping),
 	SMD_FIELD("transferLearningConfig", smd_decode_object, SMD_KEPT, .message = &transfer,
-		.note = TUNED_BY),
+		.note = "no study learns from others"),
 };
 const struct smd_message smd_study_spec =
 	SMD_MESSAGE("StudySpec", study_rows, .rules = ONE_STOPPING);

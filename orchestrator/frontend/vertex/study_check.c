@@ -202,6 +202,8 @@ static void check_parameter(struct smd_decoder *decoder, const struct smd_node *
 	}
 }
 
+#define MEDIAN 1 /* its place among the names */
+
 static void check_stopping(struct smd_decoder *decoder, const struct smd_node *study)
 {
 	static const char *const names[] = {"decayCurveStoppingSpec", "medianAutomatedStoppingSpec",
@@ -212,6 +214,11 @@ static void check_stopping(struct smd_decoder *decoder, const struct smd_node *s
 		const struct smd_node *spec = smd_node_member(study, names[i]);
 
 		count += spec != NULL;
+		if (spec && i != MEDIAN) {
+			smd_warning_at_name(decoder->diagnostics, spec,
+				"has no effect here: only medianAutomatedStoppingSpec ends trials "
+				"early");
+		}
 		if (spec && count == 2) {
 			smd_error_at_name(decoder->diagnostics, spec,
 				"must be the only one of decayCurveStoppingSpec, "

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "reduction_server/base/random.h"
 
@@ -66,6 +68,17 @@ static double clamp(double value, double low, double high)
 	return fmin(fmax(value, low), high);
 }
 
+/* Ten digits are enough to tell values apart, and read better than seventeen. */
+static double round_digits(const struct smd_parameter *parameter, double value)
+{
+	char text[32];
+	double rounded;
+
+	snprintf(text, sizeof(text), "%.10g", value);
+	rounded = strtod(text, NULL);
+	return fabs(rounded - value) < 1e-6 * (parameter->max - parameter->min) ? rounded : value;
+}
+
 double smd_parameter_at(const struct smd_parameter *parameter, double place)
 {
 	double low, high, value;
@@ -76,7 +89,8 @@ double smd_parameter_at(const struct smd_parameter *parameter, double place)
 	}
 	range_of(parameter, &low, &high);
 	value = scale(parameter->scale, low, high, place);
-	return clamp(parameter->kind == SMD_PARAMETER_INTEGER ? round(value) : value,
+	return clamp(parameter->kind == SMD_PARAMETER_INTEGER ? round(value)
+							      : round_digits(parameter, value),
 		parameter->min, parameter->max);
 }
 

@@ -52,8 +52,9 @@ ROOMS = [
     ("orchestrator/runner", ["orchestrator/engine", "orchestrator/store", "worker/agent"]),
     # Which trial comes next is computed from the study alone.
     ("orchestrator/tuning/search", ["orchestrator/job"]),
+    ("orchestrator/tuning", ["orchestrator/tuning/search", "orchestrator/engine/local", "orchestrator/runner"]),
     ("orchestrator/cli", ["orchestrator/frontend/frontends.c", "orchestrator/frontend/torch", "orchestrator/plan", "orchestrator/engine/local",
-                          "orchestrator/runner"]),
+                          "orchestrator/tuning"]),
 ]
 
 # Headers of the system that belong to some rooms: they are where the rest of the tree is kept from them.

@@ -93,7 +93,7 @@ static void scales(void **state)
 			double value = smd_parameter_at(all[i], place);
 
 			assert_true(value >= all[i]->min && value <= all[i]->max);
-			assert_float_equal(smd_parameter_place(all[i], value), place, 1e-9);
+			assert_float_equal(smd_parameter_place(all[i], value), place, 1e-6);
 		}
 	}
 }

@@ -1,0 +1,282 @@
+/* Prints how the trials of a tuning job go on, and a table of them. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "orchestrator/tuning/study_run.h"
+#include "reduction_server/base/clock.h"
+#include "reduction_server/base/printable.h"
+
+#define STATUS_NS    500000000
+#define WIDTH_MAX    512
+#define CELL_MAX     40 /* characters of a parameter's column */
+#define REASON_WIDTH 60
+
+static void clear_status(struct smd_study_run *run)
+{
+	if (run->has_status) {
+		fputs("\r\033[K", run->out);
+		run->has_status = 0;
+	}
+}
+
+void smd_study_run_say(struct smd_study_run *run, const char *severity, const char *format, ...)
+{
+	va_list args;
+	char *text;
+	int length;
+
+	va_start(args, format);
+	length = vasprintf(&text, format, args);
+	va_end(args);
+	if (length < 0) {
+		return;
+	}
+	smd_printable(text);
+	clear_status(run);
+	fprintf(run->out, "%s\n", text);
+	fflush(run->out);
+	smd_stream_say(&run->stream, SMD_STREAM_SERVICE, severity, text, (size_t)length);
+	smd_stream_flush(&run->stream);
+	free(text);
+}
+
+/* " --rate=0.1 --layers=3"; NULL: out of memory. */
+static char *arguments_of(const struct smd_study *study, const struct smd_trial *trial)
+{
+	char *text = NULL;
+	size_t length;
+	FILE *out = open_memstream(&text, &length);
+
+	for (size_t i = 0; out && i < study->nparameters; i++) {
+		char *value = isnan(trial->point[i])
+				      ? NULL
+				      : smd_parameter_text(&study->parameters[i], trial->point[i]);
+
+		if (value) {
+			fprintf(out, " --%s=%s", study->parameters[i].id, value);
+		}
+		free(value);
+	}
+	if (out) {
+		fclose(out);
+	}
+	return text;
+}
+
+void smd_study_run_say_start(struct smd_study_run *run, const struct smd_trial *trial)
+{
+	char *arguments = arguments_of(run->study, trial);
+
+	smd_study_run_say(
+		run, "INFO", "trial %u: started%s", trial->number, arguments ? arguments : "");
+	free(arguments);
+}
+
+static double seconds_of(const struct smd_trial *trial)
+{
+	return (double)(trial->ended_ns - trial->started_ns) * 1e-9;
+}
+
+void smd_study_run_say_end(struct smd_study_run *run, const struct smd_trial *trial)
+{
+	const struct smd_measurement *final = smd_trial_final(trial, run->study);
+
+	if (!final) {
+		smd_study_run_say(run, "ERROR", "trial %u: INFEASIBLE after %.1f s: %s",
+			trial->number, seconds_of(trial), trial->reason ? trial->reason : "");
+		return;
+	}
+	smd_study_run_say(run, "INFO",
+		"trial %u: SUCCEEDED after %.1f s: %s %g at step %" PRId64 "%s%s", trial->number,
+		seconds_of(trial), run->study->metrics[0].id, final->value, final->step,
+		trial->stop == SMD_TRIAL_IS_BELOW_MEDIAN ? ", ended early: below the median" : "",
+		trial == run->best ? ", the best so far" : "");
+}
+
+static void add_running(FILE *out, const struct smd_study_run *run)
+{
+	const char *between = ": ";
+
+	for (size_t i = 0; i < run->count; i++) {
+		const struct smd_trial *trial = &run->trials[i];
+		const struct smd_measurement *last =
+			smd_measurements_final(&trial->measurements, 0);
+
+		if (!smd_trial_runs(trial)) {
+			continue;
+		}
+		fprintf(out, "%s%u", between, trial->number);
+		if (last) {
+			fprintf(out, " (%g at step %" PRId64 ")", last->value, last->step);
+		}
+		between = ", ";
+	}
+}
+
+static int is_ended(const struct smd_trial *trial)
+{
+	return trial->end_time[0] != '\0';
+}
+
+static void write_status(FILE *out, const struct smd_study_run *run)
+{
+	fprintf(out, "%zu of %d trials ended, %zu run", smd_study_run_count(run, is_ended),
+		run->job->max_trial_count, smd_study_run_count(run, smd_trial_runs));
+	add_running(out, run);
+	if (run->best) {
+		fprintf(out, "; best %g (trial %u)", smd_trial_final(run->best, run->study)->value,
+			run->best->number);
+	}
+}
+
+void smd_study_run_show_status(struct smd_study_run *run)
+{
+	char line[WIDTH_MAX + 1];
+	struct winsize size = {.ws_col = 0};
+	FILE *out;
+
+	if (!run->is_terminal || smd_clock_ns() - run->status_ns < STATUS_NS) {
+		return;
+	}
+	run->status_ns = smd_clock_ns();
+	ioctl(fileno(run->out), TIOCGWINSZ, &size);
+	out = fmemopen(line, sizeof(line), "w");
+	if (!out) {
+		return;
+	}
+	setvbuf(out, NULL, _IONBF, 0);
+	write_status(out, run);
+	fclose(out);
+	line[WIDTH_MAX] = '\0';
+	if (size.ws_col > 1 && size.ws_col <= WIDTH_MAX) {
+		line[size.ws_col - 1] = '\0';
+	}
+	clear_status(run);
+	fputs(line, run->out);
+	fflush(run->out);
+	run->has_status = 1;
+}
+
+/* The text of a cell; NULL: nothing. The caller frees it. */
+static char *cell(const struct smd_study_run *run, const struct smd_trial *trial, size_t column)
+{
+	const struct smd_measurement *final = smd_trial_final(trial, run->study);
+	char *text = NULL;
+	int length = 0;
+
+	switch (column) {
+	case 0:
+		length = asprintf(&text, "%u%s", trial->number, trial == run->best ? " *" : "");
+		break;
+	case 1:
+		length = asprintf(&text, "%s", smd_trial_state_name(trial->state));
+		break;
+	case 2:
+		length = final ? asprintf(&text, "%g", final->value) : 0;
+		break;
+	case 3:
+		length = final ? asprintf(&text, "%" PRId64, final->step) : 0;
+		break;
+	case 4:
+		length = asprintf(&text, "%.1f", seconds_of(trial));
+		break;
+	default:
+		return isnan(trial->point[column - 5])
+			       ? NULL
+			       : smd_parameter_text(&run->study->parameters[column - 5],
+					 trial->point[column - 5]);
+	}
+	return length < 0 ? NULL : text;
+}
+
+static const char *heading(const struct smd_study_run *run, size_t column)
+{
+	static const char *const names[] = {"TRIAL", "STATE", NULL, "STEP", "SECONDS"};
+
+	if (column == 2) {
+		return run->study->metrics[0].id;
+	}
+	return column < 5 ? names[column] : run->study->parameters[column - 5].id;
+}
+
+static int width_of(const struct smd_study_run *run, size_t column)
+{
+	size_t width = strlen(heading(run, column));
+
+	for (size_t i = 0; i < run->count; i++) {
+		char *text = cell(run, &run->trials[i], column);
+
+		width = text && strlen(text) > width ? strlen(text) : width;
+		free(text);
+	}
+	return (int)(width > CELL_MAX ? CELL_MAX : width);
+}
+
+/* One line of cells; `trial` is NULL for the headings. */
+static void print_row(
+	struct smd_study_run *run, const int *widths, size_t columns, const struct smd_trial *trial)
+{
+	char *line = NULL;
+	size_t length;
+	FILE *out = open_memstream(&line, &length);
+
+	for (size_t i = 0; out && i < columns; i++) {
+		char *text = trial ? cell(run, trial, i) : strdup(heading(run, i));
+
+		fprintf(out, "%-*.*s  ", widths[i], CELL_MAX, text ? text : "");
+		free(text);
+	}
+	if (out && trial && trial->reason) {
+		fprintf(out, "%.*s", REASON_WIDTH, trial->reason);
+	}
+	if (out && !fclose(out)) {
+		size_t end = strlen(line);
+
+		while (end > 0 && line[end - 1] == ' ') {
+			line[--end] = '\0';
+		}
+		smd_print_line(run->out, "%s\n", line);
+	}
+	free(line);
+}
+
+static void print_best(struct smd_study_run *run)
+{
+	const struct smd_measurement *final;
+	char *arguments;
+
+	if (!run->best) {
+		return;
+	}
+	final = smd_trial_final(run->best, run->study);
+	arguments = arguments_of(run->study, run->best);
+	smd_study_run_say(run, "INFO", "best: trial %u, %s %g with%s", run->best->number,
+		run->study->metrics[0].id, final->value, arguments ? arguments : "");
+	free(arguments);
+}
+
+void smd_study_run_print_table(struct smd_study_run *run)
+{
+	size_t columns = 5 + run->study->nparameters;
+	int *widths = calloc(columns, sizeof(*widths));
+
+	clear_status(run);
+	if (widths && run->count > 0) {
+		for (size_t i = 0; i < columns; i++) {
+			widths[i] = width_of(run, i);
+		}
+		fputc('\n', run->out);
+		print_row(run, widths, columns, NULL);
+		for (size_t i = 0; i < run->count; i++) {
+			print_row(run, widths, columns, &run->trials[i]);
+		}
+		fputc('\n', run->out);
+	}
+	free(widths);
+	print_best(run);
+}

@@ -1,0 +1,292 @@
+/* Runs a trial as a job of its own, in a child process and a folder of the tuning job's directory.
+ */
+#include "orchestrator/tuning/trial.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "orchestrator/job/study.h"
+#include "orchestrator/job/trial.h"
+#include "reduction_server/base/clock.h"
+#include "reduction_server/base/printable.h"
+
+#define FOLDER     "trials/%u"
+#define RUNNER_LOG "logs/runner.log"
+
+const char *smd_trial_state_name(enum smd_trial_state state)
+{
+	static const char *const names[] = {
+#define X(constant, name, meaning) name,
+		SMD_TRIAL_STATES(X)
+#undef X
+	};
+
+	return names[state];
+}
+
+int smd_trial_runs(const struct smd_trial *trial)
+{
+	return trial->state == SMD_TRIAL_ACTIVE || trial->state == SMD_TRIAL_STOPPING;
+}
+
+static double wall_seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* Its own group, so that signals come from the tuning job's runner alone; and none is lost, if that
+ * one is gone already. */
+static void become_trial(pid_t parent)
+{
+	sigset_t none;
+
+	setpgid(0, 0);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (getppid() != parent) {
+		_exit(EXIT_FAILURE);
+	}
+}
+
+/* What the trial's runner says goes to a file: its lines would be among those of other trials. */
+static int open_output(const struct smd_jobdir *dir)
+{
+	FILE *log = smd_jobdir_open_file(dir, RUNNER_LOG, 0);
+
+	if (!log || dup2(fileno(log), STDOUT_FILENO) < 0 || dup2(fileno(log), STDERR_FILENO) < 0) {
+		return -errno;
+	}
+	fclose(log);
+	return 0;
+}
+
+static int run(const struct smd_trial *trial, const struct smd_trial_runner *runner)
+{
+	struct smd_local_run_options options = *runner->options;
+	char *path = smd_jobdir_path(runner->dir, FOLDER, trial->number);
+	char name[SMD_TRIAL_PATH_SIZE];
+	struct smd_jobdir dir;
+	struct smd_error error = {""};
+	int ret = path ? smd_jobdir_open(&dir, runner->job, path, &error) : -ENOMEM;
+
+	free(path);
+	ret = ret ? ret : open_output(&dir);
+	snprintf(name, sizeof(name), "%u", trial->number);
+	ret = ret ? ret : smd_job_set_trial(runner->job, name, trial->point);
+	if (runner->gpus) {
+		setenv("CUDA_VISIBLE_DEVICES", runner->gpus[trial->lane], 1);
+	}
+	options.dir = &dir;
+	options.entry = NULL;
+	options.is_unlisted = 1;
+	options.view = SMD_VIEW_PROGRESS;
+	options.color = SMD_COLOR_NEVER;
+	options.spec_text = NULL;
+	options.plan_text = NULL;
+	ret = ret ? ret : smd_local_run(runner->job, &options, &error);
+	if (ret < 0) {
+		smd_print_line(
+			stderr, "summand: %s\n", error.text[0] ? error.text : strerror(-ret));
+	}
+	return ret < 0 ? EXIT_FAILURE : ret;
+}
+
+int smd_trial_start(struct smd_trial *trial, const struct smd_trial_runner *runner)
+{
+	pid_t parent = getpid();
+	char name[SMD_TRIAL_PATH_SIZE];
+
+	/* What another job has left there would be taken for this one's. */
+	snprintf(name, sizeof(name), FOLDER "/" SMD_RECORD, trial->number);
+	smd_jobdir_remove(runner->dir, name);
+	smd_timestamp(trial->start_time);
+	trial->started_ns = smd_clock_ns();
+	trial->measurements.begin = wall_seconds();
+	fflush(NULL);
+	trial->pid = fork();
+	if (trial->pid < 0) {
+		int ret = -errno;
+
+		trial->pid = 0;
+		return ret;
+	}
+	if (trial->pid == 0) {
+		become_trial(parent);
+		exit(run(trial, runner));
+	}
+	setpgid(trial->pid, trial->pid);
+	trial->state = SMD_TRIAL_ACTIVE;
+	return 0;
+}
+
+/* Two signals of one kind may become one. */
+void smd_trial_stop(struct smd_trial *trial, enum smd_trial_stop why)
+{
+	if (!smd_trial_runs(trial)) {
+		return;
+	}
+	kill(trial->pid, trial->state == SMD_TRIAL_STOPPING ? SIGINT : SIGTERM);
+	trial->stop = trial->stop == SMD_TRIAL_RUNS ? why : trial->stop;
+	trial->state = SMD_TRIAL_STOPPING;
+}
+
+/* Of a file that is longer only the end is read. */
+static void read_metrics(
+	struct smd_trial *trial, const struct smd_trial_runner *runner, const char *name)
+{
+	size_t size;
+	FILE *file = smd_jobdir_read_file(runner->dir, name, &size);
+	char *text;
+
+	if (!file) {
+		return;
+	}
+	if (size > SMD_METRIC_FILE_MAX) {
+		fseeko(file, (off_t)(size - SMD_METRIC_FILE_MAX), SEEK_SET);
+		size = SMD_METRIC_FILE_MAX;
+	}
+	text = malloc(size + 1);
+	if (text) {
+		size = fread(text, 1, size, file);
+		smd_metric_file_read(text, size, wall_seconds(), &runner->job->study->metrics[0],
+			&trial->measurements, &trial->remarks);
+	}
+	free(text);
+	fclose(file);
+}
+
+/* The chief usually reports; where it does not, the first process that does counts. */
+void smd_trial_measure(struct smd_trial *trial, const struct smd_trial_runner *runner)
+{
+	const struct smd_job *job = runner->job;
+
+	if (trial->source[0]) {
+		read_metrics(trial, runner, trial->source);
+		return;
+	}
+	for (int pool = 0; pool < SMD_JOB_POOLS_MAX; pool++) {
+		int processes = smd_job_processes(job, pool);
+
+		for (int i = 0; i < job->pools[pool].replica_count * processes; i++) {
+			char name[SMD_TRIAL_PATH_SIZE];
+
+			snprintf(name, sizeof(name), FOLDER "/" SMD_METRIC_FILE, trial->number,
+				pool, i / processes, i % processes);
+			read_metrics(trial, runner, name);
+			if (trial->measurements.count > 0) {
+				memcpy(trial->source, name, sizeof(name));
+				return;
+			}
+		}
+	}
+}
+
+/* The first line of what its own records say. NULL: nothing. */
+static char *error_of(const struct smd_trial *trial, const struct smd_trial_runner *runner)
+{
+	json_t *record = smd_jobdir_read_json(
+		runner->dir, SMD_RECORD_MAX, FOLDER "/" SMD_RECORD, trial->number);
+	const char *message =
+		json_string_value(json_object_get(json_object_get(record, "error"), "message"));
+	char *line = message ? strndup(message, strcspn(message, "\n")) : NULL;
+
+	json_decref(record);
+	return line;
+}
+
+static char *say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static char *say(const char *format, ...)
+{
+	va_list args;
+	char *text;
+
+	va_start(args, format);
+	if (vasprintf(&text, format, args) < 0) {
+		text = NULL;
+	}
+	va_end(args);
+	return text;
+}
+
+/* Why a job that has ended well is no trial. */
+static char *missing_measurement(const struct smd_trial *trial, const char *metric)
+{
+	if (trial->remarks.has_no_number) {
+		return say("it reported no number for %s", metric);
+	}
+	if (trial->remarks.other[0]) {
+		return say("it reported %s, and not %s", trial->remarks.other, metric);
+	}
+	return say("it reported no %s in the file of CLOUD_ML_HP_METRIC_FILE", metric);
+}
+
+static char *reason_of(
+	const struct smd_trial *trial, const struct smd_trial_runner *runner, int status)
+{
+	char *error;
+
+	if (trial->stop == SMD_TRIAL_IS_NOT_NEEDED) {
+		return say("the tuning job ended before it did");
+	}
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+		return missing_measurement(trial, runner->job->study->metrics[0].id);
+	}
+	error = error_of(trial, runner);
+	if (error) {
+		return error;
+	}
+	return WIFSIGNALED(status)
+		       ? say("its runner was killed by signal %d", WTERMSIG(status))
+		       : say("its runner ended with status %d: " FOLDER "/" RUNNER_LOG " says why",
+				 WEXITSTATUS(status), trial->number);
+}
+
+/* A trial that was not needed any more has what it has reported, and one below the median too; one
+ * that has failed has nothing. */
+void smd_trial_end(struct smd_trial *trial, const struct smd_trial_runner *runner, int status)
+{
+	int is_whole =
+		trial->stop != SMD_TRIAL_RUNS || (WIFEXITED(status) && WEXITSTATUS(status) == 0);
+
+	smd_trial_measure(trial, runner);
+	smd_timestamp(trial->end_time);
+	trial->ended_ns = smd_clock_ns();
+	trial->pid = 0;
+	if (is_whole && trial->measurements.count > 0) {
+		trial->state = SMD_TRIAL_SUCCEEDED;
+		return;
+	}
+	trial->state = SMD_TRIAL_INFEASIBLE;
+	trial->reason = reason_of(trial, runner, status);
+}
+
+const struct smd_measurement *smd_trial_final(
+	const struct smd_trial *trial, const struct smd_study *study)
+{
+	return trial->state == SMD_TRIAL_SUCCEEDED
+		       ? smd_measurements_final(&trial->measurements, study->takes_best)
+		       : NULL;
+}
+
+void smd_trial_clear(struct smd_trial *trial)
+{
+	smd_measurements_free(&trial->measurements);
+	free(trial->point);
+	free(trial->reason);
+}

@@ -1,0 +1,264 @@
+"""hp-tuning-jobs: all trials run, with their own parameters, variables and files; how they end, and what is left of them."""
+
+import glob
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import uuid
+
+from stored import LONG, SUMMAND, StoreTest, at_once, wait_until
+
+# A trial's program: --x=..., and what else it is to do. It reports as cloudml-hypertune does.
+PROGRAM = """
+import json, os, sys, time
+flags = dict(word[2:].split("=", 1) for word in sys.argv[1:] if word.startswith("--"))
+trial = os.environ["CLOUD_ML_TRIAL_ID"]
+reports = []
+def report(value, step, metric="loss"):
+    path = os.environ["CLOUD_ML_HP_METRIC_FILE"]
+    reports.append(json.dumps({metric: str(value), "global_step": str(step), "timestamp": time.time(), "trial": trial}))
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w") as file:
+        file.write("\\n".join(reports[-100:]) + "\\n")
+x = float(flags.get("x", 0))
+"""
+
+
+def double(name, low, high, **more):
+    return {"parameterId": name, "doubleValueSpec": {"minValue": low, "maxValue": high}, **more}
+
+
+def integer(name, low, high, **more):
+    return {"parameterId": name, "integerValueSpec": {"minValue": low, "maxValue": high}, **more}
+
+
+class TuningTest(StoreTest):
+    def setUp(self):
+        super().setUp()
+        self.mark = uuid.uuid4().hex
+        self.env["TEST_MARK"] = self.mark
+
+    def tearDown(self):
+        self.assertTrue(wait_until(lambda: not self.marked(), 20), self.marked())
+
+    def marked(self):
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/environ", "rb") as environ, open(f"/proc/{pid}/comm", encoding="ascii") as comm:
+                    if self.mark.encode() in environ.read():
+                        found.append((int(pid), comm.read().strip()))
+            except OSError:
+                pass  # it has ended
+        return found
+
+    def write(self, script, trials=3, parallel=1, parameters=None, pool=None, job=None, **study):
+        folder = tempfile.mkdtemp(dir=self.dir)
+        program = os.path.join(folder, "program.py")
+        with open(program, "w", encoding="utf-8") as file:
+            file.write(PROGRAM + script)
+        study = {"metrics": [{"metricId": "loss", "goal": "MINIMIZE"}],
+                 "parameters": parameters or [double("x", -1, 1)], "algorithm": "RANDOM_SEARCH", **study}
+        container = {"imageUri": "local", "command": [sys.executable, program]}
+        spec = {"displayName": "tuned", "maxTrialCount": trials, "parallelTrialCount": parallel, "studySpec": study,
+                "trialJobSpec": {"workerPoolSpecs": [{"containerSpec": container, **(pool or {})}]}, **(job or {})}
+        path = os.path.join(folder, "spec.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(spec, file)
+        return path
+
+    def tune(self, verb, *words, **options):
+        return self.summand("hp-tuning-jobs", verb, *words, **options)
+
+    def run_all(self, path, *flags, code=0):
+        return json.loads(self.tune("local-run", path, "--format=json", *flags, code=code))
+
+    def begin(self, path):
+        run = subprocess.Popen([SUMMAND, "hp-tuning-jobs", "local-run", path, "--grace=5"], env=self.env,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(self.end, run)
+        return run
+
+    def described(self):
+        return json.loads(self.tune("describe", "tuned", "--format=json"))
+
+    def states(self):
+        return [trial["state"] for trial in self.described().get("trials", [])]
+
+    def test_all_trials_run(self):
+        path = self.write("report(x * x, 1)\nreport(x * x + 1, 2)\n", trials=4, parallel=2)
+        job = self.run_all(path, "--seed=3")
+        self.assertRegex(job["name"], r"^projects/local/locations/local/hyperparameterTuningJobs/[1-9][0-9]{18}$")
+        self.assertEqual(job["state"], "JOB_STATE_SUCCEEDED")
+        self.assertEqual([trial["id"] for trial in job["trials"]], ["1", "2", "3", "4"])
+        for trial in job["trials"]:
+            x = trial["parameters"][0]["value"]
+            final = trial["finalMeasurement"]
+            self.assertEqual(final["stepCount"], "2")
+            self.assertAlmostEqual(final["metrics"][0]["value"], x * x + 1, 6)
+            self.assertEqual((trial["state"], trial["parameters"][0]["parameterId"]), ("SUCCEEDED", "x"))
+        again = self.run_all(path, "--seed=3")
+        self.assertEqual([trial["parameters"] for trial in again["trials"]], [trial["parameters"] for trial in job["trials"]])
+        listed = json.loads(self.tune("list", "--format=json"))
+        self.assertEqual(len(listed), 2)
+        self.assertEqual(json.loads(self.jobs("list", "--format=json")), [])
+        name = job["name"]
+        described = json.loads(self.tune("describe", name, "--format=json"))
+        self.assertEqual((described["trials"], described["state"]), (job["trials"], job["state"]))
+        self.jobs("describe", name, code=1)
+        self.tune("delete", name)
+        self.assertFalse(os.path.exists(described["jobDirectory"]))
+
+    def test_the_table_and_the_best(self):
+        path = self.write("report(x, 1)", parameters=[integer("x", 5, 7)], algorithm="GRID_SEARCH", trials=9)
+        out = self.tune("local-run", path)
+        self.assertRegex(out, r"(?m)^1 \* +SUCCEEDED +5 +1 +[0-9.]+ +5$")
+        self.assertRegex(out, r"(?m)^3 +SUCCEEDED +7 +1 +[0-9.]+ +7$")
+        self.assertIn("best: trial 1, loss 5 with --x=5\n", out)
+        self.assertIn("the grid has no more points", out)
+
+    def test_what_a_trial_gets(self):
+        """Every replica has the arguments and the trial's id; parameters of a condition only where it holds."""
+        script = """
+import sys
+cluster = json.loads(os.environ["CLUSTER_SPEC"])
+assert cluster["task"]["trial"] == trial
+assert json.loads(os.environ["TF_CONFIG"])["task"]["trial"] == trial
+assert os.environ["AIP_MODEL_DIR"].endswith(f"/{trial}/model/"), os.environ["AIP_MODEL_DIR"]
+assert ("depth" in flags) == (flags["kind"] == "tree"), flags
+if cluster["task"]["type"] == "workerpool0":
+    report(float(flags.get("depth", 9)), 1)
+"""
+        parameters = [{"parameterId": "kind", "categoricalValueSpec": {"values": ["line", "tree"]}, "conditionalParameterSpecs": [
+            {"parentCategoricalValues": {"values": ["tree"]}, "parameterSpec": integer("depth", 1, 2)}]}]
+        path = self.write(script, parameters=parameters, algorithm="GRID_SEARCH", trials=5)
+        with open(path, encoding="utf-8") as file:
+            spec = json.load(file)
+        pools = spec["trialJobSpec"]["workerPoolSpecs"]
+        pools.append(dict(pools[0], replicaCount=2))
+        spec["trialJobSpec"]["baseOutputDirectory"] = {"outputUriPrefix": "gs://bucket/tuned"}
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(spec, file)
+        job = self.run_all(path)
+        values = [[p["value"] for p in trial["parameters"]] for trial in job["trials"]]
+        self.assertEqual(values, [["line"], ["tree", 1], ["tree", 2]])
+        self.assertEqual({trial["state"] for trial in job["trials"]}, {"SUCCEEDED"})
+
+    def test_trials_that_fail(self):
+        script = """
+if x == 1: sys.exit("no such layer")
+if x == 2: pass
+if x == 3: report("nan", 1)
+if x == 4: report(1, 1, metric="accuracy")
+if x == 5: report(5, 1)
+"""
+        path = self.write(script, parameters=[integer("x", 1, 5)], algorithm="GRID_SEARCH", trials=5,
+                          job={"maxFailedTrialCount": 5})
+        job = self.run_all(path)
+        reasons = [trial.get("infeasibleReason") for trial in job["trials"]]
+        self.assertIn("workerpool0-0 exited with a non-zero status of 1", reasons[0])
+        self.assertEqual(reasons[1:], ["it reported no loss in the file of CLOUD_ML_HP_METRIC_FILE",
+                                       "it reported no number for loss", "it reported accuracy, and not loss", None])
+        self.assertEqual([trial["state"] for trial in job["trials"]], ["INFEASIBLE"] * 4 + ["SUCCEEDED"])
+        self.assertEqual(job["state"], "JOB_STATE_SUCCEEDED")
+
+    def test_too_many_failures(self):
+        path = self.write("sys.exit(3)", trials=20, job={"maxFailedTrialCount": 2})
+        job = self.run_all(path, code=1)
+        self.assertEqual((job["state"], len(job["trials"])), ("JOB_STATE_FAILED", 2))
+        self.assertEqual(job["error"]["message"], "maxFailedTrialCount trials have failed")
+        job = self.run_all(self.write("sys.exit(3)", trials=20), code=1)
+        self.assertEqual((job["error"]["message"], len(job["trials"])), ("its first trials have all failed", 3))
+
+    def test_best_measurement(self):
+        path = self.write("for step, loss in enumerate([3, 1, 2]): report(loss, step)", trials=1,
+                          measurementSelectionType="BEST_MEASUREMENT")
+        self.assertEqual(self.run_all(path)["trials"][0]["finalMeasurement"]["metrics"], [{"metricId": "loss", "value": 1.0}])
+
+    def test_bad_trials_end_early(self):
+        """The first five are done at once; the sixth is worse at step 1, and would go on for minutes."""
+        script = "report(int(trial), 1)\nif trial == '6': time.sleep(300)\n"
+        path = self.write(script, trials=6, medianAutomatedStoppingSpec={})
+        out = self.tune("local-run", path, "--grace=1")
+        self.assertRegex(out, r"trial 6: SUCCEEDED after [0-9.]+ s: loss 6 at step 1, ended early: below the median")
+
+    def test_a_study_that_stops_early(self):
+        path = self.write("report(0, 1)", trials=50, studyStoppingConfig={"maxNumTrialsNoProgress": 2})
+        job = self.run_all(path)
+        self.assertEqual((job["state"], len(job["trials"])), ("JOB_STATE_SUCCEEDED", 3))
+
+    def test_gpus_are_divided(self):
+        pool = {"machineSpec": {"machineType": "n1-standard-4", "acceleratorType": "NVIDIA_TESLA_T4", "acceleratorCount": 1}}
+        shared = os.path.join(self.dir, "gpus")
+        script = f"""
+with open({shared!r}, "a") as file: file.write(os.environ["CUDA_VISIBLE_DEVICES"] + "\\n")
+while len(open({shared!r}).readlines()) < 2: time.sleep(0.05)
+report(1, 1)
+"""
+        path = self.write(script, trials=2, parallel=2, pool=pool)
+        self.env["CUDA_VISIBLE_DEVICES"] = "4"
+        self.tune("local-run", path, code=2)
+        self.assertIn("2 trials at once with 1 each need 2, got 1: lower parallelTrialCount", self.err)
+        self.env["CUDA_VISIBLE_DEVICES"] = "4,7"
+        self.tune("local-run", path)
+        with open(shared, encoding="ascii") as file:
+            self.assertEqual(sorted(file.read().split()), ["4", "7"])
+
+    def test_what_is_refused(self):
+        self.tune("local-run", self.write_spec("true"), code=2)
+        self.assertIn("must be a HyperparameterTuningJob", self.err)
+        path = self.write("", metrics=[{"metricId": "a", "goal": "MINIMIZE"}, {"metricId": "b", "goal": "MINIMIZE"}])
+        self.tune("validate", path, code=2)
+        self.assertIn("must be one metric", self.err)
+        self.assertIn("is valid", self.tune("validate", self.write("")))
+        self.assertIn("chief", self.tune("plan", self.write("")))
+
+    def test_interrupted(self):
+        run = self.begin(self.write("report(1, 1)\ntime.sleep(300)", trials=4, parallel=2))
+        reports = os.path.join(self.state, "jobs", "*", "trials", "*", "metrics", "*")
+        self.assertTrue(wait_until(lambda: sum(os.path.getsize(path) > 0 for path in glob.glob(reports)) == 2))
+        run.send_signal(signal.SIGINT)
+        self.assertEqual(run.wait(LONG), 130)
+        job = self.described()
+        self.assertEqual(job["state"], "JOB_STATE_CANCELLED")
+        self.assertEqual([trial["state"] for trial in job["trials"]], ["SUCCEEDED", "SUCCEEDED"])
+
+    def test_killed(self):
+        """kill -9 of the guard, then of the runner: nothing is left, and the store says so."""
+        for kill_child in (False, True):
+            run = self.begin(self.write("time.sleep(300)", trials=4, parallel=2))
+            self.assertTrue(wait_until(lambda: len([1 for _, name in self.marked() if name.startswith("python")]) >= 2))
+            with open(f"/proc/{run.pid}/task/{run.pid}/children", encoding="ascii") as children:
+                runner = int(children.read().split()[0])
+            os.kill(runner if kill_child else run.pid, signal.SIGKILL)
+            run.wait(LONG)
+            self.assertTrue(wait_until(lambda: not self.marked(), 30), self.marked())
+            jobs = json.loads(self.tune("list", "--format=json"))
+            self.assertIn(jobs[0]["state"], ("JOB_STATE_FAILED", "JOB_STATE_CANCELLED"))
+            self.assertTrue(jobs[0]["error"]["message"])
+            self.assertEqual({trial["state"] for trial in jobs[0]["trials"]}, {"INFEASIBLE"})
+
+    def test_created_and_cancelled(self):
+        name = self.tune("create", self.write("time.sleep(300)", trials=2), "--format=value(name)", "--grace=2").strip()
+        self.assertIn(f"HyperparameterTuningJob [{name}] is submitted successfully.", self.err)
+        self.assertTrue(wait_until(lambda: self.states() == ["ACTIVE"]))
+        self.tune("cancel", name)
+        self.assertIn("summand hp-tuning-jobs describe", self.err)
+        self.tune("wait", name, code=1)
+        self.assertEqual(self.states(), ["INFEASIBLE"])
+        self.assertIn("trial 1: started", self.tune("stream-logs", name))
+        self.tune("delete", name)
+
+    def test_a_directory_used_again(self):
+        """What a trial of an earlier job has reported is not this one's."""
+        folder = os.path.join(self.dir, "job")
+        self.tune("local-run", self.write("report(1, 1)", trials=1), f"--job-dir={folder}")
+        job = self.run_all(self.write("pass", trials=1), f"--job-dir={folder}", code=1)
+        self.assertEqual(job["trials"][0]["state"], "INFEASIBLE")
+
+
+if __name__ == "__main__":
+    at_once.main()
