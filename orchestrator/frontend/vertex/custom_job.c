@@ -470,6 +470,9 @@ int smd_custom_job_decode(
 	smd_decode_finish(&decoder);
 	if (spec) {
 		check_timeout(&decoder, spec, job);
+	}
+	/* Words that are wrong are not there. */
+	if (spec && !decoder.ret && !diagnostics->found[SMD_SEVERITY_ERROR]) {
 		check_worlds(&decoder, spec, job);
 	}
 	ret = decoder.ret                              ? decoder.ret

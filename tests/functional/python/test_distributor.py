@@ -151,6 +151,14 @@ class DistributorTest(ProgramTest):
         self.assertIn("failed. The last 100 lines of the task output are included below", str(error))
         self.assertIn("rank 0 ['1', '2', '3']", str(error))
 
+    def test_a_terminal_takes_no_orders(self):
+        terminal = Captured()
+        terminal.isatty = lambda: True
+        with mock.patch.object(sys, "stdout", terminal):
+            TorchDistributor(1, use_gpu=False).run(print, "\x1b[2Jcleared\x9b31m\x07\x1b]0;title\tend")
+        self.assertIn("cleared]0;title\tend", terminal.text)
+        self.assertIn("\x1b[2Jcleared", self.run_all(print, "\x1b[2Jcleared", processes=1)[1])
+
     # ---- exceptions ----
 
     def test_an_exception(self):

@@ -16,6 +16,8 @@ import tempfile
 from summand import places
 from summand.error import SummandError
 
+# What a terminal would obey; a notebook shows colours, and takes no orders.
+_CONTROLS = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _logger = logging.getLogger(__name__)
 # How torch-run says that a job has failed: the runner's sentence, and then more.
 _REASON = re.compile(r"\b(The replica workerpool\d-\d+ (?:exited|was killed|could not|was not)\b.*|"
@@ -231,6 +233,7 @@ class _Job:
 
     def _show(self, process):
         """Through Python's sys.stdout, which is a cell's output in a notebook."""
+        is_terminal = hasattr(sys.stdout, "isatty") and sys.stdout.isatty()
         for line in process.stdout:
             line = line.decode(errors="replace")
             found = _REASON.search(line)
@@ -240,7 +243,7 @@ class _Job:
             if self._said or is_ours:
                 self._said.append(line)
                 continue
-            sys.stdout.write(line)
+            sys.stdout.write(_CONTROLS.sub("", line) if is_terminal else line)
             sys.stdout.flush()
 
     @staticmethod
