@@ -292,7 +292,8 @@ static const char *world_launcher_of(const struct smd_job_pool *pool)
 				     : i - 1 < pool->ncommand ? pool->command[i - 1]
 							      : pool->args[i - 1 - pool->ncommand];
 
-		if ((!before || strcmp(before, "-c") == 0 || strcmp(before, "-lc") == 0) &&
+		/* What is no text has been told of, and is NULL. */
+		if (word && (!before || strcmp(before, "-c") == 0 || strcmp(before, "-lc") == 0) &&
 			find_world_launcher(word)) {
 			return find_world_launcher(word);
 		}
