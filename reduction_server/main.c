@@ -426,6 +426,9 @@ static int start_server(
 	ret = smd_memory_decide(
 		options->memory_limit, config.shards, SMD_CHUNK_DEFAULT, &memory, error);
 
+	ret = ret ? ret
+		  : smd_memory_check_job(options->job_memory_limit, memory, config.shards,
+			    SMD_CHUNK_DEFAULT, error);
 	if (ret == 0 && options->token_file) {
 		config.tokens = &program->tokens;
 		config.encrypt = options->tls;

@@ -57,10 +57,36 @@ static uint64_t memory_available(void)
 	return available;
 }
 
+/* A slot of two ranks in each of them. */
+static uint64_t memory_least(unsigned shards, uint32_t chunk_bytes)
+{
+	return 3ull * SMD_BUFFER_POOL_STRIDE(chunk_bytes) * shards;
+}
+
+int smd_memory_check_job(uint64_t wanted, uint64_t memory, unsigned shards, uint32_t chunk_bytes,
+	struct smd_error *error)
+{
+	uint64_t least = memory_least(shards, chunk_bytes);
+
+	if (wanted > memory) {
+		return smd_error_set(error, EINVAL,
+			"job memory limit: must be at most the %.1f MiB that all jobs have, got "
+			"%.1f MiB",
+			memory / MIB, wanted / MIB);
+	}
+	if (wanted && wanted < least) {
+		return smd_error_set(error, EINVAL,
+			"job memory limit: must be at least %.1f MiB for a slot of two ranks in "
+			"each of %u threads, got %.1f MiB",
+			least / MIB, shards, wanted / MIB);
+	}
+	return 0;
+}
+
 int smd_memory_decide(uint64_t wanted, unsigned shards, uint32_t chunk_bytes, uint64_t *out,
 	struct smd_error *error)
 {
-	uint64_t least = 3ull * SMD_BUFFER_POOL_STRIDE(chunk_bytes) * shards;
+	uint64_t least = memory_least(shards, chunk_bytes);
 	uint64_t available = memory_available();
 	uint64_t decided = wanted;
 

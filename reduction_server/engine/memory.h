@@ -19,4 +19,11 @@
 int smd_memory_decide(uint64_t wanted, unsigned shards, uint32_t chunk_bytes, uint64_t *out,
 	struct smd_error *error);
 
+/*
+ * What one job may have of `memory` bytes; 0: the default. -EINVAL with a text for more than there
+ * is, and for what does not hold a slot of two ranks in every shard.
+ */
+int smd_memory_check_job(uint64_t wanted, uint64_t memory, unsigned shards, uint32_t chunk_bytes,
+	struct smd_error *error);
+
 #endif

@@ -88,11 +88,13 @@ static bool server_find_key(
 	const char *token = job ? smd_tokens_find(server->tokens, job) : NULL;
 	struct smd_lane_key key;
 
-	if (!token || smd_lane_key_derive(&key, job, token)) {
-		return false;
+	bool found = token && smd_lane_key_derive(&key, job, token) == 0;
+
+	if (found) {
+		memcpy(secret, key.secret, sizeof(key.secret));
+		explicit_bzero(&key, sizeof(key));
 	}
-	memcpy(secret, key.secret, sizeof(key.secret));
-	return true;
+	return found;
 }
 
 static int server_encrypt(

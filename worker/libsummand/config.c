@@ -2,8 +2,8 @@
 #include "worker/libsummand/config.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <jansson.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -389,6 +389,7 @@ int smd_config_read(
 	}
 	*out = config;
 	explicit_bzero(config.token, sizeof(config.token));
+	explicit_bzero(&config.key, sizeof(config.key));
 	return 0;
 }
 

@@ -42,6 +42,17 @@ class ServerTest(ProgramTest):
         self.addCleanup(self.end, server)
         return server
 
+    def test_what_one_job_may_have(self):
+        for size, text in ("65M", "at most the 64.0 MiB that all jobs have, got 65.0 MiB"), \
+                          ("3", "at least 6.0 MiB for a slot of two ranks in each of 4 threads, got 0.0 MiB"), \
+                          ("6M", "at least 6.0 MiB for a slot of two ranks in each of 4 threads, got 6.0 MiB"):
+            done = self.server("--listen=127.0.0.1:0", "--threads=4", "--memory-limit=64M", "--job-memory-limit=" + size)
+            self.assert_usage_error(done, "job memory limit: must be " + text)
+        for size in "7M", "64M":
+            server, _ = self.start_server("--threads=4", "--job-memory-limit=" + size)
+            self.terminate(server)
+            self.assert_ended(server, 0)
+
     def test_too_little_memory(self):
         done = self.server("--listen=127.0.0.1:0", "--threads=4", "--memory-limit=2M")
         self.assert_usage_error(done, "memory limit: must be at least 6.0 MiB for a slot of two ranks in each of 4 "
