@@ -159,7 +159,8 @@ static int start(const struct torch_run *run)
 	int exit_code;
 
 	if (smd_torch_job_create(&run->script, &job, &spec)) {
-		smd_print_line(stderr, "summand: the script and its arguments must be UTF-8\n");
+		smd_print_line(stderr, "summand: the script, its arguments and the values of "
+				       "options must be UTF-8\n");
 		return SMD_EXIT_USAGE;
 	}
 	if (run->dry_run) {
@@ -176,12 +177,11 @@ static int start(const struct torch_run *run)
 static int choose_devices(struct smd_torch_script *script)
 {
 	struct smd_error error = {""};
-	int asked = script->num_processes;
 	int ret = smd_torch_devices_choose(script, &error);
 
 	if (ret) {
 		smd_print_line(stderr, "summand: %s\n", error.text);
-	} else if (script->num_processes < asked) {
+	} else if (script->was_reduced) {
 		smd_print_line(stderr,
 			"summand: warning: --num-processes cannot be greater than the number of "
 			"available GPUs, which is %d; it was reset to that\n",

@@ -82,6 +82,7 @@ static int deal(struct smd_torch_script *script, int count, struct smd_error *er
 	}
 	if (script->num_processes > count) {
 		script->num_processes = count;
+		script->was_reduced = 1;
 	}
 	keep_devices(script->devices, script->num_processes);
 	return 0;

@@ -37,7 +37,8 @@ struct smd_torch_script {
 	int limits_threads; /* OMP_NUM_THREADS is 1 */
 	char **words;       /* the script and its arguments */
 	int nwords;
-	char *devices; /* what CUDA_VISIBLE_DEVICES will be; NULL: what it is */
+	int was_reduced; /* there are fewer GPUs than processes were asked for */
+	char *devices;   /* what CUDA_VISIBLE_DEVICES will be; NULL: what it is */
 };
 
 /* What there is without options. */

@@ -272,7 +272,7 @@ int smd_torch_options_settle(struct smd_torch_script *script, struct smd_error *
 		script->words++;
 		script->nwords--;
 	}
-	if (script->nwords == 0) {
+	if (script->nwords == 0 || !script->words[0][0]) {
 		return smd_error_set(error, EINVAL,
 			"a script is needed: summand torch-run [OPTION...] [--] SCRIPT [ARG...]");
 	}

@@ -71,7 +71,6 @@ class DistributorTest(ProgramTest):
         variables = mock.patch.dict(os.environ, {"SUMMAND_STATE_DIR": os.path.join(self.folder, "state")})
         variables.start()
         self.addCleanup(variables.stop)
-        self.before = set(os.listdir("/tmp"))
 
     def run_all(self, function, *args, processes=2, options={}, **kwargs):
         """What came back, and what was printed."""
@@ -238,6 +237,8 @@ class DistributorTest(ProgramTest):
             with self.subTest(arguments=arguments), self.assertRaises(kind) as caught:
                 TorchDistributor(use_gpu=False, **arguments)
             self.assertIn(sentence, str(caught.exception))
+        numpys = type("Integer", (), {"__index__": lambda self: 2})
+        self.assertEqual(TorchDistributor(numpys(), use_gpu=False).num_processes, 2)
         distributor = TorchDistributor(use_gpu=False)
         for kind, sentence, arguments, named in (
                 (TypeError, "must be a function or the path of a script, got 3", (3,), {}),
@@ -298,7 +299,7 @@ class DistributorTest(ProgramTest):
                        "TorchDistributor(2, use_gpu=False).run(train)\n")
         path = os.path.join(HOME, "share", "summand", "python")
         caller = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                  env={**os.environ, "MARK": mark, "PYTHONPATH": path}, start_new_session=True)
+                                  env={**os.environ, "MARK": mark, "PYTHONPATH": path, "TMPDIR": self.folder}, start_new_session=True)
         self.addCleanup(self.end, caller)
         begun = 0
         while begun < 2:
@@ -314,7 +315,7 @@ class DistributorTest(ProgramTest):
         _, err = caller.communicate(timeout=PATIENCE_S)
         self.assertIn("KeyboardInterrupt", err)
         self.assertEqual(of_mark(mark), [])
-        self.assertEqual([name for name in os.listdir("/tmp") if name.startswith("summand-torch-") and name not in self.before], [])
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("summand-torch-")], [])
 
     def test_killed(self):
         mark = f"killed-{os.getpid()}"

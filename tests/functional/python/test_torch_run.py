@@ -113,6 +113,9 @@ class TorchRun(ProgramTest):
         self.assertEqual([told["CUDA_VISIBLE_DEVICES"] for told in ranks], ["4,6"] * 2)
         ranks = self.report("--nproc-per-node=3", CUDA_VISIBLE_DEVICES="4,6")  # torchrun takes none away
         self.assertEqual([told["CUDA_VISIBLE_DEVICES"] for told in ranks], ["4,6"] * 3)
+        ranks = self.report("--nproc-per-node=3", "--use-gpu", CUDA_VISIBLE_DEVICES="4,6")  # they are dealt
+        self.assertEqual([told["CUDA_VISIBLE_DEVICES"] for told in ranks], ["4,6"] * 2)
+        self.assertIn("number of available GPUs, which is 2; it was reset to that", self.said)
         said = self.torch_run("--nproc-per-node=gpu", "x.py", code=2).stderr
         self.assertIn("--nproc-per-node: GPUs were unable to be found on this machine", said)
 
@@ -197,7 +200,8 @@ print("reduced", dist.get_rank())
                 self.assertIn(sentence, self.torch_run(option, "--no-use-gpu", "x.py", code=2).stderr)
         self.assertIn("must not be given together", self.torch_run("--num-processes=2", "--nproc-per-node=2", "x", code=2).stderr)
         self.assertIn("a module is run by Python", self.torch_run("--no-python", "-m", "x", code=2).stderr)
-        self.assertIn("a script is needed", self.torch_run("-m", code=2).stderr)
+        for words in (["-m"], [""], ["--no-python", ""], []):
+            self.assertIn("a script is needed", self.torch_run(*words, code=2).stderr)
         for option in ("--tee=3", "--redirects=0", "--start-method=spawn", "--monitor-interval=5", "--rdzv-endpoint=[::1]:0"):
             self.torch_run(option, "--no-use-gpu", "--dry-run", "x.py")
 

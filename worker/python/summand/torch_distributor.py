@@ -4,6 +4,7 @@ import ctypes
 import glob
 import json
 import logging
+import operator
 import os
 import pickle
 import re
@@ -56,11 +57,14 @@ def _count_gpus():
     return len(given.split(",")) if given else 0
 
 
-def _check_count(name, value, least):
-    if not isinstance(value, int) or isinstance(value, bool):
+def _count(name, value, least):
+    """The number, also if it is one of numpy's."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} must be a whole number, got {value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be {least} or more, got {value}")
+    number = operator.index(value)
+    if number < least:
+        raise ValueError(f"{name} must be {least} or more, got {number}")
+    return number
 
 
 def _check_switch(name, value):
@@ -79,15 +83,12 @@ class TorchDistributor:
 
     def __init__(self, num_processes=1, local_mode=True, use_gpu=True, *, reduction_servers=0, env=None, max_restarts=0,
                  timeout=None):
-        _check_count("num_processes", num_processes, 1)
         _check_switch("local_mode", local_mode)
         _check_switch("use_gpu", use_gpu)
-        _check_count("reduction_servers", reduction_servers, 0)
-        _check_count("max_restarts", max_restarts, 0)
-        if timeout is not None:
-            _check_count("timeout", timeout, 1)
-        self.num_processes, self.local_mode, self.use_gpu = num_processes, local_mode, use_gpu
-        self.reduction_servers, self.max_restarts, self.timeout = reduction_servers, max_restarts, timeout
+        self.num_processes, self.local_mode, self.use_gpu = _count("num_processes", num_processes, 1), local_mode, use_gpu
+        self.reduction_servers = _count("reduction_servers", reduction_servers, 0)
+        self.max_restarts = _count("max_restarts", max_restarts, 0)
+        self.timeout = None if timeout is None else _count("timeout", timeout, 1)
         self.env = dict(env or {})
         if use_gpu:
             self._fit_to_gpus()
