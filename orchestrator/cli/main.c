@@ -1,6 +1,8 @@
 /* The program `summand`: chooses a group of commands. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "orchestrator/cli/completion.h"
 #include "orchestrator/cli/custom_jobs.h"
@@ -56,10 +58,27 @@ static int run_completion(int argc, char **argv)
 	return smd_completion_run(&verbs, argc, argv);
 }
 
+/* A file that is opened later must not become standard output, and get what is printed. In place
+ * of a closed one is one that cannot be read, or written. */
+static int open_standard_files(void)
+{
+	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+		int flags = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", flags) != fd) {
+			return -1;
+		}
+	}
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	int exit_code;
 
+	if (open_standard_files()) {
+		return SMD_EXIT_FAILED;
+	}
 	if (argc > 1 && strcmp(argv[1], "--version") == 0) {
 		printf("summand %s\n", SUMMAND_VERSION);
 		exit_code = SMD_EXIT_OK;

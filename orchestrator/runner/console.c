@@ -15,8 +15,9 @@
 
 #define ERASE           "\r\033[K"
 #define COLUMNS_DEFAULT 80
-#define FRAME_NS        100000000u /* between two changes of the line at the bottom */
-#define REDRAW_NS       20000000u  /* before it is drawn again below a program's lines */
+#define FRAME_NS        100000000u           /* between two changes of the line at the bottom */
+#define REDRAW_NS       20000000u            /* before it is drawn again below a program's lines */
+#define WORDS_MAX       (2 * SMD_OUTLET_MAX) /* kept of the runner's own for who does not read */
 #define HEAD_SIZE       (SMD_REPLICA_NAME_MAX + 32)
 
 enum { OUT, ERR };
@@ -83,6 +84,10 @@ static ssize_t write_side(void *cookie, const char *bytes, size_t count)
 {
 	struct smd_console_side *side = cookie;
 
+	if (side->outlet.drops && evbuffer_get_length(side->outlet.kept) > WORDS_MAX) {
+		side->outlet.dropped++;
+		return (ssize_t)count;
+	}
 	if (side->outlet.is_terminal) {
 		erase_status(side->console);
 	}
@@ -316,7 +321,8 @@ static void tell_error(struct smd_console *console)
 {
 	struct smd_outlet *outlet = &console->out->outlet;
 
-	if (outlet->error && outlet->error != EPIPE) { /* whoever has closed a pipe knows */
+	/* Whoever has closed it knows. */
+	if (outlet->error && outlet->error != EPIPE && outlet->error != EBADF) {
 		fprintf(console->err->file,
 			"summand: standard output: cannot be written: %s; the "
 			"job goes on, and its logs are written\n",
@@ -354,10 +360,15 @@ int smd_console_is_full(struct smd_console *console)
 	return is_full;
 }
 
-void smd_console_end_status(struct smd_console *console)
+void smd_console_end_output(struct smd_console *console)
 {
 	erase_status(console);
 	console->has_status_line = 0;
+	for (int i = OUT; i <= ERR; i++) {
+		if (console->sides[i].outlet.dropped) {
+			tell_dropped(&console->sides[i]);
+		}
+	}
 }
 
 int smd_console_is_pending(const struct smd_console *console)

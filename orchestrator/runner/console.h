@@ -79,8 +79,8 @@ void smd_console_flush(struct smd_console *console);
 /* Whether replicas should wait before they print more. Never for long. */
 int smd_console_is_full(struct smd_console *console);
 
-/* There is no line at the bottom any more. */
-void smd_console_end_status(struct smd_console *console);
+/* The programs print nothing any more, and there is no line at the bottom. */
+void smd_console_end_output(struct smd_console *console);
 
 /* Whether something is not read yet. */
 int smd_console_is_pending(const struct smd_console *console);

@@ -25,6 +25,7 @@ void smd_display_open(struct smd_display *display, const struct smd_console *con
 	int is_brief = console->view != SMD_VIEW_PROGRESS;
 
 	*display = (struct smd_display){.file = smd_console_words(console),
+		.console = console,
 		.terminal = !is_brief && smd_console_obeys(STDOUT_FILENO) ? STDOUT_FILENO : -1,
 		.is_brief = is_brief,
 		.replicas = replicas,
@@ -147,7 +148,7 @@ void smd_display_tick(struct smd_display *display)
 	uint64_t age = now - display->drawn_ns;
 
 	show_statuses(display, now);
-	if (display->terminal >= 0 &&
+	if (display->terminal >= 0 && !smd_console_is_pending(display->console) &&
 		(age >= SMD_SECOND_NS || (display->dirty && age >= FRAME_NS))) {
 		draw_frame(display);
 	}

@@ -13,6 +13,7 @@
 
 struct smd_display {
 	FILE *file;
+	const struct smd_console *console;
 	int terminal; /* its descriptor, to ask for its size; -1: it is none */
 	int is_brief;
 	struct smd_replica *replicas;
@@ -23,7 +24,7 @@ struct smd_display {
 	int dirty;
 };
 
-/* The replicas are borrowed. */
+/* Console and replicas are borrowed. */
 void smd_display_open(struct smd_display *display, const struct smd_console *console,
 	struct smd_replica *replicas, size_t count);
 

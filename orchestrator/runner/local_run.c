@@ -429,7 +429,7 @@ static int run_to_end(struct local_run *local)
 		event_base_loop(local->loop.base, EVLOOP_ONCE);
 		smd_run_turn(run);
 	}
-	smd_console_end_status(&run->console);
+	smd_console_end_output(&run->console);
 	smd_display_close(&run->display);
 	report(local);
 	wait_for_reader(local);

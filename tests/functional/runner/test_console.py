@@ -258,6 +258,7 @@ class ConsoleTest(JobTest):
         remark = re.findall(r"summand: (\d+) lines are left out here, because nothing was read for a while; logs/job.log has them",
                             run.out)
         self.assertEqual(len(remark), 1)
+        self.assertIn("left out here", run.out.splitlines()[-1])
         self.assertEqual(lines, list(range(1, len(lines) + 1)))
         self.assertEqual(len(lines) + int(remark[0]), 8000)
         self.assertEqual(self.read(run, "logs/workerpool0-0.log").count("\n"), 8000)
@@ -273,15 +274,20 @@ class ConsoleTest(JobTest):
 
     def test_no_place_for_output(self):
         """A full disk, or descriptors that are closed: the job's outcome stands, and what it writes is not disturbed."""
-        spec = self.write_spec([bash("echo out; echo err >&2")])
+        files = self.path("files")
+        runner = "$(cut -d' ' -f4 /proc/$PPID/stat)"  # the agent's parent
+        spec = self.write_spec([bash("echo out; echo err >&2; for fd in 0 1 2; do "
+                                     f"readlink /proc/{runner}/fd/$fd; done > {files}")])
         words = f"{SUMMAND} custom-jobs local-run {spec} --job-dir={self.path('job')}"
-        for redirection, told in ((">/dev/full", True), (">&-", False), ("<&-", False), (">&- 2>&-", None),
-                                  ("<&- >&- 2>&-", None), ("2>/dev/full", None)):
+        for redirection, full, closed in ((">/dev/full", 1, ()), (">&-", 0, (1,)), ("<&-", 0, (0,)), (">&- 2>&-", 0, (1, 2)),
+                                          ("<&- >&- 2>&-", 0, (0, 1, 2)), ("2>/dev/full", 0, ())):
             run = subprocess.run(["bash", "-c", f"{words} {redirection}"], check=False, capture_output=True, text=True)
             self.assertEqual(run.returncode, 0, f"{redirection} {run.stderr}")
-            if told is not None:
-                self.assertEqual(run.stderr.count("standard output: cannot be written: No space left on device"),
-                                 int(told), f"{redirection} {run.stderr}")
+            self.assertEqual(run.stderr.count("standard output: cannot be written: No space left on device"), full)
+            self.assertEqual(run.stderr.count("cannot be written"), full, run.stderr)
+            with open(files, encoding="utf-8") as file:
+                opened = file.read().split()
+            self.assertEqual([opened[fd] for fd in closed], ["/dev/null"] * len(closed), "nothing else may be there")
             with open(self.path("job/logs/job.log"), encoding="utf-8") as file:
                 log = file.read()
             self.assertEqual([line.split("\t")[3] for line in log.splitlines()],
