@@ -5,6 +5,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#define NUMBER_SIZE 32
 
 void smd_study_free(struct smd_study *study)
 {
@@ -45,21 +48,20 @@ int smd_parameter_is_active(const struct smd_study *study, size_t place, const d
 	return 0;
 }
 
-/* As few digits as bring the same number back. */
+/* As few digits as bring the same number back; 2 is 2.0, so that programs which tell a number's type
+ * by its form take it for what it is. */
 static char *number_text(double value)
 {
-	char *text = NULL;
+	char digits[NUMBER_SIZE];
+	char *text;
 
-	for (int digits = 15; digits <= 17; digits++) {
-		free(text);
-		if (asprintf(&text, "%.*g", digits, value) < 0) {
-			return NULL;
-		}
-		if (strtod(text, NULL) == value) {
+	for (int n = 15; n <= 17; n++) {
+		snprintf(digits, sizeof(digits), "%.*g", n, value);
+		if (strtod(digits, NULL) == value) {
 			break;
 		}
 	}
-	return text;
+	return asprintf(&text, "%s%s", digits, strpbrk(digits, ".e") ? "" : ".0") < 0 ? NULL : text;
 }
 
 char *smd_parameter_text(const struct smd_parameter *parameter, double value)

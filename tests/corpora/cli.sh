@@ -10,7 +10,8 @@ fail() {
 	failures=$((failures + 1))
 }
 
-# says EXIT_CODE TEXT COMMAND...: the command exits so, and TEXT is somewhere in what it says.
+# says EXIT_CODE TEXT COMMAND...: the command exits so, and TEXT is somewhere in what it says; pages of help are wrapped,
+# so the end of a line is the space that it may stand for.
 says() {
 	code=$1
 	text=$2
@@ -18,7 +19,7 @@ says() {
 	got=$("$summand" "$@" 2>&1 </dev/null)
 	result=$?
 	[ "$result" = "$code" ] || fail "summand $*: must exit with $code, got $result: $got"
-	case $got in
+	case $got${got//$'\n'/ } in
 	*"$text"*) ;;
 	*) fail "summand $*: must say \"$text\", got: $got" ;;
 	esac
@@ -70,7 +71,7 @@ says 1 "no-such: there is no such job" custom-jobs describe no-such
 says 1 "no-such: there is no such job" custom-jobs cancel no-such
 says 2 "a job is needed" ai hp-tuning-jobs create
 says 2 "prints what the first trial gets" hp-tuning-jobs env
-says 2 "must be a HyperparameterTuningJob" hp-tuning-jobs plan minimal.json
+says 2 "must be a HyperparameterTuningJob" hp-tuning-jobs plan skipped_pool.yaml
 says 2 "takes a command job of Azure ML" ml job create --file job.yml
 says 2 "did you mean \`summand custom-jobs local-run\`?" local-run
 says 2 "did you mean --format?" custom-jobs plan --fromat=json reduction_server.json
@@ -131,7 +132,7 @@ grep -qx 'two times 2 is 4, True, 1' "$scratch/job/logs/workerpool0-0.log" ||
 	fail "an Azure ML job must have said so: $(cat "$scratch"/job/logs/*)"
 [ "$(cat "$scratch/job/output/result/file")" = made ] || fail "an output must be in its folder"
 
-# A trial's whole number is one to its program, however it is written.
+# A trial's whole number is one to its program, however it is written; and a double is one.
 says 0 "	--layers=3 --rate=2.0" custom-jobs local-run tuning_numbers.yaml --job-dir="$scratch/tuning" --stream-logs
 
 # --format prints the job at the end, alone on standard output, and what it prints is a spec again.
