@@ -308,6 +308,9 @@ int smd_peer_create(
 		free(peer);
 		return ret;
 	}
+	if (peer->hello.flags & SMD_HELLO_CALLED) { /* it may compute for long, and take no result */
+		smd_lane_keepalive_only(lane);
+	}
 	smd_lane_register(lane,
 		(struct smd_extent){shard->resources.pool.memory,
 			smd_buffer_pool_bytes(&shard->resources.pool)},

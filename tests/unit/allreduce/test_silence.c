@@ -10,7 +10,10 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "reduction_server/transport/heartbeat.h"
@@ -189,6 +192,51 @@ static void a_rank_in_poll_mode_may_pause(void **state)
 	unsetenv("SUMMAND_PROGRESS");
 }
 
+/* How long the server's end of that connection waits for what it sends to be taken; 0: for ever. */
+static int patience_of_other_end(const struct raw *raw)
+{
+	struct sockaddr_storage ours;
+	socklen_t size = sizeof(ours);
+
+	assert_int_equal(getsockname(raw->fd, (struct sockaddr *)&ours, &size), 0);
+	for (int fd = 0; fd < 1024; fd++) {
+		struct sockaddr_storage theirs = {0};
+		socklen_t length = sizeof(theirs);
+		int patience_ms;
+
+		if (getpeername(fd, (struct sockaddr *)&theirs, &length) == 0 && length == size &&
+			memcmp(&ours, &theirs, size) == 0) {
+			length = sizeof(patience_ms);
+			assert_int_equal(getsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &patience_ms,
+						 &length),
+				0);
+			return patience_ms;
+		}
+	}
+	fail_msg("the server's end is not there");
+	return -1;
+}
+
+/* Its sockets may be full of results for as long as it computes: TCP's own limit of 20 s does not
+ * hold, and the kernel's answers show that its machine is there (test_tcp_watch). */
+static void who_answers_only_when_called_may_take_nothing_for_long(void **state)
+{
+	struct smd_hello hello = {.replica = "workerpool0-0", .job = "raw"};
+	uint8_t payload[SMD_CONTROL_MAX];
+	struct raw raw;
+
+	(void)state;
+	for (int called = 0; called < 2; called++) {
+		hello.flags = called ? SMD_HELLO_CALLED : 0;
+		raw_open(&raw, &pool, 0);
+		raw_send(&raw, (struct smd_frame){.kind = SMD_FRAME_HELLO}, payload,
+			smd_hello_encode(&hello, payload));
+		raw_expect(&raw, SMD_FRAME_WELCOME);
+		assert_int_equal(patience_of_other_end(&raw) == 0, called);
+		raw_close(&raw);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -198,6 +246,7 @@ int main(void)
 		cmocka_unit_test(a_worker_may_ask_too),
 		cmocka_unit_test(who_stops_in_the_middle_of_a_frame_is_lost),
 		cmocka_unit_test(a_rank_in_poll_mode_may_pause),
+		cmocka_unit_test(who_answers_only_when_called_may_take_nothing_for_long),
 	};
 
 	smd_heartbeat_second_ms = SECOND_MS;
