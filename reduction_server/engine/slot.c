@@ -117,34 +117,40 @@ static void slot_sent(struct smd_send *send, int err)
 	}
 }
 
+static void slot_send_to(struct smd_slot *slot, unsigned rank)
+{
+	const struct smd_frame *shape = &slot->shape;
+	struct smd_member *member = slot->comm->members[rank];
+	bool receives = smd_collective_receives(shape->collective, shape->root, rank);
+	struct smd_frame frame = *shape;
+
+	slot->sends[rank] = (struct smd_send){
+		.payload = slot->parts[slot_result(slot)],
+		.length = receives ? slot->length : 0,
+		.done = slot_sent,
+		.owner = slot,
+		.remote_buffer = slot->remote_buffers[rank],
+	};
+	frame.kind = SMD_FRAME_RESULT;
+	frame.comm = member->number;
+	frame.rank = (uint16_t)rank;
+	frame.window = (uint16_t)slot->window;
+	/* Without memory for the table of receive buffers the member does without them. */
+	(void)smd_member_advertise(member, shape->ordinal + 1 + slot->window);
+	smd_lane_send(member->lane, &frame, &slot->sends[rank]);
+}
+
+/* Who is first gets its result a little earlier than the others, so that is another each time. */
 static void slot_send(struct smd_slot *slot)
 {
-	struct smd_server_comm *comm = slot->comm;
-	const struct smd_frame *shape = &slot->shape;
-	unsigned nranks = comm->nranks;
+	unsigned nranks = slot->comm->nranks;
+	unsigned first = (unsigned)(slot->shape.ordinal % nranks);
 
-	slot->window = smd_server_comm_grant(comm, slot->shape.ordinal);
-	comm->done = slot->shape.ordinal + 1;
+	slot->window = smd_server_comm_grant(slot->comm, slot->shape.ordinal);
+	slot->comm->done = slot->shape.ordinal + 1;
 	slot->sending = nranks + 1; /* one more, so that the slot stays until all are queued */
-	for (unsigned r = 0; r < nranks; r++) {
-		bool receives = smd_collective_receives(shape->collective, shape->root, r);
-		struct smd_frame frame = *shape;
-		struct smd_send *send = &slot->sends[r];
-
-		*send = (struct smd_send){
-			.payload = slot->parts[slot_result(slot)],
-			.length = receives ? slot->length : 0,
-			.done = slot_sent,
-			.owner = slot,
-			.remote_buffer = slot->remote_buffers[r],
-		};
-		frame.kind = SMD_FRAME_RESULT;
-		frame.comm = comm->members[r]->number;
-		frame.rank = (uint16_t)r;
-		frame.window = (uint16_t)slot->window;
-		/* Without memory for the table of receive buffers the member does without them. */
-		(void)smd_member_advertise(comm->members[r], shape->ordinal + 1 + slot->window);
-		smd_lane_send(comm->members[r]->lane, &frame, send);
+	for (unsigned i = 0; i < nranks; i++) {
+		slot_send_to(slot, (first + i) % nranks);
 	}
 	slot->sending--;
 }

@@ -27,11 +27,17 @@ enum { RANKS = 3, ELEMENTS = 4, BUFFERS = 8 };
 struct keeping_lane {
 	struct smd_lane lane;
 	struct smd_send *kept;
+	unsigned turn; /* so many were kept before, on all lanes */
 };
+
+static unsigned nkept;
 
 static void keep(struct smd_lane *lane, struct smd_send *send)
 {
-	((struct keeping_lane *)lane)->kept = send;
+	struct keeping_lane *keeping = (struct keeping_lane *)lane;
+
+	keeping->kept = send;
+	keeping->turn = nkept++;
 }
 
 static const struct smd_transport_ops keeping_transport = {.name = "keeping", .send = keep};
@@ -325,6 +331,28 @@ static void a_slot_is_used_again(void **state)
 	assert_int_equal(bench->resources.chunks, 100);
 }
 
+static void each_rank_is_the_first_in_turn(void **state)
+{
+	struct bench *bench = *state;
+
+	for (unsigned ordinal = 0; ordinal < 2 * RANKS; ordinal++) {
+		struct smd_frame frame = shape;
+
+		nkept = 0;
+		frame.ordinal = ordinal;
+		smd_slot_open(&bench->slot, &frame);
+		for (unsigned r = 0; r < RANKS; r++) {
+			part(bench, r);
+		}
+		for (unsigned i = 0; i < RANKS; i++) {
+			assert_int_equal(bench->lanes[(ordinal + i) % RANKS].turn, i);
+		}
+		for (unsigned r = 0; r < RANKS; r++) {
+			sent(bench, r, 0);
+		}
+	}
+}
+
 /* ---- the communicator ends ---- */
 
 static void an_abort_frees_what_no_lane_uses(void **state)
@@ -471,6 +499,7 @@ int main(void)
 		BENCH_TEST(an_abort_of_a_broadcast_frees_its_one_buffer),
 		BENCH_TEST(a_slot_is_free_when_the_last_result_has_left),
 		BENCH_TEST(a_slot_is_used_again),
+		BENCH_TEST(each_rank_is_the_first_in_turn),
 		BENCH_TEST(an_abort_frees_what_no_lane_uses),
 		BENCH_TEST(an_abort_waits_for_parts_that_are_coming_in),
 		BENCH_TEST(an_abort_waits_for_results_on_their_way),
