@@ -23,7 +23,7 @@ struct smd_store {
 /* Opens the file and brings it to this program's schema (schema.c). 0, or -errno with a text. */
 int smd_database_open(
 	struct smd_database *database, const char *state_dir, struct smd_error *error);
-/* Opens one that cannot be written, of this program's schema or an older one. */
+/* Opens one that cannot be written, of this program's schema. */
 int smd_database_open_to_read(
 	struct smd_database *database, const char *state_dir, struct smd_error *error);
 void smd_database_close(struct smd_database *database);
@@ -47,7 +47,7 @@ int smd_database_do(const struct smd_database *database, struct smd_error *error
 /* Brings the database to this program's schema. 0, or -errno with a text. */
 int smd_schema_apply(const struct smd_database *database, struct smd_error *error);
 
-/* -EPROTO with a text: it is of a newer program; or another -errno. */
+/* -EPROTO with a text: it is of another program's schema; or another -errno. */
 int smd_schema_check(const struct smd_database *database, struct smd_error *error);
 
 #endif

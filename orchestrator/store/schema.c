@@ -113,8 +113,13 @@ static int check_version(const struct smd_database *database, int *version, stru
 int smd_schema_check(const struct smd_database *database, struct smd_error *error)
 {
 	int version = 0;
+	int ret = check_version(database, &version, error);
 
-	return check_version(database, &version, error);
+	return ret || version == VERSION
+		       ? ret
+		       : smd_error_set(error, EPROTO,
+				 "%s: must have schema %d where it cannot be written, got %d",
+				 database->path, VERSION, version);
 }
 
 int smd_schema_apply(const struct smd_database *database, struct smd_error *error)

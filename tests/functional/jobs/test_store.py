@@ -148,7 +148,7 @@ class JobStoreTest(StoreTest):
             true""", full)
         self.assertTrue(out.startswith("stored\tJOB_STATE_SUCCEEDED\nJOB_STATE_SUCCEEDED\n"), out)
         self.assertIn("\tsaid\n", out)
-        self.assertIn("later: succeeded", out)
+        self.assertIn("\nlater: succeeded", self.err)
         self.assertIn("warning: `list` will not show this job", self.err)
         self.assertIn(reason, self.err)
         self.assertIn("jobs are shown as they were", self.err)
@@ -168,6 +168,18 @@ class JobStoreTest(StoreTest):
             jobs create {self.write_spec('true', 'later')} && jobs wait later
             jobs list --format='value(displayName,state)'""", True)
         self.assertEqual(out, "later\tJOB_STATE_SUCCEEDED\nstored\tJOB_STATE_SUCCEEDED\n")
+
+    @unittest.skipIf(os.geteuid() != 0, "mounts")
+    def test_on_a_read_only_disk_an_older_schema_is_refused(self):
+        schema = os.path.join(os.path.dirname(os.path.realpath(__file__)), "schema-1.sql")
+        older = os.path.join(self.dir, "older.db")
+        with open(schema, encoding="utf-8") as file, sqlite3.connect(older) as database:
+            database.executescript(file.read())
+        database.close()
+        self.on_a_disk(f"""mount -o remount,rw $SUMMAND_STATE_DIR; cp {older} $SUMMAND_STATE_DIR/jobs.db
+            mount -o remount,ro $SUMMAND_STATE_DIR; jobs list && exit 1; true""", False)
+        self.assertIn("attempt to write a readonly database", self.err)
+        self.assertNotIn("no such column", self.err)
 
     def test_a_newer_schema_is_refused_and_left_as_it_is(self):
         self.local_run("true")
