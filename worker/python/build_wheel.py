@@ -1,4 +1,4 @@
-"""Packs this folder into a wheel, as pip asks for it (PEP 517)."""
+"""Packs this folder into a wheel, as pip asks for it (PEP 517, PEP 660)."""
 
 import base64
 import hashlib
@@ -46,16 +46,25 @@ def _record(path, content):
     return f"{path},sha256={digest},{len(content)}\n"
 
 
-def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+def _pack(wheel_directory, files):
     version = re.search(r'^__version__ = "(.*)"$', _read("summand", "__init__.py"), re.MULTILINE)[1]
     place = f"summand-{version}.dist-info"
-    files = {**_files(), f"{place}/METADATA": METADATA.format(version=version), f"{place}/WHEEL": WHEEL}
+    files = {**files, f"{place}/METADATA": METADATA.format(version=version), f"{place}/WHEEL": WHEEL}
     record = "".join(_record(path, text.encode()) for path, text in files.items()) + f"{place}/RECORD,,\n"
     name = f"summand-{version}-py3-none-any.whl"
     with zipfile.ZipFile(os.path.join(wheel_directory, name), "w", zipfile.ZIP_DEFLATED) as wheel:
         for path, text in {**files, f"{place}/RECORD": record}.items():
             wheel.writestr(path, text)
     return name
+
+
+def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
+    return _pack(wheel_directory, _files())
+
+
+def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
+    """`pip install --editable`: the modules stay in this folder, and Python is told to look there."""
+    return _pack(wheel_directory, {"summand.pth": FOLDER + "\n"})
 
 
 def build_sdist(sdist_directory, config_settings=None):

@@ -1,5 +1,6 @@
 """`pip install FOLDER` without a network, in a new environment; what the package then finds, and says when it finds nothing."""
 
+import glob
 import os
 import shutil
 import subprocess
@@ -23,8 +24,8 @@ def environment(**variables):
     return {**inherited, "PATH": "/usr/bin:/bin", "PIP_NO_INDEX": "1", "PYTHONNOUSERSITE": "1", **variables}
 
 
-def run(*words, **variables):
-    return subprocess.run(words, env=environment(**variables), cwd="/", capture_output=True, text=True, timeout=120)
+def run(*words, cwd="/", **variables):
+    return subprocess.run(words, env=environment(**variables), cwd=cwd, capture_output=True, text=True, timeout=120)
 
 
 class PackageTest(unittest.TestCase):
@@ -36,9 +37,13 @@ class PackageTest(unittest.TestCase):
         made = run(PYTHON, "-m", "venv", os.path.join(cls.folder, "venv"))
         if made.returncode:
             raise unittest.SkipTest(f"{PYTHON} -m venv: {made.stdout or made.stderr}; python3-venv brings it")
+        # Newer Pythons bring neither; pip must not need them.
+        for name in "setuptools", "pkg_resources":
+            for path in glob.glob(os.path.join(glob.escape(cls.folder), "venv", "lib", "python*", "site-packages", name)):
+                shutil.rmtree(path)
 
-    def install(self, folder):
-        done = run(self.python, "-m", "pip", "install", "--quiet", "--force-reinstall", "--no-compile", folder)
+    def install(self, *what, cwd="/"):
+        done = run(self.python, "-m", "pip", "install", "--quiet", "--force-reinstall", "--no-compile", *what, cwd=cwd)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def probe(self, **variables):
@@ -48,7 +53,7 @@ class PackageTest(unittest.TestCase):
 
     def test_from_the_build(self):
         """What was installed from there is used, wherever it is."""
-        self.install(BUILT)
+        self.install(".", cwd=BUILT)
         version, program, *libraries = self.probe()
         self.assertEqual(program, os.path.join(BUILD, "bin", "summand"))
         self.assertEqual(libraries[0], os.path.join(BUILD, "lib", "libsummand.so.0"))
@@ -70,6 +75,31 @@ class PackageTest(unittest.TestCase):
         done = run(self.python, "-c", PROBE, SUMMAND_HOME="/none", PATH=f"{BUILD}/bin:/usr/bin")
         self.assertIn("SUMMAND_HOME must be a folder with bin/summand, such as build or /usr/local; there is no "
                       "/none/bin/summand", done.stderr)
+
+    def test_editable(self):
+        """The folder's own files are used: a change there needs no pip."""
+        folder = os.path.join(self.folder, "a copy")
+        shutil.copytree(SOURCE, folder, ignore=shutil.ignore_patterns("__pycache__"))
+        self.install("--editable", folder)
+        with open(os.path.join(folder, "summand", "error.py"), "a", encoding="utf-8") as file:
+            file.write("CHANGED = 1\n")
+        done = run(self.python, "-c", "import summand.error, summand_ddp; print(summand.error.CHANGED)")
+        # torch is what summand_ddp cannot find here: it was found itself.
+        self.assertIn("No module named 'torch'", done.stderr)
+        done = run(self.python, "-c", "import summand.error; print(summand.error.CHANGED)")
+        self.assertEqual(done.stdout.split(), ["1"], done.stderr)
+        self.install(SOURCE)  # takes its place
+        self.assertIn("has no attribute 'CHANGED'", run(self.python, "-c", "import summand.error; summand.error.CHANGED").stderr)
+
+    def test_user(self):
+        variables = {"PYTHONUSERBASE": os.path.join(self.folder, "user"), "PYTHONNOUSERSITE": "", "HOME": self.folder}
+        done = run(PYTHON, "-m", "pip", "install", "--quiet", "--user", "--no-compile", "--no-warn-script-location", BUILT,
+                   PIP_BREAK_SYSTEM_PACKAGES="1", **variables)
+        if "No module named pip" in done.stderr:
+            self.skipTest(f"{PYTHON} has no pip; python3-pip brings it")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        done = run(PYTHON, "-c", "import summand; print(summand.__file__)", **variables)
+        self.assertTrue(done.stdout.startswith(variables["PYTHONUSERBASE"]), done.stdout + done.stderr)
 
     def test_a_folder_that_is_not_ours(self):
         """An installed package belongs to root: pip must be able to install from it all the same."""
