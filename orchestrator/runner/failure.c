@@ -64,3 +64,11 @@ char *smd_failure_of_wait(const struct smd_job *job)
 {
 	return describe_limit("was not running", "maxWaitDuration", job->max_wait_s);
 }
+
+char *smd_failure_of_guard(pid_t guard)
+{
+	char *text;
+	int length = asprintf(&text, "The job's guard, process %d, was killed.\n", (int)guard);
+
+	return length < 0 ? NULL : text;
+}

@@ -5,6 +5,8 @@
 #ifndef SMD_RUNNER_FAILURE_H
 #define SMD_RUNNER_FAILURE_H
 
+#include <sys/types.h>
+
 #include "orchestrator/runner/job_status.h"
 #include "orchestrator/runner/jobdir.h"
 
@@ -18,5 +20,8 @@ char *smd_failure_of_late_servers(const struct smd_job_status *status, const str
 /* The job's timeout, and its maxWaitDuration. */
 char *smd_failure_of_timeout(const struct smd_job *job);
 char *smd_failure_of_wait(const struct smd_job *job);
+
+/* The end of the guard, which had this process id. */
+char *smd_failure_of_guard(pid_t guard);
 
 #endif

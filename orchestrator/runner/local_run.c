@@ -51,11 +51,14 @@ struct local_run {
 };
 
 /* Without its guard nobody waits for the job any more: it ends at once. */
-static void watch_guard(struct local_run *local)
+static int has_lost_guard(struct local_run *local)
 {
-	if (getppid() != local->guard) {
-		smd_run_interrupt_at_once(&local->run, SMD_GUARD_DEATH_SIGNAL);
+	int is_lost = getppid() != local->guard;
+
+	if (is_lost) {
+		smd_run_lose_guard(&local->run, local->guard);
 	}
+	return is_lost;
 }
 
 static void on_signal(evutil_socket_t signo, short what, void *arg)
@@ -67,8 +70,9 @@ static void on_signal(evutil_socket_t signo, short what, void *arg)
 		local->run.supervisor.children_ended = 1;
 		return;
 	}
-	smd_run_interrupt(&local->run, (int)signo);
-	watch_guard(local);
+	if (!has_lost_guard(local)) {
+		smd_run_interrupt(&local->run, (int)signo);
+	}
 }
 
 static void on_tick(evutil_socket_t fd, short what, void *arg)
@@ -77,7 +81,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	watch_guard(local);
+	has_lost_guard(local);
 	smd_display_tick(&local->run.display);
 }
 

@@ -7,6 +7,7 @@
 
 #include "orchestrator/runner/announce.h"
 #include "orchestrator/runner/failure.h"
+#include "orchestrator/runner/guard.h"
 #include "orchestrator/runner/policy.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
@@ -189,14 +190,6 @@ void smd_run_interrupt(struct smd_run *run, int signo)
 	}
 }
 
-void smd_run_interrupt_at_once(struct smd_run *run, int signo)
-{
-	if (run->status.interruptions < 2) {
-		run->status.interruptions = 2;
-		run->interrupted_by = signo;
-	}
-}
-
 enum group { SERVERS, OTHERS };
 
 static int is_of(const struct smd_replica *replica, enum group group)
@@ -271,6 +264,18 @@ static void fail(struct smd_run *run, char *message)
 	run->status.failure = message;
 	run->status.outcome = SMD_OUTCOME_FAILED;
 	run->changed = 1;
+}
+
+void smd_run_lose_guard(struct smd_run *run, pid_t guard)
+{
+	if (run->status.interruptions == 0 && run->status.phase != SMD_PHASE_ENDED &&
+		run->status.outcome != SMD_OUTCOME_FAILED) {
+		fail(run, smd_failure_of_guard(guard));
+	}
+	if (run->status.interruptions < 2) {
+		run->status.interruptions = 2;
+		run->interrupted_by = SMD_GUARD_DEATH_SIGNAL;
+	}
 }
 
 static int is_over(const struct smd_run *run, int64_t limit_s)

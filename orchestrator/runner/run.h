@@ -45,8 +45,9 @@ smd_event_fn smd_run_take_event;
 /* Takes a signal that ends the job; the second one ends it at once. */
 void smd_run_interrupt(struct smd_run *run, int signo);
 
-/* Ends the job at once. */
-void smd_run_interrupt_at_once(struct smd_run *run, int signo);
+/* Ends the job at once, because its guard was killed. It has failed, unless it was interrupted
+ * before. */
+void smd_run_lose_guard(struct smd_run *run, pid_t guard);
 
 /* Draws the consequences of the events that the last turn of the loop brought. */
 void smd_run_turn(struct smd_run *run);

@@ -92,7 +92,7 @@ const char *smd_study_run_state(const struct smd_study_run *run)
 		       : run->outcome == SMD_OUTCOME_FAILED  ? "JOB_STATE_FAILED"
 							     : "JOB_STATE_CANCELLED";
 	}
-	if (run->interruptions > 0) {
+	if (run->outcome == SMD_OUTCOME_CANCELLED) {
 		return "JOB_STATE_CANCELLING";
 	}
 	return run->start_time[0] ? announced[run->phase] : "JOB_STATE_PENDING";

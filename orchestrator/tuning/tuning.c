@@ -300,6 +300,22 @@ static void interrupt(struct smd_study_run *run, int signo)
 	smd_study_run_write(run);
 }
 
+static void lose_guard(struct smd_study_run *run)
+{
+	static const char why[] = "the job's guard was killed";
+
+	if (run->outcome == SMD_OUTCOME_OPEN) {
+		fail(run, why);
+	} else {
+		finish(run, SMD_STUDY_STOPPING, why);
+	}
+	run->interruptions = 2;
+	run->interrupted_by = SMD_GUARD_DEATH_SIGNAL;
+	smd_study_run_say(run, "ERROR", "%s: the trials are ended at once", why);
+	finish(run, SMD_STUDY_STOPPING, why);
+	smd_study_run_write(run);
+}
+
 /* Waits for a signal, no longer than a tick. Without its guard nobody waits for the job. */
 static void wait_for_event(struct tuning *tuning)
 {
@@ -307,8 +323,7 @@ static void wait_for_event(struct tuning *tuning)
 	int signo = sigtimedwait(&tuning->signals, NULL, &tick);
 
 	if (getppid() != tuning->guard && tuning->run.interruptions < 2) {
-		interrupt(&tuning->run, SMD_GUARD_DEATH_SIGNAL);
-		interrupt(&tuning->run, SMD_GUARD_DEATH_SIGNAL);
+		lose_guard(&tuning->run);
 	} else if (signo > 0 && signo != SIGCHLD) {
 		interrupt(&tuning->run, signo);
 	}

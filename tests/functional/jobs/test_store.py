@@ -56,11 +56,29 @@ class JobStoreTest(StoreTest):
         self.assertEqual(job["state"], "JOB_STATE_FAILED")
         self.assertIn("killed by signal 9", job["error"]["message"])
 
-    def test_a_killed_guard_cancels_the_job(self):
-        run, _ = self.start_running()
+    def end_of(self, run):
         run.kill()
         run.wait()
-        self.assertTrue(wait_until(lambda: self.only()["state"] == "JOB_STATE_CANCELLED"), self.only())
+        self.assertTrue(wait_until(lambda: "endTime" in self.only()))
+        return self.only()
+
+    def test_a_killed_guard_leaves_a_failed_job(self):
+        run, _ = self.start_running()
+        job = self.end_of(run)
+        self.assertEqual(job["state"], "JOB_STATE_FAILED")
+        self.assertEqual(job["error"], {"code": 2, "message": f"The job's guard, process {run.pid}, was killed.\n"})
+
+    def test_the_guard_of_a_job_that_was_to_end_is_killed(self):
+        for end in lambda run: run.send_signal(signal.SIGTERM), lambda run: self.jobs("cancel", "stored"):
+            with self.subTest(end=end):
+                ready = os.path.join(self.dir, "ready")
+                run = self.start(f"trap '' TERM; touch {ready}; while sleep 0.1; do :; done")
+                self.assertTrue(wait_until(lambda: os.path.exists(ready)))
+                end(run)
+                self.assertTrue(wait_until(lambda: self.only()["state"] == "JOB_STATE_CANCELLING"))
+                self.assertEqual(self.end_of(run)["state"], "JOB_STATE_CANCELLED")
+                self.jobs("delete", "stored")
+                os.remove(ready)
 
     def test_a_job_whose_guard_and_runner_are_killed_has_failed(self):
         run, runner = self.start_running()

@@ -237,8 +237,8 @@ report(1, 1)
             run.wait(LONG)
             self.assertTrue(wait_until(lambda: not self.marked(), 30), self.marked())
             jobs = json.loads(self.tune("list", "--format=json"))
-            self.assertIn(jobs[0]["state"], ("JOB_STATE_FAILED", "JOB_STATE_CANCELLED"))
-            self.assertTrue(jobs[0]["error"]["message"])
+            self.assertEqual(jobs[0]["state"], "JOB_STATE_FAILED")
+            self.assertIn("runner was killed by signal 9" if kill_child else "guard was killed", jobs[0]["error"]["message"])
             self.assertEqual({trial["state"] for trial in jobs[0]["trials"]}, {"INFEASIBLE"})
 
     def test_created_and_cancelled(self):

@@ -133,7 +133,8 @@ class OrphansTest(JobTest):
         run = self.start_until_ready("trap '' TERM;", "--grace=10000")
         self.kill(run, run.pid)
         self.assertTrue(wait_until(
-            lambda: self.read_json(run, "state.json")["state"] == "JOB_STATE_CANCELLED"))
+            lambda: self.read_json(run, "state.json")["state"] == "JOB_STATE_FAILED"))
+        self.assertIn(f"guard, process {run.pid}, was killed", self.read_json(run, "state.json")["error"]["message"])
 
     def test_the_lock_tells_whether_a_state_is_of_a_running_job(self):
         """Guard and runner together leave nobody who could write it down."""
