@@ -14,6 +14,7 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log_limit.h"
 #include "reduction_server/transport/lane_key.h"
+#include "reduction_server/transport/loop.h"
 
 #define LANES_LEAST     96
 #define GREETINGS_LEAST 16
@@ -26,8 +27,8 @@ struct smd_server {
 	bool told_listening;
 	struct smd_greeter greeter;
 	struct event *janitor;
-	struct event *ended; /* some shard has ended */
-	atomic_uint nended;  /* shards that have */
+	struct smd_wakeup ended; /* some shard has */
+	atomic_uint nended;      /* shards that have */
 	void (*on_ended)(void *owner);
 	void *owner;
 	char address[128];
@@ -117,15 +118,13 @@ static void server_shard_ended(void *owner)
 	struct smd_server *server = owner;
 
 	atomic_fetch_add(&server->nended, 1);
-	event_active(server->ended, EV_READ, 1);
+	smd_wakeup_signal(&server->ended);
 }
 
-static void server_on_ended(evutil_socket_t fd, short what, void *arg)
+static void server_on_ended(void *owner)
 {
-	struct smd_server *server = arg;
+	struct smd_server *server = owner;
 
-	(void)fd;
-	(void)what;
 	if (atomic_load(&server->nended) == server->nshards && server->on_ended) {
 		server->on_ended(server->owner);
 	}
@@ -228,9 +227,7 @@ static void server_free_events(struct smd_server *server)
 	if (server->janitor) {
 		event_free(server->janitor);
 	}
-	if (server->ended) {
-		event_free(server->ended);
-	}
+	smd_wakeup_destroy(&server->ended);
 }
 
 static int server_create_events(struct smd_server *server, struct event_base *base)
@@ -238,10 +235,10 @@ static int server_create_events(struct smd_server *server, struct event_base *ba
 	const struct timeval second = {1, 0};
 
 	server->janitor = event_new(base, -1, EV_PERSIST, server_on_janitor, server);
-	server->ended = event_new(base, -1, EV_PERSIST, server_on_ended, server);
-	return server->janitor && server->ended && event_add(server->janitor, &second) == 0
-		       ? 0
-		       : -ENOMEM;
+	if (!server->janitor || event_add(server->janitor, &second) != 0) {
+		return -ENOMEM;
+	}
+	return smd_wakeup_create(&server->ended, base, server_on_ended, server);
 }
 
 static int server_tell_listening(

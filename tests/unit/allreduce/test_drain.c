@@ -9,8 +9,12 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <event2/event.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
+#include "reduction_server/transport/loop.h"
 #include "tests/unit/allreduce/fixture.h"
 #include "tests/unit/allreduce/raw.h"
 
@@ -74,11 +78,65 @@ static void strangers_do_not_count(void **state)
 	pool_stop(&pool);
 }
 
+/* ---- whose loop takes no locks ---- */
+
+static struct event_base *lone; /* only this thread may touch it */
+static pthread_t alone;
+static atomic_uint touched; /* by others */
+
+void __real_event_active(struct event *event, int what, short ncalls);
+void __wrap_event_active(struct event *event, int what, short ncalls);
+
+/* The linker puts it in front of libevent's. */
+void __wrap_event_active(struct event *event, int what, short ncalls)
+{
+	if (lone && event_get_base(event) == lone && !pthread_equal(pthread_self(), alone)) {
+		atomic_fetch_add(&touched, 1);
+	}
+	__real_event_active(event, what, ncalls);
+}
+
+static void count(void *owner)
+{
+	++*(unsigned *)owner;
+}
+
+static void shards_leave_the_loop_of_the_listeners_alone(void **state)
+{
+	unsigned ended = 0;
+	struct smd_error error = {""};
+	struct smd_shard_stats stats;
+	struct smd_server *server;
+	const struct smd_server_config config = {
+		.transports = {{smd_transport_find("tcp"), true}},
+		.listen = "127.0.0.1:0",
+		.shards = 2,
+		.memory_bytes = 32u << 20,
+		.on_ended = count,
+		.owner = &ended,
+	};
+
+	(void)state;
+	lone = smd_loop_create();
+	alone = pthread_self();
+	assert_non_null(lone);
+	assert_int_equal(smd_server_start(lone, &config, &server, &error), 0);
+	smd_server_drain(server, true);
+	smd_server_join(server, &stats);
+	event_base_loop(lone, EVLOOP_NONBLOCK);
+	assert_int_equal(ended, 1);
+	assert_int_equal(atomic_load(&touched), 0);
+	smd_server_free(server);
+	smd_loop_free(lone);
+	lone = NULL;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_does_not_end_in_time_is_told),
 		cmocka_unit_test(strangers_do_not_count),
+		cmocka_unit_test(shards_leave_the_loop_of_the_listeners_alone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
