@@ -190,22 +190,29 @@ static int choose_devices(struct smd_torch_script *script)
 	return ret;
 }
 
-/* torchrun's rule, which it tells too. */
-static void limit_threads(struct smd_torch_script *script)
+static int is_given(const struct smd_torch_script *script, const char *name)
 {
-	if (script->num_processes == 1 || getenv(THREADS)) {
-		return;
-	}
+	size_t length = strlen(name);
+
 	for (size_t i = 0; i < script->nenv; i++) {
-		if (strncmp(script->env[i], THREADS "=", strlen(THREADS "=")) == 0) {
-			return;
+		if (strncmp(script->env[i], name, length) == 0 && script->env[i][length] == '=') {
+			return 1;
 		}
 	}
-	script->limits_threads = 1;
-	smd_print_line(stderr,
-		"summand: " THREADS " is set to 1 for each process, so that %d of them do not "
-		"overload this machine; set it yourself for more\n",
-		script->num_processes);
+	return getenv(name) != NULL;
+}
+
+/* torchrun's own defaults; it tells of the first one too. */
+static void set_defaults(struct smd_torch_script *script)
+{
+	script->ends_on_nccl_errors = !is_given(script, "TORCH_NCCL_ASYNC_ERROR_HANDLING");
+	script->limits_threads = script->num_processes > 1 && !is_given(script, THREADS);
+	if (script->limits_threads) {
+		smd_print_line(stderr,
+			"summand: " THREADS " is set to 1 for each process, so that %d of them do "
+			"not overload this machine; set it yourself for more\n",
+			script->num_processes);
+	}
 }
 
 int smd_torch_run(int argc, char **argv)
@@ -250,7 +257,7 @@ int smd_torch_run(int argc, char **argv)
 		return ret == -ENOEXEC ? SMD_EXIT_OK : SMD_EXIT_USAGE;
 	}
 	if (!choose_devices(&run.script)) {
-		limit_threads(&run.script);
+		set_defaults(&run.script);
 		exit_code = start(&run);
 	}
 	free(run.script.devices);

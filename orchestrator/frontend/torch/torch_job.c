@@ -88,6 +88,8 @@ static json_t *make_env(const struct smd_torch_script *script)
 			add_variable(env, DEVICES, script->devices)) ||
 		(script->local_mode && add_node(script, env)) || add_elastic(script, env) ||
 		(script->limits_threads && add_variable(env, "OMP_NUM_THREADS", "1")) ||
+		(script->ends_on_nccl_errors &&
+			add_variable(env, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")) ||
 		add_given(script, env)) {
 		json_decref(env);
 		return NULL;

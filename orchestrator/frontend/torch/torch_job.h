@@ -13,7 +13,7 @@
 #include "reduction_server/base/options.h"
 
 #define SMD_TORCH_ENV_MAX     64
-#define SMD_TORCH_OPTIONS_MAX 40
+#define SMD_TORCH_OPTIONS_MAX 48
 
 /* Who may use GPUs: TorchDistributor's rules, or torchrun's, which leaves them all to all. */
 enum smd_torch_gpus { SMD_TORCH_GPUS_NONE, SMD_TORCH_GPUS_DEALT, SMD_TORCH_GPUS_LEFT };
@@ -34,8 +34,9 @@ struct smd_torch_script {
 	const char *role;
 	const char *env[SMD_TORCH_ENV_MAX]; /* "NAME=VALUE" */
 	size_t nenv;
-	int limits_threads; /* OMP_NUM_THREADS is 1 */
-	char **words;       /* the script and its arguments */
+	int limits_threads;      /* OMP_NUM_THREADS is 1 */
+	int ends_on_nccl_errors; /* TORCH_NCCL_ASYNC_ERROR_HANDLING is 1 */
+	char **words;            /* the script and its arguments */
 	int nwords;
 	int was_reduced; /* there are fewer GPUs than processes were asked for */
 	char *devices;   /* what CUDA_VISIBLE_DEVICES will be; NULL: what it is */

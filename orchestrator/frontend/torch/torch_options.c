@@ -200,6 +200,32 @@ static int refuse_log_dir(void *target, const char *value, struct smd_error *err
 		error, EINVAL, "must be left out; --job-dir=DIR keeps all output in DIR/logs");
 }
 
+static int refuse_filter(void *target, const char *value, struct smd_error *error)
+{
+	(void)target;
+	(void)value;
+	return smd_error_set(error, EINVAL,
+		"must be left out; each line has its process's name, and --job-dir=DIR keeps each "
+		"process's in DIR/logs");
+}
+
+static int refuse_numa_binding(void *target, const char *value, struct smd_error *error)
+{
+	(void)target;
+	(void)value;
+	return smd_error_set(error, EINVAL,
+		"must be left out; a program of one's own binds: --no-python numactl "
+		"--cpunodebind=0 python3 SCRIPT");
+}
+
+static int refuse_virtual_rank(void *target, const char *value, struct smd_error *error)
+{
+	(void)target;
+	(void)value;
+	return smd_error_set(error, EINVAL,
+		"must be left out; --no-local-mode gives each process one GPU and LOCAL_RANK 0");
+}
+
 static int refuse_rdzv_conf(void *target, const char *value, struct smd_error *error)
 {
 	(void)target;
@@ -248,16 +274,24 @@ size_t smd_torch_options(
 		{"nnodes", "1", NULL, take_one_node, NULL},
 		{"node-rank", "0", NULL, take_first_node, NULL},
 		{"master-addr", "localhost", NULL, take_host, NULL},
+		{"local-addr", "localhost", NULL, take_host, NULL},
 		{"rdzv-backend", "static|c10d", NULL, take_backend, NULL},
 		{"rdzv-endpoint", "localhost[:PORT]", NULL, take_endpoint, NULL},
 		{"standalone", NULL, NULL, take_nothing, NULL},
 		{"monitor-interval", "SECONDS", NULL, take_nothing, NULL},
 		{"start-method", "METHOD", NULL, take_nothing, NULL},
+		{"run-path", NULL, NULL, take_nothing, NULL},
+		{"event-log-handler", "NAME", NULL, take_nothing, NULL},
+		{"signals-to-handle", "NAMES", NULL, take_nothing, NULL},
 		{"tee", "STD", NULL, take_nothing, NULL},
 		{"redirects", "0", NULL, take_no_redirects, NULL},
 		SMD_OPTION_GROUP("Of torchrun, refused here with what to do instead"),
 		{"rdzv-conf", "CONF", NULL, refuse_rdzv_conf, NULL},
 		{"log-dir", "DIR", NULL, refuse_log_dir, NULL},
+		{"logs-specs", "NAME", NULL, refuse_log_dir, NULL},
+		{"local-ranks-filter", "RANKS", NULL, refuse_filter, NULL},
+		{"numa-binding", "TYPE", NULL, refuse_numa_binding, NULL},
+		{"virtual-local-rank", "BOOL", NULL, refuse_virtual_rank, NULL},
 	};
 
 	_Static_assert(sizeof(rows) / sizeof(rows[0]) <= SMD_TORCH_OPTIONS_MAX, "rows");

@@ -6,10 +6,13 @@ debian_torch.require()
 
 import json
 import os
+import re
+import subprocess
 import unittest
 
 from programs import ProgramTest
 
+FLAGS = os.path.join(os.environ["SUMMAND_SOURCE"], "specs", "guide", "flags.md")
 REPORT = """
 import json, os, sys
 told = {{name: os.environ.get(name) for name in {names!r}}}
@@ -89,6 +92,48 @@ class TorchRun(ProgramTest):
         self.assertEqual(len(ranks), 2)
         self.assertIn("OMP_NUM_THREADS is set to 1 for each process, so that 2 of them do not overload", self.said)
 
+    def test_beside_torchrun(self):
+        """The same script below both: its environment differs in what the page says, and in nothing else."""
+        torchrun = "/usr/bin/torchrun"
+        if not os.path.exists(torchrun):
+            self.skipTest(f"{torchrun} is not here")
+        script = self.write("import json, os, sys\njson.dump([dict(os.environ), sys.argv, os.getcwd()], open(sys.argv[1] + os.environ['RANK'], 'w'))\n")
+        words = ["--standalone", "--nnodes=1", "--nproc_per_node=2", "--max_restarts=2", "--role=trainer"]
+        variables = self.environment(PATH="/usr/bin:/bin", CUDA_VISIBLE_DEVICES="", MINE="as it was")
+        del variables["GLOO_SOCKET_IFNAME"]  # debian_torch sets it for others
+        # torchrun 1.13 fails on Python 3.11 when nothing is redirected; there is no rank 9.
+        done = subprocess.run([torchrun, *words, script, os.path.join(self.folder, "theirs-")], capture_output=True, text=True,
+                              env={**variables, "PET_REDIRECTS": "9:1", "PET_TEE": "9:1"}, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.torch_run(*words, script, os.path.join(self.folder, "ours-"), MINE="as it was")
+        with open(FLAGS, encoding="utf-8") as file:
+            table = file.read().split("| variable | torchrun | torch-run |")[1].split("\n\n")[0]
+        told = {name for line in table.splitlines() for name in re.findall(r"`(\w+\*?)`", line.split("|")[1] if line else "")}
+        different = set()
+        for rank in "01":
+            (theirs, *words), (ours, *our_words) = [self.read_json(name + rank) for name in ("theirs-", "ours-")]
+            self.assertEqual(words[0][2:], our_words[0][2:])
+            self.assertEqual(words[1], our_words[1])
+            different |= {name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name)}
+            self.assertEqual(ours["MINE"], "as it was")
+        different -= {"PET_REDIRECTS", "PET_TEE"}
+        # A static rendezvous has an agent's store, and --standalone has none.
+        self.assertEqual({"SUMMAND_*" if name.startswith("SUMMAND_") else name for name in different},
+                         told - {"TORCHELASTIC_USE_AGENT_STORE"})
+
+    def test_every_option_of_torchrun(self):
+        """Debian's torchrun knows none that is not taken, or refused with what to do instead."""
+        from torch.distributed.run import get_args_parser
+        options = [option for action in get_args_parser()._actions for option in action.option_strings if option.startswith("--")]
+        self.assertIn("--nproc_per_node", options)
+        known = self.torch_run("--help").stdout
+        for option in options:
+            self.assertRegex(known, rf"{option.replace('_', '-')}\b")
+
+    def read_json(self, name):
+        with open(os.path.join(self.folder, name), encoding="utf-8") as file:
+            return json.load(file)
+
     def test_processes_meet(self):
         self.assertIn("all 3 2", self.torch_run("--nproc_per_node=2", self.write(MEET)).stdout)
 
@@ -104,6 +149,11 @@ class TorchRun(ProgramTest):
         self.assertNotIn("OMP_NUM_THREADS", self.said)
         self.assertEqual(self.report("--num-processes=2", "--no-use-gpu", OMP_NUM_THREADS="2")[0]["OMP_NUM_THREADS"], "2")
         self.assertNotIn("OMP_NUM_THREADS", self.said)
+        # What is set is not set again.
+        told = self.torch_run("--num-processes=1", "--no-use-gpu", "--dry-run", "x.py", TORCH_NCCL_ASYNC_ERROR_HANDLING="3").stdout
+        self.assertNotIn("TORCH_NCCL_ASYNC_ERROR_HANDLING", told)
+        told = self.torch_run("--no-use-gpu", "--dry-run", "--env=TORCH_NCCL_ASYNC_ERROR_HANDLING=3", "x.py").stdout
+        self.assertEqual(told.count("TORCH_NCCL_ASYNC_ERROR_HANDLING"), 1)
         self.assertIsNone(self.report("--no-use-gpu")[0]["OMP_NUM_THREADS"])  # one process may use all of the machine
 
     def test_gpus_are_counted_or_left(self):
@@ -187,6 +237,11 @@ print("reduced", dist.get_rank())
                 "--master-addr=10.0.0.1": "--master-addr: must be localhost",
                 "--rdzv-backend=etcd-v2": "--rdzv-backend: must be static or c10d",
                 "--rdzv-conf=timeout=3": "--rdzv-conf: must be left out",
+                "--logs-specs=x": "--logs-specs: must be left out, got \"x\"; --job-dir=DIR keeps all output",
+                "--local-ranks-filter=0": "--local-ranks-filter: must be left out, got \"0\"; each line has its process's name",
+                "--numa-binding=node": "--numa-binding: must be left out, got \"node\"; a program of one's own binds: --no-python",
+                "--virtual-local-rank=True": "--virtual-local-rank: must be left out, got \"True\"; --no-local-mode gives",
+                "--local-addr=10.0.0.1": "--local-addr: must be localhost",
                 "--log-dir=/tmp": "--log-dir: must be left out, got \"/tmp\"; --job-dir=DIR keeps all output",
                 "--redirects=3": "--redirects: must be 0, got \"3\"; all output is shown",
                 "--nproc-per-node=two": "--nproc-per-node: must be auto, cpu, gpu or a whole number from 1 to 1024",
@@ -202,7 +257,8 @@ print("reduced", dist.get_rank())
         self.assertIn("a module is run by Python", self.torch_run("--no-python", "-m", "x", code=2).stderr)
         for words in (["-m"], [""], ["--no-python", ""], []):
             self.assertIn("a script is needed", self.torch_run(*words, code=2).stderr)
-        for option in ("--tee=3", "--redirects=0", "--start-method=spawn", "--monitor-interval=5", "--rdzv-endpoint=[::1]:0"):
+        for option in ("--tee=3", "--redirects=0", "--start-method=spawn", "--monitor-interval=5", "--run-path",
+                       "--local-addr=localhost", "--event-log-handler=null", "--signals-to-handle=SIGTERM", "--rdzv-endpoint=[::1]:0"):
             self.torch_run(option, "--no-use-gpu", "--dry-run", "x.py")
 
 
