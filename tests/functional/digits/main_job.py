@@ -1,4 +1,5 @@
-"""The main job, twice, as a newcomer runs it: it learns, every worker has the same weights, and nothing stays behind."""
+"""The main job as a newcomer runs it: it learns, every worker has the same weights, and nothing stays behind. It runs
+twice, to the same weights; with a sanitizer, which makes it many times slower, once: the second run is the first."""
 
 import json
 import os
@@ -74,10 +75,10 @@ def check_job(job_dir, lines, summary):
 def main():
     with tempfile.TemporaryDirectory() as scratch:
         weights = set()
-        for run in ("first", "second"):
+        for run in ("first",) if os.environ.get("SUMMAND_SANITIZE") else ("first", "second"):
             job_dir = f"{scratch}/{run}"
             weights.add(check_job(job_dir, *run_job(job_dir)))
-        check(len(weights) == 1, f"both runs must end with the same weights, got {weights}")
+        check(len(weights) == 1, f"all runs must end with the same weights, got {weights}")
 
 
 main()

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@ void raw_open(struct raw *raw, const struct pool *pool, unsigned server)
 {
 	const char *address = smd_server_address(pool->servers[server].server);
 	const struct timeval patience = {PATIENCE_S, 0};
+	const int at_once = 1; /* a payload does not wait until its header is acknowledged */
 	struct sockaddr_in name = {.sin_family = AF_INET};
 
 	name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -22,6 +24,7 @@ void raw_open(struct raw *raw, const struct pool *pool, unsigned server)
 	raw->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	CHECK(raw->fd >= 0);
 	CHECK(setsockopt(raw->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0);
+	CHECK(setsockopt(raw->fd, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof(at_once)) == 0);
 	CHECK(connect(raw->fd, (struct sockaddr *)&name, sizeof(name)) == 0);
 }
 
