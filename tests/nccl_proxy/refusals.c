@@ -514,5 +514,5 @@ static void fill_memory(struct fleet_node *node)
 
 bool servers_have_no_memory(void)
 {
-	return servers_run((struct fleet){.nnodes = 2, .seconds = 30, .body = fill_memory}, 1);
+	return servers_run((struct fleet){.nnodes = 2, .seconds = 60, .body = fill_memory}, 1);
 }

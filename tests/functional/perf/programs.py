@@ -51,6 +51,11 @@ class ProgramTest(unittest.TestCase):
                                   "--servers=" + ",".join(servers), *options,
                                   SUMMAND_REPLICA=f"rank-{rank}", **variables)
 
+    def wait_until_it_says(self, process, text):
+        """Reads its log up to a line with that; finish() gives what comes after."""
+        while text not in (line := process.stderr.readline()):
+            self.assertNotEqual(line, "", f"must say: {text}")
+
     def finish(self, process):
         """What the program has said, once it has ended."""
         out, err = process.communicate(timeout=PATIENCE_S)

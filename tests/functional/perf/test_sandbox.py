@@ -73,9 +73,9 @@ class SandboxTest(ProgramTest):
         self.start_ranks(address, "--iters=1000000", "--warmup=0")
         self.wait_for_lanes(server, idle)
         self.terminate(server)
-        time.sleep(0.2)  # two signals at once are one
+        self.wait_until_it_says(server, "draining")  # two signals at once are one
         self.terminate(server)
-        self.assert_ended(server, 0, "draining", "ending at once")
+        self.assert_ended(server, 0, "ending at once")
 
     def sockets(self, server):
         folder, found = f"/proc/{server.pid}/fd", 0

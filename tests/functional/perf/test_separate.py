@@ -50,11 +50,15 @@ class SeparateTest(ProgramTest):
 
     @unittest.skipIf(os.environ.get("SUMMAND_SANITIZE") == "thread", "its processes take long to be gone")
     def test_servers_that_are_killed_at_once_are_all_named_by_every_rank(self):
-        servers, ranks = self.start_long_run(3)
-        for process, _ in servers[:2]:
-            process.kill()
-        for rank in ranks:
-            self.assert_ended(rank, 1, *(f"reduction server {address} was lost: " for _, address in servers[:2]))
+        for _ in range(3):  # ranks wait a moment for the second loss; a busy kernel can end that process later
+            servers, ranks = self.start_long_run(3)
+            for process, _ in servers[:2]:
+                process.kill()
+            said = ["".join(self.assert_ended(rank, 1)) for rank in ranks]
+            self.end(servers[2][0])
+            if all(f"reduction server {address} was lost: " in text for text in said for _, address in servers[:2]):
+                return
+        self.fail(f"every rank must name {servers[0][1]} and {servers[1][1]}, got {said}")
 
     def test_a_killed_rank_is_named_by_every_other(self):
         _, ranks = self.start_long_run(2)
@@ -90,7 +94,7 @@ class SeparateTest(ProgramTest):
         self.assert_ended(rank, 1, "group test: rank 1 of 2 not joined within 1 s")
 
     def test_a_drained_server_waits_for_its_communicators(self):
-        server, address = self.start_server()
+        server, address = self.start_server("--drain-timeout=600")
         ranks = [self.start_rank(rank, 2, [address], "--sizes=64K", "--iters=500") for rank in range(2)]
         self.assertIn("all-reduce of 2 ranks", ranks[0].stdout.readline())
         self.terminate(server)
@@ -111,10 +115,10 @@ class SeparateTest(ProgramTest):
         servers, ranks = self.start_long_run(1)
         process, address = servers[0]
         self.terminate(process)
-        time.sleep(0.2)
+        self.wait_until_it_says(process, "Terminated: draining")  # two signals at once are one
         self.assertIsNone(process.poll())
         self.terminate(process)
-        self.assert_ended(process, 0, "Terminated: draining", "Terminated: ending at once")
+        self.assert_ended(process, 0, "Terminated: ending at once")
         for rank in ranks:
             self.assert_ended(rank, 1, f"reduction server {address} was lost: ")
 
