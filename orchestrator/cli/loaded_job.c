@@ -69,6 +69,9 @@ static int check_machines(struct smd_loaded_job *loaded, const struct smd_node *
 	struct smd_diagnostics *diagnostics)
 {
 	smd_machines_check(loaded->catalogue, loaded->job, document, diagnostics);
+	if (loaded->use == SMD_USE_VALIDATE) {
+		smd_machines_warn(loaded->catalogue, loaded->job, document, diagnostics);
+	}
 	return smd_catalogue_complete(loaded->catalogue, loaded->job);
 }
 

@@ -15,6 +15,7 @@ struct azure_builder {
 	const char *line; /* what the shell gets */
 	struct smd_source_position at;
 	const struct smd_node *distribution; /* the document's, or the document */
+	struct smd_source_position machine_at;
 };
 
 static struct smd_node *add(struct azure_builder *builder, struct smd_node *parent, const char *key,
@@ -49,6 +50,26 @@ static void add_env(struct azure_builder *builder, struct smd_node *container)
 	}
 }
 
+/* What is said of the type is said of the document, where no such path is. */
+static void add_machine(struct azure_builder *builder, struct smd_node *pool)
+{
+	const char *type = builder->job->instance_type;
+	struct smd_node *spec;
+	struct smd_node *machine;
+
+	if (!type) {
+		return;
+	}
+	spec = add(builder, pool, "machineSpec", SMD_NODE_OBJECT);
+	machine = spec ? smd_node_create_string(spec, "machineType", type, builder->machine_at)
+		       : NULL;
+	if (machine) {
+		machine->is_root = 1;
+	} else {
+		builder->ret = -ENOMEM;
+	}
+}
+
 static void add_pool(struct azure_builder *builder, struct smd_node *pools, int count)
 {
 	const struct smd_azure_job *job = builder->job;
@@ -60,10 +81,7 @@ static void add_pool(struct azure_builder *builder, struct smd_node *pools, int 
 	if (!pool || count == 0) {
 		return;
 	}
-	if (job->instance_type) {
-		add_string(builder, add(builder, pool, "machineSpec", SMD_NODE_OBJECT),
-			"machineType", job->instance_type);
-	}
+	add_machine(builder, pool);
 	number = add(builder, pool, "replicaCount", SMD_NODE_INTEGER);
 	if (number) {
 		number->number.integer = count;
@@ -139,6 +157,20 @@ static void build(struct azure_builder *builder, struct smd_node *root, int has_
 	}
 }
 
+/* Version 2's, or that of a run configuration; `otherwise` where it has none. */
+static struct smd_source_position machine_at(
+	const struct smd_node *document, struct smd_source_position otherwise)
+{
+	const struct smd_node *resources = smd_node_member(document, "resources");
+	const struct smd_node *compute = smd_node_member(document, "amlcompute");
+	const struct smd_node *type = resources ? smd_node_member(resources, "instance_type") : NULL;
+
+	if (!type && compute) {
+		type = smd_node_member(compute, "vmSize");
+	}
+	return type ? type->at : otherwise;
+}
+
 int smd_azure_job_build(const struct smd_azure_job *job, const char *line,
 	const struct smd_node *document, struct smd_node **out)
 {
@@ -153,6 +185,7 @@ int smd_azure_job_build(const struct smd_azure_job *job, const char *line,
 	if (!root) {
 		return -ENOMEM;
 	}
+	builder.machine_at = machine_at(document, builder.at);
 	build(&builder, root, smd_node_member(document, "outputs") != NULL);
 	if (builder.ret) {
 		smd_node_free(root);
