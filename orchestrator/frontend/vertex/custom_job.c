@@ -265,37 +265,79 @@ static void check_timeout(
 	}
 }
 
-/* Whether the text begins with a program that starts the ranks of a world; its name. */
-static const char *find_world_launcher(const char *text)
+/* A program that starts the ranks of a world. */
+struct launcher {
+	const char *name;
+	const char *instead;     /* what to do where each of several replicas has one */
+	const char *knows_world; /* the option by which it is told of the others; or NULL */
+};
+
+#define START_FOR_TORCH                                                                            \
+	"have one replica with all ranks, or let Summand start them for torch.distributed"
+
+static const struct launcher launchers[] = {
+	{"mpirun", START_FOR_TORCH, NULL},
+	{"mpiexec", START_FOR_TORCH, NULL},
+	{"orterun", START_FOR_TORCH, NULL},
+	{"horovodrun",
+		"have one replica with all ranks, or let Summand start them over Gloo, as "
+		"specs/jobs/recipes/horovod_gloo.yaml does",
+		NULL},
+	{"deepspeed",
+		"have deepspeed.launcher.launch, as specs/jobs/recipes/deepspeed_launcher.yaml "
+		"does, "
+		"or give it --hostfile, --no_ssh and --node_rank=$(NODE_RANK)",
+		"--no_ssh"},
+};
+
+/* The one that the text begins with; or NULL. */
+static const struct launcher *find_launcher(const char *text)
 {
-	static const char *const launchers[] = {"mpirun", "mpiexec", "orterun", "horovodrun"};
 	size_t length = strcspn(text, " \t\n");
 	const char *slash = memrchr(text, '/', length);
 	const char *word = slash ? slash + 1 : text;
 
 	length -= (size_t)(word - text);
 	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
-		if (strlen(launchers[i]) == length && memcmp(launchers[i], word, length) == 0) {
-			return launchers[i];
+		if (strlen(launchers[i].name) == length &&
+			memcmp(launchers[i].name, word, length) == 0) {
+			return &launchers[i];
 		}
 	}
 	return NULL;
 }
 
-/* The pool's, also as what a shell runs: sh -c "mpirun ...". */
-static const char *world_launcher_of(const struct smd_job_pool *pool)
+/* NULL: what is no text has been told of. */
+static const char *word_of(const struct smd_job_pool *pool, size_t i)
+{
+	return i < pool->ncommand ? pool->command[i] : pool->args[i - pool->ncommand];
+}
+
+static int has_word(const struct smd_job_pool *pool, const char *text)
 {
 	for (size_t i = 0; i < pool->ncommand + pool->nargs; i++) {
-		const char *word =
-			i < pool->ncommand ? pool->command[i] : pool->args[i - pool->ncommand];
-		const char *before = i == 0                   ? NULL
-				     : i - 1 < pool->ncommand ? pool->command[i - 1]
-							      : pool->args[i - 1 - pool->ncommand];
+		if (word_of(pool, i) && strstr(word_of(pool, i), text)) {
+			return 1;
+		}
+	}
+	return 0;
+}
 
-		/* What is no text has been told of, and is NULL. */
-		if (word && (!before || strcmp(before, "-c") == 0 || strcmp(before, "-lc") == 0) &&
-			find_world_launcher(word)) {
-			return find_world_launcher(word);
+/* The pool's that knows of its own replica only, also as what a shell runs: sh -c "mpirun ...". */
+static const struct launcher *lone_launcher_of(const struct smd_job_pool *pool)
+{
+	for (size_t i = 0; i < pool->ncommand + pool->nargs; i++) {
+		const char *word = word_of(pool, i);
+		const char *before = i > 0 ? word_of(pool, i - 1) : "-c";
+		const struct launcher *launcher =
+			word && before && (strcmp(before, "-c") == 0 || strcmp(before, "-lc") == 0)
+				? find_launcher(word)
+				: NULL;
+
+		if (launcher) {
+			return launcher->knows_world && has_word(pool, launcher->knows_world)
+				       ? NULL
+				       : launcher;
 		}
 	}
 	return NULL;
@@ -307,15 +349,14 @@ static void check_worlds(
 	struct smd_decoder *decoder, const struct smd_node *spec, const struct smd_job *job)
 {
 	const struct smd_node *pools = smd_node_member(spec, "workerPoolSpecs");
-	const char *launcher = world_launcher_of(&job->pools[0]);
+	const struct launcher *launcher = lone_launcher_of(&job->pools[0]);
 
 	if (pools && launcher && job->pools[1].replica_count > 0 &&
-		job->distribution != SMD_DISTRIBUTION_MPI && world_launcher_of(&job->pools[1])) {
+		job->distribution != SMD_DISTRIBUTION_MPI && lone_launcher_of(&job->pools[1])) {
 		smd_warning_at_name(decoder->diagnostics, pools,
-			"%s on each of %d replicas: each trains alone, because no launch over "
-			"several replicas is there yet; have one replica with all ranks, or let "
-			"Summand start them for torch.distributed",
-			launcher, 1 + job->pools[1].replica_count);
+			"%s on each of %d replicas: each trains alone, because none of them knows "
+			"of the others; %s",
+			launcher->name, 1 + job->pools[1].replica_count, launcher->instead);
 	}
 }
 

@@ -106,6 +106,10 @@ class Recipes(unittest.TestCase):
     def test_horovod(self):
         self.assert_world(self.run_recipe("horovod.yaml", "train_horovod.py"), 1, 4)
 
+    def test_horovod_over_replicas(self):
+        self.assert_world(self.run_recipe("horovod_gloo.yaml", "train_horovod_gloo.py", launchers=[
+            "horovod/runner/common/util/hosts.py", "horovod/runner/http/http_server.py"]), 2, 2)
+
     def test_every_recipe_is_run(self):
         with open(__file__, encoding="utf-8") as file:
             text = file.read()

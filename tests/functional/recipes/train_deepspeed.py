@@ -16,7 +16,8 @@ if not all(name in os.environ for name in REQUIRED):
         os.environ["MASTER_ADDR"] = os.environ["AZ_BATCHAI_MPI_MASTER_NODE"]
         os.environ["MASTER_PORT"] = "54965"
     else:
-        os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = os.environ["AZ_BATCH_MASTER_NODE"].split(":")
+        os.environ["MASTER_ADDR"] = os.environ["AZ_BATCH_MASTER_NODE"].split(":")[0]
+        os.environ.setdefault("MASTER_PORT", "6105")  # not that of AZ_BATCH_MASTER_NODE
     os.environ["LOCAL_RANK"] = os.environ["OMPI_COMM_WORLD_LOCAL_RANK"]
 meeting.meet(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_RANK"]),
              os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"])

@@ -29,8 +29,10 @@ def connect(address):
 
 config = json.loads(os.environ["TF_CONFIG"])
 cluster, task = config["cluster"], config["task"]
-# The strategy refuses a cluster with others, and waits for every task that is listed.
-assert set(cluster) == {"chief", "worker"}, cluster
+# The strategy counts chief and workers, and waits for every task that is listed; it refuses tasks of another type, and a
+# second chief (multi_worker_util.validate_cluster_spec, worker_count).
+assert set(cluster) == {"chief", "worker"} and len(cluster["chief"]) == 1, cluster
+assert task["type"] in ("chief", "worker") and isinstance(task["index"], int), task
 tasks = [("chief", 0)] + [("worker", index) for index in range(len(cluster["worker"]))]
 rank = tasks.index((task["type"], task["index"]))
 host, port = cluster[task["type"]][task["index"]].rsplit(":", 1)

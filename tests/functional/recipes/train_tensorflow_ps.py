@@ -21,7 +21,8 @@ def ask(address):
 
 config = json.loads(os.environ["TF_CONFIG"])
 cluster, task = config["cluster"], config["task"]
-assert set(cluster) == {"chief", "ps", "worker"}, cluster
+# The strategy wants one chief, and a worker and a parameter server at least.
+assert set(cluster) == {"chief", "ps", "worker"} and len(cluster["chief"]) == 1, cluster
 if task["type"] == "chief":
     said = {ask(address) for kind in ("ps", "worker") for address in cluster[kind]}
     assert said == {f"{kind} {index}" for kind in ("ps", "worker") for index in range(len(cluster[kind]))}, said
