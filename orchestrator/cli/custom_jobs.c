@@ -66,6 +66,7 @@ static int run_validate(enum smd_stored_kind kind, int argc, char **argv)
 	const struct smd_command command = {
 		.synopsis = SMD_BY_KIND(kind, "summand ", " validate SPEC|FLAG... [OPTION...]"),
 		.summary = "Checks a spec and lists everything that is wrong with it.",
+		.epilog = kind == SMD_STORED_TUNING_JOB ? SMD_TUNING_OPERAND : NULL,
 		.exits = "Exit codes: 0 the spec is valid, 2 it is not.",
 	};
 	static const enum smd_use use = SMD_USE_VALIDATE;
@@ -166,7 +167,12 @@ static int run_plan(enum smd_stored_kind kind, int argc, char **argv)
 	};
 	const struct smd_command command = {
 		.synopsis = SMD_BY_KIND(kind, "summand ", " plan SPEC|FLAG... [OPTION...]"),
-		.summary = "Shows a job's pools and machines, and the reduction servers it needs.",
+		.summary =
+			kind == SMD_STORED_TUNING_JOB
+				? "Shows what one trial needs: pools, machines, reduction servers."
+				: "Shows a job's pools and machines, and the reduction servers it "
+				  "needs.",
+		.epilog = kind == SMD_STORED_TUNING_JOB ? SMD_TUNING_OPERAND : NULL,
 		.options = options,
 		.noptions = sizeof(options) / sizeof(options[0]),
 		.exits = SMD_EXITS,

@@ -48,7 +48,10 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv)
 	};
 	const struct smd_command command = {
 		.synopsis = SMD_BY_KIND(kind, "summand ", " describe JOB [OPTION...]"),
-		.summary = "Prints a job, its state and, if it has failed, why.",
+		.summary =
+			kind == SMD_STORED_TUNING_JOB
+				? "Prints a job, its trials, its state and, if it has failed, why."
+				: "Prints a job, its state and, if it has failed, why.",
 		.options = options,
 		.noptions = sizeof(options) / sizeof(options[0]),
 		.epilog = SMD_JOB_OPERAND(kind),

@@ -4,6 +4,9 @@
 #ifndef SMD_CLI_HP_TUNING_JOBS_H
 #define SMD_CLI_HP_TUNING_JOBS_H
 
+/* Which SPEC its verbs take. */
+#define SMD_TUNING_OPERAND "Here it must be a HyperparameterTuningJob, or a TrainingPipeline of one."
+
 int smd_hp_tuning_jobs_run(int argc, char **argv);
 
 int smd_hp_tuning_jobs_cancel(int argc, char **argv);

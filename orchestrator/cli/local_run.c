@@ -26,6 +26,7 @@
 #include "reduction_server/base/parse.h"
 #include "reduction_server/base/printable.h"
 
+#define IS_LISTED               " list` has the job from then on, until `delete`."
 #define GRACE_DEFAULT_S         30
 #define TUNING_OPTIONS          2 /* the first ones */
 #define READY_TIMEOUT_DEFAULT_S 30
@@ -467,8 +468,10 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 			smd_option_set_int, &ready_timeout_s},
 		SMD_OPTION_GROUP("Output"),
 		{"format", SMD_FORMAT_METAVAR,
-			"print the job at the end; with --dry-run, how it is printed", set_format,
-			&format},
+			detaches ? "print the job as it has been taken; with --dry-run, how it is "
+				   "printed"
+				 : "print the job at the end; with --dry-run, how it is printed",
+			set_format, &format},
 		{"log-limit", "SIZE|none",
 			"the length of each log, beyond which older lines are dropped (default "
 			"256M)",
@@ -493,6 +496,7 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 				     : "Runs the whole cluster on this machine, in the foreground.",
 		.options = shown,
 		.noptions = is_tuning ? count - FOREGROUND_OPTIONS : count,
+		.epilog = is_tuning ? SMD_TUNING_OPERAND : NULL,
 		.exits = "Exit codes: 0 the job succeeded, 1 it failed, 2 the command line or the "
 			 "spec is wrong, 130 or 143 it was interrupted.",
 	};
@@ -504,8 +508,8 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 				   : "Runs the whole cluster on this machine, and returns at once.",
 		.options = shown,
 		.noptions = count - FOREGROUND_OPTIONS,
-		.epilog = SMD_BY_KIND(
-			kind, "`summand ", " list` has the job from then on, until `delete`."),
+		.epilog = is_tuning ? SMD_TUNING_OPERAND " `summand hp-tuning-jobs" IS_LISTED
+				    : "`summand custom-jobs" IS_LISTED,
 		.exits = "Exit codes: 0 the job was taken, 1 it could not be, 2 the command line "
 			 "or the spec is wrong.",
 	};

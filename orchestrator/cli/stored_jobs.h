@@ -17,10 +17,11 @@
 #define SMD_LOCATION_OPTIONS                                                                       \
 	SMD_OPTION_GROUP("Accepted, without effect here"),                                         \
 		{"region", "REGION", NULL, smd_option_set_string, &(const char *){NULL}},          \
+		{"project", "PROJECT", NULL, smd_option_set_string, &(const char *){NULL}},        \
 	{                                                                                          \
-		"project", "PROJECT", NULL, smd_option_set_string, &(const char *)                 \
+		"quiet", NULL, NULL, smd_option_set_bool, &(int)                                   \
 		{                                                                                  \
-			NULL                                                                       \
+			0                                                                          \
 		}                                                                                  \
 	}
 

@@ -212,7 +212,9 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv)
 	};
 	const struct smd_command command = {
 		.synopsis = SMD_BY_KIND(kind, "summand ", " stream-logs JOB [OPTION...]"),
-		.summary = "Prints what a job's replicas say, until the job has ended.",
+		.summary = kind == SMD_STORED_TUNING_JOB
+				   ? "Prints how a job's trials go on, until the job has ended."
+				   : "Prints what a job's replicas say, until the job has ended.",
 		.options = options,
 		.noptions = sizeof(options) / sizeof(options[0]),
 		.epilog = SMD_JOB_OPERAND(kind),

@@ -491,9 +491,15 @@ close_engine:
 static int run_in_child(void *arg, pid_t guard, struct smd_error *error)
 {
 	struct local_run *local = arg;
+	int ret;
 
 	local->guard = guard;
-	return run_job(local, error);
+	ret = run_job(local, error);
+	if (ret < 0 && local->options->complaints) {
+		dprintf(local->options->complaints, "%s\n",
+			error->text[0] ? error->text : strerror(-ret));
+	}
+	return ret;
 }
 
 int smd_job_entry_open(struct smd_entry *entry, const struct smd_job *job,

@@ -24,6 +24,7 @@ struct smd_local_run_options {
 	uint64_t log_limit;        /* of each log in bytes; 0: none */
 	int show_secrets;          /* in records too, instead of masks */
 	int tells_failure;         /* the caller prints it, once it has the exit code */
+	int complaints;            /* a pipe that gets, too, why nothing was started; 0: none */
 	enum smd_stored_kind kind; /* that it is in the store */
 	uint64_t seed;             /* of the search of a tuning job */
 	int is_unlisted;           /* the job is a part of another one: it is not in the store */

@@ -1,4 +1,6 @@
 /* Prints how the trials of a tuning job go on, and a table of them. */
+#include <errno.h>
+#include <event2/event.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -7,41 +9,105 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "orchestrator/runner/terminal_text.h"
 #include "orchestrator/tuning/study_run.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/printable.h"
 
 #define STATUS_NS    500000000
 #define WIDTH_MAX    512
+#define LINE_SIZE    256
 #define CELL_MAX     40 /* characters of a parameter's column */
 #define REASON_WIDTH 60
 
+int smd_study_run_open_output(struct smd_study_run *run)
+{
+	int ret = smd_outlet_open(&run->out, STDOUT_FILENO);
+
+	if (ret) {
+		return ret;
+	}
+	run->has_status_line = smd_console_obeys(STDOUT_FILENO);
+	run->base = event_base_new();
+	ret = run->base ? smd_outlet_attach(&run->out, run->base) : -ENOMEM;
+	if (ret) {
+		smd_study_run_close_output(run);
+	}
+	return ret;
+}
+
+void smd_study_run_close_output(struct smd_study_run *run)
+{
+	smd_outlet_abandon(&run->out);
+	smd_outlet_close(&run->out);
+	if (run->base) {
+		event_base_free(run->base);
+	}
+}
+
+/* What nobody reads for long is left out here: the log has it. */
+static void show(struct smd_study_run *run, const char *text)
+{
+	if (smd_outlet_drops(&run->out)) {
+		run->out.dropped++;
+		return;
+	}
+	smd_outlet_add(&run->out, text, strlen(text));
+	smd_outlet_flush(&run->out);
+}
+
 static void clear_status(struct smd_study_run *run)
 {
-	if (run->has_status) {
-		fputs("\r\033[K", run->out);
-		run->has_status = 0;
+	if (run->is_drawn) {
+		show(run, "\r\033[K");
+		run->is_drawn = 0;
 	}
+}
+
+static void tell_dropped(struct smd_study_run *run)
+{
+	char text[LINE_SIZE];
+
+	if (run->out.dropped > 0 && !smd_outlet_drops(&run->out)) {
+		snprintf(text, sizeof(text),
+			"summand: %" PRIu64 " lines are left out here, because nothing was read "
+			"for a while; " SMD_STUDY_LOG " has them\n",
+			run->out.dropped);
+		run->out.dropped = 0;
+		show(run, text);
+	}
+}
+
+/* Adds the newline. */
+static void say_line(struct smd_study_run *run, const char *severity, char *text)
+{
+	size_t length = strlen(text);
+
+	smd_printable(text);
+	smd_stream_say(&run->stream, SMD_STREAM_SERVICE, severity, text, length);
+	smd_stream_flush(&run->stream);
+	clear_status(run);
+	tell_dropped(run);
+	text[length] = '\n';
+	show(run, text);
 }
 
 void smd_study_run_say(struct smd_study_run *run, const char *severity, const char *format, ...)
 {
 	va_list args;
-	char *text;
-	int length;
+	char *text = NULL;
+	size_t length;
+	FILE *out = open_memstream(&text, &length);
 
-	va_start(args, format);
-	length = vasprintf(&text, format, args);
-	va_end(args);
-	if (length < 0) {
-		return;
+	if (out) {
+		va_start(args, format);
+		vfprintf(out, format, args);
+		va_end(args);
+		fputc('\0', out); /* the place of the newline */
+		if (!fclose(out)) {
+			say_line(run, severity, text);
+		}
 	}
-	smd_printable(text);
-	clear_status(run);
-	fprintf(run->out, "%s\n", text);
-	fflush(run->out);
-	smd_stream_say(&run->stream, SMD_STREAM_SERVICE, severity, text, (size_t)length);
-	smd_stream_flush(&run->stream);
 	free(text);
 }
 
@@ -82,6 +148,19 @@ static double seconds_of(const struct smd_trial *trial)
 	return (double)(trial->ended_ns - trial->started_ns) * 1e-9;
 }
 
+/* What else its runner says: the last lines of the program, and where all are. */
+static void say_details(struct smd_study_run *run, const struct smd_trial *trial)
+{
+	const char *line = trial->details ? trial->details : "";
+
+	while (*line) {
+		size_t length = strcspn(line, "\n");
+
+		smd_study_run_say(run, "ERROR", "%.*s", (int)length, line);
+		line += length + (line[length] == '\n');
+	}
+}
+
 void smd_study_run_say_end(struct smd_study_run *run, const struct smd_trial *trial)
 {
 	const struct smd_measurement *final = smd_trial_final(trial, run->study);
@@ -89,6 +168,7 @@ void smd_study_run_say_end(struct smd_study_run *run, const struct smd_trial *tr
 	if (!final) {
 		smd_study_run_say(run, "ERROR", "trial %u: INFEASIBLE after %.1f s: %s",
 			trial->number, seconds_of(trial), trial->reason ? trial->reason : "");
+		say_details(run, trial);
 		return;
 	}
 	smd_study_run_say(run, "INFO",
@@ -140,11 +220,12 @@ void smd_study_run_show_status(struct smd_study_run *run)
 	struct winsize size = {.ws_col = 0};
 	FILE *out;
 
-	if (!run->is_terminal || smd_clock_ns() - run->status_ns < STATUS_NS) {
+	if (!run->has_status_line || smd_outlet_is_pending(&run->out) ||
+		smd_clock_ns() - run->status_ns < STATUS_NS) {
 		return;
 	}
 	run->status_ns = smd_clock_ns();
-	ioctl(fileno(run->out), TIOCGWINSZ, &size);
+	ioctl(STDOUT_FILENO, TIOCGWINSZ, &size);
 	out = fmemopen(line, sizeof(line), "w");
 	if (!out) {
 		return;
@@ -157,13 +238,12 @@ void smd_study_run_show_status(struct smd_study_run *run)
 		line[size.ws_col - 1] = '\0';
 	}
 	clear_status(run);
-	fputs(line, run->out);
-	fflush(run->out);
-	run->has_status = 1;
+	show(run, line);
+	run->is_drawn = 1;
 }
 
-/* The text of a cell; NULL: nothing. The caller frees it. */
-static char *cell(const struct smd_study_run *run, const struct smd_trial *trial, size_t column)
+/* The text of a cell; NULL: nothing. */
+static char *raw_cell(const struct smd_study_run *run, const struct smd_trial *trial, size_t column)
 {
 	const struct smd_measurement *final = smd_trial_final(trial, run->study);
 	char *text = NULL;
@@ -204,17 +284,41 @@ static const char *heading(const struct smd_study_run *run, size_t column)
 	return column < 5 ? names[column] : run->study->parameters[column - 5].id;
 }
 
-static int width_of(const struct smd_study_run *run, size_t column)
+/* As it is shown, of a trial or, if that is NULL, of the headings. The caller frees it. NULL: out
+ * of memory. */
+static char *cell(const struct smd_study_run *run, const struct smd_trial *trial, size_t column)
 {
-	size_t width = strlen(heading(run, column));
+	char *text = trial ? raw_cell(run, trial, column) : strdup(heading(run, column));
+
+	if (text) {
+		smd_printable(text);
+		text[smd_terminal_text_fit(text, CELL_MAX)] = '\0';
+	}
+	return text ? text : strdup("");
+}
+
+/* In characters. */
+static int width_of(const char *text)
+{
+	int width = 0;
+
+	for (; *text; text++) {
+		width += ((unsigned char)*text & 0xc0) != 0x80;
+	}
+	return width;
+}
+
+static int column_width(const struct smd_study_run *run, size_t column)
+{
+	int width = width_of(heading(run, column));
 
 	for (size_t i = 0; i < run->count; i++) {
 		char *text = cell(run, &run->trials[i], column);
 
-		width = text && strlen(text) > width ? strlen(text) : width;
+		width = text && width_of(text) > width ? width_of(text) : width;
 		free(text);
 	}
-	return (int)(width > CELL_MAX ? CELL_MAX : width);
+	return width > CELL_MAX ? CELL_MAX : width;
 }
 
 /* One line of cells; `trial` is NULL for the headings. */
@@ -226,13 +330,15 @@ static void print_row(
 	FILE *out = open_memstream(&line, &length);
 
 	for (size_t i = 0; out && i < columns; i++) {
-		char *text = trial ? cell(run, trial, i) : strdup(heading(run, i));
+		char *text = cell(run, trial, i);
 
-		fprintf(out, "%-*.*s  ", widths[i], CELL_MAX, text ? text : "");
+		fprintf(out, "%s%*s", text ? text : "", widths[i] - width_of(text ? text : "") + 2,
+			"");
 		free(text);
 	}
 	if (out && trial && trial->reason) {
-		fprintf(out, "%.*s", REASON_WIDTH, trial->reason);
+		fprintf(out, "%.*s", (int)smd_terminal_text_fit(trial->reason, REASON_WIDTH),
+			trial->reason);
 	}
 	if (out && !fclose(out)) {
 		size_t end = strlen(line);
@@ -240,7 +346,7 @@ static void print_row(
 		while (end > 0 && line[end - 1] == ' ') {
 			line[--end] = '\0';
 		}
-		smd_print_line(run->out, "%s\n", line);
+		smd_study_run_say(run, "INFO", "%s", line);
 	}
 	free(line);
 }
@@ -268,14 +374,14 @@ void smd_study_run_print_table(struct smd_study_run *run)
 	clear_status(run);
 	if (widths && run->count > 0) {
 		for (size_t i = 0; i < columns; i++) {
-			widths[i] = width_of(run, i);
+			widths[i] = column_width(run, i);
 		}
-		fputc('\n', run->out);
+		show(run, "\n");
 		print_row(run, widths, columns, NULL);
 		for (size_t i = 0; i < run->count; i++) {
 			print_row(run, widths, columns, &run->trials[i]);
 		}
-		fputc('\n', run->out);
+		show(run, "\n");
 	}
 	free(widths);
 	print_best(run);

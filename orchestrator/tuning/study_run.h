@@ -4,12 +4,13 @@
 #ifndef SMD_TUNING_STUDY_RUN_H
 #define SMD_TUNING_STUDY_RUN_H
 
-#include <stdio.h>
-
 #include "orchestrator/runner/job_status.h"
+#include "orchestrator/runner/outlet.h"
 #include "orchestrator/runner/stream.h"
 #include "orchestrator/tuning/trial.h"
 #include "orchestrator/tuning/tuning.h"
+
+#define SMD_STUDY_LOG "logs/job.log"
 
 /* X(name, what is announced, what it does) */
 #define SMD_STUDY_PHASES(X)                                                                        \
@@ -49,9 +50,10 @@ struct smd_study_run {
 	char start_time[SMD_TIMESTAMP_SIZE];
 	char end_time[SMD_TIMESTAMP_SIZE];
 
-	FILE *out;
-	int is_terminal;
-	int has_status; /* a line that the next one overwrites */
+	struct smd_outlet out;   /* standard output */
+	struct event_base *base; /* writes what that has not taken yet */
+	int has_status_line;     /* it is a terminal that can take a line back */
+	int is_drawn;            /* the line is there now */
 	uint64_t status_ns;
 	struct smd_stream stream;
 };
@@ -64,6 +66,10 @@ const char *smd_study_run_state(const struct smd_study_run *run);
 
 /* Puts the job's state and its trials on the disk and into the store. */
 void smd_study_run_write(struct smd_study_run *run);
+
+/* From now on nothing waits for who reads standard output, until it is closed. 0 or -errno. */
+int smd_study_run_open_output(struct smd_study_run *run);
+void smd_study_run_close_output(struct smd_study_run *run);
 
 /* A line to who watches, and to the job's log. */
 void smd_study_run_say(struct smd_study_run *run, const char *severity, const char *format, ...)

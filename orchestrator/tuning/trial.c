@@ -21,8 +21,9 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/printable.h"
 
-#define FOLDER     "trials/%u"
-#define RUNNER_LOG "logs/runner.log"
+#define FOLDER         "trials/%u"
+#define RUNNER_LOG     "logs/runner.log"
+#define COMPLAINT_SIZE 1024
 
 const char *smd_trial_state_name(enum smd_trial_state state)
 {
@@ -75,7 +76,7 @@ static int open_output(const struct smd_jobdir *dir)
 	return 0;
 }
 
-static int run(const struct smd_trial *trial, const struct smd_trial_runner *runner)
+static int run(const struct smd_trial *trial, const struct smd_trial_runner *runner, int complaints)
 {
 	struct smd_local_run_options options = *runner->options;
 	char *path = smd_jobdir_path(runner->dir, FOLDER, trial->number);
@@ -92,6 +93,7 @@ static int run(const struct smd_trial *trial, const struct smd_trial_runner *run
 		setenv("CUDA_VISIBLE_DEVICES", runner->gpus[trial->lane], 1);
 	}
 	options.dir = &dir;
+	options.complaints = complaints;
 	options.entry = NULL;
 	options.is_unlisted = 1;
 	options.view = SMD_VIEW_PROGRESS;
@@ -100,20 +102,53 @@ static int run(const struct smd_trial *trial, const struct smd_trial_runner *run
 	options.plan_text = NULL;
 	ret = ret ? ret : smd_local_run(runner->job, &options, &error);
 	if (ret < 0) {
-		smd_print_line(
-			stderr, "summand: %s\n", error.text[0] ? error.text : strerror(-ret));
+		const char *text = error.text[0] ? error.text : strerror(-ret);
+
+		smd_print_line(stderr, "summand: %s\n", text);
+		dprintf(complaints, "%s\n", text);
 	}
 	return ret < 0 ? EXIT_FAILURE : ret;
+}
+
+/* Tells of the file of metrics that each process has, until `take` is content. */
+static void for_each_file(struct smd_trial *trial, const struct smd_trial_runner *runner,
+	int (*take)(
+		struct smd_trial *trial, const struct smd_trial_runner *runner, const char *name))
+{
+	const struct smd_job *job = runner->job;
+
+	for (int pool = 0; pool < SMD_JOB_POOLS_MAX; pool++) {
+		int processes = smd_job_processes(job, pool);
+
+		for (int i = 0; i < job->pools[pool].replica_count * processes; i++) {
+			char name[SMD_TRIAL_PATH_SIZE];
+
+			snprintf(name, sizeof(name), FOLDER "/" SMD_METRIC_FILE, trial->number,
+				pool, i / processes, i % processes);
+			if (take(trial, runner, name)) {
+				return;
+			}
+		}
+	}
+}
+
+static int removes(struct smd_trial *trial, const struct smd_trial_runner *runner, const char *name)
+{
+	(void)trial;
+	smd_jobdir_remove(runner->dir, name);
+	return 0;
 }
 
 int smd_trial_start(struct smd_trial *trial, const struct smd_trial_runner *runner)
 {
 	pid_t parent = getpid();
-	char name[SMD_TRIAL_PATH_SIZE];
+	int pipe[2];
 
-	/* What another job has left there would be taken for this one's. */
-	snprintf(name, sizeof(name), FOLDER "/" SMD_RECORD, trial->number);
-	smd_jobdir_remove(runner->dir, name);
+	if (pipe2(pipe, O_CLOEXEC | O_NONBLOCK)) {
+		return -errno;
+	}
+	/* What another job has reported there would be taken for this one's. */
+	for_each_file(trial, runner, removes);
 	smd_timestamp(trial->start_time);
 	trial->started_ns = smd_clock_ns();
 	trial->measurements.begin = wall_seconds();
@@ -123,12 +158,17 @@ int smd_trial_start(struct smd_trial *trial, const struct smd_trial_runner *runn
 		int ret = -errno;
 
 		trial->pid = 0;
+		close(pipe[0]);
+		close(pipe[1]);
 		return ret;
 	}
 	if (trial->pid == 0) {
+		close(pipe[0]);
 		become_trial(parent);
-		exit(run(trial, runner));
+		exit(run(trial, runner, pipe[1]));
 	}
+	close(pipe[1]);
+	trial->complaints = pipe[0];
 	setpgid(trial->pid, trial->pid);
 	trial->state = SMD_TRIAL_ACTIVE;
 	return 0;
@@ -170,41 +210,55 @@ static void read_metrics(
 	fclose(file);
 }
 
+static int takes_source(
+	struct smd_trial *trial, const struct smd_trial_runner *runner, const char *name)
+{
+	read_metrics(trial, runner, name);
+	if (trial->measurements.count == 0) {
+		return 0;
+	}
+	snprintf(trial->source, sizeof(trial->source), "%s", name);
+	return 1;
+}
+
 /* The chief usually reports; where it does not, the first process that does counts. */
 void smd_trial_measure(struct smd_trial *trial, const struct smd_trial_runner *runner)
 {
-	const struct smd_job *job = runner->job;
-
 	if (trial->source[0]) {
 		read_metrics(trial, runner, trial->source);
-		return;
-	}
-	for (int pool = 0; pool < SMD_JOB_POOLS_MAX; pool++) {
-		int processes = smd_job_processes(job, pool);
-
-		for (int i = 0; i < job->pools[pool].replica_count * processes; i++) {
-			char name[SMD_TRIAL_PATH_SIZE];
-
-			snprintf(name, sizeof(name), FOLDER "/" SMD_METRIC_FILE, trial->number,
-				pool, i / processes, i % processes);
-			read_metrics(trial, runner, name);
-			if (trial->measurements.count > 0) {
-				memcpy(trial->source, name, sizeof(name));
-				return;
-			}
-		}
+	} else {
+		for_each_file(trial, runner, takes_source);
 	}
 }
 
-/* The first line of what its own records say. NULL: nothing. */
-static char *error_of(const struct smd_trial *trial, const struct smd_trial_runner *runner)
+/* The lines behind the first one become the trial's details. */
+static char *split_error(struct smd_trial *trial, const char *text)
 {
-	json_t *record = smd_jobdir_read_json(
-		runner->dir, SMD_RECORD_MAX, FOLDER "/" SMD_RECORD, trial->number);
-	const char *message =
-		json_string_value(json_object_get(json_object_get(record, "error"), "message"));
-	char *line = message ? strndup(message, strcspn(message, "\n")) : NULL;
+	size_t first = strcspn(text, "\n");
 
+	if (text[first] && text[first + 1]) {
+		trial->details = strdup(text + first + 1);
+	}
+	return strndup(text, first);
+}
+
+/* What it has complained of, or its own records say. NULL: nothing. */
+static char *error_of(struct smd_trial *trial, const struct smd_trial_runner *runner)
+{
+	char text[COMPLAINT_SIZE];
+	ssize_t length = read(trial->complaints, text, sizeof(text) - 1);
+	const char *message;
+	json_t *record;
+	char *line;
+
+	if (length > 0) {
+		text[length] = '\0';
+		return split_error(trial, text);
+	}
+	record = smd_jobdir_read_json(
+		runner->dir, SMD_RECORD_MAX, FOLDER "/" SMD_RECORD, trial->number);
+	message = json_string_value(json_object_get(json_object_get(record, "error"), "message"));
+	line = message ? split_error(trial, message) : NULL;
 	json_decref(record);
 	return line;
 }
@@ -236,8 +290,7 @@ static char *missing_measurement(const struct smd_trial *trial, const char *metr
 	return say("it reported no %s in the file of CLOUD_ML_HP_METRIC_FILE", metric);
 }
 
-static char *reason_of(
-	const struct smd_trial *trial, const struct smd_trial_runner *runner, int status)
+static char *reason_of(struct smd_trial *trial, const struct smd_trial_runner *runner, int status)
 {
 	char *error;
 
@@ -247,14 +300,13 @@ static char *reason_of(
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
 		return missing_measurement(trial, runner->job->study->metrics[0].id);
 	}
-	error = error_of(trial, runner);
-	if (error) {
-		return error;
+	if (WIFSIGNALED(status)) { /* the record may be of another job, which used the folder */
+		return say("its runner was killed by signal %d", WTERMSIG(status));
 	}
-	return WIFSIGNALED(status)
-		       ? say("its runner was killed by signal %d", WTERMSIG(status))
-		       : say("its runner ended with status %d: " FOLDER "/" RUNNER_LOG " says why",
-				 WEXITSTATUS(status), trial->number);
+	error = error_of(trial, runner);
+	return error ? error
+		     : say("its runner ended with status %d: " FOLDER "/" RUNNER_LOG " says why",
+			       WEXITSTATUS(status), trial->number);
 }
 
 /* A trial that was not needed any more has what it has reported, and one below the median too; one
@@ -270,10 +322,11 @@ void smd_trial_end(struct smd_trial *trial, const struct smd_trial_runner *runne
 	trial->pid = 0;
 	if (is_whole && trial->measurements.count > 0) {
 		trial->state = SMD_TRIAL_SUCCEEDED;
-		return;
+	} else {
+		trial->state = SMD_TRIAL_INFEASIBLE;
+		trial->reason = reason_of(trial, runner, status);
 	}
-	trial->state = SMD_TRIAL_INFEASIBLE;
-	trial->reason = reason_of(trial, runner, status);
+	close(trial->complaints);
 }
 
 const struct smd_measurement *smd_trial_final(
@@ -289,4 +342,5 @@ void smd_trial_clear(struct smd_trial *trial)
 	smd_measurements_free(&trial->measurements);
 	free(trial->point);
 	free(trial->reason);
+	free(trial->details);
 }

@@ -42,7 +42,9 @@ struct smd_trial {
 	struct smd_measurements measurements;
 	struct smd_metric_remarks remarks;
 	char source[SMD_TRIAL_PATH_SIZE]; /* the file that has them; empty: none has yet */
-	char *reason;                     /* of an INFEASIBLE one */
+	char *reason;                     /* of an INFEASIBLE one, in one line */
+	char *details;                    /* the lines behind it; NULL: none */
+	int complaints;                   /* a pipe, for what its process cannot put on the disk */
 };
 
 /* What all trials of a job are run with. */

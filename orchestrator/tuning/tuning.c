@@ -2,6 +2,7 @@
 #include "orchestrator/tuning/tuning.h"
 
 #include <errno.h>
+#include <event2/event.h>
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -24,7 +25,6 @@
 #define MEASURE_NS        SMD_SECOND_NS
 #define EXIT_INTERRUPTED  130
 #define EXIT_TERMINATED   143
-#define LOG               "logs/job.log"
 #define RESERVE_SIZE      65536
 #define RESERVE_PER_TRIAL 1024
 #define RESERVE_TRIALS    10000
@@ -316,11 +316,19 @@ static void lose_guard(struct smd_study_run *run)
 	smd_study_run_write(run);
 }
 
+/* Waits for one, no longer than a tick; <= 0: none. */
+static int next_signal(struct tuning *tuning)
+{
+	const struct timespec tick = {.tv_nsec = TICK_NS};
+
+	event_base_loop(tuning->run.base, EVLOOP_NONBLOCK);
+	return sigtimedwait(&tuning->signals, NULL, &tick);
+}
+
 /* Waits for a signal, no longer than a tick. Without its guard nobody waits for the job. */
 static void wait_for_event(struct tuning *tuning)
 {
-	const struct timespec tick = {.tv_nsec = TICK_NS};
-	int signo = sigtimedwait(&tuning->signals, NULL, &tick);
+	int signo = next_signal(tuning);
 
 	if (getppid() != tuning->guard && tuning->run.interruptions < 2) {
 		lose_guard(&tuning->run);
@@ -395,6 +403,17 @@ static void report(struct smd_study_run *run)
 	}
 }
 
+/* All is said: now it waits for who reads, unless it is interrupted. */
+static void wait_for_reader(struct tuning *tuning)
+{
+	int signo = 0;
+
+	while (smd_outlet_is_pending(&tuning->run.out) && (signo <= 0 || signo == SIGCHLD) &&
+		getppid() == tuning->guard) {
+		signo = next_signal(tuning);
+	}
+}
+
 int smd_tuning_check_study(const struct smd_job *job, struct smd_error *error)
 {
 	if (!job->study) {
@@ -423,6 +442,7 @@ int smd_tuning_check(const struct smd_job *job, int may_share_gpus, struct smd_e
 
 static void close_run(struct smd_study_run *run)
 {
+	smd_study_run_close_output(run);
 	smd_stream_close(&run->stream);
 	for (size_t i = 0; i < run->count; i++) {
 		smd_trial_clear(&run->trials[i]);
@@ -493,8 +513,9 @@ static int run_in_child(void *arg, pid_t guard, struct smd_error *error)
 	open_signals(tuning);
 	ret = ret ? ret : keep_inputs(tuning);
 	ret = ret ? ret
-		  : smd_stream_open(
-			    &run->stream, &tuning->dir, LOG, run->runner.options->log_limit, NULL);
+		  : smd_stream_open(&run->stream, &tuning->dir, SMD_STUDY_LOG,
+			    run->runner.options->log_limit, NULL);
+	ret = ret ? ret : smd_study_run_open_output(run);
 	if (ret) {
 		smd_lanes_close(tuning->gpus);
 		return smd_error_set(error, -ret, "%s: %s", tuning->dir.path, strerror(-ret));
@@ -510,6 +531,7 @@ static int run_in_child(void *arg, pid_t guard, struct smd_error *error)
 		run->job->display_name, tuning->dir.path, run->seed);
 	run_trials(tuning);
 	report(run);
+	wait_for_reader(tuning);
 	ret = exit_code(run);
 	close_run(run);
 	smd_lanes_close(tuning->gpus);
@@ -528,8 +550,6 @@ int smd_tuning_run(
 			.dir = &tuning.dir,
 			.entry = entry,
 			.seed = options->seed,
-			.out = stdout,
-			.is_terminal = isatty(STDOUT_FILENO),
 			.runner = {.job = job, .dir = &tuning.dir, .options = options}}};
 	int ret;
 

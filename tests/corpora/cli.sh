@@ -48,6 +48,15 @@ says 0 "Follow jobs:" custom-jobs --help
 says 0 "--worker-pool-spec=KEY=VALUE,..." help job-flags
 says 0 "\`summand help job-flags\` lists them" custom-jobs create --help
 says 0 "Exit codes: 0 the job succeeded" custom-jobs local-run --help
+for verb in validate plan local-run create; do
+	says 0 "it must be a HyperparameterTuningJob, or a TrainingPipeline of one." hp-tuning-jobs $verb --help
+done
+says 0 "print the job at the end" hp-tuning-jobs local-run --help
+says 0 "print the job as it has been taken" hp-tuning-jobs create --help
+says 0 "how a job's trials go on" hp-tuning-jobs stream-logs --help
+for verb in describe stream-logs wait cancel delete; do
+	says 1 "no-such: there is no such job" hp-tuning-jobs $verb no-such --quiet --region=r --project=p
+done
 says 2 "did you mean \`summand help job-flags\`?" help jobflags
 says 2 "did you mean \`summand custom-jobs describe\`?" help descibe
 says 2 "did you mean \`summand custom-jobs stream-logs\`?" stream-log

@@ -1,8 +1,12 @@
 """hp-tuning-jobs: all trials run, with their own parameters, variables and files; how they end, and what is left of them."""
 
+import contextlib
 import glob
 import json
 import os
+import pty
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,18 +15,30 @@ import uuid
 
 from stored import LONG, SUMMAND, StoreTest, at_once, wait_until
 
-# A trial's program: --x=..., and what else it is to do. It reports as cloudml-hypertune does.
+# A trial's program: --x=..., and what else it is to do. It reports by cloudml-hypertune, or as version 0.1.0.dev6 of that
+# does: all reports so far, at most a hundred, are written anew with each one.
 PROGRAM = """
-import json, os, sys, time
+import collections, json, os, sys, time
 flags = dict(word[2:].split("=", 1) for word in sys.argv[1:] if word.startswith("--"))
 trial = os.environ["CLOUD_ML_TRIAL_ID"]
-reports = []
+class HyperTune:
+    def __init__(self):
+        self.path = os.environ["CLOUD_ML_HP_METRIC_FILE"]
+        os.makedirs(os.path.dirname(self.path), exist_ok=True)
+        self.reports = collections.deque(maxlen=100)
+    def report_hyperparameter_tuning_metric(self, tag, value, step=None, checkpoint_path=""):
+        self.reports.append({"timestamp": time.time(), "trial": str(trial), tag: str(float(value)),
+                             "global_step": str(int(step) if step else 0), "checkpoint_path": checkpoint_path})
+        with open(self.path, "w") as file:
+            for report in self.reports:
+                file.write(json.dumps(report, sort_keys=True) + "\\n")
+try:
+    from hypertune import HyperTune
+except ImportError:
+    pass
+tune = HyperTune()
 def report(value, step, metric="loss"):
-    path = os.environ["CLOUD_ML_HP_METRIC_FILE"]
-    reports.append(json.dumps({metric: str(value), "global_step": str(step), "timestamp": time.time(), "trial": trial}))
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w") as file:
-        file.write("\\n".join(reports[-100:]) + "\\n")
+    tune.report_hyperparameter_tuning_metric(metric, value, step)
 x = float(flags.get("x", 0))
 """
 
@@ -165,6 +181,71 @@ if x == 5: report(5, 1)
         self.assertEqual([trial["state"] for trial in job["trials"]], ["INFEASIBLE"] * 4 + ["SUCCEEDED"])
         self.assertEqual(job["state"], "JOB_STATE_SUCCEEDED")
 
+    def test_why_a_trial_failed(self):
+        """The program's last lines; and what its runner could not put on the disk."""
+        path = self.write("sys.exit('no such layer')", trials=1)
+        self.assertRegex(self.tune("local-run", path, code=1), r"(?m)^trial 1: INFEASIBLE .*\n(.*\n)* +no such layer$")
+        self.assertRegex(self.tune("stream-logs", "tuned"), r"(?m)^ERROR\t.*\tservice\t +no such layer$")
+        folder = os.path.join(self.dir, "job")
+        self.tune("local-run", self.write("report(1, 1)", trials=2), f"--job-dir={folder}")
+        for name in "trials/1", "trials/2/env":
+            shutil.rmtree(os.path.join(folder, name))
+            with open(os.path.join(folder, name), "wb"):
+                pass
+        out = self.tune("local-run", self.write("report(1, 1)", trials=2), f"--job-dir={folder}", code=1)
+        self.assertEqual(len(re.findall("INFEASIBLE after .*Not a directory", out)), 2, out)
+
+    def many_words(self):
+        """A study that says more than a pipe takes."""
+        values = {"values": [letter * 9000 for letter in "abc"]}
+        return self.write("report(1, 1)", trials=12, parallel=3, parameters=[{"parameterId": "words", "categoricalValueSpec": values}])
+
+    def test_a_reader_that_does_not_read(self):
+        """The study goes on, what it says is not lost, and an interruption ends it."""
+        for interrupt in (False, True):
+            with self.subTest(interrupt=interrupt), subprocess.Popen(
+                    [SUMMAND, "hp-tuning-jobs", "local-run", self.many_words()], env=self.env, stdout=subprocess.PIPE) as run:
+                self.assertTrue(wait_until(lambda: self.tune("list", "--format=value(state)") == "JOB_STATE_SUCCEEDED\n"))
+                if interrupt:
+                    run.send_signal(signal.SIGINT)
+                    self.assertEqual(run.wait(LONG), 0)
+                else:
+                    said = re.findall(r"(?m)^(trial \d+: started|\d+(?: \*)? +SUCCEEDED|best: trial)", run.stdout.read().decode())
+                    self.assertEqual(len(said), 12 + 12 + 1, said)
+            self.tune("delete", "tuned")
+
+    def test_standard_output_that_nobody_has(self):
+        path = self.write("report(1, 1)", trials=2)
+        for out in ">&-", ">/dev/full", "2>&-", "| head -1":
+            run = subprocess.run(f"{SUMMAND} hp-tuning-jobs local-run {path} --job-dir={self.dir}/job {out}; exit ${{PIPESTATUS[0]}}",
+                                 env=self.env, shell=True, executable="bash", capture_output=True, text=True, check=False)
+            self.assertEqual(run.returncode, 0, out + run.stderr)
+
+    def test_the_line_at_the_bottom(self):
+        path = self.write("report(1, 1); time.sleep(1)", trials=2)
+        for term in "xterm", "dumb":
+            master, slave = pty.openpty()
+            with subprocess.Popen([SUMMAND, "hp-tuning-jobs", "local-run", path], env={**self.env, "TERM": term},
+                                  stdout=slave, stderr=slave):
+                os.close(slave)
+                said = b""
+                with contextlib.suppress(OSError):
+                    while part := os.read(master, 65536):
+                        said += part
+                os.close(master)
+            self.assertEqual(b"of 2 trials ended, 1 run: 1\r\x1b[K" in said, term == "xterm", said)
+            self.assertEqual(b"\x1b" in said, term == "xterm", said)
+
+    def test_the_table_is_kept(self):
+        """With characters that take more bytes than one."""
+        parameters = [{"parameterId": "größe", "categoricalValueSpec": {"values": ["klein", "größer", "\u202e" * 50]}}]
+        self.tune("local-run", self.write("report(1, 1)", parameters=parameters, algorithm="GRID_SEARCH"))
+        rows = [line.split("\t")[3] for line in self.tune("stream-logs", "tuned").splitlines()]
+        rows = rows[-6:-2]
+        self.assertEqual(rows[0].split(), ["TRIAL", "STATE", "loss", "STEP", "SECONDS", "größe"])
+        column = rows[0].index("größe")
+        self.assertEqual([row[column:] for row in rows], ["größe", "klein", "größer", "?" * 40])
+
     def test_too_many_failures(self):
         path = self.write("sys.exit(3)", trials=20, job={"maxFailedTrialCount": 2})
         job = self.run_all(path, code=1)
@@ -172,6 +253,12 @@ if x == 5: report(5, 1)
         self.assertEqual(job["error"]["message"], "maxFailedTrialCount trials have failed")
         job = self.run_all(self.write("sys.exit(3)", trials=20), code=1)
         self.assertEqual((job["error"]["message"], len(job["trials"])), ("its first trials have all failed", 3))
+
+    def test_many_reports(self):
+        """A file of metrics has the last hundred."""
+        path = self.write("for step in range(1, 251): report(1 / step, step)\n"
+                          "assert len(open(os.environ['CLOUD_ML_HP_METRIC_FILE']).readlines()) == 100", trials=1)
+        self.assertEqual(self.run_all(path)["trials"][0]["finalMeasurement"]["stepCount"], "250")
 
     def test_best_measurement(self):
         path = self.write("for step, loss in enumerate([3, 1, 2]): report(loss, step)", trials=1,
@@ -257,7 +344,9 @@ report(1, 1)
         folder = os.path.join(self.dir, "job")
         self.tune("local-run", self.write("report(1, 1)", trials=1), f"--job-dir={folder}")
         job = self.run_all(self.write("pass", trials=1), f"--job-dir={folder}", code=1)
-        self.assertEqual(job["trials"][0]["state"], "INFEASIBLE")
+        self.assertEqual(job["trials"][0]["infeasibleReason"], "it reported no loss in the file of CLOUD_ML_HP_METRIC_FILE")
+        job = self.run_all(self.write("report(1, 1)", trials=1), f"--job-dir={folder}")
+        self.assertEqual(job["trials"][0]["state"], "SUCCEEDED")
 
 
 if __name__ == "__main__":
