@@ -270,3 +270,30 @@ void parcel_send_to(struct parcel *parcel, struct end *from, uint64_t ordinal, u
 	parcel->send.remote_buffer = remote_buffer;
 	smd_lane_send(from->lane, &frame, &parcel->send);
 }
+
+void peer_queue(struct peer *peer, struct parcel *parcels, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		parcel_send(&parcels[i], &peer->end, i, 100, NULL);
+	}
+	peer_poll(peer);
+}
+
+void parcels_assert_done(const struct parcel *parcels, unsigned n, unsigned left)
+{
+	for (unsigned i = 0; i < n; i++) {
+		assert_int_equal(parcels[i].done, 1);
+		assert_int_equal(parcels[i].err, i < left ? 0 : -ECANCELED);
+		assert_true(i == 0 || parcels[i].place > parcels[i - 1].place);
+	}
+}
+
+void peer_assert_arrived(const struct peer *peer, unsigned ordinal)
+{
+	struct smd_frame frame;
+	const uint8_t *at;
+
+	peer_read(peer, ordinal, &at);
+	assert_int_equal(smd_frame_decode(at, &frame, NULL), 0);
+	assert_int_equal(frame.ordinal, ordinal);
+}

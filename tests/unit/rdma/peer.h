@@ -65,8 +65,17 @@ void peer_frame(struct peer *peer, uint64_t ordinal, uint32_t length);
 /* Tells in a write of its own how many were taken. */
 void peer_tell_taken(struct peer *peer, uint32_t taken);
 
+/* Sends so many frames, and takes what follows. */
+void peer_queue(struct peer *peer, struct parcel *parcels, unsigned n);
+/* That frame of the lane's was the last that came into its receive buffer. */
+void peer_assert_arrived(const struct peer *peer, unsigned ordinal);
+
 /* The lane has ended, once, with that, and has said why. */
 void end_assert_closed(const struct end *end, int err, const char *reason);
+
+/* All of them are done, in order, the first `left` because they left, the others because they were
+ * given back. */
+void parcels_assert_done(const struct parcel *parcels, unsigned n, unsigned left);
 
 /* parcel_send() with a remote buffer. */
 void parcel_send_to(struct parcel *parcel, struct end *from, uint64_t ordinal, uint32_t length,

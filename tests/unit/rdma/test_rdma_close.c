@@ -1,7 +1,6 @@
 /*
  * Closing a lane: it waits for nothing and leaves the owner's memory alone, what was sent before
- * leaves if the other end takes it, every send is given back once, and what belongs to other lanes
- * stays theirs.
+ * leaves if the other end takes it, and every send is given back once.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,35 +9,6 @@
 #include "tests/unit/rdma/peer.h"
 
 #define LARGE 5000u
-
-static void queue_frames(struct peer *peer, struct parcel *parcels, unsigned n)
-{
-	for (unsigned i = 0; i < n; i++) {
-		parcel_send(&parcels[i], &peer->end, i, 100, NULL);
-	}
-	peer_poll(peer);
-}
-
-/* All of them, the first `left` because they left, the others because they were given back. */
-static void assert_done(const struct parcel *parcels, unsigned n, unsigned left)
-{
-	for (unsigned i = 0; i < n; i++) {
-		assert_int_equal(parcels[i].done, 1);
-		assert_int_equal(parcels[i].err, i < left ? 0 : -ECANCELED);
-		assert_true(i == 0 || parcels[i].place > parcels[i - 1].place);
-	}
-}
-
-/* That frame was the last that came into its receive buffer. */
-static void assert_arrived(const struct peer *peer, unsigned ordinal)
-{
-	struct smd_frame frame;
-	const uint8_t *at;
-
-	peer_read(peer, ordinal, &at);
-	assert_int_equal(smd_frame_decode(at, &frame, NULL), 0);
-	assert_int_equal(frame.ordinal, ordinal);
-}
 
 static void send_controls(struct peer *peer, unsigned from, unsigned n)
 {
@@ -86,12 +56,12 @@ static void what_had_to_wait_leaves_when_there_is_room(void **state)
 	struct peer peer;
 
 	peer_open(&peer, link);
-	queue_frames(&peer, parcels, FRAMES);
+	peer_queue(&peer, parcels, FRAMES);
 	assert_int_equal(peer_messages(&peer), RDMA_BUFFERS);
 	peer_tell_taken(&peer, RDMA_BUFFERS);
 	end_close(&peer.end);
-	assert_arrived(&peer, FRAMES - 1);
-	assert_done(parcels, FRAMES, FRAMES);
+	peer_assert_arrived(&peer, FRAMES - 1);
+	parcels_assert_done(parcels, FRAMES, FRAMES);
 	peer_close(&peer, link);
 	parcels_free(parcels, FRAMES);
 }
@@ -121,7 +91,7 @@ static void any_number_of_control_frames_leaves_while_the_other_end_takes(void *
 	assert_true(peer_messages(&peer) < FRAMES);
 	RUN_UNTIL(link, script.live == idle);
 	script.then = NULL;
-	assert_arrived(&peer, FRAMES - 1);
+	peer_assert_arrived(&peer, FRAMES - 1);
 	peer_is_over(&peer, link, rest, idle);
 }
 
@@ -139,9 +109,9 @@ static void what_nobody_takes_is_given_back_at_once(void **state)
 
 		peer_open(&peer, link);
 		script.acknowledges = acknowledged;
-		queue_frames(&peer, parcels, FRAMES);
+		peer_queue(&peer, parcels, FRAMES);
 		rest = close_and_poison(&peer);
-		assert_done(parcels, FRAMES, RDMA_BUFFERS);
+		parcels_assert_done(parcels, FRAMES, RDMA_BUFFERS);
 		parcels_free(parcels, FRAMES);
 		RUN_UNTIL(link, script.live == idle);
 		peer_is_over(&peer, link, rest, idle);
@@ -163,7 +133,7 @@ static void frames_and_then_the_end_come_to_the_other_end(void **state)
 	RUN_UNTIL(link, link->far.closed);
 	assert_int_equal(link->far.frames, 10);
 	end_assert_payload(&link->far);
-	assert_done(parcels, 10, 10);
+	parcels_assert_done(parcels, 10, 10);
 	parcels_free(parcels, 10);
 }
 
@@ -180,13 +150,13 @@ static void the_last_acknowledgement_ends_it(void **state)
 	script.acknowledges = false;
 	send_controls(&peer, 0, RDMA_BUFFERS + 1);
 	rest = close_and_poison(&peer);
-	assert_arrived(&peer, RDMA_BUFFERS - 1);
+	peer_assert_arrived(&peer, RDMA_BUFFERS - 1);
 	assert_drains(link, idle);
 	script_acknowledge(peer.id, RDMA_BUFFERS);
 	assert_drains(link, idle); /* the last one waits for room */
 	peer_tell_taken(&peer, RDMA_BUFFERS);
 	assert_drains(link, idle);
-	assert_arrived(&peer, RDMA_BUFFERS);
+	peer_assert_arrived(&peer, RDMA_BUFFERS);
 	script_acknowledge(peer.id, 1);
 	stage_turn(link);
 	peer_is_over(&peer, link, rest, idle);
@@ -234,7 +204,7 @@ static void it_may_be_closed_in_a_header(void **state)
 	peer.taken = RDMA_BUFFERS;
 	peer_frame(&peer, 2, 10);
 	stage_turn(link);
-	assert_arrived(&peer, RDMA_BUFFERS);
+	peer_assert_arrived(&peer, RDMA_BUFFERS);
 	assert_int_equal(script.live, idle);
 	peer_close(&peer, link);
 }
@@ -362,7 +332,7 @@ static void a_payload_on_its_way_ends_it_at_once(void **state)
 	send_controls(&peer, 1, 1);
 	peer_poll(&peer);
 	rest = close_and_poison(&peer);
-	assert_done(&parcel, 1, 0);
+	parcels_assert_done(&parcel, 1, 0);
 	parcels_free(&parcel, 1);
 	stage_turn(link);
 	peer_is_over(&peer, link, rest, idle);
@@ -388,10 +358,10 @@ static void a_payload_that_was_taken_does_not(void **state)
 	stage_turn(link);
 	peer_tell_taken(&peer, 1);
 	rest = close_and_poison(&peer);
-	assert_done(&parcel, 1, 1);
+	parcels_assert_done(&parcel, 1, 1);
 	parcels_free(&parcel, 1);
 	assert_drains(link, idle);
-	assert_arrived(&peer, 1);
+	peer_assert_arrived(&peer, 1);
 	script_acknowledge(peer.id, 3);
 	stage_turn(link);
 	peer_is_over(&peer, link, rest, idle);
@@ -446,114 +416,15 @@ static void control_frames_before_a_queued_payload_leave(void **state)
 	parcel_send(&parcel, &peer.end, RDMA_BUFFERS + 1, 100, NULL);
 	send_controls(&peer, RDMA_BUFFERS + 2, 1);
 	rest = close_and_poison(&peer);
-	assert_done(&parcel, 1, 0);
+	parcels_assert_done(&parcel, 1, 0);
 	parcels_free(&parcel, 1);
 	peer_tell_taken(&peer, RDMA_BUFFERS);
 	assert_drains(link, idle);
 	assert_int_equal(peer_messages(&peer), RDMA_BUFFERS + 1);
-	assert_arrived(&peer, RDMA_BUFFERS);
+	peer_assert_arrived(&peer, RDMA_BUFFERS);
 	script_acknowledge(peer.id, RDMA_BUFFERS + 1);
 	stage_turn(link);
 	peer_is_over(&peer, link, rest, idle);
-}
-
-/* ---- others' completions ---- */
-
-/* What another closing lane found in the queue belongs to this one still, when it is closed next.
- */
-static void lanes_may_be_closed_one_after_the_other(void **state)
-{
-	enum { LANES = 4, FRAMES = 50 };
-	struct link *link = *state;
-	struct parcel parcels[LANES][FRAMES];
-	struct peer peers[LANES];
-
-	for (int i = 0; i < LANES; i++) {
-		peer_open(&peers[i], link);
-		queue_frames(&peers[i], parcels[i], FRAMES);
-	}
-	for (int i = 0; i < LANES; i++) {
-		peer_tell_taken(&peers[i], RDMA_BUFFERS);
-	}
-	for (int i = 0; i < LANES; i++) {
-		end_close(&peers[i].end);
-		assert_arrived(&peers[i], FRAMES - 1);
-		assert_done(parcels[i], FRAMES, FRAMES);
-	}
-	for (int i = 0; i < LANES; i++) {
-		peer_close(&peers[i], link);
-		parcels_free(parcels[i], FRAMES);
-	}
-}
-
-static struct peer *next;
-
-static void close_both(struct end *end)
-{
-	end_close(end);
-	end_close(&next->end);
-}
-
-/* Completions that were taken together with the one whose callback closes the lane. */
-static void a_lane_may_be_closed_amid_its_completions(void **state)
-{
-	enum { FRAMES = 50 };
-	struct link *link = *state;
-	struct parcel parcels[2][FRAMES];
-	struct peer peers[2];
-
-	for (int i = 0; i < 2; i++) {
-		peer_open(&peers[i], link);
-		queue_frames(&peers[i], parcels[i], FRAMES);
-	}
-	next = &peers[1];
-	peers[0].end.then = close_both;
-	peer_frame(&peers[0], 1, 10);
-	peer_tell_taken(&peers[0], RDMA_BUFFERS);
-	peer_tell_taken(&peers[1], RDMA_BUFFERS);
-	peer_poll(&peers[0]);
-	for (int i = 0; i < 2; i++) {
-		assert_null(peers[i].end.lane);
-		assert_arrived(&peers[i], FRAMES - 1);
-		peer_close(&peers[i], link);
-		for (unsigned k = 0; k < FRAMES; k++) {
-			assert_int_equal(parcels[i][k].done, 1);
-			assert_int_equal(parcels[i][k].err, 0);
-		}
-		parcels_free(parcels[i], FRAMES);
-	}
-}
-
-/* Whether the device takes them out of the queue with the pair, or not. */
-static void completions_that_come_too_late_are_nobodys(void **state)
-{
-	struct link *link = *state;
-
-	for (int forgets = 0; forgets < 2; forgets++) {
-		struct parcel parcel;
-		struct peer other;
-		struct peer peer;
-
-		script.forgets = forgets;
-		peer_open(&other, link);
-		peer_open(&peer, link);
-		peer_frame(&other, 1, 10);
-		peer_frame(&peer, 1, 10);
-		script.carries = false;
-		parcel_send(&parcel, &peer.end, 1, 10, NULL);
-		peer.end.close_at = ON_FRAME;
-		peer_poll(&peer);
-		script.carries = true;
-		assert_null(peer.end.lane);
-		assert_int_equal(parcel.done, 1);
-		assert_int_equal(other.end.frames, 1);
-		peer_frame(&other, 2, 10);
-		peer_poll(&other);
-		assert_int_equal(other.end.frames, 2);
-		peer_close(&peer, link);
-		peer_close(&other, link);
-		parcels_free(&parcel, 1);
-	}
 }
 
 /* ---- closing in callbacks, and what is broken ---- */
@@ -606,7 +477,7 @@ static void a_broken_pair_is_closed(void **state)
 
 		peer_open(&peer, link);
 		script.carries = false;
-		queue_frames(&peer, parcels, FRAMES);
+		peer_queue(&peer, parcels, FRAMES);
 		script_break(peer.id, IBV_WC_RETRY_EXC_ERR);
 		if (told) {
 			peer_poll(&peer);
@@ -614,7 +485,7 @@ static void a_broken_pair_is_closed(void **state)
 			assert_int_equal(peer.end.err, -ETIMEDOUT);
 		}
 		end_close(&peer.end);
-		assert_done(parcels, FRAMES, RDMA_BUFFERS);
+		parcels_assert_done(parcels, FRAMES, RDMA_BUFFERS);
 		peer_close(&peer, link);
 		parcels_free(parcels, FRAMES);
 	}
@@ -630,11 +501,11 @@ static void who_is_no_lane_is_not_waited_for(void **state)
 	struct peer peer;
 
 	peer_open(&peer, link);
-	queue_frames(&peer, parcels, FRAMES);
+	peer_queue(&peer, parcels, FRAMES);
 	completion.wr_id = script_receive_id(peer.id);
 	script_complete(peer.id, &completion);
 	end_close(&peer.end);
-	assert_done(parcels, FRAMES, RDMA_BUFFERS);
+	parcels_assert_done(parcels, FRAMES, RDMA_BUFFERS);
 	peer_close(&peer, link);
 	parcels_free(parcels, FRAMES);
 }
@@ -651,7 +522,7 @@ static void posts_that_fail_while_closing_are_given_up(void **state)
 		struct peer peer;
 
 		peer_open(&peer, link);
-		queue_frames(&peer, parcels, FRAMES);
+		peer_queue(&peer, parcels, FRAMES);
 		peer_tell_taken(&peer, RDMA_BUFFERS);
 		call->fail_at = call->count + 1;
 		call->err = -ENOMEM;
@@ -686,9 +557,6 @@ int main(void)
 		STAGE(a_payload_that_was_taken_does_not),
 		STAGE(an_advertised_buffer_ends_it_at_once),
 		STAGE(control_frames_before_a_queued_payload_leave),
-		STAGE(lanes_may_be_closed_one_after_the_other),
-		STAGE(a_lane_may_be_closed_amid_its_completions),
-		STAGE(completions_that_come_too_late_are_nobodys),
 		STAGE(a_lane_may_be_closed_when_a_send_is_done),
 		STAGE(a_broken_pair_is_closed),
 		STAGE(who_is_no_lane_is_not_waited_for),

@@ -1,12 +1,11 @@
 /*
  * How lanes connect, and what they make of every event of the connection manager in every state, of
- * refusals, of greetings that are none, of devices that have no room and of calls that fail.
+ * refusals, of greetings that are none and of calls that fail.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "reduction_server/base/log_limit.h"
 #include "tests/unit/rdma/peer.h"
@@ -462,125 +461,6 @@ static void a_listener_outlives_its_device(void **state)
 	link_open(link);
 }
 
-/* ---- room on the device ---- */
-
-/* The reason names the limit that must be raised. */
-static void memory_that_cannot_be_locked_is_told_with_its_limit(void **state)
-{
-	struct link *link = *state;
-	struct script_call *reg = &script.calls[SCRIPT_region_create];
-	struct rlimit before;
-	struct rlimit limit;
-
-	assert_int_equal(getrlimit(RLIMIT_MEMLOCK, &before), 0);
-	for (int limited = 0; limited < 2; limited++) {
-		struct peer peer;
-
-		limit = before;
-		limit.rlim_cur = limited ? 64 << 10 : before.rlim_max;
-		assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &limit), 0);
-		peer_resolve(&peer, link);
-		reg->fail_at = reg->count + 1;
-		reg->err = -ENOMEM;
-		script_tell(peer.id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL, 0);
-		stage_turn(link);
-		assert_int_equal(peer.end.err, -ENOMEM);
-		assert_non_null(strstr(peer.end.reason, "rdma: cannot register "));
-		if (limited) {
-			assert_non_null(strstr(peer.end.reason,
-				"the limit of locked memory (ulimit -l) is 64 KiB"));
-		}
-		peer_close(&peer, link);
-	}
-	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &before), 0);
-}
-
-/* The queue grows with the lanes, so that all that can complete at once has room. */
-static void a_completion_queue_grows_with_its_lanes(void **state)
-{
-	enum { LANES = 20 };
-	static struct parcel parcels[LANES][RDMA_BUFFERS];
-	struct link *link = *state;
-	struct peer peers[LANES];
-
-	for (int i = 0; i < LANES; i++) {
-		peer_open(&peers[i], link);
-	}
-	assert_true(script.resizes >= 2);
-	script.carries = false;
-	for (int i = 0; i < LANES; i++) {
-		for (unsigned k = 0; k < RDMA_BUFFERS; k++) {
-			parcel_send(&parcels[i][k], &peers[i].end, k, 100, NULL);
-		}
-	}
-	stage_turn(link);
-	for (int i = 0; i < LANES; i++) {
-		script_break(peers[i].id, IBV_WC_FATAL_ERR); /* all that is posted completes */
-	}
-	assert_true(script.completions_most > 1024);
-	stage_turn(link);
-	for (int i = 0; i < LANES; i++) {
-		assert_int_equal(peers[i].end.closed, 1);
-		peer_close(&peers[i], link);
-		parcels_free(parcels[i], RDMA_BUFFERS);
-	}
-}
-
-static void a_lane_for_which_there_is_no_room_is_told_so(void **state)
-{
-	struct link *link = *state;
-	struct peer peers[4];
-	unsigned open = 0;
-
-	script.limits.completions = 3 * (RDMA_DEPTH + RDMA_RECEIVES);
-	for (int i = 0; i < 3; i++) {
-		peer_open(&peers[i], link);
-	}
-	peer_resolve(&peers[3], link);
-	script_tell(peers[3].id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL, 0);
-	stage_turn(link);
-	end_assert_closed(&peers[3].end, -ENOSPC,
-		"rdma: the device has no room for the completions of one more lane");
-	peer_close(&peers[3], link);
-	for (int i = 0; i < 3; i++) { /* the others live on */
-		peer_frame(&peers[i], 1, 10);
-		peer_poll(&peers[i]);
-		open += peers[i].end.frames;
-	}
-	assert_int_equal(open, 3);
-	peer_close(&peers[0], link);
-	peer_open(&peers[0], link); /* there is room again */
-	for (int i = 0; i < 3; i++) {
-		peer_close(&peers[i], link);
-	}
-}
-
-/* More lanes than the table of a device begins with; numbers are not given twice. */
-static void lanes_have_numbers_of_their_own(void **state)
-{
-	enum { LANES = 40 };
-	struct link *link = *state;
-	struct peer peers[LANES];
-
-	for (int round = 0; round < 2; round++) {
-		for (int i = 0; i < LANES; i++) {
-			peer_open(&peers[i], link);
-			for (int k = 0; k < i; k++) {
-				assert_int_not_equal(
-					peers[k].lane->pair.number, peers[i].lane->pair.number);
-			}
-		}
-		for (int i = 0; i < LANES; i++) {
-			int k = (i * 7) % LANES;
-
-			assert_ptr_equal(smd_rdma_device_find(
-						 peers[k].lane->device, peers[k].lane->pair.number),
-				&peers[k].lane->pair);
-			peer_close(&peers[k], link);
-		}
-	}
-}
-
 #define STAGE(test) cmocka_unit_test_setup_teardown(test, stage_set_up, stage_tear_down)
 
 int main(void)
@@ -601,10 +481,6 @@ int main(void)
 		STAGE(a_listener_takes_requests_only),
 		STAGE(loopback_is_not_listened_on),
 		STAGE(a_listener_outlives_its_device),
-		STAGE(memory_that_cannot_be_locked_is_told_with_its_limit),
-		STAGE(a_completion_queue_grows_with_its_lanes),
-		STAGE(a_lane_for_which_there_is_no_room_is_told_so),
-		STAGE(lanes_have_numbers_of_their_own),
 	};
 
 	return cmocka_run_group_tests_name("rdma connect", tests, NULL, NULL);

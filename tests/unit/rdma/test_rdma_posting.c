@@ -26,15 +26,6 @@ static void send_frames(
 	}
 }
 
-static void assert_done_in_order(const struct parcel *parcels, unsigned n)
-{
-	for (unsigned i = 0; i < n; i++) {
-		assert_int_equal(parcels[i].done, 1);
-		assert_int_equal(parcels[i].err, 0);
-		assert_true(i == 0 || parcels[i].place > parcels[i - 1].place);
-	}
-}
-
 /* ---- one frame ---- */
 
 static void assert_into_receive_buffer(
@@ -235,7 +226,7 @@ static void inline_is_what_the_device_takes(void **state)
 		for (unsigned i = 0; i < LENGTHS; i++) {
 			send_frames(&peer, parcels, i, i + 1, lengths[i]);
 		}
-		assert_done_in_order(parcels, LENGTHS);
+		parcels_assert_done(parcels, LENGTHS, LENGTHS);
 		sends = script_sends(peer.id, &n);
 		for (unsigned i = 0; i < n; i++) {
 			assert_int_equal((sends[i].flags & IBV_SEND_INLINE) != 0,
@@ -274,7 +265,7 @@ static void no_more_messages_are_out_than_the_other_end_has_receive_buffers(void
 					peer_poll(&peer);
 				}
 			}
-			assert_done_in_order(parcels, FRAMES);
+			parcels_assert_done(parcels, FRAMES, FRAMES);
 			assert_int_equal(peer.end.closed, 0);
 			peer_close(&peer, link);
 			parcels_free(parcels, FRAMES);
@@ -496,7 +487,7 @@ static void sends_are_done_once_and_in_order(void **state)
 			}
 			script_acknowledge(peer.id, 1000);
 			peer_poll(&peer);
-			assert_done_in_order(parcels, FRAMES);
+			parcels_assert_done(parcels, FRAMES, FRAMES);
 			script.acknowledges = true;
 			peer_close(&peer, link);
 			parcels_free(parcels, FRAMES);
@@ -549,7 +540,7 @@ static void no_more_is_posted_than_the_device_has_room_for(void **state)
 			}
 			script_acknowledge(peer.id, 1000);
 			peer_poll(&peer);
-			assert_done_in_order(parcels, FRAMES);
+			parcels_assert_done(parcels, FRAMES, FRAMES);
 			script.acknowledges = true;
 			peer_close(&peer, link);
 			parcels_free(parcels, FRAMES);
