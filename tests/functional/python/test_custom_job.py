@@ -14,7 +14,7 @@ sys.path[:0] = [os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", 
 from programs import ProgramTest
 from summand import CustomJob, SummandError
 
-PATIENCE_S = 60
+PATIENCE_S = 180  # only what hangs takes longer, also where other work has the processors
 
 
 def pool(script, replicas=1, **more):
