@@ -253,8 +253,14 @@ static int run(struct smd_loaded_job *loaded, struct smd_local_run_options *opti
 static FILE *divert_output(void)
 {
 	int fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-	FILE *out = fd < 0 ? NULL : fdopen(fd, "w");
+	int can_write = fd >= 0 && (fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDONLY;
+	FILE *out = can_write ? fdopen(fd, "w") : NULL;
 
+	if (fd >= 0 && !can_write) { /* main() opened it, because it was closed */
+		fprintf(stderr, "summand: --format: standard output must be open: the job would be "
+				"printed there\n");
+		return NULL;
+	}
 	if (!out || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
 		perror("summand: standard output");
 		return NULL;

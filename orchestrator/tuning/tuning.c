@@ -424,7 +424,7 @@ int smd_tuning_check_study(const struct smd_job *job, struct smd_error *error)
 	if (job->study->nmetrics > 1) {
 		return smd_error_set(error, EINVAL,
 			"/studySpec/metrics: must be one metric, by which one trial is the best, "
-			"got %zu",
+			"got %zu: leave the one that decides; programs may report the others too",
 			job->study->nmetrics);
 	}
 	return 0;

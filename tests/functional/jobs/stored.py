@@ -14,6 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..
 import at_once  # noqa: E402,F401
 
 SUMMAND = os.path.join(os.environ.get("SUMMAND_BUILD", "build"), "bin", "summand")
+SOURCE = os.environ.get("SUMMAND_SOURCE", os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../.."))
 LONG = 120  # seconds: nothing here takes that long unless it hangs
 
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import uuid
 
-from stored import LONG, SUMMAND, StoreTest, at_once, wait_until
+from stored import LONG, SOURCE, SUMMAND, StoreTest, at_once, wait_until
 
 # A trial's program: --x=..., and what else it is to do. It reports by cloudml-hypertune, or as version 0.1.0.dev6 of that
 # does: all reports so far, at most a hundred, are written anew with each one.
@@ -294,12 +294,32 @@ report(1, 1)
         with open(shared, encoding="ascii") as file:
             self.assertEqual(sorted(file.read().split()), ["4", "7"])
 
+    def test_the_page(self):
+        """Each command of the guide, with less trials; and its table."""
+        with open(os.path.join(SOURCE, "specs/guide/hp-tuning.md"), encoding="utf-8") as page:
+            blocks = [line[4:] for line in page.read().splitlines() if line.startswith("    ")]
+        commands = [line.replace("tuning.yaml", "tuning.yaml --max-trial-count=3 --parallel-trial-count=3")
+                    for line in blocks if line.startswith("summand ")]
+        self.assertEqual([line.split()[2] for line in commands], ["local-run", "create", "stream-logs", "describe"])
+        heading = next(line for line in blocks if line.startswith("TRIAL ")).split()
+        env = {**self.env, "PATH": os.path.dirname(SUMMAND) + os.pathsep + self.env.get("PATH", os.defpath)}
+        said = {}
+        for line in commands:
+            run = subprocess.run(line, shell=True, cwd=SOURCE, env=env, capture_output=True, text=True, check=False)
+            self.assertEqual(run.returncode, 0, line + run.stdout + run.stderr)
+            said[line.split()[2]] = run.stdout
+            if " local-run " in line:
+                self.tune("delete", "tune line")
+        for verb in "local-run", "stream-logs":
+            self.assertIn(heading, [line.rpartition("\t")[2].split() for line in said[verb].splitlines()])
+        self.assertEqual(json.loads(said["describe"])["trials"][2]["state"], "SUCCEEDED")
+
     def test_what_is_refused(self):
         self.tune("local-run", self.write_spec("true"), code=2)
         self.assertIn("must be a HyperparameterTuningJob", self.err)
         path = self.write("", metrics=[{"metricId": "a", "goal": "MINIMIZE"}, {"metricId": "b", "goal": "MINIMIZE"}])
         self.tune("validate", path, code=2)
-        self.assertIn("must be one metric", self.err)
+        self.assertIn("must be one metric, by which one trial is the best, got 2: leave the one that decides", self.err)
         self.assertIn("is valid", self.tune("validate", self.write("")))
         self.assertIn("chief", self.tune("plan", self.write("")))
 

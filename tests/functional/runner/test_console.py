@@ -292,6 +292,11 @@ class ConsoleTest(JobTest):
                 log = file.read()
             self.assertEqual([line.split("\t")[3] for line in log.splitlines()],
                              ["Job is preparing.", "Job is running.", "out", "err", "Job completed successfully."])
+        os.remove(files)
+        run = subprocess.run(["bash", "-c", f"{words} --format=json >&-"], check=False, capture_output=True, text=True)
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("--format: standard output must be open", run.stderr)
+        self.assertFalse(os.path.exists(files), "nothing has been started")
 
     def test_a_socket(self):
         """Cannot be opened again, as a service's standard output: it is written nevertheless."""
