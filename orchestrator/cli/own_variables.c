@@ -13,7 +13,8 @@
 /* NCCL's settings are a user's too: a job with reduction servers only has other defaults. */
 static int is_setting(const char *name)
 {
-	static const char *const settings[] = {"NCCL_NET_PLUGIN", "NCCL_COLLNET_ENABLE"};
+	static const char *const settings[] = {
+		"NCCL_NET_PLUGIN", "NCCL_TUNER_PLUGIN", "NCCL_COLLNET_ENABLE"};
 
 	for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
 		if (strcmp(name, settings[i]) == 0) {

@@ -7,7 +7,10 @@ static const struct {
 	const char *value;
 } plugin[] = {
 	{"NCCL_NET_PLUGIN", "summand"}, /* libnccl-net-summand.so */
-	{"NCCL_COLLNET_ENABLE", "1"},   /* off by default, and without it no plugin may reduce */
+	/* By the file's name, since it is no libnccl-tuner-NAME.so. NCCL asks the network plugin for a
+	 * tuner only where it finds no libnccl-tuner.so. */
+	{"NCCL_TUNER_PLUGIN", "libnccl-net-summand.so"},
+	{"NCCL_COLLNET_ENABLE", "1"}, /* off by default, and without it no plugin may reduce */
 };
 
 int smd_nccl_add(const struct smd_contract *contract, const struct smd_position *position,

@@ -416,7 +416,7 @@ static void body(struct fleet_node *node)
 	CHECK_EQUAL(net_init(&net, logbook_write), NCCL_SUCCESS);
 	run->scenario->body(node, &net);
 	CHECK_EQUAL(net_finalize(&net), NCCL_SUCCESS);
-	if (process_memory_watches()) { /* of RDMA, which keeps the library in memory */
+	if (process_memory_watches()) { /* of RDMA, which stay */
 		CHECK_EQUAL(dlclose(library), 0);
 	} else {
 		library_close(library);

@@ -8,6 +8,11 @@
 
 #include <vector>
 
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 28, 0)
+typedef ncclDevComm ncclKernelComm;
+typedef ncclDevCommAndChannels ncclKernelCommAndChannels;
+#endif
+
 /* Thrown where the communicator is aborted while a block waits. */
 struct smd_aborted {
 };

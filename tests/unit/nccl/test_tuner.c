@@ -396,6 +396,25 @@ static void it_says_what_it_does_once(void **state)
 	assert_non_null(strstr(last_line, "from 3145728 bytes up"));
 }
 
+/*
+ * NCCL 2.26 and 2.27 take the tuner from the network plugin's handle, count no reference, and give
+ * the handle back with the tuner: before the last communicator closes its connections.
+ */
+static void nccl_may_drop_it_before_its_last_call(void **state)
+{
+	const struct nccl_net_v10 *net = table_of("ncclNetPlugin_v10");
+	void *tuner = open_tuner(4, 4);
+	int ndevices = UNTOUCHED;
+
+	(void)state;
+	close_tuner(4, tuner);
+	assert_int_equal(dlclose(library), 0);
+	assert_non_null(net->devices);
+	(void)net->devices(&ndevices);
+	library = dlopen(PLUGIN, RTLD_NOW | RTLD_LOCAL);
+	assert_non_null(library);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -410,6 +429,7 @@ int main(void)
 		cmocka_unit_test_setup(a_bad_size_is_told_and_not_used, variables_of_a_job),
 		cmocka_unit_test_setup(off_it_leaves_everything_alone, variables_of_a_job),
 		cmocka_unit_test_setup(it_says_what_it_does_once, variables_of_a_job),
+		cmocka_unit_test_setup(nccl_may_drop_it_before_its_last_call, variables_of_a_job),
 	};
 
 	library = dlopen(PLUGIN, RTLD_NOW | RTLD_LOCAL);

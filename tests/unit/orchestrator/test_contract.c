@@ -373,7 +373,8 @@ static void nccl_is_told_of_interface_and_plugin(void **state)
 	contract_job(&job, 1, 1, 0);
 	job.pools[2].role = SMD_ROLE_REDUCTION_SERVER;
 	contract_open(&process, &job, 1, 0);
-	EXPECT(&process, IS("NCCL_NET_PLUGIN", "summand"), IS("NCCL_COLLNET_ENABLE", "1"));
+	EXPECT(&process, IS("NCCL_NET_PLUGIN", "summand"),
+		IS("NCCL_TUNER_PLUGIN", "libnccl-net-summand.so"), IS("NCCL_COLLNET_ENABLE", "1"));
 	contract_close(&process);
 }
 
