@@ -2,6 +2,7 @@
 #include <stdatomic.h>
 
 #include "worker/nccl_plugin/abi/argument.h"
+#include "worker/nccl_plugin/abi/loss.h"
 #include "worker/nccl_plugin/device/device.h"
 #include "worker/nccl_plugin/net/net.h"
 #include "worker/nccl_plugin/plugin.h"
@@ -13,9 +14,11 @@ static int net_init_v6(nccl_logger *log)
 	return smd_plugin_begin(log);
 }
 
+/* Only NCCL 2.26 and 2.27 take v10. */
 static int net_init_v10(nccl_logger *log, nccl_profiler *profiler)
 {
 	(void)profiler;
+	smd_loss_is_unheard();
 	return smd_plugin_begin(log);
 }
 

@@ -8,6 +8,7 @@
 
 #include "worker/libsummand/config.h"
 #include "worker/nccl_plugin/abi/log.h"
+#include "worker/nccl_plugin/abi/loss.h"
 #include "worker/nccl_plugin/device/device.h"
 #include "worker/nccl_plugin/net/options.h"
 
@@ -63,7 +64,7 @@ static void decide(struct decision *decision)
 		snprintf(decision->text, sizeof(decision->text), "off: %s", error.text);
 		return;
 	}
-	if (check_devices(&error)) {
+	if (check_devices(&error) || smd_loss_read(&error)) {
 		snprintf(decision->text, sizeof(decision->text), "off: %s", error.text);
 		smd_config_free(&config);
 		return;

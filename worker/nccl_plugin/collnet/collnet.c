@@ -9,6 +9,7 @@
 #include "worker/libsummand/request.h"
 #include "worker/nccl_plugin/abi/argument.h"
 #include "worker/nccl_plugin/abi/log.h"
+#include "worker/nccl_plugin/abi/loss.h"
 #include "worker/nccl_plugin/abi/result.h"
 #include "worker/nccl_plugin/collnet/comm.h"
 #include "worker/nccl_plugin/device/device.h"
@@ -104,6 +105,7 @@ static int coll_fail(struct smd_coll *coll, int err, const char *text)
 		coll->err = err;
 		smd_nccl_log_warn("CollNet over %u nodes (this is node %u): %s", coll->nnodes,
 			coll->node, text);
+		smd_loss_tell(coll, text);
 	}
 	return smd_nccl_result(coll->err);
 }

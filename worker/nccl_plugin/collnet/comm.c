@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "worker/libsummand/group.h"
+#include "worker/nccl_plugin/abi/loss.h"
 
 struct smd_coll *smd_coll_create(unsigned nnodes, unsigned node)
 {
@@ -24,6 +25,7 @@ struct smd_coll *smd_coll_create(unsigned nnodes, unsigned node)
 
 void smd_coll_destroy(struct smd_coll *coll)
 {
+	smd_loss_close(coll);
 	smd_coll_abandon(coll, NULL, 0);
 	smd_comm_destroy(coll->comm);
 	if (coll->shared) {

@@ -14,6 +14,7 @@
 #include "worker/libsummand/registration.h"
 #include "worker/nccl_plugin/abi/argument.h"
 #include "worker/nccl_plugin/abi/log.h"
+#include "worker/nccl_plugin/abi/loss.h"
 #include "worker/nccl_plugin/abi/result.h"
 #include "worker/nccl_plugin/device/device.h"
 
@@ -86,6 +87,7 @@ static void memory_forget(struct smd_net_memory *memory)
 
 void smd_net_comm_destroy(struct smd_net_comm *comm)
 {
+	smd_loss_close(comm);
 	smd_net_comm_close_lanes(comm);
 	if (comm->base) {
 		/* The lanes' memory goes at the end of a turn. */
@@ -136,6 +138,7 @@ int smd_net_comm_tell(struct smd_net_comm *comm)
 	if (!comm->told) {
 		comm->told = true;
 		smd_nccl_log_warn("net: %s", comm->text);
+		smd_loss_tell(comm, comm->text);
 	}
 	return comm->result;
 }
