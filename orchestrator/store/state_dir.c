@@ -95,7 +95,9 @@ int smd_state_dir_open(char **path, struct smd_error *error)
 	}
 	ret = smd_state_dir_make_folders(found);
 	if (ret) {
-		ret = smd_error_set(error, -ret, "%s: %s", found, strerror(-ret));
+		ret = smd_error_set(error, -ret,
+			"%s: %s; SUMMAND_STATE_DIR names another state directory", found,
+			strerror(-ret));
 	}
 	ret = ret ? ret : check(found, error);
 	if (!ret) {

@@ -70,7 +70,11 @@ class CustomJobTest(ProgramTest):
         self.assertEqual([job.display_name for job in CustomJob.list(limit=2)], ["given", "given"])
         job = CustomJob(spec).submit(display_name="flags too", grace=5, oversubscribe=True)
         self.assertEqual(job.display_name, "flags too")
-        job.wait()
+        job.wait(timeout=float("inf"))
+        os.chdir(self.folder)
+        self.addCleanup(os.chdir, "/")
+        os.rename(path, "--help")
+        self.assertIn("hello", self.run_job(CustomJob("--help")))
 
     def test_a_life(self):
         marker = os.path.join(self.folder, "go")
@@ -125,7 +129,9 @@ class CustomJobTest(ProgramTest):
         self.refused("worker_pool_specs must be a list", CustomJob, "x", worker_pool_specs={}, kind=TypeError)
         self.refused("the spec must be a file, got '/none.yaml'", CustomJob, "/none.yaml", kind=FileNotFoundError)
         self.refused("base_output_dir must come with worker_pool_specs", CustomJob, {}, base_output_dir="/x", kind=TypeError)
-        self.refused("there is no such job", CustomJob.get, "nowhere")
+        for name in "nowhere", "--help", "":
+            self.refused("there is no such job", CustomJob.get, name)
+        self.refused("timeout must be a number of seconds, got nan", CustomJob._of({"name": "x/1"}).wait, float("nan"), kind=ValueError)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,14 @@ import debian_torch
 
 debian_torch.require()
 
+import asyncio
 import importlib.util
 import logging
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -21,6 +23,7 @@ if importlib.util.find_spec("cloudpickle") is None:
     debian_torch.skip("no cloudpickle; python3-cloudpickle brings it")
 
 from summand import SummandError, TorchDistributor
+from summand.own_folder import own_folder
 
 HOME = debian_torch.BUILD
 PATIENCE_S = 120
@@ -44,6 +47,13 @@ class Strange(Exception):
 
     def __init__(self, one, two):
         super().__init__(f"{one} and {two}")
+
+
+class Unloadable:
+    """Can be pickled, and not be made again."""
+
+    def __reduce__(self):
+        return int, ("no number",)
 
 
 def of_mark(mark):
@@ -187,11 +197,17 @@ class DistributorTest(ProgramTest):
                 os.kill(os.getpid(), signal.SIGKILL)
             if which == "value":
                 return threading.Lock()
+            if which == "cancelled":
+                raise asyncio.CancelledError("no Exception")
+            if which == "unloadable":
+                return Unloadable()
             os._exit(0)
 
         for which, sentence in {"class": "far away", "arguments": "rank 0: Strange: 1 and 2", "exit": "rank 0: SystemExit: gives up",
                                 "system": "The replica workerpool0-0 exited with a non-zero status of 7",
                                 "kill": "was killed by signal 9",
+                                "cancelled": "rank 0: asyncio.exceptions.CancelledError: no Exception",
+                                "unloadable": "has come, and cannot be loaded here: ValueError: invalid literal for int()",
                                 "nothing": "rank 0 ended with status 0 before its function returned"}.items():
             with self.subTest(which=which):
                 error = self.raised(Exception, odd, which, processes=1)
@@ -211,6 +227,34 @@ class DistributorTest(ProgramTest):
 
         self.assertEqual(self.raised(ValueError, lose).rank, 1)
 
+    def test_a_rank_that_ends_early(self):
+        """Without an error: what rank 0 returned is all there is to return, and it is told of."""
+        def leave(early):
+            if os.environ["RANK"] == "1":
+                early(0)
+            return "done"
+
+        with self.assertLogs("summand", logging.WARNING) as logs:
+            self.assertEqual(self.run_all(leave, os._exit)[0], "done")
+        self.assertIn("rank 1 ended with status 0 before its function returned", logs.output[0])
+        with self.assertNoLogs("summand", logging.WARNING):
+            self.run_all(leave, sys.exit)  # as it means to
+
+    def test_a_value_of_the_attempt_before(self):
+        def train(path):
+            if os.environ["TORCHELASTIC_RESTART_COUNT"] == "1":
+                os._exit(0)
+            if os.environ["RANK"] == "1":
+                while not os.path.exists(path):
+                    time.sleep(0.05)
+                time.sleep(0.5)  # and rank 0 has ended
+                raise ValueError("once")
+            open(path, "w", encoding="utf-8").close()
+            return "of the first attempt"
+
+        error = self.raised(SummandError, train, os.path.join(self.folder, "go"), max_restarts=1)
+        self.assertIn("rank 0 ended with status 0 before its function returned", str(error))
+
     def test_restarts(self):
         def flaky():
             if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
@@ -223,6 +267,38 @@ class DistributorTest(ProgramTest):
     def test_timeout(self):
         self.assertIn("did not end within its timeout of 1 second",
                       str(self.raised(SummandError, lambda: time.sleep(PATIENCE_S), processes=1, timeout=1)))
+
+    # ---- processes within a rank ----
+
+    def test_processes_of_a_rank(self):
+        """Those that are spawned load the program again, and those that are forked may return from the function."""
+        def work():
+            import multiprocessing
+            sums = []
+            for method in "fork", "spawn", "forkserver":
+                with multiprocessing.get_context(method).Pool(1) as pool:
+                    sums += pool.map(abs, [-1, -2])
+            if os.fork() == 0:
+                return "of the child"
+            os.wait()
+            return sums
+
+        self.assertEqual(self.run_all(work, processes=1)[0], [1, 2] * 3)
+
+    # ---- where it runs ----
+
+    def test_many_processes(self):
+        self.assertEqual(self.run_all(lambda: os.environ["WORLD_SIZE"], processes=24)[0], "24")
+
+    def test_places(self):
+        folder = os.path.join(self.folder, "a \"folder\" with $HOME, é and '")
+        os.mkdir(folder)
+        with mock.patch.object(tempfile, "tempdir", folder), mock.patch.object(sys, "stdout", None):
+            self.assertEqual(TorchDistributor(1, use_gpu=False).run(lambda: 3), 3)
+        self.assertEqual(os.listdir(folder), [])
+        with mock.patch.dict(os.environ, {"SUMMAND_STATE_DIR": "/dev/null/state"}):
+            error = self.raised(SummandError, lambda: None)
+        self.assertEqual(str(error), "/dev/null/state: Not a directory; SUMMAND_STATE_DIR names another state directory")
 
     # ---- what is refused ----
 
@@ -263,7 +339,7 @@ class DistributorTest(ProgramTest):
             self.assertIn("reset to be equal to the number of available GPUs", logs.output[0])
             self.assertEqual(distributor.num_processes, 2)
             with mock.patch.object(sys, "stdout", Captured()):
-                self.assertEqual(distributor.run(os.environ.get, "CUDA_VISIBLE_DEVICES"), "3,5")
+                self.assertEqual(distributor.run(lambda: os.environ["CUDA_VISIBLE_DEVICES"]), "3,5")
             with self.assertRaisesRegex(RuntimeError, "must be at most the number of GPUs, which is 2"):
                 TorchDistributor(3, local_mode=False)
 
@@ -323,6 +399,17 @@ class DistributorTest(ProgramTest):
         caller.kill()
         caller.communicate()
         self.assertTrue(wait_until(lambda: not of_mark(mark)), of_mark(mark))
+        # What it left, the next one removes; what is in use, stays.
+        self.assertEqual(len([name for name in os.listdir(self.folder) if name.startswith("summand-torch-")]), 1)
+        with mock.patch.object(tempfile, "tempdir", self.folder):
+            def look():
+                return [name for name in os.listdir(folder) if name.startswith("summand-torch-")]
+            folder = self.folder
+            with own_folder("summand-torch-") as mine:
+                found, _ = self.run_all(look, processes=1)
+                self.assertEqual(len(found), 2)
+                self.assertIn(os.path.basename(mine), found)
+        self.assertEqual(look(), [])
 
 
 if __name__ == "__main__":

@@ -33,8 +33,8 @@ def ranks_of(folder):
 
 
 class Recipes(unittest.TestCase):
-    def run_recipe(self, recipe, program, *flags, launchers=()):
-        """Runs the recipe where `program` is train.py."""
+    def run_recipe(self, recipe, program, *flags, launchers=(), code=0):
+        """Runs the recipe where `program` is train.py: its ranks, or what was said where it must fail."""
         folder = tempfile.mkdtemp(prefix="summand-recipe-")
         self.addCleanup(shutil.rmtree, folder)
         shutil.copy(os.path.join(HERE, "meeting.py"), folder)
@@ -49,8 +49,8 @@ class Recipes(unittest.TestCase):
             [SUMMAND, "custom-jobs", "local-run", os.path.join(RECIPES, recipe), "--job-dir=job",
              "--success-policy=all-workers", *flags],
             cwd=folder, env=variables, capture_output=True, text=True, timeout=120)
-        self.assertEqual(done.returncode, 0, f"\n{done.stdout}\n{done.stderr}")
-        return ranks_of(folder)
+        self.assertEqual(done.returncode, code, f"\n{done.stdout}\n{done.stderr}")
+        return done.stdout + done.stderr if code else ranks_of(folder)
 
     def assert_world(self, ranks, nodes, processes):
         world = nodes * processes
@@ -109,6 +109,11 @@ class Recipes(unittest.TestCase):
     def test_horovod_over_replicas(self):
         self.assert_world(self.run_recipe("horovod_gloo.yaml", "train_horovod_gloo.py", launchers=[
             "horovod/runner/common/util/hosts.py", "horovod/runner/http/http_server.py"]), 2, 2)
+
+    def test_horovod_without_its_rendezvous(self):
+        """Nobody waits for what will never be."""
+        said = self.run_recipe("horovod_gloo.yaml", "train_horovod_gloo.py", code=1)
+        self.assertIn("No module named 'horovod'", said)
 
     def test_every_recipe_is_run(self):
         with open(__file__, encoding="utf-8") as file:

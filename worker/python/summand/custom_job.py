@@ -88,9 +88,10 @@ class CustomJob:
         if isinstance(spec, dict):
             self._words, self._text = ["-"], json.dumps(spec)
         else:
-            self._words, self._text = [os.fspath(spec)], None
-            if not os.path.exists(self._words[0]):
-                raise FileNotFoundError(f"the spec must be a file, got {self._words[0]!r}")
+            if not os.path.exists(spec):
+                raise FileNotFoundError(f"the spec must be a file, got {os.fspath(spec)!r}")
+            path = os.fspath(spec)
+            self._words, self._text = [os.path.join(".", path) if path.startswith("-") else path], None  # it is no option
         self._resource = None
 
     # ---- jobs that there are ----
@@ -104,7 +105,7 @@ class CustomJob:
     @classmethod
     def get(cls, name):
         """The job of an id, a resource name, a display name or what one of them begins with."""
-        return cls._of(json.loads(_checked("describe", str(name), "--format=json")))
+        return cls._of(json.loads(_checked("describe", "--format=json", "--", str(name))))
 
     @classmethod
     def list(cls, filter=None, limit=None):
@@ -162,7 +163,10 @@ class CustomJob:
 
     def wait(self, timeout=None):
         """Returns when the job has succeeded. SummandError: it failed or was cancelled. TimeoutError: not in so many seconds."""
-        words = [] if timeout is None else [f"--timeout={max(1, math.ceil(timeout))}"]  # 0 would be without end
+        if timeout is not None and math.isnan(timeout):
+            raise ValueError("timeout must be a number of seconds, got nan")
+        is_endless = timeout is None or timeout == math.inf
+        words = [] if is_endless else [f"--timeout={max(1, math.ceil(timeout))}"]  # 0 would be without end
         done = _call("wait", self.name, *words)
         if done.returncode == _NOT_YET:
             raise TimeoutError(f"the job {self.name} must have ended within {timeout} seconds, and has not: {self.state}")

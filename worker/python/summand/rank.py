@@ -18,7 +18,7 @@ def _write(path, *pickles):
 
 def _pickled(exception):
     """None: it cannot go to another process, or would end that too."""
-    if isinstance(exception, SystemExit):
+    if not isinstance(exception, Exception):  # SystemExit, asyncio.CancelledError
         return None
     try:
         import cloudpickle
@@ -60,21 +60,26 @@ def _pickle_value(value):
 
 
 def main(folder):
-    rank = int(os.environ["RANK"])
-    error_path = os.path.join(folder, f"error-{rank}.pickle")
-    if os.path.exists(error_path):
-        os.unlink(error_path)  # of the attempt before this one
+    rank, process = int(os.environ["RANK"]), os.getpid()
+    error_path, ended_path = os.path.join(folder, f"error-{rank}.pickle"), os.path.join(folder, f"ended-{rank}")
+    value_path = os.path.join(folder, "value.pickle")
+    for path in (error_path, ended_path, *([value_path] if rank == 0 else [])):
+        if os.path.exists(path):
+            os.unlink(path)  # of the attempt before this one
     try:
         with open(os.path.join(folder, "function.pickle"), "rb") as file:
             function, args, kwargs = pickle.load(file)
         value = function(*args, **kwargs)
+        if os.getpid() != process:
+            return  # one that the function forked, and that returned from it too
         if rank == 0:
-            _write(os.path.join(folder, "value.pickle"), pickle.dumps(_job_dir()), _pickle_value(value))
-    except SystemExit as end:
-        if end.code in (None, 0):
-            return
-        _report(error_path, rank, end)
+            _write(value_path, pickle.dumps(_job_dir()), _pickle_value(value))
+    except KeyboardInterrupt:
         raise
-    except Exception as exception:
-        _report(error_path, rank, exception)
-        sys.exit(1)
+    except BaseException as end:
+        if os.getpid() != process:
+            raise
+        if not isinstance(end, SystemExit) or end.code not in (None, 0):
+            _report(error_path, rank, end)
+            sys.exit(end.code if isinstance(end, SystemExit) else 1)
+    _write(ended_path)

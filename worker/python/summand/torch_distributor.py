@@ -8,14 +8,13 @@ import operator
 import os
 import pickle
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 
 from summand import places
 from summand.error import SummandError
+from summand.own_folder import own_folder
 
 # What a terminal would obey; a notebook shows colours, and takes no orders.
 _CONTROLS = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -24,12 +23,15 @@ _logger = logging.getLogger(__name__)
 _REASON = re.compile(r"\b(The replica workerpool\d-\d+ (?:exited|was killed|could not|was not)\b.*|"
                      r"The job (?:did not end|was not running)\b.*)")
 _PR_SET_PDEATHSIG = 1
+_OWN = "summand: "  # what torch-run says of itself begins so
 
-# What each process is started with. It has the caller's sys.path, and so finds what the function refers to.
+# What each process is started with. It has the caller's sys.path, and so finds what the function refers to. Processes that
+# multiprocessing spawns load it again, under another name.
 _PROGRAM = """import sys
 sys.path[:] = {path!r}
-from summand.rank import main
-main({folder!r})
+if __name__ == "__main__":
+    from summand.rank import main
+    main({folder!r})
 """
 
 
@@ -124,8 +126,7 @@ class TorchDistributor:
         return None
 
     def _run_function(self, function, args, kwargs):
-        folder = tempfile.mkdtemp(prefix="summand-torch-")
-        try:
+        with own_folder("summand-torch-") as folder:
             _write_function(folder, (function, args, kwargs))
             program = os.path.join(folder, "train.py")
             with open(program, "w", encoding="utf-8") as file:
@@ -137,9 +138,7 @@ class TorchDistributor:
                 job.run()
             except SummandError as error:
                 _raise_of_rank(folder, job, error)
-            return _read_value(folder, self.reduction_servers)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            return _read_value(folder, self)
 
 
 # ---- the function, its value, its exceptions: summand/rank.py is the other side ----
@@ -156,13 +155,21 @@ def _write_function(folder, what):
                                    f"be pickled: {type(error).__name__}: {error}") from error
 
 
-def _read_value(folder, reduction_servers):
+def _read_value(folder, distributor):
     try:
         with open(os.path.join(folder, "value.pickle"), "rb") as file:
-            job_dir, value = pickle.load(file), pickle.load(file)
+            job_dir = pickle.load(file)
+            try:
+                value = pickle.load(file)
+            except Exception as error:  # a class that is not here, or one that pickle cannot make again
+                raise pickle.UnpicklingError("the value that rank 0 returned has come, and cannot be loaded here: "
+                                             f"{type(error).__name__}: {error}") from error
     except FileNotFoundError:
         raise SummandError(0, "rank 0 ended with status 0 before its function returned, so no value came back") from None
-    if reduction_servers and job_dir and not _received(job_dir):
+    for rank in range(distributor.num_processes):
+        if not os.path.exists(os.path.join(folder, f"ended-{rank}")):
+            _logger.warning("rank %d ended with status 0 before its function returned", rank)
+    if distributor.reduction_servers and job_dir and not _received(job_dir):
         _logger.warning("the reduction servers were sent nothing: the function must call summand.ddp.register(model)")
     return value
 
@@ -228,6 +235,7 @@ class _Job:
             code = process.wait()
         if code:
             text = "".join(self._said).strip()
+            text = text[len(_OWN):] if text.startswith(_OWN) else text
             if self._reason not in text:
                 text = f"{self._reason}\n{text}"
             raise SummandError(0, text or f"the job was ended: torch-run exited with status {code}")
@@ -240,12 +248,13 @@ class _Job:
             found = _REASON.search(line)
             if found and not self._reason:
                 self._reason = found[1]
-            is_ours = line.startswith("summand: ") and "warning: " not in line and "OMP_NUM_THREADS" not in line
+            is_ours = line.startswith(_OWN) and "warning: " not in line and "OMP_NUM_THREADS" not in line
             if self._said or is_ours:
                 self._said.append(line)
                 continue
-            sys.stdout.write(_CONTROLS.sub("", line) if is_terminal else line)
-            sys.stdout.flush()
+            if sys.stdout is not None:  # as in a program without a console
+                sys.stdout.write(_CONTROLS.sub("", line) if is_terminal else line)
+                sys.stdout.flush()
 
     @staticmethod
     def _end(process):
