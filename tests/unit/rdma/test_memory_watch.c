@@ -1,22 +1,14 @@
 /*
- * That the memory watch tells of everything that takes memory from its addresses, and that the
- * registration cache finds nothing registered of what was there before. All on the kernel's own
- * userfaultfd; where that is not to be had these tests are skipped.
+ * That the memory watch tells of everything that takes memory from its addresses. All on the
+ * kernel's own userfaultfd; where that is not to be had these tests are skipped.
  */
-#include <dirent.h>
 #include <errno.h>
-#include <malloc.h>
-#include <pthread.h>
-#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,7 +16,7 @@
 #include <cmocka.h>
 
 #include "reduction_server/transport/rdma/memory_watch.h"
-#include "registrar.h"
+#include "tests/unit/rdma/mapping.h"
 
 #if defined(__SANITIZE_THREAD__)
 #define FORK_MAY_START_THREADS false
@@ -32,12 +24,7 @@
 #define FORK_MAY_START_THREADS true
 #endif
 
-#define MIB    ((size_t)1 << 20)
-#define LENGTH MIB
-
-static size_t page;
 static uint64_t cursor;
-static struct smd_rdma_memory *memory;
 
 /* Whether that is among what was told since it was last asked. */
 static bool is_told(const uint8_t *address)
@@ -54,42 +41,8 @@ static bool is_told(const uint8_t *address)
 static int set_up(void **state)
 {
 	(void)state;
-	page = (size_t)sysconf(_SC_PAGESIZE);
 	is_told(NULL);
-	registrar_reset();
-	memory = registrar_cache(0, 0);
 	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	smd_rdma_memory_destroy(memory);
-	assert_int_equal(registrar.live, 0);
-	return 0;
-}
-
-static uint8_t *map_flags(int flags)
-{
-	uint8_t *address = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0);
-
-	assert_ptr_not_equal(address, MAP_FAILED);
-	memset(address, 1, LENGTH);
-	return address;
-}
-
-static uint8_t *map(void)
-{
-	return map_flags(MAP_PRIVATE);
-}
-
-static uint8_t *map_at(void *address)
-{
-	uint8_t *got = mmap(address, LENGTH, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-
-	assert_ptr_equal(got, address);
-	return got;
 }
 
 /* ---- the watch ---- */
@@ -117,7 +70,7 @@ static void assert_nothing_told(void)
 
 static uint8_t *map_watched(void)
 {
-	uint8_t *address = map();
+	uint8_t *address = mapping_new();
 
 	assert_int_equal(smd_memory_watch_add(address, LENGTH), 0);
 	return address;
@@ -129,15 +82,15 @@ static void munmap_is_told(void **state)
 
 	(void)state;
 	assert_nothing_told();
-	munmap(address + 4 * page, page);
-	assert_told(address + 4 * page, page);
+	munmap(address + 4 * mapping_page, mapping_page);
+	assert_told(address + 4 * mapping_page, mapping_page);
 	munmap(address, LENGTH);
 	assert_told(address, LENGTH);
 }
 
 static void what_is_not_watched_is_not_told(void **state)
 {
-	uint8_t *address = map();
+	uint8_t *address = mapping_new();
 
 	(void)state;
 	munmap(address, LENGTH);
@@ -149,22 +102,22 @@ static void watching_twice_tells_once(void **state)
 	uint8_t *address = map_watched();
 
 	(void)state;
-	assert_int_equal(smd_memory_watch_add(address + 3 * page, page), 0);
+	assert_int_equal(smd_memory_watch_add(address + 3 * mapping_page, mapping_page), 0);
 	munmap(address, LENGTH);
 	assert_told(address, LENGTH);
 }
 
 static void the_pages_around_a_range_are_watched(void **state)
 {
-	uint8_t *address = map();
+	uint8_t *address = mapping_new();
 
 	(void)state;
-	assert_int_equal(smd_memory_watch_add(address + page - 1, 2), 0);
-	madvise(address, page, MADV_DONTNEED);
-	assert_told(address, page);
-	madvise(address + page, page, MADV_DONTNEED);
-	assert_told(address + page, page);
-	madvise(address + 2 * page, page, MADV_DONTNEED);
+	assert_int_equal(smd_memory_watch_add(address + mapping_page - 1, 2), 0);
+	madvise(address, mapping_page, MADV_DONTNEED);
+	assert_told(address, mapping_page);
+	madvise(address + mapping_page, mapping_page, MADV_DONTNEED);
+	assert_told(address + mapping_page, mapping_page);
+	madvise(address + 2 * mapping_page, mapping_page, MADV_DONTNEED);
 	assert_nothing_told();
 	munmap(address, LENGTH);
 }
@@ -174,7 +127,7 @@ static void mapping_over_it_is_told(void **state)
 	uint8_t *address = map_watched();
 
 	(void)state;
-	map_at(address);
+	mapping_at(address);
 	assert_told(address, LENGTH);
 	munmap(address, LENGTH);
 	assert_nothing_told();
@@ -183,7 +136,7 @@ static void mapping_over_it_is_told(void **state)
 static void moving_it_is_told(void **state)
 {
 	uint8_t *address = map_watched();
-	uint8_t *remote_buffer = map();
+	uint8_t *remote_buffer = mapping_new();
 
 	(void)state;
 	assert_ptr_equal(
@@ -213,9 +166,9 @@ static void shrinking_it_is_told(void **state)
 	uint8_t *address = map_watched();
 
 	(void)state;
-	assert_ptr_equal(mremap(address, LENGTH, page, 0), address);
-	assert_told(address + page, LENGTH - page);
-	munmap(address, page);
+	assert_ptr_equal(mremap(address, LENGTH, mapping_page, 0), address);
+	assert_told(address + mapping_page, LENGTH - mapping_page);
+	munmap(address, mapping_page);
 }
 
 static void giving_its_pages_back_is_told(void **state)
@@ -226,8 +179,8 @@ static void giving_its_pages_back_is_told(void **state)
 	for (unsigned i = 0; i < 2; i++) {
 		uint8_t *address = map_watched();
 
-		assert_int_equal(madvise(address + page, 2 * page, advices[i]), 0);
-		assert_told(address + page, 2 * page);
+		assert_int_equal(madvise(address + mapping_page, 2 * mapping_page, advices[i]), 0);
+		assert_told(address + mapping_page, 2 * mapping_page);
 		munmap(address, LENGTH);
 		assert_told(address, LENGTH);
 	}
@@ -235,12 +188,12 @@ static void giving_its_pages_back_is_told(void **state)
 
 static void shared_memory_is_watched(void **state)
 {
-	uint8_t *address = map_flags(MAP_SHARED);
+	uint8_t *address = mapping_make(MAP_SHARED);
 
 	(void)state;
 	assert_int_equal(smd_memory_watch_add(address, LENGTH), 0);
-	assert_int_equal(madvise(address, page, MADV_REMOVE), 0);
-	assert_told(address, page);
+	assert_int_equal(madvise(address, mapping_page, MADV_REMOVE), 0);
+	assert_told(address, mapping_page);
 	munmap(address, LENGTH);
 	assert_told(address, LENGTH);
 }
@@ -261,22 +214,10 @@ static void huge_pages_are_watched_whole(void **state)
 	assert_told(address, huge);
 }
 
-/* The kernel's own, which every process has. */
-static void *unwatchable(void)
-{
-	void *address = (void *)getauxval(AT_SYSINFO_EHDR);
-
-	if (!address) {
-		print_message("this machine has no vDSO\n");
-		skip();
-	}
-	return address;
-}
-
 static void not_all_memory_can_be_watched(void **state)
 {
 	(void)state;
-	assert_int_equal(smd_memory_watch_add(unwatchable(), page), -EINVAL);
+	assert_int_equal(smd_memory_watch_add(mapping_unwatchable(), mapping_page), -EINVAL);
 }
 
 static void every_reader_is_told(void **state)
@@ -294,7 +235,7 @@ static void every_reader_is_told(void **state)
 static void give_pages_back(uint8_t *address, unsigned times)
 {
 	for (unsigned i = 0; i < times; i++) {
-		madvise(address, page, MADV_DONTNEED);
+		madvise(address, mapping_page, MADV_DONTNEED);
 	}
 }
 
@@ -308,7 +249,7 @@ static void who_falls_behind_is_told_that_all_may_be_gone(void **state)
 	assert_true(smd_memory_watch_settle());
 	assert_true(smd_memory_watch_next(&cursor, &range));
 	assert_int_equal(range.begin, (uintptr_t)address);
-	assert_int_equal(range.end, (uintptr_t)address + page);
+	assert_int_equal(range.end, (uintptr_t)address + mapping_page);
 	give_pages_back(address, 3);
 	assert_told(NULL, UINTPTR_MAX);
 	munmap(address, LENGTH);
@@ -349,7 +290,7 @@ static int in_child(int (*run)(void))
 
 static int child_has_its_own(void)
 {
-	uint8_t *address = map();
+	uint8_t *address = mapping_new();
 
 	if (smd_memory_watch_add(address, LENGTH) != -ENOSYS) {
 		return 1;
@@ -381,7 +322,7 @@ static void close_all(void)
 /* Programs that become daemons close what they do not know. */
 static int child_closes_the_descriptor(void)
 {
-	uint8_t *address = map();
+	uint8_t *address = mapping_new();
 
 	close_all();
 	if (smd_memory_watch_start(NULL) || smd_memory_watch_add(address, LENGTH)) {
@@ -392,7 +333,7 @@ static int child_closes_the_descriptor(void)
 	while (!is_told(address)) {
 		usleep(1000);
 	}
-	address = map();
+	address = mapping_new();
 	if (smd_memory_watch_add(address, LENGTH) != -ENOSYS) {
 		return 2;
 	}
@@ -409,232 +350,7 @@ static void a_closed_descriptor_is_the_end_of_everything_watched(void **state)
 	assert_int_equal(in_child(child_closes_the_descriptor), 0);
 }
 
-/* ---- the cache ---- */
-
-static void use(const void *address, size_t length)
-{
-	struct smd_rdma_region *region;
-
-	smd_rdma_memory_invalidate(memory);
-	assert_int_equal(smd_rdma_memory_find(
-				 memory, address, length, address, length, SMD_RDMA_WRITE, &region),
-		0);
-	smd_rdma_region_put(region);
-}
-
-static void assert_registers(const void *address, size_t length, unsigned times)
-{
-	unsigned before = registrar.count;
-
-	use(address, length);
-	assert_int_equal(registrar.count - before, times);
-}
-
-static void addresses_that_are_mapped_anew_are_registered_anew(void **state)
-{
-	uint8_t *address = map();
-
-	(void)state;
-	for (unsigned i = 0; i < 100; i++) {
-		assert_registers(address, LENGTH, 1);
-		assert_registers(address, LENGTH, 0);
-		munmap(address, LENGTH);
-		map_at(address);
-	}
-	munmap(address, LENGTH);
-	smd_rdma_memory_invalidate(memory);
-	assert_int_equal(registrar.live, 0);
-}
-
-static void memory_that_moved_is_registered_anew(void **state)
-{
-	uint8_t *address = map();
-	uint8_t *remote_buffer = map();
-
-	(void)state;
-	use(address, LENGTH);
-	assert_ptr_equal(
-		mremap(address, LENGTH, LENGTH, MREMAP_MAYMOVE | MREMAP_FIXED, remote_buffer),
-		remote_buffer);
-	map_at(address);
-	assert_registers(address, LENGTH, 1);
-	assert_registers(remote_buffer, LENGTH, 1);
-	munmap(address, LENGTH);
-	munmap(remote_buffer, LENGTH);
-}
-
-static void memory_that_was_emptied_is_registered_anew(void **state)
-{
-	uint8_t *address = map();
-
-	(void)state;
-	use(address, LENGTH);
-	madvise(address + LENGTH - page, page, MADV_DONTNEED);
-	assert_registers(address, LENGTH, 1);
-	munmap(address, LENGTH);
-}
-
-/* Whether free() has left the page as it was, as a sanitizer's may. */
-static bool is_resident(uintptr_t at)
-{
-	unsigned char resident;
-
-	return mincore((void *)at, page, &resident) == 0 && (resident & 1);
-}
-
-static void free_and_look(uint8_t *address, size_t length)
-{
-	uintptr_t inside = ((uintptr_t)address + length / 2) / page * page;
-
-	memset(address, 1, length);
-	use(address, length);
-	assert_registers(address, length, 0);
-	free(address);
-	malloc_trim(0);
-	if (is_resident(inside)) {
-		print_message("this free() keeps the memory\n");
-		skip();
-	}
-	smd_rdma_memory_invalidate(memory);
-	assert_int_equal(registrar.live, 0);
-	assert_int_equal(smd_rdma_memory_counts(memory)->stale, 1);
-}
-
-static void freed_memory_is_registered_anew(void **state)
-{
-	(void)state;
-	mallopt(M_MMAP_THRESHOLD, 128 * 1024);
-	free_and_look(malloc(8 * MIB), 8 * MIB);
-}
-
-static void what_the_heap_gives_back_is_registered_anew(void **state)
-{
-	(void)state;
-	mallopt(M_MMAP_THRESHOLD, 16 * MIB);
-	free_and_look(malloc(8 * MIB), 8 * MIB);
-}
-
-static void what_cannot_be_watched_is_registered_for_one_use(void **state)
-{
-	void *address = unwatchable();
-
-	(void)state;
-	assert_registers(address, page, 1);
-	assert_registers(address, page, 1);
-	assert_int_equal(registrar.live, 0);
-}
-
-/* ---- many threads ---- */
-
-#define OWNERS 4
-#define ROUNDS 2000
-
-/* Maps memory, gives it to be looked up, unmaps it: all owners get the same addresses in turn. */
-struct owner {
-	pthread_t thread;
-	uint64_t number;
-	_Atomic(uint64_t *) given; /* NULL: nothing */
-};
-
-static void *owner_main(void *arg)
-{
-	struct owner *owner = arg;
-
-	for (uint64_t i = 0; i < ROUNDS; i++) {
-		uint64_t *address = mmap(NULL, 16 * page, PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-		if (address == MAP_FAILED) {
-			abort();
-		}
-		*address = owner->number << 32 | (i + 1);
-		atomic_store(&owner->given, address);
-		while (atomic_load(&owner->given)) {
-			sched_yield();
-		}
-		munmap(address, 16 * page);
-	}
-	return NULL;
-}
-
-/* What is found was registered when the memory held what it holds now. */
-static void look_up(const uint64_t *address)
-{
-	struct smd_rdma_region *region;
-
-	smd_rdma_memory_invalidate(memory);
-	assert_int_equal(smd_rdma_memory_find(memory, address, 16 * page, address, 16 * page,
-				 SMD_RDMA_WRITE, &region),
-		0);
-	assert_int_equal(registrar_of(region)->begin, (uintptr_t)address);
-	assert_int_equal(registrar_of(region)->stamp, *address);
-	smd_rdma_region_put(region);
-}
-
-/*
- * The watch's thread runs when nobody else wants to: what is unmapped is told as late as it can be,
- * and others get the addresses before that.
- */
-static void make_watch_late(void)
-{
-	const struct sched_param none = {0};
-	DIR *tasks = opendir("/proc/self/task");
-	unsigned found = 0;
-
-	assert_non_null(tasks);
-	for (struct dirent *task; (task = readdir(tasks));) {
-		pid_t thread = (pid_t)atoi(task->d_name);
-		char path[300];
-		char name[32] = "";
-		FILE *file;
-
-		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", task->d_name);
-		file = fopen(path, "r");
-		if (file && fgets(name, sizeof(name), file) &&
-			strcmp(name, "memory-watch\n") == 0) {
-			assert_int_equal(sched_setscheduler(thread, SCHED_IDLE, &none), 0);
-			found++;
-		}
-		if (file) {
-			fclose(file);
-		}
-	}
-	closedir(tasks);
-	assert_int_equal(found, 1);
-}
-
-static void threads_that_unmap_leave_nothing_stale(void **state)
-{
-	struct owner owners[OWNERS] = {0};
-	unsigned looked = 0;
-
-	(void)state;
-	registrar.stamped = true;
-	make_watch_late();
-	for (unsigned i = 0; i < OWNERS; i++) {
-		owners[i].number = i + 1;
-		assert_int_equal(
-			pthread_create(&owners[i].thread, NULL, owner_main, &owners[i]), 0);
-	}
-	while (looked < OWNERS * ROUNDS) {
-		for (unsigned i = 0; i < OWNERS; i++) {
-			uint64_t *address = atomic_load(&owners[i].given);
-
-			if (address) {
-				look_up(address);
-				atomic_store(&owners[i].given, NULL);
-				looked++;
-			}
-		}
-		sched_yield();
-	}
-	for (unsigned i = 0; i < OWNERS; i++) {
-		pthread_join(owners[i].thread, NULL);
-	}
-	assert_int_equal(registrar.count, OWNERS * ROUNDS);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup(name, set_up)
 
 int main(void)
 {
@@ -656,16 +372,10 @@ int main(void)
 		TEST(starting_twice_is_starting_once),
 		TEST(a_child_has_no_watch_until_it_starts_one),
 		TEST(a_closed_descriptor_is_the_end_of_everything_watched),
-		TEST(addresses_that_are_mapped_anew_are_registered_anew),
-		TEST(memory_that_moved_is_registered_anew),
-		TEST(memory_that_was_emptied_is_registered_anew),
-		TEST(freed_memory_is_registered_anew),
-		TEST(what_the_heap_gives_back_is_registered_anew),
-		TEST(what_cannot_be_watched_is_registered_for_one_use),
-		TEST(threads_that_unmap_leave_nothing_stale),
 	};
 	struct smd_error error = {0};
 
+	mapping_page = (size_t)sysconf(_SC_PAGESIZE);
 	if (smd_memory_watch_start(&error)) {
 		printf("skipped: %s\n", error.text);
 		return 77;
