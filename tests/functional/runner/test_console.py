@@ -128,7 +128,10 @@ class ConsoleTest(JobTest):
 
     def test_a_summary_of_many(self):
         """Those of a pool that ended alike are one row; the one that failed has its own, and its last lines."""
-        script = "trap 'echo no reason >&2; exit 0' TERM; [ $RANK = 7 ] && { echo the reason >&2; exit 3; }; sleep 1000 & wait"
+        here = self.path("here")  # who obeys SIGTERM already
+        os.mkdir(here)
+        script = (f"trap 'echo no reason >&2; exit 0' TERM; touch {here}/$RANK; [ $RANK = 7 ] && {{ "
+                  f"while [ $(ls {here} | wc -l) -lt 20 ]; do sleep 0.1; done; echo the reason >&2; exit 3; }}; sleep 1000 & wait")
         run = self.run_job([bash(script), bash(script, 19)])
         self.assert_code(run, 1)
         end = run.err.partition("runner test: failed in ")[2]
