@@ -33,6 +33,19 @@ static json_t *parameters_json(const struct smd_study *study, const double *poin
 	return list;
 }
 
+static json_t *metrics_json(const struct smd_study *study, const struct smd_trial *trial)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < study->nmetrics; i++) {
+		json_array_append_new(
+			list, json_pack("{s:s, s:f}", "metricId", study->metrics[i].id, "value",
+				      smd_trial_final(trial, study, i)->value));
+	}
+	return list;
+}
+
+/* Step and time are those of the first metric. */
 static json_t *measurement_json(const struct smd_study *study, const struct smd_trial *trial,
 	const struct smd_measurement *measurement)
 {
@@ -41,14 +54,15 @@ static json_t *measurement_json(const struct smd_study *study, const struct smd_
 
 	snprintf(steps, sizeof(steps), "%" PRId64, measurement->step);
 	snprintf(elapsed, sizeof(elapsed), "%.3fs",
-		fmin(smd_measurement_progress(&trial->measurements, measurement, 1), 1e12));
-	return json_pack("{s:s, s:s, s:[{s:s, s:f}]}", "elapsedDuration", elapsed, "stepCount",
-		steps, "metrics", "metricId", study->metrics[0].id, "value", measurement->value);
+		fmin(smd_measurement_progress(&trial->metrics[0].measurements, measurement, 1),
+			1e12));
+	return json_pack("{s:s, s:s, s:o}", "elapsedDuration", elapsed, "stepCount", steps,
+		"metrics", metrics_json(study, trial));
 }
 
 static json_t *trial_json(const struct smd_study *study, const struct smd_trial *trial)
 {
-	const struct smd_measurement *final = smd_trial_final(trial, study);
+	const struct smd_measurement *final = smd_trial_final(trial, study, 0);
 	char id[NUMBER_SIZE];
 	json_t *json;
 

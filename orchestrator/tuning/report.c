@@ -161,9 +161,27 @@ static void say_details(struct smd_study_run *run, const struct smd_trial *trial
 	}
 }
 
+/* "loss 0.1, accuracy 0.9"; the caller frees it. NULL: it has none. */
+static char *values_text(const struct smd_study *study, const struct smd_trial *trial)
+{
+	char *text = NULL;
+	size_t length;
+	FILE *out = smd_trial_final(trial, study, 0) ? open_memstream(&text, &length) : NULL;
+
+	for (size_t i = 0; out && i < study->nmetrics; i++) {
+		fprintf(out, "%s%s %g", i ? ", " : "", study->metrics[i].id,
+			smd_trial_final(trial, study, i)->value);
+	}
+	if (out) {
+		fclose(out);
+	}
+	return text;
+}
+
 void smd_study_run_say_end(struct smd_study_run *run, const struct smd_trial *trial)
 {
-	const struct smd_measurement *final = smd_trial_final(trial, run->study);
+	const struct smd_measurement *final = smd_trial_final(trial, run->study, 0);
+	char *values = values_text(run->study, trial);
 
 	if (!final) {
 		smd_study_run_say(run, "ERROR", "trial %u: INFEASIBLE after %.1f s: %s",
@@ -172,10 +190,13 @@ void smd_study_run_say_end(struct smd_study_run *run, const struct smd_trial *tr
 		return;
 	}
 	smd_study_run_say(run, "INFO",
-		"trial %u: SUCCEEDED after %.1f s: %s %g at step %" PRId64 "%s%s", trial->number,
-		seconds_of(trial), run->study->metrics[0].id, final->value, final->step,
+		"trial %u: SUCCEEDED after %.1f s: %s at step %" PRId64 "%s%s", trial->number,
+		seconds_of(trial), values ? values : "", final->step,
 		trial->stop == SMD_TRIAL_IS_BELOW_MEDIAN ? ", ended early: below the median" : "",
-		trial == run->best ? ", the best so far" : "");
+		!smd_study_run_is_best(run, trial) ? ""
+		: run->study->nmetrics > 1         ? ", one of the best so far"
+						   : ", the best so far");
+	free(values);
 }
 
 static void add_running(FILE *out, const struct smd_study_run *run)
@@ -185,7 +206,7 @@ static void add_running(FILE *out, const struct smd_study_run *run)
 	for (size_t i = 0; i < run->count; i++) {
 		const struct smd_trial *trial = &run->trials[i];
 		const struct smd_measurement *last =
-			smd_measurements_final(&trial->measurements, 0);
+			smd_measurements_final(&trial->metrics[0].measurements, 0);
 
 		if (!smd_trial_runs(trial)) {
 			continue;
@@ -208,9 +229,9 @@ static void write_status(FILE *out, const struct smd_study_run *run)
 	fprintf(out, "%zu of %d trials ended, %zu run", smd_study_run_count(run, is_ended),
 		run->job->max_trial_count, smd_study_run_count(run, smd_trial_runs));
 	add_running(out, run);
-	if (run->best) {
-		fprintf(out, "; best %g (trial %u)", smd_trial_final(run->best, run->study)->value,
-			run->best->number);
+	if (run->best && run->study->nmetrics == 1) {
+		fprintf(out, "; best %g (trial %u)",
+			smd_trial_final(run->best, run->study, 0)->value, run->best->number);
 	}
 }
 
@@ -242,46 +263,58 @@ void smd_study_run_show_status(struct smd_study_run *run)
 	run->is_drawn = 1;
 }
 
+/* The columns: these and the metrics, then these and the parameters. */
+#define FIRST_COLUMNS 2
+#define LAST_COLUMNS  2
+
+/* Which of the columns behind the metrics it is. */
+static size_t behind_metrics(const struct smd_study_run *run, size_t column)
+{
+	return column - FIRST_COLUMNS - run->study->nmetrics;
+}
+
+static int is_metric(const struct smd_study_run *run, size_t column)
+{
+	return column >= FIRST_COLUMNS && column < FIRST_COLUMNS + run->study->nmetrics;
+}
+
 /* The text of a cell; NULL: nothing. */
 static char *raw_cell(const struct smd_study_run *run, const struct smd_trial *trial, size_t column)
 {
-	const struct smd_measurement *final = smd_trial_final(trial, run->study);
+	const struct smd_measurement *final = smd_trial_final(
+		trial, run->study, is_metric(run, column) ? column - FIRST_COLUMNS : 0);
+	size_t place = behind_metrics(run, column);
 	char *text = NULL;
 	int length = 0;
 
-	switch (column) {
-	case 0:
-		length = asprintf(&text, "%u%s", trial->number, trial == run->best ? " *" : "");
-		break;
-	case 1:
+	if (column == 0) {
+		length = asprintf(&text, "%u%s", trial->number,
+			smd_study_run_is_best(run, trial) ? " *" : "");
+	} else if (column == 1) {
 		length = asprintf(&text, "%s", smd_trial_state_name(trial->state));
-		break;
-	case 2:
+	} else if (is_metric(run, column)) {
 		length = final ? asprintf(&text, "%g", final->value) : 0;
-		break;
-	case 3:
+	} else if (place == 0) {
 		length = final ? asprintf(&text, "%" PRId64, final->step) : 0;
-		break;
-	case 4:
+	} else if (place == 1) {
 		length = asprintf(&text, "%.1f", seconds_of(trial));
-		break;
-	default:
-		return isnan(trial->point[column - 5])
-			       ? NULL
-			       : smd_parameter_text(&run->study->parameters[column - 5],
-					 trial->point[column - 5]);
+	} else if (!isnan(trial->point[place - LAST_COLUMNS])) {
+		text = smd_parameter_text(&run->study->parameters[place - LAST_COLUMNS],
+			trial->point[place - LAST_COLUMNS]);
 	}
 	return length < 0 ? NULL : text;
 }
 
 static const char *heading(const struct smd_study_run *run, size_t column)
 {
-	static const char *const names[] = {"TRIAL", "STATE", NULL, "STEP", "SECONDS"};
+	static const char *const first[FIRST_COLUMNS] = {"TRIAL", "STATE"};
+	static const char *const last[LAST_COLUMNS] = {"STEP", "SECONDS"};
+	size_t place = behind_metrics(run, column);
 
-	if (column == 2) {
-		return run->study->metrics[0].id;
-	}
-	return column < 5 ? names[column] : run->study->parameters[column - 5].id;
+	return column < FIRST_COLUMNS   ? first[column]
+	       : is_metric(run, column) ? run->study->metrics[column - FIRST_COLUMNS].id
+	       : place < LAST_COLUMNS   ? last[place]
+					: run->study->parameters[place - LAST_COLUMNS].id;
 }
 
 /* As it is shown, of a trial or, if that is NULL, of the headings. The caller frees it. NULL: out
@@ -353,22 +386,26 @@ static void print_row(
 
 static void print_best(struct smd_study_run *run)
 {
-	const struct smd_measurement *final;
-	char *arguments;
+	for (size_t i = 0; i < run->count; i++) {
+		const struct smd_trial *trial = &run->trials[i];
+		char *arguments, *values;
 
-	if (!run->best) {
-		return;
+		if (!smd_study_run_is_best(run, trial)) {
+			continue;
+		}
+		arguments = arguments_of(run->study, trial);
+		values = values_text(run->study, trial);
+		smd_study_run_say(run, "INFO", "best: trial %u, %s with%s", trial->number,
+			values ? values : "", arguments ? arguments : "");
+		free(arguments);
+		free(values);
 	}
-	final = smd_trial_final(run->best, run->study);
-	arguments = arguments_of(run->study, run->best);
-	smd_study_run_say(run, "INFO", "best: trial %u, %s %g with%s", run->best->number,
-		run->study->metrics[0].id, final->value, arguments ? arguments : "");
-	free(arguments);
 }
 
 void smd_study_run_print_table(struct smd_study_run *run)
 {
-	size_t columns = 5 + run->study->nparameters;
+	size_t columns =
+		FIRST_COLUMNS + run->study->nmetrics + LAST_COLUMNS + run->study->nparameters;
 	int *widths = calloc(columns, sizeof(*widths));
 
 	clear_status(run);

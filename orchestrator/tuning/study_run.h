@@ -25,6 +25,8 @@ enum smd_study_phase {
 #undef X
 };
 
+struct smd_past_trial;
+
 struct smd_study_run {
 	const struct smd_job *job;
 	const struct smd_study *study;
@@ -39,7 +41,7 @@ struct smd_study_run {
 	const char *over; /* why no more trials are started */
 	struct smd_trial *trials;
 	size_t count;
-	const struct smd_trial *best; /* NULL: none has succeeded */
+	const struct smd_trial *best; /* of several the last one; NULL: none has succeeded */
 	size_t ended_since_best;
 	uint64_t begun_ns;
 	uint64_t best_ns;
@@ -60,6 +62,16 @@ struct smd_study_run {
 
 size_t smd_study_run_count(
 	const struct smd_study_run *run, int (*is)(const struct smd_trial *trial));
+
+/* Whether it is the best; of a study with several metrics, whether no other one is better in one of
+ * them and worse in none. */
+int smd_study_run_is_best(const struct smd_study_run *run, const struct smd_trial *trial);
+
+/* Takes a trial that has ended. */
+void smd_study_run_judge(struct smd_study_run *run, const struct smd_trial *trial);
+
+/* The trials as the search sees them; NULL: out of memory. */
+struct smd_past_trial *smd_study_run_past(const struct smd_study_run *run);
 
 /* What is announced as the job's state. */
 const char *smd_study_run_state(const struct smd_study_run *run);

@@ -151,7 +151,9 @@ int smd_trial_start(struct smd_trial *trial, const struct smd_trial_runner *runn
 	for_each_file(trial, runner, removes);
 	smd_timestamp(trial->start_time);
 	trial->started_ns = smd_clock_ns();
-	trial->measurements.begin = wall_seconds();
+	for (size_t i = 0; i < runner->job->study->nmetrics; i++) {
+		trial->metrics[i].measurements.begin = wall_seconds();
+	}
 	fflush(NULL);
 	trial->pid = fork();
 	if (trial->pid < 0) {
@@ -189,6 +191,7 @@ void smd_trial_stop(struct smd_trial *trial, enum smd_trial_stop why)
 static void read_metrics(
 	struct smd_trial *trial, const struct smd_trial_runner *runner, const char *name)
 {
+	const struct smd_study *study = runner->job->study;
 	size_t size;
 	FILE *file = smd_jobdir_read_file(runner->dir, name, &size);
 	char *text;
@@ -203,18 +206,31 @@ static void read_metrics(
 	text = malloc(size + 1);
 	if (text) {
 		size = fread(text, 1, size, file);
-		smd_metric_file_read(text, size, wall_seconds(), &runner->job->study->metrics[0],
-			&trial->measurements, &trial->remarks);
+		for (size_t i = 0; i < study->nmetrics; i++) {
+			smd_metric_file_read(text, size, wall_seconds(), &study->metrics[i],
+				&trial->metrics[i].measurements, &trial->metrics[i].remarks);
+		}
 	}
 	free(text);
 	fclose(file);
+}
+
+/* How many of the metrics it has reported. */
+static size_t count_measured(const struct smd_trial *trial, const struct smd_study *study)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < study->nmetrics; i++) {
+		count += trial->metrics[i].measurements.count > 0;
+	}
+	return count;
 }
 
 static int takes_source(
 	struct smd_trial *trial, const struct smd_trial_runner *runner, const char *name)
 {
 	read_metrics(trial, runner, name);
-	if (trial->measurements.count == 0) {
+	if (count_measured(trial, runner->job->study) == 0) {
 		return 0;
 	}
 	snprintf(trial->source, sizeof(trial->source), "%s", name);
@@ -278,16 +294,24 @@ static char *say(const char *format, ...)
 	return text;
 }
 
-/* Why a job that has ended well is no trial. */
-static char *missing_measurement(const struct smd_trial *trial, const char *metric)
+/* Why a job that has ended well is no trial: of the first metric that is missing. */
+static char *missing_measurement(const struct smd_trial *trial, const struct smd_study *study)
 {
-	if (trial->remarks.has_no_number) {
-		return say("it reported no number for %s", metric);
+	const struct smd_metric_remarks *remarks;
+	size_t i = 0;
+
+	while (i + 1 < study->nmetrics && trial->metrics[i].measurements.count > 0) {
+		i++;
 	}
-	if (trial->remarks.other[0]) {
-		return say("it reported %s, and not %s", trial->remarks.other, metric);
+	remarks = &trial->metrics[i].remarks;
+	if (remarks->has_no_number) {
+		return say("it reported no number for %s", study->metrics[i].id);
 	}
-	return say("it reported no %s in the file of CLOUD_ML_HP_METRIC_FILE", metric);
+	if (remarks->other[0]) {
+		return say("it reported %s, and not %s", remarks->other, study->metrics[i].id);
+	}
+	return say(
+		"it reported no %s in the file of CLOUD_ML_HP_METRIC_FILE", study->metrics[i].id);
 }
 
 static char *reason_of(struct smd_trial *trial, const struct smd_trial_runner *runner, int status)
@@ -298,7 +322,7 @@ static char *reason_of(struct smd_trial *trial, const struct smd_trial_runner *r
 		return say("the tuning job ended before it did");
 	}
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
-		return missing_measurement(trial, runner->job->study->metrics[0].id);
+		return missing_measurement(trial, runner->job->study);
 	}
 	if (WIFSIGNALED(status)) { /* the record may be of another job, which used the folder */
 		return say("its runner was killed by signal %d", WTERMSIG(status));
@@ -313,6 +337,7 @@ static char *reason_of(struct smd_trial *trial, const struct smd_trial_runner *r
  * that has failed has nothing. */
 void smd_trial_end(struct smd_trial *trial, const struct smd_trial_runner *runner, int status)
 {
+	const struct smd_study *study = runner->job->study;
 	int is_whole =
 		trial->stop != SMD_TRIAL_RUNS || (WIFEXITED(status) && WEXITSTATUS(status) == 0);
 
@@ -320,7 +345,7 @@ void smd_trial_end(struct smd_trial *trial, const struct smd_trial_runner *runne
 	smd_timestamp(trial->end_time);
 	trial->ended_ns = smd_clock_ns();
 	trial->pid = 0;
-	if (is_whole && trial->measurements.count > 0) {
+	if (is_whole && count_measured(trial, study) == study->nmetrics) {
 		trial->state = SMD_TRIAL_SUCCEEDED;
 	} else {
 		trial->state = SMD_TRIAL_INFEASIBLE;
@@ -330,16 +355,20 @@ void smd_trial_end(struct smd_trial *trial, const struct smd_trial_runner *runne
 }
 
 const struct smd_measurement *smd_trial_final(
-	const struct smd_trial *trial, const struct smd_study *study)
+	const struct smd_trial *trial, const struct smd_study *study, size_t metric)
 {
 	return trial->state == SMD_TRIAL_SUCCEEDED
-		       ? smd_measurements_final(&trial->measurements, study->takes_best)
+		       ? smd_measurements_final(
+				 &trial->metrics[metric].measurements, study->takes_best)
 		       : NULL;
 }
 
-void smd_trial_clear(struct smd_trial *trial)
+void smd_trial_clear(struct smd_trial *trial, const struct smd_study *study)
 {
-	smd_measurements_free(&trial->measurements);
+	for (size_t i = 0; i < study->nmetrics; i++) {
+		smd_measurements_free(&trial->metrics[i].measurements);
+	}
+	free(trial->metrics);
 	free(trial->point);
 	free(trial->reason);
 	free(trial->details);

@@ -28,6 +28,12 @@ enum smd_trial_state {
 /* Why a trial is asked to end. */
 enum smd_trial_stop { SMD_TRIAL_RUNS, SMD_TRIAL_IS_BELOW_MEDIAN, SMD_TRIAL_IS_NOT_NEEDED };
 
+/* What is reported of one metric. */
+struct smd_trial_metric {
+	struct smd_measurements measurements;
+	struct smd_metric_remarks remarks;
+};
+
 struct smd_trial {
 	unsigned number; /* from 1 */
 	enum smd_trial_state state;
@@ -39,8 +45,7 @@ struct smd_trial {
 	char end_time[SMD_TIMESTAMP_SIZE]; /* empty: it has not ended */
 	uint64_t started_ns;
 	uint64_t ended_ns;
-	struct smd_measurements measurements;
-	struct smd_metric_remarks remarks;
+	struct smd_trial_metric *metrics; /* as the study has them */
 	char source[SMD_TRIAL_PATH_SIZE]; /* the file that has them; empty: none has yet */
 	char *reason;                     /* of an INFEASIBLE one, in one line */
 	char *details;                    /* the lines behind it; NULL: none */
@@ -70,10 +75,10 @@ void smd_trial_measure(struct smd_trial *trial, const struct smd_trial_runner *r
 /* Takes how its process ended. */
 void smd_trial_end(struct smd_trial *trial, const struct smd_trial_runner *runner, int status);
 
-/* The measurement that counts, once it has SUCCEEDED; NULL: none. */
+/* The measurement of a metric that counts, once it has SUCCEEDED; NULL: none. */
 const struct smd_measurement *smd_trial_final(
-	const struct smd_trial *trial, const struct smd_study *study);
+	const struct smd_trial *trial, const struct smd_study *study, size_t metric);
 
-void smd_trial_clear(struct smd_trial *trial);
+void smd_trial_clear(struct smd_trial *trial, const struct smd_study *study);
 
 #endif

@@ -73,31 +73,14 @@ static struct smd_study_progress progress_of(const struct smd_study_run *run)
 		.seconds_since_best = (double)(now - run->best_ns) * 1e-9};
 }
 
-/* The trials as the search sees them; NULL: out of memory. */
-static struct smd_past_trial *past_of(const struct smd_study_run *run)
-{
-	struct smd_past_trial *past = calloc(run->count + 1, sizeof(*past));
-
-	for (size_t i = 0; past && i < run->count; i++) {
-		const struct smd_trial *trial = &run->trials[i];
-		const struct smd_measurement *final = smd_trial_final(trial, run->study);
-
-		past[i].point = trial->point;
-		past[i].state = final                  ? SMD_PAST_MEASURED
-				: is_infeasible(trial) ? SMD_PAST_INFEASIBLE
-						       : SMD_PAST_PENDING;
-		past[i].value = final ? final->value : 0;
-	}
-	return past;
-}
-
 /* A trial with parameters; -ENOENT: there are no more. */
 static int add_trial(struct smd_study_run *run)
 {
-	struct smd_past_trial *past = past_of(run);
+	struct smd_past_trial *past = smd_study_run_past(run);
 	double *point = calloc(run->study->nparameters, sizeof(*point));
+	struct smd_trial_metric *metrics = calloc(run->study->nmetrics, sizeof(*metrics));
 	struct smd_trial *trials = NULL;
-	int ret = past && point
+	int ret = past && point && metrics
 			  ? smd_search_next(run->study, run->seed,
 				    (size_t)run->job->max_trial_count, past, run->count, point)
 			  : -ENOMEM;
@@ -113,10 +96,11 @@ static int add_trial(struct smd_study_run *run)
 	}
 	if (ret) {
 		free(point);
+		free(metrics);
 		return ret;
 	}
-	run->trials[run->count] =
-		(struct smd_trial){.number = (unsigned)run->count + 1, .point = point};
+	run->trials[run->count] = (struct smd_trial){
+		.number = (unsigned)run->count + 1, .point = point, .metrics = metrics};
 	run->count++;
 	return 0;
 }
@@ -205,20 +189,6 @@ static void start_trials(struct smd_study_run *run)
 	}
 }
 
-static void judge(struct smd_study_run *run, const struct smd_trial *trial)
-{
-	const struct smd_measurement *final = smd_trial_final(trial, run->study);
-
-	if (final && (!run->best || smd_metric_is_better(&run->study->metrics[0], final->value,
-					    smd_trial_final(run->best, run->study)->value))) {
-		run->best = trial;
-		run->best_ns = smd_clock_ns();
-		run->ended_since_best = 0;
-	} else {
-		run->ended_since_best++;
-	}
-}
-
 static void reap(struct smd_study_run *run)
 {
 	for (size_t i = 0; i < run->count; i++) {
@@ -227,7 +197,7 @@ static void reap(struct smd_study_run *run)
 
 		if (trial->pid > 0 && waitpid(trial->pid, &status, WNOHANG) == trial->pid) {
 			smd_trial_end(trial, &run->runner, status);
-			judge(run, trial);
+			smd_study_run_judge(run, trial);
 			smd_study_run_write(run);
 			smd_study_run_say_end(run, trial);
 		}
@@ -240,7 +210,7 @@ static int ended_well(const struct smd_study_run *run, const struct smd_measurem
 
 	for (size_t i = 0; i < run->count; i++) {
 		if (is_successful(&run->trials[i])) {
-			others[count++] = &run->trials[i].measurements;
+			others[count++] = &run->trials[i].metrics[0].measurements;
 		}
 	}
 	return count;
@@ -256,7 +226,7 @@ static void stop_bad_ones(struct smd_study_run *run)
 
 		if (trial->state == SMD_TRIAL_ACTIVE &&
 			smd_measurements_are_below_median(
-				run->study, &trial->measurements, others, count)) {
+				run->study, &trial->metrics[0].measurements, others, count)) {
 			smd_trial_stop(trial, SMD_TRIAL_IS_BELOW_MEDIAN);
 			smd_study_run_write(run);
 		}
@@ -421,10 +391,11 @@ int smd_tuning_check_study(const struct smd_job *job, struct smd_error *error)
 			"must be a HyperparameterTuningJob, with studySpec; `summand custom-jobs` "
 			"takes others");
 	}
-	if (job->study->nmetrics > 1) {
+	if (job->study->nmetrics > 1 && job->study->stops_below_median) {
 		return smd_error_set(error, EINVAL,
-			"/studySpec/metrics: must be one metric, by which one trial is the best, "
-			"got %zu: leave the one that decides; programs may report the others too",
+			"/studySpec/medianAutomatedStoppingSpec: must be of a study with one "
+			"metric, "
+			"got %zu",
 			job->study->nmetrics);
 	}
 	return 0;
@@ -445,7 +416,7 @@ static void close_run(struct smd_study_run *run)
 	smd_study_run_close_output(run);
 	smd_stream_close(&run->stream);
 	for (size_t i = 0; i < run->count; i++) {
-		smd_trial_clear(&run->trials[i]);
+		smd_trial_clear(&run->trials[i], run->study);
 	}
 	free(run->trials);
 	free(run->failure);

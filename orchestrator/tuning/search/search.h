@@ -15,7 +15,7 @@ enum smd_past_state {
 struct smd_past_trial {
 	const double *point;
 	enum smd_past_state state;
-	double value; /* of the first metric, if it was measured */
+	double value; /* if it was measured; as the first metric has it, or joined (objective.h) */
 };
 
 /* The point of the trial after `past`. 0; -ENOENT: the grid has no more points; -ENOMEM. */

@@ -181,6 +181,26 @@ if x == 5: report(5, 1)
         self.assertEqual([trial["state"] for trial in job["trials"]], ["INFEASIBLE"] * 4 + ["SUCCEEDED"])
         self.assertEqual(job["state"], "JOB_STATE_SUCCEEDED")
 
+    def test_several_metrics(self):
+        """The best are those that no other one beats; a trial without one of the metrics is none."""
+        script = "report({1: 1, 2: 3, 3: 3, 4: 0}[x], 2)\nif x != 4: report({1: 5, 2: 9, 3: 8}[x], 1, metric='accuracy')"
+        metrics = [{"metricId": "loss", "goal": "MINIMIZE"}, {"metricId": "accuracy", "goal": "MAXIMIZE"}]
+        path = self.write(script, trials=4, metrics=metrics, parameters=[integer("x", 1, 4)], algorithm="GRID_SEARCH")
+        out = self.tune("local-run", path)
+        self.assertIn("trial 2: SUCCEEDED", out)
+        self.assertRegex(out, r"(?m)^trial 2: .*: loss 3, accuracy 9 at step 2, one of the best so far$")
+        self.assertRegex(out, r"(?m)^trial 3: .*: loss 3, accuracy 8 at step 2$")
+        self.assertRegex(out, r"(?m)^trial 4: INFEASIBLE .*: it reported loss, and not accuracy$")
+        rows = [line.split()[:-1] for line in out.splitlines() if re.match(r"[1-4] ", line)]
+        self.assertEqual([row[:5] for row in rows[:2]] + [row[:4] for row in rows[2:3]], [
+            ["1", "*", "SUCCEEDED", "1", "5"], ["2", "*", "SUCCEEDED", "3", "9"], ["3", "SUCCEEDED", "3", "8"]])
+        self.assertEqual(re.findall(r"(?m)^best: (.*)$", out), ["trial 1, loss 1, accuracy 5 with --x=1", "trial 2, loss 3, accuracy 9 with --x=2"])
+        trial = self.described()["trials"][1]
+        self.assertEqual(trial["finalMeasurement"]["metrics"], [{"metricId": "loss", "value": 3.0}, {"metricId": "accuracy", "value": 9.0}])
+        job = self.run_all(self.write("report(x, 1)\nreport(-x, 1, metric='accuracy')", trials=12, parallel=3, metrics=metrics,
+                                      algorithm="ALGORITHM_UNSPECIFIED"))
+        self.assertEqual({trial["state"] for trial in job["trials"]}, {"SUCCEEDED"})
+
     def test_why_a_trial_failed(self):
         """The program's last lines; and what its runner could not put on the disk."""
         path = self.write("sys.exit('no such layer')", trials=1)
@@ -317,9 +337,10 @@ report(1, 1)
     def test_what_is_refused(self):
         self.tune("local-run", self.write_spec("true"), code=2)
         self.assertIn("must be a HyperparameterTuningJob", self.err)
-        path = self.write("", metrics=[{"metricId": "a", "goal": "MINIMIZE"}, {"metricId": "b", "goal": "MINIMIZE"}])
+        path = self.write("", metrics=[{"metricId": "a", "goal": "MINIMIZE"}, {"metricId": "b", "goal": "MINIMIZE"}],
+                          medianAutomatedStoppingSpec={})
         self.tune("validate", path, code=2)
-        self.assertIn("must be one metric, by which one trial is the best, got 2: leave the one that decides", self.err)
+        self.assertIn("/studySpec/medianAutomatedStoppingSpec: must be of a study with one metric, got 2", self.err)
         self.assertIn("is valid", self.tune("validate", self.write("")))
         self.assertIn("chief", self.tune("plan", self.write("")))
 
