@@ -192,14 +192,20 @@ static int take_match(void *arg, const struct smd_stored_job *job)
 	return matches->count <= SMD_STORE_MATCHES ? matches->take(matches->arg, job) : 0;
 }
 
-/* The last part of a resource name; an id or a display name is that itself. */
-static const char *last_part(enum smd_stored_kind kind, const char *word)
+static int is_resource_name(const char *word)
 {
-	const char *collection = kinds[kind].collection;
-	const char *at = strncmp(word, "projects/", 9) == 0 ? strstr(word, collection) : NULL;
-	size_t length = strlen(collection);
+	return strncmp(word, "projects/", sizeof("projects/") - 1) == 0 &&
+	       strstr(word, "/locations/");
+}
 
-	return at && at[-1] == '/' && at[length] == '/' ? at + length + 1 : word;
+/* The id in the resource name of a job of that kind here; it may be cut. NULL: it is of another
+ * place or kind. */
+static const char *id_of(enum smd_stored_kind kind, const char *name)
+{
+	char here[SMD_STORE_NAME_SIZE];
+	int length = snprintf(here, sizeof(here), NAME_PREFIX "%s/", kinds[kind].collection);
+
+	return strncmp(name, here, (size_t)length) == 0 ? name + length : NULL;
 }
 
 static int find_where(struct smd_store *store, enum smd_stored_kind kind, const char *condition,
@@ -234,18 +240,20 @@ int smd_store_find(struct smd_store *store, enum smd_stored_kind kind, const cha
 		 " OR substr(display_name, 1, length(?1)) = ?1"), /* one */
 	};
 	struct matches matches = {.take = take, .arg = arg};
-	const char *part = last_part(kind, word);
+	int is_name = is_resource_name(word);
+	const char *part = is_name ? id_of(kind, word) : word;
+	size_t tries = is_name ? 1 : sizeof(conditions) / sizeof(conditions[0]);
 	int ret = -ENOENT;
 
-	for (size_t i = 0;
-		*part && ret == -ENOENT && i < sizeof(conditions) / sizeof(conditions[0]); i++) {
+	for (size_t i = 0; part && *part && ret == -ENOENT && i < tries; i++) {
 		ret = find_where(store, kind, conditions[i], part, &matches, error);
 	}
 	*id = matches.id;
 	return ret == -ENOENT ? smd_error_set(error, ENOENT,
-					"%.64s: there is no such job; `summand %s list` shows "
+					"%.128s: there is no such job; `summand %s list%s` shows "
 					"those of %.256s",
-					word, kinds[kind].group, store->state_dir)
+					word, kinds[kind].group, is_name ? " --uri" : "",
+					store->state_dir)
 			      : ret;
 }
 

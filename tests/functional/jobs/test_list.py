@@ -90,6 +90,19 @@ class ListTest(StoreTest):
         self.assertIn("there is no such job", self.err)
         self.name_of("", code=1)
         self.jobs("describe", code=2)
+
+    def test_a_resource_name_is_whole(self):
+        """One that is cut, or of another place, must not be taken for the beginning of another job's id."""
+        place = "projects/local/locations/local/"
+        for name in (f"{place}customJobs/100000000000000000", f"{place}customJobs/1", f"{place}customJobs/", f"{place}customJobs",
+                     f"{place}hyperparameterTuningJobs/1000000000000000001", f"{place}customJobs/train-b1",
+                     "projects/other/locations/local/customJobs/1000000000000000001",
+                     "projects/local/locations/us/customJobs/1000000000000000001",
+                     f"{place}customJobs/1000000000000000001/", f"{place}customJobs/01000000000000000001"):
+            for verb in "describe", "cancel", "delete", "wait", "stream-logs":
+                self.jobs(verb, name, code=1)
+                self.assertIn(f"{name}: there is no such job; `summand custom-jobs list --uri` shows", self.err)
+        self.assertEqual(len(self.ids()), 6)
         self.jobs("describe", "a", "b", code=2)
 
 
