@@ -15,6 +15,7 @@
 #include "orchestrator/runner/job_token.h"
 #include "orchestrator/runner/run.h"
 #include "orchestrator/runner/summary.h"
+#include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 #include "reduction_server/base/printable.h"
 
@@ -356,7 +357,7 @@ static void tell_failure(const struct local_run *local)
 	fputs(failure, console->err->file);
 }
 
-static void report(const struct local_run *local)
+static void summarize(const struct local_run *local)
 {
 	const struct smd_run *run = &local->run;
 	int ret;
@@ -368,7 +369,6 @@ static void report(const struct local_run *local)
 		smd_log(SMD_LOG_WARN, "runner", "%s/summary.json: cannot be written: %s",
 			local->dir.path, strerror(-ret));
 	}
-	tell_failure(local);
 }
 
 /* Nothing of the job runs any more; whoever reads may take the rest slowly. A signal ends that. */
@@ -435,7 +435,8 @@ static int run_to_end(struct local_run *local)
 	}
 	smd_console_end_output(&run->console);
 	smd_display_close(&run->display);
-	report(local);
+	summarize(local);
+	tell_failure(local);
 	wait_for_reader(local);
 	ret = exit_code(run);
 	smd_console_abandon(&run->console);
@@ -467,9 +468,11 @@ static int run_job(struct local_run *local, struct smd_error *error)
 	if (ret) {
 		goto close_replicas;
 	}
+	run->status.started_ns = smd_clock_ns();
 	ret = prepare(local, error);
 	if (ret) {
 		smd_run_give_up(run, error->text);
+		summarize(local); /* the caller tells the failure */
 		goto close_display;
 	}
 	ret = run_to_end(local);

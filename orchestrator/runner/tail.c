@@ -21,12 +21,22 @@ void smd_tail_add(struct smd_tail *tail, const char *text, size_t length)
 	tail->count++;
 }
 
+static size_t kept(const struct smd_tail *tail)
+{
+	return tail->count < SMD_TAIL_LINES ? tail->count : SMD_TAIL_LINES;
+}
+
+const char *smd_tail_line(const struct smd_tail *tail, size_t i)
+{
+	size_t count = kept(tail);
+
+	return i < count ? tail->lines[(tail->count - count + i) % SMD_TAIL_LINES] : NULL;
+}
+
 void smd_tail_print(const struct smd_tail *tail, FILE *file, const char *indent)
 {
-	size_t kept = tail->count < SMD_TAIL_LINES ? tail->count : SMD_TAIL_LINES;
-
-	for (size_t i = tail->count - kept; i < tail->count; i++) {
-		const char *line = tail->lines[i % SMD_TAIL_LINES];
+	for (size_t i = 0; i < kept(tail); i++) {
+		const char *line = smd_tail_line(tail, i);
 
 		if (line) {
 			fprintf(file, "%s%s\n", indent, line);

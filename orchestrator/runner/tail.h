@@ -21,6 +21,9 @@ void smd_tail_add(struct smd_tail *tail, const char *text, size_t length);
 /* Prints the lines, oldest first, each after `indent`. */
 void smd_tail_print(const struct smd_tail *tail, FILE *file, const char *indent);
 
+/* Line i of those that are kept, from the oldest; NULL: there is none, or memory was short. */
+const char *smd_tail_line(const struct smd_tail *tail, size_t i);
+
 void smd_tail_clear(struct smd_tail *tail);
 
 #endif

@@ -12,15 +12,24 @@
 #include <unistd.h>
 
 #include "orchestrator/runner/tail.h"
+#include "reduction_server/base/printable.h"
 
 #define SETUP_LOG "logs/setup.log"
-#define TOOL      2 /* after the agent and its "--" */
+#define CAUSE_MAX 200
 
 /* The directory that tools write to, the agent that runs them, and where is told of them. */
 struct workspace {
 	const struct smd_jobdir *dir;
 	const char *agent;
 	FILE *words;
+};
+
+/* A program that the agent runs, and what it has said of its failure. */
+struct tool {
+	const char *name;
+	char *const *argv;
+	char *cause;  /* NULL: nothing */
+	size_t begin; /* where its output begins in the log */
 };
 
 /* `argv` begins with the agent's own words. */
@@ -40,17 +49,66 @@ static _Noreturn void become_tool(const struct workspace *place, char *const *ar
 }
 
 /* Says how a tool failed and where its output is. */
-static int tool_failed(const char *tool, int status, const char *log, struct smd_error *error)
+static int tool_failed(
+	const struct tool *tool, int status, const char *log, struct smd_error *error)
 {
 	if (WIFSIGNALED(status)) {
 		return smd_error_set(error, ECHILD, "%s: killed by signal %d (%s); output in %s",
-			tool, WTERMSIG(status), strsignal(WTERMSIG(status)), log);
+			tool->name, WTERMSIG(status), strsignal(WTERMSIG(status)), log);
 	}
-	return smd_error_set(error, ECHILD, "%s: failed with status %d; output in %s", tool,
-		WEXITSTATUS(status), log);
+	return smd_error_set(error, ECHILD, "%s: failed with status %d%s%s; output in %s",
+		tool->name, WEXITSTATUS(status), tool->cause ? ": " : "",
+		tool->cause ? tool->cause : "", log);
 }
 
-static void show_last_lines(const struct workspace *place)
+/* Whether pip says there what to read or to think, and not what has failed. */
+static int is_remark(const char *line)
+{
+	static const char *const starts[] = {
+		"note:", "hint:", "WARNING:", "[notice]", "\xc3\x97", "\xe2\x95\xb0"};
+
+	for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++) {
+		if (strncmp(line, starts[i], strlen(starts[i])) == 0) {
+			return 1;
+		}
+	}
+	return *line == '\0';
+}
+
+static const char *without_indent(const char *line)
+{
+	return line ? line + strspn(line, " \t") : "";
+}
+
+/* The last line that tells of a failure: of a program that pip has run, its own. NULL: none. */
+static const char *find_cause(const struct smd_tail *tail)
+{
+	const char *cause = NULL;
+
+	for (size_t i = 0; i < SMD_TAIL_LINES; i++) {
+		const char *line = without_indent(smd_tail_line(tail, i));
+
+		if (cause && strcmp(line, "[end of output]") == 0) {
+			return cause;
+		}
+		cause = is_remark(line) ? cause : line;
+	}
+	return cause;
+}
+
+static char *cause_of(const struct smd_tail *tail)
+{
+	const char *line = find_cause(tail);
+	char *cause = line ? strndup(line, CAUSE_MAX) : NULL;
+
+	if (cause) {
+		smd_printable(cause);
+	}
+	return cause;
+}
+
+/* The last lines of its output, for people, and the one that tells most. */
+static void show_last_lines(const struct workspace *place, struct tool *tool)
 {
 	struct smd_tail tail = {.count = 0};
 	char *line = NULL;
@@ -61,6 +119,7 @@ static void show_last_lines(const struct workspace *place)
 	if (!log) {
 		return;
 	}
+	fseeko(log, (off_t)tool->begin, SEEK_SET);
 	size = 0;
 	while ((length = getline(&line, &size, log)) > 0) {
 		smd_tail_add(&tail, line, (size_t)length);
@@ -72,30 +131,44 @@ static void show_last_lines(const struct workspace *place)
 		smd_tail_print(&tail, place->words, "    ");
 		fflush(place->words);
 	}
+	tool->cause = cause_of(&tail);
 	smd_tail_clear(&tail);
 }
 
-/* Runs a program under the agent: its words begin at argv[TOOL]. 0, or -ECHILD with a text when it
- * failed. */
-static int run_tool(char *const *argv, const struct workspace *place, struct smd_error *error)
+static size_t log_size(const struct workspace *place)
+{
+	size_t size = 0;
+	FILE *log = smd_jobdir_read_file(place->dir, SETUP_LOG, &size);
+
+	if (log) {
+		fclose(log);
+	}
+	return log ? size : 0;
+}
+
+/* 0, or -ECHILD with a text when it failed. */
+static int run_tool(struct tool *tool, const struct workspace *place, struct smd_error *error)
 {
 	char *log = smd_jobdir_path(place->dir, SETUP_LOG);
-	pid_t pid = log ? fork() : -1;
 	int status = 0;
 	int ret = 0;
+	pid_t pid;
 
+	tool->begin = log_size(place);
+	pid = log ? fork() : -1;
 	if (pid == 0) {
-		become_tool(place, argv);
+		become_tool(place, tool->argv);
 	}
 	if (pid < 0) {
 		ret = smd_error_set(
-			error, errno, "%s: cannot be started: %s", argv[TOOL], strerror(errno));
+			error, errno, "%s: cannot be started: %s", tool->name, strerror(errno));
 	}
 	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
 	}
 	if (!ret && status) {
-		show_last_lines(place);
-		ret = tool_failed(argv[TOOL], status, log, error);
+		show_last_lines(place, tool);
+		ret = tool_failed(tool, status, log, error);
+		free(tool->cause);
 	}
 	free(log);
 	return ret;
@@ -118,8 +191,9 @@ static int copy_code(struct smd_workspace *workspace, const struct smd_job *job,
 	ret = smd_jobdir_make_folder(place->dir, "code");
 	if (!ret) {
 		char *argv[] = {agent, stop, cp, all, end, from, workspace->code, NULL};
+		struct tool tool = {.name = cp, .argv = argv};
 
-		ret = run_tool(argv, place, error);
+		ret = run_tool(&tool, place, error);
 	}
 	free(from);
 	return ret;
@@ -152,6 +226,7 @@ static int install_packages(struct smd_workspace *workspace, const struct smd_jo
 	char quiet[] = "--disable-pip-version-check", upgrade[] = "--upgrade",
 	     target[] = "--target";
 	size_t npackages = count_packages(job);
+	struct tool tool = {.name = pip};
 	size_t count;
 	char **argv;
 	int ret;
@@ -180,7 +255,8 @@ static int install_packages(struct smd_workspace *workspace, const struct smd_jo
 	}
 	count = append(argv, count, job->requirements, job->nrequirements);
 	append(argv, count, job->extra_packages, job->nextra_packages);
-	ret = run_tool(argv, place, error);
+	tool.argv = argv;
+	ret = run_tool(&tool, place, error);
 	free(argv);
 	return ret;
 }

@@ -225,10 +225,36 @@ resources: {instance_count: 2, instance_type: Standard_NC24s_v3}
             file.write("no wheel")
         run = self.run_package(file.name)
         self.assertEqual(run.returncode, 1)
-        self.assertIn("python3: failed with status 1; output in", run.stderr)
         lines = self.read(run, "logs/setup.log").splitlines()
         self.assertIn("The last lines of logs/setup.log:\n", run.stderr)
         self.assertIn("    " + lines[-1] + "\n", run.stderr)
+        self.assertNotIn("trainer-1", run.stderr, "that was an earlier job's")
+        self.assert_not_begun(run, f"pip: failed with status 1: {lines[-1]}; output in")
+
+    def assert_not_begun(self, run, reason):
+        self.assertEqual(run.stderr.splitlines()[-1][:len(reason) + 9], f"summand: {reason}")
+        self.assertRegex(run.stderr, f"\ncustom-job: failed in [0-9.]+ s\n  job directory   {run.job_dir}\n")
+        self.assertIn(reason, self.read_json(run, "state.json")["error"]["message"])
+        self.assertEqual(self.read_json(run, "summary.json")["state"], "JOB_STATE_FAILED")
+
+    def test_what_pip_says_of_a_failure(self):
+        stand_in = self.path("bin/python3")
+        os.makedirs(os.path.dirname(stand_in))
+        for said, told in (("tarfile.ReadError: not a gzip file\n", "tarfile.ReadError: not a gzip file"),
+                           ("ERROR: No matching distribution found for a==9\nWARNING: old\n\n[notice] new\n",
+                            "ERROR: No matching distribution found for a==9"),
+                           ("Traceback\n   RuntimeError: boom\n   [end of output]\nnote: not pip\nerror: metadata-generation-failed\n"
+                            "× Encountered error\n╰─> See above for output.\nhint: See above\n", "RuntimeError: boom"),
+                           ("ERROR: \033[31m\\xff\n", "ERROR: ?[31m?")):
+            with open(stand_in, "w", encoding="utf-8") as file:
+                file.write(f"#!/bin/bash\nprintf '{said}'; exit 2\n")
+            os.chmod(stand_in, 0o755)
+            with mock.patch.dict(os.environ, {"PATH": f"{self.path('bin')}:{os.environ['PATH']}"}):
+                self.assert_not_begun(self.run_package(self.make_wheel()), f"pip: failed with status 2: {told}; output in ")
+        with open(stand_in, "w", encoding="utf-8") as file:
+            file.write("#!/bin/bash\nexit 2\n")
+        with mock.patch.dict(os.environ, {"PATH": f"{self.path('bin')}:{os.environ['PATH']}"}):
+            self.assert_not_begun(self.run_package(self.make_wheel()), "pip: failed with status 2; output in ")
 
     def test_a_missing_package(self):
         """It is told of before anything is made or started."""
