@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # tools/gpu-check where there is no GPU: what it says, and that it builds from its pack alone, without a
-# network. What it concludes from a run on a GPU is tested by gpu_findings.sh.
+# network, with a TLS that works. What it concludes from a run on a GPU is tested by gpu_findings.sh.
 #
-#   gpu_check.sh words|build
+#   gpu_check.sh words|build [1|0]
+#
+# 1: the programs of the test's own build can speak TLS.
 set -uo pipefail
 
 part=$1
+tls=${2:-0}
 cd "${SUMMAND_SOURCE:?must name the source directory}" || exit 1
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -67,5 +70,24 @@ for file in bin/summand-reduction-server lib/libnccl-net-summand.so; do
 	[ -z "$needed" ] || fail "$file: must need the C library alone, got $needed"
 done
 says 0 "summand-reduction-server" "$scratch/build/bin/summand-reduction-server" --version
+
+# The OpenSSL of the pack is built with little beside TLS 1.3. Between nodes, and with workers that have the machine's:
+speaks_tls() {
+	local ready server address
+
+	says 0 "" env SUMMAND_BUILD="$scratch/build" tests/nccl_proxy/tls.sh "$SUMMAND_BUILD/tests/net_driver"
+	[ "$tls" = 1 ] || return
+	(umask 077 && echo open-sesame >"$scratch/token")
+	exec {ready}< <(exec "$scratch/build/bin/summand-reduction-server" --listen=127.0.0.1:0 --memory-limit=64M --tls \
+		"--token-file=$scratch/token" 2>"$scratch/log")
+	server=$!
+	read -r -t 60 -u "$ready" _ address || fail "summand-reduction-server --tls: $(<"$scratch/log")"
+	says 0 "" env SUMMAND_TLS=1 SUMMAND_TOKEN_FILE="$scratch/token" "$SUMMAND_BUILD/bin/summand-perf" allreduce \
+		--group=tls --nranks=1 --rank=0 "--servers=$address" --sizes=4,100K --iters=2
+	kill "$server" 2>/dev/null
+	exec {ready}<&-
+}
+
+speaks_tls
 
 [ "$failures" = 0 ]
