@@ -460,6 +460,14 @@ void smd_server_comms_drain(struct smd_comms *comms)
 	comms_abort(comms, SMD_SERVER_COMM_FORMING, "the reduction server is being drained");
 }
 
+void smd_server_comms_stop(struct smd_comms *comms)
+{
+	static const char reason[] = "the reduction server was stopped";
+
+	comms_abort(comms, SMD_SERVER_COMM_FORMING, reason);
+	comms_abort(comms, SMD_SERVER_COMM_ACTIVE, reason);
+}
+
 void smd_server_comms_end(struct smd_comms *comms, unsigned after_s)
 {
 	char reason[160];

@@ -141,6 +141,9 @@ void smd_server_comms_drain(struct smd_comms *comms);
 /* Ends all others, too, which have not ended within so many seconds, and says so. */
 void smd_server_comms_end(struct smd_comms *comms, unsigned after_s);
 
+/* Ends all at once, and tells their ranks that the server was stopped. */
+void smd_server_comms_stop(struct smd_comms *comms);
+
 void smd_server_comm_free(struct smd_server_comm *comm);
 
 #endif

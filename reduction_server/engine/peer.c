@@ -337,6 +337,7 @@ static void peer_end_idle(struct smd_peer *peer)
 	smd_log_peer(SMD_LOG_INFO, peer->shard->name, peer->hello.job, "lane of %s (%s) ended: %s",
 		peer->hello.replica, smd_lane_peer_name(peer->lane), reason);
 	(void)smd_lane_send_control(peer->lane, &frame, payload, smd_text_encode(reason, payload));
+	peer->lane->parts = true;
 	smd_peer_close(peer, reason);
 }
 
@@ -392,6 +393,7 @@ void smd_peer_check_alive(struct smd_peer *peer, uint64_t now_ns)
 void smd_peer_dismiss(struct smd_peer *peer, const char *reason)
 {
 	peer->told = true;
+	peer->lane->parts = true;
 	smd_peer_close(peer, reason);
 }
 

@@ -202,6 +202,18 @@ static void shard_on_janitor(evutil_socket_t fd, short what, void *arg)
 
 /* ---- the thread ---- */
 
+/* Those that were stopped before they had ended. Their ranks hear why. */
+static void shard_stop_comms(struct smd_shard *shard)
+{
+	struct smd_peer *peer;
+
+	TAILQ_FOREACH (peer, &shard->peers, link) {
+		peer->lane->parts = peer->in_groups > 0;
+	}
+	smd_server_comms_stop(&shard->comms);
+}
+
+/* Those with chunks that are on their way. */
 static void shard_abandon_comms(struct smd_shard *shard)
 {
 	struct smd_server_comm *comm = TAILQ_FIRST(&shard->comms.list);
@@ -276,10 +288,12 @@ static void *shard_main(void *arg)
 
 	shard_turn_loop(shard);
 	smd_greeter_close(&shard->greeter);
-	shard_abandon_comms(shard); /* those that were stopped before they had ended */
+	shard_stop_comms(shard);
+	shard_abandon_comms(shard);
 	while (!TAILQ_EMPTY(&shard->peers)) {
 		smd_peer_close(TAILQ_FIRST(&shard->peers), "the reduction server ended");
 	}
+	smd_transport_end_loop(shard->base); /* what has still to be said */
 	/* One more turn, for what is freed at the end of a turn. */
 	event_base_loop(shard->base, EVLOOP_NONBLOCK);
 	shard->stats.chunks = shard->resources.chunks;

@@ -282,6 +282,8 @@ struct smd_lane {
 	const struct smd_transport_ops *ops;
 	struct smd_lane_counts counts;
 	unsigned controls; /* control frames that have not left */
+	bool parts; /* the last ones say why it will be closed: the other end has about a second to
+		       read them, where that needs care */
 	/* Of the frame that is being handed out: */
 	bool direct; /* its payload is in the buffer advertised for it */
 	const struct smd_remote_buffer *remote_buffers; /* that came with it */

@@ -353,6 +353,17 @@ static int comm_on_joined(struct smd_comm *comm, struct smd_remote *remote,
 	return ret;
 }
 
+/* Of several servers, which one ends. */
+static void comm_name_server(const struct smd_flow *flow, struct smd_abort *abort)
+{
+	char said[SMD_ERROR_TEXT_MAX];
+	char server[160];
+
+	memcpy(said, abort->text, sizeof(said));
+	smd_target_name(flow->remote->target, server);
+	snprintf(abort->text, sizeof(abort->text), "%s: %.300s", server, said);
+}
+
 static int comm_on_abort(struct smd_flow *flow, const struct smd_frame *frame,
 	const uint8_t *payload, struct smd_error *error)
 {
@@ -363,6 +374,9 @@ static int comm_on_abort(struct smd_flow *flow, const struct smd_frame *frame,
 
 	if (ret) {
 		return ret;
+	}
+	if (abort.err == ESHUTDOWN) {
+		comm_name_server(flow, &abort);
 	}
 	smd_remote_explain(flow->remote, abort.text, text);
 	if (comm->state == SMD_COMM_ACTIVE) {

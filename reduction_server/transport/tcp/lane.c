@@ -21,9 +21,15 @@
 
 static void tcp_on_readable(evutil_socket_t fd, short what, void *arg)
 {
+	struct tcp_lane *tcp = arg;
+
 	(void)fd;
 	(void)what;
-	smd_tcp_receive(arg);
+	if (tcp->lingers) {
+		smd_tcp_linger_turn(tcp);
+	} else {
+		smd_tcp_receive(tcp);
+	}
 }
 
 static void tcp_connected(struct tcp_lane *tcp)
@@ -54,7 +60,9 @@ static void tcp_on_writable(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	if (tcp->connecting) {
+	if (tcp->lingers) {
+		smd_tcp_linger_turn(tcp);
+	} else if (tcp->connecting) {
 		tcp_connected(tcp);
 	} else if (tcp->securing) {
 		(void)smd_tcp_secure(tcp);

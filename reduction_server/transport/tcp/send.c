@@ -31,6 +31,12 @@ static int tcp_gather(struct tcp_lane *tcp, struct iovec iov[TX_IOVECS])
 	return n;
 }
 
+/* Closed, with nothing left to say. */
+static bool tcp_is_silent(const struct tcp_lane *tcp)
+{
+	return tcp->closed && !tcp->lingers;
+}
+
 static void tcp_sent(struct tcp_lane *tcp, size_t bytes)
 {
 	while (bytes && !TAILQ_EMPTY(&tcp->tx)) {
@@ -44,7 +50,7 @@ static void tcp_sent(struct tcp_lane *tcp, size_t bytes)
 		bytes -= missing;
 		TAILQ_REMOVE(&tcp->tx, send, link);
 		send->done(send, 0);
-		if (tcp->closed) {
+		if (tcp_is_silent(tcp)) {
 			return;
 		}
 	}
@@ -53,7 +59,7 @@ static void tcp_sent(struct tcp_lane *tcp, size_t bytes)
 /* Writes what the socket takes now; waits for it to take more if anything is left. */
 void smd_tcp_flush(struct tcp_lane *tcp)
 {
-	while (!tcp->closed && (!TAILQ_EMPTY(&tcp->tx) || tcp->unsent)) {
+	while (!tcp_is_silent(tcp) && (!TAILQ_EMPTY(&tcp->tx) || tcp->unsent)) {
 		struct iovec iov[TX_IOVECS];
 		ssize_t sent = tcp->stream->send(tcp, iov, tcp_gather(tcp, iov));
 
@@ -75,6 +81,8 @@ void smd_tcp_flush(struct tcp_lane *tcp)
 		}
 		tcp->lane.counts.bytes_sent += (size_t)sent;
 		tcp->talked = true;
+		tcp->settling = true;
 		tcp_sent(tcp, (size_t)sent);
+		tcp->settling = false;
 	}
 }

@@ -52,6 +52,9 @@ static void tcp_close(struct smd_lane *lane)
 
 	assert(!tcp->closed);
 	tcp->closed = true;
+	if (tcp->lane.parts && smd_tcp_linger(tcp)) {
+		return;
+	}
 	tcp_forget_events(tcp);
 	smd_forks_forget(&tcp->forked);
 	smd_tcp_tls_close(tcp);
@@ -194,5 +197,6 @@ const struct smd_transport_ops smd_transport_tcp = {
 	.poll_only = tcp_poll_only,
 	.redirect = tcp_redirect,
 	.close = tcp_close,
+	.loop_end = smd_tcp_loop_end,
 	.peer_name = tcp_peer_name,
 };

@@ -41,6 +41,14 @@ struct tcp_watch {
 	uint32_t tries;       /* of our kernel, until then or a little later */
 };
 
+/* What a lane has that was closed with its last words on their way (linger.c). */
+struct tcp_linger {
+	struct event *patience;
+	bool said_all;
+	size_t dropped; /* bytes of the other end's */
+	LIST_ENTRY(tcp_lane) link;
+};
+
 struct tcp_lane {
 	struct smd_lane lane;
 	int fd;
@@ -60,6 +68,9 @@ struct tcp_lane {
 	bool talked;    /* has sent, since it was told to acknowledge at once */
 	bool ended;     /* on_closed() has been called */
 	bool closed;
+	bool lingers;  /* though it is closed */
+	bool settling; /* in the done() of what has just left: the queue is not what is unsent */
+	struct tcp_linger linger;
 	int write_err; /* a failed write; reported by the next read event */
 	struct tcp_watch watch;
 
@@ -89,6 +100,13 @@ void smd_tcp_ended(struct tcp_lane *tcp, int err, const char *reason);
 void smd_tcp_receive(struct tcp_lane *tcp);
 /* Writes what the socket takes now; the rest when it takes more. */
 void smd_tcp_flush(struct tcp_lane *tcp);
+
+/* Of a lane that is being closed: whether it lingers, and will free itself. */
+bool smd_tcp_linger(struct tcp_lane *tcp);
+/* Says what the socket takes, and drops what has come; frees the lane when it is over. */
+void smd_tcp_linger_turn(struct tcp_lane *tcp);
+/* The last moment of the loop's lanes that linger. */
+void smd_tcp_loop_end(struct event_base *base);
 
 /* From now on the other end may read nothing for long. */
 void smd_tcp_watch_begin(struct tcp_watch *watch, int fd);

@@ -186,6 +186,17 @@ bool smd_tcp_refuse_tls(struct tcp_lane *tcp, const uint8_t *first)
 
 /* ---- the end ---- */
 
+void smd_tcp_tls_move(
+	struct tcp_lane *tcp, const uint8_t *payload, size_t length, const uint8_t *moved)
+{
+	struct tcp_tls *tls = tcp->tls;
+
+	if (tls && tls->ssl && tls->pending >= payload && tls->pending < payload + length) {
+		SSL_set_mode(tls->ssl, SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+		tls->pending = moved + (tls->pending - payload);
+	}
+}
+
 void smd_tcp_tls_close(struct tcp_lane *tcp)
 {
 	struct tcp_tls *tls = tcp->tls;

@@ -23,6 +23,10 @@ void smd_tls_context_free(struct ssl_ctx_st *context); /* or NULL */
 int smd_tcp_tls_create(struct tcp_lane *tcp, struct ssl_ctx_st *context);
 /* Says that this is all, if there is TLS. The lane's memory, with the reason for an end, stays. */
 void smd_tcp_tls_close(struct tcp_lane *tcp);
+/* What of a payload is being sent is written again, when it must be, from where that has been moved
+ * to. */
+void smd_tcp_tls_move(
+	struct tcp_lane *tcp, const uint8_t *payload, size_t length, const uint8_t *moved);
 /* Whether more can be taken without a word from the socket. */
 bool smd_tcp_tls_holds(const struct tcp_lane *tcp);
 /* What the errno of a stream's last call means. */

@@ -17,6 +17,15 @@ void smd_tcp_tls_close(struct tcp_lane *tcp)
 	(void)tcp;
 }
 
+void smd_tcp_tls_move(
+	struct tcp_lane *tcp, const uint8_t *payload, size_t length, const uint8_t *moved)
+{
+	(void)tcp;
+	(void)payload;
+	(void)length;
+	(void)moved;
+}
+
 bool smd_tcp_tls_holds(const struct tcp_lane *tcp)
 {
 	(void)tcp;

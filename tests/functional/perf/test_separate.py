@@ -120,7 +120,7 @@ class SeparateTest(ProgramTest):
         self.terminate(process)
         self.assert_ended(process, 0, "Terminated: ending at once")
         for rank in ranks:
-            self.assert_ended(rank, 1, f"reduction server {address} was lost: ")
+            self.assert_ended(rank, 1, f"reduction server {address}: group test: the reduction server was stopped")
 
     def test_a_stopped_rank_is_late_and_then_goes_on(self):
         _, ranks = self.start_long_run(1)

@@ -48,6 +48,42 @@ static void who_does_not_end_in_time_is_told(void **state)
 	pool_stop(&pool);
 }
 
+/* In the middle of a part, of which the rest comes when the server has ended. */
+static void who_works_when_it_is_stopped_is_told(void **state)
+{
+	const struct smd_server_config config = {.shards = 1};
+	struct pool pool;
+	struct raw pair[2];
+	static uint8_t half[128 << 10];
+	struct smd_frame input = raw_input(1, 0, 0, 2 * sizeof(half) / sizeof(int32_t));
+	uint8_t header[SMD_FRAME_SIZE];
+
+	(void)state;
+	input.length = 2 * sizeof(half);
+	smd_frame_encode(&input, header);
+	pool_start(&pool, "tcp", 1, &config);
+	for (unsigned r = 0; r < 2; r++) {
+		raw_open(&pair[r], &pool, 0);
+		raw_greet(&pair[r], "worker");
+		raw_join(&pair[r], 1, "long", 2, r);
+	}
+	for (unsigned r = 0; r < 2; r++) {
+		raw_expect(&pair[r], SMD_FRAME_JOINED);
+	}
+	raw_write(&pair[0], header, sizeof(header));
+	raw_write(&pair[0], half, sizeof(half));
+	pool_end_server(&pool, 0, 1);
+	raw_write(&pair[0], half, sizeof(half));
+	for (unsigned r = 0; r < 2; r++) {
+		raw_expect_text(&pair[r], SMD_FRAME_ABORT,
+			"group raw/long: the reduction server was stopped");
+		assert_int_equal(pair[r].payload[0], ESHUTDOWN);
+		raw_expect_end(&pair[r]);
+		raw_close(&pair[r]);
+	}
+	pool_stop(&pool);
+}
+
 /* A lane that says nothing, one in no group, and half a group. */
 static void strangers_do_not_count(void **state)
 {
@@ -135,6 +171,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_does_not_end_in_time_is_told),
+		cmocka_unit_test(who_works_when_it_is_stopped_is_told),
 		cmocka_unit_test(strangers_do_not_count),
 		cmocka_unit_test(shards_leave_the_loop_of_the_listeners_alone),
 	};

@@ -167,6 +167,44 @@ static void a_listener_outlasts_a_lack_of_descriptors(void **state)
 	RUN_UNTIL(link, link->near.opened && link->far.lane);
 }
 
+static void check_input(struct end *end)
+{
+	if (end->frame.kind == SMD_FRAME_INPUT) {
+		end_assert_payload(end);
+	}
+}
+
+/* A lane that parts finishes the frame that it is in, from memory of its own, and says its last
+ * words behind it. */
+static void last_words_arrive_after_a_close(void **state)
+{
+	enum { FRAMES = 20 };
+	struct link *link = *state;
+	struct smd_frame frame = {.kind = SMD_FRAME_LATE};
+	struct parcel parcels[FRAMES];
+	unsigned sent = 0;
+
+	link->far.then = check_input;
+	link_open_deaf(link);
+	for (unsigned i = 0; i < FRAMES; i++) {
+		parcel_send(&parcels[i], &link->near, i, ROOM, NULL);
+		sent += parcels[i].done;
+	}
+	assert_true(sent < FRAMES);
+	assert_int_equal(smd_lane_send_control(link->near.lane, &frame, "why", 3), 0);
+	link->near.lane->parts = true;
+	end_close(&link->near);
+	for (unsigned i = 0; i < FRAMES; i++) {
+		assert_int_equal(parcels[i].done, 1);
+		memset(parcels[i].payload, 0xee, ROOM);
+	}
+	link_listen(link);
+	RUN_UNTIL(link, link->far.closed);
+	assert_int_equal(link->far.frame.kind, SMD_FRAME_LATE);
+	assert_int_equal(link->far.frames, sent + 2);
+	parcels_free(parcels, FRAMES);
+}
+
 #define STREAM_TEST(name, transport)                                                               \
 	{                                                                                          \
 		transport ": " #name, name, link_set_up, link_tear_down, (void *)(transport)       \
@@ -182,7 +220,9 @@ int main(void)
 		STREAM_TEST(an_end_that_takes_nothing_for_long_has_timed_out, "tcp"),
 		STREAM_TEST(unread_control_frames_are_bounded, "tcp"),
 		STREAM_TEST(a_listener_outlasts_a_lack_of_descriptors, "tcp"),
+		STREAM_TEST(last_words_arrive_after_a_close, "tcp"),
 #ifdef SMD_TLS
+		STREAM_TEST(last_words_arrive_after_a_close, "tls"),
 		STREAM_TEST(a_listener_outlasts_a_lack_of_descriptors, "tls"),
 #endif
 	};
