@@ -51,6 +51,7 @@ struct pool_flag {
 	struct smd_source_position at;
 	size_t number;
 	const char *values[KEY_COUNT]; /* NULL: not given */
+	int whole; /* it is as it must be */
 };
 
 /* All pools have the same flag, so the message says which. */
@@ -378,7 +379,8 @@ static void add_pool(struct smd_node *pools, struct pool_flag *pool, struct pool
 	} else if (pool == first && pool->values[LOCAL_PACKAGE_PATH]) {
 		take_package(pool);
 	}
-	if (edit->diagnostics->found[SMD_SEVERITY_ERROR] == errors) {
+	pool->whole = edit->diagnostics->found[SMD_SEVERITY_ERROR] == errors;
+	if (pool->whole && (!inherits || first->whole)) {
 		build(pool, node);
 	}
 }
