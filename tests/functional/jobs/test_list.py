@@ -90,6 +90,7 @@ class ListTest(StoreTest):
         self.assertIn("there is no such job", self.err)
         self.name_of("", code=1)
         self.jobs("describe", code=2)
+        self.jobs("describe", "a", "b", code=2)
 
     def test_a_resource_name_is_whole(self):
         """One that is cut, or of another place, must not be taken for the beginning of another job's id."""
@@ -103,7 +104,6 @@ class ListTest(StoreTest):
                 self.jobs(verb, name, code=1)
                 self.assertIn(f"{name}: there is no such job; `summand custom-jobs list --uri` shows", self.err)
         self.assertEqual(len(self.ids()), 6)
-        self.jobs("describe", "a", "b", code=2)
 
 
 if __name__ == "__main__":
