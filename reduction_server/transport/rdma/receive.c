@@ -170,7 +170,7 @@ static void lane_on_write(struct rdma_lane *lane, const struct ibv_wc *completio
 	}
 	if (ret) {
 		smd_rdma_lane_end(lane, ret, error.text);
-	} else if (smd_rdma_owes_taken(lane)) {
+	} else if (smd_rdma_owes_taken(lane) || lane->rx_owed >= RDMA_RECEIVES / 2) {
 		smd_rdma_device_wake(lane->device, &lane->pair);
 	}
 }
