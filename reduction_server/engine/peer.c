@@ -31,6 +31,7 @@ void smd_peer_send(struct smd_member *member, enum smd_frame_kind kind, unsigned
 		smd_log_peer(ret == -ENOBUFS ? SMD_LOG_DEBUG : SMD_LOG_ERROR,
 			member->peer->shard->name, member->peer->hello.job, "%s to %s: %s",
 			smd_frame_kind_name(kind), member->peer->hello.replica, strerror(-ret));
+		member->peer->unanswered |= kind != SMD_FRAME_LATE;
 	}
 }
 
@@ -368,6 +369,10 @@ void smd_peer_check_alive(struct smd_peer *peer, uint64_t now_ns)
 	if (peer->in_groups == 0 && now_ns > peer->idle_since_ns &&
 		now_ns - peer->idle_since_ns > peer->shard->config.idle_s * SMD_SECOND_NS) {
 		peer_end_idle(peer);
+		return;
+	}
+	if (peer->unanswered) {
+		smd_peer_dismiss(peer, "the reduction server had no memory for an answer");
 		return;
 	}
 	if (peer->hello.flags & SMD_HELLO_CALLED) {

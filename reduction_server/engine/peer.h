@@ -22,6 +22,7 @@ struct smd_peer {
 	uint32_t in_groups;          /* members that are in communicators */
 	uint64_t idle_since_ns;      /* since when there are none, where there are none */
 	bool told;                   /* while it is closed: it can still be told why */
+	bool unanswered; /* what it waits for could not be queued: it must not wait any more */
 	/* The frame that is being received: */
 	struct smd_member *rx_member;
 	struct smd_slot *rx_slot; /* NULL: no part, or one that is discarded */

@@ -23,7 +23,8 @@
 #include "tests/unit/shortage/shortage.h"
 
 #define COUNT    1000
-#define ROUND_NS (60 * SMD_SECOND_NS) /* a round that takes longer hangs */
+#define PATIENCE_S 120                 /* of a worker; nobody needs it */
+#define ROUND_NS   (20 * SMD_SECOND_NS) /* a round that takes longer waits for what will not come */
 
 static char every[] = "token";
 static struct smd_tokens tokens = {.every = every};
@@ -122,7 +123,7 @@ static int context_of(const struct pool *pool, const char *job, smd_context **ou
 		.replica = "worker",
 		.job = job,
 		.transport = pool->transport,
-		.connect_timeout_s = 5,
+		.connect_timeout_s = PATIENCE_S,
 	};
 
 	return smd_context_create(&options, out);
