@@ -9,8 +9,10 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "tests/unit/allreduce/fixture.h"
 
@@ -68,6 +70,50 @@ static void memory_that_is_not_mapped_is_refused(void **state)
 	(void)state;
 	pool_run(&pool, 2, "unmapped", use_what_is_not_mapped, NULL);
 }
+
+#ifdef SMD_TLS
+/* There the processor reads it, to encrypt it. */
+static void use_small_ones(struct pool_rank *rank)
+{
+	float *good = map(PROT_READ | PROT_WRITE);
+	float *bad = good + HOLE / 4;
+	float value = 1;
+
+	CHECK(mprotect(bad, PAGE, PROT_NONE) == 0);
+	if (rank->rank == 0) {
+		CHECK(smd_allreduce(rank->comm, bad, &value, 1, SMD_FLOAT32, SMD_SUM) == -EFAULT);
+		check_says("send must be memory of this process, got 4 bytes at 0x");
+		CHECK(smd_allreduce(rank->comm, &value, bad, 1, SMD_FLOAT32, SMD_SUM) == -EFAULT);
+		check_says("recv must be memory of this process, got 4 bytes at 0x");
+		/* It ends there. */
+		CHECK(smd_allreduce(rank->comm, bad - 8, good, 9, SMD_FLOAT32, SMD_SUM) == -EFAULT);
+	}
+	CHECK(smd_allreduce(rank->comm, bad - 8, good, 8, SMD_FLOAT32, SMD_SUM) == 0);
+	munmap(good, BYTES);
+}
+
+static void small_memory_that_is_to_be_encrypted_is_refused_too(void **state)
+{
+	static char every[] = "token";
+	static struct smd_tokens tokens = {.every = every};
+	const struct smd_server_config config = {.shards = 1, .tokens = &tokens, .encrypt = true};
+	char path[] = "/tmp/summand-token-XXXXXX";
+	int fd = mkstemp(path);
+	struct pool encrypted;
+
+	(void)state;
+	assert_int_equal(write(fd, every, strlen(every)), strlen(every));
+	close(fd);
+	setenv("SUMMAND_TOKEN_FILE", path, 1);
+	setenv("SUMMAND_TLS", "1", 1);
+	pool_start(&encrypted, "tcp", 1, &config);
+	pool_run(&encrypted, 2, "encrypted", use_small_ones, NULL);
+	pool_stop(&encrypted);
+	unsetenv("SUMMAND_TLS");
+	unsetenv("SUMMAND_TOKEN_FILE");
+	unlink(path);
+}
+#endif
 
 struct bad {
 	const char *group;
@@ -127,6 +173,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(memory_that_is_not_mapped_is_refused),
 		cmocka_unit_test(memory_that_the_kernel_refuses_is_the_callers),
+#ifdef SMD_TLS
+		cmocka_unit_test(small_memory_that_is_to_be_encrypted_is_refused_too),
+#endif
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

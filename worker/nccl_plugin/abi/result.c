@@ -14,6 +14,7 @@ int smd_nccl_result(int err)
 		return NCCL_INVALID_USAGE;
 	case -ECONNABORTED:
 	case -ECONNRESET:
+	case -ESHUTDOWN:
 	case -ECONNREFUSED:
 	case -ETIMEDOUT:
 	case -EPROTO:
