@@ -15,6 +15,7 @@
 #include "reduction_server/base/token.h"
 #include "reduction_server/engine/memory.h"
 #include "reduction_server/engine/server.h"
+#include "reduction_server/kernels/kernels.h"
 #include "reduction_server/sandbox/privileges.h"
 #include "reduction_server/sandbox/system_calls.h"
 #include "reduction_server/transport/address.h"
@@ -445,6 +446,7 @@ static int start_server(
 		(double)memory / (1 << 20), config.shards,
 		(size_t)(memory / config.shards / SMD_BUFFER_POOL_STRIDE(SMD_CHUNK_DEFAULT)),
 		SMD_CHUNK_DEFAULT >> 10);
+	(void)smd_variant_chosen(); /* which tells a SUMMAND_CPU that is none, before there is a job */
 	ret = smd_server_start(program->base, &config, &program->server, error);
 	if (ret == 0 && is_open) {
 		smd_log(SMD_LOG_WARN, "server",

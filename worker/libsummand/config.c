@@ -99,16 +99,30 @@ static int refuse_cluster_spec(
 	return smd_error_set(error, EINVAL, "CLUSTER_SPEC: %s, got %.200s", rule, got);
 }
 
+/* The replica's name, which costs nobody the job. */
+static void take_task(struct smd_config *config, const json_t *task)
+{
+	const json_t *type = json_object_get(task, "type");
+	const json_t *index = json_object_get(task, "index");
+
+	if (!json_is_string(type) || !json_is_integer(index) || json_integer_value(index) < 0) {
+		smd_log(SMD_LOG_WARN, "config",
+			"CLUSTER_SPEC: task must be an object with a type and an index of 0 or "
+			"more; it is not used");
+	} else if (config->replica[0] == '\0') {
+		snprintf(config->replica, sizeof(config->replica), "%.200s-%lld",
+			json_string_value(type), (long long)json_integer_value(index));
+	}
+}
+
 /* CLUSTER_SPEC gives what the environment's own variables and the options leave open. */
 static int read_cluster_spec(struct smd_config *config, struct smd_error *error)
 {
 	const char *text = getenv("CLUSTER_SPEC");
 	json_error_t reason;
-	const char *type = NULL;
 	const json_t *cluster;
 	const json_t *pool;
 	json_t *root;
-	int index = 0;
 	int ret = 0;
 
 	if (!text) {
@@ -133,9 +147,8 @@ static int read_cluster_spec(struct smd_config *config, struct smd_error *error)
 	if (config->nservers == 0) {
 		ret = add_pool(config, pool, error);
 	}
-	if (config->replica[0] == '\0' &&
-		json_unpack(root, "{s:{s:s, s:i}}", "task", "type", &type, "index", &index) == 0) {
-		snprintf(config->replica, sizeof(config->replica), "%.200s-%d", type, index);
+	if (json_object_get(root, "task")) {
+		take_task(config, json_object_get(root, "task"));
 	}
 	json_decref(root);
 	return ret;

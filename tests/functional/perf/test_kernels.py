@@ -1,4 +1,4 @@
-"""summand-perf kernels, and summand-perf allreduce in every type and reduction."""
+"""summand-perf kernels, summand-perf allreduce in every type and reduction, and which kernels a server takes."""
 
 import json
 import unittest
@@ -33,6 +33,13 @@ class KernelsTest(ProgramTest):
             self.assertEqual((result["dtype"], result["op"]), ("bfloat16", "avg"))
             self.assertGreater(result["kernel_GBps"], 0)
             self.assertAlmostEqual(result["ratio"], result["kernel_GBps"] / result["memcpy_GBps"], delta=1e-3)
+
+    def test_a_server_tells_an_unknown_variant_before_it_is_ready(self):
+        server = self.start_program("summand-reduction-server", "--listen=127.0.0.1:0", "--memory-limit=64M", SUMMAND_CPU="mmx")
+        self.assertRegex(server.stdout.readline(), "^ready ")
+        self.terminate(server)
+        _, err = self.assert_ended(server, 0)
+        self.assertIn('SUMMAND_CPU: must be scalar, avx2, avx512 or neon, got "mmx"', err)
 
     def test_usage_errors(self):
         for option, text in [("--dtype=float9", "must be int8, uint8"), ("--op=sub", "must be sum, prod, max, min or avg"),

@@ -16,6 +16,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "reduction_server/base/log.h"
+
 static const struct {
 	const char *text;
 	const char *error;
@@ -61,6 +63,53 @@ static void test_servers_are_known_otherwise(void **state)
 		assert_int_equal(config.nservers, 1);
 		smd_config_free(&config);
 	}
+}
+
+static unsigned warned;
+
+static void count_warnings(enum smd_log_level level, const char *component, const char *sentence)
+{
+	(void)component;
+	warned += level == SMD_LOG_WARN && strstr(sentence, "CLUSTER_SPEC: task must be") != NULL;
+}
+
+/* It names the replica, and a bad one is told and costs nothing else. */
+static void test_the_task_names_the_replica(void **state)
+{
+	static const struct {
+		const char *text;
+		const char *replica; /* NULL: told, and the process has another name */
+	} tasks[] = {
+		{"{\"task\": {\"type\": \"workerpool1\", \"index\": 3}}", "workerpool1-3"},
+		{"{\"task\": {\"type\": \"chief\", \"index\": 0, \"trial\": \"7\"}}", "chief-0"},
+		{"{\"task\": {\"type\": \"w\", \"index\": \"0\"}}", NULL},
+		{"{\"task\": {\"type\": \"w\", \"index\": -7}}", NULL},
+		{"{\"task\": {\"type\": \"w\", \"index\": 0.5}}", NULL},
+		{"{\"task\": {\"index\": 0}}", NULL},
+		{"{\"task\": [1]}", NULL},
+		{"{\"task\": null}", NULL},
+	};
+	const struct smd_context_options options = {.servers = "127.0.0.1:1", .transport = "tcp"};
+
+	(void)state;
+	smd_log_set_sink(count_warnings);
+	for (size_t i = 0; i < sizeof(tasks) / sizeof(tasks[0]); i++) {
+		struct smd_config config;
+		struct smd_error error = {""};
+
+		warned = 0;
+		setenv("CLUSTER_SPEC", tasks[i].text, 1);
+		assert_int_equal(smd_config_read(&options, &config, &error), 0);
+		assert_int_equal(warned, tasks[i].replica == NULL);
+		if (tasks[i].replica) {
+			assert_string_equal(config.replica, tasks[i].replica);
+		} else {
+			assert_non_null(strchr(config.replica, ':')); /* host:pid */
+		}
+		smd_config_free(&config);
+	}
+	smd_log_set_sink(NULL);
+	unsetenv("CLUSTER_SPEC");
 }
 
 /* ---- jobs ---- */
@@ -159,6 +208,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_servers_are_wanted_from_it),
 		cmocka_unit_test(test_servers_are_known_otherwise),
+		cmocka_unit_test(test_the_task_names_the_replica),
 		cmocka_unit_test(test_the_job_is_what_the_launcher_calls_it),
 		cmocka_unit_test(test_a_loopback_address_is_of_its_host),
 		cmocka_unit_test(test_a_job_that_cannot_be_is_refused_by_its_variable),
