@@ -24,6 +24,12 @@ static int is_setting(const char *name)
 	return 0;
 }
 
+/* The contract has the interface only where replicas are placed on this machine. */
+static int is_interface(const char *name)
+{
+	return strcmp(name, "NCCL_SOCKET_IFNAME") == 0 || strcmp(name, "GLOO_SOCKET_IFNAME") == 0;
+}
+
 static const char *name_of(const struct smd_node *variable)
 {
 	const struct smd_node *name = smd_node_member(variable, "name");
@@ -31,11 +37,10 @@ static const char *name_of(const struct smd_node *variable)
 	return name && name->type == SMD_NODE_STRING ? name->string : NULL;
 }
 
-static int is_named_before(const struct smd_node *list, const struct smd_node *variable)
+/* Whether the list names it, before `end` or anywhere. */
+static int has_name(const struct smd_node *list, const struct smd_node *end, const char *name)
 {
-	const char *name = name_of(variable);
-
-	for (const struct smd_node *other = list->first; other != variable; other = other->next) {
+	for (const struct smd_node *other = list->first; other != end; other = other->next) {
 		const char *given = name_of(other);
 
 		if (given && strcmp(given, name) == 0) {
@@ -43,6 +48,14 @@ static int is_named_before(const struct smd_node *list, const struct smd_node *v
 		}
 	}
 	return 0;
+}
+
+/* Set after the spec's own variables, whose value is lost then. */
+static int is_runners(const char *name, const struct smd_node *list)
+{
+	return strcmp(name, "SUMMAND_RESTARTS") == 0 || strcmp(name, "SUMMAND_NOTIFY_FD") == 0 ||
+	       (strcmp(name, "TORCHELASTIC_RESTART_COUNT") == 0 &&
+		       has_name(list, NULL, "TORCHELASTIC_RUN_ID"));
 }
 
 /* A runner places all replicas of a job as soon as one of them has accelerators. */
@@ -60,7 +73,7 @@ static int has_accelerators(const struct smd_job *job)
 }
 
 static void check_variable(const struct smd_job *job, const struct smd_node *list,
-	const struct smd_node *variable, const struct smd_environment *set,
+	const struct smd_node *variable, const struct smd_environment *set, int has_world,
 	struct smd_diagnostics *diagnostics)
 {
 	const char *name = name_of(variable);
@@ -68,7 +81,7 @@ static void check_variable(const struct smd_job *job, const struct smd_node *lis
 	if (!name) {
 		return;
 	}
-	if (is_named_before(list, variable)) {
+	if (has_name(list, variable, name)) {
 		smd_warning_at_value(diagnostics, variable,
 			"%s is there already: the value that stands last is taken", name);
 	}
@@ -77,7 +90,15 @@ static void check_variable(const struct smd_job *job, const struct smd_node *lis
 			DEVICES " is replaced by the GPUs that each replica is given here, as many "
 				"as its accelerators");
 	}
-	if (smd_environment_get(set, name) && !is_setting(name)) {
+	if (is_runners(name, list)) {
+		smd_warning_at_value(diagnostics, variable,
+			"%s is set by the runner: the value here is not used", name);
+	} else if (is_interface(name) && has_world) {
+		smd_warning_at_value(diagnostics, variable,
+			"%s takes the place of lo, by which the replicas reach each other on this "
+			"machine",
+			name);
+	} else if (smd_environment_get(set, name) && !is_setting(name)) {
 		smd_warning_at_value(diagnostics, variable,
 			"%s takes the place of the value that the job gives each replica", name);
 	}
@@ -101,7 +122,7 @@ static int check_pool(const struct smd_job *job, const struct smd_contract *cont
 		return ret;
 	}
 	for (const struct smd_node *variable = list->first; variable; variable = variable->next) {
-		check_variable(job, list, variable, &set, diagnostics);
+		check_variable(job, list, variable, &set, pool->index <= 1, diagnostics);
 	}
 	smd_environment_free(&set);
 	return 0;

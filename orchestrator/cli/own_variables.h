@@ -1,5 +1,6 @@
 /*
- * A spec's own variables: which of them take the place of what the job's contract sets.
+ * A spec's own variables: which of them take the place of what the job's contract sets, and which
+ * the runner sets whatever the spec says.
  */
 #ifndef SMD_CLI_OWN_VARIABLES_H
 #define SMD_CLI_OWN_VARIABLES_H
