@@ -27,7 +27,7 @@ static int cancel(struct smd_stored_jobs *jobs, const struct smd_stored_job *job
 
 static int run_verb(enum smd_stored_kind kind, int argc, char **argv)
 {
-	const struct smd_option options[] = {SMD_LOCATION_OPTIONS};
+	const struct smd_option options[] = {SMD_GLOBAL_OPTIONS};
 	const struct smd_command command = {
 		.synopsis = SMD_BY_KIND(kind, "summand ", " cancel JOB [OPTION...]"),
 		.summary = "Asks a job to end, within its grace period; `wait` waits for that.",

@@ -80,7 +80,7 @@ static int delete_job(struct smd_stored_jobs *jobs, const struct smd_stored_job 
 
 static int run_verb(enum smd_stored_kind kind, int argc, char **argv)
 {
-	const struct smd_option options[] = {SMD_LOCATION_OPTIONS};
+	const struct smd_option options[] = {SMD_GLOBAL_OPTIONS};
 	const struct smd_command command = {
 		.synopsis = SMD_BY_KIND(kind, "summand ", " delete JOB [OPTION...]"),
 		.summary = "Forgets a job that has ended, and removes its logs and records.",

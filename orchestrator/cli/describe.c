@@ -44,7 +44,7 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv)
 		SMD_OPTION_GROUP("Output"),
 		{"format", SMD_FORMAT_METAVAR, "how the job is printed (default yaml)", set_format,
 			&format},
-		SMD_LOCATION_OPTIONS,
+		SMD_GLOBAL_OPTIONS,
 	};
 	const struct smd_command command = {
 		.synopsis = SMD_BY_KIND(kind, "summand ", " describe JOB [OPTION...]"),

@@ -274,7 +274,7 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv)
 		{"sort-by", "[~]KEY,...",
 			"sort by keys; with ~, from the greatest (default ~createTime)",
 			set_sort_keys, &listing},
-		SMD_LOCATION_OPTIONS,
+		SMD_GLOBAL_OPTIONS,
 		{"page-size", "N", NULL, set_limit, &(int){0}},
 	};
 	const struct smd_command command = {

@@ -176,15 +176,6 @@ static int find_spec(struct loader *loader, const struct smd_command *command, i
 	struct smd_error error = {""};
 	int ret;
 
-	for (int i = 1; i <= noperands; i++) {
-		const char *operand = loader->expanded.argv[i];
-
-		if (operand[0] == '-' && operand[1]) {
-			smd_print_line(stderr, "summand: %s: unknown option; --help lists them\n",
-				operand);
-			return -EINVAL;
-		}
-	}
 	if (noperands + (config != NULL) > 1) {
 		smd_print_line(stderr, "summand: one SPEC is needed, got %d: %s\n",
 			noperands + (config != NULL), command->synopsis);

@@ -203,7 +203,7 @@ int smd_custom_jobs_prune(int argc, char **argv)
 		SMD_OPTION_GROUP("Run"),
 		{"dry-run", NULL, "remove nothing: list what would be removed", smd_option_set_bool,
 			&limits.dry_run},
-		SMD_LOCATION_OPTIONS,
+		SMD_GLOBAL_OPTIONS,
 	};
 	const struct smd_command command = {
 		.synopsis = "summand custom-jobs prune [OPTION...]",

@@ -5,6 +5,7 @@
 #ifndef SMD_CLI_STORED_JOBS_H
 #define SMD_CLI_STORED_JOBS_H
 
+#include "orchestrator/frontend/global_flags.h"
 #include "orchestrator/store/store.h"
 #include "reduction_server/base/options.h"
 
@@ -13,17 +14,25 @@
 	((kind) == SMD_STORED_TUNING_JOB ? before "hp-tuning-jobs" after                           \
 					 : before "custom-jobs" after)
 
-/* What gcloud needs to find a job, and scripts give therefore. */
-#define SMD_LOCATION_OPTIONS                                                                       \
-	SMD_OPTION_GROUP("Accepted, without effect here"),                                         \
-		{"region", "REGION", NULL, smd_option_set_string, &(const char *){NULL}},          \
-		{"project", "PROJECT", NULL, smd_option_set_string, &(const char *){NULL}},        \
+#define SMD_UNUSED_VALUE(name_, metavar_)                                                          \
 	{                                                                                          \
-		"quiet", NULL, NULL, smd_option_set_bool, &(int)                                   \
+		name_, metavar_, NULL, smd_option_set_string, &(const char *)                      \
+		{                                                                                  \
+			NULL                                                                       \
+		}                                                                                  \
+	}
+#define SMD_UNUSED_SWITCH(name_)                                                                   \
+	{                                                                                          \
+		name_, NULL, NULL, smd_option_set_bool, &(int)                                     \
 		{                                                                                  \
 			0                                                                          \
 		}                                                                                  \
 	}
+
+/* What gcloud needs to find a job, or takes with each command, and scripts give therefore. */
+#define SMD_GLOBAL_OPTIONS                                                                         \
+	SMD_OPTION_GROUP("Accepted, without effect here"),                                         \
+		SMD_GLOBAL_FLAGS(SMD_UNUSED_VALUE, SMD_UNUSED_SWITCH)
 
 #define SMD_JOB_OPERAND(kind)                                                                      \
 	SMD_BY_KIND(kind,                                                                          \

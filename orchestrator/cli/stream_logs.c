@@ -206,7 +206,7 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv)
 		{"polling-interval", "SECONDS",
 			"how often lines are looked for (default: as they come)", set_interval,
 			&follower.polling_s},
-		SMD_LOCATION_OPTIONS,
+		SMD_GLOBAL_OPTIONS,
 		/* Each line is one of the log's. */
 		{"allow-multiline-logs", NULL, NULL, smd_option_set_bool, &(int){0}},
 	};

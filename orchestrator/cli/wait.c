@@ -98,7 +98,7 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv)
 		SMD_OPTION_GROUP("Time"),
 		{"timeout", "SECONDS", "wait no longer than that (default: until the job ends)",
 			smd_option_set_int, &timeout_s},
-		SMD_LOCATION_OPTIONS,
+		SMD_GLOBAL_OPTIONS,
 	};
 	const struct smd_command command = {
 		.synopsis = SMD_BY_KIND(kind, "summand ", " wait JOB [OPTION...]"),

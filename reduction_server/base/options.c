@@ -245,6 +245,27 @@ static int parse_option(
 	return apply_option(option, argv[*at], error);
 }
 
+static int is_help(const char *word)
+{
+	return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+/* -q is --quiet, where there is one. -ENOENT: none of ours, which is for the command if what
+ * follows is another program's. */
+static int parse_short_option(
+	const struct smd_command *command, const char *word, struct smd_error *error)
+{
+	const struct smd_option *quiet =
+		strcmp(word, "-q") == 0 ? find_option(command, "quiet", strlen("quiet")) : NULL;
+
+	if (quiet && !quiet->metavar) {
+		return apply_option(quiet, "true", error);
+	}
+	return command->ends_with_operand ? -ENOENT
+					  : smd_error_set(error, EINVAL,
+						    "%s: unknown option; --help lists them", word);
+}
+
 int smd_options_parse(const struct smd_command *command, int argc, char **argv, int *noperands,
 	struct smd_error *error)
 {
@@ -252,24 +273,27 @@ int smd_options_parse(const struct smd_command *command, int argc, char **argv, 
 	int only_operands = 0;
 
 	for (int i = 1; i < argc; i++) {
-		if (strcmp(argv[i], "-h") == 0 && operands == 0 && !only_operands) {
+		/* A lone "-" is an operand: standard input. */
+		int is_option = !only_operands && argv[i][0] == '-' && argv[i][1];
+		int ret = 0;
+
+		if (is_option && strcmp(argv[i], "--") == 0) {
+			only_operands = 1;
+			continue;
+		}
+		if (is_option && is_help(argv[i])) {
 			smd_command_print_help(command);
 			return -ENOEXEC;
 		}
-		if (only_operands || strncmp(argv[i], "--", 2) != 0) {
+		if (is_option) {
+			ret = argv[i][1] == '-' ? parse_option(command, argc, argv, &i, error)
+						: parse_short_option(command, argv[i], error);
+		}
+		if (!is_option || ret == -ENOENT) {
 			argv[1 + operands++] = argv[i];
 			only_operands |= command->ends_with_operand;
-		} else if (argv[i][2] == '\0') {
-			only_operands = 1;
-		} else if (strcmp(argv[i], "--help") == 0) {
-			smd_command_print_help(command);
-			return -ENOEXEC;
-		} else {
-			int ret = parse_option(command, argc, argv, &i, error);
-
-			if (ret) {
-				return ret;
-			}
+		} else if (ret) {
+			return ret;
 		}
 	}
 	*noperands = operands;

@@ -4,7 +4,8 @@
  * Options are long ones: --name=VALUE or --name VALUE; a row without metavar is a switch: --name
  * and --no-name, also --name=true|false and --name true|false. Options and operands may be mixed;
  * "--" ends the options. In names "_" is the same as "-". An unknown option is an error that
- * suggests the nearest name. A metavar says what values there are, to readers and to completion:
+ * suggests the nearest name. -h is --help, and -q is --quiet where there is one; there are no other
+ * short options. A metavar says what values there are, to readers and to completion:
  * on|off, FILE, DIR.
  */
 #ifndef SMD_BASE_OPTIONS_H

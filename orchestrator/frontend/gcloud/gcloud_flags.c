@@ -12,12 +12,16 @@
 #include "orchestrator/frontend/duration.h"
 #include "orchestrator/frontend/gcloud/package_flags.h"
 #include "orchestrator/frontend/gcloud/pool_flag.h"
+#include "orchestrator/frontend/global_flags.h"
 
 #define WORKER_POOL_SPEC "worker-pool-spec"
 #define EXECUTOR         "executor-image-uri"
 #define SCRIPT           "script"
 #define MODULE           "python-module"
 #define KMS_KEY          "kms-key"
+
+#define GLOBAL_VALUE(name_, metavar_) SMD_FLAG(name_, metavar_, NULL, NULL)
+#define GLOBAL_SWITCH(name_)          SMD_FLAG(name_, NULL, NULL, NULL)
 
 static void apply_string(struct smd_job_edit *edit, const struct smd_job_flag *flag,
 	const struct smd_flag_value *values, size_t count)
@@ -306,19 +310,8 @@ static const struct smd_job_flag job_rows[] = {
 	SMD_FLAG("kms-project", "PROJECT", NULL, NULL),
 	/* gcloud's own matters, so that command lines carry over. */
 	SMD_FLAG_GROUP("Accepted, without effect here"),
-	SMD_FLAG("region", "REGION", NULL, NULL),
-	SMD_FLAG("project", "PROJECT", NULL, NULL),
-	SMD_FLAG("account", "ACCOUNT", NULL, NULL),
+	SMD_GLOBAL_FLAGS(GLOBAL_VALUE, GLOBAL_SWITCH),
 	SMD_FLAG("gpu", NULL, NULL, NULL), /* programs see the GPUs that there are */
-	SMD_FLAG("impersonate-service-account", "ACCOUNT", NULL, NULL),
-	SMD_FLAG("access-token-file", "FILE", NULL, NULL),
-	SMD_FLAG("billing-project", "PROJECT", NULL, NULL),
-	SMD_FLAG("configuration", "NAME", NULL, NULL),
-	SMD_FLAG("log-http", NULL, NULL, NULL),
-	SMD_FLAG("trace-token", "TOKEN", NULL, NULL),
-	SMD_FLAG("user-output-enabled", NULL, NULL, NULL),
-	SMD_FLAG("verbosity", "LEVEL", NULL, NULL),
-	SMD_FLAG("quiet", NULL, NULL, NULL),
 };
 const struct smd_flag_family smd_gcloud_job_flags =
 	SMD_FLAG_FAMILY(job_rows, .apply = apply_together);

@@ -312,7 +312,7 @@ int smd_torch_options_settle(struct smd_torch_script *script, struct smd_error *
 	}
 	if (script->words[0][0] == '-') {
 		return smd_error_set(error, EINVAL,
-			"%s: options are long ones, before the script: --help lists them",
+			"%s: unknown option; --help lists those before the script",
 			script->words[0]);
 	}
 	if (script->is_module && !script->uses_python) {

@@ -1,6 +1,7 @@
 """list and describe: which jobs are found, in which order, and how they are printed."""
 
 import json
+import os
 
 from stored import StoreTest, at_once
 
@@ -74,6 +75,29 @@ class ListTest(StoreTest):
         self.assertIn("Listed 0 items.", self.err)
         self.assertEqual(json.loads(self.jobs("list", "--filter=displayName=nothing", "--format=json")), [])
         self.jobs("list", "--format=csv(name)", code=2)
+
+    def test_gclouds_global_flags_are_taken_by_every_verb(self):
+        flags = ("--region=r", "--project=p", "--account=a", "--impersonate-service-account=a", "--access-token-file=f",
+                 "--billing-project=p", "--configuration=c", "--log-http", "--trace-token=t", "--no-user-output-enabled",
+                 "--verbosity=debug", "--quiet", "-q")
+        for group in "custom-jobs", "hp-tuning-jobs":
+            self.summand(group, "list", *flags)
+            for verb in "describe", "stream-logs", "wait", "cancel", "delete":
+                for words in ("absent", *flags), (*flags, "absent"):
+                    self.summand(group, verb, *words, code=1)
+                    self.assertIn("absent: there is no such job", self.err)
+        self.jobs("prune", "--dry-run", "--older-than=30d", *flags)
+
+    def test_a_short_option_is_named(self):
+        for words in ("list", "-x"), ("describe", "same", "-x"), ("describe", "-x", "same"), ("wait", "same", "-qq", "-x"), \
+                ("prune", "-x"), ("validate", "-x", "a.json"), ("plan", "a.json", "-x"):
+            self.jobs(*words, code=2)
+            self.assertEqual(self.err, f"summand: {'-qq' if '-qq' in words else '-x'}: unknown option; --help lists them\n")
+        self.assertIn("Usage:", self.jobs("describe", "same", "-h"))
+        self.jobs("describe", "--", "-x", code=1)  # a job may be called so
+        self.assertIn("-x: there is no such job", self.err)
+        self.jobs("validate", "-q", os.path.join(self.dir, "absent.json"), code=2)
+        self.assertIn("absent.json: No such file", self.err)
 
     def name_of(self, word, code=0):
         return self.jobs("describe", word, "--format=value(name.basename())", code=code).strip()

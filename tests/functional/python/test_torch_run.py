@@ -250,7 +250,7 @@ print("reduced", dist.get_rank())
                 "--env=A": "--env: must be NAME=VALUE", "--env=1A=2": "--env: must be NAME=VALUE",
                 "--timeout=soon": "--timeout: must be a duration such as 90s",
                 "--max-restarts=-1": "--max-restarts: must be a whole number from 0",
-                "-r": "-r: options are long ones"}.items():
+                "-r": "-r: unknown option"}.items():
             with self.subTest(option=option):
                 self.assertIn(sentence, self.torch_run(option, "--no-use-gpu", "x.py", code=2).stderr)
         self.assertIn("must not be given together", self.torch_run("--num-processes=2", "--nproc-per-node=2", "x", code=2).stderr)

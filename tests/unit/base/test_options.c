@@ -99,6 +99,7 @@ static void forms_of_switches(void **state)
 	assert_int_equal(switched("--quiet=0", NULL), 0);
 	assert_int_equal(switched("--quiet", "False"), 0);
 	assert_int_equal(switched("--quiet", "true"), 1);
+	assert_int_equal(switched("-q", NULL), 1);
 }
 
 static void refused(const char *word, const char *text)
@@ -116,6 +117,8 @@ static void errors(void **state)
 {
 	(void)state;
 	refused("--thread=4", "--thread: unknown option; did you mean --threads?");
+	refused("-x", "-x: unknown option; --help lists them");
+	refused("-qx", "-qx: unknown option; --help lists them");
 	refused("--colour", "--colour: unknown option; --help lists them");
 	refused("--threads=-1", "--threads: must be a whole number, 0 or more, got \"-1\"");
 	refused("--listen", "--listen: needs a value: --listen=ADDR");
