@@ -142,6 +142,101 @@ static int are_too_many(const struct smd_plan *plan, int servers)
 	return servers > SERVERS_PER_WORKER_MAX * (int64_t)plan->workers;
 }
 
+int smd_plan_choose(struct smd_plan *plan, const char *machine_type)
+{
+	struct smd_machine machine;
+	double reach;
+	double gbps;
+
+	if (smd_catalogue_find(plan->catalogue, machine_type, NULL, 0, &machine)) {
+		return -ENOENT;
+	}
+	reach = reach_gbps(plan, machine.rdma_gbps > 0);
+	gbps = server_gbps(plan, machine.egress_gbps, machine.rdma_gbps);
+	if (plan->worker_gbps <= 0 || reach <= 0 || gbps <= 0) {
+		return -ENODATA;
+	}
+	plan->choice = (struct smd_plan_choice){.machine_type = machine.name,
+		.gbps = gbps,
+		.needed = servers_needed(reach, gbps),
+		.speedup = ring_share(plan) * reach / plan->worker_gbps};
+	return 0;
+}
+
+/* Chooses the first recommended type that pays. If none does, nothing is chosen, and the last that
+ * was looked at comes back. */
+static struct smd_plan_choice recommend(struct smd_plan *plan)
+{
+	const char *worker_type = plan->job->pools[0].machine_type;
+	struct smd_plan_choice last = {0};
+	const char *machine_type;
+
+	for (size_t rank = 0; (machine_type = smd_catalogue_reduction_server(plan->catalogue,
+				       worker_type, workers_have_rdma(plan), rank));
+		rank++) {
+		if (smd_plan_choose(plan, machine_type)) {
+			continue;
+		}
+		last = plan->choice;
+		if (!are_too_many(plan, plan->choice.needed)) {
+			break;
+		}
+		plan->choice = (struct smd_plan_choice){0};
+	}
+	return last;
+}
+
+/* NULL when out of memory. */
+static char *why_none_pay(const struct smd_plan *plan, const struct smd_plan_choice *last)
+{
+	char *text;
+
+	if (asprintf(&text,
+		    "reduction servers do not pay here: %d workers send %g Gbit/s, and %d of %s "
+		    "would be needed, %d for each worker; they pay up to %d for each",
+		    plan->workers, plan->worker_gbps, last->needed, last->machine_type,
+		    (last->needed + plan->workers - 1) / plan->workers,
+		    SERVERS_PER_WORKER_MAX) < 0) {
+		return NULL;
+	}
+	return text;
+}
+
+/* A ring is faster than the servers of the job, and no number of their type that pays makes up for
+ * it: so how many would be needed is no advice. */
+static int warn_of_no_gain(struct smd_plan *plan, const struct smd_job_pool *servers)
+{
+	struct smd_plan_choice last = recommend(plan);
+	struct smd_plan_choice better = plan->choice;
+	char *why;
+	int ret;
+
+	plan->choice = (struct smd_plan_choice){0};
+	plan->needed = 0;
+	if (better.machine_type && better.speedup > 1) {
+		return smd_plan_warn(plan,
+			"worker pool %d: an all-reduce with these is slower than a ring, and more "
+			"than %d of %s for each worker do not pay; have %d of %s, or leave worker "
+			"pool %d out",
+			SERVER_POOL, SERVERS_PER_WORKER_MAX, servers->machine_type, better.needed,
+			better.machine_type, SERVER_POOL);
+	}
+	if (better.machine_type || !last.machine_type) {
+		return smd_plan_warn(plan,
+			"worker pool %d: an all-reduce with these is slower than a ring, and more "
+			"than %d of %s for each worker do not pay; leave worker pool %d out",
+			SERVER_POOL, SERVERS_PER_WORKER_MAX, servers->machine_type, SERVER_POOL);
+	}
+	why = why_none_pay(plan, &last);
+	ret = why ? smd_plan_warn(plan,
+			    "worker pool %d: an all-reduce with these is slower than a ring, and "
+			    "%s; leave worker pool %d out",
+			    SERVER_POOL, why, SERVER_POOL)
+		  : -ENOMEM;
+	free(why);
+	return ret;
+}
+
 static int warn_of_too_few(struct smd_plan *plan, const struct smd_job_pool *servers, double reach)
 {
 	int cannot = are_too_many(plan, plan->needed);
@@ -191,6 +286,9 @@ static int match_bandwidth(struct smd_plan *plan)
 			SERVER_POOL, plan->reduction_servers, plan->reduction_gbps,
 			plan->reduction_gbps - reach, reach, plan->needed, servers->machine_type,
 			plan->needed == 1 ? "is" : "are");
+	}
+	if (match < 1 && plan->speedup < 1 && are_too_many(plan, plan->needed)) {
+		return warn_of_no_gain(plan, servers);
 	}
 	return match < 1 ? warn_of_too_few(plan, servers, reach) : 0;
 }
@@ -276,58 +374,16 @@ static int judge_evaluators(struct smd_plan *plan)
 		EVALUATOR_POOL, count);
 }
 
-int smd_plan_choose(struct smd_plan *plan, const char *machine_type)
-{
-	struct smd_machine machine;
-	double reach;
-	double gbps;
-
-	if (smd_catalogue_find(plan->catalogue, machine_type, NULL, 0, &machine)) {
-		return -ENOENT;
-	}
-	reach = reach_gbps(plan, machine.rdma_gbps > 0);
-	gbps = server_gbps(plan, machine.egress_gbps, machine.rdma_gbps);
-	if (plan->worker_gbps <= 0 || reach <= 0 || gbps <= 0) {
-		return -ENODATA;
-	}
-	plan->choice = (struct smd_plan_choice){.machine_type = machine.name,
-		.gbps = gbps,
-		.needed = servers_needed(reach, gbps),
-		.speedup = ring_share(plan) * reach / plan->worker_gbps};
-	return 0;
-}
-
 /* Servers of one of the recommended types that pay; else why there are none. */
 static int advise(struct smd_plan *plan)
 {
-	const char *worker_type = plan->job->pools[0].machine_type;
-	struct smd_plan_choice last = {0};
-	const char *machine_type;
+	struct smd_plan_choice last = recommend(plan);
 
-	for (size_t rank = 0; (machine_type = smd_catalogue_reduction_server(plan->catalogue,
-				       worker_type, workers_have_rdma(plan), rank));
-		rank++) {
-		if (smd_plan_choose(plan, machine_type)) {
-			continue;
-		}
-		if (!are_too_many(plan, plan->choice.needed)) {
-			return 0;
-		}
-		last = plan->choice;
-		plan->choice = (struct smd_plan_choice){0};
+	if (plan->choice.machine_type || !last.machine_type) {
+		return 0;
 	}
-	if (last.machine_type &&
-		asprintf(&plan->advice,
-			"reduction servers do not pay here: %d workers send %g Gbit/s, and %d of "
-			"%s "
-			"would be needed, %d for each worker; they pay up to %d for each",
-			plan->workers, plan->worker_gbps, last.needed, last.machine_type,
-			(last.needed + plan->workers - 1) / plan->workers,
-			SERVERS_PER_WORKER_MAX) < 0) {
-		plan->advice = NULL;
-		return -ENOMEM;
-	}
-	return 0;
+	plan->advice = why_none_pay(plan, &last);
+	return plan->advice ? 0 : -ENOMEM;
 }
 
 /* Three or more that reduce on accelerators, and have an empty place for servers. */

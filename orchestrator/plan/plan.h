@@ -37,9 +37,9 @@ struct smd_plan {
 	double worker_gbps; /* of all workers; 0: unknown */
 	int reduction_servers;
 	double reduction_gbps; /* of all reduction servers; 0: unknown */
-	int needed;            /* reduction servers for the workers' bandwidth; 0: unknown */
-	double speedup;        /* over a ring; 0: the job has no reduction servers */
-	int speedup_is_bound;  /* bandwidths are unknown, and taken for matched */
+	int needed; /* reduction servers for the workers' bandwidth; 0: unknown, or far too many */
+	double speedup;       /* over a ring; 0: the job has no reduction servers */
+	int speedup_is_bound; /* bandwidths are unknown, and taken for matched */
 	/* The workers have accelerators, and their NCCL is told to reduce through the servers. */
 	int has_nccl_plugin;
 	/* Reduction servers of a machine type that match the workers; for a job that has none and

@@ -317,9 +317,12 @@ static void servers_that_do_not_pay(void **state)
 	plan = plan_of(*state, &job, chief, workers, servers);
 	assert_int_equal(plan->nwarnings, 1);
 	assert_string_equal(plan->warnings[0],
-		"worker pool 2: 8 reduction servers carry 256 Gbit/s, 10544 less than the workers' "
-		"10800: 338 of n1-highcpu-16 would be needed, and so many do not pay; with these "
-		"an all-reduce is slower than a ring");
+		"worker pool 2: an all-reduce with these is slower than a ring, and reduction "
+		"servers do not pay here: 3 workers send 10800 Gbit/s, and 108 of c3-highcpu-176 "
+		"would be needed, 36 for each worker; they pay up to 4 for each; leave worker pool "
+		"2 out");
+	assert_int_equal(plan->needed, 0);
+	assert_null(plan->choice.machine_type);
 	smd_plan_free(plan);
 }
 
@@ -342,6 +345,24 @@ static void faster_servers_may_pay(void **state)
 		(struct pool){4, v100.machine_type, v100.accelerator_type, 8}, none);
 	assert_int_equal(smd_plan_choose(plan, "c3-highcpu-176"), 0);
 	assert_int_equal(plan->choice.needed, 5);
+	smd_plan_free(plan);
+}
+
+/* Of a slow type there cannot be enough; one of another type is named. */
+static void a_faster_type_is_named(void **state)
+{
+	struct pool chief = {1, "n1-highmem-96", "NVIDIA_TESLA_V100", 8};
+	struct pool workers = {4, "n1-highmem-96", "NVIDIA_TESLA_V100", 8};
+	struct pool servers = {4, "n1-standard-4", NULL, 0};
+	struct smd_job job;
+	struct smd_plan *plan = plan_of(*state, &job, chief, workers, servers);
+
+	assert_int_equal(plan->nwarnings, 1);
+	assert_string_equal(plan->warnings[0],
+		"worker pool 2: an all-reduce with these is slower than a ring, and more than 4 of "
+		"n1-standard-4 for each worker do not pay; have 16 of n1-highcpu-16, or leave "
+		"worker pool 2 out");
+	assert_null(plan->choice.machine_type);
 	smd_plan_free(plan);
 }
 
@@ -476,6 +497,7 @@ int main(void)
 		cmocka_unit_test(built_in_accelerators),
 		cmocka_unit_test(servers_that_do_not_pay),
 		cmocka_unit_test(faster_servers_may_pay),
+		cmocka_unit_test(a_faster_type_is_named),
 		cmocka_unit_test(infiniband),
 		cmocka_unit_test(one_evaluator_is_expected),
 		cmocka_unit_test(unknown_machines_are_no_error),
