@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "orchestrator/cli/key_path.h"
 #include "orchestrator/job/shown.h"
 #include "reduction_server/base/printable.h"
 
@@ -106,6 +107,7 @@ static int add_column(struct smd_format *format, char *text)
 	}
 	column->path = text;
 	take_transform(column);
+	smd_key_path_respell(column->path);
 	if (label) {
 		column->label = strdup(label + sizeof(LABEL) - 1);
 	} else {

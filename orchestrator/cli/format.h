@@ -2,9 +2,9 @@
  * --format: how a resource is printed. json and yaml print all of it; value(KEY,...) prints the
  * values of some keys in a line, with tabs between; table(KEY,...) prints columns under a heading.
  *
- * A KEY is a path: jobSpec.workerPoolSpecs[0].replicaCount; [] means every element. In a table
- * KEY:label=TEXT gives the heading; KEY.basename() prints a name's last part, KEY.date() a time's
- * seconds. An array is printed as a line for each element, in YAML as a document for each.
+ * A KEY is a path: jobSpec.workerPoolSpecs[0].replicaCount; [] means every element; names may
+ * be in snake_case. In a table KEY:label=TEXT gives the heading; KEY.basename() prints a name's
+ * last part, KEY.date() a time's seconds. An array is printed as a line for each element, in YAML as a document for each.
  */
 #ifndef SMD_CLI_FORMAT_H
 #define SMD_CLI_FORMAT_H

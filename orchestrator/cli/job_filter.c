@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "orchestrator/cli/job_row.h"
+#include "orchestrator/cli/key_path.h"
 
 #define STATE_PREFIX "JOB_STATE_"
 #define KEY_LABELS   "labels."
@@ -268,6 +269,7 @@ static int take_term(const char **text, struct term *term, struct smd_error *err
 	if (!term->key || length == 0 || take_operator(text, term)) {
 		return -EINVAL;
 	}
+	smd_key_path_respell(term->key);
 	term->value = take_value(text);
 	if (!term->value || (!*term->value && term->operator!= OPERATOR_EQUAL)) {
 		return -EINVAL;

@@ -10,6 +10,7 @@
 #include "orchestrator/cli/hp_tuning_jobs.h"
 #include "orchestrator/cli/job_filter.h"
 #include "orchestrator/cli/job_row.h"
+#include "orchestrator/cli/key_path.h"
 #include "orchestrator/cli/stored_jobs.h"
 #include "orchestrator/cli/verbs.h"
 #include "reduction_server/base/printable.h"
@@ -88,6 +89,7 @@ static int set_sort_keys(void *target, const char *value, struct smd_error *erro
 	while ((name = strsep(&rest, ","))) {
 		struct sort_key *key = &listing->sort_keys[listing->nsort_keys];
 
+		smd_key_path_respell(name);
 		key->is_descending = *name == '~';
 		key->name = name + key->is_descending;
 		if (listing->nsort_keys++ == SORT_KEYS_MAX - 1 || !smd_job_row_is_text(key->name)) {

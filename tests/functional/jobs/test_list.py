@@ -53,6 +53,24 @@ class ListTest(StoreTest):
             with self.subTest(expression=expression):
                 self.assertEqual(self.ids("--filter=" + expression), found)
 
+    def test_keys_in_snake_case(self):
+        for expression, found in [("display_name=same", [5]), ("create_time>-P1D", []), ("create_time>=2026-01-05T12:00:00Z", [5, 4]),
+                                  ("labels.team=red", [4, 2, 0]), ("labels.my_team=red", [])]:
+            self.assertEqual(self.ids("--filter=" + expression), found, expression)
+        self.assertEqual(self.ids("--sort-by=~display_name", "--limit=1"), [2])
+        self.assertEqual(self.ids("--sort-by=display_name,~create_time", "--limit=2"), [5, 0])
+        with self.database() as database:
+            database.execute("UPDATE jobs SET labels = '{\"my_team\": \"green\"}' WHERE display_name = 'same'")
+        database.close()
+        self.assertEqual(self.ids("--filter=labels.my_team=green"), [5])
+        for keys, printed in [("create_time.date(),job_spec.worker_pool_specs[0].replica_count", "2026-01-06T12:00:00\t5"),
+                              ("display_name,labels.my_team", "same\tgreen")]:
+            self.assertEqual(self.jobs("list", "--limit=1", f"--format=value({keys})"), printed + "\n")
+        self.assertEqual(self.jobs("list", "--limit=1", "--format=table(display_name,state)").split()[:2], ["DISPLAY_NAME", "STATE"])
+        self.assertEqual(self.jobs("describe", "same", "--format=value(job_spec.worker_pool_specs[].replica_count)"), "5\n")
+        for words in ("--filter=display__name=same",), ("--filter=_name=a",), ("--sort-by=displayname_",):
+            self.jobs("list", *words, code=2)
+
     def test_a_filter_that_cannot_be_followed_is_refused(self):
         for expression, said in [("a=b", "is none"), ("(state=A)", "parentheses"),
                                  ("state=A OR state=B AND name=C", "AND between them, or with OR"),
