@@ -20,8 +20,8 @@ HEAD = r""".\" Made by tests/corpora/job_page.py --update of specs/schema, which
 summand-job \- the files that describe jobs for summand
 .SH DESCRIPTION
 A job file is JSON or YAML.
-It holds a CustomJob, a CustomJobSpec, a HyperparameterTuningJob or a TrainingPipeline of the Vertex AI API, or a command
-job of Azure ML (version 2).
+It holds a CustomJob, a CustomJobSpec, a HyperparameterTuningJob or a TrainingPipeline of the Vertex AI API, a command
+job of Azure ML (version 2), or a run configuration of its version 1.
 .BR summand (1)
 tells them apart by their fields.
 .SS Worker pools
@@ -41,7 +41,8 @@ else parameter servers.
 .B 3
 Evaluators, outside the cluster that trains.
 .SS Rules
-A field that is not listed here is an error, and the message names the nearest one.
+A field of the Vertex AI API that is not listed here is an error, and the message names the nearest one.
+One of Azure ML is a warning, and has no effect.
 null and an empty text are the same as no value.
 A whole number may be written as a text, and the value of an enumeration as its number.
 Names of the Vertex AI API are also taken in snake_case, with a warning.
