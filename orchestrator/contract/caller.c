@@ -192,3 +192,20 @@ int smd_caller_withholds(
 	}
 	return 0;
 }
+
+int smd_caller_servers(
+	char *const *caller, const struct smd_environment *environment, const char **out)
+{
+	static const char name[] = "SUMMAND_REDUCTION_SERVERS";
+	static const char characters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+					 "0123456789-_.:,[]%";
+
+	for (size_t i = 0; caller[i]; i++) {
+		if (fits(EXACT, name, caller[i]) && !smd_environment_get(environment, name) &&
+			!smd_caller_withholds(caller, caller[i], environment)) {
+			*out = caller[i] + sizeof(name);
+			return (int)strspn(*out, characters);
+		}
+	}
+	return 0;
+}

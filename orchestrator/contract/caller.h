@@ -18,4 +18,9 @@
 int smd_caller_withholds(
 	char *const *caller, const char *variable, const struct smd_environment *environment);
 
+/* The length of what can be shown of the caller's reduction servers, which a process with that
+ * environment is told of; `*out` is where it begins. 0: it is told of none of the caller's. */
+int smd_caller_servers(
+	char *const *caller, const struct smd_environment *environment, const char **out);
+
 #endif

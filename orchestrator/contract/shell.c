@@ -100,7 +100,15 @@ static void print_unset(const struct smd_environment *environment, char *const *
 int smd_environment_print(
 	const struct smd_environment *environment, char *const *caller, int masks, FILE *out)
 {
+	const char *servers;
+	int length = smd_caller_servers(caller, environment, &servers);
+
 	print_unset(environment, caller, out);
+	if (length > 0) {
+		fprintf(out,
+			"# reduction servers: from the caller's SUMMAND_REDUCTION_SERVERS, %.*s\n",
+			length, servers);
+	}
 	if (masks && smd_environment_has_secrets(environment)) {
 		fprintf(out, "# " SMD_SECRET_REMARK "\n");
 	}

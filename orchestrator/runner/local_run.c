@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "orchestrator/contract/caller.h"
 #include "orchestrator/job/secret.h"
 #include "orchestrator/runner/guard.h"
 #include "orchestrator/runner/guarded.h"
@@ -297,6 +298,25 @@ static int share_with_containers(const struct local_run *local)
 	return ret;
 }
 
+/* Left in a shell they send the job's gradients where nobody meant them to go. */
+static int say_callers_servers(struct local_run *local)
+{
+	struct smd_environment environment;
+	const char *servers;
+	int ret = smd_contract_environment(local->contract, 0, 0, 0, &environment);
+	int length = ret ? 0 : smd_caller_servers(environ, &environment, &servers);
+
+	if (length > 0) {
+		smd_display_print(&local->run.display,
+			"reduction servers: from the caller's SUMMAND_REDUCTION_SERVERS, %.*s",
+			length, servers);
+	}
+	if (!ret) {
+		smd_environment_free(&environment);
+	}
+	return ret;
+}
+
 /* Places the replicas, records spec and plan, sets up the workspace, and builds the contract. */
 static int prepare(struct local_run *local, struct smd_error *error)
 {
@@ -323,6 +343,7 @@ static int prepare(struct local_run *local, struct smd_error *error)
 			    smd_console_words(&run->console), error);
 	ret = ret ? ret : share_with_containers(local);
 	ret = ret ? ret : smd_contract_create(job, &local->placement, &local->contract);
+	ret = ret ? ret : say_callers_servers(local);
 	if (ret) {
 		close_shown(local);
 		smd_workspace_close(&local->workspace);

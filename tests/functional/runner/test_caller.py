@@ -95,6 +95,12 @@ class CallerTest(JobTest):
         servers = {"SUMMAND_REDUCTION_SERVERS": "stale:1", "SUMMAND_TOKEN_FILE": "/stale", "SUMMAND_TLS": "stale"}
         said = self.torch_run(**servers)
         self.assertEqual({name: said.get(name) for name in servers}, servers)
+        said = "reduction servers: from the caller's SUMMAND_REDUCTION_SERVERS, stale:1"
+        spec = self.write_spec([bash("true")])
+        with mock.patch.dict(os.environ, servers):
+            for command in (["env"], ["local-run", f"--job-dir={self.path('head')}"]):
+                run = subprocess.run([SUMMAND, "custom-jobs", *command, spec], capture_output=True, text=True, check=True)
+                self.assertIn(said, run.stdout + run.stderr)
         self.assert_none_stale(self.torch_run(SUMMAND_REPLICA="workerpool0-0", **servers))
         with mock.patch.dict(os.environ, servers):
             run = self.run_job([bash(SHOW), {}, reduction_servers(), bash(SHOW)], "--grace=20")
