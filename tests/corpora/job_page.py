@@ -41,8 +41,8 @@ else parameter servers.
 .B 3
 Evaluators, outside the cluster that trains.
 .SS Rules
-A field of the Vertex AI API that is not listed here is an error, and the message names the nearest one.
-One of Azure ML is a warning, and has no effect.
+A field that is not listed here is an error, and the message names the nearest one.
+Where Azure ML itself passes over further fields, as in a distribution, there is a warning instead, and the field has no effect.
 null and an empty text are the same as no value.
 A whole number may be written as a text, and the value of an enumeration as its number.
 Names of the Vertex AI API are also taken in snake_case, with a warning.
