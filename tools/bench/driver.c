@@ -3,16 +3,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "driver.h"
 
-#define ALIGNMENT 4096
-#define PERIOD    32        /* of the input's values */
-#define VALUE_MAX 16        /* of their magnitudes */
-#define EXACT_MAX (1 << 24) /* whole numbers up to here are exact in float */
-#define ITERS_MIN 3
-#define ITERS_MAX 2000
+#define ALIGNMENT    4096
+#define PERIOD       32        /* of the input's values */
+#define VALUE_MAX    16        /* of their magnitudes */
+#define EXACT_MAX    (1 << 24) /* whole numbers up to here are exact in float */
+#define HIGH_PERCENT 95
+#define ITERS_MIN    3
+#define ITERS_MAX    2000
 
 static double seconds(void)
 {
@@ -20,6 +22,16 @@ static double seconds(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* Processor time of all of this process's threads so far. */
+static double cpu_seconds(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+	       (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
 }
 
 static int value(int rank, size_t i)
@@ -70,22 +82,28 @@ static int block_length(int size)
 }
 
 /* Runs iters operations back to back, without a barrier. The inputs are renewed, and the sums
- * checked, whenever one more operation would not be exact any more; this is not timed. */
-static uint64_t operate(struct driver *driver, float *data, size_t count, int iters, double *times)
+ * checked, whenever one more operation would not be exact any more; this is not timed. *cpu_us is
+ * the processor time of an operation. */
+static uint64_t operate(
+	struct driver *driver, float *data, size_t count, int iters, double *times, double *cpu_us)
 {
 	int block = block_length(driver->size);
 	uint64_t wrong = 0;
 
+	*cpu_us = 0;
 	for (int i = 0; i < iters; i += block) {
 		int length = iters - i < block ? iters - i : block;
+		double before;
 
 		fill(driver, data, count);
+		before = cpu_seconds();
 		for (int k = 0; k < length; k++) {
 			double start = seconds();
 
 			driver->allreduce(driver);
 			times[i + k] = (seconds() - start) * 1e6;
 		}
+		*cpu_us += (cpu_seconds() - before) * 1e6 / iters;
 		wrong += count_wrong(driver, data, count, length);
 	}
 	return wrong;
@@ -99,10 +117,11 @@ static int compare_doubles(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static double median(double *times, int n)
+/* The one that `percent` of all times do not exceed. */
+static double percentile(double *times, int n, int percent)
 {
 	qsort(times, (size_t)n, sizeof(*times), compare_doubles);
-	return times[n / 2];
+	return times[percent == 50 ? n / 2 : (n - 1) * percent / 100];
 }
 
 static int affordable(double us, double budget_s)
@@ -119,6 +138,8 @@ static int run_size(struct driver *driver, size_t bytes, int warmups, double lim
 	size_t count = bytes / sizeof(float);
 	float *data = (float *)aligned_alloc(ALIGNMENT, (bytes / ALIGNMENT + 1) * ALIGNMENT);
 	double us;
+	double high = 0;
+	double cpu;
 	uint64_t wrong;
 	int iters;
 
@@ -127,20 +148,23 @@ static int run_size(struct driver *driver, size_t bytes, int warmups, double lim
 		exit(1);
 	}
 	driver->begin(driver, data, count);
-	wrong = operate(driver, data, count, warmups, times);
-	us = driver->max(driver, median(times, warmups));
+	wrong = operate(driver, data, count, warmups, times, &cpu);
+	us = driver->max(driver, percentile(times, warmups, 50));
 	iters = affordable(us, budget_s);
 	if (us <= limit) {
-		wrong += operate(driver, data, count, iters, times);
-		us = driver->max(driver, median(times, iters));
+		wrong += operate(driver, data, count, iters, times, &cpu);
+		us = driver->max(driver, percentile(times, iters, 50));
+		high = driver->max(driver, percentile(times, iters, HIGH_PERCENT));
 	}
 	wrong = (uint64_t)driver->max(driver, (double)wrong);
 	driver->end(driver);
 	free(data);
 	if (driver->rank == 0) {
-		printf("{\"bytes\": %zu, \"%s\": %.2f, \"iters\": %d, \"wrong\": %llu}\n", bytes,
-			us <= limit ? "median_us" : "given_up_us", us, us <= limit ? iters : 0,
-			(unsigned long long)wrong);
+		printf("{\"bytes\": %zu, \"%s\": %.2f, \"p95_us\": %.2f, \"cpu_us\": %.2f, "
+		       "\"iters\": "
+		       "%d, \"wrong\": %llu}\n",
+			bytes, high > 0 ? "median_us" : "given_up_us", us, high, cpu,
+			high > 0 ? iters : 0, (unsigned long long)wrong);
 		fflush(stdout);
 	}
 	return us > 2 * limit;

@@ -9,16 +9,17 @@ from xml.sax.saxutils import escape
 WIDTH, HEIGHT = 800, 340
 LEFT, RIGHT, TOP, BOTTOM = 60, 190, 62, 52
 ROW = 22
-NAMES = {"summand": "Summand", "summand-tls": "Summand over TLS", "gloo": "Gloo, its best", "openmpi": "Open MPI, its best"}
+NAMES = {"summand": "Summand", "summand-tls": "Summand over TLS", "gloo": "Gloo, its best", "openmpi": "Open MPI, its best",
+         "plain": "plain server"}
 STYLE = """<style>
   text { fill: #24292f } .grid { stroke: #d8dee4 } .axis, .bound { stroke: #57606a }
   .summand, .summand-tls { stroke: #0b6e4f; fill: #0b6e4f } .summand-tls.curve { stroke-dasharray: 6 4 } .gloo { stroke: #bc4c33; fill: #bc4c33 }
-  .openmpi { stroke: #3d5a98; fill: #3d5a98 } .curve { fill: none; stroke-width: 2 }
+  .openmpi { stroke: #3d5a98; fill: #3d5a98 } .plain { stroke: #8250a0; fill: #8250a0 } .curve { fill: none; stroke-width: 2 }
   .bound { stroke-dasharray: 6 4 } .background { fill: #ffffff }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3 } .grid { stroke: #30363d } .axis, .bound { stroke: #9ea7b1 }
     .summand, .summand-tls { stroke: #4ac79a; fill: #4ac79a } .gloo { stroke: #f28b74; fill: #f28b74 }
-    .openmpi { stroke: #8fb0ff; fill: #8fb0ff } .background { fill: #0d1117 } .curve { fill: none }
+    .openmpi { stroke: #8fb0ff; fill: #8fb0ff } .plain { stroke: #cfa8e6; fill: #cfa8e6 } .background { fill: #0d1117 } .curve { fill: none }
   }
 </style>"""
 
@@ -75,6 +76,8 @@ def marker(name, x, y):
         return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" class="{name}"/>'
     if name == "gloo":
         return f'<rect x="{x - 3.5:.1f}" y="{y - 3.5:.1f}" width="7" height="7" class="{name}"/>'
+    if name == "plain":
+        return f'<path d="M{x:.1f} {y - 5:.1f} l5 5 l-5 5 l-5 -5 z" class="{name}"/>'
     return f'<path d="M{x:.1f} {y - 4.5:.1f} l4.5 8 h-9 z" class="{name}"/>'
 
 

@@ -25,6 +25,7 @@ class Setup:
     systems: list = None
     budget_s: float = 1.0
     tries: int = 3
+    rounds: int = 1
     told: bool = False  # servers get --bandwidth and --threads=1 instead of their defaults
     link: float = 0     # bytes per second, once it is measured
     perf: str = ""
@@ -63,6 +64,12 @@ def never_slower(floor):
     return {size: floor for size in SIZES if size >= 64 * KIB}
 
 
+def processors_decide(workers):
+    """Links without limit: the processors are what is measured."""
+    return equal(workers, None, peer={size: 1.0 for size in SIZES}, plain={size: 1.0 for size in SIZES}, p95=True,
+                 rank_cost=True)
+
+
 def equal(workers, rate, **targets):
     """As many servers as workers, all with the same link."""
     name = f"{workers}x{workers}@{rate or 'unshaped'}"
@@ -79,7 +86,7 @@ def suite():
     links leave the processors of a small machine out of it."""
     four = {4 * KIB: 1.0, **never_slower(1.0)}
     return [
-        equal(4, "1gbit", limit=LIMIT, cost=True, half_of_gloo=True, peer={**four, 16 * MIB: 1.4, 64 * MIB: 1.4}),
+        equal(4, "1gbit", limit=LIMIT, cost=True, half_of_gloo=True, p95=True, plain_cost=True, rank_cost=True, peer={**four, 16 * MIB: 1.4, 64 * MIB: 1.4}),
         equal(8, "400mbit", limit=LIMIT, cost=True, peer={**never_slower(1.0), 16 * MIB: 1.65, 64 * MIB: 1.65}),
         equal(2, "1gbit"),
         equal(3, "1gbit"),
@@ -89,6 +96,7 @@ def suite():
         fewer(4, 2, "1gbit"),
         fewer(8, 4, "400mbit"),
         fewer(8, 6, "400mbit"),
-        equal(4, None, half_of_gloo=True, peer=four),
+        processors_decide(4),
+        processors_decide(8),
         Setup("4x750+250mbit", 4, "1gbit", ["750mbit", "250mbit"], {"limit": SERVERS_LIMIT}),
     ]

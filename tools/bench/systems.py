@@ -14,6 +14,7 @@ import watch
 HERE = os.path.dirname(os.path.realpath(__file__))
 SCRATCH = "/run/scratch"
 SERVER_PORT = 2222
+PLAIN_PORT = 2223
 PATIENCE_S = 120
 LARGE = 16 << 20        # from here one warm-up is enough, the smaller sizes before have done the rest
 MPI_ALGORITHMS = {4: "ring", 3: "recursive_doubling", 6: "rabenseifner", 5: "segmented_ring",
@@ -66,7 +67,7 @@ def wait_together(running, folder, what, deadline):
 
 def compile_driver(output, compiler, source, *libraries):
     """Compiles a driver of tools/bench unless a newer one is there."""
-    sources = [os.path.join(HERE, name) for name in (source, "driver.c", "driver.h")]
+    sources = [os.path.join(HERE, name) for name in (source, "driver.c", "driver.h", "plain.h")]
     if os.path.exists(output) and os.path.getmtime(output) > max(map(os.path.getmtime, sources)):
         return output
     os.makedirs(os.path.dirname(output), exist_ok=True)
@@ -122,8 +123,8 @@ class Summand:
             if not line.startswith("ready"):
                 raise Failed(f"summand-reduction-server: must be ready, got {line!r}")
 
-    def measure(self, sizes, say):
-        """By size: time, algorithm and the servers' processor time."""
+    def measure(self, sizes, say, before=None):
+        """By size: time, algorithm and processor time. What was measured before makes no difference."""
         results = {}
         try:
             self.start_servers()
@@ -149,7 +150,8 @@ class Summand:
         row = json.loads(out)["results"][0]
         if row["wrong"]:
             raise Failed(f"summand-perf, {size} bytes: {row['wrong']} elements are wrong")
-        return {"us": row["time_us"]["median"], "algorithm": "servers", "iters": iters, "verified": True,
+        return {"us": row["time_us"]["median"], "p95_us": row["time_us"]["p95"], "algorithm": "servers", "iters": iters,
+                "verified": True, "rank_s_per_gb": row["cpu_us"] / size * 1e3,
                 "server_s_per_gb": spent / (size * self.setup.workers * (iters + warmup) / 1e9)}
 
 
@@ -164,10 +166,10 @@ class SummandTls(Summand):
         finally:
             self.setup.server_args = plain
 
-    def measure(self, sizes, say):
+    def measure(self, sizes, say, before=None):
         os.environ["SUMMAND_TLS"] = "1"     # for the ranks
         try:
-            return super().measure(sizes, say)
+            return super().measure(sizes, say, before)
         finally:
             del os.environ["SUMMAND_TLS"]
 
@@ -178,9 +180,11 @@ class Peer:
     def __init__(self, setup, nodes):
         self.setup, self.nodes = setup, nodes
 
-    def measure(self, sizes, say):
-        best, notes, lost = {}, [], {}
-        for variant in self.variants():
+    def measure(self, sizes, say, before=None):
+        """By size: time, algorithm and processor time. After a first round only the algorithms that were the best
+        in those before are run."""
+        best, notes = {}, []
+        for variant in self.variants() if before is None else sorted({row["algorithm"] for row in before.values()}):
             plan = self.plan(sizes, best)
             try:
                 rows, share = watch.undisturbed(
@@ -193,7 +197,9 @@ class Peer:
             for row in rows:
                 size, us = row["bytes"], row.get("median_us")
                 if us and us < best.get(size, {"us": us + 1})["us"]:
-                    best[size] = {"us": us, "algorithm": variant, "iters": row["iters"], "verified": True, "lost": share}
+                    best[size] = {"us": us, "p95_us": row["p95_us"], "algorithm": variant, "iters": row["iters"],
+                                  "verified": True, "rank_s_per_gb": row["cpu_us"] / size * 1e3, "lost": share,
+                                  "server_s_per_gb": row.get("server_s_per_gb", 0)}
         if len(best) < len(sizes):
             raise Failed(f"{self.name}: must measure {len(sizes)} sizes, got {len(best)}: {'; '.join(notes)}")
         return best
@@ -263,4 +269,50 @@ class OpenMpi(Peer):
                             env={**os.environ, "TMPDIR": SCRATCH})
 
 
-PEERS = [Gloo, OpenMpi]
+class Plain(Peer):
+    """A reduction server of 150 lines with blocking sockets and a thread for each worker: what Summand's must not be
+    behind for all that it does more (tools/bench/plain_server.c)."""
+    name = "plain"
+
+    @staticmethod
+    def missing(_):
+        return None if shutil.which("cc") else "needs a C compiler"
+
+    def variants(self):
+        return ["servers"]
+
+    def start_servers(self):
+        program = compile_driver(os.path.join(self.setup.output, "plain_server"), "cc", "plain_server.c", "-lpthread")
+        nodes = range(self.setup.workers, self.setup.workers + len(self.setup.server_rates))
+        servers = [self.nodes.start(node, [program, lab.address_of(node), str(PLAIN_PORT)], stdin=subprocess.DEVNULL,
+                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) for node in nodes]
+        for server in servers:
+            if server.stdout.readline() != "ready\n":
+                raise Failed("plain_server: must be ready")
+        return servers
+
+    def run_variant(self, variant, plan):
+        """One size at a time, so that the servers' processor time belongs to a size."""
+        driver = compile_driver(os.path.join(self.setup.output, "plain_allreduce"), "cc", "plain_allreduce.c", "-lpthread")
+        servers = self.start_servers()
+        try:
+            return "\n".join(self.run_size(driver, servers, one) for one in plan.split(","))
+        finally:
+            self.nodes.end(servers)
+
+    def run_size(self, driver, servers, one):
+        n, k = self.setup.workers, len(servers)
+        addresses = ",".join(lab.address_of(n + i) for i in range(k))
+        before = sum(watch.process_s(server.pid) for server in servers)
+        out = run_together(self.nodes, [
+            (rank, [driver, str(rank), str(n), str(PLAIN_PORT), addresses, one, str(self.setup.budget_s)])
+            for rank in range(n)], "plain")
+        row = json.loads(out)
+        warmups = int(one.split(":")[1])
+        spent = sum(watch.process_s(server.pid) for server in servers) - before
+        row["server_s_per_gb"] = spent / (row["bytes"] * n * (row["iters"] + warmups) / 1e9)
+        return json.dumps(row)
+
+
+PEERS = [Gloo, OpenMpi]     # which reduce without servers: the best of these counts
+YARDSTICKS = [Plain]

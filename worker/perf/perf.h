@@ -49,6 +49,9 @@ struct perf_row {
 	double median_us;
 	double min_us;
 	double max_us;
+	double high_us; /* the 95th percentile */
+	double cpu_us; /* processor time of a rank's process per operation, the mean of all ranks; 0
+			  with one iteration */
 	uint64_t wrong; /* elements, on all ranks */
 };
 

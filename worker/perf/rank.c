@@ -3,15 +3,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "reduction_server/base/clock.h"
 #include "worker/perf/perf.h"
 #include "worker/summand.h"
 
-#define FIGURES      4    /* median, min, max, wrong */
+#define PERCENTILE   95
 #define TICKS_PER_US 10.0 /* times travel as whole numbers of 0.1 us: up to 214 s */
 #define ALIGNMENT    4096
 #define STALE_BYTE   0xa5
+
+/* What each rank tells the others about a size. */
+enum { MEDIAN, MIN, MAX, HIGH, TIMES, CPU = TIMES, WRONG, FIGURES };
 
 static int compare_doubles(const void *a, const void *b)
 {
@@ -41,14 +45,16 @@ static int gather(smd_comm *comm, const int32_t mine[FIGURES], struct perf_row *
 	ret = smd_allreduce(comm, all, all, (size_t)nranks * FIGURES, SMD_INT32, SMD_SUM);
 	for (int r = 0; ret == 0 && r < nranks; r++) {
 		const int32_t *one = all + r * FIGURES;
-		double *slowest[] = {&row->median_us, &row->min_us, &row->max_us};
+		double *slowest[TIMES] = {
+			&row->median_us, &row->min_us, &row->max_us, &row->high_us};
 
-		for (int f = 0; f < 3; f++) {
+		for (int f = 0; f < TIMES; f++) {
 			double us = one[f] / TICKS_PER_US;
 
 			*slowest[f] = us > *slowest[f] ? us : *slowest[f];
 		}
-		row->wrong += (uint64_t)one[3];
+		row->cpu_us += one[CPU] / TICKS_PER_US / nranks;
+		row->wrong += (uint64_t)one[WRONG];
 	}
 	free(all);
 	return ret;
@@ -100,17 +106,31 @@ static uint64_t check_all(
 	return wrong;
 }
 
+/* Processor time of all of this process's threads so far. */
+static double cpu_us(void)
+{
+	struct rusage usage;
+
+	getrusage(RUSAGE_SELF, &usage);
+	return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e6 +
+	       (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+}
+
 static int measure(const struct perf_settings *settings, smd_comm **comms,
 	const struct buffers *buffers, double *times, struct perf_row *row)
 {
 	int n = settings->iters;
 	uint64_t wrong = 0;
+	double cpu = 0; /* of all timed operations but the last, which is prepared and checked */
 	int32_t mine[FIGURES];
 	int ret = smd_barrier(comms[0]);
 
 	for (int i = -settings->warmup; ret == 0 && i < n; i++) {
 		double begin;
 
+		if (i == 0 || i == n - 1) {
+			cpu = cpu_us() - cpu;
+		}
 		if (i < 0 || i == n - 1) { /* what was right before must not pass for a result */
 			memset(buffers->recv, STALE_BYTE,
 				buffers->stride * (size_t)settings->inflight);
@@ -128,10 +148,12 @@ static int measure(const struct perf_settings *settings, smd_comm **comms,
 		return ret;
 	}
 	qsort(times, (size_t)n, sizeof(*times), compare_doubles);
-	mine[0] = ticks(times[n / 2]);
-	mine[1] = ticks(times[0]);
-	mine[2] = ticks(times[n - 1]);
-	mine[3] = wrong < INT32_MAX ? (int32_t)wrong : INT32_MAX;
+	mine[MEDIAN] = ticks(times[n / 2]);
+	mine[MIN] = ticks(times[0]);
+	mine[MAX] = ticks(times[n - 1]);
+	mine[HIGH] = ticks(times[(n - 1) * PERCENTILE / 100]);
+	mine[CPU] = n > 1 ? ticks(cpu / (n - 1) / settings->inflight) : 0;
+	mine[WRONG] = wrong < INT32_MAX ? (int32_t)wrong : INT32_MAX;
 	return gather(comms[0], mine, row);
 }
 

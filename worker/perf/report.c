@@ -63,11 +63,13 @@ static void report_json(const struct perf_settings *settings, const struct perf_
 		const struct perf_row *row = &rows[i];
 
 		json_array_append_new(results,
-			json_pack("{s:I, s:I, s:s, s:s, s:{s:f, s:f, s:f}, s:f, s:f, s:I}", "bytes",
-				(json_int_t)row->bytes, "count", (json_int_t)row->count, "dtype",
-				smd_dtype_name(settings->dtype), "op", smd_op_name(settings->op),
-				"time_us", "median", row->median_us, "min", row->min_us, "max",
-				row->max_us, "algbw_GBps", algbw(row), "busbw_GBps",
+			json_pack(
+				"{s:I, s:I, s:s, s:s, s:{s:f, s:f, s:f, s:f}, s:f, s:f, s:f, s:I}",
+				"bytes", (json_int_t)row->bytes, "count", (json_int_t)row->count,
+				"dtype", smd_dtype_name(settings->dtype), "op",
+				smd_op_name(settings->op), "time_us", "median", row->median_us,
+				"min", row->min_us, "max", row->max_us, "p95", row->high_us,
+				"cpu_us", row->cpu_us, "algbw_GBps", algbw(row), "busbw_GBps",
 				busbw(settings, row), "wrong", (json_int_t)row->wrong));
 	}
 	json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));

@@ -17,6 +17,7 @@ sys.path.insert(0, os.path.join(nodes.TOOLS, "bench"))
 import lab  # noqa: E402
 import plot  # noqa: E402
 import report  # noqa: E402
+import rounds  # noqa: E402
 import setups  # noqa: E402
 
 SIZES = [4096, 65536]
@@ -31,7 +32,7 @@ class RunTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp(prefix="summand-test-")
-        cls.done = bench("--workers=2", "--server-rates=750mbit,250mbit", "--sizes=4K,64K", "--budget=0.02", "--tries=1",
+        cls.done = bench("--workers=2", "--server-rates=750mbit,250mbit", "--sizes=4K,64K", "--budget=0.02", "--tries=1", "--rounds=2",
                          f"--build={os.environ['SUMMAND_BUILD']}", f"--output={cls.folder}",
                          "--server-args=--memory-limit=64M")
 
@@ -49,7 +50,7 @@ class RunTest(unittest.TestCase):
     def test_every_system_is_measured_and_verified(self):
         found = self.found()
         here = {"summand": True, "gloo": shutil.which("c++") and os.path.exists("/usr/include/gloo/allreduce.h"),
-                "openmpi": shutil.which("mpirun") and shutil.which("mpicc")}
+                "openmpi": shutil.which("mpirun") and shutil.which("mpicc"), "plain": shutil.which("cc")}
         for name, present in here.items():
             if not present:
                 self.assertIn(name, found["absent"])
@@ -61,6 +62,9 @@ class RunTest(unittest.TestCase):
                 self.assertTrue(result["verified"])
                 self.assertGreater(result["us"], 0)
                 self.assertGreaterEqual(result["iters"], 3)
+                self.assertGreaterEqual(result["p95_us"], result["least_us"])
+                self.assertGreater(result["rank_s_per_gb"], 0)
+                self.assertEqual(result["rounds"], 2)
             self.assertIn(name, self.done.stdout)
 
     def test_the_link_is_measured(self):
@@ -88,7 +92,7 @@ class PartsTest(unittest.TestCase):
         with tempfile.TemporaryDirectory(prefix="summand-test-") as folder:
             os.mkdir(os.path.join(folder, "bin"))
             for name, script in (("summand-reduction-server", "echo ready; exec sleep 1000"),
-                                 ("summand-perf", """echo '{"results": [{"wrong": 1, "time_us": {"median": 1}}]}'""")):
+                                 ("summand-perf", """echo '{"results": [{"wrong": 1, "time_us": {"median": 1, "p95": 1}, "cpu_us": 1}]}'""")):
                 path = os.path.join(folder, "bin", name)
                 with open(path, "w", encoding="ascii") as file:
                     file.write(f"#!/bin/sh\n{script}\n")
@@ -127,6 +131,25 @@ class PartsTest(unittest.TestCase):
         targets = {"limit": {4096: 0.4}, "peer": {4096: 1.0}, "half_of_gloo": True, "cost": True}
         self.assertEqual([(round(v["ratio"], 3), v["reached"]) for v in report.verdicts(found, targets)],
                          [(0.41, True), (1.5, True), (1.5, False), (0.5, False)])
+
+    def test_targets_against_the_yardsticks(self):
+        """Latency's tail against Open MPI's, speed and the servers' time against the plain server, ranks' time against Gloo's."""
+        found = {"name": "x", "sizes": [4096], "systems": {
+            "summand": {4096: {"us": 10.0, "p95_us": 20.0, "rank_s_per_gb": 1.0, "server_s_per_gb": 2.0}},
+            "plain": {4096: {"us": 5.0, "p95_us": 9.0, "rank_s_per_gb": 1.0, "server_s_per_gb": 3.0}},
+            "gloo": {4096: {"us": 15.0, "p95_us": 30.0, "rank_s_per_gb": 0.5}},
+            "openmpi": {4096: {"us": 12.0, "p95_us": 30.0, "rank_s_per_gb": 0.5}}}}
+        targets = {"p95": True, "plain": {4096: 1.0}, "plain_cost": True, "rank_cost": True}
+        self.assertEqual([(v["ratio"], v["reached"]) for v in report.verdicts(found, targets)],
+                         [(1.5, True), (0.5, False), (1.5, True), (0.5, False)])
+
+    def test_rounds_are_combined_by_medians(self):
+        one = {"algorithm": "ring", "lost": 0}
+        several = rounds.Rounds()
+        for us, p95 in ((30.0, 31.0), (10.0, 99.0), (20.0, 50.0)):
+            several.add({4096: dict(one, us=us, p95_us=p95)})
+        self.assertEqual(several.combined()[4096],
+                         dict(one, us=20.0, p95_us=50.0, rounds=3, least_us=10.0, most_us=30.0))
 
     def test_sizes_of_the_plot(self):
         self.assertEqual([plot.size_text(size) for size in (4, 4096, 6 << 20)], ["4", "4K", "6M"])
