@@ -93,7 +93,7 @@ static int run_validate(enum smd_stored_kind kind, int argc, char **argv)
 	return SMD_EXIT_OK;
 }
 
-/* "text" is none of the formats: NULL. */
+/* "text" is the plan for people, and not gcloud's format: NULL. */
 static int set_plan_format(void *target, const char *value, struct smd_error *error)
 {
 	struct smd_format **format = target;
@@ -103,10 +103,7 @@ static int set_plan_format(void *target, const char *value, struct smd_error *er
 	if (strcmp(value, "text") == 0) {
 		return 0;
 	}
-	if (smd_format_parse(value, format, NULL)) {
-		return smd_error_set(error, EINVAL, "must be text, or " SMD_FORMAT_METAVAR);
-	}
-	return 0;
+	return smd_format_parse(value, format, error);
 }
 
 static int print_plan(const struct smd_plan *plan, const struct smd_format *format)

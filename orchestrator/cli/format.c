@@ -1,183 +1,98 @@
-/* Prints a resource by its format. */
+/* Reads a format and prints a resource by it. */
 #include "orchestrator/cli/format.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "orchestrator/cli/key_path.h"
+#include "orchestrator/cli/cells.h"
+#include "orchestrator/cli/flattened_print.h"
+#include "orchestrator/cli/projection.h"
 #include "orchestrator/job/shown.h"
-#include "reduction_server/base/printable.h"
 
-#define LABEL     ":label="
-#define GAP_WIDTH 2
-
-enum format_kind { FORMAT_JSON, FORMAT_YAML, FORMAT_TABLE, FORMAT_VALUE };
-
-/* What is done to a value before it is printed; gcloud's names. */
-enum transform { TRANSFORM_NONE, TRANSFORM_BASENAME, TRANSFORM_DATE };
-
-struct table_column {
-	char *path;
-	char *label;
-	enum transform transform;
-	size_t width; /* in a table */
-};
+#define LIST_DELIMITER ";"
 
 struct smd_format {
-	enum format_kind kind;
-	struct table_column *columns;
-	size_t count;
-	char *text; /* holds paths and labels */
+	enum smd_format_kind kind;
+	struct smd_format_attributes attributes;
+	struct smd_format_keys keys;
 };
 
-/* Names with [N] or [] behind, dots between. */
-static int is_path(const char *path)
+static const struct format_name {
+	const char *name;
+	enum smd_format_kind kind;
+	int needs_keys;
+} names[] = {
+	{"json", SMD_FORMAT_JSON, 0},
+	{"yaml", SMD_FORMAT_YAML, 0},
+	{"default", SMD_FORMAT_YAML, 0},
+	{"flattened", SMD_FORMAT_FLATTENED, 0},
+	{"text", SMD_FORMAT_FLATTENED, 0},
+	{"none", SMD_FORMAT_NONE, 0},
+	{"disable", SMD_FORMAT_NONE, 0},
+	{"csv", SMD_FORMAT_CSV, 1},
+	{"get", SMD_FORMAT_GET, 1},
+	{"table", SMD_FORMAT_TABLE, 1},
+	{"value", SMD_FORMAT_VALUE, 1},
+};
+
+static const struct format_name *find_name(const char *text, size_t length)
 {
-	int names = 0;
-
-	while (*path) {
-		size_t length = strcspn(path, ".[]()");
-
-		if (length == 0 && (*path != '[' || names == 0)) {
-			return 0;
-		}
-		path += length;
-		names += length > 0;
-		while (*path == '[') {
-			path += 1 + strspn(path + 1, "0123456789");
-			if (*path++ != ']') {
-				return 0;
-			}
-		}
-		if (*path == '.' && path[1]) {
-			path++;
-		} else if (*path) {
-			return 0;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (strlen(names[i].name) == length && strncmp(names[i].name, text, length) == 0) {
+			return &names[i];
 		}
 	}
-	return names > 0;
+	return NULL;
 }
 
-/* The last name of a path in capitals, as gcloud heads a column: displayName is DISPLAY_NAME. */
-static void set_label(struct table_column *column)
+static void drop_transforms(struct smd_format_keys *keys)
 {
-	const char *dot = strrchr(column->path, '.');
-	const char *name = dot ? dot + 1 : column->path;
-	size_t used = 0;
-
-	column->label = calloc(1, 2 * strlen(name) + 1);
-	for (const char *c = name; column->label && *c && *c != '['; c++) {
-		if (isupper((unsigned char)*c) && c > name && islower((unsigned char)c[-1])) {
-			column->label[used++] = '_';
-		}
-		column->label[used++] = (char)toupper((unsigned char)*c);
+	for (size_t i = 0; i < keys->count; i++) {
+		keys->keys[i].transform = SMD_TRANSFORM_NONE;
 	}
 }
 
-/* Cuts ".basename()" or ".date()" from the end of a path. */
-static void take_transform(struct table_column *column)
+/* "NAME[ATTRIBUTE,...](KEY,...)" */
+static int parse(struct smd_format *format, const char *text, struct smd_error *error)
 {
-	static const struct {
-		const char *text;
-		enum transform transform;
-	} transforms[] = {{".basename()", TRANSFORM_BASENAME}, {".date()", TRANSFORM_DATE}};
-	size_t length = strlen(column->path);
+	size_t length = strcspn(text, "[(");
+	const struct format_name *name = find_name(text, length);
+	int ret;
 
-	for (size_t i = 0; i < sizeof(transforms) / sizeof(transforms[0]); i++) {
-		size_t size = strlen(transforms[i].text);
-
-		if (length > size &&
-			strcmp(column->path + length - size, transforms[i].text) == 0) {
-			column->path[length - size] = '\0';
-			column->transform = transforms[i].transform;
-			return;
-		}
+	if (!name) {
+		return smd_error_set(error, EINVAL, "must be one of " SMD_FORMATS);
 	}
-}
-
-static int add_column(struct smd_format *format, char *text)
-{
-	char *label = strstr(text, LABEL);
-	struct table_column *column = &format->columns[format->count];
-
-	if (label) {
-		*label = '\0';
+	format->kind = name->kind;
+	text += length;
+	ret = smd_format_attributes_parse(
+		&format->attributes, format->kind, name->name, &text, error);
+	if (ret) {
+		return ret;
 	}
-	column->path = text;
-	take_transform(column);
-	smd_key_path_respell(column->path);
-	if (label) {
-		column->label = strdup(label + sizeof(LABEL) - 1);
-	} else {
-		set_label(column);
+	if (*text == '(') {
+		ret = smd_format_keys_parse(&format->keys, text + 1);
+	} else if (*text || name->needs_keys) {
+		ret = -EINVAL;
 	}
-	format->count++;
-	if (!column->label) {
-		return -ENOMEM;
+	if (ret == -EINVAL) {
+		return smd_error_set(error, EINVAL,
+			"must have keys in parentheses, such as %s(displayName,state)", name->name);
 	}
-	smd_printable(column->label);
-	return is_path(text) ? 0 : -EINVAL;
-}
-
-/* "KEY,KEY)" */
-static int add_columns(struct smd_format *format, const char *text)
-{
-	size_t length = strlen(text);
-	char *rest;
-	char *key;
-	int ret = 0;
-
-	if (length < 2 || text[length - 1] != ')') {
-		return -EINVAL;
-	}
-	format->text = strndup(text, length - 1);
-	format->columns = calloc(length, sizeof(*format->columns));
-	if (!format->text || !format->columns) {
-		return -ENOMEM;
-	}
-	rest = format->text;
-	while (!ret && (key = strsep(&rest, ","))) {
-		key += strspn(key, " ");
-		ret = add_column(format, key);
+	if (format->attributes.no_transforms || format->kind == SMD_FORMAT_GET) {
+		drop_transforms(&format->keys);
 	}
 	return ret;
-}
-
-static int parse(struct smd_format *format, const char *text)
-{
-	static const char table[] = "table(";
-	static const char value[] = "value(";
-
-	if (!text || strcmp(text, "json") == 0) {
-		format->kind = FORMAT_JSON;
-		return 0;
-	}
-	if (strcmp(text, "yaml") == 0) {
-		format->kind = FORMAT_YAML;
-		return 0;
-	}
-	if (strncmp(text, table, sizeof(table) - 1) == 0) {
-		format->kind = FORMAT_TABLE;
-		return add_columns(format, text + sizeof(table) - 1);
-	}
-	if (strncmp(text, value, sizeof(value) - 1) == 0) {
-		format->kind = FORMAT_VALUE;
-		return add_columns(format, text + sizeof(value) - 1);
-	}
-	return -EINVAL;
 }
 
 int smd_format_parse(const char *text, struct smd_format **out, struct smd_error *error)
 {
 	struct smd_format *format = calloc(1, sizeof(*format));
-	int ret = format ? parse(format, text) : -ENOMEM;
+	int ret = format ? parse(format, text ? text : "json", error) : -ENOMEM;
 
 	if (ret) {
 		smd_format_free(format);
-		return ret == -EINVAL ? smd_error_set(error, EINVAL, "must be " SMD_FORMAT_METAVAR)
-				      : smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
+		return ret == -EINVAL ? ret : smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
 	}
 	*out = format;
 	return 0;
@@ -188,160 +103,50 @@ void smd_format_free(struct smd_format *format)
 	if (!format) {
 		return;
 	}
-	for (size_t i = 0; i < format->count; i++) {
-		free(format->columns[i].label);
-	}
-	free(format->columns);
-	free(format->text);
+	smd_format_attributes_destroy(&format->attributes);
+	smd_format_keys_destroy(&format->keys);
 	free(format);
 }
 
-static int write_scalar(const json_t *json, FILE *out)
+static int is_of_cells(const struct smd_format *format)
 {
-	char *text;
-
-	if (json_is_null(json)) {
-		return 0;
-	}
-	if (json_is_boolean(json)) {
-		fputs(json_is_true(json) ? "True" : "False", out);
-		return 0;
-	}
-	if (json_is_string(json)) {
-		fputs(json_string_value(json), out);
-		return 0;
-	}
-	text = json_dumps(json, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
-	if (!text) {
-		return -ENOMEM;
-	}
-	fputs(text, out);
-	free(text);
-	return 0;
+	return format->kind == SMD_FORMAT_TABLE || format->kind == SMD_FORMAT_CSV ||
+	       format->kind == SMD_FORMAT_VALUE || format->kind == SMD_FORMAT_GET;
 }
 
-static int write_path(const json_t *json, const char *path, FILE *out);
-
-/* "[N]..." or "[]...": one element, or all with semicolons between. */
-static int write_elements(const json_t *json, const char *path, FILE *out)
+/* Between the items of a list. A table has lists as JSON. */
+static const char *delimiter_of(const struct smd_format *format)
 {
-	const char *end = strchr(path, ']') + 1;
-	size_t index;
-	json_t *value;
+	if (format->kind == SMD_FORMAT_TABLE) {
+		return NULL;
+	}
+	return format->attributes.delimiter ? format->attributes.delimiter : LIST_DELIMITER;
+}
+
+/* Prints the cells, as far as they could be made, and frees them. A heading alone says nothing.
+ * 0 or -ENOMEM. */
+static int finish_cells(const struct smd_format *format, char **texts, size_t rows, FILE *out)
+{
+	const struct smd_cells cells = {texts, rows, &format->keys};
+	size_t count = rows * format->keys.count;
+	size_t made = 0;
 	int ret = 0;
 
-	if (end == path + 2) {
-		json_array_foreach (json, index, value) {
-			if (index > 0) {
-				fputc(';', out);
-			}
-			ret = ret ? ret : write_path(value, end, out);
-		}
-		return ret;
+	while (texts && made < count && texts[made]) {
+		made++;
 	}
-	return write_path(json_array_get(json, strtoul(path + 1, NULL, 10)), end, out);
-}
-
-static int write_path(const json_t *json, const char *path, FILE *out)
-{
-	char *name;
-	size_t length;
-	int ret;
-
-	path += *path == '.';
-	if (!json) {
-		return 0;
+	if (!texts || made < count) {
+		ret = -ENOMEM;
+	} else if (rows > 0 && format->kind == SMD_FORMAT_TABLE) {
+		ret = smd_table_print(&cells, &format->attributes, out);
+	} else if (rows > 0) {
+		ret = smd_values_print(&cells, format->kind, &format->attributes, out);
 	}
-	if (!*path) {
-		return write_scalar(json, out);
+	for (size_t i = 0; i < made; i++) {
+		free(texts[i]);
 	}
-	if (*path == '[') {
-		return write_elements(json, path, out);
-	}
-	length = strcspn(path, ".[");
-	name = strndup(path, length);
-	if (!name) {
-		return -ENOMEM;
-	}
-	ret = write_path(json_object_get(json, name), path + length, out);
-	free(name);
+	free(texts);
 	return ret;
-}
-
-/* A resource name's last part; a time's seconds. */
-static void transform(char *text, enum transform transform)
-{
-	char *slash = strrchr(text, '/');
-	char *point = strchr(text, '.');
-
-	if (transform == TRANSFORM_BASENAME && slash) {
-		memmove(text, slash + 1, strlen(slash));
-	} else if (transform == TRANSFORM_DATE && point) {
-		*point = '\0';
-	}
-}
-
-/* The text of what is no text. */
-static char *write_cell(const json_t *row, const char *path)
-{
-	char *text = NULL;
-	size_t length;
-	FILE *out = open_memstream(&text, &length);
-	int ret;
-
-	if (!out) {
-		return NULL;
-	}
-	ret = write_path(row, path, out);
-	if (fclose(out) || ret) {
-		free(text);
-		return NULL;
-	}
-	return text;
-}
-
-/* The text of a cell as it is printed: a line break in it would end the line. */
-static char *finish_cell(char *text, const struct table_column *column)
-{
-	if (!text) {
-		return NULL;
-	}
-	transform(text, column->transform);
-	for (char *c = text; *c; c++) {
-		*c = *c == '\n' || *c == '\r' || *c == '\t' ? ' ' : *c;
-	}
-	smd_printable(text);
-	return text;
-}
-
-/* For the caller to free. Most are texts of the row itself. */
-static char *cell_of(const json_t *row, const struct table_column *column)
-{
-	const char *own = json_string_value(json_object_get(row, column->path));
-
-	return finish_cell(own ? strdup(own) : write_cell(row, column->path), column);
-}
-
-static size_t width_of(const char *text)
-{
-	size_t width = 0;
-
-	for (; *text; text++) {
-		width += ((unsigned char)*text & 0xC0) != 0x80;
-	}
-	return width;
-}
-
-static void print_cell(const char *text, size_t width, int is_last, FILE *out)
-{
-	fputs(text, out);
-	if (is_last) {
-		fputc('\n', out);
-		return;
-	}
-	for (size_t at = width_of(text); at < width + GAP_WIDTH; at++) {
-		putc_unlocked(' ', out);
-	}
 }
 
 static const json_t *row_of(const json_t *json, size_t row)
@@ -349,118 +154,84 @@ static const json_t *row_of(const json_t *json, size_t row)
 	return json_is_array(json) ? json_array_get(json, row) : json;
 }
 
-/* The column's cells are `step` apart. */
-static void set_width(struct table_column *column, char *const *cells, size_t rows, size_t step)
+static int print_cells(const struct smd_format *format, const json_t *json, FILE *out)
 {
-	column->width = width_of(column->label);
-	for (size_t row = 0; row < rows; row++) {
-		size_t width = width_of(cells[row * step]);
-
-		column->width = width > column->width ? width : column->width;
-	}
-}
-
-static void print_cells(const struct smd_format *format, char *const *cells, size_t rows, FILE *out)
-{
-	size_t count = format->count;
-
-	if (format->kind == FORMAT_VALUE) {
-		for (size_t i = 0; i < rows * count; i++) {
-			fprintf(out, "%s%c", cells[i], i % count + 1 < count ? '\t' : '\n');
-		}
-		return;
-	}
-	for (size_t i = 0; i < count; i++) {
-		set_width(&format->columns[i], cells + i, rows, count);
-	}
-	for (size_t row = 0; row <= rows; row++) {
-		for (size_t i = 0; i < count; i++) {
-			print_cell(
-				row == 0 ? format->columns[i].label : cells[(row - 1) * count + i],
-				format->columns[i].width, i + 1 == count, out);
-		}
-	}
-}
-
-/* Prints the cells, as far as they could be made, and frees them. 0 or -ENOMEM. */
-static int finish_cells(const struct smd_format *format, char **cells, size_t rows, FILE *out)
-{
-	size_t count = rows * format->count;
-	size_t made = 0;
-
-	while (cells && made < count && cells[made]) {
-		made++;
-	}
-	if (cells && made == count) {
-		print_cells(format, cells, rows, out);
-	}
-	for (size_t i = 0; i < made; i++) {
-		free(cells[i]);
-	}
-	free(cells);
-	return cells && made == count ? 0 : -ENOMEM;
-}
-
-static int print_columns(const struct smd_format *format, const json_t *json, FILE *out)
-{
+	size_t columns = format->keys.count;
 	size_t rows = json_is_array(json) ? json_array_size(json) : 1;
-	size_t count = rows * format->count;
-	char **cells = calloc(count + 1, sizeof(*cells));
+	char **texts = calloc(rows * columns + 1, sizeof(*texts));
 
-	for (size_t i = 0; cells && i < count; i++) {
-		cells[i] = cell_of(
-			row_of(json, i / format->count), &format->columns[i % format->count]);
-		if (!cells[i]) {
+	for (size_t i = 0; texts && i < rows * columns; i++) {
+		texts[i] = smd_format_key_text(&format->keys.keys[i % columns],
+			row_of(json, i / columns), delimiter_of(format));
+		if (!texts[i]) {
 			break;
 		}
 	}
-	return finish_cells(format, cells, rows, out);
+	return finish_cells(format, texts, rows, out);
 }
 
 int smd_format_print_texts(const struct smd_format *format, size_t rows, smd_format_text_fn *text,
 	void *arg, FILE *out)
 {
-	size_t count = rows * format->count;
-	char **cells = calloc(count + 1, sizeof(*cells));
+	size_t columns = format->keys.count;
+	char **texts;
 
-	for (size_t i = 0; cells && i < count; i++) {
-		const struct table_column *column = &format->columns[i % format->count];
+	if (!is_of_cells(format)) {
+		return 0;
+	}
+	texts = calloc(rows * columns + 1, sizeof(*texts));
+	for (size_t i = 0; texts && i < rows * columns; i++) {
+		const struct smd_format_key *key = &format->keys.keys[i % columns];
 		char buffer[SMD_FORMAT_TEXT_SIZE];
-		const char *own = text(arg, i / format->count, column->path, buffer);
+		const char *own = text(arg, i / columns, key->path, buffer);
 
-		cells[i] = finish_cell(strdup(own ? own : ""), column);
-		if (!cells[i]) {
+		texts[i] = strdup(own ? own : "");
+		if (!texts[i]) {
 			break;
 		}
+		smd_transform(texts[i], key->transform);
 	}
-	return finish_cells(format, cells, rows, out);
+	return finish_cells(format, texts, rows, out);
 }
 
 int smd_format_is_of_texts(const struct smd_format *format, int (*is_text)(const char *key))
 {
-	for (size_t i = 0; i < format->count; i++) {
-		if (!is_text(format->columns[i].path)) {
+	for (size_t i = 0; i < format->keys.count; i++) {
+		if (!is_text(format->keys.keys[i].path)) {
 			return 0;
 		}
 	}
-	return format->kind == FORMAT_TABLE || format->kind == FORMAT_VALUE;
+	return is_of_cells(format) || format->kind == SMD_FORMAT_NONE;
 }
 
 int smd_format_is_within(const struct smd_format *format, const char *const *keys)
 {
-	for (size_t i = 0; i < format->count; i++) {
-		size_t length = strcspn(format->columns[i].path, ".[");
+	for (size_t i = 0; i < format->keys.count; i++) {
+		const char *path = format->keys.keys[i].path;
+		size_t length = strcspn(path, ".[");
 		const char *const *key = keys;
 
-		while (*key &&
-			(strncmp(*key, format->columns[i].path, length) != 0 || (*key)[length])) {
+		while (*key && (strncmp(*key, path, length) != 0 || (*key)[length])) {
 			key++;
 		}
 		if (!*key) {
 			return 0;
 		}
 	}
-	return format->kind == FORMAT_TABLE || format->kind == FORMAT_VALUE;
+	return format->keys.count > 0 || format->kind == SMD_FORMAT_NONE;
+}
+
+static int print_json(const json_t *json, FILE *out)
+{
+	char *text =
+		smd_shown_json(json, JSON_ENCODE_ANY | JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+
+	if (!text) {
+		return -ENOMEM;
+	}
+	fprintf(out, "%s\n", text);
+	free(text);
+	return 0;
 }
 
 /* As gcloud prints a list: a document for each. */
@@ -477,24 +248,38 @@ static int print_documents(const json_t *list, FILE *out)
 	return ret;
 }
 
-int smd_format_print(const struct smd_format *format, const json_t *json, FILE *out)
+static int print_part(const struct smd_format *format, const json_t *json, FILE *out)
 {
-	char *text;
-
 	switch (format->kind) {
-	case FORMAT_JSON:
-		text = smd_shown_json(json, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
-		if (!text) {
-			return -ENOMEM;
-		}
-		fprintf(out, "%s\n", text);
-		free(text);
-		return 0;
-	case FORMAT_YAML:
+	case SMD_FORMAT_JSON:
+		return print_json(json, out);
+	case SMD_FORMAT_YAML:
 		return json_is_array(json) ? print_documents(json, out) : smd_yaml_print(json, out);
-	case FORMAT_TABLE:
-	case FORMAT_VALUE:
+	case SMD_FORMAT_FLATTENED:
+		return smd_flattened_print(json, &format->keys, &format->attributes, out);
+	case SMD_FORMAT_NONE:
+	case SMD_FORMAT_CSV:
+	case SMD_FORMAT_GET:
+	case SMD_FORMAT_TABLE:
+	case SMD_FORMAT_VALUE:
 		break;
 	}
-	return print_columns(format, json, out);
+	return 0;
+}
+
+int smd_format_print(const struct smd_format *format, const json_t *json, FILE *out)
+{
+	json_t *part;
+	int ret;
+
+	if (is_of_cells(format)) {
+		return print_cells(format, json, out);
+	}
+	if (format->keys.count == 0) {
+		return print_part(format, json, out);
+	}
+	part = smd_project(json, &format->keys);
+	ret = part ? print_part(format, part, out) : -ENOMEM;
+	json_decref(part);
+	return ret;
 }

@@ -1,10 +1,13 @@
 /*
- * --format: how a resource is printed. json and yaml print all of it; value(KEY,...) prints the
- * values of some keys in a line, with tabs between; table(KEY,...) prints columns under a heading.
+ * --format: how a resource is printed, as gcloud has it: NAME[ATTRIBUTE,...](KEY,...). json, yaml
+ * and flattened (a line for each value) print all of it, or what is below the keys; csv, value and
+ * get print the values of keys in a line, table prints columns under a heading, none prints
+ * nothing.
  *
  * A KEY is a path: jobSpec.workerPoolSpecs[0].replicaCount; [] means every element; names may
- * be in snake_case. In a table KEY:label=TEXT gives the heading; KEY.basename() prints a name's
- * last part, KEY.date() a time's seconds. An array is printed as a line for each element, in YAML as a document for each.
+ * be in snake_case. KEY:label=TEXT gives a heading; KEY.basename() prints a name's last part,
+ * KEY.date() a time's seconds. An array is printed as a line for each element, in YAML as a
+ * document for each.
  */
 #ifndef SMD_CLI_FORMAT_H
 #define SMD_CLI_FORMAT_H
@@ -14,7 +17,11 @@
 
 #include "reduction_server/base/error.h"
 
-#define SMD_FORMAT_METAVAR "json|yaml|table(KEY,...)|value(KEY,...)"
+/* On help pages. The last means all of SMD_FORMATS. */
+#define SMD_FORMAT_METAVAR "json|yaml|flattened|none|FORMAT(KEY,...)"
+#define SMD_FORMATS                                                                                \
+	"json, yaml, flattened (also called text) and none, alone or with keys; table(KEY,...), "  \
+	"value(KEY,...), get(KEY,...), csv(KEY,...)"
 
 struct smd_format;
 
@@ -22,7 +29,7 @@ struct smd_format;
 int smd_format_parse(const char *text, struct smd_format **out, struct smd_error *error);
 void smd_format_free(struct smd_format *format);
 
-/* Whether it is a table, or values, of these keys alone. */
+/* Whether it is a table, values or CSV of these keys alone, or prints nothing. */
 int smd_format_is_of_texts(const struct smd_format *format, int (*is_text)(const char *key));
 
 /* Whether it prints nothing but values below these keys, of which the last is NULL. */

@@ -210,8 +210,7 @@ static int print_resources(struct listing *listing)
 			      ? -ENOMEM
 			      : 0;
 	}
-	/* A heading alone says nothing; JSON has an empty list. */
-	if (!ret && (with_spec || listing->count > 0)) {
+	if (!ret) {
 		ret = smd_format_print(listing->format, rows, stdout);
 	}
 	json_decref(rows);
@@ -270,7 +269,9 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv)
 			set_filter, &listing.filter},
 		{"limit", "N", "no more than N jobs", set_limit, &listing.limit},
 		SMD_OPTION_GROUP("Output"),
-		{"format", SMD_FORMAT_METAVAR, "how the jobs are printed (default: a table)",
+		{"format", SMD_FORMAT_METAVAR,
+			"how the jobs are printed (default: a table); FORMAT is table, csv, "
+			"value or get",
 			set_format, &listing.format},
 		{"uri", NULL, "print the jobs' resource names alone", set_uri, &listing.format},
 		{"sort-by", "[~]KEY,...",

@@ -265,6 +265,7 @@ static int set_state(json_t *resource, const struct smd_stored_job *job)
 		const char *key;
 		const char *text;
 	} fields[] = {
+		{"displayName", *job->display_name ? job->display_name : NULL},
 		{"state", job->state},
 		{"createTime", job->create_time},
 		{"startTime", job->start_time},
@@ -276,11 +277,16 @@ static int set_state(json_t *resource, const struct smd_stored_job *job)
 	smd_store_name(name, job->kind, job->id);
 	failed = json_object_set_new(resource, "name", json_string(name));
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
-		json_object_del(resource, fields[i].key);
-		if (fields[i].text) {
-			failed |= json_object_set_new(
-				resource, fields[i].key, json_string(fields[i].text));
+		if (!fields[i].text) {
+			json_object_del(resource, fields[i].key);
+		} else if (json_object_set_new(
+				   resource, fields[i].key, json_string(fields[i].text))) {
+			failed = 1;
 		}
+	}
+	if (strcmp(job->labels, "{}") != 0) {
+		failed |= json_object_set_new(
+			resource, "labels", json_loads(job->labels, 0, NULL));
 	}
 	json_object_del(resource, "error");
 	if (job->error_message) {

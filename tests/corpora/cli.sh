@@ -84,7 +84,7 @@ says 2 "must be a HyperparameterTuningJob" hp-tuning-jobs plan skipped_pool.yaml
 says 2 "takes a command job of Azure ML" ml job create --file job.yml
 says 2 "did you mean \`summand custom-jobs local-run\`?" local-run
 says 2 "did you mean --format?" custom-jobs plan --fromat=json reduction_server.json
-says 2 "must be text, or json|yaml" custom-jobs plan --format=xml reduction_server.json
+says 2 "must be one of json, yaml, flattened" custom-jobs plan --format=xml reduction_server.json
 says 2 "those of your program come after --" custom-jobs local-run skipped_pool.yaml --epochs=3
 says 2 "one SPEC is needed, got 2" custom-jobs validate reduction_server.json skipped_pool.yaml
 says 2 "No such file or directory" custom-jobs validate nowhere.json

@@ -92,7 +92,102 @@ class ListTest(StoreTest):
         self.assertEqual(self.jobs("list", "--filter=displayName=nothing"), "")
         self.assertIn("Listed 0 items.", self.err)
         self.assertEqual(json.loads(self.jobs("list", "--filter=displayName=nothing", "--format=json")), [])
-        self.jobs("list", "--format=csv(name)", code=2)
+        self.assertEqual(self.jobs("list", "--filter=displayName=nothing", "--format=csv(displayName,jobSpec)"), "")
+
+    def odd_job(self):
+        """The newest job, with a name and labels that CSV must quote."""
+        with self.database() as database:
+            database.execute("UPDATE jobs SET labels = ?, display_name = ? WHERE display_name = 'same'",
+                             (json.dumps({"b": "x", "a": "y"}), 'one, "two"; 3'))
+            database.execute("UPDATE specs SET resource = ? WHERE id = 1000000000000000005", (json.dumps(
+                {"displayName": "the spec's", "jobSpec": {"workerPoolSpecs": [
+                    {"replicaCount": 1, "machineSpec": {"machineType": "n1", "acceleratorCount": 2}}, {},
+                    {"replicaCount": 3, "containerSpec": {"args": ["a", " b", "c\nd"]}}], "enableWebAccess": True}}),))
+        database.close()
+
+    def newest(self, form):
+        return self.jobs("list", "--limit=1", "--format=" + form)
+
+    def test_a_name_is_the_jobs_beside_its_specs_keys(self):
+        self.odd_job()
+        for form in "value(displayName)", "value(displayName,jobSpec.enableWebAccess)":
+            self.assertEqual(self.newest(form).split("\t")[0].strip(), 'one, "two"; 3')
+        self.assertEqual(json.loads(self.newest("json"))[0]["displayName"], 'one, "two"; 3')
+
+    def test_gclouds_formats_of_lines(self):
+        self.odd_job()
+        for form, printed in [
+                ("csv(displayName,state)", 'display_name,state\n"one, ""two""; 3",JOB_STATE_CANCELLED\n'),
+                ("csv[no-heading](state,startTime.date())", "JOB_STATE_CANCELLED,2026-01-06T12:00:00\n"),
+                ("csv[no-transforms,no-heading](startTime.date())", "2026-01-06T12:00:00.000000000Z\n"),
+                ('csv[separator=";", no-heading](state,displayName)', 'JOB_STATE_CANCELLED;"one, ""two""; 3"\n'),
+                ("csv(state:label='A, B',endTime:label=END)", '"a, b",end\nJOB_STATE_CANCELLED,2026-01-06T12:00:00.000000000Z\n'),
+                ("csv[no-heading,no-quote](displayName,state)", 'one, "two"; 3,JOB_STATE_CANCELLED\n'),
+                ("csv[no-heading](jobSpec.workerPoolSpecs[2].containerSpec.args,absent,labels)", '"a; b;c\nd",,a=y;b=x\n'),
+                ("csv[no-heading](jobSpec.workerPoolSpecs[].replicaCount)", "1;;3\n"),
+                ("csv[no-heading,delimiter='|'](jobSpec.workerPoolSpecs[].replicaCount)", "1||3\n"),
+                ('value[separator=","](state,name.basename())', "JOB_STATE_CANCELLED,1000000000000000005\n"),
+                ('value[separator="\\n",terminator="--\\n"](state,name.basename())', "JOB_STATE_CANCELLED\n1000000000000000005--\n"),
+                ("value[quote](displayName)", '"one, ""two""; 3"\n'),
+                ("get(name.basename(),state)", "projects/local/locations/local/customJobs/1000000000000000005\tJOB_STATE_CANCELLED\n"),
+                ("table[no-heading](name.basename(),state)", "1000000000000000005  JOB_STATE_CANCELLED\n"),
+                ("table[box](name.basename():label=ID)", "+---------------------+\n| ID                  |\n+---------------------+\n"
+                                                         "| 1000000000000000005 |\n+---------------------+\n"),
+                ("csv(jobSpec.workerPoolSpecs[0].machineSpec.machineType,machineType)", "machine_type,machine_type\nn1,\n"),
+                ("csv(machineType,jobSpec.workerPoolSpecs[0].machineSpec.machineType)", "machine_type,machine_spec_machine_type\n,n1\n"),
+                ("none", ""), ("disable", ""), ("none(state)", "")]:
+            with self.subTest(form=form):
+                self.assertEqual(self.newest(form), printed)
+
+    def test_gclouds_formats_of_parts(self):
+        self.odd_job()
+        pools = "jobSpec.workerPoolSpecs"
+        for keys, printed in [
+                ("displayName,state", {"displayName": 'one, "two"; 3', "state": "JOB_STATE_CANCELLED"}),
+                ("name.basename()", {"name": "1000000000000000005"}),
+                (f"{pools}[].replicaCount", {"jobSpec": {"workerPoolSpecs": [{"replicaCount": 1}, None, {"replicaCount": 3}]}}),
+                (f"{pools}[0].machineSpec", {"jobSpec": {"workerPoolSpecs": [{"machineSpec": {"machineType": "n1", "acceleratorCount": 2}}]}}),
+                (f"{pools}[0].machineSpec.machineType,{pools}[2].replicaCount,state",
+                 {"jobSpec": {"workerPoolSpecs": [{"machineSpec": {"machineType": "n1"}}, None, {"replicaCount": 3}]},
+                  "state": "JOB_STATE_CANCELLED"}),
+                ("labels.a", {"labels": {"a": "y"}}), ("absent.key", None), ("job_spec.enable_web_access", {"jobSpec": {"enableWebAccess": True}})]:
+            with self.subTest(keys=keys):
+                self.assertEqual(json.loads(self.newest(f"json({keys})")), [printed])
+                self.assertEqual(json.loads(self.jobs("describe", "one", f"--format=json({keys})")), printed)
+        self.assertEqual(self.newest("yaml(state,labels)"), "---\nlabels:\n  b: x\n  a: 'y'\nstate: JOB_STATE_CANCELLED\n")
+        self.assertEqual(self.newest("default(state)"), "---\nstate: JOB_STATE_CANCELLED\n")
+        self.assertEqual(self.jobs("list", "--filter=displayName=nothing", "--format=json(state)"), "[]\n")
+
+    def test_flattened(self):
+        self.odd_job()
+        lines = self.jobs("describe", "one", "--format=flattened").splitlines()
+        for line in ('displayName:                                             one, "two"; 3',
+                     "jobSpec.enableWebAccess:                                 True", "jobSpec.workerPoolSpecs[1]:                              {}",
+                     'jobSpec.workerPoolSpecs[2].containerSpec.args[1]:        " b"',
+                     'jobSpec.workerPoolSpecs[2].containerSpec.args[2]:        "c\\nd"'):
+            self.assertIn(line, lines)
+        self.assertEqual(len(lines), 18)
+        self.assertEqual(lines, sorted(lines))
+        self.assertEqual(self.jobs("describe", "one", "--format=text").splitlines(), lines)
+        self.assertEqual(self.newest("flattened(state,labels)"), "---\nlabels.a: y\nlabels.b: x\nstate:    JOB_STATE_CANCELLED\n")
+        self.assertEqual(self.newest('flattened[no-pad,separator="="](state,displayName:label=WHO)'),
+                         '---\nwho=one, "two"; 3\nstate=JOB_STATE_CANCELLED\n')
+
+    def test_a_format_that_there_is_not_is_refused(self):
+        for form, said in [("xml", "must be one of json, yaml, flattened"), ("list", "must be one of json"), ("", "must be one of json"),
+                           ("csv", "keys in parentheses, such as csv(displayName,state)"), ("table()", "keys in parentheses"),
+                           ("csv(name", "keys in parentheses"), ("value(name,,state)", "keys in parentheses"), ("json(", "keys in parentheses"),
+                           ("value(name)x", "keys in parentheses"), ("jsonx(name)", "must be one of"),
+                           ("value(name.sha())", "keys in parentheses"), ("csv(name:sort=1)", "keys in parentheses"),
+                           ("csv[heading](name)", 'must have in csv[...], with commas between, only: no-heading, separator="TEXT", delimiter'),
+                           ("csv[separator](name)", "must have in csv"), ("csv[no-heading=1](name)", "must have in csv"),
+                           ("csv[no-heading(name)", "must have in csv"), ('csv[separator="](name)', "must have in csv"),
+                           ("json[box]", "must have in json[...]"), ("table[no-quote](name)", "only: no-heading, box, no-transforms")]:
+            for words in ("list",), ("describe", "same"):
+                with self.subTest(form=form, words=words):
+                    self.jobs(*words, "--format=" + form, code=2)
+                    self.assertIn("summand: --format: must ", self.err)
+                    self.assertIn(said, self.err)
 
     def test_gclouds_global_flags_are_taken_by_every_verb(self):
         flags = ("--region=r", "--project=p", "--account=a", "--impersonate-service-account=a", "--access-token-file=f",
