@@ -3,6 +3,7 @@
 #include <event2/event.h>
 #include <event2/thread.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,13 +24,13 @@
 #include "reduction_server/transport/loop.h"
 
 #define EXIT_USAGE          2
-#define THREADS_DEFAULT     4 /* at most: a link of 25 Gbit/s needs about so many */
 #define BANDWIDTH_MOST_MBPS 10000000u
+#define PROCESSORS_MAX      8192
 #define SECONDS_MOST        604800
 
 struct options {
 	const char *listen;
-	int threads;
+	int threads; /* 0: as many as the link takes */
 	uint64_t memory_limit;
 	uint64_t job_memory_limit;
 	uint64_t bandwidth_mbps;
@@ -156,7 +157,8 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 			smd_option_set_bool, &options->insecure},
 		SMD_OPTION_GROUP("Memory and threads"),
 		{"threads", "N",
-			"shards, each a thread of its own (default: the processors, at most 4)",
+			"shards, each a thread of its own (default: as many as the link takes, one for "
+			"each 10 Gbit/s)",
 			set_threads, &options->threads},
 		{"memory-limit", "SIZE",
 			"memory for chunks in flight (default 4G, at most half of what is free)",
@@ -315,17 +317,36 @@ static int check_bandwidth(const struct options *options, struct smd_error *erro
 	return 0;
 }
 
-static uint32_t decide_bandwidth(const struct options *options)
+/* The processors that this process may use. */
+static unsigned count_processors(void)
+{
+	cpu_set_t *set = CPU_ALLOC(PROCESSORS_MAX);
+	size_t size = CPU_ALLOC_SIZE(PROCESSORS_MAX);
+	long count = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (set && sched_getaffinity(0, size, set) == 0) {
+		count = CPU_COUNT_S(size, set);
+	}
+	CPU_FREE(set);
+	return count > 0 ? (unsigned)count : 1;
+}
+
+/* Bandwidth and shards: as given, or as the interface says. */
+static void decide_speed(const struct options *options, struct smd_server_config *config)
 {
 	char source[SMD_BANDWIDTH_SOURCE_MAX] = "as given";
-	uint32_t mbps = options->bandwidth_mbps < UINT32_MAX ? (uint32_t)options->bandwidth_mbps
-							     : UINT32_MAX;
+	uint32_t mbps = (uint32_t)options->bandwidth_mbps; /* check_bandwidth() has seen it */
 
 	if (mbps == 0) {
 		mbps = smd_bandwidth_read(options->listen, "", source);
 	}
-	smd_log(SMD_LOG_INFO, "server", "bandwidth: %u Mbit/s, %s", mbps, source);
-	return mbps;
+	config->bandwidth_mbps = mbps ? mbps : SMD_BANDWIDTH_DEFAULT_MBPS;
+	config->shards = options->threads ? (unsigned)options->threads
+					  : smd_bandwidth_shards(mbps, count_processors());
+	if (config->shards > SMD_SHARDS_MAX) {
+		config->shards = SMD_SHARDS_MAX;
+	}
+	smd_log(SMD_LOG_INFO, "server", "bandwidth: %u Mbit/s, %s", config->bandwidth_mbps, source);
 }
 
 /*
@@ -405,7 +426,6 @@ static int start_server(
 {
 	struct smd_server_config config = {
 		.listen = options->listen,
-		.shards = (unsigned)options->threads,
 		.heartbeat_s = (unsigned)options->heartbeat_s,
 		.drain_s = (unsigned)options->drain_s,
 		.forming_s = (unsigned)options->forming_s,
@@ -424,6 +444,7 @@ static int start_server(
 		return ret;
 	}
 	choose_transports(options, config.transports);
+	decide_speed(options, &config);
 	ret = smd_memory_decide(
 		options->memory_limit, config.shards, SMD_CHUNK_DEFAULT, &memory, error);
 
@@ -438,7 +459,6 @@ static int start_server(
 	if (ret) {
 		return ret;
 	}
-	config.bandwidth_mbps = decide_bandwidth(options);
 	config.memory_bytes = memory;
 	config.job_memory_bytes = options->job_memory_limit;
 	smd_log(SMD_LOG_INFO, "server",
@@ -508,12 +528,8 @@ free_base:
 
 int main(int argc, char **argv)
 {
-	long processors = sysconf(_SC_NPROCESSORS_ONLN);
 	struct options options = {
 		.listen = "127.0.0.1:2222",
-		.threads = processors < 1                 ? 1
-			   : processors > THREADS_DEFAULT ? THREADS_DEFAULT
-							  : (int)processors,
 		.transport = "auto",
 		.seccomp = true,
 		.ready_fd = getenv("SUMMAND_NOTIFY_FD"), /* specs/guide/reporting.md */

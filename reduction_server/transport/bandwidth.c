@@ -1,4 +1,4 @@
-/* Finds the network interface of an address and reads its speed. */
+/* Finds the network interface of an address, reads its speed, and says how many shards that takes. */
 #include "reduction_server/transport/bandwidth.h"
 
 #include <arpa/inet.h>
@@ -192,14 +192,27 @@ uint32_t smd_bandwidth_read(
 	if (!find_interface(listen, root, interface)) {
 		snprintf(source, SMD_BANDWIDTH_SOURCE_MAX,
 			"the default: no interface is known for %.60s", listen);
-		return SMD_BANDWIDTH_DEFAULT_MBPS;
+		return 0;
 	}
 	speed = interface_speed(root, interface);
 	if (speed == 0) {
 		snprintf(source, SMD_BANDWIDTH_SOURCE_MAX,
 			"the default: %s does not say how fast it is", interface);
-		return SMD_BANDWIDTH_DEFAULT_MBPS;
+		return 0;
 	}
 	snprintf(source, SMD_BANDWIDTH_SOURCE_MAX, "of %s", interface);
 	return speed;
+}
+
+unsigned smd_bandwidth_shards(uint32_t mbps, unsigned processors)
+{
+	unsigned shards = (mbps - 1) / SMD_BANDWIDTH_SHARD_MBPS + 1;
+
+	if (mbps == 0) {
+		shards = processors / 4 < SMD_BANDWIDTH_UNKNOWN_SHARDS
+				 ? processors / 4
+				 : SMD_BANDWIDTH_UNKNOWN_SHARDS;
+	}
+	shards = shards < processors ? shards : processors;
+	return shards > 0 ? shards : 1;
 }

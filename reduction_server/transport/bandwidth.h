@@ -1,5 +1,6 @@
 /*
- * What the link of this machine carries, as its network interface says it.
+ * What the link of this machine carries, as its network interface says it, and how many shards that
+ * takes.
  */
 #ifndef SMD_TRANSPORT_BANDWIDTH_H
 #define SMD_TRANSPORT_BANDWIDTH_H
@@ -9,15 +10,27 @@
 #define SMD_BANDWIDTH_DEFAULT_MBPS 10000u
 #define SMD_BANDWIDTH_SOURCE_MAX   128
 
+/* What a shard carries both ways at once: specs/design/performance.md, "Shards". */
+#define SMD_BANDWIDTH_SHARD_MBPS     10000u
+#define SMD_BANDWIDTH_UNKNOWN_SHARDS 4u
+
 /*
  * The speed, in Mbit/s, of the interface through which workers reach `listen` ("host:port"): the
  * one that has the address; for all addresses that of the default route, or else the fastest that
- * is up. An interface that does not say how fast it is (loopback, many virtual ones) counts as the
- * default. `source` is a phrase for the log that says where the figure is from.
+ * is up. 0 when no interface is known, or it does not say how fast it is (loopback, many virtual
+ * ones): then SMD_BANDWIDTH_DEFAULT_MBPS is the best guess. `source` is a phrase for the log that
+ * says where the figure, or the default, is from.
  *
  * `root` is where /sys and /proc are: "" but in tests.
  */
 uint32_t smd_bandwidth_read(
 	const char *listen, const char *root, char source[SMD_BANDWIDTH_SOURCE_MAX]);
+
+/*
+ * How many shards such a link takes, at least 1 and at most as many as there are processors: each
+ * keeps one busy at SMD_BANDWIDTH_SHARD_MBPS, and more of them cost more for the same bytes. mbps 0
+ * (not known): a quarter of the processors, at most SMD_BANDWIDTH_UNKNOWN_SHARDS.
+ */
+unsigned smd_bandwidth_shards(uint32_t mbps, unsigned processors);
 
 #endif

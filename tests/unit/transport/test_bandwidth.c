@@ -1,6 +1,6 @@
 /*
  * What a link carries, read from a tree of files like the kernel's: the interface of an address,
- * of the default route, or the fastest; and the default where none says it.
+ * of the default route, or the fastest; and how many shards it takes.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -114,28 +114,51 @@ static void without_a_default_route_the_fastest_that_is_up_counts(void **state)
 	assert_string_equal(source, "of eth1");
 }
 
-static void what_does_not_say_its_speed_counts_as_the_default(void **state)
+static void what_does_not_say_its_speed_is_not_known(void **state)
 {
 	static const char *const speeds[] = {"-1\n", "0\n", "", "fast\n", NULL};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(speeds) / sizeof(speeds[0]); i++) {
 		add_interface("lo", speeds[i], "unknown\n");
-		assert_int_equal(smd_bandwidth_read("127.0.0.1:0", root, source),
-			SMD_BANDWIDTH_DEFAULT_MBPS);
+		assert_int_equal(smd_bandwidth_read("127.0.0.1:0", root, source), 0);
 		assert_string_equal(source, "the default: lo does not say how fast it is");
 	}
 }
 
-static void no_interface_at_all_is_the_default(void **state)
+static void without_an_interface_nothing_is_known(void **state)
 {
 	(void)state;
-	assert_int_equal(
-		smd_bandwidth_read("0.0.0.0:2222", root, source), SMD_BANDWIDTH_DEFAULT_MBPS);
+	assert_int_equal(smd_bandwidth_read("0.0.0.0:2222", root, source), 0);
 	assert_string_equal(source, "the default: no interface is known for 0.0.0.0:2222");
-	assert_int_equal(
-		smd_bandwidth_read("192.0.2.77:1", root, source), SMD_BANDWIDTH_DEFAULT_MBPS);
+	assert_int_equal(smd_bandwidth_read("192.0.2.77:1", root, source), 0);
 	assert_string_equal(source, "the default: no interface is known for 192.0.2.77:1");
+}
+
+static void a_shard_carries_10_gbits_as_long_as_there_are_processors(void **state)
+{
+	static const struct {
+		uint32_t mbps;
+		unsigned processors;
+		unsigned shards;
+	} cases[] = {{1, 64, 1}, {1000, 2, 1}, {10000, 2, 1}, {10001, 64, 2}, {25000, 64, 3},
+		{100000, 64, 10}, {100000, 8, 8}, {100000, 1, 1}, {10000000, 4096, 1000}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		assert_int_equal(smd_bandwidth_shards(cases[i].mbps, cases[i].processors),
+			cases[i].shards);
+	}
+}
+
+/* Loopback and a cloud's virtual interfaces: workers may be on the same processors. */
+static void a_link_of_unknown_speed_takes_a_quarter_of_the_processors(void **state)
+{
+	(void)state;
+	assert_int_equal(smd_bandwidth_shards(0, 1), 1);
+	assert_int_equal(smd_bandwidth_shards(0, 2), 1);
+	assert_int_equal(smd_bandwidth_shards(0, 8), 2);
+	assert_int_equal(smd_bandwidth_shards(0, 96), 4);
 }
 
 int main(void)
@@ -145,8 +168,10 @@ int main(void)
 		TREE_TEST(an_address_has_its_interface_s_speed),
 		TREE_TEST(all_addresses_have_the_default_route_s_speed),
 		TREE_TEST(without_a_default_route_the_fastest_that_is_up_counts),
-		TREE_TEST(what_does_not_say_its_speed_counts_as_the_default),
-		TREE_TEST(no_interface_at_all_is_the_default),
+		TREE_TEST(what_does_not_say_its_speed_is_not_known),
+		TREE_TEST(without_an_interface_nothing_is_known),
+		cmocka_unit_test(a_shard_carries_10_gbits_as_long_as_there_are_processors),
+		cmocka_unit_test(a_link_of_unknown_speed_takes_a_quarter_of_the_processors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
