@@ -30,7 +30,8 @@
 #define GRACE_DEFAULT_S         30
 #define TUNING_OPTIONS          2 /* the first ones */
 #define READY_TIMEOUT_DEFAULT_S 30
-#define FOREGROUND_OPTIONS      3 /* the last ones: what is printed of a custom job */
+#define FOREGROUND_OPTIONS      3 /* the last ones: what is printed on the way */
+#define STREAM_OPTIONS          1 /* the last ones of these: of a custom job alone */
 #define RUNNER_LOG              "logs/runner.log"
 
 /* The plan as printed, for the job's records too; NULL: the reason has been printed. */
@@ -220,7 +221,9 @@ static int run(struct smd_loaded_job *loaded, struct smd_local_run_options *opti
 {
 	struct smd_error error = {""};
 	FILE *const words[] = {[SMD_VIEW_OUTPUT] = stderr, [SMD_VIEW_PROGRESS] = stdout};
-	FILE *shown = options->view == SMD_VIEW_STREAM ? NULL : words[options->view];
+	FILE *shown = options->view == SMD_VIEW_STREAM         ? NULL
+		      : options->kind == SMD_STORED_TUNING_JOB ? stdout
+							       : words[options->view];
 	char *plan_text = print_plan(loaded, shown);
 	int exit_code;
 
@@ -484,13 +487,16 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 			set_log_limit, &run_options.log_limit},
 		{"show-secrets", NULL, "print and record the values of secrets too",
 			smd_option_set_bool, &run_options.show_secrets},
-		{"stream-logs", NULL, "print what replicas say in gcloud's form",
-			smd_option_set_bool, &stream_logs},
-		{"quiet", NULL, "print the replicas' progress instead of what they say",
+		{"quiet", NULL,
+			is_tuning ? "print how the trials go on, without what they say"
+				  : "print the replicas' progress instead of what they say",
 			smd_option_set_bool, &quiet},
 		{"color", "auto|always|never",
-			"color the replicas' names (default auto: on a terminal)", smd_color_set,
-			&run_options.color},
+			is_tuning ? "color the trials' numbers (default auto: on a terminal)"
+				  : "color the replicas' names (default auto: on a terminal)",
+			smd_color_set, &run_options.color},
+		{"stream-logs", NULL, "print what replicas say in gcloud's form",
+			smd_option_set_bool, &stream_logs},
 	};
 	const struct smd_option *shown = is_tuning ? options : options + TUNING_OPTIONS;
 	const size_t count =
@@ -501,7 +507,7 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 		.summary = is_tuning ? "Runs all trials on this machine, in the foreground."
 				     : "Runs the whole cluster on this machine, in the foreground.",
 		.options = shown,
-		.noptions = is_tuning ? count - FOREGROUND_OPTIONS : count,
+		.noptions = is_tuning ? count - STREAM_OPTIONS : count,
 		.epilog = is_tuning ? SMD_TUNING_OPERAND : NULL,
 		.exits = "Exit codes: 0 the job succeeded, 1 it failed, 2 the command line or the "
 			 "spec is wrong, 130 or 143 it was interrupted.",
@@ -538,7 +544,7 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 		smd_format_free(format);
 		return SMD_EXIT_USAGE;
 	}
-	run_options.view = smd_view_of(stream_logs, quiet || detaches || is_tuning);
+	run_options.view = smd_view_of(stream_logs, quiet || detaches);
 	run_options.seed = seed < 0 ? random_seed() : (uint64_t)seed;
 	run_options.container_runtime = runtime.name;
 	run_options.grace_s = (unsigned)grace_s;

@@ -33,7 +33,7 @@ int smd_console_obeys(int fd)
 	return isatty(fd) && term && *term && strcmp(term, "dumb") != 0;
 }
 
-static int is_colored(enum smd_color color, int fd)
+int smd_console_is_colored(enum smd_color color, int fd)
 {
 	const char *refused = getenv("NO_COLOR"); /* no-color.org */
 
@@ -44,6 +44,11 @@ static int is_colored(enum smd_color color, int fd)
 enum smd_view smd_view_of(int stream_logs, int quiet)
 {
 	return stream_logs ? SMD_VIEW_STREAM : quiet ? SMD_VIEW_PROGRESS : SMD_VIEW_OUTPUT;
+}
+
+int smd_view_has_progress(enum smd_view view)
+{
+	return view == SMD_VIEW_PROGRESS || view == SMD_VIEW_RELAY;
 }
 
 int smd_color_set(void *target, const char *word, struct smd_error *error)
@@ -105,7 +110,7 @@ static int open_side(struct smd_console *console, int number, int fd, enum smd_c
 		return ret;
 	}
 	side->console = console;
-	side->is_colored = is_colored(color, fd);
+	side->is_colored = smd_console_is_colored(color, fd);
 	side->file = fopencookie(side, "w", functions);
 	if (!side->file) {
 		smd_outlet_close(&side->outlet);
@@ -128,7 +133,10 @@ static void show_log_line(enum smd_log_level level, const char *component, const
 	static const char *const names[] = {"error", "warn", "info", "debug"};
 
 	if (log_shows[level]) {
-		fprintf(log_console->err->file, "%-5s %s: %s\n", names[level], component, sentence);
+		FILE *file = log_console->view == SMD_VIEW_RELAY ? log_console->out->file
+								 : log_console->err->file;
+
+		fprintf(file, "%-5s %s: %s\n", names[level], component, sentence);
 	}
 }
 
@@ -181,7 +189,7 @@ void smd_console_detach(struct smd_console *console)
 /* Progress takes the place of the programs' output. */
 FILE *smd_console_words(const struct smd_console *console)
 {
-	return console->view == SMD_VIEW_PROGRESS ? console->out->file : console->err->file;
+	return smd_view_has_progress(console->view) ? console->out->file : console->err->file;
 }
 
 /* Whether there is room for one more line. */
@@ -220,13 +228,12 @@ static void end_line(struct smd_console_side *side, const char *text, size_t len
 }
 
 /* All but red, which looks like an error. */
-static const char *color_of(const struct smd_console *console, const struct smd_replica *replica)
+const char *smd_console_color(size_t index)
 {
 	static const char *const colors[] = {
 		"36", "33", "32", "35", "34", "96", "93", "92", "95", "94"};
 
-	return colors[(size_t)(replica - console->status->replicas) %
-		      (sizeof(colors) / sizeof(colors[0]))];
+	return colors[index % (sizeof(colors) / sizeof(colors[0]))];
 }
 
 /* What a reduction server says at work is no output of the user's program; what it warns of is. */
@@ -239,11 +246,13 @@ static int is_worth_showing(const struct smd_replica *replica, int is_error, con
 void smd_console_say(struct smd_console *console, const struct smd_replica *replica, int is_error,
 	const struct smd_line *line)
 {
-	struct smd_console_side *side = is_error ? console->err : console->out;
+	int is_relay = console->view == SMD_VIEW_RELAY;
+	struct smd_console_side *side = is_error || is_relay ? console->err : console->out;
 	char head[HEAD_SIZE];
 	int length;
 
-	if (console->view != SMD_VIEW_OUTPUT || !is_worth_showing(replica, is_error, line->text)) {
+	if ((console->view != SMD_VIEW_OUTPUT && !is_relay) ||
+		!is_worth_showing(replica, is_error, line->text)) {
 		return;
 	}
 	if (side->outlet.is_terminal && line->is_cut && memchr(line->text, '\r', line->length)) {
@@ -254,7 +263,8 @@ void smd_console_say(struct smd_console *console, const struct smd_replica *repl
 	}
 	length = snprintf(head, sizeof(head),
 		side->is_colored ? "\033[%sm%-*s |\033[0m " : "%.0s%-*s | ",
-		color_of(console, replica), console->name_width, replica->name);
+		smd_console_color((size_t)(replica - console->status->replicas)),
+		console->name_width, replica->name);
 	smd_outlet_add(&side->outlet, head, (size_t)length);
 	end_line(side, line->text, line->length);
 }

@@ -17,7 +17,8 @@
 enum smd_view {
 	SMD_VIEW_OUTPUT,   /* what the programs print, each line after its replica's name */
 	SMD_VIEW_PROGRESS, /* what the replicas do, without what they print */
-	SMD_VIEW_STREAM    /* the job's stream, in gcloud's form (stream.h) */
+	SMD_VIEW_STREAM,   /* the job's stream, in gcloud's form (stream.h) */
+	SMD_VIEW_RELAY /* progress, and what the programs print on standard error, alone there */
 };
 
 /* X(name, word) */
@@ -93,6 +94,14 @@ void smd_console_close(struct smd_console *console);
 
 /* Whether a terminal's escape sequences are of use there. */
 int smd_console_obeys(int fd);
+
+/* Whether names are to be coloured there. */
+int smd_console_is_colored(enum smd_color color, int fd);
+/* The color of the first, second, ... of several, as a number of ECMA-48. */
+const char *smd_console_color(size_t index);
+
+/* Whether the view has what the replicas do, instead of the runner's words alone. */
+int smd_view_has_progress(enum smd_view view);
 
 /* What the options --stream-logs and --quiet choose. */
 enum smd_view smd_view_of(int stream_logs, int quiet);

@@ -22,7 +22,7 @@
 void smd_display_open(struct smd_display *display, const struct smd_console *console,
 	struct smd_replica *replicas, size_t count)
 {
-	int is_brief = console->view != SMD_VIEW_PROGRESS;
+	int is_brief = !smd_view_has_progress(console->view);
 
 	*display = (struct smd_display){.file = smd_console_words(console),
 		.console = console,

@@ -9,14 +9,18 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "orchestrator/runner/lines.h"
 #include "orchestrator/runner/terminal_text.h"
 #include "orchestrator/tuning/study_run.h"
+#include "orchestrator/tuning/trial_output.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/printable.h"
 
 #define STATUS_NS    500000000
 #define WIDTH_MAX    512
+#define WORDS_MAX    (2 * SMD_OUTLET_MAX) /* kept of lines that are not the trials' */
 #define LINE_SIZE    256
+#define HEAD_SIZE    64
 #define CELL_MAX     40 /* characters of a parameter's column */
 #define REASON_WIDTH 60
 
@@ -28,6 +32,7 @@ int smd_study_run_open_output(struct smd_study_run *run)
 		return ret;
 	}
 	run->has_status_line = smd_console_obeys(STDOUT_FILENO);
+	run->is_colored = smd_console_is_colored(run->runner.options->color, STDOUT_FILENO);
 	run->base = event_base_new();
 	ret = run->base ? smd_outlet_attach(&run->out, run->base) : -ENOMEM;
 	if (ret) {
@@ -48,7 +53,7 @@ void smd_study_run_close_output(struct smd_study_run *run)
 /* What nobody reads for long is left out here: the log has it. */
 static void show(struct smd_study_run *run, const char *text)
 {
-	if (smd_outlet_drops(&run->out)) {
+	if (run->out.drops && evbuffer_get_length(run->out.kept) > WORDS_MAX) {
 		run->out.dropped++;
 		return;
 	}
@@ -64,14 +69,14 @@ static void clear_status(struct smd_study_run *run)
 	}
 }
 
-static void tell_dropped(struct smd_study_run *run)
+static void tell_dropped(struct smd_study_run *run, int is_last)
 {
 	char text[LINE_SIZE];
 
-	if (run->out.dropped > 0 && !smd_outlet_drops(&run->out)) {
+	if (run->out.dropped > 0 && (is_last || !run->out.drops)) {
 		snprintf(text, sizeof(text),
 			"summand: %" PRIu64 " lines are left out here, because nothing was read "
-			"for a while; " SMD_STUDY_LOG " has them\n",
+			"for a while; " SMD_STUDY_LOG " and the trials' logs have them\n",
 			run->out.dropped);
 		run->out.dropped = 0;
 		show(run, text);
@@ -87,9 +92,56 @@ static void say_line(struct smd_study_run *run, const char *severity, char *text
 	smd_stream_say(&run->stream, SMD_STREAM_SERVICE, severity, text, length);
 	smd_stream_flush(&run->stream);
 	clear_status(run);
-	tell_dropped(run);
+	tell_dropped(run, 0);
 	text[length] = '\n';
 	show(run, text);
+}
+
+void smd_study_run_show_line(
+	struct smd_study_run *run, unsigned trial, const char *text, size_t length)
+{
+	char head[HEAD_SIZE];
+	char shown[SMD_LINES_BUFFER + 1];
+	int head_length = snprintf(head, sizeof(head),
+		run->is_colored ? "\033[%smtrial %u\033[0m " : "%.0strial %u ",
+		smd_console_color(trial - 1), trial);
+
+	if (run->out.drops) {
+		run->out.dropped++;
+		return;
+	}
+	clear_status(run);
+	tell_dropped(run, 0);
+	smd_outlet_add(&run->out, head, (size_t)head_length);
+	if (!run->out.is_terminal) {
+		length -= length > 0 && text[length - 1] == '\n';
+		smd_outlet_add(&run->out, text, length);
+	} else if (length < sizeof(shown)) { /* else the log has it */
+		length = smd_terminal_text(shown, text, length);
+		smd_outlet_add(&run->out, shown, length);
+	}
+	smd_outlet_add(&run->out, "\n", 1);
+}
+
+void smd_study_run_flush(struct smd_study_run *run)
+{
+	smd_outlet_flush(&run->out);
+}
+
+void smd_study_run_check_room(struct smd_study_run *run)
+{
+	int is_full = smd_outlet_is_full(&run->out, run->interruptions > 0);
+
+	tell_dropped(run, 0);
+	if (is_full == run->is_full) {
+		return;
+	}
+	run->is_full = is_full;
+	for (size_t i = 0; i < run->count; i++) {
+		if (run->trials[i].output) {
+			smd_trial_output_pause(run->trials[i].output, is_full);
+		}
+	}
 }
 
 void smd_study_run_say(struct smd_study_run *run, const char *severity, const char *format, ...)
@@ -409,6 +461,7 @@ void smd_study_run_print_table(struct smd_study_run *run)
 	int *widths = calloc(columns, sizeof(*widths));
 
 	clear_status(run);
+	tell_dropped(run, 1); /* trials print nothing any more */
 	if (widths && run->count > 0) {
 		for (size_t i = 0; i < columns; i++) {
 			widths[i] = column_width(run, i);

@@ -56,6 +56,8 @@ struct smd_study_run {
 	struct event_base *base; /* writes what that has not taken yet */
 	int has_status_line;     /* it is a terminal that can take a line back */
 	int is_drawn;            /* the line is there now */
+	int is_colored;
+	int is_full; /* of what trials print: they wait */
 	uint64_t status_ns;
 	struct smd_stream stream;
 };
@@ -86,6 +88,14 @@ void smd_study_run_close_output(struct smd_study_run *run);
 /* A line to who watches, and to the job's log. */
 void smd_study_run_say(struct smd_study_run *run, const char *severity, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+
+/* A line that a trial's replica has printed, to who watches, when it is flushed. */
+void smd_study_run_show_line(
+	struct smd_study_run *run, unsigned trial, const char *text, size_t length);
+void smd_study_run_flush(struct smd_study_run *run);
+
+/* Lets trials wait before they print more while who watches is behind, but never for long. */
+void smd_study_run_check_room(struct smd_study_run *run);
 
 void smd_study_run_say_start(struct smd_study_run *run, const struct smd_trial *trial);
 void smd_study_run_say_end(struct smd_study_run *run, const struct smd_trial *trial);

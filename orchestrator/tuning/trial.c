@@ -64,19 +64,22 @@ static void become_trial(pid_t parent)
 	}
 }
 
-/* What the trial's runner says goes to a file: its lines would be among those of other trials. */
-static int open_output(const struct smd_jobdir *dir)
+/* What the trial's runner says goes to a file: its lines would be among those of other trials. What
+ * its replicas print goes to `printed`, if that is shown. */
+static int open_output(const struct smd_jobdir *dir, int printed)
 {
 	FILE *log = smd_jobdir_open_file(dir, RUNNER_LOG, 0);
 
-	if (!log || dup2(fileno(log), STDOUT_FILENO) < 0 || dup2(fileno(log), STDERR_FILENO) < 0) {
+	if (!log || dup2(fileno(log), STDOUT_FILENO) < 0 ||
+		dup2(printed ? printed : fileno(log), STDERR_FILENO) < 0) {
 		return -errno;
 	}
 	fclose(log);
 	return 0;
 }
 
-static int run(const struct smd_trial *trial, const struct smd_trial_runner *runner, int complaints)
+static int run(const struct smd_trial *trial, const struct smd_trial_runner *runner, int complaints,
+	int printed)
 {
 	struct smd_local_run_options options = *runner->options;
 	char *path = smd_jobdir_path(runner->dir, FOLDER, trial->number);
@@ -86,7 +89,7 @@ static int run(const struct smd_trial *trial, const struct smd_trial_runner *run
 	int ret = path ? smd_jobdir_open(&dir, runner->job, path, &error) : -ENOMEM;
 
 	free(path);
-	ret = ret ? ret : open_output(&dir);
+	ret = ret ? ret : open_output(&dir, printed);
 	snprintf(name, sizeof(name), "%u", trial->number);
 	ret = ret ? ret : smd_job_set_trial(runner->job, name, trial->point);
 	if (runner->gpus) {
@@ -96,7 +99,7 @@ static int run(const struct smd_trial *trial, const struct smd_trial_runner *run
 	options.complaints = complaints;
 	options.entry = NULL;
 	options.is_unlisted = 1;
-	options.view = SMD_VIEW_PROGRESS;
+	options.view = printed ? SMD_VIEW_RELAY : SMD_VIEW_PROGRESS;
 	options.color = SMD_COLOR_NEVER;
 	options.spec_text = NULL;
 	options.plan_text = NULL;
@@ -104,7 +107,7 @@ static int run(const struct smd_trial *trial, const struct smd_trial_runner *run
 	if (ret < 0) {
 		const char *text = error.text[0] ? error.text : strerror(-ret);
 
-		smd_print_line(stderr, "summand: %s\n", text);
+		smd_print_line(stdout, "summand: %s\n", text);
 		dprintf(complaints, "%s\n", text);
 	}
 	return ret < 0 ? EXIT_FAILURE : ret;
@@ -139,13 +142,55 @@ static int removes(struct smd_trial *trial, const struct smd_trial_runner *runne
 	return 0;
 }
 
+/* Two pipes, of which [0] is read. 0 or -errno. */
+static int open_pipes(int complaints[2], int printed[2], int is_shown)
+{
+	int ret;
+
+	printed[0] = printed[1] = 0;
+	if (pipe2(complaints, O_CLOEXEC | O_NONBLOCK)) {
+		return -errno;
+	}
+	if (is_shown && pipe2(printed, O_CLOEXEC | O_NONBLOCK)) {
+		ret = -errno;
+		close(complaints[0]);
+		close(complaints[1]);
+		return ret;
+	}
+	return 0;
+}
+
+static void close_end(const int complaints[2], const int printed[2], int end)
+{
+	close(complaints[end]);
+	if (printed[end]) {
+		close(printed[end]);
+	}
+}
+
+/* The child has all that this process has open. A pipe whose reader is gone must be seen to be. */
+static void close_others(const struct smd_trial_runner *runner, const struct smd_trial *own)
+{
+	for (size_t i = 0; i < runner->count; i++) {
+		const struct smd_trial *trial = &runner->trials[i];
+
+		if (trial != own && trial->pid > 0) {
+			close(trial->complaints);
+			if (trial->printed) {
+				close(trial->printed);
+			}
+		}
+	}
+}
+
 int smd_trial_start(struct smd_trial *trial, const struct smd_trial_runner *runner)
 {
 	pid_t parent = getpid();
-	int pipe[2];
+	int pipe[2], printed[2];
+	int ret = open_pipes(pipe, printed, runner->options->view == SMD_VIEW_OUTPUT);
 
-	if (pipe2(pipe, O_CLOEXEC | O_NONBLOCK)) {
-		return -errno;
+	if (ret) {
+		return ret;
 	}
 	/* What another job has reported there would be taken for this one's. */
 	for_each_file(trial, runner, removes);
@@ -157,20 +202,21 @@ int smd_trial_start(struct smd_trial *trial, const struct smd_trial_runner *runn
 	fflush(NULL);
 	trial->pid = fork();
 	if (trial->pid < 0) {
-		int ret = -errno;
-
+		ret = -errno;
 		trial->pid = 0;
-		close(pipe[0]);
-		close(pipe[1]);
+		close_end(pipe, printed, 0);
+		close_end(pipe, printed, 1);
 		return ret;
 	}
 	if (trial->pid == 0) {
-		close(pipe[0]);
+		close_end(pipe, printed, 0);
+		close_others(runner, trial);
 		become_trial(parent);
-		exit(run(trial, runner, pipe[1]));
+		exit(run(trial, runner, pipe[1], printed[1]));
 	}
-	close(pipe[1]);
+	close_end(pipe, printed, 1);
 	trial->complaints = pipe[0];
+	trial->printed = printed[0];
 	setpgid(trial->pid, trial->pid);
 	trial->state = SMD_TRIAL_ACTIVE;
 	return 0;

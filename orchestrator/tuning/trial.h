@@ -34,6 +34,8 @@ struct smd_trial_metric {
 	struct smd_metric_remarks remarks;
 };
 
+struct smd_trial_output;
+
 struct smd_trial {
 	unsigned number; /* from 1 */
 	enum smd_trial_state state;
@@ -50,6 +52,8 @@ struct smd_trial {
 	char *reason;                     /* of an INFEASIBLE one, in one line */
 	char *details;                    /* the lines behind it; NULL: none */
 	int complaints;                   /* a pipe, for what its process cannot put on the disk */
+	int printed;                      /* a pipe, for what its replicas print; 0: none */
+	struct smd_trial_output *output;  /* has taken that pipe; NULL: nothing is shown */
 };
 
 /* What all trials of a job are run with. */
@@ -57,6 +61,8 @@ struct smd_trial_runner {
 	struct smd_job *job; /* each child makes its own copy the trial's */
 	const struct smd_jobdir *dir;
 	const struct smd_local_run_options *options;
+	const struct smd_trial *trials; /* all so far: one's process closes the others' pipes */
+	size_t count;
 	char **gpus; /* of each lane, as CUDA_VISIBLE_DEVICES; NULL: all see the same */
 };
 

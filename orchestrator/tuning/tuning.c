@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -18,6 +19,7 @@
 #include "orchestrator/tuning/search/search.h"
 #include "orchestrator/tuning/study_end.h"
 #include "orchestrator/tuning/study_run.h"
+#include "orchestrator/tuning/trial_output.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/printable.h"
 
@@ -36,6 +38,9 @@ struct tuning {
 	struct smd_jobdir dir;
 	pid_t guard;
 	sigset_t signals;
+	int signal_fd;         /* they are read from it */
+	struct event *arrived; /* one of them */
+	int signo;             /* that has arrived; 0: none */
 	uint64_t measured_ns;
 	char **gpus; /* lane.h */
 };
@@ -159,7 +164,15 @@ static void start_trial(struct smd_study_run *run)
 	}
 	smd_study_run_write(run); /* REQUESTED */
 	smd_study_run_say_start(run, trial);
+	run->runner.trials = run->trials;
+	run->runner.count = run->count;
 	ret = smd_trial_start(trial, &run->runner);
+	if (!ret && trial->printed) { /* unread, it would wait for a while, and go on */
+		trial->output = smd_trial_output_open(run, trial->number, trial->printed);
+	}
+	if (trial->output && run->is_full) {
+		smd_trial_output_pause(trial->output, 1);
+	}
 	if (ret) {
 		trial->state = SMD_TRIAL_INFEASIBLE;
 		smd_timestamp(trial->end_time);
@@ -196,6 +209,10 @@ static void reap(struct smd_study_run *run)
 		int status;
 
 		if (trial->pid > 0 && waitpid(trial->pid, &status, WNOHANG) == trial->pid) {
+			if (trial->output) {
+				smd_trial_output_close(trial->output);
+				trial->output = NULL;
+			}
 			smd_trial_end(trial, &run->runner, status);
 			smd_study_run_judge(run, trial);
 			smd_study_run_write(run);
@@ -289,10 +306,24 @@ static void lose_guard(struct smd_study_run *run)
 /* Waits for one, no longer than a tick; <= 0: none. */
 static int next_signal(struct tuning *tuning)
 {
-	const struct timespec tick = {.tv_nsec = TICK_NS};
+	const struct timeval tick = {.tv_usec = TICK_NS / 1000};
 
-	event_base_loop(tuning->run.base, EVLOOP_NONBLOCK);
-	return sigtimedwait(&tuning->signals, NULL, &tick);
+	tuning->signo = 0;
+	event_base_loopexit(tuning->run.base, &tick);
+	event_base_dispatch(tuning->run.base);
+	return tuning->signo;
+}
+
+static void on_signal(evutil_socket_t fd, short what, void *arg)
+{
+	struct tuning *tuning = arg;
+	struct signalfd_siginfo signal;
+
+	(void)what;
+	if (read(fd, &signal, sizeof(signal)) == sizeof(signal)) {
+		tuning->signo = (int)signal.ssi_signo;
+		event_base_loopbreak(tuning->run.base);
+	}
 }
 
 /* Waits for a signal, no longer than a tick. Without its guard nobody waits for the job. */
@@ -346,6 +377,7 @@ static void run_trials(struct tuning *tuning)
 			end(run);
 			break;
 		}
+		smd_study_run_check_room(run);
 		smd_study_run_show_status(run);
 		wait_for_event(tuning);
 	}
@@ -453,6 +485,18 @@ static int keep_inputs(const struct tuning *tuning)
 	return ret;
 }
 
+/* 0 or -errno. */
+static int attach_signals(struct tuning *tuning)
+{
+	tuning->signal_fd = signalfd(-1, &tuning->signals, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (tuning->signal_fd < 0) {
+		return -errno;
+	}
+	tuning->arrived = event_new(
+		tuning->run.base, tuning->signal_fd, EV_READ | EV_PERSIST, on_signal, tuning);
+	return tuning->arrived && !event_add(tuning->arrived, NULL) ? 0 : -ENOMEM;
+}
+
 static void open_signals(struct tuning *tuning)
 {
 	sigemptyset(&tuning->signals);
@@ -487,6 +531,7 @@ static int run_in_child(void *arg, pid_t guard, struct smd_error *error)
 		  : smd_stream_open(&run->stream, &tuning->dir, SMD_STUDY_LOG,
 			    run->runner.options->log_limit, NULL);
 	ret = ret ? ret : smd_study_run_open_output(run);
+	ret = ret ? ret : attach_signals(tuning);
 	if (ret) {
 		smd_lanes_close(tuning->gpus);
 		return smd_error_set(error, -ret, "%s: %s", tuning->dir.path, strerror(-ret));
@@ -504,6 +549,8 @@ static int run_in_child(void *arg, pid_t guard, struct smd_error *error)
 	report(run);
 	wait_for_reader(tuning);
 	ret = exit_code(run);
+	event_free(tuning->arrived);
+	close(tuning->signal_fd);
 	close_run(run);
 	smd_lanes_close(tuning->gpus);
 	return ret;

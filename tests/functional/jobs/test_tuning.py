@@ -234,6 +234,54 @@ if x == 5: report(5, 1)
                     self.assertEqual(len(said), 12 + 12 + 1, said)
             self.tune("delete", "tuned")
 
+    def test_what_trials_print(self):
+        script = 'print("to out\\x1b[1m", x, flush=True)\nprint("to err", file=sys.stderr, flush=True)\nreport(x, 1)'
+        pool = {"replicaCount": 1}
+        path = self.write(script, parameters=[integer("x", 5, 6)], algorithm="GRID_SEARCH", trials=2, pool=pool)
+        out = self.tune("local-run", path)
+        for trial, x in ("1", "5.0"), ("2", "6.0"):
+            self.assertIn(f"\ntrial {trial} workerpool0-0 | to out\x1b[1m {x}\n", out)
+            self.assertLess(out.index(f"\ntrial {trial} workerpool0-0 | to err\n"), out.index(f"\ntrial {trial}: SUCCEEDED"))
+        self.assertNotIn("workerpool0-0", self.err)
+        self.assertNotIn("to out", self.tune("local-run", path, "--quiet"))
+        self.assertEqual(len(self.run_all(path)["trials"]), 2)
+        self.assertIn("\ntrial 2 workerpool0-0 | to err\n", self.err)
+        self.assertIn("\x1b[33mtrial 2\x1b[0m workerpool0-0 | to err\n", self.tune("local-run", path, "--color=always"))
+        self.tune("local-run", path, "--stream-logs", code=2)
+        shown = self.at_a_terminal(path)
+        self.assertIn("workerpool0-0 | to out 6.0\r\n", shown)
+        self.assertIn("\x1b[33mtrial 2\x1b[0m ", shown)
+        self.assertNotIn("\x1b[1m", shown)
+
+    def at_a_terminal(self, path):
+        master, slave = pty.openpty()
+        shown = b""
+        with subprocess.Popen([SUMMAND, "hp-tuning-jobs", "local-run", path], env={**self.env, "TERM": "xterm"}, stdout=slave,
+                              stderr=slave):
+            os.close(slave)
+            with contextlib.suppress(OSError):  # EIO: the job has ended
+                while part := os.read(master, 65536):
+                    shown += part
+        os.close(master)
+        return shown.decode()
+
+    def test_trials_that_print_much_lose_nothing(self):
+        script = 'for i in range(60000): print(f"{i:05d}", "." * 60)\nreport(x, 1)'
+        out = self.tune("local-run", self.write(script, trials=3, parallel=3))
+        for trial in 1, 2, 3:
+            self.assertEqual(re.findall(rf"(?m)^trial {trial} workerpool0-0 \| ([0-9]+) \.{{60}}$", out),
+                             [f"{i:05d}" for i in range(60000)])
+
+    def test_what_nobody_reads_is_left_out(self):
+        path = self.write('for i in range(400000): print(f"{i:06d}", "." * 60)\nreport(x, 1)', trials=1)
+        with subprocess.Popen([SUMMAND, "hp-tuning-jobs", "local-run", path], env=self.env, stdout=subprocess.PIPE) as run:
+            self.assertTrue(wait_until(lambda: self.tune("list", "--format=value(state)") == "JOB_STATE_SUCCEEDED\n"))
+            out = run.stdout.read().decode()
+        lost = re.findall(r"(?m)^summand: (\d+) lines are left out here, because nothing was read for a while; logs/job.log and the", out)
+        self.assertEqual(sum(map(int, lost)) + len(re.findall(r"(?m)^trial 1 workerpool0-0 \| \d{6} \.{60}$", out)), 400000, lost)
+        self.assertEqual(len(lost), 1)
+        self.assertIn("best: trial 1", out)
+
     def test_standard_output_that_nobody_has(self):
         path = self.write("report(1, 1)", trials=2)
         for out in ">&-", ">/dev/full", "2>&-", "| head -1":
