@@ -263,6 +263,18 @@ static void sizes_of_azure(void **state)
 		{"Standard_E64ds_v4", NULL, 0, 30, 0},
 		{"Standard_HB120rs_v3", NULL, 0, 0, 200},
 		{"Standard_HC44rs", NULL, 0, 0, 100},
+		{"Standard_ND96isr_H200_v5", "NVIDIA_H200_141GB", 8, 80, 3200},
+		{"Standard_ND96isr_MI300X_v5", "AMD_INSTINCT_MI300X", 8, 80, 3200},
+		{"Standard_ND128isr_NDR_GB200_v6", "NVIDIA_GB200", 4, 160, 1600},
+		{"Standard_ND128isr_GB300_v6", "NVIDIA_GB300", 4, 160, 3200},
+		{"Standard_NC256lds_xl_RTXPRO6000BSE_v6", "NVIDIA_RTX_PRO_6000", 2, 100, 0},
+		{"Standard_D2s_v5", NULL, 0, 12.5, 0},
+		{"Standard_E104is_v5", NULL, 0, 100, 0},
+		{"Standard_FX4mds", NULL, 0, 4, 0},
+		{"Standard_FX96mds_v2", NULL, 0, 70, 0},
+		{"Standard_HB368-48rs_v5", NULL, 0, 180, 800},
+		{"Standard_HX176rs", NULL, 0, 80, 400},
+		{"Standard_H16mr", NULL, 0, 0, 56},
 	};
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
