@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "orchestrator/frontend/rules.h"
+#include "orchestrator/frontend/server_command.h"
 
 #define REASON_MAX 1200
 
@@ -94,8 +95,9 @@ static int is_server(const struct smd_node *container)
 {
 	const struct smd_node *image = smd_node_member(container, "imageUri");
 
-	return image && image->type == SMD_NODE_STRING &&
-	       smd_image_is_reduction_server(image->string);
+	return (image && image->type == SMD_NODE_STRING &&
+		       smd_image_is_reduction_server(image->string)) ||
+	       smd_server_command_is_of(container);
 }
 
 void smd_edit_each_task(struct smd_job_edit *edit, smd_edit_task *change, const void *context,

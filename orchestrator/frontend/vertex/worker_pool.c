@@ -6,6 +6,7 @@
 
 #include "orchestrator/document/schema.h"
 #include "orchestrator/frontend/rules.h"
+#include "orchestrator/frontend/server_command.h"
 #include "orchestrator/frontend/vertex/custom_job.h"
 
 #define PACKAGES_MAX 100
@@ -262,7 +263,7 @@ static void check_container(
 				"pool %d",
 				SERVER_POOL, got, pool->index);
 		}
-	} else {
+	} else if (pool->role != SMD_ROLE_REDUCTION_SERVER) {
 		check_command(decoder, node, command);
 	}
 }
@@ -296,6 +297,28 @@ static enum smd_role role_of(const struct smd_job_pool *pool)
 	return roles[pool->index];
 }
 
+/* A pool of servers may be told by its command, too. */
+static void find_server(
+	struct smd_decoder *decoder, const struct smd_node *task, struct smd_job_pool *pool)
+{
+	int ret;
+
+	if (pool->index != SERVER_POOL || pool->role == SMD_ROLE_REDUCTION_SERVER || !task ||
+		task->type != SMD_NODE_OBJECT || !smd_server_command_is_of(task)) {
+		return;
+	}
+	ret = smd_server_command_take(pool);
+	if (ret == -EINVAL) {
+		smd_error_at_value(decoder->diagnostics, task,
+			"must start a reduction server by itself, such as \"command\": "
+			"[\"summand-reduction-server\", \"--threads=4\"]: in a shell it would not "
+			"get its address and the job's token");
+	} else if (ret) {
+		decoder->ret = ret;
+	}
+	pool->role = SMD_ROLE_REDUCTION_SERVER;
+}
+
 static void decode_pool(
 	struct smd_decoder *decoder, const struct smd_node *node, struct smd_job_pool *pool)
 {
@@ -310,6 +333,7 @@ static void decode_pool(
 	smd_decode_message(decoder, &smd_worker_pool_spec, node, pool);
 	pool->role = role_of(pool);
 	if (node->type == SMD_NODE_OBJECT && pool->replica_count > 0) {
+		find_server(decoder, smd_node_member(node, "containerSpec"), pool);
 		check_machine(decoder, node, pool);
 		check_task(decoder, node, pool);
 	} else {

@@ -96,6 +96,17 @@ class TokenTest(JobTest):
         self.assertNotRegex(done.stdout, r"[0-9a-f]{64}")
         self.assertNotIn("TOKEN", done.stdout)
 
+    def test_a_server_that_its_command_tells(self):
+        """Whatever its image, and in a shell that does nothing else."""
+        for container in {"command": ["/usr/bin/summand-reduction-server", "--threads=2"]}, \
+                {"command": ["sh", "-c"], "args": ["exec summand-reduction-server --threads=2"]}, \
+                {"args": ["summand-reduction-server", "--threads=2"]}:
+            run = self.run_job([bash("summand-perf allreduce --group=g --nranks=1 --rank=0 --sizes=4K --iters=1"), {},
+                                {**reduction_servers(), "imageUri": "example/summand:1", **container}], "--grace=20")
+            self.assert_code(run, 0)
+            self.assertNotIn("insecure", self.read(run, "logs/job.log"))
+            self.assertIn("2 threads", self.read(run, "logs/workerpool2-0.log"))
+
     def test_a_server_may_listen_beyond_loopback(self):
         run = self.run_job([bash("true"), {}, {**reduction_servers(), "args": ["--listen=0.0.0.0:0"]}], "--grace=20")
         self.assert_code(run, 0)
