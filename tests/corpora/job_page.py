@@ -35,7 +35,9 @@ Workers.
 .TP
 .B 2
 Reduction servers, if the image\(aqs name is
-.IR reductionserver ,
+.I reductionserver
+or the command begins with
+.BR summand\-reduction\-server ,
 else parameter servers.
 .TP
 .B 3

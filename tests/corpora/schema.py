@@ -34,6 +34,7 @@ BEYOND = {
     "invalid/accelerators_of_trials.yaml": "the catalogue knows the machines",
     "invalid/tuning_names.yaml": "a schema cannot compare elements of a list",
     "invalid/tuning_values.yaml": "a schema cannot compare numbers",
+    "invalid/server_in_a_shell.json": "a schema reads no shell",
 }
 
 # Places of the same message; a CustomJobSpec may be the document itself, "".

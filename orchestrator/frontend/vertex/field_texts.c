@@ -67,7 +67,8 @@ const struct smd_field_text smd_vertex_texts[] = {
 		"makes the pool one of reduction servers."},
 	{"ContainerSpec", "command",
 		"The program and its first arguments; without --container-runtime they are started "
-		"on this machine. $(NAME) is the value of a variable, $$ a dollar."},
+		"on this machine. In worker pool 2 summand-reduction-server makes the pool one of "
+		"reduction servers, as the image's name does. $(NAME) is the value of a variable, $$ a dollar."},
 	{NULL, "args", "Arguments after the command, with $(NAME) as in command."},
 	{NULL, "env",
 		"More variables of the program, at most 100. Values may have $(NAME) of variables "
