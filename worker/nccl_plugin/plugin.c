@@ -16,6 +16,7 @@
 
 struct decision {
 	bool on;
+	unsigned nservers;
 	char text[SMD_ERROR_TEXT_MAX]; /* of the first line, from the servers on */
 };
 
@@ -54,6 +55,7 @@ static void decide(struct decision *decision)
 	struct smd_error error = {""};
 
 	decision->on = false;
+	decision->nservers = 0;
 	if (!enable || strcmp(enable, "1") != 0) {
 		snprintf(decision->text, sizeof(decision->text),
 			"off: NCCL_COLLNET_ENABLE must be 1, got %s%s%s", enable ? "\"" : "",
@@ -70,6 +72,7 @@ static void decide(struct decision *decision)
 		return;
 	}
 	decision->on = true;
+	decision->nservers = config.nservers;
 	describe(&config, decision->text, sizeof(decision->text));
 	smd_config_free(&config);
 }
@@ -84,8 +87,18 @@ int smd_plugin_begin(nccl_logger *log)
 	if (strcmp(decision.text, last.text) != 0) {
 		smd_nccl_log_info(NCCL_SUB_INIT | NCCL_SUB_NET, "%s; %s; %s", SUMMAND_VERSION,
 			ABI_VERSIONS, decision.text);
-		last = decision;
 	}
+	last = decision;
 	pthread_mutex_unlock(&lock);
 	return decision.on ? NCCL_SUCCESS : NCCL_INTERNAL_ERROR;
+}
+
+unsigned smd_plugin_servers(void)
+{
+	unsigned nservers;
+
+	pthread_mutex_lock(&lock);
+	nservers = last.nservers;
+	pthread_mutex_unlock(&lock);
+	return nservers;
 }

@@ -5,7 +5,8 @@
 
 static int init_v2(size_t nranks, size_t nnodes, nccl_logger *log, void **ctx)
 {
-	*ctx = smd_tuner_open(nranks, nnodes, smd_plugin_begin(log) == NCCL_SUCCESS);
+	*ctx = smd_tuner_open(nranks, nnodes,
+		smd_plugin_begin(log) == NCCL_SUCCESS ? smd_plugin_servers() : 0);
 	return NCCL_SUCCESS;
 }
 

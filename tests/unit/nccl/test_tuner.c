@@ -21,14 +21,15 @@
 
 typedef float costs[ALGORITHMS][PROTOCOLS];
 
-/* What NCCL would have: network latencies, and no CollNet but with the simple protocol. */
+/* What NCCL would have without NVLS: network latencies, and no CollNet but with the simple
+ * protocol. */
 static const costs of_nccl = {
 	{20, 30, 40},
 	{25, 35, 45},
 	{NCCL_COST_IGNORE, NCCL_COST_IGNORE, 60},
 	{NCCL_COST_IGNORE, NCCL_COST_IGNORE, 50},
-	{NCCL_COST_IGNORE, NCCL_COST_IGNORE, 70},
-	{NCCL_COST_IGNORE, NCCL_COST_IGNORE, 55},
+	{NCCL_COST_IGNORE, NCCL_COST_IGNORE, NCCL_COST_IGNORE},
+	{NCCL_COST_IGNORE, NCCL_COST_IGNORE, NCCL_COST_IGNORE},
 	{NCCL_COST_IGNORE, NCCL_COST_IGNORE, NCCL_COST_IGNORE},
 };
 
@@ -191,7 +192,7 @@ static int variables_of_a_job(void **state)
 	setenv("NCCL_COLLNET_ENABLE", "1", 1);
 	setenv("SUMMAND_REDUCTION_SERVERS", "127.0.0.1:1", 1);
 	unsetenv("CLUSTER_SPEC");
-	unsetenv("SUMMAND_NCCL_MIN_BYTES");
+	setenv("SUMMAND_NCCL_MIN_BYTES", "1M", 1);
 	unsetenv("NCCL_ALGO");
 	unsetenv("NCCL_PROTO");
 	return 0;
@@ -227,9 +228,35 @@ static void the_cheapest_way_through_collnet_is_taken(void **state)
 		assert_int_equal(choice(version, 4, MIB, table), NCCL_ALGO_COLLNET_DIRECT);
 		table[NCCL_ALGO_COLLNET_DIRECT][NCCL_PROTO_SIMPLE] = NCCL_COST_IGNORE;
 		assert_int_equal(choice(version, 4, MIB, table), NCCL_ALGO_COLLNET_CHAIN);
+		table[NCCL_ALGO_COLLNET_DIRECT][NCCL_PROTO_SIMPLE] = 49;
+		table[NCCL_ALGO_COLLNET_CHAIN][NCCL_PROTO_SIMPLE] = NCCL_COST_IGNORE;
 		table[NCCL_ALGO_NVLS][NCCL_PROTO_SIMPLE] = 48;
 		assert_int_equal(choice(version, 4, MIB, table), NCCL_ALGO_NVLS);
-		table[NCCL_ALGO_NVLS][NCCL_PROTO_SIMPLE] = 70;
+		table[NCCL_ALGO_NVLS][NCCL_PROTO_SIMPLE] = NCCL_COST_IGNORE;
+		table[NCCL_ALGO_COLLNET_CHAIN][NCCL_PROTO_SIMPLE] = 50;
+	}
+}
+
+/* Where NVLS has been set up, a chain may have no resources (NCCL 2.28.3 to 2.30.4). */
+static void the_chain_is_not_taken_where_there_is_nvls(void **state)
+{
+	static const int of_nvls[] = {NCCL_ALGO_NVLS, NCCL_ALGO_NVLS_TREE};
+
+	(void)state;
+	for (int version = 3; version <= 5; version++) {
+		void *ctx = open_tuner(version, 4);
+
+		for (size_t i = 0; i < 2; i++) {
+			costs table;
+
+			memcpy(table, of_nccl, sizeof(table));
+			table[of_nvls[i]][NCCL_PROTO_SIMPLE] = 1000;
+			ask(version, ctx, NCCL_FUNC_ALLREDUCE, MIB, table);
+			assert_true(table[NCCL_ALGO_COLLNET_CHAIN][NCCL_PROTO_SIMPLE] ==
+				    NCCL_COST_IGNORE);
+			assert_true(table[NCCL_ALGO_COLLNET_DIRECT][NCCL_PROTO_SIMPLE] == 0);
+		}
+		close_tuner(version, ctx);
 	}
 }
 
@@ -348,8 +375,127 @@ static void the_size_is_the_users(void **state)
 	assert_int_equal(choice(5, 2, 65535, of_nccl), SHUT);
 	setenv("SUMMAND_NCCL_MIN_BYTES", "0", 1);
 	assert_int_equal(choice(5, 2, 4, of_nccl), NCCL_ALGO_COLLNET_CHAIN);
-	setenv("SUMMAND_NCCL_MIN_BYTES", "", 1);
-	assert_int_equal(choice(5, 2, MIB - 1, of_nccl), SHUT);
+	assert_non_null(strstr(last_line, "from 0 bytes up"));
+}
+
+/* One GPU in a node: a ring of NCCL's model, a tree that is hardly better, a chain. */
+static void set_costs(costs table, size_t nnodes, size_t bytes, double gbytes_per_s)
+{
+	double link_us = (double)bytes / gbytes_per_s / 1e3;
+	double n = (double)nnodes;
+
+	for (int a = 0; a < ALGORITHMS; a++) {
+		for (int p = 0; p < PROTOCOLS; p++) {
+			table[a][p] = NCCL_COST_IGNORE;
+		}
+	}
+	table[NCCL_ALGO_RING][NCCL_PROTO_SIMPLE] = (float)(9 * n + 2 * (n - 1) / n * link_us);
+	table[NCCL_ALGO_TREE][NCCL_PROTO_SIMPLE] = (float)(30 + 2.2 * link_us);
+	table[NCCL_ALGO_COLLNET_CHAIN][NCCL_PROTO_SIMPLE] = (float)(14 + 2 * link_us);
+}
+
+static void give_servers(unsigned n)
+{
+	char servers[256] = "127.0.0.1:1";
+
+	for (unsigned i = 2; i <= n; i++) {
+		size_t used = strlen(servers);
+
+		snprintf(servers + used, sizeof(servers) - used, ",127.0.0.1:%u", i);
+	}
+	setenv("SUMMAND_REDUCTION_SERVERS", servers, 1);
+	unsetenv("SUMMAND_NCCL_MIN_BYTES");
+}
+
+/* a + M/B through the servers against NCCL's best: on faster links servers pay later. */
+static void without_a_size_what_nccl_expects_decides(void **state)
+{
+	static const struct {
+		size_t nnodes;
+		unsigned servers;
+		size_t bytes;
+		double gbytes_per_s;
+		int expected;
+	} cases[] = {
+		{4, 4, 64 << 10, 1.25, SHUT},
+		{4, 4, 512 << 10, 1.25, NCCL_ALGO_COLLNET_CHAIN},
+		{4, 4, 512 << 10, 12.5, SHUT},
+		{4, 4, 4 << 20, 12.5, NCCL_ALGO_COLLNET_CHAIN},
+		{8, 8, 1 << 20, 12.5, NCCL_ALGO_COLLNET_CHAIN},
+		{8, 6, 64 << 20, 12.5, NCCL_ALGO_COLLNET_CHAIN}, /* 8/6 of a link, a ring 14/8 */
+		{8, 4, 64 << 20, 12.5, SHUT},                    /* twice a link */
+		{2, 2, 64 << 20, 1.25, SHUT},                    /* as much as a ring */
+		{3, 1, 64 << 20, 1.25, SHUT},
+	};
+
+	(void)state;
+	for (int version = 3; version <= 5; version++) {
+		for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+			void *ctx;
+			costs table;
+
+			give_servers(cases[i].servers);
+			ctx = open_tuner_for(version, cases[i].nnodes, cases[i].nnodes);
+			set_costs(table, cases[i].nnodes, cases[i].bytes, cases[i].gbytes_per_s);
+			assert_int_equal(
+				choice_of(version, ctx, NCCL_FUNC_ALLREDUCE, cases[i].bytes, table),
+				cases[i].expected);
+			close_tuner(version, ctx);
+		}
+	}
+}
+
+/* NCCL makes a ring of float8 1,024 times as dear; the link is as fast as before. */
+static void a_ring_that_is_not_wanted_does_not_hide_the_link(void **state)
+{
+	void *ctx;
+	costs table;
+
+	(void)state;
+	give_servers(4);
+	ctx = open_tuner_for(5, 4, 4);
+	set_costs(table, 4, 64 << 20, 12.5);
+	table[NCCL_ALGO_RING][NCCL_PROTO_SIMPLE] *= 1024;
+	assert_int_equal(
+		choice_of(5, ctx, NCCL_FUNC_ALLREDUCE, 64 << 20, table), NCCL_ALGO_COLLNET_CHAIN);
+	close_tuner(5, ctx);
+}
+
+static void servers_that_cannot_win_are_told(void **state)
+{
+	(void)state;
+	give_servers(2);
+	close_tuner(5, open_tuner(5, 2));
+	assert_non_null(strstr(last_line, "2 servers cannot be faster for 2 nodes"));
+	assert_non_null(strstr(last_line, "SUMMAND_NCCL_MIN_BYTES=1M uses them all the same"));
+	give_servers(3);
+	close_tuner(5, open_tuner(5, 3));
+	assert_non_null(
+		strstr(last_line, "that it makes faster, by NCCL's costs for 3 nodes and 3"));
+}
+
+/* NCCL 2.21 shows no costs. */
+static void v2_takes_a_chain_from_1_mib_where_servers_can_win(void **state)
+{
+	const struct nccl_tuner_v2 *v2 = table_of("ncclTunerPlugin_v2");
+
+	(void)state;
+	for (size_t nnodes = 2; nnodes <= 4; nnodes += 2) {
+		for (size_t bytes = MIB - 1; bytes <= MIB; bytes++) {
+			int algorithm = UNTOUCHED, protocol = UNTOUCHED, nchannels = UNTOUCHED;
+			void *ctx;
+
+			give_servers(4);
+			ctx = open_tuner_for(2, nnodes, nnodes);
+			assert_int_equal(v2->getCollInfo(ctx, NCCL_FUNC_ALLREDUCE, bytes, 1, 0, 1,
+						 &algorithm, &protocol, &nchannels),
+				NCCL_SUCCESS);
+			assert_int_equal(algorithm, nnodes == 4 && bytes == MIB
+							    ? (int)NCCL_ALGO_COLLNET_CHAIN
+							    : (int)NCCL_ALGO_TREE);
+			close_tuner(2, ctx);
+		}
+	}
 }
 
 static void a_bad_size_is_told_and_not_used(void **state)
@@ -362,8 +508,7 @@ static void a_bad_size_is_told_and_not_used(void **state)
 		assert_int_equal(choice(5, 2, 7, of_nccl), NCCL_ALGO_COLLNET_CHAIN);
 		setenv("SUMMAND_NCCL_MIN_BYTES", bad[i], 1);
 		warned = 0;
-		assert_int_equal(choice(5, 2, MIB - 1, of_nccl), SHUT);
-		assert_int_equal(choice(5, 2, MIB, of_nccl), NCCL_ALGO_COLLNET_CHAIN);
+		assert_int_equal(choice(5, 2, MIB, of_nccl), SHUT); /* two nodes */
 		assert_int_equal(warned, 1);
 	}
 }
@@ -426,6 +571,15 @@ int main(void)
 		cmocka_unit_test_setup(smaller_tables_are_not_overrun, variables_of_a_job),
 		cmocka_unit_test_setup(v2_names_a_chain_or_a_tree, variables_of_a_job),
 		cmocka_unit_test_setup(the_size_is_the_users, variables_of_a_job),
+		cmocka_unit_test_setup(
+			the_chain_is_not_taken_where_there_is_nvls, variables_of_a_job),
+		cmocka_unit_test_setup(
+			without_a_size_what_nccl_expects_decides, variables_of_a_job),
+		cmocka_unit_test_setup(
+			a_ring_that_is_not_wanted_does_not_hide_the_link, variables_of_a_job),
+		cmocka_unit_test_setup(servers_that_cannot_win_are_told, variables_of_a_job),
+		cmocka_unit_test_setup(
+			v2_takes_a_chain_from_1_mib_where_servers_can_win, variables_of_a_job),
 		cmocka_unit_test_setup(a_bad_size_is_told_and_not_used, variables_of_a_job),
 		cmocka_unit_test_setup(off_it_leaves_everything_alone, variables_of_a_job),
 		cmocka_unit_test_setup(it_says_what_it_does_once, variables_of_a_job),

@@ -1,4 +1,4 @@
-/* Chooses CollNet for large all-reduces, and keeps small ones from it. */
+/* Chooses CollNet for the all-reduces that it makes faster, and keeps the others from it. */
 #include "worker/nccl_plugin/collnet/tuner.h"
 
 #include <pthread.h>
@@ -10,12 +10,17 @@
 #include "reduction_server/base/parse.h"
 #include "worker/nccl_plugin/abi/log.h"
 
-#define MIN_BYTES_DEFAULT (1ull << 20) /* specs/guide/nccl.md tells why */
-#define LL_MAX_BYTES      65536        /* near where NCCL leaves LL in its model of a tree */
+/* specs/guide/nccl.md tells why: */
+#define SERVERS_US     100.0        /* an all-reduce through servers, beyond its bytes */
+#define MIN_BYTES_LESS (1ull << 20) /* where NCCL shows no costs */
+#define LL_MAX_BYTES   65536        /* near where NCCL leaves LL in its model of a tree */
 
 struct smd_tuner {
-	uint64_t min_bytes;
-	bool one_gpu_per_node;
+	bool told;          /* SUMMAND_NCCL_MIN_BYTES is set, */
+	uint64_t min_bytes; /* and says from where on servers are used */
+	double nranks;
+	double nnodes;
+	double nservers;
 };
 
 /* What goes through CollNet when there are several nodes: NVLS does between them. */
@@ -23,7 +28,7 @@ static const enum nccl_algorithm through_collnet[] = {
 	NCCL_ALGO_COLLNET_DIRECT, NCCL_ALGO_COLLNET_CHAIN, NCCL_ALGO_NVLS};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char told[128];
+static char told[256];
 
 static bool is_news(const char *line)
 {
@@ -36,40 +41,81 @@ static bool is_news(const char *line)
 	return news;
 }
 
-static void tell(bool on, uint64_t min_bytes, const char *refused)
+/*
+ * How often an operation's bytes cross the slowest link through servers, in time: a server's link
+ * is taken to carry what a node's does.
+ */
+static double crossings(const struct smd_tuner *tuner)
+{
+	return tuner->nservers < tuner->nnodes ? tuner->nnodes / tuner->nservers : 1.0;
+}
+
+/* The same for a ring. */
+static double ring_crossings(const struct smd_tuner *tuner)
+{
+	return 2 * (tuner->nranks - 1) / tuner->nranks;
+}
+
+/* With two nodes the servers have nothing to save, and two more hops. */
+static bool can_win(const struct smd_tuner *tuner)
+{
+	return tuner->nnodes > 2 && crossings(tuner) < ring_crossings(tuner);
+}
+
+static void describe(const struct smd_tuner *tuner, char *line, size_t size)
+{
+	if (!tuner) {
+		snprintf(line, size, "tuner: every choice is NCCL's");
+	} else if (tuner->told) {
+		snprintf(line, size,
+			"tuner: CollNet for all-reduce from %llu bytes up, and not below; the rest "
+			"is NCCL's",
+			(unsigned long long)tuner->min_bytes);
+	} else if (can_win(tuner)) {
+		snprintf(line, size,
+			"tuner: CollNet for all-reduces that it makes faster, by NCCL's costs for "
+			"%.0f nodes and %.0f servers; the rest is NCCL's",
+			tuner->nnodes, tuner->nservers);
+	} else {
+		snprintf(line, size,
+			"tuner: every choice is NCCL's: %.0f servers cannot be faster for %.0f "
+			"nodes; SUMMAND_NCCL_MIN_BYTES=1M uses them all the same",
+			tuner->nservers, tuner->nnodes);
+	}
+}
+
+static void tell(const struct smd_tuner *tuner, const char *refused)
 {
 	char line[sizeof(told)];
 
-	if (on) {
-		snprintf(line, sizeof(line),
-			"tuner: CollNet for all-reduce from %llu bytes up, and not below; the rest "
-			"is NCCL's",
-			(unsigned long long)min_bytes);
-	} else {
-		snprintf(line, sizeof(line), "tuner: every choice is NCCL's");
-	}
+	describe(tuner, line, sizeof(line));
 	if (!is_news(line)) {
 		return;
 	}
 	if (refused) {
 		smd_nccl_log_warn("SUMMAND_NCCL_MIN_BYTES: must be a size like 1M, got \"%s\"; it "
-				  "is %llu",
-			refused, (unsigned long long)min_bytes);
+				  "is left to NCCL's costs",
+			refused);
 	}
 	smd_nccl_log_info(NCCL_SUB_TUNING, "%s", line);
 }
 
-struct smd_tuner *smd_tuner_open(size_t nranks, size_t nnodes, bool on)
+struct smd_tuner *smd_tuner_open(size_t nranks, size_t nnodes, unsigned nservers)
 {
 	const char *text = getenv("SUMMAND_NCCL_MIN_BYTES");
-	uint64_t min_bytes = MIN_BYTES_DEFAULT;
-	bool refused = text && *text && smd_parse_size(text, &min_bytes);
-	struct smd_tuner *tuner = on && nnodes > 1 ? malloc(sizeof(*tuner)) : NULL;
+	struct smd_tuner *tuner = nservers && nnodes > 1 ? malloc(sizeof(*tuner)) : NULL;
+	bool refused = false;
 
-	tell(on, min_bytes, refused ? text : NULL);
 	if (tuner) {
-		tuner->min_bytes = min_bytes;
-		tuner->one_gpu_per_node = nranks == nnodes;
+		*tuner = (struct smd_tuner){.min_bytes = MIN_BYTES_LESS,
+			.nranks = (double)nranks,
+			.nnodes = (double)nnodes,
+			.nservers = nservers};
+		refused = text && *text && smd_parse_size(text, &tuner->min_bytes);
+		tuner->told = text && *text && !refused;
+	}
+	if (tuner || nservers == 0) { /* one node is no news */
+		tell(tuner, refused ? text : NULL);
 	}
 	return tuner;
 }
@@ -89,13 +135,35 @@ static bool is_through_collnet(int algorithm)
 	return false;
 }
 
+static float *cost_of(float *costs, int nprotocols, int algorithm, int protocol)
+{
+	return costs + (size_t)algorithm * (size_t)nprotocols + (size_t)protocol;
+}
+
+/*
+ * From 2.28.3 to 2.30.4 NCCL may take a chain where NVLS has been set up, whose heads are others:
+ * the chain has no resources then (its change d6f72afe mends that).
+ */
+static void take_out_chain(float *costs, int nalgorithms, int nprotocols)
+{
+	bool nvls = false;
+
+	for (int a = NCCL_ALGO_NVLS; a <= NCCL_ALGO_NVLS_TREE && a < nalgorithms; a++) {
+		nvls |= *cost_of(costs, nprotocols, a, NCCL_PROTO_SIMPLE) >= 0;
+	}
+	if (nvls) {
+		*cost_of(costs, nprotocols, NCCL_ALGO_COLLNET_CHAIN, NCCL_PROTO_SIMPLE) =
+			NCCL_COST_IGNORE;
+	}
+}
+
 /* Which of the ways is decided inside of the nodes, by links and switches between GPUs. */
 static void take_cheapest_way(float *costs, int nalgorithms, int nprotocols)
 {
 	float *least = NULL;
 
 	for (int a = 0; a < nalgorithms; a++) {
-		float *cost = costs + (size_t)a * (size_t)nprotocols + NCCL_PROTO_SIMPLE;
+		float *cost = cost_of(costs, nprotocols, a, NCCL_PROTO_SIMPLE);
 
 		if (is_through_collnet(a) && *cost >= 0 && (!least || *cost < *least)) {
 			least = cost;
@@ -104,6 +172,42 @@ static void take_cheapest_way(float *costs, int nalgorithms, int nprotocols)
 	if (least) {
 		*least = 0;
 	}
+}
+
+/*
+ * NCCL's cost of a ring holds what a link carries: 2 (n-1)/n of the operation in that time. NCCL
+ * makes it dear where a ring would lose precision (float8); a tree takes a link twice, too.
+ */
+static double link_us(const struct smd_tuner *tuner, float *costs, int nprotocols)
+{
+	double ring = *cost_of(costs, nprotocols, NCCL_ALGO_RING, NCCL_PROTO_SIMPLE);
+	double tree = *cost_of(costs, nprotocols, NCCL_ALGO_TREE, NCCL_PROTO_SIMPLE);
+
+	if (ring < 0) {
+		return tree / 2;
+	}
+	ring /= ring_crossings(tuner);
+	return tree >= 0 && tree / 2 < ring ? tree / 2 : ring;
+}
+
+/* Whether servers are faster than the best that NCCL has else. All ranks see the same costs. */
+static bool pays(
+	const struct smd_tuner *tuner, size_t bytes, float *costs, int nalgorithms, int nprotocols)
+{
+	double link = link_us(tuner, costs, nprotocols);
+	double servers = SERVERS_US + link * crossings(tuner);
+	bool wins = can_win(tuner);
+
+	if (tuner->told) {
+		return bytes >= tuner->min_bytes;
+	}
+	if (link < 0) { /* neither: by NCCL_ALGO, for one */
+		return wins && bytes >= tuner->min_bytes;
+	}
+	for (int i = 0; wins && i < nalgorithms * nprotocols; i++) {
+		wins = is_through_collnet(i / nprotocols) || costs[i] < 0 || servers < costs[i];
+	}
+	return wins;
 }
 
 /* NCCL believes a chain through CollNet to have hardly more latency than one hop of a ring. */
@@ -125,10 +229,12 @@ static void take_no_way(float *costs, int nalgorithms, int nprotocols)
 void smd_tuner_weigh(const struct smd_tuner *tuner, int function, size_t bytes, float *costs,
 	int nalgorithms, int nprotocols)
 {
-	if (!tuner || function != NCCL_FUNC_ALLREDUCE || nprotocols <= NCCL_PROTO_SIMPLE) {
+	if (!tuner || function != NCCL_FUNC_ALLREDUCE || nprotocols <= NCCL_PROTO_SIMPLE ||
+		nalgorithms <= NCCL_ALGO_COLLNET_CHAIN) {
 		return;
 	}
-	if (bytes >= tuner->min_bytes) {
+	take_out_chain(costs, nalgorithms, nprotocols);
+	if (pays(tuner, bytes, costs, nalgorithms, nprotocols)) {
 		take_cheapest_way(costs, nalgorithms, nprotocols);
 	} else {
 		take_no_way(costs, nalgorithms, nprotocols);
@@ -146,10 +252,11 @@ void smd_tuner_name(
 		getenv("NCCL_PROTO")) {
 		return;
 	}
-	if (bytes >= tuner->min_bytes) {
+	if (bytes >= tuner->min_bytes && (tuner->told || can_win(tuner))) {
 		*algorithm = NCCL_ALGO_COLLNET_CHAIN;
 		*protocol = NCCL_PROTO_SIMPLE;
-	} else if (tuner->one_gpu_per_node) { /* else there may be better ways inside of nodes */
+	} else if (tuner->nranks ==
+		   tuner->nnodes) { /* else there may be better ways inside of nodes */
 		*algorithm = NCCL_ALGO_TREE;
 		*protocol = bytes <= LL_MAX_BYTES ? NCCL_PROTO_LL : NCCL_PROTO_SIMPLE;
 	}

@@ -1,7 +1,11 @@
 /*
- * Which all-reduces of a communicator go through the reduction servers: those of
- * SUMMAND_NCCL_MIN_BYTES and more, where NCCL says that it can. Smaller ones do not, which NCCL
- * would send there by itself. All else is left to NCCL.
+ * Which all-reduces of a communicator go through the reduction servers: those that they make
+ * faster, by the costs that NCCL shows (specs/guide/nccl.md), or, where SUMMAND_NCCL_MIN_BYTES is
+ * set, those of so many bytes and more. The others do not, some of which NCCL would send there by
+ * itself. All else is left to NCCL.
+ *
+ * All ranks decide alike, without a word between them: NCCL's costs, the numbers of nodes and
+ * servers and the variable are the same on all.
  *
  * A tuner is one communicator's. NULL is a tuner too, one that leaves every choice to NCCL: the
  * plugin is off, there is only one node, or no memory. Nothing here fails, because NCCL would end
@@ -10,19 +14,17 @@
 #ifndef SMD_NCCL_PLUGIN_COLLNET_TUNER_H
 #define SMD_NCCL_PLUGIN_COLLNET_TUNER_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 struct smd_tuner;
 
-/* on: the plugin takes part. Says what it does, once, and again when that has changed. */
-struct smd_tuner *smd_tuner_open(size_t nranks, size_t nnodes, bool on);
+/* nservers 0: the plugin takes no part. Says what it does, once, and again when that has changed. */
+struct smd_tuner *smd_tuner_open(size_t nranks, size_t nnodes, unsigned nservers);
 void smd_tuner_close(struct smd_tuner *tuner);
 
 /*
  * For an all-reduce: gives one way through CollNet the least of the costs[nalgorithms][nprotocols],
- * or, where it is a small one, takes all of these ways out, if anything else is left. NCCL takes
- * the least.
+ * or takes all of these ways out, if anything else is left. NCCL takes the least.
  */
 void smd_tuner_weigh(const struct smd_tuner *tuner, int function, size_t bytes, float *costs,
 	int nalgorithms, int nprotocols);
