@@ -543,7 +543,8 @@ bool smd_context_is_device_registered(struct smd_context *context, const void *m
 	return smd_registrations_cover_device(&context->registrations, memory, bytes);
 }
 
-int smd_context_create(const struct smd_context_options *options, smd_context **out)
+static int context_create(const struct smd_context_options *options,
+	const struct smd_device_ops *devices, smd_context **out)
 {
 	static pthread_once_t prepared = PTHREAD_ONCE_INIT;
 	struct smd_error error = {""};
@@ -575,8 +576,8 @@ int smd_context_create(const struct smd_context_options *options, smd_context **
 		.config = &context->config,
 		.progress = &context->progress,
 	};
-	smd_staging_create(&context->staging, &context->progress, &context->deal, &context->remotes,
-		context->config.staging_bytes);
+	smd_staging_create(&context->staging, devices, &context->progress, &context->deal,
+		&context->remotes, context->config.staging_bytes);
 	smd_registrations_create(&context->registrations, &context->progress, &context->remotes);
 	ret = context_wait_ready(context, &error);
 	if (ret) {
@@ -591,6 +592,16 @@ free_config:
 free_context:
 	smd_object_end(SMD_OBJECT_CONTEXT, context);
 	return smd_error_remember(ret, &error);
+}
+
+int smd_context_create(const struct smd_context_options *options, smd_context **out)
+{
+	return context_create(options, smd_device_ops(), out);
+}
+
+int smd_context_create_without_devices(const struct smd_context_options *options, smd_context **out)
+{
+	return context_create(options, NULL, out);
 }
 
 /* Some communicator of the context, which are the owner's to look up. */

@@ -51,6 +51,14 @@ struct smd_context {
 	double busy_since;            /* under the lock: when in_flight was last 0 */
 };
 
+/*
+ * smd_context_create(), but of no memory is the driver asked whose it is: a device's is known only
+ * where it is registered by a dma-buf, all else is the host's. For callers that must not call the
+ * driver, such as NCCL's progress thread, which kernels on the device wait for.
+ */
+int smd_context_create_without_devices(
+	const struct smd_context_options *options, smd_context **out);
+
 /* registration.h, for all lanes of the context. */
 int smd_context_register(
 	struct smd_context *context, void *base, size_t length, const struct smd_dmabuf *dmabuf);

@@ -175,11 +175,12 @@ int smd_staging_take_device(struct smd_staging *staging, const struct smd_device
 	return ret;
 }
 
-void smd_staging_create(struct smd_staging *staging, struct smd_progress *progress,
-	const struct smd_deal *deal, const struct smd_remotes *remotes, uint64_t bytes)
+void smd_staging_create(struct smd_staging *staging, const struct smd_device_ops *ops,
+	struct smd_progress *progress, const struct smd_deal *deal,
+	const struct smd_remotes *remotes, uint64_t bytes)
 {
 	*staging = (struct smd_staging){
-		.ops = smd_device_ops(),
+		.ops = ops,
 		.progress = progress,
 		.deal = deal,
 		.bytes = bytes,

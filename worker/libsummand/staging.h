@@ -59,8 +59,9 @@ struct smd_staging {
 	bool resuming;
 };
 
-void smd_staging_create(struct smd_staging *staging, struct smd_progress *progress,
-	const struct smd_deal *deal, const struct smd_remotes *remotes, uint64_t bytes);
+void smd_staging_create(struct smd_staging *staging, const struct smd_device_ops *ops,
+	struct smd_progress *progress, const struct smd_deal *deal,
+	const struct smd_remotes *remotes, uint64_t bytes);
 /* When no operation is in flight, and before the progress is destroyed. */
 void smd_staging_destroy(struct smd_staging *staging);
 

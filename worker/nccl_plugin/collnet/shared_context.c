@@ -45,7 +45,8 @@ static int shared_context_create(
 	if (!shared) {
 		return smd_error_set(error, ENOMEM, "out of memory");
 	}
-	ret = smd_context_create(&options, &shared->context);
+	/* A call of the driver may wait for the device, whose kernel waits for this thread. */
+	ret = smd_context_create_without_devices(&options, &shared->context);
 	if (ret) {
 		smd_error_set(error, -ret, "%s", smd_error_message());
 		free(shared);
