@@ -233,6 +233,8 @@ int smd_custom_jobs_run(int argc, char **argv)
 		{"plan", "shows pools, machines, bandwidth and the reduction servers needed",
 			smd_custom_jobs_plan},
 		{"env", "prints the variables that each replica gets", smd_custom_jobs_env},
+		{"export", "writes it as a file for Slurm, Kubernetes or Compose",
+			smd_custom_jobs_export},
 		SMD_VERB_GROUP("Run a job"),
 		{"local-run", "runs the whole cluster on this machine, in the foreground",
 			smd_custom_jobs_local_run},

@@ -12,6 +12,7 @@ int smd_custom_jobs_delete(int argc, char **argv);
 int smd_custom_jobs_prune(int argc, char **argv);
 int smd_custom_jobs_describe(int argc, char **argv);
 int smd_custom_jobs_env(int argc, char **argv);
+int smd_custom_jobs_export(int argc, char **argv);
 int smd_custom_jobs_list(int argc, char **argv);
 int smd_custom_jobs_local_run(int argc, char **argv);
 int smd_custom_jobs_plan(int argc, char **argv);

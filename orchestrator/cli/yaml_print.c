@@ -34,6 +34,8 @@ static int emit_scalar(yaml_emitter_t *emitter, const char *text, int is_string)
 
 	if (smd_unprintable(text, &length)) {
 		style = YAML_DOUBLE_QUOTED_SCALAR_STYLE; /* has escapes */
+	} else if (strchr(text, '\n')) {
+		style = YAML_LITERAL_SCALAR_STYLE; /* or quoted, where it cannot be one */
 	} else if (is_string && needs_quotes(text)) {
 		style = YAML_SINGLE_QUOTED_SCALAR_STYLE;
 	}

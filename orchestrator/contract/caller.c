@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#define SHELL_WIDTH 80
+
 enum rule {
 	EXACT,   /* the variable of that name */
 	PREFIX,  /* all that begin so */
@@ -191,6 +193,35 @@ int smd_caller_withholds(
 						: table[i].rule != PASSES;
 	}
 	return 0;
+}
+
+/* 0: kept, 1: passed on. */
+static int shell_status(enum rule rule, int has_servers)
+{
+	return rule == PASSES || (rule == SERVERS && !has_servers);
+}
+
+/* Rows that follow each other and end alike are one pattern, in lines of bounded length. */
+void smd_caller_print_case(int has_servers, FILE *out)
+{
+	size_t nrows = sizeof(table) / sizeof(table[0]);
+	size_t width = 0;
+
+	fputs("\tcase $1 in\n\t", out);
+	for (size_t i = 0; i < nrows; i++) {
+		int status = shell_status(table[i].rule, has_servers);
+		int begins = table[i].rule == PREFIX || table[i].rule == PASSES;
+
+		width += (size_t)fprintf(out, "%s%s", table[i].name, begins ? "*" : "");
+		if (i + 1 < nrows && shell_status(table[i + 1].rule, has_servers) == status) {
+			fputs(width > SHELL_WIDTH ? " | \\\n\t\t" : " | ", out);
+			width = width > SHELL_WIDTH ? 0 : width + 3;
+		} else {
+			fprintf(out, ") return %d ;;\n\t", status);
+			width = 0;
+		}
+	}
+	fputs("*) return 1 ;;\n\tesac\n", out);
 }
 
 int smd_caller_servers(

@@ -23,4 +23,8 @@ int smd_caller_withholds(
 int smd_caller_servers(
 	char *const *caller, const struct smd_environment *environment, const char **out);
 
+/* The same for a shell: a case of $1 whose status is 0 for what is kept from processes, addresses of
+ * reduction servers too if the job has its own. */
+void smd_caller_print_case(int has_servers, FILE *out);
+
 #endif

@@ -86,6 +86,10 @@ int smd_environment_print(
 	const struct smd_environment *environment, char *const *caller, int masks, FILE *out);
 void smd_environment_free(struct smd_environment *environment);
 
+/* The text as a word that a shell reads back as it is; bash's own form only for control characters.
+ */
+void smd_shell_quote(const char *text, FILE *out);
+
 /*
  * The replica's command + args with $(NAME) expanded from `environment` as Kubernetes does it: an
  * unresolved reference stays as it is, $$(NAME) escapes. A NULL-terminated vector that the caller

@@ -37,7 +37,7 @@ static void print_escaped(const char *value, FILE *out)
 }
 
 /* '...' keeps everything as it is but the quote itself. */
-static void print_quoted(const char *value, FILE *out)
+void smd_shell_quote(const char *value, FILE *out)
 {
 	size_t length;
 
@@ -117,7 +117,7 @@ int smd_environment_print(
 		int is_masked = masks && is_secret(variable);
 
 		fprintf(out, "%sexport %s=", is_masked ? "# " : "", variable->name);
-		print_quoted(is_masked ? SMD_SECRET_MASK : variable->value, out);
+		smd_shell_quote(is_masked ? SMD_SECRET_MASK : variable->value, out);
 		fputc('\n', out);
 	}
 	return ferror(out) ? -EIO : 0;

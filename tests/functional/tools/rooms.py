@@ -45,6 +45,7 @@ ROOMS = [
                                            "orchestrator/frontend/vertex"]),
     ("orchestrator/plan", ["orchestrator/job"]),
     ("orchestrator/contract", ["orchestrator/job"]),
+    ("orchestrator/export", ["orchestrator/contract", "orchestrator/plan"]),
     ("orchestrator/engine", ["orchestrator/contract"]),
     ("orchestrator/engine/local", ["orchestrator/engine", "worker/agent"]),
     # Times are written as the agent writes them.
@@ -53,8 +54,8 @@ ROOMS = [
     # Which trial comes next is computed from the study alone.
     ("orchestrator/tuning/search", ["orchestrator/job"]),
     ("orchestrator/tuning", ["orchestrator/tuning/search", "orchestrator/engine/local", "orchestrator/runner"]),
-    ("orchestrator/cli", ["orchestrator/frontend/frontends.c", "orchestrator/frontend/torch", "orchestrator/plan", "orchestrator/engine/local",
-                          "orchestrator/tuning"]),
+    ("orchestrator/cli", ["orchestrator/frontend/frontends.c", "orchestrator/frontend/torch", "orchestrator/plan", "orchestrator/export",
+                          "orchestrator/engine/local", "orchestrator/tuning"]),
 ]
 
 # Headers of the system that belong to some rooms: they are where the rest of the tree is kept from them.
