@@ -1,0 +1,71 @@
+"""Tries every order of the steps of the model of epochs (specs/design/epochs.md), in the worlds below; then plants bugs, each
+of which must be found. A bug that is not found is an error of the model."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+MODEL = pathlib.Path(__file__).with_name("epochs.pml")
+
+# The model's switches.
+WORLDS = {
+    "death": "SERVERS=2 FAULTS=1 WAITS=1",
+    "copies": "SERVERS=2 FAULTS=1 WAITS=0",
+    "waits": "SERVERS=2 FAULTS=1 WAITS=3 BLOCKS=7",
+    "reduce": "SERVERS=2 FAULTS=1 WAITS=1 REDUCE",
+    "in_place": "SERVERS=2 FAULTS=1 WAITS=1 IN_PLACE",
+    "cut": "SERVERS=2 FAULTS=1 WAITS=1 CUTS",
+    "two_deaths": "SERVERS=3 FAULTS=2 WAITS=3 BLOCKS=6",
+    "join": "SERVERS=3 FAULTS=1 WAITS=3 BLOCKS=7 SPARE",
+}
+BUGS = {
+    "BUG_ONE_MISSING": "SERVERS=2 FAULTS=1",
+    "BUG_LARGEST": "SERVERS=2 FAULTS=1",
+    "BUG_OWN_FIRST": "SERVERS=2 FAULTS=1",
+    "BUG_UNSTABLE": "SERVERS=2 FAULTS=1",
+    "BUG_OLD_TABLE": "SERVERS=2 FAULTS=1",
+    "BUG_TAKE_ON": "SERVERS=2 FAULTS=1",
+    "BUG_NO_HAVE": "SERVERS=2 FAULTS=1 IN_PLACE",
+}
+
+
+def check(folder, switches):
+    """How many errors spin finds, and how many states there are."""
+    defined = [f"-D{switch}" for switch in switches.split()]
+    subprocess.run(["spin", "-a", *defined, str(MODEL)], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([os.environ.get("CC", "cc"), "-O2", "-w", "-DSAFETY", "-DCOLLAPSE", "-DMEMLIM=6000", "-o", "pan", "pan.c"],
+                   cwd=folder, check=True)
+    output = subprocess.run(["./pan", "-m400000", "-w24"], cwd=folder, capture_output=True, text=True).stdout
+    errors = re.search(r"errors: (\d+)", output)
+    states = re.search(r"([\d.e+]+) states, stored", output)
+    if not errors or not states or "max search depth too small" in output or "out of memory" in output:
+        sys.exit(f"{switches}: the search did not come to its end:\n{output}")
+    return int(errors[1]), states[1]
+
+
+def main():
+    if not shutil.which("spin"):
+        print("skipped: spin is not installed")
+        return 77
+    chosen = sys.argv[1:]
+    bad = 0
+    runs = [(name, switches, False) for name, switches in WORLDS.items()]
+    runs += [(name, f"{switches} {name}", True) for name, switches in BUGS.items()]
+    for name, switches, planted in runs:
+        if chosen and name not in chosen:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            errors, states = check(folder, switches)
+        right = (errors > 0) == planted
+        bad += not right
+        print(f"{'ok' if right else 'WRONG'}: {name} ({switches}): {states} states, "
+              f"{'an error' if errors else 'no error'}", flush=True)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
