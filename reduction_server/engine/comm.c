@@ -269,6 +269,7 @@ static void comm_detach(struct smd_member *member)
 	}
 	comm->lent += smd_member_count_buffers(member);
 	member->comm = NULL;
+	smd_slot_drop_waiting(comm, member);
 }
 
 void smd_server_comm_abandon(struct smd_server_comm *comm)
@@ -305,6 +306,11 @@ static void comm_tell_abort(const struct smd_server_comm *comm, const struct smd
 void smd_server_comm_abort(struct smd_server_comm *comm, int err, const char *text)
 {
 	smd_log_peer(SMD_LOG_WARN, comm->resources->name, comm->name, "%s", text);
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		if (comm->members[r]) { /* ABORT takes nothing from what was reduced */
+			smd_slot_send_waiting(comm->members[r]);
+		}
+	}
 	comm_tell_abort(comm, NULL, err, text);
 	smd_server_comm_abandon(comm);
 }

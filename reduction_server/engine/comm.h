@@ -38,13 +38,16 @@ enum smd_server_comm_state {
 
 /* One rank's place in a communicator. It belongs to its peer, and lives from JOIN to LEAVE. */
 struct smd_member {
+	struct smd_turn turn; /* first: on the peer's lane, for the next result */
 	struct smd_peer *peer;
 	struct smd_lane *lane;           /* the peer's */
+	struct smd_turns *turns;         /* the lane's */
 	struct smd_resources *resources; /* the shard's */
 	struct smd_server_comm *comm;    /* NULL: aborted, or never let in */
 	uint32_t number;                 /* the worker's number for the communicator */
 	uint16_t rank;
 	uint64_t next;  /* the ordinal that it must send next */
+	uint64_t answered; /* of ordinals before this one the lane has been given the result */
 	uint64_t limit; /* the first ordinal that it has not been granted: what it was told, as far
 			   as that has left for it */
 	struct smd_receive_buffer *receive_buffers; /* NULL: its lane has no remote buffers */

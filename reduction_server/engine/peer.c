@@ -104,6 +104,8 @@ static struct smd_member *peer_add(
 	}
 	member->peer = peer;
 	member->lane = peer->lane;
+	member->turns = &peer->turns;
+	member->turn.take = smd_slot_take_turn;
 	member->resources = &peer->shard->resources;
 	member->number = frame->comm;
 	member->rank = frame->rank;
@@ -309,6 +311,8 @@ int smd_peer_create(
 		free(peer);
 		return ret;
 	}
+	smd_turns_begin(&peer->turns, lane);
+	smd_turns_pace(&peer->turns, shard->config.welcome.weight);
 	if (peer->hello.flags & SMD_HELLO_CALLED) { /* it may compute for long, and take no result */
 		smd_lane_keepalive_only(lane);
 	}
@@ -416,6 +420,7 @@ void smd_peer_close(struct smd_peer *peer, const char *reason)
 	if (peer->rx_slot) {
 		smd_slot_received(peer->rx_slot, peer->rx_member->rank, 0);
 	}
+	smd_turns_end(&peer->turns);
 	smd_lane_close(peer->lane); /* gives back the results that were on their way */
 	for (uint32_t i = 0; i < peer->nmembers; i++) {
 		if (peer->members[i]) {

@@ -10,11 +10,13 @@
 #include "reduction_server/engine/comm.h"
 #include "reduction_server/transport/heartbeat.h"
 #include "reduction_server/transport/transport.h"
+#include "reduction_server/transport/turns.h"
 #include "reduction_server/wire/handshake.h"
 
 struct smd_peer {
 	struct smd_shard *shard;
 	struct smd_lane *lane;
+	struct smd_turns turns; /* the members', for results */
 	struct smd_hello hello;
 	struct smd_heartbeat heartbeat;
 	struct smd_member **members; /* by SMD_COMM_INDEX(number) */

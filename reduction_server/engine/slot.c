@@ -115,20 +115,29 @@ static void slot_sent(struct smd_send *send, int err)
 	if (--slot->sending == 0) {
 		smd_slot_advance(slot);
 	}
+	smd_turns_sent(send->turns, send, err);
 }
 
-static void slot_send_to(struct smd_slot *slot, unsigned rank)
+/* Bytes of the result for the rank. */
+static uint32_t slot_length_for(const struct smd_slot *slot, unsigned rank)
 {
 	const struct smd_frame *shape = &slot->shape;
-	struct smd_member *member = slot->comm->members[rank];
-	bool receives = smd_collective_receives(shape->collective, shape->root, rank);
+
+	return smd_collective_receives(shape->collective, shape->root, rank) ? slot->length : 0;
+}
+
+static void slot_send_to(struct smd_slot *slot, struct smd_member *member)
+{
+	const struct smd_frame *shape = &slot->shape;
+	unsigned rank = member->rank;
 	struct smd_frame frame = *shape;
 
 	slot->sends[rank] = (struct smd_send){
 		.payload = slot->parts[slot_result(slot)],
-		.length = receives ? slot->length : 0,
+		.length = slot_length_for(slot, rank),
 		.done = slot_sent,
 		.owner = slot,
+		.turns = member->turns,
 		.remote_buffer = slot->remote_buffers[rank],
 	};
 	frame.kind = SMD_FRAME_RESULT;
@@ -137,7 +146,57 @@ static void slot_send_to(struct smd_slot *slot, unsigned rank)
 	frame.window = (uint16_t)slot->window;
 	/* Without memory for the table of receive buffers the member does without them. */
 	(void)smd_member_advertise(member, shape->ordinal + 1 + slot->window);
-	smd_lane_send(member->lane, &frame, &slot->sends[rank]);
+	smd_turns_send(member->turns, &frame, &slot->sends[rank]);
+}
+
+/* The slot of the member's next result; NULL: there is none. */
+static struct smd_slot *slot_next(const struct smd_member *member)
+{
+	struct smd_server_comm *comm = member->comm;
+
+	return member->answered < comm->done ? &comm->slots[member->answered % comm->nslots] : NULL;
+}
+
+static void slot_wait(struct smd_member *member)
+{
+	const struct smd_slot *slot = slot_next(member);
+
+	if (slot) {
+		smd_turns_wait(member->turns, &member->turn, slot_length_for(slot, member->rank));
+	}
+}
+
+void smd_slot_take_turn(struct smd_turn *turn)
+{
+	struct smd_member *member = (struct smd_member *)turn;
+	struct smd_slot *slot = slot_next(member);
+
+	member->answered++;
+	slot_send_to(slot, member);
+	slot_wait(member);
+}
+
+void smd_slot_send_waiting(struct smd_member *member)
+{
+	struct smd_slot *slot;
+
+	smd_turns_forget(member->turns, &member->turn);
+	while ((slot = slot_next(member))) {
+		member->answered++;
+		slot_send_to(slot, member);
+	}
+}
+
+void smd_slot_drop_waiting(struct smd_server_comm *comm, struct smd_member *member)
+{
+	smd_turns_forget(member->turns, &member->turn);
+	while (member->answered < comm->done) {
+		struct smd_slot *slot = &comm->slots[member->answered++ % comm->nslots];
+
+		if (--slot->sending == 0) {
+			smd_slot_advance(slot);
+		}
+	}
 }
 
 /* Who is first gets its result a little earlier than the others, so that is another each time. */
@@ -150,7 +209,10 @@ static void slot_send(struct smd_slot *slot)
 	slot->comm->done = slot->shape.ordinal + 1;
 	slot->sending = nranks + 1; /* one more, so that the slot stays until all are queued */
 	for (unsigned i = 0; i < nranks; i++) {
-		slot_send_to(slot, (first + i) % nranks);
+		struct smd_member *member = slot->comm->members[(first + i) % nranks];
+
+		slot_wait(member);
+		smd_turns_step(member->turns);
 	}
 	slot->sending--;
 }

@@ -16,8 +16,10 @@
 #include <stdint.h>
 
 #include "reduction_server/transport/transport.h"
+#include "reduction_server/transport/turns.h"
 #include "reduction_server/wire/frame.h"
 
+struct smd_member;
 struct smd_server_comm;
 struct smd_resources;
 
@@ -52,7 +54,7 @@ struct smd_slot {
 	uint32_t length;        /* bytes of the result; of a broadcast, when the root has sent */
 	unsigned arrived;       /* parts that are whole */
 	unsigned receiving;     /* parts that lanes are writing to */
-	unsigned sending;       /* results that lanes are reading from */
+	unsigned sending;       /* results that lanes are reading from, or will be given */
 	unsigned window;        /* granted with the result */
 	void **parts;           /* [nranks]; NULL: not begun, empty, or given back */
 	struct smd_remote_buffer
@@ -71,6 +73,14 @@ void smd_slot_open(struct smd_slot *slot, const struct smd_frame *frame);
 void *smd_slot_receive(struct smd_slot *slot, const struct smd_frame *frame, void *advertised);
 /* The part of `rank` is there, or (whole = 0) its lane ended before. */
 void smd_slot_received(struct smd_slot *slot, unsigned rank, int whole);
+
+/* A member's turn: the next of its results is given to its lane. */
+void smd_slot_take_turn(struct smd_turn *turn);
+/* The results that wait for their turn on the member's lane are given to it at once: something is
+ * to be said to the member that must come behind them. */
+void smd_slot_send_waiting(struct smd_member *member);
+/* They are given to nobody: the member has been detached from the communicator. */
+void smd_slot_drop_waiting(struct smd_server_comm *comm, struct smd_member *member);
 
 /* Moves the slot as far as it goes now. */
 void smd_slot_advance(struct smd_slot *slot);

@@ -79,6 +79,7 @@ struct smd_send {
 	void *owner;                            /* the sender's own business */
 	struct smd_remote_buffer remote_buffer; /* for the payload; see above */
 	struct smd_extent extent;               /* of the payload */
+	struct smd_turns *turns; /* the owner's, that it was given by (turns.h) */
 	bool self_contained; /* this and the payload stay until done(), even after the lane is
 				closed, and done() needs no more than the lane itself */
 	/* The transport's while the send is queued: */
@@ -140,6 +141,7 @@ struct smd_transport_ops {
 	bool names;         /* addresses are names, where others' are host:port */
 	bool times_out; /* connecting ends with -ETIMEDOUT in seconds, also where nobody listens yet
 			 */
+	uint32_t room; /* bytes of frames that a lane is given at once, to keep it busy (turns.h) */
 	unsigned port_slot; /* which of a handle's SMD_TRANSPORT_PORTS ports is this transport's */
 
 	/*
@@ -249,6 +251,12 @@ struct smd_transport_ops {
 	 * is no such thing, and the loop must go on to turn.
 	 */
 	void (*poll_only)(struct smd_lane *lane);
+	/*
+	 * Of what has left, as far as its owner is concerned, the lane keeps about so many bytes
+	 * at most that are not on the wire yet: a frame that comes later waits behind them. NULL
+	 * operation: it keeps none.
+	 */
+	void (*limit_unsent)(struct smd_lane *lane, uint32_t bytes);
 	/* The rest of the payload that is being received goes to `payload` instead. */
 	void (*redirect)(struct smd_lane *lane, void *payload);
 	void (*close)(struct smd_lane *lane);
@@ -454,6 +462,13 @@ static inline bool smd_lane_poll_only(struct smd_lane *lane)
 		lane->ops->poll_only(lane);
 	}
 	return lane->ops->poll_only != NULL;
+}
+
+static inline void smd_lane_limit_unsent(struct smd_lane *lane, uint32_t bytes)
+{
+	if (lane->ops->limit_unsent) {
+		lane->ops->limit_unsent(lane, bytes);
+	}
 }
 
 static inline void smd_lane_redirect(struct smd_lane *lane, void *payload)

@@ -33,13 +33,13 @@ static void flow_sent(struct smd_send *send, int err)
 	struct smd_flow_send *sent = (struct smd_flow_send *)send;
 	struct smd_request *operation = sent->operation;
 
-	(void)err; /* a lane that ends fails the communicator */
 	sent->operation = NULL;
 	if (sent->fetched) {
 		operation->path->sent(sent);
 	}
 	operation->sends_pending--;
 	smd_operation_check(operation);
+	smd_turns_sent(send->turns, send, err); /* a lane that ends fails the communicator */
 }
 
 int smd_flow_take_remote_buffers(struct smd_flow *flow, struct smd_error *error)
@@ -157,33 +157,68 @@ static void flow_send_chunk(struct smd_flow *flow, struct smd_request *operation
 	send->send.length = (uint32_t)smd_operation_sent_bytes(operation, chunk);
 	send->send.done = flow_sent;
 	send->send.owner = &flow->comm->receiver;
+	send->send.turns = &flow->remote->turns;
 	send->send.remote_buffer = smd_flow_remote_buffer(flow, flow->next);
 	send->send.extent = send->fetched ? (struct smd_extent){.length = 0}
 					  : flow_extent(operation, operation->send);
 	flow_advertise(flow, operation, chunk);
 	operation->sends_pending++;
 	flow->next++;
-	smd_lane_send(flow->remote->lane, &frame, &send->send);
+	smd_turns_send(&flow->remote->turns, &frame, &send->send);
 }
 
-static bool flow_send_next(struct smd_flow *flow)
+/* The operation that the next chunk is of; NULL: it is not there, or may not go. */
+static struct smd_request *flow_next(struct smd_flow *flow, uint64_t *chunk)
 {
 	struct smd_request *operation;
-	uint64_t chunk;
 
 	if (flow->next == flow->limit) {
-		return false;
+		return NULL;
 	}
-	chunk = smd_deal_chunk_of(&flow->comm->context->deal, flow->remote->index, flow->next);
-	operation = smd_operation_find(flow->comm, chunk);
+	*chunk = smd_deal_chunk_of(&flow->comm->context->deal, flow->remote->index, flow->next);
+	operation = smd_operation_find(flow->comm, *chunk);
 	if (!operation) {
-		return false;
+		return NULL;
 	}
-	if (operation->path->may_send && !operation->path->may_send(flow, operation, chunk)) {
-		return false;
+	if (operation->path->may_send && !operation->path->may_send(flow, operation, *chunk)) {
+		return NULL;
 	}
-	flow_send_chunk(flow, operation, chunk);
-	return true;
+	return operation;
+}
+
+static void flow_wait(struct smd_flow *flow)
+{
+	uint64_t chunk;
+	const struct smd_request *operation = flow->turn.waits ? NULL : flow_next(flow, &chunk);
+
+	if (operation) {
+		smd_turns_wait(&flow->remote->turns, &flow->turn,
+			(uint32_t)smd_operation_sent_bytes(operation, chunk));
+	}
+}
+
+static void flow_take_turn(struct smd_turn *turn)
+{
+	struct smd_flow *flow = (struct smd_flow *)turn;
+	uint64_t chunk;
+	struct smd_request *operation = flow_next(flow, &chunk);
+
+	if (operation) {
+		flow_send_chunk(flow, operation, chunk);
+		flow_wait(flow);
+	}
+}
+
+void smd_flow_begin(struct smd_flow *flow, struct smd_comm *comm, struct smd_remote *remote)
+{
+	flow->turn.take = flow_take_turn;
+	flow->comm = comm;
+	flow->remote = remote;
+}
+
+void smd_flow_stop(struct smd_flow *flow)
+{
+	smd_turns_forget(&flow->remote->turns, &flow->turn);
 }
 
 /* Begins to fetch the next chunk that is not yet fetched and may be; whether it did. */
@@ -216,7 +251,8 @@ bool smd_flow_send(struct smd_flow *flow)
 {
 	bool fetches = flow->comm->fetching && flow_fetch_next(flow);
 
-	return flow_send_next(flow) || fetches;
+	flow_wait(flow);
+	return smd_turns_step(&flow->remote->turns) || fetches;
 }
 
 int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void **payload,

@@ -27,6 +27,7 @@ struct smd_flow_send {
 };
 
 struct smd_flow {
+	struct smd_turn turn; /* first: on the remote's lane, for the next chunk */
 	struct smd_comm *comm;
 	struct smd_remote *remote;
 	uint64_t done;
@@ -70,11 +71,18 @@ static inline struct smd_remote_buffer smd_flow_remote_buffer(
 bool smd_flow_sends_directly(const struct smd_flow *flow, const struct smd_request *operation,
 	uint64_t chunk, uint64_t ordinal);
 
+/* Nothing has been sent, nor granted. */
+void smd_flow_begin(struct smd_flow *flow, struct smd_comm *comm, struct smd_remote *remote);
+
 /* The shard allows so many chunks after those that are done. */
 void smd_flow_grant(struct smd_flow *flow, unsigned window);
 
-/* Sends the next chunk if it is there and may go, begins to fetch one; whether it did either. */
+/* Waits for its turn if the next chunk is there and may go, begins to fetch one, and lets the lane
+ * have a chunk, of whoever is next, if it has room; whether any of these was done but the first. */
 bool smd_flow_send(struct smd_flow *flow);
+
+/* What has not been given to the lane stays here: the communicator is over. */
+void smd_flow_stop(struct smd_flow *flow);
 
 /*
  * A result is announced: *payload is where it goes. -errno with a text when the shard breaks the

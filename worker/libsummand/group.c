@@ -17,6 +17,15 @@
 
 /* ---- operations, on the owner ---- */
 
+/* What has not begun to leave stays here. */
+static void comm_stop_flow(struct smd_comm *comm, unsigned i)
+{
+	if (comm->flows[i].remote) {
+		smd_flow_stop(&comm->flows[i]);
+	}
+	smd_remote_cancel(comm->context->remotes.each[i], &comm->receiver);
+}
+
 static void comm_say_leave(struct smd_comm *comm)
 {
 	struct smd_context *context = comm->context;
@@ -40,7 +49,7 @@ static void comm_say_leave(struct smd_comm *comm)
 			smd_remote_send(context->remotes.each[i], SMD_FRAME_LEAVE,
 				comm->receiver.number, comm->rank, why, length);
 		}
-		smd_remote_cancel(context->remotes.each[i], &comm->receiver);
+		comm_stop_flow(comm, i);
 	}
 	comm->asked = false;
 }
@@ -94,7 +103,7 @@ static void comm_fail(struct smd_comm *comm, int err, const char *text)
 		comm->nopen += flow->open;
 	}
 	for (unsigned i = 0; i < context->remotes.count; i++) {
-		smd_remote_cancel(context->remotes.each[i], &comm->receiver);
+		comm_stop_flow(comm, i);
 	}
 	/* Shards that have not noticed yet must not wait for this rank, nor may others wait there.
 	 */
@@ -246,8 +255,7 @@ static void comm_join(struct smd_task *task)
 	}
 	comm->asked = true;
 	for (unsigned i = 0; i < context->remotes.count; i++) {
-		comm->flows[i].comm = comm;
-		comm->flows[i].remote = context->remotes.each[i];
+		smd_flow_begin(&comm->flows[i], comm, context->remotes.each[i]);
 	}
 	smd_context_wake(context);
 	for (unsigned i = 0; i < context->remotes.count; i++) {

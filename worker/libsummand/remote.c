@@ -160,13 +160,16 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 		if (!remote_try_next(remote, ret, error.text)) {
 			remote_try_later(remote, ret, error.text);
 		}
+		return;
 	}
+	smd_turns_begin(&remote->turns, remote->lane);
 }
 
 static void remote_drop_lane(struct smd_remote *remote)
 {
 	smd_lane_counts_add(&remote->ended, &remote->lane->counts);
 	event_del(remote->heartbeat_check);
+	smd_turns_end(&remote->turns);
 	smd_lane_close(remote->lane);
 	remote->lane = NULL;
 	remote->rx_receiver = NULL;
@@ -270,6 +273,7 @@ struct smd_remote *smd_remote_create(
 void smd_remote_free(struct smd_remote *remote)
 {
 	if (remote->lane) {
+		smd_turns_end(&remote->turns);
 		smd_lane_close(remote->lane);
 	}
 	if (remote->retry) {
@@ -419,6 +423,7 @@ void smd_remote_cancel(struct smd_remote *remote, struct smd_receiver *receiver)
 		remote->rx_receiver = NULL;
 		remote->rx_result = false;
 	}
+	smd_turns_run(&remote->turns); /* what it was to send makes room for others */
 }
 
 static struct smd_receiver *remote_find_receiver(
@@ -518,6 +523,7 @@ static int remote_on_welcome(
 	if (remote_start_heartbeat(remote)) {
 		return smd_error_set(error, ENOMEM, "out of memory");
 	}
+	smd_turns_pace(&remote->turns, welcome.weight);
 	remote->welcome = welcome;
 	remote->welcomed = true;
 	remote_tell_transport(remote);

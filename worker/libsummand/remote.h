@@ -13,6 +13,7 @@
 
 #include "reduction_server/transport/heartbeat.h"
 #include "reduction_server/transport/transport.h"
+#include "reduction_server/transport/turns.h"
 #include "reduction_server/wire/handshake.h"
 #include "worker/libsummand/config.h"
 #include "worker/libsummand/progress.h"
@@ -101,6 +102,7 @@ struct smd_remote {
 	uint32_t shard;
 	unsigned index;                /* in the deal, once all servers are known */
 	struct smd_lane *lane;         /* NULL: not connected now */
+	struct smd_turns turns;        /* the flows', on that lane */
 	struct smd_lane_counts ended;  /* of its lanes that are closed */
 	unsigned transport;            /* of the owner's, the one that is tried or used */
 	struct event *retry;           /* connects again a little later */

@@ -206,6 +206,7 @@ static const char *rdma_peer_name(const struct smd_lane *outer)
 }
 
 const struct smd_transport_ops smd_transport_rdma = {
+	.room = 2u << 20, /* it has left when the other end has it: more is then on its way */
 	.name = "rdma",
 	.preference = 2,
 	.device = "RDMA",

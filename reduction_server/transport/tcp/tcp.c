@@ -7,7 +7,10 @@
 #include <assert.h>
 #include <errno.h>
 #include <event2/event.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "reduction_server/transport/tcp/tls.h"
@@ -80,7 +83,7 @@ static void tcp_send(struct smd_lane *lane, struct smd_send *send)
 
 	assert(!tcp->closed);
 	TAILQ_INSERT_TAIL(&tcp->tx, send, link);
-	if (idle && !tcp->connecting && !tcp->securing && !tcp->write_err) {
+	if (idle && !tcp->settling && !tcp->connecting && !tcp->securing && !tcp->write_err) {
 		smd_tcp_flush(tcp);
 	}
 }
@@ -147,6 +150,14 @@ static void tcp_keepalive_only(struct smd_lane *lane)
 	}
 }
 
+static void tcp_limit_unsent(struct smd_lane *lane, uint32_t bytes)
+{
+	const int most = (int)bytes;
+
+	(void)setsockopt(
+		tcp_lane_of(lane)->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most, sizeof(most));
+}
+
 static void tcp_redirect(struct smd_lane *lane, void *payload)
 {
 	struct tcp_lane *tcp = tcp_lane_of(lane);
@@ -180,6 +191,7 @@ const struct smd_transport_ops smd_transport_tcp = {
 	.name = "tcp",
 	.preference = 1,
 	.is_stream = true,
+	.room = 64u << 10, /* small frames leave together; the next large one is given in time */
 	.port_slot = 0,
 	.listen = smd_tcp_listen,
 	.listener_close = smd_tcp_listener_close,
@@ -195,6 +207,7 @@ const struct smd_transport_ops smd_transport_tcp = {
 	.poll = tcp_poll,
 	.keepalive_only = tcp_keepalive_only,
 	.poll_only = tcp_poll_only,
+	.limit_unsent = tcp_limit_unsent,
 	.redirect = tcp_redirect,
 	.close = tcp_close,
 	.loop_end = smd_tcp_loop_end,

@@ -327,6 +327,13 @@ static void fault_cancel(struct smd_lane *outer, const void *owner)
 	}
 }
 
+static void fault_limit_unsent(struct smd_lane *outer, uint32_t bytes)
+{
+	if (fault_of(outer)->inner) {
+		smd_lane_limit_unsent(fault_of(outer)->inner, bytes);
+	}
+}
+
 static void fault_redirect(struct smd_lane *outer, void *payload)
 {
 	if (fault_of(outer)->inner) {
@@ -599,6 +606,7 @@ static void fault_listener_close(struct smd_listener *outer)
 const struct smd_transport_ops smd_transport_fault = {
 	.name = "fault",
 	.names = true,
+	.room = 64u << 10,
 	.listen = fault_listen,
 	.listener_close = fault_listener_close,
 	.connect = fault_connect,
@@ -606,6 +614,7 @@ const struct smd_transport_ops smd_transport_fault = {
 	.detach = fault_detach,
 	.send = fault_send,
 	.cancel = fault_cancel,
+	.limit_unsent = fault_limit_unsent,
 	.redirect = fault_redirect,
 	.close = fault_close,
 	.peer_name = fault_peer_name,

@@ -532,6 +532,7 @@ static const char *loopback_peer_name(const struct smd_lane *lane)
 const struct smd_transport_ops smd_transport_loopback = {
 	.name = "loopback",
 	.names = true,
+	.room = 64u << 10,
 	.listen = loopback_listen,
 	.listener_close = loopback_listener_close,
 	.connect = loopback_connect,

@@ -612,6 +612,7 @@ static void card_listener_close(struct smd_listener *outer)
 }
 
 const struct smd_transport_ops CARD = {
+	.room = 2u << 20,
 	.name = CARD_NAME,
 #ifdef CARD_IS_RDMA
 	.preference = 2,

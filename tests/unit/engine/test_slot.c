@@ -91,6 +91,9 @@ static int set_up(void **state)
 		.attached = RANKS,
 		.window = 1,
 		.reserved_window = 1,
+		.done = shape.ordinal,
+		.nslots = 1,
+		.slots = &bench->slot,
 	};
 	bench->slot = (struct smd_slot){
 		.comm = &bench->comm,
@@ -103,9 +106,13 @@ static int set_up(void **state)
 	for (unsigned r = 0; r < RANKS; r++) {
 		bench->lanes[r].lane.ops = &keeping_transport;
 		bench->peers[r].lane = &bench->lanes[r].lane;
+		smd_turns_begin(&bench->peers[r].turns, bench->peers[r].lane);
 		bench->members[r] = (struct smd_member){
 			.peer = &bench->peers[r],
+			.turn = {.take = smd_slot_take_turn},
 			.lane = &bench->lanes[r].lane,
+			.turns = &bench->peers[r].turns,
+			.answered = shape.ordinal,
 			.resources = &bench->resources,
 			.comm = &bench->comm,
 			.number = 100 + r,
@@ -141,6 +148,7 @@ static void announce(struct bench *bench, unsigned rank, unsigned collective, un
 	frame.rank = (uint16_t)rank;
 	frame.collective = (uint8_t)collective;
 	frame.root = (uint16_t)root;
+	frame.ordinal = bench->comm.done;
 	frame.length = smd_collective_sends(collective, root, rank) ? shape.length : 0;
 	if (bench->slot.state == SMD_SLOT_FREE) {
 		smd_slot_open(&bench->slot, &frame);
@@ -335,7 +343,8 @@ static void each_rank_is_the_first_in_turn(void **state)
 {
 	struct bench *bench = *state;
 
-	for (unsigned ordinal = 0; ordinal < 2 * RANKS; ordinal++) {
+	for (unsigned ordinal = (unsigned)shape.ordinal; ordinal < shape.ordinal + 2 * RANKS;
+		ordinal++) {
 		struct smd_frame frame = shape;
 
 		nkept = 0;

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -125,6 +127,28 @@ static void an_end_that_takes_nothing_for_long_has_timed_out(void **state)
 	parcels_free(parcels, FRAMES);
 }
 
+/* What the kernel holds and has not sent keeps a later frame waiting, so that can be limited; the
+ * rest of the frames stay with the lane. */
+static void what_is_unsent_can_be_limited(void **state)
+{
+	enum { FRAMES = 20, LIMIT = 128 << 10 };
+	struct link *link = *state;
+	struct parcel parcels[FRAMES];
+	int unsent = 0;
+
+	link_open_deaf(link);
+	smd_lane_limit_unsent(link->near.lane, LIMIT);
+	for (unsigned i = 0; i < FRAMES; i++) {
+		parcel_send(&parcels[i], &link->near, i, ROOM, NULL);
+	}
+	assert_int_equal(
+		ioctl(((struct tcp_lane *)link->near.lane)->fd, SIOCOUTQNSD, &unsent), 0);
+	assert_in_range(unsent, 1, 2 * LIMIT); /* the kernel looks once in a buffer of its own */
+	link_listen(link);
+	RUN_UNTIL(link, link->far.frames == FRAMES);
+	parcels_free(parcels, FRAMES);
+}
+
 /* To an end that does not read only so many control frames are queued. */
 static void unread_control_frames_are_bounded(void **state)
 {
@@ -218,6 +242,7 @@ int main(void)
 		STREAM_TEST(what_is_no_frame_ends_the_lane, "tcp"),
 		STREAM_TEST(half_a_frame_is_none, "tcp"),
 		STREAM_TEST(an_end_that_takes_nothing_for_long_has_timed_out, "tcp"),
+		STREAM_TEST(what_is_unsent_can_be_limited, "tcp"),
 		STREAM_TEST(unread_control_frames_are_bounded, "tcp"),
 		STREAM_TEST(a_listener_outlasts_a_lack_of_descriptors, "tcp"),
 		STREAM_TEST(last_words_arrive_after_a_close, "tcp"),
