@@ -1,4 +1,4 @@
-/* Makes communicators, grants their windows, and ends them. */
+/* Makes communicators, tells their members, and ends them. */
 #include "reduction_server/engine/comm.h"
 
 #include <errno.h>
@@ -11,16 +11,12 @@
 #include "reduction_server/engine/peer.h"
 #include "reduction_server/engine/receive_buffer.h"
 #include "reduction_server/engine/resources.h"
+#include "reduction_server/engine/window.h"
 
 #define FORMING_TELL_S  1 /* a communicator that forms names who is missing this often */
 #define NAMED_RANKS_MAX 8 /* a message lists so many ranks and counts the rest */
 
 /* ---- memory ---- */
-
-static size_t comm_buffers(const struct smd_server_comm *comm, unsigned window)
-{
-	return (size_t)window * (comm->nranks + 1);
-}
 
 static void comm_free_slots(struct smd_server_comm *comm)
 {
@@ -126,7 +122,7 @@ static int comm_reserve(struct smd_server_comm *comm, struct smd_error *error)
 {
 	struct smd_buffer_pool *pool = &comm->resources->pool;
 	size_t most = comm->resources->job_buffers;
-	size_t buffers = comm_buffers(comm, 1);
+	size_t buffers = smd_window_buffers(comm, 1);
 
 	if (buffers > pool->total - pool->reserved) {
 		return smd_server_comm_no_slot(comm->name, comm->nranks, pool, error);
@@ -143,77 +139,14 @@ static int comm_reserve(struct smd_server_comm *comm, struct smd_error *error)
 	return 0;
 }
 
-static void comm_retire_if_gone(struct smd_server_comm *comm)
+void smd_server_comm_retire_if_gone(struct smd_server_comm *comm)
 {
 	if (comm->attached == 0 && comm->busy_slots == 0 && !comm->retired) {
 		comm->retired = true;
 		smd_job_release(&comm->comms->jobs, comm->job, &comm->resources->pool,
-			comm_buffers(comm, comm->reserved_window), comm->lent);
+			smd_window_buffers(comm, comm->reserved_window), comm->lent);
 		comm->comms->retire(comm->comms->owner, comm);
 	}
-}
-
-/* ---- credits ---- */
-
-/* More window while the shard has plenty, back to one slot when it runs short, or the job has more
- * than its share where there are others. */
-static void comm_adjust_window(struct smd_server_comm *comm)
-{
-	struct smd_buffer_pool *pool = &comm->resources->pool;
-	struct smd_jobs *jobs = &comm->comms->jobs;
-	unsigned most = comm->resources->window;
-	size_t spare = pool->total - pool->reserved;
-	size_t share = smd_jobs_share(jobs, pool);
-	bool enough =
-		spare >= pool->total / 8 && (jobs->working == 1 || comm->job->reserved <= share);
-
-	if (comm->reserved_window < most) {
-		size_t more = comm_buffers(comm, most - comm->reserved_window);
-
-		if (spare >= more + pool->total / 4 &&
-			smd_job_reserve(jobs, comm->job, pool, more, share)) {
-			comm->reserved_window = most;
-		}
-	}
-	if (comm->window < comm->reserved_window && enough) {
-		comm->window = comm->reserved_window;
-	} else if (comm->window > 1 && !enough) {
-		comm->window = 1;
-		comm->shrink_at = comm->limit;
-	}
-}
-
-unsigned smd_server_comm_grant(struct smd_server_comm *comm, uint64_t ordinal)
-{
-	uint64_t limit;
-
-	comm_adjust_window(comm);
-	limit = ordinal + 1 + comm->window;
-	if (limit > comm->limit) {
-		comm->limit = limit;
-	}
-	return comm->window;
-}
-
-void smd_server_comm_granted(
-	struct smd_server_comm *comm, unsigned rank, uint64_t ordinal, unsigned window)
-{
-	struct smd_member *member = comm->members[rank];
-
-	if (member && ordinal + 1 + window > member->limit) {
-		member->limit = ordinal + 1 + window;
-	}
-}
-
-void smd_server_comm_slot_freed(struct smd_server_comm *comm)
-{
-	if (comm->window < comm->reserved_window && comm->done >= comm->shrink_at &&
-		comm->busy_slots <= comm->window) {
-		smd_job_release(&comm->comms->jobs, comm->job, &comm->resources->pool,
-			comm_buffers(comm, comm->reserved_window - comm->window), 0);
-		comm->reserved_window = comm->window;
-	}
-	comm_retire_if_gone(comm);
 }
 
 /* ---- telling ---- */
@@ -269,6 +202,7 @@ static void comm_detach(struct smd_member *member)
 	}
 	comm->lent += smd_member_count_buffers(member);
 	member->comm = NULL;
+	smd_window_forget(comm, member);
 	smd_slot_drop_waiting(comm, member);
 }
 
@@ -283,7 +217,7 @@ void smd_server_comm_abandon(struct smd_server_comm *comm)
 	for (unsigned i = 0; i < comm->nslots; i++) {
 		smd_slot_advance(&comm->slots[i]);
 	}
-	comm_retire_if_gone(comm);
+	smd_server_comm_retire_if_gone(comm);
 }
 
 /* To all members, or to that one. */
@@ -341,7 +275,7 @@ void smd_server_comm_leave(struct smd_member *member, const struct smd_abort *wh
 	} else if (comm->state == SMD_SERVER_COMM_ACTIVE && comm_gathers(comm)) {
 		smd_server_comm_abort(comm, ECONNRESET, text);
 	} else {
-		comm_retire_if_gone(comm);
+		smd_server_comm_retire_if_gone(comm);
 	}
 }
 

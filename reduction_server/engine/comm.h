@@ -51,6 +51,7 @@ struct smd_member {
 	uint64_t limit; /* the first ordinal that it has not been granted: what it was told, as far
 			   as that has left for it */
 	struct smd_receive_buffer *receive_buffers; /* NULL: its lane has no remote buffers */
+	bool shrinks;        /* it has been asked what it will not use */
 	uint64_t advertised; /* ordinals from `next` to before this one have theirs */
 };
 
@@ -75,6 +76,8 @@ struct smd_server_comm {
 	unsigned reserved_window; /* what buffers are reserved for: at least window */
 	uint64_t shrink_at; /* when `done` is here, all that was granted under a larger window is
 			       over */
+	unsigned shrinking; /* members that have been asked what they will not use, and may answer */
+	uint64_t looked_at; /* `done`, when it was last looked whether it is idle */
 	uint64_t limit;
 	uint64_t done; /* first ordinal that has not been reduced */
 	size_t lent;   /* of the reserved buffers, those of detached members */
@@ -125,14 +128,8 @@ void smd_server_comm_abort(struct smd_server_comm *comm, int err, const char *te
 /* Ends it without a word: the lanes are about to be closed, and workers see that. */
 void smd_server_comm_abandon(struct smd_server_comm *comm);
 
-/* The window to send with result `ordinal`. */
-unsigned smd_server_comm_grant(struct smd_server_comm *comm, uint64_t ordinal);
-
-/* Result `ordinal`, with that window, has left for the rank: what it grants may be used. */
-void smd_server_comm_granted(
-	struct smd_server_comm *comm, unsigned rank, uint64_t ordinal, unsigned window);
-
-void smd_server_comm_slot_freed(struct smd_server_comm *comm);
+/* Gives it to the reaper when no member is attached and no slot is busy. */
+void smd_server_comm_retire_if_gone(struct smd_server_comm *comm);
 
 /* Names the ranks that the others have been waiting for too long, on the log and to those who wait;
  * ends a communicator that has been forming for too long. */

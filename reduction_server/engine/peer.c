@@ -12,6 +12,7 @@
 #include "reduction_server/engine/part.h"
 #include "reduction_server/engine/receive_buffer.h"
 #include "reduction_server/engine/shard.h"
+#include "reduction_server/engine/window.h"
 
 #define MEMBERS_FIRST 16
 
@@ -168,7 +169,8 @@ static int peer_on_header(
 		frame->kind == SMD_FRAME_PONG) {
 		return 0;
 	}
-	if (frame->kind != SMD_FRAME_INPUT && frame->kind != SMD_FRAME_LEAVE) {
+	if (frame->kind != SMD_FRAME_INPUT && frame->kind != SMD_FRAME_LEAVE &&
+		frame->kind != SMD_FRAME_SHRUNK) {
 		return smd_error_set(error, EPROTO, "%s: must not be sent to a shard",
 			smd_frame_kind_name(frame->kind));
 	}
@@ -244,6 +246,8 @@ static int peer_on_frame(
 	case SMD_FRAME_PING:
 		(void)smd_heartbeat_send(peer->lane, SMD_FRAME_PONG); /* or it asks again */
 		return 0;
+	case SMD_FRAME_SHRUNK:
+		return smd_window_shrunk(peer->rx_member, frame->ordinal, error);
 	case SMD_FRAME_PONG: /* that something has come is all it says */
 		return 0;
 	default: /* INPUT: on_header lets nothing else pass */

@@ -68,6 +68,18 @@ void *smd_member_claim_buffer(struct smd_member *member, uint64_t ordinal)
 	return buffer;
 }
 
+void smd_member_withdraw(struct smd_member *member, uint64_t limit)
+{
+	while (member->advertised > limit) {
+		struct smd_receive_buffer *receive =
+			receive_buffer_of(member, --member->advertised);
+
+		smd_lane_revoke(member->lane, receive->advertisement);
+		smd_buffer_pool_give(&member->resources->pool, receive->buffer);
+		*receive = (struct smd_receive_buffer){NULL, NULL};
+	}
+}
+
 unsigned smd_member_count_buffers(const struct smd_member *member)
 {
 	return member->advertised > member->next ? (unsigned)(member->advertised - member->next)

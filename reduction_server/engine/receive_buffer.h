@@ -31,6 +31,9 @@ bool smd_member_advertises(const struct smd_member *member, uint64_t ordinal);
 /* The ordinal's receive buffer, which is the caller's from now on; NULL: it has none. */
 void *smd_member_claim_buffer(struct smd_member *member, uint64_t ordinal);
 
+/* Gives those for ordinals from `limit` on back: the worker has said that it will not use them. */
+void smd_member_withdraw(struct smd_member *member, uint64_t limit);
+
 /* How many receive buffers it holds. */
 unsigned smd_member_count_buffers(const struct smd_member *member);
 

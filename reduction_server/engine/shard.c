@@ -10,6 +10,7 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log_limit.h"
+#include "reduction_server/engine/window.h"
 
 /*
  * While the parts of a small operation are awaited the loop is turned without sleeping for so long
@@ -186,6 +187,7 @@ static void shard_on_janitor(evutil_socket_t fd, short what, void *arg)
 		shard_end_drain(shard);
 		return;
 	}
+	smd_windows_shrink_idle(&shard->comms);
 	while (comm) {
 		struct smd_server_comm *next = TAILQ_NEXT(comm, link);
 

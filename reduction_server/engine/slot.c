@@ -10,6 +10,7 @@
 #include "reduction_server/engine/comm.h"
 #include "reduction_server/engine/receive_buffer.h"
 #include "reduction_server/engine/resources.h"
+#include "reduction_server/engine/window.h"
 #include "reduction_server/kernels/kernels.h"
 
 const char *smd_slot_state_name(enum smd_slot_state state)
@@ -109,7 +110,7 @@ static void slot_sent(struct smd_send *send, int err)
 	struct smd_slot *slot = send->owner;
 
 	if (err == 0) { /* a lane that ended costs the communicator this rank */
-		smd_server_comm_granted(slot->comm, (unsigned)(send - slot->sends),
+		smd_window_granted(slot->comm, (unsigned)(send - slot->sends),
 			slot->shape.ordinal, slot->window);
 	}
 	if (--slot->sending == 0) {
@@ -205,7 +206,7 @@ static void slot_send(struct smd_slot *slot)
 	unsigned nranks = slot->comm->nranks;
 	unsigned first = (unsigned)(slot->shape.ordinal % nranks);
 
-	slot->window = smd_server_comm_grant(slot->comm, slot->shape.ordinal);
+	slot->window = smd_window_grant(slot->comm, slot->shape.ordinal);
 	slot->comm->done = slot->shape.ordinal + 1;
 	slot->sending = nranks + 1; /* one more, so that the slot stays until all are queued */
 	for (unsigned i = 0; i < nranks; i++) {
@@ -223,7 +224,8 @@ static void slot_free(struct smd_slot *slot)
 	slot_set_state(slot, SMD_SLOT_FREE);
 	slot->comm->busy_slots--;
 	slot->resources->busy_slots--;
-	smd_server_comm_slot_freed(slot->comm);
+	smd_window_settle(slot->comm);
+	smd_server_comm_retire_if_gone(slot->comm);
 }
 
 void smd_slot_advance(struct smd_slot *slot)

@@ -61,6 +61,8 @@ static uint32_t longest_payload(unsigned kind)
 	case SMD_FRAME_PING:
 	case SMD_FRAME_PONG:
 	case SMD_FRAME_BUFFERS:
+	case SMD_FRAME_SHRINK:
+	case SMD_FRAME_SHRUNK:
 		return 0;
 	default:
 		return SMD_CONTROL_MAX;

@@ -49,7 +49,9 @@
 	X(SMD_FRAME_DATA, 20, "DATA")                                                              \
 	X(SMD_FRAME_CHALLENGE, 21, "CHALLENGE") /* between HELLO and WELCOME */                    \
 	X(SMD_FRAME_PROOF, 22, "PROOF")                                                            \
-	X(SMD_FRAME_IDLE, 23, "IDLE")
+	X(SMD_FRAME_IDLE, 23, "IDLE")                                                              \
+	X(SMD_FRAME_SHRINK, 24, "SHRINK")                                                          \
+	X(SMD_FRAME_SHRUNK, 25, "SHRUNK")
 
 enum smd_frame_kind {
 #define X(constant, number, name) constant = (number),

@@ -28,6 +28,16 @@ void smd_flow_grant(struct smd_flow *flow, unsigned window)
 	}
 }
 
+void smd_flow_shrink(struct smd_flow *flow)
+{
+	uint64_t limit = flow->next > flow->done ? flow->next : flow->done + 1;
+
+	flow->limit = limit < flow->limit ? limit : flow->limit;
+	flow->buffered = flow->limit < flow->buffered ? flow->limit : flow->buffered;
+	smd_remote_send_shrunk(
+		flow->remote, flow->comm->receiver.number, flow->comm->rank, flow->limit);
+}
+
 static void flow_sent(struct smd_send *send, int err)
 {
 	struct smd_flow_send *sent = (struct smd_flow_send *)send;

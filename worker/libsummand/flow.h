@@ -77,6 +77,9 @@ void smd_flow_begin(struct smd_flow *flow, struct smd_comm *comm, struct smd_rem
 /* The shard allows so many chunks after those that are done. */
 void smd_flow_grant(struct smd_flow *flow, unsigned window);
 
+/* Gives back what is granted and not used but the next chunk, and tells the shard so. */
+void smd_flow_shrink(struct smd_flow *flow);
+
 /* Waits for its turn if the next chunk is there and may go, begins to fetch one, and lets the lane
  * have a chunk, of whoever is next, if it has room; whether any of these was done but the first. */
 bool smd_flow_send(struct smd_flow *flow);

@@ -411,6 +411,9 @@ static int comm_on_frame(struct smd_receiver *receiver, struct smd_remote *remot
 		smd_flow_revoke_all(flow);
 		comm_flow_closed(comm, flow);
 		return 0;
+	case SMD_FRAME_SHRINK:
+		smd_flow_shrink(flow);
+		return 0;
 	case SMD_FRAME_ABORT:
 		return comm_on_abort(flow, frame, payload, error);
 	default: /* LATE: the remote lets nothing else pass */

@@ -398,16 +398,31 @@ static bool remote_is_replaced(const struct smd_remote *remote, const struct smd
 
 /* ---- frames ---- */
 
+static void remote_send_control(
+	struct smd_remote *remote, struct smd_frame *frame, const void *payload, size_t length)
+{
+	if (remote->lane && remote->welcomed &&
+		smd_lane_send_control(remote->lane, frame, payload, length)) {
+		remote_drop_lane(remote); /* nothing waits for its answer */
+		remote_fail(remote, -ENOMEM, "could not be told something: out of memory");
+	}
+}
+
 void smd_remote_send(struct smd_remote *remote, enum smd_frame_kind kind, uint32_t number,
 	uint16_t rank, const void *payload, size_t length)
 {
 	struct smd_frame frame = {.kind = (uint8_t)kind, .comm = number, .rank = rank};
 
-	if (remote->lane && remote->welcomed &&
-		smd_lane_send_control(remote->lane, &frame, payload, length)) {
-		remote_drop_lane(remote); /* nothing waits for its answer */
-		remote_fail(remote, -ENOMEM, "could not be told something: out of memory");
-	}
+	remote_send_control(remote, &frame, payload, length);
+}
+
+void smd_remote_send_shrunk(
+	struct smd_remote *remote, uint32_t number, uint16_t rank, uint64_t ordinal)
+{
+	struct smd_frame frame = {
+		.kind = SMD_FRAME_SHRUNK, .comm = number, .rank = rank, .ordinal = ordinal};
+
+	remote_send_control(remote, &frame, NULL, 0);
 }
 
 void smd_remote_cancel(struct smd_remote *remote, struct smd_receiver *receiver)
@@ -475,7 +490,7 @@ static int remote_on_header(
 	}
 	if (frame->kind != SMD_FRAME_JOINED && frame->kind != SMD_FRAME_RESULT &&
 		frame->kind != SMD_FRAME_ABORT && frame->kind != SMD_FRAME_LATE &&
-		frame->kind != SMD_FRAME_LEFT) {
+		frame->kind != SMD_FRAME_LEFT && frame->kind != SMD_FRAME_SHRINK) {
 		return smd_error_set(error, EPROTO, "%s: must not be sent to a worker",
 			smd_frame_kind_name(frame->kind));
 	}

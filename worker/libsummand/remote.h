@@ -30,7 +30,7 @@ struct smd_receiver_ops {
 	/* A result is announced: *payload is where it goes. -EPROTO with a text. */
 	int (*on_result)(struct smd_receiver *receiver, struct smd_remote *remote,
 		const struct smd_frame *frame, void **payload, struct smd_error *error);
-	/* The frame is whole: that result, or JOINED, LEFT, ABORT, LATE. -EPROTO with a text. */
+	/* The frame is whole: that result, or JOINED, LEFT, ABORT, LATE, SHRINK. -EPROTO with a text. */
 	int (*on_frame)(struct smd_receiver *receiver, struct smd_remote *remote,
 		const struct smd_frame *frame, const uint8_t *payload, struct smd_error *error);
 	/* Whether the shard owes it something, for which all that this takes has left. */
@@ -144,6 +144,10 @@ void smd_remote_cancel(struct smd_remote *remote, struct smd_receiver *receiver)
 /* A control frame about a communicator; nothing when the lane is gone, or not welcomed again. */
 void smd_remote_send(struct smd_remote *remote, enum smd_frame_kind kind, uint32_t number,
 	uint16_t rank, const void *payload, size_t length);
+
+/* The answer to SHRINK: no ordinal from this one on is sent without a new grant. */
+void smd_remote_send_shrunk(
+	struct smd_remote *remote, uint32_t number, uint16_t rank, uint64_t ordinal);
 
 /* Puts into words what has ended a communicator or a lane: the shard's reason, and before it that
  * this process stood still where it did. */

@@ -137,7 +137,7 @@ static void a_kind_that_is_none(void **state)
 
 	(void)state;
 	smd_frame_encode(&frame, bytes);
-	assert_refused_at_once(bytes, sizeof(bytes), "kind must be 1 to 23, got 24");
+	assert_refused_at_once(bytes, sizeof(bytes), "kind must be 1 to 25, got 26");
 }
 
 static void another_frame_before_hello(void **state)

@@ -91,9 +91,9 @@ static void wrong_envelopes_are_refused_by_field(void **state)
 		{2, 0, "frame: magic must be SMD, got 534d00"},
 		{3, 0, "frame: version must be 2, got 0"},
 		{3, 1, "frame: version must be 2, got 1"},
-		{4, 0, "frame: kind must be 1 to 23, got 0"},
-		{4, 24, "frame: kind must be 1 to 23, got 24"},
-		{4, 255, "frame: kind must be 1 to 23, got 255"},
+		{4, 0, "frame: kind must be 1 to 25, got 0"},
+		{4, 26, "frame: kind must be 1 to 25, got 26"},
+		{4, 255, "frame: kind must be 1 to 25, got 255"},
 		{7, 4, "frame: collective must be 0 to 3, got 4"},
 		{7, 128, "frame: collective must be 0 to 3, got 128"},
 	};
@@ -124,6 +124,8 @@ static uint32_t longest_payload(unsigned kind)
 	case SMD_FRAME_PING:
 	case SMD_FRAME_PONG:
 	case SMD_FRAME_BUFFERS:
+	case SMD_FRAME_SHRINK:
+	case SMD_FRAME_SHRUNK:
 		return 0;
 	default:
 		return 2048;
@@ -171,7 +173,7 @@ static void kinds_have_names(void **state)
 	assert_string_equal(smd_frame_kind_name(SMD_FRAME_HELLO), "HELLO");
 	assert_string_equal(smd_frame_kind_name(SMD_FRAME_EPOCH), "EPOCH");
 	assert_string_equal(smd_frame_kind_name(0), "kind 0");
-	assert_string_equal(smd_frame_kind_name(24), "kind 24");
+	assert_string_equal(smd_frame_kind_name(26), "kind 26");
 }
 
 static void collectives_have_their_numbers(void **state)
@@ -214,11 +216,12 @@ static void kinds_have_their_numbers(void **state)
 {
 	static const char *const names[] = {NULL, "HELLO", "WELCOME", "REFUSE", "JOIN", "JOINED",
 		"LEAVE", "INPUT", "RESULT", "ABORT", "LATE", "PING", "PONG", "DOWN", "EPOCH",
-		"LEFT", "GREET", "ACCEPT", "BUFFERS", "POST", "DATA", "CHALLENGE", "PROOF", "IDLE"};
+		"LEFT", "GREET", "ACCEPT", "BUFFERS", "POST", "DATA", "CHALLENGE", "PROOF", "IDLE",
+		"SHRINK", "SHRUNK"};
 
 	(void)state;
-	assert_int_equal(SMD_FRAME_KIND_END, 24);
-	for (unsigned kind = 1; kind < 24; kind++) {
+	assert_int_equal(SMD_FRAME_KIND_END, 26);
+	for (unsigned kind = 1; kind < SMD_FRAME_KIND_END; kind++) {
 		assert_string_equal(smd_frame_kind_name(kind), names[kind]);
 	}
 }

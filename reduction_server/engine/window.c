@@ -1,0 +1,160 @@
+/* Grants windows, and has idle ones given back. */
+#include "reduction_server/engine/window.h"
+
+#include <errno.h>
+
+#include "reduction_server/engine/comm.h"
+#include "reduction_server/engine/peer.h"
+#include "reduction_server/engine/receive_buffer.h"
+#include "reduction_server/engine/resources.h"
+
+#define SHORT_LOOKS 2 /* who has just worked is idle at the second */
+
+size_t smd_window_buffers(const struct smd_server_comm *comm, unsigned window)
+{
+	return (size_t)window * (comm->nranks + 1);
+}
+
+/* More window while the shard has plenty, back to one slot when it runs short, or the job has more
+ * than its share where there are others. */
+static void window_adjust(struct smd_server_comm *comm)
+{
+	struct smd_buffer_pool *pool = &comm->resources->pool;
+	struct smd_jobs *jobs = &comm->comms->jobs;
+	unsigned most = comm->resources->window;
+	size_t spare = pool->total - pool->reserved;
+	size_t share = smd_jobs_share(jobs, pool);
+	bool enough =
+		spare >= pool->total / 8 && (jobs->working == 1 || comm->job->reserved <= share);
+
+	if (comm->reserved_window < most) {
+		size_t more = smd_window_buffers(comm, most - comm->reserved_window);
+
+		if (spare >= more + pool->total / 4 &&
+			smd_job_reserve(jobs, comm->job, pool, more, share)) {
+			comm->reserved_window = most;
+		} else {
+			comm->resources->short_looks = SHORT_LOOKS;
+		}
+	}
+	if (comm->window < comm->reserved_window && enough) {
+		comm->window = comm->reserved_window;
+	} else if (comm->window > 1 && !enough) {
+		comm->window = 1;
+		comm->shrink_at = comm->limit;
+	}
+}
+
+unsigned smd_window_grant(struct smd_server_comm *comm, uint64_t ordinal)
+{
+	uint64_t limit;
+
+	if (comm->shrinking == 0) {
+		window_adjust(comm);
+	}
+	limit = ordinal + 1 + comm->window;
+	if (limit > comm->limit) {
+		comm->limit = limit;
+	}
+	return comm->window;
+}
+
+void smd_window_granted(
+	struct smd_server_comm *comm, unsigned rank, uint64_t ordinal, unsigned window)
+{
+	struct smd_member *member = comm->members[rank];
+
+	if (member && ordinal + 1 + window > member->limit) {
+		member->limit = ordinal + 1 + window;
+	}
+}
+
+/* Nothing that was granted under a larger window is used, or will be. */
+static bool window_is_over(const struct smd_server_comm *comm)
+{
+	return comm->done >= comm->shrink_at
+		       ? comm->busy_slots <= comm->window
+		       : comm->busy_slots == 0 && comm->limit <= comm->done + comm->window;
+}
+
+void smd_window_settle(struct smd_server_comm *comm)
+{
+	if (comm->window < comm->reserved_window && window_is_over(comm)) {
+		smd_job_release(&comm->comms->jobs, comm->job, &comm->resources->pool,
+			smd_window_buffers(comm, comm->reserved_window - comm->window), 0);
+		comm->reserved_window = comm->window;
+	}
+}
+
+/* ---- idle ones ---- */
+
+/* All results have left, so nothing that grants more is on its way before SHRINK. */
+static bool window_is_idle(const struct smd_server_comm *comm)
+{
+	return comm->state == SMD_SERVER_COMM_ACTIVE && comm->attached == comm->nranks &&
+	       comm->busy_slots == 0 && comm->looked_at == comm->done;
+}
+
+static void window_ask(struct smd_server_comm *comm)
+{
+	comm->window = 1;
+	comm->shrink_at = comm->limit;
+	comm->shrinking = comm->nranks;
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		comm->members[r]->shrinks = true;
+		smd_peer_send(comm->members[r], SMD_FRAME_SHRINK, 0, NULL, 0);
+	}
+}
+
+void smd_windows_shrink_idle(struct smd_comms *comms)
+{
+	bool wanted = comms->resources->short_looks > 0;
+	struct smd_server_comm *comm;
+
+	comms->resources->short_looks -= wanted;
+	TAILQ_FOREACH (comm, &comms->list, link) {
+		if (wanted && comm->reserved_window > 1 && comm->shrinking == 0 &&
+			window_is_idle(comm)) {
+			window_ask(comm);
+		}
+		comm->looked_at = comm->done;
+	}
+}
+
+static void window_shrink(struct smd_server_comm *comm)
+{
+	comm->limit = comm->done + comm->window; /* the results that are on their way grant that */
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		const struct smd_member *member = comm->members[r];
+
+		comm->limit = member->limit > comm->limit ? member->limit : comm->limit;
+	}
+	comm->shrink_at = comm->limit;
+	smd_window_settle(comm);
+}
+
+int smd_window_shrunk(struct smd_member *member, uint64_t ordinal, struct smd_error *error)
+{
+	struct smd_server_comm *comm = member->comm;
+
+	if (!member->shrinks || ordinal < member->next || ordinal > member->limit) {
+		return smd_error_set(error, EPROTO,
+			"SHRUNK: ordinal must be %llu to %llu, and answer SHRINK, got %llu",
+			(unsigned long long)member->next, (unsigned long long)member->limit,
+			(unsigned long long)ordinal);
+	}
+	member->shrinks = false;
+	if (comm) {
+		member->limit = ordinal;
+		smd_member_withdraw(member, ordinal);
+		if (--comm->shrinking == 0 && comm->attached == comm->nranks) {
+			window_shrink(comm);
+		}
+	}
+	return 0;
+}
+
+void smd_window_forget(struct smd_server_comm *comm, struct smd_member *member)
+{
+	comm->shrinking -= member->shrinks;
+}
