@@ -18,7 +18,7 @@
 #include "orchestrator/cli/prune.h"
 #include "orchestrator/cli/stored_jobs.h"
 #include "orchestrator/cli/verbs.h"
-#include "orchestrator/engine/local/container.h"
+#include "worker/agent/host/container.h"
 #include "orchestrator/job/secret.h"
 #include "orchestrator/runner/jobdir.h"
 #include "orchestrator/runner/log_file.h"
@@ -75,6 +75,20 @@ static int set_format(void *target, const char *value, struct smd_error *error)
 	smd_format_free(*format);
 	*format = NULL;
 	return smd_format_parse(value, format, error);
+}
+
+static int set_engine(void *target, const char *value, struct smd_error *error)
+{
+	static const char *const names[] = {
+		[SMD_LOCAL_RUN_HERE] = "local", [SMD_LOCAL_RUN_SSH] = "ssh"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (strcmp(value, names[i]) == 0) {
+			*(enum smd_local_run_engine *)target = (enum smd_local_run_engine)i;
+			return 0;
+		}
+	}
+	return smd_error_set(error, EINVAL, "must be local or ssh");
 }
 
 static int set_log_limit(void *target, const char *value, struct smd_error *error)
@@ -152,6 +166,27 @@ static int print_document(
 	}
 	json_decref(shown);
 	return ret;
+}
+
+/* Its options are read before anything is made. */
+static int check_engine(const struct smd_local_run_options *options)
+{
+	if (options->engine == SMD_LOCAL_RUN_SSH && !options->hostfile) {
+		smd_print_line(stderr, "summand: --engine=ssh: must come with --hostfile=FILE\n");
+		return -1;
+	}
+	if (options->engine == SMD_LOCAL_RUN_SSH && options->kind == SMD_STORED_TUNING_JOB) {
+		smd_print_line(stderr,
+			"summand: --engine=ssh: must not be there for a tuning job, whose trials "
+			"run on this machine\n");
+		return -1;
+	}
+	if (options->engine != SMD_LOCAL_RUN_SSH && (options->hostfile || options->ssh_command)) {
+		smd_print_line(stderr, "summand: --%s: must come with --engine=ssh\n",
+			options->hostfile ? "hostfile" : "ssh-command");
+		return -1;
+	}
+	return 0;
 }
 
 static int check_runtime(const char *name)
@@ -399,7 +434,10 @@ static int start(struct smd_loaded_job *loaded, struct smd_local_run_options *op
 	struct smd_error error = {""};
 	int exit_code;
 
-	if (check_runtime(options->container_runtime) || check_packages(loaded)) {
+	if (check_engine(options) ||
+		(options->engine == SMD_LOCAL_RUN_HERE &&
+			check_runtime(options->container_runtime)) ||
+		check_packages(loaded)) {
 		return SMD_EXIT_USAGE;
 	}
 	smd_prune_before_job();
@@ -450,6 +488,7 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 	const char *job_dir = NULL;
 	int grace_s = GRACE_DEFAULT_S;
 	int ready_timeout_s = READY_TIMEOUT_DEFAULT_S;
+	int host_timeout_s = SMD_HOST_TIMEOUT_DEFAULT_S;
 	int stream_logs = 0;
 	int quiet = 0;
 	enum smd_use use = SMD_USE_RUN;
@@ -471,6 +510,20 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 			smd_option_set_bool, &run_options.oversubscribe},
 		{"grace", "SECONDS", "the time from SIGTERM to SIGKILL (default 30)",
 			smd_option_set_int, &grace_s},
+		SMD_OPTION_GROUP("Hosts"),
+		{"engine", "local|ssh", "what brings replicas to hosts (default local: this one)",
+			set_engine, &run_options.engine},
+		{"hostfile", "FILE", "the hosts of --engine=ssh, in lines HOST [slots=N]",
+			smd_option_set_path, &run_options.hostfile},
+		{"ssh-command", "COMMAND",
+			"run this with a host and a shell's command line, in place of ssh",
+			smd_option_set_path, &run_options.ssh_command},
+		{"interface", "NAME|NETWORK",
+			"by which hosts reach each other: eth1 or 10.1.0.0/16 (default: the "
+			"fastest network that all are in)",
+			smd_option_set_path, &run_options.interface},
+		{"host-timeout", "SECONDS", "a host is lost after so long a silence (default 15)",
+			smd_option_set_int, &host_timeout_s},
 		SMD_OPTION_GROUP("Servers"),
 		{"ready-timeout", "SECONDS",
 			"how long a reduction server may take to be ready (default 30)",
@@ -549,6 +602,7 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 	run_options.container_runtime = runtime.name;
 	run_options.grace_s = (unsigned)grace_s;
 	run_options.ready_timeout_s = (unsigned)ready_timeout_s;
+	run_options.host_timeout_s = (unsigned)host_timeout_s;
 	if (use < SMD_USE_RUN) {
 		exit_code = print_document(
 				    loaded.job->resolved, run_options.show_secrets, format, stdout)

@@ -50,8 +50,11 @@ static int append_option(char **argv, size_t *count, const char *name, const cha
 
 /* The spec's own args come after these, and win. */
 static int append_reduction_server(
-	char **argv, size_t *count, const struct smd_placement *placement, const char *endpoint)
+	char **argv, size_t *count, const struct smd_placement *placement, int pool, int index)
 {
+	const char *token_file = smd_placement_token_file(placement, pool, index);
+	unsigned bandwidth = smd_placement_server_bandwidth(placement, pool, index);
+	char text[32];
 	int ret;
 
 	argv[0] = strdup(REDUCTION_SERVER_PROGRAM);
@@ -59,9 +62,13 @@ static int append_reduction_server(
 		return -ENOMEM;
 	}
 	*count = 1;
-	ret = append_option(argv, count, "listen", endpoint);
-	if (!ret && placement->token_file) {
-		ret = append_option(argv, count, "token-file", placement->token_file);
+	ret = append_option(argv, count, "listen", placement->endpoints[pool][index]);
+	if (!ret && token_file) {
+		ret = append_option(argv, count, "token-file", token_file);
+	}
+	if (!ret && bandwidth > 0) {
+		snprintf(text, sizeof(text), "%umbps", bandwidth);
+		ret = append_option(argv, count, "bandwidth", text);
 	}
 	return ret;
 }
@@ -78,8 +85,7 @@ int smd_contract_argv(const struct smd_contract *contract, int pool, int index,
 		return -ENOMEM;
 	}
 	if (spec->role == SMD_ROLE_REDUCTION_SERVER) {
-		ret = append_reduction_server(argv, &count, contract->placement,
-			contract->placement->endpoints[pool][index]);
+		ret = append_reduction_server(argv, &count, contract->placement, pool, index);
 	} else {
 		ret = append_expanded(argv, &count, spec->command, spec->ncommand,
 			contract->job->has_shell_arguments, environment);

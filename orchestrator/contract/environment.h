@@ -20,7 +20,14 @@
 /* Linux's MAX_ARG_STRLEN: a word of a command line, or NAME=VALUE, with the byte at its end. */
 #define SMD_STRING_SIZE_MAX (128 * 1024)
 
-/* Where the replicas are: an engine's answer, or smd_placement_vertex() for printing. */
+/* What differs from host to host. */
+struct smd_placement_host {
+	char *interface;              /* that leads to the others; or NULL: any */
+	char *token_file;             /* the job's token there; or NULL: it has none */
+	unsigned server_bandwidth_mbps; /* of each reduction server there; 0: not known */
+};
+
+/* Where the replicas are: a runner's answer, or smd_placement_vertex() for printing. */
 struct smd_placement {
 	/* endpoints[pool][index]: "host:port"; a pool without replicas is NULL. */
 	char **endpoints[SMD_JOB_POOLS_MAX];
@@ -29,9 +36,19 @@ struct smd_placement {
 	/* MASTER_PORT, on the chief's host; 0: the platform's own. It is not the port of the
 	 * chief's endpoint, so that a framework's rendezvous and what listens there do not meet. */
 	unsigned master_port;
+	/* Of all replicas, where there are no hosts; else of those on each host. */
 	char *token_file; /* holds the token of the job's own reduction servers; or NULL: none */
 	char *interface;  /* the network interface that leads to the others; or NULL: any */
+	struct smd_placement_host *hosts;
+	size_t nhosts;
+	int *host_of[SMD_JOB_POOLS_MAX]; /* of each replica; NULL: there are no hosts */
 };
+
+/* The values of the replica's host, or of all. */
+const char *smd_placement_interface(const struct smd_placement *placement, int pool, int index);
+const char *smd_placement_token_file(const struct smd_placement *placement, int pool, int index);
+unsigned smd_placement_server_bandwidth(
+	const struct smd_placement *placement, int pool, int index); /* Mbit/s; 0: not known */
 
 struct smd_environment {
 	struct smd_variable *variables; /* no name occurs twice */
@@ -44,6 +61,9 @@ struct smd_contract;
 /* Vertex AI's own names: cmle-training-workerpool1-<job id>-0:2222. */
 int smd_placement_vertex(const struct smd_job *job, struct smd_placement *out);
 void smd_placement_free(struct smd_placement *placement);
+
+/* Forgets where the replicas are; what is the same everywhere stays. */
+void smd_placement_forget_hosts(struct smd_placement *placement);
 
 /* Builds the shared parts. The contract borrows job and placement, which must outlive it. */
 int smd_contract_create(const struct smd_job *job, const struct smd_placement *placement,

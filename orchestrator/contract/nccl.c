@@ -16,12 +16,13 @@ static const struct {
 int smd_nccl_add(const struct smd_contract *contract, const struct smd_position *position,
 	struct smd_environment *out)
 {
-	const char *interface = contract->placement->interface;
+	const char *interface;
 	int ret = 0;
 
 	if (!smd_world_has(position)) {
 		return 0;
 	}
+	interface = smd_placement_interface(contract->placement, position->pool, position->index);
 	if (interface) {
 		ret = smd_environment_set(out, "NCCL_SOCKET_IFNAME", "%s", interface);
 		ret = ret ? ret : smd_environment_set(out, "GLOO_SOCKET_IFNAME", "%s", interface);

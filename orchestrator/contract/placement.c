@@ -47,7 +47,7 @@ int smd_placement_vertex(const struct smd_job *job, struct smd_placement *out)
 	return 0;
 }
 
-void smd_placement_free(struct smd_placement *placement)
+void smd_placement_forget_hosts(struct smd_placement *placement)
 {
 	for (int pool = 0; pool < SMD_JOB_POOLS_MAX; pool++) {
 		char **endpoints = placement->endpoints[pool];
@@ -56,12 +56,56 @@ void smd_placement_free(struct smd_placement *placement)
 			free(endpoints[i]);
 		}
 		free(endpoints);
+		free(placement->host_of[pool]);
+		placement->endpoints[pool] = NULL;
+		placement->host_of[pool] = NULL;
 	}
+	free(placement->interface);
+	placement->interface = NULL;
+	placement->master_port = 0;
+	for (size_t i = 0; i < placement->nhosts; i++) {
+		free(placement->hosts[i].interface);
+		free(placement->hosts[i].token_file);
+	}
+	free(placement->hosts);
+	placement->hosts = NULL;
+	placement->nhosts = 0;
+}
+
+void smd_placement_free(struct smd_placement *placement)
+{
+	smd_placement_forget_hosts(placement);
 	free(placement->metrics_dir);
 	free(placement->output_dir);
 	free(placement->token_file);
-	free(placement->interface);
 	*placement = (struct smd_placement){0};
+}
+
+static const struct smd_placement_host *host_of(
+	const struct smd_placement *placement, int pool, int index)
+{
+	return placement->host_of[pool] ? &placement->hosts[placement->host_of[pool][index]] : NULL;
+}
+
+const char *smd_placement_interface(const struct smd_placement *placement, int pool, int index)
+{
+	const struct smd_placement_host *host = host_of(placement, pool, index);
+
+	return host ? host->interface : placement->interface;
+}
+
+const char *smd_placement_token_file(const struct smd_placement *placement, int pool, int index)
+{
+	const struct smd_placement_host *host = host_of(placement, pool, index);
+
+	return host ? host->token_file : placement->token_file;
+}
+
+unsigned smd_placement_server_bandwidth(const struct smd_placement *placement, int pool, int index)
+{
+	const struct smd_placement_host *host = host_of(placement, pool, index);
+
+	return host ? host->server_bandwidth_mbps : 0;
 }
 
 int smd_placement_append_pool(

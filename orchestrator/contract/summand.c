@@ -38,6 +38,8 @@ int smd_summand_add(const struct smd_contract *contract, const struct smd_positi
 	struct smd_environment *out)
 {
 	int processes = smd_job_processes(contract->job, position->pool);
+	const char *token_file =
+		smd_placement_token_file(contract->placement, position->pool, position->index);
 	char name[SMD_REPLICA_NAME_MAX];
 	int ret;
 
@@ -53,9 +55,8 @@ int smd_summand_add(const struct smd_contract *contract, const struct smd_positi
 	if (!ret && smd_world_has(position) && contract->reduction_servers) {
 		ret = smd_environment_set(out, SERVERS, "%s", contract->reduction_servers);
 	}
-	if (!ret && smd_world_has(position) && contract->placement->token_file) {
-		ret = smd_environment_set(
-			out, "SUMMAND_TOKEN_FILE", "%s", contract->placement->token_file);
+	if (!ret && smd_world_has(position) && token_file) {
+		ret = smd_environment_set(out, "SUMMAND_TOKEN_FILE", "%s", token_file);
 	}
 	return ret;
 }

@@ -1,102 +1,126 @@
 /*
- * Where replicas run. An engine is an ops table: it places the replicas, starts one, signals one.
- *
- * Each started replica is a child process of the runner. The process ends when nothing of the
- * replica is left and its exit record is written. If the process itself is killed, what it leaves
- * becomes children of the runner.
+ * What brings one agent to each host of an allocation, and gives the allocation back
+ * (specs/design/agent-protocol.md). It starts no replica and reads no log: that goes over the
+ * agent's connection to the runner, and is the same on every engine.
  */
 #ifndef SMD_ENGINE_ENGINE_H
 #define SMD_ENGINE_ENGINE_H
 
-#include <sys/types.h>
-
-#include "orchestrator/contract/environment.h"
+#include "orchestrator/job/job.h"
 #include "reduction_server/base/error.h"
 
-/* The notify pipe's number in every replica; SUMMAND_NOTIFY_FD says it too. */
-#define SMD_ENGINE_NOTIFY_FD 3
-
-/* A folder or a file of this machine that a container sees at its own path. */
-struct smd_mount {
-	const char *path;
-	int writable;
-};
-
-/* Everything an engine needs to start one replica; borrowed for the call. */
-struct smd_launch {
-	char *const *argv;
-	const struct smd_environment *environment;
-	const char *image;   /* to be run in a container of; NULL: as a process */
-	int has_command;     /* argv begins with a command, not with arguments of the image's entry
-				point */
-	const char *name;    /* unique on the host: "summand-8199-workerpool1-0" */
-	const struct smd_mount *mounts; /* absolute paths */
-	size_t nmounts;
-	const char *directory;   /* where it runs; NULL: where the runner does */
-	const char *exit_record; /* absolute path */
-	unsigned grace_s;        /* from SIGTERM to SIGKILL */
-};
-
-/* A started replica. The descriptors are non-blocking reading ends of pipes, which the caller
- * closes; each has ended at the latest when the process has. */
-struct smd_process {
-	pid_t pid;
-	int stdout_fd;
-	int stderr_fd;
-	int notify_fd;
-	unsigned ending_max_s; /* how long its end may take after the grace period */
-};
-
+struct event_base;
 struct smd_engine;
+
+/* What one worker pool needs. Numbers are of one replica; 0: not known, or none. */
+struct smd_pool_request {
+	int replicas; /* 0: the pool is empty, and has no hosts */
+	int slots;    /* that a replica takes of a host: its processes, at least 1 */
+	int cpus;
+	uint64_t memory_bytes;
+	int gpus;
+	const char *machine_type; /* as the spec has it; or NULL */
+	const char *gpu_type;     /* or NULL */
+};
+
+/* How the agent's bytes reach the runner. */
+enum smd_carrier_kind {
+	SMD_CARRIER_STREAM, /* its standard input and output, which the engine hands to the runner
+			     */
+	SMD_CARRIER_TCP     /* it connects to the runner itself, over TLS */
+};
+
+/*
+ * An invitation for agents: one line of JSON with a newline at its end, to be written to the agent's
+ * standard input, and nowhere else: it has the secret. `host` is the number of the host, or of the
+ * first one where one line goes to several agents (summand-agent --host --number-from=VARIABLE).
+ * `is_local`: the host is this machine. The caller wipes and frees it. NULL: out of memory.
+ */
+typedef char *smd_invite_fn(void *arg, int host, enum smd_carrier_kind kind, int is_local);
+
+struct smd_allocation_request {
+	const char *name;     /* of the job, for people: "summand-my-job" */
+	int64_t time_limit_s; /* 0: none */
+	struct smd_pool_request pools[SMD_JOB_POOLS_MAX];
+	smd_invite_fn *invite;
+	void *invite_arg;
+};
+
+/* A host of the allocation. */
+struct smd_engine_host {
+	int number;       /* 0 to nhosts - 1 */
+	const char *name; /* as the engine calls it, for messages */
+	int pool;         /* the only one whose replicas it takes; -1: any */
+	int slots;        /* 0: as many as there are replicas */
+	int is_local;     /* this machine: it sees the runner's files */
+	/* SMD_CARRIER_STREAM: non-blocking descriptors, the runner's to close (they may be one and
+	 * the same); the invitation has been written. SMD_CARRIER_TCP: -1. */
+	int read_fd;
+	int write_fd;
+};
+
+/* X(name, what has happened) */
+#define SMD_ENGINE_EVENTS(X)                                                                       \
+	X(PENDING, "it waits for hosts; `text` says why, as the engine puts it")                   \
+	X(GRANTED, "there are `nhosts` hosts; a HOST for each of them follows")                    \
+	X(HOST, "the agent of `host` is on its way")                                               \
+	X(LOST, "the host `number` has no agent, or no longer; `text` says why")                   \
+	X(FAILED, "no hosts can be had, or all of them are lost; `text` says why")                 \
+	X(RELEASED, "nothing of the allocation is left")
+
+enum smd_engine_event_kind {
+#define X(name, what) SMD_ENGINE_##name,
+	SMD_ENGINE_EVENTS(X)
+#undef X
+};
+
+struct smd_engine_event {
+	enum smd_engine_event_kind kind;
+	int nhosts;
+	int number;
+	const struct smd_engine_host *host;
+	const char *text; /* names the host, where it is of one */
+};
+
+typedef void smd_engine_event_fn(void *arg, const struct smd_engine_event *event);
 
 struct smd_engine_ops {
 	const char *name;
+	int can_wait; /* an allocation may be queued for long */
 
-	/* Reserves a place for every replica until the engine is closed, and says where they are
-	 * (out->output_dir is left NULL). 0, or -errno with a text; then *out is untouched. */
-	int (*place)(struct smd_engine *engine, const struct smd_job *job,
-		struct smd_placement *out, struct smd_error *error);
+	/* 0, or -errno with a text; then there is no allocation, and no event comes. What the
+	 * request points to stays until RELEASED. */
+	int (*allocate)(struct smd_engine *engine, const struct smd_allocation_request *request,
+		struct smd_error *error);
 
-	/* A replica's GPUs as a value of CUDA_VISIBLE_DEVICES, which the caller frees. -ENOENT: the
-	 * job asks for no GPUs, and its replicas see all there are. 0 or -errno. */
-	int (*gpus)(struct smd_engine *engine, int pool, int index, char **out);
+	/* Cancels what is queued, or gives back what was granted. RELEASED follows, also from
+	 * within; then there may be another allocation. */
+	void (*release)(struct smd_engine *engine);
 
-	/* Starts a replica. A command that cannot be executed is not an error here: the replica
-	 * ends at once and its exit record says why. 0, or -errno; then nothing was started. */
-	int (*start)(struct smd_engine *engine, const struct smd_launch *launch,
-		struct smd_process *out);
-
-	/* SIGTERM asks the replica to end and ends it when grace_s is over; SIGKILL ends it and
-	 * everything that it started at once. The process must not have been reaped. */
-	void (*signal)(struct smd_engine *engine, pid_t pid, int signo);
-
-	/* Kills only the process, which has not ended in time: what the replica had started becomes
-	 * children of the caller. */
-	void (*abandon)(struct smd_engine *engine, pid_t pid);
-
-	/* Removes what a launch has left elsewhere, such as a container, after its process was
-	 * killed. */
-	void (*clean_up)(struct smd_engine *engine, const char *name);
-
-	/* Gives up the places and frees the engine. No replica may be running. */
+	/* Frees the engine, which has no allocation. */
 	void (*close)(struct smd_engine *engine);
 };
 
-/* The first member of every engine. */
+/* The first member of every engine. The caller of allocate() sets all but ops first. */
 struct smd_engine {
 	const struct smd_engine_ops *ops;
-	const char *agent; /* the path of summand-agent, for what the runner itself starts */
+	struct event_base *base;
+	smd_engine_event_fn *take_event;
+	void *arg;
 };
 
-struct smd_local_options {
-	int oversubscribe;             /* replicas share GPUs where there are too few */
-	const char *container_runtime; /* for launches with an image: podman, docker or apptainer;
-					  or NULL */
+/* This machine. `agent` is summand-agent's path. 0, or -errno with a text. */
+int smd_engine_local_open(struct smd_engine **out, const char *agent, struct smd_error *error);
+
+struct smd_ssh_options {
+	const char *hostfile; /* lines "HOST [slots=N]" */
+	const char *command;  /* what stands before a host's name on a command line that runs a
+				 command there; NULL: OpenSSH's */
+	const char *agent;    /* summand-agent's path on the hosts */
 };
 
-/* This machine. Replicas are started through summand-agent, from the directory of the running
- * program; the calling thread must live as long as they do. 0, or -errno with a text. */
-int smd_engine_local_open(
-	struct smd_engine **out, const struct smd_local_options *options, struct smd_error *error);
+/* Hosts that OpenSSH reaches, or a command like it. 0, or -errno with a text. */
+int smd_engine_ssh_open(
+	struct smd_engine **out, const struct smd_ssh_options *options, struct smd_error *error);
 
 #endif

@@ -128,3 +128,20 @@ void smd_announce_restart(struct smd_display *display, struct smd_stream *stream
 	smd_display_print(display, "%s", text);
 	say(stream, "WARNING", text);
 }
+
+void smd_announce_waiting(
+	struct smd_display *display, struct smd_stream *stream, const char *reason)
+{
+	char text[2 * SMD_OBITUARY_SIZE];
+
+	snprintf(text, sizeof(text), "waiting for hosts: %s", reason);
+	smd_display_print(display, "%s", text);
+	say(stream, "INFO", text);
+}
+
+void smd_announce_lost_host(
+	struct smd_display *display, struct smd_stream *stream, const char *reason)
+{
+	smd_display_print(display, "%s", reason);
+	say(stream, "WARNING", reason);
+}

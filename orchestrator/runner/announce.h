@@ -31,4 +31,12 @@ void smd_announce_replica_restart(struct smd_display *display, const struct smd_
 void smd_announce_restart(struct smd_display *display, struct smd_stream *stream,
 	const struct smd_job_status *status, unsigned wait_s);
 
+/* The engine waits for hosts. */
+void smd_announce_waiting(
+	struct smd_display *display, struct smd_stream *stream, const char *reason);
+
+/* A host is lost; the reason names it. */
+void smd_announce_lost_host(
+	struct smd_display *display, struct smd_stream *stream, const char *reason);
+
 #endif

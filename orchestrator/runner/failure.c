@@ -72,3 +72,10 @@ char *smd_failure_of_guard(pid_t guard)
 
 	return length < 0 ? NULL : text;
 }
+
+char *smd_failure_of_hosts(const char *reason)
+{
+	char *text;
+
+	return asprintf(&text, "%s\n", reason) < 0 ? NULL : text;
+}

@@ -21,6 +21,9 @@ char *smd_failure_of_late_servers(const struct smd_job_status *status, const str
 char *smd_failure_of_timeout(const struct smd_job *job);
 char *smd_failure_of_wait(const struct smd_job *job);
 
+/* There are no hosts to run on; the reason says why. */
+char *smd_failure_of_hosts(const char *reason);
+
 /* The end of the guard, which had this process id. */
 char *smd_failure_of_guard(pid_t guard);
 

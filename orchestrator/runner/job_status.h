@@ -9,11 +9,13 @@
 
 /* X(name, what is announced, and what when the job is cancelled) */
 #define SMD_JOB_PHASES(X)                                                                          \
+	X(ALLOCATING, "JOB_STATE_PENDING", "JOB_STATE_CANCELLING")                                 \
 	X(PREPARING, "JOB_STATE_PENDING", "JOB_STATE_PENDING")                                     \
 	X(RUNNING, "JOB_STATE_RUNNING", "JOB_STATE_RUNNING")                                       \
 	X(FINISHING, "JOB_STATE_RUNNING", "JOB_STATE_RUNNING")                                     \
 	X(STOPPING, "JOB_STATE_RUNNING", "JOB_STATE_CANCELLING")                                   \
 	X(DRAINING, "JOB_STATE_RUNNING", "JOB_STATE_CANCELLING")                                   \
+	X(RELEASING, "JOB_STATE_RUNNING", "JOB_STATE_CANCELLING")                                  \
 	X(RESTARTING, "JOB_STATE_PENDING", "JOB_STATE_CANCELLING")                                 \
 	X(ENDED, NULL, "JOB_STATE_CANCELLED") /* NULL: the outcome's */
 

@@ -8,28 +8,43 @@
 
 #define TOKEN_BYTES 32 /* as many as HMAC-SHA256 has */
 
-int smd_job_token_make(const struct smd_jobdir *dir, const struct smd_job *job, char **path,
-	struct smd_error *error)
+int smd_job_token_create(const struct smd_job *job, char **out, struct smd_error *error)
 {
 	const struct smd_job_pool *servers = &job->pools[2];
 	unsigned char bytes[TOKEN_BYTES];
-	char text[2 * TOKEN_BYTES + 2];
-	int ret;
+	char *text;
 
-	*path = NULL;
+	*out = NULL;
 	if (servers->role != SMD_ROLE_REDUCTION_SERVER || servers->replica_count == 0) {
 		return 0;
 	}
-	if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) {
+	text = calloc(1, 2 * sizeof(bytes) + 2);
+	if (!text || getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) {
+		free(text);
 		return smd_error_set(error, EIO, "the job's token: no random numbers are there");
 	}
 	for (size_t i = 0; i < sizeof(bytes); i++) {
 		snprintf(text + 2 * i, 3, "%02x", bytes[i]);
 	}
-	strcpy(text + 2 * sizeof(bytes), "\n");
-	ret = smd_jobdir_write(dir, SMD_JOB_TOKEN_FILE, text, strlen(text));
+	text[2 * sizeof(bytes)] = '\n';
 	explicit_bzero(bytes, sizeof(bytes));
-	explicit_bzero(text, sizeof(text));
+	*out = text;
+	return 0;
+}
+
+int smd_job_token_make(const struct smd_jobdir *dir, const struct smd_job *job, char **path,
+	struct smd_error *error)
+{
+	char *text;
+	int ret = smd_job_token_create(job, &text, error);
+
+	*path = NULL;
+	if (ret || !text) {
+		return ret;
+	}
+	ret = smd_jobdir_write(dir, SMD_JOB_TOKEN_FILE, text, strlen(text));
+	explicit_bzero(text, strlen(text));
+	free(text);
 	if (ret) {
 		return smd_error_set(error, -ret,
 			"%s/" SMD_JOB_TOKEN_FILE ": cannot be written: %s", dir->path,

@@ -17,4 +17,8 @@ int smd_job_token_make(const struct smd_jobdir *dir, const struct smd_job *job, 
 /* Removes it, once the servers have ended. */
 void smd_job_token_remove(const struct smd_jobdir *dir);
 
+/* The same without a file: *out is the file's content, which the caller wipes and frees; NULL where
+ * the job needs none. */
+int smd_job_token_create(const struct smd_job *job, char **out, struct smd_error *error);
+
 #endif

@@ -33,16 +33,17 @@ static void write_environment(const struct smd_launcher *launcher,
 	}
 }
 
-static int add_gpus(struct smd_environment *environment, struct smd_engine *engine,
+static int add_gpus(struct smd_environment *environment, const struct smd_launch_host *host,
 	const struct smd_replica *replica)
 {
 	char *gpus;
-	int ret = engine->ops->gpus(engine, replica->pool, replica->index, &gpus);
+	int ret;
 
-	if (ret) {
-		return ret == -ENOENT ? 0 : ret;
+	if (host->gpus->wanted == 0) {
+		return 0; /* replicas see all there are */
 	}
-	ret = smd_environment_set(environment, "CUDA_VISIBLE_DEVICES", "%s", gpus);
+	gpus = smd_gpus_of(host->gpus, replica->pool, replica->index - host->first);
+	ret = gpus ? smd_environment_set(environment, "CUDA_VISIBLE_DEVICES", "%s", gpus) : -ENOMEM;
 	free(gpus);
 	return ret;
 }
@@ -63,30 +64,42 @@ static int add_runner_variables(
 	return ret;
 }
 
-char *smd_launch_name(const struct smd_replica *replica)
+/* Where a host sees the job directory, its files are there; else the agent brings them. */
+static int make_paths(struct smd_prepared_launch *launch, const struct smd_launcher *launcher,
+	const struct smd_replica *replica, const struct smd_launch_host *host)
 {
-	char *name;
+	const struct smd_jobdir *dir = launcher->dir;
+	char name[SMD_REPLICA_NAME_MAX + 32];
 
-	return asprintf(&name, "summand-%d-%s", (int)getpid(), replica->name) < 0 ? NULL : name;
-}
-
-static int make_paths(struct smd_prepared_launch *launch, const struct smd_jobdir *dir,
-	const struct smd_replica *replica)
-{
 	if (asprintf(&launch->log, "logs/%s.log", replica->name) < 0) {
 		launch->log = NULL;
 	}
-	launch->exit_record = smd_jobdir_path(dir, "exits/%s.json", replica->name);
-	launch->error_file = smd_jobdir_path(dir, SMD_OBITUARY_ERROR_FILE, replica->name);
-	launch->errors = smd_jobdir_path(dir, "errors");
-	launch->name = smd_launch_name(replica);
-	if (!launch->log || !launch->exit_record || !launch->error_file || !launch->errors ||
-		!launch->name) {
+	if (asprintf(&launch->name, "summand-%d-%s", (int)getpid(), replica->name) < 0) {
+		launch->name = NULL;
+	}
+	launch->brings_error_file = host->folder != NULL;
+	if (!host->folder) {
+		launch->error_file = smd_jobdir_path(dir, SMD_OBITUARY_ERROR_FILE, replica->name);
+		launch->errors = smd_jobdir_path(dir, "errors");
+	} else if (asprintf(&launch->error_file, "%s/%s.error.json", host->folder, replica->name) < 0) {
+		launch->error_file = NULL;
+	} else {
+		launch->errors = strdup(host->folder);
+	}
+	if (launcher->workspace->code) {
+		launch->directory = strdup(launcher->workspace->code);
+	} else if (host->folder) {
+		launch->directory = getcwd(NULL, 0);
+	}
+	if (!launch->log || !launch->error_file || !launch->errors || !launch->name ||
+		(!launch->directory && (launcher->workspace->code || host->folder))) {
 		return -ENOMEM;
 	}
 	/* Those of an earlier run in the same directory. */
-	smd_jobdir_remove(dir, launch->exit_record + strlen(dir->path) + 1);
-	smd_jobdir_remove(dir, launch->error_file + strlen(dir->path) + 1);
+	snprintf(name, sizeof(name), "exits/%s.json", replica->name);
+	smd_jobdir_remove(dir, name);
+	snprintf(name, sizeof(name), SMD_OBITUARY_ERROR_FILE, replica->name);
+	smd_jobdir_remove(dir, name);
 	return 0;
 }
 
@@ -98,7 +111,8 @@ static void add_mount(struct smd_prepared_launch *launch, const char *path, int 
 }
 
 /* Of the job directory a container sees what its programs use, and no records or logs. */
-static void add_mounts(struct smd_prepared_launch *launch, const struct smd_launcher *launcher)
+static void add_mounts(struct smd_prepared_launch *launch, const struct smd_launcher *launcher,
+	const struct smd_replica *replica)
 {
 	launch->nmounts = 0;
 	add_mount(launch, launcher->workspace->code, 1);
@@ -106,7 +120,8 @@ static void add_mounts(struct smd_prepared_launch *launch, const struct smd_laun
 	add_mount(launch, launcher->placement->output_dir, 1);
 	add_mount(launch, launcher->placement->metrics_dir, 1);
 	add_mount(launch, launch->errors, 1);
-	add_mount(launch, launcher->placement->token_file, 0);
+	add_mount(launch,
+		smd_placement_token_file(launcher->placement, replica->pool, replica->index), 0);
 }
 
 /* Reduction servers are Summand's own program, whatever their image. */
@@ -121,6 +136,7 @@ static const char *image_of(const struct smd_launcher *launcher, const struct sm
 struct origin {
 	const struct smd_launcher *launcher;
 	const struct smd_replica *replica;
+	const struct smd_launch_host *host;
 	const char *error_file;
 	unsigned restarts;
 };
@@ -133,7 +149,7 @@ static int make_environment(const struct origin *origin, const struct smd_contra
 		contract, replica->pool, replica->index, replica->process, out);
 
 	ret = ret ? ret : add_runner_variables(out, origin->error_file, origin->restarts);
-	ret = ret ? ret : add_gpus(out, origin->launcher->engine, replica);
+	ret = ret ? ret : add_gpus(out, origin->host, replica);
 	return ret ? ret : smd_workspace_add(origin->launcher->workspace, out);
 }
 
@@ -153,11 +169,12 @@ static void record_environment(
 }
 
 int smd_launch_prepare(struct smd_prepared_launch *launch, const struct smd_launcher *launcher,
-	const struct smd_replica *replica, unsigned restarts)
+	const struct smd_replica *replica, const struct smd_launch_host *host, unsigned restarts)
 {
-	int ret = make_paths(launch, launcher->dir, replica);
+	int ret = make_paths(launch, launcher, replica, host);
 	const struct origin origin = {.launcher = launcher,
 		.replica = replica,
+		.host = host,
 		.error_file = launch->error_file,
 		.restarts = restarts};
 
@@ -168,7 +185,7 @@ int smd_launch_prepare(struct smd_prepared_launch *launch, const struct smd_laun
 	if (ret) {
 		return ret;
 	}
-	add_mounts(launch, launcher);
+	add_mounts(launch, launcher, replica);
 	launch->image = image_of(launcher, replica);
 	launch->program = launch->image ? launcher->container_runtime : launch->argv[0];
 	if (!launch->program) {
@@ -183,7 +200,7 @@ void smd_launch_clear(struct smd_prepared_launch *launch)
 	free(launch->name);
 	free(launch->error_file);
 	free(launch->errors);
-	free(launch->exit_record);
+	free(launch->directory);
 	free(launch->log);
 	smd_argv_free(launch->argv);
 	smd_environment_free(&launch->environment);
@@ -195,11 +212,12 @@ struct smd_launch smd_launch_request(const struct smd_prepared_launch *launch,
 	return (struct smd_launch){.argv = launch->argv,
 		.environment = &launch->environment,
 		.image = launch->image,
+		.runtime = launcher->container_runtime,
 		.has_command = launcher->job->pools[replica->pool].ncommand > 0,
 		.name = launch->name,
 		.mounts = launch->mounts,
 		.nmounts = launch->nmounts,
-		.directory = launcher->workspace->code,
-		.exit_record = launch->exit_record,
+		.directory = launch->directory,
+		.error_file = launch->brings_error_file ? launch->error_file : NULL,
 		.grace_s = launcher->grace_s};
 }

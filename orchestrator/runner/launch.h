@@ -5,10 +5,12 @@
 #ifndef SMD_RUNNER_LAUNCH_H
 #define SMD_RUNNER_LAUNCH_H
 
-#include "orchestrator/engine/engine.h"
+#include "orchestrator/contract/environment.h"
 #include "orchestrator/runner/jobdir.h"
 #include "orchestrator/runner/replica.h"
 #include "orchestrator/runner/workspace.h"
+#include "worker/agent/host/gpu.h"
+#include "worker/agent/wire/launch.h"
 
 /* What all launches of a job share; borrowed. */
 struct smd_launcher {
@@ -19,9 +21,15 @@ struct smd_launcher {
 	const struct smd_placement *placement;
 	const struct smd_jobdir *dir;
 	const struct smd_workspace *workspace;
-	struct smd_engine *engine;
 	const char *container_runtime; /* runs images; NULL: commands are run, as processes */
 	unsigned grace_s;
+};
+
+/* What a launch needs to know of its host. */
+struct smd_launch_host {
+	const char *folder; /* of its agent; NULL: it sees the job directory */
+	const struct smd_gpus *gpus;
+	int first; /* the first replica of the pool there */
 };
 
 #define SMD_LAUNCH_MOUNTS_MAX 6
@@ -30,8 +38,9 @@ struct smd_prepared_launch {
 	struct smd_environment environment;
 	char **argv;
 	char *log; /* in the job directory */
-	char *exit_record;
 	char *error_file;
+	int brings_error_file; /* it is on another host */
+	char *directory;       /* where it runs; NULL: where the agent does */
 	char *errors; /* the folder of error files */
 	struct smd_mount mounts[SMD_LAUNCH_MOUNTS_MAX];
 	size_t nmounts;
@@ -43,14 +52,11 @@ struct smd_prepared_launch {
 /* Prepares the launch of a replica that was started `restarts` times before. 0 or -errno; the
  * launch is to be cleared in any case. */
 int smd_launch_prepare(struct smd_prepared_launch *launch, const struct smd_launcher *launcher,
-	const struct smd_replica *replica, unsigned restarts);
+	const struct smd_replica *replica, const struct smd_launch_host *host, unsigned restarts);
 void smd_launch_clear(struct smd_prepared_launch *launch);
 
-/* The same for the engine; it points into the launch. */
+/* The same for the agent; it points into the launch. */
 struct smd_launch smd_launch_request(const struct smd_prepared_launch *launch,
 	const struct smd_launcher *launcher, const struct smd_replica *replica);
-
-/* What the replica's launches are called, which the caller frees. NULL: out of memory. */
-char *smd_launch_name(const struct smd_replica *replica);
 
 #endif

@@ -19,14 +19,16 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 #include "reduction_server/base/printable.h"
+#include "worker/agent/program.h"
 
 #define TICK_US             100000
+#define JOIN_TIMEOUT_S      120 /* for the agents of all hosts to come */
 #define RESERVE_SIZE        65536 /* for the last state.json and summary.json */
 #define RESERVE_PER_PROCESS 1024
 #define EXIT_INTERRUPTED    130
 #define EXIT_TERMINATED     143
 
-static const int watched_signals[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
+static const int watched_signals[] = {SIGINT, SIGTERM, SIGHUP};
 
 #define WATCHED_SIGNALS (sizeof(watched_signals) / sizeof(watched_signals[0]))
 
@@ -43,7 +45,9 @@ struct local_run {
 	const struct smd_local_run_options *options;
 	struct smd_jobdir dir;
 	pid_t guard; /* guard.h */
+	char *agent; /* summand-agent's path */
 	struct smd_engine *engine;
+	char *token; /* of the job, for hosts that see no file of it here; or NULL */
 	struct smd_placement placement;
 	struct smd_contract *contract;
 	struct smd_masked_job shown;         /* what records have of the job */
@@ -68,10 +72,6 @@ static void on_signal(evutil_socket_t signo, short what, void *arg)
 	struct local_run *local = arg;
 
 	(void)what;
-	if (signo == SIGCHLD) {
-		local->run.supervisor.children_ended = 1;
-		return;
-	}
 	if (!has_lost_guard(local)) {
 		smd_run_interrupt(&local->run, (int)signo);
 	}
@@ -273,14 +273,20 @@ static int mask_secrets(struct local_run *local)
 	if (!local->options->show_secrets) {
 		ret = smd_masked_job_open(&local->shown, local->run.status.job);
 	}
-	return ret || local->shown.count == 0 ? ret
-					      : smd_contract_create(&local->shown.job,
-							&local->placement, &local->shown_contract);
+	return ret;
+}
+
+static void close_contracts(struct local_run *local)
+{
+	smd_contract_free(local->contract);
+	smd_contract_free(local->shown_contract);
+	local->contract = NULL;
+	local->shown_contract = NULL;
 }
 
 static void close_shown(struct local_run *local)
 {
-	smd_contract_free(local->shown_contract);
+	close_contracts(local);
 	smd_masked_job_close(&local->shown);
 }
 
@@ -317,13 +323,23 @@ static int say_callers_servers(struct local_run *local)
 	return ret;
 }
 
-/* Places the replicas, records spec and plan, sets up the workspace, and builds the contract. */
+/* With the token of the job's own reduction servers; hosts that share no files with this one get it
+ * from their agents. */
+static int make_token(struct local_run *local, struct smd_error *error)
+{
+	const struct smd_job *job = local->run.status.job;
+
+	return local->options->engine == SMD_LOCAL_RUN_HERE
+		       ? smd_job_token_make(&local->dir, job, &local->placement.token_file, error)
+		       : smd_job_token_create(job, &local->token, error);
+}
+
+/* Records spec and plan, and sets up the workspace. */
 static int prepare(struct local_run *local, struct smd_error *error)
 {
 	struct smd_run *run = &local->run;
 	const struct smd_job *job = run->status.job;
-	struct smd_engine *engine = local->engine;
-	int ret = engine->ops->place(engine, job, &local->placement, error);
+	int ret = 0;
 
 	if (run->record.entry) {
 		smd_display_print(&run->display, "%s: job %" PRId64, job->display_name,
@@ -335,15 +351,13 @@ static int prepare(struct local_run *local, struct smd_error *error)
 	smd_record_write(&run->record, &run->status);
 	ret = ret ? ret : place_output(local);
 	ret = ret ? ret : place_metrics(local);
-	ret = ret ? ret : smd_job_token_make(&local->dir, job, &local->placement.token_file, error);
+	ret = ret ? ret : make_token(local, error);
 	ret = ret ? ret : mask_secrets(local);
 	ret = ret ? ret : keep_inputs(local);
 	ret = ret ? ret
-		  : smd_workspace_open(&local->workspace, job, &local->dir, engine->agent,
+		  : smd_workspace_open(&local->workspace, job, &local->dir, local->agent,
 			    smd_console_words(&run->console), error);
 	ret = ret ? ret : share_with_containers(local);
-	ret = ret ? ret : smd_contract_create(job, &local->placement, &local->contract);
-	ret = ret ? ret : say_callers_servers(local);
 	if (ret) {
 		close_shown(local);
 		smd_workspace_close(&local->workspace);
@@ -351,7 +365,31 @@ static int prepare(struct local_run *local, struct smd_error *error)
 		smd_placement_free(&local->placement);
 		return smd_error_set(error, -ret, "%s: %s", local->dir.path, strerror(-ret));
 	}
-	show_warnings(local);
+	return 0;
+}
+
+/* It is known where the replicas run. */
+static int make_contract(void *arg, struct smd_error *error)
+{
+	struct local_run *local = arg;
+	struct smd_launcher *launcher = &local->run.hosts.launcher;
+	int ret;
+
+	close_contracts(local);
+	ret = smd_contract_create(local->run.status.job, &local->placement, &local->contract);
+	if (!ret && local->shown.count > 0) {
+		ret = smd_contract_create(
+			&local->shown.job, &local->placement, &local->shown_contract);
+	}
+	ret = ret ? ret : say_callers_servers(local);
+	if (ret) {
+		return smd_error_set(error, -ret, "contract: %s", strerror(-ret));
+	}
+	launcher->contract = local->contract;
+	launcher->shown_contract = local->shown_contract;
+	if (local->run.status.restarts == 0) {
+		show_warnings(local);
+	}
 	return 0;
 }
 
@@ -406,30 +444,37 @@ static void wait_for_reader(struct local_run *local)
 	}
 }
 
-static int open_supervisor(struct local_run *local)
+static int open_hosts(struct local_run *local)
 {
+	const struct smd_local_run_options *options = local->options;
 	struct smd_run *run = &local->run;
 
-	run->supervisor = (struct smd_supervisor){
+	run->make_contract = make_contract;
+	run->arg = local;
+	run->hosts = (struct smd_hosts){
 		.launcher = {.job = run->status.job,
-			.contract = local->contract,
-			.shown_contract = local->shown_contract,
-			.show_secrets = local->options->show_secrets,
+			.show_secrets = options->show_secrets,
 			.placement = &local->placement,
 			.dir = &local->dir,
 			.workspace = &local->workspace,
-			.engine = local->engine,
-			.container_runtime = local->options->container_runtime,
+			.container_runtime = options->container_runtime,
 			.grace_s = run->grace_s},
 		.base = local->loop.base,
+		.engine = local->engine,
 		.stream = &run->stream,
 		.console = &run->console,
-		.log_limit = local->options->log_limit,
+		.log_limit = options->log_limit,
 		.replicas = run->status.replicas,
 		.count = run->status.count,
+		.interface = options->interface,
+		.silence_s = options->host_timeout_s,
+		.join_timeout_s = JOIN_TIMEOUT_S,
+		.may_share = options->oversubscribe,
+		.token = local->token,
+		.placement = &local->placement,
 		.take_event = smd_run_take_event,
 		.arg = run};
-	return smd_supervisor_open(&run->supervisor);
+	return smd_hosts_open(&run->hosts);
 }
 
 /* From here on signals interrupt the job. */
@@ -441,13 +486,13 @@ static int run_to_end(struct local_run *local)
 	if (ret) {
 		return ret;
 	}
-	ret = open_supervisor(local);
+	ret = open_hosts(local);
 	if (ret) {
 		goto close_loop;
 	}
 	ret = smd_console_attach(&run->console, local->loop.base);
 	if (ret) {
-		goto close_supervisor;
+		goto close_hosts;
 	}
 	smd_run_begin(run);
 	while (run->status.phase != SMD_PHASE_ENDED) {
@@ -461,25 +506,51 @@ static int run_to_end(struct local_run *local)
 	wait_for_reader(local);
 	ret = exit_code(run);
 	smd_console_abandon(&run->console);
-close_supervisor:
+close_hosts:
 	smd_console_detach(&run->console);
-	smd_supervisor_close(&run->supervisor);
+	smd_hosts_close(&run->hosts);
 close_loop:
 	loop_close(&local->loop);
 	return ret;
 }
 
+static int open_engine(struct local_run *local, struct smd_error *error)
+{
+	const struct smd_local_run_options *options = local->options;
+	const struct smd_ssh_options ssh = {.hostfile = options->hostfile,
+		.command = options->ssh_command,
+		.agent = local->agent};
+
+	switch (options->engine) {
+	case SMD_LOCAL_RUN_SSH:
+		return smd_engine_ssh_open(&local->engine, &ssh, error);
+	case SMD_LOCAL_RUN_HERE:
+		break;
+	}
+	return smd_engine_local_open(&local->engine, local->agent, error);
+}
+
+static void close_token(struct local_run *local)
+{
+	if (local->token) {
+		explicit_bzero(local->token, strlen(local->token));
+	}
+	free(local->token);
+	smd_job_token_remove(&local->dir);
+}
+
 /* The runner's whole life. The program's exit code, or -errno with a text. */
 static int run_job(struct local_run *local, struct smd_error *error)
 {
-	const struct smd_local_options engine_options = {
-		.oversubscribe = local->options->oversubscribe,
-		.container_runtime = local->options->container_runtime};
 	struct smd_run *run = &local->run;
-	int ret = smd_engine_local_open(&local->engine, &engine_options, error);
+	int ret = smd_program_find_agent(&local->agent, error);
 
 	if (ret) {
 		return ret;
+	}
+	ret = open_engine(local, error);
+	if (ret) {
+		goto free_agent;
 	}
 	ret = open_replicas(&run->status);
 	if (ret) {
@@ -497,9 +568,8 @@ static int run_job(struct local_run *local, struct smd_error *error)
 		goto close_display;
 	}
 	ret = run_to_end(local);
-	smd_job_token_remove(&local->dir);
+	close_token(local);
 	close_shown(local);
-	smd_contract_free(local->contract);
 	smd_workspace_close(&local->workspace);
 	smd_placement_free(&local->placement);
 close_display:
@@ -509,6 +579,8 @@ close_replicas:
 	close_replicas(&run->status);
 close_engine:
 	local->engine->ops->close(local->engine);
+free_agent:
+	free(local->agent);
 	return ret < 0 ? smd_error_set(error, -ret, "runner: %s", strerror(-ret)) : ret;
 }
 

@@ -13,11 +13,24 @@
 /* Where a process of a trial reports its metrics, in the job directory: pool, index, process. */
 #define SMD_METRIC_FILE "metrics/workerpool%d-%d.%d"
 
+#define SMD_HOST_TIMEOUT_DEFAULT_S 15
+
+/* Where a job's replicas run. */
+enum smd_local_run_engine {
+	SMD_LOCAL_RUN_HERE, /* on this machine */
+	SMD_LOCAL_RUN_SSH   /* on hosts that ssh reaches */
+};
+
 struct smd_local_run_options {
 	const struct smd_jobdir *dir;  /* where logs and records go */
 	unsigned grace_s;              /* from SIGTERM to SIGKILL, and for an evaluator to finish */
 	unsigned ready_timeout_s;      /* for a reduction server to say that it is ready */
 	int oversubscribe;             /* replicas may share GPUs */
+	enum smd_local_run_engine engine;
+	const char *hostfile;    /* of ssh; or NULL */
+	const char *ssh_command; /* in its place; or NULL */
+	const char *interface;   /* by which hosts reach each other, or a network; NULL: any */
+	unsigned host_timeout_s; /* of silence, after which a host is lost */
 	const char *container_runtime; /* images are run with it; NULL: commands, as processes */
 	enum smd_view view;
 	enum smd_color color;

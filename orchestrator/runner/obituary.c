@@ -4,68 +4,14 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include "reduction_server/base/printable.h"
 
-#define RECORD_MAX     4096
 #define ERROR_FILE_MAX (1 << 20)
 #define ERROR_MAX      8192 /* shown at most; PyTorch writes whole tracebacks there */
 
 #define TRACEBACK_LINES 8
 #define TRACEBACK_WIDTH 256
-
-/* Without a record (a full disk, or an agent that was killed or not executed) the agent's exit
- * status counts as the command's. */
-static void exit_from_status(struct smd_exit *end, int status)
-{
-	int code = WEXITSTATUS(status);
-
-	*end = (struct smd_exit){.kind = SMD_EXIT_CODE, .value = code};
-	if (WIFSIGNALED(status)) {
-		*end = (struct smd_exit){.kind = SMD_EXIT_SIGNAL, .value = WTERMSIG(status)};
-	} else if (code > SMD_EXIT_SIGNALLED && code < SMD_EXIT_SIGNALLED + NSIG) {
-		*end = (struct smd_exit){
-			.kind = SMD_EXIT_SIGNAL, .value = code - SMD_EXIT_SIGNALLED};
-	}
-	end->is_lost = WIFSIGNALED(status) || code == SMD_EXIT_NOT_EXECUTABLE;
-	smd_timestamp(end->end_time);
-}
-
-static int exit_from_json(struct smd_exit *end, json_t *record)
-{
-	struct smd_exit read = {.value = -1};
-	const char *start_time, *end_time;
-
-	if (json_unpack(record, "{s:s, s:s}", "start_time", &start_time, "end_time", &end_time)) {
-		return -1;
-	}
-	if (json_unpack(record, "{s:i}", "exit_code", &read.value) == 0) {
-		read.kind = SMD_EXIT_CODE;
-	} else if (json_unpack(record, "{s:i, s:b, s:b}", "signal", &read.value, "core_dumped",
-			   &read.core_dumped, "oom_killed", &read.oom_killed) == 0) {
-		read.kind = SMD_EXIT_SIGNAL;
-	} else if (json_unpack(record, "{s:i}", "errno", &read.value) == 0) {
-		read.kind = SMD_EXIT_ERRNO;
-	} else {
-		return -1;
-	}
-	snprintf(read.start_time, sizeof(read.start_time), "%s", start_time);
-	snprintf(read.end_time, sizeof(read.end_time), "%s", end_time);
-	*end = read;
-	return 0;
-}
-
-void smd_obituary_read(
-	struct smd_exit *end, const struct smd_jobdir *dir, const char *name, int wait_status)
-{
-	json_t *record = smd_jobdir_read_json(dir, RECORD_MAX, "exits/%s.json", name);
-
-	if (!record || exit_from_json(end, record)) {
-		exit_from_status(end, wait_status); /* the agent itself was killed */
-	}
-	json_decref(record);
-}
 
 static const char *signal_name(int signo)
 {
@@ -78,6 +24,11 @@ void smd_obituary_sentence(const struct smd_replica *replica, char text[SMD_OBIT
 {
 	const struct smd_exit *end = &replica->end;
 
+	if (end->is_lost && end->reason[0]) {
+		snprintf(text, SMD_OBITUARY_SIZE, "was lost with its host: %s", end->reason);
+		smd_printable(text);
+		return;
+	}
 	switch (end->kind) {
 	case SMD_EXIT_CODE:
 		snprintf(text, SMD_OBITUARY_SIZE,
@@ -91,8 +42,11 @@ void smd_obituary_sentence(const struct smd_replica *replica, char text[SMD_OBIT
 			end->oom_killed ? ", by the kernel for lack of memory" : "");
 		break;
 	case SMD_EXIT_ERRNO:
-		snprintf(text, SMD_OBITUARY_SIZE, "could not be started: %.128s: %s",
-			replica->program ? replica->program : replica->name, strerror(end->value));
+		snprintf(text, SMD_OBITUARY_SIZE, "could not be started: %.384s: %s",
+			end->reason[0]      ? end->reason
+			: replica->program ? replica->program
+					   : replica->name,
+			strerror(end->value));
 		break;
 	}
 	smd_printable(text);

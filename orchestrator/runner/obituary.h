@@ -9,14 +9,10 @@
 #include "orchestrator/runner/jobdir.h"
 #include "orchestrator/runner/replica.h"
 
-#define SMD_OBITUARY_SIZE 256
+#define SMD_OBITUARY_SIZE 512
 
 /* In the job directory: the error file of a replica, in PyTorch's form. */
 #define SMD_OBITUARY_ERROR_FILE "errors/%s.json"
-
-/* Reads the replica's exit record; without one, the wait status of its process counts. */
-void smd_obituary_read(
-	struct smd_exit *end, const struct smd_jobdir *dir, const char *name, int wait_status);
 
 /* "exited with a non-zero status of 3", "was killed by signal 9 (Killed)", ... */
 void smd_obituary_sentence(const struct smd_replica *replica, char text[SMD_OBITUARY_SIZE]);

@@ -1,4 +1,4 @@
-/* Reads a replica's pipes and hands each line to its sinks. */
+/* Hands each line that a replica writes to its sinks. */
 #include "orchestrator/runner/output.h"
 
 #include <errno.h>
@@ -9,10 +9,7 @@
 #include "orchestrator/runner/terminal_text.h"
 #include "reduction_server/base/log.h"
 
-#define READ_SIZE   16384
 #define BAR_COLUMNS 120 /* shown of one at most */
-
-enum { STREAM_STDOUT, STREAM_STDERR, STREAM_NOTIFY };
 
 static void write_log(struct smd_output *output, const char *text, size_t length)
 {
@@ -95,57 +92,28 @@ static void tell_bar(struct smd_output_stream *stream)
 	stream->has_bar = 1;
 }
 
-/* Reads once. Negative: nothing to read now; 0: the pipe has ended. */
-static ssize_t stream_read(struct smd_output_stream *stream)
+void smd_output_feed(struct smd_output *output, enum smd_agent_stream number, const char *bytes,
+	size_t count)
 {
-	char bytes[READ_SIZE];
-	ssize_t count;
+	struct smd_output_stream *stream;
 
-	do {
-		count = read(event_get_fd(stream->event), bytes, sizeof(bytes));
-	} while (count < 0 && errno == EINTR);
-	if (count > 0) {
-		smd_lines_feed(&stream->lines, bytes, (size_t)count);
+	if (!output->streams) {
+		return;
 	}
-	return count;
-}
-
-static void on_readable(evutil_socket_t fd, short what, void *arg)
-{
-	struct smd_output_stream *stream = arg;
-	struct smd_output *output = stream->lines.arg;
-
-	(void)fd;
-	(void)what;
-	if (stream_read(stream) == 0) {
-		event_del(stream->event); /* it is freed when the replica has ended */
-	} else if (stream != &output->streams[STREAM_NOTIFY]) {
+	stream = &output->streams[number];
+	smd_lines_feed(&stream->lines, bytes, count);
+	if (number != SMD_AGENT_NOTIFY) {
 		tell_bar(stream);
 	}
 	smd_log_file_flush(&output->log);
 }
 
-static void stream_close(struct smd_output_stream *stream)
-{
-	evutil_socket_t fd;
-
-	if (!stream->event) {
-		return;
-	}
-	while (stream_read(stream) > 0) {
-	}
-	smd_lines_finish(&stream->lines);
-	fd = event_get_fd(stream->event);
-	event_free(stream->event);
-	close(fd);
-}
-
 int smd_output_open(struct smd_output *output, const struct smd_output_sinks *sinks)
 {
-	static smd_line_fn *const takers[SMD_OUTPUT_STREAMS] = {
-		[STREAM_STDOUT] = take_stdout,
-		[STREAM_STDERR] = take_stderr,
-		[STREAM_NOTIFY] = take_notify,
+	static smd_line_fn *const takers[SMD_AGENT_STREAMS] = {
+		[SMD_AGENT_STDOUT] = take_stdout,
+		[SMD_AGENT_STDERR] = take_stderr,
+		[SMD_AGENT_NOTIFY] = take_notify,
 	};
 	int ret;
 
@@ -154,11 +122,11 @@ int smd_output_open(struct smd_output *output, const struct smd_output_sinks *si
 		.replica = sinks->replica,
 		.take_notice = sinks->take_notice,
 		.arg = sinks->arg};
-	output->streams = calloc(SMD_OUTPUT_STREAMS, sizeof(*output->streams));
+	output->streams = calloc(SMD_AGENT_STREAMS, sizeof(*output->streams));
 	if (!output->streams) {
 		return -ENOMEM;
 	}
-	for (int i = 0; i < SMD_OUTPUT_STREAMS; i++) {
+	for (int i = 0; i < SMD_AGENT_STREAMS; i++) {
 		output->streams[i].lines.take = takers[i];
 		output->streams[i].lines.arg = output;
 	}
@@ -172,53 +140,10 @@ int smd_output_open(struct smd_output *output, const struct smd_output_sinks *si
 	return 0;
 }
 
-int smd_output_attach(
-	struct smd_output *output, struct event_base *base, const struct smd_process *process)
-{
-	const int fds[SMD_OUTPUT_STREAMS] = {
-		[STREAM_STDOUT] = process->stdout_fd,
-		[STREAM_STDERR] = process->stderr_fd,
-		[STREAM_NOTIFY] = process->notify_fd,
-	};
-	int ret = 0;
-
-	for (int i = 0; i < SMD_OUTPUT_STREAMS; i++) {
-		struct smd_output_stream *stream = &output->streams[i];
-
-		stream->event = event_new(base, fds[i], EV_READ | EV_PERSIST, on_readable, stream);
-		if (!stream->event) {
-			close(fds[i]);
-			ret = -ENOMEM;
-		} else if (event_add(stream->event, NULL)) {
-			ret = -EIO;
-		}
-	}
-	return ret;
-}
-
-void smd_output_pause(struct smd_output *output)
-{
-	for (int i = STREAM_STDOUT; output->streams && i <= STREAM_STDERR; i++) {
-		if (output->streams[i].event) {
-			event_del(output->streams[i].event);
-		}
-	}
-}
-
-/* One that has ended is found so once more. */
-void smd_output_resume(struct smd_output *output)
-{
-	for (int i = STREAM_STDOUT; output->streams && i <= STREAM_STDERR; i++) {
-		if (output->streams[i].event) {
-			event_add(output->streams[i].event, NULL);
-		}
-	}
-}
-
 void smd_output_close(struct smd_output *output)
 {
-	for (int i = 0; output->streams && i < SMD_OUTPUT_STREAMS; i++) {
-		stream_close(&output->streams[i]);
+	for (int i = 0; output->streams && i < SMD_AGENT_STREAMS; i++) {
+		smd_lines_finish(&output->streams[i].lines);
 	}
 	if (smd_log_file_close(&output->log)) {
 		smd_log(SMD_LOG_WARN, "runner", "%s: not all of its log could be written",

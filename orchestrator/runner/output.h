@@ -1,29 +1,25 @@
 /*
- * The pipes of a running replica: their lines go to its log, the job's stream, the console, the
+ * What a running replica writes: its lines go to its log, the job's stream, the console, the
  * tail of its standard error, and whoever takes its notices.
  */
 #ifndef SMD_RUNNER_OUTPUT_H
 #define SMD_RUNNER_OUTPUT_H
 
-#include <event2/event.h>
 #include <stdio.h>
 
-#include "orchestrator/engine/engine.h"
 #include "orchestrator/runner/console.h"
 #include "orchestrator/runner/lines.h"
 #include "orchestrator/runner/log_file.h"
 #include "orchestrator/runner/notice.h"
 #include "orchestrator/runner/stream.h"
 #include "orchestrator/runner/tail.h"
-
-#define SMD_OUTPUT_STREAMS 3
+#include "worker/agent/wire/message.h"
 
 /* 0, or -errno when the notice cannot be taken. */
 typedef int smd_runner_notice_fn(void *arg, const struct smd_runner_notice *notice);
 
 struct smd_output_stream {
 	struct smd_lines lines;
-	struct event *event; /* NULL: not open */
 	int has_bar;         /* the line without an end was told as a status */
 };
 
@@ -54,16 +50,11 @@ struct smd_output_sinks {
 /* Opens the log. 0 or -errno. */
 int smd_output_open(struct smd_output *output, const struct smd_output_sinks *sinks);
 
-/* Reads the process's pipes from now on. They are the output's to close, even if this fails. 0 or
- * -errno. */
-int smd_output_attach(
-	struct smd_output *output, struct event_base *base, const struct smd_process *process);
+/* Takes what has come of one of its streams, in pieces of any size. */
+void smd_output_feed(struct smd_output *output, enum smd_agent_stream stream, const char *bytes,
+	size_t count);
 
-/* Does not read what the program prints, so that it waits, or reads it again; notices are read. */
-void smd_output_pause(struct smd_output *output);
-void smd_output_resume(struct smd_output *output);
-
-/* Reads the rest of the pipes and closes everything. */
+/* The replica has ended: hands on the last lines and closes everything. */
 void smd_output_close(struct smd_output *output);
 
 #endif

@@ -37,7 +37,10 @@ static void set_phase(struct smd_run *run, enum smd_job_phase phase)
 		run->status.ended_ns = smd_clock_ns();
 		smd_jobdir_release(run->dir);
 	}
-	write_record(run);
+	/* These two say nothing new. */
+	if (phase != SMD_PHASE_ALLOCATING && phase != SMD_PHASE_RELEASING) {
+		write_record(run);
+	}
 	smd_announce_phase(&run->stream, &run->status);
 	smd_log(SMD_LOG_DEBUG, "runner", "%s", smd_job_state_name(&run->status));
 }
@@ -56,7 +59,7 @@ static int schedule_restart(struct smd_run *run, struct smd_replica *replica)
 	const struct smd_job *job = run->status.job;
 	unsigned wait_s = smd_policy_backoff_s(job, replica->restarts);
 
-	if (!smd_policy_restarts(
+	if (run->hosts.has_lost || !smd_policy_restarts(
 		    job, SMD_RESTART_REPLICA, replica->role, &replica->end, replica->restarts)) {
 		return 0;
 	}
@@ -122,10 +125,14 @@ static void set_program(struct smd_replica *replica, const char *program)
 	}
 }
 
-static void take_started(struct smd_run *run, struct smd_replica *replica, const char *program)
+static void take_launched(struct smd_run *run, struct smd_replica *replica, const char *program)
 {
 	set_program(replica, program);
 	apply(run, replica, SMD_REPLICA_EVENT_LAUNCHED);
+}
+
+static void take_started(struct smd_run *run, struct smd_replica *replica)
+{
 	smd_display_change(&run->display, replica, "started");
 	if (replica->role != SMD_ROLE_REDUCTION_SERVER) {
 		apply(run, replica, SMD_REPLICA_EVENT_READY);
@@ -156,14 +163,52 @@ static void take_end(
 	}
 }
 
+static void set_no_hosts(struct smd_run *run, const char *reason)
+{
+	if (!run->no_hosts) {
+		run->no_hosts = strdup(reason);
+	}
+}
+
+static void take_host_event(struct smd_run *run, const struct smd_event *event)
+{
+	switch (event->kind) {
+	case SMD_EVENT_WAITING:
+		smd_announce_waiting(&run->display, &run->stream, event->text);
+		break;
+	case SMD_EVENT_PLACED:
+		run->is_placed = 1;
+		break;
+	case SMD_EVENT_NO_HOSTS:
+		set_no_hosts(run, event->text);
+		break;
+	case SMD_EVENT_HOST_LOST:
+		set_no_hosts(run, event->text);
+		smd_announce_lost_host(&run->display, &run->stream, event->text);
+		break;
+	case SMD_EVENT_RELEASED:
+		run->is_released = 1;
+		break;
+	default:
+		break;
+	}
+}
+
 int smd_run_take_event(void *arg, const struct smd_event *event)
 {
 	struct smd_run *run = arg;
 	struct smd_replica *replica = event->replica;
 
+	if (!replica) {
+		take_host_event(run, event);
+		return 0;
+	}
 	switch (event->kind) {
+	case SMD_EVENT_LAUNCHED:
+		take_launched(run, replica, event->text);
+		break;
 	case SMD_EVENT_STARTED:
-		take_started(run, replica, event->text);
+		take_started(run, replica);
 		break;
 	case SMD_EVENT_READY:
 		take_ready(run, replica, event->text);
@@ -177,6 +222,8 @@ int smd_run_take_event(void *arg, const struct smd_event *event)
 		return smd_replica_set_result(replica, event->key, event->text);
 	case SMD_EVENT_ENDED:
 		take_end(run, replica, event);
+		break;
+	default:
 		break;
 	}
 	return 0;
@@ -211,8 +258,7 @@ static int any_alive(const struct smd_run *run, enum group group)
 static void start(struct smd_run *run, struct smd_replica *replica)
 {
 	replica->started_ns = smd_clock_ns();
-	smd_supervisor_start(
-		&run->supervisor, replica, smd_job_status_restarts_of(&run->status, replica));
+	smd_hosts_start(&run->hosts, replica, smd_job_status_restarts_of(&run->status, replica));
 }
 
 /* A replica that could not be started decides the outcome: no more are started then. */
@@ -232,7 +278,7 @@ static void stop(struct smd_run *run, enum group group)
 
 		if (is_of(replica, group) && smd_replica_is_alive(replica) &&
 			replica->state != SMD_REPLICA_STOPPING) {
-			smd_supervisor_end(&run->supervisor, replica, SIGTERM);
+			smd_hosts_end(&run->hosts, replica, SIGTERM);
 			apply(run, replica, SMD_REPLICA_EVENT_STOP);
 		}
 	}
@@ -242,7 +288,7 @@ static void kill_all(struct smd_run *run)
 {
 	for (size_t i = 0; i < run->status.count; i++) {
 		if (smd_replica_is_alive(&run->status.replicas[i])) {
-			smd_supervisor_end(&run->supervisor, &run->status.replicas[i], SIGKILL);
+			smd_hosts_end(&run->hosts, &run->status.replicas[i], SIGKILL);
 		}
 	}
 }
@@ -284,14 +330,17 @@ static int is_over(const struct smd_run *run, int64_t limit_s)
 	       (smd_clock_ns() - run->status.started_ns) / SMD_SECOND_NS >= (uint64_t)limit_s;
 }
 
-/* Whether the whole job is started again after the decisive end. */
+/* Whether the whole job is started again after the decisive end: also where replicas are restarted
+ * alone, when their host is lost. */
 static int may_restart(const struct smd_run *run)
 {
 	const struct smd_replica *cause = run->status.decisive;
+	const struct smd_job *job = run->status.job;
+	enum smd_restart_scope scope = run->hosts.has_lost ? smd_policy_scope(job, cause->role)
+							   : SMD_RESTART_JOB;
 
 	return cause->state == SMD_REPLICA_FAILED &&
-	       smd_policy_restarts(run->status.job, SMD_RESTART_JOB, cause->role, &cause->end,
-		       run->status.restarts);
+	       smd_policy_restarts(job, scope, cause->role, &cause->end, run->status.restarts);
 }
 
 static void settle(struct smd_run *run)
@@ -320,6 +369,8 @@ static void decide(struct smd_run *run)
 		return;
 	} else if (run->status.outcome == SMD_OUTCOME_OPEN && run->status.decisive) {
 		settle(run);
+	} else if (run->status.phase == SMD_PHASE_ALLOCATING && run->no_hosts) {
+		fail(run, smd_failure_of_hosts(run->no_hosts));
 	} else if (is_over(run, run->status.job->timeout_s)) {
 		fail(run, smd_failure_of_timeout(run->status.job));
 	} else if (run->status.phase == SMD_PHASE_PREPARING && smd_clock_ns() >= run->deadline_ns &&
@@ -353,7 +404,7 @@ static void retry(struct smd_run *run, struct smd_replica *replica)
 static void restart_replicas(struct smd_run *run)
 {
 	if (run->status.outcome != SMD_OUTCOME_OPEN || run->status.decisive ||
-		run->supervisor.has_orphans) {
+		run->hosts.has_lost) {
 		return;
 	}
 	for (size_t i = 0; i < run->status.count; i++) {
@@ -381,11 +432,65 @@ static void reset(struct smd_run *run)
 	}
 }
 
-static void begin_attempt(struct smd_run *run)
+static void begin_preparing(struct smd_run *run)
 {
 	run->deadline_ns = seconds_from_now(run->ready_timeout_s);
 	set_phase(run, SMD_PHASE_PREPARING);
 	start_group(run, SERVERS);
+}
+
+/* Hosts that are there already are used again. */
+static void begin_attempt(struct smd_run *run)
+{
+	struct smd_error error = {""};
+
+	if (run->is_placed) {
+		begin_preparing(run);
+		return;
+	}
+	run->is_releasing = 0;
+	run->is_released = 0;
+	set_phase(run, SMD_PHASE_ALLOCATING);
+	if (smd_hosts_allocate(&run->hosts, &error)) {
+		set_no_hosts(run, error.text);
+	}
+}
+
+/* All hosts are there. */
+static void begin_on_hosts(struct smd_run *run)
+{
+	struct smd_error error = {""};
+
+	if (run->make_contract(run->arg, &error)) {
+		set_no_hosts(run, error.text);
+	} else {
+		begin_preparing(run);
+	}
+}
+
+/* The job's last attempt, or its last one on these hosts, is over. */
+static void begin_releasing(struct smd_run *run)
+{
+	set_phase(run, SMD_PHASE_RELEASING);
+	smd_hosts_release(&run->hosts);
+}
+
+/* A host was lost while nothing ran: the next attempt begins on others. */
+static void give_hosts_back(struct smd_run *run)
+{
+	if (!run->is_releasing) {
+		run->is_releasing = 1;
+		run->is_released = 0;
+		smd_hosts_release(&run->hosts);
+	}
+	if (run->is_released) {
+		run->is_placed = 0;
+	}
+}
+
+static int keeps_hosts(const struct smd_run *run)
+{
+	return run->status.outcome == SMD_OUTCOME_RESTART && !run->hosts.has_lost;
 }
 
 /* Nothing of the attempt runs any more. */
@@ -409,6 +514,13 @@ static int advance(struct smd_run *run)
 
 	decide(run);
 	switch (run->status.phase) {
+	case SMD_PHASE_ALLOCATING:
+		if (run->status.outcome != SMD_OUTCOME_OPEN) {
+			begin_releasing(run);
+		} else if (run->is_placed) {
+			begin_on_hosts(run);
+		}
+		break;
 	case SMD_PHASE_PREPARING:
 		if (run->status.outcome != SMD_OUTCOME_OPEN) {
 			begin_stopping(run);
@@ -438,13 +550,28 @@ static int advance(struct smd_run *run)
 		}
 		break;
 	case SMD_PHASE_DRAINING:
-		if (!any_alive(run, SERVERS) && !run->supervisor.has_orphans) {
+		if (any_alive(run, SERVERS)) {
+			break;
+		}
+		if (keeps_hosts(run)) {
+			end_attempt(run);
+		} else {
+			begin_releasing(run);
+		}
+		break;
+	case SMD_PHASE_RELEASING:
+		if (run->is_released) {
+			run->is_placed = 0;
+			free(run->no_hosts);
+			run->no_hosts = NULL;
 			end_attempt(run);
 		}
 		break;
 	case SMD_PHASE_RESTARTING:
 		if (run->status.outcome != SMD_OUTCOME_RESTART) {
-			set_phase(run, SMD_PHASE_ENDED);
+			begin_releasing(run);
+		} else if (run->is_placed && run->hosts.has_lost) {
+			give_hosts_back(run);
 		} else if (smd_clock_ns() >= run->deadline_ns) {
 			reset(run);
 			begin_attempt(run);
@@ -475,7 +602,7 @@ void smd_run_turn(struct smd_run *run)
 {
 	int killing = run->status.interruptions > 1;
 
-	smd_supervisor_turn(&run->supervisor);
+	smd_hosts_turn(&run->hosts);
 	restart_replicas(run);
 	while (advance(run)) {
 	}

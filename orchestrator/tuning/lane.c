@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "orchestrator/engine/local/gpu.h"
+#include "worker/agent/host/gpu.h"
 
 static char *gpus_of_lane(const struct smd_gpus *gpus, size_t lane)
 {

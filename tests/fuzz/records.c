@@ -1,6 +1,6 @@
 /*
  * Any bytes at all as what the runner reads back from a job's directory, where a replica may write:
- * the agent's exit record, a replica's own account of its error, and the record of the job.
+ * an exit record, a replica's own account of its error, and the record of the job.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,6 +11,7 @@
 #include "orchestrator/runner/obituary.h"
 #include "orchestrator/runner/record.h"
 #include "tests/fuzz/input.h"
+#include "worker/agent/wire/message.h"
 
 /* In memory: each record is put on disk before its name appears. */
 static char folder[] = "/dev/shm/fuzz-records.XXXXXX";
@@ -59,13 +60,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 	struct smd_replica replica = {.name = "workerpool0-0", .ended_ns = 1};
 	char text[SMD_OBITUARY_SIZE];
 	char word[SMD_OBITUARY_SIZE];
+	json_t *record;
 
 	if (access(folder, F_OK)) {
 		make_folder();
 	}
-	put("exits/workerpool0-0.json", bytes, length);
-	smd_obituary_read(&replica.end, &dir, replica.name, 0);
-	check_end(&replica.end);
+	record = json_loadb((const char *)bytes, length, 0, NULL);
+	if (smd_exit_decode(record, &replica.end) == 0) {
+		check_end(&replica.end);
+	}
+	json_decref(record);
 	smd_obituary_sentence(&replica, text);
 	smd_obituary_word(&replica, word);
 	must_hold(text[0] != '\0');

@@ -30,13 +30,20 @@ static void become_shell(const char *command)
 	_exit(SMD_EXIT_NOT_FOUND);
 }
 
-void smd_clean_up(const char *command)
+pid_t smd_clean_up_begin(const char *command)
 {
-	pid_t pid = command && *command ? fork() : -1;
+	pid_t pid = command && *command ? fork() : 0;
 
-	if (pid == 0) {
+	if (pid == 0 && command && *command) {
 		become_shell(command);
 	}
+	return pid > 0 ? pid : 0;
+}
+
+void smd_clean_up(const char *command)
+{
+	pid_t pid = smd_clean_up_begin(command);
+
 	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
 	}
 }

@@ -65,6 +65,26 @@ static void remove_any(int folder, const char *name)
 	}
 }
 
+static void print_record(FILE *file, const struct smd_exit *end)
+{
+	fprintf(file, "{");
+	print_end(file, end);
+	fprintf(file, ", \"start_time\": \"%s\", \"end_time\": \"%s\"}\n", end->start_time,
+		end->end_time);
+}
+
+void smd_exit_record_send(int fd, const struct smd_exit *end)
+{
+	char text[SMD_EXIT_RECORD_MAX] = "";
+	FILE *file = fmemopen(text, sizeof(text), "w");
+
+	if (file) {
+		print_record(file, end);
+		fclose(file);
+		(void)!write(fd, text, strlen(text));
+	}
+}
+
 static int write_record(int folder, const char *name, const struct smd_exit *end)
 {
 	int fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -73,10 +93,7 @@ static int write_record(int folder, const char *name, const struct smd_exit *end
 	if (!file) {
 		return -errno;
 	}
-	fprintf(file, "{");
-	print_end(file, end);
-	fprintf(file, ", \"start_time\": \"%s\", \"end_time\": \"%s\"}\n", end->start_time,
-		end->end_time);
+	print_record(file, end);
 	return fclose(file) ? -errno : 0; /* all of it is written here: it fits the buffer */
 }
 

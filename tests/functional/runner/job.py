@@ -152,6 +152,12 @@ class JobTest(unittest.TestCase):
         self.assertTrue(wait_until(lambda: children_of(run.pid)))
         return children_of(run.pid)[0]
 
+    def agent_of(self, run):
+        """The agent of this host, which has a child for each process of a replica."""
+        runner = self.runner_of(run)
+        self.assertTrue(wait_until(lambda: children_of(runner)))
+        return children_of(runner)[0]
+
     @staticmethod
     def end(run):
         if run.poll() is None:

@@ -278,7 +278,8 @@ class ConsoleTest(JobTest):
     def test_no_place_for_output(self):
         """A full disk, or descriptors that are closed: the job's outcome stands, and what it writes is not disturbed."""
         files = self.path("files")
-        runner = "$(cut -d' ' -f4 /proc/$PPID/stat)"  # the agent's parent
+        agent = "$(cut -d' ' -f4 /proc/$PPID/stat)"  # the host's: the keeper's parent
+        runner = f"$(cut -d' ' -f4 /proc/{agent}/stat)"
         spec = self.write_spec([bash("echo out; echo err >&2; for fd in 0 1 2; do "
                                      f"readlink /proc/{runner}/fd/$fd; done > {files}")])
         words = f"{SUMMAND} custom-jobs local-run {spec} --job-dir={self.path('job')}"

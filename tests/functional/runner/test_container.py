@@ -184,11 +184,6 @@ class ContainerTest(JobTest):
         run.communicate(timeout=LONG)
         self.assertTrue(wait_until(lambda: not self.containers(run), 60))
 
-    def agent_of(self, run):
-        agents = [pid for pid in children_of(self.runner_of(run))
-                  if command_of(pid).startswith("summand-agent")]
-        return agents[0]
-
     def test_a_killed_agents_container_is_removed(self):
         """And the next attempt has a container of its own."""
         script = "echo ready; [ $SUMMAND_RESTARTS = 1 ] || sleep 1000"
@@ -197,7 +192,7 @@ class ContainerTest(JobTest):
         log = os.path.join(run.job_dir, "logs/workerpool0-0.log")
         self.wait_for_file(log)
         self.assertTrue(wait_until(lambda: "ready" in self.read(run, "logs/workerpool0-0.log")))
-        os.kill(self.agent_of(run), signal.SIGKILL)
+        os.kill(children_of(self.agent_of(run))[0], signal.SIGKILL)
         self.assert_code(self.finish(run), 0)
         self.assertEqual(self.containers(run), [])
 

@@ -66,7 +66,7 @@ class OrphansTest(JobTest):
         with open(self.daemon, encoding="utf-8") as file:
             daemon = int(file.read())
         self.assertTrue(wait_until(lambda: not os.path.exists(f"/proc/{daemon}"), 20))
-        self.assertEqual(len(children_of(self.runner_of(run))), 1)
+        self.assertEqual(len(children_of(self.agent_of(run))), 1)
         run.send_signal(signal.SIGINT)
         self.assert_code(self.finish(run), 130)
 
@@ -114,8 +114,25 @@ class OrphansTest(JobTest):
                 os.remove(self.ready)
 
     def test_a_stopped_runner_is_continued(self):
-        run = self.start([bash("kill -STOP $(cut -d' ' -f4 /proc/$PPID/stat)")])
-        self.assert_code(self.finish(run), 0)
+        agent = "$(cut -d' ' -f4 /proc/$PPID/stat)"
+        for stopped in agent, f"$(cut -d' ' -f4 /proc/{agent}/stat)":
+            run = self.start([bash(f"kill -STOP {stopped}")])
+            self.assert_code(self.finish(run), 0)
+
+    def test_a_killed_hosts_agent_ends_its_replicas(self):
+        """The job goes on with another agent, when nothing of the first one is left."""
+        seen = self.path("seen")
+        first = DAEMON.format(self.daemon) + "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); sleep 1000"
+        script = f"if [ $SUMMAND_RESTARTS = 0 ]; then {first}; fi; " \
+                 f"if kill -0 $(cat {self.daemon}); then echo alive; else echo gone; fi > {seen}"
+        for scope in "job", "replica":
+            with self.subTest(scope=scope):
+                run = self.run_job([bash(script)], labels={"restart-backoff": "0", "restart-scope": scope})
+                self.assert_code(run, 0)
+                with open(seen, encoding="utf-8") as file:
+                    self.assertEqual(file.read(), "gone\n")
+                self.assertIn("was lost with its host: host localhost: its agent was killed by signal 9", run.out)
+                os.remove(self.daemon)
 
     def test_the_end_of_the_runner_is_told_and_recorded(self):
         run = self.start_until_ready("")

@@ -161,7 +161,7 @@ class PolicyTest(JobTest):
         run = self.run_without_room("kill -9 $BASHPID")
         self.assertIn("The replica workerpool0-0 was killed by signal 9 (Killed).", run.err)
         self.assert_final(run, "FAILED")
-        runner = "$(cut -d ' ' -f 4 /proc/$PPID/stat)"
+        runner = "$(cut -d ' ' -f 4 /proc/$(cut -d ' ' -f 4 /proc/$PPID/stat)/stat)"
         run = self.run_without_room(f"kill -9 {runner}; sleep 1000")
         self.assertIn("the job's runner was killed", run.err)
         self.assertEqual(self.read_json(run, "state.json")["state"], "JOB_STATE_FAILED")

@@ -28,7 +28,6 @@ ROOMS = [
     ("worker/nccl_plugin/net", ["worker/nccl_plugin/device"]),
     ("worker/nccl_plugin/collnet", ["worker/nccl_plugin/device"]),
     ("worker/nccl_plugin", ["worker/nccl_plugin/net", "worker/nccl_plugin/collnet"]),
-    ("worker/agent", ["reduction_server/base"]),
     # It lists what it moved, so it knows the largest chunk of the wire.
     ("worker/perf", ["worker/summand.h", "reduction_server/kernels", "reduction_server/wire"]),
     ("worker/nccl_perf", ["worker/perf"]),
@@ -46,16 +45,24 @@ ROOMS = [
     ("orchestrator/plan", ["orchestrator/job"]),
     ("orchestrator/contract", ["orchestrator/job"]),
     ("orchestrator/export", ["orchestrator/contract", "orchestrator/plan"]),
-    ("orchestrator/engine", ["orchestrator/contract"]),
-    ("orchestrator/engine/local", ["orchestrator/engine", "worker/agent"]),
+    # The keeper of a replica's command, and what all that deal with its end share.
+    ("worker/agent", ["reduction_server/base"]),
+    # What crosses the connection of a host's agent: both ends use it.
+    ("worker/agent/wire", ["worker/agent", "orchestrator/contract"]),
+    ("worker/agent/host", ["worker/agent/wire"]),
+    ("worker/agent/agent.c", ["worker/agent/host"]),
+    ("orchestrator/engine", ["orchestrator/contract", "worker/agent"]),
+    ("orchestrator/engine/local", ["orchestrator/engine"]),
+    ("orchestrator/engine/ssh", ["orchestrator/engine"]),
     # Times are written as the agent writes them.
     ("orchestrator/store", ["orchestrator/job", "worker/agent"]),
-    ("orchestrator/runner", ["orchestrator/engine", "orchestrator/store", "worker/agent"]),
+    # It says which GPUs of a host are whose, and what its own host's addresses are.
+    ("orchestrator/runner", ["orchestrator/engine", "orchestrator/store", "worker/agent/host"]),
     # Which trial comes next is computed from the study alone.
     ("orchestrator/tuning/search", ["orchestrator/job"]),
-    ("orchestrator/tuning", ["orchestrator/tuning/search", "orchestrator/engine/local", "orchestrator/runner"]),
+    ("orchestrator/tuning", ["orchestrator/tuning/search", "worker/agent/host", "orchestrator/runner"]),
     ("orchestrator/cli", ["orchestrator/frontend/frontends.c", "orchestrator/frontend/torch", "orchestrator/plan", "orchestrator/export",
-                          "orchestrator/engine/local", "orchestrator/tuning"]),
+                          "worker/agent/host", "orchestrator/tuning"]),
 ]
 
 # Headers of the system that belong to some rooms: they are where the rest of the tree is kept from them.
@@ -64,7 +71,8 @@ SYSTEM = [
     (r"sys/socket|sys/un|netinet/|arpa/|netdb|ifaddrs|net/if",
      ("reduction_server/transport", "reduction_server/transport/tcp", "reduction_server/transport/rdma",
       "reduction_server/sandbox",  # names the families that it forbids
-      "worker/nccl_plugin/device", "worker/nccl_plugin/net", "worker/nccl_plugin/collnet", "orchestrator/engine/local")),
+      "worker/nccl_plugin/device", "worker/nccl_plugin/net", "worker/nccl_plugin/collnet",
+      "worker/agent/wire", "worker/agent/host", "orchestrator/engine", "orchestrator/runner")),
     (r"cuda\.h", ("worker/libsummand",)),
     (r"nccl\.h|cuda_runtime", ("worker/nccl_perf",)),
     (r"seccomp\.h|linux/capability\.h", ("reduction_server/sandbox",)),

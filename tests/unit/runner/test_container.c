@@ -1,5 +1,5 @@
 /* The command lines of the programs that run containers. */
-#include "orchestrator/engine/local/container.h"
+#include "worker/agent/host/container.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* GPUs are dealt out once each, or shared when that is allowed. */
-#include "orchestrator/engine/local/gpu.h"
+#include "worker/agent/host/gpu.h"
 
 #include <errno.h>
 #include <setjmp.h>

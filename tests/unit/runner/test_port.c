@@ -1,5 +1,5 @@
 /* Ports: two holders never have the same one, and one that is in use is nobody's. */
-#include "orchestrator/engine/local/port.h"
+#include "worker/agent/host/port.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* A replica's variables over those of the runner. */
-#include "orchestrator/engine/local/variables.h"
+#include "worker/agent/host/variables.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

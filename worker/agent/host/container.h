@@ -1,10 +1,10 @@
 /*
  * A replica's command in a container: the command line of podman, docker or apptainer that runs it.
  */
-#ifndef SMD_ENGINE_LOCAL_CONTAINER_H
-#define SMD_ENGINE_LOCAL_CONTAINER_H
+#ifndef SMD_AGENT_HOST_CONTAINER_H
+#define SMD_AGENT_HOST_CONTAINER_H
 
-#include "orchestrator/engine/engine.h"
+#include "worker/agent/wire/launch.h"
 
 /* A container runtime, and how it differs from the others. */
 struct smd_container_runtime {

@@ -1,8 +1,8 @@
 /*
  * The environment of a process on this machine: the caller's own, with a replica's over it.
  */
-#ifndef SMD_ENGINE_LOCAL_VARIABLES_H
-#define SMD_ENGINE_LOCAL_VARIABLES_H
+#ifndef SMD_AGENT_HOST_VARIABLES_H
+#define SMD_AGENT_HOST_VARIABLES_H
 
 #include "orchestrator/contract/environment.h"
 

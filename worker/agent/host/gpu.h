@@ -1,8 +1,8 @@
 /*
  * The GPUs of this machine, dealt out to the replicas of one job.
  */
-#ifndef SMD_ENGINE_LOCAL_GPU_H
-#define SMD_ENGINE_LOCAL_GPU_H
+#ifndef SMD_AGENT_HOST_GPU_H
+#define SMD_AGENT_HOST_GPU_H
 
 #include <stddef.h>
 
@@ -25,6 +25,12 @@ int smd_gpus_find(struct smd_gpus *gpus, const char *visible);
  * -EBUSY with a text when there are fewer than are asked for, unless replicas may share them. */
 int smd_gpus_deal(
 	struct smd_gpus *gpus, const struct smd_job *job, int may_share, struct smd_error *error);
+
+/* The same for some of the job's replicas: `counts` of each pool. `where` is what has the GPUs, in
+ * messages: "this machine". */
+int smd_gpus_deal_some(struct smd_gpus *gpus, const struct smd_job *job,
+	const int counts[SMD_JOB_POOLS_MAX], int may_share, const char *where,
+	struct smd_error *error);
 
 /* The replica's GPUs as a value of CUDA_VISIBLE_DEVICES, which the caller frees; "" for none. NULL:
  * out of memory. */

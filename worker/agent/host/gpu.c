@@ -1,5 +1,5 @@
 /* Finds and deals out GPUs. */
-#include "orchestrator/engine/local/gpu.h"
+#include "worker/agent/host/gpu.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -86,8 +86,9 @@ static int count_of(const struct smd_gpus *gpus, const struct smd_job_pool *pool
 	return pool->accelerator_count;
 }
 
-int smd_gpus_deal(
-	struct smd_gpus *gpus, const struct smd_job *job, int may_share, struct smd_error *error)
+int smd_gpus_deal_some(struct smd_gpus *gpus, const struct smd_job *job,
+	const int counts[SMD_JOB_POOLS_MAX], int may_share, const char *where,
+	struct smd_error *error)
 {
 	int asked = 0;
 
@@ -97,23 +98,34 @@ int smd_gpus_deal(
 
 		gpus->first[i] = gpus->wanted;
 		gpus->each[i] = count_of(gpus, pool);
-		gpus->wanted += gpus->each[i] * pool->replica_count;
-		asked += pool->accelerators_are_built_in ? 0 : gpus->each[i] * pool->replica_count;
+		gpus->wanted += gpus->each[i] * counts[i];
+		asked += pool->accelerators_are_built_in ? 0 : gpus->each[i] * counts[i];
 	}
 	if ((size_t)asked > gpus->count && !may_share) {
 		return smd_error_set(error, EBUSY,
-			"GPUs: there must be %d for this job, got %zu; with --oversubscribe "
+			"%s%sGPUs: there must be %d for this job, got %zu; with --oversubscribe "
 			"replicas "
 			"share what there is",
-			asked, gpus->count);
+			where ? where : "", where ? ": " : "", asked, gpus->count);
 	}
 	if ((size_t)gpus->wanted > gpus->count && asked < gpus->wanted) {
 		smd_log(SMD_LOG_WARN, "engine",
-			"GPUs: the machines of this job have %d, this one has %zu: replicas share "
+			"GPUs: the machines of this job have %d, %s has %zu: replicas share "
 			"them",
-			gpus->wanted, gpus->count);
+			gpus->wanted, where ? where : "this one", gpus->count);
 	}
 	return 0;
+}
+
+int smd_gpus_deal(
+	struct smd_gpus *gpus, const struct smd_job *job, int may_share, struct smd_error *error)
+{
+	int counts[SMD_JOB_POOLS_MAX];
+
+	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {
+		counts[i] = job->pools[i].replica_count;
+	}
+	return smd_gpus_deal_some(gpus, job, counts, may_share, NULL, error);
 }
 
 char *smd_gpus_of(const struct smd_gpus *gpus, int pool, int index)

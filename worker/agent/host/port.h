@@ -5,8 +5,8 @@
  * to the network namespace, as ports do, and vanish with the process, however it ends: no file can
  * be left over. A port that something is bound to is skipped.
  */
-#ifndef SMD_ENGINE_LOCAL_PORT_H
-#define SMD_ENGINE_LOCAL_PORT_H
+#ifndef SMD_AGENT_HOST_PORT_H
+#define SMD_AGENT_HOST_PORT_H
 
 #include <stddef.h>
 #include <stdint.h>

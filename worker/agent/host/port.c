@@ -1,5 +1,5 @@
 /* Holds ports by names in the abstract socket namespace. */
-#include "orchestrator/engine/local/port.h"
+#include "worker/agent/host/port.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* Lays a replica's variables over those of this process. */
-#include "orchestrator/engine/local/variables.h"
+#include "worker/agent/host/variables.h"
 
 #include <errno.h>
 #include <stdio.h>

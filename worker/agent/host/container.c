@@ -1,5 +1,5 @@
 /* Builds the command lines of container runtimes. */
-#include "orchestrator/engine/local/container.h"
+#include "worker/agent/host/container.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -185,7 +185,7 @@ static void add_variables(struct words *words, const struct smd_container_runtim
 	}
 	if (runtime->preserve_fd) {
 		add(words, "%s", runtime->preserve_fd);
-		add(words, "--env=SUMMAND_NOTIFY_FD=%d", SMD_ENGINE_NOTIFY_FD);
+		add(words, "--env=SUMMAND_NOTIFY_FD=%d", SMD_NOTIFY_FD);
 	}
 }
 

@@ -1,0 +1,181 @@
+/* Chooses the addresses by which hosts reach each other. */
+#include "orchestrator/runner/addresses.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#define NAMES_SIZE 256
+
+typedef int fits_fn(const struct smd_host_interface *interface,
+	const struct smd_host_address *address, const void *arg);
+
+/* The host's first address that fits, v4 before v6. */
+static int find(const struct smd_host_facts *host, fits_fn *fits, const void *arg,
+	struct smd_chosen_address *out)
+{
+	for (int is_v6 = 0; is_v6 <= 1; is_v6++) {
+		for (size_t i = 0; i < host->ninterfaces; i++) {
+			const struct smd_host_interface *interface = &host->interfaces[i];
+
+			for (size_t n = 0; n < interface->naddresses; n++) {
+				const struct smd_host_address *address = &interface->addresses[n];
+
+				if (address->is_v6 == is_v6 && fits(interface, address, arg)) {
+					*out = (struct smd_chosen_address){address, interface};
+					return 1;
+				}
+			}
+		}
+	}
+	return 0;
+}
+
+static int has_name(const struct smd_host_interface *interface,
+	const struct smd_host_address *address, const void *name)
+{
+	(void)address;
+	return strcmp(interface->name, name) == 0;
+}
+
+static int is_in_network(const struct smd_host_interface *interface,
+	const struct smd_host_address *address, const void *network)
+{
+	(void)interface;
+	return smd_host_address_is_in(address, network);
+}
+
+static int is_outward(const struct smd_host_interface *interface,
+	const struct smd_host_address *address, const void *arg)
+{
+	(void)address;
+	(void)arg;
+	return !interface->is_loopback;
+}
+
+static int is_loopback(const struct smd_host_interface *interface,
+	const struct smd_host_address *address, const void *arg)
+{
+	(void)address;
+	(void)arg;
+	return interface->is_loopback;
+}
+
+static int is_same(const struct smd_host_address *a, const struct smd_host_address *b)
+{
+	return a->is_v6 == b->is_v6 && memcmp(a->bytes, b->bytes, sizeof(a->bytes)) == 0;
+}
+
+/*
+ * Whether all hosts are in the network, each with an address of its own: the bridges of containers
+ * have the same one everywhere, and lead nowhere. The slowest interface's speed is the network's.
+ */
+static int is_common(const struct smd_host_facts *const *hosts, size_t count,
+	const struct smd_host_address *network, struct smd_chosen_address *chosen, uint32_t *speed)
+{
+	*speed = UINT32_MAX;
+	for (size_t i = 0; i < count; i++) {
+		if (!find(hosts[i], is_in_network, network, &chosen[i]) ||
+			chosen[i].interface->is_loopback) {
+			return 0;
+		}
+		for (size_t n = 0; n < i; n++) {
+			if (is_same(chosen[n].address, chosen[i].address) &&
+				strcmp(hosts[n]->network, hosts[i]->network) != 0) {
+				return 0;
+			}
+		}
+		if (chosen[i].interface->speed_mbps < *speed) {
+			*speed = chosen[i].interface->speed_mbps;
+		}
+	}
+	return 1;
+}
+
+/* The fastest network that all hosts are in, v4 before v6 where they are as fast. */
+static int choose_common(const struct smd_host_facts *const *hosts, size_t count,
+	struct smd_chosen_address *out)
+{
+	const struct smd_host_address *best = NULL;
+	uint32_t best_speed = 0;
+	uint32_t speed;
+
+	for (size_t i = 0; i < hosts[0]->ninterfaces; i++) {
+		const struct smd_host_interface *interface = &hosts[0]->interfaces[i];
+
+		for (size_t n = 0; n < interface->naddresses; n++) {
+			const struct smd_host_address *address = &interface->addresses[n];
+
+			if (!is_common(hosts, count, address, out, &speed)) {
+				continue;
+			}
+			if (!best || speed > best_speed ||
+				(speed == best_speed && best->is_v6 && !address->is_v6)) {
+				best = address;
+				best_speed = speed;
+			}
+		}
+	}
+	return best && is_common(hosts, count, best, out, &speed);
+}
+
+static int refuse(const struct smd_host_facts *host, const char *wanted, struct smd_error *error)
+{
+	char names[NAMES_SIZE] = "none";
+	size_t used = 0;
+
+	for (size_t i = 0; i < host->ninterfaces && used < sizeof(names); i++) {
+		if (host->interfaces[i].naddresses > 0) {
+			used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s %s",
+				used ? ", " : "", host->interfaces[i].name,
+				host->interfaces[i].addresses[0].text);
+		}
+	}
+	return smd_error_set(error, EADDRNOTAVAIL,
+		"host %s: must have an interface %s%s that is up and has an address, got %s",
+		host->name, wanted ? wanted : "to the other hosts", wanted ? " (--interface)" : "",
+		names);
+}
+
+static int choose_each(const struct smd_host_facts *const *hosts, size_t count, fits_fn *fits,
+	const void *arg, const char *wanted, struct smd_chosen_address *out,
+	struct smd_error *error)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (!find(hosts[i], fits, arg, &out[i])) {
+			return refuse(hosts[i], wanted, error);
+		}
+	}
+	return 0;
+}
+
+/* Several agents may be on one machine. */
+static int are_one(const struct smd_host_facts *const *hosts, size_t count)
+{
+	for (size_t i = 1; i < count; i++) {
+		if (strcmp(hosts[0]->network, hosts[i]->network) != 0) {
+			return 0;
+		}
+	}
+	return 1;
+}
+
+int smd_addresses_choose(const struct smd_host_facts *const *hosts, size_t count,
+	const char *wanted, struct smd_chosen_address *out, struct smd_error *error)
+{
+	struct smd_host_address network;
+
+	if (wanted && smd_host_address_parse(wanted, &network) == 0) {
+		return choose_each(hosts, count, is_in_network, &network, wanted, out, error);
+	}
+	if (wanted) {
+		return choose_each(hosts, count, has_name, wanted, wanted, out, error);
+	}
+	if (are_one(hosts, count)) {
+		return choose_each(hosts, count, is_loopback, NULL, NULL, out, error);
+	}
+	if (choose_common(hosts, count, out)) {
+		return 0;
+	}
+	return choose_each(hosts, count, is_outward, NULL, NULL, out, error);
+}

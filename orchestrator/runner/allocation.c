@@ -1,0 +1,555 @@
+/* Asks an engine for hosts, invites and greets their agents, and places the replicas. */
+#include "orchestrator/runner/allocation.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "orchestrator/runner/addresses.h"
+#include "orchestrator/runner/listener.h"
+#include "orchestrator/runner/placing.h"
+#include "reduction_server/base/clock.h"
+#include "worker/agent/host/gpu.h"
+#include "worker/agent/wire/invitation.h"
+
+static void report(struct smd_hosts *hosts, enum smd_event_kind kind, const char *text)
+{
+	hosts->take_event(hosts->arg, &(struct smd_event){.kind = kind, .text = text});
+}
+
+/* ---- asking ---- */
+
+static struct smd_run_host *find_host(void *owner, int number, struct smd_error *error)
+{
+	struct smd_hosts *hosts = owner;
+	struct smd_run_host *host =
+		number >= 0 && number < hosts->nhosts ? &hosts->hosts[number] : NULL;
+
+	if (!host || !host->is_tcp || host->state != SMD_HOST_EXPECTED) {
+		smd_error_set(error, ESRCH,
+			"an agent came that says it is of host number %d, and none is waited for",
+			number);
+		return NULL;
+	}
+	return host;
+}
+
+static unsigned silence_ms_of(const struct smd_hosts *hosts, int is_local)
+{
+	return is_local ? 0 : hosts->silence_s * 1000;
+}
+
+static int open_listener(struct smd_hosts *hosts)
+{
+	const struct smd_runner_listener_options options = {.key = hosts->key,
+		.silence_ms = silence_ms_of(hosts, 0),
+		.find = find_host,
+		.owner = hosts};
+
+	return hosts->listener
+		       ? 0
+		       : smd_runner_listener_open(&hosts->listener, hosts->base, &options, NULL);
+}
+
+static char *invite(void *arg, int host, enum smd_carrier_kind kind, int is_local)
+{
+	struct smd_hosts *hosts = arg;
+	struct smd_invitation invitation = {.protocol = SMD_AGENT_PROTOCOL,
+		.version = SUMMAND_VERSION,
+		.host = host,
+		.is_local = is_local,
+		.is_tcp = kind == SMD_CARRIER_TCP,
+		.silence_s = silence_ms_of(hosts, is_local) / 1000,
+		.grace_s = is_local ? 0 : hosts->launcher.grace_s};
+	char *line = NULL;
+
+	snprintf(invitation.job, sizeof(invitation.job), "%s", hosts->launcher.job->id);
+	if (!invitation.is_tcp) {
+		return smd_invitation_encode(&invitation);
+	}
+	if (open_listener(hosts) == 0) {
+		smd_runner_listener_addresses(hosts->listener, &invitation);
+		memcpy(invitation.key, hosts->key, sizeof(hosts->key));
+		line = smd_invitation_encode(&invitation);
+		explicit_bzero(invitation.key, sizeof(invitation.key));
+	}
+	return line;
+}
+
+static void make_request(struct smd_hosts *hosts)
+{
+	const struct smd_job *job = hosts->launcher.job;
+
+	hosts->request = (struct smd_allocation_request){.name = hosts->request_name,
+		.time_limit_s = job->timeout_s,
+		.invite = invite,
+		.invite_arg = hosts};
+	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {
+		const struct smd_job_pool *pool = &job->pools[i];
+		struct smd_pool_request *request = &hosts->request.pools[i];
+
+		request->replicas = pool->replica_count;
+		request->slots = smd_placing_slots(job, i);
+		request->machine_type = pool->machine_type;
+		if (pool->replica_count > 0 && pool->accelerator_type &&
+			!smd_job_pool_has_tpus(pool)) {
+			request->gpus = pool->accelerator_count;
+			request->gpu_type = pool->accelerator_type;
+		}
+	}
+}
+
+static void take_engine_event(void *arg, const struct smd_engine_event *event);
+
+int smd_hosts_allocate(struct smd_hosts *hosts, struct smd_error *error)
+{
+	int ret;
+
+	smd_allocation_forget(hosts);
+	free(hosts->request_name);
+	if (asprintf(&hosts->request_name, "summand-%s", hosts->launcher.job->display_name) < 0) {
+		hosts->request_name = NULL;
+		return smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
+	}
+	make_request(hosts);
+	hosts->has_lost = 0;
+	hosts->is_placed = 0;
+	hosts->join_by_ns = 0;
+	hosts->engine->base = hosts->base;
+	hosts->engine->take_event = take_engine_event;
+	hosts->engine->arg = hosts;
+	hosts->is_allocated = 1;
+	ret = hosts->engine->ops->allocate(hosts->engine, &hosts->request, error);
+	hosts->is_allocated = ret == 0;
+	return ret;
+}
+
+/* ---- hosts that come and go ---- */
+
+static void lose_all(struct smd_hosts *hosts, const char *text)
+{
+	hosts->has_lost = 1;
+	for (int i = 0; i < hosts->nhosts; i++) {
+		smd_run_host_lose(&hosts->hosts[i], text);
+	}
+}
+
+static unsigned count_ports(const struct smd_job *job)
+{
+	return (unsigned)smd_job_replica_count(job) + 1; /* and MASTER_PORT */
+}
+
+static void on_greeted(void *owner, struct smd_run_host *host)
+{
+	struct smd_hosts *hosts = owner;
+	unsigned ports = count_ports(hosts->launcher.job);
+
+	if (host->slots > 0 && (unsigned)host->slots + 1 < ports) {
+		ports = (unsigned)host->slots + 1;
+	}
+	smd_agent_link_send_json(
+		host->link, SMD_AGENT_RESERVE, json_pack("{s:i}", "ports", (int)ports));
+	if (hosts->token && !host->is_local) {
+		smd_agent_link_send_json(host->link, SMD_AGENT_FILE,
+			json_pack("{s:s, s:s}", "name", "token", "text", hosts->token));
+	}
+}
+
+static int on_message(void *owner, struct smd_run_host *host,
+	const struct smd_agent_message *message, struct smd_error *error)
+{
+	struct smd_hosts *hosts = owner;
+
+	return message->kind == SMD_AGENT_PORTS
+		       ? 0
+		       : hosts->take_message(hosts, host, message, error);
+}
+
+static void on_lost(void *owner, struct smd_run_host *host, const char *reason)
+{
+	struct smd_hosts *hosts = owner;
+
+	hosts->has_lost = 1;
+	report(hosts, hosts->is_placed ? SMD_EVENT_HOST_LOST : SMD_EVENT_NO_HOSTS, reason);
+	hosts->end_tasks_of(hosts, host, reason);
+}
+
+static const struct smd_host_callbacks host_callbacks = {
+	.on_greeted = on_greeted, .on_message = on_message, .on_lost = on_lost};
+
+static void on_greeting_done(void *owner, struct smd_agent_greeting *greeting)
+{
+	struct smd_hosts *hosts = owner;
+
+	for (int i = 0; i < hosts->nhosts; i++) {
+		if (hosts->greetings[i] == greeting) {
+			hosts->greetings[i] = NULL;
+		}
+	}
+}
+
+static void take_granted(struct smd_hosts *hosts, int nhosts)
+{
+	size_t count = nhosts > 0 ? (size_t)nhosts : 0;
+
+	hosts->hosts = calloc(count + 1, sizeof(*hosts->hosts));
+	hosts->greetings = calloc(count + 1, sizeof(struct smd_agent_greeting *));
+	hosts->gpus = calloc(count + 1, sizeof(*hosts->gpus));
+	hosts->first = calloc(count + 1, sizeof(*hosts->first));
+	if (!hosts->hosts || !hosts->greetings || !hosts->gpus || !hosts->first || count == 0) {
+		hosts->has_lost = 1;
+		report(hosts, SMD_EVENT_NO_HOSTS, count ? strerror(ENOMEM) : "hosts: none");
+		return;
+	}
+	hosts->nhosts = nhosts;
+	hosts->join_by_ns =
+		smd_clock_ns() + hosts->join_timeout_s * (uint64_t)SMD_SECOND_NS;
+	for (int i = 0; i < nhosts; i++) {
+		hosts->hosts[i] = (struct smd_run_host){
+			.number = i, .callbacks = &host_callbacks, .owner = hosts};
+		snprintf(hosts->hosts[i].name, sizeof(hosts->hosts[i].name), "number %d", i);
+	}
+}
+
+static void take_host(struct smd_hosts *hosts, const struct smd_engine_host *given)
+{
+	struct smd_run_host *host = &hosts->hosts[given->number];
+	char where[SMD_FACTS_HOST_SIZE + 8];
+	struct smd_error error = {""};
+	struct smd_greeting_options options = {.read_fd = given->read_fd,
+		.write_fd = given->write_fd,
+		.silence_ms = silence_ms_of(hosts, given->is_local),
+		.where = where,
+		.host = host,
+		.on_done = on_greeting_done,
+		.owner = hosts};
+
+	host->pool = given->pool;
+	host->slots = given->slots;
+	host->is_local = given->is_local;
+	host->is_tcp = given->read_fd < 0;
+	snprintf(host->name, sizeof(host->name), "%s", given->name);
+	snprintf(where, sizeof(where), "host %s", given->name);
+	if (!host->is_tcp && smd_greeting_open(&hosts->greetings[given->number], hosts->base,
+				     &options, &error)) {
+		smd_run_host_lose(host, error.text);
+	}
+}
+
+static void take_engine_event(void *arg, const struct smd_engine_event *event)
+{
+	struct smd_hosts *hosts = arg;
+
+	switch (event->kind) {
+	case SMD_ENGINE_PENDING:
+		report(hosts, SMD_EVENT_WAITING, event->text);
+		break;
+	case SMD_ENGINE_GRANTED:
+		take_granted(hosts, event->nhosts);
+		break;
+	case SMD_ENGINE_HOST:
+		if (event->host->number < hosts->nhosts) {
+			take_host(hosts, event->host);
+		}
+		break;
+	case SMD_ENGINE_LOST:
+		if (event->number < hosts->nhosts) {
+			smd_run_host_lose(&hosts->hosts[event->number], event->text);
+		}
+		break;
+	case SMD_ENGINE_FAILED:
+		if (hosts->nhosts == 0) {
+			hosts->has_lost = 1;
+			report(hosts, SMD_EVENT_NO_HOSTS, event->text);
+		}
+		lose_all(hosts, event->text);
+		break;
+	case SMD_ENGINE_RELEASED:
+		hosts->is_allocated = 0;
+		report(hosts, SMD_EVENT_RELEASED, NULL);
+		break;
+	}
+}
+
+/* ---- placing ---- */
+
+static int all_are_ready(const struct smd_hosts *hosts)
+{
+	for (int i = 0; i < hosts->nhosts; i++) {
+		if (hosts->hosts[i].state != SMD_HOST_READY) {
+			return 0;
+		}
+	}
+	return hosts->nhosts > 0;
+}
+
+static int decide_places(struct smd_hosts *hosts, struct smd_error *error)
+{
+	struct smd_place *places = calloc((size_t)hosts->nhosts, sizeof(*places));
+	int ret = places ? 0 : -ENOMEM;
+
+	for (int i = 0; i < hosts->nhosts && !ret; i++) {
+		const struct smd_run_host *host = &hosts->hosts[i];
+
+		places[i] = (struct smd_place){.name = host->name,
+			.pool = host->pool,
+			.slots = host->slots,
+			.gpus = (int)host->facts.ngpus};
+	}
+	/* A single host says itself what it lacks. */
+	ret = ret ? ret
+		  : smd_placing_decide(hosts->launcher.job, places, (size_t)hosts->nhosts,
+			    hosts->may_share || hosts->nhosts == 1, hosts->host_of, error);
+	free(places);
+	return ret;
+}
+
+/* Each host's GPUs go to the replicas on it. */
+static int deal_gpus(struct smd_hosts *hosts, struct smd_error *error)
+{
+	const struct smd_job *job = hosts->launcher.job;
+
+	for (int i = 0; i < hosts->nhosts; i++) {
+		struct smd_run_host *host = &hosts->hosts[i];
+		int counts[SMD_JOB_POOLS_MAX] = {0};
+		char where[SMD_FACTS_HOST_SIZE + 8];
+		int ret;
+
+		for (int pool = 0; pool < SMD_JOB_POOLS_MAX; pool++) {
+			for (int index = job->pools[pool].replica_count - 1; index >= 0; index--) {
+				if (hosts->host_of[pool][index] == i) {
+					hosts->first[i][pool] = index;
+					counts[pool]++;
+				}
+			}
+		}
+		hosts->gpus[i].ids = host->facts.gpus;
+		hosts->gpus[i].count = host->facts.ngpus;
+		host->facts.gpus = NULL;
+		host->facts.ngpus = 0;
+		snprintf(where, sizeof(where), "host %s", host->name);
+		ret = smd_gpus_deal_some(&hosts->gpus[i], job, counts, hosts->may_share,
+			host->is_local ? NULL : where, error);
+		if (ret) {
+			return ret;
+		}
+	}
+	return 0;
+}
+
+static int set_endpoint(char **out, const struct smd_host_address *address, unsigned port)
+{
+	if (asprintf(out, "%s%s%s:%u", address->is_v6 ? "[" : "", address->text,
+		    address->is_v6 ? "]" : "", port) < 0) {
+		*out = NULL;
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+static int set_endpoints(struct smd_hosts *hosts, const struct smd_chosen_address *chosen,
+	size_t *used, struct smd_error *error)
+{
+	const struct smd_job *job = hosts->launcher.job;
+
+	for (int pool = 0; pool < SMD_JOB_POOLS_MAX; pool++) {
+		int count = job->pools[pool].replica_count;
+		char **endpoints = count ? calloc((size_t)count + 1, sizeof(*endpoints)) : NULL;
+
+		hosts->placement->endpoints[pool] = endpoints;
+		for (int index = 0; index < count; index++) {
+			int number = hosts->host_of[pool][index];
+			const struct smd_run_host *host = &hosts->hosts[number];
+
+			if (!endpoints ||
+				(used[number] < host->nports &&
+					set_endpoint(&endpoints[index], chosen[number].address,
+						host->ports[used[number]++]))) {
+				return -ENOMEM;
+			}
+			if (!endpoints[index]) {
+				return smd_error_set(error, EADDRINUSE,
+					"host %s: must have a port for each replica, got %zu",
+					host->name, host->nports);
+			}
+		}
+	}
+	return 0;
+}
+
+static int count_servers(const struct smd_hosts *hosts, int number)
+{
+	const struct smd_job_pool *pool = &hosts->launcher.job->pools[2];
+	int count = 0;
+
+	for (int i = 0; i < pool->replica_count; i++) {
+		count += pool->role == SMD_ROLE_REDUCTION_SERVER && hosts->host_of[2][i] == number;
+	}
+	return count;
+}
+
+/* What differs between hosts; on this machine alone nothing does. */
+static int set_hosts(struct smd_hosts *hosts, const struct smd_chosen_address *chosen)
+{
+	struct smd_placement *placement = hosts->placement;
+	const struct smd_job *job = hosts->launcher.job;
+	int ret = 0;
+
+	if (hosts->nhosts == 1 && hosts->hosts[0].is_local) {
+		placement->interface = strdup(chosen[0].interface->name);
+		return placement->interface ? 0 : -ENOMEM;
+	}
+	placement->hosts = calloc((size_t)hosts->nhosts, sizeof(*placement->hosts));
+	if (!placement->hosts) {
+		return -ENOMEM;
+	}
+	placement->nhosts = (size_t)hosts->nhosts;
+	for (int i = 0; i < hosts->nhosts && !ret; i++) {
+		struct smd_placement_host *host = &placement->hosts[i];
+		int servers = count_servers(hosts, i);
+
+		host->interface = strdup(chosen[i].interface->name);
+		if (servers > 0 && !chosen[i].interface->is_loopback) {
+			host->server_bandwidth_mbps =
+				chosen[i].interface->speed_mbps / (unsigned)servers;
+		}
+		if (hosts->token && asprintf(&host->token_file, "%s/token",
+					    hosts->hosts[i].facts.folder) < 0) {
+			host->token_file = NULL;
+		}
+		ret = host->interface && (!hosts->token || host->token_file) ? 0 : -ENOMEM;
+	}
+	for (int pool = 0; pool < SMD_JOB_POOLS_MAX && !ret; pool++) {
+		size_t size = (size_t)job->pools[pool].replica_count * sizeof(int);
+
+		if (size > 0) {
+			placement->host_of[pool] = malloc(size);
+			ret = placement->host_of[pool] ? 0 : -ENOMEM;
+		}
+		if (size > 0 && !ret) {
+			memcpy(placement->host_of[pool], hosts->host_of[pool], size);
+		}
+	}
+	return ret;
+}
+
+static int fill_placement(struct smd_hosts *hosts, struct smd_error *error)
+{
+	size_t count = (size_t)hosts->nhosts;
+	const struct smd_host_facts **facts = calloc(count, sizeof(struct smd_host_facts *));
+	struct smd_chosen_address *chosen = calloc(count, sizeof(*chosen));
+	size_t *used = calloc(count, sizeof(*used));
+	int ret = facts && chosen && used ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < count && !ret; i++) {
+		facts[i] = &hosts->hosts[i].facts;
+	}
+	ret = ret ? ret : smd_addresses_choose(facts, count, hosts->interface, chosen, error);
+	ret = ret ? ret : set_endpoints(hosts, chosen, used, error);
+	if (!ret) {
+		int chief = hosts->host_of[0][0];
+
+		if (used[chief] < hosts->hosts[chief].nports) {
+			hosts->placement->master_port = hosts->hosts[chief].ports[used[chief]];
+		}
+		ret = set_hosts(hosts, chosen);
+	}
+	free(facts);
+	free(chosen);
+	free(used);
+	return ret;
+}
+
+static void place(struct smd_hosts *hosts)
+{
+	struct smd_error error = {""};
+	int ret = decide_places(hosts, &error);
+
+	ret = ret ? ret : deal_gpus(hosts, &error);
+	ret = ret ? ret : fill_placement(hosts, &error);
+	hosts->is_placed = 1;
+	if (ret) {
+		smd_error_set(&error, -ret, "placement: %s", strerror(-ret));
+		report(hosts, SMD_EVENT_NO_HOSTS, error.text);
+	} else {
+		report(hosts, SMD_EVENT_PLACED, NULL);
+	}
+}
+
+/* ---- each turn, and the end ---- */
+
+/* The first one that has not come is told. */
+static void give_up_late(struct smd_hosts *hosts)
+{
+	for (int i = 0; i < hosts->nhosts; i++) {
+		char text[128];
+
+		if (hosts->hosts[i].state == SMD_HOST_EXPECTED ||
+			hosts->hosts[i].state == SMD_HOST_GREETED) {
+			snprintf(text, sizeof(text), "its agent must have come within %u s",
+				hosts->join_timeout_s);
+			smd_run_host_lose(&hosts->hosts[i], text);
+			return;
+		}
+	}
+}
+
+void smd_allocation_turn(struct smd_hosts *hosts)
+{
+	if (!hosts->is_allocated || hosts->is_placed || hosts->has_lost || hosts->nhosts == 0) {
+		return;
+	}
+	if (all_are_ready(hosts)) {
+		place(hosts);
+	} else if (smd_clock_ns() >= hosts->join_by_ns) {
+		give_up_late(hosts);
+	}
+}
+
+void smd_hosts_release(struct smd_hosts *hosts)
+{
+	if (!hosts->is_allocated) {
+		report(hosts, SMD_EVENT_RELEASED, NULL);
+		return;
+	}
+	for (int i = 0; i < hosts->nhosts; i++) {
+		if (hosts->greetings[i]) {
+			smd_greeting_close(hosts->greetings[i]);
+			hosts->greetings[i] = NULL;
+		}
+		smd_run_host_close(&hosts->hosts[i]);
+	}
+	hosts->engine->ops->release(hosts->engine);
+}
+
+void smd_allocation_forget(struct smd_hosts *hosts)
+{
+	struct smd_placement *placement = hosts->placement;
+
+	smd_runner_listener_close(hosts->listener);
+	hosts->listener = NULL;
+	for (int i = 0; i < hosts->nhosts; i++) {
+		if (hosts->greetings[i]) {
+			smd_greeting_close(hosts->greetings[i]);
+		}
+		smd_run_host_clear(&hosts->hosts[i]);
+		smd_gpus_clear(&hosts->gpus[i]);
+	}
+	free(hosts->hosts);
+	free(hosts->greetings);
+	free(hosts->gpus);
+	free(hosts->first);
+	hosts->hosts = NULL;
+	hosts->greetings = NULL;
+	hosts->gpus = NULL;
+	hosts->first = NULL;
+	hosts->nhosts = 0;
+	for (int pool = 0; pool < SMD_JOB_POOLS_MAX; pool++) {
+		free(hosts->host_of[pool]);
+		hosts->host_of[pool] = NULL;
+	}
+	if (placement) {
+		smd_placement_forget_hosts(placement);
+	}
+}

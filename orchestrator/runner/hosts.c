@@ -1,0 +1,344 @@
+/* Runs the replicas of a job through the agents of its hosts. */
+#include "orchestrator/runner/hosts.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "orchestrator/runner/allocation.h"
+#include "orchestrator/runner/obituary.h"
+#include "reduction_server/base/bytes.h"
+#include "reduction_server/base/clock.h"
+#include "reduction_server/base/log.h"
+
+#define CREDIT     (128u << 10) /* of a replica's output, on its way */
+#define OVERDRAFT  (4 << 20)    /* what comes when its process has ended */
+#define TREE_MAX_S 15           /* for an agent to end a replica after its grace period */
+#define CONTAINER_MAX_S 60
+
+struct smd_replica_task {
+	struct smd_hosts *hosts;
+	struct smd_replica *replica;
+	struct smd_run_host *host; /* NULL: it has no process */
+	struct smd_output output;  /* in use while there is a process */
+	int64_t credit;            /* that its agent has left */
+	uint32_t owed;             /* that it gets back when there is room */
+	unsigned ending_max_s;     /* what ending it may take after its grace period */
+	uint64_t overdue_ns;       /* when it must have ended; 0: it was not asked to */
+};
+
+static struct smd_replica_task *task_of(const struct smd_hosts *hosts, const struct smd_replica *replica)
+{
+	return &hosts->tasks[replica - hosts->replicas];
+}
+
+static uint32_t id_of(const struct smd_replica_task *task)
+{
+	return (uint32_t)(task - task->hosts->tasks);
+}
+
+static int report(const struct smd_replica_task *task, struct smd_event event)
+{
+	event.replica = task->replica;
+	return task->hosts->take_event(task->hosts->arg, &event);
+}
+
+static int take_notice(void *arg, const struct smd_runner_notice *notice)
+{
+	static const enum smd_event_kind kinds[] = {
+		[SMD_RUNNER_NOTICE_READY] = SMD_EVENT_READY,
+		[SMD_RUNNER_NOTICE_STATUS] = SMD_EVENT_STATUS,
+		[SMD_RUNNER_NOTICE_RESULT] = SMD_EVENT_RESULT,
+	};
+
+	return report(arg,
+		(struct smd_event){
+			.kind = kinds[notice->kind], .key = notice->key, .text = notice->text});
+}
+
+/* ---- starting ---- */
+
+static int open_output(
+	struct smd_replica_task *task, const struct smd_prepared_launch *launch, unsigned restarts)
+{
+	struct smd_hosts *hosts = task->hosts;
+	const struct smd_output_sinks sinks = {.dir = hosts->launcher.dir,
+		.log_name = launch->log,
+		.append = restarts > 0,
+		.log_limit = hosts->log_limit,
+		.stream = hosts->stream,
+		.console = hosts->console,
+		.replica = task->replica,
+		.take_notice = take_notice,
+		.arg = task};
+	int ret = smd_output_open(&task->output, &sinks);
+
+	if (ret) {
+		smd_log(SMD_LOG_WARN, "runner", "%s/%s: cannot be opened: %s",
+			hosts->launcher.dir->path, launch->log, strerror(-ret));
+	}
+	return ret;
+}
+
+static int send_start(struct smd_replica_task *task, struct smd_run_host *host,
+	const struct smd_prepared_launch *launch, unsigned restarts)
+{
+	const struct smd_launch request =
+		smd_launch_request(launch, &task->hosts->launcher, task->replica);
+	json_t *body = smd_agent_start_encode(id_of(task), CREDIT, &request);
+	int ret = body ? open_output(task, launch, restarts) : -EILSEQ;
+
+	if (ret) {
+		json_decref(body);
+		return ret;
+	}
+	task->host = host;
+	task->credit = CREDIT;
+	task->owed = 0;
+	task->overdue_ns = 0;
+	task->ending_max_s = TREE_MAX_S + (request.image ? CONTAINER_MAX_S : 0);
+	smd_agent_link_send_json(host->link, SMD_AGENT_START, body);
+	return 0;
+}
+
+static int prepare(struct smd_replica_task *task, struct smd_run_host *host,
+	struct smd_prepared_launch *launch, unsigned restarts)
+{
+	struct smd_hosts *hosts = task->hosts;
+	const struct smd_launch_host where = {
+		.folder = host->is_local ? NULL : host->facts.folder,
+		.gpus = &hosts->gpus[host->number],
+		.first = hosts->first[host->number][task->replica->pool]};
+
+	return smd_launch_prepare(launch, &hosts->launcher, task->replica, &where, restarts);
+}
+
+void smd_hosts_start(struct smd_hosts *hosts, struct smd_replica *replica, unsigned restarts)
+{
+	struct smd_replica_task *task = task_of(hosts, replica);
+	struct smd_run_host *host = &hosts->hosts[hosts->host_of[replica->pool][replica->index]];
+	struct smd_prepared_launch launch = {0};
+	struct smd_event event = {.kind = SMD_EVENT_LAUNCHED};
+	struct smd_exit end = {.kind = SMD_EXIT_ERRNO};
+	int ret = host->link ? prepare(task, host, &launch, restarts) : -EHOSTUNREACH;
+
+	ret = ret ? ret : send_start(task, host, &launch, restarts);
+	if (ret) {
+		end.value = -ret;
+		end.is_lost = ret == -EHOSTUNREACH;
+		smd_timestamp(end.end_time);
+		event.kind = SMD_EVENT_ENDED;
+		event.end = &end;
+	}
+	event.text = launch.program;
+	report(task, event);
+	smd_launch_clear(&launch);
+}
+
+void smd_hosts_end(struct smd_hosts *hosts, const struct smd_replica *replica, int signo)
+{
+	struct smd_replica_task *task = task_of(hosts, replica);
+	unsigned grace_s = signo == SIGKILL ? 0 : hosts->launcher.grace_s;
+	uint64_t overdue_ns =
+		smd_clock_ns() + (task->ending_max_s + grace_s) * (uint64_t)SMD_SECOND_NS;
+
+	if (!task->host || !task->host->link) {
+		return; /* it has ended, and its event says so */
+	}
+	if (task->overdue_ns == 0 || overdue_ns < task->overdue_ns) {
+		task->overdue_ns = overdue_ns;
+	}
+	smd_agent_link_send_json(task->host->link, SMD_AGENT_SIGNAL,
+		json_pack("{s:I, s:i}", "id", (json_int_t)id_of(task), "signal", signo));
+}
+
+/* ---- what agents say ---- */
+
+static void give_credit(struct smd_replica_task *task)
+{
+	uint8_t body[8];
+
+	if (!task->host || !task->host->link || task->owed == 0) {
+		return;
+	}
+	smd_put32(body, id_of(task));
+	smd_put32(body + 4, task->owed);
+	task->credit += task->owed;
+	task->owed = 0;
+	smd_agent_link_send(task->host->link, SMD_AGENT_CREDIT, body, sizeof(body), NULL, 0);
+}
+
+static int take_output(
+	struct smd_replica_task *task, const struct smd_agent_message *message, struct smd_error *error)
+{
+	smd_output_feed(
+		&task->output, message->stream, (const char *)message->bytes, message->length);
+	if (message->stream == SMD_AGENT_NOTIFY) {
+		return 0;
+	}
+	task->credit -= (int64_t)message->length;
+	if (task->credit < -OVERDRAFT) {
+		return smd_error_set(error, EPROTO, "more output came than there was credit for");
+	}
+	task->owed += (uint32_t)message->length;
+	if (task->owed >= CREDIT / 2 && !task->hosts->is_paused) {
+		give_credit(task);
+	}
+	return 0;
+}
+
+/* For people and for later; the job does not depend on it. */
+static void write_records(const struct smd_replica_task *task, const struct smd_agent_message *message)
+{
+	const struct smd_jobdir *dir = task->hosts->launcher.dir;
+	const char *name = task->replica->name;
+	char path[SMD_REPLICA_NAME_MAX + 32];
+	json_t *record = message->end.is_lost ? NULL : smd_exit_encode(&message->end);
+	char *text = record ? json_dumps(record, 0) : NULL;
+
+	snprintf(path, sizeof(path), "exits/%s.json", name);
+	if (text && smd_jobdir_write(dir, path, text, strlen(text))) {
+		smd_log(SMD_LOG_WARN, "runner", "%s/%s: cannot be written", dir->path, path);
+	}
+	free(text);
+	json_decref(record);
+	if (message->text) {
+		snprintf(path, sizeof(path), SMD_OBITUARY_ERROR_FILE, name);
+		(void)smd_jobdir_write(dir, path, message->text, strlen(message->text));
+	}
+}
+
+static void end_task(struct smd_replica_task *task, const struct smd_exit *end)
+{
+	task->host = NULL;
+	task->overdue_ns = 0;
+	smd_output_close(&task->output);
+	report(task, (struct smd_event){.kind = SMD_EVENT_ENDED, .end = end});
+}
+
+static void take_ended(struct smd_replica_task *task, const struct smd_agent_message *message)
+{
+	struct smd_exit end = message->end;
+
+	if (end.is_lost && task->host->leaving[0]) {
+		snprintf(end.reason, sizeof(end.reason), "host %s: %s", task->host->name,
+			task->host->leaving);
+	}
+	write_records(task, message);
+	end_task(task, &end);
+}
+
+/* An agent may speak of replicas of its own host only. */
+static int take_message(struct smd_hosts *hosts, struct smd_run_host *host,
+	const struct smd_agent_message *message, struct smd_error *error)
+{
+	struct smd_replica_task *task = message->id < hosts->count ? &hosts->tasks[message->id] : NULL;
+
+	if (!task || task->host != host) {
+		return smd_error_set(error, EPROTO,
+			"a frame came of replica number %" PRIu32 ", which does not run there",
+			message->id);
+	}
+	switch (message->kind) {
+	case SMD_AGENT_STARTED:
+		report(task, (struct smd_event){.kind = SMD_EVENT_STARTED});
+		return 0;
+	case SMD_AGENT_OUTPUT:
+		return take_output(task, message, error);
+	case SMD_AGENT_ENDED:
+		take_ended(task, message);
+		return 0;
+	default:
+		return 0;
+	}
+}
+
+static void end_tasks_of(
+	struct smd_hosts *hosts, const struct smd_run_host *host, const char *reason)
+{
+	struct smd_exit end = {.kind = SMD_EXIT_SIGNAL, .value = SIGKILL, .is_lost = 1};
+
+	snprintf(end.reason, sizeof(end.reason), "%s", reason);
+	smd_timestamp(end.end_time);
+	for (size_t i = 0; i < hosts->count; i++) {
+		if (hosts->tasks[i].host == host) {
+			end_task(&hosts->tasks[i], &end);
+		}
+	}
+}
+
+/* ---- beginning and end ---- */
+
+int smd_hosts_open(struct smd_hosts *hosts)
+{
+	hosts->take_message = take_message;
+	hosts->end_tasks_of = end_tasks_of;
+	hosts->tasks = calloc(hosts->count, sizeof(*hosts->tasks));
+	if (!hosts->tasks) {
+		return -ENOMEM;
+	}
+	if (getrandom(hosts->key, sizeof(hosts->key), 0) != sizeof(hosts->key)) {
+		free(hosts->tasks);
+		return -EIO;
+	}
+	for (size_t i = 0; i < hosts->count; i++) {
+		hosts->tasks[i].hosts = hosts;
+		hosts->tasks[i].replica = &hosts->replicas[i];
+	}
+	return 0;
+}
+
+void smd_hosts_close(struct smd_hosts *hosts)
+{
+	smd_allocation_forget(hosts);
+	explicit_bzero(hosts->key, sizeof(hosts->key));
+	free(hosts->request_name);
+	free(hosts->tasks);
+}
+
+/* ---- each turn ---- */
+
+/* Replicas wait while what they print is not read. */
+static void pause_or_resume(struct smd_hosts *hosts)
+{
+	int is_full = smd_console_is_full(hosts->console);
+
+	if (is_full == hosts->is_paused) {
+		return;
+	}
+	hosts->is_paused = is_full;
+	for (size_t i = 0; i < hosts->count && !is_full; i++) {
+		give_credit(&hosts->tasks[i]);
+	}
+}
+
+/* An agent that does not end what it was told to end is of no use any more. */
+static void lose_overdue(struct smd_hosts *hosts)
+{
+	uint64_t now = smd_clock_ns();
+
+	for (size_t i = 0; i < hosts->count; i++) {
+		struct smd_replica_task *task = &hosts->tasks[i];
+
+		if (task->host && task->overdue_ns && now >= task->overdue_ns) {
+			task->overdue_ns = 0;
+			smd_run_host_lose(task->host, "its agent does not end its replicas");
+		}
+	}
+}
+
+void smd_hosts_turn(struct smd_hosts *hosts)
+{
+	smd_allocation_turn(hosts);
+	lose_overdue(hosts);
+	pause_or_resume(hosts);
+	for (int i = 0; i < hosts->nhosts; i++) {
+		smd_run_host_turn(&hosts->hosts[i]);
+		if (hosts->hosts[i].link && smd_agent_link_unsent(hosts->hosts[i].link) > 0) {
+			smd_agent_link_flush(hosts->hosts[i].link);
+		}
+	}
+}

@@ -1,0 +1,116 @@
+/*
+ * The hosts of a job and the replicas on them: asks the engine for hosts, places the replicas,
+ * starts and signals them, and hands on what their agents say. It reports what happens as events
+ * and decides nothing about the job.
+ */
+#ifndef SMD_RUNNER_HOSTS_H
+#define SMD_RUNNER_HOSTS_H
+
+#include "orchestrator/engine/engine.h"
+#include "orchestrator/runner/host.h"
+#include "orchestrator/runner/launch.h"
+#include "orchestrator/runner/output.h"
+#include "worker/agent/host/gpu.h"
+
+struct event_base;
+struct smd_runner_listener;
+
+/* X(name, what happened, and what the event's text is) */
+#define SMD_EVENTS(X)                                                                              \
+	X(WAITING, "the engine waits for hosts", "why")                                            \
+	X(PLACED, "all hosts are there, and it is known which replica runs where", "NULL")         \
+	X(NO_HOSTS, "there are no hosts, or one was lost before all were there", "why")            \
+	X(HOST_LOST, "a host is lost; the ends of its replicas follow", "which one and why")       \
+	X(RELEASED, "nothing is left on any host", "NULL")                                         \
+	X(LAUNCHED, "a replica's process is asked for", "its program")                             \
+	X(STARTED, "its process exists", "NULL")                                                   \
+	X(READY, "it says that it can be used", "its address, or empty")                           \
+	X(STATUS, "it says what it is doing", "that")                                              \
+	X(RESULT, "it reports a figure", "the figure")                                             \
+	X(ENDED, "nothing of it is left, or it could not be started", "its program, or NULL")
+
+enum smd_event_kind {
+#define X(name, what, text) SMD_EVENT_##name,
+	SMD_EVENTS(X)
+#undef X
+};
+
+struct smd_event {
+	enum smd_event_kind kind;
+	struct smd_replica *replica; /* NULL: it is of hosts */
+	const char *text;
+	const char *key;            /* RESULT: the figure's name */
+	const struct smd_exit *end; /* ENDED: how */
+};
+
+/* 0, or -errno when the event cannot be taken; a RESULT is then written to the replica's log. */
+typedef int smd_event_fn(void *arg, const struct smd_event *event);
+
+struct smd_replica_task;
+
+struct smd_hosts {
+	/* The caller's, before smd_hosts_open(). */
+	struct smd_launcher launcher;
+	struct event_base *base;
+	struct smd_engine *engine;
+	uint64_t log_limit;        /* of each replica */
+	struct smd_stream *stream; /* gets the lines of all replicas */
+	struct smd_console *console;
+	struct smd_replica *replicas;
+	size_t count;
+	const char *interface;   /* by which hosts reach each other, or a network; NULL: any */
+	unsigned silence_s;      /* after which a host is lost */
+	unsigned join_timeout_s; /* for all agents to come */
+	int may_share;           /* replicas may share GPUs */
+	const char *token;       /* of the job, for hosts that do not see it here; or NULL */
+	struct smd_placement *placement; /* filled in by PLACED, but for what is there */
+	smd_event_fn *take_event;
+	void *arg;
+
+	/* Its own. */
+	/* What replicas have to do with a frame of their host's, and with its end. */
+	int (*take_message)(struct smd_hosts *hosts, struct smd_run_host *host,
+		const struct smd_agent_message *message, struct smd_error *error);
+	void (*end_tasks_of)(
+		struct smd_hosts *hosts, const struct smd_run_host *host, const char *reason);
+	struct smd_allocation_request request;
+	char *request_name;
+	int is_allocated; /* or asked for */
+	int is_placed;
+	int has_lost; /* a host: another start needs another allocation */
+	struct smd_run_host *hosts;
+	int nhosts;
+	struct smd_agent_greeting **greetings; /* of each host; NULL: none */
+	struct smd_gpus *gpus;           /* of each host, once placed */
+	int (*first)[SMD_JOB_POOLS_MAX]; /* of each host: the pool's first replica there */
+	int *host_of[SMD_JOB_POOLS_MAX];
+	uint64_t join_by_ns;
+	struct smd_runner_listener *listener; /* NULL: no agent comes by TCP */
+	uint8_t key[SMD_AGENT_KEY_SIZE];
+	struct smd_replica_task *tasks; /* one per replica */
+	int is_paused;          /* replicas' output gets no credit */
+};
+
+/* Opens it. 0 or -errno. */
+int smd_hosts_open(struct smd_hosts *hosts);
+
+/* No replica may be running, and nothing allocated. */
+void smd_hosts_close(struct smd_hosts *hosts);
+
+/* Asks for hosts; PLACED or NO_HOSTS follows. 0, or -errno with a text. */
+int smd_hosts_allocate(struct smd_hosts *hosts, struct smd_error *error);
+
+/* Gives them back, or cancels; what still runs there is ended. RELEASED follows, at once where
+ * nothing is allocated. */
+void smd_hosts_release(struct smd_hosts *hosts);
+
+/* Starts a replica that was started `restarts` times before. Reports LAUNCHED or ENDED. */
+void smd_hosts_start(struct smd_hosts *hosts, struct smd_replica *replica, unsigned restarts);
+
+/* Asks the replica to end, or ends it at once (SIGKILL). */
+void smd_hosts_end(struct smd_hosts *hosts, const struct smd_replica *replica, int signo);
+
+/* To be called after each turn of the loop. */
+void smd_hosts_turn(struct smd_hosts *hosts);
+
+#endif

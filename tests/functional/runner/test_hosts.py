@@ -1,0 +1,295 @@
+"""Jobs over several hosts: network namespaces, each with an agent that a command brings there as ssh would."""
+
+import json
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+
+
+from job import LONG, JobTest, at_once, bash, children_of, command_of, processes_with, reduction_servers, wait_until
+
+HOLD = "mount -t sysfs sysfs /sys && ip link set lo up && {} echo ready && exec sleep 1000"
+# What stands in for ssh: the host's name is a process that has its namespaces. It is not replaced by the agent, which
+# is alone with the end of its standard input when this is killed.
+CARRY = """#!/bin/bash
+nsenter --target "$(cat "{folder}/$1")" --net --mount --wd="$PWD" -- setsid sh -c "$2" <&0 &
+wait
+"""
+
+
+def can_make_namespaces():
+    return subprocess.run(["unshare", "-nm", "mount", "-t", "sysfs", "sysfs", "/sys"], capture_output=True,
+                          check=False).returncode == 0
+
+
+class HostsTest(JobTest):
+    def setUp(self):
+        super().setUp()
+        os.environ["TEST_MARK"] = self.mark  # agents have it, too
+        os.environ["XDG_RUNTIME_DIR"] = self.path("run")
+        os.mkdir(self.path("run"), 0o700)
+        self.carry = self.script("carry", CARRY.format(folder=self.dir))
+
+    def script(self, name, text):
+        path = self.path(name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(path, 0o755)
+        return path
+
+    def make_host(self, name, prepare=""):
+        unmarked = {name: value for name, value in os.environ.items() if name != "TEST_MARK"}
+        holder = subprocess.Popen(["unshare", "-nm", "sh", "-c", HOLD.format(prepare)], stdout=subprocess.PIPE, text=True, env=unmarked)
+        self.addCleanup(holder.wait)
+        self.addCleanup(holder.kill)
+        self.addCleanup(holder.stdout.close)
+        if holder.stdout.readline() != "ready\n":
+            self.skipTest("no namespaces can be made here")
+        with open(self.path(name), "w", encoding="ascii") as file:
+            file.write(str(holder.pid))
+        return holder.pid
+
+    def make_pair(self, prepare=""):
+        """Two hosts with a link between them; its ends are called differently. `prepare` is run on the second."""
+        one, two = self.make_host("one"), self.make_host("two", prepare)
+        inside = ["nsenter", "--net", "--target"]
+        for words in (["link", "add", "eth1", "type", "veth", "peer", "name", "net5", "netns", str(two)],
+                      ["address", "add", "10.77.0.1/24", "dev", "eth1"], ["link", "set", "eth1", "up"]):
+            subprocess.run([*inside, str(one), "ip", *words], check=True)
+        for words in (["address", "add", "10.77.0.2/24", "dev", "net5"], ["link", "set", "net5", "up"]):
+            subprocess.run([*inside, str(two), "ip", *words], check=True)
+
+    def hosts(self, *lines):
+        with open(self.path("hosts"), "w", encoding="utf-8") as file:
+            file.write("# the test's\n" + "".join(line + "\n" for line in lines))
+        return ["--engine=ssh", f"--hostfile={self.path('hosts')}", f"--ssh-command={self.carry}"]
+
+    def agents(self):
+        """In the order of their hosts. Their children, which keep commands, are called the same."""
+        called = [pid for pid in processes_with(self.mark) if command_of(pid).split("\0")[1:2] == ["--host"]]
+        kept = {child for pid in called for child in children_of(pid)}
+        return [pid for pid in called if pid not in kept]
+
+    def test_two_hosts_meet(self):
+        """At addresses that the hosts have said, with the interface's name on each."""
+        self.make_pair()
+        meet = "import os, socket\n" \
+               "at = (os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT']))\n" \
+               "if os.environ['RANK'] == '0':\n" \
+               "    with socket.create_server(at) as server:\n" \
+               "        print('heard', server.accept()[0].recv(9).decode())\n" \
+               "else:\n" \
+               "    while True:\n" \
+               "        try:\n" \
+               "            with socket.create_connection(at) as other:\n" \
+               "                other.send(b'hello')\n" \
+               "                break\n" \
+               "        except ConnectionRefusedError:\n" \
+               "            pass\n" \
+               "print(os.environ['NCCL_SOCKET_IFNAME'], os.environ['GLOO_SOCKET_IFNAME'], os.environ['MASTER_ADDR'])\n"
+        python = {"replicaCount": 1, "command": [sys.executable, "-uc", meet], "imageUri": "local"}
+        run = self.run_job([python, python], *self.hosts("one slots=1", "two slots=1"))
+        self.assert_code(run, 0)
+        self.assertEqual(self.read(run, "logs/workerpool0-0.log"), "heard hello\neth1 eth1 10.77.0.1\n")
+        self.assertEqual(self.read(run, "logs/workerpool1-0.log"), "net5 net5 10.77.0.1\n")
+        self.assertEqual(self.read_json(run, "exits/workerpool1-0.json")["exit_code"], 0)
+
+    def test_several_replicas_on_a_host(self):
+        """They fill the slots in order, with a port each; reduction servers share what their interface is said to do."""
+        self.make_pair()
+        server = 'echo "ARGS $*"; while [ $# -gt 0 ]; do case $1 in --token-file=*) token=${1#*=};; esac; shift; done; ' \
+                 'stat -c "%a" "$token"; wc -c <"$token"; echo "ready x" >&3; exec sleep 1000'
+        words = 'echo "$CLUSTER_SPEC"; echo "$SUMMAND_REDUCTION_SERVERS"; cat "$SUMMAND_TOKEN_FILE" | wc -c; dirname "$SUMMAND_TOKEN_FILE"'
+        run = self.run_job([bash(words), bash("true", 2), reduction_servers(2, server)],
+                           *self.hosts("one slots=3", "two slots=2 max_slots=9"))
+        self.assert_code(run, 0)
+        log = self.read(run, "logs/workerpool0-0.log").splitlines()
+        cluster = json.loads(log[0])["cluster"]
+        addresses = [address.split(":")[0] for pool in ("workerpool0", "workerpool1", "workerpool2") for address in cluster[pool]]
+        self.assertEqual(addresses, ["10.77.0.1"] * 3 + ["10.77.0.2"] * 2)
+        ports = [address for pool in cluster.values() for address in pool]
+        self.assertEqual(len(set(ports)), 5)
+        self.assertEqual(log[1], ",".join(cluster["workerpool2"]))
+        self.assertEqual(log[2], "65")
+        self.assertFalse(os.path.exists(log[3]), "the agent's folder")
+        server_log = self.read(run, "logs/workerpool2-0.log")
+        self.assertIn("--bandwidth=5000mbps", server_log)
+        self.assertIn("600\n65\n", server_log)
+        self.assertFalse(os.path.exists(os.path.join(run.job_dir, "token")))
+
+    def test_an_interface_is_chosen(self):
+        self.make_pair()
+        both = [bash("echo $NCCL_SOCKET_IFNAME $MASTER_ADDR"), bash("true")]
+        hosts = self.hosts("one", "two")
+        run = self.run_job(both, *hosts, "--interface=10.77.0.0/16")
+        self.assertEqual(self.read(run, "logs/workerpool0-0.log"), "eth1 10.77.0.1\n")
+        run = self.run_job(both, *hosts, "--interface=eth1")
+        self.assert_code(run, 1)
+        self.assertIn("must have an interface eth1 (--interface) that is up and has an address, got lo 127.0.0.1, net5 10.77.0.2", run.err)
+
+    def test_too_few_slots(self):
+        self.make_pair()
+        run = self.run_job([bash("true"), bash("true", 2)], *self.hosts("one", "two"))
+        self.assert_code(run, 1)
+        self.assertIn("hosts: workerpool1-1 must find a host with 1 free slot, got none: 2 hosts with 2 slots in all", run.err)
+
+    def start_until_ready(self, *flags, script="", **options):
+        ready = self.path("ready")
+        run = self.start([bash(f"{script} touch {ready}-$RANK; sleep 1000")] * 2, *flags, **options)
+        for rank in 0, 1:
+            self.wait_for_file(f"{ready}-{rank}")
+        return run
+
+    def test_a_killed_agent(self):
+        """Its host is lost, and so is the job, which is told with the host's name."""
+        self.make_pair()
+        run = self.start_until_ready(*self.hosts("one", "two"), "--grace=1", labels={"max-restarts": "0"})
+        agents = self.agents()
+        self.assertEqual(len(agents), 2)
+        os.kill(agents[1], signal.SIGKILL)
+        self.assert_code(self.finish(run), 1)
+        self.assertRegex(run.err, r"The replica workerpool[01]-0 was lost with its host: host (one|two): ")
+        self.assertEqual(processes_with(self.mark), [])
+
+    def test_a_silent_agent(self):
+        """A link that is cut says nothing: a host is lost after --host-timeout, and its agent gives the runner up, too."""
+        self.make_pair()
+        run = self.start_until_ready(*self.hosts("one", "two"), "--grace=1", "--host-timeout=2", labels={"max-restarts": "0"})
+        agent = self.agents()[0]
+        os.kill(agent, signal.SIGSTOP)
+        self.assertTrue(wait_until(lambda: "nothing has come from the other end for 2 s" in self.read(run, "logs/job.log"), 20))
+        os.kill(agent, signal.SIGCONT)
+        self.assert_code(self.finish(run), 1)
+        self.assertIn("was lost with its host", run.err)
+        self.assertTrue(wait_until(lambda: not processes_with(self.mark), 20))
+
+    def test_a_lost_host_is_followed_by_another_attempt(self):
+        self.make_pair()
+        first = "[ $SUMMAND_RESTARTS = 1 ] || [ $RANK = 0 ] && sleep 1; " \
+                "[ $SUMMAND_RESTARTS = 1 ] && exit 0; [ $RANK = 0 ] && sleep 1000; kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); sleep 1000"
+        run = self.run_job([bash(first)] * 2, *self.hosts("one", "two"), "--grace=1", labels={"restart-backoff": "0"})
+        self.assert_code(run, 0)
+        self.assertIn("was lost with its host: host two", run.out)
+
+    def test_an_agent_that_is_told_to_end_says_so(self):
+        self.make_pair()
+        run = self.start_until_ready(*self.hosts("one", "two"), "--grace=1", labels={"max-restarts": "0"})
+        os.kill(self.agents()[0], signal.SIGTERM)
+        self.assert_code(self.finish(run), 1)
+        self.assertIn("its agent was told to end by signal 15 (Terminated)", run.err)
+
+    def test_agents_that_lose_their_runner_leave_nothing(self):
+        self.make_pair()
+        ended = self.path("ended")
+        run = self.start_until_ready(*self.hosts("one", "two"), "--grace=2",
+                                     script=f"setsid sleep 1000 & trap 'touch {ended}-$RANK; exit' TERM; sleep 1000 & touch {self.path('ready')}-$RANK; wait;")
+        self.assertEqual(len(os.listdir(self.path("run"))), 2)
+        os.kill(run.pid, signal.SIGSTOP)  # neither runner nor guard ends what they have started
+        os.kill(self.runner_of(run), signal.SIGKILL)
+        os.kill(run.pid, signal.SIGKILL)
+        self.finish(run)
+        self.assertTrue(wait_until(lambda: not processes_with(self.mark), 30), processes_with(self.mark))
+        for rank in 0, 1:
+            self.assertTrue(os.path.exists(f"{ended}-{rank}"), "replicas have their grace period")
+        self.assertEqual(os.listdir(self.path("run")), [])
+
+    def test_a_killed_agents_folder_is_removed_by_the_next_agent(self):
+        self.make_pair()
+        old, young = self.path("run/summand-agent-old"), self.path("run/summand-agent-young")
+        for folder in old, young:
+            os.mkdir(folder)
+        os.utime(old, (1, 1))
+        self.assert_code(self.run_job([bash("true")], *self.hosts("one")), 0)
+        self.assertEqual(os.listdir(self.path("run")), ["summand-agent-young"])
+
+    def test_a_folder_is_missing_on_a_host(self):
+        """It is named with the host, and what to do."""
+        self.make_pair(f"mount -t tmpfs tmpfs {self.dir} &&")
+        self.carry = self.script("carry", CARRY.format(folder=self.dir).replace(' --wd="$PWD"', ""))
+        spec = self.write_spec([bash("true")] * 2)
+        run = subprocess.run([os.path.join(os.environ["SUMMAND_BUILD"], "bin/summand"), "custom-jobs", "local-run", spec, "--quiet",
+                              f"--job-dir={self.path('job')}", *self.hosts("one", "two")], cwd=os.path.dirname(spec),
+                             capture_output=True, text=True, check=False, timeout=LONG)
+        self.assertEqual(run.returncode, 1)
+        self.assertRegex(run.stderr, rf"workerpool1-0 could not be started: host \S+: {os.path.dirname(spec)}: must be there on every host")
+
+    def test_a_chatty_replica(self):
+        """Waits while nobody reads what it prints; neither its agent nor the runner keeps it for it."""
+        self.make_pair()
+        ready = self.path("ready")
+        spec = self.write_spec([bash(f"touch {ready}; exec yes 'a line that nobody reads, over and over again'")] * 2)
+        run = subprocess.Popen([os.path.join(os.environ["SUMMAND_BUILD"], "bin/summand"), "custom-jobs", "local-run", spec,
+                                f"--job-dir={self.path('job')}", "--log-limit=1M", *self.hosts("one", "two")],
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        run.job_dir = self.path("job")
+        self.addCleanup(self.end, run)
+        self.wait_for_file(ready)
+        agents = self.agents()
+        most = 0
+        for _ in range(20):
+            wait_until(lambda: False, 0.1)
+            for pid in [self.runner_of(run), *agents]:
+                with open(f"/proc/{pid}/status", encoding="ascii") as file:
+                    most = max(most, int(re.search(r"VmRSS:\s+(\d+)", file.read())[1]))
+        self.assertLess(most, (400 if os.environ.get("SUMMAND_SANITIZE") else 48) * 1024)
+        run.send_signal(signal.SIGINT)
+        run.send_signal(signal.SIGINT)
+        run.communicate(timeout=LONG)
+        self.assertEqual(run.returncode, 130)
+
+    def test_waiting_can_be_cancelled(self):
+        carry = self.script("carry", "#!/bin/sh\nexec sleep 1000\n")
+        run = self.start([bash("true")], *self.hosts("one")[:2], f"--ssh-command={carry}")
+        self.assertTrue(wait_until(lambda: os.path.exists(os.path.join(run.job_dir, "state.json"))))
+        self.assertTrue(wait_until(lambda: children_of(self.runner_of(run))))
+        self.assertEqual(self.read_json(run, "state.json")["state"], "JOB_STATE_PENDING")
+        run.send_signal(signal.SIGINT)
+        self.assert_code(self.finish(run), 130)
+        self.assertEqual(self.read_json(run, "state.json")["state"], "JOB_STATE_CANCELLED")
+
+    def test_a_host_that_cannot_be_reached(self):
+        carry = self.script("carry", "#!/bin/sh\necho 'ssh: connect to host one: No route to host' >&2; exit 255\n")
+        run = self.run_job([bash("true")], *self.hosts("one")[:2], f"--ssh-command={carry}")
+        self.assert_code(run, 1)
+        self.assertIn(f"host one: {carry} ended with status 255: ssh: connect to host one: No route to host", run.err)
+
+    def greet(self, hello):
+        """A stand-in for an agent, which says this."""
+        body = hello if isinstance(hello, bytes) else json.dumps(hello).encode()
+        frame = struct.pack("<IB", len(body), 1) + body
+        carry = self.script("carry", f"#!{sys.executable}\nimport sys, time\nsys.stdin.readline()\n"
+                            f"sys.stdout.buffer.write({frame!r})\nsys.stdout.flush()\ntime.sleep(1000)\n")
+        run = self.run_job([bash("true")], *self.hosts("one")[:2], f"--ssh-command={carry}")
+        self.assert_code(run, 1)
+        return run.err
+
+    def test_an_agent_of_another_version(self):
+        facts = {"name": "one", "facts": {}}
+        self.assertIn("host one: summand-agent must speak protocol 1 and be of version 0.1.0, as this summand, got protocol 1, version 9.9",
+                      self.greet({"protocol": 1, "version": "9.9", "host": 0, **facts}))
+        self.assertIn("got protocol 2, version 0.2.0", self.greet({"protocol": 2, "version": "0.2.0", "host": 0, **facts}))
+
+    def test_an_agent_that_talks_nonsense(self):
+        self.assertIn("host one: a HELLO frame came that is none", self.greet(b"\xff" * 64))
+        self.assertIn("host one: the facts of the host: not all of them are there",
+                      self.greet({"protocol": 1, "version": "0.1.0", "host": 0, "name": "one", "facts": {}}))
+
+    def test_a_bad_hostfile(self):
+        for line, text in (("one slots=many", "line 2: must be HOST [slots=N]"), ("-oProxyCommand=x", "line 2: must be HOST [slots=N]"),
+                           ("", "must name a host")):
+            run = self.run_job([bash("true")], *self.hosts(line))
+            self.assert_code(run, 1)
+            self.assertIn(text, run.err)
+        run = self.run_job([bash("true")], "--engine=ssh")
+        self.assert_code(run, 2)
+        self.assertIn("--engine=ssh: must come with --hostfile=FILE", run.err)
+
+
+if __name__ == "__main__":
+    if not can_make_namespaces():
+        print("skipped: no network namespaces can be made here")
+        sys.exit(77)
+    at_once.main()

@@ -1,0 +1,658 @@
+/* Starts keepers, hands on what their commands write, and reaps them. */
+#include "worker/agent/host/hosted.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "reduction_server/base/bytes.h"
+#include "reduction_server/base/clock.h"
+#include "reduction_server/base/log.h"
+#include "worker/agent/cleanup.h"
+#include "worker/agent/descendants.h"
+#include "worker/agent/host/container.h"
+#include "worker/agent/host/variables.h"
+#include "worker/agent/keeper.h"
+
+#define IDS_MAX   (1u << 20)
+#define READ_SIZE 16384
+#define REST_MAX  (1u << 20) /* of each pipe, when the command has ended */
+
+/* How long a keeper may take to end a tree, and to remove a container after that. */
+#define TREE_MAX_S      5
+#define CONTAINER_MAX_S 60
+
+struct pipe_end {
+	struct smd_hosted *hosted;
+	enum smd_agent_stream stream;
+	struct event *event; /* NULL: not open */
+	int has_ended;
+};
+
+struct smd_hosted {
+	struct smd_hosts_own *own;
+	uint32_t id;
+	char *name;
+	char *cleanup;    /* removes its container; "" if there is none */
+	char *error_file; /* or NULL */
+	pid_t pid;        /* of its keeper; 0: it has ended, */
+	int status;       /* so */
+	pid_t cleaner;    /* of what cleans up after a killed keeper; 0: none */
+	int is_abandoned; /* its keeper was killed, and may have left something */
+	char end_time[SMD_TIMESTAMP_SIZE];
+	unsigned grace_s;
+	unsigned ending_max_s;
+	uint64_t overdue_ns; /* when it must have ended; 0: it was not asked to */
+	uint32_t credit;
+	struct pipe_end pipes[SMD_AGENT_STREAMS];
+	int record_fd;
+};
+
+/* ---- output ---- */
+
+static void send_output(struct pipe_end *end, const uint8_t *bytes, size_t count)
+{
+	uint8_t head[SMD_AGENT_OUTPUT_HEAD];
+
+	smd_put32(head, end->hosted->id);
+	head[4] = (uint8_t)end->stream;
+	smd_agent_link_send(
+		end->hosted->own->link, SMD_AGENT_OUTPUT, head, sizeof(head), bytes, count);
+}
+
+static int takes_credit(const struct pipe_end *end)
+{
+	return end->stream != SMD_AGENT_NOTIFY;
+}
+
+/* Watches the pipe while what comes may be sent. */
+static void watch(struct pipe_end *end)
+{
+	struct smd_hosted *hosted = end->hosted;
+
+	if (!end->event || end->has_ended) {
+		return;
+	}
+	if (hosted->own->is_full || (takes_credit(end) && hosted->credit == 0)) {
+		event_del(end->event);
+	} else {
+		event_add(end->event, NULL);
+	}
+}
+
+static void watch_all(struct smd_hosted *hosted)
+{
+	for (int i = 0; i < SMD_AGENT_STREAMS; i++) {
+		watch(&hosted->pipes[i]);
+	}
+}
+
+/* Reads once, at most `max` bytes. Bytes, 0 at the end, or negative: there is nothing now. */
+static ssize_t read_pipe(struct pipe_end *end, size_t max)
+{
+	uint8_t bytes[READ_SIZE];
+	ssize_t count;
+
+	do {
+		count = read(event_get_fd(end->event), bytes,
+			max < sizeof(bytes) ? max : sizeof(bytes));
+	} while (count < 0 && errno == EINTR);
+	if (count > 0) {
+		send_output(end, bytes, (size_t)count);
+	} else if (count == 0) {
+		end->has_ended = 1;
+		event_del(end->event);
+	}
+	return count;
+}
+
+static void on_pipe(evutil_socket_t fd, short what, void *arg)
+{
+	struct pipe_end *end = arg;
+	struct smd_hosted *hosted = end->hosted;
+	size_t max = takes_credit(end) ? hosted->credit : READ_SIZE;
+	ssize_t count;
+
+	(void)fd;
+	(void)what;
+	count = max ? read_pipe(end, max) : -1;
+	if (count > 0 && takes_credit(end)) {
+		hosted->credit -= (uint32_t)count;
+	}
+	if (hosted->credit == 0) {
+		watch_all(hosted);
+	}
+}
+
+static int open_pipes(struct smd_hosted *hosted, const struct smd_process *process)
+{
+	const int fds[SMD_AGENT_STREAMS] = {[SMD_AGENT_STDOUT] = process->stdout_fd,
+		[SMD_AGENT_STDERR] = process->stderr_fd,
+		[SMD_AGENT_NOTIFY] = process->notify_fd};
+	int ret = 0;
+
+	hosted->record_fd = process->record_fd;
+	for (int i = 0; i < SMD_AGENT_STREAMS; i++) {
+		struct pipe_end *end = &hosted->pipes[i];
+
+		end->hosted = hosted;
+		end->stream = (enum smd_agent_stream)i;
+		end->event = event_new(
+			hosted->own->base, fds[i], EV_READ | EV_PERSIST, on_pipe, end);
+		if (!end->event) {
+			close(fds[i]);
+			ret = -ENOMEM;
+		}
+		watch(end);
+	}
+	return ret;
+}
+
+/* The rest is bounded by what a pipe holds. */
+static void close_pipe(struct pipe_end *end)
+{
+	size_t rest = REST_MAX;
+	ssize_t count = 1;
+
+	if (!end->event) {
+		return;
+	}
+	while (!end->has_ended && rest > 0 && count > 0) {
+		count = read_pipe(end, rest);
+		rest -= count > 0 ? (size_t)count : 0;
+	}
+	close(event_get_fd(end->event));
+	event_free(end->event);
+	end->event = NULL;
+}
+
+/* ---- the end ---- */
+
+static void hosted_free(struct smd_hosted *hosted)
+{
+	for (int i = 0; i < SMD_AGENT_STREAMS; i++) {
+		if (hosted->pipes[i].event) {
+			close(event_get_fd(hosted->pipes[i].event));
+			event_free(hosted->pipes[i].event);
+		}
+	}
+	if (hosted->record_fd >= 0) {
+		close(hosted->record_fd);
+	}
+	free(hosted->name);
+	free(hosted->cleanup);
+	free(hosted->error_file);
+	free(hosted);
+}
+
+/* Without a record, because its keeper was killed, that one's exit status counts. */
+static void exit_from_status(const struct smd_hosted *hosted, struct smd_exit *end)
+{
+	int code = WEXITSTATUS(hosted->status);
+
+	*end = (struct smd_exit){.kind = SMD_EXIT_CODE, .value = code};
+	if (WIFSIGNALED(hosted->status)) {
+		*end = (struct smd_exit){
+			.kind = SMD_EXIT_SIGNAL, .value = WTERMSIG(hosted->status)};
+	} else if (code > SMD_EXIT_SIGNALLED && code < SMD_EXIT_SIGNALLED + NSIG) {
+		*end = (struct smd_exit){
+			.kind = SMD_EXIT_SIGNAL, .value = code - SMD_EXIT_SIGNALLED};
+	}
+	end->is_lost = WIFSIGNALED(hosted->status) || code == SMD_EXIT_NOT_EXECUTABLE;
+	memcpy(end->end_time, hosted->end_time, sizeof(end->end_time));
+}
+
+static void read_record(const struct smd_hosted *hosted, struct smd_exit *end)
+{
+	char text[SMD_EXIT_RECORD_MAX];
+	ssize_t count = read(hosted->record_fd, text, sizeof(text));
+	json_t *record = count > 0 ? json_loadb(text, (size_t)count, 0, NULL) : NULL;
+
+	if (!record || smd_exit_decode(record, end)) {
+		exit_from_status(hosted, end);
+	}
+	json_decref(record);
+}
+
+/* A program may have put anything in its place. NULL: there is none that can be told. */
+static char *read_error_file(const char *path)
+{
+	int fd = path ? open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC) : -1;
+	struct stat status;
+	char *text = NULL;
+
+	if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0 &&
+		status.st_size <= SMD_ERROR_FILE_MAX) {
+		ssize_t count;
+
+		text = calloc(1, (size_t)status.st_size + 1);
+		count = text ? read(fd, text, (size_t)status.st_size) : -1;
+		if (count <= 0) {
+			free(text);
+			text = NULL;
+		}
+	}
+	if (fd >= 0) {
+		close(fd);
+		unlink(path);
+	}
+	return text;
+}
+
+static void send_end(struct smd_hosts_own *own, uint32_t id, const struct smd_exit *end,
+	const char *error_text)
+{
+	json_t *body = smd_agent_ended_encode(id, end, error_text);
+
+	/* A text that is not UTF-8 cannot be told. */
+	body = body ? body : smd_agent_ended_encode(id, end, NULL);
+	smd_agent_link_send_json(own->link, SMD_AGENT_ENDED, body);
+}
+
+/* Nothing of it is left: the last words, then the end. */
+static void finish(struct smd_hosted *hosted)
+{
+	struct smd_hosts_own *own = hosted->own;
+	struct smd_exit end = {.value = 0};
+	char *error_text;
+
+	for (int i = 0; i < SMD_AGENT_STREAMS; i++) {
+		close_pipe(&hosted->pipes[i]);
+	}
+	read_record(hosted, &end);
+	end.is_lost |= own->is_leaving;
+	error_text = read_error_file(hosted->error_file);
+	send_end(own, hosted->id, &end, error_text);
+	free(error_text);
+	own->hosted[hosted->id] = NULL;
+	own->count--;
+	hosted_free(hosted);
+}
+
+/* ---- starting ---- */
+
+/* What a keeper's process is made with. */
+struct start {
+	struct smd_keeper_options keeper;
+	char *const *argv;
+	char **container; /* argv in a container; or NULL */
+	char **envp;
+};
+
+static int keep(void *arg)
+{
+	const struct start *start = arg;
+
+	return smd_keeper_run(&start->keeper, start->argv);
+}
+
+static int make_variables(
+	struct smd_hosts_own *own, const struct smd_launch *launch, struct start *start)
+{
+	const struct smd_container_runtime *runtime =
+		launch->image ? smd_container_runtime_find(launch->runtime) : NULL;
+	struct smd_environment environment = *launch->environment;
+	/* A container has folders of its own, and a plugin in its image or none. */
+	int wants_plugin = !launch->image && smd_environment_get(&environment, "NCCL_NET_PLUGIN");
+	int ret = launch->image ? smd_container_environment(runtime, launch, &environment) : 0;
+
+	if (ret) {
+		return ret;
+	}
+	start->envp = smd_variables_merge(environ, &environment, own->program_dir,
+		wants_plugin ? own->plugin_dir : NULL, SMD_NOTIFY_FD);
+	if (launch->image) {
+		free(environment.variables);
+	}
+	return start->envp ? 0 : -ENOMEM;
+}
+
+static int make_words(struct smd_hosted *hosted, const struct smd_launch *launch,
+	struct start *start)
+{
+	const struct smd_container_runtime *runtime =
+		launch->image ? smd_container_runtime_find(launch->runtime) : NULL;
+
+	start->argv = launch->argv;
+	if (!launch->image) {
+		hosted->cleanup = strdup("");
+		return hosted->cleanup ? 0 : -ENOMEM;
+	}
+	if (!runtime) {
+		return -EINVAL;
+	}
+	hosted->ending_max_s += CONTAINER_MAX_S;
+	hosted->cleanup = smd_container_cleanup(runtime, launch->name);
+	start->container = smd_container_argv(runtime, launch);
+	start->argv = start->container;
+	return hosted->cleanup && start->container ? 0 : -ENOMEM;
+}
+
+/* A folder that the replica needs, and that this host must have. */
+static int check_folder(const struct smd_hosts_own *own, const char *path, struct smd_exit *end)
+{
+	struct stat status;
+	int ret = path && stat(path, &status) ? -errno : 0;
+
+	if (ret) {
+		snprintf(end->reason, sizeof(end->reason),
+			"host %s: %s: must be there on every host that runs a replica: have it on "
+			"a file system that the hosts share, or copy it there first",
+			own->host_name, path);
+	}
+	return ret;
+}
+
+static int check_folders(
+	const struct smd_hosts_own *own, const struct smd_launch *launch, struct smd_exit *end)
+{
+	int ret = check_folder(own, launch->directory, end);
+
+	for (size_t i = 0; i < launch->nmounts && !ret; i++) {
+		ret = check_folder(own, launch->mounts[i].path, end);
+	}
+	return ret;
+}
+
+static int hosted_start(struct smd_hosted *hosted, const struct smd_launch *launch)
+{
+	struct smd_hosts_own *own = hosted->own;
+	struct start start = {.keeper = {.record_fd = SMD_RECORD_FD, .grace_s = (int)launch->grace_s}};
+	struct smd_process process;
+	int ret = make_words(hosted, launch, &start);
+
+	ret = ret ? ret : make_variables(own, launch, &start);
+	if (!ret) {
+		const struct smd_spawn spawn = {.descriptors = &own->descriptors,
+			.directory = launch->image ? NULL : launch->directory,
+			.open_files = own->open_files,
+			.envp = start.envp,
+			.run = keep,
+			.arg = &start};
+
+		start.keeper.cleanup = hosted->cleanup;
+		ret = smd_spawn(&spawn, &process);
+	}
+	smd_argv_free(start.container);
+	smd_argv_free(start.envp);
+	if (ret) {
+		return ret;
+	}
+	hosted->pid = process.pid;
+	/* A replica that cannot be heard is still there; it is asked to end. */
+	if (open_pipes(hosted, &process)) {
+		smd_hosted_signal(own, hosted->id, SIGTERM);
+	}
+	return 0;
+}
+
+/* A place for the id. */
+static int take_id(struct smd_hosts_own *own, uint32_t id, struct smd_error *error)
+{
+	if (id >= IDS_MAX || (id < own->nids && own->hosted[id])) {
+		return smd_error_set(
+			error, EPROTO, "a START frame came with a number that cannot be used");
+	}
+	if (id >= own->nids) {
+		size_t nids = id < 64 ? 64 : 2 * (size_t)id;
+		struct smd_hosted **hosted = realloc(own->hosted, nids * sizeof(*hosted));
+
+		if (!hosted) {
+			return smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
+		}
+		memset(hosted + own->nids, 0, (nids - own->nids) * sizeof(*hosted));
+		own->hosted = hosted;
+		own->nids = nids;
+	}
+	return 0;
+}
+
+static struct smd_hosted *hosted_create(
+	struct smd_hosts_own *own, const struct smd_agent_message *message)
+{
+	const struct smd_launch *launch = &message->launch;
+	struct smd_hosted *hosted = calloc(1, sizeof(*hosted));
+
+	if (!hosted) {
+		return NULL;
+	}
+	hosted->own = own;
+	hosted->id = message->id;
+	hosted->credit = message->credit;
+	hosted->grace_s = launch->grace_s;
+	hosted->ending_max_s = TREE_MAX_S;
+	hosted->record_fd = -1;
+	hosted->name = strdup(launch->name);
+	hosted->error_file = launch->error_file ? strdup(launch->error_file) : NULL;
+	if (!hosted->name || (launch->error_file && !hosted->error_file)) {
+		hosted_free(hosted);
+		return NULL;
+	}
+	return hosted;
+}
+
+int smd_hosted_start(struct smd_hosts_own *own, const struct smd_agent_message *message,
+	struct smd_error *error)
+{
+	struct smd_exit end = {.kind = SMD_EXIT_ERRNO};
+	struct smd_hosted *hosted;
+	int ret = take_id(own, message->id, error);
+
+	if (ret) {
+		return ret;
+	}
+	hosted = hosted_create(own, message);
+	ret = hosted ? check_folders(own, &message->launch, &end) : -ENOMEM;
+	if (!ret) {
+		own->hosted[message->id] = hosted;
+		own->count++;
+		ret = hosted_start(hosted, &message->launch);
+		if (ret) {
+			own->hosted[message->id] = NULL;
+			own->count--;
+		}
+	}
+	if (ret) {
+		if (hosted) {
+			hosted_free(hosted);
+		}
+		end.value = -ret;
+		smd_timestamp(end.end_time);
+		send_end(own, message->id, &end, NULL);
+		return 0;
+	}
+	smd_agent_link_send_json(
+		own->link, SMD_AGENT_STARTED, json_pack("{s:I}", "id", (json_int_t)message->id));
+	return 0;
+}
+
+/* ---- signals ---- */
+
+static struct smd_hosted *hosted_of(const struct smd_hosts_own *own, uint32_t id)
+{
+	return id < own->nids ? own->hosted[id] : NULL;
+}
+
+/* The keeper must live to end its tree, so SIGHUP tells it to do that at once. SIGCONT wakes a
+ * keeper that a replica has stopped. */
+static void hosted_signal(struct smd_hosted *hosted, int signo)
+{
+	unsigned grace_s = signo == SIGKILL ? 0 : hosted->grace_s;
+	uint64_t overdue_ns =
+		smd_clock_ns() + (hosted->ending_max_s + grace_s) * (uint64_t)SMD_SECOND_NS;
+
+	if (hosted->pid == 0) {
+		return;
+	}
+	if (hosted->overdue_ns == 0 || overdue_ns < hosted->overdue_ns) {
+		hosted->overdue_ns = overdue_ns;
+	}
+	kill(hosted->pid, signo == SIGKILL ? SIGHUP : signo);
+	kill(hosted->pid, SIGCONT);
+}
+
+void smd_hosted_signal(struct smd_hosts_own *own, uint32_t id, int signo)
+{
+	struct smd_hosted *hosted = hosted_of(own, id);
+
+	if (hosted) {
+		hosted_signal(hosted, signo);
+	}
+}
+
+void smd_hosted_signal_all(struct smd_hosts_own *own, int signo)
+{
+	for (size_t id = 0; id < own->nids; id++) {
+		if (own->hosted[id]) {
+			hosted_signal(own->hosted[id], signo);
+		}
+	}
+}
+
+void smd_hosted_give_credit(struct smd_hosts_own *own, uint32_t id, uint32_t bytes)
+{
+	struct smd_hosted *hosted = hosted_of(own, id);
+
+	if (hosted) {
+		hosted->credit = bytes > UINT32_MAX - hosted->credit ? UINT32_MAX
+								     : hosted->credit + bytes;
+		watch_all(hosted);
+	}
+}
+
+void smd_hosted_set_full(struct smd_hosts_own *own, int is_full)
+{
+	if (own->is_full == is_full) {
+		return;
+	}
+	own->is_full = is_full;
+	for (size_t id = 0; id < own->nids; id++) {
+		if (own->hosted[id]) {
+			watch_all(own->hosted[id]);
+		}
+	}
+}
+
+/* ---- reaping ---- */
+
+static struct smd_hosted *hosted_with(const struct smd_hosts_own *own, pid_t pid)
+{
+	for (size_t id = 0; id < own->nids; id++) {
+		struct smd_hosted *hosted = own->hosted[id];
+
+		if (hosted && (hosted->pid == pid || hosted->cleaner == pid)) {
+			return hosted;
+		}
+	}
+	return NULL;
+}
+
+/* A killed keeper's replica has ended when its orphans have, too. */
+static void take_end(struct smd_hosted *hosted, pid_t pid, int status)
+{
+	if (pid == hosted->cleaner) {
+		hosted->cleaner = 0;
+		finish(hosted);
+		return;
+	}
+	hosted->pid = 0;
+	hosted->status = status;
+	smd_timestamp(hosted->end_time);
+	hosted->is_abandoned = WIFSIGNALED(status);
+	if (!hosted->is_abandoned) {
+		finish(hosted);
+	}
+}
+
+static void reap(struct smd_hosts_own *own)
+{
+	pid_t pid;
+	int status;
+
+	own->children_ended = 0;
+	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0) {
+		struct smd_hosted *hosted = hosted_with(own, pid);
+
+		if (WIFSTOPPED(status)) {
+			kill(pid, SIGCONT);
+			continue;
+		}
+		own->has_orphans |= !hosted || (WIFSIGNALED(status) && pid == hosted->pid);
+		if (hosted) {
+			take_end(hosted, pid, status);
+		}
+	}
+}
+
+static int is_own(pid_t pid, void *own)
+{
+	return hosted_with(own, pid) != NULL;
+}
+
+/* No orphans are left: what killed keepers could not remove is removed. */
+static void clean_up(struct smd_hosts_own *own)
+{
+	for (size_t id = 0; id < own->nids; id++) {
+		struct smd_hosted *hosted = own->hosted[id];
+
+		if (!hosted || !hosted->is_abandoned) {
+			continue;
+		}
+		hosted->is_abandoned = 0;
+		hosted->cleaner = smd_clean_up_begin(hosted->cleanup);
+		if (hosted->cleaner == 0) {
+			finish(hosted);
+		}
+	}
+}
+
+static void kill_overdue(struct smd_hosts_own *own)
+{
+	uint64_t now = smd_clock_ns();
+
+	for (size_t id = 0; id < own->nids; id++) {
+		struct smd_hosted *hosted = own->hosted[id];
+
+		if (hosted && hosted->pid && hosted->overdue_ns && now >= hosted->overdue_ns) {
+			smd_log(SMD_LOG_WARN, "agent", "%s: its agent does not end; it is killed",
+				hosted->name);
+			kill(hosted->pid, SIGKILL);
+			hosted->overdue_ns = 0;
+		}
+	}
+}
+
+/* One orphan that is killed may leave others: these are found when its own end has been taken. */
+void smd_hosted_turn(struct smd_hosts_own *own)
+{
+	if (own->children_ended) {
+		reap(own);
+	}
+	if (own->has_orphans) {
+		own->has_orphans = smd_children_kill(is_own, own) > 0;
+		if (!own->has_orphans) {
+			clean_up(own);
+		}
+	}
+	kill_overdue(own);
+}
+
+void smd_hosted_close(struct smd_hosts_own *own)
+{
+	smd_hosted_signal_all(own, SIGKILL);
+	for (size_t id = 0; id < own->nids; id++) {
+		if (own->hosted[id]) {
+			hosted_free(own->hosted[id]);
+		}
+	}
+	free(own->hosted);
+	own->hosted = NULL;
+	own->nids = own->count = 0;
+}
