@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdint.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -79,10 +80,15 @@ void smd_rank_judge(const char *what, size_t wrong)
 	}
 }
 
+/* Up to 1,023, as sums must be exact; what is summed at a wrong place shows (a Weyl sequence). */
+static int element(size_t i)
+{
+	return (int)((uint64_t)i * 0x9e3779b97f4a7c15u >> 54);
+}
+
 void smd_rank_all_reduce(
 	const struct smd_rank *rank, ncclComm_t communicator, size_t count, int ranks_sum)
 {
-	enum { PERIOD = 7 }; /* of the elements: what is summed at a wrong place shows */
 	size_t bytes = count * sizeof(float), wrong = 0;
 	float *host = malloc(bytes), *device = smd_rank_allocate(bytes);
 
@@ -90,7 +96,7 @@ void smd_rank_all_reduce(
 		abort();
 	}
 	for (size_t i = 0; i < count; i++) {
-		host[i] = (float)((rank->rank + 1) * (int)(i % PERIOD));
+		host[i] = (float)((rank->rank + 1) * element(i));
 	}
 	smd_rank_copy(device, host, bytes);
 	SMD_NCCL(ncclAllReduce(
@@ -98,7 +104,7 @@ void smd_rank_all_reduce(
 	smd_rank_finish(rank);
 	smd_rank_copy(host, device, bytes);
 	for (size_t i = 0; i < count; i++) {
-		wrong += host[i] != (float)(ranks_sum * (int)(i % PERIOD));
+		wrong += host[i] != (float)(ranks_sum * element(i));
 	}
 	SMD_CUDA(cudaFree(device));
 	free(host);

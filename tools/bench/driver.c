@@ -9,7 +9,7 @@
 #include "driver.h"
 
 #define ALIGNMENT    4096
-#define PERIOD       32        /* of the input's values */
+#define PLACES       32        /* of the input's values */
 #define VALUE_MAX    16        /* of their magnitudes */
 #define EXACT_MAX    (1 << 24) /* whole numbers up to here are exact in float */
 #define HIGH_PERCENT 95
@@ -34,25 +34,36 @@ static double cpu_seconds(void)
 	       (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
 }
 
-static int value(int rank, size_t i)
+/* Which of the values element i has: such that what is summed at a wrong place shows. */
+static size_t place_of(size_t i)
 {
-	return (int)((i * 7 + (size_t)rank * 13) % PERIOD) - VALUE_MAX;
+	return (size_t)((uint64_t)i * 0x9e3779b97f4a7c15u >> 59);
+}
+
+static int value(int rank, size_t place)
+{
+	return (int)((place * 7 + (size_t)rank * 13) % PLACES) - VALUE_MAX;
 }
 
 static void fill(const struct driver *driver, float *data, size_t count)
 {
+	float values[PLACES];
+
+	for (size_t i = 0; i < PLACES; i++) {
+		values[i] = (float)value(driver->rank, i);
+	}
 	for (size_t i = 0; i < count; i++) {
-		data[i] = (float)value(driver->rank, i);
+		data[i] = values[place_of(i)];
 	}
 }
 
 /* Each operation in place after the first one multiplies the sum by the number of ranks. */
 static uint64_t count_wrong(const struct driver *driver, const float *data, size_t count, int done)
 {
-	float sums[PERIOD];
+	float sums[PLACES];
 	uint64_t wrong = 0;
 
-	for (size_t i = 0; i < PERIOD; i++) {
+	for (size_t i = 0; i < PLACES; i++) {
 		sums[i] = 0;
 		for (int r = 0; r < driver->size; r++) {
 			sums[i] += (float)value(r, i);
@@ -62,7 +73,7 @@ static uint64_t count_wrong(const struct driver *driver, const float *data, size
 		}
 	}
 	for (size_t i = 0; i < count; i++) {
-		wrong += data[i] != sums[i % PERIOD];
+		wrong += data[i] != sums[place_of(i)];
 	}
 	return wrong;
 }

@@ -7,32 +7,41 @@
 #include "worker/perf/perf.h"
 #include "worker/summand.h"
 
-#define PERIOD      32 /* inputs repeat after so many elements */
+#define PLACES      32 /* different inputs of a rank */
 #define ELEMENT_MAX 8
+
+/*
+ * Which of these element i has. Neighbours differ, and so do elements at any distance, mostly (a
+ * Weyl sequence): what is summed or written at a wrong place is wrong.
+ */
+static size_t place_of(size_t i)
+{
+	return (size_t)((uint64_t)i * 0x9e3779b97f4a7c15u >> 59);
+}
 
 /* Small whole numbers: sums are exact in float32 in any order. Factors are 1 or -1, and 2 from a
  * few ranks. */
-static int64_t value(unsigned dtype, unsigned op, int rank, size_t i)
+static int64_t value(unsigned dtype, unsigned op, int rank, size_t place)
 {
-	int64_t number = (int64_t)((i * 7 + (size_t)rank * 13) % PERIOD) - PERIOD / 2;
+	int64_t number = (int64_t)((place * 7 + (size_t)rank * 13) % PLACES) - PLACES / 2;
 	unsigned bits = smd_dtype_bits(dtype) < 32 ? smd_dtype_bits(dtype) : 31;
 
 	if (op == SMD_PROD) {
 		number = rank % 100 == 1 ? 2 : number < 0 && !smd_dtype_is_unsigned(dtype) ? -1 : 1;
-	} else if (bits && 1u << bits < PERIOD / 2) {
+	} else if (bits && 1u << bits < PLACES / 2) {
 		number /= 4; /* few bits: not all whole numbers of so many digits are exact */
 	} else if (smd_dtype_is_unsigned(dtype)) {
-		number += PERIOD / 2;
+		number += PLACES / 2;
 	}
 	return number;
 }
 
-static int64_t reduce(unsigned dtype, unsigned op, size_t i, int nranks)
+static int64_t reduce(unsigned dtype, unsigned op, size_t place, int nranks)
 {
-	int64_t result = value(dtype, op, 0, i);
+	int64_t result = value(dtype, op, 0, place);
 
 	for (int r = 1; r < nranks; r++) {
-		int64_t next = value(dtype, op, r, i);
+		int64_t next = value(dtype, op, r, place);
 
 		switch ((enum smd_op)op) {
 		case SMD_PROD:
@@ -74,28 +83,28 @@ static void encode(void *to, unsigned dtype, int64_t number, int divisor)
 void perf_input_fill(void *buffer, size_t count, unsigned dtype, unsigned op, int rank)
 {
 	size_t size = smd_dtype_bytes(dtype);
-	uint8_t first[PERIOD * ELEMENT_MAX];
+	uint8_t first[PLACES * ELEMENT_MAX];
 
-	for (size_t i = 0; i < PERIOD; i++) {
+	for (size_t i = 0; i < PLACES; i++) {
 		encode(first + i * size, dtype, value(dtype, op, rank, i), 1);
 	}
 	for (size_t i = 0; i < count; i++) {
-		memcpy((char *)buffer + i * size, first + i % PERIOD * size, size);
+		memcpy((char *)buffer + i * size, first + place_of(i) * size, size);
 	}
 }
 
 uint64_t perf_input_check(const void *buffer, size_t count, unsigned dtype, unsigned op, int nranks)
 {
 	size_t size = smd_dtype_bytes(dtype);
-	uint8_t expected[PERIOD * ELEMENT_MAX];
+	uint8_t expected[PLACES * ELEMENT_MAX];
 	uint64_t wrong = 0;
 
-	for (size_t i = 0; i < PERIOD; i++) {
+	for (size_t i = 0; i < PLACES; i++) {
 		encode(expected + i * size, dtype, reduce(dtype, op, i, nranks),
 			op == SMD_AVG ? nranks : 1);
 	}
 	for (size_t i = 0; i < count; i++) {
-		wrong += memcmp((const char *)buffer + i * size, expected + i % PERIOD * size,
+		wrong += memcmp((const char *)buffer + i * size, expected + place_of(i) * size,
 				 size) != 0;
 	}
 	return wrong;
@@ -105,7 +114,7 @@ uint64_t perf_input_check(const void *buffer, size_t count, unsigned dtype, unsi
  * n - 1 additions, each of which rounds by at most 2^-bits of a partial sum; an average may also
  * round 1/n and each input times that. Whole numbers below 2^bits are added without rounding.
  */
-static double slack_of(unsigned dtype, unsigned op, size_t i, int nranks)
+static double slack_of(unsigned dtype, unsigned op, size_t place, int nranks)
 {
 	unsigned bits = smd_dtype_bits(dtype);
 	double step = 1;
@@ -115,7 +124,7 @@ static double slack_of(unsigned dtype, unsigned op, size_t i, int nranks)
 		step /= 2;
 	}
 	for (int r = 0; r < nranks; r++) {
-		int64_t number = value(dtype, op, r, i);
+		int64_t number = value(dtype, op, r, place);
 
 		magnitude += number < 0 ? -number : number;
 	}
@@ -130,22 +139,22 @@ uint64_t perf_input_check_near(
 	const void *buffer, size_t count, unsigned dtype, unsigned op, int nranks)
 {
 	size_t size = smd_dtype_bytes(dtype);
-	double expected[PERIOD], slack[PERIOD];
+	double expected[PLACES], slack[PLACES];
 	uint64_t wrong = 0;
 
 	if (smd_dtype_bits(dtype) == 0) {
 		return perf_input_check(buffer, count, dtype, op, nranks);
 	}
-	for (size_t i = 0; i < PERIOD; i++) {
+	for (size_t i = 0; i < PLACES; i++) {
 		expected[i] = (double)reduce(dtype, op, i, nranks) / (op == SMD_AVG ? nranks : 1);
 		slack[i] = slack_of(dtype, op, i, nranks);
 	}
 	for (size_t i = 0; i < count; i++) {
 		double off =
 			smd_element_decode((const char *)buffer + i * size, (enum smd_dtype)dtype) -
-			expected[i % PERIOD];
+			expected[place_of(i)];
 
-		wrong += !(off <= slack[i % PERIOD] && -off <= slack[i % PERIOD]); /* nor NaN */
+		wrong += !(off <= slack[place_of(i)] && -off <= slack[place_of(i)]); /* nor NaN */
 	}
 	return wrong;
 }
