@@ -29,7 +29,7 @@ int smd_address_resolve(
 	const struct addrinfo hints = {
 		.ai_family = AF_UNSPEC,
 		.ai_socktype = SOCK_STREAM,
-		.ai_flags = flags,
+		.ai_flags = flags | AI_NUMERICSERV,
 	};
 	char host[256];
 	char service[8];
@@ -47,6 +47,17 @@ int smd_address_resolve(
 			address, gai_strerror(ret));
 	}
 	return 0;
+}
+
+bool smd_address_is_literal(const char *address)
+{
+	struct addrinfo *list;
+	bool literal = smd_address_resolve(address, AI_NUMERICHOST, &list, NULL) == 0;
+
+	if (literal) {
+		freeaddrinfo(list);
+	}
+	return literal;
 }
 
 /* An IPv4 one if there is any, because "localhost" servers mostly have that. */

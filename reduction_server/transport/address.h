@@ -17,6 +17,9 @@
 int smd_address_resolve(
 	const char *address, int flags, struct addrinfo **out, struct smd_error *error);
 
+/* Whether no resolver is needed for it: its host is an address already. */
+bool smd_address_is_literal(const char *address);
+
 /* The one to use of the list. */
 const struct addrinfo *smd_address_choose(const struct addrinfo *list);
 

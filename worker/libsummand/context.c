@@ -431,6 +431,7 @@ static void context_free_remotes(struct smd_context *context)
 				smd_remote_free(context->targets[t].remotes[s]);
 			}
 		}
+		smd_target_end(&context->targets[t]);
 	}
 	free(context->remotes.each);
 }

@@ -12,6 +12,7 @@
 #include "worker/libsummand/remote_greeting.h"
 
 #define RETRY_MS 100
+static const char looking_up[] = "its name is still being looked up";
 /* It does not say so itself: it cannot read what it is told. */
 #define VERSION_HINT "; a server of wire version 1 does so, and this process speaks version 2"
 _Static_assert(SMD_WIRE_VERSION == 2, "the hint names the versions");
@@ -94,6 +95,7 @@ static void remote_try_later(struct smd_remote *remote, int err, const char *rea
 	remote->err = err;
 	snprintf(remote->reason, sizeof(remote->reason), "%s", reason);
 	remote->transport = 0;
+	remote->target->doubted = true;
 	if (err != -ENODEV && /* which does not come later */
 		smd_clock_ns() + RETRY_MS * 1000000ull < remote->owner->deadline_ns) {
 		evtimer_add(remote->retry, &delay);
@@ -134,6 +136,71 @@ static bool remote_try_next(struct smd_remote *remote, int err, const char *reas
 	return true;
 }
 
+/* What is known of the address is used where nothing better comes. */
+static void target_on_lookup(void *arg, int err, const char *said)
+{
+	struct smd_target *target = arg;
+
+	target->lookup = NULL;
+	if (err == 0) {
+		snprintf(target->found, sizeof(target->found), "%s", said);
+	}
+	target->doubted = false;
+	for (unsigned i = 0; i < target->nremotes; i++) {
+		struct smd_remote *remote = target->remotes[i];
+
+		if (!remote || !remote->waits) {
+			continue;
+		}
+		remote->waits = false;
+		if (strcmp(remote->reason, looking_up) == 0) {
+			remote->reason[0] = '\0';
+		}
+		if (target->found[0]) {
+			event_active(remote->retry, EV_TIMEOUT, 1);
+		} else if (!remote->owner->failed) {
+			remote_try_later(remote, err, said);
+		}
+	}
+}
+
+/* Whether there is an address to connect to; else it is looked up, and then there is. */
+static bool remote_has_address(struct smd_remote *remote)
+{
+	struct smd_target *target = remote->target;
+	int ret;
+
+	if (remote->owner->config->transports[remote->transport]->names ||
+		(target->found[0] && !target->doubted)) {
+		return true;
+	}
+	if (smd_address_is_literal(target->address)) {
+		snprintf(target->found, sizeof(target->found), "%s", target->address);
+		target->doubted = false;
+		return true;
+	}
+	if (!remote->reason[0]) {
+		snprintf(remote->reason, sizeof(remote->reason), "%s", looking_up);
+	}
+	if (!target->lookup) {
+		ret = smd_lookup_begin(remote->owner->progress, target->address, target_on_lookup,
+			target, &target->lookup);
+		if (ret) {
+			remote_try_later(remote, ret, "cannot start a thread for its lookup");
+			return false;
+		}
+	}
+	remote->waits = true;
+	return false;
+}
+
+void smd_target_end(struct smd_target *target)
+{
+	if (target->lookup) {
+		smd_lookup_abandon(target->lookup);
+	}
+}
+
 static void remote_connect(evutil_socket_t fd, short what, void *arg)
 {
 	struct smd_remote *remote = arg;
@@ -146,8 +213,13 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 	if (remote->transport >= config->ntransports) {
 		remote->transport = 0; /* another lane found out that there are fewer */
 	}
+	if (!remote_has_address(remote)) {
+		return;
+	}
 	ret = config->transports[remote->transport]->connect(remote->owner->progress->base,
-		remote->target->address, remote->shard, &remote_callbacks, remote, &remote->lane,
+		config->transports[remote->transport]->names ? remote->target->address
+							     : remote->target->found,
+		remote->shard, &remote_callbacks, remote, &remote->lane,
 		&error);
 	if (ret == 0 && config->encrypt) {
 		ret = smd_lane_encrypt(remote->lane, &config->key, &error);

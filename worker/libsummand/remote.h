@@ -11,11 +11,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "reduction_server/transport/address.h"
 #include "reduction_server/transport/heartbeat.h"
 #include "reduction_server/transport/transport.h"
 #include "reduction_server/transport/turns.h"
 #include "reduction_server/wire/handshake.h"
 #include "worker/libsummand/config.h"
+#include "worker/libsummand/lookup.h"
 #include "worker/libsummand/progress.h"
 #include "worker/libsummand/stall.h"
 
@@ -85,6 +87,9 @@ struct smd_remote_owner {
 /* One server of the list, and its shards' lanes once it has told how many there are. */
 struct smd_target {
 	const char *address;
+	char found[SMD_ADDRESS_TEXT_MAX]; /* what that stands for; empty: it is not known yet */
+	bool doubted; /* it could not be reached there: its name may stand for another by now */
+	struct smd_lookup *lookup; /* NULL: none is under way */
 	unsigned nremotes; /* 1 until shard 0 has said WELCOME */
 	bool lost;         /* told to the owner */
 	struct smd_remote *remotes[SMD_SHARDS_MAX];
@@ -104,6 +109,7 @@ struct smd_remote {
 	struct smd_lane *lane;         /* NULL: not connected now */
 	struct smd_turns turns;        /* the flows', on that lane */
 	struct smd_lane_counts ended;  /* of its lanes that are closed */
+	bool waits;                    /* for the target's address */
 	unsigned transport;            /* of the owner's, the one that is tried or used */
 	struct event *retry;           /* connects again a little later */
 	struct event *heartbeat_check; /* is the shard alive? Once it has said WELCOME */
@@ -153,6 +159,9 @@ void smd_remote_send_shrunk(
  * this process stood still where it did. */
 void smd_remote_explain(
 	const struct smd_remote *remote, const char *reason, char out[SMD_ERROR_TEXT_MAX]);
+
+/* Its remotes are free, and the progress has ended. */
+void smd_target_end(struct smd_target *target);
 
 /* A server's name in messages: "reduction server 127.0.0.1:4000". */
 void smd_target_name(const struct smd_target *target, char out[160]);
