@@ -1,0 +1,153 @@
+/* By which address hosts reach each other. */
+#include "orchestrator/runner/addresses.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* A host of "NAME SPEED ADDRESS/PREFIX" words; a loopback comes first. */
+static struct smd_host_facts make_host(const char *name, const char *interfaces)
+{
+	struct smd_host_facts facts = {.interfaces = calloc(8, sizeof(struct smd_host_interface))};
+	char copy[256], *rest = copy;
+
+	snprintf(facts.name, sizeof(facts.name), "%s", name);
+	snprintf(facts.network, sizeof(facts.network), "network of %s", name);
+	snprintf(copy, sizeof(copy), "lo 0 127.0.0.1/8,%s", interfaces);
+	for (char *word = strsep(&rest, ","); word && *word; word = strsep(&rest, ",")) {
+		struct smd_host_interface *interface = &facts.interfaces[facts.ninterfaces];
+		char address[64];
+
+		assert_int_equal(sscanf(word, "%63s %u %63s", interface->name, &interface->speed_mbps,
+					 address),
+			3);
+		assert_int_equal(smd_host_address_parse(address, &interface->addresses[0]), 0);
+		interface->naddresses = 1;
+		interface->is_loopback = facts.ninterfaces == 0;
+		facts.ninterfaces++;
+	}
+	return facts;
+}
+
+static void expect(
+	struct smd_host_facts *hosts, size_t count, const char *wanted, const char *expected)
+{
+	const struct smd_host_facts *list[4] = {NULL};
+	struct smd_chosen_address chosen[4];
+	struct smd_error error = {""};
+	char text[256] = "";
+	int ret;
+
+	for (size_t i = 0; i < count; i++) {
+		list[i] = &hosts[i];
+	}
+	ret = smd_addresses_choose(list, count, wanted, chosen, &error);
+	for (size_t i = 0; i < count && !ret; i++) {
+		strcat(text, i ? " " : "");
+		strcat(strcat(strcat(text, chosen[i].interface->name), "="),
+			chosen[i].address->text);
+	}
+	assert_string_equal(ret ? error.text : text, expected);
+	for (size_t i = 0; i < count; i++) {
+		smd_host_facts_clear(&hosts[i]);
+	}
+}
+
+static void test_one_host_uses_its_loopback(void **state)
+{
+	struct smd_host_facts host = make_host("a", "eth0 1000 10.0.0.1/24");
+	struct smd_host_facts wanted = make_host("a", "eth0 1000 10.0.0.1/24");
+	struct smd_host_facts two[] = {
+		make_host("a", "eth0 1000 10.0.0.1/24"), make_host("a", "eth0 1000 10.0.0.1/24")};
+
+	(void)state;
+	expect(&host, 1, NULL, "lo=127.0.0.1");
+	expect(&wanted, 1, "eth0", "eth0=10.0.0.1");
+	expect(two, 2, NULL, "lo=127.0.0.1 lo=127.0.0.1"); /* two agents on one machine */
+}
+
+static void test_the_fastest_common_network(void **state)
+{
+	struct smd_host_facts hosts[] = {
+		make_host("a", "docker0 0 172.17.0.1/16,eth0 1000 192.168.1.1/24,ib0 100000 "
+			       "10.1.0.1/16"),
+		make_host("b", "docker0 0 172.17.0.1/16,ib1 100000 10.1.9.2/16,eth0 1000 "
+			       "192.168.1.2/24")};
+	struct smd_host_facts slow[] = {
+		make_host("a", "eth0 1000 192.168.1.1/24,ib0 100000 10.1.0.1/16"),
+		make_host("b", "ib1 100 10.1.9.2/16,eth0 1000 192.168.1.2/24")};
+	struct smd_host_facts v6[] = {make_host("a", "eth0 0 fd00::1/64,eth1 0 10.0.0.1/24"),
+		make_host("b", "eth0 0 fd00::2/64,eth1 0 10.0.0.2/24")};
+
+	(void)state;
+	expect(hosts, 2, NULL, "ib0=10.1.0.1 ib1=10.1.9.2");
+	expect(slow, 2, NULL, "eth0=192.168.1.1 eth0=192.168.1.2");
+	expect(v6, 2, NULL, "eth1=10.0.0.1 eth1=10.0.0.2");
+}
+
+static void test_hosts_behind_routers(void **state)
+{
+	struct smd_host_facts hosts[] = {
+		make_host("a", "eth0 1000 10.0.1.1/24"), make_host("b", "eth0 1000 10.0.2.1/24")};
+
+	(void)state;
+	expect(hosts, 2, NULL, "eth0=10.0.1.1 eth0=10.0.2.1");
+}
+
+static void test_what_is_wanted(void **state)
+{
+	struct smd_host_facts network[] = {
+		make_host("a", "eth0 1000 10.0.1.1/24,eth1 10 10.7.0.1/24"),
+		make_host("b", "eth0 1000 10.0.1.2/24,net9 10 10.7.3.2/24")};
+	struct smd_host_facts absent[] = {
+		make_host("a", "eth0 1000 10.0.1.1/24"), make_host("b", "eth1 1000 10.0.1.2/24")};
+	struct smd_host_facts none[] = {make_host("a", ""), make_host("b", "eth1 0 10.0.1.2/24")};
+
+	(void)state;
+	expect(network, 2, "10.7.0.0/16", "eth1=10.7.0.1 net9=10.7.3.2");
+	expect(absent, 2, "eth0",
+		"host b: must have an interface eth0 (--interface) that is up and has an address, "
+		"got lo 127.0.0.1, eth1 10.0.1.2");
+	expect(none, 2, NULL,
+		"host a: must have an interface to the other hosts that is up and has an address, "
+		"got lo 127.0.0.1");
+}
+
+static void test_addresses_and_networks(void **state)
+{
+	static const char *const bad[] = {"", "10.0.0", "10.0.0.1/33", "10.0.0.1/-1", "10.0.0.1/",
+		"fd00::1/129", "10.0.0.1/24x", "eth0", "1.2.3.4.5"};
+	struct smd_host_address address, network;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		assert_int_equal(smd_host_address_parse(bad[i], &address), -EINVAL);
+	}
+	assert_int_equal(smd_host_address_parse("10.1.2.3", &address), 0);
+	assert_int_equal(smd_host_address_parse("10.1.3.0/23", &network), 0);
+	assert_true(smd_host_address_is_in(&address, &network));
+	assert_int_equal(smd_host_address_parse("10.1.3.0/24", &network), 0);
+	assert_false(smd_host_address_is_in(&address, &network));
+	assert_int_equal(smd_host_address_parse("0.0.0.0/0", &network), 0);
+	assert_true(smd_host_address_is_in(&address, &network));
+	assert_int_equal(smd_host_address_parse("::/0", &network), 0);
+	assert_false(smd_host_address_is_in(&address, &network));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_one_host_uses_its_loopback),
+		cmocka_unit_test(test_the_fastest_common_network),
+		cmocka_unit_test(test_hosts_behind_routers),
+		cmocka_unit_test(test_what_is_wanted),
+		cmocka_unit_test(test_addresses_and_networks),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
