@@ -34,7 +34,7 @@ struct options {
 	uint64_t memory_limit;
 	uint64_t job_memory_limit;
 	uint64_t bandwidth_mbps;
-	int heartbeat_s;
+	unsigned heartbeat_ms;
 	int drain_s;
 	int forming_s;
 	int idle_s;
@@ -70,13 +70,13 @@ static int set_threads(void *target, const char *value, struct smd_error *error)
 
 static int set_heartbeat(void *target, const char *value, struct smd_error *error)
 {
-	uint64_t seconds;
+	uint64_t ms;
 
-	if (smd_parse_number(value, 1, SMD_HEARTBEAT_LIMIT_MOST_S, &seconds)) {
-		return smd_error_set(
-			error, EINVAL, "must be 1 to %d seconds", SMD_HEARTBEAT_LIMIT_MOST_S);
+	if (smd_parse_milliseconds(
+		    value, SMD_HEARTBEAT_LIMIT_LEAST_MS, SMD_HEARTBEAT_LIMIT_MOST_MS, &ms)) {
+		return smd_error_set(error, EINVAL, "must be " SMD_HEARTBEAT_LIMITS);
 	}
-	*(int *)target = (int)seconds;
+	*(unsigned *)target = (unsigned)ms;
 	return 0;
 }
 
@@ -168,8 +168,8 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 			smd_option_set_size, &options->job_memory_limit},
 		SMD_OPTION_GROUP("Times"),
 		{"heartbeat-limit", "SECONDS",
-			"a worker that is silent for so long is lost (default 15)", set_heartbeat,
-			&options->heartbeat_s},
+			"a worker that is silent for so long is lost, at least 0.5 (default 15)",
+			set_heartbeat, &options->heartbeat_ms},
 		{"forming-timeout", "SECONDS",
 			"a group that is not complete after that is over (default 600)",
 			set_seconds, &options->forming_s},
@@ -426,7 +426,7 @@ static int start_server(
 {
 	struct smd_server_config config = {
 		.listen = options->listen,
-		.heartbeat_s = (unsigned)options->heartbeat_s,
+		.heartbeat_ms = options->heartbeat_ms,
 		.drain_s = (unsigned)options->drain_s,
 		.forming_s = (unsigned)options->forming_s,
 		.idle_s = (unsigned)options->idle_s,

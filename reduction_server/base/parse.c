@@ -63,6 +63,53 @@ int smd_parse_number(const char *text, uint64_t min, uint64_t max, uint64_t *out
 	return 0;
 }
 
+/* Thousandths, from up to three digits. */
+static int parse_fraction(const char **rest, uint64_t *out)
+{
+	const char *digits = *rest + 1;
+	size_t length = strspn(digits, "0123456789");
+	uint64_t value = 0;
+
+	if (**rest != '.') {
+		*out = 0;
+		return 0;
+	}
+	if (length == 0 || length > 3) {
+		return -EINVAL;
+	}
+	for (size_t i = 0; i < 3; i++) {
+		value = value * 10 + (i < length ? (uint64_t)(digits[i] - '0') : 0);
+	}
+	*rest = digits + length;
+	*out = value;
+	return 0;
+}
+
+int smd_parse_milliseconds(const char *text, uint64_t min, uint64_t max, uint64_t *out)
+{
+	const char *rest;
+	uint64_t whole;
+	uint64_t thousandths;
+	uint64_t value;
+
+	if (parse_leading_number(text, &rest, &whole) || whole > UINT64_MAX / 1000 - 1) {
+		return -EINVAL;
+	}
+	if (strcasecmp(rest, "ms") == 0) {
+		value = whole;
+	} else if (parse_fraction(&rest, &thousandths) == 0 &&
+		   (*rest == '\0' || strcasecmp(rest, "s") == 0)) {
+		value = whole * 1000 + thousandths;
+	} else {
+		return -EINVAL;
+	}
+	if (value < min || value > max) {
+		return -EINVAL;
+	}
+	*out = value;
+	return 0;
+}
+
 int smd_parse_size(const char *text, uint64_t *out)
 {
 	static const struct unit units[] = {

@@ -12,6 +12,9 @@
 /* A decimal number from min to max. */
 int smd_parse_number(const char *text, uint64_t min, uint64_t max, uint64_t *out);
 
+/* Milliseconds, from min to max: "15" (seconds), "0.5s", "1.25", "500ms". */
+int smd_parse_milliseconds(const char *text, uint64_t min, uint64_t max, uint64_t *out);
+
 /* Bytes: "4096", "64K", "1M", "4G" (powers of 1024; "KiB", "MiB" and "GiB" are the same). */
 int smd_parse_size(const char *text, uint64_t *out);
 

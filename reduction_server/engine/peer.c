@@ -371,7 +371,8 @@ void smd_peers_make_room(struct smd_shard *shard)
 
 void smd_peer_check_alive(struct smd_peer *peer, uint64_t now_ns)
 {
-	unsigned limit_s = peer->shard->config.heartbeat_s;
+	unsigned limit_ms = peer->shard->config.heartbeat_ms;
+	char limit[SMD_HEARTBEAT_TEXT_MAX];
 	char reason[64];
 
 	if (peer->in_groups == 0 && now_ns > peer->idle_since_ns &&
@@ -387,14 +388,15 @@ void smd_peer_check_alive(struct smd_peer *peer, uint64_t now_ns)
 		return; /* its silence means nothing; a machine that is gone is found by TCP */
 	}
 	switch (smd_heartbeat_poll(
-		&peer->heartbeat, peer->lane, now_ns, smd_heartbeat_limit_ns(limit_s))) {
+		&peer->heartbeat, peer->lane, now_ns, smd_heartbeat_limit_ns(limit_ms))) {
 	case SMD_HEARTBEAT_ALIVE:
 		break;
 	case SMD_HEARTBEAT_ASK:
 		(void)smd_heartbeat_send(peer->lane, SMD_FRAME_PING); /* or silence is the end */
 		break;
 	case SMD_HEARTBEAT_SILENT:
-		snprintf(reason, sizeof(reason), "it has been silent for %u s", limit_s);
+		snprintf(reason, sizeof(reason), "it has been silent for %s",
+			smd_heartbeat_text(limit_ms, limit));
 		smd_log_peer(SMD_LOG_WARN, peer->shard->name, peer->hello.job,
 			"lane of %s (%s) ended: %s", peer->hello.replica,
 			smd_lane_peer_name(peer->lane), reason);

@@ -181,8 +181,8 @@ static int server_start_shards(
 		.window = config->window ? config->window : SMD_WINDOW_DEFAULT,
 		.late_s = config->late_s ? config->late_s : SMD_LATE_DEFAULT_S,
 		.forming_s = config->forming_s ? config->forming_s : SMD_FORMING_DEFAULT_S,
-		.heartbeat_s =
-			config->heartbeat_s ? config->heartbeat_s : SMD_HEARTBEAT_LIMIT_DEFAULT_S,
+		.heartbeat_ms = config->heartbeat_ms ? config->heartbeat_ms
+						     : SMD_HEARTBEAT_LIMIT_DEFAULT_MS,
 		.idle_s = config->idle_s ? config->idle_s : SMD_IDLE_DEFAULT_S,
 		.drain_s = config->drain_s ? config->drain_s : SMD_DRAIN_DEFAULT_S,
 		/* A quarter is kept for lanes that are in groups, or have not said HELLO. */

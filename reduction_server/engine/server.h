@@ -36,7 +36,7 @@ struct smd_server_config {
 	unsigned window;         /* 0: SMD_WINDOW_DEFAULT */
 	unsigned late_s;         /* 0: SMD_LATE_DEFAULT_S */
 	unsigned forming_s;      /* 0: SMD_FORMING_DEFAULT_S */
-	unsigned heartbeat_s;    /* 0: SMD_HEARTBEAT_LIMIT_DEFAULT_S */
+	unsigned heartbeat_ms;   /* 0: SMD_HEARTBEAT_LIMIT_DEFAULT_MS */
 	unsigned idle_s;         /* 0: SMD_IDLE_DEFAULT_S */
 	unsigned drain_s;        /* 0: SMD_DRAIN_DEFAULT_S */
 	unsigned idle_lanes;     /* 0: three quarters of the descriptors */

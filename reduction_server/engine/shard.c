@@ -305,7 +305,7 @@ static void *shard_main(void *arg)
 
 static int shard_create_events(struct smd_shard *shard)
 {
-	unsigned period_ms = smd_heartbeat_period_ms(shard->config.heartbeat_s);
+	unsigned period_ms = smd_heartbeat_period_ms(shard->config.heartbeat_ms);
 	const struct timeval period = {period_ms / 1000, period_ms % 1000 * 1000};
 
 	shard->base = smd_loop_create();

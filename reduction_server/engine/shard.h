@@ -29,7 +29,7 @@ struct smd_shard_config {
 	unsigned window;               /* slots that a communicator gets while there are enough */
 	unsigned late_s;               /* a rank that the others wait for so long is named */
 	unsigned forming_s;            /* a communicator that is not complete by then is over */
-	unsigned heartbeat_s;          /* a worker that says nothing for so long is lost */
+	unsigned heartbeat_ms;         /* a worker that says nothing for so long is lost */
 	unsigned idle_s;               /* a lane that is in no communicator for so long is ended */
 	unsigned idle_lanes;           /* and sooner where there are so many of them */
 	unsigned drain_s;              /* communicators have so long to end when it drains */

@@ -1,6 +1,8 @@
 /* Measures how long a lane has been silent. */
 #include "reduction_server/transport/heartbeat.h"
 
+#include <stdio.h>
+
 #define PAUSE_PART 2 /* of the limit, and more: for so long the other end may have missed us */
 #define ASKS       3 /* in the limit, the last of which is the end */
 /*
@@ -68,16 +70,35 @@ uint64_t smd_heartbeat_pause_ns(
 		       : 0;
 }
 
-uint64_t smd_heartbeat_limit_ns(unsigned limit_s)
+uint64_t smd_heartbeat_limit_ns(unsigned limit_ms)
 {
-	return (uint64_t)limit_s * smd_heartbeat_second_ms * 1000000u;
+	return (uint64_t)limit_ms * smd_heartbeat_second_ms * 1000u;
 }
 
-unsigned smd_heartbeat_period_ms(unsigned limit_s)
+unsigned smd_heartbeat_period_ms(unsigned limit_ms)
 {
-	unsigned period_ms = limit_s * smd_heartbeat_second_ms / SMD_HEARTBEAT_POLLS;
+	uint64_t period_ms =
+		(uint64_t)limit_ms * smd_heartbeat_second_ms / 1000 / SMD_HEARTBEAT_POLLS;
 
-	return period_ms < smd_heartbeat_second_ms ? period_ms : smd_heartbeat_second_ms;
+	period_ms = period_ms < smd_heartbeat_second_ms ? period_ms : smd_heartbeat_second_ms;
+	return period_ms ? (unsigned)period_ms : 1;
+}
+
+const char *smd_heartbeat_text(unsigned limit_ms, char out[SMD_HEARTBEAT_TEXT_MAX])
+{
+	unsigned fraction = limit_ms % 1000;
+	int digits = 3;
+
+	for (; digits && fraction % 10 == 0; digits--) {
+		fraction /= 10;
+	}
+	if (digits) {
+		snprintf(out, SMD_HEARTBEAT_TEXT_MAX, "%u.%0*u s", limit_ms / 1000, digits,
+			fraction);
+	} else {
+		snprintf(out, SMD_HEARTBEAT_TEXT_MAX, "%u s", limit_ms / 1000);
+	}
+	return out;
 }
 
 int smd_heartbeat_send(struct smd_lane *lane, enum smd_frame_kind kind)

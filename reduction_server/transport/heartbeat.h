@@ -14,9 +14,11 @@
 
 #include "reduction_server/transport/transport.h"
 
-#define SMD_HEARTBEAT_LIMIT_DEFAULT_S 15
-#define SMD_HEARTBEAT_LIMIT_MOST_S    86400
-#define SMD_HEARTBEAT_POLLS           12
+#define SMD_HEARTBEAT_LIMIT_DEFAULT_MS 15000
+#define SMD_HEARTBEAT_LIMIT_LEAST_MS   500
+#define SMD_HEARTBEAT_LIMIT_MOST_MS    86400000
+#define SMD_HEARTBEAT_LIMITS           "0.5 to 86400 seconds, such as 15, 0.5s or 500ms"
+#define SMD_HEARTBEAT_POLLS            12
 
 struct smd_heartbeat {
 	uint64_t received; /* bytes that the lane had received at the last poll */
@@ -49,11 +51,15 @@ uint64_t smd_heartbeat_pause_ns(
  * there are threads. */
 extern unsigned smd_heartbeat_second_ms;
 
-/* What smd_heartbeat_poll() takes for a limit of so many seconds. */
-uint64_t smd_heartbeat_limit_ns(unsigned limit_s);
+/* What smd_heartbeat_poll() takes for a limit of so many milliseconds. */
+uint64_t smd_heartbeat_limit_ns(unsigned limit_ms);
 
 /* How often to poll, in milliseconds: once a second, or more often when the limit is small. */
-unsigned smd_heartbeat_period_ms(unsigned limit_s);
+unsigned smd_heartbeat_period_ms(unsigned limit_ms);
+
+#define SMD_HEARTBEAT_TEXT_MAX 24
+/* "15 s", "0.5 s": a limit in messages. */
+const char *smd_heartbeat_text(unsigned limit_ms, char out[SMD_HEARTBEAT_TEXT_MAX]);
 
 /* Says PING or PONG. -ENOMEM, -ENOBUFS. */
 int smd_heartbeat_send(struct smd_lane *lane, enum smd_frame_kind kind);

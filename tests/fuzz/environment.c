@@ -60,7 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 		must_hold(config.nservers >= 1 && config.nservers <= SMD_SERVERS_MAX);
 		must_hold(config.ntransports >= 1 && config.transports[0]);
 		must_hold(config.replica[0] && strlen(config.token) <= SMD_STRING_MAX);
-		must_hold(config.connect_timeout_s && config.heartbeat_s && config.staging_bytes);
+		must_hold(config.connect_timeout_s && config.heartbeat_ms && config.staging_bytes);
 		smd_config_free(&config);
 	}
 	free(text);

@@ -61,7 +61,7 @@ static struct smd_shard *start(bool *ended)
 		.window = 4,
 		.late_s = 10,
 		.forming_s = 60,
-		.heartbeat_s = 15,
+		.heartbeat_ms = 15000,
 		.idle_s = 60,
 		.idle_lanes = 8,
 		.drain_s = 1,

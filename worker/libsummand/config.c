@@ -189,14 +189,14 @@ static int read_progress(enum smd_progress_mode option, bool *poll, struct smd_e
 static int read_heartbeat(unsigned *out, struct smd_error *error)
 {
 	const char *text = getenv("SUMMAND_HEARTBEAT_LIMIT");
-	uint64_t seconds = SMD_HEARTBEAT_LIMIT_DEFAULT_S;
+	uint64_t ms = SMD_HEARTBEAT_LIMIT_DEFAULT_MS;
 
-	if (text && smd_parse_number(text, 1, SMD_HEARTBEAT_LIMIT_MOST_S, &seconds)) {
+	if (text && smd_parse_milliseconds(text, SMD_HEARTBEAT_LIMIT_LEAST_MS,
+			    SMD_HEARTBEAT_LIMIT_MOST_MS, &ms)) {
 		return smd_error_set(error, EINVAL,
-			"SUMMAND_HEARTBEAT_LIMIT: must be 1 to %d seconds, got \"%s\"",
-			SMD_HEARTBEAT_LIMIT_MOST_S, text);
+			"SUMMAND_HEARTBEAT_LIMIT: must be " SMD_HEARTBEAT_LIMITS ", got \"%s\"", text);
 	}
-	*out = (unsigned)seconds;
+	*out = (unsigned)ms;
 	return 0;
 }
 
@@ -367,7 +367,7 @@ static int read_all(const struct smd_context_options *options, struct smd_config
 		ret = read_timeout(options->connect_timeout_s, &config->connect_timeout_s, error);
 	}
 	if (ret == 0) {
-		ret = read_heartbeat(&config->heartbeat_s, error);
+		ret = read_heartbeat(&config->heartbeat_ms, error);
 	}
 	if (ret == 0) {
 		ret = read_staging(&config->staging_bytes, error);

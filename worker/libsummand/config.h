@@ -28,7 +28,7 @@ struct smd_config {
 	struct smd_lane_key key;       /* with this, of the job's token */
 	unsigned connect_timeout_s;
 	uint64_t staging_bytes; /* of pinned memory, once there is device memory to copy */
-	unsigned heartbeat_s;   /* a server that says nothing for so long is lost */
+	unsigned heartbeat_ms;  /* a server that says nothing for so long is lost */
 	bool poll;
 };
 

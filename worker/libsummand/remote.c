@@ -24,21 +24,29 @@ void smd_target_name(const struct smd_target *target, char out[160])
 	snprintf(out, 160, "reduction server %s", target->address);
 }
 
+/* In whole seconds, where there is one. */
+static const char *remote_pause_text(uint64_t pause_ns, char out[SMD_HEARTBEAT_TEXT_MAX])
+{
+	unsigned ms = (unsigned)(pause_ns / smd_heartbeat_limit_ns(1));
+
+	return smd_heartbeat_text(ms > 1000 ? ms - ms % 1000 : ms, out);
+}
+
 void smd_remote_explain(
 	const struct smd_remote *remote, const char *reason, char out[SMD_ERROR_TEXT_MAX])
 {
 	const struct smd_config *config = remote->owner->config;
-	uint64_t limit_ns = smd_heartbeat_limit_ns(config->heartbeat_s);
+	uint64_t limit_ns = smd_heartbeat_limit_ns(config->heartbeat_ms);
 	uint64_t pause_ns = /* a process in poll mode stands still all the time, and may */
 		config->poll || !remote->welcomed
 			? 0
 			: smd_heartbeat_pause_ns(&remote->heartbeat, smd_clock_ns(), limit_ns);
+	char pause[SMD_HEARTBEAT_TEXT_MAX];
 
 	if (pause_ns) {
 		snprintf(out, SMD_ERROR_TEXT_MAX,
-			"this process (%.100s) stood still for %llu s, and then: %.360s",
-			config->replica, (unsigned long long)(pause_ns / smd_heartbeat_limit_ns(1)),
-			reason);
+			"this process (%.100s) stood still for %s, and then: %.360s",
+			config->replica, remote_pause_text(pause_ns, pause), reason);
 	} else {
 		snprintf(out, SMD_ERROR_TEXT_MAX, "%s", reason);
 	}
@@ -258,12 +266,13 @@ static void remote_ask(struct smd_remote *remote)
 /* It answers; does it work? */
 static void remote_check_stall(struct smd_remote *remote)
 {
-	unsigned limit_s = 2 * SMD_LATE_MOST_S + remote->owner->config->heartbeat_s;
+	unsigned limit_ms = 2 * SMD_LATE_MOST_S * 1000 + remote->owner->config->heartbeat_ms;
+	char limit[SMD_HEARTBEAT_TEXT_MAX];
 	bool owed = remote->owner->ops->is_owed(remote->owner, remote);
 	char text[128];
 
 	switch (smd_stall_poll(
-		&remote->stall, owed, smd_clock_ns(), smd_heartbeat_limit_ns(limit_s))) {
+		&remote->stall, owed, smd_clock_ns(), smd_heartbeat_limit_ns(limit_ms))) {
 	case SMD_STALL_ASKED:
 	case SMD_STALL_LAST:
 		remote_ask(remote);
@@ -271,9 +280,9 @@ static void remote_check_stall(struct smd_remote *remote)
 	case SMD_STALL_OVER:
 		remote_drop_lane(remote);
 		snprintf(text, sizeof(text),
-			"was lost: it answers, but for %u s it has neither worked nor said who is "
+			"was lost: it answers, but for %s it has neither worked nor said who is "
 			"late",
-			limit_s);
+			smd_heartbeat_text(limit_ms, limit));
 		remote_fail(remote, -ECONNRESET, text);
 		break;
 	case SMD_STALL_NONE:
@@ -285,13 +294,14 @@ static void remote_check_stall(struct smd_remote *remote)
 static void remote_on_heartbeat_check(evutil_socket_t fd, short what, void *arg)
 {
 	struct smd_remote *remote = arg;
-	unsigned limit_s = remote->owner->config->heartbeat_s;
+	unsigned limit_ms = remote->owner->config->heartbeat_ms;
+	char limit[SMD_HEARTBEAT_TEXT_MAX];
 	char text[64];
 
 	(void)fd;
 	(void)what;
 	switch (smd_heartbeat_poll(&remote->heartbeat, remote->lane, smd_clock_ns(),
-		smd_heartbeat_limit_ns(limit_s))) {
+		smd_heartbeat_limit_ns(limit_ms))) {
 	case SMD_HEARTBEAT_ALIVE:
 		remote_check_stall(remote);
 		break;
@@ -301,7 +311,8 @@ static void remote_on_heartbeat_check(evutil_socket_t fd, short what, void *arg)
 		break;
 	case SMD_HEARTBEAT_SILENT:
 		remote_drop_lane(remote);
-		snprintf(text, sizeof(text), "was lost: it has been silent for %u s", limit_s);
+		snprintf(text, sizeof(text), "was lost: it has been silent for %s",
+			smd_heartbeat_text(limit_ms, limit));
 		remote_fail(remote, -ECONNRESET, text);
 		break;
 	}
@@ -309,7 +320,7 @@ static void remote_on_heartbeat_check(evutil_socket_t fd, short what, void *arg)
 
 static int remote_start_heartbeat(struct smd_remote *remote)
 {
-	unsigned period_ms = smd_heartbeat_period_ms(remote->owner->config->heartbeat_s);
+	unsigned period_ms = smd_heartbeat_period_ms(remote->owner->config->heartbeat_ms);
 	const struct timeval period = {period_ms / 1000, period_ms % 1000 * 1000};
 
 	smd_heartbeat_begin(&remote->heartbeat, remote->lane, smd_clock_ns());

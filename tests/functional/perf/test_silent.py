@@ -7,6 +7,7 @@ import unittest
 from programs import ProgramTest
 
 LIMIT = "2"
+MUST = "must be 0.5 to 86400 seconds, such as 15, 0.5s or 500ms"
 
 
 class SilentTest(ProgramTest):
@@ -38,12 +39,20 @@ class SilentTest(ProgramTest):
         for rank in ranks:
             self.assert_ended(rank, 1, f"reduction server {address} was lost: it has been silent for 2 s")
 
+    def test_limit_may_be_half_a_second(self):
+        server, address = self.start_server("--heartbeat-limit=500ms")
+        rank = self.start_rank(0, 1, [address], "--sizes=64K", "--iters=100000000", SUMMAND_HEARTBEAT_LIMIT="0.5s")
+        rank.stdout.readline()
+        time.sleep(0.5)
+        self.stop(server)
+        self.assert_ended(rank, 1, f"reduction server {address} was lost: it has been silent for 0.5 s")
+
     def test_limit_is_checked(self):
-        for option in "0", "-1", "soon", "86401":
+        for option in "0", "-1", "soon", "86401", "499ms", "0.4s":
             done = self.run_program("summand-reduction-server", "--heartbeat-limit=" + option)
-            self.assert_usage_error(done, f'--heartbeat-limit: must be 1 to 86400 seconds, got "{option}"')
+            self.assert_usage_error(done, f'--heartbeat-limit: {MUST}, got "{option}"')
         rank = self.start_rank(0, 1, ["127.0.0.1:1"], SUMMAND_HEARTBEAT_LIMIT="soon")
-        self.assert_ended(rank, 1, 'SUMMAND_HEARTBEAT_LIMIT: must be 1 to 86400 seconds, got "soon"')
+        self.assert_ended(rank, 1, f'SUMMAND_HEARTBEAT_LIMIT: {MUST}, got "soon"')
 
 
 if __name__ == "__main__":

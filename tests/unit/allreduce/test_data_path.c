@@ -141,7 +141,7 @@ static int set_up(void **state)
 {
 	/* One server of one shard, that has no reason to say anything by itself. */
 	const struct smd_server_config config = {
-		.shards = 1, .chunk_bytes = CHUNK, .heartbeat_s = 3600, .late_s = 3600};
+		.shards = 1, .chunk_bytes = CHUNK, .heartbeat_ms = 3600000, .late_s = 3600};
 
 	(void)state;
 	atomic_store(&threads, 0);

@@ -30,7 +30,7 @@ static struct pool pool;
 
 static int set_up(void **state)
 {
-	const struct smd_server_config config = {.shards = 1, .heartbeat_s = LIMIT_S};
+	const struct smd_server_config config = {.shards = 1, .heartbeat_ms = LIMIT_S * 1000};
 
 	(void)state;
 	capture_begin();

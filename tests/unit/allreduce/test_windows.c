@@ -37,7 +37,7 @@ static void start(const char *transport)
 		.shards = 1,
 		.chunk_bytes = CHUNK,
 		.window = WINDOW,
-		.heartbeat_s = 3600, /* nobody reads two sockets at once */
+		.heartbeat_ms = 3600000, /* nobody reads two sockets at once */
 		.memory_bytes = BUFFERS * SMD_BUFFER_POOL_STRIDE(CHUNK),
 	};
 

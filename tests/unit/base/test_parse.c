@@ -47,6 +47,29 @@ static void bandwidths(void **state)
 	assert_int_equal(smd_parse_bandwidth("0gbps", &mbps), -EINVAL);
 }
 
+static void milliseconds(void **state)
+{
+	static const struct {
+		const char *text;
+		uint64_t ms;
+	} good[] = {{"15", 15000}, {"0.5s", 500}, {"500ms", 500}, {"1.25", 1250}, {"2S", 2000},
+		{"0.001", 1}, {"20000MS", 20000}};
+	static const char *const bad[] = {"", "s", "-1", "0.5ms", "1.", ".5", "1.2345", "1 s", "1m",
+		"0", "0.000s", "20.001", "20001ms", "18446744073709551615", "1.s"};
+	uint64_t ms = 7;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		assert_int_equal(smd_parse_milliseconds(good[i].text, 1, 20000, &ms), 0);
+		assert_int_equal(ms, good[i].ms);
+	}
+	ms = 7;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		assert_int_equal(smd_parse_milliseconds(bad[i], 1, 20000, &ms), -EINVAL);
+		assert_int_equal(ms, 7);
+	}
+}
+
 static void endpoints(void **state)
 {
 	char host[16];
@@ -71,6 +94,7 @@ int main(void)
 		cmocka_unit_test(sizes),
 		cmocka_unit_test(bad_sizes_leave_the_result_alone),
 		cmocka_unit_test(bandwidths),
+		cmocka_unit_test(milliseconds),
 		cmocka_unit_test(endpoints),
 	};
 

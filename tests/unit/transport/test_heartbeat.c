@@ -117,10 +117,24 @@ static void our_own_standstill_is_not_their_silence(void **state)
 static void a_small_limit_is_looked_at_more_often(void **state)
 {
 	(void)state;
-	assert_int_equal(smd_heartbeat_period_ms(1), 83);
-	assert_int_equal(smd_heartbeat_period_ms(6), 500);
-	assert_int_equal(smd_heartbeat_period_ms(15), 1000);
-	assert_int_equal(smd_heartbeat_period_ms(SMD_HEARTBEAT_LIMIT_MOST_S), 1000);
+	assert_int_equal(smd_heartbeat_period_ms(500), 41);
+	assert_int_equal(smd_heartbeat_period_ms(1000), 83);
+	assert_int_equal(smd_heartbeat_period_ms(6000), 500);
+	assert_int_equal(smd_heartbeat_period_ms(15000), 1000);
+	assert_int_equal(smd_heartbeat_period_ms(SMD_HEARTBEAT_LIMIT_MOST_MS), 1000);
+}
+
+static void a_limit_is_told_in_seconds(void **state)
+{
+	char text[SMD_HEARTBEAT_TEXT_MAX];
+
+	(void)state;
+	assert_string_equal(smd_heartbeat_text(15000, text), "15 s");
+	assert_string_equal(smd_heartbeat_text(500, text), "0.5 s");
+	assert_string_equal(smd_heartbeat_text(1050, text), "1.05 s");
+	assert_string_equal(smd_heartbeat_text(1001, text), "1.001 s");
+	assert_string_equal(smd_heartbeat_text(SMD_HEARTBEAT_LIMIT_MOST_MS, text), "86400 s");
+	assert_string_equal(smd_heartbeat_text(4294967295u, text), "4294967.295 s");
 }
 
 int main(void)
@@ -133,6 +147,7 @@ int main(void)
 		cmocka_unit_test_setup(an_answer_is_asked_for_again_and_again, set_up),
 		cmocka_unit_test_setup(our_own_standstill_is_not_their_silence, set_up),
 		cmocka_unit_test(a_small_limit_is_looked_at_more_often),
+		cmocka_unit_test(a_limit_is_told_in_seconds),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
