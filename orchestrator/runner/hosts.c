@@ -16,6 +16,7 @@
 
 #define CREDIT     (128u << 10) /* of a replica's output, on its way */
 #define OVERDRAFT  (4 << 20)    /* what comes when its process has ended */
+#define START_ROOM (1u << 20)   /* bytes on their way to a host, above which starts wait */
 #define TREE_MAX_S 15           /* for an agent to end a replica after its grace period */
 #define CONTAINER_MAX_S 60
 
@@ -28,6 +29,9 @@ struct smd_replica_task {
 	uint32_t owed;             /* that it gets back when there is room */
 	unsigned ending_max_s;     /* what ending it may take after its grace period */
 	uint64_t overdue_ns;       /* when it must have ended; 0: it was not asked to */
+	int is_waiting;   /* it is to be started when the connection has room */
+	int is_cancelled; /* meanwhile it was asked to end */
+	unsigned restarts;
 };
 
 static struct smd_replica_task *task_of(const struct smd_hosts *hosts, const struct smd_replica *replica)
@@ -116,16 +120,22 @@ static int prepare(struct smd_replica_task *task, struct smd_run_host *host,
 	return smd_launch_prepare(launch, &hosts->launcher, task->replica, &where, restarts);
 }
 
-void smd_hosts_start(struct smd_hosts *hosts, struct smd_replica *replica, unsigned restarts)
+static struct smd_run_host *host_for(const struct smd_replica_task *task)
 {
-	struct smd_replica_task *task = task_of(hosts, replica);
-	struct smd_run_host *host = &hosts->hosts[hosts->host_of[replica->pool][replica->index]];
+	const struct smd_replica *replica = task->replica;
+
+	return &task->hosts->hosts[task->hosts->host_of[replica->pool][replica->index]];
+}
+
+static void start_now(struct smd_replica_task *task)
+{
+	struct smd_run_host *host = host_for(task);
 	struct smd_prepared_launch launch = {0};
 	struct smd_event event = {.kind = SMD_EVENT_LAUNCHED};
 	struct smd_exit end = {.kind = SMD_EXIT_ERRNO};
-	int ret = host->link ? prepare(task, host, &launch, restarts) : -EHOSTUNREACH;
+	int ret = host->link ? prepare(task, host, &launch, task->restarts) : -EHOSTUNREACH;
 
-	ret = ret ? ret : send_start(task, host, &launch, restarts);
+	ret = ret ? ret : send_start(task, host, &launch, task->restarts);
 	if (ret) {
 		end.value = -ret;
 		end.is_lost = ret == -EHOSTUNREACH;
@@ -138,6 +148,55 @@ void smd_hosts_start(struct smd_hosts *hosts, struct smd_replica *replica, unsig
 	smd_launch_clear(&launch);
 }
 
+/* The variables of a large job are many: they are made when they can be sent. */
+void smd_hosts_start(struct smd_hosts *hosts, struct smd_replica *replica, unsigned restarts)
+{
+	struct smd_replica_task *task = task_of(hosts, replica);
+	const struct smd_run_host *host = host_for(task);
+
+	task->restarts = restarts;
+	task->is_cancelled = 0;
+	if (host->link && smd_agent_link_unsent(host->link) > START_ROOM) {
+		smd_agent_link_flush(host->link);
+	}
+	task->is_waiting = host->link && smd_agent_link_unsent(host->link) > START_ROOM;
+	if (task->is_waiting) {
+		hosts->nwaiting++;
+		report(task, (struct smd_event){.kind = SMD_EVENT_LAUNCHED});
+	} else {
+		start_now(task);
+	}
+}
+
+/* It was never there. */
+static void end_waiting(struct smd_replica_task *task)
+{
+	struct smd_exit end = {.kind = SMD_EXIT_SIGNAL, .value = SIGTERM};
+
+	smd_timestamp(end.end_time);
+	report(task, (struct smd_event){.kind = SMD_EVENT_ENDED, .end = &end});
+}
+
+static void start_waiting(struct smd_hosts *hosts)
+{
+	for (size_t i = 0; i < hosts->count && hosts->nwaiting > 0; i++) {
+		struct smd_replica_task *task = &hosts->tasks[i];
+		const struct smd_run_host *host = task->is_waiting ? host_for(task) : NULL;
+
+		if (!host || (!task->is_cancelled && host->link &&
+				     smd_agent_link_unsent(host->link) > START_ROOM)) {
+			continue;
+		}
+		task->is_waiting = 0;
+		hosts->nwaiting--;
+		if (task->is_cancelled) {
+			end_waiting(task);
+		} else {
+			start_now(task);
+		}
+	}
+}
+
 void smd_hosts_end(struct smd_hosts *hosts, const struct smd_replica *replica, int signo)
 {
 	struct smd_replica_task *task = task_of(hosts, replica);
@@ -145,6 +204,7 @@ void smd_hosts_end(struct smd_hosts *hosts, const struct smd_replica *replica, i
 	uint64_t overdue_ns =
 		smd_clock_ns() + (task->ending_max_s + grace_s) * (uint64_t)SMD_SECOND_NS;
 
+	task->is_cancelled |= task->is_waiting;
 	if (!task->host || !task->host->link) {
 		return; /* it has ended, and its event says so */
 	}
@@ -333,6 +393,7 @@ static void lose_overdue(struct smd_hosts *hosts)
 void smd_hosts_turn(struct smd_hosts *hosts)
 {
 	smd_allocation_turn(hosts);
+	start_waiting(hosts);
 	lose_overdue(hosts);
 	pause_or_resume(hosts);
 	for (int i = 0; i < hosts->nhosts; i++) {

@@ -88,6 +88,7 @@ struct smd_hosts {
 	struct smd_runner_listener *listener; /* NULL: no agent comes by TCP */
 	uint8_t key[SMD_AGENT_KEY_SIZE];
 	struct smd_replica_task *tasks; /* one per replica */
+	size_t nwaiting; /* replicas whose start waits for room on the connection */
 	int is_paused;          /* replicas' output gets no credit */
 };
 
