@@ -7,9 +7,10 @@
 
 #include "orchestrator/export/container.h"
 
-#define TOKEN_PATH  "/run/secrets/token"
-#define NETWORK     "job"
-#define HEALTH_TEST "exec 3<>/dev/tcp/127.0.0.1/%d"
+#define TOKEN_PATH   "/run/secrets/token"
+#define NETWORK      "job"
+#define REPLICAS_MAX 256
+#define HEALTH_TEST  "exec 3<>/dev/tcp/127.0.0.1/%d"
 
 /* GPUs are dealt out in order, as there is one host. */
 struct gpu_deal {
@@ -319,6 +320,13 @@ int smd_export_compose(struct smd_export *export, struct smd_error *error)
 		ret = smd_error_set(error, ENOTSUP,
 			"code: must be in the image for Compose, got the folder %s",
 			export->job->code_dir);
+	}
+	if (!ret && smd_job_replica_count(export->job) > REPLICAS_MAX) {
+		ret = smd_error_set(error, ENOTSUP,
+			"replicas: must be at most %d in Compose, which runs them all on one host, "
+			"got "
+			"%d",
+			REPLICAS_MAX, smd_job_replica_count(export->job));
 	}
 	ret = ret ? ret : note_all(export);
 	ret = ret ? ret : build(export);

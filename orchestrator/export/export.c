@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "orchestrator/export/target.h"
+#include "reduction_server/base/printable.h"
 
 #define NAME_MAX_LENGTH 30 /* "NAME-workerpool1-0-99999-abcde" is a label of DNS */
 
@@ -39,6 +40,7 @@ int smd_export_note(struct smd_export *export, const char *format, ...)
 	if (length < 0) {
 		return -ENOMEM;
 	}
+	smd_printable(text); /* it is a line of the file */
 	for (size_t i = 0; i < export->nnotes; i++) {
 		if (strcmp(export->notes[i], text) == 0) {
 			free(text);
@@ -51,6 +53,28 @@ int smd_export_note(struct smd_export *export, const char *format, ...)
 	}
 	export->notes[export->nnotes++] = text;
 	return 0;
+}
+
+int smd_export_note_omissions(
+	struct smd_export *export, int (*place)(const struct smd_export *, struct smd_placement *))
+{
+	struct smd_contract *contract = NULL;
+	struct smd_placement placement;
+	char *const *warnings;
+	int ret = place(export, &placement);
+	size_t count;
+
+	if (ret) {
+		return ret;
+	}
+	ret = smd_contract_create(export->job, &placement, &contract);
+	count = ret ? 0 : smd_contract_warnings(contract, &warnings);
+	for (size_t i = 0; i < count && !ret; i++) {
+		ret = smd_export_note(export, "%s", warnings[i]);
+	}
+	smd_contract_free(contract);
+	smd_placement_free(&placement);
+	return ret;
 }
 
 int smd_export_machine(

@@ -17,9 +17,9 @@
 #define INDEX        "SUMMAND_INDEX"
 #define INDEX_PATH   "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 /* Of a machine: Kubernetes keeps some of it, and two replicas do not fit. */
-#define SHARE 4 / 5
-#define SIGKILLED    137
-#define SIGTERMED    143
+#define SHARE     4 / 5
+#define SIGKILLED 137
+#define SIGTERMED 143
 
 /* <JobSet>-<replicated job>-<job>-<pod>.<subdomain>. */
 static char *endpoint_of(const struct smd_export *export, int pool, int index)
@@ -541,9 +541,9 @@ static int build(struct smd_export *export, struct smd_error *error)
 static int note_all(struct smd_export *export)
 {
 	const struct smd_job *job = export->job;
-	int ret = 0;
+	int ret = smd_export_note_omissions(export, place);
 
-	if (job->output_uri && !export->options->volume_claim) {
+	if (!ret && job->output_uri && !export->options->volume_claim) {
 		ret = smd_export_note(export,
 			"%s: nothing mounts it; --volume-claim=NAME puts a persistent volume in "
 			"its "

@@ -42,16 +42,27 @@ find_places() {
 	done
 }
 
-# fill TEXT: puts what stands for @TERM@ and @NAME@ in its places, into $REPLY. A name may contain a term.
+# fill TEXT: puts what stands for @TERM@ and @NAME@ in its places, into $REPLY. A name may contain a term. Texts of large
+# jobs have thousands of names, so they are gone through once.
 fill() {
-	local name term='@([0-9*+-]*[ipm][0-9ipm*+-]*)@'
+	local term='@([0-9*+-]*[ipm][0-9ipm*+-]*)@' k=1 count
+	local -a parts
 
 	REPLY=$1
 	while [[ $REPLY =~ $term ]]; do
 		REPLY=${REPLY//"${BASH_REMATCH[0]}"/$((BASH_REMATCH[1]))}
 	done
-	for name in "${!place[@]}"; do
-		REPLY=${REPLY//"@$name@"/"${place[$name]}"}
+	mapfile -t -d @ parts <<<"$REPLY@"
+	count=$((${#parts[@]} - 1)) # the last is the end of the line
+	REPLY=${parts[0]}
+	while [ "$k" -lt "$count" ]; do
+		if [ $((k + 1)) -lt "$count" ] && [ -n "${parts[$k]}" ] && [ -n "${place["${parts[$k]}"]:-}" ]; then
+			REPLY+=${place["${parts[$k]}"]}${parts[$((k + 1))]}
+			k=$((k + 2))
+		else
+			REPLY+=@${parts[$k]}
+			k=$((k + 1))
+		fi
 	done
 }
 

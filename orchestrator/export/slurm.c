@@ -271,9 +271,9 @@ static void print_settings(const struct smd_export *export, FILE *out)
 static int note_all(struct smd_export *export)
 {
 	const struct smd_job *job = export->job;
-	int ret = 0;
+	int ret = smd_export_note_omissions(export, place);
 
-	if (job->output_uri) {
+	if (!ret && job->output_uri) {
 		ret = smd_export_note(export,
 			"%s: a directory that all nodes share stands in for it: "
 			"SUMMAND_OUTPUT_DIR, or one beside the logs",
@@ -377,9 +377,17 @@ static int print_all(struct smd_export *export, FILE *out, struct smd_error *err
 
 int smd_export_slurm(struct smd_export *export, struct smd_error *error)
 {
+	const char *code_dir = export->job->code_dir;
 	size_t length;
-	FILE *out = open_memstream(&export->text, &length);
-	int ret = out ? print_all(export, out, error) : -ENOMEM;
+	FILE *out;
+	int ret;
+
+	if (code_dir && strpbrk(code_dir, "\n\r")) {
+		return smd_error_set(error, ENOTSUP,
+			"code: must be a path of one line for Slurm, got %s", code_dir);
+	}
+	out = open_memstream(&export->text, &length);
+	ret = out ? print_all(export, out, error) : -ENOMEM;
 
 	if (out && fclose(out) && !ret) {
 		ret = -ENOMEM;

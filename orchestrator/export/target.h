@@ -35,6 +35,10 @@ int smd_export_place(
 int smd_export_place_listening(const struct smd_export *export, const struct smd_placement *place,
 	struct smd_placement *out);
 
+/* Notes what replicas have to do without where they are placed so. 0 or -errno. */
+int smd_export_note_omissions(
+	struct smd_export *export, int (*place)(const struct smd_export *, struct smd_placement *));
+
 /* Whether the job brings reduction servers. */
 int smd_export_has_servers(const struct smd_job *job);
 

@@ -65,7 +65,7 @@ class SlurmTest(unittest.TestCase):
         with open(f"{SOURCE}/specs/jobs/digits.json", encoding="utf-8") as file:
             spec = json.load(file)
         for index in (0, 1):
-            spec["jobSpec"]["workerPoolSpecs"][index]["containerSpec"]["args"][0] = "--epochs=5"
+            spec["jobSpec"]["workerPoolSpecs"][index]["containerSpec"]["args"][0] = "--epochs=20"
         done = self.submit(spec, "--wait")
         self.assertEqual(done.returncode, 0, done.stderr + self.output())
         weights = set(re.findall(r"weights (\w+)", "".join([self.output(), *self.outputs(1).values()])))

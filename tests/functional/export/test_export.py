@@ -34,7 +34,7 @@ SERVERS = "reductionserver"
 # One process of a pool says what it got.
 POOL = {"machineSpec": {"machineType": "n1-standard-8"}, "replicaCount": 1, "containerSpec": {
     "imageUri": "trainer", "command": [sys.executable, "-c", REPORT], "args": ["--rank=$(RANK)", "a 'b' \"c\" $$d $(NONE)", "é"],
-    "env": [{"name": "ME", "value": "$(SUMMAND_REPLICA) of $(WORLD_SIZE)"}, {"name": "ODD", "value": "x\n  $HOME `y` \\ 'z' @"}]}}
+    "env": [{"name": "ME", "value": "$(SUMMAND_REPLICA) of $(WORLD_SIZE)"}, {"name": "ODD", "value": "x\n  $HOME `y` \\ 'z' me@b.c @@ @"}]}}
 
 
 def job(workers=12, servers=3, labels=(), **fields):
@@ -323,6 +323,7 @@ class ExportTest(unittest.TestCase):
         tpus = job()
         tpus["jobSpec"]["workerPoolSpecs"][1]["machineSpec"] = {"machineType": "cloud-tpu", "acceleratorType": "TPU_V2",
                                                                "acceleratorCount": 8}
+        many = job(workers=300)
         any_one = job(labels=[("summand-success-policy", "any")])
         for spec, target, text in (
                 (several, "jobset", "summand-processes-per-replica: must be 1 in a JobSet"),
@@ -334,6 +335,7 @@ class ExportTest(unittest.TestCase):
                 (glued, "jobset", "workerpool1: GLUED: must be the same for its 12 replicas"),
                 (glued, "slurm", "workerpool1: GLUED: must be the same for its 12 replicas"),
                 (tpus, "compose", "workerpool1: acceleratorType: must be of GPUs"),
+                (many, "compose", "replicas: must be at most 256 in Compose"),
                 (any_one, "slurm", "summand-success-policy: must be chief or all-workers, got any")):
             with self.subTest(target=target, text=text):
                 done = self.run_summand("export", "-", f"--to={target}", spec=spec, code=2)
@@ -342,6 +344,16 @@ class ExportTest(unittest.TestCase):
         for words, text in ((["--to=nomad"], "--to: must be slurm, jobset or compose"), ([], "--to: must be given"),
                             (["--to=slurm", "--slurm-option=x\ny -"], "--slurm-option: must be an option of sbatch")):
             self.assertIn(text, self.run_summand("export", "-", *words, spec=job(), code=2).stderr)
+
+    def test_what_does_not_fit_is_told(self):
+        """A variable that is longer than a program can be given is left out there too."""
+        spec = job(workers=3000, servers=0, labels=[("summand-job-encoding", "none")])
+        for pool in (0, 1, 3):
+            spec["jobSpec"]["workerPoolSpecs"][pool]["containerSpec"]["command"] = ["true"]
+        done = self.run_summand("export", "-", "--to=slurm", spec=spec)
+        self.assertIn("warning: CLUSTER_SPEC: must be at most 131072 bytes long", done.stderr)
+        self.assertIn("\n#   CLUSTER_SPEC: must be at most 131072 bytes long", done.stdout)
+        self.assertNotIn("'CLUSTER_SPEC=", done.stdout)
 
     def test_an_image_s_own_command_is_kept(self):
         spec = job(workers=1)
