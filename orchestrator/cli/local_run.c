@@ -28,14 +28,33 @@
 
 #define IS_LISTED               " list` has the job from then on, until `delete`."
 #define GRACE_DEFAULT_S         30
+#define GIGABYTE                (1u << 30)
 #define TUNING_OPTIONS          2 /* the first ones */
 #define READY_TIMEOUT_DEFAULT_S 30
 #define FOREGROUND_OPTIONS      3 /* the last ones: what is printed on the way */
 #define STREAM_OPTIONS          1 /* the last ones of these: of a custom job alone */
 #define RUNNER_LOG              "logs/runner.log"
 
+/* What engines ask of a cluster, from the catalogue of machine types. */
+static void take_machines(
+	const struct smd_plan *plan, struct smd_pool_machine machines[SMD_JOB_POOLS_MAX])
+{
+	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {
+		const struct smd_job_pool *pool = &plan->job->pools[i];
+		struct smd_machine machine;
+
+		if (pool->replica_count > 0 && pool->machine_type &&
+			smd_catalogue_find(plan->catalogue, pool->machine_type, NULL, 0, &machine) ==
+				0) {
+			machines[i] = (struct smd_pool_machine){.cpus = machine.vcpu,
+				.memory_bytes = (uint64_t)(machine.memory_gb * GIGABYTE)};
+		}
+	}
+}
+
 /* The plan as printed, for the job's records too; NULL: the reason has been printed. */
-static char *print_plan(struct smd_loaded_job *loaded, FILE *file)
+static char *print_plan(struct smd_loaded_job *loaded, FILE *file,
+	struct smd_pool_machine machines[SMD_JOB_POOLS_MAX])
 {
 	struct smd_plan *plan = smd_loaded_job_plan(loaded);
 	char *text = NULL;
@@ -49,6 +68,7 @@ static char *print_plan(struct smd_loaded_job *loaded, FILE *file)
 	if (out) {
 		smd_plan_print(plan, out);
 	}
+	take_machines(plan, machines);
 	smd_plan_free(plan);
 	if (!out || fclose(out)) {
 		perror("summand");
@@ -259,7 +279,7 @@ static int run(struct smd_loaded_job *loaded, struct smd_local_run_options *opti
 	FILE *shown = options->view == SMD_VIEW_STREAM         ? NULL
 		      : options->kind == SMD_STORED_TUNING_JOB ? stdout
 							       : words[options->view];
-	char *plan_text = print_plan(loaded, shown);
+	char *plan_text = print_plan(loaded, shown, options->machines);
 	int exit_code;
 
 	if (!plan_text) {

@@ -7,7 +7,7 @@
 #include "orchestrator/contract/contract.h"
 
 #define REDUCTION_SERVER_PROGRAM "summand-reduction-server"
-#define OWN_WORDS_MAX            3 /* a reduction server's, before the spec's args */
+#define OWN_WORDS_MAX 4 /* a reduction server: program, --listen, --token-file, --bandwidth */
 
 static int expand(
 	const struct smd_environment *environment, const char *word, int is_shell, char **out)

@@ -12,12 +12,17 @@
 struct event_base;
 struct smd_engine;
 
+/* What a replica's machine type has, as far as that is known; 0: it is not. */
+struct smd_pool_machine {
+	int cpus;
+	uint64_t memory_bytes;
+};
+
 /* What one worker pool needs. Numbers are of one replica; 0: not known, or none. */
 struct smd_pool_request {
 	int replicas; /* 0: the pool is empty, and has no hosts */
 	int slots;    /* that a replica takes of a host: its processes, at least 1 */
-	int cpus;
-	uint64_t memory_bytes;
+	struct smd_pool_machine machine;
 	int gpus;
 	const char *machine_type; /* as the spec has it; or NULL */
 	const char *gpu_type;     /* or NULL */

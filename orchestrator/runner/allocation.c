@@ -91,6 +91,7 @@ static void make_request(struct smd_hosts *hosts)
 
 		request->replicas = pool->replica_count;
 		request->slots = smd_placing_slots(job, i);
+		request->machine = hosts->machines[i];
 		request->machine_type = pool->machine_type;
 		if (pool->replica_count > 0 && pool->accelerator_type &&
 			!smd_job_pool_has_tpus(pool)) {

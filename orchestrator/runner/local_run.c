@@ -466,6 +466,7 @@ static int open_hosts(struct local_run *local)
 		.log_limit = options->log_limit,
 		.replicas = run->status.replicas,
 		.count = run->status.count,
+		.machines = options->machines,
 		.interface = options->interface,
 		.silence_s = options->host_timeout_s,
 		.join_timeout_s = JOIN_TIMEOUT_S,

@@ -4,7 +4,7 @@
 #ifndef SMD_RUNNER_LOCAL_RUN_H
 #define SMD_RUNNER_LOCAL_RUN_H
 
-#include "orchestrator/job/job.h"
+#include "orchestrator/engine/engine.h"
 #include "orchestrator/runner/console.h"
 #include "orchestrator/runner/jobdir.h"
 #include "orchestrator/store/entry.h"
@@ -29,6 +29,7 @@ struct smd_local_run_options {
 	enum smd_local_run_engine engine;
 	const char *hostfile;    /* of ssh; or NULL */
 	const char *ssh_command; /* in its place; or NULL */
+	struct smd_pool_machine machines[SMD_JOB_POOLS_MAX]; /* of a replica of each pool */
 	const char *interface;   /* by which hosts reach each other, or a network; NULL: any */
 	unsigned host_timeout_s; /* of silence, after which a host is lost */
 	const char *container_runtime; /* images are run with it; NULL: commands, as processes */
