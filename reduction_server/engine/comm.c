@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "reduction_server/base/clock.h"
+#include "reduction_server/base/hash.h"
 #include "reduction_server/base/log_limit.h"
 #include "reduction_server/engine/peer.h"
 #include "reduction_server/engine/receive_buffer.h"
@@ -168,6 +169,7 @@ void smd_server_comm_tell(struct smd_server_comm *comm, const struct smd_slot *s
 void smd_server_comm_activate(struct smd_server_comm *comm)
 {
 	struct smd_error error = {""};
+	uint64_t attempts = SMD_HASH_SEED;
 	int ret = comm_reserve(comm, &error);
 
 	if (ret) {
@@ -177,12 +179,16 @@ void smd_server_comm_activate(struct smd_server_comm *comm)
 	comm->state = SMD_SERVER_COMM_ACTIVE;
 	comm->limit = comm->window; /* the sure slot; more comes with results, to those who work */
 	for (unsigned r = 0; r < comm->nranks; r++) {
+		attempts = smd_hash(attempts, &comm->members[r]->attempt,
+			sizeof(comm->members[r]->attempt));
+	}
+	for (unsigned r = 0; r < comm->nranks; r++) {
 		comm->members[r]->limit = comm->window;
 		if (comm->members[r]->lane->controls < SMD_LANE_CONTROLS_MAX) {
 			/* They go with JOINED, and with nothing else. */
 			(void)smd_member_advertise(comm->members[r], comm->window);
 		}
-		smd_peer_send(comm->members[r], SMD_FRAME_JOINED, comm->window, NULL, 0);
+		smd_peer_send_joined(comm->members[r], comm->window, attempts);
 	}
 	smd_log_peer(SMD_LOG_DEBUG, comm->resources->name, comm->name,
 		"group %s: all %u ranks have joined", comm->name, comm->nranks);

@@ -46,6 +46,7 @@ struct smd_member {
 	struct smd_server_comm *comm;    /* NULL: aborted, or never let in */
 	uint32_t number;                 /* the worker's number for the communicator */
 	uint16_t rank;
+	uint64_t attempt; /* as JOIN said */
 	uint64_t next;  /* the ordinal that it must send next */
 	uint64_t answered; /* of ordinals before this one the lane has been given the result */
 	uint64_t limit; /* the first ordinal that it has not been granted: what it was told, as far

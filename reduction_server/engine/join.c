@@ -189,6 +189,7 @@ int smd_server_comm_join(struct smd_comms *comms, struct smd_member *member, con
 		return ret;
 	}
 	comm->members[member->rank] = member;
+	member->attempt = join->attempt;
 	comm->attached++;
 	comm->job->lanes += member->peer->in_groups++ == 0;
 	member->comm = comm;

@@ -16,6 +16,21 @@
 
 #define MEMBERS_FIRST 16
 
+static void peer_send(
+	struct smd_member *member, struct smd_frame *frame, const void *payload, size_t length)
+{
+	unsigned kind = frame->kind;
+	int ret = smd_lane_send_control(member->peer->lane, frame, payload, length);
+
+	if (ret) { /* -ENOBUFS is the doing of a worker that asks and does not listen: not worth a
+		      line */
+		smd_log_peer(ret == -ENOBUFS ? SMD_LOG_DEBUG : SMD_LOG_ERROR,
+			member->peer->shard->name, member->peer->hello.job, "%s to %s: %s",
+			smd_frame_kind_name(kind), member->peer->hello.replica, strerror(-ret));
+		member->peer->unanswered |= kind != SMD_FRAME_LATE;
+	}
+}
+
 void smd_peer_send(struct smd_member *member, enum smd_frame_kind kind, unsigned window,
 	const void *payload, size_t length)
 {
@@ -25,15 +40,21 @@ void smd_peer_send(struct smd_member *member, enum smd_frame_kind kind, unsigned
 		.rank = member->rank,
 		.window = (uint16_t)window,
 	};
-	int ret = smd_lane_send_control(member->peer->lane, &frame, payload, length);
 
-	if (ret) { /* -ENOBUFS is the doing of a worker that asks and does not listen: not worth a
-		      line */
-		smd_log_peer(ret == -ENOBUFS ? SMD_LOG_DEBUG : SMD_LOG_ERROR,
-			member->peer->shard->name, member->peer->hello.job, "%s to %s: %s",
-			smd_frame_kind_name(kind), member->peer->hello.replica, strerror(-ret));
-		member->peer->unanswered |= kind != SMD_FRAME_LATE;
-	}
+	peer_send(member, &frame, payload, length);
+}
+
+void smd_peer_send_joined(struct smd_member *member, unsigned window, uint64_t attempts)
+{
+	struct smd_frame frame = {
+		.kind = SMD_FRAME_JOINED,
+		.comm = member->number,
+		.rank = member->rank,
+		.window = (uint16_t)window,
+		.operation = attempts,
+	};
+
+	peer_send(member, &frame, NULL, 0);
 }
 
 static void peer_refuse_join(struct smd_member *member, int ret, const struct smd_error *reason)

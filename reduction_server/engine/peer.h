@@ -56,6 +56,9 @@ void smd_peers_make_room(struct smd_shard *shard);
 void smd_peer_send(struct smd_member *member, enum smd_frame_kind kind, unsigned window,
 	const void *payload, size_t length);
 
+/* JOINED: `attempts` stands for those of all ranks, by which they joined here. */
+void smd_peer_send_joined(struct smd_member *member, unsigned window, uint64_t attempts);
+
 /* On how many communicators that form the member's lane is, up to SMD_FORMING_LANE_MAX. */
 unsigned smd_peer_count_forming(const struct smd_member *member);
 

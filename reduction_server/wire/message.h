@@ -55,6 +55,7 @@ struct smd_join {
 	uint16_t nranks;                /* 1 to SMD_NRANKS_MAX */
 	char group[SMD_STRING_MAX + 1]; /* not empty */
 	uint64_t table_hash;
+	uint64_t attempt; /* of this rank to join: another number each time */
 };
 
 /* ABORT, and a LEAVE that gives a reason. */

@@ -27,6 +27,9 @@ struct smd_comm {
 	struct smd_task leave;
 	bool asked;                           /* JOIN has been said, so LEAVE must be */
 	unsigned njoined;                     /* shards that have said JOINED */
+	uint64_t attempt;  /* of this rank, to join: so that those of two are told apart */
+	uint64_t attempts; /* of all ranks, as the first of these shards has said */
+	struct smd_remote *joined_first; /* which is that one */
 	struct smd_flow *flows;               /* one for each remote */
 	TAILQ_HEAD(, smd_request) operations; /* in flight, in order */
 	uint64_t next_operation;

@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "reduction_server/base/clock.h"
+#include "reduction_server/base/hash.h"
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/flow.h"
 #include "worker/libsummand/handle.h"
@@ -233,7 +235,11 @@ static void comm_on_fault(struct smd_task *task)
 static void comm_ask(struct smd_comm *comm, struct smd_flow *flow)
 {
 	struct smd_context *context = comm->context;
-	struct smd_join join = {.nranks = comm->nranks, .table_hash = context->deal_hash};
+	struct smd_join join = {
+		.nranks = comm->nranks,
+		.table_hash = context->deal_hash,
+		.attempt = comm->attempt,
+	};
 	uint8_t payload[SMD_CONTROL_MAX];
 
 	snprintf(join.group, sizeof(join.group), "%s", comm->group);
@@ -350,12 +356,41 @@ static int comm_on_result(struct smd_receiver *receiver, struct smd_remote *remo
 	return smd_flow_receive(&comm_of(receiver)->flows[remote->index], frame, payload, error);
 }
 
+/*
+ * Where a rank has given up, one shard may have had all ranks by then and another not: that one then
+ * takes its next attempt for the one that the others still make.
+ */
+static bool comm_is_mixed(
+	struct smd_comm *comm, struct smd_remote *remote, const struct smd_frame *frame)
+{
+	char text[SMD_ERROR_TEXT_MAX];
+	char first[160];
+	char second[160];
+
+	if (!comm->joined_first) {
+		comm->joined_first = remote;
+		comm->attempts = frame->operation;
+	}
+	if (frame->operation == comm->attempts) {
+		return false;
+	}
+	smd_target_name(comm->joined_first->target, first);
+	smd_target_name(remote->target, second);
+	snprintf(text, sizeof(text),
+		"group %.100s: %.100s and %.100s have ranks of two attempts to form it, because "
+		"one ended at one of them only: all ranks must join again",
+		comm->group, first, second);
+	comm->own_failure = comm->err == 0;
+	comm_fail(comm, -ESTALE, text);
+	return true;
+}
+
 static int comm_on_joined(struct smd_comm *comm, struct smd_remote *remote,
 	const struct smd_frame *frame, struct smd_error *error)
 {
 	int ret = smd_flow_take_remote_buffers(&comm->flows[remote->index], error);
 
-	if (ret == 0) {
+	if (ret == 0 && !comm_is_mixed(comm, remote, frame)) {
 		comm_joined(comm, &comm->flows[remote->index], frame->window);
 	}
 	return ret;
@@ -532,6 +567,17 @@ static int comm_check_arguments(const char *group, int nranks, int rank, struct 
 	return 0;
 }
 
+/* Not the same as any other rank's, nor as another time. */
+static uint64_t draw_attempt(const struct smd_comm *comm)
+{
+	const uint64_t now[] = {smd_clock_ns(), (uint64_t)(uintptr_t)comm, comm->receiver.number};
+	uint64_t attempt;
+
+	return getrandom(&attempt, sizeof(attempt), 0) == sizeof(attempt)
+		       ? attempt
+		       : smd_hash(SMD_HASH_SEED, now, sizeof(now));
+}
+
 static int comm_create(struct smd_context *context, const char *group, int nranks, int rank,
 	struct smd_comm **out, struct smd_error *error)
 {
@@ -542,6 +588,7 @@ static int comm_create(struct smd_context *context, const char *group, int nrank
 	if (ret) {
 		return ret;
 	}
+	comm->attempt = draw_attempt(comm);
 	comm->receiver.ops = &comm_receiver_ops;
 	comm->pump = comm_pump;
 	comm->waiter.resume = comm_on_stage;

@@ -15,6 +15,7 @@
 #include "reduction_server/wire/frame.h"
 #include "tests/unit/allreduce/fixture.h"
 #include "tests/unit/allreduce/raw.h"
+#include "worker/libsummand/context.h"
 
 #define CHECK_SAYS(text) CHECK(strstr(smd_error_message(), (text)) != NULL)
 
@@ -504,6 +505,81 @@ static void leaving_after_the_last_operation_harms_nobody(void **state)
 	}
 }
 
+/* ---- ranks of two attempts ---- */
+
+static smd_context *mixed_context;
+static char mixed_text[SMD_ERROR_TEXT_MAX];
+
+static void *join_as_rank_1(void *arg)
+{
+	smd_comm *comm;
+	int *ret = arg;
+
+	*ret = smd_comm_create(mixed_context, "mixed", 2, 1, &comm);
+	if (*ret == 0) {
+		smd_comm_destroy(comm);
+	} else {
+		snprintf(mixed_text, sizeof(mixed_text), "%s", smd_error_message());
+	}
+	return NULL;
+}
+
+/* Rank 0 has given up its first attempt, of which one server has heard too late to pair the other
+ * ranks with its second: it is there as it was before, and at the other server anew. */
+static void join_with_attempts(uint64_t at_first, uint64_t at_second, int expected)
+{
+	const uint64_t attempts[] = {at_first, at_second};
+	const struct smd_server_config configs[] = {{.shards = 1}, {.shards = 1}};
+	struct smd_context_options options = {
+		.replica = "worker", .job = "raw", .transport = "tcp", .connect_timeout_s = 10};
+	uint8_t payload[SMD_CONTROL_MAX];
+	struct raw raws[2];
+	struct pool pool;
+	pthread_t thread;
+	int ret;
+
+	pool_start(&pool, "tcp", 2, configs);
+	options.servers = pool.list;
+	assert_int_equal(smd_context_create(&options, &mixed_context), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		struct smd_join join = {.nranks = 2,
+			.group = "mixed",
+			.table_hash = mixed_context->deal_hash,
+			.attempt = attempts[i]};
+
+		raw_open(&raws[i], &pool, i);
+		raw_greet(&raws[i], "again");
+		raw_send(&raws[i], (struct smd_frame){.kind = SMD_FRAME_JOIN, .comm = 4096},
+			payload, smd_join_encode(&join, payload));
+	}
+	assert_int_equal(pthread_create(&thread, NULL, join_as_rank_1, &ret), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		raw_expect(&raws[i], SMD_FRAME_JOINED);
+	}
+	if (expected) { /* and the others hear it too */
+		raw_expect_text(&raws[0], SMD_FRAME_ABORT, "rank 1 (worker) cannot go on: ");
+		raw_expect_text(&raws[1], SMD_FRAME_ABORT, "ranks of two attempts to form it");
+	}
+	pthread_join(thread, NULL);
+	assert_int_equal(ret, expected);
+	for (unsigned i = 0; i < 2; i++) {
+		if (expected) {
+			assert_non_null(strstr(mixed_text, pool.servers[i].address));
+		}
+		raw_close(&raws[i]);
+	}
+	smd_context_destroy(mixed_context);
+	pool_stop(&pool);
+}
+
+static void ranks_of_two_attempts_are_no_group(void **state)
+{
+	(void)state;
+	join_with_attempts(1, 1, 0);
+	join_with_attempts(1, 2, -ESTALE);
+	join_with_attempts(7, 0, -ESTALE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -519,6 +595,7 @@ int main(void)
 		cmocka_unit_test(a_context_has_4096_communicators_at_most),
 		cmocka_unit_test(many_communicators_share_little_memory),
 		cmocka_unit_test(connections_come_and_go_beside_operations),
+		cmocka_unit_test(ranks_of_two_attempts_are_no_group),
 		cmocka_unit_test(leaving_after_the_last_operation_harms_nobody),
 	};
 

@@ -300,13 +300,18 @@ static void welcome_fields_are_checked(void **state)
 /* ---- JOIN ---- */
 
 static const struct smd_join join = {
-	.nranks = 255, .group = "gradients", .table_hash = 0x0102030405060708};
+	.nranks = 255,
+	.group = "gradients",
+	.table_hash = 0x0102030405060708,
+	.attempt = 0x1112131415161718,
+};
 
 static void join_round_trip(void **state)
 {
 	static const char expected[] = "\xff\x00"
 				       "\x09\x00gradients"
-				       "\x08\x07\x06\x05\x04\x03\x02\x01";
+				       "\x08\x07\x06\x05\x04\x03\x02\x01"
+				       "\x18\x17\x16\x15\x14\x13\x12\x11";
 	uint8_t payload[SMD_CONTROL_MAX];
 	struct smd_join out;
 
@@ -317,6 +322,7 @@ static void join_round_trip(void **state)
 	assert_int_equal(out.nranks, join.nranks);
 	assert_string_equal(out.group, join.group);
 	assert_int_equal(out.table_hash, join.table_hash);
+	assert_int_equal(out.attempt, join.attempt);
 }
 
 static void join_must_be_whole(void **state)
@@ -348,7 +354,7 @@ static void join_fields_are_checked(void **state)
 	assert_join_refused(&(struct smd_join){.nranks = 257, .group = "g"},
 		"JOIN: ranks must be 1 to 256, got 257");
 	assert_join_refused(&(struct smd_join){.nranks = 2, .group = ""},
-		"JOIN: payload must be as specs/design/wire.md says, got 12 bytes that are not");
+		"JOIN: payload must be as specs/design/wire.md says, got 20 bytes that are not");
 }
 
 /* ---- ABORT, REFUSE, LATE ---- */
