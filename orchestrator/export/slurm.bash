@@ -68,7 +68,8 @@ fill() {
 
 # One process of a pool: task POOL. Its step has sent it this script's variables and functions.
 task() {
-	local name text child i p # the last two are in terms
+	local code deadline name text child i p # the last two are in terms
+	local asked='' tasks=${SLURM_NTASKS:-1} step=$component.${SLURM_STEP_ID:-0}
 	local -a words=()
 
 	# shellcheck disable=SC2034
@@ -77,7 +78,7 @@ task() {
 	p=$((SLURM_PROCID % processes[$1]))
 	scratch=$(mktemp -d "${TMPDIR:-/tmp}/summand.XXXXXX") || exit 1
 	trap 'rm -rf "$scratch"' EXIT
-	trap : TERM # the whole step gets it, and the command decides when it ends
+	trap asked=yes TERM # the whole step gets it, and the command decides when it ends
 	place[token_file]=$scratch/token
 	(umask 077 && echo "$token" >"$scratch/token") || exit 1
 	for name in $(compgen -e); do
@@ -100,11 +101,22 @@ task() {
 		wait "$child"
 	done
 	wait "$child"
-	exit
+	code=$?
+	if [ "$code" != 0 ] && [ -z "$asked" ] && [ "$tasks" -gt 1 ]; then
+		scancel --signal=TERM "$step" 2>/dev/null # the others, whom Slurm kills when this one ends
+		deadline=$((SECONDS + 3))
+		while [ "$SECONDS" -lt "$deadline" ]; do
+			sleep 0.2
+		done
+	fi
+	exit "$code"
 }
 
 # What a step's tasks read: on standard input, so that nobody sees the token and no length is too long.
 program() {
+	local component=SLURM_JOB_ID${group[$1]:+_HET_GROUP_${group[$1]}}
+
+	echo "component=${!component}"
 	declare -p place processes token m
 	declare -f withheld fill task "workerpool$1"
 	echo "task $1"
