@@ -1,4 +1,5 @@
-/* A replica's command line: the spec's command and args, or the reduction server's program. */
+/* A replica's command line: the spec's command and args, the reduction server's program, or that of
+ * a replica whose processes an mpirun starts. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +8,10 @@
 #include "orchestrator/contract/contract.h"
 
 #define REDUCTION_SERVER_PROGRAM "summand-reduction-server"
-#define OWN_WORDS_MAX 4 /* a reduction server: program, --listen, --token-file, --bandwidth */
+#define MPI_PROGRAM              "summand-mpi"
+/* A reduction server: program, --listen, --token-file, --bandwidth; a chief with an mpirun: program,
+ * --processes, --launcher, launch, --. */
+#define OWN_WORDS_MAX 6
 
 static int expand(
 	const struct smd_environment *environment, const char *word, int is_shell, char **out)
@@ -73,26 +77,75 @@ static int append_reduction_server(
 	return ret;
 }
 
+static int append_word(char **argv, size_t *count, const char *word)
+{
+	argv[*count] = strdup(word);
+	if (!argv[*count]) {
+		return -ENOMEM;
+	}
+	*count += 1;
+	return 0;
+}
+
+/* The chief's, before its command. */
+static int append_mpi_launch(char **argv, size_t *count, const struct smd_job *job)
+{
+	static const char *const launchers[] = {[SMD_MPI_CHOICE_ANY] = "any",
+		[SMD_MPI_CHOICE_OPENMPI] = "openmpi",
+		[SMD_MPI_CHOICE_MPICH] = "mpich"};
+	char processes[16];
+	int ret = append_word(argv, count, MPI_PROGRAM);
+
+	snprintf(processes, sizeof(processes), "%d", job->processes_per_replica);
+	ret = ret ? ret : append_option(argv, count, "processes", processes);
+	if (!ret && job->has_own_mpirun) {
+		ret = append_word(argv, count, "--is-launcher");
+	} else if (!ret) {
+		ret = append_option(argv, count, "launcher", launchers[job->mpi_choice]);
+	}
+	ret = ret ? ret : append_word(argv, count, "launch");
+	return ret ? ret : append_word(argv, count, "--");
+}
+
+/* Any other replica's: it has no command of its own, but what mpirun starts there. */
+static int append_mpi_node(char **argv, size_t *count, const char *endpoint)
+{
+	int ret = append_word(argv, count, MPI_PROGRAM);
+
+	ret = ret ? ret : append_option(argv, count, "listen", endpoint);
+	return ret ? ret : append_word(argv, count, "node");
+}
+
 int smd_contract_argv(const struct smd_contract *contract, int pool, int index,
 	const struct smd_environment *environment, char ***out)
 {
 	const struct smd_job_pool *spec = &contract->job->pools[pool];
 	char **argv = calloc(OWN_WORDS_MAX + spec->ncommand + spec->nargs + 1, sizeof(*argv));
 	size_t count = 0;
-	int ret;
+	int has_command = 1;
+	int has_args = 1;
+	int ret = 0;
 
 	if (!argv) {
 		return -ENOMEM;
 	}
 	if (spec->role == SMD_ROLE_REDUCTION_SERVER) {
 		ret = append_reduction_server(argv, &count, contract->placement, pool, index);
-	} else {
+		has_command = 0;
+	} else if (contract->job->launch == SMD_LAUNCH_MPIRUN && pool == 0) {
+		ret = append_mpi_launch(argv, &count, contract->job);
+	} else if (contract->job->launch == SMD_LAUNCH_MPIRUN && pool == 1) {
+		ret = append_mpi_node(argv, &count, contract->placement->endpoints[pool][index]);
+		has_command = has_args = 0;
+	}
+	if (!ret && has_command) {
 		ret = append_expanded(argv, &count, spec->command, spec->ncommand,
 			contract->job->has_shell_arguments, environment);
 	}
-	ret = ret ? ret
-		  : append_expanded(argv, &count, spec->args, spec->nargs,
-			    contract->job->has_shell_arguments, environment);
+	if (!ret && has_args) {
+		ret = append_expanded(argv, &count, spec->args, spec->nargs,
+			contract->job->has_shell_arguments, environment);
+	}
 	if (ret) {
 		smd_argv_free(argv);
 		return ret;

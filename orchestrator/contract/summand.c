@@ -55,7 +55,7 @@ int smd_summand_add(const struct smd_contract *contract, const struct smd_positi
 	if (!ret && smd_world_has(position) && contract->reduction_servers) {
 		ret = smd_environment_set(out, SERVERS, "%s", contract->reduction_servers);
 	}
-	if (!ret && smd_world_has(position) && token_file) {
+	if (!ret && smd_world_has(position) && token_file && smd_job_has_servers(contract->job)) {
 		ret = smd_environment_set(out, "SUMMAND_TOKEN_FILE", "%s", token_file);
 	}
 	return ret;

@@ -4,7 +4,8 @@
  * Per process, a replica's every process is a rank. Per node, its one command is a launcher that
  * starts the ranks (torchrun, torch.distributed.launch, Lightning, accelerate): ranks are those of
  * nodes, LOCAL_RANK stays unset, because Lightning takes it as the sign that somebody else starts
- * the processes, and PET_* are torchrun's own options as variables.
+ * the processes, and PET_* are torchrun's own options as variables. With one mpirun for all
+ * replicas a rank learns its place from that: its replica knows only which node it is.
  */
 #include "orchestrator/contract/contract.h"
 
@@ -36,6 +37,14 @@ static int add_launcher(const struct smd_contract *contract, int node, struct sm
 	return ret ? ret : smd_environment_set(out, "PET_MASTER_PORT", "%u", contract->master_port);
 }
 
+static int add_rank(const struct smd_contract *contract, const struct smd_position *position,
+	struct smd_environment *out)
+{
+	int ret = smd_environment_set(out, "RANK", "%d", smd_world_rank(contract, position));
+
+	return ret ? ret : smd_environment_set(out, "WORLD_SIZE", "%d", smd_world_size(contract));
+}
+
 int smd_torch_add(const struct smd_contract *contract, const struct smd_position *position,
 	struct smd_environment *out)
 {
@@ -48,14 +57,14 @@ int smd_torch_add(const struct smd_contract *contract, const struct smd_position
 	node = smd_world_node(contract, position);
 	ret = smd_environment_set(out, "MASTER_ADDR", "%s", contract->master_host);
 	ret = ret ? ret : smd_environment_set(out, "MASTER_PORT", "%u", contract->master_port);
-	ret = ret ? ret
-		  : smd_environment_set(out, "RANK", "%d", smd_world_rank(contract, position));
-	ret = ret ? ret : smd_environment_set(out, "WORLD_SIZE", "%d", smd_world_size(contract));
+	if (!ret && contract->job->launch != SMD_LAUNCH_MPIRUN) {
+		ret = add_rank(contract, position, out);
+	}
 	/* Vertex AI leaves these unset, and a program that reads them then takes node 0 for itself
 	 * on every replica. */
 	ret = ret ? ret : smd_environment_set(out, "NODE_RANK", "%d", node);
 	ret = ret ? ret : smd_environment_set(out, "GROUP_RANK", "%d", node);
-	if (ret) {
+	if (ret || contract->job->launch == SMD_LAUNCH_MPIRUN) {
 		return ret;
 	}
 	return contract->job->launch == SMD_LAUNCH_NODE ? add_launcher(contract, node, out)

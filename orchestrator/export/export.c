@@ -301,6 +301,15 @@ int smd_export_write(const struct smd_export_target *target, const struct smd_jo
 	out->name = dns_name(job);
 	ret = out->name ? check_job(job, error) : -ENOMEM;
 	ret = ret ? ret : check_commands(target, job, error);
+	if (!ret && job->launch == SMD_LAUNCH_MPIRUN) {
+		ret = smd_error_set(error, ENOTSUP,
+			"summand-launch: mpirun: must be run by local-run or create, whose token "
+			"lets "
+			"the chief's mpirun reach the other replicas; %s has none: give it "
+			"summand-launch: process, for programs that read RANK, or node, with an "
+			"mpirun in one replica",
+			target->name);
+	}
 	ret = ret ? ret : target->write(out, error);
 	if (ret) {
 		smd_error_set(error, -ret, "%s", strerror(-ret));

@@ -23,7 +23,8 @@
 
 static const char *const distributions[] = {"any", "pytorch", "tensorflow", "mpi", NULL};
 static const char *const platforms[] = {"vertex", "azureml", NULL};
-static const char *const launches[] = {"process", "node", NULL};
+static const char *const launches[] = {"process", "node", "mpirun", NULL};
+static const char *const mpis[] = {"any", "openmpi", "mpich", NULL};
 static const char *const encodings[] = {"object", "string", "none", NULL};
 static const char *const chief_names[] = {"chief", "master", NULL};
 static const char *const success_policies[] = {"chief", "all-workers", "any", NULL};
@@ -89,9 +90,14 @@ const struct smd_setting smd_settings[] = {
 		set_value, PLACE(platform), .values = platforms},
 	{"processes-per-replica", "N", "processes that each replica starts (default 1)", set_number,
 		PLACE(processes_per_replica), .min = 1, .max = SMD_JOB_PROCESSES_MAX},
-	{"launch", "process|node",
-		"who starts the processes: Summand, or a launcher on each node (default process)",
+	{"launch", "process|node|mpirun",
+		"who starts the processes: Summand, a launcher on each node, or one mpirun "
+		"(default "
+		"process; mpirun with distribution mpi)",
 		set_value, PLACE(launch), .values = launches},
+	{"mpi-launcher", "any|openmpi|mpich",
+		"whose mpirun starts the processes (default any: the first that is there)",
+		set_value, PLACE(mpi_choice), .values = mpis},
 	{"job-encoding", "object|string|none", "the spec in CLUSTER_SPEC (default object)",
 		set_value, PLACE(job_encoding), .values = encodings},
 	{"chief-name", "chief|master", "name of pool 0 in TF_CONFIG (default chief)", set_value,

@@ -59,9 +59,20 @@ int smd_job_pool_has_tpus(const struct smd_job_pool *pool)
 	return pool->accelerator_type && strncmp(pool->accelerator_type, "TPU", 3) == 0;
 }
 
+int smd_job_has_servers(const struct smd_job *job)
+{
+	return job->pools[2].replica_count > 0 && job->pools[2].role == SMD_ROLE_REDUCTION_SERVER;
+}
+
+int smd_job_has_token(const struct smd_job *job)
+{
+	return smd_job_has_servers(job) ||
+	       (job->launch == SMD_LAUNCH_MPIRUN && job->pools[1].replica_count > 0);
+}
+
 int smd_job_processes(const struct smd_job *job, int pool)
 {
-	return pool > 1 || job->launch == SMD_LAUNCH_NODE || job->processes_per_replica < 1
+	return pool > 1 || job->launch != SMD_LAUNCH_PROCESS || job->processes_per_replica < 1
 		       ? 1
 		       : job->processes_per_replica;
 }

@@ -48,8 +48,12 @@ enum smd_distribution {
 enum smd_platform { SMD_PLATFORM_VERTEX, SMD_PLATFORM_AZUREML };
 
 /* Who starts a replica's processes: the engine each of them, or its command all of them, as
- * torchrun, mpirun and Lightning do. Azure ML speaks of per-process and per-node launch. */
-enum smd_launch_mode { SMD_LAUNCH_PROCESS, SMD_LAUNCH_NODE };
+ * torchrun and Lightning do; or one mpirun those of all replicas. Azure ML speaks of per-process
+ * and per-node launch. */
+enum smd_launch_mode { SMD_LAUNCH_PROCESS, SMD_LAUNCH_NODE, SMD_LAUNCH_MPIRUN };
+
+/* Which MPI starts them; any: the first one that the chief has. */
+enum smd_mpi_choice { SMD_MPI_CHOICE_ANY, SMD_MPI_CHOICE_OPENMPI, SMD_MPI_CHOICE_MPICH };
 
 /* How CLUSTER_SPEC and TF_CONFIG hold the spec itself. */
 enum smd_job_encoding { SMD_JOB_ENCODING_OBJECT, SMD_JOB_ENCODING_STRING, SMD_JOB_ENCODING_NONE };
@@ -116,6 +120,8 @@ struct smd_job {
 	int platform;
 	int processes_per_replica; /* 1 or more, of pools 0 and 1 */
 	int launch;
+	int mpi_choice;
+	int has_own_mpirun; /* with SMD_LAUNCH_MPIRUN: the chief's command is it */
 	int job_encoding;
 	int chief_name;
 	int success_policy;
@@ -151,6 +157,13 @@ int smd_job_replica_count(const struct smd_job *job);
 
 /* Its accelerators are none that a machine here has. */
 int smd_job_pool_has_tpus(const struct smd_job_pool *pool);
+
+/* Whether it brings reduction servers of its own. */
+int smd_job_has_servers(const struct smd_job *job);
+
+/* Whether its programs need a secret in common: with reduction servers, and where an mpirun starts
+ * daemons on other replicas. */
+int smd_job_has_token(const struct smd_job *job);
 
 /* How many processes an engine starts in each of the pool's replicas. */
 int smd_job_processes(const struct smd_job *job, int pool);

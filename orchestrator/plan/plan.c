@@ -354,7 +354,7 @@ static int judge_processes(struct smd_plan *plan)
 			job->platform == SMD_PLATFORM_AZUREML
 				? "process_count_per_instance (summand-processes-per-replica)"
 				: "summand-processes-per-replica",
-			job->launch == SMD_LAUNCH_NODE
+			job->launch != SMD_LAUNCH_PROCESS
 				? ""
 				: ", and summand-launch: node that the command starts them");
 	}

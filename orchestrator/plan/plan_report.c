@@ -113,6 +113,28 @@ static void print_choice(const struct smd_plan *plan, FILE *out)
 		choice->machine_type, choice->needed * choice->gbps, choice->speedup);
 }
 
+/* How the ranks of an MPI job begin. */
+static void print_mpirun(const struct smd_job *job, FILE *out)
+{
+	int replicas = 1 + job->pools[1].replica_count;
+	static const char *const launchers[] = {
+		[SMD_MPI_CHOICE_ANY] = "mpirun of Open MPI or MPICH",
+		[SMD_MPI_CHOICE_OPENMPI] = "mpirun of Open MPI",
+		[SMD_MPI_CHOICE_MPICH] = "mpiexec.hydra of MPICH"};
+
+	if (job->has_own_mpirun) {
+		fprintf(out,
+			"\nMPI: the command of workerpool0-0 starts the ranks on %d replica%s\n",
+			replicas, plural(replicas));
+	} else {
+		fprintf(out,
+			"\nMPI: %s on workerpool0-0 starts %d rank%s, %d on each of %d replica%s\n",
+			launchers[job->mpi_choice], replicas * job->processes_per_replica,
+			plural(replicas * job->processes_per_replica), job->processes_per_replica,
+			replicas, plural(replicas));
+	}
+}
+
 static void print_plan(const struct smd_plan *plan, FILE *out)
 {
 	const struct smd_job *job = plan->job;
@@ -131,6 +153,9 @@ static void print_plan(const struct smd_plan *plan, FILE *out)
 	fprintf(out, "job %s, %s: %d replica%s\n\n", job->id, job->display_name, replicas,
 		plural(replicas));
 	print_table(rows, nrows, out);
+	if (job->launch == SMD_LAUNCH_MPIRUN) {
+		print_mpirun(job, out);
+	}
 	if (plan->reduction_servers > 0) {
 		print_reduction(plan, out);
 	}

@@ -10,12 +10,11 @@
 
 int smd_job_token_create(const struct smd_job *job, char **out, struct smd_error *error)
 {
-	const struct smd_job_pool *servers = &job->pools[2];
 	unsigned char bytes[TOKEN_BYTES];
 	char *text;
 
 	*out = NULL;
-	if (servers->role != SMD_ROLE_REDUCTION_SERVER || servers->replica_count == 0) {
+	if (!smd_job_has_token(job)) {
 		return 0;
 	}
 	text = calloc(1, 2 * sizeof(bytes) + 2);

@@ -91,11 +91,12 @@ int smd_policy_retries(const struct smd_job *job, const struct smd_exit *end)
 	return job->restart_job_on_worker_restart && was_taken(end);
 }
 
-/* Workers lose their communicators with a reduction server, and the processes of a replica depend
- * on each other, so these are never restarted alone. */
+/* Workers lose their communicators with a reduction server, and the processes of a replica and the
+ * replicas of an mpirun depend on each other, so these are never restarted alone. */
 enum smd_restart_scope smd_policy_scope(const struct smd_job *job, enum smd_role role)
 {
 	if (job->restart_job_on_worker_restart || job->processes_per_replica > 1 ||
+		job->launch == SMD_LAUNCH_MPIRUN ||
 		role == SMD_ROLE_REDUCTION_SERVER) {
 		return SMD_RESTART_JOB;
 	}

@@ -213,45 +213,12 @@ static void check_labels(struct smd_decoder *decoder, const struct smd_node *lab
 	}
 }
 
-/* Without mpirun each process that calls MPI_Init is a world of its own, and trains alone; with one
- * on each replica each replica is. */
-static void check_mpi(
-	struct smd_decoder *decoder, const struct smd_node *labels, const struct smd_job *job)
-{
-	const struct smd_node *distribution =
-		smd_node_member(labels, SMD_SETTING_PREFIX "distribution");
-	const struct smd_node *launch = smd_node_member(labels, SMD_SETTING_PREFIX "launch");
-	int replicas = job->pools[0].replica_count + job->pools[1].replica_count;
-	int processes = replicas * job->processes_per_replica;
-
-	if (!distribution || job->distribution != SMD_DISTRIBUTION_MPI) {
-		return;
-	}
-	if (!launch && processes > 1) {
-		smd_not_run(decoder->diagnostics, distribution,
-			"distribution mpi: must say who starts its %d processes, because no mpirun "
-			"does here, and each that calls MPI_Init would train "
-			"alone: " SMD_SETTING_PREFIX
-			"launch (--launch) node: mpirun, which is the command of a single replica; "
-			"process: Summand, because they only read OMPI_COMM_WORLD_RANK or RANK",
-			processes);
-	} else if (launch && job->launch == SMD_LAUNCH_NODE && replicas > 1) {
-		smd_warning_at_name(decoder->diagnostics, launch,
-			"distribution mpi on %d replicas: where each runs mpirun, each trains "
-			"alone",
-			replicas);
-	}
-}
-
 static void check_job(
 	struct smd_decoder *decoder, const struct smd_node *document, struct smd_job *job)
 {
 	smd_check_display_name(decoder, smd_node_member(document, "displayName"));
 	check_labels(decoder, smd_node_member(document, "labels"));
 	smd_settings_decode(decoder, smd_node_member(document, "labels"), job);
-	if (smd_node_member(document, "labels")) {
-		check_mpi(decoder, smd_node_member(document, "labels"), job);
-	}
 }
 
 static void check_timeout(
@@ -270,24 +237,28 @@ struct launcher {
 	const char *name;
 	const char *instead;     /* what to do where each of several replicas has one */
 	const char *knows_world; /* the option by which it is told of the others; or NULL */
+	int is_mpi;              /* it is an mpirun, and takes our starter for its ssh */
 };
 
-#define START_FOR_TORCH                                                                            \
-	"have one replica with all ranks, or let Summand start them for torch.distributed"
+#define START_FOR_MPI                                                                              \
+	"have one for all of them, with summand-distribution: mpi, or let Summand start the "      \
+	"ranks "                                                                                   \
+	"for torch.distributed"
 
 static const struct launcher launchers[] = {
-	{"mpirun", START_FOR_TORCH, NULL},
-	{"mpiexec", START_FOR_TORCH, NULL},
-	{"orterun", START_FOR_TORCH, NULL},
+	{"mpirun", START_FOR_MPI, NULL, 1},
+	{"mpiexec", START_FOR_MPI, NULL, 1},
+	{"mpiexec.hydra", START_FOR_MPI, NULL, 1},
+	{"orterun", START_FOR_MPI, NULL, 1},
 	{"horovodrun",
-		"have one replica with all ranks, or let Summand start them over Gloo, as "
-		"specs/jobs/recipes/horovod_gloo.yaml does",
-		NULL},
+		"have the program itself, with summand-distribution: mpi, as "
+		"specs/jobs/recipes/horovod.yaml does, or over Gloo, as horovod_gloo.yaml does",
+		NULL, 0},
 	{"deepspeed",
 		"have deepspeed.launcher.launch, as specs/jobs/recipes/deepspeed_launcher.yaml "
 		"does, "
 		"or give it --hostfile, --no_ssh and --node_rank=$(NODE_RANK)",
-		"--no_ssh"},
+		"--no_ssh", 0},
 };
 
 /* The one that the text begins with; or NULL. */
@@ -341,6 +312,85 @@ static const struct launcher *lone_launcher_of(const struct smd_job_pool *pool)
 		}
 	}
 	return NULL;
+}
+
+static int has_same_words(const struct smd_job_pool *a, const struct smd_job_pool *b)
+{
+	size_t count = a->ncommand + a->nargs;
+
+	if (count != b->ncommand + b->nargs) {
+		return 0;
+	}
+	for (size_t i = 0; i < count; i++) {
+		if (strcmp(word_of(a, i), word_of(b, i)) != 0) {
+			return 0;
+		}
+	}
+	return 1;
+}
+
+/* One mpirun for all replicas: its program is everywhere the same. */
+static void check_mpirun(struct smd_decoder *decoder, const struct smd_node *at,
+	const struct launcher *launcher, struct smd_job *job)
+{
+	int replicas = 1 + job->pools[1].replica_count;
+
+	if (launcher && !launcher->is_mpi) {
+		smd_not_run(decoder->diagnostics, at,
+			"distribution mpi: must have the program itself as the command, which "
+			"mpirun starts, got %s, which wants to reach other replicas by ssh",
+			launcher->name);
+	} else if (job->pools[1].replica_count > 0 &&
+		   !has_same_words(&job->pools[0], &job->pools[1])) {
+		smd_not_run(decoder->diagnostics, at,
+			"distribution mpi: worker pool 1 must have the command and args of worker "
+			"pool 0, because one mpirun starts all ranks");
+	} else if (job->has_own_mpirun) {
+		smd_note_at_name(decoder->diagnostics, at,
+			"the %s of workerpool0-0 starts the ranks of %d replica%s", launcher->name,
+			replicas, replicas == 1 ? "" : "s");
+	} else {
+		smd_note_at_name(decoder->diagnostics, at,
+			"an mpirun on workerpool0-0 starts %d ranks, %d on each of %d replica%s",
+			replicas * job->processes_per_replica, job->processes_per_replica, replicas,
+			replicas == 1 ? "" : "s");
+	}
+}
+
+/* Without an mpirun each process that calls MPI_Init is a world of its own, and trains alone; with
+ * one on each replica each replica is. So there is one for all, unless a job says otherwise. */
+static void check_mpi(
+	struct smd_decoder *decoder, const struct smd_node *document, struct smd_job *job)
+{
+	const struct smd_node *labels = smd_node_member(document, "labels");
+	const struct smd_node *launch =
+		labels ? smd_node_member(labels, SMD_SETTING_PREFIX "launch") : NULL;
+	const struct smd_node *distribution =
+		labels ? smd_node_member(labels, SMD_SETTING_PREFIX "distribution") : NULL;
+	const struct launcher *launcher = lone_launcher_of(&job->pools[0]);
+	int replicas = 1 + job->pools[1].replica_count;
+
+	if (!distribution || job->distribution != SMD_DISTRIBUTION_MPI) {
+		if (launch && job->launch == SMD_LAUNCH_MPIRUN) {
+			smd_error_at_value(decoder->diagnostics, launch,
+				"must be with " SMD_SETTING_PREFIX "distribution: mpi, got mpirun");
+		}
+		return;
+	}
+	if (!launch && launcher && replicas == 1) {
+		job->launch = SMD_LAUNCH_NODE; /* it needs nobody to reach the others */
+	} else if (!launch && replicas * job->processes_per_replica > 1) {
+		job->launch = SMD_LAUNCH_MPIRUN;
+	}
+	if (job->launch == SMD_LAUNCH_MPIRUN) {
+		job->has_own_mpirun = launcher && launcher->is_mpi;
+		check_mpirun(decoder, launch ? launch : distribution, launcher, job);
+	} else if (launch && job->launch == SMD_LAUNCH_NODE && replicas > 1) {
+		smd_warning_at_name(decoder->diagnostics, launch,
+			"distribution mpi on %d replicas: where each runs mpirun, each trains "
+			"alone; with " SMD_SETTING_PREFIX "launch: mpirun one reaches all of them",
+			replicas);
+	}
 }
 
 /* A launcher that only the chief runs may reach the others, as by ssh; one on each makes a world of
@@ -515,6 +565,7 @@ int smd_custom_job_decode(
 	}
 	/* Words that are wrong are not there. */
 	if (spec && !decoder.ret && !diagnostics->found[SMD_SEVERITY_ERROR]) {
+		check_mpi(&decoder, document, job);
 		check_worlds(&decoder, spec, job);
 	}
 	ret = decoder.ret                              ? decoder.ret

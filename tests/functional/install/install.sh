@@ -53,8 +53,8 @@ fi
 folder=${library%/libsummand.so}
 
 for file in bin/summand bin/summand-agent bin/summand-digits bin/summand-digits-ddp \
-	bin/summand-perf bin/summand-reduction-server include/summand.h include/summand_types.h share/man/man1/summand-agent.1 \
-	share/man/man1/summand-perf.1 share/man/man1/summand-reduction-server.1 share/man/man5/summand-job.5 \
+	bin/summand-mpi bin/summand-perf bin/summand-reduction-server include/summand.h include/summand_types.h share/man/man1/summand-agent.1 \
+	share/man/man1/summand-mpi.1 share/man/man1/summand-perf.1 share/man/man1/summand-reduction-server.1 share/man/man5/summand-job.5 \
 	share/bash-completion/completions/summand share/zsh/site-functions/_summand share/fish/vendor_completions.d/summand.fish \
 	lib/systemd/system/summand-reduction-server.service share/man/man3/libsummand.3 share/summand/machine_types.json share/summand/digits.txt \
 	share/summand/jobs/ddp.json share/summand/python/summand_ddp.py share/summand/python/summand/ddp.py share/summand/python/pyproject.toml; do

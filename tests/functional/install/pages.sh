@@ -47,6 +47,8 @@ if [ -x "$build/bin/summand-nccl-perf" ]; then # built where there is NCCL
 fi
 page=$source/worker/agent/summand-agent.1
 same summand-agent "$(options_of_help summand-agent --help)" "$(options_of_page "$page")"
+page=$source/worker/mpi/summand-mpi.1
+same summand-mpi "$(options_of_help summand-mpi --help)" "$(options_of_page "$page")"
 
 page=$source/orchestrator/cli/summand.1
 same "summand torch-run" "$(options_of_help summand torch-run --help | grep -vx -- --help)" \
@@ -83,6 +85,7 @@ summand-perf --help
 summand-perf allreduce --help
 summand-perf kernels --help
 summand-agent --help
+summand-mpi --help
 summand-digits --help
 summand-reduction-server --help" && sed 's/.*/summand & --help/' <<<"$commands")
 

@@ -45,7 +45,7 @@ class ElfTest(unittest.TestCase):
         cls.all = [*cls.shipped, *elf_files(BUILD + "/tests")]
 
     def test_all_are_seen(self):
-        for name in ("summand", "summand-agent", "summand-digits", "summand-perf", "summand-reduction-server",
+        for name in ("summand", "summand-agent", "summand-digits", "summand-mpi", "summand-perf", "summand-reduction-server",
                      "libnccl-net-summand.so"):
             paths = [path for path in self.shipped if os.path.basename(path) == name]
             self.assertEqual(len(paths), 2, f"{name} must be built and installed once each, got {paths}")

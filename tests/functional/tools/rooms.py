@@ -47,6 +47,8 @@ ROOMS = [
     ("orchestrator/export", ["orchestrator/contract", "orchestrator/plan"]),
     # The keeper of a replica's command, and what all that deal with its end share.
     ("worker/agent", ["reduction_server/base"]),
+    # Its proofs are HMACs, as those of lanes are.
+    ("worker/mpi", ["reduction_server/wire", "worker/agent"]),
     # What crosses the connection of a host's agent: both ends use it.
     ("worker/agent/wire", ["worker/agent", "orchestrator/contract"]),
     ("worker/agent/host", ["worker/agent/wire"]),
@@ -70,7 +72,7 @@ SYSTEM = [
     (r"infiniband/|rdma/", ("reduction_server/transport/rdma", "worker/nccl_plugin/device")),
     (r"sys/socket|sys/un|netinet/|arpa/|netdb|ifaddrs|net/if",
      ("reduction_server/transport", "reduction_server/transport/tcp", "reduction_server/transport/rdma",
-      "reduction_server/sandbox",  # names the families that it forbids
+      "worker/mpi", "reduction_server/sandbox",  # names the families that it forbids
       "worker/nccl_plugin/device", "worker/nccl_plugin/net", "worker/nccl_plugin/collnet",
       "worker/agent/wire", "worker/agent/host", "orchestrator/engine", "orchestrator/runner")),
     (r"cuda\.h", ("worker/libsummand",)),

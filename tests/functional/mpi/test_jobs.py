@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Jobs with summand-distribution: mpi over two replicas of two ranks: one world, whose end is the job's."""
+
+import glob
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import unittest
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "runner"))
+import job  # noqa: E402
+
+LABELS = {"distribution": "mpi", "processes-per-replica": "2"}
+REPLICAS = ("workerpool0-0", "workerpool1-0")
+HAS_OPENMPI = shutil.which("orterun") and shutil.which("mpicc.openmpi")
+HAS_MPI4PY = HAS_OPENMPI and subprocess.run(["/usr/bin/python3", "-c", "import mpi4py"], check=False, capture_output=True).returncode == 0
+HAS_MPICH = shutil.which("mpiexec.hydra") and shutil.which("mpicc.mpich")
+MPI4PY = """
+import json, os
+from mpi4py import MPI
+world = MPI.COMM_WORLD
+print(json.dumps({"rank": world.rank, "size": world.size, "sum": world.allreduce(world.rank + 1),
+                  "neighbours": world.Split_type(MPI.COMM_TYPE_SHARED).allreduce(world.rank + 1),
+                  "replica": os.environ["SUMMAND_REPLICA"], "directory": os.getcwd(),
+                  "torch": f"{os.environ['RANK']} of {os.environ['WORLD_SIZE']}, local {os.environ['LOCAL_RANK']}"}), flush=True)
+"""
+
+
+class Mpi(job.JobTest):
+    def compiled(self, compiler):
+        program = self.path("world")
+        subprocess.run([compiler, "-o", program, os.path.join(HERE, "world.c")], check=True, timeout=60)
+        return program
+
+    def pools(self, command, **more):
+        return [dict(job.pool(command), **more), dict(job.pool(command), **more)]
+
+    def ranks_of(self, run):
+        """What the ranks said, by rank, each in the log of its own replica."""
+        ranks = {}
+        for replica in REPLICAS:
+            for line in self.read(run, f"logs/{replica}.log").splitlines():
+                at = line.find('{"rank"')
+                if at >= 0:
+                    said = json.loads(line[at:])
+                    self.assertEqual(said["replica"], replica)
+                    ranks[said["rank"]] = said
+        return ranks
+
+    def assert_world(self, run):
+        self.assert_code(run, 0)
+        self.assertEqual(self.ranks_of(run), {
+            rank: {"rank": rank, "size": 4, "sum": 10, "neighbours": 3 if rank < 2 else 7, "replica": REPLICAS[rank // 2], "directory": os.getcwd(),
+                   "torch": f"{rank} of 4, local {rank % 2}"} for rank in range(4)})
+
+    @unittest.skipUnless(HAS_OPENMPI, "needs openmpi-bin and libopenmpi-dev")
+    def test_open_mpi(self):
+        program = self.compiled("mpicc.openmpi")
+        self.assert_world(self.run_job(self.pools([program]), "--success-policy=all-workers",
+                                       labels=dict(LABELS, **{"mpi-launcher": "openmpi"})))
+
+    @unittest.skipUnless(HAS_MPICH, "needs mpich and libmpich-dev")
+    def test_mpich(self):
+        program = self.compiled("mpicc.mpich")
+        self.assert_world(self.run_job(self.pools([program]), "--success-policy=all-workers",
+                                       labels=dict(LABELS, **{"mpi-launcher": "mpich"})))
+
+    @unittest.skipUnless(HAS_MPI4PY, "needs openmpi-bin and python3-mpi4py")
+    def test_mpi4py(self):
+        self.assert_world(self.run_job(self.pools(["/usr/bin/python3", "-c", MPI4PY]), labels=LABELS))
+
+    @unittest.skipUnless(HAS_OPENMPI, "needs openmpi-bin and libopenmpi-dev")
+    def test_an_mpirun_of_the_users_own(self):
+        program = self.compiled("mpicc.openmpi")
+        run = self.run_job(self.pools(["sh", "-c", f"orterun -n 4 {program}"]), labels=LABELS)
+        self.assert_code(run, 0)
+        said = [json.loads(line[line.find("{"):]) for line in self.read(run, "logs/workerpool0-0.log").splitlines()]
+        self.assertEqual(sorted((each["rank"], each["sum"], each["replica"]) for each in said),
+                         [(0, 10, REPLICAS[0]), (1, 10, REPLICAS[0]), (2, 10, REPLICAS[1]), (3, 10, REPLICAS[1])])
+
+    @unittest.skipUnless(HAS_OPENMPI, "needs openmpi-bin and libopenmpi-dev")
+    def test_a_rank_that_dies(self):
+        """The job fails by the replica of the rank, not by the chief, whose mpirun says so too."""
+        program = self.compiled("mpicc.openmpi")
+        run = self.run_job(self.pools([program, "exit", "2", "3"]), labels=LABELS)
+        self.assert_code(run, 1)
+        self.assertIn("The replica workerpool1-0 exited with a non-zero status of 3", run.out + run.err)
+        self.assertIn("rank 2 of 4 failed with exit code 3", self.read(run, "logs/workerpool1-0.log"))
+
+    @unittest.skipUnless(HAS_MPICH, "needs mpich and libmpich-dev")
+    def test_a_rank_that_aborts(self):
+        program = self.compiled("mpicc.mpich")
+        run = self.run_job(self.pools([program, "abort", "3", "5"]), labels=dict(LABELS, **{"mpi-launcher": "mpich"}))
+        self.assert_code(run, 1)
+        self.assertIn("exited with a non-zero status of 5", run.out + run.err)
+
+    def test_no_launcher(self):
+        folder = self.path("empty")
+        os.mkdir(folder)
+        path = [{"name": "PATH", "value": folder}]
+        run = self.run_job(self.pools(["/bin/true"], env=path), labels=LABELS)
+        self.assert_code(run, 1)
+        said = self.read(run, "logs/workerpool0-0.log")
+        self.assertIn(f"no launcher of MPI is in PATH on host {os.uname().nodename}", said)
+        self.assertIn("Debian: openmpi-bin", said)
+        self.assertIn("Debian: mpich", said)
+        self.assertIn("The replica workerpool0-0 exited with a non-zero status of 127", run.out + run.err)
+
+    @unittest.skipUnless(HAS_OPENMPI, "needs openmpi-bin and libopenmpi-dev")
+    def test_cancelled(self):
+        """tearDown() finds any daemon that is left."""
+        program = self.compiled("mpicc.openmpi")
+        before = set(glob.glob("/dev/shm/summand-mpi-*"))
+        here = self.path("here")
+        run = self.start(self.pools([program, "sleep", here]), "--grace=10", labels=LABELS)
+        for rank in range(4):
+            self.wait_for_file(f"{here}.{rank}")
+        self.assertTrue(any("orted" in job.command_of(pid) for pid in job.processes_with(self.mark)))
+        made = set(glob.glob("/dev/shm/summand-mpi-*")) - before
+        run.send_signal(signal.SIGTERM)
+        self.finish(run)
+        self.assert_code(run, 143)
+        mine = {each for each in made if os.path.exists(os.path.join(each, "hosts.openmpi")) and here in each}
+        self.assertEqual(mine, set())
+
+    def test_other_commands_in_worker_pool_1(self):
+        run = self.run_job([job.pool(["/bin/true"]), job.pool(["/bin/false"])], labels=LABELS)
+        self.assert_code(run, 2)
+        self.assertIn("worker pool 1 must have the command and args of worker pool 0", run.err)
+
+
+if __name__ == "__main__":
+    job.at_once.main()
