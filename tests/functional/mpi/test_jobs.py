@@ -4,6 +4,7 @@
 import glob
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -78,7 +79,7 @@ class Mpi(job.JobTest):
         program = self.compiled("mpicc.openmpi")
         run = self.run_job(self.pools(["sh", "-c", f"orterun -n 4 {program}"]), labels=LABELS)
         self.assert_code(run, 0)
-        said = [json.loads(line[line.find("{"):]) for line in self.read(run, "logs/workerpool0-0.log").splitlines()]
+        said = [json.loads(each) for each in re.findall(r'\{"rank".*?\}', self.read(run, "logs/workerpool0-0.log"))]
         self.assertEqual(sorted((each["rank"], each["sum"], each["replica"]) for each in said),
                          [(0, 10, REPLICAS[0]), (1, 10, REPLICAS[0]), (2, 10, REPLICAS[1]), (3, 10, REPLICAS[1])])
 
