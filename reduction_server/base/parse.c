@@ -66,14 +66,16 @@ int smd_parse_number(const char *text, uint64_t min, uint64_t max, uint64_t *out
 /* Thousandths, from up to three digits. */
 static int parse_fraction(const char **rest, uint64_t *out)
 {
-	const char *digits = *rest + 1;
-	size_t length = strspn(digits, "0123456789");
+	const char *digits;
+	size_t length;
 	uint64_t value = 0;
 
 	if (**rest != '.') {
 		*out = 0;
 		return 0;
 	}
+	digits = *rest + 1;
+	length = strspn(digits, "0123456789");
 	if (length == 0 || length > 3) {
 		return -EINVAL;
 	}
