@@ -18,13 +18,13 @@
 #include "reduction_server/base/printable.h"
 #include "worker/agent/descendants.h"
 
-#define AT_ONCE     16     /* commands whose agent has not said anything yet */
-#define TICK_US     20000  /* while the allocation is being released */
+#define AT_ONCE      16    /* commands whose agent has not said anything yet */
+#define TICK_US      20000 /* while the allocation is being released */
 #define TERM_AFTER_S 2     /* of a release: a command that is still there gets SIGTERM, */
 #define KILL_AFTER_S 5     /* SIGKILL */
 #define AGENTS_MAX_S 65    /* for agents to end their trees, removal of containers included */
-#define WORDS_MAX   1024   /* of what a command says on standard error */
-#define TEXT_MAX    1536
+#define WORDS_MAX    1024  /* of what a command says on standard error */
+#define TEXT_MAX     1536
 
 struct carried_agent {
 	struct carrier_engine *engine;
@@ -126,9 +126,8 @@ static void lose(struct carried_agent *carried, const char *text)
 		return;
 	}
 	carried->is_lost = 1;
-	report(carrier,
-		&(struct smd_engine_event){
-			.kind = SMD_ENGINE_LOST, .number = carried->number, .text = text});
+	report(carrier, &(struct smd_engine_event){
+				.kind = SMD_ENGINE_LOST, .number = carried->number, .text = text});
 }
 
 static void tell_end(struct carried_agent *carried, int status)
@@ -279,7 +278,8 @@ static int spawn(struct carried_agent *carried, int stream, int complaints)
 	}
 	carried->pid = fork();
 	if (carried->pid == 0) {
-		become_command(&carried->engine->hosts[carried->number], stream, complaints, why[1]);
+		become_command(
+			&carried->engine->hosts[carried->number], stream, complaints, why[1]);
 	}
 	err = carried->pid < 0 ? errno : 0;
 	close(why[1]);
@@ -358,7 +358,8 @@ static int begin(struct carried_agent *carried)
 	if (ret) {
 		return ret;
 	}
-	carried->readable = event_new(carrier->engine.base, carried->fd, EV_READ, on_readable, carried);
+	carried->readable =
+		event_new(carrier->engine.base, carried->fd, EV_READ, on_readable, carried);
 	return !carried->readable || event_add(carried->readable, NULL) ? -ENOMEM : 0;
 }
 
@@ -417,27 +418,6 @@ int smd_carrier_allocate(struct smd_engine *engine, const struct smd_allocation_
 
 /* ---- giving back ---- */
 
-/* Agents end their trees by themselves; only a stopped one must be continued. */
-static int is_busy_agent(pid_t pid, void *arg)
-{
-	char path[32];
-	char name[32] = "";
-	FILE *file;
-
-	(void)arg;
-	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
-	file = fopen(path, "re");
-	if (file) {
-		name[fread(name, 1, sizeof(name) - 1, file)] = '\0';
-		fclose(file);
-	}
-	if (strcmp(name, SMD_AGENT_PROGRAM "\n") != 0) {
-		return 0;
-	}
-	kill(pid, SIGCONT);
-	return 1;
-}
-
 /* What a killed agent has left on this machine has become this process's children. True when
  * nothing is left. */
 static int end_orphans(const struct carrier_engine *carrier, uint64_t waited_ns)
@@ -454,7 +434,7 @@ static int end_orphans(const struct carrier_engine *carrier, uint64_t waited_ns)
 	if (pid < 0) {
 		return 1;
 	}
-	return smd_children_kill(is_patient ? is_busy_agent : NULL, NULL) == 0 && !is_patient;
+	return smd_children_kill(is_patient ? smd_child_is_agent : NULL, NULL) == 0 && !is_patient;
 }
 
 static void free_allocation(struct carrier_engine *carrier)
@@ -477,7 +457,8 @@ static void free_allocation(struct carrier_engine *carrier)
 static void signal_after(struct carrier_engine *carrier, uint64_t waited_ns)
 {
 	/* The local agent ends its trees itself; a container may take a minute. */
-	uint64_t term_ns = (carrier->is_local ? AGENTS_MAX_S : TERM_AFTER_S) * (uint64_t)SMD_SECOND_NS;
+	uint64_t term_ns =
+		(carrier->is_local ? AGENTS_MAX_S : TERM_AFTER_S) * (uint64_t)SMD_SECOND_NS;
 	uint64_t kill_ns = term_ns + (KILL_AFTER_S - TERM_AFTER_S) * (uint64_t)SMD_SECOND_NS;
 
 	for (size_t i = 0; i < carrier->count; i++) {
@@ -485,7 +466,7 @@ static void signal_after(struct carrier_engine *carrier, uint64_t waited_ns)
 
 		if (pid && waited_ns >= term_ns) {
 			kill(pid, waited_ns >= kill_ns || carrier->carried[i].is_lost ? SIGKILL
-										     : SIGTERM);
+										      : SIGTERM);
 		}
 	}
 }

@@ -314,13 +314,8 @@ static int print_head(struct smd_export *export)
 
 int smd_export_compose(struct smd_export *export, struct smd_error *error)
 {
-	int ret = smd_export_need_one_process(export, "Compose", error);
+	int ret = smd_export_need_container(export, "Compose", error);
 
-	if (!ret && export->job->code_dir) {
-		ret = smd_error_set(error, ENOTSUP,
-			"code: must be in the image for Compose, got the folder %s",
-			export->job->code_dir);
-	}
 	if (!ret && smd_job_replica_count(export->job) > REPLICAS_MAX) {
 		ret = smd_error_set(error, ENOTSUP,
 			"replicas: must be at most %d in Compose, which runs them all on one host, "

@@ -184,14 +184,19 @@ int smd_export_place_listening(const struct smd_export *export, const struct smd
 	return 0;
 }
 
-int smd_export_need_one_process(
+int smd_export_need_container(
 	const struct smd_export *export, const char *target, struct smd_error *error)
 {
 	const struct smd_job *job = export->job;
 	int processes = smd_job_processes(job, 0);
 
-	if (processes == 1) {
+	if (processes == 1 && !job->code_dir) {
 		return 0;
+	}
+	if (processes == 1) {
+		return smd_error_set(error, ENOTSUP,
+			"code: must be in the image for %s, got the folder %s", target,
+			job->code_dir);
 	}
 	return smd_error_set(error, ENOTSUP,
 		"summand-processes-per-replica: must be 1 in %s, where a container runs one "

@@ -589,13 +589,8 @@ static int print_head(struct smd_export *export)
 
 int smd_export_jobset(struct smd_export *export, struct smd_error *error)
 {
-	int ret = smd_export_need_one_process(export, "a JobSet", error);
+	int ret = smd_export_need_container(export, "a JobSet", error);
 
-	if (!ret && export->job->code_dir) {
-		ret = smd_error_set(error, ENOTSUP,
-			"code: must be in the image for a JobSet, got the folder %s",
-			export->job->code_dir);
-	}
 	ret = ret ? ret : note_all(export);
 	ret = ret ? ret : build(export, error);
 	return ret ? ret : print_head(export);

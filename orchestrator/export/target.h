@@ -45,8 +45,9 @@ int smd_export_has_servers(const struct smd_job *job);
 /* The image that the pool's replicas run in. */
 const char *smd_export_image(const struct smd_export *export, int pool);
 
-/* Refuses what needs the processes of a replica to be started one by one. */
-int smd_export_need_one_process(
+/* Refuses what a container of an image cannot be: several processes of a replica that are started
+ * one by one, and code that is a folder here. */
+int smd_export_need_container(
 	const struct smd_export *export, const char *target, struct smd_error *error);
 
 /* The notes as comments, and what is before them. */

@@ -98,28 +98,6 @@ static void guard_wait(struct guard *guard)
 	}
 }
 
-/* Agents end their trees and remove their containers by themselves when the runner dies; only a
- * stopped agent must be continued. */
-static int is_busy_agent(pid_t pid, void *arg)
-{
-	char path[32];
-	char name[32] = "";
-	FILE *file;
-
-	(void)arg;
-	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
-	file = fopen(path, "re");
-	if (file) {
-		name[fread(name, 1, sizeof(name) - 1, file)] = '\0';
-		fclose(file);
-	}
-	if (strcmp(name, SMD_AGENT_PROGRAM "\n") != 0) {
-		return 0;
-	}
-	kill(pid, SIGCONT);
-	return 1;
-}
-
 /* Ends what the runner and its agents have left: the kernel has made it children of the guard. */
 static void guard_end_orphans(struct guard *guard)
 {
@@ -136,7 +114,7 @@ static void guard_end_orphans(struct guard *guard)
 		if (pid < 0) {
 			return;
 		}
-		if (smd_children_kill(patient ? is_busy_agent : NULL, NULL) == 0 && !patient) {
+		if (smd_children_kill(patient ? smd_child_is_agent : NULL, NULL) == 0 && !patient) {
 			return; /* this process may not kill what is left */
 		}
 		sigtimedwait(&guard->signals, NULL, &pass);

@@ -52,6 +52,26 @@ size_t smd_children_kill(smd_child_fn *is_spared, void *arg)
 	return count;
 }
 
+int smd_child_is_agent(pid_t pid, void *arg)
+{
+	char path[32];
+	char name[32] = "";
+	FILE *file;
+
+	(void)arg;
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	file = fopen(path, "re");
+	if (file) {
+		name[fread(name, 1, sizeof(name) - 1, file)] = '\0';
+		fclose(file);
+	}
+	if (strcmp(name, SMD_AGENT_PROGRAM "\n") != 0) {
+		return 0;
+	}
+	kill(pid, SIGCONT);
+	return 1;
+}
+
 void smd_descendants_kill(void)
 {
 	pid_t pid;
