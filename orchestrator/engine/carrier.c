@@ -18,13 +18,16 @@
 #include "reduction_server/base/printable.h"
 #include "worker/agent/descendants.h"
 
-#define AT_ONCE      16    /* commands whose agent has not said anything yet */
+/* Commands whose agent has not said anything yet. An sshd that all of them pass through takes 10. */
+#define AT_ONCE      8
 #define TICK_US      20000 /* while the allocation is being released */
 #define TERM_AFTER_S 2     /* of a release: a command that is still there gets SIGTERM, */
 #define KILL_AFTER_S 5     /* SIGKILL */
 #define AGENTS_MAX_S 65    /* for agents to end their trees, removal of containers included */
 #define WORDS_MAX    1024  /* of what a command says on standard error */
-#define TEXT_MAX     1536
+#define SHOWN_MAX    320   /* of these in a message, whose end is the cause */
+#define TEXT_MAX     1024
+#define EXIT_ABSENT  127   /* a shell's status for a program that is not there */
 
 struct carried_agent {
 	struct carrier_engine *engine;
@@ -105,17 +108,26 @@ static void close_complaints(struct carried_agent *carried)
 	}
 }
 
-/* In one line, without what a terminal would take for its own. */
+/* Whole lines, as many as a message has room for, in one line without what a terminal would take for
+ * its own. */
 static const char *last_words(struct carried_agent *carried)
 {
+	char *from = carried->words;
+	char *end;
+
 	while (carried->nwords > 0 && strchr("\r\n ", carried->words[carried->nwords - 1])) {
 		carried->words[--carried->nwords] = '\0';
 	}
-	for (char *at = carried->words; (at = strpbrk(at, "\r\n")); at++) {
+	if (carried->nwords > SHOWN_MAX) {
+		from = carried->words + carried->nwords - SHOWN_MAX;
+		end = strchr(from, '\n');
+		from = end ? end + 1 : from;
+	}
+	for (char *at = from; (at = strpbrk(at, "\r\n")); at++) {
 		*at = ' ';
 	}
-	smd_printable(carried->words);
-	return carried->words;
+	smd_printable(from);
+	return from;
 }
 
 static void lose(struct carried_agent *carried, const char *text)
@@ -145,9 +157,12 @@ static void tell_end(struct carried_agent *carried, int status)
 	} else {
 		snprintf(how, sizeof(how), "ended with status %d", WEXITSTATUS(status));
 	}
-	snprintf(text, sizeof(text), "host %s: %s %s%s%s", host->name,
+	snprintf(text, sizeof(text), "host %s: %s %s%s%s%s", host->name,
 		carried->engine->is_local ? "its agent" : host->argv[0], how, *words ? ": " : "",
-		words);
+		words,
+		WIFEXITED(status) && WEXITSTATUS(status) == EXIT_ABSENT && !carried->is_announced
+			? "; summand-agent must be at that path on every host"
+			: "");
 	lose(carried, text);
 }
 

@@ -250,6 +250,16 @@ class HostsTest(JobTest):
         self.assert_code(self.finish(run), 130)
         self.assertEqual(self.read_json(run, "state.json")["state"], "JOB_STATE_CANCELLED")
 
+    def test_few_connections_begin_at_once(self):
+        begun = self.path("begun")
+        carry = self.script("carry", f"#!/bin/sh\necho x >>{begun}\nexec sleep 1000\n")
+        run = self.start([bash("true")], *self.hosts(*(f"host{number}" for number in range(20)))[:2], f"--ssh-command={carry}")
+        self.wait_for_file(begun)
+        wait_until(lambda: False, 1)
+        self.assertEqual(os.path.getsize(begun), 8 * 2)
+        run.send_signal(signal.SIGINT)
+        self.assert_code(self.finish(run), 130)
+
     def test_a_host_that_cannot_be_reached(self):
         carry = self.script("carry", "#!/bin/sh\necho 'ssh: connect to host one: No route to host' >&2; exit 255\n")
         run = self.run_job([bash("true")], *self.hosts("one")[:2], f"--ssh-command={carry}")
