@@ -100,7 +100,10 @@ static int set_format(void *target, const char *value, struct smd_error *error)
 static int set_engine(void *target, const char *value, struct smd_error *error)
 {
 	static const char *const names[] = {
-		[SMD_LOCAL_RUN_HERE] = "local", [SMD_LOCAL_RUN_SSH] = "ssh"};
+		[SMD_LOCAL_RUN_HERE] = "local",
+		[SMD_LOCAL_RUN_SSH] = "ssh",
+		[SMD_LOCAL_RUN_SLURM] = "slurm",
+	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (strcmp(value, names[i]) == 0) {
@@ -108,7 +111,32 @@ static int set_engine(void *target, const char *value, struct smd_error *error)
 			return 0;
 		}
 	}
-	return smd_error_set(error, EINVAL, "must be local or ssh");
+	return smd_error_set(error, EINVAL, "must be local, ssh or slurm");
+}
+
+/* A word of sbatch's command line, or of the part of it that is for one pool. */
+static int add_slurm_option(void *target, const char *value, struct smd_error *error)
+{
+	static const char prefix[] = "workerpool";
+	struct smd_slurm_options *options = target;
+	const char *option = value;
+
+	if (options->noptions == SMD_SLURM_OPTIONS_MAX) {
+		return smd_error_set(
+			error, EINVAL, "must be given at most %d times", SMD_SLURM_OPTIONS_MAX);
+	}
+	if (strncmp(value, prefix, strlen(prefix)) == 0 && value[strlen(prefix)] >= '0' &&
+		value[strlen(prefix)] < '0' + SMD_JOB_POOLS_MAX &&
+		value[strlen(prefix) + 1] == ':') {
+		option += strlen(prefix) + 2;
+	}
+	if (option[0] != '-' || option[1] == '\0') {
+		return smd_error_set(error, EINVAL,
+			"must be an option of sbatch such as --qos=high, or "
+			"workerpool2:--partition=cpu");
+	}
+	options->options[options->noptions++] = value;
+	return 0;
 }
 
 static int set_log_limit(void *target, const char *value, struct smd_error *error)
@@ -191,14 +219,28 @@ static int print_document(
 /* Its options are read before anything is made. */
 static int check_engine(const struct smd_local_run_options *options)
 {
+	const struct smd_slurm_options *slurm = &options->slurm;
+
 	if (options->engine == SMD_LOCAL_RUN_SSH && !options->hostfile) {
 		smd_print_line(stderr, "summand: --engine=ssh: must come with --hostfile=FILE\n");
 		return -1;
 	}
-	if (options->engine == SMD_LOCAL_RUN_SSH && options->kind == SMD_STORED_TUNING_JOB) {
+	if (options->engine != SMD_LOCAL_RUN_HERE && options->kind == SMD_STORED_TUNING_JOB) {
 		smd_print_line(stderr,
-			"summand: --engine=ssh: must not be there for a tuning job, whose trials "
-			"run on this machine\n");
+			"summand: --engine=%s: must not be there for a tuning job, whose trials "
+			"run on this machine\n",
+			options->engine == SMD_LOCAL_RUN_SSH ? "ssh" : "slurm");
+		return -1;
+	}
+	if (options->engine != SMD_LOCAL_RUN_SLURM &&
+		(slurm->partition || slurm->account || slurm->constraint || slurm->reservation ||
+			slurm->noptions)) {
+		smd_print_line(stderr, "summand: --slurm-%s: must come with --engine=slurm\n",
+			slurm->partition     ? "partition"
+			: slurm->account     ? "account"
+			: slurm->constraint  ? "constraint"
+			: slurm->reservation ? "reservation"
+					     : "option");
 		return -1;
 	}
 	if (options->engine != SMD_LOCAL_RUN_SSH && (options->hostfile || options->ssh_command)) {
@@ -531,13 +573,25 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 		{"grace", "SECONDS", "the time from SIGTERM to SIGKILL (default 30)",
 			smd_option_set_int, &grace_s},
 		SMD_OPTION_GROUP("Hosts"),
-		{"engine", "local|ssh", "what brings replicas to hosts (default local: this one)",
+		{"engine", "local|ssh|slurm", "what brings replicas to hosts (default local: this one)",
 			set_engine, &run_options.engine},
 		{"hostfile", "FILE", "the hosts of --engine=ssh, in lines HOST [slots=N]",
 			smd_option_set_path, &run_options.hostfile},
 		{"ssh-command", "COMMAND",
 			"run this with a host and a shell's command line, in place of ssh",
 			smd_option_set_path, &run_options.ssh_command},
+		{"slurm-partition", "NAME", "the partition of --engine=slurm",
+			smd_option_set_path, &run_options.slurm.partition},
+		{"slurm-account", "NAME", "the account that the nodes are charged to",
+			smd_option_set_path, &run_options.slurm.account},
+		{"slurm-constraint", "FEATURES", "what nodes must have, as sbatch's --constraint",
+			smd_option_set_path, &run_options.slurm.constraint},
+		{"slurm-reservation", "NAME", "a reservation that has the nodes",
+			smd_option_set_path, &run_options.slurm.reservation},
+		{"slurm-option", "OPTION",
+			"another one of sbatch's, such as --qos=high; workerpool2:--partition=cpu "
+			"for one pool; may be repeated",
+			add_slurm_option, &run_options.slurm},
 		{"interface", "NAME|NETWORK",
 			"by which hosts reach each other: eth1 or 10.1.0.0/16 (default: the "
 			"fastest network that all are in)",

@@ -69,6 +69,7 @@ struct smd_engine_host {
 	X(PENDING, "it waits for hosts; `text` says why, as the engine puts it")                   \
 	X(GRANTED, "there are `nhosts` hosts; a HOST for each of them follows")                    \
 	X(HOST, "the agent of `host` is on its way")                                               \
+	X(ENDING, "the allocation is taken away, and agents are told; `text` says why")             \
 	X(LOST, "the host `number` has no agent, or no longer; `text` says why")                   \
 	X(FAILED, "no hosts can be had, or all of them are lost; `text` says why")                 \
 	X(RELEASED, "nothing of the allocation is left")
@@ -85,6 +86,7 @@ struct smd_engine_event {
 	int number;
 	const struct smd_engine_host *host;
 	const char *text; /* names the host, where it is of one */
+	int is_final;     /* ENDING, FAILED: asking for other hosts is no use */
 };
 
 typedef void smd_engine_event_fn(void *arg, const struct smd_engine_event *event);
@@ -127,5 +129,23 @@ struct smd_ssh_options {
 /* Hosts that OpenSSH reaches, or a command like it. 0, or -errno with a text. */
 int smd_engine_ssh_open(
 	struct smd_engine **out, const struct smd_ssh_options *options, struct smd_error *error);
+
+#define SMD_SLURM_OPTIONS_MAX 32
+
+struct smd_slurm_options {
+	const char *partition;   /* or NULL, as the next ones */
+	const char *account;
+	const char *constraint;
+	const char *reservation;
+	/* Others of sbatch, "--qos=high", or of one pool, "workerpool2:--partition=cpu". */
+	const char *options[SMD_SLURM_OPTIONS_MAX];
+	size_t noptions;
+	const char *agent; /* summand-agent's path on the nodes */
+};
+
+/* Nodes of a Slurm cluster, or those of the allocation that this process runs in. 0, or -errno with
+ * a text. */
+int smd_engine_slurm_open(
+	struct smd_engine **out, const struct smd_slurm_options *options, struct smd_error *error);
 
 #endif

@@ -21,6 +21,7 @@
 #define SMD_JOB_PROCESSES_MAX 1024   /* of a replica */
 #define SMD_JOB_ID_SIZE       11     /* ten hexadecimal digits and the end */
 #define SMD_REPLICA_NAME_MAX  32     /* "workerpool1-2" */
+#define SMD_JOB_TIMEOUT_DEFAULT_S (7 * 24 * 3600)
 
 /* X(constant, name) */
 #define SMD_ROLES(X)                                                                               \

@@ -2,6 +2,7 @@
 #include "orchestrator/runner/allocation.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -82,7 +83,9 @@ static void make_request(struct smd_hosts *hosts)
 	const struct smd_job *job = hosts->launcher.job;
 
 	hosts->request = (struct smd_allocation_request){.name = hosts->request_name,
-		.time_limit_s = job->timeout_s,
+		/* Where the spec says nothing, the cluster knows better than Vertex's seven days. */
+		.time_limit_s =
+			job->timeout_s == SMD_JOB_TIMEOUT_DEFAULT_S ? 0 : job->timeout_s,
 		.invite = invite,
 		.invite_arg = hosts};
 	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {
@@ -115,6 +118,8 @@ int smd_hosts_allocate(struct smd_hosts *hosts, struct smd_error *error)
 	}
 	make_request(hosts);
 	hosts->has_lost = 0;
+	hosts->is_ending = 0;
+	hosts->is_final = 0;
 	hosts->is_placed = 0;
 	hosts->join_by_ns = 0;
 	hosts->engine->base = hosts->base;
@@ -133,6 +138,45 @@ static void lose_all(struct smd_hosts *hosts, const char *text)
 	hosts->has_lost = 1;
 	for (int i = 0; i < hosts->nhosts; i++) {
 		smd_run_host_lose(&hosts->hosts[i], text);
+	}
+}
+
+#define TELL_S 5 /* between a replica's end and the engine's word */
+#define TOLD ": its agent was told to end" /* by a signal, as it says itself */
+
+/* A replica may have had the cluster's signal before its agent had it. */
+static int was_told_too(const struct smd_replica *replica)
+{
+	const struct smd_exit *end = &replica->end;
+
+	return replica->state == SMD_REPLICA_FAILED && !end->is_lost &&
+	       end->kind == SMD_EXIT_SIGNAL && (end->value == SIGTERM || end->value == SIGKILL) &&
+	       smd_clock_ns() - replica->ended_ns < TELL_S * SMD_SECOND_NS;
+}
+
+/* Why, the engine knows; it may say so only after the replicas have ended. */
+static void note_ending(struct smd_hosts *hosts, const char *text)
+{
+	hosts->has_lost = 1;
+	hosts->is_ending = 1;
+	for (int i = 0; i < hosts->nhosts; i++) {
+		snprintf(hosts->hosts[i].leaving, sizeof(hosts->hosts[i].leaving), "%s", text);
+	}
+	for (size_t i = 0; i < hosts->count; i++) {
+		const struct smd_replica *replica = &hosts->replicas[i];
+		struct smd_exit *end = &hosts->replicas[i].end;
+		char *told = end->is_lost ? strstr(end->reason, TOLD) : NULL;
+
+		if (was_told_too(replica) && hosts->host_of[replica->pool]) {
+			int host = hosts->host_of[replica->pool][replica->index];
+
+			end->is_lost = 1;
+			snprintf(end->reason, sizeof(end->reason), "host %s: %s",
+				hosts->hosts[host].name, text);
+		} else if (told) {
+			snprintf(told, sizeof(end->reason) - (size_t)(told - end->reason), ": %s",
+				text);
+		}
 	}
 }
 
@@ -242,6 +286,7 @@ static void take_engine_event(void *arg, const struct smd_engine_event *event)
 {
 	struct smd_hosts *hosts = arg;
 
+	hosts->is_final |= event->is_final;
 	switch (event->kind) {
 	case SMD_ENGINE_PENDING:
 		report(hosts, SMD_EVENT_WAITING, event->text);
@@ -253,6 +298,9 @@ static void take_engine_event(void *arg, const struct smd_engine_event *event)
 		if (event->host->number < hosts->nhosts) {
 			take_host(hosts, event->host);
 		}
+		break;
+	case SMD_ENGINE_ENDING:
+		note_ending(hosts, event->text);
 		break;
 	case SMD_ENGINE_LOST:
 		if (event->number < hosts->nhosts) {

@@ -88,7 +88,9 @@ static int take_frame(struct smd_run_host *host, struct smd_agent_message *messa
 		return smd_error_set(error, EPROTO, "a second HELLO frame came");
 	}
 	if (message->kind == SMD_AGENT_LEAVING) {
-		snprintf(host->leaving, sizeof(host->leaving), "%s", message->text);
+		if (!host->leaving[0]) { /* its engine may know more */
+			snprintf(host->leaving, sizeof(host->leaving), "%s", message->text);
+		}
 		return 0;
 	}
 	if (message->kind == SMD_AGENT_PORTS) {

@@ -79,6 +79,8 @@ struct smd_hosts {
 	int is_allocated; /* or asked for */
 	int is_placed;
 	int has_lost; /* a host: another start needs another allocation */
+	int is_ending; /* the engine has said why they are taken away */
+	int is_final; /* and that is no use: the engine has said so */
 	struct smd_run_host *hosts;
 	int nhosts;
 	struct smd_agent_greeting **greetings; /* of each host; NULL: none */

@@ -521,10 +521,14 @@ static int open_engine(struct local_run *local, struct smd_error *error)
 	const struct smd_ssh_options ssh = {.hostfile = options->hostfile,
 		.command = options->ssh_command,
 		.agent = local->agent};
+	struct smd_slurm_options slurm = options->slurm;
 
+	slurm.agent = local->agent;
 	switch (options->engine) {
 	case SMD_LOCAL_RUN_SSH:
 		return smd_engine_ssh_open(&local->engine, &ssh, error);
+	case SMD_LOCAL_RUN_SLURM:
+		return smd_engine_slurm_open(&local->engine, &slurm, error);
 	case SMD_LOCAL_RUN_HERE:
 		break;
 	}

@@ -18,7 +18,8 @@
 /* Where a job's replicas run. */
 enum smd_local_run_engine {
 	SMD_LOCAL_RUN_HERE, /* on this machine */
-	SMD_LOCAL_RUN_SSH   /* on hosts that ssh reaches */
+	SMD_LOCAL_RUN_SSH,  /* on hosts that ssh reaches */
+	SMD_LOCAL_RUN_SLURM /* on nodes of a Slurm cluster */
 };
 
 struct smd_local_run_options {
@@ -30,6 +31,7 @@ struct smd_local_run_options {
 	const char *hostfile;    /* of ssh; or NULL */
 	const char *ssh_command; /* in its place; or NULL */
 	struct smd_pool_machine machines[SMD_JOB_POOLS_MAX]; /* of a replica of each pool */
+	struct smd_slurm_options slurm; /* but for the agent */
 	const char *interface;   /* by which hosts reach each other, or a network; NULL: any */
 	unsigned host_timeout_s; /* of silence, after which a host is lost */
 	const char *container_runtime; /* images are run with it; NULL: commands, as processes */

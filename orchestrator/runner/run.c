@@ -15,6 +15,9 @@
 /* How long to wait for further failures before one is called the cause. */
 #define SETTLE_NS 200000000u
 
+/* How long to wait for an engine to say why a host is lost, where it has to ask a cluster. */
+#define TELL_NS (5 * SMD_SECOND_NS)
+
 static uint64_t seconds_from_now(uint64_t seconds)
 {
 	return smd_clock_ns() + seconds * SMD_SECOND_NS;
@@ -114,6 +117,7 @@ static void take_decisive(struct smd_run *run, const struct smd_replica *replica
 	}
 	if (run->settled_ns == 0) {
 		run->settled_ns = smd_clock_ns() + SETTLE_NS;
+		run->told_ns = smd_clock_ns() + TELL_NS;
 	}
 }
 
@@ -151,7 +155,9 @@ static void take_ready(struct smd_run *run, struct smd_replica *replica, const c
 static void take_end(
 	struct smd_run *run, struct smd_replica *replica, const struct smd_event *event)
 {
-	int ok = event->end->kind == SMD_EXIT_CODE && event->end->value == 0;
+	/* What ends because its host is taken away has not done its work, whatever it says. */
+	int ok = event->end->kind == SMD_EXIT_CODE && event->end->value == 0 &&
+		 !event->end->is_lost;
 
 	set_program(replica, event->text);
 	replica->end = *event->end;
@@ -324,10 +330,10 @@ void smd_run_lose_guard(struct smd_run *run, pid_t guard)
 	}
 }
 
-static int is_over(const struct smd_run *run, int64_t limit_s)
+static int is_over(uint64_t since_ns, int64_t limit_s)
 {
-	return limit_s > 0 &&
-	       (smd_clock_ns() - run->status.started_ns) / SMD_SECOND_NS >= (uint64_t)limit_s;
+	return limit_s > 0 && since_ns > 0 &&
+	       (smd_clock_ns() - since_ns) / SMD_SECOND_NS >= (uint64_t)limit_s;
 }
 
 /* Whether the whole job is started again after the decisive end: also where replicas are restarted
@@ -339,15 +345,25 @@ static int may_restart(const struct smd_run *run)
 	enum smd_restart_scope scope = run->hosts.has_lost ? smd_policy_scope(job, cause->role)
 							   : SMD_RESTART_JOB;
 
-	return cause->state == SMD_REPLICA_FAILED &&
+	return cause->state == SMD_REPLICA_FAILED && !run->hosts.is_final &&
 	       smd_policy_restarts(job, scope, cause->role, &cause->end, run->status.restarts);
+}
+
+static int is_to_be_told(const struct smd_run *run)
+{
+	const struct smd_exit *end = &run->status.decisive->end;
+	int may_be_lost = end->is_lost || (end->kind == SMD_EXIT_SIGNAL &&
+						  (end->value == SIGTERM || end->value == SIGKILL));
+
+	return may_be_lost && run->hosts.engine->ops->can_wait &&
+	       !run->hosts.is_ending && smd_clock_ns() < run->told_ns;
 }
 
 static void settle(struct smd_run *run)
 {
 	if (is_success(run->status.decisive)) {
 		run->status.outcome = SMD_OUTCOME_SUCCEEDED;
-	} else if (smd_clock_ns() < run->settled_ns) {
+	} else if (smd_clock_ns() < run->settled_ns || is_to_be_told(run)) {
 		return;
 	} else if (may_restart(run)) {
 		run->status.outcome = SMD_OUTCOME_RESTART;
@@ -371,13 +387,14 @@ static void decide(struct smd_run *run)
 		settle(run);
 	} else if (run->status.phase == SMD_PHASE_ALLOCATING && run->no_hosts) {
 		fail(run, smd_failure_of_hosts(run->no_hosts));
-	} else if (is_over(run, run->status.job->timeout_s)) {
+	} else if (is_over(run->limit_ns, run->status.job->timeout_s)) {
 		fail(run, smd_failure_of_timeout(run->status.job));
 	} else if (run->status.phase == SMD_PHASE_PREPARING && smd_clock_ns() >= run->deadline_ns &&
 		   !servers_are_running(run)) {
 		fail(run,
 			smd_failure_of_late_servers(&run->status, run->dir, run->ready_timeout_s));
-	} else if (!run->status.start_time[0] && is_over(run, run->status.job->max_wait_s)) {
+	} else if (!run->status.start_time[0] &&
+		   is_over(run->status.started_ns, run->status.job->max_wait_s)) {
 		fail(run, smd_failure_of_wait(run->status.job));
 	}
 }
@@ -461,6 +478,9 @@ static void begin_on_hosts(struct smd_run *run)
 {
 	struct smd_error error = {""};
 
+	if (run->limit_ns == 0) {
+		run->limit_ns = smd_clock_ns();
+	}
 	if (run->make_contract(run->arg, &error)) {
 		set_no_hosts(run, error.text);
 	} else {
@@ -587,6 +607,8 @@ static int advance(struct smd_run *run)
 void smd_run_begin(struct smd_run *run)
 {
 	run->status.started_ns = smd_clock_ns();
+	/* Time in a queue is no part of it. */
+	run->limit_ns = run->hosts.engine->ops->can_wait ? 0 : run->status.started_ns;
 	begin_attempt(run);
 	smd_run_turn(run);
 }

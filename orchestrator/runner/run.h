@@ -32,7 +32,9 @@ struct smd_run {
 	struct smd_record record;
 	int changed; /* the record is out of date */
 
+	uint64_t limit_ns;    /* when the time limit began; 0: not yet */
 	uint64_t settled_ns;  /* from when on a failure is final; 0: none yet */
+	uint64_t told_ns;     /* by when a lost host's engine must have said why */
 	uint64_t deadline_ns; /* of PREPARING, FINISHING and RESTARTING */
 	int is_placed;        /* the replicas have hosts */
 	int is_releasing;     /* hosts are given back between two attempts */

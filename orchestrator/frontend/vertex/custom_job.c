@@ -14,7 +14,6 @@
 #include "orchestrator/job/trial.h"
 #include "reduction_server/base/hash.h"
 
-#define TIMEOUT_DEFAULT_S    (7 * 24 * 3600)
 #define DISPLAY_NAME_DEFAULT "custom-job"
 #define LABEL_MAX            64
 #define FIRST_TRIAL          "1"
@@ -555,7 +554,7 @@ int smd_custom_job_decode(
 	if (!job) {
 		return -ENOMEM;
 	}
-	job->timeout_s = TIMEOUT_DEFAULT_S;
+	job->timeout_s = SMD_JOB_TIMEOUT_DEFAULT_S;
 	job->max_wait_s = MAX_WAIT_DEFAULT_S;
 	smd_settings_init(job);
 	spec = decode_document(&decoder, document, job);

@@ -55,6 +55,7 @@ ROOMS = [
     ("worker/agent/agent.c", ["worker/agent/host"]),
     ("orchestrator/engine", ["orchestrator/contract", "worker/agent"]),
     ("orchestrator/engine/local", ["orchestrator/engine"]),
+    ("orchestrator/engine/slurm", ["orchestrator/engine"]),
     ("orchestrator/engine/ssh", ["orchestrator/engine"]),
     # Times are written as the agent writes them.
     ("orchestrator/store", ["orchestrator/job", "worker/agent"]),

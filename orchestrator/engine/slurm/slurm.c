@@ -1,0 +1,406 @@
+/*
+ * The Slurm engine: a heterogeneous job that holds hosts, a component of it for each worker pool,
+ * and a step in each that brings agents there; or steps in the allocation that this process runs in
+ * (specs/design/slurm.md).
+ */
+#include <errno.h>
+#include <event2/event.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "orchestrator/contract/environment.h"
+#include "orchestrator/engine/slurm/holding.h"
+#include "reduction_server/base/clock.h"
+#include "reduction_server/base/log.h"
+
+#define TICK_US     100000
+#define SOON_NS     (SMD_SECOND_NS / 2)  /* between two questions about the job: at first, */
+#define LATER_NS    (2 * SMD_SECOND_NS)  /* after ten seconds, and while it runs, */
+#define LATE_NS     (10 * SMD_SECOND_NS) /* after a minute */
+#define GOING_MAX_S 20                   /* for its nodes to say that nothing is left there, */
+
+static struct slurm_engine *slurm_from(struct smd_engine *engine)
+{
+	return (struct slurm_engine *)engine;
+}
+
+/* ---- the job ---- */
+
+/* Slurm takes jobs that no partition has the nodes for, in case it gets some. */
+static void take_partition(void *owner, int status, char *output, char *words)
+{
+	struct slurm_engine *slurm = owner;
+	const char *total = strstr(output, "TotalNodes=");
+	int has = total ? atoi(total + strlen("TotalNodes=")) : 0;
+	int needs = 0;
+
+	(void)words;
+	slurm->asking = NULL;
+	for (int pool = 0; pool < SMD_JOB_POOLS_MAX; pool++) {
+		needs += slurm->request->pools[pool].replicas;
+	}
+	if (!status && has > 0 && needs > has && slurm->job.count > 0) {
+		smd_slurm_fail(slurm, 1,
+			"Slurm: partition %s must have %d nodes, one for each replica, got %d; "
+			"--slurm-option=workerpool1:--nodes=N puts the replicas of a pool on fewer",
+			slurm->job.components[0].partition, needs, has);
+	}
+}
+
+/* Options may have changed how many nodes are asked for; then Slurm's word counts. */
+static void check_partition(struct slurm_engine *slurm)
+{
+	const char *partition = slurm->job.components[0].partition;
+	int is_plain = !slurm->options.noptions && !strchr(partition, ',');
+
+	slurm->is_checked = 1;
+	if (is_plain && !slurm->inside[0]) {
+		smd_slurm_ask(slurm,
+			smd_slurm_words_of("scontrol", "--oneliner", "show", "partition", partition,
+				(char *)NULL),
+			NULL, take_partition);
+	}
+}
+
+static void take_waiting(struct slurm_engine *slurm)
+{
+	const struct smd_slurm_component *speaker = smd_slurm_job_speaker(&slurm->job);
+
+	if (slurm->phase == SMD_SLURM_HOLDING) {
+		smd_slurm_fail(slurm, 0, "%s",
+			slurm->ending[0] ? slurm->ending : "Slurm has requeued the job");
+		return;
+	}
+	smd_slurm_say_pending(slurm, "Slurm job %s is %s%s%s", slurm->id, speaker->state,
+		speaker->reason[0] ? ", " : "", speaker->reason);
+	if (!slurm->is_checked) {
+		check_partition(slurm);
+	}
+}
+
+static void take_running(struct slurm_engine *slurm)
+{
+	if (slurm->phase == SMD_SLURM_QUEUED) {
+		smd_slurm_ask_names(slurm);
+	} else if (slurm->job.components[0].restarts != slurm->restarts) {
+		smd_slurm_fail(slurm, 0, "Slurm has requeued job %s", slurm->id);
+	} else {
+		smd_slurm_lose_ended(slurm, 1);
+	}
+}
+
+static void take_over(struct slurm_engine *slurm)
+{
+	const struct smd_slurm_component *speaker = &slurm->job.components[0];
+	int is_final = strcmp(speaker->state, "PREEMPTED") != 0 &&
+		       strcmp(speaker->state, "NODE_FAIL") != 0 &&
+		       strcmp(speaker->state, "BOOT_FAIL") != 0;
+
+	slurm->is_over = 1;
+	if (slurm->ending[0]) {
+		smd_slurm_fail(slurm, slurm->is_final, "%s", slurm->ending);
+	} else {
+		smd_slurm_fail(slurm, is_final, "Slurm has ended job %s: %s%s%s", slurm->id,
+			speaker->state, speaker->reason[0] ? ", " : "", speaker->reason);
+	}
+}
+
+/* A node that does not answer keeps the job from its end for long, but nothing of ours is there. */
+static void take_going(struct slurm_engine *slurm)
+{
+	uint64_t now = smd_clock_ns();
+
+	if (slurm->going_ns == 0) {
+		slurm->going_ns = now;
+	}
+	if (slurm->released_ns && !smd_slurm_any_step(slurm) &&
+		now - slurm->going_ns >= GOING_MAX_S * SMD_SECOND_NS) {
+		slurm->is_over = 1;
+	}
+}
+
+static void take_job(struct slurm_engine *slurm)
+{
+	switch (smd_slurm_job_phase(&slurm->job)) {
+	case SMD_SLURM_WAITING:
+		if (slurm->released_ns && slurm->was_told) {
+			return;
+		}
+		take_waiting(slurm);
+		break;
+	case SMD_SLURM_RUNNING:
+		if (!slurm->released_ns) {
+			take_running(slurm);
+		}
+		break;
+	case SMD_SLURM_GOING:
+		take_going(slurm);
+		/* Agents have their time; why it goes, its state says at the end. */
+		if (slurm->phase == SMD_SLURM_QUEUED && !slurm->ending[0]) {
+			smd_slurm_say_pending(slurm, "Slurm job %s is being ended", slurm->id);
+		}
+		break;
+	case SMD_SLURM_OVER:
+		take_over(slurm);
+		break;
+	}
+}
+
+static uint64_t pause_of(const struct slurm_engine *slurm)
+{
+	uint64_t age = smd_clock_ns() - slurm->begun_ns;
+
+	if (slurm->released_ns || slurm->ending[0] ||
+		(slurm->phase == SMD_SLURM_HOLDING && !smd_slurm_any_step(slurm))) {
+		return SOON_NS;
+	}
+	if (slurm->phase == SMD_SLURM_HOLDING || age < 60 * SMD_SECOND_NS) {
+		return age < 10 * SMD_SECOND_NS && slurm->phase == SMD_SLURM_QUEUED ? SOON_NS
+										    : LATER_NS;
+	}
+	return LATE_NS;
+}
+
+static void take_state(void *owner, int status, char *output, char *words)
+{
+	struct slurm_engine *slurm = owner;
+	char *kept = strdup(output);
+
+	slurm->asking = NULL;
+	slurm->ask_ns = smd_clock_ns() + pause_of(slurm);
+	if (status && strstr(words, "Invalid job id")) {
+		slurm->is_over = 1; /* it ended long ago */
+		smd_slurm_fail(slurm, 1, "Slurm: job %s is not known any more", slurm->id);
+	} else if (status || !kept) {
+		if (slurm->phase == SMD_SLURM_QUEUED) {
+			smd_slurm_say_pending(slurm, "Slurm: %s", smd_slurm_plain(words));
+		}
+	} else {
+		smd_slurm_job_clear(&slurm->job);
+		free(slurm->answer);
+		slurm->answer = kept;
+		kept = NULL;
+		if (smd_slurm_job_parse(&slurm->job, slurm->answer)) {
+			smd_slurm_fail(slurm, 1, "Slurm: scontrol must tell the state of job %s",
+				slurm->id);
+		} else {
+			take_job(slurm);
+		}
+	}
+	free(kept);
+}
+
+void smd_slurm_ask_state(struct slurm_engine *slurm)
+{
+	smd_slurm_ask(slurm,
+		smd_slurm_words_of(
+			"scontrol", "--oneliner", "show", "job", slurm->id, (char *)NULL),
+		NULL, take_state);
+}
+
+/* ---- asking for hosts ---- */
+
+/* However this process ends, the keeper cancels the job. */
+static void take_keeper_end(void *owner, int status, char *output, char *words)
+{
+	struct slurm_engine *slurm = owner;
+
+	(void)status;
+	(void)output;
+	(void)words;
+	slurm->keeper = NULL;
+}
+
+static int start_keeper(struct slurm_engine *slurm)
+{
+	char cleanup[SMD_SLURM_ID_MAX + 32];
+	char **argv;
+	struct smd_slurm_command_options options = {.base = slurm->engine.base,
+		.environment = slurm->environment,
+		.outlives = 1,
+		.on_end = take_keeper_end,
+		.owner = slurm};
+	int ret;
+
+	snprintf(cleanup, sizeof(cleanup), "--cleanup=scancel %s", slurm->id);
+	argv = smd_slurm_words_of(slurm->options.agent, "--grace=0", cleanup, "--", "sleep",
+		"infinity", (char *)NULL);
+	options.argv = argv;
+	ret = argv ? smd_slurm_command_start(&slurm->keeper, &options) : -ENOMEM;
+	smd_argv_free(argv);
+	return ret;
+}
+
+static void take_submission(void *owner, int status, char *output, char *words)
+{
+	struct slurm_engine *slurm = owner;
+	size_t length = strspn(output, "0123456789");
+
+	slurm->asking = NULL;
+	if (status || length == 0 || length >= SMD_SLURM_ID_MAX) {
+		slurm->is_over = 1;
+		smd_slurm_fail(slurm, 1, "Slurm: %s",
+			words[0] ? smd_slurm_plain(words) : "sbatch must print a job's number");
+		return;
+	}
+	snprintf(slurm->id, sizeof(slurm->id), "%.*s", (int)length, output);
+	slurm->phase = SMD_SLURM_QUEUED;
+	slurm->ask_ns = 0;
+	if (start_keeper(slurm)) {
+		smd_log(SMD_LOG_WARN, "runner",
+			"Slurm job %s stays until it ends by itself if this process is killed",
+			slurm->id);
+	}
+	smd_slurm_say_pending(slurm, "Slurm has taken job %s", slurm->id);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg);
+
+static int allocate(struct smd_engine *engine, const struct smd_allocation_request *request,
+	struct smd_error *error)
+{
+	static const struct timeval period = {.tv_usec = TICK_US};
+	struct slurm_engine *slurm = slurm_from(engine);
+
+	slurm->tick = event_new(engine->base, -1, EV_PERSIST, on_tick, slurm);
+	if (!slurm->tick || event_add(slurm->tick, &period)) {
+		return smd_error_set(error, ENOMEM, "engine: %s", strerror(ENOMEM));
+	}
+	slurm->request = request;
+	slurm->begun_ns = smd_clock_ns();
+	if (slurm->inside[0]) {
+		snprintf(slurm->id, sizeof(slurm->id), "%s", slurm->inside);
+		slurm->phase = SMD_SLURM_QUEUED;
+		return 0;
+	}
+	slurm->phase = SMD_SLURM_SUBMITTING;
+	smd_slurm_ask(slurm, smd_slurm_submission(request, &slurm->options), smd_slurm_holder,
+		take_submission);
+	return 0;
+}
+
+static void release_allocation(struct smd_engine *engine)
+{
+	struct slurm_engine *slurm = slurm_from(engine);
+
+	if (slurm->phase != SMD_SLURM_IDLE && !slurm->released_ns) {
+		slurm->released_ns = smd_clock_ns();
+		slurm->ask_ns = 0;
+	}
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+	struct slurm_engine *slurm = arg;
+
+	(void)fd;
+	(void)what;
+	if (slurm->released_ns) {
+		smd_slurm_go_on_releasing(slurm);
+		return;
+	}
+	smd_slurm_lose_ended(slurm, 0);
+	if (!slurm->asking && !slurm->has_failed && slurm->id[0] &&
+		smd_clock_ns() >= slurm->ask_ns) {
+		smd_slurm_ask_state(slurm);
+	}
+}
+
+static void close_engine(struct smd_engine *engine)
+{
+	struct slurm_engine *slurm = slurm_from(engine);
+
+	smd_argv_free(slurm->environment);
+	free(slurm);
+}
+
+static const struct smd_engine_ops slurm_ops = {
+	.name = "slurm",
+	.can_wait = 1,
+	.allocate = allocate,
+	.release = release_allocation,
+	.close = close_engine,
+};
+
+/* ---- opening ---- */
+
+static int find_programs(struct smd_error *error)
+{
+	static const char *const programs[] = {"sbatch", "srun", "scontrol", "scancel"};
+	const char *path = getenv("PATH");
+
+	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
+		char *folders = strdup(path ? path : "");
+		char *rest = folders;
+		char *folder;
+		int is_there = 0;
+
+		while (folders && !is_there && (folder = strsep(&rest, ":"))) {
+			char *file = NULL;
+
+			is_there = asprintf(&file, "%s/%s", folder, programs[i]) > 0 &&
+				   access(file, X_OK) == 0;
+			free(file);
+		}
+		free(folders);
+		if (!is_there) {
+			return smd_error_set(error, ENOENT,
+				"--engine=slurm: %s must be on PATH: Slurm's commands are needed "
+				"where summand runs",
+				programs[i]);
+		}
+	}
+	return 0;
+}
+
+/* The allocation that this process was started in is used, and not nested. */
+static int look_inside(struct slurm_engine *slurm, struct smd_error *error)
+{
+	const struct smd_slurm_options *options = &slurm->options;
+	const char *id = getenv("SLURM_JOB_ID");
+
+	if (!id || !*id) {
+		return 0;
+	}
+	if (strspn(id, "0123456789") != strlen(id) || strlen(id) >= SMD_SLURM_ID_MAX) {
+		return smd_error_set(
+			error, EINVAL, "SLURM_JOB_ID: must be a job's number, got %s", id);
+	}
+	if (options->partition || options->account || options->constraint || options->reservation ||
+		options->noptions) {
+		return smd_error_set(error, EINVAL,
+			"--slurm-partition, --slurm-account, --slurm-constraint, "
+			"--slurm-reservation, --slurm-option: must not be there inside Slurm job "
+			"%s, whose hosts are used",
+			id);
+	}
+	snprintf(slurm->inside, sizeof(slurm->inside), "%s", id);
+	slurm->is_in_step = getenv("SLURM_STEP_ID") != NULL;
+	return 0;
+}
+
+int smd_engine_slurm_open(
+	struct smd_engine **out, const struct smd_slurm_options *options, struct smd_error *error)
+{
+	struct slurm_engine *slurm = calloc(1, sizeof(*slurm));
+	int ret = slurm ? find_programs(error) : -ENOMEM;
+
+	if (slurm) {
+		slurm->engine.ops = &slurm_ops;
+		slurm->options = *options;
+		slurm->environment = smd_slurm_environment();
+		ret = ret || slurm->environment ? ret : -ENOMEM;
+	}
+	ret = ret ? ret : look_inside(slurm, error);
+	if (ret) {
+		if (slurm) {
+			close_engine(&slurm->engine);
+		}
+		return smd_error_set(error, -ret, "engine: %s", strerror(-ret));
+	}
+	*out = &slurm->engine;
+	return 0;
+}

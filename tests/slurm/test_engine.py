@@ -1,0 +1,384 @@
+"""Jobs on a Slurm cluster: how they get hosts, how they end, what ends them from outside, and that nothing stays."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+import cluster
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "functional", "runner"))
+from job import AGENT, BIN, LONG, SUMMAND, JobTest, bash, reduction_servers, wait_until  # noqa: E402
+
+NODES = 4
+SOURCE = os.environ["SUMMAND_SOURCE"]
+ENGINE = "--engine=slurm"
+RESTARTS = {"restartJobOnWorkerRestart": True}
+
+
+class EngineTest(JobTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.slurm = cls.enterClassContext(cluster.Cluster(NODES))
+        os.environ.update({name: cls.slurm.environment[name] for name in ("SLURM_CONF", "PATH")})
+        os.environ["XDG_RUNTIME_DIR"] = f"{cls.slurm.folder}/run"
+        os.mkdir(f"{cls.slurm.folder}/run", 0o700)
+
+    def setUp(self):
+        super().setUp()
+        os.environ["TEST_MARK"] = self.mark  # agents and the job's holder have it, too
+
+    def tearDown(self):
+        super().tearDown()
+        self.slurm.await_idle()
+        self.assertEqual(self.queue(), [])
+        self.assertEqual(os.listdir(os.environ["XDG_RUNTIME_DIR"]), [], "agents must remove their folders")
+
+    def queue(self):
+        return self.slurm.run("squeue", "--noheader", "--format=%i %T").stdout.splitlines()
+
+    def job_number(self):
+        """Of the job that has been asked for, or its first component."""
+        self.assertTrue(wait_until(self.queue))
+        return re.match(r"\d+", self.queue()[0]).group()
+
+    def states(self, number):
+        return re.findall(r"JobState=(\w+)", self.slurm.run("scontrol", "--oneliner", "show", "job", number).stdout)
+
+    def log(self, run, name):
+        try:
+            return self.read(run, f"logs/{name}.log")
+        except FileNotFoundError:
+            return ""
+
+    def wait_for_line(self, run, name, line):
+        self.assertTrue(wait_until(lambda: line in self.log(run, name) or run.poll() is not None))
+        self.assertIn(line, self.log(run, name))
+
+    def fill(self):
+        """A job of somebody else's that has all nodes."""
+        number = self.slurm.run("sbatch", "--parsable", f"--nodes={NODES}", "--exclusive", "--output=/dev/null", "--wrap=sleep 600",
+                                env={"TEST_MARK": ""}).stdout.strip()
+        self.assertTrue(wait_until(lambda: self.states(number) == ["RUNNING"]))
+        self.addCleanup(self.slurm.run, "scancel", number, check=False)
+        return number
+
+    # ---- jobs that go well, or fail ----
+
+    def test_digits_with_two_servers(self):
+        with open(f"{SOURCE}/specs/jobs/digits.json", encoding="utf-8") as file:
+            spec = json.load(file)
+        pools = spec["jobSpec"]["workerPoolSpecs"]
+        del pools[3:]
+        pools[1]["replicaCount"] = 1
+        for index in (0, 1):
+            pools[index]["containerSpec"]["args"] = ["--epochs=5", *pools[index]["containerSpec"]["args"][1:]]
+        path = self.path("spec.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(spec, file)
+        run = self.start_spec(path, ENGINE)
+        number = self.job_number()
+        self.finish(run)
+        self.assert_code(run, 0)
+        weights = set(re.findall(r"weights (\w+)", self.log(run, "workerpool0-0") + self.log(run, "workerpool1-0")))
+        self.assertEqual(len(weights), 1, f"all ranks must have the same weights, got {weights}")
+        for index in (0, 1):
+            self.assertIn("ended: ", self.log(run, f"workerpool2-{index}"), "servers must be asked to end, and not be killed")
+        self.assertEqual(self.states(number), ["COMPLETED"] * 3)
+
+    def test_what_is_asked_for(self):
+        spec = self.write_spec([{**bash("sleep 5"), "accelerators": 2}, bash("sleep 5", 2)],
+                               timeout="3000s")
+        run = self.start_spec(spec, ENGINE, "--oversubscribe", "--slurm-partition=debug", "--slurm-option=workerpool1:--cpus-per-task=3")
+        number = self.job_number()
+        self.assertTrue(wait_until(lambda: set(self.states(number)) == {"RUNNING"}))
+        told = self.slurm.run("scontrol", "--oneliner", "show", "job", number).stdout.splitlines()
+        self.assertEqual(len(told), 2)
+        for line in told:
+            self.assertIn("MinMemoryNode=30G ", line)
+            self.assertIn("TimeLimit=01:00:00 ", line)
+        self.assertIn("NumNodes=1 ", told[0])
+        self.assertIn("TresPerNode=gres:gpu:2 ", told[0])
+        self.assertIn("CPUs/Task=8 ", told[0])
+        self.assertIn("NumNodes=2 ", told[1])
+        self.assertNotIn("gpu", told[1])
+        self.assertIn("CPUs/Task=3 ", told[1])
+        run.send_signal(signal.SIGINT)
+        self.finish(run)
+
+    def test_one_pool(self):
+        """That is no heterogeneous job."""
+        run = self.run_job([bash("echo $CLUSTER_SPEC")], ENGINE)
+        self.assert_code(run, 0)
+        self.assertIn('"workerpool0":["', self.log(run, "workerpool0-0"))
+
+    def test_replicas_share_nodes(self):
+        run = self.run_job([bash("echo on $SLURMD_NODENAME"), bash("echo on $SLURMD_NODENAME", 4)], ENGINE,
+                           "--slurm-option=workerpool1:--nodes=2")
+        self.assert_code(run, 0)
+        nodes = [self.log(run, f"workerpool1-{index}") for index in range(4)]
+        self.assertEqual(len(set(nodes)), 2)
+        self.assertEqual(nodes[0], nodes[1])
+
+    def test_a_job_that_fails(self):
+        run = self.run_job([bash("sleep 1; exit 7"), bash("sleep 600"), reduction_servers()], ENGINE)
+        self.assert_code(run, 1)
+        self.assertIn("workerpool0-0 exited with a non-zero status of 7", run.err)
+
+    def test_two_at_once(self):
+        runs = [self.start([bash("sleep 3; echo $HOSTNAME"), bash("sleep 3")], ENGINE) for _ in range(2)]
+        for run in runs:
+            self.finish(run)
+            self.assert_code(run, 0)
+
+    def test_created_and_waited_for(self):
+        spec = self.write_spec([bash("sleep 1"), bash("sleep 1")])
+        os.environ["SUMMAND_STATE_DIR"] = self.path("state")
+        self.addCleanup(os.environ.pop, "SUMMAND_STATE_DIR")
+        done = self.slurm.run(SUMMAND, "custom-jobs", "create", spec, ENGINE, env=dict(os.environ))
+        name = re.search(r"CustomJob \[(.*)\] is submitted", done.stderr).group(1)
+        self.slurm.run(SUMMAND, "custom-jobs", "wait", name, env=dict(os.environ))
+        self.assertIn("JOB_STATE_SUCCEEDED", self.slurm.run(SUMMAND, "custom-jobs", "describe", name, env=dict(os.environ)).stdout)
+
+    # ---- what ends a job ----
+
+    def test_cancelled_while_it_runs(self):
+        script = "trap 'echo asked; exit 0' TERM; echo started; while :; do sleep 0.1; done"
+        run = self.start([bash(script), bash(script), reduction_servers()], ENGINE)
+        number = self.job_number()
+        self.wait_for_line(run, "workerpool1-0", "started")
+        run.send_signal(signal.SIGINT)
+        self.finish(run)
+        self.assert_code(run, 130)
+        self.assertIn("asked", self.log(run, "workerpool1-0"))
+        self.assertIn("ended: ", self.log(run, "workerpool2-0"))
+        self.assertEqual(set(self.states(number)), {"COMPLETED"})
+
+    def test_cancelled_while_it_waits(self):
+        filler = self.fill()
+        run = self.start([bash("echo never"), bash("echo never")], ENGINE)
+        self.assertTrue(wait_until(lambda: len(self.queue()) > 1))
+        [number] = {each.split("+")[0] for each in self.queue() if "+" in each}
+        time.sleep(2)
+        run.send_signal(signal.SIGINT)
+        self.finish(run)
+        self.assert_code(run, 130)
+        self.assertRegex(run.out, r"waiting for hosts: Slurm job \d+ is PENDING, (Resources|Priority|BeginTime|None)")
+        self.assertEqual(set(self.states(number)), {"CANCELLED"})
+        self.slurm.run("scancel", filler)
+
+    def test_cancelled_by_slurm(self):
+        """It is the user's wish: it is not begun anew."""
+        script = "trap 'echo asked; sleep 0.5; echo over; exit 0' TERM; echo started; while :; do sleep 0.1; done"
+        run = self.start([bash(script), bash(script)], ENGINE, scheduling=RESTARTS)
+        self.wait_for_line(run, "workerpool1-0", "started")
+        number = self.job_number()
+        self.slurm.run("scancel", number)
+        self.finish(run)
+        self.assert_code(run, 1)
+        self.assertRegex(run.err, rf"was lost with its host: host node\d: Slurm ends job {number}: it is cancelled")
+        self.assertIn("over", self.log(run, "workerpool1-0"), "replicas must have their grace period")
+
+    def test_out_of_time(self):
+        run = self.run_job([bash("sleep 600"), bash("sleep 600")], ENGINE, timeout="3s")
+        self.assert_code(run, 1)
+        self.assertIn("3 s", run.err)
+
+    def test_out_of_slurms_time(self):
+        run = self.start([bash("echo started; sleep 600"), bash("sleep 600")], ENGINE)
+        self.wait_for_line(run, "workerpool0-0", "started")
+        self.slurm.run("scontrol", "update", f"jobid={self.job_number()}", "EndTime=now")
+        self.finish(run)
+        self.assert_code(run, 1)
+        self.assertIn("its time limit is over", run.err)
+
+    def test_requeued(self):
+        """Other hosts are asked for, by the job's policy."""
+        run = self.start([bash("echo started; sleep 4"), bash("sleep 4")], ENGINE, scheduling=RESTARTS)
+        self.wait_for_line(run, "workerpool0-0", "started")
+        number = self.job_number()
+        self.slurm.run("scontrol", "requeue", number)
+        self.finish(run)
+        self.assert_code(run, 0)
+        self.assertRegex(run.out, rf"lost with its host: host node\d: Slurm ends job {number}: it is requeued: restart 1 of")
+        self.assertEqual(self.log(run, "workerpool0-0").count("started"), 2)
+
+    def test_restarted_on_the_same_hosts(self):
+        script = f"echo x >> {self.path('runs')}; [ $(wc -l < {self.path('runs')}) -gt 1 ] || exit 3; sleep 1"
+        run = self.start([bash(script), bash("sleep 2")], ENGINE, labels={"restart-policy": "on-failure"})
+        number = self.job_number()
+        self.finish(run)
+        self.assert_code(run, 0)
+        self.assertIn("restart 1 of", run.out)
+        self.assertEqual(set(self.states(number)), {"COMPLETED"})
+
+    def test_a_node_that_dies(self):
+        """Named within the time of slurm.conf, and the job goes on without it."""
+        script = f"echo on $SLURMD_NODENAME; [ -e {self.path('again')} ] || sleep 100; sleep 5"
+        run = self.start([bash(script), bash(script)], ENGINE, scheduling=RESTARTS)
+        self.wait_for_line(run, "workerpool1-0", "on node")
+        node = re.search(r"on (node\d)", self.log(run, "workerpool1-0")).group(1)
+        self.slurm.nodes[node].kill()
+        self.slurm.nodes[node].wait()
+        with open(self.path("again"), "w", encoding="ascii"):
+            pass
+        begin = time.monotonic()
+        self.assertTrue(wait_until(lambda: self.log(run, "workerpool1-0").count("on node") > 1 or run.poll() is not None))
+        self.assertLess(time.monotonic() - begin, 60)
+        self.slurm.start_node(node)
+        self.finish(run)
+        self.assert_code(run, 0)
+        self.assertRegex(run.out, rf"host {node}: ")
+        self.assertNotIn(node, self.log(run, "workerpool1-0").splitlines()[-1])
+
+    # ---- runners that are killed ----
+
+    def kill_runner(self, *others):
+        run = self.start([bash("echo started; sleep 600"), bash("sleep 600")], ENGINE)
+        self.assertTrue(wait_until(lambda: len(self.queue()) > len(others)))
+        if not others:
+            self.wait_for_line(run, "workerpool0-0", "started")
+        time.sleep(1)
+        os.kill(self.runner_of(run), signal.SIGKILL)
+        self.finish(run)
+        self.assertTrue(wait_until(lambda: len(self.queue()) == len(others), 30), self.queue())
+
+    def test_a_killed_runner(self):
+        self.kill_runner()
+
+    def test_a_killed_runner_in_the_queue(self):
+        number = self.fill()
+        self.kill_runner(number)
+        self.slurm.run("scancel", number)
+
+    # ---- inside an allocation ----
+
+    def run_inside(self, options, pools, **spec_options):
+        spec = self.write_spec(pools, **spec_options)
+        return self.slurm.run("salloc", *options, SUMMAND, "custom-jobs", "local-run", spec, "--quiet", ENGINE,
+                              f"--job-dir={self.path('job')}", check=False, env=dict(os.environ))
+
+    def inside_log(self, name):
+        with open(f"{self.path('job')}/logs/{name}.log", encoding="utf-8") as file:
+            return file.read()
+
+    def test_inside(self):
+        done = self.run_inside(["--nodes=3"], [bash("echo $SLURM_JOB_ID $SLURMD_NODENAME"), bash("echo $SLURM_JOB_ID $SLURMD_NODENAME", 2)])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        said = [self.inside_log(name).split() for name in ("workerpool0-0", "workerpool1-0", "workerpool1-1")]
+        self.assertEqual(len({number for number, _ in said}), 1, "no other job may be submitted")
+        self.assertEqual(len({node for _, node in said}), 3)
+
+    def test_inside_a_heterogeneous_job(self):
+        done = self.run_inside(["--nodes=2", ":", "--nodes=1"], [bash("echo $SLURMD_NODENAME", 1), bash("echo $SLURMD_NODENAME", 1)])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotEqual(self.inside_log("workerpool0-0"), self.inside_log("workerpool1-0"))
+
+    def test_inside_with_tasks(self):
+        done = self.run_inside(["--nodes=2", "--ntasks=4"], [bash("exit 0"), bash("exit 0", 3)])
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_inside_too_small(self):
+        done = self.run_inside(["--nodes=2"], [bash("echo never"), bash("echo never", 2)])
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("workerpool1-1 must find a host with 1 free slot, got none: 2 hosts with 2 slots in all", done.stderr)
+
+    def test_inside_with_options(self):
+        done = self.run_inside(["--nodes=1"], [bash("echo never")])
+        self.assertEqual(done.returncode, 0)
+        spec = self.write_spec([bash("echo never")])
+        done = self.slurm.run("salloc", "--nodes=1", SUMMAND, "custom-jobs", "local-run", spec, ENGINE, "--slurm-partition=debug",
+                              check=False, env=dict(os.environ))
+        self.assertIn("--slurm-option: must not be there inside Slurm job", done.stderr)
+
+    # ---- what cannot be ----
+
+    def assert_refused(self, text, *flags, pools=None, **spec_options):
+        run = self.run_job(pools or [bash("echo never"), bash("echo never")], ENGINE, *flags, **spec_options)
+        self.assert_code(run, 1)
+        self.assertIn(text, run.err)
+        return run
+
+    def test_no_such_partition(self):
+        self.assert_refused("Slurm: invalid partition specified: nowhere", "--slurm-partition=nowhere")
+
+    def test_no_such_reservation(self):
+        self.assert_refused("Slurm: Batch job submission failed: Requested reservation is invalid", "--slurm-reservation=none")
+
+    def test_no_such_node(self):
+        self.assert_refused("Slurm: Batch job submission failed: Invalid feature specification", "--slurm-constraint=quantum")
+
+    def test_more_nodes_than_there_are(self):
+        self.assert_refused("partition debug must have 9 nodes, one for each replica, got 4", pools=[bash("echo never"), bash("echo never", 8)])
+
+    def test_no_slurm(self):
+        folder = self.path("bin")
+        os.mkdir(folder)
+        for name in ("env", "sh", "bash", "sleep"):
+            os.symlink(f"/bin/{name}", f"{folder}/{name}")
+        path, os.environ["PATH"] = os.environ["PATH"], folder
+        try:
+            self.assert_refused("--engine=slurm: sbatch must be on PATH")
+        finally:
+            os.environ["PATH"] = path
+
+    def test_an_unreachable_controller(self):
+        with open(os.environ["SLURM_CONF"], encoding="utf-8") as file:
+            text = re.sub(r"SlurmctldPort=\d+", f"SlurmctldPort={cluster.free_ports(1)[0]}", file.read())
+        with open(self.path("slurm.conf"), "w", encoding="utf-8") as file:
+            file.write(text)
+        right, os.environ["SLURM_CONF"] = os.environ["SLURM_CONF"], self.path("slurm.conf")
+        try:
+            self.assert_refused("Unable to contact slurm controller")
+        finally:
+            os.environ["SLURM_CONF"] = right
+
+    def with_agent(self, script):
+        """Programs in a folder of their own, with a script in the agent's place."""
+        folder = self.path("programs/bin")
+        os.makedirs(folder)
+        for name in os.listdir(BIN):
+            if name != "summand-agent":
+                os.symlink(os.path.join(BIN, name), os.path.join(folder, name))
+        os.unlink(f"{folder}/summand")
+        subprocess.run(["cp", SUMMAND, folder], check=True)
+        with open(f"{folder}/summand-agent", "w", encoding="utf-8") as file:
+            file.write(f"#!/bin/bash\n{script}\nexec {AGENT} \"$@\"\n")
+        os.chmod(f"{folder}/summand-agent", 0o755)
+        for name in ("lib", "share"):
+            if os.path.exists(os.path.join(BIN, "..", name)):
+                os.symlink(os.path.realpath(os.path.join(BIN, "..", name)), self.path(f"programs/{name}"))
+        spec = self.write_spec([bash("echo never"), bash("echo never")])
+        return self.slurm.run(f"{folder}/summand", "custom-jobs", "local-run", spec, "--quiet", ENGINE, f"--job-dir={self.path('job')}",
+                              check=False, env=dict(os.environ))
+
+    def test_an_agent_that_does_not_start(self):
+        done = self.with_agent('[ "$1 $SLURMD_NODENAME" != "--host node1" ] || { echo "agent: no library" >&2; exit 4; }')
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("host node1: agent: no library", done.stderr)
+
+    def test_an_agent_that_is_not_there(self):
+        done = self.with_agent('[ "$1 $SLURMD_NODENAME" != "--host node1" ] || exec /nowhere/summand-agent')
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, r"host node1: .*/nowhere/summand-agent: No such file or directory")
+
+    def test_an_agent_of_another_version(self):
+        script = r"""
+[ "$1 $SLURMD_NODENAME" != "--host node1" ] || { read line; echo "${line/\"protocol\": 1/\"protocol\": 9}" | sed 's/"protocol":1/"protocol":9/' > "$0.in"; exec %s "$@" < "$0.in"; }""" % AGENT
+        done = self.with_agent(script)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, r"host node1: .*must speak protocol")
+
+    def test_options_without_the_engine(self):
+        run = self.run_job([bash("echo never")], "--slurm-partition=debug")
+        self.assert_code(run, 2)
+        self.assertIn("--slurm-partition: must come with --engine=slurm", run.err)
+
+
+if __name__ == "__main__":
+    cluster.require()
+    unittest.main()
