@@ -243,9 +243,12 @@ static int check_engine(const struct smd_local_run_options *options)
 					     : "option");
 		return -1;
 	}
-	if (options->engine != SMD_LOCAL_RUN_SSH && (options->hostfile || options->ssh_command)) {
+	if (options->engine != SMD_LOCAL_RUN_SSH &&
+		(options->hostfile || options->ssh_command || options->copies_agent)) {
 		smd_print_line(stderr, "summand: --%s: must come with --engine=ssh\n",
-			options->hostfile ? "hostfile" : "ssh-command");
+			options->hostfile      ? "hostfile"
+			: options->ssh_command ? "ssh-command"
+					       : "copy");
 		return -1;
 	}
 	return 0;
@@ -580,6 +583,9 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 		{"ssh-command", "COMMAND",
 			"run this with a host and a shell's command line, in place of ssh",
 			smd_option_set_path, &run_options.ssh_command},
+		{"copy", NULL,
+			"copy summand-agent to hosts that have no copy of it, in the user's cache",
+			smd_option_set_bool, &run_options.copies_agent},
 		{"slurm-partition", "NAME", "the partition of --engine=slurm",
 			smd_option_set_path, &run_options.slurm.partition},
 		{"slurm-account", "NAME", "the account that the nodes are charged to",

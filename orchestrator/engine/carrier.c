@@ -158,7 +158,7 @@ static void tell_end(struct carried_agent *carried, int status)
 		snprintf(how, sizeof(how), "ended with status %d", WEXITSTATUS(status));
 	}
 	snprintf(text, sizeof(text), "host %s: %s %s%s%s%s", host->name,
-		carried->engine->is_local ? "its agent" : host->argv[0], how, *words ? ": " : "",
+		carried->engine->is_local ? "its agent" : host->argv[host->shown], how, *words ? ": " : "",
 		words,
 		WIFEXITED(status) && WEXITSTATUS(status) == EXIT_ABSENT && !carried->is_announced
 			? "; summand-agent must be at that path on every host"
@@ -480,8 +480,10 @@ static void signal_after(struct carrier_engine *carrier, uint64_t waited_ns)
 		pid_t pid = carrier->carried[i].pid;
 
 		if (pid && waited_ns >= term_ns) {
-			kill(pid, waited_ns >= kill_ns || carrier->carried[i].is_lost ? SIGKILL
-										      : SIGTERM);
+			/* A script's commands, and ssh's own, are in its process group. */
+			kill(carrier->is_local ? pid : -pid,
+				waited_ns >= kill_ns || carrier->carried[i].is_lost ? SIGKILL
+										    : SIGTERM);
 		}
 	}
 }

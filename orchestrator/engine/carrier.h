@@ -13,6 +13,7 @@ struct smd_carried_host {
 	char *name;
 	int slots;
 	char **argv; /* runs the agent; found on PATH */
+	int shown;   /* the index of the word that messages call it by */
 };
 
 /* Takes over the hosts (names, commands and the array), also where it fails. `is_local`: it is this

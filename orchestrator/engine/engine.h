@@ -123,7 +123,8 @@ struct smd_ssh_options {
 	const char *hostfile; /* lines "HOST [slots=N]" */
 	const char *command;  /* what stands before a host's name on a command line that runs a
 				 command there; NULL: OpenSSH's */
-	const char *agent;    /* summand-agent's path on the hosts */
+	const char *agent;    /* summand-agent's path here, and on the hosts */
+	int copies;           /* a copy of it is run there, and made where there is none */
 };
 
 /* Hosts that OpenSSH reaches, or a command like it. 0, or -errno with a text. */

@@ -520,7 +520,8 @@ static int open_engine(struct local_run *local, struct smd_error *error)
 	const struct smd_local_run_options *options = local->options;
 	const struct smd_ssh_options ssh = {.hostfile = options->hostfile,
 		.command = options->ssh_command,
-		.agent = local->agent};
+		.agent = local->agent,
+		.copies = options->copies_agent};
 	struct smd_slurm_options slurm = options->slurm;
 
 	slurm.agent = local->agent;

@@ -30,6 +30,7 @@ struct smd_local_run_options {
 	enum smd_local_run_engine engine;
 	const char *hostfile;    /* of ssh; or NULL */
 	const char *ssh_command; /* in its place; or NULL */
+	int copies_agent;        /* to hosts that have no copy of it */
 	struct smd_pool_machine machines[SMD_JOB_POOLS_MAX]; /* of a replica of each pool */
 	struct smd_slurm_options slurm; /* but for the agent */
 	const char *interface;   /* by which hosts reach each other, or a network; NULL: any */

@@ -6,6 +6,7 @@
 
 #include "orchestrator/contract/environment.h"
 #include "orchestrator/engine/carrier.h"
+#include "orchestrator/engine/ssh/copy.h"
 #include "orchestrator/engine/ssh/hostfile.h"
 
 /* No passwords, no terminal; a host that does not answer is given up after 10 s, one that no longer
@@ -13,7 +14,8 @@
 #define OPENSSH                                                                                    \
 	"ssh -T -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=3 "                   \
 	"-o ServerAliveCountMax=3"
-#define WORDS_MAX 64
+#define WORDS_MAX    64
+#define SCRIPT_WORDS 5 /* before ssh's, where a script runs it */
 
 static const struct smd_engine_ops ssh_ops = {
 	.name = "ssh",
@@ -22,28 +24,48 @@ static const struct smd_engine_ops ssh_ops = {
 	.close = smd_carrier_close,
 };
 
-/* The command's words, the host, and what a shell there is to run. NULL: out of memory. */
-static char **make_argv(const char *command, const char *host, const char *agent)
+static int append(char **argv, size_t *count, const char *word)
 {
-	char **argv = calloc(WORDS_MAX + 3, sizeof(*argv));
+	argv[*count] = strdup(word);
+	return argv[(*count)++] ? 0 : -ENOMEM;
+}
+
+static int append_words(char **argv, size_t *count, const char *command)
+{
 	char *copy = strdup(command);
 	char *rest = copy;
 	char *word;
-	size_t count = 0;
-	int failed = !argv || !copy;
+	size_t most = *count + WORDS_MAX;
+	int ret = copy ? 0 : -ENOMEM;
 
-	while (!failed && count < WORDS_MAX && (word = strsep(&rest, " "))) {
+	while (!ret && *count < most && (word = strsep(&rest, " "))) {
 		if (*word) {
-			argv[count] = strdup(word);
-			failed = !argv[count++];
+			ret = append(argv, count, word);
 		}
 	}
-	if (!failed) {
-		argv[count] = strdup(host);
-		failed = !argv[count++] || asprintf(&argv[count], "exec '%s' --host", agent) < 0;
-	}
 	free(copy);
-	if (failed) {
+	return ret;
+}
+
+/* The command's words, the host, and what a shell there is to run; with a script, that script's
+ * words before its operands, which are the host and the command's words. NULL: out of memory. */
+static char **make_argv(
+	const char *command, const char *host, const char *agent, const char *script)
+{
+	const char *const before[SCRIPT_WORDS] = {"sh", "-c", script, "sh", host};
+	char **argv = calloc(WORDS_MAX + SCRIPT_WORDS + 3, sizeof(*argv));
+	size_t count = 0;
+	int ret = argv ? 0 : -ENOMEM;
+
+	for (size_t i = 0; script && !ret && i < SCRIPT_WORDS; i++) {
+		ret = append(argv, &count, before[i]);
+	}
+	ret = ret ? ret : append_words(argv, &count, command);
+	if (!ret && !script) {
+		ret = append(argv, &count, host);
+		ret = ret || asprintf(&argv[count], "exec '%s' --host", agent) < 0 ? -ENOMEM : 0;
+	}
+	if (ret) {
 		smd_argv_free(argv);
 		return NULL;
 	}
@@ -51,13 +73,14 @@ static char **make_argv(const char *command, const char *host, const char *agent
 }
 
 static int make_hosts(struct smd_carried_host *hosts, const struct smd_hostfile_line *lines,
-	size_t count, const struct smd_ssh_options *options)
+	size_t count, const struct smd_ssh_options *options, const char *script)
 {
 	for (size_t i = 0; i < count; i++) {
 		hosts[i] = (struct smd_carried_host){.name = strdup(lines[i].host),
 			.slots = lines[i].slots,
+			.shown = script ? SCRIPT_WORDS : 0,
 			.argv = make_argv(options->command ? options->command : OPENSSH,
-				lines[i].host, options->agent)};
+				lines[i].host, options->agent, script)};
 		if (!hosts[i].name || !hosts[i].argv) {
 			return -ENOMEM;
 		}
@@ -70,24 +93,34 @@ int smd_engine_ssh_open(
 {
 	struct smd_hostfile_line *lines;
 	struct smd_carried_host *hosts;
+	char *script = NULL;
 	size_t count;
 	int ret;
 
 	if (!options->hostfile) {
-		return smd_error_set(error, EINVAL,
-			"--engine=ssh: must be told its hosts with --hostfile=FILE");
+		return smd_error_set(
+			error, EINVAL, "--engine=ssh: must be told its hosts with --hostfile=FILE");
 	}
 	if (strchr(options->agent, '\'')) {
-		return smd_error_set(error, EINVAL, "%s: must have no quote in its path",
-			options->agent);
+		return smd_error_set(
+			error, EINVAL, "%s: must have no quote in its path", options->agent);
+	}
+	if (options->command && !options->command[strspn(options->command, " ")]) {
+		return smd_error_set(error, EINVAL, "--ssh-command: must name a command, got none");
 	}
 	ret = smd_hostfile_read(options->hostfile, &lines, &count, error);
 	if (ret) {
 		return ret;
 	}
+	ret = options->copies ? smd_copy_make_script(&script, options->agent, error) : 0;
+	if (ret) {
+		smd_hostfile_free(lines, count);
+		return ret;
+	}
 	hosts = calloc(count, sizeof(*hosts));
-	ret = hosts ? make_hosts(hosts, lines, count, options) : -ENOMEM;
+	ret = hosts ? make_hosts(hosts, lines, count, options, script) : -ENOMEM;
 	smd_hostfile_free(lines, count);
+	free(script);
 	if (ret == 0) {
 		ret = smd_carrier_open(out, &ssh_ops, hosts, count, 0);
 	} else if (hosts) {

@@ -241,7 +241,8 @@ class HostsTest(JobTest):
         self.assertEqual(run.returncode, 130)
 
     def test_waiting_can_be_cancelled(self):
-        carry = self.script("carry", "#!/bin/sh\nexec sleep 1000\n")
+        """Whatever the command has started ends with it."""
+        carry = self.script("carry", "#!/bin/sh\nsleep 1000\n")
         run = self.start([bash("true")], *self.hosts("one")[:2], f"--ssh-command={carry}")
         self.assertTrue(wait_until(lambda: os.path.exists(os.path.join(run.job_dir, "state.json"))))
         self.assertTrue(wait_until(lambda: children_of(self.runner_of(run))))
@@ -293,6 +294,9 @@ class HostsTest(JobTest):
             run = self.run_job([bash("true")], *self.hosts(line))
             self.assert_code(run, 1)
             self.assertIn(text, run.err)
+        run = self.run_job([bash("true")], *self.hosts("one")[:2], "--ssh-command= ")
+        self.assert_code(run, 1)
+        self.assertIn("--ssh-command: must name a command, got none", run.err)
         run = self.run_job([bash("true")], "--engine=ssh")
         self.assert_code(run, 2)
         self.assertIn("--engine=ssh: must come with --hostfile=FILE", run.err)

@@ -2,6 +2,7 @@
 
 import getpass
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -128,10 +129,10 @@ class SshTest(JobTest):
             self.assertEqual(os.listdir(self.path(f"run.{name}")), [])
         self.assertFalse(os.path.exists(self.path("asked")), "a password was asked for")
 
-    def refuse(self, line):
+    def refuse(self, line, *flags):
         """A job that cannot begin, what is said of it, and how long that takes."""
         begin = time.monotonic()
-        run = self.run_job([bash("true")] * 2, *self.hosts("one", line))
+        run = self.run_job([bash("true")] * 2, *self.hosts("one", line), *flags)
         self.assert_code(run, 1)
         self.assert_nothing_left()
         return run.err, time.monotonic() - begin
@@ -174,9 +175,46 @@ class SshTest(JobTest):
         self.assertRegex(text, r"host nowhere.invalid: ssh ended with status 255: .*Could not resolve hostname nowhere.invalid")
 
     def test_the_agent_is_missing(self):
-        subprocess.run(["nsenter", "--mount", "--target", str(self.hosts_at["two"]), "mount", "-t", "tmpfs", "tmpfs", BUILT], check=True)
+        self.mount("two", "-t", "tmpfs", "tmpfs", BUILT)
         text, _ = self.refuse("two")
         self.assertRegex(text, r"host two: ssh ended with status 127: .*/summand-agent: (not found|No such file or directory); summand-agent must be at that path on every host")
+
+    def mount(self, name, *words):
+        subprocess.run(["nsenter", "--mount", "--target", str(self.hosts_at[name]), "mount", *words], check=True)
+
+    def copies(self, name):
+        """Paths in the host's cache, and when each file was made."""
+        return {os.path.join(folder, file): os.stat(os.path.join(folder, file)).st_mtime_ns
+                for folder, _, files in os.walk(self.path(f"cache.{name}")) for file in files}
+
+    def test_an_agent_is_copied(self):
+        """Once, whole, beside those of other versions; where it is there already, it is used."""
+        self.mount("two", "-t", "tmpfs", "tmpfs", BUILT)
+        os.makedirs(self.path("cache.two/summand/agent-0.0.9-0123456789abcdef"))
+        self.write("cache.two/summand/agent-0.0.9-0123456789abcdef/summand-agent", "#!/bin/sh\nexit 9\n", 0o755)
+        jobs = [bash("true")] * 2, *self.hosts("one", "two"), "--copy"
+        self.assert_code(self.run_job(*jobs), 0)
+        first = {name: self.copies(name) for name in NAMES}
+        with open(os.path.join(BUILT, "summand-agent"), "rb") as file:
+            built = file.read()
+        for name, count in ("one", 1), ("two", 2):
+            self.assertEqual(len(first[name]), count)
+            path = max(first[name])
+            self.assertRegex(path, r"/cache\..../summand/agent-\d+\.\d+\.\d+-[0-9a-f]{16}/summand-agent$")
+            with open(path, "rb") as file:
+                self.assertTrue(file.read() == built)
+        self.assert_code(self.run_job(*jobs), 0)
+        self.assertEqual({name: self.copies(name) for name in NAMES}, first)
+        self.assert_nothing_left()
+
+    def test_a_copy_that_cannot_run(self):
+        """What it lacks there is said, and no copy stays."""
+        needs = subprocess.run(["ldd", os.path.join(BUILT, "summand-agent")], capture_output=True, text=True, check=True).stdout
+        library = re.search(r"libjansson\S* => (\S+)", needs)[1]
+        self.mount("two", "--bind", "/dev/null", os.path.realpath(library))
+        text, _ = self.refuse("two", "--copy")
+        self.assertRegex(text, r"host two: ssh ended with status 3: .*libjansson.* summand-agent cannot run there: it needs libevent")
+        self.assertEqual(self.copies("two"), {})
 
     def test_a_link_is_cut(self):
         """Nobody says anything then. Runner and agent each notice within 15 s, and what ran on the host ends there."""
