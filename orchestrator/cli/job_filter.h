@@ -1,9 +1,9 @@
 /*
- * --filter: which jobs a list shows, in gcloud's language as far as it is about one key each.
+ * --filter: which jobs a list shows, in gcloud's language.
  *
- * TERM [AND] TERM ... or TERM OR TERM ..., a TERM is KEY OPERATOR VALUE, with NOT or - before it for the opposite.
- * Operators: = != for the text itself, : for a text that has it in it (VALUE* begins with it), ~ !~
- * for a regular expression, < <= > >= for times. Keys are those of a list's rows (job_row.h).
+ * Terms (filter_term.h) with AND or OR between them, NOT before one, and parentheses, which must be
+ * there where AND and OR are mixed. Of terms with nothing between them all must hold; that binds
+ * less than AND and OR.
  */
 #ifndef SMD_CLI_JOB_FILTER_H
 #define SMD_CLI_JOB_FILTER_H

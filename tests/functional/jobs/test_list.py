@@ -49,7 +49,13 @@ class ListTest(StoreTest):
                 ("displayName:train*", [4, 3, 2, 1, 0]), ("displayName=same", [5]), ("-displayName=same AND state=CANCELLED", [2]),
                 ("NOT displayName=same state=CANCELLED", [2]), ("createTime>2026-01-04T12:00:00Z", [5, 4]),
                 ("createTime>=2026-01-05 AND createTime<2026-01-06", [4]), ("createTime=2026-01-02", [1]),
-                ("createTime>-P1D", []), ("labels.team=red", [4, 2, 0]), ("labels.none=red", []), ("NOT labels.none=red state=FAILED", [4, 1])]:
+                ("createTime>-P1D", []), ("labels.team=red", [4, 2, 0]), ("labels.none=red", []), ("NOT labels.none=red state=FAILED", [4, 1]),
+                ("state=(FAILED SUCCEEDED)", [4, 3, 1, 0]), ("state=(JOB_STATE_FAILED,cancelled)", [5, 4, 2, 1]),
+                ("displayName!=(same train-b1)", [4, 3, 2, 0]), ("displayName:(a0 OR b4*, 'same')", [5, 0]),
+                ("displayName!=same AND (state=FAILED OR labels.team=blue)", [4, 3, 1]),
+                ("(state=FAILED)", [4, 1]), ("NOT (state=FAILED OR state=CANCELLED)", [3, 0]),
+                ("labels.team=red state=FAILED OR state=CANCELLED", [4, 2]), ("NOT(state=FAILED)(labels.team=red)", [2, 0]),
+                ("((labels.team=red) AND ((state=FAILED) OR NOT state=SUCCEEDED))", [4, 2])]:
             with self.subTest(expression=expression):
                 self.assertEqual(self.ids("--filter=" + expression), found)
 
@@ -72,9 +78,11 @@ class ListTest(StoreTest):
             self.jobs("list", *words, code=2)
 
     def test_a_filter_that_cannot_be_followed_is_refused(self):
-        for expression, said in [("a=b", "is none"), ("(state=A)", "parentheses"),
-                                 ("state=A OR state=B AND name=C", "AND between them, or with OR"),
-                                 ("state=A state=B OR name=C", "AND between them, or with OR"),
+        for expression, said in [("a=b", "is none"), ("(state=A", "a ) for each ("), ("state=A)", "a ( for each )"),
+                                 ("state=A OR state=B AND name=C", "parentheses where AND and OR are mixed"),
+                                 ("state=A AND", "KEY OPERATOR VALUE"), ("state=()", "KEY OPERATOR VALUE"), ("state=(A (B))", "KEY OPERATOR VALUE"),
+                                 ("()", "KEY OPERATOR VALUE"), ("(" * 65 + "state=A" + ")" * 65, "at most 64 deep"),
+                                 ("createTime>(2026-01-01 2026-01-02)", "with one time"),
                                  ("state", "KEY OPERATOR VALUE"), ("createTime>soon", "a time in UTC"), ("state>A", "compare times"),
                                  ("state~[", "regular expression"), ("", "KEY OPERATOR VALUE")]:
             with self.subTest(expression=expression):
