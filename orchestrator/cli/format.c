@@ -49,7 +49,7 @@ static const struct format_name *find_name(const char *text, size_t length)
 static void drop_transforms(struct smd_format_keys *keys)
 {
 	for (size_t i = 0; i < keys->count; i++) {
-		keys->keys[i].transform = SMD_TRANSFORM_NONE;
+		keys->keys[i].transform.kind = SMD_TRANSFORM_NONE;
 	}
 }
 
@@ -71,7 +71,7 @@ static int parse(struct smd_format *format, const char *text, struct smd_error *
 		return ret;
 	}
 	if (*text == '(') {
-		ret = smd_format_keys_parse(&format->keys, text + 1);
+		ret = smd_format_keys_parse(&format->keys, text + 1, error);
 	} else if (*text || name->needs_keys) {
 		ret = -EINVAL;
 	}
@@ -189,7 +189,7 @@ int smd_format_print_texts(const struct smd_format *format, size_t rows, smd_for
 		if (!texts[i]) {
 			break;
 		}
-		smd_transform(texts[i], key->transform);
+		smd_transform_apply(&key->transform, texts[i]);
 	}
 	return finish_cells(format, texts, rows, out);
 }

@@ -88,26 +88,6 @@ static char *default_label(const struct smd_format_keys *keys, const char *path)
 	return label;
 }
 
-/* Cuts ".basename()" or ".date()" from the end of a path. */
-static void take_transform(struct smd_format_key *key)
-{
-	static const struct {
-		const char *text;
-		enum smd_transform transform;
-	} transforms[] = {{".basename()", SMD_TRANSFORM_BASENAME}, {".date()", SMD_TRANSFORM_DATE}};
-	size_t length = strlen(key->path);
-
-	for (size_t i = 0; i < sizeof(transforms) / sizeof(transforms[0]); i++) {
-		size_t size = strlen(transforms[i].text);
-
-		if (length > size && strcmp(key->path + length - size, transforms[i].text) == 0) {
-			key->path[length - size] = '\0';
-			key->transform = transforms[i].transform;
-			return;
-		}
-	}
-}
-
 /* A label may stand in quotes, for a comma in it. */
 static char *given_label(const char *text)
 {
@@ -119,20 +99,25 @@ static char *given_label(const char *text)
 	return strdup(text);
 }
 
-static int add_key(struct smd_format_keys *keys, char *text)
+static int add_key(struct smd_format_keys *keys, char *text, struct smd_error *error)
 {
 	char *label = strstr(text, LABEL);
 	struct smd_format_key *key = &keys->keys[keys->count];
+	char shown[64];
 
+	snprintf(shown, sizeof(shown), "%s", text);
+	smd_printable(shown);
 	if (label) {
 		*label = '\0';
 	}
 	key->path = text;
-	take_transform(key);
-	smd_key_path_respell(key->path);
-	if (!is_path(key->path)) {
-		return -EINVAL;
+	if (smd_transform_take(&key->transform, text) || !is_path(text)) {
+		return smd_error_set(error, EINVAL,
+			"must have keys of names with dots between, which may end "
+			"in " SMD_TRANSFORMS " and have " LABEL "TEXT behind them; \"%s\" is none",
+			shown);
 	}
+	smd_key_path_respell(key->path);
 	key->label = label ? given_label(label + strlen(LABEL)) : default_label(keys, key->path);
 	if (!key->label) {
 		return -ENOMEM;
@@ -161,7 +146,7 @@ static char *cut_key(char *text)
 	return NULL;
 }
 
-int smd_format_keys_parse(struct smd_format_keys *keys, const char *text)
+int smd_format_keys_parse(struct smd_format_keys *keys, const char *text, struct smd_error *error)
 {
 	size_t length = strlen(text);
 	int ret = 0;
@@ -177,7 +162,7 @@ int smd_format_keys_parse(struct smd_format_keys *keys, const char *text)
 	for (char *key = keys->text, *rest; key && !ret; key = rest) {
 		key += strspn(key, " ");
 		rest = cut_key(key);
-		ret = add_key(keys, key);
+		ret = add_key(keys, key, error);
 	}
 	return ret;
 }
@@ -189,18 +174,6 @@ void smd_format_keys_destroy(struct smd_format_keys *keys)
 	}
 	free(keys->keys);
 	free(keys->text);
-}
-
-void smd_transform(char *text, enum smd_transform transform)
-{
-	char *slash = strrchr(text, '/');
-	char *point = strchr(text, '.');
-
-	if (transform == SMD_TRANSFORM_BASENAME && slash) {
-		memmove(text, slash + 1, strlen(slash));
-	} else if (transform == SMD_TRANSFORM_DATE && point) {
-		*point = '\0';
-	}
 }
 
 static int write_scalar(const json_t *json, FILE *out)
@@ -355,7 +328,7 @@ char *smd_format_key_text(
 	char *text = own ? strdup(own) : found_text(row, key->path, delimiter);
 
 	if (text) {
-		smd_transform(text, key->transform);
+		smd_transform_apply(&key->transform, text);
 	}
 	return text;
 }

@@ -8,13 +8,13 @@
 #include <jansson.h>
 #include <stddef.h>
 
-/* What is done to a value before it is printed; gcloud's names. */
-enum smd_transform { SMD_TRANSFORM_NONE, SMD_TRANSFORM_BASENAME, SMD_TRANSFORM_DATE };
+#include "orchestrator/cli/transform.h"
+#include "reduction_server/base/error.h"
 
 struct smd_format_key {
 	char *path;
 	char *label; /* the key's own to free */
-	enum smd_transform transform;
+	struct smd_transform transform;
 };
 
 struct smd_format_keys {
@@ -23,12 +23,10 @@ struct smd_format_keys {
 	char *text; /* holds the paths */
 };
 
-/* "KEY,KEY)", to the end of the text. -EINVAL: they are no keys. */
-int smd_format_keys_parse(struct smd_format_keys *keys, const char *text);
+/* "KEY,KEY)", to the end of the text. -EINVAL: they are no keys; with a text where one of them is
+ * at fault. */
+int smd_format_keys_parse(struct smd_format_keys *keys, const char *text, struct smd_error *error);
 void smd_format_keys_destroy(struct smd_format_keys *keys);
-
-/* A resource name's last part; a time's seconds. In place. */
-void smd_transform(char *text, enum smd_transform transform);
 
 /* The text of a value, transformed. With a delimiter, a list's items have it between them, and
  * an object's are key=value; with NULL both are JSON. The caller frees it. NULL: out of memory. */

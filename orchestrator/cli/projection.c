@@ -13,17 +13,17 @@ struct cursor {
 
 static int project(const json_t *json, const struct cursor *cursors, size_t count, json_t **out);
 
-static int copy(const json_t *json, enum smd_transform transform, json_t **out)
+static int copy(const json_t *json, const struct smd_transform *transform, json_t **out)
 {
 	char *text;
 
-	if (!json_is_string(json) || transform == SMD_TRANSFORM_NONE) {
+	if (!json_is_string(json) || transform->kind == SMD_TRANSFORM_NONE) {
 		*out = json_deep_copy(json);
 		return *out ? 0 : -ENOMEM;
 	}
 	text = strdup(json_string_value(json));
 	if (text) {
-		smd_transform(text, transform);
+		smd_transform_apply(transform, text);
 		*out = json_string(text);
 		free(text);
 	}
@@ -125,7 +125,7 @@ static int project(const json_t *json, const struct cursor *cursors, size_t coun
 
 	for (size_t i = 0; i < count; i++) {
 		if (!*cursors[i].rest) {
-			return copy(json, cursors[i].key->transform, out);
+			return copy(json, &cursors[i].key->transform, out);
 		}
 	}
 	inner = calloc(count, sizeof(*inner));

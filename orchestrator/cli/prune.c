@@ -207,7 +207,9 @@ int smd_custom_jobs_prune(int argc, char **argv)
 	};
 	const struct smd_command command = {
 		.synopsis = "summand custom-jobs prune [OPTION...]",
-		.summary = "Forgets old jobs that have ended, and removes their logs and records.",
+		.summary = "Forgets old jobs that have ended, tuning jobs among them, and removes "
+			   "their "
+			   "logs and records.",
 		.options = options,
 		.noptions = sizeof(options) / sizeof(options[0]),
 		.epilog = "Without --older-than, --keep-size and --keep: what every new job does "

@@ -143,9 +143,24 @@ class ListTest(StoreTest):
                                                          "| 1000000000000000005 |\n+---------------------+\n"),
                 ("csv(jobSpec.workerPoolSpecs[0].machineSpec.machineType,machineType)", "machine_type,machine_type\nn1,\n"),
                 ("csv(machineType,jobSpec.workerPoolSpecs[0].machineSpec.machineType)", "machine_type,machine_spec_machine_type\n,n1\n"),
+                ("value(name.segment(2),name.segment(-1),name.segment(),name.segment(9))",
+                 "locations\t1000000000000000005\t1000000000000000005\t\n"),
+                ("value(name.scope(locations),state.scope(locations),state.lower(),labels.a.upper())",
+                 "local/customJobs/1000000000000000005\tJOB_STATE_CANCELLED\tjob_state_cancelled\tY\n"),
+                ("value(name.scope(cal))", "projects/local/locations/local/customJobs/1000000000000000005\n"),
                 ("none", ""), ("disable", ""), ("none(state)", "")]:
             with self.subTest(form=form):
                 self.assertEqual(self.newest(form), printed)
+
+    def test_what_is_not_known_of_a_key_is_named(self):
+        for key in ("displayName:sort=1", "state:align=right", "name.segment(x)", "name.scope()", "state.upper(1)", "labels.len()",
+                    "createTime.date(%Y)", "name.basename(", "name)", "(name)", "name.basename().upper()"):
+            with self.subTest(key=key):
+                self.jobs("list", f"--format=table({key})", code=2)
+                self.assertIn("names with dots between", self.err)
+                self.assertIn(f'"{key}" is none', self.err)
+        self.jobs("list", "--format=table", code=2)
+        self.assertIn("must have keys in parentheses", self.err)
 
     def test_gclouds_formats_of_parts(self):
         self.odd_job()
@@ -184,9 +199,9 @@ class ListTest(StoreTest):
     def test_a_format_that_there_is_not_is_refused(self):
         for form, said in [("xml", "must be one of json, yaml, flattened"), ("list", "must be one of json"), ("", "must be one of json"),
                            ("csv", "keys in parentheses, such as csv(displayName,state)"), ("table()", "keys in parentheses"),
-                           ("csv(name", "keys in parentheses"), ("value(name,,state)", "keys in parentheses"), ("json(", "keys in parentheses"),
+                           ("csv(name", "keys in parentheses"), ("value(name,,state)", "names with dots between"), ("json(", "keys in parentheses"),
                            ("value(name)x", "keys in parentheses"), ("jsonx(name)", "must be one of"),
-                           ("value(name.sha())", "keys in parentheses"), ("csv(name:sort=1)", "keys in parentheses"),
+                           ("value(name.sha())", "names with dots between"), ("csv(name:sort=1)", "names with dots between"),
                            ("csv[heading](name)", 'must have in csv[...], with commas between, only: no-heading, separator="TEXT", delimiter'),
                            ("csv[separator](name)", "must have in csv"), ("csv[no-heading=1](name)", "must have in csv"),
                            ("csv[no-heading(name)", "must have in csv"), ('csv[separator="](name)', "must have in csv"),
