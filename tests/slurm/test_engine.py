@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import unittest
 import cluster
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "functional", "runner"))
-from job import AGENT, BIN, LONG, SUMMAND, JobTest, bash, reduction_servers, wait_until  # noqa: E402
+from job import AGENT, BIN, LONG, SUMMAND, JobTest, bash, processes_with, reduction_servers, wait_until  # noqa: E402
 
 NODES = 4
 SOURCE = os.environ["SUMMAND_SOURCE"]
@@ -246,6 +247,9 @@ class EngineTest(JobTest):
         os.kill(self.runner_of(run), signal.SIGKILL)
         self.finish(run)
         self.assertTrue(wait_until(lambda: len(self.queue()) == len(others), 30), self.queue())
+        self.assertTrue(wait_until(lambda: not processes_with(self.mark), 20))
+        for folder in os.listdir(os.environ["XDG_RUNTIME_DIR"]):  # of agents that Slurm killed: later ones would remove them
+            shutil.rmtree(os.path.join(os.environ["XDG_RUNTIME_DIR"], folder))
 
     def test_a_killed_runner(self):
         self.kill_runner()
