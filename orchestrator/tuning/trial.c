@@ -84,7 +84,7 @@ static int run(const struct smd_trial *trial, const struct smd_trial_runner *run
 	struct smd_local_run_options options = *runner->options;
 	char *path = smd_jobdir_path(runner->dir, FOLDER, trial->number);
 	char name[SMD_TRIAL_PATH_SIZE];
-	struct smd_jobdir dir;
+	struct smd_jobdir dir = {.fd = -1};
 	struct smd_error error = {""};
 	int ret = path ? smd_jobdir_open(&dir, runner->job, path, &error) : -ENOMEM;
 
@@ -110,6 +110,7 @@ static int run(const struct smd_trial *trial, const struct smd_trial_runner *run
 		smd_print_line(stdout, "summand: %s\n", text);
 		dprintf(complaints, "%s\n", text);
 	}
+	smd_jobdir_close(&dir);
 	return ret < 0 ? EXIT_FAILURE : ret;
 }
 
