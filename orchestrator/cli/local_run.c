@@ -7,14 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "orchestrator/cli/custom_jobs.h"
 #include "orchestrator/cli/detach.h"
+#include "orchestrator/cli/engine_options.h"
 #include "orchestrator/cli/format.h"
 #include "orchestrator/cli/hp_tuning_jobs.h"
 #include "orchestrator/cli/loaded_job.h"
+#include "orchestrator/cli/local_code.h"
 #include "orchestrator/cli/prune.h"
 #include "orchestrator/cli/stored_jobs.h"
 #include "orchestrator/cli/verbs.h"
@@ -97,48 +98,6 @@ static int set_format(void *target, const char *value, struct smd_error *error)
 	return smd_format_parse(value, format, error);
 }
 
-static int set_engine(void *target, const char *value, struct smd_error *error)
-{
-	static const char *const names[] = {
-		[SMD_LOCAL_RUN_HERE] = "local",
-		[SMD_LOCAL_RUN_SSH] = "ssh",
-		[SMD_LOCAL_RUN_SLURM] = "slurm",
-	};
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (strcmp(value, names[i]) == 0) {
-			*(enum smd_local_run_engine *)target = (enum smd_local_run_engine)i;
-			return 0;
-		}
-	}
-	return smd_error_set(error, EINVAL, "must be local, ssh or slurm");
-}
-
-/* A word of sbatch's command line, or of the part of it that is for one pool. */
-static int add_slurm_option(void *target, const char *value, struct smd_error *error)
-{
-	static const char prefix[] = "workerpool";
-	struct smd_slurm_options *options = target;
-	const char *option = value;
-
-	if (options->noptions == SMD_SLURM_OPTIONS_MAX) {
-		return smd_error_set(
-			error, EINVAL, "must be given at most %d times", SMD_SLURM_OPTIONS_MAX);
-	}
-	if (strncmp(value, prefix, strlen(prefix)) == 0 && value[strlen(prefix)] >= '0' &&
-		value[strlen(prefix)] < '0' + SMD_JOB_POOLS_MAX &&
-		value[strlen(prefix) + 1] == ':') {
-		option += strlen(prefix) + 2;
-	}
-	if (option[0] != '-' || option[1] == '\0') {
-		return smd_error_set(error, EINVAL,
-			"must be an option of sbatch such as --qos=high, or "
-			"workerpool2:--partition=cpu");
-	}
-	options->options[options->noptions++] = value;
-	return 0;
-}
-
 static int set_log_limit(void *target, const char *value, struct smd_error *error)
 {
 	uint64_t limit = 0;
@@ -216,44 +175,6 @@ static int print_document(
 	return ret;
 }
 
-/* Its options are read before anything is made. */
-static int check_engine(const struct smd_local_run_options *options)
-{
-	const struct smd_slurm_options *slurm = &options->slurm;
-
-	if (options->engine == SMD_LOCAL_RUN_SSH && !options->hostfile) {
-		smd_print_line(stderr, "summand: --engine=ssh: must come with --hostfile=FILE\n");
-		return -1;
-	}
-	if (options->engine != SMD_LOCAL_RUN_HERE && options->kind == SMD_STORED_TUNING_JOB) {
-		smd_print_line(stderr,
-			"summand: --engine=%s: must not be there for a tuning job, whose trials "
-			"run on this machine\n",
-			options->engine == SMD_LOCAL_RUN_SSH ? "ssh" : "slurm");
-		return -1;
-	}
-	if (options->engine != SMD_LOCAL_RUN_SLURM &&
-		(slurm->partition || slurm->account || slurm->constraint || slurm->reservation ||
-			slurm->noptions)) {
-		smd_print_line(stderr, "summand: --slurm-%s: must come with --engine=slurm\n",
-			slurm->partition     ? "partition"
-			: slurm->account     ? "account"
-			: slurm->constraint  ? "constraint"
-			: slurm->reservation ? "reservation"
-					     : "option");
-		return -1;
-	}
-	if (options->engine != SMD_LOCAL_RUN_SSH &&
-		(options->hostfile || options->ssh_command || options->copies_agent)) {
-		smd_print_line(stderr, "summand: --%s: must come with --engine=ssh\n",
-			options->hostfile      ? "hostfile"
-			: options->ssh_command ? "ssh-command"
-					       : "copy");
-		return -1;
-	}
-	return 0;
-}
-
 static int check_runtime(const char *name)
 {
 	if (!name || smd_container_runtime_is_installed(smd_container_runtime_find(name))) {
@@ -264,59 +185,6 @@ static int check_runtime(const char *name)
 }
 
 /* A file, or a folder that pip builds from; NULL: the reason it cannot be installed. */
-static const char *why_no_package(const char *path)
-{
-	if (strstr(path, "://")) {
-		return "nothing here fetches it";
-	}
-	return access(path, R_OK) ? strerror(errno) : NULL;
-}
-
-static int check_package(const struct smd_loaded_job *loaded, const char *what, const char *path)
-{
-	const char *reason = why_no_package(path);
-
-	if (reason) {
-		smd_print_line(stderr,
-			"summand: %s: %s: must be on this machine for local-run, got %s: %s\n",
-			loaded->source.name, what, path, reason);
-	}
-	return reason ? -1 : 0;
-}
-
-/* There is nothing here to fetch packages from a bucket with, or code from elsewhere; and pip finds
- * what is missing late. */
-static int check_packages(const struct smd_loaded_job *loaded)
-{
-	const char *code_dir = loaded->job->code_dir;
-	struct stat status;
-
-	if (code_dir && (stat(code_dir, &status) != 0 || !S_ISDIR(status.st_mode))) {
-		smd_print_line(stderr,
-			"summand: %s: code must be a directory on this machine for local-run, got "
-			"%s\n",
-			loaded->source.name, code_dir);
-		return -1;
-	}
-	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {
-		const struct smd_job_pool *pool = &loaded->job->pools[i];
-		char what[64];
-
-		snprintf(what, sizeof(what), "packageUris of worker pool %d", i);
-		for (size_t n = 0; n < pool->npackage_uris; n++) {
-			if (check_package(loaded, what, pool->package_uris[n])) {
-				return -1;
-			}
-		}
-	}
-	for (size_t n = 0; n < loaded->job->nextra_packages; n++) {
-		if (check_package(loaded, "extra-packages", loaded->job->extra_packages[n])) {
-			return -1;
-		}
-	}
-	return 0;
-}
-
 static int run(struct smd_loaded_job *loaded, struct smd_local_run_options *options)
 {
 	struct smd_error error = {""};
@@ -499,10 +367,10 @@ static int start(struct smd_loaded_job *loaded, struct smd_local_run_options *op
 	struct smd_error error = {""};
 	int exit_code;
 
-	if (check_engine(options) ||
+	if (smd_engine_options_check(options) ||
 		(options->engine == SMD_LOCAL_RUN_HERE &&
 			check_runtime(options->container_runtime)) ||
-		check_packages(loaded)) {
+		smd_local_code_check(loaded)) {
 		return SMD_EXIT_USAGE;
 	}
 	smd_prune_before_job();
@@ -577,7 +445,7 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 			smd_option_set_int, &grace_s},
 		SMD_OPTION_GROUP("Hosts"),
 		{"engine", "local|ssh|slurm", "what brings replicas to hosts (default local: this one)",
-			set_engine, &run_options.engine},
+			smd_engine_option_set, &run_options.engine},
 		{"hostfile", "FILE", "the hosts of --engine=ssh, in lines HOST [slots=N]",
 			smd_option_set_path, &run_options.hostfile},
 		{"ssh-command", "COMMAND",
@@ -597,7 +465,7 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 		{"slurm-option", "OPTION",
 			"another one of sbatch's, such as --qos=high; workerpool2:--partition=cpu "
 			"for one pool; may be repeated",
-			add_slurm_option, &run_options.slurm},
+			smd_engine_option_add_slurm, &run_options.slurm},
 		{"interface", "NAME|NETWORK",
 			"by which hosts reach each other: eth1 or 10.1.0.0/16 (default: the "
 			"fastest network that all are in)",

@@ -1,0 +1,86 @@
+/* Reads the options of --engine, and checks that they belong together. */
+#include "orchestrator/cli/engine_options.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "reduction_server/base/printable.h"
+
+int smd_engine_option_set(void *target, const char *value, struct smd_error *error)
+{
+	static const char *const names[] = {
+		[SMD_LOCAL_RUN_HERE] = "local",
+		[SMD_LOCAL_RUN_SSH] = "ssh",
+		[SMD_LOCAL_RUN_SLURM] = "slurm",
+	};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (strcmp(value, names[i]) == 0) {
+			*(enum smd_local_run_engine *)target = (enum smd_local_run_engine)i;
+			return 0;
+		}
+	}
+	return smd_error_set(error, EINVAL, "must be local, ssh or slurm");
+}
+
+int smd_engine_option_add_slurm(void *target, const char *value, struct smd_error *error)
+{
+	static const char prefix[] = "workerpool";
+	struct smd_slurm_options *options = target;
+	const char *option = value;
+
+	if (options->noptions == SMD_SLURM_OPTIONS_MAX) {
+		return smd_error_set(
+			error, EINVAL, "must be given at most %d times", SMD_SLURM_OPTIONS_MAX);
+	}
+	if (strncmp(value, prefix, strlen(prefix)) == 0 && value[strlen(prefix)] >= '0' &&
+		value[strlen(prefix)] < '0' + SMD_JOB_POOLS_MAX &&
+		value[strlen(prefix) + 1] == ':') {
+		option += strlen(prefix) + 2;
+	}
+	if (option[0] != '-' || option[1] == '\0') {
+		return smd_error_set(error, EINVAL,
+			"must be an option of sbatch such as --qos=high, or "
+			"workerpool2:--partition=cpu");
+	}
+	options->options[options->noptions++] = value;
+	return 0;
+}
+
+int smd_engine_options_check(const struct smd_local_run_options *options)
+{
+	const struct smd_slurm_options *slurm = &options->slurm;
+
+	if (options->engine == SMD_LOCAL_RUN_SSH && !options->hostfile) {
+		smd_print_line(stderr, "summand: --engine=ssh: must come with --hostfile=FILE\n");
+		return -1;
+	}
+	if (options->engine != SMD_LOCAL_RUN_HERE && options->kind == SMD_STORED_TUNING_JOB) {
+		smd_print_line(stderr,
+			"summand: --engine=%s: must not be there for a tuning job, whose trials "
+			"run on this machine\n",
+			options->engine == SMD_LOCAL_RUN_SSH ? "ssh" : "slurm");
+		return -1;
+	}
+	if (options->engine != SMD_LOCAL_RUN_SLURM &&
+		(slurm->partition || slurm->account || slurm->constraint || slurm->reservation ||
+			slurm->noptions)) {
+		smd_print_line(stderr, "summand: --slurm-%s: must come with --engine=slurm\n",
+			slurm->partition     ? "partition"
+			: slurm->account     ? "account"
+			: slurm->constraint  ? "constraint"
+			: slurm->reservation ? "reservation"
+					     : "option");
+		return -1;
+	}
+	if (options->engine != SMD_LOCAL_RUN_SSH &&
+		(options->hostfile || options->ssh_command || options->copies_agent)) {
+		smd_print_line(stderr, "summand: --%s: must come with --engine=ssh\n",
+			options->hostfile      ? "hostfile"
+			: options->ssh_command ? "ssh-command"
+					       : "copy");
+		return -1;
+	}
+	return 0;
+}
