@@ -11,6 +11,7 @@ import time
 
 SUBNET = "10.77.0"
 MAX_NODES = 200
+HEAD = f"{SUBNET}.254"  # whoever is beside the nodes, at the switch
 BURST = "256kb"     # smaller ones wake the shaper so often that it eats the processors
 QUEUE = "50ms"      # what a switch's port might hold
 GSO_BYTES = 65536
@@ -199,6 +200,7 @@ class Lab:
     def switch_lines(self):
         yield "link add switch type bridge stp_state 0 mcast_snooping 0"
         yield "link set switch up"
+        yield f"address add {HEAD}/24 dev switch"
         for node in range(self.nodes):
             name, port = name_of(node), f"port{node}"
             yield f"netns add {name}"
@@ -214,6 +216,12 @@ class Lab:
         lines += [f"netns del {name_of(node)}" for node in range(self.nodes)]
         subprocess.run(["ip", "-force", "-batch", "-"], input="\n".join(lines), text=True,
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+
+    def start_beside(self, words, **options):
+        """Starts a command that is in no node, and reaches all of them."""
+        process = subprocess.Popen(words, env={**os.environ, "NETLAB_NODES": str(self.nodes)}, preexec_fn=be_stoppable, **options)
+        self.started.append(process)
+        return process
 
     def start(self, node, words, env=None, **options):
         """Starts a command in a node, which is also its host name."""
@@ -247,9 +255,12 @@ def settle(node, netns):
     must(libc.unshare(CLONE_NEWUTS), "unshare")
     name = name_of(node).encode()
     must(libc.sethostname(name, len(name)), "sethostname")
+    be_stoppable()
+
+
+def be_stoppable():
     for number in STOPPERS:
         signal.signal(number, signal.SIG_DFL)
-
 
 
 def apply(settings):

@@ -4,15 +4,13 @@ import json
 import os
 import shutil
 import subprocess
-import time
 
 import lab
+import listening
 import systems
 
 PORT = 5201         # iperf3's own
 MESH_PORT = 6000
-LISTENS_WITHIN_S = 60   # seconds: only one that hangs takes longer
-LISTEN = "0A"           # a state in /proc/PID/net/tcp
 
 
 def missing():
@@ -28,20 +26,10 @@ def finish(process):
     return out, usage.ru_utime + usage.ru_stime
 
 
-def listens(server, port):
-    """Whether somebody listens at the port in the network of the server's process."""
-    with open(f"/proc/{server.pid}/net/tcp", encoding="ascii") as file:
-        sockets = [line.split() for line in file.readlines()[1:]]
-    return any(fields[1].endswith(f":{port:04X}") and fields[3] == LISTEN for fields in sockets)
-
-
 def until_listening(server, port):
-    """iperf3 does not say when it listens, and on a busy machine that may be seconds after its start."""
-    deadline = time.monotonic() + LISTENS_WITHIN_S
-    while not listens(server, port):
-        if server.poll() is not None or time.monotonic() > deadline:
-            raise systems.Failed(f"iperf3: the server must listen at port {port}, got exit code {server.returncode}")
-        time.sleep(0.01)
+    """iperf3 does not say when it listens."""
+    if not listening.wait_for(server, port):
+        raise systems.Failed(f"iperf3: the server must listen at port {port}, got exit code {server.returncode}")
 
 
 def send(nodes, sender, receiver, seconds):

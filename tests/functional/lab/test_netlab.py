@@ -1,12 +1,14 @@
 """tools/netlab: nodes that reach each other, exit codes, links with their rates, and nothing left behind."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 import unittest
 import uuid
+from unittest import mock
 
 import nodes
 
@@ -106,6 +108,25 @@ class NetlabTest(unittest.TestCase):
         out = self.run_netlab(0, "--nodes=2", "--", "sh", "-c", "echo a $NETLAB_NODE", ":", "sh", "-c", "echo b $(hostname)")
         self.assertEqual(sorted(out.splitlines()), ["a 0", "b node1"])
 
+    def test_ssh_reaches_every_node(self):
+        """From beside the nodes, and from one to another; a session sees its node, and has the PATH of here."""
+        if not os.path.exists("/usr/sbin/sshd") or not shutil.which("ssh"):
+            self.skipTest("ssh and sshd are not both here")
+        with mock.patch.dict(os.environ, PATH=f"{os.environ['PATH']}:/of-this-test"):
+            command = "for node in 0 1; do ssh node$node 'hostname; ls /sys/class/net; echo $PATH; ssh node0 hostname'; done; exit 5"
+            out = self.run_netlab(5, "--nodes=2", "--rate=1gbit", "--ssh", "--", "sh", "-c", command)
+        lines = ["" if line.endswith(":/of-this-test") else line for line in out.splitlines()]  # a shell may have added to it
+        self.assertEqual(lines, ["node0", "eth0", "lo", "", "node0", "node1", "eth0", "lo", "", "node0"])
+
+    def test_nothing_of_ssh_is_left(self):
+        if not os.path.exists("/usr/sbin/sshd") or not shutil.which("ssh"):
+            self.skipTest("ssh and sshd are not both here")
+        process = self.start("--nodes=2", "--ssh", "--", "ssh", "node1", "echo up; sleep 1000")
+        self.assertEqual(process.stdout.readline(), "up\n")
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=nodes.LONG)
+        self.assertEqual(process.returncode, 128 + signal.SIGTERM)
+
     def test_the_host_cannot_be_seen(self):
         out = self.run_netlab(0, "--nodes=1", "--", "cat", "/proc/net/dev")
         self.assertEqual(sorted(line.split(":")[0].strip() for line in out.splitlines() if ":" in line), ["eth0", "lo"])
@@ -161,6 +182,7 @@ class NetlabTest(unittest.TestCase):
                             ("got 'fast'", ["--nodes=2", "--rate=fast", "--", "true"]),
                             ("got '2:1gbit'", ["--nodes=2", "--rate=2:1gbit", "--", "true"]),
                             ("'--bogus'", ["--nodes=2", "--bogus=1", "--", "true"]),
+                            ("'--ssh'", ["--nodes=2", "--ssh=yes", "--", "true"]), ("got 0", ["--nodes=2", "--ssh", "--"]),
                             ("got 0", ["--nodes=2", "--"]), ("got 2", ["--nodes=3", "--", "true", ":", "true"])):
             self.assertIn(text, self.run_netlab(2, *words))
 
