@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "reduction_server/transport/loop.h"
+#include "reduction_server/transport/testing/loopback.h"
 #include "reduction_server/transport/transports.h"
 
 #define NAME_MAX_LENGTH 100
@@ -26,6 +27,7 @@ struct loopback_lane {
 	struct pipe *pipe;
 	struct loopback_lane *other;
 	struct event_base *base;
+	unsigned process;
 	const struct smd_lane_callbacks *callbacks;
 	void *owner;
 	bool opened; /* on_open() has been called, or is not due */
@@ -42,12 +44,16 @@ struct loopback_lane {
 struct pipe {
 	pthread_mutex_t lock;
 	int users; /* ends that have not been freed */
+	bool cut;  /* from outside (loopback.h) */
+	LIST_ENTRY(pipe) link;
 	struct loopback_lane ends[2];
 };
 
 struct loopback_listener {
 	struct smd_listener listener;
 	char name[NAME_MAX_LENGTH];
+	unsigned process;
+	bool deaf; /* its process has died */
 	struct event_base *base;
 	smd_accept *on_accept;
 	void *owner;
@@ -56,6 +62,14 @@ struct loopback_listener {
 
 static pthread_mutex_t listeners_lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, loopback_listener) listeners = LIST_HEAD_INITIALIZER(listeners);
+static LIST_HEAD(, pipe) pipes = LIST_HEAD_INITIALIZER(pipes); /* under listeners_lock */
+
+unsigned (*smd_loopback_process)(void);
+
+static unsigned this_process(void)
+{
+	return smd_loopback_process ? smd_loopback_process() : 0;
+}
 
 static struct loopback_lane *loopback_of(struct smd_lane *lane)
 {
@@ -70,6 +84,15 @@ static void loopback_wake(struct loopback_lane *end)
 	}
 }
 
+static void pipe_free(struct pipe *pipe)
+{
+	pthread_mutex_lock(&listeners_lock);
+	LIST_REMOVE(pipe, link);
+	pthread_mutex_unlock(&listeners_lock);
+	pthread_mutex_destroy(&pipe->lock);
+	free(pipe);
+}
+
 static void pipe_release(struct pipe *pipe)
 {
 	int left;
@@ -78,8 +101,7 @@ static void pipe_release(struct pipe *pipe)
 	left = --pipe->users;
 	pthread_mutex_unlock(&pipe->lock);
 	if (left == 0) {
-		pthread_mutex_destroy(&pipe->lock);
-		free(pipe);
+		pipe_free(pipe);
 	}
 }
 
@@ -208,7 +230,7 @@ static bool loopback_peek(struct loopback_lane *end, uint8_t header[SMD_FRAME_SI
 	if (send) {
 		memcpy(header, send->header, SMD_FRAME_SIZE);
 	}
-	*over = TAILQ_EMPTY(&end->finished) && !send && end->other->closed;
+	*over = TAILQ_EMPTY(&end->finished) && !send && (end->other->closed || end->pipe->cut);
 	pthread_mutex_unlock(&end->pipe->lock);
 	return send != NULL;
 }
@@ -313,7 +335,7 @@ static void loopback_send(struct smd_lane *lane, struct smd_send *send)
 	end->lane.counts.bytes_sent += SMD_FRAME_SIZE + send->length;
 	pthread_mutex_lock(&end->pipe->lock);
 	send->sent = SMD_FRAME_SIZE + send->length;
-	if (end->other->closed) {
+	if (end->other->closed || end->pipe->cut) {
 		TAILQ_INSERT_TAIL(&end->finished, send, link);
 		loopback_wake(end);
 	} else {
@@ -361,6 +383,63 @@ static void loopback_detach(struct smd_lane *lane)
 	end->base = NULL;
 }
 
+/* Call with the pipe locked: all but the first frames that are on their way to `end` are lost. */
+static void loopback_lose(struct loopback_lane *end, unsigned keep)
+{
+	struct smd_send *send = TAILQ_FIRST(&end->inbox);
+
+	while (send) {
+		struct smd_send *next = TAILQ_NEXT(send, link);
+
+		if (keep) {
+			keep--;
+		} else {
+			TAILQ_REMOVE(&end->inbox, send, link);
+			if (send->done) {
+				TAILQ_INSERT_TAIL(&end->other->finished, send, link);
+			} else {
+				free(send);
+			}
+		}
+		send = next;
+	}
+}
+
+static bool is_between(const struct pipe *pipe, int a, int b)
+{
+	int first = (int)pipe->ends[0].process;
+	int second = (int)pipe->ends[1].process;
+
+	return (first == a && (b == SMD_LOOPBACK_ANY || second == b)) ||
+	       (second == a && (b == SMD_LOOPBACK_ANY || first == b));
+}
+
+void smd_loopback_cut(int a, int b, unsigned keep)
+{
+	struct pipe *pipe;
+	struct loopback_listener *listener;
+
+	pthread_mutex_lock(&listeners_lock);
+	LIST_FOREACH (pipe, &pipes, link) {
+		if (!is_between(pipe, a, b)) {
+			continue;
+		}
+		pthread_mutex_lock(&pipe->lock);
+		pipe->cut = true;
+		for (int i = 0; i < 2; i++) {
+			loopback_lose(&pipe->ends[i], keep);
+		}
+		for (int i = 0; i < 2; i++) {
+			loopback_wake(&pipe->ends[i]);
+		}
+		pthread_mutex_unlock(&pipe->lock);
+	}
+	LIST_FOREACH (listener, &listeners, link) {
+		listener->deaf |= b == SMD_LOOPBACK_ANY && (int)listener->process == a;
+	}
+	pthread_mutex_unlock(&listeners_lock);
+}
+
 static struct pipe *pipe_create(const char *name)
 {
 	struct pipe *pipe = calloc(1, sizeof(*pipe));
@@ -380,6 +459,10 @@ static struct pipe *pipe_create(const char *name)
 		TAILQ_INIT(&end->finished);
 		snprintf(end->peer, sizeof(end->peer), "loopback:%s", name);
 	}
+	pipe->ends[0].process = this_process();
+	pthread_mutex_lock(&listeners_lock);
+	LIST_INSERT_HEAD(&pipes, pipe, link);
+	pthread_mutex_unlock(&listeners_lock);
 	return pipe;
 }
 
@@ -410,7 +493,7 @@ static struct loopback_listener *loopback_find(const char *name)
 	struct loopback_listener *listener;
 
 	LIST_FOREACH (listener, &listeners, link) {
-		if (strcmp(listener->name, name) == 0) {
+		if (!listener->deaf && strcmp(listener->name, name) == 0) {
 			return listener;
 		}
 	}
@@ -430,6 +513,7 @@ static int loopback_announce(const char *name, struct loopback_lane *end)
 	pthread_mutex_lock(&listeners_lock);
 	*arrival = (struct arrival){.listener = loopback_find(name), .end = end};
 	if (arrival->listener) {
+		end->process = arrival->listener->process;
 		ret = event_base_once(arrival->listener->base, -1, EV_TIMEOUT, loopback_on_arrival,
 			      arrival, &now) == 0
 			      ? 0
@@ -471,8 +555,7 @@ static int loopback_connect(struct event_base *base, const char *address, unsign
 	return 0;
 
 free_pipe:
-	pthread_mutex_destroy(&pipe->lock);
-	free(pipe);
+	pipe_free(pipe);
 	return ret;
 }
 
@@ -494,6 +577,7 @@ static int loopback_listen(struct event_base *base, const char *address, smd_acc
 	}
 	snprintf(listener->name, sizeof(listener->name), "%s", name);
 	listener->listener.ops = &smd_transport_loopback;
+	listener->process = this_process();
 	listener->base = base;
 	listener->on_accept = on_accept;
 	listener->owner = owner;

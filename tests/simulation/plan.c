@@ -1,0 +1,142 @@
+/* Draws histories, and says them. */
+#include "tests/simulation/plan.h"
+
+#include "reduction_server/base/random.h"
+
+#define MS_NS 1000000ull
+
+static uint64_t draw(uint64_t *state, uint64_t below)
+{
+	return smd_random_next(state) % below;
+}
+
+static uint64_t draw_between(uint64_t *state, uint64_t least, uint64_t most)
+{
+	return least + draw(state, most - least + 1);
+}
+
+/* Most are small; some are as long as the largest. */
+static uint64_t draw_skewed(uint64_t *state, uint64_t most)
+{
+	return draw(state, draw(state, most + 1) + 1);
+}
+
+static void draw_operation(
+	const struct plan *plan, struct planned_operation *operation, uint64_t *state)
+{
+	*operation = (struct planned_operation){
+		.collective =
+			draw(state, 2) ? ALLREDUCE : (enum collective)draw(state, COLLECTIVES),
+		.count = draw_skewed(state, 20000),
+		.root = (int)draw(state, (uint64_t)plan->nranks),
+		.in_place = draw(state, 2),
+		.comm = (unsigned)draw(state, plan->ncomms),
+	};
+}
+
+static void draw_fault(const struct plan *plan, struct planned_fault *fault, uint64_t *state)
+{
+	static const enum fault_kind often[] = {SERVER_KILLED, SERVER_KILLED, SERVER_KILLED,
+		SERVER_STOPPED, SERVER_STOPPED, LANES_CUT, LANES_CUT, SERVER_DRAINED, RANK_KILLED};
+
+	*fault = (struct planned_fault){
+		.kind = often[draw(state, sizeof(often) / sizeof(often[0]))],
+		.server = (unsigned)draw(state, plan->nservers),
+		.rank = (int)draw(state, (uint64_t)plan->nranks),
+		.operation = (int)draw(state, (uint64_t)plan->noperations + 1) - 1,
+		.after_ns = draw_skewed(state, (plan->delay_ms + 1) * 10 * MS_NS),
+		.for_ns = draw_skewed(state, 20000 * MS_NS),
+		.keep = draw(state, 3) ? (unsigned)draw(state, 4) : ~0u,
+	};
+}
+
+void plan_draw(struct plan *plan, uint64_t seed)
+{
+	static const unsigned delays_ms[] = {0, 0, 1, 5, 40};
+	static const unsigned limits_ms[] = {500, 1000, 5000, 15000};
+	uint64_t s = seed * 2 + 1;
+
+	*plan = (struct plan){
+		.seed = seed,
+		.nranks = (int)draw_between(&s, 2, RANKS_MAX),
+		.nservers = (unsigned)draw_between(&s, 1, SERVERS_MAX),
+		.shards = (unsigned)draw_between(&s, 1, 2),
+		.chunk_bytes = 1024u << draw(&s, 6),
+		.window = (unsigned)draw_between(&s, 1, 4),
+		.delay_ms = delays_ms[draw(&s, 5)],
+		.heartbeat_ms = limits_ms[draw(&s, 4)],
+		.ncomms = (unsigned)draw_between(&s, 1, COMMS_MAX),
+		.noperations = (int)draw_between(&s, 1, OPERATIONS_MAX),
+		.nfaults = (unsigned)draw(&s, FAULTS_MAX),
+	};
+	for (int r = 0; r < plan->nranks; r++) {
+		plan->poll[r] = draw(&s, 4) == 0;
+		plan->depth[r] = (int)draw_between(&s, 1, DEPTH_MAX);
+		plan->pause_us[r] = draw(&s, 3) ? 0 : (unsigned)draw_skewed(&s, 20000);
+	}
+	for (int k = 0; k < plan->noperations; k++) {
+		draw_operation(plan, &plan->operations[k], &s);
+	}
+	for (unsigned i = 0; i < plan->nfaults; i++) {
+		draw_fault(plan, &plan->faults[i], &s);
+	}
+}
+
+static void print_fault(const struct planned_fault *fault, FILE *out)
+{
+	static const char *const kinds[FAULT_KINDS] = {
+		"is killed", "is stopped", "is drained", "", "is killed"};
+
+	if (fault->kind == LANES_CUT) {
+		fprintf(out, "  the lanes between rank %d and server %u are cut", fault->rank,
+			fault->server);
+	} else if (fault->kind == RANK_KILLED) {
+		fprintf(out, "  rank %d %s", fault->rank, kinds[fault->kind]);
+	} else {
+		fprintf(out, "  server %u %s", fault->server, kinds[fault->kind]);
+	}
+	if (fault->kind == SERVER_STOPPED) {
+		fprintf(out, " for %.3f ms", (double)fault->for_ns / 1e6);
+	}
+	if (fault->operation < 0) {
+		fprintf(out, ", %.3f ms after the start", (double)fault->after_ns / 1e6);
+	} else {
+		fprintf(out, ", %.3f ms after rank 0 began operation %d",
+			(double)fault->after_ns / 1e6, fault->operation);
+	}
+	if (fault->kind != SERVER_STOPPED && fault->kind != SERVER_DRAINED) {
+		fprintf(out, "; of the frames under way %s%u arrive",
+			fault->keep == ~0u ? "all, " : "", fault->keep);
+	}
+	fprintf(out, "\n");
+}
+
+void plan_print(const struct plan *plan, FILE *out)
+{
+	static const char *const names[COLLECTIVES] = {"all-reduce", "reduce", "broadcast"};
+
+	fprintf(out,
+		"seed %llu: %d ranks, %u servers of %u shards, chunks of %u bytes, window %u, "
+		"frames up to %u ms late, "
+		"silence of %u ms, %u communicators\n",
+		(unsigned long long)plan->seed, plan->nranks, plan->nservers, plan->shards,
+		plan->chunk_bytes, plan->window, plan->delay_ms, plan->heartbeat_ms, plan->ncomms);
+	for (int r = 0; r < plan->nranks; r++) {
+		fprintf(out, "  rank %d: %s, %d at once, pauses of up to %u us\n", r,
+			plan->poll[r] ? "polls" : "has a thread", plan->depth[r],
+			plan->pause_us[r]);
+	}
+	for (int k = 0; k < plan->noperations; k++) {
+		const struct planned_operation *operation = &plan->operations[k];
+
+		fprintf(out, "  operation %d: %s of %zu elements, communicator %u", k,
+			names[operation->collective], operation->count, operation->comm);
+		if (operation->collective != ALLREDUCE) {
+			fprintf(out, ", root %d", operation->root);
+		}
+		fprintf(out, "%s\n", operation->in_place ? ", in place" : "");
+	}
+	for (unsigned i = 0; i < plan->nfaults; i++) {
+		print_fault(&plan->faults[i], out);
+	}
+}

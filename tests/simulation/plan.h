@@ -1,0 +1,70 @@
+/*
+ * What a history consists of: sizes, operations and faults, drawn from its seed before it begins.
+ */
+#ifndef SMD_TESTS_SIMULATION_PLAN_H
+#define SMD_TESTS_SIMULATION_PLAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define RANKS_MAX      4
+#define SERVERS_MAX    4
+#define COMMS_MAX      3
+#define OPERATIONS_MAX 40
+#define FAULTS_MAX     4
+#define DEPTH_MAX      4 /* operations in flight at a rank */
+
+enum collective { ALLREDUCE, REDUCE, BROADCAST, COLLECTIVES };
+
+struct planned_operation {
+	enum collective collective;
+	size_t count; /* of float32 */
+	int root;
+	bool in_place;
+	unsigned comm;
+};
+
+enum fault_kind {
+	SERVER_KILLED,
+	SERVER_STOPPED, /* for a while, as by SIGSTOP */
+	SERVER_DRAINED, /* as by SIGTERM */
+	LANES_CUT,      /* between one rank and one server */
+	RANK_KILLED,
+	FAULT_KINDS
+};
+
+struct planned_fault {
+	enum fault_kind kind;
+	unsigned server;
+	int rank;
+	int operation; /* when rank 0 begins it; -1: before all */
+	uint64_t after_ns;
+	uint64_t for_ns;
+	unsigned keep; /* frames on their way that still arrive */
+};
+
+struct plan {
+	uint64_t seed;
+	int nranks;
+	unsigned nservers;
+	unsigned shards;
+	unsigned chunk_bytes;
+	unsigned window;
+	unsigned delay_ms; /* most that a frame is late */
+	unsigned heartbeat_ms;
+	unsigned ncomms;
+	bool poll[RANKS_MAX];
+	int depth[RANKS_MAX]; /* operations that the rank has in flight */
+	unsigned pause_us[RANKS_MAX];
+	int noperations;
+	struct planned_operation operations[OPERATIONS_MAX];
+	unsigned nfaults;
+	struct planned_fault faults[FAULTS_MAX];
+};
+
+void plan_draw(struct plan *plan, uint64_t seed);
+void plan_print(const struct plan *plan, FILE *out);
+
+#endif

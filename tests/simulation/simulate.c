@@ -1,0 +1,106 @@
+/*
+ * Runs histories of seeds, each in a process of its own, and says those that ended wrong.
+ *
+ *     simulate FIRST [LAST]     those seeds; one alone is told whole
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/simulation/history.h"
+
+#define REAL_LIMIT_S 60 /* of one history: longer is a loop that time does not pass in */
+#define SHOWN_MOST   10
+
+/* Turns pass from thread to thread: on one processor that is a switch, on several a wake-up. */
+static void stay_on_one_processor(void)
+{
+	cpu_set_t one;
+	int processor = sched_getcpu();
+
+	CPU_ZERO(&one);
+	CPU_SET(processor < 0 ? 0 : processor, &one);
+	(void)sched_setaffinity(0, sizeof(one), &one);
+}
+
+/* What the history says goes to `file`. */
+static pid_t begin_history(uint64_t seed, int file)
+{
+	pid_t child = fork();
+
+	if (child == 0) {
+		FILE *out;
+
+		dup2(file, STDOUT_FILENO);
+		dup2(file, STDERR_FILENO);
+		alarm(REAL_LIMIT_S);
+		out = fdopen(STDOUT_FILENO, "w");
+		_exit(out ? (history_run(seed, out), fflush(out), 0) : 1);
+	}
+	return child;
+}
+
+static void show(int file)
+{
+	char bytes[4096];
+	ssize_t n;
+
+	lseek(file, 0, SEEK_SET);
+	while ((n = read(file, bytes, sizeof(bytes))) > 0) {
+		fwrite(bytes, 1, (size_t)n, stdout);
+	}
+}
+
+/* Whether it ended right. */
+static bool run_history(uint64_t seed, bool tell)
+{
+	FILE *said = tmpfile();
+	pid_t child;
+	int status = 0;
+
+	if (!said) {
+		perror("simulate: cannot make a file");
+		exit(2);
+	}
+	child = begin_history(seed, fileno(said));
+	if (child < 0 || waitpid(child, &status, 0) != child) {
+		perror("simulate: cannot run a history");
+		exit(2);
+	}
+	if (status || tell) {
+		show(fileno(said));
+	}
+	if (WIFSIGNALED(status)) {
+		printf("seed %llu: ended by signal %d%s\n", (unsigned long long)seed,
+			WTERMSIG(status), WTERMSIG(status) == SIGALRM ? ": no time passes" : "");
+	}
+	fclose(said);
+	return status == 0;
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+	uint64_t last = argc > 2 ? strtoull(argv[2], NULL, 10) : first;
+	unsigned wrong = 0;
+	time_t began = time(NULL);
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	stay_on_one_processor();
+	for (uint64_t seed = first; seed <= last && wrong < SHOWN_MOST; seed++) {
+		if (!run_history(seed, first == last)) {
+			wrong++;
+		}
+	}
+	printf("%llu histories, %u wrong, %ld s\n", (unsigned long long)(last - first + 1), wrong,
+		(long)(time(NULL) - began));
+	return wrong != 0;
+}

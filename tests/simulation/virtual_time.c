@@ -1,0 +1,471 @@
+/* Stands in front of the C library's clock, waits and threads, and gives turns by a seed. */
+#include "tests/simulation/virtual_time.h"
+
+#include <assert.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <poll.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "reduction_server/base/clock.h"
+#include "reduction_server/base/random.h"
+
+#define NEVER         UINT64_MAX
+#define TASKS_MAX     256
+#define CLOCK_STEP_NS 20u    /* a look at the clock */
+#define TURN_STEP_NS  20000u /* at most, a turn */
+#define LOCK_TURNS    8      /* one lock in so many gives the turn away */
+
+enum wait { RUNS, EPOLL, CONDITION, SLEEP, JOIN, OVER };
+
+struct task {
+	enum wait wait;
+	uint64_t deadline_ns;
+	int epoll;
+	const void *awaited; /* condition, or task */
+	bool signalled;
+	unsigned process;
+	unsigned weight;
+	sem_t turn;
+	pthread_t thread;
+	void *(*run)(void *arg);
+	void *arg;
+};
+
+void (*virtual_on_stuck)(const char *what);
+
+static struct task tasks[TASKS_MAX];
+static unsigned ntasks;
+static uint64_t now_ns;
+static uint64_t limit;
+static uint64_t steps;
+static uint64_t random_state;
+static bool weighted;
+static bool frozen[VIRTUAL_PROCESSES_MAX];
+static _Thread_local struct task *self; /* NULL: not simulated */
+
+/* ---- the C library's own ---- */
+
+static struct {
+	int (*clock_gettime)(clockid_t clock, struct timespec *out);
+	int (*epoll_wait)(int epoll, struct epoll_event *events, int most, int timeout_ms);
+	int (*sched_yield)(void);
+	ssize_t (*getrandom)(void *buffer, size_t length, unsigned flags);
+	int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+	int (*join)(pthread_t, void **);
+	int (*lock)(pthread_mutex_t *);
+	int (*trylock)(pthread_mutex_t *);
+	int (*unlock)(pthread_mutex_t *);
+	int (*wait)(pthread_cond_t *, pthread_mutex_t *);
+	int (*timedwait)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
+	int (*signal)(pthread_cond_t *);
+	int (*broadcast)(pthread_cond_t *);
+} real;
+
+static void *find(const char *name)
+{
+	void *symbol = dlsym(RTLD_NEXT, name);
+
+	if (!symbol) {
+		fprintf(stderr, "simulation: no %s in the C library\n", name);
+		abort();
+	}
+	return symbol;
+}
+
+#define FIND(member, name)                                                                         \
+	do {                                                                                       \
+		void *symbol_ = find(name);                                                        \
+		memcpy(&real.member, &symbol_, sizeof(symbol_));                                   \
+	} while (0)
+
+__attribute__((constructor)) static void find_all(void)
+{
+	FIND(clock_gettime, "clock_gettime");
+	FIND(epoll_wait, "epoll_wait");
+	FIND(sched_yield, "sched_yield");
+	FIND(getrandom, "getrandom");
+	FIND(create, "pthread_create");
+	FIND(join, "pthread_join");
+	FIND(lock, "pthread_mutex_lock");
+	FIND(trylock, "pthread_mutex_trylock");
+	FIND(unlock, "pthread_mutex_unlock");
+	FIND(wait, "pthread_cond_wait");
+	FIND(timedwait, "pthread_cond_timedwait");
+	FIND(signal, "pthread_cond_signal");
+	FIND(broadcast, "pthread_cond_broadcast");
+}
+
+/* ---- turns ---- */
+
+uint64_t virtual_draw(uint64_t below)
+{
+	return smd_random_next(&random_state) % below;
+}
+
+static bool is_due(const struct task *task)
+{
+	return task->wait == RUNS || (task->wait != OVER && task->deadline_ns <= now_ns);
+}
+
+/* The tasks that could go on now, by their places. */
+static unsigned find_ready(struct task *ready[TASKS_MAX])
+{
+	struct pollfd fds[TASKS_MAX];
+	struct task *sleepers[TASKS_MAX];
+	nfds_t nfds = 0;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < ntasks; i++) {
+		struct task *task = &tasks[i];
+
+		if (frozen[task->process]) {
+			continue;
+		}
+		if (is_due(task)) {
+			ready[n++] = task;
+		} else if (task->wait == EPOLL) {
+			fds[nfds] = (struct pollfd){.fd = task->epoll, .events = POLLIN};
+			sleepers[nfds++] = task;
+		}
+	}
+	if (nfds && poll(fds, nfds, 0) > 0) {
+		for (nfds_t i = 0; i < nfds; i++) {
+			if (fds[i].revents) {
+				ready[n++] = sleepers[i];
+			}
+		}
+	}
+	return n;
+}
+
+/* Some histories have threads that are slower than others by far: races that need one to be late
+ * show there. */
+static struct task *choose(struct task *ready[], unsigned n)
+{
+	uint64_t sum = 0;
+	uint64_t drawn;
+
+	if (!weighted) {
+		return ready[virtual_draw(n)];
+	}
+	for (unsigned i = 0; i < n; i++) {
+		sum += ready[i]->weight;
+	}
+	drawn = virtual_draw(sum);
+	for (unsigned i = 0; i < n; i++) {
+		if (drawn < ready[i]->weight) {
+			return ready[i];
+		}
+		drawn -= ready[i]->weight;
+	}
+	return ready[n - 1];
+}
+
+static void pass_time(void)
+{
+	uint64_t next = NEVER;
+
+	for (unsigned i = 0; i < ntasks; i++) {
+		if (!frozen[tasks[i].process] && tasks[i].wait != OVER &&
+			tasks[i].deadline_ns < next) {
+			next = tasks[i].deadline_ns;
+		}
+	}
+	if (next == NEVER) {
+		virtual_on_stuck("every thread waits for ever");
+	}
+	now_ns = next;
+}
+
+/* Gives the turn to a task that can go on, which may be this one; returns when it is this one's
+ * again. */
+static void give_turn(void)
+{
+	struct task *ready[TASKS_MAX];
+	struct task *next;
+	unsigned n;
+
+	steps++;
+	now_ns += virtual_draw(TURN_STEP_NS);
+	while ((n = find_ready(ready)) == 0) {
+		pass_time();
+	}
+	if (now_ns > limit) {
+		virtual_on_stuck("the history has not ended in time");
+	}
+	next = choose(ready, n);
+	next->wait = next->wait == OVER ? OVER : RUNS;
+	if (next != self) {
+		struct task *me = self;
+		bool over = me->wait == OVER;
+
+		sem_post(&next->turn);
+		while (!over && sem_wait(&me->turn) != 0) {
+		}
+	}
+}
+
+static void wait_for(enum wait wait, const void *awaited, uint64_t deadline_ns)
+{
+	self->wait = wait;
+	self->awaited = awaited;
+	self->deadline_ns = deadline_ns;
+	self->signalled = false;
+	give_turn();
+}
+
+static struct task *task_create(unsigned process, void *(*run)(void *arg), void *arg)
+{
+	struct task *task = &tasks[ntasks];
+
+	assert(ntasks < TASKS_MAX && process < VIRTUAL_PROCESSES_MAX);
+	*task = (struct task){
+		.wait = RUNS,
+		.deadline_ns = NEVER,
+		.process = process,
+		.weight = 1u << virtual_draw(10),
+		.run = run,
+		.arg = arg,
+	};
+	sem_init(&task->turn, 0, 0);
+	ntasks++;
+	return task;
+}
+
+void virtual_begin(uint64_t seed, uint64_t limit_ns)
+{
+	random_state = seed;
+	now_ns = 1000 * SMD_SECOND_NS;
+	limit = now_ns + limit_ns;
+	weighted = virtual_draw(2);
+	self = task_create(0, NULL, NULL);
+	self->thread = pthread_self();
+}
+
+unsigned virtual_process(void)
+{
+	return self ? self->process : 0;
+}
+
+uint64_t virtual_now_ns(void)
+{
+	return now_ns;
+}
+
+uint64_t virtual_steps(void)
+{
+	return steps;
+}
+
+void virtual_sleep(uint64_t ns)
+{
+	wait_for(SLEEP, NULL, now_ns + ns);
+}
+
+void virtual_freeze(unsigned process, bool freeze)
+{
+	frozen[process] = freeze;
+}
+
+/* ---- threads ---- */
+
+static void *task_main(void *arg)
+{
+	struct task *task = arg;
+	void *result;
+
+	while (sem_wait(&task->turn) != 0) {
+	}
+	self = task;
+	result = task->run(task->arg);
+	task->wait = OVER;
+	for (unsigned i = 0; i < ntasks; i++) {
+		if (tasks[i].wait == JOIN && tasks[i].awaited == task) {
+			tasks[i].wait = RUNS;
+		}
+	}
+	give_turn();
+	self = NULL;
+	return result;
+}
+
+static int task_start(struct task *task, const pthread_attr_t *attributes)
+{
+	int ret = real.create(&task->thread, attributes, task_main, task);
+
+	if (ret) {
+		task->wait = OVER;
+	}
+	return ret;
+}
+
+pthread_t virtual_start(unsigned process, void *(*run)(void *arg), void *arg)
+{
+	struct task *task = task_create(process, run, arg);
+
+	if (task_start(task, NULL)) {
+		perror("simulation: cannot start a thread");
+		abort();
+	}
+	return task->thread;
+}
+
+int pthread_create(
+	pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *arg), void *arg)
+{
+	struct task *task;
+	int ret;
+
+	if (!self) {
+		return real.create(thread, attributes, run, arg);
+	}
+	task = task_create(self->process, run, arg);
+	ret = task_start(task, attributes);
+	*thread = task->thread;
+	return ret;
+}
+
+int pthread_join(pthread_t thread, void **result)
+{
+	for (unsigned i = 0; self && i < ntasks; i++) {
+		/* A number may be used again: the last task that has it is meant. */
+		struct task *task = &tasks[ntasks - 1 - i];
+
+		if (pthread_equal(task->thread, thread)) {
+			if (task->wait != OVER) {
+				wait_for(JOIN, task, NEVER);
+			}
+			break;
+		}
+	}
+	return real.join(thread, result);
+}
+
+int sched_yield(void)
+{
+	if (!self) {
+		return real.sched_yield();
+	}
+	give_turn();
+	return 0;
+}
+
+int pthread_mutex_lock(pthread_mutex_t *mutex)
+{
+	int ret;
+
+	if (!self) {
+		return real.lock(mutex);
+	}
+	if (virtual_draw(LOCK_TURNS) == 0) {
+		give_turn();
+	}
+	while ((ret = real.trylock(mutex)) == EBUSY) {
+		give_turn();
+	}
+	return ret;
+}
+
+static int wait_on(pthread_cond_t *condition, pthread_mutex_t *mutex, uint64_t deadline_ns)
+{
+	bool signalled;
+
+	real.unlock(mutex);
+	wait_for(CONDITION, condition, deadline_ns);
+	signalled = self->signalled;
+	pthread_mutex_lock(mutex);
+	return signalled ? 0 : ETIMEDOUT;
+}
+
+int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *mutex)
+{
+	return self ? wait_on(condition, mutex, NEVER) : real.wait(condition, mutex);
+}
+
+int pthread_cond_timedwait(
+	pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until)
+{
+	return self ? wait_on(condition, mutex,
+			      (uint64_t)until->tv_sec * SMD_SECOND_NS + (uint64_t)until->tv_nsec)
+		    : real.timedwait(condition, mutex, until);
+}
+
+static void wake(const pthread_cond_t *condition, unsigned most)
+{
+	unsigned first = (unsigned)virtual_draw(ntasks);
+
+	for (unsigned i = 0; i < ntasks && most; i++) {
+		struct task *task = &tasks[(first + i) % ntasks];
+
+		if (task->wait == CONDITION && task->awaited == condition) {
+			task->wait = RUNS;
+			task->signalled = true;
+			most--;
+		}
+	}
+}
+
+int pthread_cond_signal(pthread_cond_t *condition)
+{
+	if (!self) {
+		return real.signal(condition);
+	}
+	wake(condition, 1);
+	return 0;
+}
+
+int pthread_cond_broadcast(pthread_cond_t *condition)
+{
+	if (!self) {
+		return real.broadcast(condition);
+	}
+	wake(condition, TASKS_MAX);
+	return 0;
+}
+
+/* ---- time, and what is drawn ---- */
+
+int clock_gettime(clockid_t clock, struct timespec *out)
+{
+	if (!self) {
+		return real.clock_gettime(clock, out);
+	}
+	now_ns += CLOCK_STEP_NS;
+	*out = (struct timespec){(time_t)(now_ns / SMD_SECOND_NS), (long)(now_ns % SMD_SECOND_NS)};
+	return 0;
+}
+
+ssize_t getrandom(void *buffer, size_t length, unsigned flags)
+{
+	uint8_t *bytes = buffer;
+
+	if (!self) {
+		return real.getrandom(buffer, length, flags);
+	}
+	for (size_t i = 0; i < length; i++) {
+		bytes[i] = (uint8_t)virtual_draw(256);
+	}
+	return (ssize_t)length;
+}
+
+int epoll_wait(int epoll, struct epoll_event *events, int most, int timeout_ms)
+{
+	uint64_t deadline = timeout_ms < 0 ? NEVER : now_ns + (uint64_t)timeout_ms * 1000000;
+	int n = 0;
+
+	if (!self) {
+		return real.epoll_wait(epoll, events, most, timeout_ms);
+	}
+	while ((n = real.epoll_wait(epoll, events, most, 0)) == 0 && now_ns < deadline) {
+		self->epoll = epoll;
+		wait_for(EPOLL, NULL, deadline);
+	}
+	return n;
+}
