@@ -121,7 +121,7 @@ void smd_context_destroy(smd_context *context);
 void smd_context_stats(smd_context *context, struct smd_stats *out);
 
 /*
- * Joins the group as `rank` of `nranks` (2 to 256; 1 is allowed and reduces nothing away). Returns
+ * Joins the group as `rank` of `nranks` (2 to 4096; 1 is allowed and reduces nothing away). Returns
  * when all ranks have joined at every shard; -ETIMEDOUT names the ranks that did not come. When a
  * group's ranks have all left, its name may be used again.
  */

@@ -14,8 +14,9 @@
 #include "reduction_server/engine/resources.h"
 #include "reduction_server/engine/window.h"
 
-#define FORMING_TELL_S  1 /* a communicator that forms names who is missing this often */
-#define NAMED_RANKS_MAX 8 /* a message lists so many ranks and counts the rest */
+#define FORMING_TELL_S  1  /* a communicator that forms names who is missing this often, */
+#define FORMING_TELLS   64 /* to so many members; to more less often, but at least as others do */
+#define NAMED_RANKS_MAX 8  /* a message lists so many ranks and counts the rest */
 
 /* ---- memory ---- */
 
@@ -95,6 +96,7 @@ int smd_server_comm_create(struct smd_comms *comms, const char *name, const char
 	comm->nranks = join->nranks;
 	comm->table_hash = join->table_hash;
 	comm->since_ns = smd_clock_ns();
+	comm->told_ns = comm->since_ns - FORMING_TELL_S * SMD_SECOND_NS;
 	comm->job = smd_jobs_take(&comms->jobs, job);
 	comm->name = strdup(name);
 	comm->members = calloc(comm->nranks, sizeof(*comm->members));
@@ -179,8 +181,8 @@ void smd_server_comm_activate(struct smd_server_comm *comm)
 	comm->state = SMD_SERVER_COMM_ACTIVE;
 	comm->limit = comm->window; /* the sure slot; more comes with results, to those who work */
 	for (unsigned r = 0; r < comm->nranks; r++) {
-		attempts = smd_hash(attempts, &comm->members[r]->attempt,
-			sizeof(comm->members[r]->attempt));
+		attempts = smd_hash(
+			attempts, &comm->members[r]->attempt, sizeof(comm->members[r]->attempt));
 	}
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		comm->members[r]->limit = comm->window;
@@ -331,13 +333,27 @@ static unsigned name_missing(
 	return missing;
 }
 
+/*
+ * Each look of a shard costs all members a frame, so large ones would spend more on hearing that
+ * they form than on forming.
+ */
+static uint64_t comm_tell_period_ns(const struct smd_server_comm *comm)
+{
+	uint64_t period_ns = FORMING_TELL_S * SMD_SECOND_NS * comm->nranks / FORMING_TELLS;
+	uint64_t most_ns = SMD_LATE_MOST_S * SMD_SECOND_NS;
+
+	return period_ns < FORMING_TELL_S * SMD_SECOND_NS ? FORMING_TELL_S * SMD_SECOND_NS
+	       : period_ns < most_ns                      ? period_ns
+							  : most_ns;
+}
+
 static void comm_check_forming(struct smd_server_comm *comm, uint64_t now_ns)
 {
 	bool over = now_ns - comm->since_ns >= comm->resources->forming_s * SMD_SECOND_NS;
 	char ranks[360];
 	char text[SMD_ERROR_TEXT_MAX];
 
-	if (!over && now_ns - comm->told_ns < FORMING_TELL_S * SMD_SECOND_NS) {
+	if (!over && now_ns - comm->told_ns < comm_tell_period_ns(comm)) {
 		return;
 	}
 	comm->told_ns = now_ns;

@@ -338,7 +338,8 @@ int smd_peer_create(
 	}
 	smd_turns_begin(&peer->turns, lane);
 	smd_turns_pace(&peer->turns, shard->config.welcome.weight);
-	if (peer->hello.flags & SMD_HELLO_CALLED) { /* it may compute for long, and take no result */
+	if (peer->hello.flags &
+		SMD_HELLO_CALLED) { /* it may compute for long, and take no result */
 		smd_lane_keepalive_only(lane);
 	}
 	smd_lane_register(lane,
@@ -348,6 +349,7 @@ int smd_peer_create(
 	peer->idle_since_ns = smd_clock_ns();
 	smd_heartbeat_begin(&peer->heartbeat, lane, smd_clock_ns());
 	TAILQ_INSERT_TAIL(&shard->peers, peer, link);
+	shard->npeers++;
 	shard->stats.lanes++;
 	if (peer_welcome(peer, handshake)) {
 		smd_peer_close(peer, "the reduction server is out of memory");
@@ -378,6 +380,9 @@ void smd_peers_make_room(struct smd_shard *shard)
 	struct smd_peer *peer;
 	unsigned idle = 0;
 
+	if (shard->npeers < shard->config.idle_lanes) {
+		return;
+	}
 	TAILQ_FOREACH (peer, &shard->peers, link) {
 		if (peer->in_groups == 0) {
 			idle++;
@@ -438,6 +443,7 @@ void smd_peer_close(struct smd_peer *peer, const char *reason)
 	struct smd_shard *shard = peer->shard;
 
 	TAILQ_REMOVE(&shard->peers, peer, link);
+	shard->npeers--;
 	smd_lane_counts_add(&shard->stats.moved, &peer->lane->counts);
 	for (uint32_t i = 0; i < peer->nmembers; i++) {
 		if (peer->members[i]) {

@@ -69,6 +69,7 @@ struct smd_shard {
 	uint8_t *sink; /* where discarded payloads go */
 	struct smd_greeter greeter;
 	TAILQ_HEAD(, smd_peer) peers;
+	unsigned npeers;
 	struct smd_comms comms;
 	struct smd_server_comm_list gone; /* to be freed by the reaper */
 	struct smd_shard_stats stats;

@@ -18,7 +18,7 @@
 #define SMD_CONTROL_MAX  2048 /* bytes of payload of a frame that carries no elements */
 #define SMD_CHUNK_LIMIT                                                                            \
 	(16u << 20) /* bytes of payload of INPUT, RESULT and DATA, whatever a server offers */
-#define SMD_NRANKS_MAX       256
+#define SMD_NRANKS_MAX       4096
 #define SMD_LATE_MOST_S      10 /* a shard that waits for a rank says so at least this often */
 #define SMD_WINDOW_MAX       16 /* slots that a communicator is granted on a shard */
 #define SMD_COMM_INDEX_BITS  12

@@ -178,10 +178,11 @@ int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
 	}
 	if (--progress->waiting == 0) {
 		progress->rest_until_ns = smd_clock_ns() + REST_NS;
-		if (progress->in_flight) {
+		if (progress->in_flight || progress->asleep) {
 			pthread_cond_signal(&progress->idle);
 		}
 	}
+	progress->waits++;
 	pthread_mutex_unlock(&progress->lock);
 	return ret;
 }
@@ -232,6 +233,23 @@ static bool progress_may_rest(const struct smd_progress *progress, uint64_t now)
 		       now < progress->rest_until_ns);
 }
 
+/*
+ * To look again soon spares callers to wake this thread after each small operation. Who has waited
+ * for all that time may wait for long: then the end of that is worth a wake-up, and until then
+ * nothing is. Called with the lock.
+ */
+static void progress_rest(struct smd_progress *progress, uint64_t now)
+{
+	uint64_t waits = progress->waits;
+
+	progress_wait_until(progress, &progress->idle, now + REST_NS);
+	while (progress->waiting && progress->waits == waits && !progress->ending) {
+		progress->asleep = true;
+		pthread_cond_wait(&progress->idle, &progress->lock);
+		progress->asleep = false;
+	}
+}
+
 static void *progress_main(void *arg)
 {
 	struct smd_progress *progress = arg;
@@ -241,7 +259,7 @@ static void *progress_main(void *arg)
 		uint64_t now = smd_clock_ns();
 
 		if (progress_may_rest(progress, now)) {
-			progress_wait_until(progress, &progress->idle, now + REST_NS);
+			progress_rest(progress, now);
 		} else {
 			progress_own(progress);
 			event_base_loop(progress->base, EVLOOP_ONCE);

@@ -48,6 +48,8 @@ struct smd_progress {
 	unsigned waiting;       /* callers that wait; one of them may be the owner */
 	unsigned in_flight;     /* operations; kept by their callers */
 	uint64_t rest_until_ns; /* the thread leaves the loop to callers until then */
+	uint64_t waits;         /* of callers, that have ended */
+	bool asleep;            /* the thread wants to be told when the last caller's ends */
 	bool ending;
 };
 

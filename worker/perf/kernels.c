@@ -9,11 +9,12 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/dtype.h"
 #include "reduction_server/kernels/kernels.h"
+#include "reduction_server/wire/frame.h"
 #include "worker/perf/perf.h"
 #include "worker/summand.h"
 
 #define ALIGNMENT    4096
-#define INPUTS_MAX   256
+#define INPUTS_MAX   SMD_NRANKS_MAX
 #define ROUNDS_MOST  2001
 #define ROUNDS_LEAST 5
 

@@ -10,14 +10,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "reduction_server/wire/frame.h"
 #include "worker/perf/perf.h"
 
-#define PROCESSES_MAX 320
-
 struct processes {
-	pid_t ranks[PROCESSES_MAX];
+	pid_t ranks[SMD_NRANKS_MAX];
 	int nranks;
-	pid_t servers[PROCESSES_MAX];
+	pid_t servers[PERF_LOCAL_SERVERS_MAX];
 	int nservers;
 };
 

@@ -177,13 +177,16 @@ static int check(struct perf_settings *settings, struct smd_error *error)
 		return smd_error_set(error, EINVAL, "--comms: must be 1 to %d, got %d",
 			PERF_COMMS_MAX, settings->comms);
 	}
-	if (settings->local > SMD_NRANKS_MAX || settings->local_servers > 64) {
+	if (settings->local > SMD_NRANKS_MAX || settings->local_servers > PERF_LOCAL_SERVERS_MAX) {
 		return smd_error_set(error, EINVAL,
-			"--local and --local-servers: must be at most %d and 64", SMD_NRANKS_MAX);
+			"--local and --local-servers: must be at most %d and %d", SMD_NRANKS_MAX,
+			PERF_LOCAL_SERVERS_MAX);
 	}
 	if (settings->local) {
 		if (settings->local_servers == 0) {
-			settings->local_servers = settings->local < 64 ? settings->local : 64;
+			settings->local_servers = settings->local < PERF_LOCAL_SERVERS_MAX
+							  ? settings->local
+							  : PERF_LOCAL_SERVERS_MAX;
 		}
 		return 0;
 	}

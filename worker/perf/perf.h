@@ -13,9 +13,10 @@
 #include "reduction_server/base/error.h"
 #include "worker/summand.h"
 
-#define PERF_SIZES_MAX    64
-#define PERF_INFLIGHT_MAX 1024
-#define PERF_COMMS_MAX    256
+#define PERF_SIZES_MAX         64
+#define PERF_INFLIGHT_MAX      1024
+#define PERF_COMMS_MAX         256
+#define PERF_LOCAL_SERVERS_MAX 64
 
 /* Sizes from min to max, each `factor` times the one before. */
 struct perf_size_range {

@@ -43,7 +43,7 @@ class KernelsTest(ProgramTest):
 
     def test_usage_errors(self):
         for option, text in [("--dtype=float9", "must be int8, uint8"), ("--op=sub", "must be sum, prod, max, min or avg"),
-                             ("--variant=mmx", "must be scalar, avx2, avx512 or neon"), ("--inputs=0", "must be 1 to 256"),
+                             ("--variant=mmx", "must be scalar, avx2, avx512 or neon"), ("--inputs=0", "must be 1 to 4096"),
                              ("--bytes=1", "must be 64 to"), ("--milliseconds=-1", "must be a whole number"),
                              ("more", "there must be no operand")]:
             with self.subTest(option=option):

@@ -57,7 +57,7 @@ class LocalTest(ProgramTest):
                 (("--group=g", "--nranks=2", "--rank=2"), "--nranks and --rank below it must be given"),
                 (("--group=g", "--nranks=2"), "--nranks and --rank below it must be given"),
                 (("--local=2", "--iters=0"), "--iters: must be at least 1, got 0"),
-                (("--local=257",), "--local and --local-servers: must be at most 256 and 64"),
+                (("--local=4097",), "--local and --local-servers: must be at most 4096 and 64"),
                 (("--local=2", "--sizes=4K,,8K"), '--sizes: must be sizes such as 4K,1M,64M, got "4K,,8K"'),
                 (("--local=2", "--sizes=0"), '--sizes: must be sizes such as 4K,1M,64M, got "0"'),
                 (("--local=2", "--sizes=3"), "sizes: each must hold an element of 4 bytes, got 3"),

@@ -25,9 +25,9 @@ static void arguments_of_a_communicator_are_checked(void **state)
 		{"", 2, 0, "group: its name must have 1 to 255 bytes"},
 		{longest, 2, 0, "group: its name must have 1 to 255 bytes"},
 		{"a\nb", 2, 0, "group: its name must have no control characters"},
-		{"g", 0, 0, "group g: ranks must be 1 to 256, got 0"},
-		{"g", -1, 0, "group g: ranks must be 1 to 256, got -1"},
-		{"g", 257, 0, "group g: ranks must be 1 to 256, got 257"},
+		{"g", 0, 0, "group g: ranks must be 1 to 4096, got 0"},
+		{"g", -1, 0, "group g: ranks must be 1 to 4096, got -1"},
+		{"g", 4097, 0, "group g: ranks must be 1 to 4096, got 4097"},
 		{"g", 2, 2, "group g: rank must be 0 to 1, got 2"},
 		{"g", 2, -1, "group g: rank must be 0 to 1, got -1"},
 	};

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "reduction_server/wire/frame.h"
 #include "tests/unit/allreduce/fixture.h"
@@ -206,6 +207,62 @@ static void ranks_that_do_not_come_are_named(void **state)
 		join_end(&joiners[r], 0, NULL);
 		smd_context_destroy(contexts[r]);
 	}
+	pool_stop(&pool);
+}
+
+/* A frame to each member each second would take longer than to form, where they are many. */
+static void a_large_group_that_forms_is_told_less_often(void **state)
+{
+	enum { CHUNK = 64, MANY = 640 };
+	const struct smd_server_config config = {.shards = 1,
+		.chunk_bytes = CHUNK,
+		.memory_bytes = 2 * MANY * SMD_BUFFER_POOL_STRIDE(CHUNK)};
+	struct pool pool;
+	struct raw small;
+	struct raw large;
+
+	(void)state;
+	pool_start(&pool, "tcp", 1, &config);
+	raw_open(&small, &pool, 0);
+	raw_greet(&small, "small");
+	raw_open(&large, &pool, 0);
+	raw_greet(&large, "large");
+	raw_join(&large, 1, "large", MANY, 0);
+	raw_join(&small, 1, "small", 2, 0);
+	for (unsigned told = 0; told < 2; told++) {
+		raw_expect(&small, SMD_FRAME_LATE);
+	}
+	raw_send(&large, (struct smd_frame){.kind = SMD_FRAME_PING}, NULL, 0);
+	assert_true(raw_receive(&large));
+	assert_int_equal(large.frame.kind, SMD_FRAME_PONG); /* and no LATE before it */
+	raw_close(&small);
+	raw_close(&large);
+	pool_stop(&pool);
+}
+
+static uint64_t count_switches(void)
+{
+	struct rusage usage;
+
+	assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+	return (uint64_t)usage.ru_nvcsw;
+}
+
+/* Where hundreds of ranks share processors, threads that look after nothing are what they do. */
+static void who_waits_for_a_group_sleeps(void **state)
+{
+	struct pool pool;
+	smd_context *context;
+	smd_comm *comm;
+	uint64_t before;
+
+	(void)state;
+	pool_start(&pool, "tcp", 1, NULL);
+	context = context_of(pool.list, "one", 1);
+	before = count_switches();
+	assert_int_equal(smd_comm_create(context, "missing", 2, 0, &comm), -ETIMEDOUT);
+	assert_in_range(count_switches() - before, 0, 50); /* of all threads, in a second */
+	smd_context_destroy(context);
 	pool_stop(&pool);
 }
 
@@ -587,6 +644,8 @@ int main(void)
 		cmocka_unit_test(ranks_agree_on_their_number),
 		cmocka_unit_test(ranks_have_the_same_servers_in_the_same_order),
 		cmocka_unit_test(ranks_that_do_not_come_are_named),
+		cmocka_unit_test(a_large_group_that_forms_is_told_less_often),
+		cmocka_unit_test(who_waits_for_a_group_sleeps),
 		cmocka_unit_test(names_with_slashes_are_told_apart),
 		cmocka_unit_test(a_rank_that_comes_twice_ends_a_group_that_forms),
 		cmocka_unit_test(a_complete_group_without_a_job_is_warned),

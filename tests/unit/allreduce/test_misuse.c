@@ -348,7 +348,7 @@ static void join_that_is_malformed(struct raw *raw)
 
 static void join_of_too_many_ranks(struct raw *raw)
 {
-	raw_join(raw, NUMBER + 1, "many", 257, 0);
+	raw_join(raw, NUMBER + 1, "many", 4097, 0);
 }
 
 static void leave_twice(struct raw *raw)
@@ -412,7 +412,7 @@ static const struct misuse misuses[] = {
 	MISUSE(a_number_that_is_in_use, "JOIN: number must be free, got 4103, which is in use"),
 	MISUSE(join_that_is_malformed,
 		"JOIN: payload must be as specs/design/wire.md says, got 2 bytes"),
-	MISUSE(join_of_too_many_ranks, "JOIN: ranks must be 1 to 256, got 257"),
+	MISUSE(join_of_too_many_ranks, "JOIN: ranks must be 1 to 4096, got 4097"),
 	MISUSE(leave_twice, "LEAVE: communicator must have been joined, got number 4104"),
 	MISUSE(end_in_the_middle_of_a_chunk, "the other end closed the connection"),
 	MISUSE(end_without_leave, "the other end closed the connection"),

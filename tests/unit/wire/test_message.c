@@ -350,9 +350,9 @@ static void join_fields_are_checked(void **state)
 {
 	(void)state;
 	assert_join_refused(&(struct smd_join){.nranks = 0, .group = "g"},
-		"JOIN: ranks must be 1 to 256, got 0");
-	assert_join_refused(&(struct smd_join){.nranks = 257, .group = "g"},
-		"JOIN: ranks must be 1 to 256, got 257");
+		"JOIN: ranks must be 1 to 4096, got 0");
+	assert_join_refused(&(struct smd_join){.nranks = 4097, .group = "g"},
+		"JOIN: ranks must be 1 to 4096, got 4097");
 	assert_join_refused(&(struct smd_join){.nranks = 2, .group = ""},
 		"JOIN: payload must be as specs/design/wire.md says, got 20 bytes that are not");
 }
