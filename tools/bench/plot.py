@@ -9,16 +9,17 @@ from xml.sax.saxutils import escape
 WIDTH, HEIGHT = 800, 340
 LEFT, RIGHT, TOP, BOTTOM = 60, 190, 62, 52
 ROW = 22
-NAMES = {"summand": "Summand", "summand-tls": "Summand over TLS", "gloo": "Gloo, its best", "openmpi": "Open MPI, its best",
-         "plain": "plain server"}
+NAMES = {"summand": "Summand", "summand-tls": "Summand over TLS", "summand-job": "Summand, a job by ssh", "gloo": "Gloo, its best",
+         "openmpi": "Open MPI, its best", "plain": "plain server"}
 STYLE = """<style>
   text { fill: #24292f } .grid { stroke: #d8dee4 } .axis, .bound { stroke: #57606a }
-  .summand, .summand-tls { stroke: #0b6e4f; fill: #0b6e4f } .summand-tls.curve { stroke-dasharray: 6 4 } .gloo { stroke: #bc4c33; fill: #bc4c33 }
+  .summand, .summand-tls, .summand-job { stroke: #0b6e4f; fill: #0b6e4f } .summand-tls.curve { stroke-dasharray: 6 4 }
+  .summand-job.curve { stroke-dasharray: 2 3 } .gloo { stroke: #bc4c33; fill: #bc4c33 }
   .openmpi { stroke: #3d5a98; fill: #3d5a98 } .plain { stroke: #8250a0; fill: #8250a0 } .curve { fill: none; stroke-width: 2 }
   .bound { stroke-dasharray: 6 4 } .background { fill: #ffffff }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3 } .grid { stroke: #30363d } .axis, .bound { stroke: #9ea7b1 }
-    .summand, .summand-tls { stroke: #4ac79a; fill: #4ac79a } .gloo { stroke: #f28b74; fill: #f28b74 }
+    .summand, .summand-tls, .summand-job { stroke: #4ac79a; fill: #4ac79a } .gloo { stroke: #f28b74; fill: #f28b74 }
     .openmpi { stroke: #8fb0ff; fill: #8fb0ff } .plain { stroke: #cfa8e6; fill: #cfa8e6 } .background { fill: #0d1117 } .curve { fill: none }
   }
 </style>"""
@@ -54,7 +55,7 @@ def label(x, y, text, style=""):
 
 def grid(axes, sizes):
     step = 10 ** math.floor(math.log10(axes.top))
-    step = next(part for part in (step / 5, step / 2, step) if axes.top / part <= 8)
+    step = next(part for part in (step / 5, step / 2, step, 2 * step) if axes.top / part <= 8)
     for i in range(int(axes.top / step) + 1):
         y = axes.y(i * step)
         yield line(LEFT, y, WIDTH - RIGHT, y, "grid")

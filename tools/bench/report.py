@@ -74,6 +74,10 @@ def table(found):
         yield "  bandwidth over TLS to that without: " + ", ".join(
             f"{plot.size_text(size)} {own[size]['us'] / encrypted[size]['us']:.3f}"
             for size in found["sizes"] if size in own and size in encrypted)
+    job = found["systems"].get("summand-job", {})
+    if job and link:
+        yield "  bandwidth of a job over ssh to the limit: " + ", ".join(
+            f"{plot.size_text(size)} {gb_per_s(size, job[size]['us']) * 1e9 / found['limit']:.3f}" for size in found["sizes"] if size in job)
     if disturbed(found):
         yield "  * other work took the processors in every try"
     for name, reason in found["absent"].items():

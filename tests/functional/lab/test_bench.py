@@ -87,6 +87,20 @@ class RunTest(unittest.TestCase):
 
 
 class PartsTest(unittest.TestCase):
+    def test_a_job_by_ssh(self):
+        """Ranks and servers by one command, beside the same by hand; of servers with links that differ it is refused where they are told."""
+        with tempfile.TemporaryDirectory(prefix="summand-test-") as folder:
+            options = ["--systems=summand,summand-job,iperf3", "--workers=2", "--server-rates=750mbit,250mbit", "--sizes=64K", "--budget=0.02",
+                       "--tries=1", f"--build={os.environ['SUMMAND_BUILD']}", f"--output={folder}", "--server-args=--memory-limit=64M"]
+            done, told = bench(*options), bench(*options, "--told")
+        for run in done, told:
+            self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        if "summand-job: not measured: needs ssh" in done.stdout:
+            self.skipTest("ssh and sshd are not both here")
+        if shutil.which("iperf3"):
+            self.assertRegex(done.stdout, r"bandwidth of a job over ssh to the limit: 64K \d\.\d+")
+        self.assertIn("summand-job: not measured: servers of a job are all told the same", told.stdout)
+
     def test_wrong_sums_fail(self):
         """A stand-in for summand-perf that reports a wrong element fails the run."""
         with tempfile.TemporaryDirectory(prefix="summand-test-") as folder:
@@ -150,6 +164,11 @@ class PartsTest(unittest.TestCase):
             several.add({4096: dict(one, us=us, p95_us=p95)})
         self.assertEqual(several.combined()[4096],
                          dict(one, us=20.0, p95_us=50.0, rounds=3, least_us=10.0, most_us=30.0))
+
+    def test_the_plots_grid_has_some_lines_whatever_is_highest(self):
+        for top in range(1, 1000):
+            labels = [part for part in plot.grid(plot.Axes([4096], top / 100), []) if 'text-anchor="end"' in part]
+            self.assertTrue(3 <= len(labels) <= 9, (top, labels))
 
     def test_sizes_of_the_plot(self):
         self.assertEqual([plot.size_text(size) for size in (4, 4096, 6 << 20)], ["4", "4K", "6M"])
