@@ -11,6 +11,7 @@
 
 #include "orchestrator/cli/custom_jobs.h"
 #include "orchestrator/cli/detach.h"
+#include "orchestrator/cli/container_option.h"
 #include "orchestrator/cli/engine_options.h"
 #include "orchestrator/cli/format.h"
 #include "orchestrator/cli/hp_tuning_jobs.h"
@@ -142,7 +143,7 @@ static int set_container_runtime(void *target, const char *value, struct smd_err
 	if (!smd_container_runtime_find(value)) {
 		const char *near = smd_container_runtime_suggest(value);
 
-		return smd_error_set(error, EINVAL, "must be podman, docker or apptainer%s%s%s",
+		return smd_error_set(error, EINVAL, "must be podman, docker, apptainer or pyxis%s%s%s",
 			near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 	}
 	choice->name = value;
@@ -173,15 +174,6 @@ static int print_document(
 	}
 	json_decref(shown);
 	return ret;
-}
-
-static int check_runtime(const char *name)
-{
-	if (!name || smd_container_runtime_is_installed(smd_container_runtime_find(name))) {
-		return 0;
-	}
-	smd_print_line(stderr, "summand: --container-runtime=%s: not found on PATH\n", name);
-	return -1;
 }
 
 /* A file, or a folder that pip builds from; NULL: the reason it cannot be installed. */
@@ -368,8 +360,7 @@ static int start(struct smd_loaded_job *loaded, struct smd_local_run_options *op
 	int exit_code;
 
 	if (smd_engine_options_check(options) ||
-		(options->engine == SMD_LOCAL_RUN_HERE &&
-			check_runtime(options->container_runtime)) ||
+		smd_container_option_check(loaded->job, options) ||
 		smd_local_code_check(loaded)) {
 		return SMD_EXIT_USAGE;
 	}
@@ -436,7 +427,7 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 			&use},
 		{"job-dir", "DIR", "where logs and records go (default: a new directory)",
 			smd_option_set_path, &job_dir},
-		{"container-runtime", "podman|docker|apptainer",
+		{"container-runtime", "podman|docker|apptainer|pyxis",
 			"run images in containers (default: commands, as processes)",
 			set_container_runtime, &runtime},
 		{"oversubscribe", NULL, "let replicas share GPUs where there are too few",

@@ -64,6 +64,14 @@ static int add_runner_variables(
 	return ret;
 }
 
+/* Reduction servers are Summand's own program, whatever their image. */
+static const char *image_of(const struct smd_launcher *launcher, const struct smd_replica *replica)
+{
+	return launcher->container_runtime && replica->role != SMD_ROLE_REDUCTION_SERVER
+		       ? launcher->job->pools[replica->pool].image_uri
+		       : NULL;
+}
+
 /* Where a host sees the job directory, its files are there; else the agent brings them. */
 static int make_paths(struct smd_prepared_launch *launch, const struct smd_launcher *launcher,
 	const struct smd_replica *replica, const struct smd_launch_host *host)
@@ -88,11 +96,12 @@ static int make_paths(struct smd_prepared_launch *launch, const struct smd_launc
 	}
 	if (launcher->workspace->code) {
 		launch->directory = strdup(launcher->workspace->code);
-	} else if (host->folder) {
+	} else if (host->folder && !image_of(launcher, replica)) {
 		launch->directory = getcwd(NULL, 0);
 	}
 	if (!launch->log || !launch->error_file || !launch->errors || !launch->name ||
-		(!launch->directory && (launcher->workspace->code || host->folder))) {
+		(!launch->directory && (launcher->workspace->code ||
+					       (host->folder && !image_of(launcher, replica))))) {
 		return -ENOMEM;
 	}
 	/* Those of an earlier run in the same directory. */
@@ -122,14 +131,6 @@ static void add_mounts(struct smd_prepared_launch *launch, const struct smd_laun
 	add_mount(launch, launch->errors, 1);
 	add_mount(launch,
 		smd_placement_token_file(launcher->placement, replica->pool, replica->index), 0);
-}
-
-/* Reduction servers are Summand's own program, whatever their image. */
-static const char *image_of(const struct smd_launcher *launcher, const struct smd_replica *replica)
-{
-	return launcher->container_runtime && replica->role != SMD_ROLE_REDUCTION_SERVER
-		       ? launcher->job->pools[replica->pool].image_uri
-		       : NULL;
 }
 
 /* What a launch's environment is made of. */

@@ -68,10 +68,12 @@ for verb in validate plan env local-run create; do
 done
 says 0 "Usage: summand custom-jobs plan" custom-jobs plan -h
 # A runtime is looked for before anything is started.
-says 2 'summand: --container-runtime: must be podman, docker or apptainer, got "dockr"; did you mean docker?' \
+says 2 'summand: --container-runtime: must be podman, docker, apptainer or pyxis, got "dockr"; did you mean docker?' \
 	custom-jobs local-run skipped_pool.yaml --container-runtime=dockr
 PATH=/nowhere says 2 "summand: --container-runtime=apptainer: not found on PATH" custom-jobs local-run \
 	skipped_pool.yaml --container-runtime=apptainer
+says 2 "summand: --container-runtime=pyxis: must come with --engine=slurm" custom-jobs local-run \
+	skipped_pool.yaml --container-runtime=pyxis
 PATH=/nowhere says 0 "displayName" custom-jobs local-run skipped_pool.yaml --container-runtime=apptainer --dry-run
 # What gcloud and az have, and what is here in its place.
 says 2 "a job is needed" ai custom-jobs create --region=us-central1

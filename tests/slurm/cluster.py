@@ -114,7 +114,8 @@ def descendants(pid):
 
 
 class Cluster:
-    def __init__(self, nodes=4, cpus=16, memory=400000, gpus=8):
+    def __init__(self, nodes=4, cpus=16, memory=400000, gpus=8, plugin=None):
+        """A plugin is a line of plugstack.conf."""
         self.folder = tempfile.mkdtemp(prefix="summand-slurm-")
         self.names = [f"node{number}" for number in range(nodes)]
         self.nodes = {}
@@ -123,6 +124,9 @@ class Cluster:
         self.environment = {**{name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "SBATCH_"))},
                             "SLURM_CONF": f"{self.folder}/slurm.conf", "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
         self.write_configuration(cpus, memory, gpus)
+        if plugin:
+            with open(f"{self.folder}/plugstack.conf", "w", encoding="utf-8") as file:
+                file.write(f"required {plugin}\n")
 
     def write_configuration(self, cpus, memory, gpus):
         host = socket.gethostname().partition(".")[0]

@@ -7,6 +7,7 @@
 #include "reduction_server/base/options.h"
 #include "worker/agent/host/host.h"
 #include "worker/agent/keeper.h"
+#include "worker/agent/step.h"
 
 #define EXIT_USAGE 2
 
@@ -26,6 +27,7 @@ int main(int argc, char **argv)
 	struct smd_keeper_options keeper = {
 		.record_fd = -1, .grace_s = SMD_KEEPER_GRACE_DEFAULT_S};
 	struct smd_host_options host = {.is_host = 0};
+	const char *step = NULL;
 	const struct smd_option options[] = {
 		SMD_OPTION_GROUP("The end of the command"),
 		{"exit-record", "FILE", "write to FILE how the command ended, as JSON",
@@ -41,6 +43,10 @@ int main(int argc, char **argv)
 		{"number-from", "VARIABLE",
 			"add this variable's value to the host's number in the invitation",
 			smd_option_set_string, &host.number_from},
+		{"container-step", "PREFIX",
+			"run a container of Pyxis by srun; it is met by files that begin with "
+			"PREFIX",
+			smd_option_set_string, &step},
 	};
 	const struct smd_command command = {
 		.synopsis = "summand-agent [OPTION...] [-- COMMAND [ARG...]]",
@@ -74,5 +80,5 @@ int main(int argc, char **argv)
 		fprintf(stderr, "%s\n", error.text);
 		return EXIT_USAGE;
 	}
-	return smd_keeper_run(&keeper, argv + start);
+	return step ? smd_step_run(step, argv + start) : smd_keeper_run(&keeper, argv + start);
 }

@@ -194,7 +194,11 @@ char **smd_slurm_step_words(const struct smd_slurm_step_request *request)
 	add(&words, "--wait=0");
 	add(&words, "--cpu-bind=none");
 	add(&words, "--mpi=none");
-	add(&words, "--export=ALL");
+	if (request->group >= 0) { /* a container's step is asked for by it, too */
+		add(&words, "--export=ALL,SUMMAND_SLURM_GROUP=%d", request->group);
+	} else {
+		add(&words, "--export=ALL");
+	}
 	add(&words, "--chdir=/");
 	if (request->gres[0]) {
 		add(&words, "--gres=%s", request->gres);

@@ -223,7 +223,7 @@ class ContainerTest(JobTest):
     def test_no_such_runtime(self):
         run = self.run_job([self.shell("true")], "--container-runtime=lxc")
         self.assert_code(run, 2)
-        self.assertIn('must be podman, docker or apptainer, got "lxc"', run.err)
+        self.assertIn('must be podman, docker, apptainer or pyxis, got "lxc"', run.err)
 
 
 if __name__ == "__main__":

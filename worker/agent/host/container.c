@@ -2,7 +2,6 @@
 #include "worker/agent/host/container.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +10,16 @@
 
 #include "orchestrator/job/secret.h"
 #include "reduction_server/base/options.h"
+#include "worker/agent/host/words.h"
 
 #define FIXED_WORDS_MAX 24 /* beside variables and the command */
 
 static const struct smd_container_runtime runtimes[] = {
 	{"podman", "--preserve-fds=1", "--device=nvidia.com/gpu=all", "podman rm --force --ignore",
-		1, 0},
-	{"docker", NULL, "--gpus=all", "docker rm --force", 0, 0},
-	{"apptainer", NULL, "--nv", NULL, 0, 1},
+		1, 0, 0},
+	{"docker", NULL, "--gpus=all", "docker rm --force", 0, 0, 0},
+	{"apptainer", NULL, "--nv", NULL, 0, 1, 0},
+	{"pyxis", NULL, NULL, NULL, 0, 0, 1},
 };
 
 #define RUNTIMES (sizeof(runtimes) / sizeof(runtimes[0]))
@@ -65,26 +66,6 @@ int smd_container_runtime_is_installed(const struct smd_container_runtime *runti
 	return found;
 }
 
-struct words {
-	char **argv;
-	size_t count;
-	int failed;
-};
-
-__attribute__((format(printf, 2, 3))) static void add(struct words *words, const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	if (vasprintf(&words->argv[words->count], format, args) < 0) {
-		words->argv[words->count] = NULL;
-		words->failed = 1;
-	} else {
-		words->count++;
-	}
-	va_end(args);
-}
-
 static int sees_gpus(const struct smd_launch *launch)
 {
 	const char *gpus = smd_environment_get(launch->environment, "CUDA_VISIBLE_DEVICES");
@@ -93,32 +74,32 @@ static int sees_gpus(const struct smd_launch *launch)
 }
 
 /* apptainer: its own variables and descriptors are the container's. */
-static void add_inheriting(struct words *words, const struct smd_container_runtime *runtime,
+static void add_inheriting(struct smd_words *words, const struct smd_container_runtime *runtime,
 	const struct smd_launch *launch)
 {
 	int is_place =
 		launch->image[0] == '/' || launch->image[0] == '.' || strstr(launch->image, "://");
 
-	add(words, "%s", runtime->name);
-	add(words, "%s", launch->has_command ? "exec" : "run");
+	smd_words_add(words, "%s", runtime->name);
+	smd_words_add(words, "%s", launch->has_command ? "exec" : "run");
 	for (size_t i = 0; i < launch->nmounts; i++) {
 		const struct smd_mount *mount = &launch->mounts[i];
 
 		if (mount->writable) {
-			add(words, "--bind=%s", mount->path);
+			smd_words_add(words, "--bind=%s", mount->path);
 		} else {
-			add(words, "--bind=%s:%s:ro", mount->path, mount->path);
+			smd_words_add(words, "--bind=%s:%s:ro", mount->path, mount->path);
 		}
 	}
 	if (launch->directory) {
-		add(words, "--pwd=%s", launch->directory);
+		smd_words_add(words, "--pwd=%s", launch->directory);
 	}
 	if (sees_gpus(launch)) {
-		add(words, "%s", runtime->gpus);
+		smd_words_add(words, "%s", runtime->gpus);
 	}
-	add(words, "%s%s", is_place ? "" : "docker://", launch->image);
+	smd_words_add(words, "%s%s", is_place ? "" : "docker://", launch->image);
 	for (char *const *word = launch->argv; *word; word++) {
-		add(words, "%s", *word);
+		smd_words_add(words, "%s", *word);
 	}
 }
 
@@ -169,7 +150,7 @@ int smd_container_environment(const struct smd_container_runtime *runtime,
 	return 0;
 }
 
-static void add_variables(struct words *words, const struct smd_container_runtime *runtime,
+static void add_variables(struct smd_words *words, const struct smd_container_runtime *runtime,
 	const struct smd_launch *launch)
 {
 	const struct smd_environment *environment = launch->environment;
@@ -178,14 +159,14 @@ static void add_variables(struct words *words, const struct smd_container_runtim
 		const struct smd_variable *variable = &environment->variables[i];
 
 		if (is_setting_of_runtime(variable->name)) {
-			add(words, "--env=%s=%s", variable->name, variable->value);
+			smd_words_add(words, "--env=%s=%s", variable->name, variable->value);
 		} else {
-			add(words, "--env=%s", variable->name);
+			smd_words_add(words, "--env=%s", variable->name);
 		}
 	}
 	if (runtime->preserve_fd) {
-		add(words, "%s", runtime->preserve_fd);
-		add(words, "--env=SUMMAND_NOTIFY_FD=%d", SMD_NOTIFY_FD);
+		smd_words_add(words, "%s", runtime->preserve_fd);
+		smd_words_add(words, "--env=SUMMAND_NOTIFY_FD=%d", SMD_NOTIFY_FD);
 	}
 }
 
@@ -195,45 +176,45 @@ static unsigned group_of_mounts(const struct smd_container_runtime *runtime)
 	return runtime->maps_root && geteuid() != 0 ? 0 : getegid();
 }
 
-static void add_isolated(struct words *words, const struct smd_container_runtime *runtime,
+static void add_isolated(struct smd_words *words, const struct smd_container_runtime *runtime,
 	const struct smd_launch *launch)
 {
 	char *const *word = launch->argv;
 
-	add(words, "%s", runtime->name);
-	add(words, "run");
-	add(words, "--rm");
-	add(words, "--name=%s", launch->name);
-	add(words, "--network=host");
-	add(words, "--ipc=host");
+	smd_words_add(words, "%s", runtime->name);
+	smd_words_add(words, "run");
+	smd_words_add(words, "--rm");
+	smd_words_add(words, "--name=%s", launch->name);
+	smd_words_add(words, "--network=host");
+	smd_words_add(words, "--ipc=host");
 	for (size_t i = 0; i < launch->nmounts; i++) {
 		const struct smd_mount *mount = &launch->mounts[i];
 
-		add(words, "--volume=%s:%s%s", mount->path, mount->path,
+		smd_words_add(words, "--volume=%s:%s%s", mount->path, mount->path,
 			mount->writable ? "" : ":ro");
 	}
-	add(words, "--group-add=%u", group_of_mounts(runtime));
+	smd_words_add(words, "--group-add=%u", group_of_mounts(runtime));
 	if (launch->directory) {
-		add(words, "--workdir=%s", launch->directory);
+		smd_words_add(words, "--workdir=%s", launch->directory);
 	}
 	if (sees_gpus(launch)) {
-		add(words, "%s", runtime->gpus);
+		smd_words_add(words, "%s", runtime->gpus);
 	}
 	add_variables(words, runtime, launch);
 	if (launch->has_command) {
-		add(words, "--entrypoint=%s", *word++);
+		smd_words_add(words, "--entrypoint=%s", *word++);
 	}
-	add(words, "--"); /* an image's name is never taken for an option */
-	add(words, "%s", launch->image);
+	smd_words_add(words, "--"); /* an image's name is never taken for an option */
+	smd_words_add(words, "%s", launch->image);
 	for (; *word; word++) {
-		add(words, "%s", *word);
+		smd_words_add(words, "%s", *word);
 	}
 }
 
 char **smd_container_argv(
 	const struct smd_container_runtime *runtime, const struct smd_launch *launch)
 {
-	struct words words = {0};
+	struct smd_words words = {0};
 	size_t count = FIXED_WORDS_MAX + launch->nmounts + launch->environment->count;
 
 	for (char *const *word = launch->argv; *word; word++) {

@@ -8,7 +8,7 @@
 
 /* A container runtime, and how it differs from the others. */
 struct smd_container_runtime {
-	const char *name;        /* the program */
+	const char *name;        /* the program, or Slurm's plugin */
 	const char *preserve_fd; /* option to hand on the notify pipe; NULL: it always is, or cannot
 				    be */
 	const char *gpus;        /* option for all GPUs; CUDA_VISIBLE_DEVICES chooses among them */
@@ -16,6 +16,7 @@ struct smd_container_runtime {
 	int maps_root;            /* to the user who runs it, unless that is root itself */
 	int inherits_environment; /* containers get its own variables; else each must be an option
 				   */
+	int is_step;              /* of Slurm, by srun: pyxis.h builds its command line */
 };
 
 /* Finds a runtime by name; NULL: unknown. */

@@ -18,6 +18,7 @@
 #include "worker/agent/cleanup.h"
 #include "worker/agent/descendants.h"
 #include "worker/agent/host/container.h"
+#include "worker/agent/host/pyxis.h"
 #include "worker/agent/host/variables.h"
 #include "worker/agent/keeper.h"
 
@@ -301,8 +302,13 @@ static int make_variables(
 	struct smd_environment environment = *launch->environment;
 	/* A container has folders of its own, and a plugin in its image or none. */
 	int wants_plugin = !launch->image && smd_environment_get(&environment, "NCCL_NET_PLUGIN");
-	int ret = launch->image ? smd_container_environment(runtime, launch, &environment) : 0;
+	int ret;
 
+	if (runtime && runtime->is_step) {
+		start->envp = smd_pyxis_environment(launch);
+		return start->envp ? 0 : -ENOMEM;
+	}
+	ret = launch->image ? smd_container_environment(runtime, launch, &environment) : 0;
 	if (ret) {
 		return ret;
 	}
@@ -314,8 +320,28 @@ static int make_variables(
 	return start->envp ? 0 : -ENOMEM;
 }
 
+/* Files of one start, so that a container that comes too late finds none. */
+static int make_step(struct smd_hosted *hosted, const struct smd_launch *launch,
+	struct start *start, struct smd_error *error)
+{
+	struct smd_hosts_own *own = hosted->own;
+	struct smd_pyxis_place place = {.program_dir = own->program_dir};
+	char *prefix;
+	int ret;
+
+	if (asprintf(&prefix, "%s/%s.%u", own->folder, launch->name, own->nsteps++) < 0) {
+		return -ENOMEM;
+	}
+	place.prefix = prefix;
+	ret = smd_pyxis_prepare(launch, &place, &start->container, error);
+	hosted->cleanup = ret ? NULL : smd_pyxis_cleanup(prefix);
+	start->argv = start->container;
+	free(prefix);
+	return ret || hosted->cleanup ? ret : -ENOMEM;
+}
+
 static int make_words(struct smd_hosted *hosted, const struct smd_launch *launch,
-	struct start *start)
+	struct start *start, struct smd_error *error)
 {
 	const struct smd_container_runtime *runtime =
 		launch->image ? smd_container_runtime_find(launch->runtime) : NULL;
@@ -329,6 +355,9 @@ static int make_words(struct smd_hosted *hosted, const struct smd_launch *launch
 		return -EINVAL;
 	}
 	hosted->ending_max_s += CONTAINER_MAX_S;
+	if (runtime->is_step) {
+		return make_step(hosted, launch, start, error);
+	}
 	hosted->cleanup = smd_container_cleanup(runtime, launch->name);
 	start->container = smd_container_argv(runtime, launch);
 	start->argv = start->container;
@@ -361,12 +390,13 @@ static int check_folders(
 	return ret;
 }
 
-static int hosted_start(struct smd_hosted *hosted, const struct smd_launch *launch)
+static int hosted_start(struct smd_hosted *hosted, const struct smd_launch *launch,
+	struct smd_error *error)
 {
 	struct smd_hosts_own *own = hosted->own;
 	struct start start = {.keeper = {.record_fd = SMD_RECORD_FD, .grace_s = (int)launch->grace_s}};
 	struct smd_process process;
-	int ret = make_words(hosted, launch, &start);
+	int ret = make_words(hosted, launch, &start, error);
 
 	ret = ret ? ret : make_variables(own, launch, &start);
 	if (!ret) {
@@ -442,6 +472,7 @@ int smd_hosted_start(struct smd_hosts_own *own, const struct smd_agent_message *
 	struct smd_error *error)
 {
 	struct smd_exit end = {.kind = SMD_EXIT_ERRNO};
+	struct smd_error why = {""};
 	struct smd_hosted *hosted;
 	int ret = take_id(own, message->id, error);
 
@@ -453,7 +484,7 @@ int smd_hosted_start(struct smd_hosts_own *own, const struct smd_agent_message *
 	if (!ret) {
 		own->hosted[message->id] = hosted;
 		own->count++;
-		ret = hosted_start(hosted, &message->launch);
+		ret = hosted_start(hosted, &message->launch, &why);
 		if (ret) {
 			own->hosted[message->id] = NULL;
 			own->count--;
@@ -464,6 +495,10 @@ int smd_hosted_start(struct smd_hosts_own *own, const struct smd_agent_message *
 			hosted_free(hosted);
 		}
 		end.value = -ret;
+		if (why.text[0]) {
+			snprintf(end.reason, sizeof(end.reason), "host %s: %.300s", own->host_name,
+				why.text);
+		}
 		smd_timestamp(end.end_time);
 		send_end(own, message->id, &end, NULL);
 		return 0;

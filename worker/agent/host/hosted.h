@@ -17,6 +17,7 @@ struct smd_hosts_own {
 	struct event_base *base;
 	struct smd_agent_link *link;
 	const char *host_name; /* for messages */
+	const char *folder;    /* the agent's own; "/": it has none */
 	struct smd_descriptor_set descriptors;
 	struct rlimit open_files; /* as the caller had it; replicas get it back */
 	char *program_dir;        /* the agent's */
@@ -24,6 +25,7 @@ struct smd_hosts_own {
 	struct smd_hosted **hosted; /* by id; NULL: not in use */
 	size_t nids;
 	size_t count;     /* in use */
+	unsigned nsteps;  /* of containers that are steps of Slurm, so far */
 	int children_ended;
 	int has_orphans;  /* there may be children that are no keepers */
 	int is_full;      /* the link has too much: nothing is read */

@@ -18,7 +18,8 @@ struct smd_launch {
 	char *const *argv;
 	const struct smd_environment *environment;
 	const char *image;   /* to be run in a container of; NULL: as a process */
-	const char *runtime; /* that runs images: podman, docker or apptainer; NULL: there are none */
+	const char *runtime; /* that runs images: podman, docker, apptainer or pyxis; NULL: there are
+				none */
 	int has_command;     /* argv begins with a command, not with arguments of the image's entry
 				point */
 	const char *name;    /* unique on the host: "summand-8199-workerpool1-0" */
