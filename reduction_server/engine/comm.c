@@ -95,6 +95,7 @@ int smd_server_comm_create(struct smd_comms *comms, const char *name, const char
 	comm->resources = comms->resources;
 	comm->nranks = join->nranks;
 	comm->table_hash = join->table_hash;
+	comm->id = join->id;
 	comm->since_ns = smd_clock_ns();
 	comm->told_ns = comm->since_ns - FORMING_TELL_S * SMD_SECOND_NS;
 	comm->job = smd_jobs_take(&comms->jobs, job);
@@ -196,6 +197,60 @@ void smd_server_comm_activate(struct smd_server_comm *comm)
 		"group %s: all %u ranks have joined", comm->name, comm->nranks);
 }
 
+/* ---- agreement ---- */
+
+void smd_server_comm_tell_held(struct smd_server_comm *comm)
+{
+	uint64_t held = UINT64_MAX;
+
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		const struct smd_member *member = comm->members[r];
+
+		held = member && member->held < held ? member->held : held;
+	}
+	for (unsigned r = 0; r < comm->nranks && comm->asking; r++) {
+		struct smd_member *member = comm->members[r];
+
+		if (member && member->asked && member->asked <= held) {
+			member->asked = 0;
+			comm->asking--;
+			smd_peer_send_held(member, held, SMD_HELD_ASKS);
+		}
+	}
+}
+
+void smd_server_comm_held(struct smd_member *member, uint64_t ordinal, unsigned what)
+{
+	struct smd_server_comm *comm = member->comm;
+
+	member->held = ordinal > member->held ? ordinal : member->held;
+	if (what != SMD_HELD_ANSWERS) {
+		comm->asking += member->asked == 0;
+		member->asked = ordinal;
+	}
+	smd_server_comm_tell_held(comm);
+	for (unsigned r = 0; r < comm->nranks && what == SMD_HELD_ASKS_ALONE && comm->asking; r++) {
+		struct smd_member *other = comm->members[r];
+
+		if (other && other != member && other->held < ordinal) {
+			smd_peer_send_held(other, ordinal, SMD_HELD_ASKS_ALONE);
+		}
+	}
+}
+
+void smd_server_comm_relay(struct smd_member *member, const void *payload, size_t length)
+{
+	const struct smd_server_comm *comm = member->comm;
+
+	for (unsigned r = 0; comm && r < comm->nranks; r++) {
+		bool wanted = member->rank == 0 ? r != 0 : r == 0;
+
+		if (wanted && comm->members[r]) {
+			smd_peer_send(comm->members[r], SMD_FRAME_AGREE, 0, payload, length);
+		}
+	}
+}
+
 /* ---- leaving ---- */
 
 static void comm_detach(struct smd_member *member)
@@ -204,6 +259,8 @@ static void comm_detach(struct smd_member *member)
 
 	comm->members[member->rank] = NULL;
 	comm->attached--;
+	comm->asking -= member->asked != 0;
+	member->asked = 0;
 	if (--member->peer->in_groups == 0) {
 		member->peer->idle_since_ns = smd_clock_ns();
 		comm->job->lanes--;
@@ -257,6 +314,25 @@ void smd_server_comm_abort(struct smd_server_comm *comm, int err, const char *te
 	smd_server_comm_abandon(comm);
 }
 
+/* Its lane has ended, and here nothing more can be done; whether the rank has, others know. */
+static void comm_tell_gone(struct smd_server_comm *comm, const char *text)
+{
+	uint8_t payload[SMD_CONTROL_MAX];
+	struct smd_abort abort = {.err = ECONNRESET};
+	size_t length;
+
+	smd_log_peer(SMD_LOG_WARN, comm->resources->name, comm->name, "%s", text);
+	snprintf(abort.text, sizeof(abort.text), "%s", text);
+	length = smd_abort_encode(&abort, payload);
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		if (comm->members[r]) {
+			smd_slot_send_waiting(comm->members[r]);
+			smd_peer_send(comm->members[r], SMD_FRAME_GONE, 0, payload, length);
+		}
+	}
+	smd_server_comm_abandon(comm);
+}
+
 static bool comm_gathers(const struct smd_server_comm *comm)
 {
 	for (unsigned i = 0; i < comm->nslots; i++) {
@@ -301,7 +377,11 @@ void smd_server_comm_lost(struct smd_member *member, const char *reason, bool to
 		comm_tell_abort(comm, member, ECONNABORTED, text);
 	}
 	comm_detach(member);
-	smd_server_comm_abort(comm, ECONNRESET, text);
+	if (comm->state == SMD_SERVER_COMM_ACTIVE) {
+		comm_tell_gone(comm, text);
+	} else {
+		smd_server_comm_abort(comm, ECONNRESET, text);
+	}
 }
 
 /* ---- waiting ---- */

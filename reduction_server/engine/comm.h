@@ -53,6 +53,8 @@ struct smd_member {
 			   as that has left for it */
 	struct smd_receive_buffer *receive_buffers; /* NULL: its lane has no remote buffers */
 	bool shrinks;        /* it has been asked what it will not use */
+	uint64_t held;       /* it has all results before this ordinal, */
+	uint64_t asked;      /* and wants to hear when all have those before this one; 0: no */
 	uint64_t advertised; /* ordinals from `next` to before this one have theirs */
 };
 
@@ -65,7 +67,8 @@ struct smd_server_comm {
 	char *name; /* "job/group", for messages: no key, since either may have a slash */
 	unsigned nranks;
 	uint64_t table_hash;
-	uint16_t epoch;
+	uint64_t id;                 /* of an epoch's streams; 0: of the first */
+	unsigned asking;             /* members that wait for HELD */
 	struct smd_member **members; /* [nranks]; NULL: not joined, or left */
 	unsigned attached;           /* members that are not NULL */
 	bool retired;                /* waits for the reaper */
@@ -122,6 +125,14 @@ void smd_server_comm_leave(struct smd_member *member, const struct smd_abort *wh
 /* The member's lane has ended, or (told) is about to be closed: then its worker gets the reason
  * that the others get. */
 void smd_server_comm_lost(struct smd_member *member, const char *reason, bool told);
+
+/* The member has all results before that ordinal, and (SMD_HELD_ASKS) waits until all have. */
+void smd_server_comm_held(struct smd_member *member, uint64_t ordinal, unsigned what);
+/* Tells those that wait for what all have by now. */
+void smd_server_comm_tell_held(struct smd_server_comm *comm);
+
+/* What ranks agree on: of rank 0 to all others, of any other to rank 0. */
+void smd_server_comm_relay(struct smd_member *member, const void *payload, size_t length);
 
 /* Ends the communicator for everyone, and says why. */
 void smd_server_comm_abort(struct smd_server_comm *comm, int err, const char *text);

@@ -83,9 +83,11 @@ static const char *join_hint(const char *job)
 	return job[0] ? "" : "; two jobs without SUMMAND_JOB_ID use one group name? Set it";
 }
 
-static bool join_names(const struct smd_server_comm *comm, const char *job, const char *group)
+static bool join_names(
+	const struct smd_server_comm *comm, const char *job, const struct smd_join *join)
 {
-	return strcmp(comm->job->name, job) == 0 && strcmp(comm->group, group) == 0;
+	return comm->id == join->id && strcmp(comm->job->name, job) == 0 &&
+	       strcmp(comm->group, join->group) == 0;
 }
 
 /*
@@ -111,14 +113,14 @@ static int join_twice(
 }
 
 /* The communicator of that name that this rank belongs to: one that forms, or none yet. */
-static int join_find(struct smd_comms *comms, const char *job, const char *group,
+static int join_find(struct smd_comms *comms, const char *job, const struct smd_join *join,
 	const struct smd_member *member, struct smd_server_comm **out, struct smd_error *error)
 {
 	struct smd_server_comm *comm;
 
 	*out = NULL;
 	TAILQ_FOREACH (comm, &comms->list, link) {
-		if (!join_names(comm, job, group) || comm->state == SMD_SERVER_COMM_ABORTED) {
+		if (!join_names(comm, job, join) || comm->state == SMD_SERVER_COMM_ABORTED) {
 			continue;
 		}
 		if (member->rank < comm->nranks && comm->members[member->rank]) {
@@ -166,7 +168,7 @@ int smd_server_comm_join(struct smd_comms *comms, struct smd_member *member, con
 	int ret;
 
 	snprintf(name, sizeof(name), "%s%s%s", job, job[0] ? "/" : "", join->group);
-	if (comms->draining) {
+	if (comms->draining && join->id == 0) {
 		return smd_error_set(
 			error, ESHUTDOWN, "group %s: the reduction server is being drained", name);
 	}
@@ -178,7 +180,7 @@ int smd_server_comm_join(struct smd_comms *comms, struct smd_member *member, con
 	if (ret) {
 		return ret;
 	}
-	ret = join_find(comms, job, join->group, member, &comm, error);
+	ret = join_find(comms, job, join, member, &comm, error);
 	if (ret == 0 && comm) {
 		ret = join_agree(comm, member, join, error);
 	} else if (ret == 0) {

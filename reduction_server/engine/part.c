@@ -16,12 +16,6 @@
 static int part_check_credit(
 	const struct smd_member *member, const struct smd_frame *frame, struct smd_error *error)
 {
-	const struct smd_server_comm *comm = member->comm;
-
-	if (frame->epoch != comm->epoch) {
-		return smd_error_set(error, EPROTO, "INPUT: epoch must be %u, got %u", comm->epoch,
-			frame->epoch);
-	}
 	if (frame->ordinal != member->next) {
 		return smd_error_set(error, EPROTO, "INPUT: ordinal must be %llu, got %llu",
 			(unsigned long long)member->next, (unsigned long long)frame->ordinal);
@@ -30,6 +24,11 @@ static int part_check_credit(
 		return smd_error_set(error, EPROTO,
 			"INPUT: ordinal must be below %llu, which is granted, got %llu",
 			(unsigned long long)member->limit, (unsigned long long)frame->ordinal);
+	}
+	if (frame->lag > SMD_WINDOW_MAX || frame->lag > frame->ordinal) {
+		return smd_error_set(error, EPROTO,
+			"INPUT: lag must be at most %d and the ordinal, got %u", SMD_WINDOW_MAX,
+			frame->lag);
 	}
 	return 0;
 }
@@ -51,6 +50,11 @@ static int part_check_elements(
 			"INPUT: length must be 0 from rank %u in a %s from rank %u, got %u",
 			member->rank, smd_collective_name(frame->collective), frame->root,
 			frame->length);
+	}
+	if (frame->window > 1 || (frame->window && !smd_collective_reduces(frame->collective))) {
+		return smd_error_set(error, EPROTO,
+			"INPUT: must be 0, or 1 for a result of a reduction, got %u",
+			frame->window);
 	}
 	if (size == 0 || frame->length % size || frame->length > chunk_bytes) {
 		return smd_error_set(error, EPROTO,
@@ -177,6 +181,13 @@ int smd_part_place(struct smd_member *member, const struct smd_frame *frame, str
 		return 0;
 	}
 	member->next++;
+	member->held = frame->ordinal - frame->lag;
+	slot->lag = frame->lag > slot->lag ? frame->lag : slot->lag;
+	slot->source = frame->window ? frame->rank : slot->source;
+	slot->repaired |= frame->window != 0;
+	if (comm->asking) {
+		smd_server_comm_tell_held(comm);
+	}
 	*out = slot;
 	return 0;
 }

@@ -57,6 +57,19 @@ void smd_peer_send_joined(struct smd_member *member, unsigned window, uint64_t a
 	peer_send(member, &frame, NULL, 0);
 }
 
+void smd_peer_send_held(struct smd_member *member, uint64_t ordinal, unsigned what)
+{
+	struct smd_frame frame = {
+		.kind = SMD_FRAME_HELD,
+		.comm = member->number,
+		.rank = member->rank,
+		.window = (uint16_t)what,
+		.ordinal = ordinal,
+	};
+
+	peer_send(member, &frame, NULL, 0);
+}
+
 static void peer_refuse_join(struct smd_member *member, int ret, const struct smd_error *reason)
 {
 	struct smd_abort abort = {.err = (uint32_t)-ret};
@@ -191,7 +204,8 @@ static int peer_on_header(
 		return 0;
 	}
 	if (frame->kind != SMD_FRAME_INPUT && frame->kind != SMD_FRAME_LEAVE &&
-		frame->kind != SMD_FRAME_SHRUNK) {
+		frame->kind != SMD_FRAME_SHRUNK && frame->kind != SMD_FRAME_AGREE &&
+		frame->kind != SMD_FRAME_HELD) {
 		return smd_error_set(error, EPROTO, "%s: must not be sent to a shard",
 			smd_frame_kind_name(frame->kind));
 	}
@@ -207,6 +221,12 @@ static int peer_on_header(
 	}
 	if (frame->kind == SMD_FRAME_INPUT) {
 		return peer_on_input_header(peer, frame, payload, error);
+	}
+	if (frame->kind == SMD_FRAME_HELD &&
+		(frame->ordinal > peer->rx_member->next || frame->window > SMD_HELD_ANSWERS)) {
+		return smd_error_set(error, EPROTO, "HELD: ordinal must be at most %llu, got %llu",
+			(unsigned long long)peer->rx_member->next,
+			(unsigned long long)frame->ordinal);
 	}
 	return 0;
 }
@@ -269,6 +289,14 @@ static int peer_on_frame(
 		return 0;
 	case SMD_FRAME_SHRUNK:
 		return smd_window_shrunk(peer->rx_member, frame->ordinal, error);
+	case SMD_FRAME_AGREE:
+		smd_server_comm_relay(peer->rx_member, peer->rx_control, frame->length);
+		return 0;
+	case SMD_FRAME_HELD:
+		if (peer->rx_member->comm) {
+			smd_server_comm_held(peer->rx_member, frame->ordinal, frame->window);
+		}
+		return 0;
 	case SMD_FRAME_PONG: /* that something has come is all it says */
 		return 0;
 	default: /* INPUT: on_header lets nothing else pass */

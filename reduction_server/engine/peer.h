@@ -37,6 +37,9 @@ struct smd_peer {
 int smd_peer_create(
 	struct smd_shard *shard, struct smd_lane *lane, const struct smd_handshake *handshake);
 
+/* All ranks have the results before that ordinal, or (SMD_HELD_ASKS_ALONE) has this one? */
+void smd_peer_send_held(struct smd_member *member, uint64_t ordinal, unsigned what);
+
 /* Closes the lane, which has ended; members that have not left are lost to their communicators. */
 void smd_peer_close(struct smd_peer *peer, const char *reason);
 

@@ -43,6 +43,9 @@ void smd_slot_open(struct smd_slot *slot, const struct smd_frame *frame)
 	slot->length = 0;
 	slot->opened_ns = smd_clock_ns();
 	slot->arrived = 0;
+	slot->lag = 0;
+	slot->repaired = false;
+	slot->source = 0;
 	memset(slot->whole, 0, slot->comm->nranks);
 	slot->comm->busy_slots++;
 	slot->resources->busy_slots++;
@@ -95,7 +98,12 @@ static void slot_reduce(struct smd_slot *slot)
 {
 	const struct smd_frame *shape = &slot->shape;
 
-	if (smd_collective_reduces(shape->collective) && slot->length) {
+	if (slot->repaired) { /* that it is, whatever the others have sent */
+		void *result = slot->parts[slot->source];
+
+		slot->parts[slot->source] = slot->parts[0];
+		slot->parts[0] = result;
+	} else if (smd_collective_reduces(shape->collective) && slot->length) {
 		smd_kernel *kernel = smd_kernel_find(shape->dtype, shape->op);
 
 		kernel(slot->parts[0], (const void *const *)slot->parts, slot->comm->nranks,
@@ -145,6 +153,7 @@ static void slot_send_to(struct smd_slot *slot, struct smd_member *member)
 	frame.comm = member->number;
 	frame.rank = (uint16_t)rank;
 	frame.window = (uint16_t)slot->window;
+	frame.lag = (uint16_t)slot->lag;
 	/* Without memory for the table of receive buffers the member does without them. */
 	(void)smd_member_advertise(member, shape->ordinal + 1 + slot->window);
 	smd_turns_send(member->turns, &frame, &slot->sends[rank]);

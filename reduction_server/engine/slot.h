@@ -13,6 +13,7 @@
 #ifndef SMD_ENGINE_SLOT_H
 #define SMD_ENGINE_SLOT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "reduction_server/transport/transport.h"
@@ -56,6 +57,9 @@ struct smd_slot {
 	unsigned receiving;     /* parts that lanes are writing to */
 	unsigned sending;       /* results that lanes are reading from, or will be given */
 	unsigned window;        /* granted with the result */
+	unsigned lag;           /* before this ordinal, results that some rank lacks */
+	bool repaired;          /* some rank has the result already: */
+	unsigned source;        /* this one */
 	void **parts;           /* [nranks]; NULL: not begun, empty, or given back */
 	struct smd_remote_buffer
 		*remote_buffers; /* [nranks]: where this rank's result may be written to */

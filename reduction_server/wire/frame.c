@@ -17,7 +17,7 @@ void smd_frame_encode(const struct smd_frame *frame, uint8_t bytes[SMD_FRAME_SIZ
 	bytes[7] = frame->collective;
 	smd_put32(bytes + 8, frame->length);
 	smd_put32(bytes + 12, frame->comm);
-	smd_put16(bytes + 16, frame->epoch);
+	smd_put16(bytes + 16, frame->lag);
 	smd_put16(bytes + 18, frame->root);
 	smd_put16(bytes + 20, frame->rank);
 	smd_put16(bytes + 22, frame->window);
@@ -63,6 +63,7 @@ static uint32_t longest_payload(unsigned kind)
 	case SMD_FRAME_BUFFERS:
 	case SMD_FRAME_SHRINK:
 	case SMD_FRAME_SHRUNK:
+	case SMD_FRAME_HELD:
 		return 0;
 	default:
 		return SMD_CONTROL_MAX;
@@ -89,7 +90,7 @@ int smd_frame_decode(
 		.collective = bytes[7],
 		.length = length,
 		.comm = smd_get32(bytes + 12),
-		.epoch = smd_get16(bytes + 16),
+		.lag = smd_get16(bytes + 16),
 		.root = smd_get16(bytes + 18),
 		.rank = smd_get16(bytes + 20),
 		.window = smd_get16(bytes + 22),

@@ -13,7 +13,7 @@
 #include "reduction_server/base/error.h"
 #include "reduction_server/wire/collective.h"
 
-#define SMD_WIRE_VERSION 2
+#define SMD_WIRE_VERSION 3
 #define SMD_FRAME_SIZE   64
 #define SMD_CONTROL_MAX  2048 /* bytes of payload of a frame that carries no elements */
 #define SMD_CHUNK_LIMIT                                                                            \
@@ -39,8 +39,8 @@
 	X(SMD_FRAME_LATE, 10, "LATE")                                                              \
 	X(SMD_FRAME_PING, 11, "PING")                                                              \
 	X(SMD_FRAME_PONG, 12, "PONG")                                                              \
-	X(SMD_FRAME_DOWN, 13, "DOWN")                                                              \
-	X(SMD_FRAME_EPOCH, 14, "EPOCH")                                                            \
+	X(SMD_FRAME_GONE, 13, "GONE")                                                              \
+	X(SMD_FRAME_AGREE, 14, "AGREE")                                                            \
 	X(SMD_FRAME_LEFT, 15, "LEFT")                                                              \
 	X(SMD_FRAME_GREET, 16, "GREET") /* to DATA: specs/design/nccl-net.md */                    \
 	X(SMD_FRAME_ACCEPT, 17, "ACCEPT")                                                          \
@@ -51,7 +51,8 @@
 	X(SMD_FRAME_PROOF, 22, "PROOF")                                                            \
 	X(SMD_FRAME_IDLE, 23, "IDLE")                                                              \
 	X(SMD_FRAME_SHRINK, 24, "SHRINK")                                                          \
-	X(SMD_FRAME_SHRUNK, 25, "SHRUNK")
+	X(SMD_FRAME_SHRUNK, 25, "SHRUNK")                                                          \
+	X(SMD_FRAME_HELD, 26, "HELD")
 
 enum smd_frame_kind {
 #define X(constant, number, name) constant = (number),
@@ -60,6 +61,10 @@ enum smd_frame_kind {
 		SMD_FRAME_KIND_END
 };
 
+/* `window` of HELD: a rank waits until all have the results before `ordinal`, and so will all
+ * others; or the others may not, and are asked; a rank that was asked has them. */
+enum { SMD_HELD_ASKS, SMD_HELD_ASKS_ALONE, SMD_HELD_ANSWERS };
+
 struct smd_frame {
 	uint8_t kind; /* enum smd_frame_kind */
 	uint8_t dtype;
@@ -67,10 +72,10 @@ struct smd_frame {
 	uint8_t collective; /* enum smd_collective */
 	uint32_t length;
 	uint32_t comm;
-	uint16_t epoch;
+	uint16_t lag; /* results before `ordinal` that somebody lacks */
 	uint16_t root;
 	uint16_t rank;
-	uint16_t window;
+	uint16_t window; /* INPUT: 1 when it carries the result, which is then had already */
 	uint64_t chunk;
 	uint64_t operation;
 	uint64_t count;

@@ -146,6 +146,7 @@ size_t smd_join_encode(const struct smd_join *join, uint8_t payload[SMD_CONTROL_
 	smd_writer_put_string(&writer, join->group);
 	smd_writer_put(&writer, join->table_hash, 8);
 	smd_writer_put(&writer, join->attempt, 8);
+	smd_writer_put(&writer, join->id, 8);
 	return writer.used;
 }
 
@@ -159,6 +160,7 @@ int smd_join_decode(
 	smd_reader_get_string(&reader, join.group, sizeof(join.group));
 	join.table_hash = smd_reader_get(&reader, 8);
 	join.attempt = smd_reader_get(&reader, 8);
+	join.id = smd_reader_get(&reader, 8);
 	if (!complete(&reader) || join.group[0] == '\0') {
 		return malformed("JOIN", length, error);
 	}

@@ -56,6 +56,7 @@ struct smd_join {
 	char group[SMD_STRING_MAX + 1]; /* not empty */
 	uint64_t table_hash;
 	uint64_t attempt; /* of this rank to join: another number each time */
+	uint64_t id;      /* of an epoch's streams; 0: of the first */
 };
 
 /* ABORT, and a LEAVE that gives a reason. */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "worker/libsummand/epoch.h"
 #include "worker/libsummand/object.h"
 
 void smd_comm_fault(struct smd_comm *comm, int err, const char *text)
@@ -36,8 +37,8 @@ void smd_comm_fault_device(struct smd_comm *comm, int err, const struct smd_erro
 
 /* ---- on callers' threads ---- */
 
-/* A free index, and how often it was used in the bits above it. -EMFILE when all are in use. */
-static int comm_take_number(struct smd_context *context, uint32_t *out)
+/* A free index, and how often it was used in the bits above it. */
+int smd_comm_take_number(struct smd_context *context, uint32_t *out)
 {
 	int ret = -EMFILE;
 
@@ -55,7 +56,7 @@ static int comm_take_number(struct smd_context *context, uint32_t *out)
 }
 
 int smd_comm_make(struct smd_context *context, const char *group, uint16_t nranks, uint16_t rank,
-	size_t flow_bytes, struct smd_comm **out, struct smd_error *error)
+	struct smd_comm **out, struct smd_error *error)
 {
 	struct smd_comm *comm = smd_object_create(SMD_OBJECT_COMM, sizeof(*comm));
 	int ret;
@@ -63,19 +64,18 @@ int smd_comm_make(struct smd_context *context, const char *group, uint16_t nrank
 	if (!comm) {
 		return smd_error_set(error, ENOMEM, "group %s: out of memory", group);
 	}
-	comm->flows = calloc(context->remotes.count, flow_bytes);
-	if (!comm->flows) {
+	comm->context = context;
+	if (smd_epochs_create(comm) || smd_history_create(&comm->history)) {
 		ret = smd_error_set(error, ENOMEM, "group %s: out of memory", group);
 		goto free_comm;
 	}
-	ret = comm_take_number(context, &comm->receiver.number);
+	ret = smd_comm_take_number(context, &comm->base.receiver.number);
 	if (ret) {
 		smd_error_set(error, -ret,
 			"group %s: a context must have at most %u communicators at once", group,
 			SMD_COMMS_MAX);
-		goto free_flows;
+		goto free_comm;
 	}
-	comm->context = context;
 	snprintf(comm->group, sizeof(comm->group), "%s", group);
 	comm->nranks = nranks;
 	comm->rank = rank;
@@ -84,16 +84,17 @@ int smd_comm_make(struct smd_context *context, const char *group, uint16_t nrank
 	*out = comm;
 	return 0;
 
-free_flows:
-	free(comm->flows);
 free_comm:
+	smd_history_destroy(&comm->history);
+	smd_epochs_destroy(comm);
 	smd_object_end(SMD_OBJECT_COMM, comm);
 	return ret;
 }
 
 void smd_comm_discard(struct smd_comm *comm)
 {
-	free(comm->flows);
+	smd_history_destroy(&comm->history);
+	smd_epochs_destroy(comm);
 	smd_object_end(SMD_OBJECT_COMM, comm);
 }
 

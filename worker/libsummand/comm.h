@@ -1,24 +1,50 @@
 /*
  * A communicator on the worker's side: what its operations, flows and paths share.
  *
- * How it is joined, fed, failed and left is group.c's, which sits above them and gives the calls
- * that go upward from here: the receiver's table, `pump`, `fault`, `waiter`.
+ * How it is joined, fed, failed and left is group.h's, which sits above them and gives the calls
+ * that go upward from here: the receiver's table, `settle`, `pump`, `adopt`, `destroy`, `fault`,
+ * `waiter`.
  */
 #ifndef SMD_LIBSUMMAND_COMM_H
 #define SMD_LIBSUMMAND_COMM_H
 
 #include "worker/libsummand/context.h"
+#include "worker/libsummand/epoch_agreement.h"
+#include "worker/libsummand/history.h"
 #include "worker/libsummand/staging.h"
 
 struct smd_flow;
+struct smd_item;
+struct smd_epoch_record;
 struct smd_request;
 
 #define SMD_COMM_NO_END UINT64_MAX
 
 enum smd_comm_state { SMD_COMM_JOINING, SMD_COMM_ACTIVE, SMD_COMM_FAILED };
 
-struct smd_comm {
+/* See epoch.h. */
+struct smd_epoch {
 	struct smd_receiver receiver; /* first: of its frames, and the owner of what it sends */
+	struct smd_comm *comm;
+	struct smd_epoch *next; /* the later one */
+	unsigned index;
+	uint64_t id;
+	uint64_t dead;  /* targets that it is without */
+	uint64_t first; /* operation */
+	const struct smd_deal *deal;
+	struct smd_deal own_deal; /* but for the first epoch, whose deal is the context's */
+	uint64_t hash;
+	struct smd_flow *flows; /* one for each remote */
+	unsigned *remotes;      /* those that it has, in the order of the deal */
+	unsigned nserving;
+	struct smd_item *items; /* what lost servers have left undone */
+	uint64_t nitems;
+	uint64_t next_chunk;
+};
+
+struct smd_comm {
+	struct smd_epoch base; /* first: the first epoch */
+	struct smd_epoch *now; /* the last one */
 	struct smd_context *context;
 	char group[SMD_STRING_MAX + 1];
 	uint16_t nranks;
@@ -26,14 +52,15 @@ struct smd_comm {
 	struct smd_task join;
 	struct smd_task leave;
 	bool asked;                           /* JOIN has been said, so LEAVE must be */
-	unsigned njoined;                     /* shards that have said JOINED */
 	uint64_t attempt;  /* of this rank, to join: so that those of two are told apart */
 	uint64_t attempts; /* of all ranks, as the first of these shards has said */
 	struct smd_remote *joined_first; /* which is that one */
-	struct smd_flow *flows;               /* one for each remote */
+	struct smd_error gone;           /* what a shard has first said of a rank */
 	TAILQ_HEAD(, smd_request) operations; /* in flight, in order */
 	uint64_t next_operation;
-	uint64_t next_chunk;
+	struct smd_history history;
+	unsigned holding; /* operations that wait until all ranks have their results */
+	struct smd_epoch_agreement agreement;
 	unsigned nopen;    /* flows that hold back the end of a failed communicator's operations */
 	unsigned fetching; /* operations in flight whose path fetches chunks */
 	/* The first operation that a shard that has said ABORT has not done all of its chunks of;
@@ -44,8 +71,14 @@ struct smd_comm {
 
 	void *stream; /* the caller's: what its operations on device memory follow */
 
+	/* Whether an operation that has all of its results may return: settle.h. */
+	bool (*settle)(struct smd_request *operation);
 	/* Sends what may be sent. */
 	void (*pump)(struct smd_comm *comm);
+	/* On its caller's thread: its context is to be destroyed. */
+	void (*destroy)(struct smd_comm *comm);
+	/* Goes on by the next epoch. */
+	void (*adopt)(struct smd_comm *comm, const struct smd_epoch_record *record);
 
 	/* Under the progress's lock: a reason to fail that was found where that cannot be done. */
 	struct smd_task fault;
@@ -67,7 +100,11 @@ struct smd_comm {
 /* Has a number in the context, and has not joined. The caller sets the calls that go upward. 0 or
  * -errno with a text. On any thread. */
 int smd_comm_make(struct smd_context *context, const char *group, uint16_t nranks, uint16_t rank,
-	size_t flow_bytes, struct smd_comm **out, struct smd_error *error);
+	struct smd_comm **out, struct smd_error *error);
+
+/* A free number for streams of the context, with the progress's lock or without threads. -EMFILE
+ * when all are in use. */
+int smd_comm_take_number(struct smd_context *context, uint32_t *out);
 /* After it has left, on its caller's thread. */
 void smd_comm_discard(struct smd_comm *comm);
 

@@ -324,7 +324,7 @@ void smd_context_wake(struct smd_context *context)
 	context->remote_owner.deadline_ns =
 		smd_clock_ns() + context->config.connect_timeout_s * SMD_SECOND_NS;
 	for (unsigned i = 0; i < context->remotes.count; i++) {
-		wakes |= context->remotes.each[i]->rests;
+		wakes |= context->remotes.each[i]->rests; /* none that was abandoned */
 		smd_remote_wake(context->remotes.each[i]);
 	}
 	if (wakes) { /* or the lanes try for ever, and what waits for them does not */
@@ -356,9 +356,74 @@ static void context_on_lane_closed(struct smd_remote_owner *owner, struct smd_re
 	}
 }
 
-static void context_on_failed(struct smd_remote_owner *owner, int err, const char *text)
+/* The servers are lost; others go on. */
+static void context_give_up(struct smd_context *context, uint64_t targets)
 {
-	context_fail(context_of(owner), err, text);
+	for (unsigned t = 0; t < context->ntargets; t++) {
+		if (!(targets >> t & 1)) {
+			continue;
+		}
+		context->targets[t].lost = true;
+		for (unsigned s = 0; s < context->targets[t].nremotes; s++) {
+			smd_remote_abandon(context->targets[t].remotes[s]);
+		}
+	}
+	for (unsigned i = 0; i < SMD_COMMS_MAX; i++) {
+		if (context->comms[i]) {
+			context->comms[i]->ops->on_lost(context->comms[i], targets);
+		}
+	}
+}
+
+static void context_lose(struct smd_context *context, uint64_t targets, int err, const char *text)
+{
+	unsigned left;
+
+	targets &= ~context->lost;
+	if (targets == 0) {
+		return;
+	}
+	if (context->lost) {
+		smd_error_add(&context->lost_why, text);
+	} else {
+		smd_error_set(&context->lost_why, -err, "%s", text);
+	}
+	context->lost |= targets;
+	left = context->ntargets - (unsigned)__builtin_popcountll(context->lost);
+	if (left == 0) {
+		context_fail(context, err, context->lost_why.text);
+		return;
+	}
+	smd_log(SMD_LOG_WARN, "libsummand", "%s; %u of %u reduction servers go on", text, left,
+		context->ntargets);
+	context_give_up(context, targets);
+}
+
+void smd_context_lose(struct smd_context *context, uint64_t targets, const char *why)
+{
+	char text[SMD_ERROR_TEXT_MAX];
+	char name[160];
+
+	for (unsigned t = 0; t < context->ntargets; t++) {
+		if (targets >> t & 1) {
+			smd_target_name(&context->targets[t], name);
+			snprintf(text, sizeof(text), "%s was lost: %.300s", name, why);
+			context_lose(context, 1ull << t, -ECONNRESET, text);
+		}
+	}
+}
+
+/* What is this process's own fault, or of the time before all servers were there, is the end. */
+static void context_on_failed(
+	struct smd_remote_owner *owner, struct smd_target *target, int err, const char *text)
+{
+	struct smd_context *context = context_of(owner);
+
+	if (!context->ready || context->err || err == -EFAULT || err == -ENOMEM) {
+		context_fail(context, err, text);
+	} else {
+		context_lose(context, 1ull << (target - context->targets), err, text);
+	}
 }
 
 static struct smd_receiver *context_find(struct smd_remote_owner *owner, uint32_t number)
@@ -415,7 +480,7 @@ static void context_on_deadline(evutil_socket_t fd, short what, void *arg)
 		for (unsigned s = 0; s < context->targets[t].nremotes; s++) {
 			struct smd_remote *remote = context->targets[t].remotes[s];
 
-			if (!remote->welcomed && !remote->rests) {
+			if (!remote->welcomed && !remote->rests && !remote->abandoned) {
 				smd_remote_give_up(remote);
 				return;
 			}

@@ -33,6 +33,8 @@ struct smd_context {
 	struct event *settle;   /* runs while more may be lost of the same cause */
 
 	unsigned ntargets;
+	uint64_t lost;             /* targets, by number, whose lanes have been closed */
+	struct smd_error lost_why; /* of all of them */
 	struct smd_target targets[SMD_SERVERS_MAX];
 	unsigned nwelcomed; /* remotes that have said WELCOME */
 	struct smd_remotes remotes;
@@ -73,6 +75,16 @@ int smd_context_check(const struct smd_context *context);
 /* In another process than the one that made the context: -EPERM, with a text for
  * smd_error_message(). Its locks and lanes must then not be touched. */
 int smd_context_check_process(const struct smd_context *context);
+
+/* All targets, by number. */
+static inline uint64_t smd_context_targets(const struct smd_context *context)
+{
+	return context->ntargets < 64 ? (1ull << context->ntargets) - 1 : UINT64_MAX;
+}
+
+/* On the owner: closes the lanes to these, for all communicators, which go on without. The context
+ * fails when none is left. */
+void smd_context_lose(struct smd_context *context, uint64_t targets, const char *why);
 
 /* On the owner: a group is to be joined, for which lanes that rest are connected again. */
 void smd_context_wake(struct smd_context *context);

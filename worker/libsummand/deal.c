@@ -128,6 +128,18 @@ void smd_deal_destroy(struct smd_deal *deal)
 	*deal = (struct smd_deal){0};
 }
 
+uint64_t smd_deal_ordinals_before(const struct smd_deal *deal, unsigned shard, uint64_t chunk)
+{
+	const uint32_t *places = deal->places + deal->first[shard];
+	uint32_t rest = (uint32_t)(chunk % deal->length);
+	unsigned before = 0;
+
+	while (before < deal->share[shard] && places[before] < rest) {
+		before++;
+	}
+	return chunk / deal->length * deal->share[shard] + before;
+}
+
 static uint64_t hash_number(uint64_t hash, uint64_t number)
 {
 	uint8_t bytes[sizeof(number)];

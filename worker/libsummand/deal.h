@@ -63,6 +63,9 @@ static inline uint64_t smd_deal_chunk_of(
 	return ordinal / share * deal->length + deal->places[deal->first[shard] + ordinal % share];
 }
 
+/* How many chunks before that one are the shard's. */
+uint64_t smd_deal_ordinals_before(const struct smd_deal *deal, unsigned shard, uint64_t chunk);
+
 /*
  * Elements per chunk of an operation of `count` elements of `size` bytes: at least 1, whole rounds
  * of the pattern if there is more than one, and the smaller the faster a chunk is on the wire.

@@ -3,6 +3,10 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <string.h>
+
+#include "reduction_server/wire/collective.h"
+#include "worker/libsummand/epoch.h"
 
 bool smd_flow_sends_directly(const struct smd_flow *flow, const struct smd_request *operation,
 	uint64_t chunk, uint64_t ordinal)
@@ -35,7 +39,7 @@ void smd_flow_shrink(struct smd_flow *flow)
 	flow->limit = limit < flow->limit ? limit : flow->limit;
 	flow->buffered = flow->limit < flow->buffered ? flow->limit : flow->buffered;
 	smd_remote_send_shrunk(
-		flow->remote, flow->comm->receiver.number, flow->comm->rank, flow->limit);
+		flow->remote, flow->epoch->receiver.number, flow->comm->rank, flow->limit);
 }
 
 static void flow_sent(struct smd_send *send, int err)
@@ -44,11 +48,14 @@ static void flow_sent(struct smd_send *send, int err)
 	struct smd_request *operation = sent->operation;
 
 	sent->operation = NULL;
-	if (sent->fetched) {
+	sent->leaving = false;
+	if (operation && sent->fetched) {
 		operation->path->sent(sent);
 	}
-	operation->sends_pending--;
-	smd_operation_check(operation);
+	if (operation) {
+		operation->sends_pending--;
+		smd_operation_check(operation);
+	}
 	smd_turns_sent(send->turns, send, err); /* a lane that ends fails the communicator */
 }
 
@@ -110,9 +117,11 @@ static void flow_revoke(struct smd_flow *flow, uint64_t ordinal)
 uint64_t smd_flow_next_operation(const struct smd_flow *flow)
 {
 	struct smd_comm *comm = flow->comm;
-	uint64_t chunk = smd_deal_chunk_of(&comm->context->deal, flow->remote->index, flow->done);
-	const struct smd_request *operation = smd_operation_find(comm, chunk);
+	struct smd_request *operation;
+	struct smd_item *item;
+	uint64_t chunk = smd_deal_chunk_of(flow->epoch->deal, flow->place, flow->done);
 
+	smd_epoch_find(flow->epoch, chunk, &operation, &chunk, &item);
 	return operation ? operation->sequence : comm->next_operation;
 }
 
@@ -140,89 +149,114 @@ void smd_flow_forget_advertisements(struct smd_flow *flow)
 	}
 }
 
-static void flow_send_chunk(struct smd_flow *flow, struct smd_request *operation, uint64_t chunk)
+/* What this rank has of a chunk that was lost: its copy, the result, or its input. */
+static void flow_contribute(struct smd_flow_send *send, struct smd_request *operation,
+	const struct smd_item *item, struct smd_frame *frame)
+{
+	const struct smd_kept *kept = item->kept;
+	size_t received;
+
+	if (kept) {
+		send->send.payload = kept->bytes;
+		send->send.length = kept->length;
+		frame->window = kept->is_result;
+		return;
+	}
+	received = smd_operation_received_bytes(operation, item->chunk);
+	if (item->had && received && smd_collective_reduces(operation->collective)) {
+		send->send.payload =
+			operation->recv + smd_operation_chunk_offset(operation, item->chunk);
+		send->send.length = (uint32_t)received;
+		frame->window = 1;
+	}
+}
+
+static void flow_send_chunk(struct smd_flow *flow, struct smd_request *operation, uint64_t chunk,
+	const struct smd_item *item)
 {
 	struct smd_flow_send *send = &flow->sends[flow->next % SMD_FLOW_WINDOW_MAX];
-	size_t offset = smd_operation_chunk_offset(operation, chunk);
-	struct smd_frame frame = {
-		.kind = SMD_FRAME_INPUT,
-		.dtype = (uint8_t)operation->dtype,
-		.op = (uint8_t)operation->op,
-		.collective = (uint8_t)operation->collective,
-		.root = (uint16_t)operation->root,
-		.comm = flow->comm->receiver.number,
-		.rank = flow->comm->rank,
-		.chunk = chunk,
-		.operation = operation->sequence,
-		.count = operation->count,
-		.offset = offset / operation->element_bytes,
-		.ordinal = flow->next,
-	};
+	struct smd_frame frame;
+	size_t offset;
 
 	/* Its former chunk has come back as a result, which smd_flow_receive() takes only of a
 	 * chunk that has left. */
-	assert(!send->operation);
+	assert(!send->leaving);
+	if (operation) {
+		smd_operation_shape(operation, chunk, &frame);
+		offset = smd_operation_chunk_offset(operation, chunk);
+		send->send.payload = send->fetched ? send->fetched : operation->send + offset;
+		send->send.length = (uint32_t)smd_operation_sent_bytes(operation, chunk);
+		send->send.extent = send->fetched ? (struct smd_extent){.length = 0}
+						  : flow_extent(operation, operation->send);
+		operation->sends_pending++;
+		if (!item || !item->had) {
+			flow_advertise(flow, operation, chunk);
+		}
+	} else {
+		frame = item->kept->shape;
+		send->send.extent = (struct smd_extent){.length = 0};
+	}
+	if (item) {
+		flow_contribute(send, operation, item, &frame);
+	}
+	frame.comm = flow->epoch->receiver.number;
+	frame.chunk = smd_deal_chunk_of(flow->epoch->deal, flow->place, flow->next);
+	frame.ordinal = flow->next;
+	frame.lag = (uint16_t)(flow->next - flow->done);
 	send->operation = operation;
-	send->send.payload = send->fetched ? send->fetched : operation->send + offset;
-	send->send.length = (uint32_t)smd_operation_sent_bytes(operation, chunk);
+	send->leaving = true;
 	send->send.done = flow_sent;
-	send->send.owner = &flow->comm->receiver;
+	send->send.owner = &flow->epoch->receiver;
 	send->send.turns = &flow->remote->turns;
 	send->send.remote_buffer = smd_flow_remote_buffer(flow, flow->next);
-	send->send.extent = send->fetched ? (struct smd_extent){.length = 0}
-					  : flow_extent(operation, operation->send);
-	flow_advertise(flow, operation, chunk);
-	operation->sends_pending++;
 	flow->next++;
 	smd_turns_send(&flow->remote->turns, &frame, &send->send);
 }
 
-/* The operation that the next chunk is of; NULL: it is not there, or may not go. */
-static struct smd_request *flow_next(struct smd_flow *flow, uint64_t *chunk)
+/* What the next chunk is of; false: it is not there, or may not go. */
+static bool flow_next(struct smd_flow *flow, struct smd_request **operation, uint64_t *chunk,
+	struct smd_item **item)
 {
-	struct smd_request *operation;
-
-	if (flow->next == flow->limit) {
-		return NULL;
+	if (flow->next >= flow->limit || flow->dead) {
+		return false;
 	}
-	*chunk = smd_deal_chunk_of(&flow->comm->context->deal, flow->remote->index, flow->next);
-	operation = smd_operation_find(flow->comm, *chunk);
-	if (!operation) {
-		return NULL;
+	*chunk = smd_deal_chunk_of(flow->epoch->deal, flow->place, flow->next);
+	if (!smd_epoch_find(flow->epoch, *chunk, operation, chunk, item)) {
+		return false;
 	}
-	if (operation->path->may_send && !operation->path->may_send(flow, operation, *chunk)) {
-		return NULL;
-	}
-	return operation;
+	return !*operation || !(*operation)->path->may_send ||
+	       (*operation)->path->may_send(flow, *operation, *chunk);
 }
 
 static void flow_wait(struct smd_flow *flow)
 {
+	struct smd_request *operation;
+	struct smd_item *item;
 	uint64_t chunk;
-	const struct smd_request *operation = flow->turn.waits ? NULL : flow_next(flow, &chunk);
 
-	if (operation) {
+	if (!flow->turn.waits && flow_next(flow, &operation, &chunk, &item)) {
 		smd_turns_wait(&flow->remote->turns, &flow->turn,
-			(uint32_t)smd_operation_sent_bytes(operation, chunk));
+			operation ? (uint32_t)smd_operation_sent_bytes(operation, chunk)
+				  : item->kept->length);
 	}
 }
 
 static void flow_take_turn(struct smd_turn *turn)
 {
 	struct smd_flow *flow = (struct smd_flow *)turn;
+	struct smd_request *operation;
+	struct smd_item *item;
 	uint64_t chunk;
-	struct smd_request *operation = flow_next(flow, &chunk);
 
-	if (operation) {
-		flow_send_chunk(flow, operation, chunk);
+	if (flow_next(flow, &operation, &chunk, &item)) {
+		flow_send_chunk(flow, operation, chunk, item);
 		flow_wait(flow);
 	}
 }
 
-void smd_flow_begin(struct smd_flow *flow, struct smd_comm *comm, struct smd_remote *remote)
+void smd_flow_begin(struct smd_flow *flow, struct smd_remote *remote)
 {
 	flow->turn.take = flow_take_turn;
-	flow->comm = comm;
 	flow->remote = remote;
 }
 
@@ -234,18 +268,19 @@ void smd_flow_stop(struct smd_flow *flow)
 /* Begins to fetch the next chunk that is not yet fetched and may be; whether it did. */
 static bool flow_fetch_next(struct smd_flow *flow)
 {
-	const struct smd_deal *deal = &flow->comm->context->deal;
+	const struct smd_deal *deal = flow->epoch->deal;
 
 	flow->fetched = flow->fetched < flow->next ? flow->next : flow->fetched;
 	for (; flow->fetched < flow->limit; flow->fetched++) {
-		uint64_t chunk = smd_deal_chunk_of(deal, flow->remote->index, flow->fetched);
-		struct smd_request *operation = smd_operation_find(flow->comm, chunk);
+		uint64_t chunk = smd_deal_chunk_of(deal, flow->place, flow->fetched);
+		struct smd_request *operation;
+		struct smd_item *item;
 		enum smd_fetch fetch;
 
-		if (!operation) {
+		if (!smd_epoch_find(flow->epoch, chunk, &operation, &chunk, &item)) {
 			return false;
 		}
-		if (!operation->path->fetch) {
+		if (!operation || !operation->path->fetch) {
 			continue;
 		}
 		fetch = operation->path->fetch(flow, operation, chunk);
@@ -259,8 +294,12 @@ static bool flow_fetch_next(struct smd_flow *flow)
 
 bool smd_flow_send(struct smd_flow *flow)
 {
-	bool fetches = flow->comm->fetching && flow_fetch_next(flow);
+	bool fetches;
 
+	if (!flow->remote || flow->dead) {
+		return false;
+	}
+	fetches = flow->comm->fetching && flow_fetch_next(flow);
 	flow_wait(flow);
 	return smd_turns_step(&flow->remote->turns) || fetches;
 }
@@ -268,9 +307,10 @@ bool smd_flow_send(struct smd_flow *flow)
 int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void **payload,
 	struct smd_error *error)
 {
-	const struct smd_deal *deal = &flow->comm->context->deal;
 	struct smd_request *operation;
+	struct smd_item *item;
 	size_t bytes;
+	uint64_t number;
 	uint64_t chunk;
 
 	if (frame->ordinal != flow->done || frame->ordinal >= flow->next) {
@@ -279,18 +319,22 @@ int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void 
 			(unsigned long long)flow->done, (unsigned long long)flow->next,
 			(unsigned long long)frame->ordinal);
 	}
-	if (flow->sends[frame->ordinal % SMD_FLOW_WINDOW_MAX].operation) {
+	if (flow->sends[frame->ordinal % SMD_FLOW_WINDOW_MAX].leaving) {
 		return smd_error_set(error, EPROTO,
 			"RESULT: must not come before the chunk has left, got ordinal %llu",
 			(unsigned long long)frame->ordinal);
 	}
-	chunk = smd_deal_chunk_of(deal, flow->remote->index, frame->ordinal);
-	operation = smd_operation_find(flow->comm, chunk);
-	if (!operation || frame->chunk != chunk) {
-		return smd_error_set(error, EPROTO, "RESULT: chunk must be %llu, got %llu",
-			(unsigned long long)chunk, (unsigned long long)frame->chunk);
+	if (frame->lag > frame->ordinal) {
+		return smd_error_set(error, EPROTO, "RESULT: lag must be at most %llu, got %u",
+			(unsigned long long)frame->ordinal, frame->lag);
 	}
-	bytes = smd_operation_received_bytes(operation, chunk);
+	number = smd_deal_chunk_of(flow->epoch->deal, flow->place, frame->ordinal);
+	if (!smd_epoch_find(flow->epoch, number, &operation, &chunk, &item) ||
+		frame->chunk != number) {
+		return smd_error_set(error, EPROTO, "RESULT: chunk must be %llu, got %llu",
+			(unsigned long long)number, (unsigned long long)frame->chunk);
+	}
+	bytes = operation ? smd_operation_received_bytes(operation, chunk) : item->kept->received;
 	if (frame->length != bytes) {
 		return smd_error_set(
 			error, EPROTO, "RESULT: length must be %zu, got %u", bytes, frame->length);
@@ -304,10 +348,24 @@ int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void 
 			(unsigned long long)frame->ordinal);
 	}
 	flow->rx_operation = operation;
+	flow->rx_item = item;
+	flow->rx_chunk = chunk;
+	flow->rx_beside = false;
 	if (bytes == 0) {
 		return 0;
 	}
+	if (!operation || (item && item->had)) {
+		*payload = flow->remote->sink; /* the same bits */
+		return 0;
+	}
 	*payload = operation->recv + smd_operation_chunk_offset(operation, chunk);
+	/* The input stays until the result is whole: if the server dies it is needed again. */
+	if (operation->path == &smd_path_host && operation->send == operation->recv &&
+		smd_collective_reduces(operation->collective) && !flow->remote->lane->direct) {
+		*payload = flow->remote->sink;
+		flow->rx_beside = true;
+		return 0;
+	}
 	if (operation->path->receive && !flow->remote->lane->direct) {
 		*payload = operation->path->receive(flow, operation, *payload);
 	}
@@ -318,23 +376,119 @@ int smd_flow_received(struct smd_flow *flow, const struct smd_frame *frame, stru
 {
 	struct smd_request *operation = flow->rx_operation;
 	bool direct = flow->remote->lane->direct;
-	bool done = true;
+	bool dropped = !operation || (flow->rx_item && flow->rx_item->had);
+	bool done = !dropped;
 	int ret;
 
 	flow->rx_operation = NULL;
 	flow_revoke(flow, flow->done);
+	if (flow->rx_beside) {
+		memcpy(operation->recv + smd_operation_chunk_offset(operation, flow->rx_chunk),
+			flow->remote->sink, frame->length);
+	}
+	if (flow->rx_item) {
+		flow->rx_item->had = true;
+	}
 	flow->done++;
 	ret = smd_flow_take_remote_buffers(flow, error);
 	if (ret) {
 		return ret;
 	}
 	smd_flow_grant(flow, frame->window);
-	if (operation->path->received) {
+	if (!dropped && operation->path->received) {
 		done = operation->path->received(flow, operation, frame, direct);
 	}
 	while (smd_flow_send(flow)) {
 	}
-	operation->chunks_done += done;
-	smd_operation_check(operation);
+	if (operation) {
+		operation->chunks_done += done;
+	}
+	if (operation) { /* it may end here, or ask what it could not before this result */
+		smd_operation_check(operation);
+	}
+	smd_flow_held(flow, frame->ordinal - frame->lag);
+	if (flow->tell) {
+		smd_flow_asked_held(flow, flow->done);
+	}
 	return 0;
+}
+
+/* ---- what all ranks have ---- */
+
+static void flow_say_held(struct smd_flow *flow, uint64_t ordinal, unsigned what)
+{
+	struct smd_frame frame = {
+		.kind = SMD_FRAME_HELD,
+		.comm = flow->epoch->receiver.number,
+		.rank = flow->comm->rank,
+		.window = (uint16_t)what,
+		.ordinal = ordinal,
+	};
+
+	/* Without memory for it operations wait for later chunks, or their end. */
+	(void)smd_lane_send_control(flow->remote->lane, &frame, NULL, 0);
+}
+
+void smd_flow_asked_held(struct smd_flow *flow, uint64_t ordinal)
+{
+	/* Several may ask, for more and for less: so it hears of each until the last of them. */
+	flow->tell = ordinal > flow->tell ? ordinal : flow->tell;
+	if (flow->dead || flow->done < ordinal) {
+		return;
+	}
+	if (flow->done >= flow->tell) {
+		flow->tell = 0;
+	}
+	flow_say_held(flow, flow->done, SMD_HELD_ANSWERS);
+}
+
+void smd_flow_tell_held(struct smd_flow *flow)
+{
+	if (!flow->dead && flow->remote && flow->stable < flow->done) {
+		flow_say_held(flow, flow->done, SMD_HELD_ANSWERS);
+	}
+}
+
+void smd_flow_ask_held(struct smd_flow *flow)
+{
+	if (flow->dead || !flow->remote || !flow->remote->lane || flow->hold <= flow->stable ||
+		(flow->hold <= flow->asked_held && !flow->hold_alone) || flow->hold > flow->done) {
+		return;
+	}
+	flow->asked_held = flow->hold;
+	flow_say_held(flow, flow->hold, flow->hold_alone ? SMD_HELD_ASKS_ALONE : SMD_HELD_ASKS);
+	flow->hold_alone = false;
+}
+
+void smd_flow_held(struct smd_flow *flow, uint64_t ordinal)
+{
+	struct smd_comm *comm = flow->comm;
+
+	if (ordinal <= flow->stable) {
+		return;
+	}
+	flow->stable = ordinal < flow->done ? ordinal : flow->done;
+	smd_history_release(&comm->history);
+	smd_operations_check_held(comm);
+}
+
+/* ---- the end of a lane ---- */
+
+void smd_flow_die(struct smd_flow *flow)
+{
+	for (uint64_t k = flow->done; k < flow->next; k++) {
+		uint64_t chunk = smd_deal_chunk_of(flow->epoch->deal, flow->place, k);
+		struct smd_request *operation;
+		struct smd_item *item;
+
+		if (flow->advertisements[k % SMD_FLOW_WINDOW_MAX] &&
+			smd_epoch_find(flow->epoch, chunk, &operation, &chunk, &item) &&
+			operation && operation->send == operation->recv &&
+			smd_collective_reduces(operation->collective)) {
+			operation->torn = true;
+		}
+	}
+	flow->dead = true;
+	flow->rx_operation = NULL;
+	flow->rx_item = NULL;
 }

@@ -19,9 +19,13 @@
 
 #define SMD_FLOW_WINDOW_MAX SMD_WINDOW_MAX
 
+struct smd_epoch;
+struct smd_item;
+
 struct smd_flow_send {
-	struct smd_send send; /* owner: the communicator, for smd_lane_cancel() */
-	struct smd_request *operation;
+	struct smd_send send;          /* owner: the epoch, for smd_lane_cancel() */
+	bool leaving;                  /* the lane has it */
+	struct smd_request *operation; /* NULL: one that has returned */
 	const void *fetched;     /* where the path has put the chunk; NULL: it is in the buffer */
 	struct smd_stage *stage; /* the staged path's, which `fetched` is the memory of */
 };
@@ -29,7 +33,20 @@ struct smd_flow_send {
 struct smd_flow {
 	struct smd_turn turn; /* first: on the remote's lane, for the next chunk */
 	struct smd_comm *comm;
+	struct smd_epoch *epoch;
 	struct smd_remote *remote;
+	unsigned target; /* whose shard it is, by number */
+	unsigned place;  /* in the epoch's deal */
+	bool serves;     /* it is in the epoch's table */
+	bool dead;       /* the lane has been closed for good */
+	unsigned died;   /* in the epoch of this index, its chunks from this one on were lost: */
+	uint64_t lost_from;
+	uint64_t missing; /* of these, what this rank has had the results of, and not found yet */
+	uint64_t stable;  /* results before this one are with all ranks */
+	uint64_t hold;    /* operations wait until those before this one are: */
+	bool hold_alone;  /* other ranks may not ask that */
+	uint64_t tell; /* the shard wants to hear when this rank has all results before this one */
+	uint64_t asked_held; /* the shard has been asked so */
 	uint64_t done;
 	uint64_t next;
 	uint64_t limit;
@@ -39,10 +56,15 @@ struct smd_flow {
 	bool again;  /* or is for the second time: the lane has rested since */
 	bool heard;  /* published: the shard has said something about the communicator, */
 	bool joined; /* published: JOINED, */
-	bool over;   /* or ABORT */
+	bool over;   /* or ABORT, */
+	bool gone;   /* or GONE: of a rank that may be there */
 	bool open;   /* the communicator is over, but the shard may still be writing results */
-	struct smd_request *rx_operation; /* whose result is coming in */
-	struct smd_stage *rx_stage;       /* the staged path's, that it goes to; NULL: elsewhere */
+	struct smd_request
+		*rx_operation;      /* whose result is coming in; NULL: one that has returned */
+	struct smd_item *rx_item;   /* NULL: no repair */
+	uint64_t rx_chunk;          /* of the operation */
+	bool rx_beside;             /* it goes to the sink, to be moved */
+	struct smd_stage *rx_stage; /* the staged path's, that it goes to; NULL: elsewhere */
 	struct smd_flow_send
 		sends[SMD_FLOW_WINDOW_MAX]; /* of ordinal k at k mod SMD_FLOW_WINDOW_MAX */
 	struct smd_remote_buffer remote_buffers[SMD_FLOW_WINDOW_MAX]; /* the same; for its chunk */
@@ -53,8 +75,27 @@ struct smd_flow {
 /* A part has left, and its result has not come. */
 static inline bool smd_flow_is_owed(const struct smd_flow *flow)
 {
-	return flow->done < flow->next && !flow->sends[flow->done % SMD_FLOW_WINDOW_MAX].operation;
+	return !flow->dead && flow->done < flow->next &&
+	       !flow->sends[flow->done % SMD_FLOW_WINDOW_MAX].leaving;
 }
+
+/* All ranks have the result. */
+static inline bool smd_flow_is_stable(const struct smd_flow *flow, uint64_t ordinal)
+{
+	return ordinal < flow->stable || (flow->died && ordinal < flow->lost_from);
+}
+
+/* Asks the shard whether all ranks have what operations wait for. */
+void smd_flow_ask_held(struct smd_flow *flow);
+/* Tells the shard what this rank has, for other ranks that wait for that. */
+void smd_flow_tell_held(struct smd_flow *flow);
+/* The shard asks, for another rank, whether this one has all results before that ordinal. */
+void smd_flow_asked_held(struct smd_flow *flow, uint64_t ordinal);
+/* All have the results before that ordinal. */
+void smd_flow_held(struct smd_flow *flow, uint64_t ordinal);
+
+/* The lane has been closed, and what was on it is lost. */
+void smd_flow_die(struct smd_flow *flow);
 
 /* For the chunk, which is not done. */
 static inline struct smd_remote_buffer smd_flow_remote_buffer(
@@ -72,7 +113,7 @@ bool smd_flow_sends_directly(const struct smd_flow *flow, const struct smd_reque
 	uint64_t chunk, uint64_t ordinal);
 
 /* Nothing has been sent, nor granted. */
-void smd_flow_begin(struct smd_flow *flow, struct smd_comm *comm, struct smd_remote *remote);
+void smd_flow_begin(struct smd_flow *flow, struct smd_remote *remote);
 
 /* The shard allows so many chunks after those that are done. */
 void smd_flow_grant(struct smd_flow *flow, unsigned window);

@@ -1,4 +1,4 @@
-/* Joins and leaves groups, starts their operations in order, and fails them. */
+/* Starts a group's operations in order; makes communicators, and ends them. */
 #include "worker/libsummand/group.h"
 
 #include <errno.h>
@@ -9,128 +9,18 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/hash.h"
-#include "reduction_server/base/log.h"
-#include "worker/libsummand/flow.h"
+#include "worker/libsummand/epoch.h"
+#include "worker/libsummand/group_epoch.h"
+#include "worker/libsummand/group_failure.h"
+#include "worker/libsummand/group_joining.h"
+#include "worker/libsummand/group_receiver.h"
 #include "worker/libsummand/handle.h"
 #include "worker/libsummand/operation.h"
-#include "worker/libsummand/path_staged.h"
+#include "worker/libsummand/settle.h"
 
 #define POLL_LANES_MAX 4 /* to ask the loop about more is cheaper */
 
 /* ---- operations, on the owner ---- */
-
-/* What has not begun to leave stays here. */
-static void comm_stop_flow(struct smd_comm *comm, unsigned i)
-{
-	if (comm->flows[i].remote) {
-		smd_flow_stop(&comm->flows[i]);
-	}
-	smd_remote_cancel(comm->context->remotes.each[i], &comm->receiver);
-}
-
-static void comm_say_leave(struct smd_comm *comm)
-{
-	struct smd_context *context = comm->context;
-	uint8_t why[SMD_CONTROL_MAX];
-	size_t length = 0;
-
-	if (comm->state == SMD_COMM_FAILED) {
-		struct smd_abort abort = {.err = (uint32_t)-comm->err};
-
-		if (comm->own_failure) {
-			snprintf(abort.text, sizeof(abort.text),
-				"group %.100s: rank %u (%.60s) cannot go on: %.300s", comm->group,
-				comm->rank, context->config.replica, comm->error.text);
-		} else {
-			memcpy(abort.text, comm->error.text, sizeof(abort.text));
-		}
-		length = smd_abort_encode(&abort, why);
-	}
-	for (unsigned i = 0; i < context->remotes.count; i++) {
-		if (comm->asked && comm->flows[i].asked) {
-			smd_remote_send(context->remotes.each[i], SMD_FRAME_LEAVE,
-				comm->receiver.number, comm->rank, why, length);
-		}
-		comm_stop_flow(comm, i);
-	}
-	comm->asked = false;
-}
-
-static void comm_check_operations(struct smd_comm *comm)
-{
-	struct smd_request *operation = TAILQ_FIRST(&comm->operations);
-
-	while (operation) {
-		struct smd_request *next = TAILQ_NEXT(operation, link);
-
-		smd_operation_check(operation);
-		operation = next;
-	}
-}
-
-/* The first reason is the cause. */
-static void comm_give_reason(struct smd_comm *comm, int err, const char *text)
-{
-	struct smd_context *context = comm->context;
-
-	if (comm->err) {
-		return;
-	}
-	/* Not a warning: every call on the communicator says it to its caller. */
-	smd_log(SMD_LOG_INFO, "libsummand", "%s", text);
-	smd_progress_lock(&context->progress);
-	comm->err = err;
-	smd_error_set(&comm->error, -err, "%s", text);
-	smd_progress_unlock(&context->progress);
-}
-
-static void comm_fail(struct smd_comm *comm, int err, const char *text)
-{
-	struct smd_context *context = comm->context;
-
-	if (comm->state == SMD_COMM_FAILED) {
-		return;
-	}
-	comm_give_reason(comm, err, text);
-	smd_progress_lock(&context->progress);
-	comm->state = SMD_COMM_FAILED;
-	comm->settling = smd_context_settles(context);
-	smd_progress_publish(&context->progress);
-	/* All of this is counted before anything is cancelled, since that may end operations. */
-	comm->nopen = 1u + comm->settling;
-	for (unsigned i = 0; i < context->remotes.count; i++) {
-		struct smd_flow *flow = &comm->flows[i];
-
-		flow->open = smd_flow_is_open(flow);
-		comm->nopen += flow->open;
-	}
-	for (unsigned i = 0; i < context->remotes.count; i++) {
-		comm_stop_flow(comm, i);
-	}
-	/* Shards that have not noticed yet must not wait for this rank, nor may others wait there.
-	 */
-	comm_say_leave(comm);
-	smd_path_staged_abandon(comm);
-	comm->nopen--;
-	comm_check_operations(comm);
-}
-
-/*
- * The shard has said ABORT, behind all results that it had: operations that need no more of it may
- * still be done by the others, as they will be on the other ranks, and no new one begins.
- */
-static void comm_end_flow(struct smd_flow *flow, int err, const char *text)
-{
-	struct smd_comm *comm = flow->comm;
-	uint64_t end = smd_flow_next_operation(flow);
-
-	flow->over = true;
-	comm_give_reason(comm, err, text);
-	comm->end = end < comm->end ? end : comm->end;
-	if (smd_operations_are_lost(comm)) {
-		comm_fail(comm, err, text);
-	}
-}
 
 /*
  * Sends what may be sent, a chunk to each shard in turn, so that all links carry something from the
@@ -141,12 +31,15 @@ static void comm_pump(struct smd_comm *comm)
 {
 	unsigned nflows = comm->context->remotes.count;
 	unsigned first = (unsigned)((uint64_t)comm->rank * nflows / comm->nranks);
-	bool sent = comm->state == SMD_COMM_ACTIVE;
 
-	while (sent) {
-		sent = false;
-		for (unsigned i = 0; i < nflows; i++) {
-			sent |= smd_flow_send(&comm->flows[(first + i) % nflows]);
+	for (struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
+		bool sent = comm->state == SMD_COMM_ACTIVE;
+
+		while (sent) {
+			sent = false;
+			for (unsigned i = 0; i < nflows; i++) {
+				sent |= smd_flow_send(&epoch->flows[(first + i) % nflows]);
+			}
 		}
 	}
 }
@@ -173,14 +66,8 @@ static void comm_invalidate(struct smd_comm *comm)
 void smd_group_start(struct smd_request *operation)
 {
 	struct smd_comm *comm = operation->comm;
-	size_t chunk = smd_deal_chunk_elements(
-		&comm->context->deal, operation->count, operation->element_bytes);
 
-	operation->chunk_elements = chunk;
-	operation->nchunks = operation->count ? (operation->count + chunk - 1) / chunk : 1;
 	operation->sequence = comm->next_operation++;
-	operation->first_chunk = comm->next_chunk;
-	comm->next_chunk += operation->nchunks;
 	TAILQ_INSERT_TAIL(&comm->operations, operation, link);
 	smd_operation_begin(operation);
 	if (comm->state == SMD_COMM_FAILED) {
@@ -191,8 +78,21 @@ void smd_group_start(struct smd_request *operation)
 		smd_operation_refuse(operation);
 		return;
 	}
-	comm_invalidate(comm);
-	comm_pump(comm);
+	if (smd_group_lay(operation)) {
+		comm_invalidate(comm);
+		comm_pump(comm);
+	}
+}
+
+/* Results of that shard. */
+static bool comm_awaits(const struct smd_comm *comm, unsigned i)
+{
+	for (const struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
+		if (epoch->flows[i].done != epoch->flows[i].next && !epoch->flows[i].dead) {
+			return true;
+		}
+	}
+	return false;
 }
 
 bool smd_group_poll(struct smd_comm *comm)
@@ -200,16 +100,17 @@ bool smd_group_poll(struct smd_comm *comm)
 	struct smd_lane *lanes[POLL_LANES_MAX];
 	unsigned n = 0;
 
+	/* An operation's repairs and its other chunks are not all of one epoch. */
 	for (unsigned i = 0; i < comm->context->remotes.count; i++) {
-		const struct smd_flow *flow = &comm->flows[i];
+		struct smd_lane *lane = comm->context->remotes.each[i]->lane;
 
-		if (flow->done == flow->next || !flow->remote->lane) {
+		if (!lane || !comm_awaits(comm, i)) {
 			continue;
 		}
 		if (n == POLL_LANES_MAX) {
 			return false;
 		}
-		lanes[n++] = flow->remote->lane;
+		lanes[n++] = lane;
 	}
 	/* A lane that is closed while another is polled keeps its memory until the loop turns.
 	 */
@@ -219,327 +120,6 @@ bool smd_group_poll(struct smd_comm *comm)
 		}
 	}
 	return n > 0;
-}
-
-/* The others need not wait until this rank's caller has noticed and left. */
-static void comm_on_fault(struct smd_task *task)
-{
-	struct smd_comm *comm =
-		(struct smd_comm *)((char *)task - offsetof(struct smd_comm, fault));
-
-	comm_fail(comm, comm->fault_err, comm->fault_error.text);
-}
-
-/* ---- what shards say ---- */
-
-static void comm_ask(struct smd_comm *comm, struct smd_flow *flow)
-{
-	struct smd_context *context = comm->context;
-	struct smd_join join = {
-		.nranks = comm->nranks,
-		.table_hash = context->deal_hash,
-		.attempt = comm->attempt,
-	};
-	uint8_t payload[SMD_CONTROL_MAX];
-
-	snprintf(join.group, sizeof(join.group), "%s", comm->group);
-	flow->asked = true;
-	smd_remote_send(flow->remote, SMD_FRAME_JOIN, comm->receiver.number, comm->rank, payload,
-		smd_join_encode(&join, payload));
-}
-
-/* Lanes that rest are asked when they are there again. */
-static void comm_join(struct smd_task *task)
-{
-	struct smd_comm *comm = (struct smd_comm *)((char *)task - offsetof(struct smd_comm, join));
-	struct smd_context *context = comm->context;
-
-	context->comms[SMD_COMM_INDEX(comm->receiver.number)] = &comm->receiver;
-	if (context->err) {
-		comm_fail(comm, context->err, context->error.text);
-		return;
-	}
-	comm->asked = true;
-	for (unsigned i = 0; i < context->remotes.count; i++) {
-		smd_flow_begin(&comm->flows[i], comm, context->remotes.each[i]);
-	}
-	smd_context_wake(context);
-	for (unsigned i = 0; i < context->remotes.count; i++) {
-		if (context->remotes.each[i]->welcomed) {
-			comm_ask(comm, &comm->flows[i]);
-		}
-	}
-}
-
-/* A shard may end a lane while JOIN is on its way to it; but not the next one too. */
-static bool comm_may_rest(struct smd_receiver *receiver, const struct smd_remote *remote)
-{
-	struct smd_comm *comm = (struct smd_comm *)receiver;
-	struct smd_flow *flow = &comm->flows[remote->index];
-
-	if (comm->state == SMD_COMM_FAILED) {
-		return true;
-	}
-	if (comm->state == SMD_COMM_ACTIVE || flow->heard || flow->again) {
-		return false;
-	}
-	flow->asked = false;
-	flow->again = true;
-	return true;
-}
-
-static void comm_on_lane_back(struct smd_receiver *receiver, struct smd_remote *remote)
-{
-	struct smd_comm *comm = (struct smd_comm *)receiver;
-
-	if (comm->state == SMD_COMM_JOINING && comm->asked) {
-		comm_ask(comm, &comm->flows[remote->index]);
-	}
-}
-
-static void comm_joined(struct smd_comm *comm, struct smd_flow *flow, unsigned window)
-{
-	struct smd_context *context = comm->context;
-
-	smd_flow_grant(flow, window);
-	comm->njoined++;
-	smd_progress_lock(&context->progress);
-	flow->heard = true;
-	flow->joined = true;
-	if (comm->njoined < context->remotes.count) {
-		smd_progress_unlock(&context->progress);
-		return;
-	}
-	comm->state = SMD_COMM_ACTIVE;
-	smd_progress_publish(&context->progress);
-}
-
-static void comm_late(struct smd_comm *comm, struct smd_flow *flow, const char *text)
-{
-	struct smd_context *context = comm->context;
-
-	if (comm->state == SMD_COMM_ACTIVE) {
-		smd_log(SMD_LOG_WARN, "libsummand", "%s", text);
-	}
-	smd_progress_lock(&context->progress);
-	flow->heard = true;
-	snprintf(comm->waiting_for, sizeof(comm->waiting_for), "%s", text);
-	smd_progress_unlock(&context->progress);
-}
-
-/* The shard writes no more results of the communicator: it has said so, or its lane is closed. */
-static void comm_flow_closed(struct smd_comm *comm, struct smd_flow *flow)
-{
-	if (flow->open) {
-		flow->open = false;
-		comm->nopen--;
-		comm_check_operations(comm);
-	}
-}
-
-static struct smd_comm *comm_of(struct smd_receiver *receiver)
-{
-	return (struct smd_comm *)receiver;
-}
-
-/* A failed communicator only waits for LEFT. */
-static bool comm_wants(const struct smd_receiver *receiver, const struct smd_frame *frame)
-{
-	const struct smd_comm *comm = (const struct smd_comm *)receiver;
-
-	return (comm->state == SMD_COMM_FAILED) == (frame->kind == SMD_FRAME_LEFT);
-}
-
-static int comm_on_result(struct smd_receiver *receiver, struct smd_remote *remote,
-	const struct smd_frame *frame, void **payload, struct smd_error *error)
-{
-	return smd_flow_receive(&comm_of(receiver)->flows[remote->index], frame, payload, error);
-}
-
-/*
- * Where a rank has given up, one shard may have had all ranks by then and another not: that one then
- * takes its next attempt for the one that the others still make.
- */
-static bool comm_is_mixed(
-	struct smd_comm *comm, struct smd_remote *remote, const struct smd_frame *frame)
-{
-	char text[SMD_ERROR_TEXT_MAX];
-	char first[160];
-	char second[160];
-
-	if (!comm->joined_first) {
-		comm->joined_first = remote;
-		comm->attempts = frame->operation;
-	}
-	if (frame->operation == comm->attempts) {
-		return false;
-	}
-	smd_target_name(comm->joined_first->target, first);
-	smd_target_name(remote->target, second);
-	snprintf(text, sizeof(text),
-		"group %.100s: %.100s and %.100s have ranks of two attempts to form it, because "
-		"one ended at one of them only: all ranks must join again",
-		comm->group, first, second);
-	comm->own_failure = comm->err == 0;
-	comm_fail(comm, -ESTALE, text);
-	return true;
-}
-
-static int comm_on_joined(struct smd_comm *comm, struct smd_remote *remote,
-	const struct smd_frame *frame, struct smd_error *error)
-{
-	int ret = smd_flow_take_remote_buffers(&comm->flows[remote->index], error);
-
-	if (ret == 0 && !comm_is_mixed(comm, remote, frame)) {
-		comm_joined(comm, &comm->flows[remote->index], frame->window);
-	}
-	return ret;
-}
-
-/* Of several servers, which one ends. */
-static void comm_name_server(const struct smd_flow *flow, struct smd_abort *abort)
-{
-	char said[SMD_ERROR_TEXT_MAX];
-	char server[160];
-
-	memcpy(said, abort->text, sizeof(said));
-	smd_target_name(flow->remote->target, server);
-	snprintf(abort->text, sizeof(abort->text), "%s: %.300s", server, said);
-}
-
-static int comm_on_abort(struct smd_flow *flow, const struct smd_frame *frame,
-	const uint8_t *payload, struct smd_error *error)
-{
-	struct smd_comm *comm = flow->comm;
-	struct smd_abort abort;
-	char text[SMD_ERROR_TEXT_MAX];
-	int ret = smd_abort_decode(payload, frame->length, &abort, error);
-
-	if (ret) {
-		return ret;
-	}
-	if (abort.err == ESHUTDOWN) {
-		comm_name_server(flow, &abort);
-	}
-	smd_remote_explain(flow->remote, abort.text, text);
-	if (comm->state == SMD_COMM_ACTIVE) {
-		comm_end_flow(flow, -(int)abort.err, text);
-	} else {
-		comm_fail(comm, -(int)abort.err, text);
-	}
-	return 0;
-}
-
-static int comm_on_frame(struct smd_receiver *receiver, struct smd_remote *remote,
-	const struct smd_frame *frame, const uint8_t *payload, struct smd_error *error)
-{
-	struct smd_comm *comm = comm_of(receiver);
-	struct smd_flow *flow = &comm->flows[remote->index];
-	char text[SMD_ERROR_TEXT_MAX];
-
-	switch (frame->kind) {
-	case SMD_FRAME_RESULT:
-		return smd_flow_received(flow, frame, error);
-	case SMD_FRAME_JOINED:
-		return comm_on_joined(comm, remote, frame, error);
-	case SMD_FRAME_LEFT:
-		smd_flow_revoke_all(flow);
-		comm_flow_closed(comm, flow);
-		return 0;
-	case SMD_FRAME_SHRINK:
-		smd_flow_shrink(flow);
-		return 0;
-	case SMD_FRAME_ABORT:
-		return comm_on_abort(flow, frame, payload, error);
-	default: /* LATE: the remote lets nothing else pass */
-		smd_text_decode(payload, frame->length, text);
-		comm_late(comm, flow, text);
-		return 0;
-	}
-}
-
-static bool comm_is_owed(const struct smd_receiver *receiver, const struct smd_remote *remote)
-{
-	const struct smd_comm *comm = (const struct smd_comm *)receiver;
-	const struct smd_flow *flow = &comm->flows[remote->index];
-
-	switch (comm->state) {
-	case SMD_COMM_JOINING:
-		return comm->asked && !flow->joined;
-	case SMD_COMM_ACTIVE:
-		return !flow->over && smd_flow_is_owed(flow);
-	case SMD_COMM_FAILED:
-		break;
-	}
-	return flow->open; /* LEFT */
-}
-
-static void comm_on_lane_closed(struct smd_receiver *receiver, struct smd_remote *remote)
-{
-	struct smd_flow *flow = &comm_of(receiver)->flows[remote->index];
-
-	smd_flow_forget_advertisements(flow);
-	comm_flow_closed(comm_of(receiver), flow);
-}
-
-static void comm_on_failed(struct smd_receiver *receiver, int err, const char *text)
-{
-	struct smd_comm *comm = comm_of(receiver);
-
-	if (comm->settling) {
-		smd_progress_lock(&comm->context->progress);
-		smd_error_add(&comm->error, text);
-		smd_progress_unlock(&comm->context->progress);
-		return;
-	}
-	comm->own_failure = comm->err == 0;
-	comm_fail(comm, err, text);
-}
-
-static void comm_on_settled(struct smd_receiver *receiver)
-{
-	struct smd_comm *comm = comm_of(receiver);
-
-	if (comm->settling) {
-		smd_progress_lock(&comm->context->progress);
-		comm->settling = false;
-		smd_progress_publish(&comm->context->progress);
-		comm->nopen--;
-		comm_check_operations(comm);
-	}
-}
-
-static void comm_end(struct smd_receiver *receiver)
-{
-	smd_comm_destroy(comm_of(receiver));
-}
-
-static const struct smd_receiver_ops comm_receiver_ops = {
-	.wants = comm_wants,
-	.on_result = comm_on_result,
-	.on_frame = comm_on_frame,
-	.is_owed = comm_is_owed,
-	.may_rest = comm_may_rest,
-	.on_lane_back = comm_on_lane_back,
-	.on_lane_closed = comm_on_lane_closed,
-	.on_failed = comm_on_failed,
-	.on_settled = comm_on_settled,
-	.end = comm_end,
-};
-
-static void comm_leave(struct smd_task *task)
-{
-	struct smd_comm *comm =
-		(struct smd_comm *)((char *)task - offsetof(struct smd_comm, leave));
-	struct smd_context *context = comm->context;
-
-	comm_say_leave(comm);
-	smd_path_staged_abandon(comm);
-	context->comms[SMD_COMM_INDEX(comm->receiver.number)] = NULL;
-	smd_progress_lock(&context->progress);
-	context->uses[SMD_COMM_INDEX(comm->receiver.number)]++;
-	comm->left = true;
-	smd_progress_publish(&context->progress);
 }
 
 /* ---- on callers' threads ---- */
@@ -570,7 +150,8 @@ static int comm_check_arguments(const char *group, int nranks, int rank, struct 
 /* Not the same as any other rank's, nor as another time. */
 static uint64_t draw_attempt(const struct smd_comm *comm)
 {
-	const uint64_t now[] = {smd_clock_ns(), (uint64_t)(uintptr_t)comm, comm->receiver.number};
+	const uint64_t now[] = {
+		smd_clock_ns(), (uint64_t)(uintptr_t)comm, comm->base.receiver.number};
 	uint64_t attempt;
 
 	return getrandom(&attempt, sizeof(attempt), 0) == sizeof(attempt)
@@ -582,19 +163,21 @@ static int comm_create(struct smd_context *context, const char *group, int nrank
 	struct smd_comm **out, struct smd_error *error)
 {
 	struct smd_comm *comm;
-	int ret = smd_comm_make(context, group, (uint16_t)nranks, (uint16_t)rank,
-		sizeof(struct smd_flow), &comm, error);
+	int ret = smd_comm_make(context, group, (uint16_t)nranks, (uint16_t)rank, &comm, error);
 
 	if (ret) {
 		return ret;
 	}
 	comm->attempt = draw_attempt(comm);
-	comm->receiver.ops = &comm_receiver_ops;
+	comm->base.receiver.ops = &smd_group_receiver;
+	comm->settle = smd_settle;
 	comm->pump = comm_pump;
+	comm->destroy = smd_comm_destroy;
+	comm->adopt = smd_group_adopt;
 	comm->waiter.resume = comm_on_stage;
-	comm->join.run = comm_join;
-	comm->leave.run = comm_leave;
-	comm->fault.run = comm_on_fault;
+	comm->join.run = smd_group_join;
+	comm->leave.run = smd_group_leave;
+	comm->fault.run = smd_group_on_fault;
 	*out = comm;
 	return 0;
 }
@@ -615,7 +198,7 @@ static void comm_tell_waiting_for(const struct smd_comm *comm, char *text, size_
 	char name[160];
 
 	for (unsigned i = 0; i < remotes->count; i++) {
-		const struct smd_flow *flow = &comm->flows[i];
+		const struct smd_flow *flow = &comm->base.flows[i];
 
 		told |= flow->heard && !flow->joined;
 		mute = !flow->heard && mute == remotes->count ? i : mute;
@@ -733,5 +316,6 @@ void smd_comm_destroy(smd_comm *comm)
 	if (comm->unwaited) {
 		smd_handles_drop(comm);
 	}
+	smd_epoch_agreement_destroy(&comm->agreement);
 	smd_comm_discard(comm);
 }

@@ -2,17 +2,17 @@
  * A communicator's life: it joins its group at every shard, feeds its operations to the flows,
  * fails as a whole, and leaves.
  *
- * JOINING until every shard has said JOINED, then ACTIVE; FAILED when a lane is lost, or when a
- * shard has said ABORT and no operation in flight can be done without it. (ABORT comes behind the
- * shard's own results, but another shard's may still be on their way: those are not lost.)
+ * JOINING until every shard has said JOINED or is lost, then ACTIVE; FAILED when a rank or the last
+ * server is lost, or when a shard has said ABORT and no operation in flight can be done without it.
+ * (ABORT comes behind the shard's own results, but another shard's may still be on their way: those
+ * are not lost.)
  *
  * A failed communicator cancels what has not begun to leave, sends what has, and only then gives
  * the callers' buffers back, because a lane that is cut in the middle of a frame would be lost for
  * all. All shards are told LEAVE. Where they may write results without a further word (open flows),
  * the buffers are held until they have said LEFT.
  *
- * Failing stays one state machine, over several shards at once: the order of its steps is what
- * keeps a buffer from being given back while a card may still write to it.
+ * group_joining.h, group_failure.h, group_epoch.h and group_receiver.h are its parts.
  */
 #ifndef SMD_LIBSUMMAND_GROUP_H
 #define SMD_LIBSUMMAND_GROUP_H

@@ -3,7 +3,7 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/wire/collective.h"
-#include "worker/libsummand/comm.h"
+#include "worker/libsummand/epoch.h"
 
 size_t smd_operation_chunk_offset(const struct smd_request *operation, uint64_t chunk)
 {
@@ -48,6 +48,10 @@ static void operation_finish(struct smd_request *operation, int err)
 	struct smd_context *context = comm->context;
 
 	TAILQ_REMOVE(&comm->operations, operation, link);
+	comm->holding -= operation->holds;
+	if (operation->repaired) {
+		smd_epochs_forget(operation);
+	}
 	comm->fetching -= operation->path->fetch != NULL;
 	if (operation->path->end) {
 		operation->path->end(operation);
@@ -75,13 +79,28 @@ static bool operation_complete(struct smd_request *operation)
 	return !operation->path->complete || operation->path->complete(operation);
 }
 
+/* It has all of its results. */
+static void operation_return(struct smd_request *operation)
+{
+	struct smd_comm *comm = operation->comm;
+
+	/* Nobody can ask for more of a communicator that is over. */
+	if (comm->state == SMD_COMM_FAILED || comm->settle(operation)) {
+		operation_finish(operation, 0);
+	} else {
+		comm->holding += !operation->holds;
+		operation->holds = true;
+	}
+}
+
 void smd_operation_check(struct smd_request *operation)
 {
 	if (operation->sends_pending || operation->copies_pending) {
 		return;
 	}
-	if (operation->chunks_done == operation->nchunks && operation_complete(operation)) {
-		operation_finish(operation, 0);
+	if (operation->laid && operation->chunks_done == operation->nchunks &&
+		(operation->holds || operation_complete(operation))) {
+		operation_return(operation);
 	} else if (operation->comm->state == SMD_COMM_FAILED && operation->comm->nopen == 0) {
 		operation_finish(operation, operation->comm->err);
 	}
@@ -100,14 +119,31 @@ void smd_operation_begin(struct smd_request *operation)
 	}
 }
 
-struct smd_request *smd_operation_find(struct smd_comm *comm, uint64_t chunk)
+void smd_operation_shape(const struct smd_request *operation, uint64_t chunk, struct smd_frame *out)
 {
-	struct smd_request *operation;
+	*out = (struct smd_frame){
+		.kind = SMD_FRAME_INPUT,
+		.dtype = (uint8_t)operation->dtype,
+		.op = (uint8_t)operation->op,
+		.collective = (uint8_t)operation->collective,
+		.root = (uint16_t)operation->root,
+		.rank = operation->comm->rank,
+		.operation = operation->sequence,
+		.count = operation->count,
+		.offset = smd_operation_chunk_offset(operation, chunk) / operation->element_bytes,
+	};
+}
 
-	TAILQ_FOREACH (operation, &comm->operations, link) {
-		if (chunk - operation->first_chunk < operation->nchunks) {
-			return operation;
+void smd_operations_check_held(struct smd_comm *comm)
+{
+	struct smd_request *operation = comm->holding ? TAILQ_FIRST(&comm->operations) : NULL;
+
+	while (operation) {
+		struct smd_request *next = TAILQ_NEXT(operation, link);
+
+		if (operation->holds) {
+			smd_operation_check(operation);
 		}
+		operation = next;
 	}
-	return NULL;
 }

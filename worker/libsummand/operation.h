@@ -1,8 +1,9 @@
 /*
  * One collective call of this rank: the caller's buffers, and how much of them is done.
  *
- * This is the public smd_request, of which callers have a number (handle.h). The caller's thread makes it and frees it; in between it belongs
- * to the owner (progress.h), until `finished` is published.
+ * This is the public smd_request, of which callers have a number (handle.h). The caller's thread
+ * makes it and frees it; in between it belongs to the owner (progress.h), until `finished` is
+ * published.
  */
 #ifndef SMD_LIBSUMMAND_OPERATION_H
 #define SMD_LIBSUMMAND_OPERATION_H
@@ -28,7 +29,12 @@ struct smd_request {
 	unsigned op;
 	size_t element_bytes;
 
-	uint64_t sequence; /* number of the operation in the communicator */
+	uint64_t sequence;      /* number of the operation in the communicator */
+	struct smd_epoch *home; /* that its chunks have their first numbers in */
+	bool laid;              /* they have; else it is kept back */
+	bool repaired;          /* some have been dealt again */
+	bool torn;              /* nobody knows how much of a result is in the place of its input */
+	bool holds;             /* all results are here; others may lack some */
 	uint64_t first_chunk;
 	uint64_t nchunks;
 	size_t chunk_elements;
@@ -78,8 +84,11 @@ bool smd_operations_are_lost(const struct smd_comm *comm);
 /* On the owner: it is in its communicator's list now. */
 void smd_operation_begin(struct smd_request *operation);
 
-/* On the owner: the operation that the chunk belongs to, or NULL when it has not been issued yet.
- */
-struct smd_request *smd_operation_find(struct smd_comm *comm, uint64_t chunk);
+/* What a part of the chunk says, but for its place in a stream. */
+void smd_operation_shape(
+	const struct smd_request *operation, uint64_t chunk, struct smd_frame *out);
+
+/* On the owner: hands back those that only wait for what other ranks have, as far as they have. */
+void smd_operations_check_held(struct smd_comm *comm);
 
 #endif

@@ -257,7 +257,7 @@ void smd_path_staged_abandon(struct smd_comm *comm)
 
 	smd_staging_wait_no_longer(staging, &comm->waiter);
 	for (unsigned i = 0; staging->ops && i < comm->context->remotes.count; i++) {
-		struct smd_flow *flow = &comm->flows[i];
+		struct smd_flow *flow = &comm->base.flows[i];
 
 		if (flow->rx_stage) {
 			smd_staging_free(staging, flow->rx_stage);

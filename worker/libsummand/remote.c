@@ -14,8 +14,8 @@
 #define RETRY_MS 100
 static const char looking_up[] = "its name is still being looked up";
 /* It does not say so itself: it cannot read what it is told. */
-#define VERSION_HINT "; a server of wire version 1 does so, and this process speaks version 2"
-_Static_assert(SMD_WIRE_VERSION == 2, "the hint names the versions");
+#define VERSION_HINT "; a server of wire version 1 does so, and this process speaks version 3"
+_Static_assert(SMD_WIRE_VERSION == 3, "the hint names the versions");
 
 static const struct smd_lane_callbacks remote_callbacks;
 
@@ -59,7 +59,7 @@ static void remote_fail_with(struct smd_remote *remote, int err, const char *tex
 {
 	if (!remote->target->lost) {
 		remote->target->lost = true;
-		remote->owner->ops->on_failed(remote->owner, err, text);
+		remote->owner->ops->on_failed(remote->owner, remote->target, err, text);
 	}
 }
 
@@ -255,6 +255,16 @@ static void remote_drop_lane(struct smd_remote *remote)
 	remote->rx_receiver = NULL;
 	remote->rx_result = false;
 	remote->owner->ops->on_lane_closed(remote->owner, remote);
+}
+
+void smd_remote_abandon(struct smd_remote *remote)
+{
+	remote->abandoned = true;
+	remote->rests = false;
+	evtimer_del(remote->retry);
+	if (remote->lane) {
+		remote_drop_lane(remote);
+	}
 }
 
 static void remote_ask(struct smd_remote *remote)
@@ -573,7 +583,9 @@ static int remote_on_header(
 	}
 	if (frame->kind != SMD_FRAME_JOINED && frame->kind != SMD_FRAME_RESULT &&
 		frame->kind != SMD_FRAME_ABORT && frame->kind != SMD_FRAME_LATE &&
-		frame->kind != SMD_FRAME_LEFT && frame->kind != SMD_FRAME_SHRINK) {
+		frame->kind != SMD_FRAME_LEFT && frame->kind != SMD_FRAME_SHRINK &&
+		frame->kind != SMD_FRAME_GONE && frame->kind != SMD_FRAME_AGREE &&
+		frame->kind != SMD_FRAME_HELD) {
 		return smd_error_set(error, EPROTO, "%s: must not be sent to a worker",
 			smd_frame_kind_name(frame->kind));
 	}

@@ -24,6 +24,7 @@
 struct event;
 struct smd_remote;
 struct smd_receiver;
+struct smd_target;
 
 /* What takes the frames about one communicator. */
 struct smd_receiver_ops {
@@ -32,7 +33,8 @@ struct smd_receiver_ops {
 	/* A result is announced: *payload is where it goes. -EPROTO with a text. */
 	int (*on_result)(struct smd_receiver *receiver, struct smd_remote *remote,
 		const struct smd_frame *frame, void **payload, struct smd_error *error);
-	/* The frame is whole: that result, or JOINED, LEFT, ABORT, LATE, SHRINK. -EPROTO with a text. */
+	/* The frame is whole: that result, or JOINED, LEFT, ABORT, GONE, LATE, AGREE, HELD, SHRINK.
+	 * -EPROTO with a text. */
 	int (*on_frame)(struct smd_receiver *receiver, struct smd_remote *remote,
 		const struct smd_frame *frame, const uint8_t *payload, struct smd_error *error);
 	/* Whether the shard owes it something, for which all that this takes has left. */
@@ -46,6 +48,8 @@ struct smd_receiver_ops {
 	void (*on_lane_closed)(struct smd_receiver *receiver, struct smd_remote *remote);
 	/* A lane cannot be had or was lost: nothing more will come. Maybe not the first one. */
 	void (*on_failed)(struct smd_receiver *receiver, int err, const char *text);
+	/* Servers were lost, and others are left: `targets` by number. Their lanes are closed. */
+	void (*on_lost)(struct smd_receiver *receiver, uint64_t targets);
 	/* What is lost together has been told by now. */
 	void (*on_settled)(struct smd_receiver *receiver);
 	/* On a caller's thread: its context is to be destroyed, and it must be gone before. */
@@ -68,7 +72,8 @@ struct smd_remote_owner_ops {
 	void (*on_rests)(struct smd_remote_owner *owner, struct smd_remote *remote);
 	void (*on_lane_closed)(struct smd_remote_owner *owner, struct smd_remote *remote);
 	/* The lane cannot be had or was lost, for good. */
-	void (*on_failed)(struct smd_remote_owner *owner, int err, const char *text);
+	void (*on_failed)(struct smd_remote_owner *owner, struct smd_target *target, int err,
+		const char *text);
 	/* Whether the shard owes any of its receivers something. */
 	bool (*is_owed)(const struct smd_remote_owner *owner, const struct smd_remote *remote);
 	/* Whom a frame of that number is for; NULL: nobody. */
@@ -117,6 +122,7 @@ struct smd_remote {
 	struct smd_stall stall;
 	bool greeted;  /* it has been told HELLO, if only on a lane that has ended */
 	bool welcomed; /* on the lane that is there */
+	bool abandoned;
 	bool rests;    /* the shard has ended the lane because no group used it */
 	bool returns;  /* it has been welcomed before, by the shard that `welcome` is of */
 	struct smd_welcome welcome;
@@ -139,6 +145,9 @@ void smd_remote_free(struct smd_remote *remote);
 
 /* Connects again, where the lane rests. */
 void smd_remote_wake(struct smd_remote *remote);
+
+/* Closes the lane for good: its server is not used any more. */
+void smd_remote_abandon(struct smd_remote *remote);
 
 /* The time to connect is over, and the shard has not said WELCOME. */
 void smd_remote_give_up(struct smd_remote *remote);

@@ -68,7 +68,8 @@ def kill_one(name, program):
         check(err.startswith(f"The replica {name} was killed by signal 9 (Killed).\n"),
               f"the message must name {name}")
         check(err.count("The replica") == 1, "one replica is the cause, and no other")
-        reasons = set(re.findall(r" was lost: ([^;\n]*)", pathlib.Path(job_dir, "logs", "job.log").read_text(encoding="utf-8")))
+        log = pathlib.Path(job_dir, "logs", "job.log").read_text(encoding="utf-8")
+        reasons = set(re.findall(r" was lost: ([^;\n]*)", log))
         check(reasons and reasons <= ENDS, f"the others must hear of it by the end of a connection, got {reasons}")
         check(processes_with(marker) == [], "no process may be left")
 

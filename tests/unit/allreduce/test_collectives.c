@@ -327,8 +327,8 @@ static void assert_lane_ends(const struct smd_frame *frame, size_t length, const
 	raw_send(&ranks[1], *frame, bytes, length);
 	raw_expect_end(&ranks[1]);
 	snprintf(text, sizeof(text), "rank 1 (pool-1) was lost: %s", reason);
-	raw_expect_text(&ranks[0], SMD_FRAME_ABORT, text);
-	raw_expect_text(&ranks[2], SMD_FRAME_ABORT, text);
+	raw_expect_text(&ranks[0], SMD_FRAME_GONE, text);
+	raw_expect_text(&ranks[2], SMD_FRAME_GONE, text);
 	close_ranks(ranks);
 }
 

@@ -127,7 +127,7 @@ static void another_version(void **state)
 	(void)state;
 	smd_frame_encode(&frame, bytes);
 	bytes[3] = 1;
-	assert_refused_at_once(bytes, sizeof(bytes), "version must be 2, got 1");
+	assert_refused_at_once(bytes, sizeof(bytes), "version must be 3, got 1");
 }
 
 static void a_kind_that_is_none(void **state)
@@ -137,7 +137,7 @@ static void a_kind_that_is_none(void **state)
 
 	(void)state;
 	smd_frame_encode(&frame, bytes);
-	assert_refused_at_once(bytes, sizeof(bytes), "kind must be 1 to 25, got 26");
+	assert_refused_at_once(bytes, sizeof(bytes), "kind must be 1 to 26, got 27");
 }
 
 static void another_frame_before_hello(void **state)
@@ -242,9 +242,9 @@ static void a_second_hello(struct raw *raw)
 	raw_say_hello(raw, "offender", 0, "");
 }
 
-static void an_epoch_frame_of_a_later_version(struct raw *raw)
+static void gone_to_a_shard(struct raw *raw)
 {
-	raw_send(raw, (struct smd_frame){.kind = SMD_FRAME_DOWN}, NULL, 0);
+	raw_send(raw, (struct smd_frame){.kind = SMD_FRAME_GONE}, NULL, 0);
 }
 
 static void a_frame_of_point_to_point(struct raw *raw)
@@ -295,11 +295,11 @@ static void ordinal_not_granted(struct raw *raw)
 	send_part(raw, raw_input(NUMBER, 0, 1, COUNT));
 }
 
-static void wrong_epoch(struct raw *raw)
+static void lag_of_more_than_there_was(struct raw *raw)
 {
 	struct smd_frame frame = raw_input(NUMBER, 0, 0, COUNT);
 
-	frame.epoch = 1;
+	frame.lag = 1;
 	send_part(raw, frame);
 }
 
@@ -387,7 +387,7 @@ static const struct misuse misuses[] = {
 	MISUSE(wrong_magic, "frame: magic must be SMD, got 576861"),
 	MISUSE(wrong_direction, "RESULT: must not be sent to a shard"),
 	MISUSE(a_second_hello, "HELLO: must not be sent to a shard"),
-	MISUSE(an_epoch_frame_of_a_later_version, "DOWN: must not be sent to a shard"),
+	MISUSE(gone_to_a_shard, "GONE: must not be sent to a shard"),
 	MISUSE(a_frame_of_point_to_point, "DATA: must not be sent to a shard"),
 	MISUSE(input_of_an_unknown_number,
 		"INPUT: communicator must have been joined, got number 4104"),
@@ -400,7 +400,7 @@ static const struct misuse misuses[] = {
 	MISUSE(ordinal_skipped, "INPUT: ordinal must be 0, got 1"),
 	MISUSE(ordinal_repeated, "INPUT: ordinal must be 1, got 0"),
 	MISUSE(ordinal_not_granted, "INPUT: ordinal must be below 1, which is granted, got 1"),
-	MISUSE(wrong_epoch, "INPUT: epoch must be 0, got 1"),
+	MISUSE(lag_of_more_than_there_was, "INPUT: lag must be at most 16 and the ordinal, got 1"),
 	MISUSE(length_of_no_whole_elements,
 		"INPUT: length must be whole elements of int32 and at most 65536, got 5"),
 	MISUSE(a_type_that_is_none,
@@ -457,7 +457,7 @@ static void misuse_ends_one_lane(void **state)
 	snprintf(text, sizeof(text), "group raw/%s: rank 0 (offender) was lost: %s", misuse->name,
 		misuse->reason);
 	assert_true(hears_why(&pair[0], text) || strstr(misuse->reason, "the other end closed"));
-	raw_expect_text(&pair[1], SMD_FRAME_ABORT, text);
+	raw_expect_text(&pair[1], SMD_FRAME_GONE, text);
 	capture_await("shard 0: lane of offender (127.0.0.1:", misuse->reason);
 	assert_the_good_go_on();
 	raw_leave(&pair[1], NUMBER, 1);
@@ -604,12 +604,12 @@ static void sending_without_taking_results(void **state)
 	}
 	raw_expect(&pair[1], SMD_FRAME_JOINED);
 	assert_int_equal(pair[1].frame.window, 1);
-	for (unsigned k = 0; k < CHUNKS && pair[1].frame.kind != SMD_FRAME_ABORT; k++) {
+	for (unsigned k = 0; k < CHUNKS && pair[1].frame.kind != SMD_FRAME_GONE; k++) {
 		raw_send(&pair[1], raw_input(NUMBER, 1, k, WHOLE), values, CHUNK);
 		raw_send(&pair[0], raw_input(NUMBER, 0, k, WHOLE), values, CHUNK);
 		raw_receive(&pair[1]);
 	}
-	assert_int_equal(pair[1].frame.kind, SMD_FRAME_ABORT);
+	assert_int_equal(pair[1].frame.kind, SMD_FRAME_GONE);
 	assert_non_null(strstr((char *)pair[1].payload + 4, "rank 0 (offender) was lost"));
 	assert_non_null(strstr((char *)pair[1].payload + 4, "which is granted"));
 	raw_close(&pair[0]);

@@ -69,7 +69,7 @@ static void an_offender_gets_the_reason(void **state)
 	begin(&pool, pair);
 	offend(&pair[0]);
 	for (unsigned r = 0; r < RANKS; r++) {
-		raw_expect_text(&pair[r], SMD_FRAME_ABORT,
+		raw_expect_text(&pair[r], r ? SMD_FRAME_GONE : SMD_FRAME_ABORT,
 			"group raw/pair: rank 0 (worker) was lost: " CAUSE);
 	}
 	raw_expect_end(&pair[0]);

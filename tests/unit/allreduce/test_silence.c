@@ -70,7 +70,7 @@ static void who_does_not_answer_is_lost_and_named(void **state)
 
 	(void)state;
 	open_pair(pair, "silent");
-	raw_expect_text(&pair[0], SMD_FRAME_ABORT,
+	raw_expect_text(&pair[0], SMD_FRAME_GONE,
 		"group raw/silent: rank 1 (workerpool1-2) was lost: it has been silent for 2 s");
 	assert_int_equal(pair[0].payload[0], ECONNRESET);
 	capture_await("shard 0: lane of workerpool1-2 (127.0.0.1:", "it has been silent for 2 s");
@@ -160,7 +160,7 @@ static void who_stops_in_the_middle_of_a_frame_is_lost(void **state)
 	smd_frame_encode(&frame, header);
 	raw_write(&pair[1], header, sizeof(header));
 	raw_write(&pair[1], "half of it", 10);
-	raw_expect_text(&pair[0], SMD_FRAME_ABORT,
+	raw_expect_text(&pair[0], SMD_FRAME_GONE,
 		"rank 1 (workerpool1-2) was lost: it has been silent for 2 s");
 	raw_leave(&pair[0], NUMBER, 0);
 	raw_join(&pair[0], NUMBER, "half", 1, 0);

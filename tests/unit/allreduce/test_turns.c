@@ -392,8 +392,8 @@ static void a_server_sends_the_small_one_first(void **state)
 	assert_int_equal(unsent, 0);
 }
 
-/* What was reduced comes, and then ABORT. */
-static void an_abort_waits_for_its_results(void **state)
+/* What was reduced comes, and then GONE. */
+static void the_end_of_a_rank_waits_for_its_results(void **state)
 {
 	struct hand hands[2];
 	struct hand other;
@@ -417,8 +417,8 @@ static void an_abort_waits_for_its_results(void **state)
 	wait_for_the_shard(&other);
 	hand_end(&hands[1]);
 	wait_for_the_shard(&other);
-	hand_take(&hands[0], SMD_FRAME_ABORT, 1);
-	for (unsigned i = from; hands[0].frames[i].kind != SMD_FRAME_ABORT; i++) {
+	hand_take(&hands[0], SMD_FRAME_GONE, 1);
+	for (unsigned i = from; hands[0].frames[i].kind != SMD_FRAME_GONE; i++) {
 		results += hands[0].frames[i].kind == SMD_FRAME_RESULT;
 	}
 	assert_int_equal(results, WINDOW);
@@ -548,7 +548,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			a_server_sends_the_small_one_first, start_server, stop_server),
 		cmocka_unit_test_setup_teardown(
-			an_abort_waits_for_its_results, start_server, stop_server),
+			the_end_of_a_rank_waits_for_its_results, start_server, stop_server),
 		cmocka_unit_test_setup_teardown(
 			who_leaves_wants_no_results, start_server, stop_server),
 	};

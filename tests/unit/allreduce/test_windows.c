@@ -47,7 +47,7 @@ static void start(const char *transport)
 /* What may be sent before the next result. The engine belongs to this thread. */
 static unsigned window_of(const smd_comm *comm)
 {
-	const struct smd_flow *flow = &comm->flows[0];
+	const struct smd_flow *flow = &comm->base.flows[0];
 
 	return (unsigned)(flow->limit - flow->done);
 }

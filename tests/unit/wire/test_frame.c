@@ -18,7 +18,7 @@ static const struct smd_frame sample = {
 	.collective = 2,
 	.length = 0x00a3a2a1,
 	.comm = 0xb4b3b2b1,
-	.epoch = 0xc2c1,
+	.lag = 0xc2c1,
 	.root = 0xf2f1,
 	.rank = 0xd2d1,
 	.window = 0xe2e1,
@@ -30,10 +30,10 @@ static const struct smd_frame sample = {
 };
 
 static const uint8_t sample_bytes[SMD_FRAME_SIZE] = {
-	'S', 'M', 'D', 2, 7, 7, 3, 2, /* magic, version, kind, dtype, op, collective */
+	'S', 'M', 'D', 3, 7, 7, 3, 2, /* magic, version, kind, dtype, op, collective */
 	0xa1, 0xa2, 0xa3, 0x00,       /* 8 length */
 	0xb1, 0xb2, 0xb3, 0xb4,       /* 12 comm */
-	0xc1, 0xc2, 0xf1, 0xf2,       /* 16 epoch, 18 root */
+	0xc1, 0xc2, 0xf1, 0xf2,       /* 16 lag, 18 root */
 	0xd1, 0xd2, 0xe1, 0xe2,       /* 20 rank, 22 window */
 	0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, /* 24 chunk */
 	0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, /* 32 operation */
@@ -66,7 +66,7 @@ static void what_is_encoded_is_decoded(void **state)
 	assert_int_equal(frame.collective, sample.collective);
 	assert_int_equal(frame.length, sample.length);
 	assert_int_equal(frame.comm, sample.comm);
-	assert_int_equal(frame.epoch, sample.epoch);
+	assert_int_equal(frame.lag, sample.lag);
 	assert_int_equal(frame.root, sample.root);
 	assert_int_equal(frame.rank, sample.rank);
 	assert_int_equal(frame.window, sample.window);
@@ -89,11 +89,11 @@ static void wrong_envelopes_are_refused_by_field(void **state)
 		{0, 'X', "frame: magic must be SMD, got 584d44"},
 		{1, 'm', "frame: magic must be SMD, got 536d44"},
 		{2, 0, "frame: magic must be SMD, got 534d00"},
-		{3, 0, "frame: version must be 2, got 0"},
-		{3, 1, "frame: version must be 2, got 1"},
-		{4, 0, "frame: kind must be 1 to 25, got 0"},
-		{4, 26, "frame: kind must be 1 to 25, got 26"},
-		{4, 255, "frame: kind must be 1 to 25, got 255"},
+		{3, 0, "frame: version must be 3, got 0"},
+		{3, 1, "frame: version must be 3, got 1"},
+		{4, 0, "frame: kind must be 1 to 26, got 0"},
+		{4, 27, "frame: kind must be 1 to 26, got 27"},
+		{4, 255, "frame: kind must be 1 to 26, got 255"},
 		{7, 4, "frame: collective must be 0 to 3, got 4"},
 		{7, 128, "frame: collective must be 0 to 3, got 128"},
 	};
@@ -126,6 +126,7 @@ static uint32_t longest_payload(unsigned kind)
 	case SMD_FRAME_BUFFERS:
 	case SMD_FRAME_SHRINK:
 	case SMD_FRAME_SHRUNK:
+	case SMD_FRAME_HELD:
 		return 0;
 	default:
 		return 2048;
@@ -171,9 +172,9 @@ static void kinds_have_names(void **state)
 {
 	(void)state;
 	assert_string_equal(smd_frame_kind_name(SMD_FRAME_HELLO), "HELLO");
-	assert_string_equal(smd_frame_kind_name(SMD_FRAME_EPOCH), "EPOCH");
+	assert_string_equal(smd_frame_kind_name(SMD_FRAME_AGREE), "AGREE");
 	assert_string_equal(smd_frame_kind_name(0), "kind 0");
-	assert_string_equal(smd_frame_kind_name(26), "kind 26");
+	assert_string_equal(smd_frame_kind_name(27), "kind 27");
 }
 
 static void collectives_have_their_numbers(void **state)
@@ -215,12 +216,12 @@ static void elements_go_where_the_collective_says(void **state)
 static void kinds_have_their_numbers(void **state)
 {
 	static const char *const names[] = {NULL, "HELLO", "WELCOME", "REFUSE", "JOIN", "JOINED",
-		"LEAVE", "INPUT", "RESULT", "ABORT", "LATE", "PING", "PONG", "DOWN", "EPOCH",
+		"LEAVE", "INPUT", "RESULT", "ABORT", "LATE", "PING", "PONG", "GONE", "AGREE",
 		"LEFT", "GREET", "ACCEPT", "BUFFERS", "POST", "DATA", "CHALLENGE", "PROOF", "IDLE",
-		"SHRINK", "SHRUNK"};
+		"SHRINK", "SHRUNK", "HELD"};
 
 	(void)state;
-	assert_int_equal(SMD_FRAME_KIND_END, 26);
+	assert_int_equal(SMD_FRAME_KIND_END, 27);
 	for (unsigned kind = 1; kind < SMD_FRAME_KIND_END; kind++) {
 		assert_string_equal(smd_frame_kind_name(kind), names[kind]);
 	}

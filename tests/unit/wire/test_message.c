@@ -304,6 +304,7 @@ static const struct smd_join join = {
 	.group = "gradients",
 	.table_hash = 0x0102030405060708,
 	.attempt = 0x1112131415161718,
+	.id = 0x2122232425262728,
 };
 
 static void join_round_trip(void **state)
@@ -311,7 +312,8 @@ static void join_round_trip(void **state)
 	static const char expected[] = "\xff\x00"
 				       "\x09\x00gradients"
 				       "\x08\x07\x06\x05\x04\x03\x02\x01"
-				       "\x18\x17\x16\x15\x14\x13\x12\x11";
+				       "\x18\x17\x16\x15\x14\x13\x12\x11"
+				       "\x28\x27\x26\x25\x24\x23\x22\x21";
 	uint8_t payload[SMD_CONTROL_MAX];
 	struct smd_join out;
 
@@ -323,6 +325,7 @@ static void join_round_trip(void **state)
 	assert_string_equal(out.group, join.group);
 	assert_int_equal(out.table_hash, join.table_hash);
 	assert_int_equal(out.attempt, join.attempt);
+	assert_int_equal(out.id, join.id);
 }
 
 static void join_must_be_whole(void **state)
@@ -354,7 +357,7 @@ static void join_fields_are_checked(void **state)
 	assert_join_refused(&(struct smd_join){.nranks = 4097, .group = "g"},
 		"JOIN: ranks must be 1 to 4096, got 4097");
 	assert_join_refused(&(struct smd_join){.nranks = 2, .group = ""},
-		"JOIN: payload must be as specs/design/wire.md says, got 20 bytes that are not");
+		"JOIN: payload must be as specs/design/wire.md says, got 28 bytes that are not");
 }
 
 /* ---- ABORT, REFUSE, LATE ---- */

@@ -1,0 +1,54 @@
+"""Reduction servers are killed while ranks work: the others take over, and every result is right (specs/design/epochs.md)."""
+
+import random
+import time
+import unittest
+
+from programs import ProgramTest
+
+ROUNDS = 6
+
+
+class LostServerTest(ProgramTest):
+    def start_pool(self, nservers, *options):
+        servers = [self.start_server("--threads=2") for _ in range(nservers)]
+        addresses = [address for _, address in servers]
+        ranks = [self.start_rank(r, 3, addresses, *options) for r in range(3)]
+        ranks[0].stdout.readline()  # rank 0 has something to say when all have joined
+        return [server for server, _ in servers], addresses, ranks
+
+    def test_killed_servers_cost_nothing(self):
+        seed = random.randrange(1 << 32)
+        moments = random.Random(seed)
+        taken_over = 0
+        for _ in range(ROUNDS):
+            servers, _, ranks = self.start_pool(3, "--sizes=4,4K,256K,2M", "--iters=60", "--warmup=1")
+            killed = moments.sample(servers, 2)
+            for server in killed:
+                time.sleep(moments.random() * 0.3)
+                server.kill()
+            for rank in ranks:
+                out, err = self.finish(rank)
+                self.assertEqual(rank.returncode, 0, f"seed {seed}: {out}{err}")
+                taken_over += err.count("1 of 3 reduction servers go on")
+            for server in servers:
+                self.end(server)
+        self.assertGreater(taken_over, 0, f"seed {seed}: no server was lost while ranks worked")
+
+    def test_last_one_is_named_within_a_second(self):
+        servers, addresses, ranks = self.start_pool(2, "--sizes=64K", "--iters=100000000")
+        servers[0].kill()
+        time.sleep(0.5)
+        for rank in ranks:
+            self.assertIsNone(rank.poll())
+        servers[1].kill()
+        killed = time.monotonic()
+        for rank in ranks:
+            for address in addresses:
+                self.assertIsNotNone(address)
+            self.assert_ended(rank, 1, f"reduction server {addresses[1]} was lost: ")
+        self.assertLess(time.monotonic() - killed, 20)  # a second, where the processors are not others'
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,231 @@
+/*
+ * Servers are lost while operations run: the others take over, and every result is what it would
+ * have been (specs/design/epochs.md).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/unit/allreduce/fixture.h"
+
+enum { RANKS = 3, OPERATIONS = 60, LARGE = 300000, AT_ONCE = 4 };
+
+#ifdef __SANITIZE_THREAD__
+enum { STEP = 27 }; /* that takes five times as long */
+#else
+enum { STEP = 9 };
+#endif
+
+/* Which servers end when rank 0 has begun which operation, after so many microseconds. */
+struct ending {
+	unsigned server;
+	int operation;
+	unsigned delay_us;
+};
+
+struct history {
+	struct pool *pool;
+	const struct ending *losses;
+	unsigned nlosses;
+	atomic_int begun;
+};
+
+static void *end_servers(void *arg)
+{
+	struct history *history = arg;
+
+	for (unsigned i = 0; i < history->nlosses; i++) {
+		const struct ending *loss = &history->losses[i];
+
+		while (atomic_load(&history->begun) < loss->operation) {
+			usleep(50);
+		}
+		usleep(loss->delay_us);
+		pool_end_server(history->pool, loss->server, 1);
+	}
+	return NULL;
+}
+
+static size_t size_of(int operation)
+{
+	static const size_t sizes[] = {1, 1000, LARGE, 0, 70000, 20000};
+
+	return sizes[operation % 6];
+}
+
+static float element(int rank, int operation, size_t i)
+{
+	return (float)((int)(i % 1000) * (rank + 1) + operation);
+}
+
+static float sum(int operation, size_t i)
+{
+	float all = 0;
+
+	for (int r = 0; r < RANKS; r++) {
+		all += element(r, operation, i);
+	}
+	return all;
+}
+
+static void fill(float *buffer, int rank, int operation)
+{
+	for (size_t i = 0; i < size_of(operation); i++) {
+		buffer[i] = element(rank, operation, i);
+	}
+}
+
+static void check_sum(const float *buffer, int operation)
+{
+	for (size_t i = 0; i < size_of(operation); i++) {
+		CHECK(buffer[i] == sum(operation, i));
+	}
+}
+
+static void note_begun(const struct pool_rank *rank, int operation)
+{
+	struct history *history = rank->argument;
+
+	if (rank->rank == 0) {
+		atomic_store(&history->begun, operation + 1);
+	}
+}
+
+/* One after the other, each into the buffers of the one before: what was returned is overwritten.
+ */
+static void run_blocking(struct pool_rank *rank)
+{
+	float *send = malloc(LARGE * sizeof(*send));
+	float *recv = malloc(LARGE * sizeof(*recv));
+
+	for (int k = 0; k < OPERATIONS; k++) {
+		size_t count = size_of(k);
+		int root = k % RANKS;
+
+		note_begun(rank, k);
+		fill(send, rank->rank, k);
+		switch (k / 6 % 4) {
+		case 0:
+			CHECK(smd_allreduce(rank->comm, send, recv, count, SMD_FLOAT32, SMD_SUM) ==
+				0);
+			check_sum(recv, k);
+			break;
+		case 1:
+			CHECK(smd_allreduce(rank->comm, send, send, count, SMD_FLOAT32, SMD_SUM) ==
+				0);
+			check_sum(send, k);
+			break;
+		case 2:
+			CHECK(smd_reduce(rank->comm, send, recv, count, SMD_FLOAT32, SMD_SUM,
+				      root) == 0);
+			if (rank->rank == root) {
+				check_sum(recv, k);
+			}
+			break;
+		default:
+			CHECK(smd_broadcast(rank->comm, send, count, SMD_FLOAT32, root) == 0);
+			for (size_t i = 0; i < count; i++) {
+				CHECK(send[i] == element(root, k, i));
+			}
+			break;
+		}
+		memset(send, 0xee, LARGE * sizeof(*send));
+		memset(recv, 0xee, LARGE * sizeof(*recv));
+	}
+	free(send);
+	free(recv);
+}
+
+/* Several at once; rank 2 waits for each before it begins the next. */
+static void run_at_once(struct pool_rank *rank)
+{
+	float *buffers[AT_ONCE];
+	smd_request *requests[AT_ONCE];
+
+	for (int i = 0; i < AT_ONCE; i++) {
+		buffers[i] = malloc(LARGE * sizeof(float));
+	}
+	for (int k = 0; k < OPERATIONS; k++) {
+		int i = k % AT_ONCE;
+
+		note_begun(rank, k);
+		if (k >= AT_ONCE && rank->rank != 2) {
+			CHECK(smd_request_wait(requests[i]) == 0);
+			check_sum(buffers[i], k - AT_ONCE);
+		}
+		fill(buffers[i], rank->rank, k);
+		CHECK(smd_allreduce_start(rank->comm, buffers[i], buffers[i], size_of(k),
+			      SMD_FLOAT32, SMD_SUM, &requests[i]) == 0);
+		if (rank->rank == 2) {
+			CHECK(smd_request_wait(requests[i]) == 0);
+			check_sum(buffers[i], k);
+		}
+	}
+	for (int k = OPERATIONS - AT_ONCE; k < OPERATIONS && rank->rank != 2; k++) {
+		CHECK(smd_request_wait(requests[k % AT_ONCE]) == 0);
+		check_sum(buffers[k % AT_ONCE], k);
+	}
+	for (int i = 0; i < AT_ONCE; i++) {
+		free(buffers[i]);
+	}
+}
+
+static void run(const char *transport, unsigned nservers, const struct ending *losses,
+	unsigned nlosses, void (*body)(struct pool_rank *rank))
+{
+	struct pool pool;
+	struct history history = {.pool = &pool, .losses = losses, .nlosses = nlosses};
+	pthread_t thread;
+
+	pool_start(&pool, transport, nservers, NULL);
+	CHECK(pthread_create(&thread, NULL, end_servers, &history) == 0);
+	pool_run(&pool, RANKS, "lost", body, &history);
+	pthread_join(thread, NULL);
+	pool_stop(&pool);
+}
+
+static const char *const transports[] = {"tcp", "loopback"};
+
+static void one_is_lost_at_any_operation(void **state)
+{
+	(void)state;
+	for (unsigned t = 0; t < 2; t++) {
+		for (int k = 1; k < OPERATIONS; k += STEP) {
+			const struct ending loss = {(unsigned)k % 3, k, (unsigned)k * 37 % 1500};
+
+			run(transports[t], 3, &loss, 1, run_blocking);
+			run(transports[t], 3, &loss, 1, run_at_once);
+		}
+	}
+}
+
+static void two_are_lost(void **state)
+{
+	(void)state;
+	for (unsigned t = 0; t < 2; t++) {
+		for (int k = 1; k < OPERATIONS; k += STEP + 4) {
+			const struct ending losses[] = {
+				{0, k, (unsigned)k * 29 % 900}, {2, k, (unsigned)k * 13 % 300}};
+
+			run(transports[t], 3, losses, 2, run_blocking);
+			run(transports[t], 4, losses, 2, run_at_once);
+		}
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_is_lost_at_any_operation),
+		cmocka_unit_test(two_are_lost),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

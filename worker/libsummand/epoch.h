@@ -1,0 +1,53 @@
+/*
+ * An *epoch* of a communicator: a table of shards, the streams to them, and what is dealt to these:
+ * first what servers that were lost have left undone, as *items*, then whole operations
+ * (specs/design/epochs.md).
+ *
+ * The first epoch has all servers, and carries what ranks agree on for as long as the communicator
+ * lives. Chunks of an epoch are numbered from 0: items, then those of operations from `first` on.
+ */
+#ifndef SMD_LIBSUMMAND_EPOCH_H
+#define SMD_LIBSUMMAND_EPOCH_H
+
+#include "worker/libsummand/flow.h"
+
+/* A chunk that a lost server has left undone. */
+struct smd_item {
+	struct smd_request *operation; /* NULL: it has returned, and */
+	struct smd_kept *kept;         /* this is what is left of it */
+	uint64_t chunk;                /* in the operation's first numbering */
+	bool had;                      /* this rank has the result */
+};
+
+/* The flow that a chunk of the epoch is dealt to. */
+static inline struct smd_flow *smd_epoch_flow_of(const struct smd_epoch *epoch, uint64_t chunk)
+{
+	return &epoch->flows[epoch->remotes[smd_deal_shard_of(epoch->deal, chunk)]];
+}
+
+/* Its flows, none of which has begun, to all servers but `dead`. 0 or -ENOMEM. */
+int smd_epoch_make(struct smd_comm *comm, struct smd_epoch *epoch);
+void smd_epoch_free(struct smd_epoch *epoch);
+
+/* Makes the first epoch of a communicator, or frees all. 0 or -ENOMEM. */
+int smd_epochs_create(struct smd_comm *comm);
+void smd_epochs_destroy(struct smd_comm *comm);
+
+/* Calls that for each stream of these targets, in the order that all ranks count them in. */
+typedef void smd_each_stream(void *arg, struct smd_flow *flow);
+void smd_epochs_each_stream(
+	const struct smd_comm *comm, uint64_t targets, smd_each_stream *call, void *arg);
+
+/* How many streams of these targets there are, in the epochs that this rank knows. */
+unsigned smd_epochs_count_streams(const struct smd_comm *comm, uint64_t targets);
+/* How many results each of them has brought. */
+void smd_epochs_count_done(const struct smd_comm *comm, uint64_t targets, uint64_t *done);
+
+/* The operation ends: nothing is left to do of its repairs. */
+void smd_epochs_forget(const struct smd_request *operation);
+
+/* Finds what a chunk of the epoch is of. False: it has not begun. */
+bool smd_epoch_find(struct smd_epoch *epoch, uint64_t number, struct smd_request **operation,
+	uint64_t *chunk, struct smd_item **item);
+
+#endif

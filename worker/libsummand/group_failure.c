@@ -1,0 +1,230 @@
+/* Fails communicators, and says so to their shards. */
+#include "worker/libsummand/group_failure.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "reduction_server/base/log.h"
+#include "worker/libsummand/epoch.h"
+#include "worker/libsummand/path_staged.h"
+
+/* What has not begun to leave stays here. */
+static void comm_stop_flow(struct smd_epoch *epoch, unsigned i)
+{
+	if (epoch->flows[i].remote) {
+		smd_flow_stop(&epoch->flows[i]);
+	}
+	smd_remote_cancel(epoch->comm->context->remotes.each[i], &epoch->receiver);
+}
+
+static void comm_say_leave(struct smd_comm *comm)
+{
+	struct smd_context *context = comm->context;
+	uint8_t why[SMD_CONTROL_MAX];
+	size_t length = 0;
+
+	if (comm->state == SMD_COMM_FAILED) {
+		struct smd_abort abort = {.err = (uint32_t)-comm->err};
+
+		if (comm->own_failure) {
+			snprintf(abort.text, sizeof(abort.text),
+				"group %.100s: rank %u (%.60s) cannot go on: %.300s", comm->group,
+				comm->rank, context->config.replica, comm->error.text);
+		} else {
+			memcpy(abort.text, comm->error.text, sizeof(abort.text));
+		}
+		length = smd_abort_encode(&abort, why);
+	}
+	for (struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
+		for (unsigned i = 0; i < context->remotes.count; i++) {
+			if (comm->asked && epoch->flows[i].asked) {
+				smd_remote_send(context->remotes.each[i], SMD_FRAME_LEAVE,
+					epoch->receiver.number, comm->rank, why, length);
+			}
+			comm_stop_flow(epoch, i);
+		}
+	}
+	comm->asked = false;
+}
+
+static void comm_check_operations(struct smd_comm *comm)
+{
+	struct smd_request *operation = TAILQ_FIRST(&comm->operations);
+
+	while (operation) {
+		struct smd_request *next = TAILQ_NEXT(operation, link);
+
+		smd_operation_check(operation);
+		operation = next;
+	}
+}
+
+/* The first reason is the cause. */
+static void comm_give_reason(struct smd_comm *comm, int err, const char *text)
+{
+	struct smd_context *context = comm->context;
+
+	if (comm->err) {
+		return;
+	}
+	/* Not a warning: every call on the communicator says it to its caller. */
+	smd_log(SMD_LOG_INFO, "libsummand", "%s", text);
+	smd_progress_lock(&context->progress);
+	comm->err = err;
+	smd_error_set(&comm->error, -err, "%s", text);
+	smd_progress_unlock(&context->progress);
+}
+
+void smd_group_fail(struct smd_comm *comm, int err, const char *text)
+{
+	struct smd_context *context = comm->context;
+
+	if (comm->state == SMD_COMM_FAILED) {
+		return;
+	}
+	comm_give_reason(comm, err, text);
+	smd_progress_lock(&context->progress);
+	comm->state = SMD_COMM_FAILED;
+	comm->settling = smd_context_settles(context);
+	smd_progress_publish(&context->progress);
+	/* All of this is counted before anything is cancelled, since that may end operations. */
+	comm->nopen = 1u + comm->settling;
+	for (struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
+		for (unsigned i = 0; i < context->remotes.count; i++) {
+			struct smd_flow *flow = &epoch->flows[i];
+
+			flow->open = smd_flow_is_open(flow);
+			comm->nopen += flow->open;
+		}
+	}
+	for (struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
+		for (unsigned i = 0; i < context->remotes.count; i++) {
+			comm_stop_flow(epoch, i);
+		}
+	}
+	/* Shards that have not noticed yet must not wait for this rank, nor may others wait there.
+	 */
+	comm_say_leave(comm);
+	smd_path_staged_abandon(comm);
+	comm->nopen--;
+	comm_check_operations(comm);
+}
+
+/* No operation that needs more of it can be done. */
+static void comm_end_flow(struct smd_flow *flow, int err, const char *text)
+{
+	struct smd_comm *comm = flow->comm;
+	uint64_t end = smd_flow_next_operation(flow);
+
+	flow->over = true;
+	flow->gone = false;
+	comm_give_reason(comm, err, text);
+	comm->end = end < comm->end ? end : comm->end;
+	if (smd_operations_are_lost(comm)) {
+		smd_group_fail(comm, err, text);
+	}
+}
+
+void smd_group_end_by(struct smd_flow *by, int err, const char *text)
+{
+	struct smd_comm *comm = by->comm;
+
+	comm_end_flow(by, err, text);
+	for (struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
+		for (unsigned i = 0; i < comm->context->remotes.count; i++) {
+			struct smd_flow *flow = &epoch->flows[i];
+
+			if (comm->state == SMD_COMM_ACTIVE && (flow->gone || flow->dead)) {
+				comm_end_flow(flow, err, text);
+			}
+		}
+	}
+	smd_operations_check_held(comm);
+}
+
+void smd_group_flow_closed(struct smd_comm *comm, struct smd_flow *flow)
+{
+	if (flow->open) {
+		flow->open = false;
+		comm->nopen--;
+		comm_check_operations(comm);
+	}
+}
+
+void smd_group_settled(struct smd_comm *comm)
+{
+	if (comm->settling) {
+		smd_progress_lock(&comm->context->progress);
+		comm->settling = false;
+		smd_progress_publish(&comm->context->progress);
+		comm->nopen--;
+		comm_check_operations(comm);
+	}
+}
+
+void smd_group_fail_lost(struct smd_comm *comm, int err, const char *why)
+{
+	char text[SMD_ERROR_TEXT_MAX];
+
+	snprintf(text, sizeof(text), "%.300s, and %.200s", comm->context->lost_why.text, why);
+	comm->own_failure = comm->err == 0;
+	smd_group_fail(comm, err, text);
+}
+
+/* The others need not wait until this rank's caller has noticed and left. */
+void smd_group_on_fault(struct smd_task *task)
+{
+	struct smd_comm *comm =
+		(struct smd_comm *)((char *)task - offsetof(struct smd_comm, fault));
+
+	smd_group_fail(comm, comm->fault_err, comm->fault_error.text);
+}
+
+void smd_group_check_gone(struct smd_comm *comm)
+{
+	if (!comm->gone.text[0]) {
+		return;
+	}
+	for (unsigned i = 0; i < comm->context->remotes.count; i++) {
+		const struct smd_flow *flow = &comm->base.flows[i];
+
+		if (!flow->dead && !flow->over) {
+			return;
+		}
+	}
+	smd_group_fail(comm, -ECONNRESET, comm->gone.text);
+}
+
+void smd_group_gone(struct smd_flow *flow, const char *text)
+{
+	struct smd_comm *comm = flow->comm;
+
+	if (comm->end != SMD_COMM_NO_END) {
+		comm_end_flow(flow, -ECONNRESET, text);
+		return;
+	}
+	flow->over = true;
+	flow->gone = true;
+	if (!comm->gone.text[0]) {
+		smd_error_set(&comm->gone, ECONNRESET, "%s", text);
+	}
+	smd_group_check_gone(comm);
+}
+
+void smd_group_leave(struct smd_task *task)
+{
+	struct smd_comm *comm =
+		(struct smd_comm *)((char *)task - offsetof(struct smd_comm, leave));
+	struct smd_context *context = comm->context;
+
+	comm_say_leave(comm);
+	smd_path_staged_abandon(comm);
+	smd_progress_lock(&context->progress);
+	for (struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
+		context->comms[SMD_COMM_INDEX(epoch->receiver.number)] = NULL;
+		context->uses[SMD_COMM_INDEX(epoch->receiver.number)]++;
+	}
+	comm->left = true;
+	smd_progress_publish(&context->progress);
+}

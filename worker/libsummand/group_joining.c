@@ -1,0 +1,202 @@
+/* Joins groups, and goes on without servers that are lost. */
+#include "worker/libsummand/group_joining.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "reduction_server/base/log.h"
+#include "worker/libsummand/epoch.h"
+#include "worker/libsummand/group_failure.h"
+
+void smd_group_ask(struct smd_flow *flow)
+{
+	const struct smd_comm *comm = flow->comm;
+	struct smd_join join = {
+		.nranks = comm->nranks,
+		.table_hash = flow->epoch->hash,
+		.attempt = comm->attempt,
+		.id = flow->epoch->id,
+	};
+	uint8_t payload[SMD_CONTROL_MAX];
+
+	snprintf(join.group, sizeof(join.group), "%s", comm->group);
+	flow->asked = true;
+	smd_remote_send(flow->remote, SMD_FRAME_JOIN, flow->epoch->receiver.number, comm->rank,
+		payload, smd_join_encode(&join, payload));
+}
+
+/* All shards that are left have said JOINED. */
+static void comm_check_joined(struct smd_comm *comm)
+{
+	struct smd_context *context = comm->context;
+	unsigned njoined = 0;
+
+	for (unsigned i = 0; i < context->remotes.count; i++) {
+		const struct smd_flow *flow = &comm->base.flows[i];
+
+		if (!flow->joined && !flow->dead) {
+			return;
+		}
+		njoined += flow->joined && !flow->dead;
+	}
+	if (njoined == 0) {
+		return;
+	}
+	smd_progress_lock(&context->progress);
+	comm->state = SMD_COMM_ACTIVE;
+	smd_progress_publish(&context->progress);
+	smd_epoch_agreement_begin(comm);
+}
+
+static void comm_joined(struct smd_comm *comm, struct smd_flow *flow, unsigned window)
+{
+	struct smd_context *context = comm->context;
+
+	smd_flow_grant(flow, window);
+	smd_progress_lock(&context->progress);
+	flow->heard = true;
+	flow->joined = true;
+	smd_progress_unlock(&context->progress);
+	if (comm->state == SMD_COMM_JOINING) {
+		comm_check_joined(comm);
+	} else {
+		comm->pump(comm);
+	}
+}
+
+void smd_group_late(struct smd_flow *flow, const char *text)
+{
+	struct smd_comm *comm = flow->comm;
+	struct smd_context *context = comm->context;
+
+	if (comm->state == SMD_COMM_ACTIVE) {
+		smd_log(SMD_LOG_WARN, "libsummand", "%s", text);
+	}
+	smd_progress_lock(&context->progress);
+	flow->heard = true;
+	snprintf(comm->waiting_for, sizeof(comm->waiting_for), "%s", text);
+	smd_progress_unlock(&context->progress);
+}
+
+/* ---- servers that are lost ---- */
+
+void smd_group_lose(struct smd_comm *comm, uint64_t targets)
+{
+	if (comm->state == SMD_COMM_FAILED) {
+		return;
+	}
+	for (struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
+		for (unsigned i = 0; i < comm->context->remotes.count; i++) {
+			struct smd_flow *flow = &epoch->flows[i];
+
+			if (flow->remote && targets >> flow->target & 1) {
+				smd_flow_die(flow);
+			}
+		}
+	}
+	if (comm->end != SMD_COMM_NO_END) {
+		smd_group_fail(comm, comm->err, comm->error.text);
+		return;
+	}
+	smd_epoch_agreement_lose(comm, targets);
+	if (comm->state == SMD_COMM_JOINING) {
+		comm_check_joined(comm);
+	}
+	smd_group_check_gone(comm);
+}
+
+/* ---- lanes ---- */
+
+/* Lanes that rest are asked when they are there again. */
+void smd_group_join(struct smd_task *task)
+{
+	struct smd_comm *comm = (struct smd_comm *)((char *)task - offsetof(struct smd_comm, join));
+	struct smd_context *context = comm->context;
+
+	context->comms[SMD_COMM_INDEX(comm->base.receiver.number)] = &comm->base.receiver;
+	comm->base.hash = context->deal_hash;
+	if (context->err) {
+		smd_group_fail(comm, context->err, context->error.text);
+		return;
+	}
+	comm->asked = true;
+	for (unsigned i = 0; i < context->remotes.count; i++) {
+		smd_flow_begin(&comm->base.flows[i], context->remotes.each[i]);
+	}
+	if (context->lost) {
+		smd_group_lose(comm, context->lost);
+	}
+	smd_context_wake(context);
+	for (unsigned i = 0; i < context->remotes.count; i++) {
+		if (context->remotes.each[i]->welcomed) {
+			smd_group_ask(&comm->base.flows[i]);
+		}
+	}
+}
+
+/* A shard may end a lane while JOIN is on its way to it; but not the next one too. */
+bool smd_group_may_rest(struct smd_flow *flow)
+{
+	const struct smd_comm *comm = flow->comm;
+
+	if (comm->state == SMD_COMM_FAILED) {
+		return true;
+	}
+	if (comm->state == SMD_COMM_ACTIVE || flow->heard || flow->again) {
+		return false;
+	}
+	flow->asked = false;
+	flow->again = true;
+	return true;
+}
+
+void smd_group_lane_back(struct smd_flow *flow)
+{
+	const struct smd_comm *comm = flow->comm;
+
+	if (comm->state == SMD_COMM_JOINING && comm->asked) {
+		smd_group_ask(flow);
+	}
+}
+
+/* ---- JOINED ---- */
+
+/*
+ * Where a rank has given up, one shard may have had all ranks by then and another not: that one
+ * then takes its next attempt for the one that the others still make.
+ */
+static bool comm_is_mixed(
+	struct smd_comm *comm, struct smd_remote *remote, const struct smd_frame *frame)
+{
+	char text[SMD_ERROR_TEXT_MAX];
+	char first[160];
+	char second[160];
+
+	if (!comm->joined_first) {
+		comm->joined_first = remote;
+		comm->attempts = frame->operation;
+	}
+	if (frame->operation == comm->attempts) {
+		return false;
+	}
+	smd_target_name(comm->joined_first->target, first);
+	smd_target_name(remote->target, second);
+	snprintf(text, sizeof(text),
+		"group %.100s: %.100s and %.100s have ranks of two attempts to form it, because "
+		"one ended at one of them only: all ranks must join again",
+		comm->group, first, second);
+	comm->own_failure = comm->err == 0;
+	smd_group_fail(comm, -ESTALE, text);
+	return true;
+}
+
+int smd_group_joined(struct smd_flow *flow, const struct smd_frame *frame, struct smd_error *error)
+{
+	int ret = smd_flow_take_remote_buffers(flow, error);
+
+	if (ret == 0 && (flow->epoch->index || !comm_is_mixed(flow->comm, flow->remote, frame))) {
+		comm_joined(flow->comm, flow, frame->window);
+	}
+	return ret;
+}

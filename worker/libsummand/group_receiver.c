@@ -1,0 +1,253 @@
+/* Takes what shards say of a communicator, and what becomes of its lanes. */
+#include "worker/libsummand/group_receiver.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "worker/libsummand/epoch.h"
+#include "worker/libsummand/group_failure.h"
+#include "worker/libsummand/group_joining.h"
+
+static struct smd_epoch *epoch_of(struct smd_receiver *receiver)
+{
+	return (struct smd_epoch *)receiver;
+}
+
+static struct smd_comm *comm_of(struct smd_receiver *receiver)
+{
+	return epoch_of(receiver)->comm;
+}
+
+/* A failed communicator only waits for LEFT. */
+static bool comm_wants(const struct smd_receiver *receiver, const struct smd_frame *frame)
+{
+	const struct smd_comm *comm = ((const struct smd_epoch *)receiver)->comm;
+
+	return (comm->state == SMD_COMM_FAILED) == (frame->kind == SMD_FRAME_LEFT);
+}
+
+static int comm_on_result(struct smd_receiver *receiver, struct smd_remote *remote,
+	const struct smd_frame *frame, void **payload, struct smd_error *error)
+{
+	return smd_flow_receive(&epoch_of(receiver)->flows[remote->index], frame, payload, error);
+}
+
+/* Of several servers, which one ends. */
+static void comm_name_server(const struct smd_flow *flow, struct smd_abort *abort)
+{
+	char said[SMD_ERROR_TEXT_MAX];
+	char server[160];
+
+	memcpy(said, abort->text, sizeof(said));
+	smd_target_name(flow->remote->target, server);
+	snprintf(abort->text, sizeof(abort->text), "%s: %.300s", server, said);
+}
+
+static int comm_on_abort(struct smd_flow *flow, const struct smd_frame *frame,
+	const uint8_t *payload, struct smd_error *error)
+{
+	struct smd_comm *comm = flow->comm;
+	struct smd_abort abort;
+	char text[SMD_ERROR_TEXT_MAX];
+	int ret = smd_abort_decode(payload, frame->length, &abort, error);
+
+	if (ret) {
+		return ret;
+	}
+	if (abort.err == ESHUTDOWN && comm->context->ntargets > 1) { /* it goes; others may go on */
+		smd_context_lose(comm->context, 1ull << flow->target, abort.text);
+		return 0;
+	}
+	if (abort.err == ESHUTDOWN) {
+		comm_name_server(flow, &abort);
+	}
+	smd_remote_explain(flow->remote, abort.text, text);
+	if (comm->state == SMD_COMM_ACTIVE) {
+		smd_group_end_by(flow, -(int)abort.err, text);
+	} else {
+		smd_group_fail(comm, -(int)abort.err, text);
+	}
+	return 0;
+}
+
+static int comm_take_gone(struct smd_flow *flow, const struct smd_frame *frame,
+	const uint8_t *payload, struct smd_error *error)
+{
+	struct smd_abort abort;
+	char text[SMD_ERROR_TEXT_MAX];
+	int ret = smd_abort_decode(payload, frame->length, &abort, error);
+
+	if (ret == 0) {
+		smd_remote_explain(flow->remote, abort.text, text);
+		smd_group_gone(flow, text);
+	}
+	return ret;
+}
+
+static int comm_on_frame(struct smd_receiver *receiver, struct smd_remote *remote,
+	const struct smd_frame *frame, const uint8_t *payload, struct smd_error *error)
+{
+	struct smd_comm *comm = comm_of(receiver);
+	struct smd_flow *flow = &epoch_of(receiver)->flows[remote->index];
+	char text[SMD_ERROR_TEXT_MAX];
+
+	switch (frame->kind) {
+	case SMD_FRAME_RESULT:
+		return smd_flow_received(flow, frame, error);
+	case SMD_FRAME_JOINED:
+		return smd_group_joined(flow, frame, error);
+	case SMD_FRAME_LEFT:
+		smd_flow_revoke_all(flow);
+		smd_group_flow_closed(comm, flow);
+		return 0;
+	case SMD_FRAME_SHRINK:
+		smd_flow_shrink(flow);
+		return 0;
+	case SMD_FRAME_ABORT:
+		return comm_on_abort(flow, frame, payload, error);
+	case SMD_FRAME_GONE:
+		return comm_take_gone(flow, frame, payload, error);
+	case SMD_FRAME_AGREE:
+		return smd_epoch_agreement_take(comm, payload, frame->length, error);
+	case SMD_FRAME_HELD:
+		if (frame->window == SMD_HELD_ASKS_ALONE) {
+			smd_flow_asked_held(flow, frame->ordinal);
+		} else {
+			smd_flow_held(flow, frame->ordinal);
+		}
+		return 0;
+	default: /* LATE: the remote lets nothing else pass */
+		smd_text_decode(payload, frame->length, text);
+		smd_group_late(flow, text);
+		return 0;
+	}
+}
+
+static bool comm_is_owed(const struct smd_receiver *receiver, const struct smd_remote *remote)
+{
+	const struct smd_epoch *epoch = (const struct smd_epoch *)receiver;
+	const struct smd_comm *comm = epoch->comm;
+	const struct smd_flow *flow = &epoch->flows[remote->index];
+
+	if (flow->dead) {
+		return false;
+	}
+	switch (comm->state) {
+	case SMD_COMM_JOINING:
+		return comm->asked && !flow->joined;
+	case SMD_COMM_ACTIVE:
+		return !flow->over && ((flow->asked && !flow->joined) || smd_flow_is_owed(flow));
+	case SMD_COMM_FAILED:
+		break;
+	}
+	return flow->open; /* LEFT */
+}
+
+static void comm_on_lane_closed(struct smd_receiver *receiver, struct smd_remote *remote)
+{
+	struct smd_flow *flow = &epoch_of(receiver)->flows[remote->index];
+
+	smd_flow_forget_advertisements(flow);
+	smd_group_flow_closed(comm_of(receiver), flow);
+}
+
+static void comm_on_failed(struct smd_receiver *receiver, int err, const char *text)
+{
+	struct smd_comm *comm = comm_of(receiver);
+
+	if (comm->settling) {
+		smd_progress_lock(&comm->context->progress);
+		smd_error_add(&comm->error, text);
+		smd_progress_unlock(&comm->context->progress);
+		return;
+	}
+	comm->own_failure = comm->err == 0;
+	smd_group_fail(comm, err, text);
+}
+
+static void comm_on_lost(struct smd_receiver *receiver, uint64_t targets)
+{
+	smd_group_lose(comm_of(receiver), targets);
+}
+
+static void comm_on_settled(struct smd_receiver *receiver)
+{
+	smd_group_settled(comm_of(receiver));
+}
+
+static bool comm_may_rest(struct smd_receiver *receiver, const struct smd_remote *remote)
+{
+	return smd_group_may_rest(&epoch_of(receiver)->flows[remote->index]);
+}
+
+static void comm_on_lane_back(struct smd_receiver *receiver, struct smd_remote *remote)
+{
+	smd_group_lane_back(&epoch_of(receiver)->flows[remote->index]);
+}
+
+/* Of a later epoch: the first one's receiver cares for the communicator. */
+static bool epoch_may_rest(struct smd_receiver *receiver, const struct smd_remote *remote)
+{
+	(void)remote;
+	return comm_of(receiver)->state == SMD_COMM_FAILED;
+}
+
+static void epoch_ignore(struct smd_receiver *receiver)
+{
+	(void)receiver;
+}
+
+static void epoch_ignore_lane(struct smd_receiver *receiver, struct smd_remote *remote)
+{
+	(void)receiver;
+	(void)remote;
+}
+
+static void epoch_ignore_failure(struct smd_receiver *receiver, int err, const char *text)
+{
+	(void)receiver;
+	(void)err;
+	(void)text;
+}
+
+static void epoch_ignore_loss(struct smd_receiver *receiver, uint64_t targets)
+{
+	(void)receiver;
+	(void)targets;
+}
+
+static void comm_end(struct smd_receiver *receiver)
+{
+	struct smd_comm *comm = comm_of(receiver);
+
+	comm->destroy(comm);
+}
+
+const struct smd_receiver_ops smd_group_receiver = {
+	.wants = comm_wants,
+	.on_result = comm_on_result,
+	.on_frame = comm_on_frame,
+	.is_owed = comm_is_owed,
+	.may_rest = comm_may_rest,
+	.on_lane_back = comm_on_lane_back,
+	.on_lane_closed = comm_on_lane_closed,
+	.on_failed = comm_on_failed,
+	.on_lost = comm_on_lost,
+	.on_settled = comm_on_settled,
+	.end = comm_end,
+};
+
+const struct smd_receiver_ops smd_group_epoch_receiver = {
+	.wants = comm_wants,
+	.on_result = comm_on_result,
+	.on_frame = comm_on_frame,
+	.is_owed = comm_is_owed,
+	.may_rest = epoch_may_rest,
+	.on_lane_back = epoch_ignore_lane,
+	.on_lane_closed = comm_on_lane_closed,
+	.on_failed = epoch_ignore_failure,
+	.on_lost = epoch_ignore_loss,
+	.on_settled = epoch_ignore,
+	.end = comm_end,
+};

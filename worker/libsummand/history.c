@@ -1,0 +1,52 @@
+/* Keeps copies in a ring. */
+#include "worker/libsummand/history.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "worker/libsummand/flow.h"
+
+int smd_history_create(struct smd_history *history)
+{
+	history->bytes = malloc(SMD_HISTORY_BYTES); /* pages that are not used cost nothing */
+	history->entries = calloc(SMD_HISTORY_ENTRIES, sizeof(*history->entries));
+	return history->bytes && history->entries ? 0 : -ENOMEM;
+}
+
+void smd_history_destroy(struct smd_history *history)
+{
+	free(history->bytes);
+	free(history->entries);
+}
+
+void smd_history_release(struct smd_history *history)
+{
+	while (history->first < history->next) {
+		const struct smd_kept *kept = smd_history_entry(history, history->first);
+
+		if (!smd_flow_is_stable(kept->flow, kept->ordinal)) {
+			return;
+		}
+		history->freed = kept->end;
+		history->used -= kept->length;
+		history->first++;
+	}
+}
+
+uint8_t *smd_history_room(struct smd_history *history, size_t bytes)
+{
+	if (history->used == 0) { /* begin with memory that has just been used */
+		history->at = 0;
+		history->freed = 0;
+	}
+	if (bytes == 0) {
+		return history->bytes + history->at;
+	}
+	if (history->used == 0 || history->at > history->freed) {
+		if (SMD_HISTORY_BYTES - history->at >= bytes) {
+			return history->bytes + history->at;
+		}
+		return history->freed > bytes ? history->bytes : NULL;
+	}
+	return history->freed > history->at + bytes ? history->bytes + history->at : NULL;
+}

@@ -1,0 +1,62 @@
+/*
+ * The *history* of a communicator: copies of what this rank may still have to contribute to chunks
+ * of operations that have returned, until all ranks have their results (specs/design/epochs.md).
+ *
+ * A ring of SMD_HISTORY_BYTES, and an entry for each chunk, in the order of their copies. What is
+ * stable leaves at the front. An operation that does not fit waits until all ranks have its
+ * results.
+ */
+#ifndef SMD_LIBSUMMAND_HISTORY_H
+#define SMD_LIBSUMMAND_HISTORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "reduction_server/wire/frame.h"
+
+struct smd_flow;
+
+#define SMD_HISTORY_BYTES   (4u << 20)
+#define SMD_HISTORY_COPY    (256u << 10) /* of one operation, at most */
+#define SMD_HISTORY_ENTRIES 1024u
+
+/* A chunk of an operation that has returned. */
+struct smd_kept {
+	struct smd_flow *flow;  /* that it was dealt to last, */
+	uint64_t ordinal;       /* as this one */
+	uint64_t chunk;         /* in the operation's first numbering */
+	struct smd_frame shape; /* what a part of it says */
+	const uint8_t *bytes;
+	uint32_t length;   /* of `bytes`: */
+	bool is_result;    /* the result, or the input */
+	uint32_t received; /* bytes of the result that comes back, which is dropped */
+	size_t end;        /* in the ring, behind it */
+};
+
+struct smd_history {
+	uint8_t *bytes;           /* NULL: there is none */
+	struct smd_kept *entries; /* entry k at k mod SMD_HISTORY_ENTRIES */
+	uint64_t first;
+	uint64_t next;
+	size_t at;    /* where the next copy goes, */
+	size_t freed; /* and where the first entry begins */
+	size_t used;  /* by entries */
+};
+
+/* 0 or -ENOMEM. */
+int smd_history_create(struct smd_history *history);
+void smd_history_destroy(struct smd_history *history);
+
+static inline struct smd_kept *smd_history_entry(const struct smd_history *history, uint64_t k)
+{
+	return &history->entries[k % SMD_HISTORY_ENTRIES];
+}
+
+/* Room for so many bytes in one piece; NULL: there is none now. */
+uint8_t *smd_history_room(struct smd_history *history, size_t bytes);
+
+/* What all ranks have by now leaves. */
+void smd_history_release(struct smd_history *history);
+
+#endif

@@ -1,0 +1,296 @@
+/* Deals what lost servers have left undone to those that are left. */
+#include "worker/libsummand/repair.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+static int epoch_make_deal(struct smd_epoch *epoch)
+{
+	const struct smd_context *context = epoch->comm->context;
+	struct smd_deal_shard *shards = calloc(epoch->nserving, sizeof(*shards));
+	int ret;
+
+	if (!shards) {
+		return -ENOMEM;
+	}
+	for (unsigned i = 0; i < epoch->nserving; i++) {
+		const struct smd_welcome *welcome =
+			&context->remotes.each[epoch->remotes[i]]->welcome;
+
+		shards[i] = (struct smd_deal_shard){
+			welcome->server_id, welcome->shard, welcome->weight};
+	}
+	ret = smd_deal_create(&epoch->own_deal, shards, epoch->nserving, context->deal.chunk_bytes);
+	epoch->hash = smd_deal_hash(shards, epoch->nserving, context->deal.chunk_bytes);
+	epoch->deal = &epoch->own_deal;
+	free(shards);
+	return ret;
+}
+
+struct cut {
+	const uint64_t *lost;
+	unsigned epoch;
+};
+
+static void cut_stream(void *arg, struct smd_flow *flow)
+{
+	struct cut *cut = arg;
+
+	flow->died = cut->epoch;
+	flow->lost_from = *cut->lost++;
+	flow->missing = flow->done > flow->lost_from ? flow->done - flow->lost_from : 0;
+}
+
+/* ---- what was lost ---- */
+
+/* A lost chunk, before it is dealt again. */
+struct lost {
+	uint64_t sequence;
+	unsigned epoch;  /* that it was dealt in, */
+	uint64_t number; /* as this one */
+	struct smd_item item;
+};
+
+struct losses {
+	struct lost *each;
+	size_t count;
+	size_t size;
+};
+
+static int losses_add(struct losses *losses, const struct lost *one)
+{
+	if (losses->count == losses->size) {
+		size_t size = losses->size ? 2 * losses->size : 64;
+		struct lost *grown = realloc(losses->each, size * sizeof(*grown));
+
+		if (!grown) {
+			return -ENOMEM;
+		}
+		losses->each = grown;
+		losses->size = size;
+	}
+	losses->each[losses->count++] = *one;
+	return 0;
+}
+
+static bool flow_lost(const struct smd_flow *flow, uint64_t ordinal, unsigned epoch)
+{
+	return flow->died == epoch && ordinal >= flow->lost_from;
+}
+
+static int refuse(struct smd_error *error, const char *what)
+{
+	return smd_error_set(
+		error, ECONNRESET, "what it had not done cannot be done again: %s", what);
+}
+
+static int check_operation(const struct smd_request *operation, struct smd_error *error)
+{
+	if (operation->path != &smd_path_host) {
+		return refuse(error, "buffers are memory of a device");
+	}
+	return operation->torn ? refuse(error, "a network card was writing a result in place") : 0;
+}
+
+/* Those of the operation's chunks that were lost with the servers that the epoch is without. */
+static int find_lost(struct smd_request *operation, const struct smd_epoch *without,
+	struct losses *losses, struct smd_error *error)
+{
+	const struct smd_epoch *home = operation->home;
+	size_t before = losses->count;
+	int ret = 0;
+
+	for (uint64_t g = operation->first_chunk;
+		ret == 0 && g < operation->first_chunk + operation->nchunks; g++) {
+		struct smd_flow *flow = smd_epoch_flow_of(home, g);
+		uint64_t ordinal = smd_deal_ordinal_of(home->deal, g);
+		bool had = ordinal < flow->done;
+
+		if (flow_lost(flow, ordinal, without->index)) {
+			flow->missing -= had;
+			ret = losses_add(losses, &(struct lost){operation->sequence, home->index, g,
+							 {operation, NULL, g, had}});
+		}
+	}
+	for (const struct smd_epoch *epoch = home->next;
+		ret == 0 && operation->repaired && epoch != without; epoch = epoch->next) {
+		for (uint64_t g = 0; ret == 0 && g < epoch->nitems; g++) {
+			struct smd_flow *flow = smd_epoch_flow_of(epoch, g);
+			uint64_t ordinal = smd_deal_ordinal_of(epoch->deal, g);
+			struct lost one = {operation->sequence, epoch->index, g, epoch->items[g]};
+
+			if (one.item.operation == operation &&
+				flow_lost(flow, ordinal, without->index)) {
+				flow->missing -= ordinal < flow->done;
+				one.item.had |= ordinal < flow->done;
+				ret = losses_add(losses, &one);
+			}
+		}
+	}
+	return ret == 0 && losses->count > before ? check_operation(operation, error) : ret;
+}
+
+/* The same of operations that have returned. */
+static int find_lost_history(
+	struct smd_comm *comm, const struct smd_epoch *without, struct losses *losses)
+{
+	struct smd_history *history = &comm->history;
+	int ret = 0;
+
+	for (uint64_t k = history->first; ret == 0 && k < history->next; k++) {
+		struct smd_kept *kept = smd_history_entry(history, k);
+		struct smd_flow *flow = kept->flow;
+
+		if (flow_lost(flow, kept->ordinal, without->index)) {
+			flow->missing -= kept->ordinal < flow->done;
+			ret = losses_add(
+				losses, &(struct lost){kept->shape.operation, flow->epoch->index,
+						smd_deal_chunk_of(flow->epoch->deal, flow->place,
+							kept->ordinal),
+						{NULL, kept, kept->chunk, true}});
+		}
+	}
+	return ret;
+}
+
+static int compare_lost(const void *left, const void *right)
+{
+	const struct lost *a = left;
+	const struct lost *b = right;
+
+	if (a->sequence != b->sequence) {
+		return a->sequence < b->sequence ? -1 : 1;
+	}
+	if (a->epoch != b->epoch) {
+		return a->epoch < b->epoch ? -1 : 1;
+	}
+	return a->number < b->number ? -1 : a->number > b->number;
+}
+
+/* Deals them again, in the order that all ranks have. */
+static int deal_losses(struct smd_epoch *epoch, struct losses *losses)
+{
+	struct smd_item *grown;
+
+	if (losses->count == 0) {
+		return 0;
+	}
+	qsort(losses->each, losses->count, sizeof(*losses->each), compare_lost);
+	grown = realloc(epoch->items, (epoch->nitems + losses->count) * sizeof(*grown));
+	if (!grown) {
+		return -ENOMEM;
+	}
+	epoch->items = grown;
+	for (size_t i = 0; i < losses->count; i++) {
+		struct smd_item *item = &epoch->items[epoch->nitems];
+
+		*item = losses->each[i].item;
+		if (item->kept) {
+			item->kept->flow = smd_epoch_flow_of(epoch, epoch->nitems);
+			item->kept->ordinal = smd_deal_ordinal_of(epoch->deal, epoch->nitems);
+		} else {
+			item->operation->repaired = true;
+		}
+		epoch->nitems++;
+		epoch->next_chunk++;
+	}
+	return 0;
+}
+
+static void check_missing(void *arg, struct smd_flow *flow)
+{
+	*(bool *)arg |= flow->missing > 0;
+}
+
+static int epoch_repair(struct smd_epoch *epoch, uint64_t newly_dead, struct smd_error *error)
+{
+	struct smd_comm *comm = epoch->comm;
+	struct losses losses = {NULL, 0, 0};
+	struct smd_request *operation;
+	bool missing = false;
+	int ret = find_lost_history(comm, epoch, &losses);
+
+	TAILQ_FOREACH (operation, &comm->operations, link) {
+		if (ret == 0 && operation->laid && operation->sequence < epoch->first) {
+			ret = find_lost(operation, epoch, &losses, error);
+		}
+	}
+	smd_epochs_each_stream(comm, newly_dead, check_missing, &missing);
+	if (ret == 0 && missing) {
+		ret = refuse(error, "an operation on memory of a device has returned");
+	}
+	if (ret == 0) {
+		ret = deal_losses(epoch, &losses);
+	}
+	free(losses.each);
+	return ret;
+}
+
+int smd_repair_add(struct smd_comm *comm, const struct smd_epoch_record *record,
+	struct smd_epoch **out, struct smd_error *error)
+{
+	struct smd_epoch *epoch = calloc(1, sizeof(*epoch));
+	struct cut cut = {.lost = record->lost, .epoch = record->index};
+	uint64_t newly_dead = record->dead & ~comm->now->dead;
+	int ret;
+
+	if (!epoch) {
+		return smd_error_set(error, ENOMEM, "out of memory");
+	}
+	epoch->index = record->index;
+	epoch->id = record->id;
+	epoch->first = record->first;
+	epoch->dead = record->dead;
+	ret = smd_epoch_make(comm, epoch);
+	ret = ret ? ret : epoch_make_deal(epoch);
+	if (ret) {
+		smd_epoch_free(epoch);
+		free(epoch);
+		return smd_error_set(error, ENOMEM, "out of memory");
+	}
+	smd_epochs_each_stream(comm, newly_dead, cut_stream, &cut);
+	comm->now->next = epoch;
+	comm->now = epoch;
+	*out = epoch;
+	ret = epoch_repair(epoch, newly_dead, error);
+	smd_history_release(&comm->history);
+	return ret == -ENOMEM ? smd_error_set(error, ENOMEM, "out of memory") : ret;
+}
+
+static struct smd_epoch *epoch_of(struct smd_comm *comm, uint64_t sequence)
+{
+	struct smd_epoch *found = &comm->base;
+
+	for (struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
+		if (epoch->first <= sequence) {
+			found = epoch;
+		}
+	}
+	return found;
+}
+
+/* ---- operations ---- */
+
+int smd_repair_lay(struct smd_request *operation, struct smd_error *error)
+{
+	struct smd_comm *comm = operation->comm;
+	struct smd_epoch *home = epoch_of(comm, operation->sequence);
+	size_t chunk =
+		smd_deal_chunk_elements(home->deal, operation->count, operation->element_bytes);
+	int ret = 0;
+
+	operation->home = home;
+	operation->chunk_elements = chunk;
+	operation->nchunks = operation->count ? (operation->count + chunk - 1) / chunk : 1;
+	operation->first_chunk = home->next_chunk;
+	home->next_chunk += operation->nchunks;
+	operation->laid = true;
+	for (struct smd_epoch *epoch = home->next; ret == 0 && epoch; epoch = epoch->next) {
+		struct losses losses = {NULL, 0, 0};
+
+		ret = find_lost(operation, epoch, &losses, error);
+		ret = ret ? ret : deal_losses(epoch, &losses);
+		free(losses.each);
+	}
+	return ret == -ENOMEM ? smd_error_set(error, ENOMEM, "out of memory") : ret;
+}

@@ -1,0 +1,177 @@
+/* Finds out which chunks of an operation all ranks have, copies the others, or asks for them. */
+#include "worker/libsummand/settle.h"
+
+#include <string.h>
+
+#include "reduction_server/wire/collective.h"
+#include "worker/libsummand/epoch.h"
+
+/* What this rank contributes to a chunk that it has the result of. */
+static const uint8_t *operation_contribution(
+	const struct smd_request *operation, uint64_t chunk, uint32_t *length, bool *is_result)
+{
+	size_t offset = smd_operation_chunk_offset(operation, chunk);
+
+	*is_result = smd_collective_reduces(operation->collective) &&
+		     smd_operation_received_bytes(operation, chunk) > 0;
+	*length = (uint32_t)(*is_result ? smd_operation_received_bytes(operation, chunk)
+					: smd_operation_sent_bytes(operation, chunk));
+	return (*is_result ? operation->recv : operation->send) + (*length ? offset : 0);
+}
+
+/* Where an operation's chunks that are not stable are asked about. */
+struct settle {
+	struct smd_request *operation;
+	unsigned chunks;
+	enum { COUNT, COPY, ASK } step;
+	bool alone; /* others may have returned, and do not ask */
+	bool failed;
+};
+
+static void settle_copy(
+	struct settle *settle, struct smd_flow *flow, uint64_t ordinal, uint64_t chunk)
+{
+	struct smd_request *operation = settle->operation;
+	struct smd_history *history = &operation->comm->history;
+	struct smd_kept *kept = smd_history_entry(history, history->next);
+	const uint8_t *from;
+	uint8_t *room;
+
+	*kept = (struct smd_kept){.flow = flow, .ordinal = ordinal, .chunk = chunk};
+	from = operation_contribution(operation, chunk, &kept->length, &kept->is_result);
+	room = smd_history_room(history, kept->length);
+	if (!room) {
+		settle->failed = true;
+		return;
+	}
+	if (kept->length) {
+		memcpy(room, from, kept->length);
+	}
+	kept->bytes = room;
+	kept->end = (size_t)(room - history->bytes) + kept->length;
+	kept->received = (uint32_t)smd_operation_received_bytes(operation, chunk);
+	smd_operation_shape(operation, chunk, &kept->shape);
+	history->at = kept->end;
+	history->used += kept->length;
+	history->next++;
+}
+
+static void settle_one(
+	struct settle *settle, struct smd_flow *flow, uint64_t ordinal, uint64_t chunk)
+{
+	/* What a shard that has said ABORT knows, nobody will ask for. */
+	if (smd_flow_is_stable(flow, ordinal) || (flow->over && !flow->gone)) {
+		return;
+	}
+	switch (settle->step) {
+	case COUNT:
+		settle->chunks++;
+		break;
+	case COPY:
+		if (!settle->failed) {
+			settle_copy(settle, flow, ordinal, chunk);
+		}
+		break;
+	case ASK:
+		flow->hold = ordinal + 1 > flow->hold ? ordinal + 1 : flow->hold;
+		flow->hold_alone |= settle->alone;
+		break;
+	}
+}
+
+/* All of the operation's chunks that are not stable. */
+static void settle_each(struct settle *settle)
+{
+	struct smd_request *operation = settle->operation;
+	struct smd_epoch *home = operation->home;
+	unsigned nremotes = operation->comm->context->remotes.count;
+
+	for (unsigned i = 0; i < nremotes; i++) {
+		struct smd_flow *flow = &home->flows[i];
+		uint64_t first, end;
+
+		if (!flow->serves) {
+			continue;
+		}
+		first = smd_deal_ordinals_before(home->deal, flow->place, operation->first_chunk);
+		end = smd_deal_ordinals_before(
+			home->deal, flow->place, operation->first_chunk + operation->nchunks);
+		for (uint64_t k = first > flow->stable ? first : flow->stable; k < end; k++) {
+			if (flow->died && k >= flow->lost_from) {
+				break; /* it is a repair */
+			}
+			settle_one(settle, flow, k, smd_deal_chunk_of(home->deal, flow->place, k));
+		}
+	}
+	for (struct smd_epoch *epoch = home->next; operation->repaired && epoch;
+		epoch = epoch->next) {
+		for (uint64_t g = 0; g < epoch->nitems; g++) {
+			struct smd_item *item = &epoch->items[g];
+			struct smd_flow *flow = smd_epoch_flow_of(epoch, g);
+			uint64_t ordinal = smd_deal_ordinal_of(epoch->deal, g);
+
+			if (item->operation == operation &&
+				!(flow->died && ordinal >= flow->lost_from)) {
+				settle_one(settle, flow, ordinal, item->chunk);
+			}
+		}
+	}
+}
+
+/* Asks the shards whether all ranks have what their flows hold for. */
+static void settle_ask(struct smd_comm *comm)
+{
+	for (struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
+		for (unsigned i = 0; i < epoch->nserving; i++) {
+			smd_flow_ask_held(&epoch->flows[epoch->remotes[i]]);
+		}
+	}
+}
+
+/* Nobody can be asked for memory of a device, but ranks that have other memory wait to hear of it.
+ */
+static void settle_tell(const struct smd_request *operation)
+{
+	const struct smd_epoch *home = operation->home;
+
+	for (unsigned i = 0; i < home->nserving; i++) {
+		smd_flow_tell_held(&home->flows[home->remotes[i]]);
+	}
+}
+
+bool smd_settle(struct smd_request *operation)
+{
+	struct smd_comm *comm = operation->comm;
+	struct smd_history *history = &comm->history;
+	struct settle settle = {.operation = operation};
+	const struct smd_history before = *history;
+	bool small = operation->count * operation->element_bytes <= SMD_HISTORY_COPY;
+
+	if (operation->path != &smd_path_host) {
+		if (!small) {
+			settle_tell(operation);
+		}
+		return true;
+	}
+	settle_each(&settle);
+	if (settle.chunks == 0) {
+		return true;
+	}
+	/* All ranks ask of a large one, whatever they have; else each has its own reason. */
+	settle.alone = small || operation->repaired;
+	if (small && !operation->repaired &&
+		SMD_HISTORY_ENTRIES - (history->next - history->first) >= settle.chunks) {
+		settle.step = COPY;
+		settle_each(&settle);
+		if (!settle.failed) {
+			return true;
+		}
+		history->next = before.next; /* there was not room for all of it */
+		history->at = before.at;
+		history->used = before.used;
+	}
+	settle.step = ASK;
+	settle_each(&settle);
+	settle_ask(comm);
+	return false;
+}
