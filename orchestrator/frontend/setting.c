@@ -15,6 +15,8 @@
 #define RESTARTS_DEFAULT    3
 #define BACKOFF_MAX_S       86400
 #define BACKOFF_DEFAULT_S   1
+#define SERVER_RESTARTS_MAX 20 /* more do not fit into ten minutes */
+#define SERVER_RESTARTS_DEFAULT 5
 #define SETTINGS_MAX        16
 #define SETTING_NAME_MAX    64
 #define RULE_MAX            128
@@ -113,6 +115,10 @@ const struct smd_setting smd_settings[] = {
 		.min = 0, .max = RESTARTS_MAX},
 	{"restart-backoff", "SECONDS", "pause before the first restart (default 1)", set_number,
 		PLACE(restart_backoff_s), .min = 0, .max = BACKOFF_MAX_S},
+	{"server-restarts", "N",
+		"restarts of a lost reduction server within ten minutes, while others serve; 0: "
+		"its loss ends the job (default 5)",
+		set_number, PLACE(server_restarts), .min = 0, .max = SERVER_RESTARTS_MAX},
 	{"retryable-exit-codes", "N_N...",
 		"exit codes below 128 that restart-policy exit-code retries", set_exit_codes,
 		PLACE(retryable), .form = "^[0-9]{1,3}(_[0-9]{1,3})*$"},
@@ -134,6 +140,7 @@ void smd_settings_init(struct smd_job *job)
 	job->processes_per_replica = 1;
 	job->max_restarts = RESTARTS_DEFAULT;
 	job->restart_backoff_s = BACKOFF_DEFAULT_S;
+	job->server_restarts = SERVER_RESTARTS_DEFAULT;
 }
 
 void smd_setting_rule(const struct smd_setting *setting, char *text, size_t size)

@@ -130,6 +130,7 @@ struct smd_job {
 	int restart_scope;
 	int max_restarts;
 	int restart_backoff_s; /* before the first restart */
+	int server_restarts;   /* of a lost reduction server; 0: its loss ends the job */
 	struct smd_exit_codes retryable;
 	/* A local package: what is copied to where replicas run, and installed there. */
 	/* $NAME and ${NAME} in arguments are variables too, as a shell would have it. */

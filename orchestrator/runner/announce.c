@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <string.h>
 
+#include "orchestrator/runner/loss.h"
 #include "orchestrator/runner/obituary.h"
 
 static void say(struct smd_stream *stream, const char *severity, const char *text)
@@ -115,6 +116,17 @@ void smd_announce_replica_restart(struct smd_display *display, const struct smd_
 	}
 }
 
+static void say_loss_before(
+	struct smd_display *display, struct smd_stream *stream, const struct smd_replica *replica)
+{
+	char text[2 * SMD_OBITUARY_SIZE];
+
+	snprintf(text, sizeof(text), "before that, the reduction server %s %s", replica->name,
+		replica->loss->sentence);
+	smd_display_print(display, "%s", text);
+	say(stream, "WARNING", text);
+}
+
 void smd_announce_restart(struct smd_display *display, struct smd_stream *stream,
 	const struct smd_job_status *status, unsigned wait_s)
 {
@@ -127,6 +139,73 @@ void smd_announce_restart(struct smd_display *display, struct smd_stream *stream
 		status->restarts + 1, status->job->max_restarts, wait_s);
 	smd_display_print(display, "%s", text);
 	say(stream, "WARNING", text);
+	for (size_t i = 0; i < status->count; i++) {
+		if (status->replicas[i].loss && &status->replicas[i] != cause) {
+			say_loss_before(display, stream, &status->replicas[i]);
+		}
+	}
+}
+
+static size_t count_servers(const struct smd_job_status *status, int serving)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < status->count; i++) {
+		count += status->replicas[i].role == SMD_ROLE_REDUCTION_SERVER &&
+			 (!serving || status->replicas[i].state == SMD_REPLICA_RUNNING);
+	}
+	return count;
+}
+
+static void say_next(const struct smd_job_status *status, const struct smd_replica *replica,
+	int wait_s, char *text, size_t size)
+{
+	if (wait_s < 0) {
+		snprintf(text, size, "it stays down after %u restarts within %d minutes",
+			replica->loss->restarts, SMD_LOSS_WINDOW_S / 60);
+	} else if (replica->restart_ns) {
+		snprintf(text, size, "it is started again in %d s (%u of %d)", wait_s,
+			replica->loss->restarts, status->job->server_restarts);
+	} else {
+		snprintf(text, size, "its host is gone, and it is not started on another");
+	}
+}
+
+void smd_announce_loss(struct smd_display *display, struct smd_stream *stream,
+	const struct smd_job_status *status, const struct smd_replica *replica, int wait_s)
+{
+	size_t serving = count_servers(status, 1);
+	char next[128];
+	char text[2 * SMD_OBITUARY_SIZE];
+
+	say_next(status, replica, wait_s, next, sizeof(next));
+	snprintf(text, sizeof(text),
+		"%s %s: training goes on with the other %zu of %zu reduction servers; %s",
+		replica->name, replica->loss->sentence, serving, count_servers(status, 0), next);
+	smd_display_print(display, "%s", text);
+	say(stream, "WARNING", text);
+}
+
+void smd_announce_late_server(struct smd_display *display, struct smd_stream *stream,
+	const struct smd_replica *replica, unsigned timeout_s)
+{
+	char text[SMD_OBITUARY_SIZE];
+
+	snprintf(text, sizeof(text), "%s was not ready within %u s after its restart, and is ended",
+		replica->name, timeout_s);
+	smd_display_print(display, "%s", text);
+	say(stream, "WARNING", text);
+}
+
+void smd_announce_return(
+	struct smd_display *display, struct smd_stream *stream, const struct smd_replica *replica)
+{
+	char text[SMD_OBITUARY_SIZE];
+
+	snprintf(text, sizeof(text), "%s serves again, for communicators that begin from now on",
+		replica->name);
+	smd_display_print(display, "%s", text);
+	say(stream, "INFO", text);
 }
 
 void smd_announce_waiting(

@@ -31,6 +31,19 @@ void smd_announce_replica_restart(struct smd_display *display, const struct smd_
 void smd_announce_restart(struct smd_display *display, struct smd_stream *stream,
 	const struct smd_job_status *status, unsigned wait_s);
 
+/* That a reduction server was lost, with how many the job goes on, and whether it is started again,
+ * after wait_s; -1: it was started again too often. */
+void smd_announce_loss(struct smd_display *display, struct smd_stream *stream,
+	const struct smd_job_status *status, const struct smd_replica *replica, int wait_s);
+
+/* That one of them is not ready in time after its restart. */
+void smd_announce_late_server(struct smd_display *display, struct smd_stream *stream,
+	const struct smd_replica *replica, unsigned timeout_s);
+
+/* That one of them serves again. */
+void smd_announce_return(
+	struct smd_display *display, struct smd_stream *stream, const struct smd_replica *replica);
+
 /* The engine waits for hosts. */
 void smd_announce_waiting(
 	struct smd_display *display, struct smd_stream *stream, const char *reason);

@@ -4,11 +4,25 @@
 #include <stdio.h>
 
 #include "orchestrator/job/shown.h"
+#include "orchestrator/runner/loss.h"
 #include "orchestrator/runner/obituary.h"
 
 static const char *plural(int64_t count)
 {
 	return count == 1 ? "" : "s";
+}
+
+/* The other reduction servers that were lost while the job ran. */
+static void print_losses_before(const struct smd_job_status *status, FILE *file)
+{
+	for (size_t i = 0; i < status->count; i++) {
+		const struct smd_replica *replica = &status->replicas[i];
+
+		if (replica->loss && replica != status->decisive) {
+			fprintf(file, "Before that, the reduction server %s %s.\n", replica->name,
+				replica->loss->sentence);
+		}
+	}
 }
 
 char *smd_failure_of_end(const struct smd_job_status *status, const struct smd_jobdir *dir)
@@ -24,6 +38,7 @@ char *smd_failure_of_end(const struct smd_job_status *status, const struct smd_j
 		fprintf(shown.file, "The replica %s %s%s.\n", decisive->name, sentence,
 			is_status_0 ? " before the job ended" : "");
 		smd_obituary_print_tail(decisive, dir, shown.file);
+		print_losses_before(status, shown.file);
 	}
 	return smd_shown_take(&shown);
 }

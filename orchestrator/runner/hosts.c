@@ -127,6 +127,14 @@ static struct smd_run_host *host_for(const struct smd_replica_task *task)
 	return &task->hosts->hosts[task->hosts->host_of[replica->pool][replica->index]];
 }
 
+int smd_hosts_can_start(const struct smd_hosts *hosts, const struct smd_replica *replica)
+{
+	const struct smd_run_host *host = host_for(task_of(hosts, replica));
+
+	return !hosts->is_ending && host->state == SMD_HOST_READY && host->link &&
+	       !host->leaving[0];
+}
+
 static void start_now(struct smd_replica_task *task)
 {
 	struct smd_run_host *host = host_for(task);

@@ -111,6 +111,9 @@ void smd_hosts_release(struct smd_hosts *hosts);
 /* Starts a replica that was started `restarts` times before. Reports LAUNCHED or ENDED. */
 void smd_hosts_start(struct smd_hosts *hosts, struct smd_replica *replica, unsigned restarts);
 
+/* Whether the replica's host is there, and stays as far as is known. */
+int smd_hosts_can_start(const struct smd_hosts *hosts, const struct smd_replica *replica);
+
 /* Asks the replica to end, or ends it at once (SIGKILL). */
 void smd_hosts_end(struct smd_hosts *hosts, const struct smd_replica *replica, int signo);
 

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "orchestrator/runner/loss.h"
 #include "orchestrator/runner/obituary.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
@@ -34,6 +35,10 @@ static json_t *replica_record(
 
 		smd_obituary_sentence(replica, sentence);
 		set_text(record, "end", sentence);
+	}
+	if (replica->loss) {
+		json_object_set_new(record, "losses", json_integer(replica->loss->count));
+		set_text(record, "lastLoss", replica->loss->sentence);
 	}
 	return record;
 }

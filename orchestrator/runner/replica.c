@@ -86,6 +86,7 @@ void smd_replica_clear(struct smd_replica *replica)
 	json_decref(replica->results);
 	smd_tail_clear(&replica->tail);
 	free(replica->program);
+	free(replica->loss);
 }
 
 void smd_replica_retry(struct smd_replica *replica)

@@ -48,6 +48,8 @@ enum smd_replica_event {
 		SMD_REPLICA_EVENT_COUNT
 };
 
+struct smd_loss;
+
 struct smd_replica {
 	char name[SMD_REPLICA_NAME_MAX];
 	int pool;
@@ -63,6 +65,7 @@ struct smd_replica {
 	struct smd_exit end;          /* once it has ended */
 	unsigned restarts;            /* of it alone, without the job's */
 	uint64_t restart_ns;          /* when it is restarted alone; 0: it is not */
+	struct smd_loss *loss;        /* of a reduction server; NULL: it was never lost */
 	char status[SMD_REPLICA_STATUS_MAX];
 	int status_is_new;        /* not shown yet */
 	uint64_t status_shown_ns; /* when one was shown last */

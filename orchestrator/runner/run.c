@@ -9,6 +9,7 @@
 #include "orchestrator/runner/failure.h"
 #include "orchestrator/runner/guard.h"
 #include "orchestrator/runner/policy.h"
+#include "orchestrator/runner/servers.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 
@@ -62,8 +63,9 @@ static int schedule_restart(struct smd_run *run, struct smd_replica *replica)
 	const struct smd_job *job = run->status.job;
 	unsigned wait_s = smd_policy_backoff_s(job, replica->restarts);
 
-	if (run->hosts.has_lost || !smd_policy_restarts(
-		    job, SMD_RESTART_REPLICA, replica->role, &replica->end, replica->restarts)) {
+	if (!smd_hosts_can_start(&run->hosts, replica) ||
+		!smd_policy_restarts(job, SMD_RESTART_REPLICA, replica->role, &replica->end,
+			replica->restarts)) {
 		return 0;
 	}
 	replica->restart_ns = seconds_from_now(wait_s);
@@ -76,6 +78,9 @@ static int is_decisive(struct smd_run *run, struct smd_replica *replica)
 {
 	const struct smd_job_status *status = &run->status;
 
+	if (smd_servers_go_on(run, replica)) {
+		return 0;
+	}
 	if (replica->state == SMD_REPLICA_FAILED) {
 		return !schedule_restart(run, replica);
 	}
@@ -121,6 +126,16 @@ static void take_decisive(struct smd_run *run, const struct smd_replica *replica
 	}
 }
 
+/* Replicas that fail right after a server was lost may have needed it. */
+static void take_losses(struct smd_run *run)
+{
+	for (size_t i = 0; run->has_losses && i < run->status.count; i++) {
+		if (smd_servers_are_cause(&run->status.replicas[i])) {
+			take_decisive(run, &run->status.replicas[i]);
+		}
+	}
+}
+
 static void set_program(struct smd_replica *replica, const char *program)
 {
 	if (program) {
@@ -149,6 +164,9 @@ static void take_ready(struct smd_run *run, struct smd_replica *replica, const c
 		apply(run, replica, SMD_REPLICA_EVENT_READY);
 		smd_display_change(
 			&run->display, replica, "ready%s%s", *address ? " at " : "", address);
+		if (replica->loss) {
+			smd_announce_return(&run->display, &run->stream, replica);
+		}
 	}
 }
 
@@ -166,6 +184,10 @@ static void take_end(
 	smd_announce_end(&run->display, replica);
 	if (run->status.outcome == SMD_OUTCOME_OPEN && is_decisive(run, replica)) {
 		take_decisive(run, replica);
+		if (replica->state == SMD_REPLICA_FAILED &&
+			replica->role != SMD_ROLE_REDUCTION_SERVER) {
+			take_losses(run);
+		}
 	}
 }
 
@@ -342,8 +364,9 @@ static int may_restart(const struct smd_run *run)
 {
 	const struct smd_replica *cause = run->status.decisive;
 	const struct smd_job *job = run->status.job;
-	enum smd_restart_scope scope = run->hosts.has_lost ? smd_policy_scope(job, cause->role)
-							   : SMD_RESTART_JOB;
+	enum smd_restart_scope scope = smd_hosts_can_start(&run->hosts, cause)
+					       ? SMD_RESTART_JOB
+					       : smd_policy_scope(job, cause->role);
 
 	return cause->state == SMD_REPLICA_FAILED && !run->hosts.is_final &&
 	       smd_policy_restarts(job, scope, cause->role, &cause->end, run->status.restarts);
@@ -420,14 +443,14 @@ static void retry(struct smd_run *run, struct smd_replica *replica)
 /* Starts the replicas whose time has come. */
 static void restart_replicas(struct smd_run *run)
 {
-	if (run->status.outcome != SMD_OUTCOME_OPEN || run->status.decisive ||
-		run->hosts.has_lost) {
+	if (run->status.outcome != SMD_OUTCOME_OPEN || run->status.decisive) {
 		return;
 	}
 	for (size_t i = 0; i < run->status.count; i++) {
 		struct smd_replica *replica = &run->status.replicas[i];
 
-		if (replica->restart_ns && smd_clock_ns() >= replica->restart_ns) {
+		if (replica->restart_ns && smd_clock_ns() >= replica->restart_ns &&
+			smd_hosts_can_start(&run->hosts, replica)) {
 			replica->restarts++;
 			retry(run, replica);
 			start(run, replica);
@@ -442,6 +465,7 @@ static void reset(struct smd_run *run)
 	run->status.outcome = SMD_OUTCOME_OPEN;
 	run->status.decisive = NULL;
 	run->settled_ns = 0;
+	smd_servers_reset(run);
 	for (size_t i = 0; i < run->status.count; i++) {
 		if (run->status.replicas[i].ended_ns) {
 			retry(run, &run->status.replicas[i]);
@@ -626,6 +650,7 @@ void smd_run_turn(struct smd_run *run)
 
 	smd_hosts_turn(&run->hosts);
 	restart_replicas(run);
+	smd_servers_turn(run);
 	while (advance(run)) {
 	}
 	if (killing && run->status.phase != SMD_PHASE_ENDED) {

@@ -41,6 +41,7 @@ struct smd_run {
 	int is_released;      /* nothing is left on any host */
 	char *no_hosts;       /* why there are none, or no longer; or NULL */
 	int interrupted_by;   /* the first signal */
+	int has_losses;       /* some reduction server was lost in this attempt */
 };
 
 /* Begins the first attempt. The hosts are open, and report to smd_run_take_event(). */

@@ -6,6 +6,7 @@
 
 #include "orchestrator/job/shown.h"
 #include "orchestrator/runner/figures.h"
+#include "orchestrator/runner/loss.h"
 #include "orchestrator/runner/obituary.h"
 
 #define LABEL_WIDTH    16
@@ -223,7 +224,14 @@ static void print_warning(const struct smd_jobdir *dir, unsigned grace_s,
 {
 	char sentence[SMD_OBITUARY_SIZE];
 
-	if (replica->state == SMD_REPLICA_FAILED) {
+	if (replica->loss) {
+		fprintf(file, "\nwarning: %s %s while the job ran%s\n", replica->name,
+			replica->loss->sentence,
+			replica->loss->count > 1 ? ", and not only once" : "");
+		if (replica->state == SMD_REPLICA_FAILED) {
+			smd_obituary_print_tail(replica, dir, file);
+		}
+	} else if (replica->state == SMD_REPLICA_FAILED) {
 		smd_obituary_sentence(replica, sentence);
 		fprintf(file, "\nwarning: %s %s after the job had succeeded\n", replica->name,
 			sentence);

@@ -73,6 +73,12 @@ class HostsTest(JobTest):
         kept = {child for pid in called for child in children_of(pid)}
         return [pid for pid in called if pid not in kept]
 
+    def agent_on(self, name):
+        """The agent in that host's network namespace."""
+        with open(self.path(name), encoding="ascii") as file:
+            network = os.readlink(f"/proc/{file.read()}/ns/net")
+        return next(pid for pid in self.agents() if os.readlink(f"/proc/{pid}/ns/net") == network)
+
     def test_two_hosts_meet(self):
         """At addresses that the hosts have said, with the interface's name on each."""
         self.make_pair()
@@ -173,6 +179,22 @@ class HostsTest(JobTest):
         run = self.run_job([bash(first)] * 2, *self.hosts("one", "two"), "--grace=1", labels={"restart-backoff": "0"})
         self.assert_code(run, 0)
         self.assertIn("was lost with its host: host two", run.out)
+
+    def test_a_lost_host_of_a_server_alone(self):
+        """The job goes on with the server of the other host; one whose host is gone is not started elsewhere."""
+        self.make_pair()
+        done = self.path("done")
+        run = self.start([bash(f"until [ -e {done} ]; do sleep 0.05; done"), {}, reduction_servers(2, "echo ready >&3; exec sleep 1000")],
+                         *self.hosts("one slots=2", "two"), "--grace=1", labels={"max-restarts": "0"})
+        log = os.path.join(run.job_dir, "logs/job.log")
+        self.assertTrue(wait_until(lambda: os.path.exists(log) and "Job is running." in self.read(run, "logs/job.log"), 30))
+        os.kill(self.agent_on("two"), signal.SIGKILL)
+        self.assertTrue(wait_until(lambda: "reduction servers; its host is gone, and it is not started on another" in self.read(run, "logs/job.log"), 30))
+        self.assertRegex(self.read(run, "logs/job.log"),
+                         "workerpool2-1 was lost with its host: host two: .*: training goes on with the other 1 of 2")
+        open(done, "w", encoding="ascii").close()
+        self.assert_code(self.finish(run), 0)
+        self.assertEqual([r["state"] for r in self.read_json(run, "state.json")["replicas"]], ["SUCCEEDED", "STOPPED", "FAILED"])
 
     def test_an_agent_that_is_told_to_end_says_so(self):
         self.make_pair()

@@ -1,4 +1,5 @@
 /* Success and restarts: what follows from which end, under each policy. */
+#include "orchestrator/runner/loss.h"
 #include "orchestrator/runner/policy.h"
 
 #include <errno.h>
@@ -8,6 +9,8 @@
 #include <stddef.h>
 
 #include <cmocka.h>
+
+#include "reduction_server/base/clock.h"
 
 #define CODE(n)                                                                                    \
 	{                                                                                          \
@@ -118,6 +121,24 @@ static void test_backoff_doubles_up_to_a_maximum(void **state)
 	assert_int_equal(smd_policy_backoff_s(&job, 5), 86400);
 }
 
+static void test_a_lost_server_comes_back_a_bounded_number_of_times(void **state)
+{
+	static const int waits[] = {1, 2, 4, 8, 16, 30, 30, -1, -1};
+	const uint64_t second_ns = SMD_SECOND_NS;
+	struct smd_loss loss = {0};
+	uint64_t now = 5 * second_ns;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(waits) / sizeof(waits[0]); i++) {
+		assert_int_equal(smd_loss_take(&loss, now + i, 7), waits[i]);
+	}
+	assert_int_equal(smd_loss_take(&loss, now + SMD_LOSS_WINDOW_S * second_ns - 1, 7), -1);
+	now += SMD_LOSS_WINDOW_S * second_ns;
+	assert_int_equal(smd_loss_take(&loss, now, 7), 1);
+	assert_int_equal(smd_loss_take(&loss, now + second_ns, 7), 2);
+	assert_int_equal(loss.count, 12);
+}
+
 enum { CHIEF, WORKER_0, WORKER_1, SERVER, EVALUATOR, REPLICAS };
 
 static void test_whose_success_is_the_jobs(void **state)
@@ -188,6 +209,7 @@ int main(void)
 		cmocka_unit_test(test_what_is_started_again),
 		cmocka_unit_test(test_restarts_are_bounded_and_of_one_scope),
 		cmocka_unit_test(test_backoff_doubles_up_to_a_maximum),
+		cmocka_unit_test(test_a_lost_server_comes_back_a_bounded_number_of_times),
 		cmocka_unit_test(test_whose_success_is_the_jobs),
 		cmocka_unit_test(test_a_replica_succeeds_with_all_its_processes),
 	};
