@@ -1,9 +1,11 @@
-"""A replica of the main job is killed in the middle: the job fails, names that replica and no other, and leaves nothing.
+"""A replica of the main job is killed in the middle, and nothing is left.
 
-The others hear of it by the end of their connections, long before the heartbeat would tell them.
+If it is a worker, the job fails and names that replica and no other: the others hear of it by the end of their connections,
+long before the heartbeat would tell them. If it is one of two reduction servers, the job learns on to the same weights.
 """
 
 import errno
+import json
 import os
 import pathlib
 import re
@@ -14,6 +16,7 @@ import tempfile
 
 BUILD = os.environ["SUMMAND_BUILD"]
 SOURCE = os.environ["SUMMAND_SOURCE"]
+EPOCHS = 10 if os.environ.get("SUMMAND_SANITIZE") else 50
 ENDS = {"the other end closed the connection", os.strerror(errno.ECONNRESET), os.strerror(errno.EPIPE)}
 
 
@@ -50,29 +53,58 @@ def wait_for_training(job, log):
     sys.exit("lost replica: the job ended before it trained\n" + "".join(log))
 
 
-def kill_one(name, program):
-    with tempfile.TemporaryDirectory() as job_dir:
-        marker = "SUMMAND_TEST_MARKER=" + job_dir
-        job = subprocess.Popen(
-            [f"{BUILD}/bin/summand", "custom-jobs", "local-run", f"{SOURCE}/specs/jobs/digits.json", "--quiet", f"--job-dir={job_dir}"],
-            env=dict(os.environ, SUMMAND_TEST_MARKER=job_dir),
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        log = []
+def run_job(job_dir, victim=None):
+    """Its exit code and what it printed; the victim, a replica and its program, is killed once the chief has learnt."""
+    marker = "SUMMAND_TEST_MARKER=" + job_dir
+    with open(f"{SOURCE}/specs/jobs/digits.json", encoding="utf-8") as file:
+        text = file.read().replace("--epochs=50", f"--epochs={EPOCHS}").replace("--min-accuracy=0.95", "--min-accuracy=0.5")
+    job = subprocess.Popen([f"{BUILD}/bin/summand", "custom-jobs", "local-run", "-", "--quiet", f"--job-dir={job_dir}"],
+                           env=dict(os.environ, SUMMAND_TEST_MARKER=job_dir),
+                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    job.stdin.write(text)
+    job.stdin.close()
+    job.stdin = None
+    log = []
+    if victim:
         wait_for_training(job, log)
+        name, program = victim
         victims = [pid for pid in processes_with(marker, "SUMMAND_REPLICA=" + name) if program_of(pid) == program]
         check(len(victims) == 1, f"{name} must have one process {program}, got {victims}")
         os.kill(victims[0], signal.SIGKILL)
-        out, err = job.communicate(timeout=120)
-        print("".join(log) + out, err)
-        check(job.returncode == 1, f"exit code must be 1, got {job.returncode}")
+    out, err = job.communicate(timeout=120)
+    print("".join(log) + out, err)
+    check(processes_with(marker) == [], "no process may be left")
+    return job.returncode, err
+
+
+def lose_worker(name):
+    with tempfile.TemporaryDirectory() as job_dir:
+        code, err = run_job(job_dir, (name, "summand-digits"))
+        check(code == 1, f"exit code must be 1, got {code}")
         check(err.startswith(f"The replica {name} was killed by signal 9 (Killed).\n"),
               f"the message must name {name}")
         check(err.count("The replica") == 1, "one replica is the cause, and no other")
         log = pathlib.Path(job_dir, "logs", "job.log").read_text(encoding="utf-8")
         reasons = set(re.findall(r" was lost: ([^;\n]*)", log))
         check(reasons and reasons <= ENDS, f"the others must hear of it by the end of a connection, got {reasons}")
-        check(processes_with(marker) == [], "no process may be left")
 
 
-kill_one("workerpool1-1", "summand-digits")
-kill_one("workerpool2-1", "summand-reduction-server")
+def weights_of(job_dir):
+    with open(f"{job_dir}/summary.json", encoding="utf-8") as file:
+        return {replica["results"]["weights"] for replica in json.load(file)["replicas"] if "weights" in replica["results"]}
+
+
+def lose_server(name):
+    with tempfile.TemporaryDirectory() as job_dir, tempfile.TemporaryDirectory() as calm_dir:
+        code, err = run_job(job_dir, (name, "summand-reduction-server"))
+        check(code == 0 and err == "", f"the job must succeed, got {code}")
+        log = pathlib.Path(job_dir, "logs", "job.log").read_text(encoding="utf-8")
+        check(f"{name} was killed by signal 9 (Killed): training goes on with the other 1 of 2 reduction servers; "
+              "it is started again in 1 s (1 of 5)" in log, "the loss must be told")
+        check(run_job(calm_dir)[0] == 0, "the job must succeed without a loss, too")
+        disturbed, calm = weights_of(job_dir), weights_of(calm_dir)
+        check(len(calm) == 1 and disturbed == calm, f"the weights must be {calm}, as without a loss, got {disturbed}")
+
+
+lose_worker("workerpool1-1")
+lose_server("workerpool2-1")
