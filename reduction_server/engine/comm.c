@@ -238,19 +238,6 @@ void smd_server_comm_held(struct smd_member *member, uint64_t ordinal, unsigned 
 	}
 }
 
-void smd_server_comm_relay(struct smd_member *member, const void *payload, size_t length)
-{
-	const struct smd_server_comm *comm = member->comm;
-
-	for (unsigned r = 0; comm && r < comm->nranks; r++) {
-		bool wanted = member->rank == 0 ? r != 0 : r == 0;
-
-		if (wanted && comm->members[r]) {
-			smd_peer_send(comm->members[r], SMD_FRAME_AGREE, 0, payload, length);
-		}
-	}
-}
-
 /* ---- leaving ---- */
 
 static void comm_detach(struct smd_member *member)
@@ -343,6 +330,46 @@ static bool comm_gathers(const struct smd_server_comm *comm)
 	return false;
 }
 
+/* Nobody would answer those who ask how to go on without a server. */
+static void comm_end_agreement(struct smd_server_comm *comm, unsigned rank)
+{
+	char text[SMD_ERROR_TEXT_MAX];
+
+	snprintf(text, sizeof(text),
+		"group %.200s: rank %u has left, so the others cannot go on without a lost "
+		"reduction server",
+		comm->name, rank);
+	smd_server_comm_abort(comm, ECONNRESET, text);
+}
+
+void smd_server_comm_relay(
+	struct smd_member *member, const struct smd_frame *frame, const void *payload)
+{
+	struct smd_server_comm *comm = member->comm;
+	unsigned first = member->rank == 0 ? 1 : 0;
+	unsigned end = member->rank == 0 && comm ? comm->nranks : 1;
+
+	if (!comm) {
+		return;
+	}
+	for (unsigned r = first; r < end; r++) {
+		if (!comm->members[r] && comm->state == SMD_SERVER_COMM_ACTIVE) {
+			comm_end_agreement(comm, r);
+			return;
+		}
+	}
+	if (frame->window && frame->ordinal > comm->agreed) {
+		comm->agreed = frame->ordinal;
+	} else if (!frame->window && frame->ordinal > comm->sought) {
+		comm->sought = frame->ordinal;
+	}
+	for (unsigned r = first; r < end; r++) {
+		if (comm->members[r]) {
+			smd_peer_send(comm->members[r], SMD_FRAME_AGREE, 0, payload, frame->length);
+		}
+	}
+}
+
 void smd_server_comm_leave(struct smd_member *member, const struct smd_abort *why)
 {
 	struct smd_server_comm *comm = member->comm;
@@ -358,6 +385,9 @@ void smd_server_comm_leave(struct smd_member *member, const struct smd_abort *wh
 		smd_server_comm_abort(comm, (int)why->err, why->text);
 	} else if (comm->state == SMD_SERVER_COMM_ACTIVE && comm_gathers(comm)) {
 		smd_server_comm_abort(comm, ECONNRESET, text);
+	} else if (comm->state == SMD_SERVER_COMM_ACTIVE && comm->sought > comm->agreed &&
+		   comm->attached) {
+		comm_end_agreement(comm, member->rank);
 	} else {
 		smd_server_comm_retire_if_gone(comm);
 	}
@@ -377,7 +407,7 @@ void smd_server_comm_lost(struct smd_member *member, const char *reason, bool to
 		comm_tell_abort(comm, member, ECONNABORTED, text);
 	}
 	comm_detach(member);
-	if (comm->state == SMD_SERVER_COMM_ACTIVE) {
+	if (comm->state == SMD_SERVER_COMM_ACTIVE || comm->id) {
 		comm_tell_gone(comm, text);
 	} else {
 		smd_server_comm_abort(comm, ECONNRESET, text);

@@ -46,14 +46,14 @@ struct smd_member {
 	struct smd_server_comm *comm;    /* NULL: aborted, or never let in */
 	uint32_t number;                 /* the worker's number for the communicator */
 	uint16_t rank;
-	uint64_t attempt; /* as JOIN said */
-	uint64_t next;  /* the ordinal that it must send next */
+	uint64_t attempt;  /* as JOIN said */
+	uint64_t next;     /* the ordinal that it must send next */
 	uint64_t answered; /* of ordinals before this one the lane has been given the result */
 	uint64_t limit; /* the first ordinal that it has not been granted: what it was told, as far
 			   as that has left for it */
 	struct smd_receive_buffer *receive_buffers; /* NULL: its lane has no remote buffers */
-	bool shrinks;        /* it has been asked what it will not use */
-	uint64_t held;       /* it has all results before this ordinal, */
+	bool shrinks;                               /* it has been asked what it will not use */
+	uint64_t held;                              /* it has all results before this ordinal, */
 	uint64_t asked;      /* and wants to hear when all have those before this one; 0: no */
 	uint64_t advertised; /* ordinals from `next` to before this one have theirs */
 };
@@ -69,6 +69,8 @@ struct smd_server_comm {
 	uint64_t table_hash;
 	uint64_t id;                 /* of an epoch's streams; 0: of the first */
 	unsigned asking;             /* members that wait for HELD */
+	uint64_t sought;             /* the last epoch that ranks have begun to agree on, */
+	uint64_t agreed;             /* and have agreed on: in between none may leave */
 	struct smd_member **members; /* [nranks]; NULL: not joined, or left */
 	unsigned attached;           /* members that are not NULL */
 	bool retired;                /* waits for the reaper */
@@ -80,7 +82,8 @@ struct smd_server_comm {
 	unsigned reserved_window; /* what buffers are reserved for: at least window */
 	uint64_t shrink_at; /* when `done` is here, all that was granted under a larger window is
 			       over */
-	unsigned shrinking; /* members that have been asked what they will not use, and may answer */
+	unsigned
+		shrinking; /* members that have been asked what they will not use, and may answer */
 	uint64_t looked_at; /* `done`, when it was last looked whether it is idle */
 	uint64_t limit;
 	uint64_t done; /* first ordinal that has not been reduced */
@@ -131,8 +134,9 @@ void smd_server_comm_held(struct smd_member *member, uint64_t ordinal, unsigned 
 /* Tells those that wait for what all have by now. */
 void smd_server_comm_tell_held(struct smd_server_comm *comm);
 
-/* What ranks agree on: of rank 0 to all others, of any other to rank 0. */
-void smd_server_comm_relay(struct smd_member *member, const void *payload, size_t length);
+/* AGREE, what ranks agree on: of rank 0 to all others, of any other to rank 0. */
+void smd_server_comm_relay(
+	struct smd_member *member, const struct smd_frame *frame, const void *payload);
 
 /* Ends the communicator for everyone, and says why. */
 void smd_server_comm_abort(struct smd_server_comm *comm, int err, const char *text);

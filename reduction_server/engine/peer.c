@@ -290,7 +290,7 @@ static int peer_on_frame(
 	case SMD_FRAME_SHRUNK:
 		return smd_window_shrunk(peer->rx_member, frame->ordinal, error);
 	case SMD_FRAME_AGREE:
-		smd_server_comm_relay(peer->rx_member, peer->rx_control, frame->length);
+		smd_server_comm_relay(peer->rx_member, frame, peer->rx_control);
 		return 0;
 	case SMD_FRAME_HELD:
 		if (peer->rx_member->comm) {

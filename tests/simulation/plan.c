@@ -43,7 +43,9 @@ static void draw_fault(const struct plan *plan, struct planned_fault *fault, uin
 		.kind = often[draw(state, sizeof(often) / sizeof(often[0]))],
 		.server = (unsigned)draw(state, plan->nservers),
 		.rank = (int)draw(state, (uint64_t)plan->nranks),
-		.operation = (int)draw(state, (uint64_t)plan->noperations + 1) - 1,
+		.operation = draw(state, 20)
+				     ? (int)draw(state, (uint64_t)plan->noperations + 1) + CONNECTED
+				     : AT_START,
 		.after_ns = draw_skewed(state, (plan->delay_ms + 1) * 10 * MS_NS),
 		.for_ns = draw_skewed(state, 20000 * MS_NS),
 		.keep = draw(state, 3) ? (unsigned)draw(state, 4) : ~0u,
@@ -99,7 +101,8 @@ static void print_fault(const struct planned_fault *fault, FILE *out)
 		fprintf(out, " for %.3f ms", (double)fault->for_ns / 1e6);
 	}
 	if (fault->operation < 0) {
-		fprintf(out, ", %.3f ms after the start", (double)fault->after_ns / 1e6);
+		fprintf(out, ", %.3f ms after the start%s", (double)fault->after_ns / 1e6,
+			fault->operation == CONNECTED ? " of groups" : "");
 	} else {
 		fprintf(out, ", %.3f ms after rank 0 began operation %d",
 			(double)fault->after_ns / 1e6, fault->operation);

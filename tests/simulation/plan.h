@@ -39,7 +39,9 @@ struct planned_fault {
 	enum fault_kind kind;
 	unsigned server;
 	int rank;
-	int operation; /* when rank 0 begins it; -1: before all */
+	int operation; /* when rank 0 begins it; or one of these: */
+#define AT_START  -2
+#define CONNECTED -1 /* when all ranks have their contexts */
 	uint64_t after_ns;
 	uint64_t for_ns;
 	unsigned keep; /* frames on their way that still arrive */

@@ -18,7 +18,7 @@
 #include "tests/simulation/history.h"
 
 #define REAL_LIMIT_S 60 /* of one history: longer is a loop that time does not pass in */
-#define SHOWN_MOST   10
+#define SHOWN_MOST   20
 
 /* Turns pass from thread to thread: on one processor that is a switch, on several a wake-up. */
 static void stay_on_one_processor(void)

@@ -30,6 +30,7 @@ struct task {
 	int epoll;
 	const void *awaited; /* condition, or task */
 	bool signalled;
+	unsigned locks; /* that it holds */
 	unsigned process;
 	unsigned weight;
 	sem_t turn;
@@ -114,6 +115,12 @@ static bool is_due(const struct task *task)
 	return task->wait == RUNS || (task->wait != OVER && task->deadline_ns <= now_ns);
 }
 
+/* Locks are the only thing that simulated processes share. */
+static bool is_frozen(const struct task *task)
+{
+	return frozen[task->process] && task->locks == 0;
+}
+
 /* The tasks that could go on now, by their places. */
 static unsigned find_ready(struct task *ready[TASKS_MAX])
 {
@@ -125,7 +132,7 @@ static unsigned find_ready(struct task *ready[TASKS_MAX])
 	for (unsigned i = 0; i < ntasks; i++) {
 		struct task *task = &tasks[i];
 
-		if (frozen[task->process]) {
+		if (is_frozen(task)) {
 			continue;
 		}
 		if (is_due(task)) {
@@ -173,8 +180,7 @@ static void pass_time(void)
 	uint64_t next = NEVER;
 
 	for (unsigned i = 0; i < ntasks; i++) {
-		if (!frozen[tasks[i].process] && tasks[i].wait != OVER &&
-			tasks[i].deadline_ns < next) {
+		if (!is_frozen(&tasks[i]) && tasks[i].wait != OVER && tasks[i].deadline_ns < next) {
 			next = tasks[i].deadline_ns;
 		}
 	}
@@ -370,14 +376,23 @@ int pthread_mutex_lock(pthread_mutex_t *mutex)
 	while ((ret = real.trylock(mutex)) == EBUSY) {
 		give_turn();
 	}
+	self->locks += ret == 0;
 	return ret;
+}
+
+int pthread_mutex_unlock(pthread_mutex_t *mutex)
+{
+	if (self) {
+		self->locks--;
+	}
+	return real.unlock(mutex);
 }
 
 static int wait_on(pthread_cond_t *condition, pthread_mutex_t *mutex, uint64_t deadline_ns)
 {
 	bool signalled;
 
-	real.unlock(mutex);
+	pthread_mutex_unlock(mutex);
 	wait_for(CONDITION, condition, deadline_ns);
 	signalled = self->signalled;
 	pthread_mutex_lock(mutex);

@@ -37,8 +37,8 @@ void virtual_sleep(uint64_t ns);
 /* Below `below`, which is not 0; from the history's seed. */
 uint64_t virtual_draw(uint64_t below);
 
-/* A frozen process takes no turn, as after SIGSTOP; timers that are due meanwhile are due when it
- * goes on. */
+/* A frozen process takes no turn, as after SIGSTOP, once it holds no lock; timers that are due
+ * meanwhile are due when it goes on. */
 void virtual_freeze(unsigned process, bool frozen);
 
 #endif

@@ -13,6 +13,7 @@
 #include "worker/libsummand/history.h"
 #include "worker/libsummand/staging.h"
 
+struct event;
 struct smd_flow;
 struct smd_item;
 struct smd_epoch_record;
@@ -52,6 +53,7 @@ struct smd_comm {
 	struct smd_task join;
 	struct smd_task leave;
 	bool asked;                           /* JOIN has been said, so LEAVE must be */
+	struct event *leaving; /* it leaves when all ranks have what it has contributed to, or then */
 	uint64_t attempt;  /* of this rank, to join: so that those of two are told apart */
 	uint64_t attempts; /* of all ranks, as the first of these shards has said */
 	struct smd_remote *joined_first; /* which is that one */
@@ -73,6 +75,8 @@ struct smd_comm {
 
 	/* Whether an operation that has all of its results may return: settle.h. */
 	bool (*settle)(struct smd_request *operation);
+	/* All ranks have what this one has contributed to. */
+	void (*drained)(struct smd_comm *comm);
 	/* Sends what may be sent. */
 	void (*pump)(struct smd_comm *comm);
 	/* On its caller's thread: its context is to be destroyed. */

@@ -100,8 +100,9 @@ static void say(struct smd_comm *comm, struct epoch_message *message)
 		const struct smd_flow *flow = &comm->base.flows[i];
 
 		if (flow->joined && !flow->over && !flow->dead && flow->remote->shard == 0) {
-			smd_remote_send(flow->remote, SMD_FRAME_AGREE, comm->base.receiver.number,
-				comm->rank, payload, length);
+			smd_remote_send_agree(flow->remote, comm->base.receiver.number, comm->rank,
+				message->kind == EPOCH ? message->epoch : message->epoch + 1ull,
+				message->kind == EPOCH, payload, length);
 		}
 	}
 }

@@ -407,6 +407,9 @@ int smd_flow_received(struct smd_flow *flow, const struct smd_frame *frame, stru
 		smd_operation_check(operation);
 	}
 	smd_flow_held(flow, frame->ordinal - frame->lag);
+	if (flow->comm->leaving) {
+		smd_flow_ask_held(flow);
+	}
 	if (flow->tell) {
 		smd_flow_asked_held(flow, flow->done);
 	}
@@ -470,6 +473,9 @@ void smd_flow_held(struct smd_flow *flow, uint64_t ordinal)
 	flow->stable = ordinal < flow->done ? ordinal : flow->done;
 	smd_history_release(&comm->history);
 	smd_operations_check_held(comm);
+	if (comm->leaving && smd_history_is_empty(&comm->history)) {
+		comm->drained(comm);
+	}
 }
 
 /* ---- the end of a lane ---- */

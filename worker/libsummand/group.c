@@ -13,6 +13,7 @@
 #include "worker/libsummand/group_epoch.h"
 #include "worker/libsummand/group_failure.h"
 #include "worker/libsummand/group_joining.h"
+#include "worker/libsummand/group_leaving.h"
 #include "worker/libsummand/group_receiver.h"
 #include "worker/libsummand/handle.h"
 #include "worker/libsummand/operation.h"
@@ -172,6 +173,7 @@ static int comm_create(struct smd_context *context, const char *group, int nrank
 	comm->base.receiver.ops = &smd_group_receiver;
 	comm->settle = smd_settle;
 	comm->pump = comm_pump;
+	comm->drained = smd_group_drained;
 	comm->destroy = smd_comm_destroy;
 	comm->adopt = smd_group_adopt;
 	comm->waiter.resume = comm_on_stage;

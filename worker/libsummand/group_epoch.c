@@ -8,6 +8,7 @@
 #include "worker/libsummand/group_joining.h"
 #include "worker/libsummand/group_receiver.h"
 #include "worker/libsummand/repair.h"
+#include "worker/libsummand/settle.h"
 
 /* While this rank is sealed, it keeps back what it has promised not to begin. */
 bool smd_group_lay(struct smd_request *operation)
@@ -63,5 +64,8 @@ void smd_group_adopt(struct smd_comm *comm, const struct smd_epoch_record *recor
 		}
 	}
 	smd_operations_check_held(comm);
+	if (comm->leaving) {
+		smd_settle_history(comm);
+	}
 	comm->pump(comm);
 }

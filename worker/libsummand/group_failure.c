@@ -18,7 +18,7 @@ static void comm_stop_flow(struct smd_epoch *epoch, unsigned i)
 	smd_remote_cancel(epoch->comm->context->remotes.each[i], &epoch->receiver);
 }
 
-static void comm_say_leave(struct smd_comm *comm)
+void smd_group_say_leave(struct smd_comm *comm)
 {
 	struct smd_context *context = comm->context;
 	uint8_t why[SMD_CONTROL_MAX];
@@ -74,6 +74,9 @@ static void comm_give_reason(struct smd_comm *comm, int err, const char *text)
 	comm->err = err;
 	smd_error_set(&comm->error, -err, "%s", text);
 	smd_progress_unlock(&context->progress);
+	if (comm->leaving) {
+		comm->drained(comm);
+	}
 }
 
 void smd_group_fail(struct smd_comm *comm, int err, const char *text)
@@ -105,7 +108,7 @@ void smd_group_fail(struct smd_comm *comm, int err, const char *text)
 	}
 	/* Shards that have not noticed yet must not wait for this rank, nor may others wait there.
 	 */
-	comm_say_leave(comm);
+	smd_group_say_leave(comm);
 	smd_path_staged_abandon(comm);
 	comm->nopen--;
 	comm_check_operations(comm);
@@ -210,21 +213,4 @@ void smd_group_gone(struct smd_flow *flow, const char *text)
 		smd_error_set(&comm->gone, ECONNRESET, "%s", text);
 	}
 	smd_group_check_gone(comm);
-}
-
-void smd_group_leave(struct smd_task *task)
-{
-	struct smd_comm *comm =
-		(struct smd_comm *)((char *)task - offsetof(struct smd_comm, leave));
-	struct smd_context *context = comm->context;
-
-	comm_say_leave(comm);
-	smd_path_staged_abandon(comm);
-	smd_progress_lock(&context->progress);
-	for (struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
-		context->comms[SMD_COMM_INDEX(epoch->receiver.number)] = NULL;
-		context->uses[SMD_COMM_INDEX(epoch->receiver.number)]++;
-	}
-	comm->left = true;
-	smd_progress_publish(&context->progress);
 }

@@ -37,8 +37,10 @@ void smd_group_flow_closed(struct smd_comm *comm, struct smd_flow *flow);
 /* What is lost together has been told. */
 void smd_group_settled(struct smd_comm *comm);
 
-/* Of smd_comm's `fault` and `leave`. */
+/* LEAVE to all shards, with the reason why it has failed, if it has. */
+void smd_group_say_leave(struct smd_comm *comm);
+
+/* Of smd_comm's `fault`. */
 void smd_group_on_fault(struct smd_task *task);
-void smd_group_leave(struct smd_task *task);
 
 #endif

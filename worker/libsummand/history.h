@@ -53,6 +53,11 @@ static inline struct smd_kept *smd_history_entry(const struct smd_history *histo
 	return &history->entries[k % SMD_HISTORY_ENTRIES];
 }
 
+static inline bool smd_history_is_empty(const struct smd_history *history)
+{
+	return history->first == history->next;
+}
+
 /* Room for so many bytes in one piece; NULL: there is none now. */
 uint8_t *smd_history_room(struct smd_history *history, size_t bytes);
 

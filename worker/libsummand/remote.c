@@ -509,6 +509,20 @@ void smd_remote_send(struct smd_remote *remote, enum smd_frame_kind kind, uint32
 	remote_send_control(remote, &frame, payload, length);
 }
 
+void smd_remote_send_agree(struct smd_remote *remote, uint32_t number, uint16_t rank,
+	uint64_t epoch, bool concludes, const void *payload, size_t length)
+{
+	struct smd_frame frame = {
+		.kind = SMD_FRAME_AGREE,
+		.comm = number,
+		.rank = rank,
+		.window = concludes,
+		.ordinal = epoch,
+	};
+
+	remote_send_control(remote, &frame, payload, length);
+}
+
 void smd_remote_send_shrunk(
 	struct smd_remote *remote, uint32_t number, uint16_t rank, uint64_t ordinal)
 {

@@ -160,6 +160,10 @@ void smd_remote_cancel(struct smd_remote *remote, struct smd_receiver *receiver)
 void smd_remote_send(struct smd_remote *remote, enum smd_frame_kind kind, uint32_t number,
 	uint16_t rank, const void *payload, size_t length);
 
+/* What ranks say to agree on that epoch; they have when it `concludes`. */
+void smd_remote_send_agree(struct smd_remote *remote, uint32_t number, uint16_t rank,
+	uint64_t epoch, bool concludes, const void *payload, size_t length);
+
 /* The answer to SHRINK: no ordinal from this one on is sent without a new grant. */
 void smd_remote_send_shrunk(
 	struct smd_remote *remote, uint32_t number, uint16_t rank, uint64_t ordinal);

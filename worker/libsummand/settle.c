@@ -175,3 +175,20 @@ bool smd_settle(struct smd_request *operation)
 	settle_ask(comm);
 	return false;
 }
+
+void smd_settle_history(struct smd_comm *comm)
+{
+	struct smd_history *history = &comm->history;
+
+	for (uint64_t k = history->first; k < history->next; k++) {
+		const struct smd_kept *kept = smd_history_entry(history, k);
+		struct smd_flow *flow = kept->flow;
+
+		if (!smd_flow_is_stable(flow, kept->ordinal)) {
+			flow->hold =
+				kept->ordinal + 1 > flow->hold ? kept->ordinal + 1 : flow->hold;
+			flow->hold_alone = true;
+		}
+	}
+	settle_ask(comm);
+}

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 
+struct smd_comm;
 struct smd_request;
 
 /*
@@ -15,5 +16,8 @@ struct smd_request;
  * operation is checked again when they answer.
  */
 bool smd_settle(struct smd_request *operation);
+
+/* Asks the shards whether all ranks have what is in the communicator's history. */
+void smd_settle_history(struct smd_comm *comm);
 
 #endif

@@ -1,0 +1,77 @@
+/* Leaves when nobody can need this rank any more. */
+#include "worker/libsummand/group_leaving.h"
+
+#include <event2/event.h>
+
+#include "reduction_server/base/log.h"
+#include "worker/libsummand/group_failure.h"
+#include "worker/libsummand/path_staged.h"
+#include "worker/libsummand/settle.h"
+
+#define MARGIN_MS 1000u
+
+static void comm_leave(struct smd_comm *comm)
+{
+	struct smd_context *context = comm->context;
+
+	smd_group_say_leave(comm);
+	smd_path_staged_abandon(comm);
+	if (comm->leaving) {
+		event_free(comm->leaving);
+		comm->leaving = NULL;
+	}
+	smd_progress_lock(&context->progress);
+	for (struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
+		context->comms[SMD_COMM_INDEX(epoch->receiver.number)] = NULL;
+		context->uses[SMD_COMM_INDEX(epoch->receiver.number)]++;
+	}
+	comm->left = true;
+	smd_progress_publish(&context->progress);
+}
+
+static void comm_on_leaving(evutil_socket_t fd, short what, void *arg)
+{
+	struct smd_comm *comm = arg;
+
+	(void)fd;
+	(void)what;
+	if (comm->state == SMD_COMM_ACTIVE && !comm->err && !smd_history_is_empty(&comm->history)) {
+		smd_log(SMD_LOG_INFO, "libsummand",
+			"group %s: left, though some rank has not said that it has all results",
+			comm->group);
+	}
+	comm_leave(comm);
+}
+
+/* Not inside a callback of a lane: its frames are still looked at. */
+void smd_group_drained(struct smd_comm *comm)
+{
+	const struct timeval now = {0, 0};
+
+	evtimer_add(comm->leaving, &now);
+}
+
+/* As long as it may take to find a silent server, and to go on without it. */
+static struct timeval patience_of(const struct smd_comm *comm)
+{
+	unsigned ms = 2 * comm->context->config.heartbeat_ms + MARGIN_MS;
+
+	return (struct timeval){ms / 1000, (suseconds_t)(ms % 1000) * 1000};
+}
+
+void smd_group_leave(struct smd_task *task)
+{
+	struct smd_comm *comm =
+		(struct smd_comm *)((char *)task - offsetof(struct smd_comm, leave));
+	const struct timeval patience = patience_of(comm);
+
+	if (comm->state == SMD_COMM_ACTIVE && !comm->err && !smd_history_is_empty(&comm->history)) {
+		comm->leaving = evtimer_new(comm->context->progress.base, comm_on_leaving, comm);
+	}
+	if (!comm->leaving) {
+		comm_leave(comm);
+		return;
+	}
+	evtimer_add(comm->leaving, &patience);
+	smd_settle_history(comm);
+}
