@@ -407,10 +407,10 @@ void smd_server_comm_lost(struct smd_member *member, const char *reason, bool to
 		comm_tell_abort(comm, member, ECONNABORTED, text);
 	}
 	comm_detach(member);
-	if (comm->state == SMD_SERVER_COMM_ACTIVE || comm->id) {
+	if (comm->state != SMD_SERVER_COMM_ABORTED) {
 		comm_tell_gone(comm, text);
 	} else {
-		smd_server_comm_abort(comm, ECONNRESET, text);
+		smd_server_comm_retire_if_gone(comm);
 	}
 }
 

@@ -52,12 +52,12 @@ struct smd_comm {
 	uint16_t rank;
 	struct smd_task join;
 	struct smd_task leave;
-	bool asked;                           /* JOIN has been said, so LEAVE must be */
-	struct event *leaving; /* it leaves when all ranks have what it has contributed to, or then */
+	bool asked; /* JOIN has been said, so LEAVE must be */
+	struct event
+		*leaving;  /* it leaves when all ranks have what it has contributed to, or then */
 	uint64_t attempt;  /* of this rank, to join: so that those of two are told apart */
 	uint64_t attempts; /* of all ranks, as the first of these shards has said */
-	struct smd_remote *joined_first; /* which is that one */
-	struct smd_error gone;           /* what a shard has first said of a rank */
+	struct smd_remote *joined_first;      /* which is that one */
 	TAILQ_HEAD(, smd_request) operations; /* in flight, in order */
 	uint64_t next_operation;
 	struct smd_history history;
@@ -96,7 +96,9 @@ struct smd_comm {
 	bool settling; /* FAILED, and more may be lost of the same cause: counts as one of `nopen`
 			*/
 	bool left;
-	int err; /* the first reason, from when a shard has said ABORT on */
+	struct smd_error gone; /* what a shard has first said of a rank, */
+	uint64_t gone_ns;      /* and when */
+	int err;               /* the first reason, from when a shard has said ABORT on */
 	struct smd_error error;
 	char waiting_for[SMD_ERROR_TEXT_MAX]; /* what a shard last said about late ranks */
 };

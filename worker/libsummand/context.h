@@ -99,4 +99,10 @@ int smd_check_out(const void *out);
 /* Keeps the text for smd_error_message() of the calling thread, and returns ret. */
 int smd_error_remember(int ret, const struct smd_error *error);
 
+/* As long as it may take to find a silent server, and to agree to go on without it. */
+static inline uint64_t smd_context_patience_ns(const struct smd_context *context)
+{
+	return (2ull * context->config.heartbeat_ms + 1000) * 1000000;
+}
+
 #endif

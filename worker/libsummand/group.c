@@ -213,19 +213,51 @@ static void comm_tell_waiting_for(const struct smd_comm *comm, char *text, size_
 	snprintf(text, size, "%s has said nothing about it", name);
 }
 
+/* A rank that some shards have lost and others still wait for has died; unless it has only lost its
+ * lanes to the former, and says so. */
+static bool comm_has_lost_rank(struct smd_comm *comm)
+{
+	uint64_t now = smd_clock_ns();
+	bool lost;
+
+	smd_progress_lock(&comm->context->progress);
+	lost = comm->gone_ns && now - comm->gone_ns > smd_context_patience_ns(comm->context);
+	smd_progress_unlock(&comm->context->progress);
+	return lost;
+}
+
+/* Waits until it has joined or failed, a rank is lost, or the time is over: -ETIMEDOUT. */
+static int comm_await_joined(struct smd_comm *comm, unsigned timeout_s)
+{
+	static const struct smd_goal goal = {.done = comm_settled};
+	uint64_t end_ns = smd_clock_ns() + timeout_s * SMD_SECOND_NS;
+	struct smd_task *task = &comm->join;
+	int ret;
+
+	do {
+		uint64_t look_ns = smd_clock_ns() + SMD_SECOND_NS;
+
+		ret = smd_progress_await(&comm->context->progress, task, &goal, comm,
+			look_ns < end_ns ? look_ns : end_ns);
+		task = NULL;
+	} while (ret == -ETIMEDOUT && smd_clock_ns() < end_ns && !comm_has_lost_rank(comm));
+	return ret;
+}
+
 /* Joins, until every shard has said JOINED, one has said ABORT, or the time is over. */
 static int comm_join_all(struct smd_comm *comm, unsigned timeout_s, struct smd_error *error)
 {
-	static const struct smd_goal goal = {.done = comm_settled};
 	struct smd_context *context = comm->context;
-	uint64_t deadline_ns = smd_clock_ns() + timeout_s * SMD_SECOND_NS;
 	char waiting_for[SMD_ERROR_TEXT_MAX];
-	int ret = smd_progress_await(&context->progress, &comm->join, &goal, comm, deadline_ns);
+	int ret = comm_await_joined(comm, timeout_s);
 
 	smd_progress_lock(&context->progress);
 	if (comm->state == SMD_COMM_FAILED) {
 		ret = comm->err;
 		*error = comm->error;
+	} else if (ret && comm->gone_ns) {
+		ret = -ECONNRESET;
+		*error = comm->gone;
 	} else if (ret) {
 		comm_tell_waiting_for(comm, waiting_for, sizeof(waiting_for));
 		smd_error_set(error, ETIMEDOUT,

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/epoch.h"
 #include "worker/libsummand/path_staged.h"
@@ -210,7 +211,10 @@ void smd_group_gone(struct smd_flow *flow, const char *text)
 	flow->over = true;
 	flow->gone = true;
 	if (!comm->gone.text[0]) {
+		smd_progress_lock(&comm->context->progress);
 		smd_error_set(&comm->gone, ECONNRESET, "%s", text);
+		comm->gone_ns = smd_clock_ns();
+		smd_progress_unlock(&comm->context->progress);
 	}
 	smd_group_check_gone(comm);
 }

@@ -26,8 +26,8 @@ void smd_group_ask(struct smd_flow *flow)
 		payload, smd_join_encode(&join, payload));
 }
 
-/* All shards that are left have said JOINED. */
-static void comm_check_joined(struct smd_comm *comm)
+/* All shards that are left, and have all ranks, have said JOINED. */
+void smd_group_check_joined(struct smd_comm *comm)
 {
 	struct smd_context *context = comm->context;
 	unsigned njoined = 0;
@@ -35,10 +35,10 @@ static void comm_check_joined(struct smd_comm *comm)
 	for (unsigned i = 0; i < context->remotes.count; i++) {
 		const struct smd_flow *flow = &comm->base.flows[i];
 
-		if (!flow->joined && !flow->dead) {
+		if (!flow->joined && !flow->dead && !flow->gone) {
 			return;
 		}
-		njoined += flow->joined && !flow->dead;
+		njoined += flow->joined && !flow->dead && !flow->gone;
 	}
 	if (njoined == 0) {
 		return;
@@ -59,7 +59,7 @@ static void comm_joined(struct smd_comm *comm, struct smd_flow *flow, unsigned w
 	flow->joined = true;
 	smd_progress_unlock(&context->progress);
 	if (comm->state == SMD_COMM_JOINING) {
-		comm_check_joined(comm);
+		smd_group_check_joined(comm);
 	} else {
 		comm->pump(comm);
 	}
@@ -101,7 +101,7 @@ void smd_group_lose(struct smd_comm *comm, uint64_t targets)
 	}
 	smd_epoch_agreement_lose(comm, targets);
 	if (comm->state == SMD_COMM_JOINING) {
-		comm_check_joined(comm);
+		smd_group_check_joined(comm);
 	}
 	smd_group_check_gone(comm);
 }

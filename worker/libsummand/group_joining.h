@@ -15,6 +15,8 @@ void smd_group_ask(struct smd_flow *flow);
 
 /* JOINED has come. -EPROTO with a text. */
 int smd_group_joined(struct smd_flow *flow, const struct smd_frame *frame, struct smd_error *error);
+/* A shard that is lost, or has lost a rank, need not say it. */
+void smd_group_check_joined(struct smd_comm *comm);
 /* LATE has come. */
 void smd_group_late(struct smd_flow *flow, const char *text);
 

@@ -8,8 +8,6 @@
 #include "worker/libsummand/path_staged.h"
 #include "worker/libsummand/settle.h"
 
-#define MARGIN_MS 1000u
-
 static void comm_leave(struct smd_comm *comm)
 {
 	struct smd_context *context = comm->context;
@@ -51,19 +49,12 @@ void smd_group_drained(struct smd_comm *comm)
 	evtimer_add(comm->leaving, &now);
 }
 
-/* As long as it may take to find a silent server, and to go on without it. */
-static struct timeval patience_of(const struct smd_comm *comm)
-{
-	unsigned ms = 2 * comm->context->config.heartbeat_ms + MARGIN_MS;
-
-	return (struct timeval){ms / 1000, (suseconds_t)(ms % 1000) * 1000};
-}
-
 void smd_group_leave(struct smd_task *task)
 {
 	struct smd_comm *comm =
 		(struct smd_comm *)((char *)task - offsetof(struct smd_comm, leave));
-	const struct timeval patience = patience_of(comm);
+	uint64_t us = smd_context_patience_ns(comm->context) / 1000;
+	const struct timeval patience = {(time_t)(us / 1000000), (suseconds_t)(us % 1000000)};
 
 	if (comm->state == SMD_COMM_ACTIVE && !comm->err && !smd_history_is_empty(&comm->history)) {
 		comm->leaving = evtimer_new(comm->context->progress.base, comm_on_leaving, comm);

@@ -81,6 +81,9 @@ static int comm_take_gone(struct smd_flow *flow, const struct smd_frame *frame,
 	if (ret == 0) {
 		smd_remote_explain(flow->remote, abort.text, text);
 		smd_group_gone(flow, text);
+		if (flow->comm->state == SMD_COMM_JOINING) {
+			smd_group_check_joined(flow->comm);
+		}
 	}
 	return ret;
 }
