@@ -20,7 +20,7 @@
 #define WORDS_MAX     16 /* before the command's */
 
 static int write_hosts(const struct smd_mpi_scratch *scratch, const char *name,
-	const struct smd_mpi_nodes *nodes, const char *form, int processes)
+	const struct smd_mpi_nodes *nodes, const char *own, const char *form, int processes)
 {
 	char *text = NULL;
 	size_t length = 0;
@@ -29,13 +29,24 @@ static int write_hosts(const struct smd_mpi_scratch *scratch, const char *name,
 	int ret;
 
 	for (size_t i = 0; file && i < nodes->count; i++) {
-		fprintf(file, "%s%s%d\n", i == 0 ? OWN_HOST : nodes->nodes[i].name, form,
-			processes);
+		fprintf(file, "%s%s%d\n", i == 0 ? own : nodes->nodes[i].name, form, processes);
 	}
 	failed |= file && fclose(file);
 	ret = failed ? -ENOMEM : smd_mpi_scratch_write(scratch, name, text, length);
 	free(text);
 	return ret;
+}
+
+/* Hydra's daemons come back to the name that this host has in the list. */
+static const char *own_host(const struct smd_mpi_nodes *nodes, char host[HOST_MAX])
+{
+	uint16_t port;
+
+	if (smd_parse_endpoint(nodes->nodes[0].endpoint, host, HOST_MAX, &port) ||
+		strchr(host, ':')) { /* there a number of processes would begin */
+		return OWN_HOST;
+	}
+	return host;
 }
 
 /* The IPv4 address of an endpoint's host. */
@@ -175,6 +186,7 @@ int smd_mpi_launcher_prepare(const struct smd_mpi_scratch *scratch,
 	char openmpi[PATH_SIZE];
 	char mpich[PATH_SIZE];
 	char concurrent[16];
+	char host[HOST_MAX];
 	int ret;
 
 	snprintf(starter, sizeof(starter), "%s/" SMD_MPI_STARTER, scratch->path);
@@ -182,8 +194,10 @@ int smd_mpi_launcher_prepare(const struct smd_mpi_scratch *scratch,
 	snprintf(mpich, sizeof(mpich), "%s/" MPICH_HOSTS, scratch->path);
 	snprintf(concurrent, sizeof(concurrent), "%zu", nodes->count + 1);
 	ret = link_starter(starter);
-	ret = ret ? ret : write_hosts(scratch, OPENMPI_HOSTS, nodes, " slots=", processes);
-	ret = ret ? ret : write_hosts(scratch, MPICH_HOSTS, nodes, ":", processes);
+	ret = ret ? ret
+		  : write_hosts(scratch, OPENMPI_HOSTS, nodes, OWN_HOST, " slots=", processes);
+	ret = ret ? ret
+		  : write_hosts(scratch, MPICH_HOSTS, nodes, own_host(nodes, host), ":", processes);
 	ret = ret ? ret : set_required(starter, openmpi, mpich, concurrent);
 	ret = ret ? ret : set_defaults(nodes);
 	return ret ? smd_error_set(error, -ret, "%s: %s", scratch->path, strerror(-ret)) : 0;

@@ -32,8 +32,14 @@ int smd_mpi_scratch_make(struct smd_mpi_scratch *out, struct smd_error *error)
 	/* No TMPDIR: mpirun takes no spaces and colons in it. */
 	static const char *const places[] = {"/dev/shm", "/tmp"};
 	struct smd_mpi_scratch scratch = {.watch_fd = -1};
+	const char *given = getenv(SMD_MPI_FOLDER);
 	int ret = -ENOENT;
 
+	/* A container may not have it, or not for its user. */
+	if (given && strlen(given) < sizeof(scratch.path) && access(given, W_OK | X_OK) == 0) {
+		strcpy(scratch.path, given);
+		ret = 0;
+	}
 	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && ret; i++) {
 		snprintf(scratch.path, sizeof(scratch.path), "%s/summand-mpi-XXXXXX", places[i]);
 		ret = mkdtemp(scratch.path) ? 0 : -errno;

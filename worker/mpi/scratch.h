@@ -11,6 +11,9 @@
 
 #define SMD_MPI_SCRATCH_SIZE 64
 
+/* One that whoever started this program has made, and removes; or it is not set. */
+#define SMD_MPI_FOLDER "SUMMAND_MPI_FOLDER"
+
 /* Of the ranks below, to find it and the replica's output. */
 #define SMD_MPI_SCRATCH   "SUMMAND_MPI_SCRATCH"
 #define SMD_MPI_PID       "SUMMAND_MPI_PID"

@@ -137,6 +137,24 @@ class Mpi(job.JobTest):
         self.assert_code(run, 143)
         self.assertEqual([each for each in made if os.path.exists(each)], [])
 
+    @unittest.skipUnless(HAS_OPENMPI, "needs openmpi-bin and libopenmpi-dev")
+    def test_a_killed_summand_mpi(self):
+        """Who is killed removes nothing: its folder in shared memory goes all the same."""
+        program = self.compiled("mpicc.openmpi")
+        for name in ("launch", "node"):
+            with self.subTest(name):
+                here = self.path(f"here.{name}")
+                run = self.start(self.pools([program, "sleep", here]), "--grace=1", labels=dict(LABELS, **{"max-restarts": "0"}))
+                for rank in range(4):
+                    self.wait_for_file(f"{here}.{rank}")
+                made = self.scratch_directories()
+                self.assertEqual([os.path.isdir(each) for each in made], [True, True])
+                ours = [pid for pid in job.processes_with(self.mark) if f"\0{name}\0" in job.command_of(pid)]
+                os.kill(min(ours), signal.SIGKILL)
+                self.finish(run)
+                self.assert_code(run, 1)
+                self.assertEqual([each for each in made if os.path.exists(each)], [])
+
     def test_other_commands_in_worker_pool_1(self):
         run = self.run_job([job.pool(["/bin/true"]), job.pool(["/bin/false"])], labels=LABELS)
         self.assert_code(run, 2)

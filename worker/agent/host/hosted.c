@@ -17,9 +17,7 @@
 #include "reduction_server/base/log.h"
 #include "worker/agent/cleanup.h"
 #include "worker/agent/descendants.h"
-#include "worker/agent/host/container.h"
-#include "worker/agent/host/pyxis.h"
-#include "worker/agent/host/variables.h"
+#include "worker/agent/host/start.h"
 #include "worker/agent/keeper.h"
 
 #define IDS_MAX   (1u << 20)
@@ -279,89 +277,17 @@ static void finish(struct smd_hosted *hosted)
 
 /* ---- starting ---- */
 
-/* What a keeper's process is made with. */
-struct start {
+/* What runs in the new process. */
+struct command {
 	struct smd_keeper_options keeper;
 	char *const *argv;
-	char **container; /* argv in a container; or NULL */
-	char **envp;
 };
 
 static int keep(void *arg)
 {
-	const struct start *start = arg;
+	const struct command *command = arg;
 
-	return smd_keeper_run(&start->keeper, start->argv);
-}
-
-static int make_variables(
-	struct smd_hosts_own *own, const struct smd_launch *launch, struct start *start)
-{
-	const struct smd_container_runtime *runtime =
-		launch->image ? smd_container_runtime_find(launch->runtime) : NULL;
-	struct smd_environment environment = *launch->environment;
-	/* A container has folders of its own, and a plugin in its image or none. */
-	int wants_plugin = !launch->image && smd_environment_get(&environment, "NCCL_NET_PLUGIN");
-	int ret;
-
-	if (runtime && runtime->is_step) {
-		start->envp = smd_pyxis_environment(launch);
-		return start->envp ? 0 : -ENOMEM;
-	}
-	ret = launch->image ? smd_container_environment(runtime, launch, &environment) : 0;
-	if (ret) {
-		return ret;
-	}
-	start->envp = smd_variables_merge(environ, &environment, own->program_dir,
-		wants_plugin ? own->plugin_dir : NULL, SMD_NOTIFY_FD);
-	if (launch->image) {
-		free(environment.variables);
-	}
-	return start->envp ? 0 : -ENOMEM;
-}
-
-/* Files of one start, so that a container that comes too late finds none. */
-static int make_step(struct smd_hosted *hosted, const struct smd_launch *launch,
-	struct start *start, struct smd_error *error)
-{
-	struct smd_hosts_own *own = hosted->own;
-	struct smd_pyxis_place place = {.program_dir = own->program_dir};
-	char *prefix;
-	int ret;
-
-	if (asprintf(&prefix, "%s/%s.%u", own->folder, launch->name, own->nsteps++) < 0) {
-		return -ENOMEM;
-	}
-	place.prefix = prefix;
-	ret = smd_pyxis_prepare(launch, &place, &start->container, error);
-	hosted->cleanup = ret ? NULL : smd_pyxis_cleanup(prefix);
-	start->argv = start->container;
-	free(prefix);
-	return ret || hosted->cleanup ? ret : -ENOMEM;
-}
-
-static int make_words(struct smd_hosted *hosted, const struct smd_launch *launch,
-	struct start *start, struct smd_error *error)
-{
-	const struct smd_container_runtime *runtime =
-		launch->image ? smd_container_runtime_find(launch->runtime) : NULL;
-
-	start->argv = launch->argv;
-	if (!launch->image) {
-		hosted->cleanup = strdup("");
-		return hosted->cleanup ? 0 : -ENOMEM;
-	}
-	if (!runtime) {
-		return -EINVAL;
-	}
-	hosted->ending_max_s += CONTAINER_MAX_S;
-	if (runtime->is_step) {
-		return make_step(hosted, launch, start, error);
-	}
-	hosted->cleanup = smd_container_cleanup(runtime, launch->name);
-	start->container = smd_container_argv(runtime, launch);
-	start->argv = start->container;
-	return hosted->cleanup && start->container ? 0 : -ENOMEM;
+	return smd_keeper_run(&command->keeper, command->argv);
 }
 
 /* A folder that the replica needs, and that this host must have. */
@@ -390,35 +316,43 @@ static int check_folders(
 	return ret;
 }
 
+static int make_process(struct smd_hosted *hosted, const struct smd_launch *launch,
+	const struct smd_start *start, struct smd_process *out)
+{
+	struct smd_hosts_own *own = hosted->own;
+	struct command command = {.keeper = {.record_fd = SMD_RECORD_FD,
+					  .grace_s = (int)launch->grace_s,
+					  .cleanup = start->cleanup},
+		.argv = start->argv};
+	const struct smd_spawn spawn = {.descriptors = &own->descriptors,
+		.directory = launch->image ? NULL : launch->directory,
+		.open_files = own->open_files,
+		.envp = start->envp,
+		.run = keep,
+		.arg = &command};
+
+	hosted->ending_max_s += launch->image ? CONTAINER_MAX_S : 0;
+	return smd_spawn(&spawn, out);
+}
+
 static int hosted_start(struct smd_hosted *hosted, const struct smd_launch *launch,
 	struct smd_error *error)
 {
-	struct smd_hosts_own *own = hosted->own;
-	struct start start = {.keeper = {.record_fd = SMD_RECORD_FD, .grace_s = (int)launch->grace_s}};
+	struct smd_start start;
 	struct smd_process process;
-	int ret = make_words(hosted, launch, &start, error);
+	int ret = smd_start_make(&start, hosted->own, launch, error);
 
-	ret = ret ? ret : make_variables(own, launch, &start);
-	if (!ret) {
-		const struct smd_spawn spawn = {.descriptors = &own->descriptors,
-			.directory = launch->image ? NULL : launch->directory,
-			.open_files = own->open_files,
-			.envp = start.envp,
-			.run = keep,
-			.arg = &start};
-
-		start.keeper.cleanup = hosted->cleanup;
-		ret = smd_spawn(&spawn, &process);
-	}
-	smd_argv_free(start.container);
-	smd_argv_free(start.envp);
+	ret = ret ? ret : make_process(hosted, launch, &start, &process);
+	hosted->cleanup = start.cleanup;
+	start.cleanup = NULL;
+	smd_start_clear(&start);
 	if (ret) {
 		return ret;
 	}
 	hosted->pid = process.pid;
 	/* A replica that cannot be heard is still there; it is asked to end. */
 	if (open_pipes(hosted, &process)) {
-		smd_hosted_signal(own, hosted->id, SIGTERM);
+		smd_hosted_signal(hosted->own, hosted->id, SIGTERM);
 	}
 	return 0;
 }
