@@ -46,6 +46,7 @@ typedef char *smd_invite_fn(void *arg, int host, enum smd_carrier_kind kind, int
 struct smd_allocation_request {
 	const char *name;     /* of the job, for people: "summand-my-job" */
 	int64_t time_limit_s; /* 0: none */
+	unsigned grace_s;     /* of replicas, from SIGTERM to SIGKILL */
 	struct smd_pool_request pools[SMD_JOB_POOLS_MAX];
 	smd_invite_fn *invite;
 	void *invite_arg;

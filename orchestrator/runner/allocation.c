@@ -86,6 +86,7 @@ static void make_request(struct smd_hosts *hosts)
 		/* Where the spec says nothing, the cluster knows better than Vertex's seven days. */
 		.time_limit_s =
 			job->timeout_s == SMD_JOB_TIMEOUT_DEFAULT_S ? 0 : job->timeout_s,
+		.grace_s = hosts->launcher.grace_s,
 		.invite = invite,
 		.invite_arg = hosts};
 	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {

@@ -16,7 +16,8 @@
 #include "worker/agent/descendants.h"
 
 #define PASS_NS          100000000 /* between two passes over what is left */
-#define AGENTS_MAX_S     65 /* for agents to end their trees, removal of containers included */
+#define AGENTS_MAX_S     65 /* for agents to end their trees, removal of containers included, */
+			    /* after the grace period */
 #define EXIT_INTERRUPTED 130
 #define EXIT_TERMINATED  143
 #define MESSAGE_SIZE     128
@@ -99,10 +100,10 @@ static void guard_wait(struct guard *guard)
 }
 
 /* Ends what the runner and its agents have left: the kernel has made it children of the guard. */
-static void guard_end_orphans(struct guard *guard)
+static void guard_end_orphans(struct guard *guard, unsigned grace_s)
 {
 	const struct timespec pass = {.tv_nsec = PASS_NS};
-	uint64_t deadline = smd_clock_ns() + (uint64_t)AGENTS_MAX_S * SMD_SECOND_NS;
+	uint64_t deadline = smd_clock_ns() + (uint64_t)(grace_s + AGENTS_MAX_S) * SMD_SECOND_NS;
 
 	for (;;) {
 		pid_t pid;
@@ -140,8 +141,8 @@ static int tell_death(
 	return EXIT_FAILURE;
 }
 
-int smd_guard_open(
-	const struct smd_jobdir *dir, struct smd_entry *entry, pid_t *guard_id, int *exit_code)
+int smd_guard_open(const struct smd_jobdir *dir, struct smd_entry *entry, unsigned grace_s,
+	pid_t *guard_id, int *exit_code)
 {
 	struct guard guard = {.ended = 0};
 
@@ -162,7 +163,7 @@ int smd_guard_open(
 	}
 	setpgid(guard.runner, guard.runner);
 	guard_wait(&guard);
-	guard_end_orphans(&guard);
+	guard_end_orphans(&guard, grace_s);
 	*exit_code = WIFEXITED(guard.status) ? WEXITSTATUS(guard.status)
 					     : tell_death(&guard, dir, entry);
 	return -ECHILD;

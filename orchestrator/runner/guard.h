@@ -18,9 +18,10 @@
  * Returns twice, as fork() does. In the runner: 0, with *guard the id of the guard. In the guard,
  * when the runner has ended and nothing of it is left: -ECHILD, with the program's exit code in
  * *exit_code; a runner that was killed has been recorded in the directory's state.json and in the
- * entry, if there is one. Another -errno: there is no runner.
+ * entry, if there is one. Another -errno: there is no runner. `grace_s` is what agents on other
+ * hosts give replicas when the runner was killed.
  */
-int smd_guard_open(
-	const struct smd_jobdir *dir, struct smd_entry *entry, pid_t *guard, int *exit_code);
+int smd_guard_open(const struct smd_jobdir *dir, struct smd_entry *entry, unsigned grace_s, pid_t *guard,
+	int *exit_code);
 
 #endif

@@ -26,8 +26,8 @@ static void end_entry(struct smd_entry *entry, const char *state, int code, cons
 }
 
 /* In the guard and in the runner, which does not return. */
-int smd_guarded_run(const struct smd_jobdir *dir, struct smd_entry *entry, smd_guarded_fn *run,
-	void *arg, struct smd_error *error)
+int smd_guarded_run(const struct smd_jobdir *dir, struct smd_entry *entry, unsigned grace_s,
+	smd_guarded_fn *run, void *arg, struct smd_error *error)
 {
 	int exit_code = EXIT_FAILURE;
 	pid_t guard;
@@ -37,7 +37,7 @@ int smd_guarded_run(const struct smd_jobdir *dir, struct smd_entry *entry, smd_g
 		end_entry(entry, "JOB_STATE_CANCELLED", CODE_CANCELLED, "The job was cancelled.");
 		return EXIT_TERMINATED;
 	}
-	ret = smd_guard_open(dir, entry, &guard, &exit_code);
+	ret = smd_guard_open(dir, entry, grace_s, &guard, &exit_code);
 	if (ret == 0) {
 		ret = run(arg, guard, error);
 		if (ret < 0) {

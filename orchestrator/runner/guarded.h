@@ -14,8 +14,9 @@
  * job could not be started at all. */
 typedef int smd_guarded_fn(void *arg, pid_t guard, struct smd_error *error);
 
-/* Runs it guarded; `entry` may be NULL. The program's exit code, or -errno with a text. */
-int smd_guarded_run(const struct smd_jobdir *dir, struct smd_entry *entry, smd_guarded_fn *run,
-	void *arg, struct smd_error *error);
+/* Runs it guarded; `entry` may be NULL, and `grace_s` is the replicas'. The program's exit code, or
+ * -errno with a text. */
+int smd_guarded_run(const struct smd_jobdir *dir, struct smd_entry *entry, unsigned grace_s,
+	smd_guarded_fn *run, void *arg, struct smd_error *error);
 
 #endif

@@ -653,7 +653,7 @@ int smd_local_run(const struct smd_job *job, const struct smd_local_run_options 
 		memcpy(local.run.status.create_time, entry->create_time,
 			sizeof(entry->create_time));
 	}
-	ret = smd_guarded_run(&local.dir, entry, run_in_child, &local, error);
+	ret = smd_guarded_run(&local.dir, entry, options->grace_s, run_in_child, &local, error);
 	if (entry == &own) {
 		smd_entry_close(&own);
 	}

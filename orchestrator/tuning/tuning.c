@@ -575,7 +575,7 @@ int smd_tuning_run(
 	if (entry) {
 		memcpy(tuning.run.create_time, entry->create_time, sizeof(entry->create_time));
 	}
-	ret = smd_guarded_run(&tuning.dir, entry, run_in_child, &tuning, error);
+	ret = smd_guarded_run(&tuning.dir, entry, options->grace_s, run_in_child, &tuning, error);
 	if (entry == &own) {
 		smd_entry_close(&own);
 	}

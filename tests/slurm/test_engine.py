@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -238,25 +237,37 @@ class EngineTest(JobTest):
 
     # ---- runners that are killed ----
 
-    def kill_runner(self, *others):
-        run = self.start([bash("echo started; sleep 600"), bash("sleep 600")], ENGINE)
-        self.assertTrue(wait_until(lambda: len(self.queue()) > len(others)))
-        if not others:
-            self.wait_for_line(run, "workerpool0-0", "started")
-        time.sleep(1)
+    def kill_runner(self, run, *others):
         os.kill(self.runner_of(run), signal.SIGKILL)
         self.finish(run)
+        self.assert_code(run, 1)
         self.assertTrue(wait_until(lambda: len(self.queue()) == len(others), 30), self.queue())
         self.assertTrue(wait_until(lambda: not processes_with(self.mark), 20))
-        for folder in os.listdir(os.environ["XDG_RUNTIME_DIR"]):  # of agents that Slurm killed: later ones would remove them
-            shutil.rmtree(os.path.join(os.environ["XDG_RUNTIME_DIR"], folder))
 
     def test_a_killed_runner(self):
-        self.kill_runner()
+        """Replicas have their grace period, which is longer than Slurm's KillWait; agents remove their folders (tearDown())."""
+        ended = self.path("ended")
+        script = f"trap 'sleep 7; touch {ended}.$RANK; exit 0' TERM; echo started; while :; do sleep 0.1; done"
+        run = self.start([bash(script), bash(script), reduction_servers()], ENGINE)
+        number = self.job_number()
+        for name in ("workerpool0-0", "workerpool1-0"):
+            self.wait_for_line(run, name, "started")
+        self.kill_runner(run)
+        for rank in (0, 1):
+            self.assertTrue(os.path.exists(f"{ended}.{rank}"), "replicas must have their grace period")
+        self.assertEqual(set(self.states(number)), {"COMPLETED"})
+
+    def test_a_killed_runner_with_a_stubborn_replica(self):
+        run = self.start([bash("trap '' TERM; echo started; while :; do sleep 0.1; done"), bash("sleep 600")], ENGINE, "--grace=2")
+        self.wait_for_line(run, "workerpool0-0", "started")
+        self.kill_runner(run)
 
     def test_a_killed_runner_in_the_queue(self):
         number = self.fill()
-        self.kill_runner(number)
+        run = self.start([bash("echo never"), bash("echo never")], ENGINE)
+        self.assertTrue(wait_until(lambda: len(self.queue()) > 1))
+        time.sleep(1)
+        self.kill_runner(run, number)
         self.slurm.run("scancel", number)
 
     # ---- inside an allocation ----

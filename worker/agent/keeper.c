@@ -134,7 +134,7 @@ static void keeper_take_signal(struct keeper *keeper, int signo)
 		keeper_reap(keeper);
 		break;
 	case SIGHUP:
-		keeper->deadline_ns = now;
+		keeper->deadline_ns = now + (uint64_t)keeper->options->linger_s * SMD_SECOND_NS;
 		break;
 	default:
 		kill(-keeper->command, signo);

@@ -11,6 +11,7 @@ struct smd_keeper_options {
 	int record_fd;           /* gets it too; -1: none */
 	const char *cleanup;     /* a shell's command; NULL or "": none */
 	int grace_s;             /* from SIGTERM to SIGKILL */
+	int linger_s;            /* for the command to end by itself when its starter has died */
 };
 
 /* Runs the command in a child with the caller's environment, and keeps it until nothing of it is

@@ -19,6 +19,7 @@ static void start_steps(struct slurm_engine *slurm)
 			.gres = slurm->job.components[i].gres,
 			.group = slurm->job.is_heterogeneous ? slurm->job.components[i].offset : -1,
 			.nhosts = step->count,
+			.linger_s = (int)slurm->request->grace_s + SMD_SLURM_LINGER_S,
 			.shares = slurm->is_in_step};
 		char *line = slurm->request->invite(
 			slurm->request->invite_arg, step->first, SMD_CARRIER_TCP, 0);

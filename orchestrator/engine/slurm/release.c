@@ -58,12 +58,8 @@ static void cancel(struct slurm_engine *slurm)
 {
 	slurm->was_told = 1;
 	slurm->ask_ns = smd_clock_ns() + SOON_NS;
-	if (slurm->keeper) {
-		smd_slurm_command_signal(slurm->keeper, SIGHUP);
-	} else {
-		smd_slurm_ask(slurm, smd_slurm_words_of("scancel", slurm->id, (char *)NULL), NULL,
-			ignore_answer);
-	}
+	smd_slurm_ask(slurm, smd_slurm_words_of("scancel", slurm->id, (char *)NULL), NULL,
+		ignore_answer);
 }
 
 /* When the agents have gone, the job's holder ends, and Slurm says that the job has completed. */

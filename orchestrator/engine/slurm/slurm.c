@@ -203,7 +203,8 @@ void smd_slurm_ask_state(struct slurm_engine *slurm)
 
 /* ---- asking for hosts ---- */
 
-/* However this process ends, the keeper cancels the job. */
+/* However this process ends, the keeper tells the job: one that has no hosts yet is cancelled, of
+ * another the holder ends when its agents have. */
 static void take_keeper_end(void *owner, int status, char *output, char *words)
 {
 	struct slurm_engine *slurm = owner;
@@ -216,7 +217,7 @@ static void take_keeper_end(void *owner, int status, char *output, char *words)
 
 static int start_keeper(struct slurm_engine *slurm)
 {
-	char cleanup[SMD_SLURM_ID_MAX + 32];
+	char cleanup[3 * SMD_SLURM_ID_MAX + 128];
 	char **argv;
 	struct smd_slurm_command_options options = {.base = slurm->engine.base,
 		.environment = slurm->environment,
@@ -225,7 +226,9 @@ static int start_keeper(struct slurm_engine *slurm)
 		.owner = slurm};
 	int ret;
 
-	snprintf(cleanup, sizeof(cleanup), "--cleanup=scancel %s", slurm->id);
+	snprintf(cleanup, sizeof(cleanup),
+		"--cleanup=scancel --state=PENDING %s; scancel --batch --signal=USR2 %s || scancel %s",
+		slurm->id, slurm->id, slurm->id);
 	argv = smd_slurm_words_of(slurm->options.agent, "--grace=0", cleanup, "--", "sleep",
 		"infinity", (char *)NULL);
 	options.argv = argv;
@@ -264,6 +267,7 @@ static int allocate(struct smd_engine *engine, const struct smd_allocation_reque
 {
 	static const struct timeval period = {.tv_usec = TICK_US};
 	struct slurm_engine *slurm = slurm_from(engine);
+	char *holder;
 
 	slurm->tick = event_new(engine->base, -1, EV_PERSIST, on_tick, slurm);
 	if (!slurm->tick || event_add(slurm->tick, &period)) {
@@ -277,8 +281,13 @@ static int allocate(struct smd_engine *engine, const struct smd_allocation_reque
 		return 0;
 	}
 	slurm->phase = SMD_SLURM_SUBMITTING;
-	smd_slurm_ask(slurm, smd_slurm_submission(request, &slurm->options), smd_slurm_holder,
+	holder = smd_slurm_holder(request);
+	if (!holder) {
+		return smd_error_set(error, ENOMEM, "engine: %s", strerror(ENOMEM));
+	}
+	smd_slurm_ask(slurm, smd_slurm_submission(request, &slurm->options), holder,
 		take_submission);
+	free(holder);
 	return 0;
 }
 

@@ -91,6 +91,7 @@ int smd_slurm_step_start(struct smd_slurm_step *step, struct event_base *base,
 		.argv = argv,
 		.environment = environment,
 		.input = invitation,
+		.outlives = 1,
 		.on_line = take_line,
 		.on_end = take_end,
 		.owner = step};

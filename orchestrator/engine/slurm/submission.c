@@ -18,23 +18,32 @@
 #define DAY_S     86400
 #define ENDING_S  600 /* beyond the job's time, which its runner keeps: to begin and to end */
 
-/* The steps come from the runner. It ends them and this script; where it cannot, agents end because
- * they have lost it, and the script does when there is no step of theirs. */
-const char smd_slurm_holder[] = "#!/bin/sh\n"
-				"trap 'kill $!; exit 0' USR1\n"
-				"trap 'kill $!; exit 143' TERM\n"
-				"absent=0\n"
-				"most=5\n"
-				"while [ $absent -lt $most ]; do\n"
-				"	sleep 30 &\n"
-				"	wait $!\n"
-				"	steps=$(squeue --noheader --steps --jobs=\"$SLURM_JOB_ID\" "
-				"--format=%i) || continue\n"
-				"	case $(echo \"$steps\" | grep -c '\\.[0-9]') in\n"
-				"	0) absent=$((absent + 1)) ;;\n"
-				"	*) absent=0 most=2 ;;\n"
-				"	esac\n"
-				"done\n";
+/* The steps come from the runner. It ends them and this script (USR1); where it cannot, agents end
+ * because they have lost it, and the script does when there is no step of theirs, which it looks
+ * for each second once it is told that the runner is gone (USR2). */
+static const char holder[] = "#!/bin/sh\n"
+			     "trap 'kill $!; exit 0' USR1\n"
+			     "trap 'kill $!; exit 143' TERM\n"
+			     "trap 'kill $!; pause=1 absent=0 most=1 left=%u' USR2\n"
+			     "pause=30 absent=0 most=5 left=-1\n"
+			     "while [ $absent -lt $most ] && [ $left -ne 0 ]; do\n"
+			     "	sleep $pause &\n"
+			     "	wait $!\n"
+			     "	left=$((left - 1))\n"
+			     "	steps=$(squeue --noheader --steps --jobs=\"$SLURM_JOB_ID\" "
+			     "--format=%%i) || continue\n"
+			     "	case $(echo \"$steps\" | grep -c '\\.[0-9]') in\n"
+			     "	0) absent=$((absent + 1)) ;;\n"
+			     "	*) absent=0; [ $pause = 1 ] || most=2 ;;\n"
+			     "	esac\n"
+			     "done\n";
+
+char *smd_slurm_holder(const struct smd_allocation_request *request)
+{
+	char *text;
+
+	return asprintf(&text, holder, request->grace_s + SMD_SLURM_LINGER_S) < 0 ? NULL : text;
+}
 
 struct word_list {
 	char **texts;
@@ -181,6 +190,10 @@ char **smd_slurm_step_words(const struct smd_slurm_step_request *request)
 {
 	struct word_list words = {.texts = calloc(WORDS_MAX + 1, sizeof(char *))};
 
+	/* srun outlives a killed runner: with it Slurm would kill the agents at once. */
+	add(&words, "%s", request->agent);
+	add(&words, "--linger=%d", request->linger_s);
+	add(&words, "--");
 	add(&words, "srun");
 	add(&words, "--jobid=%s", request->job);
 	if (request->group >= 0) {

@@ -4,8 +4,12 @@
 
 #include "orchestrator/engine/engine.h"
 
-/* What a job's hosts are held by, for sbatch's standard input. */
-extern const char smd_slurm_holder[];
+/* What a job's hosts are held by, for sbatch's standard input. The caller frees it. NULL: out of
+ * memory. */
+char *smd_slurm_holder(const struct smd_allocation_request *request);
+
+/* Beyond the replicas' grace period: for agents to end once they have lost their runner. */
+#define SMD_SLURM_LINGER_S 30
 
 /* Words of a command line, which the caller frees with smd_argv_free(). NULL: out of memory. */
 char **smd_slurm_submission(
@@ -18,7 +22,8 @@ struct smd_slurm_step_request {
 	const char *gres; /* of each host; "" */
 	int group;        /* the component's number in a heterogeneous job; -1: it is none */
 	int nhosts;
-	int shares; /* there may be other steps on the hosts */
+	int linger_s; /* for agents to end by themselves when the runner has died */
+	int shares;   /* there may be other steps on the hosts */
 };
 
 char **smd_slurm_step_words(const struct smd_slurm_step_request *request);
