@@ -2,6 +2,7 @@
 #include "orchestrator/runner/hosts.h"
 
 #include <errno.h>
+#include <event2/event.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -16,7 +17,8 @@
 
 #define CREDIT     (128u << 10) /* of a replica's output, on its way */
 #define OVERDRAFT  (4 << 20)    /* what comes when its process has ended */
-#define START_ROOM (1u << 20)   /* bytes on their way to a host, above which starts wait */
+#define START_ROOM (256u << 10) /* bytes on their way to a host, above which starts wait */
+#define START_NS   50000000ull  /* of a turn, after which those that are left wait for the next */
 #define TREE_MAX_S 15           /* for an agent to end a replica after its grace period */
 #define CONTAINER_MAX_S 60
 
@@ -29,7 +31,7 @@ struct smd_replica_task {
 	uint32_t owed;             /* that it gets back when there is room */
 	unsigned ending_max_s;     /* what ending it may take after its grace period */
 	uint64_t overdue_ns;       /* when it must have ended; 0: it was not asked to */
-	int is_waiting;   /* it is to be started when the connection has room */
+	int is_waiting;   /* it is to be started when the connection has room, and it is its turn */
 	int is_cancelled; /* meanwhile it was asked to end */
 	unsigned restarts;
 };
@@ -156,18 +158,43 @@ static void start_now(struct smd_replica_task *task)
 	smd_launch_clear(&launch);
 }
 
+static void on_more(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd; /* the loop has not slept, and its turn follows */
+	(void)what;
+	(void)arg;
+}
+
+/* Agents take a runner for lost that says nothing for long, so one that starts thousands looks after
+ * its connections in between. */
+static int may_start(struct smd_hosts *hosts, const struct smd_run_host *host)
+{
+	static const struct timeval now = {0, 0};
+
+	if (!host->link) {
+		return 1; /* it ends at once */
+	}
+	if (smd_clock_ns() - hosts->turned_ns > START_NS) {
+		if (!hosts->wants_turn) {
+			hosts->wants_turn = !event_base_once(
+				hosts->base, -1, EV_TIMEOUT, on_more, NULL, &now);
+		}
+		return 0;
+	}
+	if (smd_agent_link_unsent(host->link) > START_ROOM) {
+		smd_agent_link_flush(host->link);
+	}
+	return smd_agent_link_unsent(host->link) <= START_ROOM;
+}
+
 /* The variables of a large job are many: they are made when they can be sent. */
 void smd_hosts_start(struct smd_hosts *hosts, struct smd_replica *replica, unsigned restarts)
 {
 	struct smd_replica_task *task = task_of(hosts, replica);
-	const struct smd_run_host *host = host_for(task);
 
 	task->restarts = restarts;
 	task->is_cancelled = 0;
-	if (host->link && smd_agent_link_unsent(host->link) > START_ROOM) {
-		smd_agent_link_flush(host->link);
-	}
-	task->is_waiting = host->link && smd_agent_link_unsent(host->link) > START_ROOM;
+	task->is_waiting = !may_start(hosts, host_for(task));
 	if (task->is_waiting) {
 		hosts->nwaiting++;
 		report(task, (struct smd_event){.kind = SMD_EVENT_LAUNCHED});
@@ -189,10 +216,8 @@ static void start_waiting(struct smd_hosts *hosts)
 {
 	for (size_t i = 0; i < hosts->count && hosts->nwaiting > 0; i++) {
 		struct smd_replica_task *task = &hosts->tasks[i];
-		const struct smd_run_host *host = task->is_waiting ? host_for(task) : NULL;
 
-		if (!host || (!task->is_cancelled && host->link &&
-				     smd_agent_link_unsent(host->link) > START_ROOM)) {
+		if (!task->is_waiting || (!task->is_cancelled && !may_start(hosts, host_for(task)))) {
 			continue;
 		}
 		task->is_waiting = 0;
@@ -400,6 +425,8 @@ static void lose_overdue(struct smd_hosts *hosts)
 
 void smd_hosts_turn(struct smd_hosts *hosts)
 {
+	hosts->turned_ns = smd_clock_ns();
+	hosts->wants_turn = 0;
 	smd_allocation_turn(hosts);
 	start_waiting(hosts);
 	lose_overdue(hosts);

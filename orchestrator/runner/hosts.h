@@ -91,7 +91,9 @@ struct smd_hosts {
 	struct smd_runner_listener *listener; /* NULL: no agent comes by TCP */
 	uint8_t key[SMD_AGENT_KEY_SIZE];
 	struct smd_replica_task *tasks; /* one per replica */
-	size_t nwaiting; /* replicas whose start waits for room on the connection */
+	size_t nwaiting; /* replicas whose start waits for room on the connection, or for its turn */
+	uint64_t turned_ns; /* when this turn began, */
+	int wants_turn;     /* and that the next one shall begin at once */
 	int is_paused;          /* replicas' output gets no credit */
 };
 

@@ -17,8 +17,9 @@
 #include "reduction_server/base/log.h"
 
 #define TICK_US     100000
-#define SOON_NS     (SMD_SECOND_NS / 2)  /* between two questions about the job: at first, */
-#define LATER_NS    (2 * SMD_SECOND_NS)  /* after ten seconds, and while it runs, */
+#define AT_ONCE_NS  (SMD_SECOND_NS / 10) /* between two questions about the job: at first, */
+#define SOON_NS     (SMD_SECOND_NS / 2)  /* after two seconds, */
+#define LATER_NS    (2 * SMD_SECOND_NS)  /* after ten, and while it runs, */
 #define LATE_NS     (10 * SMD_SECOND_NS) /* after a minute */
 #define GOING_MAX_S 20                   /* for its nodes to say that nothing is left there, */
 
@@ -108,16 +109,20 @@ static void take_over(struct slurm_engine *slurm)
 	}
 }
 
-/* A node that does not answer keeps the job from its end for long, but nothing of ours is there. */
+/*
+ * Agents that have gone by themselves have left nothing; Slurm then takes its nodes back. Otherwise
+ * it still ends what is there, but a node that does not answer keeps the job from its end for long.
+ */
 static void take_going(struct slurm_engine *slurm)
 {
 	uint64_t now = smd_clock_ns();
+	int have_gone = slurm->was_told == -1 && !slurm->ending[0];
 
 	if (slurm->going_ns == 0) {
 		slurm->going_ns = now;
 	}
 	if (slurm->released_ns && !smd_slurm_any_step(slurm) &&
-		now - slurm->going_ns >= GOING_MAX_S * SMD_SECOND_NS) {
+		(have_gone || now - slurm->going_ns >= GOING_MAX_S * SMD_SECOND_NS)) {
 		slurm->is_over = 1;
 	}
 }
@@ -153,6 +158,12 @@ static uint64_t pause_of(const struct slurm_engine *slurm)
 {
 	uint64_t age = smd_clock_ns() - slurm->begun_ns;
 
+	if (slurm->released_ns) {
+		age = smd_clock_ns() - slurm->released_ns;
+	}
+	if (age < 2 * SMD_SECOND_NS) {
+		return AT_ONCE_NS;
+	}
 	if (slurm->released_ns || slurm->ending[0] ||
 		(slurm->phase == SMD_SLURM_HOLDING && !smd_slurm_any_step(slurm))) {
 		return SOON_NS;
@@ -258,6 +269,7 @@ static void take_submission(void *owner, int status, char *output, char *words)
 			slurm->id);
 	}
 	smd_slurm_say_pending(slurm, "Slurm has taken job %s", slurm->id);
+	smd_slurm_ask_state(slurm);
 }
 
 static void on_tick(evutil_socket_t fd, short what, void *arg);

@@ -253,6 +253,25 @@ static void test_silence(void **state)
 	close_pair(&runner, &host);
 }
 
+/* A runner that was held up has not looked, so it does not know what has come meanwhile. */
+static void test_own_delay(void **state)
+{
+	struct end runner;
+	uint64_t held_up_until;
+	int fds[2];
+
+	(void)state;
+	open_sockets(fds);
+	open_end(&runner, fds[0], SMD_AGENT_RUNNER, NULL, 1000);
+	usleep(1500000);
+	held_up_until = smd_clock_ns();
+	run_until(runner.over[0]);
+	assert_string_equal(runner.over, "nothing has come from the other end for 1 s");
+	assert_true(smd_clock_ns() - held_up_until > SMD_SECOND_NS / 2);
+	smd_agent_link_close(runner.link);
+	close(fds[1]);
+}
+
 static int open_base(void **state)
 {
 	(void)state;
@@ -277,6 +296,7 @@ int main(void)
 		cmocka_unit_test(test_bad_frames),
 		cmocka_unit_test(test_the_end),
 		cmocka_unit_test(test_silence),
+		cmocka_unit_test(test_own_delay),
 	};
 
 	return cmocka_run_group_tests(tests, open_base, close_base);

@@ -17,6 +17,7 @@
 #define WRITE_SIZE (64u << 10)
 #define ROOM_MARK  (256u << 10) /* on_room() is called when less than this is left again */
 #define FIRST_S    10           /* for TLS to be agreed on */
+#define TICKS      5            /* looks at the other end in the time after which it is given up */
 
 struct smd_agent_link {
 	struct smd_agent_link_options options;
@@ -32,6 +33,7 @@ struct smd_agent_link {
 	uint64_t opened_ns;
 	uint64_t heard_ns;
 	uint64_t sent_ns;
+	uint64_t ticked_ns;
 	int is_over;
 	int depth;     /* callbacks that are being run */
 	int is_closed; /* in one of them */
@@ -369,6 +371,25 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 	leave(link);
 }
 
+static uint64_t tick_ns(const struct smd_agent_link *link)
+{
+	return link->options.silence_ms / TICKS * (uint64_t)1000000;
+}
+
+/* Time in which this end has not looked is no silence of the other one's. */
+static void forgive_own_delay(struct smd_agent_link *link, uint64_t now)
+{
+	uint64_t late_ns = now - link->ticked_ns;
+
+	if (late_ns > 2 * tick_ns(link)) {
+		link->heard_ns += late_ns - tick_ns(link);
+	}
+	link->ticked_ns = now;
+	if (link->heard_ns > now) {
+		link->heard_ns = now;
+	}
+}
+
 static void on_tick(evutil_socket_t fd, short what, void *arg)
 {
 	struct smd_agent_link *link = arg;
@@ -379,6 +400,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	enter(link);
+	forgive_own_delay(link, now);
 	if (link->tls && !smd_agent_tls_is_secure(link->tls) &&
 		now - link->opened_ns > FIRST_S * (uint64_t)SMD_SECOND_NS) {
 		end(link, "TLS: the other end has not shown in %d s that it knows the key", FIRST_S);
@@ -397,7 +419,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 static int open_events(struct smd_agent_link *link, struct event_base *base)
 {
 	const struct smd_agent_link_options *options = &link->options;
-	unsigned period_ms = options->silence_ms / 5;
+	unsigned period_ms = options->silence_ms / TICKS;
 	const struct timeval period = {
 		.tv_sec = period_ms / 1000, .tv_usec = period_ms % 1000 * 1000};
 
@@ -427,7 +449,7 @@ int smd_agent_link_open(struct smd_agent_link **out, struct event_base *base,
 		return smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
 	}
 	link->options = *options;
-	link->opened_ns = link->heard_ns = link->sent_ns = smd_clock_ns();
+	link->opened_ns = link->heard_ns = link->sent_ns = link->ticked_ns = smd_clock_ns();
 	link->unsent = evbuffer_new();
 	link->rx = malloc(READ_SIZE + 1);
 	link->rx_size = READ_SIZE + 1;
