@@ -59,7 +59,7 @@
  *                              or to be read by its group
  *   SUMMAND_TLS                1: lanes are encrypted, to servers with --tls; needs the token
  *   SUMMAND_CONNECT_TIMEOUT    seconds, default 30
- *   SUMMAND_HEARTBEAT_LIMIT    when a silent server is lost: 15 (seconds), 0.5s, 500ms; default 15
+ *   SUMMAND_HEARTBEAT_LIMIT    when a silent server is lost: 2 (seconds), 0.5s, 500ms; default 5
  *   SUMMAND_TRANSPORT          auto (default): rdma where there is any, else tcp; rdma; tcp
  *   SUMMAND_STAGING_BYTES      pinned memory of a context that uses device memory, default 64M
  *   SUMMAND_PROGRESS           thread (default) or poll

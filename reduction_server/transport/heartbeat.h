@@ -14,7 +14,8 @@
 
 #include "reduction_server/transport/transport.h"
 
-#define SMD_HEARTBEAT_LIMIT_DEFAULT_MS 15000
+#define SMD_HEARTBEAT_LIMIT_DEFAULT_MS 15000 /* of a worker, which others wait for without it */
+#define SMD_HEARTBEAT_SERVER_DEFAULT_MS 5000 /* of a server, which others take over from */
 #define SMD_HEARTBEAT_LIMIT_LEAST_MS   500
 #define SMD_HEARTBEAT_LIMIT_MOST_MS    86400000
 #define SMD_HEARTBEAT_LIMITS           "0.5 to 86400 seconds, such as 15, 0.5s or 500ms"

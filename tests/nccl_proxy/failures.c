@@ -115,7 +115,18 @@ static void lose_server(struct fleet_node *node)
 	if (node->rank == 0) {
 		servers_signal(&death->servers, 1, death->signal_number);
 	}
-	work_until_failure(&proxy, death->servers.addresses[1]);
+	if (node->rank == WITHHOLDER) {
+		stream = stream_of(&proxy, SLOTS);
+	}
+	stream_finish(&stream); /* the other server takes over what was in flight */
+	CHECK(logbook_has(NCCL_LOG_WARN, death->servers.addresses[1]));
+	stream = stream_of(&proxy, 2 * SLOTS);
+	stream_finish(&stream);
+	fleet_barrier(node);
+	if (node->rank == 0) {
+		servers_signal(&death->servers, 0, SIGKILL);
+	}
+	work_until_failure(&proxy, death->servers.addresses[0]);
 	setenv(LIST_VARIABLE, death->spare.list, 1);
 	if (death->signal_number == SIGSTOP) { /* the new one comes first */
 		work_again(node, &collnet, &again_shape);

@@ -189,7 +189,7 @@ static int read_progress(enum smd_progress_mode option, bool *poll, struct smd_e
 static int read_heartbeat(unsigned *out, struct smd_error *error)
 {
 	const char *text = getenv("SUMMAND_HEARTBEAT_LIMIT");
-	uint64_t ms = SMD_HEARTBEAT_LIMIT_DEFAULT_MS;
+	uint64_t ms = SMD_HEARTBEAT_SERVER_DEFAULT_MS;
 
 	if (text && smd_parse_milliseconds(text, SMD_HEARTBEAT_LIMIT_LEAST_MS,
 			    SMD_HEARTBEAT_LIMIT_MOST_MS, &ms)) {

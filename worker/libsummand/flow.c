@@ -121,8 +121,15 @@ uint64_t smd_flow_next_operation(const struct smd_flow *flow)
 	struct smd_item *item;
 	uint64_t chunk = smd_deal_chunk_of(flow->epoch->deal, flow->place, flow->done);
 
-	smd_epoch_find(flow->epoch, chunk, &operation, &chunk, &item);
-	return operation ? operation->sequence : comm->next_operation;
+	if (smd_epoch_find(flow->epoch, chunk, &operation, &chunk, &item) && operation) {
+		return operation->sequence;
+	}
+	TAILQ_FOREACH (operation, &comm->operations, link) {
+		if (!operation->laid) { /* it is kept back until the next epoch, or for ever */
+			return operation->sequence;
+		}
+	}
+	return comm->next_operation;
 }
 
 bool smd_flow_is_open(const struct smd_flow *flow)
