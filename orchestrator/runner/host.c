@@ -13,6 +13,7 @@
 
 #define ENGINE_NS      ((uint64_t)SMD_SECOND_NS) /* for its engine to say why a host is lost */
 #define CLOCKS_APART_S 2 /* more is told: times of logs and records are the hosts' own */
+#define CLOCKS_MAX_S   300 /* more is refused, as by munge and Kerberos: certificates fail, too */
 
 struct smd_agent_greeting {
 	struct smd_greeting_options options;
@@ -189,14 +190,20 @@ static void refuse(struct smd_agent_greeting *greeting, const char *text)
 	give_up(greeting, text);
 }
 
-static void look_at_clock(const struct smd_run_host *host)
+/* How many seconds the agent's clock is ahead. */
+static double clocks_apart(const struct smd_host_facts *facts)
 {
 	struct timespec now;
-	double apart;
 
 	clock_gettime(CLOCK_REALTIME, &now);
-	apart = (double)host->facts.clock_ns / SMD_SECOND_NS -
-		((double)now.tv_sec + (double)now.tv_nsec / SMD_SECOND_NS);
+	return (double)facts->clock_ns / SMD_SECOND_NS -
+	       ((double)now.tv_sec + (double)now.tv_nsec / SMD_SECOND_NS);
+}
+
+static void look_at_clock(const struct smd_run_host *host)
+{
+	double apart = clocks_apart(&host->facts);
+
 	if (apart > CLOCKS_APART_S || apart < -CLOCKS_APART_S) {
 		smd_log(SMD_LOG_WARN, "runner",
 			"host %s: its clock is %.0f s %s this machine's; times that its replicas "
@@ -223,11 +230,29 @@ static void take_agent(
 	host->callbacks->on_greeted(host->owner, host);
 }
 
+/* Whoever knows the key is an agent of this job: it will not come again. */
+static void refuse_host(
+	struct smd_agent_greeting *greeting, const struct smd_agent_message *message, char *text)
+{
+	struct smd_error error = {""};
+	struct smd_run_host *host = greeting->options.host;
+
+	smd_printable(text);
+	if (!host) {
+		host = greeting->options.find(greeting->options.owner, message->host, &error);
+	}
+	if (host) {
+		smd_run_host_lose(host, text);
+	}
+	refuse(greeting, text);
+}
+
 static void take_hello(struct smd_agent_greeting *greeting, struct smd_agent_message *message)
 {
 	struct smd_run_host *host = greeting->options.host;
 	struct smd_error error = {""};
 	char text[SMD_EXIT_REASON_SIZE];
+	double apart;
 
 	if (message->protocol != SMD_AGENT_PROTOCOL ||
 		strcmp(message->version, SUMMAND_VERSION) != 0) {
@@ -236,16 +261,17 @@ static void take_hello(struct smd_agent_greeting *greeting, struct smd_agent_mes
 			"this summand, got protocol %d, version %.32s",
 			host ? host->name : message->name, SMD_AGENT_PROTOCOL, SUMMAND_VERSION,
 			message->protocol, message->version);
-		smd_printable(text);
-		/* Whoever knows the key is an agent of this job: it will not come again. */
-		if (!host) {
-			host = greeting->options.find(
-				greeting->options.owner, message->host, &error);
-		}
-		if (host) {
-			smd_run_host_lose(host, text);
-		}
-		refuse(greeting, text);
+		refuse_host(greeting, message, text);
+		return;
+	}
+	apart = clocks_apart(&message->facts);
+	if (apart > CLOCKS_MAX_S || apart < -CLOCKS_MAX_S) {
+		snprintf(text, sizeof(text),
+			"host %s: its clock must be within %d s of this machine's, got %.0f s %s it: "
+			"set both by NTP",
+			host ? host->name : message->facts.name, CLOCKS_MAX_S,
+			apart < 0 ? -apart : apart, apart < 0 ? "behind" : "ahead of");
+		refuse_host(greeting, message, text);
 		return;
 	}
 	if (!host) {

@@ -18,6 +18,21 @@ CARRY = """#!/bin/bash
 nsenter --target "$(cat "{folder}/$1")" --net --mount --wd="$PWD" -- setsid sh -c "$2" <&0 &
 wait
 """
+# Between a host's agent and the runner: its clock is said to be so many seconds ahead.
+AHEAD = """
+import json, shutil, struct, sys
+seconds = int(sys.argv[1])
+stream = sys.stdin.buffer
+length, kind = struct.unpack("<IB", stream.read(5))
+hello = json.loads(stream.read(length))
+hello["facts"]["clock_ns"] += seconds * 1000000000
+body = json.dumps(hello).encode()
+sys.stdout.buffer.write(struct.pack("<IB", len(body), kind) + body)
+sys.stdout.buffer.flush()
+while chunk := stream.read1(65536):
+    sys.stdout.buffer.write(chunk)
+    sys.stdout.buffer.flush()
+"""
 
 
 def can_make_namespaces():
@@ -237,6 +252,25 @@ class HostsTest(JobTest):
                              capture_output=True, text=True, check=False, timeout=LONG)
         self.assertEqual(run.returncode, 1)
         self.assertRegex(run.stderr, rf"workerpool1-0 could not be started: host \S+: {os.path.dirname(spec)}: must be there on every host")
+
+    def run_with_a_clock(self, seconds):
+        """Of the second host, which is ahead."""
+        self.make_pair()
+        self.script("ahead.py", AHEAD)
+        plain = self.script("plain", CARRY.format(folder=self.dir))
+        self.carry = self.script("carry", f'#!/bin/bash\n[ "$1" = two ] || exec {plain} "$@"\n'
+                                 f'{plain} "$@" | {sys.executable} {self.path("ahead.py")} {seconds}\n')
+        return self.run_job([bash("true")] * 2, *self.hosts("one", "two"), labels={"max-restarts": "0"})
+
+    def test_clocks_are_apart(self):
+        """A little is told, and five minutes are refused, as munge and Kerberos do."""
+        run = self.run_with_a_clock(30)
+        self.assert_code(run, 0)
+        self.assertRegex(run.out + run.err, "host two: its clock is (29|30) s ahead of this machine's")
+        run = self.run_with_a_clock(-400)
+        self.assert_code(run, 1)
+        self.assertRegex(run.err, r"host two: its clock must be within 300 s of this machine's, got (399|400|401) s behind it: set both by NTP")
+        self.assertEqual(os.listdir(self.path("run")), [])
 
     def test_a_chatty_replica(self):
         """Waits while nobody reads what it prints; neither its agent nor the runner keeps it for it."""
