@@ -246,6 +246,8 @@ int smd_custom_jobs_run(int argc, char **argv)
 		{"stream-logs", "prints what a job's replicas say, until the job ends",
 			smd_custom_jobs_stream_logs},
 		{"wait", "waits until a job has ended", smd_custom_jobs_wait},
+		{"scale", "changes the number of reduction servers of a job that runs",
+			smd_custom_jobs_scale},
 		{"cancel", "asks a job to end", smd_custom_jobs_cancel},
 		{"delete", "forgets a job that has ended, and its logs", smd_custom_jobs_delete},
 		{"prune", "forgets old jobs that have ended, and their logs",

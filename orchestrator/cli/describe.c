@@ -6,6 +6,7 @@
 #include "orchestrator/cli/hp_tuning_jobs.h"
 #include "orchestrator/cli/stored_jobs.h"
 #include "orchestrator/cli/verbs.h"
+#include "orchestrator/store/last_record.h"
 #include "reduction_server/base/printable.h"
 
 static int set_format(void *target, const char *value, struct smd_error *error)
@@ -15,6 +16,21 @@ static int set_format(void *target, const char *value, struct smd_error *error)
 	smd_format_free(*format);
 	*format = NULL;
 	return smd_format_parse(value, format, error);
+}
+
+/* How many there are, which may be others than the job's file says. */
+static void set_servers(json_t *resource, const struct smd_stored_job *job)
+{
+	char name[SMD_STORE_NAME_SIZE];
+	json_t *servers;
+
+	smd_store_name(name, job->kind, job->id);
+	servers = smd_last_record_servers(job->directory, name);
+	if (servers) {
+		json_object_del(servers, "request");
+		json_object_del(servers, "refused");
+		json_object_set_new(resource, "reductionServers", servers);
+	}
 }
 
 static int print_job(struct smd_stored_jobs *jobs, const struct smd_stored_job *job,
@@ -30,6 +46,7 @@ static int print_job(struct smd_stored_jobs *jobs, const struct smd_stored_job *
 	}
 	if (*job->directory) {
 		json_object_set_new(resource, "jobDirectory", json_string(job->directory));
+		set_servers(resource, job);
 	}
 	failed = format ? smd_format_print(format, resource, stdout)
 			: smd_yaml_print(resource, stdout);

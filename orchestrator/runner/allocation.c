@@ -388,7 +388,7 @@ static int deal_gpus(struct smd_hosts *hosts, struct smd_error *error)
 	return 0;
 }
 
-static int set_endpoint(char **out, const struct smd_host_address *address, unsigned port)
+int smd_allocation_endpoint(char **out, const struct smd_host_address *address, unsigned port)
 {
 	if (asprintf(out, "%s%s%s:%u", address->is_v6 ? "[" : "", address->text,
 		    address->is_v6 ? "]" : "", port) < 0) {
@@ -414,7 +414,8 @@ static int set_endpoints(struct smd_hosts *hosts, const struct smd_chosen_addres
 
 			if (!endpoints ||
 				(used[number] < host->nports &&
-					set_endpoint(&endpoints[index], chosen[number].address,
+					smd_allocation_endpoint(&endpoints[index],
+						chosen[number].address,
 						host->ports[used[number]++]))) {
 				return -ENOMEM;
 			}
@@ -501,7 +502,12 @@ static int fill_placement(struct smd_hosts *hosts, struct smd_error *error)
 		int chief = hosts->host_of[0][0];
 
 		if (used[chief] < hosts->hosts[chief].nports) {
-			hosts->placement->master_port = hosts->hosts[chief].ports[used[chief]];
+			hosts->placement->master_port = hosts->hosts[chief].ports[used[chief]++];
+		}
+		for (size_t i = 0; i < count; i++) {
+			hosts->hosts[i].nused = used[i];
+			hosts->hosts[i].address = chosen[i].address;
+			hosts->hosts[i].interface = chosen[i].interface;
 		}
 		ret = set_hosts(hosts, chosen);
 	}

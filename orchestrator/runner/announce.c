@@ -146,17 +146,6 @@ void smd_announce_restart(struct smd_display *display, struct smd_stream *stream
 	}
 }
 
-static size_t count_servers(const struct smd_job_status *status, int serving)
-{
-	size_t count = 0;
-
-	for (size_t i = 0; i < status->count; i++) {
-		count += status->replicas[i].role == SMD_ROLE_REDUCTION_SERVER &&
-			 (!serving || status->replicas[i].state == SMD_REPLICA_RUNNING);
-	}
-	return count;
-}
-
 static void say_next(const struct smd_job_status *status, const struct smd_replica *replica,
 	int wait_s, char *text, size_t size)
 {
@@ -174,14 +163,14 @@ static void say_next(const struct smd_job_status *status, const struct smd_repli
 void smd_announce_loss(struct smd_display *display, struct smd_stream *stream,
 	const struct smd_job_status *status, const struct smd_replica *replica, int wait_s)
 {
-	size_t serving = count_servers(status, 1);
 	char next[128];
 	char text[2 * SMD_OBITUARY_SIZE];
 
 	say_next(status, replica, wait_s, next, sizeof(next));
 	snprintf(text, sizeof(text),
-		"%s %s: training goes on with the other %zu of %zu reduction servers; %s",
-		replica->name, replica->loss->sentence, serving, count_servers(status, 0), next);
+		"%s %s: training goes on with the other %d of %d reduction servers; %s",
+		replica->name, replica->loss->sentence, smd_job_status_serving(status),
+		status->nservers, next);
 	smd_display_print(display, "%s", text);
 	say(stream, "WARNING", text);
 }
@@ -197,15 +186,23 @@ void smd_announce_late_server(struct smd_display *display, struct smd_stream *st
 	say(stream, "WARNING", text);
 }
 
-void smd_announce_return(
-	struct smd_display *display, struct smd_stream *stream, const struct smd_replica *replica)
+void smd_announce_return(struct smd_display *display, struct smd_stream *stream,
+	const struct smd_job_status *status, const struct smd_replica *replica)
 {
 	char text[SMD_OBITUARY_SIZE];
 
-	snprintf(text, sizeof(text), "%s serves again, for communicators that begin from now on",
-		replica->name);
+	snprintf(text, sizeof(text), "%s serves%s", replica->name,
+		replica->index < status->ntold
+			? " again, for communicators that begin from now on"
+			: ", for ranks of the job's next attempt");
 	smd_display_print(display, "%s", text);
 	say(stream, "INFO", text);
+}
+
+void smd_announce_scaling(struct smd_display *display, struct smd_stream *stream, const char *text)
+{
+	smd_display_print(display, "%s", text);
+	say(stream, "NOTICE", text);
 }
 
 void smd_announce_waiting(

@@ -40,9 +40,12 @@ void smd_announce_loss(struct smd_display *display, struct smd_stream *stream,
 void smd_announce_late_server(struct smd_display *display, struct smd_stream *stream,
 	const struct smd_replica *replica, unsigned timeout_s);
 
-/* That one of them serves again. */
-void smd_announce_return(
-	struct smd_display *display, struct smd_stream *stream, const struct smd_replica *replica);
+/* That one of them serves again, or was added and is ready. */
+void smd_announce_return(struct smd_display *display, struct smd_stream *stream,
+	const struct smd_job_status *status, const struct smd_replica *replica);
+
+/* What has become of a request to scale. */
+void smd_announce_scaling(struct smd_display *display, struct smd_stream *stream, const char *text);
 
 /* The engine waits for hosts. */
 void smd_announce_waiting(

@@ -64,9 +64,32 @@ void smd_run_host_clear(struct smd_run_host *host)
 	*host = (struct smd_run_host){.number = -1};
 }
 
+/* One more, for a replica that is added. None is no reason to lose the host. */
+static int add_ports(struct smd_run_host *host, const struct smd_agent_message *message)
+{
+	size_t size = (host->nports + message->nports + 1) * sizeof(*host->ports);
+	uint16_t *ports = message->text ? NULL : realloc(host->ports, size);
+
+	host->is_asked = 0;
+	if (!ports || message->nports == 0) {
+		snprintf(host->no_port, sizeof(host->no_port), "%s",
+			message->text ? message->text : strerror(ENOMEM));
+	}
+	if (ports) {
+		memcpy(ports + host->nports, message->ports,
+			message->nports * sizeof(*host->ports));
+		host->ports = ports;
+		host->nports += message->nports;
+	}
+	return 0;
+}
+
 static int take_ports(
 	struct smd_run_host *host, struct smd_agent_message *message, struct smd_error *error)
 {
+	if (host->state == SMD_HOST_READY && host->is_asked) {
+		return add_ports(host, message);
+	}
 	if (host->state != SMD_HOST_GREETED) {
 		return smd_error_set(error, EPROTO, "a PORTS frame came that was not asked for");
 	}

@@ -48,6 +48,11 @@ struct smd_run_host {
 	struct smd_host_facts facts;    /* once greeted */
 	uint16_t *ports;                /* once ready */
 	size_t nports;
+	size_t nused;    /* of these, from the first on */
+	int is_asked;    /* for one more */
+	char no_port[SMD_EXIT_REASON_SIZE]; /* why it has none; or empty */
+	const struct smd_host_address *address; /* by which others reach it, once placed */
+	const struct smd_host_interface *interface;
 	char leaving[SMD_EXIT_REASON_SIZE]; /* why its agent goes by itself; or empty */
 	char over[SMD_EXIT_REASON_SIZE];    /* why its connection has ended, */
 	uint64_t over_ns; /* then; the engine may know more, for a moment. 0: it has not */

@@ -369,7 +369,7 @@ int smd_hosts_open(struct smd_hosts *hosts)
 {
 	hosts->take_message = take_message;
 	hosts->end_tasks_of = end_tasks_of;
-	hosts->tasks = calloc(hosts->count, sizeof(*hosts->tasks));
+	hosts->tasks = calloc(hosts->capacity, sizeof(*hosts->tasks));
 	if (!hosts->tasks) {
 		return -ENOMEM;
 	}
@@ -377,7 +377,7 @@ int smd_hosts_open(struct smd_hosts *hosts)
 		free(hosts->tasks);
 		return -EIO;
 	}
-	for (size_t i = 0; i < hosts->count; i++) {
+	for (size_t i = 0; i < hosts->capacity; i++) {
 		hosts->tasks[i].hosts = hosts;
 		hosts->tasks[i].replica = &hosts->replicas[i];
 	}

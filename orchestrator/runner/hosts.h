@@ -58,6 +58,7 @@ struct smd_hosts {
 	struct smd_console *console;
 	struct smd_replica *replicas;
 	size_t count;
+	size_t capacity; /* of the replicas */
 	const struct smd_pool_machine *machines; /* of a replica of each pool */
 	const char *interface;   /* by which hosts reach each other, or a network; NULL: any */
 	unsigned silence_s;      /* after which a host is lost */

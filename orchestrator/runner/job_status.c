@@ -24,6 +24,22 @@ const char *smd_job_state_name(const struct smd_job_status *status)
 	return announced[status->phase];
 }
 
+int smd_job_status_wants(const struct smd_job_status *status, const struct smd_replica *replica)
+{
+	return replica->role != SMD_ROLE_REDUCTION_SERVER || replica->index < status->nservers;
+}
+
+int smd_job_status_serving(const struct smd_job_status *status)
+{
+	int count = 0;
+
+	for (size_t i = 0; i < status->count; i++) {
+		count += status->replicas[i].role == SMD_ROLE_REDUCTION_SERVER &&
+			 status->replicas[i].state == SMD_REPLICA_RUNNING;
+	}
+	return count;
+}
+
 unsigned smd_job_status_restarts_of(
 	const struct smd_job_status *status, const struct smd_replica *replica)
 {

@@ -6,6 +6,9 @@
 #define SMD_RUNNER_JOB_STATUS_H
 
 #include "orchestrator/runner/replica.h"
+#include "orchestrator/store/scale_request.h"
+
+#define SMD_SCALE_REFUSED_SIZE 256
 
 /* X(name, what is announced, and what when the job is cancelled) */
 #define SMD_JOB_PHASES(X)                                                                          \
@@ -39,6 +42,12 @@ struct smd_job_status {
 	const char *name; /* its resource name; NULL: it is not in the store */
 	struct smd_replica *replicas;
 	size_t count;
+	size_t capacity; /* of the replicas: reduction servers may be added behind the others */
+	int nservers;    /* reduction servers that there are to be: those of lower indices */
+	int ntold;       /* of these, those that the ranks of this attempt were told of */
+	/* The last request to change their number; empty: there was none. */
+	char scale_request[SMD_SCALE_ID_SIZE];
+	char scale_refused[SMD_SCALE_REFUSED_SIZE]; /* why not; empty: it is carried out */
 	enum smd_job_phase phase;
 	enum smd_outcome outcome;
 	char *failure;                      /* the message, once the job has failed */
@@ -51,6 +60,15 @@ struct smd_job_status {
 	char start_time[SMD_TIMESTAMP_SIZE]; /* empty: never RUNNING */
 	char end_time[SMD_TIMESTAMP_SIZE];
 };
+
+/* Reduction servers that may be added to those of the job file. */
+#define SMD_SERVERS_MORE_MAX 64
+
+/* Whether the replica is to run: all but the reduction servers that a request has taken away. */
+int smd_job_status_wants(const struct smd_job_status *status, const struct smd_replica *replica);
+
+/* How many reduction servers are at work. */
+int smd_job_status_serving(const struct smd_job_status *status);
 
 /* What is announced as the job's state. */
 const char *smd_job_state_name(const struct smd_job_status *status);

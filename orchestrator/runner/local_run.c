@@ -52,6 +52,8 @@ struct local_run {
 	struct smd_contract *contract;
 	struct smd_masked_job shown;         /* what records have of the job */
 	struct smd_contract *shown_contract; /* NULL: the job has no secrets to mask */
+	struct smd_job scaled;       /* the job with as many reduction servers as there are */
+	struct smd_job shown_scaled; /* the same of the masked one */
 	struct smd_workspace workspace;
 	struct loop loop;
 };
@@ -172,7 +174,12 @@ static int open_replicas(struct smd_job_status *status)
 {
 	const struct smd_job *job = status->job;
 
-	status->replicas = calloc(count_processes(job), sizeof(*status->replicas));
+	status->capacity = count_processes(job);
+	if (smd_job_has_servers(job)) {
+		status->nservers = job->pools[2].replica_count;
+		status->capacity += SMD_SERVERS_MORE_MAX;
+	}
+	status->replicas = calloc(status->capacity, sizeof(*status->replicas));
 	if (!status->replicas) {
 		return -ENOMEM;
 	}
@@ -368,6 +375,20 @@ static int prepare(struct local_run *local, struct smd_error *error)
 	return 0;
 }
 
+/* Jobs to build contracts from, which borrow all that they point to. */
+static void set_servers(struct local_run *local)
+{
+	struct smd_job_status *status = &local->run.status;
+
+	local->scaled = *status->job;
+	local->shown_scaled = local->shown.job;
+	if (smd_job_has_servers(status->job)) {
+		local->scaled.pools[2].replica_count = status->nservers;
+		local->shown_scaled.pools[2].replica_count = status->nservers;
+	}
+	status->ntold = status->nservers;
+}
+
 /* It is known where the replicas run. */
 static int make_contract(void *arg, struct smd_error *error)
 {
@@ -376,10 +397,11 @@ static int make_contract(void *arg, struct smd_error *error)
 	int ret;
 
 	close_contracts(local);
-	ret = smd_contract_create(local->run.status.job, &local->placement, &local->contract);
+	set_servers(local);
+	ret = smd_contract_create(&local->scaled, &local->placement, &local->contract);
 	if (!ret && local->shown.count > 0) {
 		ret = smd_contract_create(
-			&local->shown.job, &local->placement, &local->shown_contract);
+			&local->shown_scaled, &local->placement, &local->shown_contract);
 	}
 	ret = ret ? ret : say_callers_servers(local);
 	if (ret) {
@@ -466,6 +488,7 @@ static int open_hosts(struct local_run *local)
 		.log_limit = options->log_limit,
 		.replicas = run->status.replicas,
 		.count = run->status.count,
+		.capacity = run->status.capacity,
 		.machines = options->machines,
 		.interface = options->interface,
 		.silence_s = options->host_timeout_s,

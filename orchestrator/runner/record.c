@@ -66,6 +66,17 @@ static json_t *error_record(enum smd_outcome outcome, const char *message)
 				   : NULL;
 }
 
+/* With the answer to the last request to change their number (store/scale_request.h). */
+static json_t *servers_record(const struct smd_job_status *status)
+{
+	json_t *record = json_pack("{s:i, s:i}", "replicaCount", status->nservers, "runningCount",
+		smd_job_status_serving(status));
+
+	set_text(record, "request", status->scale_request);
+	set_text(record, "refused", status->scale_refused);
+	return record;
+}
+
 static json_t *job_record(const struct smd_job_status *status)
 {
 	json_t *record = json_object();
@@ -86,6 +97,9 @@ static json_t *job_record(const struct smd_job_status *status)
 		json_array_append_new(replicas, replica_record(status, &status->replicas[i]));
 	}
 	json_object_set_new(record, "replicas", replicas);
+	if (smd_job_has_servers(status->job)) {
+		json_object_set_new(record, "reductionServers", servers_record(status));
+	}
 	return record;
 }
 

@@ -10,6 +10,7 @@
 #include "orchestrator/runner/guard.h"
 #include "orchestrator/runner/policy.h"
 #include "orchestrator/runner/servers.h"
+#include "orchestrator/runner/steps.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 
@@ -47,14 +48,6 @@ static void set_phase(struct smd_run *run, enum smd_job_phase phase)
 	}
 	smd_announce_phase(&run->stream, &run->status);
 	smd_log(SMD_LOG_DEBUG, "runner", "%s", smd_job_state_name(&run->status));
-}
-
-static void apply(struct smd_run *run, struct smd_replica *replica, enum smd_replica_event event)
-{
-	if (smd_replica_apply(replica, event)) {
-		run->changed = 1;
-		run->display.dirty = 1;
-	}
 }
 
 /* Whether a replica that has failed is restarted alone; if so, its restart is scheduled. */
@@ -147,25 +140,26 @@ static void set_program(struct smd_replica *replica, const char *program)
 static void take_launched(struct smd_run *run, struct smd_replica *replica, const char *program)
 {
 	set_program(replica, program);
-	apply(run, replica, SMD_REPLICA_EVENT_LAUNCHED);
+	smd_run_apply(run, replica, SMD_REPLICA_EVENT_LAUNCHED);
 }
 
 static void take_started(struct smd_run *run, struct smd_replica *replica)
 {
 	smd_display_change(&run->display, replica, "started");
 	if (replica->role != SMD_ROLE_REDUCTION_SERVER) {
-		apply(run, replica, SMD_REPLICA_EVENT_READY);
+		smd_run_apply(run, replica, SMD_REPLICA_EVENT_READY);
 	}
 }
 
 static void take_ready(struct smd_run *run, struct smd_replica *replica, const char *address)
 {
 	if (replica->state == SMD_REPLICA_STARTING) {
-		apply(run, replica, SMD_REPLICA_EVENT_READY);
+		smd_run_apply(run, replica, SMD_REPLICA_EVENT_READY);
 		smd_display_change(
 			&run->display, replica, "ready%s%s", *address ? " at " : "", address);
-		if (replica->loss) {
-			smd_announce_return(&run->display, &run->stream, replica);
+		if (run->status.phase == SMD_PHASE_RUNNING &&
+			replica->role == SMD_ROLE_REDUCTION_SERVER) {
+			smd_announce_return(&run->display, &run->stream, &run->status, replica);
 		}
 	}
 }
@@ -180,7 +174,7 @@ static void take_end(
 	set_program(replica, event->text);
 	replica->end = *event->end;
 	replica->ended_ns = smd_clock_ns();
-	apply(run, replica, ok ? SMD_REPLICA_EVENT_EXIT_OK : SMD_REPLICA_EVENT_EXIT_BAD);
+	smd_run_apply(run, replica, ok ? SMD_REPLICA_EVENT_EXIT_OK : SMD_REPLICA_EVENT_EXIT_BAD);
 	smd_announce_end(&run->display, replica);
 	if (run->status.outcome == SMD_OUTCOME_OPEN && is_decisive(run, replica)) {
 		take_decisive(run, replica);
@@ -283,18 +277,13 @@ static int any_alive(const struct smd_run *run, enum group group)
 	return 0;
 }
 
-static void start(struct smd_run *run, struct smd_replica *replica)
-{
-	replica->started_ns = smd_clock_ns();
-	smd_hosts_start(&run->hosts, replica, smd_job_status_restarts_of(&run->status, replica));
-}
-
 /* A replica that could not be started decides the outcome: no more are started then. */
 static void start_group(struct smd_run *run, enum group group)
 {
 	for (size_t i = 0; i < run->status.count && !run->status.decisive; i++) {
-		if (is_of(&run->status.replicas[i], group)) {
-			start(run, &run->status.replicas[i]);
+		if (is_of(&run->status.replicas[i], group) &&
+			smd_job_status_wants(&run->status, &run->status.replicas[i])) {
+			smd_run_start(run, &run->status.replicas[i]);
 		}
 	}
 }
@@ -306,8 +295,7 @@ static void stop(struct smd_run *run, enum group group)
 
 		if (is_of(replica, group) && smd_replica_is_alive(replica) &&
 			replica->state != SMD_REPLICA_STOPPING) {
-			smd_hosts_end(&run->hosts, replica, SIGTERM);
-			apply(run, replica, SMD_REPLICA_EVENT_STOP);
+			smd_run_stop(run, replica);
 		}
 	}
 }
@@ -325,6 +313,7 @@ static int servers_are_running(const struct smd_run *run)
 {
 	for (size_t i = 0; i < run->status.count; i++) {
 		if (is_of(&run->status.replicas[i], SERVERS) &&
+			smd_job_status_wants(&run->status, &run->status.replicas[i]) &&
 			run->status.replicas[i].state != SMD_REPLICA_RUNNING) {
 			return 0;
 		}
@@ -432,14 +421,6 @@ static void begin_stopping(struct smd_run *run)
 	}
 }
 
-static void retry(struct smd_run *run, struct smd_replica *replica)
-{
-	smd_jobdir_keep_exit_record(
-		run->dir, replica->name, smd_job_status_restarts_of(&run->status, replica));
-	smd_replica_retry(replica);
-	run->changed = 1;
-}
-
 /* Starts the replicas whose time has come. */
 static void restart_replicas(struct smd_run *run)
 {
@@ -451,9 +432,8 @@ static void restart_replicas(struct smd_run *run)
 
 		if (replica->restart_ns && smd_clock_ns() >= replica->restart_ns &&
 			smd_hosts_can_start(&run->hosts, replica)) {
-			replica->restarts++;
-			retry(run, replica);
-			start(run, replica);
+			smd_run_retry_alone(run, replica);
+			smd_run_start(run, replica);
 		}
 	}
 }
@@ -468,7 +448,7 @@ static void reset(struct smd_run *run)
 	smd_servers_reset(run);
 	for (size_t i = 0; i < run->status.count; i++) {
 		if (run->status.replicas[i].ended_ns) {
-			retry(run, &run->status.replicas[i]);
+			smd_run_retry(run, &run->status.replicas[i]);
 		}
 	}
 }
@@ -485,10 +465,16 @@ static void begin_attempt(struct smd_run *run)
 {
 	struct smd_error error = {""};
 
+	if (run->is_placed && run->status.ntold != run->status.nservers &&
+		run->make_contract(run->arg, &error)) {
+		fail(run, smd_failure_of_hosts(error.text));
+		return;
+	}
 	if (run->is_placed) {
 		begin_preparing(run);
 		return;
 	}
+	smd_scaling_forget(run);
 	run->is_releasing = 0;
 	run->is_released = 0;
 	set_phase(run, SMD_PHASE_ALLOCATING);
@@ -651,6 +637,7 @@ void smd_run_turn(struct smd_run *run)
 	smd_hosts_turn(&run->hosts);
 	restart_replicas(run);
 	smd_servers_turn(run);
+	smd_scaling_turn(run);
 	while (advance(run)) {
 	}
 	if (killing && run->status.phase != SMD_PHASE_ENDED) {

@@ -14,6 +14,7 @@
 #include "orchestrator/runner/hosts.h"
 #include "orchestrator/runner/job_status.h"
 #include "orchestrator/runner/record.h"
+#include "orchestrator/runner/scaling.h"
 #include "orchestrator/runner/stream.h"
 
 struct smd_run {
@@ -42,6 +43,7 @@ struct smd_run {
 	char *no_hosts;       /* why there are none, or no longer; or NULL */
 	int interrupted_by;   /* the first signal */
 	int has_losses;       /* some reduction server was lost in this attempt */
+	struct smd_scaling scaling;
 };
 
 /* Begins the first attempt. The hosts are open, and report to smd_run_take_event(). */

@@ -16,24 +16,13 @@ static int is_server(const struct smd_replica *replica)
 	return replica->role == SMD_ROLE_REDUCTION_SERVER;
 }
 
-static int any_serves(const struct smd_run *run)
-{
-	for (size_t i = 0; i < run->status.count; i++) {
-		if (is_server(&run->status.replicas[i]) &&
-			run->status.replicas[i].state == SMD_REPLICA_RUNNING) {
-			return 1;
-		}
-	}
-	return 0;
-}
-
 int smd_servers_go_on(struct smd_run *run, struct smd_replica *replica)
 {
 	unsigned max = (unsigned)run->status.job->server_restarts;
 	int wait_s;
 
-	if (!is_server(replica) || max == 0 || run->status.phase != SMD_PHASE_RUNNING ||
-		run->status.decisive || !any_serves(run)) {
+	if (!is_server(replica) || replica->state == SMD_REPLICA_STOPPED || max == 0 || run->status.phase != SMD_PHASE_RUNNING ||
+		run->status.decisive || smd_job_status_serving(&run->status) == 0) {
 		return 0;
 	}
 	replica->loss = replica->loss ? replica->loss : calloc(1, sizeof(*replica->loss));

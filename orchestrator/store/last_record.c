@@ -62,6 +62,16 @@ json_t *smd_last_record_read(const char *directory, const char *name)
 	return NULL;
 }
 
+json_t *smd_last_record_servers(const char *directory, const char *name)
+{
+	json_t *record = record_of(directory, name);
+	json_t *servers = json_object_get(record, "reductionServers");
+
+	servers = json_is_object(servers) ? json_incref(servers) : NULL;
+	json_decref(record);
+	return servers;
+}
+
 json_t *smd_last_record_trials(const char *directory, const char *name)
 {
 	json_t *record = record_of(directory, name);

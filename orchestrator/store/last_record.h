@@ -11,6 +11,10 @@
  * none. */
 json_t *smd_last_record_read(const char *directory, const char *name);
 
+/* The number of reduction servers of a job that has some of its own, and the runner's answer to the
+ * last request to change it; NULL: there are none. */
+json_t *smd_last_record_servers(const char *directory, const char *name);
+
 /* The trials in the record of a tuning job, ended or not; NULL: there are none. */
 json_t *smd_last_record_trials(const char *directory, const char *name);
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 
-from job import LONG, JobTest, at_once, bash, children_of, command_of, processes_with, reduction_servers, wait_until
+from job import LONG, SUMMAND, JobTest, at_once, bash, children_of, command_of, processes_with, reduction_servers, wait_until
 
 HOLD = "mount -t sysfs sysfs /sys && ip link set lo up && {} echo ready && exec sleep 1000"
 # What stands in for ssh: the host's name is a process that has its namespaces. It is not replaced by the agent, which
@@ -210,6 +210,32 @@ class HostsTest(JobTest):
         open(done, "w", encoding="ascii").close()
         self.assert_code(self.finish(run), 0)
         self.assertEqual([r["state"] for r in self.read_json(run, "state.json")["replicas"]], ["SUCCEEDED", "STOPPED", "FAILED"])
+
+    def test_servers_are_added_where_there_is_room(self):
+        """By the host's own address, with the token and a port of its agent; where no slot is free none is added."""
+        self.make_pair()
+        done = self.path("done")
+        serve = f'echo "$*" >{self.dir}/$SUMMAND_REPLICA; stat -c "%a" "$(expr "$*" : ".*--token-file=\\([^ ]*\\)")"; echo ready >&3; exec sleep 1000'
+        run = self.start([bash(f"until [ -e {done} ]; do sleep 0.05; done"), {}, reduction_servers(2, serve)],
+                         *self.hosts("one slots=2", "two slots=3"), "--grace=1")
+        log = os.path.join(run.job_dir, "logs/job.log")
+        self.assertTrue(wait_until(lambda: os.path.exists(log) and "Job is running." in self.read(run, "logs/job.log"), 30))
+        scale = [SUMMAND, "custom-jobs", "scale", self.read_json(run, "state.json")["name"]]
+        wide = subprocess.run([*scale, "--replicas=5"], capture_output=True, text=True, check=False, timeout=LONG)
+        self.assertEqual(wide.returncode, 1)
+        self.assertIn("4 reduction servers stay: workerpool2-4: must find a host with a free slot, got none: 2 hosts", wide.stderr)
+        addresses = []
+        for index in range(4):
+            self.wait_for_file(self.path(f"workerpool2-{index}"))
+            with open(self.path(f"workerpool2-{index}"), encoding="utf-8") as file:
+                addresses.append(re.search(r"--listen=(\S+):(\d+)", file.read()).groups())
+        self.assertEqual([address for address, _ in addresses], ["10.77.0.1"] + ["10.77.0.2"] * 3)
+        self.assertEqual(len(set(addresses)), 4)
+        self.assertTrue(wait_until(lambda: self.read(run, "logs/workerpool2-3.log") == "600\n", 30))
+        self.assertEqual(subprocess.run([*scale, "--replicas=1"], check=False, timeout=LONG, stderr=subprocess.DEVNULL).returncode, 0)
+        open(done, "w", encoding="ascii").close()
+        self.assert_code(self.finish(run), 0)
+        self.assertEqual([r["state"] for r in self.read_json(run, "state.json")["replicas"]], ["SUCCEEDED"] + ["STOPPED"] * 4)
 
     def test_an_agent_that_is_told_to_end_says_so(self):
         self.make_pair()

@@ -1,0 +1,142 @@
+"""More and fewer reduction servers while the job runs."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+
+from job import LONG, SUMMAND, at_once, bash, command_of, processes_with, reduction_servers
+from servers import READY, ServersBase
+
+PERF = "exec summand-perf allreduce --group=scaled --nranks=2 --rank=$RANK --sizes=256K --iters=6000 --warmup=1"
+
+
+def replica_of(pid):
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        return next(word[16:].decode() for word in file.read().split(b"\0") if word.startswith(b"SUMMAND_REPLICA="))
+
+
+class ScaleTest(ServersBase):
+    def summand(self, *words, code=0):
+        done = subprocess.run([SUMMAND, "custom-jobs", *words], capture_output=True, text=True, check=False, timeout=LONG)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done.stdout + done.stderr
+
+    def scale(self, run, replicas, *flags, code=0):
+        return self.summand("scale", self.read_json(run, "state.json")["name"], f"--replicas={replicas}", *flags, code=code)
+
+    def described(self, run):
+        servers = json.loads(self.summand("describe", self.read_json(run, "state.json")["name"], "--format=json"))["reductionServers"]
+        return servers["replicaCount"], servers["runningCount"]
+
+    def start_running(self, *args, **labels):
+        run = self.start_with(*args, **labels)
+        self.wait_until_said(run, "Job is running.")
+        return run
+
+    def test_more_and_fewer_and_more(self):
+        run = self.start_running(2)
+        self.assertEqual(self.described(run), (2, 2))
+        said = self.scale(run, 3, "--pool=2")
+        self.assertIn("has 3 reduction servers now.", said)
+        self.assertIn("Ranks that run keep the servers they began with; the job's next attempt uses all.", said)
+        self.wait_until_said(run, "workerpool2-2 serves, for ranks of the job's next attempt")
+        addresses = {re.search(r"--listen=(\S+)", self.started(index)[1])[1] for index in range(3)}
+        self.assertEqual(len(addresses), 3)
+        said = self.scale(run, 1)
+        self.assertIn("has 1 reduction server now.", said)
+        self.assertIn("Communicators that they begin from now on still ask for those taken away, and fail", said)
+        for index in 1, 2:
+            path = f"exits/workerpool2-{index}.json"
+            self.wait_for_file(os.path.join(run.job_dir, path))
+            self.assertEqual(self.read_json(run, path)["signal"], signal.SIGTERM)
+        self.assertEqual(self.described(run)[0], 1)
+        self.wait_until_state(run, "workerpool2-1", "STOPPED")
+        self.scale(run, 2)
+        self.wait_until_said(run, "workerpool2-1 serves again, for communicators that begin from now on")
+        self.assertEqual(self.started(1)[1], self.started(1, 1)[1], "the same address")
+        self.lose(1, 1)  # one that came back is cared for as any other
+        self.wait_until_said(run, "training goes on with the other 1 of 2 reduction servers; it is started again in 1 s (1 of 5)")
+        self.lose(0)
+        self.assert_code(self.finish(run), 1)
+        self.assertIn("workerpool2-0 was killed", run.err)
+        self.assertEqual(self.read(run, "logs/job.log").count("training goes on with"), 1, "whoever is asked to end is not lost")
+        self.assertEqual(run.err.count("workerpool2-2"), 0)
+
+    def test_the_next_attempt_has_all(self):
+        first = f"echo $SUMMAND_REDUCTION_SERVERS; [ $SUMMAND_RESTARTS = 1 ] && exit 0; until [ -e {self.done} ]; do sleep 0.05; done; exit 3"
+        self.work = bash(first)
+        run = self.start_running(1, restart_policy="on-failure")
+        self.scale(run, 3)
+        self.wait_until_said(run, "serves, for ranks of the job's next attempt", 2)
+        self.end_well(run)
+        lists = self.read(run, "logs/workerpool0-0.log").split()
+        self.assertEqual([len(each.split(",")) for each in lists], [1, 3])
+        self.assertEqual(lists[1].split(",")[0], lists[0], "the first one stays where it is")
+        again = [re.search(r"--listen=(\S+)", self.started(index, 1)[1])[1] for index in range(3)]
+        self.assertEqual(lists[1].split(","), again)
+
+    def test_the_next_attempt_has_fewer(self):
+        self.work = bash(f"echo $SUMMAND_REDUCTION_SERVERS; [ $SUMMAND_RESTARTS = 1 ] && exit 0; until [ -e {self.done} ]; do sleep 0.05; done; exit 3")
+        run = self.start_running(2, restart_policy="on-failure")
+        self.scale(run, 1)
+        self.end_well(run)
+        self.assertEqual([len(each.split(",")) for each in self.read(run, "logs/workerpool0-0.log").split()], [2, 1])
+        self.assertFalse(os.path.exists(self.path("workerpool2-1.1")))
+
+    def test_what_is_refused(self):
+        hangs = "[ $SUMMAND_REPLICA.$SUMMAND_RESTARTS != workerpool2-0.1 ] || sleep 1000; "
+        run = self.start_running(2, script=hangs + READY)
+        self.assertIn("--pool: must be 2", self.scale(run, 2, "--pool=1", code=2))
+        self.assertIn("--replicas: must be a whole number from 1", self.scale(run, 0, code=2))
+        self.assertIn("2 reduction servers stay: there may be 66 at most, 64 more than in the job file", self.scale(run, 67, code=1))
+        self.lose(0)
+        self.started(0, 1)
+        self.assertIn("2 reduction servers stay: none of those that would stay serves", self.scale(run, 1, code=1))
+        self.end_well(run)
+        self.assertIn("must not have ended, and has", self.scale(run, 1, code=1))
+        run = self.start([bash(f"until [ -e {self.path('go')} ]; do sleep 0.05; done")])
+        self.wait_until_said(run, "Job is running.")
+        self.assertIn("must have reduction servers of its own in worker pool 2, and has none", self.scale(run, 1, code=1))
+        open(self.path("go"), "w", encoding="ascii").close()
+        self.assert_code(self.finish(run), 0)
+
+    def test_one_that_ends_slowly(self):
+        run = self.start_running(2, script="trap 'sleep 2; exit' TERM; echo ready >&$SUMMAND_NOTIFY_FD; sleep 1000 & wait")
+        self.scale(run, 1)
+        self.assertIn("workerpool2-1: has been asked to end and has not yet", self.scale(run, 2, code=1))
+        self.wait_until_state(run, "workerpool2-1", "STOPPED")
+        self.scale(run, 2)
+        self.wait_until_said(run, "workerpool2-1 serves again")
+        self.end_well(run)
+
+    def test_what_is_no_request(self):
+        """A replica may write it: it asks for nothing that the job may not have, and the runner goes on."""
+        run = self.start_running(1)
+        path = os.path.join(run.job_dir, "scale.json")
+        for text in '{"request": 5}', '{"request": "' + "x" * 99 + '", "replicas": 3}', '{"request": "a", "replicas": -3}', "[]", "{", "":
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            self.assertIn("has 1 reduction server now", self.scale(run, 1))
+        os.mkfifo(path)
+        self.assertIn("has 1 reduction server now", self.scale(run, 1))
+        self.end_well(run)
+
+    def test_real_ranks_go_on_with_fewer(self):
+        """Two of three servers are asked to end, and asked again, for which they do not wait for the ranks to leave."""
+        run = self.start([bash(PERF), bash(PERF), reduction_servers(3)], "--grace=10")
+        self.wait_until_said(run, "# summand-perf")
+        self.scale(run, 1)
+        for pid in processes_with(self.mark):
+            if command_of(pid).startswith("summand-reduction-server") and replica_of(pid) != "workerpool2-0":
+                os.kill(pid, signal.SIGTERM)
+        self.wait_until_said(run, "1 of 3 reduction servers go on")
+        self.assert_code(self.finish(run), 0)
+        self.assertIn("# wrong elements: 0 OK", self.read(run, "logs/workerpool0-0.log"))
+        states = [each["state"] for each in self.read_json(run, "state.json")["replicas"]]
+        self.assertEqual(states, ["SUCCEEDED"] * 2 + ["STOPPED"] * 3)
+
+
+if __name__ == "__main__":
+    at_once.main()
