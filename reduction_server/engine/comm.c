@@ -228,11 +228,16 @@ void smd_server_comm_held(struct smd_member *member, uint64_t ordinal, unsigned 
 		comm->asking += member->asked == 0;
 		member->asked = ordinal;
 	}
-	smd_server_comm_tell_held(comm);
+	if (comm->asking) {
+		smd_server_comm_tell_held(comm);
+	}
 	for (unsigned r = 0; r < comm->nranks && what == SMD_HELD_ASKS_ALONE && comm->asking; r++) {
 		struct smd_member *other = comm->members[r];
 
-		if (other && other != member && other->held < ordinal) {
+		/* Once: where all ask, as when they leave, n ranks would be asked n times. */
+		if (other && other != member && other->held < ordinal &&
+			other->questioned < ordinal) {
+			other->questioned = ordinal;
 			smd_peer_send_held(other, ordinal, SMD_HELD_ASKS_ALONE);
 		}
 	}

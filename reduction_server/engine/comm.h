@@ -55,6 +55,7 @@ struct smd_member {
 	bool shrinks;                               /* it has been asked what it will not use */
 	uint64_t held;                              /* it has all results before this ordinal, */
 	uint64_t asked;      /* and wants to hear when all have those before this one; 0: no */
+	uint64_t questioned; /* it was asked whether it has those before this one, and will say */
 	uint64_t advertised; /* ordinals from `next` to before this one have theirs */
 };
 
