@@ -443,7 +443,8 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 			"run this with a host and a shell's command line, in place of ssh",
 			smd_option_set_path, &run_options.ssh_command},
 		{"copy", NULL,
-			"copy summand-agent to hosts that have no copy of it, in the user's cache",
+			"copy what the job needs of this build to hosts that have no copy, in the user's "
+			"cache",
 			smd_option_set_bool, &run_options.copies_agent},
 		{"slurm-partition", "NAME", "the partition of --engine=slurm",
 			smd_option_set_path, &run_options.slurm.partition},

@@ -125,7 +125,9 @@ struct smd_ssh_options {
 	const char *command;  /* what stands before a host's name on a command line that runs a
 				 command there; NULL: OpenSSH's */
 	const char *agent;    /* summand-agent's path here, and on the hosts */
-	int copies;           /* a copy of it is run there, and made where there is none */
+	int copies;           /* a copy of it is run there, and made where there is none; with it */
+	int has_servers;      /* what reduction servers and their workers need, */
+	int has_mpi;          /* and what starts the ranks of MPI */
 };
 
 /* Hosts that OpenSSH reaches, or a command like it. 0, or -errno with a text. */

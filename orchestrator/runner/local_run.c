@@ -544,7 +544,9 @@ static int open_engine(struct local_run *local, struct smd_error *error)
 	const struct smd_ssh_options ssh = {.hostfile = options->hostfile,
 		.command = options->ssh_command,
 		.agent = local->agent,
-		.copies = options->copies_agent};
+		.copies = options->copies_agent,
+		.has_servers = smd_job_has_servers(local->run.status.job),
+		.has_mpi = local->run.status.job->launch == SMD_LAUNCH_MPIRUN};
 	struct smd_slurm_options slurm = options->slurm;
 
 	slurm.agent = local->agent;

@@ -112,7 +112,7 @@ int smd_engine_ssh_open(
 	if (ret) {
 		return ret;
 	}
-	ret = options->copies ? smd_copy_make_script(&script, options->agent, error) : 0;
+	ret = options->copies ? smd_copy_make_script(&script, options, error) : 0;
 	if (ret) {
 		smd_hostfile_free(lines, count);
 		return ret;

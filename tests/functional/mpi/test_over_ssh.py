@@ -19,15 +19,22 @@ class MpiOverSsh(ssh_hosts.SshHosts):
     ranks_of = test_jobs.Mpi.ranks_of
     assert_world = test_jobs.Mpi.assert_world
 
-    def run_mpi(self, command, **labels):
+    def run_mpi(self, command, *flags, **labels):
         env = [{"name": "PATH", "value": f"{ssh_hosts.BUILT}:/usr/bin:/bin"}]
-        return self.run_job(self.pools(command, env=env), *self.hosts("one slots=2", "two slots=2"),
+        return self.run_job(self.pools(command, env=env), *self.hosts("one slots=2", "two slots=2"), *flags,
                             labels={**LABELS, **{name.replace("_", "-"): value for name, value in labels.items()}})
 
     @unittest.skipUnless(HAS_OPENMPI, "needs openmpi-bin and libopenmpi-dev")
     def test_open_mpi(self):
         run = self.run_mpi([self.compiled("mpicc.openmpi")], mpi_launcher="openmpi", success_policy="all-workers")
         self.assert_world(run)
+        self.assert_nothing_left()
+
+    @unittest.skipUnless(HAS_OPENMPI, "needs openmpi-bin and libopenmpi-dev")
+    def test_without_summand_on_the_hosts(self):
+        for name in ssh_hosts.NAMES:
+            self.mount(name, "-t", "tmpfs", "tmpfs", ssh_hosts.BUILT)
+        self.assert_world(self.run_mpi([self.compiled("mpicc.openmpi")], "--copy", mpi_launcher="openmpi"))
         self.assert_nothing_left()
 
     @unittest.skipUnless(HAS_MPICH, "needs mpich")

@@ -70,8 +70,8 @@ class SshTest(SshHosts):
     def test_an_agent_is_copied(self):
         """Once, whole, beside those of other versions; where it is there already, it is used."""
         self.mount("two", "-t", "tmpfs", "tmpfs", BUILT)
-        os.makedirs(self.path("cache.two/summand/agent-0.0.9-0123456789abcdef"))
-        self.write("cache.two/summand/agent-0.0.9-0123456789abcdef/summand-agent", "#!/bin/sh\nexit 9\n", 0o755)
+        os.makedirs(self.path("cache.two/summand/agent-0.0.9-0123456789abcdef/bin"))
+        self.write("cache.two/summand/agent-0.0.9-0123456789abcdef/bin/summand-agent", "#!/bin/sh\nexit 9\n", 0o755)
         jobs = [bash("true")] * 2, *self.hosts("one", "two"), "--copy"
         self.assert_code(self.run_job(*jobs), 0)
         first = {name: self.copies(name) for name in NAMES}
@@ -80,7 +80,7 @@ class SshTest(SshHosts):
         for name, count in ("one", 1), ("two", 2):
             self.assertEqual(len(first[name]), count)
             path = max(first[name])
-            self.assertRegex(path, r"/cache\..../summand/agent-\d+\.\d+\.\d+-[0-9a-f]{16}/summand-agent$")
+            self.assertRegex(path, r"/cache\..../summand/agent-\d+\.\d+\.\d+-[0-9a-f]{16}/bin/summand-agent$")
             with open(path, "rb") as file:
                 self.assertTrue(file.read() == built)
         self.assert_code(self.run_job(*jobs), 0)
@@ -93,8 +93,36 @@ class SshTest(SshHosts):
         library = re.search(r"libjansson\S* => (\S+)", needs)[1]
         self.mount("two", "--bind", "/dev/null", os.path.realpath(library))
         text, _ = self.refuse("two", "--copy")
-        self.assertRegex(text, r"host two: ssh ended with status 3: .*libjansson.* summand-agent cannot run there: it needs libevent")
+        self.assertRegex(text, r"host two: ssh ended with status 3: summand-agent cannot run there: \S*libjansson\S*: .*; it needs what "
+                         r"Debian calls .*libjansson4")
         self.assertEqual(self.copies("two"), {})
+
+    def test_a_server_and_its_libraries_are_copied(self):
+        """Fresh hosts need nothing of Summand: what the job's pools need comes along, and the workers' plugin is found."""
+        for name in NAMES:
+            self.mount(name, "-t", "tmpfs", "tmpfs", BUILT)
+        words = "ls ${LD_LIBRARY_PATH%%:*}; type summand-reduction-server"
+        env = [{"name": "NCCL_NET_PLUGIN", "value": "libnccl-net-summand.so"}]
+        run = self.run_job([{**bash(words), "env": env}, bash("true"), reduction_servers()],
+                           *self.hosts("one", "two slots=2"), "--copy")
+        self.assert_code(run, 0)
+        log = self.read(run, "logs/workerpool0-0.log")
+        self.assertRegex(log, r"summand-reduction-server is .*/cache\.one/summand/agent-[^/]*/bin/summand-reduction-server")
+        for library in ("libsummand.so.0", "libnccl-net-summand.so"):
+            self.assertIn(library, log)
+        self.assertRegex(self.read(run, "logs/workerpool2-0.log"), "ended: ")
+        self.assert_nothing_left()
+
+    def test_a_server_that_cannot_run(self):
+        needs = subprocess.run(["ldd", os.path.join(BUILT, "summand-reduction-server")], capture_output=True, text=True, check=True).stdout
+        library = re.search(r"libevent_pthreads\S* => (\S+)", needs)[1]
+        self.mount("two", "--bind", "/dev/null", os.path.realpath(library))
+        run = self.run_job([bash("true")] * 2 + [reduction_servers()], *self.hosts("one", "two slots=2"), "--copy")
+        self.assert_code(run, 1)
+        self.assertRegex(run.err, r"host two: ssh ended with status 3: summand-reduction-server cannot run there: \S*libevent_pthreads\S*: .*; "
+                         r"it needs what Debian calls .*libevent-pthreads-2.1-7")
+        self.assertEqual(self.copies("two"), {})
+        self.assert_nothing_left()
 
     def test_a_link_is_cut(self):
         """Nobody says anything then. Runner and agent each notice within 15 s, and what ran on the host ends there."""
