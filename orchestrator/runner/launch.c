@@ -72,11 +72,13 @@ static const char *image_of(const struct smd_launcher *launcher, const struct sm
 		       : NULL;
 }
 
-/* Where a host sees the job directory, its files are there; else the agent brings them. */
+/* Where a host sees the job directory, its files are there; else the agent brings them. A container
+ * without code of the job begins where its image says. */
 static int make_paths(struct smd_prepared_launch *launch, const struct smd_launcher *launcher,
 	const struct smd_replica *replica, const struct smd_launch_host *host)
 {
 	const struct smd_jobdir *dir = launcher->dir;
+	int sends_directory = host->folder && !image_of(launcher, replica);
 	char name[SMD_REPLICA_NAME_MAX + 32];
 
 	if (asprintf(&launch->log, "logs/%s.log", replica->name) < 0) {
@@ -89,19 +91,19 @@ static int make_paths(struct smd_prepared_launch *launch, const struct smd_launc
 	if (!host->folder) {
 		launch->error_file = smd_jobdir_path(dir, SMD_OBITUARY_ERROR_FILE, replica->name);
 		launch->errors = smd_jobdir_path(dir, "errors");
-	} else if (asprintf(&launch->error_file, "%s/%s.error.json", host->folder, replica->name) < 0) {
+	} else if (asprintf(&launch->error_file, "%s/" SMD_OBITUARY_ERROR_FILE, host->folder,
+			   replica->name) < 0) {
 		launch->error_file = NULL;
-	} else {
-		launch->errors = strdup(host->folder);
+	} else if (asprintf(&launch->errors, "%s/errors", host->folder) < 0) {
+		launch->errors = NULL;
 	}
 	if (launcher->workspace->code) {
 		launch->directory = strdup(launcher->workspace->code);
-	} else if (host->folder && !image_of(launcher, replica)) {
+	} else if (sends_directory) {
 		launch->directory = getcwd(NULL, 0);
 	}
 	if (!launch->log || !launch->error_file || !launch->errors || !launch->name ||
-		(!launch->directory && (launcher->workspace->code ||
-					       (host->folder && !image_of(launcher, replica))))) {
+		(!launch->directory && (launcher->workspace->code || sends_directory))) {
 		return -ENOMEM;
 	}
 	/* Those of an earlier run in the same directory. */

@@ -319,7 +319,11 @@ static int say_callers_servers(struct local_run *local)
 	int ret = smd_contract_environment(local->contract, 0, 0, 0, &environment);
 	int length = ret ? 0 : smd_caller_servers(environ, &environment, &servers);
 
-	if (length > 0) {
+	if (length > 0 && local->options->engine == SMD_LOCAL_RUN_SSH) {
+		smd_display_print(&local->run.display,
+			"reduction servers: none: the caller's SUMMAND_REDUCTION_SERVERS stays on "
+			"this machine; hosts get it from the spec's env");
+	} else if (length > 0) {
 		smd_display_print(&local->run.display,
 			"reduction servers: from the caller's SUMMAND_REDUCTION_SERVERS, %.*s",
 			length, servers);

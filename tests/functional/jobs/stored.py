@@ -12,6 +12,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), ".."))
 import at_once  # noqa: E402,F401
+from hosts import only_here  # noqa: E402,F401
 
 SUMMAND = os.path.join(os.environ.get("SUMMAND_BUILD", "build"), "bin", "summand")
 SOURCE = os.environ.get("SUMMAND_SOURCE", os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../.."))

@@ -7,7 +7,7 @@ import subprocess
 import time
 import uuid
 
-from stored import LONG, SUMMAND, StoreTest, at_once, wait_until
+from stored import LONG, SUMMAND, StoreTest, at_once, only_here, wait_until
 
 ENDED = {"JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED"}
 
@@ -130,6 +130,7 @@ class CreateTest(StoreTest):
         self.assertTrue(os.path.isdir(mine))
         self.assertIn("stays", self.err)
 
+    @only_here("agents are killed, too, and on other hosts their folders stay for a minute")
     def test_kill_9_at_any_point(self):
         """Of create and of all that it has started: each job that was told of is there, and has ended."""
         told = []

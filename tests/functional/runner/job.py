@@ -13,12 +13,24 @@ import uuid
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), ".."))
 import at_once  # noqa: E402,F401
+import hosts  # noqa: E402,F401
+from hosts import OVER_HOSTS, only_here  # noqa: E402,F401
 
 BIN = os.path.join(os.environ.get("SUMMAND_BUILD", "build"), "bin")
 SUMMAND = os.path.join(BIN, "summand")
 AGENT = os.path.join(BIN, "summand-agent")
 REDUCTION_SERVER = "us-docker.pkg.dev/vertex-ai-restricted/training/reductionserver:latest"
 LONG = 120  # seconds: nothing here takes that long unless it hangs
+
+
+def parent_of(pid):
+    """For a script of bash."""
+    return f"$(cut -d' ' -f4 /proc/{pid}/stat)"
+
+
+# What a replica's script has above it: $PPID keeps it. What carries agents to hosts is between the runner and them.
+HOST_AGENT = parent_of("$PPID")
+RUNNER = parent_of(parent_of(HOST_AGENT)) if OVER_HOSTS else parent_of(HOST_AGENT)
 
 
 def bash(script, count=1):
@@ -81,6 +93,8 @@ class JobTest(unittest.TestCase):
         self.dir = tempfile.mkdtemp(prefix="summand-test-")
         self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
         self.mark = uuid.uuid4().hex
+        if OVER_HOSTS:
+            os.environ["TEST_MARK"] = self.mark  # agents have it, too
 
     def tearDown(self):
         left = wait_until(lambda: not processes_with(self.mark), 20)
@@ -99,13 +113,15 @@ class JobTest(unittest.TestCase):
         return folder
 
     def write_spec(self, pools, timeout=None, scheduling=None, labels=None):
+        folder = tempfile.mkdtemp(dir=self.dir)
         specs = []
         for each in pools:
             if not each:
                 specs.append({})
                 continue
             container = {"imageUri": each["imageUri"],
-                         "env": [{"name": "TEST_MARK", "value": self.mark}]}
+                         "env": [{"name": "TEST_MARK", "value": self.mark},
+                                 {"name": "TEST_JOB_DIR", "value": os.path.join(folder, "job")}]}
             container["env"] += each.get("env", [])
             if each.get("args"):
                 container["args"] = each["args"]
@@ -125,7 +141,7 @@ class JobTest(unittest.TestCase):
         job = {"workerPoolSpecs": specs}
         if timeout or scheduling:
             job["scheduling"] = scheduling or {"timeout": timeout}
-        path = os.path.join(tempfile.mkdtemp(dir=self.dir), "spec.json")
+        path = os.path.join(folder, "spec.json")
         with open(path, "w", encoding="utf-8") as file:
             json.dump({"displayName": "runner test", "jobSpec": job,
                        "labels": {f"summand-{k}": v for k, v in (labels or {}).items()}}, file)
@@ -153,10 +169,12 @@ class JobTest(unittest.TestCase):
         return children_of(run.pid)[0]
 
     def agent_of(self, run):
-        """The agent of this host, which has a child for each process of a replica."""
-        runner = self.runner_of(run)
-        self.assertTrue(wait_until(lambda: children_of(runner)))
-        return children_of(runner)[0]
+        """The agent of the first host, which has a child for each process of a replica."""
+        above = self.runner_of(run)
+        for _ in range(2 if OVER_HOSTS else 1):  # what carries the first host's agent there is between them
+            self.assertTrue(wait_until(lambda: children_of(above)))
+            above = children_of(above)[0]
+        return above
 
     @staticmethod
     def end(run):

@@ -53,7 +53,7 @@ class CauseTest(JobTest):
                      "state.json.tmp", "env/workerpool0-0.env.tmp", "logs/workerpool0-0.log",
                      "summary.json.tmp", "errors/workerpool0-0.json"):
             with self.subTest(name=name):
-                path = "$(dirname $TORCHELASTIC_ERROR_FILE)/../" + name
+                path = "$TEST_JOB_DIR/" + name
                 script = f"rm -f {path}; {make.format(path)}; [ $SUMMAND_RESTARTS = 1 ] || exit 3"
                 run = self.run_job([bash(script)], labels={"restart-policy": "on-failure",
                                                            "restart-backoff": "0"})

@@ -14,7 +14,7 @@ import termios
 import threading
 import time
 
-from job import LONG, SUMMAND, JobTest, at_once, bash, pool, reduction_servers, wait_until
+from job import LONG, RUNNER, SUMMAND, JobTest, at_once, bash, pool, reduction_servers, wait_until
 
 STATUS = re.compile(r"\d+/\d+ running")
 PLAIN = {"NO_COLOR": "", "TERM": "xterm"}
@@ -278,10 +278,8 @@ class ConsoleTest(JobTest):
     def test_no_place_for_output(self):
         """A full disk, or descriptors that are closed: the job's outcome stands, and what it writes is not disturbed."""
         files = self.path("files")
-        agent = "$(cut -d' ' -f4 /proc/$PPID/stat)"  # the host's: the keeper's parent
-        runner = f"$(cut -d' ' -f4 /proc/{agent}/stat)"
         spec = self.write_spec([bash("echo out; echo err >&2; for fd in 0 1 2; do "
-                                     f"readlink /proc/{runner}/fd/$fd; done > {files}")])
+                                     f"readlink /proc/{RUNNER}/fd/$fd; done > {files}")])
         words = f"{SUMMAND} custom-jobs local-run {spec} --job-dir={self.path('job')}"
         for redirection, full, closed in ((">/dev/full", 1, ()), (">&-", 0, (1,)), ("<&-", 0, (0,)), (">&- 2>&-", 0, (1, 2)),
                                           ("<&- >&- 2>&-", 0, (0, 1, 2)), ("2>/dev/full", 0, ())):

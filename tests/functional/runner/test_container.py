@@ -11,7 +11,7 @@ import tempfile
 import unittest
 import uuid
 
-from job import LONG, JobTest, at_once, children_of, command_of, processes_with, reduction_servers, wait_until
+from job import LONG, OVER_HOSTS, JobTest, at_once, children_of, command_of, processes_with, reduction_servers, wait_until
 
 IMAGE = "localhost/summand-test-" + uuid.uuid4().hex
 NOBODYS_IMAGE = IMAGE + "-nobody"     # the same, whose programs are not root
@@ -79,7 +79,9 @@ class ContainerTest(JobTest):
     @staticmethod
     def containers(run):
         """Names of the job's containers, ended ones too."""
-        mounted = ["--filter=volume=" + os.path.realpath(run.job_dir) + "/errors"]
+        with open(os.path.join(run.job_dir, "env/workerpool0-0.env"), encoding="utf-8") as file:
+            errors = os.path.dirname(re.search(r"^export TORCHELASTIC_ERROR_FILE='(.*)'$", file.read(), re.MULTILINE)[1])
+        mounted = ["--filter=volume=" + os.path.realpath(errors)]
         return podman("ps", "--all", "--format={{.Names}}", *mounted).stdout.split()
 
     def test_a_job(self):
@@ -115,16 +117,16 @@ class ContainerTest(JobTest):
 
     def test_what_a_container_sees_of_the_job(self):
         """Its token, its folders, and nothing else, whoever its programs are."""
-        script = ("cd $SUMMAND_OUTPUT_DIR/..; echo *; read -r token <token; echo ${#token} of $SUMMAND_TOKEN_FILE; "
-                  "echo more 2>&- >>token || echo read only; echo out >output/file; "
+        script = ("cd ${SUMMAND_TOKEN_FILE%/*}; echo *; read -r token <token; echo ${#token} of $SUMMAND_TOKEN_FILE; "
+                  "echo more 2>&- >>token || echo read only; echo out >$SUMMAND_OUTPUT_DIR/file; "
                   "echo '{\"message\": \"as I am not root\"}' >$TORCHELASTIC_ERROR_FILE; exit 3")
         for image in IMAGE, NOBODYS_IMAGE:
             with self.subTest(image=image):
                 run = self.run_with_output([self.shell(script, image=image), {}, reduction_servers()])
                 self.assert_code(run, 1)
-                token = os.path.realpath(run.job_dir) + "/token"
-                self.assertEqual(self.read(run, "logs/workerpool0-0.log"),
-                                 f"errors output token\n64 of {token}\nread only\n")
+                token = r"/\S*/summand-agent-\w+/token" if OVER_HOSTS else re.escape(os.path.realpath(run.job_dir) + "/token")
+                folders = "errors token" if OVER_HOSTS else "errors output token"
+                self.assertRegex(self.read(run, "logs/workerpool0-0.log"), rf"^{folders}\n64 of {token}\nread only\n$")
                 self.assertEqual(self.read(run, "output/file"), "out\n")
                 self.assertIn("as I am not root", run.err)
                 self.assertEqual(os.stat(run.job_dir).st_mode & 0o777, 0o700)

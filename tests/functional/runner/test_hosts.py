@@ -8,16 +8,8 @@ import struct
 import subprocess
 import sys
 
+from job import LONG, SUMMAND, JobTest, at_once, bash, children_of, command_of, hosts, processes_with, reduction_servers, wait_until
 
-from job import LONG, SUMMAND, JobTest, at_once, bash, children_of, command_of, processes_with, reduction_servers, wait_until
-
-HOLD = "mount -t sysfs sysfs /sys && ip link set lo up && {} echo ready && exec sleep 1000"
-# What stands in for ssh: the host's name is a process that has its namespaces. It is not replaced by the agent, which
-# is alone with the end of its standard input when this is killed.
-CARRY = """#!/bin/bash
-nsenter --target "$(cat "{folder}/$1")" --net --mount --wd="$PWD" -- setsid sh -c "$2" <&0 &
-wait
-"""
 # Between a host's agent and the runner: its clock is said to be so many seconds ahead.
 AHEAD = """
 import json, shutil, struct, sys
@@ -35,52 +27,23 @@ while chunk := stream.read1(65536):
 """
 
 
-def can_make_namespaces():
-    return subprocess.run(["unshare", "-nm", "mount", "-t", "sysfs", "sysfs", "/sys"], capture_output=True,
-                          check=False).returncode == 0
-
-
 class HostsTest(JobTest):
     def setUp(self):
         super().setUp()
         os.environ["TEST_MARK"] = self.mark  # agents have it, too
         os.environ["XDG_RUNTIME_DIR"] = self.path("run")
         os.mkdir(self.path("run"), 0o700)
-        self.carry = self.script("carry", CARRY.format(folder=self.dir))
+        self.made = hosts.Hosts(self.dir)
+        self.addCleanup(self.made.end)
 
     def script(self, name, text):
-        path = self.path(name)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(path, 0o755)
-        return path
-
-    def make_host(self, name, prepare=""):
-        unmarked = {name: value for name, value in os.environ.items() if name != "TEST_MARK"}
-        holder = subprocess.Popen(["unshare", "-nm", "sh", "-c", HOLD.format(prepare)], stdout=subprocess.PIPE, text=True, env=unmarked)
-        self.addCleanup(holder.wait)
-        self.addCleanup(holder.kill)
-        self.addCleanup(holder.stdout.close)
-        if holder.stdout.readline() != "ready\n":
-            self.skipTest("no namespaces can be made here")
-        with open(self.path(name), "w", encoding="ascii") as file:
-            file.write(str(holder.pid))
-        return holder.pid
+        return hosts.write_script(self.path(name), text)
 
     def make_pair(self, prepare=""):
-        """Two hosts with a link between them; its ends are called differently. `prepare` is run on the second."""
-        one, two = self.make_host("one"), self.make_host("two", prepare)
-        inside = ["nsenter", "--net", "--target"]
-        for words in (["link", "add", "eth1", "type", "veth", "peer", "name", "net5", "netns", str(two)],
-                      ["address", "add", "10.77.0.1/24", "dev", "eth1"], ["link", "set", "eth1", "up"]):
-            subprocess.run([*inside, str(one), "ip", *words], check=True)
-        for words in (["address", "add", "10.77.0.2/24", "dev", "net5"], ["link", "set", "net5", "up"]):
-            subprocess.run([*inside, str(two), "ip", *words], check=True)
+        self.made.make_pair(prepare)
 
     def hosts(self, *lines):
-        with open(self.path("hosts"), "w", encoding="utf-8") as file:
-            file.write("# the test's\n" + "".join(line + "\n" for line in lines))
-        return ["--engine=ssh", f"--hostfile={self.path('hosts')}", f"--ssh-command={self.carry}"]
+        return self.made.flags(*lines)
 
     def agents(self):
         """In the order of their hosts. Their children, which keep commands, are called the same."""
@@ -271,7 +234,7 @@ class HostsTest(JobTest):
     def test_a_folder_is_missing_on_a_host(self):
         """It is named with the host, and what to do."""
         self.make_pair(f"mount -t tmpfs tmpfs {self.dir} &&")
-        self.carry = self.script("carry", CARRY.format(folder=self.dir).replace(' --wd="$PWD"', ""))
+        self.script("carry", hosts.CARRY.format(folder=self.dir).replace(' --wd="$PWD"', ""))
         spec = self.write_spec([bash("true")] * 2)
         run = subprocess.run([os.path.join(os.environ["SUMMAND_BUILD"], "bin/summand"), "custom-jobs", "local-run", spec, "--quiet",
                               f"--job-dir={self.path('job')}", *self.hosts("one", "two")], cwd=os.path.dirname(spec),
@@ -283,8 +246,8 @@ class HostsTest(JobTest):
         """Of the second host, which is ahead."""
         self.make_pair()
         self.script("ahead.py", AHEAD)
-        plain = self.script("plain", CARRY.format(folder=self.dir))
-        self.carry = self.script("carry", f'#!/bin/bash\n[ "$1" = two ] || exec {plain} "$@"\n'
+        plain = self.script("plain", hosts.CARRY.format(folder=self.dir))
+        self.script("carry", f'#!/bin/bash\n[ "$1" = two ] || exec {plain} "$@"\n'
                                  f'{plain} "$@" | {sys.executable} {self.path("ahead.py")} {seconds}\n')
         return self.run_job([bash("true")] * 2, *self.hosts("one", "two"), labels={"max-restarts": "0"})
 
@@ -338,6 +301,7 @@ class HostsTest(JobTest):
         carry = self.script("carry", f"#!/bin/sh\necho x >>{begun}\nexec sleep 1000\n")
         run = self.start([bash("true")], *self.hosts(*(f"host{number}" for number in range(20)))[:2], f"--ssh-command={carry}")
         self.wait_for_file(begun)
+        self.assertTrue(wait_until(lambda: os.path.getsize(begun) >= 8 * 2))
         wait_until(lambda: False, 1)
         self.assertEqual(os.path.getsize(begun), 8 * 2)
         run.send_signal(signal.SIGINT)
@@ -385,7 +349,7 @@ class HostsTest(JobTest):
 
 
 if __name__ == "__main__":
-    if not can_make_namespaces():
+    if not hosts.can_be_made():
         print("skipped: no network namespaces can be made here")
         sys.exit(77)
     at_once.main()

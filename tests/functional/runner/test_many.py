@@ -24,9 +24,9 @@ class ManyTest(JobTest):
 
     def test_jobs_do_not_collide(self):
         chief = bash("""
-            endpoints=$(grep -o '127.0.0.1:[0-9]*' <<<"${CLUSTER_SPEC%%\\"environment*}")
-            echo endpoints $endpoints 127.0.0.1:$MASTER_PORT
-            ENDPOINT=127.0.0.1:$MASTER_PORT python3 -c '""" + LISTEN + "'")
+            endpoints=$(grep -Eo '[0-9.]+:[0-9]+' <<<"${CLUSTER_SPEC%%\\"environment*}")
+            echo endpoints $endpoints $MASTER_ADDR:$MASTER_PORT
+            ENDPOINT=$MASTER_ADDR:$MASTER_PORT python3 -c '""" + LISTEN + "'")
         pools = [chief, bash("sleep 0.5", 3), reduction_servers(2)]
         runs = [self.start(pools) for _ in range(3)]
         seen = set()

@@ -6,7 +6,7 @@ import subprocess
 import zipfile
 from unittest import mock
 
-from job import SUMMAND, JobTest, at_once, bash, reduction_servers
+from job import SUMMAND, JobTest, at_once, bash, only_here, reduction_servers
 
 
 METADATA = "Metadata-Version: 2.1\nName: trainer\nVersion: 1\n"
@@ -32,6 +32,7 @@ class PlaceTest(JobTest):
         self.assertEqual(len(names), 10)
         self.assertEqual(names[-1], "workerpool2-0")
 
+    @only_here("a host has an LD_LIBRARY_PATH of its own")
     def test_nccl_finds_its_plugin(self):
         show = bash("ls ${LD_LIBRARY_PATH%%:*}; echo $NCCL_NET_PLUGIN $NCCL_COLLNET_ENABLE; "
                     "echo [${LD_LIBRARY_PATH#*:}]")
@@ -50,6 +51,7 @@ class PlaceTest(JobTest):
         self.assert_code(run, 1)
         self.assertIn("The replica workerpool0-0.2 exited with a non-zero status of 3.", run.err)
 
+    @only_here("CUDA_VISIBLE_DEVICES of the caller says nothing of other hosts")
     def test_gpus_are_dealt_out(self):
         show = bash("echo \"[$CUDA_VISIBLE_DEVICES]\"")
         pools = [with_gpus(show, 2), with_gpus({**show, "replicaCount": 2}, 1), {}, show]
@@ -70,6 +72,7 @@ class PlaceTest(JobTest):
             self.assertEqual(self.read(run, "logs/workerpool0-0.log"), "[3]\n")
 
 
+    @only_here("CUDA_VISIBLE_DEVICES of the caller says nothing of other hosts")
     def test_instances_of_azure_share_no_gpus(self):
         """The size says how many GPUs an instance has; no field of the job does."""
         spec = self.path("azure.yaml")
@@ -182,7 +185,7 @@ resources: {instance_count: 2, instance_type: Standard_NC24s_v3}
                 self.assert_code(run, 2)
                 self.assertIn(f"{folder} must be a folder, got a symbolic link", run.err)
         # A replica plants it while the job runs.
-        script = (f"cd $(dirname $TORCHELASTIC_ERROR_FILE)/..; rm -r exits logs; ln -s {elsewhere} exits; "
+        script = (f"cd $TEST_JOB_DIR || exit; rm -r exits logs; ln -s {elsewhere} exits; "
                   f"ln -s {elsewhere} logs; exit 3")
         run = self.run_job([bash(script)], labels={"restart-policy": "on-failure", "restart-backoff": "0"})
         self.assert_code(run, 1)

@@ -2,6 +2,7 @@
 #include "worker/agent/host/container.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,9 @@
 #include "reduction_server/base/options.h"
 #include "worker/agent/host/words.h"
 
-#define FIXED_WORDS_MAX 24 /* beside variables and the command */
+#define FIXED_WORDS_MAX    24 /* beside variables and the command */
+#define SHARED_FOLDER_MODE 0770
+#define SHARED_FILE_MODE   0640
 
 static const struct smd_container_runtime runtimes[] = {
 	{"podman", "--preserve-fds=1", "--device=nvidia.com/gpu=all", "podman rm --force --ignore",
@@ -174,6 +177,38 @@ static void add_variables(struct smd_words *words, const struct smd_container_ru
 static unsigned group_of_mounts(const struct smd_container_runtime *runtime)
 {
 	return runtime->maps_root && geteuid() != 0 ? 0 : getegid();
+}
+
+static int share_path(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+	struct stat status;
+	int ret = 0;
+
+	if (fd < 0) {
+		return -errno;
+	}
+	if (fstat(fd, &status) ||
+		fchmod(fd, S_ISDIR(status.st_mode) ? SHARED_FOLDER_MODE : SHARED_FILE_MODE)) {
+		ret = -errno;
+	}
+	close(fd);
+	return ret;
+}
+
+int smd_container_share(const char *folder, const struct smd_launch *launch)
+{
+	size_t length = strlen(folder);
+	int ret = 0;
+
+	for (size_t i = 0; i < launch->nmounts && !ret; i++) {
+		const char *path = launch->mounts[i].path;
+
+		if (strncmp(path, folder, length) == 0 && path[length] == '/') {
+			ret = share_path(path);
+		}
+	}
+	return ret;
 }
 
 static void add_isolated(struct smd_words *words, const struct smd_container_runtime *runtime,

@@ -28,6 +28,10 @@ const char *smd_container_runtime_suggest(const char *name);
 /* Whether its program is in a directory of PATH. */
 int smd_container_runtime_is_installed(const struct smd_container_runtime *runtime);
 
+/* Lets the user of a container, who may be another one, use what of the agent's own folder is mounted
+ * there; nobody else on the host gets into that folder. 0 or -errno. */
+int smd_container_share(const char *folder, const struct smd_launch *launch);
+
 /* The command line that runs launch->image with the host's network and the launch's mounts. No
  * value of a variable is on it, but for those that would be the runtime's own settings. The caller
  * frees it with smd_argv_free(). NULL: out of memory. */

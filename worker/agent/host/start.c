@@ -86,7 +86,10 @@ static int make_words(struct smd_start *start, struct smd_hosts_own *own,
 	start->cleanup = smd_container_cleanup(runtime, launch->name);
 	start->container = smd_container_argv(runtime, launch);
 	start->argv = start->container;
-	return start->cleanup && start->container ? 0 : -ENOMEM;
+	if (!start->cleanup || !start->container) {
+		return -ENOMEM;
+	}
+	return smd_container_share(own->folder, launch);
 }
 
 /* ---- MPI's folder ---- */

@@ -1,0 +1,77 @@
+"""Hosts for tests: network namespaces, each of which a command enters as ssh would."""
+
+import os
+import subprocess
+import unittest
+
+OVER_HOSTS = "SUMMAND_TEST_HOSTS" in os.environ  # over_hosts.py runs the tests
+
+HOLD = """mount --rbind /sys/fs/cgroup /mnt; mount -t sysfs sysfs /sys || exit; mount --move /mnt /sys/fs/cgroup
+ip link set lo up && {} echo ready && exec sleep 10000"""
+# What stands in for ssh: the host's name is a process that has its namespaces. It is not replaced by the agent, which
+# is alone with the end of its standard input when this is killed. Of the caller's variables a host has these alone.
+CARRY = """#!/bin/bash
+nsenter --target "$(cat "{folder}/$1")" --net --mount --wd="$PWD" -- \\
+	env -i PATH="$PATH" HOME="$HOME" XDG_RUNTIME_DIR="$XDG_RUNTIME_DIR" TEST_MARK="$TEST_MARK" \
+	${{CONTAINERS_CONF:+CONTAINERS_CONF="$CONTAINERS_CONF"}} setsid sh -c "$2" <&0 &
+wait
+"""
+
+
+def only_here(reason):
+    """Of a test that says something of this machine alone."""
+    return unittest.skipIf(OVER_HOSTS, reason)
+
+
+def can_be_made():
+    return subprocess.run(["unshare", "-nm", "mount", "-t", "sysfs", "sysfs", "/sys"], capture_output=True,
+                          check=False).returncode == 0
+
+
+def write_script(path, text):
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+    os.chmod(path, 0o755)
+    return path
+
+
+class Hosts:
+    """Those in a folder, until end()."""
+
+    def __init__(self, folder):
+        self.folder, self.holders = folder, []
+        self.carry = write_script(os.path.join(folder, "carry"), CARRY.format(folder=folder))
+
+    def make(self, name, prepare=""):
+        """`prepare` is the beginning of a shell's list of commands, which is run there."""
+        unmarked = {name: value for name, value in os.environ.items() if name != "TEST_MARK"}
+        holder = subprocess.Popen(["unshare", "-nm", "sh", "-c", HOLD.format(prepare)], stdout=subprocess.PIPE, text=True, env=unmarked)
+        self.holders.append(holder)
+        if holder.stdout.readline() != "ready\n":
+            raise OSError(f"host {name}: cannot be made here")
+        with open(os.path.join(self.folder, name), "w", encoding="ascii") as file:
+            file.write(str(holder.pid))
+        return holder.pid
+
+    def make_pair(self, prepare=""):
+        """Two hosts with a link between them; its ends are called differently. `prepare` is for the second."""
+        one, two = self.make("one"), self.make("two", prepare)
+        inside = ["nsenter", "--net", "--target"]
+        for words in (["link", "add", "eth1", "type", "veth", "peer", "name", "net5", "netns", str(two)],
+                      ["address", "add", "10.77.0.1/24", "dev", "eth1"], ["link", "set", "eth1", "up"]):
+            subprocess.run([*inside, str(one), "ip", *words], check=True)
+        for words in (["address", "add", "10.77.0.2/24", "dev", "net5"], ["link", "set", "net5", "up"]):
+            subprocess.run([*inside, str(two), "ip", *words], check=True)
+
+    def end(self):
+        for holder in self.holders:
+            holder.kill()
+            holder.wait()
+            holder.stdout.close()
+
+    def flags(self, *lines):
+        """The options of a job on these hosts; the file of hosts has these lines."""
+        path = os.path.join(self.folder, "hosts")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("# the test's\n" + "".join(line + "\n" for line in lines))
+        return ["--engine=ssh", f"--hostfile={path}", f"--ssh-command={self.carry}"]
