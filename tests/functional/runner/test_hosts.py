@@ -235,7 +235,7 @@ class HostsTest(JobTest):
         """It is named with the host, and what to do."""
         self.make_pair(f"mount -t tmpfs tmpfs {self.dir} &&")
         self.script("carry", hosts.CARRY.format(folder=self.dir).replace(' --wd="$PWD"', ""))
-        spec = self.write_spec([bash("true")] * 2)
+        spec = self.write_spec([bash("sleep 1000"), bash("true")])  # the chief's success would be the job's
         run = subprocess.run([os.path.join(os.environ["SUMMAND_BUILD"], "bin/summand"), "custom-jobs", "local-run", spec, "--quiet",
                               f"--job-dir={self.path('job')}", *self.hosts("one", "two")], cwd=os.path.dirname(spec),
                              capture_output=True, text=True, check=False, timeout=LONG)
