@@ -11,7 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -216,6 +218,59 @@ static void without_node_0_the_others_hear_no(void **state)
 	assert_all_heard(nodes, 2, -ECONNRESET, "node 0 was lost while nodes agreed");
 }
 
+/* ---- many ---- */
+
+#ifdef SANITIZED
+enum { MANY = 64 };
+#else
+enum { MANY = 1024 };
+#endif
+
+static void many_say_yes(void **state)
+{
+	enum { STACK = 256 << 10 };
+	struct node *nodes = calloc(MANY, sizeof(*nodes));
+	struct rlimit files;
+	pthread_attr_t attributes;
+
+	(void)state;
+	assert_non_null(nodes);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+	files.rlim_cur = files.rlim_max; /* all are in one process here, at both ends */
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+	if (files.rlim_max < 2 * MANY + 200) {
+		free(nodes);
+		skip();
+	}
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, STACK);
+	for (unsigned i = 0; i < MANY; i++) {
+		nodes[i].device = loopback();
+		if (i < 2) {
+			node_listen(&nodes[i]);
+		} else {
+			nodes[i].place = nodes[1].place; /* only node 0's is met at */
+		}
+		nodes[i].zero = nodes[0].handle;
+		nodes[i].patience_ns = 3 * LENGTHY;
+		nodes[i].side = (struct smd_agreement_side){
+			.nnodes = MANY, .node = i, .name = "one", .pool = 7, .servers = "s:1"};
+	}
+	for (unsigned i = 0; i < MANY; i++) {
+		assert_int_equal(
+			pthread_create(&nodes[i].thread, &attributes, node_run, &nodes[i]), 0);
+	}
+	for (unsigned i = 0; i < MANY; i++) {
+		pthread_join(nodes[i].thread, NULL);
+		assert_string_equal(nodes[i].error.text, "");
+		assert_int_equal(nodes[i].votes, 2);
+	}
+	pthread_attr_destroy(&attributes);
+	smd_agreement_unlisten(nodes[0].place);
+	smd_agreement_unlisten(nodes[1].place);
+	free(nodes);
+}
+
 /* ---- addresses that hold on one link only ---- */
 
 /* A network of its own, which the process is in from now on. -1: it may not. */
@@ -312,6 +367,65 @@ static int dial_zero(const struct node *zero)
 	return fd;
 }
 
+/* A process that can open nothing more, but for what is left up to its hard limit. */
+static int vote_without_descriptors(int used, rlim_t more)
+{
+	struct node nodes[NODES];
+	struct rlimit files;
+	struct smd_agreement *agreement;
+	struct smd_error own = {""};
+	struct smd_error error = {""};
+	uint64_t begin = smd_clock_ns();
+	int highest;
+	int filler;
+
+	nodes_make(nodes);
+	highest = dial_zero(&nodes[0]);
+	highest = highest > used ? highest : used;
+	while ((filler = socket(AF_INET, SOCK_STREAM, 0)) < highest) {
+		assert_true(filler >= 0); /* what is closed below it is not left either */
+	}
+	highest = filler;
+	files = (struct rlimit){(rlim_t)highest + 1, (rlim_t)highest + 1 + more};
+	if (setrlimit(RLIMIT_NOFILE, &files) != 0 ||
+		smd_agreement_begin(
+			nodes[0].place, nodes[0].handle, &nodes[0].side, &agreement, &error) != 0) {
+		return 1;
+	}
+	if (more) { /* it is accepted, and does not vote */
+		return smd_agreement_vote(agreement, 0, &own, begin + SMD_SECOND_NS, 0, &error) ==
+					       -ETIMEDOUT &&
+				       strcmp(error.text, "node 1: it has not come in time") == 0
+			       ? 0
+			       : 2;
+	}
+	return smd_agreement_vote(agreement, 0, &own, begin + LENGTHY, 0, &error) == -EMFILE &&
+			       strcmp(error.text,
+				       "node 0 (a): it has no descriptors left to hear 3 other "
+				       "nodes: its limit (ulimit -Hn) must be larger") == 0 &&
+			       smd_clock_ns() - begin < LENGTHY / 2
+		       ? 0
+		       : 3;
+}
+
+/* Node 0 needs as many as there are nodes: more than programs may open that have asked for none. */
+static void without_descriptors_nobody_waits(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 4;
+		i++) { /* poll() takes as many as may be open: here none, or not */
+		pid_t child = fork();
+		int status;
+
+		if (child == 0) {
+			_exit(vote_without_descriptors(i % 2 ? 100 : 0, i / 2 ? 200 : 0));
+		}
+		assert_int_equal(waitpid(child, &status, 0), child);
+		assert_true(WIFEXITED(status));
+		assert_int_equal(WEXITSTATUS(status), 0);
+	}
+}
+
 static void say(int fd, const void *bytes, size_t length)
 {
 	assert_int_equal(send(fd, bytes, length, MSG_NOSIGNAL), length);
@@ -405,6 +519,8 @@ int main(void)
 		cmocka_unit_test(who_does_not_come_is_named),
 		cmocka_unit_test(who_leaves_in_between_is_named),
 		cmocka_unit_test(without_node_0_the_others_hear_no),
+		cmocka_unit_test(without_descriptors_nobody_waits),
+		cmocka_unit_test(many_say_yes),
 		cmocka_unit_test(nodes_meet_by_addresses_of_their_link),
 		cmocka_unit_test(strangers_count_for_nothing),
 		cmocka_unit_test(a_handle_of_something_else_is_refused),

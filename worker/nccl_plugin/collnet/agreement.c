@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -56,6 +57,7 @@ struct smd_agreement {
 	struct pollfd *polled; /* [nnodes + STRANGERS_MAX] */
 	bool *voted;           /* [nnodes], in this phase */
 	struct caller strangers[STRANGERS_MAX];
+	bool full;                 /* nobody can be accepted any more */
 	struct smd_ballot verdict; /* so far */
 };
 
@@ -326,6 +328,34 @@ static struct caller *free_stranger(struct smd_agreement *agreement)
 	return NULL;
 }
 
+/* As NCCL does it for the process that all ranks come to at first. */
+static bool raise_limit(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= files.rlim_max) {
+		return false;
+	}
+	files.rlim_cur = files.rlim_max;
+	return setrlimit(RLIMIT_NOFILE, &files) == 0;
+}
+
+/* Without descriptors no other node comes, however long one waits. */
+static void cannot_accept(struct smd_agreement *agreement, int err)
+{
+	char text[SMD_BALLOT_TEXT_BYTES];
+
+	if ((err != EMFILE && err != ENFILE) || (err == EMFILE && raise_limit())) {
+		return;
+	}
+	agreement->full = true;
+	snprintf(text, sizeof(text),
+		"it has no descriptors left to hear %u other nodes: its limit (ulimit -Hn) must be "
+		"larger",
+		agreement->side.nnodes - 1);
+	verdict_no(agreement, -err, 0, agreement->side.name, text);
+}
+
 static void take_strangers(struct smd_agreement *agreement)
 {
 	struct caller *stranger;
@@ -334,6 +364,7 @@ static void take_strangers(struct smd_agreement *agreement)
 		stranger->fd =
 			accept4(agreement->place->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (stranger->fd < 0) {
+			cannot_accept(agreement, errno);
 			return;
 		}
 		stranger->since_ns = smd_clock_ns();
@@ -408,11 +439,14 @@ static void preside(struct smd_agreement *agreement, uint64_t deadline_ns)
 {
 	int ms;
 
-	while (!all_voted(agreement) && (ms = left_ms(deadline_ns)) > 0) {
+	while (!all_voted(agreement) && !agreement->full && (ms = left_ms(deadline_ns)) > 0) {
 		unsigned n = fill_polled(agreement);
+		int ready = poll(agreement->polled, n, ms < GLANCE_MS ? ms : GLANCE_MS);
 
-		if (poll(agreement->polled, n, ms < GLANCE_MS ? ms : GLANCE_MS) > 0) {
+		if (ready > 0) {
 			hear(agreement);
+		} else if (ready < 0 && errno == EINVAL) {
+			cannot_accept(agreement, EMFILE); /* poll() has the same limit */
 		}
 	}
 	name_the_silent(agreement);
