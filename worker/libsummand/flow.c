@@ -156,12 +156,18 @@ void smd_flow_forget_advertisements(struct smd_flow *flow)
 	}
 }
 
+/* Of a chunk that was lost this rank contributes the result. */
+static bool flow_has_result(const struct smd_request *operation, const struct smd_item *item)
+{
+	return item && item->had && smd_collective_reduces(operation->collective) &&
+	       smd_operation_received_bytes(operation, item->chunk) > 0;
+}
+
 /* What this rank has of a chunk that was lost: its copy, the result, or its input. */
 static void flow_contribute(struct smd_flow_send *send, struct smd_request *operation,
 	const struct smd_item *item, struct smd_frame *frame)
 {
 	const struct smd_kept *kept = item->kept;
-	size_t received;
 
 	if (kept) {
 		send->send.payload = kept->bytes;
@@ -169,12 +175,14 @@ static void flow_contribute(struct smd_flow_send *send, struct smd_request *oper
 		frame->window = kept->is_result;
 		return;
 	}
-	received = smd_operation_received_bytes(operation, item->chunk);
-	if (item->had && received && smd_collective_reduces(operation->collective)) {
-		send->send.payload =
-			operation->recv + smd_operation_chunk_offset(operation, item->chunk);
-		send->send.length = (uint32_t)received;
+	if (flow_has_result(operation, item)) {
+		send->send.length = (uint32_t)smd_operation_received_bytes(operation, item->chunk);
 		frame->window = 1;
+		if (!send->fetched) {
+			send->send.payload = operation->recv +
+					     smd_operation_chunk_offset(operation, item->chunk);
+			send->send.extent = flow_extent(operation, operation->recv);
+		}
 	}
 }
 
@@ -290,7 +298,9 @@ static bool flow_fetch_next(struct smd_flow *flow)
 		if (!operation || !operation->path->fetch) {
 			continue;
 		}
-		fetch = operation->path->fetch(flow, operation, chunk);
+		fetch = operation->path->fetch(flow, operation, chunk,
+			(flow_has_result(operation, item) ? operation->recv : operation->send) +
+				smd_operation_chunk_offset(operation, chunk));
 		if (fetch != SMD_FETCH_NONE) {
 			flow->fetched += fetch == SMD_FETCH_BEGUN;
 			return fetch == SMD_FETCH_BEGUN;

@@ -8,6 +8,7 @@
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/epoch.h"
 #include "worker/libsummand/group_failure.h"
+#include "worker/libsummand/path_staged.h"
 
 void smd_group_ask(struct smd_flow *flow)
 {
@@ -92,6 +93,7 @@ void smd_group_lose(struct smd_comm *comm, uint64_t targets)
 
 			if (flow->remote && targets >> flow->target & 1) {
 				smd_flow_die(flow);
+				smd_path_staged_abandon_flow(flow);
 			}
 		}
 	}

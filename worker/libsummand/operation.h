@@ -42,7 +42,8 @@ struct smd_request {
 	unsigned sends_pending; /* chunks that a lane still reads from `send` */
 
 	const struct smd_path *path;
-	unsigned copies_pending; /* between the device and pinned memory */
+	unsigned copies_pending; /* between the device and pinned memory, */
+	unsigned writing;        /* and of these, to the device */
 
 	/* Of device memory (path_staged.h, path_direct.h): */
 	struct smd_device *device; /* that the staged path copies from and to */

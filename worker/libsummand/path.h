@@ -34,9 +34,10 @@ struct smd_path {
 	/* The operation ends, however far it has come. */
 	void (*end)(struct smd_request *operation);
 
-	/* Fetches the chunk, the flow's number `fetched`, ahead of its being sent. NULL: never. */
-	enum smd_fetch (*fetch)(
-		struct smd_flow *flow, struct smd_request *operation, uint64_t chunk);
+	/* Fetches the chunk, the flow's number `fetched`, ahead of its being sent; `from` is where
+	 * it is. NULL: never. */
+	enum smd_fetch (*fetch)(struct smd_flow *flow, struct smd_request *operation,
+		uint64_t chunk, const uint8_t *from);
 	/* Whether the chunk, the flow's next, can be sent now. NULL: always. */
 	bool (*may_send)(struct smd_flow *flow, struct smd_request *operation, uint64_t chunk);
 	/* The lane no longer needs the memory that the chunk was fetched to. */
@@ -53,6 +54,9 @@ struct smd_path {
 	 * it will be counted later, or the communicator will fail. NULL: done. */
 	bool (*received)(struct smd_flow *flow, struct smd_request *operation,
 		const struct smd_frame *frame, bool direct);
+	/* Why what this rank contributes to a chunk that was lost with its server cannot be had
+	 * again; NULL: it can. */
+	const char *(*why_lost)(const struct smd_request *operation);
 	/* All results are there. False: the device does not see them, and the communicator will
 	 * fail. NULL: true. */
 	bool (*complete)(struct smd_request *operation);

@@ -60,12 +60,19 @@ static bool direct_received(struct smd_flow *flow, struct smd_request *operation
 	return false;
 }
 
+static const char *direct_why_lost(const struct smd_request *operation)
+{
+	(void)operation;
+	return "network cards use its memory of a device themselves";
+}
+
 static const struct smd_path path_direct = {
 	.name = "direct",
 	.may_send = direct_may_send,
 	.advertises = direct_advertises,
 	.receive = direct_receive,
 	.received = direct_received,
+	.why_lost = direct_why_lost,
 };
 
 bool smd_path_direct_takes(struct smd_request *operation)

@@ -37,7 +37,7 @@ static void staged_on_fetched(struct smd_task *task)
 	if (ret) {
 		smd_comm_fault_device(operation->comm, ret, &error);
 	}
-	if (ret || operation->comm->state == SMD_COMM_FAILED) {
+	if (ret || stage->flow->dead || operation->comm->state == SMD_COMM_FAILED) {
 		staged_free_send(staging, stage->send);
 		smd_operation_check(operation);
 	} else {
@@ -46,19 +46,19 @@ static void staged_on_fetched(struct smd_task *task)
 }
 
 static enum smd_fetch staged_fetch_chunk(struct smd_flow *flow, struct smd_request *operation,
-	uint64_t chunk, struct smd_stage *stage)
+	uint64_t chunk, const uint8_t *from, struct smd_stage *stage)
 {
 	struct smd_staging *staging = staging_of(operation);
 	struct smd_flow_send *send = &flow->sends[flow->fetched % SMD_FLOW_WINDOW_MAX];
-	size_t offset = smd_operation_chunk_offset(operation, chunk);
 	struct smd_error error = {""};
 	int ret;
 
+	stage->flow = flow;
 	send->stage = stage;
 	send->fetched = stage->memory;
 	stage->send = send;
 	stage->notice.task.run = staged_on_fetched;
-	ret = staging->ops->read(operation->device, stage->memory, operation->send + offset,
+	ret = staging->ops->read(operation->device, stage->memory, from,
 		smd_operation_chunk_bytes(operation, chunk), &stage->notice, &error);
 	if (ret) {
 		staged_free_send(staging, send);
@@ -78,11 +78,12 @@ static bool staged_sends_directly(const struct smd_flow *flow, const struct smd_
 }
 
 static enum smd_fetch staged_fetch(
-	struct smd_flow *flow, struct smd_request *operation, uint64_t chunk)
+	struct smd_flow *flow, struct smd_request *operation, uint64_t chunk, const uint8_t *from)
 {
 	struct smd_stage *stage;
 
-	if (operation->fence) {
+	/* What is done again may read a result that is still being copied to the device. */
+	if (operation->fence || (flow->epoch != operation->home && operation->writing)) {
 		return SMD_FETCH_LATER;
 	}
 	if (!operation->reads_device ||
@@ -94,7 +95,7 @@ static enum smd_fetch staged_fetch(
 		smd_staging_wait(staging_of(operation), &flow->comm->waiter);
 		return SMD_FETCH_LATER;
 	}
-	return staged_fetch_chunk(flow, operation, chunk, stage);
+	return staged_fetch_chunk(flow, operation, chunk, from, stage);
 }
 
 static bool staged_may_send(struct smd_flow *flow, struct smd_request *operation, uint64_t chunk)
@@ -146,10 +147,14 @@ static void staged_on_written(struct smd_task *task)
 
 	smd_staging_free(staging, stage);
 	operation->copies_pending--;
+	operation->writing--;
 	if (ret) {
 		smd_comm_fault_device(operation->comm, ret, &error);
 	} else {
 		operation->chunks_done++;
+	}
+	if (operation->repaired && operation->writing == 0) {
+		operation->comm->pump(operation->comm);
 	}
 	smd_operation_check(operation);
 }
@@ -177,6 +182,7 @@ static void staged_write(
 			smd_staging_free(staging, stage);
 		}
 		operation->copies_pending += ret == 0;
+		operation->writing += ret == 0;
 	}
 	if (ret) {
 		smd_comm_fault_device(flow->comm, ret, &error);
@@ -190,7 +196,7 @@ static bool staged_received(struct smd_flow *flow, struct smd_request *operation
 		operation->unflushed |= operation->writes_device;
 		return true;
 	}
-	staged_write(flow, operation, smd_operation_chunk_offset(operation, frame->chunk),
+	staged_write(flow, operation, smd_operation_chunk_offset(operation, flow->rx_chunk),
 		frame->length);
 	return false;
 }
@@ -238,6 +244,21 @@ static void staged_end(struct smd_request *operation)
 	}
 }
 
+/* Copies to the device are of whole results, so what is there is an input or a result. */
+static const char *staged_why_lost(const struct smd_request *operation)
+{
+	if (operation->send_allocation || operation->recv_allocation) {
+		return "network cards use its memory of a device themselves";
+	}
+	if (smd_collective_reduces(operation->collective) &&
+		operation->writes_device != operation->reads_device &&
+		smd_collective_receives(
+			operation->collective, operation->root, operation->comm->rank)) {
+		return "one of its buffers is memory of a device and the other is not";
+	}
+	return NULL;
+}
+
 static const struct smd_path path_staged = {
 	.name = "staged",
 	.begin = staged_begin,
@@ -248,28 +269,36 @@ static const struct smd_path path_staged = {
 	.advertises = staged_advertises,
 	.receive = staged_receive,
 	.received = staged_received,
+	.why_lost = staged_why_lost,
 	.complete = staged_complete,
 };
+
+void smd_path_staged_abandon_flow(struct smd_flow *flow)
+{
+	struct smd_staging *staging = &flow->comm->context->staging;
+
+	if (flow->rx_stage) {
+		smd_staging_free(staging, flow->rx_stage);
+		flow->rx_stage = NULL;
+	}
+	for (unsigned k = 0; k < SMD_FLOW_WINDOW_MAX; k++) {
+		struct smd_flow_send *send = &flow->sends[k];
+
+		/* Those that are read or sent now are given back after that. */
+		if (send->stage && !send->stage->reading && !send->operation) {
+			staged_free_send(staging, send);
+		}
+	}
+}
 
 void smd_path_staged_abandon(struct smd_comm *comm)
 {
 	struct smd_staging *staging = &comm->context->staging;
 
 	smd_staging_wait_no_longer(staging, &comm->waiter);
-	for (unsigned i = 0; staging->ops && i < comm->context->remotes.count; i++) {
-		struct smd_flow *flow = &comm->base.flows[i];
-
-		if (flow->rx_stage) {
-			smd_staging_free(staging, flow->rx_stage);
-			flow->rx_stage = NULL;
-		}
-		for (unsigned k = 0; k < SMD_FLOW_WINDOW_MAX; k++) {
-			struct smd_flow_send *send = &flow->sends[k];
-
-			/* Those that are read or sent now are given back after that. */
-			if (send->stage && !send->stage->reading && !send->operation) {
-				staged_free_send(staging, send);
-			}
+	for (struct smd_epoch *epoch = &comm->base; epoch && staging->ops; epoch = epoch->next) {
+		for (unsigned i = 0; i < comm->context->remotes.count; i++) {
+			smd_path_staged_abandon_flow(&epoch->flows[i]);
 		}
 	}
 }

@@ -12,6 +12,9 @@
  * can hold all of them for ever. A result that finds no stage free is written synchronously from
  * the remote's sink.
  *
+ * Chunks that a server has taken with it are fetched again: of what has come back, the result. Whole
+ * results are copied to the device, so every chunk there is an input or a result.
+ *
  * A copy that fails makes its communicator fail a little later, from the loop, because many callers
  * are in the middle of something.
  */
@@ -26,6 +29,9 @@
  * -EINVAL fails the communicator too.
  */
 int smd_path_staged_prepare(struct smd_request *operation, struct smd_error *error);
+
+/* On the owner: the flow's lane is closed, and what it holds of stages is given back. */
+void smd_path_staged_abandon_flow(struct smd_flow *flow);
 
 /* On the owner: the communicator has failed or left; what it holds for later is given back. */
 void smd_path_staged_abandon(struct smd_comm *comm);

@@ -86,8 +86,11 @@ static int refuse(struct smd_error *error, const char *what)
 
 static int check_operation(const struct smd_request *operation, struct smd_error *error)
 {
-	if (operation->path != &smd_path_host) {
-		return refuse(error, "buffers are memory of a device");
+	const char *why =
+		operation->path->why_lost ? operation->path->why_lost(operation) : NULL;
+
+	if (why) {
+		return refuse(error, why);
 	}
 	return operation->torn ? refuse(error, "a network card was writing a result in place") : 0;
 }
@@ -217,7 +220,7 @@ static int epoch_repair(struct smd_epoch *epoch, uint64_t newly_dead, struct smd
 	}
 	smd_epochs_each_stream(comm, newly_dead, check_missing, &missing);
 	if (ret == 0 && missing) {
-		ret = refuse(error, "an operation on memory of a device has returned");
+		ret = refuse(error, "a small operation on memory of a device has returned");
 	}
 	if (ret == 0) {
 		ret = deal_losses(epoch, &losses);

@@ -147,11 +147,12 @@ bool smd_settle(struct smd_request *operation)
 	const struct smd_history before = *history;
 	bool small = operation->count * operation->element_bytes <= SMD_HISTORY_COPY;
 
-	if (operation->path != &smd_path_host) {
+	if (operation->path != &smd_path_host &&
+		(small || operation->path->why_lost(operation))) {
 		if (!small) {
 			settle_tell(operation);
 		}
-		return true;
+		return true; /* copies of small ones would have to be read from the device */
 	}
 	settle_each(&settle);
 	if (settle.chunks == 0) {

@@ -17,6 +17,7 @@
 #include "worker/libsummand/deal.h"
 #include "worker/libsummand/device.h"
 
+struct smd_flow;
 struct smd_flow_send;
 struct smd_request;
 
@@ -24,6 +25,7 @@ struct smd_stage {
 	struct smd_notice notice; /* first: of the copy */
 	uint8_t *memory;
 	struct smd_request *operation;
+	struct smd_flow *flow;      /* whose */
 	struct smd_flow_send *send; /* the chunk that is read; NULL: a result */
 	bool reading;               /* from the device, now */
 	SLIST_ENTRY(smd_stage) link;

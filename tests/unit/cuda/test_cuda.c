@@ -339,8 +339,8 @@ static void a_result_follows_the_stream_too(void **state)
 
 static pthread_barrier_t all_ready;
 
-/* The server goes while every rank's stream is held: the operations end all the same. */
-static void lose_the_server(struct pool_rank *rank)
+/* All servers go while every rank's stream is held: the operations end all the same. */
+static void lose_the_servers(struct pool_rank *rank)
 {
 	CUstream stream = gpu_stream_create(CU_STREAM_NON_BLOCKING);
 	int32_t *data = gpu_alloc(WORDS * sizeof(*data));
@@ -355,8 +355,9 @@ static void lose_the_server(struct pool_rank *rank)
 		0);
 	if (pthread_barrier_wait(&all_ready) == PTHREAD_BARRIER_SERIAL_THREAD) {
 		pool_end_server(rank->argument, 0, 1);
+		pool_end_server(rank->argument, 1, 1);
 	}
-	CHECK(smd_request_wait(request) == -ECONNRESET); /* the other one cannot take over */
+	CHECK(smd_request_wait(request) == -ECONNRESET);
 	smd_comm_destroy(rank->comm);
 	rank->comm = NULL;
 	pthread_barrier_wait(&all_ready);
@@ -365,16 +366,88 @@ static void lose_the_server(struct pool_rank *rank)
 	gpu_stream_destroy(stream);
 }
 
-static void an_operation_ends_without_its_stream_when_a_server_is_lost(void **state)
+static void an_operation_ends_without_its_stream_when_all_servers_are_lost(void **state)
 {
 	struct pool pool;
 
 	(void)state;
 	device_pool_start(&pool);
 	pthread_barrier_init(&all_ready, NULL, NRANKS);
-	pool_run(&pool, NRANKS, "lost", lose_the_server, &pool);
+	pool_run(&pool, NRANKS, "lost", lose_the_servers, &pool);
 	pthread_barrier_destroy(&all_ready);
 	pool_stop(&pool);
+}
+
+#ifdef __SANITIZE_THREAD__
+#define TAKEOVERS 4
+#else
+#define TAKEOVERS 10
+#endif
+
+/* Which server ends, while what is done. */
+struct takeover {
+	struct pool pool;
+	const struct placement *placement;
+	unsigned server;
+	unsigned delay_us;
+	pthread_barrier_t begun;
+};
+
+static void *end_one(void *arg)
+{
+	struct takeover *takeover = arg;
+
+	pthread_barrier_wait(&takeover->begun);
+	usleep(takeover->delay_us);
+	pool_end_server(&takeover->pool, takeover->server, 1);
+	return NULL;
+}
+
+/* Large ones, of which all can be had again, in place and not. */
+static void go_on(struct pool_rank *rank)
+{
+	struct takeover *takeover = rank->argument;
+	bool on_device = takeover->placement->send[rank->rank];
+
+	for (int k = 0; k < 12; k++) {
+		size_t count = 70001u + 100000u * (unsigned)(k % 3);
+		struct buffer send;
+		struct buffer recv;
+
+		buffer_create(&send, on_device, count, rank->rank + 1);
+		buffer_create(&recv, on_device, count, -1);
+		if (k == 2 && rank->rank == 0) {
+			pthread_barrier_wait(&takeover->begun);
+		}
+		CHECK(smd_allreduce(rank->comm, send.data, k % 2 ? send.data : recv.data, count,
+			      SMD_INT32, SMD_SUM) == 0);
+		buffer_end(&send, k % 2 ? SUM : rank->rank + 1);
+		buffer_end(&recv, k % 2 ? -1 : SUM);
+	}
+}
+
+static void another_server_takes_over(void **state)
+{
+	const struct placement *placements[] = {&all_on_device, &mixed};
+
+	(void)state;
+	if (strcmp(device_transport, "fault") == 0) {
+		return; /* a card writes results where they belong, and nobody knows how far it came */
+	}
+	for (unsigned i = 0; i < TAKEOVERS; i++) {
+		struct takeover takeover = {.placement = placements[i % 2],
+			.server = i / 2 % 2,
+			.delay_us = i * 433};
+		pthread_t thread;
+
+		device_pool_start(&takeover.pool);
+		pthread_barrier_init(&takeover.begun, NULL, 2);
+		CHECK(pthread_create(&thread, NULL, end_one, &takeover) == 0);
+		pool_run(&takeover.pool, NRANKS, "over", go_on, &takeover);
+		pthread_join(thread, NULL);
+		pthread_barrier_destroy(&takeover.begun);
+		pool_stop(&takeover.pool);
+	}
 }
 
 static void a_pool_of_no_size_is_refused(void **state)
@@ -404,7 +477,8 @@ static const struct CMUnitTest tests[] = {
 	TEST(without_a_stream_it_follows_the_default_one),
 	TEST(with_no_stream_it_follows_nothing),
 	TEST(a_result_follows_the_stream_too),
-	TEST(an_operation_ends_without_its_stream_when_a_server_is_lost),
+	TEST(an_operation_ends_without_its_stream_when_all_servers_are_lost),
+	TEST(another_server_takes_over),
 	TEST(a_pool_of_no_size_is_refused),
 };
 int main(int argc, char **argv)
