@@ -248,7 +248,7 @@ class HostsTest(JobTest):
         self.script("ahead.py", AHEAD)
         plain = self.script("plain", hosts.CARRY.format(folder=self.dir))
         self.script("carry", f'#!/bin/bash\n[ "$1" = two ] || exec {plain} "$@"\n'
-                                 f'{plain} "$@" | {sys.executable} {self.path("ahead.py")} {seconds}\n')
+                    f'{plain} "$@" | {sys.executable} {self.path("ahead.py")} {seconds}\n')
         return self.run_job([bash("true")] * 2, *self.hosts("one", "two"), labels={"max-restarts": "0"})
 
     def test_clocks_are_apart(self):

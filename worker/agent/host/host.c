@@ -30,7 +30,6 @@
 #define TICK_US    100000
 #define FULL       (1u << 20) /* bytes that wait for the runner */
 #define FOLDER     "summand-agent-"
-#define ERRORS_FOLDER "errors" /* in it, for replicas */
 #define FOLDER_YOUNG_S 60
 
 static const int watched_signals[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
@@ -390,7 +389,7 @@ static int make_folder(struct host *host, struct smd_error *error)
 				host->facts.folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 			flock(host->folder_fd, LOCK_EX | LOCK_NB);
 			sweep(places[i]);
-			if (mkdirat(host->folder_fd, ERRORS_FOLDER, 0700) == 0) {
+			if (mkdirat(host->folder_fd, SMD_HOSTED_ERRORS, 0700) == 0) {
 				return 0;
 			}
 			break;

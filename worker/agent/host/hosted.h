@@ -12,6 +12,8 @@
 struct event_base;
 struct smd_hosted;
 
+#define SMD_HOSTED_ERRORS "errors" /* in the agent's own folder: what containers see of it */
+
 /* What all of them share. */
 struct smd_hosts_own {
 	struct event_base *base;

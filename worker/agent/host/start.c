@@ -48,7 +48,8 @@ static int make_variables(
 
 /* ---- words ---- */
 
-/* Files of one start, so that a container that comes too late finds none. */
+/* Files of one start, so that a container that comes too late finds none; in the folder of the
+ * agent's that containers see. */
 static int make_step(struct smd_start *start, struct smd_hosts_own *own,
 	const struct smd_launch *launch, struct smd_error *error)
 {
@@ -56,7 +57,8 @@ static int make_step(struct smd_start *start, struct smd_hosts_own *own,
 	char *prefix;
 	int ret;
 
-	if (asprintf(&prefix, "%s/%s.%u", own->folder, launch->name, own->nsteps++) < 0) {
+	if (asprintf(&prefix, "%s/" SMD_HOSTED_ERRORS "/%s.%u", own->folder, launch->name,
+		    own->nsteps++) < 0) {
 		return -ENOMEM;
 	}
 	place.prefix = prefix;
