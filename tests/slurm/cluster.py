@@ -65,7 +65,10 @@ KillWait=5
 UnkillableStepTimeout=20
 GresTypes=gpu
 {nodes}
-PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
+PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=4
+PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=2 PreemptMode=OFF
 """
 NODE = "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} RealMemory={memory} Gres=gpu:{gpus} State=UNKNOWN"
 
@@ -176,7 +179,7 @@ class Cluster:
         return done
 
     def states(self):
-        return self.run("sinfo", "--noheader", "--Node", "--format=%T", check=False).stdout.split()
+        return self.run("sinfo", "--noheader", "--partition=debug", "--Node", "--format=%T", check=False).stdout.split()
 
     def await_idle(self):
         """All nodes are up, and nothing runs."""

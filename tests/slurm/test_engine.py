@@ -212,6 +212,22 @@ class EngineTest(JobTest):
         self.assertRegex(run.out, rf"lost with its host: host node\d: Slurm ends job {number}: it is requeued: restart 1 of")
         self.assertEqual(self.log(run, "workerpool0-0").count("started"), 2)
 
+    def test_preempted(self):
+        """By a job of a partition that comes first: the job waits for that, and is begun anew."""
+        script = "trap 'echo asked; exit 0' TERM; echo started; [ $SUMMAND_RESTARTS = 1 ] || while :; do sleep 0.1; done"
+        run = self.start([bash(script), bash(script), reduction_servers()], ENGINE, scheduling=RESTARTS)
+        for name in ("workerpool0-0", "workerpool1-0"):
+            self.wait_for_line(run, name, "started")
+        number = self.job_number()
+        self.slurm.run("sbatch", "--partition=urgent", f"--nodes={NODES}", "--exclusive", "--output=/dev/null", "--wrap=sleep 3",
+                       env={"TEST_MARK": ""})
+        self.finish(run)
+        self.assert_code(run, 0)
+        self.assertRegex(run.out, rf"lost with its host: host node\d: Slurm ends job {number}: it is preempted: restart 1 of")
+        self.assertIn("asked", self.log(run, "workerpool0-0"), "replicas must be asked to end")
+        self.assertIn("ended: ", self.log(run, "workerpool2-0"), "servers, too")
+        self.assertEqual(self.log(run, "workerpool0-0").count("started"), 2)
+
     def test_restarted_on_the_same_hosts(self):
         script = f"echo x >> {self.path('runs')}; [ $(wc -l < {self.path('runs')}) -gt 1 ] || exit 3; sleep 1"
         run = self.start([bash(script), bash("sleep 2")], ENGINE, labels={"restart-policy": "on-failure"})

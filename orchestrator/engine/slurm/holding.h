@@ -41,6 +41,7 @@ struct slurm_engine {
 	char why[SMD_SLURM_TEXT_MAX];    /* it waits, as told last */
 	char ending[SMD_SLURM_TEXT_MAX]; /* why Slurm ends the job; or empty */
 	int is_final;                    /* and asking for other hosts is no use */
+	int is_cancelled; /* agents are told to end, and the next answer says why; 2: the one after */
 	int has_failed;
 	int is_over; /* Slurm has no hosts for the job any more */
 	uint64_t begun_ns;
@@ -79,6 +80,9 @@ const char *smd_slurm_plain(const char *words);
 /* Asks which hosts the job has, announces them and starts agents there. */
 void smd_slurm_ask_names(struct slurm_engine *slurm);
 int smd_slurm_any_step(const struct slurm_engine *slurm);
+
+/* Slurm ends the job: only the first word of that counts. */
+void smd_slurm_take_ending(struct slurm_engine *slurm, const char *why, int is_final);
 
 /* Agents that have ended while the job has its hosts; `with_steps`: also where srun says nothing.
  */

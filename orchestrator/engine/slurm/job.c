@@ -72,6 +72,7 @@ static int parse_line(struct smd_slurm_component *component, char *line)
 	char *state = find(line, "JobState");
 	char *reason = find(line, "Reason");
 	char *gres = find(line, "TresPerNode");
+	const char *preempted = text_or(find(line, "PreemptTime"), "None");
 
 	if (!state) {
 		return -EPROTO;
@@ -88,7 +89,8 @@ static int parse_line(struct smd_slurm_component *component, char *line)
 		.partition = text_or(find(line, "Partition"), ""),
 		.nnodes = number_or(find(line, "NumNodes"), 0),
 		.ntasks = number_or(find(line, "NumTasks"), 0),
-		.restarts = number_or(find(line, "Restarts"), 0)};
+		.restarts = number_or(find(line, "Restarts"), 0),
+		.is_preempted = strncmp(preempted, "None", 4) != 0};
 	end_words(line);
 	return 0;
 }

@@ -23,6 +23,7 @@ struct smd_slurm_component {
 	int nnodes;
 	int ntasks;
 	int restarts;
+	int is_preempted; /* it has been told to end, for another job */
 };
 
 struct smd_slurm_job {

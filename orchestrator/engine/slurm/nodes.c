@@ -61,8 +61,23 @@ static void announce_hosts(struct slurm_engine *slurm)
 	}
 }
 
+void smd_slurm_take_ending(struct slurm_engine *slurm, const char *why, int is_final)
+{
+	if (slurm->ending[0]) {
+		return;
+	}
+	snprintf(slurm->ending, sizeof(slurm->ending), "Slurm ends job %s: %s", slurm->id, why);
+	slurm->is_final = is_final;
+	slurm->ask_ns = 0;
+	if (!slurm->released_ns && !slurm->has_failed) {
+		smd_slurm_report(slurm, &(struct smd_engine_event){.kind = SMD_ENGINE_ENDING,
+						.text = slurm->ending,
+						.is_final = is_final});
+	}
+}
+
 /* Why Slurm ends a step or the job, as it tells the step's agents: the job's state says it only
- * when all is over. */
+ * when all is over. A job that is preempted with a grace time is said to be cancelled. */
 static void take_line(void *owner, const char *line)
 {
 	static const struct {
@@ -74,8 +89,8 @@ static void take_line(void *owner, const char *line)
 		{"DUE TO PREEMPTION", "it is preempted", 0},
 		{"DUE TO NODE FAILURE", "a node has failed", 0},
 		{"DUE TO JOB REQUEUE", "it is requeued", 0},
-		{"CANCELLED AT", "it is cancelled", 1},
 	};
+	static const char cancelled[] = "CANCELLED AT";
 	static const char failure[] = "Node failure on ";
 	struct slurm_engine *slurm = owner;
 	const char *node = strstr(line, failure);
@@ -88,19 +103,17 @@ static void take_line(void *owner, const char *line)
 			smd_slurm_lose(slurm, &slurm->hosts[i], text);
 		}
 	}
-	for (size_t i = 0; strstr(line, "*** ") && i < sizeof(causes) / sizeof(causes[0]); i++) {
-		if (!slurm->ending[0] && strstr(line, causes[i].words)) {
-			snprintf(slurm->ending, sizeof(slurm->ending), "Slurm ends job %s: %s",
-				slurm->id, causes[i].text);
-			slurm->is_final = causes[i].is_final;
-			slurm->ask_ns = 0;
-			if (!slurm->released_ns && !slurm->has_failed) {
-				smd_slurm_report(
-					slurm, &(struct smd_engine_event){.kind = SMD_ENGINE_ENDING,
-						       .text = slurm->ending,
-						       .is_final = slurm->is_final});
-			}
+	if (!strstr(line, "*** ")) {
+		return;
+	}
+	for (size_t i = 0; i < sizeof(causes) / sizeof(causes[0]); i++) {
+		if (strstr(line, causes[i].words)) {
+			smd_slurm_take_ending(slurm, causes[i].text, causes[i].is_final);
 		}
+	}
+	if (!slurm->ending[0] && !slurm->is_cancelled && strstr(line, cancelled)) {
+		slurm->is_cancelled = slurm->asking ? 2 : 1;
+		slurm->ask_ns = 0;
 	}
 }
 
@@ -127,7 +140,10 @@ void smd_slurm_lose_ended(struct slurm_engine *slurm, int with_steps)
 {
 	uint64_t now = smd_clock_ns();
 
-	for (int i = 0; i < slurm->nsteps && !slurm->ending[0]; i++) {
+	if (slurm->ending[0] || slurm->is_cancelled) {
+		return; /* not for reasons of their own */
+	}
+	for (int i = 0; i < slurm->nsteps; i++) {
 		const struct smd_slurm_step *step = &slurm->steps[i];
 
 		for (int n = 0; n < step->count; n++) {

@@ -127,6 +127,26 @@ static void take_going(struct slurm_engine *slurm)
 	}
 }
 
+/* An answer that was asked for before agents were told to end may be too old. */
+static void explain_cancellation(struct slurm_engine *slurm, int is_known)
+{
+	int is_preempted = 0;
+
+	if (slurm->is_cancelled == 0 || slurm->ending[0]) {
+		return;
+	}
+	if (slurm->is_cancelled == 2) {
+		slurm->is_cancelled = 1;
+		slurm->ask_ns = 0;
+		return;
+	}
+	for (size_t i = 0; is_known && i < slurm->job.count; i++) {
+		is_preempted |= slurm->job.components[i].is_preempted;
+	}
+	smd_slurm_take_ending(
+		slurm, is_preempted ? "it is preempted" : "it is cancelled", !is_preempted);
+}
+
 static void take_job(struct slurm_engine *slurm)
 {
 	switch (smd_slurm_job_phase(&slurm->job)) {
@@ -186,6 +206,7 @@ static void take_state(void *owner, int status, char *output, char *words)
 		slurm->is_over = 1; /* it ended long ago */
 		smd_slurm_fail(slurm, 1, "Slurm: job %s is not known any more", slurm->id);
 	} else if (status || !kept) {
+		explain_cancellation(slurm, 0);
 		if (slurm->phase == SMD_SLURM_QUEUED) {
 			smd_slurm_say_pending(slurm, "Slurm: %s", smd_slurm_plain(words));
 		}
@@ -198,6 +219,7 @@ static void take_state(void *owner, int status, char *output, char *words)
 			smd_slurm_fail(slurm, 1, "Slurm: scontrol must tell the state of job %s",
 				slurm->id);
 		} else {
+			explain_cancellation(slurm, 1);
 			take_job(slurm);
 		}
 	}

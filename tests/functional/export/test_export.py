@@ -14,6 +14,8 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 try:
     import jsonschema
@@ -56,6 +58,31 @@ def strict(schema):
         if schema["properties"] and not schema.get("x-kubernetes-preserve-unknown-fields"):
             made["additionalProperties"] = False
     return made
+
+
+class Discovery(BaseHTTPRequestHandler):
+    """What a cluster with JobSet says of its kinds; nothing is made there."""
+
+    GROUP, VERSION = "jobset.x-k8s.io", "v1alpha2"
+    ANSWERS = {
+        "/api": {"kind": "APIVersions", "versions": ["v1"]},
+        "/api/v1": {"kind": "APIResourceList", "groupVersion": "v1", "resources": []},
+        "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": [
+            {"name": GROUP, "versions": [{"groupVersion": f"{GROUP}/{VERSION}", "version": VERSION}],
+             "preferredVersion": {"groupVersion": f"{GROUP}/{VERSION}", "version": VERSION}}]},
+        f"/apis/{GROUP}/{VERSION}": {"kind": "APIResourceList", "groupVersion": f"{GROUP}/{VERSION}", "resources": [
+            {"name": "jobsets", "singularName": "jobset", "namespaced": True, "kind": "JobSet", "verbs": ["create"]}]},
+    }
+
+    def do_GET(self):
+        answer = self.ANSWERS.get(self.path.partition("?")[0])
+        self.send_response(200 if answer else 404)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps(answer or {}).encode())
+
+    def log_message(self, *_):
+        pass
 
 
 def schema_of(name):
@@ -162,6 +189,26 @@ class ExportTest(unittest.TestCase):
         spec["jobSpec"]["scheduling"] = {"disableRetries": True}
         made = yaml.safe_load(self.export(spec, "--to=jobset"))["spec"]
         self.assertEqual(made["failurePolicy"], {"maxRestarts": 0})
+
+    def test_kubectl_takes_the_jobset(self):
+        """It reads the file and finds the kind, as a cluster with JobSet tells it, and hands back all that is in it."""
+        if not shutil.which("kubectl"):
+            self.skipTest("kubectl is not here")
+        path = f"{self.folder}/jobset.yaml"
+        text = self.export(job(), "--to=jobset", "--volume-claim=claim")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        with ThreadingHTTPServer(("127.0.0.1", 0), Discovery) as server:
+            Thread(target=server.serve_forever).start()
+            done = subprocess.run(["kubectl", f"--server=http://127.0.0.1:{server.server_port}", f"--cache-dir={self.folder}/cache", "create",
+                                   "--dry-run=client", "--validate=false", "--output=json", f"--filename={path}"],
+                                  env={**CLEAN, "KUBECONFIG": "/nowhere", "HOME": self.folder}, capture_output=True, text=True, timeout=LONG,
+                                  check=False)
+            server.shutdown()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        made = json.loads(done.stdout)
+        made["metadata"].pop("namespace", None)
+        self.assertEqual(made, yaml.safe_load(text))
 
     def test_secret_is_made_as_the_head_says(self):
         head = self.export(job(), "--to=jobset")
