@@ -14,6 +14,7 @@
 #include "reduction_server/engine/resources.h"
 #include "reduction_server/engine/window.h"
 
+#define OPTIONAL_LEAVES 3  /* of a job's memory so much is kept from streams that need not be */
 #define FORMING_TELL_S  1  /* a communicator that forms names who is missing this often, */
 #define FORMING_TELLS   64 /* to so many members; to more less often, but at least as others do */
 #define NAMED_RANKS_MAX 8  /* a message lists so many ranks and counts the rest */
@@ -96,6 +97,7 @@ int smd_server_comm_create(struct smd_comms *comms, const char *name, const char
 	comm->nranks = join->nranks;
 	comm->table_hash = join->table_hash;
 	comm->id = join->id;
+	comm->optional = join->optional;
 	comm->since_ns = smd_clock_ns();
 	comm->told_ns = comm->since_ns - FORMING_TELL_S * SMD_SECOND_NS;
 	comm->job = smd_jobs_take(&comms->jobs, job);
@@ -121,13 +123,22 @@ static int comm_job_has_most(const struct smd_server_comm *comm, struct smd_erro
 		comm->resources->pool.buffer_bytes);
 }
 
+static void comm_tell_abort(const struct smd_server_comm *comm, const struct smd_member *only,
+	int err, const char *text);
+
 /* What the communicator needs once it is complete: its sure slot, and a table of slots. */
 static int comm_reserve(struct smd_server_comm *comm, struct smd_error *error)
 {
 	struct smd_buffer_pool *pool = &comm->resources->pool;
 	size_t most = comm->resources->job_buffers;
 	size_t buffers = smd_window_buffers(comm, 1);
+	size_t spare = comm->optional ? most / OPTIONAL_LEAVES : 0;
 
+	/* What must be done again after a loss needs memory, too. */
+	if (spare && comm->job->reserved + buffers + spare > most) {
+		return smd_error_set(
+			error, ENOSPC, "group %s: no memory for other streams", comm->name);
+	}
 	if (buffers > pool->total - pool->reserved) {
 		return smd_server_comm_no_slot(comm->name, comm->nranks, pool, error);
 	}
@@ -175,6 +186,11 @@ void smd_server_comm_activate(struct smd_server_comm *comm)
 	uint64_t attempts = SMD_HASH_SEED;
 	int ret = comm_reserve(comm, &error);
 
+	if (ret && comm->optional) { /* nothing is wrong: ranks go on as before */
+		comm_tell_abort(comm, NULL, -ret, error.text);
+		smd_server_comm_abandon(comm);
+		return;
+	}
 	if (ret) {
 		smd_server_comm_abort(comm, -ret, error.text);
 		return;
@@ -347,6 +363,24 @@ static void comm_end_agreement(struct smd_server_comm *comm, unsigned rank)
 	smd_server_comm_abort(comm, ECONNRESET, text);
 }
 
+/* Between the begin of an agreement and its end a rank that leaves would be waited for. */
+static void comm_note_agreement(struct smd_server_comm *comm, const struct smd_frame *frame)
+{
+	switch (frame->window) {
+	case SMD_AGREE_BEGINS:
+		comm->sought = frame->ordinal > comm->sought ? frame->ordinal : comm->sought;
+		break;
+	case SMD_AGREE_CONCLUDES:
+		comm->agreed = frame->ordinal > comm->agreed ? frame->ordinal : comm->agreed;
+		break;
+	case SMD_AGREE_CANCELS:
+		comm->sought = comm->agreed;
+		break;
+	default:
+		break;
+	}
+}
+
 void smd_server_comm_relay(
 	struct smd_member *member, const struct smd_frame *frame, const void *payload)
 {
@@ -363,11 +397,7 @@ void smd_server_comm_relay(
 			return;
 		}
 	}
-	if (frame->window && frame->ordinal > comm->agreed) {
-		comm->agreed = frame->ordinal;
-	} else if (!frame->window && frame->ordinal > comm->sought) {
-		comm->sought = frame->ordinal;
-	}
+	comm_note_agreement(comm, frame);
 	for (unsigned r = first; r < end; r++) {
 		if (comm->members[r]) {
 			smd_peer_send(comm->members[r], SMD_FRAME_AGREE, 0, payload, frame->length);

@@ -69,6 +69,7 @@ struct smd_server_comm {
 	unsigned nranks;
 	uint64_t table_hash;
 	uint64_t id;                 /* of an epoch's streams; 0: of the first */
+	bool optional;               /* it may be refused: its ranks then go on without */
 	unsigned asking;             /* members that wait for HELD */
 	uint64_t sought;             /* the last epoch that ranks have begun to agree on, */
 	uint64_t agreed;             /* and have agreed on: in between none may leave */

@@ -242,6 +242,7 @@ static int peer_on_join(
 	if (ret) {
 		return ret;
 	}
+	join.optional = frame->window != 0;
 	member = peer_add(peer, frame, error);
 	if (!member) {
 		return -EPROTO;

@@ -61,6 +61,10 @@ enum smd_frame_kind {
 		SMD_FRAME_KIND_END
 };
 
+/* `window` of AGREE, for the shard, which does not look into it: ranks begin to agree on the epoch
+ * `ordinal`, have agreed, have given it up, or this is an answer. */
+enum { SMD_AGREE_BEGINS, SMD_AGREE_CONCLUDES, SMD_AGREE_CANCELS, SMD_AGREE_ANSWERS };
+
 /* `window` of HELD: a rank waits until all have the results before `ordinal`, and so will all
  * others; or the others may not, and are asked; a rank that was asked has them. */
 enum { SMD_HELD_ASKS, SMD_HELD_ASKS_ALONE, SMD_HELD_ANSWERS };

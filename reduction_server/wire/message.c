@@ -161,6 +161,7 @@ int smd_join_decode(
 	join.table_hash = smd_reader_get(&reader, 8);
 	join.attempt = smd_reader_get(&reader, 8);
 	join.id = smd_reader_get(&reader, 8);
+	join.optional = false;
 	if (!complete(&reader) || join.group[0] == '\0') {
 		return malformed("JOIN", length, error);
 	}

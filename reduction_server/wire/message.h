@@ -57,6 +57,7 @@ struct smd_join {
 	uint64_t table_hash;
 	uint64_t attempt; /* of this rank to join: another number each time */
 	uint64_t id;      /* of an epoch's streams; 0: of the first */
+	bool optional;    /* said by the frame's `window`: it may be refused */
 };
 
 /* ABORT, and a LEAVE that gives a reason. */

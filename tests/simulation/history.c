@@ -14,6 +14,7 @@
 #include "reduction_server/transport/testing/loopback.h"
 #include "tests/simulation/plan.h"
 #include "tests/simulation/virtual_time.h"
+#include "worker/libsummand/tuning.h"
 #include "worker/summand.h"
 
 #define MS_NS    1000000ull
@@ -93,7 +94,7 @@ static void *serve(void *arg)
 		.transports = {{smd_transport_find("fault"), true}},
 		.listen = listen,
 		.shards = plan.shards,
-		.memory_bytes = (size_t)plan.shards << 22,
+		.memory_bytes = (size_t)plan.shards << 23,
 		.chunk_bytes = plan.chunk_bytes,
 		.window = plan.window,
 		.heartbeat_ms = plan.heartbeat_ms,
@@ -165,6 +166,27 @@ static void begin_faults(int operation)
 			virtual_start(0, do_fault, &plan.faults[i]);
 		}
 	}
+}
+
+/* ---- other tables ---- */
+
+/* Instead of what rank 0 has measured, which is not much here. */
+bool __wrap_smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns);
+
+bool __wrap_smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns)
+{
+	(void)now_ns;
+	if (plan.changes == 0 || virtual_draw(plan.changes)) {
+		return false;
+	}
+	tuning->weighs = false;
+	tuning->scale = (int)virtual_draw(SMD_CHUNK_SCALE_MOST - SMD_CHUNK_SCALE_LEAST + 1) +
+			SMD_CHUNK_SCALE_LEAST;
+	tuning->search.wanted = tuning->scale;
+	for (unsigned s = 0; s < tuning->balance.nshards; s++) {
+		tuning->weights[s] = 1 + (uint32_t)virtual_draw(100);
+	}
+	return true;
 }
 
 /* ---- ranks ---- */
@@ -356,6 +378,7 @@ static void set_up(void)
 
 	snprintf(text, sizeof(text), "%ums", plan.heartbeat_ms);
 	setenv("SUMMAND_HEARTBEAT_LIMIT", text, 1);
+	setenv("SUMMAND_RATES", "measured", 1);
 	snprintf(text, sizeof(text), "delay=0..%ums,seed=%llu", plan.delay_ms,
 		(unsigned long long)plan.seed);
 	if (plan.delay_ms && smd_fault_configure(text, &(struct smd_error){""})) {

@@ -55,6 +55,7 @@ static void draw_fault(const struct plan *plan, struct planned_fault *fault, uin
 void plan_draw(struct plan *plan, uint64_t seed)
 {
 	static const unsigned delays_ms[] = {0, 0, 1, 5, 40};
+	static const unsigned changes[] = {0, 2, 5, 20};
 	static const unsigned limits_ms[] = {500, 1000, 5000, 15000};
 	uint64_t s = seed * 2 + 1;
 
@@ -69,6 +70,7 @@ void plan_draw(struct plan *plan, uint64_t seed)
 		.heartbeat_ms = limits_ms[draw(&s, 4)],
 		.ncomms = (unsigned)draw_between(&s, 1, COMMS_MAX),
 		.noperations = (int)draw_between(&s, 1, OPERATIONS_MAX),
+		.changes = changes[draw(&s, 4)],
 		.nfaults = (unsigned)draw(&s, FAULTS_MAX),
 	};
 	for (int r = 0; r < plan->nranks; r++) {
@@ -121,9 +123,10 @@ void plan_print(const struct plan *plan, FILE *out)
 	fprintf(out,
 		"seed %llu: %d ranks, %u servers of %u shards, chunks of %u bytes, window %u, "
 		"frames up to %u ms late, "
-		"silence of %u ms, %u communicators\n",
+		"silence of %u ms, %u communicators, other tables at one operation in %u\n",
 		(unsigned long long)plan->seed, plan->nranks, plan->nservers, plan->shards,
-		plan->chunk_bytes, plan->window, plan->delay_ms, plan->heartbeat_ms, plan->ncomms);
+		plan->chunk_bytes, plan->window, plan->delay_ms, plan->heartbeat_ms, plan->ncomms,
+		plan->changes);
 	for (int r = 0; r < plan->nranks; r++) {
 		fprintf(out, "  rank %d: %s, %d at once, pauses of up to %u us\n", r,
 			plan->poll[r] ? "polls" : "has a thread", plan->depth[r],

@@ -57,6 +57,7 @@ struct plan {
 	unsigned delay_ms; /* most that a frame is late */
 	unsigned heartbeat_ms;
 	unsigned ncomms;
+	unsigned changes; /* rank 0 wants another table before one operation in so many; 0: never */
 	bool poll[RANKS_MAX];
 	int depth[RANKS_MAX]; /* operations that the rank has in flight */
 	unsigned pause_us[RANKS_MAX];

@@ -17,7 +17,9 @@ struct event;
 struct smd_flow;
 struct smd_item;
 struct smd_epoch_record;
+struct smd_epoch_table;
 struct smd_request;
+struct smd_tuning;
 
 #define SMD_COMM_NO_END UINT64_MAX
 
@@ -34,6 +36,8 @@ struct smd_epoch {
 	uint64_t first; /* operation */
 	const struct smd_deal *deal;
 	struct smd_deal own_deal; /* but for the first epoch, whose deal is the context's */
+	uint32_t *weights;        /* one for each remote, */
+	int scale;                /* and of chunks (deal.h) */
 	uint64_t hash;
 	struct smd_flow *flows; /* one for each remote */
 	unsigned *remotes;      /* those that it has, in the order of the deal */
@@ -44,8 +48,9 @@ struct smd_epoch {
 };
 
 struct smd_comm {
-	struct smd_epoch base; /* first: the first epoch */
-	struct smd_epoch *now; /* the last one */
+	struct smd_epoch base;       /* first: the first epoch */
+	struct smd_epoch *now;       /* the last one */
+	struct smd_epoch *candidate; /* for the next one, whose streams are being joined; or NULL */
 	struct smd_context *context;
 	char group[SMD_STRING_MAX + 1];
 	uint16_t nranks;
@@ -63,6 +68,7 @@ struct smd_comm {
 	struct smd_history history;
 	unsigned holding; /* operations that wait until all ranks have their results */
 	struct smd_epoch_agreement agreement;
+	struct smd_tuning *tuning; /* rank 0's; NULL: the table stays as it was declared */
 	unsigned nopen;    /* flows that hold back the end of a failed communicator's operations */
 	unsigned fetching; /* operations in flight whose path fetches chunks */
 	/* The first operation that a shard that has said ABORT has not done all of its chunks of;
@@ -81,8 +87,12 @@ struct smd_comm {
 	void (*pump)(struct smd_comm *comm);
 	/* On its caller's thread: its context is to be destroyed. */
 	void (*destroy)(struct smd_comm *comm);
-	/* Goes on by the next epoch. */
+	/* Joins the streams of a candidate: 0 or -errno. */
+	int (*stand)(struct smd_comm *comm, uint64_t id, const struct smd_epoch_table *table);
+	/* Goes on by the next epoch: the candidate, or another one. */
 	void (*adopt)(struct smd_comm *comm, const struct smd_epoch_record *record);
+	/* Leaves the candidate's streams. */
+	void (*drop)(struct smd_comm *comm);
 
 	/* Under the progress's lock: a reason to fail that was found where that cannot be done. */
 	struct smd_task fault;

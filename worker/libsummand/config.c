@@ -170,6 +170,18 @@ static int read_timeout(unsigned option, unsigned *out, struct smd_error *error)
 	return 0;
 }
 
+static int read_rates(bool *declared, struct smd_error *error)
+{
+	const char *text = getenv("SUMMAND_RATES");
+
+	*declared = !text || !*text || strcmp(text, "declared") == 0;
+	if (!*declared && strcmp(text, "measured") != 0) {
+		return smd_error_set(error, EINVAL,
+			"SUMMAND_RATES: must be measured or declared, got \"%s\"", text);
+	}
+	return 0;
+}
+
 static int read_progress(enum smd_progress_mode option, bool *poll, struct smd_error *error)
 {
 	const char *text = getenv("SUMMAND_PROGRESS");
@@ -191,10 +203,11 @@ static int read_heartbeat(unsigned *out, struct smd_error *error)
 	const char *text = getenv("SUMMAND_HEARTBEAT_LIMIT");
 	uint64_t ms = SMD_HEARTBEAT_SERVER_DEFAULT_MS;
 
-	if (text && smd_parse_milliseconds(text, SMD_HEARTBEAT_LIMIT_LEAST_MS,
-			    SMD_HEARTBEAT_LIMIT_MOST_MS, &ms)) {
+	if (text && smd_parse_milliseconds(
+			    text, SMD_HEARTBEAT_LIMIT_LEAST_MS, SMD_HEARTBEAT_LIMIT_MOST_MS, &ms)) {
 		return smd_error_set(error, EINVAL,
-			"SUMMAND_HEARTBEAT_LIMIT: must be " SMD_HEARTBEAT_LIMITS ", got \"%s\"", text);
+			"SUMMAND_HEARTBEAT_LIMIT: must be " SMD_HEARTBEAT_LIMITS ", got \"%s\"",
+			text);
 	}
 	*out = (unsigned)ms;
 	return 0;
@@ -374,6 +387,9 @@ static int read_all(const struct smd_context_options *options, struct smd_config
 	}
 	if (ret == 0) {
 		ret = read_progress(options->progress, &config->poll, error);
+	}
+	if (ret == 0) {
+		ret = read_rates(&config->declared_rates, error);
 	}
 	if (ret == 0 && config->nservers == 0) {
 		ret = smd_error_set(error, ENOENT,

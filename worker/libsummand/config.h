@@ -30,6 +30,7 @@ struct smd_config {
 	uint64_t staging_bytes; /* of pinned memory, once there is device memory to copy */
 	unsigned heartbeat_ms;  /* a server that says nothing for so long is lost */
 	bool poll;
+	bool declared_rates; /* weights and chunks stay as servers have declared */
 };
 
 /* Options first, then the environment, then defaults. 0 or -errno with a text. */

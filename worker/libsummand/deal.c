@@ -192,10 +192,13 @@ static uint64_t best_chunk_bytes(const struct smd_deal *deal, uint64_t bytes)
 	uint64_t cost = deal->mean_mbps * CHUNK_COST_US / 8;
 	uint64_t least = deal->mean_mbps * CHUNK_LEAST_US / 8;
 	uint64_t longest = deal->mean_mbps * CHUNK_MOST_US / 8;
+	uint64_t best;
 
 	least = clamp(least, CHUNK_LEAST_BYTES, most);
 	longest = clamp(longest, least, most);
-	return clamp(square_root(per_shard * clamp(cost, 1, most)), least, longest);
+	best = clamp(square_root(per_shard * clamp(cost, 1, most)), least, longest);
+	return clamp(deal->scale < 0 ? best >> -deal->scale : best << deal->scale,
+		CHUNK_LEAST_BYTES < most ? CHUNK_LEAST_BYTES : most, most);
 }
 
 size_t smd_deal_chunk_elements(const struct smd_deal *deal, size_t count, size_t size)

@@ -27,6 +27,7 @@ struct smd_deal {
 	unsigned nshards;
 	uint32_t chunk_bytes; /* largest chunk of all shards */
 	uint32_t mean_mbps;   /* of a shard */
+	int scale;            /* chunks are 2^scale times as large as bandwidths suggest */
 	unsigned length;      /* L, places in the pattern */
 	uint16_t *shard_at;   /* [length] place -> shard */
 	uint16_t *rank_at;    /* [length] place -> how many places of that shard come before */

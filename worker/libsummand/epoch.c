@@ -3,6 +3,9 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/base/hash.h"
 
 static bool in(uint64_t targets, const struct smd_flow *flow)
 {
@@ -16,14 +19,15 @@ static unsigned count_remotes(const struct smd_comm *comm)
 
 /* ---- making ---- */
 
-int smd_epoch_make(struct smd_comm *comm, struct smd_epoch *epoch)
+static int epoch_make(struct smd_comm *comm, struct smd_epoch *epoch)
 {
 	unsigned n = count_remotes(comm);
 
 	epoch->comm = comm;
 	epoch->flows = calloc(n, sizeof(*epoch->flows));
 	epoch->remotes = calloc(n, sizeof(*epoch->remotes));
-	if (!epoch->flows || !epoch->remotes) {
+	epoch->weights = calloc(n, sizeof(*epoch->weights));
+	if (!epoch->flows || !epoch->remotes || !epoch->weights) {
 		return -ENOMEM;
 	}
 	for (unsigned i = 0; i < n; i++) {
@@ -34,6 +38,7 @@ int smd_epoch_make(struct smd_comm *comm, struct smd_epoch *epoch)
 		flow->comm = comm;
 		flow->target = (unsigned)(remote->target - comm->context->targets);
 		flow->serves = !in(epoch->dead, flow);
+		epoch->weights[i] = remote->welcome.weight;
 		if (flow->serves) {
 			flow->place = epoch->nserving;
 			epoch->remotes[epoch->nserving++] = i;
@@ -42,19 +47,86 @@ int smd_epoch_make(struct smd_comm *comm, struct smd_epoch *epoch)
 	return 0;
 }
 
-void smd_epoch_free(struct smd_epoch *epoch)
+static void epoch_destroy(struct smd_epoch *epoch)
 {
 	smd_deal_destroy(&epoch->own_deal);
 	free(epoch->flows);
 	free(epoch->remotes);
+	free(epoch->weights);
 	free(epoch->items);
+}
+
+void smd_epoch_free(struct smd_epoch *epoch)
+{
+	epoch_destroy(epoch);
+	free(epoch);
+}
+
+static int epoch_make_deal(struct smd_epoch *epoch)
+{
+	const struct smd_context *context = epoch->comm->context;
+	struct smd_deal_shard *shards = calloc(epoch->nserving, sizeof(*shards));
+	int ret;
+
+	if (!shards) {
+		return -ENOMEM;
+	}
+	for (unsigned i = 0; i < epoch->nserving; i++) {
+		unsigned at = epoch->remotes[i];
+		const struct smd_welcome *welcome = &context->remotes.each[at]->welcome;
+
+		shards[i] = (struct smd_deal_shard){
+			welcome->server_id, welcome->shard, epoch->weights[at]};
+	}
+	ret = smd_deal_create(&epoch->own_deal, shards, epoch->nserving, context->deal.chunk_bytes);
+	epoch->own_deal.scale = epoch->scale;
+	epoch->hash = smd_deal_hash(shards, epoch->nserving, context->deal.chunk_bytes);
+	epoch->hash = smd_hash(epoch->hash, &epoch->scale, sizeof(epoch->scale));
+	epoch->deal = &epoch->own_deal;
+	free(shards);
+	return ret;
+}
+
+struct smd_epoch *smd_epoch_create(
+	struct smd_comm *comm, uint64_t id, const struct smd_epoch_table *table)
+{
+	struct smd_epoch *epoch = calloc(1, sizeof(*epoch));
+
+	if (!epoch) {
+		return NULL;
+	}
+	epoch->index = comm->now->index + 1;
+	epoch->id = id;
+	epoch->dead = table->dead;
+	epoch->scale = table->scale;
+	if (epoch_make(comm, epoch)) {
+		goto free_epoch;
+	}
+	memcpy(epoch->weights, comm->now->weights, count_remotes(comm) * sizeof(*epoch->weights));
+	for (unsigned i = 0; table->weights && i < epoch->nserving; i++) {
+		epoch->weights[epoch->remotes[i]] = table->weights[i];
+	}
+	if (epoch_make_deal(epoch)) {
+		goto free_epoch;
+	}
+	return epoch;
+
+free_epoch:
+	smd_epoch_free(epoch);
+	return NULL;
+}
+
+void smd_epochs_append(struct smd_epoch *epoch)
+{
+	epoch->comm->now->next = epoch;
+	epoch->comm->now = epoch;
 }
 
 int smd_epochs_create(struct smd_comm *comm)
 {
 	comm->base.deal = &comm->context->deal;
 	comm->now = &comm->base;
-	return smd_epoch_make(comm, &comm->base);
+	return epoch_make(comm, &comm->base);
 }
 
 void smd_epochs_destroy(struct smd_comm *comm)
@@ -65,10 +137,9 @@ void smd_epochs_destroy(struct smd_comm *comm)
 		struct smd_epoch *next = epoch->next;
 
 		smd_epoch_free(epoch);
-		free(epoch);
 		epoch = next;
 	}
-	smd_epoch_free(&comm->base);
+	epoch_destroy(&comm->base);
 }
 
 /* ---- streams of lost servers ---- */
@@ -111,6 +182,54 @@ static void take_done(void *arg, struct smd_flow *flow)
 void smd_epochs_count_done(const struct smd_comm *comm, uint64_t targets, uint64_t *done)
 {
 	smd_epochs_each_stream(comm, targets, take_done, &done);
+}
+
+/* ---- epochs that nothing is left to do in ---- */
+
+/* Not all that is dealt to it has come back, or more will be, or copies are kept for it. */
+static bool epoch_is_needed(const struct smd_epoch *epoch)
+{
+	const struct smd_comm *comm = epoch->comm;
+
+	if (epoch->next->first > comm->next_operation) {
+		return true;
+	}
+	for (unsigned i = 0; i < epoch->nserving; i++) {
+		const struct smd_flow *flow = &epoch->flows[epoch->remotes[i]];
+
+		if (!flow->dead && smd_deal_ordinals_before(epoch->deal, flow->place,
+					   epoch->next_chunk) > flow->done) {
+			return true;
+		}
+	}
+	for (uint64_t k = comm->history.first; k < comm->history.next; k++) {
+		if (smd_history_entry(&comm->history, k)->flow->epoch == epoch) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool epoch_has_operations(const struct smd_epoch *epoch)
+{
+	const struct smd_request *operation;
+
+	TAILQ_FOREACH (operation, &epoch->comm->operations, link) {
+		if (operation->home == epoch) {
+			return true;
+		}
+	}
+	return false;
+}
+
+uint32_t smd_epochs_oldest(const struct smd_comm *comm)
+{
+	const struct smd_epoch *epoch = comm->base.next ? comm->base.next : &comm->base;
+
+	while (epoch != comm->now && !epoch_is_needed(epoch) && !epoch_has_operations(epoch)) {
+		epoch = epoch->next;
+	}
+	return epoch->index;
 }
 
 /* ---- what is dealt to it ---- */

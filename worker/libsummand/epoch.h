@@ -25,9 +25,20 @@ static inline struct smd_flow *smd_epoch_flow_of(const struct smd_epoch *epoch, 
 	return &epoch->flows[epoch->remotes[smd_deal_shard_of(epoch->deal, chunk)]];
 }
 
-/* Its flows, none of which has begun, to all servers but `dead`. 0 or -ENOMEM. */
-int smd_epoch_make(struct smd_comm *comm, struct smd_epoch *epoch);
+struct smd_epoch_table {
+	uint64_t dead;           /* targets that it is without, by number */
+	const uint32_t *weights; /* of the other shards, in the order of the deal; NULL: those of
+				    the last epoch */
+	int scale;
+};
+
+/* The one after the last, which it is not added to yet; no flow has begun. NULL: out of memory. */
+struct smd_epoch *smd_epoch_create(
+	struct smd_comm *comm, uint64_t id, const struct smd_epoch_table *table);
 void smd_epoch_free(struct smd_epoch *epoch);
+
+/* From now on it is the communicator's last. */
+void smd_epochs_append(struct smd_epoch *epoch);
 
 /* Makes the first epoch of a communicator, or frees all. 0 or -ENOMEM. */
 int smd_epochs_create(struct smd_comm *comm);
@@ -42,6 +53,9 @@ void smd_epochs_each_stream(
 unsigned smd_epochs_count_streams(const struct smd_comm *comm, uint64_t targets);
 /* How many results each of them has brought. */
 void smd_epochs_count_done(const struct smd_comm *comm, uint64_t targets, uint64_t *done);
+
+/* The oldest epoch that this rank needs, beside the first one, which stays. */
+uint32_t smd_epochs_oldest(const struct smd_comm *comm);
 
 /* The operation ends: nothing is left to do of its repairs. */
 void smd_epochs_forget(const struct smd_request *operation);

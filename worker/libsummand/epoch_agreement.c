@@ -6,10 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reduction_server/wire/cursor.h"
+#include "worker/libsummand/chunk_search.h"
+#include "worker/libsummand/epoch_message.h"
 #include "worker/libsummand/repair.h"
-
-enum { SEALED = 1, ASK = 2, EPOCH = 3 };
 
 /* What a rank has said last. */
 struct smd_seal {
@@ -19,19 +18,8 @@ struct smd_seal {
 	uint64_t begun;
 	unsigned nstreams;
 	uint64_t done[SMD_STREAMS_MAX];
+	struct smd_promise promise;
 };
-
-struct epoch_message {
-	uint8_t kind;
-	uint16_t rank;
-	uint32_t epoch;
-	uint64_t dead;
-	uint64_t id;    /* EPOCH */
-	uint64_t first; /* EPOCH: F; SEALED: N */
-	uint16_t nstreams;
-	uint64_t streams[SMD_STREAMS_MAX]; /* EPOCH: L; SEALED: done */
-};
-_Static_assert(SMD_STREAMS_MAX * 8 + 64 <= SMD_CONTROL_MAX, "a message fits into a frame");
 
 /* Where streams are cut, against what this rank has. */
 struct cut_check {
@@ -40,69 +28,77 @@ struct cut_check {
 };
 
 static void lead(struct smd_comm *comm);
+static void conclude_change(struct smd_comm *comm);
 
 /* ---- messages ---- */
 
-static size_t message_encode(const struct epoch_message *message, uint8_t payload[SMD_CONTROL_MAX])
+static bool is_said_by_rank_0(unsigned kind)
 {
-	struct smd_writer writer = {.start = payload, .size = SMD_CONTROL_MAX};
+	return kind == SMD_EPOCH_ASK || kind == SMD_EPOCH_RECORD || kind == SMD_EPOCH_AHEAD ||
+	       kind == SMD_EPOCH_CANCEL;
+}
 
-	smd_writer_put(&writer, message->kind, 1);
-	smd_writer_put(&writer, message->rank, 2);
-	smd_writer_put(&writer, message->epoch, 4);
-	smd_writer_put(&writer, message->dead, 8);
-	smd_writer_put(&writer, message->id, 8);
-	smd_writer_put(&writer, message->first, 8);
-	smd_writer_put(&writer, message->nstreams, 2);
-	for (unsigned i = 0; i < message->nstreams; i++) {
-		smd_writer_put(&writer, message->streams[i], 8);
-	}
-	return writer.used;
+/* Only what is about lost servers names some. */
+static bool message_is_right(const struct smd_comm *comm, const struct smd_epoch_message *message)
+{
+	bool of_loss = message->kind == SMD_EPOCH_SEALED || message->kind == SMD_EPOCH_ASK;
+
+	return message->kind >= SMD_EPOCH_SEALED && message->kind <= SMD_EPOCH_CANCEL &&
+	       message->rank < comm->nranks &&
+	       (message->rank == 0) == is_said_by_rank_0(message->kind) &&
+	       (comm->rank == 0) != (message->rank == 0) && (!of_loss || message->dead != 0) &&
+	       (message->dead & ~smd_context_targets(comm->context)) == 0;
 }
 
 static int message_decode(const struct smd_comm *comm, const uint8_t *payload, size_t length,
-	struct epoch_message *out, struct smd_error *error)
+	struct smd_epoch_message *out, struct smd_error *error)
 {
-	struct smd_reader reader = {.at = payload, .left = length};
+	int ret = smd_epoch_message_decode(payload, length, out, error);
 
-	out->kind = (uint8_t)smd_reader_get(&reader, 1);
-	out->rank = (uint16_t)smd_reader_get(&reader, 2);
-	out->epoch = (uint32_t)smd_reader_get(&reader, 4);
-	out->dead = smd_reader_get(&reader, 8);
-	out->id = smd_reader_get(&reader, 8);
-	out->first = smd_reader_get(&reader, 8);
-	out->nstreams = (uint16_t)smd_reader_get(&reader, 2);
-	for (unsigned i = 0; i < out->nstreams && i < SMD_STREAMS_MAX; i++) {
-		out->streams[i] = smd_reader_get(&reader, 8);
+	if (ret == 0 && !message_is_right(comm, out)) {
+		ret = smd_error_set(error, EPROTO,
+			"AGREE: kind %u of rank %u must not come to rank %u, or names servers that "
+			"there are not",
+			out->kind, out->rank, comm->rank);
 	}
-	if (reader.failed || reader.left || out->nstreams > SMD_STREAMS_MAX ||
-		out->rank >= comm->nranks || out->kind < SEALED || out->kind > EPOCH ||
-		(comm->rank == 0) != (out->kind == SEALED) ||
-		(comm->rank == 0) != (out->rank != 0) || out->dead == 0 ||
-		out->dead & ~smd_context_targets(comm->context)) {
-		return smd_error_set(error, EPROTO,
-			"AGREE: payload must be as specs/design/wire.md says, got %zu bytes that "
-			"are not",
-			length);
+	return ret;
+}
+
+static uint16_t stage_of(unsigned kind)
+{
+	switch (kind) {
+	case SMD_EPOCH_RECORD:
+		return SMD_AGREE_CONCLUDES;
+	case SMD_EPOCH_CANCEL:
+		return SMD_AGREE_CANCELS;
+	case SMD_EPOCH_PROMISED:
+		return SMD_AGREE_ANSWERS;
+	default:
+		return SMD_AGREE_BEGINS;
 	}
-	return 0;
 }
 
 /* Through every server that this rank has lanes to: one of them may die on the way. */
-static void say(struct smd_comm *comm, struct epoch_message *message)
+static void say(struct smd_comm *comm, const struct smd_epoch_message *what)
 {
+	struct smd_epoch_message message = *what;
 	uint8_t payload[SMD_CONTROL_MAX];
 	size_t length;
 
-	message->rank = comm->rank;
-	length = message_encode(message, payload);
+	message.rank = comm->rank;
+	length = smd_epoch_message_encode(&message, payload);
 	for (unsigned i = 0; i < comm->context->remotes.count; i++) {
 		const struct smd_flow *flow = &comm->base.flows[i];
+		struct smd_frame frame = {
+			.kind = SMD_FRAME_AGREE,
+			.comm = comm->base.receiver.number,
+			.rank = comm->rank,
+			.window = stage_of(what->kind),
+			.ordinal = message.epoch + (message.kind != SMD_EPOCH_RECORD),
+		};
 
 		if (flow->joined && !flow->over && !flow->dead && flow->remote->shard == 0) {
-			smd_remote_send_agree(flow->remote, comm->base.receiver.number, comm->rank,
-				message->kind == EPOCH ? message->epoch : message->epoch + 1ull,
-				message->kind == EPOCH, payload, length);
+			smd_remote_send_frame(flow->remote, &frame, payload, length);
 		}
 	}
 }
@@ -123,8 +119,8 @@ static void say_sealed(struct smd_comm *comm)
 {
 	const struct smd_epoch_agreement *agreement = &comm->agreement;
 	uint64_t newly = agreement->closed & ~comm->now->dead;
-	struct epoch_message message = {
-		.kind = SEALED,
+	struct smd_epoch_message message = {
+		.kind = SMD_EPOCH_SEALED,
 		.epoch = comm->now->index,
 		.dead = agreement->closed,
 		.first = agreement->promised,
@@ -150,8 +146,13 @@ void smd_epoch_agreement_lose(struct smd_comm *comm, uint64_t targets)
 	agreement->closed |= targets;
 	if (!agreement->sealed) {
 		agreement->sealed = true;
-		agreement->promised = comm->next_operation;
+		/* What was kept back has not begun. */
+		if (!agreement->ahead || comm->next_operation < agreement->promised) {
+			agreement->promised = comm->next_operation;
+		}
 	}
+	agreement->ahead = false;
+	agreement->changes = false; /* what is lost comes first */
 	say_sealed(comm);
 }
 
@@ -170,13 +171,129 @@ static void take_epoch(struct smd_comm *comm, const struct smd_epoch_record *rec
 	if (agreement->closed == record->dead) {
 		agreement->sealed = false;
 	}
+	agreement->ahead = false;
+	agreement->changes = false;
 	comm->adopt(comm, record);
 	if (agreement->sealed && comm->state == SMD_COMM_ACTIVE) {
 		say_sealed(comm);
 	}
 }
 
+static struct smd_epoch_record record_of(struct smd_epoch_message *message)
+{
+	return (struct smd_epoch_record){
+		.index = message->epoch,
+		.dead = message->dead,
+		.id = message->id,
+		.first = message->first,
+		.oldest = message->oldest,
+		.nlost = message->nstreams,
+		.lost = message->streams,
+	};
+}
+
+/* ---- a rank: other weights ---- */
+
+static bool table_is_right(const struct smd_comm *comm, const struct smd_epoch_message *asked)
+{
+	for (unsigned i = 0; i < asked->nweights; i++) {
+		if (asked->weights[i] == 0 || asked->weights[i] > INT32_MAX) {
+			return false;
+		}
+	}
+	return asked->nweights == comm->now->nserving && asked->dead == comm->now->dead &&
+	       asked->id != 0 && asked->scale >= SMD_CHUNK_SCALE_LEAST &&
+	       asked->scale <= SMD_CHUNK_SCALE_MOST;
+}
+
+/* It comes through each server, and from a slow one maybe when it is long over. */
+static int take_ahead(
+	struct smd_comm *comm, const struct smd_epoch_message *asked, struct smd_error *error)
+{
+	struct smd_epoch_agreement *agreement = &comm->agreement;
+	const struct smd_epoch_table table = {asked->dead, asked->weights, asked->scale};
+
+	if (asked->first <= agreement->asks) {
+		return 0;
+	}
+	agreement->asks = asked->first;
+	if (agreement->sealed || comm->candidate || asked->epoch != comm->now->index) {
+		return 0;
+	}
+	if (!table_is_right(comm, asked)) {
+		return smd_error_set(error, EPROTO,
+			"AGREE: weights must be of the %u shards that serve, got %u or bad ones",
+			comm->now->nserving, asked->nweights);
+	}
+	if (comm->stand(comm, asked->id, &table)) {
+		const struct smd_epoch_message no = {.kind = SMD_EPOCH_PROMISED,
+			.epoch = asked->epoch,
+			.dead = asked->dead,
+			.id = asked->id};
+
+		say(comm, &no);
+	}
+	return 0;
+}
+
+static void take_cancel(struct smd_comm *comm, const struct smd_epoch_message *message)
+{
+	if (comm->candidate && comm->candidate->id == message->id) {
+		comm->agreement.ahead = false;
+		comm->drop(comm);
+	}
+}
+
+/* One operation ahead, so that the record is there when it is due. */
+static struct smd_promise promise(struct smd_comm *comm)
+{
+	struct smd_epoch_agreement *agreement = &comm->agreement;
+
+	agreement->ahead = true;
+	agreement->promised = comm->next_operation + 1;
+	return (struct smd_promise){
+		true, comm->now->index, agreement->promised, smd_epochs_oldest(comm)};
+}
+
+void smd_epoch_agreement_stands(struct smd_comm *comm, bool joined)
+{
+	struct smd_epoch_agreement *agreement = &comm->agreement;
+	struct smd_promise mine = {true, comm->now->index, 0, 0};
+	struct smd_epoch_message message = {.kind = SMD_EPOCH_PROMISED,
+		.epoch = comm->now->index,
+		.dead = comm->now->dead,
+		.id = comm->candidate->id};
+
+	if (agreement->sealed || agreement->ahead) { /* what is lost comes first; or it is said */
+		return;
+	}
+	if (joined) {
+		mine = promise(comm);
+	}
+	if (comm->rank == 0) {
+		agreement->seals[0].promise = mine;
+		conclude_change(comm);
+		return;
+	}
+	message.first = mine.first;
+	message.oldest = mine.oldest;
+	say(comm, &message);
+}
+
 /* ---- rank 0 ---- */
+
+static int make_seals(struct smd_comm *comm)
+{
+	struct smd_epoch_agreement *agreement = &comm->agreement;
+
+	if (!agreement->seals) {
+		agreement->seals = calloc(comm->nranks, sizeof(*agreement->seals));
+	}
+	if (!agreement->seals) {
+		smd_comm_fault(comm, -ENOMEM, "out of memory for the next epoch");
+	}
+	return agreement->seals ? 0 : -ENOMEM;
+}
 
 /* What rank 0 would say of itself. */
 static void seal_self(struct smd_comm *comm, struct smd_seal *seal)
@@ -207,24 +324,39 @@ static bool all_have_sealed(const struct smd_comm *comm)
 	return true;
 }
 
+/* Of new streams; not 0. */
+static int draw_id(struct smd_comm *comm, uint64_t *out)
+{
+	uint8_t nonce[SMD_NONCE_SIZE];
+
+	if (smd_nonce_draw(nonce)) {
+		smd_comm_fault(comm, -ENOMEM, "no random number for the next epoch");
+		return -ENOMEM;
+	}
+	memcpy(out, nonce, sizeof(*out));
+	*out |= 1;
+	return 0;
+}
+
+/* To all, this rank too. */
+static void say_record(struct smd_comm *comm, struct smd_epoch_message *message)
+{
+	struct smd_epoch_record record = record_of(message);
+
+	say(comm, message);
+	take_epoch(comm, &record);
+}
+
 static void say_epoch(struct smd_comm *comm)
 {
 	const struct smd_seal *seals = comm->agreement.seals;
-	struct epoch_message message = {
-		.kind = EPOCH,
+	struct smd_epoch_message message = {
+		.kind = SMD_EPOCH_RECORD,
 		.epoch = comm->now->index + 1,
 		.dead = seals[0].dead,
 		.nstreams = (uint16_t)seals[0].nstreams,
 	};
-	uint8_t nonce[SMD_NONCE_SIZE];
-	struct smd_epoch_record record;
 
-	if (smd_nonce_draw(nonce)) {
-		smd_comm_fault(comm, -ENOMEM, "no random number for the next epoch");
-		return;
-	}
-	memcpy(&message.id, nonce, sizeof(message.id));
-	message.id |= 1; /* not 0 */
 	memcpy(message.streams, seals[0].done, seals[0].nstreams * sizeof(*seals[0].done));
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		message.first = seals[r].begun > message.first ? seals[r].begun : message.first;
@@ -234,10 +366,9 @@ static void say_epoch(struct smd_comm *comm)
 			}
 		}
 	}
-	say(comm, &message);
-	record = (struct smd_epoch_record){message.epoch, message.dead, message.id, message.first,
-		message.nstreams, message.streams};
-	take_epoch(comm, &record);
+	if (draw_id(comm, &message.id) == 0) {
+		say_record(comm, &message);
+	}
 }
 
 /* Asks those that have not sealed what others have; says EPOCH when all have sealed the same. */
@@ -246,11 +377,7 @@ static void lead(struct smd_comm *comm)
 	struct smd_epoch_agreement *agreement = &comm->agreement;
 	uint64_t dead = agreement->closed;
 
-	if (!agreement->seals) {
-		agreement->seals = calloc(comm->nranks, sizeof(*agreement->seals));
-	}
-	if (!agreement->seals) {
-		smd_comm_fault(comm, -ENOMEM, "out of memory when a reduction server was lost");
+	if (make_seals(comm)) {
 		return;
 	}
 	for (unsigned r = 1; r < comm->nranks; r++) {
@@ -266,8 +393,8 @@ static void lead(struct smd_comm *comm)
 		return;
 	}
 	if (agreement->asked != dead) {
-		struct epoch_message message = {
-			.kind = ASK, .epoch = comm->now->index, .dead = dead};
+		struct smd_epoch_message message = {
+			.kind = SMD_EPOCH_ASK, .epoch = comm->now->index, .dead = dead};
 
 		agreement->asked = dead;
 		say(comm, &message);
@@ -281,16 +408,12 @@ static void lead(struct smd_comm *comm)
 	}
 }
 
-static void take_sealed(struct smd_comm *comm, const struct epoch_message *message)
+static void take_sealed(struct smd_comm *comm, const struct smd_epoch_message *message)
 {
 	struct smd_epoch_agreement *agreement = &comm->agreement;
 	struct smd_seal *seal;
 
-	if (!agreement->seals) {
-		agreement->seals = calloc(comm->nranks, sizeof(*agreement->seals));
-	}
-	if (!agreement->seals) {
-		smd_comm_fault(comm, -ENOMEM, "out of memory when a reduction server was lost");
+	if (make_seals(comm)) {
 		return;
 	}
 	seal = &agreement->seals[message->rank];
@@ -303,11 +426,120 @@ static void take_sealed(struct smd_comm *comm, const struct epoch_message *messa
 	lead(comm);
 }
 
+/* ---- rank 0: other weights ---- */
+
+static bool may_change(const struct smd_comm *comm)
+{
+	const struct smd_epoch_agreement *agreement = &comm->agreement;
+	const struct smd_epoch *now = comm->now;
+
+	if (comm->rank != 0 || comm->nranks < 2 || comm->state != SMD_COMM_ACTIVE || comm->err ||
+		comm->leaving || agreement->sealed || agreement->ahead || comm->candidate ||
+		now->nserving > SMD_EPOCH_WEIGHTS_MAX || now->first > comm->next_operation) {
+		return false;
+	}
+	for (unsigned i = 0; i < now->nserving; i++) {
+		const struct smd_flow *flow = &now->flows[now->remotes[i]];
+
+		if (!flow->joined || flow->over || flow->dead) {
+			return false;
+		}
+	}
+	return true;
+}
+
+bool smd_epoch_agreement_change(struct smd_comm *comm, const uint32_t *weights, int scale)
+{
+	struct smd_epoch_agreement *agreement = &comm->agreement;
+	const struct smd_epoch_table table = {comm->now->dead, weights, scale};
+	struct smd_epoch_message message = {
+		.kind = SMD_EPOCH_AHEAD,
+		.epoch = comm->now->index,
+		.dead = table.dead,
+		.first = agreement->asks + 1,
+		.scale = (int8_t)scale,
+		.nweights = (uint16_t)comm->now->nserving,
+	};
+
+	if (!may_change(comm) || make_seals(comm) || draw_id(comm, &message.id)) {
+		return false;
+	}
+	memcpy(message.weights, weights, message.nweights * sizeof(*weights));
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		agreement->seals[r].promise.said = false;
+	}
+	agreement->asks++;
+	agreement->changes = true;
+	if (comm->stand(comm, message.id, &table)) {
+		agreement->changes = false;
+		return false;
+	}
+	say(comm, &message);
+	return true;
+}
+
+/* All have said whether they have joined its streams: then it is the next epoch, or is dropped. */
+static void conclude_change(struct smd_comm *comm)
+{
+	struct smd_epoch_agreement *agreement = &comm->agreement;
+	struct smd_epoch_message message = {
+		.kind = SMD_EPOCH_RECORD,
+		.epoch = comm->now->index + 1,
+		.dead = comm->now->dead,
+		.id = comm->candidate->id,
+		.oldest = UINT32_MAX,
+	};
+	bool all = true;
+
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		const struct smd_promise *one = &agreement->seals[r].promise;
+
+		if (!one->said) {
+			return;
+		}
+		all &= one->first != 0;
+		message.first = one->first > message.first ? one->first : message.first;
+		message.oldest = one->oldest < message.oldest ? one->oldest : message.oldest;
+	}
+	if (all) {
+		say_record(comm, &message);
+		return;
+	}
+	message.kind = SMD_EPOCH_CANCEL;
+	message.epoch = comm->now->index;
+	say(comm, &message);
+	agreement->changes = false;
+	agreement->ahead = false;
+	comm->drop(comm);
+}
+
+static void take_promise(struct smd_comm *comm, const struct smd_epoch_message *message)
+{
+	struct smd_epoch_agreement *agreement = &comm->agreement;
+
+	if (!agreement->changes || agreement->sealed || !comm->candidate ||
+		message->id != comm->candidate->id) {
+		return;
+	}
+	agreement->seals[message->rank].promise =
+		(struct smd_promise){true, message->epoch, message->first, message->oldest};
+	conclude_change(comm);
+}
+
+/* ---- records ---- */
+
 static void check_cut(void *arg, struct smd_flow *flow)
 {
 	struct cut_check *check = arg;
 
 	check->wrong |= *check->lost++ > flow->done;
+}
+
+static bool change_is_right(const struct smd_comm *comm, const struct smd_epoch_record *record)
+{
+	return record->dead == comm->now->dead && record->nlost == 0 &&
+	       record->first >= comm->agreement.promised &&
+	       record->oldest <= smd_epochs_oldest(comm);
 }
 
 /* It is the next one, and says of this rank what that has said. Later ones of an index are the same
@@ -317,6 +549,9 @@ static bool record_is_right(const struct smd_comm *comm, const struct smd_epoch_
 	uint64_t newly = record->dead & ~comm->now->dead;
 	struct cut_check check = {.lost = record->lost};
 
+	if (comm->candidate && comm->candidate->id == record->id) {
+		return change_is_right(comm, record);
+	}
 	if ((record->dead & comm->now->dead) != comm->now->dead || newly == 0 ||
 		record->dead & ~comm->agreement.closed ||
 		record->dead == smd_context_targets(comm->context) ||
@@ -348,17 +583,17 @@ int smd_epoch_agreement_take(
 {
 	struct smd_epoch_agreement *agreement = &comm->agreement;
 	struct smd_epoch_record record;
-	struct epoch_message message;
+	struct smd_epoch_message message;
 	int ret = message_decode(comm, payload, length, &message, error);
 
 	if (ret) {
 		return ret;
 	}
 	switch (message.kind) {
-	case SEALED:
+	case SMD_EPOCH_SEALED:
 		take_sealed(comm, &message);
 		break;
-	case ASK:
+	case SMD_EPOCH_ASK:
 		if (message.dead & ~agreement->closed) {
 			smd_context_lose(comm->context, message.dead & ~agreement->closed,
 				"another rank has lost it");
@@ -367,9 +602,16 @@ int smd_epoch_agreement_take(
 			say_sealed(comm);
 		}
 		break;
+	case SMD_EPOCH_AHEAD:
+		return take_ahead(comm, &message, error);
+	case SMD_EPOCH_CANCEL:
+		take_cancel(comm, &message);
+		break;
+	case SMD_EPOCH_PROMISED:
+		take_promise(comm, &message);
+		break;
 	default:
-		record = (struct smd_epoch_record){message.epoch, message.dead, message.id,
-			message.first, message.nstreams, message.streams};
+		record = record_of(&message);
 		return take_record(comm, &record, error);
 	}
 	return 0;

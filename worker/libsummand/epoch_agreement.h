@@ -1,6 +1,7 @@
 /*
  * How the ranks of a communicator agree that servers are lost and what the next epoch is
- * (specs/design/epochs.md): SEALED, ASK and EPOCH, which shards relay. Rank 0 leads.
+ * (specs/design/epochs.md): SEALED, ASK and EPOCH when servers are lost,
+ * AHEAD, PROMISED, EPOCH or CANCEL for other weights, which shards relay. Rank 0 leads.
  */
 #ifndef SMD_LIBSUMMAND_EPOCH_AGREEMENT_H
 #define SMD_LIBSUMMAND_EPOCH_AGREEMENT_H
@@ -14,15 +15,24 @@
 struct smd_comm;
 struct smd_seal;
 
-#define SMD_STREAMS_MAX 240 /* of lost servers, that one message can tell of */
+/* That a rank begins no operation from `first` on before it has heard of the next epoch. */
+struct smd_promise {
+	bool said;
+	uint32_t epoch;
+	uint64_t first;  /* 0: it cannot join the candidate's streams */
+	uint32_t oldest; /* epoch that it needs */
+};
 
 struct smd_epoch_agreement {
 	uint64_t closed;   /* targets that this process has closed its lanes to */
-	bool sealed;       /* so no operation begins */
+	bool sealed;       /* so no operation begins, */
+	bool ahead;        /* or because rank 0 has asked for it, with all servers there, */
 	uint64_t promised; /* from this one on */
+	uint64_t asks;     /* candidates that rank 0 has asked all to join */
 	/* Rank 0's: */
 	uint64_t asked;         /* targets that all have been asked to close their lanes to */
 	struct smd_seal *seals; /* [nranks]; NULL: none has come */
+	bool changes;           /* all have been asked whether they can join the candidate */
 };
 
 /* The process has closed its lanes to these targets, and others are left: says so, if the
@@ -31,6 +41,17 @@ void smd_epoch_agreement_lose(struct smd_comm *comm, uint64_t targets);
 
 /* The communicator is ACTIVE: says what it has not been able to. */
 void smd_epoch_agreement_begin(struct smd_comm *comm);
+
+/*
+ * Rank 0: the next epoch, with the same servers, has these weights (of the shards of the last one)
+ * and that scale. All join its streams first, so nobody stops but for a moment who comes to the
+ * promised operation early; where a shard has no memory for them, the table stays as it is. False:
+ * not now.
+ */
+bool smd_epoch_agreement_change(struct smd_comm *comm, const uint32_t *weights, int scale);
+
+/* All of the candidate's streams have been joined, or one cannot be. */
+void smd_epoch_agreement_stands(struct smd_comm *comm, bool joined);
 
 /* AGREE has come. -EPROTO with a text. */
 int smd_epoch_agreement_take(

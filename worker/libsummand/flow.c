@@ -5,8 +5,12 @@
 #include <errno.h>
 #include <string.h>
 
+#include "reduction_server/base/clock.h"
 #include "reduction_server/wire/collective.h"
 #include "worker/libsummand/epoch.h"
+#include "worker/libsummand/tuning.h"
+
+#define SLICE_NS 20000000u /* of what is measured, at most, about */
 
 bool smd_flow_sends_directly(const struct smd_flow *flow, const struct smd_request *operation,
 	uint64_t chunk, uint64_t ordinal)
@@ -224,6 +228,9 @@ static void flow_send_chunk(struct smd_flow *flow, struct smd_request *operation
 	send->send.owner = &flow->epoch->receiver;
 	send->send.turns = &flow->remote->turns;
 	send->send.remote_buffer = smd_flow_remote_buffer(flow, flow->next);
+	if (flow->comm->tuning && flow->done == flow->next && flow->busy_ns == 0) {
+		flow->busy_ns = smd_clock_ns();
+	}
 	flow->next++;
 	smd_turns_send(&flow->remote->turns, &frame, &send->send);
 }
@@ -389,6 +396,27 @@ int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void 
 	return 0;
 }
 
+/* A slice ends when nothing is under way any more, or after some time. */
+static void flow_measure(struct smd_flow *flow, uint32_t bytes)
+{
+	struct smd_tuning *tuning = flow->comm->tuning;
+	uint64_t now = smd_clock_ns();
+	bool idle = flow->done == flow->next;
+
+	flow->busy_chunks++;
+	flow->busy_bytes += bytes;
+	if (!idle && now - flow->busy_ns < SLICE_NS) {
+		return;
+	}
+	if (tuning && flow->epoch == flow->comm->now) {
+		smd_tuning_slice(tuning, flow->place, flow->busy_chunks, flow->busy_bytes,
+			now - flow->busy_ns);
+	}
+	flow->busy_ns = idle ? 0 : now;
+	flow->busy_chunks = 0;
+	flow->busy_bytes = 0;
+}
+
 int smd_flow_received(struct smd_flow *flow, const struct smd_frame *frame, struct smd_error *error)
 {
 	struct smd_request *operation = flow->rx_operation;
@@ -416,6 +444,9 @@ int smd_flow_received(struct smd_flow *flow, const struct smd_frame *frame, stru
 		done = operation->path->received(flow, operation, frame, direct);
 	}
 	while (smd_flow_send(flow)) {
+	}
+	if (flow->busy_ns) {
+		flow_measure(flow, frame->length);
 	}
 	if (operation) {
 		operation->chunks_done += done;

@@ -47,6 +47,9 @@ struct smd_flow {
 	bool hold_alone;  /* other ranks may not ask that */
 	uint64_t tell; /* the shard wants to hear when this rank has all results before this one */
 	uint64_t asked_held; /* the shard has been asked so */
+	uint64_t busy_ns; /* rank 0: since when something has always been sent and not come back, */
+	unsigned busy_chunks; /* and what has come back since */
+	uint64_t busy_bytes;
 	uint64_t done;
 	uint64_t next;
 	uint64_t limit;

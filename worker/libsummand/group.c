@@ -18,6 +18,7 @@
 #include "worker/libsummand/handle.h"
 #include "worker/libsummand/operation.h"
 #include "worker/libsummand/settle.h"
+#include "worker/libsummand/tuning.h"
 
 #define POLL_LANES_MAX 4 /* to ask the loop about more is cheaper */
 
@@ -68,7 +69,12 @@ void smd_group_start(struct smd_request *operation)
 {
 	struct smd_comm *comm = operation->comm;
 
+	smd_group_tune(comm);
 	operation->sequence = comm->next_operation++;
+	if (comm->tuning) {
+		smd_tuning_begin(
+			comm->tuning, operation->count * operation->element_bytes, smd_clock_ns());
+	}
 	TAILQ_INSERT_TAIL(&comm->operations, operation, link);
 	smd_operation_begin(operation);
 	if (comm->state == SMD_COMM_FAILED) {
@@ -175,11 +181,14 @@ static int comm_create(struct smd_context *context, const char *group, int nrank
 	comm->pump = comm_pump;
 	comm->drained = smd_group_drained;
 	comm->destroy = smd_comm_destroy;
+	comm->stand = smd_group_stand;
 	comm->adopt = smd_group_adopt;
+	comm->drop = smd_group_drop;
 	comm->waiter.resume = comm_on_stage;
 	comm->join.run = smd_group_join;
 	comm->leave.run = smd_group_leave;
 	comm->fault.run = smd_group_on_fault;
+	smd_group_begin_tuning(comm);
 	*out = comm;
 	return 0;
 }
@@ -351,5 +360,6 @@ void smd_comm_destroy(smd_comm *comm)
 		smd_handles_drop(comm);
 	}
 	smd_epoch_agreement_destroy(&comm->agreement);
+	smd_group_stop_tuning(comm);
 	smd_comm_discard(comm);
 }

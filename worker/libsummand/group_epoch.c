@@ -2,22 +2,25 @@
 #include "worker/libsummand/group_epoch.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
+#include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/group_failure.h"
 #include "worker/libsummand/group_joining.h"
 #include "worker/libsummand/group_receiver.h"
 #include "worker/libsummand/repair.h"
 #include "worker/libsummand/settle.h"
+#include "worker/libsummand/tuning.h"
 
-/* While this rank is sealed, it keeps back what it has promised not to begin. */
+/* Until the next epoch this rank keeps back what it has promised not to begin. */
 bool smd_group_lay(struct smd_request *operation)
 {
 	const struct smd_epoch_agreement *agreement = &operation->comm->agreement;
 	struct smd_error error = {""};
 	int ret;
 
-	if (agreement->sealed && operation->sequence >= agreement->promised) {
+	if ((agreement->sealed || agreement->ahead) && operation->sequence >= agreement->promised) {
 		return false;
 	}
 	ret = smd_repair_lay(operation, &error);
@@ -27,35 +30,125 @@ bool smd_group_lay(struct smd_request *operation)
 	return ret == 0;
 }
 
-void smd_group_adopt(struct smd_comm *comm, const struct smd_epoch_record *record)
+/* No rank has anything left to do there. */
+static void epoch_leave(struct smd_epoch *epoch)
 {
+	struct smd_comm *comm = epoch->comm;
 	struct smd_context *context = comm->context;
-	struct smd_error error = {""};
-	struct smd_epoch *epoch = NULL;
-	struct smd_request *operation;
-	int ret = smd_repair_add(comm, record, &epoch, &error);
+	unsigned index = SMD_COMM_INDEX(epoch->receiver.number);
 
-	if (epoch && smd_comm_take_number(context, &epoch->receiver.number)) {
-		ret = smd_error_set(&error, EMFILE, "no number is free for new streams");
-	} else if (epoch) {
-		epoch->receiver.ops = &smd_group_epoch_receiver;
-		context->comms[SMD_COMM_INDEX(epoch->receiver.number)] = &epoch->receiver;
+	for (unsigned i = 0; i < context->remotes.count; i++) {
+		if (epoch->flows[i].asked && !epoch->flows[i].dead) {
+			smd_remote_send(context->remotes.each[i], SMD_FRAME_LEAVE,
+				epoch->receiver.number, comm->rank, NULL, 0);
+		}
+		smd_group_stop_flow(epoch, i);
 	}
-	if (ret) {
-		smd_group_fail_lost(comm, ret, error.text);
+	smd_progress_lock(&context->progress);
+	context->comms[index] = NULL;
+	context->uses[index]++;
+	smd_progress_unlock(&context->progress);
+	smd_epoch_free(epoch);
+}
+
+/* The first epoch stays: ranks agree through its streams. */
+static void comm_leave_epochs(struct smd_comm *comm, uint32_t oldest)
+{
+	while (comm->base.next && comm->base.next->index < oldest) {
+		struct smd_epoch *over = comm->base.next;
+
+		comm->base.next = over->next;
+		epoch_leave(over);
+	}
+}
+
+/* ---- the table follows what rank 0 sees ---- */
+
+void smd_group_stop_tuning(struct smd_comm *comm)
+{
+	if (comm->tuning) {
+		smd_tuning_destroy(comm->tuning);
+		free(comm->tuning);
+		comm->tuning = NULL;
+	}
+}
+
+void smd_group_begin_tuning(struct smd_comm *comm)
+{
+	const struct smd_epoch *now = comm->now;
+	uint32_t *weights;
+
+	if (comm->rank != 0 || comm->nranks < 2 || comm->context->config.declared_rates) {
 		return;
 	}
-	smd_log(SMD_LOG_INFO, "libsummand",
-		"group %s: epoch %u, from operation %llu on, with %u shards; %llu chunks are done "
-		"again",
-		comm->group, epoch->index, (unsigned long long)epoch->first, epoch->nserving,
-		(unsigned long long)epoch->nitems);
+	weights = calloc(now->nserving, sizeof(*weights));
+	comm->tuning = calloc(1, sizeof(*comm->tuning));
+	for (unsigned i = 0; weights && i < now->nserving; i++) {
+		weights[i] = now->weights[now->remotes[i]];
+	}
+	if (weights && comm->tuning &&
+		smd_tuning_create(
+			comm->tuning, weights, now->nserving, now->scale, smd_clock_ns())) {
+		free(comm->tuning);
+		comm->tuning = NULL;
+	}
+	free(weights);
+}
+
+void smd_group_tune(struct smd_comm *comm)
+{
+	struct smd_tuning *tuning = comm->tuning;
+
+	if (tuning && !comm->agreement.ahead && smd_tuning_want(tuning, smd_clock_ns())) {
+		(void)smd_epoch_agreement_change(comm, tuning->weights, tuning->scale);
+	}
+}
+
+/* What was measured is of another table; without memory for it this one stays as it is. */
+static void comm_tuned(struct smd_comm *comm, bool changes)
+{
+	const struct smd_request *operation;
+
+	if (!comm->tuning) {
+		return;
+	}
+	if (changes) {
+		smd_tuning_applied(comm->tuning, smd_clock_ns());
+		return;
+	}
+	smd_group_stop_tuning(comm);
+	smd_group_begin_tuning(comm);
+	TAILQ_FOREACH (operation, &comm->operations, link) {
+		if (comm->tuning) {
+			smd_tuning_begin(comm->tuning, 0, smd_clock_ns());
+		}
+	}
+}
+
+/* Gets a number, and asks its shards. */
+static int epoch_join(struct smd_epoch *epoch)
+{
+	struct smd_context *context = epoch->comm->context;
+
+	if (smd_comm_take_number(context, &epoch->receiver.number)) {
+		return -EMFILE;
+	}
+	epoch->receiver.ops = &smd_group_epoch_receiver;
+	context->comms[SMD_COMM_INDEX(epoch->receiver.number)] = &epoch->receiver;
 	for (unsigned i = 0; i < epoch->nserving; i++) {
 		struct smd_flow *flow = &epoch->flows[epoch->remotes[i]];
 
 		smd_flow_begin(flow, context->remotes.each[epoch->remotes[i]]);
 		smd_group_ask(flow);
 	}
+	return 0;
+}
+
+/* Operations that were kept back begin. */
+static void comm_resume(struct smd_comm *comm)
+{
+	struct smd_request *operation;
+
 	for (operation = TAILQ_FIRST(&comm->operations);
 		operation && comm->state == SMD_COMM_ACTIVE;
 		operation = TAILQ_NEXT(operation, link)) {
@@ -63,9 +156,111 @@ void smd_group_adopt(struct smd_comm *comm, const struct smd_epoch_record *recor
 			break;
 		}
 	}
+	comm->pump(comm);
+}
+
+int smd_group_stand(struct smd_comm *comm, uint64_t id, const struct smd_epoch_table *table)
+{
+	struct smd_epoch *epoch = smd_epoch_create(comm, id, table);
+
+	if (!epoch) {
+		return -ENOMEM;
+	}
+	comm->candidate = epoch;
+	if (epoch_join(epoch)) {
+		comm->candidate = NULL;
+		smd_epoch_free(epoch);
+		return -EMFILE;
+	}
+	return 0;
+}
+
+static bool comm_leave_candidate(struct smd_comm *comm)
+{
+	struct smd_epoch *candidate = comm->candidate;
+
+	comm->candidate = NULL;
+	if (candidate) {
+		epoch_leave(candidate);
+	}
+	return candidate != NULL;
+}
+
+void smd_group_drop(struct smd_comm *comm)
+{
+	if (comm_leave_candidate(comm) && comm->state == SMD_COMM_ACTIVE) {
+		comm_resume(comm);
+	}
+}
+
+/* A shard has ended it after this rank had said that it has joined. */
+static bool epoch_has_ended(const struct smd_epoch *epoch)
+{
+	for (unsigned i = 0; i < epoch->nserving; i++) {
+		const struct smd_flow *flow = &epoch->flows[epoch->remotes[i]];
+
+		if (flow->over && !flow->gone && !flow->dead) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The next epoch, which has its streams; NULL: the communicator has failed. */
+static struct smd_epoch *comm_take_candidate(
+	struct smd_comm *comm, const struct smd_epoch_record *record)
+{
+	struct smd_epoch *epoch = comm->candidate;
+
+	comm->candidate = NULL;
+	epoch->first = record->first;
+	smd_epochs_append(epoch);
+	if (epoch_has_ended(epoch)) {
+		smd_group_fail(comm, -ECONNRESET,
+			"a reduction server has ended the streams of the next epoch");
+		return NULL;
+	}
+	return epoch;
+}
+
+/* The same, after a loss. */
+static struct smd_epoch *comm_take_repair(
+	struct smd_comm *comm, const struct smd_epoch_record *record)
+{
+	struct smd_error error = {""};
+	struct smd_epoch *epoch = NULL;
+	int ret;
+
+	comm_leave_candidate(comm);
+	ret = smd_repair_add(comm, record, &epoch, &error);
+	if (ret == 0 && epoch_join(epoch)) {
+		ret = smd_error_set(&error, EMFILE, "no number is free for new streams");
+	}
+	if (ret) {
+		smd_group_fail_lost(comm, ret, error.text);
+	}
+	return ret ? NULL : epoch;
+}
+
+void smd_group_adopt(struct smd_comm *comm, const struct smd_epoch_record *record)
+{
+	bool changes = comm->candidate && comm->candidate->id == record->id;
+	const struct smd_epoch *epoch =
+		changes ? comm_take_candidate(comm, record) : comm_take_repair(comm, record);
+
+	if (!epoch) {
+		return;
+	}
+	smd_log(SMD_LOG_INFO, "libsummand",
+		"group %s: epoch %u, from operation %llu on, with %u shards%s; %llu chunks are "
+		"done again",
+		comm->group, epoch->index, (unsigned long long)epoch->first, epoch->nserving,
+		changes ? " of other weights or chunks" : "", (unsigned long long)epoch->nitems);
+	comm_leave_epochs(comm, record->oldest);
+	comm_tuned(comm, changes);
 	smd_operations_check_held(comm);
 	if (comm->leaving) {
 		smd_settle_history(comm);
 	}
-	comm->pump(comm);
+	comm_resume(comm);
 }

@@ -10,8 +10,7 @@
 #include "worker/libsummand/epoch.h"
 #include "worker/libsummand/path_staged.h"
 
-/* What has not begun to leave stays here. */
-static void comm_stop_flow(struct smd_epoch *epoch, unsigned i)
+void smd_group_stop_flow(struct smd_epoch *epoch, unsigned i)
 {
 	if (epoch->flows[i].remote) {
 		smd_flow_stop(&epoch->flows[i]);
@@ -43,7 +42,7 @@ void smd_group_say_leave(struct smd_comm *comm)
 				smd_remote_send(context->remotes.each[i], SMD_FRAME_LEAVE,
 					epoch->receiver.number, comm->rank, why, length);
 			}
-			comm_stop_flow(epoch, i);
+			smd_group_stop_flow(epoch, i);
 		}
 	}
 	comm->asked = false;
@@ -92,6 +91,7 @@ void smd_group_fail(struct smd_comm *comm, int err, const char *text)
 	comm->state = SMD_COMM_FAILED;
 	comm->settling = smd_context_settles(context);
 	smd_progress_publish(&context->progress);
+	comm->drop(comm);
 	/* All of this is counted before anything is cancelled, since that may end operations. */
 	comm->nopen = 1u + comm->settling;
 	for (struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
@@ -104,7 +104,7 @@ void smd_group_fail(struct smd_comm *comm, int err, const char *text)
 	}
 	for (struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
 		for (unsigned i = 0; i < context->remotes.count; i++) {
-			comm_stop_flow(epoch, i);
+			smd_group_stop_flow(epoch, i);
 		}
 	}
 	/* Shards that have not noticed yet must not wait for this rank, nor may others wait there.

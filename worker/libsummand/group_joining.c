@@ -19,12 +19,17 @@ void smd_group_ask(struct smd_flow *flow)
 		.attempt = comm->attempt,
 		.id = flow->epoch->id,
 	};
+	struct smd_frame frame = {
+		.kind = SMD_FRAME_JOIN,
+		.comm = flow->epoch->receiver.number,
+		.rank = comm->rank,
+	};
 	uint8_t payload[SMD_CONTROL_MAX];
 
+	frame.window = flow->epoch == comm->candidate;
 	snprintf(join.group, sizeof(join.group), "%s", comm->group);
 	flow->asked = true;
-	smd_remote_send(flow->remote, SMD_FRAME_JOIN, flow->epoch->receiver.number, comm->rank,
-		payload, smd_join_encode(&join, payload));
+	smd_remote_send_frame(flow->remote, &frame, payload, smd_join_encode(&join, payload));
 }
 
 /* All shards that are left, and have all ranks, have said JOINED. */
@@ -50,6 +55,16 @@ void smd_group_check_joined(struct smd_comm *comm)
 	smd_epoch_agreement_begin(comm);
 }
 
+static void candidate_check_joined(const struct smd_epoch *candidate)
+{
+	for (unsigned i = 0; i < candidate->nserving; i++) {
+		if (!candidate->flows[candidate->remotes[i]].joined) {
+			return;
+		}
+	}
+	smd_epoch_agreement_stands(candidate->comm, true);
+}
+
 static void comm_joined(struct smd_comm *comm, struct smd_flow *flow, unsigned window)
 {
 	struct smd_context *context = comm->context;
@@ -59,7 +74,9 @@ static void comm_joined(struct smd_comm *comm, struct smd_flow *flow, unsigned w
 	flow->heard = true;
 	flow->joined = true;
 	smd_progress_unlock(&context->progress);
-	if (comm->state == SMD_COMM_JOINING) {
+	if (flow->epoch == comm->candidate) {
+		candidate_check_joined(flow->epoch);
+	} else if (comm->state == SMD_COMM_JOINING) {
 		smd_group_check_joined(comm);
 	} else {
 		comm->pump(comm);
@@ -82,20 +99,28 @@ void smd_group_late(struct smd_flow *flow, const char *text)
 
 /* ---- servers that are lost ---- */
 
+static void epoch_lose(struct smd_epoch *epoch, uint64_t targets)
+{
+	for (unsigned i = 0; i < epoch->comm->context->remotes.count; i++) {
+		struct smd_flow *flow = &epoch->flows[i];
+
+		if (flow->remote && targets >> flow->target & 1) {
+			smd_flow_die(flow);
+			smd_path_staged_abandon_flow(flow);
+		}
+	}
+}
+
 void smd_group_lose(struct smd_comm *comm, uint64_t targets)
 {
 	if (comm->state == SMD_COMM_FAILED) {
 		return;
 	}
 	for (struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
-		for (unsigned i = 0; i < comm->context->remotes.count; i++) {
-			struct smd_flow *flow = &epoch->flows[i];
-
-			if (flow->remote && targets >> flow->target & 1) {
-				smd_flow_die(flow);
-				smd_path_staged_abandon_flow(flow);
-			}
-		}
+		epoch_lose(epoch, targets);
+	}
+	if (comm->candidate) {
+		epoch_lose(comm->candidate, targets);
 	}
 	if (comm->end != SMD_COMM_NO_END) {
 		smd_group_fail(comm, comm->err, comm->error.text);

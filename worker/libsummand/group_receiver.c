@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "reduction_server/base/log.h"
 #include "worker/libsummand/epoch.h"
 #include "worker/libsummand/group_failure.h"
 #include "worker/libsummand/group_joining.h"
@@ -44,6 +45,15 @@ static void comm_name_server(const struct smd_flow *flow, struct smd_abort *abor
 	snprintf(abort->text, sizeof(abort->text), "%s: %.300s", server, said);
 }
 
+/* The table stays as it is; what else follows from it the first epoch's streams hear too. */
+static void comm_lose_candidate(struct smd_flow *flow, const struct smd_abort *abort)
+{
+	smd_log(SMD_LOG_DEBUG, "libsummand", "group %s: no other table: %s", flow->comm->group,
+		abort->text);
+	flow->over = true;
+	smd_epoch_agreement_stands(flow->comm, false);
+}
+
 static int comm_on_abort(struct smd_flow *flow, const struct smd_frame *frame,
 	const uint8_t *payload, struct smd_error *error)
 {
@@ -62,6 +72,10 @@ static int comm_on_abort(struct smd_flow *flow, const struct smd_frame *frame,
 	if (abort.err == ESHUTDOWN) {
 		comm_name_server(flow, &abort);
 	}
+	if (flow->epoch == comm->candidate) {
+		comm_lose_candidate(flow, &abort);
+		return 0;
+	}
 	smd_remote_explain(flow->remote, abort.text, text);
 	if (comm->state == SMD_COMM_ACTIVE) {
 		smd_group_end_by(flow, -(int)abort.err, text);
@@ -78,7 +92,10 @@ static int comm_take_gone(struct smd_flow *flow, const struct smd_frame *frame,
 	char text[SMD_ERROR_TEXT_MAX];
 	int ret = smd_abort_decode(payload, frame->length, &abort, error);
 
-	if (ret == 0) {
+	if (ret == 0 && flow->epoch == flow->comm->candidate) {
+		flow->gone = true;
+		comm_lose_candidate(flow, &abort);
+	} else if (ret == 0) {
 		smd_remote_explain(flow->remote, abort.text, text);
 		smd_group_gone(flow, text);
 		if (flow->comm->state == SMD_COMM_JOINING) {

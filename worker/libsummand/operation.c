@@ -4,6 +4,7 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/wire/collective.h"
 #include "worker/libsummand/epoch.h"
+#include "worker/libsummand/tuning.h"
 
 size_t smd_operation_chunk_offset(const struct smd_request *operation, uint64_t chunk)
 {
@@ -48,6 +49,9 @@ static void operation_finish(struct smd_request *operation, int err)
 	struct smd_context *context = comm->context;
 
 	TAILQ_REMOVE(&comm->operations, operation, link);
+	if (comm->tuning) {
+		smd_tuning_end(comm->tuning, smd_clock_ns());
+	}
 	comm->holding -= operation->holds;
 	if (operation->repaired) {
 		smd_epochs_forget(operation);

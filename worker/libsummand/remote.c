@@ -227,8 +227,7 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 	ret = config->transports[remote->transport]->connect(remote->owner->progress->base,
 		config->transports[remote->transport]->names ? remote->target->address
 							     : remote->target->found,
-		remote->shard, &remote_callbacks, remote, &remote->lane,
-		&error);
+		remote->shard, &remote_callbacks, remote, &remote->lane, &error);
 	if (ret == 0 && config->encrypt) {
 		ret = smd_lane_encrypt(remote->lane, &config->key, &error);
 		if (ret) {
@@ -491,7 +490,7 @@ static bool remote_is_replaced(const struct smd_remote *remote, const struct smd
 
 /* ---- frames ---- */
 
-static void remote_send_control(
+void smd_remote_send_frame(
 	struct smd_remote *remote, struct smd_frame *frame, const void *payload, size_t length)
 {
 	if (remote->lane && remote->welcomed &&
@@ -506,21 +505,7 @@ void smd_remote_send(struct smd_remote *remote, enum smd_frame_kind kind, uint32
 {
 	struct smd_frame frame = {.kind = (uint8_t)kind, .comm = number, .rank = rank};
 
-	remote_send_control(remote, &frame, payload, length);
-}
-
-void smd_remote_send_agree(struct smd_remote *remote, uint32_t number, uint16_t rank,
-	uint64_t epoch, bool concludes, const void *payload, size_t length)
-{
-	struct smd_frame frame = {
-		.kind = SMD_FRAME_AGREE,
-		.comm = number,
-		.rank = rank,
-		.window = concludes,
-		.ordinal = epoch,
-	};
-
-	remote_send_control(remote, &frame, payload, length);
+	smd_remote_send_frame(remote, &frame, payload, length);
 }
 
 void smd_remote_send_shrunk(
@@ -529,7 +514,7 @@ void smd_remote_send_shrunk(
 	struct smd_frame frame = {
 		.kind = SMD_FRAME_SHRUNK, .comm = number, .rank = rank, .ordinal = ordinal};
 
-	remote_send_control(remote, &frame, NULL, 0);
+	smd_remote_send_frame(remote, &frame, NULL, 0);
 }
 
 void smd_remote_cancel(struct smd_remote *remote, struct smd_receiver *receiver)

@@ -95,8 +95,8 @@ struct smd_target {
 	char found[SMD_ADDRESS_TEXT_MAX]; /* what that stands for; empty: it is not known yet */
 	bool doubted; /* it could not be reached there: its name may stand for another by now */
 	struct smd_lookup *lookup; /* NULL: none is under way */
-	unsigned nremotes; /* 1 until shard 0 has said WELCOME */
-	bool lost;         /* told to the owner */
+	unsigned nremotes;         /* 1 until shard 0 has said WELCOME */
+	bool lost;                 /* told to the owner */
 	struct smd_remote *remotes[SMD_SHARDS_MAX];
 };
 
@@ -123,8 +123,8 @@ struct smd_remote {
 	bool greeted;  /* it has been told HELLO, if only on a lane that has ended */
 	bool welcomed; /* on the lane that is there */
 	bool abandoned;
-	bool rests;    /* the shard has ended the lane because no group used it */
-	bool returns;  /* it has been welcomed before, by the shard that `welcome` is of */
+	bool rests;   /* the shard has ended the lane because no group used it */
+	bool returns; /* it has been welcomed before, by the shard that `welcome` is of */
 	struct smd_welcome welcome;
 	struct smd_handshake handshake;  /* of the lane */
 	bool challenged;                 /* the shard has said CHALLENGE */
@@ -160,9 +160,9 @@ void smd_remote_cancel(struct smd_remote *remote, struct smd_receiver *receiver)
 void smd_remote_send(struct smd_remote *remote, enum smd_frame_kind kind, uint32_t number,
 	uint16_t rank, const void *payload, size_t length);
 
-/* What ranks say to agree on that epoch; they have when it `concludes`. */
-void smd_remote_send_agree(struct smd_remote *remote, uint32_t number, uint16_t rank,
-	uint64_t epoch, bool concludes, const void *payload, size_t length);
+/* The same, of a frame that says more. */
+void smd_remote_send_frame(
+	struct smd_remote *remote, struct smd_frame *frame, const void *payload, size_t length);
 
 /* The answer to SHRINK: no ordinal from this one on is sent without a new grant. */
 void smd_remote_send_shrunk(

@@ -4,29 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static int epoch_make_deal(struct smd_epoch *epoch)
-{
-	const struct smd_context *context = epoch->comm->context;
-	struct smd_deal_shard *shards = calloc(epoch->nserving, sizeof(*shards));
-	int ret;
-
-	if (!shards) {
-		return -ENOMEM;
-	}
-	for (unsigned i = 0; i < epoch->nserving; i++) {
-		const struct smd_welcome *welcome =
-			&context->remotes.each[epoch->remotes[i]]->welcome;
-
-		shards[i] = (struct smd_deal_shard){
-			welcome->server_id, welcome->shard, welcome->weight};
-	}
-	ret = smd_deal_create(&epoch->own_deal, shards, epoch->nserving, context->deal.chunk_bytes);
-	epoch->hash = smd_deal_hash(shards, epoch->nserving, context->deal.chunk_bytes);
-	epoch->deal = &epoch->own_deal;
-	free(shards);
-	return ret;
-}
-
 struct cut {
 	const uint64_t *lost;
 	unsigned epoch;
@@ -232,28 +209,18 @@ static int epoch_repair(struct smd_epoch *epoch, uint64_t newly_dead, struct smd
 int smd_repair_add(struct smd_comm *comm, const struct smd_epoch_record *record,
 	struct smd_epoch **out, struct smd_error *error)
 {
-	struct smd_epoch *epoch = calloc(1, sizeof(*epoch));
+	const struct smd_epoch_table same = {.dead = record->dead, .scale = comm->now->scale};
 	struct cut cut = {.lost = record->lost, .epoch = record->index};
 	uint64_t newly_dead = record->dead & ~comm->now->dead;
+	struct smd_epoch *epoch = smd_epoch_create(comm, record->id, &same);
 	int ret;
 
 	if (!epoch) {
 		return smd_error_set(error, ENOMEM, "out of memory");
 	}
-	epoch->index = record->index;
-	epoch->id = record->id;
 	epoch->first = record->first;
-	epoch->dead = record->dead;
-	ret = smd_epoch_make(comm, epoch);
-	ret = ret ? ret : epoch_make_deal(epoch);
-	if (ret) {
-		smd_epoch_free(epoch);
-		free(epoch);
-		return smd_error_set(error, ENOMEM, "out of memory");
-	}
 	smd_epochs_each_stream(comm, newly_dead, cut_stream, &cut);
-	comm->now->next = epoch;
-	comm->now = epoch;
+	smd_epochs_append(epoch);
 	*out = epoch;
 	ret = epoch_repair(epoch, newly_dead, error);
 	smd_history_release(&comm->history);

@@ -14,6 +14,7 @@ struct smd_epoch_record {
 	uint64_t dead; /* targets, by number */
 	uint64_t id;
 	uint64_t first;
+	uint32_t oldest; /* earlier epochs than this one are over, but for the first */
 	unsigned nlost;
 	uint64_t *lost; /* [nlost]: of each stream of the newly dead, where it is cut */
 };

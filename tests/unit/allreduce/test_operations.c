@@ -151,7 +151,7 @@ static void poll_mode_needs_no_thread(void **state)
 	pool_stop(&pool);
 }
 
-static void an_unknown_progress_mode_is_refused(void **state)
+static void an_unknown_mode_is_refused(void **state)
 {
 	smd_context *context;
 
@@ -160,6 +160,10 @@ static void an_unknown_progress_mode_is_refused(void **state)
 	assert_true(smd_context_create(NULL, &context) < 0);
 	assert_non_null(strstr(smd_error_message(), "must be thread or poll, got \"magic\""));
 	unsetenv("SUMMAND_PROGRESS");
+	setenv("SUMMAND_RATES", "magic", 1);
+	assert_true(smd_context_create(NULL, &context) < 0);
+	assert_non_null(strstr(smd_error_message(), "must be measured or declared, got \"magic\""));
+	unsetenv("SUMMAND_RATES");
 }
 
 /* Two threads wait on one context, and a third only starts operations: the turn goes round. */
@@ -224,7 +228,7 @@ int main(void)
 		cmocka_unit_test(every_rank_gets_what_the_root_broadcasts),
 		cmocka_unit_test(operations_of_all_kinds_in_flight),
 		cmocka_unit_test(poll_mode_needs_no_thread),
-		cmocka_unit_test(an_unknown_progress_mode_is_refused),
+		cmocka_unit_test(an_unknown_mode_is_refused),
 		cmocka_unit_test(threads_share_a_context),
 	};
 

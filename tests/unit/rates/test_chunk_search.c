@@ -1,0 +1,200 @@
+/*
+ * The size of chunks follows what makes operations fast, in a network that is simulated by the
+ * formula of specs/design/performance.md: M / B, the last chunk's way, and what each chunk costs.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "reduction_server/base/clock.h"
+#include "reduction_server/base/random.h"
+#include "worker/libsummand/chunk_search.h"
+
+struct network {
+	double bytes_per_us; /* of a shard, as it is, */
+	double declared;     /* and as it was said */
+	double chunk_us;     /* what a chunk costs beyond its bytes */
+	double noise;
+	double late_us; /* a slow rank, at most */
+	uint64_t random;
+};
+
+static double draw(struct network *network)
+{
+	return (double)(smd_random_next(&network->random) >> 11) / 9007199254740992.0;
+}
+
+/* What chunks are cut to, as worker/libsummand/deal.c does it. */
+static double chunk_bytes(const struct network *network, double bytes, int scale)
+{
+	double chunk = sqrt(bytes * network->declared * 16) * pow(2, scale);
+
+	return fmin(fmax(chunk, 4096), fmin(bytes, 524288));
+}
+
+static double time_us(const struct network *network, double bytes, int scale)
+{
+	double chunk = chunk_bytes(network, bytes, scale);
+
+	return 60 + bytes / network->bytes_per_us + chunk / network->bytes_per_us +
+	       bytes / chunk * network->chunk_us;
+}
+
+static int best_scale(const struct network *network, double bytes)
+{
+	int best = SMD_CHUNK_SCALE_LEAST;
+
+	for (int scale = SMD_CHUNK_SCALE_LEAST; scale <= SMD_CHUNK_SCALE_MOST; scale++) {
+		if (time_us(network, bytes, scale) < time_us(network, bytes, best)) {
+			best = scale;
+		}
+	}
+	return best;
+}
+
+/* Operations of these sizes in turn, for so many seconds; how many changes there were. */
+static unsigned run(struct network *network, struct smd_chunk_search *search, uint64_t *now_ns,
+	const double *sizes, unsigned nsizes, double seconds)
+{
+	uint64_t end_ns = *now_ns + (uint64_t)(seconds * 1e9);
+	unsigned changes = 0;
+
+	for (unsigned i = 0; *now_ns < end_ns; i++) {
+		double bytes = sizes[i % nsizes];
+		double us = time_us(network, bytes, search->scale) *
+				    (1 + network->noise * draw(network)) +
+			    network->late_us * draw(network);
+
+		*now_ns += (uint64_t)(us * 1e3);
+		smd_chunk_search_took(search, (uint64_t)bytes, (uint64_t)(us * 1e3));
+		if (smd_chunk_search_want(search, *now_ns)) {
+			assert_true(search->wanted >= SMD_CHUNK_SCALE_LEAST);
+			assert_true(search->wanted <= SMD_CHUNK_SCALE_MOST);
+			assert_int_not_equal(search->wanted, search->scale);
+			smd_chunk_search_applied(search);
+			changes++;
+		}
+	}
+	return changes;
+}
+
+/* The interface says 10 Gbit/s, the link carries 1. */
+static const struct network liar = {
+	.bytes_per_us = 125, .declared = 1250, .chunk_us = 16, .random = 3};
+static const double one[] = {4e6};
+static const double several[] = {1e6, 25e6, 4e6, 300};
+
+static void an_interface_that_lies_is_found_out_within_a_second(void **state)
+{
+	struct network network = liar;
+	struct smd_chunk_search search;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	smd_chunk_search_begin(&search, 0, now);
+	run(&network, &search, &now, one, 1, 1);
+	assert_true(time_us(&network, one[0], search.settled) <
+		    1.01 * time_us(&network, one[0], best_scale(&network, one[0])));
+}
+
+static void where_processors_decide_chunks_grow(void **state)
+{
+	struct network network = {
+		.bytes_per_us = 1250, .declared = 1250, .chunk_us = 120, .noise = 0.1, .random = 5};
+	struct smd_chunk_search search;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	smd_chunk_search_begin(&search, 0, now);
+	run(&network, &search, &now, one, 1, 1);
+	assert_true(search.settled > 0);
+}
+
+static void what_is_right_is_left_alone(void **state)
+{
+	struct network network = liar;
+	struct smd_chunk_search search;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	network.declared = network.bytes_per_us;
+	network.noise = 0.2;
+	network.late_us = 20000;
+	smd_chunk_search_begin(&search, 0, now);
+	assert_true(run(&network, &search, &now, several, 4, 60) <= 12);
+	assert_true(run(&network, &search, &now, several, 4, 600) <= 30);
+	assert_true(abs(search.settled) <= 1);
+}
+
+static void small_operations_ask_for_nothing(void **state)
+{
+	static const double small[] = {4096, 30000};
+	struct network network = liar;
+	struct smd_chunk_search search;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	smd_chunk_search_begin(&search, 0, now);
+	assert_int_equal(run(&network, &search, &now, small, 2, 10), 0);
+}
+
+static void changes_are_bounded(void **state)
+{
+	struct network network = liar;
+	struct smd_chunk_search search;
+	uint64_t now = SMD_SECOND_NS;
+	unsigned changes = 0;
+
+	(void)state;
+	smd_chunk_search_begin(&search, 0, now);
+	for (unsigned i = 0; i < 60; i++) { /* ten minutes of a network that is never the same */
+		network.bytes_per_us = i % 2 ? 125 : 1250;
+		network.chunk_us = i % 3 ? 16 : 200;
+		changes += run(&network, &search, &now, several, 4, 10);
+	}
+	assert_true(changes <= 120);
+}
+
+static void any_network_comes_near_its_best(void **state)
+{
+	uint64_t random = 17;
+
+	(void)state;
+	for (unsigned i = 0; i < 300; i++) {
+		struct network network = {.noise = 0.02, .random = i + 1};
+		struct smd_chunk_search search;
+		uint64_t now = SMD_SECOND_NS;
+		double size[1];
+		double best;
+
+		network.bytes_per_us = 20 + (double)(smd_random_next(&random) % 3000);
+		network.declared = network.bytes_per_us *
+				   (0.1 + (double)(smd_random_next(&random) % 1000) / 100);
+		network.chunk_us = 5 + (double)(smd_random_next(&random) % 100);
+		size[0] = 65536 * (1 + (double)(smd_random_next(&random) % 1000));
+		smd_chunk_search_begin(&search, 0, now);
+		run(&network, &search, &now, size, 1, 300);
+		best = time_us(&network, size[0], best_scale(&network, size[0]));
+		assert_true(time_us(&network, size[0], search.settled) < 1.12 * best);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_interface_that_lies_is_found_out_within_a_second),
+		cmocka_unit_test(where_processors_decide_chunks_grow),
+		cmocka_unit_test(what_is_right_is_left_alone),
+		cmocka_unit_test(small_operations_ask_for_nothing),
+		cmocka_unit_test(changes_are_bounded),
+		cmocka_unit_test(any_network_comes_near_its_best),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,216 @@
+/* Compares how long shards take for their shares, and moves weight from the late to the early. */
+#include "worker/libsummand/balance.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/base/clock.h"
+
+#define UNEQUAL       1.05 /* the last shard's time to the mean: more is worth a step, */
+#define FAR           1.3  /* and this one at once: else so many verdicts in a row */
+#define VERDICTS      3u
+#define STEP_POWER    0.75 /* of what would be right if others stayed as they are */
+#define STEP_MOST     2.0  /* what a weight changes by */
+#define STEPS_MOST    8u   /* at once, and then one for each */
+#define STEP_EVERY_NS (10 * SMD_SECOND_NS)
+#define GAP_NS        (SMD_SECOND_NS * 3 / 10) /* between two */
+#define KEPT          0.5                      /* of what was promised, or the step is taken back */
+#define PAUSE_NS      (2 * SMD_SECOND_NS)
+#define PAUSE_MOST_NS (60 * SMD_SECOND_NS)
+
+int smd_balance_create(
+	struct smd_balance *balance, const uint32_t *weights, unsigned nshards, uint64_t now_ns)
+{
+	*balance = (struct smd_balance){
+		.nshards = nshards,
+		.shards = calloc(nshards, sizeof(*balance->shards)),
+		.steps = STEPS_MOST,
+		.steps_at_ns = now_ns,
+		.next_ns = now_ns,
+		.pause_ns = PAUSE_NS,
+	};
+	if (!balance->shards) {
+		return -ENOMEM;
+	}
+	for (unsigned s = 0; s < nshards; s++) {
+		balance->shards[s].weight = weights[s];
+	}
+	return 0;
+}
+
+void smd_balance_destroy(struct smd_balance *balance)
+{
+	free(balance->shards);
+	balance->shards = NULL;
+}
+
+void smd_balance_slice(struct smd_balance *balance, unsigned shard, uint64_t bytes, uint64_t ns)
+{
+	struct smd_balance_shard *one = &balance->shards[shard];
+
+	if (bytes) {
+		one->samples[one->nsamples++ % SMD_BALANCE_SAMPLES] = (double)ns / (double)bytes;
+	}
+}
+
+static int compare(const void *left, const void *right)
+{
+	double a = *(const double *)left;
+	double b = *(const double *)right;
+
+	return (a > b) - (a < b);
+}
+
+/* ns per byte of its own: one slice that was disturbed does not count. */
+static double cost_of(const struct smd_balance_shard *shard)
+{
+	double sorted[SMD_BALANCE_SAMPLES];
+
+	memcpy(sorted, shard->samples, sizeof(sorted));
+	qsort(sorted, SMD_BALANCE_SAMPLES, sizeof(sorted[0]), compare);
+	return sorted[SMD_BALANCE_SAMPLES / 2];
+}
+
+static bool has_samples(const struct smd_balance *balance)
+{
+	for (unsigned s = 0; s < balance->nshards; s++) {
+		if (balance->shards[s].nsamples < SMD_BALANCE_SAMPLES) {
+			return false;
+		}
+	}
+	return true;
+}
+
+void smd_balance_forget(struct smd_balance *balance)
+{
+	for (unsigned s = 0; s < balance->nshards; s++) {
+		balance->shards[s].nsamples = 0;
+	}
+}
+
+/* Finishing times, for one byte through the whole table. */
+struct finish {
+	double mean;
+	double last;
+};
+
+static struct finish finish_of(const struct smd_balance *balance, bool wanted)
+{
+	struct finish finish = {0, 0};
+	double sum = 0;
+
+	for (unsigned s = 0; s < balance->nshards; s++) {
+		sum += wanted ? balance->shards[s].wanted : balance->shards[s].weight;
+	}
+	for (unsigned s = 0; s < balance->nshards; s++) {
+		const struct smd_balance_shard *shard = &balance->shards[s];
+		double time = (wanted ? shard->wanted : shard->weight) / sum * cost_of(shard);
+
+		finish.mean += time / balance->nshards;
+		finish.last = time > finish.last ? time : finish.last;
+	}
+	return finish;
+}
+
+/* Less than what would be right now: what a shard takes changes with the others' shares too. */
+static void plan_step(struct smd_balance *balance, double mean)
+{
+	double sum = 0;
+
+	for (unsigned s = 0; s < balance->nshards; s++) {
+		sum += balance->shards[s].weight;
+	}
+	for (unsigned s = 0; s < balance->nshards; s++) {
+		struct smd_balance_shard *shard = &balance->shards[s];
+		double step = pow(mean / (shard->weight / sum * cost_of(shard)), STEP_POWER);
+		double weight;
+
+		step = fmin(fmax(step, 1 / STEP_MOST), STEP_MOST);
+		weight = fmin(fmax(shard->weight * step, 1), UINT32_MAX / 2);
+		shard->wanted = (uint32_t)lround(weight);
+	}
+}
+
+static void take_back(struct smd_balance *balance)
+{
+	for (unsigned s = 0; s < balance->nshards; s++) {
+		balance->shards[s].wanted = balance->shards[s].before;
+	}
+}
+
+/* Whether the step that is on trial is to be taken back. */
+static bool has_failed(struct smd_balance *balance, const struct finish *now)
+{
+	return balance->on_trial && 1 - now->last / balance->cost < KEPT * balance->promised;
+}
+
+static bool may_step(struct smd_balance *balance, uint64_t now_ns)
+{
+	while (balance->steps < STEPS_MOST && now_ns - balance->steps_at_ns >= STEP_EVERY_NS) {
+		balance->steps++;
+		balance->steps_at_ns += STEP_EVERY_NS;
+	}
+	if (balance->steps == STEPS_MOST) {
+		balance->steps_at_ns = now_ns;
+	}
+	return balance->steps > 0 && now_ns >= balance->next_ns;
+}
+
+bool smd_balance_want(struct smd_balance *balance, uint64_t now_ns)
+{
+	struct finish now;
+	struct finish then;
+
+	if (balance->nshards < 2 || !has_samples(balance) || !may_step(balance, now_ns)) {
+		return false;
+	}
+	now = finish_of(balance, false);
+	if (has_failed(balance, &now)) {
+		take_back(balance);
+		return true;
+	}
+	if (balance->on_trial) {
+		balance->on_trial = false;
+		balance->pause_ns = PAUSE_NS;
+	}
+	if (now.last < UNEQUAL * now.mean) {
+		balance->unequal = 0;
+		smd_balance_forget(balance);
+		return false;
+	}
+	if (++balance->unequal < VERDICTS && now.last < FAR * now.mean) {
+		smd_balance_forget(balance);
+		return false;
+	}
+	plan_step(balance, now.mean);
+	then = finish_of(balance, true);
+	balance->cost = now.last;
+	balance->promised = 1 - then.last / now.last;
+	return true;
+}
+
+void smd_balance_applied(struct smd_balance *balance, uint64_t now_ns)
+{
+	bool back = balance->on_trial;
+
+	for (unsigned s = 0; s < balance->nshards; s++) {
+		struct smd_balance_shard *shard = &balance->shards[s];
+
+		shard->before = shard->weight;
+		shard->weight = shard->wanted;
+	}
+	balance->on_trial = !back;
+	balance->unequal = 0;
+	balance->steps--;
+	balance->next_ns = now_ns + (back ? balance->pause_ns : GAP_NS);
+	smd_balance_forget(balance);
+	if (!back) {
+		return;
+	}
+	balance->pause_ns *= 2;
+	if (balance->pause_ns > PAUSE_MOST_NS) {
+		balance->pause_ns = PAUSE_MOST_NS;
+	}
+}

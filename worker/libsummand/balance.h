@@ -1,0 +1,57 @@
+/*
+ * Weights with which all shards of a table finish together, by what rank 0 has seen
+ * (specs/design/epochs.md, Rates).
+ *
+ * A shard that takes longer for its share than the others gets less of it: in steps, when several
+ * verdicts in a row say so, and only so many in a minute. A step that has not brought half of what
+ * it promised is taken back.
+ *
+ * One thread uses it: the owner of the progress engine. Times are smd_clock_ns().
+ */
+#ifndef SMD_LIBSUMMAND_BALANCE_H
+#define SMD_LIBSUMMAND_BALANCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SMD_BALANCE_SAMPLES 5u /* of each shard, that a verdict is on */
+
+struct smd_balance_shard {
+	uint32_t weight;                     /* in use; Mbit/s, at least 1, */
+	uint32_t before;                     /* before the last step, */
+	uint32_t wanted;                     /* and for the next one */
+	double samples[SMD_BALANCE_SAMPLES]; /* ns per byte */
+	unsigned nsamples;
+};
+
+struct smd_balance {
+	unsigned nshards;
+	struct smd_balance_shard *shards;
+	unsigned steps;       /* that may be taken, */
+	uint64_t steps_at_ns; /* since when there is one more each STEP_EVERY_NS */
+	uint64_t next_ns;     /* no step before */
+	uint64_t pause_ns;    /* after one that is taken back */
+	unsigned unequal;     /* verdicts in a row that shards do not finish together */
+	bool on_trial;        /* the last step: */
+	double cost;          /* ns that a byte took before it, */
+	double promised;      /* and the part of that which it should save */
+};
+
+/* The declared weights. 0 or -ENOMEM. */
+int smd_balance_create(
+	struct smd_balance *balance, const uint32_t *weights, unsigned nshards, uint64_t now_ns);
+void smd_balance_destroy(struct smd_balance *balance);
+
+/* So many bytes of results came from the shard in `ns`, in which it always had something to do. */
+void smd_balance_slice(struct smd_balance *balance, unsigned shard, uint64_t bytes, uint64_t ns);
+
+/* Whether other weights would be better: shards[].wanted. */
+bool smd_balance_want(struct smd_balance *balance, uint64_t now_ns);
+
+/* The wanted weights are in use from now on: what was measured before does not count for them. */
+void smd_balance_applied(struct smd_balance *balance, uint64_t now_ns);
+
+/* What was measured does not count: something else has changed. */
+void smd_balance_forget(struct smd_balance *balance);
+
+#endif

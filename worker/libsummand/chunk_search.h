@@ -1,0 +1,57 @@
+/*
+ * Which size of chunks makes the operations of this program fastest (specs/design/epochs.md,
+ * Rates).
+ *
+ * What declared bandwidths suggest may be wrong: interfaces lie, and where processors decide,
+ * messages cost more than bytes. So larger and smaller ones are tried, in powers of two, on the
+ * program's own operations, and what is not faster is taken back. Rank 0's times decide, of the
+ * faster ones of each size: a slow rank makes some of any size late.
+ *
+ * One thread uses it: the owner of the progress engine. Times are smd_clock_ns().
+ */
+#ifndef SMD_LIBSUMMAND_CHUNK_SEARCH_H
+#define SMD_LIBSUMMAND_CHUNK_SEARCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SMD_CHUNK_SCALE_LEAST  (-3) /* chunks of 1/8 */
+#define SMD_CHUNK_SCALE_MOST   3
+#define SMD_CHUNK_SEARCH_SIZES 32u /* powers of two of bytes, from 64 KiB on */
+#define SMD_CHUNK_SEARCH_TIMES 5u  /* of each size, that a verdict is on */
+
+struct smd_chunk_times {
+	double each[SMD_CHUNK_SEARCH_TIMES]; /* ns per byte */
+	unsigned count;
+	double settled; /* what it took at the scale that is settled; 0: not known */
+};
+
+struct smd_chunk_search {
+	int settled; /* the best one so far */
+	int scale;   /* in use: another one is on trial */
+	int wanted;
+	bool tried_larger;
+	bool tried_smaller;
+	struct smd_chunk_times sizes[SMD_CHUNK_SEARCH_SIZES];
+	unsigned skipped;  /* operations since the scale has changed that did not count */
+	uint64_t next_ns;  /* no trial before */
+	uint64_t pause_ns; /* after the next search */
+};
+
+/* From that scale on. */
+void smd_chunk_search_begin(struct smd_chunk_search *search, int scale, uint64_t now_ns);
+
+/* What was in flight together, `bytes` in all, took `ns` from its first operation's begin to its
+ * last one's end. Whether that counts. */
+bool smd_chunk_search_took(struct smd_chunk_search *search, uint64_t bytes, uint64_t ns);
+
+/* Whether another scale should be used: search->wanted. */
+bool smd_chunk_search_want(struct smd_chunk_search *search, uint64_t now_ns);
+
+/* The wanted scale is in use from now on. */
+void smd_chunk_search_applied(struct smd_chunk_search *search);
+
+/* What was measured since the scale changed does not count: something else has. */
+void smd_chunk_search_forget(struct smd_chunk_search *search);
+
+#endif

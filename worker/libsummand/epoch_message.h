@@ -1,0 +1,52 @@
+/*
+ * What ranks say to agree on the next epoch, as bytes (specs/design/wire.md, AGREE): shards relay
+ * it and do not look into it.
+ */
+#ifndef SMD_LIBSUMMAND_EPOCH_MESSAGE_H
+#define SMD_LIBSUMMAND_EPOCH_MESSAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "reduction_server/base/error.h"
+#include "reduction_server/wire/message.h"
+
+#define SMD_STREAMS_MAX       240 /* of lost servers, that one message can tell of */
+#define SMD_EPOCH_WEIGHTS_MAX 480 /* shards of a table that can have other weights than declared   \
+				   */
+
+enum smd_epoch_message_kind {
+	SMD_EPOCH_SEALED = 1,
+	SMD_EPOCH_ASK = 2,
+	SMD_EPOCH_RECORD = 3,
+	SMD_EPOCH_AHEAD = 4,
+	SMD_EPOCH_PROMISED = 5,
+	SMD_EPOCH_CANCEL = 6,
+};
+
+struct smd_epoch_message {
+	uint8_t kind;
+	uint16_t rank;
+	uint32_t epoch;
+	uint64_t dead;  /* targets, by number */
+	uint64_t id;    /* RECORD, AHEAD: of its streams */
+	uint64_t first; /* RECORD: F; SEALED, PROMISED: N; PROMISED: 0, its streams cannot be joined
+			 */
+	uint32_t oldest; /* PROMISED, RECORD: no earlier epoch than this one is needed, but the
+			    first */
+	int8_t scale;    /* AHEAD: of chunks */
+	uint16_t nstreams;
+	uint16_t nweights;
+	uint64_t streams[SMD_STREAMS_MAX];       /* RECORD: L; SEALED: done */
+	uint32_t weights[SMD_EPOCH_WEIGHTS_MAX]; /* AHEAD */
+};
+
+/* The number of bytes; with numbers within their limits it always fits. */
+size_t smd_epoch_message_encode(
+	const struct smd_epoch_message *message, uint8_t payload[SMD_CONTROL_MAX]);
+
+/* -EPROTO with a text: too short or long, or a number is beyond its limit. */
+int smd_epoch_message_decode(const uint8_t *payload, size_t length, struct smd_epoch_message *out,
+	struct smd_error *error);
+
+#endif

@@ -1,0 +1,44 @@
+/*
+ * What rank 0 sees of its operations, and which table they should have therefore: weights
+ * (balance.h) and the size of chunks (chunk_search.h), of which one is changed at a time.
+ *
+ * It belongs to a communicator of rank 0 and is the owner's (progress.h). Times are smd_clock_ns().
+ */
+#ifndef SMD_LIBSUMMAND_TUNING_H
+#define SMD_LIBSUMMAND_TUNING_H
+
+#include "worker/libsummand/balance.h"
+#include "worker/libsummand/chunk_search.h"
+
+struct smd_tuning {
+	struct smd_balance balance;
+	struct smd_chunk_search search;
+	uint32_t *weights; /* [nshards] that are asked for */
+	int scale;
+	bool weighs; /* what is asked for is of the balance; else of the search */
+	bool fresh;  /* something has been seen since it was last thought about */
+	unsigned in_flight;
+	uint64_t began_ns; /* what is in flight together, */
+	uint64_t bytes;    /* with so many bytes in all */
+};
+
+/* Of a table with these weights and that scale. 0 or -ENOMEM. */
+int smd_tuning_create(struct smd_tuning *tuning, const uint32_t *weights, unsigned nshards,
+	int scale, uint64_t now_ns);
+void smd_tuning_destroy(struct smd_tuning *tuning);
+
+/* An operation begins, or ends. */
+void smd_tuning_begin(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns);
+void smd_tuning_end(struct smd_tuning *tuning, uint64_t now_ns);
+
+/* So many chunks of the shard have come, while it always had something to do. */
+void smd_tuning_slice(
+	struct smd_tuning *tuning, unsigned shard, unsigned chunks, uint64_t bytes, uint64_t ns);
+
+/* Whether another table would be better: tuning->weights and tuning->scale. */
+bool smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns);
+
+/* It is in use from now on. */
+void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns);
+
+#endif
