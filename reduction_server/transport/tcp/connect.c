@@ -13,7 +13,7 @@
 #include "reduction_server/transport/tcp/tcp.h"
 #include "reduction_server/transport/tcp/tls.h"
 
-#define LISTEN_BACKLOG 1024
+#define LISTEN_BACKLOG 4096   /* ranks that connect at once; somaxconn may say less */
 #define ACCEPT_REST_US 100000 /* when descriptors are short: until the next try */
 
 struct tcp_listener {
