@@ -24,6 +24,7 @@
 struct smd_placement_host {
 	char *interface;              /* that leads to the others; or NULL: any */
 	char *token_file;             /* the job's token there; or NULL: it has none */
+	char *servers_file;           /* which reduction servers serve, there; or NULL */
 	unsigned server_bandwidth_mbps; /* of each reduction server there; 0: not known */
 };
 
@@ -38,6 +39,7 @@ struct smd_placement {
 	unsigned master_port;
 	/* Of all replicas, where there are no hosts; else of those on each host. */
 	char *token_file; /* holds the token of the job's own reduction servers; or NULL: none */
+	char *servers_file; /* says which of these serve, as long as the job runs; or NULL */
 	char *interface;  /* the network interface that leads to the others; or NULL: any */
 	struct smd_placement_host *hosts;
 	size_t nhosts;
@@ -47,6 +49,7 @@ struct smd_placement {
 /* The values of the replica's host, or of all. */
 const char *smd_placement_interface(const struct smd_placement *placement, int pool, int index);
 const char *smd_placement_token_file(const struct smd_placement *placement, int pool, int index);
+const char *smd_placement_servers_file(const struct smd_placement *placement, int pool, int index);
 unsigned smd_placement_server_bandwidth(
 	const struct smd_placement *placement, int pool, int index); /* Mbit/s; 0: not known */
 

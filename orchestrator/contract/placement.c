@@ -66,6 +66,7 @@ void smd_placement_forget_hosts(struct smd_placement *placement)
 	for (size_t i = 0; i < placement->nhosts; i++) {
 		free(placement->hosts[i].interface);
 		free(placement->hosts[i].token_file);
+		free(placement->hosts[i].servers_file);
 	}
 	free(placement->hosts);
 	placement->hosts = NULL;
@@ -78,6 +79,7 @@ void smd_placement_free(struct smd_placement *placement)
 	free(placement->metrics_dir);
 	free(placement->output_dir);
 	free(placement->token_file);
+	free(placement->servers_file);
 	*placement = (struct smd_placement){0};
 }
 
@@ -99,6 +101,13 @@ const char *smd_placement_token_file(const struct smd_placement *placement, int 
 	const struct smd_placement_host *host = host_of(placement, pool, index);
 
 	return host ? host->token_file : placement->token_file;
+}
+
+const char *smd_placement_servers_file(const struct smd_placement *placement, int pool, int index)
+{
+	const struct smd_placement_host *host = host_of(placement, pool, index);
+
+	return host ? host->servers_file : placement->servers_file;
 }
 
 unsigned smd_placement_server_bandwidth(const struct smd_placement *placement, int pool, int index)

@@ -40,6 +40,8 @@ int smd_summand_add(const struct smd_contract *contract, const struct smd_positi
 	int processes = smd_job_processes(contract->job, position->pool);
 	const char *token_file =
 		smd_placement_token_file(contract->placement, position->pool, position->index);
+	const char *servers_file = smd_placement_servers_file(
+		contract->placement, position->pool, position->index);
 	char name[SMD_REPLICA_NAME_MAX];
 	int ret;
 
@@ -54,6 +56,9 @@ int smd_summand_add(const struct smd_contract *contract, const struct smd_positi
 	}
 	if (!ret && smd_world_has(position) && contract->reduction_servers) {
 		ret = smd_environment_set(out, SERVERS, "%s", contract->reduction_servers);
+	}
+	if (!ret && smd_world_has(position) && servers_file && contract->reduction_servers) {
+		ret = smd_environment_set(out, "SUMMAND_SERVERS_FILE", "%s", servers_file);
 	}
 	if (!ret && smd_world_has(position) && token_file && smd_job_has_servers(contract->job)) {
 		ret = smd_environment_set(out, "SUMMAND_TOKEN_FILE", "%s", token_file);

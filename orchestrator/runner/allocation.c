@@ -469,6 +469,11 @@ static int set_hosts(struct smd_hosts *hosts, const struct smd_chosen_address *c
 					    hosts->hosts[i].facts.folder) < 0) {
 			host->token_file = NULL;
 		}
+		if (smd_job_has_servers(job) &&
+			asprintf(&host->servers_file, "%s/" SMD_SERVER_LIST,
+				hosts->hosts[i].facts.folder) < 0) {
+			host->servers_file = NULL;
+		}
 		ret = host->interface && (!hosts->token || host->token_file) ? 0 : -ENOMEM;
 	}
 	for (int pool = 0; pool < SMD_JOB_POOLS_MAX && !ret; pool++) {

@@ -248,6 +248,18 @@ void smd_hosts_end(struct smd_hosts *hosts, const struct smd_replica *replica, i
 		json_pack("{s:I, s:i}", "id", (json_int_t)id_of(task), "signal", signo));
 }
 
+void smd_hosts_send_file(struct smd_hosts *hosts, const char *name, const char *text)
+{
+	for (int i = 0; i < hosts->nhosts; i++) {
+		struct smd_run_host *host = &hosts->hosts[i];
+
+		if (host->link && !host->is_local && host->state == SMD_HOST_READY) {
+			smd_agent_link_send_json(host->link, SMD_AGENT_FILE,
+				json_pack("{s:s, s:s}", "name", name, "text", text));
+		}
+	}
+}
+
 /* ---- what agents say ---- */
 
 static void give_credit(struct smd_replica_task *task)

@@ -104,6 +104,12 @@ int smd_hosts_open(struct smd_hosts *hosts);
 /* No replica may be running, and nothing allocated. */
 void smd_hosts_close(struct smd_hosts *hosts);
 
+#define SMD_SERVER_LIST "servers" /* in the job's directory, and in the folder of each agent */
+
+/* Gives each host that does not see the job's directory a file of that name, or another text in
+ * it. */
+void smd_hosts_send_file(struct smd_hosts *hosts, const char *name, const char *text);
+
 /* Asks for hosts; PLACED or NO_HOSTS follows. 0, or -errno with a text. */
 int smd_hosts_allocate(struct smd_hosts *hosts, struct smd_error *error);
 

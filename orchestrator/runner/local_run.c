@@ -215,6 +215,17 @@ static int place_output(struct local_run *local)
 	return smd_jobdir_make_folder(&local->dir, "output");
 }
 
+/* A container would see the file that is there when it starts, and none that replaces it. */
+static int place_server_list(struct local_run *local)
+{
+	if (!smd_job_has_servers(local->run.status.job) || local->options->container_runtime ||
+		local->options->engine != SMD_LOCAL_RUN_HERE) {
+		return 0;
+	}
+	local->placement.servers_file = smd_jobdir_path(&local->dir, SMD_SERVER_LIST);
+	return local->placement.servers_file ? 0 : -ENOMEM;
+}
+
 /* What an earlier trial in the directory has reported is not this one's. */
 static int place_metrics(struct local_run *local)
 {
@@ -362,6 +373,7 @@ static int prepare(struct local_run *local, struct smd_error *error)
 	smd_record_write(&run->record, &run->status);
 	ret = ret ? ret : place_output(local);
 	ret = ret ? ret : place_metrics(local);
+	ret = ret ? ret : place_server_list(local);
 	ret = ret ? ret : make_token(local, error);
 	ret = ret ? ret : mask_secrets(local);
 	ret = ret ? ret : keep_inputs(local);
@@ -572,6 +584,7 @@ static void close_token(struct local_run *local)
 	}
 	free(local->token);
 	smd_job_token_remove(&local->dir);
+	smd_jobdir_remove(&local->dir, SMD_SERVER_LIST);
 }
 
 /* The runner's whole life. The program's exit code, or -errno with a text. */

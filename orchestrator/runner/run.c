@@ -9,6 +9,7 @@
 #include "orchestrator/runner/failure.h"
 #include "orchestrator/runner/guard.h"
 #include "orchestrator/runner/policy.h"
+#include "orchestrator/runner/server_list.h"
 #include "orchestrator/runner/servers.h"
 #include "orchestrator/runner/steps.h"
 #include "reduction_server/base/clock.h"
@@ -638,6 +639,7 @@ void smd_run_turn(struct smd_run *run)
 	restart_replicas(run);
 	smd_servers_turn(run);
 	smd_scaling_turn(run);
+	smd_server_list_turn(run); /* ranks that are started now read it */
 	while (advance(run)) {
 	}
 	if (killing && run->status.phase != SMD_PHASE_ENDED) {

@@ -43,6 +43,7 @@ struct smd_run {
 	char *no_hosts;       /* why there are none, or no longer; or NULL */
 	int interrupted_by;   /* the first signal */
 	int has_losses;       /* some reduction server was lost in this attempt */
+	int servers_changed;  /* the list of those that serve is out of date (server_list.h) */
 	struct smd_scaling scaling;
 };
 

@@ -11,6 +11,7 @@ void smd_run_apply(
 	if (smd_replica_apply(replica, event)) {
 		run->changed = 1;
 		run->display.dirty = 1;
+		run->servers_changed |= replica->role == SMD_ROLE_REDUCTION_SERVER;
 	}
 }
 

@@ -31,7 +31,7 @@ static int is_of_runner(const char *name)
 {
 	static const char *const names[] = {"spec.json", "resolved.json", "plan.txt", "token",
 		"env", "logs", "exits", "errors", "state.json", "summary.json", ".reserve", "code",
-		"packages", "output", "metrics", "trials", "scale.json"};
+		"packages", "output", "metrics", "trials", "scale.json", "servers"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		size_t length = strlen(names[i]);

@@ -179,7 +179,7 @@ class HostsTest(JobTest):
         self.make_pair()
         done = self.path("done")
         serve = f'echo "$*" >{self.dir}/$SUMMAND_REPLICA; stat -c "%a" "$(expr "$*" : ".*--token-file=\\([^ ]*\\)")"; echo ready >&3; exec sleep 1000'
-        run = self.start([bash(f"until [ -e {done} ]; do sleep 0.05; done"), {}, reduction_servers(2, serve)],
+        run = self.start([bash(f"until [ -e {done} ]; do sleep 0.05; done; cat $SUMMAND_SERVERS_FILE"), {}, reduction_servers(2, serve)],
                          *self.hosts("one slots=2", "two slots=3"), "--grace=1")
         log = os.path.join(run.job_dir, "logs/job.log")
         self.assertTrue(wait_until(lambda: os.path.exists(log) and "Job is running." in self.read(run, "logs/job.log"), 30))
@@ -198,6 +198,7 @@ class HostsTest(JobTest):
         self.assertEqual(subprocess.run([*scale, "--replicas=1"], check=False, timeout=LONG, stderr=subprocess.DEVNULL).returncode, 0)
         open(done, "w", encoding="ascii").close()
         self.assert_code(self.finish(run), 0)
+        self.assertEqual(self.read(run, "logs/workerpool0-0.log"), ":".join(addresses[0]) + "\n")
         self.assertEqual([r["state"] for r in self.read_json(run, "state.json")["replicas"]], ["SUCCEEDED"] + ["STOPPED"] * 4)
 
     def test_an_agent_that_is_told_to_end_says_so(self):

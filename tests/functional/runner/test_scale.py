@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 
-from job import LONG, SUMMAND, at_once, bash, command_of, processes_with, reduction_servers
+from job import LONG, SUMMAND, at_once, bash, command_of, processes_with, reduction_servers, wait_until
 from servers import READY, ServersBase
 
 PERF = "exec summand-perf allreduce --group=scaled --nranks=2 --rank=$RANK --sizes=256K --iters=6000 --warmup=1"
@@ -84,6 +84,33 @@ class ScaleTest(ServersBase):
         self.end_well(run)
         self.assertEqual([len(each.split(",")) for each in self.read(run, "logs/workerpool0-0.log").split()], [2, 1])
         self.assertFalse(os.path.exists(self.path("workerpool2-1.1")))
+
+    def test_ranks_can_read_which_servers_serve(self):
+        """Replaced as a whole: a reader at any moment sees a line of addresses."""
+        read = f"until [ -e {self.done} ]; do read -r line <$SUMMAND_SERVERS_FILE && echo $line; sleep 0.01; done; cat $SUMMAND_SERVERS_FILE"
+        self.work = bash(read)
+        run = self.start_running(2)
+
+        def wait_for_list(*indices):
+            text = ",".join(re.search(r"--listen=(\S+)", self.started(index)[1])[1] for index in indices) + "\n"
+            self.assertTrue(wait_until(lambda: self.read(run, "servers") == text, 30), self.read(run, "servers"))
+            return text
+
+        seen = {wait_for_list(0, 1)}
+        self.scale(run, 3)
+        seen.add(wait_for_list(0, 1, 2))
+        self.lose(0)
+        seen.add(wait_for_list(1, 2))
+        wait_for_list(0, 1, 2)
+        self.scale(run, 1)
+        last = wait_for_list(0)
+        self.end_well(run)
+        whole = re.compile(r"(127\.0\.0\.1:\d+)(,127\.0\.0\.1:\d+){0,2}\n")
+        lines = self.read(run, "logs/workerpool0-0.log").splitlines(True)
+        self.assertEqual([line for line in lines if not whole.fullmatch(line)], [])
+        self.assertEqual(lines[-1], last)
+        self.assertTrue(seen & set(lines))
+        self.assertFalse(os.path.exists(os.path.join(run.job_dir, "servers")))
 
     def test_what_is_refused(self):
         hangs = "[ $SUMMAND_REPLICA.$SUMMAND_RESTARTS != workerpool2-0.1 ] || sleep 1000; "

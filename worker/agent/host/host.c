@@ -150,25 +150,30 @@ static int take_reserve(struct host *host, const struct smd_agent_message *messa
 	return 0;
 }
 
-/* A file for replicas alone, in the agent's own folder. */
+/* A file for replicas alone, in the agent's own folder. One that is there is replaced whole. */
 static int take_file(
 	struct host *host, const struct smd_agent_message *message, struct smd_error *error)
 {
 	size_t length = strlen(message->text);
 	char path[SMD_FACTS_PATH_SIZE + SMD_FACTS_NAME_SIZE];
+	char part[sizeof(path) + 8];
 	int fd, ret = 0;
 
 	if (host->invitation.is_local) {
 		return smd_error_set(error, EPROTO, "a FILE frame came, and there is no folder");
 	}
 	snprintf(path, sizeof(path), "%s/%s", host->facts.folder, message->name);
-	unlink(path);
-	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	snprintf(part, sizeof(part), "%s.part", path);
+	unlink(part);
+	fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0 || write(fd, message->text, length) != (ssize_t)length) {
 		ret = -errno;
 	}
 	if (fd >= 0) {
 		close(fd);
+	}
+	if (!ret && rename(part, path)) {
+		ret = -errno;
 	}
 	return ret ? smd_error_set(error, -ret, "%s: cannot be written: %s", path, strerror(-ret)) : 0;
 }
