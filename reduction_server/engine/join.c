@@ -10,7 +10,7 @@
 
 /* Whether a communicator may begin to form: there are few enough, and it could have a slot. */
 static int join_may_form(const struct smd_comms *comms, const char *name,
-	const struct smd_member *member, unsigned nranks, struct smd_error *error)
+	const struct smd_member *member, const struct smd_join *join, struct smd_error *error)
 {
 	const struct smd_buffer_pool *pool = &comms->resources->pool;
 	const struct smd_server_job *job = smd_jobs_find(&comms->jobs, member->peer->hello.job);
@@ -18,8 +18,8 @@ static int join_may_form(const struct smd_comms *comms, const char *name,
 	unsigned forming_of_job = 0;
 	unsigned forming = 0;
 
-	if (nranks + 1u > pool->total) {
-		return smd_server_comm_no_slot(name, nranks, pool, error);
+	if (join->nranks + 1u > pool->total) {
+		return smd_server_comm_no_slot(name, join->nranks, pool, error);
 	}
 	TAILQ_FOREACH (comm, &comms->list, link) {
 		if (comm->state == SMD_SERVER_COMM_FORMING) {
@@ -39,7 +39,7 @@ static int join_may_form(const struct smd_comms *comms, const char *name,
 			"server",
 			name, SMD_FORMING_SHARD_MAX);
 	}
-	if (smd_peer_count_forming(member) >= SMD_FORMING_LANE_MAX) {
+	if (!smd_peer_may_form(member, join->id != 0)) {
 		return smd_error_set(error, EAGAIN,
 			"group %s: at most %d groups of a process may form at once, got one more "
 			"from %s",
@@ -184,7 +184,7 @@ int smd_server_comm_join(struct smd_comms *comms, struct smd_member *member, con
 	if (ret == 0 && comm) {
 		ret = join_agree(comm, member, join, error);
 	} else if (ret == 0) {
-		ret = join_may_form(comms, name, member, join->nranks, error);
+		ret = join_may_form(comms, name, member, join, error);
 		ret = ret ? ret : smd_server_comm_create(comms, name, job, join, &comm, error);
 	}
 	if (ret) {

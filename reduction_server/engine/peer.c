@@ -91,17 +91,23 @@ static struct smd_member *peer_find(const struct smd_peer *peer, uint32_t number
 	return member && member->number == number ? member : NULL;
 }
 
-unsigned smd_peer_count_forming(const struct smd_member *member)
+bool smd_peer_may_form(const struct smd_member *member, bool later_epoch)
 {
 	const struct smd_peer *peer = member->peer;
+	unsigned most = SMD_FORMING_LANE_MAX;
 	unsigned forming = 0;
 
-	for (uint32_t i = 0; i < peer->nmembers && forming < SMD_FORMING_LANE_MAX; i++) {
+	for (uint32_t i = 0; i < peer->nmembers; i++) {
 		const struct smd_member *one = peer->members[i];
+		const struct smd_server_comm *comm = one ? one->comm : NULL;
 
-		forming += one && one->comm && one->comm->state == SMD_SERVER_COMM_FORMING;
+		if (comm && comm->state == SMD_SERVER_COMM_FORMING) {
+			forming += (comm->id != 0) == later_epoch;
+		} else if (comm && comm->id == 0) {
+			most += later_epoch;
+		}
 	}
-	return forming;
+	return forming < most;
 }
 
 /* NULL with a text when the number cannot be given to a new member. */

@@ -62,8 +62,12 @@ void smd_peer_send(struct smd_member *member, enum smd_frame_kind kind, unsigned
 /* JOINED: `attempts` stands for those of all ranks, by which they joined here. */
 void smd_peer_send_joined(struct smd_member *member, unsigned window, uint64_t attempts);
 
-/* On how many communicators that form the member's lane is, up to SMD_FORMING_LANE_MAX. */
-unsigned smd_peer_count_forming(const struct smd_member *member);
+/*
+ * Whether the member's lane may be on one more communicator that forms: SMD_FORMING_LANE_MAX at once,
+ * and of streams of a later epoch one more for each group that the lane is in, because all of them
+ * change at once.
+ */
+bool smd_peer_may_form(const struct smd_member *member, bool later_epoch);
 
 /* The name that the member's worker goes by in messages. */
 static inline const char *smd_peer_replica(const struct smd_member *member)

@@ -177,18 +177,25 @@ static void run_at_once(struct pool_rank *rank)
 	}
 }
 
-static void run(const char *transport, unsigned nservers, const struct ending *losses,
-	unsigned nlosses, void (*body)(struct pool_rank *rank))
+static void run_with(const struct smd_server_config *configs, const char *transport,
+	unsigned nservers, const struct ending *losses, unsigned nlosses,
+	void (*body)(struct pool_rank *rank))
 {
 	struct pool pool;
 	struct history history = {.pool = &pool, .losses = losses, .nlosses = nlosses};
 	pthread_t thread;
 
-	pool_start(&pool, transport, nservers, NULL);
+	pool_start(&pool, transport, nservers, configs);
 	CHECK(pthread_create(&thread, NULL, end_servers, &history) == 0);
 	pool_run(&pool, RANKS, "lost", body, &history);
 	pthread_join(thread, NULL);
 	pool_stop(&pool);
+}
+
+static void run(const char *transport, unsigned nservers, const struct ending *losses,
+	unsigned nlosses, void (*body)(struct pool_rank *rank))
+{
+	run_with(NULL, transport, nservers, losses, nlosses, body);
 }
 
 static const char *const transports[] = {"tcp", "loopback"};
@@ -220,11 +227,56 @@ static void two_are_lost(void **state)
 	}
 }
 
+enum { MANY = 100 }; /* communicators of a process: more than groups that may form at once */
+
+/* Each has an operation in flight when the server ends; then another. */
+static void run_many(struct pool_rank *rank)
+{
+	smd_comm *comms[MANY];
+	smd_request *requests[MANY];
+	float values[MANY];
+
+	for (int i = 0; i < MANY; i++) {
+		char group[32];
+
+		snprintf(group, sizeof(group), "many-%d", i);
+		CHECK(smd_comm_create(rank->context, group, RANKS, rank->rank, &comms[i]) == 0);
+	}
+	for (int round = 0; round < 2; round++) {
+		for (int i = 0; i < MANY; i++) {
+			note_begun(rank, round * MANY + i);
+			values[i] = element(rank->rank, round, (size_t)i);
+			CHECK(smd_allreduce_start(comms[i], &values[i], &values[i], 1, SMD_FLOAT32,
+				      SMD_SUM, &requests[i]) == 0);
+		}
+		for (int i = 0; i < MANY; i++) {
+			CHECK(smd_request_wait(requests[i]) == 0);
+			CHECK(values[i] == sum(round, (size_t)i));
+		}
+	}
+	for (int i = 0; i < MANY; i++) {
+		smd_comm_destroy(comms[i]);
+	}
+}
+
+static void many_communicators_go_on_at_once(void **state)
+{
+	/* A stream has a slot of its own. */
+	const struct smd_server_config small = {
+		.shards = 1, .chunk_bytes = 4096, .memory_bytes = 32 << 20};
+	const struct smd_server_config configs[] = {small, small};
+	const struct ending loss = {1, MANY - 1, 0};
+
+	(void)state;
+	run_with(configs, "tcp", 2, &loss, 1, run_many);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_is_lost_at_any_operation),
 		cmocka_unit_test(two_are_lost),
+		cmocka_unit_test(many_communicators_go_on_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
