@@ -42,7 +42,8 @@ int smd_servers_go_on(struct smd_run *run, struct smd_replica *replica)
 
 int smd_servers_are_cause(const struct smd_replica *replica)
 {
-	return replica->loss && replica->ended_ns &&
+	/* One that ended well may have been told to, with its host, as the others were. */
+	return replica->loss && replica->state == SMD_REPLICA_FAILED &&
 	       smd_clock_ns() - replica->loss->last_ns < CAUSE_NS;
 }
 
