@@ -36,7 +36,9 @@ class Programs(unittest.TestCase):
         path = os.path.join(self.dir, token)
         with open(path, "w", encoding="ascii", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             file.write(token + "\n")
-        return dict(os.environ, SUMMAND_REPLICA=replica, SUMMAND_JOB_ID="0123456789", SUMMAND_MPI_TOKEN_FILE=path,
+        folder = tempfile.mkdtemp(prefix="summand-test-")  # as an agent makes and removes it: these programs are killed
+        self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
+        return dict(os.environ, SUMMAND_REPLICA=replica, SUMMAND_JOB_ID="0123456789", SUMMAND_MPI_TOKEN_FILE=path, SUMMAND_MPI_FOLDER=folder,
                     SUMMAND_MPI_NODES=f"workerpool0-0=127.0.0.1:1,workerpool1-0=127.0.0.1:{self.port}")
 
     def start(self, replica, token, *words, program=MPI):

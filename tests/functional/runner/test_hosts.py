@@ -256,7 +256,7 @@ class HostsTest(JobTest):
         """A little is told, and five minutes are refused, as munge and Kerberos do."""
         run = self.run_with_a_clock(30)
         self.assert_code(run, 0)
-        self.assertRegex(run.out + run.err, "host two: its clock is \d+ s ahead of this machine's")
+        self.assertRegex(run.out + run.err, r"host two: its clock is \d+ s ahead of this machine's")
         run = self.run_with_a_clock(-400)
         self.assert_code(run, 1)
         self.assertRegex(run.err, r"host two: its clock must be within 300 s of this machine's, got \d+ s behind it: set both by NTP")
