@@ -1,0 +1,147 @@
+/*
+ * Other weights and chunks in mid-run: rank 0 wants some before every third operation, and every
+ * result is what it would have been (specs/design/epochs.md).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/base/random.h"
+#include "tests/unit/allreduce/fixture.h"
+#include "worker/libsummand/comm.h"
+#include "worker/libsummand/tuning.h"
+
+enum { RANKS = 3, OPERATIONS = 150, LARGE = 200000, AT_ONCE = 3, EVERY = 3 };
+
+/* Instead of what rank 0 has measured. */
+bool __wrap_smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns);
+
+bool __wrap_smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns)
+{
+	static _Thread_local uint64_t state = 1;
+
+	(void)now_ns;
+	if (smd_random_next(&state) % EVERY) {
+		return false;
+	}
+	tuning->weighs = false;
+	tuning->scale = (int)(smd_random_next(&state) % 7) + SMD_CHUNK_SCALE_LEAST;
+	tuning->search.wanted = tuning->scale;
+	for (unsigned s = 0; s < tuning->balance.nshards; s++) {
+		tuning->weights[s] = 1 + (uint32_t)(smd_random_next(&state) % 50);
+	}
+	return true;
+}
+
+static size_t size_of(int operation)
+{
+	static const size_t sizes[] = {1, 3000, LARGE, 0, 70000};
+
+	return sizes[operation % 5];
+}
+
+/* With bits that a sum in another order would not have. */
+static float element(int rank, int operation, size_t i)
+{
+	uint32_t mixed = (uint32_t)((unsigned)rank * 7919u + (unsigned)operation * 104729u + i) *
+			 2654435761u;
+
+	return (float)(mixed >> 8) * 1e-3f;
+}
+
+static void check_sum(const float *buffer, int operation)
+{
+	for (size_t i = 0; i < size_of(operation); i++) {
+		float sum = element(0, operation, i);
+
+		for (int r = 1; r < RANKS; r++) {
+			sum += element(r, operation, i);
+		}
+		CHECK(memcmp(&buffer[i], &sum, sizeof(sum)) == 0);
+	}
+}
+
+static void run_operations(struct pool_rank *rank)
+{
+	unsigned *epochs = rank->argument;
+	float *buffers[AT_ONCE];
+	smd_request *requests[AT_ONCE];
+
+	for (int i = 0; i < AT_ONCE; i++) {
+		buffers[i] = malloc(LARGE * sizeof(float));
+	}
+	for (int k = 0; k < OPERATIONS + AT_ONCE; k++) {
+		int at = k % AT_ONCE;
+
+		if (k >= AT_ONCE) {
+			CHECK(smd_request_wait(requests[at]) == 0);
+			check_sum(buffers[at], k - AT_ONCE);
+		}
+		for (size_t i = 0; k < OPERATIONS && i < size_of(k); i++) {
+			buffers[at][i] = element(rank->rank, k, i);
+		}
+		if (k < OPERATIONS) {
+			CHECK(smd_allreduce_start(rank->comm, buffers[at], buffers[at], size_of(k),
+				      SMD_FLOAT32, SMD_SUM, &requests[at]) == 0);
+		}
+	}
+	CHECK(smd_barrier(rank->comm) == 0);
+	if (rank->rank == 0) {
+		*epochs = rank->comm->now->index;
+	}
+	for (int i = 0; i < AT_ONCE; i++) {
+		free(buffers[i]);
+	}
+}
+
+static void run(const char *transport, unsigned nservers)
+{
+	const struct smd_server_config enough = {.memory_bytes = 512u << 20};
+	const struct smd_server_config configs[] = {enough, enough, enough};
+	struct pool pool;
+	unsigned epochs = 0;
+
+	pool_start(&pool, transport, nservers, configs);
+	pool_run(&pool, RANKS, "tables", run_operations, &epochs);
+	pool_stop(&pool);
+	assert_true(epochs > 3);
+}
+
+static void results_are_the_same(void **state)
+{
+	(void)state;
+	run("tcp", 3);
+	run("loopback", 2);
+	run("tcp", 1);
+}
+
+/* Streams that are only for other tables may be refused: nothing else is. */
+static void without_memory_the_table_stays(void **state)
+{
+	struct smd_server_config config = {
+		.shards = 1, .memory_bytes = 10 << 16, .chunk_bytes = 1 << 16};
+	struct pool pool;
+	unsigned epochs = 0;
+
+	(void)state;
+	pool_start(&pool, "tcp", 1, &config);
+	pool_run(&pool, RANKS, "tables", run_operations, &epochs);
+	pool_stop(&pool);
+	assert_int_equal(epochs, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(results_are_the_same),
+		cmocka_unit_test(without_memory_the_table_stays),
+	};
+
+	setenv("SUMMAND_RATES", "measured", 1);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
