@@ -366,18 +366,10 @@ static void comm_end_agreement(struct smd_server_comm *comm, unsigned rank)
 /* Between the begin of an agreement and its end a rank that leaves would be waited for. */
 static void comm_note_agreement(struct smd_server_comm *comm, const struct smd_frame *frame)
 {
-	switch (frame->window) {
-	case SMD_AGREE_BEGINS:
-		comm->sought = frame->ordinal > comm->sought ? frame->ordinal : comm->sought;
-		break;
-	case SMD_AGREE_CONCLUDES:
-		comm->agreed = frame->ordinal > comm->agreed ? frame->ordinal : comm->agreed;
-		break;
-	case SMD_AGREE_CANCELS:
-		comm->sought = comm->agreed;
-		break;
-	default:
-		break;
+	if (frame->window == SMD_AGREE_BEGINS && frame->ordinal > comm->sought) {
+		comm->sought = frame->ordinal;
+	} else if (frame->window == SMD_AGREE_CONCLUDES && frame->ordinal > comm->agreed) {
+		comm->agreed = frame->ordinal;
 	}
 }
 
@@ -391,7 +383,7 @@ void smd_server_comm_relay(
 	if (!comm) {
 		return;
 	}
-	for (unsigned r = first; r < end; r++) {
+	for (unsigned r = first; r < end && frame->window == SMD_AGREE_BEGINS; r++) {
 		if (!comm->members[r] && comm->state == SMD_SERVER_COMM_ACTIVE) {
 			comm_end_agreement(comm, r);
 			return;
@@ -401,6 +393,22 @@ void smd_server_comm_relay(
 	for (unsigned r = first; r < end; r++) {
 		if (comm->members[r]) {
 			smd_peer_send(comm->members[r], SMD_FRAME_AGREE, 0, payload, frame->length);
+		}
+	}
+}
+
+/* Streams that form and need not: the rank would be waited for there. */
+static void comm_refuse_optional(struct smd_server_comm *comm)
+{
+	struct smd_server_comm *other;
+	struct smd_server_comm *next;
+
+	for (other = TAILQ_FIRST(&comm->comms->list); other; other = next) {
+		next = TAILQ_NEXT(other, link);
+		if (other->optional && other->state == SMD_SERVER_COMM_FORMING &&
+			other->job == comm->job && strcmp(other->group, comm->group) == 0) {
+			comm_tell_abort(other, NULL, ENOENT, "a rank has left");
+			smd_server_comm_abandon(other);
 		}
 	}
 }
@@ -416,6 +424,9 @@ void smd_server_comm_leave(struct smd_member *member, const struct smd_abort *wh
 	snprintf(text, sizeof(text), "group %s: rank %u (%s) left in the middle of an operation",
 		comm->name, member->rank, smd_peer_replica(member));
 	comm_detach(member);
+	if (comm->id == 0) {
+		comm_refuse_optional(comm);
+	}
 	if (why && comm->attached) {
 		smd_server_comm_abort(comm, (int)why->err, why->text);
 	} else if (comm->state == SMD_SERVER_COMM_ACTIVE && comm_gathers(comm)) {

@@ -160,6 +160,22 @@ static int join_agree(struct smd_server_comm *comm, const struct smd_member *mem
 	return ret;
 }
 
+/* A stream that need not be is not begun where it could not be whole. */
+static bool join_is_in_vain(
+	const struct smd_comms *comms, const char *job, const struct smd_join *join)
+{
+	const struct smd_server_comm *comm;
+
+	TAILQ_FOREACH (comm, &comms->list, link) {
+		if (comm->id == 0 && comm->state == SMD_SERVER_COMM_ACTIVE &&
+			comm->attached < comm->nranks && strcmp(comm->job->name, job) == 0 &&
+			strcmp(comm->group, join->group) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
 int smd_server_comm_join(struct smd_comms *comms, struct smd_member *member, const char *job,
 	const struct smd_join *join, struct smd_error *error)
 {
@@ -175,6 +191,9 @@ int smd_server_comm_join(struct smd_comms *comms, struct smd_member *member, con
 	if (member->rank >= join->nranks) {
 		return smd_error_set(error, EINVAL, "group %s: rank must be below %u, got %u", name,
 			join->nranks, member->rank);
+	}
+	if (join->optional && join_is_in_vain(comms, job, join)) {
+		return smd_error_set(error, ENOENT, "group %s: a rank has left", name);
 	}
 	ret = join_may_keep_lane(comms, name, member, error);
 	if (ret) {

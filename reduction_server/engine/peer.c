@@ -70,13 +70,14 @@ void smd_peer_send_held(struct smd_member *member, uint64_t ordinal, unsigned wh
 	peer_send(member, &frame, NULL, 0);
 }
 
-static void peer_refuse_join(struct smd_member *member, int ret, const struct smd_error *reason)
+static void peer_refuse_join(struct smd_member *member, const struct smd_join *join, int ret,
+	const struct smd_error *reason)
 {
 	struct smd_abort abort = {.err = (uint32_t)-ret};
 	uint8_t payload[SMD_CONTROL_MAX];
 
-	smd_log_peer(SMD_LOG_WARN, member->peer->shard->name, member->peer->hello.job, "%s",
-		reason->text);
+	smd_log_peer(join->optional ? SMD_LOG_DEBUG : SMD_LOG_WARN, member->peer->shard->name,
+		member->peer->hello.job, "%s", reason->text);
 	memcpy(abort.text, reason->text, sizeof(abort.text));
 	smd_peer_send(member, SMD_FRAME_ABORT, 0, payload, smd_abort_encode(&abort, payload));
 }
@@ -255,7 +256,7 @@ static int peer_on_join(
 	}
 	ret = smd_server_comm_join(&peer->shard->comms, member, peer->hello.job, &join, &reason);
 	if (ret) {
-		peer_refuse_join(member, ret, &reason);
+		peer_refuse_join(member, &join, ret, &reason);
 	}
 	return 0;
 }

@@ -62,8 +62,8 @@ enum smd_frame_kind {
 };
 
 /* `window` of AGREE, for the shard, which does not look into it: ranks begin to agree on the epoch
- * `ordinal`, have agreed, have given it up, or this is an answer. */
-enum { SMD_AGREE_BEGINS, SMD_AGREE_CONCLUDES, SMD_AGREE_CANCELS, SMD_AGREE_ANSWERS };
+ * `ordinal`, which they need; have agreed on it; or say anything else. */
+enum { SMD_AGREE_BEGINS, SMD_AGREE_CONCLUDES, SMD_AGREE_OTHER };
 
 /* `window` of HELD: a rank waits until all have the results before `ordinal`, and so will all
  * others; or the others may not, and are asked; a rank that was asked has them. */

@@ -66,16 +66,10 @@ static int message_decode(const struct smd_comm *comm, const uint8_t *payload, s
 
 static uint16_t stage_of(unsigned kind)
 {
-	switch (kind) {
-	case SMD_EPOCH_RECORD:
-		return SMD_AGREE_CONCLUDES;
-	case SMD_EPOCH_CANCEL:
-		return SMD_AGREE_CANCELS;
-	case SMD_EPOCH_PROMISED:
-		return SMD_AGREE_ANSWERS;
-	default:
+	if (kind == SMD_EPOCH_SEALED || kind == SMD_EPOCH_ASK) {
 		return SMD_AGREE_BEGINS;
 	}
+	return kind == SMD_EPOCH_RECORD ? SMD_AGREE_CONCLUDES : SMD_AGREE_OTHER;
 }
 
 /* Through every server that this rank has lanes to: one of them may die on the way. */
@@ -478,7 +472,7 @@ bool smd_epoch_agreement_change(struct smd_comm *comm, const uint32_t *weights, 
 	return true;
 }
 
-/* All have said whether they have joined its streams: then it is the next epoch, or is dropped. */
+/* It is the next epoch when all have joined its streams, and is dropped when one cannot. */
 static void conclude_change(struct smd_comm *comm)
 {
 	struct smd_epoch_agreement *agreement = &comm->agreement;
@@ -490,19 +484,20 @@ static void conclude_change(struct smd_comm *comm)
 		.oldest = UINT32_MAX,
 	};
 	bool all = true;
+	bool refused = false;
 
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		const struct smd_promise *one = &agreement->seals[r].promise;
 
-		if (!one->said) {
-			return;
-		}
-		all &= one->first != 0;
+		all &= one->said;
+		refused |= one->said && one->first == 0;
 		message.first = one->first > message.first ? one->first : message.first;
 		message.oldest = one->oldest < message.oldest ? one->oldest : message.oldest;
 	}
-	if (all) {
-		say_record(comm, &message);
+	if (!refused) {
+		if (all) {
+			say_record(comm, &message);
+		}
 		return;
 	}
 	message.kind = SMD_EPOCH_CANCEL;

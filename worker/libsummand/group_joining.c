@@ -88,7 +88,7 @@ void smd_group_late(struct smd_flow *flow, const char *text)
 	struct smd_comm *comm = flow->comm;
 	struct smd_context *context = comm->context;
 
-	if (comm->state == SMD_COMM_ACTIVE) {
+	if (comm->state == SMD_COMM_ACTIVE && flow->epoch != comm->candidate) {
 		smd_log(SMD_LOG_WARN, "libsummand", "%s", text);
 	}
 	smd_progress_lock(&context->progress);
