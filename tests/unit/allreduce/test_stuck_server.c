@@ -164,7 +164,7 @@ static void a_server_that_grants_nothing(void **state)
 	assert_int_equal(connect_to(server.address, 60, &context), 0);
 	assert_int_equal(smd_comm_create(context, "stuck", 2, 0, &comm), -ECONNRESET);
 	assert_names(&server,
-		"was lost: it answers, but for 35 s it has neither worked nor said who is late");
+		"was lost: it answers, but for 25 s it has neither worked nor said who is late");
 	smd_context_destroy(context);
 	stuck_stop(&server);
 }
@@ -203,7 +203,7 @@ static void a_server_that_delivers_nothing(void **state)
 	assert_int_equal(smd_comm_create(context, "stuck", 1, 0, &comm), 0);
 	assert_int_equal(smd_allreduce(comm, values, values, 4, SMD_INT32, SMD_SUM), -ECONNRESET);
 	assert_names(&server,
-		"was lost: it answers, but for 35 s it has neither worked nor said who is late");
+		"was lost: it answers, but for 25 s it has neither worked nor said who is late");
 	smd_comm_destroy(comm);
 	smd_context_destroy(context);
 	stuck_stop(&server);
