@@ -1,4 +1,5 @@
-/* The connection of a host's agent: frames of all sizes, plain and over TLS, strangers, and silence. */
+/* The connection of a host's agent: frames of all sizes, plain and over TLS, strangers, and
+ * silence. */
 #include "worker/agent/wire/link.h"
 
 #include <errno.h>
@@ -82,7 +83,8 @@ static void open_sockets(int fds[2])
 		socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds), 0);
 }
 
-static void open_pair(struct end *runner, struct end *host, const uint8_t *secret, const uint8_t *its)
+static void open_pair(
+	struct end *runner, struct end *host, const uint8_t *secret, const uint8_t *its)
 {
 	int fds[2];
 
@@ -209,6 +211,25 @@ static void test_bad_frames(void **state)
 	}
 }
 
+/* A shell's start-up file prints something. */
+static void test_text_before_the_first_frame(void **state)
+{
+	static const char text[] = "Welcome to node1!\nToday: maintenance\n";
+	struct end runner;
+	int fds[2];
+
+	(void)state;
+	open_sockets(fds);
+	open_end(&runner, fds[0], SMD_AGENT_RUNNER, NULL, 0);
+	assert_true(write(fds[1], text, strlen(text)) > 0);
+	run_until(runner.over[0]);
+	assert_string_equal(runner.over,
+		"it must begin with the agent's greeting, got \"Welcome to node1!\": let the shell "
+		"there print nothing when it starts (.bashrc)");
+	smd_agent_link_close(runner.link);
+	close(fds[1]);
+}
+
 static void test_the_end(void **state)
 {
 	struct end runner, host;
@@ -245,7 +266,8 @@ static void test_silence(void **state)
 	open_sockets(fds);
 	open_end(&runner, fds[0], SMD_AGENT_RUNNER, NULL, 1000);
 	open_end(&host, fds[1], SMD_AGENT_HOST, NULL, 1000);
-	for (uint64_t until = smd_clock_ns() + 2 * (uint64_t)SMD_SECOND_NS; smd_clock_ns() < until;) {
+	for (uint64_t until = smd_clock_ns() + 2 * (uint64_t)SMD_SECOND_NS;
+		smd_clock_ns() < until;) {
 		event_base_loop(base, EVLOOP_ONCE);
 	}
 	assert_string_equal(runner.over, "");
@@ -294,6 +316,7 @@ int main(void)
 		cmocka_unit_test(test_tls),
 		cmocka_unit_test(test_strangers),
 		cmocka_unit_test(test_bad_frames),
+		cmocka_unit_test(test_text_before_the_first_frame),
 		cmocka_unit_test(test_the_end),
 		cmocka_unit_test(test_silence),
 		cmocka_unit_test(test_own_delay),

@@ -34,6 +34,7 @@ struct smd_agent_link {
 	uint64_t heard_ns;
 	uint64_t sent_ns;
 	uint64_t ticked_ns;
+	int has_begun; /* a frame has come */
 	int is_over;
 	int depth;     /* callbacks that are being run */
 	int is_closed; /* in one of them */
@@ -80,8 +81,8 @@ static void leave(struct smd_agent_link *link)
 	}
 }
 
-void smd_agent_link_hand_over(struct smd_agent_link *link,
-	const struct smd_agent_link_callbacks *callbacks, void *owner)
+void smd_agent_link_hand_over(
+	struct smd_agent_link *link, const struct smd_agent_link_callbacks *callbacks, void *owner)
 {
 	link->options.callbacks = callbacks;
 	link->options.owner = owner;
@@ -282,6 +283,47 @@ static int reserve(struct smd_agent_link *link, size_t size)
 	return 0;
 }
 
+#define QUOTED_MOST 40
+
+/* Where shells print something when they start, that comes before the agent's first frame. */
+static int begins_with_text(const struct smd_agent_link *link, char quoted[QUOTED_MOST + 1])
+{
+	size_t n = 0;
+
+	if (link->has_begun || link->tls) {
+		return 0;
+	}
+	for (size_t i = 0; i < link->rx_used && n < QUOTED_MOST; i++) {
+		uint8_t byte = link->rx[i];
+
+		if (byte == '\n' || byte == '\r') {
+			break;
+		}
+		if (byte < 0x20 || byte > 0x7e) {
+			return 0;
+		}
+		quoted[n++] = (char)byte;
+	}
+	quoted[n] = '\0';
+	return n > 0;
+}
+
+/* What came is no frame. */
+static void refuse_bytes(struct smd_agent_link *link, const char *reason)
+{
+	char quoted[QUOTED_MOST + 1];
+
+	if (begins_with_text(link, quoted)) {
+		end(link,
+			"it must begin with the agent's greeting, got \"%s\": let the shell there "
+			"print "
+			"nothing when it starts (.bashrc)",
+			quoted);
+	} else {
+		end(link, "%s", reason);
+	}
+}
+
 /* Takes the whole frames that are there, and makes place for the rest of the next one. */
 static void take_frames(struct smd_agent_link *link)
 {
@@ -293,13 +335,14 @@ static void take_frames(struct smd_agent_link *link)
 		const char *reason;
 
 		if (smd_agent_head_decode(link->rx + at, other_end(link), &head, &reason)) {
-			end(link, "%s", reason);
+			refuse_bytes(link, reason);
 			return;
 		}
 		if (link->rx_used - at < SMD_AGENT_FRAME_HEAD + head.length) {
 			need = SMD_AGENT_FRAME_HEAD + head.length;
 			break;
 		}
+		link->has_begun = 1;
 		take_frame(link, &head, link->rx + at + SMD_AGENT_FRAME_HEAD);
 		at += SMD_AGENT_FRAME_HEAD + head.length;
 	}
@@ -403,7 +446,8 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	forgive_own_delay(link, now);
 	if (link->tls && !smd_agent_tls_is_secure(link->tls) &&
 		now - link->opened_ns > FIRST_S * (uint64_t)SMD_SECOND_NS) {
-		end(link, "TLS: the other end has not shown in %d s that it knows the key", FIRST_S);
+		end(link, "TLS: the other end has not shown in %d s that it knows the key",
+			FIRST_S);
 	} else if (now - link->heard_ns > silence_ns) {
 		end(link, "nothing has come from the other end for %u s",
 			link->options.silence_ms / 1000);
@@ -423,8 +467,7 @@ static int open_events(struct smd_agent_link *link, struct event_base *base)
 	const struct timeval period = {
 		.tv_sec = period_ms / 1000, .tv_usec = period_ms % 1000 * 1000};
 
-	link->readable = event_new(
-		base, options->read_fd, EV_READ | EV_PERSIST, on_readable, link);
+	link->readable = event_new(base, options->read_fd, EV_READ | EV_PERSIST, on_readable, link);
 	link->writable = event_new(base, options->write_fd, EV_WRITE, on_writable, link);
 	if (options->silence_ms) {
 		link->tick = event_new(base, -1, EV_PERSIST, on_tick, link);
