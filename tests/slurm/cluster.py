@@ -29,6 +29,7 @@ import time
 UNABLE = 77
 LONG = 60  # seconds: nothing takes that long unless it hangs
 PR_SET_CHILD_SUBREAPER = 36
+DEFAULTS = ("SLURM_", "SBATCH_", "SRUN_", "SQUEUE_", "SCONTROL_", "SCANCEL_", "SINFO_", "SACCT_")  # variables that change commands
 PROGRAMS = ("slurmctld", "slurmd", "slurmstepd", "sbatch", "srun", "scontrol", "scancel", "squeue")
 
 CONFIGURATION = """\
@@ -124,7 +125,7 @@ class Cluster:
         self.nodes = {}
         self.controller = None
         self.others = set(descendants(os.getpid()))
-        self.environment = {**{name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "SBATCH_"))},
+        self.environment = {**{name: value for name, value in os.environ.items() if not name.startswith(DEFAULTS)},
                             "SLURM_CONF": f"{self.folder}/slurm.conf", "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
         self.write_configuration(cpus, memory, gpus)
         if plugin:

@@ -8,11 +8,12 @@ import subprocess
 import sys
 import time
 import unittest
+from unittest import mock
 
 import cluster
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "functional", "runner"))
-from job import AGENT, BIN, LONG, SUMMAND, JobTest, bash, processes_with, reduction_servers, wait_until  # noqa: E402
+from job import AGENT, BIN, LONG, SUMMAND, JobTest, bash, command_of, processes_with, reduction_servers, wait_until  # noqa: E402
 
 NODES = 4
 SOURCE = os.environ["SUMMAND_SOURCE"]
@@ -120,6 +121,32 @@ class EngineTest(JobTest):
         run = self.run_job([bash("echo $CLUSTER_SPEC")], ENGINE)
         self.assert_code(run, 0)
         self.assertIn('"workerpool0":["', self.log(run, "workerpool0-0"))
+
+    def test_variables_of_a_profile(self):
+        """They are no defaults of the commands by which a job is asked for, looked at and held."""
+        hostile = {"SQUEUE_PARTITION": "urgent", "SQUEUE_STATES": "COMPLETED", "SRUN_CPUS_PER_TASK": "64", "SCANCEL_STATE": "PENDING",
+                   "SBATCH_WAIT": "1", "SBATCH_ARRAY_INX": "1-2", "SCONTROL_ALL": "1"}
+        with mock.patch.dict(os.environ, hostile):
+            run = self.start([bash("echo started; while [ ! -e $TEST_JOB_DIR/end ]; do sleep 0.1; done"), bash("exit 0")], ENGINE)
+        number = self.job_number()
+        self.wait_for_line(run, "workerpool0-0", "started")
+        [holder] = [pid for pid in processes_with(self.mark) if "/slurm_script" in command_of(pid)]
+        with open(f"/proc/{holder}/environ", "rb") as file:
+            names = [line.partition(b"=")[0].decode() for line in file.read().split(b"\0")]
+        self.assertEqual([name for name in names if name in hostile], [])
+        self.assert_lives(number)
+        open(os.path.join(run.job_dir, "end"), "w", encoding="ascii").close()
+        self.finish(run)
+        self.assert_code(run, 0)
+
+    def assert_lives(self, number):
+        """A holder in whose environment a prolog has put SQUEUE_PARTITION; its pauses are shortened."""
+        script = self.slurm.run("scontrol", "write", "batch_script", number, "-").stdout
+        with open(self.path("holder"), "w", encoding="utf-8") as file:
+            file.write(script.replace("pause=30 ", "pause=0.1 "))
+        with self.assertRaises(subprocess.TimeoutExpired, msg="it must see the steps"):
+            self.slurm.run("timeout", "3", "sh", self.path("holder"), timeout=2,
+                           env={"SLURM_JOB_ID": number, "SQUEUE_PARTITION": "urgent", "SQUEUE_STATES": "COMPLETED"})
 
     def test_replicas_share_nodes(self):
         run = self.run_job([bash("echo on $SLURMD_NODENAME"), bash("echo on $SLURMD_NODENAME", 4)], ENGINE,

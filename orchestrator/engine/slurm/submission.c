@@ -20,8 +20,10 @@
 
 /* The steps come from the runner. It ends them and this script (USR1); where it cannot, agents end
  * because they have lost it, and the script does when there is no step of theirs, which it looks
- * for each second once it is told that the runner is gone (USR2). */
+ * for each second once it is told that the runner is gone (USR2). SQUEUE_PARTITION and the like, of
+ * a cluster's profile, would hide steps from it. */
 static const char holder[] = "#!/bin/sh\n"
+			     "unset $(env | sed -n 's/^\\(SQUEUE_[A-Z0-9_]*\\)=.*/\\1/p')\n"
 			     "trap 'kill $!; exit 0' USR1\n"
 			     "trap 'kill $!; exit 143' TERM\n"
 			     "trap 'kill $!; pause=1 absent=0 most=1 left=%u' USR2\n"
@@ -225,10 +227,18 @@ char **smd_slurm_step_words(const struct smd_slurm_step_request *request)
 	return finish(&words);
 }
 
-/* They say which job and step this process is of, and are defaults of commands. */
+/* They say which job and step this process is of, or change what commands select, print and ask for.
+ * A user's other SBATCH_* stay: they are that user's defaults, such as an account. */
 static int is_slurms(const char *text)
 {
-	return strncmp(text, "SLURM_", 6) == 0 && strncmp(text, "SLURM_CONF", 10) != 0;
+	static const char *const prefixes[] = {"SLURM_", "SRUN_", "SQUEUE_", "SCONTROL_",
+		"SCANCEL_", "SINFO_", "SACCT_", "SBATCH_WAIT=", "SBATCH_ARRAY_INX="};
+	int is_one = 0;
+
+	for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
+		is_one |= strncmp(text, prefixes[i], strlen(prefixes[i])) == 0;
+	}
+	return is_one && strncmp(text, "SLURM_CONF", 10) != 0;
 }
 
 char **smd_slurm_environment(void)

@@ -31,7 +31,8 @@ char **smd_slurm_step_words(const struct smd_slurm_step_request *request);
 /* The worker pools that have replicas, in order: component i is of pool pools[i]. */
 int smd_slurm_pools(const struct smd_allocation_request *request, int pools[SMD_JOB_POOLS_MAX]);
 
-/* This process's variables without those that Slurm has set for it. NULL: out of memory. */
+/* This process's variables without those that Slurm has set for it, and those that change what its
+ * commands do. NULL: out of memory. */
 char **smd_slurm_environment(void);
 
 #endif
