@@ -376,7 +376,16 @@ class EngineTest(JobTest):
         self.assert_refused("Slurm: Batch job submission failed: Invalid feature specification", "--slurm-constraint=quantum")
 
     def test_more_nodes_than_there_are(self):
-        self.assert_refused("partition debug must have 9 nodes, one for each replica, got 4", pools=[bash("echo never"), bash("echo never", 8)])
+        nine = [bash("echo never"), bash("echo never", 8)]
+        self.assert_refused("partition debug must have 9 nodes, one for each replica, got 4", pools=nine)
+        self.assert_refused("partition debug must have 9 nodes, one for each replica, got 4", "--slurm-option=--comment=hello", pools=nine)
+        self.assert_refused("partition urgent must have 8 nodes, got 4", "--slurm-option=workerpool1:--partition=urgent", pools=nine)
+        self.assert_refused("partition debug must have 7 nodes, got 4", "--slurm-option=workerpool1:--nodes=6", pools=nine)
+
+    def test_nodes_enough_by_options(self):
+        run = self.run_job([bash("exit 0"), bash("exit 0", 8)], ENGINE, "--oversubscribe", "--slurm-option=workerpool1:--nodes=2",
+                           "--slurm-option=workerpool1:--ntasks-per-node=4", "--slurm-option=--cpus-per-task=1", "--slurm-option=--mem=1G")
+        self.assert_code(run, 0)
 
     def test_no_slurm(self):
         folder = self.path("bin")

@@ -32,7 +32,7 @@ struct slurm_engine {
 	struct smd_slurm_command *keeper; /* cancels the job at its end; or NULL */
 	char *answer;                     /* what `job` points into */
 	struct smd_slurm_job job;
-	int is_checked; /* that the partition has nodes enough */
+	int is_checked; /* that partitions have nodes enough */
 	int restarts;   /* of the job when it was granted */
 	struct smd_slurm_host *hosts;
 	int nhosts;

@@ -30,39 +30,67 @@ static struct slurm_engine *slurm_from(struct smd_engine *engine)
 
 /* ---- the job ---- */
 
-/* Slurm takes jobs that no partition has the nodes for, in case it gets some. */
-static void take_partition(void *owner, int status, char *output, char *words)
+/* The nodes that the job's components need of a partition; 0 for a list of some. */
+static int needs_of(const struct slurm_engine *slurm, const char *partition)
 {
-	struct slurm_engine *slurm = owner;
-	const char *total = strstr(output, "TotalNodes=");
-	int has = total ? atoi(total + strlen("TotalNodes=")) : 0;
 	int needs = 0;
 
-	(void)words;
-	slurm->asking = NULL;
-	for (int pool = 0; pool < SMD_JOB_POOLS_MAX; pool++) {
-		needs += slurm->request->pools[pool].replicas;
+	for (size_t i = 0; i < slurm->job.count; i++) {
+		if (strcmp(slurm->job.components[i].partition, partition) == 0) {
+			needs += slurm->job.components[i].nnodes;
+		}
 	}
-	if (!status && has > 0 && needs > has && slurm->job.count > 0) {
+	return needs;
+}
+
+/* One of scontrol's lines: "PartitionName=debug ... TotalNodes=4 ...". */
+static void check_line(struct slurm_engine *slurm, char *line)
+{
+	static const char name[] = "PartitionName=";
+	const char *total = strstr(line, " TotalNodes=");
+	int has = total ? atoi(total + strlen(" TotalNodes=")) : 0;
+	int needs;
+	int replicas = 0;
+
+	if (strncmp(line, name, strlen(name)) != 0 || has <= 0) {
+		return;
+	}
+	line += strlen(name);
+	line[strcspn(line, " ")] = '\0';
+	needs = needs_of(slurm, line);
+	for (int pool = 0; pool < SMD_JOB_POOLS_MAX; pool++) {
+		replicas += slurm->request->pools[pool].replicas;
+	}
+	if (needs > has) {
 		smd_slurm_fail(slurm, 1,
-			"Slurm: partition %s must have %d nodes, one for each replica, got %d; "
+			"Slurm: partition %s must have %d nodes%s, got %d; "
 			"--slurm-option=workerpool1:--nodes=N puts the replicas of a pool on fewer",
-			slurm->job.components[0].partition, needs, has);
+			line, needs, needs == replicas ? ", one for each replica" : "", has);
 	}
 }
 
-/* Options may have changed how many nodes are asked for; then Slurm's word counts. */
-static void check_partition(struct slurm_engine *slurm)
+/* Slurm takes jobs that no partition has the nodes for, in case it gets some. */
+static void take_partitions(void *owner, int status, char *output, char *words)
 {
-	const char *partition = slurm->job.components[0].partition;
-	int is_plain = !slurm->options.noptions && !strchr(partition, ',');
+	struct slurm_engine *slurm = owner;
+	char *rest = output;
+	char *line;
 
+	(void)words;
+	slurm->asking = NULL;
+	while (!status && (line = strsep(&rest, "\n"))) {
+		check_line(slurm, line);
+	}
+}
+
+static void check_partitions(struct slurm_engine *slurm)
+{
 	slurm->is_checked = 1;
-	if (is_plain && !slurm->inside[0]) {
+	if (!slurm->inside[0]) {
 		smd_slurm_ask(slurm,
-			smd_slurm_words_of("scontrol", "--oneliner", "show", "partition", partition,
+			smd_slurm_words_of("scontrol", "--all", "--oneliner", "show", "partition",
 				(char *)NULL),
-			NULL, take_partition);
+			NULL, take_partitions);
 	}
 }
 
@@ -78,7 +106,7 @@ static void take_waiting(struct slurm_engine *slurm)
 	smd_slurm_say_pending(slurm, "Slurm job %s is %s%s%s", slurm->id, speaker->state,
 		speaker->reason[0] ? ", " : "", speaker->reason);
 	if (!slurm->is_checked) {
-		check_partition(slurm);
+		check_partitions(slurm);
 	}
 }
 
