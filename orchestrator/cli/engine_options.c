@@ -48,6 +48,28 @@ int smd_engine_option_add_slurm(void *target, const char *value, struct smd_erro
 	return 0;
 }
 
+/* sbatch would then name its job only at the end of that. */
+static int waits(const char *option)
+{
+	const char *word = strchr(option, '-'); /* behind "workerpool0:" */
+
+	return strcmp(word, "--wait") == 0 || strcmp(word, "-W") == 0;
+}
+
+static int check_slurm(const struct smd_slurm_options *slurm)
+{
+	for (size_t i = 0; i < slurm->noptions; i++) {
+		if (waits(slurm->options[i])) {
+			smd_print_line(stderr,
+				"summand: --slurm-option: must not be %s: summand waits for its "
+				"job itself\n",
+				slurm->options[i]);
+			return -1;
+		}
+	}
+	return 0;
+}
+
 int smd_engine_options_check(const struct smd_local_run_options *options)
 {
 	const struct smd_slurm_options *slurm = &options->slurm;
@@ -82,5 +104,5 @@ int smd_engine_options_check(const struct smd_local_run_options *options)
 					       : "copy");
 		return -1;
 	}
-	return 0;
+	return check_slurm(slurm);
 }

@@ -283,6 +283,48 @@ class EngineTest(JobTest):
         self.assertRegex(run.out, rf"host {node}: ")
         self.assertNotIn(node, self.log(run, "workerpool1-0").splitlines()[-1])
 
+    # ---- an sbatch that does not come back ----
+
+    def with_sbatch(self, script):
+        """A script in sbatch's place; REAL is Slurm's."""
+        os.mkdir(self.path("site"))
+        with open(self.path("site/sbatch"), "w", encoding="utf-8") as file:
+            file.write(f"#!/bin/bash\nREAL={cluster.find('sbatch')}\n{script}\n")
+        os.chmod(self.path("site/sbatch"), 0o755)
+        return mock.patch.dict(os.environ, {"PATH": f"{self.path('site')}:{os.environ['PATH']}"})
+
+    def test_a_slow_sbatch(self):
+        """The job's number counts when its line is there."""
+        with self.with_sbatch('echo Welcome; "$REAL" "$@"; exec sleep 600'):
+            run = self.run_job([bash("echo started"), bash("exit 0")], ENGINE)
+        self.assert_code(run, 0)
+
+    def test_cancelled_with_a_slow_sbatch(self):
+        filler = self.fill()
+        with self.with_sbatch('"$REAL" "$@"; exec sleep 600'):
+            run = self.start([bash("echo never"), bash("echo never")], ENGINE)
+        self.assertTrue(wait_until(lambda: len(self.queue()) > 1))
+        time.sleep(0.5)
+        run.send_signal(signal.SIGINT)
+        self.finish(run, 15)
+        self.assert_code(run, 130)
+        self.assertEqual(self.queue(), [f"{filler} RUNNING"])
+        self.slurm.run("scancel", filler)
+
+    def test_an_sbatch_that_names_no_job(self):
+        """The controller has taken it, and is late with its answer."""
+        with self.with_sbatch('"$REAL" "$@" > /dev/null; echo "sbatch: error: Batch job submission failed: Socket timed out" >&2; exit 1'):
+            run = self.run_job([bash("echo never"), bash("echo never")], ENGINE)
+        self.assert_code(run, 1)
+        self.assertIn("Slurm: Batch job submission failed: Socket timed out", run.err)
+        self.assertFalse([line for line in self.queue() if "COMPLETING" not in line], "it must be cancelled")
+
+    def test_an_sbatch_that_would_wait(self):
+        for option in ("--wait", "workerpool1:-W"):
+            run = self.run_job([bash("echo never"), bash("echo never")], ENGINE, f"--slurm-option={option}")
+            self.assert_code(run, 2)
+            self.assertIn(f"--slurm-option: must not be {option}: summand waits for its job itself", run.err)
+
     # ---- runners that are killed ----
 
     def kill_runner(self, run, *others):

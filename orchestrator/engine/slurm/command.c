@@ -106,6 +106,8 @@ static void on_output(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	if (!hear_some(&command->output, OUTPUT_MAX)) {
 		event_del(command->output.readable);
+	} else if (command->options.on_print) {
+		command->options.on_print(command->options.owner, command->output.bytes);
 	}
 }
 

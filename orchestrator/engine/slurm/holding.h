@@ -29,6 +29,9 @@ struct slurm_engine {
 	enum smd_slurm_state phase;
 	char id[SMD_SLURM_ID_MAX];        /* of the job; or empty */
 	struct smd_slurm_command *asking; /* the one that is to answer; or NULL */
+	struct smd_slurm_command *sbatch; /* which has named the job and not ended yet; or NULL */
+	char mark[32];                    /* the job's comment, by which it is found */
+	int is_unnamed;                   /* sbatch may have submitted it, and has not named it */
 	struct smd_slurm_command *keeper; /* cancels the job at its end; or NULL */
 	char *answer;                     /* what `job` points into */
 	struct smd_slurm_job job;
@@ -47,6 +50,7 @@ struct slurm_engine {
 	uint64_t begun_ns;
 	uint64_t going_ns; /* since when the job is being ended */
 	uint64_t ask_ns;   /* when to ask next */
+	uint64_t asked_ns; /* when `asking` began */
 	struct event *tick;
 	uint64_t released_ns; /* 0: it is not being released */
 	int was_told;         /* the holder, to end */

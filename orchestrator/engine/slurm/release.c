@@ -4,13 +4,14 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "orchestrator/engine/slurm/holding.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 
 #define SOON_NS      (SMD_SECOND_NS / 2)
-#define ASK_MAX_S    20 /* for an answer, once the hosts are to be given back; */
+#define ASK_MAX_S    20 /* for each answer, once the hosts are to be given back; */
 #define STEPS_MAX_S  20 /* for agents to go by themselves, */
 #define HOLDER_MAX_S 25 /* for the holder after them, */
 #define CANCEL_MAX_S 90 /* for Slurm to take the hosts back */
@@ -18,6 +19,7 @@
 static void free_allocation(struct slurm_engine *slurm)
 {
 	smd_slurm_command_abandon(slurm->asking);
+	smd_slurm_command_abandon(slurm->sbatch);
 	smd_slurm_command_abandon(slurm->keeper);
 	for (int i = 0; i < slurm->nsteps; i++) {
 		smd_slurm_command_abandon(slurm->steps[i].command);
@@ -105,14 +107,57 @@ static int is_given_back(struct slurm_engine *slurm, uint64_t age_s)
 	return 0;
 }
 
+/* Lines of "MARK NUMBER": a component of the job each. */
+static void take_found(void *owner, int status, char *output, char *words)
+{
+	struct slurm_engine *slurm = owner;
+	const char *at = strstr(output, slurm->mark);
+	size_t digits;
+
+	(void)words;
+	slurm->asking = NULL;
+	at = at ? at + strlen(slurm->mark) : "";
+	at += strspn(at, " ");
+	digits = strspn(at, "0123456789");
+	if (!status && digits > 0 && digits < SMD_SLURM_ID_MAX) {
+		snprintf(slurm->id, sizeof(slurm->id), "%.*s", (int)digits, at);
+		slurm->is_over = 0;
+	} else if (status || slurm->options.noptions > 0) {
+		smd_log(SMD_LOG_WARN, "runner",
+			"Slurm: sbatch has not told whether it has submitted a job: cancel it if "
+			"`squeue --me` shows one of the name %s",
+			slurm->request->name);
+	}
+}
+
+/* The components' numbers in order: to cancel the first is to cancel all. */
+static void seek(struct slurm_engine *slurm)
+{
+	char user[32];
+
+	slurm->is_unnamed = 0;
+	snprintf(user, sizeof(user), "--user=%u", (unsigned)geteuid());
+	smd_slurm_ask(slurm,
+		smd_slurm_words_of("squeue", "--noheader", user, "--sort=i", "--format=%k %A",
+			(char *)NULL),
+		NULL, take_found);
+}
+
 void smd_slurm_go_on_releasing(struct slurm_engine *slurm)
 {
 	uint64_t age_s = (smd_clock_ns() - slurm->released_ns) / SMD_SECOND_NS;
 
 	if (slurm->asking) {
-		if (age_s >= ASK_MAX_S) {
+		uint64_t since = slurm->asked_ns > slurm->released_ns ? slurm->asked_ns
+								      : slurm->released_ns;
+
+		if (smd_clock_ns() - since >= ASK_MAX_S * SMD_SECOND_NS) {
 			smd_slurm_command_signal(slurm->asking, SIGKILL);
 		}
+		return;
+	}
+	if (slurm->is_unnamed) {
+		seek(slurm);
 		return;
 	}
 	if (slurm->id[0] && !is_given_back(slurm, age_s)) {

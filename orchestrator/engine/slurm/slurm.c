@@ -5,10 +5,13 @@
  */
 #include <errno.h>
 #include <event2/event.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "orchestrator/contract/environment.h"
@@ -298,19 +301,28 @@ static int start_keeper(struct slurm_engine *slurm)
 	return ret;
 }
 
-static void take_submission(void *owner, int status, char *output, char *words)
+/* What sbatch has printed; 1 when the job's number is there. Its end may come much later than the
+ * line ("12", or "12;cluster"), and a site's own sbatch may say other things before that. */
+static int take_number(struct slurm_engine *slurm, const char *output, int is_end)
 {
-	struct slurm_engine *slurm = owner;
-	size_t length = strspn(output, "0123456789");
+	size_t length;
 
-	slurm->asking = NULL;
-	if (status || length == 0 || length >= SMD_SLURM_ID_MAX) {
-		slurm->is_over = 1;
-		smd_slurm_fail(slurm, 1, "Slurm: %s",
-			words[0] ? smd_slurm_plain(words) : "sbatch must print a job's number");
-		return;
+	while (*output) {
+		size_t digits = strspn(output, "0123456789");
+
+		length = strcspn(output, "\n");
+		if (digits > 0 && digits < SMD_SLURM_ID_MAX && (output[length] || is_end) &&
+			(digits == length || output[digits] == ';')) {
+			snprintf(slurm->id, sizeof(slurm->id), "%.*s", (int)digits, output);
+			return 1;
+		}
+		output += length + (output[length] == '\n');
 	}
-	snprintf(slurm->id, sizeof(slurm->id), "%.*s", (int)length, output);
+	return 0;
+}
+
+static void go_on_with_job(struct slurm_engine *slurm)
+{
 	slurm->phase = SMD_SLURM_QUEUED;
 	slurm->ask_ns = 0;
 	if (start_keeper(slurm)) {
@@ -322,6 +334,67 @@ static void take_submission(void *owner, int status, char *output, char *words)
 	smd_slurm_ask_state(slurm);
 }
 
+static void take_line(void *owner, const char *output)
+{
+	struct slurm_engine *slurm = owner;
+
+	if (!slurm->id[0] && take_number(slurm, output, 0)) {
+		slurm->sbatch = slurm->asking;
+		slurm->asking = NULL;
+		go_on_with_job(slurm);
+	}
+}
+
+/* A controller that answers late may have taken the job ("Socket timed out ..."). */
+static void take_submission(void *owner, int status, char *output, char *words)
+{
+	struct slurm_engine *slurm = owner;
+
+	if (slurm->sbatch) {
+		slurm->sbatch = NULL;
+		return;
+	}
+	slurm->asking = NULL;
+	if (take_number(slurm, output, 1)) {
+		go_on_with_job(slurm);
+		return;
+	}
+	slurm->is_over = 1;
+	slurm->is_unnamed = WIFSIGNALED(status) || strstr(words, "timed out") || !words[0];
+	smd_slurm_fail(slurm, 1, "Slurm: %s",
+		words[0] ? smd_slurm_plain(words) : "sbatch must print a job's number");
+}
+
+static int submit(struct slurm_engine *slurm, const struct smd_allocation_request *request)
+{
+	char *holder = smd_slurm_holder(request);
+	char **argv = NULL;
+	struct smd_slurm_command_options options = {.base = slurm->engine.base,
+		.environment = slurm->environment,
+		.input = holder,
+		.on_print = take_line,
+		.on_end = take_submission,
+		.owner = slurm};
+	uint64_t number;
+	int ret = holder ? 0 : -ENOMEM;
+
+	if (!ret && getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number)) {
+		ret = -EIO;
+	}
+	if (!ret) {
+		snprintf(slurm->mark, sizeof(slurm->mark), "summand-%016" PRIx64, number);
+		argv = smd_slurm_submission(request, &slurm->options, slurm->mark);
+		options.argv = argv;
+		slurm->asked_ns = smd_clock_ns();
+		ret = argv ? smd_slurm_command_start(&slurm->asking, &options) : -ENOMEM;
+	}
+	if (argv) {
+		smd_argv_free(argv);
+	}
+	free(holder);
+	return ret;
+}
+
 static void on_tick(evutil_socket_t fd, short what, void *arg);
 
 static int allocate(struct smd_engine *engine, const struct smd_allocation_request *request,
@@ -329,7 +402,7 @@ static int allocate(struct smd_engine *engine, const struct smd_allocation_reque
 {
 	static const struct timeval period = {.tv_usec = TICK_US};
 	struct slurm_engine *slurm = slurm_from(engine);
-	char *holder;
+	int ret;
 
 	slurm->tick = event_new(engine->base, -1, EV_PERSIST, on_tick, slurm);
 	if (!slurm->tick || event_add(slurm->tick, &period)) {
@@ -343,13 +416,12 @@ static int allocate(struct smd_engine *engine, const struct smd_allocation_reque
 		return 0;
 	}
 	slurm->phase = SMD_SLURM_SUBMITTING;
-	holder = smd_slurm_holder(request);
-	if (!holder) {
-		return smd_error_set(error, ENOMEM, "engine: %s", strerror(ENOMEM));
+	ret = submit(slurm, request);
+	if (ret) {
+		slurm->asking = NULL;
+		smd_slurm_fail(
+			slurm, 1, "Slurm: sbatch cannot be started: %s", strerror(-ret));
 	}
-	smd_slurm_ask(slurm, smd_slurm_submission(request, &slurm->options), holder,
-		take_submission);
-	free(holder);
 	return 0;
 }
 

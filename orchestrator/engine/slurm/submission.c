@@ -124,7 +124,7 @@ static void add_options(struct word_list *words, const struct smd_slurm_options 
 }
 
 static void add_component(struct word_list *words, const struct smd_allocation_request *request,
-	const struct smd_slurm_options *options, int pool)
+	const struct smd_slurm_options *options, int pool, const char *mark)
 {
 	const struct smd_pool_request *wanted = &request->pools[pool];
 	const struct {
@@ -134,6 +134,7 @@ static void add_component(struct word_list *words, const struct smd_allocation_r
 		{"constraint", options->constraint}, {"reservation", options->reservation}};
 
 	add_name(words, request->name);
+	add(words, "--comment=%s", mark);
 	add(words, "--output=/dev/null");
 	add(words, "--chdir=/");
 	add(words, "--requeue");
@@ -170,7 +171,8 @@ int smd_slurm_pools(const struct smd_allocation_request *request, int pools[SMD_
 }
 
 char **smd_slurm_submission(
-	const struct smd_allocation_request *request, const struct smd_slurm_options *options)
+	const struct smd_allocation_request *request, const struct smd_slurm_options *options,
+	const char *mark)
 {
 	struct word_list words = {.texts = calloc(WORDS_MAX + 1, sizeof(char *))};
 	int pools[SMD_JOB_POOLS_MAX];
@@ -182,7 +184,7 @@ char **smd_slurm_submission(
 		if (i > 0) {
 			add(&words, ":");
 		}
-		add_component(&words, request, options, pools[i]);
+		add_component(&words, request, options, pools[i], mark);
 	}
 	return finish(&words);
 }

@@ -7,6 +7,7 @@
 
 #include "orchestrator/contract/environment.h"
 #include "orchestrator/engine/slurm/holding.h"
+#include "reduction_server/base/clock.h"
 
 void smd_slurm_report(struct slurm_engine *slurm, const struct smd_engine_event *event)
 {
@@ -94,7 +95,10 @@ void smd_slurm_ask(
 		.input = input,
 		.on_end = take,
 		.owner = slurm};
-	int ret = argv ? smd_slurm_command_start(&slurm->asking, &options) : -ENOMEM;
+	int ret;
+
+	slurm->asked_ns = smd_clock_ns();
+	ret = argv ? smd_slurm_command_start(&slurm->asking, &options) : -ENOMEM;
 
 	if (ret) {
 		slurm->asking = NULL;
