@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from unittest import mock
 import cluster
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "functional", "runner"))
-from job import AGENT, BIN, LONG, SUMMAND, JobTest, bash, command_of, processes_with, reduction_servers, wait_until  # noqa: E402
+from job import AGENT, BIN, LONG, SUMMAND, JobTest, bash, command_of, pool, processes_with, reduction_servers, wait_until  # noqa: E402
 
 NODES = 4
 SOURCE = os.environ["SUMMAND_SOURCE"]
@@ -155,6 +156,20 @@ class EngineTest(JobTest):
         nodes = [self.log(run, f"workerpool1-{index}") for index in range(4)]
         self.assertEqual(len(set(nodes)), 2)
         self.assertEqual(nodes[0], nodes[1])
+
+    @unittest.skipUnless(shutil.which("orterun") and shutil.which("mpicc.openmpi"), "needs openmpi-bin and libopenmpi-dev")
+    @unittest.skipIf(os.environ.get("SUMMAND_SANITIZE"), "one tree is enough")
+    def test_mpi(self):
+        """Two ranks on each of two nodes make one world."""
+        program = self.path("world")
+        subprocess.run(["mpicc.openmpi", "-o", program, f"{SOURCE}/tests/functional/mpi/world.c"], check=True, timeout=LONG)
+        run = self.run_job([pool([program]), pool([program])], ENGINE, "--success-policy=all-workers",
+                           labels={"distribution": "mpi", "processes-per-replica": "2", "mpi-launcher": "openmpi"})
+        self.assert_code(run, 0)
+        for index in (0, 1):
+            said = self.log(run, f"workerpool{index}-0")
+            ranks = {int(rank) for rank in re.findall(r'"rank": (\d), "size": 4, "sum": 10, ', said)}
+            self.assertEqual(ranks, {2 * index, 2 * index + 1}, said)
 
     def test_a_job_that_fails(self):
         run = self.run_job([bash("sleep 1; exit 7"), bash("sleep 600"), reduction_servers()], ENGINE)
@@ -399,6 +414,12 @@ class EngineTest(JobTest):
         done = self.slurm.run("salloc", "--nodes=1", SUMMAND, "custom-jobs", "local-run", spec, ENGINE, "--slurm-partition=debug",
                               check=False, env=dict(os.environ))
         self.assertIn("--slurm-option: must not be there inside Slurm job", done.stderr)
+
+    def test_inside_what_has_ended(self):
+        number = self.slurm.run("sbatch", "--parsable", "--wait", "--output=/dev/null", "--wrap=exit 0").stdout.strip()
+        for stale in (number, "4000000"):  # Slurm remembers the first, and not the other
+            with mock.patch.dict(os.environ, {"SLURM_JOB_ID": stale}):
+                self.assert_refused(f"SLURM_JOB_ID names job {stale}, which has ended: unset it")
 
     # ---- what cannot be ----
 

@@ -124,6 +124,20 @@ static void take_running(struct slurm_engine *slurm)
 	}
 }
 
+/* The variable of a shell that was in an allocation, and has stayed after its end. */
+static int is_stale(struct slurm_engine *slurm)
+{
+	int is_one = slurm->inside[0] && slurm->phase == SMD_SLURM_QUEUED && !slurm->ending[0];
+
+	if (is_one) {
+		smd_slurm_fail(slurm, 1,
+			"SLURM_JOB_ID names job %s, which has ended: unset it, and a job is "
+			"submitted, or run summand in an allocation that is there",
+			slurm->inside);
+	}
+	return is_one;
+}
+
 static void take_over(struct slurm_engine *slurm)
 {
 	const struct smd_slurm_component *speaker = &slurm->job.components[0];
@@ -132,6 +146,9 @@ static void take_over(struct slurm_engine *slurm)
 		       strcmp(speaker->state, "BOOT_FAIL") != 0;
 
 	slurm->is_over = 1;
+	if (is_stale(slurm)) {
+		return;
+	}
 	if (slurm->ending[0]) {
 		smd_slurm_fail(slurm, slurm->is_final, "%s", slurm->ending);
 	} else {
@@ -235,7 +252,10 @@ static void take_state(void *owner, int status, char *output, char *words)
 	slurm->ask_ns = smd_clock_ns() + pause_of(slurm);
 	if (status && strstr(words, "Invalid job id")) {
 		slurm->is_over = 1; /* it ended long ago */
-		smd_slurm_fail(slurm, 1, "Slurm: job %s is not known any more", slurm->id);
+		if (!is_stale(slurm)) {
+			smd_slurm_fail(
+				slurm, 1, "Slurm: job %s is not known any more", slurm->id);
+		}
 	} else if (status || !kept) {
 		explain_cancellation(slurm, 0);
 		if (slurm->phase == SMD_SLURM_QUEUED) {
