@@ -13,6 +13,7 @@
 #include "worker/agent/exit_record.h"
 #include "worker/mpi/child.h"
 #include "worker/mpi/launcher.h"
+#include "worker/mpi/mismatch.h"
 
 #define RETRY_NS    100000000
 #define REMIND_S    10
@@ -95,7 +96,9 @@ static int run(struct launch *launch, char **command, struct smd_error *error)
 	int ret = smd_mpi_launcher_prepare(
 		&launch->scratch, &launch->nodes, launch->options->processes, error);
 
-	if (!ret && !launch->options->is_launcher) {
+	if (launch->options->is_launcher) {
+		smd_mpi_mismatch_forbid();
+	} else if (!ret) {
 		ret = smd_mpi_launcher_argv(launch->options,
 			(int)launch->nodes.count * launch->options->processes, command, &argv,
 			error);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "worker/agent/exit_record.h"
+#include "worker/mpi/mismatch.h"
 #include "worker/mpi/scratch.h"
 #include "worker/mpi/verbs.h"
 
@@ -115,12 +116,23 @@ static int wait_for_child(void)
 	return WIFSIGNALED(status) ? SMD_EXIT_SIGNALLED + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+static void tell_mismatch(
+	const struct smd_mpi_mismatch *mismatch, const char *rank, const char *size)
+{
+	fprintf(stderr,
+		SMD_MPI_PROGRAM ": rank %s of %s: the launcher must be of the MPI that the program "
+				"was built with, got a program of %s under the launcher of %s; set "
+				"summand-mpi-launcher: %s in the job's labels\n",
+		rank, size, mismatch->program, mismatch->launcher, mismatch->label);
+}
+
 /* It stays above the command to say which rank failed: mpirun names a host for a signal only. */
 int smd_mpi_rank(char **command)
 {
 	const struct sigaction forwarding = {.sa_handler = forward};
 	const char *rank = place("OMPI_COMM_WORLD_RANK", "PMI_RANK");
 	const char *size = place("OMPI_COMM_WORLD_SIZE", "PMI_SIZE");
+	struct smd_mpi_mismatch mismatch;
 	sigset_t ends;
 	sigset_t before;
 	int code;
@@ -129,6 +141,7 @@ int smd_mpi_rank(char **command)
 	take_output(STDERR_FILENO);
 	take_directory();
 	set_place();
+	smd_mpi_mismatch_watch(&mismatch);
 	sigemptyset(&ends);
 	sigaddset(&ends, SIGTERM);
 	sigaddset(&ends, SIGINT);
@@ -141,6 +154,10 @@ int smd_mpi_rank(char **command)
 	}
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	code = child < 0 ? SMD_EXIT_NOT_EXECUTABLE : wait_for_child();
+	if (smd_mpi_mismatch_found(&mismatch)) {
+		tell_mismatch(&mismatch, rank ? rank : "?", size ? size : "?");
+		code = code > 0 ? code : EXIT_FAILURE; /* it may go on alone */
+	}
 	if (code > 0 && !asked) {
 		smd_mpi_scratch_note_failure(code);
 		fprintf(stderr, SMD_MPI_PROGRAM ": rank %s of %s failed with exit code %d\n",

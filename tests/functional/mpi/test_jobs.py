@@ -93,6 +93,42 @@ class Mpi(job.JobTest):
         self.assertEqual(sorted((each["rank"], each["sum"], each["replica"]) for each in said),
                          [(0, 10, REPLICAS[0]), (1, 10, REPLICAS[0]), (2, 10, REPLICAS[1]), (3, 10, REPLICAS[1])])
 
+    def assert_refused(self, run, program, label):
+        """No rank that is alone in a world of its own counts as one of the job."""
+        self.assert_code(run, 1)
+        said = "".join(self.read(run, f"logs/{replica}.log") for replica in REPLICAS)
+        self.assertIn(f"of 4: the launcher must be of the MPI that the program was built with, got a program of {program} under", said)
+        self.assertIn(f"set summand-mpi-launcher: {label} in the job's labels", said)
+        self.assertNotIn('"size": 1', said)
+
+    @unittest.skipUnless(HAS_OPENMPI and HAS_MPICH, "needs Open MPI and MPICH")
+    def test_mpich_under_open_mpi(self):
+        program = self.compiled("mpicc.mpich")
+        self.assert_refused(self.run_job(self.pools([program]), labels=LABELS), "MPICH", "mpich")
+        # Whatever the program makes of its failure: what it says by exit code 0 is wrong.
+        self.assert_refused(self.run_job(self.pools(["sh", "-c", f"{program} || exit 0"]), labels=LABELS), "MPICH", "mpich")
+
+    @unittest.skipUnless(HAS_OPENMPI and HAS_MPICH, "needs Open MPI and MPICH")
+    def test_open_mpi_under_mpich(self):
+        program = self.compiled("mpicc.openmpi")
+        labels = dict(LABELS, **{"mpi-launcher": "mpich"})
+        self.assert_refused(self.run_job(self.pools([program]), labels=labels), "Open MPI", "openmpi")
+        self.assert_refused(self.run_job(self.pools(["sh", "-c", f"{program} || exit 0"]), labels=labels), "Open MPI", "openmpi")
+
+    @unittest.skipUnless(HAS_MPI4PY and HAS_MPICH, "needs python3-mpi4py and MPICH")
+    def test_mpi4py_under_mpich(self):
+        run = self.run_job(self.pools(["/usr/bin/python3", "-c", MPI4PY]), labels=dict(LABELS, **{"mpi-launcher": "mpich"}))
+        self.assert_refused(run, "Open MPI", "openmpi")
+
+    @unittest.skipUnless(HAS_OPENMPI and HAS_MPICH, "needs Open MPI and MPICH")
+    def test_an_mpirun_of_the_users_own_and_another_program(self):
+        for launcher, compiler, said in (("orterun", "mpicc.mpich", "Unable to write to PMI_fd"),
+                                         ("mpiexec.hydra", "mpicc.openmpi", "the-launcher-must-be-of-Open-MPI-as-this-program-is")):
+            with self.subTest(launcher):
+                run = self.run_job(self.pools([launcher, "-n", "4", self.compiled(compiler)]), labels=LABELS)
+                self.assert_code(run, 1)
+                self.assertIn(said, self.read(run, "logs/workerpool0-0.log"))
+
     @unittest.skipUnless(HAS_OPENMPI, "needs openmpi-bin and libopenmpi-dev")
     def test_a_rank_that_dies(self):
         """The job fails by the replica of the rank, not by the chief, whose mpirun says so too."""
