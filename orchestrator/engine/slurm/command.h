@@ -19,7 +19,7 @@ struct smd_slurm_command_options {
 	int outlives;      /* it has SIGHUP, and not SIGKILL, when the runner dies */
 	/* A line of standard error, without its end. NULL: the last ones are kept. */
 	void (*on_line)(void *owner, char *line);
-	/* All that it has printed so far, each time that there is more. NULL: only the end counts. */
+	/* All that it has printed so far, each time that there is more; or NULL. */
 	void (*on_print)(void *owner, const char *output);
 	/* It has ended with a wait status; what it printed is borrowed. The command is freed
 	 * afterwards. */

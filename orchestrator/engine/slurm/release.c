@@ -60,8 +60,8 @@ static void cancel(struct slurm_engine *slurm)
 {
 	slurm->was_told = 1;
 	slurm->ask_ns = smd_clock_ns() + SOON_NS;
-	smd_slurm_ask(slurm, smd_slurm_words_of("scancel", slurm->id, (char *)NULL), NULL,
-		ignore_answer);
+	smd_slurm_ask(
+		slurm, smd_slurm_words_of("scancel", slurm->id, (char *)NULL), NULL, ignore_answer);
 }
 
 /* When the agents have gone, the job's holder ends, and Slurm says that the job has completed. */
@@ -138,8 +138,8 @@ static void seek(struct slurm_engine *slurm)
 	slurm->is_unnamed = 0;
 	snprintf(user, sizeof(user), "--user=%u", (unsigned)geteuid());
 	smd_slurm_ask(slurm,
-		smd_slurm_words_of("squeue", "--noheader", user, "--sort=i", "--format=%k %A",
-			(char *)NULL),
+		smd_slurm_words_of(
+			"squeue", "--noheader", user, "--sort=i", "--format=%k %A", (char *)NULL),
 		NULL, take_found);
 }
 
@@ -148,8 +148,8 @@ void smd_slurm_go_on_releasing(struct slurm_engine *slurm)
 	uint64_t age_s = (smd_clock_ns() - slurm->released_ns) / SMD_SECOND_NS;
 
 	if (slurm->asking) {
-		uint64_t since = slurm->asked_ns > slurm->released_ns ? slurm->asked_ns
-								      : slurm->released_ns;
+		uint64_t since =
+			slurm->asked_ns > slurm->released_ns ? slurm->asked_ns : slurm->released_ns;
 
 		if (smd_clock_ns() - since >= ASK_MAX_S * SMD_SECOND_NS) {
 			smd_slurm_command_signal(slurm->asking, SIGKILL);

@@ -253,8 +253,7 @@ static void take_state(void *owner, int status, char *output, char *words)
 	if (status && strstr(words, "Invalid job id")) {
 		slurm->is_over = 1; /* it ended long ago */
 		if (!is_stale(slurm)) {
-			smd_slurm_fail(
-				slurm, 1, "Slurm: job %s is not known any more", slurm->id);
+			smd_slurm_fail(slurm, 1, "Slurm: job %s is not known any more", slurm->id);
 		}
 	} else if (status || !kept) {
 		explain_cancellation(slurm, 0);
@@ -439,8 +438,7 @@ static int allocate(struct smd_engine *engine, const struct smd_allocation_reque
 	ret = submit(slurm, request);
 	if (ret) {
 		slurm->asking = NULL;
-		smd_slurm_fail(
-			slurm, 1, "Slurm: sbatch cannot be started: %s", strerror(-ret));
+		smd_slurm_fail(slurm, 1, "Slurm: sbatch cannot be started: %s", strerror(-ret));
 	}
 	return 0;
 }

@@ -170,9 +170,8 @@ int smd_slurm_pools(const struct smd_allocation_request *request, int pools[SMD_
 	return count;
 }
 
-char **smd_slurm_submission(
-	const struct smd_allocation_request *request, const struct smd_slurm_options *options,
-	const char *mark)
+char **smd_slurm_submission(const struct smd_allocation_request *request,
+	const struct smd_slurm_options *options, const char *mark)
 {
 	struct word_list words = {.texts = calloc(WORDS_MAX + 1, sizeof(char *))};
 	int pools[SMD_JOB_POOLS_MAX];
@@ -229,8 +228,8 @@ char **smd_slurm_step_words(const struct smd_slurm_step_request *request)
 	return finish(&words);
 }
 
-/* They say which job and step this process is of, or change what commands select, print and ask for.
- * A user's other SBATCH_* stay: they are that user's defaults, such as an account. */
+/* They say which job and step this process is of, or change what commands select, print and ask
+ * for. A user's other SBATCH_* stay: they are that user's defaults, such as an account. */
 static int is_slurms(const char *text)
 {
 	static const char *const prefixes[] = {"SLURM_", "SRUN_", "SQUEUE_", "SCONTROL_",

@@ -11,11 +11,10 @@ char *smd_slurm_holder(const struct smd_allocation_request *request);
 /* Beyond the replicas' grace period: for agents to end once they have lost their runner. */
 #define SMD_SLURM_LINGER_S 30
 
-/* Words of a command line, which the caller frees with smd_argv_free(). NULL: out of memory. The job
- * has the mark as its comment. */
-char **smd_slurm_submission(
-	const struct smd_allocation_request *request, const struct smd_slurm_options *options,
-	const char *mark);
+/* Words of a command line, which the caller frees with smd_argv_free(). NULL: out of memory. The
+ * job has the mark as its comment. */
+char **smd_slurm_submission(const struct smd_allocation_request *request,
+	const struct smd_slurm_options *options, const char *mark);
 
 /* A step that starts an agent on each of a component's hosts. */
 struct smd_slurm_step_request {
