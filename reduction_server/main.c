@@ -34,6 +34,7 @@ struct options {
 	uint64_t memory_limit;
 	uint64_t job_memory_limit;
 	uint64_t bandwidth_mbps;
+	struct smd_share share;
 	unsigned heartbeat_ms;
 	int drain_s;
 	int forming_s;
@@ -64,6 +65,15 @@ static int set_threads(void *target, const char *value, struct smd_error *error)
 	if (ret || *(int *)target < 1 || *(int *)target > SMD_SHARDS_MAX) {
 		error->text[0] = '\0';
 		return smd_error_set(error, EINVAL, "must be 1 to %d", SMD_SHARDS_MAX);
+	}
+	return 0;
+}
+
+static int set_share(void *target, const char *value, struct smd_error *error)
+{
+	if (smd_parse_share(value, target)) {
+		return smd_error_set(error, EINVAL,
+			"must be two numbers from 1 to %d such as 5/14", SMD_SHARE_TERM_MAX);
 	}
 	return 0;
 }
@@ -143,6 +153,10 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 			"what the link carries, such as 25gbps, which is the server's share of "
 			"chunks (default: what the interface says, else 10gbps)",
 			smd_option_set_bandwidth, &options->bandwidth_mbps},
+		{"share", "PART/WHOLE",
+			"the share of chunks is so much of that, because workers on this host use "
+			"its link too (default 1/1)",
+			set_share, &options->share},
 		SMD_OPTION_GROUP("Who is let in"),
 		{"token-file", "FILE",
 			"only workers with a token of this file: one for all jobs, or lines \"JOB "
@@ -331,6 +345,16 @@ static unsigned count_processors(void)
 	return count > 0 ? (unsigned)count : 1;
 }
 
+/* What is declared of it: as much as workers on the host leave for the reducer beside them. */
+static uint32_t declare_share(uint32_t mbps, const struct smd_share *share)
+{
+	uint64_t part = (uint64_t)mbps * share->part;
+	uint64_t declared = (part + share->whole / 2) / share->whole;
+
+	declared = declared > BANDWIDTH_MOST_MBPS ? BANDWIDTH_MOST_MBPS : declared;
+	return declared > 0 ? (uint32_t)declared : 1;
+}
+
 /* Bandwidth and shards: as given, or as the interface says. */
 static void decide_speed(const struct options *options, struct smd_server_config *config)
 {
@@ -347,6 +371,11 @@ static void decide_speed(const struct options *options, struct smd_server_config
 		config->shards = SMD_SHARDS_MAX;
 	}
 	smd_log(SMD_LOG_INFO, "server", "bandwidth: %u Mbit/s, %s", config->bandwidth_mbps, source);
+	if (options->share.part != options->share.whole) {
+		config->bandwidth_mbps = declare_share(config->bandwidth_mbps, &options->share);
+		smd_log(SMD_LOG_INFO, "server", "share of chunks: %u/%u of that, as for %u Mbit/s",
+			options->share.part, options->share.whole, config->bandwidth_mbps);
+	}
 }
 
 /*
@@ -531,6 +560,7 @@ int main(int argc, char **argv)
 	struct options options = {
 		.listen = "127.0.0.1:2222",
 		.transport = "auto",
+		.share = {1, 1},
 		.seccomp = true,
 		.ready_fd = getenv("SUMMAND_NOTIFY_FD"), /* specs/guide/reporting.md */
 	};

@@ -129,6 +129,21 @@ int smd_parse_size(const char *text, uint64_t *out)
 	return parse_with_unit(text, units, sizeof(units) / sizeof(units[0]), out);
 }
 
+int smd_parse_share(const char *text, struct smd_share *out)
+{
+	const char *rest;
+	uint64_t part;
+	uint64_t whole;
+
+	if (parse_leading_number(text, &rest, &part) || *rest != '/' || part < 1 ||
+		part > SMD_SHARE_TERM_MAX ||
+		smd_parse_number(rest + 1, 1, SMD_SHARE_TERM_MAX, &whole)) {
+		return -EINVAL;
+	}
+	*out = (struct smd_share){(uint32_t)part, (uint32_t)whole};
+	return 0;
+}
+
 int smd_parse_bandwidth(const char *text, uint64_t *out)
 {
 	static const struct unit units[] = {{"", 1}, {"mbps", 1}, {"gbps", 1000}};

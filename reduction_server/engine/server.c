@@ -174,7 +174,9 @@ static int server_start_shards(
 				.chunk_bytes = config->chunk_bytes ? config->chunk_bytes
 								   : SMD_CHUNK_DEFAULT,
 				.weight =
-					bandwidth < config->shards ? 1 : bandwidth / config->shards,
+					bandwidth < config->shards
+						? 1
+						: (bandwidth + config->shards / 2) / config->shards,
 			},
 		.memory_bytes = config->memory_bytes / config->shards,
 		.job_memory_bytes = config->job_memory_bytes / config->shards,

@@ -17,6 +17,7 @@
 static void parse_numbers(const char *text)
 {
 	uint64_t number = UNTOUCHED;
+	struct smd_share share = {0, 0};
 
 	must_hold(smd_parse_number(text, 3, 4096, &number) ? number == UNTOUCHED
 							   : number >= 3 && number <= 4096);
@@ -24,6 +25,7 @@ static void parse_numbers(const char *text)
 	must_hold(smd_parse_size(text, &number) == 0 || number == UNTOUCHED);
 	number = UNTOUCHED;
 	must_hold(smd_parse_bandwidth(text, &number) ? number == UNTOUCHED : number >= 1);
+	must_hold(smd_parse_share(text, &share) ? share.part == 0 : share.part >= 1 && share.whole >= 1);
 	number = UNTOUCHED;
 	must_hold(smd_duration_parse(text, &number) || number > 0);
 }

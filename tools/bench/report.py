@@ -58,7 +58,7 @@ def table(found):
     link = found.get("link")
     if link:
         yield (f"  iperf3: {link['bytes_per_s'] / 1e9:.4f} GB/s; {link['both_s_per_gb']:.3f} core-s per GB at both ends; "
-               f"{found['mesh']['server_s_per_gb']:.3f} at the servers' end of all links at once; "
+               + (f"{found['mesh']['server_s_per_gb']:.3f} at the servers' end of all links at once; " if found.get("mesh") else "") +
                f"limit of the links {found['limit'] / 1e9:.4f} GB/s, of a ring {found['ring'] / 1e9:.4f} GB/s")
     yield "  {:>6}{}  {:>9} {:>9} {:>9}".format("size", "".join(f"{name + ' (us, GB/s)':>40}" for name in names),
                                                "to peers", "to plain", "to limit")

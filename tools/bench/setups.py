@@ -1,14 +1,17 @@
 """Configurations of the lab, and what Summand is to reach in each."""
 
 import dataclasses
+import fractions
 
 import lab
 
 KIB, MIB = 1 << 10, 1 << 20
 SIZES = [4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB]
+HYBRID_SIZES = [4 * MIB, 16 * MIB, 64 * MIB]
 QUICK_SIZES = [4 * KIB, 64 * KIB, MIB, 16 * MIB]
 UNSHAPED = 2e9      # bytes per second to expect where nothing shapes the links
 LIMIT = {MIB: 0.90, 4 * MIB: 0.95, 16 * MIB: 0.97, 64 * MIB: 0.97}
+HYBRID_LIMIT = {size: 0.95 for size in (4 * MIB, 16 * MIB, 64 * MIB)}
 SERVERS_LIMIT = {16 * MIB: 0.95, 64 * MIB: 0.95}
 
 
@@ -20,6 +23,7 @@ class Setup:
     worker_rate: str    # None: unshaped
     server_rates: list
     targets: dict = dataclasses.field(default_factory=dict)
+    hybrid: bool = False    # workers' nodes have a reducer each, too
     # Of the run, the same for all setups of it:
     sizes: list = None
     systems: list = None
@@ -42,15 +46,27 @@ class Setup:
     def title(self):
         servers = ", ".join(sorted({rate or "unshaped" for rate in self.server_rates}, reverse=True))
         return (f"{self.name}: {self.workers} workers ({self.worker_rate or 'unshaped'}), "
-                f"{len(self.server_rates)} servers ({servers})")
+                f"{len(self.server_rates)} servers" + (f" ({servers})" if servers else "")
+                + (", reducers beside the workers" if self.hybrid else ""))
+
+    @property
+    def reducer_share(self):
+        """Of a reducer beside a worker, as part of a server's: (n-k) to 2(n-1) for k servers with a worker's link."""
+        n, worker = self.workers, fractions.Fraction(lab.parse_bits(self.worker_rate) if self.worker_rate else 1)
+        servers = [fractions.Fraction(lab.parse_bits(rate)) if rate else worker for rate in self.server_rates]
+        rest = n * worker - sum(servers) if self.hybrid else fractions.Fraction(0)
+        return max(fractions.Fraction(0), rest / (2 * (n - 1)) / (sum(servers) / len(servers) if servers else worker))
 
     def share(self, link):
         """Algorithm bandwidth that links allow, when those of the workers carry link bytes per second."""
         if not self.worker_rate or not all(self.server_rates):
             return link
         bits = lab.parse_bits(self.worker_rate)
-        servers = sum(lab.parse_bits(rate) for rate in self.server_rates)
-        return link * min(1.0, servers / self.workers / bits)
+        servers = sum(lab.parse_bits(rate) for rate in self.server_rates) / bits
+        n = self.workers
+        if self.hybrid and servers < n:
+            return link * (n * n + (n - 2) * servers) / (2 * n * (n - 1))
+        return link * min(1.0, servers / n)
 
     @property
     def expected(self):
@@ -79,6 +95,12 @@ def equal(workers, rate, **targets):
 
 def fewer(workers, servers, rate):
     return Setup(f"{workers}x{servers}@{rate}", workers, rate, [rate] * servers, {"limit": SERVERS_LIMIT, "cost": True})
+
+
+def hybrids():
+    """Every number of servers from none to as many as workers."""
+    return [Setup(f"{n}x{k}@{rate}+{n}", n, rate, [rate] * k, {"limit": HYBRID_LIMIT}, hybrid=True)
+            for n, rate in ((4, "1gbit"), (8, "400mbit")) for k in range(n + 1)]
 
 
 def suite():

@@ -18,6 +18,8 @@ class SummandJob(systems.Summand):
 
     @staticmethod
     def missing(setup):
+        if not setup.server_rates:
+            return "reducers alone could not be told what their links carry"
         if setup.told and len(set(setup.server_rates)) > 1:
             return "servers of a job are all told the same"
         return systems.Summand.missing(setup) or sshd.missing()
@@ -31,7 +33,7 @@ class SummandJob(systems.Summand):
 
     def write_job(self, folder, words):
         rank = {"command": words, "args": ["--rank=$(RANK)", "--nranks=$(WORLD_SIZE)", *self.setup.summand_args]}
-        servers = [*self.server_flags(self.setup.server_rates[0]), *self.setup.server_args]
+        servers = [*self.server_flags(self.setup.rates[-1]), *self.setup.server_args]
         pools = [self.pool(1, "none", **rank), self.pool(self.setup.workers - 1, "none", **rank),
                  self.pool(len(self.setup.server_rates), REDUCTION_SERVER, args=servers)]
         with open(f"{folder}/job.json", "w", encoding="utf-8") as file:
@@ -45,7 +47,7 @@ class SummandJob(systems.Summand):
         summand = os.path.join(os.path.dirname(self.setup.perf), "summand")
         done = self.nodes.start_beside(
             [summand, "custom-jobs", "local-run", f"{folder}/job.json", "--engine=ssh", f"--hostfile={folder}/hosts",
-             f"--job-dir={folder}/job", "--success-policy=all-workers"],
+             f"--job-dir={folder}/job", "--success-policy=all-workers", f"--hybrid={'auto' if self.setup.hybrid else 'off'}"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         try:
             said = done.communicate(timeout=patience_s)[1]

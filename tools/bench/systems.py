@@ -111,10 +111,13 @@ class Summand:
 
     def start_servers(self):
         token = self.make_token()
-        for i, rate in enumerate(self.setup.server_rates):
-            node = self.setup.workers + i
+        share = self.setup.reducer_share
+        rates = [*self.setup.server_rates, *([self.setup.worker_rate] * self.setup.workers if share else [])]
+        for i, rate in enumerate(rates):
+            node = (self.setup.workers + i) % len(self.setup.rates)
+            beside = [f"--share={share.numerator}/{share.denominator}"] if node < self.setup.workers else []
             words = [self.setup.server, f"--listen={lab.address_of(node)}:{SERVER_PORT}", f"--token-file={token}",
-                     *self.server_flags(rate)]
+                     *self.server_flags(rate), *beside]
             server = self.nodes.start(node, words + self.setup.server_args, stdin=subprocess.DEVNULL,
                                       stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
             self.servers.append(server)
@@ -137,7 +140,8 @@ class Summand:
 
     def run_ranks(self, words, what, patience_s):
         """What the first of them prints."""
-        servers = ",".join(f"{lab.address_of(self.setup.workers + i)}:{SERVER_PORT}" for i in range(len(self.servers)))
+        servers = ",".join(f"{lab.address_of((self.setup.workers + i) % len(self.setup.rates))}:{SERVER_PORT}"
+                           for i in range(len(self.servers)))
         words = [*words, f"--nranks={self.setup.workers}", f"--servers={servers}"]
         return run_together(self.nodes, [(rank, [*words, f"--rank={rank}", *self.setup.summand_args])
                                          for rank in range(self.setup.workers)], what, patience_s)
@@ -280,7 +284,9 @@ class Plain(Peer):
     name = "plain"
 
     @staticmethod
-    def missing(_):
+    def missing(setup):
+        if setup.hybrid:
+            return "it has no reducers beside workers"
         return None if shutil.which("cc") else "needs a C compiler"
 
     def variants(self):

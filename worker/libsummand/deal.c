@@ -2,6 +2,7 @@
 #include "worker/libsummand/deal.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "reduction_server/base/bytes.h"
@@ -12,24 +13,70 @@
 #define CHUNK_LEAST_US    32u          /* the same, for what is that short on the wire */
 #define CHUNK_MOST_US     512u         /* a longer one delays what comes after it */
 #define CHUNK_COST_US     16u          /* what a chunk costs beyond its bytes, about */
+#define FINE_SHARDS       256u /* more have a pattern that is long enough */
 #define SIZE_LIMIT        (1ull << 40) /* larger operations are cut as this one */
 
-/* The weights as small whole numbers in about the same proportion. */
-static unsigned scale_weights(
-	const struct smd_deal_shard *shards, unsigned nshards, unsigned *share)
+static uint64_t largest_weight(const struct smd_deal_shard *shards, unsigned nshards)
 {
 	uint64_t largest = 1;
-	unsigned divisor = 0;
-	unsigned length = 0;
 
 	for (unsigned s = 0; s < nshards; s++) {
 		largest = shards[s].weight > largest ? shards[s].weight : largest;
 	}
+	return largest;
+}
+
+/* In 1/steps of the largest, and never nothing. */
+static unsigned share_of(uint64_t weight, uint64_t largest, unsigned steps)
+{
+	uint64_t scaled = (weight * steps + largest / 2) / largest;
+
+	return scaled ? (unsigned)scaled : 1;
+}
+
+/* Whether shares in 1/steps of the largest are these weights, as far as whole Mbit/s can say: half of
+ * one off at most, and 2 %. */
+static bool are_weights(const struct smd_deal_shard *shards, unsigned nshards, uint64_t largest,
+	unsigned steps)
+{
 	for (unsigned s = 0; s < nshards; s++) {
-		uint64_t scaled =
-			(shards[s].weight * (uint64_t)SMD_DEAL_WEIGHT_STEPS + largest / 2) /
-			largest;
-		unsigned a = scaled ? (unsigned)scaled : 1;
+		uint64_t given = shards[s].weight * (uint64_t)steps;
+		uint64_t dealt = share_of(shards[s].weight, largest, steps) * largest;
+		uint64_t off = given > dealt ? given - dealt : dealt - given;
+
+		if (2 * off > steps || 50 * off > given) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* The fewest steps that will do; SMD_DEAL_WEIGHT_STEPS where none of those do that a pattern has
+ * room for. */
+static unsigned choose_steps(
+	const struct smd_deal_shard *shards, unsigned nshards, uint64_t largest)
+{
+	unsigned most = nshards <= FINE_SHARDS ? SMD_DEAL_FINE_STEPS : SMD_DEAL_WEIGHT_STEPS;
+
+	for (unsigned steps = 1; steps <= most; steps++) {
+		if (are_weights(shards, nshards, largest, steps)) {
+			return steps;
+		}
+	}
+	return SMD_DEAL_WEIGHT_STEPS;
+}
+
+/* The weights as small whole numbers in the same proportion. */
+static unsigned scale_weights(
+	const struct smd_deal_shard *shards, unsigned nshards, unsigned *share)
+{
+	uint64_t largest = largest_weight(shards, nshards);
+	unsigned steps = choose_steps(shards, nshards, largest);
+	unsigned divisor = 0;
+	unsigned length = 0;
+
+	for (unsigned s = 0; s < nshards; s++) {
+		unsigned a = share_of(shards[s].weight, largest, steps);
 		unsigned b = divisor;
 
 		share[s] = a;
@@ -48,32 +95,36 @@ static unsigned scale_weights(
 	return length;
 }
 
-/* At each place the shard that is furthest behind its share: ties go to the lower number. */
+/*
+ * A shard's place number j may come from j/share of the pattern on, and must come before (j+1)/share
+ * of it. At each place, of the shards that may come the one that must come first does, which meets
+ * all these bounds: no shard is ever a whole place off its share. Ties go to the lower number.
+ */
 static int lay_pattern(struct smd_deal *deal)
 {
-	int64_t *behind = calloc(deal->nshards, sizeof(*behind));
+	uint64_t length = deal->length;
 	unsigned *laid = calloc(deal->nshards, sizeof(*laid));
 
-	if (!behind || !laid) {
-		free(behind);
-		free(laid);
+	if (!laid) {
 		return -ENOMEM;
 	}
 	for (unsigned place = 0; place < deal->length; place++) {
+		uint64_t first = UINT64_MAX;
 		unsigned next = 0;
 
 		for (unsigned s = 0; s < deal->nshards; s++) {
-			behind[s] += deal->share[s];
-			if (behind[s] > behind[next]) {
+			uint64_t share = deal->share[s];
+			uint64_t due = ((laid[s] + 1) * length + share - 1) / share;
+
+			if (laid[s] * length < share * (place + 1) && due < first) {
+				first = due;
 				next = s;
 			}
 		}
-		behind[next] -= deal->length;
 		deal->shard_at[place] = (uint16_t)next;
 		deal->rank_at[place] = (uint16_t)laid[next];
 		deal->places[deal->first[next] + laid[next]++] = place;
 	}
-	free(behind);
 	free(laid);
 	return 0;
 }

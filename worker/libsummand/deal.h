@@ -1,11 +1,12 @@
 /*
  * Which shard a chunk goes to.
  *
- * Chunks are dealt in a repeating pattern of at most SMD_DEAL_WEIGHT_STEPS places for each shard,
- * in which a shard has places in proportion to its weight, spread as evenly as can be (smooth
- * weighted round robin). So a server with three times the bandwidth gets three times the chunks,
- * and the place of chunk g in the pattern, g mod L, gives shard and ordinal in closed form: no
- * table grows with the number of chunks.
+ * Chunks are dealt in a repeating pattern, in which a shard has places in proportion to its weight,
+ * spread as evenly as can be: of the first so many chunks each shard has its share, but for less
+ * than one. So a server with three times the bandwidth gets three times the chunks, and the place of
+ * chunk g in the pattern, g mod L, gives shard and ordinal in closed form: no table grows with the
+ * number of chunks. The pattern is the shortest one that has the weights' proportions, as far as
+ * whole Mbit/s can say.
  *
  * Every rank makes the same deal from the same table; smd_deal_hash() is what they compare.
  */
@@ -15,7 +16,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SMD_DEAL_WEIGHT_STEPS 60 /* weights are rounded to 1/60 of the largest */
+#define SMD_DEAL_FINE_STEPS   240 /* places that the largest weight has at most, */
+#define SMD_DEAL_WEIGHT_STEPS 60  /* and that it has where these are not enough: 1/60, rounded */
 
 struct smd_deal_shard {
 	uint64_t server_id;

@@ -134,6 +134,25 @@ class PartsTest(unittest.TestCase):
         self.assertAlmostEqual(setups.equal(4, "1gbit").share(100.0), 100.0)
         self.assertAlmostEqual(setups.equal(8, "1gbit").ring(100.0), 100.0 * 8 / 14)
 
+    def test_reducers_beside_workers(self):
+        """From a ring's time to that of as many servers as workers, with shares that are exact."""
+        limits = [setup.share(100.0) for setup in setups.hybrids() if setup.workers == 8]
+        self.assertEqual(len(limits), 9)
+        self.assertAlmostEqual(limits[0], 100 * 8 / 14)
+        self.assertAlmostEqual(limits[4], 100 * (64 + 32 - 8) / (2 * 8 * 7))
+        self.assertAlmostEqual(limits[8], 100.0)
+        shares = [setup.reducer_share for setup in setups.hybrids() if setup.workers == 8]
+        self.assertEqual([str(share) for share in shares], ["4/7", "1/2", "3/7", "5/14", "2/7", "3/14", "1/7", "1/14", "0"])
+        self.assertEqual(setups.equal(4, "1gbit").reducer_share, 0)
+        halves = setups.Setup("", 4, "1gbit", ["500mbit"] * 4, hybrid=True)
+        self.assertEqual(str(halves.reducer_share), "2/3")
+        self.assertAlmostEqual(halves.share(100.0), 100 * (16 + 2 * 2) / 24)
+        with tempfile.TemporaryDirectory(prefix="summand-test-") as folder:
+            done = bench("--hybrid", "--systems=summand", "--workers=2", "--servers=0", "--sizes=64K", "--budget=0.02", "--tries=1",
+                         f"--build={os.environ['SUMMAND_BUILD']}", f"--output={folder}", "--server-args=--memory-limit=64M")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("0 servers, reducers beside the workers", done.stdout)
+
     def test_rates_of_nodes(self):
         self.assertEqual(lab.parse_rates("2:750mbit,1gbit", 3), ["1gbit", "1gbit", "750mbit"])
         self.assertEqual(lab.parse_rates("", 2), [None, None])

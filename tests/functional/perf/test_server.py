@@ -76,6 +76,11 @@ class ServerTest(ProgramTest):
         self.terminate(server)
         self.assert_ended(server, 0, "bandwidth: 25000 Mbit/s, as given")
 
+    def test_a_share_of_the_bandwidth_is_declared(self):
+        server, _ = self.start_server("--bandwidth=400mbps", "--share=5/14")
+        self.terminate(server)
+        self.assert_ended(server, 0, "share of chunks: 5/14 of that, as for 143 Mbit/s")
+
     def test_port_in_use(self):
         _, address = self.start_server()
         done = self.server("--listen=" + address, "--memory-limit=64M")
@@ -88,6 +93,7 @@ class ServerTest(ProgramTest):
                              ("--transport=pigeon", '--transport: must be auto, rdma or tcp, got "pigeon"'),
                              ("--bandwidth=fast", "--bandwidth"),
                              ("--memory-limit=much", "--memory-limit"),
+                             ("--share=0.5", '--share: must be two numbers from 1 to 1000000 such as 5/14, got "0.5"'),
                              ("--listen=nowhere", '--listen: must be ADDR:PORT, got "nowhere"'),
                              ("--ready-fd=x", '--ready-fd: must be an open descriptor, got "x"'),
                              ("--ready-fd=77", '--ready-fd: must be an open descriptor, got "77"'),

@@ -47,6 +47,23 @@ static void bandwidths(void **state)
 	assert_int_equal(smd_parse_bandwidth("0gbps", &mbps), -EINVAL);
 }
 
+static void shares(void **state)
+{
+	static const char *const bad[] = {"", "5", "/14", "5/", "0/14", "5/0", "5 /14", "5/14 ", "-5/14",
+		"5/14/3", "1000001/1", "1/1000001", "0.5/1"};
+	struct smd_share share = {7, 8};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		assert_int_equal(smd_parse_share(bad[i], &share), -EINVAL);
+		assert_int_equal(share.part * 10 + share.whole, 78);
+	}
+	assert_int_equal(smd_parse_share("5/14", &share), 0);
+	assert_int_equal(share.part * 100 + share.whole, 514);
+	assert_int_equal(smd_parse_share("1000000/1", &share), 0);
+	assert_int_equal(share.part, 1000000);
+}
+
 static void milliseconds(void **state)
 {
 	static const struct {
@@ -94,6 +111,7 @@ int main(void)
 		cmocka_unit_test(sizes),
 		cmocka_unit_test(bad_sizes_leave_the_result_alone),
 		cmocka_unit_test(bandwidths),
+		cmocka_unit_test(shares),
 		cmocka_unit_test(milliseconds),
 		cmocka_unit_test(endpoints),
 	};

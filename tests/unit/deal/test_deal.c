@@ -100,7 +100,7 @@ static void chunk_and_ordinal_are_inverse_for_any_weights(void **state)
 	}
 }
 
-/* 1200 shards, of which one is a little slower, have a pattern of 71999 places. */
+/* 1200 shards, of which one is a little slower, have a pattern of 69599 places: 590 is 57/58 of 600. */
 static void large_pools_are_dealt_too(void **state)
 {
 	uint32_t *weights = calloc(SHARDS_MANY, sizeof(*weights));
@@ -111,7 +111,7 @@ static void large_pools_are_dealt_too(void **state)
 		weights[s] = s == 617 ? 590 : 600;
 	}
 	deal_of(&deal, weights, SHARDS_MANY);
-	assert_int_equal(deal.length, SHARDS_MANY * SMD_DEAL_WEIGHT_STEPS - 1);
+	assert_int_equal(deal.length, SHARDS_MANY * 58 - 1);
 	assert_inverse(&deal, 0);
 	smd_deal_destroy(&deal);
 	free(weights);
@@ -137,8 +137,89 @@ static void shares_are_in_proportion_to_weights(void **state)
 	assert_shares((const uint32_t[]){750, 250}, (const unsigned[]){3, 1}, 2);
 	assert_shares((const uint32_t[]){25000, 10000, 10000}, (const unsigned[]){5, 2, 2}, 3);
 	assert_shares((const uint32_t[]){9, 9, 9, 9}, (const unsigned[]){1, 1, 1, 1}, 4);
+	assert_shares((const uint32_t[]){7, 11, 13}, (const unsigned[]){7, 11, 13}, 3);
+	assert_shares((const uint32_t[]){101, 100}, (const unsigned[]){68, 67}, 2);
+	/* 1/14 of 400 Mbit/s, and 5/14, in whole ones. */
+	assert_shares((const uint32_t[]){400, 29}, (const unsigned[]){14, 1}, 2);
+	assert_shares((const uint32_t[]){400, 143}, (const unsigned[]){14, 5}, 2);
+	assert_shares((const uint32_t[]){10000, 81}, (const unsigned[]){123, 1}, 2);
 	/* Rounded to 1/60 of the largest, and never to nothing. */
 	assert_shares((const uint32_t[]){60000, 1}, (const unsigned[]){60, 1}, 2);
+}
+
+/* Of any first chunks, each shard has its share but for less than one. */
+static void assert_exact(const struct smd_deal *deal)
+{
+	unsigned *laid = calloc(deal->nshards, sizeof(*laid));
+
+	for (unsigned place = 0; place < deal->length; place++) {
+		laid[smd_deal_shard_of(deal, place)]++;
+		for (unsigned s = 0; s < deal->nshards; s++) {
+			int64_t off = (int64_t)laid[s] * deal->length -
+				      (int64_t)deal->share[s] * (place + 1);
+
+			assert_true(llabs(off) < deal->length);
+		}
+	}
+	free(laid);
+}
+
+static void shares_are_exact_to_the_chunk(void **state)
+{
+	uint32_t seed = 2;
+
+	(void)state;
+	for (size_t v = 0; v < sizeof(vectors) / sizeof(vectors[0]); v++) {
+		struct smd_deal deal;
+
+		deal_of(&deal, vectors[v].of, vectors[v].nshards);
+		assert_exact(&deal);
+		smd_deal_destroy(&deal);
+	}
+	for (int round = 0; round < 100; round++) {
+		uint32_t weights[40];
+		struct smd_deal deal;
+
+		for (unsigned s = 0; s < 40; s++) {
+			seed = seed * 1664525u + 1013904223u;
+			weights[s] = 1 + (seed >> 8) % 10000;
+		}
+		deal_of(&deal, weights, 1 + (unsigned)round % 40);
+		assert_exact(&deal);
+		smd_deal_destroy(&deal);
+	}
+}
+
+/* k servers, and reducers on the hosts of n workers, which are to a server as n-k to 2(n-1): what
+ * they declare, in whole Mbit/s, is dealt as that. */
+static void assert_hybrid(unsigned n, unsigned k, uint32_t mbps)
+{
+	uint32_t weights[64];
+	struct smd_deal deal;
+
+	for (unsigned s = 0; s < k + n; s++) {
+		weights[s] = s < k ? mbps : (mbps * (n - k) + n - 1) / (2 * (n - 1));
+	}
+	deal_of(&deal, weights, k + n);
+	for (unsigned s = 0; s < n; s++) {
+		assert_int_equal(deal.share[k + s] * 2 * (n - 1), deal.share[0] * (n - k));
+	}
+	assert_exact(&deal);
+	smd_deal_destroy(&deal);
+}
+
+static void reducers_on_workers_hosts_get_their_shares(void **state)
+{
+	static const uint32_t rates[] = {400, 1000, 2500, 10000, 25000, 100000};
+
+	(void)state;
+	for (size_t r = 0; r < sizeof(rates) / sizeof(rates[0]); r++) {
+		for (unsigned n = 2; n <= (rates[r] < 2500 ? 8 : 20); n++) {
+			for (unsigned k = 1; k < n; k++) {
+				assert_hybrid(n, k, rates[r]);
+			}
+		}
+	}
 }
 
 /* A shard that has share/length of the places waits at most twice the even distance for its next
@@ -304,6 +385,8 @@ int main(void)
 		cmocka_unit_test(chunk_and_ordinal_are_inverse_for_any_weights),
 		cmocka_unit_test(large_pools_are_dealt_too),
 		cmocka_unit_test(shares_are_in_proportion_to_weights),
+		cmocka_unit_test(shares_are_exact_to_the_chunk),
+		cmocka_unit_test(reducers_on_workers_hosts_get_their_shares),
 		cmocka_unit_test(turns_are_spread_evenly),
 		cmocka_unit_test(equal_weights_take_turns),
 		cmocka_unit_test(the_hash_tells_tables_apart),
