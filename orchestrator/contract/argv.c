@@ -9,7 +9,7 @@
 
 #define REDUCTION_SERVER_PROGRAM "summand-reduction-server"
 #define MPI_PROGRAM              "summand-mpi"
-/* A reduction server: program, --listen, --token-file, --bandwidth; a chief with an mpirun: program,
+/* A reduction server: program, --listen, --token-file, --bandwidth, --share; a chief with an mpirun: program,
  * --processes, --launcher, launch, --. */
 #define OWN_WORDS_MAX 6
 
@@ -73,6 +73,11 @@ static int append_reduction_server(
 	if (!ret && bandwidth > 0) {
 		snprintf(text, sizeof(text), "%umbps", bandwidth);
 		ret = append_option(argv, count, "bandwidth", text);
+	}
+	if (!ret && placement->reducer_share.part > 0 && index >= placement->first_reducer) {
+		snprintf(text, sizeof(text), "%u/%u", placement->reducer_share.part,
+			placement->reducer_share.whole);
+		ret = append_option(argv, count, "share", text);
 	}
 	return ret;
 }

@@ -16,6 +16,7 @@
 #include <stdio.h>
 
 #include "orchestrator/job/job.h"
+#include "reduction_server/base/parse.h"
 
 /* Linux's MAX_ARG_STRLEN: a word of a command line, or NAME=VALUE, with the byte at its end. */
 #define SMD_STRING_SIZE_MAX (128 * 1024)
@@ -44,6 +45,9 @@ struct smd_placement {
 	struct smd_placement_host *hosts;
 	size_t nhosts;
 	int *host_of[SMD_JOB_POOLS_MAX]; /* of each replica; NULL: there are no hosts */
+	/* Pool 2's replicas from this one on are reducers on workers' hosts, */
+	int first_reducer;
+	struct smd_share reducer_share; /* and get so much of a server's chunks; part 0: none are */
 };
 
 /* The values of the replica's host, or of all. */
@@ -118,7 +122,8 @@ void smd_shell_quote(const char *text, FILE *out);
  * unresolved reference stays as it is, $$(NAME) escapes. A NULL-terminated vector that the caller
  * frees with smd_argv_free(); -E2BIG when a word would be longer than SMD_STRING_SIZE_MAX. A
  * reduction server's is its program: ["summand-reduction-server",
- * "--listen=HOST:PORT", "--token-file=FILE" where the job has a token, args...].
+ * "--listen=HOST:PORT", "--token-file=FILE" where the job has a token, "--bandwidth=RATE" where it is
+ * known, "--share=PART/WHOLE" where it is a reducer on a worker's host, args...].
  */
 int smd_contract_argv(const struct smd_contract *contract, int pool, int index,
 	const struct smd_environment *environment, char ***out);

@@ -63,6 +63,8 @@ void smd_placement_forget_hosts(struct smd_placement *placement)
 	free(placement->interface);
 	placement->interface = NULL;
 	placement->master_port = 0;
+	placement->first_reducer = 0;
+	placement->reducer_share = (struct smd_share){0, 0};
 	for (size_t i = 0; i < placement->nhosts; i++) {
 		free(placement->hosts[i].interface);
 		free(placement->hosts[i].token_file);

@@ -315,6 +315,12 @@ int smd_export_write(const struct smd_export_target *target, const struct smd_jo
 			"mpirun in one replica",
 			target->name);
 	}
+	if (!ret && job->hybrid == SMD_HYBRID_ON) {
+		ret = smd_error_set(error, ENOTSUP,
+			"summand-hybrid: on: must be run by local-run or create, which start reducers "
+			"on the workers' hosts; for %s have reduction servers in worker pool 2",
+			target->name);
+	}
 	ret = ret ? ret : target->write(out, error);
 	if (ret) {
 		smd_error_set(error, -ret, "%s", strerror(-ret));

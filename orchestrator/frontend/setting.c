@@ -31,6 +31,7 @@ static const char *const encodings[] = {"object", "string", "none", NULL};
 static const char *const chief_names[] = {"chief", "master", NULL};
 static const char *const success_policies[] = {"chief", "all-workers", "any", NULL};
 static const char *const restart_policies[] = {"never", "on-failure", "exit-code", NULL};
+static const char *const hybrids[] = {"auto", "on", "off", NULL};
 static const char *const restart_scopes[] = {"job", "replica", NULL};
 
 static int set_value(const struct smd_setting *setting, const char *text, void *place)
@@ -119,6 +120,10 @@ const struct smd_setting smd_settings[] = {
 		"restarts of a lost reduction server within ten minutes, while others serve; 0: "
 		"its loss ends the job (default 5)",
 		set_number, PLACE(server_restarts), .min = 0, .max = SERVER_RESTARTS_MAX},
+	{"hybrid", "auto|on|off",
+		"reducers on the workers' hosts: where there are fewer reduction servers; or also "
+		"without any (default auto)",
+		set_value, PLACE(hybrid), .values = hybrids},
 	{"retryable-exit-codes", "N_N...",
 		"exit codes below 128 that restart-policy exit-code retries", set_exit_codes,
 		PLACE(retryable), .form = "^[0-9]{1,3}(_[0-9]{1,3})*$"},

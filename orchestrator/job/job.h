@@ -68,6 +68,10 @@ enum smd_success_policy { SMD_SUCCESS_CHIEF, SMD_SUCCESS_ALL_WORKERS, SMD_SUCCES
 /* Which ends are followed by a restart; EXIT_CODE: those from 128, and the listed ones. */
 enum smd_restart_policy { SMD_RESTART_NEVER, SMD_RESTART_ON_FAILURE, SMD_RESTART_EXIT_CODE };
 
+/* Whether reducers run on the workers' hosts too. AUTO: over several hosts, where the job has reduction
+ * servers, but fewer than workers' hosts; ON: also where it has none. */
+enum smd_hybrid_choice { SMD_HYBRID_AUTO, SMD_HYBRID_ON, SMD_HYBRID_OFF };
+
 enum smd_restart_scope { SMD_RESTART_JOB, SMD_RESTART_REPLICA };
 
 struct smd_study;
@@ -131,6 +135,7 @@ struct smd_job {
 	int max_restarts;
 	int restart_backoff_s; /* before the first restart */
 	int server_restarts;   /* of a lost reduction server; 0: its loss ends the job */
+	int hybrid;
 	struct smd_exit_codes retryable;
 	/* A local package: what is copied to where replicas run, and installed there. */
 	/* $NAME and ${NAME} in arguments are variables too, as a shell would have it. */
@@ -160,7 +165,7 @@ int smd_job_replica_count(const struct smd_job *job);
 /* Its accelerators are none that a machine here has. */
 int smd_job_pool_has_tpus(const struct smd_job_pool *pool);
 
-/* Whether it brings reduction servers of its own. */
+/* Whether it brings reduction servers of its own, or reducers on the workers' hosts alone. */
 int smd_job_has_servers(const struct smd_job *job);
 
 /* Whether its programs need a secret in common: with reduction servers, and where an mpirun starts

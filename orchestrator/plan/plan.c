@@ -119,6 +119,19 @@ static double reach_gbps(const struct smd_plan *plan, int servers_have_rdma)
 		       : sum_gbps(plan, plan->egress_gbps, 0, 1);
 }
 
+/* The slowest one's part of it; 0: unknown. */
+static double slowest_reach(const struct smd_plan *plan, int servers_have_rdma)
+{
+	const double *gbps = servers_have_rdma && workers_have_rdma(plan) ? plan->gbps
+									  : plan->egress_gbps;
+	double least = gbps[0];
+
+	if (plan->job->pools[1].replica_count > 0) {
+		least = fmin(least, gbps[1]);
+	}
+	return least;
+}
+
 /* What a server can take of that. */
 static double server_gbps(const struct smd_plan *plan, double egress_gbps, double rdma_gbps)
 {
@@ -159,7 +172,8 @@ int smd_plan_choose(struct smd_plan *plan, const char *machine_type)
 	plan->choice = (struct smd_plan_choice){.machine_type = machine.name,
 		.gbps = gbps,
 		.needed = servers_needed(reach, gbps),
-		.speedup = ring_share(plan) * reach / plan->worker_gbps};
+		.speedup = ring_share(plan) * reach / plan->worker_gbps,
+		.worker_gbps = slowest_reach(plan, machine.rdma_gbps > 0)};
 	return 0;
 }
 
@@ -248,7 +262,7 @@ static int warn_of_too_few(struct smd_plan *plan, const struct smd_job_pool *ser
 		plan->reduction_servers == 1 ? " carries" : "s carry", plan->reduction_gbps,
 		reach - plan->reduction_gbps, reach, plan->needed, servers->machine_type,
 		cannot ? "would be needed, and so many do not pay" : "are needed",
-		plan->speedup < 1 ? "; with these an all-reduce is slower than a ring" : "");
+		plan->speedup < 1 ? "; with these alone an all-reduce is slower than a ring" : "");
 }
 
 static int warn_of_ethernet(struct smd_plan *plan, const struct smd_job_pool *servers, double reach)
@@ -269,6 +283,7 @@ static int match_bandwidth(struct smd_plan *plan)
 		server_gbps(plan, plan->egress_gbps[SERVER_POOL], plan->rdma_gbps[SERVER_POOL]);
 	plan->reduction_servers = servers->replica_count;
 	plan->reduction_gbps = sum_gbps(plan, plan->gbps, SERVER_POOL, SERVER_POOL);
+	plan->reach_gbps = slowest_reach(plan, plan->rdma_gbps[SERVER_POOL] > 0);
 	if (reach > 0 && plan->reduction_gbps > 0) {
 		plan->needed = servers_needed(reach, plan->gbps[SERVER_POOL]);
 		match = fmin(reach, plan->reduction_gbps) / plan->worker_gbps;

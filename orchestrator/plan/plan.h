@@ -22,6 +22,7 @@ struct smd_plan_choice {
 	double gbps;              /* of one */
 	int needed;
 	double speedup; /* over a ring */
+	double worker_gbps; /* what the slowest worker sends to them */
 };
 
 struct smd_plan {
@@ -37,6 +38,7 @@ struct smd_plan {
 	double worker_gbps; /* of all workers; 0: unknown */
 	int reduction_servers;
 	double reduction_gbps; /* of all reduction servers; 0: unknown */
+	double reach_gbps;     /* what the slowest worker sends to these; 0: unknown, or none */
 	int needed; /* reduction servers for the workers' bandwidth; 0: unknown, or far too many */
 	double speedup;       /* over a ring; 0: the job has no reduction servers */
 	int speedup_is_bound; /* bandwidths are unknown, and taken for matched */
@@ -62,6 +64,29 @@ int smd_plan_warn(struct smd_plan *plan, const char *format, ...)
 /* Plans for reduction servers of that machine type. -ENOENT when the catalogue does not have it,
  * -ENODATA when its bandwidth or the workers' is unknown. */
 int smd_plan_choose(struct smd_plan *plan, const char *machine_type);
+
+/* Reduction servers of one bandwidth, with and without reducers on the workers' hosts: of those that
+ * were chosen, or else of the job's. */
+struct smd_plan_hybrid {
+	int workers;
+	double worker_gbps; /* 0: unknown, or there is nothing to gain, and the rest is not set */
+	double server_gbps;
+	double ring_gbps; /* by which a ring sends */
+	int needed;       /* from which number on reducers are of no use */
+};
+
+struct smd_plan_hybrid smd_plan_hybrid(const struct smd_plan *plan);
+
+/* Times the speed of a ring. */
+double smd_plan_hybrid_speedup(const struct smd_plan_hybrid *hybrid, int servers);
+double smd_plan_servers_speedup(const struct smd_plan_hybrid *hybrid, int servers); /* alone */
+
+/* Seconds for 10^9 bytes. */
+double smd_plan_hybrid_seconds(const struct smd_plan_hybrid *hybrid, int servers);
+
+/* For people nothing where nothing is known; NULL for programs, or when out of memory. */
+void smd_plan_hybrid_print(const struct smd_plan *plan, FILE *out);
+json_t *smd_plan_hybrid_to_json(const struct smd_plan *plan);
 
 /* A short table and its conclusions, for people. */
 void smd_plan_print(const struct smd_plan *plan, FILE *out);

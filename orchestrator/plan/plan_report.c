@@ -162,6 +162,7 @@ static void print_plan(const struct smd_plan *plan, FILE *out)
 	if (plan->choice.machine_type) {
 		print_choice(plan, out);
 	}
+	smd_plan_hybrid_print(plan, out);
 	if (plan->advice) {
 		fprintf(out, "\n%s\n", plan->advice);
 	}
@@ -236,13 +237,14 @@ json_t *smd_plan_to_json(const struct smd_plan *plan)
 		return NULL;
 	}
 	return json_pack(
-		"{s:s, s:s, s:i, s:o, s:i, s:o, s:i, s:o, s:o, s:o, s:s?, s:o, s:b, s:b, s:o}",
+		"{s:s, s:s, s:i, s:o, s:i, s:o, s:i, s:o, s:o, s:o, s:s?, s:o, s:b, s:o, s:b, s:o}",
 		"jobId", job->id, "displayName", job->display_name, "replicas",
 		smd_job_replica_count(job), "pools", pools, "workers", plan->workers, "workerGbps",
 		number_or_null(plan->worker_gbps), "reductionServers", plan->reduction_servers,
 		"reductionGbps", number_or_null(plan->reduction_gbps), "reductionServersNeeded",
 		plan->needed > 0 ? json_integer(plan->needed) : json_null(), "choice",
 		choice_to_json(&plan->choice), "advice", plan->advice, "speedup",
-		number_or_null(plan->speedup), "speedupIsBound", plan->speedup_is_bound,
+		number_or_null(plan->speedup), "speedupIsBound", plan->speedup_is_bound, "hybrid",
+		smd_plan_hybrid_to_json(plan),
 		"ncclPlugin", plan->has_nccl_plugin, "warnings", warnings);
 }

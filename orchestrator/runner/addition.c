@@ -146,3 +146,25 @@ int smd_hosts_add_server(struct smd_hosts *hosts, int index, struct smd_error *e
 	}
 	return ret;
 }
+
+int smd_hosts_add_reducer(
+	struct smd_hosts *hosts, int number, int index, unsigned mbps, struct smd_error *error)
+{
+	struct smd_run_host *host = &hosts->hosts[number];
+	int ret;
+
+	if (host->nused == host->nports) {
+		return smd_error_set(error, EADDRINUSE,
+			"host %s: must have a port for a reducer, got %zu in all", host->name,
+			host->nports);
+	}
+	ret = place_on(hosts, host, index);
+	if (ret) {
+		return smd_error_set(error, -ret, "%s", strerror(-ret));
+	}
+	if (hosts->placement->nhosts > 0) {
+		hosts->placement->hosts[number].server_bandwidth_mbps = mbps;
+	}
+	hosts->count++;
+	return 0;
+}

@@ -11,4 +11,11 @@
  */
 int smd_hosts_add_server(struct smd_hosts *hosts, int index, struct smd_error *error);
 
+/*
+ * The same for a reducer on that host, which takes no slot; --bandwidth says `mbps` there, 0: nothing.
+ * The host's agent has been asked for the port before. 0, or -errno with a text.
+ */
+int smd_hosts_add_reducer(
+	struct smd_hosts *hosts, int number, int index, unsigned mbps, struct smd_error *error);
+
 #endif

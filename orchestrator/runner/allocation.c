@@ -194,6 +194,8 @@ static void on_greeted(void *owner, struct smd_run_host *host)
 	if (host->slots > 0 && (unsigned)host->slots + 1 < ports) {
 		ports = (unsigned)host->slots + 1;
 	}
+	ports += smd_job_has_servers(hosts->launcher.job) &&
+		 hosts->launcher.job->hybrid != SMD_HYBRID_OFF; /* of a reducer */
 	smd_agent_link_send_json(
 		host->link, SMD_AGENT_RESERVE, json_pack("{s:i}", "ports", (int)ports));
 	if (hosts->token && !host->is_local) {

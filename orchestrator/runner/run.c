@@ -9,6 +9,7 @@
 #include "orchestrator/runner/failure.h"
 #include "orchestrator/runner/guard.h"
 #include "orchestrator/runner/policy.h"
+#include "orchestrator/runner/reducers.h"
 #include "orchestrator/runner/server_list.h"
 #include "orchestrator/runner/servers.h"
 #include "orchestrator/runner/steps.h"
@@ -492,7 +493,7 @@ static void begin_on_hosts(struct smd_run *run)
 	if (run->limit_ns == 0) {
 		run->limit_ns = smd_clock_ns();
 	}
-	if (run->make_contract(run->arg, &error)) {
+	if (smd_reducers_add(run, &error) || run->make_contract(run->arg, &error)) {
 		set_no_hosts(run, error.text);
 	} else {
 		begin_preparing(run);

@@ -153,6 +153,9 @@ static void carry_out(struct smd_run *run)
 
 	if (!can_scale(run)) {
 		refuse(run, "the ranks of the job must run, and do not yet, or no longer");
+	} else if (run->hosts.placement->reducer_share.part > 0) {
+		refuse(run, "reducers on the workers' hosts have shares for that number of servers; "
+			    "a job with --hybrid=off may have more and fewer");
 	} else if (run->scaling.wanted > max) {
 		snprintf(text, sizeof(text), "there may be %d at most, %d more than in the job file",
 			max, SMD_SERVERS_MORE_MAX);

@@ -63,6 +63,18 @@ class Hosts:
         for words in (["address", "add", "10.77.0.2/24", "dev", "net5"], ["link", "set", "net5", "up"]):
             subprocess.run([*inside, str(two), "ip", *words], check=True)
 
+    def make_star(self, *names):
+        """Hosts on one switch, which is another one's bridge: 10.77.0.1, 10.77.0.2 and so on, at eth1."""
+        switch = self.make("switch")
+        inside = ["nsenter", "--net", "--target"]
+        subprocess.run([*inside, str(switch), "ip", "link", "add", "bridge", "up", "type", "bridge"], check=True)
+        for i, name in enumerate(names, 1):
+            host = self.make(name)
+            for at, words in ((switch, ["link", "add", f"port{i}", "up", "master", "bridge", "type", "veth", "peer", "name", "eth1",
+                                        "netns", str(host)]),
+                              (host, ["address", "add", f"10.77.0.{i}/24", "dev", "eth1"]), (host, ["link", "set", "eth1", "up"])):
+                subprocess.run([*inside, str(at), "ip", *words], check=True)
+
     def end(self):
         for holder in self.holders:
             holder.kill()

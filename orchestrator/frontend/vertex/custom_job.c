@@ -409,6 +409,26 @@ static void check_worlds(
 	}
 }
 
+/* Reducers on the workers' hosts are replicas of worker pool 2. */
+static void check_hybrid(
+	struct smd_decoder *decoder, const struct smd_node *document, struct smd_job *job)
+{
+	const struct smd_node *labels = smd_node_member(document, "labels");
+	const struct smd_node *hybrid =
+		labels ? smd_node_member(labels, SMD_SETTING_PREFIX "hybrid") : NULL;
+	struct smd_job_pool *servers = &job->pools[2];
+
+	if (job->hybrid != SMD_HYBRID_ON) {
+		return;
+	}
+	if (servers->replica_count == 0) {
+		servers->role = SMD_ROLE_REDUCTION_SERVER;
+	} else if (servers->role != SMD_ROLE_REDUCTION_SERVER) {
+		smd_error_at_value(decoder->diagnostics, hybrid,
+			"must be without parameter servers in worker pool 2, got on");
+	}
+}
+
 /* A hash over the spec with sorted names: neither order nor white space changes the id. */
 static int set_id(struct smd_job *job)
 {
@@ -566,6 +586,7 @@ int smd_custom_job_decode(
 	if (spec && !decoder.ret && !diagnostics->found[SMD_SEVERITY_ERROR]) {
 		check_mpi(&decoder, document, job);
 		check_worlds(&decoder, spec, job);
+		check_hybrid(&decoder, document, job);
 	}
 	ret = decoder.ret                              ? decoder.ret
 	      : diagnostics->found[SMD_SEVERITY_ERROR] ? -EINVAL

@@ -12,6 +12,7 @@ SOURCE = os.environ["SUMMAND_SOURCE"]
 NETLAB = os.path.join(SOURCE, "tools", "netlab")
 WORKERS = ["workerpool0-0", "workerpool1-0", "workerpool1-1", "workerpool1-2"]
 SERVERS = ["workerpool2-0", "workerpool2-1"]
+REDUCERS = [f"workerpool2-{index}" for index in range(2, 6)]    # with four workers, two servers are few
 NODES = 6
 UNABLE = 77
 os.environ["PATH"] = f"{os.path.abspath(BIN)}:{os.environ['PATH']}"
@@ -65,6 +66,9 @@ class SixHostsTest(JobTest):
             file.write(f"node{NODES - 1} slots=2\n")
         six = self.train(spec, "six", netlab, "--engine=ssh", f"--hostfile={hosts}")
         addresses = self.addresses(six[0])
+        for node, reducer in enumerate(REDUCERS):
+            self.assertEqual(addresses[reducer].partition(":")[0], f"10.77.0.{node + 1}")
+            self.assertGreater(int(six[1][reducer]["bytes_received"]), 0)
         self.assertEqual([addresses[name].partition(":")[0] for name in WORKERS + SERVERS],
                          [f"10.77.0.{node + 1}" for node in range(NODES)])
         return six, self.train(spec, "one")

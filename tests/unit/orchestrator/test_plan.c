@@ -92,7 +92,8 @@ static void too_few_servers(void **state)
 	assert_int_equal(plan->nwarnings, 2);
 	assert_string_equal(plan->warnings[0],
 		"worker pool 2: 10 reduction servers carry 320 Gbit/s, 480 less than the workers' "
-		"800: 25 of n1-highcpu-16 are needed; with these an all-reduce is slower than a "
+		"800: 25 of n1-highcpu-16 are needed; with these alone an all-reduce is slower "
+		"than a "
 		"ring");
 	assert_non_null(strstr(plan->warnings[1], "do not use their 1 NVIDIA_TESLA_T4"));
 	smd_plan_free(plan);
@@ -139,6 +140,34 @@ static void too_many_servers(void **state)
 	assert_string_equal(plan->warnings[0],
 		"worker pool 2: 20 reduction servers carry 640 Gbit/s, 140 more than the workers' "
 		"500: 16 of n1-highcpu-16 are enough, and each costs every worker connections");
+	smd_plan_free(plan);
+}
+
+/* 8 workers of 100 Gbit/s, servers of 32: reducers make it a ring at least. */
+static void reducers_on_workers_hosts(void **state)
+{
+	struct pool chief = {1, "a2-megagpu-16g", "NVIDIA_TESLA_A100", 16};
+	struct pool workers = {7, "a2-megagpu-16g", "NVIDIA_TESLA_A100", 16};
+	struct pool servers = {10, "n1-highcpu-16", NULL, 0};
+	struct smd_job job;
+	struct smd_plan *plan = plan_of(*state, &job, chief, workers, servers);
+	struct smd_plan_hybrid hybrid = smd_plan_hybrid(plan);
+
+	assert_int_equal(hybrid.workers, 8);
+	assert_int_equal(hybrid.needed, 25);
+	assert_true(hybrid.worker_gbps == 100 && hybrid.server_gbps == 32);
+	assert_float_equal(smd_plan_hybrid_speedup(&hybrid, 0), 1, 1e-6);
+	assert_float_equal(smd_plan_servers_speedup(&hybrid, 0), 0, 1e-6);
+	/* S = 3.2 B: 2n(n-1) / (n^2 + (n-2) 3.2) = 112 / 83.2 of a ring's 1.75. */
+	assert_float_equal(smd_plan_hybrid_speedup(&hybrid, 10), 1.75 * 83.2 / 112, 1e-6);
+	assert_float_equal(smd_plan_servers_speedup(&hybrid, 10), plan->speedup, 1e-6);
+	assert_float_equal(smd_plan_hybrid_speedup(&hybrid, 25), 1.75, 1e-6);
+	assert_float_equal(smd_plan_hybrid_seconds(&hybrid, 25), 0.08, 1e-6);
+	assert_int_equal(smd_plan_choose(plan, "n1-standard-4"), 0);
+	assert_int_equal(smd_plan_hybrid(plan).needed, plan->choice.needed);
+	smd_plan_free(plan);
+	plan = plan_of(*state, &job, chief, (struct pool){1, "a2-megagpu-16g", "NVIDIA_TESLA_A100", 16}, servers);
+	assert_true(smd_plan_hybrid(plan).worker_gbps == 0);
 	smd_plan_free(plan);
 }
 
@@ -502,6 +531,7 @@ int main(void)
 		cmocka_unit_test(too_few_servers),
 		cmocka_unit_test(servers_needed_of_any_machine_type),
 		cmocka_unit_test(too_many_servers),
+		cmocka_unit_test(reducers_on_workers_hosts),
 		cmocka_unit_test(two_workers_gain_nothing),
 		cmocka_unit_test(fewer_processes_than_accelerators),
 		cmocka_unit_test(accelerators_that_a_machine_cannot_have),

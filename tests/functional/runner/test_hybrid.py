@@ -1,0 +1,143 @@
+"""Reducers on the workers' hosts: where they run, with which shares, and what does not cross a worker's link."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+from job import BIN, LONG, SUMMAND, JobTest, at_once, bash, hosts, pool, reduction_servers, wait_until
+
+# Stands in for a reduction server: it notes its command line.
+SERVE = 'echo "$*" >{folder}/$SUMMAND_REPLICA; echo ready >&$SUMMAND_NOTIFY_FD; exec sleep 1000'
+MIB = 1 << 20
+ITERATIONS = 8
+
+
+class HybridTest(JobTest):
+    def setUp(self):
+        super().setUp()
+        os.environ["TEST_MARK"] = self.mark  # agents have it, too
+        os.environ["XDG_RUNTIME_DIR"] = self.path("run")
+        os.mkdir(self.path("run"), 0o700)
+        self.made = hosts.Hosts(self.dir)
+        self.addCleanup(self.made.end)
+        self.work = bash('echo "$SUMMAND_REDUCTION_SERVERS"')
+
+    def run_over(self, lines, pools, *flags, **options):
+        """A job on hosts one, two and three, of which the first line's has the chief."""
+        if not self.made.holders:
+            self.made.make_star("one", "two", "three")
+        return self.run_job(pools, *self.made.flags(*lines), "--grace=2", *flags, **options)
+
+    def servers(self, count=1):
+        return reduction_servers(count, SERVE.format(folder=self.dir))
+
+    def words_of(self, index):
+        """The address and the rest of its command line; None: it has never run."""
+        path = self.path(f"workerpool2-{index}")
+        if not os.path.exists(path):
+            return None
+        with open(path, encoding="utf-8") as file:
+            words = file.read().split()
+        os.remove(path)
+        host = re.fullmatch(r"--listen=10.77.0.(\d):\d+", words[0])[1]
+        return int(host), [word for word in words[1:] if not word.startswith("--token-file=")]
+
+    def test_fewer_servers_than_workers_hosts(self):
+        """Each worker's host has a reducer, with (n-k)/(2(n-1)) of a server's share, and ranks know of all."""
+        run = self.run_over(["one", "two", "three"], [self.work, self.work, self.servers()])
+        self.assert_code(run, 0)
+        self.assertEqual(self.words_of(0), (3, ["--bandwidth=10000mbps"]))
+        self.assertEqual(self.words_of(1), (1, ["--bandwidth=10000mbps", "--share=1/2"]))
+        self.assertEqual(self.words_of(2), (2, ["--bandwidth=10000mbps", "--share=1/2"]))
+        known = self.read(run, "logs/workerpool0-0.log").strip().split(",")
+        self.assertEqual([address.partition(":")[0] for address in known], ["10.77.0.3", "10.77.0.1", "10.77.0.2"])
+        self.assertIn("1 reduction server for 2 workers' hosts: a reducer on each of these, with 1/2 of a server's share", run.out)
+        replicas = {each["name"]: each["role"] for each in self.read_json(run, "state.json")["replicas"]}
+        self.assertEqual(replicas["workerpool2-2"], "reduction server")
+        for index in range(3):
+            self.assertTrue(os.path.exists(os.path.join(run.job_dir, f"logs/workerpool2-{index}.log")))
+
+    def test_not_wanted(self):
+        """By the job, or because servers are enough, or because a server's link is a worker's too."""
+        run = self.run_over(["one", "two", "three"], [self.work, self.work, self.servers()], "--hybrid=off")
+        self.assert_code(run, 0)
+        self.assertEqual([self.words_of(index) is not None for index in range(2)], [True, False])
+        self.assert_code(self.run_over(["one", "two", "three"], [self.work, {}, self.servers(2)]), 0)
+        self.assertEqual([self.words_of(index) is not None for index in range(3)], [True, True, False])
+        self.assert_code(self.run_over(["one", "two slots=2"], [self.work, self.work, self.servers()]), 0)
+        self.assertEqual([self.words_of(index) is not None for index in range(2)], [True, False])
+        run = self.run_over(["one", "two slots=2"], [self.work, self.work, self.servers()], "--hybrid=on")
+        self.assert_code(run, 1)
+        self.assertIn("summand-hybrid: on: reduction servers must have hosts without workers, got host two with both", run.err)
+
+    def test_no_servers_at_all(self):
+        """Only where it is asked for; the reducers are real ones then, and results are right."""
+        perf = pool([os.path.abspath(f"{BIN}/summand-perf"), "allreduce", "--group=test", "--rank=$(RANK)", "--nranks=$(WORLD_SIZE)", "--sizes=1M",
+                     "--iters=3", "--json"])
+        run = self.run_over(["one", "two"], [perf, perf], "--hybrid=on", labels={"success-policy": "all-workers"})
+        self.assert_code(run, 0)
+        self.assertEqual(json.loads(self.read(run, "logs/workerpool0-0.log"))["results"][0]["wrong"], 0)
+        self.assertIn("0 reduction servers for 2 workers' hosts: a reducer on each of these, of equal shares", run.out)
+        self.assertIn("ended: ", self.read(run, "logs/workerpool2-1.log"))
+        run = self.run_over(["one", "two"], [self.work, self.work])
+        self.assertEqual(self.read(run, "logs/workerpool0-0.log"), "\n")
+
+    def test_a_single_machine_has_one_where_asked(self):
+        run = self.run_job([bash('echo "$SUMMAND_REDUCTION_SERVERS"', 1), self.work], "--hybrid=on")
+        self.assert_code(run, 0)
+        self.assertRegex(self.read(run, "logs/workerpool0-0.log"), r"^127.0.0.1:\d+\n$")
+
+    def test_the_hosts_own_part_does_not_cross_its_link(self):
+        """With two workers and a server the reducers have a quarter each: of 1 MiB three quarters cross a worker's link, and
+        the other's quarter, which is 1 MiB in all, each way."""
+        count = "cat /sys/class/net/{}/statistics/tx_bytes"
+        perf = f"{os.path.abspath(BIN)}/summand-perf allreduce --group=test --rank=$RANK --nranks=$WORLD_SIZE --sizes=1M --iters={ITERATIONS} --warmup=0 " \
+               f"--json >/dev/null"
+        worker = bash(f"{count.format('eth1')}; {count.format('lo')}; {perf} || exit; {count.format('eth1')}; {count.format('lo')}")
+        run = self.run_over(["one", "two", "three"], [worker, worker, reduction_servers(1)], labels={"success-policy": "all-workers"})
+        self.assert_code(run, 0)
+        for name in "workerpool0-0", "workerpool1-0":
+            link, own, link_then, own_then = map(int, self.read(run, f"logs/{name}.log").split())
+            sent, local = (link_then - link) / MIB / ITERATIONS, (own_then - own) / MIB / ITERATIONS
+            self.assertTrue(1.0 <= sent < 1.2, f"{name}: {sent} MiB for each operation")
+            self.assertTrue(0.5 <= local < 0.8, f"{name}: {local} MiB for each operation on loopback")
+
+    def test_the_number_of_servers_stays(self):
+        self.made.make_star("one", "two", "three")
+        done = self.path("done")
+        work = bash(f"until [ -e {done} ]; do sleep 0.05; done")
+        run = self.start([work, work, self.servers()], *self.made.flags("one", "two", "three"), "--grace=2")
+        log = os.path.join(run.job_dir, "logs/job.log")
+        self.assertTrue(wait_until(lambda: os.path.exists(log) and "Job is running." in self.read(run, "logs/job.log"), 30))
+        name = self.read_json(run, "state.json")["name"]
+        scale = subprocess.run([SUMMAND, "custom-jobs", "scale", name, "--replicas=4"], capture_output=True, text=True, check=False,
+                               timeout=LONG)
+        self.assertEqual(scale.returncode, 1)
+        self.assertIn("3 reduction servers stay: reducers on the workers' hosts have shares for that number of servers", scale.stderr)
+        open(done, "w", encoding="ascii").close()
+        self.assert_code(self.finish(run), 0)
+
+    def test_another_attempt_has_them_too(self):
+        """On the same hosts, with the same shares; a reducer that is lost comes back at its address."""
+        fail = bash("[ $SUMMAND_RESTARTS = 1 ] || exit 3")
+        run = self.run_over(["one", "two", "three"], [fail, bash("sleep 1000"), self.servers()],
+                            labels={"restart-policy": "on-failure", "restart-backoff": "0"})
+        self.assert_code(run, 0)
+        self.assertEqual(self.words_of(2), (2, ["--bandwidth=10000mbps", "--share=1/2"]))
+        state = self.read_json(run, "state.json")
+        self.assertEqual([each["name"] for each in state["replicas"]],
+                         ["workerpool0-0", "workerpool1-0", "workerpool2-0", "workerpool2-1", "workerpool2-2"])
+
+    def test_parameter_servers_are_in_the_way(self):
+        run = self.run_job([self.work, self.work, pool(["true"])], "--hybrid=on")
+        self.assert_code(run, 2)
+        self.assertIn("must be without parameter servers in worker pool 2, got on", run.err)
+
+
+if __name__ == "__main__":
+    if not hosts.can_be_made():
+        print("skipped: no network namespaces can be made here")
+        sys.exit(77)
+    at_once.main()
