@@ -384,7 +384,7 @@ void smd_server_comm_relay(
 		return;
 	}
 	for (unsigned r = first; r < end && frame->window == SMD_AGREE_BEGINS; r++) {
-		if (!comm->members[r] && comm->state == SMD_SERVER_COMM_ACTIVE) {
+		if (!comm->members[r] && comm->state == SMD_SERVER_COMM_ACTIVE && !comm->retires) {
 			comm_end_agreement(comm, r);
 			return;
 		}
@@ -413,7 +413,7 @@ static void comm_refuse_optional(struct smd_server_comm *comm)
 	}
 }
 
-void smd_server_comm_leave(struct smd_member *member, const struct smd_abort *why)
+void smd_server_comm_leave(struct smd_member *member, const struct smd_abort *why, bool retires)
 {
 	struct smd_server_comm *comm = member->comm;
 	char text[SMD_ERROR_TEXT_MAX];
@@ -424,6 +424,7 @@ void smd_server_comm_leave(struct smd_member *member, const struct smd_abort *wh
 	snprintf(text, sizeof(text), "group %s: rank %u (%s) left in the middle of an operation",
 		comm->name, member->rank, smd_peer_replica(member));
 	comm_detach(member);
+	comm->retires |= retires;
 	if (comm->id == 0) {
 		comm_refuse_optional(comm);
 	}
@@ -432,7 +433,7 @@ void smd_server_comm_leave(struct smd_member *member, const struct smd_abort *wh
 	} else if (comm->state == SMD_SERVER_COMM_ACTIVE && comm_gathers(comm)) {
 		smd_server_comm_abort(comm, ECONNRESET, text);
 	} else if (comm->state == SMD_SERVER_COMM_ACTIVE && comm->sought > comm->agreed &&
-		   comm->attached) {
+		   comm->attached && !comm->retires) {
 		comm_end_agreement(comm, member->rank);
 	} else {
 		smd_server_comm_retire_if_gone(comm);

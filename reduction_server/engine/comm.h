@@ -73,6 +73,7 @@ struct smd_server_comm {
 	unsigned asking;             /* members that wait for HELD */
 	uint64_t sought;             /* the last epoch that ranks have begun to agree on, */
 	uint64_t agreed;             /* and have agreed on: in between none may leave */
+	bool retires;                /* a rank has left it that stays in the communicator */
 	struct smd_member **members; /* [nranks]; NULL: not joined, or left */
 	unsigned attached;           /* members that are not NULL */
 	bool retired;                /* waits for the reaper */
@@ -124,8 +125,9 @@ int smd_server_comm_no_slot(const char *name, unsigned nranks, const struct smd_
 void smd_server_comm_tell(struct smd_server_comm *comm, const struct smd_slot *slot,
 	enum smd_log_level level, const char *text);
 
-/* The member says LEAVE: `why` the communicator is over for its worker, or NULL. */
-void smd_server_comm_leave(struct smd_member *member, const struct smd_abort *why);
+/* The member says LEAVE: `why` the communicator is over for its worker, or NULL; it stays in the
+ * communicator (`retires`) if these are streams that it needs no more. */
+void smd_server_comm_leave(struct smd_member *member, const struct smd_abort *why, bool retires);
 
 /* The member's lane has ended, or (told) is about to be closed: then its worker gets the reason
  * that the others get. */

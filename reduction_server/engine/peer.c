@@ -104,7 +104,7 @@ bool smd_peer_may_form(const struct smd_member *member, bool later_epoch)
 
 		if (comm && comm->state == SMD_SERVER_COMM_FORMING) {
 			forming += (comm->id != 0) == later_epoch;
-		} else if (comm && comm->id == 0) {
+		} else if (comm) { /* of a server that has come back the lane has later ones only */
 			most += later_epoch;
 		}
 	}
@@ -271,7 +271,7 @@ static int peer_on_leave(
 			"LEAVE: payload must be none or an errno and a text, got %u bytes",
 			frame->length);
 	}
-	smd_server_comm_leave(peer->rx_member, frame->length ? &why : NULL);
+	smd_server_comm_leave(peer->rx_member, frame->length ? &why : NULL, frame->window != 0);
 	if (smd_lane_can_advertise(peer->lane)) { /* its buffers are not written to any more */
 		smd_peer_send(peer->rx_member, SMD_FRAME_LEFT, 0, NULL, 0);
 	}

@@ -20,10 +20,11 @@
 #define MS_NS    1000000ull
 #define LIMIT_NS (300 * SMD_SECOND_NS) /* of a whole history */
 
-/* Processes: 0 is the test's own, then servers, then ranks. */
-static unsigned server_process(unsigned server)
+/* Processes: 0 is the test's own, then servers, then ranks, then servers that were started again.
+ */
+static unsigned server_process(unsigned life)
 {
-	return 1 + server;
+	return 1 + life + (life < SERVERS_MAX ? 0 : RANKS_MAX);
 }
 
 static unsigned rank_process(int rank)
@@ -32,12 +33,14 @@ static unsigned rank_process(int rank)
 }
 
 struct simulated_server {
+	unsigned process;
 	struct event_base *base;
 	struct smd_server *server;
 	struct smd_wakeup ask;
 	unsigned index;
 	bool listening;
-	bool lost; /* not there any more, by a fault */
+	bool lost;  /* not there any more, by a fault, */
+	bool again; /* and another has been started in its place */
 	pthread_t thread;
 };
 
@@ -51,7 +54,9 @@ struct simulated_rank {
 };
 
 static struct plan plan;
-static struct simulated_server servers[SERVERS_MAX];
+static struct simulated_server lives[SERVERS_MAX + FAULTS_MAX];
+static unsigned nlives;
+static struct simulated_server *servers[SERVERS_MAX]; /* the last life of each */
 static struct simulated_rank ranks[RANKS_MAX];
 static int nconnected;
 static char server_list[512];
@@ -120,33 +125,59 @@ static void *serve(void *arg)
 	return NULL;
 }
 
+static void start_server(unsigned index)
+{
+	struct simulated_server *one = &lives[nlives];
+
+	one->index = index;
+	one->process = server_process(nlives++);
+	servers[index] = one;
+	one->thread = virtual_start(one->process, serve, one);
+}
+
 /* ---- faults ---- */
+
+static void kill_server(struct simulated_server *server, const struct planned_fault *fault)
+{
+	virtual_freeze(server->process, true);
+	smd_loopback_cut((int)server->process, SMD_LOOPBACK_ANY, fault->keep);
+	server->lost = true;
+	if (fault->again) {
+		virtual_sleep(fault->for_ns);
+		if (servers[fault->server] == server && !server->again) {
+			server->again = true;
+			start_server(fault->server);
+		}
+	}
+}
 
 static void *do_fault(void *arg)
 {
 	const struct planned_fault *fault = arg;
-	struct simulated_server *server = &servers[fault->server];
+	struct simulated_server *server;
 
 	virtual_sleep(fault->after_ns);
+	server = servers[fault->server];
 	switch (fault->kind) {
 	case SERVER_KILLED:
-		virtual_freeze(server_process(fault->server), true);
-		smd_loopback_cut((int)server_process(fault->server), SMD_LOOPBACK_ANY, fault->keep);
-		server->lost = true;
+		if (server->listening) {
+			kill_server(server, fault);
+		}
 		break;
 	case SERVER_STOPPED:
 		if (!server->lost) {
-			virtual_freeze(server_process(fault->server), true);
+			virtual_freeze(server->process, true);
 			virtual_sleep(fault->for_ns);
-			virtual_freeze(server_process(fault->server), server->lost);
+			virtual_freeze(server->process, server->lost);
 		}
 		break;
 	case SERVER_DRAINED:
-		smd_wakeup_signal(&server->ask);
+		if (server->listening) {
+			smd_wakeup_signal(&server->ask);
+		}
 		break;
 	case LANES_CUT:
-		smd_loopback_cut((int)rank_process(fault->rank), (int)server_process(fault->server),
-			fault->keep);
+		smd_loopback_cut((int)rank_process(fault->rank), (int)server->process, fault->keep);
 		break;
 	case RANK_KILLED:
 		ranks[fault->rank].dead = true;
@@ -443,12 +474,13 @@ int history_run(uint64_t seed, FILE *out)
 	plan_print(&plan, out);
 	virtual_begin(seed, LIMIT_NS);
 	set_up();
+	nlives = 0;
 	for (unsigned i = 0; i < plan.nservers; i++) {
-		servers[i].index = i;
-		servers[i].thread = virtual_start(server_process(i), serve, &servers[i]);
+		start_server(i);
 	}
+	nlives = SERVERS_MAX;
 	for (unsigned i = 0; i < plan.nservers; i++) {
-		while (!servers[i].listening) {
+		while (!servers[i]->listening) {
 			virtual_sleep(1000);
 		}
 	}

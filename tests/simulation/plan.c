@@ -52,6 +52,19 @@ static void draw_fault(const struct plan *plan, struct planned_fault *fault, uin
 	};
 }
 
+/* With time for it to be taken in, in most histories. */
+static void draw_start_again(struct plan *plan, struct planned_fault *fault, uint64_t *state)
+{
+	if (fault->kind != SERVER_KILLED || draw(state, 3) == 0) {
+		return;
+	}
+	fault->again = true;
+	fault->for_ns = draw_skewed(state, 1000 * MS_NS);
+	for (int r = 0; r < plan->nranks; r++) {
+		plan->pause_us[r] += draw(state, 3) ? (unsigned)draw_skewed(state, 200000) : 0;
+	}
+}
+
 void plan_draw(struct plan *plan, uint64_t seed)
 {
 	static const unsigned delays_ms[] = {0, 0, 1, 5, 40};
@@ -84,6 +97,9 @@ void plan_draw(struct plan *plan, uint64_t seed)
 	for (unsigned i = 0; i < plan->nfaults; i++) {
 		draw_fault(plan, &plan->faults[i], &s);
 	}
+	for (unsigned i = 0; i < plan->nfaults; i++) {
+		draw_start_again(plan, &plan->faults[i], &s);
+	}
 }
 
 static void print_fault(const struct planned_fault *fault, FILE *out)
@@ -101,6 +117,9 @@ static void print_fault(const struct planned_fault *fault, FILE *out)
 	}
 	if (fault->kind == SERVER_STOPPED) {
 		fprintf(out, " for %.3f ms", (double)fault->for_ns / 1e6);
+	}
+	if (fault->again) {
+		fprintf(out, " and started again after %.3f ms", (double)fault->for_ns / 1e6);
 	}
 	if (fault->operation < 0) {
 		fprintf(out, ", %.3f ms after the start%s", (double)fault->after_ns / 1e6,

@@ -45,6 +45,7 @@ struct planned_fault {
 	uint64_t after_ns;
 	uint64_t for_ns;
 	unsigned keep; /* frames on their way that still arrive */
+	bool again;    /* a killed server: another is started in its place after for_ns */
 };
 
 struct plan {

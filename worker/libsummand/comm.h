@@ -2,8 +2,8 @@
  * A communicator on the worker's side: what its operations, flows and paths share.
  *
  * How it is joined, fed, failed and left is group.h's, which sits above them and gives the calls
- * that go upward from here: the receiver's table, `settle`, `pump`, `adopt`, `destroy`, `fault`,
- * `waiter`.
+ * that go upward from here: the receiver's table, `settle`, `pump`, `change`, `adopt`, `destroy`,
+ * `fault`, `waiter`.
  */
 #ifndef SMD_LIBSUMMAND_COMM_H
 #define SMD_LIBSUMMAND_COMM_H
@@ -87,6 +87,8 @@ struct smd_comm {
 	void (*pump)(struct smd_comm *comm);
 	/* On its caller's thread: its context is to be destroyed. */
 	void (*destroy)(struct smd_comm *comm);
+	/* Rank 0: has such a table agreed on. */
+	bool (*change)(struct smd_comm *comm, const struct smd_epoch_table *table);
 	/* Joins the streams of a candidate: 0 or -errno. */
 	int (*stand)(struct smd_comm *comm, uint64_t id, const struct smd_epoch_table *table);
 	/* Goes on by the next epoch: the candidate, or another one. */

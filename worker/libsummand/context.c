@@ -259,6 +259,10 @@ static void context_on_welcomed(struct smd_remote_owner *owner, struct smd_remot
 	unsigned expected = 0;
 	int ret = 0;
 
+	if (remote->target->reconnection.under_way) {
+		smd_reconnection_welcomed(context, remote);
+		return;
+	}
 	if (context_check_server(context, remote)) {
 		return;
 	}
@@ -356,9 +360,24 @@ static void context_on_lane_closed(struct smd_remote_owner *owner, struct smd_re
 	}
 }
 
+/* Over RDMA communicators do not go on without a server, and take none in. */
+static bool context_uses_rdma(const struct smd_context *context)
+{
+	for (unsigned i = 0; i < context->remotes.count; i++) {
+		const struct smd_lane *lane = context->remotes.each[i]->lane;
+
+		if (lane && smd_lane_can_advertise(lane)) {
+			return true;
+		}
+	}
+	return false;
+}
+
 /* The servers are lost; others go on. */
 static void context_give_up(struct smd_context *context, uint64_t targets)
 {
+	bool tries_again = !context_uses_rdma(context);
+
 	for (unsigned t = 0; t < context->ntargets; t++) {
 		if (!(targets >> t & 1)) {
 			continue;
@@ -366,6 +385,9 @@ static void context_give_up(struct smd_context *context, uint64_t targets)
 		context->targets[t].lost = true;
 		for (unsigned s = 0; s < context->targets[t].nremotes; s++) {
 			smd_remote_abandon(context->targets[t].remotes[s]);
+		}
+		if (tries_again) {
+			smd_reconnection_begin(context, &context->targets[t]);
 		}
 	}
 	for (unsigned i = 0; i < SMD_COMMS_MAX; i++) {
@@ -389,6 +411,7 @@ static void context_lose(struct smd_context *context, uint64_t targets, int err,
 		smd_error_set(&context->lost_why, -err, "%s", text);
 	}
 	context->lost |= targets;
+	context->lost_once |= targets;
 	left = context->ntargets - (unsigned)__builtin_popcountll(context->lost);
 	if (left == 0) {
 		context_fail(context, err, context->lost_why.text);
@@ -397,6 +420,20 @@ static void context_lose(struct smd_context *context, uint64_t targets, int err,
 	smd_log(SMD_LOG_WARN, "libsummand", "%s; %u of %u reduction servers go on", text, left,
 		context->ntargets);
 	context_give_up(context, targets);
+}
+
+uint64_t smd_context_reach(const struct smd_context *context)
+{
+	uint64_t reached = smd_context_targets(context) & ~context->lost;
+
+	for (unsigned i = 0; i < context->remotes.count; i++) {
+		const struct smd_remote *remote = context->remotes.each[i];
+
+		if (!remote->lane || !remote->welcomed) {
+			reached &= ~(1ull << (remote->target - context->targets));
+		}
+	}
+	return reached;
 }
 
 void smd_context_lose(struct smd_context *context, uint64_t targets, const char *why)
@@ -426,6 +463,12 @@ static void context_on_failed(
 	}
 }
 
+static void context_on_missed(
+	struct smd_remote_owner *owner, struct smd_target *target, const char *text)
+{
+	smd_reconnection_missed(context_of(owner), target, text);
+}
+
 static struct smd_receiver *context_find(struct smd_remote_owner *owner, uint32_t number)
 {
 	struct smd_receiver *receiver = context_of(owner)->comms[SMD_COMM_INDEX(number)];
@@ -439,6 +482,7 @@ static const struct smd_remote_owner_ops context_remote_ops = {
 	.on_rests = context_on_rests,
 	.on_lane_closed = context_on_lane_closed,
 	.on_failed = context_on_failed,
+	.on_missed = context_on_missed,
 	.is_owed = context_is_owed,
 	.find = context_find,
 };
@@ -480,7 +524,7 @@ static void context_on_deadline(evutil_socket_t fd, short what, void *arg)
 		for (unsigned s = 0; s < context->targets[t].nremotes; s++) {
 			struct smd_remote *remote = context->targets[t].remotes[s];
 
-			if (!remote->welcomed && !remote->rests && !remote->abandoned) {
+			if (!remote->welcomed && !remote->rests && !remote->target->lost) {
 				smd_remote_give_up(remote);
 				return;
 			}
@@ -497,6 +541,7 @@ static void context_free_remotes(struct smd_context *context)
 			}
 		}
 		smd_target_end(&context->targets[t]);
+		smd_reconnection_end(&context->targets[t].reconnection);
 	}
 	free(context->remotes.each);
 }

@@ -34,6 +34,7 @@ struct smd_context {
 
 	unsigned ntargets;
 	uint64_t lost;             /* targets, by number, whose lanes have been closed */
+	uint64_t lost_once;        /* the same, and those of them that are there again */
 	struct smd_error lost_why; /* of all of them */
 	struct smd_target targets[SMD_SERVERS_MAX];
 	unsigned nwelcomed; /* remotes that have said WELCOME */
@@ -81,6 +82,9 @@ static inline uint64_t smd_context_targets(const struct smd_context *context)
 {
 	return context->ntargets < 64 ? (1ull << context->ntargets) - 1 : UINT64_MAX;
 }
+
+/* On the owner: the targets that have all of their lanes. */
+uint64_t smd_context_reach(const struct smd_context *context);
 
 /* On the owner: closes the lanes to these, for all communicators, which go on without. The context
  * fails when none is left. */

@@ -17,6 +17,16 @@ static unsigned count_remotes(const struct smd_comm *comm)
 	return comm->context->remotes.count;
 }
 
+unsigned smd_epoch_count_serving(const struct smd_comm *comm, uint64_t dead)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < count_remotes(comm); i++) {
+		n += !in(dead, &comm->base.flows[i]);
+	}
+	return n;
+}
+
 /* ---- making ---- */
 
 static int epoch_make(struct smd_comm *comm, struct smd_epoch *epoch)
@@ -151,7 +161,7 @@ void smd_epochs_each_stream(
 		for (unsigned i = 0; i < count_remotes(comm); i++) {
 			struct smd_flow *flow = &epoch->flows[i];
 
-			if (flow->serves && in(targets, flow)) {
+			if (flow->serves && !flow->died && in(targets, flow)) {
 				call(arg, flow);
 			}
 		}

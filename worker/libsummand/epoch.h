@@ -32,6 +32,9 @@ struct smd_epoch_table {
 	int scale;
 };
 
+/* How many shards serve where those targets do not. */
+unsigned smd_epoch_count_serving(const struct smd_comm *comm, uint64_t dead);
+
 /* The one after the last, which it is not added to yet; no flow has begun. NULL: out of memory. */
 struct smd_epoch *smd_epoch_create(
 	struct smd_comm *comm, uint64_t id, const struct smd_epoch_table *table);
@@ -44,7 +47,8 @@ void smd_epochs_append(struct smd_epoch *epoch);
 int smd_epochs_create(struct smd_comm *comm);
 void smd_epochs_destroy(struct smd_comm *comm);
 
-/* Calls that for each stream of these targets, in the order that all ranks count them in. */
+/* Calls that for each stream of these targets that was not lost before, in the order that all
+ * ranks count them in. */
 typedef void smd_each_stream(void *arg, struct smd_flow *flow);
 void smd_epochs_each_stream(
 	const struct smd_comm *comm, uint64_t targets, smd_each_stream *call, void *arg);

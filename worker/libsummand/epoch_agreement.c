@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "worker/libsummand/chunk_search.h"
+#include "worker/libsummand/epoch_carrier.h"
 #include "worker/libsummand/epoch_message.h"
 #include "worker/libsummand/repair.h"
 
@@ -43,7 +44,7 @@ static bool message_is_right(const struct smd_comm *comm, const struct smd_epoch
 {
 	bool of_loss = message->kind == SMD_EPOCH_SEALED || message->kind == SMD_EPOCH_ASK;
 
-	return message->kind >= SMD_EPOCH_SEALED && message->kind <= SMD_EPOCH_CANCEL &&
+	return message->kind >= SMD_EPOCH_SEALED && message->kind <= SMD_EPOCH_REACHES &&
 	       message->rank < comm->nranks &&
 	       (message->rank == 0) == is_said_by_rank_0(message->kind) &&
 	       (comm->rank == 0) != (message->rank == 0) && (!of_loss || message->dead != 0) &&
@@ -62,39 +63,6 @@ static int message_decode(const struct smd_comm *comm, const uint8_t *payload, s
 			out->kind, out->rank, comm->rank);
 	}
 	return ret;
-}
-
-static uint16_t stage_of(unsigned kind)
-{
-	if (kind == SMD_EPOCH_SEALED || kind == SMD_EPOCH_ASK) {
-		return SMD_AGREE_BEGINS;
-	}
-	return kind == SMD_EPOCH_RECORD ? SMD_AGREE_CONCLUDES : SMD_AGREE_OTHER;
-}
-
-/* Through every server that this rank has lanes to: one of them may die on the way. */
-static void say(struct smd_comm *comm, const struct smd_epoch_message *what)
-{
-	struct smd_epoch_message message = *what;
-	uint8_t payload[SMD_CONTROL_MAX];
-	size_t length;
-
-	message.rank = comm->rank;
-	length = smd_epoch_message_encode(&message, payload);
-	for (unsigned i = 0; i < comm->context->remotes.count; i++) {
-		const struct smd_flow *flow = &comm->base.flows[i];
-		struct smd_frame frame = {
-			.kind = SMD_FRAME_AGREE,
-			.comm = comm->base.receiver.number,
-			.rank = comm->rank,
-			.window = stage_of(what->kind),
-			.ordinal = message.epoch + (message.kind != SMD_EPOCH_RECORD),
-		};
-
-		if (flow->joined && !flow->over && !flow->dead && flow->remote->shard == 0) {
-			smd_remote_send_frame(flow->remote, &frame, payload, length);
-		}
-	}
 }
 
 /* ---- a rank ---- */
@@ -130,7 +98,7 @@ static void say_sealed(struct smd_comm *comm)
 	}
 	message.nstreams = (uint16_t)nstreams;
 	smd_epochs_count_done(comm, newly, message.streams);
-	say(comm, &message);
+	smd_epoch_say(comm, &message);
 }
 
 void smd_epoch_agreement_lose(struct smd_comm *comm, uint64_t targets)
@@ -155,22 +123,40 @@ void smd_epoch_agreement_begin(struct smd_comm *comm)
 	if (comm->agreement.sealed) {
 		say_sealed(comm);
 	}
+	smd_reach_tell(comm);
+}
+
+/* Servers of the candidate that this rank has lost again since. */
+static uint64_t lost_again(const struct smd_epoch *candidate)
+{
+	uint64_t lost = 0;
+
+	for (unsigned i = 0; i < candidate->nserving; i++) {
+		const struct smd_flow *flow = &candidate->flows[candidate->remotes[i]];
+
+		lost |= flow->dead ? 1ull << flow->target : 0;
+	}
+	return lost;
 }
 
 static void take_epoch(struct smd_comm *comm, const struct smd_epoch_record *record)
 {
 	struct smd_epoch_agreement *agreement = &comm->agreement;
+	bool changes = comm->candidate && comm->candidate->id == record->id;
+	uint64_t back = comm->now->dead & ~record->dead;
 
-	agreement->closed |= record->dead;
-	if (agreement->closed == record->dead) {
-		agreement->sealed = false;
-	}
+	agreement->closed &= ~back;
+	agreement->closed |= record->dead | (changes ? lost_again(comm->candidate) : 0);
+	agreement->sealed = agreement->closed != record->dead;
+	agreement->asked = 0;
 	agreement->ahead = false;
 	agreement->changes = false;
+	agreement->reach.delay_s = back ? 0 : agreement->reach.delay_s;
 	comm->adopt(comm, record);
 	if (agreement->sealed && comm->state == SMD_COMM_ACTIVE) {
 		say_sealed(comm);
 	}
+	smd_reach_tell(comm);
 }
 
 static struct smd_epoch_record record_of(struct smd_epoch_message *message)
@@ -186,7 +172,7 @@ static struct smd_epoch_record record_of(struct smd_epoch_message *message)
 	};
 }
 
-/* ---- a rank: other weights ---- */
+/* ---- a rank: other tables ---- */
 
 static bool table_is_right(const struct smd_comm *comm, const struct smd_epoch_message *asked)
 {
@@ -195,9 +181,9 @@ static bool table_is_right(const struct smd_comm *comm, const struct smd_epoch_m
 			return false;
 		}
 	}
-	return asked->nweights == comm->now->nserving && asked->dead == comm->now->dead &&
-	       asked->id != 0 && asked->scale >= SMD_CHUNK_SCALE_LEAST &&
-	       asked->scale <= SMD_CHUNK_SCALE_MOST;
+	return asked->nweights == smd_epoch_count_serving(comm, asked->dead) &&
+	       (asked->dead & ~comm->now->dead) == 0 && asked->id != 0 &&
+	       asked->scale >= SMD_CHUNK_SCALE_LEAST && asked->scale <= SMD_CHUNK_SCALE_MOST;
 }
 
 /* It comes through each server, and from a slow one maybe when it is long over. */
@@ -216,16 +202,18 @@ static int take_ahead(
 	}
 	if (!table_is_right(comm, asked)) {
 		return smd_error_set(error, EPROTO,
-			"AGREE: weights must be of the %u shards that serve, got %u or bad ones",
-			comm->now->nserving, asked->nweights);
+			"AGREE: weights must be of the %u shards that will serve, got %u or bad "
+			"ones",
+			smd_epoch_count_serving(comm, asked->dead), asked->nweights);
 	}
-	if (comm->stand(comm, asked->id, &table)) {
+	if (!smd_reach_has(comm, comm->now->dead & ~asked->dead) ||
+		comm->stand(comm, asked->id, &table)) {
 		const struct smd_epoch_message no = {.kind = SMD_EPOCH_PROMISED,
 			.epoch = asked->epoch,
 			.dead = asked->dead,
 			.id = asked->id};
 
-		say(comm, &no);
+		smd_epoch_say(comm, &no);
 	}
 	return 0;
 }
@@ -271,7 +259,7 @@ void smd_epoch_agreement_stands(struct smd_comm *comm, bool joined)
 	}
 	message.first = mine.first;
 	message.oldest = mine.oldest;
-	say(comm, &message);
+	smd_epoch_say(comm, &message);
 }
 
 /* ---- rank 0 ---- */
@@ -337,7 +325,7 @@ static void say_record(struct smd_comm *comm, struct smd_epoch_message *message)
 {
 	struct smd_epoch_record record = record_of(message);
 
-	say(comm, message);
+	smd_epoch_say(comm, message);
 	take_epoch(comm, &record);
 }
 
@@ -375,7 +363,9 @@ static void lead(struct smd_comm *comm)
 		return;
 	}
 	for (unsigned r = 1; r < comm->nranks; r++) {
-		dead |= agreement->seals[r].dead;
+		if (agreement->seals[r].epoch == comm->now->index) {
+			dead |= agreement->seals[r].dead;
+		}
 	}
 	if (dead != agreement->closed) {
 		/* Its communicators seal, this one too, and come back here. */
@@ -391,7 +381,7 @@ static void lead(struct smd_comm *comm)
 			.kind = SMD_EPOCH_ASK, .epoch = comm->now->index, .dead = dead};
 
 		agreement->asked = dead;
-		say(comm, &message);
+		smd_epoch_say(comm, &message);
 	}
 	if (!fits(comm, smd_epochs_count_streams(comm, dead & ~comm->now->dead))) {
 		return;
@@ -407,7 +397,8 @@ static void take_sealed(struct smd_comm *comm, const struct smd_epoch_message *m
 	struct smd_epoch_agreement *agreement = &comm->agreement;
 	struct smd_seal *seal;
 
-	if (make_seals(comm)) {
+	/* A server that is lost in an earlier epoch may serve in this one. */
+	if (message->epoch < comm->now->index || make_seals(comm)) {
 		return;
 	}
 	seal = &agreement->seals[message->rank];
@@ -420,16 +411,16 @@ static void take_sealed(struct smd_comm *comm, const struct smd_epoch_message *m
 	lead(comm);
 }
 
-/* ---- rank 0: other weights ---- */
+/* ---- rank 0: other tables ---- */
 
 static bool may_change(const struct smd_comm *comm)
 {
 	const struct smd_epoch_agreement *agreement = &comm->agreement;
 	const struct smd_epoch *now = comm->now;
 
-	if (comm->rank != 0 || comm->nranks < 2 || comm->state != SMD_COMM_ACTIVE || comm->err ||
-		comm->leaving || agreement->sealed || agreement->ahead || comm->candidate ||
-		now->nserving > SMD_EPOCH_WEIGHTS_MAX || now->first > comm->next_operation) {
+	if (comm->rank != 0 || comm->state != SMD_COMM_ACTIVE || comm->err || comm->leaving ||
+		agreement->sealed || agreement->ahead || comm->candidate ||
+		now->first > comm->next_operation) {
 		return false;
 	}
 	for (unsigned i = 0; i < now->nserving; i++) {
@@ -442,33 +433,34 @@ static bool may_change(const struct smd_comm *comm)
 	return true;
 }
 
-bool smd_epoch_agreement_change(struct smd_comm *comm, const uint32_t *weights, int scale)
+bool smd_epoch_agreement_change(struct smd_comm *comm, const struct smd_epoch_table *table)
 {
 	struct smd_epoch_agreement *agreement = &comm->agreement;
-	const struct smd_epoch_table table = {comm->now->dead, weights, scale};
+	unsigned nweights = smd_epoch_count_serving(comm, table->dead);
 	struct smd_epoch_message message = {
 		.kind = SMD_EPOCH_AHEAD,
 		.epoch = comm->now->index,
-		.dead = table.dead,
+		.dead = table->dead,
 		.first = agreement->asks + 1,
-		.scale = (int8_t)scale,
-		.nweights = (uint16_t)comm->now->nserving,
+		.scale = (int8_t)table->scale,
+		.nweights = (uint16_t)nweights,
 	};
 
-	if (!may_change(comm) || make_seals(comm) || draw_id(comm, &message.id)) {
+	if (nweights > SMD_EPOCH_WEIGHTS_MAX || !may_change(comm) || make_seals(comm) ||
+		draw_id(comm, &message.id)) {
 		return false;
 	}
-	memcpy(message.weights, weights, message.nweights * sizeof(*weights));
+	memcpy(message.weights, table->weights, nweights * sizeof(*table->weights));
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		agreement->seals[r].promise.said = false;
 	}
 	agreement->asks++;
 	agreement->changes = true;
-	if (comm->stand(comm, message.id, &table)) {
+	if (comm->stand(comm, message.id, table)) {
 		agreement->changes = false;
 		return false;
 	}
-	say(comm, &message);
+	smd_epoch_say(comm, &message);
 	return true;
 }
 
@@ -479,7 +471,7 @@ static void conclude_change(struct smd_comm *comm)
 	struct smd_epoch_message message = {
 		.kind = SMD_EPOCH_RECORD,
 		.epoch = comm->now->index + 1,
-		.dead = comm->now->dead,
+		.dead = comm->candidate->dead,
 		.id = comm->candidate->id,
 		.oldest = UINT32_MAX,
 	};
@@ -502,9 +494,12 @@ static void conclude_change(struct smd_comm *comm)
 	}
 	message.kind = SMD_EPOCH_CANCEL;
 	message.epoch = comm->now->index;
-	say(comm, &message);
+	smd_epoch_say(comm, &message);
 	agreement->changes = false;
 	agreement->ahead = false;
+	if (comm->candidate->dead != comm->now->dead) {
+		smd_reach_wait(comm);
+	}
 	comm->drop(comm);
 }
 
@@ -532,7 +527,7 @@ static void check_cut(void *arg, struct smd_flow *flow)
 
 static bool change_is_right(const struct smd_comm *comm, const struct smd_epoch_record *record)
 {
-	return record->dead == comm->now->dead && record->nlost == 0 &&
+	return record->dead == comm->candidate->dead && record->nlost == 0 &&
 	       record->first >= comm->agreement.promised &&
 	       record->oldest <= smd_epochs_oldest(comm);
 }
@@ -589,11 +584,13 @@ int smd_epoch_agreement_take(
 		take_sealed(comm, &message);
 		break;
 	case SMD_EPOCH_ASK:
+		if (message.epoch != comm->now->index) {
+			break; /* what was lost then may serve again */
+		}
 		if (message.dead & ~agreement->closed) {
 			smd_context_lose(comm->context, message.dead & ~agreement->closed,
 				"another rank has lost it");
-		} else if (message.epoch == comm->now->index &&
-			   agreement->closed != comm->now->dead) {
+		} else if (agreement->closed != comm->now->dead) {
 			say_sealed(comm);
 		}
 		break;
@@ -605,6 +602,8 @@ int smd_epoch_agreement_take(
 	case SMD_EPOCH_PROMISED:
 		take_promise(comm, &message);
 		break;
+	case SMD_EPOCH_REACHES:
+		return smd_reach_take(comm, &message, error);
 	default:
 		record = record_of(&message);
 		return take_record(comm, &record, error);
@@ -615,4 +614,5 @@ int smd_epoch_agreement_take(
 void smd_epoch_agreement_destroy(struct smd_epoch_agreement *agreement)
 {
 	free(agreement->seals);
+	smd_reach_destroy(&agreement->reach);
 }

@@ -1,7 +1,7 @@
 /*
  * How the ranks of a communicator agree that servers are lost and what the next epoch is
  * (specs/design/epochs.md): SEALED, ASK and EPOCH when servers are lost,
- * AHEAD, PROMISED, EPOCH or CANCEL for other weights, which shards relay. Rank 0 leads.
+ * AHEAD, PROMISED, EPOCH or CANCEL for other tables, which shards relay. Rank 0 leads.
  */
 #ifndef SMD_LIBSUMMAND_EPOCH_AGREEMENT_H
 #define SMD_LIBSUMMAND_EPOCH_AGREEMENT_H
@@ -11,8 +11,10 @@
 #include <stdint.h>
 
 #include "reduction_server/base/error.h"
+#include "worker/libsummand/epoch_reach.h"
 
 struct smd_comm;
+struct smd_epoch_table;
 struct smd_seal;
 
 /* That a rank begins no operation from `first` on before it has heard of the next epoch. */
@@ -29,6 +31,7 @@ struct smd_epoch_agreement {
 	bool ahead;        /* or because rank 0 has asked for it, with all servers there, */
 	uint64_t promised; /* from this one on */
 	uint64_t asks;     /* candidates that rank 0 has asked all to join */
+	struct smd_reach_told reach;
 	/* Rank 0's: */
 	uint64_t asked;         /* targets that all have been asked to close their lanes to */
 	struct smd_seal *seals; /* [nranks]; NULL: none has come */
@@ -43,12 +46,12 @@ void smd_epoch_agreement_lose(struct smd_comm *comm, uint64_t targets);
 void smd_epoch_agreement_begin(struct smd_comm *comm);
 
 /*
- * Rank 0: the next epoch, with the same servers, has these weights (of the shards of the last one)
- * and that scale. All join its streams first, so nobody stops but for a moment who comes to the
+ * Rank 0: the next epoch has this table, of the last one's servers and maybe others, with a weight
+ * for each shard. All join its streams first, so nobody stops but for a moment who comes to the
  * promised operation early; where a shard has no memory for them, the table stays as it is. False:
  * not now.
  */
-bool smd_epoch_agreement_change(struct smd_comm *comm, const uint32_t *weights, int scale);
+bool smd_epoch_agreement_change(struct smd_comm *comm, const struct smd_epoch_table *table);
 
 /* All of the candidate's streams have been joined, or one cannot be. */
 void smd_epoch_agreement_stands(struct smd_comm *comm, bool joined);

@@ -11,9 +11,10 @@
 #include "reduction_server/base/error.h"
 #include "reduction_server/wire/message.h"
 
-#define SMD_STREAMS_MAX       240 /* of lost servers, that one message can tell of */
-#define SMD_EPOCH_WEIGHTS_MAX 480 /* shards of a table that can have other weights than declared   \
-				   */
+#define SMD_STREAMS_MAX 240 /* of lost servers, that one message can tell of */
+#define SMD_EPOCH_WEIGHTS_MAX                                                                      \
+	480 /* shards of a table that can have other weights than declared                         \
+	     */
 
 enum smd_epoch_message_kind {
 	SMD_EPOCH_SEALED = 1,
@@ -22,22 +23,23 @@ enum smd_epoch_message_kind {
 	SMD_EPOCH_AHEAD = 4,
 	SMD_EPOCH_PROMISED = 5,
 	SMD_EPOCH_CANCEL = 6,
+	SMD_EPOCH_REACHES = 7,
 };
 
 struct smd_epoch_message {
 	uint8_t kind;
 	uint16_t rank;
 	uint32_t epoch;
-	uint64_t dead;  /* targets, by number */
-	uint64_t id;    /* RECORD, AHEAD: of its streams */
-	uint64_t first; /* RECORD: F; SEALED, PROMISED: N; PROMISED: 0, its streams cannot be joined
-			 */
+	uint64_t dead; /* targets, by number; REACHES: those that the rank has all lanes to again */
+	uint64_t id;   /* RECORD, AHEAD: of its streams */
+	uint64_t first;  /* RECORD: F; SEALED, PROMISED: N; PROMISED: 0, its streams cannot be
+			    joined; AHEAD, REACHES: which one it is, from 1 */
 	uint32_t oldest; /* PROMISED, RECORD: no earlier epoch than this one is needed, but the
 			    first */
 	int8_t scale;    /* AHEAD: of chunks */
 	uint16_t nstreams;
 	uint16_t nweights;
-	uint64_t streams[SMD_STREAMS_MAX];       /* RECORD: L; SEALED: done */
+	uint64_t streams[SMD_STREAMS_MAX]; /* RECORD: L; SEALED: done; REACHES: the servers' ids */
 	uint32_t weights[SMD_EPOCH_WEIGHTS_MAX]; /* AHEAD */
 };
 

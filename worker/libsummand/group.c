@@ -181,6 +181,7 @@ static int comm_create(struct smd_context *context, const char *group, int nrank
 	comm->pump = comm_pump;
 	comm->drained = smd_group_drained;
 	comm->destroy = smd_comm_destroy;
+	comm->change = smd_epoch_agreement_change;
 	comm->stand = smd_group_stand;
 	comm->adopt = smd_group_adopt;
 	comm->drop = smd_group_drop;

@@ -38,9 +38,15 @@ static void epoch_leave(struct smd_epoch *epoch)
 	unsigned index = SMD_COMM_INDEX(epoch->receiver.number);
 
 	for (unsigned i = 0; i < context->remotes.count; i++) {
+		struct smd_frame frame = {
+			.kind = SMD_FRAME_LEAVE,
+			.comm = epoch->receiver.number,
+			.rank = comm->rank,
+			.window = 1, /* the rank stays in the communicator */
+		};
+
 		if (epoch->flows[i].asked && !epoch->flows[i].dead) {
-			smd_remote_send(context->remotes.each[i], SMD_FRAME_LEAVE,
-				epoch->receiver.number, comm->rank, NULL, 0);
+			smd_remote_send_frame(context->remotes.each[i], &frame, NULL, 0);
 		}
 		smd_group_stop_flow(epoch, i);
 	}
@@ -98,21 +104,27 @@ void smd_group_begin_tuning(struct smd_comm *comm)
 void smd_group_tune(struct smd_comm *comm)
 {
 	struct smd_tuning *tuning = comm->tuning;
+	struct smd_epoch_table table = {.dead = comm->now->dead};
 
+	if (comm->agreement.reach.hopes) {
+		smd_reach_consider(comm);
+	}
 	if (tuning && !comm->agreement.ahead && smd_tuning_want(tuning, smd_clock_ns())) {
-		(void)smd_epoch_agreement_change(comm, tuning->weights, tuning->scale);
+		table.weights = tuning->weights;
+		table.scale = tuning->scale;
+		(void)smd_epoch_agreement_change(comm, &table);
 	}
 }
 
-/* What was measured is of another table; without memory for it this one stays as it is. */
-static void comm_tuned(struct smd_comm *comm, bool changes)
+/* What was measured is of other servers; without memory for it this table stays as it is. */
+static void comm_tuned(struct smd_comm *comm, bool same_servers)
 {
 	const struct smd_request *operation;
 
 	if (!comm->tuning) {
 		return;
 	}
-	if (changes) {
+	if (same_servers) {
 		smd_tuning_applied(comm->tuning, smd_clock_ns());
 		return;
 	}
@@ -245,6 +257,7 @@ static struct smd_epoch *comm_take_repair(
 void smd_group_adopt(struct smd_comm *comm, const struct smd_epoch_record *record)
 {
 	bool changes = comm->candidate && comm->candidate->id == record->id;
+	uint64_t back = comm->now->dead & ~record->dead;
 	const struct smd_epoch *epoch =
 		changes ? comm_take_candidate(comm, record) : comm_take_repair(comm, record);
 
@@ -255,9 +268,13 @@ void smd_group_adopt(struct smd_comm *comm, const struct smd_epoch_record *recor
 		"group %s: epoch %u, from operation %llu on, with %u shards%s; %llu chunks are "
 		"done again",
 		comm->group, epoch->index, (unsigned long long)epoch->first, epoch->nserving,
-		changes ? " of other weights or chunks" : "", (unsigned long long)epoch->nitems);
+		back      ? ", of servers that are there again too"
+		: changes ? " of other weights or chunks"
+			  : "",
+		(unsigned long long)epoch->nitems);
+	smd_reconnection_tell(comm->context, back);
 	comm_leave_epochs(comm, record->oldest);
-	comm_tuned(comm, changes);
+	comm_tuned(comm, changes && !back);
 	smd_operations_check_held(comm);
 	if (comm->leaving) {
 		smd_settle_history(comm);

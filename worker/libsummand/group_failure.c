@@ -18,27 +18,52 @@ void smd_group_stop_flow(struct smd_epoch *epoch, unsigned i)
 	smd_remote_cancel(epoch->comm->context->remotes.each[i], &epoch->receiver);
 }
 
+/* Why it has failed, if it has. */
+static size_t comm_encode_reason(const struct smd_comm *comm, uint8_t why[SMD_CONTROL_MAX])
+{
+	struct smd_abort abort = {.err = (uint32_t)-comm->err};
+
+	if (comm->state != SMD_COMM_FAILED) {
+		return 0;
+	}
+	if (comm->own_failure) {
+		snprintf(abort.text, sizeof(abort.text),
+			"group %.100s: rank %u (%.60s) cannot go on: %.300s", comm->group,
+			comm->rank, comm->context->config.replica, comm->error.text);
+	} else {
+		memcpy(abort.text, comm->error.text, sizeof(abort.text));
+	}
+	return smd_abort_encode(&abort, why);
+}
+
+/* Others may have the next table already, and reach this rank through nothing else. */
+static void comm_fail_candidate(struct smd_comm *comm)
+{
+	struct smd_epoch *candidate = comm->candidate;
+	uint8_t why[SMD_CONTROL_MAX];
+	size_t length = comm_encode_reason(comm, why);
+
+	for (unsigned i = 0; candidate && i < comm->context->remotes.count; i++) {
+		struct smd_flow *flow = &candidate->flows[i];
+
+		if (flow->asked && !flow->dead) {
+			smd_remote_send(comm->context->remotes.each[i], SMD_FRAME_LEAVE,
+				candidate->receiver.number, comm->rank, why, length);
+			flow->asked = false;
+		}
+	}
+	comm->drop(comm);
+}
+
 void smd_group_say_leave(struct smd_comm *comm)
 {
 	struct smd_context *context = comm->context;
 	uint8_t why[SMD_CONTROL_MAX];
-	size_t length = 0;
+	size_t length = comm_encode_reason(comm, why);
 
-	if (comm->state == SMD_COMM_FAILED) {
-		struct smd_abort abort = {.err = (uint32_t)-comm->err};
-
-		if (comm->own_failure) {
-			snprintf(abort.text, sizeof(abort.text),
-				"group %.100s: rank %u (%.60s) cannot go on: %.300s", comm->group,
-				comm->rank, context->config.replica, comm->error.text);
-		} else {
-			memcpy(abort.text, comm->error.text, sizeof(abort.text));
-		}
-		length = smd_abort_encode(&abort, why);
-	}
 	for (struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
 		for (unsigned i = 0; i < context->remotes.count; i++) {
-			if (comm->asked && epoch->flows[i].asked) {
+			if (comm->asked && epoch->flows[i].asked && !epoch->flows[i].dead) {
 				smd_remote_send(context->remotes.each[i], SMD_FRAME_LEAVE,
 					epoch->receiver.number, comm->rank, why, length);
 			}
@@ -91,7 +116,7 @@ void smd_group_fail(struct smd_comm *comm, int err, const char *text)
 	comm->state = SMD_COMM_FAILED;
 	comm->settling = smd_context_settles(context);
 	smd_progress_publish(&context->progress);
-	comm->drop(comm);
+	comm_fail_candidate(comm);
 	/* All of this is counted before anything is cancelled, since that may end operations. */
 	comm->nopen = 1u + comm->settling;
 	for (struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
@@ -185,17 +210,33 @@ void smd_group_on_fault(struct smd_task *task)
 	smd_group_fail(comm, comm->fault_err, comm->fault_error.text);
 }
 
+/* Some shard that this rank has a stream to has not said anything of the kind. One that has come
+ * back is not in the first epoch; where it has lost a rank, some of its streams say so. */
+static bool comm_has_whole_shard(const struct smd_comm *comm)
+{
+	for (unsigned i = 0; i < comm->context->remotes.count; i++) {
+		const struct smd_flow *first = &comm->base.flows[i];
+		bool lives = !first->dead;
+		bool over = !first->dead && first->over;
+
+		for (const struct smd_epoch *epoch = comm->base.next; first->dead && epoch;
+			epoch = epoch->next) {
+			const struct smd_flow *flow = &epoch->flows[i];
+
+			lives |= flow->joined && !flow->dead;
+			over |= flow->joined && !flow->dead && flow->over;
+		}
+		if (lives && !over) {
+			return true;
+		}
+	}
+	return false;
+}
+
 void smd_group_check_gone(struct smd_comm *comm)
 {
-	if (!comm->gone.text[0]) {
+	if (!comm->gone.text[0] || comm_has_whole_shard(comm)) {
 		return;
-	}
-	for (unsigned i = 0; i < comm->context->remotes.count; i++) {
-		const struct smd_flow *flow = &comm->base.flows[i];
-
-		if (!flow->dead && !flow->over) {
-			return;
-		}
 	}
 	smd_group_fail(comm, -ECONNRESET, comm->gone.text);
 }

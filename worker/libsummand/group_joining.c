@@ -104,7 +104,7 @@ static void epoch_lose(struct smd_epoch *epoch, uint64_t targets)
 	for (unsigned i = 0; i < epoch->comm->context->remotes.count; i++) {
 		struct smd_flow *flow = &epoch->flows[i];
 
-		if (flow->remote && targets >> flow->target & 1) {
+		if (flow->remote && !flow->dead && targets >> flow->target & 1) {
 			smd_flow_die(flow);
 			smd_path_staged_abandon_flow(flow);
 		}
@@ -124,9 +124,30 @@ static bool comm_uses_rdma(const struct smd_comm *comm)
 	return false;
 }
 
+/* They were there again, and are lost once more before they are in the table. */
+static void comm_lose_again(struct smd_comm *comm, uint64_t targets)
+{
+	if (comm->candidate && targets & ~comm->candidate->dead) {
+		epoch_lose(comm->candidate, targets);
+		smd_epoch_agreement_stands(comm, false);
+	}
+	smd_reach_tell(comm);
+}
+
 void smd_group_lose(struct smd_comm *comm, uint64_t targets)
 {
+	uint64_t closed = comm->agreement.closed | targets;
+
 	if (comm->state == SMD_COMM_FAILED) {
+		return;
+	}
+	if ((targets & ~comm->now->dead) == 0) {
+		comm_lose_again(comm, targets);
+		return;
+	}
+	if (closed == smd_context_targets(comm->context)) {
+		smd_group_fail_lost(
+			comm, -ECONNRESET, "none is left of those that the group had taken in");
 		return;
 	}
 	if (comm_uses_rdma(comm)) {
@@ -153,6 +174,15 @@ void smd_group_lose(struct smd_comm *comm, uint64_t targets)
 
 /* ---- lanes ---- */
 
+/* What a group begins without. Servers that are there again it takes in later, when all ranks have
+ * them: of these some may not know yet that they are. But where no other is left it begins with
+ * them. */
+static uint64_t context_without(const struct smd_context *context)
+{
+	return context->lost_once == smd_context_targets(context) ? context->lost
+								  : context->lost_once;
+}
+
 /* Lanes that rest are asked when they are there again. */
 void smd_group_join(struct smd_task *task)
 {
@@ -169,12 +199,12 @@ void smd_group_join(struct smd_task *task)
 	for (unsigned i = 0; i < context->remotes.count; i++) {
 		smd_flow_begin(&comm->base.flows[i], context->remotes.each[i]);
 	}
-	if (context->lost) {
-		smd_group_lose(comm, context->lost);
+	if (context->lost_once) {
+		smd_group_lose(comm, context_without(context));
 	}
 	smd_context_wake(context);
 	for (unsigned i = 0; i < context->remotes.count; i++) {
-		if (context->remotes.each[i]->welcomed) {
+		if (context->remotes.each[i]->welcomed && !comm->base.flows[i].dead) {
 			smd_group_ask(&comm->base.flows[i]);
 		}
 	}
@@ -185,7 +215,7 @@ bool smd_group_may_rest(struct smd_flow *flow)
 {
 	const struct smd_comm *comm = flow->comm;
 
-	if (comm->state == SMD_COMM_FAILED) {
+	if (comm->state == SMD_COMM_FAILED || flow->dead) {
 		return true;
 	}
 	if (comm->state == SMD_COMM_ACTIVE || flow->heard || flow->again) {
@@ -200,7 +230,7 @@ void smd_group_lane_back(struct smd_flow *flow)
 {
 	const struct smd_comm *comm = flow->comm;
 
-	if (comm->state == SMD_COMM_JOINING && comm->asked) {
+	if (comm->state == SMD_COMM_JOINING && comm->asked && !flow->dead) {
 		smd_group_ask(flow);
 	}
 }

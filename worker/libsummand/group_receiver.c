@@ -28,10 +28,25 @@ static bool comm_wants(const struct smd_receiver *receiver, const struct smd_fra
 	return (comm->state == SMD_COMM_FAILED) == (frame->kind == SMD_FRAME_LEFT);
 }
 
+/* A server that has taken the place of another knows nothing of that one's streams. */
+static int flow_check(
+	const struct smd_flow *flow, const struct smd_frame *frame, struct smd_error *error)
+{
+	return flow->asked && !flow->dead
+		       ? 0
+		       : smd_error_set(error, EPROTO,
+				 "%s: must be of a group that has been joined on this lane",
+				 smd_frame_kind_name(frame->kind));
+}
+
 static int comm_on_result(struct smd_receiver *receiver, struct smd_remote *remote,
 	const struct smd_frame *frame, void **payload, struct smd_error *error)
 {
-	return smd_flow_receive(&epoch_of(receiver)->flows[remote->index], frame, payload, error);
+	int ret = flow_check(&epoch_of(receiver)->flows[remote->index], frame, error);
+
+	return ret ? ret
+		   : smd_flow_receive(
+			     &epoch_of(receiver)->flows[remote->index], frame, payload, error);
 }
 
 /* Of several servers, which one ends. */
@@ -111,7 +126,11 @@ static int comm_on_frame(struct smd_receiver *receiver, struct smd_remote *remot
 	struct smd_comm *comm = comm_of(receiver);
 	struct smd_flow *flow = &epoch_of(receiver)->flows[remote->index];
 	char text[SMD_ERROR_TEXT_MAX];
+	int ret = flow_check(flow, frame, error);
 
+	if (ret) {
+		return ret;
+	}
 	switch (frame->kind) {
 	case SMD_FRAME_RESULT:
 		return smd_flow_received(flow, frame, error);
@@ -191,6 +210,11 @@ static void comm_on_lost(struct smd_receiver *receiver, uint64_t targets)
 	smd_group_lose(comm_of(receiver), targets);
 }
 
+static void comm_on_returned(struct smd_receiver *receiver)
+{
+	smd_reach_tell(comm_of(receiver));
+}
+
 static void comm_on_settled(struct smd_receiver *receiver)
 {
 	smd_group_settled(comm_of(receiver));
@@ -209,19 +233,28 @@ static void comm_on_lane_back(struct smd_receiver *receiver, struct smd_remote *
 /* Of a later epoch: the first one's receiver cares for the communicator. */
 static bool epoch_may_rest(struct smd_receiver *receiver, const struct smd_remote *remote)
 {
-	(void)remote;
-	return comm_of(receiver)->state == SMD_COMM_FAILED;
+	struct smd_flow *flow = &epoch_of(receiver)->flows[remote->index];
+	bool may = !flow->joined && !flow->again;
+
+	if (comm_of(receiver)->state == SMD_COMM_FAILED || !flow->asked || flow->dead) {
+		return true;
+	}
+	flow->again = true; /* JOIN is on its way to it, and is said once more */
+	return may;
+}
+
+static void epoch_on_lane_back(struct smd_receiver *receiver, struct smd_remote *remote)
+{
+	struct smd_flow *flow = &epoch_of(receiver)->flows[remote->index];
+
+	if (flow->asked && !flow->joined && !flow->dead && !flow->over) {
+		smd_group_ask(flow);
+	}
 }
 
 static void epoch_ignore(struct smd_receiver *receiver)
 {
 	(void)receiver;
-}
-
-static void epoch_ignore_lane(struct smd_receiver *receiver, struct smd_remote *remote)
-{
-	(void)receiver;
-	(void)remote;
 }
 
 static void epoch_ignore_failure(struct smd_receiver *receiver, int err, const char *text)
@@ -254,6 +287,7 @@ const struct smd_receiver_ops smd_group_receiver = {
 	.on_lane_closed = comm_on_lane_closed,
 	.on_failed = comm_on_failed,
 	.on_lost = comm_on_lost,
+	.on_returned = comm_on_returned,
 	.on_settled = comm_on_settled,
 	.end = comm_end,
 };
@@ -264,10 +298,11 @@ const struct smd_receiver_ops smd_group_epoch_receiver = {
 	.on_frame = comm_on_frame,
 	.is_owed = comm_is_owed,
 	.may_rest = epoch_may_rest,
-	.on_lane_back = epoch_ignore_lane,
+	.on_lane_back = epoch_on_lane_back,
 	.on_lane_closed = comm_on_lane_closed,
 	.on_failed = epoch_ignore_failure,
 	.on_lost = epoch_ignore_loss,
+	.on_returned = epoch_ignore,
 	.on_settled = epoch_ignore,
 	.end = comm_end,
 };

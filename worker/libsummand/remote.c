@@ -57,7 +57,9 @@ void smd_remote_explain(
 /* Of a server the first lane to end speaks for all. */
 static void remote_fail_with(struct smd_remote *remote, int err, const char *text)
 {
-	if (!remote->target->lost) {
+	if (remote->target->reconnection.under_way) {
+		remote->owner->ops->on_missed(remote->owner, remote->target, text);
+	} else if (!remote->target->lost) {
 		remote->target->lost = true;
 		remote->owner->ops->on_failed(remote->owner, remote->target, err, text);
 	}
@@ -104,8 +106,10 @@ static void remote_try_later(struct smd_remote *remote, int err, const char *rea
 	snprintf(remote->reason, sizeof(remote->reason), "%s", reason);
 	remote->transport = 0;
 	remote->target->doubted = true;
-	if (err != -ENODEV && /* which does not come later */
-		smd_clock_ns() + RETRY_MS * 1000000ull < remote->owner->deadline_ns) {
+	if (remote->target->reconnection.under_way) { /* which is tried once, and later again */
+		remote_fail_with(remote, err, reason);
+	} else if (err != -ENODEV && /* which does not come later */
+		   smd_clock_ns() + RETRY_MS * 1000000ull < remote->owner->deadline_ns) {
 		evtimer_add(remote->retry, &delay);
 	} else {
 		smd_remote_give_up(remote);
@@ -260,6 +264,7 @@ void smd_remote_abandon(struct smd_remote *remote)
 {
 	remote->abandoned = true;
 	remote->rests = false;
+	remote->waits = false;
 	evtimer_del(remote->retry);
 	if (remote->lane) {
 		remote_drop_lane(remote);
@@ -459,15 +464,10 @@ static int remote_on_idle(
 	return 0;
 }
 
-void smd_remote_wake(struct smd_remote *remote)
+static void remote_begin_again(struct smd_remote *remote)
 {
 	const struct timeval now = {0, 0};
 
-	if (!remote->rests) {
-		return;
-	}
-	remote->rests = false;
-	remote->returns = true;
 	remote->greeted = false;
 	remote->transport = 0;
 	remote->err = 0;
@@ -475,6 +475,24 @@ void smd_remote_wake(struct smd_remote *remote)
 	if (evtimer_add(remote->retry, &now) != 0) {
 		remote_fail(remote, -ENOMEM, "could not be reached again: out of memory");
 	}
+}
+
+void smd_remote_wake(struct smd_remote *remote)
+{
+	if (remote->rests) {
+		remote->rests = false;
+		remote->returns = true;
+		remote_begin_again(remote);
+	}
+}
+
+void smd_remote_try_again(struct smd_remote *remote)
+{
+	remote->abandoned = false;
+	remote->returns = false;
+	remote->welcomed = false;
+	remote->disbelieved = false;
+	remote_begin_again(remote);
 }
 
 /* What was dealt by the old one's word does not fit another. */

@@ -19,6 +19,7 @@
 #include "worker/libsummand/config.h"
 #include "worker/libsummand/lookup.h"
 #include "worker/libsummand/progress.h"
+#include "worker/libsummand/reconnection.h"
 #include "worker/libsummand/stall.h"
 
 struct event;
@@ -50,6 +51,8 @@ struct smd_receiver_ops {
 	void (*on_failed)(struct smd_receiver *receiver, int err, const char *text);
 	/* Servers were lost, and others are left: `targets` by number. Their lanes are closed. */
 	void (*on_lost)(struct smd_receiver *receiver, uint64_t targets);
+	/* A server that was lost is there again, with lanes that nothing has been said on. */
+	void (*on_returned)(struct smd_receiver *receiver);
 	/* What is lost together has been told by now. */
 	void (*on_settled)(struct smd_receiver *receiver);
 	/* On a caller's thread: its context is to be destroyed, and it must be gone before. */
@@ -74,6 +77,9 @@ struct smd_remote_owner_ops {
 	/* The lane cannot be had or was lost, for good. */
 	void (*on_failed)(struct smd_remote_owner *owner, struct smd_target *target, int err,
 		const char *text);
+	/* A lost server that is tried again cannot be had now. */
+	void (*on_missed)(
+		struct smd_remote_owner *owner, struct smd_target *target, const char *text);
 	/* Whether the shard owes any of its receivers something. */
 	bool (*is_owed)(const struct smd_remote_owner *owner, const struct smd_remote *remote);
 	/* Whom a frame of that number is for; NULL: nobody. */
@@ -97,6 +103,7 @@ struct smd_target {
 	struct smd_lookup *lookup; /* NULL: none is under way */
 	unsigned nremotes;         /* 1 until shard 0 has said WELCOME */
 	bool lost;                 /* told to the owner */
+	struct smd_reconnection reconnection;
 	struct smd_remote *remotes[SMD_SHARDS_MAX];
 };
 
@@ -146,8 +153,11 @@ void smd_remote_free(struct smd_remote *remote);
 /* Connects again, where the lane rests. */
 void smd_remote_wake(struct smd_remote *remote);
 
-/* Closes the lane for good: its server is not used any more. */
+/* Closes the lane: its server is not used any more, unless it is tried again. */
 void smd_remote_abandon(struct smd_remote *remote);
+
+/* Connects once more, to whatever server is there by now: one that is welcomed, or missed. */
+void smd_remote_try_again(struct smd_remote *remote);
 
 /* The time to connect is over, and the shard has not said WELCOME. */
 void smd_remote_give_up(struct smd_remote *remote);

@@ -63,8 +63,7 @@ static int refuse(struct smd_error *error, const char *what)
 
 static int check_operation(const struct smd_request *operation, struct smd_error *error)
 {
-	const char *why =
-		operation->path->why_lost ? operation->path->why_lost(operation) : NULL;
+	const char *why = operation->path->why_lost ? operation->path->why_lost(operation) : NULL;
 
 	if (why) {
 		return refuse(error, why);
@@ -177,17 +176,26 @@ static int deal_losses(struct smd_epoch *epoch, struct losses *losses)
 	return 0;
 }
 
-static void check_missing(void *arg, struct smd_flow *flow)
+/* This rank has had results of streams that were lost now, and has none of them any more. */
+static bool is_missing(const struct smd_epoch *without)
 {
-	*(bool *)arg |= flow->missing > 0;
+	bool missing = false;
+
+	for (const struct smd_epoch *epoch = &without->comm->base; epoch; epoch = epoch->next) {
+		for (unsigned i = 0; i < epoch->nserving; i++) {
+			const struct smd_flow *flow = &epoch->flows[epoch->remotes[i]];
+
+			missing |= flow->died == without->index && flow->missing > 0;
+		}
+	}
+	return missing;
 }
 
-static int epoch_repair(struct smd_epoch *epoch, uint64_t newly_dead, struct smd_error *error)
+static int epoch_repair(struct smd_epoch *epoch, struct smd_error *error)
 {
 	struct smd_comm *comm = epoch->comm;
 	struct losses losses = {NULL, 0, 0};
 	struct smd_request *operation;
-	bool missing = false;
 	int ret = find_lost_history(comm, epoch, &losses);
 
 	TAILQ_FOREACH (operation, &comm->operations, link) {
@@ -195,8 +203,7 @@ static int epoch_repair(struct smd_epoch *epoch, uint64_t newly_dead, struct smd
 			ret = find_lost(operation, epoch, &losses, error);
 		}
 	}
-	smd_epochs_each_stream(comm, newly_dead, check_missing, &missing);
-	if (ret == 0 && missing) {
+	if (ret == 0 && is_missing(epoch)) {
 		ret = refuse(error, "a small operation on memory of a device has returned");
 	}
 	if (ret == 0) {
@@ -222,7 +229,7 @@ int smd_repair_add(struct smd_comm *comm, const struct smd_epoch_record *record,
 	smd_epochs_each_stream(comm, newly_dead, cut_stream, &cut);
 	smd_epochs_append(epoch);
 	*out = epoch;
-	ret = epoch_repair(epoch, newly_dead, error);
+	ret = epoch_repair(epoch, error);
 	smd_history_release(&comm->history);
 	return ret == -ENOMEM ? smd_error_set(error, ENOMEM, "out of memory") : ret;
 }

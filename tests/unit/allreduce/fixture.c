@@ -38,15 +38,12 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-static void start_one(struct pool *pool, unsigned index, const struct smd_server_config *wanted)
+/* At that address; its own is what it finds there. */
+static void start_at(struct pool *pool, struct pool_server *one, const char *listen,
+	const struct smd_server_config *wanted)
 {
-	static int counter;
-	struct pool_server *one = &pool->servers[index];
 	struct smd_server_config config = *wanted;
 	struct smd_error error = {""};
-	const char *address;
-	char listen[64];
-	size_t length;
 
 	config.transports[0] = (struct smd_server_transport){
 		smd_transport_find(pool->over_rdma ? "tcp" : pool->transport), true};
@@ -59,6 +56,23 @@ static void start_one(struct pool *pool, unsigned index, const struct smd_server
 	config.owner = one;
 	config.shards = config.shards ? config.shards : 2;
 	config.memory_bytes = config.memory_bytes ? config.memory_bytes : 64u << 20;
+	one->base = event_base_new();
+	one->ask = event_new(one->base, -1, EV_PERSIST, on_ask, one);
+	if (smd_server_start(one->base, &config, &one->server, &error)) {
+		fprintf(stderr, "fixture: %s\n", error.text);
+		abort();
+	}
+	CHECK(pthread_create(&one->thread, NULL, serve, one) == 0);
+}
+
+static void start_one(struct pool *pool, unsigned index, const struct smd_server_config *wanted)
+{
+	static int counter;
+	struct pool_server *one = &pool->servers[index];
+	const char *address;
+	char listen[64];
+	size_t length;
+
 	if (pool->over_rdma) {
 		snprintf(listen, sizeof(listen), "0.0.0.0:0");
 	} else if (pool->over_tcp) {
@@ -66,9 +80,7 @@ static void start_one(struct pool *pool, unsigned index, const struct smd_server
 	} else {
 		snprintf(listen, sizeof(listen), "loopback:test-%d", counter++);
 	}
-	one->base = event_base_new();
-	one->ask = event_new(one->base, -1, EV_PERSIST, on_ask, one);
-	CHECK(smd_server_start(one->base, &config, &one->server, &error) == 0);
+	start_at(pool, one, listen, wanted);
 	address = smd_server_address(one->server);
 	if (pool->over_rdma) { /* it listens everywhere */
 		snprintf(one->address, sizeof(one->address), "%s%s", getenv("SUMMAND_TEST_RDMA"),
@@ -79,7 +91,15 @@ static void start_one(struct pool *pool, unsigned index, const struct smd_server
 	length = strlen(pool->list);
 	snprintf(pool->list + length, sizeof(pool->list) - length, "%s%s", index ? "," : "",
 		one->address);
-	CHECK(pthread_create(&one->thread, NULL, serve, one) == 0);
+}
+
+void pool_restart_server(struct pool *pool, unsigned index, const struct smd_server_config *config)
+{
+	static const struct smd_server_config defaults;
+	struct pool_server *one = &pool->servers[index];
+
+	one->now = 0;
+	start_at(pool, one, one->address, config ? config : &defaults);
 }
 
 bool pool_is_rdma(void)

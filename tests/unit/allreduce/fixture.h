@@ -59,6 +59,10 @@ void pool_start(struct pool *pool, const char *transport, unsigned nservers,
 void pool_end_server(struct pool *pool, unsigned index, int now);
 void pool_stop(struct pool *pool);
 
+/* Starts another in the place of one that has ended, at its address.
+ * NULL: with the defaults. */
+void pool_restart_server(struct pool *pool, unsigned index, const struct smd_server_config *config);
+
 struct pool_rank {
 	const struct pool *pool;
 	int rank;

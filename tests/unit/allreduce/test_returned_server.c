@@ -1,0 +1,249 @@
+/*
+ * Servers are lost and others are started in their place while operations run: they are taken in
+ * again, and every result is what it would have been (specs/design/epochs.md).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "reduction_server/base/clock.h"
+#include "tests/unit/allreduce/capture.h"
+#include "tests/unit/allreduce/fixture.h"
+#include "worker/libsummand/comm.h"
+
+enum { RANKS = 3, SERVERS = 3, LARGE = 60000, PATIENCE_S = 60 };
+
+/* What need not be may be refused where memory is short. */
+static const struct smd_server_config enough = {.memory_bytes = 512u << 20};
+
+struct history {
+	struct pool *pool;
+	const struct smd_server_config *another; /* is started in the place of one */
+	unsigned nlosses;                        /* of the servers in order, again and again */
+	unsigned gap_us;                         /* between an end and a start */
+	bool waits;                              /* for each to be taken in before the next */
+	bool begins;                             /* a communicator at every moment */
+	atomic_bool begun;
+	atomic_uint returned;
+	atomic_bool over;
+};
+
+/* ---- what a communicator's table is, asked of the owner ---- */
+
+struct look {
+	struct smd_task task;
+	struct smd_comm *comm;
+	uint64_t without;
+	unsigned index;
+	bool done;
+};
+
+static void look_now(struct smd_task *task)
+{
+	struct look *look = (struct look *)task;
+	struct smd_progress *progress = &look->comm->context->progress;
+
+	look->without = look->comm->now->dead;
+	look->index = look->comm->now->index;
+	smd_progress_lock(progress);
+	look->done = true;
+	smd_progress_publish(progress);
+}
+
+static bool look_done(const void *arg)
+{
+	return ((const struct look *)arg)->done;
+}
+
+static struct look look_at(struct smd_comm *comm)
+{
+	static const struct smd_goal goal = {.done = look_done};
+	struct look look = {.task = {.run = look_now}, .comm = comm};
+
+	smd_progress_await(&comm->context->progress, &look.task, &goal, &look, 0);
+	return look;
+}
+
+/* ---- operations ---- */
+
+static size_t size_of(int operation)
+{
+	static const size_t sizes[] = {1, 1000, LARGE, 0, 20000};
+
+	return sizes[operation % 5];
+}
+
+static float element(int rank, int operation, size_t i)
+{
+	uint32_t mixed = (uint32_t)((unsigned)rank * 7919u + (unsigned)operation * 104729u + i) *
+			 2654435761u;
+
+	return (float)(mixed >> 8) * 1e-3f;
+}
+
+static void reduce_and_check(struct smd_comm *comm, int rank, int operation, float *buffer)
+{
+	for (size_t i = 0; i < size_of(operation); i++) {
+		buffer[i] = element(rank, operation, i);
+	}
+	CHECK(smd_allreduce(comm, buffer, buffer, size_of(operation), SMD_FLOAT32, SMD_SUM) == 0);
+	for (size_t i = 0; i < size_of(operation); i++) {
+		float sum = element(0, operation, i);
+
+		for (int r = 1; r < RANKS; r++) {
+			sum += element(r, operation, i);
+		}
+		CHECK(memcmp(&buffer[i], &sum, sizeof(sum)) == 0);
+	}
+}
+
+/* All ranks do the same: rank 0 says whether it goes on. */
+static bool goes_on(struct smd_comm *comm, int rank, bool mine)
+{
+	int32_t more = rank == 0 && mine;
+
+	CHECK(smd_broadcast(comm, &more, 1, SMD_INT32, 0) == 0);
+	return more;
+}
+
+static void run_another(struct pool_rank *rank, int operation, float *buffer)
+{
+	char group[32];
+	smd_comm *comm;
+
+	snprintf(group, sizeof(group), "another-%d", operation);
+	CHECK(smd_comm_create(rank->context, group, RANKS, rank->rank, &comm) == 0);
+	reduce_and_check(comm, rank->rank, operation, buffer);
+	reduce_and_check(comm, rank->rank, operation + 1, buffer);
+	smd_comm_destroy(comm);
+}
+
+/* Until the servers have had all of their fates, and the table has all of them. */
+static void run_operations(struct pool_rank *rank)
+{
+	struct history *history = rank->argument;
+	float *buffer = malloc(LARGE * sizeof(*buffer));
+	uint64_t end_ns = smd_clock_ns() + PATIENCE_S * SMD_SECOND_NS;
+	struct look look;
+	int k = 0;
+
+	do {
+		reduce_and_check(rank->comm, rank->rank, k++, buffer);
+		if (history->begins && k % 50 == 0) {
+			run_another(rank, k, buffer);
+		}
+		CHECK(smd_clock_ns() < end_ns);
+		look = look_at(rank->comm);
+		if (rank->rank == 0 && look.without == 0) {
+			atomic_store(&history->returned, look.index / 2);
+		}
+		atomic_store(&history->begun, true);
+	} while (goes_on(rank->comm, rank->rank,
+		!atomic_load(&history->over) || (look.without && !history->another)));
+	for (int more = 0; more < 20; more++) {
+		reduce_and_check(rank->comm, rank->rank, k++, buffer);
+	}
+	CHECK(look_at(rank->comm).index >= (history->another ? 1 : 2));
+	free(buffer);
+}
+
+static void *end_and_start_servers(void *arg)
+{
+	struct history *history = arg;
+
+	for (unsigned i = 0; i < history->nlosses; i++) {
+		unsigned server = i % SERVERS;
+
+		while (!atomic_load(&history->begun) ||
+			(history->waits && atomic_load(&history->returned) < i)) {
+			usleep(1000);
+		}
+		usleep(20000);
+		pool_end_server(history->pool, server, 1);
+		usleep(history->gap_us);
+		pool_restart_server(
+			history->pool, server, history->another ? history->another : &enough);
+	}
+	if (history->another) {
+		capture_await("is there again, and cannot be used", NULL);
+	}
+	atomic_store(&history->over, true);
+	return NULL;
+}
+
+static void run(const char *transport, struct history *history)
+{
+	const struct smd_server_config configs[SERVERS] = {enough, enough, enough};
+	struct pool pool;
+	pthread_t thread;
+
+	history->pool = &pool;
+	pool_start(&pool, transport, SERVERS, configs);
+	CHECK(pthread_create(&thread, NULL, end_and_start_servers, history) == 0);
+	pool_run(&pool, RANKS, "returned", run_operations, history);
+	pthread_join(thread, NULL);
+	pool_stop(&pool);
+	for (unsigned i = 0; i < history->nlosses && !history->another; i++) {
+		assert_true(pool.servers[i % SERVERS].stats.chunks > 0);
+	}
+}
+
+static void one_comes_back(void **state)
+{
+	struct history tcp = {.nlosses = 1, .gap_us = 100000};
+	struct history loopback = {.nlosses = 1, .gap_us = 400000};
+
+	(void)state;
+	run("tcp", &tcp);
+	run("loopback", &loopback);
+}
+
+/* None of those that the communicator began with is left in the end. */
+static void all_come_back_one_after_the_other(void **state)
+{
+	struct history history = {.nlosses = SERVERS + 1, .waits = true, .begins = true};
+
+	(void)state;
+	run("tcp", &history);
+}
+
+/* Faster than they are taken in. */
+static void two_flicker(void **state)
+{
+	struct history history = {.nlosses = 2, .gap_us = 50000};
+
+	(void)state;
+	run("tcp", &history);
+}
+
+static void one_of_other_shards_is_not_used(void **state)
+{
+	const struct smd_server_config other = {.shards = 1};
+	struct history history = {.nlosses = 1, .another = &other};
+
+	(void)state;
+	run("tcp", &history);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_comes_back),
+		cmocka_unit_test(all_come_back_one_after_the_other),
+		cmocka_unit_test(two_flicker),
+		cmocka_unit_test(one_of_other_shards_is_not_used),
+	};
+	int ret;
+
+	capture_begin();
+	ret = cmocka_run_group_tests(tests, NULL, NULL);
+	capture_end();
+	return ret;
+}

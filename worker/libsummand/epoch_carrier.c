@@ -1,0 +1,63 @@
+/* Says something in all streams that carry what ranks agree on. */
+#include "worker/libsummand/epoch_carrier.h"
+
+#include "worker/libsummand/epoch.h"
+#include "worker/libsummand/epoch_message.h"
+
+static uint16_t stage_of(unsigned kind)
+{
+	if (kind == SMD_EPOCH_SEALED || kind == SMD_EPOCH_ASK) {
+		return SMD_AGREE_BEGINS;
+	}
+	return kind == SMD_EPOCH_RECORD ? SMD_AGREE_CONCLUDES : SMD_AGREE_OTHER;
+}
+
+static bool flow_lives(const struct smd_flow *flow)
+{
+	return flow->asked && !flow->over && !flow->dead;
+}
+
+/*
+ * The first epoch's streams carry it where they live. A server that has come back has later ones
+ * only, and not all ranks have the same of them at every moment: so all of them do, those too that
+ * are being joined.
+ */
+static void say_in(const struct smd_epoch *epoch, struct smd_frame *frame, const uint8_t *payload,
+	size_t length)
+{
+	const struct smd_comm *comm = epoch->comm;
+
+	frame->comm = epoch->receiver.number;
+	for (unsigned i = 0; i < comm->context->remotes.count; i++) {
+		const struct smd_flow *first = &comm->base.flows[i];
+		const struct smd_flow *flow = &epoch->flows[i];
+		bool carries = flow == first ? flow->joined : !(first->joined && flow_lives(first));
+
+		if (flow_lives(flow) && carries && flow->remote->shard == 0) {
+			smd_remote_send_frame(flow->remote, frame, payload, length);
+		}
+	}
+}
+
+void smd_epoch_say(struct smd_comm *comm, const struct smd_epoch_message *what)
+{
+	struct smd_epoch_message message = *what;
+	struct smd_frame frame = {
+		.kind = SMD_FRAME_AGREE,
+		.rank = comm->rank,
+		.window = stage_of(what->kind),
+		.ordinal = message.epoch + (message.kind != SMD_EPOCH_RECORD),
+	};
+	uint8_t payload[SMD_CONTROL_MAX];
+	size_t length;
+
+	message.rank = comm->rank;
+	length = smd_epoch_message_encode(&message, payload);
+	for (const struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
+		say_in(epoch, &frame, payload, length);
+	}
+	/* So that nothing that is said through the next epoch's streams comes before its record. */
+	if (comm->candidate && stage_of(what->kind) != SMD_AGREE_BEGINS) {
+		say_in(comm->candidate, &frame, payload, length);
+	}
+}

@@ -1,0 +1,13 @@
+/*
+ * Which streams carry what ranks agree on (specs/design/epochs.md, what is said): those to every
+ * server that this rank has streams to, since one of them may die on the way.
+ */
+#ifndef SMD_LIBSUMMAND_EPOCH_CARRIER_H
+#define SMD_LIBSUMMAND_EPOCH_CARRIER_H
+
+struct smd_comm;
+struct smd_epoch_message;
+
+void smd_epoch_say(struct smd_comm *comm, const struct smd_epoch_message *what);
+
+#endif

@@ -1,0 +1,186 @@
+/* Tries lost servers again, and takes back those that are there. */
+#include "worker/libsummand/reconnection.h"
+
+#include <event2/event.h>
+#include <stdio.h>
+
+#include "reduction_server/base/clock.h"
+#include "reduction_server/base/log.h"
+#include "worker/libsummand/context.h"
+
+#define DELAY_LEAST_MS 250
+#define DELAY_MOST_MS  15000
+#define ATTEMPT_MS     10000
+#define STAYED_NS      (10 * SMD_SECOND_NS) /* one that was there for so long is no flickering one */
+
+static struct smd_context *context_of(const struct smd_target *target)
+{
+	return (struct smd_context *)target->remotes[0]->owner;
+}
+
+static void arm(struct smd_reconnection *reconnection, unsigned ms)
+{
+	const struct timeval delay = {ms / 1000, ms % 1000 * 1000};
+
+	(void)evtimer_add(reconnection->timer, &delay);
+}
+
+static void wait_for_next(struct smd_reconnection *reconnection)
+{
+	unsigned delay = reconnection->delay_ms;
+
+	reconnection->delay_ms = 2 * delay < DELAY_MOST_MS ? 2 * delay : DELAY_MOST_MS;
+	arm(reconnection, delay);
+}
+
+static void on_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct smd_target *target = arg;
+	struct smd_reconnection *reconnection = &target->reconnection;
+
+	(void)fd;
+	(void)what;
+	if (context_of(target)->remote_owner.failed) {
+		return;
+	}
+	if (reconnection->under_way) {
+		smd_reconnection_missed(context_of(target), target, "it does not answer");
+		return;
+	}
+	reconnection->under_way = true;
+	arm(reconnection, ATTEMPT_MS);
+	smd_remote_try_again(target->remotes[0]);
+}
+
+void smd_reconnection_begin(struct smd_context *context, struct smd_target *target)
+{
+	struct smd_reconnection *reconnection = &target->reconnection;
+
+	if (!reconnection->timer) {
+		reconnection->timer = evtimer_new(context->progress.base, on_timer, target);
+	}
+	if (!reconnection->timer) {
+		return; /* the others go on without it */
+	}
+	if (reconnection->since_ns == 0 || smd_clock_ns() - reconnection->since_ns > STAYED_NS) {
+		reconnection->delay_ms = DELAY_LEAST_MS;
+	}
+	wait_for_next(reconnection);
+}
+
+void smd_reconnection_missed(
+	struct smd_context *context, struct smd_target *target, const char *text)
+{
+	struct smd_reconnection *reconnection = &target->reconnection;
+
+	reconnection->under_way = false;
+	for (unsigned s = 0; s < target->nremotes; s++) {
+		smd_remote_abandon(target->remotes[s]);
+	}
+	smd_log(SMD_LOG_DEBUG, "libsummand", "reduction server %s is not there again: %s",
+		target->address, text);
+	if (!context->remote_owner.failed) {
+		wait_for_next(reconnection);
+	}
+}
+
+/* What another server must have to take the place of the one before; NULL: it has. */
+static const char *find_obstacle(const struct smd_context *context, const struct smd_remote *remote)
+{
+	const struct smd_target *target = remote->target;
+	const struct smd_remote *first = target->remotes[0];
+
+	if (remote->welcome.shards != target->nremotes) {
+		return "it must have as many shards (--threads) as the one before";
+	}
+	if (remote->welcome.chunk_bytes < context->deal.chunk_bytes) {
+		return "it must take chunks as large as the one before";
+	}
+	if (smd_lane_can_advertise(remote->lane)) {
+		return "over RDMA servers are not taken in again";
+	}
+	if (remote->welcome.server_id != first->welcome.server_id) {
+		return "it was replaced by another meanwhile";
+	}
+	for (unsigned t = 0; t < context->ntargets; t++) {
+		const struct smd_target *other = &context->targets[t];
+
+		if (other != target && !other->lost &&
+			other->remotes[0]->welcome.server_id == first->welcome.server_id) {
+			return "it must be named once";
+		}
+	}
+	return NULL;
+}
+
+static void take_back(struct smd_context *context, struct smd_target *target)
+{
+	struct smd_reconnection *reconnection = &target->reconnection;
+
+	evtimer_del(reconnection->timer);
+	reconnection->under_way = false;
+	reconnection->told = false;
+	reconnection->serves = false;
+	reconnection->since_ns = smd_clock_ns();
+	target->lost = false;
+	context->lost &= ~(1ull << (target - context->targets));
+	for (unsigned s = 0; s < target->nremotes; s++) {
+		smd_registrations_restore(&context->registrations, target->remotes[s]->lane);
+	}
+	smd_log(SMD_LOG_INFO, "libsummand", "reduction server %s is there again", target->address);
+	for (unsigned i = 0; i < SMD_COMMS_MAX; i++) {
+		if (context->comms[i]) {
+			context->comms[i]->ops->on_returned(context->comms[i]);
+		}
+	}
+}
+
+void smd_reconnection_welcomed(struct smd_context *context, struct smd_remote *remote)
+{
+	struct smd_target *target = remote->target;
+	const char *obstacle = find_obstacle(context, remote);
+	bool all = true;
+
+	if (obstacle) {
+		smd_log(target->reconnection.told ? SMD_LOG_DEBUG : SMD_LOG_WARN, "libsummand",
+			"reduction server %s is there again, and cannot be used: %s",
+			target->address, obstacle);
+		target->reconnection.told = true;
+		smd_reconnection_missed(context, target, obstacle);
+		return;
+	}
+	for (unsigned s = 1; remote->shard == 0 && s < target->nremotes; s++) {
+		smd_remote_try_again(target->remotes[s]);
+	}
+	for (unsigned s = 0; s < target->nremotes; s++) {
+		all &= target->remotes[s]->welcomed;
+	}
+	if (all) {
+		take_back(context, target);
+	}
+}
+
+void smd_reconnection_tell(struct smd_context *context, uint64_t targets)
+{
+	for (unsigned t = 0; t < context->ntargets; t++) {
+		struct smd_target *target = &context->targets[t];
+
+		if ((targets >> t & 1) && !target->lost && !target->reconnection.serves) {
+			target->reconnection.serves = true;
+			/* Whoever has read that it was lost reads this. */
+			smd_log(SMD_LOG_WARN, "libsummand",
+				"reduction server %s is there and serves again; %u of %u reduction "
+				"servers go on",
+				target->address,
+				context->ntargets - (unsigned)__builtin_popcountll(context->lost),
+				context->ntargets);
+		}
+	}
+}
+
+void smd_reconnection_end(struct smd_reconnection *reconnection)
+{
+	if (reconnection->timer) {
+		event_free(reconnection->timer);
+	}
+}

@@ -1,0 +1,42 @@
+/*
+ * A lost server is tried again in the background: another may have been started in its place
+ * (specs/design/epochs.md). On the owner of the progress engine, without a thread of its own.
+ *
+ * Attempts are 0.25 s apart, twice as long each time, at most 15 s. One that is there again must be
+ * of as many shards as the one before, and take chunks as large; then communicators hear of it.
+ */
+#ifndef SMD_LIBSUMMAND_RECONNECTION_H
+#define SMD_LIBSUMMAND_RECONNECTION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct event;
+struct smd_context;
+struct smd_remote;
+struct smd_target;
+
+/* A target's; all zeros before it was ever lost. */
+struct smd_reconnection {
+	struct event *timer; /* the next attempt, or the latest end of the one that is under way */
+	unsigned delay_ms;
+	bool under_way;
+	bool told;         /* of a server there that cannot be used, */
+	bool serves;       /* or of one that some communicator uses again */
+	uint64_t since_ns; /* it is there again; 0: it has not been yet */
+};
+
+/* The target is lost, and others are left. */
+void smd_reconnection_begin(struct smd_context *context, struct smd_target *target);
+
+/* A shard of the target that is tried again has said WELCOME; or one cannot be had. */
+void smd_reconnection_welcomed(struct smd_context *context, struct smd_remote *remote);
+void smd_reconnection_missed(
+	struct smd_context *context, struct smd_target *target, const char *text);
+
+/* These are in the table of some communicator again. */
+void smd_reconnection_tell(struct smd_context *context, uint64_t targets);
+
+void smd_reconnection_end(struct smd_reconnection *reconnection);
+
+#endif
