@@ -4,7 +4,9 @@ import os
 import subprocess
 import unittest
 
-OVER_HOSTS = "SUMMAND_TEST_HOSTS" in os.environ  # over_hosts.py runs the tests
+OVER_HOSTS = "SUMMAND_TEST_HOSTS" in os.environ  # over_hosts.py runs the tests, with the folder of its hosts there
+# By which replicas reach a replica: a pattern.
+ADDRESS = r"10\.77\.0\.[12]" if OVER_HOSTS else r"127\.0\.0\.1"
 
 HOLD = """mount --rbind /sys/fs/cgroup /mnt; mount -t sysfs sysfs /sys || exit; mount --move /mnt /sys/fs/cgroup
 ip link set lo up && {} echo ready && exec sleep 10000"""
@@ -21,6 +23,14 @@ wait
 def only_here(reason):
     """Of a test that says something of this machine alone."""
     return unittest.skipIf(OVER_HOSTS, reason)
+
+
+def on_second(*words):
+    """The command on the second of two hosts, or here, and the address at which replicas reach it."""
+    if not OVER_HOSTS:
+        return list(words), "127.0.0.1"
+    with open(os.path.join(os.environ["SUMMAND_TEST_HOSTS"], "two"), encoding="ascii") as file:
+        return ["nsenter", "--net", "--target", file.read(), *words], "10.77.0.2"
 
 
 def can_be_made():

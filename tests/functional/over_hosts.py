@@ -59,7 +59,7 @@ def main():
         try:
             made.make_pair()
             make_build(os.path.join(folder, "build"), made.flags("one", "two slots=1000"))
-            environment = dict(os.environ, SUMMAND_BUILD=os.path.join(folder, "build"), SUMMAND_TEST_HOSTS="two",
+            environment = dict(os.environ, SUMMAND_BUILD=os.path.join(folder, "build"), SUMMAND_TEST_HOSTS=folder,
                                XDG_RUNTIME_DIR=os.path.join(folder, "run"))
             code = subprocess.run([sys.executable, *sys.argv[1:]], env=environment, check=False).returncode
             left = left_in(os.path.join(folder, "run"))

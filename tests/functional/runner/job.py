@@ -14,7 +14,7 @@ import uuid
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), ".."))
 import at_once  # noqa: E402,F401
 import hosts  # noqa: E402,F401
-from hosts import OVER_HOSTS, only_here  # noqa: E402,F401
+from hosts import ADDRESS, OVER_HOSTS, only_here  # noqa: E402,F401
 
 BIN = os.path.join(os.environ.get("SUMMAND_BUILD", "build"), "bin")
 SUMMAND = os.path.join(BIN, "summand")

@@ -5,7 +5,7 @@ import re
 import signal
 import subprocess
 
-from job import BIN, JobTest, at_once, bash, command_of, processes_with, reduction_servers, wait_until
+from job import BIN, JobTest, at_once, bash, command_of, hosts, processes_with, reduction_servers, wait_until
 
 RANK = "exec summand-perf allreduce --group=ranks --nranks=3 --rank=$RANK --sizes={} --iters={} --warmup=1"
 FOR_EVER = 100000000
@@ -50,8 +50,10 @@ class RanksTest(JobTest):
 
     def start_server(self):
         """One that stays when a job ends or begins again."""
-        server = subprocess.Popen([os.path.join(BIN, "summand-reduction-server"), "--listen=127.0.0.1:0", "--memory-limit=64M"],
-                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        words, address = hosts.on_second(os.path.join(BIN, "summand-reduction-server"), "--memory-limit=64M", "--insecure")
+        unmarked = {name: value for name, value in os.environ.items() if name != "TEST_MARK"}
+        server = subprocess.Popen([*words, f"--listen={address}:0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                                  env=unmarked)
         self.addCleanup(server.wait)
         self.addCleanup(server.kill)
         self.addCleanup(server.stdout.close)

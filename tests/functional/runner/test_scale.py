@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 
-from job import LONG, SUMMAND, at_once, bash, command_of, processes_with, reduction_servers, wait_until
+from job import ADDRESS, LONG, OVER_HOSTS, SUMMAND, at_once, bash, command_of, processes_with, reduction_servers, wait_until
 from servers import READY, ServersBase
 
 PERF = "exec summand-perf allreduce --group=scaled --nranks=2 --rank=$RANK --sizes=256K --iters=6000 --warmup=1"
@@ -55,7 +55,8 @@ class ScaleTest(ServersBase):
         self.wait_until_state(run, "workerpool2-1", "STOPPED")
         self.scale(run, 2)
         self.wait_until_said(run, "workerpool2-1 serves again, for communicators that begin from now on")
-        self.assertEqual(self.started(1)[1], self.started(1, 1)[1], "the same address")
+        first, again = self.started(1)[1].split()[0], self.started(1, 1)[1].split()[0]
+        self.assertEqual(first, again, "the same address; it may have another share of its host's bandwidth")
         self.lose(1, 1)  # one that came back is cared for as any other
         self.wait_until_said(run, "training goes on with the other 1 of 2 reduction servers; it is started again in 1 s (1 of 5)")
         self.lose(0)
@@ -93,8 +94,14 @@ class ScaleTest(ServersBase):
 
         def wait_for_list(*indices):
             text = ",".join(re.search(r"--listen=(\S+)", self.started(index)[1])[1] for index in indices) + "\n"
-            self.assertTrue(wait_until(lambda: self.read(run, "servers") == text, 30), self.read(run, "servers"))
+            self.assertTrue(wait_until(lambda: listed() == text, 30), listed())
             return text
+
+        def listed():
+            """On hosts the list is in the folder of each agent, where the replica reads it."""
+            if not OVER_HOSTS:
+                return self.read(run, "servers")
+            return self.read(run, "logs/workerpool0-0.log").rpartition("\n")[0].rpartition("\n")[2] + "\n"
 
         seen = {wait_for_list(0, 1)}
         self.scale(run, 3)
@@ -105,7 +112,7 @@ class ScaleTest(ServersBase):
         self.scale(run, 1)
         last = wait_for_list(0)
         self.end_well(run)
-        whole = re.compile(r"(127\.0\.0\.1:\d+)(,127\.0\.0\.1:\d+){0,2}\n")
+        whole = re.compile(rf"({ADDRESS}:\d+)(,{ADDRESS}:\d+){{0,2}}\n")
         lines = self.read(run, "logs/workerpool0-0.log").splitlines(True)
         self.assertEqual([line for line in lines if not whole.fullmatch(line)], [])
         self.assertEqual(lines[-1], last)

@@ -4,7 +4,7 @@ import os
 import re
 import signal
 
-from job import at_once, bash
+from job import ADDRESS, at_once, bash
 from servers import READY, ServersBase
 
 
@@ -18,7 +18,7 @@ class ServersTest(ServersBase):
         self.wait_until_said(run, "workerpool2-1 serves again")
         first, second = self.started(1)[1], self.started(1, 1)[1]
         self.assertEqual(first, second, "the same address")
-        self.assertRegex(first, r"--listen=127\.0\.0\.1:\d+")
+        self.assertRegex(first, rf"--listen={ADDRESS}:\d+")
         self.lose(1, 1, signal.SIGTERM)
         self.wait_until_said(run, "workerpool2-1 was killed by signal 15 (Terminated): training goes on with the other 1 of 2 reduction "
                              "servers; it is started again in 2 s (2 of 5)")
