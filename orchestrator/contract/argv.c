@@ -98,11 +98,18 @@ static int append_mpi_launch(char **argv, size_t *count, const struct smd_job *j
 	static const char *const launchers[] = {[SMD_MPI_CHOICE_ANY] = "any",
 		[SMD_MPI_CHOICE_OPENMPI] = "openmpi",
 		[SMD_MPI_CHOICE_MPICH] = "mpich"};
+	static const char *const bindings[] = {[SMD_MPI_BINDING_NONE] = "none",
+		[SMD_MPI_BINDING_CORE] = "core",
+		[SMD_MPI_BINDING_NUMA] = "numa",
+		[SMD_MPI_BINDING_SOCKET] = "socket"};
 	char processes[16];
 	int ret = append_word(argv, count, MPI_PROGRAM);
 
 	snprintf(processes, sizeof(processes), "%d", job->processes_per_replica);
 	ret = ret ? ret : append_option(argv, count, "processes", processes);
+	if (!ret && job->mpi_binding != SMD_MPI_BINDING_NONE) {
+		ret = append_option(argv, count, "binding", bindings[job->mpi_binding]);
+	}
 	if (!ret && job->has_own_mpirun) {
 		ret = append_word(argv, count, "--is-launcher");
 	} else if (!ret) {

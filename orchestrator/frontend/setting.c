@@ -27,6 +27,7 @@ static const char *const distributions[] = {"any", "pytorch", "tensorflow", "mpi
 static const char *const platforms[] = {"vertex", "azureml", NULL};
 static const char *const launches[] = {"process", "node", "mpirun", NULL};
 static const char *const mpis[] = {"any", "openmpi", "mpich", NULL};
+static const char *const mpi_bindings[] = {"none", "core", "numa", "socket", NULL};
 static const char *const encodings[] = {"object", "string", "none", NULL};
 static const char *const chief_names[] = {"chief", "master", NULL};
 static const char *const success_policies[] = {"chief", "all-workers", "any", NULL};
@@ -101,6 +102,9 @@ const struct smd_setting smd_settings[] = {
 	{"mpi-launcher", "any|openmpi|mpich",
 		"whose mpirun starts the processes (default any: the first that is there)",
 		set_value, PLACE(mpi_choice), .values = mpis},
+	{"mpi-binding", "none|core|numa|socket",
+		"what mpirun binds each process to (default none)", set_value, PLACE(mpi_binding),
+		.values = mpi_bindings},
 	{"job-encoding", "object|string|none", "the spec in CLUSTER_SPEC (default object)",
 		set_value, PLACE(job_encoding), .values = encodings},
 	{"chief-name", "chief|master", "name of pool 0 in TF_CONFIG (default chief)", set_value,

@@ -56,6 +56,14 @@ enum smd_launch_mode { SMD_LAUNCH_PROCESS, SMD_LAUNCH_NODE, SMD_LAUNCH_MPIRUN };
 /* Which MPI starts them; any: the first one that the chief has. */
 enum smd_mpi_choice { SMD_MPI_CHOICE_ANY, SMD_MPI_CHOICE_OPENMPI, SMD_MPI_CHOICE_MPICH };
 
+/* What each of their ranks is bound to. */
+enum smd_mpi_binding {
+	SMD_MPI_BINDING_NONE,
+	SMD_MPI_BINDING_CORE,
+	SMD_MPI_BINDING_NUMA,
+	SMD_MPI_BINDING_SOCKET
+};
+
 /* How CLUSTER_SPEC and TF_CONFIG hold the spec itself. */
 enum smd_job_encoding { SMD_JOB_ENCODING_OBJECT, SMD_JOB_ENCODING_STRING, SMD_JOB_ENCODING_NONE };
 
@@ -126,6 +134,7 @@ struct smd_job {
 	int processes_per_replica; /* 1 or more, of pools 0 and 1 */
 	int launch;
 	int mpi_choice;
+	int mpi_binding;
 	int has_own_mpirun; /* with SMD_LAUNCH_MPIRUN: the chief's command is it */
 	int job_encoding;
 	int chief_name;

@@ -23,7 +23,7 @@
 #define OWN         0 /* the chief's place among the nodes */
 
 struct launch {
-	const struct smd_mpi_options *options;
+	struct smd_mpi_options options;
 	struct smd_mpi_nodes nodes;
 	struct smd_mpi_link *links; /* to each node; the chief's own is none */
 	struct pollfd *fds;         /* of the links, then SIGNALS and FAILURES */
@@ -79,7 +79,7 @@ static int attend_node(struct launch *launch, size_t i, uint64_t deadline, struc
 
 static int attend(struct launch *launch, struct smd_error *error)
 {
-	uint64_t deadline = smd_clock_ns() + (uint64_t)launch->options->wait_s * SMD_SECOND_NS;
+	uint64_t deadline = smd_clock_ns() + (uint64_t)launch->options.wait_s * SMD_SECOND_NS;
 	int ret = launch->nodes.count > 1 ? smd_mpi_party_read(&launch->party, launch->token, error)
 					  : 0;
 
@@ -94,13 +94,13 @@ static int run(struct launch *launch, char **command, struct smd_error *error)
 	const int none[3] = {-1, -1, -1};
 	char **argv = command;
 	int ret = smd_mpi_launcher_prepare(
-		&launch->scratch, &launch->nodes, launch->options->processes, error);
+		&launch->scratch, &launch->nodes, &launch->options, error);
 
-	if (launch->options->is_launcher) {
+	if (launch->options.is_launcher) {
 		smd_mpi_mismatch_forbid();
 	} else if (!ret) {
-		ret = smd_mpi_launcher_argv(launch->options,
-			(int)launch->nodes.count * launch->options->processes, command, &argv,
+		ret = smd_mpi_launcher_argv(&launch->options,
+			(int)launch->nodes.count * launch->options.processes, command, &argv,
 			error);
 	}
 	if (ret) {
@@ -248,6 +248,22 @@ static int exit_code_of(const struct launch *launch)
 	return launch->child.has_ended && !launch->lost ? 0 : EXIT_FAILURE;
 }
 
+/* MPI takes each replica for a host, so those that share one would all begin with its first core. */
+static void settle_binding(struct launch *launch)
+{
+	const char *a;
+	const char *b;
+
+	if (strcmp(launch->options.binding, SMD_MPI_NOT_BOUND) != 0 &&
+		smd_mpi_launcher_find_shared(&launch->nodes, &a, &b)) {
+		fprintf(stderr,
+			SMD_MPI_PROGRAM ": ranks are not bound (--binding=%s): %s and %s share a "
+					"host, and would have the same cores\n",
+			launch->options.binding, a, b);
+		launch->options.binding = SMD_MPI_NOT_BOUND;
+	}
+}
+
 static int open_launch(struct launch *launch, struct smd_error *error)
 {
 	int ret = smd_mpi_nodes_read(&launch->nodes, error);
@@ -266,6 +282,7 @@ static int open_launch(struct launch *launch, struct smd_error *error)
 	for (size_t i = 0; i < launch->nodes.count; i++) {
 		launch->links[i].fd = -1;
 	}
+	settle_binding(launch);
 	return smd_mpi_scratch_make(&launch->scratch, error);
 }
 
@@ -285,7 +302,7 @@ static void close_launch(struct launch *launch)
 
 int smd_mpi_launch(const struct smd_mpi_options *options, char **command)
 {
-	struct launch launch = {.options = options};
+	struct launch launch = {.options = *options};
 	struct smd_error error = {{0}};
 	int exit_code = EXIT_FAILURE;
 	int ret = open_launch(&launch, &error);

@@ -158,13 +158,37 @@ static int set_required(const char *starter, const char *openmpi_hosts, const ch
 	return failed ? -ENOMEM : 0;
 }
 
-/* Settings that a user's own come before. */
-static int set_defaults(const struct smd_mpi_nodes *nodes)
+int smd_mpi_launcher_find_shared(const struct smd_mpi_nodes *nodes, const char **a, const char **b)
 {
-	char network[32];
-	int failed = setenv("OMPI_MCA_hwloc_base_binding_policy", "none", 0);
+	char one[HOST_MAX];
+	char other[HOST_MAX];
+	uint16_t port;
 
-	failed |= setenv("OMPI_MCA_rmaps_base_mapping_policy", "slot", 0);
+	for (size_t i = 0; i < nodes->count; i++) {
+		for (size_t n = 0; n < i; n++) {
+			if (smd_parse_endpoint(nodes->nodes[n].endpoint, one, HOST_MAX, &port) ||
+				smd_parse_endpoint(
+					nodes->nodes[i].endpoint, other, HOST_MAX, &port) ||
+				strcmp(one, other) != 0) {
+				continue;
+			}
+			*a = nodes->nodes[n].name;
+			*b = nodes->nodes[i].name;
+			return 1;
+		}
+	}
+	return 0;
+}
+
+/* Settings that a user's own come before. Ranks fill their replica's slots in order; those that are
+ * bound are dealt over what they are bound to. */
+static int set_defaults(const struct smd_mpi_nodes *nodes, const char *binding)
+{
+	const char *mapping = strcmp(binding, SMD_MPI_NOT_BOUND) == 0 ? "slot" : binding;
+	char network[32];
+	int failed = setenv("OMPI_MCA_hwloc_base_binding_policy", binding, 0);
+
+	failed |= setenv("OMPI_MCA_rmaps_base_mapping_policy", mapping, 0);
 	if (common_network(nodes, network, sizeof(network)) == 0) {
 		failed |= setenv("OMPI_MCA_oob_tcp_if_include", network, 0);
 		if (!getenv("OMPI_MCA_btl_tcp_if_exclude")) {
@@ -180,8 +204,10 @@ static int set_defaults(const struct smd_mpi_nodes *nodes)
 }
 
 int smd_mpi_launcher_prepare(const struct smd_mpi_scratch *scratch,
-	const struct smd_mpi_nodes *nodes, int processes, struct smd_error *error)
+	const struct smd_mpi_nodes *nodes, const struct smd_mpi_options *options,
+	struct smd_error *error)
 {
+	int processes = options->processes;
 	char starter[PATH_SIZE];
 	char openmpi[PATH_SIZE];
 	char mpich[PATH_SIZE];
@@ -199,7 +225,7 @@ int smd_mpi_launcher_prepare(const struct smd_mpi_scratch *scratch,
 	ret = ret ? ret
 		  : write_hosts(scratch, MPICH_HOSTS, nodes, own_host(nodes, host), ":", processes);
 	ret = ret ? ret : set_required(starter, openmpi, mpich, concurrent);
-	ret = ret ? ret : set_defaults(nodes);
+	ret = ret ? ret : set_defaults(nodes, options->binding);
 	return ret ? smd_error_set(error, -ret, "%s: %s", scratch->path, strerror(-ret)) : 0;
 }
 
@@ -251,6 +277,8 @@ int smd_mpi_launcher_argv(const struct smd_mpi_options *options, int nranks, cha
 	/* The directory of ranks is their replica's, which the chief's host need not have. */
 	const char *const words[] = {launcher > 0 ? programs[launcher] : NULL, "-n", number,
 		"-wdir", "/", SMD_MPI_PROGRAM, "rank", "--", NULL};
+	/* Open MPI has a variable for it. */
+	int binds = launcher == SMD_MPI_MPICH && strcmp(options->binding, SMD_MPI_NOT_BOUND) != 0;
 	char **argv;
 	size_t count = 0;
 	size_t own = 0;
@@ -266,8 +294,12 @@ int smd_mpi_launcher_argv(const struct smd_mpi_options *options, int nranks, cha
 		return smd_error_set(error, ENOMEM, "out of memory");
 	}
 	snprintf(number, sizeof(number), "%d", nranks);
-	for (; words[own]; own++) {
-		argv[own] = (char *)(uintptr_t)words[own];
+	for (size_t i = 0; words[i]; i++) {
+		if (i == 1 && binds) {
+			argv[own++] = (char *)(uintptr_t)"-bind-to";
+			argv[own++] = (char *)(uintptr_t)options->binding;
+		}
+		argv[own++] = (char *)(uintptr_t)words[i];
 	}
 	memcpy(argv + own, command, count * sizeof(*argv));
 	*out = argv;

@@ -12,7 +12,11 @@
 /* Writes the host lists, and sets the variables by which either launcher starts its daemons through
  * summand-mpi-start. 0 or -errno with the error. */
 int smd_mpi_launcher_prepare(const struct smd_mpi_scratch *scratch,
-	const struct smd_mpi_nodes *nodes, int processes, struct smd_error *error);
+	const struct smd_mpi_nodes *nodes, const struct smd_mpi_options *options,
+	struct smd_error *error);
+
+/* Two replicas that are on the same host; 0: there are none. */
+int smd_mpi_launcher_find_shared(const struct smd_mpi_nodes *nodes, const char **a, const char **b);
 
 /* The whole command line, which the caller frees, but not its words. -ENOENT with the error: none
  * is there. */

@@ -32,6 +32,19 @@ static int set_launcher(void *target, const char *value, struct smd_error *error
 	return smd_error_set(error, EINVAL, "must be any, openmpi or mpich");
 }
 
+static int set_binding(void *target, const char *value, struct smd_error *error)
+{
+	static const char *const names[] = {SMD_MPI_NOT_BOUND, "core", "numa", "socket"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if (strcmp(value, names[i]) == 0) {
+			*(const char **)target = names[i];
+			return 0;
+		}
+	}
+	return smd_error_set(error, EINVAL, "must be none, core, numa or socket");
+}
+
 static int set_processes(void *target, const char *value, struct smd_error *error)
 {
 	int ret = smd_option_set_int(target, value, error);
@@ -79,13 +92,15 @@ static int run(const char *verb, const struct smd_mpi_options *options, char **c
 
 int main(int argc, char **argv)
 {
-	struct smd_mpi_options values = {.processes = 1, .wait_s = WAIT_S};
+	struct smd_mpi_options values = {.processes = 1, .binding = SMD_MPI_NOT_BOUND, .wait_s = WAIT_S};
 	const struct smd_option options[] = {
 		SMD_OPTION_GROUP("launch: the chief"),
 		{"launcher", "any|openmpi|mpich", "the MPI that starts the ranks (default any)",
 			set_launcher, &values.launcher},
 		{"processes", "N", "ranks of each replica (default 1)", set_processes,
 			&values.processes},
+		{"binding", "none|core|numa|socket", "what each rank is bound to (default none)",
+			set_binding, &values.binding},
 		{"is-launcher", NULL, "the command is mpirun, which starts the ranks itself",
 			smd_option_set_bool, &values.is_launcher},
 		{"wait", "SECONDS", "how long to wait for the other replicas (default 600)",

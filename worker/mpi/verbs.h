@@ -10,9 +10,12 @@
 /* The launcher that is taken where the job names none: the first one that is there. */
 enum smd_mpi_launcher { SMD_MPI_ANY, SMD_MPI_OPENMPI, SMD_MPI_MPICH };
 
+#define SMD_MPI_NOT_BOUND "none"
+
 struct smd_mpi_options {
 	int launcher;
 	int processes;      /* ranks of each replica */
+	const char *binding; /* of each rank: SMD_MPI_NOT_BOUND, "core", "numa" or "socket" */
 	int is_launcher;    /* the command starts ranks itself */
 	int wait_s;         /* how long the chief waits for the other replicas */
 	const char *listen; /* a node's address */

@@ -74,6 +74,22 @@ class Mpi(job.JobTest):
         self.assert_world(self.run_job(self.pools([program]), "--success-policy=all-workers",
                                        labels=dict(LABELS, **{"mpi-launcher": "openmpi"})))
 
+    @unittest.skipUnless(HAS_OPENMPI and len(os.sched_getaffinity(0)) > 1, "needs Open MPI and two cores")
+    def test_bound_ranks(self):
+        """Those of one replica have a core each; replicas that share a host are not bound, and that is told."""
+        program = ["grep", "-h", "Cpus_allowed_list", "/proc/self/status"]
+        labels = dict(LABELS, launch="mpirun", **{"mpi-binding": "core", "mpi-launcher": "openmpi"})
+        run = self.run_job(self.pools(program)[:1], labels=labels)
+        self.assert_code(run, 0)
+        cores = re.findall(r"Cpus_allowed_list:\s+(\S+)", self.read(run, "logs/workerpool0-0.log"))
+        self.assertEqual(len(set(cores)), 2, cores)
+        self.assertTrue(all("-" not in each for each in cores), cores)
+        run = self.run_job(self.pools(program), "--success-policy=all-workers", labels=labels)
+        self.assert_code(run, 0)
+        log = self.read(run, "logs/workerpool0-0.log")
+        self.assertIn("ranks are not bound (--binding=core): workerpool0-0 and workerpool1-0 share a host", log)
+        self.assertEqual(len(set(re.findall(r"Cpus_allowed_list:\s+(\S+)", log))), 1, log)
+
     @unittest.skipUnless(HAS_MPICH, "needs mpich and libmpich-dev")
     def test_mpich(self):
         program = self.compiled("mpicc.mpich")

@@ -2,6 +2,7 @@
 """MPI jobs over two hosts that ssh reaches: summand-mpi needs no ssh of MPI's between them, nor a shared directory for ranks."""
 
 import os
+import re
 import sys
 import unittest
 
@@ -46,6 +47,17 @@ class MpiOverSsh(ssh_hosts.SshHosts):
             self.assertEqual(sorted(self.read(run, f"logs/{replica}.log").splitlines()),
                              [f"{2 * index + local} of 4, local {local}" for local in (0, 1)])
         self.assert_nothing_left()
+
+    @unittest.skipUnless(HAS_OPENMPI and HAS_MPICH and len(os.sched_getaffinity(0)) > 1, "needs both MPIs and two cores")
+    def test_bound_ranks(self):
+        """Each host's have a core each."""
+        for launcher in "openmpi", "mpich":
+            run = self.run_mpi(["grep", "-h", "Cpus_allowed_list", "/proc/self/status"], mpi_launcher=launcher, mpi_binding="core",
+                               success_policy="all-workers")
+            self.assert_code(run, 0)
+            for replica in test_jobs.REPLICAS:
+                cores = set(re.findall(r"Cpus_allowed_list:\s+(\d+)\n", self.read(run, f"logs/{replica}.log")))
+                self.assertEqual(len(cores), 2, f"{launcher}, {replica}: {cores}")
 
     @unittest.skipUnless(HAS_MPI4PY, "needs openmpi-bin and python3-mpi4py")
     def test_mpi4py(self):

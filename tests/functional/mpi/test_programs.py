@@ -18,6 +18,43 @@ MPI = os.path.join(job.BIN, "summand-mpi")
 MAGIC = b"SMDMPI1\n"
 
 
+class Bindings(unittest.TestCase):
+    """What a launcher is called with."""
+
+    SHOW = '#!/bin/sh\necho "$*: $OMPI_MCA_hwloc_base_binding_policy by $OMPI_MCA_rmaps_base_mapping_policy"\n'
+
+    def launch(self, launcher, *flags, nodes="workerpool0-0=10.0.0.1:1", **variables):
+        with tempfile.TemporaryDirectory(prefix="summand-test-") as folder:
+            for name in "orterun", "mpiexec.hydra":
+                with open(os.path.join(folder, name), "w", encoding="ascii", opener=lambda path, how: os.open(path, how, 0o755)) as file:
+                    file.write(self.SHOW)
+            os.mkdir(os.path.join(folder, "mpi"))
+            done = subprocess.run([MPI, f"--launcher={launcher}", "--processes=2", *flags, "launch", "--", "program", "word"],
+                                  env={"PATH": folder + ":/usr/bin:/bin", "SUMMAND_MPI_NODES": nodes, "SUMMAND_JOB_ID": "1",
+                                       "SUMMAND_REPLICA": "workerpool0-0", "SUMMAND_MPI_FOLDER": os.path.join(folder, "mpi"), **variables},
+                                  capture_output=True, text=True, check=False, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout.strip(), done.stderr
+
+    def test_open_mpi(self):
+        words = "-n 2 -wdir / summand-mpi rank -- program word: "
+        self.assertEqual(self.launch("openmpi"), (words + "none by slot", ""))
+        self.assertEqual(self.launch("openmpi", "--binding=core"), (words + "core by core", ""))
+        self.assertEqual(self.launch("openmpi", "--binding=socket"), (words + "socket by socket", ""))
+        self.assertEqual(self.launch("openmpi", "--binding=core", OMPI_MCA_hwloc_base_binding_policy="hwthread",
+                                     OMPI_MCA_rmaps_base_mapping_policy="node"), (words + "hwthread by node", ""))
+
+    def test_mpich(self):
+        words = "-n 2 -wdir / summand-mpi rank -- program word: "
+        self.assertEqual(self.launch("mpich")[0], words + "none by slot")
+        self.assertEqual(self.launch("mpich", "--binding=numa")[0], "-bind-to numa " + words + "numa by numa")
+
+    def test_what_is_none(self):
+        done = subprocess.run([MPI, "--binding=gpu", "launch", "--", "true"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--binding: must be none, core, numa or socket", done.stderr)
+
+
 class Programs(unittest.TestCase):
     def setUp(self):
         self.dir = tempfile.mkdtemp(prefix="summand-test-")
