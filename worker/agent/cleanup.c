@@ -14,6 +14,7 @@
 
 static void become_shell(const char *command)
 {
+	static const int ends[] = {SIGTERM, SIGINT, SIGHUP};
 	int null = open("/dev/null", O_RDWR);
 	sigset_t none;
 
@@ -22,6 +23,10 @@ static void become_shell(const char *command)
 	}
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
+	/* Slurm sends these to all that runs in a step, and to this in the middle of its work. */
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		signal(ends[i], SIG_IGN);
+	}
 	alarm(CLEANUP_MAX_S);
 	dup2(null, STDIN_FILENO);
 	dup2(null, STDOUT_FILENO);

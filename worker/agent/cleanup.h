@@ -6,7 +6,8 @@
 
 #include <sys/types.h>
 
-/* Runs a shell command to its end, for at most 60 s. NULL and "" are none. */
+/* Runs a shell command to its end, for at most 60 s; signals that end other programs it does not
+ * get. NULL and "" are none. */
 void smd_clean_up(const char *command);
 
 /* The same without waiting: its process, which is the caller's to reap. 0: there is none. */

@@ -46,6 +46,17 @@ class AgentTest(JobTest):
             self.assertTrue(os.path.exists(cleaned))
             self.assertEqual(processes_with(self.mark), [])
 
+    def test_cleanup_goes_on(self):
+        """Slurm signals all that runs in a step."""
+        begun, cleaned = self.path("begun"), self.path("cleaned")
+        agent = self.start_agent(f"--cleanup=touch '{begun}'; sleep 0.5 || exit; touch '{cleaned}'", "--", "true")
+        self.wait_for_file(begun)
+        time.sleep(0.1)
+        for pid in processes_with(self.mark):
+            os.kill(pid, signal.SIGTERM)
+        self.assert_code(self.finish(agent), 0)
+        self.assertTrue(os.path.exists(cleaned))
+
     def test_signal(self):
         self.assert_code(self.run_agent("--", "bash", "-c", "kill -9 $$"), 137)
         record = self.read_record()
