@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <signal.h>
 
+#include "reduction_server/base/clock.h"
+
 #define RETRYABLE_FROM 128 /* exit codes of commands that a signal ended, as shells give them */
 
 /* The replicas that train: their success is the job's. */
@@ -61,6 +63,21 @@ static int is_internal(const struct smd_exit *end)
 static int was_taken(const struct smd_exit *end)
 {
 	return end->kind == SMD_EXIT_SIGNAL && (end->value == SIGKILL || end->value == SIGTERM);
+}
+
+/* A shell gives its command's end as its own. */
+int smd_policy_may_be_taken(const struct smd_exit *end)
+{
+	return was_taken(end) ||
+	       (end->kind == SMD_EXIT_CODE && (end->value == RETRYABLE_FROM + SIGKILL ||
+						      end->value == RETRYABLE_FROM + SIGTERM));
+}
+
+int smd_policy_is_taken(const struct smd_exit *end, uint64_t ended_ns, uint64_t word_ns)
+{
+	return ended_ns >= word_ns ||
+	       (smd_policy_may_be_taken(end) &&
+		       word_ns - ended_ns < SMD_POLICY_TELL_S * SMD_SECOND_NS);
 }
 
 static int code_retries(const struct smd_job *job, const struct smd_exit *end)

@@ -17,6 +17,20 @@ int smd_policy_is_success(
 /* Whether such an end allows another attempt, regardless of their number. */
 int smd_policy_retries(const struct smd_job *job, const struct smd_exit *end);
 
+/* For an engine to say that it takes hosts away, where it has to ask a cluster. */
+#define SMD_POLICY_TELL_S 5
+
+/*
+ * An engine that takes hosts away may end replicas by signals of its own, often before their agents
+ * have theirs; and its word may come before or after the agents tell of these ends. So of ends that
+ * the runner has not asked for, whatever comes after the word was taken, and so was, shortly before
+ * it, what may have been ended by such a signal.
+ */
+int smd_policy_is_taken(const struct smd_exit *end, uint64_t ended_ns, uint64_t word_ns);
+
+/* Whether such a signal may have ended it: the word may still come. */
+int smd_policy_may_be_taken(const struct smd_exit *end);
+
 /* What is started again when a replica of that role has failed. */
 enum smd_restart_scope smd_policy_scope(const struct smd_job *job, enum smd_role role);
 

@@ -69,6 +69,38 @@ static void test_which_ends_are_retried(void **state)
 	}
 }
 
+/* The engine's word and the agents' reports cross. */
+static void test_which_ends_an_engine_has_brought(void **state)
+{
+	const uint64_t word = 100 * (uint64_t)SMD_SECOND_NS;
+	const uint64_t tell = SMD_POLICY_TELL_S * (uint64_t)SMD_SECOND_NS;
+	static const struct {
+		struct smd_exit end;
+		int may_be;
+	} cases[] = {
+		{SIGNAL(SIGTERM), 1},
+		{SIGNAL(SIGKILL), 1},
+		{CODE(143), 1}, /* of a shell whose command had it */
+		{CODE(137), 1},
+		{SIGNAL(SIGSEGV), 0},
+		{CODE(1), 0},
+		{CODE(0), 0},
+		{ERRNO(ENOENT), 0},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct smd_exit *end = &cases[i].end;
+
+		assert_int_equal(smd_policy_may_be_taken(end), cases[i].may_be);
+		assert_int_equal(smd_policy_is_taken(end, word - 1, word), cases[i].may_be);
+		assert_int_equal(smd_policy_is_taken(end, word - tell + 1, word), cases[i].may_be);
+		assert_int_equal(smd_policy_is_taken(end, word - tell, word), 0);
+		assert_int_equal(smd_policy_is_taken(end, word, word), 1);
+		assert_int_equal(smd_policy_is_taken(end, word + 2 * tell, word), 1);
+	}
+}
+
 static void test_what_is_started_again(void **state)
 {
 	struct smd_job job = {.restart_scope = SMD_RESTART_REPLICA};
@@ -206,6 +238,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_which_ends_are_retried),
+		cmocka_unit_test(test_which_ends_an_engine_has_brought),
 		cmocka_unit_test(test_what_is_started_again),
 		cmocka_unit_test(test_restarts_are_bounded_and_of_one_scope),
 		cmocka_unit_test(test_backoff_doubles_up_to_a_maximum),
