@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "reduction_server/base/printable.h"
@@ -70,10 +71,45 @@ static int check_slurm(const struct smd_slurm_options *slurm)
 	return 0;
 }
 
-int smd_engine_options_check(const struct smd_local_run_options *options)
+/* srun starts a command once for each task, and each would run the whole job. Tasks of other engines
+ * may be meant so, with a job each. */
+static int check_task(const struct smd_local_run_options *options)
+{
+	const char *task = getenv("SLURM_PROCID");
+	const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
+	int is_slurm = options->engine == SMD_LOCAL_RUN_SLURM;
+
+	if (!task || !tasks || atoi(task) < 1 || atoi(tasks) < 2) {
+		return 0;
+	}
+	smd_print_line(stderr,
+		"summand: %s: this is task %d of a step with %d tasks, each of which %s: start it "
+		"once, without srun or with --ntasks=1\n",
+		is_slurm ? "--engine=slurm" : "warning: srun", atoi(task), atoi(tasks),
+		is_slurm ? "would run the job on all nodes" : "runs the whole job");
+	return is_slurm ? -1 : 0;
+}
+
+static int read_hosts(struct smd_local_run_options *options)
+{
+	struct smd_error error = {""};
+
+	if (options->engine == SMD_LOCAL_RUN_SSH &&
+		smd_hostfile_open(&options->hosts, options->hostfile, &error)) {
+		smd_print_line(stderr, "summand: %s\n", error.text);
+		return -1;
+	}
+	return 0;
+}
+
+int smd_engine_options_check(struct smd_local_run_options *options)
 {
 	const struct smd_slurm_options *slurm = &options->slurm;
 
+	if (options->join_timeout_s == 0) {
+		smd_print_line(stderr, "summand: --join-timeout: must be at least 1, got 0\n");
+		return -1;
+	}
 	if (options->engine == SMD_LOCAL_RUN_SSH && !options->hostfile) {
 		smd_print_line(stderr, "summand: --engine=ssh: must come with --hostfile=FILE\n");
 		return -1;
@@ -104,5 +140,5 @@ int smd_engine_options_check(const struct smd_local_run_options *options)
 					       : "copy");
 		return -1;
 	}
-	return check_slurm(slurm);
+	return check_slurm(slurm) || check_task(options) ? -1 : read_hosts(options);
 }

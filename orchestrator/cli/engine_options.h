@@ -14,8 +14,8 @@ int smd_engine_option_set(void *target, const char *value, struct smd_error *err
  * target is a struct smd_slurm_options, which borrows the value. 0 or -EINVAL with a text. */
 int smd_engine_option_add_slurm(void *target, const char *value, struct smd_error *error);
 
-/* Before anything is made: what an engine needs is there, and nothing of another one. 0, or -1 when
- * the reason has been printed. */
-int smd_engine_options_check(const struct smd_local_run_options *options);
+/* Before anything is made: what an engine needs is there, and nothing of another one. Reads the file
+ * of hosts, which the caller closes. 0, or -1 when the reason has been printed. */
+int smd_engine_options_check(struct smd_local_run_options *options);
 
 #endif

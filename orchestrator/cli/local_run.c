@@ -22,6 +22,7 @@
 #include "orchestrator/cli/verbs.h"
 #include "worker/agent/host/container.h"
 #include "orchestrator/job/secret.h"
+#include "orchestrator/runner/job_entry.h"
 #include "orchestrator/runner/jobdir.h"
 #include "orchestrator/runner/log_file.h"
 #include "orchestrator/tuning/tuning.h"
@@ -176,7 +177,7 @@ static int print_document(
 	return ret;
 }
 
-/* A file, or a folder that pip builds from; NULL: the reason it cannot be installed. */
+/* The program's exit code. */
 static int run(struct smd_loaded_job *loaded, struct smd_local_run_options *options)
 {
 	struct smd_error error = {""};
@@ -362,11 +363,13 @@ static int start(struct smd_loaded_job *loaded, struct smd_local_run_options *op
 	if (smd_engine_options_check(options) ||
 		smd_container_option_check(loaded->job, options) ||
 		smd_local_code_check(loaded)) {
+		smd_hostfile_close(options->hosts);
 		return SMD_EXIT_USAGE;
 	}
 	smd_prune_before_job();
 	if (smd_jobdir_open(&dir, loaded->job, job_dir, &error)) {
 		smd_print_line(stderr, "summand: %s\n", error.text);
+		smd_hostfile_close(options->hosts);
 		return SMD_EXIT_USAGE;
 	}
 	options->dir = &dir;
@@ -376,6 +379,7 @@ static int start(struct smd_loaded_job *loaded, struct smd_local_run_options *op
 		exit_code = format ? run_and_print(loaded, options, format) : run(loaded, options);
 	}
 	smd_jobdir_close(&dir);
+	smd_hostfile_close(options->hosts);
 	return exit_code;
 }
 
@@ -413,6 +417,7 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 	int grace_s = GRACE_DEFAULT_S;
 	int ready_timeout_s = READY_TIMEOUT_DEFAULT_S;
 	int host_timeout_s = SMD_HOST_TIMEOUT_DEFAULT_S;
+	int join_timeout_s = SMD_JOIN_TIMEOUT_DEFAULT_S;
 	int stream_logs = 0;
 	int quiet = 0;
 	enum smd_use use = SMD_USE_RUN;
@@ -464,6 +469,9 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 			smd_option_set_path, &run_options.interface},
 		{"host-timeout", "SECONDS", "a host is lost after so long a silence (default 15)",
 			smd_option_set_int, &host_timeout_s},
+		{"join-timeout", "SECONDS",
+			"how long the agents of all hosts may take to come (default 120)",
+			smd_option_set_int, &join_timeout_s},
 		SMD_OPTION_GROUP("Servers"),
 		{"ready-timeout", "SECONDS",
 			"how long a reduction server may take to be ready (default 30)",
@@ -543,6 +551,7 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 	run_options.grace_s = (unsigned)grace_s;
 	run_options.ready_timeout_s = (unsigned)ready_timeout_s;
 	run_options.host_timeout_s = (unsigned)host_timeout_s;
+	run_options.join_timeout_s = (unsigned)join_timeout_s;
 	if (use < SMD_USE_RUN) {
 		exit_code = print_document(
 				    loaded.job->resolved, run_options.show_secrets, format, stdout)

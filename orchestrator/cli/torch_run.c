@@ -128,6 +128,7 @@ static int run_job(const struct torch_run *run, struct smd_job *job, const char 
 		.grace_s = GRACE_S,
 		.ready_timeout_s = READY_TIMEOUT_S,
 		.host_timeout_s = SMD_HOST_TIMEOUT_DEFAULT_S,
+		.join_timeout_s = SMD_JOIN_TIMEOUT_DEFAULT_S,
 		.log_limit = SMD_LOG_LIMIT_DEFAULT,
 		.view = smd_view_of(0, run->quiet),
 		.color = run->color,

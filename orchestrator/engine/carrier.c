@@ -431,6 +431,23 @@ int smd_carrier_allocate(struct smd_engine *engine, const struct smd_allocation_
 	return 0;
 }
 
+const char *smd_carrier_explain(struct smd_engine *engine, int number, char *words, size_t size)
+{
+	struct carrier_engine *carrier = carrier_from(engine);
+	struct carried_agent *carried = &carrier->carried[number];
+	const struct smd_carried_host *host = &carrier->hosts[number];
+
+	if (!carried->has_begun) {
+		snprintf(words, size, "it is not tried before %d others have answered", AT_ONCE);
+	} else {
+		const char *said = (hear(carried), last_words(carried));
+
+		snprintf(words, size, "%s has been started, and has said %s", host->argv[host->shown],
+			*said ? said : "nothing");
+	}
+	return host->name;
+}
+
 /* ---- giving back ---- */
 
 /* What a killed agent has left on this machine has become this process's children. True when

@@ -27,6 +27,8 @@ void smd_carried_hosts_free(struct smd_carried_host *hosts, size_t count);
 int smd_carrier_allocate(struct smd_engine *engine, const struct smd_allocation_request *request,
 	struct smd_error *error);
 void smd_carrier_release(struct smd_engine *engine);
+const char *smd_carrier_explain(
+	struct smd_engine *engine, int number, char *words, size_t size);
 void smd_carrier_close(struct smd_engine *engine);
 
 #endif

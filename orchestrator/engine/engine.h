@@ -105,6 +105,10 @@ struct smd_engine_ops {
 	 * within; then there may be another allocation. */
 	void (*release)(struct smd_engine *engine);
 
+	/* A granted host whose agent has not come: its name, and in `words` what the engine has
+	 * done for it so far. For messages. */
+	const char *(*explain)(struct smd_engine *engine, int number, char *words, size_t size);
+
 	/* Frees the engine, which has no allocation. */
 	void (*close)(struct smd_engine *engine);
 };
@@ -120,8 +124,15 @@ struct smd_engine {
 /* This machine. `agent` is summand-agent's path. 0, or -errno with a text. */
 int smd_engine_local_open(struct smd_engine **out, const char *agent, struct smd_error *error);
 
+/* The hosts of a file with lines "HOST [slots=N]". It is read once: it may be a pipe. */
+struct smd_hostfile;
+
+/* 0, or -errno with a text that names the line. */
+int smd_hostfile_open(struct smd_hostfile **out, const char *path, struct smd_error *error);
+void smd_hostfile_close(struct smd_hostfile *hostfile);
+
 struct smd_ssh_options {
-	const char *hostfile; /* lines "HOST [slots=N]" */
+	const struct smd_hostfile *hosts;
 	const char *command;  /* what stands before a host's name on a command line that runs a
 				 command there; NULL: OpenSSH's */
 	const char *agent;    /* summand-agent's path here, and on the hosts */

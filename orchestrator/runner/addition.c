@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "orchestrator/runner/allocation.h"
+#include "orchestrator/runner/endpoints.h"
 #include "orchestrator/runner/placing.h"
 
 #define SERVER_POOL 2
@@ -84,7 +84,7 @@ static int append_endpoint(char ***list, int count, const struct smd_run_host *h
 	}
 	*list = grown;
 	grown[count + 1] = NULL;
-	return smd_allocation_endpoint(&grown[count], host->address, host->ports[host->nused]);
+	return smd_endpoint_make(&grown[count], host->address, host->ports[host->nused]);
 }
 
 static int place_on(struct smd_hosts *hosts, struct smd_run_host *host, int index)

@@ -2,14 +2,14 @@
 #include "orchestrator/runner/allocation.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "orchestrator/runner/addresses.h"
+#include "orchestrator/runner/endpoints.h"
 #include "orchestrator/runner/listener.h"
 #include "orchestrator/runner/placing.h"
+#include "orchestrator/runner/policy.h"
 #include "reduction_server/base/clock.h"
 #include "worker/agent/host/gpu.h"
 #include "worker/agent/wire/invitation.h"
@@ -119,7 +119,7 @@ int smd_hosts_allocate(struct smd_hosts *hosts, struct smd_error *error)
 	}
 	make_request(hosts);
 	hosts->has_lost = 0;
-	hosts->is_ending = 0;
+	hosts->ending_ns = 0;
 	hosts->is_final = 0;
 	hosts->is_placed = 0;
 	hosts->join_by_ns = 0;
@@ -142,24 +142,20 @@ static void lose_all(struct smd_hosts *hosts, const char *text)
 	}
 }
 
-#define TELL_S 5 /* between a replica's end and the engine's word */
 #define TOLD ": its agent was told to end" /* by a signal, as it says itself */
 
 /* A replica may have had the cluster's signal before its agent had it. */
-static int was_told_too(const struct smd_replica *replica)
+static int was_told_too(const struct smd_hosts *hosts, const struct smd_replica *replica)
 {
-	const struct smd_exit *end = &replica->end;
-
-	return replica->state == SMD_REPLICA_FAILED && !end->is_lost &&
-	       end->kind == SMD_EXIT_SIGNAL && (end->value == SIGTERM || end->value == SIGKILL) &&
-	       smd_clock_ns() - replica->ended_ns < TELL_S * SMD_SECOND_NS;
+	return replica->state == SMD_REPLICA_FAILED && !replica->end.is_lost &&
+	       smd_policy_is_taken(&replica->end, replica->ended_ns, hosts->ending_ns);
 }
 
 /* Why, the engine knows; it may say so only after the replicas have ended. */
 static void note_ending(struct smd_hosts *hosts, const char *text)
 {
 	hosts->has_lost = 1;
-	hosts->is_ending = 1;
+	hosts->ending_ns = smd_clock_ns();
 	for (int i = 0; i < hosts->nhosts; i++) {
 		snprintf(hosts->hosts[i].leaving, sizeof(hosts->hosts[i].leaving), "%s", text);
 	}
@@ -168,7 +164,7 @@ static void note_ending(struct smd_hosts *hosts, const char *text)
 		struct smd_exit *end = &hosts->replicas[i].end;
 		char *told = end->is_lost ? strstr(end->reason, TOLD) : NULL;
 
-		if (was_told_too(replica) && hosts->host_of[replica->pool]) {
+		if (was_told_too(hosts, replica) && hosts->host_of[replica->pool]) {
 			int host = hosts->host_of[replica->pool][replica->index];
 
 			end->is_lost = 1;
@@ -390,147 +386,13 @@ static int deal_gpus(struct smd_hosts *hosts, struct smd_error *error)
 	return 0;
 }
 
-int smd_allocation_endpoint(char **out, const struct smd_host_address *address, unsigned port)
-{
-	if (asprintf(out, "%s%s%s:%u", address->is_v6 ? "[" : "", address->text,
-		    address->is_v6 ? "]" : "", port) < 0) {
-		*out = NULL;
-		return -ENOMEM;
-	}
-	return 0;
-}
-
-static int set_endpoints(struct smd_hosts *hosts, const struct smd_chosen_address *chosen,
-	size_t *used, struct smd_error *error)
-{
-	const struct smd_job *job = hosts->launcher.job;
-
-	for (int pool = 0; pool < SMD_JOB_POOLS_MAX; pool++) {
-		int count = job->pools[pool].replica_count;
-		char **endpoints = count ? calloc((size_t)count + 1, sizeof(*endpoints)) : NULL;
-
-		hosts->placement->endpoints[pool] = endpoints;
-		for (int index = 0; index < count; index++) {
-			int number = hosts->host_of[pool][index];
-			const struct smd_run_host *host = &hosts->hosts[number];
-
-			if (!endpoints ||
-				(used[number] < host->nports &&
-					smd_allocation_endpoint(&endpoints[index],
-						chosen[number].address,
-						host->ports[used[number]++]))) {
-				return -ENOMEM;
-			}
-			if (!endpoints[index]) {
-				return smd_error_set(error, EADDRINUSE,
-					"host %s: must have a port for each replica, got %zu",
-					host->name, host->nports);
-			}
-		}
-	}
-	return 0;
-}
-
-static int count_servers(const struct smd_hosts *hosts, int number)
-{
-	const struct smd_job_pool *pool = &hosts->launcher.job->pools[2];
-	int count = 0;
-
-	for (int i = 0; i < pool->replica_count; i++) {
-		count += pool->role == SMD_ROLE_REDUCTION_SERVER && hosts->host_of[2][i] == number;
-	}
-	return count;
-}
-
-/* What differs between hosts; on this machine alone nothing does. */
-static int set_hosts(struct smd_hosts *hosts, const struct smd_chosen_address *chosen)
-{
-	struct smd_placement *placement = hosts->placement;
-	const struct smd_job *job = hosts->launcher.job;
-	int ret = 0;
-
-	if (hosts->nhosts == 1 && hosts->hosts[0].is_local) {
-		placement->interface = strdup(chosen[0].interface->name);
-		return placement->interface ? 0 : -ENOMEM;
-	}
-	placement->hosts = calloc((size_t)hosts->nhosts, sizeof(*placement->hosts));
-	if (!placement->hosts) {
-		return -ENOMEM;
-	}
-	placement->nhosts = (size_t)hosts->nhosts;
-	for (int i = 0; i < hosts->nhosts && !ret; i++) {
-		struct smd_placement_host *host = &placement->hosts[i];
-		int servers = count_servers(hosts, i);
-
-		host->interface = strdup(chosen[i].interface->name);
-		if (servers > 0 && !chosen[i].interface->is_loopback) {
-			host->server_bandwidth_mbps =
-				chosen[i].interface->speed_mbps / (unsigned)servers;
-		}
-		if (hosts->token && asprintf(&host->token_file, "%s/token",
-					    hosts->hosts[i].facts.folder) < 0) {
-			host->token_file = NULL;
-		}
-		if (smd_job_has_servers(job) &&
-			asprintf(&host->servers_file, "%s/" SMD_SERVER_LIST,
-				hosts->hosts[i].facts.folder) < 0) {
-			host->servers_file = NULL;
-		}
-		ret = host->interface && (!hosts->token || host->token_file) ? 0 : -ENOMEM;
-	}
-	for (int pool = 0; pool < SMD_JOB_POOLS_MAX && !ret; pool++) {
-		size_t size = (size_t)job->pools[pool].replica_count * sizeof(int);
-
-		if (size > 0) {
-			placement->host_of[pool] = malloc(size);
-			ret = placement->host_of[pool] ? 0 : -ENOMEM;
-		}
-		if (size > 0 && !ret) {
-			memcpy(placement->host_of[pool], hosts->host_of[pool], size);
-		}
-	}
-	return ret;
-}
-
-static int fill_placement(struct smd_hosts *hosts, struct smd_error *error)
-{
-	size_t count = (size_t)hosts->nhosts;
-	const struct smd_host_facts **facts = calloc(count, sizeof(struct smd_host_facts *));
-	struct smd_chosen_address *chosen = calloc(count, sizeof(*chosen));
-	size_t *used = calloc(count, sizeof(*used));
-	int ret = facts && chosen && used ? 0 : -ENOMEM;
-
-	for (size_t i = 0; i < count && !ret; i++) {
-		facts[i] = &hosts->hosts[i].facts;
-	}
-	ret = ret ? ret : smd_addresses_choose(facts, count, hosts->interface, chosen, error);
-	ret = ret ? ret : set_endpoints(hosts, chosen, used, error);
-	if (!ret) {
-		int chief = hosts->host_of[0][0];
-
-		if (used[chief] < hosts->hosts[chief].nports) {
-			hosts->placement->master_port = hosts->hosts[chief].ports[used[chief]++];
-		}
-		for (size_t i = 0; i < count; i++) {
-			hosts->hosts[i].nused = used[i];
-			hosts->hosts[i].address = chosen[i].address;
-			hosts->hosts[i].interface = chosen[i].interface;
-		}
-		ret = set_hosts(hosts, chosen);
-	}
-	free(facts);
-	free(chosen);
-	free(used);
-	return ret;
-}
-
 static void place(struct smd_hosts *hosts)
 {
 	struct smd_error error = {""};
 	int ret = decide_places(hosts, &error);
 
 	ret = ret ? ret : deal_gpus(hosts, &error);
-	ret = ret ? ret : fill_placement(hosts, &error);
+	ret = ret ? ret : smd_endpoints_fill(hosts, &error);
 	hosts->is_placed = 1;
 	if (ret) {
 		smd_error_set(&error, -ret, "placement: %s", strerror(-ret));
@@ -546,15 +408,23 @@ static void place(struct smd_hosts *hosts)
 static void give_up_late(struct smd_hosts *hosts)
 {
 	for (int i = 0; i < hosts->nhosts; i++) {
-		char text[128];
+		struct smd_run_host *host = &hosts->hosts[i];
+		char words[SMD_EXIT_REASON_SIZE] = "it has come, and has not reserved ports";
+		char text[2 * SMD_EXIT_REASON_SIZE];
+		const char *name = host->name;
 
-		if (hosts->hosts[i].state == SMD_HOST_EXPECTED ||
-			hosts->hosts[i].state == SMD_HOST_GREETED) {
-			snprintf(text, sizeof(text), "its agent must have come within %u s",
-				hosts->join_timeout_s);
-			smd_run_host_lose(&hosts->hosts[i], text);
-			return;
+		if (host->state != SMD_HOST_EXPECTED && host->state != SMD_HOST_GREETED) {
+			continue;
 		}
+		if (host->state == SMD_HOST_EXPECTED) {
+			name = hosts->engine->ops->explain(
+				hosts->engine, i, words, sizeof(words));
+		}
+		snprintf(text, sizeof(text),
+			"host %s: its agent must have come within %u s (--join-timeout): %s", name,
+			hosts->join_timeout_s, words);
+		smd_run_host_lose(host, text);
+		return;
 	}
 }
 

@@ -244,6 +244,8 @@ static void take_agent(
 	greeting->link = NULL;
 	host->facts = message->facts;
 	message->facts = (struct smd_host_facts){.cpus = 0};
+	/* Messages call it as its engine does, not as it calls itself. */
+	snprintf(host->facts.name, sizeof(host->facts.name), "%s", host->name);
 	host->state = SMD_HOST_GREETED;
 	smd_agent_link_hand_over(host->link, &host_callbacks, host);
 	smd_agent_link_send_json(host->link, SMD_AGENT_WELCOME, smd_agent_welcome_encode());

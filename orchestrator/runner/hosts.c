@@ -11,6 +11,7 @@
 
 #include "orchestrator/runner/allocation.h"
 #include "orchestrator/runner/obituary.h"
+#include "orchestrator/runner/policy.h"
 #include "reduction_server/base/bytes.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
@@ -133,7 +134,7 @@ int smd_hosts_can_start(const struct smd_hosts *hosts, const struct smd_replica 
 {
 	const struct smd_run_host *host = host_for(task_of(hosts, replica));
 
-	return !hosts->is_ending && host->state == SMD_HOST_READY && host->link &&
+	return hosts->ending_ns == 0 && host->state == SMD_HOST_READY && host->link &&
 	       !host->leaving[0];
 }
 
@@ -324,14 +325,34 @@ static void end_task(struct smd_replica_task *task, const struct smd_exit *end)
 	report(task, (struct smd_event){.kind = SMD_EVENT_ENDED, .end = end});
 }
 
+static int is_taken(const struct smd_replica_task *task, const struct smd_exit *end)
+{
+	uint64_t word_ns = task->hosts->ending_ns;
+
+	return word_ns > 0 && task->overdue_ns == 0 &&
+	       smd_policy_is_taken(end, smd_clock_ns(), word_ns);
+}
+
+/* An agent does not know what the engine calls its host, nor what the engine has said. */
+static void explain_end(const struct smd_replica_task *task, struct smd_exit *end)
+{
+	const struct smd_run_host *host = task->host;
+	char reason[SMD_EXIT_REASON_SIZE];
+
+	end->is_lost |= is_taken(task, end);
+	memcpy(reason, end->reason, sizeof(reason));
+	if (end->is_lost && host->leaving[0]) {
+		snprintf(end->reason, sizeof(end->reason), "host %s: %s", host->name, host->leaving);
+	} else if (reason[0] && !host->is_local) {
+		snprintf(end->reason, sizeof(end->reason), "host %s: %.300s", host->name, reason);
+	}
+}
+
 static void take_ended(struct smd_replica_task *task, const struct smd_agent_message *message)
 {
 	struct smd_exit end = message->end;
 
-	if (end.is_lost && task->host->leaving[0]) {
-		snprintf(end.reason, sizeof(end.reason), "host %s: %s", task->host->name,
-			task->host->leaving);
-	}
+	explain_end(task, &end);
 	write_records(task, message);
 	end_task(task, &end);
 }

@@ -80,7 +80,7 @@ struct smd_hosts {
 	int is_allocated; /* or asked for */
 	int is_placed;
 	int has_lost; /* a host: another start needs another allocation */
-	int is_ending; /* the engine has said why they are taken away */
+	uint64_t ending_ns; /* when the engine said that they are taken away; 0: it has not */
 	int is_final; /* and that is no use: the engine has said so */
 	struct smd_run_host *hosts;
 	int nhosts;

@@ -29,6 +29,19 @@ int smd_job_status_wants(const struct smd_job_status *status, const struct smd_r
 	return replica->role != SMD_ROLE_REDUCTION_SERVER || replica->index < status->nservers;
 }
 
+int smd_job_status_servers_run(const struct smd_job_status *status)
+{
+	for (size_t i = 0; i < status->count; i++) {
+		const struct smd_replica *replica = &status->replicas[i];
+
+		if (smd_replica_is_server(replica) && smd_job_status_wants(status, replica) &&
+			replica->state != SMD_REPLICA_RUNNING) {
+			return 0;
+		}
+	}
+	return 1;
+}
+
 int smd_job_status_serving(const struct smd_job_status *status)
 {
 	int count = 0;

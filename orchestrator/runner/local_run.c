@@ -13,16 +13,16 @@
 #include "orchestrator/job/secret.h"
 #include "orchestrator/runner/guard.h"
 #include "orchestrator/runner/guarded.h"
+#include "orchestrator/runner/job_entry.h"
 #include "orchestrator/runner/job_token.h"
+#include "orchestrator/runner/layout.h"
 #include "orchestrator/runner/run.h"
 #include "orchestrator/runner/summary.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
-#include "reduction_server/base/printable.h"
 #include "worker/agent/program.h"
 
 #define TICK_US             100000
-#define JOIN_TIMEOUT_S      120 /* for the agents of all hosts to come */
 #define RESERVE_SIZE        65536 /* for the last state.json and summary.json */
 #define RESERVE_PER_PROCESS 1024
 #define EXIT_INTERRUPTED    130
@@ -200,81 +200,6 @@ static int open_replicas(struct smd_job_status *status)
 	return 0;
 }
 
-/* A folder of the job directory stands in for an output URI that is no path of this machine. */
-static int place_output(struct local_run *local)
-{
-	const char *uri = local->run.status.job->output_uri;
-
-	if (!uri || uri[0] == '/') {
-		return 0;
-	}
-	local->placement.output_dir = smd_jobdir_path(&local->dir, "output");
-	if (!local->placement.output_dir) {
-		return -ENOMEM;
-	}
-	smd_display_print(&local->run.display, "output goes to %s in place of %s",
-		local->placement.output_dir, uri);
-	return smd_jobdir_make_folder(&local->dir, "output");
-}
-
-/* A container would see the file that is there when it starts, and none that replaces it. */
-static int place_server_list(struct local_run *local)
-{
-	if (!smd_job_has_servers(local->run.status.job) || local->options->container_runtime ||
-		local->options->engine != SMD_LOCAL_RUN_HERE) {
-		return 0;
-	}
-	local->placement.servers_file = smd_jobdir_path(&local->dir, SMD_SERVER_LIST);
-	return local->placement.servers_file ? 0 : -ENOMEM;
-}
-
-/* What an earlier trial in the directory has reported is not this one's. */
-static int place_metrics(struct local_run *local)
-{
-	const struct smd_job_status *status = &local->run.status;
-	int ret;
-
-	if (!status->job->trial) {
-		return 0;
-	}
-	local->placement.metrics_dir = smd_jobdir_path(&local->dir, "metrics");
-	if (!local->placement.metrics_dir) {
-		return -ENOMEM;
-	}
-	ret = smd_jobdir_make_folder(&local->dir, "metrics");
-	for (size_t i = 0; i < status->count && !ret; i++) {
-		const struct smd_replica *replica = &status->replicas[i];
-		char name[SMD_REPLICA_NAME_MAX + 32];
-
-		snprintf(name, sizeof(name), SMD_METRIC_FILE, replica->pool, replica->index,
-			replica->process);
-		smd_jobdir_remove(&local->dir, name);
-	}
-	return ret;
-}
-
-static int keep_inputs(const struct local_run *local)
-{
-	const struct smd_local_run_options *options = local->options;
-	const struct smd_job *job = local->run.status.job;
-	int ret = 0;
-
-	smd_jobdir_remove(&local->dir, "summary.json"); /* of an earlier job in it */
-	if (options->spec_text) {
-		ret = smd_jobdir_write(
-			&local->dir, "spec.json", options->spec_text, options->spec_length);
-	}
-	if (!ret && job->resolved) {
-		ret = smd_jobdir_write_json(&local->dir, "resolved.json",
-			local->shown.count ? local->shown.job.resolved : job->resolved);
-	}
-	if (!ret && options->plan_text) {
-		ret = smd_jobdir_write(
-			&local->dir, "plan.txt", options->plan_text, strlen(options->plan_text));
-	}
-	return ret;
-}
-
 static void show_warnings(struct local_run *local)
 {
 	char *const *warnings;
@@ -308,20 +233,6 @@ static void close_shown(struct local_run *local)
 {
 	close_contracts(local);
 	smd_masked_job_close(&local->shown);
-}
-
-/* What containers see of the job directory; their users may be others. */
-static int share_with_containers(const struct local_run *local)
-{
-	static const char *const names[] = {
-		"code", "packages", "output", "metrics", "errors", SMD_JOB_TOKEN_FILE};
-	int ret = 0;
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !ret; i++) {
-		ret = local->options->container_runtime ? smd_jobdir_share(&local->dir, names[i])
-							: 0;
-	}
-	return ret;
 }
 
 /* Left in a shell they send the job's gradients where nobody meant them to go. */
@@ -363,7 +274,7 @@ static int prepare(struct local_run *local, struct smd_error *error)
 {
 	struct smd_run *run = &local->run;
 	const struct smd_job *job = run->status.job;
-	int ret = 0;
+	int ret;
 
 	if (run->record.entry) {
 		smd_display_print(&run->display, "%s: job %" PRId64, job->display_name,
@@ -373,16 +284,22 @@ static int prepare(struct local_run *local, struct smd_error *error)
 		&run->display, "%s: job directory %s", job->display_name, local->dir.path);
 	smd_jobdir_reserve(&local->dir, RESERVE_SIZE + run->status.count * RESERVE_PER_PROCESS);
 	smd_record_write(&run->record, &run->status);
-	ret = ret ? ret : place_output(local);
-	ret = ret ? ret : place_metrics(local);
-	ret = ret ? ret : place_server_list(local);
+	ret = smd_layout_make(&local->dir, &run->status, local->options, &local->placement);
+	if (!ret && local->placement.output_dir) {
+		smd_display_print(&run->display, "output goes to %s in place of %s",
+			local->placement.output_dir, job->output_uri);
+	}
 	ret = ret ? ret : make_token(local, error);
 	ret = ret ? ret : mask_secrets(local);
-	ret = ret ? ret : keep_inputs(local);
+	ret = ret ? ret
+		  : smd_layout_keep_inputs(&local->dir, local->options,
+			    local->shown.count ? local->shown.job.resolved : job->resolved);
 	ret = ret ? ret
 		  : smd_workspace_open(&local->workspace, job, &local->dir, local->agent,
 			    smd_console_words(&run->console), error);
-	ret = ret ? ret : share_with_containers(local);
+	if (!ret && local->options->container_runtime) {
+		ret = smd_layout_share(&local->dir);
+	}
 	if (ret) {
 		close_shown(local);
 		smd_workspace_close(&local->workspace);
@@ -510,7 +427,7 @@ static int open_hosts(struct local_run *local)
 		.machines = options->machines,
 		.interface = options->interface,
 		.silence_s = options->host_timeout_s,
-		.join_timeout_s = JOIN_TIMEOUT_S,
+		.join_timeout_s = options->join_timeout_s,
 		.may_share = options->oversubscribe,
 		.token = local->token,
 		.placement = &local->placement,
@@ -559,7 +476,7 @@ close_loop:
 static int open_engine(struct local_run *local, struct smd_error *error)
 {
 	const struct smd_local_run_options *options = local->options;
-	const struct smd_ssh_options ssh = {.hostfile = options->hostfile,
+	const struct smd_ssh_options ssh = {.hosts = options->hosts,
 		.command = options->ssh_command,
 		.agent = local->agent,
 		.copies = options->copies_agent,
@@ -646,36 +563,6 @@ static int run_in_child(void *arg, pid_t guard, struct smd_error *error)
 			error->text[0] ? error->text : strerror(-ret));
 	}
 	return ret;
-}
-
-int smd_job_entry_open(struct smd_entry *entry, const struct smd_job *job,
-	const struct smd_local_run_options *options, struct smd_error *error)
-{
-	json_t *shown = options->show_secrets ? json_incref(job->resolved)
-					      : smd_secret_mask_json(job->resolved, NULL);
-	int ret = shown ? smd_entry_open(entry, options->kind, shown, job->display_name,
-				  options->dir->path, error)
-			: smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
-
-	json_decref(shown);
-	return ret;
-}
-
-/* What cannot be found later can be run all the same. */
-struct smd_entry *smd_job_entry_get(const struct smd_job *job,
-	const struct smd_local_run_options *options, struct smd_entry *own)
-{
-	struct smd_error error = {""};
-
-	if (options->entry || options->is_unlisted) {
-		return options->entry;
-	}
-	if (smd_job_entry_open(own, job, options, &error)) {
-		smd_print_line(stderr, "summand: warning: `list` will not show this job: %s\n",
-			error.text);
-		return NULL;
-	}
-	return own;
 }
 
 int smd_local_run(const struct smd_job *job, const struct smd_local_run_options *options,

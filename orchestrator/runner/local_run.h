@@ -14,6 +14,7 @@
 #define SMD_METRIC_FILE "metrics/workerpool%d-%d.%d"
 
 #define SMD_HOST_TIMEOUT_DEFAULT_S 15
+#define SMD_JOIN_TIMEOUT_DEFAULT_S 120
 
 /* Where a job's replicas run. */
 enum smd_local_run_engine {
@@ -29,12 +30,14 @@ struct smd_local_run_options {
 	int oversubscribe;             /* replicas may share GPUs */
 	enum smd_local_run_engine engine;
 	const char *hostfile;    /* of ssh; or NULL */
+	struct smd_hostfile *hosts; /* that it names; or NULL */
 	const char *ssh_command; /* in its place; or NULL */
 	int copies_agent;        /* to hosts that have no copy of it */
 	struct smd_pool_machine machines[SMD_JOB_POOLS_MAX]; /* of a replica of each pool */
 	struct smd_slurm_options slurm; /* but for the agent */
 	const char *interface;   /* by which hosts reach each other, or a network; NULL: any */
 	unsigned host_timeout_s; /* of silence, after which a host is lost */
+	unsigned join_timeout_s; /* for the agents of all hosts to come */
 	const char *container_runtime; /* images are run with it; NULL: commands, as processes */
 	enum smd_view view;
 	enum smd_color color;
@@ -50,16 +53,6 @@ struct smd_local_run_options {
 	size_t spec_length;
 	const char *plan_text; /* the plan as printed, kept in the job directory; or NULL */
 };
-
-/* Adds the job to the store, its secrets masked unless they are to be shown. 0, or -errno with a
- * text. */
-int smd_job_entry_open(struct smd_entry *entry, const struct smd_job *job,
-	const struct smd_local_run_options *options, struct smd_error *error);
-
-/* The job's entry: that of the options, or a new one in *own. NULL: the job is not in the store,
- * and that has been told if it should be. */
-struct smd_entry *smd_job_entry_get(const struct smd_job *job,
-	const struct smd_local_run_options *options, struct smd_entry *own);
 
 /*
  * Starts the replicas in order, supervises them and prints progress and the summary. Returns the

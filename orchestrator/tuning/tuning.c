@@ -15,6 +15,7 @@
 #include "orchestrator/job/secret.h"
 #include "orchestrator/runner/guard.h"
 #include "orchestrator/runner/guarded.h"
+#include "orchestrator/runner/job_entry.h"
 #include "orchestrator/tuning/lane.h"
 #include "orchestrator/tuning/search/search.h"
 #include "orchestrator/tuning/study_end.h"

@@ -10,22 +10,23 @@
 static void read_hosts(const uint8_t *bytes, size_t length)
 {
 	static char path[] = "/dev/shm/fuzz-hosts.XXXXXX";
-	struct smd_hostfile_line *lines;
+	struct smd_hostfile *hosts = NULL;
 	struct smd_error error = {""};
-	size_t count;
 	int fd;
 
 	memcpy(path + strlen(path) - 6, "XXXXXX", 6);
 	fd = mkstemp(path);
 	must_hold(fd >= 0 && write(fd, bytes, length) == (ssize_t)length);
 	close(fd);
-	if (smd_hostfile_read(path, &lines, &count, &error)) {
-		must_hold(error.text[0] != '\0' && count == 0);
+	if (smd_hostfile_open(&hosts, path, &error)) {
+		must_hold(error.text[0] != '\0' && !hosts);
 	}
-	for (size_t i = 0; i < count; i++) {
-		must_hold(lines[i].host[0] && lines[i].host[0] != '-' && lines[i].slots > 0);
+	for (size_t i = 0; hosts && i < hosts->count; i++) {
+		const struct smd_hostfile_line *line = &hosts->lines[i];
+
+		must_hold(line->host[0] && line->host[0] != '-' && line->slots > 0);
 	}
-	smd_hostfile_free(lines, count);
+	smd_hostfile_close(hosts);
 	unlink(path);
 }
 

@@ -9,6 +9,7 @@ static const struct smd_engine_ops local_ops = {
 	.name = "local",
 	.allocate = smd_carrier_allocate,
 	.release = smd_carrier_release,
+	.explain = smd_carrier_explain,
 	.close = smd_carrier_close,
 };
 

@@ -88,6 +88,8 @@ int smd_slurm_any_step(const struct slurm_engine *slurm);
 /* Slurm ends the job: only the first word of that counts. */
 void smd_slurm_take_ending(struct slurm_engine *slurm, const char *why, int is_final);
 
+const char *smd_slurm_explain(struct smd_engine *engine, int number, char *words, size_t size);
+
 /* Agents that have ended while the job has its hosts; `with_steps`: also where srun says nothing.
  */
 void smd_slurm_lose_ended(struct slurm_engine *slurm, int with_steps);

@@ -285,3 +285,18 @@ void smd_slurm_ask_names(struct slurm_engine *slurm)
 	}
 	free(list);
 }
+
+const char *smd_slurm_explain(struct smd_engine *engine, int number, char *words, size_t size)
+{
+	const struct slurm_engine *slurm = (const struct slurm_engine *)engine;
+	const struct smd_slurm_host *host = &slurm->hosts[number];
+
+	for (int i = 0; i < slurm->nsteps; i++) {
+		const struct smd_slurm_step *step = &slurm->steps[i];
+
+		if (number >= step->first && number < step->first + step->count) {
+			smd_slurm_step_tell(step, host, words, size);
+		}
+	}
+	return host->name;
+}

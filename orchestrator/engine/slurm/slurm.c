@@ -483,6 +483,7 @@ static const struct smd_engine_ops slurm_ops = {
 	.can_wait = 1,
 	.allocate = allocate,
 	.release = release_allocation,
+	.explain = smd_slurm_explain,
 	.close = close_engine,
 };
 

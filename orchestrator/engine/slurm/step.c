@@ -114,3 +114,14 @@ void smd_slurm_step_explain(const struct smd_slurm_step *step, const struct smd_
 			step->words[0] ? ": " : "", step->words);
 	}
 }
+
+void smd_slurm_step_tell(const struct smd_slurm_step *step, const struct smd_slurm_host *host,
+	char *text, size_t size)
+{
+	if (host->said[0]) {
+		snprintf(text, size, "it has said %s", host->said);
+	} else {
+		snprintf(text, size, "srun %s, and has said %s", step->command ? "runs" : step->end,
+			step->words[0] ? step->words : "nothing");
+	}
+}

@@ -43,6 +43,10 @@ int smd_slurm_step_start(struct smd_slurm_step *step, struct event_base *base,
 	const struct smd_slurm_step_request *request, const char *invitation,
 	char *const *environment);
 
+/* What is known of a host whose agent has not come, while srun runs. */
+void smd_slurm_step_tell(const struct smd_slurm_step *step, const struct smd_slurm_host *host,
+	char *text, size_t size);
+
 /* Why the host has no agent: what it has said, or srun of it, or how srun has ended. */
 void smd_slurm_step_explain(const struct smd_slurm_step *step, const struct smd_slurm_host *host,
 	char *text, size_t size);

@@ -6,14 +6,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SPACE " \t\r\n"
+#include "reduction_server/base/printable.h"
 
-void smd_hostfile_free(struct smd_hostfile_line *lines, size_t count)
+#define SPACE " \t\r\n"
+#define SHOWN 64 /* characters of a wrong word in a message */
+
+void smd_hostfile_close(struct smd_hostfile *hostfile)
 {
-	for (size_t i = 0; i < count; i++) {
-		free(lines[i].host);
+	if (!hostfile) {
+		return;
 	}
-	free(lines);
+	for (size_t i = 0; i < hostfile->count; i++) {
+		free(hostfile->lines[i].host);
+	}
+	free(hostfile->lines);
+	free(hostfile);
 }
 
 /* A host's name must be no option of the command that it stands behind. */
@@ -44,8 +51,8 @@ static int take_slots(const char *word, int *slots)
 	return -EINVAL;
 }
 
-/* 1: the line has no host. */
-static int parse_line(char *text, struct smd_hostfile_line *out)
+/* 1: the line has no host. -EINVAL: *wrong is a word that must not be there. */
+static int parse_line(char *text, struct smd_hostfile_line *out, char **wrong)
 {
 	char *rest = NULL;
 	char *word;
@@ -57,10 +64,12 @@ static int parse_line(char *text, struct smd_hostfile_line *out)
 		return 1;
 	}
 	*out = (struct smd_hostfile_line){.slots = 1};
+	*wrong = host;
 	if (!is_host(host)) {
 		return -EINVAL;
 	}
 	while ((word = strtok_r(NULL, SPACE, &rest))) {
+		*wrong = word;
 		if (take_slots(word, &out->slots)) {
 			return -EINVAL;
 		}
@@ -69,57 +78,100 @@ static int parse_line(char *text, struct smd_hostfile_line *out)
 	return out->host ? 0 : -ENOMEM;
 }
 
-static int append(struct smd_hostfile_line **lines, size_t *count,
-	const struct smd_hostfile_line *line)
+static int append(struct smd_hostfile *hostfile, const struct smd_hostfile_line *line)
 {
-	struct smd_hostfile_line *more = realloc(*lines, (*count + 1) * sizeof(*more));
+	struct smd_hostfile_line *more =
+		realloc(hostfile->lines, (hostfile->count + 1) * sizeof(*more));
 
 	if (!more) {
 		free(line->host);
 		return -ENOMEM;
 	}
-	*lines = more;
-	more[(*count)++] = *line;
+	hostfile->lines = more;
+	more[hostfile->count++] = *line;
 	return 0;
 }
 
-int smd_hostfile_read(const char *path, struct smd_hostfile_line **out, size_t *count,
-	struct smd_error *error)
+static int take_line(
+	struct smd_hostfile *hostfile, char *text, unsigned number, struct smd_error *error)
+{
+	struct smd_hostfile_line line;
+	char *wrong = NULL;
+	int ret = parse_line(text, &line, &wrong);
+
+	if (ret == -EINVAL) {
+		smd_printable(wrong);
+		return smd_error_set(error, EINVAL,
+			"line %u: must be HOST [slots=N] with N from 1 to %d, got %.*s", number,
+			SMD_HOSTFILE_SLOTS_MAX, SHOWN, wrong);
+	}
+	return ret == 0 ? append(hostfile, &line) : ret == 1 ? 0 : ret;
+}
+
+/* A byte that ends a string would hide what comes after it. */
+static int parse(struct smd_hostfile *hostfile, char *text, size_t length, struct smd_error *error)
+{
+	char *rest = text;
+	unsigned number = 0;
+	int ret = 0;
+
+	while (!ret && rest) {
+		char *line = strsep(&rest, "\n");
+
+		number++;
+		if (!rest && line + strlen(line) < text + length) {
+			return smd_error_set(error, EINVAL,
+				"line %u: must be text, got a NUL byte", number);
+		}
+		ret = take_line(hostfile, line, number, error);
+	}
+	if (!ret && hostfile->count == 0) {
+		ret = smd_error_set(error, EINVAL, "must name a host, got none");
+	}
+	return ret;
+}
+
+/* The whole file, with a NUL behind it, which the caller frees. */
+static int read_file(const char *path, char **text, size_t *length, struct smd_error *error)
 {
 	FILE *file = fopen(path, "re");
-	char *text = NULL;
-	size_t size = 0;
 	int ret = file ? 0 : -errno;
 
-	*out = NULL;
-	*count = 0;
-	if (ret) {
-		return smd_error_set(error, -ret, "--hostfile=%s: %s", path, strerror(-ret));
+	*text = file ? malloc(SMD_HOSTFILE_MAX + 1) : NULL;
+	if (file && !*text) {
+		ret = -ENOMEM;
 	}
-	for (unsigned number = 1; !ret && getline(&text, &size, file) >= 0; number++) {
-		struct smd_hostfile_line line;
+	if (!ret) {
+		*length = fread(*text, 1, SMD_HOSTFILE_MAX + 1, file);
+		ret = ferror(file) ? -errno : 0;
+	}
+	if (!ret && *length > SMD_HOSTFILE_MAX) {
+		ret = smd_error_set(error, EFBIG, "must be at most %u bytes, got more",
+			SMD_HOSTFILE_MAX);
+	} else if (!ret) {
+		(*text)[*length] = '\0';
+	}
+	if (file) {
+		fclose(file);
+	}
+	return ret;
+}
 
-		ret = parse_line(text, &line);
-		if (ret == 0) {
-			ret = append(out, count, &line);
-		} else if (ret == 1) {
-			ret = 0;
-		}
-		if (ret == -EINVAL) {
-			smd_error_set(error, EINVAL,
-				"--hostfile=%s: line %u: must be HOST [slots=N]", path, number);
-		}
-	}
+int smd_hostfile_open(struct smd_hostfile **out, const char *path, struct smd_error *error)
+{
+	struct smd_hostfile *hostfile = calloc(1, sizeof(*hostfile));
+	struct smd_error why = {""};
+	char *text = NULL;
+	size_t length = 0;
+	int ret = hostfile ? read_file(path, &text, &length, &why) : -ENOMEM;
+
+	ret = ret ? ret : parse(hostfile, text, length, &why);
 	free(text);
-	fclose(file);
-	if (!ret && *count == 0) {
-		ret = smd_error_set(error, EINVAL, "--hostfile=%s: must name a host", path);
-	}
 	if (ret) {
-		smd_hostfile_free(*out, *count);
-		*out = NULL;
-		*count = 0;
-		return smd_error_set(error, -ret, "--hostfile=%s: %s", path, strerror(-ret));
+		smd_hostfile_close(hostfile);
+		return smd_error_set(error, -ret, "--hostfile=%s: %s", path,
+			why.text[0] ? why.text : strerror(-ret));
 	}
+	*out = hostfile;
 	return 0;
 }

@@ -7,19 +7,20 @@
 
 #include <stddef.h>
 
-#include "reduction_server/base/error.h"
+#include "orchestrator/engine/engine.h"
 
 #define SMD_HOSTFILE_SLOTS_MAX 1000000
+#define SMD_HOSTFILE_MAX       (16u << 20) /* bytes */
 
 struct smd_hostfile_line {
 	char *host;
 	int slots;
 };
 
-/* The hosts in the file's order, which the caller frees with smd_hostfile_free(). 0, or -errno with a
- * text that names the line. */
-int smd_hostfile_read(const char *path, struct smd_hostfile_line **out, size_t *count,
-	struct smd_error *error);
-void smd_hostfile_free(struct smd_hostfile_line *lines, size_t count);
+/* In the file's order. */
+struct smd_hostfile {
+	struct smd_hostfile_line *lines;
+	size_t count;
+};
 
 #endif

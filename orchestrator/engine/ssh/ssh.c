@@ -21,6 +21,7 @@ static const struct smd_engine_ops ssh_ops = {
 	.name = "ssh",
 	.allocate = smd_carrier_allocate,
 	.release = smd_carrier_release,
+	.explain = smd_carrier_explain,
 	.close = smd_carrier_close,
 };
 
@@ -72,15 +73,17 @@ static char **make_argv(
 	return argv;
 }
 
-static int make_hosts(struct smd_carried_host *hosts, const struct smd_hostfile_line *lines,
-	size_t count, const struct smd_ssh_options *options, const char *script)
+static int make_hosts(struct smd_carried_host *hosts, const struct smd_ssh_options *options,
+	const char *script)
 {
-	for (size_t i = 0; i < count; i++) {
-		hosts[i] = (struct smd_carried_host){.name = strdup(lines[i].host),
-			.slots = lines[i].slots,
+	for (size_t i = 0; i < options->hosts->count; i++) {
+		const struct smd_hostfile_line *line = &options->hosts->lines[i];
+
+		hosts[i] = (struct smd_carried_host){.name = strdup(line->host),
+			.slots = line->slots,
 			.shown = script ? SCRIPT_WORDS : 0,
 			.argv = make_argv(options->command ? options->command : OPENSSH,
-				lines[i].host, options->agent, script)};
+				line->host, options->agent, script)};
 		if (!hosts[i].name || !hosts[i].argv) {
 			return -ENOMEM;
 		}
@@ -91,16 +94,11 @@ static int make_hosts(struct smd_carried_host *hosts, const struct smd_hostfile_
 int smd_engine_ssh_open(
 	struct smd_engine **out, const struct smd_ssh_options *options, struct smd_error *error)
 {
-	struct smd_hostfile_line *lines;
 	struct smd_carried_host *hosts;
 	char *script = NULL;
-	size_t count;
+	size_t count = options->hosts->count;
 	int ret;
 
-	if (!options->hostfile) {
-		return smd_error_set(
-			error, EINVAL, "--engine=ssh: must be told its hosts with --hostfile=FILE");
-	}
 	if (strchr(options->agent, '\'')) {
 		return smd_error_set(
 			error, EINVAL, "%s: must have no quote in its path", options->agent);
@@ -108,18 +106,12 @@ int smd_engine_ssh_open(
 	if (options->command && !options->command[strspn(options->command, " ")]) {
 		return smd_error_set(error, EINVAL, "--ssh-command: must name a command, got none");
 	}
-	ret = smd_hostfile_read(options->hostfile, &lines, &count, error);
-	if (ret) {
-		return ret;
-	}
 	ret = options->copies ? smd_copy_make_script(&script, options, error) : 0;
 	if (ret) {
-		smd_hostfile_free(lines, count);
 		return ret;
 	}
 	hosts = calloc(count, sizeof(*hosts));
-	ret = hosts ? make_hosts(hosts, lines, count, options, script) : -ENOMEM;
-	smd_hostfile_free(lines, count);
+	ret = hosts ? make_hosts(hosts, options, script) : -ENOMEM;
 	free(script);
 	if (ret == 0) {
 		ret = smd_carrier_open(out, &ssh_ops, hosts, count, 0);

@@ -53,6 +53,21 @@ class CallerTest(JobTest):
     def assert_none_stale(self, variables):
         self.assertEqual([name for name, value in variables.items() if "stale" in value], [])
 
+    @only_here("the engine is Slurm's, which is not asked")
+    def test_tasks_of_a_step(self):
+        """srun starts a command once for each task: one of them is enough for Slurm's nodes, and the others are told."""
+        with mock.patch.dict(os.environ, {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}):
+            run = self.run_job([bash("echo never")], "--engine=slurm")
+            self.assert_code(run, 2)
+            self.assertIn("--engine=slurm: this is task 1 of a step with 2 tasks, each of which would run the job on all nodes: "
+                          "start it once, without srun or with --ntasks=1", run.err)
+            run = self.run_job([bash("exit 0")])
+            self.assert_code(run, 0)
+            self.assertIn("warning: srun: this is task 1 of a step with 2 tasks, each of which runs the whole job", run.err)
+        with mock.patch.dict(os.environ, {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}):
+            run = self.run_job([bash("exit 0")])
+            self.assertEqual((run.returncode, run.err), (0, ""))
+
     def test_no_variable_of_a_launcher_reaches_a_replica(self):
         names = set(LAUNCHERS) | contract_variables()
         self.assertGreater(len(names), 60)

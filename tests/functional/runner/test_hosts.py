@@ -7,6 +7,7 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 
 from job import LONG, SUMMAND, JobTest, at_once, bash, children_of, command_of, hosts, processes_with, reduction_servers, wait_until
 
@@ -112,7 +113,7 @@ class HostsTest(JobTest):
         self.assertEqual(self.read(run, "logs/workerpool0-0.log"), "eth1 10.77.0.1\n")
         run = self.run_job(both, *hosts, "--interface=eth1")
         self.assert_code(run, 1)
-        self.assertIn("must have an interface eth1 (--interface) that is up and has an address, got lo 127.0.0.1, net5 10.77.0.2", run.err)
+        self.assertIn("host two: must have an interface eth1 (--interface) that is up and has an address, got lo 127.0.0.1, net5 10.77.0.2", run.err)
 
     def test_too_few_slots(self):
         self.make_pair()
@@ -241,7 +242,7 @@ class HostsTest(JobTest):
                               f"--job-dir={self.path('job')}", *self.hosts("one", "two")], cwd=os.path.dirname(spec),
                              capture_output=True, text=True, check=False, timeout=LONG)
         self.assertEqual(run.returncode, 1)
-        self.assertRegex(run.stderr, rf"workerpool1-0 could not be started: host \S+: {os.path.dirname(spec)}: must be there on every host")
+        self.assertRegex(run.stderr, rf"workerpool1-0 could not be started: host two: {os.path.dirname(spec)}: must be there on every host")
 
     def run_with_a_clock(self, seconds):
         """Of the second host, which is ahead."""
@@ -297,6 +298,25 @@ class HostsTest(JobTest):
         self.assert_code(self.finish(run), 130)
         self.assertEqual(self.read_json(run, "state.json")["state"], "JOB_STATE_CANCELLED")
 
+    def test_an_agent_that_never_answers(self):
+        """The host is named by the file's name, with what its command has said."""
+        self.made.make("one")
+        plain = self.script("plain", hosts.CARRY.format(folder=self.dir))
+        carry = self.script("carry", f'#!/bin/bash\n[ "$1" = two ] || exec {plain} "$@"\necho Welcome to two >&2; sleep 1000\n')
+        begin = time.monotonic()
+        run = self.run_job([bash("true")] * 2, *self.hosts("one", "two"), "--join-timeout=2")
+        self.assert_code(run, 1)
+        self.assertLess(time.monotonic() - begin, 20)
+        self.assertIn(f"host two: its agent must have come within 2 s (--join-timeout): {carry} has been started, and has said Welcome to two",
+                      run.err)
+        self.script("carry", "#!/bin/bash\nsleep 1000\n")
+        lines = [f"host{number}" for number in range(9)]
+        run = self.run_job([bash("true")], *self.hosts(*lines), "--join-timeout=1")
+        self.assertIn(f"host host0: its agent must have come within 1 s (--join-timeout): {carry} has been started, and has said nothing", run.err)
+        run = self.run_job([bash("true")], *self.hosts("one"), "--join-timeout=0")
+        self.assert_code(run, 2)
+        self.assertIn("--join-timeout: must be at least 1, got 0", run.err)
+
     def test_few_connections_begin_at_once(self):
         begun = self.path("begun")
         carry = self.script("carry", f"#!/bin/sh\necho x >>{begun}\nexec sleep 1000\n")
@@ -335,15 +355,31 @@ class HostsTest(JobTest):
         self.assertIn("host one: the facts of the host: not all of them are there",
                       self.greet({"protocol": 1, "version": "0.1.0", "host": 0, "name": "one", "facts": {}}))
 
+    def test_a_hostfile_that_is_a_pipe(self):
+        """It is read before the job is taken, and a wrong one is no job."""
+        self.made.make("one")
+        spec = self.write_spec([bash("exit 0")])
+        words = f"{SUMMAND} custom-jobs create {spec} --job-dir={self.path('job')} --engine=ssh --ssh-command={self.made.carry} --hostfile="
+        for line, code, said in ("one slots=0", 2, "line 1: must be HOST [slots=N]"), ("one", 0, "is submitted successfully"):
+            done = subprocess.run(["bash", "-c", f"{words}<(echo {line})"], capture_output=True, text=True, check=False, timeout=LONG)
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertIn(said, done.stderr)
+        name = re.search(r"CustomJob \[(.*)\] is submitted", done.stderr)[1]
+        done = subprocess.run([SUMMAND, "custom-jobs", "wait", name], capture_output=True, text=True, check=False, timeout=LONG)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_a_bad_hostfile(self):
         for line, text in (("one slots=many", "line 2: must be HOST [slots=N]"), ("-oProxyCommand=x", "line 2: must be HOST [slots=N]"),
                            ("", "must name a host")):
             run = self.run_job([bash("true")], *self.hosts(line))
-            self.assert_code(run, 1)
+            self.assert_code(run, 2)
             self.assertIn(text, run.err)
         run = self.run_job([bash("true")], *self.hosts("one")[:2], "--ssh-command= ")
         self.assert_code(run, 1)
         self.assertIn("--ssh-command: must name a command, got none", run.err)
+        run = self.run_job([bash("true")], "--engine=ssh", "--hostfile=/tmp")
+        self.assert_code(run, 2)
+        self.assertIn("--hostfile=/tmp: Is a directory", run.err)
         run = self.run_job([bash("true")], "--engine=ssh")
         self.assert_code(run, 2)
         self.assertIn("--engine=ssh: must come with --hostfile=FILE", run.err)

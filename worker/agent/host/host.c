@@ -474,7 +474,6 @@ static int host_open(
 	host->own.base = host->base;
 	ret = host->base ? smd_host_inspect(&host->facts, error) : -ENOMEM;
 	ret = ret ? ret : make_folder(host, error);
-	host->own.host_name = host->facts.name;
 	host->own.folder = host->facts.folder;
 	ret = ret ? ret : open_link(host, error);
 	ret = ret ? ret : open_loop(host);

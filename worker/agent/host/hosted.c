@@ -1,8 +1,7 @@
-/* Starts keepers, hands on what their commands write, and reaps them. */
+/* Starts keepers, tells how their commands have ended, and reaps them. */
 #include "worker/agent/host/hosted.h"
 
 #include <errno.h>
-#include <event2/event.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,28 +11,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "reduction_server/base/bytes.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 #include "worker/agent/cleanup.h"
 #include "worker/agent/descendants.h"
+#include "worker/agent/host/pipes.h"
 #include "worker/agent/host/start.h"
 #include "worker/agent/keeper.h"
 
-#define IDS_MAX   (1u << 20)
-#define READ_SIZE 16384
-#define REST_MAX  (1u << 20) /* of each pipe, when the command has ended */
+#define IDS_MAX (1u << 20)
 
 /* How long a keeper may take to end a tree, and to remove a container after that. */
 #define TREE_MAX_S      5
 #define CONTAINER_MAX_S 60
-
-struct pipe_end {
-	struct smd_hosted *hosted;
-	enum smd_agent_stream stream;
-	struct event *event; /* NULL: not open */
-	int has_ended;
-};
 
 struct smd_hosted {
 	struct smd_hosts_own *own;
@@ -49,139 +39,15 @@ struct smd_hosted {
 	unsigned grace_s;
 	unsigned ending_max_s;
 	uint64_t overdue_ns; /* when it must have ended; 0: it was not asked to */
-	uint32_t credit;
-	struct pipe_end pipes[SMD_AGENT_STREAMS];
+	struct smd_pipes pipes;
 	int record_fd;
 };
-
-/* ---- output ---- */
-
-static void send_output(struct pipe_end *end, const uint8_t *bytes, size_t count)
-{
-	uint8_t head[SMD_AGENT_OUTPUT_HEAD];
-
-	smd_put32(head, end->hosted->id);
-	head[4] = (uint8_t)end->stream;
-	smd_agent_link_send(
-		end->hosted->own->link, SMD_AGENT_OUTPUT, head, sizeof(head), bytes, count);
-}
-
-static int takes_credit(const struct pipe_end *end)
-{
-	return end->stream != SMD_AGENT_NOTIFY;
-}
-
-/* Watches the pipe while what comes may be sent. */
-static void watch(struct pipe_end *end)
-{
-	struct smd_hosted *hosted = end->hosted;
-
-	if (!end->event || end->has_ended) {
-		return;
-	}
-	if (hosted->own->is_full || (takes_credit(end) && hosted->credit == 0)) {
-		event_del(end->event);
-	} else {
-		event_add(end->event, NULL);
-	}
-}
-
-static void watch_all(struct smd_hosted *hosted)
-{
-	for (int i = 0; i < SMD_AGENT_STREAMS; i++) {
-		watch(&hosted->pipes[i]);
-	}
-}
-
-/* Reads once, at most `max` bytes. Bytes, 0 at the end, or negative: there is nothing now. */
-static ssize_t read_pipe(struct pipe_end *end, size_t max)
-{
-	uint8_t bytes[READ_SIZE];
-	ssize_t count;
-
-	do {
-		count = read(event_get_fd(end->event), bytes,
-			max < sizeof(bytes) ? max : sizeof(bytes));
-	} while (count < 0 && errno == EINTR);
-	if (count > 0) {
-		send_output(end, bytes, (size_t)count);
-	} else if (count == 0) {
-		end->has_ended = 1;
-		event_del(end->event);
-	}
-	return count;
-}
-
-static void on_pipe(evutil_socket_t fd, short what, void *arg)
-{
-	struct pipe_end *end = arg;
-	struct smd_hosted *hosted = end->hosted;
-	size_t max = takes_credit(end) ? hosted->credit : READ_SIZE;
-	ssize_t count;
-
-	(void)fd;
-	(void)what;
-	count = max ? read_pipe(end, max) : -1;
-	if (count > 0 && takes_credit(end)) {
-		hosted->credit -= (uint32_t)count;
-	}
-	if (hosted->credit == 0) {
-		watch_all(hosted);
-	}
-}
-
-static int open_pipes(struct smd_hosted *hosted, const struct smd_process *process)
-{
-	const int fds[SMD_AGENT_STREAMS] = {[SMD_AGENT_STDOUT] = process->stdout_fd,
-		[SMD_AGENT_STDERR] = process->stderr_fd,
-		[SMD_AGENT_NOTIFY] = process->notify_fd};
-	int ret = 0;
-
-	hosted->record_fd = process->record_fd;
-	for (int i = 0; i < SMD_AGENT_STREAMS; i++) {
-		struct pipe_end *end = &hosted->pipes[i];
-
-		end->hosted = hosted;
-		end->stream = (enum smd_agent_stream)i;
-		end->event = event_new(
-			hosted->own->base, fds[i], EV_READ | EV_PERSIST, on_pipe, end);
-		if (!end->event) {
-			close(fds[i]);
-			ret = -ENOMEM;
-		}
-		watch(end);
-	}
-	return ret;
-}
-
-/* The rest is bounded by what a pipe holds. */
-static void close_pipe(struct pipe_end *end)
-{
-	size_t rest = REST_MAX;
-	ssize_t count = 1;
-
-	if (!end->event) {
-		return;
-	}
-	while (!end->has_ended && rest > 0 && count > 0) {
-		count = read_pipe(end, rest);
-		rest -= count > 0 ? (size_t)count : 0;
-	}
-	close(event_get_fd(end->event));
-	event_free(end->event);
-	end->event = NULL;
-}
 
 /* ---- the end ---- */
 
 static void hosted_free(struct smd_hosted *hosted)
 {
-	for (int i = 0; i < SMD_AGENT_STREAMS; i++) {
-		if (hosted->pipes[i].event) {
-			close(event_get_fd(hosted->pipes[i].event));
-			event_free(hosted->pipes[i].event);
-		}
-	}
+	smd_pipes_close(&hosted->pipes);
 	if (hosted->record_fd >= 0) {
 		close(hosted->record_fd);
 	}
@@ -262,9 +128,7 @@ static void finish(struct smd_hosted *hosted)
 	struct smd_exit end = {.value = 0};
 	char *error_text;
 
-	for (int i = 0; i < SMD_AGENT_STREAMS; i++) {
-		close_pipe(&hosted->pipes[i]);
-	}
+	smd_pipes_drain(&hosted->pipes);
 	read_record(hosted, &end);
 	end.is_lost |= own->is_leaving;
 	error_text = read_error_file(hosted->error_file);
@@ -291,27 +155,26 @@ static int keep(void *arg)
 }
 
 /* A folder that the replica needs, and that this host must have. */
-static int check_folder(const struct smd_hosts_own *own, const char *path, struct smd_exit *end)
+static int check_folder(const char *path, struct smd_exit *end)
 {
 	struct stat status;
 	int ret = path && stat(path, &status) ? -errno : 0;
 
 	if (ret) {
 		snprintf(end->reason, sizeof(end->reason),
-			"host %s: %s: must be there on every host that runs a replica: have it on "
+			"%s: must be there on every host that runs a replica: have it on "
 			"a file system that the hosts share, or copy it there first",
-			own->host_name, path);
+			path);
 	}
 	return ret;
 }
 
-static int check_folders(
-	const struct smd_hosts_own *own, const struct smd_launch *launch, struct smd_exit *end)
+static int check_folders(const struct smd_launch *launch, struct smd_exit *end)
 {
-	int ret = check_folder(own, launch->directory, end);
+	int ret = check_folder(launch->directory, end);
 
 	for (size_t i = 0; i < launch->nmounts && !ret; i++) {
-		ret = check_folder(own, launch->mounts[i].path, end);
+		ret = check_folder(launch->mounts[i].path, end);
 	}
 	return ret;
 }
@@ -351,7 +214,8 @@ static int hosted_start(struct smd_hosted *hosted, const struct smd_launch *laun
 	}
 	hosted->pid = process.pid;
 	/* A replica that cannot be heard is still there; it is asked to end. */
-	if (open_pipes(hosted, &process)) {
+	hosted->record_fd = process.record_fd;
+	if (smd_pipes_open(&hosted->pipes, &process)) {
 		smd_hosted_signal(hosted->own, hosted->id, SIGTERM);
 	}
 	return 0;
@@ -389,7 +253,8 @@ static struct smd_hosted *hosted_create(
 	}
 	hosted->own = own;
 	hosted->id = message->id;
-	hosted->credit = message->credit;
+	hosted->pipes = (struct smd_pipes){
+		.own = own, .id = message->id, .credit = message->credit};
 	hosted->grace_s = launch->grace_s;
 	hosted->ending_max_s = TREE_MAX_S;
 	hosted->record_fd = -1;
@@ -414,7 +279,7 @@ int smd_hosted_start(struct smd_hosts_own *own, const struct smd_agent_message *
 		return ret;
 	}
 	hosted = hosted_create(own, message);
-	ret = hosted ? check_folders(own, &message->launch, &end) : -ENOMEM;
+	ret = hosted ? check_folders(&message->launch, &end) : -ENOMEM;
 	if (!ret) {
 		own->hosted[message->id] = hosted;
 		own->count++;
@@ -430,8 +295,7 @@ int smd_hosted_start(struct smd_hosts_own *own, const struct smd_agent_message *
 		}
 		end.value = -ret;
 		if (why.text[0]) {
-			snprintf(end.reason, sizeof(end.reason), "host %s: %.300s", own->host_name,
-				why.text);
+			snprintf(end.reason, sizeof(end.reason), "%.300s", why.text);
 		}
 		smd_timestamp(end.end_time);
 		send_end(own, message->id, &end, NULL);
@@ -490,9 +354,7 @@ void smd_hosted_give_credit(struct smd_hosts_own *own, uint32_t id, uint32_t byt
 	struct smd_hosted *hosted = hosted_of(own, id);
 
 	if (hosted) {
-		hosted->credit = bytes > UINT32_MAX - hosted->credit ? UINT32_MAX
-								     : hosted->credit + bytes;
-		watch_all(hosted);
+		smd_pipes_give_credit(&hosted->pipes, bytes);
 	}
 }
 
@@ -504,7 +366,7 @@ void smd_hosted_set_full(struct smd_hosts_own *own, int is_full)
 	own->is_full = is_full;
 	for (size_t id = 0; id < own->nids; id++) {
 		if (own->hosted[id]) {
-			watch_all(own->hosted[id]);
+			smd_pipes_watch(&own->hosted[id]->pipes);
 		}
 	}
 }

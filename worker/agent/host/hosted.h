@@ -18,7 +18,6 @@ struct smd_hosted;
 struct smd_hosts_own {
 	struct event_base *base;
 	struct smd_agent_link *link;
-	const char *host_name; /* for messages */
 	const char *folder;    /* the agent's own; "/": it has none */
 	struct smd_descriptor_set descriptors;
 	struct rlimit open_files; /* as the caller had it; replicas get it back */

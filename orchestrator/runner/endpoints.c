@@ -1,0 +1,143 @@
+/* Chooses addresses and ports, and notes them in the placement. */
+#include "orchestrator/runner/endpoints.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "orchestrator/runner/addresses.h"
+
+int smd_endpoint_make(char **out, const struct smd_host_address *address, unsigned port)
+{
+	if (asprintf(out, "%s%s%s:%u", address->is_v6 ? "[" : "", address->text,
+		    address->is_v6 ? "]" : "", port) < 0) {
+		*out = NULL;
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+static int set_endpoints(struct smd_hosts *hosts, const struct smd_chosen_address *chosen,
+	size_t *used, struct smd_error *error)
+{
+	const struct smd_job *job = hosts->launcher.job;
+
+	for (int pool = 0; pool < SMD_JOB_POOLS_MAX; pool++) {
+		int count = job->pools[pool].replica_count;
+		char **endpoints = count ? calloc((size_t)count + 1, sizeof(*endpoints)) : NULL;
+
+		hosts->placement->endpoints[pool] = endpoints;
+		for (int index = 0; index < count; index++) {
+			int number = hosts->host_of[pool][index];
+			const struct smd_run_host *host = &hosts->hosts[number];
+
+			if (!endpoints ||
+				(used[number] < host->nports &&
+					smd_endpoint_make(&endpoints[index],
+						chosen[number].address,
+						host->ports[used[number]++]))) {
+				return -ENOMEM;
+			}
+			if (!endpoints[index]) {
+				return smd_error_set(error, EADDRINUSE,
+					"host %s: must have a port for each replica, got %zu",
+					host->name, host->nports);
+			}
+		}
+	}
+	return 0;
+}
+
+static int count_servers(const struct smd_hosts *hosts, int number)
+{
+	const struct smd_job_pool *pool = &hosts->launcher.job->pools[2];
+	int count = 0;
+
+	for (int i = 0; i < pool->replica_count; i++) {
+		count += pool->role == SMD_ROLE_REDUCTION_SERVER && hosts->host_of[2][i] == number;
+	}
+	return count;
+}
+
+/* What differs between hosts; on this machine alone nothing does. */
+static int set_hosts(struct smd_hosts *hosts, const struct smd_chosen_address *chosen)
+{
+	struct smd_placement *placement = hosts->placement;
+	const struct smd_job *job = hosts->launcher.job;
+	int ret = 0;
+
+	if (hosts->nhosts == 1 && hosts->hosts[0].is_local) {
+		placement->interface = strdup(chosen[0].interface->name);
+		return placement->interface ? 0 : -ENOMEM;
+	}
+	placement->hosts = calloc((size_t)hosts->nhosts, sizeof(*placement->hosts));
+	if (!placement->hosts) {
+		return -ENOMEM;
+	}
+	placement->nhosts = (size_t)hosts->nhosts;
+	for (int i = 0; i < hosts->nhosts && !ret; i++) {
+		struct smd_placement_host *host = &placement->hosts[i];
+		int servers = count_servers(hosts, i);
+
+		host->interface = strdup(chosen[i].interface->name);
+		if (servers > 0 && !chosen[i].interface->is_loopback) {
+			host->server_bandwidth_mbps =
+				chosen[i].interface->speed_mbps / (unsigned)servers;
+		}
+		if (hosts->token && asprintf(&host->token_file, "%s/token",
+					    hosts->hosts[i].facts.folder) < 0) {
+			host->token_file = NULL;
+		}
+		if (smd_job_has_servers(job) &&
+			asprintf(&host->servers_file, "%s/" SMD_SERVER_LIST,
+				hosts->hosts[i].facts.folder) < 0) {
+			host->servers_file = NULL;
+		}
+		ret = host->interface && (!hosts->token || host->token_file) ? 0 : -ENOMEM;
+	}
+	for (int pool = 0; pool < SMD_JOB_POOLS_MAX && !ret; pool++) {
+		size_t size = (size_t)job->pools[pool].replica_count * sizeof(int);
+
+		if (size > 0) {
+			placement->host_of[pool] = malloc(size);
+			ret = placement->host_of[pool] ? 0 : -ENOMEM;
+		}
+		if (size > 0 && !ret) {
+			memcpy(placement->host_of[pool], hosts->host_of[pool], size);
+		}
+	}
+	return ret;
+}
+
+int smd_endpoints_fill(struct smd_hosts *hosts, struct smd_error *error)
+{
+	size_t count = (size_t)hosts->nhosts;
+	const struct smd_host_facts **facts = calloc(count, sizeof(struct smd_host_facts *));
+	struct smd_chosen_address *chosen = calloc(count, sizeof(*chosen));
+	size_t *used = calloc(count, sizeof(*used));
+	int ret = facts && chosen && used ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < count && !ret; i++) {
+		facts[i] = &hosts->hosts[i].facts;
+	}
+	ret = ret ? ret : smd_addresses_choose(facts, count, hosts->interface, chosen, error);
+	ret = ret ? ret : set_endpoints(hosts, chosen, used, error);
+	if (!ret) {
+		int chief = hosts->host_of[0][0];
+
+		if (used[chief] < hosts->hosts[chief].nports) {
+			hosts->placement->master_port = hosts->hosts[chief].ports[used[chief]++];
+		}
+		for (size_t i = 0; i < count; i++) {
+			hosts->hosts[i].nused = used[i];
+			hosts->hosts[i].address = chosen[i].address;
+			hosts->hosts[i].interface = chosen[i].interface;
+		}
+		ret = set_hosts(hosts, chosen);
+	}
+	free(facts);
+	free(chosen);
+	free(used);
+	return ret;
+}
