@@ -1,8 +1,8 @@
-"""The reduction server's image, and a job of Vertex AI's with it: replicas in containers with the names, the variables and
-the end that they have there, and nothing of Summand's runner.
+"""The images of reduction servers and workers, and jobs of Vertex AI's with them: replicas in containers with the names, the
+variables and the end that they have there, and nothing of Summand's runner.
 
-tools/package makes the image where a mirror of Debian is reached; elsewhere an image of this machine's files is put in its place,
-and what is said of the image itself is not looked at.
+tools/package makes the images where a mirror of Debian is reached; elsewhere images of this machine's files are put in their
+place, and what is said of the images themselves is not looked at.
 """
 
 import json
@@ -36,6 +36,7 @@ runtime = "runc"
 default_ulimits = ["nofile=1000:1000", "nproc=1000:1000"]
 """
 # As specs/guide/vertex.md has them.
+PLUGIN = {"NCCL_NET_PLUGIN": "summand", "NCCL_TUNER_PLUGIN": "libnccl-net-summand.so", "NCCL_COLLNET_ENABLE": "1"}
 SERVER_WITH_TOKEN = 'exec summand-reduction-server --listen=0.0.0.0:2222 --token-file=<(echo "$TOKEN")'
 WORKER_WITH_TOKEN = 'umask 077; echo "$TOKEN" >/tmp/token; SUMMAND_TOKEN_FILE=/tmp/token exec summand-digits --epochs=5'
 
@@ -55,10 +56,11 @@ def libraries(path):
 def import_image(folder, name, *changes):
     """An image of programs of the build and a shell, with the libraries that they need."""
     programs = [f"{BUILD}/bin/summand-digits", f"{BUILD}/bin/summand-reduction-server", shutil.which("bash")]
+    plugin = f"{BUILD}/lib/libnccl-net-summand.so"
     with tarfile.open(f"{folder}/image.tar", "w") as image:
         for program in programs:
             image.add(os.path.realpath(program), "bin/" + os.path.basename(program))
-        for library in sorted({one for program in programs for one in libraries(program)}):
+        for library in sorted({plugin, *(one for each in (*programs, plugin) for one in libraries(each))}):
             image.add(os.path.realpath(library), "lib/x86_64-linux-gnu/" + os.path.basename(library)
                       if "ld-linux" not in library else library.lstrip("/"))
         image.add(f"{SOURCE}/worker/examples/digits/digits.txt", "share/summand/digits.txt")
@@ -104,22 +106,24 @@ class ImageTest(unittest.TestCase):
         if made.returncode:
             raise unittest.SkipTest(f"podman runs no containers with a network here: {made.stderr}")
         cls.reason = why_no_image()
+        cls.worker = TRAINER
         if cls.reason:
             cls.image = f"localhost/{NAME}-server"
             import_image(folder, cls.image, 'ENTRYPOINT ["summand-reduction-server"]', 'CMD ["--listen=0.0.0.0:2222"]')
             cls.addClassCleanup(podman, "rmi", "--force", cls.image, check=False)
         else:
-            cls.image = cls.make_image(folder)
+            cls.image, cls.worker = cls.make_images(folder)
 
     @classmethod
-    def make_image(cls, folder):
-        done = subprocess.run([f"{SOURCE}/tools/package", "--images=server", f"--tag={NAME}", f"{folder}/packages"],
+    def make_images(cls, folder):
+        done = subprocess.run([f"{SOURCE}/tools/package", "--images", f"--tag={NAME}", f"{folder}/packages"],
                               capture_output=True, text=True, check=False)
         if done.returncode:
             raise AssertionError(done.stdout + done.stderr)
-        name = f"localhost/{done.stdout.split()[-1]}"
-        cls.addClassCleanup(podman, "rmi", "--force", name, check=False)
-        return name
+        names = [f"localhost/{name}" for name in done.stdout.split()[-2:]]
+        for name in names:
+            cls.addClassCleanup(podman, "rmi", "--force", name, check=False)
+        return names
 
     def image_only(self):
         if self.reason:
@@ -182,38 +186,52 @@ class ImageTest(unittest.TestCase):
         done = podman("logs", f"{NAME}-{name}")
         return done.stdout + done.stderr
 
-    def run_job(self, server, worker, variables=None):
-        """Runs it as Vertex AI does: the chief ends, then all others are asked to."""
+    def run_job(self, server, worker, variables=None, image=TRAINER):
+        """Runs it as Vertex AI does: the chief ends, then all others are asked to. What the workers have said."""
         replicas = self.replicas()
         for name in replicas:
             if name.startswith("workerpool2"):
                 self.start(replicas, name, self.image, *server, variables=variables)
             else:
-                self.start(replicas, name, TRAINER, *worker, variables=variables)
+                self.start(replicas, name, image, *worker, variables=variables)
         code = podman("wait", f"{NAME}-workerpool0-0").stdout.strip()
         self.assertEqual(code, "0", "".join(self.log(name) for name in replicas))
         begin = time.monotonic()
         podman("stop", "--time=30", *(f"{NAME}-{name}" for name in replicas if name != "workerpool0-0"))
         self.assertLess(time.monotonic() - begin, 20, "servers must end when they are asked to")
-        weights = set(re.findall(r"weights (\w+)", "".join(self.log(name) for name in replicas)))
-        self.assertEqual(len(weights), 1, f"all ranks must have the same weights, got {weights}")
         for name in ("workerpool2-0", "workerpool2-1"):
             self.assertEqual(podman("inspect", "--format={{.State.ExitCode}}", f"{NAME}-{name}").stdout.strip(), "0")
             chunks = re.search(r"ended: (\d+) chunks reduced", self.log(name))
             self.assertGreater(int(chunks[1]), 0, f"{name} must have reduced: {self.log(name)}")
+        return "".join(self.log(name) for name in replicas if not name.startswith("workerpool2"))
+
+    def assert_same_weights(self, said):
+        weights = set(re.findall(r"weights (\w+)", said))
+        self.assertEqual(len(weights), 1, f"all ranks must have the same weights, got {weights}")
 
     def test_without_a_token(self):
-        self.run_job((["--listen=0.0.0.0:2222", "--insecure"],), (["summand-digits", "--epochs=5"],))
+        self.assert_same_weights(self.run_job((["--listen=0.0.0.0:2222", "--insecure"],), (["summand-digits", "--epochs=5"],)))
 
     def test_with_a_token(self):
-        self.run_job((["-c", SERVER_WITH_TOKEN], ["--entrypoint=bash"]), (["-c", WORKER_WITH_TOKEN], ["--entrypoint=bash"]),
-                     {"TOKEN": "0123456789abcdef0123456789abcdef"})
+        self.assert_same_weights(self.run_job((["-c", SERVER_WITH_TOKEN], ["--entrypoint=bash"]),
+                                              (["-c", WORKER_WITH_TOKEN], ["--entrypoint=bash"]),
+                                              {"TOKEN": "0123456789abcdef0123456789abcdef"}))
+
+    def test_workers_with_the_plugin(self):
+        """In the base image of workers, with the guide's three variables: NCCL's part is tests/nccl_proxy/vertex_worker.c."""
+        options = [f"--volume={os.path.realpath(BUILD)}/tests/vertex_worker:/vertex_worker:ro"]
+        said = self.run_job((["--listen=0.0.0.0:2222", "--insecure"],), (["/vertex_worker"], options), PLUGIN, self.worker)
+        for rank in range(3):
+            self.assertIn(f"rank {rank} of 3: 20 all-reduces, 0 wrong elements", said)
+        self.assertIn("2 reduction servers", said)
 
     def test_guide_has_these_commands(self):
         with open(f"{SOURCE}/specs/guide/vertex.md", encoding="utf-8") as file:
             page = file.read().replace('\\"', '"')
         self.assertIn(SERVER_WITH_TOKEN, page)
         self.assertIn(WORKER_WITH_TOKEN.partition("exec")[0], page)
+        for name, value in PLUGIN.items():
+            self.assertIn(f'{{"name": "{name}", "value": "{value}"}}', page)
 
 
     # The same cluster from a Compose file, with the image in place of the spec's.
