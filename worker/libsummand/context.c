@@ -360,7 +360,7 @@ static void context_on_lane_closed(struct smd_remote_owner *owner, struct smd_re
 	}
 }
 
-/* Over RDMA communicators do not go on without a server, and take none in. */
+/* Over RDMA communicators go on without a server, and take none in. */
 static bool context_uses_rdma(const struct smd_context *context)
 {
 	for (unsigned i = 0; i < context->remotes.count; i++) {

@@ -153,10 +153,30 @@ void smd_flow_revoke_all(struct smd_flow *flow)
 	}
 }
 
+/* The card may have begun to write the chunk's result over its input. */
+static void flow_tear(struct smd_flow *flow, uint64_t ordinal)
+{
+	uint64_t chunk = smd_deal_chunk_of(flow->epoch->deal, flow->place, ordinal);
+	struct smd_request *operation;
+	struct smd_item *item;
+
+	if (smd_epoch_find(flow->epoch, chunk, &operation, &chunk, &item) && operation &&
+		operation->send == operation->recv &&
+		smd_collective_reduces(operation->collective)) {
+		operation->torn = true;
+	}
+}
+
 void smd_flow_forget_advertisements(struct smd_flow *flow)
 {
-	for (unsigned k = 0; k < SMD_FLOW_WINDOW_MAX; k++) {
-		flow->advertisements[k] = NULL;
+	for (uint64_t k = flow->done; k < flow->next; k++) {
+		struct smd_advertisement **advertisement =
+			&flow->advertisements[k % SMD_FLOW_WINDOW_MAX];
+
+		if (*advertisement) {
+			flow_tear(flow, k);
+			*advertisement = NULL;
+		}
 	}
 }
 
@@ -530,18 +550,6 @@ void smd_flow_held(struct smd_flow *flow, uint64_t ordinal)
 
 void smd_flow_die(struct smd_flow *flow)
 {
-	for (uint64_t k = flow->done; k < flow->next; k++) {
-		uint64_t chunk = smd_deal_chunk_of(flow->epoch->deal, flow->place, k);
-		struct smd_request *operation;
-		struct smd_item *item;
-
-		if (flow->advertisements[k % SMD_FLOW_WINDOW_MAX] &&
-			smd_epoch_find(flow->epoch, chunk, &operation, &chunk, &item) &&
-			operation && operation->send == operation->recv &&
-			smd_collective_reduces(operation->collective)) {
-			operation->torn = true;
-		}
-	}
 	flow->dead = true;
 	flow->rx_operation = NULL;
 	flow->rx_item = NULL;

@@ -52,19 +52,6 @@ static void comm_on_stage(struct smd_stage_waiter *waiter)
 	comm_pump((struct smd_comm *)((char *)waiter - offsetof(struct smd_comm, waiter)));
 }
 
-/* The operation's buffers may be where others were before: what lanes have cached of those goes. */
-static void comm_invalidate(struct smd_comm *comm)
-{
-	struct smd_context *context = comm->context;
-
-	context->generation++;
-	for (unsigned i = 0; i < context->remotes.count; i++) {
-		if (context->remotes.each[i]->lane) {
-			smd_lane_invalidate(context->remotes.each[i]->lane, context->generation);
-		}
-	}
-}
-
 void smd_group_start(struct smd_request *operation)
 {
 	struct smd_comm *comm = operation->comm;
@@ -86,7 +73,6 @@ void smd_group_start(struct smd_request *operation)
 		return;
 	}
 	if (smd_group_lay(operation)) {
-		comm_invalidate(comm);
 		comm_pump(comm);
 	}
 }

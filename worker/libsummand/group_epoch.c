@@ -13,6 +13,19 @@
 #include "worker/libsummand/settle.h"
 #include "worker/libsummand/tuning.h"
 
+/* The operation's buffers may be where others were before: what lanes have cached of those goes. */
+static void comm_invalidate(struct smd_comm *comm)
+{
+	struct smd_context *context = comm->context;
+
+	context->generation++;
+	for (unsigned i = 0; i < context->remotes.count; i++) {
+		if (context->remotes.each[i]->lane) {
+			smd_lane_invalidate(context->remotes.each[i]->lane, context->generation);
+		}
+	}
+}
+
 /* Until the next epoch this rank keeps back what it has promised not to begin. */
 bool smd_group_lay(struct smd_request *operation)
 {
@@ -26,8 +39,10 @@ bool smd_group_lay(struct smd_request *operation)
 	ret = smd_repair_lay(operation, &error);
 	if (ret) {
 		smd_group_fail_lost(operation->comm, ret, error.text);
+		return false;
 	}
-	return ret == 0;
+	comm_invalidate(operation->comm);
+	return true;
 }
 
 /* No rank has anything left to do there. */

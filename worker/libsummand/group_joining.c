@@ -111,19 +111,6 @@ static void epoch_lose(struct smd_epoch *epoch, uint64_t targets)
 	}
 }
 
-/* Cards write results by themselves there: what a lost server has left undone is not done again. */
-static bool comm_uses_rdma(const struct smd_comm *comm)
-{
-	for (unsigned i = 0; i < comm->context->remotes.count; i++) {
-		const struct smd_lane *lane = comm->context->remotes.each[i]->lane;
-
-		if (lane && smd_lane_can_advertise(lane)) {
-			return true;
-		}
-	}
-	return false;
-}
-
 /* They were there again, and are lost once more before they are in the table. */
 static void comm_lose_again(struct smd_comm *comm, uint64_t targets)
 {
@@ -148,11 +135,6 @@ void smd_group_lose(struct smd_comm *comm, uint64_t targets)
 	if (closed == smd_context_targets(comm->context)) {
 		smd_group_fail_lost(
 			comm, -ECONNRESET, "none is left of those that the group had taken in");
-		return;
-	}
-	if (comm_uses_rdma(comm)) {
-		smd_group_fail_lost(
-			comm, -ECONNRESET, "over RDMA the others cannot take over what it had");
 		return;
 	}
 	for (struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "tests/unit/allreduce/fixture.h"
+#include "worker/libsummand/context.h"
 
 enum { RANKS = 3, OPERATIONS = 60, LARGE = 300000, AT_ONCE = 4 };
 
@@ -172,6 +173,9 @@ static void run_at_once(struct pool_rank *rank)
 		CHECK(smd_request_wait(requests[k % AT_ONCE]) == 0);
 		check_sum(buffers[k % AT_ONCE], k);
 	}
+	/* Each asks what was unmapped before its buffers are used: those too that were kept back.
+	 */
+	CHECK(rank->context->generation == OPERATIONS);
 	for (int i = 0; i < AT_ONCE; i++) {
 		free(buffers[i]);
 	}

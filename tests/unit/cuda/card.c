@@ -43,7 +43,7 @@ struct card_advertisement {
 	struct smd_advertisement base;
 	uint32_t key;
 	struct memory *memory; /* NULL: the host's */
-	uint8_t *bytes;        /* where the card writes */
+	uint8_t *bytes;        /* where the card writes; NULL: nowhere, its lane is closed */
 	uint32_t length;
 	LIST_ENTRY(card_advertisement) all; /* of all lanes */
 };
@@ -59,6 +59,7 @@ struct card_lane {
 	bool client;
 	bool closed;
 	unsigned shard;
+	unsigned server;                /* whose it is, from 1; 0: a worker's */
 	struct smd_remote_buffer *told; /* remote buffers to go with the next frames */
 	unsigned ntold;
 	LIST_HEAD(, smd_advertisement) advertisements;
@@ -90,14 +91,24 @@ static uint32_t last_key;
 static struct card_plan plan;
 static unsigned places_made;
 static unsigned results_sent;
+static unsigned results_written; /* by the server that will say nothing */
+static unsigned listeners;
 static struct card_counts counts;
 
 void card_reset(struct card_plan wanted)
 {
+	struct card_advertisement *advertisement;
+
 	pthread_mutex_lock(&lock);
+	while ((advertisement = LIST_FIRST(&all_advertised))) { /* of lanes that are closed */
+		LIST_REMOVE(advertisement, all);
+		free(advertisement);
+	}
 	plan = wanted;
 	places_made = 0;
 	results_sent = 0;
+	results_written = 0;
+	listeners = 0;
 	counts = (struct card_counts){.from_device = 0};
 	pthread_mutex_unlock(&lock);
 }
@@ -288,16 +299,24 @@ static struct smd_advertisement *card_advertise(
 	return advertisement ? &advertisement->base : NULL;
 }
 
+/* With the lock. */
+static void advertisement_end(struct card_lane *card, struct card_advertisement *advertisement)
+{
+	if (advertisement->memory && --advertisement->memory->users == 0 &&
+		advertisement->memory->deregistered) {
+		memory_free(card, advertisement->memory);
+	}
+	advertisement->memory = NULL;
+	advertisement->bytes = NULL;
+	LIST_REMOVE(&advertisement->base, link);
+}
+
 static void card_revoke(struct smd_lane *lane, struct smd_advertisement *outer)
 {
 	struct card_advertisement *advertisement = (struct card_advertisement *)outer;
 
 	pthread_mutex_lock(&lock);
-	if (advertisement->memory && --advertisement->memory->users == 0 &&
-		advertisement->memory->deregistered) {
-		memory_free(card_of(lane), advertisement->memory);
-	}
-	LIST_REMOVE(&advertisement->base, link);
+	advertisement_end(card_of(lane), advertisement);
 	LIST_REMOVE(advertisement, all);
 	pthread_mutex_unlock(&lock);
 	free(advertisement);
@@ -335,6 +354,8 @@ static bool card_write(struct card_lane *card, const struct smd_send *send)
 	if (direct && send->remote_buffer.length >= send->length &&
 		(card->client || !is_nth(&results_sent, plan.no_write_every))) {
 		advertisement = advertisement_find(&send->remote_buffer, send->length);
+	}
+	if (advertisement && advertisement->bytes) {
 		memcpy(advertisement->bytes,
 			source ? memory_at(source, send->payload) : send->payload, send->length);
 	}
@@ -343,6 +364,9 @@ static bool card_write(struct card_lane *card, const struct smd_send *send)
 		counts.from_host += card->client && !(source && advertisement);
 		counts.to_device += !card->client && advertisement && advertisement->memory;
 		counts.to_host += !card->client && !(advertisement && advertisement->memory);
+	}
+	if (card->server && card->server == plan.mute_server && advertisement) {
+		counts.muted |= ++results_written >= plan.mute_from;
 	}
 	pthread_mutex_unlock(&lock);
 	return advertisement != NULL;
@@ -381,14 +405,29 @@ static struct letter *letter_create(
 	return letter;
 }
 
+static bool is_mute(const struct card_lane *card)
+{
+	bool mute;
+
+	pthread_mutex_lock(&lock);
+	mute = card->server && card->server == plan.mute_server && counts.muted;
+	pthread_mutex_unlock(&lock);
+	return mute;
+}
+
 static void card_send(struct smd_lane *lane, struct smd_send *send)
 {
 	struct card_lane *card = card_of(lane);
 	struct smd_frame frame = {.kind = SMD_FRAME_RESULT};
-	struct message *message = calloc(1, sizeof(*message));
-	bool direct = card_write(card, send);
+	struct message *message;
+	bool direct = !is_mute(card) && card_write(card, send);
 	uint32_t copied = direct ? 0 : send->length;
 
+	if (is_mute(card)) {
+		send->done(send, 0);
+		return;
+	}
+	message = calloc(1, sizeof(*message));
 	REQUIRE(message);
 	message->outer = send;
 	message->letter = letter_create(card, send, direct, copied);
@@ -505,10 +544,11 @@ static void card_close(struct smd_lane *lane)
 	const struct timeval now = {0, 0};
 
 	card->closed = true;
-	while (!LIST_EMPTY(&card->advertisements)) {
-		card_revoke(lane, LIST_FIRST(&card->advertisements));
-	}
 	pthread_mutex_lock(&lock);
+	while (!LIST_EMPTY(&card->advertisements)) { /* the other end may not know yet */
+		advertisement_end(
+			card, (struct card_advertisement *)LIST_FIRST(&card->advertisements));
+	}
 	while (!LIST_EMPTY(&card->memories)) {
 		memory_free(card, LIST_FIRST(&card->memories));
 	}
@@ -572,6 +612,7 @@ struct card_listener {
 	struct smd_listener *inner;
 	smd_accept *on_accept;
 	void *owner;
+	unsigned server;
 };
 
 static void card_on_accept(void *owner, struct smd_lane *inner, int shard)
@@ -580,6 +621,7 @@ static void card_on_accept(void *owner, struct smd_lane *inner, int shard)
 	struct card_lane *card = card_create(false, 0);
 
 	card->inner = inner;
+	card->server = listener->server;
 	listener->on_accept(listener->owner, &card->lane, shard);
 }
 
@@ -593,6 +635,9 @@ static int card_listen(struct event_base *base, const char *address, smd_accept 
 	listener->on_accept = on_accept;
 	listener->owner = owner;
 	listener->listener.ops = &CARD;
+	pthread_mutex_lock(&lock);
+	listener->server = ++listeners;
+	pthread_mutex_unlock(&lock);
 	ret = inner_of(address)->listen(
 		base, address, card_on_accept, listener, &listener->inner, bound, error);
 	if (ret) {

@@ -22,6 +22,10 @@ struct card_plan {
 	int refuse_shard;        /* on lanes to that shard of each server; -1: on all */
 	unsigned no_place_every; /* every so manieth place at the shard is "none"; 0: never */
 	unsigned no_write_every; /* the same: a result that is not written to its place */
+	/* The server that listens as this one, from 1, says nothing from its so manieth result on,
+	 * which is written: as if it had been killed then. 0: none. */
+	unsigned mute_server;
+	unsigned mute_from;
 };
 
 /* Payloads that are not to be copied, which have crossed. */
@@ -33,6 +37,7 @@ struct card_counts {
 	unsigned host_registered; /* host memory of workers, now, on all lanes */
 	unsigned registered;      /* device memory, now */
 	unsigned registered_most; /* of one lane, at once */
+	bool muted;               /* a server says nothing any more */
 };
 
 /* Before a pool is started: what it does, and all counts are 0. */
