@@ -355,6 +355,21 @@ static uint32_t declare_share(uint32_t mbps, const struct smd_share *share)
 	return declared > 0 ? (uint32_t)declared : 1;
 }
 
+/*
+ * Half of a window, in proportion. With as many chunks under way as servers with whole links have,
+ * reducers would get theirs first, and those servers the rest last, with their links idle meanwhile.
+ * More than half a share has only who is beside no such server.
+ */
+static unsigned share_window(const struct smd_share *share)
+{
+	uint64_t half = SMD_WINDOW_DEFAULT / 2;
+
+	if (2 * (uint64_t)share->part > share->whole) {
+		return SMD_WINDOW_DEFAULT;
+	}
+	return (unsigned)((half * share->part + share->whole - 1) / share->whole);
+}
+
 /* Bandwidth and shards: as given, or as the interface says. */
 static void decide_speed(const struct options *options, struct smd_server_config *config)
 {
@@ -373,8 +388,11 @@ static void decide_speed(const struct options *options, struct smd_server_config
 	smd_log(SMD_LOG_INFO, "server", "bandwidth: %u Mbit/s, %s", config->bandwidth_mbps, source);
 	if (options->share.part != options->share.whole) {
 		config->bandwidth_mbps = declare_share(config->bandwidth_mbps, &options->share);
-		smd_log(SMD_LOG_INFO, "server", "share of chunks: %u/%u of that, as for %u Mbit/s",
-			options->share.part, options->share.whole, config->bandwidth_mbps);
+		config->window = share_window(&options->share);
+		smd_log(SMD_LOG_INFO, "server",
+			"share of chunks: %u/%u of that, as for %u Mbit/s, with a window of %u",
+			options->share.part, options->share.whole, config->bandwidth_mbps,
+			config->window);
 	}
 }
 

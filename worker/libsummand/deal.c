@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "reduction_server/base/bytes.h"
 #include "reduction_server/base/hash.h"
@@ -96,18 +97,16 @@ static unsigned scale_weights(
 }
 
 /*
- * A shard's place number j may come from j/share of the pattern on, and must come before (j+1)/share
- * of it. At each place, of the shards that may come the one that must come first does, which meets
- * all these bounds: no shard is ever a whole place off its share. Ties go to the lower number.
+ * From the last place to the first: a shard's number j, so counted, may come from j/share of the
+ * pattern on, and must come before (j+1)/share of it. At each place, of the shards that may come the
+ * one that must come first does, which meets all these bounds: no shard is ever a whole place off its
+ * share. So of shards with little, which have much freedom, the pattern has no chunk at its end: an
+ * operation ends with chunks of those that most lanes are busy for. Ties go up in number.
  */
-static int lay_pattern(struct smd_deal *deal)
+static void choose_shards(struct smd_deal *deal, unsigned *laid)
 {
 	uint64_t length = deal->length;
-	unsigned *laid = calloc(deal->nshards, sizeof(*laid));
 
-	if (!laid) {
-		return -ENOMEM;
-	}
 	for (unsigned place = 0; place < deal->length; place++) {
 		uint64_t first = UINT64_MAX;
 		unsigned next = 0;
@@ -116,14 +115,30 @@ static int lay_pattern(struct smd_deal *deal)
 			uint64_t share = deal->share[s];
 			uint64_t due = ((laid[s] + 1) * length + share - 1) / share;
 
-			if (laid[s] * length < share * (place + 1) && due < first) {
+			if (laid[s] * length < share * (place + 1) && due <= first) {
 				first = due;
 				next = s;
 			}
 		}
-		deal->shard_at[place] = (uint16_t)next;
-		deal->rank_at[place] = (uint16_t)laid[next];
-		deal->places[deal->first[next] + laid[next]++] = place;
+		deal->shard_at[deal->length - 1 - place] = (uint16_t)next;
+		laid[next]++;
+	}
+}
+
+static int lay_pattern(struct smd_deal *deal)
+{
+	unsigned *laid = calloc(deal->nshards, sizeof(*laid));
+
+	if (!laid) {
+		return -ENOMEM;
+	}
+	choose_shards(deal, laid);
+	memset(laid, 0, deal->nshards * sizeof(*laid));
+	for (unsigned place = 0; place < deal->length; place++) {
+		unsigned s = deal->shard_at[place];
+
+		deal->rank_at[place] = (uint16_t)laid[s];
+		deal->places[deal->first[s] + laid[s]++] = place;
 	}
 	free(laid);
 	return 0;

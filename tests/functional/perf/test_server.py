@@ -79,7 +79,10 @@ class ServerTest(ProgramTest):
     def test_a_share_of_the_bandwidth_is_declared(self):
         server, _ = self.start_server("--bandwidth=400mbps", "--share=5/14")
         self.terminate(server)
-        self.assert_ended(server, 0, "share of chunks: 5/14 of that, as for 143 Mbit/s")
+        self.assert_ended(server, 0, "share of chunks: 5/14 of that, as for 143 Mbit/s, with a window of 2")
+        server, _ = self.start_server("--bandwidth=400mbps", "--share=2/3")
+        self.terminate(server)
+        self.assert_ended(server, 0, "share of chunks: 2/3 of that, as for 267 Mbit/s, with a window of 8")
 
     def test_port_in_use(self):
         _, address = self.start_server()
