@@ -71,8 +71,8 @@ static int check_slurm(const struct smd_slurm_options *slurm)
 	return 0;
 }
 
-/* srun starts a command once for each task, and each would run the whole job. Tasks of other engines
- * may be meant so, with a job each. */
+/* srun starts a command once for each task, and each would run the whole job. Tasks of other
+ * engines may be meant so, with a job each. */
 static int check_task(const struct smd_local_run_options *options)
 {
 	const char *task = getenv("SLURM_PROCID");

@@ -34,8 +34,7 @@ static int set_endpoints(struct smd_hosts *hosts, const struct smd_chosen_addres
 
 			if (!endpoints ||
 				(used[number] < host->nports &&
-					smd_endpoint_make(&endpoints[index],
-						chosen[number].address,
+					smd_endpoint_make(&endpoints[index], chosen[number].address,
 						host->ports[used[number]++]))) {
 				return -ENOMEM;
 			}
@@ -85,13 +84,12 @@ static int set_hosts(struct smd_hosts *hosts, const struct smd_chosen_address *c
 			host->server_bandwidth_mbps =
 				chosen[i].interface->speed_mbps / (unsigned)servers;
 		}
-		if (hosts->token && asprintf(&host->token_file, "%s/token",
-					    hosts->hosts[i].facts.folder) < 0) {
+		if (hosts->token &&
+			asprintf(&host->token_file, "%s/token", hosts->hosts[i].facts.folder) < 0) {
 			host->token_file = NULL;
 		}
-		if (smd_job_has_servers(job) &&
-			asprintf(&host->servers_file, "%s/" SMD_SERVER_LIST,
-				hosts->hosts[i].facts.folder) < 0) {
+		if (smd_job_has_servers(job) && asprintf(&host->servers_file, "%s/" SMD_SERVER_LIST,
+							hosts->hosts[i].facts.folder) < 0) {
 			host->servers_file = NULL;
 		}
 		ret = host->interface && (!hosts->token || host->token_file) ? 0 : -ENOMEM;

@@ -8,8 +8,8 @@
 /* "HOST:PORT", which the caller frees. 0 or -ENOMEM. */
 int smd_endpoint_make(char **out, const struct smd_host_address *address, unsigned port);
 
-/* Fills in the placement. The hosts are there, and it is known which replica each of them has. 0, or
- * -errno with a text that names the host. */
+/* Fills in the placement. The hosts are there, and it is known which replica each of them has. 0,
+ * or -errno with a text that names the host. */
 int smd_endpoints_fill(struct smd_hosts *hosts, struct smd_error *error);
 
 #endif

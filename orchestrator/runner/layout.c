@@ -71,8 +71,7 @@ int smd_layout_keep_inputs(const struct smd_jobdir *dir,
 
 	smd_jobdir_remove(dir, "summary.json"); /* of an earlier job in it */
 	if (options->spec_text) {
-		ret = smd_jobdir_write(
-			dir, "spec.json", options->spec_text, options->spec_length);
+		ret = smd_jobdir_write(dir, "spec.json", options->spec_text, options->spec_length);
 	}
 	if (!ret && resolved) {
 		ret = smd_jobdir_write_json(dir, "resolved.json", resolved);

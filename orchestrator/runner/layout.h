@@ -13,7 +13,8 @@
 int smd_layout_make(const struct smd_jobdir *dir, const struct smd_job_status *status,
 	const struct smd_local_run_options *options, struct smd_placement *placement);
 
-/* Writes spec, plan and the job as it is run; `resolved` is without secrets, or NULL. 0 or -errno. */
+/* Writes spec, plan and the job as it is run; `resolved` is without secrets, or NULL. 0 or -errno.
+ */
 int smd_layout_keep_inputs(const struct smd_jobdir *dir,
 	const struct smd_local_run_options *options, const json_t *resolved);
 

@@ -1,6 +1,6 @@
 /*
- * The outcome of a job's attempt: which end decides it, and whether that is success, failure or another
- * attempt (specs/design/runner.md, "Success" and "Restarts").
+ * The outcome of a job's attempt: which end decides it, and whether that is success, failure or
+ * another attempt (specs/design/runner.md, "Success" and "Restarts").
  */
 #ifndef SMD_RUNNER_OUTCOME_H
 #define SMD_RUNNER_OUTCOME_H

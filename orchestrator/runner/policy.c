@@ -113,8 +113,7 @@ int smd_policy_retries(const struct smd_job *job, const struct smd_exit *end)
 enum smd_restart_scope smd_policy_scope(const struct smd_job *job, enum smd_role role)
 {
 	if (job->restart_job_on_worker_restart || job->processes_per_replica > 1 ||
-		job->launch == SMD_LAUNCH_MPIRUN ||
-		role == SMD_ROLE_REDUCTION_SERVER) {
+		job->launch == SMD_LAUNCH_MPIRUN || role == SMD_ROLE_REDUCTION_SERVER) {
 		return SMD_RESTART_JOB;
 	}
 	return (enum smd_restart_scope)job->restart_scope;

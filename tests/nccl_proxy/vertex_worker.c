@@ -1,7 +1,8 @@
 /*
- * One rank of a job on Vertex AI that uses NCCL, without NCCL and without a GPU: the plugin is opened
- * by NCCL_NET_PLUGIN, finds its servers in CLUSTER_SPEC, and sums buffers of all ranks, whose handles
- * meet at MASTER_ADDR and MASTER_PORT, as those of NCCL do. It needs nothing but the C library.
+ * One rank of a job on Vertex AI that uses NCCL, without NCCL and without a GPU: the plugin is
+ * opened by NCCL_NET_PLUGIN, finds its servers in CLUSTER_SPEC, and sums buffers of all ranks,
+ * whose handles meet at MASTER_ADDR and MASTER_PORT, as those of NCCL do. It needs nothing but the
+ * C library.
  */
 #include <dlfcn.h>
 #include <netdb.h>
@@ -80,8 +81,8 @@ static void carry(int fd, void *bytes, size_t length, int is_out)
 
 static void gather_as_chief(struct vertex_handle *handles, int nranks)
 {
-	const struct sockaddr_in any = {.sin_family = AF_INET,
-		.sin_port = htons((uint16_t)atoi(variable("MASTER_PORT")))};
+	const struct sockaddr_in any = {
+		.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(variable("MASTER_PORT")))};
 	int listener = socket(AF_INET, SOCK_STREAM, 0);
 	int fds[RANKS_MAX];
 

@@ -93,8 +93,8 @@ static int run(struct launch *launch, char **command, struct smd_error *error)
 {
 	const int none[3] = {-1, -1, -1};
 	char **argv = command;
-	int ret = smd_mpi_launcher_prepare(
-		&launch->scratch, &launch->nodes, &launch->options, error);
+	int ret =
+		smd_mpi_launcher_prepare(&launch->scratch, &launch->nodes, &launch->options, error);
 
 	if (launch->options.is_launcher) {
 		smd_mpi_mismatch_forbid();
@@ -248,7 +248,8 @@ static int exit_code_of(const struct launch *launch)
 	return launch->child.has_ended && !launch->lost ? 0 : EXIT_FAILURE;
 }
 
-/* MPI takes each replica for a host, so those that share one would all begin with its first core. */
+/* MPI takes each replica for a host, so those that share one would all begin with its first core.
+ */
 static void settle_binding(struct launch *launch)
 {
 	const char *a;

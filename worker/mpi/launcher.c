@@ -296,7 +296,7 @@ int smd_mpi_launcher_argv(const struct smd_mpi_options *options, int nranks, cha
 	snprintf(number, sizeof(number), "%d", nranks);
 	for (size_t i = 0; words[i]; i++) {
 		if (i == 1 && binds) {
-			argv[own++] = (char *)(uintptr_t)"-bind-to";
+			argv[own++] = (char *)(uintptr_t) "-bind-to";
 			argv[own++] = (char *)(uintptr_t)options->binding;
 		}
 		argv[own++] = (char *)(uintptr_t)words[i];

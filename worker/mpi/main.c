@@ -92,7 +92,8 @@ static int run(const char *verb, const struct smd_mpi_options *options, char **c
 
 int main(int argc, char **argv)
 {
-	struct smd_mpi_options values = {.processes = 1, .binding = SMD_MPI_NOT_BOUND, .wait_s = WAIT_S};
+	struct smd_mpi_options values = {
+		.processes = 1, .binding = SMD_MPI_NOT_BOUND, .wait_s = WAIT_S};
 	const struct smd_option options[] = {
 		SMD_OPTION_GROUP("launch: the chief"),
 		{"launcher", "any|openmpi|mpich", "the MPI that starts the ranks (default any)",

@@ -120,8 +120,8 @@ static int parse(struct smd_hostfile *hostfile, char *text, size_t length, struc
 
 		number++;
 		if (!rest && line + strlen(line) < text + length) {
-			return smd_error_set(error, EINVAL,
-				"line %u: must be text, got a NUL byte", number);
+			return smd_error_set(
+				error, EINVAL, "line %u: must be text, got a NUL byte", number);
 		}
 		ret = take_line(hostfile, line, number, error);
 	}
@@ -146,8 +146,8 @@ static int read_file(const char *path, char **text, size_t *length, struct smd_e
 		ret = ferror(file) ? -errno : 0;
 	}
 	if (!ret && *length > SMD_HOSTFILE_MAX) {
-		ret = smd_error_set(error, EFBIG, "must be at most %u bytes, got more",
-			SMD_HOSTFILE_MAX);
+		ret = smd_error_set(
+			error, EFBIG, "must be at most %u bytes, got more", SMD_HOSTFILE_MAX);
 	} else if (!ret) {
 		(*text)[*length] = '\0';
 	}

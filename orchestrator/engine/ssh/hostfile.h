@@ -1,6 +1,6 @@
 /*
- * A file of hosts, as DeepSpeed and Open MPI have it: a line "HOST [slots=N]" for each; "#" begins a
- * comment.
+ * A file of hosts, as DeepSpeed and Open MPI have it: a line "HOST [slots=N]" for each; "#" begins
+ * a comment.
  */
 #ifndef SMD_ENGINE_SSH_HOSTFILE_H
 #define SMD_ENGINE_SSH_HOSTFILE_H

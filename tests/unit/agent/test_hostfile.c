@@ -30,8 +30,8 @@ static void expect_bytes(const char *content, size_t length, const char *expecte
 		snprintf(text + strlen(text), sizeof(text) - strlen(text), "%s%s:%d", i ? " " : "",
 			hosts->lines[i].host, hosts->lines[i].slots);
 	}
-	assert_string_equal(ret ? error.text + strlen("--hostfile=") + strlen(path) + 2 : text,
-		expected);
+	assert_string_equal(
+		ret ? error.text + strlen("--hostfile=") + strlen(path) + 2 : text, expected);
 	smd_hostfile_close(hosts);
 }
 
@@ -64,7 +64,8 @@ static void test_what_is_none(void **state)
 
 		snprintf(content, sizeof(content), "ok\n%s", bad[i][0]);
 		snprintf(text, sizeof(text),
-			"line 2: must be HOST [slots=N] with N from 1 to 1000000, got %s", bad[i][1]);
+			"line 2: must be HOST [slots=N] with N from 1 to 1000000, got %s",
+			bad[i][1]);
 		expect(content, text);
 	}
 	expect("# nothing\n", "must name a host, got none");
@@ -92,7 +93,8 @@ static void expect_refused(const char *path, int code, const char *text)
 static void test_there_is_no_file(void **state)
 {
 	(void)state;
-	expect_refused("/no/such/file", ENOENT, "--hostfile=/no/such/file: No such file or directory");
+	expect_refused(
+		"/no/such/file", ENOENT, "--hostfile=/no/such/file: No such file or directory");
 	expect_refused("/tmp", EISDIR, "--hostfile=/tmp: Is a directory");
 	expect_refused("/dev/zero", EFBIG,
 		"--hostfile=/dev/zero: must be at most 16777216 bytes, got more");

@@ -54,8 +54,8 @@ static ssize_t read_pipe(struct smd_pipe *end, size_t max)
 	ssize_t count;
 
 	do {
-		count = read(event_get_fd(end->event), bytes,
-			max < sizeof(bytes) ? max : sizeof(bytes));
+		count = read(
+			event_get_fd(end->event), bytes, max < sizeof(bytes) ? max : sizeof(bytes));
 	} while (count < 0 && errno == EINTR);
 	if (count > 0) {
 		send_output(end, bytes, (size_t)count);
@@ -96,8 +96,8 @@ int smd_pipes_open(struct smd_pipes *pipes, const struct smd_process *process)
 
 		end->pipes = pipes;
 		end->stream = (enum smd_agent_stream)i;
-		end->event = event_new(
-			pipes->own->base, fds[i], EV_READ | EV_PERSIST, on_pipe, end);
+		end->event =
+			event_new(pipes->own->base, fds[i], EV_READ | EV_PERSIST, on_pipe, end);
 		if (!end->event) {
 			close(fds[i]);
 			ret = -ENOMEM;

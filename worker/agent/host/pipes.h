@@ -1,6 +1,6 @@
 /*
- * The pipes of one process of a replica: what comes out of them goes to the runner, within the credit
- * that it has given.
+ * The pipes of one process of a replica: what comes out of them goes to the runner, within the
+ * credit that it has given.
  */
 #ifndef SMD_AGENT_HOST_PIPES_H
 #define SMD_AGENT_HOST_PIPES_H
