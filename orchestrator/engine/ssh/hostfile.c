@@ -8,8 +8,9 @@
 
 #include "reduction_server/base/printable.h"
 
-#define SPACE " \t\r\n"
-#define SHOWN 64 /* characters of a wrong word in a message */
+#define SPACE      " \t\r\n"
+#define FIRST_SIZE 4096
+#define SHOWN      64 /* characters of a wrong word in a message */
 
 void smd_hostfile_close(struct smd_hostfile *hostfile)
 {
@@ -131,20 +132,33 @@ static int parse(struct smd_hostfile *hostfile, char *text, size_t length, struc
 	return ret;
 }
 
+/* To the end of the file, or a byte too far. */
+static int read_bytes(FILE *file, char **text, size_t *length)
+{
+	size_t size = FIRST_SIZE;
+	size_t room = size;
+
+	do {
+		char *grown = realloc(*text, size + 1);
+
+		if (!grown) {
+			return -ENOMEM;
+		}
+		*text = grown;
+		room = size - *length;
+		room -= fread(*text + *length, 1, room, file);
+		*length = size - room;
+		size *= 2;
+	} while (room == 0 && *length <= SMD_HOSTFILE_MAX);
+	return ferror(file) ? -errno : 0;
+}
+
 /* The whole file, with a NUL behind it, which the caller frees. */
 static int read_file(const char *path, char **text, size_t *length, struct smd_error *error)
 {
 	FILE *file = fopen(path, "re");
-	int ret = file ? 0 : -errno;
+	int ret = file ? read_bytes(file, text, length) : -errno;
 
-	*text = file ? malloc(SMD_HOSTFILE_MAX + 1) : NULL;
-	if (file && !*text) {
-		ret = -ENOMEM;
-	}
-	if (!ret) {
-		*length = fread(*text, 1, SMD_HOSTFILE_MAX + 1, file);
-		ret = ferror(file) ? -errno : 0;
-	}
 	if (!ret && *length > SMD_HOSTFILE_MAX) {
 		ret = smd_error_set(
 			error, EFBIG, "must be at most %u bytes, got more", SMD_HOSTFILE_MAX);
