@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -129,6 +130,41 @@ class HybridTest(JobTest):
         state = self.read_json(run, "state.json")
         self.assertEqual([each["name"] for each in state["replicas"]],
                          ["workerpool0-0", "workerpool1-0", "workerpool2-0", "workerpool2-1", "workerpool2-2"])
+
+    def test_a_host_is_lost(self):
+        """The next attempt begins on all hosts anew, and its reducers, too."""
+        first = "[ $SUMMAND_RESTARTS = 1 ] || [ $RANK = 0 ] && sleep 1; [ $SUMMAND_RESTARTS = 1 ] && exit 0; " \
+                "[ $RANK = 0 ] && sleep 1000; kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); sleep 1000"
+        run = self.run_over(["one", "two", "three"], [bash(first), bash(first), self.servers()], "--hybrid=auto",
+                            labels={"restart-backoff": "0"})
+        self.assert_code(run, 0)
+        self.assertIn("was lost with its host: host two", run.out)
+        self.assertEqual(run.out.count("a reducer on each of these, with 1/2 of a server's share"), 2)
+        self.assertEqual(self.words_of(2), (2, ["--bandwidth=10000mbps", "--share=1/2"]))
+        self.assertEqual(len(self.read_json(run, "state.json")["replicas"]), 5)
+
+    def test_a_lost_reducer_comes_back(self):
+        """As a server does, at its address, and the job goes on."""
+        self.made.make_star("one", "two", "three")
+        done = self.path("done")
+        work = bash(f"until [ -e {done} ]; do sleep 0.05; done")
+        script = 'at={0}/$SUMMAND_REPLICA.$SUMMAND_RESTARTS; echo "$$ $*" >$at.new; mv $at.new $at; ' \
+                 'echo ready >&$SUMMAND_NOTIFY_FD; exec sleep 1000'.format(self.dir)
+        run = self.start([work, work, reduction_servers(1, script)], *self.made.flags("one", "two", "three"), "--grace=2")
+        log = os.path.join(run.job_dir, "logs/job.log")
+        self.assertTrue(wait_until(lambda: os.path.exists(log) and "Job is running." in self.read(run, "logs/job.log"), 30))
+        words = []
+        for attempt in range(2):
+            self.wait_for_file(self.path(f"workerpool2-2.{attempt}"))
+            with open(self.path(f"workerpool2-2.{attempt}"), encoding="utf-8") as file:
+                pid, text = file.read().split(" ", 1)
+            words.append(text)
+            if attempt == 0:
+                os.kill(int(pid), signal.SIGKILL)
+        self.assertEqual(words[0], words[1])
+        self.assertIn("training goes on with the other 2 of 3", self.read(run, "logs/job.log"))
+        open(done, "w", encoding="ascii").close()
+        self.assert_code(self.finish(run), 0)
 
     def test_parameter_servers_are_in_the_way(self):
         run = self.run_job([self.work, self.work, pool(["true"])], "--hybrid=on")
