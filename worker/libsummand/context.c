@@ -156,13 +156,16 @@ static int context_make_deal(struct smd_context *context)
 	if (ret) {
 		return ret;
 	}
+	context->weights = calloc(context->remotes.count, sizeof(*context->weights));
 	shards = calloc(context->remotes.count, sizeof(*shards));
-	if (!shards) {
+	if (!context->weights || !shards) {
+		free(shards);
 		return -ENOMEM;
 	}
 	for (unsigned i = 0; i < context->remotes.count; i++) {
 		const struct smd_welcome *welcome = &context->remotes.each[i]->welcome;
 
+		context->weights[i] = welcome->weight;
 		shards[i] = (struct smd_deal_shard){
 			welcome->server_id, welcome->shard, welcome->weight};
 		chunk_bytes =
@@ -778,6 +781,7 @@ void smd_context_destroy(smd_context *context)
 	smd_staging_destroy(&context->staging);
 	smd_registrations_destroy(&context->registrations);
 	smd_deal_destroy(&context->deal);
+	free(context->weights);
 	smd_progress_destroy(&context->progress);
 	smd_config_free(&context->config);
 	smd_object_end(SMD_OBJECT_CONTEXT, context);

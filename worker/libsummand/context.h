@@ -40,6 +40,7 @@ struct smd_context {
 	unsigned nwelcomed; /* remotes that have said WELCOME */
 	struct smd_remotes remotes;
 	struct smd_deal deal;
+	uint32_t *weights; /* one for each remote, as it was declared when the deal was made */
 	uint64_t deal_hash;
 	struct smd_staging staging;
 	struct smd_registrations registrations;

@@ -48,7 +48,7 @@ static int epoch_make(struct smd_comm *comm, struct smd_epoch *epoch)
 		flow->comm = comm;
 		flow->target = (unsigned)(remote->target - comm->context->targets);
 		flow->serves = !in(epoch->dead, flow);
-		epoch->weights[i] = remote->welcome.weight;
+		epoch->weights[i] = comm->context->weights[i];
 		if (flow->serves) {
 			flow->place = epoch->nserving;
 			epoch->remotes[epoch->nserving++] = i;
