@@ -51,6 +51,8 @@
  *
  * Environment (where the options leave a field 0 or NULL):
  *   SUMMAND_REDUCTION_SERVERS  "host:port,host:port,..."; else CLUSTER_SPEC's workerpool2
+ *   SUMMAND_SERVERS_FILE       a file whose last line goes on to name servers that are added
+ *                              while the process runs
  *   SUMMAND_REPLICA            this process's name in messages; else CLUSTER_SPEC's task,
  *                              else host:pid
  *   SUMMAND_JOB_ID             keeps the group names of different jobs apart; else what the

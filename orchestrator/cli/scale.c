@@ -53,12 +53,12 @@ static int tell(const char *name, const json_t *answer, int before)
 	fprintf(stderr, "CustomJob [%s] has %d reduction server%s now.\n", name, after,
 		after == 1 ? "" : "s");
 	if (after > before) {
-		fprintf(stderr, "Ranks that run keep the servers they began with; the job's next "
-				"attempt uses all.\n");
+		fprintf(stderr, "Ranks that run take in those that all of them reach over TCP, "
+				"within seconds; the job's next attempt uses all.\n");
 	} else if (after < before) {
-		fprintf(stderr, "Ranks that run go on with the others. Communicators that they "
-				"begin from now on still ask for those taken away, and fail; the "
-				"job's next attempt does not.\n");
+		fprintf(stderr, "Ranks that run go on with the others. Processes that begin from "
+				"now on still ask for those taken away, and fail; the job's next "
+				"attempt does not.\n");
 	}
 	return SMD_EXIT_OK;
 }

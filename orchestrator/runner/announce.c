@@ -193,8 +193,8 @@ void smd_announce_return(struct smd_display *display, struct smd_stream *stream,
 
 	snprintf(text, sizeof(text), "%s serves%s", replica->name,
 		replica->index < status->ntold
-			? " again, for communicators that begin from now on"
-			: ", for ranks of the job's next attempt");
+			? " again: ranks take it in where they can"
+			: ": ranks take it in where they can");
 	smd_display_print(display, "%s", text);
 	say(stream, "INFO", text);
 }

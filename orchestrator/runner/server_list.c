@@ -14,26 +14,40 @@ static int serves(const struct smd_run *run, const struct smd_replica *replica)
 	       replica->state == SMD_REPLICA_RUNNING && smd_job_status_wants(&run->status, replica);
 }
 
-/* In the order of their indices: those that were added are the last replicas. The caller frees it.
- */
-static char *make_list(const struct smd_run *run)
+static int has_been_named(const struct smd_run *run, const struct smd_replica *replica)
+{
+	(void)run;
+	return replica->role == SMD_ROLE_REDUCTION_SERVER;
+}
+
+/* In the order of their indices: those that were added are the last replicas. */
+static void write_line(const struct smd_run *run,
+	int (*names)(const struct smd_run *run, const struct smd_replica *replica), FILE *file)
 {
 	char *const *endpoints = run->hosts.placement->endpoints[SERVER_POOL];
-	char *text = NULL;
-	size_t length;
-	FILE *file = open_memstream(&text, &length);
 	const char *comma = "";
 
-	for (size_t i = 0; file && i < run->status.count; i++) {
+	for (size_t i = 0; i < run->status.count; i++) {
 		const struct smd_replica *replica = &run->status.replicas[i];
 
-		if (serves(run, replica)) {
+		if (names(run, replica)) {
 			fprintf(file, "%s%s", comma, endpoints[replica->index]);
 			comma = ",";
 		}
 	}
+	fputc('\n', file);
+}
+
+/* Those that serve, and all that there have been (libsummand/server_file.h). The caller frees it. */
+static char *make_list(const struct smd_run *run)
+{
+	char *text = NULL;
+	size_t length;
+	FILE *file = open_memstream(&text, &length);
+
 	if (file) {
-		fputc('\n', file);
+		write_line(run, serves, file);
+		write_line(run, has_been_named, file);
 		fclose(file);
 	}
 	return text;

@@ -79,6 +79,7 @@ int smd_comm_make(struct smd_context *context, const char *group, uint16_t nrank
 	snprintf(comm->group, sizeof(comm->group), "%s", group);
 	comm->nranks = nranks;
 	comm->rank = rank;
+	comm->agreement.closed = comm->base.dead;
 	comm->end = SMD_COMM_NO_END;
 	TAILQ_INIT(&comm->operations);
 	*out = comm;

@@ -39,7 +39,8 @@ struct smd_epoch {
 	uint32_t *weights;        /* one for each remote, */
 	int scale;                /* and of chunks (deal.h) */
 	uint64_t hash;
-	struct smd_flow *flows; /* one for each remote */
+	unsigned nremotes;      /* that there were when it was made: later ones have no flows */
+	struct smd_flow *flows; /* one for each of them */
 	unsigned *remotes;      /* those that it has, in the order of the deal */
 	unsigned nserving;
 	struct smd_item *items; /* what lost servers have left undone */

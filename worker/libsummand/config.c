@@ -391,6 +391,13 @@ static int read_all(const struct smd_context_options *options, struct smd_config
 	if (ret == 0) {
 		ret = read_rates(&config->declared_rates, error);
 	}
+	config->ninitial = config->nservers;
+	if (ret == 0 && *first_of(NULL, "SUMMAND_SERVERS_FILE", "")) {
+		config->servers_file = strdup(getenv("SUMMAND_SERVERS_FILE"));
+		ret = config->servers_file
+			      ? 0
+			      : smd_error_set(error, ENOMEM, "SUMMAND_SERVERS_FILE: out of memory");
+	}
 	if (ret == 0 && config->nservers == 0) {
 		ret = smd_error_set(error, ENOENT,
 			"no reduction servers: set SUMMAND_REDUCTION_SERVERS=host:port,... or run "
@@ -428,6 +435,8 @@ void smd_config_free(struct smd_config *config)
 		free(config->servers[i]);
 	}
 	config->nservers = 0;
+	free(config->servers_file);
+	config->servers_file = NULL;
 	explicit_bzero(config->token, sizeof(config->token));
 	explicit_bzero(&config->key, sizeof(config->key));
 }

@@ -19,6 +19,7 @@ struct smd_config {
 	/* What lanes go over: the first of these that there is. */
 	const struct smd_transport_ops *transports[SMD_TRANSPORTS_MAX];
 	unsigned ntransports;
+	unsigned ninitial; /* of the servers; others were added while the process ran */
 	unsigned nservers;
 	char *servers[SMD_SERVERS_MAX]; /* "host:port", in the order that all ranks share */
 	char replica[SMD_STRING_MAX + 1];
@@ -29,6 +30,7 @@ struct smd_config {
 	unsigned connect_timeout_s;
 	uint64_t staging_bytes; /* of pinned memory, once there is device memory to copy */
 	unsigned heartbeat_ms;  /* a server that says nothing for so long is lost */
+	char *servers_file; /* names those that are added, see server_file.h; NULL: there is none */
 	bool poll;
 	bool declared_rates; /* weights and chunks stay as servers have declared */
 };

@@ -129,10 +129,13 @@ static int context_order_remotes(struct smd_context *context)
 	for (unsigned t = 0; t < context->ntargets; t++) {
 		n += context->targets[t].nremotes;
 	}
-	context->remotes.each = calloc(n, sizeof(struct smd_remote *));
+	/* It must not move: callers look at it. */
+	context->remotes.each =
+		calloc(SMD_SERVERS_MAX * SMD_SHARDS_MAX, sizeof(struct smd_remote *));
 	if (!context->remotes.each) {
 		return -ENOMEM;
 	}
+	context->ninitial = n;
 	for (unsigned s = 0; context->remotes.count < n; s++) {
 		for (unsigned t = 0; t < context->ntargets; t++) {
 			if (s < context->targets[t].nremotes) {
@@ -177,11 +180,50 @@ static int context_make_deal(struct smd_context *context)
 	return ret;
 }
 
+/* Over RDMA communicators go on without a server, and take none in. */
+static bool context_uses_rdma(const struct smd_context *context)
+{
+	for (unsigned i = 0; i < context->remotes.count; i++) {
+		const struct smd_lane *lane = context->remotes.each[i]->lane;
+
+		if (lane && smd_lane_can_advertise(lane)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* A server that was added is tried as one that was lost, and is like it until it is there. */
+static void context_add(void *owner, const char *address)
+{
+	struct smd_context *context = owner;
+	struct smd_target *target = &context->targets[context->ntargets];
+	uint64_t bit = 1ull << context->ntargets;
+
+	target->address = address;
+	target->remotes[0] = smd_remote_create(&context->remote_owner, target, 0);
+	if (!target->remotes[0]) {
+		return; /* it is looked for again */
+	}
+	smd_remote_abandon(target->remotes[0]);
+	target->nremotes = 1;
+	target->lost = true;
+	context->config.nservers++;
+	context->ntargets++;
+	context->lost |= bit;
+	context->lost_once |= bit;
+	smd_reconnection_begin(context, target);
+}
+
 static void context_publish_ready(struct smd_context *context)
 {
 	smd_progress_lock(&context->progress);
 	context->ready = true;
 	smd_progress_publish(&context->progress);
+	if (!context_uses_rdma(context)) {
+		smd_server_file_watch(&context->server_file, &context->config,
+			context->progress.base, context_add, context);
+	}
 }
 
 static int context_open_shards(struct smd_context *context, struct smd_remote *first)
@@ -286,6 +328,9 @@ static void context_on_welcomed(struct smd_remote_owner *owner, struct smd_remot
 			return;
 		}
 		ret = context_make_deal(context);
+		for (unsigned t = 0; t < context->ntargets; t++) {
+			context->targets[t].known = true;
+		}
 		if (ret == 0) {
 			context_publish_ready(context);
 		}
@@ -363,19 +408,6 @@ static void context_on_lane_closed(struct smd_remote_owner *owner, struct smd_re
 	}
 }
 
-/* Over RDMA communicators go on without a server, and take none in. */
-static bool context_uses_rdma(const struct smd_context *context)
-{
-	for (unsigned i = 0; i < context->remotes.count; i++) {
-		const struct smd_lane *lane = context->remotes.each[i]->lane;
-
-		if (lane && smd_lane_can_advertise(lane)) {
-			return true;
-		}
-	}
-	return false;
-}
-
 /* The servers are lost; others go on. */
 static void context_give_up(struct smd_context *context, uint64_t targets)
 {
@@ -408,7 +440,7 @@ static void context_lose(struct smd_context *context, uint64_t targets, int err,
 	if (targets == 0) {
 		return;
 	}
-	if (context->lost) {
+	if (context->lost && context->lost_why.text[0]) {
 		smd_error_add(&context->lost_why, text);
 	} else {
 		smd_error_set(&context->lost_why, -err, "%s", text);
@@ -427,7 +459,7 @@ static void context_lose(struct smd_context *context, uint64_t targets, int err,
 
 uint64_t smd_context_reach(const struct smd_context *context)
 {
-	uint64_t reached = smd_context_targets(context) & ~context->lost;
+	uint64_t reached = smd_context_first(context->ntargets) & ~context->lost;
 
 	for (unsigned i = 0; i < context->remotes.count; i++) {
 		const struct smd_remote *remote = context->remotes.each[i];
@@ -770,6 +802,7 @@ void smd_context_destroy(smd_context *context)
 	context_end_receivers(context);
 	smd_progress_end(&context->progress);
 	context_free_remotes(context);
+	smd_server_file_end(&context->server_file);
 	if (context->deadline) {
 		event_free(context->deadline);
 	}

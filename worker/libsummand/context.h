@@ -17,6 +17,7 @@
 #include "worker/libsummand/progress.h"
 #include "worker/libsummand/registration.h"
 #include "worker/libsummand/remote.h"
+#include "worker/libsummand/server_file.h"
 #include "worker/libsummand/staging.h"
 
 struct event;
@@ -32,7 +33,8 @@ struct smd_context {
 	struct event *deadline; /* it is over */
 	struct event *settle;   /* runs while more may be lost of the same cause */
 
-	unsigned ntargets;
+	unsigned ntargets; /* those of the configuration, then those that were added */
+	struct smd_server_file server_file;
 	uint64_t lost;             /* targets, by number, whose lanes have been closed */
 	uint64_t lost_once;        /* the same, and those of them that are there again */
 	struct smd_error lost_why; /* of all of them */
@@ -40,7 +42,8 @@ struct smd_context {
 	unsigned nwelcomed; /* remotes that have said WELCOME */
 	struct smd_remotes remotes;
 	struct smd_deal deal;
-	uint32_t *weights; /* one for each remote, as it was declared when the deal was made */
+	unsigned ninitial; /* remotes of that deal; others were added behind them */
+	uint32_t *weights; /* of those, as they were declared then */
 	uint64_t deal_hash;
 	struct smd_staging staging;
 	struct smd_registrations registrations;
@@ -78,10 +81,16 @@ int smd_context_check(const struct smd_context *context);
  * smd_error_message(). Its locks and lanes must then not be touched. */
 int smd_context_check_process(const struct smd_context *context);
 
-/* All targets, by number. */
-static inline uint64_t smd_context_targets(const struct smd_context *context)
+/* The first so many targets, by number. */
+static inline uint64_t smd_context_first(unsigned n)
 {
-	return context->ntargets < 64 ? (1ull << context->ntargets) - 1 : UINT64_MAX;
+	return n < 64 ? (1ull << n) - 1 : UINT64_MAX;
+}
+
+/* Those of the configuration: the rest is added while the process runs. */
+static inline uint64_t smd_context_initial(const struct smd_context *context)
+{
+	return smd_context_first(context->config.ninitial);
 }
 
 /* On the owner: the targets that have all of their lanes. */

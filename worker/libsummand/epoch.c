@@ -12,17 +12,38 @@ static bool in(uint64_t targets, const struct smd_flow *flow)
 	return targets >> flow->target & 1;
 }
 
-static unsigned count_remotes(const struct smd_comm *comm)
+static unsigned target_of(const struct smd_comm *comm, unsigned remote)
 {
-	return comm->context->remotes.count;
+	return (unsigned)(comm->context->remotes.each[remote]->target - comm->context->targets);
 }
 
-unsigned smd_epoch_count_serving(const struct smd_comm *comm, uint64_t dead)
+/* Those that were added have come in any order here, and may in another one at other ranks. */
+unsigned smd_epoch_list_serving(const struct smd_comm *comm, uint64_t dead, unsigned *out)
 {
+	const struct smd_context *context = comm->context;
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < count_remotes(comm); i++) {
-		n += !in(dead, &comm->base.flows[i]);
+	for (unsigned i = 0; i < context->ninitial; i++) {
+		if (!(dead >> target_of(comm, i) & 1)) {
+			n++;
+			if (out) {
+				out[n - 1] = i;
+			}
+		}
+	}
+	if ((dead | smd_context_initial(context)) == UINT64_MAX) {
+		return n; /* as in the first epoch, which its caller's thread makes */
+	}
+	for (unsigned t = context->config.ninitial; t < context->ntargets; t++) {
+		const struct smd_target *target = &context->targets[t];
+
+		for (unsigned s = 0; !(dead >> t & 1) && target->known && s < target->nremotes;
+			s++) {
+			n++;
+			if (out) {
+				out[n - 1] = target->remotes[s]->index;
+			}
+		}
 	}
 	return n;
 }
@@ -31,7 +52,7 @@ unsigned smd_epoch_count_serving(const struct smd_comm *comm, uint64_t dead)
 
 static int epoch_make(struct smd_comm *comm, struct smd_epoch *epoch)
 {
-	unsigned n = count_remotes(comm);
+	unsigned n = epoch->nremotes;
 
 	epoch->comm = comm;
 	epoch->flows = calloc(n, sizeof(*epoch->flows));
@@ -41,18 +62,16 @@ static int epoch_make(struct smd_comm *comm, struct smd_epoch *epoch)
 		return -ENOMEM;
 	}
 	for (unsigned i = 0; i < n; i++) {
-		struct smd_remote *remote = comm->context->remotes.each[i];
 		struct smd_flow *flow = &epoch->flows[i];
 
 		flow->epoch = epoch;
 		flow->comm = comm;
-		flow->target = (unsigned)(remote->target - comm->context->targets);
+		flow->target = target_of(comm, i);
 		flow->serves = !in(epoch->dead, flow);
-		epoch->weights[i] = comm->context->weights[i];
-		if (flow->serves) {
-			flow->place = epoch->nserving;
-			epoch->remotes[epoch->nserving++] = i;
-		}
+	}
+	epoch->nserving = smd_epoch_list_serving(comm, epoch->dead, epoch->remotes);
+	for (unsigned k = 0; k < epoch->nserving; k++) {
+		epoch->flows[epoch->remotes[k]].place = k;
 	}
 	return 0;
 }
@@ -109,10 +128,11 @@ struct smd_epoch *smd_epoch_create(
 	epoch->id = id;
 	epoch->dead = table->dead;
 	epoch->scale = table->scale;
+	epoch->nremotes = comm->context->remotes.count;
 	if (epoch_make(comm, epoch)) {
 		goto free_epoch;
 	}
-	memcpy(epoch->weights, comm->now->weights, count_remotes(comm) * sizeof(*epoch->weights));
+	memcpy(epoch->weights, comm->now->weights, comm->now->nremotes * sizeof(*epoch->weights));
 	for (unsigned i = 0; table->weights && i < epoch->nserving; i++) {
 		epoch->weights[epoch->remotes[i]] = table->weights[i];
 	}
@@ -135,8 +155,15 @@ void smd_epochs_append(struct smd_epoch *epoch)
 int smd_epochs_create(struct smd_comm *comm)
 {
 	comm->base.deal = &comm->context->deal;
+	comm->base.nremotes = comm->context->ninitial;
+	comm->base.dead = ~smd_context_initial(comm->context);
 	comm->now = &comm->base;
-	return epoch_make(comm, &comm->base);
+	if (epoch_make(comm, &comm->base)) {
+		return -ENOMEM;
+	}
+	memcpy(comm->base.weights, comm->context->weights,
+		comm->base.nremotes * sizeof(*comm->base.weights));
+	return 0;
 }
 
 void smd_epochs_destroy(struct smd_comm *comm)
@@ -158,10 +185,10 @@ void smd_epochs_each_stream(
 	const struct smd_comm *comm, uint64_t targets, smd_each_stream *call, void *arg)
 {
 	for (const struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
-		for (unsigned i = 0; i < count_remotes(comm); i++) {
-			struct smd_flow *flow = &epoch->flows[i];
+		for (unsigned k = 0; k < epoch->nserving; k++) {
+			struct smd_flow *flow = &epoch->flows[epoch->remotes[k]];
 
-			if (flow->serves && !flow->died && in(targets, flow)) {
+			if (!flow->died && in(targets, flow)) {
 				call(arg, flow);
 			}
 		}

@@ -32,8 +32,16 @@ struct smd_epoch_table {
 	int scale;
 };
 
-/* How many shards serve where those targets do not. */
-unsigned smd_epoch_count_serving(const struct smd_comm *comm, uint64_t dead);
+/* The remotes that serve where those targets do not, in the order of the deal, on the owner; how
+ * many. All ranks have the same. `out` has room for as many as there are, or is NULL. */
+unsigned smd_epoch_list_serving(const struct smd_comm *comm, uint64_t dead, unsigned *out);
+
+/* Of that remote; NULL: it was not there when the epoch was made. */
+static inline struct smd_flow *smd_epoch_flow(
+	const struct smd_epoch *epoch, const struct smd_remote *remote)
+{
+	return remote->index < epoch->nremotes ? &epoch->flows[remote->index] : NULL;
+}
 
 /* The one after the last, which it is not added to yet; no flow has begun. NULL: out of memory. */
 struct smd_epoch *smd_epoch_create(

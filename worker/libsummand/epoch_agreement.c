@@ -47,8 +47,7 @@ static bool message_is_right(const struct smd_comm *comm, const struct smd_epoch
 	return message->kind >= SMD_EPOCH_SEALED && message->kind <= SMD_EPOCH_REACHES &&
 	       message->rank < comm->nranks &&
 	       (message->rank == 0) == is_said_by_rank_0(message->kind) &&
-	       (comm->rank == 0) != (message->rank == 0) && (!of_loss || message->dead != 0) &&
-	       (message->dead & ~smd_context_targets(comm->context)) == 0;
+	       (comm->rank == 0) != (message->rank == 0) && (!of_loss || message->dead != 0);
 }
 
 static int message_decode(const struct smd_comm *comm, const uint8_t *payload, size_t length,
@@ -181,7 +180,7 @@ static bool table_is_right(const struct smd_comm *comm, const struct smd_epoch_m
 			return false;
 		}
 	}
-	return asked->nweights == smd_epoch_count_serving(comm, asked->dead) &&
+	return asked->nweights == smd_epoch_list_serving(comm, asked->dead, NULL) &&
 	       (asked->dead & ~comm->now->dead) == 0 && asked->id != 0 &&
 	       asked->scale >= SMD_CHUNK_SCALE_LEAST && asked->scale <= SMD_CHUNK_SCALE_MOST;
 }
@@ -204,7 +203,7 @@ static int take_ahead(
 		return smd_error_set(error, EPROTO,
 			"AGREE: weights must be of the %u shards that will serve, got %u or bad "
 			"ones",
-			smd_epoch_count_serving(comm, asked->dead), asked->nweights);
+			smd_epoch_list_serving(comm, asked->dead, NULL), asked->nweights);
 	}
 	if (!smd_reach_has(comm, comm->now->dead & ~asked->dead) ||
 		comm->stand(comm, asked->id, &table)) {
@@ -436,7 +435,7 @@ static bool may_change(const struct smd_comm *comm)
 bool smd_epoch_agreement_change(struct smd_comm *comm, const struct smd_epoch_table *table)
 {
 	struct smd_epoch_agreement *agreement = &comm->agreement;
-	unsigned nweights = smd_epoch_count_serving(comm, table->dead);
+	unsigned nweights = smd_epoch_list_serving(comm, table->dead, NULL);
 	struct smd_epoch_message message = {
 		.kind = SMD_EPOCH_AHEAD,
 		.epoch = comm->now->index,
@@ -543,8 +542,7 @@ static bool record_is_right(const struct smd_comm *comm, const struct smd_epoch_
 		return change_is_right(comm, record);
 	}
 	if ((record->dead & comm->now->dead) != comm->now->dead || newly == 0 ||
-		record->dead & ~comm->agreement.closed ||
-		record->dead == smd_context_targets(comm->context) ||
+		record->dead & ~comm->agreement.closed || record->dead == UINT64_MAX ||
 		record->first < comm->agreement.promised ||
 		record->nlost != smd_epochs_count_streams(comm, newly)) {
 		return false;

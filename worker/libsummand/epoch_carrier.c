@@ -28,10 +28,12 @@ static void say_in(const struct smd_epoch *epoch, struct smd_frame *frame, const
 	const struct smd_comm *comm = epoch->comm;
 
 	frame->comm = epoch->receiver.number;
-	for (unsigned i = 0; i < comm->context->remotes.count; i++) {
-		const struct smd_flow *first = &comm->base.flows[i];
+	for (unsigned i = 0; i < epoch->nremotes; i++) {
+		const struct smd_flow *first =
+			i < comm->base.nremotes ? &comm->base.flows[i] : NULL;
 		const struct smd_flow *flow = &epoch->flows[i];
-		bool carries = flow == first ? flow->joined : !(first->joined && flow_lives(first));
+		bool carries = flow == first ? flow->joined
+					     : !(first && first->joined && flow_lives(first));
 
 		if (flow_lives(flow) && carries && flow->remote->shard == 0) {
 			smd_remote_send_frame(flow->remote, frame, payload, length);

@@ -26,7 +26,7 @@ bool smd_reach_has(const struct smd_comm *comm, uint64_t targets)
 static void look(const struct smd_comm *comm, struct smd_reach *out)
 {
 	out->targets = comm->now->dead & smd_context_reach(comm->context);
-	for (unsigned t = 0; t < comm->context->ntargets; t++) {
+	for (unsigned t = 0; t < SMD_SERVERS_MAX; t++) {
 		out->servers[t] = out->targets >> t & 1 ? server_of(comm->context, t) : 0;
 	}
 }
@@ -40,7 +40,7 @@ static void say(struct smd_comm *comm, const struct smd_reach *reach)
 		.first = reach->order,
 	};
 
-	for (unsigned t = 0; t < comm->context->ntargets; t++) {
+	for (unsigned t = 0; t < SMD_SERVERS_MAX; t++) {
 		if (reach->targets >> t & 1) {
 			message.streams[message.nstreams++] = reach->servers[t];
 		}
@@ -90,7 +90,7 @@ int smd_reach_take(
 		return 0; /* through another server it was here before, or a later one was */
 	}
 	*reach = (struct smd_reach){.order = message->first, .targets = message->dead};
-	for (unsigned t = 0; t < comm->context->ntargets; t++) {
+	for (unsigned t = 0; t < SMD_SERVERS_MAX; t++) {
 		if (reach->targets >> t & 1) {
 			reach->servers[t] = message->streams[n++];
 		}
@@ -108,7 +108,7 @@ static uint64_t find_common(const struct smd_comm *comm)
 
 	look(comm, &own);
 	for (unsigned r = 1; r < comm->nranks && own.targets; r++) {
-		for (unsigned t = 0; t < comm->context->ntargets; t++) {
+		for (unsigned t = 0; t < SMD_SERVERS_MAX; t++) {
 			if (!ranks || !(ranks[r].targets >> t & 1) ||
 				ranks[r].servers[t] != own.servers[t]) {
 				own.targets &= ~(1ull << t);
@@ -126,7 +126,7 @@ static uint32_t weight_of(const struct smd_comm *comm, unsigned i)
 	uint64_t declared = 0;
 	uint64_t weight;
 
-	if (now->flows[i].serves) {
+	if (i < now->nremotes && now->flows[i].serves) {
 		return now->weights[i];
 	}
 	for (unsigned s = 0; s < now->nserving; s++) {
@@ -140,22 +140,21 @@ static uint32_t weight_of(const struct smd_comm *comm, unsigned i)
 
 static void take_in(struct smd_comm *comm, uint64_t targets)
 {
-	unsigned nremotes = comm->context->remotes.count;
 	struct smd_epoch_table table = {
 		.dead = comm->now->dead & ~targets, .scale = comm->now->scale};
-	uint32_t *weights = calloc(nremotes, sizeof(*weights));
-	unsigned n = 0;
+	unsigned n = smd_epoch_list_serving(comm, table.dead, NULL);
+	unsigned *remotes = calloc(n, sizeof(*remotes));
+	uint32_t *weights = calloc(n, sizeof(*weights));
 
-	if (!weights) {
-		return;
-	}
-	for (unsigned i = 0; i < nremotes; i++) {
-		if (!(table.dead >> comm->now->flows[i].target & 1)) {
-			weights[n++] = weight_of(comm, i);
+	if (remotes && weights) {
+		smd_epoch_list_serving(comm, table.dead, remotes);
+		for (unsigned k = 0; k < n; k++) {
+			weights[k] = weight_of(comm, remotes[k]);
 		}
+		table.weights = weights;
+		(void)comm->change(comm, &table);
 	}
-	table.weights = weights;
-	(void)comm->change(comm, &table);
+	free(remotes);
 	free(weights);
 }
 

@@ -31,10 +31,9 @@
  */
 static void comm_pump(struct smd_comm *comm)
 {
-	unsigned nflows = comm->context->remotes.count;
-	unsigned first = (unsigned)((uint64_t)comm->rank * nflows / comm->nranks);
-
 	for (struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
+		unsigned nflows = epoch->nremotes;
+		unsigned first = (unsigned)((uint64_t)comm->rank * nflows / comm->nranks);
 		bool sent = comm->state == SMD_COMM_ACTIVE;
 
 		while (sent) {
@@ -81,7 +80,8 @@ void smd_group_start(struct smd_request *operation)
 static bool comm_awaits(const struct smd_comm *comm, unsigned i)
 {
 	for (const struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
-		if (epoch->flows[i].done != epoch->flows[i].next && !epoch->flows[i].dead) {
+		if (i < epoch->nremotes && epoch->flows[i].done != epoch->flows[i].next &&
+			!epoch->flows[i].dead) {
 			return true;
 		}
 	}
@@ -192,16 +192,17 @@ static void comm_tell_waiting_for(const struct smd_comm *comm, char *text, size_
 {
 	const struct smd_remotes *remotes = &comm->context->remotes;
 	bool told = false; /* by a shard that still waits for a rank */
-	unsigned mute = remotes->count;
+	unsigned nremotes = comm->base.nremotes;
+	unsigned mute = nremotes;
 	char name[160];
 
-	for (unsigned i = 0; i < remotes->count; i++) {
+	for (unsigned i = 0; i < nremotes; i++) {
 		const struct smd_flow *flow = &comm->base.flows[i];
 
 		told |= flow->heard && !flow->joined;
-		mute = !flow->heard && mute == remotes->count ? i : mute;
+		mute = !flow->heard && mute == nremotes ? i : mute;
 	}
-	if (told || mute == remotes->count) {
+	if (told || mute == nremotes) {
 		snprintf(text, size, "%s", comm->waiting_for);
 		return;
 	}

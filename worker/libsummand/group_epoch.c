@@ -52,7 +52,7 @@ static void epoch_leave(struct smd_epoch *epoch)
 	struct smd_context *context = comm->context;
 	unsigned index = SMD_COMM_INDEX(epoch->receiver.number);
 
-	for (unsigned i = 0; i < context->remotes.count; i++) {
+	for (unsigned i = 0; i < epoch->nremotes; i++) {
 		struct smd_frame frame = {
 			.kind = SMD_FRAME_LEAVE,
 			.comm = epoch->receiver.number,

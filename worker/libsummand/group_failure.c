@@ -43,7 +43,7 @@ static void comm_fail_candidate(struct smd_comm *comm)
 	uint8_t why[SMD_CONTROL_MAX];
 	size_t length = comm_encode_reason(comm, why);
 
-	for (unsigned i = 0; candidate && i < comm->context->remotes.count; i++) {
+	for (unsigned i = 0; candidate && i < candidate->nremotes; i++) {
 		struct smd_flow *flow = &candidate->flows[i];
 
 		if (flow->asked && !flow->dead) {
@@ -62,7 +62,7 @@ void smd_group_say_leave(struct smd_comm *comm)
 	size_t length = comm_encode_reason(comm, why);
 
 	for (struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
-		for (unsigned i = 0; i < context->remotes.count; i++) {
+		for (unsigned i = 0; i < epoch->nremotes; i++) {
 			if (comm->asked && epoch->flows[i].asked && !epoch->flows[i].dead) {
 				smd_remote_send(context->remotes.each[i], SMD_FRAME_LEAVE,
 					epoch->receiver.number, comm->rank, why, length);
@@ -120,7 +120,7 @@ void smd_group_fail(struct smd_comm *comm, int err, const char *text)
 	/* All of this is counted before anything is cancelled, since that may end operations. */
 	comm->nopen = 1u + comm->settling;
 	for (struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
-		for (unsigned i = 0; i < context->remotes.count; i++) {
+		for (unsigned i = 0; i < epoch->nremotes; i++) {
 			struct smd_flow *flow = &epoch->flows[i];
 
 			flow->open = smd_flow_is_open(flow);
@@ -128,7 +128,7 @@ void smd_group_fail(struct smd_comm *comm, int err, const char *text)
 		}
 	}
 	for (struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
-		for (unsigned i = 0; i < context->remotes.count; i++) {
+		for (unsigned i = 0; i < epoch->nremotes; i++) {
 			smd_group_stop_flow(epoch, i);
 		}
 	}
@@ -161,7 +161,7 @@ void smd_group_end_by(struct smd_flow *by, int err, const char *text)
 
 	comm_end_flow(by, err, text);
 	for (struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
-		for (unsigned i = 0; i < comm->context->remotes.count; i++) {
+		for (unsigned i = 0; i < epoch->nremotes; i++) {
 			struct smd_flow *flow = &epoch->flows[i];
 
 			if (comm->state == SMD_COMM_ACTIVE && (flow->gone || flow->dead)) {
@@ -215,16 +215,18 @@ void smd_group_on_fault(struct smd_task *task)
 static bool comm_has_whole_shard(const struct smd_comm *comm)
 {
 	for (unsigned i = 0; i < comm->context->remotes.count; i++) {
-		const struct smd_flow *first = &comm->base.flows[i];
-		bool lives = !first->dead;
-		bool over = !first->dead && first->over;
+		const struct smd_remote *remote = comm->context->remotes.each[i];
+		const struct smd_flow *first = smd_epoch_flow(&comm->base, remote);
+		bool later = !first || first->dead;
+		bool lives = !later;
+		bool over = !later && first->over;
 
-		for (const struct smd_epoch *epoch = comm->base.next; first->dead && epoch;
+		for (const struct smd_epoch *epoch = comm->base.next; later && epoch;
 			epoch = epoch->next) {
-			const struct smd_flow *flow = &epoch->flows[i];
+			const struct smd_flow *flow = smd_epoch_flow(epoch, remote);
 
-			lives |= flow->joined && !flow->dead;
-			over |= flow->joined && !flow->dead && flow->over;
+			lives |= flow && flow->joined && !flow->dead;
+			over |= flow && flow->joined && !flow->dead && flow->over;
 		}
 		if (lives && !over) {
 			return true;

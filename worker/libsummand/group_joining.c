@@ -38,7 +38,7 @@ void smd_group_check_joined(struct smd_comm *comm)
 	struct smd_context *context = comm->context;
 	unsigned njoined = 0;
 
-	for (unsigned i = 0; i < context->remotes.count; i++) {
+	for (unsigned i = 0; i < comm->base.nremotes; i++) {
 		const struct smd_flow *flow = &comm->base.flows[i];
 
 		if (!flow->joined && !flow->dead && !flow->gone) {
@@ -101,7 +101,7 @@ void smd_group_late(struct smd_flow *flow, const char *text)
 
 static void epoch_lose(struct smd_epoch *epoch, uint64_t targets)
 {
-	for (unsigned i = 0; i < epoch->comm->context->remotes.count; i++) {
+	for (unsigned i = 0; i < epoch->nremotes; i++) {
 		struct smd_flow *flow = &epoch->flows[i];
 
 		if (flow->remote && !flow->dead && targets >> flow->target & 1) {
@@ -132,7 +132,7 @@ void smd_group_lose(struct smd_comm *comm, uint64_t targets)
 		comm_lose_again(comm, targets);
 		return;
 	}
-	if (closed == smd_context_targets(comm->context)) {
+	if (closed == UINT64_MAX) {
 		smd_group_fail_lost(
 			comm, -ECONNRESET, "none is left of those that the group had taken in");
 		return;
@@ -161,8 +161,9 @@ void smd_group_lose(struct smd_comm *comm, uint64_t targets)
  * them. */
 static uint64_t context_without(const struct smd_context *context)
 {
-	return context->lost_once == smd_context_targets(context) ? context->lost
-								  : context->lost_once;
+	uint64_t initial = smd_context_initial(context);
+
+	return initial & (initial & ~context->lost_once ? context->lost_once : context->lost);
 }
 
 /* Lanes that rest are asked when they are there again. */
@@ -178,14 +179,14 @@ void smd_group_join(struct smd_task *task)
 		return;
 	}
 	comm->asked = true;
-	for (unsigned i = 0; i < context->remotes.count; i++) {
+	for (unsigned i = 0; i < comm->base.nremotes; i++) {
 		smd_flow_begin(&comm->base.flows[i], context->remotes.each[i]);
 	}
-	if (context->lost_once) {
+	if (context_without(context)) {
 		smd_group_lose(comm, context_without(context));
 	}
 	smd_context_wake(context);
-	for (unsigned i = 0; i < context->remotes.count; i++) {
+	for (unsigned i = 0; i < comm->base.nremotes; i++) {
 		if (context->remotes.each[i]->welcomed && !comm->base.flows[i].dead) {
 			smd_group_ask(&comm->base.flows[i]);
 		}

@@ -28,11 +28,16 @@ static bool comm_wants(const struct smd_receiver *receiver, const struct smd_fra
 	return (comm->state == SMD_COMM_FAILED) == (frame->kind == SMD_FRAME_LEFT);
 }
 
+static struct smd_flow *flow_of(struct smd_receiver *receiver, const struct smd_remote *remote)
+{
+	return smd_epoch_flow(epoch_of(receiver), remote);
+}
+
 /* A server that has taken the place of another knows nothing of that one's streams. */
 static int flow_check(
 	const struct smd_flow *flow, const struct smd_frame *frame, struct smd_error *error)
 {
-	return flow->asked && !flow->dead
+	return flow && flow->asked && !flow->dead
 		       ? 0
 		       : smd_error_set(error, EPROTO,
 				 "%s: must be of a group that has been joined on this lane",
@@ -42,11 +47,9 @@ static int flow_check(
 static int comm_on_result(struct smd_receiver *receiver, struct smd_remote *remote,
 	const struct smd_frame *frame, void **payload, struct smd_error *error)
 {
-	int ret = flow_check(&epoch_of(receiver)->flows[remote->index], frame, error);
+	int ret = flow_check(flow_of(receiver, remote), frame, error);
 
-	return ret ? ret
-		   : smd_flow_receive(
-			     &epoch_of(receiver)->flows[remote->index], frame, payload, error);
+	return ret ? ret : smd_flow_receive(flow_of(receiver, remote), frame, payload, error);
 }
 
 /* Of several servers, which one ends. */
@@ -124,7 +127,7 @@ static int comm_on_frame(struct smd_receiver *receiver, struct smd_remote *remot
 	const struct smd_frame *frame, const uint8_t *payload, struct smd_error *error)
 {
 	struct smd_comm *comm = comm_of(receiver);
-	struct smd_flow *flow = &epoch_of(receiver)->flows[remote->index];
+	struct smd_flow *flow = flow_of(receiver, remote);
 	char text[SMD_ERROR_TEXT_MAX];
 	int ret = flow_check(flow, frame, error);
 
@@ -167,9 +170,9 @@ static bool comm_is_owed(const struct smd_receiver *receiver, const struct smd_r
 {
 	const struct smd_epoch *epoch = (const struct smd_epoch *)receiver;
 	const struct smd_comm *comm = epoch->comm;
-	const struct smd_flow *flow = &epoch->flows[remote->index];
+	const struct smd_flow *flow = smd_epoch_flow(epoch, remote);
 
-	if (flow->dead) {
+	if (!flow || flow->dead) {
 		return false;
 	}
 	switch (comm->state) {
@@ -185,10 +188,12 @@ static bool comm_is_owed(const struct smd_receiver *receiver, const struct smd_r
 
 static void comm_on_lane_closed(struct smd_receiver *receiver, struct smd_remote *remote)
 {
-	struct smd_flow *flow = &epoch_of(receiver)->flows[remote->index];
+	struct smd_flow *flow = flow_of(receiver, remote);
 
-	smd_flow_forget_advertisements(flow);
-	smd_group_flow_closed(comm_of(receiver), flow);
+	if (flow) {
+		smd_flow_forget_advertisements(flow);
+		smd_group_flow_closed(comm_of(receiver), flow);
+	}
 }
 
 static void comm_on_failed(struct smd_receiver *receiver, int err, const char *text)
@@ -222,32 +227,39 @@ static void comm_on_settled(struct smd_receiver *receiver)
 
 static bool comm_may_rest(struct smd_receiver *receiver, const struct smd_remote *remote)
 {
-	return smd_group_may_rest(&epoch_of(receiver)->flows[remote->index]);
+	struct smd_flow *flow = flow_of(receiver, remote);
+
+	return !flow || smd_group_may_rest(flow);
 }
 
 static void comm_on_lane_back(struct smd_receiver *receiver, struct smd_remote *remote)
 {
-	smd_group_lane_back(&epoch_of(receiver)->flows[remote->index]);
+	struct smd_flow *flow = flow_of(receiver, remote);
+
+	if (flow) {
+		smd_group_lane_back(flow);
+	}
 }
 
 /* Of a later epoch: the first one's receiver cares for the communicator. */
 static bool epoch_may_rest(struct smd_receiver *receiver, const struct smd_remote *remote)
 {
-	struct smd_flow *flow = &epoch_of(receiver)->flows[remote->index];
-	bool may = !flow->joined && !flow->again;
+	struct smd_flow *flow = flow_of(receiver, remote);
+	bool may;
 
-	if (comm_of(receiver)->state == SMD_COMM_FAILED || !flow->asked || flow->dead) {
+	if (comm_of(receiver)->state == SMD_COMM_FAILED || !flow || !flow->asked || flow->dead) {
 		return true;
 	}
+	may = !flow->joined && !flow->again;
 	flow->again = true; /* JOIN is on its way to it, and is said once more */
 	return may;
 }
 
 static void epoch_on_lane_back(struct smd_receiver *receiver, struct smd_remote *remote)
 {
-	struct smd_flow *flow = &epoch_of(receiver)->flows[remote->index];
+	struct smd_flow *flow = flow_of(receiver, remote);
 
-	if (flow->asked && !flow->joined && !flow->dead && !flow->over) {
+	if (flow && flow->asked && !flow->joined && !flow->dead && !flow->over) {
 		smd_group_ask(flow);
 	}
 }

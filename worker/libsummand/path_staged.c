@@ -297,7 +297,7 @@ void smd_path_staged_abandon(struct smd_comm *comm)
 
 	smd_staging_wait_no_longer(staging, &comm->waiter);
 	for (struct smd_epoch *epoch = &comm->base; epoch && staging->ops; epoch = epoch->next) {
-		for (unsigned i = 0; i < comm->context->remotes.count; i++) {
+		for (unsigned i = 0; i < epoch->nremotes; i++) {
 			smd_path_staged_abandon_flow(&epoch->flows[i]);
 		}
 	}

@@ -62,6 +62,7 @@ void smd_reconnection_begin(struct smd_context *context, struct smd_target *targ
 	if (!reconnection->timer) {
 		return; /* the others go on without it */
 	}
+	reconnection->first_ns = reconnection->first_ns ? reconnection->first_ns : smd_clock_ns();
 	if (reconnection->since_ns == 0 || smd_clock_ns() - reconnection->since_ns > STAYED_NS) {
 		reconnection->delay_ms = DELAY_LEAST_MS;
 	}
@@ -79,6 +80,15 @@ void smd_reconnection_missed(
 	}
 	smd_log(SMD_LOG_DEBUG, "libsummand", "reduction server %s is not there again: %s",
 		target->address, text);
+	if (!target->known && !reconnection->told &&
+		smd_clock_ns() - reconnection->first_ns >
+			context->config.connect_timeout_s * SMD_SECOND_NS) {
+		reconnection->told = true;
+		smd_log(SMD_LOG_WARN, "libsummand",
+			"reduction server %s was added and cannot be reached, so it is not used: "
+			"%s",
+			target->address, text);
+	}
 	if (!context->remote_owner.failed) {
 		wait_for_next(reconnection);
 	}
@@ -90,7 +100,7 @@ static const char *find_obstacle(const struct smd_context *context, const struct
 	const struct smd_target *target = remote->target;
 	const struct smd_remote *first = target->remotes[0];
 
-	if (remote->welcome.shards != target->nremotes) {
+	if (remote->welcome.shards != target->nremotes && (target->known || target->nremotes > 1)) {
 		return "it must have as many shards (--threads) as the one before";
 	}
 	if (remote->welcome.chunk_bytes < context->deal.chunk_bytes) {
@@ -113,10 +123,27 @@ static const char *find_obstacle(const struct smd_context *context, const struct
 	return NULL;
 }
 
+/* Its shards have a place from now on. */
+static void make_known(struct smd_context *context, struct smd_target *target)
+{
+	struct smd_remotes *remotes = &context->remotes;
+
+	smd_progress_lock(&context->progress);
+	for (unsigned s = 0; s < target->nremotes; s++) {
+		target->remotes[s]->index = remotes->count;
+		remotes->each[remotes->count++] = target->remotes[s];
+	}
+	target->known = true;
+	smd_progress_unlock(&context->progress);
+}
+
 static void take_back(struct smd_context *context, struct smd_target *target)
 {
 	struct smd_reconnection *reconnection = &target->reconnection;
 
+	if (!target->known) {
+		make_known(context, target);
+	}
 	evtimer_del(reconnection->timer);
 	reconnection->under_way = false;
 	reconnection->told = false;
@@ -135,6 +162,26 @@ static void take_back(struct smd_context *context, struct smd_target *target)
 	}
 }
 
+/* Shard 0 has said how many there are. False: out of memory. */
+static bool open_others(struct smd_context *context, const struct smd_remote *first)
+{
+	struct smd_target *target = first->target;
+
+	for (unsigned s = 1; s < target->nremotes; s++) {
+		smd_remote_try_again(target->remotes[s]);
+	}
+	while (target->nremotes < first->welcome.shards) {
+		struct smd_remote *remote =
+			smd_remote_create(&context->remote_owner, target, target->nremotes);
+
+		if (!remote) {
+			return false;
+		}
+		target->remotes[target->nremotes++] = remote;
+	}
+	return true;
+}
+
 void smd_reconnection_welcomed(struct smd_context *context, struct smd_remote *remote)
 {
 	struct smd_target *target = remote->target;
@@ -149,8 +196,9 @@ void smd_reconnection_welcomed(struct smd_context *context, struct smd_remote *r
 		smd_reconnection_missed(context, target, obstacle);
 		return;
 	}
-	for (unsigned s = 1; remote->shard == 0 && s < target->nremotes; s++) {
-		smd_remote_try_again(target->remotes[s]);
+	if (remote->shard == 0 && !open_others(context, remote)) {
+		smd_reconnection_missed(context, target, "out of memory");
+		return;
 	}
 	for (unsigned s = 0; s < target->nremotes; s++) {
 		all &= target->remotes[s]->welcomed;
@@ -164,14 +212,16 @@ void smd_reconnection_tell(struct smd_context *context, uint64_t targets)
 {
 	for (unsigned t = 0; t < context->ntargets; t++) {
 		struct smd_target *target = &context->targets[t];
+		bool first = t >= context->config.ninitial && !target->reconnection.served;
 
 		if ((targets >> t & 1) && !target->lost && !target->reconnection.serves) {
+			target->reconnection.served = true;
 			target->reconnection.serves = true;
 			/* Whoever has read that it was lost reads this. */
 			smd_log(SMD_LOG_WARN, "libsummand",
-				"reduction server %s is there and serves again; %u of %u reduction "
-				"servers go on",
+				"reduction server %s %s; %u of %u reduction servers go on",
 				target->address,
+				first ? "was added and serves" : "is there and serves again",
 				context->ntargets - (unsigned)__builtin_popcountll(context->lost),
 				context->ntargets);
 		}

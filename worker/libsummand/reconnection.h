@@ -1,6 +1,7 @@
 /*
  * A lost server is tried again in the background: another may have been started in its place
- * (specs/design/epochs.md). On the owner of the progress engine, without a thread of its own.
+ * (specs/design/epochs.md). So is one that was added, until it is there. On the owner of the
+ * progress engine, without a thread of its own.
  *
  * Attempts are 0.25 s apart, twice as long each time, at most 15 s. One that is there again must be
  * of as many shards as the one before, and take chunks as large; then communicators hear of it.
@@ -21,8 +22,11 @@ struct smd_reconnection {
 	struct event *timer; /* the next attempt, or the latest end of the one that is under way */
 	unsigned delay_ms;
 	bool under_way;
-	bool told;         /* of a server there that cannot be used, */
-	bool serves;       /* or of one that some communicator uses again */
+	uint64_t first_ns; /* the first attempt of one that was added */
+	bool told;         /* of a server there that cannot be used, or of one that was added and
+			      cannot be reached, */
+	bool serves;       /* or of one that some communicator uses again; */
+	bool served;       /* it has at some time, since it was added */
 	uint64_t since_ns; /* it is there again; 0: it has not been yet */
 };
 

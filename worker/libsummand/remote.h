@@ -103,6 +103,7 @@ struct smd_target {
 	struct smd_lookup *lookup; /* NULL: none is under way */
 	unsigned nremotes;         /* 1 until shard 0 has said WELCOME */
 	bool lost;                 /* told to the owner */
+	bool known;                /* its shards are in the list of all remotes */
 	struct smd_reconnection reconnection;
 	struct smd_remote *remotes[SMD_SHARDS_MAX];
 };

@@ -84,9 +84,8 @@ static void settle_each(struct settle *settle)
 {
 	struct smd_request *operation = settle->operation;
 	struct smd_epoch *home = operation->home;
-	unsigned nremotes = operation->comm->context->remotes.count;
 
-	for (unsigned i = 0; i < nremotes; i++) {
+	for (unsigned i = 0; i < home->nremotes; i++) {
 		struct smd_flow *flow = &home->flows[i];
 		uint64_t first, end;
 
@@ -147,8 +146,7 @@ bool smd_settle(struct smd_request *operation)
 	const struct smd_history before = *history;
 	bool small = operation->count * operation->element_bytes <= SMD_HISTORY_COPY;
 
-	if (operation->path != &smd_path_host &&
-		(small || operation->path->why_lost(operation))) {
+	if (operation->path != &smd_path_host && (small || operation->path->why_lost(operation))) {
 		if (!small) {
 			settle_tell(operation);
 		}

@@ -40,13 +40,13 @@ class ScaleTest(ServersBase):
         self.assertEqual(self.described(run), (2, 2))
         said = self.scale(run, 3, "--pool=2")
         self.assertIn("has 3 reduction servers now.", said)
-        self.assertIn("Ranks that run keep the servers they began with; the job's next attempt uses all.", said)
-        self.wait_until_said(run, "workerpool2-2 serves, for ranks of the job's next attempt")
+        self.assertIn("Ranks that run take in those that all of them reach over TCP, within seconds; the job's next attempt uses all.", said)
+        self.wait_until_said(run, "workerpool2-2 serves: ranks take it in where they can")
         addresses = {re.search(r"--listen=(\S+)", self.started(index)[1])[1] for index in range(3)}
         self.assertEqual(len(addresses), 3)
         said = self.scale(run, 1)
         self.assertIn("has 1 reduction server now.", said)
-        self.assertIn("Communicators that they begin from now on still ask for those taken away, and fail", said)
+        self.assertIn("Processes that begin from now on still ask for those taken away, and fail", said)
         for index in 1, 2:
             path = f"exits/workerpool2-{index}.json"
             self.wait_for_file(os.path.join(run.job_dir, path))
@@ -54,7 +54,7 @@ class ScaleTest(ServersBase):
         self.assertEqual(self.described(run)[0], 1)
         self.wait_until_state(run, "workerpool2-1", "STOPPED")
         self.scale(run, 2)
-        self.wait_until_said(run, "workerpool2-1 serves again, for communicators that begin from now on")
+        self.wait_until_said(run, "workerpool2-1 serves again: ranks take it in where they can")
         first, again = self.started(1)[1].split()[0], self.started(1, 1)[1].split()[0]
         self.assertEqual(first, again, "the same address; it may have another share of its host's bandwidth")
         self.lose(1, 1)  # one that came back is cared for as any other
@@ -70,7 +70,7 @@ class ScaleTest(ServersBase):
         self.work = bash(first)
         run = self.start_running(1, restart_policy="on-failure")
         self.scale(run, 3)
-        self.wait_until_said(run, "serves, for ranks of the job's next attempt", 2)
+        self.wait_until_said(run, "serves: ranks take it in where they can", 2)
         self.end_well(run)
         lists = self.read(run, "logs/workerpool0-0.log").split()
         self.assertEqual([len(each.split(",")) for each in lists], [1, 3])
@@ -87,24 +87,30 @@ class ScaleTest(ServersBase):
         self.assertFalse(os.path.exists(self.path("workerpool2-1.1")))
 
     def test_ranks_can_read_which_servers_serve(self):
-        """Replaced as a whole: a reader at any moment sees a line of addresses."""
-        read = f"until [ -e {self.done} ]; do read -r line <$SUMMAND_SERVERS_FILE && echo $line; sleep 0.01; done; cat $SUMMAND_SERVERS_FILE"
+        """Replaced as a whole: a reader at any moment sees a line of those that serve, and one of all that ever did."""
+        read = f"until [ -e {self.done} ]; do read -r line <$SUMMAND_SERVERS_FILE && echo $line; sleep 0.01; done; head -n 1 $SUMMAND_SERVERS_FILE"
         self.work = bash(read)
         run = self.start_running(2)
 
+        def addresses(indices):
+            return ",".join(re.search(r"--listen=(\S+)", self.started(index)[1])[1] for index in indices) + "\n"
+
         def wait_for_list(*indices):
-            text = ",".join(re.search(r"--listen=(\S+)", self.started(index)[1])[1] for index in indices) + "\n"
-            self.assertTrue(wait_until(lambda: listed() == text, 30), listed())
+            text = addresses(indices)
+            wanted = text if OVER_HOSTS else text + addresses(range(ever_there))
+            self.assertTrue(wait_until(lambda: listed() == wanted, 30), listed())
             return text
 
         def listed():
-            """On hosts the list is in the folder of each agent, where the replica reads it."""
+            """On hosts the list is in the folder of each agent, where the replica reads its first line."""
             if not OVER_HOSTS:
                 return self.read(run, "servers")
             return self.read(run, "logs/workerpool0-0.log").rpartition("\n")[0].rpartition("\n")[2] + "\n"
 
+        ever_there = 2
         seen = {wait_for_list(0, 1)}
         self.scale(run, 3)
+        ever_there = 3
         seen.add(wait_for_list(0, 1, 2))
         self.lose(0)
         seen.add(wait_for_list(1, 2))
@@ -156,6 +162,16 @@ class ScaleTest(ServersBase):
         os.mkfifo(path)
         self.assertIn("has 1 reduction server now", self.scale(run, 1))
         self.end_well(run)
+
+    def test_real_ranks_take_in_one_more(self):
+        run = self.start([bash(PERF.replace("6000", "20000")), bash(PERF.replace("6000", "20000")), reduction_servers(1)])
+        self.wait_until_said(run, "# summand-perf")
+        self.scale(run, 2)
+        self.wait_until_said(run, "was added and serves; 2 of 2 reduction servers go on", 2)
+        self.assert_code(self.finish(run), 0)
+        self.assertIn("# wrong elements: 0 OK", self.read(run, "logs/workerpool0-0.log"))
+        results = {each["name"]: each["results"] for each in self.read_json(run, "summary.json")["replicas"]}
+        self.assertGreater(int(results["workerpool2-1"]["chunks"]), 0)
 
     def test_real_ranks_go_on_with_fewer(self):
         """Two of three servers are asked to end, and asked again, for which they do not wait for the ranks to leave."""

@@ -1,6 +1,6 @@
 /*
- * Servers are lost and others are started in their place while operations run: they are taken in
- * again, and every result is what it would have been (specs/design/epochs.md).
+ * Servers are lost and others are started in their place while operations run, or are added: they
+ * are taken in, and every result is what it would have been (specs/design/epochs.md).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,6 +30,7 @@ struct history {
 	unsigned gap_us;                         /* between an end and a start */
 	bool waits;                              /* for each to be taken in before the next */
 	bool begins;                             /* a communicator at every moment */
+	const char *added;                       /* what the file of servers says in the end */
 	atomic_bool begun;
 	atomic_uint returned;
 	atomic_bool over;
@@ -50,7 +51,7 @@ static void look_now(struct smd_task *task)
 	struct look *look = (struct look *)task;
 	struct smd_progress *progress = &look->comm->context->progress;
 
-	look->without = look->comm->now->dead;
+	look->without = look->comm->now->dead & ((1u << SERVERS) - 1);
 	look->index = look->comm->now->index;
 	smd_progress_lock(progress);
 	look->done = true;
@@ -150,7 +151,7 @@ static void run_operations(struct pool_rank *rank)
 	for (int more = 0; more < 20; more++) {
 		reduce_and_check(rank->comm, rank->rank, k++, buffer);
 	}
-	CHECK(look_at(rank->comm).index >= (history->another ? 1 : 2));
+	CHECK(look_at(rank->comm).index >= (history->another || history->added ? 1 : 2));
 	free(buffer);
 }
 
@@ -232,6 +233,90 @@ static void one_of_other_shards_is_not_used(void **state)
 	run("tcp", &history);
 }
 
+/* ---- servers that are added ---- */
+
+static char file[] = "servers-XXXXXX";
+
+static void write_file(const char *text)
+{
+	char beside[sizeof(file) + 4];
+	FILE *stream;
+
+	snprintf(beside, sizeof(beside), "%s.new", file);
+	stream = fopen(beside, "w");
+	CHECK(stream && fprintf(stream, "%s\n", text) > 0 && fclose(stream) == 0);
+	CHECK(rename(beside, file) == 0);
+}
+
+/* It is then a server like the others, which may be lost and come back. */
+static void *add_and_end_servers(void *arg)
+{
+	struct history *history = arg;
+
+	while (!atomic_load(&history->begun)) {
+		usleep(1000);
+	}
+	write_file(history->added);
+	capture_await("was added and serves; 3 of 4", NULL);
+	for (unsigned i = 0; i < SERVERS; i += 2) {
+		pool_end_server(history->pool, i, 1);
+		pool_restart_server(history->pool, i, &enough);
+		usleep(700000);
+	}
+	atomic_store(&history->over, true);
+	return NULL;
+}
+
+/* Ranks are told of two; the file goes on with the third, and with one that nobody listens at. */
+static void one_is_added(void **state)
+{
+	struct history history = {.begins = true};
+	const struct smd_server_config configs[SERVERS] = {enough, enough, enough};
+	char all[sizeof(((struct pool *)NULL)->list) + 64];
+	struct pool pool;
+	pthread_t thread;
+	int made = mkstemp(file);
+
+	(void)state;
+	CHECK(made >= 0 && close(made) == 0);
+	setenv("SUMMAND_SERVERS_FILE", file, 1);
+	history.pool = &pool;
+	pool_start(&pool, "tcp", SERVERS, configs);
+	snprintf(all, sizeof(all), "%s\n%s,127.0.0.1:1", pool.servers[0].address, pool.list);
+	history.added = all;
+	*strrchr(pool.list, ',') = '\0';
+	write_file(pool.list);
+	CHECK(pthread_create(&thread, NULL, add_and_end_servers, &history) == 0);
+	pool_run(&pool, RANKS, "added", run_operations, &history);
+	pthread_join(thread, NULL);
+	pool_stop(&pool);
+	unsetenv("SUMMAND_SERVERS_FILE");
+	unlink(file);
+	memcpy(file, "servers-XXXXXX", sizeof(file));
+	for (unsigned i = 0; i < SERVERS; i++) {
+		assert_true(pool.servers[i].stats.chunks > 0);
+	}
+}
+
+static void a_file_that_changes_its_mind_is_not_used(void **state)
+{
+	struct pool pool;
+	smd_context *context;
+
+	(void)state;
+	CHECK(close(mkstemp(file)) == 0);
+	setenv("SUMMAND_SERVERS_FILE", file, 1);
+	write_file("127.0.0.1:1,127.0.0.1:2");
+	pool_start(&pool, "tcp", 1, NULL);
+	context = pool_context(&pool, 0);
+	capture_await("must go on to name the servers that it has named", "127.0.0.1:1");
+	smd_context_destroy(context);
+	pool_stop(&pool);
+	unsetenv("SUMMAND_SERVERS_FILE");
+	unlink(file);
+	memcpy(file, "servers-XXXXXX", sizeof(file));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -239,6 +324,8 @@ int main(void)
 		cmocka_unit_test(all_come_back_one_after_the_other),
 		cmocka_unit_test(two_flicker),
 		cmocka_unit_test(one_of_other_shards_is_not_used),
+		cmocka_unit_test(one_is_added),
+		cmocka_unit_test(a_file_that_changes_its_mind_is_not_used),
 	};
 	int ret;
 

@@ -98,9 +98,9 @@ static void coll_describe(const struct smd_coll *coll, char text[128])
 {
 	const struct smd_context *context = coll->comm->context;
 
-	snprintf(text, 128, "%u reduction server%s, %u shard%s", context->ntargets,
-		context->ntargets == 1 ? "" : "s", context->remotes.count,
-		context->remotes.count == 1 ? "" : "s");
+	snprintf(text, 128, "%u reduction server%s, %u shard%s", context->config.ninitial,
+		context->config.ninitial == 1 ? "" : "s", context->ninitial,
+		context->ninitial == 1 ? "" : "s");
 }
 
 static void coll_log(const struct smd_coll *coll, int err, const struct smd_error *error)
