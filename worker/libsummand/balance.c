@@ -9,8 +9,7 @@
 #include "reduction_server/base/clock.h"
 
 #define UNEQUAL       1.05 /* the last shard's time to the mean: more is worth a step, */
-#define FAR           1.3  /* and this one at once: else so many verdicts in a row */
-#define VERDICTS      3u
+#define FAR           0.3  /* when verdicts in a row on the same shard say that much more in all */
 #define STEP_POWER    0.75 /* of what would be right if others stayed as they are */
 #define STEP_MOST     2.0  /* what a weight changes by */
 #define STEPS_MOST    8u   /* at once, and then one for each */
@@ -63,14 +62,25 @@ static int compare(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
-/* ns per byte of its own: one slice that was disturbed does not count. */
-static double cost_of(const struct smd_balance_shard *shard)
+static double sample_at(const struct smd_balance_shard *shard, unsigned place)
 {
 	double sorted[SMD_BALANCE_SAMPLES];
 
 	memcpy(sorted, shard->samples, sizeof(sorted));
 	qsort(sorted, SMD_BALANCE_SAMPLES, sizeof(sorted[0]), compare);
-	return sorted[SMD_BALANCE_SAMPLES / 2];
+	return sorted[place];
+}
+
+/* ns per byte of its own: one slice that was disturbed does not count. */
+static double cost_of(const struct smd_balance_shard *shard)
+{
+	return sample_at(shard, SMD_BALANCE_SAMPLES / 2);
+}
+
+/* What it costs at least: most of its slices say more. */
+static double least_cost_of(const struct smd_balance_shard *shard)
+{
+	return sample_at(shard, 1);
 }
 
 static bool has_samples(const struct smd_balance *balance)
@@ -94,11 +104,13 @@ void smd_balance_forget(struct smd_balance *balance)
 struct finish {
 	double mean;
 	double last;
+	double surely; /* the last one's, with as much luck as its slices scatter */
+	unsigned late; /* and which one that is */
 };
 
 static struct finish finish_of(const struct smd_balance *balance, bool wanted)
 {
-	struct finish finish = {0, 0};
+	struct finish finish = {0, 0, 0, 0};
 	double sum = 0;
 
 	for (unsigned s = 0; s < balance->nshards; s++) {
@@ -106,10 +118,15 @@ static struct finish finish_of(const struct smd_balance *balance, bool wanted)
 	}
 	for (unsigned s = 0; s < balance->nshards; s++) {
 		const struct smd_balance_shard *shard = &balance->shards[s];
-		double time = (wanted ? shard->wanted : shard->weight) / sum * cost_of(shard);
+		double share = (wanted ? shard->wanted : shard->weight) / sum;
+		double time = share * cost_of(shard);
 
 		finish.mean += time / balance->nshards;
-		finish.last = time > finish.last ? time : finish.last;
+		finish.last = fmax(finish.last, time);
+		if (share * least_cost_of(shard) > finish.surely) {
+			finish.surely = share * least_cost_of(shard);
+			finish.late = s;
+		}
 	}
 	return finish;
 }
@@ -175,12 +192,15 @@ bool smd_balance_want(struct smd_balance *balance, uint64_t now_ns)
 		balance->on_trial = false;
 		balance->pause_ns = PAUSE_NS;
 	}
-	if (now.last < UNEQUAL * now.mean) {
+	if (now.surely < UNEQUAL * now.mean) {
 		balance->unequal = 0;
 		smd_balance_forget(balance);
 		return false;
 	}
-	if (++balance->unequal < VERDICTS && now.last < FAR * now.mean) {
+	balance->unequal = now.surely / now.mean - 1 +
+			   (now.late == balance->late ? balance->unequal : 0);
+	balance->late = now.late;
+	if (balance->unequal < FAR) {
 		smd_balance_forget(balance);
 		return false;
 	}

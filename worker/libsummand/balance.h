@@ -31,7 +31,8 @@ struct smd_balance {
 	uint64_t steps_at_ns; /* since when there is one more each STEP_EVERY_NS */
 	uint64_t next_ns;     /* no step before */
 	uint64_t pause_ns;    /* after one that is taken back */
-	unsigned unequal;     /* verdicts in a row that shards do not finish together */
+	double unequal;       /* what verdicts in a row say in all that this shard takes longer */
+	unsigned late;
 	bool on_trial;        /* the last step: */
 	double cost;          /* ns that a byte took before it, */
 	double promised;      /* and the part of that which it should save */

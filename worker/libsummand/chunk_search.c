@@ -1,12 +1,15 @@
 /* Tries chunks of other sizes on the program's operations, and keeps what is faster. */
 #include "worker/libsummand/chunk_search.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "reduction_server/base/clock.h"
 
 #define SMALLEST_LOG2 16u  /* smaller operations are a chunk for each shard, or less */
 #define SKIPPED       1u   /* after a change: streams are being joined */
+#define TIMES_LEAST   5u /* enough for a verdict, when they took */
+#define SPENT_NS      50000000u
 #define FASTER        0.98 /* what is kept takes so much of the time before, at most */
 #define DRIFTED       1.3  /* settled times that change by so much: the network is another one */
 #define WITHIN        0.5  /* sizes that were seen in a trial must stand for so much of the time */
@@ -17,7 +20,12 @@
 void smd_chunk_search_begin(struct smd_chunk_search *search, int scale, uint64_t now_ns)
 {
 	*search = (struct smd_chunk_search){
-		.settled = scale, .scale = scale, .next_ns = now_ns, .pause_ns = PAUSE_NS};
+		.settled = scale,
+		.candidate = scale,
+		.scale = scale,
+		.next_ns = now_ns,
+		.pause_ns = PAUSE_NS,
+	};
 }
 
 bool smd_chunk_search_took(struct smd_chunk_search *search, uint64_t bytes, uint64_t ns)
@@ -34,38 +42,46 @@ bool smd_chunk_search_took(struct smd_chunk_search *search, uint64_t bytes, uint
 	}
 	times = &search->sizes[size - SMALLEST_LOG2];
 	times->each[times->count++ % SMD_CHUNK_SEARCH_TIMES] = (double)ns / (double)bytes;
+	times->spent_ns += ns;
 	return true;
 }
 
+/* Long operations say something sooner: what disturbs is short. */
 static bool has_times(const struct smd_chunk_times *times)
 {
-	return times->count >= SMD_CHUNK_SEARCH_TIMES;
+	return times->count >= SMD_CHUNK_SEARCH_TIMES ||
+	       (times->count >= TIMES_LEAST && times->spent_ns >= SPENT_NS);
 }
 
-/* The second fastest: the fastest may be luck, and slow ones have waited for a rank. */
-static double time_of(const struct smd_chunk_times *times)
+static int compare(const void *left, const void *right)
 {
-	double first = times->each[0];
-	double second = times->each[1];
+	double a = *(const double *)left;
+	double b = *(const double *)right;
 
-	if (second < first) {
-		first = times->each[1];
-		second = times->each[0];
-	}
-	for (unsigned i = 2; i < SMD_CHUNK_SEARCH_TIMES; i++) {
-		if (times->each[i] < first) {
-			second = first;
-			first = times->each[i];
-		} else if (times->each[i] < second) {
-			second = times->each[i];
-		}
-	}
-	return second;
+	return (a > b) - (a < b);
 }
 
-/* What a byte of all sizes takes now, to what it took at the settled scale; 0: that cannot be said
- * yet. */
-static double ratio_to_settled(const struct smd_chunk_search *search)
+/* Of the times of a size, in order. */
+enum place {
+	FAST, /* not the fastest of many, which may be luck */
+	MEDIAN,
+	SLOWEST,
+};
+
+static double time_at(const struct smd_chunk_times *times, enum place place)
+{
+	unsigned n = times->count < SMD_CHUNK_SEARCH_TIMES ? times->count : SMD_CHUNK_SEARCH_TIMES;
+	const unsigned index[] = {[FAST] = n / 8, [MEDIAN] = n / 2, [SLOWEST] = n - 1};
+	double sorted[SMD_CHUNK_SEARCH_TIMES];
+
+	memcpy(sorted, times->each, n * sizeof(sorted[0]));
+	qsort(sorted, n, sizeof(sorted[0]), compare);
+	return sorted[index[place]];
+}
+
+/* What a byte of all sizes takes now, to what the fast ones took at the settled scale; 0: that
+ * cannot be said yet. */
+static double ratio_to_settled(const struct smd_chunk_search *search, enum place place)
 {
 	double now = 0;
 	double then = 0;
@@ -76,7 +92,7 @@ static double ratio_to_settled(const struct smd_chunk_search *search)
 		double weight = (double)(1ull << i); /* a size counts by the time that it takes */
 
 		if (times->settled > 0 && has_times(times)) {
-			now += time_of(times) / times->settled * weight;
+			now += time_at(times, place) / times->settled * weight;
 			then += weight;
 		} else if (times->settled > 0) {
 			missing += weight;
@@ -89,6 +105,7 @@ void smd_chunk_search_forget(struct smd_chunk_search *search)
 {
 	for (unsigned i = 0; i < SMD_CHUNK_SEARCH_SIZES; i++) {
 		search->sizes[i].count = 0;
+		search->sizes[i].spent_ns = 0;
 	}
 	search->skipped = 0;
 }
@@ -101,10 +118,11 @@ static bool settle(struct smd_chunk_search *search)
 	for (unsigned i = 0; i < SMD_CHUNK_SEARCH_SIZES; i++) {
 		struct smd_chunk_times *times = &search->sizes[i];
 
-		times->settled = has_times(times) ? time_of(times) : 0;
+		times->settled = has_times(times) ? time_at(times, FAST) : 0;
 		any |= times->settled > 0;
 	}
 	search->settled = search->scale;
+	search->candidate = search->scale;
 	return any;
 }
 
@@ -137,15 +155,22 @@ static void rest(struct smd_chunk_search *search, uint64_t now_ns)
 }
 
 /* A trial is over: the next one, or back to the settled scale. */
-static bool judge_trial(struct smd_chunk_search *search, double ratio, uint64_t now_ns)
+static bool judge_trial(struct smd_chunk_search *search, uint64_t now_ns)
 {
 	bool larger = search->scale > search->settled;
 
-	if (ratio <= FASTER) {
+	if (ratio_to_settled(search, MEDIAN) <= FASTER) {
+		if (search->candidate != search->scale &&
+			ratio_to_settled(search, SLOWEST) > FASTER) {
+			search->candidate = search->scale;
+			search->wanted = search->settled;
+			return true;
+		}
 		settle(search);
 		search->tried_smaller = larger; /* where it comes from */
 		search->tried_larger = !larger;
 	}
+	search->candidate = search->settled;
 	if (choose(search)) {
 		return true;
 	}
@@ -154,15 +179,35 @@ static bool judge_trial(struct smd_chunk_search *search, double ratio, uint64_t 
 	return search->wanted != search->scale;
 }
 
+/* One that has won is tried again, against times that are as new. */
+static bool try_again(struct smd_chunk_search *search)
+{
+	int candidate = search->candidate;
+
+	if (ratio_to_settled(search, FAST) <= 0 || !settle(search)) {
+		return false;
+	}
+	search->candidate = candidate;
+	search->wanted = candidate;
+	return true;
+}
+
+static bool has_drifted(const struct smd_chunk_search *search)
+{
+	double ratio = ratio_to_settled(search, FAST);
+
+	return ratio > DRIFTED || (ratio > 0 && ratio < 1 / DRIFTED);
+}
+
 bool smd_chunk_search_want(struct smd_chunk_search *search, uint64_t now_ns)
 {
-	double ratio = ratio_to_settled(search);
-
 	if (search->scale != search->settled) {
-		return ratio > 0 && judge_trial(search, ratio, now_ns);
+		return ratio_to_settled(search, MEDIAN) > 0 && judge_trial(search, now_ns);
 	}
-	if ((ratio > DRIFTED || (ratio > 0 && ratio < 1 / DRIFTED)) &&
-		search->next_ns > now_ns + DRIFT_NS) {
+	if (search->candidate != search->settled) {
+		return try_again(search);
+	}
+	if (search->next_ns > now_ns + DRIFT_NS && has_drifted(search)) {
 		search->next_ns = now_ns + DRIFT_NS;
 	}
 	if (now_ns < search->next_ns || !settle(search)) {

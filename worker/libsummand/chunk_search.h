@@ -4,8 +4,10 @@
  *
  * What declared bandwidths suggest may be wrong: interfaces lie, and where processors decide,
  * messages cost more than bytes. So larger and smaller ones are tried, in powers of two, on the
- * program's own operations, and what is not faster is taken back. Rank 0's times decide, of the
- * faster ones of each size: a slow rank makes some of any size late.
+ * program's own operations, and what is not faster is taken back. Rank 0's times decide. They
+ * scatter, and a slow rank makes some of any size late, so a size on trial is faster only when its
+ * median beats the fast ones of the size before, and it has to show that twice unless all of its
+ * times do.
  *
  * One thread uses it: the owner of the progress engine. Times are smd_clock_ns().
  */
@@ -18,11 +20,12 @@
 #define SMD_CHUNK_SCALE_LEAST  (-3) /* chunks of 1/8 */
 #define SMD_CHUNK_SCALE_MOST   3
 #define SMD_CHUNK_SEARCH_SIZES 32u /* powers of two of bytes, from 64 KiB on */
-#define SMD_CHUNK_SEARCH_TIMES 5u  /* of each size, that a verdict is on */
+#define SMD_CHUNK_SEARCH_TIMES 16u /* of each size, that a verdict is on at most */
 
 struct smd_chunk_times {
 	double each[SMD_CHUNK_SEARCH_TIMES]; /* ns per byte */
 	unsigned count;
+	uint64_t spent_ns;
 	double settled; /* what it took at the scale that is settled; 0: not known */
 };
 
@@ -30,6 +33,7 @@ struct smd_chunk_search {
 	int settled; /* the best one so far */
 	int scale;   /* in use: another one is on trial */
 	int wanted;
+	int candidate; /* has won once, and is tried again if that is not the settled one */
 	bool tried_larger;
 	bool tried_smaller;
 	struct smd_chunk_times sizes[SMD_CHUNK_SEARCH_SIZES];

@@ -219,8 +219,8 @@ static void equal_servers_stay_as_they_are(void **state)
 		if (i < 2) {
 			assert_int_equal(outcome.changes, 0);
 		}
-		assert_true(outcome.changes < 60); /* in ten minutes */
-		assert_true(outcome.unequal < 1.15);
+		assert_true(outcome.changes < 40); /* in ten minutes */
+		assert_true(outcome.unequal < 1.1);
 		smd_balance_destroy(&balance);
 	}
 }

@@ -22,6 +22,9 @@ struct network {
 	double chunk_us;     /* what a chunk costs beyond its bytes */
 	double noise;
 	double late_us; /* a slow rank, at most */
+	double mode;    /* other work makes all slower by so much, for stretches of operations */
+	unsigned stretch;
+	double slowed;
 	uint64_t random;
 };
 
@@ -71,6 +74,10 @@ static unsigned run(struct network *network, struct smd_chunk_search *search, ui
 				    (1 + network->noise * draw(network)) +
 			    network->late_us * draw(network);
 
+		if (network->stretch && i % network->stretch == 0) {
+			network->slowed = network->mode * draw(network);
+		}
+		us *= 1 + network->slowed;
 		*now_ns += (uint64_t)(us * 1e3);
 		smd_chunk_search_took(search, (uint64_t)bytes, (uint64_t)(us * 1e3));
 		if (smd_chunk_search_want(search, *now_ns)) {
@@ -132,6 +139,31 @@ static void what_is_right_is_left_alone(void **state)
 	assert_true(abs(search.settled) <= 1);
 }
 
+/* Times that scatter must not lead away from what is right: what a search costs is bounded. */
+static void scatter_leads_nowhere(void **state)
+{
+	static const double sizes[] = {65536, 262144, 1e6, 4e6};
+
+	(void)state;
+	for (unsigned i = 0; i < 200; i++) {
+		struct network network = {.bytes_per_us = 600,
+			.declared = 600,
+			.chunk_us = 16,
+			.noise = 0.4,
+			.mode = i % 2 ? 0.5 : 0,
+			.stretch = 3 + i % 17,
+			.random = i + 1};
+		const double *size = &sizes[i / 2 % 4];
+		struct smd_chunk_search search;
+		uint64_t now = SMD_SECOND_NS;
+
+		smd_chunk_search_begin(&search, 0, now);
+		run(&network, &search, &now, size, 1, 60);
+		assert_true(time_us(&network, *size, search.settled) <
+			    1.03 * time_us(&network, *size, 0));
+	}
+}
+
 static void small_operations_ask_for_nothing(void **state)
 {
 	static const double small[] = {4096, 30000};
@@ -191,6 +223,7 @@ int main(void)
 		cmocka_unit_test(an_interface_that_lies_is_found_out_within_a_second),
 		cmocka_unit_test(where_processors_decide_chunks_grow),
 		cmocka_unit_test(what_is_right_is_left_alone),
+		cmocka_unit_test(scatter_leads_nowhere),
 		cmocka_unit_test(small_operations_ask_for_nothing),
 		cmocka_unit_test(changes_are_bounded),
 		cmocka_unit_test(any_network_comes_near_its_best),
