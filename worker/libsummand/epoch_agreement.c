@@ -412,7 +412,7 @@ static void take_sealed(struct smd_comm *comm, const struct smd_epoch_message *m
 
 /* ---- rank 0: other tables ---- */
 
-static bool may_change(const struct smd_comm *comm)
+bool smd_epoch_agreement_may_change(const struct smd_comm *comm)
 {
 	const struct smd_epoch_agreement *agreement = &comm->agreement;
 	const struct smd_epoch *now = comm->now;
@@ -445,8 +445,8 @@ bool smd_epoch_agreement_change(struct smd_comm *comm, const struct smd_epoch_ta
 		.nweights = (uint16_t)nweights,
 	};
 
-	if (nweights > SMD_EPOCH_WEIGHTS_MAX || !may_change(comm) || make_seals(comm) ||
-		draw_id(comm, &message.id)) {
+	if (nweights > SMD_EPOCH_WEIGHTS_MAX || !smd_epoch_agreement_may_change(comm) ||
+		make_seals(comm) || draw_id(comm, &message.id)) {
 		return false;
 	}
 	memcpy(message.weights, table->weights, nweights * sizeof(*table->weights));

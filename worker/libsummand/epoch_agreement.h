@@ -45,6 +45,9 @@ void smd_epoch_agreement_lose(struct smd_comm *comm, uint64_t targets);
 /* The communicator is ACTIVE: says what it has not been able to. */
 void smd_epoch_agreement_begin(struct smd_comm *comm);
 
+/* Whether this is rank 0, and nothing keeps it from that now. */
+bool smd_epoch_agreement_may_change(const struct smd_comm *comm);
+
 /*
  * Rank 0: the next epoch has this table, of the last one's servers and maybe others, with a weight
  * for each shard. All join its streams first, so nobody stops but for a moment who comes to the

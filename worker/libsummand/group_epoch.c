@@ -124,7 +124,8 @@ void smd_group_tune(struct smd_comm *comm)
 	if (comm->agreement.reach.hopes) {
 		smd_reach_consider(comm);
 	}
-	if (tuning && !comm->agreement.ahead && smd_tuning_want(tuning, smd_clock_ns())) {
+	if (tuning && smd_epoch_agreement_may_change(comm) &&
+		smd_tuning_want(tuning, smd_clock_ns())) {
 		table.weights = tuning->weights;
 		table.scale = tuning->scale;
 		(void)smd_epoch_agreement_change(comm, &table);
@@ -293,6 +294,8 @@ void smd_group_adopt(struct smd_comm *comm, const struct smd_epoch_record *recor
 	smd_operations_check_held(comm);
 	if (comm->leaving) {
 		smd_settle_history(comm);
+	} else {
+		smd_settle_left(comm);
 	}
 	comm_resume(comm);
 }

@@ -163,6 +163,9 @@ bool smd_settle(struct smd_request *operation)
 		settle.step = COPY;
 		settle_each(&settle);
 		if (!settle.failed) {
+			if (operation->home != comm->now) {
+				smd_settle_left(comm);
+			}
 			return true;
 		}
 		history->next = before.next; /* there was not room for all of it */
@@ -175,7 +178,7 @@ bool smd_settle(struct smd_request *operation)
 	return false;
 }
 
-void smd_settle_history(struct smd_comm *comm)
+static void settle_kept(struct smd_comm *comm, const struct smd_epoch *but)
 {
 	struct smd_history *history = &comm->history;
 
@@ -183,11 +186,21 @@ void smd_settle_history(struct smd_comm *comm)
 		const struct smd_kept *kept = smd_history_entry(history, k);
 		struct smd_flow *flow = kept->flow;
 
-		if (!smd_flow_is_stable(flow, kept->ordinal)) {
+		if (flow->epoch != but && !smd_flow_is_stable(flow, kept->ordinal)) {
 			flow->hold =
 				kept->ordinal + 1 > flow->hold ? kept->ordinal + 1 : flow->hold;
 			flow->hold_alone = true;
 		}
 	}
 	settle_ask(comm);
+}
+
+void smd_settle_history(struct smd_comm *comm)
+{
+	settle_kept(comm, NULL);
+}
+
+void smd_settle_left(struct smd_comm *comm)
+{
+	settle_kept(comm, comm->now);
 }

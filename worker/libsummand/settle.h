@@ -20,4 +20,8 @@ bool smd_settle(struct smd_request *operation);
 /* Asks the shards whether all ranks have what is in the communicator's history. */
 void smd_settle_history(struct smd_comm *comm);
 
+/* The same of streams of former epochs: no later results tell what all ranks have there, and the
+ * history would not get past it. */
+void smd_settle_left(struct smd_comm *comm);
+
 #endif

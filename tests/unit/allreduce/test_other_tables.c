@@ -120,6 +120,33 @@ static void results_are_the_same(void **state)
 	run("tcp", 1);
 }
 
+/* What is kept of operations of the table before leaves too, once all ranks have it. */
+static void run_small_operations(struct pool_rank *rank)
+{
+	enum { SMALL = 2000, MANY = 400 };
+	static _Thread_local float buffer[SMALL];
+
+	run_operations(rank);
+	for (int k = 0; k < MANY; k++) {
+		memset(buffer, 0, sizeof(buffer));
+		CHECK(smd_allreduce(rank->comm, buffer, buffer, SMALL, SMD_FLOAT32, SMD_SUM) == 0);
+	}
+	CHECK(rank->comm->history.next - rank->comm->history.first < MANY / 4);
+}
+
+static void the_history_goes_on(void **state)
+{
+	const struct smd_server_config config = {.memory_bytes = 512u << 20};
+	struct pool pool;
+	unsigned epochs = 0;
+
+	(void)state;
+	pool_start(&pool, "tcp", 1, &config);
+	pool_run(&pool, RANKS, "tables", run_small_operations, &epochs);
+	pool_stop(&pool);
+	assert_true(epochs > 3);
+}
+
 /* Streams that are only for other tables may be refused: nothing else is. */
 static void without_memory_the_table_stays(void **state)
 {
@@ -139,6 +166,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(results_are_the_same),
+		cmocka_unit_test(the_history_goes_on),
 		cmocka_unit_test(without_memory_the_table_stays),
 	};
 
