@@ -62,13 +62,13 @@ static int compare(const void *left, const void *right)
 }
 
 /* Of the times of a size, in order. */
-enum place {
+enum among_times {
 	FAST, /* not the fastest of many, which may be luck */
 	MEDIAN,
 	SLOWEST,
 };
 
-static double time_at(const struct smd_chunk_times *times, enum place place)
+static double time_at(const struct smd_chunk_times *times, enum among_times place)
 {
 	unsigned n = times->count < SMD_CHUNK_SEARCH_TIMES ? times->count : SMD_CHUNK_SEARCH_TIMES;
 	const unsigned index[] = {[FAST] = n / 8, [MEDIAN] = n / 2, [SLOWEST] = n - 1};
@@ -81,7 +81,7 @@ static double time_at(const struct smd_chunk_times *times, enum place place)
 
 /* What a byte of all sizes takes now, to what the fast ones took at the settled scale; 0: that
  * cannot be said yet. */
-static double ratio_to_settled(const struct smd_chunk_search *search, enum place place)
+static double ratio_to_settled(const struct smd_chunk_search *search, enum among_times place)
 {
 	double now = 0;
 	double then = 0;
