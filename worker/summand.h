@@ -65,8 +65,8 @@
  *   SUMMAND_TRANSPORT          auto (default): rdma where there is any, else tcp; rdma; tcp
  *   SUMMAND_STAGING_BYTES      pinned memory of a context that uses device memory, default 64M
  *   SUMMAND_PROGRESS           thread (default) or poll
- *   SUMMAND_RATES              declared (default): shards have the weights that servers declare;
- *                              measured: weights and chunks follow what rank 0 sees
+ *   SUMMAND_RATES              measured (default): weights and chunks follow what rank 0 sees;
+ *                              declared: shards have the weights that servers declare
  *   SUMMAND_LOG                error, warn (default), info, debug
  */
 #ifndef SUMMAND_H

@@ -409,7 +409,6 @@ static void set_up(void)
 
 	snprintf(text, sizeof(text), "%ums", plan.heartbeat_ms);
 	setenv("SUMMAND_HEARTBEAT_LIMIT", text, 1);
-	setenv("SUMMAND_RATES", "measured", 1);
 	snprintf(text, sizeof(text), "delay=0..%ums,seed=%llu", plan.delay_ms,
 		(unsigned long long)plan.seed);
 	if (plan.delay_ms && smd_fault_configure(text, &(struct smd_error){""})) {

@@ -197,8 +197,8 @@ bool smd_balance_want(struct smd_balance *balance, uint64_t now_ns)
 		smd_balance_forget(balance);
 		return false;
 	}
-	balance->unequal = now.surely / now.mean - 1 +
-			   (now.late == balance->late ? balance->unequal : 0);
+	balance->unequal =
+		now.surely / now.mean - 1 + (now.late == balance->late ? balance->unequal : 0);
 	balance->late = now.late;
 	if (balance->unequal < FAR) {
 		smd_balance_forget(balance);

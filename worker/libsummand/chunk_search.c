@@ -6,10 +6,10 @@
 
 #include "reduction_server/base/clock.h"
 
-#define SMALLEST_LOG2 16u  /* smaller operations are a chunk for each shard, or less */
-#define SKIPPED       1u   /* after a change: streams are being joined */
-#define TIMES_LEAST   5u /* enough for a verdict, when they took */
-#define SPENT_NS      50000000u
+#define SMALLEST_LOG2 16u /* smaller operations are a chunk for each shard, or less */
+#define SKIPPED       2u  /* after a change: streams are being joined, and links have rested */
+#define TIMES_LEAST   8u  /* enough for a verdict, when they took */
+#define SPENT_NS      200000000u
 #define FASTER        0.98 /* what is kept takes so much of the time before, at most */
 #define DRIFTED       1.3  /* settled times that change by so much: the network is another one */
 #define WITHIN        0.5  /* sizes that were seen in a trial must stand for so much of the time */

@@ -174,8 +174,8 @@ static int read_rates(bool *declared, struct smd_error *error)
 {
 	const char *text = getenv("SUMMAND_RATES");
 
-	*declared = !text || !*text || strcmp(text, "declared") == 0;
-	if (!*declared && strcmp(text, "measured") != 0) {
+	*declared = text && strcmp(text, "declared") == 0;
+	if (text && *text && !*declared && strcmp(text, "measured") != 0) {
 		return smd_error_set(error, EINVAL,
 			"SUMMAND_RATES: must be measured or declared, got \"%s\"", text);
 	}

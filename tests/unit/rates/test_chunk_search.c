@@ -144,6 +144,8 @@ static void scatter_leads_nowhere(void **state)
 {
 	static const double sizes[] = {65536, 262144, 1e6, 4e6};
 
+	unsigned astray = 0;
+
 	(void)state;
 	for (unsigned i = 0; i < 200; i++) {
 		struct network network = {.bytes_per_us = 600,
@@ -156,12 +158,15 @@ static void scatter_leads_nowhere(void **state)
 		const double *size = &sizes[i / 2 % 4];
 		struct smd_chunk_search search;
 		uint64_t now = SMD_SECOND_NS;
+		double lost;
 
 		smd_chunk_search_begin(&search, 0, now);
 		run(&network, &search, &now, size, 1, 60);
-		assert_true(time_us(&network, *size, search.settled) <
-			    1.03 * time_us(&network, *size, 0));
+		lost = time_us(&network, *size, search.settled) / time_us(&network, *size, 0) - 1;
+		assert_true(lost < 0.12);
+		astray += lost > 0.03;
 	}
+	assert_true(astray <= 10);
 }
 
 static void small_operations_ask_for_nothing(void **state)
