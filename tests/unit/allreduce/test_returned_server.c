@@ -133,6 +133,7 @@ static void run_operations(struct pool_rank *rank)
 	float *buffer = malloc(LARGE * sizeof(*buffer));
 	uint64_t end_ns = smd_clock_ns() + PATIENCE_S * SMD_SECOND_NS;
 	struct look look;
+	bool lacked = false;
 	int k = 0;
 
 	do {
@@ -142,9 +143,10 @@ static void run_operations(struct pool_rank *rank)
 		}
 		CHECK(smd_clock_ns() < end_ns);
 		look = look_at(rank->comm);
-		if (rank->rank == 0 && look.without == 0) {
-			atomic_store(&history->returned, look.index / 2);
+		if (rank->rank == 0 && lacked && look.without == 0) {
+			atomic_fetch_add(&history->returned, 1);
 		}
+		lacked = look.without != 0;
 		atomic_store(&history->begun, true);
 	} while (goes_on(rank->comm, rank->rank,
 		!atomic_load(&history->over) || (look.without && !history->another)));
