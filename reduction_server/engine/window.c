@@ -15,6 +15,11 @@ size_t smd_window_buffers(const struct smd_server_comm *comm, unsigned window)
 	return (size_t)window * (comm->nranks + 1);
 }
 
+void smd_windows_want(struct smd_resources *resources)
+{
+	resources->short_looks = SHORT_LOOKS;
+}
+
 /* More window while the shard has plenty, back to one slot when it runs short, or the job has more
  * than its share where there are others. */
 static void window_adjust(struct smd_server_comm *comm)
@@ -34,7 +39,7 @@ static void window_adjust(struct smd_server_comm *comm)
 			smd_job_reserve(jobs, comm->job, pool, more, share)) {
 			comm->reserved_window = most;
 		} else {
-			comm->resources->short_looks = SHORT_LOOKS;
+			smd_windows_want(comm->resources);
 		}
 	}
 	if (comm->window < comm->reserved_window && enough) {

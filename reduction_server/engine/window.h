@@ -16,6 +16,7 @@
 
 struct smd_comms;
 struct smd_member;
+struct smd_resources;
 struct smd_server_comm;
 
 /* Buffers that a window reserves: its slots gather, and as many results are on their way. */
@@ -30,6 +31,9 @@ void smd_window_granted(
 
 /* Releases what a smaller window needs no more; a slot has become free. */
 void smd_window_settle(struct smd_server_comm *comm);
+
+/* Memory is short for somebody: the next looks ask idle communicators for theirs. */
+void smd_windows_want(struct smd_resources *resources);
 
 /* From time to time: where memory was short since the last look, asks all communicators that have
  * done nothing since then. */

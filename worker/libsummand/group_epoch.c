@@ -216,6 +216,9 @@ static bool comm_leave_candidate(struct smd_comm *comm)
 
 void smd_group_drop(struct smd_comm *comm)
 {
+	if (comm->tuning) {
+		smd_tuning_refused(comm->tuning, smd_clock_ns());
+	}
 	if (comm_leave_candidate(comm) && comm->state == SMD_COMM_ACTIVE) {
 		comm_resume(comm);
 	}

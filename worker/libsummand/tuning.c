@@ -4,8 +4,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "reduction_server/base/clock.h"
+
 #define SLICE_CHUNKS 8u        /* fewer say little of a shard, */
 #define SLICE_NS     20000000u /* unless they took so long */
+#define DELAY_MOST_S 60u
 
 int smd_tuning_create(struct smd_tuning *tuning, const uint32_t *weights, unsigned nshards,
 	int scale, uint64_t now_ns)
@@ -62,7 +65,7 @@ static void take_weights(struct smd_tuning *tuning, bool wanted)
 
 bool smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns)
 {
-	if (!tuning->fresh) {
+	if (!tuning->fresh || now_ns < tuning->next_ns) {
 		return false;
 	}
 	tuning->fresh = false;
@@ -77,6 +80,7 @@ bool smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns)
 
 void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns)
 {
+	tuning->delay_s = 0;
 	if (tuning->weighs) {
 		smd_balance_applied(&tuning->balance, now_ns);
 		smd_chunk_search_forget(&tuning->search);
@@ -84,4 +88,11 @@ void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns)
 		smd_chunk_search_applied(&tuning->search);
 		smd_balance_forget(&tuning->balance);
 	}
+}
+
+void smd_tuning_refused(struct smd_tuning *tuning, uint64_t now_ns)
+{
+	tuning->delay_s = tuning->delay_s ? 2 * tuning->delay_s : 1;
+	tuning->delay_s = tuning->delay_s < DELAY_MOST_S ? tuning->delay_s : DELAY_MOST_S;
+	tuning->next_ns = now_ns + tuning->delay_s * SMD_SECOND_NS;
 }

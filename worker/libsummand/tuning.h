@@ -15,8 +15,10 @@ struct smd_tuning {
 	struct smd_chunk_search search;
 	uint32_t *weights; /* [nshards] that are asked for */
 	int scale;
-	bool weighs; /* what is asked for is of the balance; else of the search */
-	bool fresh;  /* something has been seen since it was last thought about */
+	bool weighs;      /* what is asked for is of the balance; else of the search */
+	bool fresh;       /* something has been seen since it was last thought about */
+	uint64_t next_ns; /* nothing is asked for before: it was refused */
+	unsigned delay_s; /* by so much, the last time */
 	unsigned in_flight;
 	uint64_t began_ns; /* what is in flight together, */
 	uint64_t bytes;    /* with so many bytes in all */
@@ -40,5 +42,8 @@ bool smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns);
 
 /* It is in use from now on. */
 void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns);
+
+/* It cannot be had now, for want of memory at a shard: it is not asked for again so soon. */
+void smd_tuning_refused(struct smd_tuning *tuning, uint64_t now_ns);
 
 #endif
