@@ -17,8 +17,10 @@
 #include "reduction_server/engine/memory.h"
 #include "reduction_server/engine/server.h"
 #include "reduction_server/kernels/kernels.h"
+#include "reduction_server/metrics/endpoint.h"
 #include "reduction_server/sandbox/privileges.h"
 #include "reduction_server/sandbox/system_calls.h"
+#include "reduction_server/server_metrics.h"
 #include "reduction_server/transport/address.h"
 #include "reduction_server/transport/bandwidth.h"
 #include "reduction_server/transport/loop.h"
@@ -40,6 +42,7 @@ struct options {
 	int forming_s;
 	int idle_s;
 	const char *transport;
+	const char *metrics; /* NULL: nowhere */
 	const char *ready_fd;
 	const char *token_file;
 	int insecure;
@@ -52,6 +55,7 @@ struct options {
 struct program {
 	struct event_base *base;
 	struct smd_server *server;
+	struct smd_metrics_endpoint *metrics; /* NULL: none */
 	struct smd_tokens tokens;
 	const struct smd_user *user; /* who it becomes */
 	FILE *notify;                /* --ready-fd, or NULL */
@@ -111,6 +115,16 @@ static int set_listen(void *target, const char *value, struct smd_error *error)
 	}
 	*(const char **)target = value;
 	return 0;
+}
+
+static int set_metrics(void *target, const char *value, struct smd_error *error)
+{
+	int ret = smd_metrics_address_check(value, error);
+
+	if (ret == 0) {
+		*(const char **)target = value;
+	}
+	return ret;
 }
 
 static int set_transport(void *target, const char *value, struct smd_error *error)
@@ -202,6 +216,10 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 		{"seccomp", "on|off",
 			"a system call that a reduction server has no use for ends it (default on)",
 			set_switch, &options->seccomp},
+		{"metrics", "ADDR:PORT",
+			"answer GET /metrics there, in Prometheus' text format; port 0 takes any free "
+			"one, and PORT alone is of 127.0.0.1 (default: nowhere)",
+			set_metrics, &options->metrics},
 		{"ready-fd", "N",
 			"also write ready line and results to this descriptor (default "
 			"SUMMAND_NOTIFY_FD)",
@@ -542,6 +560,14 @@ static int run(const struct options *options, struct smd_error *error)
 	if (ret) {
 		goto free_base;
 	}
+	if (options->metrics) {
+		ret = smd_metrics_start(options->metrics, smd_server_metrics_write, program.server,
+			&program.metrics, error);
+	}
+	if (ret) {
+		smd_server_drain(program.server, true);
+		goto join_server;
+	}
 	signals[0] = evsignal_new(program.base, SIGTERM, on_signal, &program);
 	signals[1] = evsignal_new(program.base, SIGINT, on_signal, &program);
 	for (size_t i = 0; i < 2; i++) {
@@ -558,6 +584,7 @@ join_server:
 	smd_server_join(program.server, &stats);
 	event_base_loop(program.base, EVLOOP_NONBLOCK); /* frees what goes at the end of a turn */
 	announce_results(&program, &stats);
+	smd_metrics_close(program.metrics);
 	smd_server_free(program.server);
 	for (size_t i = 0; i < 2; i++) {
 		if (signals[i]) {

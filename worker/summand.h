@@ -67,6 +67,9 @@
  *   SUMMAND_PROGRESS           thread (default) or poll
  *   SUMMAND_RATES              measured (default): weights and chunks follow what rank 0 sees;
  *                              declared: shards have the weights that servers declare
+ *   SUMMAND_WIRE               bf16 or fp16: all-reduces of float32 in host memory send two bytes
+ *                              an element (smd_comm_set_wire()); the same on all ranks. float32
+ *                              (default)
  *   SUMMAND_LOG                error, warn (default), info, debug
  */
 #ifndef SUMMAND_H
@@ -131,8 +134,8 @@ void smd_context_stats(smd_context *context, struct smd_stats *out);
  */
 int smd_comm_create(smd_context *context, const char *group, int nranks, int rank, smd_comm **out);
 
-/* Leaves the group. Other ranks' later operations fail. Operations in flight fail on all ranks; when
- * this returns, their buffers are the caller's, and their requests need not be waited for. A
+/* Leaves the group. Other ranks' later operations fail. Operations in flight fail on all ranks;
+ * when this returns, their buffers are the caller's, and their requests need not be waited for. A
  * process may end without it: what all ranks have contributed to is still delivered to all. */
 void smd_comm_destroy(smd_comm *comm);
 
@@ -148,6 +151,17 @@ int smd_comm_size(const smd_comm *comm);
  */
 #define SMD_STREAM_NONE ((void *)-1)
 void smd_comm_set_stream(smd_comm *comm, void *stream);
+
+/*
+ * How all-reduces of float32 in host memory that are called from now on cross the network:
+ * SMD_BFLOAT16 or SMD_FLOAT16 in half the bytes, SMD_FLOAT32 as they are. It begins as SUMMAND_WIRE
+ * says. Each rank's elements are rounded once, summed in float32 by the servers, and the result is
+ * rounded once more, the same on every rank; what an operation that fails has done to recv is not
+ * defined. All ranks must choose the same for an operation, else it fails and names two of them.
+ * Other types, reduce, broadcast and fewer than 1024 elements are not touched. May be called before
+ * each operation, by whoever orders them. 0 or -EINVAL.
+ */
+int smd_comm_set_wire(smd_comm *comm, enum smd_dtype dtype);
 
 /*
  * All-reduce: recv[i] = send[i] of rank 0 (op) send[i] of rank 1 (op) ... on every rank, for

@@ -2,74 +2,30 @@
  * removes its directory. */
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "orchestrator/cli/custom_jobs.h"
 #include "orchestrator/cli/hp_tuning_jobs.h"
 #include "orchestrator/cli/stored_jobs.h"
 #include "orchestrator/cli/verbs.h"
+#include "orchestrator/store/deletion.h"
 #include "orchestrator/store/job_folder.h"
-#include "orchestrator/store/runner_lock.h"
 #include "reduction_server/base/printable.h"
 
-/* A job that has ended may still be writing its last words. */
-static int lock_folder(const struct smd_stored_jobs *jobs, const struct smd_stored_job *job)
-{
-	int fd = smd_runner_lock_open(jobs->state_dir);
-	int ret = fd < 0 ? fd : -EINTR;
-
-	while (ret == -EINTR) {
-		ret = smd_runner_lock_wait(fd, job->id);
-	}
-	if (fd >= 0) {
-		close(fd);
-	}
-	return ret ? ret : smd_job_folder_lock(job->directory);
-}
-
-/* 0; else the reason has been printed. */
-static int remove_folder(const struct smd_stored_jobs *jobs, const struct smd_stored_job *job)
-{
-	int fd = lock_folder(jobs, job);
-	int ret = fd < 0 ? fd : smd_job_folder_remove(job->directory);
-
-	if (fd >= 0) {
-		close(fd);
-	}
-	if (ret == -ENOENT) {
-		return 0;
-	}
-	if (ret == -EBUSY) {
-		smd_print_line(
-			stderr, "summand: %s: another job is running in it\n", job->directory);
-	} else if (ret) {
-		smd_print_line(stderr, "summand: %s: not all of it could be removed: %s\n",
-			job->directory, strerror(-ret));
-	}
-	return ret;
-}
-
-/* The directory first: a job whose deletion is interrupted can be deleted again. */
 static int delete_job(struct smd_stored_jobs *jobs, const struct smd_stored_job *job)
 {
 	struct smd_error error = {""};
-	int is_own = smd_job_folder_is_own(jobs->state_dir, job->directory);
+	int ret = smd_job_delete(jobs->store, jobs->state_dir, job, 1, &error);
 
-	if (!job->end_time) {
-		smd_print_line(stderr,
-			"summand: %s is %s: it must have ended; `summand %s cancel` ends it\n",
-			job->display_name, job->state, smd_stored_kind_group(job->kind));
-		return SMD_EXIT_FAILED;
-	}
-	if (is_own && remove_folder(jobs, job)) {
-		return SMD_EXIT_FAILED;
-	}
-	if (smd_store_remove(jobs->store, job->id, &error)) {
+	if (ret == -EINPROGRESS) {
+		smd_print_line(stderr, "summand: %s; `summand %s cancel` ends it\n", error.text,
+			smd_stored_kind_group(job->kind));
+	} else if (ret) {
 		smd_print_line(stderr, "summand: %s\n", error.text);
+	}
+	if (ret) {
 		return SMD_EXIT_FAILED;
 	}
-	if (*job->directory && !is_own) {
+	if (*job->directory && !smd_job_folder_is_own(jobs->state_dir, job->directory)) {
 		smd_print_line(
 			stderr, "summand: %s stays: it was named with --job-dir\n", job->directory);
 	}

@@ -5,19 +5,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "reduction_server/base/printable.h"
 
+static const char *const engines[] = {
+	[SMD_LOCAL_RUN_HERE] = "local",
+	[SMD_LOCAL_RUN_SSH] = "ssh",
+	[SMD_LOCAL_RUN_SLURM] = "slurm",
+};
+
 int smd_engine_option_set(void *target, const char *value, struct smd_error *error)
 {
-	static const char *const names[] = {
-		[SMD_LOCAL_RUN_HERE] = "local",
-		[SMD_LOCAL_RUN_SSH] = "ssh",
-		[SMD_LOCAL_RUN_SLURM] = "slurm",
-	};
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (strcmp(value, names[i]) == 0) {
+	for (size_t i = 0; i < sizeof(engines) / sizeof(engines[0]); i++) {
+		if (strcmp(value, engines[i]) == 0) {
 			*(enum smd_local_run_engine *)target = (enum smd_local_run_engine)i;
 			return 0;
 		}
@@ -49,23 +50,39 @@ int smd_engine_option_add_slurm(void *target, const char *value, struct smd_erro
 	return 0;
 }
 
-/* sbatch would then name its job only at the end of that. */
-static int waits(const char *option)
-{
-	const char *word = strchr(option, '-'); /* behind "workerpool0:" */
+/* Options of sbatch by which it would not submit one job, or not say so at once. */
+static const struct {
+	const char *name;
+	const char *letter;
+	const char *why;
+} impossible[] = {
+	{"--wait", "-W", "summand waits for its job itself"},
+	{"--quiet", "-Q", "summand reads the job's number"},
+	{"--array", "-a", "summand's job is one"},
+	{"--wrap", NULL, "the job's script is summand's"},
+	{"--test-only", NULL, "nothing would be submitted"},
+};
 
-	return strcmp(word, "--wait") == 0 || strcmp(word, "-W") == 0;
+static int is_option(const char *word, const char *name, const char *letter)
+{
+	size_t length = strlen(name);
+
+	return (strncmp(word, name, length) == 0 && (!word[length] || word[length] == '=')) ||
+	       (letter && strncmp(word, letter, strlen(letter)) == 0);
 }
 
 static int check_slurm(const struct smd_slurm_options *slurm)
 {
 	for (size_t i = 0; i < slurm->noptions; i++) {
-		if (waits(slurm->options[i])) {
-			smd_print_line(stderr,
-				"summand: --slurm-option: must not be %s: summand waits for its "
-				"job itself\n",
-				slurm->options[i]);
-			return -1;
+		const char *word = strchr(slurm->options[i], '-'); /* behind "workerpool0:" */
+
+		for (size_t n = 0; n < sizeof(impossible) / sizeof(impossible[0]); n++) {
+			if (is_option(word, impossible[n].name, impossible[n].letter)) {
+				smd_print_line(stderr,
+					"summand: --slurm-option: must not be %s: %s\n",
+					slurm->options[i], impossible[n].why);
+				return -1;
+			}
 		}
 	}
 	return 0;
@@ -88,6 +105,21 @@ static int check_task(const struct smd_local_run_options *options)
 		is_slurm ? "--engine=slurm" : "warning: srun", atoi(task), atoi(tasks),
 		is_slurm ? "would run the job on all nodes" : "runs the whole job");
 	return is_slurm ? -1 : 0;
+}
+
+/* Replicas on other hosts begin in the folder of that name. */
+static int check_folder(const struct smd_local_run_options *options)
+{
+	char *here = options->engine == SMD_LOCAL_RUN_HERE ? NULL : getcwd(NULL, 0);
+
+	if (options->engine != SMD_LOCAL_RUN_HERE && !here) {
+		smd_print_line(stderr,
+			"summand: the working directory: %s: replicas on other hosts begin in it\n",
+			strerror(errno));
+		return -1;
+	}
+	free(here);
+	return 0;
 }
 
 static int read_hosts(struct smd_local_run_options *options)
@@ -140,5 +172,52 @@ int smd_engine_options_check(struct smd_local_run_options *options)
 					       : "copy");
 		return -1;
 	}
-	return check_slurm(slurm) || check_task(options) ? -1 : read_hosts(options);
+	return check_slurm(slurm) || check_task(options) || check_folder(options)
+		       ? -1
+		       : read_hosts(options);
+}
+
+static int write_word(char **words, int *count, const char *name, const char *value)
+{
+	if (value && asprintf(&words[*count], "--%s=%s", name, value) < 0) {
+		words[*count] = NULL;
+		return -ENOMEM;
+	}
+	*count += value != NULL;
+	return 0;
+}
+
+static int write_number(char **words, int *count, const char *name, unsigned value)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%u", value);
+	return write_word(words, count, name, text);
+}
+
+int smd_engine_options_write(
+	const struct smd_local_run_options *options, char *words[SMD_ENGINE_WORDS_MAX])
+{
+	const struct smd_slurm_options *slurm = &options->slurm;
+	const struct {
+		const char *name;
+		const char *value;
+	} texts[] = {{"engine", engines[options->engine]}, {"hostfile", options->hostfile},
+		{"ssh-command", options->ssh_command},
+		{"copy", options->copies_agent ? "true" : NULL},
+		{"slurm-partition", slurm->partition}, {"slurm-account", slurm->account},
+		{"slurm-constraint", slurm->constraint}, {"slurm-reservation", slurm->reservation},
+		{"interface", options->interface}};
+	int count = 0;
+	int ret = 0;
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		ret = ret ? ret : write_word(words, &count, texts[i].name, texts[i].value);
+	}
+	for (size_t i = 0; i < slurm->noptions; i++) {
+		ret = ret ? ret : write_word(words, &count, "slurm-option", slurm->options[i]);
+	}
+	ret = ret ? ret : write_number(words, &count, "host-timeout", options->host_timeout_s);
+	ret = ret ? ret : write_number(words, &count, "join-timeout", options->join_timeout_s);
+	return ret ? ret : count;
 }

@@ -52,26 +52,44 @@ static int add_directive(void *target, const char *value, struct smd_error *erro
 	return 0;
 }
 
-static int print_export(const struct smd_export *export, FILE *out)
+static char *text_of(const struct smd_export *export)
 {
-	if (export->text) {
-		return fputs(export->text, out) < 0 ? -EIO : 0;
+	char *text = NULL;
+	size_t length;
+	FILE *out = open_memstream(&text, &length);
+	int ret = out ? 0 : -ENOMEM;
+
+	if (out && export->text) {
+		fputs(export->text, out);
+	} else if (out) {
+		fputs(export->head, out);
+		ret = smd_yaml_print(export->object, out);
 	}
-	fputs(export->head, out);
-	return smd_yaml_print(export->object, out);
+	if ((out && fclose(out)) || ret) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}
+
+/* At once, so that errno is what has kept it from being written. */
+static int write_text(const char *text, const char *path, int is_program)
+{
+	FILE *out = path ? smd_private_file_create(path, is_program) : stdout;
+	int ret = !out || fputs(text, out) < 0 || fflush(out) ? -errno : 0;
+
+	if (out && path && fclose(out) && !ret) {
+		ret = -errno;
+	}
+	return ret;
 }
 
 static int write_export(const struct smd_export *export, const char *path)
 {
-	FILE *out = path ? smd_private_file_create(path, export->text != NULL) : stdout;
-	int ret = out ? print_export(export, out) : -errno;
+	char *text = text_of(export);
+	int ret = text ? write_text(text, path, export->text != NULL) : -ENOMEM;
 
-	if (out && fflush(out) && !ret) {
-		ret = -errno;
-	}
-	if (out && path && fclose(out) && !ret) {
-		ret = -errno;
-	}
+	free(text);
 	if (ret) {
 		smd_print_line(stderr, "summand: %s: %s\n", path ? path : "standard output",
 			strerror(-ret));

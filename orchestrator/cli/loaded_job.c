@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "orchestrator/cli/machines.h"
-#include "orchestrator/cli/overlong.h"
-#include "orchestrator/cli/own_variables.h"
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/document/diagnostics.h"
 #include "orchestrator/frontend/job_flags.h"
+#include "orchestrator/intake/machines.h"
+#include "orchestrator/intake/overlong.h"
+#include "orchestrator/intake/own_variables.h"
 #include "reduction_server/base/printable.h"
 
 #define COMMAND_LINE "the command line"

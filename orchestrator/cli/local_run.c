@@ -9,18 +9,18 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "orchestrator/cli/container_option.h"
 #include "orchestrator/cli/custom_jobs.h"
 #include "orchestrator/cli/detach.h"
-#include "orchestrator/cli/container_option.h"
 #include "orchestrator/cli/engine_options.h"
 #include "orchestrator/cli/format.h"
 #include "orchestrator/cli/hp_tuning_jobs.h"
 #include "orchestrator/cli/loaded_job.h"
 #include "orchestrator/cli/local_code.h"
 #include "orchestrator/cli/prune.h"
+#include "orchestrator/cli/run_job.h"
 #include "orchestrator/cli/stored_jobs.h"
 #include "orchestrator/cli/verbs.h"
-#include "worker/agent/host/container.h"
 #include "orchestrator/job/secret.h"
 #include "orchestrator/runner/job_entry.h"
 #include "orchestrator/runner/jobdir.h"
@@ -28,62 +28,14 @@
 #include "orchestrator/tuning/tuning.h"
 #include "reduction_server/base/parse.h"
 #include "reduction_server/base/printable.h"
+#include "worker/agent/host/container.h"
 
 #define IS_LISTED               " list` has the job from then on, until `delete`."
 #define GRACE_DEFAULT_S         30
-#define GIGABYTE                (1u << 30)
 #define TUNING_OPTIONS          2 /* the first ones */
 #define READY_TIMEOUT_DEFAULT_S 30
 #define FOREGROUND_OPTIONS      3 /* the last ones: what is printed on the way */
 #define STREAM_OPTIONS          1 /* the last ones of these: of a custom job alone */
-#define RUNNER_LOG              "logs/runner.log"
-
-/* What engines ask of a cluster, from the catalogue of machine types. */
-static void take_machines(
-	const struct smd_plan *plan, struct smd_pool_machine machines[SMD_JOB_POOLS_MAX])
-{
-	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {
-		const struct smd_job_pool *pool = &plan->job->pools[i];
-		struct smd_machine machine;
-
-		if (pool->replica_count > 0 && pool->machine_type &&
-			smd_catalogue_find(plan->catalogue, pool->machine_type, NULL, 0, &machine) ==
-				0) {
-			machines[i] = (struct smd_pool_machine){.cpus = machine.vcpu,
-				.memory_bytes = (uint64_t)(machine.memory_gb * GIGABYTE)};
-		}
-	}
-}
-
-/* The plan as printed, for the job's records too; NULL: the reason has been printed. */
-static char *print_plan(struct smd_loaded_job *loaded, FILE *file,
-	struct smd_pool_machine machines[SMD_JOB_POOLS_MAX])
-{
-	struct smd_plan *plan = smd_loaded_job_plan(loaded);
-	char *text = NULL;
-	size_t length;
-	FILE *out;
-
-	if (!plan) {
-		return NULL;
-	}
-	out = open_memstream(&text, &length);
-	if (out) {
-		smd_plan_print(plan, out);
-	}
-	take_machines(plan, machines);
-	smd_plan_free(plan);
-	if (!out || fclose(out)) {
-		perror("summand");
-		free(text);
-		return NULL;
-	}
-	if (file) {
-		fprintf(file, "%s\n", text);
-		fflush(file);
-	}
-	return text;
-}
 
 /* With a runtime for containers an image is enough. */
 struct runtime_choice {
@@ -144,7 +96,8 @@ static int set_container_runtime(void *target, const char *value, struct smd_err
 	if (!smd_container_runtime_find(value)) {
 		const char *near = smd_container_runtime_suggest(value);
 
-		return smd_error_set(error, EINVAL, "must be podman, docker, apptainer or pyxis%s%s%s",
+		return smd_error_set(error, EINVAL,
+			"must be podman, docker, apptainer or pyxis%s%s%s",
 			near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
 	}
 	choice->name = value;
@@ -175,42 +128,6 @@ static int print_document(
 	}
 	json_decref(shown);
 	return ret;
-}
-
-/* The program's exit code. */
-static int run(struct smd_loaded_job *loaded, struct smd_local_run_options *options)
-{
-	struct smd_error error = {""};
-	FILE *const words[] = {[SMD_VIEW_OUTPUT] = stderr, [SMD_VIEW_PROGRESS] = stdout};
-	FILE *shown = options->view == SMD_VIEW_STREAM         ? NULL
-		      : options->kind == SMD_STORED_TUNING_JOB ? stdout
-							       : words[options->view];
-	char *plan_text = print_plan(loaded, shown, options->machines);
-	int exit_code;
-
-	if (!plan_text) {
-		return SMD_EXIT_FAILED;
-	}
-	if (loaded->job->max_trial_count > 1 && shown && options->kind == SMD_STORED_CUSTOM_JOB) {
-		fprintf(shown,
-			"only the first of %d trials is run; `summand hp-tuning-jobs` runs all\n",
-			loaded->job->max_trial_count);
-	}
-	options->spec_text = loaded->source.text;
-	options->spec_length = loaded->source.length;
-	options->plan_text = plan_text;
-	exit_code = options->kind == SMD_STORED_TUNING_JOB
-			    ? smd_tuning_run(loaded->job, options, &error)
-			    : smd_local_run(loaded->job, options, &error);
-	if (exit_code < 0) {
-		smd_print_line(stderr, "summand: %s\n", error.text);
-		exit_code = SMD_EXIT_FAILED;
-	}
-	/* The exit code is the job's: that nobody has read its progress does not make it fail. */
-	fflush(stdout);
-	clearerr(stdout);
-	free(plan_text);
-	return exit_code;
 }
 
 /* From now on what is told on the way goes to standard error; the file is standard output. */
@@ -273,7 +190,7 @@ static int run_and_print(struct smd_loaded_job *loaded, struct smd_local_run_opt
 	if (!out) {
 		return SMD_EXIT_FAILED;
 	}
-	exit_code = run(loaded, options);
+	exit_code = smd_loaded_job_run(loaded, options);
 	resource = make_resource(loaded->job, options->dir);
 	if (resource) {
 		print_document(resource, options->show_secrets, format, out);
@@ -322,13 +239,13 @@ static int print_submitted(const struct smd_loaded_job *loaded, const struct smd
 static int create(struct smd_loaded_job *loaded, struct smd_local_run_options *options,
 	const struct smd_format *format)
 {
-	FILE *log = smd_jobdir_open_file(options->dir, RUNNER_LOG, 0);
+	FILE *log = smd_jobdir_open_file(options->dir, SMD_RUNNER_LOG, 0);
 	struct smd_error error = {""};
 	struct smd_entry entry;
 	pid_t pid;
 
 	if (!log) {
-		smd_print_line(stderr, "summand: %s/" RUNNER_LOG ": %s\n", options->dir->path,
+		smd_print_line(stderr, "summand: %s/" SMD_RUNNER_LOG ": %s\n", options->dir->path,
 			strerror(errno));
 		return SMD_EXIT_FAILED;
 	}
@@ -340,7 +257,7 @@ static int create(struct smd_loaded_job *loaded, struct smd_local_run_options *o
 	options->entry = &entry;
 	pid = smd_detach(fileno(log), (int[]){entry.lock_fd, options->dir->fd}, 2);
 	if (pid == 0) {
-		exit(run(loaded, options));
+		exit(smd_loaded_job_run(loaded, options));
 	}
 	fclose(log);
 	smd_entry_close(&entry);
@@ -360,8 +277,7 @@ static int start(struct smd_loaded_job *loaded, struct smd_local_run_options *op
 	struct smd_error error = {""};
 	int exit_code;
 
-	if (smd_engine_options_check(options) ||
-		smd_container_option_check(loaded->job, options) ||
+	if (smd_engine_options_check(options) || smd_container_option_check(loaded->job, options) ||
 		smd_local_code_check(loaded)) {
 		smd_hostfile_close(options->hosts);
 		return SMD_EXIT_USAGE;
@@ -376,7 +292,8 @@ static int start(struct smd_loaded_job *loaded, struct smd_local_run_options *op
 	if (detaches) {
 		exit_code = create(loaded, options, format);
 	} else {
-		exit_code = format ? run_and_print(loaded, options, format) : run(loaded, options);
+		exit_code = format ? run_and_print(loaded, options, format)
+				   : smd_loaded_job_run(loaded, options);
 	}
 	smd_jobdir_close(&dir);
 	smd_hostfile_close(options->hosts);
@@ -439,39 +356,7 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 			smd_option_set_bool, &run_options.oversubscribe},
 		{"grace", "SECONDS", "the time from SIGTERM to SIGKILL (default 30)",
 			smd_option_set_int, &grace_s},
-		SMD_OPTION_GROUP("Hosts"),
-		{"engine", "local|ssh|slurm", "what brings replicas to hosts (default local: this one)",
-			smd_engine_option_set, &run_options.engine},
-		{"hostfile", "FILE", "the hosts of --engine=ssh, in lines HOST [slots=N]",
-			smd_option_set_path, &run_options.hostfile},
-		{"ssh-command", "COMMAND",
-			"run this with a host and a shell's command line, in place of ssh",
-			smd_option_set_path, &run_options.ssh_command},
-		{"copy", NULL,
-			"copy what the job needs of this build to hosts that have no copy, in the user's "
-			"cache",
-			smd_option_set_bool, &run_options.copies_agent},
-		{"slurm-partition", "NAME", "the partition of --engine=slurm",
-			smd_option_set_path, &run_options.slurm.partition},
-		{"slurm-account", "NAME", "the account that the nodes are charged to",
-			smd_option_set_path, &run_options.slurm.account},
-		{"slurm-constraint", "FEATURES", "what nodes must have, as sbatch's --constraint",
-			smd_option_set_path, &run_options.slurm.constraint},
-		{"slurm-reservation", "NAME", "a reservation that has the nodes",
-			smd_option_set_path, &run_options.slurm.reservation},
-		{"slurm-option", "OPTION",
-			"another one of sbatch's, such as --qos=high; workerpool2:--partition=cpu "
-			"for one pool; may be repeated",
-			smd_engine_option_add_slurm, &run_options.slurm},
-		{"interface", "NAME|NETWORK",
-			"by which hosts reach each other: eth1 or 10.1.0.0/16 (default: the "
-			"fastest network that all are in)",
-			smd_option_set_path, &run_options.interface},
-		{"host-timeout", "SECONDS", "a host is lost after so long a silence (default 15)",
-			smd_option_set_int, &host_timeout_s},
-		{"join-timeout", "SECONDS",
-			"how long the agents of all hosts may take to come (default 120)",
-			smd_option_set_int, &join_timeout_s},
+		SMD_ENGINE_OPTIONS(run_options, host_timeout_s, join_timeout_s),
 		SMD_OPTION_GROUP("Servers"),
 		{"ready-timeout", "SECONDS",
 			"how long a reduction server may take to be ready (default 30)",

@@ -8,6 +8,8 @@
 #include "orchestrator/cli/custom_jobs.h"
 #include "orchestrator/cli/help.h"
 #include "orchestrator/cli/hp_tuning_jobs.h"
+#include "orchestrator/cli/queued_run.h"
+#include "orchestrator/cli/serve.h"
 #include "orchestrator/cli/torch_run.h"
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/frontend/job_flags.h"
@@ -24,6 +26,10 @@ static const struct smd_verb list[] = {
 	{"hp-tuning-jobs", "looks for a job's best parameters, in many trials",
 		smd_hp_tuning_jobs_run},
 	{"torch-run", "runs a PyTorch script in several processes of this machine", smd_torch_run},
+	SMD_VERB_GROUP("Service"),
+	{"serve", "answers the Vertex AI API, and runs the jobs that its clients create",
+		smd_serve},
+	{"env-gcloud", "prints the variables by which gcloud talks to a service", smd_env_gcloud},
 	SMD_VERB_GROUP("Help"),
 	{"help", "prints the page of a command, or of the topic " SMD_JOB_FLAGS_TOPIC, run_help},
 	{"completion", "prints the script by which bash, zsh or fish completes command lines",
@@ -79,7 +85,9 @@ int main(int argc, char **argv)
 	if (open_standard_files()) {
 		return SMD_EXIT_FAILED;
 	}
-	if (argc > 1 && strcmp(argv[1], "--version") == 0) {
+	if (argc > 1 && strcmp(argv[1], SMD_QUEUED_RUN_VERB) == 0) {
+		exit_code = smd_queued_run(argc - 1, argv + 1);
+	} else if (argc > 1 && strcmp(argv[1], "--version") == 0) {
 		printf("summand %s\n", SUMMAND_VERSION);
 		exit_code = SMD_EXIT_OK;
 	} else if (argc > 1 && strcmp(argv[1], "ai") == 0) {

@@ -6,10 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "orchestrator/cli/verbs.h"
+#include "orchestrator/store/queue.h"
 #include "orchestrator/store/state_dir.h"
 #include "reduction_server/base/printable.h"
+
+#define LOOK_US 200000 /* for a job that waits in a queue */
 
 /* A disk that is full or read-only keeps nobody from looking. */
 static int open_to_read(struct smd_stored_jobs *jobs, const struct smd_error *reason)
@@ -68,36 +72,6 @@ static void print_lines(char *text)
 	}
 }
 
-/* The texts of a row, one behind the other. */
-int smd_job_copy_take(void *copy_of_job, const struct smd_stored_job *job)
-{
-	struct smd_job_copy *copy = copy_of_job;
-	const char **const texts[] = {&copy->job.display_name, &copy->job.state,
-		&copy->job.create_time, &copy->job.start_time, &copy->job.end_time,
-		&copy->job.update_time, &copy->job.error_message, &copy->job.labels,
-		&copy->job.directory};
-	size_t length = 0;
-	size_t used = 0;
-
-	copy->job = *job;
-	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-		length += *texts[i] ? strlen(*texts[i]) + 1 : 0;
-	}
-	copy->text = malloc(length);
-	if (!copy->text) {
-		return -ENOMEM;
-	}
-	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-		if (*texts[i]) {
-			size_t size = strlen(*texts[i]) + 1;
-
-			*texts[i] = memcpy(copy->text + used, *texts[i], size);
-			used += size;
-		}
-	}
-	return 0;
-}
-
 int smd_stored_jobs_find(struct smd_stored_jobs *jobs, enum smd_stored_kind kind, const char *word,
 	struct smd_job_copy *out)
 {
@@ -125,10 +99,29 @@ int smd_stored_jobs_find(struct smd_stored_jobs *jobs, enum smd_stored_kind kind
 	return ret;
 }
 
-void smd_job_copy_free(struct smd_job_copy *copy)
+int smd_stored_jobs_await_begin(struct smd_stored_jobs *jobs, struct smd_job_copy *job,
+	const volatile sig_atomic_t *is_over)
 {
-	free(copy->text);
-	copy->text = NULL;
+	int64_t id = job->job.id;
+
+	while (strcmp(job->job.state, SMD_STATE_QUEUED) == 0) {
+		struct smd_error error = {""};
+		int ret;
+
+		if (*is_over) {
+			return -ETIMEDOUT;
+		}
+		usleep(LOOK_US);
+		smd_job_copy_free(job);
+		ret = smd_store_get(jobs->store, id, smd_job_copy_take, job, &error);
+		if (ret) {
+			smd_print_line(
+				stderr, "summand: %s\n", *error.text ? error.text : strerror(-ret));
+			job->job.state = "";
+			return ret;
+		}
+	}
+	return 0;
 }
 
 int smd_stored_jobs_begin(struct smd_stored_jobs *jobs, enum smd_stored_kind kind,

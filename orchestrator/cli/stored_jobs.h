@@ -5,8 +5,10 @@
 #ifndef SMD_CLI_STORED_JOBS_H
 #define SMD_CLI_STORED_JOBS_H
 
+#include <signal.h>
+
 #include "orchestrator/frontend/global_flags.h"
-#include "orchestrator/store/store.h"
+#include "orchestrator/store/job_copy.h"
 #include "reduction_server/base/options.h"
 
 /* A text with the group of commands for jobs of that kind in its middle. */
@@ -49,19 +51,14 @@ struct smd_stored_jobs {
 int smd_stored_jobs_open(struct smd_stored_jobs *jobs);
 void smd_stored_jobs_close(struct smd_stored_jobs *jobs);
 
-/* A job's row with texts of its own. */
-struct smd_job_copy {
-	struct smd_stored_job job;
-	char *text; /* holds them */
-};
-
-/* Copies a row into a struct smd_job_copy. 0 or -ENOMEM. */
-int smd_job_copy_take(void *copy, const struct smd_stored_job *job);
-
 /* The job that a word means. 0; else the reason has been printed. */
 int smd_stored_jobs_find(struct smd_stored_jobs *jobs, enum smd_stored_kind kind, const char *word,
 	struct smd_job_copy *out);
-void smd_job_copy_free(struct smd_job_copy *copy);
+
+/* Waits until the job is in no queue any more, and reads it anew; or until the flag is set. 0; else
+ * the reason has been printed, or it is the flag: -ETIMEDOUT. */
+int smd_stored_jobs_await_begin(struct smd_stored_jobs *jobs, struct smd_job_copy *job,
+	const volatile sig_atomic_t *is_over);
 
 /* A verb of one JOB: parses its command line, opens the store and finds the job. 0; else the verb
  * is over, everything has been said, and *exit_code is the program's. */

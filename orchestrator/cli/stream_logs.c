@@ -161,7 +161,9 @@ static int stream(const struct smd_stored_jobs *jobs, const struct smd_stored_jo
 	follower->is_terminal = isatty(STDOUT_FILENO);
 	follower->folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	follower->runners = smd_runner_lock_open(jobs->state_dir);
-	if (!*job->directory) {
+	if (!*job->directory && !job->start_time) {
+		smd_print_line(stderr, "summand: it ended before it had begun, and said nothing\n");
+	} else if (!*job->directory) {
 		smd_print_line(stderr,
 			"summand: its directory was used again by a later job, which has "
 			"replaced the logs\n");
@@ -225,7 +227,9 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv)
 	int exit_code;
 
 	if (!smd_stored_jobs_begin(&jobs, kind, &command, argc, argv, &job, &exit_code)) {
-		exit_code = stream(&jobs, &job.job, &follower);
+		exit_code = smd_stored_jobs_await_begin(&jobs, &job, &(volatile sig_atomic_t){0})
+				    ? SMD_EXIT_FAILED
+				    : stream(&jobs, &job.job, &follower);
 		smd_job_copy_free(&job);
 		smd_stored_jobs_close(&jobs);
 	}

@@ -62,15 +62,15 @@ static int tell(const struct smd_stored_job *job)
 	return strcmp(job->state, "JOB_STATE_SUCCEEDED") == 0 ? SMD_EXIT_OK : SMD_EXIT_FAILED;
 }
 
-/* The store is read again once the runner is gone. */
-static int wait_for(const char *state_dir, enum smd_stored_kind kind, int64_t id)
+/* The store is read again once the runner is gone; or is not, as `ret` says already. */
+static int wait_for(const char *state_dir, enum smd_stored_kind kind, int64_t id, int ret)
 {
 	struct smd_stored_jobs jobs;
 	struct smd_job_copy ended;
 	char name[SMD_STORE_NAME_SIZE];
-	int ret = wait_for_runner(state_dir, id);
 	int exit_code = SMD_EXIT_FAILED;
 
+	ret = ret ? ret : wait_for_runner(state_dir, id);
 	smd_store_name(name, kind, id);
 	if (ret == -ETIMEDOUT) {
 		fprintf(stderr, "summand: %s has not ended yet\n", name);
@@ -115,12 +115,17 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv)
 
 	if (!smd_stored_jobs_begin(&jobs, kind, &command, argc, argv, &job, &exit_code)) {
 		char *state_dir = strdup(jobs.state_dir);
+		int64_t id = job.job.id;
+		int ret;
 
-		smd_stored_jobs_close(&jobs);
 		if (timeout_s > 0) {
 			set_alarm(timeout_s);
 		}
-		exit_code = state_dir ? wait_for(state_dir, kind, job.job.id) : SMD_EXIT_FAILED;
+		ret = smd_stored_jobs_await_begin(&jobs, &job, &timed_out);
+		smd_stored_jobs_close(&jobs);
+		exit_code = state_dir && (!ret || ret == -ETIMEDOUT)
+				    ? wait_for(state_dir, kind, id, ret)
+				    : SMD_EXIT_FAILED;
 		free(state_dir);
 		smd_job_copy_free(&job);
 	}

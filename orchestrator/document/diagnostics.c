@@ -9,12 +9,13 @@
 
 /* "pointer: text"; the pointer of a root is nothing, and so is its colon. */
 static __attribute__((format(printf, 2, 0))) char *compose(
-	const struct smd_node *node, const char *format, va_list args)
+	const struct smd_node *node, const char *format, va_list args, size_t *pointer_length)
 {
 	char *pointer = node ? smd_node_pointer(node) : NULL;
 	char *sentence = NULL;
 	char *text = NULL;
 
+	*pointer_length = 0;
 	if (vasprintf(&sentence, format, args) < 0) {
 		free(pointer);
 		return NULL;
@@ -23,6 +24,7 @@ static __attribute__((format(printf, 2, 0))) char *compose(
 		free(pointer);
 		return sentence;
 	}
+	*pointer_length = strlen(pointer);
 	if (asprintf(&text, "%s: %s", pointer, sentence) < 0) {
 		text = NULL;
 	}
@@ -35,16 +37,20 @@ static __attribute__((format(printf, 5, 0))) void add(struct smd_diagnostics *di
 	enum smd_severity severity, struct smd_source_position at, const struct smd_node *node,
 	const char *format, va_list args)
 {
+	size_t pointer_length;
 	char *text;
 
 	diagnostics->found[severity]++;
 	if (diagnostics->count == SMD_DIAGNOSTICS_MAX) {
 		return;
 	}
-	text = compose(node, format, args);
+	text = compose(node, format, args, &pointer_length);
 	if (text) {
 		diagnostics->list[diagnostics->count++] =
-			(struct smd_diagnostic){.severity = severity, .at = at, .text = text};
+			(struct smd_diagnostic){.severity = severity,
+				.at = at,
+				.text = text,
+				.pointer_length = pointer_length};
 	}
 }
 

@@ -29,6 +29,7 @@ struct smd_diagnostic {
 	enum smd_severity severity;
 	struct smd_source_position at;
 	char *text; /* with its pointer */
+	size_t pointer_length;
 };
 
 struct smd_diagnostics {

@@ -11,6 +11,20 @@ say() {
 	echo "$job: $*" >&2
 }
 
+# Variables of the shell in which sbatch was called, or of another job there, are defaults of the commands below: they
+# would select other jobs, and ask for other steps.
+forget_defaults() {
+	local name
+
+	for name in $(compgen -e); do
+		case $name in
+		SLURM_CONF* | SLURM_JWT | SLURM_WORKING_CLUSTER | SLURM_CLUSTER_NAME) ;;
+		SLURM_JOB_* | SLURM_JOBID* | SLURM_HET_* | SLURM_SUBMIT_* | SLURM_CPUS_PER_TASK*) ;;
+		SLURM_* | SRUN_* | SQUEUE_* | SCANCEL_* | SCONTROL_*) unset "$name" ;;
+		esac
+	done
+}
+
 # Names of hosts as Slurm reaches them, which programs may not know by the names that Slurm has for them.
 find_places() {
 	local number=0 component=0 pool list host index address
@@ -66,10 +80,18 @@ fill() {
 	done
 }
 
+# pass_on: the task is asked to end. Where Slurm has control groups it asks this shell alone, elsewhere the command too.
+pass_on() {
+	if [ -z "$asked" ] && [ -n "$child" ] && [ "$asks_shells" = yes ]; then
+		kill -TERM "$child"
+	fi
+	asked=yes
+}
+
 # One process of a pool: task POOL. Its step has sent it this script's variables and functions.
 task() {
-	local code deadline name text child i p # the last two are in terms
-	local asked='' tasks=${SLURM_NTASKS:-1} step=$component.${SLURM_STEP_ID:-0}
+	local code deadline name text i p # the last two are in terms
+	local child='' asked='' tasks=${SLURM_NTASKS:-1} step=$component.${SLURM_STEP_ID:-0}
 	local -a words=()
 
 	# shellcheck disable=SC2034
@@ -78,7 +100,7 @@ task() {
 	p=$((SLURM_PROCID % processes[$1]))
 	scratch=$(mktemp -d "${TMPDIR:-/tmp}/summand.XXXXXX") || exit 1
 	trap 'rm -rf "$scratch"' EXIT
-	trap asked=yes TERM # the whole step gets it, and the command decides when it ends
+	trap pass_on TERM # the command decides when it ends
 	place[token_file]=$scratch/token
 	(umask 077 && echo "$token" >"$scratch/token") || exit 1
 	for name in $(compgen -e); do
@@ -97,11 +119,25 @@ task() {
 	done
 	"${words[@]}" </dev/null &
 	child=$!
+	if [ -n "$asked" ]; then
+		kill -TERM "$child"
+	fi
 	while kill -0 "$child" 2>/dev/null; do
 		wait "$child"
 	done
 	wait "$child"
 	code=$?
+	if [ "$code" = 143 ]; then
+		deadline=$((SECONDS + 2)) # Slurm asks a step's processes one by one, this shell perhaps after the command
+		while [ -z "$asked" ] && [ "$SECONDS" -lt "$deadline" ]; do
+			sleep 0.1
+		done
+	fi
+	case $asked$code in
+	yes143 | yes-1) # a wait that a signal has ended may know no code
+		code=1 # srun tells the largest code of all tasks, which is to be that of one that has failed by itself
+		;;
+	esac
 	if [ "$code" != 0 ] && [ -z "$asked" ] && [ "$tasks" -gt 1 ]; then
 		scancel --signal=TERM "$step" 2>/dev/null # the others, whom Slurm kills when this one ends
 		deadline=$((SECONDS + 3))
@@ -117,8 +153,8 @@ program() {
 	local component=SLURM_JOB_ID${group[$1]:+_HET_GROUP_${group[$1]}}
 
 	echo "component=${!component}"
-	declare -p place processes token m
-	declare -f withheld fill task "workerpool$1"
+	declare -p place processes token m asks_shells
+	declare -f withheld fill pass_on task "workerpool$1"
 	echo "task $1"
 }
 
@@ -165,19 +201,27 @@ step_signal() {
 	done
 }
 
-# next_end SECONDS: waits for a step's end; then $pool and $code are its. Fails when there is none.
+# next_end SECONDS: waits for a step's end; then $pool and $code are its. Fails when there is none. The time may be over
+# in the middle of a line.
 next_end() {
-	read -r -t "$1" -u "$ends" pool code || return 1
+	local part
+
+	if ! IFS='' read -r -t "$1" -u "$ends" part; then
+		begun+=$part
+		return 1
+	fi
+	read -r pool code <<<"$begun$part"
+	begun=''
 	unset "running[$pool]"
 }
 
-# finish SECONDS POOL...: lets steps end by themselves, then asks them, then ends them.
+# finish SECONDS POOL...: lets steps end by themselves, then asks them (or does what $signals says), then ends them.
 finish() {
 	local signal deadline one left
 
 	deadline=$((SECONDS + $1))
 	shift
-	for signal in TERM KILL ''; do
+	for signal in ${signals:-TERM KILL} ''; do
 		while :; do
 			left=
 			for one in "$@"; do
@@ -206,6 +250,20 @@ fail() {
 	exit "$status"
 }
 
+# leave: Slurm has asked this script to end: with its job, or some time before (sbatch's --signal=B:TERM@SECONDS). What
+# replicas have then is $grace, or Slurm's KillWait where that is shorter.
+leave() {
+	local state
+
+	read -r state < <(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%T 2>/dev/null)
+	say "Slurm ends the job: replicas have $grace s at most"
+	if [ "${state:-}" = RUNNING ]; then
+		step_signal TERM "${pools[@]}" # else Slurm has done so
+	fi
+	signals=KILL finish "$grace" "${pools[@]}"
+	exit 143
+}
+
 # Until each reduction server takes connections.
 await_servers() {
 	local index=0 host port deadline=$((SECONDS + ready_timeout))
@@ -217,6 +275,9 @@ await_servers() {
 			index=$((index + 1))
 			continue
 		fi
+		if [ -n "$told" ]; then
+			leave
+		fi
 		if next_end 0.2; then
 			fail 1 "workerpool$pool: must serve until the job ends, ended with $code"
 		fi
@@ -226,8 +287,16 @@ await_servers() {
 	done
 }
 
+forget_defaults
 declare -A running # the pools whose steps have not ended
 exec {ends}<> <(:)
+begun='' # a line of it
+told='' # by Slurm, to end
+trap told=yes TERM
+asks_shells=no # of a step's processes, and not their children
+case $(scontrol show config) in
+*proctrack/cgroup*) asks_shells=yes ;;
+esac
 find_places
 if [ "$has_output" = yes ]; then
 	mkdir -p "${place[output_dir]}" || exit 1
@@ -246,7 +315,14 @@ done
 
 missing=" ${success[*]} " # the pools whose success is the job's
 while [ "$missing" != " " ]; do
-	next_end 3600 || continue
+	pool=''
+	next_end 1 || true
+	if [ -n "$told" ]; then
+		leave
+	fi
+	if [ -z "$pool" ]; then
+		continue
+	fi
 	if [ "$code" != 0 ] || { [ "$pool" = 2 ] && [ "$servers" = yes ]; }; then
 		if [ "$pool" != 0 ] && [ "$code" = 0 ]; then
 			code=1

@@ -45,6 +45,9 @@ extern const struct smd_frontend smd_frontends[];
 /* Whether it is the table's last row, of zeros. */
 int smd_frontend_is_end(const struct smd_frontend *row);
 
+/* The row of that name; NULL: there is none. */
+const struct smd_frontend *smd_frontend_named(const struct smd_frontend *table, const char *name);
+
 /* The front end that the document is for; NULL: none recognises it. */
 const struct smd_frontend *smd_frontend_find(
 	const struct smd_frontend *table, const struct smd_node *document);

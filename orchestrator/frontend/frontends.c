@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "orchestrator/document/settle.h"
 #include "orchestrator/frontend/azureml/azure_flags.h"
@@ -73,6 +74,16 @@ const struct smd_frontend smd_frontends[] = {
 int smd_frontend_is_end(const struct smd_frontend *row)
 {
 	return !row->name && !row->flags;
+}
+
+const struct smd_frontend *smd_frontend_named(const struct smd_frontend *table, const char *name)
+{
+	for (; !smd_frontend_is_end(table); table++) {
+		if (table->name && strcmp(table->name, name) == 0) {
+			return table;
+		}
+	}
+	return NULL;
 }
 
 const struct smd_frontend *smd_frontend_find(

@@ -11,17 +11,18 @@
 #include "reduction_server/base/options.h"
 #include "reduction_server/base/parse.h"
 
-#define RESTARTS_MAX        1000000
-#define RESTARTS_DEFAULT    3
-#define BACKOFF_MAX_S       86400
-#define BACKOFF_DEFAULT_S   1
-#define SERVER_RESTARTS_MAX 20 /* more do not fit into ten minutes */
+#define RESTARTS_MAX            1000000
+#define RESTARTS_DEFAULT        3
+#define BACKOFF_MAX_S           86400
+#define BACKOFF_DEFAULT_S       1
+#define PRIORITY_MAX            1000
+#define SERVER_RESTARTS_MAX     20 /* more do not fit into ten minutes */
 #define SERVER_RESTARTS_DEFAULT 5
-#define SETTINGS_MAX        16
-#define SETTING_NAME_MAX    64
-#define RULE_MAX            128
-#define EXIT_CODE_MAX       255
-#define EXIT_CODE_SEPARATOR '_'
+#define SETTINGS_MAX        (sizeof(smd_settings) / sizeof(smd_settings[0]))
+#define SETTING_NAME_MAX        64
+#define RULE_MAX                128
+#define EXIT_CODE_MAX           255
+#define EXIT_CODE_SEPARATOR     '_'
 
 static const char *const distributions[] = {"any", "pytorch", "tensorflow", "mpi", NULL};
 static const char *const platforms[] = {"vertex", "azureml", NULL};
@@ -102,9 +103,8 @@ const struct smd_setting smd_settings[] = {
 	{"mpi-launcher", "any|openmpi|mpich",
 		"whose mpirun starts the processes (default any: the first that is there)",
 		set_value, PLACE(mpi_choice), .values = mpis},
-	{"mpi-binding", "none|core|numa|socket",
-		"what mpirun binds each process to (default none)", set_value, PLACE(mpi_binding),
-		.values = mpi_bindings},
+	{"mpi-binding", "none|core|numa|socket", "what mpirun binds each process to (default none)",
+		set_value, PLACE(mpi_binding), .values = mpi_bindings},
 	{"job-encoding", "object|string|none", "the spec in CLUSTER_SPEC (default object)",
 		set_value, PLACE(job_encoding), .values = encodings},
 	{"chief-name", "chief|master", "name of pool 0 in TF_CONFIG (default chief)", set_value,
@@ -128,6 +128,8 @@ const struct smd_setting smd_settings[] = {
 		"reducers on the workers' hosts: where there are fewer reduction servers; or also "
 		"without any (default auto)",
 		set_value, PLACE(hybrid), .values = hybrids},
+	{"priority", "N", "in a service's queue: those of a higher one begin first (default 0)",
+		set_number, PLACE(priority), .min = 0, .max = PRIORITY_MAX},
 	{"retryable-exit-codes", "N_N...",
 		"exit codes below 128 that restart-policy exit-code retries", set_exit_codes,
 		PLACE(retryable), .form = "^[0-9]{1,3}(_[0-9]{1,3})*$"},
@@ -239,7 +241,7 @@ static void refuse_unknown(struct smd_decoder *decoder, const struct smd_node *l
 	const char *names[SETTINGS_MAX];
 	const char *near;
 
-	for (size_t i = 0; i < smd_nsettings && i < SETTINGS_MAX; i++) {
+	for (size_t i = 0; i < smd_nsettings; i++) {
 		names[i] = smd_settings[i].name;
 	}
 	near = smd_suggest(label->key + prefix, names, smd_nsettings);

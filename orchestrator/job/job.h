@@ -16,11 +16,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SMD_JOB_POOLS_MAX     4
-#define SMD_JOB_REPLICAS_MAX  100000 /* of a pool */
-#define SMD_JOB_PROCESSES_MAX 1024   /* of a replica */
-#define SMD_JOB_ID_SIZE       11     /* ten hexadecimal digits and the end */
-#define SMD_REPLICA_NAME_MAX  32     /* "workerpool1-2" */
+#define SMD_JOB_POOLS_MAX         4
+#define SMD_JOB_REPLICAS_MAX      100000 /* of a pool */
+#define SMD_JOB_PROCESSES_MAX     1024   /* of a replica */
+#define SMD_JOB_ID_SIZE           11     /* ten hexadecimal digits and the end */
+#define SMD_REPLICA_NAME_MAX      32     /* "workerpool1-2" */
 #define SMD_JOB_TIMEOUT_DEFAULT_S (7 * 24 * 3600)
 
 /* X(constant, name) */
@@ -76,8 +76,8 @@ enum smd_success_policy { SMD_SUCCESS_CHIEF, SMD_SUCCESS_ALL_WORKERS, SMD_SUCCES
 /* Which ends are followed by a restart; EXIT_CODE: those from 128, and the listed ones. */
 enum smd_restart_policy { SMD_RESTART_NEVER, SMD_RESTART_ON_FAILURE, SMD_RESTART_EXIT_CODE };
 
-/* Whether reducers run on the workers' hosts too. AUTO: over several hosts, where the job has reduction
- * servers, but fewer than workers' hosts; ON: also where it has none. */
+/* Whether reducers run on the workers' hosts too. AUTO: over several hosts, where the job has
+ * reduction servers, but fewer than workers' hosts; ON: also where it has none. */
 enum smd_hybrid_choice { SMD_HYBRID_AUTO, SMD_HYBRID_ON, SMD_HYBRID_OFF };
 
 enum smd_restart_scope { SMD_RESTART_JOB, SMD_RESTART_REPLICA };
@@ -145,6 +145,7 @@ struct smd_job {
 	int restart_backoff_s; /* before the first restart */
 	int server_restarts;   /* of a lost reduction server; 0: its loss ends the job */
 	int hybrid;
+	int priority; /* in the service's queue */
 	struct smd_exit_codes retryable;
 	/* A local package: what is copied to where replicas run, and installed there. */
 	/* $NAME and ${NAME} in arguments are variables too, as a shell would have it. */

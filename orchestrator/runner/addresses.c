@@ -45,14 +45,6 @@ static int is_in_network(const struct smd_host_interface *interface,
 	return smd_host_address_is_in(address, network);
 }
 
-static int is_outward(const struct smd_host_interface *interface,
-	const struct smd_host_address *address, const void *arg)
-{
-	(void)address;
-	(void)arg;
-	return !interface->is_loopback;
-}
-
 static int is_loopback(const struct smd_host_interface *interface,
 	const struct smd_host_address *address, const void *arg)
 {
@@ -93,8 +85,8 @@ static int is_common(const struct smd_host_facts *const *hosts, size_t count,
 }
 
 /* The fastest network that all hosts are in, v4 before v6 where they are as fast. */
-static int choose_common(const struct smd_host_facts *const *hosts, size_t count,
-	struct smd_chosen_address *out)
+static int choose_common(
+	const struct smd_host_facts *const *hosts, size_t count, struct smd_chosen_address *out)
 {
 	const struct smd_host_address *best = NULL;
 	uint32_t best_speed = 0;
@@ -137,6 +129,99 @@ static int refuse(const struct smd_host_facts *host, const char *wanted, struct 
 		names);
 }
 
+/* Docker names its own networks' bridges so; br-ex, br-lan and the like may lead to other hosts. */
+static int is_bridge_of_docker(const char *name)
+{
+	static const char prefix[] = "br-";
+	const size_t digits = 12;
+
+	return strncmp(name, prefix, strlen(prefix)) == 0 &&
+	       strlen(name + strlen(prefix)) == digits &&
+	       strspn(name + strlen(prefix), "0123456789abcdef") == digits;
+}
+
+/* What containers and virtual machines of one host meet at; it leads to no other host. */
+static int is_bridge_of_containers(const struct smd_host_interface *interface)
+{
+	static const char *const beginnings[] = {"docker", "cni", "podman", "lxcbr", "lxdbr",
+		"virbr", "veth", "flannel", "cali", "kube-"};
+
+	for (size_t i = 0; i < sizeof(beginnings) / sizeof(beginnings[0]); i++) {
+		if (strncmp(interface->name, beginnings[i], strlen(beginnings[i])) == 0) {
+			return 1;
+		}
+	}
+	return is_bridge_of_docker(interface->name);
+}
+
+/* Whether a host on another machine has the address, too. */
+static int is_elsewhere(const struct smd_host_facts *const *hosts, size_t count,
+	const struct smd_host_facts *own, const struct smd_host_address *address)
+{
+	for (size_t h = 0; h < count; h++) {
+		if (strcmp(hosts[h]->network, own->network) == 0) {
+			continue;
+		}
+		for (size_t i = 0; i < hosts[h]->ninterfaces; i++) {
+			const struct smd_host_interface *interface = &hosts[h]->interfaces[i];
+
+			for (size_t n = 0; n < interface->naddresses; n++) {
+				if (is_same(&interface->addresses[n], address)) {
+					return 1;
+				}
+			}
+		}
+	}
+	return 0;
+}
+
+/* An address of the same link alone says nothing to a host behind a router. */
+static int is_of_the_link(const struct smd_host_address *address)
+{
+	return address->is_v6 ? address->bytes[0] == 0xfe && (address->bytes[1] & 0xc0) == 0x80
+			      : address->bytes[0] == 169 && address->bytes[1] == 254;
+}
+
+/* The host's fastest address that others may reach it at, v4 before v6 where they are as fast, and
+ * the first of those. */
+static int find_routed(const struct smd_host_facts *const *hosts, size_t count,
+	const struct smd_host_facts *host, struct smd_chosen_address *out)
+{
+	*out = (struct smd_chosen_address){NULL, NULL};
+	for (size_t i = 0; i < host->ninterfaces; i++) {
+		const struct smd_host_interface *interface = &host->interfaces[i];
+
+		if (interface->is_loopback || is_bridge_of_containers(interface)) {
+			continue;
+		}
+		for (size_t n = 0; n < interface->naddresses; n++) {
+			const struct smd_host_address *address = &interface->addresses[n];
+
+			if (is_of_the_link(address) || is_elsewhere(hosts, count, host, address)) {
+				continue;
+			}
+			if (!out->address || interface->speed_mbps > out->interface->speed_mbps ||
+				(interface->speed_mbps == out->interface->speed_mbps &&
+					out->address->is_v6 && !address->is_v6)) {
+				*out = (struct smd_chosen_address){address, interface};
+			}
+		}
+	}
+	return out->address != NULL;
+}
+
+/* Hosts without a common network reach each other through routers, if at all. */
+static int choose_routed(const struct smd_host_facts *const *hosts, size_t count,
+	struct smd_chosen_address *out, struct smd_error *error)
+{
+	for (size_t i = 0; i < count; i++) {
+		if (!find_routed(hosts, count, hosts[i], &out[i])) {
+			return refuse(hosts[i], NULL, error);
+		}
+	}
+	return 0;
+}
+
 static int choose_each(const struct smd_host_facts *const *hosts, size_t count, fits_fn *fits,
 	const void *arg, const char *wanted, struct smd_chosen_address *out,
 	struct smd_error *error)
@@ -177,5 +262,5 @@ int smd_addresses_choose(const struct smd_host_facts *const *hosts, size_t count
 	if (choose_common(hosts, count, out)) {
 		return 0;
 	}
-	return choose_each(hosts, count, is_outward, NULL, NULL, out, error);
+	return choose_routed(hosts, count, out, error);
 }

@@ -13,8 +13,9 @@ struct smd_chosen_address {
 /*
  * Chooses for each host. `wanted` is an interface's name, or a network ("10.1.0.0/16"), or NULL:
  * then it is the network that all hosts are in, the fastest if there are several; where there is
- * none, each host's first address that other hosts may know. Loopback is chosen for one host alone,
- * or if it is wanted. 0; -EADDRNOTAVAIL with a text that names the host.
+ * none, each host's fastest address, but none that another host has too, and none of a bridge of
+ * containers. Loopback is chosen for one host alone, or if it is wanted. 0; -EADDRNOTAVAIL with a
+ * text that names the host.
  */
 int smd_addresses_choose(const struct smd_host_facts *const *hosts, size_t count,
 	const char *wanted, struct smd_chosen_address *out, struct smd_error *error);

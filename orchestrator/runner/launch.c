@@ -64,21 +64,43 @@ static int add_runner_variables(
 	return ret;
 }
 
-/* Reduction servers are Summand's own program, whatever their image. */
+/* Reduction servers and reducers are Summand's own program, whatever their image: they use no file
+ * of the user's, so their host needs none. */
+static int is_own_program(const struct smd_replica *replica)
+{
+	return replica->role == SMD_ROLE_REDUCTION_SERVER;
+}
+
 static const char *image_of(const struct smd_launcher *launcher, const struct smd_replica *replica)
 {
-	return launcher->container_runtime && replica->role != SMD_ROLE_REDUCTION_SERVER
+	return launcher->container_runtime && !is_own_program(replica)
 		       ? launcher->job->pools[replica->pool].image_uri
 		       : NULL;
 }
 
-/* Where a host sees the job directory, its files are there; else the agent brings them. A container
- * without code of the job begins where its image says. */
+/* Where it runs. A container without code of the job begins where its image says. */
+static int make_directory(struct smd_prepared_launch *launch, const struct smd_launcher *launcher,
+	const struct smd_replica *replica, const struct smd_launch_host *host)
+{
+	int is_own = is_own_program(replica);
+
+	if (host->folder && is_own) {
+		launch->directory = strdup(host->folder);
+	} else if (launcher->workspace->code) {
+		launch->directory = strdup(launcher->workspace->code);
+	} else if (host->folder && !image_of(launcher, replica)) {
+		launch->directory = getcwd(NULL, 0);
+	} else {
+		return 0;
+	}
+	return launch->directory ? 0 : -ENOMEM;
+}
+
+/* Where a host sees the job directory, its files are there; else the agent brings them. */
 static int make_paths(struct smd_prepared_launch *launch, const struct smd_launcher *launcher,
 	const struct smd_replica *replica, const struct smd_launch_host *host)
 {
 	const struct smd_jobdir *dir = launcher->dir;
-	int sends_directory = host->folder && !image_of(launcher, replica);
 	char name[SMD_REPLICA_NAME_MAX + 32];
 
 	if (asprintf(&launch->log, "logs/%s.log", replica->name) < 0) {
@@ -97,13 +119,8 @@ static int make_paths(struct smd_prepared_launch *launch, const struct smd_launc
 	} else if (asprintf(&launch->errors, "%s/errors", host->folder) < 0) {
 		launch->errors = NULL;
 	}
-	if (launcher->workspace->code) {
-		launch->directory = strdup(launcher->workspace->code);
-	} else if (sends_directory) {
-		launch->directory = getcwd(NULL, 0);
-	}
 	if (!launch->log || !launch->error_file || !launch->errors || !launch->name ||
-		(!launch->directory && (launcher->workspace->code || sends_directory))) {
+		make_directory(launch, launcher, replica, host)) {
 		return -ENOMEM;
 	}
 	/* Those of an earlier run in the same directory. */
@@ -126,10 +143,12 @@ static void add_mounts(struct smd_prepared_launch *launch, const struct smd_laun
 	const struct smd_replica *replica)
 {
 	launch->nmounts = 0;
-	add_mount(launch, launcher->workspace->code, 1);
-	add_mount(launch, launcher->workspace->packages, 1);
-	add_mount(launch, launcher->placement->output_dir, 1);
-	add_mount(launch, launcher->placement->metrics_dir, 1);
+	if (!is_own_program(replica)) {
+		add_mount(launch, launcher->workspace->code, 1);
+		add_mount(launch, launcher->workspace->packages, 1);
+		add_mount(launch, launcher->placement->output_dir, 1);
+		add_mount(launch, launcher->placement->metrics_dir, 1);
+	}
 	add_mount(launch, launch->errors, 1);
 	add_mount(launch,
 		smd_placement_token_file(launcher->placement, replica->pool, replica->index), 0);

@@ -2,6 +2,7 @@
 #include "orchestrator/runner/placing.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,23 +33,38 @@ static int takes(const struct smd_place *place, const struct room_left *rest, in
 	       (place->slots == 0 || rest->slots >= slots) && (may_share || rest->gpus >= gpus);
 }
 
+/* " and 2 free GPUs", " and 4 GPUs"; nothing for a pool that wants none. */
+static void say_gpus(char *out, size_t size, int wanted, int count, const char *kind)
+{
+	out[0] = '\0';
+	if (wanted > 0) {
+		snprintf(out, size, " and %d %sGPU%s", count, kind, count == 1 ? "" : "s");
+	}
+}
+
 static int refuse(const struct smd_job *job, const struct smd_place *places, size_t count, int pool,
 	int index, struct smd_error *error)
 {
-	long slots = 0;
+	int needed = smd_placing_slots(job, pool);
 	int gpus = gpus_of(&job->pools[pool]);
-	char name[SMD_REPLICA_NAME_MAX];
+	int hosts = 0, slots = 0, all_gpus = 0;
+	char name[SMD_REPLICA_NAME_MAX], wanted[32], found[32];
 
 	for (size_t i = 0; i < count; i++) {
-		slots += places[i].pool < 0 || places[i].pool == pool ? places[i].slots : 0;
+		if (places[i].pool < 0 || places[i].pool == pool) {
+			hosts++;
+			slots += places[i].slots;
+			all_gpus += places[i].gpus;
+		}
 	}
 	smd_replica_name(name, pool, index);
+	say_gpus(wanted, sizeof(wanted), gpus, gpus, "free ");
+	say_gpus(found, sizeof(found), gpus, all_gpus, "");
 	return smd_error_set(error, ENOSPC,
-		"hosts: %s must find a host with %d free slot%s%s, got none: %zu host%s with %ld "
-		"slots "
-		"in all",
-		name, smd_placing_slots(job, pool), smd_placing_slots(job, pool) > 1 ? "s" : "",
-		gpus > 0 ? " and GPUs enough" : "", count, count > 1 ? "s" : "", slots);
+		"hosts: %s must find a host with %d free slot%s%s, got none: %d host%s with %d "
+		"slot%s%s in all",
+		name, needed, needed == 1 ? "" : "s", wanted, hosts, hosts == 1 ? "" : "s", slots,
+		slots == 1 ? "" : "s", found);
 }
 
 /* Hosts before `*at` have no more room for this pool. */

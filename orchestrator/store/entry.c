@@ -9,6 +9,7 @@
 
 #include "orchestrator/store/database.h"
 #include "orchestrator/store/process.h"
+#include "orchestrator/store/queue.h"
 #include "orchestrator/store/runner_lock.h"
 #include "orchestrator/store/state_dir.h"
 #include "reduction_server/base/log.h"
@@ -19,17 +20,26 @@
 #define NEW_STATE "JOB_STATE_PENDING"
 #define NO_LABELS "{}"
 
-/* An id that no job has or is about to have; the entry holds its lock then. */
-static int take_id(struct smd_entry *entry, struct smd_error *error)
+int smd_entry_draw_id(int64_t *id, struct smd_error *error)
 {
 	uint64_t number;
 
+	if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number)) {
+		return smd_error_set(error, EIO, "a random number is needed: %s", strerror(errno));
+	}
+	*id = ID_MIN + (int64_t)(number % ID_COUNT);
+	return 0;
+}
+
+/* An id that no job has or is about to have; the entry holds its lock then. */
+static int take_id(struct smd_entry *entry, struct smd_error *error)
+{
 	for (int i = 0; i < IDS_MAX; i++) {
-		if (getrandom(&number, sizeof(number), 0) != (ssize_t)sizeof(number)) {
-			return smd_error_set(
-				error, EIO, "a random number is needed: %s", strerror(errno));
+		int ret = smd_entry_draw_id(&entry->id, error);
+
+		if (ret) {
+			return ret;
 		}
-		entry->id = ID_MIN + (int64_t)(number % ID_COUNT);
 		entry->lock_fd = smd_runner_lock_take(entry->state_dir, entry->id);
 		if (entry->lock_fd != -EAGAIN) {
 			break;
@@ -105,6 +115,101 @@ int smd_entry_open(struct smd_entry *entry, enum smd_stored_kind kind, const jso
 	}
 	if (ret) {
 		smd_entry_close(entry);
+	}
+	return ret;
+}
+
+/* -EALREADY: it does not wait any more. */
+static int read_queued(struct smd_entry *entry, struct smd_error *error)
+{
+	struct smd_database database;
+	sqlite3_stmt *row;
+	int ret = smd_database_open(&database, entry->state_dir, error);
+
+	if (ret) {
+		return ret;
+	}
+	row = smd_database_prepare(&database, error,
+		"SELECT create_time, kind FROM jobs WHERE id = ? AND state = '" SMD_STATE_QUEUED
+		"'",
+		"i", entry->id);
+	if (row && sqlite3_step(row) == SQLITE_ROW) {
+		snprintf(entry->create_time, sizeof(entry->create_time), "%s",
+			(const char *)sqlite3_column_text(row, 0));
+		smd_store_name(
+			entry->name, (enum smd_stored_kind)sqlite3_column_int(row, 1), entry->id);
+	} else {
+		ret = smd_error_set(error, EALREADY, "it waits no longer");
+	}
+	sqlite3_finalize(row);
+	smd_database_close(&database);
+	return ret;
+}
+
+int smd_entry_open_queued(struct smd_entry *entry, int64_t id, struct smd_error *error)
+{
+	int ret;
+
+	*entry = (struct smd_entry){.id = id, .lock_fd = -1, .state = SMD_STATE_QUEUED};
+	ret = smd_state_dir_open(&entry->state_dir, error);
+	if (!ret) {
+		entry->lock_fd = smd_runner_lock_take(entry->state_dir, id);
+		ret = entry->lock_fd >= 0 ? 0
+					  : smd_error_set(error, -entry->lock_fd, "%s/runners: %s",
+						    entry->state_dir, strerror(-entry->lock_fd));
+	}
+	ret = ret ? ret : read_queued(entry, error);
+	if (ret) {
+		smd_entry_close(entry);
+	}
+	return ret;
+}
+
+/* The row, and that neither the queue has the spec nor earlier jobs the directory. */
+static int begin(const struct smd_database *database, const struct smd_entry *entry,
+	const char *directory, const char *devices, struct smd_error *error)
+{
+	char now[SMD_TIMESTAMP_SIZE];
+	int ret = smd_database_run(database, "BEGIN IMMEDIATE", error);
+
+	if (ret) {
+		return ret;
+	}
+	smd_timestamp(now);
+	ret = smd_database_do(database, error, "UPDATE jobs SET directory = '' WHERE directory = ?",
+		"s", directory);
+	ret = ret ? ret
+		  : smd_database_do(database, error,
+			    "UPDATE jobs SET state = '" NEW_STATE "', directory = ?,"
+			    " update_time = ? WHERE id = ? AND state = '" SMD_STATE_QUEUED "'",
+			    "ssi", directory, now, entry->id);
+	if (!ret && sqlite3_changes(database->connection) != 1) {
+		ret = smd_error_set(error, EALREADY, "it waits no longer");
+	}
+	ret = ret ? ret
+		  : smd_database_do(database, error,
+			    "UPDATE queue SET spec = NULL, devices = ? WHERE id = ?", "si", devices,
+			    entry->id);
+	ret = ret ? ret : smd_database_run(database, "COMMIT", error);
+	if (ret) {
+		smd_database_run(database, "ROLLBACK", NULL);
+	}
+	return ret;
+}
+
+int smd_entry_begin(struct smd_entry *entry, const char *directory, const char *devices,
+	struct smd_error *error)
+{
+	struct smd_database database;
+	int ret = smd_database_open(&database, entry->state_dir, error);
+
+	if (ret) {
+		return ret;
+	}
+	ret = begin(&database, entry, directory, devices, error);
+	smd_database_close(&database);
+	if (!ret) {
+		snprintf(entry->state, sizeof(entry->state), "%s", NEW_STATE);
 	}
 	return ret;
 }

@@ -40,6 +40,19 @@ struct smd_entry_change {
 int smd_entry_open(struct smd_entry *entry, enum smd_stored_kind kind, const json_t *resource,
 	const char *display_name, const char *directory, struct smd_error *error);
 
+/* An id for a new job. 0, or -errno with a text. */
+int smd_entry_draw_id(int64_t *id, struct smd_error *error);
+
+/* Becomes the runner of a job that waits in the queue (queue.h), which it does until
+ * smd_entry_begin(). -EAGAIN: another process is; -EALREADY: it waits no longer. */
+int smd_entry_open_queued(struct smd_entry *entry, int64_t id, struct smd_error *error);
+
+/* The job is PENDING, and has the directory and the GPUs, as CUDA_VISIBLE_DEVICES has them or NULL:
+ * only one runner ever gets there. -EALREADY: it waits no
+ * longer, because somebody has cancelled it. */
+int smd_entry_begin(struct smd_entry *entry, const char *directory, const char *devices,
+	struct smd_error *error);
+
 /* This process becomes the job's guard, which `cancel` signals. 1: the job has been cancelled
  * already. 0, or -errno after a warning: the job runs, and cannot be cancelled from elsewhere. */
 int smd_entry_take(struct smd_entry *entry);

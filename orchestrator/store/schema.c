@@ -45,6 +45,23 @@ static const char *const steps[] = {
 	"DROP INDEX jobs_listed;"
 	"CREATE INDEX jobs_listed ON jobs (kind, create_time DESC, id, display_name, state,"
 	" start_time, end_time, update_time);",
+	/* Jobs that came through the service: whose they are there, and what they wait for. */
+	"ALTER TABLE jobs ADD COLUMN project TEXT;"
+	"ALTER TABLE jobs ADD COLUMN location TEXT;"
+	"CREATE TABLE queue ("
+	" id INTEGER PRIMARY KEY REFERENCES jobs (id) ON DELETE CASCADE,"
+	" spec TEXT," /* with secrets; NULL: its runner has it, or it needs none any more */
+	" cpus INTEGER NOT NULL,"
+	" memory_bytes INTEGER NOT NULL,"
+	" gpus INTEGER NOT NULL,"
+	" devices TEXT," /* the GPUs that its runner was given */
+	" priority INTEGER NOT NULL,"
+	" max_wait_s INTEGER NOT NULL,"
+	" timeout_s INTEGER NOT NULL);"
+	"CREATE TABLE operations ("
+	" id INTEGER PRIMARY KEY,"
+	" resource TEXT NOT NULL,"
+	" create_time TEXT NOT NULL);",
 };
 
 #define VERSION ((int)(sizeof(steps) / sizeof(steps[0])))

@@ -12,17 +12,22 @@
 #include "orchestrator/store/database.h"
 #include "orchestrator/store/last_record.h"
 #include "orchestrator/store/process.h"
+#include "orchestrator/store/queue.h"
 #include "orchestrator/store/runner_lock.h"
 #include "worker/agent/exit_record.h"
 
 #define COLUMNS                                                                                    \
 	"id, display_name, state, create_time, start_time, end_time, update_time, error_code,"     \
-	" error_message, labels, directory, kind"
+	" error_message, labels, directory, kind, coalesce(project, 'local'),"                     \
+	" coalesce(location, 'local')"
 #define LISTED                                                                                     \
 	"id, display_name, state, create_time, start_time, end_time, update_time, 0, NULL, '{}',"  \
-	" '', kind" /* of the same order, all in one index */
-#define NAME_PREFIX  "projects/local/locations/local/"
-#define CODE_UNKNOWN 2 /* google.rpc.Code */
+	" '', kind, 'local', 'local'" /* of the same order, all in one index */
+#define NAME_PREFIX "projects/local/locations/local/"
+
+/* google.rpc.Code */
+#define CODE_CANCELLED 1
+#define CODE_UNKNOWN   2
 
 static const struct {
 	const char *collection;
@@ -120,6 +125,8 @@ static struct smd_stored_job job_of(sqlite3_stmt *row)
 		.kind = sqlite3_column_int(row, 11) == SMD_STORED_TUNING_JOB
 				? SMD_STORED_TUNING_JOB
 				: SMD_STORED_CUSTOM_JOB,
+		.project = text_of(row, 12),
+		.location = text_of(row, 13),
 	};
 }
 
@@ -157,6 +164,37 @@ int smd_store_each(struct smd_store *store, enum smd_stored_kind kind,
 	return each_row(store,
 		smd_database_prepare(&store->database, error, statement, "i", (int64_t)kind), take,
 		arg, &count, error);
+}
+
+/* A time that is later than any. */
+#define LAST_TIME "9"
+
+int smd_store_each_of(struct smd_store *store, enum smd_stored_kind kind, const char *project,
+	const char *location, const struct smd_store_position *after, smd_stored_job_fn *take,
+	void *arg, struct smd_error *error)
+{
+	const char *time = after && after->create_time ? after->create_time : LAST_TIME;
+	size_t count;
+
+	return each_row(store,
+		smd_database_prepare(&store->database, error,
+			"SELECT " COLUMNS " FROM jobs WHERE kind = ?1 AND create_time <= ?2"
+			" AND (create_time < ?2 OR id > ?3)"
+			" AND coalesce(project, 'local') = ?4"
+			" AND (?5 IS NULL OR coalesce(location, 'local') = ?5)"
+			" ORDER BY create_time DESC, id",
+			"isiss", (int64_t)kind, time, after ? after->id : 0, project, location),
+		take, arg, &count, error);
+}
+
+int64_t smd_store_version(struct smd_store *store)
+{
+	sqlite3_stmt *row = smd_database_prepare(&store->database, NULL, "PRAGMA data_version", "");
+	int64_t version =
+		row && sqlite3_step(row) == SQLITE_ROW ? sqlite3_column_int64(row, 0) : -1;
+
+	sqlite3_finalize(row);
+	return version;
 }
 
 int smd_store_get(struct smd_store *store, int64_t id, smd_stored_job_fn *take, void *arg,
@@ -249,12 +287,12 @@ int smd_store_find(struct smd_store *store, enum smd_stored_kind kind, const cha
 		ret = find_where(store, kind, conditions[i], part, &matches, error);
 	}
 	*id = matches.id;
-	return ret == -ENOENT ? smd_error_set(error, ENOENT,
-					"%.128s: there is no such job; `summand %s list%s` shows "
-					"those of %.256s",
-					word, kinds[kind].group, is_name ? " --uri" : "",
-					store->state_dir)
-			      : ret;
+	return ret == -ENOENT
+		       ? smd_error_set(error, ENOENT,
+				 "%.128s: there is no such job; `summand %s list%s` shows "
+				 "those of %.256s",
+				 word, kinds[kind].group, is_name ? " --uri" : "", store->state_dir)
+		       : ret;
 }
 
 /* 0, or -ENOMEM. */
@@ -285,8 +323,7 @@ static int set_state(json_t *resource, const struct smd_stored_job *job)
 		}
 	}
 	if (strcmp(job->labels, "{}") != 0) {
-		failed |= json_object_set_new(
-			resource, "labels", json_loads(job->labels, 0, NULL));
+		failed |= json_object_set_new(resource, "labels", json_loads(job->labels, 0, NULL));
 	}
 	json_object_del(resource, "error");
 	if (job->error_message) {
@@ -396,7 +433,13 @@ static int mark_cancelled(struct smd_store *store, int64_t id, struct smd_proces
 int smd_store_cancel(struct smd_store *store, int64_t id, struct smd_error *error)
 {
 	struct smd_process_mark guard;
-	int ret = mark_cancelled(store, id, &guard, error);
+	int ret = smd_queue_end(
+		store, id, "JOB_STATE_CANCELLED", CODE_CANCELLED, "The job was cancelled.", error);
+
+	if (ret != -EALREADY) { /* it waited, and has no runner */
+		return ret;
+	}
+	ret = mark_cancelled(store, id, &guard, error);
 
 	if (ret || guard.pid == 0) {
 		return ret;
@@ -495,7 +538,9 @@ int smd_store_settle(struct smd_store *store, struct smd_error *error)
 	}
 	ret = each_row(store,
 		smd_database_prepare(&store->database, error,
-			"SELECT " COLUMNS " FROM jobs WHERE end_time IS NULL", ""),
+			"SELECT " COLUMNS " FROM jobs WHERE end_time IS NULL"
+			" AND state <> '" SMD_STATE_QUEUED "'", /* nobody runs it yet */
+			""),
 		take_abandoned, &abandoned, &count, error);
 	for (size_t i = 0; i < abandoned.count; i++) {
 		ret = ret ? ret

@@ -45,7 +45,11 @@ struct smd_stored_job {
 	int error_code;            /* google.rpc.Code */
 	const char *error_message; /* NULL: none */
 	const char *labels;        /* a JSON object */
-	const char *directory;     /* of logs and records; empty: a later job has it now */
+	const char *directory;     /* of logs and records; empty: a later job has it now, or it has
+				      not begun */
+	/* Whose it is in the service; "local" where it came without one. Of SMD_STORE_ALL alone. */
+	const char *project;
+	const char *location;
 };
 
 const char *smd_stored_kind_collection(enum smd_stored_kind kind);
@@ -63,6 +67,9 @@ int smd_store_open(const char *state_dir, struct smd_store **out, struct smd_err
 int smd_store_open_to_read(const char *state_dir, struct smd_store **out, struct smd_error *error);
 void smd_store_close(struct smd_store *store);
 
+/* Another number whenever another connection has written; -1: it is not known. */
+int64_t smd_store_version(struct smd_store *store);
+
 /* Ends the jobs whose runner is gone and has not said how they ended. 0, or -errno with a text. */
 int smd_store_settle(struct smd_store *store, struct smd_error *error);
 
@@ -79,6 +86,17 @@ enum smd_store_columns {
 int smd_store_each(struct smd_store *store, enum smd_stored_kind kind,
 	enum smd_store_columns columns, smd_stored_job_fn *take, void *arg,
 	struct smd_error *error);
+
+/* Where a page of jobs begins: behind the job of that time and id. */
+struct smd_store_position {
+	const char *create_time; /* NULL: with the newest */
+	int64_t id;
+};
+
+/* The same, of one project; NULL as location is any. */
+int smd_store_each_of(struct smd_store *store, enum smd_stored_kind kind, const char *project,
+	const char *location, const struct smd_store_position *after, smd_stored_job_fn *take,
+	void *arg, struct smd_error *error);
 
 /* The one job. -ENOENT with a text: it is not there. */
 int smd_store_get(struct smd_store *store, int64_t id, smd_stored_job_fn *take, void *arg,

@@ -82,6 +82,34 @@ int smd_dtype_parse(const char *name, unsigned *out)
 	return -EINVAL;
 }
 
+static const struct {
+	unsigned dtype;
+	const char *name;
+} wires[] = {{SMD_FLOAT32, "float32"}, {SMD_BFLOAT16, "bf16"}, {SMD_FLOAT16, "fp16"}};
+
+int smd_wire_parse(const char *name, unsigned *out, struct smd_error *error)
+{
+	for (size_t i = 0; i < sizeof(wires) / sizeof(wires[0]); i++) {
+		if (strcmp(wires[i].name, name) == 0 ||
+			strcmp(smd_dtype_name(wires[i].dtype), name) == 0) {
+			*out = wires[i].dtype;
+			return 0;
+		}
+	}
+	return smd_error_set(error, EINVAL, "must be %s, %s or %s, got \"%s\"", wires[0].name,
+		wires[1].name, wires[2].name, name);
+}
+
+bool smd_wire_is(unsigned dtype)
+{
+	for (size_t i = 0; i < sizeof(wires) / sizeof(wires[0]); i++) {
+		if (wires[i].dtype == dtype) {
+			return true;
+		}
+	}
+	return false;
+}
+
 int smd_op_parse(const char *name, unsigned *out)
 {
 	for (unsigned i = 0; i < SMD_OP_COUNT; i++) {

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "reduction_server/base/error.h"
 #include "summand_types.h"
 
 /* Bytes of an element, or 0 for a number that is no type. */
@@ -20,6 +21,15 @@ const char *smd_op_name(unsigned op);       /* "sum", or "op 99" */
 /* The number of a name; -EINVAL when it is none. */
 int smd_dtype_parse(const char *name, unsigned *out);
 int smd_op_parse(const char *name, unsigned *out);
+
+/* What float32 may be sent as: itself, or in two bytes. By their names and the short ones, bf16 and
+ * fp16; -EINVAL with a text. */
+int smd_wire_parse(const char *name, unsigned *out, struct smd_error *error);
+bool smd_wire_is(unsigned dtype);
+
+/* Fewer elements than this, which are rather counts and losses than gradients, are sent as they
+ * are: it would save less than a packet. */
+#define SMD_WIRE_LEAST 1024
 
 #define SMD_NAMES_MAX 512
 

@@ -426,7 +426,7 @@ void smd_server_comm_leave(struct smd_member *member, const struct smd_abort *wh
 		comm->name, member->rank, smd_peer_replica(member));
 	comm_detach(member);
 	comm->retires |= retires;
-	if (comm->id == 0) {
+	if (comm->id == 0 && !retires) {
 		comm_refuse_optional(comm);
 	}
 	if (why && comm->attached) {
@@ -538,6 +538,7 @@ static void comm_check_active(struct smd_server_comm *comm, uint64_t now_ns)
 	if (slot->state == SMD_SLOT_GATHERING && now_ns - slot->opened_ns >= late_ns &&
 		now_ns - comm->told_ns >= late_ns) {
 		comm->told_ns = now_ns;
+		comm->resources->late_reports++;
 		missing = name_missing(comm, slot, ranks, sizeof(ranks));
 		snprintf(text, sizeof(text), "%s %s %llu s late for operation %llu of group %.60s",
 			ranks, missing == 1 ? "is" : "are",
@@ -574,10 +575,23 @@ static void comms_abort(
 	}
 }
 
+/* Streams of later epochs form still: those who join them are there, and leave them in time. */
 void smd_server_comms_drain(struct smd_comms *comms)
 {
+	struct smd_server_comm *comm = TAILQ_FIRST(&comms->list);
+	char text[SMD_ERROR_TEXT_MAX];
+
 	comms->draining = true;
-	comms_abort(comms, SMD_SERVER_COMM_FORMING, "the reduction server is being drained");
+	while (comm) {
+		struct smd_server_comm *next = TAILQ_NEXT(comm, link);
+
+		if (comm->state == SMD_SERVER_COMM_FORMING && comm->id == 0) {
+			snprintf(text, sizeof(text),
+				"group %.200s: the reduction server is being drained", comm->name);
+			smd_server_comm_abort(comm, ESHUTDOWN, text);
+		}
+		comm = next;
+	}
 }
 
 void smd_server_comms_stop(struct smd_comms *comms)

@@ -52,7 +52,8 @@ struct smd_member {
 	uint64_t limit; /* the first ordinal that it has not been granted: what it was told, as far
 			   as that has left for it */
 	struct smd_receive_buffer *receive_buffers; /* NULL: its lane has no remote buffers */
-	bool shrinks;                               /* it has been asked what it will not use */
+	bool shrinks;  /* it has been asked what it will not use, */
+	uint64_t kept; /* and has been granted what is before this one since */
 	uint64_t held;                              /* it has all results before this ordinal, */
 	uint64_t asked;      /* and wants to hear when all have those before this one; 0: no */
 	uint64_t questioned; /* it was asked whether it has those before this one, and will say */
@@ -90,6 +91,7 @@ struct smd_server_comm {
 	uint64_t looked_at; /* `done`, when it was last looked whether it is idle */
 	uint64_t limit;
 	uint64_t done; /* first ordinal that has not been reduced */
+	uint64_t counted; /* one after the last operation that was counted */
 	size_t lent;   /* of the reserved buffers, those of detached members */
 	unsigned nslots;
 	unsigned busy_slots;

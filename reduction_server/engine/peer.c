@@ -355,6 +355,14 @@ static int peer_welcome(struct smd_peer *peer, const struct smd_handshake *hands
 		peer->lane, &frame, payload, smd_welcome_encode(&welcome, payload));
 }
 
+/* Its groups can go on without this server. Who does not hear it is told when the time is over. */
+static void peer_tell_drains(struct smd_peer *peer)
+{
+	struct smd_frame frame = {.kind = SMD_FRAME_DRAINS};
+
+	(void)smd_lane_send_control(peer->lane, &frame, NULL, 0);
+}
+
 int smd_peer_create(
 	struct smd_shard *shard, struct smd_lane *lane, const struct smd_handshake *handshake)
 {
@@ -389,8 +397,19 @@ int smd_peer_create(
 	shard->stats.lanes++;
 	if (peer_welcome(peer, handshake)) {
 		smd_peer_close(peer, "the reduction server is out of memory");
+	} else if (shard->comms.draining) {
+		peer_tell_drains(peer);
 	}
 	return 0;
+}
+
+void smd_peers_tell_drains(struct smd_shard *shard)
+{
+	struct smd_peer *peer;
+
+	TAILQ_FOREACH (peer, &shard->peers, link) {
+		peer_tell_drains(peer);
+	}
 }
 
 /* The worker hears it, and connects again for its next group. */

@@ -55,6 +55,9 @@ void smd_peer_check_alive(struct smd_peer *peer, uint64_t now_ns);
 void smd_peers_make_room(struct smd_shard *shard);
 #define SMD_PEER_IDLE_GRACE_S 5
 
+/* DRAINS to all workers: the server is to end. */
+void smd_peers_tell_drains(struct smd_shard *shard);
+
 /* A control frame to a member's worker about its communicator. */
 void smd_peer_send(struct smd_member *member, enum smd_frame_kind kind, unsigned window,
 	const void *payload, size_t length);

@@ -23,6 +23,8 @@ struct smd_resources {
 	unsigned busy_slots;  /* of all communicators */
 	unsigned short_looks; /* somebody would have had a larger window: looks for idle ones to come */
 	uint64_t chunks;      /* reduced */
+	uint64_t operations;  /* that chunks of were reduced */
+	uint64_t late_reports; /* how often late ranks were named */
 };
 
 #endif

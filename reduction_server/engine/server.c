@@ -365,6 +365,17 @@ const char *smd_server_address(const struct smd_server *server)
 	return server->address;
 }
 
+unsigned smd_server_shards(const struct smd_server *server)
+{
+	return server->nshards;
+}
+
+void smd_server_read_figures(
+	const struct smd_server *server, unsigned shard, struct smd_shard_figures *out)
+{
+	smd_shard_read_figures(server->shards[shard], out);
+}
+
 void smd_server_drain(struct smd_server *server, bool now)
 {
 	server_stop_listening(server);

@@ -66,6 +66,11 @@ bool smd_server_has_devices(const struct smd_server *server);
 /* Where it listens: "127.0.0.1:41873". */
 const char *smd_server_address(const struct smd_server *server);
 
+/* From any thread, as long as it is not freed: its shards, and what each of them shows. */
+unsigned smd_server_shards(const struct smd_server *server);
+void smd_server_read_figures(
+	const struct smd_server *server, unsigned shard, struct smd_shard_figures *out);
+
 /*
  * Takes no new lanes, and asks every shard to end: when its communicators have ended, at the latest
  * after drain_s, or (now) at once.

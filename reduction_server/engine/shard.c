@@ -96,6 +96,7 @@ static void shard_on_inbox(void *owner)
 		if (shard->drain_end_ns == 0) {
 			shard->drain_end_ns =
 				smd_clock_ns() + shard->config.drain_s * SMD_SECOND_NS;
+			smd_peers_tell_drains(shard);
 		}
 		smd_server_comms_drain(&shard->comms);
 		smd_greeter_close(&shard->greeter);
@@ -173,6 +174,28 @@ static void shard_end_drain(struct smd_shard *shard)
 	smd_server_comms_end(&shard->comms, shard->config.drain_s);
 }
 
+static void shard_publish(struct smd_shard *shard, uint64_t now)
+{
+	struct smd_shard_figures figures = {
+		.moved = shard->stats.moved,
+		.lanes_ever = shard->stats.lanes,
+		.lanes = shard->npeers,
+		.weight = shard->config.welcome.weight,
+	};
+	const struct smd_peer *peer;
+
+	TAILQ_FOREACH (peer, &shard->peers, link) {
+		smd_lane_counts_add(&figures.moved, &peer->lane->counts);
+	}
+	smd_figures_add_comms(&figures, &shard->comms, now);
+	smd_figures_publish(&shard->published, &figures);
+}
+
+void smd_shard_read_figures(struct smd_shard *shard, struct smd_shard_figures *out)
+{
+	smd_figures_read(&shard->published, out);
+}
+
 static void shard_on_janitor(evutil_socket_t fd, short what, void *arg)
 {
 	struct smd_shard *shard = arg;
@@ -200,6 +223,7 @@ static void shard_on_janitor(evutil_socket_t fd, short what, void *arg)
 		smd_peer_check_alive(peer, now); /* may end it */
 		peer = next;
 	}
+	shard_publish(shard, now);
 }
 
 /* ---- the thread ---- */
@@ -360,6 +384,7 @@ int smd_shard_start(
 	TAILQ_INIT(&shard->gone);
 	STAILQ_INIT(&shard->inbox.arrivals);
 	pthread_mutex_init(&shard->inbox.lock, NULL);
+	smd_figures_open(&shard->published);
 	ret = smd_buffer_pool_create(
 		&shard->resources.pool, config->memory_bytes, config->welcome.chunk_bytes);
 	if (ret) {
@@ -388,6 +413,7 @@ int smd_shard_start(
 		.on_greeted = shard_on_greeted,
 		.owner = shard,
 	};
+	shard_publish(shard, smd_clock_ns()); /* what is known before there is anything to count */
 	ret = -pthread_create(&shard->thread, NULL, shard_main, shard);
 	if (ret) {
 		smd_error_set(
@@ -402,6 +428,7 @@ destroy_events:
 	free(shard->sink);
 	smd_buffer_pool_destroy(&shard->resources.pool);
 free_shard:
+	smd_figures_close(&shard->published);
 	pthread_mutex_destroy(&shard->inbox.lock);
 	free(shard);
 	return ret;
@@ -424,6 +451,7 @@ void smd_shard_free(struct smd_shard *shard)
 	shard_destroy_events(shard);
 	free(shard->sink);
 	smd_buffer_pool_destroy(&shard->resources.pool);
+	smd_figures_close(&shard->published);
 	pthread_mutex_destroy(&shard->inbox.lock);
 	free(shard);
 }

@@ -2,8 +2,9 @@
  * One thread of a reduction server: an event loop with its own lanes, communicators and memory.
  *
  * Shards share nothing. What comes from outside (a new lane, a request to drain) is put into the
- * inbox, under its lock, and taken out on the shard's loop. Everything else is touched by the
- * shard's thread alone, or before it starts and after it has ended.
+ * inbox, under its lock, and taken out on the shard's loop. Figures leave it by a copy that its
+ * janitor makes. Everything else is touched by the shard's thread alone, or before it starts and
+ * after it has ended.
  */
 #ifndef SMD_ENGINE_SHARD_H
 #define SMD_ENGINE_SHARD_H
@@ -12,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "reduction_server/engine/figures.h"
 #include "reduction_server/engine/greeting.h"
 #include "reduction_server/engine/peer.h"
 #include "reduction_server/engine/resources.h"
@@ -79,6 +81,7 @@ struct smd_shard {
 	uint64_t drain_end_ns; /* communicators that are there then are ended; 0: it does not drain
 				*/
 
+	struct smd_published_figures published;
 	struct {
 		struct smd_wakeup wakeup; /* there is something in it */
 		pthread_mutex_t lock;
@@ -102,6 +105,9 @@ int smd_shard_give(
  * begin, then end the thread; or (now) end it at once.
  */
 void smd_shard_drain(struct smd_shard *shard, bool now);
+
+/* From any thread: how the shard was when its janitor last looked, at most about a second ago. */
+void smd_shard_read_figures(struct smd_shard *shard, struct smd_shard_figures *out);
 
 /* Waits for the thread. The statistics are complete afterwards. */
 void smd_shard_join(struct smd_shard *shard);

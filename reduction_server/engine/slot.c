@@ -110,6 +110,10 @@ static void slot_reduce(struct smd_slot *slot)
 			slot->length / smd_dtype_bytes(shape->dtype));
 	}
 	slot->resources->chunks++;
+	if (slot->comm->counted != shape->operation + 1) { /* its chunks follow each other */
+		slot->comm->counted = shape->operation + 1;
+		slot->resources->operations++;
+	}
 	slot_give_back(slot, slot_result(slot));
 }
 

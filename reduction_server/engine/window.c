@@ -69,8 +69,14 @@ void smd_window_granted(
 {
 	struct smd_member *member = comm->members[rank];
 
-	if (member && ordinal + 1 + window > member->limit) {
+	if (!member) {
+		return;
+	}
+	if (ordinal + 1 + window > member->limit) {
 		member->limit = ordinal + 1 + window;
+	}
+	if (member->shrinks) {
+		member->kept = ordinal + 1 + window;
 	}
 }
 
@@ -107,6 +113,7 @@ static void window_ask(struct smd_server_comm *comm)
 	comm->shrinking = comm->nranks;
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		comm->members[r]->shrinks = true;
+		comm->members[r]->kept = 0;
 		smd_peer_send(comm->members[r], SMD_FRAME_SHRINK, 0, NULL, 0);
 	}
 }
@@ -150,7 +157,7 @@ int smd_window_shrunk(struct smd_member *member, uint64_t ordinal, struct smd_er
 	}
 	member->shrinks = false;
 	if (comm) {
-		member->limit = ordinal;
+		member->limit = ordinal > member->kept ? ordinal : member->kept;
 		smd_member_withdraw(member, ordinal);
 		if (--comm->shrinking == 0 && comm->attached == comm->nranks) {
 			window_shrink(comm);

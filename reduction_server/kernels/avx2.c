@@ -4,7 +4,7 @@
 
 #include <immintrin.h>
 
-/* The processor converts float16 as element.h does, but for NaN, which vector.inc sees to. */
+/* The processor converts float16 as rounding.h does, but for NaN, which vector.inc sees to. */
 
 static inline __m256 widen_float16(const void *from)
 {
@@ -34,3 +34,6 @@ static inline void narrow_8(void *to, __m256i x)
 }
 
 #include "reduction_server/kernels/vector.inc"
+
+#define WIDTHS_TABLE smd_widths_avx2
+#include "reduction_server/kernels/widths.inc"

@@ -5,7 +5,7 @@
 #include <immintrin.h>
 
 /*
- * The processor converts float16 as element.h does, but for NaN, which vector.inc sees to. What
+ * The processor converts float16 as rounding.h does, but for NaN, which vector.inc sees to. What
  * some processors have for bfloat16 (AVX512-BF16) takes denormals for zero, so it would give other
  * bits and is not used.
  */
@@ -33,3 +33,6 @@ static inline void narrow_8(void *to, __m512i x)
 }
 
 #include "reduction_server/kernels/vector.inc"
+
+#define WIDTHS_TABLE smd_widths_avx512
+#include "reduction_server/kernels/widths.inc"

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "reduction_server/kernels/element.h"
+#include "reduction_server/kernels/rounding.h"
 
 #define NARROW_WHOLE(kernel, wide) (value)
 #define NARROW_REAL(kernel, wide)  kernel##_of_##wide((wide)value)

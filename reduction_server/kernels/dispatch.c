@@ -27,6 +27,17 @@ static const smd_kernel_table *const tables[SMD_VARIANT_COUNT] = {
 #endif
 };
 
+static const struct smd_widths *const widths[SMD_VARIANT_COUNT] = {
+	[SMD_VARIANT_SCALAR] = &smd_widths_scalar,
+#ifdef __x86_64__
+	[SMD_VARIANT_AVX2] = &smd_widths_avx2,
+	[SMD_VARIANT_AVX512] = &smd_widths_avx512,
+#endif
+#ifdef __aarch64__
+	[SMD_VARIANT_NEON] = &smd_widths_neon,
+#endif
+};
+
 const char *smd_variant_name(enum smd_variant variant)
 {
 	return names[variant];
@@ -125,4 +136,26 @@ smd_kernel *smd_kernel_find(unsigned dtype, unsigned op)
 		return NULL;
 	}
 	return (*tables[smd_variant_chosen()])[dtype][op];
+}
+
+smd_width_kernel *smd_narrow_find_variant(unsigned dtype, enum smd_variant variant)
+{
+	return dtype < SMD_DTYPE_COUNT && smd_variant_runs(variant) ? widths[variant]->narrow[dtype]
+								    : NULL;
+}
+
+smd_width_kernel *smd_widen_find_variant(unsigned dtype, enum smd_variant variant)
+{
+	return dtype < SMD_DTYPE_COUNT && smd_variant_runs(variant) ? widths[variant]->widen[dtype]
+								    : NULL;
+}
+
+smd_width_kernel *smd_narrow_find(unsigned dtype)
+{
+	return dtype < SMD_DTYPE_COUNT ? widths[smd_variant_chosen()]->narrow[dtype] : NULL;
+}
+
+smd_width_kernel *smd_widen_find(unsigned dtype)
+{
+	return dtype < SMD_DTYPE_COUNT ? widths[smd_variant_chosen()]->widen[dtype] : NULL;
 }

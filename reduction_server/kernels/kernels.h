@@ -34,6 +34,18 @@ smd_kernel *smd_kernel_find(unsigned dtype, unsigned op);
 /* The same in one variant; NULL also when it is not built in or the processor does not have it. */
 smd_kernel *smd_kernel_find_variant(unsigned dtype, unsigned op, enum smd_variant variant);
 
+/*
+ * From float32 to the type, each element rounded once, and from the type to float32: for float16 and bfloat16, NULL for
+ * all others. `to` may be `from`, and otherwise does not overlap it. In the variant of smd_kernel_find().
+ */
+typedef void smd_width_kernel(void *to, const void *from, size_t count);
+smd_width_kernel *smd_narrow_find(unsigned dtype);
+smd_width_kernel *smd_widen_find(unsigned dtype);
+
+/* The same in one variant; NULL also when it is not built in or the processor does not have it. */
+smd_width_kernel *smd_narrow_find_variant(unsigned dtype, enum smd_variant variant);
+smd_width_kernel *smd_widen_find_variant(unsigned dtype, enum smd_variant variant);
+
 /* The variant that smd_kernel_find() gives out. */
 enum smd_variant smd_variant_chosen(void);
 bool smd_variant_runs(enum smd_variant variant);

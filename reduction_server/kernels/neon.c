@@ -5,7 +5,7 @@
 #include <arm_neon.h>
 #include <string.h>
 
-/* The processor converts float16 as element.h does, but for NaN, which vector.inc sees to. */
+/* The processor converts float16 as rounding.h does, but for NaN, which vector.inc sees to. */
 
 static inline float32x4_t widen_float16(const void *from)
 {
@@ -37,3 +37,6 @@ static inline void narrow_8(void *to, uint32x4_t x)
 }
 
 #include "reduction_server/kernels/vector.inc"
+
+#define WIDTHS_TABLE smd_widths_neon
+#include "reduction_server/kernels/widths.inc"

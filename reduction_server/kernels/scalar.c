@@ -140,3 +140,6 @@ REAL(float8e5m2, raw_uint8, float, max_float, min_float, OVER_FLOAT)
 #define VARIANT_TABLE smd_kernels_scalar
 #define KERNEL(name)  kernel_##name
 #include "reduction_server/kernels/table.inc"
+
+#define WIDTHS_TABLE smd_widths_scalar
+#include "reduction_server/kernels/widths.inc"

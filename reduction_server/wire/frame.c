@@ -64,6 +64,7 @@ static uint32_t longest_payload(unsigned kind)
 	case SMD_FRAME_SHRINK:
 	case SMD_FRAME_SHRUNK:
 	case SMD_FRAME_HELD:
+	case SMD_FRAME_DRAINS:
 		return 0;
 	default:
 		return SMD_CONTROL_MAX;

@@ -52,7 +52,8 @@
 	X(SMD_FRAME_IDLE, 23, "IDLE")                                                              \
 	X(SMD_FRAME_SHRINK, 24, "SHRINK")                                                          \
 	X(SMD_FRAME_SHRUNK, 25, "SHRUNK")                                                          \
-	X(SMD_FRAME_HELD, 26, "HELD")
+	X(SMD_FRAME_HELD, 26, "HELD")                                                              \
+	X(SMD_FRAME_DRAINS, 27, "DRAINS")
 
 enum smd_frame_kind {
 #define X(constant, number, name) constant = (number),

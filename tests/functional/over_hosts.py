@@ -15,7 +15,7 @@ import time
 import hosts
 
 SKIPPED = 77
-PATIENCE_S = 30     # agents of a killed runner end their replicas first
+PATIENCE_S = 120    # agents of a killed runner end their replicas first
 SUMMAND = """#!/bin/bash
 case "$1 $2" in
 "custom-jobs local-run" | "custom-jobs create") exec "{summand}" "$1" "$2" {flags} "${{@:3}}" ;;

@@ -8,7 +8,7 @@
 
 typedef smd_kernel *find_kernel(unsigned dtype, unsigned op);
 
-/* The conversions of element.h against the definitions. */
+/* The conversions of rounding.h against the definitions. */
 unsigned check_conversions(bool brief);
 
 /* The scalar kernels against the definitions. */
@@ -16,5 +16,8 @@ unsigned check_reference(bool brief);
 
 /* Other kernels against the scalar ones: values, and how the buffers lie in memory. */
 unsigned check_variant(const char *name, find_kernel *find, bool brief);
+
+/* Narrowing and widening of whole buffers, in a variant, against single elements. */
+unsigned check_widths(const char *name, enum smd_variant variant);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "reduction_server/base/dtype.h"
 #include "reduction_server/kernels/convert.h"
-#include "reduction_server/kernels/element.h"
+#include "reduction_server/kernels/rounding.h"
 #include "tests/kernels/check.h"
 #include "tests/kernels/reference.h"
 #include "worker/summand.h"

@@ -33,6 +33,7 @@ static int check_all_variants(bool brief)
 		if (smd_variant_runs(under_test)) {
 			wrong +=
 				check_variant(smd_variant_name(under_test), find_under_test, brief);
+			wrong += check_widths(smd_variant_name(under_test), under_test);
 		} else {
 			printf("%s: not checked, this processor does not have it\n",
 				smd_variant_name(under_test));
@@ -52,7 +53,9 @@ static int check_one_variant(const char *name, bool brief)
 			printf("skipped: this processor does not have %s\n", name);
 			return 77;
 		}
-		return check_variant(name, find_under_test, brief) > 0;
+		return check_variant(name, find_under_test, brief) +
+			       check_widths(name, under_test) >
+		       0;
 	}
 	fprintf(stderr, "check_kernels: the variant must be one of kernels.h, got \"%s\"\n", name);
 	return 2;
@@ -94,7 +97,9 @@ static int print_chosen(void)
 static int check(int count, char **words, bool brief)
 {
 	if (count == 1 && strcmp(words[0], "reference") == 0) {
-		return check_conversions(brief) + check_reference(brief) > 0;
+		return check_conversions(brief) + check_reference(brief) +
+			       check_widths("scalar", SMD_VARIANT_SCALAR) >
+		       0;
 	}
 	if (count == 1 && strcmp(words[0], "variants") == 0) {
 		return check_all_variants(brief);

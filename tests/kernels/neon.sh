@@ -25,7 +25,7 @@ done
 "$cc" "${flags[@]}" "${kernel_flags[@]}" -fno-tree-vectorize -c $kernels/scalar.c -o "$folder/scalar.o"
 "$cc" "${flags[@]}" "${kernel_flags[@]}" -c $kernels/neon.c -o "$folder/neon.o"
 "$cc" "${flags[@]}" -static -o "$folder/check_kernels" tests/kernels/*.c $kernels/dispatch.c \
-	$kernels/convert.c reduction_server/base/dtype.c reduction_server/base/log.c reduction_server/base/printable.c "$folder/scalar.o" "$folder/neon.o" -lm
+	$kernels/convert.c reduction_server/base/dtype.c reduction_server/base/error.c reduction_server/base/log.c reduction_server/base/printable.c "$folder/scalar.o" "$folder/neon.o" -lm
 
 qemu-aarch64 "$folder/check_kernels" reference --brief
 qemu-aarch64 "$folder/check_kernels" variants neon --brief

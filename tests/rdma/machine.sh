@@ -66,7 +66,8 @@ limit=800 # seconds; 250 are needed on a quiet host
 [ "$again" = yes ] || rm -rf "$kept"
 mkdir -p "$kept"
 "$SUMMAND_SOURCE/tools/rdma-vm" --memory=4096 --timeout="$limit" "${arguments[@]}" "--add=$inside" --env=BUILD="$build" \
-	--env=SUMMAND_BUILD="$build" --env=SUMMAND_SANITIZE="$sanitizer" --env=ENGINE_TESTS="${engine_tests[*]}" \
+	--env=SUMMAND_BUILD="$build" --env=SUMMAND_SANITIZE="$sanitizer" \
+	--env=SUMMAND_RDMA_RETRIES=6 --env=SUMMAND_RDMA_TIMEOUT=16 --env=ENGINE_TESTS="${engine_tests[*]}" \
 	-- "$inside/all" "$@" > >(tee "$kept/log") 2> >(tee "$kept/errors" >&2)
 result=$?
 wait

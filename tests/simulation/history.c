@@ -8,17 +8,19 @@
 #include <unistd.h>
 
 #include "reduction_server/base/clock.h"
+#include "reduction_server/base/log.h"
 #include "reduction_server/engine/server.h"
 #include "reduction_server/transport/loop.h"
 #include "reduction_server/transport/testing/fault.h"
 #include "reduction_server/transport/testing/loopback.h"
+#include "tests/simulation/aftermath.h"
 #include "tests/simulation/plan.h"
 #include "tests/simulation/virtual_time.h"
 #include "worker/libsummand/tuning.h"
 #include "worker/summand.h"
 
 #define MS_NS    1000000ull
-#define LIMIT_NS (300 * SMD_SECOND_NS) /* of a whole history */
+#define LIMIT_NS (600 * SMD_SECOND_NS) /* of a whole history */
 
 /* Processes: 0 is the test's own, then servers, then ranks, then servers that were started again.
  */
@@ -39,6 +41,7 @@ struct simulated_server {
 	struct smd_wakeup ask;
 	unsigned index;
 	bool listening;
+	bool ended; /* by its drain; */
 	bool lost;  /* not there any more, by a fault, */
 	bool again; /* and another has been started in its place */
 	pthread_t thread;
@@ -59,6 +62,8 @@ static unsigned nlives;
 static struct simulated_server *servers[SERVERS_MAX]; /* the last life of each */
 static struct simulated_rank ranks[RANKS_MAX];
 static int nconnected;
+static unsigned nfaults_over;
+static struct aftermath aftermath;
 static char server_list[512];
 static FILE *report;
 
@@ -122,6 +127,7 @@ static void *serve(void *arg)
 	smd_wakeup_destroy(&one->ask);
 	smd_server_free(one->server);
 	smd_loop_free(one->base);
+	one->ended = true;
 	return NULL;
 }
 
@@ -137,18 +143,33 @@ static void start_server(unsigned index)
 
 /* ---- faults ---- */
 
+static void start_again(struct simulated_server *server, const struct planned_fault *fault)
+{
+	if (!fault->again) {
+		return;
+	}
+	virtual_sleep(fault->for_ns);
+	if (servers[fault->server] == server && !server->again) {
+		server->again = true;
+		start_server(fault->server);
+	}
+}
+
 static void kill_server(struct simulated_server *server, const struct planned_fault *fault)
 {
 	virtual_freeze(server->process, true);
 	smd_loopback_cut((int)server->process, SMD_LOOPBACK_ANY, fault->keep);
 	server->lost = true;
-	if (fault->again) {
-		virtual_sleep(fault->for_ns);
-		if (servers[fault->server] == server && !server->again) {
-			server->again = true;
-			start_server(fault->server);
-		}
+	start_again(server, fault);
+}
+
+static void drain_server(struct simulated_server *server, const struct planned_fault *fault)
+{
+	smd_wakeup_signal(&server->ask);
+	while (!server->ended && !server->lost) {
+		virtual_sleep(MS_NS);
 	}
+	start_again(server, fault);
 }
 
 static void *do_fault(void *arg)
@@ -160,7 +181,7 @@ static void *do_fault(void *arg)
 	server = servers[fault->server];
 	switch (fault->kind) {
 	case SERVER_KILLED:
-		if (server->listening) {
+		if (server->listening && !server->ended) {
 			kill_server(server, fault);
 		}
 		break;
@@ -172,8 +193,8 @@ static void *do_fault(void *arg)
 		}
 		break;
 	case SERVER_DRAINED:
-		if (server->listening) {
-			smd_wakeup_signal(&server->ask);
+		if (server->listening && !server->ended && !server->lost) {
+			drain_server(server, fault);
 		}
 		break;
 	case LANES_CUT:
@@ -187,6 +208,7 @@ static void *do_fault(void *arg)
 	default:
 		break;
 	}
+	nfaults_over++;
 	return NULL;
 }
 
@@ -206,8 +228,11 @@ bool __wrap_smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns);
 
 bool __wrap_smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns)
 {
+	unsigned changes =
+		aftermath.decided ? 5 * plan.changes : plan.changes; /* to see it settle */
+
 	(void)now_ns;
-	if (plan.changes == 0 || virtual_draw(plan.changes)) {
+	if (changes == 0 || virtual_draw(changes)) {
 		return false;
 	}
 	tuning->weighs = false;
@@ -251,7 +276,7 @@ static float reduced(int number, size_t i)
 static void check_result(
 	const struct simulated_rank *rank, const struct operation_in_flight *flight)
 {
-	const struct planned_operation *operation = &plan.operations[flight->number];
+	const struct planned_operation *operation = plan_operation(&plan, flight->number);
 	bool receives = operation->collective == ALLREDUCE || operation->collective == BROADCAST ||
 			rank->rank == operation->root;
 	char text[128];
@@ -274,7 +299,7 @@ static void check_result(
 static int start_operation(
 	smd_comm *comm, const struct simulated_rank *rank, struct operation_in_flight *flight)
 {
-	const struct planned_operation *operation = &plan.operations[flight->number];
+	const struct planned_operation *operation = plan_operation(&plan, flight->number);
 	size_t bytes = operation->count * sizeof(float) + 1;
 	bool apart = !operation->in_place && operation->collective != BROADCAST;
 
@@ -299,7 +324,7 @@ static int start_operation(
 /* The buffers are the caller's again: what is still read from them or written to them shows. */
 static void release_buffers(struct operation_in_flight *flight)
 {
-	size_t bytes = plan.operations[flight->number].count * sizeof(float);
+	size_t bytes = plan_operation(&plan, flight->number)->count * sizeof(float);
 
 	memset(flight->send, 0xee, bytes);
 	if (flight->recv != flight->send) {
@@ -362,6 +387,62 @@ static void run_operations(struct simulated_rank *rank, smd_comm *const *comms)
 	}
 }
 
+/* Servers that are there, and will be. */
+static uint64_t find_living(void)
+{
+	uint64_t living = 0;
+
+	for (unsigned i = 0; i < plan.nservers; i++) {
+		living |=
+			(uint64_t)(servers[i]->listening && !servers[i]->ended && !servers[i]->lost)
+			<< i;
+	}
+	return living;
+}
+
+/* Rank 0 decides whether another operation follows; the others wait for that. */
+static bool aftermath_goes_on(const struct simulated_rank *rank, smd_comm *const *comms, int number)
+{
+	if (rank->rank == 0) {
+		const char *wrong = nfaults_over < plan.nfaults
+					    ? NULL
+					    : aftermath_look(&aftermath, comms, plan.ncomms,
+						      find_living(), plan.window);
+
+		if (wrong) {
+			fail(wrong);
+		}
+		aftermath.decided = number + 1;
+	}
+	while (aftermath.decided <= number && !ranks[0].err && !ranks[0].dead) {
+		virtual_sleep(MS_NS);
+	}
+	return aftermath.decided > number && (!aftermath.last || number < aftermath.last);
+}
+
+/* Many more operations, with pauses, until all servers that are there are used again as at the
+ * beginning. */
+static void run_aftermath(struct simulated_rank *rank, smd_comm *const *comms)
+{
+	for (int number = plan.noperations; !rank->err && aftermath_goes_on(rank, comms, number);
+		number++) {
+		struct operation_in_flight flight = {.number = number};
+		unsigned comm = plan_operation(&plan, number)->comm;
+		int err;
+
+		if (virtual_draw(4) == 0) {
+			virtual_sleep(virtual_draw(virtual_draw(4) ? 300 : 5000) * MS_NS + 1);
+		}
+		err = start_operation(comms[comm], rank, &flight);
+		if (err) {
+			note_error(rank, err);
+			release_buffers(&flight);
+			break;
+		}
+		finish_operation(rank, &flight);
+	}
+}
+
 static void *run_rank(void *arg)
 {
 	struct simulated_rank *rank = arg;
@@ -390,6 +471,9 @@ static void *run_rank(void *arg)
 	}
 	if (!rank->err) {
 		run_operations(rank, comms);
+		if (plan.aftermath) {
+			run_aftermath(rank, comms);
+		}
 	}
 	for (unsigned i = 0; i < plan.ncomms && comms[i]; i++) {
 		smd_comm_destroy(comms[i]);
@@ -402,27 +486,6 @@ static void *run_rank(void *arg)
 }
 
 /* ---- the whole ---- */
-
-static void set_up(void)
-{
-	char text[64];
-
-	snprintf(text, sizeof(text), "%ums", plan.heartbeat_ms);
-	setenv("SUMMAND_HEARTBEAT_LIMIT", text, 1);
-	snprintf(text, sizeof(text), "delay=0..%ums,seed=%llu", plan.delay_ms,
-		(unsigned long long)plan.seed);
-	if (plan.delay_ms && smd_fault_configure(text, &(struct smd_error){""})) {
-		fail("the fault transport does not take its items");
-	}
-	smd_loopback_process = virtual_process;
-	for (unsigned i = 0; i < plan.nservers; i++) {
-		size_t length = strlen(server_list);
-
-		snprintf(server_list + length, sizeof(server_list) - length, "%sloopback:%u",
-			i ? "," : "", i);
-	}
-	evthread_use_pthreads();
-}
 
 static bool has_fault(enum fault_kind kind)
 {
@@ -454,6 +517,50 @@ static bool must_succeed(void)
 		}
 	}
 	return false;
+}
+
+/* Where servers are only drained, nobody is warned of one. */
+static bool only_drains(void)
+{
+	for (unsigned i = 0; i < plan.nfaults; i++) {
+		if (plan.faults[i].kind != SERVER_DRAINED || plan.faults[i].operation < 0) {
+			return false;
+		}
+	}
+	return must_succeed();
+}
+
+static void on_log(enum smd_log_level level, const char *component, const char *sentence)
+{
+	if (getenv("SUMMAND_LOG")) {
+		fprintf(stderr, "%d %s: %s\n", (int)level, component, sentence);
+	}
+	if (level <= SMD_LOG_WARN && strcmp(component, "libsummand") == 0 &&
+		strstr(sentence, "reduction servers go on") && only_drains()) {
+		fail(sentence);
+	}
+}
+
+static void set_up(void)
+{
+	char text[64];
+
+	snprintf(text, sizeof(text), "%ums", plan.heartbeat_ms);
+	setenv("SUMMAND_HEARTBEAT_LIMIT", text, 1);
+	snprintf(text, sizeof(text), "delay=0..%ums,seed=%llu", plan.delay_ms,
+		(unsigned long long)plan.seed);
+	if (plan.delay_ms && smd_fault_configure(text, &(struct smd_error){""})) {
+		fail("the fault transport does not take its items");
+	}
+	smd_log_set_sink(on_log);
+	smd_loopback_process = virtual_process;
+	for (unsigned i = 0; i < plan.nservers; i++) {
+		size_t length = strlen(server_list);
+
+		snprintf(server_list + length, sizeof(server_list) - length, "%sloopback:%u",
+			i ? "," : "", i);
+	}
+	evthread_use_pthreads();
 }
 
 static void check_ends(void)

@@ -37,7 +37,8 @@ static void draw_operation(
 static void draw_fault(const struct plan *plan, struct planned_fault *fault, uint64_t *state)
 {
 	static const enum fault_kind often[] = {SERVER_KILLED, SERVER_KILLED, SERVER_KILLED,
-		SERVER_STOPPED, SERVER_STOPPED, LANES_CUT, LANES_CUT, SERVER_DRAINED, RANK_KILLED};
+		SERVER_STOPPED, SERVER_STOPPED, LANES_CUT, LANES_CUT, SERVER_DRAINED,
+		SERVER_DRAINED, SERVER_DRAINED, RANK_KILLED};
 
 	*fault = (struct planned_fault){
 		.kind = often[draw(state, sizeof(often) / sizeof(often[0]))],
@@ -55,7 +56,8 @@ static void draw_fault(const struct plan *plan, struct planned_fault *fault, uin
 /* With time for it to be taken in, in most histories. */
 static void draw_start_again(struct plan *plan, struct planned_fault *fault, uint64_t *state)
 {
-	if (fault->kind != SERVER_KILLED || draw(state, 3) == 0) {
+	if ((fault->kind != SERVER_KILLED && fault->kind != SERVER_DRAINED) ||
+		draw(state, 3) == 0) {
 		return;
 	}
 	fault->again = true;
@@ -100,6 +102,19 @@ void plan_draw(struct plan *plan, uint64_t seed)
 	for (unsigned i = 0; i < plan->nfaults; i++) {
 		draw_start_again(plan, &plan->faults[i], &s);
 	}
+	plan->aftermath = draw(&s, 2);
+	for (unsigned i = 0; i < AFTERMATH_OPERATIONS; i++) {
+		draw_operation(plan, &plan->afterwards[i], &s);
+		plan->afterwards[i].comm = i % plan->ncomms;
+		plan->afterwards[i].count += i < plan->ncomms ? 20000 : 0; /* to fill windows */
+	}
+}
+
+const struct planned_operation *plan_operation(const struct plan *plan, int number)
+{
+	return number < plan->noperations
+		       ? &plan->operations[number]
+		       : &plan->afterwards[(number - plan->noperations) % AFTERMATH_OPERATIONS];
 }
 
 static void print_fault(const struct planned_fault *fault, FILE *out)
@@ -135,31 +150,36 @@ static void print_fault(const struct planned_fault *fault, FILE *out)
 	fprintf(out, "\n");
 }
 
-void plan_print(const struct plan *plan, FILE *out)
+static void print_operation(const struct plan *plan, int number, FILE *out)
 {
 	static const char *const names[COLLECTIVES] = {"all-reduce", "reduce", "broadcast"};
+	const struct planned_operation *operation = plan_operation(plan, number);
 
+	fprintf(out, "  %s %d: %s of %zu elements, communicator %u",
+		number < plan->noperations ? "operation" : "then, in turn,", number,
+		names[operation->collective], operation->count, operation->comm);
+	if (operation->collective != ALLREDUCE) {
+		fprintf(out, ", root %d", operation->root);
+	}
+	fprintf(out, "%s\n", operation->in_place ? ", in place" : "");
+}
+
+void plan_print(const struct plan *plan, FILE *out)
+{
 	fprintf(out,
 		"seed %llu: %d ranks, %u servers of %u shards, chunks of %u bytes, window %u, "
 		"frames up to %u ms late, "
-		"silence of %u ms, %u communicators, other tables at one operation in %u\n",
+		"silence of %u ms, %u communicators, other tables at one operation in %u%s\n",
 		(unsigned long long)plan->seed, plan->nranks, plan->nservers, plan->shards,
 		plan->chunk_bytes, plan->window, plan->delay_ms, plan->heartbeat_ms, plan->ncomms,
-		plan->changes);
+		plan->changes, plan->aftermath ? ", with an aftermath" : "");
 	for (int r = 0; r < plan->nranks; r++) {
 		fprintf(out, "  rank %d: %s, %d at once, pauses of up to %u us\n", r,
 			plan->poll[r] ? "polls" : "has a thread", plan->depth[r],
 			plan->pause_us[r]);
 	}
-	for (int k = 0; k < plan->noperations; k++) {
-		const struct planned_operation *operation = &plan->operations[k];
-
-		fprintf(out, "  operation %d: %s of %zu elements, communicator %u", k,
-			names[operation->collective], operation->count, operation->comm);
-		if (operation->collective != ALLREDUCE) {
-			fprintf(out, ", root %d", operation->root);
-		}
-		fprintf(out, "%s\n", operation->in_place ? ", in place" : "");
+	for (int k = 0; k < plan->noperations + (plan->aftermath ? AFTERMATH_OPERATIONS : 0); k++) {
+		print_operation(plan, k, out);
 	}
 	for (unsigned i = 0; i < plan->nfaults; i++) {
 		print_fault(&plan->faults[i], out);

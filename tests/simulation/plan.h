@@ -9,12 +9,13 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define RANKS_MAX      4
-#define SERVERS_MAX    4
-#define COMMS_MAX      3
-#define OPERATIONS_MAX 40
-#define FAULTS_MAX     4
-#define DEPTH_MAX      4 /* operations in flight at a rank */
+#define RANKS_MAX            4
+#define SERVERS_MAX          4
+#define COMMS_MAX            3
+#define OPERATIONS_MAX       40
+#define AFTERMATH_OPERATIONS 8
+#define FAULTS_MAX           4
+#define DEPTH_MAX            4 /* operations in flight at a rank */
 
 enum collective { ALLREDUCE, REDUCE, BROADCAST, COLLECTIVES };
 
@@ -45,7 +46,7 @@ struct planned_fault {
 	uint64_t after_ns;
 	uint64_t for_ns;
 	unsigned keep; /* frames on their way that still arrive */
-	bool again;    /* a killed server: another is started in its place after for_ns */
+	bool again;    /* a server that is gone: another is started in its place after for_ns */
 };
 
 struct plan {
@@ -64,10 +65,14 @@ struct plan {
 	unsigned pause_us[RANKS_MAX];
 	int noperations;
 	struct planned_operation operations[OPERATIONS_MAX];
+	bool aftermath; /* these go on, in turn, long after the last fault */
+	struct planned_operation afterwards[AFTERMATH_OPERATIONS];
 	unsigned nfaults;
 	struct planned_fault faults[FAULTS_MAX];
 };
 
+/* Which operation has that number; those of the aftermath follow the others. */
+const struct planned_operation *plan_operation(const struct plan *plan, int number);
 void plan_draw(struct plan *plan, uint64_t seed);
 void plan_print(const struct plan *plan, FILE *out);
 

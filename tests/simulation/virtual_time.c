@@ -380,6 +380,16 @@ int pthread_mutex_lock(pthread_mutex_t *mutex)
 	return ret;
 }
 
+int pthread_mutex_trylock(pthread_mutex_t *mutex)
+{
+	int ret = real.trylock(mutex);
+
+	if (self) {
+		self->locks += ret == 0;
+	}
+	return ret;
+}
+
 int pthread_mutex_unlock(pthread_mutex_t *mutex)
 {
 	if (self) {

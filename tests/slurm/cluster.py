@@ -7,8 +7,9 @@
         slurm.run("sbatch", "--wait", "job.sh")
         slurm.nodes["node2"].kill()        # a node that dies; slurm.start_node("node2") brings it back
 
-It needs no configuration of the machine, no munge, no cgroups and no root: everything lies in a folder of its own, every
-port is a free one of loopback, and nodes have made-up CPUs, memory and GPUs. `slurm.environment` has SLURM_CONF for programs
+It needs no configuration of the machine, no munge and no root: everything lies in a folder of its own, every port is a free
+one of loopback, and nodes have made-up CPUs, memory and GPUs. Slurm finds a step's processes by their parents, or with
+Cluster(tracks="cgroup") by control groups as real clusters do (can_track_by_cgroup() says where that can be had). `slurm.environment` has SLURM_CONF for programs
 that the test starts itself. Leaving the block ends all that was started by the cluster, jobs and their steps included: this
 process adopts what they leave behind (it is a child subreaper), so nothing escapes by a new session or a double fork.
 
@@ -47,7 +48,7 @@ SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd.%n.pid
 SlurmctldLogFile={folder}/log/slurmctld.log
 SlurmdLogFile={folder}/log/slurmd.%n.log
-ProctrackType=proctrack/linuxproc
+ProctrackType=proctrack/{tracks}
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
@@ -62,7 +63,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SlurmdParameters=config_overrides
 SlurmdTimeout=10
-KillWait=5
+KillWait={kill_wait}
 UnkillableStepTimeout=20
 GresTypes=gpu
 {nodes}
@@ -70,6 +71,12 @@ PreemptType=preempt/partition_prio
 PreemptMode=CANCEL
 PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=4
 PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=2 PreemptMode=OFF
+"""
+FREEZER = "/sys/fs/cgroup/freezer"  # version 1: groups for processes without more ado
+CGROUPS = """\
+CgroupPlugin=cgroup/v1
+CgroupMountpoint=/sys/fs/cgroup
+CgroupAutomount=no
 """
 NODE = "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} RealMemory={memory} Gres=gpu:{gpus} State=UNKNOWN"
 
@@ -80,6 +87,10 @@ def require():
     if absent:
         print(f"skipped: Slurm is not installed: no {', '.join(absent)}")
         sys.exit(UNABLE)
+
+
+def can_track_by_cgroup():
+    return os.path.ismount(FREEZER) and os.access(FREEZER, os.W_OK)
 
 
 def find(program):
@@ -118,10 +129,14 @@ def descendants(pid):
 
 
 class Cluster:
-    def __init__(self, nodes=4, cpus=16, memory=400000, gpus=8, plugin=None):
+    def __init__(self, nodes=4, cpus=16, memory=400000, gpus=8, plugin=None, tracks="linuxproc", kill_wait=5):
         """A plugin is a line of plugstack.conf."""
         self.folder = tempfile.mkdtemp(prefix="summand-slurm-")
-        self.names = [f"node{number}" for number in range(nodes)]
+        self.tracks = tracks
+        self.kill_wait = kill_wait
+        # Control groups of the machine's other clusters have their nodes' names.
+        prefix = f"node{os.getpid()}x" if tracks == "cgroup" else "node"
+        self.names = [f"{prefix}{number}" for number in range(nodes)]
         self.nodes = {}
         self.controller = None
         self.others = set(descendants(os.getpid()))
@@ -141,12 +156,15 @@ class Cluster:
         for name in ("state", "log", *(f"spool/{node}" for node in self.names)):
             os.makedirs(f"{self.folder}/{name}")
         with open(f"{self.folder}/slurm.conf", "w", encoding="utf-8") as file:
-            file.write(CONFIGURATION.format(host=host, user=user, port=ports[0], folder=self.folder, nodes="\n".join(rows)))
+            file.write(CONFIGURATION.format(host=host, user=user, port=ports[0], folder=self.folder, tracks=self.tracks, kill_wait=self.kill_wait,
+                                            nodes="\n".join(rows)))
+        if self.tracks == "cgroup":
+            with open(f"{self.folder}/cgroup.conf", "w", encoding="utf-8") as file:
+                file.write(CGROUPS)
         with open(f"{self.folder}/gres.conf", "w", encoding="utf-8") as file:
             file.write(f"Name=gpu File={self.folder}/gpu[0-{gpus - 1}]\n")
         for number in range(gpus):
-            with open(f"{self.folder}/gpu{number}", "w", encoding="utf-8"):
-                pass
+            os.symlink("/dev/null", f"{self.folder}/gpu{number}")  # Slurm gives out devices only, and tells programs their numbers
 
     def __enter__(self):
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -217,7 +235,17 @@ class Cluster:
             for pid in self.started():
                 self.end(pid)
             time.sleep(0.05)
+        self.remove_groups()
         shutil.rmtree(self.folder)
+
+    def remove_groups(self):
+        """Empty ones, from the inside out."""
+        for name in self.names if self.tracks == "cgroup" else []:
+            for folder, _, _ in os.walk(f"{FREEZER}/slurm_{name}", topdown=False):
+                try:
+                    os.rmdir(folder)
+                except OSError:
+                    pass  # a process that was killed is still there
 
     @staticmethod
     def end(pid):

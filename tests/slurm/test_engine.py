@@ -22,10 +22,12 @@ ENGINE = "--engine=slurm"
 RESTARTS = {"restartJobOnWorkerRestart": True}
 
 
-class EngineTest(JobTest):
+class EngineCase(JobTest):
+    TRACKS = "linuxproc"
+
     @classmethod
     def setUpClass(cls):
-        cls.slurm = cls.enterClassContext(cluster.Cluster(NODES))
+        cls.slurm = cls.enterClassContext(cluster.Cluster(NODES, tracks=cls.TRACKS))
         os.environ.update({name: cls.slurm.environment[name] for name in ("SLURM_CONF", "PATH")})
         os.environ["XDG_RUNTIME_DIR"] = f"{cls.slurm.folder}/run"
         os.mkdir(f"{cls.slurm.folder}/run", 0o700)
@@ -74,6 +76,162 @@ class EngineTest(JobTest):
         self.addCleanup(self.slurm.run, "scancel", number, check=False)
         return number
 
+
+    def with_agent(self, script):
+        """Programs in a folder of their own, with a script in the agent's place."""
+        folder = self.path("programs/bin")
+        os.makedirs(folder)
+        for name in os.listdir(BIN):
+            if name != "summand-agent":
+                os.symlink(os.path.join(BIN, name), os.path.join(folder, name))
+        os.unlink(f"{folder}/summand")
+        subprocess.run(["cp", SUMMAND, folder], check=True)
+        with open(f"{folder}/summand-agent", "w", encoding="utf-8") as file:
+            file.write(f"#!/bin/bash\n{script}\nexec {AGENT} \"$@\"\n")
+        os.chmod(f"{folder}/summand-agent", 0o755)
+        for name in ("lib", "share"):
+            if os.path.exists(os.path.join(BIN, "..", name)):
+                os.symlink(os.path.realpath(os.path.join(BIN, "..", name)), self.path(f"programs/{name}"))
+        spec = self.write_spec([bash("echo never"), bash("echo never")])
+        return self.slurm.run(f"{folder}/summand", "custom-jobs", "local-run", spec, "--quiet", ENGINE, f"--job-dir={self.path('job')}",
+                              check=False, env=dict(os.environ), timeout=2 * LONG)
+
+
+class Endings:
+    """What ends a job from outside: Slurm's signals reach all processes of a step, or where it has control groups its tasks alone."""
+
+    def test_cancelled_while_it_runs(self):
+        script = "trap 'echo asked; exit 0' TERM; echo started; while :; do sleep 0.1; done"
+        run = self.start([bash(script), bash(script), reduction_servers()], ENGINE)
+        number = self.job_number()
+        self.wait_for_line(run, "workerpool1-0", "started")
+        run.send_signal(signal.SIGINT)
+        self.finish(run)
+        self.assert_code(run, 130)
+        self.assertIn("asked", self.log(run, "workerpool1-0"))
+        for index in range(3):  # a server, and a reducer on each worker's host
+            self.assertIn("ended: ", self.log(run, f"workerpool2-{index}"))
+        self.assert_completed(number, len(self.states(number)))
+
+    def test_cancelled_by_slurm(self):
+        """It is the user's wish: it is not begun anew."""
+        script = "trap 'echo asked; sleep 0.5; echo over; exit 0' TERM; echo started; while :; do sleep 0.1; done"
+        run = self.start([bash(script), bash(script)], ENGINE, scheduling=RESTARTS)
+        self.wait_for_line(run, "workerpool1-0", "started")
+        number = self.job_number()
+        self.slurm.run("scancel", number)
+        self.finish(run)
+        self.assert_code(run, 1)
+        self.assertRegex(run.err, rf"was lost with its host: host node\w+: Slurm ends job {number}: it is cancelled")
+        self.assertIn("over", self.log(run, "workerpool1-0"), "replicas must have their grace period")
+
+    def test_requeued(self):
+        """Other hosts are asked for, by the job's policy."""
+        run = self.start([bash("echo started; sleep 4"), bash("sleep 4")], ENGINE, scheduling=RESTARTS)
+        self.wait_for_line(run, "workerpool0-0", "started")
+        number = self.job_number()
+        self.slurm.run("scontrol", "requeue", number)
+        self.finish(run)
+        self.assert_code(run, 0)
+        self.assertRegex(run.out, rf"lost with its host: host node\w+: Slurm ends job {number}: it is requeued: restart 1 of")
+        self.assertEqual(self.log(run, "workerpool0-0").count("started"), 2)
+
+    def test_preempted(self):
+        """By a job of a partition that comes first: the job waits for that, and is begun anew."""
+        script = "trap 'echo asked; exit 0' TERM; echo started; [ $SUMMAND_RESTARTS = 1 ] || while :; do sleep 0.1; done"
+        run = self.start([bash(script), bash(script), reduction_servers()], ENGINE, scheduling=RESTARTS)
+        for name in ("workerpool0-0", "workerpool1-0"):
+            self.wait_for_line(run, name, "started")
+        number = self.job_number()
+        self.slurm.run("sbatch", "--partition=urgent", f"--nodes={NODES}", "--exclusive", "--output=/dev/null", "--wrap=sleep 3",
+                       env={"TEST_MARK": ""})
+        self.finish(run)
+        self.assert_code(run, 0)
+        self.assertRegex(run.out, rf"lost with its host: host node\w+: Slurm ends job {number}: it is preempted: restart 1 of")
+        self.assertIn("asked", self.log(run, "workerpool0-0"), "replicas must be asked to end")
+        self.assertIn("ended: ", self.log(run, "workerpool2-0"), "servers, too")
+        self.assertEqual(self.log(run, "workerpool0-0").count("started"), 2)
+
+    def kill_runner(self, run, *others):
+        os.kill(self.runner_of(run), signal.SIGKILL)
+        self.finish(run)
+        self.assert_code(run, 1)
+        self.assertTrue(wait_until(lambda: len(self.queue()) == len(others), 30), self.queue())
+        self.assertTrue(wait_until(lambda: not processes_with(self.mark), 20))
+
+    def test_a_killed_runner(self):
+        """Replicas have their grace period, which is longer than Slurm's KillWait; agents remove their folders (tearDown())."""
+        ended = self.path("ended")
+        script = f"trap 'sleep 7; touch {ended}.$RANK; exit 0' TERM; echo started; while :; do sleep 0.1; done"
+        run = self.start([bash(script), bash(script), reduction_servers()], ENGINE)
+        number = self.job_number()
+        for name in ("workerpool0-0", "workerpool1-0"):
+            self.wait_for_line(run, name, "started")
+        self.kill_runner(run)
+        for rank in (0, 1):
+            self.assertTrue(os.path.exists(f"{ended}.{rank}"), "replicas must have their grace period")
+        self.assertEqual(set(self.states(number)), {"COMPLETED"})
+
+
+@unittest.skipUnless(cluster.can_track_by_cgroup(), "control groups cannot be made here")
+class ControlGroupsTest(Endings, EngineCase):
+    TRACKS = "cgroup"
+
+
+class LostNodesTest(EngineCase):
+    """These wait for Slurm's time limits, or long for other jobs."""
+
+    def test_the_queue_does_not_count(self):
+        """Of a job's time."""
+        filler = self.fill()
+        run = self.start([bash("echo started"), bash("exit 0")], ENGINE, timeout="30s")
+        self.assertTrue(wait_until(lambda: len(self.queue()) > 1))
+        time.sleep(31)
+        self.slurm.run("scancel", filler)
+        self.finish(run)
+        self.assert_code(run, 0)
+
+    def test_a_node_that_dies(self):
+        """Named within the time of slurm.conf, and the job goes on without it."""
+        script = f"echo on $SLURMD_NODENAME; [ -e {self.path('again')} ] || sleep 100; sleep 5"
+        run = self.start([bash(script), bash(script)], ENGINE, scheduling=RESTARTS)
+        self.wait_for_line(run, "workerpool1-0", "on node")
+        node = re.search(r"on (node\d)", self.log(run, "workerpool1-0")).group(1)
+        self.slurm.nodes[node].kill()
+        self.slurm.nodes[node].wait()
+        with open(self.path("again"), "w", encoding="ascii"):
+            pass
+        begin = time.monotonic()
+        self.assertTrue(wait_until(lambda: self.log(run, "workerpool1-0").count("on node") > 1 or run.poll() is not None))
+        self.assertLess(time.monotonic() - begin, 60)
+        self.slurm.start_node(node)
+        self.finish(run)
+        self.assert_code(run, 0)
+        self.assertRegex(run.out, rf"host {node}: ")
+        self.assertNotIn(node, self.log(run, "workerpool1-0").splitlines()[-1])
+
+    def test_a_node_that_dies_without_restarts(self):
+        run = self.start([bash("sleep 600"), bash("echo on $SLURMD_NODENAME; sleep 600")], ENGINE, labels={"max-restarts": "0"})
+        self.wait_for_line(run, "workerpool1-0", "on node")
+        node = re.search(r"on (node\d)", self.log(run, "workerpool1-0")).group(1)
+        self.slurm.nodes[node].kill()
+        self.slurm.nodes[node].wait()
+        try:
+            self.finish(run, 2 * LONG)
+        finally:
+            self.slurm.start_node(node)
+        self.assert_code(run, 1)
+        self.assertRegex(run.err, rf"was lost with its host: host {node}: ")
+
+    @unittest.skipIf(subprocess.run(["unshare", "-n", "true"], capture_output=True, check=False).returncode, "no network namespace can be made")
+    def test_a_node_that_cannot_connect_back(self):
+        done = self.with_agent(f'[ "$1 $SLURMD_NODENAME" != "--host node1" ] || exec unshare -n {AGENT} "$@"')
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, r"host node1: .*runner: must be reached at \S+:\d+.*, got [^;]+; the host of `summand` must "
+                         "take connections from this one")
+
+
+class EngineTest(Endings, EngineCase):
     # ---- jobs that go well, or fail ----
 
     def test_digits_with_two_servers(self):
@@ -100,7 +258,8 @@ class EngineTest(JobTest):
     def test_what_is_asked_for(self):
         spec = self.write_spec([{**bash("sleep 5"), "accelerators": 2}, bash("sleep 5", 2)],
                                timeout="3000s")
-        run = self.start_spec(spec, ENGINE, "--oversubscribe", "--slurm-partition=debug", "--slurm-option=workerpool1:--cpus-per-task=3")
+        run = self.start_spec(spec, ENGINE, "--oversubscribe", "--slurm-partition=debug", "--slurm-account=physics",
+                              "--slurm-option=workerpool1:--cpus-per-task=3")
         number = self.job_number()
         self.assertTrue(wait_until(lambda: set(self.states(number)) == {"RUNNING"}))
         told = self.slurm.run("scontrol", "--oneliner", "show", "job", number).stdout.splitlines()
@@ -108,6 +267,7 @@ class EngineTest(JobTest):
         for line in told:
             self.assertIn("MinMemoryNode=30G ", line)
             self.assertIn("TimeLimit=01:00:00 ", line)
+            self.assertIn("Account=physics ", line)
         self.assertIn("NumNodes=1 ", told[0])
         self.assertIn("TresPerNode=gres:gpu:2 ", told[0])
         self.assertIn("CPUs/Task=8 ", told[0])
@@ -157,6 +317,25 @@ class EngineTest(JobTest):
         self.assertEqual(len(set(nodes)), 2)
         self.assertEqual(nodes[0], nodes[1])
 
+    def test_gpus(self):
+        """Each replica has GPUs of its own, of those that Slurm gives: another job has the first two of each node."""
+        other = self.slurm.run("sbatch", "--parsable", f"--nodes={NODES}", "--gres=gpu:2", "--output=/dev/null", "--wrap=sleep 600",
+                               env={"TEST_MARK": ""}).stdout.strip()
+        self.addCleanup(self.slurm.run, "scancel", other, check=False)
+        self.assertTrue(wait_until(lambda: self.states(other) == ["RUNNING"]))
+        program = {**bash("echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES"), "accelerators": 2}
+        run = self.run_job([program, {**program, "replicaCount": 2}, bash("echo ${CUDA_VISIBLE_DEVICES:-none}")], ENGINE, "--slurm-option=--mem=1G",
+                           "--slurm-option=--cpus-per-task=1", "--slurm-option=workerpool1:--nodes=1", "--slurm-option=workerpool1:--gres=gpu:4")
+        self.assert_code(run, 0)
+        (_, chief), (node, first), (same, second) = (self.log(run, f"workerpool{name}").split() for name in ("0-0", "1-0", "1-1"))
+        self.assertEqual([chief, first, second], ["2,3", "2,3", "4,5"])
+        self.assertEqual(node, same)
+        self.assertEqual(self.log(run, "workerpool2-0"), "none\n")
+        few = self.run_job([program, {**program, "replicaCount": 2}], ENGINE, "--slurm-option=workerpool1:--nodes=1")
+        self.assert_code(few, 1)
+        self.assertIn("workerpool1-1 must find a host with 1 free slot and 2 free GPUs, got none: 1 host with 2 slots and 2 GPUs in all", few.err)
+        self.slurm.run("scancel", other)
+
     @unittest.skipUnless(shutil.which("orterun") and shutil.which("mpicc.openmpi"), "needs openmpi-bin and libopenmpi-dev")
     @unittest.skipIf(os.environ.get("SUMMAND_SANITIZE"), "one tree is enough")
     def test_mpi(self):
@@ -177,7 +356,9 @@ class EngineTest(JobTest):
         self.assertIn("workerpool0-0 exited with a non-zero status of 7", run.err)
 
     def test_two_at_once(self):
-        runs = [self.start([bash("sleep 3; echo $HOSTNAME"), bash("sleep 3")], ENGINE) for _ in range(2)]
+        """Each ends when it has seen the other."""
+        script = f"touch {self.path('here')}.%d; until [ -e {self.path('here')}.%d ]; do sleep 0.1; done"
+        runs = [self.start([bash(script % (own, other)), bash(script % (own, other))], ENGINE) for own, other in ((0, 1), (1, 0))]
         for run in runs:
             self.finish(run)
             self.assert_code(run, 0)
@@ -193,19 +374,6 @@ class EngineTest(JobTest):
 
     # ---- what ends a job ----
 
-    def test_cancelled_while_it_runs(self):
-        script = "trap 'echo asked; exit 0' TERM; echo started; while :; do sleep 0.1; done"
-        run = self.start([bash(script), bash(script), reduction_servers()], ENGINE)
-        number = self.job_number()
-        self.wait_for_line(run, "workerpool1-0", "started")
-        run.send_signal(signal.SIGINT)
-        self.finish(run)
-        self.assert_code(run, 130)
-        self.assertIn("asked", self.log(run, "workerpool1-0"))
-        for index in range(3):  # a server, and a reducer on each worker's host
-            self.assertIn("ended: ", self.log(run, f"workerpool2-{index}"))
-        self.assert_completed(number, len(self.states(number)))
-
     def test_cancelled_while_it_waits(self):
         filler = self.fill()
         run = self.start([bash("echo never"), bash("echo never")], ENGINE)
@@ -219,17 +387,13 @@ class EngineTest(JobTest):
         self.assertEqual(set(self.states(number)), {"CANCELLED"})
         self.slurm.run("scancel", filler)
 
-    def test_cancelled_by_slurm(self):
-        """It is the user's wish: it is not begun anew."""
-        script = "trap 'echo asked; sleep 0.5; echo over; exit 0' TERM; echo started; while :; do sleep 0.1; done"
-        run = self.start([bash(script), bash(script)], ENGINE, scheduling=RESTARTS)
-        self.wait_for_line(run, "workerpool1-0", "started")
-        number = self.job_number()
-        self.slurm.run("scancel", number)
-        self.finish(run)
+    def test_too_long_in_the_queue(self):
+        filler = self.fill()
+        run = self.run_job([bash("echo never"), bash("echo never")], ENGINE, scheduling={"maxWaitDuration": "2s"})
         self.assert_code(run, 1)
-        self.assertRegex(run.err, rf"was lost with its host: host node\d: Slurm ends job {number}: it is cancelled")
-        self.assertIn("over", self.log(run, "workerpool1-0"), "replicas must have their grace period")
+        self.assertIn("The job was not running within its maxWaitDuration of 2 seconds.", run.err)
+        self.assertTrue(wait_until(lambda: self.queue() == [f"{filler} RUNNING"]), self.queue())
+        self.slurm.run("scancel", filler)
 
     def test_out_of_time(self):
         run = self.run_job([bash("sleep 600"), bash("sleep 600")], ENGINE, timeout="3s")
@@ -244,33 +408,6 @@ class EngineTest(JobTest):
         self.assert_code(run, 1)
         self.assertIn("its time limit is over", run.err)
 
-    def test_requeued(self):
-        """Other hosts are asked for, by the job's policy."""
-        run = self.start([bash("echo started; sleep 4"), bash("sleep 4")], ENGINE, scheduling=RESTARTS)
-        self.wait_for_line(run, "workerpool0-0", "started")
-        number = self.job_number()
-        self.slurm.run("scontrol", "requeue", number)
-        self.finish(run)
-        self.assert_code(run, 0)
-        self.assertRegex(run.out, rf"lost with its host: host node\d: Slurm ends job {number}: it is requeued: restart 1 of")
-        self.assertEqual(self.log(run, "workerpool0-0").count("started"), 2)
-
-    def test_preempted(self):
-        """By a job of a partition that comes first: the job waits for that, and is begun anew."""
-        script = "trap 'echo asked; exit 0' TERM; echo started; [ $SUMMAND_RESTARTS = 1 ] || while :; do sleep 0.1; done"
-        run = self.start([bash(script), bash(script), reduction_servers()], ENGINE, scheduling=RESTARTS)
-        for name in ("workerpool0-0", "workerpool1-0"):
-            self.wait_for_line(run, name, "started")
-        number = self.job_number()
-        self.slurm.run("sbatch", "--partition=urgent", f"--nodes={NODES}", "--exclusive", "--output=/dev/null", "--wrap=sleep 3",
-                       env={"TEST_MARK": ""})
-        self.finish(run)
-        self.assert_code(run, 0)
-        self.assertRegex(run.out, rf"lost with its host: host node\d: Slurm ends job {number}: it is preempted: restart 1 of")
-        self.assertIn("asked", self.log(run, "workerpool0-0"), "replicas must be asked to end")
-        self.assertIn("ended: ", self.log(run, "workerpool2-0"), "servers, too")
-        self.assertEqual(self.log(run, "workerpool0-0").count("started"), 2)
-
     def test_restarted_on_the_same_hosts(self):
         script = f"echo x >> {self.path('runs')}; [ $(wc -l < {self.path('runs')}) -gt 1 ] || exit 3; sleep 1"
         run = self.start([bash(script), bash("sleep 2")], ENGINE, labels={"restart-policy": "on-failure"})
@@ -279,25 +416,6 @@ class EngineTest(JobTest):
         self.assert_code(run, 0)
         self.assertIn("restart 1 of", run.out)
         self.assert_completed(number, len(self.states(number)))
-
-    def test_a_node_that_dies(self):
-        """Named within the time of slurm.conf, and the job goes on without it."""
-        script = f"echo on $SLURMD_NODENAME; [ -e {self.path('again')} ] || sleep 100; sleep 5"
-        run = self.start([bash(script), bash(script)], ENGINE, scheduling=RESTARTS)
-        self.wait_for_line(run, "workerpool1-0", "on node")
-        node = re.search(r"on (node\d)", self.log(run, "workerpool1-0")).group(1)
-        self.slurm.nodes[node].kill()
-        self.slurm.nodes[node].wait()
-        with open(self.path("again"), "w", encoding="ascii"):
-            pass
-        begin = time.monotonic()
-        self.assertTrue(wait_until(lambda: self.log(run, "workerpool1-0").count("on node") > 1 or run.poll() is not None))
-        self.assertLess(time.monotonic() - begin, 60)
-        self.slurm.start_node(node)
-        self.finish(run)
-        self.assert_code(run, 0)
-        self.assertRegex(run.out, rf"host {node}: ")
-        self.assertNotIn(node, self.log(run, "workerpool1-0").splitlines()[-1])
 
     # ---- an sbatch that does not come back ----
 
@@ -335,33 +453,17 @@ class EngineTest(JobTest):
         self.assertIn("Slurm: Batch job submission failed: Socket timed out", run.err)
         self.assertFalse([line for line in self.queue() if "COMPLETING" not in line], "it must be cancelled")
 
-    def test_an_sbatch_that_would_wait(self):
-        for option in ("--wait", "workerpool1:-W"):
-            run = self.run_job([bash("echo never"), bash("echo never")], ENGINE, f"--slurm-option={option}")
+    def test_options_that_cannot_be(self):
+        """With these sbatch would not submit one job, or not say so at once."""
+        for option, why in (("--wait", "summand waits for its job itself"), ("workerpool1:-W", "summand waits for its job itself"),
+                            ("--quiet", "summand reads the job's number"), ("-Q", "summand reads the job's number"),
+                            ("--array=1-2", "summand's job is one"), ("workerpool0:-a1-2", "summand's job is one"),
+                            ("--wrap=true", "the job's script is summand's"), ("--test-only", "nothing would be submitted")):
+            run = self.run_job([bash("echo never")], ENGINE, f"--slurm-option={option}")
             self.assert_code(run, 2)
-            self.assertIn(f"--slurm-option: must not be {option}: summand waits for its job itself", run.err)
+            self.assertIn(f"--slurm-option: must not be {option}: {why}", run.err)
 
     # ---- runners that are killed ----
-
-    def kill_runner(self, run, *others):
-        os.kill(self.runner_of(run), signal.SIGKILL)
-        self.finish(run)
-        self.assert_code(run, 1)
-        self.assertTrue(wait_until(lambda: len(self.queue()) == len(others), 30), self.queue())
-        self.assertTrue(wait_until(lambda: not processes_with(self.mark), 20))
-
-    def test_a_killed_runner(self):
-        """Replicas have their grace period, which is longer than Slurm's KillWait; agents remove their folders (tearDown())."""
-        ended = self.path("ended")
-        script = f"trap 'sleep 7; touch {ended}.$RANK; exit 0' TERM; echo started; while :; do sleep 0.1; done"
-        run = self.start([bash(script), bash(script), reduction_servers()], ENGINE)
-        number = self.job_number()
-        for name in ("workerpool0-0", "workerpool1-0"):
-            self.wait_for_line(run, name, "started")
-        self.kill_runner(run)
-        for rank in (0, 1):
-            self.assertTrue(os.path.exists(f"{ended}.{rank}"), "replicas must have their grace period")
-        self.assertEqual(set(self.states(number)), {"COMPLETED"})
 
     def test_a_killed_runner_with_a_stubborn_replica(self):
         run = self.start([bash("trap '' TERM; echo started; while :; do sleep 0.1; done"), bash("sleep 600")], ENGINE, "--grace=2")
@@ -402,6 +504,21 @@ class EngineTest(JobTest):
     def test_inside_with_tasks(self):
         done = self.run_inside(["--nodes=2", "--ntasks=4"], [bash("exit 0"), bash("exit 0", 3)])
         self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_inside_a_batch_script(self):
+        """The job's nodes are used, and summand's exit code is the script's."""
+        script = bash("echo $SLURM_JOB_ID $SLURMD_NODENAME")
+        spec = self.write_spec([script, script])
+        with open(self.path("script"), "w", encoding="utf-8") as file:
+            file.write(f"#!/bin/bash\nexec {SUMMAND} custom-jobs local-run {spec} --quiet {ENGINE} --job-dir={self.path('job')}\n")
+        number = self.slurm.run("sbatch", "--parsable", "--nodes=2", f"--output={self.path('output')}", self.path("script"),
+                                env=dict(os.environ)).stdout.strip()
+        self.assertTrue(wait_until(lambda: not self.queue()), self.slurm.logs())
+        with open(self.path("output"), encoding="utf-8") as file:
+            self.assertEqual(self.states(number), ["COMPLETED"], file.read())
+        said = [self.inside_log(name).split() for name in ("workerpool0-0", "workerpool1-0")]
+        self.assertEqual([each[0] for each in said], [number, number], "no other job may be submitted")
+        self.assertEqual(len({node for _, node in said}), 2)
 
     def test_inside_too_small(self):
         done = self.run_inside(["--nodes=2"], [bash("echo never"), bash("echo never", 2)])
@@ -473,25 +590,6 @@ class EngineTest(JobTest):
         finally:
             os.environ["SLURM_CONF"] = right
 
-    def with_agent(self, script):
-        """Programs in a folder of their own, with a script in the agent's place."""
-        folder = self.path("programs/bin")
-        os.makedirs(folder)
-        for name in os.listdir(BIN):
-            if name != "summand-agent":
-                os.symlink(os.path.join(BIN, name), os.path.join(folder, name))
-        os.unlink(f"{folder}/summand")
-        subprocess.run(["cp", SUMMAND, folder], check=True)
-        with open(f"{folder}/summand-agent", "w", encoding="utf-8") as file:
-            file.write(f"#!/bin/bash\n{script}\nexec {AGENT} \"$@\"\n")
-        os.chmod(f"{folder}/summand-agent", 0o755)
-        for name in ("lib", "share"):
-            if os.path.exists(os.path.join(BIN, "..", name)):
-                os.symlink(os.path.realpath(os.path.join(BIN, "..", name)), self.path(f"programs/{name}"))
-        spec = self.write_spec([bash("echo never"), bash("echo never")])
-        return self.slurm.run(f"{folder}/summand", "custom-jobs", "local-run", spec, "--quiet", ENGINE, f"--job-dir={self.path('job')}",
-                              check=False, env=dict(os.environ))
-
     def test_an_agent_that_does_not_start(self):
         done = self.with_agent('[ "$1 $SLURMD_NODENAME" != "--host node1" ] || { echo "agent: no library" >&2; exit 4; }')
         self.assertEqual(done.returncode, 1)
@@ -517,4 +615,7 @@ class EngineTest(JobTest):
 
 if __name__ == "__main__":
     cluster.require()
+    if sys.argv[1:] == ["ControlGroupsTest"] and not cluster.can_track_by_cgroup():
+        print("skipped: control groups cannot be made here")
+        sys.exit(cluster.UNABLE)
     unittest.main()

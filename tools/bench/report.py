@@ -85,10 +85,12 @@ def table(found):
 
 
 def limit_checks(found, floors):
-    own = found["systems"]["summand"]
-    for size, floor in floors.items():
-        if size in own and "limit" in found:
-            yield (f"{plot.size_text(size)} to the links' limit", gb_per_s(size, own[size]["us"]) * 1e9 / found["limit"], floor)
+    """Ranks and servers that are started by hand, and the same as one job: a job costs nothing."""
+    for name, kind in (("summand", ""), ("summand-job", " of a job")):
+        own = found["systems"].get(name, {})
+        for size, floor in floors.items():
+            if size in own and "limit" in found:
+                yield (f"{plot.size_text(size)}{kind} to the links' limit", gb_per_s(size, own[size]["us"]) * 1e9 / found["limit"], floor)
 
 
 def peer_checks(found, floors):
@@ -112,10 +114,10 @@ def plain_checks(found, targets):
 
 def checks(found, targets):
     """(what, ratio, what it must be at least) of each target."""
+    yield from limit_checks(found, targets.get("limit", {}))
     own = found["systems"].get("summand")
     if not own:
         return
-    yield from limit_checks(found, targets.get("limit", {}))
     yield from peer_checks(found, targets.get("peer", {}))
     gloo = found["systems"].get("gloo", {})
     if targets.get("half_of_gloo") and 4096 in own and 4096 in gloo:

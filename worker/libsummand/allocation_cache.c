@@ -79,25 +79,31 @@ static void allocations_say(struct smd_allocations *allocations, const char *rea
 	}
 }
 
+/* Whether its card takes it. */
+static bool allocation_tell_lane(struct smd_allocations *allocations, struct smd_lane *lane,
+	const struct smd_device_export *export)
+{
+	struct smd_error error = {""};
+	int ret = smd_lane_register_device(lane, export->memory, export->fd, export->offset);
+
+	if (ret) {
+		smd_error_set(&error, -ret, "the network card of the lane to %s: %s",
+			smd_lane_peer_name(lane), strerror(-ret));
+		allocations_say(allocations, error.text);
+	}
+	return ret == 0;
+}
+
 static void allocation_tell_lanes(
 	struct smd_allocations *allocations, const struct smd_device_export *export)
 {
 	unsigned told = 0;
 
 	for (unsigned i = 0; i < allocations->remotes->count; i++) {
-		struct smd_lane *lane = allocations->remotes->each[i]->lane;
-		struct smd_error error = {""};
-		int ret;
+		const struct smd_remote *remote = allocations->remotes->each[i];
 
-		if (!lane || !smd_lane_has_card(lane)) {
-			continue;
-		}
-		ret = smd_lane_register_device(lane, export->memory, export->fd, export->offset);
-		told += ret == 0;
-		if (ret) {
-			smd_error_set(&error, -ret, "the network card of the lane to %s: %s",
-				smd_lane_peer_name(lane), strerror(-ret));
-			allocations_say(allocations, error.text);
+		if (smd_remote_is_there(remote) && smd_lane_has_card(remote->lane)) {
+			told += allocation_tell_lane(allocations, remote->lane, export);
 		}
 	}
 	smd_log(SMD_LOG_DEBUG, "libsummand",
@@ -171,6 +177,30 @@ void smd_allocation_put(struct smd_allocation *allocation)
 {
 	if (allocation) {
 		allocation->users--;
+	}
+}
+
+void smd_allocations_restore(struct smd_allocations *allocations, struct smd_lane *lane)
+{
+	const struct smd_device_ops *ops = allocations->ops;
+	struct smd_allocation *allocation;
+	struct smd_device_export export;
+	struct smd_error error = {""};
+
+	if (!smd_lane_has_card(lane)) {
+		return;
+	}
+	TAILQ_FOREACH (allocation, &allocations->all, link) {
+		if (allocation->length == 0 ||
+			ops->identify(allocation->device, allocation->base) != allocation->id) {
+			continue; /* it has been freed, and is evicted when there is need */
+		}
+		if (ops->export(allocation->device, allocation->base, &export, &error)) {
+			allocations_say(allocations, error.text);
+			continue;
+		}
+		(void)allocation_tell_lane(allocations, lane, &export);
+		close(export.fd);
 	}
 }
 

@@ -52,6 +52,10 @@ void smd_allocations_create(struct smd_allocations *allocations, const struct sm
 /* When the lanes are closed. */
 void smd_allocations_destroy(struct smd_allocations *allocations);
 
+/* All that cards have now, for a lane that is there again, or of a server that is. What its card
+ * does not take goes through pinned memory on that lane. */
+void smd_allocations_restore(struct smd_allocations *allocations, struct smd_lane *lane);
+
 /*
  * The allocation of that id, which the buffer at `pointer` lies in, to be given back with
  * smd_allocation_put(). NULL: no lane can use it, or there are too many.

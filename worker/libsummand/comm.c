@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "reduction_server/base/dtype.h"
 #include "worker/libsummand/epoch.h"
 #include "worker/libsummand/object.h"
 
@@ -77,6 +78,7 @@ int smd_comm_make(struct smd_context *context, const char *group, uint16_t nrank
 		goto free_comm;
 	}
 	snprintf(comm->group, sizeof(comm->group), "%s", group);
+	comm->wire_dtype = context->config.wire_dtype;
 	comm->nranks = nranks;
 	comm->rank = rank;
 	comm->agreement.closed = comm->base.dead;
@@ -118,6 +120,22 @@ void smd_comm_set_stream(smd_comm *comm, void *stream)
 	if (smd_comm_check(comm) == 0) {
 		comm->stream = stream;
 	}
+}
+
+int smd_comm_set_wire(smd_comm *comm, enum smd_dtype dtype)
+{
+	struct smd_error error = {""};
+	int ret = smd_comm_check(comm);
+
+	if (ret == 0 && !smd_wire_is(dtype)) {
+		smd_error_set(&error, EINVAL, "group %s: nothing may be sent as %s", comm->group,
+			smd_dtype_name(dtype));
+		ret = smd_error_remember(-EINVAL, &error);
+	}
+	if (ret == 0) {
+		comm->wire_dtype = dtype;
+	}
+	return ret;
 }
 
 /* What they are is known in a forked child too. */

@@ -78,6 +78,8 @@ struct smd_comm {
 	bool own_failure; /* it failed because of this process's lanes: others do not know */
 	struct smd_stage_waiter waiter;
 
+	unsigned wire_dtype; /* SUMMAND_WIRE: what all-reduces send in that type */
+	bool wire_told;      /* the log has it that memory of a device is not */
 	void *stream; /* the caller's: what its operations on device memory follow */
 
 	/* Whether an operation that has all of its results may return: settle.h. */
@@ -96,6 +98,8 @@ struct smd_comm {
 	void (*adopt)(struct smd_comm *comm, const struct smd_epoch_record *record);
 	/* Leaves the candidate's streams. */
 	void (*drop)(struct smd_comm *comm);
+	/* Begins without these servers, which the process goes on to use. */
+	void (*exclude)(struct smd_comm *comm, uint64_t targets);
 
 	/* Under the progress's lock: a reason to fail that was found where that cannot be done. */
 	struct smd_task fault;

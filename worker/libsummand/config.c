@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "reduction_server/base/log.h"
+#include "reduction_server/base/dtype.h"
 #include "reduction_server/base/parse.h"
 #include "reduction_server/base/token.h"
 #include "reduction_server/transport/heartbeat.h"
@@ -178,6 +179,18 @@ static int read_rates(bool *declared, struct smd_error *error)
 	if (text && *text && !*declared && strcmp(text, "measured") != 0) {
 		return smd_error_set(error, EINVAL,
 			"SUMMAND_RATES: must be measured or declared, got \"%s\"", text);
+	}
+	return 0;
+}
+
+static int read_wire(unsigned *out, struct smd_error *error)
+{
+	const char *text = getenv("SUMMAND_WIRE");
+	struct smd_error why = {""};
+
+	*out = SMD_FLOAT32;
+	if (text && *text && smd_wire_parse(text, out, &why)) {
+		return smd_error_set(error, EINVAL, "SUMMAND_WIRE: %s", why.text);
 	}
 	return 0;
 }
@@ -390,6 +403,9 @@ static int read_all(const struct smd_context_options *options, struct smd_config
 	}
 	if (ret == 0) {
 		ret = read_rates(&config->declared_rates, error);
+	}
+	if (ret == 0) {
+		ret = read_wire(&config->wire_dtype, error);
 	}
 	config->ninitial = config->nservers;
 	if (ret == 0 && *first_of(NULL, "SUMMAND_SERVERS_FILE", "")) {

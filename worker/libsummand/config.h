@@ -32,6 +32,7 @@ struct smd_config {
 	unsigned heartbeat_ms;  /* a server that says nothing for so long is lost */
 	char *servers_file; /* names those that are added, see server_file.h; NULL: there is none */
 	bool poll;
+	unsigned wire_dtype; /* SUMMAND_WIRE */
 	bool declared_rates; /* weights and chunks stay as servers have declared */
 };
 

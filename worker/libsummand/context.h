@@ -36,7 +36,7 @@ struct smd_context {
 	unsigned ntargets; /* those of the configuration, then those that were added */
 	struct smd_server_file server_file;
 	uint64_t lost;             /* targets, by number, whose lanes have been closed */
-	uint64_t lost_once;        /* the same, and those of them that are there again */
+	uint64_t drains;           /* targets that are being drained, and not lost yet */
 	struct smd_error lost_why; /* of all of them */
 	struct smd_target targets[SMD_SERVERS_MAX];
 	unsigned nwelcomed; /* remotes that have said WELCOME */

@@ -110,19 +110,6 @@ static int context_make_deal(struct smd_context *context)
 	return ret;
 }
 
-/* Over RDMA communicators go on without a server, and take none in. */
-static bool context_uses_rdma(const struct smd_context *context)
-{
-	for (unsigned i = 0; i < context->remotes.count; i++) {
-		const struct smd_lane *lane = context->remotes.each[i]->lane;
-
-		if (lane && smd_lane_can_advertise(lane)) {
-			return true;
-		}
-	}
-	return false;
-}
-
 /* A server that was added is tried as one that was lost, and is like it until it is there. */
 static void context_add(void *owner, const char *address)
 {
@@ -141,7 +128,6 @@ static void context_add(void *owner, const char *address)
 	context->config.nservers++;
 	context->ntargets++;
 	context->lost |= bit;
-	context->lost_once |= bit;
 	smd_reconnection_begin(context, target);
 }
 
@@ -150,10 +136,8 @@ static void context_publish_ready(struct smd_context *context)
 	smd_progress_lock(&context->progress);
 	context->ready = true;
 	smd_progress_publish(&context->progress);
-	if (!context_uses_rdma(context)) {
-		smd_server_file_watch(&context->server_file, &context->config,
-			context->progress.base, context_add, context);
-	}
+	smd_server_file_watch(&context->server_file, &context->config, context->progress.base,
+		context_add, context);
 }
 
 static int context_open_shards(struct smd_context *context, struct smd_remote *first)
@@ -220,7 +204,13 @@ static struct smd_context *context_of(struct smd_remote_owner *owner)
 /* A lane that has rested is there again. */
 static void context_take_back(struct smd_context *context, struct smd_remote *remote)
 {
-	smd_registrations_restore(&context->registrations, remote->lane);
+	if (smd_registrations_restore(&context->registrations, remote->lane)) {
+		smd_context_lose(context, 1ull << (remote->target - context->targets),
+			"the memory of a device that network cards use cannot be registered for "
+			"it again");
+		return;
+	}
+	smd_allocations_restore(&context->staging.allocations, remote->lane);
 	for (unsigned i = 0; i < SMD_COMMS_MAX; i++) {
 		if (context->comms[i]) {
 			context->comms[i]->ops->on_lane_back(context->comms[i], remote);
@@ -341,8 +331,7 @@ static void context_on_lane_closed(struct smd_remote_owner *owner, struct smd_re
 /* The servers are lost; others go on. */
 static void context_give_up(struct smd_context *context, uint64_t targets)
 {
-	bool tries_again = !context_uses_rdma(context);
-
+	context->drains &= ~targets;
 	for (unsigned t = 0; t < context->ntargets; t++) {
 		if (!(targets >> t & 1)) {
 			continue;
@@ -351,9 +340,7 @@ static void context_give_up(struct smd_context *context, uint64_t targets)
 		for (unsigned s = 0; s < context->targets[t].nremotes; s++) {
 			smd_remote_abandon(context->targets[t].remotes[s]);
 		}
-		if (tries_again) {
-			smd_reconnection_begin(context, &context->targets[t]);
-		}
+		smd_reconnection_begin(context, &context->targets[t]);
 	}
 	for (unsigned i = 0; i < SMD_COMMS_MAX; i++) {
 		if (context->comms[i]) {
@@ -362,13 +349,35 @@ static void context_give_up(struct smd_context *context, uint64_t targets)
 	}
 }
 
+/* What was drained, and has nothing left to do for this process. */
+static bool context_is_left_by(const struct smd_context *context, const struct smd_target *target)
+{
+	bool uses = !(context->drains >> (target - context->targets) & 1);
+
+	for (unsigned i = 0; i < SMD_COMMS_MAX; i++) {
+		const struct smd_receiver *receiver = context->comms[i];
+
+		for (unsigned s = 0; receiver && s < target->nremotes; s++) {
+			uses |= receiver->ops->uses(receiver, target->remotes[s]);
+		}
+	}
+	return !uses;
+}
+
 static void context_lose(struct smd_context *context, uint64_t targets, int err, const char *text)
 {
+	bool leave = true;
 	unsigned left;
 
 	targets &= ~context->lost;
 	if (targets == 0) {
 		return;
+	}
+	for (unsigned t = 0; t < context->ntargets; t++) {
+		if (targets >> t & 1) {
+			context->targets[t].left = context_is_left_by(context, &context->targets[t]);
+			leave &= context->targets[t].left;
+		}
 	}
 	if (context->lost && context->lost_why.text[0]) {
 		smd_error_add(&context->lost_why, text);
@@ -376,20 +385,20 @@ static void context_lose(struct smd_context *context, uint64_t targets, int err,
 		smd_error_set(&context->lost_why, -err, "%s", text);
 	}
 	context->lost |= targets;
-	context->lost_once |= targets;
 	left = context->ntargets - (unsigned)__builtin_popcountll(context->lost);
 	if (left == 0) {
 		smd_context_fail(context, err, context->lost_why.text);
 		return;
 	}
-	smd_log(SMD_LOG_WARN, "libsummand", "%s; %u of %u reduction servers go on", text, left,
-		context->ntargets);
+	smd_log(leave ? SMD_LOG_DEBUG : SMD_LOG_WARN, "libsummand",
+		"%s; %u of %u reduction servers go on", text, left, context->ntargets);
 	context_give_up(context, targets);
 }
 
 uint64_t smd_context_reach(const struct smd_context *context)
 {
-	uint64_t reached = smd_context_first(context->ntargets) & ~context->lost;
+	uint64_t reached = smd_context_first(context->ntargets) &
+			   ~(context->lost | context->drains);
 
 	for (unsigned i = 0; i < context->remotes.count; i++) {
 		const struct smd_remote *remote = context->remotes.each[i];
@@ -434,6 +443,32 @@ static void context_on_missed(
 	smd_reconnection_missed(context_of(owner), target, text);
 }
 
+/* Each of its lanes says so. One that is not taken back yet never is. */
+static void context_on_drains(struct smd_remote_owner *owner, struct smd_target *target)
+{
+	struct smd_context *context = context_of(owner);
+	uint64_t bit = 1ull << (target - context->targets);
+
+	if (target->reconnection.under_way) {
+		smd_reconnection_missed(context, target, "it is being drained");
+		return;
+	}
+	if (context->lost & bit) {
+		return;
+	}
+	if (!(context->drains & bit)) {
+		context->drains |= bit;
+		smd_log(SMD_LOG_INFO, "libsummand",
+			"reduction server %s is being drained: groups go on without it",
+			target->address);
+	}
+	for (unsigned i = 0; context->ready && i < SMD_COMMS_MAX; i++) {
+		if (context->comms[i]) {
+			context->comms[i]->ops->on_drains(context->comms[i]);
+		}
+	}
+}
+
 static struct smd_receiver *context_find(struct smd_remote_owner *owner, uint32_t number)
 {
 	struct smd_receiver *receiver = context_of(owner)->comms[SMD_COMM_INDEX(number)];
@@ -448,6 +483,7 @@ const struct smd_remote_owner_ops smd_context_remote_ops = {
 	.on_lane_closed = context_on_lane_closed,
 	.on_failed = context_on_failed,
 	.on_missed = context_on_missed,
+	.on_drains = context_on_drains,
 	.is_owed = context_is_owed,
 	.find = context_find,
 };
@@ -482,6 +518,7 @@ void smd_context_free_remotes(struct smd_context *context)
 		smd_target_end(&context->targets[t]);
 		smd_reconnection_end(&context->targets[t].reconnection);
 	}
+	smd_lookout_free(&context->remote_owner.lookout);
 	free(context->remotes.each);
 }
 

@@ -18,7 +18,7 @@ static unsigned target_of(const struct smd_comm *comm, unsigned remote)
 }
 
 /* Those that were added have come in any order here, and may in another one at other ranks. */
-unsigned smd_epoch_list_serving(const struct smd_comm *comm, uint64_t dead, unsigned *out)
+unsigned smd_epoch_list_there(const struct smd_comm *comm, uint64_t dead, unsigned *out)
 {
 	const struct smd_context *context = comm->context;
 	unsigned n = 0;
@@ -67,13 +67,35 @@ static int epoch_make(struct smd_comm *comm, struct smd_epoch *epoch)
 		flow->epoch = epoch;
 		flow->comm = comm;
 		flow->target = target_of(comm, i);
-		flow->serves = !in(epoch->dead, flow);
-	}
-	epoch->nserving = smd_epoch_list_serving(comm, epoch->dead, epoch->remotes);
-	for (unsigned k = 0; k < epoch->nserving; k++) {
-		epoch->flows[epoch->remotes[k]].place = k;
 	}
 	return 0;
+}
+
+/* Which of those that are there have a share: all, if none has a weight, because those that are being
+ * drained must go on where no other one is left. */
+static void epoch_choose(struct smd_epoch *epoch, const uint32_t *weights)
+{
+	unsigned n = smd_epoch_list_there(epoch->comm, epoch->dead, epoch->remotes);
+	bool none = true;
+
+	for (unsigned k = 0; k < n; k++) {
+		unsigned i = epoch->remotes[k];
+
+		epoch->weights[i] = weights ? weights[k] : epoch->weights[i];
+		none &= epoch->weights[i] == 0;
+	}
+	epoch->nserving = 0;
+	for (unsigned k = 0; k < n; k++) {
+		unsigned i = epoch->remotes[k];
+		struct smd_flow *flow = &epoch->flows[i];
+
+		epoch->weights[i] = none ? 1 : epoch->weights[i];
+		if (epoch->weights[i]) {
+			flow->serves = true;
+			flow->place = epoch->nserving;
+			epoch->remotes[epoch->nserving++] = i;
+		}
+	}
 }
 
 static void epoch_destroy(struct smd_epoch *epoch)
@@ -133,9 +155,7 @@ struct smd_epoch *smd_epoch_create(
 		goto free_epoch;
 	}
 	memcpy(epoch->weights, comm->now->weights, comm->now->nremotes * sizeof(*epoch->weights));
-	for (unsigned i = 0; table->weights && i < epoch->nserving; i++) {
-		epoch->weights[epoch->remotes[i]] = table->weights[i];
-	}
+	epoch_choose(epoch, table->weights);
 	if (epoch_make_deal(epoch)) {
 		goto free_epoch;
 	}
@@ -163,6 +183,7 @@ int smd_epochs_create(struct smd_comm *comm)
 	}
 	memcpy(comm->base.weights, comm->context->weights,
 		comm->base.nremotes * sizeof(*comm->base.weights));
+	epoch_choose(&comm->base, NULL);
 	return 0;
 }
 

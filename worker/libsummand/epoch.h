@@ -27,14 +27,13 @@ static inline struct smd_flow *smd_epoch_flow_of(const struct smd_epoch *epoch, 
 
 struct smd_epoch_table {
 	uint64_t dead;           /* targets that it is without, by number */
-	const uint32_t *weights; /* of the other shards, in the order of the deal; NULL: those of
-				    the last epoch */
+	const uint32_t *weights; /* of the other shards, in the order of the deal, 0: nothing is
+				    dealt to it any more; NULL: those of the last epoch */
 	int scale;
 };
 
-/* The remotes that serve where those targets do not, in the order of the deal, on the owner; how
- * many. All ranks have the same. `out` has room for as many as there are, or is NULL. */
-unsigned smd_epoch_list_serving(const struct smd_comm *comm, uint64_t dead, unsigned *out);
+/* The remotes of all targets but those, in the order of the deal, on the owner; how many. All ranks have the same. `out` has room for as many as there are, or is NULL. */
+unsigned smd_epoch_list_there(const struct smd_comm *comm, uint64_t dead, unsigned *out);
 
 /* Of that remote; NULL: it was not there when the epoch was made. */
 static inline struct smd_flow *smd_epoch_flow(

@@ -8,6 +8,7 @@
 
 #include "worker/libsummand/chunk_search.h"
 #include "worker/libsummand/epoch_carrier.h"
+#include "worker/libsummand/epoch_drain.h"
 #include "worker/libsummand/epoch_message.h"
 #include "worker/libsummand/repair.h"
 
@@ -113,8 +114,23 @@ void smd_epoch_agreement_lose(struct smd_comm *comm, uint64_t targets)
 		}
 	}
 	agreement->ahead = false;
+	agreement->waits = false;
 	agreement->changes = false; /* what is lost comes first */
 	say_sealed(comm);
+}
+
+/*
+ * Other ranks are without them. Where the communicator has not begun it is so for it alone: they may
+ * be there again, which not all ranks know yet, and if each lost what another has not found yet,
+ * none would ever have all of them.
+ */
+static void lose_too(struct smd_comm *comm, uint64_t targets)
+{
+	if (comm->state == SMD_COMM_JOINING) {
+		comm->exclude(comm, targets);
+	} else {
+		smd_context_lose(comm->context, targets, "another rank has lost it");
+	}
 }
 
 void smd_epoch_agreement_begin(struct smd_comm *comm)
@@ -122,6 +138,7 @@ void smd_epoch_agreement_begin(struct smd_comm *comm)
 	if (comm->agreement.sealed) {
 		say_sealed(comm);
 	}
+	smd_drain_consider(comm);
 	smd_reach_tell(comm);
 }
 
@@ -149,12 +166,14 @@ static void take_epoch(struct smd_comm *comm, const struct smd_epoch_record *rec
 	agreement->sealed = agreement->closed != record->dead;
 	agreement->asked = 0;
 	agreement->ahead = false;
+	agreement->waits = false;
 	agreement->changes = false;
 	agreement->reach.delay_s = back ? 0 : agreement->reach.delay_s;
 	comm->adopt(comm, record);
 	if (agreement->sealed && comm->state == SMD_COMM_ACTIVE) {
 		say_sealed(comm);
 	}
+	smd_drain_consider(comm);
 	smd_reach_tell(comm);
 }
 
@@ -173,15 +192,31 @@ static struct smd_epoch_record record_of(struct smd_epoch_message *message)
 
 /* ---- a rank: other tables ---- */
 
-static bool table_is_right(const struct smd_comm *comm, const struct smd_epoch_message *asked)
+/* Nothing is dealt any more to those that it is without and this one is not. */
+static bool leavers_are_right(const struct smd_comm *comm, const struct smd_epoch_message *asked)
 {
-	for (unsigned i = 0; i < asked->nweights; i++) {
-		if (asked->weights[i] == 0 || asked->weights[i] > INT32_MAX) {
+	const struct smd_epoch *now = comm->now;
+
+	for (unsigned k = 0; k < now->nserving; k++) {
+		if (asked->dead >> now->flows[now->remotes[k]].target & 1) {
 			return false;
 		}
 	}
-	return asked->nweights == smd_epoch_list_serving(comm, asked->dead, NULL) &&
-	       (asked->dead & ~comm->now->dead) == 0 && asked->id != 0 &&
+	return true;
+}
+
+static bool table_is_right(const struct smd_comm *comm, const struct smd_epoch_message *asked)
+{
+	bool serves = false;
+
+	for (unsigned i = 0; i < asked->nweights; i++) {
+		if (asked->weights[i] > INT32_MAX) {
+			return false;
+		}
+		serves |= asked->weights[i] != 0;
+	}
+	return serves && asked->nweights == smd_epoch_list_there(comm, asked->dead, NULL) &&
+	       leavers_are_right(comm, asked) && asked->id != 0 &&
 	       asked->scale >= SMD_CHUNK_SCALE_LEAST && asked->scale <= SMD_CHUNK_SCALE_MOST;
 }
 
@@ -203,7 +238,7 @@ static int take_ahead(
 		return smd_error_set(error, EPROTO,
 			"AGREE: weights must be of the %u shards that will serve, got %u or bad "
 			"ones",
-			smd_epoch_list_serving(comm, asked->dead, NULL), asked->nweights);
+			smd_epoch_list_there(comm, asked->dead, NULL), asked->nweights);
 	}
 	if (!smd_reach_has(comm, comm->now->dead & ~asked->dead) ||
 		comm->stand(comm, asked->id, &table)) {
@@ -221,19 +256,21 @@ static void take_cancel(struct smd_comm *comm, const struct smd_epoch_message *m
 {
 	if (comm->candidate && comm->candidate->id == message->id) {
 		comm->agreement.ahead = false;
+		comm->agreement.waits = false;
 		comm->drop(comm);
 	}
 }
 
-/* One operation ahead, so that the record is there when it is due. */
+/* One operation ahead, so that the record is there when it is due; but a server that is to leave does
+ * not wait for an operation that may never come. */
 static struct smd_promise promise(struct smd_comm *comm)
 {
 	struct smd_epoch_agreement *agreement = &comm->agreement;
 
 	agreement->ahead = true;
-	agreement->promised = comm->next_operation + 1;
+	agreement->promised = comm->next_operation + !smd_drain_is(comm->candidate);
 	return (struct smd_promise){
-		true, comm->now->index, agreement->promised, smd_epochs_oldest(comm)};
+		true, comm->now->index, agreement->promised + 1, smd_epochs_oldest(comm)};
 }
 
 void smd_epoch_agreement_stands(struct smd_comm *comm, bool joined)
@@ -248,6 +285,11 @@ void smd_epoch_agreement_stands(struct smd_comm *comm, bool joined)
 	if (agreement->sealed || agreement->ahead) { /* what is lost comes first; or it is said */
 		return;
 	}
+	agreement->waits =
+		joined && smd_drain_needs(comm, comm->candidate->dead & ~comm->now->dead);
+	if (agreement->waits) {
+		return;
+	}
 	if (joined) {
 		mine = promise(comm);
 	}
@@ -259,6 +301,13 @@ void smd_epoch_agreement_stands(struct smd_comm *comm, bool joined)
 	message.first = mine.first;
 	message.oldest = mine.oldest;
 	smd_epoch_say(comm, &message);
+}
+
+void smd_epoch_agreement_progressed(struct smd_comm *comm)
+{
+	if (comm->agreement.waits && comm->candidate) {
+		smd_epoch_agreement_stands(comm, true);
+	}
 }
 
 /* ---- rank 0 ---- */
@@ -368,8 +417,7 @@ static void lead(struct smd_comm *comm)
 	}
 	if (dead != agreement->closed) {
 		/* Its communicators seal, this one too, and come back here. */
-		smd_context_lose(
-			comm->context, dead & ~agreement->closed, "another rank has lost it");
+		lose_too(comm, dead & ~agreement->closed);
 		return;
 	}
 	if (comm->state != SMD_COMM_ACTIVE || dead == comm->now->dead) {
@@ -435,7 +483,7 @@ bool smd_epoch_agreement_may_change(const struct smd_comm *comm)
 bool smd_epoch_agreement_change(struct smd_comm *comm, const struct smd_epoch_table *table)
 {
 	struct smd_epoch_agreement *agreement = &comm->agreement;
-	unsigned nweights = smd_epoch_list_serving(comm, table->dead, NULL);
+	unsigned nweights = smd_epoch_list_there(comm, table->dead, NULL);
 	struct smd_epoch_message message = {
 		.kind = SMD_EPOCH_AHEAD,
 		.epoch = comm->now->index,
@@ -485,6 +533,7 @@ static void conclude_change(struct smd_comm *comm)
 		message.first = one->first > message.first ? one->first : message.first;
 		message.oldest = one->oldest < message.oldest ? one->oldest : message.oldest;
 	}
+	message.first--;
 	if (!refused) {
 		if (all) {
 			say_record(comm, &message);
@@ -496,8 +545,12 @@ static void conclude_change(struct smd_comm *comm)
 	smd_epoch_say(comm, &message);
 	agreement->changes = false;
 	agreement->ahead = false;
-	if (comm->candidate->dead != comm->now->dead) {
+	agreement->waits = false;
+	if (comm->now->dead & ~comm->candidate->dead) {
 		smd_reach_wait(comm);
+	}
+	if (smd_drain_is(comm->candidate)) {
+		smd_drain_wait(comm);
 	}
 	comm->drop(comm);
 }
@@ -586,8 +639,7 @@ int smd_epoch_agreement_take(
 			break; /* what was lost then may serve again */
 		}
 		if (message.dead & ~agreement->closed) {
-			smd_context_lose(comm->context, message.dead & ~agreement->closed,
-				"another rank has lost it");
+			lose_too(comm, message.dead & ~agreement->closed);
 		} else if (agreement->closed != comm->now->dead) {
 			say_sealed(comm);
 		}

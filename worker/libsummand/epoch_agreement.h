@@ -21,7 +21,7 @@ struct smd_seal;
 struct smd_promise {
 	bool said;
 	uint32_t epoch;
-	uint64_t first;  /* 0: it cannot join the candidate's streams */
+	uint64_t first;  /* and one more; 0: it cannot join the candidate's streams */
 	uint32_t oldest; /* epoch that it needs */
 };
 
@@ -29,6 +29,7 @@ struct smd_epoch_agreement {
 	uint64_t closed;   /* targets that this process has closed its lanes to */
 	bool sealed;       /* so no operation begins, */
 	bool ahead;        /* or because rank 0 has asked for it, with all servers there, */
+	bool waits;        /* or will promise that when it needs no server that is to leave, */
 	uint64_t promised; /* from this one on */
 	uint64_t asks;     /* candidates that rank 0 has asked all to join */
 	struct smd_reach_told reach;
@@ -36,6 +37,7 @@ struct smd_epoch_agreement {
 	uint64_t asked;         /* targets that all have been asked to close their lanes to */
 	struct smd_seal *seals; /* [nranks]; NULL: none has come */
 	bool changes;           /* all have been asked whether they can join the candidate */
+	uint64_t drain_ns;      /* not before then a table without servers that are drained */
 };
 
 /* The process has closed its lanes to these targets, and others are left: says so, if the
@@ -58,6 +60,9 @@ bool smd_epoch_agreement_change(struct smd_comm *comm, const struct smd_epoch_ta
 
 /* All of the candidate's streams have been joined, or one cannot be. */
 void smd_epoch_agreement_stands(struct smd_comm *comm, bool joined);
+
+/* Something has been done: maybe this rank needs a server that is to leave no more. */
+void smd_epoch_agreement_progressed(struct smd_comm *comm);
 
 /* AGREE has come. -EPROTO with a text. */
 int smd_epoch_agreement_take(

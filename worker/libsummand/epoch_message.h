@@ -32,8 +32,8 @@ struct smd_epoch_message {
 	uint32_t epoch;
 	uint64_t dead; /* targets, by number; REACHES: those that the rank has all lanes to again */
 	uint64_t id;   /* RECORD, AHEAD: of its streams */
-	uint64_t first;  /* RECORD: F; SEALED, PROMISED: N; PROMISED: 0, its streams cannot be
-			    joined; AHEAD, REACHES: which one it is, from 1 */
+	uint64_t first;  /* RECORD: F; SEALED, PROMISED: N; PROMISED: one more, or 0, its
+			    streams cannot be joined; AHEAD, REACHES: which one it is, from 1 */
 	uint32_t oldest; /* PROMISED, RECORD: no earlier epoch than this one is needed, but the
 			    first */
 	int8_t scale;    /* AHEAD: of chunks */

@@ -126,8 +126,8 @@ static uint32_t weight_of(const struct smd_comm *comm, unsigned i)
 	uint64_t declared = 0;
 	uint64_t weight;
 
-	if (i < now->nremotes && now->flows[i].serves) {
-		return now->weights[i];
+	if (i < now->nremotes && !(now->dead >> now->flows[i].target & 1)) {
+		return now->weights[i]; /* none, of one that is being drained */
 	}
 	for (unsigned s = 0; s < now->nserving; s++) {
 		present += now->weights[now->remotes[s]];
@@ -142,12 +142,12 @@ static void take_in(struct smd_comm *comm, uint64_t targets)
 {
 	struct smd_epoch_table table = {
 		.dead = comm->now->dead & ~targets, .scale = comm->now->scale};
-	unsigned n = smd_epoch_list_serving(comm, table.dead, NULL);
+	unsigned n = smd_epoch_list_there(comm, table.dead, NULL);
 	unsigned *remotes = calloc(n, sizeof(*remotes));
 	uint32_t *weights = calloc(n, sizeof(*weights));
 
 	if (remotes && weights) {
-		smd_epoch_list_serving(comm, table.dead, remotes);
+		smd_epoch_list_there(comm, table.dead, remotes);
 		for (unsigned k = 0; k < n; k++) {
 			weights[k] = weight_of(comm, remotes[k]);
 		}

@@ -153,7 +153,7 @@ void smd_flow_revoke_all(struct smd_flow *flow)
 	}
 }
 
-/* The card may have begun to write the chunk's result over its input. */
+/* The card may have begun to write the chunk's result over what was sent. */
 static void flow_tear(struct smd_flow *flow, uint64_t ordinal)
 {
 	uint64_t chunk = smd_deal_chunk_of(flow->epoch->deal, flow->place, ordinal);
@@ -162,7 +162,8 @@ static void flow_tear(struct smd_flow *flow, uint64_t ordinal)
 
 	if (smd_epoch_find(flow->epoch, chunk, &operation, &chunk, &item) && operation &&
 		operation->send == operation->recv &&
-		smd_collective_reduces(operation->collective)) {
+		smd_collective_reduces(operation->collective) &&
+		!(operation->path->restore && operation->path->restore(operation, chunk))) {
 		operation->torn = true;
 	}
 }
@@ -404,7 +405,7 @@ int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void 
 	}
 	*payload = operation->recv + smd_operation_chunk_offset(operation, chunk);
 	/* The input stays until the result is whole: if the server dies it is needed again. */
-	if (operation->path == &smd_path_host && operation->send == operation->recv &&
+	if (operation->path->host && operation->send == operation->recv &&
 		smd_collective_reduces(operation->collective) && !flow->remote->lane->direct) {
 		*payload = flow->remote->sink;
 		flow->rx_beside = true;

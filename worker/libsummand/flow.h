@@ -38,7 +38,8 @@ struct smd_flow {
 	unsigned target; /* whose shard it is, by number */
 	unsigned place;  /* in the epoch's deal */
 	bool serves;     /* it is in the epoch's table */
-	bool dead;       /* the lane has been closed for good */
+	bool dead;       /* the lane has been closed for good, */
+	bool left;       /* or lives on, and what the shard still says of this is nothing any more */
 	unsigned died;   /* in the epoch of this index, its chunks from this one on were lost: */
 	uint64_t lost_from;
 	uint64_t missing; /* of these, what this rank has had the results of, and not found yet */

@@ -74,6 +74,7 @@ void smd_group_start(struct smd_request *operation)
 	if (smd_group_lay(operation)) {
 		comm_pump(comm);
 	}
+	smd_epoch_agreement_progressed(comm);
 }
 
 /* Results of that shard. */
@@ -171,6 +172,7 @@ static int comm_create(struct smd_context *context, const char *group, int nrank
 	comm->stand = smd_group_stand;
 	comm->adopt = smd_group_adopt;
 	comm->drop = smd_group_drop;
+	comm->exclude = smd_group_exclude;
 	comm->waiter.resume = comm_on_stage;
 	comm->join.run = smd_group_join;
 	comm->leave.run = smd_group_leave;

@@ -6,9 +6,11 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
+#include "worker/libsummand/epoch_drain.h"
 #include "worker/libsummand/group_failure.h"
 #include "worker/libsummand/group_joining.h"
 #include "worker/libsummand/group_receiver.h"
+#include "worker/libsummand/group_streams.h"
 #include "worker/libsummand/repair.h"
 #include "worker/libsummand/settle.h"
 #include "worker/libsummand/tuning.h"
@@ -45,33 +47,6 @@ bool smd_group_lay(struct smd_request *operation)
 	return true;
 }
 
-/* No rank has anything left to do there. */
-static void epoch_leave(struct smd_epoch *epoch)
-{
-	struct smd_comm *comm = epoch->comm;
-	struct smd_context *context = comm->context;
-	unsigned index = SMD_COMM_INDEX(epoch->receiver.number);
-
-	for (unsigned i = 0; i < epoch->nremotes; i++) {
-		struct smd_frame frame = {
-			.kind = SMD_FRAME_LEAVE,
-			.comm = epoch->receiver.number,
-			.rank = comm->rank,
-			.window = 1, /* the rank stays in the communicator */
-		};
-
-		if (epoch->flows[i].asked && !epoch->flows[i].dead) {
-			smd_remote_send_frame(context->remotes.each[i], &frame, NULL, 0);
-		}
-		smd_group_stop_flow(epoch, i);
-	}
-	smd_progress_lock(&context->progress);
-	context->comms[index] = NULL;
-	context->uses[index]++;
-	smd_progress_unlock(&context->progress);
-	smd_epoch_free(epoch);
-}
-
 /* The first epoch stays: ranks agree through its streams. */
 static void comm_leave_epochs(struct smd_comm *comm, uint32_t oldest)
 {
@@ -79,7 +54,7 @@ static void comm_leave_epochs(struct smd_comm *comm, uint32_t oldest)
 		struct smd_epoch *over = comm->base.next;
 
 		comm->base.next = over->next;
-		epoch_leave(over);
+		smd_group_leave_epoch(over);
 	}
 }
 
@@ -121,10 +96,14 @@ void smd_group_tune(struct smd_comm *comm)
 	struct smd_tuning *tuning = comm->tuning;
 	struct smd_epoch_table table = {.dead = comm->now->dead};
 
+	if (comm->context->drains) {
+		smd_drain_consider(comm);
+	}
 	if (comm->agreement.reach.hopes) {
 		smd_reach_consider(comm);
 	}
 	if (tuning && smd_epoch_agreement_may_change(comm) &&
+		comm->now->nserving == smd_epoch_list_there(comm, comm->now->dead, NULL) &&
 		smd_tuning_want(tuning, smd_clock_ns())) {
 		table.weights = tuning->weights;
 		table.scale = tuning->scale;
@@ -153,6 +132,15 @@ static void comm_tuned(struct smd_comm *comm, bool same_servers)
 	}
 }
 
+/* Of a record that was agreed before this process lost them too: another process there, when it has
+ * lanes to one, knows nothing of these streams. */
+static bool is_closed(const struct smd_epoch *epoch, const struct smd_flow *flow)
+{
+	const struct smd_comm *comm = epoch->comm;
+
+	return epoch != comm->candidate && comm->agreement.closed >> flow->target & 1;
+}
+
 /* Gets a number, and asks its shards. */
 static int epoch_join(struct smd_epoch *epoch)
 {
@@ -167,7 +155,11 @@ static int epoch_join(struct smd_epoch *epoch)
 		struct smd_flow *flow = &epoch->flows[epoch->remotes[i]];
 
 		smd_flow_begin(flow, context->remotes.each[epoch->remotes[i]]);
-		smd_group_ask(flow);
+		if (is_closed(epoch, flow)) {
+			smd_flow_die(flow);
+		} else {
+			smd_group_ask(flow);
+		}
 	}
 	return 0;
 }
@@ -209,7 +201,7 @@ static bool comm_leave_candidate(struct smd_comm *comm)
 
 	comm->candidate = NULL;
 	if (candidate) {
-		epoch_leave(candidate);
+		smd_group_leave_epoch(candidate);
 	}
 	return candidate != NULL;
 }
@@ -276,24 +268,32 @@ static struct smd_epoch *comm_take_repair(
 void smd_group_adopt(struct smd_comm *comm, const struct smd_epoch_record *record)
 {
 	bool changes = comm->candidate && comm->candidate->id == record->id;
+	bool drains = changes && smd_drain_is(comm->candidate);
 	uint64_t back = comm->now->dead & ~record->dead;
+	uint64_t leavers = record->dead & ~comm->now->dead;
 	const struct smd_epoch *epoch =
 		changes ? comm_take_candidate(comm, record) : comm_take_repair(comm, record);
 
 	if (!epoch) {
 		return;
 	}
+	if (changes && leavers) {
+		smd_group_leave_servers(comm, leavers);
+		smd_history_release(&comm->history);
+	}
 	smd_log(SMD_LOG_INFO, "libsummand",
 		"group %s: epoch %u, from operation %llu on, with %u shards%s; %llu chunks are "
 		"done again",
 		comm->group, epoch->index, (unsigned long long)epoch->first, epoch->nserving,
 		back      ? ", of servers that are there again too"
+		: drains  ? " of servers that stay"
 		: changes ? " of other weights or chunks"
 			  : "",
 		(unsigned long long)epoch->nitems);
 	smd_reconnection_tell(comm->context, back);
 	comm_leave_epochs(comm, record->oldest);
-	comm_tuned(comm, changes && !back);
+	comm_tuned(comm, changes && !back && !drains);
+	smd_group_end_forming(comm);
 	smd_operations_check_held(comm);
 	if (comm->leaving) {
 		smd_settle_history(comm);

@@ -169,7 +169,30 @@ void smd_group_end_by(struct smd_flow *by, int err, const char *text)
 			}
 		}
 	}
+	smd_group_end_forming(comm);
 	smd_operations_check_held(comm);
+}
+
+/* Whether streams in which lost chunks are done again wait for ranks to join. */
+static bool comm_forms(const struct smd_comm *comm)
+{
+	for (const struct smd_epoch *epoch = comm->base.next; epoch; epoch = epoch->next) {
+		for (unsigned i = 0; i < epoch->nremotes; i++) {
+			const struct smd_flow *flow = &epoch->flows[i];
+
+			if (flow->asked && !flow->joined && !flow->dead) {
+				return true;
+			}
+		}
+	}
+	return false;
+}
+
+void smd_group_end_forming(struct smd_comm *comm)
+{
+	if (comm->state == SMD_COMM_ACTIVE && comm->end != SMD_COMM_NO_END && comm_forms(comm)) {
+		smd_group_fail(comm, comm->err, comm->error.text);
+	}
 }
 
 void smd_group_flow_closed(struct smd_comm *comm, struct smd_flow *flow)

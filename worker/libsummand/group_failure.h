@@ -23,6 +23,10 @@ void smd_group_fail_lost(struct smd_comm *comm, int err, const char *why);
  */
 void smd_group_end_by(struct smd_flow *by, int err, const char *text);
 
+/* Fails one that ends and whose newest streams still form: a rank that has left the others will not
+ * join those, and it may have left before this rank knew of them. */
+void smd_group_end_forming(struct smd_comm *comm);
+
 /*
  * A rank's lane to that shard has ended. When all shards that are left have lost it, it is the rank
  * that is lost; else it will say which server is.

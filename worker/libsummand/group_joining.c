@@ -154,16 +154,36 @@ void smd_group_lose(struct smd_comm *comm, uint64_t targets)
 	smd_group_check_gone(comm);
 }
 
+/* Nothing but JOIN has been said, so there is nothing to be waited for. */
+void smd_group_exclude(struct smd_comm *comm, uint64_t targets)
+{
+	for (unsigned i = 0; i < comm->base.nremotes; i++) {
+		struct smd_flow *flow = &comm->base.flows[i];
+		struct smd_frame leave = {
+			.kind = SMD_FRAME_LEAVE,
+			.comm = comm->base.receiver.number,
+			.rank = comm->rank,
+			.window = 1, /* the rank stays in the communicator */
+		};
+
+		if (flow->asked && !flow->dead && targets >> flow->target & 1) {
+			smd_remote_send_frame(flow->remote, &leave, NULL, 0);
+			flow->left = true;
+		}
+	}
+	smd_group_lose(comm, targets);
+}
+
 /* ---- lanes ---- */
 
-/* What a group begins without. Servers that are there again it takes in later, when all ranks have
- * them: of these some may not know yet that they are. But where no other is left it begins with
- * them. */
+/* What a group begins without. Of servers that are there again some ranks may not know yet that
+ * they are: then the others leave them out, too (smd_group_exclude()). */
 static uint64_t context_without(const struct smd_context *context)
 {
 	uint64_t initial = smd_context_initial(context);
+	uint64_t useless = context->lost | context->drains;
 
-	return initial & (initial & ~context->lost_once ? context->lost_once : context->lost);
+	return initial & (initial & ~useless ? useless : context->lost);
 }
 
 /* Lanes that rest are asked when they are there again. */

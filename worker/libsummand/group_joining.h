@@ -23,6 +23,9 @@ void smd_group_late(struct smd_flow *flow, const char *text);
 /* Servers are lost, and others are left: `targets` by number. */
 void smd_group_lose(struct smd_comm *comm, uint64_t targets);
 
+/* The same of one that has not begun, in which other ranks are without them; their lanes stay. */
+void smd_group_exclude(struct smd_comm *comm, uint64_t targets);
+
 /* Whether a shard may have ended the lane, because no group uses it; it is there again. */
 bool smd_group_may_rest(struct smd_flow *flow);
 void smd_group_lane_back(struct smd_flow *flow);

@@ -7,6 +7,7 @@
 
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/epoch.h"
+#include "worker/libsummand/epoch_drain.h"
 #include "worker/libsummand/group_failure.h"
 #include "worker/libsummand/group_joining.h"
 
@@ -72,6 +73,24 @@ static void comm_lose_candidate(struct smd_flow *flow, const struct smd_abort *a
 	smd_epoch_agreement_stands(flow->comm, false);
 }
 
+/* It forms no group any more: this one goes on without it, if there is another. */
+static bool comm_leaves_draining(struct smd_flow *flow, struct smd_abort *abort)
+{
+	struct smd_comm *comm = flow->comm;
+	uint64_t bit = 1ull << flow->target;
+
+	if (comm->state != SMD_COMM_JOINING || !(comm->context->drains & bit)) {
+		return false;
+	}
+	if ((comm->agreement.closed | bit) == UINT64_MAX) {
+		comm_name_server(flow, abort);
+		smd_group_fail(comm, -ESHUTDOWN, abort->text);
+	} else {
+		smd_group_exclude(comm, bit);
+	}
+	return true;
+}
+
 static int comm_on_abort(struct smd_flow *flow, const struct smd_frame *frame,
 	const uint8_t *payload, struct smd_error *error)
 {
@@ -83,7 +102,11 @@ static int comm_on_abort(struct smd_flow *flow, const struct smd_frame *frame,
 	if (ret) {
 		return ret;
 	}
+	if (abort.err == ESHUTDOWN && comm_leaves_draining(flow, &abort)) {
+		return 0;
+	}
 	if (abort.err == ESHUTDOWN && comm->context->ntargets > 1) { /* it goes; others may go on */
+		comm->context->drains &= ~(1ull << flow->target); /* before it was left */
 		smd_context_lose(comm->context, 1ull << flow->target, abort.text);
 		return 0;
 	}
@@ -123,17 +146,11 @@ static int comm_take_gone(struct smd_flow *flow, const struct smd_frame *frame,
 	return ret;
 }
 
-static int comm_on_frame(struct smd_receiver *receiver, struct smd_remote *remote,
-	const struct smd_frame *frame, const uint8_t *payload, struct smd_error *error)
+static int comm_take_frame(struct smd_flow *flow, const struct smd_frame *frame,
+	const uint8_t *payload, struct smd_error *error)
 {
-	struct smd_comm *comm = comm_of(receiver);
-	struct smd_flow *flow = flow_of(receiver, remote);
 	char text[SMD_ERROR_TEXT_MAX];
-	int ret = flow_check(flow, frame, error);
 
-	if (ret) {
-		return ret;
-	}
 	switch (frame->kind) {
 	case SMD_FRAME_RESULT:
 		return smd_flow_received(flow, frame, error);
@@ -141,7 +158,7 @@ static int comm_on_frame(struct smd_receiver *receiver, struct smd_remote *remot
 		return smd_group_joined(flow, frame, error);
 	case SMD_FRAME_LEFT:
 		smd_flow_revoke_all(flow);
-		smd_group_flow_closed(comm, flow);
+		smd_group_flow_closed(flow->comm, flow);
 		return 0;
 	case SMD_FRAME_SHRINK:
 		smd_flow_shrink(flow);
@@ -151,7 +168,7 @@ static int comm_on_frame(struct smd_receiver *receiver, struct smd_remote *remot
 	case SMD_FRAME_GONE:
 		return comm_take_gone(flow, frame, payload, error);
 	case SMD_FRAME_AGREE:
-		return smd_epoch_agreement_take(comm, payload, frame->length, error);
+		return smd_epoch_agreement_take(flow->comm, payload, frame->length, error);
 	case SMD_FRAME_HELD:
 		if (frame->window == SMD_HELD_ASKS_ALONE) {
 			smd_flow_asked_held(flow, frame->ordinal);
@@ -164,6 +181,27 @@ static int comm_on_frame(struct smd_receiver *receiver, struct smd_remote *remot
 		smd_group_late(flow, text);
 		return 0;
 	}
+}
+
+static int comm_on_frame(struct smd_receiver *receiver, struct smd_remote *remote,
+	const struct smd_frame *frame, const uint8_t *payload, struct smd_error *error)
+{
+	struct smd_comm *comm = comm_of(receiver);
+	struct smd_flow *flow = flow_of(receiver, remote);
+	int ret;
+
+	if (flow && flow->left) {
+		return 0; /* said before the shard knew that we had */
+	}
+	ret = flow_check(flow, frame, error);
+	if (ret) {
+		return ret;
+	}
+	ret = comm_take_frame(flow, frame, payload, error);
+	if (ret == 0) {
+		smd_epoch_agreement_progressed(comm);
+	}
+	return ret;
 }
 
 static bool comm_is_owed(const struct smd_receiver *receiver, const struct smd_remote *remote)
@@ -186,11 +224,21 @@ static bool comm_is_owed(const struct smd_receiver *receiver, const struct smd_r
 	return flow->open; /* LEFT */
 }
 
+/* Streams that have been asked for are not left yet. */
+static bool comm_uses(const struct smd_receiver *receiver, const struct smd_remote *remote)
+{
+	const struct smd_epoch *epoch = (const struct smd_epoch *)receiver;
+	const struct smd_flow *flow = smd_epoch_flow(epoch, remote);
+
+	return flow && flow->asked && !flow->dead && epoch->comm->state != SMD_COMM_FAILED;
+}
+
 static void comm_on_lane_closed(struct smd_receiver *receiver, struct smd_remote *remote)
 {
 	struct smd_flow *flow = flow_of(receiver, remote);
 
 	if (flow) {
+		flow->left = false;
 		smd_flow_forget_advertisements(flow);
 		smd_group_flow_closed(comm_of(receiver), flow);
 	}
@@ -218,6 +266,11 @@ static void comm_on_lost(struct smd_receiver *receiver, uint64_t targets)
 static void comm_on_returned(struct smd_receiver *receiver)
 {
 	smd_reach_tell(comm_of(receiver));
+}
+
+static void comm_on_drains(struct smd_receiver *receiver)
+{
+	smd_drain_consider(comm_of(receiver));
 }
 
 static void comm_on_settled(struct smd_receiver *receiver)
@@ -300,6 +353,8 @@ const struct smd_receiver_ops smd_group_receiver = {
 	.on_failed = comm_on_failed,
 	.on_lost = comm_on_lost,
 	.on_returned = comm_on_returned,
+	.on_drains = comm_on_drains,
+	.uses = comm_uses,
 	.on_settled = comm_on_settled,
 	.end = comm_end,
 };
@@ -315,6 +370,8 @@ const struct smd_receiver_ops smd_group_epoch_receiver = {
 	.on_failed = epoch_ignore_failure,
 	.on_lost = epoch_ignore_loss,
 	.on_returned = epoch_ignore,
+	.on_drains = epoch_ignore,
+	.uses = comm_uses,
 	.on_settled = epoch_ignore,
 	.end = comm_end,
 };

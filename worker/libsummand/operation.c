@@ -67,7 +67,7 @@ static void operation_finish(struct smd_request *operation, int err)
 	smd_progress_lock(&context->progress);
 	if (err == 0) {
 		context->stats.operations++;
-		context->stats.bytes_reduced += operation->count * operation->element_bytes;
+		context->stats.bytes_reduced += operation->bytes;
 	}
 	comm->in_flight--;
 	if (--context->progress.in_flight == 0) {

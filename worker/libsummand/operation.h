@@ -16,6 +16,9 @@
 #include "worker/libsummand/comm.h"
 #include "worker/libsummand/path.h"
 
+/* What has become of a narrow operation's result (path_narrow.h) since it is there. */
+enum smd_widening { SMD_NARROW, SMD_WIDENING, SMD_WIDE };
+
 struct smd_request {
 	struct smd_comm *comm;
 	bool numbered; /* its caller waits for it by its number */
@@ -28,6 +31,7 @@ struct smd_request {
 	unsigned dtype;
 	unsigned op;
 	size_t element_bytes;
+	size_t bytes; /* of the caller's elements */
 
 	uint64_t sequence;      /* number of the operation in the communicator */
 	struct smd_epoch *home; /* that its chunks have their first numbers in */
@@ -44,6 +48,12 @@ struct smd_request {
 	const struct smd_path *path;
 	unsigned copies_pending; /* between the device and pinned memory, */
 	unsigned writing;        /* and of these, to the device */
+
+	/* Of the narrow path (path_narrow.h), in whose terms `send`, `dtype` and `element_bytes`
+	 * are: */
+	const uint8_t *wide;        /* the caller's `send` */
+	size_t narrowed;            /* elements, from the front */
+	enum smd_widening widening; /* under the progress's lock: several threads may test it */
 
 	/* Of device memory (path_staged.h, path_direct.h): */
 	struct smd_device *device; /* that the staged path copies from and to */

@@ -3,6 +3,7 @@
  * chosen once, when the operation is made (request.c).
  *
  *     host    from and to the caller's buffers: path.c
+ *     narrow  the same, in half the bytes: path_narrow.h
  *     staged  device memory, by the card or through pinned memory: path_staged.h
  *     direct  registered device memory, by the card alone: path_direct.h
  *
@@ -29,6 +30,8 @@ enum smd_fetch {
 
 struct smd_path {
 	const char *name;
+	/* The buffers are memory of this process: what is sent again is read from there. */
+	bool host;
 
 	void (*begin)(struct smd_request *operation);
 	/* The operation ends, however far it has come. */
@@ -57,6 +60,9 @@ struct smd_path {
 	/* Why what this rank contributes to a chunk that was lost with its server cannot be had
 	 * again; NULL: it can. */
 	const char *(*why_lost)(const struct smd_request *operation);
+	/* The card may have written part of a result over what this rank sends of the chunk:
+	 * writes that again. False: it is had nowhere else. NULL: false. */
+	bool (*restore)(struct smd_request *operation, uint64_t chunk);
 	/* All results are there. False: the device does not see them, and the communicator will
 	 * fail. NULL: true. */
 	bool (*complete)(struct smd_request *operation);

@@ -100,17 +100,17 @@ static void progress_sleep_until(struct smd_progress *progress, uint64_t deadlin
 /*
  * To sleep and be woken costs more than a small operation. So while one is awaited nobody sleeps
  * for SPIN_NS after the last arrival; other threads are let in after each poll. The loop, which
- * knows of the other lanes and of time, runs after POLLS_PER_LOOP polls.
+ * knows of the other lanes and of time, runs after POLLS_PER_LOOP polls, of however many waits.
  */
 static void progress_spin(
 	struct smd_progress *progress, const struct smd_goal *goal, const void *arg)
 {
 	uint64_t until = smd_clock_ns() + SPIN_NS;
 
-	for (unsigned polls = 1; !goal->done(arg); polls++) {
+	while (!goal->done(arg)) {
 		uint64_t arrivals = progress->arrivals;
 
-		if (polls % POLLS_PER_LOOP == 0 || !goal->poll(arg)) {
+		if (++progress->polls % POLLS_PER_LOOP == 0 || !goal->poll(arg)) {
 			event_base_loop(progress->base, EVLOOP_NONBLOCK);
 		}
 		if (progress->arrivals != arrivals) {

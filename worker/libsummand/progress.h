@@ -36,6 +36,7 @@ struct smd_progress {
 	struct smd_wakeup wakeup;
 	struct event *alarm; /* ends a sleep in the loop at somebody's deadline */
 	uint64_t arrivals;   /* results that have come; counted by the owner */
+	unsigned polls;      /* of goals, over all waits; counted by the owner */
 	bool threaded;       /* there is a progress thread */
 	pthread_t thread;
 

@@ -106,9 +106,6 @@ static const char *find_obstacle(const struct smd_context *context, const struct
 	if (remote->welcome.chunk_bytes < context->deal.chunk_bytes) {
 		return "it must take chunks as large as the one before";
 	}
-	if (smd_lane_can_advertise(remote->lane)) {
-		return "over RDMA servers are not taken in again";
-	}
 	if (remote->welcome.server_id != first->welcome.server_id) {
 		return "it was replaced by another meanwhile";
 	}
@@ -121,6 +118,27 @@ static const char *find_obstacle(const struct smd_context *context, const struct
 		}
 	}
 	return NULL;
+}
+
+static void refuse(struct smd_context *context, struct smd_target *target, const char *obstacle)
+{
+	smd_log(target->reconnection.told ? SMD_LOG_DEBUG : SMD_LOG_WARN, "libsummand",
+		"reduction server %s is there again, and cannot be used: %s", target->address,
+		obstacle);
+	target->reconnection.told = true;
+	smd_reconnection_missed(context, target, obstacle);
+}
+
+/* All lanes know what is registered, or it is not used. */
+static bool restore_registrations(struct smd_context *context, const struct smd_target *target)
+{
+	int ret = 0;
+
+	for (unsigned s = 0; ret == 0 && s < target->nremotes; s++) {
+		ret = smd_registrations_restore(&context->registrations, target->remotes[s]->lane);
+		smd_allocations_restore(&context->staging.allocations, target->remotes[s]->lane);
+	}
+	return ret == 0;
 }
 
 /* Its shards have a place from now on. */
@@ -151,9 +169,6 @@ static void take_back(struct smd_context *context, struct smd_target *target)
 	reconnection->since_ns = smd_clock_ns();
 	target->lost = false;
 	context->lost &= ~(1ull << (target - context->targets));
-	for (unsigned s = 0; s < target->nremotes; s++) {
-		smd_registrations_restore(&context->registrations, target->remotes[s]->lane);
-	}
 	smd_log(SMD_LOG_INFO, "libsummand", "reduction server %s is there again", target->address);
 	for (unsigned i = 0; i < SMD_COMMS_MAX; i++) {
 		if (context->comms[i]) {
@@ -189,11 +204,7 @@ void smd_reconnection_welcomed(struct smd_context *context, struct smd_remote *r
 	bool all = true;
 
 	if (obstacle) {
-		smd_log(target->reconnection.told ? SMD_LOG_DEBUG : SMD_LOG_WARN, "libsummand",
-			"reduction server %s is there again, and cannot be used: %s",
-			target->address, obstacle);
-		target->reconnection.told = true;
-		smd_reconnection_missed(context, target, obstacle);
+		refuse(context, target, obstacle);
 		return;
 	}
 	if (remote->shard == 0 && !open_others(context, remote)) {
@@ -203,8 +214,12 @@ void smd_reconnection_welcomed(struct smd_context *context, struct smd_remote *r
 	for (unsigned s = 0; s < target->nremotes; s++) {
 		all &= target->remotes[s]->welcomed;
 	}
-	if (all) {
+	if (all && restore_registrations(context, target)) {
 		take_back(context, target);
+	} else if (all) {
+		refuse(context, target,
+			"the memory of a device that network cards use cannot be registered for "
+			"it");
 	}
 }
 
@@ -218,7 +233,7 @@ void smd_reconnection_tell(struct smd_context *context, uint64_t targets)
 			target->reconnection.served = true;
 			target->reconnection.serves = true;
 			/* Whoever has read that it was lost reads this. */
-			smd_log(SMD_LOG_WARN, "libsummand",
+			smd_log(target->left ? SMD_LOG_INFO : SMD_LOG_WARN, "libsummand",
 				"reduction server %s %s; %u of %u reduction servers go on",
 				target->address,
 				first ? "was added and serves" : "is there and serves again",

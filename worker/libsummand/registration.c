@@ -2,8 +2,10 @@
 #include "worker/libsummand/registration.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* What a caller asks of the owner of the progress engine. */
 struct registration_task {
@@ -50,14 +52,14 @@ static int registration_apply_to(
 		       : -ENOTSUP;
 }
 
-/* To all lanes, or none. */
+/* To all lanes, or none. Those that are being made get it when they are there. */
 static int registration_apply(struct smd_registrations *registrations, struct smd_extent memory,
 	const struct smd_dmabuf *dmabuf)
 {
 	int ret = 0;
 
 	for (unsigned i = 0; ret == 0 && i < registrations->remotes->count; i++) {
-		if (registrations->remotes->each[i]->lane) {
+		if (smd_remote_is_there(registrations->remotes->each[i])) {
 			ret = registration_apply_to(
 				registrations->remotes->each[i]->lane, memory, dmabuf);
 		}
@@ -68,15 +70,44 @@ static int registration_apply(struct smd_registrations *registrations, struct sm
 	return ret;
 }
 
+/* In the place of what was kept. 0 or -errno. */
+static int registration_keep(struct smd_registration *registration, const struct smd_dmabuf *dmabuf)
+{
+	int fd = fcntl(dmabuf->fd, F_DUPFD_CLOEXEC, 0);
+
+	if (fd < 0) {
+		return -errno;
+	}
+	if (registration->dmabuf.fd >= 0) {
+		close(registration->dmabuf.fd);
+	}
+	registration->dmabuf = (struct smd_dmabuf){fd, dmabuf->offset};
+	return 0;
+}
+
+static void registration_free(struct smd_registration *registration)
+{
+	if (registration->dmabuf.fd >= 0) {
+		close(registration->dmabuf.fd);
+	}
+	free(registration);
+}
+
 /*
  * Its address may stand for other memory by now, when somebody has freed it and has not said so
  * yet: an older dma-buf would go on to mean what was there before. What is under way keeps that.
  */
-static int registration_renew(struct smd_registrations *registrations, struct smd_extent memory,
-	const struct smd_dmabuf *dmabuf)
+static int registration_renew(struct smd_registrations *registrations,
+	struct smd_registration *registration, const struct smd_dmabuf *dmabuf)
 {
-	registration_undo(registrations, memory);
-	return registration_apply(registrations, memory, dmabuf);
+	struct smd_extent memory = {registration->base, registration->length};
+	int ret = registration_keep(registration, dmabuf);
+
+	if (ret == 0) {
+		registration_undo(registrations, memory);
+		ret = registration_apply(registrations, memory, dmabuf);
+	}
+	return ret;
 }
 
 static int registration_add(struct smd_registrations *registrations, struct smd_extent memory,
@@ -87,7 +118,7 @@ static int registration_add(struct smd_registrations *registrations, struct smd_
 
 	if (registration) {
 		ret = registration->device && dmabuf
-			      ? registration_renew(registrations, memory, dmabuf)
+			      ? registration_renew(registrations, registration, dmabuf)
 			      : 0;
 		registration->users += ret == 0;
 		return ret;
@@ -101,10 +132,14 @@ static int registration_add(struct smd_registrations *registrations, struct smd_
 		.length = memory.length,
 		.users = 1,
 		.device = dmabuf != NULL,
+		.dmabuf = {.fd = -1},
 	};
-	ret = registration_apply(registrations, memory, dmabuf);
+	ret = dmabuf ? registration_keep(registration, dmabuf) : 0;
+	if (ret == 0) {
+		ret = registration_apply(registrations, memory, dmabuf);
+	}
 	if (ret) {
-		free(registration);
+		registration_free(registration);
 		return ret;
 	}
 	smd_progress_lock(registrations->progress);
@@ -124,7 +159,7 @@ static void registration_remove(struct smd_registrations *registrations, struct 
 	smd_progress_lock(registrations->progress);
 	LIST_REMOVE(registration, link);
 	smd_progress_unlock(registrations->progress);
-	free(registration);
+	registration_free(registration);
 }
 
 static void registering_run(struct smd_task *task)
@@ -174,17 +209,20 @@ void smd_registrations_remove(struct smd_registrations *registrations, void *bas
 	(void)registering_ask(registrations, &call);
 }
 
-void smd_registrations_restore(struct smd_registrations *registrations, struct smd_lane *lane)
+int smd_registrations_restore(struct smd_registrations *registrations, struct smd_lane *lane)
 {
 	struct smd_registration *registration;
+	int ret = 0;
 
 	LIST_FOREACH (registration, &registrations->list, link) {
-		if (!registration->device) {
-			smd_lane_register(lane,
-				(struct smd_extent){registration->base, registration->length},
-				SMD_CHUNK_LIMIT);
+		ret = registration_apply_to(lane,
+			(struct smd_extent){registration->base, registration->length},
+			registration->device ? &registration->dmabuf : NULL);
+		if (ret) {
+			break;
 		}
 	}
+	return ret;
 }
 
 bool smd_registrations_cover_device(
@@ -220,6 +258,6 @@ void smd_registrations_destroy(struct smd_registrations *registrations)
 		struct smd_registration *registration = LIST_FIRST(&registrations->list);
 
 		LIST_REMOVE(registration, link);
-		free(registration);
+		registration_free(registration);
 	}
 }

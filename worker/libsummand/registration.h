@@ -23,7 +23,7 @@
 
 /* A dma-buf that stands for memory of a device, from the offset on. */
 struct smd_dmabuf {
-	int fd; /* may be closed afterwards */
+	int fd; /* may be closed afterwards: whoever needs it later keeps one of its own */
 	uint64_t offset;
 };
 
@@ -32,6 +32,7 @@ struct smd_registration {
 	size_t length;
 	unsigned users; /* registered so many times */
 	bool device;
+	struct smd_dmabuf dmabuf; /* of a device's memory, for lanes that come later */
 	LIST_ENTRY(smd_registration) link;
 };
 
@@ -58,9 +59,9 @@ int smd_registrations_add(struct smd_registrations *registrations, void *base, s
 /* From any thread. No operation in flight may use it. */
 void smd_registrations_remove(struct smd_registrations *registrations, void *base, size_t length);
 
-/* On the owner: for a lane that is there again. Memory of a device is not: its dma-buf is gone, and
- * nobody keeps such memory without a group, whose lanes do not rest. */
-void smd_registrations_restore(struct smd_registrations *registrations, struct smd_lane *lane);
+/* On the owner: all of it, with a lane that is there again, or of a server that is. 0, or what its
+ * card says of a device's memory. */
+int smd_registrations_restore(struct smd_registrations *registrations, struct smd_lane *lane);
 
 /* From any thread: whether the memory lies in registered memory of a device. */
 bool smd_registrations_cover_device(

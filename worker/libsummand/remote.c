@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -251,12 +252,13 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 static void remote_drop_lane(struct smd_remote *remote)
 {
 	smd_lane_counts_add(&remote->ended, &remote->lane->counts);
-	event_del(remote->heartbeat_check);
+	smd_lookout_end(&remote->owner->lookout, &remote->watched);
 	smd_turns_end(&remote->turns);
 	smd_lane_close(remote->lane);
 	remote->lane = NULL;
 	remote->rx_receiver = NULL;
 	remote->rx_result = false;
+	remote->drains = false; /* what a server has said ends with its lane */
 	remote->owner->ops->on_lane_closed(remote->owner, remote);
 }
 
@@ -305,15 +307,17 @@ static void remote_check_stall(struct smd_remote *remote)
 	}
 }
 
-static void remote_on_heartbeat_check(evutil_socket_t fd, short what, void *arg)
+static void remote_look(struct smd_looked_at *watched)
 {
-	struct smd_remote *remote = arg;
+	struct smd_remote *remote =
+		(struct smd_remote *)((char *)watched - offsetof(struct smd_remote, watched));
 	unsigned limit_ms = remote->owner->config->heartbeat_ms;
 	char limit[SMD_HEARTBEAT_TEXT_MAX];
 	char text[64];
 
-	(void)fd;
-	(void)what;
+	if (remote->drains) { /* what it asks for may not have been possible before */
+		remote->owner->ops->on_drains(remote->owner, remote->target);
+	}
 	switch (smd_heartbeat_poll(&remote->heartbeat, remote->lane, smd_clock_ns(),
 		smd_heartbeat_limit_ns(limit_ms))) {
 	case SMD_HEARTBEAT_ALIVE:
@@ -334,12 +338,12 @@ static void remote_on_heartbeat_check(evutil_socket_t fd, short what, void *arg)
 
 static int remote_start_heartbeat(struct smd_remote *remote)
 {
-	unsigned period_ms = smd_heartbeat_period_ms(remote->owner->config->heartbeat_ms);
-	const struct timeval period = {period_ms / 1000, period_ms % 1000 * 1000};
+	struct smd_remote_owner *owner = remote->owner;
 
 	smd_heartbeat_begin(&remote->heartbeat, remote->lane, smd_clock_ns());
 	remote->stall = (struct smd_stall){.looked_ns = smd_clock_ns()};
-	return event_add(remote->heartbeat_check, &period);
+	return smd_lookout_begin(&owner->lookout, owner->progress->base,
+		smd_heartbeat_period_ms(owner->config->heartbeat_ms), &remote->watched);
 }
 
 struct smd_remote *smd_remote_create(
@@ -353,14 +357,12 @@ struct smd_remote *smd_remote_create(
 	}
 	remote->owner = owner;
 	remote->target = target;
+	remote->index = SMD_REMOTE_UNKNOWN;
 	remote->shard = shard;
 	remote->sink = malloc(SMD_CHUNK_LIMIT);
 	remote->retry = evtimer_new(owner->progress->base, remote_connect, remote);
-	remote->heartbeat_check = remote->retry
-					  ? event_new(event_get_base(remote->retry), -1, EV_PERSIST,
-						    remote_on_heartbeat_check, remote)
-					  : NULL;
-	if (!remote->sink || !remote->heartbeat_check || evtimer_add(remote->retry, &now) != 0) {
+	remote->watched.look = remote_look;
+	if (!remote->sink || !remote->retry || evtimer_add(remote->retry, &now) != 0) {
 		smd_remote_free(remote);
 		return NULL;
 	}
@@ -376,9 +378,7 @@ void smd_remote_free(struct smd_remote *remote)
 	if (remote->retry) {
 		event_free(remote->retry);
 	}
-	if (remote->heartbeat_check) {
-		event_free(remote->heartbeat_check);
-	}
+	smd_lookout_end(&remote->owner->lookout, &remote->watched);
 	free(remote->sink);
 	free(remote);
 }
@@ -595,7 +595,7 @@ static int remote_on_header(
 			greeting ? "come first and once" : "come after WELCOME");
 	}
 	if (greeting || frame->kind == SMD_FRAME_PING || frame->kind == SMD_FRAME_PONG ||
-		frame->kind == SMD_FRAME_IDLE) {
+		frame->kind == SMD_FRAME_IDLE || frame->kind == SMD_FRAME_DRAINS) {
 		return 0;
 	}
 	if (frame->kind != SMD_FRAME_JOINED && frame->kind != SMD_FRAME_RESULT &&
@@ -693,6 +693,10 @@ static int remote_on_frame(
 		return 0;
 	case SMD_FRAME_IDLE:
 		return remote_on_idle(remote, frame, error);
+	case SMD_FRAME_DRAINS:
+		remote->drains = true;
+		remote->owner->ops->on_drains(remote->owner, remote->target);
+		return 0;
 	default:
 		break;
 	}

@@ -17,6 +17,7 @@
 #include "reduction_server/transport/turns.h"
 #include "reduction_server/wire/handshake.h"
 #include "worker/libsummand/config.h"
+#include "worker/libsummand/lookout.h"
 #include "worker/libsummand/lookup.h"
 #include "worker/libsummand/progress.h"
 #include "worker/libsummand/reconnection.h"
@@ -53,6 +54,10 @@ struct smd_receiver_ops {
 	void (*on_lost)(struct smd_receiver *receiver, uint64_t targets);
 	/* A server that was lost is there again, with lanes that nothing has been said on. */
 	void (*on_returned)(struct smd_receiver *receiver);
+	/* A server is being drained: it is to be used no more, soon. Said again from time to time. */
+	void (*on_drains)(struct smd_receiver *receiver);
+	/* Whether it has something begun with the shard. */
+	bool (*uses)(const struct smd_receiver *receiver, const struct smd_remote *remote);
 	/* What is lost together has been told by now. */
 	void (*on_settled)(struct smd_receiver *receiver);
 	/* On a caller's thread: its context is to be destroyed, and it must be gone before. */
@@ -80,6 +85,8 @@ struct smd_remote_owner_ops {
 	/* A lost server that is tried again cannot be had now. */
 	void (*on_missed)(
 		struct smd_remote_owner *owner, struct smd_target *target, const char *text);
+	/* The server is being drained, as it has said now or before. */
+	void (*on_drains)(struct smd_remote_owner *owner, struct smd_target *target);
 	/* Whether the shard owes any of its receivers something. */
 	bool (*is_owed)(const struct smd_remote_owner *owner, const struct smd_remote *remote);
 	/* Whom a frame of that number is for; NULL: nobody. */
@@ -93,6 +100,7 @@ struct smd_remote_owner {
 	struct smd_progress *progress;
 	uint64_t deadline_ns; /* to connect */
 	bool failed;          /* a lane that is lost is not tried again */
+	struct smd_lookout lookout; /* whether their shards are alive */
 };
 
 /* One server of the list, and its shards' lanes once it has told how many there are. */
@@ -104,6 +112,7 @@ struct smd_target {
 	unsigned nremotes;         /* 1 until shard 0 has said WELCOME */
 	bool lost;                 /* told to the owner */
 	bool known;                /* its shards are in the list of all remotes */
+	bool left;                 /* it was not lost, but drained */
 	struct smd_reconnection reconnection;
 	struct smd_remote *remotes[SMD_SHARDS_MAX];
 };
@@ -114,22 +123,25 @@ struct smd_remotes {
 	struct smd_remote **each;
 };
 
+#define SMD_REMOTE_UNKNOWN UINT32_MAX
+
 struct smd_remote {
 	struct smd_remote_owner *owner;
 	struct smd_target *target;
 	uint32_t shard;
-	unsigned index;                /* in the deal, once all servers are known */
+	unsigned index; /* in the list of all remotes; SMD_REMOTE_UNKNOWN: not there yet */
 	struct smd_lane *lane;         /* NULL: not connected now */
 	struct smd_turns turns;        /* the flows', on that lane */
 	struct smd_lane_counts ended;  /* of its lanes that are closed */
 	bool waits;                    /* for the target's address */
 	unsigned transport;            /* of the owner's, the one that is tried or used */
 	struct event *retry;           /* connects again a little later */
-	struct event *heartbeat_check; /* is the shard alive? Once it has said WELCOME */
+	struct smd_looked_at watched;  /* is the shard alive? Once it has said WELCOME */
 	struct smd_heartbeat heartbeat;
 	struct smd_stall stall;
 	bool greeted;  /* it has been told HELLO, if only on a lane that has ended */
 	bool welcomed; /* on the lane that is there */
+	bool drains;   /* the server has said so on it */
 	bool abandoned;
 	bool rests;   /* the shard has ended the lane because no group used it */
 	bool returns; /* it has been welcomed before, by the shard that `welcome` is of */
@@ -145,6 +157,13 @@ struct smd_remote {
 	uint8_t rx_control[SMD_CONTROL_MAX];
 	uint8_t *sink; /* where discarded results go */
 };
+
+/* Its lane can be used: the shard has said WELCOME on it, and the server is not one that was lost and
+ * is only being tried again. */
+static inline bool smd_remote_is_there(const struct smd_remote *remote)
+{
+	return remote->lane && remote->welcomed && !remote->target->lost;
+}
 
 /* Begins to connect, and goes on trying until the owner's deadline. NULL: out of memory. */
 struct smd_remote *smd_remote_create(

@@ -2,6 +2,7 @@
 #include "worker/libsummand/request.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -15,6 +16,7 @@
 #include "worker/libsummand/handle.h"
 #include "worker/libsummand/operation.h"
 #include "worker/libsummand/path_direct.h"
+#include "worker/libsummand/path_narrow.h"
 #include "worker/libsummand/path_staged.h"
 
 #define SMALL_BYTES 65536u /* its caller does not sleep at once */
@@ -199,6 +201,7 @@ static int request_create(struct smd_comm *comm, const struct request_shape *sha
 		.dtype = shape->dtype,
 		.op = shape->op,
 		.element_bytes = smd_dtype_bytes(shape->dtype),
+		.bytes = shape->count * smd_dtype_bytes(shape->dtype),
 	};
 	ret = check_operation(request, &error);
 	if (ret == 0) {
@@ -206,6 +209,9 @@ static int request_create(struct smd_comm *comm, const struct request_shape *sha
 	}
 	if (ret == 0) {
 		ret = check_memory(request, &error);
+	}
+	if (ret == 0) {
+		smd_path_narrow_choose(request);
 	}
 	if (ret == 0 && handle) {
 		*handle = smd_handle_make(request);
@@ -250,6 +256,9 @@ static int request_finish(struct smd_request *request, struct smd_task *start)
 
 	smd_progress_await(&comm->context->progress, start, small ? &soon : &some_time, request, 0);
 	err = request->err;
+	while (!smd_path_narrow_finish(request)) {
+		sched_yield();
+	}
 	if (err || request->numbered) {
 		smd_progress_lock(&comm->context->progress);
 		error = comm->error;
@@ -310,7 +319,7 @@ int smd_request_test(smd_request *handle)
 	smd_progress_lock(progress);
 	finished = request->finished;
 	smd_progress_unlock(progress);
-	return finished;
+	return finished && smd_path_narrow_finish(request);
 }
 
 int smd_request_wait(smd_request *handle)

@@ -146,7 +146,7 @@ bool smd_settle(struct smd_request *operation)
 	const struct smd_history before = *history;
 	bool small = operation->count * operation->element_bytes <= SMD_HISTORY_COPY;
 
-	if (operation->path != &smd_path_host && (small || operation->path->why_lost(operation))) {
+	if (!operation->path->host && (small || operation->path->why_lost(operation))) {
 		if (!small) {
 			settle_tell(operation);
 		}

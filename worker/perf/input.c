@@ -93,7 +93,17 @@ void perf_input_fill(void *buffer, size_t count, unsigned dtype, unsigned op, in
 	}
 }
 
-uint64_t perf_input_check(const void *buffer, size_t count, unsigned dtype, unsigned op, int nranks)
+/* The inputs are exact in each of these types, so only the result is rounded. */
+static void round_to_wire(void *one, unsigned wire)
+{
+	uint16_t narrow;
+
+	smd_element_encode(&narrow, (enum smd_dtype)wire, smd_element_decode(one, SMD_FLOAT32));
+	smd_element_encode(one, SMD_FLOAT32, smd_element_decode(&narrow, (enum smd_dtype)wire));
+}
+
+uint64_t perf_input_check(
+	const void *buffer, size_t count, unsigned dtype, unsigned wire, unsigned op, int nranks)
 {
 	size_t size = smd_dtype_bytes(dtype);
 	uint8_t expected[PLACES * ELEMENT_MAX];
@@ -102,6 +112,9 @@ uint64_t perf_input_check(const void *buffer, size_t count, unsigned dtype, unsi
 	for (size_t i = 0; i < PLACES; i++) {
 		encode(expected + i * size, dtype, reduce(dtype, op, i, nranks),
 			op == SMD_AVG ? nranks : 1);
+		if (wire != dtype && count >= SMD_WIRE_LEAST) {
+			round_to_wire(expected + i * size, wire);
+		}
 	}
 	for (size_t i = 0; i < count; i++) {
 		wrong += memcmp((const char *)buffer + i * size, expected + place_of(i) * size,
@@ -143,7 +156,7 @@ uint64_t perf_input_check_near(
 	uint64_t wrong = 0;
 
 	if (smd_dtype_bits(dtype) == 0) {
-		return perf_input_check(buffer, count, dtype, op, nranks);
+		return perf_input_check(buffer, count, dtype, dtype, op, nranks);
 	}
 	for (size_t i = 0; i < PLACES; i++) {
 		expected[i] = (double)reduce(dtype, op, i, nranks) / (op == SMD_AVG ? nranks : 1);

@@ -50,6 +50,11 @@ static int set_dtype(void *target, const char *value, struct smd_error *error)
 	return 0;
 }
 
+static int set_wire(void *target, const char *value, struct smd_error *error)
+{
+	return smd_wire_parse(value, target, error);
+}
+
 static int set_op(void *target, const char *value, struct smd_error *error)
 {
 	char names[SMD_NAMES_MAX];
@@ -100,6 +105,9 @@ static int parse(int argc, char **argv, struct perf_settings *settings,
 		SMD_OPTION_GROUP("Operations"),
 		{"dtype", "TYPE", "the element type (default float32)", set_dtype,
 			&settings->dtype},
+		{"wire", "TYPE",
+			"float32 is sent as bf16, fp16 or float32 (default: SUMMAND_WIRE, float32)",
+			set_wire, &settings->wire},
 		{"op", "OP", "sum (default), prod, max, min or avg", set_op, &settings->op},
 		{"iters", "N", "measured iterations of each size (default 20)", smd_option_set_int,
 			&settings->iters},
@@ -158,6 +166,10 @@ static int check(struct perf_settings *settings, struct smd_error *error)
 {
 	size_t element = smd_dtype_bytes(settings->dtype);
 
+	if (settings->dtype != SMD_FLOAT32) {
+		settings->wire = settings->dtype;
+	}
+
 	for (unsigned i = 0; i < settings->nsizes; i++) {
 		if (settings->sizes[i] < element) {
 			return smd_error_set(error, EINVAL,
@@ -203,6 +215,7 @@ static int allreduce(int argc, char **argv)
 	struct perf_settings settings = {
 		.rank = -1,
 		.dtype = SMD_FLOAT32,
+		.wire = SMD_FLOAT32,
 		.op = SMD_SUM,
 		.iters = 20,
 		.warmup = 5,
@@ -211,8 +224,13 @@ static int allreduce(int argc, char **argv)
 	};
 	struct perf_size_range range = {.min = 4096, .max = 16 << 20, .factor = 4};
 	struct smd_error error = {""};
-	int ret = parse(argc, argv, &settings, &range, &error);
+	const char *wire = getenv("SUMMAND_WIRE");
+	int ret;
 
+	if (wire && *wire) {
+		(void)smd_wire_parse(wire, &settings.wire, &error); /* the context refuses it */
+	}
+	ret = parse(argc, argv, &settings, &range, &error);
 	if (ret == -ENOEXEC) {
 		return EXIT_SUCCESS;
 	}

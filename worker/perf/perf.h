@@ -33,6 +33,7 @@ struct perf_settings {
 	uint64_t sizes[PERF_SIZES_MAX]; /* bytes */
 	unsigned nsizes;
 	unsigned dtype;
+	unsigned wire; /* the type that it is sent as */
 	unsigned op;
 	int iters;
 	int warmup;
@@ -65,9 +66,9 @@ int perf_run_local(const struct perf_settings *settings, struct smd_error *error
 
 /* An input of the rank: small whole numbers, whose reductions are known in every type. */
 void perf_input_fill(void *buffer, size_t count, unsigned dtype, unsigned op, int rank);
-/* How many elements of a reduction of all ranks' inputs are wrong. */
+/* How many elements of a reduction of all ranks' inputs are wrong, which were sent as `wire`. */
 uint64_t perf_input_check(
-	const void *buffer, size_t count, unsigned dtype, unsigned op, int nranks);
+	const void *buffer, size_t count, unsigned dtype, unsigned wire, unsigned op, int nranks);
 /*
  * The same of a reduction that rounds after each step, in whatever order: floating-point sums and
  * averages, where they cannot be exact, may be off by the rounding errors of all steps together.

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include "reduction_server/base/clock.h"
+#include "reduction_server/base/dtype.h"
 #include "worker/perf/perf.h"
 #include "worker/summand.h"
 
@@ -101,7 +102,7 @@ static uint64_t check_all(
 
 	for (int k = 0; k < settings->inflight; k++) {
 		wrong += perf_input_check(buffers->recv + (size_t)k * buffers->stride, count,
-			settings->dtype, settings->op, settings->nranks);
+			settings->dtype, settings->wire, settings->op, settings->nranks);
 	}
 	return wrong;
 }
@@ -241,6 +242,9 @@ static int create_comms(const struct perf_settings *settings, smd_context *conte
 			snprintf(group, sizeof(group), "%s", settings->group);
 		}
 		ret = smd_comm_create(context, group, settings->nranks, settings->rank, &comms[i]);
+		if (ret == 0 && smd_wire_is(settings->wire)) {
+			smd_comm_set_wire(comms[i], (enum smd_dtype)settings->wire);
+		}
 		if (ret) {
 			destroy_comms(comms, i);
 			return smd_error_set(error, -ret, "%s", smd_error_message());

@@ -53,9 +53,10 @@ static void report_json(const struct perf_settings *settings, const struct perf_
 	unsigned nrows, const struct smd_stats *stats)
 {
 	json_t *results = json_array();
-	json_t *root = json_pack("{s:s, s:i, s:i, s:i, s:i, s:{s:I, s:I}, s:o}", "version",
+	json_t *root = json_pack("{s:s, s:i, s:i, s:i, s:i, s:s, s:{s:I, s:I}, s:o}", "version",
 		SUMMAND_VERSION, "nranks", settings->nranks, "iters", settings->iters, "warmup",
-		settings->warmup, "inflight", settings->inflight, "rdma", "requests",
+		settings->warmup, "inflight", settings->inflight, "wire",
+		smd_dtype_name(settings->wire), "rdma", "requests",
 		(json_int_t)stats->rdma_requests, "doorbells", (json_int_t)stats->rdma_doorbells,
 		"results", results);
 

@@ -67,18 +67,33 @@ static void end_words(char *line)
 	}
 }
 
+/* Takes the prefix from each word of the list, which --gres does not want. */
+static void strip_gres(char *list)
+{
+	char *to = list;
+	int begins = 1;
+
+	while (*list) {
+		if (begins && (strncmp(list, "gres:", 5) == 0 || strncmp(list, "gres/", 5) == 0)) {
+			list += 5;
+		}
+		begins = *list == ',';
+		*to = *list;
+		to += *list != '\0';
+		list += *list != '\0';
+	}
+	*to = '\0';
+}
+
 static int parse_line(struct smd_slurm_component *component, char *line)
 {
 	char *state = find(line, "JobState");
 	char *reason = find(line, "Reason");
-	char *gres = find(line, "TresPerNode");
+	char *gres = find(line, "TresPerNode"); /* "gres/gpu:1,gres/nic:2"; before 23.11 "gres:" */
 	const char *preempted = text_or(find(line, "PreemptTime"), "None");
 
 	if (!state) {
 		return -EPROTO;
-	}
-	if (gres && strncmp(gres, "gres:", 5) == 0) {
-		gres += 5;
 	}
 	*component = (struct smd_slurm_component){
 		.offset = number_or(find(line, "HetJobOffset"), 0),
@@ -92,6 +107,9 @@ static int parse_line(struct smd_slurm_component *component, char *line)
 		.restarts = number_or(find(line, "Restarts"), 0),
 		.is_preempted = strncmp(preempted, "None", 4) != 0};
 	end_words(line);
+	if (gres) {
+		strip_gres(gres);
+	}
 	return 0;
 }
 

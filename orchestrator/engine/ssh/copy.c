@@ -15,8 +15,8 @@
 
 /* Whatever shell the user has there, it starts sh; so what follows has no single quotes. */
 #define THERE_BEGIN                                                                                \
-	"exec sh -c 'at=${XDG_CACHE_HOME:-$HOME/.cache}/summand/agent-" SUMMAND_VERSION            \
-	"-%016" PRIx64 "; "
+	"exec sh -c 'at=${XDG_CACHE_HOME:-${HOME:?must be set}/.cache}"                            \
+	"/summand/agent-" SUMMAND_VERSION "-%016" PRIx64 "; "
 #define THERE_END "'"
 
 #define LOOK THERE_BEGIN "test -x \"$at/bin/summand-agent\"" THERE_END
@@ -35,7 +35,8 @@
 #define COPY                                                                                       \
 	THERE_BEGIN                                                                                \
 	"umask 077; new=$at.new.$$; "                                                              \
-	"mkdir -p \"$new\" && tar -xf - -C \"$new\" || { rm -rf \"$new\"; exit 1; }; "             \
+	"fail() { rm -rf \"$new\"; echo \"the copy cannot be written to $at\" >&2; exit 1; }; "    \
+	"mkdir -p \"$new\" && tar -xf - -C \"$new\" || fail; "                                     \
 	"for file in \"$new\"/bin/* \"$new\"/lib/*; do case $file in */lib/\\*) continue ;; "      \
 	"*/bin/*) said=$(\"$file\" --help </dev/null 2>&1 >/dev/null) ;; "                         \
 	"*) said=$(ldd \"$file\" 2>&1 | grep -m 1 \"not found\"); test -z \"$said\" ;; esac && "   \
@@ -44,7 +45,7 @@
 	"$needs\" >&2; "                                                                           \
 	"rm -rf \"$new\"; exit 3; done; "                                                          \
 	"mv -T \"$new\" \"$at\" 2>/dev/null || "                                                   \
-	"{ rm -rf \"$new\"; test -x \"$at/bin/summand-agent\"; }" THERE_END
+	"{ test -x \"$at/bin/summand-agent\" || fail; rm -rf \"$new\"; }" THERE_END
 
 #define RUN THERE_BEGIN "exec \"$at/bin/summand-agent\" --host" THERE_END
 
@@ -62,7 +63,6 @@
 	"    tar -chf - --transform=s,^lib,lib/lib, --transform=s,^summand,bin/summand,%s |\n"     \
 	"        \"$@\" \"$host\" \"$copy\" >/dev/null\n"                                          \
 	"    status=$?\n"                                                                          \
-	"    [ $status != 1 ] || echo 'summand-agent cannot be copied there' >&2\n"                \
 	"fi\n"                                                                                     \
 	"[ $status = 0 ] || exit $status\n"                                                        \
 	"exec \"$@\" \"$host\" \"$run\"\n"

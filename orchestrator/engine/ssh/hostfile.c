@@ -109,10 +109,63 @@ static int take_line(
 	return ret == 0 ? append(hostfile, &line) : ret == 1 ? 0 : ret;
 }
 
+static int compare(const void *a, const void *b)
+{
+	const struct smd_hostfile_line *const *one = a;
+	const struct smd_hostfile_line *const *other = b;
+	int order = strcmp((*one)->host, (*other)->host);
+
+	return order ? order : *one < *other ? -1 : 1;
+}
+
+static void add_slots(struct smd_hostfile_line *line, int slots)
+{
+	line->slots += slots < SMD_HOSTFILE_SLOTS_MAX - line->slots
+			       ? slots
+			       : SMD_HOSTFILE_SLOTS_MAX - line->slots;
+}
+
+/* A host that is named again has these slots too, as Open MPI counts them, and still one agent: two
+ * would each deal out all of its GPUs. */
+static int merge(struct smd_hostfile *hostfile)
+{
+	struct smd_hostfile_line *lines = hostfile->lines, *first = NULL;
+	struct smd_hostfile_line **sorted =
+		calloc(hostfile->count + 1, sizeof(struct smd_hostfile_line *));
+	size_t kept = 0;
+
+	if (!sorted) {
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < hostfile->count; i++) {
+		sorted[i] = &lines[i];
+	}
+	qsort(sorted, hostfile->count, sizeof(struct smd_hostfile_line *), compare);
+	for (size_t i = 0; i < hostfile->count; i++) {
+		if (first && strcmp(first->host, sorted[i]->host) == 0) {
+			add_slots(first, sorted[i]->slots);
+			free(sorted[i]->host);
+			sorted[i]->host = NULL;
+		} else {
+			first = sorted[i];
+		}
+	}
+	free(sorted);
+	for (size_t i = 0; i < hostfile->count; i++) {
+		if (lines[i].host) {
+			lines[kept++] = lines[i];
+		}
+	}
+	hostfile->count = kept;
+	return 0;
+}
+
 /* A byte that ends a string would hide what comes after it. */
 static int parse(struct smd_hostfile *hostfile, char *text, size_t length, struct smd_error *error)
 {
-	char *rest = text;
+	static const char byte_order_mark[] = "\xEF\xBB\xBF"; /* as editors on Windows write it */
+	int has_mark = strncmp(text, byte_order_mark, strlen(byte_order_mark)) == 0;
+	char *rest = text + (has_mark ? strlen(byte_order_mark) : 0);
 	unsigned number = 0;
 	int ret = 0;
 
@@ -129,7 +182,7 @@ static int parse(struct smd_hostfile *hostfile, char *text, size_t length, struc
 	if (!ret && hostfile->count == 0) {
 		ret = smd_error_set(error, EINVAL, "must name a host, got none");
 	}
-	return ret;
+	return ret ? ret : merge(hostfile);
 }
 
 /* To the end of the file, or a byte too far. */

@@ -17,10 +17,9 @@
 #define RESOLVE_MS       2000
 #define PATIENCE_S       5 /* with all of connecting */
 #define MEMORY_ALIGNMENT 4096
-#define REJECTED_NOBODY  8    /* the connection manager's word for: nobody listens there */
-#define REJECTED_BY_END  28   /* and for: the other end says so itself */
-#define LAST_POLLS       64   /* at the queue, when the connection has ended */
-#define INLINE_WANTED    256u /* a header with its remote buffers mostly fits */
+#define REJECTED_NOBODY  8  /* the connection manager's word for: nobody listens there */
+#define REJECTED_BY_END  28 /* and for: the other end says so itself */
+#define LAST_POLLS       64 /* at the queue, when the connection has ended */
 
 static void lane_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs_event *event);
 
@@ -59,6 +58,25 @@ static int lane_make_buffers(struct rdma_lane *lane, struct smd_error *error)
 	return ret ? smd_rdma_explain(error, -ret, "register memory") : 0;
 }
 
+/* With as much inline room as can be had: cards refuse what is too much, and do not say what is
+ * not. */
+static int lane_create_pair(struct rdma_lane *lane)
+{
+	/* 96 is bnxt_re's, and irdma has 101: a header of 80 bytes fits. */
+	static const uint32_t wanted[] = {256, 128, 96, 0};
+	int ret = 0;
+
+	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+		lane->inline_bytes = wanted[i];
+		ret = smd_verbs_pair_create(lane->id, lane->device->domain, &lane->device->queue,
+			lane->depth, RDMA_RECEIVES, &lane->inline_bytes);
+		if (ret == 0) {
+			break;
+		}
+	}
+	return ret;
+}
+
 /* The device is known: makes the queue pair and what belongs to it. */
 static int lane_make_pair(struct rdma_lane *lane, struct smd_error *error)
 {
@@ -82,9 +100,7 @@ static int lane_make_pair(struct rdma_lane *lane, struct smd_error *error)
 		return smd_error_set(error, -ret,
 			"rdma: the device has no room for the completions of one more lane");
 	}
-	lane->inline_bytes = INLINE_WANTED;
-	ret = smd_verbs_pair_create(lane->id, lane->device->domain, &lane->device->queue,
-		lane->depth, RDMA_RECEIVES, &lane->inline_bytes);
+	ret = lane_create_pair(lane);
 	if (ret) {
 		smd_rdma_device_remove(lane->device, &lane->pair, lane->depth + RDMA_RECEIVES);
 		return smd_rdma_explain(error, -ret, "make a queue pair");
@@ -160,7 +176,8 @@ static void lane_on_route(struct rdma_lane *lane)
 	}
 	lane->state = RDMA_LANE_CONNECTING;
 	lane_greet(lane, greeting);
-	ret = smd_verbs_connect(lane->id, greeting, sizeof(greeting));
+	ret = smd_verbs_connect(
+		lane->id, greeting, sizeof(greeting), lane->loop->settings.patience);
 	if (ret) {
 		lane_cannot(lane, ret, "the request could not be sent");
 	}
@@ -358,7 +375,7 @@ static int lane_accept(struct rdma_lane *lane, struct event_base *base, struct s
 	}
 	lane_open(lane);
 	lane_greet(lane, greeting);
-	ret = smd_verbs_accept(lane->id, greeting, sizeof(greeting));
+	ret = smd_verbs_accept(lane->id, greeting, sizeof(greeting), lane->loop->settings.patience);
 	return ret ? smd_error_set(error, -ret, "rdma: cannot accept: %s", strerror(-ret)) : 0;
 }
 

@@ -1,6 +1,6 @@
 /*
- * The RDMA part of an event loop: the connection manager's events, and for each device a completion
- * queue that is polled in batches.
+ * A device as one event loop uses it: its registered memory, and a completion queue that is polled
+ * in batches.
  *
  * A queue is *armed* (a completion will wake the loop), or it is looked at again in the next turn.
  * After a completion it is looked at without sleeping for SPIN_NS, because the next one is mostly
@@ -8,142 +8,27 @@
  */
 #include <errno.h>
 #include <event2/event.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 #include "reduction_server/transport/rdma/device.h"
 #include "reduction_server/transport/rdma/memory_watch.h"
 
-#define BATCH           32
-#define TURN_BATCHES    8 /* then others on the loop have their turn */
-#define SPIN_NS         20000u
-#define BEAT_S          10
-#define QUEUE_FIRST     1024u
+#define BATCH        32
+#define TURN_BATCHES 8 /* then others on the loop have their turn */
+#define SPIN_NS      20000u
+#define BEAT_S       10
+/*
+ * Completions of 101 lanes, in a megabyte: many cards cannot make a queue larger afterwards (hns,
+ * erdma, mana, qedr, ionic, cxgb4), or do it slowly (bnxt_re).
+ */
+#define QUEUE_FIRST     16384u
+#define QUEUE_LEAST     256u
 #define NUMBER_LOW_BITS 16
-
-static pthread_mutex_t loops_lock = PTHREAD_MUTEX_INITIALIZER;
-static LIST_HEAD(, rdma_loop) loops = LIST_HEAD_INITIALIZER(loops);
-
-/* ---- loops ---- */
-
-static void loop_on_readable(evutil_socket_t fd, short what, void *arg)
-{
-	struct rdma_loop *loop = arg;
-	struct smd_verbs_event event;
-
-	(void)fd;
-	(void)what;
-	while (smd_verbs_event_take(loop->channel, &event) == 0) {
-		struct rdma_endpoint *endpoint = event.context;
-
-		endpoint->on_event(endpoint, &event);
-	}
-}
-
-static struct rdma_loop *loop_find(struct event_base *base)
-{
-	struct rdma_loop *loop;
-
-	pthread_mutex_lock(&loops_lock);
-	LIST_FOREACH (loop, &loops, link) {
-		if (loop->base == base) {
-			break;
-		}
-	}
-	pthread_mutex_unlock(&loops_lock);
-	return loop;
-}
-
-static int loop_create(struct event_base *base, struct rdma_loop **out, struct smd_error *error)
-{
-	struct rdma_loop *loop = calloc(1, sizeof(*loop));
-	int ret = -ENOMEM;
-
-	if (!loop) {
-		return smd_error_set(error, ENOMEM, "rdma: out of memory");
-	}
-	loop->base = base;
-	LIST_INIT(&loop->devices);
-	LIST_INIT(&loop->drains);
-	ret = smd_verbs_channel_create(&loop->channel);
-	if (ret) {
-		smd_error_set(error, -ret, "rdma: cannot reach the connection manager: %s",
-			strerror(-ret));
-		goto free_loop;
-	}
-	loop->readable =
-		event_new(base, loop->channel->fd, EV_READ | EV_PERSIST, loop_on_readable, loop);
-	if (!loop->readable || event_add(loop->readable, NULL) != 0) {
-		ret = smd_error_set(error, ENOMEM, "rdma: out of memory");
-		goto destroy_channel;
-	}
-	pthread_mutex_lock(&loops_lock);
-	LIST_INSERT_HEAD(&loops, loop, link);
-	pthread_mutex_unlock(&loops_lock);
-	*out = loop;
-	return 0;
-
-destroy_channel:
-	if (loop->readable) {
-		event_free(loop->readable);
-	}
-	smd_verbs_channel_destroy(loop->channel);
-free_loop:
-	free(loop);
-	return ret;
-}
-
-int smd_rdma_loop_get(struct event_base *base, struct rdma_loop **out, struct smd_error *error)
-{
-	int ret = 0;
-
-	*out = loop_find(base);
-	if (!*out) {
-		ret = smd_verbs_check(error);
-		if (ret == 0) {
-			ret = loop_create(base, out, error);
-		}
-	}
-	if (ret == 0) {
-		(*out)->users++;
-	}
-	return ret;
-}
-
-void smd_rdma_loop_put(struct rdma_loop *loop)
-{
-	if (--loop->users) {
-		return;
-	}
-	pthread_mutex_lock(&loops_lock);
-	LIST_REMOVE(loop, link);
-	pthread_mutex_unlock(&loops_lock);
-	event_free(loop->readable);
-	smd_verbs_channel_destroy(loop->channel);
-	free(loop);
-}
-
-void smd_rdma_loop_end(struct event_base *base)
-{
-	struct rdma_loop *loop = loop_find(base);
-
-	if (!loop) {
-		return;
-	}
-	loop->users++; /* so that the last drain does not free it */
-	while (!LIST_EMPTY(&loop->drains)) {
-		struct rdma_drain *drain = LIST_FIRST(&loop->drains);
-
-		drain->end(drain);
-	}
-	smd_rdma_loop_put(loop);
-}
 
 int smd_rdma_explain(struct smd_error *error, int err, const char *what)
 {
@@ -166,8 +51,15 @@ static int device_register(void *owner, void *address, size_t length, enum smd_r
 	struct rdma_device *device = owner;
 	int flags = access == SMD_RDMA_WRITE ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0;
 	struct ibv_mr *region;
-	int ret = smd_verbs_region_create(device->domain, address, length, flags, &region);
 	struct smd_error error = {""};
+	int ret;
+
+	/* A completion is never ahead of what was written before; cards that know no such order
+	 * ignore the flag. The buffers that headers are written into are registered without. */
+	if (device->loop->settings.relaxed) {
+		flags |= IBV_ACCESS_RELAXED_ORDERING;
+	}
+	ret = smd_verbs_region_create(device->domain, address, length, flags, &region);
 
 	if (ret && !device->refused) {
 		device->refused = true;
@@ -432,11 +324,27 @@ static int device_create_events(struct rdma_device *device)
 	return ret;
 }
 
-/* Half of the machine's memory, so that programs that give ever new buffers do not pin all of it.
- */
-static uint64_t pinned_most(void)
+/* Large at once; smaller where so much cannot be had, as of locked memory. */
+static int device_create_queue(struct rdma_device *device)
 {
-	return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 2;
+	int ret;
+
+	device->queue_depth =
+		device->limits.completions < QUEUE_FIRST ? device->limits.completions : QUEUE_FIRST;
+	ret = smd_verbs_queue_create(device->context, device->queue_depth, &device->queue);
+	while (ret && device->queue_depth / 2 >= QUEUE_LEAST) {
+		device->queue_depth /= 2;
+		ret = smd_verbs_queue_create(device->context, device->queue_depth, &device->queue);
+	}
+	return ret;
+}
+
+/* -ENOTSUP: headers could not be told of. */
+static int device_query(struct rdma_device *device, uint8_t port)
+{
+	int ret = smd_verbs_query(device->context, port, &device->limits);
+
+	return ret == 0 && !device->limits.immediate ? -ENOTSUP : ret;
 }
 
 static int device_create(struct rdma_device *device, uint8_t port)
@@ -446,10 +354,13 @@ static int device_create(struct rdma_device *device, uint8_t port)
 		.reg_device = device_register_dmabuf,
 		.dereg = device_deregister,
 		.owner = device,
-		.bytes_max = pinned_most(),
+		.bytes_max = device->loop->settings.cache,
+		/* So many small ones, beside as many pieces as there is room for. */
+		.entries_max = SMD_RDMA_MEMORY_ENTRIES_DEFAULT +
+			       (unsigned)(device->loop->settings.cache / SMD_RDMA_MEMORY_PIECE),
 	};
 	struct smd_error error = {""};
-	int ret = smd_verbs_query(device->context, port, &device->limits);
+	int ret = device_query(device, port);
 
 	if (smd_memory_watch_start(&error)) {
 		smd_log(SMD_LOG_INFO, "rdma", "registration cache disabled: %s", error.text);
@@ -460,9 +371,7 @@ static int device_create(struct rdma_device *device, uint8_t port)
 	if (ret) {
 		return ret;
 	}
-	device->queue_depth =
-		device->limits.completions < QUEUE_FIRST ? device->limits.completions : QUEUE_FIRST;
-	ret = smd_verbs_queue_create(device->context, device->queue_depth, &device->queue);
+	ret = device_create_queue(device);
 	if (ret) {
 		goto destroy_domain;
 	}
@@ -507,7 +416,12 @@ int smd_rdma_device_get(struct rdma_loop *loop, struct ibv_context *context, uin
 	}
 	if (ret) {
 		free(device);
-		return smd_rdma_explain(error, -ret, "use the device");
+		return ret == -ENOTSUP ? smd_error_set(error, ENOTSUP,
+						 "rdma: %s must be InfiniBand or RoCE; it has no "
+						 "writes with "
+						 "immediate data",
+						 ibv_get_device_name(context->device))
+				       : smd_rdma_explain(error, -ret, "use the device");
 	}
 	smd_log(SMD_LOG_DEBUG, "rdma", "device %s: path MTU %u, queues of up to %u",
 		ibv_get_device_name(context->device), device->limits.path_mtu,

@@ -1,6 +1,6 @@
 /*
  * One RDMA device as one event loop uses it: a protection domain, a completion queue with its
- * poller, the registered memory; and the loop's connection manager.
+ * poller, the registered memory (device.c); and the loop's connection manager (loop.c).
  *
  * The poller knows queue pairs by their numbers and calls their operations; what is behind a pair
  * (a lane) is no business of it. Everything of a loop is touched by the loop's thread only; the
@@ -15,6 +15,7 @@
 
 #include "reduction_server/base/error.h"
 #include "reduction_server/transport/rdma/registration.h"
+#include "reduction_server/transport/rdma/settings.h"
 #include "reduction_server/transport/rdma/verbs.h"
 
 struct event;
@@ -69,6 +70,7 @@ struct rdma_loop {
 	struct event_base *base;
 	struct rdma_event_channel *channel;
 	struct event *readable;
+	struct smd_rdma_settings settings;
 	unsigned users; /* lanes and listeners */
 	LIST_HEAD(, rdma_device) devices;
 	LIST_HEAD(, rdma_drain) drains;

@@ -38,7 +38,7 @@ void smd_rdma_lane_fail(struct rdma_lane *lane, int err, const char *reason)
 	smd_rdma_device_wake(lane->device, &lane->pair);
 }
 
-void smd_rdma_lane_fail_status(struct rdma_lane *lane, enum ibv_wc_status status)
+void smd_rdma_lane_fail_status(struct rdma_lane *lane, const struct ibv_wc *completion)
 {
 	static const struct {
 		enum ibv_wc_status status;
@@ -56,8 +56,10 @@ void smd_rdma_lane_fail_status(struct rdma_lane *lane, enum ibv_wc_status status
 		{IBV_WC_WR_FLUSH_ERR, -ECONNRESET, "the queue pair was shut down"},
 		{IBV_WC_FATAL_ERR, -EIO, "the device has failed"},
 	};
+	enum ibv_wc_status status = completion->status;
 	bool is_flush = status == IBV_WC_WR_FLUSH_ERR;
 	const char *reason = ibv_wc_status_str(status);
+	char text[160];
 	int err = -EIO;
 
 	if (is_flush && lane->err) {
@@ -68,6 +70,11 @@ void smd_rdma_lane_fail_status(struct rdma_lane *lane, enum ibv_wc_status status
 			err = causes[i].err;
 			reason = causes[i].reason;
 		}
+	}
+	if (completion->vendor_err && !is_flush) { /* which the card's maker can explain */
+		snprintf(text, sizeof(text), "%s (vendor error 0x%x)", reason,
+			completion->vendor_err);
+		reason = text;
 	}
 	smd_rdma_lane_fail(lane, err, reason);
 	lane->err_is_flush = lane->err && is_flush;

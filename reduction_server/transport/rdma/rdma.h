@@ -161,7 +161,7 @@ void smd_rdma_lane_end(struct rdma_lane *lane, int err, const char *reason);
 /* The same from anywhere: on_closed() is called before the turn ends. */
 void smd_rdma_lane_fail(struct rdma_lane *lane, int err, const char *reason);
 /* A completion says that the queue pair is in the error state. */
-void smd_rdma_lane_fail_status(struct rdma_lane *lane, enum ibv_wc_status status);
+void smd_rdma_lane_fail_status(struct rdma_lane *lane, const struct ibv_wc *completion);
 
 /* send.c: posts what may be posted. False: the lane was closed by a done(). */
 bool smd_rdma_post(struct rdma_lane *lane);

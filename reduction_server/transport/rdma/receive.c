@@ -65,6 +65,7 @@ static int lane_begin_frame(struct rdma_lane *lane, const struct smd_rdma_prefix
 	if (ret == 0 && !lane->closed) {
 		lane->rx_payload = payload;
 		lane->rx_payload_got = prefix->direct ? lane->rx_frame.length : 0;
+		lane->lane.counts.bytes_received += lane->rx_payload_got;
 	}
 	return ret;
 }
@@ -80,15 +81,14 @@ static int lane_end_frame(struct rdma_lane *lane, struct smd_error *error)
 	return ret == SMD_LANE_DETACHED ? 0 : ret;
 }
 
-/* For a payload written to an advertised buffer the completion tells the length. */
-static int lane_check_length(struct rdma_lane *lane, const struct smd_rdma_prefix *prefix,
-	uint32_t bytes, struct smd_error *error)
+/* The completion tells how much of the receive buffer was written; of a payload that was written to
+ * an advertised buffer before, it tells nothing. */
+static int check_length(
+	const struct smd_rdma_prefix *prefix, uint32_t bytes, struct smd_error *error)
 {
-	uint32_t told = prefix->direct ? lane->rx_frame.length : prefix->length;
-
-	if (bytes != told) {
+	if (bytes != prefix->length) {
 		return smd_error_set(error, EPROTO,
-			"message: %u bytes must have been written, got %u", told, bytes);
+			"message: %u bytes must have been written, got %u", prefix->length, bytes);
 	}
 	return 0;
 }
@@ -106,6 +106,9 @@ static int lane_take_message(struct rdma_lane *lane, uint32_t bytes, struct smd_
 	int ret = smd_rdma_prefix_decode(receive_buffer, &prefix, error);
 
 	if (ret == 0) {
+		ret = check_length(&prefix, bytes, error);
+	}
+	if (ret == 0) {
 		ret = lane_on_taken(lane, prefix.taken, error);
 	}
 	if (ret || lane->closed) {
@@ -119,9 +122,8 @@ static int lane_take_message(struct rdma_lane *lane, uint32_t bytes, struct smd_
 	if (ret || lane->closed) {
 		return ret;
 	}
-	ret = lane_check_length(lane, &prefix, bytes, error);
 	left = (uint32_t)(receive_buffer + prefix.length - at);
-	if (ret == 0 && left > lane->rx_frame.length - lane->rx_payload_got) {
+	if (left > lane->rx_frame.length - lane->rx_payload_got) {
 		ret = smd_error_set(error, EPROTO, "message: at most %u bytes are missing, got %u",
 			lane->rx_frame.length - lane->rx_payload_got, left);
 	}
@@ -213,7 +215,7 @@ static void lane_completed(struct rdma_pair *pair, const struct ibv_wc *completi
 	char text[96];
 
 	if (completion->status != IBV_WC_SUCCESS) {
-		smd_rdma_lane_fail_status(lane, completion->status);
+		smd_rdma_lane_fail_status(lane, completion);
 		return;
 	}
 	switch (completion->opcode) {

@@ -2,10 +2,10 @@
  * Posts a lane's frames as messages: gathered into chains, one doorbell for each.
  *
  * A small frame is copied into a bounce buffer and written into a receive buffer. The payload of a
- * large one that has a remote buffer is written there from where it is, after its header into a
- * receive buffer; the write of the payload is what tells the other end. So are small ones from and
- * to memory of devices. A large one without a remote buffer goes through receive buffers piece by
- * piece.
+ * large one that has a remote buffer is written there from where it is, before its header into a
+ * receive buffer. Only the write of a header tells the other end: fabrics may spread plain writes
+ * over their paths, and keep those with immediate data in one. So are small ones from and to memory
+ * of devices. A large one without a remote buffer goes through receive buffers piece by piece.
  */
 #include "reduction_server/transport/rdma/rdma.h"
 
@@ -214,9 +214,6 @@ static bool lane_add_message(struct rdma_lane *lane, struct chain *chain)
 	}
 	prefix.length = (uint32_t)(at - bounce);
 	smd_rdma_prefix_encode(&prefix, bounce);
-	request = chain_add(chain, lane, bounce, prefix.length, lane->region->lkey);
-	request->wr.rdma.remote_addr = lane->other.address + index * (uint64_t)SMD_RDMA_BUFFER_SIZE;
-	request->wr.rdma.rkey = lane->other.key;
 	if (region) {
 		piece = send->length;
 		request = chain_add(chain, lane, send->payload, piece, region->keys.lkey);
@@ -224,6 +221,9 @@ static bool lane_add_message(struct rdma_lane *lane, struct chain *chain)
 		request->wr.rdma.remote_addr = send->remote_buffer.address;
 		request->wr.rdma.rkey = send->remote_buffer.key;
 	}
+	request = chain_add(chain, lane, bounce, prefix.length, lane->region->lkey);
+	request->wr.rdma.remote_addr = lane->other.address + index * (uint64_t)SMD_RDMA_BUFFER_SIZE;
+	request->wr.rdma.rkey = lane->other.key;
 	request_tells(request, lane->tx_next & SMD_RDMA_COUNT_MASK);
 	send->sent += piece;
 	*posted = (struct rdma_posted){

@@ -9,10 +9,6 @@
 #include <unistd.h>
 
 #define CONNECTION_MANAGER "/dev/infiniband/rdma_cm"
-/* A write that is not acknowledged for 4.096 us * 2^16 = 0.27 s is sent again, so many times.
- * (Soft-RoCE takes 7 for "for ever".) */
-#define ACK_TIMEOUT       16
-#define RETRIES           6
 #define RETRIES_NOT_READY 3 /* never needed: a writer knows how many receives there are */
 
 /* The calls that return -1 and set errno. */
@@ -131,6 +127,7 @@ int smd_verbs_query(struct ibv_context *device, uint8_t port, struct smd_verbs_l
 		.completions = least(UINT32_MAX, attributes.max_cqe),
 		.message_bytes = port_attributes.max_msg_sz,
 		.path_mtu = 128u << port_attributes.active_mtu,
+		.immediate = device->device->transport_type == IBV_TRANSPORT_IB,
 	};
 	return 0;
 }
@@ -222,38 +219,39 @@ int smd_verbs_resolve_route(struct rdma_cm_id *id, int ms)
 	return from_errno(rdma_resolve_route(id, ms));
 }
 
-static void set_ack_timeout(struct rdma_cm_id *id)
+static void set_ack_timeout(struct rdma_cm_id *id, uint8_t timeout)
 {
-	uint8_t timeout = ACK_TIMEOUT;
-
 	/* Without it a machine that is gone is found out a little later. */
 	(void)rdma_set_option(
 		id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout));
 }
 
-static struct rdma_conn_param connection(const void *private_data, uint8_t length)
+static struct rdma_conn_param connection(
+	const void *private_data, uint8_t length, uint8_t retries)
 {
 	return (struct rdma_conn_param){
 		.private_data = private_data,
 		.private_data_len = length,
-		.retry_count = RETRIES,
+		.retry_count = retries,
 		.rnr_retry_count = RETRIES_NOT_READY,
 	};
 }
 
-int smd_verbs_connect(struct rdma_cm_id *id, const void *private_data, uint8_t length)
+int smd_verbs_connect(struct rdma_cm_id *id, const void *private_data, uint8_t length,
+	struct smd_verbs_patience patience)
 {
-	struct rdma_conn_param param = connection(private_data, length);
+	struct rdma_conn_param param = connection(private_data, length, patience.retries);
 
-	set_ack_timeout(id);
+	set_ack_timeout(id, patience.timeout);
 	return from_errno(rdma_connect(id, &param));
 }
 
-int smd_verbs_accept(struct rdma_cm_id *id, const void *private_data, uint8_t length)
+int smd_verbs_accept(struct rdma_cm_id *id, const void *private_data, uint8_t length,
+	struct smd_verbs_patience patience)
 {
-	struct rdma_conn_param param = connection(private_data, length);
+	struct rdma_conn_param param = connection(private_data, length, patience.retries);
 
-	set_ack_timeout(id);
+	set_ack_timeout(id, patience.timeout);
 	return from_errno(rdma_accept(id, &param));
 }
 
@@ -277,10 +275,11 @@ void smd_verbs_domain_destroy(struct ibv_pd *domain)
 
 int smd_verbs_queue_create(struct ibv_context *device, uint32_t depth, struct smd_verbs_queue *out)
 {
-	/* Each queue wakes another processor, where the device has several to choose from. */
+	/* Each queue wakes another processor, where the device has several to choose from; and
+	 * those of another process on the host others. */
 	static atomic_uint queues;
 	int vectors = device->num_comp_vectors > 0 ? device->num_comp_vectors : 1;
-	int vector = (int)(atomic_fetch_add(&queues, 1) % (unsigned)vectors);
+	int vector = (int)((atomic_fetch_add(&queues, 1) + (unsigned)getpid()) % (unsigned)vectors);
 	int flags;
 	int err;
 
@@ -360,10 +359,6 @@ int smd_verbs_pair_create(struct rdma_cm_id *id, struct ibv_pd *domain,
 	};
 	int ret = from_errno(rdma_create_qp(id, domain, &attributes));
 
-	if (ret) { /* so much inline may be more than there is; none is enough */
-		attributes.cap.max_inline_data = 0;
-		ret = from_errno(rdma_create_qp(id, domain, &attributes));
-	}
 	*inline_bytes = attributes.cap.max_inline_data;
 	return ret;
 }

@@ -37,6 +37,13 @@ struct smd_verbs_limits {
 	uint32_t completions;   /* of a completion queue */
 	uint32_t message_bytes; /* of one write */
 	uint32_t path_mtu;      /* bytes, of the port as it is now */
+	bool immediate;         /* writes carry immediate data: not those of iWARP, nor of EFA */
+};
+
+/* How long a write is sent again that is not acknowledged. */
+struct smd_verbs_patience {
+	uint8_t timeout; /* each time 4.096 us * 2^timeout, */
+	uint8_t retries; /* so many times more; 7 is for ever for Soft-RoCE */
 };
 
 struct smd_verbs_queue {
@@ -64,8 +71,10 @@ int smd_verbs_listen(struct rdma_cm_id *id, const struct sockaddr *address, int 
 int smd_verbs_migrate(struct rdma_cm_id *id, struct rdma_event_channel *channel);
 int smd_verbs_resolve_address(struct rdma_cm_id *id, const struct sockaddr *address, int ms);
 int smd_verbs_resolve_route(struct rdma_cm_id *id, int ms);
-int smd_verbs_connect(struct rdma_cm_id *id, const void *private_data, uint8_t length);
-int smd_verbs_accept(struct rdma_cm_id *id, const void *private_data, uint8_t length);
+int smd_verbs_connect(struct rdma_cm_id *id, const void *private_data, uint8_t length,
+	struct smd_verbs_patience patience);
+int smd_verbs_accept(struct rdma_cm_id *id, const void *private_data, uint8_t length,
+	struct smd_verbs_patience patience);
 int smd_verbs_reject(struct rdma_cm_id *id, const void *private_data, uint8_t length);
 
 int smd_verbs_query(struct ibv_context *device, uint8_t port, struct smd_verbs_limits *out);
@@ -85,7 +94,8 @@ int smd_verbs_queue_poll(struct smd_verbs_queue *queue, struct ibv_wc *completio
 
 /*
  * A queue pair on the id, for `sends` and `receives` work requests (receives without memory).
- * *inline_bytes is what is wanted, and what there is. Remote writes into its domain are let in.
+ * *inline_bytes is what is wanted, and what there is; an error where that is less. Remote writes
+ * into its domain are let in.
  */
 int smd_verbs_pair_create(struct rdma_cm_id *id, struct ibv_pd *domain,
 	struct smd_verbs_queue *queue, uint32_t sends, uint32_t receives, uint32_t *inline_bytes);

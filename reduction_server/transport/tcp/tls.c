@@ -43,13 +43,15 @@ static int tls_begin(struct tcp_lane *tcp, bool connects)
 	BIO *socket = smd_tls_socket_create(tcp);
 
 	tls->ssl = socket ? SSL_new(tls->context) : NULL;
-	if (!tls->ssl) {
+	/* It takes memory of its own; without it the callbacks would find no lane. */
+	if (!tls->ssl || !SSL_set_app_data(tls->ssl, tcp)) {
+		SSL_free(tls->ssl);
+		tls->ssl = NULL;
 		BIO_free(socket);
 		ERR_clear_error();
 		return -ENOMEM;
 	}
 	SSL_set_bio(tls->ssl, socket, socket);
-	SSL_set_app_data(tls->ssl, tcp);
 	if (connects) {
 		SSL_set_connect_state(tls->ssl);
 	} else {

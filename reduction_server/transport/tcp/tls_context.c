@@ -136,14 +136,13 @@ SSL_CTX *smd_tls_context_create(const struct smd_lane_keys *keys, struct smd_err
 	context = library ? SSL_CTX_new_ex(
 				    library, NULL, keys ? TLS_server_method() : TLS_client_method())
 			  : NULL;
-	if (!context || !context_set_up(context)) {
+	if (!context || !context_set_up(context) || !SSL_CTX_set_app_data(context, (void *)keys)) {
 		tell_why(error);
 		SSL_CTX_free(context);
 		ERR_clear_error();
 		return NULL;
 	}
 	if (keys) {
-		SSL_CTX_set_app_data(context, (void *)keys);
 		SSL_CTX_set_psk_find_session_callback(context, find_secret);
 	} else {
 		/* No certificate is good: nobody is trusted who does not know the secret. */

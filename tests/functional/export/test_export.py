@@ -186,6 +186,8 @@ class ExportTest(unittest.TestCase):
                   for entry in made["replicatedJobs"]}
         self.assertEqual(limits, {"workerpool0": {"rdma/hca": 1}, "workerpool1": {"nvidia.com/gpu": 8, "rdma/hca": 1},
                                   "workerpool2": {"rdma/hca": 1}, "workerpool3": None})
+        made = yaml.safe_load(self.export(job(), "--to=jobset"))["spec"]
+        self.assertEqual(made["successPolicy"], {"operator": "All", "targetReplicatedJobs": ["workerpool0"]}, "the chief's success is the job's")
         spec["jobSpec"]["scheduling"] = {"disableRetries": True}
         made = yaml.safe_load(self.export(spec, "--to=jobset"))["spec"]
         self.assertEqual(made["failurePolicy"], {"maxRestarts": 0})
@@ -209,6 +211,33 @@ class ExportTest(unittest.TestCase):
         made = json.loads(done.stdout)
         made["metadata"].pop("namespace", None)
         self.assertEqual(made, yaml.safe_load(text))
+
+    def test_an_end_of_a_step_that_comes_in_parts(self):
+        """The script's time to wait may be over in the middle of a line."""
+        with open(os.path.join(SOURCE, "orchestrator/export/slurm.bash"), encoding="utf-8") as file:
+            function = re.search(r"^next_end\(\) \{.*?^\}", file.read(), re.MULTILINE | re.DOTALL)[0]
+        script = function + """
+            exec {ends}<> <(:)
+            begun='' pool='' code=''
+            declare -A running
+            for part in '1 ' 14 '3\n2 0\n' ''; do
+                printf "$part" >&"$ends"
+                patience=0.1
+                case $part in *3* | '') patience=60 ;; esac
+                next_end "$patience"
+                echo "$? $pool $code"
+            done
+            """
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=60)
+        self.assertEqual(done.stdout.splitlines(), ["1  ", "1  ", "0 1 143", "0 2 0"], done.stderr)
+
+    def test_a_full_disk(self):
+        for target in ("slurm", "jobset", "compose"):
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                done = subprocess.run([SUMMAND, "custom-jobs", "export", "-", f"--to={target}"], input=json.dumps(job()), text=True,
+                                      stdout=full, stderr=subprocess.PIPE, check=False, timeout=60)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("summand: standard output: No space left on device", done.stderr)
 
     def test_secret_is_made_as_the_head_says(self):
         head = self.export(job(), "--to=jobset")

@@ -53,6 +53,9 @@ same summand-mpi "$(options_of_help summand-mpi --help)" "$(options_of_page "$pa
 page=$source/orchestrator/cli/summand.1
 same "summand torch-run" "$(options_of_help summand torch-run --help | grep -vx -- --help)" \
 	"$(options_of_page "$page" TORCH-RUN)"
+for verb in serve env-gcloud; do
+	same "summand $verb" "$(options_of_help summand "$verb" --help | grep -vx -- --help)" "$(options_of_page "$page" "${verb^^}")"
+done
 same "summand help job-flags" "$(options_of_help summand help job-flags)" "$(options_of_page "$page" "JOB FLAGS")"
 
 # verbs_of WORD...: the verbs that their --help lists.
@@ -62,7 +65,7 @@ verbs_of() {
 
 # summand has a section per command; --help is told of once.
 commands=$(for group in $(verbs_of); do
-	[[ $group =~ ^(completion|help|torch-run)$ ]] || verbs_of "$group" | sed "s/^/$group /"
+	[[ $group =~ ^(completion|env-gcloud|help|serve|torch-run)$ ]] || verbs_of "$group" | sed "s/^/$group /"
 done)
 same "the commands of summand" "$commands" "$(plain "$page" | sed -n 's/^\.SS //p')"
 while read -r group command; do
@@ -79,6 +82,8 @@ while read -r line; do
 done < <(echo "summand --help
 summand custom-jobs --help
 summand torch-run --help
+summand serve --help
+summand env-gcloud --help
 summand completion --help
 summand help job-flags
 summand-perf --help

@@ -165,6 +165,13 @@ class PartsTest(unittest.TestCase):
         self.assertEqual([(round(v["ratio"], 3), v["reached"]) for v in report.verdicts(found, targets)],
                          [(0.41, True), (1.5, True), (1.5, False), (0.5, False)])
 
+    def test_a_job_has_the_same_targets(self):
+        found = {"name": "x", "sizes": [4096], "limit": 1e9, "systems": {"summand-job": {4096: {"us": 10.0}}}}
+        for systems, ratios in ((found["systems"], [0.41]), ({**found["systems"], "summand": {4096: {"us": 5.0}}}, [0.819, 0.41])):
+            verdicts = report.verdicts({**found, "systems": systems}, {"limit": {4096: 0.5}})
+            self.assertEqual([round(verdict["ratio"], 3) for verdict in verdicts], ratios)
+            self.assertEqual((verdicts[-1]["target"], verdicts[-1]["reached"]), ("4K of a job to the links' limit", False))
+
     def test_targets_against_the_yardsticks(self):
         """Latency's tail against Open MPI's, speed and the servers' time against the plain server, ranks' time against Gloo's."""
         found = {"name": "x", "sizes": [4096], "systems": {

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import unittest
+from unittest import mock
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "runner"))
@@ -99,6 +100,44 @@ class Mpi(job.JobTest):
     @unittest.skipUnless(HAS_MPI4PY, "needs openmpi-bin and python3-mpi4py")
     def test_mpi4py(self):
         self.assert_world(self.run_job(self.pools(["/usr/bin/python3", "-c", MPI4PY]), labels=LABELS))
+
+    @unittest.skipUnless(HAS_OPENMPI, "needs openmpi-bin and libopenmpi-dev")
+    def test_azure_mpi(self):
+        """A command job of Azure ML with `type: mpi`."""
+        program = self.compiled("mpicc.openmpi")
+        os.mkdir(self.path("azure"))
+        spec = self.path("azure/job.yaml")
+        with open(spec, "w", encoding="utf-8") as file:
+            file.write(f"command: {program}\ndistribution: {{type: mpi, process_count_per_instance: 2}}\nresources: {{instance_count: 2}}\n"
+                       f"environment: azureml:horovod:1\nenvironment_variables: {{TEST_MARK: {self.mark}}}\n")
+        run = self.finish(self.start_spec(spec, "--success-policy=all-workers"))
+        self.assert_code(run, 0)
+        self.assertEqual({rank: (said["size"], said["sum"], said["replica"]) for rank, said in self.ranks_of(run).items()},
+                         {rank: (4, 10, REPLICAS[rank // 2]) for rank in range(4)})
+
+    @unittest.skipUnless(HAS_OPENMPI, "needs openmpi-bin and libopenmpi-dev")
+    def test_mpi_configuration(self):
+        """The SDK's MpiConfiguration, as flags and as a saved run configuration: two nodes of two processes."""
+        os.mkdir(self.path("source"))
+        with open(self.path("source/train.py"), "w", encoding="ascii") as file:
+            file.write(MPI4PY.partition('"torch"')[0] + "}), flush=True)\n")  # Azure sets no RANK for MPI
+        saved = {"script": "train.py", "communicator": "OpenMpi", "nodeCount": 2, "mpi": {"processCountPerNode": 2},
+                 "environment": {"docker": {"baseImage": "local"}, "environmentVariables": {"PATH": "/usr/bin:/bin"}}}
+        with open(self.path("source/mpi.runconfig"), "w", encoding="utf-8") as file:
+            json.dump(saved, file)
+        program = self.compiled("mpicc.openmpi")
+        flags = ["--worker-pool-spec=machine-type=Standard_NC6,container-image-uri=local", f"--command={program}",
+                 "--mpi-configuration=process_count_per_node=2,node_count=2"]
+        for name, words in {"flags": flags, "file": [self.path("source/mpi.runconfig")] if HAS_MPI4PY else None}.items():
+            with self.subTest(name), mock.patch.dict(os.environ, {"TEST_MARK": self.mark}):
+                if not words:
+                    self.skipTest("needs python3-mpi4py")
+                done = subprocess.run([job.SUMMAND, "custom-jobs", "local-run", *words, "--quiet", f"--job-dir={self.path(name)}",
+                                       "--success-policy=all-workers"], capture_output=True, text=True, check=False, timeout=job.LONG)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                done.job_dir = self.path(name)
+                self.assertEqual({rank: (said["size"], said["sum"], said["replica"]) for rank, said in self.ranks_of(done).items()},
+                                 {rank: (4, 10, REPLICAS[rank // 2]) for rank in range(4)})
 
     @unittest.skipUnless(HAS_OPENMPI, "needs openmpi-bin and libopenmpi-dev")
     def test_an_mpirun_of_the_users_own(self):

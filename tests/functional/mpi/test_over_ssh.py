@@ -71,6 +71,24 @@ class MpiOverSsh(ssh_hosts.SshHosts):
         self.assertIn("The replica workerpool1-0 exited with a non-zero status of 3", run.out + run.err)
         self.assert_nothing_left()
 
+    @unittest.skipUnless(HAS_MPICH, "needs mpich")
+    def test_a_rank_of_hydra_that_dies(self):
+        """Of the other host: by an exit code, or by a signal. The other ranks end with it."""
+        for end, said in (("exit 3", "a non-zero status of 3"), ("kill -9 $$$$", "a non-zero status of 137")):
+            run = self.run_mpi(["sh", "-c", f"[ $PMI_RANK != 2 ] || {{ sleep 1; {end}; }}; exec sleep 1000"], mpi_launcher="mpich", max_restarts="0")
+            self.assert_code(run, 1)
+            self.assertIn(f"The replica workerpool1-0 exited with {said}", run.out + run.err)
+            self.assert_nothing_left()
+
+    def test_no_launcher_on_the_chiefs_host(self):
+        os.mkdir(self.path("empty"))
+        run = self.run_job(self.pools(["/bin/true"], env=[{"name": "PATH", "value": self.path("empty")}]), *self.hosts("one slots=2", "two slots=2"),
+                           labels=LABELS)
+        self.assert_code(run, 1)
+        self.assertIn("no launcher of MPI is in PATH on host", self.read(run, "logs/workerpool0-0.log"))
+        self.assertIn("The replica workerpool0-0 exited with a non-zero status of 127", run.out + run.err)
+        self.assert_nothing_left()
+
 
 if __name__ == "__main__":
     REASON = ssh_hosts.why_not()

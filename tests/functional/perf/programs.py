@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 BIN = os.path.join(os.environ["SUMMAND_BUILD"], "bin")
-PATIENCE_S = 180  # only what hangs takes longer, also where other work has the processors
+PATIENCE_S = 300  # only what hangs takes longer, also where other work has the processors
 LAUNCHERS = ("PMIX_NAMESPACE", "HOROVOD_GLOO_RENDEZVOUS_ADDR", "MASTER_ADDR", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID")
 
 

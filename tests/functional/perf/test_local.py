@@ -41,6 +41,17 @@ class LocalTest(ProgramTest):
             self.assertAlmostEqual(result["algbw_GBps"], result["bytes"] / time_us["median"] / 1e3, delta=1e-3)
             self.assertAlmostEqual(result["busbw_GBps"], result["algbw_GBps"] * 2 * 3 / 4, delta=1e-3)
 
+    def test_float32_in_two_bytes(self):
+        for wire, name in (("bf16", "bfloat16"), ("fp16", "float16")):
+            for op in ("sum", "avg"):  # thirds are rounded
+                done = self.perf("--local=3", "--local-servers=2", f"--op={op}", f"--wire={wire}", "--sizes=4,100000,1M",
+                                 "--iters=3", "--json")
+                self.assertEqual(done.returncode, 0, done)
+                self.assertEqual(json.loads(done.stdout)["wire"], name)
+        done = self.perf("--local=3", "--local-servers=1", "--dtype=int32", "--wire=bf16", "--sizes=4K", "--iters=1", "--json")
+        self.assertEqual((done.returncode, json.loads(done.stdout)["wire"]), (0, "int32"))
+        self.assert_usage_error(self.perf("--local=2", "--wire=int8"), 'must be float32, bf16 or fp16, got "int8"')
+
     def test_range_of_sizes(self):
         done = self.perf("--local=2", "--local-servers=1", "--min=1K", "--max=20K", "--factor=4", "--iters=1", "--json")
         self.assertEqual([result["bytes"] for result in json.loads(done.stdout)["results"]], [1024, 4096, 16384])

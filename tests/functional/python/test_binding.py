@@ -7,9 +7,12 @@ debian_torch.require()
 import errno
 import json
 import os
+import queue
+import signal
 import subprocess
 import sys
 import threading
+import time
 import unittest
 from unittest import mock
 
@@ -92,6 +95,30 @@ class BindingTest(ProgramTest):
                 self.assertTrue(torch.equal(inputs[factor], values(rank, torch.float32) * factor))
                 self.assertTrue(torch.equal(results[factor], expected("sum", torch.float32) * factor))
 
+    def test_half_the_bytes_on_the_wire(self):
+        count = 100000
+        exact = [torch.arange(count, dtype=torch.float32).mul_(0.001).add_(rank) for rank in range(RANKS)]
+
+        def work(rank, wire, context):
+            with Communicator(context, f"wire-{wire}", rank, RANKS, wire=wire) as communicator:
+                before = context.stats()["bytes_sent"]
+                result = communicator.all_reduce(exact[rank].clone())
+                return result, context.stats()["bytes_sent"] - before
+
+        def in_context(communicator):
+            return {wire: work(communicator.rank, wire, communicator._context) for wire in summand_ddp.WIRES}
+
+        results = self.of_all(in_context)
+        for wire, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16), ("float32", torch.float32)):
+            total = sum(each.to(dtype).to(torch.float32) for each in exact).to(dtype).to(torch.float32)
+            for got, sent in (result[wire] for result in results):
+                self.assertTrue(torch.equal(got, total), wire)
+                bytes_each = 4 if wire == "float32" else 2
+                self.assertGreaterEqual(sent, bytes_each * count)
+                self.assertLess(sent, 1.2 * bytes_each * count)
+        with self.assertRaisesRegex(SummandError, "wire must be one of float32, bf16, fp16, got 'int8'"):
+            Communicator(None, "wrong", 0, 1, wire="int8")
+
     def test_what_nobody_waits_for_is_waited_for_at_the_end(self):
         def work(communicator):
             tensor = values(communicator.rank, torch.float32)
@@ -100,6 +127,37 @@ class BindingTest(ProgramTest):
 
         for tensor in self.of_all(work):
             self.assertTrue(torch.equal(tensor, expected("sum", torch.float32)))
+
+    def test_a_fork_forgets_what_its_parent_waits_for(self):
+        """As DataLoader's workers do: the fork ends, with the parent's communicator among its objects."""
+        children = queue.Queue()
+
+        def work(communicator):
+            if communicator.rank == 1:  # only now, so that rank 0 forks while it waits
+                status = self.ended(children.get(timeout=PATIENCE_S))
+                return status, communicator.all_reduce(torch.ones(1))
+            started = communicator.all_reduce_start(torch.ones(1))
+            child = os.fork()
+            if child == 0:
+                communicator.close()
+                os._exit(len(communicator._pending))
+            children.put(child)
+            return started.wait()
+
+        first, (status, second) = self.of_all(work, 2)
+        self.assertEqual((status, first.tolist(), second.tolist()), (0, [2.0], [2.0]))
+
+    def ended(self, child):
+        """How the child ended, which must be soon."""
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.05)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        self.fail("the fork waits for what its parent has started")
 
     def test_reduce_gives_the_result_to_the_root_alone(self):
         cases = [(dtype, op) for dtype in summand_ddp.DTYPES for op in summand_ddp.OPS]

@@ -16,7 +16,7 @@ try:
 except ImportError as missing:
     debian_torch.skip(f"{missing}; python3-jupyter-client, python3-ipykernel and python3-cloudpickle bring them")
 
-PATIENCE_S = 120
+PATIENCE_S = 300
 TRAIN = """
 import os, time
 class Mine(Exception):

@@ -119,7 +119,7 @@ class SshHosts(JobTest):
         self.write("hosts", "".join(line + "\n" for line in lines))
         return ["--engine=ssh", f"--hostfile={self.path('hosts')}"]
 
-    def assert_nothing_left(self, seconds=20):
+    def assert_nothing_left(self, seconds=60):
         self.assertTrue(wait_until(lambda: not processes_with(self.mark), seconds),
                         [command_of(pid) for pid in processes_with(self.mark)])
         for name in NAMES:

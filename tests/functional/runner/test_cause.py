@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import uuid
 
-from job import JobTest, at_once, bash, pool
+from job import JobTest, at_once, bash, pool, wait_until
 
 MEMORY_GROUPS = "/sys/fs/cgroup/memory"  # version 1: where limits can be set without more ado
 PYTHON = "/usr/bin/python3"              # Debian's, which has Debian's PyTorch
@@ -20,6 +20,20 @@ def main():
 
 main()
 """
+
+
+def enter(group):
+    with open(group + "/cgroup.procs", "w", encoding="ascii") as file:
+        file.write(str(os.getpid()))
+
+
+def remove_folder(group):
+    """Whether it is still there: its last processes may be about to end."""
+    try:
+        os.rmdir(group)
+    except OSError:
+        return True
+    return False
 
 
 class CauseTest(JobTest):
@@ -83,20 +97,47 @@ class CauseTest(JobTest):
         self.assertIn("was killed by signal 11 (Segmentation fault)"
                       + (" and dumped core." if dumped else "."), run.err)
 
+    def own_memory_group(self):
+        with open("/proc/self/cgroup", encoding="utf-8") as file:
+            return MEMORY_GROUPS + next(line.split(":", 2)[2].rstrip("\n") for line in file if ":memory:" in line)
+
     def test_no_memory(self):
+        """The whole job is in a group of its own, which its largest process fills."""
         group = os.path.join(MEMORY_GROUPS, "summand-test-" + uuid.uuid4().hex)
         try:
+            before = self.own_memory_group()
             os.mkdir(group)
-            self.addCleanup(os.rmdir, group)
+            self.addCleanup(wait_until, lambda: not remove_folder(group))
+            with open(group + "/memory.limit_in_bytes", "w", encoding="utf-8") as limit:
+                limit.write("512M")
+            enter(group)
+        except (OSError, StopIteration) as error:
+            self.skipTest(f"{MEMORY_GROUPS}: a memory limit cannot be set: {error}")
+        try:
+            run = self.start([bash(f"exec {shutil.which('python3')} -c 'bytearray(1 << 30)'")])
+        finally:
+            enter(before)
+        self.finish(run)
+        self.assert_code(run, 1)
+        self.assertIn("was killed by signal 9 (Killed), by the kernel for lack of memory.",
+                      run.err)
+
+    def test_somebody_elses_lack_of_memory(self):
+        """Another process of the machine is killed for that while a replica is killed by somebody."""
+        group = os.path.join(MEMORY_GROUPS, "summand-test-" + uuid.uuid4().hex)
+        victim = f"echo $BASHPID > {group}/cgroup.procs; exec {shutil.which('python3')} -c 'bytearray(1 << 28)'"
+        try:
+            os.mkdir(group)
+            self.addCleanup(wait_until, lambda: not remove_folder(group))
             with open(group + "/memory.limit_in_bytes", "w", encoding="utf-8") as limit:
                 limit.write("32M")
         except OSError as error:
             self.skipTest(f"{error.filename}: a memory limit cannot be set: {error.strerror}")
-        run = self.run_job([bash(f"echo $BASHPID > {group}/cgroup.procs; "
-                                 f"exec {shutil.which('python3')} -c 'bytearray(1 << 28)'")])
+        run = self.run_job([bash(f"({victim}); echo $? > $TEST_JOB_DIR/victim; kill -KILL $BASHPID")])
         self.assert_code(run, 1)
-        self.assertIn("was killed by signal 9 (Killed), by the kernel for lack of memory.",
-                      run.err)
+        with open(os.path.join(run.job_dir, "victim"), encoding="utf-8") as file:
+            self.assertEqual(file.read(), "137\n")
+        self.assertIn("was killed by signal 9 (Killed).", run.err)
 
     def test_the_first_failure_is_the_cause(self):
         marker = self.path("first")

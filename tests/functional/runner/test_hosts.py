@@ -246,6 +246,14 @@ class HostsTest(JobTest):
         self.assertEqual(run.returncode, 1)
         self.assertRegex(run.stderr, rf"workerpool1-0 could not be started: host two: {os.path.dirname(spec)}: must be there on every host")
 
+    def test_a_working_directory_that_is_gone(self):
+        spec = self.write_spec([bash("true")])
+        words = f"mkdir {self.path('gone')} && cd {self.path('gone')} && rmdir {self.path('gone')} && " \
+                f"exec {os.path.abspath(SUMMAND)} custom-jobs local-run {spec} {' '.join(self.hosts('one'))}"
+        done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, check=False, timeout=LONG)
+        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+        self.assertIn("summand: the working directory: No such file or directory: replicas on other hosts begin in it", done.stderr)
+
     def run_with_a_clock(self, seconds):
         """Of the second host, which is ahead."""
         self.make_pair()
@@ -335,6 +343,12 @@ class HostsTest(JobTest):
         run = self.run_job([bash("true")], *self.hosts("one")[:2], f"--ssh-command={carry}")
         self.assert_code(run, 1)
         self.assertIn(f"host one: {carry} ended with status 255: ssh: connect to host one: No route to host", run.err)
+
+    def test_a_copy_for_a_user_without_a_home(self):
+        carry = self.script("carry", "#!/bin/sh\nexec env -u HOME -u XDG_CACHE_HOME sh -c \"$2\"\n")
+        run = self.run_job([bash("true")], *self.hosts("one")[:2], f"--ssh-command={carry}", "--copy")
+        self.assert_code(run, 1)
+        self.assertRegex(run.err, f"host one: {carry} ended with status 2: .*HOME: must be set")
 
     def greet(self, hello):
         """A stand-in for an agent, which says this."""

@@ -18,8 +18,9 @@ ROOMS = [
     ("reduction_server/transport/rdma", ["reduction_server/transport"]),
     ("reduction_server/transport/testing", ["reduction_server/transport"]),
     ("reduction_server/engine", ["reduction_server/transport", "reduction_server/kernels"]),
+    ("reduction_server/metrics", ["reduction_server/transport"]),
     ("reduction_server/sandbox", ["reduction_server/base"]),
-    ("reduction_server", ["reduction_server/engine", "reduction_server/sandbox"]),
+    ("reduction_server", ["reduction_server/engine", "reduction_server/metrics", "reduction_server/sandbox"]),
     ("worker/summand.h", ["reduction_server/base"]),
     ("worker/libsummand", ["worker/summand.h", "reduction_server/transport", "reduction_server/kernels"]),
     ("worker/nccl_plugin/abi", ["reduction_server/base"]),
@@ -44,6 +45,7 @@ ROOMS = [
                                            "orchestrator/frontend/vertex"]),
     ("orchestrator/plan", ["orchestrator/job"]),
     ("orchestrator/contract", ["orchestrator/job"]),
+    ("orchestrator/intake", ["orchestrator/frontend", "orchestrator/plan", "orchestrator/contract"]),
     ("orchestrator/export", ["orchestrator/contract", "orchestrator/plan"]),
     # The keeper of a replica's command, and what all that deal with its end share.
     ("worker/agent", ["reduction_server/base"]),
@@ -64,7 +66,10 @@ ROOMS = [
     # Which trial comes next is computed from the study alone.
     ("orchestrator/tuning/search", ["orchestrator/job"]),
     ("orchestrator/tuning", ["orchestrator/tuning/search", "worker/agent/host", "orchestrator/runner"]),
-    ("orchestrator/cli", ["orchestrator/frontend/frontends.c", "orchestrator/frontend/torch", "orchestrator/plan", "orchestrator/export",
+    # It says where it listens as servers do, and what this machine has as its agent does.
+    ("orchestrator/service", ["orchestrator/intake", "orchestrator/frontend/vertex", "orchestrator/tuning", "orchestrator/store",
+                              "worker/agent/host", "reduction_server/metrics"]),
+    ("orchestrator/cli", ["orchestrator/intake", "orchestrator/service", "orchestrator/frontend/frontends.c", "orchestrator/frontend/torch", "orchestrator/plan", "orchestrator/export",
                           "worker/agent/host", "orchestrator/tuning"]),
 ]
 
@@ -75,12 +80,13 @@ SYSTEM = [
      ("reduction_server/transport", "reduction_server/transport/tcp", "reduction_server/transport/rdma",
       "worker/mpi", "reduction_server/sandbox",  # names the families that it forbids
       "worker/nccl_plugin/device", "worker/nccl_plugin/net", "worker/nccl_plugin/collnet",
-      "worker/agent/wire", "worker/agent/host", "orchestrator/engine", "orchestrator/runner")),
+      "worker/agent/wire", "worker/agent/host", "orchestrator/engine", "orchestrator/runner", "orchestrator/service")),
     (r"cuda\.h", ("worker/libsummand",)),
     (r"nccl\.h|cuda_runtime", ("worker/nccl_perf",)),
     (r"seccomp\.h|linux/capability\.h", ("reduction_server/sandbox",)),
     (r"yaml\.h", ("orchestrator/document", "orchestrator/cli")),
     (r"sqlite3\.h", ("orchestrator/store",)),
+    (r"microhttpd\.h|gnutls/", ("orchestrator/service",)),
 ]
 
 failures = 0

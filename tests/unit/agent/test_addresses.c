@@ -23,8 +23,8 @@ static struct smd_host_facts make_host(const char *name, const char *interfaces)
 		struct smd_host_interface *interface = &facts.interfaces[facts.ninterfaces];
 		char address[64];
 
-		assert_int_equal(sscanf(word, "%63s %u %63s", interface->name, &interface->speed_mbps,
-					 address),
+		assert_int_equal(sscanf(word, "%63s %u %63s", interface->name,
+					 &interface->speed_mbps, address),
 			3);
 		assert_int_equal(smd_host_address_parse(address, &interface->addresses[0]), 0);
 		interface->naddresses = 1;
@@ -99,6 +99,74 @@ static void test_hosts_behind_routers(void **state)
 	expect(hosts, 2, NULL, "eth0=10.0.1.1 eth0=10.0.2.1");
 }
 
+static void test_the_fastest_addresses_behind_routers(void **state)
+{
+	struct smd_host_facts fast[] = {
+		make_host(
+			"a", "eth0 1000 192.168.1.1/24,ib0 100000 10.0.1.1/24,eth1 10 10.9.0.1/24"),
+		make_host("b", "eth9 25000 10.0.2.1/24,eth0 1000 192.168.2.1/24")};
+	struct smd_host_facts v6[] = {
+		make_host("a", "eth0 1000 fd00::1/64,eth1 1000 10.0.1.1/24,eth2 1000 10.0.3.1/24"),
+		make_host("b", "eth0 1000 169.254.7.7/16,eth1 10 fd01::2/64,eth2 10 fe80::1/64")};
+
+	(void)state;
+	expect(fast, 2, NULL, "ib0=10.0.1.1 eth9=10.0.2.1");
+	expect(v6, 2, NULL, "eth1=10.0.1.1 eth1=fd01::2");
+}
+
+/* A bridge of containers is said to be as fast as nothing else. */
+static void test_bridges_of_containers_lead_nowhere(void **state)
+{
+	struct smd_host_facts bridges[] = {
+		make_host("a", "docker0 10000 172.17.0.1/16,cni0 10000 10.88.0.1/16,eth0 1000 "
+			       "10.0.1.1/24"),
+		make_host("b", "virbr0 10000 192.168.122.1/24,br-5f03a9c1d2e4 10000 "
+			       "172.18.0.1/16,eth0 1000 10.0.2.1/24")};
+	struct smd_host_facts same[] = {
+		make_host("a", "shared 10000 172.30.0.1/16,eth0 1000 10.0.1.1/24"),
+		make_host("b", "other 10000 172.30.0.1/24,eth0 1000 10.0.2.1/24")};
+	struct smd_host_facts none[] = {
+		make_host("a", "eth0 1000 10.0.1.1/24"), make_host("b", "docker0 0 172.17.0.1/16")};
+
+	(void)state;
+	expect(bridges, 2, NULL, "eth0=10.0.1.1 eth0=10.0.2.1");
+	expect(same, 2, NULL, "eth0=10.0.1.1 eth0=10.0.2.1");
+	expect(none, 2, NULL,
+		"host b: must have an interface to the other hosts that is up and has an address, "
+		"got lo 127.0.0.1, docker0 172.17.0.1");
+}
+
+/* Docker calls its own br- and 12 hexadecimal digits; others are somebody's uplink. */
+static void test_bridges_that_lead_to_the_network(void **state)
+{
+	static const char *const uplinks[] = {"br-ex", "br-lan", "br-5f03a9c1d2e",
+		"br-5f03a9c1d2e4f", "br-5F03A9C1D2E4", "br-5f03a9c1d2eg", "br0", "br-"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(uplinks) / sizeof(uplinks[0]); i++) {
+		char text[64], chosen[64];
+
+		snprintf(text, sizeof(text), "%s 25000 10.0.1.1/24,eth0 1000 192.168.1.1/24",
+			uplinks[i]);
+		snprintf(chosen, sizeof(chosen), "%s=10.0.1.1 eth0=10.0.2.1", uplinks[i]);
+
+		struct smd_host_facts hosts[] = {
+			make_host("a", text), make_host("b", "eth0 1000 10.0.2.1/24")};
+
+		expect(hosts, 2, NULL, chosen);
+	}
+}
+
+/* Two agents of one machine say the same addresses, and a third one is elsewhere. */
+static void test_two_agents_of_a_machine_behind_a_router(void **state)
+{
+	struct smd_host_facts hosts[] = {make_host("a", "eth0 1000 10.0.1.1/24"),
+		make_host("a", "eth0 1000 10.0.1.1/24"), make_host("b", "eth0 1000 10.0.2.1/24")};
+
+	(void)state;
+	expect(hosts, 3, NULL, "eth0=10.0.1.1 eth0=10.0.1.1 eth0=10.0.2.1");
+}
+
 static void test_what_is_wanted(void **state)
 {
 	struct smd_host_facts network[] = {
@@ -145,6 +213,10 @@ int main(void)
 		cmocka_unit_test(test_one_host_uses_its_loopback),
 		cmocka_unit_test(test_the_fastest_common_network),
 		cmocka_unit_test(test_hosts_behind_routers),
+		cmocka_unit_test(test_the_fastest_addresses_behind_routers),
+		cmocka_unit_test(test_bridges_of_containers_lead_nowhere),
+		cmocka_unit_test(test_bridges_that_lead_to_the_network),
+		cmocka_unit_test(test_two_agents_of_a_machine_behind_a_router),
 		cmocka_unit_test(test_what_is_wanted),
 		cmocka_unit_test(test_addresses_and_networks),
 	};

@@ -70,6 +70,7 @@ static void test_hello(void **state)
 {
 	struct smd_host_interface interface = {.name = "eth0", .speed_mbps = 25000, .naddresses = 1};
 	char *gpus[] = {(char[]){"0"}, (char[]){"GPU-5a"}};
+	char *rdma[] = {(char[]){"mlx5_0"}, (char[]){"mlx5_bond_0"}, (char[]){"rxe0"}};
 	struct smd_host_facts facts = {.name = "node7",
 		.folder = "/run/user/7/summand-agent-x",
 		.network = "n",
@@ -78,6 +79,8 @@ static void test_hello(void **state)
 		.clock_ns = 5,
 		.gpus = gpus,
 		.ngpus = 2,
+		.rdma = rdma,
+		.nrdma = 3,
 		.interfaces = &interface,
 		.ninterfaces = 1};
 	struct smd_agent_message message;
@@ -89,7 +92,11 @@ static void test_hello(void **state)
 	assert_string_equal(message.version, SUMMAND_VERSION);
 	assert_int_equal(message.host, 3);
 	assert_string_equal(message.facts.name, "node7");
+	assert_int_equal(message.facts.ngpus, 2);
 	assert_string_equal(message.facts.gpus[1], "GPU-5a");
+	assert_int_equal(message.facts.nrdma, 3);
+	assert_string_equal(message.facts.rdma[0], "mlx5_0");
+	assert_string_equal(message.facts.rdma[2], "rxe0");
 	assert_int_equal(message.facts.memory_bytes, 1ull << 40);
 	assert_int_equal(message.facts.interfaces[0].speed_mbps, 25000);
 	assert_int_equal(message.facts.interfaces[0].addresses[0].prefix, 24);

@@ -50,6 +50,22 @@ static void test_hosts_and_slots(void **state)
 	expect("fd00::1 slots=1", "fd00::1:1");
 }
 
+/* One agent is enough there; two would each deal out all of the host's GPUs. */
+static void test_a_host_that_is_named_twice(void **state)
+{
+	(void)state;
+	expect("b\na slots=2\nb slots=3\na slots=4 # again\nc\nb\n", "b:5 a:6 c:1");
+	expect("a slots=999999\na slots=999999\n", "a:1000000");
+}
+
+static void test_what_windows_puts_before_a_text(void **state)
+{
+	(void)state;
+	expect("\xEF\xBB\xBF"
+	       "a slots=2\r\nb\r\n",
+		"a:2 b:1");
+}
+
 static void test_what_is_none(void **state)
 {
 	static const char *const bad[][2] = {{"a slots=0\n", "slots=0"}, {"a slots=x\n", "slots=x"},
@@ -104,6 +120,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_hosts_and_slots),
+		cmocka_unit_test(test_a_host_that_is_named_twice),
+		cmocka_unit_test(test_what_windows_puts_before_a_text),
 		cmocka_unit_test(test_what_is_none),
 		cmocka_unit_test(test_a_byte_that_is_no_text),
 		cmocka_unit_test(test_there_is_no_file),

@@ -16,10 +16,8 @@ static char v100[] = "NVIDIA_TESLA_V100";
 static struct smd_job make_job(void)
 {
 	return (struct smd_job){.processes_per_replica = 1,
-		.pools = {{.index = 0, .replica_count = 1},
-			{.index = 1, .replica_count = 3},
-			{.index = 2, .replica_count = 2},
-			{.index = 3}}};
+		.pools = {{.index = 0, .replica_count = 1}, {.index = 1, .replica_count = 3},
+			{.index = 2, .replica_count = 2}, {.index = 3}}};
 }
 
 /* "0 012 34": the hosts of each pool's replicas, or what is wrong. */
@@ -87,9 +85,13 @@ static void test_a_pool_has_its_own_hosts(void **state)
 {
 	const struct smd_job job = make_job();
 	const struct smd_place places[] = {{"c", 2, 2, 0}, {"a", 0, 1, 0}, {"b", 1, 3, 0}};
+	const struct smd_place short_of_slots[] = {{"c", 2, 2, 0}, {"a", 0, 1, 0}, {"b", 1, 1, 0}};
 
 	(void)state;
 	expect(&job, places, 3, 0, "1 222 00");
+	expect(&job, short_of_slots, 3, 0,
+		"hosts: workerpool1-1 must find a host with 1 free slot, got none: 1 host with 1 "
+		"slot in all");
 }
 
 static void test_gpus_count_unless_they_may_be_shared(void **state)
@@ -105,10 +107,8 @@ static void test_gpus_count_unless_they_may_be_shared(void **state)
 	expect(&job, places, 2, 1, "0 00 00");
 	job.pools[1].replica_count = 3;
 	expect(&job, places, 2, 0,
-		"hosts: workerpool1-2 must find a host with 1 free slot and GPUs enough, got none: "
-		"2 hosts "
-		"with 18 slots "
-		"in all");
+		"hosts: workerpool1-2 must find a host with 1 free slot and 2 free GPUs, got "
+		"none: 2 hosts with 18 slots and 5 GPUs in all");
 }
 
 int main(void)

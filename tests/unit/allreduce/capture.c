@@ -10,7 +10,7 @@
 
 #include "reduction_server/base/clock.h"
 
-#define PATIENCE_NS 10000000000ull
+#define PATIENCE_NS 60000000000ull
 
 static int kept = -1;
 static int shown = -1;

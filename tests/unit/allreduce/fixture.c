@@ -161,7 +161,7 @@ smd_context *pool_context(const struct pool *pool, int rank)
 		.replica = name,
 		.job = "test",
 		.transport = pool->transport,
-		.connect_timeout_s = 10,
+		.connect_timeout_s = 60,
 	};
 	smd_context *context;
 

@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define PATIENCE_S 10
+#define PATIENCE_S 60
 
 void raw_open(struct raw *raw, const struct pool *pool, unsigned server)
 {
@@ -93,7 +93,8 @@ void raw_expect(struct raw *raw, enum smd_frame_kind kind)
 {
 	do {
 		CHECK(raw_receive(raw));
-	} while (raw->frame.kind == SMD_FRAME_LATE && kind != SMD_FRAME_LATE);
+	} while ((raw->frame.kind == SMD_FRAME_LATE || raw->frame.kind == SMD_FRAME_DRAINS) &&
+		 raw->frame.kind != kind);
 	if (raw->frame.kind != kind) {
 		fprintf(stderr, "expected %s, got %s: %s\n", smd_frame_kind_name(kind),
 			smd_frame_kind_name(raw->frame.kind), raw->payload);

@@ -206,7 +206,7 @@ static void an_operation_fails_only_for_what_it_lacks(void **state)
 {
 	struct stage stage = {.play = *state};
 	char servers[64];
-	const struct smd_context_options options = {.servers = servers, .connect_timeout_s = 10};
+	const struct smd_context_options options = {.servers = servers, .connect_timeout_s = 60};
 	uint16_t ports[2];
 	smd_context *context;
 	pthread_t thread;

@@ -280,7 +280,7 @@ static void a_server_that_lies_is_named(void **state)
 {
 	struct false_server server;
 	const struct smd_context_options options = {
-		.servers = server.address, .replica = "worker", .connect_timeout_s = 10};
+		.servers = server.address, .replica = "worker", .connect_timeout_s = 60};
 	smd_context *context;
 	int ret;
 
@@ -341,7 +341,7 @@ static void a_result_of_what_has_not_left_is_refused(void **state)
 	const size_t count = (size_t)LARGE_CHUNK / 4 * LARGE_WINDOW;
 	struct false_server server;
 	const struct smd_context_options options = {
-		.servers = server.address, .replica = "worker", .connect_timeout_s = 10};
+		.servers = server.address, .replica = "worker", .connect_timeout_s = 60};
 	int32_t *values = calloc(count, sizeof(*values));
 	smd_context *context;
 	smd_comm *comm;

@@ -588,7 +588,7 @@ static void join_with_attempts(uint64_t at_first, uint64_t at_second, int expect
 	const uint64_t attempts[] = {at_first, at_second};
 	const struct smd_server_config configs[] = {{.shards = 1}, {.shards = 1}};
 	struct smd_context_options options = {
-		.replica = "worker", .job = "raw", .transport = "tcp", .connect_timeout_s = 10};
+		.replica = "worker", .job = "raw", .transport = "tcp", .connect_timeout_s = 60};
 	uint8_t payload[SMD_CONTROL_MAX];
 	struct raw raws[2];
 	struct pool pool;

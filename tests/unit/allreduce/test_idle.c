@@ -161,7 +161,7 @@ static void ask_a_drowsy_server(bool replaced, int err, const char *reason)
 		.replica = "w0",
 		.job = "test",
 		.transport = "tcp",
-		.connect_timeout_s = 10};
+		.connect_timeout_s = 60};
 	smd_context *context;
 	pthread_t thread;
 	smd_comm *comm;

@@ -22,12 +22,14 @@ enum { RANKS = 3, OPERATIONS = 24, COUNT = 70000, LOSSES = 8 };
 struct card_loss {
 	struct pool pool;
 	bool in_place;
+	bool narrow; /* float32 is sent as bfloat16 */
 	unsigned server;
 };
 
-static int32_t element(int rank, int operation, int i)
+/* bfloat16 has these and their sums. */
+static float element(int rank, int operation, int i)
 {
-	return (i % 1000) * (rank + 1) + operation;
+	return (float)((i % 30) * (rank + 1) + operation % 16);
 }
 
 static void *end_muted(void *arg)
@@ -41,10 +43,10 @@ static void *end_muted(void *arg)
 	return NULL;
 }
 
-static void check_sum(const int32_t *result, int operation)
+static void check_sum(const float *result, int operation)
 {
 	for (int i = 0; i < COUNT; i++) {
-		int32_t sum = 0;
+		float sum = 0;
 
 		for (int r = 0; r < RANKS; r++) {
 			sum += element(r, operation, i);
@@ -57,15 +59,16 @@ static void check_sum(const int32_t *result, int operation)
 static void go_on(struct pool_rank *rank)
 {
 	const struct card_loss *loss = rank->argument;
-	int32_t *send = malloc(COUNT * sizeof(*send));
-	int32_t *recv = loss->in_place ? send : malloc(COUNT * sizeof(*recv));
+	float *send = malloc(COUNT * sizeof(*send));
+	float *recv = loss->in_place ? send : malloc(COUNT * sizeof(*recv));
 	int ret = 0;
 
+	CHECK(smd_comm_set_wire(rank->comm, loss->narrow ? SMD_BFLOAT16 : SMD_FLOAT32) == 0);
 	for (int k = 0; k < OPERATIONS && ret == 0; k++) {
 		for (int i = 0; i < COUNT; i++) {
 			send[i] = element(rank->rank, k, i);
 		}
-		ret = smd_allreduce(rank->comm, send, recv, COUNT, SMD_INT32, SMD_SUM);
+		ret = smd_allreduce(rank->comm, send, recv, COUNT, SMD_FLOAT32, SMD_SUM);
 		if (ret == 0) {
 			check_sum(recv, k);
 		}
@@ -79,13 +82,13 @@ static void go_on(struct pool_rank *rank)
 	free(send);
 }
 
-static void lose(bool in_place)
+static void lose(bool in_place, bool narrow)
 {
 	const struct smd_server_config config = {.shards = 1, .chunk_bytes = 16384};
 	const struct smd_server_config configs[] = {config, config};
 
 	for (unsigned i = 0; i < LOSSES; i++) {
-		struct card_loss loss = {.in_place = in_place, .server = i % 2};
+		struct card_loss loss = {.in_place = in_place, .narrow = narrow, .server = i % 2};
 		pthread_t thread;
 
 		card_reset((struct card_plan){
@@ -101,13 +104,15 @@ static void lose(bool in_place)
 static void what_was_written_beside_its_input_is_done_again(void **state)
 {
 	(void)state;
-	lose(false);
+	lose(false, false);
+	lose(false, true);
 }
 
 static void what_was_written_over_its_input_is_refused(void **state)
 {
 	(void)state;
-	lose(true);
+	lose(true, false);
+	lose(true, true);
 }
 
 int main(void)

@@ -134,10 +134,13 @@ static void a_kind_that_is_none(void **state)
 {
 	const struct smd_frame frame = {.kind = SMD_FRAME_KIND_END};
 	uint8_t bytes[SMD_FRAME_SIZE];
+	char text[64];
 
 	(void)state;
 	smd_frame_encode(&frame, bytes);
-	assert_refused_at_once(bytes, sizeof(bytes), "kind must be 1 to 26, got 27");
+	snprintf(text, sizeof(text), "kind must be 1 to %d, got %d", SMD_FRAME_KIND_END - 1,
+		SMD_FRAME_KIND_END);
+	assert_refused_at_once(bytes, sizeof(bytes), text);
 }
 
 static void another_frame_before_hello(void **state)

@@ -1,6 +1,11 @@
 /*
  * Servers are lost and others are started in their place while operations run, or are added: they
  * are taken in, and every result is what it would have been (specs/design/epochs.md).
+ *
+ *   test_returned_server [--card]
+ *
+ * With --card network cards write results into workers' memory (tests/unit/cuda/card.h), as over
+ * rdma; what was written over its input cannot be done again then, so operations are not in place.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,9 +21,12 @@
 #include "reduction_server/base/clock.h"
 #include "tests/unit/allreduce/capture.h"
 #include "tests/unit/allreduce/fixture.h"
+#include "tests/unit/cuda/card.h"
 #include "worker/libsummand/comm.h"
 
 enum { RANKS = 3, SERVERS = 3, LARGE = 60000, PATIENCE_S = 60 };
+
+static bool over_card;
 
 /* What need not be may be refused where memory is short. */
 static const struct smd_server_config enough = {.memory_bytes = 512u << 20};
@@ -89,19 +97,22 @@ static float element(int rank, int operation, size_t i)
 	return (float)(mixed >> 8) * 1e-3f;
 }
 
+/* `buffer` is twice as large as the largest operation. */
 static void reduce_and_check(struct smd_comm *comm, int rank, int operation, float *buffer)
 {
+	float *recv = over_card ? buffer + LARGE : buffer;
+
 	for (size_t i = 0; i < size_of(operation); i++) {
 		buffer[i] = element(rank, operation, i);
 	}
-	CHECK(smd_allreduce(comm, buffer, buffer, size_of(operation), SMD_FLOAT32, SMD_SUM) == 0);
+	CHECK(smd_allreduce(comm, buffer, recv, size_of(operation), SMD_FLOAT32, SMD_SUM) == 0);
 	for (size_t i = 0; i < size_of(operation); i++) {
 		float sum = element(0, operation, i);
 
 		for (int r = 1; r < RANKS; r++) {
 			sum += element(r, operation, i);
 		}
-		CHECK(memcmp(&buffer[i], &sum, sizeof(sum)) == 0);
+		CHECK(memcmp(&recv[i], &sum, sizeof(sum)) == 0);
 	}
 }
 
@@ -130,7 +141,7 @@ static void run_another(struct pool_rank *rank, int operation, float *buffer)
 static void run_operations(struct pool_rank *rank)
 {
 	struct history *history = rank->argument;
-	float *buffer = malloc(LARGE * sizeof(*buffer));
+	float *buffer = malloc((size_t)2 * LARGE * sizeof(*buffer));
 	uint64_t end_ns = smd_clock_ns() + PATIENCE_S * SMD_SECOND_NS;
 	struct look look;
 	bool lacked = false;
@@ -188,11 +199,13 @@ static void run(const char *transport, struct history *history)
 	pthread_t thread;
 
 	history->pool = &pool;
-	pool_start(&pool, transport, SERVERS, configs);
+	card_reset((struct card_plan){0});
+	pool_start(&pool, over_card ? "fault" : transport, SERVERS, configs);
 	CHECK(pthread_create(&thread, NULL, end_and_start_servers, history) == 0);
 	pool_run(&pool, RANKS, "returned", run_operations, history);
 	pthread_join(thread, NULL);
 	pool_stop(&pool);
+	assert_true(!over_card || card_counts().to_host > 0);
 	for (unsigned i = 0; i < history->nlosses && !history->another; i++) {
 		assert_true(pool.servers[i % SERVERS].stats.chunks > 0);
 	}
@@ -283,7 +296,8 @@ static void one_is_added(void **state)
 	CHECK(made >= 0 && close(made) == 0);
 	setenv("SUMMAND_SERVERS_FILE", file, 1);
 	history.pool = &pool;
-	pool_start(&pool, "tcp", SERVERS, configs);
+	card_reset((struct card_plan){0});
+	pool_start(&pool, over_card ? "fault over tcp" : "tcp", SERVERS, configs);
 	snprintf(all, sizeof(all), "%s\n%s,127.0.0.1:1", pool.servers[0].address, pool.list);
 	history.added = all;
 	*strrchr(pool.list, ',') = '\0';
@@ -319,18 +333,100 @@ static void a_file_that_changes_its_mind_is_not_used(void **state)
 	memcpy(file, "servers-XXXXXX", sizeof(file));
 }
 
-int main(void)
+/* ---- a server that is lost between SEALED and its record ---- */
+
+enum { FIRST = 1, SECOND = 2 }; /* servers that rank 1 loses, one after the other */
+
+struct between {
+	pthread_barrier_t barrier; /* of two ranks, which do nothing while they wait at it */
+};
+
+struct closing {
+	struct smd_task task;
+	struct smd_context *context;
+	uint64_t targets;
+};
+
+static void lose_now(struct smd_task *task)
+{
+	const struct closing *closing = (struct closing *)task;
+
+	smd_context_lose(closing->context, closing->targets, "the test has it so");
+}
+
+/* Of all communicators of the process, as when its lanes end. */
+static void lose(struct smd_comm *comm, unsigned server)
+{
+	struct closing closing = {
+		.task = {.run = lose_now}, .context = comm->context, .targets = 1u << server};
+
+	smd_progress_post(&comm->context->progress, &closing.task);
+}
+
+static bool is_in_next_epoch(const void *arg)
+{
+	return ((const struct smd_comm *)arg)->now->index > 0;
+}
+
+static void lose_one_and_another(struct pool_rank *rank)
+{
+	static const struct smd_goal next_epoch = {.done = is_in_next_epoch};
+	struct between *between = rank->argument;
+	uint64_t limit = smd_clock_ns() + PATIENCE_S * SMD_SECOND_NS;
+	int32_t one = 1;
+	bool more = true;
+
+	CHECK(smd_allreduce(rank->comm, &one, &one, 1, SMD_INT32, SMD_SUM) == 0);
+	if (rank->rank == 1) {
+		lose(rank->comm, FIRST);
+		pthread_barrier_wait(&between->barrier);
+		pthread_barrier_wait(&between->barrier);
+		lose(rank->comm, SECOND);
+	} else {
+		pthread_barrier_wait(&between->barrier);
+		CHECK(smd_progress_await(
+			      &rank->context->progress, NULL, &next_epoch, rank->comm, limit) == 0);
+		pthread_barrier_wait(&between->barrier);
+	}
+	while (more) {
+		usleep(1000);
+		more = goes_on(rank->comm, rank->rank, look_at(rank->comm).without != 0);
+		CHECK(smd_clock_ns() < limit);
+	}
+}
+
+/* The record leaves it in a table that is older than its loss: nothing is said in such streams
+ * when it is there again, or it would not be for long. */
+static void one_lost_before_the_record_of_another_comes_back(void **state)
+{
+	struct between between;
+	struct pool pool;
+
+	(void)state;
+	setenv("SUMMAND_PROGRESS", "poll", 1);
+	pthread_barrier_init(&between.barrier, NULL, 2);
+	pool_start(&pool, "loopback", SERVERS, NULL);
+	pool_run(&pool, 2, "between", lose_one_and_another, &between);
+	pool_stop(&pool);
+	assert_false(capture_has("communicator must have been joined", NULL));
+	pthread_barrier_destroy(&between.barrier);
+	unsetenv("SUMMAND_PROGRESS");
+}
+
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_comes_back),
 		cmocka_unit_test(all_come_back_one_after_the_other),
 		cmocka_unit_test(two_flicker),
+		cmocka_unit_test(one_lost_before_the_record_of_another_comes_back),
 		cmocka_unit_test(one_of_other_shards_is_not_used),
 		cmocka_unit_test(one_is_added),
 		cmocka_unit_test(a_file_that_changes_its_mind_is_not_used),
 	};
 	int ret;
 
+	over_card = argc > 1 && strcmp(argv[1], "--card") == 0;
 	capture_begin();
 	ret = cmocka_run_group_tests(tests, NULL, NULL);
 	capture_end();

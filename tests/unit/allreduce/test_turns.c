@@ -169,7 +169,7 @@ static void *work(void *arg)
 		.replica = "worker",
 		.job = "test",
 		.transport = "loopback",
-		.connect_timeout_s = 10,
+		.connect_timeout_s = 60,
 		.progress = SMD_PROGRESS_POLL}; /* what it starts has begun when the call returns */
 	int8_t *large = calloc(LARGE, CHUNK);
 	int8_t *small = calloc(1, SMALL);

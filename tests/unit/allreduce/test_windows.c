@@ -83,7 +83,7 @@ static void windows_go_to_who_works(void **state)
 			.replica = "alone",
 			.job = "test",
 			.transport = pool.transport,
-			.connect_timeout_s = 10,
+			.connect_timeout_s = 60,
 			.progress = SMD_PROGRESS_POLL};
 
 		assert_int_equal(smd_context_create(&options, &context), 0);
@@ -171,6 +171,24 @@ static void the_answer_is_waited_for(void **state)
 	pool_stop(&pool);
 }
 
+/* It has said what it keeps before it read the result, which grants one more. */
+static void what_a_result_grants_meanwhile_stays(void **state)
+{
+	uint64_t ordinal = 0;
+	struct raw raw;
+	struct raw other;
+
+	start(*state);
+	raw_is_asked(&raw, &other, &ordinal);
+	raw_work(&raw, NUMBER, 1);
+	assert_int_equal(raw.frame.window, 1);
+	raw_shrunk(&raw, 2);
+	raw_work(&raw, NUMBER, 2);
+	raw_close(&raw);
+	raw_close(&other);
+	pool_stop(&pool);
+}
+
 static void who_gives_nothing_back_keeps_it(void **state)
 {
 	uint64_t ordinal = 0;
@@ -247,6 +265,7 @@ int main(void)
 		OVER(windows_go_to_who_works, "loopback"),
 		OVER(windows_go_to_who_works, "tcp"),
 		OVER(the_answer_is_waited_for, "tcp"),
+		OVER(what_a_result_grants_meanwhile_stays, "tcp"),
 		OVER(who_gives_nothing_back_keeps_it, "tcp"),
 		OVER(what_was_given_back_is_not_used, "tcp"),
 		OVER(false_answers_end_the_lane, "tcp"),

@@ -21,7 +21,7 @@ int token_work(const char *address, const char *job, const char *token)
 		.replica = "worker",
 		.job = job,
 		.transport = "tcp",
-		.connect_timeout_s = 10};
+		.connect_timeout_s = 60};
 	char path[] = "/tmp/smd-token-XXXXXX";
 	int32_t values[COUNT] = {1, 2, 3};
 	smd_context *context;

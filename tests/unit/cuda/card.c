@@ -45,6 +45,7 @@ struct card_advertisement {
 	struct memory *memory; /* NULL: the host's */
 	uint8_t *bytes;        /* where the card writes; NULL: nowhere, its lane is closed */
 	uint32_t length;
+	bool closed;                        /* its lane is, and nobody takes it back any more */
 	LIST_ENTRY(card_advertisement) all; /* of all lanes */
 };
 
@@ -98,11 +99,15 @@ static struct card_counts counts;
 void card_reset(struct card_plan wanted)
 {
 	struct card_advertisement *advertisement;
+	struct card_advertisement *next;
 
 	pthread_mutex_lock(&lock);
-	while ((advertisement = LIST_FIRST(&all_advertised))) { /* of lanes that are closed */
-		LIST_REMOVE(advertisement, all);
-		free(advertisement);
+	for (advertisement = LIST_FIRST(&all_advertised); advertisement; advertisement = next) {
+		next = LIST_NEXT(advertisement, all);
+		if (advertisement->closed) { /* others are their lanes' owners' */
+			LIST_REMOVE(advertisement, all);
+			free(advertisement);
+		}
 	}
 	plan = wanted;
 	places_made = 0;
@@ -546,8 +551,11 @@ static void card_close(struct smd_lane *lane)
 	card->closed = true;
 	pthread_mutex_lock(&lock);
 	while (!LIST_EMPTY(&card->advertisements)) { /* the other end may not know yet */
-		advertisement_end(
-			card, (struct card_advertisement *)LIST_FIRST(&card->advertisements));
+		struct card_advertisement *advertisement =
+			(struct card_advertisement *)LIST_FIRST(&card->advertisements);
+
+		advertisement->closed = true;
+		advertisement_end(card, advertisement);
 	}
 	while (!LIST_EMPTY(&card->memories)) {
 		memory_free(card, LIST_FIRST(&card->memories));

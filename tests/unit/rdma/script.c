@@ -77,7 +77,8 @@ void script_reset(void)
 		.limits = {.queue_depth = 1024,
 			.completions = 65536,
 			.message_bytes = 1u << 30,
-			.path_mtu = 1024},
+			.path_mtu = 1024,
+			.immediate = true},
 		.inline_most = 256,
 		.connects = true,
 		.carries = true,
@@ -245,6 +246,9 @@ int smd_verbs_pair_create(struct rdma_cm_id *id, struct ibv_pd *domain,
 
 	if (err == 0 &&
 		(sends > script.limits.queue_depth || receives > script.limits.queue_depth)) {
+		err = -EINVAL;
+	}
+	if (err == 0 && *inline_bytes > script.inline_most) {
 		err = -EINVAL;
 	}
 	if (err) {

@@ -74,7 +74,9 @@ struct script {
 	void *owner;
 
 	struct script_call calls[SCRIPT_CALLS_END];
-	unsigned live;    /* objects that there are, */
+	struct smd_verbs_patience patience; /* of the last pair that was connected or accepted */
+	int last_access;                    /* of the last registration */
+	unsigned live;                      /* objects that there are, */
 	unsigned regions; /* and registrations among them */
 	unsigned resizes;
 	unsigned rejections;

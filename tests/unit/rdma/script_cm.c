@@ -281,11 +281,13 @@ struct rdma_cm_id *script_request(const void *data, size_t length)
 	return &id->id;
 }
 
-int smd_verbs_connect(struct rdma_cm_id *outer, const void *private_data, uint8_t length)
+int smd_verbs_connect(struct rdma_cm_id *outer, const void *private_data, uint8_t length,
+	struct smd_verbs_patience patience)
 {
 	struct script_id *id = script_id_of(outer);
 	int err = script_fault(SCRIPT_connect);
 
+	script.patience = patience;
 	if (err) {
 		return err;
 	}
@@ -303,11 +305,13 @@ int smd_verbs_connect(struct rdma_cm_id *outer, const void *private_data, uint8_
 	return 0;
 }
 
-int smd_verbs_accept(struct rdma_cm_id *outer, const void *private_data, uint8_t length)
+int smd_verbs_accept(struct rdma_cm_id *outer, const void *private_data, uint8_t length,
+	struct smd_verbs_patience patience)
 {
 	struct script_id *id = script_id_of(outer);
 	int err = script_fault(SCRIPT_accept);
 
+	script.patience = patience;
 	if (err) {
 		return err;
 	}

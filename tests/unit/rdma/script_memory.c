@@ -78,6 +78,7 @@ int smd_verbs_region_create(
 	int err = script_fault(SCRIPT_region_create);
 
 	if (err == 0) {
+		script.last_access = access;
 		*out = &region_add(domain, memory, length, access)->mr;
 		script.live++;
 		script.regions++;

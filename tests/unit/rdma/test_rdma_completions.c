@@ -49,6 +49,26 @@ static void what_lanes_do_goes_on(void **state)
 	parcels_free(&parcel, 1);
 }
 
+/* Of what was only flushed it says nothing. */
+static void what_the_cards_maker_knows_is_told(void **state)
+{
+	struct link *link = *state;
+	struct ibv_wc completion;
+	struct peer peer;
+
+	peer_open(&peer, link);
+	completion = completion_of(&peer, IBV_WC_WR_FLUSH_ERR);
+	completion.vendor_err = 0xf9;
+	script_complete(peer.id, &completion);
+	completion.status = IBV_WC_RETRY_EXC_ERR;
+	completion.vendor_err = 0x81;
+	script_complete(peer.id, &completion);
+	peer_poll(&peer);
+	end_assert_closed(&peer.end, -ETIMEDOUT,
+		"the other end no longer answers (vendor error 0x81)");
+	peer_close(&peer, link);
+}
+
 static void every_other_kind_of_completion_ends_the_lane(void **state)
 {
 	static const enum ibv_wc_opcode kinds[] = {IBV_WC_SEND, IBV_WC_RDMA_READ, IBV_WC_COMP_SWAP,
@@ -338,6 +358,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		STAGE(what_lanes_do_goes_on),
+		STAGE(what_the_cards_maker_knows_is_told),
 		STAGE(every_other_kind_of_completion_ends_the_lane),
 		STAGE(every_status_ends_the_lane_once_and_says_why),
 		STAGE(what_is_flushed_does_not_hide_the_cause),

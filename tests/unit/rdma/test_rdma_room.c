@@ -40,10 +40,10 @@ static void memory_that_cannot_be_locked_is_told_with_its_limit(void **state)
 /* The queue grows with the lanes, so that all that can complete at once has room. */
 static void a_completion_queue_grows_with_its_lanes(void **state)
 {
-	enum { LANES = 20 };
+	enum { LANES = 250 };
 	static struct parcel parcels[LANES][RDMA_BUFFERS];
+	static struct peer peers[LANES];
 	struct link *link = *state;
-	struct peer peers[LANES];
 
 	for (int i = 0; i < LANES; i++) {
 		peer_open(&peers[i], link);
@@ -59,13 +59,56 @@ static void a_completion_queue_grows_with_its_lanes(void **state)
 	for (int i = 0; i < LANES; i++) {
 		script_break(peers[i].id, IBV_WC_FATAL_ERR); /* all that is posted completes */
 	}
-	assert_true(script.completions_most > 1024);
+	assert_true(script.completions_most > 16384);
 	stage_turn(link);
 	for (int i = 0; i < LANES; i++) {
 		assert_int_equal(peers[i].end.closed, 1);
 		peer_close(&peers[i], link);
 		parcels_free(parcels[i], RDMA_BUFFERS);
 	}
+}
+
+/* Many cards cannot make one larger. */
+static void sixty_four_lanes_need_no_larger_queue(void **state)
+{
+	enum { LANES = 64 };
+	static struct peer peers[LANES];
+	struct script_call *resize = &script.calls[SCRIPT_queue_resize];
+	struct link *link = *state;
+
+	resize->fail_at = 1;
+	resize->err = -EOPNOTSUPP;
+	resize->always = true;
+	for (int i = 0; i < LANES; i++) {
+		peer_open(&peers[i], link);
+	}
+	assert_int_equal(resize->count, 0);
+	for (int i = 0; i < LANES; i++) {
+		peer_close(&peers[i], link);
+	}
+}
+
+/* As where little memory may be locked. */
+static void a_smaller_queue_will_do(void **state)
+{
+	struct script_call *create = &script.calls[SCRIPT_queue_create];
+	struct link *link = *state;
+	struct peer peer;
+
+	create->err = -ENOMEM;
+	create->fail_at = create->count + 1;
+	peer_open(&peer, link);
+	assert_int_equal(peer.lane->device->queue_depth, 8192);
+	peer_close(&peer, link);
+	create->fail_at = create->count + 1;
+	create->always = true;
+	peer_resolve(&peer, link);
+	script_tell(peer.id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL, 0);
+	stage_turn(link);
+	end_assert_closed(&peer.end, -ENOMEM, peer.end.reason);
+	assert_in_range(create->count, 3, 20);
+	create->fail_at = 0;
+	peer_close(&peer, link);
 }
 
 static void a_lane_for_which_there_is_no_room_is_told_so(void **state)
@@ -95,6 +138,21 @@ static void a_lane_for_which_there_is_no_room_is_told_so(void **state)
 	for (int i = 0; i < 3; i++) {
 		peer_close(&peers[i], link);
 	}
+}
+
+/* As iWARP's are: a lane over TCP takes its place. */
+static void a_card_without_immediate_data_is_told_so(void **state)
+{
+	struct link *link = *state;
+	struct peer peer;
+
+	script.limits.immediate = false;
+	peer_resolve(&peer, link);
+	script_tell(peer.id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL, 0);
+	stage_turn(link);
+	end_assert_closed(&peer.end, -ENOTSUP, peer.end.reason);
+	assert_non_null(strstr(peer.end.reason, "must be InfiniBand or RoCE"));
+	peer_close(&peer, link);
 }
 
 /* More lanes than the table of a device begins with; numbers are not given twice. */
@@ -130,7 +188,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		STAGE(memory_that_cannot_be_locked_is_told_with_its_limit),
 		STAGE(a_completion_queue_grows_with_its_lanes),
+		STAGE(sixty_four_lanes_need_no_larger_queue),
+		STAGE(a_smaller_queue_will_do),
 		STAGE(a_lane_for_which_there_is_no_room_is_told_so),
+		STAGE(a_card_without_immediate_data_is_told_so),
 		STAGE(lanes_have_numbers_of_their_own),
 	};
 

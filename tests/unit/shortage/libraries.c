@@ -10,16 +10,22 @@
 #ifdef SMD_TLS
 static void *openssl_malloc(size_t size, const char *file, int line)
 {
-	(void)file;
+	void *memory;
+
 	(void)line;
-	return malloc(size);
+	shortage_enter_file(file);
+	memory = malloc(size);
+	shortage_enter_file(NULL);
+	return memory;
 }
 
 static void *openssl_realloc(void *memory, size_t size, const char *file, int line)
 {
-	(void)file;
 	(void)line;
-	return realloc(memory, size);
+	shortage_enter_file(file);
+	memory = realloc(memory, size);
+	shortage_enter_file(NULL);
+	return memory;
 }
 
 static void openssl_free(void *memory, const char *file, int line)

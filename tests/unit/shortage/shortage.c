@@ -7,14 +7,26 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 static atomic_long countdown = -1; /* allocations until the one that fails; negative: none fails */
 static atomic_bool failed;
+static const char *_Atomic only_in; /* NULL: allocations count wherever they are */
+static _Thread_local const char *file_now;
+
+static bool counts(void)
+{
+	const char *only = atomic_load(&only_in);
+	size_t length = only ? strlen(only) : 0;
+	size_t at = file_now ? strlen(file_now) : 0;
+
+	return !only || (at >= length && strcmp(file_now + at - length, only) == 0);
+}
 
 static bool fails(void)
 {
-	if (atomic_load(&countdown) < 0 || atomic_fetch_sub(&countdown, 1) != 0) {
+	if (atomic_load(&countdown) < 0 || !counts() || atomic_fetch_sub(&countdown, 1) != 0) {
 		return false;
 	}
 	atomic_store(&failed, true);
@@ -24,8 +36,19 @@ static bool fails(void)
 
 void shortage_begin(long n)
 {
+	shortage_begin_in(NULL, n);
+}
+
+void shortage_begin_in(const char *file, long n)
+{
 	atomic_store(&failed, false);
+	atomic_store(&only_in, file);
 	atomic_store(&countdown, n);
+}
+
+void shortage_enter_file(const char *file)
+{
+	file_now = file;
 }
 
 bool shortage_end(void)

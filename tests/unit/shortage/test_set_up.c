@@ -22,8 +22,8 @@
 #include "tests/unit/allreduce/fixture.h"
 #include "tests/unit/shortage/shortage.h"
 
-#define COUNT    1000
-#define PATIENCE_S 120                 /* of a worker; nobody needs it */
+#define COUNT      1000
+#define PATIENCE_S 120                  /* of a worker; nobody needs it */
 #define ROUND_NS   (20 * SMD_SECOND_NS) /* a round that takes longer waits for what will not come */
 
 static char every[] = "token";
@@ -165,7 +165,7 @@ static int worker_once(const struct pool *pool)
 
 /* The server is in this process too, so allocations of both ends fail. Another job is on it all the
  * time. */
-static void check_worker(const char *transport, bool encrypt, long step)
+static void check_worker(const char *transport, bool encrypt, const char *file, long step)
 {
 	const struct smd_server_config config = {
 		.shards = 2, .tokens = &tokens, .encrypt = encrypt};
@@ -183,7 +183,7 @@ static void check_worker(const char *transport, bool encrypt, long step)
 		uint64_t begin = smd_clock_ns();
 		int ret;
 
-		shortage_begin(n);
+		shortage_begin_in(file, n);
 		ret = worker_once(&pool);
 		failed = shortage_end();
 		if (ret && (!failed || smd_error_message()[0] == '\0')) {
@@ -199,7 +199,7 @@ static void check_worker(const char *transport, bool encrypt, long step)
 		}
 	}
 	print_message("%ld allocations\n", n);
-	assert_true(n > 50);
+	assert_true(file || n > 50); /* OpenSSL may be built without the names of its files */
 	smd_comm_destroy(comm);
 	smd_context_destroy(context);
 	pool_stop(&pool);
@@ -208,13 +208,13 @@ static void check_worker(const char *transport, bool encrypt, long step)
 static void a_worker_over_tcp(void **state)
 {
 	(void)state;
-	check_worker("tcp", false, 1);
+	check_worker("tcp", false, NULL, 1);
 }
 
 static void a_worker_over_loopback(void **state)
 {
 	(void)state;
-	check_worker("loopback", false, 1);
+	check_worker("loopback", false, NULL, 1);
 }
 
 #ifdef SMD_TLS
@@ -222,7 +222,16 @@ static void a_worker_over_tls(void **state)
 {
 	(void)state;
 	setenv("SUMMAND_TLS", "1", 1);
-	check_worker("tcp", true, 23); /* of some thousands, which are OpenSSL's */
+	check_worker("tcp", true, NULL, 23); /* of some thousands, which are OpenSSL's */
+	unsetenv("SUMMAND_TLS");
+}
+
+/* Lists are in particular what OpenSSL keeps for a connection's owner, who finds himself there. */
+static void a_worker_over_tls_without_memory_for_lists(void **state)
+{
+	(void)state;
+	setenv("SUMMAND_TLS", "1", 1);
+	check_worker("tcp", true, "/stack.c", 1);
 	unsetenv("SUMMAND_TLS");
 }
 #endif
@@ -254,6 +263,7 @@ int main(void)
 #ifdef SMD_TLS
 		cmocka_unit_test(a_server_over_tls),
 		cmocka_unit_test(a_worker_over_tls),
+		cmocka_unit_test(a_worker_over_tls_without_memory_for_lists),
 #endif
 	};
 

@@ -91,9 +91,9 @@ static void wrong_envelopes_are_refused_by_field(void **state)
 		{2, 0, "frame: magic must be SMD, got 534d00"},
 		{3, 0, "frame: version must be 3, got 0"},
 		{3, 1, "frame: version must be 3, got 1"},
-		{4, 0, "frame: kind must be 1 to 26, got 0"},
-		{4, 27, "frame: kind must be 1 to 26, got 27"},
-		{4, 255, "frame: kind must be 1 to 26, got 255"},
+		{4, 0, "frame: kind must be 1 to 27, got 0"},
+		{4, 28, "frame: kind must be 1 to 27, got 28"},
+		{4, 255, "frame: kind must be 1 to 27, got 255"},
 		{7, 4, "frame: collective must be 0 to 3, got 4"},
 		{7, 128, "frame: collective must be 0 to 3, got 128"},
 	};
@@ -127,6 +127,7 @@ static uint32_t longest_payload(unsigned kind)
 	case SMD_FRAME_SHRINK:
 	case SMD_FRAME_SHRUNK:
 	case SMD_FRAME_HELD:
+	case SMD_FRAME_DRAINS:
 		return 0;
 	default:
 		return 2048;
@@ -174,7 +175,7 @@ static void kinds_have_names(void **state)
 	assert_string_equal(smd_frame_kind_name(SMD_FRAME_HELLO), "HELLO");
 	assert_string_equal(smd_frame_kind_name(SMD_FRAME_AGREE), "AGREE");
 	assert_string_equal(smd_frame_kind_name(0), "kind 0");
-	assert_string_equal(smd_frame_kind_name(27), "kind 27");
+	assert_string_equal(smd_frame_kind_name(28), "kind 28");
 }
 
 static void collectives_have_their_numbers(void **state)
@@ -218,10 +219,10 @@ static void kinds_have_their_numbers(void **state)
 	static const char *const names[] = {NULL, "HELLO", "WELCOME", "REFUSE", "JOIN", "JOINED",
 		"LEAVE", "INPUT", "RESULT", "ABORT", "LATE", "PING", "PONG", "GONE", "AGREE",
 		"LEFT", "GREET", "ACCEPT", "BUFFERS", "POST", "DATA", "CHALLENGE", "PROOF", "IDLE",
-		"SHRINK", "SHRUNK", "HELD"};
+		"SHRINK", "SHRUNK", "HELD", "DRAINS"};
 
 	(void)state;
-	assert_int_equal(SMD_FRAME_KIND_END, 27);
+	assert_int_equal(SMD_FRAME_KIND_END, 28);
 	for (unsigned kind = 1; kind < SMD_FRAME_KIND_END; kind++) {
 		assert_string_equal(smd_frame_kind_name(kind), names[kind]);
 	}

@@ -98,13 +98,12 @@ int smd_agent_tls_open(struct smd_agent_tls **out, int fd, enum smd_agent_end en
 		tls->context = context_create(end);
 		tls->ssl = tls->context ? SSL_new(tls->context) : NULL;
 	}
-	if (!tls || !tls->ssl || !SSL_set_fd(tls->ssl, fd)) {
+	if (!tls || !tls->ssl || !SSL_set_fd(tls->ssl, fd) || !SSL_set_app_data(tls->ssl, tls)) {
 		smd_agent_tls_close(tls);
 		ERR_clear_error();
 		return smd_error_set(
 			error, ENOTSUP, "TLS: OpenSSL cannot do TLS 1.3 with a pre-shared key");
 	}
-	SSL_set_app_data(tls->ssl, tls);
 	if (end == SMD_AGENT_RUNNER) {
 		SSL_set_accept_state(tls->ssl);
 	} else {

@@ -1,6 +1,7 @@
 """Summand from Python.
 
     from summand import TorchDistributor, CustomJob     # run functions, scripts and jobs
+    import summand.backend                              # torch.distributed's init_process_group("summand")
     import summand.ddp                                  # all-reduce of tensors, and a hook for DistributedDataParallel
 
 specs/guide/python.md tells more. What is imported needs torch or libsummand only once it is used.

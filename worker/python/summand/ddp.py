@@ -11,7 +11,6 @@ in the memory of the CPU. Every rank must start the same operations in the same 
 import ctypes
 import json
 import os
-import queue
 import threading
 
 import torch
@@ -19,10 +18,12 @@ import torch.distributed as dist
 
 from summand import places
 from summand.error import SummandError
+from summand.in_order import InOrder
 
 # The numbers are those of summand.h.
 DTYPES = {torch.int8: 0, torch.uint8: 1, torch.int32: 2, torch.int64: 4, torch.float16: 6, torch.float32: 7,
           torch.float64: 8, torch.bfloat16: 9}
+WIRES = {"float32": 7, "bf16": 9, "fp16": 6}  # what float32 may be sent as
 OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}
 
 
@@ -47,6 +48,7 @@ _CALLS = {
     "smd_context_stats": (None, [_POINTER, ctypes.POINTER(_Stats)]),
     "smd_comm_create": (_INT, [_POINTER, ctypes.c_char_p, _INT, _INT, _OUT]),
     "smd_comm_destroy": (None, [_POINTER]),
+    "smd_comm_set_wire": (_INT, [_POINTER, _INT]),
     "smd_allreduce": (_INT, [_POINTER, _POINTER, _POINTER, ctypes.c_size_t, _INT, _INT]),
     "smd_allreduce_start": (_INT, [_POINTER, _POINTER, _POINTER, ctypes.c_size_t, _INT, _INT, _OUT]),
     "smd_reduce": (_INT, [_POINTER, _POINTER, _POINTER, ctypes.c_size_t, _INT, _INT, _INT]),
@@ -150,9 +152,15 @@ class Context:
 
 
 class Communicator:
-    """A group of ranks that was created under the same name. Rank and size come from the job unless they are given."""
+    """A group of ranks that was created under the same name. Rank and size come from the job unless they are given.
 
-    def __init__(self, context, group="default", rank=None, size=None):
+    wire: "bf16" or "fp16" sends float32 in half the bytes in all-reduces, "float32" as it is; None: as SUMMAND_WIRE says.
+    The same on all ranks.
+    """
+
+    def __init__(self, context, group="default", rank=None, size=None, wire=None):
+        if wire is not None and wire not in WIRES:
+            raise SummandError(0, f"group {group}: wire must be one of {_names(WIRES)}, got {wire!r}")
         if rank is None or size is None:
             rank, size = job_rank()
         self.group, self.rank, self.size = group, rank, size
@@ -160,8 +168,11 @@ class Communicator:
         self._handle = ctypes.c_void_p()
         self._lock = threading.Lock()
         self._pending = set()  # the library uses their buffers
+        self._pid = os.getpid()
         _check(_lib().smd_comm_create(context._open(), group.encode(), size, rank, ctypes.byref(self._handle)))
         context._communicators.append(self)
+        if wire is not None:
+            _check(_lib().smd_comm_set_wire(self._handle, WIRES[wire]))
 
     def _open(self):
         if not self._handle:
@@ -229,7 +240,13 @@ class Communicator:
         _check(_lib().smd_barrier(self._open()))
 
     def close(self):
-        """Waits for what was started, and leaves the group. A second time does nothing."""
+        """Waits for what was started, and leaves the group. A second time does nothing. A fork only forgets it."""
+        if self._pid != os.getpid():
+            self._handle = ctypes.c_void_p()
+            self._pending = set()
+            if self in self._context._communicators:
+                self._context._communicators.remove(self)
+            return
         while self._pending:
             try:
                 next(iter(self._pending)).wait()
@@ -300,9 +317,7 @@ class HookState:
         """A context that is given is closed with the state; else only the communicator is."""
         self.communicator = communicator
         self.context = context
-        self._started = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._complete, name="summand-ddp", daemon=True)
-        self._thread.start()
+        self._started = InOrder("summand-ddp", self._complete)
 
     def average(self, tensor):
         """Starts to average the tensor over all ranks, in place; returns a future of it."""
@@ -312,22 +327,17 @@ class HookState:
         self._started.put((self.communicator.all_reduce_start(tensor), future))
         return future
 
-    def _complete(self):
-        while True:
-            item = self._started.get()
-            if item is None:
-                return
-            request, future = item
-            try:
-                future.set_result(request.wait())
-            except SummandError as error:
-                future.set_exception(error)
-            item = request = future = None  # the tensor is not kept until the next one comes
+    @staticmethod
+    def _complete(item):
+        request, future = item
+        try:
+            future.set_result(request.wait())
+        except Exception as error:  # else the thread would end, and later operations with it
+            future.set_exception(error)
 
     def close(self):
         """Waits for what was started, and leaves the group. A second time does nothing."""
-        self._started.put(None)
-        self._thread.join()
+        self._started.end()
         self.communicator.close()
         if self.context:
             self.context.close()
@@ -348,8 +358,10 @@ def allreduce_hook(state: HookState, bucket: dist.GradBucket) -> torch.futures.F
 _registered = 0
 
 
-def register(model, group=None, context=None):
+def register(model, group=None, context=None, wire=None):
     """Lets a DistributedDataParallel average its gradients through Summand; returns the HookState to close.
+
+    wire="bf16" sends gradients of float32 in half the bytes: each is rounded once, as its average is (Communicator).
 
     The first model of each rank is group ddp-0, the next ddp-1, and so on. Models on process groups of different ranks
     need names of their own.
@@ -358,7 +370,7 @@ def register(model, group=None, context=None):
     rank, size = dist.get_rank(model.process_group), dist.get_world_size(model.process_group)
     own = Context() if context is None else None
     try:
-        communicator = Communicator(context or own, group or f"ddp-{_registered}", rank, size)
+        communicator = Communicator(context or own, group or f"ddp-{_registered}", rank, size, wire)
     except SummandError:
         if own:
             own.close()

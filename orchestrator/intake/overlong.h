@@ -1,8 +1,8 @@
 /*
  * Strings of a job that no program could be given, once $(NAME) in them is expanded.
  */
-#ifndef SMD_CLI_OVERLONG_H
-#define SMD_CLI_OVERLONG_H
+#ifndef SMD_INTAKE_OVERLONG_H
+#define SMD_INTAKE_OVERLONG_H
 
 #include "orchestrator/document/diagnostics.h"
 #include "orchestrator/job/job.h"

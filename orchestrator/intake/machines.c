@@ -1,5 +1,5 @@
 /* Checks a spec's machines and their accelerators against the machine catalogue. */
-#include "orchestrator/cli/machines.h"
+#include "orchestrator/intake/machines.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* Finds strings that are too long when expanded, and where they stand. */
-#include "orchestrator/cli/overlong.h"
+#include "orchestrator/intake/overlong.h"
 
-#include "orchestrator/cli/machines.h"
 #include "orchestrator/contract/environment.h"
 #include "orchestrator/document/decode.h"
+#include "orchestrator/intake/machines.h"
 
 struct string_search {
 	const struct smd_node *task; /* the pool's containerSpec or pythonPackageSpec */

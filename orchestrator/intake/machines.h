@@ -1,8 +1,8 @@
 /*
  * What the machine catalogue says of a job's machines, and of the accelerators that they are given.
  */
-#ifndef SMD_CLI_MACHINES_H
-#define SMD_CLI_MACHINES_H
+#ifndef SMD_INTAKE_MACHINES_H
+#define SMD_INTAKE_MACHINES_H
 
 #include "orchestrator/document/diagnostics.h"
 #include "orchestrator/plan/machine.h"

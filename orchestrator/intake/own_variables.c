@@ -1,12 +1,12 @@
 /* Compares a spec's own variables with those of the job's contract. */
-#include "orchestrator/cli/own_variables.h"
+#include "orchestrator/intake/own_variables.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "orchestrator/cli/machines.h"
 #include "orchestrator/contract/environment.h"
 #include "orchestrator/document/decode.h"
+#include "orchestrator/intake/machines.h"
 
 #define DEVICES "CUDA_VISIBLE_DEVICES"
 

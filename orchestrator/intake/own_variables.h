@@ -2,8 +2,8 @@
  * A spec's own variables: which of them take the place of what the job's contract sets, and which
  * the runner sets whatever the spec says.
  */
-#ifndef SMD_CLI_OWN_VARIABLES_H
-#define SMD_CLI_OWN_VARIABLES_H
+#ifndef SMD_INTAKE_OWN_VARIABLES_H
+#define SMD_INTAKE_OWN_VARIABLES_H
 
 #include "orchestrator/document/diagnostics.h"
 #include "orchestrator/job/job.h"

@@ -1,0 +1,383 @@
+/* `summand serve` */
+#include "orchestrator/cli/serve.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "orchestrator/cli/engine_options.h"
+#include "orchestrator/cli/verbs.h"
+#include "orchestrator/document/source.h"
+#include "orchestrator/runner/log_file.h"
+#include "orchestrator/service/intake.h"
+#include "orchestrator/service/service.h"
+#include "reduction_server/base/parse.h"
+#include "reduction_server/base/printable.h"
+#include "reduction_server/base/token.h"
+#include "reduction_server/metrics/endpoint.h"
+#include "reduction_server/transport/address.h"
+#include "worker/agent/host/container.h"
+
+#define LISTEN_DEFAULT  "127.0.0.1:8080"
+#define GRACE_DEFAULT_S 30
+#define READY_DEFAULT_S 30
+#define WORDS_MAX       (SMD_ENGINE_WORDS_MAX + 8)
+
+/* What the command line says, and the texts of the files that it names. */
+struct serving {
+	struct smd_service_options options;
+	const char *token_file;
+	const char *cert_file;
+	const char *key_file;
+	const char *ca_file;
+	const char *images_file;
+	char token[SMD_TOKEN_MAX + 1];
+	struct smd_source cert;
+	struct smd_source key;
+	struct smd_source ca;
+	int cpus;
+	int gpus;
+	uint64_t memory;
+	/* What runners are told. */
+	struct smd_local_run_options run;
+	char *words[WORDS_MAX];
+	int nwords;
+};
+
+static int add_host(void *target, const char *value, struct smd_error *error)
+{
+	struct smd_access *access = target;
+
+	if (access->nhosts == SMD_ACCESS_HOSTS_MAX || !*value || strpbrk(value, ":/ ")) {
+		return smd_error_set(error, EINVAL,
+			"must be a host's name without a port, and there must be at most %d",
+			SMD_ACCESS_HOSTS_MAX);
+	}
+	access->hosts[access->nhosts++] = value;
+	return 0;
+}
+
+/* "demo=32,128G,4"; what is not said has no limit. */
+static int add_quota(void *target, const char *value, struct smd_error *error)
+{
+	struct smd_service_options *options = target;
+	struct smd_quota *quota = &options->quotas[options->nquotas];
+	char *rest = strdup(value);
+	char *project = rest ? strsep(&rest, "=") : NULL;
+	const char *cpus = rest ? strsep(&rest, ",") : NULL;
+	const char *memory = rest ? strsep(&rest, ",") : NULL;
+	uint64_t number = INT64_MAX;
+	uint64_t bytes = INT64_MAX;
+	uint64_t gpus = INT64_MAX;
+
+	if (!cpus || !*project || options->nquotas == SMD_QUOTAS_MAX ||
+		smd_parse_number(cpus, 0, INT64_MAX, &number) ||
+		(memory && (smd_parse_size(memory, &bytes) || bytes > INT64_MAX)) ||
+		(rest && smd_parse_number(rest, 0, INT64_MAX, &gpus))) {
+		free(project);
+		return smd_error_set(error, EINVAL,
+			"must be PROJECT=CPUS[,MEMORY[,GPUS]] such as demo=32,128G,4, at most %d "
+			"times",
+			SMD_QUOTAS_MAX);
+	}
+	*quota = (struct smd_quota){.project = project,
+		.limit = {.cpus = (int64_t)number,
+			.memory_bytes = (int64_t)bytes,
+			.gpus = (int64_t)gpus}};
+	options->nquotas++;
+	return 0;
+}
+
+static int set_runtime(void *target, const char *value, struct smd_error *error)
+{
+	if (!smd_container_runtime_find(value) || strcmp(value, "pyxis") == 0) {
+		return smd_error_set(error, EINVAL, "must be podman, docker or apptainer");
+	}
+	*(const char **)target = value;
+	return 0;
+}
+
+static int set_log_limit(void *target, const char *value, struct smd_error *error)
+{
+	uint64_t limit = 0;
+
+	if (strcmp(value, "none") != 0 &&
+		(smd_parse_size(value, &limit) || limit < SMD_LOG_LIMIT_MIN)) {
+		return smd_error_set(
+			error, EINVAL, "must be none, or a size of at least 64K such as 256M");
+	}
+	*(uint64_t *)target = limit;
+	return 0;
+}
+
+static int set_metrics(void *target, const char *value, struct smd_error *error)
+{
+	*(const char **)target = value;
+	return smd_metrics_address_check(value, error);
+}
+
+static int read_options(struct serving *serving, int argc, char **argv, struct smd_error *error)
+{
+	struct smd_service_options *options = &serving->options;
+	int grace_s = GRACE_DEFAULT_S;
+	int ready_timeout_s = READY_DEFAULT_S;
+	int host_timeout_s = SMD_HOST_TIMEOUT_DEFAULT_S;
+	int join_timeout_s = SMD_JOIN_TIMEOUT_DEFAULT_S;
+	const struct smd_option list[] = {
+		SMD_OPTION_GROUP("Address"),
+		{"listen", "HOST:PORT",
+			"where requests are taken; port 0 is any free one (default " LISTEN_DEFAULT
+			")",
+			smd_option_set_path, &options->http.listen},
+		{"host", "NAME",
+			"a name by which clients call the service, beside its address and "
+			"localhost; may "
+			"be repeated",
+			add_host, &options->http.access},
+		SMD_OPTION_GROUP("Who may ask"),
+		{"token-file", "FILE", "take only requests with the token in FILE",
+			smd_option_set_path, &serving->token_file},
+		{"tls-cert", "FILE", "speak TLS, with this certificate in PEM", smd_option_set_path,
+			&serving->cert_file},
+		{"tls-key", "FILE", "its key", smd_option_set_path, &serving->key_file},
+		{"tls-client-ca", "FILE", "take only clients with a certificate of this authority",
+			smd_option_set_path, &serving->ca_file},
+		SMD_OPTION_GROUP("Room"),
+		{"cpus", "N", "what all jobs may take together (default: this machine's)",
+			smd_option_set_int, &serving->cpus},
+		{"memory", "SIZE", "the same of memory, such as 64G", smd_option_set_size,
+			&serving->memory},
+		{"gpus", "N", "the same of GPUs", smd_option_set_int, &serving->gpus},
+		{"oversubscribe", NULL, "let jobs begin at once, and share what there is",
+			smd_option_set_bool, &serving->run.oversubscribe},
+		{"quota", "PROJECT=CPUS[,MEMORY[,GPUS]]",
+			"what the jobs of a project may take together, such as demo=32,128G,4; may "
+			"be "
+			"repeated",
+			add_quota, options},
+		SMD_OPTION_GROUP("Run"),
+		{"images", "FILE",
+			"run these commands for images without one: {\"IMAGE\": [\"WORD\", ...]}",
+			smd_option_set_path, &serving->images_file},
+		{"container-runtime", "podman|docker|apptainer",
+			"run images in containers (default: commands, as processes)", set_runtime,
+			&serving->run.container_runtime},
+		{"grace", "SECONDS", "the time from SIGTERM to SIGKILL (default 30)",
+			smd_option_set_int, &grace_s},
+		{"ready-timeout", "SECONDS",
+			"how long a reduction server may take to be ready (default 30)",
+			smd_option_set_int, &ready_timeout_s},
+		{"log-limit", "SIZE|none",
+			"the length of each log, beyond which older lines are dropped (default "
+			"256M)",
+			set_log_limit, &serving->run.log_limit},
+		SMD_ENGINE_OPTIONS(serving->run, host_timeout_s, join_timeout_s),
+		SMD_OPTION_GROUP("Metrics"),
+		{"metrics", "[ADDR:]PORT", "answer GET /metrics there, for Prometheus", set_metrics,
+			&options->metrics},
+	};
+	const struct smd_command command = {
+		.synopsis = "summand serve [OPTION...]",
+		.summary = "Answers the Vertex AI API, and runs the jobs that gcloud and Google's "
+			   "clients create.",
+		.options = list,
+		.noptions = sizeof(list) / sizeof(list[0]),
+		.epilog = "On another address than loopback --token-file or --tls-client-ca is "
+			  "needed. SIGTERM ends the service, and no job.",
+		.exits = SMD_EXITS,
+	};
+	int noperands;
+	int ret = smd_options_parse(&command, argc, argv, &noperands, error);
+
+	if (!ret && noperands > 0) {
+		ret = smd_error_set(error, EINVAL, "%s: nothing is expected here", argv[1]);
+	}
+	serving->run.grace_s = (unsigned)grace_s;
+	serving->run.ready_timeout_s = (unsigned)ready_timeout_s;
+	serving->run.host_timeout_s = (unsigned)host_timeout_s;
+	serving->run.join_timeout_s = (unsigned)join_timeout_s;
+	options->capacity = (struct smd_demand){
+		.cpus = serving->cpus, .memory_bytes = -1, .gpus = serving->gpus};
+	if (serving->memory) {
+		options->capacity.memory_bytes = (int64_t)serving->memory;
+	}
+	return ret;
+}
+
+static int read_images(struct serving *serving, struct smd_error *error)
+{
+	json_error_t reason;
+
+	if (!serving->images_file) {
+		return 0;
+	}
+	serving->options.images =
+		json_load_file(serving->images_file, JSON_REJECT_DUPLICATES, &reason);
+	if (!serving->options.images) {
+		return smd_error_set(error, EINVAL, "--images=%s: %d:%d: %s", serving->images_file,
+			reason.line, reason.column, reason.text);
+	}
+	return smd_intake_check_images(serving->options.images, error);
+}
+
+static int read_tls(struct serving *serving, struct smd_error *error)
+{
+	struct smd_http_options *http = &serving->options.http;
+	int ret = 0;
+
+	if (!serving->cert_file != !serving->key_file ||
+		(serving->ca_file && !serving->cert_file)) {
+		return smd_error_set(error, EINVAL,
+			"--tls-cert, --tls-key: must be given together, and with --tls-client-ca");
+	}
+	if (serving->cert_file) {
+		ret = smd_source_read(serving->cert_file, &serving->cert, error);
+		ret = ret ? ret : smd_source_read(serving->key_file, &serving->key, error);
+	}
+	if (!ret && serving->ca_file) {
+		ret = smd_source_read(serving->ca_file, &serving->ca, error);
+	}
+	http->tls_cert = serving->cert.text;
+	http->tls_key = serving->key.text;
+	http->tls_client_ca = serving->ca.text;
+	http->access.has_tls = serving->cert_file != NULL;
+	return ret;
+}
+
+/* Others on a network may be anybody. */
+static int check_listening(const struct serving *serving, struct smd_error *error)
+{
+	int stays_here = smd_address_stays_here(serving->options.http.listen, error);
+
+	if (stays_here < 0) {
+		return stays_here;
+	}
+	if (!stays_here && !serving->token_file && !serving->ca_file) {
+		return smd_error_set(error, EACCES,
+			"--listen: must be a loopback address, or come with --token-file or "
+			"--tls-client-ca, got %s",
+			serving->options.http.listen);
+	}
+	if (!stays_here && !serving->cert_file) {
+		smd_print_line(stderr,
+			"summand: warning: without --tls-cert and --tls-key others on the network "
+			"can read the token and all that is asked and answered\n");
+	}
+	return 0;
+}
+
+static int write_word(struct serving *serving, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static int write_word(struct serving *serving, const char *format, ...)
+{
+	va_list args;
+	int ret;
+
+	va_start(args, format);
+	ret = vasprintf(&serving->words[serving->nwords], format, args);
+	va_end(args);
+	if (ret < 0) {
+		serving->words[serving->nwords] = NULL;
+		return -ENOMEM;
+	}
+	serving->nwords++;
+	return 0;
+}
+
+/* Each runner's command line, from which it knows how jobs are run here. */
+static int write_words(struct serving *serving)
+{
+	const struct smd_local_run_options *run = &serving->run;
+	int ret = smd_engine_options_write(run, serving->words);
+
+	if (ret < 0) {
+		return ret;
+	}
+	serving->nwords = ret;
+	ret = write_word(serving, "--grace=%u", run->grace_s);
+	ret = ret ? ret : write_word(serving, "--ready-timeout=%u", run->ready_timeout_s);
+	ret = ret ? ret : write_word(serving, "--log-limit=%" PRIu64, run->log_limit);
+	if (!ret && run->oversubscribe) {
+		ret = write_word(serving, "--oversubscribe");
+	}
+	if (!ret && run->container_runtime) {
+		ret = write_word(serving, "--container-runtime=%s", run->container_runtime);
+	}
+	serving->options.runner_options = serving->words;
+	return ret;
+}
+
+/* Slurm has a queue of its own; of hosts that ssh reaches is known what the command line says. */
+static int choose_queue(struct serving *serving, struct smd_error *error)
+{
+	struct smd_service_options *options = &serving->options;
+	int is_limited = serving->cpus >= 0 || serving->gpus >= 0 || serving->memory > 0;
+	enum smd_local_run_engine engine = serving->run.engine;
+
+	if (smd_engine_options_check(&serving->run)) {
+		return smd_error_set(error, EINVAL, "--engine: nothing was started");
+	}
+	options->begins_at_once = serving->run.oversubscribe || engine == SMD_LOCAL_RUN_SLURM ||
+				  (engine == SMD_LOCAL_RUN_SSH && !is_limited);
+	options->deals_gpus = engine == SMD_LOCAL_RUN_HERE && !serving->run.oversubscribe;
+	options->runs_images = serving->run.container_runtime != NULL;
+	return write_words(serving) ? smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM)) : 0;
+}
+
+static int read_files(struct serving *serving, struct smd_error *error)
+{
+	int ret = check_listening(serving, error);
+
+	if (!ret && serving->token_file) {
+		ret = smd_token_read("--token-file", serving->token_file, serving->token, error);
+		serving->options.http.access.token = serving->token;
+	}
+	ret = ret ? ret : read_images(serving, error);
+	ret = ret ? ret : read_tls(serving, error);
+	return ret ? ret : choose_queue(serving, error);
+}
+
+static void clear(struct serving *serving)
+{
+	explicit_bzero(serving->token, sizeof(serving->token));
+	json_decref(serving->options.images);
+	for (size_t i = 0; i < serving->options.nquotas; i++) {
+		free((char *)serving->options.quotas[i].project);
+	}
+	smd_hostfile_close(serving->run.hosts);
+	for (int i = 0; i < WORDS_MAX; i++) {
+		free(serving->words[i]);
+	}
+	smd_source_free(&serving->cert);
+	smd_source_free(&serving->key);
+	smd_source_free(&serving->ca);
+}
+
+int smd_serve(int argc, char **argv)
+{
+	struct serving serving = {.options = {.http = {.listen = LISTEN_DEFAULT}},
+		.run = {.log_limit = SMD_LOG_LIMIT_DEFAULT},
+		.cpus = -1,
+		.gpus = -1};
+	struct smd_error error = {""};
+	int exit_code = SMD_EXIT_USAGE;
+	int ret = read_options(&serving, argc, argv, &error);
+
+	if (ret == -ENOEXEC) {
+		return SMD_EXIT_OK;
+	}
+	ret = ret ? ret : read_files(&serving, &error);
+	if (!ret) {
+		ret = smd_service_run(&serving.options, &error);
+		exit_code = ret ? SMD_EXIT_FAILED : SMD_EXIT_OK;
+	}
+	if (ret) {
+		smd_print_line(stderr, "summand: %s\n", error.text);
+	}
+	clear(&serving);
+	return exit_code;
+}

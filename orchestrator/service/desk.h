@@ -1,0 +1,71 @@
+/*
+ * What requests are answered from: inside the room.
+ */
+#ifndef SMD_SERVICE_DESK_H
+#define SMD_SERVICE_DESK_H
+
+#include "orchestrator/service/intake.h"
+#include "orchestrator/service/scheduler.h"
+#include "orchestrator/service/service.h"
+
+#define SMD_DESK_REMOVALS_MAX 256
+
+struct smd_batch;
+struct smd_job_copy;
+struct smd_stored_deletion;
+
+struct smd_desk;
+
+/* A request for something of a place. */
+struct smd_call {
+	struct smd_desk *desk;
+	struct smd_http_request *request;
+	const char *project;
+	const char *location;
+	enum smd_stored_kind kind;
+	int64_t id;      /* of a job */
+	int has_numbers; /* enumerations are answered as numbers */
+};
+
+struct smd_desk {
+	const char *state_dir;
+	struct smd_store *store;
+	struct smd_scheduler *scheduler;
+	struct smd_intake_rules rules;
+	struct smd_batch *batch;
+	struct smd_call removals[SMD_DESK_REMOVALS_MAX]; /* that wait for a runner */
+	size_t nremovals;
+};
+
+/* Takes each request, with the desk as `arg`. */
+smd_http_handler smd_desk_handle;
+
+typedef void smd_call_fn(struct smd_call *call);
+
+smd_call_fn smd_job_create;
+smd_call_fn smd_job_get;
+smd_call_fn smd_job_list;
+smd_call_fn smd_job_cancel;
+smd_call_fn smd_job_remove;
+smd_call_fn smd_operation_get;
+smd_call_fn smd_entries_list;
+
+/* Deletes what waits for the end of a runner, if that is there. Called a few times a second. */
+void smd_job_remove_again(struct smd_desk *desk);
+
+/* The call's job, if it is there; else it has been answered, and -ENOENT is returned. The caller
+ * frees the copy. */
+int smd_call_find(struct smd_call *call, struct smd_job_copy *out);
+
+/* The operation that has deleted a job, as the API shows it. */
+json_t *smd_operation_read(const struct smd_stored_deletion *deletion);
+
+/* Jobs that are to be created wait until all that came together can be written at once. */
+int smd_batch_open(struct smd_batch **out);
+void smd_batch_close(struct smd_batch *batch);
+/* Takes over the intake. 0; else the request has been answered. */
+int smd_batch_add(struct smd_batch *batch, struct smd_call *call, struct smd_intake *intake);
+/* Writes them and answers. */
+void smd_batch_write(struct smd_desk *desk);
+
+#endif

@@ -1,0 +1,28 @@
+/*
+ * A job of the store as the API shows it: under the name that its project gives it, with numbers of
+ * 64 bits as texts, and with enumerations as the client wants them.
+ */
+#ifndef SMD_SERVICE_RESOURCE_H
+#define SMD_SERVICE_RESOURCE_H
+
+#include "orchestrator/frontend/frontend.h"
+#include "orchestrator/store/store.h"
+
+#define SMD_RESOURCE_NAME_SIZE 512
+#define SMD_PROJECT_MAX        64 /* characters of a project, or of a location */
+
+/* "projects/P/locations/L/customJobs/ID" */
+void smd_resource_name(char name[SMD_RESOURCE_NAME_SIZE], const struct smd_stored_job *job);
+
+/* The front end of such a resource's document. */
+const struct smd_frontend *smd_resource_frontend(enum smd_stored_kind kind);
+
+/* The caller owns a reference. NULL: the reason is in the error. */
+json_t *smd_resource_read(struct smd_store *store, const struct smd_stored_job *job,
+	int has_numbers, struct smd_error *error);
+
+/* Leaves nothing in the object but what a field mask names: "name,jobSpec.labels"; snake_case is
+ * taken too. */
+void smd_resource_mask(json_t *resource, const char *mask);
+
+#endif

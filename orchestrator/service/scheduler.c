@@ -1,0 +1,547 @@
+/* Starts the runners of jobs that have room. */
+#include "orchestrator/service/scheduler.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "orchestrator/service/admission.h"
+#include "orchestrator/service/filter.h"
+#include "orchestrator/service/room.h"
+#include "orchestrator/service/spawn.h"
+#include "reduction_server/base/clock.h"
+#include "reduction_server/base/log.h"
+
+#define SETTLE_S               5 /* how often jobs are looked for whose runner is gone */
+#define ATTEMPTS_MAX           3 /* to start a runner */
+#define RETRY_S                2
+#define ENDING_S               60 /* beyond its time limit a job may take that to end */
+#define CODE_DEADLINE_EXCEEDED 4
+#define CODE_UNAVAILABLE       14
+
+/* A runner that was started, and its job as it was then. */
+struct launched {
+	int64_t id;
+	pid_t pid; /* 0: it has ended */
+	unsigned attempts;
+	uint64_t ended_ns;
+	struct smd_demand demand;
+	int64_t lasts_s;
+	char *devices;
+	int is_listed; /* by the queue, at the last look */
+};
+
+struct queue_item {
+	int64_t id;
+	int is_waiting;
+	struct smd_demand demand;
+	int priority;
+	int64_t lasts_s;
+	int64_t created_s;
+	int64_t began_s;
+	int64_t max_wait_s;
+	char *devices;
+	const struct smd_quota *quota; /* of its project; NULL: it has none */
+};
+
+struct smd_scheduler {
+	struct smd_store *store;
+	const struct smd_service_options *options;
+	struct smd_room room;
+	int64_t version; /* of the store, at the last look */
+	uint64_t looked_ns;
+	uint64_t settled_ns;
+	int is_woken;
+	struct launched *launched;
+	size_t nlaunched;
+	uint64_t started;
+	uint64_t given_up;
+	/* Of one look: */
+	struct queue_item *items;
+	size_t nitems;
+	size_t size;
+};
+
+int smd_scheduler_open(struct smd_store *store, const struct smd_service_options *options,
+	struct smd_scheduler **out, struct smd_error *error)
+{
+	struct smd_scheduler *scheduler = calloc(1, sizeof(*scheduler));
+	int ret;
+
+	if (!scheduler) {
+		return smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
+	}
+	scheduler->store = store;
+	scheduler->options = options;
+	scheduler->version = -1;
+	scheduler->is_woken = 1;
+	ret = smd_room_open(&scheduler->room, &options->capacity, error);
+	if (ret) {
+		free(scheduler);
+		return ret;
+	}
+	*out = scheduler;
+	return 0;
+}
+
+static void clear_items(struct smd_scheduler *scheduler)
+{
+	for (size_t i = 0; i < scheduler->nitems; i++) {
+		free(scheduler->items[i].devices);
+	}
+	scheduler->nitems = 0;
+}
+
+void smd_scheduler_close(struct smd_scheduler *scheduler)
+{
+	for (size_t i = 0; i < scheduler->nlaunched; i++) {
+		free(scheduler->launched[i].devices);
+	}
+	free(scheduler->launched);
+	clear_items(scheduler);
+	free(scheduler->items);
+	smd_room_close(&scheduler->room);
+	free(scheduler);
+}
+
+const struct smd_demand *smd_scheduler_capacity(const struct smd_scheduler *scheduler)
+{
+	return &scheduler->room.capacity;
+}
+
+static const struct smd_quota *quota_of(const struct smd_scheduler *scheduler, const char *project)
+{
+	const struct smd_service_options *options = scheduler->options;
+
+	for (size_t i = 0; i < options->nquotas; i++) {
+		if (strcmp(options->quotas[i].project, project) == 0) {
+			return &options->quotas[i];
+		}
+	}
+	return NULL;
+}
+
+const struct smd_demand *smd_scheduler_refuses(
+	const struct smd_scheduler *scheduler, const char *project, const struct smd_demand *demand)
+{
+	const struct smd_quota *quota = quota_of(scheduler, project);
+
+	if (quota && !smd_admission_fits(&quota->limit, demand)) {
+		return &quota->limit;
+	}
+	if (!scheduler->options->begins_at_once &&
+		!smd_admission_fits(&scheduler->room.capacity, demand)) {
+		return &scheduler->room.capacity;
+	}
+	return NULL;
+}
+
+void smd_scheduler_figures(const struct smd_scheduler *scheduler, struct smd_queue_figures *out)
+{
+	*out = (struct smd_queue_figures){.started = scheduler->started,
+		.given_up = scheduler->given_up,
+		.capacity = scheduler->room.capacity};
+	for (size_t i = 0; i < scheduler->nitems; i++) {
+		const struct queue_item *item = &scheduler->items[i];
+
+		if (item->is_waiting) {
+			out->waiting++;
+			continue;
+		}
+		out->begun++;
+		out->taken.cpus += item->demand.cpus;
+		out->taken.memory_bytes += item->demand.memory_bytes;
+		out->taken.gpus += item->demand.gpus;
+	}
+}
+
+void smd_scheduler_wake(struct smd_scheduler *scheduler)
+{
+	scheduler->is_woken = 1;
+}
+
+/* ---- reading the queue ---- */
+
+static int64_t seconds_of(const char *time)
+{
+	int64_t ns = 0;
+
+	if (time) {
+		smd_filter_time(time, &ns);
+	}
+	return ns / (int64_t)SMD_SECOND_NS;
+}
+
+static int take_item(void *arg, const struct smd_queued_job *job)
+{
+	struct smd_scheduler *scheduler = arg;
+	struct queue_item *item;
+
+	if (scheduler->nitems == scheduler->size) {
+		size_t size = scheduler->size ? 2 * scheduler->size : 64;
+		void *items = realloc(scheduler->items, size * sizeof(*scheduler->items));
+
+		if (!items) {
+			return -ENOMEM;
+		}
+		scheduler->items = items;
+		scheduler->size = size;
+	}
+	item = &scheduler->items[scheduler->nitems++];
+	*item = (struct queue_item){.id = job->id,
+		.is_waiting = job->is_waiting,
+		.demand = job->demand,
+		.priority = job->priority,
+		.lasts_s = job->timeout_s + ENDING_S,
+		.created_s = seconds_of(job->create_time),
+		.began_s = seconds_of(job->begin_time),
+		.max_wait_s = job->max_wait_s,
+		.quota = quota_of(scheduler, job->project),
+		.devices = job->devices ? strdup(job->devices) : NULL};
+	return 0;
+}
+
+static struct launched *find_launched(struct smd_scheduler *scheduler, int64_t id)
+{
+	for (size_t i = 0; i < scheduler->nlaunched; i++) {
+		if (scheduler->launched[i].id == id) {
+			return &scheduler->launched[i];
+		}
+	}
+	return NULL;
+}
+
+/* Those whose job does not wait any more have done what they were started for. */
+static void forget_launched(struct smd_scheduler *scheduler)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < scheduler->nlaunched; i++) {
+		scheduler->launched[i].is_listed = 0;
+	}
+	for (size_t i = 0; i < scheduler->nitems; i++) {
+		struct launched *launched =
+			scheduler->items[i].is_waiting
+				? find_launched(scheduler, scheduler->items[i].id)
+				: NULL;
+
+		if (launched) {
+			launched->is_listed = 1;
+		}
+	}
+	for (size_t i = 0; i < scheduler->nlaunched; i++) {
+		if (scheduler->launched[i].is_listed) {
+			scheduler->launched[kept++] = scheduler->launched[i];
+		} else {
+			free(scheduler->launched[i].devices);
+		}
+	}
+	scheduler->nlaunched = kept;
+}
+
+static int read_queue(struct smd_scheduler *scheduler)
+{
+	struct smd_error error = {""};
+	int ret;
+
+	clear_items(scheduler);
+	ret = smd_queue_each(scheduler->store, take_item, scheduler, &error);
+	if (ret) {
+		smd_log(SMD_LOG_WARN, "queue", "it cannot be read: %s",
+			*error.text ? error.text : strerror(-ret));
+		return ret;
+	}
+	forget_launched(scheduler);
+	return 0;
+}
+
+/* ---- ending what waits in vain ---- */
+
+static void end_item(struct smd_scheduler *scheduler, const struct queue_item *item, int code,
+	const char *message)
+{
+	struct smd_error error = {""};
+	int ret = smd_queue_end(
+		scheduler->store, item->id, "JOB_STATE_FAILED", code, message, &error);
+
+	if (ret && ret != -EALREADY) {
+		smd_log(SMD_LOG_WARN, "queue", "%" PRId64 ": %s", item->id, error.text);
+	}
+	smd_log(SMD_LOG_INFO, "queue", "%" PRId64 ": %s", item->id, message);
+	scheduler->given_up++;
+	scheduler->is_woken = 1;
+}
+
+/* 1: it waits no longer. */
+static int has_expired(
+	struct smd_scheduler *scheduler, const struct queue_item *item, int64_t now_s)
+{
+	char message[160];
+
+	if (item->max_wait_s == 0 || now_s < item->created_s + item->max_wait_s) {
+		return 0;
+	}
+	snprintf(message, sizeof(message),
+		"There was no room for the job within its maxWaitDuration of %" PRId64 " s.",
+		item->max_wait_s);
+	end_item(scheduler, item, CODE_DEADLINE_EXCEEDED, message);
+	return 1;
+}
+
+/* ---- starting ---- */
+
+/* Whether a runner is on its way to the job, or was too often, or is to be waited with. */
+static int is_on_its_way(struct smd_scheduler *scheduler, const struct queue_item *item)
+{
+	const struct launched *launched = find_launched(scheduler, item->id);
+
+	return launched && launched->pid;
+}
+
+static int must_rest(struct smd_scheduler *scheduler, const struct queue_item *item)
+{
+	const struct launched *launched = find_launched(scheduler, item->id);
+
+	return launched && !launched->pid &&
+	       smd_clock_ns() - launched->ended_ns < RETRY_S * SMD_SECOND_NS;
+}
+
+static struct launched *note_launched(
+	struct smd_scheduler *scheduler, const struct queue_item *item)
+{
+	struct launched *launched = find_launched(scheduler, item->id);
+	void *grown;
+
+	if (launched) {
+		free(launched->devices);
+		launched->devices = NULL;
+		return launched;
+	}
+	grown = realloc(scheduler->launched, (scheduler->nlaunched + 1) * sizeof(*launched));
+	if (!grown) {
+		return NULL;
+	}
+	scheduler->launched = grown;
+	launched = &scheduler->launched[scheduler->nlaunched++];
+	*launched =
+		(struct launched){.id = item->id, .demand = item->demand, .lasts_s = item->lasts_s};
+	return launched;
+}
+
+/* GPUs that no other job has, as CUDA_VISIBLE_DEVICES names them. NULL: it needs none of its own.
+ */
+static char *choose_devices(struct smd_scheduler *scheduler, const struct queue_item *item)
+{
+	const char **taken = calloc(scheduler->nitems + scheduler->nlaunched + 1, sizeof(*taken));
+	size_t count = 0;
+	char *devices = NULL;
+
+	for (size_t i = 0; taken && i < scheduler->nitems; i++) {
+		if (scheduler->items[i].devices) {
+			taken[count++] = scheduler->items[i].devices;
+		}
+	}
+	for (size_t i = 0; taken && i < scheduler->nlaunched; i++) {
+		if (scheduler->launched[i].devices) {
+			taken[count++] = scheduler->launched[i].devices;
+		}
+	}
+	if (taken && item->demand.gpus > 0 && scheduler->options->deals_gpus) {
+		devices =
+			smd_room_devices(&scheduler->room, (size_t)item->demand.gpus, taken, count);
+	}
+	free(taken);
+	return devices;
+}
+
+static void launch(struct smd_scheduler *scheduler, const struct queue_item *item)
+{
+	struct launched *launched = note_launched(scheduler, item);
+	pid_t pid;
+
+	if (!launched) {
+		return;
+	}
+	if (launched->attempts++ == ATTEMPTS_MAX) {
+		end_item(scheduler, item, CODE_UNAVAILABLE,
+			"No runner could be started for the job; the service's log says why.");
+		return;
+	}
+	launched->devices = choose_devices(scheduler, item);
+	pid = smd_spawn_runner(item->id, launched->devices, scheduler->options);
+	if (pid < 0) {
+		smd_log(SMD_LOG_WARN, "queue", "%" PRId64 ": its runner: %s", item->id,
+			strerror((int)-pid));
+		launched->ended_ns = smd_clock_ns();
+		return;
+	}
+	launched->pid = pid;
+	scheduler->started++;
+}
+
+/* Those that wait, in the order in which they are served: the queue has them as they came. */
+static int precedes(const void *a, const void *b)
+{
+	const struct queue_item *one = *(const struct queue_item *const *)a;
+	const struct queue_item *other = *(const struct queue_item *const *)b;
+
+	if (one->priority != other->priority) {
+		return one->priority > other->priority ? -1 : 1;
+	}
+	return one < other ? -1 : one > other;
+}
+
+/* One look's worth of memory. */
+struct line {
+	struct smd_at_work *running;
+	size_t nrunning;
+	const struct queue_item **items;
+	struct smd_in_line *waiting;
+	size_t nwaiting;
+	struct smd_demand left[SMD_QUOTAS_MAX]; /* of quotas */
+};
+
+/* Takes it out of what is left of its project's quota. 0: that is too little. */
+static int draw_quota(
+	const struct smd_scheduler *scheduler, struct line *line, const struct queue_item *item)
+{
+	struct smd_demand *left;
+
+	if (!item->quota) {
+		return 1;
+	}
+	left = &line->left[item->quota - scheduler->options->quotas];
+	if (item->is_waiting && !smd_admission_fits(left, &item->demand)) {
+		return 0;
+	}
+	left->cpus -= item->demand.cpus;
+	left->memory_bytes -= item->demand.memory_bytes;
+	left->gpus -= item->demand.gpus;
+	return 1;
+}
+
+/* A project that has used up its quota is in nobody's way: its jobs leave the line. */
+static void keep_quotas(const struct smd_scheduler *scheduler, struct line *line)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < line->nwaiting; i++) {
+		if (draw_quota(scheduler, line, line->items[i])) {
+			line->items[kept++] = line->items[i];
+		}
+	}
+	line->nwaiting = kept;
+}
+
+static void sort_items(struct smd_scheduler *scheduler, struct line *line, int64_t now_s)
+{
+	for (size_t i = 0; i < scheduler->options->nquotas; i++) {
+		line->left[i] = scheduler->options->quotas[i].limit;
+	}
+	for (size_t i = 0; i < scheduler->nitems; i++) {
+		const struct queue_item *item = &scheduler->items[i];
+
+		if (!item->is_waiting || is_on_its_way(scheduler, item)) {
+			draw_quota(scheduler, line, item);
+			line->running[line->nrunning++] =
+				(struct smd_at_work){.demand = item->demand,
+					.ends_s = (item->is_waiting ? now_s : item->began_s) +
+						  item->lasts_s};
+		} else if (!has_expired(scheduler, item, now_s)) {
+			line->items[line->nwaiting++] = item;
+		}
+	}
+	qsort(line->items, line->nwaiting, sizeof(*line->items), precedes);
+	keep_quotas(scheduler, line);
+	for (size_t i = 0; i < line->nwaiting; i++) {
+		line->waiting[i] = (struct smd_in_line){
+			.demand = line->items[i]->demand, .lasts_s = line->items[i]->lasts_s};
+	}
+}
+
+static void serve_line(struct smd_scheduler *scheduler, struct line *line, int64_t now_s)
+{
+	if (scheduler->options->begins_at_once) {
+		for (size_t i = 0; i < line->nwaiting; i++) {
+			line->waiting[i].begins = 1;
+		}
+	} else if (smd_admission_choose(&scheduler->room.capacity, line->running, line->nrunning,
+			   line->waiting, line->nwaiting, now_s)) {
+		return;
+	}
+	for (size_t i = 0; i < line->nwaiting; i++) {
+		if (line->waiting[i].begins && !must_rest(scheduler, line->items[i])) {
+			launch(scheduler, line->items[i]);
+		}
+	}
+}
+
+static void look(struct smd_scheduler *scheduler)
+{
+	struct line line = {.nrunning = 0};
+	int64_t now_s = (int64_t)time(NULL);
+
+	scheduler->is_woken = 0;
+	if (read_queue(scheduler)) {
+		return;
+	}
+	line.running = calloc(scheduler->nitems + 1, sizeof(*line.running));
+	line.items = calloc(scheduler->nitems + 1, sizeof(*line.items));
+	line.waiting = calloc(scheduler->nitems + 1, sizeof(*line.waiting));
+	if (line.running && line.items && line.waiting) {
+		sort_items(scheduler, &line, now_s);
+		serve_line(scheduler, &line, now_s);
+	}
+	free(line.running);
+	free(line.items);
+	free(line.waiting);
+}
+
+static void settle(struct smd_scheduler *scheduler, uint64_t now)
+{
+	struct smd_error error = {""};
+
+	scheduler->settled_ns = now;
+	if (smd_store_settle(scheduler->store, &error)) {
+		smd_log(SMD_LOG_WARN, "queue", "jobs cannot be settled: %s", error.text);
+	}
+	scheduler->is_woken = 1;
+}
+
+void smd_scheduler_turn(struct smd_scheduler *scheduler)
+{
+	uint64_t now = smd_clock_ns();
+	int64_t version = smd_store_version(scheduler->store);
+
+	if (scheduler->settled_ns == 0 || now - scheduler->settled_ns > SETTLE_S * SMD_SECOND_NS) {
+		settle(scheduler, now);
+	}
+	if (scheduler->is_woken || version != scheduler->version) {
+		scheduler->version = version;
+		look(scheduler);
+	}
+}
+
+void smd_scheduler_reap(struct smd_scheduler *scheduler)
+{
+	int status;
+
+	for (size_t i = 0; i < scheduler->nlaunched; i++) {
+		struct launched *launched = &scheduler->launched[i];
+
+		if (launched->pid && waitpid(launched->pid, &status, WNOHANG) == launched->pid) {
+			launched->pid = 0;
+			launched->ended_ns = smd_clock_ns();
+			scheduler->is_woken = 1;
+		}
+	}
+	/* Those of jobs that have begun are not remembered. */
+	while (waitpid(-1, &status, WNOHANG) > 0) {
+	}
+}

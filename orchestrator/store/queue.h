@@ -1,0 +1,78 @@
+/*
+ * Jobs that wait for room: the service adds them, and a runner takes each of them over by its entry
+ * (entry.h).
+ *
+ * A job that waits is QUEUED, has no directory and no runner, and what it is run from is in the
+ * store, secrets too. It stays in the queue's table until it is deleted, because what it takes of
+ * the machine is there.
+ */
+#ifndef SMD_STORE_QUEUE_H
+#define SMD_STORE_QUEUE_H
+
+#include <jansson.h>
+
+#include "orchestrator/store/store.h"
+#include "worker/agent/exit_record.h"
+
+#define SMD_STATE_QUEUED "JOB_STATE_QUEUED"
+
+/* What a job takes of a machine, all of its replicas together. */
+struct smd_demand {
+	int64_t cpus;
+	int64_t memory_bytes;
+	int64_t gpus;
+};
+
+/* A job that is to wait. */
+struct smd_new_job {
+	enum smd_stored_kind kind;
+	const char *project;
+	const char *location;
+	const char *display_name;
+	const json_t *resource; /* as it may be shown */
+	const char *spec;       /* as it is run */
+	struct smd_demand demand;
+	int priority;
+	int64_t max_wait_s; /* 0: without end */
+	int64_t timeout_s;
+	/* Set when it is added. */
+	int64_t id;
+	char create_time[SMD_TIMESTAMP_SIZE];
+};
+
+/* Adds jobs, all of them or none, in one transaction. They are on the disk then. 0, or -errno with
+ * a text. */
+int smd_queue_add(
+	struct smd_store *store, struct smd_new_job *jobs, size_t count, struct smd_error *error);
+
+/* A job of the queue that has not ended; its texts are valid until the next one. */
+struct smd_queued_job {
+	int64_t id;
+	int is_waiting; /* else its runner has it */
+	struct smd_demand demand;
+	int priority;
+	int64_t max_wait_s;
+	int64_t timeout_s;
+	const char *create_time;
+	const char *project;
+	/* Of one that does not wait: about when it began, and the GPUs that it has; else NULL. */
+	const char *begin_time;
+	const char *devices;
+};
+
+typedef int smd_queued_job_fn(void *arg, const struct smd_queued_job *job);
+
+/* Calls back with all of them, in the order in which they came. */
+int smd_queue_each(
+	struct smd_store *store, smd_queued_job_fn *take, void *arg, struct smd_error *error);
+
+/* What a waiting job is run from, which the caller frees. -ENOENT with a text: it waits no longer.
+ */
+int smd_queue_read_spec(struct smd_store *store, int64_t id, enum smd_stored_kind *kind,
+	char **spec, struct smd_error *error);
+
+/* Ends a job that waits. -EALREADY, without a text: none of that id does. */
+int smd_queue_end(struct smd_store *store, int64_t id, const char *state, int code,
+	const char *message, struct smd_error *error);
+
+#endif

@@ -1,0 +1,131 @@
+/* The RDMA part of an event loop: the connection manager's events, and the lanes that still drain.
+ */
+#include <errno.h>
+#include <event2/event.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/base/log.h"
+#include "reduction_server/transport/rdma/device.h"
+
+static pthread_mutex_t loops_lock = PTHREAD_MUTEX_INITIALIZER;
+static LIST_HEAD(, rdma_loop) loops = LIST_HEAD_INITIALIZER(loops);
+
+static void loop_on_readable(evutil_socket_t fd, short what, void *arg)
+{
+	struct rdma_loop *loop = arg;
+	struct smd_verbs_event event;
+
+	(void)fd;
+	(void)what;
+	while (smd_verbs_event_take(loop->channel, &event) == 0) {
+		struct rdma_endpoint *endpoint = event.context;
+
+		endpoint->on_event(endpoint, &event);
+	}
+}
+
+static struct rdma_loop *loop_find(struct event_base *base)
+{
+	struct rdma_loop *loop;
+
+	pthread_mutex_lock(&loops_lock);
+	LIST_FOREACH (loop, &loops, link) {
+		if (loop->base == base) {
+			break;
+		}
+	}
+	pthread_mutex_unlock(&loops_lock);
+	return loop;
+}
+
+static int loop_create(struct event_base *base, struct rdma_loop **out, struct smd_error *error)
+{
+	struct rdma_loop *loop = calloc(1, sizeof(*loop));
+	int ret;
+
+	if (!loop) {
+		return smd_error_set(error, ENOMEM, "rdma: out of memory");
+	}
+	ret = smd_rdma_settings_read(&loop->settings, error);
+	if (ret) {
+		smd_log(SMD_LOG_WARN, "rdma", "%s; RDMA is not used", error->text);
+		goto free_loop;
+	}
+	loop->base = base;
+	LIST_INIT(&loop->devices);
+	LIST_INIT(&loop->drains);
+	ret = smd_verbs_channel_create(&loop->channel);
+	if (ret) {
+		smd_error_set(error, -ret, "rdma: cannot reach the connection manager: %s",
+			strerror(-ret));
+		goto free_loop;
+	}
+	loop->readable =
+		event_new(base, loop->channel->fd, EV_READ | EV_PERSIST, loop_on_readable, loop);
+	if (!loop->readable || event_add(loop->readable, NULL) != 0) {
+		ret = smd_error_set(error, ENOMEM, "rdma: out of memory");
+		goto destroy_channel;
+	}
+	pthread_mutex_lock(&loops_lock);
+	LIST_INSERT_HEAD(&loops, loop, link);
+	pthread_mutex_unlock(&loops_lock);
+	*out = loop;
+	return 0;
+
+destroy_channel:
+	if (loop->readable) {
+		event_free(loop->readable);
+	}
+	smd_verbs_channel_destroy(loop->channel);
+free_loop:
+	free(loop);
+	return ret;
+}
+
+int smd_rdma_loop_get(struct event_base *base, struct rdma_loop **out, struct smd_error *error)
+{
+	int ret = 0;
+
+	*out = loop_find(base);
+	if (!*out) {
+		ret = smd_verbs_check(error);
+		if (ret == 0) {
+			ret = loop_create(base, out, error);
+		}
+	}
+	if (ret == 0) {
+		(*out)->users++;
+	}
+	return ret;
+}
+
+void smd_rdma_loop_put(struct rdma_loop *loop)
+{
+	if (--loop->users) {
+		return;
+	}
+	pthread_mutex_lock(&loops_lock);
+	LIST_REMOVE(loop, link);
+	pthread_mutex_unlock(&loops_lock);
+	event_free(loop->readable);
+	smd_verbs_channel_destroy(loop->channel);
+	free(loop);
+}
+
+void smd_rdma_loop_end(struct event_base *base)
+{
+	struct rdma_loop *loop = loop_find(base);
+
+	if (!loop) {
+		return;
+	}
+	loop->users++; /* so that the last drain does not free it */
+	while (!LIST_EMPTY(&loop->drains)) {
+		struct rdma_drain *drain = LIST_FIRST(&loop->drains);
+
+		drain->end(drain);
+	}
+	smd_rdma_loop_put(loop);
+}

@@ -1,0 +1,59 @@
+/* Reads the environment's variables for RDMA. */
+#include "reduction_server/transport/rdma/settings.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "reduction_server/base/parse.h"
+
+/* A number of the range, or what it is without the variable. */
+static int setting_read(
+	const char *name, uint64_t least, uint64_t most, uint8_t *inout, struct smd_error *error)
+{
+	const char *text = getenv(name);
+	uint64_t value = *inout;
+
+	if (text && smd_parse_number(text, least, most, &value)) {
+		return smd_error_set(error, EINVAL, "%s: must be %u to %u, got \"%.40s\"", name,
+			(unsigned)least, (unsigned)most, text);
+	}
+	*inout = (uint8_t)value;
+	return 0;
+}
+
+/* Half of the machine's memory, so that programs that give ever new buffers do not pin all of it.
+ */
+static int setting_read_cache(uint64_t *out, struct smd_error *error)
+{
+	const char *text = getenv("SUMMAND_RDMA_CACHE");
+
+	*out = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE) / 2;
+	if (text && (smd_parse_size(text, out) || *out == 0)) {
+		return smd_error_set(error, EINVAL,
+			"SUMMAND_RDMA_CACHE: must be a size like 64G, got \"%.40s\"", text);
+	}
+	return 0;
+}
+
+int smd_rdma_settings_read(struct smd_rdma_settings *out, struct smd_error *error)
+{
+	uint8_t relaxed = 1;
+	int ret;
+
+	/* A flap of the link of some seconds is survived: 4.096 us * 2^18 = 1.07 s, 8 times. A
+	 * machine that is gone is found out sooner, by silence. */
+	out->patience = (struct smd_verbs_patience){.timeout = 18, .retries = 7};
+	ret = setting_read("SUMMAND_RDMA_TIMEOUT", 1, 31, &out->patience.timeout, error);
+	if (ret == 0) {
+		ret = setting_read("SUMMAND_RDMA_RETRIES", 0, 7, &out->patience.retries, error);
+	}
+	if (ret == 0) {
+		ret = setting_read("SUMMAND_RDMA_RELAXED_ORDERING", 0, 1, &relaxed, error);
+	}
+	if (ret == 0) {
+		ret = setting_read_cache(&out->cache, error);
+	}
+	out->relaxed = relaxed;
+	return ret;
+}

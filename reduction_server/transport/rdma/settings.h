@@ -1,0 +1,22 @@
+/*
+ * What a user may set of RDMA, by variables of the environment (specs/guide/rdma.md): how long a
+ * write is tried, in what order a card may put bytes into memory, and how much stays registered.
+ */
+#ifndef SMD_TRANSPORT_RDMA_SETTINGS_H
+#define SMD_TRANSPORT_RDMA_SETTINGS_H
+
+#include <stdbool.h>
+
+#include "reduction_server/base/error.h"
+#include "reduction_server/transport/rdma/verbs.h"
+
+struct smd_rdma_settings {
+	struct smd_verbs_patience patience;
+	bool relaxed;   /* payloads are written to memory in any order */
+	uint64_t cache; /* bytes of callers' buffers that stay registered while nothing uses them */
+};
+
+/* 0, or -EINVAL with a text. */
+int smd_rdma_settings_read(struct smd_rdma_settings *out, struct smd_error *error);
+
+#endif

@@ -1,0 +1,175 @@
+"""A rank of test_backend.py: what the backend gives, beside gloo's; ends with one line of JSON on standard output."""
+
+import datetime
+import errno
+import json
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import summand.backend  # noqa: F401 (registers it)
+
+TYPES = [torch.uint8, torch.int8, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64]
+OPS = [dist.ReduceOp.SUM, dist.ReduceOp.PRODUCT, dist.ReduceOp.MIN, dist.ReduceOp.MAX]
+
+
+def values(rank, dtype, count=1000):
+    return (torch.arange(count) % 5 + rank + 1).to(dtype)
+
+
+def same(name, ours, reference):
+    if not torch.equal(ours, reference):
+        raise AssertionError(f"{name}: {ours} is not {reference}")
+
+
+def collectives(rank, size, gloo):
+    for dtype in TYPES:
+        for op in OPS:
+            ours, reference = values(rank, dtype), values(rank, dtype)
+            dist.all_reduce(ours, op)
+            dist.all_reduce(reference, op, group=gloo)
+            same(f"all_reduce {dtype} {op}", ours, reference)
+            root = int(dtype == torch.int32) + 1
+            ours, reference = values(rank, dtype), values(rank, dtype)
+            dist.reduce(ours, root, op)
+            dist.reduce(reference, root, op, group=gloo)
+            if rank == root:
+                same(f"reduce {dtype} {op}", ours, reference)
+            else:
+                same("reduce, not the root", ours, values(rank, dtype))
+        tensor = values(rank, dtype)
+        dist.broadcast(tensor, 2)
+        same(f"broadcast {dtype}", tensor, values(2, dtype))
+    average = values(rank, torch.float32)
+    dist.all_reduce(average, dist.ReduceOp.AVG)  # gloo has none
+    same("average", average, sum(values(r, torch.float32) for r in range(size)) / size)
+
+
+def awkward_tensors(rank, size):
+    """Some are not contiguous, some are empty, some are of types that gloo must take."""
+    tensor = torch.arange(12.).reshape(3, 4).t() * (rank + 1)
+    dist.all_reduce(tensor)
+    same("not contiguous", tensor, torch.arange(12.).reshape(3, 4).t() * (size * (size + 1) / 2))
+    dist.all_reduce(torch.empty(0))
+    bits = torch.tensor([1 << rank])
+    dist.all_reduce(bits, dist.ReduceOp.BOR)
+    same("bits", bits, torch.tensor([(1 << size) - 1]))
+    complex_ = torch.full((3,), complex(rank, 1))
+    dist.all_reduce(complex_)
+    same("complex", complex_, torch.full((3,), complex(size * (size - 1) / 2, size)))
+
+
+def in_flight(rank, size):
+    tensors = [values(rank, torch.float32, 10000) * factor for factor in range(10)]
+    works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+    for work in reversed(works):
+        work.wait()
+        assert work.is_completed() and work.is_success()
+    total = sum(values(r, torch.float32, 10000) for r in range(size))
+    for factor, tensor in enumerate(tensors):
+        same("in flight", tensor, total * factor)
+    future = dist.all_reduce(torch.ones(3), async_op=True).get_future()
+    same("future", future.wait()[0], torch.full((3,), float(size)))
+    for _ in range(1100):  # nobody waits for these
+        dist.all_reduce(torch.ones(1), async_op=True)
+    dist.barrier()
+
+
+def beside_gloo(rank, size):
+    got = [torch.zeros(2) for _ in range(size)]
+    dist.all_gather(got, torch.full((2,), float(rank)))
+    same("all_gather", torch.stack(got), torch.arange(float(size)).reshape(-1, 1).expand(size, 2))
+    objects = [None] * size
+    dist.all_gather_object(objects, {"rank": rank})
+    assert objects == [{"rank": r} for r in range(size)], objects
+    mine = torch.zeros(4)
+    dist.reduce_scatter(mine, [torch.full((4,), float(rank + part)) for part in range(size)])
+    same("reduce_scatter", mine, torch.full((4,), size * (size - 1) / 2 + size * rank))
+    message = torch.tensor([float(rank)])
+    if rank == 0:
+        dist.send(message, 1)
+    elif rank == 1:
+        dist.recv(message, 0)
+        same("recv", message, torch.zeros(1))
+    pair = dist.new_group([0, 2])
+    if rank in (0, 2):
+        tensor = torch.ones(3)
+        dist.all_reduce(tensor, group=pair)
+        same("new_group", tensor, torch.full((3,), 2.0))
+
+
+def refused():
+    try:
+        dist.all_reduce(torch.empty(3, device="meta"))
+    except RuntimeError as error:
+        assert "tensors must be on the CPU, got one on meta" in str(error), error
+    else:
+        raise AssertionError("a tensor on no CPU must be refused")
+    try:
+        dist.reduce_scatter(torch.empty(1), [torch.empty(1, device="meta")] * dist.get_world_size())
+    except RuntimeError as error:
+        assert "tensors must be on the CPU, got one on meta" in str(error), error
+        return
+    raise AssertionError("a part on no CPU must be refused")
+
+
+def late(rank, size):
+    """Rank 1 comes late: whoever waits for less has an error that says so, and what it asked for is done later."""
+    if rank == 1:
+        time.sleep(4)
+    tensor = torch.ones(3)
+    work = dist.all_reduce(tensor, async_op=True)
+    if rank == 0:
+        try:
+            work.wait(datetime.timedelta(seconds=1))
+        except RuntimeError as error:
+            assert error.code == errno.ETIMEDOUT and "within the timeout of 1 s" in str(error), error
+            assert work.exception() is None
+        else:
+            raise AssertionError("a late rank must be noticed")
+    work.wait()
+    same("late", tensor, torch.full((3,), float(size)))
+
+
+def train(group, seed_rank):
+    torch.manual_seed(7)
+    network = torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(), torch.nn.Linear(64, 4))
+    model = DistributedDataParallel(network, process_group=group)
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    torch.manual_seed(seed_rank)
+    for _ in range(20):
+        optimizer.zero_grad()
+        model(torch.randn(8, 16)).pow(2).mean().backward()
+        optimizer.step()
+    return torch.cat([each.detach().reshape(-1) for each in network.parameters()])
+
+
+def main():
+    dist.init_process_group("summand")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    if "train-until-killed" in sys.argv:
+        model = DistributedDataParallel(torch.nn.Linear(1000, 100))
+        while True:
+            model(torch.randn(4, 1000)).sum().backward()
+            print("step", flush=True)
+    gloo = dist.new_group(backend="gloo")
+    collectives(rank, size, gloo)
+    awkward_tensors(rank, size)
+    in_flight(rank, size)
+    beside_gloo(rank, size)
+    refused()
+    late(rank, size)
+    ours, reference = train(None, rank), train(gloo, rank)
+    difference = float((ours - reference).abs().max())
+    gathered = [torch.empty_like(ours) for _ in range(size)]
+    dist.all_gather(gathered, ours)
+    assert all(torch.equal(each, ours) for each in gathered)
+    print(json.dumps({"rank": rank, "difference": difference, "backend": dist.get_backend()}), flush=True)
+    if "destroy" in sys.argv:
+        dist.destroy_process_group()
+
+
+main()

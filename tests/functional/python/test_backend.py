@@ -1,0 +1,74 @@
+"""The backend of torch.distributed: its operations give what gloo's give, a model trains without another line, and the death
+of a rank or of the last server ends the others with the reason."""
+
+import debian_torch
+
+debian_torch.require()
+
+import json
+import os
+import signal
+import socket
+import sys
+import unittest
+
+from programs import PATIENCE_S, ProgramTest
+
+RANK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "backend_rank.py")
+PACKAGE = os.path.join(os.environ["SUMMAND_BUILD"], "share", "summand", "python")
+RANKS = 3
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class BackendTest(ProgramTest):
+    def start_ranks(self, servers, *words):
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(RANKS),
+                 "SUMMAND_REDUCTION_SERVERS": ",".join(servers), "PYTHONPATH": PACKAGE, "OMP_NUM_THREADS": "1"}
+        # start_program() joins a folder and a name; an absolute name stands for itself.
+        return [self.start_program(sys.executable, RANK, *words, RANK=str(rank), SUMMAND_REPLICA=f"rank-{rank}", **place)
+                for rank in range(RANKS)]
+
+    def check_all(self, *words):
+        servers = [self.start_server("--threads=1") for _ in range(2)]
+        for number, rank in enumerate(self.start_ranks([address for _, address in servers], *words)):
+            out, err = rank.communicate(timeout=PATIENCE_S)
+            self.assertEqual(rank.returncode, 0, out + err)
+            report = json.loads(out.splitlines()[-1])
+            self.assertEqual((report["rank"], report["backend"]), (number, "summand"))
+            self.assertLess(report["difference"], 1e-5)  # gloo adds in another order
+        for server, _ in servers:
+            self.terminate(server)
+            out, err = self.finish(server)
+            self.assertNotIn(" chunks 0", out + err)
+
+    def test_operations_and_training(self):
+        self.check_all("destroy")
+
+    def test_a_program_that_ends_without_destroying_its_group(self):
+        self.check_all()
+
+    def test_a_killed_rank_is_named(self):
+        ranks = self.start_ranks([self.start_server()[1]], "train-until-killed")
+        for rank in ranks:
+            self.assertEqual(rank.stdout.readline(), "step\n")
+        ranks[2].send_signal(signal.SIGKILL)
+        for rank in ranks[:2]:
+            self.assert_ended(rank, 1, "rank 2 (rank-2) was lost")
+
+    def test_a_lost_server_is_named(self):
+        server, address = self.start_server()
+        ranks = self.start_ranks([address], "train-until-killed")
+        for rank in ranks:
+            self.assertEqual(rank.stdout.readline(), "step\n")
+        server.kill()
+        for rank in ranks:
+            self.assert_ended(rank, 1, f"reduction server {address} was lost")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,372 @@
+"""The API over plain HTTP: what clients send, what they are answered, and what becomes of the jobs."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+from served import ENDED, JOBS, LONG, PLACE, SUMMAND, ServiceTest, job, pool, wait_until
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../metrics"))
+import prometheus  # noqa: E402
+
+SOURCE = os.environ.get("SUMMAND_SOURCE", os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../.."))
+SCRIPT = "echo hello from $SUMMAND_REPLICA; echo trouble >&2"
+
+
+class Api(ServiceTest):
+    def setUp(self):
+        super().setUp()
+        self.complete = set()
+        self.serve()
+
+    def entries(self, number, *terms, **more):
+        if number not in self.complete:  # its runner has written its last words
+            subprocess.run([SUMMAND, "custom-jobs", "wait", number], env=self.env, capture_output=True, timeout=LONG, check=False)
+            self.complete.add(number)
+        text = " AND ".join(['resource.type="ml_job"', f'resource.labels.job_id="{number}"', *terms])
+        return self.ask("POST", "/v2/entries:list", {"resourceNames": ["projects/demo"], "filter": text,
+                                                     "orderBy": "timestamp asc", "pageSize": 1000, **more})
+
+    def test_a_job_runs_and_its_lines_are_found(self):
+        made = self.ask("POST", JOBS + "?alt=json", job(SCRIPT, "first", {"team": "blue"}))
+        self.assertRegex(made["name"], r"^projects/demo/locations/us-central1/customJobs/\d{19}$")
+        self.assertEqual(made["displayName"], "first")
+        self.assertEqual(made["labels"], {"team": "blue"})
+        self.assertIn(made["state"], ("JOB_STATE_QUEUED", "JOB_STATE_PENDING"))
+        self.assertEqual(made["jobSpec"]["workerPoolSpecs"][0]["replicaCount"], "1")
+        number = made["name"].rsplit("/", 1)[1]
+        ended = self.await_state(number, "JOB_STATE_SUCCEEDED")
+        times = [ended[key] for key in ("createTime", "startTime", "endTime", "updateTime")]
+        self.assertEqual(times, sorted(times))
+        self.assertNotIn("error", ended)
+        lines = {entry["textPayload"]: entry for entry in self.entries(number)["entries"]}
+        self.assertIn("hello from workerpool0-0", lines)
+        entry = lines["trouble"]
+        self.assertEqual(entry["resource"]["labels"]["task_name"], "workerpool0-0")
+        self.assertEqual(entry["severity"], "ERROR")
+        self.assertEqual(entry["resource"]["labels"]["job_id"], number)
+
+    def test_gclouds_way_through_the_log_shows_each_line_once(self):
+        number = self.create("for i in $(seq 300); do echo line $i; done; sleep 1.2; echo last")
+        self.await_state(number, "JOB_STATE_SUCCEEDED")
+        seen, bound = [], 'timestamp>="1970-01-01T01:00:00.000000000Z"'
+        time = insert = ""
+        for _ in range(1000):
+            page = self.entries(number, bound, 'timestamp<"2200-01-01T00:00:00.000000+00:00"',
+                                'resource.labels.task_name="workerpool0-0"', pageSize=37)["entries"]
+            if not page:
+                break
+            for entry in page:
+                if (entry["timestamp"], entry["insertId"]) > (time, insert):
+                    time, insert = entry["timestamp"], entry["insertId"]
+                    seen.append(entry["textPayload"])
+            bound = f'((timestamp="{time}" AND insertId>"{insert}") OR timestamp>"{time}")'
+        self.assertEqual([line for line in seen if line.startswith("l")], [f"line {i}" for i in range(1, 301)] + ["last"])
+        pages, token = [], ""
+        while token is not None:
+            page = self.entries(number, 'textPayload:"line"', pageSize=100, pageToken=token)
+            pages += [entry["textPayload"] for entry in page["entries"]]
+            token = page.get("nextPageToken")
+        self.assertEqual(pages, [f"line {i}" for i in range(1, 301)])
+        last = self.entries(number, 'resource.labels.task_name="workerpool0-0"', orderBy="timestamp desc", pageSize=2)
+        self.assertEqual([entry["textPayload"] for entry in last["entries"]], ["last", "line 300"])
+
+    def test_a_failing_job_says_why(self):
+        ended = self.await_state(self.create("echo no such file >&2; exit 3"), "JOB_STATE_FAILED")
+        self.assertIn("workerpool0-0", ended["error"]["message"])
+        self.assertIn("no such file", ended["error"]["message"])
+        self.assertGreater(ended["error"]["code"], 0)
+
+    def test_running_and_queued_jobs_are_cancelled(self):
+        running = self.create("sleep 300", machine="n1-standard-64")
+        self.await_state(running, "JOB_STATE_RUNNING")
+        queued = self.create("echo never")
+        self.assertEqual(self.state_of(queued), "JOB_STATE_QUEUED")
+        self.assertEqual(self.ask("POST", f"{JOBS}/{queued}:cancel", {}), {})
+        self.assertEqual(self.state_of(queued), "JOB_STATE_CANCELLED")
+        self.assertNotIn("startTime", self.ask("GET", f"{JOBS}/{queued}"))
+        self.ask("POST", f"{JOBS}/{running}:cancel")
+        self.await_state(running, "JOB_STATE_CANCELLED")
+        self.ask("POST", f"{JOBS}/{running}:cancel", {})  # a client cannot know that it has ended
+
+    def test_jobs_wait_for_room_and_begin_in_order(self):
+        first = self.create("sleep 300", machine="n1-standard-64")
+        self.await_state(first, "JOB_STATE_RUNNING")
+        others = [self.create("true") for _ in range(3)]
+        self.assertEqual({self.state_of(number) for number in others}, {"JOB_STATE_QUEUED"})
+        self.ask("POST", f"{JOBS}/{first}:cancel", {})
+        for number in others:
+            self.await_state(number, "JOB_STATE_SUCCEEDED")
+
+    def test_what_never_fits_is_refused(self):
+        error = self.fails("POST", JOBS, job(machine="n1-standard-96"), 429, "RESOURCE_EXHAUSTED")
+        self.assertIn("96 CPUs", error["message"])
+
+    def test_a_job_is_deleted_by_an_operation(self):
+        number = self.create("sleep 300")
+        self.await_state(number, "JOB_STATE_RUNNING")
+        self.fails("DELETE", f"{JOBS}/{number}", None, 400, "FAILED_PRECONDITION")
+        self.ask("POST", f"{JOBS}/{number}:cancel", {})
+        self.await_state(number, "JOB_STATE_CANCELLED")
+        operation = self.ask("DELETE", f"{JOBS}/{number}")
+        self.assertTrue(operation["done"])
+        self.assertEqual(self.ask("GET", "/v1/" + operation["name"]), operation)
+        short = operation["name"].rsplit("/", 1)[1]
+        self.assertEqual(self.ask("GET", f"{PLACE}/operations/{short}"), operation)
+        self.fails("GET", f"{PLACE}/operations/17", None, 404, "NOT_FOUND")
+        self.fails("GET", f"{JOBS}/{number}", None, 404, "NOT_FOUND")
+        self.fails("DELETE", f"{JOBS}/{number}", None, 404, "NOT_FOUND")
+        self.assertEqual(os.listdir(os.path.join(self.state, "jobs")), [])
+
+    def test_lists_are_filtered_cut_and_masked(self):
+        numbers = [self.create("true", f"job-{i}", {"team": "blue" if i % 2 else "red", "size": str(i)}) for i in range(5)]
+        for number in numbers:
+            self.await_state(number, "JOB_STATE_SUCCEEDED")
+
+        def names(text, **more):
+            query = "&".join(f"{key}={value}" for key, value in {"filter": text, **more}.items())
+            return [found["displayName"] for found in self.ask("GET", f"{JOBS}?{query}").get("customJobs", [])]
+
+        self.assertEqual(names(""), ["job-4", "job-3", "job-2", "job-1", "job-0"])
+        self.assertEqual(names('display_name%3D%22job-3%22'), ["job-3"])
+        self.assertEqual(names('labels.team=blue'), ["job-3", "job-1"])
+        self.assertEqual(names('NOT+labels.team=blue+AND+display_name!=job-0'), ["job-4", "job-2"])
+        self.assertEqual(names('labels.size=1+OR+labels.size=2+AND+labels.team=red'), ["job-2"])
+        self.assertEqual(names('(labels.size=1+OR+labels.size=2)+AND+state=%22JOB_STATE_SUCCEEDED%22'), ["job-2", "job-1"])
+        self.assertEqual(names('labels.size:*+AND+display_name:%22job-*%22+AND+create_time%3E%222001-01-01T00:00:00Z%22'),
+                         names(""))
+        self.assertEqual(names('state!=JOB_STATE_SUCCEEDED'), [])
+        seen, token, pages = [], "", 0
+        while token is not None:
+            page = self.ask("GET", f"{JOBS}?pageSize=2&pageToken={token}")
+            seen += [found["displayName"] for found in page["customJobs"]]
+            token = page.get("nextPageToken")
+            pages += 1
+        self.assertEqual((seen, pages), (names(""), 3))
+        masked = self.ask("GET", f"{JOBS}?readMask=name,display_name,jobSpec.scheduling&pageSize=1")["customJobs"][0]
+        self.assertEqual(set(masked), {"name", "displayName"})
+        everywhere = self.ask("GET", "/v1/projects/demo/locations/-/customJobs")["customJobs"]
+        self.assertEqual(len(everywhere), 5)
+        self.assertEqual(self.ask("GET", "/v1/projects/other/locations/us-central1/customJobs"), {"customJobs": []})
+        self.fails("GET", f"/v1/projects/other/locations/us-central1/customJobs/{numbers[0]}", None, 404, "NOT_FOUND")
+        for query, field in (("filter=nosuch=1", "filter"), ("filter=(state=1", "filter"), ("pageSize=x", "page_size"),
+                             ("pageToken=x", "page_token"), ("orderBy=name", "order_by"), ("nosuch=1", ""), ("alt=xml", "alt")):
+            error = self.fails("GET", f"{JOBS}?{query}", None, 400, "INVALID_ARGUMENT")
+            self.assertEqual(error["details"][0]["fieldViolations"][0]["field"], field)
+
+    def test_enumerations_are_numbers_where_a_client_wants_them(self):
+        body = job()
+        body["jobSpec"]["workerPoolSpecs"][0]["machineSpec"].update(acceleratorType=5, acceleratorCount=1)
+        body["jobSpec"]["scheduling"] = {"strategy": 3}
+        made = self.ask("POST", JOBS + "?%24alt=json%3Benum-encoding%3Dint", body)
+        self.assertIn(made["state"], (1, 2))
+        machine = made["jobSpec"]["workerPoolSpecs"][0]["machineSpec"]
+        self.assertEqual((machine["acceleratorType"], made["jobSpec"]["scheduling"]["strategy"]), (5, 3))
+        number = made["name"].rsplit("/", 1)[1]
+        named = self.ask("GET", f"{JOBS}/{number}")
+        self.assertEqual(named["jobSpec"]["workerPoolSpecs"][0]["machineSpec"]["acceleratorType"], "NVIDIA_TESLA_T4")
+        self.assertTrue(named["state"].startswith("JOB_STATE_"))
+        listed = self.ask("GET", JOBS + "?$alt=json;enum-encoding=int")["customJobs"]
+        self.assertIsInstance(listed[0]["state"], int)
+
+    def test_wrong_jobs_are_refused_as_google_does(self):
+        body = job()
+        body["jobSpec"]["nosuch"] = 1
+        error = self.fails("POST", JOBS, body, 400, "INVALID_ARGUMENT")
+        self.assertIn("Unknown name \"nosuch\" at 'custom_job.job_spec': Cannot find field.", error["message"])
+        self.assertEqual(error["details"][0]["@type"], "type.googleapis.com/google.rpc.BadRequest")
+        self.assertEqual(error["details"][0]["fieldViolations"][0]["field"], "custom_job.job_spec")
+        body = job()
+        body["jobSpec"]["workerPoolSpecs"][0]["machineSpec"]["acceleratorType"] = "NVIDIA_ABACUS"
+        error = self.fails("POST", JOBS, body, 400, "INVALID_ARGUMENT")
+        path = "custom_job.job_spec.worker_pool_specs[0].machine_spec.accelerator_type"
+        self.assertEqual(error["details"][0]["fieldViolations"][0]["field"], path)
+        self.assertIn(f"Invalid value at '{path}'", error["message"])
+        for text in ("", "{", "[]", "{}", "null", '{"a": 1, "a": 2}', '{"studySpec": {}}', '{"displayName": "x"}', "\0", "\xff"):
+            self.fails("POST", JOBS, text.encode("latin-1"), 400, "INVALID_ARGUMENT")
+        without = {"displayName": "x", "jobSpec": {"workerPoolSpecs": [{"replicaCount": 1, "machineSpec": {"machineType": "n1-standard-4"},
+                                                                     "containerSpec": {"imageUri": "gcr.io/a/b"}}]}}
+        self.fails("POST", JOBS, without, 400, "INVALID_ARGUMENT")
+        self.assertEqual(self.ask("GET", JOBS), {"customJobs": []})
+
+    def test_secrets_are_in_no_answer_and_no_log(self):
+        body = job("echo $MY_PASSWORD | md5sum")
+        body["jobSpec"]["workerPoolSpecs"][0]["containerSpec"]["env"] = [{"name": "MY_PASSWORD", "value": "open-sesame"}]
+        made = self.ask("POST", JOBS, body)
+        self.assertNotIn("open-sesame", json.dumps(made))
+        number = made["name"].rsplit("/", 1)[1]
+        ended = self.await_state(number, "JOB_STATE_SUCCEEDED")
+        self.assertNotIn("open-sesame", json.dumps(ended) + self.service.said())
+        lines = [entry["textPayload"] for entry in self.entries(number)["entries"]]
+        self.assertTrue(any(len(line.split()[0]) == 32 for line in lines if line.strip()), lines)  # the replica has it
+        with subprocess.Popen(["grep", "-rl", "open-sesame", self.state], stdout=subprocess.PIPE, text=True) as found:
+            for path in found.communicate(timeout=LONG)[0].split():
+                self.assertIn(os.path.basename(path), ("spec.json", "jobs.db", "jobs.db-wal"), path)
+
+    def test_several_pools_run_with_a_reduction_server(self):
+        body = job("test -n \"$SUMMAND_REDUCTION_SERVERS\" && echo rank $RANK of $WORLD_SIZE", "pools")
+        pools = body["jobSpec"]["workerPoolSpecs"]
+        pools.append(pool("echo rank $RANK of $WORLD_SIZE", replicas="2"))
+        pools.append({"replicaCount": 2, "machineSpec": {"machineType": "n1-highcpu-16"}, "containerSpec": {
+            "imageUri": "us-docker.pkg.dev/vertex-ai-restricted/training/reductionserver:latest"}})
+        number = self.ask("POST", JOBS.replace("v1", "v1beta1"), body)["name"].rsplit("/", 1)[1]
+        self.await_state(number, "JOB_STATE_SUCCEEDED")
+        lines = {entry["textPayload"] for entry in self.entries(number)["entries"]}
+        self.assertLessEqual({f"rank {i} of 3" for i in range(3)}, lines)
+
+    def test_the_command_line_sees_the_same_jobs(self):
+        number = self.create("sleep 300", "shared")
+        self.await_state(number, "JOB_STATE_RUNNING")
+        listed = subprocess.run([SUMMAND, "custom-jobs", "list", "--format=json"], env=self.env, capture_output=True, text=True,
+                                timeout=LONG, check=True)
+        self.assertEqual([(found["displayName"], found["state"]) for found in json.loads(listed.stdout)],
+                         [("shared", "JOB_STATE_RUNNING")])
+        subprocess.run([SUMMAND, "custom-jobs", "cancel", number], env=self.env, capture_output=True, timeout=LONG, check=True)
+        self.await_state(number, "JOB_STATE_CANCELLED")
+
+    def test_the_command_line_follows_what_waits(self):
+        first = self.create("sleep 300", machine="n1-standard-64")
+        self.await_state(first, "JOB_STATE_RUNNING")
+        number = self.create("echo here at last")
+        late = subprocess.run([SUMMAND, "custom-jobs", "wait", number, "--timeout=1"], env=self.env, capture_output=True,
+                              timeout=LONG, check=False)
+        self.assertEqual(late.returncode, 124)
+        followers = [subprocess.Popen([SUMMAND, "custom-jobs", verb, number], env=self.env, text=True, stdout=subprocess.PIPE)
+                     for verb in ("stream-logs", "wait")]
+        self.ask("POST", f"{JOBS}/{first}:cancel", {})
+        said = [follower.communicate(timeout=LONG)[0] for follower in followers]
+        self.assertEqual([follower.returncode for follower in followers], [0, 0])
+        self.assertIn("here at last", said[0])
+
+    def test_jobs_of_a_higher_priority_begin_first(self):
+        first = self.create("sleep 300", machine="n1-standard-64")
+        self.await_state(first, "JOB_STATE_RUNNING")
+        order = os.path.join(self.dir, "order")
+        numbers = [self.create(f"echo {priority} >>{order}", labels={"summand-priority": str(priority)}, machine="n1-standard-64")
+                   for priority in (1, 0, 7, 3, 7)]
+        self.fails("POST", JOBS, job(labels={"summand-priority": "high"}), 400, "INVALID_ARGUMENT")
+        self.ask("POST", f"{JOBS}/{first}:cancel", {})
+        for number in numbers:
+            self.await_state(number, "JOB_STATE_SUCCEEDED")
+        with open(order, encoding="utf-8") as file:
+            self.assertEqual(file.read().split(), ["7", "7", "3", "1", "0"])
+
+    def test_a_tuning_job_runs_its_trials(self):
+        script = ('import json, os, sys; x = float(dict(w[2:].split("=") for w in sys.argv[1:])["x"]);'
+                  'p = os.environ["CLOUD_ML_HP_METRIC_FILE"]; os.makedirs(os.path.dirname(p), exist_ok=True);'
+                  'open(p, "w").write(json.dumps({"timestamp": 1, "trial": os.environ["CLOUD_ML_TRIAL_ID"], "loss": str(x * x),'
+                  ' "global_step": "1", "checkpoint_path": ""}) + chr(10))')
+        container = {"imageUri": "local", "command": ["python3", "-c", script]}
+        body = {"displayName": "tuned", "maxTrialCount": 3, "parallelTrialCount": 2,
+                "studySpec": {"metrics": [{"metricId": "loss", "goal": 2}], "algorithm": "RANDOM_SEARCH",
+                              "parameters": [{"parameterId": "x", "doubleValueSpec": {"minValue": -1, "maxValue": 1}}]},
+                "trialJobSpec": {"workerPoolSpecs": [{"replicaCount": 1, "machineSpec": {"machineType": "n1-standard-4"},
+                                                      "containerSpec": container}]}}
+        place = PLACE + "/hyperparameterTuningJobs"
+        made = self.ask("POST", place, body)
+        self.assertEqual(made["studySpec"]["metrics"][0]["goal"], "MINIMIZE")
+        ended = wait_until(lambda: (lambda found: found if found["state"] in ENDED else None)(self.ask("GET", "/v1/" + made["name"])))
+        self.assertEqual(ended["state"], "JOB_STATE_SUCCEEDED", ended)
+        self.assertEqual([trial["state"] for trial in ended["trials"]], ["SUCCEEDED"] * 3)
+        numbers = self.ask("GET", f"/v1/{made['name']}?$alt=json;enum-encoding=int")
+        self.assertEqual([trial["state"] for trial in numbers["trials"]], [4] * 3)
+        self.assertEqual(self.ask("GET", JOBS), {"customJobs": []})
+        self.assertEqual([found["name"] for found in self.ask("GET", place)["hyperparameterTuningJobs"]], [made["name"]])
+        self.fails("GET", made["name"].replace("projects", "/v1/projects").replace("hyperparameterTuningJobs", "customJobs"), None, 404,
+                   "NOT_FOUND")
+        body["studySpec"]["algorithm"] = "GRID_SEARCH"
+        body["studySpec"]["parameters"][0]["nosuch"] = 1
+        error = self.fails("POST", place, body, 400, "INVALID_ARGUMENT")
+        self.assertIn("hyperparameter_tuning_job.study_spec.parameters[0]", error["message"])
+
+    def test_many_creates_at_once_are_all_there(self):
+        connections = [self.connect() for _ in range(16)]
+        names = set()
+        for turn in range(4):
+            for i, connection in enumerate(connections):
+                connection.request("POST", JOBS, json.dumps(job("true", f"many-{turn}-{i}", machine="n1-standard-64")),
+                                   {"Content-Type": "application/json"})
+            for connection in connections:
+                answer = connection.getresponse()
+                names.add(json.loads(answer.read())["name"])
+                self.assertEqual(answer.status, 200)
+        for connection in connections:
+            connection.close()
+        self.assertEqual(len(names), 64)
+        listed = self.ask("GET", JOBS + "?pageSize=1000")["customJobs"]
+        self.assertEqual({found["name"] for found in listed}, names)
+        for name in names:
+            self.ask("POST", f"/v1/{name}:cancel", {})
+        self.assertTrue(wait_until(lambda: all(
+            found["state"] in ENDED for found in self.ask("GET", JOBS + "?pageSize=1000")["customJobs"])))
+
+
+class Quotas(ServiceTest):
+    def test_a_project_waits_for_its_quota_and_others_do_not_wait_for_it(self):
+        self.serve(*self.FLAGS, "--quota=demo=8", "--quota=other=4,1G")
+        first = self.create("sleep 300", machine="n1-standard-8")
+        self.await_state(first, "JOB_STATE_RUNNING")
+        waiting = [self.create("true", machine="n1-standard-4") for _ in range(3)]
+        third = "/v1/projects/third/locations/x/customJobs"
+        made = self.ask("POST", third, job("true"))["name"]
+        self.assertTrue(wait_until(lambda: self.ask("GET", f"/v1/{made}")["state"] == "JOB_STATE_SUCCEEDED"))
+        self.assertEqual({self.state_of(number) for number in waiting}, {"JOB_STATE_QUEUED"})
+        error = self.fails("POST", JOBS, job(machine="n1-standard-16"), 429, "RESOURCE_EXHAUSTED")
+        self.assertIn("quota", error["message"])
+        self.fails("POST", "/v1/projects/other/locations/x/customJobs", job(), 429, "RESOURCE_EXHAUSTED")
+        self.ask("POST", f"{JOBS}/{first}:cancel", {})
+        for number in waiting:
+            self.await_state(number, "JOB_STATE_SUCCEEDED")
+
+    def test_a_quota_is_numbers(self):
+        for flag in ("demo", "=1", "demo=x", "demo=1,x", "demo=1,1G,x", "demo=-1"):
+            run = subprocess.run([SUMMAND, "serve", "--listen=127.0.0.1:0", f"--quota={flag}"], env=self.env, capture_output=True,
+                                 text=True, timeout=LONG, check=False)
+            self.assertEqual(run.returncode, 2, flag)
+
+
+class Engines(ServiceTest):
+    def test_jobs_run_on_hosts_that_ssh_reaches(self):
+        carry, hosts = (os.path.join(self.dir, name) for name in ("carry", "hosts"))
+        with open(carry, "w", encoding="utf-8") as file:
+            file.write(f'#!/bin/bash\necho "$1" >>{self.dir}/reached\nexec sh -c "$2"\n')
+        os.chmod(carry, 0o755)
+        with open(hosts, "w", encoding="utf-8") as file:
+            file.write("one slots=8\n")
+        self.serve("--engine=ssh", f"--hostfile={hosts}", f"--ssh-command={carry}", "--grace=7")
+        number = self.create("echo here", machine="n1-standard-96")  # of the room on hosts nothing is known
+        self.await_state(number, "JOB_STATE_SUCCEEDED")
+        with open(os.path.join(self.dir, "reached"), encoding="utf-8") as file:
+            self.assertEqual(file.read().split(), ["one"])
+
+    def test_options_of_engines_belong_together(self):
+        for flags in (["--engine=ssh"], ["--hostfile=x"], ["--slurm-partition=x"], ["--engine=ssh", "--hostfile=/nowhere"]):
+            run = subprocess.run([SUMMAND, "serve", "--listen=127.0.0.1:0", *flags], env=self.env, capture_output=True, text=True,
+                                 timeout=LONG, check=False)
+            self.assertEqual(run.returncode, 2, run.stderr)
+
+
+class Metrics(ServiceTest):
+    def test_they_are_what_the_page_says(self):
+        self.serve(*self.FLAGS, "--metrics=127.0.0.1:0")
+        found = wait_until(lambda: re.search(r"metrics: http://(\S+)/metrics", self.service.said()))
+        running = self.create("sleep 300", machine="n1-standard-64")
+        self.await_state(running, "JOB_STATE_RUNNING")
+        self.create("true")
+        self.fails("GET", "/nowhere", None, 404, "NOT_FOUND")
+        metrics = wait_until(lambda: (lambda read: read if [
+            read.value(f"summand_service_jobs_{state}") for state in ("begun", "waiting")] == [1, 1] else None)(
+                prometheus.read(found[1])))
+        self.assertTrue(metrics, "one job must have begun, and one must wait")
+        self.assertEqual(metrics.types, {**prometheus.of_page(SOURCE, "The service"), **prometheus.of_page(SOURCE, "Every process")})
+        self.assertEqual(metrics.value("summand_service_cpus_taken"), 64)
+        self.assertGreaterEqual(metrics.value("summand_service_answers_total", **{"class": "2xx"}), 3)
+        self.assertEqual(metrics.value("summand_service_answers_total", **{"class": "4xx"}), 1)
+        prometheus.judge(prometheus.request(found[1])[1])
+
+
+if __name__ == "__main__":
+    unittest.main()

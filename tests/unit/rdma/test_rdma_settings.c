@@ -1,0 +1,151 @@
+/* What a user sets of RDMA reaches the device, and what cannot be is refused with a sentence. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/rdma/peer.h"
+
+#define LENGTH 5000u
+
+static int settings_set_up(void **state)
+{
+	unsetenv("SUMMAND_RDMA_TIMEOUT");
+	unsetenv("SUMMAND_RDMA_RETRIES");
+	unsetenv("SUMMAND_RDMA_RELAXED_ORDERING");
+	unsetenv("SUMMAND_RDMA_CACHE");
+	return stage_set_up(state);
+}
+
+/* How the memory was registered that is advertised; mailboxes never are in any order. */
+static int access_of_advertised(struct link *link)
+{
+	static const struct smd_extent nowhere = {NULL, 0};
+	uint8_t *memory = calloc(1, LENGTH);
+	struct peer peer;
+	int access;
+
+	script.unwatched = true;
+	peer_open(&peer, link);
+	assert_int_equal(script.last_access, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	assert_non_null(smd_lane_advertise(peer.end.lane, memory, LENGTH, nowhere));
+	access = script.last_access;
+	peer_close(&peer, link);
+	free(memory);
+	return access;
+}
+
+static void without_any_a_flap_is_survived_and_order_is_relaxed(void **state)
+{
+	assert_int_equal(access_of_advertised(*state),
+		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_RELAXED_ORDERING);
+	assert_int_equal(script.patience.timeout, 18);
+	assert_int_equal(script.patience.retries, 7);
+}
+
+/* The listener's loop has read its own before. */
+static void what_is_set_reaches_the_device(void **state)
+{
+	void *stage = NULL;
+
+	(void)state;
+	setenv("SUMMAND_RDMA_TIMEOUT", "14", 1);
+	setenv("SUMMAND_RDMA_RETRIES", "3", 1);
+	setenv("SUMMAND_RDMA_RELAXED_ORDERING", "0", 1);
+	stage_set_up(&stage);
+	assert_int_equal(
+		access_of_advertised(stage), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	assert_int_equal(script.patience.timeout, 14);
+	assert_int_equal(script.patience.retries, 3);
+	stage_tear_down(&stage);
+}
+
+/* How many of these buffers are still registered when nothing uses them any more. */
+static unsigned kept_of(struct link *link, unsigned nbuffers)
+{
+	static const struct smd_extent nowhere = {NULL, 0};
+	uint8_t *memory = calloc(nbuffers, 1 << 16);
+	unsigned before;
+	unsigned kept;
+	struct peer peer;
+
+	peer_open(&peer, link);
+	before = script.regions;
+	for (unsigned i = 0; i < nbuffers; i++) {
+		smd_lane_revoke(
+			peer.end.lane, smd_lane_advertise(peer.end.lane, memory + ((size_t)i << 16),
+					       1 << 16, nowhere));
+	}
+	kept = script.regions - before;
+	peer_close(&peer, link);
+	free(memory);
+	return kept;
+}
+
+static void no_more_stays_registered_than_is_set(void **state)
+{
+	void *stage = NULL;
+
+	(void)state;
+	setenv("SUMMAND_RDMA_CACHE", "256K", 1);
+	stage_set_up(&stage);
+	assert_in_range(kept_of(stage, 40), 1, 5);
+	stage_tear_down(&stage);
+	setenv("SUMMAND_RDMA_CACHE", "64M", 1);
+	stage_set_up(&stage);
+	assert_int_equal(kept_of(stage, 40), 40);
+	stage_tear_down(&stage);
+	unsetenv("SUMMAND_RDMA_CACHE");
+}
+
+static void assert_refused(const char *name, const char *value, const char *text)
+{
+	struct smd_rdma_settings settings;
+	struct smd_error error = {""};
+
+	setenv(name, value, 1);
+	assert_int_equal(smd_rdma_settings_read(&settings, &error), -EINVAL);
+	assert_string_equal(error.text, text);
+	unsetenv(name);
+}
+
+static void what_cannot_be_is_refused(void **state)
+{
+	struct event_base *base = event_base_new();
+	struct smd_error error = {""};
+	struct rdma_loop *loop;
+
+	(void)state;
+	script_reset();
+	assert_refused(
+		"SUMMAND_RDMA_TIMEOUT", "0", "SUMMAND_RDMA_TIMEOUT: must be 1 to 31, got \"0\"");
+	assert_refused(
+		"SUMMAND_RDMA_TIMEOUT", "32", "SUMMAND_RDMA_TIMEOUT: must be 1 to 31, got \"32\"");
+	assert_refused(
+		"SUMMAND_RDMA_RETRIES", "8", "SUMMAND_RDMA_RETRIES: must be 0 to 7, got \"8\"");
+	assert_refused(
+		"SUMMAND_RDMA_RETRIES", "", "SUMMAND_RDMA_RETRIES: must be 0 to 7, got \"\"");
+	assert_refused("SUMMAND_RDMA_RELAXED_ORDERING", "yes",
+		"SUMMAND_RDMA_RELAXED_ORDERING: must be 0 to 1, got \"yes\"");
+	assert_refused("SUMMAND_RDMA_CACHE", "0",
+		"SUMMAND_RDMA_CACHE: must be a size like 64G, got \"0\"");
+	setenv("SUMMAND_RDMA_RETRIES", "-1", 1);
+	assert_int_equal(smd_rdma_loop_get(base, &loop, &error), -EINVAL);
+	assert_string_equal(error.text, "SUMMAND_RDMA_RETRIES: must be 0 to 7, got \"-1\"");
+	unsetenv("SUMMAND_RDMA_RETRIES");
+	assert_int_equal(script.live, 0);
+	event_base_free(base);
+}
+
+#define STAGE(test) cmocka_unit_test_setup_teardown(test, settings_set_up, stage_tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		STAGE(without_any_a_flap_is_survived_and_order_is_relaxed),
+		cmocka_unit_test(what_is_set_reaches_the_device),
+		cmocka_unit_test(no_more_stays_registered_than_is_set),
+		cmocka_unit_test(what_cannot_be_is_refused),
+	};
+
+	return cmocka_run_group_tests_name("rdma settings", tests, NULL, NULL);
+}

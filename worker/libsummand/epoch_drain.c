@@ -1,0 +1,117 @@
+/* Asks for tables without servers that are being drained, and tells when they are needed no more.
+ */
+#include "worker/libsummand/epoch_drain.h"
+
+#include <stdlib.h>
+
+#include "reduction_server/base/clock.h"
+#include "worker/libsummand/epoch.h"
+
+#define RETRY_NS (SMD_SECOND_NS / 2)
+
+static bool is_of(uint64_t targets, const struct smd_flow *flow)
+{
+	return targets >> flow->target & 1;
+}
+
+/* Those that something is dealt to. */
+static uint64_t find_serving(const struct smd_epoch *epoch)
+{
+	uint64_t serving = 0;
+
+	for (unsigned k = 0; k < epoch->nserving; k++) {
+		serving |= 1ull << epoch->flows[epoch->remotes[k]].target;
+	}
+	return serving;
+}
+
+/* The table without `dead`, that deals nothing to `drains`. */
+static void ask_for(struct smd_comm *comm, uint64_t dead, uint64_t drains)
+{
+	const struct smd_epoch *now = comm->now;
+	struct smd_epoch_table table = {.dead = dead, .scale = now->scale};
+	unsigned n = smd_epoch_list_there(comm, dead, NULL);
+	unsigned *remotes = calloc(n, sizeof(*remotes));
+	uint32_t *weights = calloc(n, sizeof(*weights));
+
+	if (remotes && weights) {
+		smd_epoch_list_there(comm, dead, remotes);
+		for (unsigned k = 0; k < n; k++) {
+			const struct smd_flow *flow =
+				smd_epoch_flow(now, comm->context->remotes.each[remotes[k]]);
+			bool serves = flow && flow->serves && !is_of(drains, flow);
+
+			weights[k] = serves ? now->weights[remotes[k]] : 0;
+		}
+		table.weights = weights;
+		(void)comm->change(comm, &table);
+	}
+	free(remotes);
+	free(weights);
+}
+
+void smd_drain_consider(struct smd_comm *comm)
+{
+	uint64_t drains = comm->context->drains & ~comm->now->dead;
+	uint64_t serving;
+
+	if (drains == 0 || comm->rank != 0 || smd_clock_ns() < comm->agreement.drain_ns) {
+		return;
+	}
+	serving = find_serving(comm->now);
+	if ((serving & ~drains) == 0) {
+		return; /* they serve until others are there, or their time is over */
+	}
+	if (serving & drains) {
+		ask_for(comm, comm->now->dead, drains);
+	} else {
+		ask_for(comm, comm->now->dead | drains, drains);
+	}
+}
+
+void smd_drain_wait(struct smd_comm *comm)
+{
+	comm->agreement.drain_ns = smd_clock_ns() + RETRY_NS;
+}
+
+bool smd_drain_is(const struct smd_epoch *candidate)
+{
+	const struct smd_epoch *now = candidate->comm->now;
+
+	for (unsigned k = 0; k < now->nserving; k++) {
+		if (!candidate->flows[now->remotes[k]].serves) {
+			return true;
+		}
+	}
+	return (candidate->dead & ~now->dead) != 0;
+}
+
+/* Of one epoch, which is not the last one. */
+static bool epoch_needs(const struct smd_epoch *epoch, uint64_t targets)
+{
+	bool has = false;
+
+	for (unsigned k = 0; k < epoch->nserving; k++) {
+		const struct smd_flow *flow = &epoch->flows[epoch->remotes[k]];
+
+		if (!is_of(targets, flow) || flow->died) {
+			continue;
+		}
+		has = true;
+		if (flow->dead || smd_deal_ordinals_before(epoch->deal, flow->place,
+					  epoch->next_chunk) > flow->done) {
+			return true;
+		}
+	}
+	return has && epoch->next->first > epoch->comm->next_operation;
+}
+
+bool smd_drain_needs(const struct smd_comm *comm, uint64_t targets)
+{
+	for (const struct smd_epoch *epoch = &comm->base; epoch != comm->now; epoch = epoch->next) {
+		if (epoch_needs(epoch, targets)) {
+			return true;
+		}
+	}
+	return (find_serving(comm->now) & targets) != 0;
+}

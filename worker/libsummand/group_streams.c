@@ -1,0 +1,54 @@
+/* Says LEAVE in streams of a communicator that goes on. */
+#include "worker/libsummand/group_streams.h"
+
+#include "worker/libsummand/epoch.h"
+#include "worker/libsummand/group_failure.h"
+
+static void stream_leave(struct smd_epoch *epoch, unsigned i)
+{
+	struct smd_comm *comm = epoch->comm;
+	struct smd_frame frame = {
+		.kind = SMD_FRAME_LEAVE,
+		.comm = epoch->receiver.number,
+		.rank = comm->rank,
+		.window = 1, /* the rank stays in the communicator */
+	};
+
+	if (epoch->flows[i].asked && !epoch->flows[i].dead) {
+		smd_remote_send_frame(comm->context->remotes.each[i], &frame, NULL, 0);
+	}
+	smd_group_stop_flow(epoch, i);
+}
+
+void smd_group_leave_epoch(struct smd_epoch *epoch)
+{
+	struct smd_context *context = epoch->comm->context;
+	unsigned index = SMD_COMM_INDEX(epoch->receiver.number);
+
+	for (unsigned i = 0; i < epoch->nremotes; i++) {
+		stream_leave(epoch, i);
+	}
+	smd_progress_lock(&context->progress);
+	context->comms[index] = NULL;
+	context->uses[index]++;
+	smd_progress_unlock(&context->progress);
+	smd_epoch_free(epoch);
+}
+
+void smd_group_leave_servers(struct smd_comm *comm, uint64_t targets)
+{
+	for (struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
+		for (unsigned i = 0; i < epoch->nremotes; i++) {
+			struct smd_flow *flow = &epoch->flows[i];
+
+			if (!(targets >> flow->target & 1) || !flow->serves || flow->died) {
+				continue;
+			}
+			stream_leave(epoch, i);
+			smd_flow_die(flow);
+			flow->left = true;
+			flow->died = comm->now->index;
+			flow->lost_from = flow->done; /* nothing: all ranks have all of it */
+		}
+	}
+}
