@@ -17,6 +17,7 @@ struct event;
 struct smd_flow;
 struct smd_item;
 struct smd_epoch_record;
+struct smd_epoch_message;
 struct smd_epoch_table;
 struct smd_request;
 struct smd_tuning;
@@ -80,7 +81,7 @@ struct smd_comm {
 
 	unsigned wire_dtype; /* SUMMAND_WIRE: what all-reduces send in that type */
 	bool wire_told;      /* the log has it that memory of a device is not */
-	void *stream; /* the caller's: what its operations on device memory follow */
+	void *stream;        /* the caller's: what its operations on device memory follow */
 
 	/* Whether an operation that has all of its results may return: settle.h. */
 	bool (*settle)(struct smd_request *operation);
@@ -92,6 +93,8 @@ struct smd_comm {
 	void (*destroy)(struct smd_comm *comm);
 	/* Rank 0: has such a table agreed on. */
 	bool (*change)(struct smd_comm *comm, const struct smd_epoch_table *table);
+	/* Rank 0: the next epoch is agreed on, which it tells all. */
+	void (*record)(struct smd_comm *comm, struct smd_epoch_message *message);
 	/* Joins the streams of a candidate: 0 or -errno. */
 	int (*stand)(struct smd_comm *comm, uint64_t id, const struct smd_epoch_table *table);
 	/* Goes on by the next epoch: the candidate, or another one. */

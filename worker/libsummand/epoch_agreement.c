@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "worker/libsummand/chunk_search.h"
 #include "worker/libsummand/epoch_carrier.h"
+#include "worker/libsummand/epoch_change.h"
 #include "worker/libsummand/epoch_drain.h"
 #include "worker/libsummand/epoch_message.h"
 #include "worker/libsummand/repair.h"
@@ -20,7 +20,6 @@ struct smd_seal {
 	uint64_t begun;
 	unsigned nstreams;
 	uint64_t done[SMD_STREAMS_MAX];
-	struct smd_promise promise;
 };
 
 /* Where streams are cut, against what this rank has. */
@@ -30,7 +29,6 @@ struct cut_check {
 };
 
 static void lead(struct smd_comm *comm);
-static void conclude_change(struct smd_comm *comm);
 
 /* ---- messages ---- */
 
@@ -120,9 +118,9 @@ void smd_epoch_agreement_lose(struct smd_comm *comm, uint64_t targets)
 }
 
 /*
- * Other ranks are without them. Where the communicator has not begun it is so for it alone: they may
- * be there again, which not all ranks know yet, and if each lost what another has not found yet,
- * none would ever have all of them.
+ * Other ranks are without them. Where the communicator has not begun it is so for it alone: they
+ * may be there again, which not all ranks know yet, and if each lost what another has not found
+ * yet, none would ever have all of them.
  */
 static void lose_too(struct smd_comm *comm, uint64_t targets)
 {
@@ -190,126 +188,6 @@ static struct smd_epoch_record record_of(struct smd_epoch_message *message)
 	};
 }
 
-/* ---- a rank: other tables ---- */
-
-/* Nothing is dealt any more to those that it is without and this one is not. */
-static bool leavers_are_right(const struct smd_comm *comm, const struct smd_epoch_message *asked)
-{
-	const struct smd_epoch *now = comm->now;
-
-	for (unsigned k = 0; k < now->nserving; k++) {
-		if (asked->dead >> now->flows[now->remotes[k]].target & 1) {
-			return false;
-		}
-	}
-	return true;
-}
-
-static bool table_is_right(const struct smd_comm *comm, const struct smd_epoch_message *asked)
-{
-	bool serves = false;
-
-	for (unsigned i = 0; i < asked->nweights; i++) {
-		if (asked->weights[i] > INT32_MAX) {
-			return false;
-		}
-		serves |= asked->weights[i] != 0;
-	}
-	return serves && asked->nweights == smd_epoch_list_there(comm, asked->dead, NULL) &&
-	       leavers_are_right(comm, asked) && asked->id != 0 &&
-	       asked->scale >= SMD_CHUNK_SCALE_LEAST && asked->scale <= SMD_CHUNK_SCALE_MOST;
-}
-
-/* It comes through each server, and from a slow one maybe when it is long over. */
-static int take_ahead(
-	struct smd_comm *comm, const struct smd_epoch_message *asked, struct smd_error *error)
-{
-	struct smd_epoch_agreement *agreement = &comm->agreement;
-	const struct smd_epoch_table table = {asked->dead, asked->weights, asked->scale};
-
-	if (asked->first <= agreement->asks) {
-		return 0;
-	}
-	agreement->asks = asked->first;
-	if (agreement->sealed || comm->candidate || asked->epoch != comm->now->index) {
-		return 0;
-	}
-	if (!table_is_right(comm, asked)) {
-		return smd_error_set(error, EPROTO,
-			"AGREE: weights must be of the %u shards that will serve, got %u or bad "
-			"ones",
-			smd_epoch_list_there(comm, asked->dead, NULL), asked->nweights);
-	}
-	if (!smd_reach_has(comm, comm->now->dead & ~asked->dead) ||
-		comm->stand(comm, asked->id, &table)) {
-		const struct smd_epoch_message no = {.kind = SMD_EPOCH_PROMISED,
-			.epoch = asked->epoch,
-			.dead = asked->dead,
-			.id = asked->id};
-
-		smd_epoch_say(comm, &no);
-	}
-	return 0;
-}
-
-static void take_cancel(struct smd_comm *comm, const struct smd_epoch_message *message)
-{
-	if (comm->candidate && comm->candidate->id == message->id) {
-		comm->agreement.ahead = false;
-		comm->agreement.waits = false;
-		comm->drop(comm);
-	}
-}
-
-/* One operation ahead, so that the record is there when it is due; but a server that is to leave does
- * not wait for an operation that may never come. */
-static struct smd_promise promise(struct smd_comm *comm)
-{
-	struct smd_epoch_agreement *agreement = &comm->agreement;
-
-	agreement->ahead = true;
-	agreement->promised = comm->next_operation + !smd_drain_is(comm->candidate);
-	return (struct smd_promise){
-		true, comm->now->index, agreement->promised + 1, smd_epochs_oldest(comm)};
-}
-
-void smd_epoch_agreement_stands(struct smd_comm *comm, bool joined)
-{
-	struct smd_epoch_agreement *agreement = &comm->agreement;
-	struct smd_promise mine = {true, comm->now->index, 0, 0};
-	struct smd_epoch_message message = {.kind = SMD_EPOCH_PROMISED,
-		.epoch = comm->now->index,
-		.dead = comm->now->dead,
-		.id = comm->candidate->id};
-
-	if (agreement->sealed || agreement->ahead) { /* what is lost comes first; or it is said */
-		return;
-	}
-	agreement->waits =
-		joined && smd_drain_needs(comm, comm->candidate->dead & ~comm->now->dead);
-	if (agreement->waits) {
-		return;
-	}
-	if (joined) {
-		mine = promise(comm);
-	}
-	if (comm->rank == 0) {
-		agreement->seals[0].promise = mine;
-		conclude_change(comm);
-		return;
-	}
-	message.first = mine.first;
-	message.oldest = mine.oldest;
-	smd_epoch_say(comm, &message);
-}
-
-void smd_epoch_agreement_progressed(struct smd_comm *comm)
-{
-	if (comm->agreement.waits && comm->candidate) {
-		smd_epoch_agreement_stands(comm, true);
-	}
-}
-
 /* ---- rank 0 ---- */
 
 static int make_seals(struct smd_comm *comm)
@@ -354,22 +232,7 @@ static bool all_have_sealed(const struct smd_comm *comm)
 	return true;
 }
 
-/* Of new streams; not 0. */
-static int draw_id(struct smd_comm *comm, uint64_t *out)
-{
-	uint8_t nonce[SMD_NONCE_SIZE];
-
-	if (smd_nonce_draw(nonce)) {
-		smd_comm_fault(comm, -ENOMEM, "no random number for the next epoch");
-		return -ENOMEM;
-	}
-	memcpy(out, nonce, sizeof(*out));
-	*out |= 1;
-	return 0;
-}
-
-/* To all, this rank too. */
-static void say_record(struct smd_comm *comm, struct smd_epoch_message *message)
+void smd_epoch_agreement_record(struct smd_comm *comm, struct smd_epoch_message *message)
 {
 	struct smd_epoch_record record = record_of(message);
 
@@ -396,8 +259,8 @@ static void say_epoch(struct smd_comm *comm)
 			}
 		}
 	}
-	if (draw_id(comm, &message.id) == 0) {
-		say_record(comm, &message);
+	if (smd_epoch_draw_id(comm, &message.id) == 0) {
+		smd_epoch_agreement_record(comm, &message);
 	}
 }
 
@@ -458,116 +321,6 @@ static void take_sealed(struct smd_comm *comm, const struct smd_epoch_message *m
 	lead(comm);
 }
 
-/* ---- rank 0: other tables ---- */
-
-bool smd_epoch_agreement_may_change(const struct smd_comm *comm)
-{
-	const struct smd_epoch_agreement *agreement = &comm->agreement;
-	const struct smd_epoch *now = comm->now;
-
-	if (comm->rank != 0 || comm->state != SMD_COMM_ACTIVE || comm->err || comm->leaving ||
-		agreement->sealed || agreement->ahead || comm->candidate ||
-		now->first > comm->next_operation) {
-		return false;
-	}
-	for (unsigned i = 0; i < now->nserving; i++) {
-		const struct smd_flow *flow = &now->flows[now->remotes[i]];
-
-		if (!flow->joined || flow->over || flow->dead) {
-			return false;
-		}
-	}
-	return true;
-}
-
-bool smd_epoch_agreement_change(struct smd_comm *comm, const struct smd_epoch_table *table)
-{
-	struct smd_epoch_agreement *agreement = &comm->agreement;
-	unsigned nweights = smd_epoch_list_there(comm, table->dead, NULL);
-	struct smd_epoch_message message = {
-		.kind = SMD_EPOCH_AHEAD,
-		.epoch = comm->now->index,
-		.dead = table->dead,
-		.first = agreement->asks + 1,
-		.scale = (int8_t)table->scale,
-		.nweights = (uint16_t)nweights,
-	};
-
-	if (nweights > SMD_EPOCH_WEIGHTS_MAX || !smd_epoch_agreement_may_change(comm) ||
-		make_seals(comm) || draw_id(comm, &message.id)) {
-		return false;
-	}
-	memcpy(message.weights, table->weights, nweights * sizeof(*table->weights));
-	for (unsigned r = 0; r < comm->nranks; r++) {
-		agreement->seals[r].promise.said = false;
-	}
-	agreement->asks++;
-	agreement->changes = true;
-	if (comm->stand(comm, message.id, table)) {
-		agreement->changes = false;
-		return false;
-	}
-	smd_epoch_say(comm, &message);
-	return true;
-}
-
-/* It is the next epoch when all have joined its streams, and is dropped when one cannot. */
-static void conclude_change(struct smd_comm *comm)
-{
-	struct smd_epoch_agreement *agreement = &comm->agreement;
-	struct smd_epoch_message message = {
-		.kind = SMD_EPOCH_RECORD,
-		.epoch = comm->now->index + 1,
-		.dead = comm->candidate->dead,
-		.id = comm->candidate->id,
-		.oldest = UINT32_MAX,
-	};
-	bool all = true;
-	bool refused = false;
-
-	for (unsigned r = 0; r < comm->nranks; r++) {
-		const struct smd_promise *one = &agreement->seals[r].promise;
-
-		all &= one->said;
-		refused |= one->said && one->first == 0;
-		message.first = one->first > message.first ? one->first : message.first;
-		message.oldest = one->oldest < message.oldest ? one->oldest : message.oldest;
-	}
-	message.first--;
-	if (!refused) {
-		if (all) {
-			say_record(comm, &message);
-		}
-		return;
-	}
-	message.kind = SMD_EPOCH_CANCEL;
-	message.epoch = comm->now->index;
-	smd_epoch_say(comm, &message);
-	agreement->changes = false;
-	agreement->ahead = false;
-	agreement->waits = false;
-	if (comm->now->dead & ~comm->candidate->dead) {
-		smd_reach_wait(comm);
-	}
-	if (smd_drain_is(comm->candidate)) {
-		smd_drain_wait(comm);
-	}
-	comm->drop(comm);
-}
-
-static void take_promise(struct smd_comm *comm, const struct smd_epoch_message *message)
-{
-	struct smd_epoch_agreement *agreement = &comm->agreement;
-
-	if (!agreement->changes || agreement->sealed || !comm->candidate ||
-		message->id != comm->candidate->id) {
-		return;
-	}
-	agreement->seals[message->rank].promise =
-		(struct smd_promise){true, message->epoch, message->first, message->oldest};
-	conclude_change(comm);
-}
-
 /* ---- records ---- */
 
 static void check_cut(void *arg, struct smd_flow *flow)
@@ -575,13 +328,6 @@ static void check_cut(void *arg, struct smd_flow *flow)
 	struct cut_check *check = arg;
 
 	check->wrong |= *check->lost++ > flow->done;
-}
-
-static bool change_is_right(const struct smd_comm *comm, const struct smd_epoch_record *record)
-{
-	return record->dead == comm->candidate->dead && record->nlost == 0 &&
-	       record->first >= comm->agreement.promised &&
-	       record->oldest <= smd_epochs_oldest(comm);
 }
 
 /* It is the next one, and says of this rank what that has said. Later ones of an index are the same
@@ -592,7 +338,7 @@ static bool record_is_right(const struct smd_comm *comm, const struct smd_epoch_
 	struct cut_check check = {.lost = record->lost};
 
 	if (comm->candidate && comm->candidate->id == record->id) {
-		return change_is_right(comm, record);
+		return smd_epoch_change_is_right(comm, record);
 	}
 	if ((record->dead & comm->now->dead) != comm->now->dead || newly == 0 ||
 		record->dead & ~comm->agreement.closed || record->dead == UINT64_MAX ||
@@ -645,12 +391,12 @@ int smd_epoch_agreement_take(
 		}
 		break;
 	case SMD_EPOCH_AHEAD:
-		return take_ahead(comm, &message, error);
+		return smd_epoch_change_take_ahead(comm, &message, error);
 	case SMD_EPOCH_CANCEL:
-		take_cancel(comm, &message);
+		smd_epoch_change_take_cancel(comm, &message);
 		break;
 	case SMD_EPOCH_PROMISED:
-		take_promise(comm, &message);
+		smd_epoch_change_take_promise(comm, &message);
 		break;
 	case SMD_EPOCH_REACHES:
 		return smd_reach_take(comm, &message, error);
@@ -664,5 +410,6 @@ int smd_epoch_agreement_take(
 void smd_epoch_agreement_destroy(struct smd_epoch_agreement *agreement)
 {
 	free(agreement->seals);
+	free(agreement->promises);
 	smd_reach_destroy(&agreement->reach);
 }

@@ -1,7 +1,7 @@
 /*
  * How the ranks of a communicator agree that servers are lost and what the next epoch is
- * (specs/design/epochs.md): SEALED, ASK and EPOCH when servers are lost,
- * AHEAD, PROMISED, EPOCH or CANCEL for other tables, which shards relay. Rank 0 leads.
+ * (specs/design/epochs.md): SEALED, ASK and EPOCH, which shards relay. Rank 0 leads. Other tables
+ * are epoch_change.h's.
  */
 #ifndef SMD_LIBSUMMAND_EPOCH_AGREEMENT_H
 #define SMD_LIBSUMMAND_EPOCH_AGREEMENT_H
@@ -14,16 +14,9 @@
 #include "worker/libsummand/epoch_reach.h"
 
 struct smd_comm;
-struct smd_epoch_table;
+struct smd_epoch_message;
+struct smd_promise;
 struct smd_seal;
-
-/* That a rank begins no operation from `first` on before it has heard of the next epoch. */
-struct smd_promise {
-	bool said;
-	uint32_t epoch;
-	uint64_t first;  /* and one more; 0: it cannot join the candidate's streams */
-	uint32_t oldest; /* epoch that it needs */
-};
 
 struct smd_epoch_agreement {
 	uint64_t closed;   /* targets that this process has closed its lanes to */
@@ -34,10 +27,11 @@ struct smd_epoch_agreement {
 	uint64_t asks;     /* candidates that rank 0 has asked all to join */
 	struct smd_reach_told reach;
 	/* Rank 0's: */
-	uint64_t asked;         /* targets that all have been asked to close their lanes to */
-	struct smd_seal *seals; /* [nranks]; NULL: none has come */
-	bool changes;           /* all have been asked whether they can join the candidate */
-	uint64_t drain_ns;      /* not before then a table without servers that are drained */
+	uint64_t asked;               /* targets that all have been asked to close their lanes to */
+	struct smd_seal *seals;       /* [nranks]; NULL: none has come */
+	struct smd_promise *promises; /* [nranks]; NULL: none has come */
+	bool changes;                 /* all have been asked whether they can join the candidate */
+	uint64_t drain_ns;            /* not before then a table without servers that are drained */
 };
 
 /* The process has closed its lanes to these targets, and others are left: says so, if the
@@ -47,22 +41,8 @@ void smd_epoch_agreement_lose(struct smd_comm *comm, uint64_t targets);
 /* The communicator is ACTIVE: says what it has not been able to. */
 void smd_epoch_agreement_begin(struct smd_comm *comm);
 
-/* Whether this is rank 0, and nothing keeps it from that now. */
-bool smd_epoch_agreement_may_change(const struct smd_comm *comm);
-
-/*
- * Rank 0: the next epoch has this table, of the last one's servers and maybe others, with a weight
- * for each shard. All join its streams first, so nobody stops but for a moment who comes to the
- * promised operation early; where a shard has no memory for them, the table stays as it is. False:
- * not now.
- */
-bool smd_epoch_agreement_change(struct smd_comm *comm, const struct smd_epoch_table *table);
-
-/* All of the candidate's streams have been joined, or one cannot be. */
-void smd_epoch_agreement_stands(struct smd_comm *comm, bool joined);
-
-/* Something has been done: maybe this rank needs a server that is to leave no more. */
-void smd_epoch_agreement_progressed(struct smd_comm *comm);
+/* Rank 0: says EPOCH to all, this rank too. */
+void smd_epoch_agreement_record(struct smd_comm *comm, struct smd_epoch_message *message);
 
 /* AGREE has come. -EPROTO with a text. */
 int smd_epoch_agreement_take(

@@ -1,6 +1,9 @@
 /* Says something in all streams that carry what ranks agree on. */
 #include "worker/libsummand/epoch_carrier.h"
 
+#include <errno.h>
+#include <string.h>
+
 #include "worker/libsummand/epoch.h"
 #include "worker/libsummand/epoch_message.h"
 
@@ -62,4 +65,17 @@ void smd_epoch_say(struct smd_comm *comm, const struct smd_epoch_message *what)
 	if (comm->candidate && stage_of(what->kind) != SMD_AGREE_BEGINS) {
 		say_in(comm->candidate, &frame, payload, length);
 	}
+}
+
+int smd_epoch_draw_id(struct smd_comm *comm, uint64_t *out)
+{
+	uint8_t nonce[SMD_NONCE_SIZE];
+
+	if (smd_nonce_draw(nonce)) {
+		smd_comm_fault(comm, -ENOMEM, "no random number for the next epoch");
+		return -ENOMEM;
+	}
+	memcpy(out, nonce, sizeof(*out));
+	*out |= 1;
+	return 0;
 }

@@ -5,9 +5,14 @@
 #ifndef SMD_LIBSUMMAND_EPOCH_CARRIER_H
 #define SMD_LIBSUMMAND_EPOCH_CARRIER_H
 
+#include <stdint.h>
+
 struct smd_comm;
 struct smd_epoch_message;
 
 void smd_epoch_say(struct smd_comm *comm, const struct smd_epoch_message *what);
+
+/* An id for new streams; not 0. -ENOMEM, and the communicator has failed. */
+int smd_epoch_draw_id(struct smd_comm *comm, uint64_t *out);
 
 #endif

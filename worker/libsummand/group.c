@@ -10,6 +10,7 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/hash.h"
 #include "worker/libsummand/epoch.h"
+#include "worker/libsummand/epoch_change.h"
 #include "worker/libsummand/group_epoch.h"
 #include "worker/libsummand/group_failure.h"
 #include "worker/libsummand/group_joining.h"
@@ -74,7 +75,7 @@ void smd_group_start(struct smd_request *operation)
 	if (smd_group_lay(operation)) {
 		comm_pump(comm);
 	}
-	smd_epoch_agreement_progressed(comm);
+	smd_epoch_change_progressed(comm);
 }
 
 /* Results of that shard. */
@@ -168,7 +169,8 @@ static int comm_create(struct smd_context *context, const char *group, int nrank
 	comm->pump = comm_pump;
 	comm->drained = smd_group_drained;
 	comm->destroy = smd_comm_destroy;
-	comm->change = smd_epoch_agreement_change;
+	comm->change = smd_epoch_change_begin;
+	comm->record = smd_epoch_agreement_record;
 	comm->stand = smd_group_stand;
 	comm->adopt = smd_group_adopt;
 	comm->drop = smd_group_drop;

@@ -6,6 +6,7 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
+#include "worker/libsummand/epoch_change.h"
 #include "worker/libsummand/epoch_drain.h"
 #include "worker/libsummand/group_failure.h"
 #include "worker/libsummand/group_joining.h"
@@ -102,12 +103,12 @@ void smd_group_tune(struct smd_comm *comm)
 	if (comm->agreement.reach.hopes) {
 		smd_reach_consider(comm);
 	}
-	if (tuning && smd_epoch_agreement_may_change(comm) &&
+	if (tuning && smd_epoch_change_may_begin(comm) &&
 		comm->now->nserving == smd_epoch_list_there(comm, comm->now->dead, NULL) &&
 		smd_tuning_want(tuning, smd_clock_ns())) {
 		table.weights = tuning->weights;
 		table.scale = tuning->scale;
-		(void)smd_epoch_agreement_change(comm, &table);
+		(void)smd_epoch_change_begin(comm, &table);
 	}
 }
 

@@ -7,6 +7,7 @@
 
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/epoch.h"
+#include "worker/libsummand/epoch_change.h"
 #include "worker/libsummand/group_failure.h"
 #include "worker/libsummand/path_staged.h"
 
@@ -62,7 +63,7 @@ static void candidate_check_joined(const struct smd_epoch *candidate)
 			return;
 		}
 	}
-	smd_epoch_agreement_stands(candidate->comm, true);
+	smd_epoch_change_stands(candidate->comm, true);
 }
 
 static void comm_joined(struct smd_comm *comm, struct smd_flow *flow, unsigned window)
@@ -116,7 +117,7 @@ static void comm_lose_again(struct smd_comm *comm, uint64_t targets)
 {
 	if (comm->candidate && targets & ~comm->candidate->dead) {
 		epoch_lose(comm->candidate, targets);
-		smd_epoch_agreement_stands(comm, false);
+		smd_epoch_change_stands(comm, false);
 	}
 	smd_reach_tell(comm);
 }

@@ -7,6 +7,7 @@
 
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/epoch.h"
+#include "worker/libsummand/epoch_change.h"
 #include "worker/libsummand/epoch_drain.h"
 #include "worker/libsummand/group_failure.h"
 #include "worker/libsummand/group_joining.h"
@@ -70,7 +71,7 @@ static void comm_lose_candidate(struct smd_flow *flow, const struct smd_abort *a
 	smd_log(SMD_LOG_DEBUG, "libsummand", "group %s: no other table: %s", flow->comm->group,
 		abort->text);
 	flow->over = true;
-	smd_epoch_agreement_stands(flow->comm, false);
+	smd_epoch_change_stands(flow->comm, false);
 }
 
 /* It forms no group any more: this one goes on without it, if there is another. */
@@ -199,7 +200,7 @@ static int comm_on_frame(struct smd_receiver *receiver, struct smd_remote *remot
 	}
 	ret = comm_take_frame(flow, frame, payload, error);
 	if (ret == 0) {
-		smd_epoch_agreement_progressed(comm);
+		smd_epoch_change_progressed(comm);
 	}
 	return ret;
 }

@@ -54,7 +54,8 @@ struct smd_receiver_ops {
 	void (*on_lost)(struct smd_receiver *receiver, uint64_t targets);
 	/* A server that was lost is there again, with lanes that nothing has been said on. */
 	void (*on_returned)(struct smd_receiver *receiver);
-	/* A server is being drained: it is to be used no more, soon. Said again from time to time. */
+	/* A server is being drained: it is to be used no more, soon. Said again from time to time.
+	 */
 	void (*on_drains)(struct smd_receiver *receiver);
 	/* Whether it has something begun with the shard. */
 	bool (*uses)(const struct smd_receiver *receiver, const struct smd_remote *remote);
@@ -98,8 +99,8 @@ struct smd_remote_owner {
 	const struct smd_remote_owner_ops *ops;
 	struct smd_config *config;
 	struct smd_progress *progress;
-	uint64_t deadline_ns; /* to connect */
-	bool failed;          /* a lane that is lost is not tried again */
+	uint64_t deadline_ns;       /* to connect */
+	bool failed;                /* a lane that is lost is not tried again */
 	struct smd_lookout lookout; /* whether their shards are alive */
 };
 
@@ -129,14 +130,14 @@ struct smd_remote {
 	struct smd_remote_owner *owner;
 	struct smd_target *target;
 	uint32_t shard;
-	unsigned index; /* in the list of all remotes; SMD_REMOTE_UNKNOWN: not there yet */
-	struct smd_lane *lane;         /* NULL: not connected now */
-	struct smd_turns turns;        /* the flows', on that lane */
-	struct smd_lane_counts ended;  /* of its lanes that are closed */
-	bool waits;                    /* for the target's address */
-	unsigned transport;            /* of the owner's, the one that is tried or used */
-	struct event *retry;           /* connects again a little later */
-	struct smd_looked_at watched;  /* is the shard alive? Once it has said WELCOME */
+	unsigned index;         /* in the list of all remotes; SMD_REMOTE_UNKNOWN: not there yet */
+	struct smd_lane *lane;  /* NULL: not connected now */
+	struct smd_turns turns; /* the flows', on that lane */
+	struct smd_lane_counts ended; /* of its lanes that are closed */
+	bool waits;                   /* for the target's address */
+	unsigned transport;           /* of the owner's, the one that is tried or used */
+	struct event *retry;          /* connects again a little later */
+	struct smd_looked_at watched; /* is the shard alive? Once it has said WELCOME */
 	struct smd_heartbeat heartbeat;
 	struct smd_stall stall;
 	bool greeted;  /* it has been told HELLO, if only on a lane that has ended */
@@ -158,8 +159,8 @@ struct smd_remote {
 	uint8_t *sink; /* where discarded results go */
 };
 
-/* Its lane can be used: the shard has said WELCOME on it, and the server is not one that was lost and
- * is only being tried again. */
+/* Its lane can be used: the shard has said WELCOME on it, and the server is not one that was lost
+ * and is only being tried again. */
 static inline bool smd_remote_is_there(const struct smd_remote *remote)
 {
 	return remote->lane && remote->welcomed && !remote->target->lost;

@@ -1,0 +1,272 @@
+/* Says AHEAD, PROMISED and CANCEL, and takes them. */
+#include "worker/libsummand/epoch_change.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker/libsummand/chunk_search.h"
+#include "worker/libsummand/epoch_carrier.h"
+#include "worker/libsummand/epoch_drain.h"
+#include "worker/libsummand/epoch_message.h"
+#include "worker/libsummand/repair.h"
+
+/* What a rank has promised of the candidate. */
+struct smd_promise {
+	bool said;
+	uint64_t first;  /* and one more; 0: it cannot join the candidate's streams */
+	uint32_t oldest; /* epoch that it needs */
+};
+
+static void conclude(struct smd_comm *comm);
+
+/* ---- a rank ---- */
+
+/* Nothing is dealt any more to those that it is without and this one is not. */
+static bool leavers_are_right(const struct smd_comm *comm, const struct smd_epoch_message *asked)
+{
+	const struct smd_epoch *now = comm->now;
+
+	for (unsigned k = 0; k < now->nserving; k++) {
+		if (asked->dead >> now->flows[now->remotes[k]].target & 1) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool table_is_right(const struct smd_comm *comm, const struct smd_epoch_message *asked)
+{
+	bool serves = false;
+
+	for (unsigned i = 0; i < asked->nweights; i++) {
+		if (asked->weights[i] > INT32_MAX) {
+			return false;
+		}
+		serves |= asked->weights[i] != 0;
+	}
+	return serves && asked->nweights == smd_epoch_list_there(comm, asked->dead, NULL) &&
+	       leavers_are_right(comm, asked) && asked->id != 0 &&
+	       asked->scale >= SMD_CHUNK_SCALE_LEAST && asked->scale <= SMD_CHUNK_SCALE_MOST;
+}
+
+/* It comes through each server, and from a slow one maybe when it is long over. */
+int smd_epoch_change_take_ahead(
+	struct smd_comm *comm, const struct smd_epoch_message *asked, struct smd_error *error)
+{
+	struct smd_epoch_agreement *agreement = &comm->agreement;
+	const struct smd_epoch_table table = {asked->dead, asked->weights, asked->scale};
+
+	if (asked->first <= agreement->asks) {
+		return 0;
+	}
+	agreement->asks = asked->first;
+	if (agreement->sealed || comm->candidate || asked->epoch != comm->now->index) {
+		return 0;
+	}
+	if (!table_is_right(comm, asked)) {
+		return smd_error_set(error, EPROTO,
+			"AGREE: weights must be of the %u shards that will serve, got %u or bad "
+			"ones",
+			smd_epoch_list_there(comm, asked->dead, NULL), asked->nweights);
+	}
+	if (!smd_reach_has(comm, comm->now->dead & ~asked->dead) ||
+		comm->stand(comm, asked->id, &table)) {
+		const struct smd_epoch_message no = {.kind = SMD_EPOCH_PROMISED,
+			.epoch = asked->epoch,
+			.dead = asked->dead,
+			.id = asked->id};
+
+		smd_epoch_say(comm, &no);
+	}
+	return 0;
+}
+
+void smd_epoch_change_take_cancel(struct smd_comm *comm, const struct smd_epoch_message *message)
+{
+	if (comm->candidate && comm->candidate->id == message->id) {
+		comm->agreement.ahead = false;
+		comm->agreement.waits = false;
+		comm->drop(comm);
+	}
+}
+
+/* One operation ahead, so that the record is there when it is due; but a server that is to leave
+ * does not wait for an operation that may never come. */
+static struct smd_promise promise(struct smd_comm *comm)
+{
+	struct smd_epoch_agreement *agreement = &comm->agreement;
+
+	agreement->ahead = true;
+	agreement->promised = comm->next_operation + !smd_drain_is(comm->candidate);
+	return (struct smd_promise){true, agreement->promised + 1, smd_epochs_oldest(comm)};
+}
+
+void smd_epoch_change_stands(struct smd_comm *comm, bool joined)
+{
+	struct smd_epoch_agreement *agreement = &comm->agreement;
+	struct smd_promise mine = {true, 0, 0};
+	struct smd_epoch_message message = {.kind = SMD_EPOCH_PROMISED,
+		.epoch = comm->now->index,
+		.dead = comm->now->dead,
+		.id = comm->candidate->id};
+
+	if (agreement->sealed || agreement->ahead) { /* what is lost comes first; or it is said */
+		return;
+	}
+	agreement->waits =
+		joined && smd_drain_needs(comm, comm->candidate->dead & ~comm->now->dead);
+	if (agreement->waits) {
+		return;
+	}
+	if (joined) {
+		mine = promise(comm);
+	}
+	if (comm->rank == 0) {
+		agreement->promises[0] = mine;
+		conclude(comm);
+		return;
+	}
+	message.first = mine.first;
+	message.oldest = mine.oldest;
+	smd_epoch_say(comm, &message);
+}
+
+void smd_epoch_change_progressed(struct smd_comm *comm)
+{
+	if (comm->agreement.waits && comm->candidate) {
+		smd_epoch_change_stands(comm, true);
+	}
+}
+
+/* ---- rank 0 ---- */
+
+bool smd_epoch_change_may_begin(const struct smd_comm *comm)
+{
+	const struct smd_epoch_agreement *agreement = &comm->agreement;
+	const struct smd_epoch *now = comm->now;
+
+	if (comm->rank != 0 || comm->state != SMD_COMM_ACTIVE || comm->err || comm->leaving ||
+		agreement->sealed || agreement->ahead || comm->candidate ||
+		now->first > comm->next_operation) {
+		return false;
+	}
+	for (unsigned i = 0; i < now->nserving; i++) {
+		const struct smd_flow *flow = &now->flows[now->remotes[i]];
+
+		if (!flow->joined || flow->over || flow->dead) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static int make_promises(struct smd_comm *comm)
+{
+	struct smd_epoch_agreement *agreement = &comm->agreement;
+
+	if (!agreement->promises) {
+		agreement->promises = calloc(comm->nranks, sizeof(*agreement->promises));
+	}
+	if (!agreement->promises) {
+		smd_comm_fault(comm, -ENOMEM, "out of memory for the next epoch");
+	}
+	return agreement->promises ? 0 : -ENOMEM;
+}
+
+bool smd_epoch_change_begin(struct smd_comm *comm, const struct smd_epoch_table *table)
+{
+	struct smd_epoch_agreement *agreement = &comm->agreement;
+	unsigned nweights = smd_epoch_list_there(comm, table->dead, NULL);
+	struct smd_epoch_message message = {
+		.kind = SMD_EPOCH_AHEAD,
+		.epoch = comm->now->index,
+		.dead = table->dead,
+		.first = agreement->asks + 1,
+		.scale = (int8_t)table->scale,
+		.nweights = (uint16_t)nweights,
+	};
+
+	if (nweights > SMD_EPOCH_WEIGHTS_MAX || !smd_epoch_change_may_begin(comm) ||
+		make_promises(comm) || smd_epoch_draw_id(comm, &message.id)) {
+		return false;
+	}
+	memcpy(message.weights, table->weights, nweights * sizeof(*table->weights));
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		agreement->promises[r].said = false;
+	}
+	agreement->asks++;
+	agreement->changes = true;
+	if (comm->stand(comm, message.id, table)) {
+		agreement->changes = false;
+		return false;
+	}
+	smd_epoch_say(comm, &message);
+	return true;
+}
+
+/* It is the next epoch when all have joined its streams, and is dropped when one cannot. */
+static void conclude(struct smd_comm *comm)
+{
+	struct smd_epoch_agreement *agreement = &comm->agreement;
+	struct smd_epoch_message message = {
+		.kind = SMD_EPOCH_RECORD,
+		.epoch = comm->now->index + 1,
+		.dead = comm->candidate->dead,
+		.id = comm->candidate->id,
+		.oldest = UINT32_MAX,
+	};
+	bool all = true;
+	bool refused = false;
+
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		const struct smd_promise *one = &agreement->promises[r];
+
+		all &= one->said;
+		refused |= one->said && one->first == 0;
+		message.first = one->first > message.first ? one->first : message.first;
+		message.oldest = one->oldest < message.oldest ? one->oldest : message.oldest;
+	}
+	message.first--;
+	if (!refused) {
+		if (all) {
+			comm->record(comm, &message);
+		}
+		return;
+	}
+	message.kind = SMD_EPOCH_CANCEL;
+	message.epoch = comm->now->index;
+	smd_epoch_say(comm, &message);
+	agreement->changes = false;
+	agreement->ahead = false;
+	agreement->waits = false;
+	if (comm->now->dead & ~comm->candidate->dead) {
+		smd_reach_wait(comm);
+	}
+	if (smd_drain_is(comm->candidate)) {
+		smd_drain_wait(comm);
+	}
+	comm->drop(comm);
+}
+
+void smd_epoch_change_take_promise(struct smd_comm *comm, const struct smd_epoch_message *message)
+{
+	struct smd_epoch_agreement *agreement = &comm->agreement;
+
+	if (!agreement->changes || agreement->sealed || !comm->candidate ||
+		message->id != comm->candidate->id) {
+		return;
+	}
+	agreement->promises[message->rank] =
+		(struct smd_promise){true, message->first, message->oldest};
+	conclude(comm);
+}
+
+/* ---- records ---- */
+
+bool smd_epoch_change_is_right(const struct smd_comm *comm, const struct smd_epoch_record *record)
+{
+	return record->dead == comm->candidate->dead && record->nlost == 0 &&
+	       record->first >= comm->agreement.promised &&
+	       record->oldest <= smd_epochs_oldest(comm);
+}
