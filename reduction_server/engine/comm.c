@@ -11,6 +11,7 @@
 #include "reduction_server/base/log_limit.h"
 #include "reduction_server/engine/peer.h"
 #include "reduction_server/engine/receive_buffer.h"
+#include "reduction_server/engine/piece.h"
 #include "reduction_server/engine/resources.h"
 #include "reduction_server/engine/window.h"
 
@@ -28,14 +29,24 @@ static void comm_free_slots(struct smd_server_comm *comm)
 		free(comm->slots[i].sends);
 		free(comm->slots[i].remote_buffers);
 		free(comm->slots[i].whole);
+		free(comm->slots[i].got);
 	}
 	free(comm->slots);
+	free(comm->pieces);
+	free(comm->rest);
+	comm->nslots = 0;
+	comm->slots = NULL;
+	comm->pieces = NULL;
+	comm->rest = NULL;
 }
 
 static int comm_create_slots(struct smd_server_comm *comm, unsigned nslots)
 {
 	comm->slots = calloc(nslots, sizeof(*comm->slots));
-	if (!comm->slots) {
+	comm->pieces = calloc(comm->nranks, sizeof(*comm->pieces));
+	comm->rest = calloc(comm->nranks, sizeof(*comm->rest));
+	if (!comm->slots || !comm->pieces || !comm->rest) {
+		comm_free_slots(comm);
 		return -ENOMEM;
 	}
 	comm->nslots = nslots;
@@ -48,10 +59,10 @@ static int comm_create_slots(struct smd_server_comm *comm, unsigned nslots)
 		slot->sends = calloc(comm->nranks, sizeof(*slot->sends));
 		slot->remote_buffers = calloc(comm->nranks, sizeof(*slot->remote_buffers));
 		slot->whole = calloc(comm->nranks, sizeof(*slot->whole));
-		if (!slot->parts || !slot->sends || !slot->remote_buffers || !slot->whole) {
+		slot->got = calloc(comm->nranks, sizeof(*slot->got));
+		if (!slot->parts || !slot->sends || !slot->remote_buffers || !slot->whole ||
+			!slot->got) {
 			comm_free_slots(comm);
-			comm->slots = NULL;
-			comm->nslots = 0;
 			return -ENOMEM;
 		}
 	}

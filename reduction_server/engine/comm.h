@@ -49,12 +49,13 @@ struct smd_member {
 	uint64_t attempt;  /* as JOIN said */
 	uint64_t next;     /* the ordinal that it must send next */
 	uint64_t answered; /* of ordinals before this one the lane has been given the result */
+	uint32_t given;    /* bytes of the next result that it has been given (piece.h) */
 	uint64_t limit; /* the first ordinal that it has not been granted: what it was told, as far
 			   as that has left for it */
 	struct smd_receive_buffer *receive_buffers; /* NULL: its lane has no remote buffers */
-	bool shrinks;  /* it has been asked what it will not use, */
-	uint64_t kept; /* and has been granted what is before this one since */
-	uint64_t held;                              /* it has all results before this ordinal, */
+	bool shrinks;                               /* it has been asked what it will not use, */
+	uint64_t kept;       /* and has been granted what is before this one since */
+	uint64_t held;       /* it has all results before this ordinal, */
 	uint64_t asked;      /* and wants to hear when all have those before this one; 0: no */
 	uint64_t questioned; /* it was asked whether it has those before this one, and will say */
 	uint64_t advertised; /* ordinals from `next` to before this one have theirs */
@@ -90,12 +91,14 @@ struct smd_server_comm {
 		shrinking; /* members that have been asked what they will not use, and may answer */
 	uint64_t looked_at; /* `done`, when it was last looked whether it is idle */
 	uint64_t limit;
-	uint64_t done; /* first ordinal that has not been reduced */
+	uint64_t done;    /* first ordinal that has not been reduced */
 	uint64_t counted; /* one after the last operation that was counted */
-	size_t lent;   /* of the reserved buffers, those of detached members */
+	size_t lent;      /* of the reserved buffers, those of detached members */
 	unsigned nslots;
 	unsigned busy_slots;
 	struct smd_slot *slots;
+	struct smd_piece *pieces; /* [nranks] */
+	const void **rest;        /* [nranks]: scratch: where parts go on */
 
 	TAILQ_ENTRY(smd_server_comm) link;
 };

@@ -10,6 +10,7 @@
 #include "reduction_server/base/log_limit.h"
 #include "reduction_server/engine/join.h"
 #include "reduction_server/engine/part.h"
+#include "reduction_server/engine/piece.h"
 #include "reduction_server/engine/receive_buffer.h"
 #include "reduction_server/engine/shard.h"
 #include "reduction_server/engine/window.h"
@@ -316,6 +317,15 @@ static int peer_on_frame(
 	}
 }
 
+static void peer_on_part(void *owner, const struct smd_frame *frame, uint32_t bytes)
+{
+	struct smd_peer *peer = owner;
+
+	if (peer->rx_slot) {
+		smd_piece_grow(peer->rx_slot, frame->rank, bytes);
+	}
+}
+
 static void peer_on_closed(void *owner, int err, const char *reason)
 {
 	struct smd_peer *peer = owner;
@@ -334,6 +344,7 @@ static void peer_on_closed(void *owner, int err, const char *reason)
 
 static const struct smd_lane_callbacks peer_callbacks = {
 	.on_header = peer_on_header,
+	.on_part = peer_on_part,
 	.on_frame = peer_on_frame,
 	.on_closed = peer_on_closed,
 };

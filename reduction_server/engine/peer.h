@@ -66,9 +66,9 @@ void smd_peer_send(struct smd_member *member, enum smd_frame_kind kind, unsigned
 void smd_peer_send_joined(struct smd_member *member, unsigned window, uint64_t attempts);
 
 /*
- * Whether the member's lane may be on one more communicator that forms: SMD_FORMING_LANE_MAX at once,
- * and of streams of a later epoch one more for each group that the lane is in, because all of them
- * change at once.
+ * Whether the member's lane may be on one more communicator that forms: SMD_FORMING_LANE_MAX at
+ * once, and of streams of a later epoch one more for each group that the lane is in, because all of
+ * them change at once.
  */
 bool smd_peer_may_form(const struct smd_member *member, bool later_epoch);
 

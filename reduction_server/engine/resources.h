@@ -14,16 +14,19 @@
 struct smd_resources {
 	const char *name; /* the shard's, for messages: "shard 0" */
 	struct smd_buffer_pool pool;
-	uint32_t chunk_bytes; /* largest chunk */
-	unsigned window;      /* slots that a communicator gets while there are enough */
-	size_t job_buffers;   /* that one job may be promised */
-	unsigned job_lanes;   /* that one job may have in groups */
-	unsigned late_s;      /* a rank that the others wait for so long is named */
-	unsigned forming_s;   /* a communicator that is not complete by then is over */
-	unsigned busy_slots;  /* of all communicators */
-	unsigned short_looks; /* somebody would have had a larger window: looks for idle ones to come */
-	uint64_t chunks;      /* reduced */
-	uint64_t operations;  /* that chunks of were reduced */
+	uint32_t chunk_bytes;  /* largest chunk */
+	uint32_t piece_bytes;  /* shortest piece of a result that is not whole yet (piece.h) */
+	unsigned window;       /* slots that a communicator gets while there are enough */
+	size_t job_buffers;    /* that one job may be promised */
+	unsigned job_lanes;    /* that one job may have in groups */
+	unsigned late_s;       /* a rank that the others wait for so long is named */
+	unsigned forming_s;    /* a communicator that is not complete by then is over */
+	unsigned busy_slots;   /* of all communicators */
+	unsigned short_looks;  /* somebody would have had a larger window: looks for idle ones to
+				  come */
+	uint64_t chunks;       /* reduced */
+	uint64_t pieces;       /* of results that left before these were whole */
+	uint64_t operations;   /* that chunks of were reduced */
 	uint64_t late_reports; /* how often late ranks were named */
 };
 

@@ -13,6 +13,7 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log_limit.h"
+#include "reduction_server/engine/piece.h"
 #include "reduction_server/transport/lane_key.h"
 #include "reduction_server/transport/loop.h"
 
@@ -181,6 +182,7 @@ static int server_start_shards(
 		.memory_bytes = config->memory_bytes / config->shards,
 		.job_memory_bytes = config->job_memory_bytes / config->shards,
 		.window = config->window ? config->window : SMD_WINDOW_DEFAULT,
+		.piece_bytes = config->piece_bytes ? config->piece_bytes : SMD_PIECE_BYTES,
 		.late_s = config->late_s ? config->late_s : SMD_LATE_DEFAULT_S,
 		.forming_s = config->forming_s ? config->forming_s : SMD_FORMING_DEFAULT_S,
 		.heartbeat_ms = config->heartbeat_ms ? config->heartbeat_ms

@@ -34,6 +34,7 @@ struct smd_server_config {
 	uint32_t bandwidth_mbps; /* of the server; 0: SMD_BANDWIDTH_DEFAULT_MBPS */
 	unsigned job_lanes;      /* of a job, in groups, on a shard; 0: SMD_JOB_MOST() */
 	unsigned window;         /* 0: SMD_WINDOW_DEFAULT */
+	uint32_t piece_bytes;    /* shortest piece of a result; 0: SMD_PIECE_BYTES */
 	unsigned late_s;         /* 0: SMD_LATE_DEFAULT_S */
 	unsigned forming_s;      /* 0: SMD_FORMING_DEFAULT_S */
 	unsigned heartbeat_ms;   /* 0: SMD_HEARTBEAT_LIMIT_DEFAULT_MS */

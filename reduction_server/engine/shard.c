@@ -373,6 +373,7 @@ int smd_shard_start(
 	TAILQ_INIT(&shard->peers);
 	shard->resources.name = shard->name;
 	shard->resources.chunk_bytes = config->welcome.chunk_bytes;
+	shard->resources.piece_bytes = config->piece_bytes;
 	shard->resources.window = config->window;
 	shard->resources.late_s = config->late_s;
 	shard->resources.forming_s = config->forming_s;

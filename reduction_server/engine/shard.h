@@ -25,17 +25,18 @@ struct event_base;
 struct smd_shard_config {
 	struct smd_welcome
 		welcome; /* what workers are told: server id, shard, shards, chunk size, weight */
-	size_t memory_bytes;           /* of the slot pool */
-	size_t job_memory_bytes;       /* of it, what one job may have; 0: SMD_JOB_MOST() */
-	unsigned job_lanes;            /* lanes of one job that may be in groups */
-	unsigned window;               /* slots that a communicator gets while there are enough */
-	unsigned late_s;               /* a rank that the others wait for so long is named */
-	unsigned forming_s;            /* a communicator that is not complete by then is over */
-	unsigned heartbeat_ms;         /* a worker that says nothing for so long is lost */
-	unsigned idle_s;               /* a lane that is in no communicator for so long is ended */
-	unsigned idle_lanes;           /* and sooner where there are so many of them */
-	unsigned drain_s;              /* communicators have so long to end when it drains */
-	unsigned greeting_s;           /* and one that does not say HELLO for so long */
+	size_t memory_bytes;     /* of the slot pool */
+	size_t job_memory_bytes; /* of it, what one job may have; 0: SMD_JOB_MOST() */
+	unsigned job_lanes;      /* lanes of one job that may be in groups */
+	unsigned window;         /* slots that a communicator gets while there are enough */
+	uint32_t piece_bytes;    /* shortest piece of a result (piece.h) */
+	unsigned late_s;         /* a rank that the others wait for so long is named */
+	unsigned forming_s;      /* a communicator that is not complete by then is over */
+	unsigned heartbeat_ms;   /* a worker that says nothing for so long is lost */
+	unsigned idle_s;         /* a lane that is in no communicator for so long is ended */
+	unsigned idle_lanes;     /* and sooner where there are so many of them */
+	unsigned drain_s;        /* communicators have so long to end when it drains */
+	unsigned greeting_s;     /* and one that does not say HELLO for so long */
 	const struct smd_tokens *tokens; /* what workers must have; NULL: nothing */
 	void (*on_ended)(void *owner); /* called on the shard's thread, as the last thing it does */
 	void *owner;

@@ -8,6 +8,7 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/dtype.h"
 #include "reduction_server/engine/comm.h"
+#include "reduction_server/engine/piece.h"
 #include "reduction_server/engine/receive_buffer.h"
 #include "reduction_server/engine/resources.h"
 #include "reduction_server/engine/window.h"
@@ -42,7 +43,10 @@ void smd_slot_open(struct smd_slot *slot, const struct smd_frame *frame)
 	slot->shape = *frame;
 	slot->length = 0;
 	slot->opened_ns = smd_clock_ns();
+	slot->begun = 0;
 	slot->arrived = 0;
+	slot->ready = 0;
+	slot->slowest = slot->comm->nranks;
 	slot->lag = 0;
 	slot->repaired = false;
 	slot->source = 0;
@@ -58,6 +62,8 @@ void *smd_slot_receive(struct smd_slot *slot, const struct smd_frame *frame, voi
 
 	assert(slot->state == SMD_SLOT_GATHERING && !slot->parts[rank] && !slot->whole[rank]);
 	slot->receiving++;
+	slot->begun++;
+	slot->got[rank] = 0;
 	if (frame->length) {
 		slot->parts[rank] = advertised ? advertised : smd_buffer_pool_take(pool);
 		slot->length = frame->length;
@@ -73,12 +79,13 @@ void smd_slot_received(struct smd_slot *slot, unsigned rank, int whole)
 	if (whole) {
 		slot->whole[rank] = 1;
 		slot->arrived++;
+		smd_piece_grow(slot, rank, slot->length);
 	}
 	smd_slot_advance(slot);
 }
 
 /* The rank whose buffer holds the result. */
-static unsigned slot_result(const struct smd_slot *slot)
+static unsigned slot_holder(const struct smd_slot *slot)
 {
 	return smd_collective_reduces(slot->shape.collective) ? 0 : slot->shape.root;
 }
@@ -94,7 +101,30 @@ static void slot_give_back(struct smd_slot *slot, unsigned kept)
 	}
 }
 
-static void slot_reduce(struct smd_slot *slot)
+const void *smd_slot_result(const struct smd_slot *slot)
+{
+	return slot->parts[slot_holder(slot)];
+}
+
+void smd_slot_reduce(struct smd_slot *slot, uint32_t end)
+{
+	const struct smd_frame *shape = &slot->shape;
+	const void **rest = slot->comm->rest;
+
+	if (smd_collective_reduces(shape->collective) && end > slot->ready) {
+		smd_kernel *kernel = smd_kernel_find(shape->dtype, shape->op);
+
+		for (unsigned r = 0; r < slot->comm->nranks; r++) {
+			rest[r] = (const uint8_t *)slot->parts[r] + slot->ready;
+		}
+		kernel((uint8_t *)slot->parts[0] + slot->ready, rest, slot->comm->nranks,
+			(end - slot->ready) / smd_dtype_bytes(shape->dtype));
+	}
+	slot->ready = end;
+}
+
+/* All parts are there. */
+static void slot_finish(struct smd_slot *slot)
 {
 	const struct smd_frame *shape = &slot->shape;
 
@@ -103,18 +133,15 @@ static void slot_reduce(struct smd_slot *slot)
 
 		slot->parts[slot->source] = slot->parts[0];
 		slot->parts[0] = result;
-	} else if (smd_collective_reduces(shape->collective) && slot->length) {
-		smd_kernel *kernel = smd_kernel_find(shape->dtype, shape->op);
-
-		kernel(slot->parts[0], (const void *const *)slot->parts, slot->comm->nranks,
-			slot->length / smd_dtype_bytes(shape->dtype));
+	} else {
+		smd_slot_reduce(slot, slot->length);
 	}
 	slot->resources->chunks++;
 	if (slot->comm->counted != shape->operation + 1) { /* its chunks follow each other */
 		slot->comm->counted = shape->operation + 1;
 		slot->resources->operations++;
 	}
-	slot_give_back(slot, slot_result(slot));
+	slot_give_back(slot, slot_holder(slot));
 }
 
 static void slot_sent(struct smd_send *send, int err)
@@ -122,8 +149,8 @@ static void slot_sent(struct smd_send *send, int err)
 	struct smd_slot *slot = send->owner;
 
 	if (err == 0) { /* a lane that ended costs the communicator this rank */
-		smd_window_granted(slot->comm, (unsigned)(send - slot->sends),
-			slot->shape.ordinal, slot->window);
+		smd_window_granted(slot->comm, (unsigned)(send - slot->sends), slot->shape.ordinal,
+			slot->window);
 	}
 	if (--slot->sending == 0) {
 		smd_slot_advance(slot);
@@ -131,8 +158,7 @@ static void slot_sent(struct smd_send *send, int err)
 	smd_turns_sent(send->turns, send, err);
 }
 
-/* Bytes of the result for the rank. */
-static uint32_t slot_length_for(const struct smd_slot *slot, unsigned rank)
+uint32_t smd_slot_length_for(const struct smd_slot *slot, unsigned rank)
 {
 	const struct smd_frame *shape = &slot->shape;
 
@@ -146,8 +172,8 @@ static void slot_send_to(struct smd_slot *slot, struct smd_member *member)
 	struct smd_frame frame = *shape;
 
 	slot->sends[rank] = (struct smd_send){
-		.payload = slot->parts[slot_result(slot)],
-		.length = slot_length_for(slot, rank),
+		.payload = (const uint8_t *)smd_slot_result(slot) + member->given,
+		.length = smd_slot_length_for(slot, rank) - member->given,
 		.done = slot_sent,
 		.owner = slot,
 		.turns = member->turns,
@@ -158,6 +184,8 @@ static void slot_send_to(struct smd_slot *slot, struct smd_member *member)
 	frame.rank = (uint16_t)rank;
 	frame.window = (uint16_t)slot->window;
 	frame.lag = (uint16_t)slot->lag;
+	frame.offset += member->given / smd_dtype_bytes(frame.dtype);
+	smd_piece_end(member);
 	/* Without memory for the table of receive buffers the member does without them. */
 	(void)smd_member_advertise(member, shape->ordinal + 1 + slot->window);
 	smd_turns_send(member->turns, &frame, &slot->sends[rank]);
@@ -171,12 +199,16 @@ static struct smd_slot *slot_next(const struct smd_member *member)
 	return member->answered < comm->done ? &comm->slots[member->answered % comm->nslots] : NULL;
 }
 
-static void slot_wait(struct smd_member *member)
+void smd_slot_wait(struct smd_member *member)
 {
 	const struct smd_slot *slot = slot_next(member);
+	uint32_t piece = slot ? 0 : smd_piece_waiting(member);
 
 	if (slot) {
-		smd_turns_wait(member->turns, &member->turn, slot_length_for(slot, member->rank));
+		smd_turns_wait(member->turns, &member->turn,
+			smd_slot_length_for(slot, member->rank) - member->given);
+	} else if (piece) {
+		smd_turns_wait(member->turns, &member->turn, piece);
 	}
 }
 
@@ -185,9 +217,13 @@ void smd_slot_take_turn(struct smd_turn *turn)
 	struct smd_member *member = (struct smd_member *)turn;
 	struct smd_slot *slot = slot_next(member);
 
-	member->answered++;
-	slot_send_to(slot, member);
-	slot_wait(member);
+	if (slot) {
+		member->answered++;
+		slot_send_to(slot, member);
+		smd_slot_wait(member);
+	} else if (smd_piece_waiting(member)) {
+		smd_piece_send(member);
+	}
 }
 
 void smd_slot_send_waiting(struct smd_member *member)
@@ -204,6 +240,7 @@ void smd_slot_send_waiting(struct smd_member *member)
 void smd_slot_drop_waiting(struct smd_server_comm *comm, struct smd_member *member)
 {
 	smd_turns_forget(member->turns, &member->turn);
+	smd_piece_end(member);
 	while (member->answered < comm->done) {
 		struct smd_slot *slot = &comm->slots[member->answered++ % comm->nslots];
 
@@ -214,21 +251,27 @@ void smd_slot_drop_waiting(struct smd_server_comm *comm, struct smd_member *memb
 }
 
 /* Who is first gets its result a little earlier than the others, so that is another each time. */
-static void slot_send(struct smd_slot *slot)
+void smd_slot_offer(struct smd_slot *slot)
 {
 	unsigned nranks = slot->comm->nranks;
 	unsigned first = (unsigned)(slot->shape.ordinal % nranks);
 
-	slot->window = smd_window_grant(slot->comm, slot->shape.ordinal);
-	slot->comm->done = slot->shape.ordinal + 1;
-	slot->sending = nranks + 1; /* one more, so that the slot stays until all are queued */
+	slot->sending++; /* it stays until all are queued */
 	for (unsigned i = 0; i < nranks; i++) {
 		struct smd_member *member = slot->comm->members[(first + i) % nranks];
 
-		slot_wait(member);
+		smd_slot_wait(member);
 		smd_turns_step(member->turns);
 	}
 	slot->sending--;
+}
+
+static void slot_send(struct smd_slot *slot)
+{
+	slot->window = smd_window_grant(slot->comm, slot->shape.ordinal);
+	slot->comm->done = slot->shape.ordinal + 1;
+	slot->sending += slot->comm->nranks;
+	smd_slot_offer(slot);
 }
 
 static void slot_free(struct smd_slot *slot)
@@ -259,7 +302,7 @@ void smd_slot_advance(struct smd_slot *slot)
 			}
 			break;
 		case SMD_SLOT_REDUCING:
-			slot_reduce(slot);
+			slot_finish(slot);
 			slot_set_state(slot, SMD_SLOT_SENDING);
 			slot_send(slot);
 			break;

@@ -53,7 +53,10 @@ struct smd_slot {
 	uint64_t opened_ns;     /* when the first part began to arrive */
 	struct smd_frame shape; /* the first part's header: what all others must say, too */
 	uint32_t length;        /* bytes of the result; of a broadcast, when the root has sent */
+	unsigned begun;         /* parts that have been announced */
 	unsigned arrived;       /* parts that are whole */
+	uint32_t ready;         /* bytes of the result that are reduced already (piece.h) */
+	unsigned slowest;       /* whose part is the shortest; the number of ranks: not known */
 	unsigned receiving;     /* parts that lanes are writing to */
 	unsigned sending;       /* results that lanes are reading from, or will be given */
 	unsigned window;        /* granted with the result */
@@ -65,6 +68,7 @@ struct smd_slot {
 		*remote_buffers; /* [nranks]: where this rank's result may be written to */
 	struct smd_send *sends;  /* [nranks] */
 	uint8_t *whole;          /* [nranks]: this rank's part has arrived */
+	uint32_t *got;           /* [nranks]: bytes of it that are there */
 };
 
 /* Opens a FREE slot for the chunk that `frame` is a part of. */
@@ -77,6 +81,17 @@ void smd_slot_open(struct smd_slot *slot, const struct smd_frame *frame);
 void *smd_slot_receive(struct smd_slot *slot, const struct smd_frame *frame, void *advertised);
 /* The part of `rank` is there, or (whole = 0) its lane ended before. */
 void smd_slot_received(struct smd_slot *slot, unsigned rank, int whole);
+
+/* Reduces up to that byte of the result. */
+void smd_slot_reduce(struct smd_slot *slot, uint32_t end);
+/* What is reduced, from its first byte on. */
+const void *smd_slot_result(const struct smd_slot *slot);
+/* Bytes of the result for the rank. */
+uint32_t smd_slot_length_for(const struct smd_slot *slot, unsigned rank);
+/* All members wait for their turns, for what is ready. */
+void smd_slot_offer(struct smd_slot *slot);
+/* The member waits for its turn, if there is anything for it. */
+void smd_slot_wait(struct smd_member *member);
 
 /* A member's turn: the next of its results is given to its lane. */
 void smd_slot_take_turn(struct smd_turn *turn);

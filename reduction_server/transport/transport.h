@@ -79,7 +79,7 @@ struct smd_send {
 	void *owner;                            /* the sender's own business */
 	struct smd_remote_buffer remote_buffer; /* for the payload; see above */
 	struct smd_extent extent;               /* of the payload */
-	struct smd_turns *turns; /* the owner's, that it was given by (turns.h) */
+	struct smd_turns *turns;                /* the owner's, that it was given by (turns.h) */
 	bool self_contained; /* this and the payload stay until done(), even after the lane is
 				closed, and done() needs no more than the lane itself */
 	/* The transport's while the send is queued: */
@@ -119,6 +119,9 @@ struct smd_lane_callbacks {
 	 */
 	int (*on_header)(void *owner, const struct smd_frame *frame, void **payload,
 		struct smd_error *error);
+	/* So many bytes of the frame's payload have come, and not all. Not every transport says so.
+	 * NULL: nobody wants to know. The lane is not closed in here. */
+	void (*on_part)(void *owner, const struct smd_frame *frame, uint32_t bytes);
 	/*
 	 * The frame is whole. -errno ends the lane for the reason in `error`; SMD_LANE_DETACHED
 	 * when the callback has detached the lane, which may then be at work on another thread

@@ -40,9 +40,10 @@ struct smd_turns {
 	struct smd_lane *lane; /* NULL: there is none now */
 	struct smd_turn_queue small;
 	struct smd_turn_queue large;
-	uint64_t overtaken; /* bytes of small frames that have left since a large one waits */
-	uint64_t held;      /* bytes that the lane has been given, and that have not left */
-	bool giving;        /* somebody has his turn */
+	uint64_t overtaken;    /* bytes of small frames that have left since a large one waits */
+	uint64_t held;         /* bytes that the lane has been given, and that have not left */
+	bool giving;           /* somebody has his turn */
+	const void *in_pieces; /* whose long frame goes in pieces now; NULL: nobody's */
 };
 
 void smd_turns_begin(struct smd_turns *turns, struct smd_lane *lane);

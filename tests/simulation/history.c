@@ -107,6 +107,7 @@ static void *serve(void *arg)
 		.memory_bytes = (size_t)plan.shards << 23,
 		.chunk_bytes = plan.chunk_bytes,
 		.window = plan.window,
+		.piece_bytes = 64,
 		.heartbeat_ms = plan.heartbeat_ms,
 		.on_ended = on_ended,
 		.owner = one,

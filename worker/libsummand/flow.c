@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "reduction_server/base/clock.h"
+#include "reduction_server/base/dtype.h"
 #include "reduction_server/wire/collective.h"
 #include "worker/libsummand/epoch.h"
 #include "worker/libsummand/tuning.h"
@@ -349,14 +350,110 @@ bool smd_flow_send(struct smd_flow *flow)
 	return smd_turns_step(&flow->remote->turns) || fetches;
 }
 
+/* A result may come in pieces (wire.md): this one begins where the one before has ended. */
+static int flow_check_piece(const struct smd_flow *flow, const struct smd_frame *frame,
+	uint64_t first_element, size_t element_bytes, struct smd_error *error)
+{
+	uint32_t missing = flow->rx_bytes - flow->rx_got;
+	bool more = frame->window == 0;
+
+	if (!more && frame->length != missing) {
+		return smd_error_set(
+			error, EPROTO, "RESULT: length must be %u, got %u", missing, frame->length);
+	}
+	if (more && (frame->length == 0 || frame->length >= missing ||
+			    frame->length % element_bytes || flow->remote->lane->direct)) {
+		return smd_error_set(error, EPROTO,
+			"RESULT: a piece must be whole elements and less than %u bytes, got %u",
+			missing, frame->length);
+	}
+	if (flow->rx_got && frame->offset != first_element + flow->rx_got / element_bytes) {
+		return smd_error_set(error, EPROTO,
+			"RESULT: a piece must begin at element %llu, got %llu",
+			(unsigned long long)(first_element + flow->rx_got / element_bytes),
+			(unsigned long long)frame->offset);
+	}
+	if (flow->rx_got && flow->rx_beside && flow->remote->beside_of != flow) {
+		return smd_error_set(error, EPROTO,
+			"RESULT: pieces of two groups' results must not mix on a lane");
+	}
+	return 0;
+}
+
+/* What the result is of: the operation's chunk, or (no operation) one that is kept. */
+static int flow_find_result(
+	struct smd_flow *flow, const struct smd_frame *frame, struct smd_error *error)
+{
+	uint64_t number = smd_deal_chunk_of(flow->epoch->deal, flow->place, frame->ordinal);
+	struct smd_request *operation;
+	struct smd_item *item;
+	uint64_t chunk;
+
+	if (!smd_epoch_find(flow->epoch, number, &operation, &chunk, &item) ||
+		frame->chunk != number) {
+		return smd_error_set(error, EPROTO, "RESULT: chunk must be %llu, got %llu",
+			(unsigned long long)number, (unsigned long long)frame->chunk);
+	}
+	flow->rx_operation = operation;
+	flow->rx_item = item;
+	flow->rx_chunk = chunk;
+	if (!operation) {
+		flow->rx_bytes = item->kept->received;
+		return flow_check_piece(flow, frame, item->kept->shape.offset,
+			smd_dtype_bytes(item->kept->shape.dtype), error);
+	}
+	flow->rx_bytes = (uint32_t)smd_operation_received_bytes(operation, chunk);
+	return flow_check_piece(flow, frame,
+		smd_operation_chunk_offset(operation, chunk) / operation->element_bytes,
+		operation->element_bytes, error);
+}
+
+/* The input stays until the result is whole: if the server dies it is needed again. */
+static bool flow_spares_place(const struct smd_flow *flow)
+{
+	const struct smd_request *operation = flow->rx_operation;
+
+	return operation->path->host && operation->send == operation->recv &&
+	       smd_collective_reduces(operation->collective);
+}
+
+/* Where the result, or its next piece, goes. Between pieces other groups' results may come. */
+static void *flow_place_result(struct smd_flow *flow, bool in_pieces)
+{
+	struct smd_request *operation = flow->rx_operation;
+	uint8_t *memory;
+
+	if (!operation || (flow->rx_item && flow->rx_item->had)) {
+		return flow->remote->sink; /* the same bits */
+	}
+	memory = operation->recv + smd_operation_chunk_offset(operation, flow->rx_chunk);
+	if (flow->remote->lane->direct) {
+		return memory;
+	}
+	if (!flow->rx_beside && operation->path->receive) {
+		memory = operation->path->receive(flow, operation, memory);
+	}
+	if (!flow->rx_beside && (!memory || flow_spares_place(flow))) {
+		flow->rx_beside = in_pieces ? flow->remote->beside : flow->remote->sink;
+		flow->remote->beside_of = in_pieces ? flow : flow->remote->beside_of;
+	}
+	return (flow->rx_beside ? flow->rx_beside : memory) + flow->rx_got;
+}
+
+/* What the result is made of. A piece needs no more of the chunk than it has itself. */
+static bool flow_has_left(const struct smd_flow *flow, const struct smd_frame *frame)
+{
+	const struct smd_flow_send *send = &flow->sends[frame->ordinal % SMD_FLOW_WINDOW_MAX];
+	uint64_t needed = (uint64_t)flow->rx_got + frame->length;
+
+	needed = needed < send->send.length ? needed : send->send.length;
+	return !send->leaving || (frame->window == 0 && send->send.sent >= SMD_FRAME_SIZE + needed);
+}
+
 int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void **payload,
 	struct smd_error *error)
 {
-	struct smd_request *operation;
-	struct smd_item *item;
-	size_t bytes;
-	uint64_t number;
-	uint64_t chunk;
+	int ret;
 
 	if (frame->ordinal != flow->done || frame->ordinal >= flow->next) {
 		return smd_error_set(error, EPROTO,
@@ -364,7 +461,7 @@ int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void 
 			(unsigned long long)flow->done, (unsigned long long)flow->next,
 			(unsigned long long)frame->ordinal);
 	}
-	if (flow->sends[frame->ordinal % SMD_FLOW_WINDOW_MAX].leaving) {
+	if (!flow_has_left(flow, frame)) {
 		return smd_error_set(error, EPROTO,
 			"RESULT: must not come before the chunk has left, got ordinal %llu",
 			(unsigned long long)frame->ordinal);
@@ -373,16 +470,12 @@ int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void 
 		return smd_error_set(error, EPROTO, "RESULT: lag must be at most %llu, got %u",
 			(unsigned long long)frame->ordinal, frame->lag);
 	}
-	number = smd_deal_chunk_of(flow->epoch->deal, flow->place, frame->ordinal);
-	if (!smd_epoch_find(flow->epoch, number, &operation, &chunk, &item) ||
-		frame->chunk != number) {
-		return smd_error_set(error, EPROTO, "RESULT: chunk must be %llu, got %llu",
-			(unsigned long long)number, (unsigned long long)frame->chunk);
+	if (flow->rx_got == 0) {
+		flow->rx_beside = NULL;
 	}
-	bytes = operation ? smd_operation_received_bytes(operation, chunk) : item->kept->received;
-	if (frame->length != bytes) {
-		return smd_error_set(
-			error, EPROTO, "RESULT: length must be %zu, got %u", bytes, frame->length);
+	ret = flow_find_result(flow, frame, error);
+	if (ret) {
+		return ret;
 	}
 	if (flow->remote->lane->direct &&
 		!flow->advertisements[frame->ordinal % SMD_FLOW_WINDOW_MAX]) {
@@ -392,27 +485,8 @@ int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void 
 			"%llu",
 			(unsigned long long)frame->ordinal);
 	}
-	flow->rx_operation = operation;
-	flow->rx_item = item;
-	flow->rx_chunk = chunk;
-	flow->rx_beside = false;
-	if (bytes == 0) {
-		return 0;
-	}
-	if (!operation || (item && item->had)) {
-		*payload = flow->remote->sink; /* the same bits */
-		return 0;
-	}
-	*payload = operation->recv + smd_operation_chunk_offset(operation, chunk);
-	/* The input stays until the result is whole: if the server dies it is needed again. */
-	if (operation->path->host && operation->send == operation->recv &&
-		smd_collective_reduces(operation->collective) && !flow->remote->lane->direct) {
-		*payload = flow->remote->sink;
-		flow->rx_beside = true;
-		return 0;
-	}
-	if (operation->path->receive && !flow->remote->lane->direct) {
-		*payload = operation->path->receive(flow, operation, *payload);
+	if (frame->length) {
+		*payload = flow_place_result(flow, frame->window == 0);
 	}
 	return 0;
 }
@@ -438,7 +512,9 @@ static void flow_measure(struct smd_flow *flow, uint32_t bytes)
 	flow->busy_bytes = 0;
 }
 
-int smd_flow_received(struct smd_flow *flow, const struct smd_frame *frame, struct smd_error *error)
+/* It is whole, with this frame. */
+static int flow_finish_result(
+	struct smd_flow *flow, const struct smd_frame *frame, struct smd_error *error)
 {
 	struct smd_request *operation = flow->rx_operation;
 	bool direct = flow->remote->lane->direct;
@@ -447,10 +523,11 @@ int smd_flow_received(struct smd_flow *flow, const struct smd_frame *frame, stru
 	int ret;
 
 	flow->rx_operation = NULL;
+	flow->rx_got = 0;
 	flow_revoke(flow, flow->done);
-	if (flow->rx_beside) {
+	if (!dropped && flow->rx_beside && operation->path->host) {
 		memcpy(operation->recv + smd_operation_chunk_offset(operation, flow->rx_chunk),
-			flow->remote->sink, frame->length);
+			flow->rx_beside, flow->rx_bytes);
 	}
 	if (flow->rx_item) {
 		flow->rx_item->had = true;
@@ -462,12 +539,12 @@ int smd_flow_received(struct smd_flow *flow, const struct smd_frame *frame, stru
 	}
 	smd_flow_grant(flow, frame->window);
 	if (!dropped && operation->path->received) {
-		done = operation->path->received(flow, operation, frame, direct);
+		done = operation->path->received(flow, operation, direct);
 	}
 	while (smd_flow_send(flow)) {
 	}
 	if (flow->busy_ns) {
-		flow_measure(flow, frame->length);
+		flow_measure(flow, flow->rx_bytes);
 	}
 	if (operation) {
 		operation->chunks_done += done;
@@ -483,6 +560,16 @@ int smd_flow_received(struct smd_flow *flow, const struct smd_frame *frame, stru
 		smd_flow_asked_held(flow, flow->done);
 	}
 	return 0;
+}
+
+int smd_flow_received(struct smd_flow *flow, const struct smd_frame *frame, struct smd_error *error)
+{
+	if (frame->length < flow->rx_bytes - flow->rx_got) {
+		flow->rx_got += frame->length;
+		flow->rx_operation = NULL;
+		return 0;
+	}
+	return flow_finish_result(flow, frame, error);
 }
 
 /* ---- what all ranks have ---- */
@@ -552,6 +639,7 @@ void smd_flow_held(struct smd_flow *flow, uint64_t ordinal)
 void smd_flow_die(struct smd_flow *flow)
 {
 	flow->dead = true;
+	flow->rx_got = 0;
 	flow->rx_operation = NULL;
 	flow->rx_item = NULL;
 }

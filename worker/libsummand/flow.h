@@ -39,8 +39,8 @@ struct smd_flow {
 	unsigned place;  /* in the epoch's deal */
 	bool serves;     /* it is in the epoch's table */
 	bool dead;       /* the lane has been closed for good, */
-	bool left;       /* or lives on, and what the shard still says of this is nothing any more */
-	unsigned died;   /* in the epoch of this index, its chunks from this one on were lost: */
+	bool left;     /* or lives on, and what the shard still says of this is nothing any more */
+	unsigned died; /* in the epoch of this index, its chunks from this one on were lost: */
 	uint64_t lost_from;
 	uint64_t missing; /* of these, what this rank has had the results of, and not found yet */
 	uint64_t stable;  /* results before this one are with all ranks */
@@ -64,10 +64,12 @@ struct smd_flow {
 	bool gone;   /* or GONE: of a rank that may be there */
 	bool open;   /* the communicator is over, but the shard may still be writing results */
 	struct smd_request
-		*rx_operation;      /* whose result is coming in; NULL: one that has returned */
-	struct smd_item *rx_item;   /* NULL: no repair */
-	uint64_t rx_chunk;          /* of the operation */
-	bool rx_beside;             /* it goes to the sink, to be moved */
+		*rx_operation;    /* whose result is coming in; NULL: one that has returned */
+	struct smd_item *rx_item; /* NULL: no repair */
+	uint64_t rx_chunk;        /* of the operation */
+	uint32_t rx_bytes;        /* of the whole result, */
+	uint32_t rx_got;          /* and of the pieces that have come */
+	uint8_t *rx_beside;       /* where it goes until it is whole; NULL: to its place at once */
 	struct smd_stage *rx_stage; /* the staged path's, that it goes to; NULL: elsewhere */
 	struct smd_flow_send
 		sends[SMD_FLOW_WINDOW_MAX]; /* of ordinal k at k mod SMD_FLOW_WINDOW_MAX */

@@ -19,7 +19,6 @@
 
 struct smd_flow;
 struct smd_flow_send;
-struct smd_frame;
 struct smd_request;
 
 enum smd_fetch {
@@ -51,12 +50,12 @@ struct smd_path {
 	bool (*advertises)(const struct smd_flow *flow, const struct smd_request *operation,
 		const void *memory, size_t bytes);
 	/* Where a result goes that the card has not written, if it does not go to `memory`, its
-	 * place in the operation. NULL: there. */
+	 * place in the operation; asked for each of its pieces. It returns NULL: beside that place,
+	 * to the lane's memory for that. NULL: there. */
 	void *(*receive)(struct smd_flow *flow, struct smd_request *operation, void *memory);
 	/* The result is there, written by the card if `direct`. Whether the chunk is done; false:
 	 * it will be counted later, or the communicator will fail. NULL: done. */
-	bool (*received)(struct smd_flow *flow, struct smd_request *operation,
-		const struct smd_frame *frame, bool direct);
+	bool (*received)(struct smd_flow *flow, struct smd_request *operation, bool direct);
 	/* Why what this rank contributes to a chunk that was lost with its server cannot be had
 	 * again; NULL: it can. */
 	const char *(*why_lost)(const struct smd_request *operation);

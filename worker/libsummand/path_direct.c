@@ -45,14 +45,13 @@ static bool direct_advertises(const struct smd_flow *flow, const struct smd_requ
 
 static void *direct_receive(struct smd_flow *flow, struct smd_request *operation, void *memory)
 {
-	return operation->writes_device ? flow->remote->sink : memory;
+	(void)flow;
+	return operation->writes_device ? NULL : memory;
 }
 
-static bool direct_received(struct smd_flow *flow, struct smd_request *operation,
-	const struct smd_frame *frame, bool direct)
+static bool direct_received(struct smd_flow *flow, struct smd_request *operation, bool direct)
 {
 	(void)flow;
-	(void)frame;
 	if (!operation->writes_device || direct) {
 		return true;
 	}

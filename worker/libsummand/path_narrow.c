@@ -58,12 +58,10 @@ static void narrow_widen(struct smd_request *operation, size_t begin, size_t end
 		operation->recv + begin * operation->element_bytes, end - begin);
 }
 
-static bool narrow_received(struct smd_flow *flow, struct smd_request *operation,
-	const struct smd_frame *frame, bool direct)
+static bool narrow_received(struct smd_flow *flow, struct smd_request *operation, bool direct)
 {
 	size_t begin = narrow_first_element(operation, flow->rx_chunk);
 
-	(void)frame;
 	(void)direct;
 	if (narrow_widens_early(operation, begin)) {
 		narrow_widen(operation, begin, narrow_first_element(operation, flow->rx_chunk + 1));

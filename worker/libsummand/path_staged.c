@@ -133,8 +133,10 @@ static void *staged_receive(struct smd_flow *flow, struct smd_request *operation
 	if (!operation->writes_device) {
 		return memory;
 	}
-	flow->rx_stage = smd_staging_take(staging_of(operation), operation);
-	return flow->rx_stage ? flow->rx_stage->memory : flow->remote->sink;
+	if (!flow->rx_stage) { /* else it is for a piece after the first */
+		flow->rx_stage = smd_staging_take(staging_of(operation), operation);
+	}
+	return flow->rx_stage ? flow->rx_stage->memory : NULL;
 }
 
 static void staged_on_written(struct smd_task *task)
@@ -159,7 +161,7 @@ static void staged_on_written(struct smd_task *task)
 	smd_operation_check(operation);
 }
 
-/* The result is in a stage, or in the sink if none was free. */
+/* The result is in a stage, or beside its place if none was free. */
 static void staged_write(
 	struct smd_flow *flow, struct smd_request *operation, size_t offset, size_t bytes)
 {
@@ -171,7 +173,7 @@ static void staged_write(
 	flow->rx_stage = NULL;
 	if (!stage) {
 		ret = staging->ops->write_now(operation->device, operation->recv + offset,
-			flow->remote->sink, bytes, &error);
+			flow->rx_beside, bytes, &error);
 		operation->chunks_done += ret == 0;
 	} else {
 		stage->send = NULL;
@@ -189,15 +191,14 @@ static void staged_write(
 	}
 }
 
-static bool staged_received(struct smd_flow *flow, struct smd_request *operation,
-	const struct smd_frame *frame, bool direct)
+static bool staged_received(struct smd_flow *flow, struct smd_request *operation, bool direct)
 {
 	if (!operation->writes_device || direct) {
 		operation->unflushed |= operation->writes_device;
 		return true;
 	}
 	staged_write(flow, operation, smd_operation_chunk_offset(operation, flow->rx_chunk),
-		frame->length);
+		flow->rx_bytes);
 	return false;
 }
 

@@ -12,8 +12,8 @@
  * can hold all of them for ever. A result that finds no stage free is written synchronously from
  * the remote's sink.
  *
- * Chunks that a server has taken with it are fetched again: of what has come back, the result. Whole
- * results are copied to the device, so every chunk there is an input or a result.
+ * Chunks that a server has taken with it are fetched again: of what has come back, the result.
+ * Whole results are copied to the device, so every chunk there is an input or a result.
  *
  * A copy that fails makes its communicator fail a little later, from the loop, because many callers
  * are in the middle of something.

@@ -222,8 +222,10 @@ struct smd_remote *smd_remote_create(
 	remote->index = SMD_REMOTE_UNKNOWN;
 	remote->shard = shard;
 	remote->sink = malloc(SMD_CHUNK_LIMIT);
+	remote->beside = malloc(SMD_CHUNK_LIMIT);
 	remote->retry = evtimer_new(owner->progress->base, remote_connect, remote);
-	if (!remote->sink || !remote->retry || evtimer_add(remote->retry, &now) != 0) {
+	if (!remote->sink || !remote->beside || !remote->retry ||
+		evtimer_add(remote->retry, &now) != 0) {
 		smd_remote_free(remote);
 		return NULL;
 	}
@@ -241,6 +243,7 @@ void smd_remote_free(struct smd_remote *remote)
 	}
 	smd_lookout_end(&remote->owner->lookout, &remote->watched);
 	free(remote->sink);
+	free(remote->beside);
 	free(remote);
 }
 

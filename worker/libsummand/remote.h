@@ -156,7 +156,9 @@ struct smd_remote {
 	struct smd_receiver *rx_receiver; /* NULL: the frame is about none that still cares */
 	bool rx_result;                   /* a result is coming in for it, and not into the sink */
 	uint8_t rx_control[SMD_CONTROL_MAX];
-	uint8_t *sink; /* where discarded results go */
+	uint8_t *sink;   /* where results go that are discarded, or moved when they are whole, */
+	uint8_t *beside; /* those that come in pieces, */
+	const void *beside_of; /* and whose these are */
 };
 
 /* Its lane can be used: the shard has said WELCOME on it, and the server is not one that was lost

@@ -118,6 +118,9 @@ static int tcp_received(struct tcp_lane *tcp, size_t got)
 		if (take == missing && tcp_take_frame(tcp)) {
 			return 1;
 		}
+		if (take < missing && tcp->callbacks->on_part) {
+			tcp->callbacks->on_part(tcp->owner, &tcp->rx_frame, tcp->rx_payload_got);
+		}
 	}
 	tcp->rx_ahead_length += (uint32_t)got;
 	return tcp_take_ahead(tcp);

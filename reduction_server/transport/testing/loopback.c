@@ -2,8 +2,9 @@
  * Lanes inside one process, for tests: two ends on any two loops, no socket.
  *
  * The ends share a *pipe*. A send is put on the other end's inbox; the other end's loop copies the
- * payload to where its owner wants it, and puts the send on the sender's list of those that are
- * finished, so every callback runs on the loop of its own lane. The one lock is the pipe's.
+ * payload to where its owner wants it, says so twice (on_part() of the first half), and puts the
+ * send on the sender's list of those that are finished, so every callback runs on the loop of its
+ * own lane. The one lock is the pipe's.
  */
 #include <assert.h>
 #include <errno.h>
@@ -283,6 +284,9 @@ static int loopback_deliver(
 		return smd_error_set(error, ECONNRESET, "the other end closed the lane");
 	}
 	end->lane.counts.bytes_received += SMD_FRAME_SIZE + frame.length;
+	if (end->callbacks->on_part && frame.length > 1) {
+		end->callbacks->on_part(end->owner, &frame, frame.length / 2);
+	}
 	ret = end->callbacks->on_frame(end->owner, &frame, payload, error);
 	return ret != SMD_LANE_DETACHED && end->closed ? 1 : ret;
 }

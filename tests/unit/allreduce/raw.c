@@ -20,6 +20,8 @@ void raw_open(struct raw *raw, const struct pool *pool, unsigned server)
 	name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	name.sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1));
 	raw->deaf = false;
+	raw->pieces = NULL;
+	raw->pieces_bytes = 0;
 	raw->payload = malloc(SMD_CHUNK_LIMIT + 1);
 	raw->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	CHECK(raw->fd >= 0);
@@ -32,6 +34,7 @@ void raw_close(struct raw *raw)
 {
 	close(raw->fd);
 	free(raw->payload);
+	free(raw->pieces);
 }
 
 void raw_write(struct raw *raw, const void *bytes, size_t length)
@@ -78,9 +81,33 @@ static bool receive_any(struct raw *raw)
 	return true;
 }
 
+/* Puts the pieces of a result together. Whether it is whole. */
+static bool join_pieces(struct raw *raw)
+{
+	uint32_t before = raw->pieces_bytes;
+
+	if (raw->frame.window == 0) {
+		raw->pieces = realloc(raw->pieces, before + raw->frame.length);
+		CHECK(raw->pieces);
+		memcpy(raw->pieces + before, raw->payload, raw->frame.length);
+		raw->pieces_bytes += raw->frame.length;
+		return false;
+	}
+	if (before) {
+		memmove(raw->payload + before, raw->payload, raw->frame.length + 1);
+		memcpy(raw->payload, raw->pieces, before);
+		raw->frame.length += before;
+		raw->pieces_bytes = 0;
+	}
+	return true;
+}
+
 bool raw_receive(struct raw *raw)
 {
 	while (receive_any(raw)) {
+		if (raw->frame.kind == SMD_FRAME_RESULT && !join_pieces(raw)) {
+			continue;
+		}
 		if (raw->frame.kind != SMD_FRAME_PING || raw->deaf) {
 			return true;
 		}

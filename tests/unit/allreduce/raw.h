@@ -18,6 +18,8 @@ struct raw {
 	int fd;
 	struct smd_frame frame;         /* the last one received */
 	uint8_t *payload;               /* its payload, with a NUL after it */
+	uint8_t *pieces;                /* of a result that is not whole yet, */
+	uint32_t pieces_bytes;          /* so many bytes */
 	struct smd_handshake handshake; /* what has been said */
 	bool deaf; /* PING is received like any other frame, and not answered */
 };

@@ -193,6 +193,61 @@ static void a_result_that_is_too_long(struct raw *raw)
 	answer_with(raw, raw->frame, 4 * COUNT + 4);
 }
 
+/* One that says that more follows, or (window 1) that it is the last one. */
+static void say_piece(struct raw *raw, uint64_t first, uint64_t count, uint16_t window)
+{
+	struct smd_frame frame = raw->frame;
+	static const int32_t values[COUNT + 1];
+
+	frame.kind = SMD_FRAME_RESULT;
+	frame.window = window;
+	frame.offset += first;
+	raw_send(raw, frame, values, 4 * count);
+}
+
+static void a_piece_that_is_all(struct raw *raw)
+{
+	say_piece(raw, 0, COUNT, 0);
+}
+
+static void a_piece_that_is_nothing(struct raw *raw)
+{
+	say_piece(raw, 0, 0, 0);
+}
+
+static void a_piece_of_half_an_element(struct raw *raw)
+{
+	struct smd_frame frame = raw->frame;
+
+	frame.kind = SMD_FRAME_RESULT;
+	frame.window = 0;
+	raw_send(raw, frame, "12", 2);
+}
+
+static void pieces_with_a_gap(struct raw *raw)
+{
+	say_piece(raw, 0, 4, 0);
+	say_piece(raw, 5, 4, 0);
+}
+
+static void pieces_that_overlap(struct raw *raw)
+{
+	say_piece(raw, 0, 4, 0);
+	say_piece(raw, 3, COUNT - 4, 1);
+}
+
+static void pieces_that_end_early(struct raw *raw)
+{
+	say_piece(raw, 0, 4, 0);
+	say_piece(raw, 4, COUNT - 5, 1);
+}
+
+static void pieces_that_are_too_much(struct raw *raw)
+{
+	say_piece(raw, 0, 4, 0);
+	say_piece(raw, 4, COUNT - 3, 0);
+}
+
 static void a_frame_of_workers(struct raw *raw)
 {
 	raw_send(raw, (struct smd_frame){.kind = SMD_FRAME_INPUT}, NULL, 0);
@@ -217,6 +272,7 @@ static void half_a_result(struct raw *raw)
 	uint8_t header[SMD_FRAME_SIZE];
 
 	frame.kind = SMD_FRAME_RESULT;
+	frame.window = 1;
 	frame.length = 4 * COUNT;
 	smd_frame_encode(&frame, header);
 	raw_write(raw, header, sizeof(header));
@@ -244,6 +300,17 @@ static const struct lie lies[] = {
 	ANSWER(another_chunk, -EPROTO, "RESULT: chunk must be 0, got 7"),
 	ANSWER(a_result_that_is_too_short, -EPROTO, "RESULT: length must be 64, got 60"),
 	ANSWER(a_result_that_is_too_long, -EPROTO, "RESULT: length must be 64, got 68"),
+	ANSWER(a_piece_that_is_all, -EPROTO,
+		"RESULT: a piece must be whole elements and less than 64 bytes, got 64"),
+	ANSWER(a_piece_that_is_nothing, -EPROTO,
+		"RESULT: a piece must be whole elements and less than 64 bytes, got 0"),
+	ANSWER(a_piece_of_half_an_element, -EPROTO,
+		"RESULT: a piece must be whole elements and less than 64 bytes, got 2"),
+	ANSWER(pieces_with_a_gap, -EPROTO, "RESULT: a piece must begin at element 4, got 5"),
+	ANSWER(pieces_that_overlap, -EPROTO, "RESULT: a piece must begin at element 4, got 3"),
+	ANSWER(pieces_that_end_early, -EPROTO, "RESULT: length must be 48, got 44"),
+	ANSWER(pieces_that_are_too_much, -EPROTO,
+		"RESULT: a piece must be whole elements and less than 48 bytes, got 52"),
 	ANSWER(a_frame_of_workers, -EPROTO, "INPUT: must not be sent to a worker"),
 	ANSWER(a_second_welcome, -EPROTO, "WELCOME: must come first and once"),
 	ANSWER(a_malformed_abort, -EPROTO, "ABORT: payload must be as specs/design/wire.md says"),

@@ -18,6 +18,7 @@
 
 #include "reduction_server/engine/comm.h"
 #include "reduction_server/engine/peer.h"
+#include "reduction_server/engine/piece.h"
 #include "reduction_server/engine/resources.h"
 #include "worker/summand.h"
 
@@ -57,6 +58,9 @@ struct bench {
 	struct smd_send sends[RANKS];
 	struct smd_remote_buffer remote_buffers[RANKS];
 	uint8_t whole[RANKS];
+	uint32_t got[RANKS];
+	struct smd_piece pieces[RANKS];
+	const void *rest[RANKS];
 };
 
 static const struct smd_frame shape = {
@@ -77,6 +81,7 @@ static int set_up(void **state)
 		return -1;
 	}
 	bench->resources.window = 1;
+	bench->resources.piece_bytes = SMD_PIECE_BYTES;
 	bench->job = smd_jobs_take(&bench->comms.jobs, "slot");
 	if (!bench->job) {
 		return -1;
@@ -94,6 +99,8 @@ static int set_up(void **state)
 		.done = shape.ordinal,
 		.nslots = 1,
 		.slots = &bench->slot,
+		.pieces = bench->pieces,
+		.rest = bench->rest,
 	};
 	bench->slot = (struct smd_slot){
 		.comm = &bench->comm,
@@ -102,6 +109,7 @@ static int set_up(void **state)
 		.sends = bench->sends,
 		.remote_buffers = bench->remote_buffers,
 		.whole = bench->whole,
+		.got = bench->got,
 	};
 	for (unsigned r = 0; r < RANKS; r++) {
 		bench->lanes[r].lane.ops = &keeping_transport;
@@ -306,6 +314,145 @@ static void an_abort_of_a_broadcast_frees_its_one_buffer(void **state)
 	assert_int_equal(taken(bench), 0);
 }
 
+/* ---- pieces ---- */
+
+enum { LONG = 1024, PIECE = 64 }; /* bytes of the parts, and of the shortest piece */
+
+/* Of a chunk of LONG bytes so many are there. */
+static void grow(struct bench *bench, unsigned rank, uint32_t bytes)
+{
+	struct smd_frame frame = shape;
+	int32_t *part = bench->parts[rank];
+
+	bench->resources.piece_bytes = PIECE;
+	frame.rank = (uint16_t)rank;
+	frame.length = LONG;
+	frame.count = LONG / 4;
+	if (bench->slot.state == SMD_SLOT_FREE) {
+		smd_slot_open(&bench->slot, &frame);
+	}
+	if (!part) {
+		part = smd_slot_receive(&bench->slot, &frame, NULL);
+		memset(part, 0x55, LONG); /* nothing of what is not there may be seen */
+	}
+	for (uint32_t i = bench->got[rank] / 4; i < bytes / 4; i++) {
+		part[i] = (int32_t)((rank + 1) * (i + 1));
+	}
+	if (bytes == LONG) {
+		smd_slot_received(&bench->slot, rank, 1);
+	} else {
+		smd_piece_grow(&bench->slot, rank, bytes);
+	}
+}
+
+static void assert_piece(const struct bench *bench, unsigned rank, uint32_t from, uint32_t to)
+{
+	const struct smd_send *send = bench->lanes[rank].kept;
+	const int32_t *sums = send->payload;
+	struct smd_frame frame;
+
+	assert_non_null(send);
+	assert_int_equal(smd_frame_decode(send->header, &frame, NULL), 0);
+	assert_int_equal(frame.kind, SMD_FRAME_RESULT);
+	assert_int_equal(frame.ordinal, shape.ordinal);
+	assert_int_equal(frame.offset, from / 4);
+	assert_int_equal(frame.window, to == LONG); /* more follows, or it is all */
+	assert_int_equal(send->length, to - from);
+	for (uint32_t i = from / 4; i < to / 4; i++) {
+		assert_int_equal(sums[i - from / 4], 6 * (i + 1));
+	}
+}
+
+static void what_all_have_sent_leaves_before_the_rest_is_there(void **state)
+{
+	struct bench *bench = *state;
+
+	grow(bench, 0, LONG);
+	grow(bench, 1, LONG / 2);
+	assert_null(bench->lanes[0].kept); /* rank 2 has not begun */
+	grow(bench, 2, PIECE + 4);
+	for (unsigned r = 0; r < RANKS; r++) {
+		assert_piece(bench, r, 0, PIECE);
+	}
+	sent(bench, 0, 0);
+	assert_null(bench->lanes[0].kept);
+	grow(bench, 2, 4 * PIECE);
+	assert_piece(bench, 0, PIECE, 4 * PIECE);
+	assert_piece(bench, 1, 0, PIECE); /* its lane has not taken that yet */
+	sent(bench, 1, 0);
+	assert_piece(bench, 1, PIECE, 4 * PIECE);
+	grow(bench, 2, LONG);
+	assert_int_equal(bench->slot.state, SMD_SLOT_GATHERING); /* rank 1 has sent one half */
+	sent(bench, 0, 0);
+	sent(bench, 2, 0);
+	sent(bench, 1, 0);
+	assert_piece(bench, 0, 4 * PIECE, LONG / 2);
+	for (unsigned r = 0; r < RANKS; r++) {
+		sent(bench, r, 0);
+	}
+	grow(bench, 1, LONG);
+	assert_int_equal(bench->slot.state, SMD_SLOT_SENDING);
+	for (unsigned r = 0; r < RANKS; r++) {
+		assert_piece(bench, r, LONG / 2, LONG);
+		sent(bench, r, 0);
+	}
+	assert_int_equal(bench->slot.state, SMD_SLOT_FREE);
+	assert_int_equal(taken(bench), 0);
+	assert_int_equal(bench->resources.chunks, 1);
+}
+
+static void pieces_are_not_shorter_than_that(void **state)
+{
+	struct bench *bench = *state;
+
+	grow(bench, 0, LONG);
+	grow(bench, 1, LONG);
+	grow(bench, 2, PIECE - 4);
+	assert_null(bench->lanes[0].kept);
+	grow(bench, 2, LONG);
+	assert_piece(bench, 0, 0, LONG);
+}
+
+static void an_abort_waits_for_pieces_on_their_way(void **state)
+{
+	struct bench *bench = *state;
+
+	for (unsigned r = 0; r < RANKS; r++) {
+		grow(bench, r, r ? LONG / 2 : LONG);
+	}
+	assert_piece(bench, 2, 0, LONG / 2);
+	abort_comm(bench);
+	assert_int_equal(bench->slot.state, SMD_SLOT_DRAINING);
+	for (unsigned r = 1; r < RANKS; r++) {
+		smd_slot_received(&bench->slot, r, 0);
+	}
+	for (unsigned r = 0; r < RANKS; r++) {
+		assert_int_equal(bench->slot.state, SMD_SLOT_DRAINING);
+		sent(bench, r, r == 1 ? -ECANCELED : 0);
+	}
+	assert_int_equal(bench->slot.state, SMD_SLOT_FREE);
+	assert_int_equal(taken(bench), 0);
+}
+
+static void of_a_lane_one_result_goes_in_pieces(void **state)
+{
+	struct bench *bench = *state;
+
+	bench->peers[1].turns.in_pieces = &bench->members[0]; /* another communicator's, say */
+	for (unsigned r = 0; r < RANKS; r++) {
+		grow(bench, r, LONG / 2);
+	}
+	assert_piece(bench, 0, 0, LONG / 2);
+	assert_null(bench->lanes[1].kept);
+	sent(bench, 0, 0);
+	sent(bench, 2, 0);
+	for (unsigned r = 0; r < RANKS; r++) {
+		grow(bench, r, LONG);
+	}
+	assert_piece(bench, 0, LONG / 2, LONG);
+	assert_piece(bench, 1, 0, LONG);
+}
+
 static void a_slot_is_free_when_the_last_result_has_left(void **state)
 {
 	struct bench *bench = *state;
@@ -506,6 +653,10 @@ int main(void)
 		BENCH_TEST(a_broadcast_takes_one_buffer_and_spares_its_root),
 		BENCH_TEST(an_out_of_place_broadcast_does_not_spare_its_root),
 		BENCH_TEST(an_abort_of_a_broadcast_frees_its_one_buffer),
+		BENCH_TEST(what_all_have_sent_leaves_before_the_rest_is_there),
+		BENCH_TEST(pieces_are_not_shorter_than_that),
+		BENCH_TEST(an_abort_waits_for_pieces_on_their_way),
+		BENCH_TEST(of_a_lane_one_result_goes_in_pieces),
 		BENCH_TEST(a_slot_is_free_when_the_last_result_has_left),
 		BENCH_TEST(a_slot_is_used_again),
 		BENCH_TEST(each_rank_is_the_first_in_turn),
