@@ -56,6 +56,12 @@ static int was_killed(const struct smd_replica *replica)
 	return replica->end.kind == SMD_EXIT_SIGNAL;
 }
 
+/* With its host or its keeper, for which no server that was lost before can be the cause. */
+static int was_lost_itself(const struct smd_replica *replica)
+{
+	return replica->end.is_lost && !replica->loss;
+}
+
 /*
  * Whether `replica` decides rather than the one found so far: the earlier end does. But when one
  * replica is killed, the others soon end by themselves because they lose a peer, and their ends may
@@ -63,6 +69,10 @@ static int was_killed(const struct smd_replica *replica)
  */
 static int comes_before(const struct smd_replica *replica, const struct smd_replica *found)
 {
+	if ((found->loss && was_lost_itself(replica)) ||
+		(replica->loss && was_lost_itself(found))) {
+		return was_lost_itself(replica);
+	}
 	if (replica->state == SMD_REPLICA_FAILED && found->state == SMD_REPLICA_FAILED &&
 		was_killed(replica) != was_killed(found)) {
 		return was_killed(replica);

@@ -1,11 +1,12 @@
 """What must happen: for each process, moment and fault one outcome. specs/design/chaos.md has the same table."""
 
 # The process that has the fault.
-PROCESSES = ("server", "rank")
+JOB_PROCESSES = ("runner", "agent")  # of a job on three hosts; the others are started by hand
+PROCESSES = ("server", "rank", *JOB_PROCESSES)
 
 # When it has it.
 MOMENTS = {
-    "connect": "before ranks connect (a rank: as it starts)",
+    "connect": "before ranks connect (others: as they start)",
     "join": "rank 0 waits for the others",
     "first": "all have joined, and the first operation is on its way",
     "steady": "half a second later",
@@ -35,8 +36,10 @@ GENTLE = {"stop", "delay", "loss", "short"}
 def outcome(process, moment, fault):
     if fault in GENTLE:
         return CONTINUES
-    if process == "rank":
+    if process in ("rank", "runner"):
         return ENDS
+    if process == "agent":  # another one comes, and the job begins again; not before its hosts are there, nor without a network
+        return CONTINUES if fault in ("kill", "term") and moment != "connect" else ENDS
     # Whoever comes later than the loss of a server cannot know what it was, and does not begin without it.
     return ENDS if moment in ("connect", "join") else CONTINUES
 

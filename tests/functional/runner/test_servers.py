@@ -105,6 +105,16 @@ class ServersTest(ServersBase):
         self.assert_code(self.finish(run), 0)
         self.assertIn("workerpool2-1 was killed by signal 9 (Killed): restart 1 of 3", run.out)
 
+    def test_a_rank_that_is_lost_then_is_its_own_cause(self):
+        """Its keeper is killed right after the server: nothing that the server could have done, so there is another attempt."""
+        self.work = bash(f"[ $SUMMAND_RESTARTS = 1 ] && exit 0; until [ -e {self.dir}/workerpool2-1.0 ]; do sleep 0.05; done; "
+                         f"read pid rest <{self.dir}/workerpool2-1.0; while kill -0 $pid 2>&-; do sleep 0.05; done; kill -9 $PPID")
+        run = self.start_with(2)
+        self.wait_until_said(run, "Job is running.")
+        self.lose(1)
+        self.assert_code(self.finish(run), 0)
+        self.assertNotIn("workerpool2-1 was killed by signal 9 (Killed): restart", run.out)
+
     def test_one_that_hangs_after_its_restart_is_ended(self):
         run = self.start_with(2, "--ready-timeout=2", script="[ $SUMMAND_REPLICA.$SUMMAND_RESTARTS != workerpool2-1.1 ] || sleep 1000; " + READY)
         self.wait_until_said(run, "Job is running.")

@@ -1,0 +1,101 @@
+"""What every cell has: a network of its own, processes in it that end with it, and faults that end after a while."""
+
+import ctypes
+import os
+import random
+import signal
+import subprocess
+import threading
+
+PATIENCE_S = 150     # in which all that is to end does so; a machine with other work takes part of it
+SOFT_S = 3
+STOP_S = 5
+CLONE_NEWNET = 0x40000000
+PR_SET_PDEATHSIG = 1
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def enter_network():
+    """This process gets a network of its own. False: it may not."""
+    if os.geteuid() or libc.unshare(CLONE_NEWNET):
+        return False
+    return subprocess.run(["ip", "link", "set", "lo", "up", "mtu", "1500"], check=False).returncode == 0
+
+
+def die_with_parent():
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Broken(Exception):
+    """Something did not happen as it must."""
+
+
+class Stage:
+    def __init__(self, cell, seed, build, folder):
+        self.process, self.moment, self.fault = self.cell = cell
+        self.random = random.Random(f"{cell} {seed}")
+        self.bin = os.path.join(os.path.abspath(build), "bin")
+        self.folder = folder
+        self.processes = []
+        self.timers = []
+
+    def start(self, name, *words, **variables):
+        """What it says on its standard error is said(name)."""
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("SUMMAND_")}
+        with open(os.path.join(self.folder, name + ".err"), "ab") as err:
+            process = subprocess.Popen([os.path.join(self.bin, words[0]), *words[1:]], env={**environment, **variables},
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=err, text=True,
+                                       preexec_fn=die_with_parent)
+        self.processes.append(process)
+        return process
+
+    def said(self, name):
+        with open(os.path.join(self.folder, name + ".err"), encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    # ---- the fault ----
+
+    def later(self, seconds, work):
+        timer = threading.Timer(seconds, work)
+        timer.daemon = True
+        timer.start()
+        self.timers.append(timer)
+
+    def strike(self):
+        if self.fault in ("kill", "term"):
+            self.signal_victim(signal.SIGKILL if self.fault == "kill" else signal.SIGTERM)
+        elif self.fault == "stop":
+            self.signal_victim(signal.SIGSTOP)
+            self.later(STOP_S, lambda: self.signal_victim(signal.SIGCONT))
+        elif self.fault == "loss":
+            self.lose("add", "rate", "20mbit", "burst", "16kb", "limit", "20kb")
+            self.later(SOFT_S, lambda: self.lose("del"))
+        else:
+            for way in self.victims():
+                way.begin(self.fault)
+                if self.fault in ("delay", "short"):
+                    self.later(SOFT_S, way.end)
+
+    @staticmethod
+    def lose(verb, *words):
+        kind = ["tbf", *words] if words else []
+        done = subprocess.run(["tc", "qdisc", verb, "dev", "lo", "root", *kind], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Broken(f"tc: {done.stderr.strip()}")
+
+    # ---- the whole ----
+
+    def run(self):
+        try:
+            self.play()
+            self.judge()
+        finally:
+            for timer in self.timers:
+                timer.cancel()
+            for process in self.processes:
+                if process.poll() is None:
+                    process.kill()
+                process.wait()
+                if process.stdout:
+                    process.stdout.close()
