@@ -7,6 +7,7 @@
 #include "reduction_server/base/clock.h"
 #include "tests/simulation/virtual_time.h"
 #include "worker/libsummand/comm.h"
+#include "worker/libsummand/context.h"
 #include "worker/libsummand/epoch.h"
 
 #define LIMIT_NS (200 * SMD_SECOND_NS) /* twice what is waited for after refusals */
@@ -63,4 +64,9 @@ const char *aftermath_look(struct aftermath *aftermath, smd_comm *const *comms, 
 		aftermath->last = aftermath->decided + MORE;
 	}
 	return mended || now < aftermath->since_ns + LIMIT_NS ? NULL : sentence;
+}
+
+void aftermath_poll(smd_comm *comm)
+{
+	smd_progress_poll(&comm->context->progress);
 }

@@ -20,4 +20,7 @@ struct aftermath {
 const char *aftermath_look(struct aftermath *aftermath, smd_comm *const *comms, unsigned ncomms,
 	uint64_t living, unsigned window);
 
+/* What a program in poll mode does while it waits for something else: others may need it. */
+void aftermath_poll(smd_comm *comm);
+
 #endif

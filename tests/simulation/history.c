@@ -416,6 +416,9 @@ static bool aftermath_goes_on(const struct simulated_rank *rank, smd_comm *const
 		aftermath.decided = number + 1;
 	}
 	while (aftermath.decided <= number && !ranks[0].err && !ranks[0].dead) {
+		if (plan.poll[rank->rank]) {
+			aftermath_poll(comms[0]);
+		}
 		virtual_sleep(MS_NS);
 	}
 	return aftermath.decided > number && (!aftermath.last || number < aftermath.last);

@@ -84,10 +84,11 @@ static void say_sealed(struct smd_comm *comm)
 		.epoch = comm->now->index,
 		.dead = agreement->closed,
 		.first = agreement->promised,
+		.oldest = comm->state == SMD_COMM_JOINING,
 	};
 	unsigned nstreams = smd_epochs_count_streams(comm, newly);
 
-	if (comm->state != SMD_COMM_ACTIVE || !fits(comm, nstreams)) {
+	if (comm->state == SMD_COMM_FAILED || !fits(comm, nstreams)) {
 		return;
 	}
 	if (comm->rank == 0) {
@@ -115,6 +116,13 @@ void smd_epoch_agreement_lose(struct smd_comm *comm, uint64_t targets)
 	agreement->waits = false;
 	agreement->changes = false; /* what is lost comes first */
 	say_sealed(comm);
+}
+
+void smd_epoch_agreement_joined(struct smd_comm *comm)
+{
+	if (comm->agreement.sealed && comm->rank != 0) {
+		say_sealed(comm);
+	}
 }
 
 /*
@@ -312,7 +320,7 @@ static void take_sealed(struct smd_comm *comm, const struct smd_epoch_message *m
 		return;
 	}
 	seal = &agreement->seals[message->rank];
-	seal->said = true;
+	seal->said = message->oldest == 0; /* else it has not begun, and can take no record yet */
 	seal->epoch = message->epoch;
 	seal->dead = message->dead;
 	seal->begun = message->first;

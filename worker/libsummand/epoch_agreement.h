@@ -38,6 +38,10 @@ struct smd_epoch_agreement {
  * communicator is ACTIVE. */
 void smd_epoch_agreement_lose(struct smd_comm *comm, uint64_t targets);
 
+/* One more shard has all ranks, others have not: what this rank has lost, and says to nobody else,
+ * others may be waiting for. */
+void smd_epoch_agreement_joined(struct smd_comm *comm);
+
 /* The communicator is ACTIVE: says what it has not been able to. */
 void smd_epoch_agreement_begin(struct smd_comm *comm);
 

@@ -292,9 +292,14 @@ void smd_group_adopt(struct smd_comm *comm, const struct smd_epoch_record *recor
 			  : "",
 		(unsigned long long)epoch->nitems);
 	smd_reconnection_tell(comm->context, back);
+	if (comm->agreement.closed == UINT64_MAX) { /* those that stay have been lost meanwhile */
+		smd_group_fail_alone(comm);
+		return;
+	}
 	comm_leave_epochs(comm, record->oldest);
 	comm_tuned(comm, changes && !back && !drains);
 	smd_group_end_forming(comm);
+	smd_group_check_gone(comm); /* who was needed may have left with the servers that leave */
 	smd_operations_check_held(comm);
 	if (comm->leaving) {
 		smd_settle_history(comm);

@@ -224,6 +224,11 @@ void smd_group_fail_lost(struct smd_comm *comm, int err, const char *why)
 	smd_group_fail(comm, err, text);
 }
 
+void smd_group_fail_alone(struct smd_comm *comm)
+{
+	smd_group_fail_lost(comm, -ECONNRESET, "none is left of those that the group had taken in");
+}
+
 /* The others need not wait until this rank's caller has noticed and left. */
 void smd_group_on_fault(struct smd_task *task)
 {

@@ -15,6 +15,8 @@ void smd_group_fail(struct smd_comm *comm, int err, const char *text);
 
 /* It cannot go on without the servers that are lost, and the others must hear it. */
 void smd_group_fail_lost(struct smd_comm *comm, int err, const char *why);
+/* ... because there is no other. */
+void smd_group_fail_alone(struct smd_comm *comm);
 
 /*
  * The shard has said ABORT, behind all results that it had: operations that need no more of it may

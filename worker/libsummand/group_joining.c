@@ -79,6 +79,9 @@ static void comm_joined(struct smd_comm *comm, struct smd_flow *flow, unsigned w
 		candidate_check_joined(flow->epoch);
 	} else if (comm->state == SMD_COMM_JOINING) {
 		smd_group_check_joined(comm);
+		if (comm->state == SMD_COMM_JOINING) {
+			smd_epoch_agreement_joined(comm);
+		}
 	} else {
 		comm->pump(comm);
 	}
@@ -134,8 +137,7 @@ void smd_group_lose(struct smd_comm *comm, uint64_t targets)
 		return;
 	}
 	if (closed == UINT64_MAX) {
-		smd_group_fail_lost(
-			comm, -ECONNRESET, "none is left of those that the group had taken in");
+		smd_group_fail_alone(comm);
 		return;
 	}
 	for (struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {

@@ -54,7 +54,8 @@ struct loopback_listener {
 	struct smd_listener listener;
 	char name[NAME_MAX_LENGTH];
 	unsigned process;
-	bool deaf; /* its process has died */
+	bool deaf;       /* its process has died */
+	uint64_t number; /* no other has ever had */
 	struct event_base *base;
 	smd_accept *on_accept;
 	void *owner;
@@ -63,6 +64,7 @@ struct loopback_listener {
 
 static pthread_mutex_t listeners_lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, loopback_listener) listeners = LIST_HEAD_INITIALIZER(listeners);
+static uint64_t nlisteners; /* there have been; under listeners_lock */
 static LIST_HEAD(, pipe) pipes = LIST_HEAD_INITIALIZER(pipes); /* under listeners_lock */
 
 unsigned (*smd_loopback_process)(void);
@@ -472,18 +474,37 @@ static struct pipe *pipe_create(const char *name)
 
 /* What a connect leaves on the listener's loop. */
 struct arrival {
-	struct loopback_listener *listener;
+	uint64_t listener; /* by number: it may be closed before */
 	struct loopback_lane *end;
 };
+
+/* NULL: it is closed. */
+static struct loopback_listener *loopback_find_number(uint64_t number)
+{
+	struct loopback_listener *listener;
+
+	pthread_mutex_lock(&listeners_lock);
+	LIST_FOREACH (listener, &listeners, link) {
+		if (listener->number == number) {
+			break;
+		}
+	}
+	pthread_mutex_unlock(&listeners_lock);
+	return listener;
+}
 
 static void loopback_on_arrival(evutil_socket_t fd, short what, void *arg)
 {
 	struct arrival *arrival = arg;
+	struct loopback_listener *listener = loopback_find_number(arrival->listener);
 
 	(void)fd;
 	(void)what;
-	arrival->listener->on_accept(
-		arrival->listener->owner, &arrival->end->lane, SMD_SHARD_UNKNOWN);
+	if (listener) {
+		listener->on_accept(listener->owner, &arrival->end->lane, SMD_SHARD_UNKNOWN);
+	} else {
+		loopback_close(&arrival->end->lane);
+	}
 	free(arrival);
 }
 
@@ -509,17 +530,19 @@ static int loopback_announce(const char *name, struct loopback_lane *end)
 {
 	const struct timeval now = {0, 0};
 	struct arrival *arrival = malloc(sizeof(*arrival));
+	struct loopback_listener *listener;
 	int ret = -ECONNREFUSED;
 
 	if (!arrival) {
 		return -ENOMEM;
 	}
 	pthread_mutex_lock(&listeners_lock);
-	*arrival = (struct arrival){.listener = loopback_find(name), .end = end};
-	if (arrival->listener) {
-		end->process = arrival->listener->process;
-		ret = event_base_once(arrival->listener->base, -1, EV_TIMEOUT, loopback_on_arrival,
-			      arrival, &now) == 0
+	listener = loopback_find(name);
+	if (listener) {
+		*arrival = (struct arrival){.listener = listener->number, .end = end};
+		end->process = listener->process;
+		ret = event_base_once(listener->base, -1, EV_TIMEOUT, loopback_on_arrival, arrival,
+			      &now) == 0
 			      ? 0
 			      : -ENOMEM;
 	}
@@ -590,6 +613,7 @@ static int loopback_listen(struct event_base *base, const char *address, smd_acc
 		ret = smd_error_set(
 			error, EADDRINUSE, "loopback:%s: cannot listen: the name is in use", name);
 	} else {
+		listener->number = ++nlisteners;
 		LIST_INSERT_HEAD(&listeners, listener, link);
 	}
 	pthread_mutex_unlock(&listeners_lock);
