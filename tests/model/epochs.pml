@@ -13,6 +13,8 @@
  *   BLOCKS     bit r: rank r begins an operation only when the one before has returned
  *   IN_PLACE   results overwrite inputs, and may have come by half
  *   REDUCE     only rank 0 gets results
+ *   HELD       a rank knows that an operation is stable by what it is told; else as soon as it is
+ *   RANK_DIES  a fault may be the end of a rank too
  */
 #define RANKS 3
 #ifndef SERVERS
@@ -50,6 +52,12 @@ byte returned[RANKS]; /* operations */
 byte copied[RANKS];   /* operations whose chunks it keeps */
 byte has[12];         /* [rank][chunk]: none, half, or all of the result */
 byte aborted;         /* ranks */
+#ifdef RANK_DIES
+byte died;            /* ranks */
+#endif
+#if defined(RANK_DIES) || defined(CUTS)
+byte gone[RANKS];     /* servers that have said GONE to it */
+#endif
 
 /* SEALED: what a rank has said last, and what of that rank 0 has heard. */
 byte said[RANKS], heard[RANKS]; /* whether any */
@@ -73,6 +81,10 @@ byte from[16];      /* the same: server + 1 of the dead stream that it was lost 
 byte done[STREAMS];    /* results that the rank has */
 byte part[STREAMS];    /* of the next chunk: */
 byte carries[STREAMS]; /* and what is in it */
+#ifdef HELD
+byte held[STREAMS];    /* results that the shard has heard the rank has */
+byte sure[STREAMS];    /* results that the rank has heard all have */
+#endif
 
 c_code {
 enum { NOT_SENT, ARRIVED, ANSWERED };                /* part[] */
@@ -97,7 +109,16 @@ static void rule(int holds, int number)
 	}
 }
 
-static int works(int r) { return !in(now.aborted, r); }
+static int has_died(int r)
+{
+#ifdef RANK_DIES
+	return in(now.died, r);
+#else
+	return 0;
+#endif
+}
+
+static int works(int r) { return !in(now.aborted, r) && !has_died(r); }
 static int finished(int r) { return now.returned[r] == (1 << OPERATIONS) - 1; }
 
 /* Servers of its table that the rank has lanes to: these relay. */
@@ -164,6 +185,58 @@ static int is_stable(int o)
 	}
 	return 1;
 }
+
+#ifdef HELD
+/* Whether the rank has been told so of a chunk: by HELD, or by a record that lost none of it. */
+static int is_sure(int r, int g)
+{
+	int e = now.epoch[r];
+	int s;
+
+	while (e > 0 && now.where[e * CHUNKS + g] == 0) {
+		e--;
+	}
+	s = now.where[e * CHUNKS + g] - 1;
+	return now.sure[at(e, s, r)] > place_of(e, s, g) || in(now.dead[now.epoch[r]], s);
+}
+
+/* A rank says HELD, */
+static int can_say_held(int e, int s, int r)
+{
+	return works(r) && in(now.alive, s) && !in(now.closed[r], s) && now.held[at(e, s, r)] < now.done[at(e, s, r)];
+}
+
+static void say_held(int e, int s, int r)
+{
+	now.held[at(e, s, r)] = now.done[at(e, s, r)];
+}
+
+/* and a shard passes it on when all have. */
+static int least_held(int e, int s)
+{
+	int least = CHUNKS;
+	int r;
+
+#ifdef BUG_HELD_MISSING /* the last rank is not waited for */
+	for (r = 0; r < RANKS - 1; r++) {
+#else
+	for (r = 0; r < RANKS; r++) {
+#endif
+		least = now.held[at(e, s, r)] < least ? now.held[at(e, s, r)] : least;
+	}
+	return least;
+}
+
+static int can_hear_held(int e, int s, int r)
+{
+	return works(r) && in(now.alive, s) && !in(now.closed[r], s) && now.sure[at(e, s, r)] < least_held(e, s);
+}
+
+static void hear_held(int e, int s, int r)
+{
+	now.sure[at(e, s, r)] = least_held(e, s);
+}
+#endif
 
 /* ---- agreement ---- */
 
@@ -517,7 +590,11 @@ static int can_return(int r, int o)
 #ifdef BUG_UNSTABLE /* it returns as soon as this rank has its results */
 	return 1;
 #else
+#ifdef HELD
+	return !in(WAITS, o) || (is_sure(r, 2 * o) && is_sure(r, 2 * o + 1));
+#else
 	return !in(WAITS, o) || is_stable(o);
+#endif
 #endif
 }
 
@@ -527,14 +604,69 @@ static void give_back(int r, int o)
 	now.copied[r] |= !in(WAITS, o) << o;
 }
 
+/* ---- ends ---- */
+
+static int can_die(int r)
+{
+#ifdef RANK_DIES
+	return now.faults && works(r) && !now.died;
+#else
+	return 0;
+#endif
+}
+
+static void die(int r)
+{
+#ifdef RANK_DIES
+	now.faults--;
+	now.died |= 1 << r;
+#endif
+}
+
+/* A server says GONE to the others when a rank's lane to it has ended. */
+static int can_hear_gone(int r, int s)
+{
+#if (defined(RANK_DIES) || defined(CUTS)) && !defined(BUG_NO_GONE) /* a server keeps it for itself */
+	int q;
+
+	for (q = 0; q < RANKS; q++) {
+		if (q != r && works(r) && in(now.alive & lanes(r), s) && !in(now.gone[r], s) &&
+			(has_died(q) || in(now.closed[q], s))) {
+			return 1;
+		}
+	}
+#endif
+	return 0;
+}
+
+static void hear_gone(int r, int s)
+{
+#if defined(RANK_DIES) || defined(CUTS)
+	now.gone[r] |= 1 << s;
+#endif
+}
+
+static int all_have_said_gone(int r)
+{
+#if defined(RANK_DIES) || defined(CUTS)
+#ifdef BUG_FIRST_GONE /* one server's word is enough */
+	return now.gone[r] & lanes(r);
+#else
+	return lanes(r) && (lanes(r) & ~now.gone[r]) == 0;
+#endif
+#else
+	return 0;
+#endif
+}
+
 static int can_abort(int r)
 {
-	return works(r) && (lanes(r) == 0 || now.aborted || (r && !reaches(r)));
+	return works(r) && (lanes(r) == 0 || now.aborted || all_have_said_gone(r) || (r && !reaches(r) && !has_died(0)));
 }
 
 static void give_up(int r)
 {
-	rule((now.alive & lanes(0) & lanes(1) & lanes(2)) == 0 || now.aborted, 7);
+	rule((now.alive & lanes(0) & lanes(1) & lanes(2)) == 0 || now.aborted || has_died(0) || has_died(1) || has_died(2), 7);
 	now.aborted |= 1 << r;
 }
 
@@ -542,6 +674,7 @@ static int all_over(void)
 {
 	return (finished(0) || !works(0)) && (finished(1) || !works(1)) && (finished(2) || !works(2));
 }
+
 /* ---- order ---- */
 
 /*
@@ -554,6 +687,11 @@ static int is_settled(void)
 {
 	int r;
 
+#ifdef RANK_DIES
+	if (now.died) {
+		return 0;
+	}
+#endif
 #ifdef SPARE
 	if (!now.asked_join || !in(now.table[now.nrecords] | now.asked_dead, SERVERS - 1)) {
 		return 0;
@@ -568,7 +706,7 @@ static int is_settled(void)
 	       (now.table[now.nrecords] & ~now.alive) == 0;
 }
 
-enum { NO_STEP, BEGIN, GIVE_BACK, SEND_PART, TAKE };
+enum { NO_STEP, BEGIN, GIVE_BACK, SEND_PART, TAKE, SAY_HELD, HEAR_HELD };
 static int eager_e, eager_s, eager_r;
 
 static int find_eager_part(int s)
@@ -589,6 +727,14 @@ static int find_eager_part(int s)
 			if (can_take(e, s, r)) {
 				return TAKE;
 			}
+#ifdef HELD
+			if (can_say_held(e, s, r)) {
+				return SAY_HELD;
+			}
+			if (can_hear_held(e, s, r)) {
+				return HEAR_HELD;
+			}
+#endif
 		}
 	}
 	return NO_STEP;
@@ -632,6 +778,14 @@ static void take_eager(void)
 	case TAKE:
 		take(eager_e, eager_s, eager_r, 2);
 		break;
+#ifdef HELD
+	case SAY_HELD:
+		say_held(eager_e, eager_s, eager_r);
+		break;
+	case HEAR_HELD:
+		hear_held(eager_e, eager_s, eager_r);
+		break;
+#endif
 	default:
 		break;
 	}
@@ -645,7 +799,7 @@ static void check_end(void)
 	for (i = 0; i < STREAMS; i++) {
 		int s = i / RANKS % 3;
 
-		rule(now.part[i] != ARRIVED || now.aborted || !in(now.alive, s) ||
+		rule(now.part[i] != ARRIVED || now.aborted || has_died(i % RANKS) || !in(now.alive, s) ||
 			in(now.closed[0] | now.closed[1] | now.closed[2], s), 5);
 	}
 }
@@ -661,18 +815,29 @@ static void check_end(void)
 #define OF_LANE(s, r) \
 	STEP(can_notice (r, s), lose(r, s)) \
 	STEP(can_cut (r, s), now.faults--; lose(r, s)) \
+	STEP(can_hear_gone (r, s), hear_gone(r, s)) \
 	OF_STREAM(0, s, r) OF_STREAM(1, s, r) OF_STREAM(2, s, r) OF_STREAM(3, s, r)
 
 #define OF_STREAM(e, s, r) \
 	STEP(to_send (e, s, r) < CHUNKS, send_part(e, s, r)) \
 	STEP(can_take (e, s, r), take(e, s, r, 2)) \
-	STEP(can_take_half (e, s, r), take(e, s, r, 1))
+	STEP(can_take_half (e, s, r), take(e, s, r, 1)) \
+	OF_HELD(e, s, r)
+
+#ifdef HELD
+#define OF_HELD(e, s, r) \
+	STEP(can_say_held (e, s, r), say_held(e, s, r)) \
+	STEP(can_hear_held (e, s, r), hear_held(e, s, r))
+#else
+#define OF_HELD(e, s, r)
+#endif
 
 #define OF_RANK(r) \
 	STEP(can_begin (r), now.begun[r]++) \
 	STEP(can_be_asked (r), be_asked(r)) \
 	STEP(can_hear (r), hear(r)) \
 	STEP(can_apply (r), apply(r)) \
+	STEP(can_die (r), die(r)) \
 	STEP(can_abort (r), give_up(r))
 
 init {
