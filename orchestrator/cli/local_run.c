@@ -17,6 +17,7 @@
 #include "orchestrator/cli/hp_tuning_jobs.h"
 #include "orchestrator/cli/loaded_job.h"
 #include "orchestrator/cli/local_code.h"
+#include "orchestrator/cli/log_limit_option.h"
 #include "orchestrator/cli/prune.h"
 #include "orchestrator/cli/run_job.h"
 #include "orchestrator/cli/stored_jobs.h"
@@ -26,7 +27,6 @@
 #include "orchestrator/runner/jobdir.h"
 #include "orchestrator/runner/log_file.h"
 #include "orchestrator/tuning/tuning.h"
-#include "reduction_server/base/parse.h"
 #include "reduction_server/base/printable.h"
 #include "worker/agent/host/container.h"
 
@@ -50,19 +50,6 @@ static int set_format(void *target, const char *value, struct smd_error *error)
 	smd_format_free(*format);
 	*format = NULL;
 	return smd_format_parse(value, format, error);
-}
-
-static int set_log_limit(void *target, const char *value, struct smd_error *error)
-{
-	uint64_t limit = 0;
-
-	if (strcmp(value, "none") != 0 &&
-		(smd_parse_size(value, &limit) || limit < SMD_LOG_LIMIT_MIN)) {
-		return smd_error_set(
-			error, EINVAL, "must be none, or a size of at least 64K such as 256M");
-	}
-	*(uint64_t *)target = limit;
-	return 0;
 }
 
 static int has_images(enum smd_use use)
@@ -370,7 +357,7 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 		{"log-limit", "SIZE|none",
 			"the length of each log, beyond which older lines are dropped (default "
 			"256M)",
-			set_log_limit, &run_options.log_limit},
+			smd_log_limit_option_set, &run_options.log_limit},
 		{"show-secrets", NULL, "print and record the values of secrets too",
 			smd_option_set_bool, &run_options.show_secrets},
 		{"quiet", NULL,

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "orchestrator/cli/engine_options.h"
+#include "orchestrator/cli/log_limit_option.h"
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/document/source.h"
 #include "orchestrator/runner/log_file.h"
@@ -100,19 +101,6 @@ static int set_runtime(void *target, const char *value, struct smd_error *error)
 	return 0;
 }
 
-static int set_log_limit(void *target, const char *value, struct smd_error *error)
-{
-	uint64_t limit = 0;
-
-	if (strcmp(value, "none") != 0 &&
-		(smd_parse_size(value, &limit) || limit < SMD_LOG_LIMIT_MIN)) {
-		return smd_error_set(
-			error, EINVAL, "must be none, or a size of at least 64K such as 256M");
-	}
-	*(uint64_t *)target = limit;
-	return 0;
-}
-
 static int set_metrics(void *target, const char *value, struct smd_error *error)
 {
 	*(const char **)target = value;
@@ -173,7 +161,7 @@ static int read_options(struct serving *serving, int argc, char **argv, struct s
 		{"log-limit", "SIZE|none",
 			"the length of each log, beyond which older lines are dropped (default "
 			"256M)",
-			set_log_limit, &serving->run.log_limit},
+			smd_log_limit_option_set, &serving->run.log_limit},
 		SMD_ENGINE_OPTIONS(serving->run, host_timeout_s, join_timeout_s),
 		SMD_OPTION_GROUP("Metrics"),
 		{"metrics", "[ADDR:]PORT", "answer GET /metrics there, for Prometheus", set_metrics,
