@@ -41,8 +41,12 @@ struct smd_epoch {
 	int scale;                /* and of chunks (deal.h) */
 	uint64_t hash;
 	unsigned nremotes;      /* that there were when it was made: later ones have no flows */
-	struct smd_flow *flows; /* one for each of them */
-	unsigned *remotes;      /* those that it has, in the order of the deal */
+	struct smd_flow *flows; /* one for each of them, */
+	/* and their windows: apart, because most of these are not touched while little is sent */
+	struct smd_flow_send *sends;
+	struct smd_remote_buffer *remote_buffers;
+	struct smd_advertisement **advertisements;
+	unsigned *remotes; /* those that it has, in the order of the deal */
 	unsigned nserving;
 	struct smd_item *items; /* what lost servers have left undone */
 	uint64_t nitems;

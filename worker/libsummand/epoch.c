@@ -56,9 +56,13 @@ static int epoch_make(struct smd_comm *comm, struct smd_epoch *epoch)
 
 	epoch->comm = comm;
 	epoch->flows = calloc(n, sizeof(*epoch->flows));
+	epoch->sends = calloc(n, SMD_FLOW_WINDOW_MAX * sizeof(*epoch->sends));
+	epoch->remote_buffers = calloc(n, SMD_FLOW_WINDOW_MAX * sizeof(*epoch->remote_buffers));
+	epoch->advertisements = calloc(n, SMD_FLOW_WINDOW_MAX * sizeof(*epoch->advertisements));
 	epoch->remotes = calloc(n, sizeof(*epoch->remotes));
 	epoch->weights = calloc(n, sizeof(*epoch->weights));
-	if (!epoch->flows || !epoch->remotes || !epoch->weights) {
+	if (!epoch->flows || !epoch->sends || !epoch->remote_buffers || !epoch->advertisements ||
+		!epoch->remotes || !epoch->weights) {
 		return -ENOMEM;
 	}
 	for (unsigned i = 0; i < n; i++) {
@@ -67,12 +71,15 @@ static int epoch_make(struct smd_comm *comm, struct smd_epoch *epoch)
 		flow->epoch = epoch;
 		flow->comm = comm;
 		flow->target = target_of(comm, i);
+		flow->sends = &epoch->sends[i * SMD_FLOW_WINDOW_MAX];
+		flow->remote_buffers = &epoch->remote_buffers[i * SMD_FLOW_WINDOW_MAX];
+		flow->advertisements = &epoch->advertisements[i * SMD_FLOW_WINDOW_MAX];
 	}
 	return 0;
 }
 
-/* Which of those that are there have a share: all, if none has a weight, because those that are being
- * drained must go on where no other one is left. */
+/* Which of those that are there have a share: all, if none has a weight, because those that are
+ * being drained must go on where no other one is left. */
 static void epoch_choose(struct smd_epoch *epoch, const uint32_t *weights)
 {
 	unsigned n = smd_epoch_list_there(epoch->comm, epoch->dead, epoch->remotes);
@@ -102,6 +109,9 @@ static void epoch_destroy(struct smd_epoch *epoch)
 {
 	smd_deal_destroy(&epoch->own_deal);
 	free(epoch->flows);
+	free(epoch->sends);
+	free(epoch->remote_buffers);
+	free(epoch->advertisements);
 	free(epoch->remotes);
 	free(epoch->weights);
 	free(epoch->items);

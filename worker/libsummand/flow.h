@@ -71,11 +71,10 @@ struct smd_flow {
 	uint32_t rx_got;          /* and of the pieces that have come */
 	uint8_t *rx_beside;       /* where it goes until it is whole; NULL: to its place at once */
 	struct smd_stage *rx_stage; /* the staged path's, that it goes to; NULL: elsewhere */
-	struct smd_flow_send
-		sends[SMD_FLOW_WINDOW_MAX]; /* of ordinal k at k mod SMD_FLOW_WINDOW_MAX */
-	struct smd_remote_buffer remote_buffers[SMD_FLOW_WINDOW_MAX]; /* the same; for its chunk */
-	struct smd_advertisement
-		*advertisements[SMD_FLOW_WINDOW_MAX]; /* the same; NULL or for its result */
+	/* Of the epoch's windows, SMD_FLOW_WINDOW_MAX each, of ordinal k at k modulo that: */
+	struct smd_flow_send *sends;
+	struct smd_remote_buffer *remote_buffers;  /* for its chunk */
+	struct smd_advertisement **advertisements; /* NULL or for its result */
 };
 
 /* A part has left, and its result has not come. */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
@@ -14,7 +15,8 @@
 #include "worker/libsummand/remote_greeting.h"
 #include "worker/libsummand/remote_loss.h"
 
-#define RETRY_MS 100
+#define RETRY_MS      100
+#define REMOTE_MEMORY (2 * (size_t)SMD_CHUNK_LIMIT) /* its sink, and what is beside */
 static const char looking_up[] = "its name is still being looked up";
 /* It does not say so itself: it cannot read what it is told. */
 #define VERSION_HINT "; a server of wire version 1 does so, and this process speaks version 3"
@@ -208,6 +210,16 @@ void smd_remote_abandon(struct smd_remote *remote)
 	}
 }
 
+/* Room for two of the largest chunks. What is never used takes no page and counts as no memory,
+ * because a context may have hundreds of remotes. */
+static uint8_t *remote_memory(void)
+{
+	void *memory = mmap(NULL, REMOTE_MEMORY, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return memory == MAP_FAILED ? NULL : memory;
+}
+
 struct smd_remote *smd_remote_create(
 	struct smd_remote_owner *owner, struct smd_target *target, uint32_t shard)
 {
@@ -221,14 +233,13 @@ struct smd_remote *smd_remote_create(
 	remote->target = target;
 	remote->index = SMD_REMOTE_UNKNOWN;
 	remote->shard = shard;
-	remote->sink = malloc(SMD_CHUNK_LIMIT);
-	remote->beside = malloc(SMD_CHUNK_LIMIT);
+	remote->sink = remote_memory();
 	remote->retry = evtimer_new(owner->progress->base, remote_connect, remote);
-	if (!remote->sink || !remote->beside || !remote->retry ||
-		evtimer_add(remote->retry, &now) != 0) {
+	if (!remote->sink || !remote->retry || evtimer_add(remote->retry, &now) != 0) {
 		smd_remote_free(remote);
 		return NULL;
 	}
+	remote->beside = remote->sink + SMD_CHUNK_LIMIT;
 	return remote;
 }
 
@@ -242,8 +253,9 @@ void smd_remote_free(struct smd_remote *remote)
 		event_free(remote->retry);
 	}
 	smd_lookout_end(&remote->owner->lookout, &remote->watched);
-	free(remote->sink);
-	free(remote->beside);
+	if (remote->sink) {
+		munmap(remote->sink, REMOTE_MEMORY);
+	}
 	free(remote);
 }
 

@@ -3,6 +3,7 @@
 #include <event2/event.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,11 +129,12 @@ static void tcp_set_options(int fd)
 
 struct tcp_lane *smd_tcp_lane_create(int fd)
 {
-	struct tcp_lane *tcp = calloc(1, sizeof(*tcp));
+	struct tcp_lane *tcp = malloc(sizeof(*tcp));
 
 	if (!tcp) {
 		return NULL;
 	}
+	memset(tcp, 0, offsetof(struct tcp_lane, rx_ahead));
 	tcp->lane.ops = &smd_transport_tcp;
 	tcp->fd = fd;
 	tcp->stream = &smd_tcp_plain;

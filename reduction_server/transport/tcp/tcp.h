@@ -74,8 +74,7 @@ struct tcp_lane {
 	int write_err; /* a failed write; reported by the next read event */
 	struct tcp_watch watch;
 
-	uint8_t rx_ahead[SMD_TCP_AHEAD_MAX]; /* received, and not yet part of a frame */
-	uint32_t rx_ahead_at;     /* where the first of them is; 0 while nothing is being taken */
+	uint32_t rx_ahead_at;     /* where the first byte is; 0 while nothing is being taken */
 	uint32_t rx_ahead_length; /* from there */
 	struct smd_frame rx_frame;
 	uint8_t *rx_payload; /* NULL: between frames */
@@ -83,6 +82,10 @@ struct tcp_lane {
 
 	struct smd_send_queue tx;
 	char peer[128];
+
+	/* Received, and not yet part of a frame. Last, and not cleared: an idle lane touches none
+	 * of it. */
+	uint8_t rx_ahead[SMD_TCP_AHEAD_MAX];
 };
 
 /* A lane over the socket, which it owns from now on; not attached. NULL: out of memory. */
