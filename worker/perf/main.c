@@ -118,6 +118,8 @@ static int parse(int argc, char **argv, struct perf_settings *settings,
 		{"comms", "N", "communicators that these are dealt to (default 1)",
 			smd_option_set_int, &settings->comms},
 		SMD_OPTION_GROUP("Output"),
+		{"each", NULL, "check the result of each iteration, and print its time with --json",
+			smd_option_set_bool, &settings->each},
 		{"json", NULL, "print one JSON object instead of a table", smd_option_set_bool,
 			&settings->json},
 	};

@@ -39,6 +39,7 @@ struct perf_settings {
 	int warmup;
 	int inflight; /* operations at the same time */
 	int comms;    /* communicators that they are dealt to */
+	int each; /* iterations' times are kept, and all results are checked */
 	int json;
 	int local;         /* ranks to fork, 0: this process is one rank */
 	int local_servers; /* servers to start for them */
@@ -55,6 +56,7 @@ struct perf_row {
 	double cpu_us; /* processor time of a rank's process per operation, the mean of all ranks; 0
 			  with one iteration */
 	uint64_t wrong; /* elements, on all ranks */
+	double *each_us; /* of this rank, in order, with settings->each; it is freed by the rank */
 };
 
 /* Runs all sizes as one rank; rank 0 prints. 0, -errno with a text, or 1 when a result was wrong.

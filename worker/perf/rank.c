@@ -1,5 +1,6 @@
 /* Measures all sizes as one rank of a communicator. */
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -117,6 +118,12 @@ static double cpu_us(void)
 	       (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
 }
 
+/* Iterations of the warm-up have numbers below 0. */
+static bool is_checked(const struct perf_settings *settings, int iteration)
+{
+	return settings->each || iteration < 0 || iteration == settings->iters - 1;
+}
+
 static int measure(const struct perf_settings *settings, smd_comm **comms,
 	const struct buffers *buffers, double *times, struct perf_row *row)
 {
@@ -132,7 +139,8 @@ static int measure(const struct perf_settings *settings, smd_comm **comms,
 		if (i == 0 || i == n - 1) {
 			cpu = cpu_us() - cpu;
 		}
-		if (i < 0 || i == n - 1) { /* what was right before must not pass for a result */
+		if (is_checked(
+			    settings, i)) { /* what was right before must not pass for a result */
 			memset(buffers->recv, STALE_BYTE,
 				buffers->stride * (size_t)settings->inflight);
 		}
@@ -141,12 +149,15 @@ static int measure(const struct perf_settings *settings, smd_comm **comms,
 		if (i >= 0) {
 			times[i] = (smd_clock_seconds() - begin) * 1e6 / settings->inflight;
 		}
-		if (ret == 0 && (i < 0 || i == n - 1)) {
+		if (ret == 0 && is_checked(settings, i)) {
 			wrong += check_all(settings, buffers, row->count);
 		}
 	}
 	if (ret) {
 		return ret;
+	}
+	if (row->each_us) {
+		memcpy(row->each_us, times, (size_t)n * sizeof(*times));
 	}
 	qsort(times, (size_t)n, sizeof(*times), compare_doubles);
 	mine[MEDIAN] = ticks(times[n / 2]);
@@ -174,7 +185,11 @@ static int run_size(const struct perf_settings *settings, smd_comm **comms, uint
 	int ret;
 
 	*row = (struct perf_row){.bytes = bytes / size * size, .count = bytes / size};
-	if (!times || !buffers.send || !buffers.recv || !buffers.requests) {
+	if (settings->each) {
+		row->each_us = calloc((size_t)settings->iters, sizeof(*row->each_us));
+	}
+	if (!times || (settings->each && !row->each_us) || !buffers.send || !buffers.recv ||
+		!buffers.requests) {
 		ret = smd_error_set(
 			error, ENOMEM, "%llu bytes: out of memory", (unsigned long long)bytes);
 		goto free_buffers;
@@ -198,28 +213,28 @@ static int run_sizes(const struct perf_settings *settings, smd_context *context,
 	struct smd_error *error)
 {
 	struct smd_stats stats;
-	struct perf_row rows[PERF_SIZES_MAX];
+	struct perf_row rows[PERF_SIZES_MAX] = {{0}};
 	int wrong = 0;
+	int ret = 0;
 
 	if (settings->rank == 0) {
 		perf_report_begin(settings);
 	}
-	for (unsigned i = 0; i < settings->nsizes; i++) {
-		int ret = run_size(settings, comms, settings->sizes[i], &rows[i], error);
-
-		if (ret) {
-			return ret;
-		}
-		if (settings->rank == 0) {
+	for (unsigned i = 0; ret == 0 && i < settings->nsizes; i++) {
+		ret = run_size(settings, comms, settings->sizes[i], &rows[i], error);
+		if (ret == 0 && settings->rank == 0) {
 			perf_report_row(settings, &rows[i]);
 		}
 		wrong |= rows[i].wrong != 0;
 	}
-	if (settings->rank == 0) {
+	if (ret == 0 && settings->rank == 0) {
 		smd_context_stats(context, &stats);
 		perf_report_end(settings, rows, settings->nsizes, &stats);
 	}
-	return wrong;
+	for (unsigned i = 0; i < settings->nsizes; i++) {
+		free(rows[i].each_us);
+	}
+	return ret ? ret : wrong;
 }
 
 static void destroy_comms(smd_comm **comms, int n)

@@ -49,6 +49,17 @@ void perf_report_row(const struct perf_settings *settings, const struct perf_row
 	fflush(stdout);
 }
 
+/* NULL: they have not been kept. */
+static json_t *each_json(const struct perf_settings *settings, const struct perf_row *row)
+{
+	json_t *each = row->each_us ? json_array() : NULL;
+
+	for (int i = 0; each && i < settings->iters; i++) {
+		json_array_append_new(each, json_real(row->each_us[i]));
+	}
+	return each;
+}
+
 static void report_json(const struct perf_settings *settings, const struct perf_row *rows,
 	unsigned nrows, const struct smd_stats *stats)
 {
@@ -65,13 +76,15 @@ static void report_json(const struct perf_settings *settings, const struct perf_
 
 		json_array_append_new(results,
 			json_pack(
-				"{s:I, s:I, s:s, s:s, s:{s:f, s:f, s:f, s:f}, s:f, s:f, s:f, s:I}",
+				"{s:I, s:I, s:s, s:s, s:{s:f, s:f, s:f, s:f}, s:f, s:f, s:f, s:I, "
+				"s:o*}",
 				"bytes", (json_int_t)row->bytes, "count", (json_int_t)row->count,
 				"dtype", smd_dtype_name(settings->dtype), "op",
 				smd_op_name(settings->op), "time_us", "median", row->median_us,
 				"min", row->min_us, "max", row->max_us, "p95", row->high_us,
 				"cpu_us", row->cpu_us, "algbw_GBps", algbw(row), "busbw_GBps",
-				busbw(settings, row), "wrong", (json_int_t)row->wrong));
+				busbw(settings, row), "wrong", (json_int_t)row->wrong, "each_us",
+				each_json(settings, row)));
 	}
 	json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
 	printf("\n");

@@ -41,6 +41,14 @@ class LocalTest(ProgramTest):
             self.assertAlmostEqual(result["algbw_GBps"], result["bytes"] / time_us["median"] / 1e3, delta=1e-3)
             self.assertAlmostEqual(result["busbw_GBps"], result["algbw_GBps"] * 2 * 3 / 4, delta=1e-3)
 
+    def test_each_iteration(self):
+        done = self.perf("--local=2", "--local-servers=1", "--sizes=4K,64K", "--iters=7", "--each", "--json")
+        self.assertEqual(done.returncode, 0, done)
+        for result in json.loads(done.stdout)["results"]:
+            self.assertEqual(len(result["each_us"]), 7)
+            self.assertEqual(result["wrong"], 0)
+            self.assertTrue(all(0 < us <= result["time_us"]["max"] + 0.1 for us in result["each_us"]))
+
     def test_float32_in_two_bytes(self):
         for wire, name in (("bf16", "bfloat16"), ("fp16", "float16")):
             for op in ("sum", "avg"):  # thirds are rounded
