@@ -113,6 +113,9 @@ struct smd_stats {
 	double busy_seconds;     /* time during which at least one operation was in flight */
 	uint64_t rdma_requests;  /* work requests that sent something over RDMA */
 	uint64_t rdma_doorbells; /* calls that posted them */
+	uint64_t epochs;         /* changes of the table of servers, of all communicators */
+	uint64_t history_bytes;  /* what a communicator has kept at most, in case a server is lost, */
+	uint64_t history_limit;  /* of so much that it may keep at once */
 };
 
 /*

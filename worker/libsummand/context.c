@@ -14,6 +14,7 @@
 #include "reduction_server/base/forks.h"
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/context_servers.h"
+#include "worker/libsummand/history.h"
 #include "worker/libsummand/object.h"
 
 /* ---- the last error of each thread ---- */
@@ -83,6 +84,8 @@ struct stats_task {
 	struct smd_task task;
 	struct smd_context *context;
 	struct smd_lane_counts counts;
+	uint64_t epochs;
+	uint64_t history_most;
 	bool done;
 };
 
@@ -99,6 +102,8 @@ static void context_count(struct smd_task *task)
 			smd_lane_counts_add(&stats->counts, &remote->lane->counts);
 		}
 	}
+	stats->epochs = context->epochs;
+	stats->history_most = context->history_most;
 	smd_progress_lock(&context->progress);
 	stats->done = true;
 	smd_progress_publish(&context->progress);
@@ -129,6 +134,9 @@ void smd_context_stats(smd_context *context, struct smd_stats *out)
 	out->bytes_received = stats.counts.bytes_received;
 	out->rdma_requests = stats.counts.requests;
 	out->rdma_doorbells = stats.counts.doorbells;
+	out->epochs = stats.epochs;
+	out->history_bytes = stats.history_most;
+	out->history_limit = SMD_HISTORY_BYTES;
 }
 
 /* ---- its life ---- */

@@ -2,6 +2,7 @@
 #include "worker/libsummand/epoch.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -208,6 +209,33 @@ void smd_epochs_destroy(struct smd_comm *comm)
 		epoch = next;
 	}
 	epoch_destroy(&comm->base);
+}
+
+/* ---- what the log says of one ---- */
+
+static size_t describe_share(char *out, size_t room, unsigned share, unsigned length)
+{
+	unsigned tenths = (1000 * share + length / 2) / length;
+	int n = snprintf(out, room, " %u.%u", tenths / 10, tenths % 10);
+
+	return n < 0 || (size_t)n >= room ? 0 : (size_t)n;
+}
+
+void smd_epoch_describe(const struct smd_epoch *epoch, char out[SMD_EPOCH_TEXT_MAX])
+{
+	unsigned shares[SMD_SERVERS_MAX] = {0};
+	unsigned larger = epoch->scale > 0 ? 1u << epoch->scale : 1;
+	unsigned smaller = epoch->scale < 0 ? 1u << -epoch->scale : 1;
+	size_t end = (size_t)snprintf(out, SMD_EPOCH_TEXT_MAX, "servers' shares, %%:");
+	size_t room = SMD_EPOCH_TEXT_MAX - 32; /* for what comes after them */
+
+	for (unsigned k = 0; k < epoch->nserving; k++) {
+		shares[epoch->flows[epoch->remotes[k]].target] += epoch->deal->share[k];
+	}
+	for (unsigned t = 0; t < epoch->comm->context->ntargets; t++) {
+		end += describe_share(out + end, room - end, shares[t], epoch->deal->length);
+	}
+	snprintf(out + end, SMD_EPOCH_TEXT_MAX - end, "; chunks of %u/%u", larger, smaller);
 }
 
 /* ---- streams of lost servers ---- */

@@ -272,25 +272,28 @@ void smd_group_adopt(struct smd_comm *comm, const struct smd_epoch_record *recor
 	bool drains = changes && smd_drain_is(comm->candidate);
 	uint64_t back = comm->now->dead & ~record->dead;
 	uint64_t leavers = record->dead & ~comm->now->dead;
+	char table[SMD_EPOCH_TEXT_MAX];
 	const struct smd_epoch *epoch =
 		changes ? comm_take_candidate(comm, record) : comm_take_repair(comm, record);
 
 	if (!epoch) {
 		return;
 	}
+	comm->context->epochs++;
+	smd_epoch_describe(epoch, table);
 	if (changes && leavers) {
 		smd_group_leave_servers(comm, leavers);
 		smd_history_release(&comm->history);
 	}
 	smd_log(SMD_LOG_INFO, "libsummand",
 		"group %s: epoch %u, from operation %llu on, with %u shards%s; %llu chunks are "
-		"done again",
+		"done again; %s",
 		comm->group, epoch->index, (unsigned long long)epoch->first, epoch->nserving,
 		back      ? ", of servers that are there again too"
 		: drains  ? " of servers that stay"
 		: changes ? " of other weights or chunks"
 			  : "",
-		(unsigned long long)epoch->nitems);
+		(unsigned long long)epoch->nitems, table);
 	smd_reconnection_tell(comm->context, back);
 	if (comm->agreement.closed == UINT64_MAX) { /* those that stay have been lost meanwhile */
 		smd_group_fail_alone(comm);

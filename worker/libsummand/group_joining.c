@@ -38,6 +38,7 @@ void smd_group_check_joined(struct smd_comm *comm)
 {
 	struct smd_context *context = comm->context;
 	unsigned njoined = 0;
+	char table[SMD_EPOCH_TEXT_MAX];
 
 	for (unsigned i = 0; i < comm->base.nremotes; i++) {
 		const struct smd_flow *flow = &comm->base.flows[i];
@@ -53,6 +54,11 @@ void smd_group_check_joined(struct smd_comm *comm)
 	smd_progress_lock(&context->progress);
 	comm->state = SMD_COMM_ACTIVE;
 	smd_progress_publish(&context->progress);
+	smd_epoch_describe(comm->now, table);
+	smd_log(SMD_LOG_INFO, "libsummand",
+		"group %s: %u ranks, %u shards; %s; at most %u KiB are kept in case a server is "
+		"lost",
+		comm->group, comm->nranks, njoined, table, SMD_HISTORY_BYTES >> 10);
 	smd_epoch_agreement_begin(comm);
 }
 

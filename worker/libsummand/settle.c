@@ -53,6 +53,9 @@ static void settle_copy(
 	smd_operation_shape(operation, chunk, &kept->shape);
 	history->at = kept->end;
 	history->used += kept->length;
+	if (history->used > operation->comm->context->history_most) {
+		operation->comm->context->history_most = history->used;
+	}
 	history->next++;
 }
 

@@ -64,12 +64,15 @@ static void report_json(const struct perf_settings *settings, const struct perf_
 	unsigned nrows, const struct smd_stats *stats)
 {
 	json_t *results = json_array();
-	json_t *root = json_pack("{s:s, s:i, s:i, s:i, s:i, s:s, s:{s:I, s:I}, s:o}", "version",
-		SUMMAND_VERSION, "nranks", settings->nranks, "iters", settings->iters, "warmup",
-		settings->warmup, "inflight", settings->inflight, "wire",
-		smd_dtype_name(settings->wire), "rdma", "requests",
-		(json_int_t)stats->rdma_requests, "doorbells", (json_int_t)stats->rdma_doorbells,
-		"results", results);
+	json_t *root =
+		json_pack("{s:s, s:i, s:i, s:i, s:i, s:s, s:{s:I, s:I}, s:{s:I, s:I}, s:I, s:o}",
+			"version", SUMMAND_VERSION, "nranks", settings->nranks, "iters",
+			settings->iters, "warmup", settings->warmup, "inflight", settings->inflight,
+			"wire", smd_dtype_name(settings->wire), "rdma", "requests",
+			(json_int_t)stats->rdma_requests, "doorbells",
+			(json_int_t)stats->rdma_doorbells, "history", "bytes",
+			(json_int_t)stats->history_bytes, "limit", (json_int_t)stats->history_limit,
+			"epochs", (json_int_t)stats->epochs, "results", results);
 
 	for (unsigned i = 0; root && i < nrows; i++) {
 		const struct perf_row *row = &rows[i];
@@ -108,6 +111,10 @@ void perf_report_end(const struct perf_settings *settings, const struct perf_row
 				stats->rdma_requests, stats->rdma_doorbells,
 				(double)stats->rdma_requests / (double)stats->rdma_doorbells);
 		}
+		printf("# in case a server is lost, at most %" PRIu64 " KiB of %" PRIu64
+		       " were kept; the table of servers changed %" PRIu64 " times\n",
+			(stats->history_bytes + 1023) >> 10, stats->history_limit >> 10,
+			stats->epochs);
 		printf("# wrong elements: %" PRIu64 " %s\n", wrong, wrong ? "FAILED" : "OK");
 	}
 	fflush(stdout);

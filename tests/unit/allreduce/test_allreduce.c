@@ -295,6 +295,9 @@ static void stats(struct pool_rank *rank)
 	CHECK(stats.bytes_sent > 4000);
 	CHECK(stats.bytes_received > 4000);
 	CHECK(stats.busy_seconds > 0);
+	CHECK(stats.epochs == 0);
+	CHECK(stats.history_bytes == 4000); /* until others are known to have it */
+	CHECK(stats.history_limit == 4 << 20);
 }
 
 static void statistics_count(void **state)
