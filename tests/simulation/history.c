@@ -236,7 +236,7 @@ bool __wrap_smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns)
 	if (changes == 0 || virtual_draw(changes)) {
 		return false;
 	}
-	tuning->weighs = false;
+	tuning->cause = SMD_TUNING_CHUNKS;
 	tuning->scale = (int)virtual_draw(SMD_CHUNK_SCALE_MOST - SMD_CHUNK_SCALE_LEAST + 1) +
 			SMD_CHUNK_SCALE_LEAST;
 	tuning->search.wanted = tuning->scale;

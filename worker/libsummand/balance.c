@@ -11,7 +11,7 @@
 #define UNEQUAL       1.05 /* the last shard's time to the mean: more is worth a step, */
 #define FAR           0.3  /* when verdicts in a row on the same shard say that much more in all */
 #define STEP_POWER    0.75 /* of what would be right if others stayed as they are */
-#define STEP_MOST     2.0  /* what a weight changes by */
+#define STEP_MOST     1.41 /* what a weight changes by: to another, by twice that at most */
 #define STEPS_MOST    8u   /* at once, and then one for each */
 #define STEP_EVERY_NS (10 * SMD_SECOND_NS)
 #define GAP_NS        (SMD_SECOND_NS * 3 / 10) /* between two */
@@ -131,6 +131,11 @@ static struct finish finish_of(const struct smd_balance *balance, bool wanted)
 	return finish;
 }
 
+static uint32_t limit_weight(double weight)
+{
+	return (uint32_t)lround(fmin(fmax(weight, 1), UINT32_MAX / 4));
+}
+
 /* Less than what would be right now: what a shard takes changes with the others' shares too. */
 static void plan_step(struct smd_balance *balance, double mean)
 {
@@ -142,11 +147,9 @@ static void plan_step(struct smd_balance *balance, double mean)
 	for (unsigned s = 0; s < balance->nshards; s++) {
 		struct smd_balance_shard *shard = &balance->shards[s];
 		double step = pow(mean / (shard->weight / sum * cost_of(shard)), STEP_POWER);
-		double weight;
 
 		step = fmin(fmax(step, 1 / STEP_MOST), STEP_MOST);
-		weight = fmin(fmax(shard->weight * step, 1), UINT32_MAX / 2);
-		shard->wanted = (uint32_t)lround(weight);
+		shard->wanted = limit_weight(shard->weight * step);
 	}
 }
 
@@ -209,6 +212,21 @@ bool smd_balance_want(struct smd_balance *balance, uint64_t now_ns)
 	balance->cost = now.last;
 	balance->promised = 1 - then.last / now.last;
 	return true;
+}
+
+uint32_t smd_balance_scaled(const struct smd_balance_shard *shard, double factor)
+{
+	return limit_weight(shard->weight * factor);
+}
+
+void smd_balance_scale(struct smd_balance *balance, double factor)
+{
+	for (unsigned s = 0; s < balance->nshards; s++) {
+		balance->shards[s].weight = smd_balance_scaled(&balance->shards[s], factor);
+	}
+	balance->on_trial = false;
+	balance->unequal = 0;
+	smd_balance_forget(balance);
 }
 
 void smd_balance_applied(struct smd_balance *balance, uint64_t now_ns)

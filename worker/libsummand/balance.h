@@ -33,9 +33,9 @@ struct smd_balance {
 	uint64_t pause_ns;    /* after one that is taken back */
 	double unequal;       /* what verdicts in a row say in all that this shard takes longer */
 	unsigned late;
-	bool on_trial;        /* the last step: */
-	double cost;          /* ns that a byte took before it, */
-	double promised;      /* and the part of that which it should save */
+	bool on_trial;   /* the last step: */
+	double cost;     /* ns that a byte took before it, */
+	double promised; /* and the part of that which it should save */
 };
 
 /* The declared weights. 0 or -ENOMEM. */
@@ -51,6 +51,10 @@ bool smd_balance_want(struct smd_balance *balance, uint64_t now_ns);
 
 /* The wanted weights are in use from now on: what was measured before does not count for them. */
 void smd_balance_applied(struct smd_balance *balance, uint64_t now_ns);
+
+/* The shard's weight, so many times; and all shards get theirs: nothing is on trial any more. */
+uint32_t smd_balance_scaled(const struct smd_balance_shard *shard, double factor);
+void smd_balance_scale(struct smd_balance *balance, double factor);
 
 /* What was measured does not count: something else has changed. */
 void smd_balance_forget(struct smd_balance *balance);

@@ -47,7 +47,7 @@ struct smd_epoch *smd_epoch_create(
 	struct smd_comm *comm, uint64_t id, const struct smd_epoch_table *table);
 void smd_epoch_free(struct smd_epoch *epoch);
 
-/* Which part of all chunks each server gets, by its number, and how large these are, for the log. */
+/* Which part of all chunks each server gets, by its number, and what their size is by, for the log. */
 #define SMD_EPOCH_TEXT_MAX 480
 void smd_epoch_describe(const struct smd_epoch *epoch, char out[SMD_EPOCH_TEXT_MAX]);
 

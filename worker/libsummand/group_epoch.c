@@ -84,8 +84,8 @@ void smd_group_begin_tuning(struct smd_comm *comm)
 		weights[i] = now->weights[now->remotes[i]];
 	}
 	if (weights && comm->tuning &&
-		smd_tuning_create(
-			comm->tuning, weights, now->nserving, now->scale, smd_clock_ns())) {
+		smd_tuning_create(comm->tuning, comm->nranks, weights, now->nserving, now->scale,
+			smd_clock_ns())) {
 		free(comm->tuning);
 		comm->tuning = NULL;
 	}

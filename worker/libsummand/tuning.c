@@ -1,20 +1,26 @@
-/* Feeds what rank 0 sees to the balance and the search, and lets one of them have its way. */
+/* Feeds what rank 0 sees to rate, balance and search, and lets one of them have its way. */
 #include "worker/libsummand/tuning.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "reduction_server/base/clock.h"
 
-#define SLICE_CHUNKS 8u        /* fewer say little of a shard, */
-#define SLICE_NS     20000000u /* unless they took so long */
+#define SLICE_CHUNKS 8u        /* fewer at once say little of a shard, */
+#define SLICE_NS     20000000u /* unless they took so long, together with those before */
 #define DELAY_MOST_S 60u
 
-int smd_tuning_create(struct smd_tuning *tuning, const uint32_t *weights, unsigned nshards,
-	int scale, uint64_t now_ns)
+int smd_tuning_create(struct smd_tuning *tuning, unsigned nranks, const uint32_t *weights,
+	unsigned nshards, int scale, uint64_t now_ns)
 {
-	*tuning = (struct smd_tuning){.weights = calloc(nshards, sizeof(*tuning->weights))};
-	if (!tuning->weights || smd_balance_create(&tuning->balance, weights, nshards, now_ns)) {
+	*tuning = (struct smd_tuning){
+		.weights = calloc(nshards, sizeof(*tuning->weights)),
+		.rests = calloc(nshards, sizeof(*tuning->rests)),
+	};
+	if (!tuning->weights || !tuning->rests ||
+		smd_measured_rate_create(&tuning->rate, nranks, nshards, now_ns) ||
+		smd_balance_create(&tuning->balance, weights, nshards, now_ns)) {
 		smd_tuning_destroy(tuning);
 		return -ENOMEM;
 	}
@@ -25,6 +31,8 @@ int smd_tuning_create(struct smd_tuning *tuning, const uint32_t *weights, unsign
 void smd_tuning_destroy(struct smd_tuning *tuning)
 {
 	free(tuning->weights);
+	free(tuning->rests);
+	smd_measured_rate_destroy(&tuning->rate);
 	smd_balance_destroy(&tuning->balance);
 }
 
@@ -45,21 +53,86 @@ void smd_tuning_end(struct smd_tuning *tuning, uint64_t now_ns)
 	}
 }
 
+static void take_rest(struct smd_tuning *tuning, unsigned shard)
+{
+	struct smd_tuning_rest *rest = &tuning->rests[shard];
+
+	smd_balance_slice(&tuning->balance, shard, rest->bytes, rest->ns);
+	*rest = (struct smd_tuning_rest){0};
+	tuning->fresh = true;
+}
+
 void smd_tuning_slice(
 	struct smd_tuning *tuning, unsigned shard, unsigned chunks, uint64_t bytes, uint64_t ns)
 {
-	if (chunks >= SLICE_CHUNKS || ns >= SLICE_NS) {
-		smd_balance_slice(&tuning->balance, shard, bytes, ns);
-		tuning->fresh = true;
+	struct smd_tuning_rest *rest = &tuning->rests[shard];
+
+	smd_measured_rate_slice(&tuning->rate, shard, chunks, bytes, ns);
+	rest->chunks += chunks;
+	rest->bytes += bytes;
+	rest->ns += ns;
+	if (rest->ns >= SLICE_NS) {
+		for (unsigned s = 0; s < tuning->balance.nshards; s++) {
+			if (tuning->rests[s].chunks >= SLICE_CHUNKS ||
+				tuning->rests[s].ns >= SLICE_NS) {
+				take_rest(tuning, s);
+			}
+		}
+	} else if (chunks >= SLICE_CHUNKS) {
+		take_rest(tuning, shard);
 	}
 }
 
-static void take_weights(struct smd_tuning *tuning, bool wanted)
+static double mean_weight(const struct smd_balance *balance)
 {
-	for (unsigned s = 0; s < tuning->balance.nshards; s++) {
-		const struct smd_balance_shard *shard = &tuning->balance.shards[s];
+	double sum = 0;
 
-		tuning->weights[s] = wanted ? shard->wanted : shard->weight;
+	for (unsigned s = 0; s < balance->nshards; s++) {
+		sum += balance->shards[s].weight;
+	}
+	return sum / balance->nshards;
+}
+
+/* What is wanted first: chunks are cut by rates, so these come before all else. */
+static bool find_cause(struct smd_tuning *tuning, uint64_t now_ns)
+{
+	tuning->factor =
+		smd_measured_rate_factor(&tuning->rate, mean_weight(&tuning->balance), now_ns);
+	tuning->cause = SMD_TUNING_RATES;
+	if (tuning->factor != 1) {
+		return true;
+	}
+	tuning->cause = SMD_TUNING_WEIGHTS;
+	if (smd_balance_want(&tuning->balance, now_ns)) {
+		return true;
+	}
+	tuning->cause = SMD_TUNING_CHUNKS;
+	return smd_chunk_search_want(&tuning->search, now_ns);
+}
+
+static uint32_t weight_of(const struct smd_tuning *tuning, unsigned shard)
+{
+	const struct smd_balance_shard *one = &tuning->balance.shards[shard];
+
+	switch (tuning->cause) {
+	case SMD_TUNING_RATES:
+		return smd_balance_scaled(one, tuning->factor);
+	case SMD_TUNING_WEIGHTS:
+		return one->wanted;
+	default:
+		return one->weight;
+	}
+}
+
+static int scale_of(const struct smd_tuning *tuning)
+{
+	switch (tuning->cause) {
+	case SMD_TUNING_RATES:
+		return 0; /* what was found before was for other rates */
+	case SMD_TUNING_WEIGHTS:
+		return tuning->search.scale;
+	default:
+		return tuning->search.wanted;
 	}
 }
 
@@ -69,24 +142,34 @@ bool smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns)
 		return false;
 	}
 	tuning->fresh = false;
-	tuning->weighs = smd_balance_want(&tuning->balance, now_ns);
-	if (!tuning->weighs && !smd_chunk_search_want(&tuning->search, now_ns)) {
+	if (!find_cause(tuning, now_ns)) {
 		return false;
 	}
-	take_weights(tuning, tuning->weighs);
-	tuning->scale = tuning->weighs ? tuning->search.scale : tuning->search.wanted;
+	for (unsigned s = 0; s < tuning->balance.nshards; s++) {
+		tuning->weights[s] = weight_of(tuning, s);
+	}
+	tuning->scale = scale_of(tuning);
 	return true;
 }
 
 void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns)
 {
 	tuning->delay_s = 0;
-	if (tuning->weighs) {
+	memset(tuning->rests, 0, tuning->balance.nshards * sizeof(*tuning->rests));
+	switch (tuning->cause) {
+	case SMD_TUNING_RATES:
+		smd_balance_scale(&tuning->balance, tuning->factor);
+		smd_chunk_search_begin(&tuning->search, 0, now_ns);
+		smd_measured_rate_applied(&tuning->rate, now_ns);
+		break;
+	case SMD_TUNING_WEIGHTS:
 		smd_balance_applied(&tuning->balance, now_ns);
 		smd_chunk_search_forget(&tuning->search);
-	} else {
+		break;
+	case SMD_TUNING_CHUNKS:
 		smd_chunk_search_applied(&tuning->search);
 		smd_balance_forget(&tuning->balance);
+		break;
 	}
 }
 

@@ -1,6 +1,7 @@
 /*
- * What rank 0 sees of its operations, and which table they should have therefore: weights
- * (balance.h) and the size of chunks (chunk_search.h), of which one is changed at a time.
+ * What rank 0 sees of its operations, and which table they should have therefore: rates
+ * (measured_rate.h), weights (balance.h) and the size of chunks (chunk_search.h), of which one is
+ * changed at a time.
  *
  * It belongs to a communicator of rank 0 and is the owner's (progress.h). Times are smd_clock_ns().
  */
@@ -9,31 +10,46 @@
 
 #include "worker/libsummand/balance.h"
 #include "worker/libsummand/chunk_search.h"
+#include "worker/libsummand/measured_rate.h"
+
+/* What has come of a shard, too little at a time to say something. */
+struct smd_tuning_rest {
+	unsigned chunks;
+	uint64_t bytes;
+	uint64_t ns;
+};
+
+enum smd_tuning_cause { SMD_TUNING_RATES, SMD_TUNING_WEIGHTS, SMD_TUNING_CHUNKS };
 
 struct smd_tuning {
+	struct smd_measured_rate rate;
 	struct smd_balance balance;
 	struct smd_chunk_search search;
-	uint32_t *weights; /* [nshards] that are asked for */
+	uint32_t *weights;             /* [nshards] that are asked for */
+	struct smd_tuning_rest *rests; /* [nshards] */
 	int scale;
-	bool weighs;      /* what is asked for is of the balance; else of the search */
-	bool fresh;       /* something has been seen since it was last thought about */
-	uint64_t next_ns; /* nothing is asked for before: it was refused */
-	unsigned delay_s; /* by so much, the last time */
+	enum smd_tuning_cause cause; /* whose wish is asked for */
+	double factor;               /* of all weights, for rates */
+	bool fresh;                  /* something has been seen since it was last thought about */
+	uint64_t next_ns;            /* nothing is asked for before: it was refused */
+	unsigned delay_s;            /* by so much, the last time */
 	unsigned in_flight;
 	uint64_t began_ns; /* what is in flight together, */
 	uint64_t bytes;    /* with so many bytes in all */
 };
 
-/* Of a table with these weights and that scale. 0 or -ENOMEM. */
-int smd_tuning_create(struct smd_tuning *tuning, const uint32_t *weights, unsigned nshards,
-	int scale, uint64_t now_ns);
+/* Of a table with these weights and that scale, for so many ranks. 0 or -ENOMEM. */
+int smd_tuning_create(struct smd_tuning *tuning, unsigned nranks, const uint32_t *weights,
+	unsigned nshards, int scale, uint64_t now_ns);
 void smd_tuning_destroy(struct smd_tuning *tuning);
 
 /* An operation begins, or ends. */
 void smd_tuning_begin(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns);
 void smd_tuning_end(struct smd_tuning *tuning, uint64_t now_ns);
 
-/* So many chunks of the shard have come, while it always had something to do. */
+/* So many chunks of the shard have come, while it always had something to do. What is short is put
+ * together until one shard has enough: so all are seen over the same time, and one that is done
+ * soon is not waited for. */
 void smd_tuning_slice(
 	struct smd_tuning *tuning, unsigned shard, unsigned chunks, uint64_t bytes, uint64_t ns);
 

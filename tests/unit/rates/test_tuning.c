@@ -1,6 +1,7 @@
 /*
- * What rank 0 asks for is refused where a shard has no memory for other streams, and is not asked
- * for with every operation then.
+ * What rank 0 sees becomes a table: one that is refused, where a shard has no memory for other
+ * streams, is not asked for with every operation; rates come before weights; and what a shard does
+ * in little pieces says something in all.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,10 +39,60 @@ static void what_is_refused_rests(void **state)
 	uint64_t now = SMD_SECOND_NS;
 
 	(void)state;
-	assert_int_equal(smd_tuning_create(&tuning, weights, 2, 0, now), 0);
+	assert_int_equal(smd_tuning_create(&tuning, 4, weights, 2, 0, now), 0);
 	assert_int_equal(run(&tuning, &now, 900), 1);
 	assert_int_equal(run(&tuning, &now, 1000), 1); /* after a second, */
 	assert_int_equal(run(&tuning, &now, 1000), 0); /* and then after two */
+	smd_tuning_destroy(&tuning);
+}
+
+/* An operation of which each shard has come in so many chunks after so many milliseconds. */
+static void slices(struct smd_tuning *tuning, unsigned chunks, const unsigned ms[2])
+{
+	for (unsigned s = 0; s < 2; s++) {
+		smd_tuning_slice(tuning, s, chunks, BYTES, (uint64_t)ms[s] * MS);
+	}
+}
+
+static void rates_come_first_and_keep_proportions(void **state)
+{
+	const uint32_t weights[] = {40000, 20000};
+	const unsigned ms[] = {20, 40}; /* 4 MiB in so long: 1.7 and 0.8 Gbit/s */
+	struct smd_tuning tuning;
+
+	(void)state;
+	assert_int_equal(smd_tuning_create(&tuning, 4, weights, 2, 1, SMD_SECOND_NS), 0);
+	for (unsigned i = 0; i < 5; i++) {
+		slices(&tuning, 16, ms);
+	}
+	assert_true(smd_tuning_want(&tuning, SMD_SECOND_NS));
+	assert_in_range(tuning.weights[0], 1600, 1700);
+	assert_in_range(tuning.weights[1], 800, 850);
+	assert_int_equal(tuning.scale, 0);
+	smd_tuning_applied(&tuning, SMD_SECOND_NS);
+	for (unsigned i = 0; i < 5; i++) {
+		slices(&tuning, 16, ms);
+	}
+	assert_false(smd_tuning_want(&tuning, SMD_SECOND_NS)); /* they are right now */
+	smd_tuning_destroy(&tuning);
+}
+
+static void little_pieces_are_put_together(void **state)
+{
+	const uint32_t weights[] = {10000, 10000};
+	const unsigned ms[] = {3, 9}; /* too short, and the other is done soon */
+	struct smd_tuning tuning;
+	unsigned operations = 0;
+
+	(void)state;
+	assert_int_equal(smd_tuning_create(&tuning, 4, weights, 2, 0, SMD_SECOND_NS), 0);
+	while (!smd_tuning_want(&tuning, SMD_SECOND_NS) && operations < 100) {
+		slices(&tuning, 3, ms);
+		operations++;
+	}
+	assert_in_range(operations, 15, 25); /* five times 20 ms of the slower one */
+	assert_int_equal(tuning.cause, SMD_TUNING_WEIGHTS);
+	assert_true(tuning.weights[0] > 10000 && tuning.weights[1] < 10000);
 	smd_tuning_destroy(&tuning);
 }
 
@@ -49,6 +100,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_refused_rests),
+		cmocka_unit_test(rates_come_first_and_keep_proportions),
+		cmocka_unit_test(little_pieces_are_put_together),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
