@@ -9,6 +9,7 @@
 #include "reduction_server/base/clock.h"
 
 #define UNEQUAL       1.05 /* the last shard's time to the mean: more is worth a step, */
+#define EARLY         0.8 /* the first one's time to the mean: it is always that one's turn to get more */
 #define FAR           0.3  /* when verdicts in a row on the same shard say that much more in all */
 #define STEP_POWER    0.75 /* of what would be right if others stayed as they are */
 #define STEP_MOST     1.41 /* what a weight changes by: to another, by twice that at most */
@@ -77,10 +78,15 @@ static double cost_of(const struct smd_balance_shard *shard)
 	return sample_at(shard, SMD_BALANCE_SAMPLES / 2);
 }
 
-/* What it costs at least: most of its slices say more. */
+/* What it costs at least: most of its slices say more. And at most. */
 static double least_cost_of(const struct smd_balance_shard *shard)
 {
 	return sample_at(shard, 1);
+}
+
+static double most_cost_of(const struct smd_balance_shard *shard)
+{
+	return sample_at(shard, SMD_BALANCE_SAMPLES - 2);
 }
 
 static bool has_samples(const struct smd_balance *balance)
@@ -104,13 +110,15 @@ void smd_balance_forget(struct smd_balance *balance)
 struct finish {
 	double mean;
 	double last;
-	double surely; /* the last one's, with as much luck as its slices scatter */
-	unsigned late; /* and which one that is */
+	double surely_last; /* with as much luck as its slices scatter, */
+	unsigned late;      /* and which one that is */
+	double surely_first;
+	unsigned early;
 };
 
 static struct finish finish_of(const struct smd_balance *balance, bool wanted)
 {
-	struct finish finish = {0, 0, 0, 0};
+	struct finish finish = {.surely_first = INFINITY};
 	double sum = 0;
 
 	for (unsigned s = 0; s < balance->nshards; s++) {
@@ -123,12 +131,22 @@ static struct finish finish_of(const struct smd_balance *balance, bool wanted)
 
 		finish.mean += time / balance->nshards;
 		finish.last = fmax(finish.last, time);
-		if (share * least_cost_of(shard) > finish.surely) {
-			finish.surely = share * least_cost_of(shard);
+		if (share * least_cost_of(shard) > finish.surely_last) {
+			finish.surely_last = share * least_cost_of(shard);
 			finish.late = s;
+		}
+		if (share * most_cost_of(shard) < finish.surely_first) {
+			finish.surely_first = share * most_cost_of(shard);
+			finish.early = s;
 		}
 	}
 	return finish;
+}
+
+static void forget_verdicts(struct smd_balance *balance)
+{
+	balance->late.unequal = 0;
+	balance->early.unequal = 0;
 }
 
 static uint32_t limit_weight(double weight)
@@ -178,6 +196,28 @@ static bool may_step(struct smd_balance *balance, uint64_t now_ns)
 	return balance->steps > 0 && now_ns >= balance->next_ns;
 }
 
+/* Whether this verdict makes it enough for a step. */
+static bool is_far(struct smd_balance_verdicts *verdicts, unsigned shard, double unequal)
+{
+	if (unequal < UNEQUAL) {
+		verdicts->unequal = 0;
+		return false;
+	}
+	verdicts->unequal = unequal - 1 + (shard == verdicts->shard ? verdicts->unequal : 0);
+	verdicts->shard = shard;
+	return verdicts->unequal >= FAR;
+}
+
+/* Where one is surely done before the others, the last of these may be another one each time. */
+static bool is_uneven(struct smd_balance *balance, const struct finish *now)
+{
+	double unequal = now->surely_last / now->mean;
+	bool early = now->surely_first <= EARLY * now->mean;
+	bool far = is_far(&balance->late, now->late, unequal);
+
+	return is_far(&balance->early, now->early, early ? unequal : 1) || far;
+}
+
 bool smd_balance_want(struct smd_balance *balance, uint64_t now_ns)
 {
 	struct finish now;
@@ -195,15 +235,7 @@ bool smd_balance_want(struct smd_balance *balance, uint64_t now_ns)
 		balance->on_trial = false;
 		balance->pause_ns = PAUSE_NS;
 	}
-	if (now.surely < UNEQUAL * now.mean) {
-		balance->unequal = 0;
-		smd_balance_forget(balance);
-		return false;
-	}
-	balance->unequal =
-		now.surely / now.mean - 1 + (now.late == balance->late ? balance->unequal : 0);
-	balance->late = now.late;
-	if (balance->unequal < FAR) {
+	if (!is_uneven(balance, &now)) {
 		smd_balance_forget(balance);
 		return false;
 	}
@@ -225,7 +257,7 @@ void smd_balance_scale(struct smd_balance *balance, double factor)
 		balance->shards[s].weight = smd_balance_scaled(&balance->shards[s], factor);
 	}
 	balance->on_trial = false;
-	balance->unequal = 0;
+	forget_verdicts(balance);
 	smd_balance_forget(balance);
 }
 
@@ -240,7 +272,7 @@ void smd_balance_applied(struct smd_balance *balance, uint64_t now_ns)
 		shard->weight = shard->wanted;
 	}
 	balance->on_trial = !back;
-	balance->unequal = 0;
+	forget_verdicts(balance);
 	balance->steps--;
 	balance->next_ns = now_ns + (back ? balance->pause_ns : GAP_NS);
 	smd_balance_forget(balance);

@@ -2,9 +2,9 @@
  * Weights with which all shards of a table finish together, by what rank 0 has seen
  * (specs/design/epochs.md, Rates).
  *
- * A shard that takes longer for its share than the others gets less of it: in steps, when several
- * verdicts in a row say so, and only so many in a minute. A step that has not brought half of what
- * it promised is taken back.
+ * A shard that takes longer for its share than the others gets less of it, and one that is done
+ * before them more: in steps, when several verdicts in a row say so, and only so many in a minute.
+ * A step that has not brought half of what it promised is taken back.
  *
  * One thread uses it: the owner of the progress engine. Times are smd_clock_ns().
  */
@@ -24,18 +24,24 @@ struct smd_balance_shard {
 	unsigned nsamples;
 };
 
+/* Verdicts in a row on the same shard. */
+struct smd_balance_verdicts {
+	unsigned shard;
+	double unequal; /* what they say in all */
+};
+
 struct smd_balance {
 	unsigned nshards;
 	struct smd_balance_shard *shards;
-	unsigned steps;       /* that may be taken, */
-	uint64_t steps_at_ns; /* since when there is one more each STEP_EVERY_NS */
-	uint64_t next_ns;     /* no step before */
-	uint64_t pause_ns;    /* after one that is taken back */
-	double unequal;       /* what verdicts in a row say in all that this shard takes longer */
-	unsigned late;
-	bool on_trial;   /* the last step: */
-	double cost;     /* ns that a byte took before it, */
-	double promised; /* and the part of that which it should save */
+	unsigned steps;                    /* that may be taken, */
+	uint64_t steps_at_ns;              /* since when there is one more each STEP_EVERY_NS */
+	uint64_t next_ns;                  /* no step before */
+	uint64_t pause_ns;                 /* after one that is taken back */
+	struct smd_balance_verdicts late;  /* on one that takes longer, */
+	struct smd_balance_verdicts early; /* or less */
+	bool on_trial;                     /* the last step: */
+	double cost;                       /* ns that a byte took before it, */
+	double promised;                   /* and the part of that which it should save */
 };
 
 /* The declared weights. 0 or -ENOMEM. */

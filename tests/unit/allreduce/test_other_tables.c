@@ -29,7 +29,7 @@ bool __wrap_smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns)
 	if (smd_random_next(&state) % EVERY) {
 		return false;
 	}
-	tuning->weighs = false;
+	tuning->cause = SMD_TUNING_CHUNKS;
 	tuning->scale = (int)(smd_random_next(&state) % 7) + SMD_CHUNK_SCALE_LEAST;
 	tuning->search.wanted = tuning->scale;
 	for (unsigned s = 0; s < tuning->balance.nshards; s++) {

@@ -266,6 +266,29 @@ static void a_link_that_is_halved_and_comes_back(void **state)
 	smd_balance_destroy(&balance);
 }
 
+/* The others are the last one in turn. */
+static void one_that_is_early_gets_more_soon(void **state)
+{
+	unsigned soon = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 20; i++) {
+		struct network network = equal_network();
+		struct smd_balance balance;
+		uint64_t now = SMD_SECOND_NS;
+
+		network.noise = 0.08;
+		network.random = 1 + i;
+		network.rank_mbps = 20000;
+		network.shard_mbps[1] = 5000;
+		start(&balance, &network, 10000);
+		run(&network, &balance, &now, 0.4);
+		soon += run(&network, &balance, &now, 0.1).unequal < 1.13;
+		smd_balance_destroy(&balance);
+	}
+	assert_true(soon >= 18);
+}
+
 /* A server that shares its host with a job that comes and goes each second. */
 static void changes_are_bounded(void **state)
 {
@@ -322,6 +345,7 @@ int main(void)
 		cmocka_unit_test(equal_servers_stay_as_they_are),
 		cmocka_unit_test(a_rank_that_is_the_pace_changes_nothing),
 		cmocka_unit_test(a_link_that_is_halved_and_comes_back),
+		cmocka_unit_test(one_that_is_early_gets_more_soon),
 		cmocka_unit_test(changes_are_bounded),
 		cmocka_unit_test(any_pool_comes_to_an_end_together),
 	};
