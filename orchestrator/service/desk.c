@@ -180,6 +180,28 @@ void smd_desk_handle(void *arg, struct smd_http_request *request)
 	}
 }
 
+const char *smd_call_parameter(const struct smd_call *call, const char *name, const char *snake)
+{
+	const char *value = smd_uri_parameter(&call->request->uri, name);
+
+	return value ? value : smd_uri_parameter(&call->request->uri, snake);
+}
+
+int smd_call_read_mask(struct smd_call *call, const char **mask)
+{
+	char wrong[SMD_RESOURCE_PATH_SIZE];
+
+	*mask = smd_call_parameter(call, "readMask", "read_mask");
+	if (*mask && smd_resource_check_mask(call->kind, *mask, wrong)) {
+		smd_answer_violate(&call->request->answer, "read_mask",
+			"Invalid value at 'read_mask': must be paths of fields of a %s, got "
+			"\"%s\"",
+			smd_stored_kind_noun(call->kind), wrong);
+		return -EINVAL;
+	}
+	return 0;
+}
+
 int smd_call_find(struct smd_call *call, struct smd_job_copy *out)
 {
 	struct smd_error error = {""};

@@ -57,6 +57,12 @@ void smd_job_remove_again(struct smd_desk *desk);
  * frees the copy. */
 int smd_call_find(struct smd_call *call, struct smd_job_copy *out);
 
+/* A parameter of the query, by either spelling; NULL: it is not there. */
+const char *smd_call_parameter(const struct smd_call *call, const char *name, const char *snake);
+
+/* The fields that the answer is to have; NULL: all. 0; else it has been answered. */
+int smd_call_read_mask(struct smd_call *call, const char **mask);
+
 /* The operation that has deleted a job, as the API shows it. */
 json_t *smd_operation_read(const struct smd_stored_deletion *deletion);
 

@@ -129,6 +129,42 @@ static void camel_case(char *path)
 	*out = '\0';
 }
 
+/* Below a list nothing can be named, and of what has no table anything may be. */
+static int is_field(const struct smd_message *message, char *path)
+{
+	const char *name = strsep(&path, ".");
+	const struct smd_field *field = smd_message_row(message, name);
+
+	if (!field || field->is_refused) {
+		return 0;
+	}
+	if (!path || !field->message) {
+		return !path || *path;
+	}
+	return !field->is_list && field->decode != smd_decode_objects &&
+	       is_field(field->message, path);
+}
+
+int smd_resource_check_mask(
+	enum smd_stored_kind kind, const char *mask, char wrong[SMD_RESOURCE_PATH_SIZE])
+{
+	char *paths = strdup(mask);
+	char *rest = paths;
+	char *path;
+	int ret = paths ? 0 : -ENOMEM;
+
+	snprintf(wrong, SMD_RESOURCE_PATH_SIZE, "%s", "");
+	if (strcmp(mask, "*") == 0) {
+		rest = NULL;
+	}
+	while (!ret && (path = strsep(&rest, ","))) {
+		snprintf(wrong, SMD_RESOURCE_PATH_SIZE, "%s", path);
+		ret = is_field(smd_resource_frontend(kind)->message, path) ? 0 : -EINVAL;
+	}
+	free(paths);
+	return ret;
+}
+
 /* Copies what the path names, below `to`, which has what earlier paths named. */
 static void copy_path(json_t *to, json_t *from, char *path)
 {

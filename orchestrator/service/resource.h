@@ -21,6 +21,13 @@ const struct smd_frontend *smd_resource_frontend(enum smd_stored_kind kind);
 json_t *smd_resource_read(struct smd_store *store, const struct smd_stored_job *job,
 	int has_numbers, struct smd_error *error);
 
+#define SMD_RESOURCE_PATH_SIZE 65
+
+/* Whether all of a field mask are fields. 0; -EINVAL with the first that is none, cut to its size;
+ * -ENOMEM. */
+int smd_resource_check_mask(
+	enum smd_stored_kind kind, const char *mask, char wrong[SMD_RESOURCE_PATH_SIZE]);
+
 /* Leaves nothing in the object but what a field mask names: "name,jobSpec.labels"; snake_case is
  * taken too. */
 void smd_resource_mask(json_t *resource, const char *mask);

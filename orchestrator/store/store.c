@@ -11,6 +11,7 @@
 
 #include "orchestrator/store/database.h"
 #include "orchestrator/store/last_record.h"
+#include "orchestrator/store/order.h"
 #include "orchestrator/store/process.h"
 #include "orchestrator/store/queue.h"
 #include "orchestrator/store/runner_lock.h"
@@ -166,25 +167,29 @@ int smd_store_each(struct smd_store *store, enum smd_stored_kind kind,
 		arg, &count, error);
 }
 
-/* A time that is later than any. */
-#define LAST_TIME "9"
-
 int smd_store_each_of(struct smd_store *store, enum smd_stored_kind kind, const char *project,
-	const char *location, const struct smd_store_position *after, smd_stored_job_fn *take,
-	void *arg, struct smd_error *error)
+	const char *location, const struct smd_store_order *order,
+	const struct smd_store_position *after, smd_stored_job_fn *take, void *arg,
+	struct smd_error *error)
 {
-	const char *time = after && after->create_time ? after->create_time : LAST_TIME;
+	char *ordered = smd_store_order_write(order, after);
+	char *statement = ordered ? sqlite3_mprintf("SELECT " COLUMNS " FROM jobs WHERE kind = ?1"
+						    " AND coalesce(project, 'local') = ?2"
+						    " AND (?3 IS NULL OR"
+						    " coalesce(location, 'local') = ?3)%s",
+					    ordered)
+				  : NULL;
 	size_t count;
+	int ret = statement
+			  ? each_row(store,
+				    smd_database_prepare(&store->database, error, statement, "iss",
+					    (int64_t)kind, project, location),
+				    take, arg, &count, error)
+			  : smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
 
-	return each_row(store,
-		smd_database_prepare(&store->database, error,
-			"SELECT " COLUMNS " FROM jobs WHERE kind = ?1 AND create_time <= ?2"
-			" AND (create_time < ?2 OR id > ?3)"
-			" AND coalesce(project, 'local') = ?4"
-			" AND (?5 IS NULL OR coalesce(location, 'local') = ?5)"
-			" ORDER BY create_time DESC, id",
-			"isiss", (int64_t)kind, time, after ? after->id : 0, project, location),
-		take, arg, &count, error);
+	sqlite3_free(statement);
+	sqlite3_free(ordered);
+	return ret;
 }
 
 int64_t smd_store_version(struct smd_store *store)

@@ -87,16 +87,48 @@ int smd_store_each(struct smd_store *store, enum smd_stored_kind kind,
 	enum smd_store_columns columns, smd_stored_job_fn *take, void *arg,
 	struct smd_error *error);
 
-/* Where a page of jobs begins: behind the job of that time and id. */
+/* What jobs are sorted by. X(constant, the key's name in the API, its member) */
+#define SMD_STORE_KEYS(X)                                                                          \
+	X(CREATE_TIME, "createTime", create_time)                                                \
+	X(START_TIME, "startTime", start_time)                                                   \
+	X(END_TIME, "endTime", end_time)                                                         \
+	X(UPDATE_TIME, "updateTime", update_time)                                                \
+	X(DISPLAY_NAME, "displayName", display_name)                                             \
+	X(STATE, "state", state)
+
+enum smd_store_key {
+#define X(constant, name, member) SMD_STORE_BY_##constant,
+	SMD_STORE_KEYS(X)
+#undef X
+};
+
+#define SMD_STORE_ORDER_MAX 7 /* each key once, and one more */
+
+/* The first key that differs decides; a job that lacks a key is before those that have it. Jobs that
+ * are equal by all keys are in the order of their ids. */
+struct smd_store_order {
+	struct smd_store_order_key {
+		enum smd_store_key key;
+		int is_descending;
+	} keys[SMD_STORE_ORDER_MAX];
+	size_t count;
+};
+
+/* The key's value; "": the job has none. */
+const char *smd_store_key_of(const struct smd_stored_job *job, enum smd_store_key key);
+
+/* Where a page of jobs begins: behind a job of these values, one for each key, and of this id. */
 struct smd_store_position {
-	const char *create_time; /* NULL: with the newest */
+	const char *values[SMD_STORE_ORDER_MAX];
 	int64_t id;
 };
 
-/* The same, of one project; NULL as location is any. */
+/* The same, of one project and in that order; NULL as location is any, and NULL as position is the
+ * beginning. */
 int smd_store_each_of(struct smd_store *store, enum smd_stored_kind kind, const char *project,
-	const char *location, const struct smd_store_position *after, smd_stored_job_fn *take,
-	void *arg, struct smd_error *error);
+	const char *location, const struct smd_store_order *order,
+	const struct smd_store_position *after, smd_stored_job_fn *take, void *arg,
+	struct smd_error *error);
 
 /* The one job. -ENOENT with a text: it is not there. */
 int smd_store_get(struct smd_store *store, int64_t id, smd_stored_job_fn *take, void *arg,

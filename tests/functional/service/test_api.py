@@ -148,14 +148,57 @@ class Api(ServiceTest):
         self.assertEqual((seen, pages), (names(""), 3))
         masked = self.ask("GET", f"{JOBS}?readMask=name,display_name,jobSpec.scheduling&pageSize=1")["customJobs"][0]
         self.assertEqual(set(masked), {"name", "displayName"})
+        masked = self.ask("GET", f"{JOBS}/{numbers[0]}?readMask=labels.size,error.message,job_spec.worker_pool_specs")
+        self.assertEqual((set(masked), masked["labels"]), ({"labels", "jobSpec"}, {"size": "0"}))
         everywhere = self.ask("GET", "/v1/projects/demo/locations/-/customJobs")["customJobs"]
         self.assertEqual(len(everywhere), 5)
         self.assertEqual(self.ask("GET", "/v1/projects/other/locations/us-central1/customJobs"), {"customJobs": []})
         self.fails("GET", f"/v1/projects/other/locations/us-central1/customJobs/{numbers[0]}", None, 404, "NOT_FOUND")
         for query, field in (("filter=nosuch=1", "filter"), ("filter=(state=1", "filter"), ("pageSize=x", "page_size"),
-                             ("pageToken=x", "page_token"), ("orderBy=name", "order_by"), ("nosuch=1", ""), ("alt=xml", "alt")):
+                             ("pageToken=x", "page_token"), ("pageToken=5b5d", "page_token"), ("orderBy=name", "order_by"),
+                             ("orderBy=state,state", "order_by"), ("orderBy=state+up", "order_by"), ("orderBy=state,,", "order_by"),
+                             ("readMask=nosuch", "read_mask"), ("readMask=jobSpec.workerPoolSpecs.replicaCount", "read_mask"),
+                             ("readMask=name,", "read_mask"), ("nosuch=1", ""), ("alt=xml", "alt")):
             error = self.fails("GET", f"{JOBS}?{query}", None, 400, "INVALID_ARGUMENT")
             self.assertEqual(error["details"][0]["fieldViolations"][0]["field"], field)
+
+    def test_lists_are_in_any_order_page_by_page(self):
+        for i, name in enumerate(("b", "a", "c", "a", "b")):
+            self.create("true", name, {"size": str(i)}, machine="n1-standard-64")
+        running = self.create("sleep 300", "d", {"size": "5"})
+
+        def sizes(order, **more):
+            found, token, pages = [], "", 0
+            while token is not None:
+                query = "&".join(f"{key}={value}" for key, value in {"orderBy": order, "pageToken": token, **more}.items())
+                page = self.ask("GET", f"{JOBS}?{query}")
+                found += [one["labels"]["size"] for one in page["customJobs"]]
+                token = page.get("nextPageToken")
+                pages += 1
+            return "".join(found), pages
+
+        for size, pages in ((1, 6), (2, 3), (4, 2), (6, 1)):
+            self.assertEqual(sizes("display_name,create_time", pageSize=size), ("130425", pages))
+            self.assertEqual(sizes("displayName+desc,+createTime+asc", pageSize=size), ("520413", pages))
+            self.assertEqual(sizes("display_name", pageSize=size), ("314025", pages))
+            self.assertEqual(sizes("create_time", pageSize=size), ("012345", pages))
+            self.assertEqual(sizes("", pageSize=size), ("543210", pages))
+        self.assertEqual(sizes("display_name", pageSize=1, filter="NOT+displayName=a"), ("4025", 4))
+        # A job without a time comes before those that have it; a token holds for its own order alone.
+        self.ask("POST", f"{JOBS}/{running}:cancel", {})
+        self.await_state(running, "JOB_STATE_CANCELLED")
+        waiting = self.create("sleep 300", "e", {"size": "6"})
+        ordered = [one["displayName"] for one in self.ask("GET", JOBS + "?orderBy=end_time")["customJobs"]]
+        self.assertLess(ordered.index("e"), ordered.index("d"))
+        self.ask("POST", f"{JOBS}/{waiting}:cancel", {})
+        self.await_state(waiting, "JOB_STATE_CANCELLED")
+        self.ask("DELETE", f"{JOBS}/{waiting}")
+        token = self.ask("GET", JOBS + "?orderBy=display_name&pageSize=2")["nextPageToken"]
+        self.fails("GET", f"{JOBS}?orderBy=display_name+desc&pageToken={token}", None, 400, "INVALID_ARGUMENT")
+        self.fails("GET", f"{JOBS}?pageToken={token}", None, 400, "INVALID_ARGUMENT")
+        quoted = self.create("sleep 300", "it's \"quoted\" -- ' OR 1=1", {"size": "6"})
+        self.assertEqual(sizes("displayName+desc", pageSize=1), ("6524031", 7))
+        self.ask("POST", f"{JOBS}/{quoted}:cancel", {})
 
     def test_enumerations_are_numbers_where_a_client_wants_them(self):
         body = job()

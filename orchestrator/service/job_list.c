@@ -1,0 +1,194 @@
+/* Answers lists of jobs, of either kind: filtered, in an order, and in pages. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "orchestrator/service/desk.h"
+#include "orchestrator/service/filter.h"
+#include "orchestrator/service/page_token.h"
+#include "orchestrator/service/resource.h"
+#include "orchestrator/store/job_copy.h"
+#include "reduction_server/base/parse.h"
+
+#define PAGE_DEFAULT 100
+#define PAGE_MAX     1000
+#define ANY_LOCATION "-"
+#define LABELS       "labels."
+
+static enum smd_filter_key key_of(const char *key)
+{
+	static const char *const texts[] = {"name", "displayName", "state", "labels"};
+	static const char *const times[] = {"createTime", "startTime", "endTime", "updateTime"};
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		if (strcmp(key, texts[i]) == 0) {
+			return SMD_FILTER_TEXT;
+		}
+	}
+	for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
+		if (strcmp(key, times[i]) == 0) {
+			return SMD_FILTER_TIME;
+		}
+	}
+	return strncmp(key, LABELS, strlen(LABELS)) == 0 && key[strlen(LABELS)] ? SMD_FILTER_TEXT
+										: SMD_FILTER_NO_KEY;
+}
+
+/* A job whose values are asked for. */
+struct job_values {
+	const struct smd_stored_job *job;
+	json_t *labels; /* NULL: not read yet */
+	char name[SMD_RESOURCE_NAME_SIZE];
+};
+
+static const char *value_of(void *arg, const char *key)
+{
+	struct job_values *values = arg;
+	const struct smd_stored_job *job = values->job;
+	const struct {
+		const char *key;
+		const char *text;
+	} texts[] = {{"displayName", job->display_name}, {"state", job->state},
+		{"createTime", job->create_time}, {"startTime", job->start_time},
+		{"endTime", job->end_time}, {"updateTime", job->update_time},
+		{"labels", job->labels}};
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		if (strcmp(key, texts[i].key) == 0) {
+			return texts[i].text;
+		}
+	}
+	if (strcmp(key, "name") == 0) {
+		smd_resource_name(values->name, job);
+		return values->name;
+	}
+	if (!values->labels) {
+		values->labels = json_loads(job->labels, 0, NULL);
+	}
+	return json_string_value(json_object_get(values->labels, key + strlen(LABELS)));
+}
+
+struct listing_page {
+	struct smd_filter *filter;
+	struct smd_store_order order;
+	struct smd_page_token *after; /* NULL: this is the first */
+	const char *mask;
+	struct smd_job_copy jobs[PAGE_MAX + 1]; /* one more, if there is another page */
+	size_t count;
+	size_t size;
+};
+
+static int take_job(void *arg, const struct smd_stored_job *job)
+{
+	struct listing_page *page = arg;
+	struct job_values values = {.job = job};
+	int has = smd_filter_has(page->filter, value_of, &values);
+
+	json_decref(values.labels);
+	if (!has) {
+		return 0;
+	}
+	if (smd_job_copy_take(&page->jobs[page->count], job)) {
+		return -ENOMEM;
+	}
+	return ++page->count > page->size;
+}
+
+static int read_page(struct smd_call *call, struct listing_page *page)
+{
+	const char *filter = smd_call_parameter(call, "filter", "filter");
+	const char *size = smd_call_parameter(call, "pageSize", "page_size");
+	const char *order = smd_call_parameter(call, "orderBy", "order_by");
+	const char *token = smd_call_parameter(call, "pageToken", "page_token");
+	struct smd_error error = {""};
+	uint64_t number = 0;
+
+	if (filter && smd_filter_parse(filter, key_of, &page->filter, &error)) {
+		smd_answer_violate(&call->request->answer, "filter",
+			"Invalid value at 'filter': %s", error.text);
+	}
+	if (size && smd_parse_number(size, 0, INT32_MAX, &number)) {
+		smd_answer_violate(&call->request->answer, "page_size",
+			"Invalid value at 'page_size': must be a number from 0 on, got \"%.32s\"",
+			size);
+	}
+	page->size = number == 0 ? PAGE_DEFAULT : number > PAGE_MAX ? PAGE_MAX : number;
+	smd_call_read_mask(call, &page->mask);
+	if (smd_order_parse(order ? order : "", &page->order, &error)) {
+		smd_answer_violate(&call->request->answer, "order_by",
+			"Invalid value at 'order_by': %s", error.text);
+	} else if (token && *token && smd_page_token_parse(token, &page->order, &page->after)) {
+		smd_answer_violate(&call->request->answer, "page_token",
+			"Invalid value at 'page_token': must be the nextPageToken of another page "
+			"in the same order");
+	}
+	return call->request->answer.status ? -1 : 0;
+}
+
+static json_t *make_page(
+	struct smd_call *call, const struct listing_page *page, struct smd_error *error)
+{
+	size_t shown = page->count > page->size ? page->size : page->count;
+	json_t *list = json_array();
+	json_t *body;
+	char *token = NULL;
+
+	for (size_t i = 0; i < shown; i++) {
+		json_t *resource = smd_resource_read(
+			call->desk->store, &page->jobs[i].job, call->has_numbers, error);
+
+		if (resource && page->mask) {
+			smd_resource_mask(resource, page->mask);
+		}
+		if (json_array_append_new(list, resource)) {
+			json_decref(list);
+			return NULL;
+		}
+	}
+	body = json_pack("{s:o}", smd_stored_kind_collection(call->kind), list);
+	if (page->count > page->size && body) {
+		token = smd_page_token_write(&page->order, &page->jobs[shown - 1].job);
+		json_object_set_new(body, "nextPageToken", token ? json_string(token) : NULL);
+		free(token);
+	}
+	return body;
+}
+
+static void list(struct smd_call *call, struct listing_page *page)
+{
+	int is_any = strcmp(call->location, ANY_LOCATION) == 0;
+	struct smd_error error = {""};
+	json_t *body;
+
+	if (read_page(call, page)) {
+		return;
+	}
+	if (smd_store_each_of(call->desk->store, call->kind, call->project,
+		    is_any ? NULL : call->location, &page->order,
+		    page->after ? &page->after->place : NULL, take_job, page, &error) < 0) {
+		smd_answer_fail(&call->request->answer, SMD_RPC_UNAVAILABLE, "%s", error.text);
+		return;
+	}
+	body = make_page(call, page, &error);
+	if (body) {
+		smd_answer_set(&call->request->answer, body);
+	} else {
+		smd_answer_fail(&call->request->answer, SMD_RPC_INTERNAL, "%s", error.text);
+	}
+}
+
+void smd_job_list(struct smd_call *call)
+{
+	struct listing_page *page = calloc(1, sizeof(*page));
+
+	if (!page) {
+		smd_answer_fail(&call->request->answer, SMD_RPC_INTERNAL, "out of memory");
+		return;
+	}
+	list(call, page);
+	for (size_t i = 0; i < page->count; i++) {
+		smd_job_copy_free(&page->jobs[i]);
+	}
+	smd_filter_free(page->filter);
+	smd_page_token_free(page->after);
+	free(page);
+}
