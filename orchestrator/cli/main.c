@@ -9,10 +9,12 @@
 #include "orchestrator/cli/help.h"
 #include "orchestrator/cli/hp_tuning_jobs.h"
 #include "orchestrator/cli/queued_run.h"
+#include "orchestrator/cli/send_notices.h"
 #include "orchestrator/cli/serve.h"
 #include "orchestrator/cli/torch_run.h"
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/frontend/job_flags.h"
+#include "orchestrator/service/webhook.h"
 
 #define AZURE_JOB "`summand custom-jobs local-run FILE` takes a command job of Azure ML"
 
@@ -87,6 +89,8 @@ int main(int argc, char **argv)
 	}
 	if (argc > 1 && strcmp(argv[1], SMD_QUEUED_RUN_VERB) == 0) {
 		exit_code = smd_queued_run(argc - 1, argv + 1);
+	} else if (argc > 1 && strcmp(argv[1], SMD_WEBHOOK_VERB) == 0) {
+		exit_code = smd_send_notices(argc - 1, argv + 1);
 	} else if (argc > 1 && strcmp(argv[1], "--version") == 0) {
 		printf("summand %s\n", SUMMAND_VERSION);
 		exit_code = SMD_EXIT_OK;

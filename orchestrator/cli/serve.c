@@ -15,6 +15,7 @@
 #include "orchestrator/runner/log_file.h"
 #include "orchestrator/service/intake.h"
 #include "orchestrator/service/service.h"
+#include "orchestrator/service/webhook.h"
 #include "reduction_server/base/parse.h"
 #include "reduction_server/base/printable.h"
 #include "reduction_server/base/token.h"
@@ -25,6 +26,7 @@
 #define LISTEN_DEFAULT  "127.0.0.1:8080"
 #define GRACE_DEFAULT_S 30
 #define READY_DEFAULT_S 30
+#define SENDER_WORDS_MAX 6
 #define WORDS_MAX       (SMD_ENGINE_WORDS_MAX + 8)
 
 /* What the command line says, and the texts of the files that it names. */
@@ -42,6 +44,10 @@ struct serving {
 	int cpus;
 	int gpus;
 	uint64_t memory;
+	const char *webhook;
+	const char *webhook_secret_file;
+	const char *webhook_ca;
+	char *sender_words[SENDER_WORDS_MAX];
 	/* What runners are told. */
 	struct smd_local_run_options run;
 	char *words[WORDS_MAX];
@@ -99,6 +105,14 @@ static int set_runtime(void *target, const char *value, struct smd_error *error)
 	}
 	*(const char **)target = value;
 	return 0;
+}
+
+static int set_webhook(void *target, const char *value, struct smd_error *error)
+{
+	struct smd_url url;
+
+	*(const char **)target = value;
+	return smd_url_parse(value, &url, error);
 }
 
 static int set_metrics(void *target, const char *value, struct smd_error *error)
@@ -163,6 +177,14 @@ static int read_options(struct serving *serving, int argc, char **argv, struct s
 			"256M)",
 			smd_log_limit_option_set, &serving->run.log_limit},
 		SMD_ENGINE_OPTIONS(serving->run, host_timeout_s, join_timeout_s),
+		SMD_OPTION_GROUP("Webhook"),
+		{"webhook", "URL", "tell it of each change of a job's state", set_webhook,
+			&serving->webhook},
+		{"webhook-secret-file", "FILE", "what notices are signed with", smd_option_set_path,
+			&serving->webhook_secret_file},
+		{"webhook-ca", "FILE",
+			"authorities of its certificate, in PEM (default: the system's)",
+			smd_option_set_path, &serving->webhook_ca},
 		SMD_OPTION_GROUP("Metrics"),
 		{"metrics", "[ADDR:]PORT", "answer GET /metrics there, for Prometheus", set_metrics,
 			&options->metrics},
@@ -316,6 +338,36 @@ static int choose_queue(struct serving *serving, struct smd_error *error)
 	return write_words(serving) ? smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM)) : 0;
 }
 
+/* Notices are signed, or their receiver could not tell them from anybody's. */
+static int choose_webhook(struct serving *serving, struct smd_error *error)
+{
+	char secret[SMD_TOKEN_MAX + 1];
+	char **word = serving->sender_words;
+	int ret = 0;
+
+	if (!serving->webhook != !serving->webhook_secret_file) {
+		return smd_error_set(
+			error, EINVAL, "--webhook, --webhook-secret-file: must be given together");
+	}
+	if (!serving->webhook) {
+		return 0;
+	}
+	ret = smd_token_read("--webhook-secret-file", serving->webhook_secret_file, secret, error);
+	explicit_bzero(secret, sizeof(secret));
+	if (ret) {
+		return ret;
+	}
+	if (asprintf(word, "summand") < 0 || asprintf(++word, SMD_WEBHOOK_VERB) < 0 ||
+		asprintf(++word, "--url=%s", serving->webhook) < 0 ||
+		asprintf(++word, "--secret-file=%s", serving->webhook_secret_file) < 0 ||
+		(serving->webhook_ca && asprintf(++word, "--ca-file=%s", serving->webhook_ca) < 0)) {
+		*word = NULL;
+		return smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
+	}
+	serving->options.sender_words = serving->sender_words;
+	return 0;
+}
+
 static int read_files(struct serving *serving, struct smd_error *error)
 {
 	int ret = check_listening(serving, error);
@@ -326,6 +378,7 @@ static int read_files(struct serving *serving, struct smd_error *error)
 	}
 	ret = ret ? ret : read_images(serving, error);
 	ret = ret ? ret : read_tls(serving, error);
+	ret = ret ? ret : choose_webhook(serving, error);
 	return ret ? ret : choose_queue(serving, error);
 }
 
@@ -339,6 +392,9 @@ static void clear(struct serving *serving)
 	smd_hostfile_close(serving->run.hosts);
 	for (int i = 0; i < WORDS_MAX; i++) {
 		free(serving->words[i]);
+	}
+	for (int i = 0; i < SENDER_WORDS_MAX; i++) {
+		free(serving->sender_words[i]);
 	}
 	smd_source_free(&serving->cert);
 	smd_source_free(&serving->key);

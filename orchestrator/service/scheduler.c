@@ -21,6 +21,7 @@
 #define SETTLE_S               5 /* how often jobs are looked for whose runner is gone */
 #define ATTEMPTS_MAX           3 /* to start a runner */
 #define RETRY_S                2
+#define REST                   9 /* times what a look took */
 #define ENDING_S               60 /* beyond its time limit a job may take that to end */
 #define CODE_DEADLINE_EXCEEDED 4
 #define CODE_UNAVAILABLE       14
@@ -55,7 +56,7 @@ struct smd_scheduler {
 	const struct smd_service_options *options;
 	struct smd_room room;
 	int64_t version; /* of the store, at the last look */
-	uint64_t looked_ns;
+	uint64_t rests_until_ns; /* after a look, which a long queue makes long */
 	uint64_t settled_ns;
 	int is_woken;
 	struct launched *launched;
@@ -517,14 +518,19 @@ static void settle(struct smd_scheduler *scheduler, uint64_t now)
 void smd_scheduler_turn(struct smd_scheduler *scheduler)
 {
 	uint64_t now = smd_clock_ns();
-	int64_t version = smd_store_version(scheduler->store);
+	int64_t version;
 
+	if (now < scheduler->rests_until_ns) {
+		return;
+	}
+	version = smd_store_version(scheduler->store);
 	if (scheduler->settled_ns == 0 || now - scheduler->settled_ns > SETTLE_S * SMD_SECOND_NS) {
 		settle(scheduler, now);
 	}
 	if (scheduler->is_woken || version != scheduler->version) {
 		scheduler->version = version;
 		look(scheduler);
+		scheduler->rests_until_ns = smd_clock_ns() + REST * (smd_clock_ns() - now);
 	}
 }
 

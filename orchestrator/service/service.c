@@ -11,7 +11,9 @@
 
 #include "orchestrator/service/desk.h"
 #include "orchestrator/service/figures.h"
+#include "orchestrator/service/sender.h"
 #include "orchestrator/service/spawn.h"
+#include "orchestrator/store/notices.h"
 #include "orchestrator/store/state_dir.h"
 #include "reduction_server/base/log.h"
 #include "reduction_server/metrics/endpoint.h"
@@ -39,6 +41,7 @@ struct open_service {
 	struct event *tick;
 	unsigned ticks;
 	struct smd_http *http;
+	struct smd_sender sender;
 	struct smd_figure_sources figures;
 	struct smd_metrics_endpoint *metrics;
 };
@@ -51,6 +54,7 @@ static void on_signal(evutil_socket_t signo, short what, void *arg)
 
 	(void)what;
 	if (signo == SIGCHLD) {
+		smd_sender_reap(&service->sender);
 		smd_scheduler_reap(service->desk.scheduler);
 	} else {
 		event_base_loopbreak(service->base);
@@ -65,6 +69,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	(void)what;
 	smd_job_remove_again(&service->desk);
 	smd_scheduler_turn(service->desk.scheduler);
+	smd_sender_keep(&service->sender);
 	if (++service->ticks % (TIDY_S * 1000000 / TICK_US) == 0) {
 		smd_http_tidy(service->http);
 	}
@@ -130,11 +135,19 @@ static void write_address(const struct open_service *service)
 	fflush(stdout);
 }
 
+/* What is noted down is told by whoever has the webhook next. */
+static int open_notices(struct open_service *service, struct smd_error *error)
+{
+	service->sender.words = service->options->sender_words;
+	return smd_notices_want(service->store, service->sender.words != NULL, error);
+}
+
 static int open_desk(struct open_service *service, struct smd_error *error)
 {
 	struct smd_desk *desk = &service->desk;
 	int ret = smd_store_open(service->state_dir, &service->store, error);
 
+	ret = ret ? ret : open_notices(service, error);
 	ret = ret ? ret : smd_catalogue_load(NULL, &service->catalogue, error);
 	ret = ret ? ret
 		  : smd_scheduler_open(service->store, service->options, &desk->scheduler, error);
@@ -219,6 +232,7 @@ static void close_loop(struct open_service *service)
 
 static void close_service(struct open_service *service)
 {
+	smd_sender_end(&service->sender);
 	smd_metrics_close(service->metrics);
 	if (service->http) {
 		smd_http_close(service->http);

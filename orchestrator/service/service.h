@@ -28,6 +28,7 @@ struct smd_service_options {
 	int deals_gpus;              /* those of this machine are dealt out between jobs */
 	int runs_images;             /* there is a container runtime */
 	char *const *runner_options; /* words for each runner, then NULL */
+	char *const *sender_words;   /* of the sender of notices, then NULL; NULL: no webhook */
 };
 
 /* Answers until SIGTERM or SIGINT, which leave jobs running. 0; -EBUSY with a text: another service

@@ -1,4 +1,4 @@
-/* Starts the runner of a job. */
+/* Starts runners, and the sender of notices. */
 #include "orchestrator/service/spawn.h"
 
 #include <errno.h>
@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -27,9 +28,9 @@ void smd_spawn_lift_limits(void)
 	}
 }
 
-/* The signals that the service waits for are nothing to the runner, which has a session of its own:
- * what ends the service's terminal does not end the job. */
-static void become_runner(char *words[])
+/* The signals that the service waits for are nothing to the process, which has a session of its
+ * own: what ends the service's terminal does not end a job. */
+static void become(char *const *words)
 {
 	sigset_t none;
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -45,7 +46,7 @@ static void become_runner(char *words[])
 		setrlimit(RLIMIT_NOFILE, &descriptors);
 	}
 	close_range(STDERR_FILENO + 1, ~0u, 0);
-	execv(PROGRAM, words);
+	execv(PROGRAM, (char **)words);
 	_exit(EXIT_FAILURE);
 }
 
@@ -79,7 +80,7 @@ static pid_t spawn(char *id, char *devices, char *const *options, char **words)
 	words[n] = NULL;
 	pid = fork();
 	if (pid == 0) {
-		become_runner(words);
+		become(words);
 	}
 	return pid < 0 ? -errno : pid;
 }
@@ -98,4 +99,18 @@ pid_t smd_spawn_runner(int64_t id, const char *devices, const struct smd_service
 	free(list);
 	free(words);
 	return pid;
+}
+
+pid_t smd_spawn_sender(char *const *words)
+{
+	pid_t service = getpid();
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		if (prctl(PR_SET_PDEATHSIG, SIGTERM) || getppid() != service) {
+			_exit(EXIT_FAILURE);
+		}
+		become(words);
+	}
+	return pid < 0 ? -errno : pid;
 }

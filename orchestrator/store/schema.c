@@ -62,6 +62,25 @@ static const char *const steps[] = {
 	" id INTEGER PRIMARY KEY,"
 	" resource TEXT NOT NULL,"
 	" create_time TEXT NOT NULL);",
+	/* Changes of state that a webhook has not been told of yet (notices.c). */
+	"CREATE TABLE notices ("
+	" id INTEGER PRIMARY KEY AUTOINCREMENT,"
+	" job INTEGER NOT NULL,"
+	" time TEXT NOT NULL,"
+	" display_name TEXT NOT NULL,"
+	" state TEXT NOT NULL,"
+	" create_time TEXT NOT NULL,"
+	" start_time TEXT,"
+	" end_time TEXT,"
+	" error_code INTEGER NOT NULL,"
+	" error_message TEXT,"
+	" labels TEXT NOT NULL,"
+	" kind INTEGER NOT NULL,"
+	" project TEXT NOT NULL,"
+	" location TEXT NOT NULL,"
+	" attempts INTEGER NOT NULL DEFAULT 0,"
+	" due_s INTEGER NOT NULL DEFAULT 0);"
+	"CREATE INDEX notices_by_job ON notices (job);",
 };
 
 #define VERSION ((int)(sizeof(steps) / sizeof(steps[0])))

@@ -66,9 +66,11 @@ ROOMS = [
     # Which trial comes next is computed from the study alone.
     ("orchestrator/tuning/search", ["orchestrator/job"]),
     ("orchestrator/tuning", ["orchestrator/tuning/search", "worker/agent/host", "orchestrator/runner"]),
-    # It says where it listens as servers do, and what this machine has as its agent does.
+    # It finds addresses as servers do.
+    ("orchestrator/client", ["reduction_server/transport"]),
+    # It says where it listens as servers do, signs as they do, and what this machine has as its agent does.
     ("orchestrator/service", ["orchestrator/intake", "orchestrator/frontend/vertex", "orchestrator/tuning", "orchestrator/store",
-                              "worker/agent/host", "reduction_server/metrics"]),
+                              "worker/agent/host", "reduction_server/metrics", "orchestrator/client"]),
     ("orchestrator/cli", ["orchestrator/intake", "orchestrator/service", "orchestrator/frontend/frontends.c", "orchestrator/frontend/torch", "orchestrator/plan", "orchestrator/export",
                           "worker/agent/host", "orchestrator/tuning"]),
 ]
@@ -80,7 +82,7 @@ SYSTEM = [
      ("reduction_server/transport", "reduction_server/transport/tcp", "reduction_server/transport/rdma",
       "worker/mpi", "reduction_server/sandbox",  # names the families that it forbids
       "worker/nccl_plugin/device", "worker/nccl_plugin/net", "worker/nccl_plugin/collnet",
-      "worker/agent/wire", "worker/agent/host", "orchestrator/engine", "orchestrator/runner", "orchestrator/service")),
+      "worker/agent/wire", "worker/agent/host", "orchestrator/engine", "orchestrator/runner", "orchestrator/client", "orchestrator/service")),
     (r"cuda\.h", ("worker/libsummand",)),
     (r"nccl\.h|cuda_runtime", ("worker/nccl_perf",)),
     (r"seccomp\.h|linux/capability\.h", ("reduction_server/sandbox",)),
