@@ -2,18 +2,20 @@
 #include "worker/libsummand/deal.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "reduction_server/base/bytes.h"
 #include "reduction_server/base/hash.h"
+#include "reduction_server/wire/frame.h"
 
 /* Measured, with specs/design/performance.md: */
 #define CHUNK_LEAST_BYTES 16384u       /* below, a chunk costs more in calls than in bytes */
 #define CHUNK_LEAST_US    32u          /* the same, for what is that short on the wire */
 #define CHUNK_MOST_US     512u         /* a longer one delays what comes after it */
 #define CHUNK_COST_US     16u          /* what a chunk costs beyond its bytes, about */
+#define WINDOW_US         500u         /* a round trip, and what threads take to wake up */
+#define WINDOW_LEAST      2u
 #define FINE_SHARDS       256u /* more have a pattern that is long enough */
 #define SIZE_LIMIT        (1ull << 40) /* larger operations are cut as this one */
 
@@ -144,6 +146,19 @@ static int lay_pattern(struct smd_deal *deal)
 	return 0;
 }
 
+/* Within one and a half of each other. */
+static bool are_even(const struct smd_deal_shard *shards, unsigned nshards)
+{
+	uint64_t largest = largest_weight(shards, nshards);
+
+	for (unsigned s = 0; s < nshards; s++) {
+		if (3 * (uint64_t)shards[s].weight < 2 * largest) {
+			return false;
+		}
+	}
+	return true;
+}
+
 static uint32_t mean_weight(const struct smd_deal_shard *shards, unsigned nshards)
 {
 	uint64_t sum = 0;
@@ -161,6 +176,7 @@ int smd_deal_create(struct smd_deal *deal, const struct smd_deal_shard *shards, 
 
 	*deal = (struct smd_deal){.nshards = nshards, .chunk_bytes = chunk_bytes};
 	deal->mean_mbps = mean_weight(shards, nshards);
+	deal->even = are_even(shards, nshards);
 	deal->share = calloc(nshards, sizeof(*deal->share));
 	deal->first = calloc(nshards, sizeof(*deal->first));
 	if (!deal->share || !deal->first) {
@@ -283,4 +299,14 @@ size_t smd_deal_chunk_elements(const struct smd_deal *deal, size_t count, size_t
 	}
 	chunk = (chunk + 63) / 64 * 64; /* chunks begin on cache lines of an aligned buffer */
 	return clamp(chunk, size, deal->chunk_bytes) / size;
+}
+
+/* Where shares are unlike the servers' own windows stay, which keep those with little from being
+ * served first (specs/design/hybrid.md). */
+unsigned smd_deal_window(const struct smd_deal *deal, unsigned nranks, size_t chunk_bytes)
+{
+	uint64_t bits = 8 * (uint64_t)nranks * chunk_bytes;
+	uint64_t window = ((uint64_t)WINDOW_US * deal->mean_mbps + bits) / (bits + 1);
+
+	return deal->even ? (unsigned)clamp(window, WINDOW_LEAST, SMD_WINDOW_MAX) : SMD_WINDOW_MAX;
 }

@@ -13,6 +13,7 @@
 #ifndef SMD_LIBSUMMAND_DEAL_H
 #define SMD_LIBSUMMAND_DEAL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,6 +30,7 @@ struct smd_deal {
 	unsigned nshards;
 	uint32_t chunk_bytes; /* largest chunk of all shards */
 	uint32_t mean_mbps;   /* of a shard */
+	bool even;            /* none has much more than another */
 	int scale;            /* chunks are 2^scale times as large as bandwidths suggest */
 	unsigned length;      /* L, places in the pattern */
 	uint16_t *shard_at;   /* [length] place -> shard */
@@ -74,5 +76,12 @@ uint64_t smd_deal_ordinals_before(const struct smd_deal *deal, unsigned shard, u
  * of the pattern if there is more than one, and the smaller the faster a chunk is on the wire.
  */
 size_t smd_deal_chunk_elements(const struct smd_deal *deal, size_t count, size_t size);
+
+/*
+ * How many chunks of so many bytes a rank of `nranks` should have under way on a shard, of those it
+ * is granted: as few as keep the wire busy, because more wait in queues and push each other out of
+ * caches. At least 2.
+ */
+unsigned smd_deal_window(const struct smd_deal *deal, unsigned nranks, size_t chunk_bytes);
 
 #endif

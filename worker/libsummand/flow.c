@@ -268,6 +268,9 @@ static bool flow_next(struct smd_flow *flow, struct smd_request **operation, uin
 	if (!smd_epoch_find(flow->epoch, *chunk, operation, chunk, item)) {
 		return false;
 	}
+	if (*operation && flow->next - flow->done >= (*operation)->window) {
+		return false;
+	}
 	return !*operation || !(*operation)->path->may_send ||
 	       (*operation)->path->may_send(flow, *operation, *chunk);
 }

@@ -2,21 +2,24 @@
  * How fast the shards of a table are, in Mbit/s, by what rank 0 has seen come of them: what was
  * declared may be wrong by any factor, and chunks are cut by it (specs/design/epochs.md, Rates).
  *
- * What a shard always had to do with for some time counts, in all; latencies of what is short do
- * not. A shard carries as much for each rank. Late ranks make shards look slower than they are, and
- * shapers let a burst pass; so only a rate that is several times off is said, and what was said
- * wrongly is said anew.
+ * The fastest of what a shard always had to do with for some time counts: a link never carries more
+ * than it can, but late ranks, and processors that others have, let it carry less. Latencies of
+ * what is short, and bursts that a shaper lets pass, do not count, and nothing does while this
+ * host's processors are what is waited for. A shard carries as much for each rank. Only a rate that
+ * is several times off is said, and what was said wrongly is said anew.
  *
  * One thread uses it: the owner of the progress engine. Times are smd_clock_ns().
  */
 #ifndef SMD_LIBSUMMAND_MEASURED_RATE_H
 #define SMD_LIBSUMMAND_MEASURED_RATE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct smd_measured_rate_shard {
-	uint64_t bytes;
-	uint64_t ns;
+	double least;  /* ns that a byte took, */
+	double second; /* and the next after that */
+	uint64_t ns;   /* of all slices */
 	unsigned slices;
 };
 
@@ -24,23 +27,28 @@ struct smd_measured_rate {
 	unsigned nranks;
 	unsigned nshards;
 	struct smd_measured_rate_shard *shards;
-	uint64_t next_ns; /* nothing is said before */
+	uint64_t next_ns;   /* nothing is said before */
+	uint64_t since_ns;  /* of what was seen, */
+	uint64_t waited_ns; /* with what the processors had been waited for (pressure.h) by then */
 };
 
 /* 0 or -ENOMEM. */
-int smd_measured_rate_create(
-	struct smd_measured_rate *rate, unsigned nranks, unsigned nshards, uint64_t now_ns);
+int smd_measured_rate_create(struct smd_measured_rate *rate, unsigned nranks, unsigned nshards,
+	uint64_t now_ns, uint64_t waited_ns);
 void smd_measured_rate_destroy(struct smd_measured_rate *rate);
 
-/* So many chunks of the shard came in `ns`, in which it always had something to do. */
-void smd_measured_rate_slice(struct smd_measured_rate *rate, unsigned shard, unsigned chunks,
-	uint64_t bytes, uint64_t ns);
+/* So many bytes of the shard came in `ns`, in which it always had something to do. */
+void smd_measured_rate_slice(
+	struct smd_measured_rate *rate, unsigned shard, uint64_t bytes, uint64_t ns);
 
-/* The factor that a mean rate of so many Mbit/s is off by; 1: by less than is worth a change, or it
- * cannot be said yet. */
-double smd_measured_rate_factor(struct smd_measured_rate *rate, double mean_mbps, uint64_t now_ns);
+/* Whether there is enough for smd_measured_rate_factor(). */
+bool smd_measured_rate_is_due(const struct smd_measured_rate *rate, uint64_t now_ns);
+
+/* The factor that a mean rate of so many Mbit/s is off by; 1: by less than is worth a change. */
+double smd_measured_rate_factor(
+	struct smd_measured_rate *rate, double mean_mbps, uint64_t now_ns, uint64_t waited_ns);
 
 /* The factor has been taken. */
-void smd_measured_rate_applied(struct smd_measured_rate *rate, uint64_t now_ns);
+void smd_measured_rate_applied(struct smd_measured_rate *rate, uint64_t now_ns, uint64_t waited_ns);
 
 #endif

@@ -261,6 +261,8 @@ int smd_repair_lay(struct smd_request *operation, struct smd_error *error)
 
 	operation->home = home;
 	operation->chunk_elements = chunk;
+	operation->window =
+		smd_deal_window(home->deal, comm->nranks, chunk * operation->element_bytes);
 	operation->nchunks = operation->count ? (operation->count + chunk - 1) / chunk : 1;
 	operation->first_chunk = home->next_chunk;
 	home->next_chunk += operation->nchunks;

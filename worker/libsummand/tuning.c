@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "reduction_server/base/clock.h"
+#include "worker/libsummand/pressure.h"
 
 #define SLICE_CHUNKS 8u        /* fewer at once say little of a shard, */
 #define SLICE_NS     20000000u /* unless they took so long, together with those before */
@@ -19,7 +20,8 @@ int smd_tuning_create(struct smd_tuning *tuning, unsigned nranks, const uint32_t
 		.rests = calloc(nshards, sizeof(*tuning->rests)),
 	};
 	if (!tuning->weights || !tuning->rests ||
-		smd_measured_rate_create(&tuning->rate, nranks, nshards, now_ns) ||
+		smd_measured_rate_create(
+			&tuning->rate, nranks, nshards, now_ns, smd_pressure_waited_ns()) ||
 		smd_balance_create(&tuning->balance, weights, nshards, now_ns)) {
 		smd_tuning_destroy(tuning);
 		return -ENOMEM;
@@ -67,7 +69,7 @@ void smd_tuning_slice(
 {
 	struct smd_tuning_rest *rest = &tuning->rests[shard];
 
-	smd_measured_rate_slice(&tuning->rate, shard, chunks, bytes, ns);
+	smd_measured_rate_slice(&tuning->rate, shard, bytes, ns);
 	rest->chunks += chunks;
 	rest->bytes += bytes;
 	rest->ns += ns;
@@ -96,11 +98,13 @@ static double mean_weight(const struct smd_balance *balance)
 /* What is wanted first: chunks are cut by rates, so these come before all else. */
 static bool find_cause(struct smd_tuning *tuning, uint64_t now_ns)
 {
-	tuning->factor =
-		smd_measured_rate_factor(&tuning->rate, mean_weight(&tuning->balance), now_ns);
 	tuning->cause = SMD_TUNING_RATES;
-	if (tuning->factor != 1) {
-		return true;
+	if (smd_measured_rate_is_due(&tuning->rate, now_ns)) {
+		tuning->factor = smd_measured_rate_factor(&tuning->rate,
+			mean_weight(&tuning->balance), now_ns, smd_pressure_waited_ns());
+		if (tuning->factor != 1) {
+			return true;
+		}
 	}
 	tuning->cause = SMD_TUNING_WEIGHTS;
 	if (smd_balance_want(&tuning->balance, now_ns)) {
@@ -160,7 +164,7 @@ void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns)
 	case SMD_TUNING_RATES:
 		smd_balance_scale(&tuning->balance, tuning->factor);
 		smd_chunk_search_begin(&tuning->search, 0, now_ns);
-		smd_measured_rate_applied(&tuning->rate, now_ns);
+		smd_measured_rate_applied(&tuning->rate, now_ns, smd_pressure_waited_ns());
 		break;
 	case SMD_TUNING_WEIGHTS:
 		smd_balance_applied(&tuning->balance, now_ns);

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import unittest
 
 import nodes
@@ -25,12 +26,22 @@ BEFORE = 20         # operations before anything changes
 LIMIT = 200         # operations after that until the table has followed
 
 
+def waited():
+    """Seconds in which some task of this machine has waited for a processor."""
+    try:
+        with open("/proc/pressure/cpu", encoding="ascii") as file:
+            return int(file.readline().rpartition("total=")[2]) / 1e6
+    except OSError:
+        return 0
+
+
 class RatesTest(unittest.TestCase):
     def follow(self, elements, change, less):
         """After that change, within LIMIT operations, the first server gets less than that part, in percent, and the others more."""
         def followed(table):
             return table.first >= before and table.shares[0] < less < min(table.shares[1:])
 
+        begin, waits = time.monotonic(), waited()
         with steady.Steady(BUILD, 2, [None, None, RATE, RATE, RATE], elements, BURST) as work:
             work.wait(lambda: work.operations >= BEFORE)
             before = work.operations
@@ -38,7 +49,8 @@ class RatesTest(unittest.TestCase):
             work.wait(lambda: work.operations > before + LIMIT or any(map(followed, work.tables())))
             tables = work.tables()
             work.end()  # all bits are those of the first operation
-        self.assertLess(min(table.mbps for table in tables), 400, "what links carry must be found, which say 10000")
+        if waited() - waits < (time.monotonic() - begin) / 4:   # else the processors decide, and nothing is said of links
+            self.assertLess(min(table.mbps for table in tables), 400, "what links carry must be found, which say 10000")
         self.assertTrue(any(map(followed, tables)), f"no table in time: change at {before}, tables {tables}")
 
     def test_a_link_is_halved(self):

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "reduction_server/wire/frame.h"
 #include "worker/libsummand/deal.h"
 
 #define SHARDS_MANY 1200
@@ -378,6 +379,37 @@ static void small_servers_get_small_chunks(void **state)
 	smd_deal_destroy(&deal);
 }
 
+static unsigned window_of(const uint32_t *weights, unsigned nshards, unsigned nranks, size_t chunk)
+{
+	struct smd_deal deal;
+	unsigned window;
+
+	deal_of(&deal, weights, nshards);
+	window = smd_deal_window(&deal, nranks, chunk);
+	smd_deal_destroy(&deal);
+	return window;
+}
+
+/* Half a millisecond of the shard's link, which all ranks share. */
+static void windows_keep_the_wire_busy_and_no_more(void **state)
+{
+	const uint32_t fast[] = {10000, 10000};
+	const uint32_t slow[] = {1000, 1000};
+	const uint32_t about[] = {10000, 7000};
+	const uint32_t unlike[] = {10000, 6000};
+
+	(void)state;
+	assert_int_equal(window_of(fast, 2, 4, 72 << 10), 3);
+	assert_int_equal(window_of(fast, 2, 4, 512 << 10), 2);
+	assert_int_equal(window_of(fast, 2, 2, 40 << 10), 8);
+	assert_int_equal(window_of(slow, 2, 4, 64 << 10), 2);
+	assert_int_equal(window_of(slow, 2, 4096, 64 << 10), 2);
+	assert_int_equal(window_of(about, 2, 4, 512 << 10), 2);
+	assert_int_equal(window_of(unlike, 2, 4, 512 << 10), SMD_WINDOW_MAX);
+	assert_int_equal(window_of(fast, 2, 4, 64), SMD_WINDOW_MAX);
+	assert_int_equal(window_of(fast, 2, 4, 0), SMD_WINDOW_MAX); /* a barrier */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -395,6 +427,7 @@ int main(void)
 		cmocka_unit_test(larger_operations_get_larger_chunks),
 		cmocka_unit_test(large_operations_are_cut_into_whole_rounds),
 		cmocka_unit_test(small_servers_get_small_chunks),
+		cmocka_unit_test(windows_keep_the_wire_busy_and_no_more),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,6 +9,7 @@
 
 #include "reduction_server/base/clock.h"
 #include "worker/libsummand/measured_rate.h"
+#include "worker/libsummand/pressure.h"
 
 enum { RANKS = 4, SHARDS = 2, MS = 1000000 };
 
@@ -16,25 +17,27 @@ static struct smd_measured_rate start(void)
 {
 	struct smd_measured_rate rate;
 
-	assert_int_equal(smd_measured_rate_create(&rate, RANKS, SHARDS, SMD_SECOND_NS), 0);
+	assert_int_equal(smd_measured_rate_create(&rate, RANKS, SHARDS, SMD_SECOND_NS, 0), 0);
 	return rate;
 }
 
 /* Slices of so long of both shards, at so many Mbit/s of each one's link. */
-static void feed(struct smd_measured_rate *rate, unsigned slices, unsigned chunks, unsigned ms,
-	unsigned mbps)
+static void feed(struct smd_measured_rate *rate, unsigned slices, unsigned ms, unsigned mbps)
 {
 	for (unsigned i = 0; i < slices; i++) {
 		for (unsigned s = 0; s < SHARDS; s++) {
-			smd_measured_rate_slice(rate, s, chunks, (uint64_t)mbps * 125 * ms / RANKS,
-				(uint64_t)ms * MS);
+			smd_measured_rate_slice(
+				rate, s, (uint64_t)mbps * 125 * ms / RANKS, (uint64_t)ms * MS);
 		}
 	}
 }
 
 static double factor(struct smd_measured_rate *rate, unsigned mbps, unsigned seconds)
 {
-	return smd_measured_rate_factor(rate, mbps, (1 + seconds) * SMD_SECOND_NS);
+	uint64_t now = (1 + seconds) * SMD_SECOND_NS + SMD_SECOND_NS / 5;
+
+	return smd_measured_rate_is_due(rate, now) ? smd_measured_rate_factor(rate, mbps, now, 0)
+						   : 1;
 }
 
 static void a_wrong_rate_is_found_in_a_tenth_of_a_second(void **state)
@@ -45,9 +48,9 @@ static void a_wrong_rate_is_found_in_a_tenth_of_a_second(void **state)
 	for (unsigned i = 0; i < 2; i++) {
 		struct smd_measured_rate rate = start();
 
-		feed(&rate, 4, 8, 20, real[i]);
+		feed(&rate, 4, 20, real[i]);
 		assert_true(factor(&rate, 10000, 0) == 1); /* not yet */
-		feed(&rate, 1, 8, 20, real[i]);
+		feed(&rate, 1, 20, real[i]);
 		assert_float_equal(factor(&rate, 10000, 0), real[i] / 1e4, 1e-6);
 		smd_measured_rate_destroy(&rate);
 	}
@@ -61,24 +64,67 @@ static void what_is_about_right_stays(void **state)
 	for (unsigned i = 0; i < 3; i++) {
 		struct smd_measured_rate rate = start();
 
-		feed(&rate, 20, 8, 20, real[i]);
+		feed(&rate, 20, 20, real[i]);
 		assert_true(factor(&rate, 10000, 0) == 1);
-		feed(&rate, 20, 8, 20, 1000); /* which is looked at ten seconds later */
+		feed(&rate, 20, 20, 1000); /* which is looked at ten seconds later */
 		assert_true(factor(&rate, 10000, 9) == 1);
 		assert_float_equal(factor(&rate, 10000, 10), 0.1, 1e-6);
 		smd_measured_rate_destroy(&rate);
 	}
 }
 
-static void latencies_do_not_count(void **state)
+static void latencies_and_bursts_do_not_count(void **state)
 {
 	struct smd_measured_rate rate = start();
 
 	(void)state;
-	feed(&rate, 1000, 1, 1, 100); /* a chunk in each millisecond */
+	feed(&rate, 1000, 1, 100);
 	assert_true(factor(&rate, 10000, 0) == 1);
-	feed(&rate, 20, 1, 10, 1000); /* one that takes long is not latency */
+	feed(&rate, 1000, 4, 10000);
+	feed(&rate, 20, 10, 1000);
 	assert_float_equal(factor(&rate, 10000, 0), 0.1, 1e-6);
+	smd_measured_rate_destroy(&rate);
+}
+
+/* Some task of this host has waited for more than half of the time. */
+static void nothing_is_said_where_processors_decide(void **state)
+{
+	const uint64_t later = 2 * SMD_SECOND_NS;
+	struct smd_measured_rate rate = start();
+
+	(void)state;
+	feed(&rate, 20, 20, 1000);
+	assert_true(smd_measured_rate_factor(&rate, 10000, later, 600 * (uint64_t)MS) == 1);
+	assert_false(smd_measured_rate_is_due(&rate, later));
+	feed(&rate, 20, 20, 1000);
+	assert_true(smd_measured_rate_is_due(&rate, 6 * later));
+	assert_float_equal(
+		smd_measured_rate_factor(&rate, 10000, 6 * later, 900 * (uint64_t)MS), 0.1, 1e-6);
+	smd_measured_rate_destroy(&rate);
+}
+
+static void pressure_is_read(void **state)
+{
+	(void)state;
+	assert_int_equal(
+		smd_pressure_parse("some avg10=99.66 avg60=1.00 avg300=0.17 total=2748598\n"
+				   "full avg10=0.00 avg60=0.00 avg300=0.00 total=7\n"),
+		2748598000);
+	assert_int_equal(smd_pressure_parse("full avg10=0.00 total=7\n"), 0);
+	assert_int_equal(smd_pressure_parse(""), 0);
+}
+
+/* Late ranks, and processors that others have, are in most of what is seen, but not in all. */
+static void the_fastest_count(void **state)
+{
+	struct smd_measured_rate rate = start();
+
+	(void)state;
+	feed(&rate, 50, 20, 400);
+	feed(&rate, 1, 20, 90000); /* which one alone says nothing */
+	feed(&rate, 1, 20, 8000);
+	feed(&rate, 50, 20, 500);
+	assert_true(factor(&rate, 10000, 0) == 1);
 	smd_measured_rate_destroy(&rate);
 }
 
@@ -87,10 +133,10 @@ static void it_is_said_anew_after_a_while(void **state)
 	struct smd_measured_rate rate = start();
 
 	(void)state;
-	feed(&rate, 5, 8, 20, 1000);
+	feed(&rate, 5, 20, 1000);
 	assert_float_equal(factor(&rate, 10000, 0), 0.1, 1e-6);
-	smd_measured_rate_applied(&rate, SMD_SECOND_NS);
-	feed(&rate, 5, 8, 20, 10000); /* ranks were late, and are no more */
+	smd_measured_rate_applied(&rate, SMD_SECOND_NS + SMD_SECOND_NS / 5, 0);
+	feed(&rate, 5, 20, 10000); /* ranks were late, and are no more */
 	assert_true(factor(&rate, 1000, 9) == 1);
 	assert_float_equal(factor(&rate, 1000, 10), 10, 1e-6);
 	smd_measured_rate_destroy(&rate);
@@ -102,7 +148,7 @@ static void one_that_rests_is_waited_for(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < 100; i++) {
-		smd_measured_rate_slice(&rate, 0, 8, 1000, 20 * MS);
+		smd_measured_rate_slice(&rate, 0, 1000, 20 * MS);
 	}
 	assert_true(factor(&rate, 10000, 0) == 1);
 	smd_measured_rate_destroy(&rate);
@@ -113,7 +159,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_wrong_rate_is_found_in_a_tenth_of_a_second),
 		cmocka_unit_test(what_is_about_right_stays),
-		cmocka_unit_test(latencies_do_not_count),
+		cmocka_unit_test(latencies_and_bursts_do_not_count),
+		cmocka_unit_test(the_fastest_count),
+		cmocka_unit_test(nothing_is_said_where_processors_decide),
+		cmocka_unit_test(pressure_is_read),
 		cmocka_unit_test(it_is_said_anew_after_a_while),
 		cmocka_unit_test(one_that_rests_is_waited_for),
 	};
