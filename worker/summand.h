@@ -47,7 +47,8 @@
  * follows what is in a CUDA stream when it is called (smd_comm_set_stream()): its input is read,
  * and its output written, after that. When it is done, so are its copies: what is put into any
  * stream from then on sees the result. Managed memory and registered memory are host memory: no
- * stream is looked at.
+ * stream is looked at. Operations cannot be captured into graphs: in a stream that is being
+ * captured they return -EINVAL, and the capture goes on.
  *
  * Environment (where the options leave a field 0 or NULL):
  *   SUMMAND_REDUCTION_SERVERS  "host:port,host:port,..."; else CLUSTER_SPEC's workerpool2
@@ -63,7 +64,7 @@
  *   SUMMAND_CONNECT_TIMEOUT    seconds, default 30
  *   SUMMAND_HEARTBEAT_LIMIT    when a silent server is lost: 2 (seconds), 0.5s, 500ms; default 5
  *   SUMMAND_TRANSPORT          auto (default): rdma where there is any, else tcp; rdma; tcp
- *   SUMMAND_STAGING_BYTES      pinned memory of a context that uses device memory, default 64M
+ *   SUMMAND_STAGING_BYTES      most pinned memory of a context for device memory, default 64M
  *   SUMMAND_PROGRESS           thread (default) or poll
  *   SUMMAND_RATES              measured (default): weights and chunks follow what rank 0 sees;
  *                              declared: shards have the weights that servers declare

@@ -4,19 +4,17 @@
  * The driver is opened when the first context is made, never linked: the same library runs where
  * there is none. It is not initialized here: until the program does that, no memory is a device's.
  * SUMMAND_CUDA_DRIVER names another file to open, for tests.
- *
- * Ends of work are heard of through cuStreamAddCallback(). The newer cuLaunchHostFunc() is not
- * called after an error in the context, so an operation would wait for ever; and to ask events
- * again and again would cost a processor for as long as the user's work takes.
  */
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "reduction_server/base/log.h"
-#include "worker/libsummand/cuda_driver.h"
+#include "worker/libsummand/cuda_word.h"
+#include "worker/libsummand/host_memory.h"
 
 #define TEXT(name) #name
 struct smd_cuda smd_cuda;
@@ -72,9 +70,53 @@ static void driver_load(void)
 	}
 }
 
+/* ---- contexts ---- */
+
+static _Thread_local CUstreamCaptureMode mode_before;
+
+CUstreamCaptureMode smd_cuda_relax(void)
+{
+	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+
+	smd_cuda.cuThreadExchangeStreamCaptureMode(&mode);
+	return mode;
+}
+
+void smd_cuda_restore(CUstreamCaptureMode mode)
+{
+	smd_cuda.cuThreadExchangeStreamCaptureMode(&mode);
+}
+
+static int cuda_enter_context(CUcontext context, struct smd_error *error)
+{
+	CUstreamCaptureMode mode = smd_cuda_relax();
+	int ret = CUDA(error, cuCtxPushCurrent, context);
+
+	if (ret) {
+		smd_cuda_restore(mode);
+	} else {
+		mode_before = mode;
+	}
+	return ret;
+}
+
+int smd_cuda_enter(const struct smd_device *device, struct smd_error *error)
+{
+	return cuda_enter_context(device->context, error);
+}
+
+void smd_cuda_leave(void)
+{
+	CUcontext context;
+
+	smd_cuda.cuCtxPopCurrent(&context);
+	smd_cuda_restore(mode_before);
+}
+
 /* ---- locations ---- */
 
-int smd_cuda_locate(const void *pointer, struct smd_device_location *out, struct smd_error *error)
+/* `known`: the driver has said whose memory it is. */
+static CUresult cuda_ask(const void *pointer, struct smd_device_location *out, bool *known)
 {
 	CUpointer_attribute attributes[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
 		CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_CONTEXT,
@@ -88,47 +130,91 @@ int smd_cuda_locate(const void *pointer, struct smd_device_location *out, struct
 	CUresult result =
 		smd_cuda.cuPointerGetAttributes(5, attributes, values, (CUdeviceptr)pointer);
 
-	*out = (struct smd_device_location){.ordinal = -1};
-	if (result == CUDA_ERROR_NOT_INITIALIZED || result == CUDA_ERROR_INVALID_CONTEXT) {
-		return 0; /* nobody uses CUDA in this process yet, or not on this thread */
-	}
-	if (result == CUDA_SUCCESS && type == CU_MEMORYTYPE_DEVICE && !managed) {
+	*known = result == CUDA_SUCCESS && type != 0;
+	if (*known && type == CU_MEMORYTYPE_DEVICE && !managed) {
 		*out = (struct smd_device_location){ordinal, context, id};
 	}
-	return smd_cuda_result(result, "cuPointerGetAttributes", error);
+	return result;
 }
 
-int smd_cuda_enter(const struct smd_device *device, struct smd_error *error)
+/* Asks in the primary context of the first device that has one in use, where all devices' memory is
+ * known. `tried`: there is one. */
+static int cuda_ask_primary(
+	const void *pointer, struct smd_device_location *out, bool *tried, struct smd_error *error)
 {
-	return CUDA(error, cuCtxPushCurrent, device->context);
+	int devices = 0;
+	int ret = CUDA(error, cuDeviceGetCount, &devices);
+
+	*tried = false;
+	for (int i = 0; ret == 0 && i < devices && !*tried; i++) {
+		CUcontext context;
+		CUdevice handle;
+		unsigned flags;
+		int active = 0;
+		bool known;
+
+		ret = CUDA(error, cuDeviceGet, &handle, i);
+		ret = ret ? ret : CUDA(error, cuDevicePrimaryCtxGetState, handle, &flags, &active);
+		if (ret || !active) {
+			continue;
+		}
+		*tried = true;
+		ret = CUDA(error, cuDevicePrimaryCtxRetain, &context, handle);
+		if (ret) {
+			break;
+		}
+		ret = cuda_enter_context(context, error);
+		if (ret == 0) {
+			ret = smd_cuda_result(
+				cuda_ask(pointer, out, &known), "cuPointerGetAttributes", error);
+			smd_cuda_leave();
+		}
+		smd_cuda.cuDevicePrimaryCtxRelease(handle);
+	}
+	return ret;
 }
 
-void smd_cuda_leave(void)
+/*
+ * On a thread without a context the driver knows nothing of any memory, a device's or not, and some
+ * say so. Where no primary context is in use either, some other may be: only what the processor
+ * reads is then surely the host's.
+ */
+static int cuda_locate_without_context(
+	const void *pointer, struct smd_device_location *out, struct smd_error *error)
 {
-	CUcontext context;
+	bool tried;
+	int ret = cuda_ask_primary(pointer, out, &tried, error);
 
-	smd_cuda.cuCtxPopCurrent(&context);
+	if (ret == 0 && !tried && !smd_host_memory_is_readable(pointer)) {
+		return smd_error_set(error, EINVAL,
+			"%p must be memory of this process or of a device whose primary context "
+			"is in use; the calling thread has no CUDA context that would know it",
+			pointer);
+	}
+	return ret;
+}
+
+int smd_cuda_locate(const void *pointer, struct smd_device_location *out, struct smd_error *error)
+{
+	CUcontext current = NULL;
+	bool known;
+	CUresult result;
+
+	*out = (struct smd_device_location){.ordinal = -1};
+	result = cuda_ask(pointer, out, &known);
+	if (known || result == CUDA_ERROR_NOT_INITIALIZED) {
+		return 0; /* or nobody uses CUDA in this process yet */
+	}
+	if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_CONTEXT) {
+		return smd_cuda_result(result, "cuPointerGetAttributes", error);
+	}
+	if (smd_cuda.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current) {
+		return smd_cuda_result(result, "cuPointerGetAttributes", error);
+	}
+	return cuda_locate_without_context(pointer, out, error);
 }
 
 /* ---- notices ---- */
-
-static void CUDA_CB cuda_on_done(CUstream stream, CUresult status, void *arg)
-{
-	struct smd_notice *notice = arg;
-
-	(void)stream;
-	notice->status = (int)status;
-	smd_progress_defer(notice->progress, &notice->task);
-}
-
-/* The notice comes when what is in the stream is done. */
-static int cuda_announce(struct smd_device *device, CUstream stream, const char *what,
-	struct smd_notice *notice, struct smd_error *error)
-{
-	notice->progress = device->progress;
-	notice->what = what;
-	return CUDA(error, cuStreamAddCallback, stream, cuda_on_done, notice, 0);
-}
 
 static int cuda_notice_result(const struct smd_notice *notice, struct smd_error *error)
 {
@@ -137,19 +223,19 @@ static int cuda_notice_result(const struct smd_notice *notice, struct smd_error 
 
 /* ---- devices ---- */
 
-static void cuda_end_stream(CUstream stream)
+static void cuda_end_stream(const struct smd_device_stream *stream)
 {
-	if (stream) {
-		smd_cuda.cuStreamSynchronize(stream);
-		smd_cuda.cuStreamDestroy(stream);
+	if (stream->stream) {
+		smd_cuda.cuStreamSynchronize(stream->stream);
+		smd_cuda.cuStreamDestroy(stream->stream);
 	}
 }
 
+/* A stream of the user's may still write its word, unless its work has failed. */
 static void cuda_fence_destroy(struct smd_fence *fence)
 {
-	cuda_end_stream(fence->stream);
-	if (fence->event) {
-		smd_cuda.cuEventDestroy(fence->event);
+	while (fence->notice.status == CUDA_SUCCESS && !smd_cuda_over(&fence->notice, true)) {
+		usleep(1000);
 	}
 	free(fence);
 }
@@ -158,23 +244,33 @@ static void cuda_close(struct smd_device *device)
 {
 	CUdevice handle;
 
-	if (smd_cuda_enter(device, NULL) == 0) {
-		while (!SLIST_EMPTY(&device->fences)) {
-			struct smd_fence *fence = SLIST_FIRST(&device->fences);
+	while (!SLIST_EMPTY(&device->fences)) {
+		struct smd_fence *fence = SLIST_FIRST(&device->fences);
 
-			SLIST_REMOVE_HEAD(&device->fences, link);
-			cuda_fence_destroy(fence);
-		}
-		for (unsigned i = 0; i < SMD_DEVICE_STREAMS; i++) {
-			cuda_end_stream(device->reading[i]);
-			cuda_end_stream(device->writing[i]);
-		}
+		SLIST_REMOVE_HEAD(&device->fences, link);
+		cuda_fence_destroy(fence);
+	}
+	if (smd_cuda_enter(device, NULL) == 0) {
+		cuda_end_stream(&device->reading);
+		cuda_end_stream(&device->writing);
+		smd_cuda_words_free(device);
 		smd_cuda_leave();
 	}
 	if (smd_cuda.cuDeviceGet(&handle, device->location.ordinal) == CUDA_SUCCESS) {
 		smd_cuda.cuDevicePrimaryCtxRelease(handle);
 	}
 	free(device);
+}
+
+/* Not blocking: it must not wait for what happens to be in the legacy default stream. */
+static int cuda_create_stream(
+	struct smd_device *device, struct smd_device_stream *stream, struct smd_error *error)
+{
+	int ret = smd_cuda_word_take(device, &stream->word, error);
+
+	return ret ? ret
+		   : CUDA(error, cuStreamCreate, (CUstream *)&stream->stream,
+			     CU_STREAM_NON_BLOCKING);
 }
 
 static int cuda_create_streams(struct smd_device *device, struct smd_error *error)
@@ -184,22 +280,17 @@ static int cuda_create_streams(struct smd_device *device, struct smd_error *erro
 	if (ret) {
 		return ret;
 	}
-	/* Not blocking: they must not wait for what happens to be in the legacy default stream. */
-	for (unsigned i = 0; ret == 0 && i < SMD_DEVICE_STREAMS; i++) {
-		ret = CUDA(error, cuStreamCreate, (CUstream *)&device->reading[i],
-			CU_STREAM_NON_BLOCKING);
-		if (ret == 0) {
-			ret = CUDA(error, cuStreamCreate, (CUstream *)&device->writing[i],
-				CU_STREAM_NON_BLOCKING);
-		}
-	}
+	ret = cuda_create_stream(device, &device->reading, error);
+	ret = ret ? ret : cuda_create_stream(device, &device->writing, error);
+	ret = ret ? ret
+		  : smd_cuda_word_try(device, device->reading.stream, device->reading.word, error);
 	smd_cuda_leave();
 	return ret;
 }
 
 /* The primary context is kept as long as the device is used, whether the memory is its or not. */
-static int cuda_open(const struct smd_device_location *location, struct smd_progress *progress,
-	struct smd_device **out, struct smd_error *error)
+static int cuda_open(const struct smd_device_location *location, struct smd_device **out,
+	struct smd_error *error)
 {
 	struct smd_device *device = calloc(1, sizeof(*device));
 	CUcontext primary;
@@ -218,7 +309,6 @@ static int cuda_open(const struct smd_device_location *location, struct smd_prog
 		return ret;
 	}
 	device->location = *location;
-	device->progress = progress;
 	device->context = location->context ? location->context : primary;
 	ret = cuda_create_streams(device, error);
 	if (ret) {
@@ -260,68 +350,71 @@ static int cuda_fence_create(
 		return smd_error_set(error, ENOMEM, "out of memory");
 	}
 	fence->device = device;
+	fence->notice.device = device;
+	fence->notice.what = "work in the user's stream";
 	ret = smd_cuda_enter(device, error);
+	if (ret == 0) {
+		ret = smd_cuda_word_take(device, &fence->notice.word, error);
+		smd_cuda_leave();
+	}
 	if (ret) {
 		free(fence);
-		return ret;
 	}
-	ret = CUDA(error, cuEventCreate, (CUevent *)&fence->event, CU_EVENT_DISABLE_TIMING);
-	if (ret == 0) {
-		ret = CUDA(
-			error, cuStreamCreate, (CUstream *)&fence->stream, CU_STREAM_NON_BLOCKING);
-	}
-	if (ret) {
-		cuda_fence_destroy(fence);
-	}
-	smd_cuda_leave();
 	*out = ret ? NULL : fence;
 	return ret;
 }
 
-static int cuda_fence_set_here(struct smd_fence *fence, void *stream, struct smd_error *error)
+/* Whatever else is put into it would become part of the graph, or spoil it. */
+static int cuda_check_capture(CUstream stream, struct smd_error *error)
 {
-	CUresult result;
-	int ret = CUDA(error, cuEventRecord, fence->event, stream);
+	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+	CUresult result = smd_cuda.cuStreamIsCapturing(stream, &status);
 
-	if (ret) {
-		return ret;
+	if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) {
+		return smd_error_set(error, EINVAL,
+			"the default stream cannot be followed while a stream that it waits for "
+			"is captured into a CUDA graph");
 	}
-	result = smd_cuda.cuEventQuery(fence->event);
-	if (result == CUDA_SUCCESS) {
-		return 1;
+	if (result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE) {
+		return smd_error_set(error, EINVAL,
+			"operations cannot be captured into CUDA graphs, and the stream is being "
+			"captured");
 	}
-	if (result != CUDA_ERROR_NOT_READY) {
-		return smd_cuda_result(result, "cuEventQuery", error);
-	}
-	ret = CUDA(error, cuStreamWaitEvent, fence->stream, fence->event, 0);
-	if (ret == 0) {
-		ret = cuda_announce(fence->device, fence->stream, "work in the user's stream",
-			&fence->notice, error);
-	}
-	return ret;
+	return smd_cuda_result(result, "cuStreamIsCapturing", error);
 }
 
 static int cuda_fence_set(struct smd_fence *fence, void *stream, struct smd_error *error)
 {
 	int ret = smd_cuda_enter(fence->device, error);
 
-	if (ret == 0) {
-		ret = cuda_fence_set_here(fence, stream, error);
-		smd_cuda_leave();
+	if (ret) {
+		return ret;
 	}
+	ret = cuda_check_capture(stream, error);
+	if (ret == 0) {
+		fence->notice.status = CUDA_SUCCESS;
+		fence->notice.number++;
+		ret = smd_cuda_word_write(stream, &fence->notice, error);
+		fence->notice.number -= ret != 0;
+	}
+	smd_cuda_leave();
 	return ret;
 }
 
 /* ---- copies ---- */
 
 /* After a copy was begun. If its end cannot be heard of, it is awaited here. */
-static int cuda_announce_copy(struct smd_device *device, CUstream stream, const char *what,
+static int cuda_announce_copy(struct smd_device *device, struct smd_device_stream *stream,
 	struct smd_notice *notice, struct smd_error *error)
 {
-	int ret = cuda_announce(device, stream, what, notice, error);
+	int ret;
 
+	notice->device = device;
+	notice->word = stream->word;
+	notice->number = ++stream->number;
+	ret = smd_cuda_word_write(stream->stream, notice, error);
 	if (ret) {
-		smd_cuda.cuStreamSynchronize(stream);
+		smd_cuda.cuStreamSynchronize(stream->stream);
 	}
 	return ret;
 }
@@ -329,15 +422,16 @@ static int cuda_announce_copy(struct smd_device *device, CUstream stream, const 
 static int cuda_read(struct smd_device *device, void *host, const void *pointer, size_t bytes,
 	struct smd_notice *notice, struct smd_error *error)
 {
-	CUstream stream = device->reading[device->reads++ % SMD_DEVICE_STREAMS];
 	int ret = smd_cuda_enter(device, error);
 
 	if (ret) {
 		return ret;
 	}
-	ret = CUDA(error, cuMemcpyDtoHAsync, host, (CUdeviceptr)pointer, bytes, stream);
+	notice->what = "cuMemcpyDtoHAsync";
+	ret = CUDA(error, cuMemcpyDtoHAsync, host, (CUdeviceptr)pointer, bytes,
+		device->reading.stream);
 	if (ret == 0) {
-		ret = cuda_announce_copy(device, stream, "cuMemcpyDtoHAsync", notice, error);
+		ret = cuda_announce_copy(device, &device->reading, notice, error);
 	}
 	smd_cuda_leave();
 	return ret;
@@ -346,15 +440,16 @@ static int cuda_read(struct smd_device *device, void *host, const void *pointer,
 static int cuda_write(struct smd_device *device, void *pointer, const void *host, size_t bytes,
 	struct smd_notice *notice, struct smd_error *error)
 {
-	CUstream stream = device->writing[device->writes++ % SMD_DEVICE_STREAMS];
 	int ret = smd_cuda_enter(device, error);
 
 	if (ret) {
 		return ret;
 	}
-	ret = CUDA(error, cuMemcpyHtoDAsync, (CUdeviceptr)pointer, host, bytes, stream);
+	notice->what = "cuMemcpyHtoDAsync";
+	ret = CUDA(error, cuMemcpyHtoDAsync, (CUdeviceptr)pointer, host, bytes,
+		device->writing.stream);
 	if (ret == 0) {
-		ret = cuda_announce_copy(device, stream, "cuMemcpyHtoDAsync", notice, error);
+		ret = cuda_announce_copy(device, &device->writing, notice, error);
 	}
 	smd_cuda_leave();
 	return ret;
@@ -363,7 +458,7 @@ static int cuda_write(struct smd_device *device, void *pointer, const void *host
 static int cuda_write_now(struct smd_device *device, void *pointer, const void *host, size_t bytes,
 	struct smd_error *error)
 {
-	CUstream stream = device->writing[device->writes++ % SMD_DEVICE_STREAMS];
+	CUstream stream = device->writing.stream;
 	int ret = smd_cuda_enter(device, error);
 
 	if (ret) {
@@ -393,6 +488,7 @@ static const struct smd_device_ops cuda_ops = {
 	.flush = smd_cuda_flush,
 	.check_cards = smd_cuda_check_cards,
 	.flush_current = smd_cuda_flush_current,
+	.over = smd_cuda_over,
 	.result = cuda_notice_result,
 };
 

@@ -9,18 +9,16 @@
 #include "worker/libsummand/device.h"
 
 #define CUDA_CALLS(X)                                                                              \
+	X(cuCtxGetCurrent)                                                                         \
 	X(cuCtxGetDevice)                                                                          \
 	X(cuCtxPopCurrent)                                                                         \
 	X(cuCtxPushCurrent)                                                                        \
 	X(cuDeviceGet)                                                                             \
 	X(cuDeviceGetAttribute)                                                                    \
 	X(cuDeviceGetCount)                                                                        \
+	X(cuDevicePrimaryCtxGetState)                                                              \
 	X(cuDevicePrimaryCtxRelease)                                                               \
 	X(cuDevicePrimaryCtxRetain)                                                                \
-	X(cuEventCreate)                                                                           \
-	X(cuEventDestroy)                                                                          \
-	X(cuEventQuery)                                                                            \
-	X(cuEventRecord)                                                                           \
 	X(cuGetErrorName)                                                                          \
 	X(cuMemFreeHost)                                                                           \
 	X(cuMemGetAddressRange)                                                                    \
@@ -32,16 +30,19 @@
 	X(cuStreamAddCallback)                                                                     \
 	X(cuStreamCreate)                                                                          \
 	X(cuStreamDestroy)                                                                         \
+	X(cuStreamIsCapturing)                                                                     \
+	X(cuStreamQuery)                                                                           \
 	X(cuStreamSynchronize)                                                                     \
-	X(cuStreamWaitEvent)
+	X(cuThreadExchangeStreamCaptureMode)
 
-/* What older drivers lack: without it network cards cannot have the memory. */
+/* What older drivers lack: streams that write words, and memory for network cards. */
 #if CUDA_VERSION >= 11070
 #define CUDA_NEWER_CALLS(X)                                                                        \
 	X(cuFlushGPUDirectRDMAWrites)                                                              \
-	X(cuMemGetHandleForAddressRange)
+	X(cuMemGetHandleForAddressRange)                                                           \
+	X(cuStreamWriteValue32)
 #else
-#define CUDA_NEWER_CALLS(X)
+#define CUDA_NEWER_CALLS(X) X(cuStreamWriteValue32)
 #endif
 
 /* cuda.h renames calls to their current versions, which is what the driver exports. */
@@ -58,9 +59,16 @@ int smd_cuda_result(CUresult result, const char *call, struct smd_error *error);
 /* Makes the call; 0 or -errno. */
 #define CUDA(error, call, ...) smd_cuda_result(smd_cuda.call(__VA_ARGS__), #call, error)
 
-/* The device's context is the calling thread's, until smd_cuda_leave(). */
+/*
+ * The device's context is the calling thread's, until smd_cuda_leave(). In between it may make
+ * calls that would spoil graphs which any thread is capturing: nothing of a graph's is touched
+ * here.
+ */
 int smd_cuda_enter(const struct smd_device *device, struct smd_error *error);
 void smd_cuda_leave(void);
+/* The same for calls that need no context. */
+CUstreamCaptureMode smd_cuda_relax(void);
+void smd_cuda_restore(CUstreamCaptureMode mode);
 
 /* What device.h says of them. */
 int smd_cuda_locate(const void *pointer, struct smd_device_location *out, struct smd_error *error);

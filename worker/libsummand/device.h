@@ -4,20 +4,19 @@
  * smd_device_ops() is NULL where there is no driver: all memory is then the host's, and nothing
  * below is asked. Calls give their reason as "cuMemcpyHtoDAsync: CUDA_ERROR_...".
  *
- * Work on a device ends some time after the call that began it. The driver says so on a thread of
- * its own, where nothing may be called that is the driver's; so all that happens there is that a
- * *notice* is left for the present or next owner of the progress engine (progress.h).
+ * Work on a device ends some time after the call that began it. Whoever began it has a *notice*,
+ * which the owner of the progress engine asks again and again whether that is so (staging.h).
  */
 #ifndef SMD_LIBSUMMAND_DEVICE_H
 #define SMD_LIBSUMMAND_DEVICE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
 
 #include "reduction_server/base/error.h"
 #include "reduction_server/transport/transport.h"
-#include "worker/libsummand/progress.h"
 
 struct smd_request;
 
@@ -34,39 +33,45 @@ struct smd_device_export {
 	uint64_t offset; /* from here on */
 };
 
-/* Streams of our own in one context. Copies need not wait for each other, but for their turn. */
-enum { SMD_DEVICE_STREAMS = 2 };
+/* A stream, and how much of what was put into it is done. */
+struct smd_device_stream {
+	void *stream;
+	uint32_t *word;  /* pinned memory: the last that is done, */
+	uint32_t number; /* of so many */
+};
 
 struct smd_device {
 	struct smd_device_location location;
-	struct smd_progress *progress;
 	void *context;
-	void *reading[SMD_DEVICE_STREAMS]; /* from the device, used in turn: while one says */
-	void *writing[SMD_DEVICE_STREAMS]; /* that it is done, the other copies */
-	unsigned reads;
-	unsigned writes;
+	struct smd_device_stream reading; /* from the device */
+	struct smd_device_stream writing;
+	bool calls_back;                     /* its streams cannot write words (cuda_word.h) */
 	bool flushes;                        /* what network cards write is not seen without it */
+	struct smd_device_words *words;      /* that fences have */
 	SLIST_HEAD(, smd_fence) fences;      /* all */
 	SLIST_HEAD(, smd_fence) idle_fences; /* those that nobody uses */
 	SLIST_ENTRY(smd_device) link;
 };
 
-/* Says that work is done: `task` is run on the owner, once, whether the work succeeded or not. */
+/* Work that is under way: it is done when the word has come to `number`. */
 struct smd_notice {
-	struct smd_task task;
-	struct smd_progress *progress;
+	void (*ended)(struct smd_notice *notice); /* called once, whether it succeeded or not */
+	struct smd_device *device;
 	const char *what; /* the call that began the work */
-	int status;       /* the driver's */
+	uint32_t *word;
+	uint32_t number;
+	int status; /* the driver's */
+	TAILQ_ENTRY(smd_notice) link;
 };
+TAILQ_HEAD(smd_notice_queue, smd_notice);
 
 /* What is in a stream of the user's at some moment; its notice comes when that is done. */
 struct smd_fence {
 	struct smd_notice notice; /* first */
 	struct smd_device *device;
-	void *event;
-	void *stream;                  /* where the event is awaited, so that no other has to */
 	void *owner;                   /* the user's of the fence */
 	struct smd_request *operation; /* what waits for it; NULL: it has ended before */
+	bool watched;                  /* its end is asked for */
 	SLIST_ENTRY(smd_fence) link;
 	SLIST_ENTRY(smd_fence) idle_link;
 };
@@ -76,9 +81,9 @@ struct smd_device_ops {
 	int (*locate)(
 		const void *pointer, struct smd_device_location *out, struct smd_error *error);
 
-	int (*open)(const struct smd_device_location *location, struct smd_progress *progress,
-		struct smd_device **out, struct smd_error *error);
-	/* Waits for what is under way; every notice has then been left. */
+	int (*open)(const struct smd_device_location *location, struct smd_device **out,
+		struct smd_error *error);
+	/* Waits for what is under way. */
 	void (*close)(struct smd_device *device);
 
 	/* Host memory that the device copies to and from while the caller does something else. */
@@ -87,12 +92,13 @@ struct smd_device_ops {
 
 	int (*fence_create)(
 		struct smd_device *device, struct smd_fence **out, struct smd_error *error);
-	/* Marks what is in the stream now (NULL: the legacy default stream). 1: that is done
-	 * already, and no notice comes; 0: a notice comes; -errno. */
+	/* Marks what is in the stream now (NULL: the legacy default stream). 0; -EINVAL: the
+	 * stream is being captured into a graph, or cannot be used while another is, and stays as
+	 * it was; -errno. */
 	int (*fence_set)(struct smd_fence *fence, void *stream, struct smd_error *error);
 
-	/* Copy between pinned memory and the device's; the notice comes unless -errno is returned,
-	 * and then nothing is under way. On the owner. */
+	/* Copy between pinned memory and the device's. If -errno is returned, nothing is under way.
+	 * On the owner. */
 	int (*read)(struct smd_device *device, void *host, const void *pointer, size_t bytes,
 		struct smd_notice *notice, struct smd_error *error);
 	int (*write)(struct smd_device *device, void *pointer, const void *host, size_t bytes,
@@ -118,7 +124,11 @@ struct smd_device_ops {
 	 * does from now on. */
 	int (*flush_current)(struct smd_error *error);
 
-	/* How the work ended that the notice is about. */
+	/* Whether the work is over that the notice is about: memory is read, and no call made.
+	 * `thoroughly`: also whether it will never be, because the device has failed. On the owner.
+	 */
+	bool (*over)(struct smd_notice *notice, bool thoroughly);
+	/* How it ended. */
 	int (*result)(const struct smd_notice *notice, struct smd_error *error);
 };
 

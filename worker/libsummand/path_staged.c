@@ -24,13 +24,13 @@ static void staged_free_send(struct smd_staging *staging, struct smd_flow_send *
 
 /* ---- from the device ---- */
 
-static void staged_on_fetched(struct smd_task *task)
+static void staged_on_fetched(struct smd_notice *notice)
 {
-	struct smd_stage *stage = (struct smd_stage *)task;
+	struct smd_stage *stage = (struct smd_stage *)notice;
 	struct smd_request *operation = stage->operation;
 	struct smd_staging *staging = staging_of(operation);
 	struct smd_error error = {""};
-	int ret = staging->ops->result(&stage->notice, &error);
+	int ret = staging->ops->result(notice, &error);
 
 	stage->reading = false;
 	operation->copies_pending--;
@@ -57,7 +57,7 @@ static enum smd_fetch staged_fetch_chunk(struct smd_flow *flow, struct smd_reque
 	send->stage = stage;
 	send->fetched = stage->memory;
 	stage->send = send;
-	stage->notice.task.run = staged_on_fetched;
+	stage->notice.ended = staged_on_fetched;
 	ret = staging->ops->read(operation->device, stage->memory, from,
 		smd_operation_chunk_bytes(operation, chunk), &stage->notice, &error);
 	if (ret) {
@@ -65,6 +65,7 @@ static enum smd_fetch staged_fetch_chunk(struct smd_flow *flow, struct smd_reque
 		smd_comm_fault_device(flow->comm, ret, &error);
 		return SMD_FETCH_LATER;
 	}
+	smd_staging_watch(staging, &stage->notice);
 	stage->reading = true;
 	operation->copies_pending++;
 	return SMD_FETCH_BEGUN;
@@ -139,13 +140,13 @@ static void *staged_receive(struct smd_flow *flow, struct smd_request *operation
 	return flow->rx_stage ? flow->rx_stage->memory : NULL;
 }
 
-static void staged_on_written(struct smd_task *task)
+static void staged_on_written(struct smd_notice *notice)
 {
-	struct smd_stage *stage = (struct smd_stage *)task;
+	struct smd_stage *stage = (struct smd_stage *)notice;
 	struct smd_request *operation = stage->operation;
 	struct smd_staging *staging = staging_of(operation);
 	struct smd_error error = {""};
-	int ret = staging->ops->result(&stage->notice, &error);
+	int ret = staging->ops->result(notice, &error);
 
 	smd_staging_free(staging, stage);
 	operation->copies_pending--;
@@ -177,14 +178,16 @@ static void staged_write(
 		operation->chunks_done += ret == 0;
 	} else {
 		stage->send = NULL;
-		stage->notice.task.run = staged_on_written;
+		stage->notice.ended = staged_on_written;
 		ret = staging->ops->write(operation->device, operation->recv + offset,
 			stage->memory, bytes, &stage->notice, &error);
 		if (ret) {
 			smd_staging_free(staging, stage);
+		} else {
+			smd_staging_watch(staging, &stage->notice);
+			operation->copies_pending++;
+			operation->writing++;
 		}
-		operation->copies_pending += ret == 0;
-		operation->writing += ret == 0;
 	}
 	if (ret) {
 		smd_comm_fault_device(flow->comm, ret, &error);
@@ -220,10 +223,21 @@ static bool staged_complete(struct smd_request *operation)
 
 /* ---- operations ---- */
 
+static void staged_watch_fence(struct smd_fence *fence)
+{
+	if (!fence->watched) {
+		fence->watched = true;
+		smd_staging_watch(fence->owner, &fence->notice);
+	}
+}
+
 static void staged_begin(struct smd_request *operation)
 {
 	struct smd_allocations *allocations = &staging_of(operation)->allocations;
 
+	if (operation->fence) {
+		staged_watch_fence(operation->fence);
+	}
 	if (operation->reads_device) {
 		operation->send_allocation = smd_allocation_take(
 			allocations, operation->device, operation->send, operation->send_id);
@@ -240,6 +254,7 @@ static void staged_end(struct smd_request *operation)
 	smd_allocation_put(operation->send_allocation);
 	smd_allocation_put(operation->recv_allocation);
 	if (operation->fence) { /* its notice comes later */
+		staged_watch_fence(operation->fence);
 		operation->fence->operation = NULL;
 		operation->fence = NULL;
 	}
@@ -305,18 +320,19 @@ void smd_path_staged_abandon(struct smd_comm *comm)
 }
 
 /* On the owner: what was in the user's stream is done. The operation may have ended before. */
-static void staged_on_fence(struct smd_task *task)
+static void staged_on_fence(struct smd_notice *notice)
 {
-	struct smd_fence *fence = (struct smd_fence *)task;
+	struct smd_fence *fence = (struct smd_fence *)notice;
 	struct smd_staging *staging = fence->owner;
 	struct smd_request *operation = fence->operation;
 	struct smd_error error = {""};
-	int ret = staging->ops->result(&fence->notice, &error);
+	int ret = staging->ops->result(notice, &error);
 
 	if (operation && ret) {
 		smd_comm_fault_device(operation->comm, ret, &error); /* and the fence stays shut */
 		return;
 	}
+	fence->watched = false;
 	smd_staging_put_fence(staging, fence);
 	if (operation) {
 		operation->fence = NULL;
@@ -334,7 +350,7 @@ static int staged_set_fence(
 	struct smd_staging *staging = staging_of(operation);
 	int ret;
 
-	fence->notice.task.run = staged_on_fence;
+	fence->notice.ended = staged_on_fence;
 	fence->operation = operation;
 	operation->fence = fence;
 	ret = staging->ops->fence_set(fence, operation->comm->stream, error);
@@ -342,7 +358,7 @@ static int staged_set_fence(
 		operation->fence = NULL;
 		smd_staging_put_fence(staging, fence);
 	}
-	return ret < 0 ? ret : 0;
+	return ret;
 }
 
 static int staged_locate(struct smd_request *operation, struct smd_device_location *location,
@@ -367,9 +383,8 @@ static int staged_locate(struct smd_request *operation, struct smd_device_locati
 	if (ret == 0 && operation->reads_device && operation->writes_device &&
 		from.ordinal != to.ordinal) {
 		return smd_error_set(error, EINVAL,
-			"%s in group %s: send and recv must be on the same device, got %d and %d",
-			smd_collective_name(operation->collective), operation->comm->group,
-			from.ordinal, to.ordinal);
+			"send and recv must be on the same device, got %d and %d", from.ordinal,
+			to.ordinal);
 	}
 	*location =
 		operation->reads_device && (from.context || !operation->writes_device) ? from : to;
@@ -393,14 +408,21 @@ int smd_path_staged_prepare(struct smd_request *operation, struct smd_error *err
 	}
 	if (ret == 0) {
 		operation->path = &path_staged;
-		ret = smd_staging_take_device(staging_of(operation), &location, &operation->device,
+		ret = smd_staging_take_device(staging_of(operation), &location,
+			operation->count * operation->element_bytes, &operation->device,
 			follows ? &fence : NULL, &why);
 	}
 	if (ret == 0 && fence) {
 		ret = staged_set_fence(operation, fence, &why);
 	}
-	if (ret && ret != -EINVAL) {
-		smd_comm_fault_device(operation->comm, ret, &why);
+	if (ret == -EINVAL) {
+		return smd_error_set(error, EINVAL, "%s in group %s: %s",
+			smd_collective_name(operation->collective), operation->comm->group,
+			why.text);
 	}
-	return ret ? smd_error_set(error, -ret, "%s", why.text) : 0;
+	if (ret) {
+		smd_comm_fault_device(operation->comm, ret, &why);
+		smd_error_set(error, -ret, "%s", why.text);
+	}
+	return ret;
 }

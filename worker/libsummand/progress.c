@@ -13,6 +13,7 @@
 #define SECOND_US      1000000ull
 #define SPIN_NS        100000u
 #define POLLS_PER_LOOP 16
+#define NAP_NS         50000 /* between looks in vain; kernels may take milliseconds */
 
 void smd_progress_lock(struct smd_progress *progress)
 {
@@ -97,6 +98,36 @@ static void progress_sleep_until(struct smd_progress *progress, uint64_t deadlin
 	}
 }
 
+static bool progress_look(struct smd_progress *progress)
+{
+	return progress->watch && progress->watch->look(progress->watch);
+}
+
+/*
+ * One turn of the loop. What is watched says nothing when it changes: while there is something, the
+ * loop does not sleep, but after SPIN_NS in vain this thread naps, which leaves the processor to
+ * others for nine tenths of the time.
+ */
+static void progress_turn(struct smd_progress *progress, uint64_t deadline_ns)
+{
+	const struct timespec nap = {0, NAP_NS};
+	uint64_t arrivals = progress->arrivals;
+	bool watched = progress_look(progress);
+
+	if (progress->arrivals == arrivals && !watched) {
+		progress_sleep_until(progress, deadline_ns);
+		return;
+	}
+	event_base_loop(progress->base, EVLOOP_NONBLOCK);
+	if (progress->arrivals != arrivals) {
+		progress->looked_ns = smd_clock_ns();
+	} else if (smd_clock_ns() - progress->looked_ns < SPIN_NS) {
+		sched_yield();
+	} else {
+		nanosleep(&nap, NULL);
+	}
+}
+
 /*
  * To sleep and be woken costs more than a small operation. So while one is awaited nobody sleeps
  * for SPIN_NS after the last arrival; other threads are let in after each poll. The loop, which
@@ -110,6 +141,7 @@ static void progress_spin(
 	while (!goal->done(arg)) {
 		uint64_t arrivals = progress->arrivals;
 
+		(void)progress_look(progress);
 		if (++progress->polls % POLLS_PER_LOOP == 0 || !goal->poll(arg)) {
 			event_base_loop(progress->base, EVLOOP_NONBLOCK);
 		}
@@ -132,7 +164,7 @@ static void progress_drive(struct smd_progress *progress, const struct smd_goal 
 			progress_spin(progress, goal, arg);
 		}
 		if (!goal->done(arg)) {
-			progress_sleep_until(progress, deadline_ns);
+			progress_turn(progress, deadline_ns);
 		}
 	}
 }
@@ -192,6 +224,7 @@ void smd_progress_poll(struct smd_progress *progress)
 	pthread_mutex_lock(&progress->lock);
 	if (!progress->owned) {
 		progress_own(progress);
+		(void)progress_look(progress);
 		event_base_loop(progress->base, EVLOOP_NONBLOCK);
 		progress_release(progress);
 	}
@@ -262,7 +295,7 @@ static void *progress_main(void *arg)
 			progress_rest(progress, now);
 		} else {
 			progress_own(progress);
-			event_base_loop(progress->base, EVLOOP_ONCE);
+			progress_turn(progress, 0);
 			progress_release(progress);
 		}
 	}

@@ -31,13 +31,22 @@ struct smd_task {
 };
 STAILQ_HEAD(smd_task_queue, smd_task);
 
+/* What the owner must look at again and again, because nothing else says that it has changed. */
+struct smd_watch {
+	/* Does what is due; whether there is more to look for. What has come counts as an arrival.
+	 */
+	bool (*look)(struct smd_watch *watch);
+};
+
 struct smd_progress {
 	struct event_base *base;
 	struct smd_wakeup wakeup;
-	struct event *alarm; /* ends a sleep in the loop at somebody's deadline */
-	uint64_t arrivals;   /* results that have come; counted by the owner */
-	unsigned polls;      /* of goals, over all waits; counted by the owner */
-	bool threaded;       /* there is a progress thread */
+	struct event *alarm;     /* ends a sleep in the loop at somebody's deadline */
+	uint64_t arrivals;       /* results and ends of copies; counted by the owner */
+	unsigned polls;          /* of goals, over all waits; counted by the owner */
+	struct smd_watch *watch; /* the owner's; NULL: none */
+	uint64_t looked_ns;      /* since when it has looked in vain */
+	bool threaded;           /* there is a progress thread */
 	pthread_t thread;
 
 	pthread_mutex_t lock;

@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "reduction_server/base/clock.h"
@@ -14,6 +12,7 @@
 #include "reduction_server/wire/collective.h"
 #include "worker/libsummand/group.h"
 #include "worker/libsummand/handle.h"
+#include "worker/libsummand/host_memory.h"
 #include "worker/libsummand/operation.h"
 #include "worker/libsummand/path_direct.h"
 #include "worker/libsummand/path_narrow.h"
@@ -97,43 +96,16 @@ static int choose_path(struct smd_request *operation, struct smd_error *error)
 }
 
 /*
- * Whether the range begins and ends in memory of this process. The kernel would say so of all of
- * it, when it has read half a chunk and the lane can no longer be used; or a copy would end the
- * process.
- */
-static bool memory_is_mapped(const void *memory, size_t bytes)
-{
-	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-	const uintptr_t first = (uintptr_t)memory & ~(page - 1);
-	const uintptr_t last = ((uintptr_t)memory + bytes - 1) & ~(page - 1);
-	unsigned char resident;
-
-	return mincore((void *)first, page, &resident) == 0 &&
-	       (last == first || mincore((void *)last, page, &resident) == 0);
-}
-
-/*
- * Whether those eight bytes may be read, without a signal where they may not: the kernel copies the
- * set before it sees that it cannot do that with it. A fifth of what mincore() takes.
- */
-static bool word_is_readable(const void *address)
-{
-	const void *word = (const void *)((uintptr_t)address & ~(uintptr_t)7);
-
-	return syscall(SYS_rt_sigprocmask, ~0, word, NULL, (size_t)8) == 0 || errno != EFAULT;
-}
-
-/*
  * Of small ones the question would take a good part of the operation, and the kernel says so when
  * it reads them; but over TLS it is the processor that reads them, and that would end the process.
  */
 static bool memory_is_there(const struct smd_context *context, const uint8_t *memory, size_t bytes)
 {
 	if (bytes > SMALL_BYTES) {
-		return memory_is_mapped(memory, bytes);
+		return smd_host_memory_is_mapped(memory, bytes);
 	}
-	return !context->config.encrypt ||
-	       (word_is_readable(memory) && word_is_readable(memory + bytes - 1));
+	return !context->config.encrypt || (smd_host_memory_is_readable(memory) &&
+						   smd_host_memory_is_readable(memory + bytes - 1));
 }
 
 static int check_memory(const struct smd_request *operation, struct smd_error *error)

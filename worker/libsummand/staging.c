@@ -4,7 +4,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "reduction_server/base/clock.h"
+#include "reduction_server/base/log.h"
+
 #define STAGE_ALIGNMENT 4096u
+#define START_BYTES     4194304u  /* pinned at first, if the pool may be so large */
+#define ASK_NS          10000000u /* between questions whether devices have failed */
 
 /* ---- stages, on the owner of the progress engine ---- */
 
@@ -15,6 +20,8 @@ struct smd_stage *smd_staging_take(struct smd_staging *staging, struct smd_reque
 	if (stage) {
 		SLIST_REMOVE_HEAD(&staging->free, link);
 		stage->operation = operation;
+	} else {
+		staging->scarce = true;
 	}
 	return stage;
 }
@@ -26,18 +33,25 @@ struct smd_stage *smd_staging_take_send(struct smd_staging *staging, struct smd_
 	if (staging->sending < staging->sending_max) {
 		stage = smd_staging_take(staging, operation);
 		staging->sending += stage != NULL;
+	} else {
+		staging->scarce = true;
 	}
 	return stage;
 }
 
 /* Whoever waits may go on, but not from here: the caller may be inside a lane's callback. */
-void smd_staging_free(struct smd_staging *staging, struct smd_stage *stage)
+static void staging_resume_soon(struct smd_staging *staging)
 {
-	SLIST_INSERT_HEAD(&staging->free, stage, link);
 	if (!TAILQ_EMPTY(&staging->waiting) && !staging->resuming) {
 		staging->resuming = true;
 		smd_progress_defer(staging->progress, &staging->resume);
 	}
+}
+
+void smd_staging_free(struct smd_staging *staging, struct smd_stage *stage)
+{
+	SLIST_INSERT_HEAD(&staging->free, stage, link);
+	staging_resume_soon(staging);
 }
 
 void smd_staging_free_send(struct smd_staging *staging, struct smd_stage *stage)
@@ -77,6 +91,54 @@ static void staging_resume(struct smd_task *task)
 	}
 }
 
+static void staging_receive_slab(struct smd_task *task)
+{
+	struct smd_stage_slab *slab = (struct smd_stage_slab *)task;
+	struct smd_staging *staging = slab->staging;
+
+	for (size_t i = 0; i < slab->count; i++) {
+		SLIST_INSERT_HEAD(&staging->free, &slab->stages[i], link);
+	}
+	staging->count += slab->count;
+	staging->sending_max = (unsigned)(staging->count - staging->count / 2);
+	staging_resume_soon(staging);
+}
+
+/* ---- ends of work, on the owner ---- */
+
+void smd_staging_watch(struct smd_staging *staging, struct smd_notice *notice)
+{
+	if (TAILQ_EMPTY(&staging->notices)) {
+		staging->asked_ns = smd_clock_ns();
+	}
+	TAILQ_INSERT_TAIL(&staging->notices, notice, link);
+}
+
+/* Those that come to be watched meanwhile stand behind the last. */
+static bool staging_look(struct smd_watch *watch)
+{
+	struct smd_staging *staging =
+		(struct smd_staging *)((char *)watch - offsetof(struct smd_staging, watch));
+	struct smd_notice *last = TAILQ_LAST(&staging->notices, smd_notice_queue);
+	struct smd_notice *next = TAILQ_FIRST(&staging->notices);
+	bool thoroughly = last && smd_clock_ns() - staging->asked_ns > ASK_NS;
+	struct smd_notice *notice = NULL;
+
+	while (notice != last) {
+		notice = next;
+		next = TAILQ_NEXT(notice, link);
+		if (staging->ops->over(notice, thoroughly)) {
+			TAILQ_REMOVE(&staging->notices, notice, link);
+			staging->progress->arrivals++;
+			notice->ended(notice);
+		}
+	}
+	if (thoroughly) {
+		staging->asked_ns = smd_clock_ns();
+	}
+	return !TAILQ_EMPTY(&staging->notices);
+}
+
 /* ---- devices, on callers' threads ---- */
 
 void smd_staging_put_fence(struct smd_staging *staging, struct smd_fence *fence)
@@ -87,35 +149,81 @@ void smd_staging_put_fence(struct smd_staging *staging, struct smd_fence *fence)
 }
 
 /* The calls of this section down to smd_staging_take_device() are made with the lock. */
-static int staging_make_stages(
-	struct smd_staging *staging, struct smd_device *device, struct smd_error *error)
+static size_t staging_stride(const struct smd_staging *staging)
 {
-	size_t stride = (staging->deal->chunk_bytes + STAGE_ALIGNMENT - 1) / STAGE_ALIGNMENT *
-			STAGE_ALIGNMENT;
-	size_t n = staging->bytes / stride;
-	struct smd_stage *stages;
+	return (staging->deal->chunk_bytes + STAGE_ALIGNMENT - 1) / STAGE_ALIGNMENT *
+	       STAGE_ALIGNMENT;
+}
+
+static int staging_add_slab(
+	struct smd_staging *staging, struct smd_device *device, size_t n, struct smd_error *error)
+{
+	struct smd_stage_slab *slab = calloc(1, sizeof(*slab) + n * sizeof(slab->stages[0]));
+	size_t stride = staging_stride(staging);
 	void *memory;
 	int ret;
 
-	n = n < 2 ? 2 : n;
-	stages = calloc(n, sizeof(*stages));
-	if (!stages) {
+	if (!slab) {
 		return smd_error_set(error, ENOMEM, "out of memory");
 	}
 	ret = staging->ops->pin(device, n * stride, &memory, error);
 	if (ret) {
-		free(stages);
+		free(slab);
 		return ret;
 	}
+	slab->task.run = staging_receive_slab;
+	slab->staging = staging;
+	slab->device = device;
+	slab->memory = memory;
+	slab->count = n;
 	for (size_t i = 0; i < n; i++) {
-		stages[i].memory = (uint8_t *)memory + i * stride;
-		SLIST_INSERT_HEAD(&staging->free, &stages[i], link);
+		slab->stages[i].memory = slab->memory + i * stride;
 	}
-	staging->pinned_by = device;
-	staging->memory = memory;
-	staging->sending_max = (unsigned)(n - n / 2);
-	staging->stages = stages;
+	SLIST_INSERT_HEAD(&staging->slabs, slab, link);
+	staging->pinned += n;
+	smd_progress_defer(staging->progress, &slab->task);
 	return 0;
+}
+
+/* How many stages there should be for an operation of so many bytes: its chunks and their results;
+ * and twice as many as before, where that was too few. */
+static size_t staging_wanted(const struct smd_staging *staging, size_t bytes)
+{
+	size_t stride = staging_stride(staging);
+	size_t limit = staging->bytes / stride;
+	size_t wanted = bytes / stride < limit ? 2 * (bytes / stride + 1) : limit;
+
+	if (staging->scarce && wanted < 2 * staging->pinned) {
+		wanted = 2 * staging->pinned;
+	}
+	if (wanted < START_BYTES / stride) {
+		wanted = START_BYTES / stride;
+	}
+	wanted = wanted < limit ? wanted : limit;
+	return wanted < 2 ? 2 : wanted;
+}
+
+/* With some stages all works, if slower. */
+static int staging_grow(struct smd_staging *staging, struct smd_device *device, size_t bytes,
+	struct smd_error *error)
+{
+	size_t wanted = staging_wanted(staging, bytes);
+	struct smd_error why = {""};
+	int ret;
+
+	if (wanted <= staging->pinned) {
+		return 0;
+	}
+	staging->scarce = false;
+	ret = staging_add_slab(staging, device, wanted - staging->pinned, &why);
+	if (ret && staging->pinned) {
+		smd_log(SMD_LOG_WARN, "libsummand",
+			"%zu KiB of pinned memory must be enough, there is no more: %s",
+			staging->pinned * staging_stride(staging) >> 10, why.text);
+		staging->bytes = staging->pinned * staging_stride(staging);
+		return 0;
+	}
+	return ret ? smd_error_set(error, -ret, "%s", why.text) : 0;
 }
 
 static int staging_find_device(struct smd_staging *staging,
@@ -133,7 +241,7 @@ static int staging_find_device(struct smd_staging *staging,
 			return 0;
 		}
 	}
-	ret = staging->ops->open(location, staging->progress, out, error);
+	ret = staging->ops->open(location, out, error);
 	if (ret == 0) {
 		SLIST_INSERT_HEAD(&staging->devices, *out, link);
 	}
@@ -159,14 +267,14 @@ static int staging_take_fence(struct smd_staging *staging, struct smd_device *de
 }
 
 int smd_staging_take_device(struct smd_staging *staging, const struct smd_device_location *location,
-	struct smd_device **out, struct smd_fence **fence, struct smd_error *error)
+	size_t bytes, struct smd_device **out, struct smd_fence **fence, struct smd_error *error)
 {
 	int ret;
 
 	pthread_mutex_lock(&staging->lock);
 	ret = staging_find_device(staging, location, out, error);
-	if (ret == 0 && !staging->stages) {
-		ret = staging_make_stages(staging, *out, error);
+	if (ret == 0) {
+		ret = staging_grow(staging, *out, bytes, error);
 	}
 	if (ret == 0 && fence) {
 		ret = staging_take_fence(staging, *out, fence, error);
@@ -185,20 +293,29 @@ void smd_staging_create(struct smd_staging *staging, const struct smd_device_ops
 		.deal = deal,
 		.bytes = bytes,
 		.resume.run = staging_resume,
+		.watch.look = staging_look,
 	};
 	pthread_mutex_init(&staging->lock, NULL);
 	smd_allocations_create(&staging->allocations, staging->ops, remotes);
 	SLIST_INIT(&staging->devices);
+	SLIST_INIT(&staging->slabs);
 	SLIST_INIT(&staging->free);
+	TAILQ_INIT(&staging->notices);
 	TAILQ_INIT(&staging->waiting);
+	if (ops) {
+		progress->watch = &staging->watch;
+	}
 }
 
 void smd_staging_destroy(struct smd_staging *staging)
 {
 	smd_allocations_destroy(&staging->allocations);
-	if (staging->stages) {
-		staging->ops->unpin(staging->pinned_by, staging->memory);
-		free(staging->stages);
+	while (!SLIST_EMPTY(&staging->slabs)) {
+		struct smd_stage_slab *slab = SLIST_FIRST(&staging->slabs);
+
+		SLIST_REMOVE_HEAD(&staging->slabs, link);
+		staging->ops->unpin(slab->device, slab->memory);
+		free(slab);
 	}
 	while (!SLIST_EMPTY(&staging->devices)) {
 		struct smd_device *device = SLIST_FIRST(&staging->devices);

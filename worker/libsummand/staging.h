@@ -2,13 +2,18 @@
  * The pool of *stages* that the staged path copies device memory through, each pinned memory for
  * one chunk; and the devices themselves, with the fences that their streams' work is awaited by.
  *
- * The pool is bounded and made when the first operation on device memory comes. About half of the
- * stages may hold chunks to send, so that some are left for results.
+ * The pool is bounded. It is made when the first operation on device memory comes, and grows when
+ * one comes that needs more, or when others have found no stage. About half of the stages may hold
+ * chunks to send, so that some are left for results.
+ *
+ * Work on devices that is under way is watched for its end (device.h) while the owner turns the
+ * loop.
  */
 #ifndef SMD_LIBSUMMAND_STAGING_H
 #define SMD_LIBSUMMAND_STAGING_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
@@ -16,6 +21,7 @@
 #include "worker/libsummand/allocation_cache.h"
 #include "worker/libsummand/deal.h"
 #include "worker/libsummand/device.h"
+#include "worker/libsummand/progress.h"
 
 struct smd_flow;
 struct smd_flow_send;
@@ -39,6 +45,17 @@ struct smd_stage_waiter {
 };
 TAILQ_HEAD(smd_stage_waiter_queue, smd_stage_waiter);
 
+/* Stages that were pinned together. */
+struct smd_stage_slab {
+	struct smd_task task; /* first: hands them over to the owner */
+	struct smd_staging *staging;
+	struct smd_device *device; /* that pinned them */
+	uint8_t *memory;
+	size_t count;
+	SLIST_ENTRY(smd_stage_slab) link;
+	struct smd_stage stages[];
+};
+
 struct smd_staging {
 	const struct smd_device_ops *ops; /* NULL: all memory is the host's */
 	struct smd_progress *progress;
@@ -47,13 +64,17 @@ struct smd_staging {
 
 	pthread_mutex_t lock; /* callers: of devices, their fences, and of making the pool */
 	SLIST_HEAD(, smd_device) devices;
-	struct smd_device *pinned_by;
-	uint8_t *memory;
-	struct smd_stage *stages; /* NULL: no operation has been on device memory yet */
+	SLIST_HEAD(, smd_stage_slab) slabs;
+	size_t pinned;      /* stages */
+	atomic_bool scarce; /* the owner has found none free since */
 
 	/* The owner's (progress.h): */
 	struct smd_allocations allocations;
+	struct smd_watch watch;
+	struct smd_notice_queue notices; /* of work that is under way */
+	uint64_t asked_ns;               /* when devices were asked whether they have failed */
 	SLIST_HEAD(, smd_stage) free;
+	size_t count;         /* stages */
 	unsigned sending;     /* stages that hold chunks to send */
 	unsigned sending_max; /* so that some are left for results */
 	struct smd_stage_waiter_queue waiting;
@@ -69,10 +90,11 @@ void smd_staging_destroy(struct smd_staging *staging);
 
 /*
  * On a caller's thread: the device at that location, and a fence on it (NULL: none is needed). The
- * pool is there afterwards. 0 or -errno with a text.
+ * pool is there for what the caller posts next, and large enough for an operation of so many
+ * bytes, if it may be. 0 or -errno with a text.
  */
 int smd_staging_take_device(struct smd_staging *staging, const struct smd_device_location *location,
-	struct smd_device **out, struct smd_fence **fence, struct smd_error *error);
+	size_t bytes, struct smd_device **out, struct smd_fence **fence, struct smd_error *error);
 /* On any thread. */
 void smd_staging_put_fence(struct smd_staging *staging, struct smd_fence *fence);
 
@@ -85,6 +107,9 @@ void smd_staging_free(struct smd_staging *staging, struct smd_stage *stage);
 /* A stage for a chunk to send. NULL: none is free for that. */
 struct smd_stage *smd_staging_take_send(struct smd_staging *staging, struct smd_request *operation);
 void smd_staging_free_send(struct smd_staging *staging, struct smd_stage *stage);
+
+/* Calls the notice's ended() when its work is over, from a turn of the loop. */
+void smd_staging_watch(struct smd_staging *staging, struct smd_notice *notice);
 
 /* Calls the waiter, once, when a stage may be free. */
 void smd_staging_wait(struct smd_staging *staging, struct smd_stage_waiter *waiter);

@@ -27,15 +27,12 @@ struct CUctx_st {
 	CUresult broken; /* CUDA_SUCCESS: it is not */
 };
 
-enum kind { RECORD, WAIT, WAIT_VALUE, COPY, FILL, CALLBACK };
+enum kind { WAIT_VALUE, WRITE_VALUE, COPY, FILL, ALLOCATE, CALLBACK };
 
 struct work {
 	enum kind kind;
-	uint64_t number;  /* in the stream, from 1 */
-	uint64_t ticket;  /* among all */
-	CUstream awaited; /* WAIT: until it has done so many */
-	uint64_t awaited_number;
-	uint8_t *to; /* WAIT_VALUE: the word */
+	uint64_t ticket; /* among all */
+	uint8_t *to;     /* WAIT_VALUE, WRITE_VALUE: the word; ALLOCATE: a flag, which is set */
 	const uint8_t *from;
 	size_t bytes;
 	uint32_t value;
@@ -49,17 +46,12 @@ struct CUstream_st {
 	bool blocking; /* in order with the legacy stream */
 	bool legacy;
 	bool destroyed;
-	uint64_t queued;
-	uint64_t done;
+	CUstreamCaptureStatus capture; /* under the lock */
+	CUstreamCaptureMode capture_mode;
+	unsigned captured;         /* works, which will not be run */
 	STAILQ_HEAD(, work) works; /* the first may be running */
 	pthread_t thread;
 	LIST_ENTRY(CUstream_st) link;
-};
-
-struct CUevent_st {
-	CUcontext context;
-	CUstream stream; /* NULL: never recorded */
-	uint64_t number;
 };
 
 extern struct CUctx_st fake_contexts[];
@@ -72,6 +64,7 @@ CUresult fake_enter(const char *call, bool needs_context);
 CUresult fake_leave(CUresult result);
 /* The same for calls that give something back: they work in broken contexts too. */
 void fake_enter_end(void);
+void fake_lock(void);
 
 #define ENTER(call, needs_context)                                                                 \
 	do {                                                                                       \
@@ -82,11 +75,14 @@ void fake_enter_end(void);
 	} while (0)
 
 /* With the lock, and with a context. */
-CUcontext fake_context(void);
+CUcontext fake_context(void); /* NULL: the thread has none */
 CUstream fake_stream(CUstream stream);
-uint64_t fake_enqueue(CUstream stream, const struct work *wanted);
+/* Or captures it, where the stream is being captured. */
+CUresult fake_enqueue(CUstream stream, const struct work *wanted);
 void fake_drain(CUstream stream);
 /* Where so many bytes of device memory really are. */
 uint8_t *fake_shadow(CUdeviceptr pointer, size_t bytes, CUcontext context);
+/* Where a stream may write a word: memory of a device, or pinned. */
+uint8_t *fake_word(CUdeviceptr pointer, CUcontext context);
 
 #endif

@@ -32,12 +32,17 @@ int fake_facts[SMD_FAKE_FACTS_END] = {
 	[SMD_FAKE_ORDERING] = CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER,
 	[SMD_FAKE_FLUSH] = CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST,
 	[SMD_FAKE_WHOLE] = 1,
+	[SMD_FAKE_MEMOPS] = 1,
 };
 static unsigned flushes;
+static unsigned callbacks;
+static unsigned live_streams;
+static unsigned global_captures; /* under way, of CU_STREAM_CAPTURE_MODE_GLOBAL */
 
 static _Thread_local CUcontext stack[STACK_MAX];
 static _Thread_local unsigned depth;
 static _Thread_local bool in_callback;
+static _Thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 /* ---- what is to fail; with the lock ---- */
 
@@ -75,24 +80,76 @@ void smd_fake_set(enum smd_fake_fact fact, int value)
 	pthread_mutex_unlock(&lock);
 }
 
-unsigned smd_fake_flushes(void)
+static unsigned locked_count(const unsigned *count)
 {
 	unsigned n;
 
 	pthread_mutex_lock(&lock);
-	n = flushes;
+	n = *count;
 	pthread_mutex_unlock(&lock);
 	return n;
 }
 
+unsigned smd_fake_flushes(void)
+{
+	return locked_count(&flushes);
+}
+
 unsigned smd_fake_live(void)
 {
-	unsigned n;
+	return locked_count(&fake_live);
+}
 
-	pthread_mutex_lock(&lock);
-	n = fake_live;
-	pthread_mutex_unlock(&lock);
-	return n;
+unsigned smd_fake_streams(void)
+{
+	return locked_count(&live_streams);
+}
+
+unsigned smd_fake_callbacks(void)
+{
+	return locked_count(&callbacks);
+}
+
+/* ---- captures; with the lock ---- */
+
+/* What a program may not do while any of its threads captures, unless it knows better. */
+static bool is_unsafe(const char *call)
+{
+	static const char *const unsafe[] = {"cuMemAlloc", "cuMemAllocManaged", "cuMemFreeHost",
+		"cuMemHostAlloc", "cuStreamQuery", "cuStreamSynchronize"};
+
+	for (size_t i = 0; i < sizeof(unsafe) / sizeof(unsafe[0]); i++) {
+		if (strcmp(call, unsafe[i]) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void invalidate(bool all)
+{
+	CUstream stream;
+
+	LIST_FOREACH (stream, &streams, link) {
+		if (stream->capture == CU_STREAM_CAPTURE_STATUS_ACTIVE &&
+			(all || stream->capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL)) {
+			stream->capture = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+		}
+	}
+}
+
+/* The legacy stream waits for blocking ones, and cannot while one is only being captured. */
+static bool is_unusable(CUstream legacy)
+{
+	CUstream stream;
+
+	LIST_FOREACH (stream, &streams, link) {
+		if (legacy->legacy && stream->blocking && stream->context == legacy->context &&
+			stream->capture != CU_STREAM_CAPTURE_STATUS_NONE) {
+			return true;
+		}
+	}
+	return false;
 }
 
 /* Every call begins here: takes the lock if the call goes on. */
@@ -113,6 +170,11 @@ CUresult fake_enter(const char *call, bool needs_context)
 	if (result == CUDA_SUCCESS) {
 		result = failure_of(call);
 	}
+	if (result == CUDA_SUCCESS && global_captures && is_unsafe(call) &&
+		capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED) {
+		invalidate(false);
+		result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+	}
 	if (result != CUDA_SUCCESS) {
 		pthread_mutex_unlock(&lock);
 	}
@@ -131,9 +193,14 @@ void fake_enter_end(void)
 	pthread_mutex_lock(&lock);
 }
 
+void fake_lock(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
 CUcontext fake_context(void)
 {
-	return stack[depth - 1];
+	return depth ? stack[depth - 1] : NULL;
 }
 
 /* ---- streams ---- */
@@ -151,9 +218,6 @@ static bool may_run(const struct CUstream_st *stream, const struct work *work)
 
 	if (stream->context->broken) {
 		return true; /* what is waited for may never be */
-	}
-	if (work->kind == WAIT && work->awaited && work->awaited->done < work->awaited_number) {
-		return false;
 	}
 	if (work->kind == WAIT_VALUE &&
 		__atomic_load_n((uint32_t *)work->to, __ATOMIC_RELAXED) != work->value) {
@@ -185,6 +249,12 @@ static void run(CUstream stream, const struct work *work, CUresult status)
 			__atomic_store_n(
 				&to[i], work->value, __ATOMIC_RELAXED); /* may be waited for */
 		}
+		break;
+	case WRITE_VALUE:
+		__atomic_store_n(to, work->value, __ATOMIC_RELEASE);
+		break;
+	case ALLOCATE:
+		__atomic_store_n(work->to, 1, __ATOMIC_RELEASE);
 		break;
 	case CALLBACK:
 		in_callback = true;
@@ -236,7 +306,6 @@ static void *stream_main(void *arg)
 			pthread_mutex_lock(&lock);
 		}
 		STAILQ_REMOVE_HEAD(&stream->works, link);
-		stream->done = work->number;
 		free(work);
 		pthread_cond_broadcast(&changed);
 	}
@@ -261,17 +330,27 @@ CUstream fake_stream(CUstream stream)
 	return stream;
 }
 
-uint64_t fake_enqueue(CUstream stream, const struct work *wanted)
+CUresult fake_enqueue(CUstream stream, const struct work *wanted)
 {
-	struct work *work = malloc(sizeof(*work));
+	struct work *work;
 
+	if (is_unusable(stream)) {
+		invalidate(true);
+		return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+	}
+	if (stream->capture != CU_STREAM_CAPTURE_STATUS_NONE) {
+		stream->captured++;
+		return stream->capture == CU_STREAM_CAPTURE_STATUS_ACTIVE
+			       ? CUDA_SUCCESS
+			       : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+	}
+	work = malloc(sizeof(*work));
 	REQUIRE(work);
 	*work = *wanted;
-	work->number = ++stream->queued;
 	work->ticket = ++tickets;
 	STAILQ_INSERT_TAIL(&stream->works, work, link);
 	pthread_cond_broadcast(&changed);
-	return work->number;
+	return CUDA_SUCCESS;
 }
 
 CUresult cuStreamCreate(CUstream *out, unsigned flags)
@@ -284,6 +363,7 @@ CUresult cuStreamCreate(CUstream *out, unsigned flags)
 	stream->blocking = flags == CU_STREAM_DEFAULT;
 	stream_begin(stream, stack[depth - 1]);
 	fake_live++;
+	live_streams++;
 	*out = stream;
 	return fake_leave(CUDA_SUCCESS);
 }
@@ -293,6 +373,13 @@ void fake_drain(CUstream stream)
 	while (!STAILQ_EMPTY(&stream->works)) {
 		pthread_cond_wait(&changed, &lock);
 	}
+}
+
+CUresult cuStreamQuery(CUstream stream)
+{
+	ENTER("cuStreamQuery", true);
+	return fake_leave(
+		STAILQ_EMPTY(&fake_stream(stream)->works) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
 }
 
 CUresult cuStreamSynchronize(CUstream stream)
@@ -310,6 +397,7 @@ CUresult cuStreamDestroy(CUstream stream)
 	REQUIRE(!stream->destroyed && stream->context == stack[depth - 1]);
 	stream->destroyed = true;
 	fake_live--;
+	live_streams--;
 	pthread_cond_broadcast(&changed);
 	pthread_mutex_unlock(&lock);
 	pthread_join(stream->thread, NULL);
@@ -323,8 +411,8 @@ CUresult cuStreamAddCallback(
 
 	ENTER("cuStreamAddCallback", true);
 	REQUIRE(flags == 0);
-	fake_enqueue(fake_stream(stream), &work);
-	return fake_leave(CUDA_SUCCESS);
+	callbacks++;
+	return fake_leave(fake_enqueue(fake_stream(stream), &work));
 }
 
 CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr word, cuuint32_t value, unsigned flags)
@@ -333,64 +421,73 @@ CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr word, cuuint32_t value
 
 	ENTER("cuStreamWaitValue32", true);
 	REQUIRE(flags == CU_STREAM_WAIT_VALUE_EQ);
-	work.to = fake_shadow(word, sizeof(value), fake_context());
-	fake_enqueue(fake_stream(stream), &work);
-	return fake_leave(CUDA_SUCCESS);
+	work.to = fake_word(word, fake_context());
+	return fake_leave(fake_enqueue(fake_stream(stream), &work));
 }
 
-/* ---- events ---- */
-
-CUresult cuEventCreate(CUevent *out, unsigned flags)
+#ifndef FAKE_OLD
+CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr word, cuuint32_t value, unsigned flags)
 {
-	ENTER("cuEventCreate", true);
-	(void)flags;
-	*out = calloc(1, sizeof(**out));
-	REQUIRE(*out);
-	(*out)->context = stack[depth - 1];
-	fake_live++;
-	return fake_leave(CUDA_SUCCESS);
-}
+	struct work work = {.kind = WRITE_VALUE, .value = value};
 
-CUresult cuEventDestroy(CUevent event)
-{
-	fake_enter_end();
-	free(event);
-	fake_live--;
-	return fake_leave(CUDA_SUCCESS);
-}
-
-CUresult cuEventRecord(CUevent event, CUstream stream)
-{
-	const struct work work = {.kind = RECORD};
-
-	ENTER("cuEventRecord", true);
+	ENTER("cuStreamWriteValue32", true);
+	REQUIRE(flags == CU_STREAM_WRITE_VALUE_DEFAULT);
+	if (!fake_facts[SMD_FAKE_MEMOPS]) {
+		return fake_leave(CUDA_ERROR_NOT_SUPPORTED);
+	}
+	work.to = fake_word(word, fake_context());
 	stream = fake_stream(stream);
-	if (stream->context != event->context) {
+	if (stream->context != fake_context()) {
 		return fake_leave(CUDA_ERROR_INVALID_HANDLE);
 	}
-	event->stream = stream;
-	event->number = fake_enqueue(stream, &work);
+	return fake_leave(fake_enqueue(stream, &work));
+}
+#endif
+
+/* ---- captures ---- */
+
+CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode)
+{
+	ENTER("cuStreamBeginCapture", true);
+	REQUIRE(stream && !stream->legacy && stream->capture == CU_STREAM_CAPTURE_STATUS_NONE);
+	stream->capture = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+	stream->capture_mode = mode;
+	stream->captured = 0;
+	global_captures += mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
 	return fake_leave(CUDA_SUCCESS);
 }
 
-CUresult cuEventQuery(CUevent event)
+/* What stands for the graph is how many works it has. */
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *out)
 {
-	ENTER("cuEventQuery", true);
-	return fake_leave(event->stream && event->stream->done < event->number
-				  ? CUDA_ERROR_NOT_READY
-				  : CUDA_SUCCESS);
+	bool active;
+
+	ENTER("cuStreamEndCapture", true);
+	REQUIRE(stream->capture != CU_STREAM_CAPTURE_STATUS_NONE);
+	active = stream->capture == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+	stream->capture = CU_STREAM_CAPTURE_STATUS_NONE;
+	global_captures -= stream->capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+	*out = (CUgraph)(uintptr_t)(active ? stream->captured : 0); /* NOLINT: no pointer */
+	return fake_leave(active ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 }
 
-CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
+/* Asking of the legacy stream invalidates nothing. */
+CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *out)
 {
-	struct work work = {.kind = WAIT};
+	ENTER("cuStreamIsCapturing", true);
+	stream = fake_stream(stream);
+	*out = stream->capture;
+	return fake_leave(is_unusable(stream) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS);
+}
 
-	ENTER("cuStreamWaitEvent", true);
-	REQUIRE(flags == 0);
-	work.awaited = event->stream;
-	work.awaited_number = event->number;
-	fake_enqueue(fake_stream(stream), &work);
-	return fake_leave(CUDA_SUCCESS);
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+{
+	CUstreamCaptureMode before = capture_mode;
+
+	REQUIRE(!in_callback);
+	capture_mode = *mode;
+	*mode = before;
+	return CUDA_SUCCESS;
 }
 
 /* ---- contexts ---- */
@@ -463,6 +560,21 @@ CUresult cuFlushGPUDirectRDMAWrites(
 	return fake_leave(CUDA_SUCCESS);
 }
 #endif
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active)
+{
+	ENTER("cuDevicePrimaryCtxGetState", false);
+	*flags = 0;
+	*active = fake_contexts[device].retained && !fake_facts[SMD_FAKE_NO_PRIMARY];
+	return fake_leave(CUDA_SUCCESS);
+}
+
+CUresult cuCtxGetCurrent(CUcontext *out)
+{
+	ENTER("cuCtxGetCurrent", false);
+	*out = fake_context();
+	return fake_leave(CUDA_SUCCESS);
+}
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
 {

@@ -15,14 +15,25 @@
 	X(cuDeviceGet)                                                                             \
 	X(cuDevicePrimaryCtxRetain)                                                                \
 	X(cuInit)                                                                                  \
+	X(cuMemAddressFree)                                                                        \
+	X(cuMemAddressReserve)                                                                     \
 	X(cuMemAlloc)                                                                              \
+	X(cuMemAllocAsync)                                                                         \
 	X(cuMemAllocManaged)                                                                       \
+	X(cuMemCreate)                                                                             \
 	X(cuMemFree)                                                                               \
+	X(cuMemGetAllocationGranularity)                                                           \
+	X(cuMemMap)                                                                                \
+	X(cuMemRelease)                                                                            \
+	X(cuMemSetAccess)                                                                          \
+	X(cuMemUnmap)                                                                              \
 	X(cuMemcpyDtoHAsync)                                                                       \
 	X(cuMemcpyHtoDAsync)                                                                       \
 	X(cuMemsetD32Async)                                                                        \
+	X(cuStreamBeginCapture)                                                                    \
 	X(cuStreamCreate)                                                                          \
 	X(cuStreamDestroy)                                                                         \
+	X(cuStreamEndCapture)                                                                      \
 	X(cuStreamSynchronize)                                                                     \
 	X(cuStreamWaitValue32)
 
@@ -40,6 +51,9 @@ static struct {
 	__typeof__(smd_fake_live) *live;
 	__typeof__(smd_fake_set) *set;
 	__typeof__(smd_fake_flushes) *flushes;
+	__typeof__(smd_fake_streams) *streams;
+	__typeof__(smd_fake_pinned) *pinned;
+	__typeof__(smd_fake_callbacks) *callbacks;
 } fake;
 
 #define DEVICES_MAX 2
@@ -79,6 +93,9 @@ void gpu_open(const char *path)
 	fake.live = (__typeof__(fake.live))dlsym(library, "smd_fake_live");
 	fake.set = (__typeof__(fake.set))dlsym(library, "smd_fake_set");
 	fake.flushes = (__typeof__(fake.flushes))dlsym(library, "smd_fake_flushes");
+	fake.streams = (__typeof__(fake.streams))dlsym(library, "smd_fake_streams");
+	fake.pinned = (__typeof__(fake.pinned))dlsym(library, "smd_fake_pinned");
+	fake.callbacks = (__typeof__(fake.callbacks))dlsym(library, "smd_fake_callbacks");
 	GPU(cuInit(0));
 	for (int i = 0; i < DEVICES_MAX && driver.cuDeviceGet(&device, i) == CUDA_SUCCESS; i++) {
 		GPU(cuDevicePrimaryCtxRetain(&contexts[i], device));
@@ -114,6 +131,21 @@ void gpu_set(int fact, int value)
 unsigned gpu_flushes(void)
 {
 	return fake.flushes();
+}
+
+unsigned gpu_streams(void)
+{
+	return fake.streams();
+}
+
+unsigned long gpu_pinned(void)
+{
+	return fake.pinned();
+}
+
+unsigned gpu_callbacks(void)
+{
+	return fake.callbacks();
 }
 
 void gpu_enter(int ordinal)
@@ -157,6 +189,54 @@ void gpu_free(void *pointer)
 {
 	gpu_enter(0);
 	GPU(cuMemFree((CUdeviceptr)pointer));
+	gpu_leave();
+}
+
+void *gpu_alloc_in(CUstream stream, size_t bytes)
+{
+	CUdeviceptr pointer;
+
+	gpu_enter(0);
+	GPU(cuMemAllocAsync(&pointer, bytes, stream));
+	gpu_leave();
+	return (void *)pointer;
+}
+
+static void map_piece(CUdeviceptr pointer, size_t bytes, const CUmemAllocationProp *properties)
+{
+	CUmemGenericAllocationHandle handle;
+
+	GPU(cuMemCreate(&handle, bytes, properties, 0));
+	GPU(cuMemMap(pointer, bytes, 0, handle, 0));
+	GPU(cuMemRelease(handle)); /* it stays as long as it is mapped */
+}
+
+void *gpu_alloc_mapped(size_t *bytes)
+{
+	const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+	const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+	CUdeviceptr pointer;
+	size_t piece;
+
+	gpu_enter(0);
+	GPU(cuMemGetAllocationGranularity(&piece, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+	*bytes = (*bytes / piece + 2) * piece; /* at least two */
+	GPU(cuMemAddressReserve(&pointer, *bytes, 0, 0, 0));
+	for (size_t offset = 0; offset < *bytes; offset += piece) {
+		map_piece(pointer + offset, piece, &properties);
+	}
+	GPU(cuMemSetAccess(pointer, *bytes, &access, 1));
+	gpu_leave();
+	return (void *)pointer;
+}
+
+void gpu_free_mapped(void *pointer, size_t bytes)
+{
+	gpu_enter(0);
+	GPU(cuMemUnmap((CUdeviceptr)pointer, bytes));
+	GPU(cuMemAddressFree((CUdeviceptr)pointer, bytes));
 	gpu_leave();
 }
 
@@ -212,6 +292,27 @@ void gpu_stream_destroy(CUstream stream)
 	gpu_enter(0);
 	GPU(cuStreamDestroy(stream));
 	gpu_leave();
+}
+
+void gpu_capture(CUstream stream, CUstreamCaptureMode mode)
+{
+	gpu_enter(0);
+	GPU(cuStreamBeginCapture(stream, mode));
+	gpu_leave();
+}
+
+int gpu_end_capture(CUstream stream)
+{
+	CUgraph graph;
+	CUresult result;
+
+	gpu_enter(0);
+	result = driver.cuStreamEndCapture(stream, &graph);
+	gpu_leave();
+	if (result != CUDA_SUCCESS) {
+		return -1;
+	}
+	return fake.fail ? (int)(uintptr_t)graph : 0;
 }
 
 void gpu_fill(void *to, uint32_t value, size_t count, CUstream stream)

@@ -22,6 +22,9 @@ void gpu_mend(void);
 unsigned gpu_live(void);
 void gpu_set(int fact, int value); /* enum smd_fake_fact */
 unsigned gpu_flushes(void);
+unsigned gpu_streams(void);
+unsigned long gpu_pinned(void);
+unsigned gpu_callbacks(void);
 
 /* Makes the device's context the calling thread's, as a program does; and not any more. The calls
  * below do so by themselves. */
@@ -32,6 +35,12 @@ void *gpu_alloc(size_t bytes);
 void *gpu_alloc_on(int ordinal, size_t bytes);
 void *gpu_alloc_managed(size_t bytes);
 void gpu_free(void *pointer);
+/* Of a pool, as cudaMallocAsync() gives it: there when the stream has come to it. */
+void *gpu_alloc_in(CUstream stream, size_t bytes);
+/* Addresses of at least so many bytes with several pieces of memory behind them, as PyTorch's
+ * expandable segments. */
+void *gpu_alloc_mapped(size_t *bytes);
+void gpu_free_mapped(void *pointer, size_t bytes);
 /* A dma-buf, to be closed, that stands for memory of gpu_alloc() from *offset on. */
 int gpu_export(void *pointer, size_t bytes, uint64_t *offset);
 void gpu_upload(void *to, const void *from, size_t bytes);
@@ -40,6 +49,11 @@ void gpu_download(void *to, const void *from, size_t bytes);
 /* CU_STREAM_DEFAULT: in order with the legacy stream; or CU_STREAM_NON_BLOCKING. */
 CUstream gpu_stream_create(unsigned flags);
 void gpu_stream_destroy(CUstream stream);
+
+/* Begins and ends the capture of a graph. The end returns how many works it has, in the fake; 0 of
+ * a real driver, -1: something has spoilt it. */
+void gpu_capture(CUstream stream, CUstreamCaptureMode mode);
+int gpu_end_capture(CUstream stream);
 
 /* A kernel: every 32-bit word becomes `value`. */
 void gpu_fill(void *to, uint32_t value, size_t count, CUstream stream);

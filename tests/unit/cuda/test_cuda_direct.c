@@ -366,7 +366,7 @@ static void use_registered(struct pool_rank *rank)
 	allreduce_half_registered(rank, LARGE, false);
 	allreduce_half_registered(rank, SMALL, true);
 	allreduce_half_registered(rank, SMALL, false);
-	CHECK(!rank->context->staging.stages);
+	CHECK(!rank->context->staging.pinned);
 	CHECK(SLIST_EMPTY(&rank->context->staging.devices));
 }
 
