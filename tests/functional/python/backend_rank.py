@@ -78,6 +78,38 @@ def in_flight(rank, size):
     dist.barrier()
 
 
+def gathered(rank, size):
+    """As FullyShardedDataParallel calls them: parts of one tensor; and the kinds that are less usual."""
+    whole = torch.zeros(size * 5)
+    dist._all_gather_base(whole, torch.arange(5.) + 10 * rank)
+    same("_all_gather_base", whole, torch.cat([torch.arange(5.) + 10 * r for r in range(size)]))
+    part = torch.empty(5, dtype=torch.float16)
+    dist._reduce_scatter_base(part, torch.arange(size * 5).half() * (rank + 1), op=dist.ReduceOp.AVG)
+    same("_reduce_scatter_base", part, (torch.arange(5 * rank, 5 * rank + 5) * (size + 1) / 2).half())
+    columns = torch.zeros(4, size)  # parts that are not contiguous
+    dist.all_gather([columns[:, r] for r in range(size)], torch.arange(4.) + rank)
+    same("all_gather of columns", columns, torch.arange(4.).reshape(-1, 1) + torch.arange(float(size)))
+    column = torch.zeros(4, 2)[:, 1]
+    dist.reduce_scatter(column, [torch.arange(4.) + part for part in range(size)], op=dist.ReduceOp.MAX)
+    same("reduce_scatter to a column", column, torch.arange(4.) + rank)
+    flags = [torch.zeros(1, dtype=torch.bool) for _ in range(size)]
+    dist.all_gather(flags, torch.tensor([rank == 1]))
+    same("all_gather of bool", torch.cat(flags), torch.arange(size) == 1)
+    coalesced = [[torch.zeros(2) for _ in range(size)], [torch.zeros(3) for _ in range(size)]]
+    dist.all_gather_coalesced(coalesced, [torch.full((2,), float(rank)), torch.full((3,), float(-rank))])
+    same("all_gather_coalesced", coalesced[1][size - 1], torch.full((3,), 1. - size))
+    parts = [torch.zeros(2) for _ in range(size)] if rank == 1 else None
+    dist.gather(torch.full((2,), float(rank)), parts, dst=1)
+    if parts:
+        same("gather", torch.stack(parts), torch.arange(float(size)).reshape(-1, 1).expand(size, 2))
+    mine = torch.zeros(2)
+    dist.scatter(mine, [torch.full((2,), float(r)) for r in range(size)] if rank == 2 else None, src=2)
+    same("scatter", mine, torch.full((2,), float(rank)))
+    swapped = torch.zeros(size)
+    dist.all_to_all_single(swapped, torch.arange(float(size)) + 10 * rank)
+    same("all_to_all_single", swapped, torch.arange(float(size)) * 10 + rank)
+
+
 def beside_gloo(rank, size):
     got = [torch.zeros(2) for _ in range(size)]
     dist.all_gather(got, torch.full((2,), float(rank)))
@@ -88,6 +120,7 @@ def beside_gloo(rank, size):
     mine = torch.zeros(4)
     dist.reduce_scatter(mine, [torch.full((4,), float(rank + part)) for part in range(size)])
     same("reduce_scatter", mine, torch.full((4,), size * (size - 1) / 2 + size * rank))
+    gathered(rank, size)
     message = torch.tensor([float(rank)])
     if rank == 0:
         dist.send(message, 1)
@@ -105,13 +138,13 @@ def refused():
     try:
         dist.all_reduce(torch.empty(3, device="meta"))
     except RuntimeError as error:
-        assert "tensors must be on the CPU, got one on meta" in str(error), error
+        assert "tensors must be on the CPU or a CUDA device, got one on meta" in str(error), error
     else:
         raise AssertionError("a tensor on no CPU must be refused")
     try:
         dist.reduce_scatter(torch.empty(1), [torch.empty(1, device="meta")] * dist.get_world_size())
     except RuntimeError as error:
-        assert "tensors must be on the CPU, got one on meta" in str(error), error
+        assert "tensors must be on the CPU or a CUDA device, got one on meta" in str(error), error
         return
     raise AssertionError("a part on no CPU must be refused")
 

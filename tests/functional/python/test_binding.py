@@ -231,9 +231,9 @@ class BindingTest(ProgramTest):
     def test_refused_arguments(self):
         def work(communicator):
             reduce = communicator.all_reduce
-            self.assert_refused("contiguous and on the CPU, got torch.strided with strides (1, 3)", reduce,
+            self.assert_refused("contiguous and on the CPU or a CUDA device, got torch.strided with strides (1, 3)", reduce,
                                 torch.ones(2, 3).t())
-            self.assert_refused("contiguous and on the CPU, got torch.sparse_coo", reduce, torch.ones(3).to_sparse())
+            self.assert_refused("contiguous and on the CPU or a CUDA device, got torch.sparse_coo", reduce, torch.ones(3).to_sparse())
             self.assert_refused("contiguous and on the CPU", reduce, torch.ones(3, device="meta"))
             self.assert_refused("got torch.complex64", reduce, torch.ones(3, dtype=torch.complex64))
             self.assert_refused("must be one of sum, prod, max, min, avg, got 'mean'", reduce, torch.ones(3), "mean")

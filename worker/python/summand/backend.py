@@ -1,15 +1,16 @@
-"""Summand as a backend of torch.distributed, for tensors in the memory of the CPU.
+"""Summand as a backend of torch.distributed, for tensors in the memory of the CPU and of CUDA devices.
 
     import summand.backend
     dist.init_process_group("summand")           # in place of "gloo"; nothing else of the program changes
 
-All-reduce, reduce, broadcast, barrier and reduce-scatter go through the reduction servers, which the environment names. What
-they cannot do goes through a gloo group beside: all-gather, gather, scatter, all-to-all, send and receive, and types and
-reductions that Summand does not know. specs/guide/pytorch.md has the table.
+All-reduce, reduce, broadcast, barrier, all-gather and reduce-scatter go through the reduction servers, which the environment names.
+What they cannot do goes through a gloo group beside, of CUDA devices through the host's memory: gather, scatter, all-to-all, send
+and receive, and types and reductions that Summand does not know. specs/guide/pytorch.md has the table.
 """
 
 import collections
 import errno
+import inspect
 import os
 import socket
 import sys
@@ -19,7 +20,8 @@ import weakref
 import torch
 import torch.distributed as dist
 
-from summand.ddp import DTYPES, Communicator, Context
+from summand import device
+from summand.ddp import BYTES, DTYPES, Communicator, Context
 from summand.error import SummandError
 from summand.in_order import InOrder
 
@@ -45,8 +47,13 @@ def _op_name(op):
     return next((name for known, name in OPS.items() if known == op), None)
 
 
+def _moved(tensor):
+    """What is only moved may be of any type."""
+    return tensor if tensor.dtype in DTYPES else tensor.reshape(-1).view(BYTES)
+
+
 def _takes(tensor):
-    return tensor.device.type == "cpu" and tensor.layout == torch.strided and tensor.dtype in DTYPES
+    return tensor.layout == torch.strided and tensor.dtype in DTYPES
 
 
 class _Work(dist._Work if hasattr(dist, "_Work") else dist.Work):
@@ -85,7 +92,8 @@ class _Work(dist._Work if hasattr(dist, "_Work") else dist.Work):
         if error:
             self._future.set_exception(error)
         else:
-            self._future.set_result(self._tensors)
+            with device.beside(self._tensors):
+                self._future.set_result(self._tensors)
         self._over.set()
 
     def wait(self, timeout=None):
@@ -113,19 +121,44 @@ class _Work(dist._Work if hasattr(dist, "_Work") else dist.Work):
         return self._future.then(lambda future: future.wait())
 
 
+class _Copied(dist._Work if hasattr(dist, "_Work") else dist.Work):
+    """An operation of gloo's on copies in the host's memory; whoever waits copies back what it has changed."""
+
+    def __init__(self, work, pairs, kept):
+        super().__init__()
+        self._work, self._pairs, self._kept = work, pairs, kept
+        kept[id(self)] = self
+
+    def is_completed(self):
+        return self._work.is_completed()
+
+    def wait(self, timeout=None):
+        self._work.wait(*([timeout] if timeout else []))
+        for tensor, copy in self._pairs:
+            tensor.copy_(copy)  # returns when it is done, and follows the current stream
+        self._pairs = []
+        self._kept.pop(id(self), None)
+        return True
+
+    def synchronize(self):
+        self.wait()
+
+    def _source_rank(self):
+        return self._work._source_rank()
+
+
 def _finisher(done):
     """What finishes an operation; `done` has those that have been. It holds no group, which ends when nobody else does."""
 
     def finish(item):
-        work, requests, pairs, then = item
+        work, requests, pairs = item
         try:
             for request in requests:
                 request.wait()
-            for tensor, copy in pairs:
-                if tensor is not copy:
-                    tensor.copy_(copy)
-            if then:
-                then(pairs[0][1])
+            with device.beside([tensor for tensor, _ in pairs]):
+                for tensor, copy in pairs:
+                    if tensor is not copy:
+                        tensor.copy_(copy)
             work.finished()
         except Exception as error:  # whoever waits has it raised
             work.finished(error)
@@ -167,80 +200,110 @@ class SummandProcessGroup(dist.ProcessGroup):
     def allreduce(self, tensors, opts=None):
         op = _op_name(opts.reduceOp if opts else dist.ReduceOp.SUM)
         if not self._is_ours(tensors, op):
-            return self._gloo.allreduce(tensors, opts if opts else dist.AllreduceOptions())
+            return self._copied(lambda *ours: self._gloo.allreduce(list(ours), opts if opts else dist.AllreduceOptions()),
+                                tensors, tensors)
         return self._start(tensors, lambda each: self._communicator.all_reduce_start(each, op))
 
     def allreduce_coalesced(self, tensors, opts=None):
         op = _op_name(opts.reduceOp if opts else dist.ReduceOp.SUM)
         if not self._is_ours(tensors, op):
-            return self._gloo.allreduce_coalesced(tensors, opts)
+            return self._copied(lambda *ours: self._gloo.allreduce_coalesced(list(ours), opts), tensors, tensors)
         return self._start(tensors, lambda each: self._communicator.all_reduce_start(each, op))
 
     def reduce(self, tensors, opts):
         op = _op_name(opts.reduceOp)
         if not self._is_ours(tensors, op):
-            return self._gloo.reduce(tensors, opts)
+            return self._copied(lambda *ours: self._gloo.reduce(list(ours), opts), tensors,
+                                tensors if self.rank() == opts.rootRank else [])
         return self._start(tensors, lambda each: self._communicator.reduce_start(each, opts.rootRank, op),
                            changes=self.rank() == opts.rootRank)
 
     def broadcast(self, tensors, opts):
-        if not self._is_ours(tensors, "sum"):
-            return self._gloo.broadcast(tensors, opts)
-        return self._start(tensors, lambda each: self._communicator.broadcast_start(each, opts.rootRank))
+        self._check_devices(tensors)
+        return self._start(tensors, lambda each: self._communicator.broadcast_start(_moved(each), opts.rootRank))
 
     def barrier(self, opts=None):
         # As an operation, so that it comes behind those that were started before.
         return self._start([torch.zeros(1)], lambda each: self._communicator.all_reduce_start(each, "sum"))
 
+    def allgather(self, outputs, inputs, opts=None):
+        """Each rank's part is broadcast to the others: it crosses the network once from there, and once to each."""
+        parts = outputs[0]
+        if any(part.numel() != inputs[0].numel() for part in parts):
+            raise SummandError(0, f"all_gather: parts must have {inputs[0].numel()} elements, as the input has, got "
+                                  f"{[part.numel() for part in parts]}")
+        return self._gather_parts([parts], inputs)
+
+    def _allgather_base(self, output, part, opts=None):
+        return self.allgather([list(output.view(self.size(), *part.shape).unbind())], [part])
+
+    def allgather_coalesced(self, outputs, inputs, opts=None):
+        return self._gather_parts(outputs, inputs)
+
+    def allgather_into_tensor_coalesced(self, outputs, inputs, opts=None):
+        return self._gather_parts([list(output.view(self.size(), *part.shape).unbind())
+                                   for output, part in zip(outputs, inputs)], inputs)
+
     def reduce_scatter(self, outputs, inputs, opts=None):
-        """Every rank gets the sum of its part: the others' parts cross the network too."""
-        op = _op_name(opts.reduceOp if opts else dist.ReduceOp.SUM)
-        parts = inputs[0]
-        if not self._is_ours(parts + outputs, op):
-            raise SummandError(0, f"reduce_scatter: must be of a type and reduction that {NAME} has, got {parts[0].dtype}")
-        whole = torch.cat([each.reshape(-1) for each in parts])
-        begin = sum(each.numel() for each in parts[:self.rank()])
-
-        def take(result):
-            outputs[0].copy_(result[begin:begin + outputs[0].numel()].reshape(outputs[0].shape))
-
-        return self._start([whole], lambda each: self._communicator.all_reduce_start(each, op), then=take,
-                           result=outputs)
+        """Each rank's part is reduced to it alone."""
+        return self._scatter_parts(outputs, inputs, opts)
 
     def _reduce_scatter_base(self, output, whole, opts=None):
-        return self.reduce_scatter([output], [list(whole.reshape(self.size(), -1).unbind())], opts)
+        return self._scatter_parts([output], [list(whole.view(self.size(), *output.shape).unbind())], opts)
+
+    def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts=None):
+        return self._scatter_parts(outputs, [list(whole.view(self.size(), *output.shape).unbind())
+                                             for output, whole in zip(outputs, inputs)], opts)
+
+    def _gather_parts(self, outputs, inputs):
+        """outputs: of each input, of each rank its part."""
+        self._check_devices([*inputs, *(part for parts in outputs for part in parts)])
+        for parts, part in zip(outputs, inputs):
+            parts[self.rank()].copy_(part.reshape(parts[self.rank()].shape))
+        flat = [part for parts in outputs for part in parts]
+        roots = iter(list(range(self.size())) * len(outputs))
+        return self._start(flat, lambda each: self._communicator.broadcast_start(_moved(each), next(roots)), result=outputs[0])
+
+    def _scatter_parts(self, outputs, inputs, opts):
+        """inputs: of each output, of each rank its part."""
+        op = _op_name(opts.reduceOp if opts else dist.ReduceOp.SUM)
+        flat = [part for parts in inputs for part in parts]
+        if not self._is_ours(flat + outputs, op):
+            raise SummandError(0, f"reduce_scatter: must be of a type and reduction that {NAME} has, got {flat[0].dtype}")
+        roots = iter(list(range(self.size())) * len(outputs))
+        mine = [output if output.is_contiguous() else output.contiguous() for output in outputs]
+        places = iter([mine[i] if root == self.rank() else None for i in range(len(outputs)) for root in range(self.size())])
+        return self._start(flat, lambda each: self._communicator.reduce_start(each, next(roots), op, out=next(places)),
+                           changes=list(zip(outputs, mine)), result=outputs)
 
     # ---- operations beside them ----
 
-    def allgather(self, outputs, inputs, opts=None):
-        return self._gloo.allgather(outputs, inputs, *([opts] if opts else []))
-
-    def _allgather_base(self, output, part, opts=None):
-        return self._gloo.allgather([list(output.reshape(self.size(), *part.shape).unbind())], [part])
-
-    def allgather_coalesced(self, outputs, inputs, *opts):
-        return self._gloo.allgather_coalesced(outputs, inputs, *opts)
-
     def gather(self, outputs, inputs, opts):
-        return self._gloo.gather(outputs, inputs, opts)
+        parts = outputs[0] if outputs else []
+        return self._copied(lambda *ours: self._gloo.gather([ours[1:]] if parts else [], [ours[0]], opts),
+                            [inputs[0], *parts], parts)
 
     def scatter(self, outputs, inputs, opts):
-        return self._gloo.scatter(outputs, inputs, opts)
+        parts = inputs[0] if inputs else []
+        return self._copied(lambda *ours: self._gloo.scatter([ours[0]], [ours[1:]] if parts else [], opts),
+                            [outputs[0], *parts], outputs)
 
-    def alltoall_base(self, *arguments):
-        return self._gloo.alltoall_base(*arguments)
+    def alltoall_base(self, output, whole, *rest):
+        return self._copied(lambda *ours: self._gloo.alltoall_base(*ours, *rest), [output, whole], [output])
 
-    def alltoall(self, *arguments):
-        return self._gloo.alltoall(*arguments)
+    def alltoall(self, outputs, inputs, *rest):
+        if all(each.device.type == "cpu" for each in outputs + inputs):
+            return self._gloo.alltoall(outputs, inputs, *rest)
+        raise SummandError(0, f"backend {NAME}: all_to_all of lists must be of tensors on the CPU; all_to_all_single is there")
 
     def send(self, tensors, to, tag):
-        return self._gloo.send(tensors, to, tag)
+        return self._copied(lambda *ours: self._gloo.send(list(ours), to, tag), tensors, [])
 
     def recv(self, tensors, source, tag):
-        return self._gloo.recv(tensors, source, tag)
+        return self._copied(lambda *ours: self._gloo.recv(list(ours), source, tag), tensors, tensors)
 
     def recv_anysource(self, tensors, tag):
-        return self._gloo.recv_anysource(tensors, tag)
+        return self._copied(lambda *ours: self._gloo.recv_anysource(list(ours), tag), tensors, tensors)
 
     def monitored_barrier(self, *arguments, **named):
         return self._gloo.monitored_barrier(*arguments, **named)
@@ -253,21 +316,34 @@ class SummandProcessGroup(dist.ProcessGroup):
 
     # ---- how they are waited for ----
 
-    def _is_ours(self, tensors, op):
+    @staticmethod
+    def _check_devices(tensors):
         for tensor in tensors:
-            if tensor.device.type != "cpu":
-                raise SummandError(0, f"backend {NAME}: tensors must be on the CPU, got one on {tensor.device}; for GPUs use the "
-                                      "backend nccl with Summand's plugin")
+            if tensor.device.type not in device.KINDS:
+                raise SummandError(0, f"backend {NAME}: tensors must be on the CPU or a CUDA device, got one on {tensor.device}")
+
+    def _is_ours(self, tensors, op):
+        self._check_devices(tensors)
         return op is not None and all(_takes(tensor) for tensor in tensors)
 
-    def _start(self, tensors, start, then=None, changes=True, result=None):
-        """Starts one operation for each tensor. One that is not contiguous has a copy of its own in its place."""
-        future = torch.futures.Future()
+    def _copied(self, start, tensors, changes):
+        """An operation of gloo's, on copies where it does not know the device."""
+        self._check_devices(tensors)
+        if all(tensor.device.type == "cpu" for tensor in tensors):
+            return start(*tensors)
+        copies = [tensor.cpu() for tensor in tensors]
+        changed = {id(tensor) for tensor in changes}
+        return _Copied(start(*copies), [pair for pair in zip(tensors, copies) if id(pair[0]) in changed], self._kept)
+
+    def _start(self, tensors, start, changes=True, result=None):
+        """Starts one operation for each tensor. One that is not contiguous has a copy of its own in its place, which is copied
+        back if the operation changes it; or `changes` are pairs of what is to be written and from where."""
+        result = tensors if result is None else result
         copies = [tensor if tensor.is_contiguous() else tensor.contiguous() for tensor in tensors]
         requests = [start(copy) for copy in copies]
-        result = tensors if result is None else result
-        work = _Work(future, result, self._kept, self._limit)
-        self._started.put((work, requests, list(zip(tensors, copies)) if changes else [], then))
+        work = _Work(device.future(tensors), result, self._kept, self._limit)
+        pairs = list(zip(tensors, copies)) if changes is True else (changes or [])
+        self._started.put((work, requests, pairs))
         return work
 
     def __del__(self):
@@ -282,4 +358,10 @@ def _create(store, rank, size, timeout):
     return SummandProcessGroup(store, rank, size, timeout)
 
 
-dist.Backend.register_backend(NAME, _create)
+def _register():
+    # From torch 2.0 on a backend says which devices it is for; 1.13 asks every backend for every tensor.
+    known = inspect.signature(dist.Backend.register_backend).parameters
+    dist.Backend.register_backend(NAME, _create, **({"devices": list(device.KINDS)} if "devices" in known else {}))
+
+
+_register()

@@ -4,8 +4,9 @@
     ...                                     # train as before
     state.close()
 
-The library is libsummand, called through ctypes; specs/guide/pytorch.md tells more. Tensors must be dense, contiguous and
-in the memory of the CPU. Every rank must start the same operations in the same order.
+The library is libsummand, called through ctypes; specs/guide/pytorch.md tells more. Tensors must be dense and contiguous, in the
+memory of the CPU or of a CUDA device; of the latter an operation follows the current stream. Every rank must start the same
+operations in the same order.
 """
 
 import ctypes
@@ -16,13 +17,14 @@ import threading
 import torch
 import torch.distributed as dist
 
-from summand import places
+from summand import device, places
 from summand.error import SummandError
 from summand.in_order import InOrder
 
 # The numbers are those of summand.h.
 DTYPES = {torch.int8: 0, torch.uint8: 1, torch.int32: 2, torch.int64: 4, torch.float16: 6, torch.float32: 7,
           torch.float64: 8, torch.bfloat16: 9}
+BYTES = torch.uint8  # as which what is only moved may be of any type
 WIRES = {"float32": 7, "bf16": 9, "fp16": 6}  # what float32 may be sent as
 OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}
 
@@ -50,6 +52,7 @@ _CALLS = {
     "smd_context_stats": (None, [_POINTER, ctypes.POINTER(_Stats)]),
     "smd_comm_create": (_INT, [_POINTER, ctypes.c_char_p, _INT, _INT, _OUT]),
     "smd_comm_destroy": (None, [_POINTER]),
+    "smd_comm_set_stream": (None, [_POINTER, _POINTER]),
     "smd_comm_set_wire": (_INT, [_POINTER, _INT]),
     "smd_allreduce": (_INT, [_POINTER, _POINTER, _POINTER, ctypes.c_size_t, _INT, _INT]),
     "smd_allreduce_start": (_INT, [_POINTER, _POINTER, _POINTER, ctypes.c_size_t, _INT, _INT, _OUT]),
@@ -182,12 +185,15 @@ class Communicator:
         return self._handle
 
     def _buffer(self, tensor):
-        """What the library must know of a tensor: where it is, how long, of which type."""
-        if tensor.device.type != "cpu" or tensor.layout != torch.strided or not tensor.is_contiguous():
-            raise SummandError(0, f"group {self.group}: a tensor must be dense, contiguous and on the CPU, got "
+        """What the library must know of a tensor: where it is, how long, of which type; and it is told the stream to follow."""
+        if tensor.device.type not in device.KINDS or tensor.layout != torch.strided or not tensor.is_contiguous():
+            raise SummandError(0, f"group {self.group}: a tensor must be dense, contiguous and on the CPU or a CUDA device, got "
                                   f"{tensor.layout} with strides {_strides(tensor)} on {tensor.device}")
         if tensor.dtype not in DTYPES:
             raise SummandError(0, f"group {self.group}: the type must be one of {_names(DTYPES)}, got {tensor.dtype}")
+        stream = device.stream(tensor)
+        if stream is not None:
+            _lib().smd_comm_set_stream(self._open(), stream)
         return tensor.data_ptr(), tensor.numel(), DTYPES[tensor.dtype]
 
     def _arguments(self, tensor, op, out):
@@ -323,17 +329,19 @@ class HookState:
 
     def average(self, tensor):
         """Starts to average the tensor over all ranks, in place; returns a future of it."""
-        # Divided first, as torch does it, so that a float16 sum does not overflow where its average would not.
-        tensor.div_(self.communicator.size)
-        future = torch.futures.Future()
-        self._started.put((self.communicator.all_reduce_start(tensor), future))
+        # The servers divide, before they round: a float16 sum does not overflow where its average would not, and this thread
+        # does not touch the tensor.
+        future = device.future([tensor])
+        self._started.put((self.communicator.all_reduce_start(tensor, "avg"), future))
         return future
 
     @staticmethod
     def _complete(item):
         request, future = item
         try:
-            future.set_result(request.wait())
+            tensor = request.wait()
+            with device.beside([tensor]):
+                future.set_result(tensor)
         except Exception as error:  # else the thread would end, and later operations with it
             future.set_exception(error)
 

@@ -1,0 +1,149 @@
+"""The Python package on memory of a CUDA device: the hook of DistributedDataParallel and the backend follow the current stream, give
+futures of that device, and copy nothing on the caller's thread. The device is fake_device.py's, and torch's part is not tested."""
+
+import debian_torch
+
+debian_torch.require()
+
+import datetime
+import errno
+import threading
+import unittest
+import unittest.mock
+
+import fake_device
+
+if not fake_device.is_here():
+    debian_torch.skip("the fake CUDA driver was not built: there are no CUDA headers")
+fake_device.use()
+
+import torch
+import torch.distributed as dist
+from fake_device import DEVICE, DeviceTensor, Stream, in_stream
+from programs import ProgramTest
+
+import summand.backend
+from summand.ddp import Communicator, Context, HookState, SummandError
+
+RANKS = 3
+COUNT = 200_000
+ONE, TWO = 0x3F800000, 0x40000000  # 1.0 and 2.0
+
+
+class CudaTest(ProgramTest):
+    def setUp(self):
+        super().setUp()
+        patched = fake_device.patched()
+        self.addCleanup(patched.close)
+        self.server, self.address = self.start_server("--threads=2")
+
+    def run_ranks(self, body):
+        """body(rank) on a thread each; what one raises is raised."""
+        errors = []
+
+        def run(rank):
+            try:
+                with in_stream(Stream()):
+                    body(rank)
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=run, args=(rank,)) for rank in range(RANKS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(180)
+        self.assertFalse(any(thread.is_alive() for thread in threads))
+        for error in errors:
+            raise error
+
+    def communicator(self, context, rank, group="cuda"):
+        return Communicator(context, group, rank, RANKS)
+
+    def test_every_operation_of_a_communicator(self):
+        def body(rank):
+            with Context(servers=self.address) as context, self.communicator(context, rank) as communicator:
+                tensor = DeviceTensor(torch.arange(float(COUNT)) * (rank + 1))
+                total = torch.arange(float(COUNT)) * (RANKS * (RANKS + 1) / 2)
+                out = DeviceTensor(torch.zeros(COUNT))
+                self.assertIs(communicator.all_reduce(tensor, "sum", out), out)
+                self.assertTrue(torch.equal(out.cpu(), total))
+                communicator.reduce(tensor, 1)
+                self.assertTrue(torch.equal(tensor.cpu(), total if rank == 1 else torch.arange(float(COUNT)) * (rank + 1)))
+                communicator.broadcast_start(tensor, 1).wait()
+                self.assertTrue(torch.equal(tensor.cpu(), total))
+
+        self.run_ranks(body)
+
+    def test_the_hook_follows_the_current_stream_and_its_future_the_device(self):
+        def body(rank):
+            context = Context(servers=self.address)
+            with HookState(self.communicator(context, rank), context) as state:
+                bucket = DeviceTensor(torch.full((COUNT,), -1.))
+                state.average(DeviceTensor(torch.zeros(COUNT))).wait()  # memory is pinned now
+                hold = fake_device.current.stream.hold() if rank == 0 else None
+                bucket.fill_(ONE if rank else TWO, fake_device.current.stream)  # its kernel
+                future = state.average(bucket)
+                self.assertEqual(future.devices, [DEVICE])
+                if hold:
+                    self.assertFalse(future.done())
+                    hold.fill_(1, Stream())
+                self.assertIs(future.wait(), bucket)
+                self.assertTrue(torch.equal(bucket.cpu(), torch.full((COUNT,), 4 / 3)))
+                # Beside the program's streams: whoever waits for the future waits for nothing else.
+                self.assertIsInstance(future.completed_in, Stream)
+                self.assertIsNot(future.completed_in, fake_device.current.stream)
+
+        self.run_ranks(body)
+
+    def test_a_stream_that_is_captured_is_refused(self):
+        def body(rank):
+            with Context(servers=self.address) as context, self.communicator(context, rank) as communicator:
+                tensor = DeviceTensor(torch.ones(COUNT))
+                fake_device.current.stream.capture()
+                with self.assertRaises(SummandError) as caught:
+                    communicator.all_reduce_start(tensor)
+                self.assertEqual(caught.exception.code, errno.EINVAL)
+                self.assertIn("cannot be captured into CUDA graphs", str(caught.exception))
+                self.assertEqual(fake_device.current.stream.end_capture(), 0)
+                self.assertTrue(torch.equal(communicator.all_reduce(tensor).cpu(), torch.full((COUNT,), float(RANKS))))
+
+        self.run_ranks(body)
+
+    def test_the_backend(self):
+        store = dist.HashStore()
+        with unittest.mock.patch.dict("os.environ", SUMMAND_REDUCTION_SERVERS=self.address, GLOO_SOCKET_IFNAME="lo"), \
+                unittest.mock.patch.object(summand.backend, "_shared_context", Context):
+            self.run_ranks(lambda rank: self.use_backend(rank, store))
+
+    def use_backend(self, rank, store):
+        group = summand.backend.SummandProcessGroup(store, rank, RANKS, datetime.timedelta(seconds=60))
+        tensor = DeviceTensor(torch.full((1000,), float(rank)))
+        work = group.allreduce([tensor])
+        self.assertTrue(work.wait())
+        self.assertTrue(torch.equal(tensor.cpu(), torch.full((1000,), 3.)))
+        self.assertEqual(work._future.devices, [DEVICE])
+        self.assertIsInstance(work._future.completed_in, Stream)
+        parts = [DeviceTensor(torch.zeros(5)) for _ in range(RANKS)]
+        group.allgather([parts], [DeviceTensor(torch.full((5,), float(rank)))]).wait()
+        self.assertEqual([part.cpu()[4].item() for part in parts], [0., 1., 2.])
+        mine = DeviceTensor(torch.zeros(5))
+        group.reduce_scatter([mine], [[DeviceTensor(torch.full((5,), float(rank + part))) for part in range(RANKS)]]).wait()
+        self.assertTrue(torch.equal(mine.cpu(), torch.full((5,), 3. + RANKS * rank)))
+        # Through the host's memory, by gloo:
+        bits = DeviceTensor(torch.tensor([1 << rank]))
+        options = dist.AllreduceOptions()
+        options.reduceOp = dist.ReduceOp.BOR
+        group.allreduce([bits], options).wait()
+        self.assertEqual(bits.cpu().item(), 7)
+        message = DeviceTensor(torch.full((3,), float(rank)))
+        if rank == 0:
+            group.send([message], 1, 0).wait()
+        elif rank == 1:
+            group.recv([message], 0, 0).wait()
+            self.assertTrue(torch.equal(message.cpu(), torch.zeros(3)))
+        group.barrier().wait()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

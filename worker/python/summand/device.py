@@ -1,0 +1,40 @@
+"""What tensors on GPUs ask of an operation: a stream to follow, and futures that know their device.
+
+libsummand follows a stream when an operation begins, and says that it is done when the result is in its place, for every stream.
+So who waits for it waits for nothing else on the device: futures are completed beside all streams of the program.
+"""
+
+import contextlib
+import threading
+
+import torch
+
+KINDS = ("cpu", "cuda")
+
+_sides = threading.local()  # streams that have no other work, of each thread by device
+
+
+def stream(tensor):
+    """What libsummand must follow: the current stream of the tensor's device, as a number; None for one in the CPU's memory."""
+    return torch.cuda.current_stream(tensor.device).cuda_stream if tensor.device.type == "cuda" else None
+
+
+def future(tensors):
+    devices = {tensor.device for tensor in tensors if tensor.device.type == "cuda"}
+    return torch.futures.Future(devices=sorted(devices, key=str)) if devices else torch.futures.Future()
+
+
+@contextlib.contextmanager
+def beside(tensors):
+    """In a stream of its own on the device of the tensors: what is done there is over at the end, as the processor sees it."""
+    device = next((tensor.device for tensor in tensors if tensor.device.type == "cuda"), None)
+    if device is None:
+        yield
+        return
+    known = _sides.__dict__
+    if str(device) not in known:
+        known[str(device)] = torch.cuda.Stream(device)
+    side = known[str(device)]
+    with torch.cuda.stream(side):
+        yield
+    side.synchronize()
