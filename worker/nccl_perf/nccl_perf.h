@@ -27,6 +27,8 @@ struct nccl_perf_settings {
 	int iters;
 	int warmup;
 	int timeout_s; /* that nothing happens for */
+	int graph;     /* all-reduces are captured, and their graphs launched */
+	int churn;     /* a thread allocates and frees meanwhile */
 	int json;
 };
 

@@ -11,6 +11,7 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/dtype.h"
 #include "reduction_server/base/hash.h"
+#include "worker/nccl_perf/churn.h"
 #include "worker/nccl_perf/nccl_perf.h"
 #include "worker/perf/perf.h"
 
@@ -24,12 +25,28 @@
 #define BATCH   16
 #define BATCHES 4
 
+struct rank_work {
+	const void *send;
+	void *recv;
+	uint64_t count;
+	ncclDataType_t dtype;
+	ncclRedOp_t op;
+};
+
+/* All-reduces that were captured together. */
+struct rank_graph {
+	cudaGraphExec_t executable; /* NULL: none yet */
+	struct rank_work work;
+	int n;
+};
+
 struct rank {
 	const struct nccl_perf_settings *settings;
 	ncclComm_t comm;
 	cudaStream_t stream;
 	cudaEvent_t batches[BATCHES]; /* the end of each */
 	unsigned nbatches;            /* begun until now */
+	struct rank_graph graph;      /* of the batch that was begun last */
 	uint8_t *send;
 	uint8_t *recv;
 	uint64_t *figures;          /* of all ranks; FIGURES, on the device */
@@ -37,14 +54,6 @@ struct rank {
 	struct nccl_perf_row *rows; /* of all types, reductions and sizes */
 	size_t nrows;               /* that are done */
 	struct nccl_perf_totals totals;
-};
-
-struct rank_work {
-	const void *send;
-	void *recv;
-	uint64_t count;
-	ncclDataType_t dtype;
-	ncclRedOp_t op;
 };
 
 /* ---- what can go wrong ---- */
@@ -140,12 +149,78 @@ static int copy(struct rank *rank, void *to, const void *from, size_t size, stru
 
 /* ---- one all-reduce after another ---- */
 
+static ncclResult_t enqueue(struct rank *rank, const struct rank_work *work, int n)
+{
+	ncclResult_t result = ncclSuccess;
+
+	for (int i = 0; i < n && result == ncclSuccess; i++) {
+		result = ncclAllReduce(work->send, work->recv, work->count, work->dtype, work->op,
+			rank->comm, rank->stream);
+	}
+	return result;
+}
+
+static void forget_graph(struct rank_graph *graph)
+{
+	if (graph->executable) {
+		cudaGraphExecDestroy(graph->executable);
+	}
+	*graph = (struct rank_graph){NULL};
+}
+
+static int is_captured(const struct rank_graph *graph, const struct rank_work *work, int n)
+{
+	const struct rank_work *known = &graph->work;
+
+	return graph->executable && graph->n == n && known->send == work->send &&
+	       known->recv == work->recv && known->count == work->count &&
+	       known->dtype == work->dtype && known->op == work->op;
+}
+
+static int capture(struct rank *rank, const struct rank_work *work, int n, struct smd_error *error)
+{
+	cudaGraph_t graph = NULL;
+	ncclResult_t enqueued;
+	cudaError_t result;
+
+	forget_graph(&rank->graph);
+	result = cudaStreamBeginCapture(rank->stream, cudaStreamCaptureModeThreadLocal);
+	if (result != cudaSuccess) {
+		return cuda_failed(result, "cudaStreamBeginCapture", error);
+	}
+	enqueued = enqueue(rank, work, n);
+	result = cudaStreamEndCapture(rank->stream, &graph);
+	if (enqueued != ncclSuccess) {
+		return nccl_failed(enqueued, rank->comm, "ncclAllReduce in a graph", error);
+	}
+	if (result != cudaSuccess) {
+		return cuda_failed(result, "cudaStreamEndCapture", error);
+	}
+	result = cudaGraphInstantiateWithFlags(&rank->graph.executable, graph, 0);
+	cudaGraphDestroy(graph);
+	rank->graph.work = *work;
+	rank->graph.n = n;
+	return result == cudaSuccess ? 0 : cuda_failed(result, "cudaGraphInstantiate", error);
+}
+
+static int replay(struct rank *rank, const struct rank_work *work, int n, struct smd_error *error)
+{
+	int ret = is_captured(&rank->graph, work, n) ? 0 : capture(rank, work, n, error);
+	cudaError_t result;
+
+	if (ret) {
+		return ret;
+	}
+	result = cudaGraphLaunch(rank->graph.executable, rank->stream);
+	return result == cudaSuccess ? 0 : cuda_failed(result, "cudaGraphLaunch", error);
+}
+
 /* At most BATCH, in place of the oldest batch in flight. */
 static int begin_batch(
 	struct rank *rank, const struct rank_work *work, int n, struct smd_error *error)
 {
 	unsigned batch = rank->nbatches++;
-	ncclResult_t result = ncclSuccess;
+	ncclResult_t result;
 	cudaError_t status;
 	int ret = await_batch(rank, batch, error);
 
@@ -153,13 +228,17 @@ static int begin_batch(
 		return ret;
 	}
 	expect_progress(rank);
-	for (int i = 0; i < n && result == ncclSuccess; i++) {
-		result = ncclAllReduce(work->send, work->recv, work->count, work->dtype, work->op,
-			rank->comm, rank->stream);
+	if (rank->settings->graph) {
+		ret = replay(rank, work, n, error);
+	} else {
+		result = enqueue(rank, work, n);
+		ret = result == ncclSuccess
+			      ? 0
+			      : nccl_failed(result, rank->comm, "ncclAllReduce", error);
 	}
 	expect_nothing();
-	if (result != ncclSuccess) {
-		return nccl_failed(result, rank->comm, "ncclAllReduce", error);
+	if (ret) {
+		return ret;
 	}
 	status = cudaEventRecord(rank->batches[batch % BATCHES], rank->stream);
 	return status == cudaSuccess ? 0 : cuda_failed(status, "cudaEventRecord", error);
@@ -433,13 +512,22 @@ static int join(struct rank *rank, struct smd_error *error)
 int nccl_perf_run(const struct nccl_perf_settings *settings, struct smd_error *error)
 {
 	struct rank rank = {.settings = settings};
+	struct nccl_perf_churn churn = {.running = 0};
 	int ret;
 
 	signal(SIGALRM, give_up);
 	ret = allocate(&rank, error);
 	ret = ret ? ret : join(&rank, error);
+	if (ret == 0 && settings->churn) {
+		ret = nccl_perf_churn_begin(&churn, error);
+	}
 	ret = ret ? ret : run_types(&rank, error);
+	if (settings->churn) {
+		fprintf(stderr, "summand-nccl-perf: %llu allocations beside\n",
+			nccl_perf_churn_end(&churn));
+	}
 	expect_progress(&rank);
+	forget_graph(&rank.graph);
 	if (rank.comm && ret < 0) {
 		ncclCommAbort(rank.comm);
 	} else if (rank.comm) {

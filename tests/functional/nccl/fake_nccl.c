@@ -3,7 +3,7 @@
  * a reduction of one rank is a copy. FAKE chooses what goes wrong: "bit" (one bit of a result),
  * "last" (that of the last iterations only), "error" (the network fails), "late-error" (in the
  * midst of the iterations), "hang" (nothing ends), "slow" (each all-reduce takes the device a
- * while, but none the host).
+ * while, but none the host). A graph has one all-reduce, which it does as often as it was captured.
  */
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -23,8 +23,18 @@ struct CUevent_st {
 	double when;    /* that the device gets there */
 };
 
+/* What is captured is not done: with its arguments, and how often. */
+struct CUgraph_st {
+	const void *send;
+	void *recv;
+	size_t count;
+	ncclDataType_t dtype;
+	unsigned times;
+};
+
 static unsigned calls;
 static double busy_until;
+static struct CUgraph_st *captured; /* NULL: nothing is */
 
 static int fake_is(const char *what)
 {
@@ -42,6 +52,12 @@ cudaError_t cudaGetDeviceCount(int *count)
 cudaError_t cudaSetDevice(int device)
 {
 	return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+	*device = 0;
+	return cudaSuccess;
 }
 
 const char *cudaGetErrorString(cudaError_t error)
@@ -125,6 +141,56 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 	return cudaSuccess;
 }
 
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
+{
+	(void)stream;
+	captured = calloc(1, sizeof(*captured));
+	return captured && mode == cudaStreamCaptureModeThreadLocal ? cudaSuccess
+								    : cudaErrorInvalidValue;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
+{
+	(void)stream;
+	*graph = captured;
+	captured = NULL;
+	return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiateWithFlags(
+	cudaGraphExec_t *executable, cudaGraph_t graph, unsigned long long flags)
+{
+	struct CUgraph_st *copy = malloc(sizeof(*copy));
+
+	(void)flags;
+	*copy = *graph;
+	*executable = (cudaGraphExec_t)(void *)copy;
+	return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph)
+{
+	free(graph);
+	return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable)
+{
+	free(executable);
+	return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream)
+{
+	const struct CUgraph_st *graph = (const struct CUgraph_st *)(void *)executable;
+
+	for (unsigned i = 0; i < graph->times; i++) {
+		ncclAllReduce(graph->send, graph->recv, graph->count, graph->dtype, ncclSum,
+			(ncclComm_t)&calls, stream);
+	}
+	return cudaSuccess;
+}
+
 ncclResult_t ncclGetVersion(int *version)
 {
 	*version = 29900;
@@ -182,6 +248,10 @@ ncclResult_t ncclAllReduce(const void *send, void *recv, size_t count, ncclDataT
 	(void)op;
 	(void)comm;
 	(void)stream;
+	if (captured) {
+		*captured = (struct CUgraph_st){send, recv, count, dtype, captured->times + 1};
+		return ncclSuccess;
+	}
 	while (fake_is("late-error") && calls > LATE + QUEUE_MOST) {
 		pause(); /* for a proxy that has ended */
 	}

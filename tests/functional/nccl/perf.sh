@@ -101,6 +101,17 @@ FAKE=bit says 1 '"results": [' "${one[@]}" --max=4K --json
 says 0 "results that differ between ranks: 0 OK" "${one[@]}" --dtype=all --op=all --max=4K
 FAKE=bit says 1 "FAILED" "${one[@]}" --max=4K
 FAKE=last says 1 "# wrong elements: 2, " "${one[@]}" --max=4K
+# Graphs do the same, and a graph that does not is noticed; memory comes and goes meanwhile.
+diff <(echo "$got") <("$fake" "${one[@]}" --min=1K --max=4K --dtype=int32,float64 --op=sum,max --graph | rows) || {
+	echo "FAILED: with graphs the rows must be the same (>)"
+	failures=$((failures + 1))
+}
+FAKE=last says 1 "# wrong elements: 2, " "${one[@]}" --max=4K --graph
+FAKE=slow says 0 " allocations beside" "${one[@]}" --max=4K --churn
+FAKE=slow "$fake" "${one[@]}" --max=4K --churn 2>&1 >/dev/null | grep -q '[1-9][0-9]* allocations beside' || {
+	echo "FAILED: memory must have been allocated beside"
+	failures=$((failures + 1))
+}
 FAKE=error says 1 "rank 0: all-reduce: remote process has gone: NET/Summand: lost 10.0.0.9:2222" "${one[@]}"
 FAKE=hang says 1 "no progress until the timeout" "${one[@]}" --timeout=1
 # Iterations that take longer than the timeout are no hang: each is 5 ms of the device. A network that fails
