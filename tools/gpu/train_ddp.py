@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Trains a small network with PyTorch's DistributedDataParallel, one process per rank, all on one GPU (on the CPU
-where there is none), and tells the loss, a hash of the weights and the time of a step."""
+where there is none), and tells the loss, a hash of the weights and the time of a step. What averages the gradients is
+NCCL (with the plugin or without it, as the environment says), Summand's hook, or Summand's backend."""
 
 import argparse
 import hashlib
@@ -22,9 +23,15 @@ def read_options():
     parser.add_argument("--rank", type=int, required=True)
     parser.add_argument("--nranks", type=int, required=True)
     parser.add_argument("--meet", required=True, metavar="FILE", help="by which the ranks find each other")
+    parser.add_argument("--by", choices=["nccl", "hook", "backend"], default="nccl", help="what averages the gradients")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--weights", metavar="FILE", help="that rank 0 writes them into, as float32")
     return parser.parse_args()
+
+
+def register_hook(model):
+    import summand.ddp
+    return summand.ddp.register(model)
 
 
 def train(options, device):
@@ -33,6 +40,7 @@ def train(options, device):
     layers = [torch.nn.Linear(64, WIDTH), torch.nn.Tanh(), torch.nn.Linear(WIDTH, WIDTH), torch.nn.Tanh(),
               torch.nn.Linear(WIDTH, 1)]
     model = DistributedDataParallel(torch.nn.Sequential(*layers).to(device), bucket_cap_mb=64)
+    state = register_hook(model) if options.by == "hook" else None
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
     numbers = torch.Generator().manual_seed(2 + options.rank)
     inputs = torch.randn(64, 64, generator=numbers).to(device)
@@ -48,6 +56,8 @@ def train(options, device):
         last = loss.item()  # waits for the device
     seconds = (time.perf_counter() - begin) / (options.steps - options.steps // 3)
     weights = b"".join(parameter.detach().cpu().numpy().tobytes() for parameter in model.parameters())
+    if state:
+        state.close()
     return last, weights, seconds
 
 
@@ -58,7 +68,10 @@ def main():
     torch.use_deterministic_algorithms(True)
     if has_gpu:
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if has_gpu else "gloo", init_method=f"file://{os.path.abspath(options.meet)}",
+    if options.by == "backend":
+        import summand.backend  # noqa: F401 (registers it)
+    backend = {"nccl": "nccl" if has_gpu else "gloo", "hook": "gloo", "backend": "summand"}[options.by]
+    dist.init_process_group(backend, init_method=f"file://{os.path.abspath(options.meet)}",
                             rank=options.rank, world_size=options.nranks)
     loss, weights, seconds = train(options, device)
     if options.weights and options.rank == 0:

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# tools/gpu-check where there is no GPU: what it says, and that it builds from its pack alone, without a
-# network, with a TLS that works. What it concludes from a run on a GPU is tested by gpu_findings.sh.
+# tools/gpu-check where there is no GPU: what it says; that it builds from its pack alone, without a network, with a TLS
+# that works; and all of it on a simulated GPU, where tools/nccl-without-gpu has made one: a copy of the tree with the pack
+# where a GPU's machine has them, and nothing else. What it concludes from a run on a GPU is tested by gpu_findings.sh and
+# gpu_verdict.sh.
 #
-#   gpu_check.sh words|build [1|0]
+#   gpu_check.sh words|build|rehearsal [1|0]
 #
 # 1: the programs of the test's own build can speak TLS.
 set -uo pipefail
@@ -31,10 +33,11 @@ says() {
 }
 
 if [ "$part" = words ]; then
-	says 0 "Checks NCCL's plugin on a GPU" tools/gpu-check --help
+	says 0 "Checks Summand on a GPU" tools/gpu-check --help
 	says 2 'got "--fast"' tools/gpu-check --fast
 	says 2 'got "--out="' tools/gpu-check --out=
-	says 2 'must be one of perf-2' tools/gpu-check --part=perf
+	says 0 "device:60 perf-2:" tools/gpu-check --help
+	says 2 'must be one of device perf-2' tools/gpu-check --part=perf
 	says 1 "must name the folder" tools/gpu/build
 	if ! ls /dev/nvidia[0-9]* >/dev/null 2>&1; then
 		says 77 "this machine has no NVIDIA GPU" tools/gpu-check "--out=$scratch/out"
@@ -44,11 +47,33 @@ if [ "$part" = words ]; then
 	exit
 fi
 
-if ! timeout 120 tools/gpu/pack "$scratch/pack" >"$scratch/log" 2>&1; then
+simulated=$(find "$SUMMAND_BUILD/nccl_sim" -path '*/lib/libnccl.so.2' 2>/dev/null | sort -V | tail -n 1)
+if [ "$part" = rehearsal ] && [ -z "$simulated" ]; then
+	echo "skipped: there is no simulated GPU; tools/nccl-without-gpu makes it of NCCL's source"
+	exit 77
+fi
+if ! timeout 120 tools/gpu/pack "$scratch/pack" "$SUMMAND_BUILD" >"$scratch/log" 2>&1; then
 	echo "skipped: no sources to pack could be fetched: $(tail -n 1 "$scratch/log")"
 	exit 77
 fi
 [ "$(du -sm "$scratch/pack" | cut -f 1)" -lt 64 ] || fail "the pack must be below 64 MB"
+
+if [ "$part" = rehearsal ]; then
+	tree=$scratch/tree
+	mkdir -p "$tree/build/gpu-check"
+	git ls-files -z --cached --others --exclude-standard | tar --null -T - -c | tar -x -C "$tree"
+	mv "$scratch/pack" "$tree/build/gpu-check"
+	says 0 "what has run held" "$tree/tools/gpu-check" "--simulated=$(dirname "$simulated")" "--out=$scratch/out" \
+		"--limit=${SUMMAND_GPU_CHECK_LIMIT:-570}"
+	for name in device perf-2 churn lost-server f64 fallbacks; do
+		grep -qE "^$name +held" "$scratch/out/verdict.txt" || fail "$name must have held, got: $(cat "$scratch/out/verdict.txt")"
+	done
+	[ "$(find "$scratch/out" -type f | wc -l)" -lt 8 ] || fail "there must be fewer than 8 files"
+	[ -z "$(find "$scratch/out" -size +16M)" ] || fail "no file may be larger than 16 MiB"
+	cat "$scratch/out/verdict.txt"
+	[ "$failures" = 0 ]
+	exit
+fi
 
 apart=()
 for way in "unshare -n" "unshare -rn"; do
