@@ -7,7 +7,11 @@
  * invalid end, all of them come to their end. tests/model/run.py says which worlds are tried, and which bugs are
  * planted.
  *
- *   SERVERS    that there are; with SPARE the last one joins while the operations run
+ *   SERVERS    that there are
+ *   JOINS      the last of them is in no table at first, and may be taken in
+ *   DRAINS     the first of them may be asked to end: it is dealt nothing, and then left
+ *   ASKS       how many candidates rank 0 asks all to join
+ *   REFUSALS   how many of them some rank has no memory for
  *   FAULTS     how many servers die; with CUTS also: a rank loses its lanes to a server that lives
  *   WAITS      bit o: operation o is large, and returns when it is stable; else its chunks are copied
  *   BLOCKS     bit r: rank r begins an operation only when the one before has returned
@@ -31,20 +35,34 @@
 #endif
 #define OPERATIONS 2
 #define CHUNKS 4 /* two of each operation */
+#ifndef EPOCHS
 #define EPOCHS 4
-#ifdef SPARE
-#define FIRST_TABLE ((1 << (SERVERS - 1)) - 1)
-#else
-#define FIRST_TABLE ((1 << SERVERS) - 1)
 #endif
+#ifdef JOINS
+#define FIRST_DEAD (1 << (SERVERS - 1))
+#else
+#define FIRST_DEAD 0
+#endif
+#ifndef ASKS
+#define ASKS 0
+#endif
+#ifndef REFUSALS
+#define REFUSALS 0
+#endif
+#if EPOCHS == 4
 #define STREAMS 36 /* EPOCHS * 3 servers * RANKS */
+#define DEALT   16 /* EPOCHS * CHUNKS */
+#else
+#define STREAMS 45
+#define DEALT   20
+#endif
 
 byte alive;  /* servers */
 byte faults; /* that are still to come */
 byte wrong;  /* the first rule that was broken */
 
 /* Of each rank. */
-byte closed[RANKS];   /* servers that it has closed its lanes to */
+byte closed[RANKS];   /* servers that it has closed its lanes to, or has no use for */
 byte epoch[RANKS];    /* the last record that it has applied */
 byte begun[RANKS];    /* operations */
 byte promised[RANKS]; /* it begins none from here on before the next record */
@@ -64,18 +82,27 @@ byte said[RANKS], heard[RANKS]; /* whether any */
 byte said_dead[RANKS], heard_dead[RANKS];
 byte said_epoch[RANKS], heard_epoch[RANKS];
 byte said_begun[RANKS], heard_begun[RANKS];
-byte said_join[RANKS], heard_join[RANKS];
 byte said_done[STREAMS], heard_done[STREAMS];
 
 /* What rank 0 says: ASK, and the records: EPOCH. */
 byte asked_dead;
-byte asked_join;
 byte nrecords;
 byte dead[EPOCHS];
-byte table[EPOCHS];
 byte first[EPOCHS]; /* operation of that table */
-byte where[16];     /* [epoch][chunk]: server + 1 that it is dealt to; 0: none */
-byte from[16];      /* the same: server + 1 of the dead stream that it was lost with */
+byte where[DEALT];  /* [epoch][chunk]: server + 1 that it is dealt to; 0: none */
+byte from[DEALT];   /* the same: server + 1 of the dead stream that it was lost with */
+#if ASKS > 0
+/* AHEAD, PROMISED, CANCEL: of the candidate that was asked for last. */
+byte asks;          /* how many there were */
+byte sought;        /* what it is for */
+byte stands;        /* rank 0 waits for promises, or has lost a server since */
+byte idle[EPOCHS];  /* servers of that table that nothing is dealt to */
+byte refusals;      /* that are still to come */
+byte heard_of[RANKS]; /* candidates */
+byte joined;        /* ranks that have joined its streams */
+byte answer[RANKS]; /* 0: none; REFUSED; N and PROMISED */
+byte again;         /* ranks that have lost the server that joins */
+#endif
 
 /* [epoch][server][rank]: of each stream. */
 byte done[STREAMS];    /* results that the rank has */
@@ -90,6 +117,9 @@ c_code {
 enum { NOT_SENT, ARRIVED, ANSWERED };                /* part[] */
 enum { INPUT, PREFIX, RESULT, OVERWRITTEN, MIXED };  /* carries[]: MIXED is a prefix that is called input */
 enum { EVER = 15 };
+enum { NOTHING, JOIN, IDLE, LEAVE };                 /* sought */
+enum { REFUSED = 1, PROMISED = 2 };                  /* answer[] */
+enum { ALL = (1 << SERVERS) - 1, DRAINED = 1 << 0, JOINING = 1 << (SERVERS - 1) };
 
 static int at(int e, int s, int r) { return (e * 3 + s) * RANKS + r; }
 static int in(int set, int x) { return set >> x & 1; }
@@ -122,16 +152,25 @@ static int works(int r) { return !in(now.aborted, r) && !has_died(r); }
 static int finished(int r) { return now.returned[r] == (1 << OPERATIONS) - 1; }
 
 /* Servers of its table that the rank has lanes to: these relay. */
-static int lanes(int r) { return now.table[now.epoch[r]] & ~now.closed[r]; }
+static int lanes(int r) { return ALL & ~now.dead[now.epoch[r]] & ~now.closed[r]; }
 
-/* The one that joins is not in a table yet when ranks connect to it. */
-static int is_connected(int r, int s)
+static int is_sealed(int r) { return now.closed[r] != now.dead[now.epoch[r]]; }
+
+/* The one that joins, where the rank has lanes to it and streams of the candidate. */
+static int candidate_lanes(int r)
 {
-	return in(lanes(r), s) || (s == SERVERS - 1 && now.said_join[r] && !in(now.closed[r], s));
+#if ASKS > 0
+	return now.sought == JOIN && in(now.joined & ~now.again, r) ? JOINING : 0;
+#else
+	return 0;
+#endif
 }
 
 /* Some server relays between the rank and rank 0. */
 static int reaches(int r) { return now.alive & lanes(r) & lanes(0); }
+
+/* A record is said in the candidate's streams, too. */
+static int is_told(int r) { return reaches(r) || (now.alive & candidate_lanes(r) & lanes(0)); }
 
 /* The chunk at place k of a stream; CHUNKS: there is none. */
 static int chunk_at(int e, int s, int k)
@@ -257,19 +296,26 @@ static void say_sealed(int r)
 
 static void close_lanes(int r, int servers)
 {
-	now.closed[r] |= servers;
-	if (now.promised[r] == EVER) {
+	if (!is_sealed(r) && now.begun[r] < now.promised[r]) {
 		now.promised[r] = now.begun[r];
 	}
+	now.closed[r] |= servers;
 }
 
 static int can_notice(int r, int s)
 {
-	return works(r) && !in(now.alive, s) && is_connected(r, s);
+	return works(r) && !in(now.alive, s) && in(lanes(r) | candidate_lanes(r), s);
 }
 
 static void lose(int r, int s)
 {
+#if ASKS > 0
+	if (!in(lanes(r), s)) { /* before it is in the table */
+		now.again |= 1 << r;
+		now.answer[r] = now.answer[r] ? now.answer[r] : REFUSED;
+		return;
+	}
+#endif
 	close_lanes(r, 1 << s);
 	say_sealed(r);
 }
@@ -277,7 +323,7 @@ static void lose(int r, int s)
 static int can_cut(int r, int s)
 {
 #ifdef CUTS
-	return now.faults && in(now.alive, s) && is_connected(r, s);
+	return now.faults && in(now.alive, s) && in(lanes(r) | candidate_lanes(r), s);
 #else
 	return 0;
 #endif
@@ -290,11 +336,8 @@ static int can_hear(int r)
 	if (!works(0) || !now.said[r] || (r && !reaches(r))) {
 		return 0;
 	}
-	if (!now.heard[r] || now.heard_dead[r] != now.said_dead[r] || now.heard_epoch[r] != now.said_epoch[r] ||
-		now.heard_join[r] != now.said_join[r] || now.heard_begun[r] != now.said_begun[r]) {
-		return 1;
-	}
-	return 0;
+	return !now.heard[r] || now.heard_dead[r] != now.said_dead[r] || now.heard_epoch[r] != now.said_epoch[r] ||
+	       now.heard_begun[r] != now.said_begun[r];
 }
 
 static void hear(int r)
@@ -305,11 +348,12 @@ static void hear(int r)
 	now.heard_dead[r] = now.said_dead[r];
 	now.heard_epoch[r] = now.said_epoch[r];
 	now.heard_begun[r] = now.said_begun[r];
-	now.heard_join[r] = now.said_join[r];
 	for (i = r; i < STREAMS; i += RANKS) {
 		now.heard_done[i] = now.said_done[i];
 	}
-	now.asked_dead |= now.heard_dead[r];
+	if (now.heard_epoch[r] == now.nrecords) { /* what was lost earlier may serve again */
+		now.asked_dead |= now.heard_dead[r];
+	}
 	if (now.asked_dead & ~now.closed[0]) {
 		close_lanes(0, now.asked_dead);
 		say_sealed(0);
@@ -318,33 +362,13 @@ static void hear(int r)
 
 static int can_be_asked(int r)
 {
-	return works(r) && works(0) && reaches(r) && now.epoch[r] == now.nrecords &&
-	       ((now.asked_dead & ~now.closed[r]) || now.asked_join != now.said_join[r]);
-}
-
-static void promise_ahead(int r)
-{
-	if (now.promised[r] == EVER) {
-		now.promised[r] = now.begun[r] + 1;
-	}
+	return works(r) && works(0) && reaches(r) && now.epoch[r] == now.nrecords && (now.asked_dead & ~now.closed[r]);
 }
 
 static void be_asked(int r)
 {
-	if (now.asked_dead & ~now.closed[r]) {
-		close_lanes(r, now.asked_dead);
-	} else {
-		promise_ahead(r);
-	}
-	now.said_join[r] = now.asked_join;
+	close_lanes(r, now.asked_dead);
 	say_sealed(r);
-}
-
-static int next_table(void)
-{
-	int spare = now.asked_join ? 1 << (SERVERS - 1) : 0;
-
-	return (FIRST_TABLE | spare) & ~now.asked_dead;
 }
 
 static int can_say_epoch(void)
@@ -352,13 +376,12 @@ static int can_say_epoch(void)
 	int missing = RANKS;
 	int r;
 
-	if (!works(0) || now.epoch[0] != now.nrecords || now.nrecords + 1 == EPOCHS || next_table() == 0 ||
-		(next_table() == now.table[now.nrecords] && now.asked_dead == now.dead[now.nrecords])) {
+	if (!works(0) || now.epoch[0] != now.nrecords || now.nrecords + 1 == EPOCHS || now.asked_dead == ALL ||
+		now.asked_dead == now.dead[now.nrecords]) {
 		return 0;
 	}
 	for (r = 0; r < RANKS; r++) {
-		missing -= now.heard[r] && now.heard_dead[r] == now.asked_dead &&
-			   now.heard_epoch[r] == now.nrecords && now.heard_join[r] == now.asked_join;
+		missing -= now.heard[r] && now.heard_dead[r] == now.asked_dead && now.heard_epoch[r] == now.nrecords;
 	}
 #ifdef BUG_ONE_MISSING /* the seal of one rank is not waited for */
 	return missing <= 1;
@@ -397,65 +420,275 @@ static int lost_with(int g)
 	return place_of(e, s, g) >= least_done(e, s) ? s + 1 : 0;
 }
 
+/* Servers that the next table deals to: those that are being drained, too, where no other is left. */
+static int dealt_to(int without, int rest)
+{
+#ifdef BUG_RESTS_ON /* they are not dealt to any more */
+	return ALL & ~without & ~rest;
+#else
+	return ALL & ~without & ~rest ? ALL & ~without & ~rest : ALL & ~without;
+#endif
+}
+
 /* The new streams carry what was lost, and then all operations from F on, in order. */
-static void say_epoch(void)
+static void add_record(int without, int rest, int f)
 {
 	int next = now.nrecords + 1;
 	int to[CHUNKS], source[CHUNKS];
-	int f = 0, g, r, server = SERVERS - 1;
+	int table = dealt_to(without, rest);
+	int g, server = SERVERS - 1;
 
-	for (r = 0; r < RANKS; r++) {
-		if (now.heard_begun[r] > f) {
-			f = now.heard_begun[r];
-		}
-	}
-#ifdef BUG_OWN_FIRST /* rank 0 takes its own N for F */
-	f = now.heard_begun[0];
-#endif
 	f = f > OPERATIONS ? OPERATIONS : f;
 	for (g = 0; g < CHUNKS; g++) {
 		int lost = lost_with(g);
 
 		to[g] = 0;
 		source[g] = operation(g) < f ? lost : 0;
-		if (operation(g) < f && !lost) {
+		if (table == 0 || (operation(g) < f && !lost)) {
 			continue;
 		}
 		do {
 			server = (server + 1) % SERVERS;
-		} while (!in(next_table(), server));
+		} while (!in(table, server));
 		to[g] = server + 1;
 	}
 	for (g = 0; g < CHUNKS; g++) {
 		now.where[next * CHUNKS + g] = to[g];
 		now.from[next * CHUNKS + g] = source[g];
 	}
-	now.table[next] = next_table();
-	now.dead[next] = now.asked_dead;
+	now.dead[next] = without;
 	now.first[next] = f;
 	now.nrecords = next;
+#if ASKS > 0
+	now.idle[next] = rest & table ? 0 : rest & ~without;
+	now.asked_dead = without;
+	now.stands = 0;
+#endif
+}
+
+static int idle_now(void)
+{
+#if ASKS > 0
+	return now.idle[now.nrecords];
+#else
+	return 0;
+#endif
+}
+
+static void say_epoch(void)
+{
+	int f = 0, r;
+
+	for (r = 0; r < RANKS; r++) {
+		f = now.heard_begun[r] > f ? now.heard_begun[r] : f;
+	}
+#ifdef BUG_OWN_FIRST /* rank 0 takes its own N for F */
+	f = now.heard_begun[0];
+#endif
+	add_record(now.asked_dead, idle_now(), f);
 }
 
 static int can_apply(int r)
 {
-	return works(r) && now.epoch[r] < now.nrecords && (r == 0 || reaches(r));
+	return works(r) && now.epoch[r] < now.nrecords && (r == 0 || is_told(r));
 }
 
 static void apply(int r)
 {
 	int e = ++now.epoch[r];
+	int back = now.dead[e - 1] & ~now.dead[e];
 
-	now.closed[r] |= now.dead[e];
-#ifdef BUG_BREAK_SEAL /* a second suspicion does not outlive the record */
-	now.promised[r] = EVER;
+#if ASKS > 0
+	back = in(now.again, r) ? 0 : back;
+	now.joined &= ~(1 << r);
+	now.answer[r] = 0;
+#endif
+	now.closed[r] = (now.closed[r] & ~back) | now.dead[e];
+#ifdef BUG_LOST_AGAIN /* who has lost the server that joins says nothing of it */
+	if (is_sealed(r) && !in(now.again, r)) {
 #else
-	if (now.closed[r] == now.dead[e]) {
+	if (is_sealed(r)) {
+#endif
+		say_sealed(r);
+	} else {
 		now.promised[r] = EVER;
-		return;
+	}
+}
+
+/* ---- candidates ---- */
+
+#if ASKS > 0
+/* What rank 0 may want now. */
+static int wanted(void)
+{
+	int dead = now.dead[now.nrecords];
+
+	if (now.asks == ASKS || now.stands || !works(0) || is_sealed(0) || now.promised[0] != EVER ||
+		now.epoch[0] != now.nrecords || now.asked_dead != dead || now.nrecords + 1 == EPOCHS) {
+		return NOTHING;
+	}
+#ifdef JOINS
+	if ((dead & JOINING) && !(now.again & 1)) {
+		return JOIN;
 	}
 #endif
-	say_sealed(r);
+#ifdef DRAINS
+	if (!(dead & DRAINED) && (ALL & ~dead & ~DRAINED)) {
+		return now.idle[now.nrecords] & DRAINED ? LEAVE : IDLE;
+	}
+#endif
+	return NOTHING;
 }
+
+static void hear_of(int r)
+{
+	now.heard_of[r] = now.asks;
+	now.answer[r] = 0;
+	now.joined &= ~(1 << r);
+	if (!is_sealed(r)) {
+		now.promised[r] = EVER; /* it has heard CANCEL of the one before */
+		now.joined |= 1 << r;
+		now.answer[r] = now.sought == JOIN && in(now.again, r) ? REFUSED : 0;
+	}
+}
+
+static void seek(int what)
+{
+	now.sought = what;
+	now.asks++;
+	now.stands = 1;
+	hear_of(0);
+}
+
+static int can_hear_of(int r)
+{
+	return works(r) && works(0) && reaches(r) && now.heard_of[r] < now.asks && now.stands &&
+	       now.epoch[r] == now.nrecords;
+}
+
+/* Not all that the server was dealt has come back. */
+static int needs(int r)
+{
+	int e, g;
+
+	for (e = 0; e < now.epoch[r]; e++) {
+		for (g = 0; g < 2 * now.first[e + 1]; g++) {
+			if (now.where[e * CHUNKS + g] == 1 && now.done[at(e, 0, r)] <= place_of(e, 0, g)) {
+				return 1;
+			}
+		}
+	}
+	return 0;
+}
+
+/* All ranks have joined all of its streams. */
+static int can_promise(int r)
+{
+	int servers = ALL & ~now.dead[now.nrecords];
+
+	servers = now.sought == JOIN ? servers | JOINING : now.sought == LEAVE ? servers & ~DRAINED : servers;
+	return works(r) && in(now.joined, r) && now.joined == (1 << RANKS) - 1 && now.answer[r] == 0 &&
+	       !is_sealed(r) && (servers & ~now.alive) == 0
+#ifndef BUG_LEAVES_EARLY /* while results of it are on their way */
+	       && (now.sought != LEAVE || !needs(r))
+#endif
+		;
+}
+
+static void promise(int r)
+{
+	now.promised[r] = now.begun[r] + (now.sought == JOIN);
+	now.answer[r] = PROMISED + now.promised[r];
+}
+
+static int can_refuse(int r)
+{
+	return works(r) && now.refusals && in(now.joined, r) && now.answer[r] == 0 && !is_sealed(r);
+}
+
+static void refuse(int r)
+{
+	now.refusals--;
+	now.answer[r] = REFUSED;
+}
+
+/* Rank 0, where it has lost no server since it has asked. */
+static int may_conclude(void)
+{
+	return works(0) && now.stands && !is_sealed(0) && now.asked_dead == now.dead[now.nrecords];
+}
+
+static int said_of_it(int r)
+{
+	return now.heard_of[r] == now.asks && (r == 0 || reaches(r)) ? now.answer[r] : 0;
+}
+
+static int is_refused(void)
+{
+	return said_of_it(0) == REFUSED || said_of_it(1) == REFUSED || said_of_it(2) == REFUSED;
+}
+
+static void cancel(void)
+{
+	now.stands = 0;
+	now.joined &= ~1;
+	now.answer[0] = 0;
+	now.promised[0] = EVER;
+}
+
+static int can_hear_cancel(int r)
+{
+	return works(r) && works(0) && reaches(r) && in(now.joined, r) && now.heard_of[r] == now.asks && !now.stands &&
+	       now.epoch[r] == now.nrecords;
+}
+
+static void hear_cancel(int r)
+{
+	now.joined &= ~(1 << r);
+	now.answer[r] = 0;
+#ifndef BUG_KEEPS_PROMISE /* of what is not to be */
+	if (!is_sealed(r)) {
+		now.promised[r] = EVER;
+	}
+#endif
+}
+
+static int all_have_promised(void)
+{
+	int missing = RANKS;
+	int r;
+
+	for (r = 0; r < RANKS; r++) {
+		missing -= said_of_it(r) >= PROMISED;
+	}
+#ifdef BUG_ONE_PROMISE /* that of one rank is not waited for */
+	return missing <= 1;
+#else
+	return missing == 0;
+#endif
+}
+
+static void conclude(void)
+{
+	int dead = now.dead[now.nrecords];
+	int f = 0, r;
+
+	for (r = 0; r < RANKS; r++) {
+		f = now.answer[r] > f ? now.answer[r] : f;
+	}
+#ifdef BUG_OWN_PROMISE /* rank 0 takes its own N for F */
+	f = now.answer[0];
+#endif
+	dead = now.sought == JOIN ? dead & ~JOINING : now.sought == LEAVE ? dead | DRAINED : dead;
+	add_record(dead, now.sought == IDLE ? DRAINED : idle_now(), f - PROMISED);
+}
+
+/* Something must become of it. */
+static int is_open(void)
+{
+	return may_conclude() && works(1) && works(2);
+}
+#endif
 
 /* ---- chunks ---- */
 
@@ -692,8 +925,8 @@ static int is_settled(void)
 		return 0;
 	}
 #endif
-#ifdef SPARE
-	if (!now.asked_join || !in(now.table[now.nrecords] | now.asked_dead, SERVERS - 1)) {
+#if ASKS > 0
+	if (wanted() || now.stands || now.joined) {
 		return 0;
 	}
 #endif
@@ -703,7 +936,7 @@ static int is_settled(void)
 		}
 	}
 	return !now.aborted && now.asked_dead == now.dead[now.nrecords] &&
-	       (now.table[now.nrecords] & ~now.alive) == 0;
+	       (ALL & ~now.dead[now.nrecords] & ~now.alive) == 0;
 }
 
 enum { NO_STEP, BEGIN, GIVE_BACK, SEND_PART, TAKE, SAY_HELD, HEAR_HELD };
@@ -716,6 +949,11 @@ static int find_eager_part(int s)
 	if (now.faults || !in(now.alive, s) || in(now.closed[0] | now.closed[1] | now.closed[2] | now.asked_dead, s)) {
 		return NO_STEP;
 	}
+#ifdef DRAINS
+	if (in(DRAINED, s)) {
+		return NO_STEP; /* that all has come is what a rank waits for */
+	}
+#endif
 	for (e = 0; e <= now.nrecords; e++) {
 		for (r = 0; r < RANKS; r++) {
 			eager_e = e;
@@ -838,7 +1076,20 @@ static void check_end(void)
 	STEP(can_hear (r), hear(r)) \
 	STEP(can_apply (r), apply(r)) \
 	STEP(can_die (r), die(r)) \
-	STEP(can_abort (r), give_up(r))
+	STEP(can_abort (r), give_up(r)) \
+	OF_CANDIDATE(r)
+
+#if ASKS > 0
+#define OF_CANDIDATE(r) \
+	STEP(can_hear_of (r), hear_of(r)) \
+	STEP(can_promise (r), promise(r)) \
+	STEP(can_refuse (r), refuse(r)) \
+	STEP(can_hear_cancel (r), hear_cancel(r))
+#define OPEN is_open ()
+#else
+#define OF_CANDIDATE(r)
+#define OPEN 0
+#endif
 
 init {
 	d_step {
@@ -847,14 +1098,19 @@ init {
 
 			now.alive = (1 << SERVERS) - 1;
 			now.faults = FAULTS;
-			now.table[0] = FIRST_TABLE;
+			now.dead[0] = FIRST_DEAD;
+			now.asked_dead = FIRST_DEAD;
+#if ASKS > 0
+			now.refusals = REFUSALS;
+#endif
 			for (r = 0; r < RANKS; r++) {
 				now.promised[r] = EVER;
+				now.closed[r] = FIRST_DEAD;
 			}
 			for (g = 0; g < CHUNKS; g++) {
 				do {
 					server = (server + 1) % SERVERS;
-				} while (!in (FIRST_TABLE, server));
+				} while (in (FIRST_DEAD, server));
 				now.where[g] = server + 1;
 			}
 		}
@@ -870,13 +1126,13 @@ init {
 	OF_RANK(0)
 	OF_RANK(1)
 	OF_RANK(2)
-#ifdef SPARE
-	/* ASK(ahead): a server joins, and nobody stops for it. */
-	STEP(!now.asked_join && works (0) && now.epoch[0] == now.nrecords,
-		now.asked_join = 1; now.said_join[0] = 1; promise_ahead(0); say_sealed(0))
+#if ASKS > 0
+	STEP(wanted (), seek(wanted()))
+	STEP(may_conclude () && is_refused (), cancel())
+	STEP(may_conclude () && !is_refused () && all_have_promised (), conclude())
 #endif
 	STEP(can_say_epoch (), say_epoch())
 	:: c_expr { find_eager () } -> d_step { c_code { take_eager(); }; assert(wrong == 0) }
-	:: c_expr { all_over () && !find_eager () } -> d_step { c_code { check_end(); }; assert(wrong == 0) }; break
+	:: c_expr { all_over () && !find_eager () && !OPEN } -> d_step { c_code { check_end(); }; assert(wrong == 0) }; break
 	od
 }

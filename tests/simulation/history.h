@@ -8,8 +8,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "tests/simulation/plan.h"
+
 /* Runs it in this process, which is used up then. 0, or 1 with what was wrong on `out`; what it was
  * is there too. */
-int history_run(uint64_t seed, FILE *out);
+int history_run(enum plan_kind kind, uint64_t seed, FILE *out);
 
 #endif

@@ -2,8 +2,11 @@
 #include "tests/simulation/plan.h"
 
 #include "reduction_server/base/random.h"
+#include "reduction_server/engine/buffer_pool.h"
+#include "worker/libsummand/epoch_message.h"
 
-#define MS_NS 1000000ull
+#define MS_NS      1000000ull
+#define FAULTS_ANY 4 /* fewer than these, of PLAN_ANY */
 
 static uint64_t draw(uint64_t *state, uint64_t below)
 {
@@ -67,7 +70,7 @@ static void draw_start_again(struct plan *plan, struct planned_fault *fault, uin
 	}
 }
 
-void plan_draw(struct plan *plan, uint64_t seed)
+static void draw_any(struct plan *plan, uint64_t seed)
 {
 	static const unsigned delays_ms[] = {0, 0, 1, 5, 40};
 	static const unsigned changes[] = {0, 2, 5, 20};
@@ -81,12 +84,13 @@ void plan_draw(struct plan *plan, uint64_t seed)
 		.shards = (unsigned)draw_between(&s, 1, 2),
 		.chunk_bytes = 1024u << draw(&s, 6),
 		.window = (unsigned)draw_between(&s, 1, 4),
+		.memory_bytes = (size_t)8 << 20,
 		.delay_ms = delays_ms[draw(&s, 5)],
 		.heartbeat_ms = limits_ms[draw(&s, 4)],
 		.ncomms = (unsigned)draw_between(&s, 1, COMMS_MAX),
 		.noperations = (int)draw_between(&s, 1, OPERATIONS_MAX),
 		.changes = changes[draw(&s, 4)],
-		.nfaults = (unsigned)draw(&s, FAULTS_MAX),
+		.nfaults = (unsigned)draw(&s, FAULTS_ANY),
 	};
 	for (int r = 0; r < plan->nranks; r++) {
 		plan->poll[r] = draw(&s, 4) == 0;
@@ -108,7 +112,124 @@ void plan_draw(struct plan *plan, uint64_t seed)
 		plan->afterwards[i].comm = i % plan->ncomms;
 		plan->afterwards[i].count += i < plan->ncomms ? 20000 : 0; /* to fill windows */
 	}
+	plan->memory_bytes *= plan->shards;
 }
+
+/* ---- while ranks agree ---- */
+
+/* What makes them agree on another table: a server that is there again, or one that is drained. */
+static void draw_occasion(struct plan *plan, struct planned_fault *fault, uint64_t *state)
+{
+	draw_fault(plan, fault, state);
+	fault->kind = draw(state, 2) ? SERVER_KILLED : SERVER_DRAINED;
+	fault->operation = (int)draw(state, (uint64_t)plan->noperations / 2 + 1);
+	fault->again = fault->kind == SERVER_KILLED || draw(state, 2);
+	fault->for_ns = draw_skewed(state, 1000 * MS_NS);
+}
+
+static void draw_moment(const struct plan *plan, struct planned_fault *fault, uint64_t *state)
+{
+	static const uint8_t messages[] = {SMD_EPOCH_AHEAD, SMD_EPOCH_PROMISED, SMD_EPOCH_RECORD,
+		SMD_EPOCH_CANCEL, SMD_EPOCH_SEALED, SMD_EPOCH_ASK, SMD_EPOCH_REACHES};
+
+	fault->operation = AT_MESSAGE;
+	fault->about = (enum change)draw(state, CHANGES);
+	/* The last three are of no candidate. */
+	fault->message = messages[draw(state, fault->about == CHANGE_ANY ? 7 : 4)];
+	fault->messages = (unsigned)draw_skewed(state, fault->about == CHANGE_ANY ? 5 : 3);
+	fault->after_ns = draw(state, 2) ? 0 : draw_skewed(state, (plan->delay_ms + 1) * MS_NS);
+}
+
+/* Mostly of another server, and now and then together with the one before. */
+static void draw_blow(struct plan *plan, unsigned i, uint64_t *state)
+{
+	static const enum fault_kind often[] = {SERVER_KILLED, SERVER_KILLED, SERVER_KILLED,
+		SERVER_KILLED, SERVER_DRAINED, SERVER_DRAINED, SERVER_STOPPED, LANES_CUT, LANES_CUT,
+		RANK_KILLED};
+	struct planned_fault *fault = &plan->faults[i];
+	unsigned other = 1 + (unsigned)draw(state, plan->nservers - 1);
+
+	draw_fault(plan, fault, state);
+	fault->kind = often[draw(state, sizeof(often) / sizeof(often[0]))];
+	fault->rank = draw(state, 2) ? 0 : fault->rank;
+	if (draw(state, 5)) {
+		fault->server = (plan->faults[0].server + other) % plan->nservers;
+	}
+	draw_moment(plan, fault, state);
+	if (i > 1 && draw(state, 2)) {
+		fault->message = plan->faults[i - 1].message;
+		fault->messages = plan->faults[i - 1].messages;
+		fault->about = plan->faults[i - 1].about;
+	}
+}
+
+/* One is there again, and at some moment of that all others are lost. */
+static void draw_all_others(struct plan *plan, uint64_t *state)
+{
+	struct planned_fault *first = &plan->faults[1];
+
+	plan->faults[0].kind = SERVER_KILLED;
+	plan->faults[0].again = true;
+	plan->nfaults = plan->nservers;
+	draw_moment(plan, first, state);
+	first->about = CHANGE_RETURN;
+	first->message = draw(state, 2) ? SMD_EPOCH_RECORD : first->message;
+	for (unsigned i = 1; i < plan->nfaults; i++) {
+		uint64_t late = draw_skewed(state, (plan->delay_ms + 1) * 10 * MS_NS);
+
+		plan->faults[i] = *first;
+		plan->faults[i].kind = draw(state, 5) ? SERVER_KILLED : SERVER_DRAINED;
+		plan->faults[i].server = (plan->faults[0].server + i) % plan->nservers;
+		plan->faults[i].after_ns = draw(state, 2) ? late : first->after_ns;
+		plan->faults[i].keep = (unsigned)draw(state, 4);
+	}
+}
+
+/* So little that windows and the streams of other tables do not all have a place. */
+static void draw_memory(struct plan *plan, uint64_t *state)
+{
+	size_t one = (size_t)plan->nranks + 1;
+
+	plan->scarce = draw(state, 4) == 0;
+	if (plan->scarce) {
+		plan->memory_bytes = SMD_BUFFER_POOL_STRIDE(plan->chunk_bytes) * plan->shards *
+				     plan->ncomms * one * draw_between(state, 12, 24);
+	}
+}
+
+static void draw_changes(struct plan *plan, uint64_t seed)
+{
+	static const unsigned refusals[] = {0, 0, 2, 4};
+	uint64_t s = seed * 2 + 0x10001;
+
+	plan->nservers = (unsigned)draw_between(&s, 2, SERVERS_MAX);
+	plan->refusals = refusals[draw(&s, 4)];
+	draw_memory(plan, &s);
+	plan->nfaults = (unsigned)draw_between(&s, 1, FAULTS_MAX);
+	draw_occasion(plan, &plan->faults[0], &s);
+	for (unsigned i = 1; i < plan->nfaults; i++) {
+		draw_blow(plan, i, &s);
+	}
+	if (draw(&s, 3) == 0) {
+		draw_all_others(plan, &s);
+	}
+	for (unsigned i = 1; i < plan->nfaults; i++) {
+		draw_start_again(plan, &plan->faults[i], &s);
+	}
+	for (int r = 0; r < plan->nranks; r++) {
+		plan->pause_us[r] = draw(&s, 3) ? (unsigned)draw_skewed(&s, 200000) : 0;
+	}
+}
+
+void plan_draw(struct plan *plan, enum plan_kind kind, uint64_t seed)
+{
+	draw_any(plan, seed);
+	if (kind == PLAN_CHANGES) {
+		draw_changes(plan, seed);
+	}
+}
+
+/* ---- in words ---- */
 
 const struct planned_operation *plan_operation(const struct plan *plan, int number)
 {
@@ -121,6 +242,10 @@ static void print_fault(const struct planned_fault *fault, FILE *out)
 {
 	static const char *const kinds[FAULT_KINDS] = {
 		"is killed", "is stopped", "is drained", "", "is killed"};
+	static const char *const messages[] = {
+		"", "SEALED", "ASK", "EPOCH", "AHEAD", "PROMISED", "CANCEL", "REACHES"};
+	static const char *const about[CHANGES] = {
+		"", " of a server that is there again", " of one that is drained"};
 
 	if (fault->kind == LANES_CUT) {
 		fprintf(out, "  the lanes between rank %d and server %u are cut", fault->rank,
@@ -136,7 +261,12 @@ static void print_fault(const struct planned_fault *fault, FILE *out)
 	if (fault->again) {
 		fprintf(out, " and started again after %.3f ms", (double)fault->for_ns / 1e6);
 	}
-	if (fault->operation < 0) {
+	if (fault->operation == AT_MESSAGE) {
+		fprintf(out,
+			", %.3f ms after %s%s was about to be said, which it was %u times before",
+			(double)fault->after_ns / 1e6, messages[fault->message],
+			about[fault->about], fault->messages);
+	} else if (fault->operation < 0) {
 		fprintf(out, ", %.3f ms after the start%s", (double)fault->after_ns / 1e6,
 			fault->operation == CONNECTED ? " of groups" : "");
 	} else {
@@ -169,10 +299,12 @@ void plan_print(const struct plan *plan, FILE *out)
 	fprintf(out,
 		"seed %llu: %d ranks, %u servers of %u shards, chunks of %u bytes, window %u, "
 		"frames up to %u ms late, "
-		"silence of %u ms, %u communicators, other tables at one operation in %u%s\n",
+		"silence of %u ms, %u communicators, other tables at one operation in %u%s, "
+		"servers of %zu KiB, one candidate in %u refused\n",
 		(unsigned long long)plan->seed, plan->nranks, plan->nservers, plan->shards,
 		plan->chunk_bytes, plan->window, plan->delay_ms, plan->heartbeat_ms, plan->ncomms,
-		plan->changes, plan->aftermath ? ", with an aftermath" : "");
+		plan->changes, plan->aftermath ? ", with an aftermath" : "",
+		plan->memory_bytes >> 10, plan->refusals);
 	for (int r = 0; r < plan->nranks; r++) {
 		fprintf(out, "  rank %d: %s, %d at once, pauses of up to %u us\n", r,
 			plan->poll[r] ? "polls" : "has a thread", plan->depth[r],

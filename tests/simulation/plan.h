@@ -14,8 +14,13 @@
 #define COMMS_MAX            3
 #define OPERATIONS_MAX       40
 #define AFTERMATH_OPERATIONS 8
-#define FAULTS_MAX           4
+#define FAULTS_MAX           6
 #define DEPTH_MAX            4 /* operations in flight at a rank */
+
+enum plan_kind {
+	PLAN_ANY,     /* faults come at operations */
+	PLAN_CHANGES, /* they come while ranks agree on another table */
+};
 
 enum collective { ALLREDUCE, REDUCE, BROADCAST, COLLECTIVES };
 
@@ -36,13 +41,19 @@ enum fault_kind {
 	FAULT_KINDS
 };
 
+enum change { CHANGE_ANY, CHANGE_RETURN, CHANGE_DRAIN, CHANGES };
+
 struct planned_fault {
 	enum fault_kind kind;
 	unsigned server;
 	int rank;
 	int operation; /* when rank 0 begins it; or one of these: */
-#define AT_START  -2
-#define CONNECTED -1 /* when all ranks have their contexts */
+#define AT_MESSAGE -3  /* when some rank says such a thing: */
+#define AT_START   -2
+#define CONNECTED  -1      /* when all ranks have their contexts */
+	uint8_t message;   /* a kind of epoch_message.h, */
+	enum change about; /* of such a change, */
+	unsigned messages; /* and so many were said before */
 	uint64_t after_ns;
 	uint64_t for_ns;
 	unsigned keep; /* frames on their way that still arrive */
@@ -56,6 +67,9 @@ struct plan {
 	unsigned shards;
 	unsigned chunk_bytes;
 	unsigned window;
+	size_t memory_bytes; /* of a server */
+	bool scarce;         /* that is so little that shards refuse other tables */
+	unsigned refusals; /* a rank has no memory for one candidate in so many; 0: it always has */
 	unsigned delay_ms; /* most that a frame is late */
 	unsigned heartbeat_ms;
 	unsigned ncomms;
@@ -73,7 +87,7 @@ struct plan {
 
 /* Which operation has that number; those of the aftermath follow the others. */
 const struct planned_operation *plan_operation(const struct plan *plan, int number);
-void plan_draw(struct plan *plan, uint64_t seed);
+void plan_draw(struct plan *plan, enum plan_kind kind, uint64_t seed);
 void plan_print(const struct plan *plan, FILE *out);
 
 #endif

@@ -1,7 +1,8 @@
 /*
  * Runs histories of seeds, each in a process of its own, and says those that ended wrong.
  *
- *     simulate FIRST [LAST]     those seeds; one alone is told whole
+ *     simulate [changes] FIRST [LAST]     those seeds; one alone is told whole; faults come while
+ *                                         ranks agree on other tables, or at operations
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +33,7 @@ static void stay_on_one_processor(void)
 }
 
 /* What the history says goes to `file`. */
-static pid_t begin_history(uint64_t seed, int file)
+static pid_t begin_history(enum plan_kind kind, uint64_t seed, int file)
 {
 	pid_t child = fork();
 
@@ -43,7 +44,7 @@ static pid_t begin_history(uint64_t seed, int file)
 		dup2(file, STDERR_FILENO);
 		alarm(REAL_LIMIT_S);
 		out = fdopen(STDOUT_FILENO, "w");
-		_exit(out ? (history_run(seed, out), fflush(out), 0) : 1);
+		_exit(out ? (history_run(kind, seed, out), fflush(out), 0) : 1);
 	}
 	return child;
 }
@@ -60,7 +61,7 @@ static void show(int file)
 }
 
 /* Whether it ended right. */
-static bool run_history(uint64_t seed, bool tell)
+static bool run_history(enum plan_kind kind, uint64_t seed, bool tell)
 {
 	FILE *said = tmpfile();
 	pid_t child;
@@ -70,7 +71,7 @@ static bool run_history(uint64_t seed, bool tell)
 		perror("simulate: cannot make a file");
 		exit(2);
 	}
-	child = begin_history(seed, fileno(said));
+	child = begin_history(kind, seed, fileno(said));
 	if (child < 0 || waitpid(child, &status, 0) != child) {
 		perror("simulate: cannot run a history");
 		exit(2);
@@ -88,15 +89,17 @@ static bool run_history(uint64_t seed, bool tell)
 
 int main(int argc, char **argv)
 {
-	uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
-	uint64_t last = argc > 2 ? strtoull(argv[2], NULL, 10) : first;
+	enum plan_kind kind = argc > 1 && strcmp(argv[1], "changes") == 0 ? PLAN_CHANGES : PLAN_ANY;
+	int given = argc - (kind == PLAN_CHANGES); /* numbers, and one */
+	uint64_t last = given > 1 ? strtoull(argv[argc - 1], NULL, 10) : 1;
+	uint64_t first = given > 2 ? strtoull(argv[argc - 2], NULL, 10) : last;
 	unsigned wrong = 0;
 	time_t began = time(NULL);
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	stay_on_one_processor();
 	for (uint64_t seed = first; seed <= last && wrong < SHOWN_MOST; seed++) {
-		if (!run_history(seed, first == last)) {
+		if (!run_history(kind, seed, first == last)) {
 			wrong++;
 		}
 	}

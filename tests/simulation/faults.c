@@ -1,0 +1,233 @@
+/* Kills, stops, drains and cuts, and says whether all ranks must go on nevertheless. */
+#include "tests/simulation/faults.h"
+
+#include <errno.h>
+
+#include "reduction_server/base/clock.h"
+#include "reduction_server/transport/testing/loopback.h"
+#include "tests/simulation/servers.h"
+#include "tests/simulation/virtual_time.h"
+#include "tests/simulation/world.h"
+#include "worker/libsummand/comm.h"
+#include "worker/libsummand/epoch.h"
+#include "worker/libsummand/epoch_drain.h"
+#include "worker/libsummand/epoch_message.h"
+
+#define MS_NS 1000000ull
+
+static bool begun[FAULTS_MAX]; /* or never will */
+static unsigned count;
+
+/* ---- who is left ---- */
+
+/* The communicator's table has that life of the server, and nothing is known against it. */
+static bool comm_has(const struct smd_comm *comm, const struct simulated_server *server)
+{
+	const struct smd_epoch *now = comm->now;
+	const struct smd_target *target = &comm->context->targets[server->index];
+
+	if (comm->state != SMD_COMM_ACTIVE || target->lost ||
+		target->reconnection.since_ns < server->since_ns ||
+		(now->dead | comm->agreement.closed) >> server->index & 1) {
+		return false;
+	}
+	for (unsigned k = 0; k < now->nserving; k++) {
+		const struct smd_flow *flow = &now->flows[now->remotes[k]];
+
+		if (flow->target == server->index && (flow->dead || flow->over || flow->gone)) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Of those that were there at the start, which no rank has lost; or started again since, and in all
+ * tables by now. */
+static bool all_have(const struct simulated_server *server)
+{
+	bool has = true;
+
+	if (server == &world.lives[server->index]) {
+		return true;
+	}
+	for (int r = 0; r < world.plan.nranks && has; r++) {
+		for (unsigned c = 0; c < world.plan.ncomms && has; c++) {
+			const struct smd_comm *comm = world.ranks[r].comms[c];
+
+			has = comm && comm_has(comm, server);
+		}
+	}
+	return has;
+}
+
+static bool some_server_stays(void)
+{
+	for (unsigned i = 0; i < world.plan.nservers; i++) {
+		const struct simulated_server *server = world.servers[i];
+
+		if (server_is_there(server) && !server->harmed && all_have(server)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void note_harm(const struct planned_fault *fault)
+{
+	if (fault->kind != RANK_KILLED) {
+		world.servers[fault->server]->harmed = true;
+	}
+	/* A context needs all of its servers at the start. */
+	world.may_fail |=
+		fault->kind == RANK_KILLED || fault->operation == AT_START || !some_server_stays();
+}
+
+/* ---- faults ---- */
+
+static void start_again(struct simulated_server *server, const struct planned_fault *fault)
+{
+	if (!fault->again) {
+		return;
+	}
+	virtual_sleep(fault->for_ns);
+	if (world.servers[fault->server] == server && !server->again) {
+		server->again = true;
+		start_server(fault->server);
+	}
+}
+
+static void kill_server(struct simulated_server *server, const struct planned_fault *fault)
+{
+	virtual_freeze(server->process, true);
+	smd_loopback_cut((int)server->process, SMD_LOOPBACK_ANY, fault->keep);
+	server->lost = true;
+	start_again(server, fault);
+}
+
+static void drain_server(struct simulated_server *server, const struct planned_fault *fault)
+{
+	smd_wakeup_signal(&server->ask);
+	while (!server->ended && !server->lost) {
+		virtual_sleep(MS_NS);
+	}
+	start_again(server, fault);
+}
+
+static void *do_fault(void *arg)
+{
+	const struct planned_fault *fault = arg;
+	struct simulated_server *server;
+
+	virtual_sleep(fault->after_ns);
+	server = world.servers[fault->server];
+	note_harm(fault);
+	switch (fault->kind) {
+	case SERVER_KILLED:
+		if (server->listening && !server->ended) {
+			kill_server(server, fault);
+		}
+		break;
+	case SERVER_STOPPED:
+		if (!server->lost) {
+			virtual_freeze(server->process, true);
+			virtual_sleep(fault->for_ns);
+			virtual_freeze(server->process, server->lost);
+		}
+		break;
+	case SERVER_DRAINED:
+		if (server_is_there(server)) {
+			drain_server(server, fault);
+		}
+		break;
+	case LANES_CUT:
+		smd_loopback_cut((int)rank_process(fault->rank), (int)server->process, fault->keep);
+		break;
+	case RANK_KILLED:
+		world.ranks[fault->rank].dead = true;
+		virtual_freeze(rank_process(fault->rank), true);
+		smd_loopback_cut((int)rank_process(fault->rank), SMD_LOOPBACK_ANY, fault->keep);
+		break;
+	default:
+		break;
+	}
+	world.nfaults_over++;
+	return NULL;
+}
+
+static void begin(unsigned i)
+{
+	begun[i] = true;
+	count++;
+	virtual_start(0, do_fault, &world.plan.faults[i]);
+}
+
+void faults_begin(int operation)
+{
+	for (unsigned i = 0; i < world.plan.nfaults; i++) {
+		if (world.plan.faults[i].operation == operation && !begun[i]) {
+			begin(i);
+		}
+	}
+}
+
+void faults_end_waiting(void)
+{
+	for (unsigned i = 0; i < world.plan.nfaults; i++) {
+		if (!begun[i]) {
+			begun[i] = true;
+			world.nfaults_over++;
+		}
+	}
+}
+
+unsigned faults_count(void)
+{
+	return count;
+}
+
+/* ---- while ranks agree ---- */
+
+void __real_smd_epoch_say(struct smd_comm *comm, const struct smd_epoch_message *what);
+void __wrap_smd_epoch_say(struct smd_comm *comm, const struct smd_epoch_message *what);
+
+/* What the communicator's candidate is for. */
+static bool is_about(const struct smd_comm *comm, enum change change)
+{
+	const struct smd_epoch *candidate = comm->candidate;
+
+	switch (change) {
+	case CHANGE_RETURN:
+		return candidate && comm->now->dead & ~candidate->dead;
+	case CHANGE_DRAIN:
+		return candidate && smd_drain_is(candidate);
+	default:
+		return true;
+	}
+}
+
+/* The faults that follow this message begin: just before it is said, or a little later. */
+void __wrap_smd_epoch_say(struct smd_comm *comm, const struct smd_epoch_message *what)
+{
+	for (unsigned i = 0; i < world.plan.nfaults; i++) {
+		struct planned_fault *fault = &world.plan.faults[i];
+
+		if (fault->operation == AT_MESSAGE && !begun[i] && fault->message == what->kind &&
+			is_about(comm, fault->about) && fault->messages-- == 0) {
+			begin(i);
+		}
+	}
+	__real_smd_epoch_say(comm, what);
+}
+
+int __real_smd_group_stand(struct smd_comm *comm, uint64_t id, const struct smd_epoch_table *table);
+int __wrap_smd_group_stand(struct smd_comm *comm, uint64_t id, const struct smd_epoch_table *table);
+
+/* Some ranks have no memory for the candidate's streams, until the aftermath. */
+int __wrap_smd_group_stand(struct smd_comm *comm, uint64_t id, const struct smd_epoch_table *table)
+{
+	if (world.plan.refusals && world.aftermath.decided == 0 &&
+		virtual_draw(world.plan.refusals) == 0) {
+		return -ENOMEM;
+	}
+	return __real_smd_group_stand(comm, id, table);
+}

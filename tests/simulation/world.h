@@ -1,0 +1,60 @@
+/*
+ * What the parts of a history share: its plan, and servers and ranks as they are now.
+ */
+#ifndef SMD_TESTS_SIMULATION_WORLD_H
+#define SMD_TESTS_SIMULATION_WORLD_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "reduction_server/transport/loop.h"
+#include "tests/simulation/aftermath.h"
+#include "tests/simulation/plan.h"
+#include "worker/summand.h"
+
+struct smd_server;
+
+struct simulated_server {
+	unsigned process;
+	struct event_base *base;
+	struct smd_server *server;
+	struct smd_wakeup ask;
+	unsigned index;
+	uint64_t since_ns; /* it was started */
+	bool listening;
+	bool ended;  /* by its drain; */
+	bool lost;   /* not there any more, by a fault, */
+	bool again;  /* and another has been started in its place */
+	bool harmed; /* by any fault */
+	pthread_t thread;
+};
+
+struct simulated_rank {
+	int rank;
+	bool dead;
+	int err; /* the first one that it was given, */
+	char error[512];
+	int done; /* operations that gave 0 */
+	bool over;
+	smd_comm *comms[COMMS_MAX]; /* NULL: it has not joined it, or has left */
+};
+
+struct world {
+	struct plan plan;
+	struct simulated_server lives[SERVERS_MAX + FAULTS_MAX];
+	unsigned nlives;
+	struct simulated_server *servers[SERVERS_MAX]; /* the last life of each */
+	struct simulated_rank ranks[RANKS_MAX];
+	int nconnected;
+	bool may_fail; /* a fault has left no server that all ranks were sure to go on with */
+	unsigned nfaults_over;
+	struct aftermath aftermath;
+};
+
+extern struct world world;
+
+/* Says what was wrong, and ends the history. */
+void world_fail(const char *what) __attribute__((noreturn));
+
+#endif
