@@ -12,6 +12,7 @@
  *   DRAINS     the first of them may be asked to end: it is dealt nothing, and then left
  *   ASKS       how many candidates rank 0 asks all to join
  *   REFUSALS   how many of them some rank has no memory for
+ *   DURING     servers die only when it has asked for one
  *   FAULTS     how many servers die; with CUTS also: a rank loses its lanes to a server that lives
  *   WAITS      bit o: operation o is large, and returns when it is stable; else its chunks are copied
  *   BLOCKS     bit r: rank r begins an operation only when the one before has returned
@@ -515,6 +516,18 @@ static void apply(int r)
 	}
 }
 
+/* The first operation that goes by a later table than that, of those up to `last`: a loss may come before the
+ * operation that the table before it began with. */
+static int first_after(int e, int last)
+{
+	int f = OPERATIONS;
+
+	for (; e < last; e++) {
+		f = now.first[e + 1] < f ? now.first[e + 1] : f;
+	}
+	return f;
+}
+
 /* ---- candidates ---- */
 
 #if ASKS > 0
@@ -524,7 +537,8 @@ static int wanted(void)
 	int dead = now.dead[now.nrecords];
 
 	if (now.asks == ASKS || now.stands || !works(0) || is_sealed(0) || now.promised[0] != EVER ||
-		now.epoch[0] != now.nrecords || now.asked_dead != dead || now.nrecords + 1 == EPOCHS) {
+		now.epoch[0] != now.nrecords || now.asked_dead != dead || now.nrecords + 1 == EPOCHS ||
+		now.begun[0] < now.first[now.nrecords]) {
 		return NOTHING;
 	}
 #ifdef JOINS
@@ -572,7 +586,7 @@ static int needs(int r)
 	int e, g;
 
 	for (e = 0; e < now.epoch[r]; e++) {
-		for (g = 0; g < 2 * now.first[e + 1]; g++) {
+		for (g = 0; g < 2 * first_after(e, now.epoch[r]); g++) {
 			if (now.where[e * CHUNKS + g] == 1 && now.done[at(e, 0, r)] <= place_of(e, 0, g)) {
 				return 1;
 			}
@@ -706,7 +720,7 @@ static int to_send(int e, int s, int r)
 		return CHUNKS;
 	}
 #ifndef BUG_OLD_TABLE /* what begins after a record goes by the table before it */
-	if (e < now.epoch[r] && operation(g) >= now.first[e + 1]) {
+	if (operation(g) >= first_after(e, now.epoch[r])) {
 		return CHUNKS;
 	}
 #endif
@@ -759,7 +773,7 @@ static void send_part(int e, int s, int r)
 	int g = to_send(e, s, r);
 	int q;
 
-	rule(e == now.epoch[r] || operation(g) < now.first[e + 1], 6);
+	rule(operation(g) < first_after(e, now.epoch[r]), 6);
 	now.part[at(e, s, r)] = ARRIVED;
 	now.carries[at(e, s, r)] = contribution(r, g);
 	for (q = 0; q < RANKS; q++) {
@@ -1047,8 +1061,14 @@ static void check_end(void)
 #define STEP(guard, step) :: c_expr { (guard) && !find_eager () } -> d_step { c_code { step; }; assert(wrong == 0) }
 
 #define OF_SERVER(s) \
-	STEP(now.faults && in (now.alive, s), now.faults--; now.alive &= ~(1 << s)) \
+	STEP(now.faults && in (now.alive, s) && MAY_DIE, now.faults--; now.alive &= ~(1 << s)) \
 	OF_LANE(s, 0) OF_LANE(s, 1) OF_LANE(s, 2)
+
+#ifdef DURING
+#define MAY_DIE now.asks
+#else
+#define MAY_DIE 1
+#endif
 
 #define OF_LANE(s, r) \
 	STEP(can_notice (r, s), lose(r, s)) \

@@ -78,8 +78,8 @@ static void note_harm(const struct planned_fault *fault)
 		world.servers[fault->server]->harmed = true;
 	}
 	/* A context needs all of its servers at the start. */
-	world.may_fail |=
-		fault->kind == RANK_KILLED || fault->operation == AT_START || !some_server_stays();
+	world.may_be_cut |= fault->operation == AT_START || !some_server_stays();
+	world.may_fail |= fault->kind == RANK_KILLED || world.may_be_cut;
 }
 
 /* ---- faults ---- */

@@ -153,6 +153,22 @@ static void release_buffers(struct operation_in_flight *flight)
 	free(flight->send);
 }
 
+/* One that was killed: by its name, or by its number where it has joined nobody yet. */
+static bool names_a_dead_rank(const char *text)
+{
+	char name[32];
+	char number[32];
+
+	for (int r = 0; r < world.plan.nranks; r++) {
+		snprintf(name, sizeof(name), "rank %d (rank-%d)", r, r);
+		snprintf(number, sizeof(number), "rank %d of %d not joined", r, world.plan.nranks);
+		if (world.ranks[r].dead && (strstr(text, name) || strstr(text, number))) {
+			return true;
+		}
+	}
+	return false;
+}
+
 static void note_error(struct simulated_rank *rank, int err)
 {
 	if (err == 0 || rank->err) {
@@ -162,6 +178,9 @@ static void note_error(struct simulated_rank *rank, int err)
 	snprintf(rank->error, sizeof(rank->error), "%s", smd_error_message());
 	if (!world.may_fail) {
 		world_fail("a rank has failed, though all reach a server");
+	}
+	if (!world.may_be_cut && !names_a_dead_rank(rank->error)) {
+		world_fail("a rank has failed, and does not hear of which that was killed");
 	}
 }
 

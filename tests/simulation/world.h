@@ -47,7 +47,8 @@ struct world {
 	struct simulated_server *servers[SERVERS_MAX]; /* the last life of each */
 	struct simulated_rank ranks[RANKS_MAX];
 	int nconnected;
-	bool may_fail; /* a fault has left no server that all ranks were sure to go on with */
+	bool may_fail;   /* a rank was killed, or what follows, */
+	bool may_be_cut; /* a fault has left no server that all ranks were sure to go on with */
 	unsigned nfaults_over;
 	struct aftermath aftermath;
 };

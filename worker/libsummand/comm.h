@@ -120,8 +120,8 @@ struct smd_comm {
 	bool settling; /* FAILED, and more may be lost of the same cause: counts as one of `nopen`
 			*/
 	bool left;
-	struct smd_error gone; /* what a shard has first said of a rank, */
-	uint64_t gone_ns;      /* and when */
+	struct smd_error gone; /* what shards have said of ranks, */
+	uint64_t gone_ns;      /* and when one first did */
 	int err;               /* the first reason, from when a shard has said ABORT on */
 	struct smd_error error;
 	char waiting_for[SMD_ERROR_TEXT_MAX]; /* what a shard last said about late ranks */

@@ -271,6 +271,24 @@ void smd_group_check_gone(struct smd_comm *comm)
 	smd_group_fail(comm, -ECONNRESET, comm->gone.text);
 }
 
+/* One server may have lost a rank that lives, and all another one that died: both are named, each
+ * once. */
+static void comm_note_gone(struct smd_comm *comm, const char *text)
+{
+	const char *reason = strstr(text, " was lost: ");
+	char who[SMD_ERROR_TEXT_MAX];
+
+	snprintf(who, sizeof(who), "%.*s", reason ? (int)(reason - text) : -1, text);
+	smd_progress_lock(&comm->context->progress);
+	if (!comm->gone.text[0]) {
+		smd_error_set(&comm->gone, ECONNRESET, "%s", text);
+		comm->gone_ns = smd_clock_ns();
+	} else if (!strstr(comm->gone.text, who)) {
+		smd_error_add(&comm->gone, text);
+	}
+	smd_progress_unlock(&comm->context->progress);
+}
+
 void smd_group_gone(struct smd_flow *flow, const char *text)
 {
 	struct smd_comm *comm = flow->comm;
@@ -281,11 +299,6 @@ void smd_group_gone(struct smd_flow *flow, const char *text)
 	}
 	flow->over = true;
 	flow->gone = true;
-	if (!comm->gone.text[0]) {
-		smd_progress_lock(&comm->context->progress);
-		smd_error_set(&comm->gone, ECONNRESET, "%s", text);
-		comm->gone_ns = smd_clock_ns();
-		smd_progress_unlock(&comm->context->progress);
-	}
+	comm_note_gone(comm, text);
 	smd_group_check_gone(comm);
 }
