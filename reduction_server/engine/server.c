@@ -14,6 +14,7 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log_limit.h"
 #include "reduction_server/engine/piece.h"
+#include "reduction_server/transport/address.h"
 #include "reduction_server/transport/lane_key.h"
 #include "reduction_server/transport/loop.h"
 
@@ -36,6 +37,8 @@ struct smd_server {
 	const struct smd_tokens *tokens;
 	bool encrypt;
 	struct smd_lane_keys keys;
+	const struct smd_transport_ops *pairs; /* lanes that are made over another's; NULL: none */
+	bool pairs_only;
 	unsigned nshards;
 	struct smd_shard *shards[SMD_SHARDS_MAX];
 };
@@ -193,6 +196,8 @@ static int server_start_shards(
 		.idle_lanes = config->idle_lanes ? config->idle_lanes : lanes / 4 * 3,
 		.job_lanes = config->job_lanes ? config->job_lanes : SMD_JOB_MOST(lanes),
 		.greeting_s = server->greeter.patience_s,
+		.pairs = server->pairs,
+		.pairs_only = server->pairs_only,
 		.tokens = config->tokens,
 		.on_ended = server_shard_ended,
 		.owner = server,
@@ -255,17 +260,73 @@ static int server_tell_listening(
 	return config->on_listening(config->owner, error);
 }
 
+static bool server_listens_on(const struct smd_server *server, const struct smd_transport_ops *ops)
+{
+	for (unsigned i = 0; i < server->nlisteners; i++) {
+		if (server->listeners[i]->ops == ops) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* The first finds the port if that is open; the others listen at the same. */
+static int server_listen_on(struct smd_server *server, const struct smd_server_config *config,
+	const struct smd_transport_ops *ops, struct smd_error *error)
+{
+	char address[sizeof(server->address)];
+	int ret = ops->listen(server->base, server->nlisteners ? server->address : config->listen,
+		server_on_accept, server, &server->listeners[server->nlisteners], address, error);
+
+	if (ret == 0 && server->nlisteners++ == 0) {
+		memcpy(server->address, address, sizeof(address));
+	}
+	return ret ? ret : server_encrypt(server, server->listeners[server->nlisteners - 1], error);
+}
+
 /*
- * The first transport finds the port if that is open; the others listen at the same. The kernel
- * takes no word for a device from who has other rights than when it was opened.
+ * Its lanes are made over those of a carrier, which must be listened on. That the transport's own
+ * listener cannot be had matters to nobody then but to who asks for it.
+ */
+static int server_listen_carried(struct smd_server *server, const struct smd_server_config *config,
+	const struct smd_transport_ops *ops, const struct smd_transport_ops *carrier,
+	struct smd_error *error)
+{
+	struct smd_error why = {""};
+	int ret = ops->check(error);
+
+	if (ret == 0 && smd_address_stays_here(config->listen, &why) == 1) {
+		return smd_error_set(error, EADDRNOTAVAIL,
+			"%s: loopback is not an address of an %s device", config->listen,
+			ops->device);
+	}
+	if (ret == 0 && !server_listens_on(server, carrier)) {
+		ret = server_listen_on(server, config, carrier, error);
+		server->pairs_only = ret == 0;
+	}
+	if (ret) {
+		return ret;
+	}
+	server->pairs = ops;
+	if (server_listen_on(server, config, ops, &why)) {
+		smd_log(SMD_LOG_DEBUG, "server", "lanes over %s are made over %s only: %s",
+			ops->name, carrier->name, why.text);
+	}
+	return 0;
+}
+
+/*
+ * The kernel takes no word for a device from who has other rights than when it was opened, so those
+ * without come first.
  */
 static int server_listen(
 	struct smd_server *server, const struct smd_server_config *config, struct smd_error *error)
 {
 	for (unsigned i = 0; i < SMD_TRANSPORTS_MAX && config->transports[i].ops; i++) {
 		const struct smd_server_transport *wanted = &config->transports[i];
+		const struct smd_transport_ops *carrier =
+			server->encrypt ? NULL : smd_transport_carrier(wanted->ops);
 		struct smd_error why = {""};
-		char address[sizeof(server->address)];
 		int ret = 0;
 
 		if (wanted->ops->device) {
@@ -274,9 +335,8 @@ static int server_listen(
 		if (ret) {
 			return ret;
 		}
-		ret = wanted->ops->listen(server->base,
-			server->nlisteners ? server->address : config->listen, server_on_accept,
-			server, &server->listeners[server->nlisteners], address, &why);
+		ret = carrier ? server_listen_carried(server, config, wanted->ops, carrier, &why)
+			      : server_listen_on(server, config, wanted->ops, &why);
 		if (ret && wanted->needed) {
 			return smd_error_set(error, -ret, "%s", why.text);
 		}
@@ -286,13 +346,6 @@ static int server_listen(
 			continue;
 		}
 		server->has_devices |= wanted->ops->device != NULL;
-		if (server->nlisteners++ == 0) {
-			memcpy(server->address, address, sizeof(address));
-		}
-		ret = server_encrypt(server, server->listeners[server->nlisteners - 1], error);
-		if (ret) {
-			return ret;
-		}
 	}
 	return 0;
 }

@@ -39,30 +39,30 @@ void smd_shard_check_drained(struct smd_shard *shard)
 
 /* ---- the inbox ---- */
 
-static int shard_on_greeted(
+static int shard_on_paired(
 	void *owner, struct smd_lane *lane, const struct smd_handshake *handshake)
 {
 	smd_peers_make_room(owner);
 	return smd_peer_create(owner, lane, handshake);
 }
 
+static int shard_on_greeted(
+	void *owner, struct smd_lane *lane, const struct smd_handshake *handshake)
+{
+	struct smd_shard *shard = owner;
+
+	smd_pairer_take(&shard->pairer, lane, handshake);
+	return 0;
+}
+
 static void shard_admit(struct smd_shard *shard, struct smd_arrival *arrival)
 {
-	int ret = 0;
-
 	if (arrival->greeted) {
-		smd_peers_make_room(shard);
-		ret = smd_peer_create(shard, arrival->lane, &arrival->handshake);
+		smd_pairer_take(&shard->pairer, arrival->lane, &arrival->handshake);
 	} else if (shard->comms.draining) {
 		smd_lane_close(arrival->lane);
 	} else {
 		smd_greeter_take(&shard->greeter, arrival->lane);
-	}
-	if (ret) {
-		smd_log_peer(SMD_LOG_ERROR, shard->name, arrival->handshake.hello.job,
-			"cannot take the lane of %s: %s", arrival->handshake.hello.replica,
-			strerror(-ret));
-		smd_lane_close(arrival->lane);
 	}
 	free(arrival);
 }
@@ -100,6 +100,7 @@ static void shard_on_inbox(void *owner)
 		}
 		smd_server_comms_drain(&shard->comms);
 		smd_greeter_close(&shard->greeter);
+		smd_pairer_close(&shard->pairer);
 		smd_shard_check_drained(shard);
 	}
 	if (stop) {
@@ -314,6 +315,7 @@ static void *shard_main(void *arg)
 
 	shard_turn_loop(shard);
 	smd_greeter_close(&shard->greeter);
+	smd_pairer_close(&shard->pairer);
 	shard_stop_comms(shard);
 	shard_abandon_comms(shard);
 	while (!TAILQ_EMPTY(&shard->peers)) {
@@ -412,6 +414,16 @@ int smd_shard_start(
 		.shard = (int)config->welcome.shard,
 		.patience_s = config->greeting_s,
 		.on_greeted = shard_on_greeted,
+		.owner = shard,
+	};
+	shard->pairer = (struct smd_pairer){
+		.base = shard->base,
+		.name = shard->name,
+		.shard = config->welcome.shard,
+		.ops = config->pairs,
+		.needed = config->pairs_only,
+		.tokens = config->tokens,
+		.on_paired = shard_on_paired,
 		.owner = shard,
 	};
 	shard_publish(shard, smd_clock_ns()); /* what is known before there is anything to count */

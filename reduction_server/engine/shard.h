@@ -15,6 +15,7 @@
 
 #include "reduction_server/engine/figures.h"
 #include "reduction_server/engine/greeting.h"
+#include "reduction_server/engine/pairing.h"
 #include "reduction_server/engine/peer.h"
 #include "reduction_server/engine/resources.h"
 #include "reduction_server/transport/loop.h"
@@ -37,6 +38,8 @@ struct smd_shard_config {
 	unsigned idle_lanes;     /* and sooner where there are so many of them */
 	unsigned drain_s;        /* communicators have so long to end when it drains */
 	unsigned greeting_s;     /* and one that does not say HELLO for so long */
+	const struct smd_transport_ops *pairs; /* lanes that are made over workers' (pairing.h) */
+	bool pairs_only;                       /* and workers are let in by such lanes only */
 	const struct smd_tokens *tokens; /* what workers must have; NULL: nothing */
 	void (*on_ended)(void *owner); /* called on the shard's thread, as the last thing it does */
 	void *owner;
@@ -71,6 +74,7 @@ struct smd_shard {
 	struct smd_resources resources;
 	uint8_t *sink; /* where discarded payloads go */
 	struct smd_greeter greeter;
+	struct smd_pairer pairer; /* after it */
 	TAILQ_HEAD(, smd_peer) peers;
 	unsigned npeers;
 	struct smd_comms comms;

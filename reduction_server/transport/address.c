@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "reduction_server/base/parse.h"
 
@@ -21,6 +22,22 @@ void smd_address_print(
 	} else {
 		snprintf(out, SMD_ADDRESS_TEXT_MAX, "%s:%s", host, port);
 	}
+}
+
+bool smd_address_bytes(const struct sockaddr *address, uint8_t out[16])
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+	if (address->sa_family == AF_INET6) {
+		memcpy(out, &((const struct sockaddr_in6 *)address)->sin6_addr, 16);
+		return true;
+	}
+	if (address->sa_family != AF_INET) {
+		return false;
+	}
+	memcpy(out, mapped, sizeof(mapped));
+	memcpy(out + sizeof(mapped), &((const struct sockaddr_in *)address)->sin_addr, 4);
+	return true;
 }
 
 int smd_address_resolve(
@@ -71,20 +88,20 @@ const struct addrinfo *smd_address_choose(const struct addrinfo *list)
 	return list;
 }
 
+bool smd_address_bytes_stay_here(const uint8_t bytes[16])
+{
+	struct in6_addr v6;
+
+	memcpy(&v6, bytes, sizeof(v6));
+	return IN6_IS_ADDR_LOOPBACK(&v6) ||
+	       (IN6_IS_ADDR_V4MAPPED(&v6) && bytes[12] == IN_LOOPBACKNET);
+}
+
 bool smd_address_is_loopback(const struct sockaddr *address)
 {
-	if (address->sa_family == AF_INET) {
-		const struct sockaddr_in *v4 = (const struct sockaddr_in *)address;
+	uint8_t bytes[16];
 
-		return ntohl(v4->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
-	}
-	if (address->sa_family == AF_INET6) {
-		const struct in6_addr *v6 = &((const struct sockaddr_in6 *)address)->sin6_addr;
-
-		return IN6_IS_ADDR_LOOPBACK(v6) ||
-		       (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == IN_LOOPBACKNET);
-	}
-	return false;
+	return smd_address_bytes(address, bytes) && smd_address_bytes_stay_here(bytes);
 }
 
 int smd_address_stays_here(const char *address, struct smd_error *error)

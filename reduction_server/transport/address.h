@@ -6,6 +6,7 @@
 
 #include <netdb.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/socket.h>
 
 #include "reduction_server/base/error.h"
@@ -28,6 +29,13 @@ bool smd_address_is_loopback(const struct sockaddr *address);
 
 /* Whether that holds for all that a "host:port" resolves to. 1, 0, or -errno with a text. */
 int smd_address_stays_here(const char *address, struct smd_error *error);
+
+/* The host's 16 bytes: IPv6, or IPv4 as a part of it (::ffff:0:0/96). False: it is of another
+ * family. */
+bool smd_address_bytes(const struct sockaddr *address, uint8_t out[16]);
+
+/* Whether these are loopback's. */
+bool smd_address_bytes_stay_here(const uint8_t bytes[16]);
 
 /* "127.0.0.1:41873", "[::1]:41873" */
 void smd_address_print(

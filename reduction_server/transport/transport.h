@@ -44,6 +44,7 @@
 
 struct event_base;
 struct smd_lane;
+struct smd_offer; /* wire/message.h */
 struct smd_transport_ops;
 
 /* What every transport's listener begins with. */
@@ -167,6 +168,30 @@ struct smd_transport_ops {
 		struct smd_error *error);
 
 	/*
+	 * A transport may make its lanes over those of another, the *carrier*, whose ends have
+	 * shown each other who they are before. One end offers half a lane, the other answers by
+	 * its own offer, and each joins its half to what the other has offered.
+	 *
+	 * The name of the carrier; NULL: lanes are made by connect() only, as is now wanted. NULL
+	 * operation: always.
+	 */
+	const char *(*carrier)(void);
+	/* Whether such lanes can be made here at all: 0, or -ENODEV with a text. */
+	int (*check)(struct smd_error *error);
+	/* Makes half of a lane, attached, for that shard. `other` is what the other end has
+	 * offered; NULL: this one is the first. 0 or -errno with a text. */
+	int (*offer)(struct event_base *base, const struct smd_lane *carrier, unsigned shard,
+		const struct smd_offer *other, const struct smd_lane_callbacks *callbacks,
+		void *owner, struct smd_lane **out, struct smd_offer *own, struct smd_error *error);
+	/*
+	 * Begins to connect it to the half that is offered; then on_open() at both ends, or
+	 * on_closed(). The carrier belongs to the lane from now on, if 0 is returned: nothing more
+	 * may be said on it. -errno with a text.
+	 */
+	int (*join)(struct smd_lane *lane, struct smd_lane *carrier, const struct smd_offer *other,
+		struct smd_error *error);
+
+	/*
 	 * Encrypts all that crosses a lane, before the loop turns after connect(): it opens only
 	 * when the other end has proved that it knows the secret too. 0 or -errno with a text.
 	 * NULL operation: what crosses is clear.
@@ -188,6 +213,14 @@ struct smd_transport_ops {
 	 * queued.
 	 */
 	void (*detach)(struct smd_lane *lane);
+
+	/* From now on the lane, which stays on its loop, is another's. NULL operation: it can be no
+	 * carrier. */
+	void (*set_owner)(struct smd_lane *lane, const struct smd_lane_callbacks *callbacks,
+		void *owner);
+	/* The address of this end: IPv6, or IPv4 as a part of it. False: not known. NULL
+	 * operation: it has none. */
+	bool (*local_address)(const struct smd_lane *lane, uint8_t address[16]);
 
 	/* Queues send->header and its payload. */
 	void (*send)(struct smd_lane *lane, struct smd_send *send);
@@ -337,6 +370,9 @@ static inline bool smd_transport_takes_device_memory(const struct smd_transport_
 	return ops->register_device != NULL;
 }
 
+/* The transport over whose lanes this one's are made now; NULL: they connect by themselves. */
+const struct smd_transport_ops *smd_transport_carrier(const struct smd_transport_ops *ops);
+
 /* What crosses its lanes can be encrypted. */
 static inline bool smd_transport_can_encrypt(const struct smd_transport_ops *ops)
 {
@@ -371,6 +407,17 @@ static inline int smd_lane_encrypt(
 	struct smd_lane *lane, const struct smd_lane_key *key, struct smd_error *error)
 {
 	return lane->ops->encrypt(lane, key, error);
+}
+
+static inline void smd_lane_set_owner(
+	struct smd_lane *lane, const struct smd_lane_callbacks *callbacks, void *owner)
+{
+	lane->ops->set_owner(lane, callbacks, owner);
+}
+
+static inline bool smd_lane_local_address(const struct smd_lane *lane, uint8_t address[16])
+{
+	return lane->ops->local_address && lane->ops->local_address(lane, address);
 }
 
 static inline void smd_lane_detach(struct smd_lane *lane)

@@ -53,7 +53,8 @@
 	X(SMD_FRAME_SHRINK, 24, "SHRINK")                                                          \
 	X(SMD_FRAME_SHRUNK, 25, "SHRUNK")                                                          \
 	X(SMD_FRAME_HELD, 26, "HELD")                                                              \
-	X(SMD_FRAME_DRAINS, 27, "DRAINS")
+	X(SMD_FRAME_DRAINS, 27, "DRAINS")                                                          \
+	X(SMD_FRAME_PAIR, 28, "PAIR") /* before WELCOME */
 
 enum smd_frame_kind {
 #define X(constant, number, name) constant = (number),

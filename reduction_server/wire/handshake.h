@@ -31,6 +31,10 @@ int smd_handshake_prove_worker(
 int smd_handshake_prove_server(const struct smd_handshake *handshake,
 	const struct smd_welcome *welcome, const char *token, struct smd_proof *out);
 
+/* Of an offer in PAIR, by that end. */
+int smd_handshake_prove_offer(const struct smd_handshake *handshake, bool server,
+	const struct smd_offer *offer, const char *token, struct smd_proof *out);
+
 /* In a time that does not depend on where they differ. */
 bool smd_proof_equals(const struct smd_proof *a, const struct smd_proof *b);
 

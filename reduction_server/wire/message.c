@@ -85,6 +85,40 @@ int smd_proof_decode(
 	return 0;
 }
 
+size_t smd_pair_encode(const struct smd_pair *pair, uint8_t payload[SMD_CONTROL_MAX])
+{
+	struct smd_writer writer = writer_over(payload);
+
+	smd_writer_put(&writer, pair->offer.length, 2);
+	smd_writer_put_bytes(&writer, pair->offer.bytes, pair->offer.length);
+	if (pair->proved) {
+		smd_writer_put_bytes(&writer, pair->proof.bytes, sizeof(pair->proof.bytes));
+	}
+	return writer.used;
+}
+
+int smd_pair_decode(
+	const uint8_t *payload, size_t length, struct smd_pair *out, struct smd_error *error)
+{
+	struct smd_reader reader = {.at = payload, .left = length};
+	struct smd_pair pair = {.offer.length = smd_reader_get(&reader, 2)};
+
+	if (pair.offer.length == 0 || pair.offer.length > SMD_OFFER_MAX) {
+		return smd_error_set(error, EPROTO, "PAIR: offer must have 1 to %d bytes, got %zu",
+			SMD_OFFER_MAX, pair.offer.length);
+	}
+	smd_reader_get_bytes(&reader, pair.offer.bytes, pair.offer.length);
+	pair.proved = reader.left > 0;
+	if (pair.proved) {
+		smd_reader_get_bytes(&reader, pair.proof.bytes, sizeof(pair.proof.bytes));
+	}
+	if (!complete(&reader)) {
+		return malformed("PAIR", length, error);
+	}
+	*out = pair;
+	return 0;
+}
+
 size_t smd_welcome_encode(const struct smd_welcome *welcome, uint8_t payload[SMD_CONTROL_MAX])
 {
 	struct smd_writer writer = writer_over(payload);

@@ -22,7 +22,8 @@
 #define SMD_HELLO_CALLED 1u /* the worker answers PING only when its program calls the library */
 #define SMD_HELLO_TOKEN                                                                            \
 	2u /* the worker has the job's token, and wants the server to prove so too */
-#define SMD_HELLO_FLAGS (SMD_HELLO_CALLED | SMD_HELLO_TOKEN)
+#define SMD_HELLO_PAIR 4u /* the lane is to carry another one's making: PAIR is awaited */
+#define SMD_HELLO_FLAGS (SMD_HELLO_CALLED | SMD_HELLO_TOKEN | SMD_HELLO_PAIR)
 
 struct smd_hello {
 	uint8_t nonce[SMD_NONCE_SIZE];
@@ -38,6 +39,20 @@ struct smd_challenge {
 
 struct smd_proof { /* wire/handshake.h */
 	uint8_t bytes[SMD_PROOF_SIZE];
+};
+
+/* What the ends of a lane that is made over this one must know of each other: bytes of its
+ * transport's (transport.h). */
+#define SMD_OFFER_MAX 128
+struct smd_offer {
+	size_t length; /* 1 to SMD_OFFER_MAX */
+	uint8_t bytes[SMD_OFFER_MAX];
+};
+
+struct smd_pair {
+	struct smd_offer offer;
+	bool proved; /* who offers shows that it has the job's token: */
+	struct smd_proof proof;
 };
 
 struct smd_welcome {
@@ -78,6 +93,10 @@ int smd_challenge_decode(
 size_t smd_proof_encode(const struct smd_proof *proof, uint8_t payload[SMD_CONTROL_MAX]);
 int smd_proof_decode(
 	const uint8_t *payload, size_t length, struct smd_proof *out, struct smd_error *error);
+
+size_t smd_pair_encode(const struct smd_pair *pair, uint8_t payload[SMD_CONTROL_MAX]);
+int smd_pair_decode(
+	const uint8_t *payload, size_t length, struct smd_pair *out, struct smd_error *error);
 
 size_t smd_welcome_encode(const struct smd_welcome *welcome, uint8_t payload[SMD_CONTROL_MAX]);
 int smd_welcome_decode(

@@ -42,6 +42,7 @@ static void decode_payload(const uint8_t *bytes, size_t length)
 	DECODE_MESSAGE(hello, exact, length);
 	DECODE_MESSAGE(challenge, exact, length);
 	DECODE_MESSAGE(proof, exact, length);
+	DECODE_MESSAGE(pair, exact, length);
 	DECODE_MESSAGE(welcome, exact, length);
 	DECODE_MESSAGE(join, exact, length);
 	decode_texts(exact, length);

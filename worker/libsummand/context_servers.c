@@ -8,6 +8,7 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
+#include "worker/libsummand/remote_pair.h"
 
 #define SETTLE_US 200000 /* the kernel takes time to end a process with much memory */
 
@@ -136,6 +137,7 @@ static void context_publish_ready(struct smd_context *context)
 	smd_progress_lock(&context->progress);
 	context->ready = true;
 	smd_progress_publish(&context->progress);
+	smd_remotes_tell_mixed(&context->remotes);
 	smd_server_file_watch(&context->server_file, &context->config, context->progress.base,
 		context_add, context);
 }

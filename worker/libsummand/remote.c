@@ -14,6 +14,7 @@
 #include "worker/libsummand/remote_frame.h"
 #include "worker/libsummand/remote_greeting.h"
 #include "worker/libsummand/remote_loss.h"
+#include "worker/libsummand/remote_pair.h"
 
 #define RETRY_MS      100
 #define REMOTE_MEMORY (2 * (size_t)SMD_CHUNK_LIMIT) /* its sink, and what is beside */
@@ -21,8 +22,6 @@ static const char looking_up[] = "its name is still being looked up";
 /* It does not say so itself: it cannot read what it is told. */
 #define VERSION_HINT "; a server of wire version 1 does so, and this process speaks version 3"
 _Static_assert(SMD_WIRE_VERSION == 3, "the hint names the versions");
-
-static const struct smd_lane_callbacks remote_callbacks;
 
 /* ---- connecting ---- */
 
@@ -67,6 +66,24 @@ static void remote_try_later(struct smd_remote *remote, int err, const char *rea
 	}
 }
 
+/* What was lost on the way once may arrive the next time: a lane that goes another way stays there
+ * for as long as it lasts. */
+static bool remote_repeats(struct smd_remote *remote, int err, const char *reason)
+{
+	const struct smd_transport_ops *ops = remote->owner->config->transports[remote->transport];
+	char server[160];
+
+	if (err != -ETIMEDOUT || smd_remote_connects_over(remote) == ops || remote->repeated) {
+		return false;
+	}
+	remote->repeated = true;
+	smd_target_name(remote->target, server);
+	smd_log(SMD_LOG_INFO, "libsummand", "lane to %s, shard %u: tries %s again: %s", server,
+		remote->shard, ops->name, reason);
+	event_active(remote->retry, EV_TIMEOUT, 1);
+	return true;
+}
+
 /*
  * The lane cannot be had over the transport that was tried: says why, and goes on to the next one.
  * False: there is none.
@@ -77,6 +94,9 @@ static bool remote_try_next(struct smd_remote *remote, int err, const char *reas
 	const char *name = config->transports[remote->transport]->name;
 	char server[160];
 
+	if (remote_repeats(remote, err, reason)) {
+		return true;
+	}
 	if (remote->transport + 1 >= config->ntransports) {
 		return false;
 	}
@@ -168,6 +188,7 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 {
 	struct smd_remote *remote = arg;
 	const struct smd_config *config = remote->owner->config;
+	const struct smd_transport_ops *ops;
 	struct smd_error error = {""};
 	int ret;
 
@@ -176,13 +197,16 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 	if (remote->transport >= config->ntransports) {
 		remote->transport = 0; /* another lane found out that there are fewer */
 	}
-	if (!remote_has_address(remote)) {
+	if (!remote_has_address(remote) || !smd_remote_pair_begin(remote)) {
 		return;
 	}
-	ret = config->transports[remote->transport]->connect(remote->owner->progress->base,
-		config->transports[remote->transport]->names ? remote->target->address
-							     : remote->target->found,
-		remote->shard, &remote_callbacks, remote, &remote->lane, &error);
+	ops = smd_remote_connects_over(remote);
+	ret = remote->pairs ? config->transports[remote->transport]->check(&error) : 0;
+	if (ret == 0) {
+		ret = ops->connect(remote->owner->progress->base,
+			ops->names ? remote->target->address : remote->target->found, remote->shard,
+			&smd_remote_callbacks, remote, &remote->lane, &error);
+	}
 	if (ret == 0 && config->encrypt) {
 		ret = smd_lane_encrypt(remote->lane, &config->key, &error);
 		if (ret) {
@@ -191,6 +215,7 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 	}
 	if (ret) {
 		remote->lane = NULL;
+		smd_remote_pair_end(remote);
 		if (!remote_try_next(remote, ret, error.text)) {
 			remote_try_later(remote, ret, error.text);
 		}
@@ -263,6 +288,9 @@ static void remote_on_open(void *owner)
 {
 	struct smd_remote *remote = owner;
 
+	if (remote->pairs && remote->lane->ops != smd_remote_connects_over(remote)) {
+		return; /* it has said HELLO over the one that carries this */
+	}
 	remote->err = 0;
 	remote->reason[0] = '\0';
 	remote->greeted = true;
@@ -371,7 +399,7 @@ void smd_remote_cancel(struct smd_remote *remote, struct smd_receiver *receiver)
 	smd_turns_run(&remote->turns); /* what it was to send makes room for others */
 }
 
-static const struct smd_lane_callbacks remote_callbacks = {
+const struct smd_lane_callbacks smd_remote_callbacks = {
 	.on_open = remote_on_open,
 	.on_header = smd_remote_on_header,
 	.on_frame = smd_remote_on_frame,

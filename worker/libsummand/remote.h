@@ -101,6 +101,7 @@ struct smd_remote_owner {
 	struct smd_progress *progress;
 	uint64_t deadline_ns;       /* to connect */
 	bool failed;                /* a lane that is lost is not tried again */
+	unsigned npairing;          /* remotes whose `pairs` is set */
 	struct smd_lookout lookout; /* whether their shards are alive */
 };
 
@@ -136,11 +137,13 @@ struct smd_remote {
 	struct smd_lane_counts ended; /* of its lanes that are closed */
 	bool waits;                   /* for the target's address */
 	unsigned transport;           /* of the owner's, the one that is tried or used */
+	bool pairs;    /* the lane is being made over another one (remote_pair.h) */
+	bool repeated; /* the transport that is tried has been tried before, in vain */
 	struct event *retry;          /* connects again a little later */
 	struct smd_looked_at watched; /* is the shard alive? Once it has said WELCOME */
 	struct smd_heartbeat heartbeat;
 	struct smd_stall stall;
-	bool greeted;  /* it has been told HELLO, if only on a lane that has ended */
+	bool greeted;  /* it has been told HELLO, if only on a lane that has ended, and no more is known */
 	bool welcomed; /* on the lane that is there */
 	bool drains;   /* the server has said so on it */
 	bool abandoned;
@@ -167,6 +170,9 @@ static inline bool smd_remote_is_there(const struct smd_remote *remote)
 {
 	return remote->lane && remote->welcomed && !remote->target->lost;
 }
+
+/* Of its lanes. */
+extern const struct smd_lane_callbacks smd_remote_callbacks;
 
 /* Begins to connect, and goes on trying until the owner's deadline. NULL: out of memory. */
 struct smd_remote *smd_remote_create(

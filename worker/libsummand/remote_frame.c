@@ -7,6 +7,7 @@
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/remote_greeting.h"
 #include "worker/libsummand/remote_loss.h"
+#include "worker/libsummand/remote_pair.h"
 #include "worker/libsummand/remote_pulse.h"
 
 /* ---- headers ---- */
@@ -40,7 +41,7 @@ int smd_remote_on_header(
 {
 	struct smd_remote *remote = owner;
 	int greeting = frame->kind == SMD_FRAME_WELCOME || frame->kind == SMD_FRAME_REFUSE ||
-		       frame->kind == SMD_FRAME_CHALLENGE;
+		       frame->kind == SMD_FRAME_CHALLENGE || frame->kind == SMD_FRAME_PAIR;
 
 	remote->rx_receiver = NULL;
 	remote->rx_result = false;
@@ -135,6 +136,10 @@ static int remote_on_welcome(
 		remote->disbelieved = ret == -EACCES;
 		return ret;
 	}
+	ret = smd_remote_settle_for_carrier(remote, error);
+	if (ret) {
+		return ret;
+	}
 	if (remote_is_replaced(remote, &welcome)) {
 		smd_remote_drop_lane(remote);
 		smd_remote_fail(remote, -ECONNRESET,
@@ -148,6 +153,8 @@ static int remote_on_welcome(
 	smd_turns_pace(&remote->turns, welcome.weight);
 	remote->welcome = welcome;
 	remote->welcomed = true;
+	remote->repeated = false;
+	smd_remote_pair_end(remote);
 	remote_tell_transport(remote);
 	remote->owner->ops->on_welcomed(remote->owner, remote);
 	return 0;
@@ -175,6 +182,8 @@ int smd_remote_on_frame(
 	switch (frame->kind) {
 	case SMD_FRAME_CHALLENGE:
 		return smd_remote_on_challenge(remote, frame, error);
+	case SMD_FRAME_PAIR:
+		return smd_remote_on_pair(remote, frame, error);
 	case SMD_FRAME_WELCOME:
 		return remote_on_welcome(remote, frame, error);
 	case SMD_FRAME_REFUSE:

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "reduction_server/base/clock.h"
+#include "worker/libsummand/remote_pair.h"
 
 /* ---- words ---- */
 
@@ -66,6 +67,7 @@ void smd_remote_fail(struct smd_remote *remote, int err, const char *what)
 void smd_remote_drop_lane(struct smd_remote *remote)
 {
 	smd_lane_counts_add(&remote->ended, &remote->lane->counts);
+	smd_remote_pair_end(remote);
 	smd_lookout_end(&remote->owner->lookout, &remote->watched);
 	smd_turns_end(&remote->turns);
 	smd_lane_close(remote->lane);

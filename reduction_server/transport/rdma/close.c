@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "reduction_server/base/clock.h"
+#include "reduction_server/transport/rdma/card.h"
 #include "reduction_server/transport/rdma/rdma.h"
 
 #define DRAIN_S   2
@@ -80,7 +81,10 @@ static void lane_free(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	if (lane->device) {
+		struct ibv_context *context = lane->device->context;
+
 		smd_rdma_device_put(lane->device);
+		smd_rdma_card_release(lane->loop, context);
 	}
 	if (lane->loop) {
 		smd_rdma_loop_put(lane->loop);
@@ -95,7 +99,7 @@ static void lane_free(evutil_socket_t fd, short what, void *arg)
 static void lane_destroy(struct rdma_lane *lane)
 {
 	if (lane->paired) {
-		smd_verbs_pair_destroy(lane->id); /* from here on nobody reads or writes */
+		smd_verbs_pair_destroy(lane->id, lane->pair.qp); /* from here on nobody reads or writes */
 		smd_rdma_device_sort(lane->device, &lane->pair, smd_rdma_count_completion);
 		smd_rdma_device_remove(lane->device, &lane->pair, lane->depth + RDMA_RECEIVES);
 	}
@@ -105,6 +109,9 @@ static void lane_destroy(struct rdma_lane *lane)
 	}
 	if (lane->id) {
 		smd_verbs_id_destroy(lane->id);
+	}
+	if (lane->carrier) { /* which tells the other end */
+		smd_lane_close(lane->carrier);
 	}
 	lane_give_back_posted(lane);
 	lane_give_back_queued(lane, TAILQ_FIRST(&lane->tx));

@@ -15,124 +15,16 @@
 #include "reduction_server/wire/message.h"
 
 #define RESOLVE_MS       2000
-#define PATIENCE_S       5 /* with all of connecting */
-#define MEMORY_ALIGNMENT 4096
 #define REJECTED_NOBODY  8  /* the connection manager's word for: nobody listens there */
 #define REJECTED_BY_END  28 /* and for: the other end says so itself */
-#define LAST_POLLS       64 /* at the queue, when the connection has ended */
 
 static void lane_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs_event *event);
 
-struct rdma_lane *smd_rdma_lane_create(void)
-{
-	struct rdma_lane *lane = calloc(1, sizeof(*lane));
-
-	if (lane) {
-		lane->lane.ops = &smd_transport_rdma;
-		lane->endpoint.on_event = lane_on_event;
-		lane->pair.ops = &smd_rdma_lane_pair;
-		TAILQ_INIT(&lane->tx);
-		LIST_INIT(&lane->advertisements);
-		LIST_INIT(&lane->idle_advertisements);
-	}
-	return lane;
-}
-
-/* ---- the queue pair ---- */
-
-static int lane_make_buffers(struct rdma_lane *lane, struct smd_error *error)
-{
-	size_t bytes = 2 * (size_t)RDMA_BUFFERS * SMD_RDMA_BUFFER_SIZE;
-	void *memory = NULL;
-	int ret;
-
-	lane->receive_buffers = RDMA_BUFFERS;
-	lane->posted = calloc(lane->depth, sizeof(*lane->posted));
-	if (!lane->posted || posix_memalign(&memory, MEMORY_ALIGNMENT, bytes) != 0) {
-		return smd_error_set(error, ENOMEM, "rdma: out of memory");
-	}
-	lane->memory = memory;
-	memset(memory, 0, bytes);
-	ret = smd_verbs_region_create(lane->device->domain, memory, bytes,
-		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &lane->region);
-	return ret ? smd_rdma_explain(error, -ret, "register memory") : 0;
-}
-
-/* With as much inline room as can be had: cards refuse what is too much, and do not say what is
- * not. */
-static int lane_create_pair(struct rdma_lane *lane)
-{
-	/* 96 is bnxt_re's, and irdma has 101: a header of 80 bytes fits. */
-	static const uint32_t wanted[] = {256, 128, 96, 0};
-	int ret = 0;
-
-	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
-		lane->inline_bytes = wanted[i];
-		ret = smd_verbs_pair_create(lane->id, lane->device->domain, &lane->device->queue,
-			lane->depth, RDMA_RECEIVES, &lane->inline_bytes);
-		if (ret == 0) {
-			break;
-		}
-	}
-	return ret;
-}
-
-/* The device is known: makes the queue pair and what belongs to it. */
-static int lane_make_pair(struct rdma_lane *lane, struct smd_error *error)
-{
-	int ret = smd_rdma_device_get(
-		lane->loop, lane->id->verbs, lane->id->port_num, &lane->device, error);
-
-	if (ret) {
-		return ret;
-	}
-	/* A power of 2, so that the ring of messages is one where their count begins anew. */
-	lane->depth = RDMA_DEPTH;
-	while (lane->depth > lane->device->limits.queue_depth) {
-		lane->depth /= 2;
-	}
-	ret = lane_make_buffers(lane, error);
-	if (ret) {
-		return ret;
-	}
-	ret = smd_rdma_device_add(lane->device, &lane->pair, lane->depth + RDMA_RECEIVES);
-	if (ret) {
-		return smd_error_set(error, -ret,
-			"rdma: the device has no room for the completions of one more lane");
-	}
-	ret = lane_create_pair(lane);
-	if (ret) {
-		smd_rdma_device_remove(lane->device, &lane->pair, lane->depth + RDMA_RECEIVES);
-		return smd_rdma_explain(error, -ret, "make a queue pair");
-	}
-	lane->paired = true;
-	lane->rx_owed = RDMA_RECEIVES;
-	ret = smd_rdma_post_receives(lane);
-	return ret ? smd_error_set(error, -ret, "rdma: cannot post receives: %s", strerror(-ret))
-		   : 0;
-}
-
 static void lane_greet(const struct rdma_lane *lane, uint8_t bytes[SMD_RDMA_GREETING_SIZE])
 {
-	const struct smd_rdma_greeting greeting = {
-		.shard = (uint16_t)lane->shard,
-		.receive_buffers = (uint16_t)lane->receive_buffers,
-		.key = lane->region->rkey,
-		.address = (uintptr_t)lane->memory,
-	};
+	const struct smd_rdma_greeting greeting = smd_rdma_lane_greeting(lane);
 
 	smd_rdma_greeting_encode(&greeting, bytes);
-}
-
-static void lane_open(struct rdma_lane *lane)
-{
-	lane->state = RDMA_LANE_OPEN;
-	lane->window = lane->receive_buffers < lane->other.receive_buffers
-			       ? lane->receive_buffers
-			       : lane->other.receive_buffers;
-	if (!TAILQ_EMPTY(&lane->tx)) {
-		smd_rdma_device_wake(lane->device, &lane->pair);
-	}
 }
 
 /* ---- the end that asks ---- */
@@ -169,7 +61,7 @@ static void lane_on_route(struct rdma_lane *lane)
 	if (lane->state != RDMA_LANE_ROUTING) {
 		return; /* it has a queue pair */
 	}
-	ret = lane_make_pair(lane, &error);
+	ret = smd_rdma_lane_make_pair(lane, lane->id->verbs, lane->id->port_num, &error);
 	if (ret) {
 		smd_rdma_lane_end(lane, ret, error.text);
 		return;
@@ -198,7 +90,7 @@ static void lane_on_established(struct rdma_lane *lane, const struct smd_verbs_e
 		return;
 	}
 	event_del(lane->patience);
-	lane_open(lane);
+	smd_rdma_lane_open(lane);
 	lane->callbacks->on_open(lane->owner);
 }
 
@@ -235,17 +127,6 @@ static void lane_on_unreachable(struct rdma_lane *lane)
 	}
 }
 
-/* Messages that came before the connection ended are taken first. */
-static void lane_on_disconnected(struct rdma_lane *lane)
-{
-	for (int i = 0; i < LAST_POLLS && lane->paired && !lane->closed && !lane->ended; i++) {
-		if (smd_rdma_device_poll(lane->device) == 0) {
-			break;
-		}
-	}
-	smd_rdma_lane_end(lane, -ECONNRESET, "the other end closed the connection");
-}
-
 static void lane_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs_event *event)
 {
 	static const char removed[] = "the RDMA device was removed";
@@ -280,7 +161,7 @@ static void lane_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs
 		lane_on_rejected(lane, event);
 		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
-		lane_on_disconnected(lane);
+		smd_rdma_lane_disconnected(lane);
 		break;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
 		/* Until each lane has heard, some could still tell the others' ends that this one's
@@ -301,10 +182,13 @@ static void lane_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs
 
 static int lane_ask(struct rdma_lane *lane, const char *address, struct smd_error *error)
 {
-	const struct timeval patience = {PATIENCE_S, 0};
+	const struct timeval patience = {RDMA_PATIENCE_S, 0};
 	struct addrinfo *list;
-	int ret = smd_address_resolve(address, 0, &list, error);
+	int ret = smd_rdma_loop_open_channel(lane->loop, error);
 
+	if (ret == 0) {
+		ret = smd_address_resolve(address, 0, &list, error);
+	}
 	if (ret) {
 		return ret;
 	}
@@ -335,6 +219,7 @@ int smd_rdma_connect(struct event_base *base, const char *address, unsigned shar
 	if (!lane) {
 		return smd_error_set(error, ENOMEM, "%s: out of memory", address);
 	}
+	lane->endpoint.on_event = lane_on_event;
 	lane->state = RDMA_LANE_RESOLVING;
 	lane->shard = shard;
 	lane->callbacks = callbacks;
@@ -360,20 +245,24 @@ static int lane_accept(struct rdma_lane *lane, struct event_base *base, struct s
 	uint8_t greeting[SMD_RDMA_GREETING_SIZE];
 	int ret = smd_rdma_loop_get(base, &lane->loop, error);
 
+	if (ret == 0) {
+		ret = smd_rdma_loop_open_channel(lane->loop, error);
+	}
 	if (ret) {
 		return ret;
 	}
+	lane->endpoint.on_event = lane_on_event;
 	ret = smd_verbs_migrate(lane->id, lane->loop->channel);
 	if (ret) {
 		return smd_error_set(
 			error, -ret, "rdma: cannot move the connection: %s", strerror(-ret));
 	}
 	lane->id->context = &lane->endpoint;
-	ret = lane_make_pair(lane, error);
+	ret = smd_rdma_lane_make_pair(lane, lane->id->verbs, lane->id->port_num, error);
 	if (ret) {
 		return ret;
 	}
-	lane_open(lane);
+	smd_rdma_lane_open(lane);
 	lane_greet(lane, greeting);
 	ret = smd_verbs_accept(lane->id, greeting, sizeof(greeting), lane->loop->settings.patience);
 	return ret ? smd_error_set(error, -ret, "rdma: cannot accept: %s", strerror(-ret)) : 0;

@@ -208,6 +208,16 @@ void smd_rdma_device_fail(struct rdma_device *device, int err, const char *reaso
 	}
 }
 
+void smd_rdma_device_fail_pair(
+	struct rdma_device *device, const struct ibv_qp *qp, int err, const char *reason)
+{
+	for (uint32_t i = 0; i < device->npairs; i++) {
+		if (device->pairs[i] && device->pairs[i]->qp == qp) {
+			device->pairs[i]->ops->fail(device->pairs[i], err, reason);
+		}
+	}
+}
+
 unsigned smd_rdma_device_poll(struct rdma_device *device)
 {
 	unsigned total = 0;

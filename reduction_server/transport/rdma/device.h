@@ -42,6 +42,7 @@ struct rdma_pair_ops {
  */
 struct rdma_pair {
 	const struct rdma_pair_ops *ops;
+	struct ibv_qp *qp; /* NULL: there is none yet */
 	uint32_t number;
 	bool dirty;
 	TAILQ_ENTRY(rdma_pair) dirty_link;
@@ -68,12 +69,16 @@ struct rdma_drain {
 
 struct rdma_loop {
 	struct event_base *base;
-	struct rdma_event_channel *channel;
+	struct rdma_event_channel *channel; /* NULL: nobody has needed the connection manager */
 	struct event *readable;
 	struct smd_rdma_settings settings;
 	unsigned users; /* lanes and listeners */
 	LIST_HEAD(, rdma_device) devices;
 	LIST_HEAD(, rdma_drain) drains;
+	LIST_HEAD(, rdma_card) cards; /* opened here (card.h), */
+	struct smd_verbs_port *ports; /* [nports], of them */
+	unsigned nports;
+	uint64_t ports_ns; /* when that was known; 0: it is not */
 	LIST_ENTRY(rdma_loop) link;
 };
 
@@ -108,6 +113,8 @@ struct rdma_device {
 
 /* Finds or makes the loop's part; on the loop's thread. 0 or -errno with a text. */
 int smd_rdma_loop_get(struct event_base *base, struct rdma_loop **out, struct smd_error *error);
+/* The connection manager, from now on. 0 or -errno with a text. */
+int smd_rdma_loop_open_channel(struct rdma_loop *loop, struct smd_error *error);
 /* Not inside a callback of the loop's: it may free it. */
 void smd_rdma_loop_put(struct rdma_loop *loop);
 /* The loop is about to be freed: ends all of its drains. */
@@ -133,6 +140,10 @@ void smd_rdma_device_wake(struct rdma_device *device, struct rdma_pair *pair);
 
 /* All its pairs fail: they send nothing from now on, and are told before the turn ends. */
 void smd_rdma_device_fail(struct rdma_device *device, int err, const char *reason);
+
+/* The same of the one pair that this is, if it is there. */
+void smd_rdma_device_fail_pair(
+	struct rdma_device *device, const struct ibv_qp *qp, int err, const char *reason);
 
 /* Takes completions and posts what they lead to, without sleeping; how many there were. */
 unsigned smd_rdma_device_poll(struct rdma_device *device);

@@ -5,6 +5,8 @@
 
 #include "reduction_server/transport/rdma/rdma.h"
 
+#define LAST_POLLS 64 /* at the queue, when the connection has ended */
+
 void smd_rdma_lane_end(struct rdma_lane *lane, int err, const char *reason)
 {
 	if (lane->closed || lane->ended) {
@@ -21,6 +23,16 @@ void smd_rdma_lane_end(struct rdma_lane *lane, int err, const char *reason)
 		event_del(lane->patience);
 	}
 	lane->callbacks->on_closed(lane->owner, err, reason);
+}
+
+void smd_rdma_lane_disconnected(struct rdma_lane *lane)
+{
+	for (int i = 0; i < LAST_POLLS && lane->paired && !lane->closed && !lane->ended; i++) {
+		if (smd_rdma_device_poll(lane->device) == 0) {
+			break;
+		}
+	}
+	smd_rdma_lane_end(lane, -ECONNRESET, "the other end closed the connection");
 }
 
 void smd_rdma_lane_fail(struct rdma_lane *lane, int err, const char *reason)

@@ -177,6 +177,9 @@ int smd_rdma_listen(struct event_base *base, const char *address, smd_accept *on
 	listener->owner = owner;
 	ret = smd_rdma_loop_get(base, &listener->loop, error);
 	if (ret == 0) {
+		ret = smd_rdma_loop_open_channel(listener->loop, error);
+	}
+	if (ret == 0) {
 		ret = listener_bind(listener, address, bound, error);
 	}
 	if (ret == 0) {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "reduction_server/base/log.h"
+#include "reduction_server/transport/rdma/card.h"
 #include "reduction_server/transport/rdma/device.h"
 
 static pthread_mutex_t loops_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -56,32 +57,37 @@ static int loop_create(struct event_base *base, struct rdma_loop **out, struct s
 	loop->base = base;
 	LIST_INIT(&loop->devices);
 	LIST_INIT(&loop->drains);
-	ret = smd_verbs_channel_create(&loop->channel);
-	if (ret) {
-		smd_error_set(error, -ret, "rdma: cannot reach the connection manager: %s",
-			strerror(-ret));
-		goto free_loop;
-	}
-	loop->readable =
-		event_new(base, loop->channel->fd, EV_READ | EV_PERSIST, loop_on_readable, loop);
-	if (!loop->readable || event_add(loop->readable, NULL) != 0) {
-		ret = smd_error_set(error, ENOMEM, "rdma: out of memory");
-		goto destroy_channel;
-	}
+	LIST_INIT(&loop->cards);
 	pthread_mutex_lock(&loops_lock);
 	LIST_INSERT_HEAD(&loops, loop, link);
 	pthread_mutex_unlock(&loops_lock);
 	*out = loop;
 	return 0;
 
-destroy_channel:
-	if (loop->readable) {
-		event_free(loop->readable);
-	}
-	smd_verbs_channel_destroy(loop->channel);
 free_loop:
 	free(loop);
 	return ret;
+}
+
+int smd_rdma_loop_open_channel(struct rdma_loop *loop, struct smd_error *error)
+{
+	int ret = loop->channel ? 0 : smd_verbs_channel_create(&loop->channel);
+
+	if (ret) {
+		loop->channel = NULL;
+		return smd_error_set(error, -ret, "rdma: cannot reach the connection manager: %s%s",
+			strerror(-ret),
+			ret == -ENODEV ? " (module rdma_ucm must be loaded)" : "");
+	}
+	if (loop->readable) {
+		return 0;
+	}
+	loop->readable = event_new(
+		loop->base, loop->channel->fd, EV_READ | EV_PERSIST, loop_on_readable, loop);
+	if (!loop->readable || event_add(loop->readable, NULL) != 0) {
+		return smd_error_set(error, ENOMEM, "rdma: out of memory");
+	}
+	return 0;
 }
 
 int smd_rdma_loop_get(struct event_base *base, struct rdma_loop **out, struct smd_error *error)
@@ -109,8 +115,13 @@ void smd_rdma_loop_put(struct rdma_loop *loop)
 	pthread_mutex_lock(&loops_lock);
 	LIST_REMOVE(loop, link);
 	pthread_mutex_unlock(&loops_lock);
-	event_free(loop->readable);
-	smd_verbs_channel_destroy(loop->channel);
+	smd_rdma_cards_close(loop);
+	if (loop->readable) {
+		event_free(loop->readable);
+	}
+	if (loop->channel) {
+		smd_verbs_channel_destroy(loop->channel);
+	}
 	free(loop);
 }
 

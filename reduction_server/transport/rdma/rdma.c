@@ -1,6 +1,6 @@
 /*
  * RDMA lanes as their owners see them: queue pairs whose two ends write into each other's memory
- * (specs/design/rdma.md). connect.c and listen.c make lanes, send.c and receive.c move messages,
+ * (specs/design/rdma.md). connect.c, listen.c and offer.c make lanes, send.c and receive.c move messages,
  * end.c and close.c end them, device.c polls.
  */
 #include "reduction_server/transport/rdma/rdma.h"
@@ -215,6 +215,10 @@ const struct smd_transport_ops smd_transport_rdma = {
 	.listen = smd_rdma_listen,
 	.listener_close = smd_rdma_listener_close,
 	.connect = smd_rdma_connect,
+	.carrier = smd_rdma_carrier,
+	.check = smd_verbs_check,
+	.offer = smd_rdma_offer,
+	.join = smd_rdma_join,
 	.attach = smd_rdma_attach,
 	.detach = rdma_detach,
 	.send = rdma_send,

@@ -2,8 +2,8 @@
  * A lane over RDMA, as the files of the transport share it: a queue pair on a device (device.h) and
  * the messages that cross it (specs/design/rdma.md).
  *
- * A lane is one state machine in seven files, which call each other in this direction only: rdma.c,
- * listen.c, connect.c, close.c, receive.c, send.c, end.c. The device calls back by rdma_pair_ops.
+ * A lane is one state machine in nine files, which call each other in this direction only: rdma.c,
+ * listen.c, connect.c, offer.c, pair.c, close.c, receive.c, send.c, end.c. The device calls back by rdma_pair_ops.
  */
 #ifndef SMD_TRANSPORT_RDMA_RDMA_H
 #define SMD_TRANSPORT_RDMA_RDMA_H
@@ -38,6 +38,8 @@ enum rdma_lane_state {
 	RDMA_LANE_RESOLVING,  /* the address */
 	RDMA_LANE_ROUTING,    /* the way to it */
 	RDMA_LANE_CONNECTING, /* it has been asked */
+	RDMA_LANE_OFFERED,    /* over a carrier: the queue pair is not connected yet */
+	RDMA_LANE_TRYING,     /* it is, and the other end's trial message has not come */
 	RDMA_LANE_OPEN,
 };
 
@@ -61,7 +63,10 @@ struct rdma_lane {
 	struct rdma_pair pair;
 	struct rdma_loop *loop;     /* NULL: not attached yet */
 	struct rdma_device *device; /* NULL: no device yet */
-	struct rdma_cm_id *id;
+	struct rdma_cm_id *id;    /* NULL: made over a carrier, */
+	struct smd_lane *carrier; /* which says that the other end is there; NULL: not ours yet */
+	struct smd_verbs_path path; /* of such a lane: how it is connected */
+	bool answers;               /* the other end has offered first, and tries first */
 	enum rdma_lane_state state;
 	bool paired; /* there is a queue pair */
 	bool ended;  /* on_closed() has been called */
@@ -119,6 +124,8 @@ struct rdma_lane {
 	uint64_t linger_until_ns;
 };
 
+#define RDMA_PATIENCE_S 5 /* with all of connecting */
+
 #define RDMA_BUFFERS 32u
 #define RDMA_DEPTH   (4 * RDMA_BUFFERS)
 /* Two more than receive buffers, for writes that only say how many were taken. */
@@ -140,13 +147,27 @@ static inline struct rdma_lane *rdma_lane_of(struct smd_lane *lane)
 	return (struct rdma_lane *)lane;
 }
 
+/* pair.c */
+struct rdma_lane *smd_rdma_lane_create(void);
+/* The queue pair on that device's port, and what belongs to it; receives are posted. */
+int smd_rdma_lane_make_pair(struct rdma_lane *lane, struct ibv_context *context, uint8_t port,
+	struct smd_error *error);
+/* What the other end must know of it. */
+struct smd_rdma_greeting smd_rdma_lane_greeting(const struct rdma_lane *lane);
+/* offer.c */
+const char *smd_rdma_carrier(void);
+int smd_rdma_offer(struct event_base *base, const struct smd_lane *carrier, unsigned shard,
+	const struct smd_offer *other, const struct smd_lane_callbacks *callbacks, void *owner,
+	struct smd_lane **out, struct smd_offer *own, struct smd_error *error);
+int smd_rdma_join(struct smd_lane *lane, struct smd_lane *carrier, const struct smd_offer *other,
+	struct smd_error *error);
+
 /* connect.c */
 int smd_rdma_connect(struct event_base *base, const char *address, unsigned shard,
 	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
 	struct smd_error *error);
 int smd_rdma_attach(struct smd_lane *lane, struct event_base *base,
 	const struct smd_lane_callbacks *callbacks, void *owner);
-struct rdma_lane *smd_rdma_lane_create(void);
 
 /* listen.c */
 int smd_rdma_listen(struct event_base *base, const char *address, smd_accept *on_accept,
@@ -160,10 +181,14 @@ void smd_rdma_close(struct smd_lane *lane);
 void smd_rdma_lane_end(struct rdma_lane *lane, int err, const char *reason);
 /* The same from anywhere: on_closed() is called before the turn ends. */
 void smd_rdma_lane_fail(struct rdma_lane *lane, int err, const char *reason);
+/* The other end has closed it. Messages that came before are taken first. */
+void smd_rdma_lane_disconnected(struct rdma_lane *lane);
 /* A completion says that the queue pair is in the error state. */
 void smd_rdma_lane_fail_status(struct rdma_lane *lane, const struct ibv_wc *completion);
 
-/* send.c: posts what may be posted. False: the lane was closed by a done(). */
+/* send.c: it is connected: from now on there is something to post. */
+void smd_rdma_lane_open(struct rdma_lane *lane);
+/* Posts what may be posted. False: the lane was closed by a done(). */
 bool smd_rdma_post(struct rdma_lane *lane);
 /* Sends of messages that have arrived are done. False: the lane was closed by that. */
 bool smd_rdma_settle(struct rdma_lane *lane);
@@ -171,6 +196,11 @@ bool smd_rdma_settle(struct rdma_lane *lane);
 void smd_rdma_count_sent(struct rdma_lane *lane, uint32_t request);
 /* The work request that was posted as that one is complete, and so are those before it. */
 void smd_rdma_sent(struct rdma_lane *lane, uint32_t request);
+/*
+ * Posts a *trial*: a message of no frame that fills a receive buffer, so that one packet at least
+ * is as large as the path's MTU allows. A fabric that passes small packets only is found out by it.
+ */
+void smd_rdma_post_trial(struct rdma_lane *lane);
 /* Writes nothing, to learn whether there is still somebody to acknowledge it. */
 void smd_rdma_probe(struct rdma_lane *lane);
 

@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <event2/event.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -93,6 +94,27 @@ static int check_length(
 	return 0;
 }
 
+/* So long a message has come that all others will. */
+static void lane_on_trial(struct rdma_lane *lane)
+{
+	event_del(lane->patience);
+	if (lane->answers) {
+		smd_rdma_post_trial(lane);
+	}
+	smd_rdma_lane_open(lane);
+	lane->callbacks->on_open(lane->owner);
+}
+
+static int check_trial(
+	const struct rdma_lane *lane, const struct smd_rdma_prefix *prefix, struct smd_error *error)
+{
+	if (prefix->trial != (lane->state == RDMA_LANE_TRYING)) {
+		return smd_error_set(error, EPROTO, "message: a trial must come %s",
+			prefix->trial ? "once, where there was no connection manager" : "first");
+	}
+	return 0;
+}
+
 /*
  * Takes the message in the next receive buffer. The receive buffer is read once, since the other
  * end can still write to it.
@@ -109,10 +131,19 @@ static int lane_take_message(struct rdma_lane *lane, uint32_t bytes, struct smd_
 		ret = check_length(&prefix, bytes, error);
 	}
 	if (ret == 0) {
+		ret = check_trial(lane, &prefix, error);
+	}
+	if (ret == 0) {
 		ret = lane_on_taken(lane, prefix.taken, error);
 	}
 	if (ret || lane->closed) {
 		return ret;
+	}
+	if (prefix.trial) {
+		lane->rx_next++;
+		lane->rx_taking = false;
+		lane_on_trial(lane);
+		return 0;
 	}
 	if (prefix.begins) {
 		ret = lane_begin_frame(lane, &prefix, &at, error);

@@ -174,20 +174,47 @@ static uint8_t *bounce_begin(struct rdma_lane *lane, const struct smd_send *send
 	return at;
 }
 
+/* The message that was made there goes into the other end's next receive buffer, and tells it. */
+static void lane_add_write(
+	struct rdma_lane *lane, struct chain *chain, const uint8_t *bounce, uint32_t length)
+{
+	uint32_t index = lane->tx_next % lane->other.receive_buffers;
+	struct ibv_send_wr *request = chain_add(chain, lane, bounce, length, lane->region->lkey);
+
+	request->wr.rdma.remote_addr = lane->other.address + index * (uint64_t)SMD_RDMA_BUFFER_SIZE;
+	request->wr.rdma.rkey = lane->other.key;
+	request_tells(request, lane->tx_next & SMD_RDMA_COUNT_MASK);
+}
+
+/* It is the chain's last so far. */
+static struct rdma_posted *lane_add_posted(
+	struct rdma_lane *lane, const struct chain *chain, struct smd_rdma_region *region)
+{
+	struct rdma_posted *posted = posted_at(lane, lane->posted_end++);
+
+	*posted = (struct rdma_posted){
+		.number = lane->tx_next++,
+		.requests_end = lane->requests + chain->length,
+		.copied = !region,
+		.region = region,
+	};
+	lane->rx_told = lane->rx_next;
+	return posted;
+}
+
 /*
  * Makes the next message of the first queued frame. False: there is no room for it now.
  */
 static bool lane_add_message(struct rdma_lane *lane, struct chain *chain)
 {
 	struct smd_send *send = TAILQ_FIRST(&lane->tx);
-	uint32_t index = lane->tx_next % lane->other.receive_buffers;
 	uint8_t *bounce =
 		lane->memory + (lane->receive_buffers + lane->tx_next % lane->receive_buffers) *
 				       (size_t)SMD_RDMA_BUFFER_SIZE;
 	uint8_t *at = bounce + SMD_RDMA_PREFIX_SIZE;
 	struct smd_rdma_prefix prefix = {.taken = lane->rx_next, .begins = send->sent == 0};
-	struct rdma_posted *posted = posted_at(lane, lane->posted_end);
 	struct smd_rdma_region *region = NULL;
+	struct rdma_posted *posted;
 	struct ibv_send_wr *request;
 	uint32_t piece = 0;
 
@@ -221,19 +248,9 @@ static bool lane_add_message(struct rdma_lane *lane, struct chain *chain)
 		request->wr.rdma.remote_addr = send->remote_buffer.address;
 		request->wr.rdma.rkey = send->remote_buffer.key;
 	}
-	request = chain_add(chain, lane, bounce, prefix.length, lane->region->lkey);
-	request->wr.rdma.remote_addr = lane->other.address + index * (uint64_t)SMD_RDMA_BUFFER_SIZE;
-	request->wr.rdma.rkey = lane->other.key;
-	request_tells(request, lane->tx_next & SMD_RDMA_COUNT_MASK);
+	lane_add_write(lane, chain, bounce, prefix.length);
 	send->sent += piece;
-	*posted = (struct rdma_posted){
-		.number = lane->tx_next++,
-		.requests_end = lane->requests + chain->length,
-		.copied = !region,
-		.region = region,
-	};
-	lane->posted_end++;
-	lane->rx_told = lane->rx_next;
+	posted = lane_add_posted(lane, chain, region);
 	if (send->sent == SMD_FRAME_SIZE + send->length) {
 		posted->send = send;
 		TAILQ_REMOVE(&lane->tx, send, link);
@@ -275,7 +292,7 @@ static void lane_post_batch(struct rdma_lane *lane, struct chain *chain)
 	for (unsigned i = 0; i < chain->length; i++) {
 		lane->lane.counts.bytes_sent += chain->pieces[i].length;
 	}
-	ret = smd_verbs_post_send(lane->id, chain->requests);
+	ret = smd_verbs_post_send(lane->pair.qp, chain->requests);
 	if (ret) {
 		char text[128];
 
@@ -299,7 +316,7 @@ int smd_rdma_post_receives(struct rdma_lane *lane)
 		};
 	}
 	lane->rx_owed = 0;
-	return smd_verbs_post_receive(lane->id, requests);
+	return smd_verbs_post_receive(lane->pair.qp, requests);
 }
 
 bool smd_rdma_post(struct rdma_lane *lane)
@@ -327,6 +344,32 @@ bool smd_rdma_post(struct rdma_lane *lane)
 		lane_post_batch(lane, &chain);
 	} while (chain.length && !lane->err && !TAILQ_EMPTY(&lane->tx));
 	return smd_rdma_settle(lane);
+}
+
+void smd_rdma_lane_open(struct rdma_lane *lane)
+{
+	lane->state = RDMA_LANE_OPEN;
+	lane->window = lane->receive_buffers < lane->other.receive_buffers
+			       ? lane->receive_buffers
+			       : lane->other.receive_buffers;
+	if (!TAILQ_EMPTY(&lane->tx)) {
+		smd_rdma_device_wake(lane->device, &lane->pair);
+	}
+}
+
+void smd_rdma_post_trial(struct rdma_lane *lane)
+{
+	struct chain chain = {.length = 0};
+	uint8_t *bounce = lane->memory +
+			  (lane->receive_buffers + lane->tx_next % lane->receive_buffers) *
+				  (size_t)SMD_RDMA_BUFFER_SIZE;
+	const struct smd_rdma_prefix prefix = {
+		.length = SMD_RDMA_BUFFER_SIZE, .taken = lane->rx_next, .trial = true};
+
+	smd_rdma_prefix_encode(&prefix, bounce);
+	lane_add_write(lane, &chain, bounce, prefix.length);
+	lane_add_posted(lane, &chain, NULL);
+	lane_post_batch(lane, &chain);
 }
 
 void smd_rdma_probe(struct rdma_lane *lane)

@@ -2,7 +2,9 @@
 #include "reduction_server/transport/rdma/settings.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "reduction_server/base/parse.h"
@@ -36,10 +38,37 @@ static int setting_read_cache(uint64_t *out, struct smd_error *error)
 	return 0;
 }
 
+/* Over what a lane is made. */
+static int setting_read_connect(bool *manager, struct smd_error *error)
+{
+	const char *text = getenv("SUMMAND_RDMA_CONNECT");
+
+	*manager = text && strcmp(text, "cm") == 0;
+	return text && !*manager && strcmp(text, "tcp") != 0
+		       ? smd_error_set(error, EINVAL,
+				 "SUMMAND_RDMA_CONNECT: must be tcp or cm, got \"%.40s\"", text)
+		       : 0;
+}
+
+static int setting_read_devices(char *out, size_t size, struct smd_error *error)
+{
+	const char *text = getenv("SUMMAND_RDMA_DEVICE");
+
+	if (text && strlen(text) >= size) {
+		return smd_error_set(error, EINVAL,
+			"SUMMAND_RDMA_DEVICE: must have fewer than %zu bytes, got %zu", size,
+			strlen(text));
+	}
+	snprintf(out, size, "%s", text ? text : "");
+	return 0;
+}
+
 int smd_rdma_settings_read(struct smd_rdma_settings *out, struct smd_error *error)
 {
 	uint8_t relaxed = 1;
 	int ret;
+
+	*out = (struct smd_rdma_settings){.manager = false};
 
 	/* A flap of the link of some seconds is survived: 4.096 us * 2^18 = 1.07 s, 8 times. A
 	 * machine that is gone is found out sooner, by silence. */
@@ -50,6 +79,19 @@ int smd_rdma_settings_read(struct smd_rdma_settings *out, struct smd_error *erro
 	}
 	if (ret == 0) {
 		ret = setting_read("SUMMAND_RDMA_RELAXED_ORDERING", 0, 1, &relaxed, error);
+	}
+	if (ret == 0) {
+		ret = setting_read("SUMMAND_RDMA_SERVICE_LEVEL", 0, 15, &out->service_level, error);
+	}
+	if (ret == 0) {
+		ret = setting_read(
+			"SUMMAND_RDMA_TRAFFIC_CLASS", 0, 255, &out->traffic_class, error);
+	}
+	if (ret == 0) {
+		ret = setting_read_connect(&out->manager, error);
+	}
+	if (ret == 0) {
+		ret = setting_read_devices(out->devices, sizeof(out->devices), error);
 	}
 	if (ret == 0) {
 		ret = setting_read_cache(&out->cache, error);

@@ -13,6 +13,10 @@
 struct smd_rdma_settings {
 	struct smd_verbs_patience patience;
 	bool relaxed;   /* payloads are written to memory in any order */
+	bool manager; /* lanes are made by the connection manager, and not over TCP */
+	char devices[256]; /* on which they are made else, as in NCCL_IB_HCA; empty: any */
+	uint8_t service_level;
+	uint8_t traffic_class;
 	uint64_t cache; /* bytes of callers' buffers that stay registered while nothing uses them */
 };
 

@@ -3,12 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
-#define CONNECTION_MANAGER "/dev/infiniband/rdma_cm"
+#define HOPS_MOST         64
 #define RETRIES_NOT_READY 3 /* never needed: a writer knows how many receives there are */
 
 /* The calls that return -1 and set errno. */
@@ -50,10 +51,6 @@ int smd_verbs_check(struct smd_error *error)
 		return smd_error_set(error, ENODEV,
 			"there is no RDMA device (its driver, such as mlx5_ib or rdma_rxe, and "
 			"ib_uverbs must be loaded)");
-	}
-	if (access(CONNECTION_MANAGER, R_OK | W_OK) != 0) {
-		return smd_error_set(error, ENODEV, "%s: %m (module rdma_ucm must be loaded)",
-			CONNECTION_MANAGER);
 	}
 	return 0;
 }
@@ -140,7 +137,7 @@ int smd_verbs_channel_create(struct rdma_event_channel **out)
 
 	*out = rdma_create_event_channel();
 	if (!*out) {
-		return -errno;
+		return errno == ENOENT ? -ENODEV : -errno;
 	}
 	flags = fcntl((*out)->fd, F_GETFL);
 	if (fcntl((*out)->fd, F_SETFL, flags | O_NONBLOCK) != 0 ||
@@ -191,6 +188,20 @@ int smd_verbs_id_create(struct rdma_event_channel *channel, void *context, struc
 void smd_verbs_id_destroy(struct rdma_cm_id *id)
 {
 	rdma_destroy_id(id);
+}
+
+int smd_verbs_bind(struct rdma_cm_id *id, const uint8_t address[16])
+{
+	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+	struct sockaddr_in v4 = {.sin_family = AF_INET};
+	struct sockaddr *name = (struct sockaddr *)&v6;
+
+	memcpy(&v6.sin6_addr, address, 16);
+	if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
+		memcpy(&v4.sin_addr, address + 12, 4);
+		name = (struct sockaddr *)&v4;
+	}
+	return from_errno(rdma_bind_addr(id, name));
 }
 
 int smd_verbs_listen(struct rdma_cm_id *id, const struct sockaddr *address, int backlog)
@@ -341,8 +352,11 @@ int smd_verbs_queue_poll(struct smd_verbs_queue *queue, struct ibv_wc *completio
 	return ret < 0 ? -EIO : ret;
 }
 
+/* ---- queue pairs ---- */
+
 int smd_verbs_pair_create(struct rdma_cm_id *id, struct ibv_pd *domain,
-	struct smd_verbs_queue *queue, uint32_t sends, uint32_t receives, uint32_t *inline_bytes)
+	struct smd_verbs_queue *queue, uint32_t sends, uint32_t receives, uint32_t *inline_bytes,
+	struct ibv_qp **out)
 {
 	struct ibv_qp_init_attr attributes = {
 		.send_cq = queue->cq,
@@ -357,29 +371,101 @@ int smd_verbs_pair_create(struct rdma_cm_id *id, struct ibv_pd *domain,
 				.max_inline_data = *inline_bytes,
 			},
 	};
-	int ret = from_errno(rdma_create_qp(id, domain, &attributes));
 
+	if (id) {
+		*out = rdma_create_qp(id, domain, &attributes) == 0 ? id->qp : NULL;
+	} else {
+		*out = ibv_create_qp(domain, &attributes);
+	}
 	*inline_bytes = attributes.cap.max_inline_data;
-	return ret;
+	return *out ? 0 : -errno;
 }
 
-void smd_verbs_pair_destroy(struct rdma_cm_id *id)
+void smd_verbs_pair_destroy(struct rdma_cm_id *id, struct ibv_qp *pair)
 {
-	rdma_destroy_qp(id);
+	if (id) {
+		rdma_destroy_qp(id);
+	} else {
+		ibv_destroy_qp(pair);
+	}
 }
 
-int smd_verbs_post_send(struct rdma_cm_id *id, struct ibv_send_wr *chain)
+int smd_verbs_pair_init(struct ibv_qp *pair, uint8_t port)
+{
+	struct ibv_qp_attr attributes = {
+		.qp_state = IBV_QPS_INIT,
+		.pkey_index = 0,
+		.port_num = port,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
+	};
+
+	return from_value(ibv_modify_qp(pair, &attributes,
+		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+}
+
+/* Ready to receive. A subnet manager's path goes by the lid; what crosses a router, or Ethernet,
+ * by the gid. */
+static int pair_receive(struct ibv_qp *pair, const struct smd_verbs_path *path)
+{
+	const struct smd_verbs_port *port = &path->port;
+	struct ibv_qp_attr attributes = {
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = path->mtu,
+		.dest_qp_num = path->number,
+		.rq_psn = path->first_packet,
+		.max_dest_rd_atomic = 1,
+		.min_rnr_timer = 12,
+		.ah_attr =
+			{
+				.is_global = port->ethernet || memcmp(port->gid, path->gid, 8) != 0,
+				.dlid = path->lid,
+				.sl = path->service_level,
+				.port_num = port->number,
+				.grh =
+					{
+						.sgid_index = port->gid_index,
+						.hop_limit = HOPS_MOST,
+						.traffic_class = path->traffic_class,
+					},
+			},
+	};
+
+	memcpy(attributes.ah_attr.grh.dgid.raw, path->gid, sizeof(path->gid));
+	return from_value(ibv_modify_qp(pair, &attributes,
+		IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+			IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
+}
+
+int smd_verbs_pair_join(struct ibv_qp *pair, const struct smd_verbs_path *path)
+{
+	struct ibv_qp_attr attributes = {
+		.qp_state = IBV_QPS_RTS,
+		.timeout = path->patience.timeout,
+		.retry_cnt = path->patience.retries,
+		.rnr_retry = RETRIES_NOT_READY,
+		.sq_psn = path->own_first_packet,
+		.max_rd_atomic = 1,
+	};
+	int ret = pair_receive(pair, path);
+
+	return ret ? ret
+		   : from_value(ibv_modify_qp(pair, &attributes,
+			     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+				     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));
+}
+
+int smd_verbs_post_send(struct ibv_qp *pair, struct ibv_send_wr *chain)
 {
 	struct ibv_send_wr *bad;
 
-	return from_value(ibv_post_send(id->qp, chain, &bad));
+	return from_value(ibv_post_send(pair, chain, &bad));
 }
 
-int smd_verbs_post_receive(struct rdma_cm_id *id, struct ibv_recv_wr *chain)
+int smd_verbs_post_receive(struct ibv_qp *pair, struct ibv_recv_wr *chain)
 {
 	struct ibv_recv_wr *bad;
 
-	return from_value(ibv_post_recv(id->qp, chain, &bad));
+	return from_value(ibv_post_recv(pair, chain, &bad));
 }
 
 /* ---- memory ---- */

@@ -51,14 +51,14 @@ struct smd_verbs_queue {
 	struct ibv_cq *cq;
 };
 
-/* Whether there is any device and the kernel's connection manager: 0, or -ENODEV with a text that
- * says what is missing. */
+/* Whether there is any device: 0, or -ENODEV with a text that says what is missing. */
 int smd_verbs_check(struct smd_error *error);
 
 /* Lets go of devices that have been removed and that nothing here uses any more: their removal
  * waits for that. */
 void smd_verbs_forget_removed(void);
 
+/* -ENODEV: the kernel's connection manager (module rdma_ucm) is not there. */
 int smd_verbs_channel_create(struct rdma_event_channel **out);
 void smd_verbs_channel_destroy(struct rdma_event_channel *channel);
 /* The next event, copied; -EAGAIN when there is none. */
@@ -66,6 +66,9 @@ int smd_verbs_event_take(struct rdma_event_channel *channel, struct smd_verbs_ev
 
 int smd_verbs_id_create(struct rdma_event_channel *channel, void *context, struct rdma_cm_id **out);
 void smd_verbs_id_destroy(struct rdma_cm_id *id);
+/* Ties the id to the device that has this address (IPv6, or IPv4 as a part of it), of whose removal
+ * it is then told. */
+int smd_verbs_bind(struct rdma_cm_id *id, const uint8_t address[16]);
 int smd_verbs_listen(struct rdma_cm_id *id, const struct sockaddr *address, int backlog);
 /* The id's further events come on that channel. Waits for those that are being handled. */
 int smd_verbs_migrate(struct rdma_cm_id *id, struct rdma_event_channel *channel);
@@ -76,6 +79,30 @@ int smd_verbs_connect(struct rdma_cm_id *id, const void *private_data, uint8_t l
 int smd_verbs_accept(struct rdma_cm_id *id, const void *private_data, uint8_t length,
 	struct smd_verbs_patience patience);
 int smd_verbs_reject(struct rdma_cm_id *id, const void *private_data, uint8_t length);
+
+/* ---- devices and ports, for queue pairs that are made without the connection manager ---- */
+
+/* One address of a port that is up: where a queue pair can be, and by which it is reached. */
+struct smd_verbs_port {
+	struct ibv_context *device;
+	const char *name; /* the device's, as long as that is open */
+	uint8_t number;
+	bool ethernet; /* RoCE v2: the gid alone is its address; else InfiniBand */
+	uint8_t gid_index;
+	uint8_t gid[16];
+	uint16_t lid;
+	enum ibv_mtu mtu;
+	uint32_t mbps;
+};
+
+/* Opens each device that `known` does not say is open. How many, at most n; or -errno. */
+int smd_verbs_devices_open(bool (*known)(const void *owner, const char *name), const void *owner,
+	struct ibv_context **out, int n);
+void smd_verbs_device_close(struct ibv_context *device);
+/* How many addresses its ports have, at most n; or -errno. */
+int smd_verbs_ports(struct ibv_context *device, struct smd_verbs_port *out, int n);
+/* The next event of the device itself, acknowledged; -EAGAIN when there is none. */
+int smd_verbs_device_event_take(struct ibv_context *device, struct ibv_async_event *out);
 
 int smd_verbs_query(struct ibv_context *device, uint8_t port, struct smd_verbs_limits *out);
 
@@ -93,16 +120,35 @@ void smd_verbs_queue_quiet(struct smd_verbs_queue *queue);
 int smd_verbs_queue_poll(struct smd_verbs_queue *queue, struct ibv_wc *completions, int n);
 
 /*
- * A queue pair on the id, for `sends` and `receives` work requests (receives without memory).
+ * A queue pair on the id, or (NULL) one that smd_verbs_pair_join() connects; for `sends` and `receives` work requests (receives without memory).
  * *inline_bytes is what is wanted, and what there is; an error where that is less. Remote writes
  * into its domain are let in.
  */
 int smd_verbs_pair_create(struct rdma_cm_id *id, struct ibv_pd *domain,
-	struct smd_verbs_queue *queue, uint32_t sends, uint32_t receives, uint32_t *inline_bytes);
+	struct smd_verbs_queue *queue, uint32_t sends, uint32_t receives, uint32_t *inline_bytes,
+	struct ibv_qp **out);
 /* When this returns nothing is read or written on the pair's behalf any more. */
-void smd_verbs_pair_destroy(struct rdma_cm_id *id);
-int smd_verbs_post_send(struct rdma_cm_id *id, struct ibv_send_wr *chain);
-int smd_verbs_post_receive(struct rdma_cm_id *id, struct ibv_recv_wr *chain);
+void smd_verbs_pair_destroy(struct rdma_cm_id *id, struct ibv_qp *pair);
+/* Lets receives be posted to a pair without an id. */
+int smd_verbs_pair_init(struct ibv_qp *pair, uint8_t port);
+
+/* What the two ends of a queue pair must know of each other, and how it travels. */
+struct smd_verbs_path {
+	struct smd_verbs_port port; /* here */
+	uint32_t number;            /* there: the queue pair's, */
+	uint32_t first_packet;      /* of those that it sends, */
+	uint16_t lid;
+	uint8_t gid[16];
+	enum ibv_mtu mtu;          /* of both */
+	uint32_t own_first_packet; /* 24 bits, as first_packet */
+	uint8_t service_level;
+	uint8_t traffic_class;
+	struct smd_verbs_patience patience;
+};
+/* From then on it receives and sends. */
+int smd_verbs_pair_join(struct ibv_qp *pair, const struct smd_verbs_path *path);
+int smd_verbs_post_send(struct ibv_qp *pair, struct ibv_send_wr *chain);
+int smd_verbs_post_receive(struct ibv_qp *pair, struct ibv_recv_wr *chain);
 
 /* `access` is IBV_ACCESS_*. */
 int smd_verbs_region_create(

@@ -9,6 +9,9 @@
 
 #define FLAG_BEGINS   1u
 #define FLAG_PLACED   2u
+#define FLAG_TRIAL    4u
+#define NUMBER_MOST   0xffffffu
+#define MTU_MOST      5
 #define BUFFERS_LEAST 4
 
 static const uint8_t magic[4] = {'S', 'M', 'D', 'R'};
@@ -66,6 +69,54 @@ int smd_rdma_greeting_decode(
 	return 0;
 }
 
+void smd_rdma_offer_encode(
+	const struct smd_rdma_offer *offer, uint8_t bytes[SMD_RDMA_OFFER_SIZE])
+{
+	struct smd_writer writer = {.start = bytes, .size = SMD_RDMA_OFFER_SIZE};
+
+	smd_rdma_greeting_encode(&offer->greeting, bytes);
+	writer.used = SMD_RDMA_GREETING_SIZE;
+	smd_writer_put(&writer, offer->number, 4);
+	smd_writer_put(&writer, offer->first_packet, 4);
+	smd_writer_put(&writer, offer->lid, 2);
+	smd_writer_put(&writer, offer->mtu, 1);
+	smd_writer_put(&writer, offer->ethernet, 1);
+	smd_writer_put_bytes(&writer, offer->gid, sizeof(offer->gid));
+}
+
+int smd_rdma_offer_decode(
+	const uint8_t *bytes, size_t length, struct smd_rdma_offer *out, struct smd_error *error)
+{
+	struct smd_reader reader = {.at = bytes, .left = length};
+	uint64_t kind;
+	int ret = smd_rdma_greeting_decode(bytes, length, &out->greeting, error);
+
+	if (ret) {
+		return ret;
+	}
+	for (int i = 0; i < SMD_RDMA_GREETING_SIZE; i += 4) {
+		smd_reader_get(&reader, 4);
+	}
+	out->number = (uint32_t)smd_reader_get(&reader, 4);
+	out->first_packet = (uint32_t)smd_reader_get(&reader, 4);
+	out->lid = (uint16_t)smd_reader_get(&reader, 2);
+	out->mtu = (uint8_t)smd_reader_get(&reader, 1);
+	kind = smd_reader_get(&reader, 1);
+	out->ethernet = kind == 1;
+	smd_reader_get_bytes(&reader, out->gid, sizeof(out->gid));
+	if (length != SMD_RDMA_OFFER_SIZE || out->number > NUMBER_MOST ||
+		out->first_packet > NUMBER_MOST || out->mtu < 1 || out->mtu > MTU_MOST ||
+		kind > 1) {
+		return smd_error_set(error, EPROTO,
+			"the other end's queue pair must be %u bytes with numbers of 24 bits, an "
+			"MTU of 1 to %d and a kind of 0 or 1, got %zu bytes, queue pair %u, packet "
+			"%u, MTU %u, kind %" PRIu64,
+			(unsigned)SMD_RDMA_OFFER_SIZE, MTU_MOST, length, out->number,
+			out->first_packet, out->mtu, kind);
+	}
+	return 0;
+}
+
 void smd_rdma_prefix_encode(
 	const struct smd_rdma_prefix *prefix, uint8_t bytes[SMD_RDMA_PREFIX_SIZE])
 {
@@ -75,7 +126,9 @@ void smd_rdma_prefix_encode(
 	smd_writer_put(&writer, prefix->taken, 4);
 	smd_writer_put(&writer, prefix->remote_buffers, 1);
 	smd_writer_put(&writer,
-		(prefix->begins ? FLAG_BEGINS : 0) | (prefix->direct ? FLAG_PLACED : 0), 1);
+		(prefix->begins ? FLAG_BEGINS : 0) | (prefix->direct ? FLAG_PLACED : 0) |
+			(prefix->trial ? FLAG_TRIAL : 0),
+		1);
 	smd_writer_put(&writer, 0, 6);
 }
 
@@ -92,9 +145,11 @@ int smd_rdma_prefix_decode(const uint8_t bytes[SMD_RDMA_PREFIX_SIZE], struct smd
 	flags = (unsigned)smd_reader_get(&reader, 1);
 	out->begins = flags & FLAG_BEGINS;
 	out->direct = flags & FLAG_PLACED;
+	out->trial = flags & FLAG_TRIAL;
 	least = SMD_RDMA_PREFIX_SIZE + (out->begins ? SMD_FRAME_SIZE : 0) +
 		out->remote_buffers * (uint32_t)SMD_RDMA_REMOTE_BUFFER_SIZE;
-	if (flags & ~(FLAG_BEGINS | FLAG_PLACED) ||
+	if (flags & ~(FLAG_BEGINS | FLAG_PLACED | FLAG_TRIAL) ||
+		(out->trial && (out->begins || out->direct || out->remote_buffers)) ||
 		(!out->begins && (out->direct || out->remote_buffers)) ||
 		out->remote_buffers > SMD_REMOTE_BUFFERS_MAX) {
 		return smd_error_set(error, EPROTO,

@@ -40,6 +40,27 @@ void smd_rdma_greeting_encode(
 int smd_rdma_greeting_decode(const uint8_t *bytes, size_t length, struct smd_rdma_greeting *out,
 	struct smd_error *error);
 
+/*
+ * What an end of a lane says over its carrier, where that takes the connection manager's place: a
+ * greeting, and where its queue pair is.
+ */
+struct smd_rdma_offer {
+	struct smd_rdma_greeting greeting;
+	uint32_t number;       /* of the queue pair, 24 bits */
+	uint32_t first_packet; /* that it will send, 24 bits */
+	uint16_t lid;
+	uint8_t mtu;   /* 1 to 5: 256 to 4096 bytes */
+	bool ethernet; /* RoCE v2, else InfiniBand */
+	uint8_t gid[16];
+};
+#define SMD_RDMA_OFFER_SIZE (SMD_RDMA_GREETING_SIZE + 28)
+
+void smd_rdma_offer_encode(
+	const struct smd_rdma_offer *offer, uint8_t bytes[SMD_RDMA_OFFER_SIZE]);
+/* -EPROTO with a text. */
+int smd_rdma_offer_decode(const uint8_t *bytes, size_t length, struct smd_rdma_offer *out,
+	struct smd_error *error);
+
 /* The first bytes of a receive buffer that has been filled. */
 struct smd_rdma_prefix {
 	uint32_t length; /* of the message, this included */
@@ -47,6 +68,7 @@ struct smd_rdma_prefix {
 			    2^32 */
 	uint8_t remote_buffers; /* that follow the frame's header */
 	bool begins;            /* a frame, whose header follows; else it goes on with one */
+	bool trial; /* nothing but itself: it shows that so long a message crosses the fabric */
 	bool direct; /* the frame's payload is not in receive buffers, but in its place */
 };
 

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "reduction_server/transport/address.h"
 #include "reduction_server/transport/tcp/tls.h"
 
 #define POLLS_PER_READ 16
@@ -182,6 +183,25 @@ static void tcp_detach(struct smd_lane *lane)
 	tcp->base = NULL;
 }
 
+static void tcp_set_owner(
+	struct smd_lane *lane, const struct smd_lane_callbacks *callbacks, void *owner)
+{
+	struct tcp_lane *tcp = tcp_lane_of(lane);
+
+	tcp->callbacks = callbacks;
+	tcp->owner = owner;
+}
+
+static bool tcp_local_address(const struct smd_lane *lane, uint8_t address[16])
+{
+	const struct tcp_lane *tcp = (const struct tcp_lane *)lane;
+	struct sockaddr_storage name;
+	socklen_t size = sizeof(name);
+
+	return getsockname(tcp->fd, (struct sockaddr *)&name, &size) == 0 &&
+	       smd_address_bytes((const struct sockaddr *)&name, address);
+}
+
 static const char *tcp_peer_name(const struct smd_lane *lane)
 {
 	return ((const struct tcp_lane *)lane)->peer;
@@ -202,6 +222,8 @@ const struct smd_transport_ops smd_transport_tcp = {
 #endif
 	.attach = tcp_attach,
 	.detach = tcp_detach,
+	.set_owner = tcp_set_owner,
+	.local_address = tcp_local_address,
 	.send = tcp_send,
 	.cancel = tcp_cancel,
 	.poll = tcp_poll,

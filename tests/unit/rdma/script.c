@@ -80,6 +80,15 @@ void script_reset(void)
 			.path_mtu = 1024,
 			.immediate = true},
 		.inline_most = 256,
+		.nports = 1,
+		.ports = {{.device = &script_device,
+			.name = "script0",
+			.number = 1,
+			.ethernet = true,
+			.gid_index = 3,
+			.gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 1},
+			.mtu = IBV_MTU_4096,
+			.mbps = 100000}},
 		.connects = true,
 		.carries = true,
 		.acknowledges = true,
@@ -239,8 +248,10 @@ static void queue_push(struct script_queue *queue, struct script_pair *pair, uns
 /* ---- queue pairs ---- */
 
 int smd_verbs_pair_create(struct rdma_cm_id *id, struct ibv_pd *domain,
-	struct smd_verbs_queue *queue, uint32_t sends, uint32_t receives, uint32_t *inline_bytes)
+	struct smd_verbs_queue *queue, uint32_t sends, uint32_t receives, uint32_t *inline_bytes,
+	struct ibv_qp **out)
 {
+	static uint32_t numbers;
 	struct script_pair *pair;
 	int err = script_fault(SCRIPT_pair_create);
 
@@ -255,7 +266,8 @@ int smd_verbs_pair_create(struct rdma_cm_id *id, struct ibv_pd *domain,
 		return err;
 	}
 	pair = calloc(1, sizeof(*pair));
-	pair->id = script_id_of(id);
+	pair->qp.qp_num = ++numbers & 0xffffffu;
+	pair->id = id ? script_id_of(id) : script_by_hand_create(pair->qp.qp_num);
 	pair->queue = queue_of(queue);
 	pair->queue->pairs++;
 	pair->sends_most = sends;
@@ -264,14 +276,26 @@ int smd_verbs_pair_create(struct rdma_cm_id *id, struct ibv_pd *domain,
 	pair->qp.pd = domain;
 	*inline_bytes = script.inline_most;
 	pair->id->pair = pair;
-	id->qp = &pair->qp;
+	pair->id->id.qp = &pair->qp;
+	*out = &pair->qp;
 	script.live++;
 	return 0;
 }
 
-void smd_verbs_pair_destroy(struct rdma_cm_id *id)
+static struct script_pair *pair_of_qp(const struct ibv_qp *qp)
 {
-	struct script_pair *pair = script_id_of(id)->pair;
+	return (struct script_pair *)qp;
+}
+
+struct rdma_cm_id *script_id_of_pair(const struct ibv_qp *qp)
+{
+	return &pair_of_qp(qp)->id->id;
+}
+
+void smd_verbs_pair_destroy(struct rdma_cm_id *id, struct ibv_qp *qp)
+{
+	struct script_pair *pair = pair_of_qp(qp);
+	struct script_id *own = pair->id;
 	struct script_queue *queue = pair->queue;
 	uint32_t kept = queue->begin;
 
@@ -293,9 +317,12 @@ void smd_verbs_pair_destroy(struct rdma_cm_id *id)
 	}
 	free(pair->sends);
 	free(pair);
-	script_id_of(id)->pair = NULL;
-	id->qp = NULL;
+	own->pair = NULL;
+	own->id.qp = NULL;
 	script.live--;
+	if (!id) {
+		script_by_hand_destroy(own);
+	}
 }
 
 static struct script_pair *pair_of(const struct rdma_cm_id *id)
@@ -308,9 +335,9 @@ static struct script_pair *pair_of(const struct rdma_cm_id *id)
 	return pair;
 }
 
-int smd_verbs_post_receive(struct rdma_cm_id *id, struct ibv_recv_wr *chain)
+int smd_verbs_post_receive(struct ibv_qp *qp, struct ibv_recv_wr *chain)
 {
-	struct script_pair *pair = pair_of(id);
+	struct script_pair *pair = pair_of_qp(qp);
 	int err = script_fault(SCRIPT_post_receive);
 
 	for (; err == 0 && chain; chain = chain->next) {
@@ -361,10 +388,15 @@ static void pair_add_send(struct script_pair *pair, const struct ibv_send_wr *re
 	}
 }
 
-int smd_verbs_post_send(struct rdma_cm_id *id, struct ibv_send_wr *chain)
+int smd_verbs_post_send(struct ibv_qp *qp, struct ibv_send_wr *chain)
 {
-	struct script_pair *pair = pair_of(id);
+	struct script_pair *pair = pair_of_qp(qp);
+	struct rdma_cm_id *id = &pair->id->id;
 	int err = script_fault(SCRIPT_post_send);
+
+	if (pair->id->by_hand && !pair->id->joined) {
+		script_stop("a queue pair sends before it is joined");
+	}
 
 	for (; err == 0 && chain; chain = chain->next) {
 		if (pair->posted - pair->retired == pair->sends_most) {
@@ -480,6 +512,9 @@ static enum ibv_wc_status send_carry(struct script_pair *pair, const struct scri
 	}
 	if (peer && (!peer->pair || peer->pair->broken)) {
 		return IBV_WC_RETRY_EXC_ERR;
+	}
+	if (peer && peer->by_hand && !peer->joined) {
+		script_stop("a queue pair is written to before it is joined");
 	}
 	if (send->length && !script_key_allows(send->rkey, send->remote, send->length,
 				    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)) {

@@ -25,6 +25,7 @@
 	X(event_take)                                                                              \
 	X(id_create)                                                                               \
 	X(listen)                                                                                  \
+	X(bind)                                                                                    \
 	X(migrate)                                                                                 \
 	X(resolve_address)                                                                         \
 	X(resolve_route)                                                                           \
@@ -38,6 +39,10 @@
 	X(queue_arm)                                                                               \
 	X(queue_poll)                                                                              \
 	X(pair_create)                                                                             \
+	X(pair_init)                                                                               \
+	X(pair_join)                                                                               \
+	X(devices_open)                                                                            \
+	X(ports)                                                                                   \
 	X(post_send)                                                                               \
 	X(post_receive)                                                                            \
 	X(region_create)                                                                           \
@@ -58,6 +63,8 @@ struct script_call {
 	bool always;      /* and all after it */
 };
 
+#define SCRIPT_PORTS_MOST 4
+
 struct script {
 	/* The device. */
 	struct smd_verbs_limits limits;
@@ -74,6 +81,9 @@ struct script {
 	void *owner;
 
 	struct script_call calls[SCRIPT_CALLS_END];
+	struct smd_verbs_port ports[SCRIPT_PORTS_MOST]; /* of the device, `nports` */
+	int nports;
+	struct smd_verbs_path path; /* by which a pair was last joined */
 	struct smd_verbs_patience patience; /* of the last pair that was connected or accepted */
 	int last_access;                    /* of the last registration */
 	unsigned live;                      /* objects that there are, */
@@ -97,8 +107,17 @@ void script_tell(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status
 struct rdma_cm_id *script_request(const void *data, size_t length);
 /* The id that listens; NULL: none does. */
 struct rdma_cm_id *script_listening(void);
+/* An id that is bound to the device; NULL: none is. */
+struct rdma_cm_id *script_bound(void);
 /* What went with connect or accept. */
 const uint8_t *script_said(const struct rdma_cm_id *id, size_t *length);
+
+/* ---- the device itself ---- */
+
+/* It tells that; `pair`: of which queue pair. */
+void script_device_tell(enum ibv_event_type type, struct ibv_qp *pair);
+/* What tests know a queue pair by that has no id of the connection manager's. */
+struct rdma_cm_id *script_id_of_pair(const struct ibv_qp *pair);
 
 /* ---- work requests ---- */
 

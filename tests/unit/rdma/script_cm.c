@@ -209,6 +209,27 @@ int smd_verbs_migrate(struct rdma_cm_id *outer, struct rdma_event_channel *chann
 	return err;
 }
 
+int smd_verbs_bind(struct rdma_cm_id *id, const uint8_t address[16])
+{
+	int err = script_fault(SCRIPT_bind);
+
+	(void)address;
+	script_id_of(id)->bound = err == 0;
+	return err;
+}
+
+struct rdma_cm_id *script_bound(void)
+{
+	struct script_id *id;
+
+	LIST_FOREACH (id, &ids, link) {
+		if (id->bound) {
+			break;
+		}
+	}
+	return id ? &id->id : NULL;
+}
+
 int smd_verbs_listen(struct rdma_cm_id *id, const struct sockaddr *address, int backlog)
 {
 	int err = script_fault(SCRIPT_listen);

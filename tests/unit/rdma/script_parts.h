@@ -13,7 +13,11 @@ struct script_id {
 	struct rdma_cm_id id; /* first: they are the same address */
 	struct script_id *peer;
 	struct script_pair *pair;
+	bool joined;  /* without the connection manager: it may be written to */
+	bool by_hand; /* so is it made */
+	uint32_t number; /* of its pair then */
 	bool listens;
+	bool bound;
 	bool connected;
 	uint8_t said[SMD_VERBS_PRIVATE_MAX];
 	size_t said_length;
@@ -35,6 +39,10 @@ void script_memory_reset(void);
 bool script_key_allows(uint32_t key, uint64_t address, uint32_t length, int access);
 /* All that was posted there is flushed. */
 void script_pair_flush(struct script_pair *pair);
+
+/* Ids of pairs that are made without the connection manager (script_port.c). */
+struct script_id *script_by_hand_create(uint32_t number);
+void script_by_hand_destroy(struct script_id *id);
 
 extern struct ibv_context script_device;
 

@@ -306,7 +306,7 @@ static void unknown_flag(struct peer *peer)
 	uint8_t bytes[SMD_RDMA_PREFIX_SIZE];
 
 	smd_rdma_prefix_encode(&prefix, bytes);
-	bytes[9] = 4;
+	bytes[9] = 8;
 	peer_write(peer, bytes, sizeof(bytes), prefix.length);
 }
 
@@ -462,7 +462,7 @@ static const struct {
 	const char *reason; /* how it begins */
 } malformed[] = {
 	{unknown_flag, 0, 0,
-		"message: flags and remote buffers must fit, got flags 4 with 0 remote buffers"},
+		"message: flags and remote buffers must fit, got flags 8 with 0 remote buffers"},
 	{remote_buffers_without_frame, 0, 0,
 		"message: flags and remote buffers must fit, got flags 0 with 1 remote buffers"},
 	{too_many_remote_buffers, 0, 0,

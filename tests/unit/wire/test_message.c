@@ -121,7 +121,7 @@ static void hello_must_have_no_flags_that_are_none(void **state)
 	struct smd_hello out;
 
 	(void)state;
-	strange.flags = 4;
+	strange.flags = 8;
 	assert_int_equal(DECODE(smd_hello_decode, payload, smd_hello_encode(&strange, payload),
 				 &out, &error),
 		-EPROTO);
@@ -398,6 +398,50 @@ static void abort_needs_an_errno(void **state)
 	}
 }
 
+/* With a proof and without. */
+static void pair_round_trip(void **state)
+{
+	struct smd_pair pair = {.offer = {.length = SMD_OFFER_MAX}};
+	uint8_t payload[SMD_CONTROL_MAX];
+	struct smd_error error = {""};
+	struct smd_pair out;
+
+	(void)state;
+	memset(pair.offer.bytes, 0x5a, sizeof(pair.offer.bytes));
+	memset(pair.proof.bytes, 0xa5, sizeof(pair.proof.bytes));
+	for (int proved = 0; proved < 2; proved++) {
+		size_t length;
+
+		pair.proved = proved;
+		length = smd_pair_encode(&pair, payload);
+		assert_int_equal(DECODE(smd_pair_decode, payload, length, &out, &error), 0);
+		assert_int_equal(out.offer.length, SMD_OFFER_MAX);
+		assert_memory_equal(out.offer.bytes, pair.offer.bytes, SMD_OFFER_MAX);
+		assert_int_equal(out.proved, proved);
+		assert_int_equal(DECODE(smd_pair_decode, payload, length - 1, &out, &error), -EPROTO);
+		assert_int_equal(DECODE(smd_pair_decode, payload, length + 1, &out, &error), -EPROTO);
+	}
+	assert_memory_equal(out.proof.bytes, pair.proof.bytes, SMD_PROOF_SIZE);
+}
+
+static void an_offer_has_1_to_128_bytes(void **state)
+{
+	static const uint8_t wrong[][2] = {{0, 0}, {SMD_OFFER_MAX + 1, 0}, {0, 1}};
+	uint8_t payload[SMD_CONTROL_MAX];
+	struct smd_error error;
+	struct smd_pair out;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		error = (struct smd_error){""};
+		memset(payload, 0, sizeof(payload));
+		memcpy(payload, wrong[i], 2);
+		assert_int_equal(
+			DECODE(smd_pair_decode, payload, (size_t)400, &out, &error), -EPROTO);
+	}
+	assert_string_equal(error.text, "PAIR: offer must have 1 to 128 bytes, got 256");
+}
+
 /* The longest payload that a frame may have does not overflow the text. */
 static void texts_are_cut_at_511_bytes(void **state)
 {
@@ -458,6 +502,8 @@ int main(void)
 		cmocka_unit_test(join_fields_are_checked),
 		cmocka_unit_test(abort_round_trip),
 		cmocka_unit_test(abort_needs_an_errno),
+		cmocka_unit_test(pair_round_trip),
+		cmocka_unit_test(an_offer_has_1_to_128_bytes),
 		cmocka_unit_test(texts_are_cut_at_511_bytes),
 		cmocka_unit_test(texts_lose_their_control_characters),
 		cmocka_unit_test(text_round_trip),

@@ -51,28 +51,42 @@ static void *find(const char *name)
 #undef ibv_query_port
 
 LATE(void, , ibv_ack_cq_events, (struct ibv_cq * cq, unsigned int n), cq, n)
+LATE(void, , ibv_ack_async_event, (struct ibv_async_event * event), event)
 LATE(struct ibv_pd *, NULL, ibv_alloc_pd, (struct ibv_context * context), context)
+LATE(int, -1, ibv_close_device, (struct ibv_context * context), context)
 LATE(struct ibv_comp_channel *, NULL, ibv_create_comp_channel, (struct ibv_context * context),
 	context)
 LATE(struct ibv_cq *, NULL, ibv_create_cq,
 	(struct ibv_context * context, int cqe, void *owner, struct ibv_comp_channel *channel,
 		int vector),
 	context, cqe, owner, channel, vector)
+LATE(struct ibv_qp *, NULL, ibv_create_qp, (struct ibv_pd * pd, struct ibv_qp_init_attr *attr), pd,
+	attr)
 LATE(int, -1, ibv_dealloc_pd, (struct ibv_pd * pd), pd)
 LATE(int, -1, ibv_dereg_mr, (struct ibv_mr * mr), mr)
 LATE(int, -1, ibv_destroy_comp_channel, (struct ibv_comp_channel * channel), channel)
 LATE(int, -1, ibv_destroy_cq, (struct ibv_cq * cq), cq)
+LATE(int, -1, ibv_destroy_qp, (struct ibv_qp * pair), pair)
 LATE(int, -1, ibv_fork_init, (void))
 LATE(void, , ibv_free_device_list, (struct ibv_device * *list), list)
+LATE(int, -1, ibv_get_async_event, (struct ibv_context * context, struct ibv_async_event *event),
+	context, event)
 LATE(int, -1, ibv_get_cq_event,
 	(struct ibv_comp_channel * channel, struct ibv_cq **cq, void **owner), channel, cq, owner)
 LATE(struct ibv_device **, NULL, ibv_get_device_list, (int *n), n)
 LATE(const char *, NULL, ibv_get_device_name, (struct ibv_device * device), device)
+LATE(int, -1, ibv_modify_qp, (struct ibv_qp * pair, struct ibv_qp_attr *attr, int mask), pair, attr,
+	mask)
+LATE(struct ibv_context *, NULL, ibv_open_device, (struct ibv_device * device), device)
 LATE(int, -1, ibv_query_device, (struct ibv_context * context, struct ibv_device_attr *attr),
 	context, attr)
 LATE(int, -1, ibv_query_port,
 	(struct ibv_context * context, uint8_t port, struct _compat_ibv_port_attr *attr), context,
 	port, attr)
+LATE(ssize_t, -1, _ibv_query_gid_table,
+	(struct ibv_context * context, struct ibv_gid_entry *entries, size_t most, uint32_t flags,
+		size_t size),
+	context, entries, most, flags, size)
 LATE(struct ibv_mr *, NULL, ibv_reg_dmabuf_mr,
 	(struct ibv_pd * pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access), pd,
 	offset, length, iova, fd, access)

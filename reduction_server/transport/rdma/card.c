@@ -1,0 +1,291 @@
+/* Opens devices, lists their ports, and hears what happens to them. */
+#include "reduction_server/transport/rdma/card.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/base/clock.h"
+#include "reduction_server/base/log.h"
+
+#define CARDS_MOST 32  /* that are opened */
+#define PORTS_MOST 256 /* addresses that are looked at */
+#define FRESH_NS   1000000000ull /* so long what is known of ports counts as true */
+
+struct rdma_card {
+	struct rdma_loop *loop;
+	struct ibv_context *context;
+	struct rdma_endpoint endpoint; /* of the id */
+	struct rdma_cm_id *id;         /* tells of its removal; NULL: there is none for it */
+	struct event *readable;
+	bool removed;
+	LIST_ENTRY(rdma_card) link;
+};
+
+/* ---- what a device tells ---- */
+
+static struct rdma_device *card_device(const struct rdma_card *card)
+{
+	struct rdma_device *device;
+
+	LIST_FOREACH (device, &card->loop->devices, link) {
+		if (device->context == card->context) {
+			break;
+		}
+	}
+	return device;
+}
+
+static void card_on_port(const struct rdma_card *card, const struct ibv_async_event *event)
+{
+	bool up = event->event_type == IBV_EVENT_PORT_ACTIVE;
+
+	card->loop->ports_ns = 0;
+	smd_log(up ? SMD_LOG_INFO : SMD_LOG_WARN, "rdma", "%s: port %d is %s",
+		ibv_get_device_name(card->context->device), event->element.port_num,
+		up ? "up again" : "down; lanes last as long as their retries do");
+}
+
+static void card_take_event(struct rdma_card *card, const struct ibv_async_event *event)
+{
+	struct rdma_device *device = card_device(card);
+
+	switch (event->event_type) {
+	case IBV_EVENT_PORT_ACTIVE:
+	case IBV_EVENT_PORT_ERR:
+		card_on_port(card, event);
+		break;
+	case IBV_EVENT_GID_CHANGE:
+	case IBV_EVENT_LID_CHANGE:
+	case IBV_EVENT_PKEY_CHANGE:
+	case IBV_EVENT_SM_CHANGE:
+		card->loop->ports_ns = 0;
+		break;
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+		if (device) {
+			smd_rdma_device_fail_pair(device, event->element.qp, -EIO,
+				ibv_event_type_str(event->event_type));
+		}
+		break;
+	case IBV_EVENT_CQ_ERR:
+		if (device) {
+			smd_rdma_device_fail(
+				device, -EIO, "the device's completion queue has failed");
+		}
+		break;
+	case IBV_EVENT_DEVICE_FATAL:
+		card->removed = true;
+		card->loop->ports_ns = 0;
+		if (device) {
+			device->removed = true;
+			smd_rdma_device_fail(device, -ENODEV, "the RDMA device was removed");
+		}
+		break;
+	default: /* last WQE, COMM_EST, SRQ events: nothing that concerns a lane */
+		break;
+	}
+}
+
+static void card_close(struct rdma_card *card)
+{
+	LIST_REMOVE(card, link);
+	if (card->id) {
+		smd_verbs_id_destroy(card->id);
+	}
+	event_free(card->readable);
+	smd_verbs_device_close(card->context);
+	free(card);
+}
+
+static void card_close_removed(struct rdma_card *card)
+{
+	if (card->removed && !card_device(card)) {
+		card_close(card);
+		smd_verbs_forget_removed();
+	}
+}
+
+static void card_on_readable(evutil_socket_t fd, short what, void *arg)
+{
+	struct rdma_card *card = arg;
+	struct ibv_async_event event;
+
+	(void)fd;
+	(void)what;
+	while (smd_verbs_device_event_take(card->context, &event) == 0) {
+		card_take_event(card, &event);
+	}
+	card_close_removed(card);
+}
+
+/* ---- its removal ---- */
+
+/* Some drivers cannot take a device from who has it open. They tell the connection manager, and
+ * wait. */
+static void card_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs_event *event)
+{
+	const struct ibv_async_event removed = {.event_type = IBV_EVENT_DEVICE_FATAL};
+	struct rdma_card *card =
+		(struct rdma_card *)((char *)endpoint - offsetof(struct rdma_card, endpoint));
+
+	if (event->type == RDMA_CM_EVENT_DEVICE_REMOVAL) {
+		smd_verbs_id_destroy(card->id);
+		card->id = NULL;
+		card_take_event(card, &removed);
+		card_close_removed(card);
+	}
+}
+
+/* For want of a connection manager, or of an IP address, others tell it on their own (DEVICE_FATAL)
+ * or not at all. */
+static void card_watch_removal(struct rdma_card *card, const struct smd_verbs_port *port)
+{
+	if (card->id || smd_rdma_loop_open_channel(card->loop, NULL) ||
+		smd_verbs_id_create(card->loop->channel, &card->endpoint, &card->id)) {
+		return;
+	}
+	card->endpoint.on_event = card_on_event;
+	if (smd_verbs_bind(card->id, port->gid)) {
+		smd_verbs_id_destroy(card->id);
+		card->id = NULL;
+	}
+}
+
+/* ---- which there are ---- */
+
+static bool card_is_known(const void *owner, const char *name)
+{
+	const struct rdma_loop *loop = owner;
+	const struct rdma_card *card;
+
+	LIST_FOREACH (card, &loop->cards, link) {
+		if (strcmp(ibv_get_device_name(card->context->device), name) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static int card_add(struct rdma_loop *loop, struct ibv_context *context)
+{
+	struct rdma_card *card = calloc(1, sizeof(*card));
+
+	if (!card) {
+		return -ENOMEM;
+	}
+	card->loop = loop;
+	card->context = context;
+	card->readable = event_new(
+		loop->base, context->async_fd, EV_READ | EV_PERSIST, card_on_readable, card);
+	if (!card->readable || event_add(card->readable, NULL) != 0) {
+		if (card->readable) {
+			event_free(card->readable);
+		}
+		free(card);
+		return -ENOMEM;
+	}
+	LIST_INSERT_HEAD(&loop->cards, card, link);
+	return 0;
+}
+
+/* Those that have come since are opened; of all, the ports are listed. */
+static int cards_refresh(struct rdma_loop *loop)
+{
+	struct ibv_context *opened[CARDS_MOST];
+	struct rdma_card *card;
+	int n = smd_verbs_devices_open(card_is_known, loop, opened, CARDS_MOST);
+
+	if (!loop->ports) {
+		loop->ports = calloc(PORTS_MOST, sizeof(*loop->ports));
+	}
+	for (int i = 0; i < n; i++) {
+		if (!loop->ports || card_add(loop, opened[i])) {
+			smd_verbs_device_close(opened[i]);
+		}
+	}
+	if (!loop->ports) {
+		return -ENOMEM;
+	}
+	if (n < 0 && LIST_EMPTY(&loop->cards)) {
+		return n;
+	}
+	loop->nports = 0;
+	LIST_FOREACH (card, &loop->cards, link) {
+		int found = card->removed ? 0
+					  : smd_verbs_ports(card->context,
+						    loop->ports + loop->nports,
+						    PORTS_MOST - (int)loop->nports);
+
+		for (int i = 0; i < found && !card->id; i++) {
+			card_watch_removal(card, &loop->ports[loop->nports + (unsigned)i]);
+		}
+		loop->nports += found > 0 ? (unsigned)found : 0;
+	}
+	loop->ports_ns = smd_clock_ns();
+	return 0;
+}
+
+/* What is in the way, for somebody who looks for it. */
+static int card_explain(
+	const struct rdma_loop *loop, const struct smd_rdma_wish *wish, struct smd_error *error)
+{
+	if (loop->nports == 0) {
+		return smd_error_set(error, ENETDOWN,
+			"no RDMA device has a port that is up and has an address");
+	}
+	if (wish->devices && *wish->devices) {
+		return smd_error_set(error, ENETUNREACH,
+			"SUMMAND_RDMA_DEVICE: must name a port that is up%s, got \"%.100s\"",
+			wish->other ? " and of the other end's kind" : "", wish->devices);
+	}
+	return smd_error_set(error, ENETUNREACH,
+		"the other end is on %s, and no device here is",
+		wish->other && wish->other->ethernet ? "RoCE" : "InfiniBand");
+}
+
+int smd_rdma_card_choose(struct rdma_loop *loop, const struct smd_rdma_wish *wish,
+	struct smd_verbs_port *out, struct smd_error *error)
+{
+	const struct smd_verbs_port *port;
+	int ret = 0;
+
+	if (loop->ports_ns == 0 || smd_clock_ns() - loop->ports_ns > FRESH_NS) {
+		ret = cards_refresh(loop);
+	}
+	if (ret) {
+		return smd_error_set(
+			error, -ret, "rdma: cannot open the devices: %s", strerror(-ret));
+	}
+	port = smd_rdma_port_choose(loop->ports, loop->nports, wish);
+	if (!port) {
+		return card_explain(loop, wish, error);
+	}
+	*out = *port;
+	return 0;
+}
+
+/* ---- the end ---- */
+
+void smd_rdma_card_release(struct rdma_loop *loop, struct ibv_context *context)
+{
+	struct rdma_card *card;
+
+	LIST_FOREACH (card, &loop->cards, link) {
+		if (card->context == context) {
+			card_close_removed(card);
+			return;
+		}
+	}
+}
+
+void smd_rdma_cards_close(struct rdma_loop *loop)
+{
+	while (!LIST_EMPTY(&loop->cards)) {
+		card_close(LIST_FIRST(&loop->cards));
+	}
+	free(loop->ports);
+}

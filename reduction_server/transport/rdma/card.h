@@ -1,0 +1,24 @@
+/*
+ * The devices that a loop has opened by itself, for lanes that are made without the connection
+ * manager: which ports they have, and what happens to them.
+ *
+ * Each loop opens them for itself, so what a device tells (a port that is down, a queue pair that
+ * has failed, its own removal) comes to the thread that uses it.
+ */
+#ifndef SMD_TRANSPORT_RDMA_CARD_H
+#define SMD_TRANSPORT_RDMA_CARD_H
+
+#include "reduction_server/transport/rdma/device.h"
+#include "reduction_server/transport/rdma/port.h"
+
+/* The port for such a lane. 0, or -errno with a text: -ENODEV where there is no device. */
+int smd_rdma_card_choose(struct rdma_loop *loop, const struct smd_rdma_wish *wish,
+	struct smd_verbs_port *out, struct smd_error *error);
+
+/* Nothing uses it any more. It is closed, if it was opened here and has been removed. */
+void smd_rdma_card_release(struct rdma_loop *loop, struct ibv_context *context);
+
+/* All of them, at the loop's end. */
+void smd_rdma_cards_close(struct rdma_loop *loop);
+
+#endif

@@ -1,0 +1,245 @@
+/*
+ * Makes RDMA lanes over a carrier: a lane of another transport whose two ends know each other by
+ * now. Each tells over it where its queue pair is, and connects it to the other's without the
+ * connection manager.
+ *
+ * The end that has offered first connects last, and so can send first: its trial (send.c) goes to a
+ * queue pair that is ready. The other answers by its own. A lane is open for an end when the other
+ * end's trial has come. The carrier stays, says nothing more, and ends when the other end's process
+ * does, which a queue pair would find out much later.
+ */
+#include <errno.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "reduction_server/transport/rdma/card.h"
+#include "reduction_server/transport/rdma/rdma.h"
+#include "reduction_server/wire/message.h"
+
+#define NUMBER_MASK 0xffffffu
+
+_Static_assert(SMD_RDMA_OFFER_SIZE <= SMD_OFFER_MAX, "an offer has room");
+
+const char *smd_rdma_carrier(void)
+{
+	struct smd_rdma_settings settings;
+
+	return smd_rdma_settings_read(&settings, NULL) == 0 && !settings.manager ? "tcp" : NULL;
+}
+
+/* ---- the carrier, which has nothing more to say ---- */
+
+static int carrier_on_header(
+	void *owner, const struct smd_frame *frame, void **payload, struct smd_error *error)
+{
+	(void)owner;
+	(void)payload;
+	return smd_error_set(error, EPROTO, "%s: must cross the queue pair, and came beside it",
+		smd_frame_kind_name(frame->kind));
+}
+
+static int carrier_on_frame(
+	void *owner, const struct smd_frame *frame, void *payload, struct smd_error *error)
+{
+	return carrier_on_header(owner, frame, &payload, error);
+}
+
+static void carrier_on_closed(void *owner, int err, const char *reason)
+{
+	const struct smd_verbs_event disconnected = {.type = RDMA_CM_EVENT_DISCONNECTED};
+	struct rdma_lane *lane = owner;
+
+	(void)err;
+	(void)reason;
+	/* To the lane, or to what drains it: as the connection manager says it. */
+	lane->endpoint.on_event(&lane->endpoint, &disconnected);
+}
+
+static const struct smd_lane_callbacks carrier_callbacks = {
+	.on_header = carrier_on_header,
+	.on_frame = carrier_on_frame,
+	.on_closed = carrier_on_closed,
+};
+
+static void lane_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs_event *event)
+{
+	struct rdma_lane *lane =
+		(struct rdma_lane *)((char *)endpoint - offsetof(struct rdma_lane, endpoint));
+
+	(void)event;
+	smd_rdma_lane_disconnected(lane);
+}
+
+/* ---- offers ---- */
+
+static void lane_on_patience(evutil_socket_t fd, short what, void *arg)
+{
+	struct rdma_lane *lane = arg;
+	char text[160];
+
+	(void)fd;
+	(void)what;
+	if (lane->state == RDMA_LANE_OFFERED) {
+		snprintf(text, sizeof(text), "no answer about RDMA within %d s", RDMA_PATIENCE_S);
+	} else {
+		snprintf(text, sizeof(text),
+			"no message of %u bytes has come over RDMA within %d s: the path must pass "
+			"packets of an MTU of %u",
+			(unsigned)SMD_RDMA_BUFFER_SIZE, RDMA_PATIENCE_S, 128u << lane->path.mtu);
+	}
+	smd_rdma_lane_end(lane, -ETIMEDOUT, text);
+}
+
+static int lane_choose_port(struct rdma_lane *lane, const struct smd_lane *carrier,
+	const struct smd_rdma_offer *other, struct smd_error *error)
+{
+	uint8_t local[16];
+	bool known = smd_lane_local_address(carrier, local);
+	const struct smd_rdma_wish wish = {
+		.devices = lane->loop->settings.devices,
+		.local = known ? local : NULL,
+		.other = other,
+		.turn = lane->shard,
+	};
+
+	if (known && smd_address_bytes_stay_here(local)) { /* and devices are on the network */
+		return smd_error_set(error, EADDRNOTAVAIL,
+			"rdma: loopback is not an address of an RDMA device");
+	}
+	return smd_rdma_card_choose(lane->loop, &wish, &lane->path.port, error);
+}
+
+static int lane_begin_patience(struct rdma_lane *lane, struct smd_error *error)
+{
+	const struct timeval patience = {RDMA_PATIENCE_S, 0};
+
+	lane->patience = evtimer_new(lane->loop->base, lane_on_patience, lane);
+	return lane->patience && evtimer_add(lane->patience, &patience) == 0
+		       ? 0
+		       : smd_error_set(error, ENOMEM, "rdma: out of memory");
+}
+
+/* What is not guessed by whoever has seen other lanes, as packets are told apart by it. */
+static int lane_draw_first_packet(struct rdma_lane *lane, struct smd_error *error)
+{
+	uint32_t drawn;
+
+	if (getrandom(&drawn, sizeof(drawn), 0) != sizeof(drawn)) {
+		return smd_error_set(error, EIO, "rdma: no random numbers are there");
+	}
+	lane->path.own_first_packet = drawn & NUMBER_MASK;
+	return 0;
+}
+
+static void lane_tell_offer(const struct rdma_lane *lane, struct smd_offer *own)
+{
+	const struct smd_verbs_port *port = &lane->path.port;
+	struct smd_rdma_offer offer = {
+		.greeting = smd_rdma_lane_greeting(lane),
+		.number = lane->pair.qp->qp_num,
+		.first_packet = lane->path.own_first_packet,
+		.lid = port->lid,
+		.mtu = (uint8_t)port->mtu,
+		.ethernet = port->ethernet,
+	};
+
+	memcpy(offer.gid, port->gid, sizeof(offer.gid));
+	smd_rdma_offer_encode(&offer, own->bytes);
+	own->length = SMD_RDMA_OFFER_SIZE;
+}
+
+static int lane_offer(struct rdma_lane *lane, const struct smd_lane *carrier,
+	const struct smd_offer *other, struct smd_offer *own, struct smd_error *error)
+{
+	struct smd_rdma_offer theirs;
+	int ret = 0;
+
+	if (other) {
+		lane->answers = true;
+		ret = smd_rdma_offer_decode(other->bytes, other->length, &theirs, error);
+	}
+	if (ret == 0) {
+		ret = lane_choose_port(lane, carrier, other ? &theirs : NULL, error);
+	}
+	if (ret == 0) {
+		ret = lane_draw_first_packet(lane, error);
+	}
+	if (ret == 0) {
+		ret = smd_rdma_lane_make_pair(
+			lane, lane->path.port.device, lane->path.port.number, error);
+	}
+	if (ret == 0) {
+		ret = lane_begin_patience(lane, error);
+	}
+	if (ret == 0) {
+		lane_tell_offer(lane, own);
+	}
+	return ret;
+}
+
+int smd_rdma_offer(struct event_base *base, const struct smd_lane *carrier, unsigned shard,
+	const struct smd_offer *other, const struct smd_lane_callbacks *callbacks, void *owner,
+	struct smd_lane **out, struct smd_offer *own, struct smd_error *error)
+{
+	struct rdma_lane *lane = smd_rdma_lane_create();
+	int ret;
+
+	if (!lane) {
+		return smd_error_set(error, ENOMEM, "rdma: out of memory");
+	}
+	lane->endpoint.on_event = lane_on_event;
+	lane->state = RDMA_LANE_OFFERED;
+	lane->shard = shard;
+	lane->callbacks = callbacks;
+	lane->owner = owner;
+	snprintf(lane->peer, sizeof(lane->peer), "%s", smd_lane_peer_name(carrier));
+	ret = smd_rdma_loop_get(base, &lane->loop, error);
+	if (ret == 0) {
+		ret = lane_offer(lane, carrier, other, own, error);
+	}
+	if (ret) {
+		smd_lane_close(&lane->lane);
+		return ret;
+	}
+	*out = &lane->lane;
+	return 0;
+}
+
+/* ---- joining ---- */
+
+int smd_rdma_join(struct smd_lane *outer, struct smd_lane *carrier, const struct smd_offer *other,
+	struct smd_error *error)
+{
+	struct rdma_lane *lane = (struct rdma_lane *)outer;
+	struct smd_verbs_path *path = &lane->path;
+	struct smd_rdma_offer theirs;
+	int ret = smd_rdma_offer_decode(other->bytes, other->length, &theirs, error);
+
+	if (ret) {
+		return ret;
+	}
+	lane->other = theirs.greeting;
+	path->number = theirs.number;
+	path->first_packet = theirs.first_packet;
+	path->lid = theirs.lid;
+	memcpy(path->gid, theirs.gid, sizeof(path->gid));
+	path->mtu = theirs.mtu < path->port.mtu ? (enum ibv_mtu)theirs.mtu : path->port.mtu;
+	path->service_level = lane->loop->settings.service_level;
+	path->traffic_class = lane->loop->settings.traffic_class;
+	path->patience = lane->loop->settings.patience;
+	ret = smd_verbs_pair_join(lane->pair.qp, path);
+	if (ret) {
+		return smd_error_set(error, -ret,
+			"rdma: the queue pair on %s cannot be connected: %s", path->port.name,
+			strerror(-ret));
+	}
+	lane->state = RDMA_LANE_TRYING;
+	lane->carrier = carrier;
+	smd_lane_set_owner(carrier, &carrier_callbacks, lane);
+	if (!lane->answers) {
+		smd_rdma_post_trial(lane);
+	}
+	return 0;
+}

@@ -1,0 +1,128 @@
+/* The script's device as it is used without the connection manager: its ports, its own events, and
+ * queue pairs that find each other by their numbers. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "tests/unit/rdma/script_parts.h"
+
+#define EVENTS_MOST 8
+
+static struct ibv_async_event events[EVENTS_MOST];
+static unsigned nevents;
+static LIST_HEAD(, script_id) by_hand = LIST_HEAD_INITIALIZER(by_hand);
+static struct script_id gone = {.by_hand = true}; /* whom nobody answers for any more */
+
+/* ---- the device ---- */
+
+int smd_verbs_devices_open(bool (*known)(const void *owner, const char *name), const void *owner,
+	struct ibv_context **out, int n)
+{
+	int err = script_fault(SCRIPT_devices_open);
+
+	if (err || n == 0 || known(owner, "script0")) {
+		return err;
+	}
+	script_device.async_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	script.live++;
+	out[0] = &script_device;
+	return 1;
+}
+
+void smd_verbs_device_close(struct ibv_context *device)
+{
+	close(device->async_fd);
+	nevents = 0;
+	script.live--;
+}
+
+int smd_verbs_ports(struct ibv_context *device, struct smd_verbs_port *out, int n)
+{
+	int err = script_fault(SCRIPT_ports);
+	int found = script.nports < n ? script.nports : n;
+
+	(void)device;
+	memcpy(out, script.ports, (size_t)found * sizeof(*out));
+	return err ? err : found;
+}
+
+void script_device_tell(enum ibv_event_type type, struct ibv_qp *pair)
+{
+	const uint64_t one = 1;
+	struct ibv_async_event event = {.event_type = type};
+
+	if (pair) {
+		event.element.qp = pair;
+	} else {
+		event.element.port_num = 1;
+	}
+	events[nevents++ % EVENTS_MOST] = event;
+	(void)!write(script_device.async_fd, &one, sizeof(one));
+}
+
+int smd_verbs_device_event_take(struct ibv_context *device, struct ibv_async_event *out)
+{
+	uint64_t n;
+
+	(void)!read(device->async_fd, &n, sizeof(n));
+	if (nevents == 0) {
+		return -EAGAIN;
+	}
+	*out = events[0];
+	memmove(events, events + 1, --nevents * sizeof(*events));
+	return 0;
+}
+
+/* ---- queue pairs ---- */
+
+struct script_id *script_by_hand_create(uint32_t number)
+{
+	struct script_id *id = calloc(1, sizeof(*id));
+
+	id->by_hand = true;
+	id->number = number;
+	LIST_INSERT_HEAD(&by_hand, id, link);
+	return id;
+}
+
+void script_by_hand_destroy(struct script_id *id)
+{
+	struct script_id *other;
+
+	LIST_REMOVE(id, link);
+	LIST_FOREACH (other, &by_hand, link) {
+		if (other->peer == id) {
+			other->peer = &gone;
+		}
+	}
+	free(id);
+}
+
+int smd_verbs_pair_init(struct ibv_qp *pair, uint8_t port)
+{
+	if (port != 1 || !script_id_of(script_id_of_pair(pair))->by_hand) {
+		script_stop("a queue pair is made ready on another port, or by two");
+	}
+	return script_fault(SCRIPT_pair_init);
+}
+
+int smd_verbs_pair_join(struct ibv_qp *pair, const struct smd_verbs_path *path)
+{
+	struct script_id *id = script_id_of(script_id_of_pair(pair));
+	struct script_id *other;
+	int err = script_fault(SCRIPT_pair_join);
+
+	script.path = *path;
+	if (err) {
+		return err;
+	}
+	id->joined = true;
+	LIST_FOREACH (other, &by_hand, link) {
+		if (other->number == path->number) {
+			id->peer = other;
+		}
+	}
+	return 0;
+}

@@ -1,0 +1,701 @@
+/*
+ * Lanes that are made over a carrier, without the connection manager: both ends offer and join, a
+ * long message is tried both ways before anything else, the carrier's end is the lane's, and what
+ * the device tells of itself reaches the lanes that it concerns. And which port a lane is made on.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/base/log.h"
+#include "reduction_server/transport/rdma/port.h"
+#include "reduction_server/wire/message.h"
+#include "tests/unit/rdma/peer.h"
+
+#define TRIAL_BYTES SMD_RDMA_BUFFER_SIZE
+
+/* ---- carriers ---- */
+
+/* The other lane, of which nothing matters but whose it is and that it ends. */
+struct carrier {
+	struct smd_lane lane;
+	const struct smd_lane_callbacks *callbacks;
+	void *owner;
+	uint8_t address[16];
+	bool closed;
+};
+
+static void carrier_set_owner(
+	struct smd_lane *lane, const struct smd_lane_callbacks *callbacks, void *owner)
+{
+	struct carrier *carrier = (struct carrier *)lane;
+
+	carrier->callbacks = callbacks;
+	carrier->owner = owner;
+}
+
+static bool carrier_local_address(const struct smd_lane *lane, uint8_t address[16])
+{
+	memcpy(address, ((const struct carrier *)lane)->address, 16);
+	return true;
+}
+
+static const char *carrier_peer_name(const struct smd_lane *lane)
+{
+	(void)lane;
+	return "10.0.0.9:7";
+}
+
+static void carrier_close(struct smd_lane *lane)
+{
+	struct carrier *carrier = (struct carrier *)lane;
+
+	assert_false(carrier->closed);
+	carrier->closed = true;
+}
+
+static const struct smd_transport_ops carrier_ops = {
+	.name = "carrier",
+	.set_owner = carrier_set_owner,
+	.local_address = carrier_local_address,
+	.peer_name = carrier_peer_name,
+	.close = carrier_close,
+};
+
+/* ---- two ends ---- */
+
+struct half {
+	struct end *end;
+	struct carrier carrier;
+	struct smd_offer offer;
+	struct rdma_lane *lane;
+};
+
+struct halves {
+	struct link *link;
+	struct half first;  /* offers first, as a shard does */
+	struct half second; /* answers, as a worker does */
+};
+
+static void half_begin(struct half *half, struct link *link, struct end *end)
+{
+	*half = (struct half){.end = end, .carrier = {.lane = {.ops = &carrier_ops}}};
+	*end = (struct end){.base = link->base, .room = end->room};
+	memcpy(half->carrier.address, script.ports[0].gid, 16);
+}
+
+static int half_offer(struct half *half, struct link *link, const struct smd_offer *other,
+	struct smd_error *error)
+{
+	int ret = smd_transport_rdma.offer(link->base, &half->carrier.lane, 5, other,
+		&link_callbacks, half->end, &half->end->lane, &half->offer, error);
+
+	half->lane = ret ? NULL : rdma_lane_of(half->end->lane);
+	return ret;
+}
+
+static int half_join(struct half *half, const struct half *other, struct smd_error *error)
+{
+	return smd_transport_rdma.join(
+		half->end->lane, &half->carrier.lane, &other->offer, error);
+}
+
+static void halves_begin(struct halves *halves, struct link *link)
+{
+	halves->link = link;
+	half_begin(&halves->first, link, &link->far);
+	half_begin(&halves->second, link, &link->near);
+}
+
+/* Both have offered, and the second has joined. */
+static void halves_offer(struct halves *halves, struct link *link)
+{
+	struct smd_error error = {""};
+
+	halves_begin(halves, link);
+	assert_int_equal(half_offer(&halves->first, link, NULL, &error), 0);
+	assert_int_equal(half_offer(&halves->second, link, &halves->first.offer, &error), 0);
+	assert_int_equal(half_join(&halves->second, &halves->first, &error), 0);
+}
+
+static void halves_open(struct halves *halves, struct link *link)
+{
+	struct smd_error error = {""};
+
+	halves_offer(halves, link);
+	assert_int_equal(half_join(&halves->first, &halves->second, &error), 0);
+	stage_turn(link);
+	assert_int_equal(link->far.opened, 1);
+	assert_int_equal(link->near.opened, 1);
+}
+
+static void halves_close(struct halves *halves)
+{
+	struct half *both[] = {&halves->first, &halves->second};
+
+	for (int i = 0; i < 2; i++) {
+		if (both[i]->end->lane) {
+			end_close(both[i]->end);
+		}
+	}
+	stage_turn(halves->link);
+}
+
+/* What a loop knows goes with its last user: the next lane reads settings and opens devices anew. */
+static void forget_loop(struct link *link)
+{
+	if (link->listener) {
+		smd_listener_close(link->listener);
+	}
+	link->listener = NULL;
+	stage_turn(link);
+}
+
+/* What TCP would say. */
+static void carrier_end(struct half *half)
+{
+	half->carrier.callbacks->on_closed(half->carrier.owner, -ECONNRESET, "reset");
+}
+
+static void two_ends_are_joined(void **state)
+{
+	struct link *link = *state;
+	struct halves halves;
+	struct parcel parcels[2];
+
+	halves_open(&halves, link);
+	assert_string_equal(smd_lane_peer_name(link->near.lane), "10.0.0.9:7");
+	parcel_send(&parcels[0], &link->near, 1, 100, NULL);
+	parcel_send(&parcels[1], &link->far, 2, 100000, NULL);
+	RUN_UNTIL(link, link->near.frames == 1 && link->far.frames == 1);
+	end_assert_payload(&link->near);
+	end_assert_payload(&link->far);
+	halves_close(&halves);
+	assert_true(halves.first.carrier.closed && halves.second.carrier.closed);
+	parcels_free(parcels, 2);
+}
+
+/* Each end's first message is as long as any, and what is queued comes after it. */
+static void a_long_message_is_tried_before_anything_else(void **state)
+{
+	struct link *link = *state;
+	struct smd_error error = {""};
+	struct halves halves;
+	struct parcel parcel;
+	unsigned n;
+
+	halves_offer(&halves, link);
+	parcel_send(&parcel, &link->near, 1, 100, NULL);
+	stage_turn(link);
+	script_sends(script_id_of_pair(halves.second.lane->pair.qp), &n);
+	assert_int_equal(n, 0); /* it waits for the other end's */
+	script.carries = false;
+	assert_int_equal(half_join(&halves.first, &halves.second, &error), 0);
+	stage_turn(link);
+	assert_int_equal(link->far.opened + link->near.opened, 0);
+	script.carries = true;
+	script_carry(script_id_of_pair(halves.first.lane->pair.qp), 1);
+	stage_turn(link);
+	assert_int_equal(link->far.opened, 1);
+	assert_int_equal(link->near.opened, 1);
+	for (int i = 0; i < 2; i++) {
+		const struct half *half = i ? &halves.first : &halves.second;
+		const struct script_send *sends =
+			script_sends(script_id_of_pair(half->lane->pair.qp), &n);
+
+		assert_true(n >= 1);
+		assert_int_equal(sends[0].length, TRIAL_BYTES);
+		assert_true(TRIAL_BYTES > 4096); /* the largest MTU */
+		assert_int_equal(sends[0].opcode, IBV_WR_RDMA_WRITE_WITH_IMM);
+	}
+	RUN_UNTIL(link, link->far.frames == 1);
+	halves_close(&halves);
+	parcels_free(&parcel, 1);
+}
+
+/* On a fabric that passes small packets only neither end waits for ever, and the user is told what
+ * to look at. The time is not waited for. */
+static void a_message_that_does_not_come_is_told(void **state)
+{
+	struct link *link = *state;
+	struct smd_error error = {""};
+	struct halves halves;
+
+	halves_offer(&halves, link);
+	script.carries = false;
+	assert_int_equal(half_join(&halves.first, &halves.second, &error), 0);
+	assert_true(evtimer_pending(halves.first.lane->patience, NULL));
+	event_active(halves.first.lane->patience, EV_TIMEOUT, 1);
+	event_active(halves.second.lane->patience, EV_TIMEOUT, 1);
+	stage_turn(link);
+	end_assert_closed(&link->near, -ETIMEDOUT, link->near.reason);
+	end_assert_closed(&link->far, -ETIMEDOUT,
+		"no message of 4688 bytes has come over RDMA within 5 s: the path must pass "
+		"packets of an MTU of 4096");
+	script.carries = true;
+	halves_close(&halves);
+}
+
+static void who_does_not_answer_an_offer_is_not_waited_for(void **state)
+{
+	struct link *link = *state;
+	struct smd_error error = {""};
+	struct halves halves;
+
+	halves_begin(&halves, link);
+	assert_int_equal(half_offer(&halves.first, link, NULL, &error), 0);
+	event_active(halves.first.lane->patience, EV_TIMEOUT, 1);
+	stage_turn(link);
+	end_assert_closed(&link->far, -ETIMEDOUT, "no answer about RDMA within 5 s");
+	assert_false(halves.first.carrier.closed); /* it is still who offers' own */
+	halves_close(&halves);
+}
+
+/* What came before is taken first; a lane that drains hears it too. */
+static void the_carriers_end_is_the_lanes(void **state)
+{
+	struct link *link = *state;
+	struct halves halves;
+	struct parcel parcel;
+
+	halves_open(&halves, link);
+	parcel_send(&parcel, &link->near, 1, 100, NULL);
+	smd_lane_poll(link->near.lane);
+	carrier_end(&halves.first);
+	assert_int_equal(link->far.frames, 1);
+	end_assert_closed(&link->far, -ECONNRESET, "the other end closed the connection");
+	end_close(&link->far);
+	carrier_end(&halves.second);
+	stage_turn(link);
+	end_assert_closed(&link->near, -ECONNRESET, "the other end closed the connection");
+	halves_close(&halves);
+	parcels_free(&parcel, 1);
+}
+
+static void nothing_more_is_said_on_a_carrier(void **state)
+{
+	const struct smd_frame frame = {.kind = SMD_FRAME_WELCOME};
+	struct smd_error error = {""};
+	struct link *link = *state;
+	struct halves halves;
+	void *payload;
+
+	halves_open(&halves, link);
+	assert_int_equal(halves.first.carrier.callbacks->on_header(
+				 halves.first.carrier.owner, &frame, &payload, &error),
+		-EPROTO);
+	assert_string_equal(error.text, "WELCOME: must cross the queue pair, and came beside it");
+	halves_close(&halves);
+}
+
+/* ---- what is said ---- */
+
+static void a_path_is_what_both_ends_and_the_user_say(void **state)
+{
+	struct link *link = *state;
+	struct halves halves;
+
+	setenv("SUMMAND_RDMA_SERVICE_LEVEL", "3", 1);
+	setenv("SUMMAND_RDMA_TRAFFIC_CLASS", "106", 1);
+	script.ports[0].mtu = IBV_MTU_1024;
+	forget_loop(link);
+	halves_open(&halves, link);
+	assert_int_equal(script.path.mtu, IBV_MTU_1024);
+	assert_int_equal(script.path.service_level, 3);
+	assert_int_equal(script.path.traffic_class, 106);
+	assert_int_equal(script.path.port.gid_index, 3);
+	assert_memory_equal(script.path.gid, script.ports[0].gid, 16);
+	assert_int_equal(script.path.number, halves.second.lane->pair.qp->qp_num);
+	assert_int_equal(
+		script.path.first_packet, halves.second.lane->path.own_first_packet);
+	halves_close(&halves);
+	unsetenv("SUMMAND_RDMA_SERVICE_LEVEL");
+	unsetenv("SUMMAND_RDMA_TRAFFIC_CLASS");
+}
+
+static void the_smaller_mtu_is_taken(void **state)
+{
+	struct link *link = *state;
+	struct smd_error error = {""};
+	struct halves halves;
+
+	halves_begin(&halves, link);
+	assert_int_equal(half_offer(&halves.first, link, NULL, &error), 0);
+	halves.first.offer.bytes[SMD_RDMA_GREETING_SIZE + 10] = IBV_MTU_512;
+	assert_int_equal(half_offer(&halves.second, link, &halves.first.offer, &error), 0);
+	assert_int_equal(half_join(&halves.second, &halves.first, &error), 0);
+	assert_int_equal(script.path.mtu, IBV_MTU_512);
+	halves_close(&halves);
+}
+
+static void offers_that_are_none_are_refused(void **state)
+{
+	static const struct {
+		unsigned at;
+		uint8_t value;
+		const char *says;
+	} wrong[] = {
+		{0, 'X', "must be a Summand lane"},
+		{4, 9, "must speak version"},
+		{SMD_RDMA_GREETING_SIZE + 3, 1, "numbers of 24 bits"},
+		{SMD_RDMA_GREETING_SIZE + 7, 1, "numbers of 24 bits"},
+		{SMD_RDMA_GREETING_SIZE + 10, 0, "MTU of 1 to 5"},
+		{SMD_RDMA_GREETING_SIZE + 10, 6, "MTU of 1 to 5"},
+		{SMD_RDMA_GREETING_SIZE + 11, 2, "kind of 0 or 1"},
+	};
+	struct link *link = *state;
+	struct halves halves;
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		struct smd_error error = {""};
+		struct smd_offer own;
+
+		halves_begin(&halves, link);
+		assert_int_equal(half_offer(&halves.first, link, NULL, &error), 0);
+		own = halves.first.offer;
+		halves.first.offer.bytes[wrong[i].at] = wrong[i].value;
+		assert_int_equal(
+			half_offer(&halves.second, link, &halves.first.offer, &error), -EPROTO);
+		assert_non_null(strstr(error.text, wrong[i].says));
+		assert_int_equal(half_join(&halves.first, &halves.first, &error), -EPROTO);
+		for (size_t length = 0; length < own.length; length++) {
+			own.length = length;
+			assert_int_equal(
+				half_offer(&halves.second, link, &own, &error), -EPROTO);
+			own.length = halves.first.offer.length;
+		}
+		halves_close(&halves);
+		assert_false(halves.first.carrier.closed);
+	}
+}
+
+/* A trial where the connection manager has connected, and a frame where a trial is due. */
+static void a_trial_comes_where_it_belongs(void **state)
+{
+	struct link *link = *state;
+	struct peer peer;
+	struct smd_rdma_prefix prefix;
+	uint8_t bytes[SMD_RDMA_BUFFER_SIZE] = {0};
+
+	peer_open(&peer, link);
+	prefix = peer_prefix(&peer, 0);
+	prefix.length = TRIAL_BYTES;
+	prefix.trial = true;
+	smd_rdma_prefix_encode(&prefix, bytes);
+	peer_write(&peer, bytes, TRIAL_BYTES, TRIAL_BYTES);
+	peer_poll(&peer);
+	end_assert_closed(&peer.end, -EPROTO,
+		"message: a trial must come once, where there was no connection manager");
+	peer_close(&peer, link);
+}
+
+/* ---- calls that fail ---- */
+
+static void every_call_may_fail(void **state)
+{
+	static const enum script_call_name names[] = {SCRIPT_check, SCRIPT_devices_open,
+		SCRIPT_ports, SCRIPT_query, SCRIPT_domain_create, SCRIPT_queue_create,
+		SCRIPT_queue_arm, SCRIPT_pair_create, SCRIPT_pair_init, SCRIPT_pair_join,
+		SCRIPT_post_receive, SCRIPT_region_create, SCRIPT_post_send};
+	struct link *link = *state;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		struct script_call *call = &script.calls[names[i]];
+		struct smd_error error = {""};
+		struct halves halves;
+		int ret;
+
+		forget_loop(link);
+		halves_begin(&halves, link);
+		call->fail_at = call->count + 1;
+		call->err = -EDQUOT;
+		call->always = true;
+		ret = half_offer(&halves.first, link, NULL, &error);
+		if (ret == 0) {
+			ret = half_offer(&halves.second, link, &halves.first.offer, &error);
+		}
+		if (ret == 0) {
+			ret = half_join(&halves.second, &halves.first, &error);
+		}
+		if (ret == 0) {
+			ret = half_join(&halves.first, &halves.second, &error);
+			stage_turn(link);
+		}
+		assert_true(ret < 0 || link->far.closed == 1);
+		assert_true(error.text[0] || link->far.reason[0]);
+		call->fail_at = 0;
+		call->always = false;
+		halves_close(&halves);
+	}
+}
+
+/* A host without the connection manager's module has such lanes all the same. */
+static void no_connection_manager_is_needed(void **state)
+{
+	struct script_call *create = &script.calls[SCRIPT_channel_create];
+	struct link *link = *state;
+	struct halves halves;
+
+	forget_loop(link); /* which has one */
+	create->fail_at = 1;
+	create->err = -ENODEV;
+	create->always = true;
+	halves_open(&halves, link);
+	halves_close(&halves);
+}
+
+static void loopback_is_not_carried(void **state)
+{
+	struct link *link = *state;
+	struct smd_error error = {""};
+	struct halves halves;
+
+	halves_begin(&halves, link);
+	memcpy(halves.first.carrier.address + 12, "\x7f\0\0\1", 4);
+	assert_int_equal(half_offer(&halves.first, link, NULL, &error), -EADDRNOTAVAIL);
+	assert_string_equal(error.text, "rdma: loopback is not an address of an RDMA device");
+}
+
+/* ---- what the device tells ---- */
+
+static unsigned port_lines;
+
+static void count_port_lines(enum smd_log_level level, const char *component, const char *sentence)
+{
+	(void)component;
+	port_lines += strstr(sentence, "script0: port 1 is ") &&
+		      level == (strstr(sentence, "up again") ? SMD_LOG_INFO : SMD_LOG_WARN);
+}
+
+static void a_port_that_goes_down_ends_no_lane(void **state)
+{
+	struct link *link = *state;
+	struct halves halves;
+	struct parcel parcel;
+
+	smd_log_set_sink(count_port_lines);
+	halves_open(&halves, link);
+	script_device_tell(IBV_EVENT_PORT_ERR, NULL);
+	script_device_tell(IBV_EVENT_PORT_ACTIVE, NULL);
+	script_device_tell(IBV_EVENT_GID_CHANGE, NULL);
+	script_device_tell(IBV_EVENT_COMM_EST, NULL);
+	stage_turn(link);
+	smd_log_set_sink(NULL);
+	assert_int_equal(port_lines, 2);
+	parcel_send(&parcel, &link->near, 1, 100, NULL);
+	RUN_UNTIL(link, link->far.frames == 1);
+	assert_int_equal(link->near.closed + link->far.closed, 0);
+	halves_close(&halves);
+	parcels_free(&parcel, 1);
+}
+
+static void a_failed_pair_ends_its_own_lane(void **state)
+{
+	static const enum ibv_event_type types[] = {
+		IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_ACCESS_ERR};
+	struct link *link = *state;
+
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		struct halves halves;
+
+		halves_open(&halves, link);
+		script_device_tell(types[i], halves.second.lane->pair.qp);
+		stage_turn(link);
+		end_assert_closed(&link->near, -EIO, ibv_event_type_str(types[i]));
+		assert_int_equal(link->far.closed, 0);
+		halves_close(&halves);
+	}
+}
+
+static void a_failed_queue_or_device_ends_all(void **state)
+{
+	static const struct {
+		enum ibv_event_type type;
+		int err;
+		const char *reason;
+	} told[] = {
+		{IBV_EVENT_CQ_ERR, -EIO, "the device's completion queue has failed"},
+		{IBV_EVENT_DEVICE_FATAL, -ENODEV, "the RDMA device was removed"},
+	};
+	struct link *link = *state;
+
+	for (size_t i = 0; i < sizeof(told) / sizeof(told[0]); i++) {
+		struct halves halves;
+
+		halves_open(&halves, link);
+		script_device_tell(told[i].type, NULL);
+		stage_turn(link);
+		end_assert_closed(&link->near, told[i].err, told[i].reason);
+		end_assert_closed(&link->far, told[i].err, told[i].reason);
+		halves_close(&halves);
+	}
+}
+
+/* A driver that cannot take its device from who has it open tells the connection manager. */
+static void a_removal_is_heard_from_the_connection_manager(void **state)
+{
+	struct link *link = *state;
+	struct halves halves;
+
+	halves_open(&halves, link);
+	assert_non_null(script_bound());
+	script_tell(script_bound(), RDMA_CM_EVENT_DEVICE_REMOVAL, 0, NULL, 0);
+	stage_turn(link);
+	end_assert_closed(&link->near, -ENODEV, "the RDMA device was removed");
+	end_assert_closed(&link->far, -ENODEV, "the RDMA device was removed");
+	halves_close(&halves);
+	assert_null(script_bound()); /* and it is closed, so that the removal can end */
+	halves_open(&halves, link);  /* it is there again */
+	assert_non_null(script_bound());
+	halves_close(&halves);
+}
+
+/* ---- ports ---- */
+
+static const struct smd_verbs_port ports[] = {
+	{.device = (struct ibv_context *)1, .name = "mlx5_0", .number = 1, .ethernet = true,
+		.gid = {0xfe, 0x80, [15] = 1}},
+	{.device = (struct ibv_context *)1, .name = "mlx5_0", .number = 1, .ethernet = true,
+		.gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [14] = 1, [15] = 1}},
+	{.device = (struct ibv_context *)2, .name = "mlx5_1", .number = 1, .ethernet = true,
+		.gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [14] = 2, [15] = 1}},
+	{.device = (struct ibv_context *)3, .name = "mlx5_2", .number = 1,
+		.gid = {0xfe, 0x80, [15] = 3}},
+	{.device = (struct ibv_context *)4, .name = "mlx5_3", .number = 1,
+		.gid = {0xfe, 0x80, [15] = 4}},
+	{.device = (struct ibv_context *)5, .name = "mlx5_10", .number = 2,
+		.gid = {0xfe, 0x80, [15] = 5}},
+};
+
+static int chosen(const char *devices, const uint8_t *local, const struct smd_rdma_offer *other,
+	unsigned turn)
+{
+	const struct smd_rdma_wish wish = {devices, local, other, turn};
+	const struct smd_verbs_port *port =
+		smd_rdma_port_choose(ports, sizeof(ports) / sizeof(ports[0]), &wish);
+
+	return port ? (int)(port - ports) : -1;
+}
+
+static void ports_are_named_as_for_nccl(void **state)
+{
+	static const struct {
+		const char *list;
+		const char *device;
+		unsigned port;
+		bool named;
+	} cases[] = {
+		{"mlx5_1", "mlx5_1", 1, true},
+		{"mlx5_1", "mlx5_10", 1, true}, /* a beginning, as there */
+		{"=mlx5_1", "mlx5_10", 1, false},
+		{"=mlx5_1", "mlx5_1", 2, true},
+		{"mlx5", "mlx5_3", 1, true},
+		{"mlx5_1:2", "mlx5_1", 1, false},
+		{"mlx5_1:2", "mlx5_1", 2, true},
+		{"mlx5_0,mlx5_2:1", "mlx5_2", 1, true},
+		{"mlx5_0,mlx5_2:1", "mlx5_3", 1, false},
+		{"^mlx5_0", "mlx5_0", 1, false},
+		{"^mlx5_0", "mlx5_1", 1, true},
+		{"^=mlx5_1,mlx5_2:2", "mlx5_10", 1, true},
+		{"^=mlx5_1,mlx5_2:2", "mlx5_2", 2, false},
+		{"mlx5_1:x", "mlx5_1", 1, false},
+		{"mlx5_1:", "mlx5_1", 1, false},
+		{",", "mlx5_1", 1, false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		assert_int_equal(smd_rdma_port_is_named(
+					 cases[i].list, cases[i].device, cases[i].port),
+			cases[i].named);
+	}
+}
+
+static void the_best_port_is_taken(void **state)
+{
+	struct smd_rdma_offer roce = {.ethernet = true};
+	struct smd_rdma_offer infiniband = {.ethernet = false, .gid = {0xfe, 0x80, [15] = 9}};
+	static const uint8_t elsewhere[16] = {[10] = 0xff, [11] = 0xff, [12] = 192, [15] = 1};
+
+	(void)state;
+	/* The route to the server has chosen one. */
+	assert_int_equal(chosen("", ports[2].gid, NULL, 0), 2);
+	assert_int_equal(chosen("", ports[2].gid, NULL, 1), 2);
+	memcpy(roce.gid, ports[1].gid, 16);
+	assert_int_equal(chosen("", ports[2].gid, &roce, 0), 2);
+	/* It goes over none of them: all take turns, each once, none by an address of its wire. */
+	assert_int_equal(chosen("", elsewhere, NULL, 0), 1);
+	assert_int_equal(chosen("", elsewhere, NULL, 1), 2);
+	assert_int_equal(chosen("", NULL, NULL, 2), 3);
+	assert_int_equal(chosen("", NULL, NULL, 5), 1);
+	/* Who answers takes one of the same subnet, and of the same kind. */
+	roce.gid[15] = 77;
+	assert_int_equal(chosen("", elsewhere, &roce, 0), 1);
+	roce.gid[14] = 2;
+	assert_int_equal(chosen("", elsewhere, &roce, 1), 2);
+	assert_int_equal(chosen("mlx5_2,mlx5_3", elsewhere, &infiniband, 0), 3);
+	assert_int_equal(chosen("mlx5_2,mlx5_3", elsewhere, &infiniband, 1), 4);
+	/* Named ones go before the route, and nothing else will do. */
+	assert_int_equal(chosen("mlx5_0", ports[2].gid, NULL, 3), 1);
+	assert_int_equal(chosen("mlx5_2", elsewhere, &roce, 0), -1);
+	assert_int_equal(chosen("hns", NULL, NULL, 0), -1);
+}
+
+static void a_host_without_a_port_says_so(void **state)
+{
+	struct link *link = *state;
+	struct smd_error error = {""};
+	struct halves halves;
+
+	script.nports = 0;
+	halves_begin(&halves, link);
+	assert_int_equal(half_offer(&halves.first, link, NULL, &error), -ENETDOWN);
+	assert_string_equal(
+		error.text, "no RDMA device has a port that is up and has an address");
+}
+
+static void a_device_that_is_named_and_not_there_is_told(void **state)
+{
+	struct link *link = *state;
+	struct smd_error error = {""};
+	struct halves halves;
+
+	halves_begin(&halves, link);
+	forget_loop(link);
+	setenv("SUMMAND_RDMA_DEVICE", "mlx5_7", 1);
+	assert_int_equal(half_offer(&halves.first, link, NULL, &error), -ENETUNREACH);
+	assert_string_equal(error.text,
+		"SUMMAND_RDMA_DEVICE: must name a port that is up, got \"mlx5_7\"");
+	unsetenv("SUMMAND_RDMA_DEVICE");
+}
+
+#define STAGE(test) cmocka_unit_test_setup_teardown(test, stage_set_up, stage_tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		STAGE(two_ends_are_joined),
+		STAGE(a_long_message_is_tried_before_anything_else),
+		STAGE(a_message_that_does_not_come_is_told),
+		STAGE(who_does_not_answer_an_offer_is_not_waited_for),
+		STAGE(the_carriers_end_is_the_lanes),
+		STAGE(nothing_more_is_said_on_a_carrier),
+		STAGE(a_path_is_what_both_ends_and_the_user_say),
+		STAGE(the_smaller_mtu_is_taken),
+		STAGE(offers_that_are_none_are_refused),
+		STAGE(a_trial_comes_where_it_belongs),
+		STAGE(every_call_may_fail),
+		STAGE(no_connection_manager_is_needed),
+		STAGE(loopback_is_not_carried),
+		STAGE(a_port_that_goes_down_ends_no_lane),
+		STAGE(a_failed_pair_ends_its_own_lane),
+		STAGE(a_failed_queue_or_device_ends_all),
+		STAGE(a_removal_is_heard_from_the_connection_manager),
+		cmocka_unit_test(ports_are_named_as_for_nccl),
+		cmocka_unit_test(the_best_port_is_taken),
+		STAGE(a_host_without_a_port_says_so),
+		STAGE(a_device_that_is_named_and_not_there_is_told),
+	};
+
+	return cmocka_run_group_tests_name("rdma offers", tests, NULL, NULL);
+}

@@ -1,0 +1,198 @@
+/* Answers a shard's PAIR, and goes over to the lane that is made. */
+#include "worker/libsummand/remote_pair.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <sys/random.h>
+
+#include "reduction_server/base/log.h"
+
+#define AT_ONCE 8 /* of a process: cards make queue pairs one after the other */
+#define WAIT_MS 4 /* at least; as much again at random, so that processes do not keep step */
+
+static const struct smd_transport_ops *remote_wants(const struct smd_remote *remote)
+{
+	return remote->owner->config->transports[remote->transport];
+}
+
+const struct smd_transport_ops *smd_remote_connects_over(const struct smd_remote *remote)
+{
+	const struct smd_transport_ops *carrier =
+		remote->owner->config->encrypt ? NULL : smd_transport_carrier(remote_wants(remote));
+
+	return carrier ? carrier : remote_wants(remote);
+}
+
+/* ---- turns ---- */
+
+bool smd_remote_pair_begin(struct smd_remote *remote)
+{
+	uint8_t jitter = 0;
+	struct timeval delay = {0, 0};
+
+	if (smd_remote_connects_over(remote) == remote_wants(remote) || remote->pairs) {
+		return true;
+	}
+	if (remote->owner->npairing >= AT_ONCE) {
+		(void)!getrandom(&jitter, sizeof(jitter), 0);
+		delay.tv_usec = WAIT_MS * 1000 + jitter * (WAIT_MS * 1000 / UINT8_MAX);
+		evtimer_add(remote->retry, &delay);
+		return false;
+	}
+	remote->pairs = true;
+	remote->owner->npairing++;
+	return true;
+}
+
+void smd_remote_pair_end(struct smd_remote *remote)
+{
+	if (remote->pairs) {
+		remote->pairs = false;
+		remote->owner->npairing--;
+	}
+}
+
+/* ---- offers ---- */
+
+static int remote_check_pair(
+	struct smd_remote *remote, const struct smd_pair *pair, struct smd_error *error)
+{
+	const char *token = remote->owner->config->token;
+	struct smd_proof expected;
+
+	if (!token[0]) {
+		return 0;
+	}
+	if (remote->challenged && smd_handshake_prove_offer(&remote->handshake, true, &pair->offer,
+					  token, &expected)) {
+		return smd_error_set(error, ENOMEM, "out of memory");
+	}
+	if (remote->challenged && pair->proved && smd_proof_equals(&pair->proof, &expected)) {
+		return 0;
+	}
+	remote->disbelieved = true;
+	return smd_error_set(error, EACCES,
+		"it offers a lane and does not show that it has the job's token");
+}
+
+static int remote_say_pair(struct smd_remote *remote, struct smd_pair *pair)
+{
+	const char *token = remote->owner->config->token;
+	struct smd_frame frame = {.kind = SMD_FRAME_PAIR};
+	uint8_t payload[SMD_CONTROL_MAX];
+	int ret = 0;
+
+	pair->proved = token[0];
+	if (pair->proved) {
+		ret = smd_handshake_prove_offer(
+			&remote->handshake, false, &pair->offer, token, &pair->proof);
+	}
+	return ret ? ret
+		   : smd_lane_send_control(
+			     remote->lane, &frame, payload, smd_pair_encode(pair, payload));
+}
+
+/* The answer is said before the lane is joined: nothing may be said on the carrier later. */
+static int remote_pair(
+	struct smd_remote *remote, const struct smd_offer *theirs, struct smd_error *error)
+{
+	const struct smd_transport_ops *ops = remote_wants(remote);
+	struct smd_pair own = {.proved = false};
+	struct smd_lane *made;
+	int ret = ops->offer(remote->owner->progress->base, remote->lane, remote->shard, theirs,
+		&smd_remote_callbacks, remote, &made, &own.offer, error);
+
+	if (ret) {
+		return ret;
+	}
+	ret = remote_say_pair(remote, &own);
+	if (ret) {
+		smd_error_set(error, -ret, "out of memory");
+	} else {
+		ret = ops->join(made, remote->lane, theirs, error);
+	}
+	if (ret) {
+		smd_lane_close(made);
+		return ret;
+	}
+	smd_turns_end(&remote->turns);
+	remote->lane = made;
+	smd_turns_begin(&remote->turns, made);
+	return 0;
+}
+
+int smd_remote_on_pair(
+	struct smd_remote *remote, const struct smd_frame *frame, struct smd_error *error)
+{
+	struct smd_pair pair;
+	int ret;
+
+	remote->greeted = false; /* it understands what it was told: that is not what ends the lane */
+	if (!remote->pairs || remote->lane->ops == remote_wants(remote)) {
+		return smd_error_set(error, EPROTO,
+			"PAIR: must answer a HELLO that asks for it, and come once");
+	}
+	ret = smd_pair_decode(remote->rx_control, frame->length, &pair, error);
+	if (ret == 0) {
+		ret = remote_check_pair(remote, &pair, error);
+	}
+	if (ret) {
+		return ret;
+	}
+	ret = remote_pair(remote, &pair.offer, error);
+	/* A transport of another version is no reason not to take the next one. */
+	return ret == -EPROTO ? -ENOTSUP : ret;
+}
+
+int smd_remote_settle_for_carrier(struct smd_remote *remote, struct smd_error *error)
+{
+	const struct smd_config *config = remote->owner->config;
+	const struct smd_transport_ops *wanted = remote_wants(remote);
+	char server[160];
+
+	if (!remote->pairs || remote->lane->ops == wanted) {
+		return 0;
+	}
+	for (unsigned i = remote->transport + 1; i < config->ntransports; i++) {
+		if (config->transports[i] == remote->lane->ops) {
+			smd_target_name(remote->target, server);
+			smd_log(SMD_LOG_INFO, "libsummand",
+				"lane to %s, shard %u: stays with %s: the server makes none over "
+				"%s (its log says why)",
+				server, remote->shard, remote->lane->ops->name, wanted->name);
+			remote->transport = i;
+			return 0;
+		}
+	}
+	remote->greeted = false;
+	return smd_error_set(error, EHOSTUNREACH, "it makes no lanes over %s (its log says why)",
+		wanted->name);
+}
+
+/* ---- what came of it ---- */
+
+void smd_remotes_tell_mixed(const struct smd_remotes *remotes)
+{
+	const struct smd_transport_ops *first = NULL;
+	const struct smd_transport_ops *other = NULL;
+	unsigned others = 0;
+
+	for (unsigned i = 0; i < remotes->count; i++) {
+		const struct smd_lane *lane = remotes->each[i]->lane;
+
+		if (!lane) {
+			continue;
+		}
+		first = first ? first : lane->ops;
+		if (lane->ops != first) {
+			other = lane->ops;
+			others++;
+		}
+	}
+	if (other) {
+		smd_log(SMD_LOG_WARN, "libsummand",
+			"%u of %u lanes go over %s and the others over %s: the slower ones decide "
+			"how fast operations are; at SUMMAND_LOG=info each says why",
+			others, remotes->count, other->name, first->name);
+	}
+}

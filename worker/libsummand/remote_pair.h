@@ -1,0 +1,34 @@
+/*
+ * A remote's lane of a transport whose lanes are made over another's (PAIR, specs/design/rdma.md):
+ * the other one is connected and goes through the handshake, and carries both ends' offers.
+ *
+ * All on the progress thread.
+ */
+#ifndef SMD_LIBSUMMAND_REMOTE_PAIR_H
+#define SMD_LIBSUMMAND_REMOTE_PAIR_H
+
+#include "worker/libsummand/remote.h"
+
+/* What is connected for a lane of the transport that is tried. */
+const struct smd_transport_ops *smd_remote_connects_over(const struct smd_remote *remote);
+
+/*
+ * Before it connects: whether it may now, or has to wait for others of this process, and is tried
+ * again by itself. Until smd_remote_pair_end() it makes others wait.
+ */
+bool smd_remote_pair_begin(struct smd_remote *remote);
+void smd_remote_pair_end(struct smd_remote *remote);
+
+/* PAIR has come. 0, or -errno with a text: then such a lane cannot be had. */
+int smd_remote_on_pair(
+	struct smd_remote *remote, const struct smd_frame *frame, struct smd_error *error);
+
+/* WELCOME has come over the lane that should have carried another: that one will do if it may. 0,
+ * or -errno with a text. */
+int smd_remote_settle_for_carrier(struct smd_remote *remote, struct smd_error *error);
+
+/* Warns where some lanes are of one transport and others of another: they share one deal, and the
+ * slowest decides. */
+void smd_remotes_tell_mixed(const struct smd_remotes *remotes);
+
+#endif
