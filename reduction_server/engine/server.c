@@ -14,7 +14,6 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log_limit.h"
 #include "reduction_server/engine/piece.h"
-#include "reduction_server/transport/address.h"
 #include "reduction_server/transport/lane_key.h"
 #include "reduction_server/transport/loop.h"
 
@@ -293,13 +292,8 @@ static int server_listen_carried(struct smd_server *server, const struct smd_ser
 	struct smd_error *error)
 {
 	struct smd_error why = {""};
-	int ret = ops->check(error);
+	int ret = ops->check(config->listen, error);
 
-	if (ret == 0 && smd_address_stays_here(config->listen, &why) == 1) {
-		return smd_error_set(error, EADDRNOTAVAIL,
-			"%s: loopback is not an address of an %s device", config->listen,
-			ops->device);
-	}
 	if (ret == 0 && !server_listens_on(server, carrier)) {
 		ret = server_listen_on(server, config, carrier, error);
 		server->pairs_only = ret == 0;

@@ -176,8 +176,9 @@ struct smd_transport_ops {
 	 * operation: always.
 	 */
 	const char *(*carrier)(void);
-	/* Whether such lanes can be made here at all: 0, or -ENODEV with a text. */
-	int (*check)(struct smd_error *error);
+	/* Whether such lanes can be made here, by who listens at or connects to that address: 0, or
+	 * -errno with a text; -ENODEV: by nobody. */
+	int (*check)(const char *address, struct smd_error *error);
 	/* Makes half of a lane, attached, for that shard. `other` is what the other end has
 	 * offered; NULL: this one is the first. 0 or -errno with a text. */
 	int (*offer)(struct event_base *base, const struct smd_lane *carrier, unsigned shard,

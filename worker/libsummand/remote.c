@@ -201,7 +201,9 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 		return;
 	}
 	ops = smd_remote_connects_over(remote);
-	ret = remote->pairs ? config->transports[remote->transport]->check(&error) : 0;
+	ret = remote->pairs ? config->transports[remote->transport]->check(
+				       remote->target->found, &error)
+			     : 0;
 	if (ret == 0) {
 		ret = ops->connect(remote->owner->progress->base,
 			ops->names ? remote->target->address : remote->target->found, remote->shard,

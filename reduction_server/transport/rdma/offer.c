@@ -29,6 +29,19 @@ const char *smd_rdma_carrier(void)
 	return smd_rdma_settings_read(&settings, NULL) == 0 && !settings.manager ? "tcp" : NULL;
 }
 
+int smd_rdma_check(const char *address, struct smd_error *error)
+{
+	struct smd_error why = {""};
+	int ret = smd_verbs_check(error);
+
+	/* Devices are on the network, and who listens on loopback is not. */
+	if (ret == 0 && smd_address_stays_here(address, &why) == 1) {
+		return smd_error_set(error, EADDRNOTAVAIL,
+			"%s: loopback is not an address of an RDMA device", address);
+	}
+	return ret;
+}
+
 /* ---- the carrier, which has nothing more to say ---- */
 
 static int carrier_on_header(

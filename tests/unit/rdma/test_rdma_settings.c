@@ -112,6 +112,7 @@ static void what_cannot_be_is_refused(void **state)
 {
 	struct event_base *base = event_base_new();
 	struct smd_error error = {""};
+	char long_list[257] = "";
 	struct rdma_loop *loop;
 
 	(void)state;
@@ -126,6 +127,15 @@ static void what_cannot_be_is_refused(void **state)
 		"SUMMAND_RDMA_RETRIES", "", "SUMMAND_RDMA_RETRIES: must be 0 to 7, got \"\"");
 	assert_refused("SUMMAND_RDMA_RELAXED_ORDERING", "yes",
 		"SUMMAND_RDMA_RELAXED_ORDERING: must be 0 to 1, got \"yes\"");
+	assert_refused("SUMMAND_RDMA_TRAFFIC_CLASS", "256",
+		"SUMMAND_RDMA_TRAFFIC_CLASS: must be 0 to 255, got \"256\"");
+	assert_refused("SUMMAND_RDMA_SERVICE_LEVEL", "16",
+		"SUMMAND_RDMA_SERVICE_LEVEL: must be 0 to 15, got \"16\"");
+	assert_refused("SUMMAND_RDMA_CONNECT", "ipoib",
+		"SUMMAND_RDMA_CONNECT: must be tcp or cm, got \"ipoib\"");
+	memset(long_list, 'x', sizeof(long_list) - 1);
+	assert_refused("SUMMAND_RDMA_DEVICE", long_list,
+		"SUMMAND_RDMA_DEVICE: must have fewer than 256 bytes, got 256");
 	assert_refused("SUMMAND_RDMA_CACHE", "0",
 		"SUMMAND_RDMA_CACHE: must be a size like 64G, got \"0\"");
 	setenv("SUMMAND_RDMA_RETRIES", "-1", 1);
