@@ -200,7 +200,7 @@ static void pairing_refuse(struct smd_pairing *pairing, const char *why)
 {
 	struct smd_frame frame = {.kind = SMD_FRAME_REFUSE};
 	uint8_t payload[SMD_CONTROL_MAX];
-	struct smd_error text;
+	struct smd_error text = {""};
 
 	smd_error_set(&text, ENOTSUP, "workers are let in over %s only: %s",
 		pairing->pairer->ops->name, why);

@@ -7,6 +7,7 @@ const struct smd_transport_ops *const smd_transports[] = {
 #ifdef SMD_TEST_TRANSPORTS
 	&smd_transport_loopback,
 	&smd_transport_fault,
+	&smd_transport_carried,
 #endif
 	NULL,
 };

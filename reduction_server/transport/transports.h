@@ -16,5 +16,6 @@ extern const struct smd_transport_ops smd_transport_rdma;
 /* Only in tests, and in builds with SUMMAND_FAULT: */
 extern const struct smd_transport_ops smd_transport_loopback;
 extern const struct smd_transport_ops smd_transport_fault;
+extern const struct smd_transport_ops smd_transport_carried;
 
 #endif

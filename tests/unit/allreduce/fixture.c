@@ -120,7 +120,8 @@ void pool_start(struct pool *pool, const char *transport, unsigned nservers,
 	evthread_use_pthreads();
 	memset(pool, 0, sizeof(*pool));
 	pool->transport = strncmp(transport, "fault", 5) ? transport : "fault";
-	pool->over_tcp = strstr(transport, "tcp") || strcmp(transport, "rdma") == 0;
+	pool->over_tcp = strstr(transport, "tcp") || strcmp(transport, "rdma") == 0 ||
+			 strcmp(transport, "carried") == 0;
 	if (pool_is_rdma() && strcmp(pool->transport, "fault") != 0) {
 		pool->over_rdma = true;
 		pool->transport = "rdma";

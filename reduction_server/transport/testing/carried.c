@@ -1,0 +1,268 @@
+/* Lanes that are made over TCP lanes, and go on over them. */
+#include "reduction_server/transport/testing/carried.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/transport/transports.h"
+#include "reduction_server/wire/message.h"
+
+static const char word[] = "carried";
+
+struct carried_lane {
+	struct smd_lane lane;
+	struct smd_lane *carrier; /* NULL: not joined */
+	struct event_base *base;
+	struct event *soon; /* opens, or times out */
+	const struct smd_lane_callbacks *callbacks;
+	void *owner;
+	bool answers;
+	bool times_out;
+	bool counted;
+	char peer[128];
+};
+
+struct smd_carried_trials smd_carried_trials;
+
+static struct carried_lane *carried_of(struct smd_lane *lane)
+{
+	return (struct carried_lane *)lane;
+}
+
+/* One of those that are to fail. */
+static bool take_one(atomic_uint *left)
+{
+	unsigned n = atomic_load(left);
+
+	while (n && !atomic_compare_exchange_weak(left, &n, n - 1)) {
+	}
+	return n > 0;
+}
+
+static void carried_count(struct carried_lane *lane)
+{
+	unsigned n = atomic_fetch_add(&smd_carried_trials.answering, 1) + 1;
+	unsigned most = atomic_load(&smd_carried_trials.most);
+
+	lane->counted = true;
+	while (n > most && !atomic_compare_exchange_weak(&smd_carried_trials.most, &most, n)) {
+	}
+}
+
+static void carried_uncount(struct carried_lane *lane)
+{
+	if (lane->counted) {
+		lane->counted = false;
+		atomic_fetch_sub(&smd_carried_trials.answering, 1);
+	}
+}
+
+/* ---- what comes over the carrier ---- */
+
+static int carrier_on_header(
+	void *owner, const struct smd_frame *frame, void **payload, struct smd_error *error)
+{
+	struct carried_lane *lane = owner;
+
+	return lane->callbacks->on_header(lane->owner, frame, payload, error);
+}
+
+static int carrier_on_frame(
+	void *owner, const struct smd_frame *frame, void *payload, struct smd_error *error)
+{
+	struct carried_lane *lane = owner;
+
+	return lane->callbacks->on_frame(lane->owner, frame, payload, error);
+}
+
+static void carrier_on_closed(void *owner, int err, const char *reason)
+{
+	struct carried_lane *lane = owner;
+
+	lane->callbacks->on_closed(lane->owner, err, reason);
+}
+
+static const struct smd_lane_callbacks carrier_callbacks = {
+	.on_header = carrier_on_header,
+	.on_frame = carrier_on_frame,
+	.on_closed = carrier_on_closed,
+};
+
+/* ---- making ---- */
+
+static const char *carried_carrier(void)
+{
+	return "tcp";
+}
+
+static int carried_check(const char *address, struct smd_error *error)
+{
+	(void)address;
+	(void)error;
+	return 0;
+}
+
+static int carried_listen(struct event_base *base, const char *address, smd_accept *on_accept,
+	void *owner, struct smd_listener **out, char bound[128], struct smd_error *error)
+{
+	(void)base;
+	(void)on_accept;
+	(void)owner;
+	(void)out;
+	(void)bound;
+	return smd_error_set(error, EOPNOTSUPP, "%s: lanes are made over tcp only", address);
+}
+
+static int carried_connect(struct event_base *base, const char *address, unsigned shard,
+	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
+	struct smd_error *error)
+{
+	(void)base;
+	(void)shard;
+	(void)callbacks;
+	(void)owner;
+	(void)out;
+	return smd_error_set(error, EOPNOTSUPP, "%s: lanes are made over tcp only", address);
+}
+
+static void carried_on_soon(evutil_socket_t fd, short what, void *arg)
+{
+	struct carried_lane *lane = arg;
+
+	(void)fd;
+	(void)what;
+	if (lane->times_out) {
+		lane->callbacks->on_closed(lane->owner, -ETIMEDOUT, "it is to time out");
+	} else {
+		carried_uncount(lane);
+		lane->callbacks->on_open(lane->owner);
+	}
+}
+
+static int carried_offer(struct event_base *base, const struct smd_lane *carrier, unsigned shard,
+	const struct smd_offer *other, const struct smd_lane_callbacks *callbacks, void *owner,
+	struct smd_lane **out, struct smd_offer *own, struct smd_error *error)
+{
+	struct carried_lane *lane;
+
+	(void)shard;
+	if (take_one(&smd_carried_trials.refuse)) {
+		return smd_error_set(error, ENOSPC, "it is to be refused");
+	}
+	lane = calloc(1, sizeof(*lane));
+	if (!lane) {
+		return smd_error_set(error, ENOMEM, "out of memory");
+	}
+	lane->lane.ops = &smd_transport_carried;
+	lane->base = base;
+	lane->callbacks = callbacks;
+	lane->owner = owner;
+	lane->answers = other != NULL;
+	lane->soon = evtimer_new(base, carried_on_soon, lane);
+	if (!lane->soon) {
+		free(lane);
+		return smd_error_set(error, ENOMEM, "out of memory");
+	}
+	snprintf(lane->peer, sizeof(lane->peer), "%s", smd_lane_peer_name(carrier));
+	own->length = sizeof(word);
+	memcpy(own->bytes, word, sizeof(word));
+	if (lane->answers) {
+		carried_count(lane);
+	}
+	*out = &lane->lane;
+	return 0;
+}
+
+/* An end that is to time out has joined, and the other waits for what it says. */
+static int carried_join(struct smd_lane *outer, struct smd_lane *carrier,
+	const struct smd_offer *other, struct smd_error *error)
+{
+	struct carried_lane *lane = carried_of(outer);
+
+	if (other->length != sizeof(word) || memcmp(other->bytes, word, sizeof(word)) != 0) {
+		return smd_error_set(error, EPROTO, "the offer must be \"%s\"", word);
+	}
+	lane->times_out = lane->answers && take_one(&smd_carried_trials.time_out);
+	lane->carrier = carrier;
+	carrier->ops->set_owner(carrier, &carrier_callbacks, lane);
+	event_active(lane->soon, EV_TIMEOUT, 1);
+	return 0;
+}
+
+static int carried_attach(struct smd_lane *outer, struct event_base *base,
+	const struct smd_lane_callbacks *callbacks, void *owner)
+{
+	struct carried_lane *lane = carried_of(outer);
+
+	lane->callbacks = callbacks;
+	lane->owner = owner;
+	return lane->base == base ? 0 : -EINVAL;
+}
+
+/* ---- going on over the carrier ---- */
+
+static void carried_send(struct smd_lane *outer, struct smd_send *send)
+{
+	struct smd_lane *carrier = carried_of(outer)->carrier;
+
+	carrier->ops->send(carrier, send);
+}
+
+static void carried_cancel(struct smd_lane *outer, const void *owner)
+{
+	smd_lane_cancel(carried_of(outer)->carrier, owner);
+}
+
+static void carried_redirect(struct smd_lane *outer, void *payload)
+{
+	smd_lane_redirect(carried_of(outer)->carrier, payload);
+}
+
+static void carried_free(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	free(arg);
+}
+
+static void carried_close(struct smd_lane *outer)
+{
+	const struct timeval now = {0, 0};
+	struct carried_lane *lane = carried_of(outer);
+
+	event_free(lane->soon);
+	carried_uncount(lane);
+	if (lane->carrier) {
+		lane->carrier->parts = outer->parts;
+		smd_lane_close(lane->carrier);
+	}
+	if (event_base_once(lane->base, -1, EV_TIMEOUT, carried_free, lane, &now) != 0) {
+		free(lane);
+	}
+}
+
+static const char *carried_peer_name(const struct smd_lane *outer)
+{
+	return ((const struct carried_lane *)outer)->peer;
+}
+
+const struct smd_transport_ops smd_transport_carried = {
+	.name = "carried",
+	.is_stream = true,
+	.room = 64u << 10,
+	.carrier = carried_carrier,
+	.check = carried_check,
+	.offer = carried_offer,
+	.join = carried_join,
+	.listen = carried_listen,
+	.connect = carried_connect,
+	.attach = carried_attach,
+	.send = carried_send,
+	.cancel = carried_cancel,
+	.redirect = carried_redirect,
+	.close = carried_close,
+	.peer_name = carried_peer_name,
+};

@@ -1,0 +1,19 @@
+/*
+ * A transport for tests whose lanes are made over TCP's, as RDMA's are (transport.h: offer, join),
+ * and need no device: what a lane says goes on over its carrier. What tests make go wrong is set
+ * here, before there are lanes, and counted.
+ */
+#ifndef SMD_TRANSPORT_TESTING_CARRIED_H
+#define SMD_TRANSPORT_TESTING_CARRIED_H
+
+#include <stdatomic.h>
+
+struct smd_carried_trials {
+	atomic_uint refuse;    /* so many of the first offers, at either end, cannot be made */
+	atomic_uint time_out;  /* so many of the first answers are joined and never open */
+	atomic_uint answering; /* lanes of those that answer, which have not opened or ended, */
+	atomic_uint most;      /* and the most that there were */
+};
+extern struct smd_carried_trials smd_carried_trials;
+
+#endif

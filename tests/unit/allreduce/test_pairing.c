@@ -1,0 +1,282 @@
+/*
+ * Lanes that are made over others, between the handshake and WELCOME (PAIR): how a worker and a
+ * server come to them, do without, try again, and hold off who has not shown that he has the job's
+ * token. The transport is one of tests (transport/testing/carried.h); RDMA's own part is in
+ * tests/unit/rdma/test_rdma_offer.c.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "reduction_server/transport/testing/carried.h"
+#include "tests/unit/allreduce/capture.h"
+#include "tests/unit/allreduce/fixture.h"
+#include "tests/unit/allreduce/raw.h"
+#include "tests/unit/allreduce/token_worker.h"
+
+enum { CHUNK = 4096, COUNT = 50000 };
+
+static char the_token[] = TOKEN;
+static const struct smd_tokens one_token = {.every = the_token};
+
+static int set_up(void **state)
+{
+	(void)state;
+	smd_carried_trials = (struct smd_carried_trials){0};
+	return 0;
+}
+
+static void start(struct pool *pool, const char *transport, unsigned shards, bool also,
+	const struct smd_tokens *tokens)
+{
+	const struct smd_server_config config = {.shards = shards,
+		.chunk_bytes = CHUNK,
+		.memory_bytes = (size_t)shards * 16 * SMD_BUFFER_POOL_STRIDE(CHUNK),
+		.transports = {[1] = {also ? smd_transport_find("carried") : NULL, true}},
+		.tokens = tokens,
+		.greeting_s = 2};
+
+	pool_start(pool, transport, 1, &config);
+}
+
+/* One rank over that transport: 0, or -errno with what the library says. */
+static int work(const struct pool *pool, const char *transport, unsigned timeout_s)
+{
+	const struct smd_context_options options = {.servers = pool->list,
+		.replica = "worker",
+		.job = "job",
+		.transport = transport,
+		.connect_timeout_s = timeout_s};
+	static int32_t values[COUNT];
+	smd_context *context;
+	smd_comm *comm;
+	int ret = smd_context_create(&options, &context);
+
+	if (ret) {
+		return ret;
+	}
+	for (int i = 0; i < COUNT; i++) {
+		values[i] = i;
+	}
+	assert_int_equal(smd_comm_create(context, "group", 1, 0, &comm), 0);
+	assert_int_equal(smd_allreduce(comm, values, values, COUNT, SMD_INT32, SMD_SUM), 0);
+	for (int i = 0; i < COUNT; i++) {
+		assert_int_equal(values[i], i);
+	}
+	smd_comm_destroy(comm);
+	smd_context_destroy(context);
+	return 0;
+}
+
+static void lanes_go_over_to_what_they_carry(void **state)
+{
+	struct pool pool;
+
+	(void)state;
+	capture_begin();
+	start(&pool, "carried", 3, false, NULL);
+	assert_int_equal(work(&pool, "carried", 60), 0);
+	assert_true(capture_has("shard 2: goes over carried", NULL));
+	capture_end();
+	assert_true(smd_carried_trials.most >= 1);
+	pool_stop(&pool);
+}
+
+/* What a card makes one after the other is not asked of it all at once. */
+static void few_are_made_at_once(void **state)
+{
+	struct pool pool;
+
+	(void)state;
+	start(&pool, "carried", SMD_SHARDS_MAX, false, NULL);
+	assert_int_equal(work(&pool, "carried", 60), 0);
+	assert_in_range(smd_carried_trials.most, 1, 8);
+	assert_int_equal(smd_carried_trials.answering, 0);
+	pool_stop(&pool);
+}
+
+static void what_times_out_is_tried_once_more(void **state)
+{
+	struct pool pool;
+
+	(void)state;
+	capture_begin();
+	start(&pool, "carried", 2, false, NULL);
+	smd_carried_trials.time_out = 1;
+	assert_int_equal(work(&pool, "carried", 60), 0);
+	assert_true(capture_has("tries carried again: it is to time out", NULL));
+	capture_end();
+	assert_int_equal(smd_carried_trials.time_out, 0);
+	pool_stop(&pool);
+}
+
+/* A server without such lanes says WELCOME over what is there, which does not do for a worker that
+ * takes nothing else. */
+static void a_server_that_makes_none_says_so(void **state)
+{
+	struct pool pool;
+
+	(void)state;
+	start(&pool, "tcp", 1, false, NULL);
+	assert_int_equal(work(&pool, "tcp", 60), 0);
+	assert_int_equal(work(&pool, "carried", 1), -ETIMEDOUT);
+	assert_non_null(strstr(smd_error_message(),
+		"could not be reached within 1 s: it makes no lanes over carried"));
+	pool_stop(&pool);
+}
+
+/* With the token too; and a worker that the server could make no half for comes again. */
+static void one_that_takes_both_takes_both(void **state)
+{
+	char path[] = "/tmp/smd-token-XXXXXX";
+	int fd = mkstemp(path);
+	struct pool pool;
+
+	(void)state;
+	start(&pool, "tcp", 1, true, &one_token);
+	assert_int_equal(token_work(pool.list, "any", TOKEN), 0);
+	assert_int_equal(write(fd, TOKEN, strlen(TOKEN)), strlen(TOKEN));
+	close(fd);
+	setenv("SUMMAND_TOKEN_FILE", path, 1);
+	smd_carried_trials.refuse = 1;
+	assert_int_equal(work(&pool, "carried", 60), 0);
+	assert_int_equal(smd_carried_trials.refuse, 0);
+	unsetenv("SUMMAND_TOKEN_FILE");
+	unlink(path);
+	pool_stop(&pool);
+}
+
+static void one_that_takes_no_other_lanes_refuses_them(void **state)
+{
+	struct pool pool;
+
+	(void)state;
+	start(&pool, "carried", 1, false, NULL);
+	assert_int_equal(work(&pool, "tcp", 60), -EACCES);
+	assert_non_null(strstr(smd_error_message(),
+		"workers are let in over carried only: this one has not asked for it"));
+	smd_carried_trials.refuse = 1;
+	assert_int_equal(work(&pool, "carried", 60), -EACCES);
+	assert_non_null(strstr(smd_error_message(),
+		"workers are let in over carried only: it is to be refused"));
+	pool_stop(&pool);
+}
+
+/* ---- by hand ---- */
+
+/* Through the handshake with a server that has a token, up to its PAIR. */
+static void ask_for_pair(struct raw *raw, const struct pool *pool, struct smd_pair *theirs)
+{
+	struct smd_hello *hello = &raw->handshake.hello;
+	uint8_t payload[SMD_CONTROL_MAX];
+	struct smd_proof proof;
+
+	raw_open(raw, pool, 0);
+	*hello = (struct smd_hello){
+		.flags = SMD_HELLO_TOKEN | SMD_HELLO_PAIR, .replica = "hand", .job = "raw"};
+	assert_int_equal(smd_nonce_draw(hello->nonce), 0);
+	raw_send(raw, (struct smd_frame){.kind = SMD_FRAME_HELLO}, payload,
+		smd_hello_encode(hello, payload));
+	raw_expect(raw, SMD_FRAME_CHALLENGE);
+	assert_int_equal(smd_challenge_decode(
+				 raw->payload, raw->frame.length, &raw->handshake.challenge, NULL),
+		0);
+	assert_int_equal(smd_handshake_prove_worker(&raw->handshake, TOKEN, &proof), 0);
+	raw_send(raw, (struct smd_frame){.kind = SMD_FRAME_PROOF}, payload,
+		smd_proof_encode(&proof, payload));
+	raw_expect(raw, SMD_FRAME_PAIR);
+	assert_int_equal(smd_pair_decode(raw->payload, raw->frame.length, theirs, NULL), 0);
+}
+
+static void say_pair(struct raw *raw, const struct smd_pair *pair)
+{
+	uint8_t payload[SMD_CONTROL_MAX];
+
+	raw_send(raw, (struct smd_frame){.kind = SMD_FRAME_PAIR}, payload,
+		smd_pair_encode(pair, payload));
+}
+
+/* A proof is of one end, of one lane, and of that offer. */
+static void offers_are_proved(void **state)
+{
+	struct pool pool;
+	struct smd_pair theirs;
+	struct smd_pair own;
+	struct smd_proof proof;
+	struct raw raw;
+
+	(void)state;
+	start(&pool, "tcp", 1, true, &one_token);
+	for (int wrong = 0; wrong < 6; wrong++) {
+		ask_for_pair(&raw, &pool, &theirs);
+		assert_true(theirs.proved);
+		assert_int_equal(smd_handshake_prove_offer(&raw.handshake, true, &theirs.offer,
+					 TOKEN, &proof),
+			0);
+		assert_memory_equal(proof.bytes, theirs.proof.bytes, SMD_PROOF_SIZE);
+		own = theirs;
+		assert_int_equal(smd_handshake_prove_offer(&raw.handshake, false, &own.offer,
+					 wrong == 1 ? "another" : TOKEN, &own.proof),
+			0);
+		own.proof.bytes[SMD_PROOF_SIZE - 1] ^= wrong == 2;
+		own.offer.bytes[0] ^= wrong == 3;
+		own.proved = wrong != 4;
+		if (wrong == 5) { /* what the server has said of itself */
+			own.proof = theirs.proof;
+		}
+		say_pair(&raw, &own);
+		if (wrong) {
+			raw_expect_end(&raw);
+		} else {
+			raw_expect(&raw, SMD_FRAME_WELCOME);
+		}
+		raw_close(&raw);
+	}
+	pool_stop(&pool);
+}
+
+static void nothing_else_answers_an_offer(void **state)
+{
+	struct pool pool;
+	struct smd_pair theirs;
+	struct raw raw;
+
+	(void)state;
+	capture_begin();
+	start(&pool, "tcp", 1, true, &one_token);
+	ask_for_pair(&raw, &pool, &theirs);
+	raw_send(&raw, (struct smd_frame){.kind = SMD_FRAME_JOIN, .comm = 1}, NULL, 0);
+	raw_expect_end(&raw);
+	raw_close(&raw);
+	capture_await("no lane of hand over carried: the answer to PAIR must be PAIR, got JOIN", NULL);
+	ask_for_pair(&raw, &pool, &theirs);
+	raw_close(&raw); /* it goes: the half that was offered goes with it */
+	capture_await("no lane of hand over carried: ", "closed");
+	capture_end();
+	pool_stop(&pool);
+}
+
+#define TEST(test) cmocka_unit_test_setup(test, set_up)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(lanes_go_over_to_what_they_carry),
+		TEST(few_are_made_at_once),
+		TEST(what_times_out_is_tried_once_more),
+		TEST(a_server_that_makes_none_says_so),
+		TEST(one_that_takes_both_takes_both),
+		TEST(one_that_takes_no_other_lanes_refuses_them),
+		TEST(offers_are_proved),
+		TEST(nothing_else_answers_an_offer),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
