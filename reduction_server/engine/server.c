@@ -319,7 +319,7 @@ static int server_listen(
 	for (unsigned i = 0; i < SMD_TRANSPORTS_MAX && config->transports[i].ops; i++) {
 		const struct smd_server_transport *wanted = &config->transports[i];
 		const struct smd_transport_ops *carrier =
-			server->encrypt ? NULL : smd_transport_carrier(wanted->ops);
+			server->encrypt ? NULL : smd_transport_carrier(wanted->ops, true);
 		struct smd_error why = {""};
 		int ret = 0;
 

@@ -172,10 +172,10 @@ struct smd_transport_ops {
 	 * shown each other who they are before. One end offers half a lane, the other answers by
 	 * its own offer, and each joins its half to what the other has offered.
 	 *
-	 * The name of the carrier; NULL: lanes are made by connect() only, as is now wanted. NULL
-	 * operation: always.
+	 * The name of the carrier, for who serves or for who connects; NULL: lanes are made by
+	 * connect() only, as is now wanted. NULL operation: always.
 	 */
-	const char *(*carrier)(void);
+	const char *(*carrier)(bool serves);
 	/* Whether such lanes can be made here, by who listens at or connects to that address: 0, or
 	 * -errno with a text; -ENODEV: by nobody. */
 	int (*check)(const char *address, struct smd_error *error);
@@ -372,7 +372,8 @@ static inline bool smd_transport_takes_device_memory(const struct smd_transport_
 }
 
 /* The transport over whose lanes this one's are made now; NULL: they connect by themselves. */
-const struct smd_transport_ops *smd_transport_carrier(const struct smd_transport_ops *ops);
+const struct smd_transport_ops *smd_transport_carrier(
+	const struct smd_transport_ops *ops, bool serves);
 
 /* What crosses its lanes can be encrypted. */
 static inline bool smd_transport_can_encrypt(const struct smd_transport_ops *ops)

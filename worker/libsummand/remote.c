@@ -18,6 +18,7 @@
 
 #define RETRY_MS      100
 #define REMOTE_MEMORY (2 * (size_t)SMD_CHUNK_LIMIT) /* its sink, and what is beside */
+static const struct smd_lane_callbacks remote_callbacks;
 static const char looking_up[] = "its name is still being looked up";
 /* It does not say so itself: it cannot read what it is told. */
 #define VERSION_HINT "; a server of wire version 1 does so, and this process speaks version 3"
@@ -207,7 +208,7 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 	if (ret == 0) {
 		ret = ops->connect(remote->owner->progress->base,
 			ops->names ? remote->target->address : remote->target->found, remote->shard,
-			&smd_remote_callbacks, remote, &remote->lane, &error);
+			remote->callbacks, remote, &remote->lane, &error);
 	}
 	if (ret == 0 && config->encrypt) {
 		ret = smd_lane_encrypt(remote->lane, &config->key, &error);
@@ -257,6 +258,7 @@ struct smd_remote *smd_remote_create(
 		return NULL;
 	}
 	remote->owner = owner;
+	remote->callbacks = &remote_callbacks;
 	remote->target = target;
 	remote->index = SMD_REMOTE_UNKNOWN;
 	remote->shard = shard;
@@ -401,7 +403,7 @@ void smd_remote_cancel(struct smd_remote *remote, struct smd_receiver *receiver)
 	smd_turns_run(&remote->turns); /* what it was to send makes room for others */
 }
 
-const struct smd_lane_callbacks smd_remote_callbacks = {
+static const struct smd_lane_callbacks remote_callbacks = {
 	.on_open = remote_on_open,
 	.on_header = smd_remote_on_header,
 	.on_frame = smd_remote_on_frame,

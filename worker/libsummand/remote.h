@@ -129,6 +129,7 @@ struct smd_remotes {
 
 struct smd_remote {
 	struct smd_remote_owner *owner;
+	const struct smd_lane_callbacks *callbacks; /* of its lanes */
 	struct smd_target *target;
 	uint32_t shard;
 	unsigned index;         /* in the list of all remotes; SMD_REMOTE_UNKNOWN: not there yet */
@@ -170,9 +171,6 @@ static inline bool smd_remote_is_there(const struct smd_remote *remote)
 {
 	return remote->lane && remote->welcomed && !remote->target->lost;
 }
-
-/* Of its lanes. */
-extern const struct smd_lane_callbacks smd_remote_callbacks;
 
 /* Begins to connect, and goes on trying until the owner's deadline. NULL: out of memory. */
 struct smd_remote *smd_remote_create(

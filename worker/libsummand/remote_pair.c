@@ -18,7 +18,9 @@ static const struct smd_transport_ops *remote_wants(const struct smd_remote *rem
 const struct smd_transport_ops *smd_remote_connects_over(const struct smd_remote *remote)
 {
 	const struct smd_transport_ops *carrier =
-		remote->owner->config->encrypt ? NULL : smd_transport_carrier(remote_wants(remote));
+		remote->owner->config->encrypt
+			? NULL
+			: smd_transport_carrier(remote_wants(remote), false);
 
 	return carrier ? carrier : remote_wants(remote);
 }
@@ -42,14 +44,6 @@ bool smd_remote_pair_begin(struct smd_remote *remote)
 	remote->pairs = true;
 	remote->owner->npairing++;
 	return true;
-}
-
-void smd_remote_pair_end(struct smd_remote *remote)
-{
-	if (remote->pairs) {
-		remote->pairs = false;
-		remote->owner->npairing--;
-	}
 }
 
 /* ---- offers ---- */
@@ -100,7 +94,7 @@ static int remote_pair(
 	struct smd_pair own = {.proved = false};
 	struct smd_lane *made;
 	int ret = ops->offer(remote->owner->progress->base, remote->lane, remote->shard, theirs,
-		&smd_remote_callbacks, remote, &made, &own.offer, error);
+		remote->callbacks, remote, &made, &own.offer, error);
 
 	if (ret) {
 		return ret;

@@ -17,7 +17,13 @@ const struct smd_transport_ops *smd_remote_connects_over(const struct smd_remote
  * again by itself. Until smd_remote_pair_end() it makes others wait.
  */
 bool smd_remote_pair_begin(struct smd_remote *remote);
-void smd_remote_pair_end(struct smd_remote *remote);
+static inline void smd_remote_pair_end(struct smd_remote *remote)
+{
+	if (remote->pairs) {
+		remote->pairs = false;
+		remote->owner->npairing--;
+	}
+}
 
 /* PAIR has come. 0, or -errno with a text: then such a lane cannot be had. */
 int smd_remote_on_pair(

@@ -12,7 +12,7 @@
 
 #define CARDS_MOST 32  /* that are opened */
 #define PORTS_MOST 256 /* addresses that are looked at */
-#define FRESH_NS   1000000000ull /* so long what is known of ports counts as true */
+#define FRESH_NS   SMD_SECOND_NS /* so long what is known of ports counts as true */
 
 struct rdma_card {
 	struct rdma_loop *loop;

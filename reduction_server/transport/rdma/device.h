@@ -1,6 +1,6 @@
 /*
  * One RDMA device as one event loop uses it: a protection domain, a completion queue with its
- * poller, the registered memory (device.c); and the loop's connection manager (loop.c).
+ * poller, the registered memory (device.c); and the loop with its connection manager (loop.c, channel.c).
  *
  * The poller knows queue pairs by their numbers and calls their operations; what is behind a pair
  * (a lane) is no business of it. Everything of a loop is touched by the loop's thread only; the
@@ -113,7 +113,7 @@ struct rdma_device {
 
 /* Finds or makes the loop's part; on the loop's thread. 0 or -errno with a text. */
 int smd_rdma_loop_get(struct event_base *base, struct rdma_loop **out, struct smd_error *error);
-/* The connection manager, from now on. 0 or -errno with a text. */
+/* channel.c: the connection manager, from now on. 0 or -errno with a text. */
 int smd_rdma_loop_open_channel(struct rdma_loop *loop, struct smd_error *error);
 /* Not inside a callback of the loop's: it may free it. */
 void smd_rdma_loop_put(struct rdma_loop *loop);

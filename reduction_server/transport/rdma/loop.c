@@ -1,4 +1,4 @@
-/* The RDMA part of an event loop: the connection manager's events, and the lanes that still drain.
+/* The RDMA part of an event loop: what its lanes and listeners share, and the lanes that still drain.
  */
 #include <errno.h>
 #include <event2/event.h>
@@ -12,20 +12,6 @@
 
 static pthread_mutex_t loops_lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, rdma_loop) loops = LIST_HEAD_INITIALIZER(loops);
-
-static void loop_on_readable(evutil_socket_t fd, short what, void *arg)
-{
-	struct rdma_loop *loop = arg;
-	struct smd_verbs_event event;
-
-	(void)fd;
-	(void)what;
-	while (smd_verbs_event_take(loop->channel, &event) == 0) {
-		struct rdma_endpoint *endpoint = event.context;
-
-		endpoint->on_event(endpoint, &event);
-	}
-}
 
 static struct rdma_loop *loop_find(struct event_base *base)
 {
@@ -67,27 +53,6 @@ static int loop_create(struct event_base *base, struct rdma_loop **out, struct s
 free_loop:
 	free(loop);
 	return ret;
-}
-
-int smd_rdma_loop_open_channel(struct rdma_loop *loop, struct smd_error *error)
-{
-	int ret = loop->channel ? 0 : smd_verbs_channel_create(&loop->channel);
-
-	if (ret) {
-		loop->channel = NULL;
-		return smd_error_set(error, -ret, "rdma: cannot reach the connection manager: %s%s",
-			strerror(-ret),
-			ret == -ENODEV ? " (module rdma_ucm must be loaded)" : "");
-	}
-	if (loop->readable) {
-		return 0;
-	}
-	loop->readable = event_new(
-		loop->base, loop->channel->fd, EV_READ | EV_PERSIST, loop_on_readable, loop);
-	if (!loop->readable || event_add(loop->readable, NULL) != 0) {
-		return smd_error_set(error, ENOMEM, "rdma: out of memory");
-	}
-	return 0;
 }
 
 int smd_rdma_loop_get(struct event_base *base, struct rdma_loop **out, struct smd_error *error)

@@ -22,11 +22,17 @@
 
 _Static_assert(SMD_RDMA_OFFER_SIZE <= SMD_OFFER_MAX, "an offer has room");
 
-const char *smd_rdma_carrier(void)
+const char *smd_rdma_carrier(bool serves)
 {
 	struct smd_rdma_settings settings;
 
-	return smd_rdma_settings_read(&settings, NULL) == 0 && !settings.manager ? "tcp" : NULL;
+	if (smd_rdma_settings_read(&settings, NULL)) {
+		return NULL; /* connecting says what is wrong with them */
+	}
+	return settings.connect == SMD_RDMA_OVER_TCP ||
+			       (settings.connect == SMD_RDMA_AS_ASKED && serves)
+		       ? "tcp"
+		       : NULL;
 }
 
 int smd_rdma_check(const char *address, struct smd_error *error)

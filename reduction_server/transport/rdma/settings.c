@@ -38,16 +38,18 @@ static int setting_read_cache(uint64_t *out, struct smd_error *error)
 	return 0;
 }
 
-/* Over what a lane is made. */
-static int setting_read_connect(bool *manager, struct smd_error *error)
+static int setting_read_connect(enum smd_rdma_connect *out, struct smd_error *error)
 {
 	const char *text = getenv("SUMMAND_RDMA_CONNECT");
 
-	*manager = text && strcmp(text, "cm") == 0;
-	return text && !*manager && strcmp(text, "tcp") != 0
-		       ? smd_error_set(error, EINVAL,
-				 "SUMMAND_RDMA_CONNECT: must be tcp or cm, got \"%.40s\"", text)
-		       : 0;
+	if (text && strcmp(text, "tcp") != 0 && strcmp(text, "cm") != 0) {
+		return smd_error_set(error, EINVAL,
+			"SUMMAND_RDMA_CONNECT: must be tcp or cm, got \"%.40s\"", text);
+	}
+	*out = !text			 ? SMD_RDMA_AS_ASKED
+	       : strcmp(text, "tcp") == 0 ? SMD_RDMA_OVER_TCP
+					  : SMD_RDMA_BY_MANAGER;
+	return 0;
 }
 
 static int setting_read_devices(char *out, size_t size, struct smd_error *error)
@@ -68,7 +70,7 @@ int smd_rdma_settings_read(struct smd_rdma_settings *out, struct smd_error *erro
 	uint8_t relaxed = 1;
 	int ret;
 
-	*out = (struct smd_rdma_settings){.manager = false};
+	*out = (struct smd_rdma_settings){.connect = SMD_RDMA_AS_ASKED};
 
 	/* A flap of the link of some seconds is survived: 4.096 us * 2^18 = 1.07 s, 8 times. A
 	 * machine that is gone is found out sooner, by silence. */
@@ -88,7 +90,7 @@ int smd_rdma_settings_read(struct smd_rdma_settings *out, struct smd_error *erro
 			"SUMMAND_RDMA_TRAFFIC_CLASS", 0, 255, &out->traffic_class, error);
 	}
 	if (ret == 0) {
-		ret = setting_read_connect(&out->manager, error);
+		ret = setting_read_connect(&out->connect, error);
 	}
 	if (ret == 0) {
 		ret = setting_read_devices(out->devices, sizeof(out->devices), error);

@@ -93,8 +93,9 @@ static const struct smd_lane_callbacks carrier_callbacks = {
 
 /* ---- making ---- */
 
-static const char *carried_carrier(void)
+static const char *carried_carrier(bool serves)
 {
+	(void)serves;
 	return "tcp";
 }
 
