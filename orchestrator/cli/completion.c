@@ -74,7 +74,7 @@ static void offer_values(
 		puts(":files");
 	} else if (strncmp(metavar, "DIR", 3) == 0) {
 		puts(":dirs");
-	} else if (strcmp(metavar, "JOB") == 0) {
+	} else if (strcmp(metavar, "JOB") == 0 || strcmp(metavar, "JOB...") == 0) {
 		smd_completed_jobs_print(kind_of(completion), typed(completion));
 	}
 	while (*metavar) {
@@ -123,7 +123,7 @@ static void offer_options(const struct completion *completion, const struct smd_
 	offer(completion, "--", "help", "print the page of this command");
 }
 
-/* What stands for the operand in the synopsis: SPEC|FLAG..., JOB; NULL: there is none. */
+/* What stands for the operand in the synopsis: SPEC|FLAG..., JOB, JOB...; NULL: there is none. */
 static const char *operand_of(const struct smd_command *command, char operand[NAME_SIZE])
 {
 	const char *text = command->synopsis;

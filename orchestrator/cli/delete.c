@@ -1,11 +1,11 @@
-/* `summand custom-jobs delete` and `hp-tuning-jobs delete`: forgets a job that has ended, and
- * removes its directory. */
+/* `summand custom-jobs delete` and `hp-tuning-jobs delete`: forgets jobs that have ended, and
+ * removes their directories. */
 #include <errno.h>
 #include <stdio.h>
 
+#include "orchestrator/cli/chosen_jobs.h"
 #include "orchestrator/cli/custom_jobs.h"
 #include "orchestrator/cli/hp_tuning_jobs.h"
-#include "orchestrator/cli/stored_jobs.h"
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/store/deletion.h"
 #include "orchestrator/store/job_folder.h"
@@ -14,7 +14,9 @@
 static int delete_job(struct smd_stored_jobs *jobs, const struct smd_stored_job *job)
 {
 	struct smd_error error = {""};
-	int ret = smd_job_delete(jobs->store, jobs->state_dir, job, 1, &error);
+	int ret = jobs->service ? smd_service_jobs_delete(
+					  jobs->service, job->resource_name, &error)
+				: smd_job_delete(jobs->store, jobs->state_dir, job, 1, &error);
 
 	if (ret == -EINPROGRESS) {
 		smd_print_line(stderr, "summand: %s; `summand %s cancel` ends it\n", error.text,
@@ -36,25 +38,18 @@ static int delete_job(struct smd_stored_jobs *jobs, const struct smd_stored_job 
 
 static int run_verb(enum smd_stored_kind kind, int argc, char **argv)
 {
-	const struct smd_option options[] = {SMD_GLOBAL_OPTIONS};
+	struct smd_chosen_jobs chosen = {.has_ended = 1};
+	const struct smd_option options[] = {SMD_CHOSEN_OPTIONS(chosen), SMD_GLOBAL_OPTIONS};
 	const struct smd_command command = {
-		.synopsis = SMD_BY_KIND(kind, "summand ", " delete JOB [OPTION...]"),
-		.summary = "Forgets a job that has ended, and removes its logs and records.",
+		.synopsis = SMD_BY_KIND(kind, "summand ", " delete JOB... [OPTION...]"),
+		.summary = "Forgets jobs that have ended, and removes their logs and records.",
 		.options = options,
 		.noptions = sizeof(options) / sizeof(options[0]),
 		.epilog = SMD_JOB_OPERAND(kind),
 		.exits = SMD_EXITS,
 	};
-	struct smd_stored_jobs jobs;
-	struct smd_job_copy job;
-	int exit_code;
 
-	if (!smd_stored_jobs_begin(&jobs, kind, &command, argc, argv, &job, &exit_code)) {
-		exit_code = delete_job(&jobs, &job.job);
-		smd_job_copy_free(&job);
-		smd_stored_jobs_close(&jobs);
-	}
-	return exit_code;
+	return smd_chosen_jobs_run(&chosen, kind, &command, argc, argv, delete_job);
 }
 
 int smd_custom_jobs_delete(int argc, char **argv)

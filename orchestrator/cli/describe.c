@@ -37,7 +37,7 @@ static int print_job(struct smd_stored_jobs *jobs, const struct smd_stored_job *
 	const struct smd_format *format)
 {
 	struct smd_error error = {""};
-	json_t *resource = smd_store_resource(jobs->store, job, &error);
+	json_t *resource = smd_stored_jobs_resource(jobs, job, &error);
 	int failed;
 
 	if (!resource) {

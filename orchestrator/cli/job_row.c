@@ -38,6 +38,9 @@ const char *smd_job_row_text(
 	};
 
 	if (strcmp(key, "name") == 0) {
+		if (job->resource_name) {
+			return job->resource_name;
+		}
 		smd_store_name(buffer, job->kind, job->id);
 		return buffer;
 	}

@@ -189,7 +189,7 @@ static const char *text_of(void *arg, size_t row, const char *key, char *buffer)
 /* With the spec, if anything but the row's own keys is printed. */
 static json_t *resource_of(struct listing *listing, const struct smd_stored_job *job, int with_spec)
 {
-	json_t *resource = with_spec ? smd_store_resource(listing->jobs.store, job, &listing->error)
+	json_t *resource = with_spec ? smd_stored_jobs_resource(&listing->jobs, job, &listing->error)
 				     : smd_job_row_json(job);
 
 	if (!resource) {
@@ -221,7 +221,7 @@ static int print_rows(struct listing *listing)
 {
 	int is_of_texts = smd_format_is_of_texts(listing->format, smd_job_row_is_text);
 	int is_listed = is_of_texts && smd_job_filter_is_of_texts(listing->filter);
-	int ret = smd_store_each(listing->jobs.store, listing->kind,
+	int ret = smd_stored_jobs_each(&listing->jobs, listing->kind,
 		is_listed ? SMD_STORE_LISTED : SMD_STORE_ALL, take_job, listing, &listing->error);
 
 	if (ret < 0) {

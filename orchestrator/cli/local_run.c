@@ -76,6 +76,15 @@ static int set_dry_run(void *target, const char *value, struct smd_error *error)
 	return ret;
 }
 
+/* Whether an image is enough is for the service to say. */
+static int set_service(void *target, const char *value, struct smd_error *error)
+{
+	(void)error;
+	*smd_service_choice("service") = value;
+	set_use(target, *(enum smd_use *)target >= SMD_USE_RUN, 1);
+	return 0;
+}
+
 static int set_container_runtime(void *target, const char *value, struct smd_error *error)
 {
 	struct runtime_choice *choice = target;
@@ -192,17 +201,17 @@ static int run_and_print(struct smd_loaded_job *loaded, struct smd_local_run_opt
 }
 
 /* What gcloud says. */
-static void tell_submitted(enum smd_stored_kind kind, const struct smd_entry *entry)
+static void tell_submitted(enum smd_stored_kind kind, const char *name)
 {
 	const char *group = smd_stored_kind_group(kind);
 
-	fprintf(stderr,
+	smd_print_line(stderr,
 		"%s [%s] is submitted successfully.\n\n"
 		"Your job is still active. You may view the status of your job with the command\n\n"
 		"  $ summand %s describe %s\n\n"
 		"or continue streaming the logs with the command\n\n"
 		"  $ summand %s stream-logs %s\n",
-		smd_stored_kind_noun(kind), entry->name, group, entry->name, group, entry->name);
+		smd_stored_kind_noun(kind), name, group, name, group, name);
 }
 
 /* The CustomJob as it has been taken. */
@@ -252,8 +261,45 @@ static int create(struct smd_loaded_job *loaded, struct smd_local_run_options *o
 		smd_print_line(stderr, "summand: runner: %s\n", strerror((int)-pid));
 		return SMD_EXIT_FAILED;
 	}
-	tell_submitted(options->kind, &entry);
+	tell_submitted(options->kind, entry.name);
 	return format ? print_submitted(loaded, &entry, options, format) : SMD_EXIT_OK;
+}
+
+/* What gcloud says. */
+static int tell_created(enum smd_stored_kind kind, const json_t *resource,
+	const struct smd_format *format)
+{
+	const char *name = json_string_value(json_object_get(resource, "name"));
+
+	if (!name) {
+		smd_print_line(stderr, "summand: the service must answer with the job\n");
+		return SMD_EXIT_FAILED;
+	}
+	tell_submitted(kind, name);
+	return format && print_document(resource, 1, format, stdout) ? SMD_EXIT_FAILED
+								     : SMD_EXIT_OK;
+}
+
+/* The service runs it, in its own way. */
+static int create_at_service(const struct smd_loaded_job *loaded, enum smd_stored_kind kind,
+	const struct smd_format *format)
+{
+	struct smd_error error = {""};
+	struct smd_service_jobs *service = NULL;
+	json_t *resource = NULL;
+	int exit_code = SMD_EXIT_FAILED;
+
+	if (!smd_service_jobs_open(&service, &error)) {
+		resource = smd_service_jobs_create(service, kind, loaded->job->resolved, &error);
+	}
+	if (resource) {
+		exit_code = tell_created(kind, resource, format);
+	} else {
+		smd_print_line(stderr, "summand: %s\n", error.text);
+	}
+	json_decref(resource);
+	smd_service_jobs_close(service);
+	return exit_code;
 }
 
 /* The directory comes first: nothing is printed or started for one that cannot be used. */
@@ -324,9 +370,20 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 	int join_timeout_s = SMD_JOIN_TIMEOUT_DEFAULT_S;
 	int stream_logs = 0;
 	int quiet = 0;
-	enum smd_use use = SMD_USE_RUN;
+	enum smd_use use = detaches && smd_service_is_chosen() ? SMD_USE_RUN_IMAGES : SMD_USE_RUN;
 	struct runtime_choice runtime = {.use = &use};
 	struct smd_format *format = NULL;
+	const struct smd_option at_service[] = {
+		SMD_OPTION_GROUP("Service"), /* of `create` alone */
+		{"service", "URL",
+			"run the job there, in its way (default: " SMD_SERVICE_VARIABLE
+			"; none: on this machine)",
+			set_service, &use},
+		{"project", "PROJECT", "whose job it is there (default local)",
+			smd_option_set_string, smd_service_choice("project")},
+		{"region", "REGION", "and of which location (default local)", smd_option_set_string,
+			smd_service_choice("region")},
+	};
 	const struct smd_option options[] = {
 		SMD_OPTION_GROUP("Search"), /* of tuning jobs alone */
 		{"seed", "N", "choose the same trials again (default: a random one)",
@@ -371,9 +428,10 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 		{"stream-logs", NULL, "print what replicas say in gcloud's form",
 			smd_option_set_bool, &stream_logs},
 	};
-	const struct smd_option *shown = is_tuning ? options : options + TUNING_OPTIONS;
-	const size_t count =
-		sizeof(options) / sizeof(options[0]) - (is_tuning ? 0 : TUNING_OPTIONS);
+	struct smd_option shown[(sizeof(at_service) + sizeof(options)) / sizeof(options[0])];
+	const size_t nservice = detaches ? sizeof(at_service) / sizeof(at_service[0]) : 0;
+	const size_t skipped = is_tuning ? 0 : TUNING_OPTIONS;
+	const size_t count = nservice + sizeof(options) / sizeof(options[0]) - skipped;
 	const struct smd_command foreground = {
 		.synopsis = SMD_BY_KIND(
 			kind, "summand ", " local-run SPEC|FLAG... [OPTION...] [-- ARG...]"),
@@ -402,6 +460,8 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 	struct smd_loaded_job loaded;
 	int exit_code;
 
+	memcpy(shown, at_service, nservice * sizeof(*shown));
+	memcpy(shown + nservice, options + skipped, (count - nservice) * sizeof(*shown));
 	if (smd_loaded_job_open(command, &use, argc, argv, &loaded, &exit_code)) {
 		smd_format_free(format);
 		return exit_code;
@@ -429,6 +489,8 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 				    loaded.job->resolved, run_options.show_secrets, format, stdout)
 				    ? SMD_EXIT_FAILED
 				    : SMD_EXIT_OK;
+	} else if (detaches && smd_service_is_chosen()) {
+		exit_code = create_at_service(&loaded, kind, format);
 	} else {
 		exit_code = start(&loaded, &run_options, job_dir, detaches, format);
 	}

@@ -176,6 +176,10 @@ static int prune(const struct smd_prune_limits *limits)
 	if (smd_stored_jobs_open(&jobs)) {
 		return SMD_EXIT_FAILED;
 	}
+	if (!smd_stored_jobs_are_here(&jobs)) {
+		smd_stored_jobs_close(&jobs);
+		return SMD_EXIT_USAGE;
+	}
 	ret = smd_store_prune(jobs.store, limits, tell, NULL, &pruned, &error);
 	if (ret) {
 		smd_print_line(stderr, "summand: %s\n", error.text);

@@ -142,9 +142,9 @@ int smd_custom_jobs_scale(int argc, char **argv)
 
 	if (!smd_stored_jobs_begin(
 		    &jobs, SMD_STORED_CUSTOM_JOB, &command, argc, argv, &job, &exit_code)) {
-		smd_stored_jobs_close(&jobs);
-		exit_code = check(pool, replicas);
+		exit_code = smd_stored_jobs_are_here(&jobs) ? check(pool, replicas) : SMD_EXIT_USAGE;
 		exit_code = exit_code ? exit_code : scale(&job.job, replicas);
+		smd_stored_jobs_close(&jobs);
 		smd_job_copy_free(&job);
 	}
 	return exit_code;

@@ -13,7 +13,8 @@
 #include "orchestrator/store/state_dir.h"
 #include "reduction_server/base/printable.h"
 
-#define LOOK_US 200000 /* for a job that waits in a queue */
+#define LOOK_US 200000  /* for a job that waits in a queue */
+#define ASK_US  1000000 /* the same at a service */
 
 /* A disk that is full or read-only keeps nobody from looking. */
 static int open_to_read(struct smd_stored_jobs *jobs, const struct smd_error *reason)
@@ -33,6 +34,13 @@ int smd_stored_jobs_open(struct smd_stored_jobs *jobs)
 	int ret;
 
 	*jobs = (struct smd_stored_jobs){.store = NULL};
+	if (smd_service_is_chosen()) {
+		ret = smd_service_jobs_open(&jobs->service, &error);
+		if (ret) {
+			smd_print_line(stderr, "summand: --service: %s\n", error.text);
+		}
+		return ret;
+	}
 	ret = smd_state_dir_open(&jobs->state_dir, &error);
 	ret = ret ? ret : smd_store_open(jobs->state_dir, &jobs->store, &error);
 	ret = ret ? ret : smd_store_settle(jobs->store, &error);
@@ -50,9 +58,53 @@ int smd_stored_jobs_open(struct smd_stored_jobs *jobs)
 
 void smd_stored_jobs_close(struct smd_stored_jobs *jobs)
 {
+	smd_service_jobs_close(jobs->service);
 	smd_store_close(jobs->store);
 	free(jobs->state_dir);
 	*jobs = (struct smd_stored_jobs){.store = NULL};
+}
+
+int smd_stored_jobs_are_here(const struct smd_stored_jobs *jobs)
+{
+	if (jobs->service) {
+		smd_print_line(stderr,
+			"summand: this is done where the job runs: without --service and "
+			SMD_SERVICE_VARIABLE "\n");
+	}
+	return !jobs->service;
+}
+
+int smd_stored_jobs_each(struct smd_stored_jobs *jobs, enum smd_stored_kind kind,
+	enum smd_store_columns columns, smd_stored_job_fn *take, void *arg, struct smd_error *error)
+{
+	return jobs->service ? smd_service_jobs_each(jobs->service, kind, take, arg, error)
+			     : smd_store_each(jobs->store, kind, columns, take, arg, error);
+}
+
+int smd_stored_jobs_get(struct smd_stored_jobs *jobs, const struct smd_stored_job *job,
+	struct smd_job_copy *out, struct smd_error *error)
+{
+	out->text = NULL;
+	return jobs->service ? smd_service_jobs_get(jobs->service, job->kind, job->resource_name,
+				       smd_job_copy_take, out, error)
+			     : smd_store_get(jobs->store, job->id, smd_job_copy_take, out, error);
+}
+
+json_t *smd_stored_jobs_resource(
+	struct smd_stored_jobs *jobs, const struct smd_stored_job *job, struct smd_error *error)
+{
+	return jobs->service ? smd_service_jobs_resource(jobs->service, job->resource_name, error)
+			     : smd_store_resource(jobs->store, job, error);
+}
+
+const char *smd_stored_jobs_name(
+	const struct smd_stored_job *job, char buffer[SMD_STORE_NAME_SIZE])
+{
+	if (job->resource_name) {
+		return job->resource_name;
+	}
+	smd_store_name(buffer, job->kind, job->id);
+	return buffer;
 }
 
 static int print_match(void *arg, const struct smd_stored_job *job)
@@ -72,6 +124,42 @@ static void print_lines(char *text)
 	}
 }
 
+/* What fits is listed, and copied; of one that fits alone the copy stays. */
+struct finding {
+	FILE *list;
+	struct smd_job_copy *out;
+};
+
+static int take_match(void *arg, const struct smd_stored_job *job)
+{
+	struct finding *finding = arg;
+
+	smd_job_copy_free(finding->out);
+	print_match(finding->list, job);
+	return smd_job_copy_take(finding->out, job);
+}
+
+static int find_at_service(struct smd_stored_jobs *jobs, enum smd_stored_kind kind,
+	const char *word, FILE *list, struct smd_job_copy *out, struct smd_error *error)
+{
+	struct finding finding = {.list = list, .out = out};
+	int ret = smd_service_jobs_find(jobs->service, kind, word, take_match, &finding, error);
+
+	if (ret) {
+		smd_job_copy_free(out);
+	}
+	return ret;
+}
+
+static int find_here(struct smd_stored_jobs *jobs, enum smd_stored_kind kind, const char *word,
+	FILE *list, struct smd_job_copy *out, struct smd_error *error)
+{
+	int64_t id = 0;
+	int ret = smd_store_find(jobs->store, kind, word, &id, print_match, list, error);
+
+	return ret ? ret : smd_store_get(jobs->store, id, smd_job_copy_take, out, error);
+}
+
 int smd_stored_jobs_find(struct smd_stored_jobs *jobs, enum smd_stored_kind kind, const char *word,
 	struct smd_job_copy *out)
 {
@@ -79,15 +167,15 @@ int smd_stored_jobs_find(struct smd_stored_jobs *jobs, enum smd_stored_kind kind
 	char *matches = NULL;
 	size_t length;
 	FILE *list = open_memstream(&matches, &length);
-	int64_t id = 0;
-	int ret = list ? smd_store_find(jobs->store, kind, word, &id, print_match, list, &error)
-		       : -ENOMEM;
+	int ret;
 
+	out->text = NULL;
+	ret = !list           ? -ENOMEM
+	      : jobs->service ? find_at_service(jobs, kind, word, list, out, &error)
+			      : find_here(jobs, kind, word, list, out, &error);
 	if (list) {
 		fclose(list);
 	}
-	out->text = NULL;
-	ret = ret ? ret : smd_store_get(jobs->store, id, smd_job_copy_take, out, &error);
 	if (ret) {
 		smd_error_set(&error, -ret, "%s", strerror(-ret));
 		smd_print_line(stderr, "summand: %s\n", error.text);
@@ -102,18 +190,17 @@ int smd_stored_jobs_find(struct smd_stored_jobs *jobs, enum smd_stored_kind kind
 int smd_stored_jobs_await_begin(struct smd_stored_jobs *jobs, struct smd_job_copy *job,
 	const volatile sig_atomic_t *is_over)
 {
-	int64_t id = job->job.id;
-
 	while (strcmp(job->job.state, SMD_STATE_QUEUED) == 0) {
 		struct smd_error error = {""};
+		struct smd_job_copy before = *job;
 		int ret;
 
 		if (*is_over) {
 			return -ETIMEDOUT;
 		}
-		usleep(LOOK_US);
-		smd_job_copy_free(job);
-		ret = smd_store_get(jobs->store, id, smd_job_copy_take, job, &error);
+		usleep(jobs->service ? ASK_US : LOOK_US);
+		ret = smd_stored_jobs_get(jobs, &before.job, job, &error);
+		smd_job_copy_free(&before);
 		if (ret) {
 			smd_print_line(
 				stderr, "summand: %s\n", *error.text ? error.text : strerror(-ret));

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "orchestrator/cli/custom_jobs.h"
@@ -18,6 +19,8 @@
 #define LOG       "job.log"
 #define OLDER_LOG "job.log.1"
 #define LOOK_US   100000
+
+#define SILENT_LOOKS 2 /* at a service, after the job's end */
 
 struct follower {
 	int folder; /* of logs */
@@ -148,6 +151,73 @@ static void follow(struct follower *follower)
 	}
 }
 
+/* ---- of a service ---- */
+
+/* A line as the log of a job has it: with the time of this place. */
+static void print_entry(void *arg, const struct smd_service_line *line)
+{
+	struct follower *follower = arg;
+	struct tm parts = {.tm_mday = 1};
+	char stamp[64];
+	time_t second;
+	ssize_t length;
+	char *text = NULL;
+
+	if (!strptime(line->time, "%Y-%m-%dT%H:%M:%S", &parts)) {
+		return;
+	}
+	second = timegm(&parts);
+	localtime_r(&second, &parts);
+	strftime(stamp, sizeof(stamp), "%Y-%m-%d %H:%M:%S %z", &parts);
+	length = asprintf(&text, "%s\t%s\t%s\t%s\n", line->severity, stamp, line->task, line->text);
+	if (length < 0) {
+		return;
+	}
+	free(follower->line);
+	follower->line = text;
+	print_log_line(follower, length);
+}
+
+/* The last lines of a job that has ended are there within a second. */
+static int stream_from_service(
+	struct smd_stored_jobs *jobs, struct smd_job_copy *job, struct follower *follower)
+{
+	struct smd_service_log_place place = {.time = ""};
+	struct smd_error error = {""};
+	int silent = 0;
+	int count = 0;
+
+	follower->is_terminal = isatty(STDOUT_FILENO);
+	while (silent < SILENT_LOOKS && !ferror(stdout)) {
+		struct smd_job_copy before = *job;
+
+		count = smd_service_jobs_read_log(
+			jobs->service, &job->job, &place, print_entry, follower, &error);
+		if (count < 0) {
+			break;
+		}
+		fflush(stdout);
+		silent = count == 0 && job->job.end_time ? silent + 1 : 0;
+		if (count == 0 && silent < SILENT_LOOKS) {
+			sleep(follower->polling_s ? (unsigned)follower->polling_s : 1);
+		}
+		if (!job->job.end_time) {
+			count = smd_stored_jobs_get(jobs, &before.job, job, &error);
+			smd_job_copy_free(&before);
+			if (count < 0) {
+				break;
+			}
+		}
+	}
+	if (count < 0) {
+		smd_print_line(stderr, "summand: %s\n", error.text);
+	}
+	free(follower->line);
+	return count < 0 ? SMD_EXIT_FAILED : SMD_EXIT_OK;
+}
+
+/* ---- of this machine ---- */
+
 static int stream(const struct smd_stored_jobs *jobs, const struct smd_stored_job *job,
 	struct follower *follower)
 {
@@ -229,7 +299,8 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv)
 	if (!smd_stored_jobs_begin(&jobs, kind, &command, argc, argv, &job, &exit_code)) {
 		exit_code = smd_stored_jobs_await_begin(&jobs, &job, &(volatile sig_atomic_t){0})
 				    ? SMD_EXIT_FAILED
-				    : stream(&jobs, &job.job, &follower);
+			    : jobs.service ? stream_from_service(&jobs, &job, &follower)
+					   : stream(&jobs, &job.job, &follower);
 		smd_job_copy_free(&job);
 		smd_stored_jobs_close(&jobs);
 	}

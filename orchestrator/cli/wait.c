@@ -17,6 +17,7 @@
 #include "reduction_server/base/printable.h"
 
 #define EXIT_TIMED_OUT 124 /* as timeout(1) */
+#define ASK_US         500000
 
 static volatile sig_atomic_t timed_out;
 
@@ -62,6 +63,32 @@ static int tell(const struct smd_stored_job *job)
 	return strcmp(job->state, "JOB_STATE_SUCCEEDED") == 0 ? SMD_EXIT_OK : SMD_EXIT_FAILED;
 }
 
+/* A service is asked until the job has ended. */
+static int wait_at_service(struct smd_stored_jobs *jobs, struct smd_job_copy *job)
+{
+	struct smd_error error = {""};
+	char buffer[SMD_STORE_NAME_SIZE];
+
+	while (!job->job.end_time && !timed_out) {
+		struct smd_job_copy before = *job;
+		int ret;
+
+		usleep(ASK_US);
+		ret = smd_stored_jobs_get(jobs, &before.job, job, &error);
+		smd_job_copy_free(&before);
+		if (ret) {
+			smd_print_line(stderr, "summand: %s\n", error.text);
+			return SMD_EXIT_FAILED;
+		}
+	}
+	if (!job->job.end_time) {
+		smd_print_line(stderr, "summand: %s has not ended yet\n",
+			smd_stored_jobs_name(&job->job, buffer));
+		return EXIT_TIMED_OUT;
+	}
+	return tell(&job->job);
+}
+
 /* The store is read again once the runner is gone; or is not, as `ret` says already. */
 static int wait_for(const char *state_dir, enum smd_stored_kind kind, int64_t id, int ret)
 {
@@ -91,6 +118,22 @@ static int wait_for(const char *state_dir, enum smd_stored_kind kind, int64_t id
 	return exit_code;
 }
 
+/* Closes the store, which is opened again once the job has ended. */
+static int wait_here(
+	struct smd_stored_jobs *jobs, enum smd_stored_kind kind, struct smd_job_copy *job)
+{
+	char *state_dir = strdup(jobs->state_dir);
+	int64_t id = job->job.id;
+	int ret = smd_stored_jobs_await_begin(jobs, job, &timed_out);
+	int exit_code;
+
+	smd_stored_jobs_close(jobs);
+	exit_code = state_dir && (!ret || ret == -ETIMEDOUT) ? wait_for(state_dir, kind, id, ret)
+							     : SMD_EXIT_FAILED;
+	free(state_dir);
+	return exit_code;
+}
+
 static int run_verb(enum smd_stored_kind kind, int argc, char **argv)
 {
 	int timeout_s = 0;
@@ -114,19 +157,15 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv)
 	int exit_code;
 
 	if (!smd_stored_jobs_begin(&jobs, kind, &command, argc, argv, &job, &exit_code)) {
-		char *state_dir = strdup(jobs.state_dir);
-		int64_t id = job.job.id;
-		int ret;
-
 		if (timeout_s > 0) {
 			set_alarm(timeout_s);
 		}
-		ret = smd_stored_jobs_await_begin(&jobs, &job, &timed_out);
-		smd_stored_jobs_close(&jobs);
-		exit_code = state_dir && (!ret || ret == -ETIMEDOUT)
-				    ? wait_for(state_dir, kind, id, ret)
-				    : SMD_EXIT_FAILED;
-		free(state_dir);
+		if (jobs.service) {
+			exit_code = wait_at_service(&jobs, &job);
+			smd_stored_jobs_close(&jobs);
+		} else {
+			exit_code = wait_here(&jobs, kind, &job);
+		}
 		smd_job_copy_free(&job);
 	}
 	return exit_code;

@@ -12,7 +12,7 @@ int smd_job_copy_take(void *copy_of_job, const struct smd_stored_job *job)
 	const char **const texts[] = {&copy->job.display_name, &copy->job.state,
 		&copy->job.create_time, &copy->job.start_time, &copy->job.end_time,
 		&copy->job.update_time, &copy->job.error_message, &copy->job.labels,
-		&copy->job.directory, &copy->job.project, &copy->job.location};
+		&copy->job.directory, &copy->job.resource_name, &copy->job.project, &copy->job.location};
 	size_t length = 0;
 	size_t used = 0;
 

@@ -47,6 +47,7 @@ struct smd_stored_job {
 	const char *labels;        /* a JSON object */
 	const char *directory;     /* of logs and records; empty: a later job has it now, or it has
 				      not begun */
+	const char *resource_name; /* NULL: the id makes it */
 	/* Whose it is in the service; "local" where it came without one. Of SMD_STORE_ALL alone. */
 	const char *project;
 	const char *location;

@@ -71,7 +71,7 @@ ROOMS = [
     # It says where it listens as servers do, signs as they do, and what this machine has as its agent does.
     ("orchestrator/service", ["orchestrator/intake", "orchestrator/frontend/vertex", "orchestrator/tuning", "orchestrator/store",
                               "worker/agent/host", "reduction_server/metrics", "orchestrator/client"]),
-    ("orchestrator/cli", ["orchestrator/intake", "orchestrator/service", "orchestrator/frontend/frontends.c", "orchestrator/frontend/torch", "orchestrator/plan", "orchestrator/export",
+    ("orchestrator/cli", ["orchestrator/intake", "orchestrator/service", "orchestrator/client", "orchestrator/frontend/frontends.c", "orchestrator/frontend/torch", "orchestrator/plan", "orchestrator/export",
                           "worker/agent/host", "orchestrator/tuning"]),
 ]
 
