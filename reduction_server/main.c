@@ -21,6 +21,7 @@
 #include "reduction_server/sandbox/privileges.h"
 #include "reduction_server/sandbox/system_calls.h"
 #include "reduction_server/server_metrics.h"
+#include "reduction_server/server_reports.h"
 #include "reduction_server/transport/address.h"
 #include "reduction_server/transport/bandwidth.h"
 #include "reduction_server/transport/loop.h"
@@ -29,6 +30,7 @@
 #define BANDWIDTH_MOST_MBPS 10000000u
 #define PROCESSORS_MAX      8192
 #define SECONDS_MOST        604800
+#define NOTIFY_FD           "SUMMAND_NOTIFY_FD"
 
 struct options {
 	const char *listen;
@@ -56,6 +58,7 @@ struct program {
 	struct event_base *base;
 	struct smd_server *server;
 	struct smd_metrics_endpoint *metrics; /* NULL: none */
+	struct smd_server_reports *reports;   /* NULL: nobody reads them */
 	struct smd_tokens tokens;
 	const struct smd_user *user; /* who it becomes */
 	FILE *notify;                /* --ready-fd, or NULL */
@@ -267,6 +270,12 @@ static int open_notify(const char *text, FILE **out, struct smd_error *error)
 			error, EINVAL, "--ready-fd: must be an open descriptor, got \"%s\"", text);
 	}
 	return 0;
+}
+
+/* A job's runner reads its pipe to the end; who gave --ready-fd may read no more than one line. */
+static int is_replica(const struct options *options)
+{
+	return options->ready_fd && options->ready_fd == getenv(NOTIFY_FD);
 }
 
 /* One line for whoever started us, on standard output or the notify descriptor. */
@@ -577,10 +586,17 @@ static int run(const struct options *options, struct smd_error *error)
 			goto join_server;
 		}
 	}
+	if (is_replica(options) && smd_server_reports_open(program.base, program.server,
+						 program.notify, &program.reports)) {
+		ret = smd_error_set(error, ENOMEM, "out of memory");
+		smd_server_drain(program.server, true);
+		goto join_server;
+	}
 	limit_system_calls(options, program.server);
 	announce_ready(&program);
 	event_base_dispatch(program.base);
 join_server:
+	smd_server_reports_close(program.reports);
 	smd_server_join(program.server, &stats);
 	event_base_loop(program.base, EVLOOP_NONBLOCK); /* frees what goes at the end of a turn */
 	announce_results(&program, &stats);
@@ -607,7 +623,7 @@ int main(int argc, char **argv)
 		.transport = "auto",
 		.share = {1, 1},
 		.seccomp = true,
-		.ready_fd = getenv("SUMMAND_NOTIFY_FD"), /* specs/guide/reporting.md */
+		.ready_fd = getenv(NOTIFY_FD), /* specs/guide/reporting.md */
 	};
 	struct smd_error error = {""};
 	int ret = parse_options(argc, argv, &options, &error);

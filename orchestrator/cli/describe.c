@@ -18,13 +18,19 @@ static int set_format(void *target, const char *value, struct smd_error *error)
 	return smd_format_parse(value, format, error);
 }
 
-/* How many there are, which may be others than the job's file says. */
-static void set_servers(json_t *resource, const struct smd_stored_job *job)
+/* How far it is, and how many reduction servers there are, which may be others than the job's file
+ * says. */
+static void set_live(json_t *resource, const struct smd_stored_job *job)
 {
 	char name[SMD_STORE_NAME_SIZE];
+	json_t *progress;
 	json_t *servers;
 
 	smd_store_name(name, job->kind, job->id);
+	progress = smd_last_record_progress(job->directory, name);
+	if (progress) {
+		json_object_set_new(resource, "progress", progress);
+	}
 	servers = smd_last_record_servers(job->directory, name);
 	if (servers) {
 		json_object_del(servers, "request");
@@ -46,7 +52,7 @@ static int print_job(struct smd_stored_jobs *jobs, const struct smd_stored_job *
 	}
 	if (*job->directory) {
 		json_object_set_new(resource, "jobDirectory", json_string(job->directory));
-		set_servers(resource, job);
+		set_live(resource, job);
 	}
 	failed = format ? smd_format_print(format, resource, stdout)
 			: smd_yaml_print(resource, stdout);

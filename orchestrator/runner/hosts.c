@@ -59,6 +59,8 @@ static int take_notice(void *arg, const struct smd_runner_notice *notice)
 		[SMD_RUNNER_NOTICE_READY] = SMD_EVENT_READY,
 		[SMD_RUNNER_NOTICE_STATUS] = SMD_EVENT_STATUS,
 		[SMD_RUNNER_NOTICE_RESULT] = SMD_EVENT_RESULT,
+		[SMD_RUNNER_NOTICE_FIGURE] = SMD_EVENT_FIGURE,
+		[SMD_RUNNER_NOTICE_PROGRESS] = SMD_EVENT_PROGRESS,
 	};
 
 	return report(arg,

@@ -27,6 +27,8 @@ struct smd_runner_listener;
 	X(READY, "it says that it can be used", "its address, or empty")                           \
 	X(STATUS, "it says what it is doing", "that")                                              \
 	X(RESULT, "it reports a figure", "the figure")                                             \
+	X(FIGURE, "it reports a figure that changes", "the figure")                                \
+	X(PROGRESS, "it says how far it is", "that")                                               \
 	X(ENDED, "nothing of it is left, or it could not be started", "its program, or NULL")
 
 enum smd_event_kind {
@@ -39,11 +41,11 @@ struct smd_event {
 	enum smd_event_kind kind;
 	struct smd_replica *replica; /* NULL: it is of hosts */
 	const char *text;
-	const char *key;            /* RESULT: the figure's name */
+	const char *key;            /* RESULT, FIGURE: its name */
 	const struct smd_exit *end; /* ENDED: how */
 };
 
-/* 0, or -errno when the event cannot be taken; a RESULT is then written to the replica's log. */
+/* 0, or -errno when the event cannot be taken; what a replica said is then written to its log. */
 typedef int smd_event_fn(void *arg, const struct smd_event *event);
 
 struct smd_replica_task;

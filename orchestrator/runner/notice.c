@@ -7,24 +7,28 @@
 
 #include "reduction_server/base/printable.h"
 
+static const char *const words[] = {
+	[SMD_RUNNER_NOTICE_READY] = "ready",
+	[SMD_RUNNER_NOTICE_STATUS] = "status",
+	[SMD_RUNNER_NOTICE_RESULT] = "result",
+	[SMD_RUNNER_NOTICE_FIGURE] = "figure",
+	[SMD_RUNNER_NOTICE_PROGRESS] = "progress",
+};
+
+const char *smd_runner_notice_word(enum smd_runner_notice_kind kind)
+{
+	return words[kind];
+}
+
 /* The first word's kind and what follows the blank after it. */
 static int split_kind(const char *text, enum smd_runner_notice_kind *kind, size_t *skip)
 {
-	static const struct {
-		const char *word;
-		enum smd_runner_notice_kind kind;
-	} words[] = {
-		{"ready", SMD_RUNNER_NOTICE_READY},
-		{"status", SMD_RUNNER_NOTICE_STATUS},
-		{"result", SMD_RUNNER_NOTICE_RESULT},
-	};
-
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-		size_t length = strlen(words[i].word);
+		size_t length = strlen(words[i]);
 
-		if (strncmp(text, words[i].word, length) == 0 &&
+		if (strncmp(text, words[i], length) == 0 &&
 			(text[length] == ' ' || text[length] == '\n')) {
-			*kind = words[i].kind;
+			*kind = (enum smd_runner_notice_kind)i;
 			*skip = length + (text[length] == ' ');
 			return 0;
 		}
@@ -64,7 +68,7 @@ int smd_runner_notice_parse(const struct smd_line *line, struct smd_runner_notic
 		return -EINVAL;
 	}
 	rest = line->text + skip;
-	if (notice.kind == SMD_RUNNER_NOTICE_RESULT) {
+	if (notice.kind == SMD_RUNNER_NOTICE_RESULT || notice.kind == SMD_RUNNER_NOTICE_FIGURE) {
 		key_end = end_of_key(rest);
 		if (!key_end) {
 			return -EINVAL;

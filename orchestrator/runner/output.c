@@ -54,13 +54,13 @@ static void take_notify(void *arg, const struct smd_line *line)
 		return;
 	}
 	if (output->take_notice(output->arg, &notice)) {
-		static const char kind[] = "result ";
+		const char *const parts[] = {smd_runner_notice_word(notice.kind),
+			notice.key ? " " : "", notice.key ? notice.key : "", " ", notice.text,
+			"\n"};
 
-		write_log(output, kind, strlen(kind));
-		write_log(output, notice.key, strlen(notice.key));
-		write_log(output, " ", 1);
-		write_log(output, notice.text, strlen(notice.text));
-		write_log(output, "\n", 1);
+		for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+			write_log(output, parts[i], strlen(parts[i]));
+		}
 	}
 }
 

@@ -36,6 +36,12 @@ static json_t *replica_record(
 		smd_obituary_sentence(replica, sentence);
 		set_text(record, "end", sentence);
 	}
+	if (replica->progress.is_there) {
+		json_object_set_new(record, "progress", smd_replica_progress_record(&replica->progress));
+	}
+	if (json_object_size(replica->figures) > 0) {
+		json_object_set(record, "figures", replica->figures);
+	}
 	if (replica->loss) {
 		json_object_set_new(record, "losses", json_integer(replica->loss->count));
 		set_text(record, "lastLoss", replica->loss->sentence);
@@ -77,8 +83,24 @@ static json_t *servers_record(const struct smd_job_status *status)
 	return record;
 }
 
+/* The job is as far as the replica that is least far. */
+static const struct smd_replica_progress *progress_of(const struct smd_job_status *status)
+{
+	const struct smd_replica_progress *least = NULL;
+
+	for (size_t i = 0; i < status->count; i++) {
+		const struct smd_replica_progress *progress = &status->replicas[i].progress;
+
+		if (progress->is_there && (!least || smd_replica_progress_is_behind(progress, least))) {
+			least = progress;
+		}
+	}
+	return least;
+}
+
 static json_t *job_record(const struct smd_job_status *status)
 {
+	const struct smd_replica_progress *progress = progress_of(status);
 	json_t *record = json_object();
 	json_t *replicas = json_array();
 	char now[SMD_TIMESTAMP_SIZE];
@@ -93,6 +115,9 @@ static json_t *job_record(const struct smd_job_status *status)
 	set_text(record, "endTime", status->end_time);
 	set_text(record, "updateTime", now);
 	json_object_set_new(record, "error", error_record(status->outcome, status->failure));
+	if (progress) {
+		json_object_set_new(record, "progress", smd_replica_progress_record(progress));
+	}
 	for (size_t i = 0; i < status->count; i++) {
 		json_array_append_new(replicas, replica_record(status, &status->replicas[i]));
 	}

@@ -93,6 +93,8 @@ void smd_replica_retry(struct smd_replica *replica)
 {
 	smd_replica_apply(replica, SMD_REPLICA_EVENT_RETRY);
 	json_object_clear(replica->results);
+	json_object_clear(replica->figures);
+	smd_replica_progress_clear(&replica->progress);
 	smd_tail_clear(&replica->tail);
 	free(replica->program);
 	replica->program = NULL;
@@ -157,14 +159,24 @@ int smd_replica_is_server(const struct smd_replica *replica)
 	       replica->role == SMD_ROLE_PARAMETER_SERVER;
 }
 
-int smd_replica_set_result(struct smd_replica *replica, const char *key, const char *value)
+static int set_value(json_t *values, const char *key, const char *value)
 {
-	if (json_object_size(replica->results) >= SMD_REPLICA_RESULTS_MAX &&
-		!json_object_get(replica->results, key)) {
+	if (json_object_size(values) >= SMD_REPLICA_RESULTS_MAX && !json_object_get(values, key)) {
 		return -ENOSPC;
 	}
 	/* jansson refuses a value that is not UTF-8, which JSON cannot hold. */
-	return json_object_set_new(replica->results, key, json_string(value)) ? -EINVAL : 0;
+	return json_object_set_new(values, key, json_string(value)) ? -EINVAL : 0;
+}
+
+int smd_replica_set_result(struct smd_replica *replica, const char *key, const char *value)
+{
+	return set_value(replica->results, key, value);
+}
+
+int smd_replica_set_figure(struct smd_replica *replica, const char *key, const char *value)
+{
+	replica->figures = replica->figures ? replica->figures : json_object();
+	return set_value(replica->figures, key, value);
 }
 
 const char *smd_replica_result(const struct smd_replica *replica, const char *key)

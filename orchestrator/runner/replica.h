@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "orchestrator/job/job.h"
+#include "orchestrator/runner/replica_progress.h"
 #include "orchestrator/runner/tail.h"
 #include "worker/agent/exit_record.h"
 
@@ -70,6 +71,8 @@ struct smd_replica {
 	int status_is_new;        /* not shown yet */
 	uint64_t status_shown_ns; /* when one was shown last */
 	json_t *results;          /* key -> last value, as text */
+	json_t *figures;          /* the same, while it runs; NULL: it reported none */
+	struct smd_replica_progress progress;
 };
 
 int smd_replica_init(struct smd_replica *replica, const struct smd_job_pool *pool, int index,
@@ -103,6 +106,9 @@ int smd_replica_is_server(const struct smd_replica *replica);
 
 /* Takes a result; the last value of a key wins. -ENOSPC when there are too many keys. */
 int smd_replica_set_result(struct smd_replica *replica, const char *key, const char *value);
+
+/* The same for a figure that changes. */
+int smd_replica_set_figure(struct smd_replica *replica, const char *key, const char *value);
 
 /* The value of a key, or NULL. */
 const char *smd_replica_result(const struct smd_replica *replica, const char *key);

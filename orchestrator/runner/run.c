@@ -154,6 +154,12 @@ int smd_run_take_event(void *arg, const struct smd_event *event)
 		break;
 	case SMD_EVENT_RESULT:
 		return smd_replica_set_result(replica, event->key, event->text);
+	case SMD_EVENT_FIGURE:
+		run->changed = 1;
+		return smd_replica_set_figure(replica, event->key, event->text);
+	case SMD_EVENT_PROGRESS:
+		run->changed = 1;
+		return smd_replica_progress_take(&replica->progress, event->text, smd_clock_ns());
 	case SMD_EVENT_ENDED:
 		take_end(run, replica, event);
 		break;

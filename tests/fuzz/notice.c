@@ -7,6 +7,7 @@
 
 #include "orchestrator/runner/lines.h"
 #include "orchestrator/runner/notice.h"
+#include "orchestrator/runner/replica_progress.h"
 #include "tests/fuzz/input.h"
 
 static void must_be_plain(const char *text)
@@ -16,17 +17,27 @@ static void must_be_plain(const char *text)
 	}
 }
 
+static int has_key(const struct smd_runner_notice *notice)
+{
+	return notice->kind == SMD_RUNNER_NOTICE_RESULT || notice->kind == SMD_RUNNER_NOTICE_FIGURE;
+}
+
 static void take(void *arg, const struct smd_line *line)
 {
 	struct smd_runner_notice notice = {.text = NULL};
+	struct smd_replica_progress progress = {.is_there = 0};
 	size_t *taken = arg;
 
 	must_hold(line->text[line->length] == '\0' && line->length > 0);
 	*taken += line->length;
 	if (smd_runner_notice_parse(line, &notice) == 0) {
 		must_be_plain(notice.text);
-		must_hold(notice.kind != SMD_RUNNER_NOTICE_RESULT || notice.key[0]);
-		must_hold(notice.kind != SMD_RUNNER_NOTICE_RESULT || !strchr(notice.key, ' '));
+		must_hold(!has_key(&notice) || notice.key[0]);
+		must_hold(!has_key(&notice) || !strchr(notice.key, ' '));
+		if (notice.kind == SMD_RUNNER_NOTICE_PROGRESS &&
+			smd_replica_progress_take(&progress, notice.text, 1) == 0) {
+			must_hold(progress.done >= 0 && progress.total >= 0);
+		}
 	}
 }
 
@@ -40,7 +51,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 	lines->take = take;
 	lines->arg = &taken;
 	for (size_t at = 0; at < length; at += part) {
-		smd_lines_feed(lines, (const char *)bytes + at, part < length - at ? part : length - at);
+		smd_lines_feed(
+			lines, (const char *)bytes + at, part < length - at ? part : length - at);
 	}
 	smd_lines_finish(lines);
 	must_hold(taken == length);

@@ -24,6 +24,8 @@ static void take(void *arg, const struct smd_line *line)
 		[SMD_RUNNER_NOTICE_READY] = "ready",
 		[SMD_RUNNER_NOTICE_STATUS] = "status",
 		[SMD_RUNNER_NOTICE_RESULT] = "result",
+		[SMD_RUNNER_NOTICE_FIGURE] = "figure",
+		[SMD_RUNNER_NOTICE_PROGRESS] = "progress",
 	};
 	struct taken *taken = arg;
 	struct smd_runner_notice notice;
