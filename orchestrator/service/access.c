@@ -110,7 +110,8 @@ int smd_access_check(const struct smd_access *access, const struct smd_credentia
 	} else if (credentials->content_type && is_of_form(credentials->content_type)) {
 		smd_answer_refuse(answer, BAD_TYPE, SMD_RPC_INVALID_ARGUMENT,
 			"Content-Type must be application/json");
-	} else if (access->token && !has_token(access, credentials->authorization)) {
+	} else if (access->token && !credentials->is_of_page &&
+		   !has_token(access, credentials->authorization)) {
 		smd_answer_fail(answer, SMD_RPC_UNAUTHENTICATED,
 			"Request must have the service's token: Authorization: Bearer TOKEN");
 	} else {

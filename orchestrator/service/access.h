@@ -25,6 +25,7 @@ struct smd_credentials {
 	const char *authorization;
 	const char *content_type;
 	int is_ambiguous; /* headers that frame or direct it are there twice */
+	int is_of_page;   /* it asks for a part of the page, which has no secret */
 };
 
 /* 0; -EACCES when it is refused, and answered. */

@@ -32,6 +32,11 @@ void smd_answer_set(struct smd_answer *answer, json_t *body)
 	*answer = (struct smd_answer){.status = STATUS_OK, .body = body};
 }
 
+void smd_answer_show(struct smd_answer *answer, const struct smd_page_part *part)
+{
+	*answer = (struct smd_answer){.status = STATUS_OK, .part = part};
+}
+
 static void set_error(
 	struct smd_answer *answer, unsigned status, enum smd_rpc_code code, char *text)
 {

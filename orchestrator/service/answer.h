@@ -1,6 +1,6 @@
 /*
  * What a request is answered: a status and a JSON document, which for errors has the form that
- * Google's services give them.
+ * Google's services give them, or a part of the page.
  */
 #ifndef SMD_SERVICE_ANSWER_H
 #define SMD_SERVICE_ANSWER_H
@@ -25,13 +25,19 @@ enum smd_rpc_code {
 #undef X
 };
 
+struct smd_page_part;
+
 struct smd_answer {
 	unsigned status; /* of HTTP; 0: there is no answer yet */
 	json_t *body;
+	const struct smd_page_part *part; /* in place of the body; NULL: none */
 };
 
 /* Takes over the body; NULL is an internal error, as for what memory ran out for. */
 void smd_answer_set(struct smd_answer *answer, json_t *body);
+
+/* Answers with a part of the page. */
+void smd_answer_show(struct smd_answer *answer, const struct smd_page_part *part);
 
 /* The first error wins. */
 void smd_answer_fail(struct smd_answer *answer, enum smd_rpc_code code, const char *format, ...)

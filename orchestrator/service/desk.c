@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "orchestrator/service/page.h"
 #include "orchestrator/service/resource.h"
 #include "orchestrator/store/job_copy.h"
 #include "reduction_server/base/parse.h"
@@ -29,6 +30,8 @@ static const struct route routes[] = {
 	{SMD_HTTP_GET, {OF_JOBS, "*"}, NULL, smd_job_get, 1},
 	{SMD_HTTP_DELETE, {OF_JOBS, "*"}, NULL, smd_job_remove, 1},
 	{SMD_HTTP_POST, {OF_JOBS, "*"}, "cancel", smd_job_cancel, 1},
+	{SMD_HTTP_GET, {OF_JOBS, "*", "replicas"}, NULL, smd_job_replicas, 1},
+	{SMD_HTTP_GET, {OF_JOBS, "*", "plan"}, NULL, smd_job_plan, 1},
 	{SMD_HTTP_GET, {OF_JOBS, "*", "operations", "*"}, NULL, smd_operation_get, 1},
 	{SMD_HTTP_GET, {"operations", "*"}, NULL, smd_operation_get, 0},
 };
@@ -163,8 +166,12 @@ void smd_desk_handle(void *arg, struct smd_http_request *request)
 {
 	struct smd_call call = {.desk = arg, .request = request};
 	const struct smd_uri *uri = &request->uri;
+	const struct smd_page_part *part =
+		request->method == SMD_HTTP_GET ? smd_page_find(request->target) : NULL;
 
-	if (is_place(uri, &call)) {
+	if (part) {
+		smd_answer_show(&request->answer, part);
+	} else if (is_place(uri, &call)) {
 		answer_call(&call);
 	} else if (request->method == SMD_HTTP_POST && uri->nsegments == 2 &&
 		   strcmp(uri->segments[0], "v2") == 0 &&

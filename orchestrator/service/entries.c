@@ -122,9 +122,6 @@ static int take_line(void *arg, const struct smd_log_line *line)
 	time_t second = (time_t)line->second;
 	struct tm parts;
 
-	if (line->second == list->from_second && line->ordinal < list->from_ordinal) {
-		return 0;
-	}
 	list->line = line;
 	list->next = *line;
 	gmtime_r(&second, &parts);
@@ -178,14 +175,19 @@ static int64_t second_of(int64_t ns)
 
 static void read_entries(struct smd_call *call, struct entry_list *list)
 {
-	struct smd_filter_span span = smd_filter_span_of(list->filter, KEY_TIME);
-	int64_t first = second_of(span.first_ns);
+	struct smd_filter_span times = smd_filter_span_of(list->filter, KEY_TIME);
+	struct smd_log_span span = {.first = second_of(times.first_ns),
+		.last = second_of(times.last_ns),
+		.bytes_max = BYTES_MAX,
+		.is_end = list->is_descending};
 	int ret;
 
-	first = first > list->from_second ? first : list->from_second;
+	if (span.first <= list->from_second) {
+		span.first = list->from_second;
+		span.first_ordinal = list->from_ordinal;
+	}
 	list->entries = json_array();
-	ret = list->entries ? smd_job_log_read(list->job->directory, first, second_of(span.last_ns),
-				      BYTES_MAX, take_line, list)
+	ret = list->entries ? smd_job_log_read(list->job->directory, &span, take_line, list)
 			    : -ENOMEM;
 	if (ret < 0 && ret != -EFBIG) {
 		smd_answer_fail(&call->request->answer, SMD_RPC_INTERNAL, "%s", strerror(-ret));

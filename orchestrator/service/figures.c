@@ -3,6 +3,8 @@
 
 #include <stddef.h>
 
+#include "orchestrator/service/job_figures.h"
+
 /* X(name behind "summand_service_", type, figure of the queue, help) */
 #define QUEUE_METRICS(X)                                                                           \
 	X(jobs_waiting, gauge, waiting, "Jobs that wait for room.")                                \
@@ -47,5 +49,6 @@ void smd_figures_write(void *owner, struct smd_metrics_text *text)
 	smd_metrics_single(text, "summand_service_" #name_, #type_, help_, (double)queue.figure_);
 	QUEUE_METRICS(X)
 #undef X
+	smd_job_figures_write(sources->store, text);
 	smd_metrics_process(text);
 }

@@ -12,6 +12,7 @@
 struct smd_figure_sources {
 	const struct smd_http *http;
 	const struct smd_scheduler *scheduler;
+	struct smd_store *store;
 };
 
 /* Writes all of them; the owner is a struct smd_figure_sources. */

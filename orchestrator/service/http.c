@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "orchestrator/service/page.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 #include "reduction_server/transport/address.h"
@@ -125,6 +126,7 @@ static int check_access(struct visit *visit)
 	MHD_get_connection_values(visit->connection, MHD_HEADER_KIND, count_header, &framing);
 	credentials.is_ambiguous = framing.hosts != 1 || framing.lengths + framing.encodings > 1 ||
 				   framing.tokens > 1 || framing.origins > 1;
+	credentials.is_of_page = visit->target && smd_page_find(visit->target) != NULL;
 	visit->is_ambiguous = credentials.is_ambiguous;
 	if (visit->http->wants_certificate && !has_certificate(visit)) {
 		smd_answer_fail(&visit->request.answer, SMD_RPC_UNAUTHENTICATED,
@@ -160,6 +162,7 @@ static void begin_request(struct visit *visit, const char *method)
 	if (check_access(visit) || take_method(&visit->request, method)) {
 		return;
 	}
+	visit->request.target = visit->target;
 	if (!visit->target || smd_uri_parse(visit->target, &visit->request.uri)) {
 		smd_answer_refuse(answer, STATUS_BAD_REQUEST, SMD_RPC_INVALID_ARGUMENT,
 			"the request's target must be a path in printable UTF-8, without empty "
@@ -216,22 +219,52 @@ static void take_body(struct visit *visit, const char *bytes, size_t count)
 	visit->request.body = visit->body;
 }
 
-static enum MHD_Result send_answer(struct visit *visit)
+static struct MHD_Response *show_part(const struct smd_page_part *part)
 {
-	struct smd_answer *answer = &visit->request.answer;
-	char *text = answer->body ? json_dumps(answer->body, JSON_INDENT(2)) : NULL;
-	struct MHD_Response *response;
-	enum MHD_Result result;
+	struct MHD_Response *response = MHD_create_response_from_buffer(
+		part->length, (void *)part->text, MHD_RESPMEM_PERSISTENT);
 
-	response = text ? MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE)
-			: NULL;
+	if (response) {
+		MHD_add_response_header(response, "Content-Type", part->type);
+		MHD_add_response_header(response, "Content-Security-Policy", SMD_PAGE_POLICY);
+		MHD_add_response_header(response, "Cross-Origin-Opener-Policy", "same-origin");
+		/* It is asked for again each time: another program may have another page. */
+		MHD_add_response_header(response, "Cache-Control", "no-cache");
+	}
+	return response;
+}
+
+static struct MHD_Response *write_document(const json_t *body)
+{
+	char *text = body ? json_dumps(body, JSON_INDENT(2)) : NULL;
+	struct MHD_Response *response = text ? MHD_create_response_from_buffer(strlen(text), text,
+						       MHD_RESPMEM_MUST_FREE)
+					     : NULL;
+
 	if (!response) {
 		free(text);
-		return MHD_NO;
+		return NULL;
 	}
 	MHD_add_response_header(response, "Content-Type", "application/json; charset=UTF-8");
 	MHD_add_response_header(response, "Cache-Control", "no-store");
+	MHD_add_response_header(
+		response, "Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'");
+	return response;
+}
+
+static enum MHD_Result send_answer(struct visit *visit)
+{
+	const struct smd_answer *answer = &visit->request.answer;
+	struct MHD_Response *response =
+		answer->part ? show_part(answer->part) : write_document(answer->body);
+	enum MHD_Result result;
+
+	if (!response) {
+		return MHD_NO;
+	}
 	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+	MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
+	MHD_add_response_header(response, "Cross-Origin-Resource-Policy", "same-origin");
 	if (answer->status == MHD_HTTP_UNAUTHORIZED) {
 		MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
 	}

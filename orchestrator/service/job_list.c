@@ -11,7 +11,7 @@
 
 #define PAGE_DEFAULT 100
 #define PAGE_MAX     1000
-#define ANY_LOCATION "-"
+#define ANY          "-"
 #define LABELS       "labels."
 
 static enum smd_filter_key key_of(const char *key)
@@ -155,15 +155,15 @@ static json_t *make_page(
 
 static void list(struct smd_call *call, struct listing_page *page)
 {
-	int is_any = strcmp(call->location, ANY_LOCATION) == 0;
+	const char *project = strcmp(call->project, ANY) == 0 ? NULL : call->project;
+	const char *location = strcmp(call->location, ANY) == 0 ? NULL : call->location;
 	struct smd_error error = {""};
 	json_t *body;
 
 	if (read_page(call, page)) {
 		return;
 	}
-	if (smd_store_each_of(call->desk->store, call->kind, call->project,
-		    is_any ? NULL : call->location, &page->order,
+	if (smd_store_each_of(call->desk->store, call->kind, project, location, &page->order,
 		    page->after ? &page->after->place : NULL, take_job, page, &error) < 0) {
 		smd_answer_fail(&call->request->answer, SMD_RPC_UNAVAILABLE, "%s", error.text);
 		return;

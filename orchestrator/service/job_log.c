@@ -14,12 +14,14 @@
 
 #define LOG       "job.log"
 #define OLDER_LOG "job.log.1"
-#define NEAR      65536 /* bytes that are read one line after the other */
+#define NEAR      65536               /* bytes that are read one line after the other */
+#define SKIP_MAX  ((size_t)256 << 20) /* of a second whose last lines are asked for */
 
 struct log_reader {
-	int64_t first;
-	int64_t last;
-	size_t left; /* bytes that may be looked at */
+	struct smd_log_span span;
+	size_t left;  /* bytes that may be looked at */
+	size_t skips; /* and bytes that may be read only to count the lines of a second */
+	off_t from;   /* where those begin that are asked for */
 	int64_t second;
 	uint64_t ordinal;
 	smd_log_line_fn *take;
@@ -88,18 +90,24 @@ static int64_t second_behind(struct log_reader *reader, FILE *file, off_t offset
 	return -1;
 }
 
+static off_t size_of(FILE *file)
+{
+	struct stat status;
+
+	return file && fstat(fileno(file), &status) == 0 ? status.st_size : 0;
+}
+
 /* Moves to a line before which all are of earlier seconds: lines are in the order of time. */
 static void seek_first(struct log_reader *reader, FILE *file)
 {
-	struct stat status;
 	off_t low = 0;
-	off_t high = fstat(fileno(file), &status) ? 0 : status.st_size;
+	off_t high = size_of(file);
 
 	while (high - low > NEAR) {
 		off_t middle = low + (high - low) / 2;
 		int64_t second = second_behind(reader, file, middle);
 
-		if (second >= 0 && second < reader->first) {
+		if (second >= 0 && second < reader->span.first) {
 			low = middle;
 		} else {
 			high = middle;
@@ -111,34 +119,77 @@ static void seek_first(struct log_reader *reader, FILE *file)
 	}
 }
 
-static int take_line(struct log_reader *reader)
+/* Leaves aside all but so many bytes, and moves to the beginning of the second that these begin in:
+ * a line's number in its second is that of all readings. */
+static void seek_last(struct log_reader *reader, FILE *file, size_t bytes_max)
+{
+	off_t from = size_of(file) - (off_t)bytes_max;
+	int64_t second;
+
+	if (from <= ftello(file)) {
+		return;
+	}
+	second = second_behind(reader, file, from);
+	reader->from = from;
+	if (second > reader->span.first) {
+		reader->span.first = second;
+	}
+	seek_first(reader, file);
+}
+
+static int is_before(const struct log_reader *reader, const struct smd_log_line *line, off_t at)
+{
+	return at < reader->from ||
+	       (line->second == reader->span.first && line->ordinal < reader->span.first_ordinal);
+}
+
+/* Takes `count` bytes from the rest. 0; -EFBIG: there are not so many. */
+static int charge(size_t *rest, size_t count)
+{
+	if (count > *rest) {
+		return -EFBIG;
+	}
+	*rest -= count;
+	return 0;
+}
+
+static int take_line(struct log_reader *reader, off_t at, size_t length)
 {
 	struct smd_log_line line;
+	int ret;
 
-	if (smd_log_line_parse(reader->line, &line) || line.second < reader->first) {
-		return 0;
+	if (smd_log_line_parse(reader->line, &line) || line.second < reader->span.first) {
+		return charge(&reader->left, length);
 	}
 	if (line.second != reader->second) {
 		reader->second = line.second;
 		reader->ordinal = 0;
 	}
 	line.ordinal = reader->ordinal++;
-	return reader->take(reader->arg, &line);
+	if (is_before(reader, &line, at)) {
+		return charge(&reader->skips, length);
+	}
+	ret = charge(&reader->left, length);
+	return ret ? ret : reader->take(reader->arg, &line);
 }
 
-static int read_file(struct log_reader *reader, FILE *file)
+/* `later` bytes follow in another file. */
+static int read_file(struct log_reader *reader, FILE *file, size_t later)
 {
 	ssize_t length;
+	off_t at;
 	int ret = 0;
 
 	seek_first(reader, file);
+	reader->from = 0;
+	if (reader->span.is_end) {
+		seek_last(reader, file, reader->left > later ? reader->left - later : 0);
+	}
+	at = ftello(file);
 	while (!ret && (length = next_line(reader, file)) > 0) {
-		if ((size_t)length > reader->left) {
-			return -EFBIG;
-		}
-		reader->left -= (size_t)length;
-		ret = take_line(reader);
-		if (!ret && reader->second > reader->last) {
+		ret = take_line(reader, at, (size_t)length);
+		at += length;
+		if (!ret && reader->second > reader->span.last) {
 			return 0;
 		}
 	}
@@ -177,10 +228,10 @@ static int read_both(struct log_reader *reader, int folder)
 	int ret = 0;
 
 	if (older && !(later && is_same(older, later))) {
-		ret = read_file(reader, older);
+		ret = read_file(reader, older, (size_t)size_of(later));
 	}
 	if (!ret && later) {
-		ret = read_file(reader, later);
+		ret = read_file(reader, later, 0);
 	}
 	if (older) {
 		fclose(older);
@@ -191,12 +242,12 @@ static int read_both(struct log_reader *reader, int folder)
 	return ret;
 }
 
-int smd_job_log_read(const char *directory, int64_t first, int64_t last, size_t bytes_max,
-	smd_log_line_fn *take, void *arg)
+int smd_job_log_read(
+	const char *directory, const struct smd_log_span *span, smd_log_line_fn *take, void *arg)
 {
-	struct log_reader reader = {.first = first,
-		.last = last,
-		.left = bytes_max,
+	struct log_reader reader = {.span = *span,
+		.left = span->bytes_max,
+		.skips = SKIP_MAX,
 		.second = INT64_MIN,
 		.take = take,
 		.arg = arg};

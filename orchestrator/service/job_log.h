@@ -22,11 +22,19 @@ struct smd_log_line {
 /* 0 to go on. The texts are valid for the call, and the callee's to change. */
 typedef int smd_log_line_fn(void *arg, const struct smd_log_line *line);
 
-/* Calls back with the lines of that second and of later ones, up to `last`, until one of the calls
- * returns other than 0, which is then returned. -EFBIG: so many bytes were looked at without an
- * end; 0: all was, or there is no log. */
-int smd_job_log_read(const char *directory, int64_t first, int64_t last, size_t bytes_max,
-	smd_log_line_fn *take, void *arg);
+/* The lines of a log that are asked for: of these seconds, and no more bytes than that. */
+struct smd_log_span {
+	int64_t first;
+	uint64_t first_ordinal; /* in the first second; lines before it do not count */
+	int64_t last;
+	size_t bytes_max;
+	int is_end; /* of more bytes the last ones */
+};
+
+/* Calls back with the lines until one of the calls returns other than 0, which is then returned.
+ * -EFBIG: so many bytes were looked at without an end; 0: all was, or there is no log. */
+int smd_job_log_read(const char *directory, const struct smd_log_span *span, smd_log_line_fn *take,
+	void *arg);
 
 /* Takes a line apart, in place. 0 or -EINVAL. */
 int smd_log_line_parse(char *text, struct smd_log_line *out);

@@ -192,7 +192,8 @@ static int open_metrics(struct open_service *service, struct smd_error *error)
 		return 0;
 	}
 	service->figures = (struct smd_figure_sources){
-		.http = service->http, .scheduler = service->desk.scheduler};
+		.http = service->http, .scheduler = service->desk.scheduler,
+		.store = service->store};
 	ret = smd_metrics_open(service->base, service->options->metrics, smd_figures_write,
 		&service->figures, &service->metrics, error);
 	if (!ret) {

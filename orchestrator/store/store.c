@@ -174,7 +174,8 @@ int smd_store_each_of(struct smd_store *store, enum smd_stored_kind kind, const 
 {
 	char *ordered = smd_store_order_write(order, after);
 	char *statement = ordered ? sqlite3_mprintf("SELECT " COLUMNS " FROM jobs WHERE kind = ?1"
-						    " AND coalesce(project, 'local') = ?2"
+						    " AND (?2 IS NULL OR"
+						    " coalesce(project, 'local') = ?2)"
 						    " AND (?3 IS NULL OR"
 						    " coalesce(location, 'local') = ?3)%s",
 					    ordered)

@@ -124,8 +124,8 @@ struct smd_store_position {
 	int64_t id;
 };
 
-/* The same, of one project and in that order; NULL as location is any, and NULL as position is the
- * beginning. */
+/* The same, of one project and location and in that order; NULL as project or location is any, and
+ * NULL as position is the beginning. */
 int smd_store_each_of(struct smd_store *store, enum smd_stored_kind kind, const char *project,
 	const char *location, const struct smd_store_order *order,
 	const struct smd_store_position *after, smd_stored_job_fn *take, void *arg,

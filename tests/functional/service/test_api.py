@@ -74,6 +74,20 @@ class Api(ServiceTest):
         last = self.entries(number, 'resource.labels.task_name="workerpool0-0"', orderBy="timestamp desc", pageSize=2)
         self.assertEqual([entry["textPayload"] for entry in last["entries"]], ["last", "line 300"])
 
+    def test_the_end_of_a_long_log_is_found_and_the_way_through_it(self):
+        number = self.create("seq 300000; echo last")
+        self.await_state(number, "JOB_STATE_SUCCEEDED")
+        task = 'resource.labels.task_name="workerpool0-0"'
+        last = self.entries(number, task, orderBy="timestamp desc", pageSize=3)["entries"]
+        self.assertEqual([entry["textPayload"] for entry in last], ["last", "300000", "299999"])
+        found = self.entries(number, f'timestamp="{last[0]["timestamp"]}"', f'insertId="{last[0]["insertId"]}"', task)
+        lines = list(found["entries"])
+        while "nextPageToken" in found:  # each page looks at a part of the log
+            found = self.entries(number, f'timestamp="{last[0]["timestamp"]}"', f'insertId="{last[0]["insertId"]}"', task,
+                                 pageToken=found["nextPageToken"])
+            lines += found["entries"]
+        self.assertEqual(lines, last[:1])
+
     def test_a_failing_job_says_why(self):
         ended = self.await_state(self.create("echo no such file >&2; exit 3"), "JOB_STATE_FAILED")
         self.assertIn("workerpool0-0", ended["error"]["message"])
@@ -396,7 +410,7 @@ class Metrics(ServiceTest):
     def test_they_are_what_the_page_says(self):
         self.serve(*self.FLAGS, "--metrics=127.0.0.1:0")
         found = wait_until(lambda: re.search(r"metrics: http://(\S+)/metrics", self.service.said()))
-        running = self.create("sleep 300", machine="n1-standard-64")
+        running = self.create("echo progress 1 4 >&$SUMMAND_NOTIFY_FD; sleep 300", machine="n1-standard-64")
         self.await_state(running, "JOB_STATE_RUNNING")
         self.create("true")
         self.fails("GET", "/nowhere", None, 404, "NOT_FOUND")
@@ -404,8 +418,10 @@ class Metrics(ServiceTest):
             read.value(f"summand_service_jobs_{state}") for state in ("begun", "waiting")] == [1, 1] else None)(
                 prometheus.read(found[1])))
         self.assertTrue(metrics, "one job must have begun, and one must wait")
-        self.assertEqual(metrics.types, {**prometheus.of_page(SOURCE, "The service"), **prometheus.of_page(SOURCE, "Every process")})
+        self.assertEqual(metrics.types, {name: kind for heading in ("The service", "The jobs of a service", "Every process")
+                                         for name, kind in prometheus.of_page(SOURCE, heading).items()})
         self.assertEqual(metrics.value("summand_service_cpus_taken"), 64)
+        self.assertTrue(wait_until(lambda: prometheus.read(found[1]).value("summand_job_progress_ratio", job=running) == 0.25))
         self.assertGreaterEqual(metrics.value("summand_service_answers_total", **{"class": "2xx"}), 3)
         self.assertEqual(metrics.value("summand_service_answers_total", **{"class": "4xx"}), 1)
         prometheus.judge(prometheus.request(found[1])[1])
