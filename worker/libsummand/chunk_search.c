@@ -11,8 +11,11 @@
 #define TIMES_LEAST   8u  /* enough for a verdict, when they took */
 #define SPENT_NS      200000000u
 #define FASTER        0.98 /* what is kept takes so much of the time before, at most */
-#define DRIFTED       1.3  /* settled times that change by so much: the network is another one */
-#define WITHIN        0.5  /* sizes that were seen in a trial must stand for so much of the time */
+#define MUCH_FASTER   0.9  /* the same, of medians, for the largest where processors decide */
+#define LOST          1.3  /* each of the first times on trial takes so much of the median before */
+#define LOST_TIMES    4u
+#define DRIFTED       1.3 /* settled times that change by so much: the network is another one */
+#define WITHIN        0.5 /* sizes that were seen in a trial must stand for so much of the time */
 #define DRIFT_NS      (20 * SMD_SECOND_NS) /* until the next search, then */
 #define PAUSE_NS      (10 * SMD_SECOND_NS)
 #define PAUSE_MOST_NS (600 * SMD_SECOND_NS)
@@ -79,9 +82,9 @@ static double time_at(const struct smd_chunk_times *times, enum among_times plac
 	return sorted[index[place]];
 }
 
-/* What a byte of all sizes takes now, to what the fast ones took at the settled scale; 0: that
- * cannot be said yet. */
-static double ratio_to_settled(const struct smd_chunk_search *search, enum among_times place)
+/* What a byte of all sizes takes now, to what the fast ones took at the settled scale, or their
+ * median; 0: that cannot be said yet. */
+static double ratio_to(const struct smd_chunk_search *search, enum among_times place, bool median)
 {
 	double now = 0;
 	double then = 0;
@@ -92,13 +95,19 @@ static double ratio_to_settled(const struct smd_chunk_search *search, enum among
 		double weight = (double)(1ull << i); /* a size counts by the time that it takes */
 
 		if (times->settled > 0 && has_times(times)) {
-			now += time_at(times, place) / times->settled * weight;
+			now += time_at(times, place) /
+			       (median ? times->settled_median : times->settled) * weight;
 			then += weight;
 		} else if (times->settled > 0) {
 			missing += weight;
 		}
 	}
 	return then > WITHIN * (then + missing) ? now / then : 0;
+}
+
+static double ratio_to_settled(const struct smd_chunk_search *search, enum among_times place)
+{
+	return ratio_to(search, place, false);
 }
 
 void smd_chunk_search_forget(struct smd_chunk_search *search)
@@ -119,6 +128,7 @@ static bool settle(struct smd_chunk_search *search)
 		struct smd_chunk_times *times = &search->sizes[i];
 
 		times->settled = has_times(times) ? time_at(times, FAST) : 0;
+		times->settled_median = has_times(times) ? time_at(times, MEDIAN) : 0;
 		any |= times->settled > 0;
 	}
 	search->settled = search->scale;
@@ -126,10 +136,16 @@ static bool settle(struct smd_chunk_search *search)
 	return any;
 }
 
-/* The next one to try, beside the settled one: smaller ones first, because interfaces rarely say
- * too little. False: both sides have been tried. */
+/* The next one to try. Beside the settled one smaller ones come first, because interfaces rarely
+ * say too little. False: both sides have been tried. */
 static bool choose(struct smd_chunk_search *search)
 {
+	if (search->processors_decide && !search->tried_largest &&
+		search->settled < SMD_CHUNK_SCALE_MOST) {
+		search->tried_largest = true;
+		search->wanted = SMD_CHUNK_SCALE_MOST;
+		return true;
+	}
 	if (!search->tried_smaller && search->settled > SMD_CHUNK_SCALE_LEAST) {
 		search->tried_smaller = true;
 		search->wanted = search->settled - 1;
@@ -147,6 +163,7 @@ static void rest(struct smd_chunk_search *search, uint64_t now_ns)
 {
 	search->tried_larger = false;
 	search->tried_smaller = false;
+	search->tried_largest = false;
 	search->next_ns = now_ns + search->pause_ns;
 	search->pause_ns *= 2;
 	if (search->pause_ns > PAUSE_MOST_NS) {
@@ -154,12 +171,40 @@ static void rest(struct smd_chunk_search *search, uint64_t now_ns)
 	}
 }
 
+static bool has_won(const struct smd_chunk_search *search)
+{
+	double ratio = ratio_to_settled(search, MEDIAN);
+
+	return ratio > 0 &&
+	       (ratio <= FASTER || (search->scale > search->settled + 1 &&
+					   ratio_to(search, MEDIAN, true) <= MUCH_FASTER));
+}
+
+/* So clearly that no more operations need to suffer. */
+static bool has_lost(const struct smd_chunk_search *search)
+{
+	bool any = false;
+
+	for (unsigned i = 0; i < SMD_CHUNK_SEARCH_SIZES; i++) {
+		const struct smd_chunk_times *times = &search->sizes[i];
+
+		if (times->settled > 0 && times->count >= LOST_TIMES) {
+			any = true;
+			if (time_at(times, FAST) < LOST * times->settled_median) {
+				return false;
+			}
+		}
+	}
+	return any;
+}
+
 /* A trial is over: the next one, or back to the settled scale. */
 static bool judge_trial(struct smd_chunk_search *search, uint64_t now_ns)
 {
 	bool larger = search->scale > search->settled;
+	bool next = search->scale == search->settled + 1;
 
-	if (ratio_to_settled(search, MEDIAN) <= FASTER) {
+	if (has_won(search)) {
 		if (search->candidate != search->scale &&
 			ratio_to_settled(search, SLOWEST) > FASTER) {
 			search->candidate = search->scale;
@@ -167,7 +212,7 @@ static bool judge_trial(struct smd_chunk_search *search, uint64_t now_ns)
 			return true;
 		}
 		settle(search);
-		search->tried_smaller = larger; /* where it comes from */
+		search->tried_smaller = next; /* where it comes from */
 		search->tried_larger = !larger;
 	}
 	search->candidate = search->settled;
@@ -199,10 +244,17 @@ static bool has_drifted(const struct smd_chunk_search *search)
 	return ratio > DRIFTED || (ratio > 0 && ratio < 1 / DRIFTED);
 }
 
+bool smd_chunk_search_is_due(const struct smd_chunk_search *search, uint64_t now_ns)
+{
+	return search->scale == search->settled && search->candidate == search->settled &&
+	       now_ns >= search->next_ns;
+}
+
 bool smd_chunk_search_want(struct smd_chunk_search *search, uint64_t now_ns)
 {
 	if (search->scale != search->settled) {
-		return ratio_to_settled(search, MEDIAN) > 0 && judge_trial(search, now_ns);
+		return (ratio_to_settled(search, MEDIAN) > 0 || has_lost(search)) &&
+		       judge_trial(search, now_ns);
 	}
 	if (search->candidate != search->settled) {
 		return try_again(search);

@@ -9,6 +9,10 @@
  * median beats the fast ones of the size before, and it has to show that twice unless all of its
  * times do.
  *
+ * Where processors decide, the largest are tried first: there an operation is best in one chunk,
+ * and what is gained on the way to that, size by size, is lost in the noise. Times scatter so much
+ * there that medians are compared, and must differ by more.
+ *
  * One thread uses it: the owner of the progress engine. Times are smd_clock_ns().
  */
 #ifndef SMD_LIBSUMMAND_CHUNK_SEARCH_H
@@ -26,7 +30,8 @@ struct smd_chunk_times {
 	double each[SMD_CHUNK_SEARCH_TIMES]; /* ns per byte */
 	unsigned count;
 	uint64_t spent_ns;
-	double settled; /* what it took at the scale that is settled; 0: not known */
+	double settled; /* what the fast ones took at the scale that is settled; 0: not known */
+	double settled_median;
 };
 
 struct smd_chunk_search {
@@ -36,6 +41,8 @@ struct smd_chunk_search {
 	int candidate; /* has won once, and is tried again if that is not the settled one */
 	bool tried_larger;
 	bool tried_smaller;
+	bool tried_largest;
+	bool processors_decide; /* the caller's word, from the next search on */
 	struct smd_chunk_times sizes[SMD_CHUNK_SEARCH_SIZES];
 	unsigned skipped;  /* operations since the scale has changed that did not count */
 	uint64_t next_ns;  /* no trial before */
@@ -48,6 +55,9 @@ void smd_chunk_search_begin(struct smd_chunk_search *search, int scale, uint64_t
 /* What was in flight together, `bytes` in all, took `ns` from its first operation's begin to its
  * last one's end. Whether that counts. */
 bool smd_chunk_search_took(struct smd_chunk_search *search, uint64_t bytes, uint64_t ns);
+
+/* Whether a search may begin: then it should be known what decides. */
+bool smd_chunk_search_is_due(const struct smd_chunk_search *search, uint64_t now_ns);
 
 /* Whether another scale should be used: search->wanted. */
 bool smd_chunk_search_want(struct smd_chunk_search *search, uint64_t now_ns);

@@ -27,6 +27,7 @@ int smd_tuning_create(struct smd_tuning *tuning, unsigned nranks, const uint32_t
 		return -ENOMEM;
 	}
 	smd_chunk_search_begin(&tuning->search, scale, now_ns);
+	smd_processors_begin(&tuning->processors, now_ns);
 	return 0;
 }
 
@@ -95,6 +96,20 @@ static double mean_weight(const struct smd_balance *balance)
 	return sum / balance->nshards;
 }
 
+/* A search waits until it is known whether processors decide. */
+static bool search_wants(struct smd_tuning *tuning, uint64_t now_ns)
+{
+	if (smd_chunk_search_is_due(&tuning->search, now_ns)) {
+		enum smd_load load = smd_processors_load(&tuning->processors, now_ns);
+
+		if (load == SMD_LOAD_UNKNOWN) {
+			return false;
+		}
+		tuning->search.processors_decide = load == SMD_LOAD_FULL;
+	}
+	return smd_chunk_search_want(&tuning->search, now_ns);
+}
+
 /* What is wanted first: chunks are cut by rates, so these come before all else. */
 static bool find_cause(struct smd_tuning *tuning, uint64_t now_ns)
 {
@@ -111,7 +126,7 @@ static bool find_cause(struct smd_tuning *tuning, uint64_t now_ns)
 		return true;
 	}
 	tuning->cause = SMD_TUNING_CHUNKS;
-	return smd_chunk_search_want(&tuning->search, now_ns);
+	return search_wants(tuning, now_ns);
 }
 
 static uint32_t weight_of(const struct smd_tuning *tuning, unsigned shard)

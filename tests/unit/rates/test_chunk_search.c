@@ -123,6 +123,68 @@ static void where_processors_decide_chunks_grow(void **state)
 	assert_true(search.settled > 0);
 }
 
+/* An operation in one chunk needs fewer packets, and that is much; the sizes between gain little,
+ * and times scatter. */
+static void where_processors_decide_the_largest_are_tried_first(void **state)
+{
+	static const double quarter[] = {262144};
+
+	(void)state;
+	for (unsigned i = 0; i < 100; i++) {
+		struct network network = {.bytes_per_us = 1250,
+			.declared = 1250,
+			.chunk_us = 120,
+			.noise = 0.4,
+			.late_us = 60,
+			.random = i + 1};
+		struct smd_chunk_search search;
+		uint64_t now = SMD_SECOND_NS;
+
+		smd_chunk_search_begin(&search, 0, now);
+		search.processors_decide = true;
+		run(&network, &search, &now, quarter, 1, 1);
+		assert_true(chunk_bytes(&network, quarter[0], search.settled) >= 131072);
+	}
+}
+
+/* The word of who decides may be wrong. */
+static void a_trial_of_the_largest_is_one_of_a_few(void **state)
+{
+	struct network network = liar;
+	struct smd_chunk_search search;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	smd_chunk_search_begin(&search, 0, now);
+	search.processors_decide = true;
+	run(&network, &search, &now, one, 1, 2);
+	assert_true(time_us(&network, one[0], search.settled) <
+		    1.01 * time_us(&network, one[0], best_scale(&network, one[0])));
+	assert_true(run(&network, &search, &now, one, 1, 60) <= 12);
+}
+
+static void what_is_clearly_slower_ends_soon(void **state)
+{
+	struct network network = liar;
+	struct smd_chunk_search search;
+	uint64_t now = SMD_SECOND_NS;
+	unsigned suffered = 0;
+
+	(void)state;
+	smd_chunk_search_begin(&search, 0, now);
+	search.processors_decide = true;
+	for (unsigned i = 0; i < 200; i++) {
+		suffered += search.scale == SMD_CHUNK_SCALE_MOST;
+		now += (uint64_t)(time_us(&network, 262144, search.scale) * 1e3);
+		smd_chunk_search_took(
+			&search, 262144, (uint64_t)(time_us(&network, 262144, search.scale) * 1e3));
+		if (smd_chunk_search_want(&search, now)) {
+			smd_chunk_search_applied(&search);
+		}
+	}
+	assert_in_range(suffered, 1, 6); /* the first two of a scale do not count */
+}
+
 static void what_is_right_is_left_alone(void **state)
 {
 	struct network network = liar;
@@ -161,6 +223,7 @@ static void scatter_leads_nowhere(void **state)
 		double lost;
 
 		smd_chunk_search_begin(&search, 0, now);
+		search.processors_decide = i % 8 > 3;
 		run(&network, &search, &now, size, 1, 60);
 		lost = time_us(&network, *size, search.settled) / time_us(&network, *size, 0) - 1;
 		assert_true(lost < 0.12);
@@ -227,6 +290,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_interface_that_lies_is_found_out_within_a_second),
 		cmocka_unit_test(where_processors_decide_chunks_grow),
+		cmocka_unit_test(where_processors_decide_the_largest_are_tried_first),
+		cmocka_unit_test(a_trial_of_the_largest_is_one_of_a_few),
+		cmocka_unit_test(what_is_clearly_slower_ends_soon),
 		cmocka_unit_test(what_is_right_is_left_alone),
 		cmocka_unit_test(scatter_leads_nowhere),
 		cmocka_unit_test(small_operations_ask_for_nothing),
