@@ -1,0 +1,34 @@
+"""tools/bench/memory_traffic.py against what can be computed: with hardly any cache, and with room for everything."""
+
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.environ["SUMMAND_SOURCE"], "tools", "bench"))
+import memory_traffic
+
+CHUNK, QUEUE = 128 << 10, 64 << 10
+
+
+class MemoryTrafficTest(unittest.TestCase):
+    def traffic(self, ranks, window, cache, rdma):
+        return memory_traffic.Server(ranks, CHUNK, window, cache, QUEUE).traffic(rdma)
+
+    def test_without_a_cache(self):
+        for ranks in (2, 4):
+            cache = 4 * memory_traffic.BLOCK  # what is being copied stays, and no more
+            self.assertAlmostEqual(self.traffic(ranks, 2, cache, rdma=False), 3 + 1 / ranks, delta=0.15)
+            self.assertAlmostEqual(self.traffic(ranks, 2, cache, rdma=True), (3 + 1 / ranks) / 2, delta=0.15)
+
+    def test_with_room_for_all_that_is_under_way(self):
+        for ranks, window in ((2, 1), (4, 4)):
+            needed = ranks * window * CHUNK + 2 * CHUNK
+            self.assertEqual(self.traffic(ranks, window, needed + 2 * ranks * QUEUE, rdma=False), 0)
+            self.assertEqual(self.traffic(ranks, window, needed, rdma=True), 0)
+
+    def test_half_of_what_is_needed_is_too_little(self):
+        self.assertGreater(self.traffic(4, 4, 4 * 4 * CHUNK // 2, rdma=True), 0.3)
+
+
+if __name__ == "__main__":
+    unittest.main()

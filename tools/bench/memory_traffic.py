@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""How much a reduction server's memory moves for each byte that its link does, by a simulated last-level cache.
+
+    tools/bench/memory_traffic.py [--ranks=8] [--cache=32M] [--queue=256K]
+
+Prints a table over the size of chunks and the window, for TCP and RDMA (specs/design/fast-networks.md). The cache is
+whole, keeps what was used last, and takes what the network card writes.
+"""
+
+import collections
+import sys
+
+BLOCK = 4096
+UNITS = {"K": 1 << 10, "M": 1 << 20}
+CHUNKS = [64 << 10, 128 << 10, 256 << 10, 512 << 10]
+WINDOWS = [1, 2, 4, 8]
+ROUNDS = 3     # through all slots before it counts, and as many that count
+
+
+def size(text):
+    return int(text[:-1]) * UNITS[text[-1]] if text[-1] in UNITS else int(text)
+
+
+class Cache:
+    """Blocks by when they were used, and whether memory has another copy."""
+
+    def __init__(self, bytes_):
+        self.most = bytes_ // BLOCK
+        self.blocks = collections.OrderedDict()
+        self.moved = 0     # blocks between memory and cache, or card
+
+    def use(self, block, dirty):
+        self.blocks[block] = dirty or self.blocks.pop(block, False)
+        if len(self.blocks) > self.most:
+            self.moved += self.blocks.popitem(last=False)[1]
+
+    def read(self, block):
+        self.moved += block not in self.blocks
+        self.use(block, False)
+
+    def write(self, block):
+        """A processor's: a line is read before it is written."""
+        self.moved += block not in self.blocks
+        self.use(block, True)
+
+    def card_writes(self, block):
+        self.use(block, True)
+
+    def card_reads(self, block):
+        self.moved += block not in self.blocks
+
+
+class Server:
+    """One shard with one communicator. Buffers are taken as reduction_server/engine/buffer_pool.c does it: the last one given
+    back is the next one taken."""
+
+    def __init__(self, ranks, chunk, window, cache, queue):
+        self.ranks, self.window, self.cache = ranks, window, Cache(cache)
+        self.blocks = chunk // BLOCK
+        self.queue = queue // BLOCK
+        self.at = collections.Counter()
+        self.free = list(range(2 * window * (ranks + 1)))
+        self.parts = {}
+
+    def socket_block(self, way, rank):
+        self.at[way, rank] += 1
+        return way, rank, self.at[way, rank] % self.queue
+
+    def part_comes(self, rdma, ordinal, rank, block):
+        if (ordinal, rank) not in self.parts:
+            self.parts[ordinal, rank] = self.free.pop()
+        part = self.parts[ordinal, rank], block
+        if rdma:
+            self.cache.card_writes(part)
+            return
+        socket = self.socket_block("in", rank)
+        self.cache.card_writes(socket)
+        self.cache.read(socket)
+        self.cache.write(part)
+
+    def reduce(self, ordinal):
+        """In place of the first rank's part."""
+        parts = [self.parts.pop((ordinal, rank)) for rank in range(self.ranks)]
+        for block in range(self.blocks):
+            for part in parts:
+                self.cache.read((part, block))
+            self.cache.write((parts[0], block))
+        self.free += parts[1:]
+        return parts[0]
+
+    def result_leaves(self, rdma, result, rank, block):
+        if rdma:
+            self.cache.card_reads((result, block))
+            return
+        socket = self.socket_block("out", rank)
+        self.cache.read((result, block))
+        self.cache.write(socket)
+        self.cache.card_reads(socket)
+
+    def turn(self, rdma, ordinal):
+        """All ranks send a chunk, the last of them one of a window before; what that completes is reduced and leaves."""
+        done = max(0, ordinal - (self.window - 1))
+        late = ordinal >= self.window - 1
+        for block in range(self.blocks):
+            for rank in range(self.ranks):
+                if rank < self.ranks - 1 or late:
+                    self.part_comes(rdma, ordinal if rank < self.ranks - 1 else done, rank, block)
+        if not late:
+            return
+        result = self.reduce(done)
+        for block in range(self.blocks):
+            for rank in range(self.ranks):
+                self.result_leaves(rdma, result, rank, block)
+        self.free.append(result)
+
+    def traffic(self, rdma):
+        """Bytes of memory for each byte in or out."""
+        turns = ROUNDS * 2 * self.window
+        for ordinal in range(2 * turns):
+            if ordinal == turns:
+                self.cache.moved = 0
+            self.turn(rdma, ordinal)
+        return self.cache.moved / (turns * 2 * self.ranks * self.blocks)
+
+
+def main():
+    options = {"ranks": "8", "cache": "32M", "queue": "256K"}
+    for word in sys.argv[1:]:
+        name, equals, value = word.removeprefix("--").partition("=")
+        if name not in options or not equals or not word.startswith("--"):
+            print(__doc__, file=sys.stdout if word == "--help" else sys.stderr)
+            return 0 if word == "--help" else 2
+        options[name] = value
+    ranks, cache, queue = int(options["ranks"]), size(options["cache"]), size(options["queue"])
+    print("chunk     " + "".join(f"  window {window}: TCP RDMA" for window in WINDOWS))
+    for chunk in CHUNKS:
+        cells = [[Server(ranks, chunk, window, cache, queue).traffic(rdma) for rdma in (False, True)] for window in WINDOWS]
+        print(f"{chunk >> 10:4} KiB  " + "".join(f"       {tcp:7.2f} {rdma:5.2f}" for tcp, rdma in cells), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
