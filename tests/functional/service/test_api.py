@@ -229,6 +229,31 @@ class Api(ServiceTest):
         listed = self.ask("GET", JOBS + "?$alt=json;enum-encoding=int")["customJobs"]
         self.assertIsInstance(listed[0]["state"], int)
 
+    def test_what_googles_python_client_sends_over_rest(self):
+        """As its REST transport writes requests: its query, its headers, numbers for enumerations, texts for long numbers."""
+        query = "?%24alt=json%3Benum-encoding%3Dint"
+        headers = {"Content-Type": "application/json", "x-goog-request-params": "parent=projects/demo/locations/us-central1",
+                   "x-goog-api-client": "gl-python/3.11.2 rest/2.31.0 gapic/1.70.0 gccl/1.70.0", "User-Agent": "python-requests/2.31.0",
+                   "Accept-Encoding": "gzip, deflate", "Accept": "*/*", "Connection": "keep-alive"}
+        body = {"displayName": "python", "jobSpec": {
+            "workerPoolSpecs": [{"replicaCount": "1", "machineSpec": {"machineType": "n1-standard-4"},
+                                 "containerSpec": {"imageUri": "local", "command": ["sleep", "300"]}}],
+            "scheduling": {"timeout": "600s", "restartJobOnWorkerRestart": True, "strategy": 1}}, "labels": {"a": "b"}}
+        made = self.ask("POST", JOBS + query, json.dumps(body, indent=2), headers=headers)
+        self.assertEqual((made["displayName"], made["jobSpec"]["scheduling"]["timeout"]), ("python", "600s"))
+        path = "/v1/" + made["name"]
+        self.assertTrue(wait_until(lambda: self.ask("GET", path + query, headers=headers)["state"] == 3))
+        listed = self.ask("GET", f"{JOBS}?filter=state%3D%22JOB_STATE_RUNNING%22&pageSize=10&readMask=name%2CdisplayName&{query[1:]}",
+                          headers=headers)
+        self.assertEqual(listed, {"customJobs": [{"name": made["name"], "displayName": "python"}]})
+        self.assertEqual(self.ask("POST", path + ":cancel" + query, "{}", headers=headers), {})
+        self.assertTrue(wait_until(lambda: self.ask("GET", path + query, headers=headers)["state"] == 7))
+        operation = self.ask("DELETE", path + query, headers=headers)
+        self.assertEqual((operation["done"], operation["response"]["@type"]), (True, "type.googleapis.com/google.protobuf.Empty"))
+        self.assertEqual(self.ask("GET", "/v1/" + operation["name"] + query, headers=headers), operation)
+        error = self.fails("GET", path + query, None, 404, "NOT_FOUND", headers)
+        self.assertIn("does not exist", error["message"])
+
     def test_wrong_jobs_are_refused_as_google_does(self):
         body = job()
         body["jobSpec"]["nosuch"] = 1
