@@ -185,18 +185,20 @@ static int context_wait_ready(struct smd_context *context, struct smd_error *err
 	return ret;
 }
 
-int smd_context_register(
-	struct smd_context *context, void *base, size_t length, const struct smd_dmabuf *dmabuf)
+int smd_context_register(struct smd_context *context, const void *user, void *base, size_t length,
+	const struct smd_dmabuf *dmabuf)
 {
 	int ret = smd_context_check_process(context);
 
-	return ret ? ret : smd_registrations_add(&context->registrations, base, length, dmabuf);
+	return ret ? ret
+		   : smd_registrations_add(&context->registrations, user, base, length, dmabuf);
 }
 
-void smd_context_deregister(struct smd_context *context, void *base, size_t length)
+void smd_context_deregister(
+	struct smd_context *context, const void *user, void *base, size_t length)
 {
 	if (smd_context_check_process(context) == 0) {
-		smd_registrations_remove(&context->registrations, base, length);
+		smd_registrations_remove(&context->registrations, user, base, length);
 	}
 }
 

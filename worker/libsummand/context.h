@@ -69,11 +69,12 @@ int smd_context_create_without_devices(
 	const struct smd_context_options *options, smd_context **out);
 
 /* registration.h, for all lanes of the context. */
-int smd_context_register(
-	struct smd_context *context, void *base, size_t length, const struct smd_dmabuf *dmabuf);
+int smd_context_register(struct smd_context *context, const void *user, void *base, size_t length,
+	const struct smd_dmabuf *dmabuf);
 bool smd_context_is_device_registered(
 	struct smd_context *context, const void *memory, size_t bytes);
-void smd_context_deregister(struct smd_context *context, void *base, size_t length);
+void smd_context_deregister(
+	struct smd_context *context, const void *user, void *base, size_t length);
 
 /* Whether a caller's context is one, of this process. 0, or -EINVAL, -EPERM with a text for
  * smd_error_message(). */

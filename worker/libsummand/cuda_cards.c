@@ -1,8 +1,11 @@
 /* Memory of CUDA devices for network cards: dma-bufs, and when the device sees what cards write. */
 #include <errno.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 #include "worker/libsummand/cuda_driver.h"
+
+#define CARDS_MAX 64
 
 uint64_t smd_cuda_identify(struct smd_device *device, const void *pointer)
 {
@@ -57,6 +60,23 @@ static int cuda_check_device(struct smd_device *device, struct smd_error *error)
 	return ret ? ret : cuda_check_handle(handle, &device->flushes, error);
 }
 
+/*
+ * What was found out of each device: it stays as it is, and the driver need not be asked with every
+ * message. 0: nothing yet.
+ */
+enum { CARD_SEEN = 1, CARD_FLUSHED = 2 };
+static _Atomic unsigned char cards[CARDS_MAX];
+
+static int cuda_check_card(CUdevice handle, bool *flushes, struct smd_error *error)
+{
+	int ret = cuda_check_handle(handle, flushes, error);
+
+	if (ret == 0 && handle >= 0 && handle < CARDS_MAX) {
+		cards[handle] = *flushes ? CARD_FLUSHED : CARD_SEEN;
+	}
+	return ret;
+}
+
 int smd_cuda_check_cards(struct smd_error *error)
 {
 	int devices = 0;
@@ -71,7 +91,7 @@ int smd_cuda_check_cards(struct smd_error *error)
 		bool flushes;
 
 		ret = CUDA(error, cuDeviceGet, &handle, i);
-		ret = ret ? ret : cuda_check_handle(handle, &flushes, error);
+		ret = ret ? ret : cuda_check_card(handle, &flushes, error);
 	}
 	if (ret == 0 && devices == 0) {
 		return cuda_refuse(error, "there is no CUDA device");
@@ -92,7 +112,11 @@ int smd_cuda_flush_current(struct smd_error *error)
 	CUdevice handle;
 	int ret = CUDA(error, cuCtxGetDevice, &handle);
 
-	ret = ret ? ret : cuda_check_handle(handle, &flushes, error);
+	if (ret == 0 && handle >= 0 && handle < CARDS_MAX && cards[handle]) {
+		flushes = cards[handle] == CARD_FLUSHED;
+	} else if (ret == 0) {
+		ret = cuda_check_card(handle, &flushes, error);
+	}
 	return ret || !flushes ? ret : cuda_flush_here(error);
 }
 

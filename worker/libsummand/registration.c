@@ -11,6 +11,7 @@
 struct registration_task {
 	struct smd_task task;
 	struct smd_registrations *registrations;
+	const void *user;
 	struct smd_extent memory;
 	const struct smd_dmabuf *dmabuf; /* NULL: the memory is the host's */
 	bool adds;                       /* else it removes */
@@ -18,13 +19,15 @@ struct registration_task {
 	bool done; /* under the lock */
 };
 
+/* That user's; NULL: anybody's. */
 static struct smd_registration *registration_find(
-	struct smd_registrations *registrations, struct smd_extent memory)
+	struct smd_registrations *registrations, const void *user, struct smd_extent memory)
 {
 	struct smd_registration *registration;
 
 	LIST_FOREACH (registration, &registrations->list, link) {
-		if (registration->base == memory.base && registration->length == memory.length) {
+		if ((!user || registration->user == user) && registration->base == memory.base &&
+			registration->length == memory.length) {
 			break;
 		}
 	}
@@ -110,17 +113,17 @@ static int registration_renew(struct smd_registrations *registrations,
 	return ret;
 }
 
-static int registration_add(struct smd_registrations *registrations, struct smd_extent memory,
-	const struct smd_dmabuf *dmabuf)
+static int registration_add(struct smd_registrations *registrations, const void *user,
+	struct smd_extent memory, const struct smd_dmabuf *dmabuf)
 {
-	struct smd_registration *registration = registration_find(registrations, memory);
+	struct smd_registration *registration = registration_find(registrations, user, memory);
 	int ret;
 
 	if (registration) {
 		ret = registration->device && dmabuf
 			      ? registration_renew(registrations, registration, dmabuf)
 			      : 0;
-		registration->users += ret == 0;
+		registration->times += ret == 0;
 		return ret;
 	}
 	registration = calloc(1, sizeof(*registration));
@@ -128,13 +131,17 @@ static int registration_add(struct smd_registrations *registrations, struct smd_
 		return -ENOMEM;
 	}
 	*registration = (struct smd_registration){
+		.user = user,
 		.base = memory.base,
 		.length = memory.length,
-		.users = 1,
+		.times = 1,
 		.device = dmabuf != NULL,
 		.dmabuf = {.fd = -1},
 	};
 	ret = dmabuf ? registration_keep(registration, dmabuf) : 0;
+	if (ret == 0 && registration_find(registrations, NULL, memory)) {
+		registration_undo(registrations, memory);
+	}
 	if (ret == 0) {
 		ret = registration_apply(registrations, memory, dmabuf);
 	}
@@ -148,17 +155,20 @@ static int registration_add(struct smd_registrations *registrations, struct smd_
 	return 0;
 }
 
-static void registration_remove(struct smd_registrations *registrations, struct smd_extent memory)
+static void registration_remove(
+	struct smd_registrations *registrations, const void *user, struct smd_extent memory)
 {
-	struct smd_registration *registration = registration_find(registrations, memory);
+	struct smd_registration *registration = registration_find(registrations, user, memory);
 
-	if (!registration || --registration->users) {
+	if (!registration || --registration->times) {
 		return;
 	}
-	registration_undo(registrations, memory);
 	smd_progress_lock(registrations->progress);
 	LIST_REMOVE(registration, link);
 	smd_progress_unlock(registrations->progress);
+	if (!registration_find(registrations, NULL, memory)) {
+		registration_undo(registrations, memory);
+	}
 	registration_free(registration);
 }
 
@@ -168,10 +178,10 @@ static void registering_run(struct smd_task *task)
 	struct smd_registrations *registrations = registering->registrations;
 
 	if (registering->adds) {
-		registering->ret =
-			registration_add(registrations, registering->memory, registering->dmabuf);
+		registering->ret = registration_add(
+			registrations, registering->user, registering->memory, registering->dmabuf);
 	} else {
-		registration_remove(registrations, registering->memory);
+		registration_remove(registrations, registering->user, registering->memory);
 	}
 	smd_progress_lock(registrations->progress);
 	registering->done = true;
@@ -194,17 +204,19 @@ static int registering_ask(
 	return registering->ret;
 }
 
-int smd_registrations_add(struct smd_registrations *registrations, void *base, size_t length,
-	const struct smd_dmabuf *dmabuf)
+int smd_registrations_add(struct smd_registrations *registrations, const void *user, void *base,
+	size_t length, const struct smd_dmabuf *dmabuf)
 {
-	struct registration_task call = {.memory = {base, length}, .dmabuf = dmabuf, .adds = true};
+	struct registration_task call = {
+		.user = user, .memory = {base, length}, .dmabuf = dmabuf, .adds = true};
 
 	return registering_ask(registrations, &call);
 }
 
-void smd_registrations_remove(struct smd_registrations *registrations, void *base, size_t length)
+void smd_registrations_remove(
+	struct smd_registrations *registrations, const void *user, void *base, size_t length)
 {
-	struct registration_task call = {.memory = {base, length}};
+	struct registration_task call = {.user = user, .memory = {base, length}};
 
 	(void)registering_ask(registrations, &call);
 }

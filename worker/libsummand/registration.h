@@ -28,9 +28,10 @@ struct smd_dmabuf {
 };
 
 struct smd_registration {
+	const void *user; /* the communicator, or whoever else has registered it */
 	void *base;
 	size_t length;
-	unsigned users; /* registered so many times */
+	unsigned times; /* that the user has */
 	bool device;
 	struct smd_dmabuf dmabuf; /* of a device's memory, for lanes that come later */
 	LIST_ENTRY(smd_registration) link;
@@ -48,16 +49,18 @@ void smd_registrations_create(struct smd_registrations *registrations,
 void smd_registrations_destroy(struct smd_registrations *registrations);
 
 /*
- * From any thread. Registering the same memory again is counted. Memory that overlaps other
- * registered memory is treated as if it had not been registered. 0 or -ENOMEM; of a device's memory
- * (dmabuf is not NULL) also what the first lane said whose card does not take it, -ENOTSUP where
- * there is no such card.
+ * From any thread. A user that registers the same memory again is counted. Where it is another
+ * user's too, its address may stand for other memory by now, which NCCL has freed and been given
+ * again: the cards register it anew. Memory that overlaps other registered memory is treated as if
+ * it had not been registered. 0 or -ENOMEM; of a device's memory (dmabuf is not NULL) also what the
+ * first lane said whose card does not take it, -ENOTSUP where there is no such card.
  */
-int smd_registrations_add(struct smd_registrations *registrations, void *base, size_t length,
-	const struct smd_dmabuf *dmabuf);
+int smd_registrations_add(struct smd_registrations *registrations, const void *user, void *base,
+	size_t length, const struct smd_dmabuf *dmabuf);
 
 /* From any thread. No operation in flight may use it. */
-void smd_registrations_remove(struct smd_registrations *registrations, void *base, size_t length);
+void smd_registrations_remove(
+	struct smd_registrations *registrations, const void *user, void *base, size_t length);
 
 /* On the owner: all of it, with a lane that is there again, or of a server that is. 0, or what its
  * card says of a device's memory. */

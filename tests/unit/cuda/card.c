@@ -232,6 +232,7 @@ static void card_register(struct smd_lane *lane, struct smd_extent extent, size_
 	REQUIRE(host_registered);
 	*host_registered = extent;
 	counts.host_registered++;
+	counts.host_registrations++;
 	pthread_mutex_unlock(&lock);
 }
 
@@ -595,9 +596,9 @@ static const struct smd_transport_ops *inner_of(const char *address)
 	return strncmp(address, "loopback:", 9) == 0 ? &smd_transport_loopback : &smd_transport_tcp;
 }
 
-static int card_connect(struct event_base *base, const char *address, unsigned shard,
-	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
-	struct smd_error *error)
+static int card_connect(struct event_base *base, const char *address,
+	const struct smd_source *source, unsigned shard, const struct smd_lane_callbacks *callbacks,
+	void *owner, struct smd_lane **out, struct smd_error *error)
 {
 	struct card_lane *card = card_create(true, shard);
 	int ret;
@@ -606,7 +607,7 @@ static int card_connect(struct event_base *base, const char *address, unsigned s
 	card->callbacks = callbacks;
 	card->owner = owner;
 	ret = inner_of(address)->connect(
-		base, address, shard, &card_callbacks, card, &card->inner, error);
+		base, address, source, shard, &card_callbacks, card, &card->inner, error);
 	if (ret) {
 		free(card);
 		return ret;

@@ -35,6 +35,7 @@ struct card_counts {
 	unsigned to_device;   /* results that a card has written */
 	unsigned to_host;
 	unsigned host_registered; /* host memory of workers, now, on all lanes */
+	unsigned host_registrations; /* of it, so far */
 	unsigned registered;      /* device memory, now */
 	unsigned registered_most; /* of one lane, at once */
 	bool muted;               /* a server says nothing any more */

@@ -251,20 +251,21 @@ static void register_some(struct pool_rank *rank)
 	char memory[2][1000];
 
 	for (int i = 0; i < 3; i++) {
-		CHECK(smd_context_register(rank->context, memory[0], sizeof(memory[0]), NULL) == 0);
+		CHECK(smd_context_register(
+			      rank->context, rank, memory[0], sizeof(memory[0]), NULL) == 0);
 	}
-	CHECK(smd_context_register(rank->context, memory[1], sizeof(memory[1]), NULL) == 0);
+	CHECK(smd_context_register(rank->context, rank, memory[1], sizeof(memory[1]), NULL) == 0);
 	CHECK(pthread_barrier_wait(&all_ready) <= 0);
 	CHECK(card_counts().host_registered == NRANKS * LANES * 2);
 	CHECK(pthread_barrier_wait(&all_ready) <= 0);
 	for (int i = 0; i < 3; i++) {
-		smd_context_deregister(rank->context, memory[0], sizeof(memory[0]));
+		smd_context_deregister(rank->context, rank, memory[0], sizeof(memory[0]));
 		CHECK(pthread_barrier_wait(&all_ready) <= 0);
 		CHECK(card_counts().host_registered == NRANKS * LANES * (i == 2 ? 1 : 2));
 		CHECK(pthread_barrier_wait(&all_ready) <= 0);
 	}
-	smd_context_deregister(rank->context, memory[1], sizeof(memory[1]));
-	smd_context_deregister(rank->context, memory[1], sizeof(memory[1])); /* never kept */
+	smd_context_deregister(rank->context, rank, memory[1], sizeof(memory[1]));
+	smd_context_deregister(rank->context, rank, memory[1], sizeof(memory[1])); /* never kept */
 	CHECK(pthread_barrier_wait(&all_ready) <= 0);
 	CHECK(card_counts().host_registered == 0);
 }
@@ -273,6 +274,37 @@ static void registered_memory_reaches_the_lanes_once(void **state)
 {
 	(void)state;
 	device_run(register_some, NULL);
+}
+
+/* What one communicator has not given back yet may be other memory by now when another one brings
+ * it: the cards take it anew, and have it until both have given it back. */
+static void register_for_two(struct pool_rank *rank)
+{
+	static const char others[2];
+	char memory[1000];
+
+	for (int i = 0; i < 2; i++) {
+		CHECK(smd_context_register(
+			      rank->context, &others[i], memory, sizeof(memory), NULL) == 0);
+		CHECK(smd_context_register(
+			      rank->context, &others[i], memory, sizeof(memory), NULL) == 0);
+	}
+	CHECK(pthread_barrier_wait(&all_ready) <= 0);
+	CHECK(card_counts().host_registrations == NRANKS * LANES * 2);
+	CHECK(card_counts().host_registered == NRANKS * LANES);
+	CHECK(pthread_barrier_wait(&all_ready) <= 0);
+	for (int i = 0; i < 4; i++) {
+		smd_context_deregister(rank->context, &others[i / 2], memory, sizeof(memory));
+		CHECK(pthread_barrier_wait(&all_ready) <= 0);
+		CHECK(card_counts().host_registered == (i == 3 ? 0 : NRANKS * LANES));
+		CHECK(pthread_barrier_wait(&all_ready) <= 0);
+	}
+}
+
+static void what_another_brings_is_registered_anew(void **state)
+{
+	(void)state;
+	device_run(register_for_two, NULL);
 }
 
 /* At the address of the one what the other has. */
@@ -284,7 +316,7 @@ static int register_as(
 	int ret;
 
 	dmabuf.fd = gpu_export(content->data, bytes, &dmabuf.offset);
-	ret = smd_context_register(rank->context, address->data, bytes, &dmabuf);
+	ret = smd_context_register(rank->context, rank, address->data, bytes, &dmabuf);
 	close(dmabuf.fd);
 	return ret;
 }
@@ -296,7 +328,7 @@ static int register_buffer(struct pool_rank *rank, const struct buffer *buffer)
 
 static void deregister(struct pool_rank *rank, const struct buffer *buffer)
 {
-	smd_context_deregister(rank->context, buffer->data, buffer->count * sizeof(int32_t));
+	smd_context_deregister(rank->context, rank, buffer->data, buffer->count * sizeof(int32_t));
 }
 
 /* In device memory that is kept, from the offset on. */
@@ -648,6 +680,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		TEST(large_chunks_are_not_copied),
 		TEST(registered_memory_reaches_the_lanes_once),
+		TEST(what_another_brings_is_registered_anew),
 		TEST(registered_device_memory_goes_directly_or_not_at_all),
 		TEST(without_places_registered_device_memory_fails),
 		TEST(results_that_come_otherwise_fail),

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "worker/libsummand/device.h"
 #include "tests/unit/cuda/gdr_machine.h"
 #include "tests/unit/cuda/gdr_memory.h"
 
@@ -153,11 +154,17 @@ static void messages_go_from_host_to_host(void **state)
 static void nothing_is_flushed_that_need_not_be(void **state)
 {
 	unsigned before = gpu_flushes();
+	struct smd_error error = {""};
 
 	(void)state;
 	gpu_set(SMD_FAKE_ORDERING, CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER);
 	messages_of_every_size(true, true);
-	assert_int_equal(gpu_flushes(), before);
+	assert_int_equal(gpu_flushes(), before + 9); /* it was asked before the first message */
+	assert_int_equal(smd_device_ops()->check_cards(&error), 0);
+	messages_of_every_size(true, true);
+	assert_int_equal(gpu_flushes(), before + 9);
+	gpu_set(SMD_FAKE_ORDERING, CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE);
+	assert_int_equal(smd_device_ops()->check_cards(&error), 0);
 }
 
 static void a_flush_that_fails_is_an_error(void **state)

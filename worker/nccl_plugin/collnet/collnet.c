@@ -35,7 +35,7 @@ static int region_create(struct smd_coll *coll, void *data, size_t size,
 	}
 	*region = (struct region){data, size, dmabuf != NULL};
 	ret = smd_context_register(
-		smd_shared_context_get_context(coll->shared), data, size, dmabuf);
+		smd_shared_context_get_context(coll->shared), coll, data, size, dmabuf);
 	if (ret) {
 		smd_nccl_log_warn("CollNet: %zu bytes at %p cannot be registered: %s", size, data,
 			strerror(-ret));
@@ -91,7 +91,7 @@ int smd_collnet_deregister(void *coll_comm, void *mhandle)
 			coll->nnodes, coll->node);
 	}
 	smd_context_deregister(
-		smd_shared_context_get_context(coll->shared), region->memory, region->bytes);
+		smd_shared_context_get_context(coll->shared), coll, region->memory, region->bytes);
 	free(region);
 	return NCCL_SUCCESS;
 }
