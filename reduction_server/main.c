@@ -110,10 +110,7 @@ static int set_seconds(void *target, const char *value, struct smd_error *error)
 
 static int set_listen(void *target, const char *value, struct smd_error *error)
 {
-	char host[256];
-	uint16_t port;
-
-	if (smd_parse_endpoint(value, host, sizeof(host), &port)) {
+	if (smd_addresses_check(value)) {
 		return smd_error_set(error, EINVAL, "must be ADDR:PORT");
 	}
 	*(const char **)target = value;
@@ -163,7 +160,9 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 	const struct smd_option table[] = {
 		SMD_OPTION_GROUP("Connections"),
 		{"listen", "ADDR:PORT",
-			"where workers connect; port 0 takes any free one (default 127.0.0.1:2222)",
+			"where workers connect; port 0 takes any free one; ADDR:PORT+ADDR:PORT is "
+			"an "
+			"address on each of two networks (default 127.0.0.1:2222)",
 			set_listen, &options->listen},
 		{"transport", "NAME", transport_help, set_transport, &options->transport},
 		{"bandwidth", "RATE",
@@ -188,7 +187,8 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 			smd_option_set_bool, &options->insecure},
 		SMD_OPTION_GROUP("Memory and threads"),
 		{"threads", "N",
-			"shards, each a thread of its own (default: as many as the link takes, one for "
+			"shards, each a thread of its own (default: as many as the link takes, one "
+			"for "
 			"each 10 Gbit/s)",
 			set_threads, &options->threads},
 		{"memory-limit", "SIZE",
@@ -220,7 +220,8 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 			"a system call that a reduction server has no use for ends it (default on)",
 			set_switch, &options->seccomp},
 		{"metrics", "ADDR:PORT",
-			"answer GET /metrics there, in Prometheus' text format; port 0 takes any free "
+			"answer GET /metrics there, in Prometheus' text format; port 0 takes any "
+			"free "
 			"one, and PORT alone is of 127.0.0.1 (default: nowhere)",
 			set_metrics, &options->metrics},
 		{"ready-fd", "N",
@@ -333,8 +334,13 @@ static void on_ended(void *owner)
 /* Without a token it serves this machine, unless somebody has said that the network is safe. */
 static int check_exposure(const struct options *options, bool *is_open, struct smd_error *error)
 {
-	int stays_here = smd_address_stays_here(options->listen, error);
+	char address[SMD_ADDRESS_LONGEST];
+	int stays_here = 1;
 
+	for (unsigned i = 0; smd_addresses_get(options->listen, i, address) && stays_here == 1;
+		i++) {
+		stays_here = smd_address_stays_here(address, error);
+	}
 	*is_open = !options->token_file && stays_here == 0;
 	if (*is_open && !options->insecure) {
 		return smd_error_set(error, EINVAL,

@@ -14,6 +14,7 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log_limit.h"
 #include "reduction_server/engine/piece.h"
+#include "reduction_server/transport/address.h"
 #include "reduction_server/transport/lane_key.h"
 #include "reduction_server/transport/loop.h"
 
@@ -22,7 +23,7 @@
 
 struct smd_server {
 	struct event_base *base;
-	struct smd_listener *listeners[SMD_TRANSPORTS_MAX];
+	struct smd_listener *listeners[SMD_ADDRESSES_MAX * SMD_TRANSPORTS_MAX];
 	unsigned nlisteners;
 	bool has_devices;
 	bool told_listening;
@@ -32,7 +33,7 @@ struct smd_server {
 	atomic_uint nended;      /* shards that have */
 	void (*on_ended)(void *owner);
 	void *owner;
-	char address[128];
+	char address[SMD_ADDRESSES_TEXT_MAX];
 	const struct smd_tokens *tokens;
 	bool encrypt;
 	struct smd_lane_keys keys;
@@ -269,18 +270,49 @@ static bool server_listens_on(const struct smd_server *server, const struct smd_
 	return false;
 }
 
-/* The first finds the port if that is open; the others listen at the same. */
+/* At all addresses. The first finds the ports if those are open; the others listen at the same. */
 static int server_listen_on(struct smd_server *server, const struct smd_server_config *config,
 	const struct smd_transport_ops *ops, struct smd_error *error)
 {
-	char address[sizeof(server->address)];
-	int ret = ops->listen(server->base, server->nlisteners ? server->address : config->listen,
-		server_on_accept, server, &server->listeners[server->nlisteners], address, error);
+	const char *addresses = *server->address ? server->address : config->listen;
+	char found[SMD_ADDRESSES_TEXT_MAX] = "";
+	char address[SMD_ADDRESS_LONGEST];
+	size_t length = 0;
 
-	if (ret == 0 && server->nlisteners++ == 0) {
-		memcpy(server->address, address, sizeof(address));
+	for (unsigned i = 0; smd_addresses_get(addresses, i, address); i++) {
+		struct smd_listener **listener = &server->listeners[server->nlisteners];
+		char bound[128];
+		int ret = ops->listen(
+			server->base, address, server_on_accept, server, listener, bound, error);
+
+		if (ret) {
+			return ret;
+		}
+		server->nlisteners++;
+		length += (size_t)snprintf(
+			found + length, sizeof(found) - length, "%s%s", i ? "+" : "", bound);
+		ret = server_encrypt(server, *listener, error);
+		if (ret) {
+			return ret;
+		}
 	}
-	return ret ? ret : server_encrypt(server, server->listeners[server->nlisteners - 1], error);
+	if (!*server->address) {
+		memcpy(server->address, found, sizeof(found));
+	}
+	return 0;
+}
+
+/* Whether lanes can be made over a carrier at one of the addresses. */
+static int server_check(
+	const char *addresses, const struct smd_transport_ops *ops, struct smd_error *error)
+{
+	char address[SMD_ADDRESS_LONGEST];
+	int ret = -EADDRNOTAVAIL;
+
+	for (unsigned i = 0; ret && smd_addresses_get(addresses, i, address); i++) {
+		ret = ops->check(address, error);
+	}
+	return ret;
 }
 
 /*
@@ -292,7 +324,7 @@ static int server_listen_carried(struct smd_server *server, const struct smd_ser
 	struct smd_error *error)
 {
 	struct smd_error why = {""};
-	int ret = ops->check(config->listen, error);
+	int ret = server_check(config->listen, ops, error);
 
 	if (ret == 0 && !server_listens_on(server, carrier)) {
 		ret = server_listen_on(server, config, carrier, error);

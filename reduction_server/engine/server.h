@@ -26,7 +26,7 @@ struct smd_server_transport {
 
 struct smd_server_config {
 	struct smd_server_transport transports[SMD_TRANSPORTS_MAX]; /* the first is needed */
-	const char *listen;                                         /* "host:port" */
+	const char *listen; /* "host:port", or one on each of its networks: "host:port+host:port" */
 	unsigned shards;         /* threads: 1 to SMD_SHARDS_MAX */
 	size_t memory_bytes;     /* of all slot pools together */
 	size_t job_memory_bytes; /* of it, what one job may have; 0: SMD_JOB_MOST() */
@@ -64,7 +64,7 @@ int smd_server_start(struct event_base *base, const struct smd_server_config *co
 /* Whether workers may come over a transport that needs devices, such as RDMA. */
 bool smd_server_has_devices(const struct smd_server *server);
 
-/* Where it listens: "127.0.0.1:41873". */
+/* Where it listens: "127.0.0.1:41873"; at several addresses "10.0.0.5:2222+10.1.0.5:2222". */
 const char *smd_server_address(const struct smd_server *server);
 
 /* From any thread, as long as it is not freed: its shards, and what each of them shows. */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -75,6 +76,91 @@ bool smd_address_is_literal(const char *address)
 		freeaddrinfo(list);
 	}
 	return literal;
+}
+
+static const uint8_t *address_bytes(const struct sockaddr *address, size_t *length)
+{
+	if (address->sa_family == AF_INET) {
+		*length = sizeof(struct in_addr);
+		return (const uint8_t *)&((const struct sockaddr_in *)address)->sin_addr;
+	}
+	*length = sizeof(struct in6_addr);
+	return (const uint8_t *)&((const struct sockaddr_in6 *)address)->sin6_addr;
+}
+
+bool smd_address_same_host(const struct sockaddr *a, const struct sockaddr *b)
+{
+	const uint8_t *of_a, *of_b;
+	size_t length;
+
+	if (a->sa_family != b->sa_family || (a->sa_family != AF_INET && a->sa_family != AF_INET6)) {
+		return false;
+	}
+	of_a = address_bytes(a, &length);
+	of_b = address_bytes(b, &length);
+	return memcmp(of_a, of_b, length) == 0;
+}
+
+bool smd_address_same_network(
+	const struct sockaddr *a, const struct sockaddr *b, const struct sockaddr *mask)
+{
+	const uint8_t *of_a, *of_b, *of_mask;
+	size_t length;
+
+	if (!mask || a->sa_family != b->sa_family ||
+		(a->sa_family != AF_INET && a->sa_family != AF_INET6)) {
+		return false;
+	}
+	of_a = address_bytes(a, &length);
+	of_b = address_bytes(b, &length);
+	/* The kernel leaves the family of a mask as it likes; it is that of its address. */
+	of_mask = a->sa_family == AF_INET
+			  ? (const uint8_t *)&((const struct sockaddr_in *)mask)->sin_addr
+			  : (const uint8_t *)&((const struct sockaddr_in6 *)mask)->sin6_addr;
+	for (size_t i = 0; i < length; i++) {
+		if ((of_a[i] ^ of_b[i]) & of_mask[i]) {
+			return false;
+		}
+	}
+	return true;
+}
+
+bool smd_addresses_get(const char *addresses, unsigned n, char out[SMD_ADDRESS_LONGEST])
+{
+	size_t length;
+
+	for (; n > 0 && *addresses; n--) {
+		addresses += strcspn(addresses, "+");
+		addresses += *addresses == '+';
+	}
+	length = strcspn(addresses, "+");
+	length = length < SMD_ADDRESS_LONGEST ? length : SMD_ADDRESS_LONGEST - 1;
+	memcpy(out, addresses, length);
+	out[length] = '\0';
+	return n == 0 && length > 0;
+}
+
+int smd_addresses_check(const char *addresses)
+{
+	char address[SMD_ADDRESS_LONGEST];
+	char host[256];
+	unsigned count = 0;
+	uint16_t port;
+	size_t length;
+
+	do {
+		length = strcspn(addresses, "+");
+		if (length >= sizeof(address) || count++ == SMD_ADDRESSES_MAX) {
+			return -EINVAL;
+		}
+		memcpy(address, addresses, length);
+		address[length] = '\0';
+		if (smd_parse_endpoint(address, host, sizeof(host), &port)) {
+			return -EINVAL;
+		}
+		addresses += length;
+	} while (*addresses++ == '+');
+	return 0;
 }
 
 /* An IPv4 one if there is any, because "localhost" servers mostly have that. */

@@ -1,5 +1,6 @@
 /*
- * "host:port" and what the system makes of it.
+ * "host:port" and what the system makes of it; and "host:port+host:port", the addresses of one
+ * server, on a network each.
  */
 #ifndef SMD_TRANSPORT_ADDRESS_H
 #define SMD_TRANSPORT_ADDRESS_H
@@ -12,6 +13,9 @@
 #include "reduction_server/base/error.h"
 
 #define SMD_ADDRESS_TEXT_MAX 128
+#define SMD_ADDRESS_LONGEST    272 /* a name's "host:port" */
+#define SMD_ADDRESSES_MAX      16  /* of one server */
+#define SMD_ADDRESSES_TEXT_MAX (SMD_ADDRESSES_MAX * SMD_ADDRESS_TEXT_MAX)
 
 /* `flags` are getaddrinfo()'s; free *out with freeaddrinfo(). It may take as long as the resolver
  * does. 0 or -errno with a text. */
@@ -20,6 +24,19 @@ int smd_address_resolve(
 
 /* Whether no resolver is needed for it: its host is an address already. */
 bool smd_address_is_literal(const char *address);
+
+/* Whether both are one host's, whatever their ports. */
+bool smd_address_same_host(const struct sockaddr *a, const struct sockaddr *b);
+
+/* Whether they are on one network, by the mask of either; NULL: by none they are not. */
+bool smd_address_same_network(
+	const struct sockaddr *a, const struct sockaddr *b, const struct sockaddr *mask);
+
+/* The n-th of a server's addresses; false: there are fewer. */
+bool smd_addresses_get(const char *addresses, unsigned n, char out[SMD_ADDRESS_LONGEST]);
+
+/* 0, or -EINVAL: not 1 to SMD_ADDRESSES_MAX, each host:port. */
+int smd_addresses_check(const char *addresses);
 
 /* The one to use of the list. */
 const struct addrinfo *smd_address_choose(const struct addrinfo *list);

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 
 #include "reduction_server/base/parse.h"
+#include "reduction_server/transport/address.h"
 
 #define ROUTE_UP 1u /* RTF_UP */
 
@@ -121,21 +122,6 @@ static bool find_fastest(const char *root, char out[IF_NAMESIZE])
 	return best != 0;
 }
 
-static bool same_address(const struct sockaddr *a, const struct sockaddr *b)
-{
-	if (!b || a->sa_family != b->sa_family) {
-		return false;
-	}
-	if (a->sa_family == AF_INET) {
-		return memcmp(&((const struct sockaddr_in *)a)->sin_addr,
-			       &((const struct sockaddr_in *)b)->sin_addr,
-			       sizeof(struct in_addr)) == 0;
-	}
-	return a->sa_family == AF_INET6 &&
-	       memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr,
-		       &((const struct sockaddr_in6 *)b)->sin6_addr, sizeof(struct in6_addr)) == 0;
-}
-
 static bool find_by_address(const struct sockaddr *address, char out[IF_NAMESIZE])
 {
 	struct ifaddrs *list;
@@ -145,7 +131,7 @@ static bool find_by_address(const struct sockaddr *address, char out[IF_NAMESIZE
 		return false;
 	}
 	for (const struct ifaddrs *entry = list; entry && !found; entry = entry->ifa_next) {
-		if (same_address(address, entry->ifa_addr) &&
+		if (entry->ifa_addr && smd_address_same_host(address, entry->ifa_addr) &&
 			strlen(entry->ifa_name) < IF_NAMESIZE) {
 			strcpy(out, entry->ifa_name);
 			found = true;
@@ -183,7 +169,7 @@ static bool find_interface(const char *listen, const char *root, char out[IF_NAM
 	return found;
 }
 
-uint32_t smd_bandwidth_read(
+static uint32_t read_one(
 	const char *listen, const char *root, char source[SMD_BANDWIDTH_SOURCE_MAX])
 {
 	char interface[IF_NAMESIZE];
@@ -202,6 +188,27 @@ uint32_t smd_bandwidth_read(
 	}
 	snprintf(source, SMD_BANDWIDTH_SOURCE_MAX, "of %s", interface);
 	return speed;
+}
+
+uint32_t smd_bandwidth_read(
+	const char *listen, const char *root, char source[SMD_BANDWIDTH_SOURCE_MAX])
+{
+	char address[SMD_ADDRESS_LONGEST];
+	char all[SMD_BANDWIDTH_SOURCE_MAX] = "";
+	uint32_t sum = 0;
+
+	for (unsigned i = 0; smd_addresses_get(listen, i, address); i++) {
+		size_t length = strlen(all);
+		uint32_t speed = read_one(address, root, source);
+
+		if (speed == 0) {
+			return 0; /* what is not known of one is not known of all */
+		}
+		sum += speed;
+		snprintf(all + length, sizeof(all) - length, "%s%s", length ? " and " : "", source);
+	}
+	memcpy(source, all, sizeof(all));
+	return sum;
 }
 
 unsigned smd_bandwidth_shards(uint32_t mbps, unsigned processors)

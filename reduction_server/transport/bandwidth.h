@@ -17,9 +17,10 @@
 /*
  * The speed, in Mbit/s, of the interface through which workers reach `listen` ("host:port"): the
  * one that has the address; for all addresses that of the default route, or else the fastest that
- * is up. 0 when no interface is known, or it does not say how fast it is (loopback, many virtual
- * ones): then SMD_BANDWIDTH_DEFAULT_MBPS is the best guess. `source` is a phrase for the log that
- * says where the figure, or the default, is from.
+ * is up; of several addresses ("host:port+host:port") all together. 0 when no interface is known,
+ * or it does not say how fast it is (loopback, many virtual ones): then SMD_BANDWIDTH_DEFAULT_MBPS
+ * is the best guess. `source` is a phrase for the log that says where the figure, or the default,
+ * is from.
  *
  * `root` is where /sys and /proc are: "" but in tests.
  */

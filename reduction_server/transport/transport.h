@@ -43,6 +43,7 @@
 #include "reduction_server/wire/frame.h"
 
 struct event_base;
+struct smd_origin;
 struct smd_lane;
 struct smd_offer; /* wire/message.h */
 struct smd_transport_ops;
@@ -159,11 +160,13 @@ struct smd_transport_ops {
 	void (*listener_close)(struct smd_listener *listener);
 
 	/*
-	 * Begins to connect to `address`, for that shard, and returns at once; then on_open() or
-	 * on_closed(). The lane is attached. -errno with a text when the address makes no sense, or
+	 * Begins to connect to `address`, for that shard, from the origin's own address (NULL: the
+	 * system chooses the way), and returns at once; then on_open() or on_closed(). The lane is
+	 * attached. -errno with a text when the address makes no sense, or
 	 * -ENODEV when the transport is not to be had here.
 	 */
-	int (*connect)(struct event_base *base, const char *address, unsigned shard,
+	int (*connect)(struct event_base *base, const char *address,
+		const struct smd_origin *origin, unsigned shard,
 		const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
 		struct smd_error *error);
 

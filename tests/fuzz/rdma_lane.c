@@ -195,8 +195,8 @@ static struct rdma_cm_id *connect_lane(
 	const uint8_t *said;
 	size_t length;
 
-	must_hold(smd_transport_rdma.connect(
-			  base, "127.0.0.1:7", 0, &callbacks, owner, &owner->lane, &error) == 0);
+	must_hold(smd_transport_rdma.connect(base, "127.0.0.1:7", NULL, 0, &callbacks, owner,
+			  &owner->lane, &error) == 0);
 	id = rdma_lane_of(owner->lane)->id;
 	script_tell(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, 0);
 	script_tell(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL, 0);

@@ -196,14 +196,15 @@ static void on_turn(evutil_socket_t fd, short what, void *arg)
 
 /* ---- the transport ---- */
 
-static int script_connect(struct event_base *base, const char *address, unsigned shard,
-	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
-	struct smd_error *error)
+static int script_connect(struct event_base *base, const char *address,
+	const struct smd_origin *origin, unsigned shard, const struct smd_lane_callbacks *callbacks,
+	void *owner, struct smd_lane **out, struct smd_error *error)
 {
 	static const uint8_t no_frame[SMD_FRAME_SIZE] = "HTTP/1.1 400 Bad Request";
 	static const struct timeval soon = {0, 0};
 	struct script_lane *lane;
 
+	(void)origin;
 	(void)shard;
 	if (nlanes == LANES_MAX) {
 		return smd_error_set(error, ECONNREFUSED, "%s: refused", address);

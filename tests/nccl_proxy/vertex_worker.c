@@ -3,6 +3,9 @@
  * opened by NCCL_NET_PLUGIN, finds its servers in CLUSTER_SPEC, and sums buffers of all ranks,
  * whose handles meet at MASTER_ADDR and MASTER_PORT, as those of NCCL do. It needs nothing but the
  * C library.
+ *
+ * WORKER_DEVICES (1) says over how many of the plugin's devices: each sums its share of a buffer of
+ * WORKER_BYTES (1 MiB), WORKER_TIMES (20) times.
  */
 #include <dlfcn.h>
 #include <netdb.h>
@@ -13,20 +16,43 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "worker/nccl_plugin/abi/nccl_abi.h"
 
-#define RANKS_MAX 16
-#define COUNT     (256 * 1024) /* floats */
-#define TIMES     20
-#define RETRIES   600 /* of 100 ms */
+#define RANKS_MAX   16
+#define DEVICES_MAX 16
+#define RETRIES     600 /* of 100 ms */
 
 #define CHECK(condition)                                                                           \
 	((condition) ? (void)0 : fail("line %d: must hold: %s", __LINE__, #condition))
 
+/* What a rank has to tell the others: where its devices listen. */
 struct vertex_handle {
-	char bytes[NCCL_HANDLE_BYTES];
+	char bytes[DEVICES_MAX][NCCL_HANDLE_BYTES];
+};
+
+/* The group over one device, and its share of the buffer. */
+struct vertex_rail {
+	void *listen_comm;
+	void *group;
+	float *send;
+	float *recv;
+	void *send_memory;
+	void *recv_memory;
+	void *request;
+	int done;
+};
+
+struct job {
+	const struct nccl_collnet_v8 *coll;
+	int rank;
+	int nranks;
+	int ndevices;
+	size_t count; /* floats of a rail */
+	int times;
+	struct vertex_rail rails[DEVICES_MAX];
 };
 
 __attribute__((format(printf, 1, 2), noreturn)) static void fail(const char *format, ...)
@@ -63,6 +89,13 @@ static const char *variable(const char *name)
 		fail("%s must be set", name);
 	}
 	return value;
+}
+
+static long number(const char *name, long fallback)
+{
+	const char *value = getenv(name);
+
+	return value ? strtol(value, NULL, 10) : fallback;
 }
 
 /* ---- the ranks' handles ---- */
@@ -128,7 +161,7 @@ static int connect_to_chief(void)
 
 static void gather(struct vertex_handle *handles, int rank, int nranks)
 {
-	uint32_t number = (uint32_t)rank;
+	uint32_t own = (uint32_t)rank;
 	int fd;
 
 	if (rank == 0) {
@@ -136,7 +169,7 @@ static void gather(struct vertex_handle *handles, int rank, int nranks)
 		return;
 	}
 	fd = connect_to_chief();
-	carry(fd, &number, sizeof(number), 1);
+	carry(fd, &own, sizeof(own), 1);
 	carry(fd, &handles[rank], sizeof(*handles), 1);
 	carry(fd, handles, (size_t)nranks * sizeof(*handles), 0);
 	close(fd);
@@ -144,7 +177,7 @@ static void gather(struct vertex_handle *handles, int rank, int nranks)
 
 /* ---- the plugin ---- */
 
-static const struct nccl_collnet_v8 *open_plugin(void)
+static const struct nccl_collnet_v8 *open_plugin(int ndevices)
 {
 	const struct nccl_collnet_v8 *coll;
 	const struct nccl_net_v8 *net;
@@ -161,85 +194,161 @@ static const struct nccl_collnet_v8 *open_plugin(void)
 	coll = dlsym(library, "ncclCollNetPlugin_v8");
 	CHECK(net && coll);
 	CHECK(net->init(write_log) == NCCL_SUCCESS && coll->init(write_log) == NCCL_SUCCESS);
-	CHECK(coll->devices(&ndev) == NCCL_SUCCESS && ndev > 0);
+	CHECK(coll->devices(&ndev) == NCCL_SUCCESS && ndev >= ndevices);
 	return coll;
 }
 
-static void *open_group(const struct nccl_collnet_v8 *coll, int rank, int nranks)
+static void open_groups(struct job *job)
 {
 	static struct vertex_handle handles[RANKS_MAX];
-	void *list[RANKS_MAX];
-	void *listen_comm;
-	void *group;
+	const struct nccl_collnet_v8 *coll = job->coll;
 
-	CHECK(coll->listen(0, &handles[rank], &listen_comm) == NCCL_SUCCESS);
-	gather(handles, rank, nranks);
-	for (int i = 0; i < nranks; i++) {
-		list[i] = &handles[i];
+	for (int d = 0; d < job->ndevices; d++) {
+		CHECK(coll->listen(d, handles[job->rank].bytes[d], &job->rails[d].listen_comm) ==
+			NCCL_SUCCESS);
 	}
-	CHECK(coll->connect(list, nranks, rank, listen_comm, &group) == NCCL_SUCCESS);
-	CHECK(coll->closeListen(listen_comm) == NCCL_SUCCESS);
-	return group;
+	gather(handles, job->rank, job->nranks);
+	for (int d = 0; d < job->ndevices; d++) {
+		struct vertex_rail *rail = &job->rails[d];
+		void *list[RANKS_MAX];
+
+		for (int i = 0; i < job->nranks; i++) {
+			list[i] = handles[i].bytes[d];
+		}
+		CHECK(coll->connect(list, job->nranks, job->rank, rail->listen_comm,
+			      &rail->group) == NCCL_SUCCESS);
+		CHECK(coll->closeListen(rail->listen_comm) == NCCL_SUCCESS);
+		rail->send = calloc(job->count, sizeof(float));
+		rail->recv = calloc(job->count, sizeof(float));
+		CHECK(rail->send && rail->recv);
+		CHECK(coll->regMr(rail->group, rail->send, job->count * sizeof(float),
+			      NCCL_PTR_HOST, &rail->send_memory) == NCCL_SUCCESS);
+		CHECK(coll->regMr(rail->group, rail->recv, job->count * sizeof(float),
+			      NCCL_PTR_HOST, &rail->recv_memory) == NCCL_SUCCESS);
+	}
 }
 
-static float part_of(int rank, int i, int time)
+static void close_groups(struct job *job)
 {
-	return (float)((i + rank + time) % 1000);
+	for (int d = 0; d < job->ndevices; d++) {
+		struct vertex_rail *rail = &job->rails[d];
+
+		CHECK(job->coll->deregMr(rail->group, rail->send_memory) == NCCL_SUCCESS);
+		CHECK(job->coll->deregMr(rail->group, rail->recv_memory) == NCCL_SUCCESS);
+		CHECK(job->coll->closeColl(rail->group) == NCCL_SUCCESS);
+		free(rail->send);
+		free(rail->recv);
+	}
+}
+
+/* ---- sums ---- */
+
+static float part_of(int rank, size_t i, int time)
+{
+	return (float)((i + (size_t)(rank + time)) % 1000);
+}
+
+static void fill(struct job *job, int time)
+{
+	for (int d = 0; d < job->ndevices; d++) {
+		for (size_t i = 0; i < job->count; i++) {
+			job->rails[d].send[i] = part_of(job->rank + d, i, time);
+		}
+	}
 }
 
 /* Sums of whole numbers, which are exact. How many are wrong. */
-static int count_wrong(const float *result, int nranks, int time)
+static int count_wrong(const struct job *job, int time)
 {
 	int wrong = 0;
 
-	for (int i = 0; i < COUNT; i++) {
-		float sum = 0;
+	for (int d = 0; d < job->ndevices; d++) {
+		for (size_t i = 0; i < job->count; i++) {
+			float sum = 0;
 
-		for (int rank = 0; rank < nranks; rank++) {
-			sum += part_of(rank, i, time);
+			for (int rank = 0; rank < job->nranks; rank++) {
+				sum += part_of(rank + d, i, time);
+			}
+			wrong += job->rails[d].recv[i] != sum;
 		}
-		wrong += result[i] != sum;
 	}
 	return wrong;
 }
 
+/* On all devices at once, as NCCL's channels do it. */
+static void sum_all(struct job *job)
+{
+	int left = job->ndevices;
+	int size;
+
+	for (int d = 0; d < job->ndevices; d++) {
+		struct vertex_rail *rail = &job->rails[d];
+
+		rail->done = 0;
+		CHECK(job->coll->iallreduce(rail->group, rail->send, rail->recv, job->count,
+			      NCCL_FLOAT32, NCCL_SUM, rail->send_memory, rail->recv_memory,
+			      &rail->request) == NCCL_SUCCESS);
+		CHECK(rail->request);
+	}
+	while (left) {
+		for (int d = 0; d < job->ndevices; d++) {
+			struct vertex_rail *rail = &job->rails[d];
+
+			if (!rail->done) {
+				CHECK(job->coll->test(rail->request, &rail->done, &size) ==
+					NCCL_SUCCESS);
+				left -= rail->done != 0;
+			}
+		}
+	}
+}
+
+static double now_us(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return (double)time.tv_sec * 1e6 + (double)time.tv_nsec / 1e3;
+}
+
+static int compare(const void *a, const void *b)
+{
+	const double *one = a;
+	const double *other = b;
+
+	return (*one > *other) - (*one < *other);
+}
+
 int main(void)
 {
-	static float buffers[2][COUNT];
-	int rank = atoi(variable("RANK"));
-	int nranks = atoi(variable("WORLD_SIZE"));
-	const struct nccl_collnet_v8 *coll;
-	void *mhandles[2];
-	void *group;
+	struct job job = {
+		.rank = atoi(variable("RANK")),
+		.nranks = atoi(variable("WORLD_SIZE")),
+		.ndevices = (int)number("WORKER_DEVICES", 1),
+		.times = (int)number("WORKER_TIMES", 20),
+	};
+	double *took;
 	int wrong = 0;
 
-	CHECK(nranks > 0 && nranks <= RANKS_MAX && rank >= 0 && rank < nranks);
-	coll = open_plugin();
-	group = open_group(coll, rank, nranks);
-	for (int i = 0; i < 2; i++) {
-		CHECK(coll->regMr(group, buffers[i], sizeof(buffers[i]), NCCL_PTR_HOST,
-			      &mhandles[i]) == NCCL_SUCCESS);
+	CHECK(job.nranks > 0 && job.nranks <= RANKS_MAX && job.rank >= 0 && job.rank < job.nranks);
+	CHECK(job.ndevices > 0 && job.ndevices <= DEVICES_MAX && job.times > 0);
+	job.count = (size_t)number("WORKER_BYTES", 1 << 20) / sizeof(float) / (size_t)job.ndevices;
+	took = calloc((size_t)job.times, sizeof(*took));
+	CHECK(took);
+	job.coll = open_plugin(job.ndevices);
+	open_groups(&job);
+	for (int time = 0; time < job.times; time++) {
+		fill(&job, time);
+		took[time] = now_us();
+		sum_all(&job);
+		took[time] = now_us() - took[time];
+		wrong += count_wrong(&job, time);
 	}
-	for (int time = 0; time < TIMES; time++) {
-		void *request = NULL;
-		int done = 0;
-		int size;
-
-		for (int i = 0; i < COUNT; i++) {
-			buffers[0][i] = part_of(rank, i, time);
-		}
-		CHECK(coll->iallreduce(group, buffers[0], buffers[1], COUNT, NCCL_FLOAT32, NCCL_SUM,
-			      mhandles[0], mhandles[1], &request) == NCCL_SUCCESS);
-		CHECK(request);
-		while (!done) {
-			CHECK(coll->test(request, &done, &size) == NCCL_SUCCESS);
-		}
-		wrong += count_wrong(buffers[1], nranks, time);
-	}
-	for (int i = 0; i < 2; i++) {
-		CHECK(coll->deregMr(group, mhandles[i]) == NCCL_SUCCESS);
-	}
-	CHECK(coll->closeColl(group) == NCCL_SUCCESS);
-	printf("rank %d of %d: %d all-reduces, %d wrong elements\n", rank, nranks, TIMES, wrong);
+	close_groups(&job);
+	qsort(took, (size_t)job.times, sizeof(*took), compare);
+	printf("rank %d of %d: %d all-reduces, %d wrong elements\n", job.rank, job.nranks,
+		job.times, wrong);
+	printf("median: %.1f us\n", took[job.times / 2]);
+	free(took);
 	return wrong ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -9,10 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "reduction_server/base/log.h"
 #include "reduction_server/base/dtype.h"
+#include "reduction_server/base/log.h"
 #include "reduction_server/base/parse.h"
 #include "reduction_server/base/token.h"
+#include "reduction_server/transport/address.h"
 #include "reduction_server/transport/heartbeat.h"
 #include "reduction_server/transport/lane_key.h"
 #include "worker/libsummand/job_id.h"
@@ -21,17 +22,29 @@
 #define STAGING_DEFAULT_BYTES  (64ull << 20)
 #define STAGING_MOST_BYTES     (1ull << 40)
 
-/* Tests name servers of theirs in other ways. */
-static bool config_uses_ports(const struct smd_config *config)
+bool smd_config_is_server(const struct smd_config *config, const char *addresses)
 {
-	return !config->transports[0]->names;
+	char address[SMD_ADDRESS_LONGEST];
+	char host[256];
+	uint16_t port;
+
+	if (config->transports[0]->names) {
+		return true; /* tests name servers of theirs in other ways */
+	}
+	if (smd_addresses_check(addresses)) {
+		return false;
+	}
+	for (unsigned i = 0; smd_addresses_get(addresses, i, address); i++) {
+		if (smd_parse_endpoint(address, host, sizeof(host), &port) || port == 0) {
+			return false;
+		}
+	}
+	return true;
 }
 
 static int add_server(
 	struct smd_config *config, const char *text, size_t length, struct smd_error *error)
 {
-	char host[256];
-	uint16_t port;
 	char *server;
 
 	if (config->nservers == SMD_SERVERS_MAX) {
@@ -42,8 +55,7 @@ static int add_server(
 	if (!server) {
 		return smd_error_set(error, ENOMEM, "reduction servers: out of memory");
 	}
-	if (config_uses_ports(config) &&
-		(smd_parse_endpoint(server, host, sizeof(host), &port) || port == 0)) {
+	if (!smd_config_is_server(config, server)) {
 		smd_error_set(error, EINVAL,
 			"reduction servers: each must be host:port, got \"%s\"", server);
 		free(server);

@@ -21,7 +21,9 @@ struct smd_config {
 	unsigned ntransports;
 	unsigned ninitial; /* of the servers; others were added while the process ran */
 	unsigned nservers;
-	char *servers[SMD_SERVERS_MAX]; /* "host:port", in the order that all ranks share */
+	/* "host:port", or of a server on several networks "host:port+host:port", in the order that
+	 * all ranks share. */
+	char *servers[SMD_SERVERS_MAX];
 	char replica[SMD_STRING_MAX + 1];
 	char job[SMD_STRING_MAX + 1];
 	char token[SMD_TOKEN_MAX + 1]; /* empty: none */
@@ -35,6 +37,9 @@ struct smd_config {
 	unsigned wire_dtype; /* SUMMAND_WIRE */
 	bool declared_rates; /* weights and chunks stay as servers have declared */
 };
+
+/* Whether that names a server: host:port, with a port, or several of them. */
+bool smd_config_is_server(const struct smd_config *config, const char *addresses);
 
 /* Options first, then the environment, then defaults. 0 or -errno with a text. */
 int smd_config_read(

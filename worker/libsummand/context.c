@@ -208,7 +208,7 @@ bool smd_context_is_device_registered(struct smd_context *context, const void *m
 }
 
 static int context_create(const struct smd_context_options *options,
-	const struct smd_device_ops *devices, smd_context **out)
+	const struct smd_origin *origin, const struct smd_device_ops *devices, smd_context **out)
 {
 	static pthread_once_t prepared = PTHREAD_ONCE_INIT;
 	struct smd_error error = {""};
@@ -239,6 +239,7 @@ static int context_create(const struct smd_context_options *options,
 		.ops = &smd_context_remote_ops,
 		.config = &context->config,
 		.progress = &context->progress,
+		.origin = *origin,
 	};
 	smd_staging_create(&context->staging, devices, &context->progress, &context->deal,
 		&context->remotes, context->config.staging_bytes);
@@ -260,12 +261,15 @@ free_context:
 
 int smd_context_create(const struct smd_context_options *options, smd_context **out)
 {
-	return context_create(options, smd_device_ops(), out);
+	static const struct smd_origin any;
+
+	return context_create(options, &any, smd_device_ops(), out);
 }
 
-int smd_context_create_without_devices(const struct smd_context_options *options, smd_context **out)
+int smd_context_create_without_devices(const struct smd_context_options *options,
+	const struct smd_origin *origin, smd_context **out)
 {
-	return context_create(options, NULL, out);
+	return context_create(options, origin, NULL, out);
 }
 
 /* Some communicator of the context, which are the owner's to look up. */

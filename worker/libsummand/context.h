@@ -63,10 +63,11 @@ struct smd_context {
 /*
  * smd_context_create(), but of no memory is the driver asked whose it is: a device's is known only
  * where it is registered by a dma-buf, all else is the host's. For callers that must not call the
- * driver, such as NCCL's progress thread, which kernels on the device wait for.
+ * driver, such as NCCL's progress thread, which kernels on the device wait for. Lanes leave by the
+ * origin where servers have an address on its network.
  */
-int smd_context_create_without_devices(
-	const struct smd_context_options *options, smd_context **out);
+int smd_context_create_without_devices(const struct smd_context_options *options,
+	const struct smd_origin *origin, smd_context **out);
 
 /* registration.h, for all lanes of the context. */
 int smd_context_register(struct smd_context *context, const void *user, void *base, size_t length,

@@ -152,14 +152,16 @@ static void target_on_lookup(void *arg, int err, const char *said)
 static bool remote_has_address(struct smd_remote *remote)
 {
 	struct smd_target *target = remote->target;
+	char address[SMD_ADDRESS_LONGEST];
 	int ret;
 
 	if (remote->owner->config->transports[remote->transport]->names ||
 		(target->found[0] && !target->doubted)) {
 		return true;
 	}
-	if (smd_address_is_literal(target->address)) {
-		snprintf(target->found, sizeof(target->found), "%s", target->address);
+	smd_origin_choose(&remote->owner->origin, target->address, address);
+	if (smd_address_is_literal(address)) {
+		snprintf(target->found, sizeof(target->found), "%.127s", address);
 		target->doubted = false;
 		return true;
 	}
@@ -167,8 +169,8 @@ static bool remote_has_address(struct smd_remote *remote)
 		snprintf(remote->reason, sizeof(remote->reason), "%s", looking_up);
 	}
 	if (!target->lookup) {
-		ret = smd_lookup_begin(remote->owner->progress, target->address, target_on_lookup,
-			target, &target->lookup);
+		ret = smd_lookup_begin(remote->owner->progress, address, target_on_lookup, target,
+			&target->lookup);
 		if (ret) {
 			remote_try_later(remote, ret, "cannot start a thread for its lookup");
 			return false;
@@ -185,12 +187,32 @@ void smd_target_end(struct smd_target *target)
 	}
 }
 
+/* What its lanes leave by; NULL: the system chooses. Told of each server's first. */
+static const struct smd_origin *remote_origin(const struct smd_remote *remote)
+{
+	const struct smd_origin *origin = &remote->owner->origin;
+	const char *address = remote->target->found;
+	bool reaches = smd_origin_reaches(origin, address);
+
+	if (remote->shard == 0 && *origin->interface && reaches) {
+		smd_log(SMD_LOG_INFO, "libsummand", "lanes to %s leave by %s", address,
+			origin->interface);
+	} else if (remote->shard == 0 && *origin->interface) {
+		smd_log(SMD_LOG_INFO, "libsummand",
+			"lanes to %s leave by what the system chooses: it is on no network of %s",
+			address, origin->interface);
+	}
+	return reaches ? origin : NULL;
+}
+
 static void remote_connect(evutil_socket_t fd, short what, void *arg)
 {
 	struct smd_remote *remote = arg;
 	const struct smd_config *config = remote->owner->config;
 	const struct smd_transport_ops *ops;
+	const struct smd_origin *origin = NULL;
 	struct smd_error error = {""};
+	const char *address;
 	int ret;
 
 	(void)fd;
@@ -202,12 +224,15 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 		return;
 	}
 	ops = smd_remote_connects_over(remote);
-	ret = remote->pairs ? config->transports[remote->transport]->check(
-				       remote->target->found, &error)
-			     : 0;
+	address = ops->names ? remote->target->address : remote->target->found;
+	if (!ops->names) {
+		origin = remote_origin(remote);
+	}
+	ret = remote->pairs
+		      ? config->transports[remote->transport]->check(remote->target->found, &error)
+		      : 0;
 	if (ret == 0) {
-		ret = ops->connect(remote->owner->progress->base,
-			ops->names ? remote->target->address : remote->target->found, remote->shard,
+		ret = ops->connect(remote->owner->progress->base, address, origin, remote->shard,
 			remote->callbacks, remote, &remote->lane, &error);
 	}
 	if (ret == 0 && config->encrypt) {

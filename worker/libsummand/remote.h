@@ -11,8 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "reduction_server/transport/address.h"
 #include "reduction_server/transport/heartbeat.h"
+#include "reduction_server/transport/origin.h"
 #include "reduction_server/transport/transport.h"
 #include "reduction_server/transport/turns.h"
 #include "reduction_server/wire/handshake.h"
@@ -99,6 +99,7 @@ struct smd_remote_owner {
 	const struct smd_remote_owner_ops *ops;
 	struct smd_config *config;
 	struct smd_progress *progress;
+	struct smd_origin origin;   /* of the lanes, where it reaches their servers */
 	uint64_t deadline_ns;       /* to connect */
 	bool failed;                /* a lane that is lost is not tried again */
 	unsigned npairing;          /* remotes whose `pairs` is set */
@@ -107,8 +108,9 @@ struct smd_remote_owner {
 
 /* One server of the list, and its shards' lanes once it has told how many there are. */
 struct smd_target {
-	const char *address;
-	char found[SMD_ADDRESS_TEXT_MAX]; /* what that stands for; empty: it is not known yet */
+	const char *address;              /* or its addresses, "host:port+host:port" */
+	char found[SMD_ADDRESS_TEXT_MAX]; /* what the one that is used stands for; empty: it is not
+					     known yet */
 	bool doubted; /* it could not be reached there: its name may stand for another by now */
 	struct smd_lookup *lookup; /* NULL: none is under way */
 	unsigned nremotes;         /* 1 until shard 0 has said WELCOME */

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "reduction_server/base/log.h"
-#include "reduction_server/base/parse.h"
 
 #define LENGTH_MAX 65536
 
@@ -31,15 +30,6 @@ static char *find_last_line(char *text)
 	return last;
 }
 
-static bool is_endpoint(const struct smd_config *config, const char *server)
-{
-	char host[256];
-	uint16_t port;
-
-	return config->transports[0]->names || /* tests name servers of theirs in other ways */
-	       (smd_parse_endpoint(server, host, sizeof(host), &port) == 0 && port != 0);
-}
-
 /* Those of the configuration come first, so that all ranks count alike. */
 static void take_line(struct smd_server_file *file, char *line)
 {
@@ -57,7 +47,7 @@ static void take_line(struct smd_server_file *file, char *line)
 			}
 			continue;
 		}
-		if (n == SMD_SERVERS_MAX || !is_endpoint(config, server)) {
+		if (n == SMD_SERVERS_MAX || !smd_config_is_server(config, server)) {
 			refuse(file, "must have at most 64 servers, each host:port", server);
 			return;
 		}

@@ -22,12 +22,13 @@ static int absent_listen(struct event_base *base, const char *address, smd_accep
 	return absent_say(error);
 }
 
-static int absent_connect(struct event_base *base, const char *address, unsigned shard,
-	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
-	struct smd_error *error)
+static int absent_connect(struct event_base *base, const char *address,
+	const struct smd_origin *origin, unsigned shard, const struct smd_lane_callbacks *callbacks,
+	void *owner, struct smd_lane **out, struct smd_error *error)
 {
 	(void)base;
 	(void)address;
+	(void)origin;
 	(void)shard;
 	(void)callbacks;
 	(void)owner;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "reduction_server/base/log_limit.h"
+#include "reduction_server/transport/origin.h"
 #include "reduction_server/transport/rdma/rdma.h"
 #include "reduction_server/wire/message.h"
 
@@ -180,7 +181,8 @@ static void lane_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs
 	}
 }
 
-static int lane_ask(struct rdma_lane *lane, const char *address, struct smd_error *error)
+static int lane_ask(struct rdma_lane *lane, const char *address, const struct smd_origin *origin,
+	struct smd_error *error)
 {
 	const struct timeval patience = {RDMA_PATIENCE_S, 0};
 	struct addrinfo *list;
@@ -194,8 +196,9 @@ static int lane_ask(struct rdma_lane *lane, const char *address, struct smd_erro
 	}
 	ret = smd_verbs_id_create(lane->loop->channel, &lane->endpoint, &lane->id);
 	if (ret == 0) {
-		ret = smd_verbs_resolve_address(
-			lane->id, smd_address_choose(list)->ai_addr, RESOLVE_MS);
+		ret = smd_verbs_resolve_address(lane->id,
+			origin ? (const struct sockaddr *)&origin->address : NULL,
+			smd_address_choose(list)->ai_addr, RESOLVE_MS);
 	}
 	freeaddrinfo(list);
 	if (ret) {
@@ -209,9 +212,9 @@ static int lane_ask(struct rdma_lane *lane, const char *address, struct smd_erro
 	return 0;
 }
 
-int smd_rdma_connect(struct event_base *base, const char *address, unsigned shard,
-	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
-	struct smd_error *error)
+int smd_rdma_connect(struct event_base *base, const char *address, const struct smd_origin *origin,
+	unsigned shard, const struct smd_lane_callbacks *callbacks, void *owner,
+	struct smd_lane **out, struct smd_error *error)
 {
 	struct rdma_lane *lane = smd_rdma_lane_create();
 	int ret;
@@ -227,7 +230,7 @@ int smd_rdma_connect(struct event_base *base, const char *address, unsigned shar
 	snprintf(lane->peer, sizeof(lane->peer), "%s", address);
 	ret = smd_rdma_loop_get(base, &lane->loop, error);
 	if (ret == 0) {
-		ret = lane_ask(lane, address, error);
+		ret = lane_ask(lane, address, origin, error);
 	}
 	if (ret) {
 		smd_lane_close(&lane->lane);

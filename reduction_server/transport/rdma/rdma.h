@@ -164,9 +164,9 @@ int smd_rdma_join(struct smd_lane *lane, struct smd_lane *carrier, const struct 
 	struct smd_error *error);
 
 /* connect.c */
-int smd_rdma_connect(struct event_base *base, const char *address, unsigned shard,
-	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
-	struct smd_error *error);
+int smd_rdma_connect(struct event_base *base, const char *address, const struct smd_origin *origin,
+	unsigned shard, const struct smd_lane_callbacks *callbacks, void *owner,
+	struct smd_lane **out, struct smd_error *error);
 int smd_rdma_attach(struct smd_lane *lane, struct event_base *base,
 	const struct smd_lane_callbacks *callbacks, void *owner);
 

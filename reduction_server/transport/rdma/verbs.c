@@ -220,9 +220,11 @@ int smd_verbs_migrate(struct rdma_cm_id *id, struct rdma_event_channel *channel)
 	return from_errno(rdma_migrate_id(id, channel));
 }
 
-int smd_verbs_resolve_address(struct rdma_cm_id *id, const struct sockaddr *address, int ms)
+int smd_verbs_resolve_address(struct rdma_cm_id *id, const struct sockaddr *source,
+	const struct sockaddr *address, int ms)
 {
-	return from_errno(rdma_resolve_addr(id, NULL, (struct sockaddr *)address, ms));
+	return from_errno(
+		rdma_resolve_addr(id, (struct sockaddr *)source, (struct sockaddr *)address, ms));
 }
 
 int smd_verbs_resolve_route(struct rdma_cm_id *id, int ms)

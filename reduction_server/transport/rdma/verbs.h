@@ -72,7 +72,9 @@ int smd_verbs_bind(struct rdma_cm_id *id, const uint8_t address[16]);
 int smd_verbs_listen(struct rdma_cm_id *id, const struct sockaddr *address, int backlog);
 /* The id's further events come on that channel. Waits for those that are being handled. */
 int smd_verbs_migrate(struct rdma_cm_id *id, struct rdma_event_channel *channel);
-int smd_verbs_resolve_address(struct rdma_cm_id *id, const struct sockaddr *address, int ms);
+/* The source, unless it is NULL, says which device. */
+int smd_verbs_resolve_address(struct rdma_cm_id *id, const struct sockaddr *source,
+	const struct sockaddr *address, int ms);
 int smd_verbs_resolve_route(struct rdma_cm_id *id, int ms);
 int smd_verbs_connect(struct rdma_cm_id *id, const void *private_data, uint8_t length,
 	struct smd_verbs_patience patience);

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 #include <unistd.h>
 
 #include "reduction_server/base/log_limit.h"
-#include "reduction_server/transport/address.h"
+#include "reduction_server/transport/origin.h"
 #include "reduction_server/transport/tcp/tcp.h"
 #include "reduction_server/transport/tcp/tls.h"
 
@@ -26,9 +27,23 @@ struct tcp_listener {
 	struct ssl_ctx_st *tls; /* NULL: lanes are plain */
 };
 
-int smd_tcp_connect(struct event_base *base, const char *address, unsigned shard,
-	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
-	struct smd_error *error)
+/* The kernel chooses the port when it knows the other end, so that the address has more of them. */
+static int tcp_bind_origin(
+	int fd, const struct smd_origin *origin, const char *address, struct smd_error *error)
+{
+	const int yes = 1;
+
+	(void)setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &yes, sizeof(yes));
+	if (bind(fd, (const struct sockaddr *)&origin->address, origin->length) != 0) {
+		return smd_error_set(
+			error, errno, "%s: cannot connect from %s: %m", address, origin->interface);
+	}
+	return 0;
+}
+
+int smd_tcp_connect(struct event_base *base, const char *address, const struct smd_origin *origin,
+	unsigned shard, const struct smd_lane_callbacks *callbacks, void *owner,
+	struct smd_lane **out, struct smd_error *error)
 {
 	const struct addrinfo *info;
 	struct addrinfo *list;
@@ -47,6 +62,10 @@ int smd_tcp_connect(struct event_base *base, const char *address, unsigned shard
 	if (fd < 0) {
 		ret = smd_error_set(error, errno, "%s: cannot make a socket: %m", address);
 		goto free_list;
+	}
+	ret = origin ? tcp_bind_origin(fd, origin, address, error) : 0;
+	if (ret) {
+		goto close_fd;
 	}
 	tcp = smd_tcp_lane_create(fd);
 	if (!tcp) {

@@ -128,9 +128,9 @@ unsigned smd_tcp_watch_silence_ms(struct tcp_watch *watch, int fd);
 /* Polls it from time to time, once the lane is on a loop. */
 void smd_tcp_watch_enter_loop(struct tcp_lane *tcp);
 
-int smd_tcp_connect(struct event_base *base, const char *address, unsigned shard,
-	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
-	struct smd_error *error);
+int smd_tcp_connect(struct event_base *base, const char *address, const struct smd_origin *origin,
+	unsigned shard, const struct smd_lane_callbacks *callbacks, void *owner,
+	struct smd_lane **out, struct smd_error *error);
 int smd_tcp_listen(struct event_base *base, const char *address, smd_accept *on_accept, void *owner,
 	struct smd_listener **out, char bound[128], struct smd_error *error);
 void smd_tcp_listener_close(struct smd_listener *listener);

@@ -117,11 +117,12 @@ static int carried_listen(struct event_base *base, const char *address, smd_acce
 	return smd_error_set(error, EOPNOTSUPP, "%s: lanes are made over tcp only", address);
 }
 
-static int carried_connect(struct event_base *base, const char *address, unsigned shard,
-	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
-	struct smd_error *error)
+static int carried_connect(struct event_base *base, const char *address,
+	const struct smd_origin *origin, unsigned shard, const struct smd_lane_callbacks *callbacks,
+	void *owner, struct smd_lane **out, struct smd_error *error)
 {
 	(void)base;
+	(void)origin;
 	(void)shard;
 	(void)callbacks;
 	(void)owner;

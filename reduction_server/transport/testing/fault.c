@@ -523,9 +523,9 @@ static const struct smd_transport_ops *fault_inner(const char **address)
 	return stream;
 }
 
-static int fault_connect(struct event_base *base, const char *address, unsigned shard,
-	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
-	struct smd_error *error)
+static int fault_connect(struct event_base *base, const char *address,
+	const struct smd_origin *origin, unsigned shard, const struct smd_lane_callbacks *callbacks,
+	void *owner, struct smd_lane **out, struct smd_error *error)
 {
 	const struct smd_transport_ops *inner = fault_inner(&address);
 	struct fault_lane *lane = fault_create(error);
@@ -539,7 +539,8 @@ static int fault_connect(struct event_base *base, const char *address, unsigned 
 		smd_error_set(error, -ret, "%s: out of memory", address);
 		goto free_lane;
 	}
-	ret = inner->connect(base, address, shard, &fault_callbacks, lane, &lane->inner, error);
+	ret = inner->connect(
+		base, address, origin, shard, &fault_callbacks, lane, &lane->inner, error);
 	if (ret) {
 		goto leave_loop;
 	}

@@ -553,14 +553,15 @@ static int loopback_announce(const char *name, struct loopback_lane *end)
 	return ret;
 }
 
-static int loopback_connect(struct event_base *base, const char *address, unsigned shard,
-	const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
-	struct smd_error *error)
+static int loopback_connect(struct event_base *base, const char *address,
+	const struct smd_origin *origin, unsigned shard, const struct smd_lane_callbacks *callbacks,
+	void *owner, struct smd_lane **out, struct smd_error *error)
 {
 	const char *name = loopback_name(address);
 	struct pipe *pipe = pipe_create(name);
 	int ret;
 
+	(void)origin;
 	(void)shard; /* HELLO says it */
 	if (!pipe) {
 		return smd_error_set(error, ENOMEM, "%s: out of memory", address);

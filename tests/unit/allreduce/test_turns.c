@@ -258,7 +258,7 @@ static void hand_connect(struct hand *hand, const char *replica)
 
 	hand_make(hand);
 	CHECK(smd_transport_find("loopback")
-			->connect(hand->base, pool.servers[0].address, 0, &callbacks, hand,
+			->connect(hand->base, pool.servers[0].address, NULL, 0, &callbacks, hand,
 				&hand->lane, &error) == 0);
 	while (!hand->open) {
 		event_base_loop(hand->base, EVLOOP_NONBLOCK);

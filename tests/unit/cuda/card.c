@@ -597,7 +597,7 @@ static const struct smd_transport_ops *inner_of(const char *address)
 }
 
 static int card_connect(struct event_base *base, const char *address,
-	const struct smd_source *source, unsigned shard, const struct smd_lane_callbacks *callbacks,
+	const struct smd_origin *origin, unsigned shard, const struct smd_lane_callbacks *callbacks,
 	void *owner, struct smd_lane **out, struct smd_error *error)
 {
 	struct card_lane *card = card_create(true, shard);
@@ -607,7 +607,7 @@ static int card_connect(struct event_base *base, const char *address,
 	card->callbacks = callbacks;
 	card->owner = owner;
 	ret = inner_of(address)->connect(
-		base, address, source, shard, &card_callbacks, card, &card->inner, error);
+		base, address, origin, shard, &card_callbacks, card, &card->inner, error);
 	if (ret) {
 		free(card);
 		return ret;

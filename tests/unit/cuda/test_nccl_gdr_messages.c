@@ -2,9 +2,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "worker/libsummand/device.h"
 #include "tests/unit/cuda/gdr_machine.h"
 #include "tests/unit/cuda/gdr_memory.h"
+#include "worker/libsummand/device.h"
 
 struct pair {
 	void *listening;

@@ -203,20 +203,21 @@ static void link_to(const char *path, const char *target)
 	assert_int_equal(symlink(target, full), 0);
 }
 
-static struct smd_nccl_device device_of(const char *name, bool rdma)
+static struct smd_nccl_device device_of(const char *name, const char *hcas)
 {
 	struct smd_interface interface = {.length = sizeof(struct sockaddr_in)};
 	struct smd_nccl_device device;
 
 	snprintf(interface.name, sizeof(interface.name), "%s", name);
 	interface.length = sizeof(struct sockaddr_in);
-	smd_nccl_device_read(sys, &interface, 3, rdma, &device);
+	smd_nccl_device_read(sys, &interface, 3, hcas, &device);
 	return device;
 }
 
 static int make_sys(void **state)
 {
 	(void)state;
+	strcpy(sys, "/tmp/summand-nccl-sys-XXXXXX");
 	assert_non_null(mkdtemp(sys));
 	put("devices/pci/0000:07:00.0/net/eth0/dev_port", "0\n");
 	put("devices/pci/0000:08:00.0/net/ib0/dev_port", "1\n");
@@ -243,9 +244,15 @@ static int remove_sys(void **state)
 	return system(command);
 }
 
+static int make_both(void **state)
+{
+	set_up(state);
+	return make_sys(state);
+}
+
 static void test_device(void **state)
 {
-	struct smd_nccl_device device = device_of("eth0", true);
+	struct smd_nccl_device device = device_of("eth0", "");
 
 	(void)state;
 	assert_string_equal(device.name, "eth0");
@@ -256,23 +263,52 @@ static void test_device(void **state)
 	assert_true(device.guid == 0x98a9b7fffe123456u);
 	assert_int_equal(device.vendor, 0x1ae0);
 	assert_int_equal(smd_net_sockets_default(&device), 4);
-	device = device_of("ib0", true); /* by its PCI device */
+	device = device_of("ib0", ""); /* by its PCI device */
 	assert_int_equal(smd_net_sockets_default(&device), 1);
 	assert_string_equal(device.rdma_name, "ibp8s0");
 	assert_int_equal(device.port, 2);
 	assert_int_equal(device.speed, 10000);
 	assert_int_equal(device.guid, 3); /* its device does not say */
-	device = device_of("eth7", true); /* the other port of that card */
+	device = device_of("eth7", "");   /* the other port of that card */
 	assert_int_equal(device.port, 1);
 	assert_true(device.guid == 0x98a9b7fffe123456u);
-	device = device_of("eth0", false);
+	device = device_of("eth0", NULL);
 	assert_int_equal(device.guid, 3);
 	assert_string_equal(device.rdma_name, "");
 	assert_int_equal(device.port, 0);
-	device = device_of("veth0", true);
+	device = device_of("veth0", "");
 	assert_string_equal(device.pci_path, "");
 	assert_string_equal(device.rdma_name, "");
 	assert_int_equal(device.speed, 10000);
+}
+
+static void test_hcas(void **state)
+{
+	char names[SMD_INTERFACES_MAX * (IF_NAMESIZE + 1)];
+
+	(void)state;
+	assert_true(smd_hca_allowed("", "mlx5_0", 1));
+	assert_true(smd_hca_allowed("mlx5", "mlx5_0", 1));
+	assert_true(smd_hca_allowed("mlx5_1,mlx5_0:2", "mlx5_0", 2));
+	assert_false(smd_hca_allowed("mlx5_1,mlx5_0:2", "mlx5_0", 1));
+	assert_false(smd_hca_allowed("=mlx5", "mlx5_0", 1));
+	assert_true(smd_hca_allowed("=mlx5_0:1", "mlx5_0", 1));
+	assert_false(smd_hca_allowed("^mlx5_0", "mlx5_0", 1));
+	assert_true(smd_hca_allowed("^mlx5_0:1", "mlx5_0", 2));
+	assert_true(smd_hca_allowed("^=mlx5_1", "mlx5_10", 1));
+
+	/* Of the list's interfaces eth0 is on rocep7s0's second port, ib0 on ibp8s0. */
+	add("ib0", "10.8.0.1", true);
+	smd_nccl_devices_of_hcas(sys, &entries[0].ifa, "rocep7s0", names);
+	assert_string_equal(names, "=eth0");
+	smd_nccl_devices_of_hcas(sys, &entries[0].ifa, "rocep7s0:1", names);
+	assert_string_equal(names, "");
+	smd_nccl_devices_of_hcas(sys, &entries[0].ifa, "roce,ib", names);
+	assert_string_equal(names, "=eth0,ib0");
+	smd_nccl_devices_of_hcas(sys, &entries[0].ifa, "^rocep7s0", names);
+	assert_string_equal(names, "=ib0");
+	assert_string_equal(device_of("eth0", "ibp8s0").rdma_name, ""); /* it is there for TCP */
+	assert_int_equal(device_of("eth0", "ibp8s0").port, 0);
 }
 
 /* ---- properties ---- */
@@ -335,6 +371,7 @@ int main(void)
 		cmocka_unit_test_setup(test_defaults, set_up),
 		cmocka_unit_test_setup(test_many, set_up),
 		cmocka_unit_test_setup_teardown(test_device, make_sys, remove_sys),
+		cmocka_unit_test_setup_teardown(test_hcas, make_both, remove_sys),
 		cmocka_unit_test(test_properties),
 	};
 

@@ -63,8 +63,8 @@ void peer_begin(struct peer *peer, struct link *link)
 	*peer = (struct peer){.own = {.receive_buffers = RDMA_BUFFERS}};
 	peer->end = (struct end){.base = link->base, .room = malloc(ROOM)};
 	script.connects = false;
-	assert_int_equal(smd_transport_rdma.connect(link->base, link->address, 0, peer_callbacks(),
-				 &peer->end, &peer->end.lane, &error),
+	assert_int_equal(smd_transport_rdma.connect(link->base, link->address, NULL, 0,
+				 peer_callbacks(), &peer->end, &peer->end.lane, &error),
 		0);
 	peer->lane = rdma_lane_of(peer->end.lane);
 	peer->id = peer->lane->id;

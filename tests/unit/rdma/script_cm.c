@@ -240,10 +240,12 @@ int smd_verbs_listen(struct rdma_cm_id *id, const struct sockaddr *address, int 
 	return err;
 }
 
-int smd_verbs_resolve_address(struct rdma_cm_id *id, const struct sockaddr *address, int ms)
+int smd_verbs_resolve_address(struct rdma_cm_id *id, const struct sockaddr *source,
+	const struct sockaddr *address, int ms)
 {
 	int err = script_fault(SCRIPT_resolve_address);
 
+	(void)source;
 	(void)address;
 	(void)ms;
 	if (err == 0 && script.connects) {

@@ -73,7 +73,7 @@ static void play(struct outcome *outcome)
 	outcome->err = smd_transport_rdma.listen(link->base, "10.0.0.1:0", take_or_close, link,
 		&link->listener, link->address, &outcome->error);
 	if (outcome->err == 0) {
-		outcome->err = smd_transport_rdma.connect(link->base, link->address, 0,
+		outcome->err = smd_transport_rdma.connect(link->base, link->address, NULL, 0,
 			&link_callbacks, &link->near, &link->near.lane, &outcome->error);
 	}
 	if (outcome->err == 0) {

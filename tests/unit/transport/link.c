@@ -235,8 +235,8 @@ void link_connect(struct link *link)
 {
 	struct smd_error error = {""};
 
-	assert_int_equal(link->transport->connect(link->base, link->address, 0, &link_callbacks,
-				 &link->near, &link->near.lane, &error),
+	assert_int_equal(link->transport->connect(link->base, link->address, NULL, 0,
+				 &link_callbacks, &link->near, &link->near.lane, &error),
 		0);
 	if (link->encrypted) {
 		assert_int_equal(link->transport->encrypt(link->near.lane, &link->key, &error), 0);

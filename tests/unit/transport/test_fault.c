@@ -263,8 +263,8 @@ static void the_environment_says_it_when_nobody_else_does(void **state)
 
 	harm(NULL);
 	setenv("SUMMAND_FAULT", "nonsense", 1);
-	assert_int_equal(link->transport->connect(link->base, link->address, 0, &link_callbacks,
-				 &link->near, &lane, &error),
+	assert_int_equal(link->transport->connect(link->base, link->address, NULL, 0,
+				 &link_callbacks, &link->near, &lane, &error),
 		-EINVAL);
 	assert_non_null(strstr(error.text, "got \"nonsense\""));
 	unsetenv("SUMMAND_FAULT");

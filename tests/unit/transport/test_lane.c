@@ -451,8 +451,8 @@ static void nobody_listens(void **state)
 
 	link->transport->listener_close(link->listener);
 	link->listener = NULL;
-	ret = link->transport->connect(link->base, link->address, 0, &link_callbacks, &link->near,
-		&link->near.lane, &error);
+	ret = link->transport->connect(link->base, link->address, NULL, 0, &link_callbacks,
+		&link->near, &link->near.lane, &error);
 	if (ret) {
 		assert_int_equal(ret, -ECONNREFUSED);
 		assert_non_null(strstr(error.text, link->address));

@@ -110,8 +110,8 @@ static void open_lane(
 {
 	struct smd_error error = {""};
 
-	assert_int_equal(smd_transport_tcp.connect(near_base, address, 0, &callbacks, &near_ends[i],
-				 &near_ends[i].lane, &error),
+	assert_int_equal(smd_transport_tcp.connect(near_base, address, NULL, 0, &callbacks,
+				 &near_ends[i], &near_ends[i].lane, &error),
 		0);
 	while (naccepted <= i || !near_ends[i].open) {
 		event_base_loop(near_base, EVLOOP_NONBLOCK);

@@ -97,6 +97,11 @@ int smd_agreement_listen(const struct smd_nccl_device *device, void *handle,
 	return 0;
 }
 
+const struct smd_nccl_device *smd_agreement_device(const struct smd_agreement_place *place)
+{
+	return place->device;
+}
+
 void smd_agreement_unlisten(struct smd_agreement_place *place)
 {
 	if (place->fd >= 0) {

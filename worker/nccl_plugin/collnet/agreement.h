@@ -22,6 +22,7 @@ struct smd_agreement_place;
  */
 int smd_agreement_listen(const struct smd_nccl_device *device, void *handle,
 	struct smd_agreement_place **out, struct smd_error *error);
+const struct smd_nccl_device *smd_agreement_device(const struct smd_agreement_place *place);
 void smd_agreement_unlisten(struct smd_agreement_place *place);
 
 struct smd_agreement;

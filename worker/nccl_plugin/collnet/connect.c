@@ -73,15 +73,17 @@ static int join(struct smd_coll *coll, const struct smd_agreement *agreement, un
 }
 
 /* The outcome is the same on all nodes; see specs/design/collnet.md for the times. */
-static int agree(struct smd_coll *coll, struct smd_agreement *agreement, unsigned timeout_s,
-	int own, struct smd_error *own_error, struct smd_error *error)
+static int agree(struct smd_coll *coll, struct smd_agreement *agreement,
+	const struct smd_nccl_device *device, unsigned timeout_s, int own,
+	struct smd_error *own_error, struct smd_error *error)
 {
 	uint64_t begin_ns = smd_clock_ns();
 	uint64_t eighth_ns = timeout_s * SMD_SECOND_NS / 8;
 	int ret;
 
 	if (own == 0) {
-		own = smd_shared_context_get(part_of(timeout_s, 4), &coll->shared, own_error);
+		own = smd_shared_context_get(
+			device, part_of(timeout_s, 4), &coll->shared, own_error);
 	}
 	ret = smd_agreement_vote(
 		agreement, own, own_error, begin_ns + 5 * eighth_ns, eighth_ns / 2, error);
@@ -138,7 +140,8 @@ static int coll_connect(struct smd_coll *coll, const void *handle,
 	if (ret) {
 		return ret;
 	}
-	ret = agree(coll, agreement, identity.timeout_s, own, &own_error, error);
+	ret = agree(coll, agreement, smd_agreement_device(place), identity.timeout_s, own,
+		&own_error, error);
 	smd_agreement_end(agreement);
 	return ret;
 }

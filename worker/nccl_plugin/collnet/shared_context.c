@@ -1,4 +1,4 @@
-/* Keeps the process's context, and replaces one that has lost a server. */
+/* Keeps the process's contexts, and replaces one that has lost a server. */
 #include "worker/nccl_plugin/collnet/shared_context.h"
 
 #include <errno.h>
@@ -8,21 +8,26 @@
 
 #include "worker/libsummand/context.h"
 
+/* What is shared by way of a device. */
+struct rail {
+	struct smd_shared_context *current; /* what the next user gets, unless it has failed */
+	bool connecting; /* one user does; what comes of it is for all that wait */
+	struct {
+		unsigned count;
+		int err;
+		struct smd_error error; /* of the last one */
+	} failures;
+};
+
 struct smd_shared_context {
 	smd_context *context;
+	struct rail *rail;
 	unsigned users;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t connected = PTHREAD_COND_INITIALIZER;
-static struct smd_shared_context *current; /* what the next user gets, unless it has failed */
-static bool connecting; /* one user does; what comes of it is for all that wait */
-
-static struct {
-	unsigned count;
-	int err;
-	struct smd_error error; /* of the last one */
-} failures;
+static struct rail rails[SMD_INTERFACES_MAX]; /* by the device's number */
 
 static bool shared_context_has_failed(const struct smd_shared_context *shared)
 {
@@ -35,10 +40,14 @@ static bool shared_context_has_failed(const struct smd_shared_context *shared)
 	return failed;
 }
 
-static int shared_context_create(
-	unsigned timeout_s, struct smd_shared_context **out, struct smd_error *error)
+static int shared_context_create(const struct smd_nccl_device *device, unsigned timeout_s,
+	struct smd_shared_context **out, struct smd_error *error)
 {
-	const struct smd_context_options options = {.connect_timeout_s = timeout_s};
+	/* NCCL does not call while it has nothing to do, and servers want to hear of this node all
+	 * the same: whatever SUMMAND_PROGRESS says, there is a thread. */
+	const struct smd_context_options options = {
+		.connect_timeout_s = timeout_s, .progress = SMD_PROGRESS_THREAD};
+	const struct smd_origin origin = smd_nccl_device_origin(device);
 	struct smd_shared_context *shared = calloc(1, sizeof(*shared));
 	int ret;
 
@@ -46,57 +55,61 @@ static int shared_context_create(
 		return smd_error_set(error, ENOMEM, "out of memory");
 	}
 	/* A call of the driver may wait for the device, whose kernel waits for this thread. */
-	ret = smd_context_create_without_devices(&options, &shared->context);
+	ret = smd_context_create_without_devices(&options, &origin, &shared->context);
 	if (ret) {
 		smd_error_set(error, -ret, "%s", smd_error_message());
 		free(shared);
 		return ret;
 	}
+	shared->rail = &rails[device->number];
 	*out = shared;
 	return 0;
 }
 
 /* With the lock held, but not while it connects. */
-static void shared_context_connect(unsigned timeout_s)
+static void rail_connect(
+	struct rail *rail, const struct smd_nccl_device *device, unsigned timeout_s)
 {
 	struct smd_error error = {""};
 	struct smd_shared_context *fresh;
 	int ret;
 
-	connecting = true;
+	rail->connecting = true;
 	pthread_mutex_unlock(&lock);
-	ret = shared_context_create(timeout_s, &fresh, &error);
+	ret = shared_context_create(device, timeout_s, &fresh, &error);
 	pthread_mutex_lock(&lock);
-	connecting = false;
+	rail->connecting = false;
 	if (ret) {
-		failures.count++;
-		failures.err = ret;
-		failures.error = error;
+		rail->failures.count++;
+		rail->failures.err = ret;
+		rail->failures.error = error;
 	} else {
-		current = fresh; /* one that has failed belongs to its users alone */
+		rail->current = fresh; /* one that has failed belongs to its users alone */
 	}
 	pthread_cond_broadcast(&connected);
 }
 
-int smd_shared_context_get(
-	unsigned timeout_s, struct smd_shared_context **out, struct smd_error *error)
+int smd_shared_context_get(const struct smd_nccl_device *device, unsigned timeout_s,
+	struct smd_shared_context **out, struct smd_error *error)
 {
+	struct rail *rail = &rails[device->number];
 	unsigned before;
 	int ret = 0;
 
 	pthread_mutex_lock(&lock);
-	before = failures.count;
-	while (connecting) {
+	before = rail->failures.count;
+	while (rail->connecting) {
 		pthread_cond_wait(&connected, &lock);
 	}
-	if (failures.count == before && (!current || shared_context_has_failed(current))) {
-		shared_context_connect(timeout_s);
+	if (rail->failures.count == before &&
+		(!rail->current || shared_context_has_failed(rail->current))) {
+		rail_connect(rail, device, timeout_s);
 	}
-	if (failures.count == before) {
-		current->users++;
-		*out = current;
+	if (rail->failures.count == before) {
+		rail->current->users++;
+		*out = rail->current;
 	} else { /* here, or where this one waited */
-		ret = smd_error_set(error, -failures.err, "%s", failures.error.text);
+		ret = smd_error_set(error, -rail->failures.err, "%s", rail->failures.error.text);
 	}
 	pthread_mutex_unlock(&lock);
 	return ret;
@@ -108,8 +121,8 @@ void smd_shared_context_put(struct smd_shared_context *shared)
 
 	pthread_mutex_lock(&lock);
 	last = --shared->users == 0;
-	if (last && current == shared) {
-		current = NULL;
+	if (last && shared->rail->current == shared) {
+		shared->rail->current = NULL;
 	}
 	pthread_mutex_unlock(&lock);
 	if (last) {

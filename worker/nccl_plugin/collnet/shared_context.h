@@ -1,21 +1,23 @@
 /*
- * The context of libsummand that all CollNet communicators of the process share: made for the
- * first, ended after the last.
+ * The contexts of libsummand that the CollNet communicators of the process share: one for each
+ * device that NCCL has chosen, made for its first communicator and ended after the last. Its lanes
+ * leave by that device.
  */
 #ifndef SMD_NCCL_PLUGIN_COLLNET_SHARED_CONTEXT_H
 #define SMD_NCCL_PLUGIN_COLLNET_SHARED_CONTEXT_H
 
 #include "reduction_server/base/error.h"
+#include "worker/nccl_plugin/device/device.h"
 #include "worker/summand.h"
 
 struct smd_shared_context;
 
 /*
- * One more user of the pool. The first one connects, at most `timeout_s`, and those that come
+ * One more user of the device's. The first one connects, at most `timeout_s`, and those that come
  * meanwhile wait for what comes of it. 0 or -errno with a text. Any thread.
  */
-int smd_shared_context_get(
-	unsigned timeout_s, struct smd_shared_context **out, struct smd_error *error);
+int smd_shared_context_get(const struct smd_nccl_device *device, unsigned timeout_s,
+	struct smd_shared_context **out, struct smd_error *error);
 void smd_shared_context_put(struct smd_shared_context *shared);
 
 smd_context *smd_shared_context_get_context(const struct smd_shared_context *shared);

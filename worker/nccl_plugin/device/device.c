@@ -120,7 +120,7 @@ static uint64_t read_guid(const char *sys, const char *verbs)
 	       words[3];
 }
 
-static void find_verbs(const char *sys, struct smd_nccl_device *device)
+static void find_verbs(const char *sys, const char *hcas, struct smd_nccl_device *device)
 {
 	char path[PATH_MAX];
 	struct dirent *entry;
@@ -133,6 +133,9 @@ static void find_verbs(const char *sys, struct smd_nccl_device *device)
 			continue;
 		}
 		device->port = find_port(sys, entry->d_name, device->name);
+		if (device->port && !smd_hca_allowed(hcas, entry->d_name, device->port)) {
+			device->port = 0;
+		}
 		if (device->port) {
 			snprintf(device->rdma_name, sizeof(device->rdma_name), "%.63s",
 				entry->d_name);
@@ -143,14 +146,15 @@ static void find_verbs(const char *sys, struct smd_nccl_device *device)
 	}
 }
 
-void smd_nccl_device_read(const char *sys, const struct smd_interface *interface, int ordinal,
-	bool rdma, struct smd_nccl_device *out)
+void smd_nccl_device_read(const char *sys, const struct smd_interface *interface, int number,
+	const char *hcas, struct smd_nccl_device *out)
 {
 	char path[PATH_MAX];
 	uint64_t guid = 0;
 	char *real;
 
 	memset(out, 0, sizeof(*out));
+	out->number = number;
 	snprintf(out->name, sizeof(out->name), "%s", interface->name);
 	out->address = interface->address;
 	out->address_length = interface->length;
@@ -167,11 +171,30 @@ void smd_nccl_device_read(const char *sys, const struct smd_interface *interface
 	}
 	snprintf(path, sizeof(path), "%s/class/net/%s/device/vendor", sys, out->name);
 	out->vendor = (unsigned)read_number(path, 0);
-	if (rdma) {
-		find_verbs(sys, out);
+	if (hcas) {
+		find_verbs(sys, hcas, out);
 		guid = *out->rdma_name ? read_guid(sys, out->rdma_name) : 0;
 	}
-	out->guid = guid ? guid : (uint64_t)ordinal;
+	out->guid = guid ? guid : (uint64_t)number;
+}
+
+void smd_nccl_devices_of_hcas(const char *sys, const struct ifaddrs *list, const char *hcas,
+	char out[SMD_INTERFACES_MAX * (IF_NAMESIZE + 1)])
+{
+	static const struct smd_interface_rules every = {.names = "^=lo"};
+	struct smd_interface interfaces[SMD_INTERFACES_MAX];
+	unsigned count = smd_interfaces_choose(list, &every, interfaces);
+	size_t used = 0;
+
+	*out = '\0';
+	for (unsigned i = 0; i < count; i++) {
+		struct smd_nccl_device device;
+
+		smd_nccl_device_read(sys, &interfaces[i], 0, hcas, &device);
+		if (*device.rdma_name) {
+			used += (size_t)sprintf(out + used, "%s%s", used ? "," : "=", device.name);
+		}
+	}
 }
 
 /* ---- the devices ---- */
@@ -204,7 +227,7 @@ static void tell_devices(void)
 		smd_nccl_log_info(NCCL_SUB_INIT | NCCL_SUB_NET, "devices%s", line);
 	} else {
 		smd_nccl_log_warn("devices: there must be a network interface that is up and that "
-				  "NCCL_SOCKET_IFNAME allows, got none");
+				  "SUMMAND_NCCL_IFNAME or NCCL_SOCKET_IFNAME allows, got none");
 	}
 }
 
@@ -219,26 +242,52 @@ static void decide_device_memory(void)
 		takes_device_memory ? "" : error.text);
 }
 
+/*
+ * Which interfaces: those that SUMMAND_NCCL_IFNAME names; else those of NCCL_IB_HCA, as
+ * NCCL_SOCKET_IFNAME mostly names the network of the machines' management then; else NCCL's own.
+ */
+static const char *choose_names(const char *sys, const struct ifaddrs *list, const char *hcas,
+	char of_hcas[SMD_INTERFACES_MAX * (IF_NAMESIZE + 1)])
+{
+	const char *own = getenv("SUMMAND_NCCL_IFNAME");
+
+	if (own && *own) {
+		return own;
+	}
+	if (hcas && *hcas) {
+		smd_nccl_devices_of_hcas(sys, list, hcas, of_hcas);
+		if (*of_hcas) {
+			return of_hcas;
+		}
+		smd_nccl_log_info(NCCL_SUB_INIT | NCCL_SUB_NET,
+			"devices: NCCL_IB_HCA=%s is of no network interface", hcas);
+	}
+	return getenv("NCCL_SOCKET_IFNAME");
+}
+
 static void read_devices(void)
 {
-	const char *sys = secure_getenv("SUMMAND_SYSFS"); /* for tests */
-	const struct smd_interface_rules rules = {
-		.names = getenv("NCCL_SOCKET_IFNAME"),
+	const char *root = secure_getenv("SUMMAND_SYSFS"); /* for tests */
+	const char *sys = root ? root : "/sys";
+	const char *named = getenv("NCCL_IB_HCA");
+	const char *hcas = rdma_allowed() ? named ? named : "" : NULL;
+	char of_hcas[SMD_INTERFACES_MAX * (IF_NAMESIZE + 1)];
+	struct smd_interface_rules rules = {
 		.family = getenv("NCCL_SOCKET_FAMILY"),
 		.comm_id = getenv("NCCL_COMM_ID"),
 	};
 	struct smd_interface interfaces[SMD_INTERFACES_MAX];
-	bool rdma = rdma_allowed();
 	struct ifaddrs *list;
 
 	if (getifaddrs(&list) != 0) {
 		smd_nccl_log_warn("devices: cannot list the network interfaces");
 		return;
 	}
+	rules.names = choose_names(sys, list, hcas, of_hcas);
 	ndevices = (int)smd_interfaces_choose(list, &rules, interfaces);
 	freeifaddrs(list);
 	for (int i = 0; i < ndevices; i++) {
-		smd_nccl_device_read(sys ? sys : "/sys", &interfaces[i], i, rdma, &devices[i]);
+		smd_nccl_device_read(sys, &interfaces[i], i, hcas, &devices[i]);
 	}
 	tell_devices();
 	decide_device_memory();
@@ -253,6 +302,14 @@ int smd_nccl_devices(void)
 const struct smd_nccl_device *smd_nccl_device(int dev)
 {
 	return dev >= 0 && dev < smd_nccl_devices() ? &devices[dev] : NULL;
+}
+
+struct smd_origin smd_nccl_device_origin(const struct smd_nccl_device *device)
+{
+	struct smd_origin origin = {.address = device->address, .length = device->address_length};
+
+	memcpy(origin.interface, device->name, sizeof(origin.interface));
+	return origin;
 }
 
 void smd_nccl_device_lead(const struct smd_nccl_device *device, void *address)

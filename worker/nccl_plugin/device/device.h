@@ -13,14 +13,18 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "reduction_server/transport/origin.h"
 #include "worker/nccl_plugin/abi/nccl_abi.h"
 #include "worker/nccl_plugin/device/interface.h"
+
+struct ifaddrs;
 
 /* What each device can do, as NCCL is told. */
 #define SMD_NET_RECVS_MAX 8                 /* receives of one irecv() */
 #define SMD_NET_BYTES_MAX ((size_t)1 << 30) /* of one message */
 
 struct smd_nccl_device {
+	int number;             /* NCCL's, from 0 */
 	char name[IF_NAMESIZE]; /* of the interface: "eth0" */
 	char pci_path[512];     /* "/sys/devices/..."; empty: a virtual interface */
 	unsigned vendor;        /* of the PCI device; 0: unknown */
@@ -41,6 +45,9 @@ const struct smd_nccl_device *smd_nccl_device(int dev);
 /* Whether cards read and write memory of GPUs: all of them, or none (gdr.h). */
 bool smd_nccl_devices_take_gpu_memory(void);
 
+/* What connections leave by, over that device. */
+struct smd_origin smd_nccl_device_origin(const struct smd_nccl_device *device);
+
 /*
  * Another machine's address, of either family and in a sockaddr_in6's room, becomes one that leads
  * there by way of the device: each machine numbers for itself the links that link-local ones are
@@ -49,11 +56,18 @@ bool smd_nccl_devices_take_gpu_memory(void);
 void smd_nccl_device_lead(const struct smd_nccl_device *device, void *address);
 
 /*
- * What sysfs, mounted at `sys`, says about an interface. `rdma`: whether a verbs device may be
- * used.
+ * What sysfs, mounted at `sys`, says about an interface. `hcas`: the verbs devices that may be
+ * used, as NCCL_IB_HCA says it ("": all); NULL: none.
  */
-void smd_nccl_device_read(const char *sys, const struct smd_interface *interface, int ordinal,
-	bool rdma, struct smd_nccl_device *out);
+void smd_nccl_device_read(const char *sys, const struct smd_interface *interface, int number,
+	const char *hcas, struct smd_nccl_device *out);
+
+/*
+ * The interfaces of the list whose verbs devices these are, as a rule for smd_interfaces_choose():
+ * "=eth2,eth3". Empty: there are none.
+ */
+void smd_nccl_devices_of_hcas(const char *sys, const struct ifaddrs *list, const char *hcas,
+	char out[SMD_INTERFACES_MAX * (IF_NAMESIZE + 1)]);
 
 /* Properties of a device, all of them, for net and CollNet alike. NCCL results. */
 int smd_nccl_device_props_v6(int dev, struct nccl_props_v6 *props);

@@ -5,6 +5,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "reduction_server/transport/address.h"
@@ -30,16 +31,23 @@ static struct pattern pattern_read(const char *text)
 	return pattern;
 }
 
-static bool pattern_matches(const struct pattern *pattern, const char *name)
+/* A port of an entry that is none, or of a name that has none, is any. */
+static bool port_matches(const char *colon, int port)
+{
+	return *colon != ':' || port < 0 || atoi(colon + 1) == port;
+}
+
+static bool pattern_matches(const struct pattern *pattern, const char *name, int port)
 {
 	const char *entry = pattern->list;
 	bool empty = true;
 
 	while (*entry) {
-		size_t length = strcspn(entry, ",:"); /* a colon begins a port */
+		size_t length = strcspn(entry, ",:");
 
 		if (length && strncmp(entry, name, length) == 0 &&
-			(!pattern->exact || name[length] == '\0')) {
+			(!pattern->exact || name[length] == '\0') &&
+			port_matches(entry + length, port)) {
 			return !pattern->negated;
 		}
 		empty = empty && length == 0;
@@ -47,6 +55,13 @@ static bool pattern_matches(const struct pattern *pattern, const char *name)
 		entry += *entry == ',';
 	}
 	return empty != pattern->negated; /* a list of nothing matches everything */
+}
+
+bool smd_hca_allowed(const char *rule, const char *name, int port)
+{
+	const struct pattern pattern = pattern_read(rule);
+
+	return pattern_matches(&pattern, name, port);
 }
 
 static socklen_t address_length(const struct sockaddr *address)
@@ -96,45 +111,13 @@ static unsigned choose_by_name(const struct ifaddrs *list, const char *names, in
 	unsigned count = 0;
 
 	for (; list && count < SMD_INTERFACES_MAX; list = list->ifa_next) {
-		if (interface_usable(list, family) && pattern_matches(&pattern, list->ifa_name) &&
+		if (interface_usable(list, family) &&
+			pattern_matches(&pattern, list->ifa_name, -1) &&
 			!interface_known(out, count, list->ifa_name)) {
 			interface_set(&out[count++], list);
 		}
 	}
 	return count;
-}
-
-static const uint8_t *address_bytes(const struct sockaddr *address, size_t *length)
-{
-	if (address->sa_family == AF_INET) {
-		*length = sizeof(struct in_addr);
-		return (const uint8_t *)&((const struct sockaddr_in *)address)->sin_addr;
-	}
-	*length = sizeof(struct in6_addr);
-	return (const uint8_t *)&((const struct sockaddr_in6 *)address)->sin6_addr;
-}
-
-static bool same_network(
-	const struct sockaddr *a, const struct sockaddr *b, const struct sockaddr *mask)
-{
-	const uint8_t *of_a, *of_b, *of_mask;
-	size_t length;
-
-	if (!mask || a->sa_family != b->sa_family) {
-		return false;
-	}
-	of_a = address_bytes(a, &length);
-	of_b = address_bytes(b, &length);
-	/* The kernel leaves the family of a mask as it likes; it is that of its address. */
-	of_mask = a->sa_family == AF_INET
-			  ? (const uint8_t *)&((const struct sockaddr_in *)mask)->sin_addr
-			  : (const uint8_t *)&((const struct sockaddr_in6 *)mask)->sin6_addr;
-	for (size_t i = 0; i < length; i++) {
-		if ((of_a[i] ^ of_b[i]) & of_mask[i]) {
-			return false;
-		}
-	}
-	return true;
 }
 
 static unsigned choose_by_network(const struct ifaddrs *list, const char *comm_id,
@@ -150,7 +133,8 @@ static unsigned choose_by_network(const struct ifaddrs *list, const char *comm_i
 		if (list->ifa_addr &&
 			(list->ifa_addr->sa_family == AF_INET ||
 				list->ifa_addr->sa_family == AF_INET6) &&
-			same_network(list->ifa_addr, info->ai_addr, list->ifa_netmask)) {
+			smd_address_same_network(
+				list->ifa_addr, info->ai_addr, list->ifa_netmask)) {
 			interface_set(&out[count++], list);
 		}
 	}

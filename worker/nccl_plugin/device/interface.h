@@ -12,6 +12,7 @@
 #define SMD_NCCL_PLUGIN_DEVICE_INTERFACE_H
 
 #include <net/if.h>
+#include <stdbool.h>
 #include <sys/socket.h>
 
 #define SMD_INTERFACES_MAX 16
@@ -20,10 +21,14 @@ struct ifaddrs;
 
 /* What the environment says; NULL: nothing. */
 struct smd_interface_rules {
-	const char *names;   /* NCCL_SOCKET_IFNAME */
+	const char *names;   /* SUMMAND_NCCL_IFNAME, else NCCL_SOCKET_IFNAME */
 	const char *family;  /* NCCL_SOCKET_FAMILY */
 	const char *comm_id; /* NCCL_COMM_ID */
 };
+
+/* Whether NCCL_IB_HCA ("": any) allows the port of a verbs device: "mlx5_0:1,mlx5_1", prefixes of
+ * names with a port or all; "^" and "=" as above. */
+bool smd_hca_allowed(const char *rule, const char *name, int port);
 
 struct smd_interface {
 	char name[IF_NAMESIZE];

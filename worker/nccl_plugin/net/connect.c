@@ -160,12 +160,15 @@ static void attempt_try(struct smd_net_attempt *attempt)
 	const struct smd_transport_ops *ops = attempt_transport(attempt);
 	uint16_t port = attempt->handle.ports[ops->port_slot];
 	struct smd_net_comm *comm = attempt->comm;
+	struct smd_origin origin = smd_nccl_device_origin(attempt->device);
+	bool bound;
 
 	attempt->err = 0;
 	attempt->reached = false;
 	attempt->tried_ns = smd_clock_ns();
 	comm->nlanes = smd_transport_can_advertise(ops) ? 1 : attempt->handle.lanes;
 	smd_net_address(&attempt->handle.address, attempt->device, port, comm->peer);
+	bound = smd_origin_reaches(&origin, comm->peer);
 	if (port == 0) {
 		attempt_failed(attempt, -EPROTO, "it does not listen over this transport");
 	} else if (smd_net_random(&attempt->connection)) { /* not that of the lanes before */
@@ -173,8 +176,8 @@ static void attempt_try(struct smd_net_attempt *attempt)
 	}
 	for (unsigned i = 0; i < comm->nlanes && !attempt->err; i++) {
 		struct smd_error error = {""};
-		int ret = ops->connect(comm->base, comm->peer, 0, &sender_callbacks,
-			&comm->lanes[i], &comm->lanes[i].lane, &error);
+		int ret = ops->connect(comm->base, comm->peer, bound ? &origin : NULL, 0,
+			&sender_callbacks, &comm->lanes[i], &comm->lanes[i].lane, &error);
 
 		if (ret == 0 && attempt->options.encrypt) {
 			ret = smd_lane_encrypt(comm->lanes[i].lane, &attempt->options.key, &error);
