@@ -69,8 +69,8 @@ struct smd_request {
 	struct smd_fence *fence; /* NULL: what it has to follow on the device is done */
 	TAILQ_ENTRY(smd_request) link;
 
-	/* Published, under the progress's lock: */
-	bool finished;
+	/* Published, under the progress's lock; the first may be looked at without it. */
+	_Atomic bool finished;
 	int err;
 };
 

@@ -14,6 +14,7 @@
 #define SPIN_NS        100000u
 #define POLLS_PER_LOOP 16
 #define NAP_NS         50000 /* between looks in vain; kernels may take milliseconds */
+#define NOTHING_NS     2000  /* a turn of the loop for nothing takes about a microsecond */
 
 void smd_progress_lock(struct smd_progress *progress)
 {
@@ -77,7 +78,7 @@ static void progress_release(struct smd_progress *progress)
 	progress->owned = false;
 	if (progress->waiting) {
 		pthread_cond_broadcast(&progress->changed);
-	} else if (progress->in_flight) {
+	} else if (progress->in_flight && !progress->tests) {
 		pthread_cond_signal(&progress->idle);
 	}
 }
@@ -190,7 +191,7 @@ int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
 	if (task) {
 		STAILQ_INSERT_TAIL(&progress->tasks, task, link);
 	}
-	if (progress->owned && (task || progress->waiting == 1)) {
+	if (progress->owned && (task || (progress->waiting == 1 && !goal->done(arg)))) {
 		smd_wakeup_signal(&progress->wakeup);
 	}
 	while (!goal->done(arg)) {
@@ -210,7 +211,7 @@ int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
 	}
 	if (--progress->waiting == 0) {
 		progress->rest_until_ns = smd_clock_ns() + REST_NS;
-		if (progress->in_flight || progress->asleep) {
+		if ((progress->in_flight && !progress->tests) || progress->asleep) {
 			pthread_cond_signal(&progress->idle);
 		}
 	}
@@ -219,14 +220,42 @@ int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
 	return ret;
 }
 
+/* One turn of the loop, for a caller that tests. Called with the lock. */
+static void progress_test(struct smd_progress *progress)
+{
+	uint64_t arrivals;
+
+	progress_own(progress);
+	arrivals = progress->arrivals;
+	(void)progress_look(progress);
+	event_base_loop(progress->base, EVLOOP_NONBLOCK);
+	progress->nothing_ns = progress->arrivals == arrivals ? smd_clock_ns() : 0;
+	progress_release(progress);
+}
+
+/* The thread sleeps in the loop, or is about to. Called with the lock. */
+static void progress_ask_thread(struct smd_progress *progress)
+{
+	if (progress->threads && !progress->asked) {
+		progress->asked = true;
+		smd_wakeup_signal(&progress->wakeup);
+	}
+}
+
 void smd_progress_poll(struct smd_progress *progress)
 {
+	uint64_t now = smd_clock_ns();
+	bool again = now - atomic_exchange(&progress->tested_ns, now) < SMD_PROGRESS_TESTED_NS;
+
+	if (now - progress->nothing_ns < NOTHING_NS) {
+		return;
+	}
 	pthread_mutex_lock(&progress->lock);
+	progress->tests = progress->threaded && (progress->tests || again);
 	if (!progress->owned) {
-		progress_own(progress);
-		(void)progress_look(progress);
-		event_base_loop(progress->base, EVLOOP_NONBLOCK);
-		progress_release(progress);
+		progress_test(progress);
+	} else if (again) {
+		progress_ask_thread(progress);
 	}
 	pthread_mutex_unlock(&progress->lock);
 }
@@ -235,7 +264,12 @@ void smd_progress_post(struct smd_progress *progress, struct smd_task *task)
 {
 	pthread_mutex_lock(&progress->lock);
 	STAILQ_INSERT_TAIL(&progress->tasks, task, link);
+	if (progress->tests) { /* it will test this one too */
+		progress->tested_ns = smd_clock_ns();
+		progress->nothing_ns = 0;
+	}
 	if (progress->owned) {
+		progress->asked = progress->threads && progress->tests;
 		smd_wakeup_signal(&progress->wakeup);
 	} else {
 		progress_own(progress);
@@ -258,10 +292,18 @@ void smd_progress_defer(struct smd_progress *progress, struct smd_task *task)
 
 /* ---- the thread ---- */
 
+/* A caller has just tested, and will do so again. */
+static bool progress_is_tested(const struct smd_progress *progress, uint64_t now)
+{
+	uint64_t tested_ns = progress->tested_ns; /* maybe later than now */
+
+	return progress->tests && (now < tested_ns || now - tested_ns < SMD_PROGRESS_TESTED_NS);
+}
+
 /* A caller owns the engine, or did just now and left nothing to do. */
 static bool progress_may_rest(const struct smd_progress *progress, uint64_t now)
 {
-	return progress->owned || progress->waiting ||
+	return progress->owned || progress->waiting || progress_is_tested(progress, now) ||
 	       (progress->in_flight == 0 && STAILQ_EMPTY(&progress->tasks) &&
 		       now < progress->rest_until_ns);
 }
@@ -269,13 +311,14 @@ static bool progress_may_rest(const struct smd_progress *progress, uint64_t now)
 /*
  * To look again soon spares callers to wake this thread after each small operation. Who has waited
  * for all that time may wait for long: then the end of that is worth a wake-up, and until then
- * nothing is. Called with the lock.
+ * nothing is. Who tests says nothing when it stops. Called with the lock.
  */
 static void progress_rest(struct smd_progress *progress, uint64_t now)
 {
 	uint64_t waits = progress->waits;
 
-	progress_wait_until(progress, &progress->idle, now + REST_NS);
+	progress_wait_until(progress, &progress->idle,
+		now + (progress->tests ? SMD_PROGRESS_TESTED_NS : REST_NS));
 	while (progress->waiting && progress->waits == waits && !progress->ending) {
 		progress->asleep = true;
 		pthread_cond_wait(&progress->idle, &progress->lock);
@@ -294,9 +337,15 @@ static void *progress_main(void *arg)
 		if (progress_may_rest(progress, now)) {
 			progress_rest(progress, now);
 		} else {
+			if (progress->in_flight) {
+				progress->tests = false; /* it has stopped */
+			}
+			progress->threads = true;
 			progress_own(progress);
 			progress_turn(progress, 0);
 			progress_release(progress);
+			progress->threads = false;
+			progress->asked = false;
 		}
 	}
 	pthread_mutex_unlock(&progress->lock);

@@ -3,9 +3,10 @@
  *
  * One thread at a time *owns* the engine. A caller that waits takes it, so that a blocking
  * operation is sent, awaited and received on the caller's own thread and costs no switch of
- * threads. The progress thread owns it while operations are in flight that nobody waits for, and,
- * after a rest, while there are none, because lanes must be looked after. In poll mode there is no
- * such thread: the loop runs inside the calls.
+ * threads. A caller that tests again and again, as NCCL's thread does, owns it in each of these
+ * calls. The progress thread owns it while operations are in flight that nobody waits for, nor has
+ * tested for SMD_PROGRESS_TESTED_NS, and, after a rest, while there are none, because lanes must be
+ * looked after. In poll mode there is no such thread: the loop runs inside the calls.
  *
  * Threads meet at two places only: callers post *tasks*, which the owner runs in order; and the
  * owner publishes what callers wait for (the fields marked "published" in a context, a
@@ -16,6 +17,7 @@
 #define SMD_LIBSUMMAND_PROGRESS_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
@@ -23,6 +25,8 @@
 #include "reduction_server/transport/loop.h"
 
 struct event;
+
+#define SMD_PROGRESS_TESTED_NS 1000000u
 
 /* Something for the owner to do. It belongs to whoever posted it. */
 struct smd_task {
@@ -61,6 +65,13 @@ struct smd_progress {
 	uint64_t waits;         /* of callers, that have ended */
 	bool asleep;            /* the thread wants to be told when the last caller's ends */
 	bool ending;
+
+	/* A caller that tests. */
+	_Atomic bool tests;          /* it did so again and again, and the thread leaves it to it */
+	_Atomic uint64_t tested_ns;  /* when it last did, or began an operation */
+	_Atomic uint64_t nothing_ns; /* when the loop last had nothing for it; 0: it had */
+	bool threads;                /* the owner is the thread, */
+	bool asked;                  /* and has been asked to leave the engine to it */
 };
 
 /* Makes the loop, and the thread unless `poll`. 0 or -errno. */
@@ -93,7 +104,10 @@ struct smd_goal {
 int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
 	const struct smd_goal *goal, const void *arg, uint64_t deadline_ns);
 
-/* Runs what is due, without sleeping, if nobody owns the engine. */
+/*
+ * A caller tests: runs what is due, without sleeping, if nobody owns the engine. Takes no lock
+ * where the loop had nothing a moment ago.
+ */
 void smd_progress_poll(struct smd_progress *progress);
 
 void smd_progress_lock(struct smd_progress *progress);

@@ -276,22 +276,19 @@ static int refuse_handle(void)
 int smd_request_test(smd_request *handle)
 {
 	struct smd_request *request = smd_handle_find(handle);
-	struct smd_progress *progress;
-	int finished;
+	int ret;
 
 	if (!request) {
 		return refuse_handle();
 	}
-	finished = smd_context_check_process(request->comm->context);
-	if (finished) {
-		return finished;
+	ret = smd_context_check_process(request->comm->context);
+	if (ret) {
+		return ret;
 	}
-	progress = &request->comm->context->progress;
-	smd_progress_poll(progress);
-	smd_progress_lock(progress);
-	finished = request->finished;
-	smd_progress_unlock(progress);
-	return finished && smd_path_narrow_finish(request);
+	if (!request->finished) {
+		smd_progress_poll(&request->comm->context->progress);
+	}
+	return request->finished && smd_path_narrow_finish(request);
 }
 
 int smd_request_wait(smd_request *handle)

@@ -6,10 +6,13 @@
 
 #include <cmocka.h>
 #include <event2/event.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
 
 #include "worker/libsummand/progress.h"
 
-enum { WAITS = 64 };
+enum { WAITS = 64, TRIES = 10000 };
 
 struct quick {
 	bool polled;
@@ -55,10 +58,69 @@ static void waits_that_are_over_at_once_keep_nothing_from_the_loop(void **state)
 	smd_progress_destroy(&progress);
 }
 
+/* ---- who tests ---- */
+
+struct errand {
+	struct smd_task task; /* first */
+	pthread_t runner;
+	atomic_bool ran;
+};
+
+static void errand_run(struct smd_task *task)
+{
+	struct errand *errand = (struct errand *)task;
+
+	errand->runner = pthread_self();
+	errand->ran = true;
+}
+
+/* Whether this thread has run it, testing all the while; or the other one, which was left alone. */
+static bool runs_here(struct smd_progress *progress, bool tests)
+{
+	struct errand errand = {.task.run = errand_run};
+
+	smd_progress_defer(progress, &errand.task);
+	while (!errand.ran) {
+		if (tests) {
+			smd_progress_poll(progress);
+		} else {
+			usleep(100);
+		}
+	}
+	smd_progress_lock(progress); /* whoever ran it is through with it */
+	smd_progress_unlock(progress);
+	return pthread_equal(errand.runner, pthread_self());
+}
+
+/* While an operation is in flight the thread has the engine; then a caller that tests again and
+ * again has it, without a change of threads; and when that one stops, the thread. */
+static void a_caller_that_tests_owns_the_engine(void **state)
+{
+	struct smd_progress progress;
+	int tries = 0;
+
+	(void)state;
+	assert_int_equal(smd_progress_create(&progress, false), 0);
+	smd_progress_lock(&progress);
+	progress.in_flight = 1;
+	smd_progress_unlock(&progress);
+	assert_false(runs_here(&progress, false));
+	while (!runs_here(&progress, true)) {
+		assert_true(++tries < TRIES);
+	}
+	assert_false(runs_here(&progress, false));
+	smd_progress_lock(&progress);
+	progress.in_flight = 0;
+	smd_progress_unlock(&progress);
+	smd_progress_end(&progress);
+	smd_progress_destroy(&progress);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(waits_that_are_over_at_once_keep_nothing_from_the_loop),
+		cmocka_unit_test(a_caller_that_tests_owns_the_engine),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
