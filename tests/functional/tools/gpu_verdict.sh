@@ -21,6 +21,7 @@ run() {
 		rm -rf "$out" "$runs"
 		mkdir -p "$out" "$runs/deep"
 		stop_servers() { :; }
+		device_test() { sleep 1; }
 		# shellcheck source=tools/gpu/verdict
 		. tools/gpu/verdict
 		trap finish EXIT
@@ -54,8 +55,10 @@ parts() {
 	check "five is true" false
 	end_part
 	begin_part away 100 && skip "there is none" && end_part
-	begin_part short "$LEAST" && check "six" sleep 1
-	check "seven" false # has no time, and so has not failed
+	begin_part short "$LEAST" && check "six" device_test
+	check "what it has left" true # takes no time
+	check "seven" device_test     # has no time, and so has not failed,
+	check "what that has left" false
 	end_part
 	deadline=$SECONDS
 	begin_part late 100 && fail "it has no time"
@@ -64,7 +67,7 @@ parts() {
 
 run parts 1000
 has parts '^a GPU$' '^good +held +2 ok +0 failed' '^bad +FAILED +1 ok +2 failed .* four is true$' \
-	'^away +skipped .* there is none$' '^short +cut +1 ok +0 failed +1 without time' '^late +not run' '^2 FAILED$'
+	'^away +skipped .* there is none$' '^short +cut +2 ok +0 failed +2 without time' '^late +not run' '^2 FAILED$'
 [ "$(find "$scratch/parts" -type f | wc -l)" -lt 8 ] || fail "there must be fewer than 8 files"
 mkdir "$scratch/kept"
 tar -xzf "$scratch/parts/logs.tar.gz" -C "$scratch/kept" || fail "the logs must be kept"
