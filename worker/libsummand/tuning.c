@@ -10,6 +10,7 @@
 
 #define SLICE_CHUNKS 8u        /* fewer at once say little of a shard, */
 #define SLICE_NS     20000000u /* unless they took so long, together with those before */
+#define LOOK_NS      100000000u
 #define DELAY_MOST_S 60u
 
 int smd_tuning_create(struct smd_tuning *tuning, unsigned nranks, const uint32_t *weights,
@@ -27,7 +28,8 @@ int smd_tuning_create(struct smd_tuning *tuning, unsigned nranks, const uint32_t
 		return -ENOMEM;
 	}
 	smd_chunk_search_begin(&tuning->search, scale, now_ns);
-	smd_processors_begin(&tuning->processors, now_ns);
+	tuning->looked_ns = now_ns;
+	tuning->waited_ns = smd_pressure_waited_ns();
 	return 0;
 }
 
@@ -96,16 +98,26 @@ static double mean_weight(const struct smd_balance *balance)
 	return sum / balance->nshards;
 }
 
-/* A search waits until it is known whether processors decide. */
+/* Whether they do is known when enough time has gone; until then no search begins. */
+static bool knows_who_decides(struct smd_tuning *tuning, uint64_t now_ns)
+{
+	uint64_t looked_ns = tuning->looked_ns;
+	uint64_t waited_ns = tuning->waited_ns;
+
+	if (now_ns - looked_ns < LOOK_NS) {
+		return false;
+	}
+	tuning->looked_ns = now_ns;
+	tuning->waited_ns = smd_pressure_waited_ns();
+	tuning->search.processors_decide = 2 * (tuning->waited_ns - waited_ns) > now_ns - looked_ns;
+	return true;
+}
+
 static bool search_wants(struct smd_tuning *tuning, uint64_t now_ns)
 {
-	if (smd_chunk_search_is_due(&tuning->search, now_ns)) {
-		enum smd_load load = smd_processors_load(&tuning->processors, now_ns);
-
-		if (load == SMD_LOAD_UNKNOWN) {
-			return false;
-		}
-		tuning->search.processors_decide = load == SMD_LOAD_FULL;
+	if (smd_chunk_search_is_due(&tuning->search, now_ns) &&
+		!knows_who_decides(tuning, now_ns)) {
+		return false;
 	}
 	return smd_chunk_search_want(&tuning->search, now_ns);
 }

@@ -11,7 +11,6 @@
 #include "worker/libsummand/balance.h"
 #include "worker/libsummand/chunk_search.h"
 #include "worker/libsummand/measured_rate.h"
-#include "worker/libsummand/processors.h"
 
 /* What has come of a shard, too little at a time to say something. */
 struct smd_tuning_rest {
@@ -26,7 +25,8 @@ struct smd_tuning {
 	struct smd_measured_rate rate;
 	struct smd_balance balance;
 	struct smd_chunk_search search;
-	struct smd_processors processors;
+	uint64_t looked_ns; /* who decides was looked at last; */
+	uint64_t waited_ns; /* processors had been waited for (pressure.h) for so long by then */
 	uint32_t *weights;             /* [nshards] that are asked for */
 	struct smd_tuning_rest *rests; /* [nshards] */
 	int scale;

@@ -15,12 +15,14 @@
 
 enum { BYTES = 1 << 20, MS = 1000000 };
 
-/* Whatever else this machine does. */
+/* What processors have been waited for, whatever else this machine does. */
+static uint64_t waited_ns;
+
 uint64_t __wrap_smd_pressure_waited_ns(void);
 
 uint64_t __wrap_smd_pressure_waited_ns(void)
 {
-	return 0;
+	return waited_ns;
 }
 
 /* Operations of 1 ms for so long; how often another table was wanted, and each time refused. */
@@ -104,12 +106,45 @@ static void little_pieces_are_put_together(void **state)
 	smd_tuning_destroy(&tuning);
 }
 
+/* The scale that a search tries first, where processors are waited for during so many hundredths.
+ */
+static int first_scale(unsigned hundredths)
+{
+	const uint32_t weights[] = {10000, 10000};
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+	unsigned operations = 0;
+	int scale;
+
+	assert_int_equal(smd_tuning_create(&tuning, 4, weights, 2, 0, now), 0);
+	do {
+		smd_tuning_begin(&tuning, BYTES, now);
+		now += MS;
+		waited_ns += hundredths * (MS / 100);
+		smd_tuning_end(&tuning, now);
+	} while (!smd_tuning_want(&tuning, now) && ++operations < 1000);
+	assert_in_range(operations, 90, 110); /* a tenth of a second tells */
+	assert_int_equal(tuning.cause, SMD_TUNING_CHUNKS);
+	scale = tuning.scale;
+	smd_tuning_destroy(&tuning);
+	return scale;
+}
+
+static void where_processors_decide_the_largest_chunks_come_first(void **state)
+{
+	(void)state;
+	assert_int_equal(first_scale(0), -1);
+	assert_int_equal(first_scale(40), -1);
+	assert_int_equal(first_scale(60), SMD_CHUNK_SCALE_MOST);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_refused_rests),
 		cmocka_unit_test(rates_come_first_and_keep_proportions),
 		cmocka_unit_test(little_pieces_are_put_together),
+		cmocka_unit_test(where_processors_decide_the_largest_chunks_come_first),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
