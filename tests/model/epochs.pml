@@ -652,8 +652,8 @@ static void cancel(void)
 
 static int can_hear_cancel(int r)
 {
-	return works(r) && works(0) && reaches(r) && in(now.joined, r) && now.heard_of[r] == now.asks && !now.stands &&
-	       now.epoch[r] == now.nrecords;
+	return works(r) && works(0) && reaches(r) && in(now.joined, r) && now.epoch[r] == now.nrecords &&
+	       (now.heard_of[r] < now.asks || !now.stands); /* or another has been asked for since */
 }
 
 static void hear_cancel(int r)

@@ -157,12 +157,13 @@ static void release_buffers(struct operation_in_flight *flight)
 static bool names_a_dead_rank(const char *text)
 {
 	char name[32];
-	char number[32];
+	char number[16];
 
 	for (int r = 0; r < world.plan.nranks; r++) {
 		snprintf(name, sizeof(name), "rank %d (rank-%d)", r, r);
-		snprintf(number, sizeof(number), "rank %d of %d not joined", r, world.plan.nranks);
-		if (world.ranks[r].dead && (strstr(text, name) || strstr(text, number))) {
+		snprintf(number, sizeof(number), "rank %d", r);
+		if (world.ranks[r].dead && (strstr(text, name) || (strstr(text, "not joined yet") &&
+									  strstr(text, number)))) {
 			return true;
 		}
 	}
