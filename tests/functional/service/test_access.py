@@ -50,6 +50,29 @@ class Access(ServiceTest):
         self.assertEqual(self.ask("GET", JOBS, headers={"Authorization": "Bearer sesame"}), {"customJobs": []})
         self.assertNotIn("sesame", self.service.said())
 
+    def test_the_page_needs_no_token_and_may_load_nothing_from_elsewhere(self):
+        self.serve("--token-file=" + self.write("token", "sesame\n"))
+        for target, kind in (("/", "text/html"), ("/?x=1", "text/html"), ("/page.css", "text/css"), ("/main.js", "text/javascript"),
+                             ("/icon.svg", "image/svg+xml")):
+            connection = self.connect()
+            connection.request("GET", target)
+            answer = connection.getresponse()
+            text = answer.read()
+            connection.close()
+            self.assertEqual((answer.status, answer.getheader("Content-Type").split(";")[0]), (200, kind), target)
+            self.assertEqual(int(answer.getheader("Content-Length")), len(text))
+            policy = answer.getheader("Content-Security-Policy")
+            for rule in ("default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "require-trusted-types-for 'script'"):
+                self.assertIn(rule, policy)
+            self.assertNotIn("unsafe", policy)
+            self.assertEqual(answer.getheader("X-Content-Type-Options"), "nosniff")
+            self.assertNotIn(b"sesame", text)
+        for target in ("/page.css/", "/index.html", "/../page.css", "/page/main.js", "/%2e%2e/main.js", "//main.js"):
+            self.assertIn(self.status(f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()), (400, 401, 404), target)
+        self.fails("POST", "/", {}, 401, "UNAUTHENTICATED")
+        self.assertEqual(self.status(b"GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n"), 421)
+        self.assertEqual(self.status(b"GET / HTTP/1.1\r\nHost: localhost\r\nOrigin: http://evil.example\r\nConnection: close\r\n\r\n"), 403)
+
     def test_other_names_and_other_pages_are_refused(self):
         self.serve("--host=jobs.example", *self.FLAGS)
         port = self.service.port
