@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "reduction_server/base/printable.h"
 
@@ -35,6 +36,11 @@ void smd_answer_set(struct smd_answer *answer, json_t *body)
 void smd_answer_show(struct smd_answer *answer, const struct smd_page_part *part)
 {
 	*answer = (struct smd_answer){.status = STATUS_OK, .part = part};
+}
+
+void smd_answer_send(struct smd_answer *answer, int fd, uint64_t size)
+{
+	*answer = (struct smd_answer){.status = STATUS_OK, .has_file = 1, .fd = fd, .size = size};
 }
 
 static void set_error(
@@ -137,5 +143,8 @@ void smd_answer_violate(struct smd_answer *answer, const char *field, const char
 void smd_answer_clear(struct smd_answer *answer)
 {
 	json_decref(answer->body);
+	if (answer->has_file) {
+		close(answer->fd);
+	}
 	*answer = (struct smd_answer){.status = 0};
 }

@@ -6,6 +6,7 @@
 #define SMD_SERVICE_ANSWER_H
 
 #include <jansson.h>
+#include <stdint.h>
 
 /* X(google.rpc.Code, number, HTTP status) */
 #define SMD_RPC_CODES(X)                                                                           \
@@ -31,6 +32,9 @@ struct smd_answer {
 	unsigned status; /* of HTTP; 0: there is no answer yet */
 	json_t *body;
 	const struct smd_page_part *part; /* in place of the body; NULL: none */
+	int has_file;                     /* in place of the body, a file of so many bytes */
+	int fd;
+	uint64_t size;
 };
 
 /* Takes over the body; NULL is an internal error, as for what memory ran out for. */
@@ -38,6 +42,9 @@ void smd_answer_set(struct smd_answer *answer, json_t *body);
 
 /* Answers with a part of the page. */
 void smd_answer_show(struct smd_answer *answer, const struct smd_page_part *part);
+
+/* Answers with a file, and takes over its descriptor. */
+void smd_answer_send(struct smd_answer *answer, int fd, uint64_t size);
 
 /* The first error wins. */
 void smd_answer_fail(struct smd_answer *answer, enum smd_rpc_code code, const char *format, ...)

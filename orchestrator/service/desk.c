@@ -32,6 +32,7 @@ static const struct route routes[] = {
 	{SMD_HTTP_POST, {OF_JOBS, "*"}, "cancel", smd_job_cancel, 1},
 	{SMD_HTTP_GET, {OF_JOBS, "*", "replicas"}, NULL, smd_job_replicas, 1},
 	{SMD_HTTP_GET, {OF_JOBS, "*", "plan"}, NULL, smd_job_plan, 1},
+	{SMD_HTTP_GET, {OF_JOBS, "*", "artifacts"}, NULL, smd_job_artifacts, 1},
 	{SMD_HTTP_GET, {OF_JOBS, "*", "operations", "*"}, NULL, smd_operation_get, 1},
 	{SMD_HTTP_GET, {"operations", "*"}, NULL, smd_operation_get, 0},
 };
@@ -103,7 +104,7 @@ static int is_known_parameter(const char *name)
 	static const char *const names[] = {"alt", "$alt", "prettyPrint", "$prettyPrint", "key",
 		"quotaUser", "$.xgafv", "fields", "$fields", "uploadType", "upload_protocol",
 		"access_token", "oauth_token", "callback", "filter", "pageSize", "page_size",
-		"pageToken", "page_token", "orderBy", "order_by", "readMask", "read_mask"};
+		"pageToken", "page_token", "orderBy", "order_by", "readMask", "read_mask", "artifact"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (strcmp(name, names[i]) == 0) {

@@ -49,6 +49,7 @@ smd_call_fn smd_job_cancel;
 smd_call_fn smd_job_remove;
 smd_call_fn smd_job_replicas;
 smd_call_fn smd_job_plan;
+smd_call_fn smd_job_artifacts;
 smd_call_fn smd_operation_get;
 smd_call_fn smd_entries_list;
 

@@ -115,7 +115,7 @@ static int has_certificate(const struct visit *visit)
 }
 
 /* 0; else it has been answered. */
-static int check_access(struct visit *visit)
+static int check_access(struct visit *visit, const char *method)
 {
 	struct framing framing = {.hosts = 0};
 	struct smd_credentials credentials = {.host = header(visit, "Host"),
@@ -126,7 +126,8 @@ static int check_access(struct visit *visit)
 	MHD_get_connection_values(visit->connection, MHD_HEADER_KIND, count_header, &framing);
 	credentials.is_ambiguous = framing.hosts != 1 || framing.lengths + framing.encodings > 1 ||
 				   framing.tokens > 1 || framing.origins > 1;
-	credentials.is_of_page = visit->target && smd_page_find(visit->target) != NULL;
+	credentials.is_of_page = strcmp(method, "GET") == 0 && visit->target &&
+				 smd_page_find(visit->target) != NULL;
 	visit->is_ambiguous = credentials.is_ambiguous;
 	if (visit->http->wants_certificate && !has_certificate(visit)) {
 		smd_answer_fail(&visit->request.answer, SMD_RPC_UNAUTHENTICATED,
@@ -159,7 +160,7 @@ static void begin_request(struct visit *visit, const char *method)
 	const char *length = header(visit, "Content-Length");
 
 	visit->is_handled = 1; /* unless all is right */
-	if (check_access(visit) || take_method(&visit->request, method)) {
+	if (check_access(visit, method) || take_method(&visit->request, method)) {
 		return;
 	}
 	visit->request.target = visit->target;
@@ -252,11 +253,28 @@ static struct MHD_Response *write_document(const json_t *body)
 	return response;
 }
 
+/* Takes over the descriptor. A browser shows nothing of it: it might be a page. */
+static struct MHD_Response *send_file(struct smd_answer *answer)
+{
+	struct MHD_Response *response = MHD_create_response_from_fd64(answer->size, answer->fd);
+
+	if (response) {
+		answer->has_file = 0;
+		MHD_add_response_header(response, "Content-Type", "application/octet-stream");
+		MHD_add_response_header(response, "Content-Disposition", "attachment");
+		MHD_add_response_header(response, "Cache-Control", "no-store");
+		MHD_add_response_header(
+			response, "Content-Security-Policy", "default-src 'none'; sandbox");
+	}
+	return response;
+}
+
 static enum MHD_Result send_answer(struct visit *visit)
 {
-	const struct smd_answer *answer = &visit->request.answer;
-	struct MHD_Response *response =
-		answer->part ? show_part(answer->part) : write_document(answer->body);
+	struct smd_answer *answer = &visit->request.answer;
+	struct MHD_Response *response = answer->part       ? show_part(answer->part)
+					: answer->has_file ? send_file(answer)
+							   : write_document(answer->body);
 	enum MHD_Result result;
 
 	if (!response) {

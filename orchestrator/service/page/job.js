@@ -1,6 +1,7 @@
 // One job: what it is, its replicas, lines, plan, trials, reduction servers and description.
 
 import {ask, pathOf} from "./api.js";
+import {renderArtifacts} from "./artifacts.js";
 import {badge} from "./badge.js";
 import {confirmThat} from "./dialog.js";
 import {announce, h} from "./dom.js";
@@ -66,6 +67,8 @@ export class JobView {
 		}
 		if (this.tab === "logs") {
 			await this.log.load();
+		} else if (this.tab === "files") {
+			this.artifacts = await ask("GET", `${path}/artifacts`);
 		} else if (this.tab === "plan" && !this.plan) {
 			this.plan = (await ask("GET", `${path}/plan`)).text;
 		}
@@ -107,7 +110,7 @@ export class JobView {
 	get tabs() {
 		const hasServers = this.replicas.some((replica) => replica.role === "reduction server");
 		return [this.isTuning ? ["trials", "Trials"] : ["replicas", "Replicas"], ["logs", "Logs"], hasServers && ["servers", "Reduction servers"],
-			["plan", "Plan"], ["description", "Description"]].filter(Boolean);
+			["plan", "Plan"], ["files", "Files"], ["description", "Description"]].filter(Boolean);
 	}
 
 	renderHead() {
@@ -181,6 +184,8 @@ export class JobView {
 			return this.servers.render(this.replicas);
 		case "trials":
 			return renderTrials(this.job);
+		case "files":
+			return renderArtifacts(this.name, this.artifacts);
 		case "plan":
 			return this.plan
 				? h("pre", {class: "plan", key: "plan", tabindex: "0", "aria-label": "Plan"}, this.plan)

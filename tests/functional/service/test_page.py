@@ -56,7 +56,10 @@ class Page(ServiceTest):
         self.serve()
         running = self.create("sleep 300", name="long one", labels={"team": "blue"})
         self.await_state(running, "JOB_STATE_RUNNING")
-        self.await_state(self.create("echo no such file >&2; exit 3", name="broken"), "JOB_STATE_FAILED")
+        spec = job('mkdir -p "$AIP_MODEL_DIR"; echo "<b>saved" >"$AIP_MODEL_DIR/../<b>.txt"; exit 3', "broken")
+        spec["jobSpec"]["baseOutputDirectory"] = {"outputUriPrefix": "gs://bucket"}
+        broken = self.ask("POST", JOBS, spec)["name"].rsplit("/", 1)[1]
+        self.await_state(broken, "JOB_STATE_FAILED")
         page = self.browser
         self.show()
         page.wait_for_text("exited with a non-zero status of 3", "table")
@@ -85,6 +88,10 @@ class Page(ServiceTest):
         page.press("TAB", "ENTER")
         page.wait_for_text("Cancelled")
         self.assertEqual(self.state_of(running), "JOB_STATE_CANCELLED")
+        self.show(self.name(broken) + "/files")
+        page.wait_for_text("<b>.txt", "table")
+        page.click("table button")
+        page.wait_for_text("is saved", "#announcement")
         self.check_silence()
 
     def test_logs_follow_and_are_searched(self):
