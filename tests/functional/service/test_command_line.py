@@ -4,12 +4,43 @@ several jobs are cancelled and deleted at once, here and there."""
 import json
 import os
 import re
+import socket
 import subprocess
+import threading
 import unittest
 
 from served import JOBS, LONG, SUMMAND, ServiceTest, job, wait_until
 
 POOL = "--worker-pool-spec=machine-type=n1-standard-4,replica-count=1,container-image-uri=local"
+
+
+class FalseService(threading.Thread):
+    """Gives one answer, byte for byte, to each that asks."""
+
+    def __init__(self, answer):
+        super().__init__(daemon=True)
+        self.answer = answer
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
+        self.start()
+
+    def run(self):
+        while True:
+            try:
+                connection, _ = self.socket.accept()
+            except OSError:
+                return
+            with connection:
+                try:
+                    connection.recv(65536)  # no request of these is longer
+                    connection.sendall(self.answer)
+                except OSError:
+                    pass
+
+    def end(self):
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+        self.join(LONG)
 
 
 class CommandLine(ServiceTest):
@@ -124,6 +155,33 @@ class CommandLine(ServiceTest):
             ask("delete", running)
             for words in ([], ["--filter="], ["x", "--filter=state=FAILED"], ["--filter=nosuch=1"]):
                 ask("delete", *words, code=2)
+
+    def answers(self, answer, code):
+        service = FalseService(answer)
+        try:
+            return self.run_at(service, "list", "--format=value(displayName)", code=code)
+        finally:
+            service.end()
+
+    def test_answers_of_others_than_services(self):
+        body = json.dumps({"customJobs": [{"name": "projects/p/locations/l/customJobs/1234567890123456789", "displayName": "it",
+                                           "state": "JOB_STATE_RUNNING", "createTime": "2026-01-31T12:00:00Z",
+                                           "updateTime": "2026-01-31T12:00:00Z"}]}).encode()
+        head = b"HTTP/1.1 200 OK\r\n"
+        pieces = b"".join(b"%x;note=1\r\n%s\r\n" % (len(body[i:i + 7]), body[i:i + 7]) for i in range(0, len(body), 7))
+        for whole in (head + b"\r\n" + body, head + b"content-length:%d\r\n\r\n" % len(body) + body + b"more",
+                      head + b"Transfer-Encoding: chunked\r\n\r\n" + pieces + b"0\r\n\r\n"):
+            self.assertEqual(self.answers(whole, 0), "it\n")
+        for wrong in (b"", b"\0" * 100, b"HTTP/1.1 200 OK", b"SSH-2.0-OpenSSH\r\n\r\n", head + b"Content-Length: 9999\r\n\r\n" + body,
+                      head + b"Transfer-Encoding: chunked\r\n\r\n" + pieces, head + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nx",
+                      head + b"Transfer-Encoding: chunked\r\n\r\n-1\r\nx\r\n", head + b"\r\n[]", head + b"\r\n{", head + b"X" * 200000,
+                      b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\n\r\n", head + b'\r\n{"customJobs": [1]}',
+                      head + b'\r\n{"customJobs": [{"name": "x/1"}]}', b"HTTP/1.1 500 No\r\n\r\n<html>"):
+            self.answers(wrong, 1)
+            self.assertRegex(self.err, "summand: .*must")
+        self.answers(b'HTTP/1.1 403 No\r\n\r\n{"error": {"message": "not for \\u001b[31myou"}}', 1)
+        self.assertIn("not for ", self.err)
+        self.assertNotIn("\x1b", self.err)
 
     def test_who_asks_needs_what_the_service_asks_for(self):
         token = os.path.join(self.dir, "token")
