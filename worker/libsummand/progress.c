@@ -101,7 +101,9 @@ static void progress_sleep_until(struct smd_progress *progress, uint64_t deadlin
 
 static bool progress_look(struct smd_progress *progress)
 {
-	return progress->watch && progress->watch->look(progress->watch);
+	struct smd_watch *watch = progress->watch; /* comes when the thread may run already */
+
+	return watch && watch->look(watch);
 }
 
 /*

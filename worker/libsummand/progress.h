@@ -45,12 +45,12 @@ struct smd_watch {
 struct smd_progress {
 	struct event_base *base;
 	struct smd_wakeup wakeup;
-	struct event *alarm;     /* ends a sleep in the loop at somebody's deadline */
-	uint64_t arrivals;       /* results and ends of copies; counted by the owner */
-	unsigned polls;          /* of goals, over all waits; counted by the owner */
-	struct smd_watch *watch; /* the owner's; NULL: none */
-	uint64_t looked_ns;      /* since when it has looked in vain */
-	bool threaded;           /* there is a progress thread */
+	struct event *alarm;               /* ends a sleep in the loop at somebody's deadline */
+	uint64_t arrivals;                 /* results and ends of copies; counted by the owner */
+	unsigned polls;                    /* of goals, over all waits; counted by the owner */
+	_Atomic(struct smd_watch *) watch; /* the owner's; NULL: none yet */
+	uint64_t looked_ns;                /* since when it has looked in vain */
+	bool threaded;                     /* there is a progress thread */
 	pthread_t thread;
 
 	pthread_mutex_t lock;

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # circles.sh OBJECT:OBJECT...
 # The files of a folder call each other in one direction only: tsort finds an order for them. A transport's table of
-# operations, which refers to all of its files by address, does not count. cuda.c and cuda_cards.c of libsummand are one
-# thing in two files: the driver, and what it says of its cards.
+# operations, which refers to all of its files by address, does not count. cuda.c, cuda_cards.c and cuda_word.c of
+# libsummand are one thing in three files: the driver, what it says of its cards, and how it says what is done.
 set -euo pipefail
 if ! command -v nm >/dev/null; then
 	echo "skipped: no nm to list what objects define and use"
@@ -15,7 +15,7 @@ for folder in "${folders[@]}"; do
 	edges=$(for object in "${objects[@]}"; do
 		[ "${object%/*}" = "$folder" ] || continue
 		nm "$object" | awk -v object="$(basename "$object" .c.o)" '
-			BEGIN { sub(/^cuda_cards$/, "cuda", object) }
+			BEGIN { sub(/^cuda_(cards|word)$/, "cuda", object) }
 			$3 ~ /^smd_/ && $3 !~ /^smd_transport_[a-z]*$/ { print "defines", $3, object }
 			$1 == "U" && $2 ~ /^smd_/ && $2 !~ /^smd_transport_[a-z]*$/ { print "uses", $2, object }'
 	done | awk '
