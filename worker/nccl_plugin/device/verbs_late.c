@@ -67,6 +67,7 @@ LATE(int, -1, ibv_dereg_mr, (struct ibv_mr * mr), mr)
 LATE(int, -1, ibv_destroy_comp_channel, (struct ibv_comp_channel * channel), channel)
 LATE(int, -1, ibv_destroy_cq, (struct ibv_cq * cq), cq)
 LATE(int, -1, ibv_destroy_qp, (struct ibv_qp * pair), pair)
+LATE(const char *, "an event", ibv_event_type_str, (enum ibv_event_type type), type)
 LATE(int, -1, ibv_fork_init, (void))
 LATE(void, , ibv_free_device_list, (struct ibv_device * *list), list)
 LATE(int, -1, ibv_get_async_event, (struct ibv_context * context, struct ibv_async_event *event),
