@@ -395,7 +395,9 @@ static int cuda_fence_set(struct smd_fence *fence, void *stream, struct smd_erro
 		fence->notice.status = CUDA_SUCCESS;
 		fence->notice.number++;
 		ret = smd_cuda_word_write(stream, &fence->notice, error);
-		fence->notice.number -= ret != 0;
+		if (ret) {
+			fence->notice.number--; /* only then: a callback may be reading it by now */
+		}
 	}
 	smd_cuda_leave();
 	return ret;
