@@ -257,6 +257,13 @@ static void flow_send_chunk(struct smd_flow *flow, struct smd_request *operation
 	smd_turns_send(&flow->remote->turns, &frame, &send->send);
 }
 
+/* As many of the operation's chunks are under way as may be before the one of that ordinal. */
+static bool flow_is_full(
+	const struct smd_flow *flow, const struct smd_request *operation, uint64_t ordinal)
+{
+	return operation && ordinal - flow->done >= operation->window;
+}
+
 /* What the next chunk is of; false: it is not there, or may not go. */
 static bool flow_next(struct smd_flow *flow, struct smd_request **operation, uint64_t *chunk,
 	struct smd_item **item)
@@ -268,7 +275,7 @@ static bool flow_next(struct smd_flow *flow, struct smd_request **operation, uin
 	if (!smd_epoch_find(flow->epoch, *chunk, operation, chunk, item)) {
 		return false;
 	}
-	if (*operation && flow->next - flow->done >= (*operation)->window) {
+	if (flow_is_full(flow, *operation, flow->next)) {
 		return false;
 	}
 	return !*operation || !(*operation)->path->may_send ||
@@ -324,7 +331,9 @@ static bool flow_fetch_next(struct smd_flow *flow)
 		struct smd_item *item;
 		enum smd_fetch fetch;
 
-		if (!smd_epoch_find(flow->epoch, chunk, &operation, &chunk, &item)) {
+		/* What may not go yet would keep a stage from what another shard waits for. */
+		if (!smd_epoch_find(flow->epoch, chunk, &operation, &chunk, &item) ||
+			flow_is_full(flow, operation, flow->fetched)) {
 			return false;
 		}
 		if (!operation || !operation->path->fetch) {
