@@ -143,9 +143,11 @@ static void progress_spin(
 
 	while (!goal->done(arg)) {
 		uint64_t arrivals = progress->arrivals;
+		bool polled;
 
 		(void)progress_look(progress);
-		if (++progress->polls % POLLS_PER_LOOP == 0 || !goal->poll(arg)) {
+		polled = goal->poll(arg);
+		if (++progress->polls % POLLS_PER_LOOP == 0 || !polled) {
 			event_base_loop(progress->base, EVLOOP_NONBLOCK);
 		}
 		if (progress->arrivals != arrivals) {
