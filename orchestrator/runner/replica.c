@@ -84,6 +84,7 @@ int smd_replica_init(struct smd_replica *replica, const struct smd_job_pool *poo
 void smd_replica_clear(struct smd_replica *replica)
 {
 	json_decref(replica->results);
+	json_decref(replica->figures);
 	smd_tail_clear(&replica->tail);
 	free(replica->program);
 	free(replica->loss);
