@@ -12,7 +12,8 @@ SSHD = "/usr/sbin/sshd"
 PORT = 22
 FOLDER = "/run/ssh"     # memory of the lab
 CONFIGS = ["/etc/ssh/ssh_config", os.path.join(pwd.getpwuid(os.getuid()).pw_dir, ".ssh/config")]     # as ssh finds them
-# A session has the PATH of who made the lab: what is installed on one machine is on all hosts here.
+# A session has the PATH of who made the lab: what is installed on one machine is on all hosts here. Its home is the
+# lab's: a shell's start files of this machine may wait for what a killed session has left there, and for ever.
 SERVER = f"""
 Port {PORT}
 HostKey {FOLDER}/host
@@ -23,7 +24,7 @@ StrictModes no
 PermitRootLogin yes
 PasswordAuthentication no
 MaxStartups 100
-SetEnv "PATH={os.environ.get('PATH', os.defpath)}"
+SetEnv "PATH={os.environ.get('PATH', os.defpath)}" "HOME={FOLDER}/home"
 """
 CLIENT = f"""
 Host *
@@ -62,7 +63,7 @@ def start(nodes):
     if missing():
         raise lab.Unable(missing())
     os.makedirs("/run/sshd", 0o755, exist_ok=True)
-    os.mkdir(FOLDER, 0o700)
+    os.makedirs(f"{FOLDER}/home", 0o700)
     make_keys(nodes)
     write("server", SERVER)
     write("client", CLIENT)

@@ -12,6 +12,7 @@ SSH = shutil.which("ssh")
 PORT = 2222
 BUILT = os.path.abspath(BIN)
 NAMES = ("one", "two")
+# A session's home is the test's: a shell's start files of this machine may wait for what a killed session has left.
 SERVER = """
 Port {port}
 HostKey {folder}/{name}.key
@@ -21,7 +22,7 @@ UsePAM no
 StrictModes no
 PermitRootLogin yes
 PasswordAuthentication yes
-SetEnv TEST_MARK={mark} XDG_RUNTIME_DIR={folder}/run.{name} XDG_CACHE_HOME={folder}/cache.{name}
+SetEnv TEST_MARK={mark} HOME={folder}/home.{name} XDG_RUNTIME_DIR={folder}/run.{name} XDG_CACHE_HOME={folder}/cache.{name}
 """
 # The test's words come before those of Summand's command line, so they say only what OpenSSH's own files would.
 CLIENT = """
@@ -63,6 +64,7 @@ class SshHosts(JobTest):
         super().setUp()
         for name in NAMES:
             os.mkdir(self.path(f"run.{name}"), 0o700)
+            os.mkdir(self.path(f"home.{name}"), 0o700)
         self.make_keys()
         self.head = self.make_namespace("exec sleep 1000")
         self.inside(self.head, ["link", "add", "switch", "type", "bridge"], ["address", "add", "10.78.0.254/24", "dev", "switch"],
