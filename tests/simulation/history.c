@@ -230,13 +230,12 @@ static void run_operations(struct simulated_rank *rank)
 	}
 }
 
-/* Servers that are there, and will be, and must be in all tables: not where shards may refuse for
- * ever. */
+/* Servers that are there, and will be, and must be in all tables. */
 static uint64_t find_living(void)
 {
 	uint64_t living = 0;
 
-	for (unsigned i = 0; i < world.plan.nservers && !world.plan.scarce; i++) {
+	for (unsigned i = 0; i < world.plan.nservers; i++) {
 		living |= (uint64_t)server_is_there(world.servers[i]) << i;
 	}
 	return living;

@@ -105,6 +105,8 @@ struct smd_comm {
 	void (*adopt)(struct smd_comm *comm, const struct smd_epoch_record *record);
 	/* Leaves the candidate's streams. */
 	void (*drop)(struct smd_comm *comm);
+	/* Leaves the streams of epochs before this one, which no rank needs any more. */
+	void (*leave_before)(struct smd_comm *comm, uint32_t index);
 	/* Begins without these servers, which the process goes on to use. */
 	void (*exclude)(struct smd_comm *comm, uint64_t targets);
 

@@ -15,12 +15,26 @@
 struct smd_promise {
 	bool said;
 	uint64_t first;  /* and one more; 0: it cannot join the candidate's streams */
-	uint32_t oldest; /* epoch that it needs */
+	uint32_t oldest; /* epoch that it needs, or an earlier one: of any candidate */
 };
 
 static void conclude(struct smd_comm *comm);
 
 /* ---- a rank ---- */
+
+/* It has no part in the candidate of that id, but says what it needs of earlier epochs. */
+static void say_no(struct smd_comm *comm, uint64_t id)
+{
+	const struct smd_epoch_message no = {
+		.kind = SMD_EPOCH_PROMISED,
+		.epoch = comm->now->index,
+		.dead = comm->now->dead,
+		.id = id,
+		.oldest = smd_epochs_oldest(comm),
+	};
+
+	smd_epoch_say(comm, &no);
+}
 
 /* Nothing is dealt any more to those that it is without and this one is not. */
 static bool leavers_are_right(const struct smd_comm *comm, const struct smd_epoch_message *asked)
@@ -72,23 +86,25 @@ int smd_epoch_change_take_ahead(
 	}
 	if (!smd_reach_has(comm, comm->now->dead & ~asked->dead) ||
 		comm->stand(comm, asked->id, &table)) {
-		const struct smd_epoch_message no = {.kind = SMD_EPOCH_PROMISED,
-			.epoch = asked->epoch,
-			.dead = asked->dead,
-			.id = asked->id};
-
-		smd_epoch_say(comm, &no);
+		say_no(comm, asked->id);
 	}
 	return 0;
 }
 
+/* A shard may have lacked the memory that streams of epochs before the last one hold. */
 void smd_epoch_change_take_cancel(struct smd_comm *comm, const struct smd_epoch_message *message)
 {
+	uint32_t oldest = smd_epochs_oldest(comm);
+
 	if (comm->candidate && comm->candidate->id == message->id) {
+		if (!comm->agreement.ahead) {
+			say_no(comm, message->id);
+		}
 		comm->agreement.ahead = false;
 		comm->agreement.waits = false;
 		comm->drop(comm);
 	}
+	comm->leave_before(comm, message->oldest < oldest ? message->oldest : oldest);
 }
 
 /* One operation ahead, so that the record is there when it is due; but a server that is to leave
@@ -105,7 +121,7 @@ static struct smd_promise promise(struct smd_comm *comm)
 void smd_epoch_change_stands(struct smd_comm *comm, bool joined)
 {
 	struct smd_epoch_agreement *agreement = &comm->agreement;
-	struct smd_promise mine = {true, 0, 0};
+	struct smd_promise mine = {true, 0, smd_epochs_oldest(comm)};
 	struct smd_epoch_message message = {.kind = SMD_EPOCH_PROMISED,
 		.epoch = comm->now->index,
 		.dead = comm->now->dead,
@@ -219,6 +235,7 @@ static void conclude(struct smd_comm *comm)
 	bool all = true;
 	bool refused = false;
 
+	agreement->promises[0].oldest = smd_epochs_oldest(comm);
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		const struct smd_promise *one = &agreement->promises[r];
 
@@ -237,6 +254,7 @@ static void conclude(struct smd_comm *comm)
 	message.kind = SMD_EPOCH_CANCEL;
 	message.epoch = comm->now->index;
 	smd_epoch_say(comm, &message);
+	comm->leave_before(comm, message.oldest);
 	agreement->changes = false;
 	agreement->ahead = false;
 	agreement->waits = false;
@@ -253,12 +271,15 @@ void smd_epoch_change_take_promise(struct smd_comm *comm, const struct smd_epoch
 {
 	struct smd_epoch_agreement *agreement = &comm->agreement;
 
+	if (agreement->promises && agreement->promises[message->rank].oldest < message->oldest) {
+		agreement->promises[message->rank].oldest = message->oldest;
+	}
 	if (!agreement->changes || agreement->sealed || !comm->candidate ||
 		message->id != comm->candidate->id) {
 		return;
 	}
-	agreement->promises[message->rank] =
-		(struct smd_promise){true, message->first, message->oldest};
+	agreement->promises[message->rank].said = true;
+	agreement->promises[message->rank].first = message->first;
 	conclude(comm);
 }
 

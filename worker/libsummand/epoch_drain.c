@@ -98,7 +98,7 @@ static bool epoch_needs(const struct smd_epoch *epoch, uint64_t targets)
 			continue;
 		}
 		has = true;
-		if (flow->dead || smd_deal_ordinals_before(epoch->deal, flow->place,
+		if ((flow->dead && !flow->left) || smd_deal_ordinals_before(epoch->deal, flow->place,
 					  epoch->next_chunk) > flow->done) {
 			return true;
 		}

@@ -34,8 +34,8 @@ struct smd_epoch_message {
 	uint64_t id;   /* RECORD, AHEAD: of its streams */
 	uint64_t first;  /* RECORD: F; SEALED, PROMISED: N; PROMISED: one more, or 0, its
 			    streams cannot be joined; AHEAD, REACHES: which one it is, from 1 */
-	uint32_t oldest; /* PROMISED, RECORD: no earlier epoch than this one is needed, but the
-			    first */
+	uint32_t oldest; /* PROMISED, RECORD, CANCEL: no earlier epoch than this one is needed, but
+			    the first */
 	int8_t scale;    /* AHEAD: of chunks */
 	uint16_t nstreams;
 	uint16_t nweights;

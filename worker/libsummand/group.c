@@ -16,6 +16,7 @@
 #include "worker/libsummand/group_joining.h"
 #include "worker/libsummand/group_leaving.h"
 #include "worker/libsummand/group_receiver.h"
+#include "worker/libsummand/group_streams.h"
 #include "worker/libsummand/handle.h"
 #include "worker/libsummand/operation.h"
 #include "worker/libsummand/settle.h"
@@ -174,6 +175,7 @@ static int comm_create(struct smd_context *context, const char *group, int nrank
 	comm->stand = smd_group_stand;
 	comm->adopt = smd_group_adopt;
 	comm->drop = smd_group_drop;
+	comm->leave_before = smd_group_leave_before;
 	comm->exclude = smd_group_exclude;
 	comm->waiter.resume = comm_on_stage;
 	comm->join.run = smd_group_join;

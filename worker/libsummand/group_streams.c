@@ -20,6 +20,22 @@ static void stream_leave(struct smd_epoch *epoch, unsigned i)
 	smd_group_stop_flow(epoch, i);
 }
 
+void smd_group_leave_before(struct smd_comm *comm, uint32_t index)
+{
+	for (struct smd_epoch *epoch = comm->base.next; epoch && epoch->index < index;
+		epoch = epoch->next) {
+		for (unsigned i = 0; i < epoch->nremotes; i++) {
+			struct smd_flow *flow = &epoch->flows[i];
+
+			if (flow->asked && !flow->dead) {
+				stream_leave(epoch, i);
+				smd_flow_die(flow);
+				flow->left = true;
+			}
+		}
+	}
+}
+
 void smd_group_leave_epoch(struct smd_epoch *epoch)
 {
 	struct smd_context *context = epoch->comm->context;

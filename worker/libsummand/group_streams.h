@@ -10,6 +10,13 @@
 struct smd_comm;
 struct smd_epoch;
 
+/*
+ * Leaves the streams of all epochs before this one but the first, which no rank needs any more.
+ * They stay in the communicator's list until a record has all ranks forget them: ranks count the
+ * streams of a lost server, and must come to the same number whether or not they have heard CANCEL.
+ */
+void smd_group_leave_before(struct smd_comm *comm, uint32_t index);
+
 /* And frees it: no rank has anything left to do there. It is not in the communicator's list. */
 void smd_group_leave_epoch(struct smd_epoch *epoch);
 
