@@ -113,7 +113,7 @@ static void flow_revoke(struct smd_flow *flow, uint64_t ordinal)
 	struct smd_advertisement **advertisement =
 		&flow->advertisements[ordinal % SMD_FLOW_WINDOW_MAX];
 
-	if (*advertisement) {
+	if (*advertisement && flow->remote->lane) { /* else it is gone with that */
 		smd_lane_revoke(flow->remote->lane, *advertisement);
 		*advertisement = NULL;
 	}
@@ -268,7 +268,7 @@ static bool flow_is_full(
 static bool flow_next(struct smd_flow *flow, struct smd_request **operation, uint64_t *chunk,
 	struct smd_item **item)
 {
-	if (flow->next >= flow->limit || flow->dead) {
+	if (flow->next >= flow->limit || !smd_flow_has_lane(flow)) {
 		return false;
 	}
 	*chunk = smd_deal_chunk_of(flow->epoch->deal, flow->place, flow->next);
@@ -354,7 +354,7 @@ bool smd_flow_send(struct smd_flow *flow)
 {
 	bool fetches;
 
-	if (!flow->remote || flow->dead) {
+	if (!smd_flow_has_lane(flow)) {
 		return false;
 	}
 	fetches = flow->comm->fetching && flow_fetch_next(flow);
@@ -604,7 +604,7 @@ void smd_flow_asked_held(struct smd_flow *flow, uint64_t ordinal)
 {
 	/* Several may ask, for more and for less: so it hears of each until the last of them. */
 	flow->tell = ordinal > flow->tell ? ordinal : flow->tell;
-	if (flow->dead || flow->done < ordinal) {
+	if (!smd_flow_has_lane(flow) || flow->done < ordinal) {
 		return;
 	}
 	if (flow->done >= flow->tell) {
@@ -615,14 +615,14 @@ void smd_flow_asked_held(struct smd_flow *flow, uint64_t ordinal)
 
 void smd_flow_tell_held(struct smd_flow *flow)
 {
-	if (!flow->dead && flow->remote && flow->stable < flow->done) {
+	if (smd_flow_has_lane(flow) && flow->stable < flow->done) {
 		flow_say_held(flow, flow->done, SMD_HELD_ANSWERS);
 	}
 }
 
 void smd_flow_ask_held(struct smd_flow *flow)
 {
-	if (flow->dead || !flow->remote || !flow->remote->lane || flow->hold <= flow->stable ||
+	if (!smd_flow_has_lane(flow) || flow->hold <= flow->stable ||
 		(flow->hold <= flow->asked_held && !flow->hold_alone) || flow->hold > flow->done) {
 		return;
 	}

@@ -77,6 +77,13 @@ struct smd_flow {
 	struct smd_advertisement **advertisements; /* NULL or for its result */
 };
 
+/* Its lane is there. Between the end of that and the word that the server is lost it is not, and
+ * the flow is not dead. */
+static inline bool smd_flow_has_lane(const struct smd_flow *flow)
+{
+	return flow->remote && flow->remote->lane && !flow->dead;
+}
+
 /* A part has left, and its result has not come. */
 static inline bool smd_flow_is_owed(const struct smd_flow *flow)
 {

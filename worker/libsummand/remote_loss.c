@@ -64,14 +64,18 @@ void smd_remote_fail(struct smd_remote *remote, int err, const char *what)
 	smd_remote_fail_with(remote, err, text);
 }
 
+/* Sends that come back may end operations, which tell others what is here: not on this lane, and
+ * before the flows on it are known to be lost. */
 void smd_remote_drop_lane(struct smd_remote *remote)
 {
+	struct smd_lane *lane = remote->lane;
+
 	smd_lane_counts_add(&remote->ended, &remote->lane->counts);
 	smd_remote_pair_end(remote);
 	smd_lookout_end(&remote->owner->lookout, &remote->watched);
 	smd_turns_end(&remote->turns);
-	smd_lane_close(remote->lane);
 	remote->lane = NULL;
+	smd_lane_close(lane);
 	remote->rx_receiver = NULL;
 	remote->rx_result = false;
 	remote->drains = false; /* what a server has said ends with its lane */
