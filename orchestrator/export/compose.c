@@ -269,7 +269,8 @@ static int note_all(struct smd_export *export)
 		"it",
 		(long long)job->timeout_s);
 
-	if (!ret && job->max_restarts > 0 && job->restart_policy != SMD_RESTART_NEVER) {
+	if (!ret && ((job->max_restarts > 0 && job->restart_policy != SMD_RESTART_NEVER) ||
+			    job->budgets.count > 0)) {
 		ret = smd_export_note(
 			export, "restarts after a failure: Compose cannot restart all replicas");
 	}

@@ -550,6 +550,10 @@ static int note_all(struct smd_export *export)
 			"place",
 			job->output_uri);
 	}
+	if (!ret && job->budgets.count > 0) {
+		ret = smd_export_note(export,
+			"summand-exit-code-restarts: a JobSet counts all restarts together");
+	}
 	if (!ret && max_restarts(job) > 0 && job->restart_scope == SMD_RESTART_REPLICA) {
 		ret = smd_export_note(
 			export, "summand-restart-scope: replica: a JobSet restarts all replicas");

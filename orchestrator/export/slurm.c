@@ -279,7 +279,8 @@ static int note_all(struct smd_export *export)
 			"SUMMAND_OUTPUT_DIR, or one beside the logs",
 			job->output_uri);
 	}
-	if (!ret && job->max_restarts > 0 && job->restart_policy != SMD_RESTART_NEVER) {
+	if (!ret && ((job->max_restarts > 0 && job->restart_policy != SMD_RESTART_NEVER) ||
+			    job->budgets.count > 0)) {
 		ret = smd_export_note(export, "restarts after a failure: the script makes one "
 					      "attempt; Slurm requeues it only "
 					      "when a node fails");

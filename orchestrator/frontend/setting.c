@@ -23,6 +23,8 @@
 #define RULE_MAX                128
 #define EXIT_CODE_MAX           255
 #define EXIT_CODE_SEPARATOR     '_'
+#define BUDGET_SEPARATOR        '-'
+#define BUDGET_LOST             "lost"
 
 static const char *const distributions[] = {"any", "pytorch", "tensorflow", "mpi", NULL};
 static const char *const platforms[] = {"vertex", "azureml", NULL};
@@ -58,6 +60,24 @@ static int set_number(const struct smd_setting *setting, const char *text, void 
 	return ret;
 }
 
+/* "75" before `end`; -EINVAL: it is no number between these. */
+static int read_digits(const char *text, const char *end, uint64_t min, uint64_t max, int *out)
+{
+	char digits[8];
+	uint64_t number;
+
+	if ((size_t)(end - text) >= sizeof(digits)) {
+		return -EINVAL;
+	}
+	memcpy(digits, text, (size_t)(end - text));
+	digits[end - text] = '\0';
+	if (smd_parse_number(digits, min, max, &number)) {
+		return -EINVAL;
+	}
+	*out = (int)number;
+	return 0;
+}
+
 /* "75_130": labels allow no comma. */
 static int set_exit_codes(const struct smd_setting *setting, const char *text, void *place)
 {
@@ -66,20 +86,61 @@ static int set_exit_codes(const struct smd_setting *setting, const char *text, v
 	(void)setting;
 	for (;;) {
 		const char *end = strchrnul(text, EXIT_CODE_SEPARATOR);
-		char digits[4];
-		uint64_t code;
+		int code;
 
-		if ((size_t)(end - text) >= sizeof(digits)) {
-			return -EINVAL;
-		}
-		memcpy(digits, text, (size_t)(end - text));
-		digits[end - text] = '\0';
-		if (smd_parse_number(digits, 1, EXIT_CODE_MAX, &code)) {
+		if (read_digits(text, end, 1, EXIT_CODE_MAX, &code)) {
 			return -EINVAL;
 		}
 		codes.bits[code / 64] |= (uint64_t)1 << code % 64;
 		if (!*end) {
 			*(struct smd_exit_codes *)place = codes;
+			return 0;
+		}
+		text = end + 1;
+	}
+}
+
+static int has_budget(const struct smd_restart_budgets *budgets, int code)
+{
+	for (size_t i = 0; i < budgets->count; i++) {
+		if (budgets->list[i].code == code) {
+			return 1;
+		}
+	}
+	return 0;
+}
+
+/* "75-5", between `text` and `end`. */
+static int add_budget(struct smd_restart_budgets *budgets, const char *text, const char *end)
+{
+	const char *dash = memchr(text, BUDGET_SEPARATOR, (size_t)(end - text));
+	struct smd_restart_budget budget = {.code = SMD_RESTART_CODE_LOST};
+	int is_lost = dash && (size_t)(dash - text) == strlen(BUDGET_LOST) &&
+		      memcmp(text, BUDGET_LOST, strlen(BUDGET_LOST)) == 0;
+
+	if (!dash || budgets->count == SMD_RESTART_BUDGETS_MAX ||
+		(!is_lost && read_digits(text, dash, 1, EXIT_CODE_MAX, &budget.code)) ||
+		read_digits(dash + 1, end, 0, RESTARTS_MAX, &budget.restarts) ||
+		has_budget(budgets, budget.code)) {
+		return -EINVAL;
+	}
+	budgets->list[budgets->count++] = budget;
+	return 0;
+}
+
+static int set_budgets(const struct smd_setting *setting, const char *text, void *place)
+{
+	struct smd_restart_budgets budgets = {.count = 0};
+
+	(void)setting;
+	for (;;) {
+		const char *end = strchrnul(text, EXIT_CODE_SEPARATOR);
+
+		if (add_budget(&budgets, text, end)) {
+			return -EINVAL;
+		}
+		if (!*end) {
+			*(struct smd_restart_budgets *)place = budgets;
 			return 0;
 		}
 		text = end + 1;
@@ -132,7 +193,15 @@ const struct smd_setting smd_settings[] = {
 		set_number, PLACE(priority), .min = 0, .max = PRIORITY_MAX},
 	{"retryable-exit-codes", "N_N...",
 		"exit codes below 128 that restart-policy exit-code retries", set_exit_codes,
-		PLACE(retryable), .form = "^[0-9]{1,3}(_[0-9]{1,3})*$"},
+		PLACE(retryable), .form = "^[0-9]{1,3}(_[0-9]{1,3})*$",
+		.rule = "must be exit codes such as 75_130"},
+	{"exit-code-restarts", "CODE-N_CODE-N...",
+		"restarts at most after ends with single exit codes, or of replicas that are lost, "
+		"in place of restart-policy and max-restarts: 75-5_137-20_lost-9",
+		set_budgets, PLACE(budgets),
+		.form = "^([0-9]{1,3}|lost)-[0-9]{1,7}(_([0-9]{1,3}|lost)-[0-9]{1,7})*$",
+		.rule = "must be exit codes, or lost, each once and with a number of restarts, such "
+			"as 75-5_137-20_lost-9"},
 };
 const size_t smd_nsettings = sizeof(smd_settings) / sizeof(smd_settings[0]);
 
@@ -163,7 +232,7 @@ void smd_setting_rule(const struct smd_setting *setting, char *text, size_t size
 			snprintf(text, size, "must be a whole number from %d to %d", setting->min,
 				setting->max);
 		} else {
-			snprintf(text, size, "must be exit codes such as 75_130");
+			snprintf(text, size, "%s", setting->rule);
 		}
 		return;
 	}

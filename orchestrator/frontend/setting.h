@@ -23,7 +23,8 @@ struct smd_setting {
 	const char *const *values; /* of enumerations: their names in order, then NULL */
 	int min;                   /* of numbers */
 	int max;
-	const char *form; /* of neither: an extended regular expression */
+	const char *form; /* of neither: an extended regular expression, */
+	const char *rule; /* and what must hold */
 };
 
 extern const struct smd_setting smd_settings[];

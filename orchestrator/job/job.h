@@ -94,6 +94,18 @@ struct smd_exit_codes {
 	uint64_t bits[4];
 };
 
+#define SMD_RESTART_BUDGETS_MAX 8
+#define SMD_RESTART_CODE_LOST   0 /* of a replica that is lost; 0 is no failure */
+
+/* How often ends with single exit codes are followed by a restart. */
+struct smd_restart_budgets {
+	struct smd_restart_budget {
+		int code; /* 128 and the signal that has ended it, or SMD_RESTART_CODE_LOST */
+		int restarts;
+	} list[SMD_RESTART_BUDGETS_MAX];
+	size_t count;
+};
+
 struct smd_job_pool {
 	int index;
 	enum smd_role role;
@@ -147,6 +159,7 @@ struct smd_job {
 	int hybrid;
 	int priority; /* in the service's queue */
 	struct smd_exit_codes retryable;
+	struct smd_restart_budgets budgets; /* each code once */
 	/* A local package: what is copied to where replicas run, and installed there. */
 	/* $NAME and ${NAME} in arguments are variables too, as a shell would have it. */
 	int has_shell_arguments;

@@ -6,6 +6,9 @@
 
 #include "orchestrator/runner/loss.h"
 #include "orchestrator/runner/obituary.h"
+#include "orchestrator/runner/policy.h"
+
+#define RESTART_SIZE 64
 
 static void say(struct smd_stream *stream, const char *severity, const char *text)
 {
@@ -101,18 +104,28 @@ void smd_announce_stopping(
 		status->decisive->name, sentence, grace_s);
 }
 
+/* Of the budget that the end draws from. */
+static void write_restart(char text[RESTART_SIZE], const struct smd_job *job,
+	const struct smd_exit *end, const struct smd_restart_counts *counts, unsigned wait_s)
+{
+	size_t budget = smd_policy_budget(job, end);
+
+	snprintf(text, RESTART_SIZE, "restart %u of %u in %u s", counts->drawn[budget] + 1,
+		smd_policy_budget_size(job, budget), wait_s);
+}
+
 void smd_announce_replica_restart(struct smd_display *display, const struct smd_job *job,
 	const struct smd_replica *replica, unsigned wait_s)
 {
 	char sentence[SMD_OBITUARY_SIZE];
+	char next[RESTART_SIZE];
 
+	write_restart(next, job, &replica->end, &replica->counts, wait_s);
 	if (display->is_brief) {
 		smd_obituary_sentence(replica, sentence);
-		smd_display_print(display, "%s %s: restart %u of %d in %u s", replica->name,
-			sentence, replica->restarts + 1, job->max_restarts, wait_s);
+		smd_display_print(display, "%s %s: %s", replica->name, sentence, next);
 	} else {
-		smd_display_change(display, replica, "restart %u of %d in %u s",
-			replica->restarts + 1, job->max_restarts, wait_s);
+		smd_display_change(display, replica, "%s", next);
 	}
 }
 
@@ -133,10 +146,11 @@ void smd_announce_restart(struct smd_display *display, struct smd_stream *stream
 	const struct smd_replica *cause = status->decisive;
 	char sentence[SMD_OBITUARY_SIZE];
 	char text[2 * SMD_OBITUARY_SIZE];
+	char next[RESTART_SIZE];
 
 	smd_obituary_sentence(cause, sentence);
-	snprintf(text, sizeof(text), "%s %s: restart %u of %d in %u s", cause->name, sentence,
-		status->restarts + 1, status->job->max_restarts, wait_s);
+	write_restart(next, status->job, &cause->end, &status->counts, wait_s);
+	snprintf(text, sizeof(text), "%s %s: %s", cause->name, sentence, next);
 	smd_display_print(display, "%s", text);
 	say(stream, "WARNING", text);
 	for (size_t i = 0; i < status->count; i++) {

@@ -53,6 +53,7 @@ struct smd_job_status {
 	char *failure;                      /* the message, once the job has failed */
 	const struct smd_replica *decisive; /* whose end decides the outcome */
 	unsigned restarts;                  /* of the whole job */
+	struct smd_restart_counts counts;   /* the same */
 	int interruptions;                  /* signals that asked it to end */
 	uint64_t started_ns;
 	uint64_t ended_ns;

@@ -20,7 +20,7 @@ static int schedule_restart(struct smd_run *run, struct smd_replica *replica)
 
 	if (!smd_hosts_can_start(&run->hosts, replica) ||
 		!smd_policy_restarts(job, SMD_RESTART_REPLICA, replica->role, &replica->end,
-			replica->restarts)) {
+			&replica->counts)) {
 		return 0;
 	}
 	replica->restart_ns = smd_clock_ns() + (uint64_t)wait_s * SMD_SECOND_NS;
@@ -136,7 +136,7 @@ static int may_restart(const struct smd_run *run)
 					       : smd_policy_scope(job, cause->role);
 
 	return cause->state == SMD_REPLICA_FAILED && !run->hosts.is_final &&
-	       smd_policy_restarts(job, scope, cause->role, &cause->end, run->status.restarts);
+	       smd_policy_restarts(job, scope, cause->role, &cause->end, &run->status.counts);
 }
 
 static int is_to_be_told(const struct smd_run *run)

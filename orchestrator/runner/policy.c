@@ -6,7 +6,10 @@
 
 #include "reduction_server/base/clock.h"
 
-#define RETRYABLE_FROM 128 /* exit codes of commands that a signal ended, as shells give them */
+/* Exit codes of commands that a signal ended, or that could not be executed, as shells give them. */
+#define RETRYABLE_FROM    128
+#define CODE_NOT_EXECUTED 126
+#define CODE_NOT_FOUND    127
 
 /* The replicas that train: their success is the job's. */
 static int trains(const struct smd_replica *replica)
@@ -89,12 +92,46 @@ static int code_retries(const struct smd_job *job, const struct smd_exit *end)
 	return end->kind == SMD_EXIT_SIGNAL;
 }
 
+/* As a shell gives it. */
+static int code_of(const struct smd_exit *end)
+{
+	if (is_internal(end)) {
+		return SMD_RESTART_CODE_LOST;
+	}
+	switch (end->kind) {
+	case SMD_EXIT_CODE:
+		return end->value;
+	case SMD_EXIT_SIGNAL:
+		return RETRYABLE_FROM + end->value;
+	case SMD_EXIT_ERRNO:
+		break;
+	}
+	return end->value == ENOENT ? CODE_NOT_FOUND : CODE_NOT_EXECUTED;
+}
+
+size_t smd_policy_budget(const struct smd_job *job, const struct smd_exit *end)
+{
+	int code = code_of(end);
+	size_t i = 0;
+
+	while (i < job->budgets.count && job->budgets.list[i].code != code) {
+		i++;
+	}
+	return i;
+}
+
+unsigned smd_policy_budget_size(const struct smd_job *job, size_t budget)
+{
+	return (unsigned)(budget < job->budgets.count ? job->budgets.list[budget].restarts
+						      : job->max_restarts);
+}
+
 int smd_policy_retries(const struct smd_job *job, const struct smd_exit *end)
 {
 	if (job->disable_retries) {
 		return 0;
 	}
-	if (is_internal(end)) {
+	if (is_internal(end) || smd_policy_budget(job, end) < job->budgets.count) {
 		return 1;
 	}
 	switch ((enum smd_restart_policy)job->restart_policy) {
@@ -120,10 +157,12 @@ enum smd_restart_scope smd_policy_scope(const struct smd_job *job, enum smd_role
 }
 
 int smd_policy_restarts(const struct smd_job *job, enum smd_restart_scope scope, enum smd_role role,
-	const struct smd_exit *end, unsigned restarts)
+	const struct smd_exit *end, const struct smd_restart_counts *counts)
 {
+	size_t budget = smd_policy_budget(job, end);
+
 	return smd_policy_scope(job, role) == scope && smd_policy_retries(job, end) &&
-	       restarts < (unsigned)job->max_restarts;
+	       counts->drawn[budget] < smd_policy_budget_size(job, budget);
 }
 
 unsigned smd_policy_backoff_s(const struct smd_job *job, unsigned restarts)

@@ -31,13 +31,20 @@ int smd_policy_is_taken(const struct smd_exit *end, uint64_t ended_ns, uint64_t 
 /* Whether such a signal may have ended it: the word may still come. */
 int smd_policy_may_be_taken(const struct smd_exit *end);
 
+/* The budget that such an end draws from: the number of that of its exit code, or
+ * `job->budgets.count` for max-restarts. */
+size_t smd_policy_budget(const struct smd_job *job, const struct smd_exit *end);
+
+/* How many restarts a budget has. */
+unsigned smd_policy_budget_size(const struct smd_job *job, size_t budget);
+
 /* What is started again when a replica of that role has failed. */
 enum smd_restart_scope smd_policy_scope(const struct smd_job *job, enum smd_role role);
 
 /* Whether the scope is started again after such an end of a replica of that role, if it has been
- * started again `restarts` times before. */
+ * started again that often before. */
 int smd_policy_restarts(const struct smd_job *job, enum smd_restart_scope scope, enum smd_role role,
-	const struct smd_exit *end, unsigned restarts);
+	const struct smd_exit *end, const struct smd_restart_counts *counts);
 
 /* The wait before the next restart after `restarts` of them: it doubles each time, up to the
  * maximum above. */

@@ -49,6 +49,12 @@ enum smd_replica_event {
 		SMD_REPLICA_EVENT_COUNT
 };
 
+/* How often there was another attempt, by the budget (policy.h) that its cause drew
+ * from. */
+struct smd_restart_counts {
+	unsigned drawn[SMD_RESTART_BUDGETS_MAX + 1];
+};
+
 struct smd_loss;
 
 struct smd_replica {
@@ -65,6 +71,7 @@ struct smd_replica {
 	uint64_t ended_ns;            /* 0: not yet */
 	struct smd_exit end;          /* once it has ended */
 	unsigned restarts;            /* of it alone, without the job's */
+	struct smd_restart_counts counts; /* the same */
 	uint64_t restart_ns;          /* when it is restarted alone; 0: it is not */
 	struct smd_loss *loss;        /* of a reduction server; NULL: it was never lost */
 	char status[SMD_REPLICA_STATUS_MAX];

@@ -270,6 +270,7 @@ static void restart_replicas(struct smd_run *run)
 static void reset(struct smd_run *run)
 {
 	run->status.restarts++;
+	run->status.counts.drawn[smd_policy_budget(run->status.job, &run->status.decisive->end)]++;
 	run->status.outcome = SMD_OUTCOME_OPEN;
 	run->status.decisive = NULL;
 	run->settled_ns = 0;

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 
+#include "orchestrator/runner/policy.h"
 #include "reduction_server/base/clock.h"
 
 void smd_run_apply(
@@ -38,5 +39,6 @@ void smd_run_retry(struct smd_run *run, struct smd_replica *replica)
 void smd_run_retry_alone(struct smd_run *run, struct smd_replica *replica)
 {
 	replica->restarts++;
+	replica->counts.drawn[smd_policy_budget(run->status.job, &replica->end)]++;
 	smd_run_retry(run, replica);
 }

@@ -67,6 +67,20 @@ class PolicyTest(JobTest):
         self.assertEqual(self.starts(), ["workerpool0-0"] * 3)
         self.assertIn("The replica workerpool0-0 exited with a non-zero status of 3.", run.err)
 
+    def test_an_exit_code_has_a_budget_of_its_own(self):
+        run = self.run_with([self.counted("case $SUMMAND_RESTARTS in 0 | 1) exit 75 ;; 2) kill -9 $$$$ ;; esac; exit 4")],
+                            exit_code_restarts="75-2_137-1", restart_policy="on-failure", max_restarts="1")
+        self.assert_code(run, 1)
+        self.assertEqual(self.starts(), ["workerpool0-0"] * 5)
+        for sentence in ("status of 75: restart 1 of 2", "status of 75: restart 2 of 2", "restart 1 of 1 in 0 s",
+                         "status of 4: restart 1 of 1"):
+            self.assertIn(sentence, run.out)
+
+    def test_an_exit_code_without_a_budget_ends_the_job(self):
+        run = self.run_with([self.counted("exit 3")], exit_code_restarts="3-0_75-9", restart_policy="on-failure")
+        self.assert_code(run, 1)
+        self.assertEqual(self.starts(), ["workerpool0-0"])
+
     def test_one_replica_starts_again(self):
         run = self.run_with([self.counted("sleep 1.5"),
                              self.counted("[ $SUMMAND_REPLICA = workerpool1-0 ] || "

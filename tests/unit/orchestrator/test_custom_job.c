@@ -126,7 +126,8 @@ static void settings_are_labels(void **state)
 	struct smd_job *job =
 		decode("displayName: a\n"
 		       "labels: {summand-distribution: mpi, summand-processes-per-replica: '8',\n"
-		       "  summand-success-policy: any, summand-retryable-exit-codes: '3_255'}\n"
+		       "  summand-success-policy: any, summand-retryable-exit-codes: '3_255',\n"
+		       "  summand-exit-code-restarts: '75-5_lost-9_255-0'}\n"
 		       "jobSpec:\n"
 		       "  scheduling: {restartJobOnWorkerRestart: true, maxWaitDuration: 60s}\n"
 		       "  workerPoolSpecs: [{containerSpec: {imageUri: a, command: [b]}}]\n");
@@ -142,6 +143,13 @@ static void settings_are_labels(void **state)
 	assert_false(smd_exit_codes_contain(&job->retryable, 4));
 	assert_false(smd_exit_codes_contain(&job->retryable, 256));
 	assert_false(smd_exit_codes_contain(&job->retryable, -1));
+	assert_int_equal(job->budgets.count, 3);
+	assert_int_equal(job->budgets.list[0].code, 75);
+	assert_int_equal(job->budgets.list[0].restarts, 5);
+	assert_int_equal(job->budgets.list[1].code, SMD_RESTART_CODE_LOST);
+	assert_int_equal(job->budgets.list[1].restarts, 9);
+	assert_int_equal(job->budgets.list[2].code, 255);
+	assert_int_equal(job->budgets.list[2].restarts, 0);
 	assert_true(job->restart_job_on_worker_restart);
 	assert_int_equal(job->max_wait_s, 60);
 	assert_int_equal(bare->distribution, SMD_DISTRIBUTION_ANY);

@@ -118,23 +118,76 @@ static void test_what_is_started_again(void **state)
 static void test_restarts_are_bounded_and_of_one_scope(void **state)
 {
 	const struct smd_exit failed = CODE(1);
+	const struct smd_restart_counts none = {.drawn = {0}};
 	struct smd_job job = {.restart_scope = SMD_RESTART_REPLICA,
 		.restart_policy = SMD_RESTART_ON_FAILURE,
 		.max_restarts = 2};
 
 	(void)state;
 	for (unsigned restarts = 0; restarts < 4; restarts++) {
+		const struct smd_restart_counts counts = {.drawn = {restarts}};
+
 		assert_int_equal(smd_policy_restarts(&job, SMD_RESTART_REPLICA, SMD_ROLE_WORKER,
-					 &failed, restarts),
+					 &failed, &counts),
 			restarts < 2);
 		assert_false(smd_policy_restarts(
-			&job, SMD_RESTART_JOB, SMD_ROLE_WORKER, &failed, restarts));
+			&job, SMD_RESTART_JOB, SMD_ROLE_WORKER, &failed, &counts));
 		assert_int_equal(smd_policy_restarts(&job, SMD_RESTART_JOB,
-					 SMD_ROLE_REDUCTION_SERVER, &failed, restarts),
+					 SMD_ROLE_REDUCTION_SERVER, &failed, &counts),
 			restarts < 2);
 	}
 	job.restart_policy = SMD_RESTART_NEVER;
-	assert_false(smd_policy_restarts(&job, SMD_RESTART_REPLICA, SMD_ROLE_WORKER, &failed, 0));
+	assert_false(smd_policy_restarts(&job, SMD_RESTART_REPLICA, SMD_ROLE_WORKER, &failed, &none));
+}
+
+/* How often each end is followed by another attempt, where nothing else ends the job. */
+static unsigned count_restarts(const struct smd_job *job, const struct smd_exit *end)
+{
+	struct smd_restart_counts counts = {.drawn = {0}};
+	unsigned restarts = 0;
+
+	while (restarts < 100 &&
+		smd_policy_restarts(job, SMD_RESTART_JOB, SMD_ROLE_WORKER, end, &counts)) {
+		counts.drawn[smd_policy_budget(job, end)]++;
+		restarts++;
+	}
+	return restarts;
+}
+
+static void test_an_exit_code_has_a_budget_of_its_own(void **state)
+{
+	const struct smd_restart_budgets budgets = {
+		.list = {{75, 5}, {137, 20}, {SMD_RESTART_CODE_LOST, 9}, {1, 0}, {127, 2}},
+		.count = 5};
+	static const struct {
+		struct smd_exit end;
+		unsigned restarts[POLICIES];
+	} cases[] = {
+		{CODE(75), {5, 5, 5, 5}},
+		{CODE(137), {20, 20, 20, 20}},
+		{SIGNAL(SIGKILL), {20, 20, 20, 20}},
+		{{.kind = SMD_EXIT_SIGNAL, .value = SIGKILL, .is_lost = 1}, {9, 9, 9, 9}},
+		{ERRNO(EAGAIN), {9, 9, 9, 9}},
+		{CODE(1), {0, 0, 0, 0}},
+		{ERRNO(ENOENT), {2, 2, 2, 2}},
+		{ERRNO(EACCES), {0, 0, 3, 0}}, /* the others have max-restarts */
+		{CODE(2), {0, 0, 3, 0}},
+		{SIGNAL(SIGTERM), {0, 3, 3, 3}},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		for (int policy = 0; policy < POLICIES; policy++) {
+			struct smd_job job = jobs[policy];
+
+			job.max_restarts = 3;
+			job.budgets = budgets;
+			assert_int_equal(
+				count_restarts(&job, &cases[i].end), cases[i].restarts[policy]);
+			job.disable_retries = 1;
+			assert_int_equal(count_restarts(&job, &cases[i].end), 0);
+		}
+	}
 }
 
 static void test_backoff_doubles_up_to_a_maximum(void **state)
@@ -241,6 +294,7 @@ int main(void)
 		cmocka_unit_test(test_which_ends_an_engine_has_brought),
 		cmocka_unit_test(test_what_is_started_again),
 		cmocka_unit_test(test_restarts_are_bounded_and_of_one_scope),
+		cmocka_unit_test(test_an_exit_code_has_a_budget_of_its_own),
 		cmocka_unit_test(test_backoff_doubles_up_to_a_maximum),
 		cmocka_unit_test(test_a_lost_server_comes_back_a_bounded_number_of_times),
 		cmocka_unit_test(test_whose_success_is_the_jobs),
