@@ -134,6 +134,15 @@ static int read_hosts(struct smd_local_run_options *options)
 	return 0;
 }
 
+void smd_engine_numbers_take(
+	struct smd_local_run_options *options, const struct smd_engine_numbers *numbers)
+{
+	options->host_timeout_s = (unsigned)numbers->host_timeout_s;
+	options->join_timeout_s = (unsigned)numbers->join_timeout_s;
+	options->host_failures = (unsigned)numbers->host_failures;
+	options->host_cool_down_s = (unsigned)numbers->host_cool_down_s;
+}
+
 int smd_engine_options_check(struct smd_local_run_options *options)
 {
 	const struct smd_slurm_options *slurm = &options->slurm;
@@ -219,5 +228,8 @@ int smd_engine_options_write(
 	}
 	ret = ret ? ret : write_number(words, &count, "host-timeout", options->host_timeout_s);
 	ret = ret ? ret : write_number(words, &count, "join-timeout", options->join_timeout_s);
+	ret = ret ? ret : write_number(words, &count, "host-failures", options->host_failures);
+	ret = ret ? ret
+		  : write_number(words, &count, "host-cool-down", options->host_cool_down_s);
 	return ret ? ret : count;
 }

@@ -7,8 +7,23 @@
 #include "orchestrator/runner/local_run.h"
 #include "reduction_server/base/error.h"
 
-/* The rows: `o` is a struct smd_local_run_options, the timeouts are ints. */
-#define SMD_ENGINE_OPTIONS(o, host_timeout_s, join_timeout_s)                                      \
+/* Those that are numbers, as the command line has them. */
+struct smd_engine_numbers {
+	int host_timeout_s;
+	int join_timeout_s;
+	int host_failures;
+	int host_cool_down_s;
+};
+
+#define SMD_ENGINE_NUMBERS_DEFAULT                                                                 \
+	{                                                                                          \
+		.host_timeout_s = SMD_HOST_TIMEOUT_DEFAULT_S,                                      \
+		.join_timeout_s = SMD_JOIN_TIMEOUT_DEFAULT_S,                                      \
+		.host_cool_down_s = SMD_HOST_COOL_DOWN_DEFAULT_S                                   \
+	}
+
+/* The rows: `o` is a struct smd_local_run_options, `n` a struct smd_engine_numbers. */
+#define SMD_ENGINE_OPTIONS(o, n)                                                                   \
 	SMD_OPTION_GROUP("Hosts"),                                                                 \
 		{"engine", "local|ssh|slurm",                                                      \
 			"what brings replicas to hosts (default local: this one)",                 \
@@ -39,11 +54,17 @@
 			"fastest network that all are in)",                                        \
 			smd_option_set_path, &(o).interface},                                      \
 		{"host-timeout", "SECONDS", "a host is lost after so long a silence (default 15)", \
-			smd_option_set_int, &(host_timeout_s)},                                    \
+			smd_option_set_int, &(n).host_timeout_s},                                  \
+		{"host-failures", "N",                                                             \
+			"failures in a row after which a host of --engine=ssh is left out where "  \
+			"there are others, 0: never (default 0; of a service 3)",                  \
+			smd_option_set_int, &(n).host_failures},                                   \
+		{"host-cool-down", "SECONDS", "how long it is (default 600)",                      \
+			smd_option_set_int, &(n).host_cool_down_s},                                \
 	{                                                                                          \
 		"join-timeout", "SECONDS",                                                         \
 			"how long the agents of all hosts may take to come (default 120)",         \
-			smd_option_set_int, &(join_timeout_s)                                      \
+			smd_option_set_int, &(n).join_timeout_s                                    \
 	}
 
 /* --engine: the target is an enum smd_local_run_engine. 0 or -EINVAL with a text. */
@@ -53,11 +74,15 @@ int smd_engine_option_set(void *target, const char *value, struct smd_error *err
  * target is a struct smd_slurm_options, which borrows the value. 0 or -EINVAL with a text. */
 int smd_engine_option_add_slurm(void *target, const char *value, struct smd_error *error);
 
+/* Takes the numbers into the options. */
+void smd_engine_numbers_take(
+	struct smd_local_run_options *options, const struct smd_engine_numbers *numbers);
+
 /* Before anything is made: what an engine needs is there, and nothing of another one. Reads the
  * file of hosts, which the caller closes. 0, or -1 when the reason has been printed. */
 int smd_engine_options_check(struct smd_local_run_options *options);
 
-#define SMD_ENGINE_WORDS_MAX (16 + SMD_SLURM_OPTIONS_MAX)
+#define SMD_ENGINE_WORDS_MAX (18 + SMD_SLURM_OPTIONS_MAX)
 
 /* The same options as words of a command line, for another process; the caller frees each. How many
  * there are, or -ENOMEM. */

@@ -366,8 +366,7 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 	const char *job_dir = NULL;
 	int grace_s = GRACE_DEFAULT_S;
 	int ready_timeout_s = READY_TIMEOUT_DEFAULT_S;
-	int host_timeout_s = SMD_HOST_TIMEOUT_DEFAULT_S;
-	int join_timeout_s = SMD_JOIN_TIMEOUT_DEFAULT_S;
+	struct smd_engine_numbers numbers = SMD_ENGINE_NUMBERS_DEFAULT;
 	int stream_logs = 0;
 	int quiet = 0;
 	enum smd_use use = detaches && smd_service_is_chosen() ? SMD_USE_RUN_IMAGES : SMD_USE_RUN;
@@ -400,7 +399,7 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 			smd_option_set_bool, &run_options.oversubscribe},
 		{"grace", "SECONDS", "the time from SIGTERM to SIGKILL (default 30)",
 			smd_option_set_int, &grace_s},
-		SMD_ENGINE_OPTIONS(run_options, host_timeout_s, join_timeout_s),
+		SMD_ENGINE_OPTIONS(run_options, numbers),
 		SMD_OPTION_GROUP("Servers"),
 		{"ready-timeout", "SECONDS",
 			"how long a reduction server may take to be ready (default 30)",
@@ -482,8 +481,7 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 	run_options.container_runtime = runtime.name;
 	run_options.grace_s = (unsigned)grace_s;
 	run_options.ready_timeout_s = (unsigned)ready_timeout_s;
-	run_options.host_timeout_s = (unsigned)host_timeout_s;
-	run_options.join_timeout_s = (unsigned)join_timeout_s;
+	smd_engine_numbers_take(&run_options, &numbers);
 	if (use < SMD_USE_RUN) {
 		exit_code = print_document(
 				    loaded.job->resolved, run_options.show_secrets, format, stdout)

@@ -47,8 +47,7 @@ static int read_options(struct queued_run *run, int argc, char **argv, struct sm
 {
 	int grace_s = 0;
 	int ready_timeout_s = 0;
-	int host_timeout_s = SMD_HOST_TIMEOUT_DEFAULT_S;
-	int join_timeout_s = SMD_JOIN_TIMEOUT_DEFAULT_S;
+	struct smd_engine_numbers numbers = SMD_ENGINE_NUMBERS_DEFAULT;
 	const struct smd_option options[] = {
 		{"id", "ID", "the job", set_id, &run->id},
 		{"devices", "LIST", "the GPUs that it may use", smd_option_set_string,
@@ -61,7 +60,7 @@ static int read_options(struct queued_run *run, int argc, char **argv, struct sm
 		{"ready-timeout", "SECONDS", "for a reduction server to be ready",
 			smd_option_set_int, &ready_timeout_s},
 		{"log-limit", "BYTES", "of each log", smd_option_set_size, &run->options.log_limit},
-		SMD_ENGINE_OPTIONS(run->options, host_timeout_s, join_timeout_s),
+		SMD_ENGINE_OPTIONS(run->options, numbers),
 	};
 	const struct smd_command command = {
 		.synopsis = "summand " SMD_QUEUED_RUN_VERB " --id=ID [OPTION...]",
@@ -77,8 +76,7 @@ static int read_options(struct queued_run *run, int argc, char **argv, struct sm
 	}
 	run->options.grace_s = (unsigned)grace_s;
 	run->options.ready_timeout_s = (unsigned)ready_timeout_s;
-	run->options.host_timeout_s = (unsigned)host_timeout_s;
-	run->options.join_timeout_s = (unsigned)join_timeout_s;
+	smd_engine_numbers_take(&run->options, &numbers);
 	run->options.view = SMD_VIEW_PROGRESS;
 	run->options.seed = run->id % SEEDS; /* of a tuning job's search */
 	return ret;

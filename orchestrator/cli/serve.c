@@ -126,8 +126,7 @@ static int read_options(struct serving *serving, int argc, char **argv, struct s
 	struct smd_service_options *options = &serving->options;
 	int grace_s = GRACE_DEFAULT_S;
 	int ready_timeout_s = READY_DEFAULT_S;
-	int host_timeout_s = SMD_HOST_TIMEOUT_DEFAULT_S;
-	int join_timeout_s = SMD_JOIN_TIMEOUT_DEFAULT_S;
+	struct smd_engine_numbers numbers = SMD_ENGINE_NUMBERS_DEFAULT;
 	const struct smd_option list[] = {
 		SMD_OPTION_GROUP("Address"),
 		{"listen", "HOST:PORT",
@@ -176,7 +175,7 @@ static int read_options(struct serving *serving, int argc, char **argv, struct s
 			"the length of each log, beyond which older lines are dropped (default "
 			"256M)",
 			smd_log_limit_option_set, &serving->run.log_limit},
-		SMD_ENGINE_OPTIONS(serving->run, host_timeout_s, join_timeout_s),
+		SMD_ENGINE_OPTIONS(serving->run, numbers),
 		SMD_OPTION_GROUP("Webhook"),
 		{"webhook", "URL", "tell it of each change of a job's state", set_webhook,
 			&serving->webhook},
@@ -200,15 +199,17 @@ static int read_options(struct serving *serving, int argc, char **argv, struct s
 		.exits = SMD_EXITS,
 	};
 	int noperands;
-	int ret = smd_options_parse(&command, argc, argv, &noperands, error);
+	int ret;
+
+	numbers.host_failures = SMD_HOST_FAILURES_DEFAULT;
+	ret = smd_options_parse(&command, argc, argv, &noperands, error);
 
 	if (!ret && noperands > 0) {
 		ret = smd_error_set(error, EINVAL, "%s: nothing is expected here", argv[1]);
 	}
 	serving->run.grace_s = (unsigned)grace_s;
 	serving->run.ready_timeout_s = (unsigned)ready_timeout_s;
-	serving->run.host_timeout_s = (unsigned)host_timeout_s;
-	serving->run.join_timeout_s = (unsigned)join_timeout_s;
+	smd_engine_numbers_take(&serving->run, &numbers);
 	options->capacity = (struct smd_demand){
 		.cpus = serving->cpus, .memory_bytes = -1, .gpus = serving->gpus};
 	if (serving->memory) {

@@ -31,6 +31,7 @@
 
 struct carried_agent {
 	struct carrier_engine *engine;
+	const struct smd_carried_host *host;
 	int number;
 	pid_t pid;               /* 0: there is no process */
 	int fd;                  /* the stream, until it is the runner's; -1 */
@@ -49,7 +50,8 @@ struct carrier_engine {
 	size_t count;
 	int is_local;
 	const struct smd_allocation_request *request; /* NULL: there is no allocation */
-	struct carried_agent *carried;
+	struct carried_agent *carried; /* one for each host that is not left out */
+	size_t ncarried;
 	struct event *child_ended;
 	struct event *tick;
 	uint64_t released_ns; /* 0: it is not being released */
@@ -144,7 +146,7 @@ static void lose(struct carried_agent *carried, const char *text)
 
 static void tell_end(struct carried_agent *carried, int status)
 {
-	const struct smd_carried_host *host = &carried->engine->hosts[carried->number];
+	const struct smd_carried_host *host = carried->host;
 	const char *words;
 	char text[TEXT_MAX];
 	char how[64];
@@ -183,7 +185,7 @@ static void take_status(struct carried_agent *carried, int status)
 
 static void reap(struct carrier_engine *carrier)
 {
-	for (size_t i = 0; i < carrier->count && carrier->carried; i++) {
+	for (size_t i = 0; i < carrier->ncarried; i++) {
 		struct carried_agent *carried = &carrier->carried[i];
 		int status;
 
@@ -226,7 +228,7 @@ static void on_complaint(evutil_socket_t fd, short what, void *arg)
 static void announce(struct carried_agent *carried)
 {
 	struct carrier_engine *carrier = carried->engine;
-	const struct smd_carried_host *host = &carrier->hosts[carried->number];
+	const struct smd_carried_host *host = carried->host;
 	const struct smd_engine_host announced = {.number = carried->number,
 		.name = host->name,
 		.pool = -1,
@@ -294,7 +296,7 @@ static int spawn(struct carried_agent *carried, int stream, int complaints)
 	carried->pid = fork();
 	if (carried->pid == 0) {
 		become_command(
-			&carried->engine->hosts[carried->number], stream, complaints, why[1]);
+			carried->host, stream, complaints, why[1]);
 	}
 	err = carried->pid < 0 ? errno : 0;
 	close(why[1]);
@@ -382,10 +384,10 @@ static void start_more(struct carrier_engine *carrier)
 {
 	size_t busy = 0;
 
-	for (size_t i = 0; i < carrier->count; i++) {
+	for (size_t i = 0; i < carrier->ncarried; i++) {
 		busy += carrier->carried[i].pid && !carrier->carried[i].is_announced;
 	}
-	for (size_t i = 0; i < carrier->count && busy < AT_ONCE; i++) {
+	for (size_t i = 0; i < carrier->ncarried && busy < AT_ONCE; i++) {
 		struct carried_agent *carried = &carrier->carried[i];
 		char text[TEXT_MAX];
 		int ret;
@@ -397,9 +399,49 @@ static void start_more(struct carrier_engine *carrier)
 		busy++;
 		if (ret) {
 			snprintf(text, sizeof(text), "host %s: %s cannot be started: %s",
-				carrier->hosts[i].name, carrier->hosts[i].argv[0], strerror(-ret));
+				carried->host->name, carried->host->argv[0], strerror(-ret));
 			close_stream(carried);
 			lose(carried, text);
+		}
+	}
+}
+
+static size_t count_slots(const struct smd_allocation_request *request)
+{
+	size_t slots = 0;
+
+	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {
+		slots += (size_t)request->pools[i].replicas * (size_t)request->pools[i].slots;
+	}
+	return slots;
+}
+
+static int is_avoided(const struct smd_allocation_request *request, const char *name)
+{
+	return request->avoids && request->avoids(request->avoids_arg, name);
+}
+
+/* All hosts, but for those that are to be left out if the others have slots enough. */
+static void choose_hosts(
+	struct carrier_engine *carrier, const struct smd_allocation_request *request)
+{
+	size_t slots = 0;
+	int leaves_out;
+
+	for (size_t i = 0; i < carrier->count; i++) {
+		if (!is_avoided(request, carrier->hosts[i].name)) {
+			slots += (size_t)carrier->hosts[i].slots;
+		}
+	}
+	leaves_out = slots >= count_slots(request);
+	carrier->ncarried = 0;
+	for (size_t i = 0; i < carrier->count; i++) {
+		const struct smd_carried_host *host = &carrier->hosts[i];
+
+		if (!leaves_out || !is_avoided(request, host->name)) {
+			carrier->carried[carrier->ncarried] = (struct carried_agent){
+				.engine = carrier, .host = host, .number = (int)carrier->ncarried, .fd = -1};
+			carrier->ncarried++;
 		}
 	}
 }
@@ -416,17 +458,15 @@ int smd_carrier_allocate(struct smd_engine *engine, const struct smd_allocation_
 		carrier->carried = NULL;
 		return smd_error_set(error, ENOMEM, "engine: %s", strerror(ENOMEM));
 	}
-	for (size_t i = 0; i < carrier->count; i++) {
-		carrier->carried[i] =
-			(struct carried_agent){.engine = carrier, .number = (int)i, .fd = -1};
-	}
+	choose_hosts(carrier, request);
 	carrier->request = request;
 	carrier->released_ns = 0;
 	if (carrier->is_local) {
 		prctl(PR_SET_CHILD_SUBREAPER, 1);
 	}
-	report(carrier, &(struct smd_engine_event){
-				.kind = SMD_ENGINE_GRANTED, .nhosts = (int)carrier->count});
+	report(carrier, &(struct smd_engine_event){.kind = SMD_ENGINE_GRANTED,
+				.nhosts = (int)carrier->ncarried,
+				.leaves_out = carrier->ncarried < carrier->count});
 	start_more(carrier);
 	return 0;
 }
@@ -435,7 +475,7 @@ const char *smd_carrier_explain(struct smd_engine *engine, int number, char *wor
 {
 	struct carrier_engine *carrier = carrier_from(engine);
 	struct carried_agent *carried = &carrier->carried[number];
-	const struct smd_carried_host *host = &carrier->hosts[number];
+	const struct smd_carried_host *host = carried->host;
 
 	if (!carried->has_begun) {
 		snprintf(words, size, "it is not tried before %d others have answered", AT_ONCE);
@@ -471,13 +511,14 @@ static int end_orphans(const struct carrier_engine *carrier, uint64_t waited_ns)
 
 static void free_allocation(struct carrier_engine *carrier)
 {
-	for (size_t i = 0; i < carrier->count; i++) {
+	for (size_t i = 0; i < carrier->ncarried; i++) {
 		close_stream(&carrier->carried[i]);
 		close_complaints(&carrier->carried[i]);
 	}
 	event_free(carrier->child_ended);
 	free(carrier->carried);
 	carrier->carried = NULL;
+	carrier->ncarried = 0;
 	carrier->child_ended = NULL;
 	carrier->request = NULL;
 	if (carrier->tick) {
@@ -493,7 +534,7 @@ static void signal_after(struct carrier_engine *carrier, uint64_t waited_ns)
 		(carrier->is_local ? AGENTS_MAX_S : TERM_AFTER_S) * (uint64_t)SMD_SECOND_NS;
 	uint64_t kill_ns = term_ns + (KILL_AFTER_S - TERM_AFTER_S) * (uint64_t)SMD_SECOND_NS;
 
-	for (size_t i = 0; i < carrier->count; i++) {
+	for (size_t i = 0; i < carrier->ncarried; i++) {
 		pid_t pid = carrier->carried[i].pid;
 
 		if (pid && waited_ns >= term_ns) {
@@ -507,7 +548,7 @@ static void signal_after(struct carrier_engine *carrier, uint64_t waited_ns)
 
 static int any_is_left(const struct carrier_engine *carrier)
 {
-	for (size_t i = 0; i < carrier->count; i++) {
+	for (size_t i = 0; i < carrier->ncarried; i++) {
 		if (carrier->carried[i].pid) {
 			return 1;
 		}
@@ -548,7 +589,7 @@ void smd_carrier_release(struct smd_engine *engine)
 		return;
 	}
 	carrier->released_ns = smd_clock_ns();
-	for (size_t i = 0; i < carrier->count; i++) {
+	for (size_t i = 0; i < carrier->ncarried; i++) {
 		close_stream(&carrier->carried[i]);
 	}
 	carrier->tick = event_new(engine->base, -1, EV_PERSIST, on_release_tick, carrier);

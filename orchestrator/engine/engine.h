@@ -50,6 +50,10 @@ struct smd_allocation_request {
 	struct smd_pool_request pools[SMD_JOB_POOLS_MAX];
 	smd_invite_fn *invite;
 	void *invite_arg;
+	/* Whether the host of that name is to be left out, where the others have slots enough; NULL:
+	 * none is. Engines whose hosts a cluster chooses do not ask. */
+	int (*avoids)(void *arg, const char *name);
+	void *avoids_arg;
 };
 
 /* A host of the allocation. */
@@ -84,6 +88,7 @@ enum smd_engine_event_kind {
 struct smd_engine_event {
 	enum smd_engine_event_kind kind;
 	int nhosts;
+	int leaves_out; /* GRANTED: all that were to be left out are */
 	int number;
 	const struct smd_engine_host *host;
 	const char *text; /* names the host, where it is of one */

@@ -88,7 +88,9 @@ static void make_request(struct smd_hosts *hosts)
 			job->timeout_s == SMD_JOB_TIMEOUT_DEFAULT_S ? 0 : job->timeout_s,
 		.grace_s = hosts->launcher.grace_s,
 		.invite = invite,
-		.invite_arg = hosts};
+		.invite_arg = hosts,
+		.avoids = hosts->takes_all ? NULL : smd_cool_down_has,
+		.avoids_arg = &hosts->cool_down};
 	for (int i = 0; i < SMD_JOB_POOLS_MAX; i++) {
 		const struct smd_job_pool *pool = &job->pools[i];
 		struct smd_pool_request *request = &hosts->request.pools[i];
@@ -117,8 +119,10 @@ int smd_hosts_allocate(struct smd_hosts *hosts, struct smd_error *error)
 		hosts->request_name = NULL;
 		return smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
 	}
+	smd_cool_down_read(&hosts->cool_down);
 	make_request(hosts);
 	hosts->has_lost = 0;
+	hosts->leaves_out = 0;
 	hosts->ending_ns = 0;
 	hosts->is_final = 0;
 	hosts->is_placed = 0;
@@ -215,6 +219,9 @@ static void on_lost(void *owner, struct smd_run_host *host, const char *reason)
 	struct smd_hosts *hosts = owner;
 
 	hosts->has_lost = 1;
+	if (!hosts->is_placed) {
+		smd_cool_down_blame(&hosts->cool_down, host->name, 1);
+	}
 	report(hosts, hosts->is_placed ? SMD_EVENT_HOST_LOST : SMD_EVENT_NO_HOSTS, reason);
 	hosts->end_tasks_of(hosts, host, reason);
 }
@@ -233,7 +240,7 @@ static void on_greeting_done(void *owner, struct smd_agent_greeting *greeting)
 	}
 }
 
-static void take_granted(struct smd_hosts *hosts, int nhosts)
+static void take_granted(struct smd_hosts *hosts, int nhosts, int leaves_out)
 {
 	size_t count = nhosts > 0 ? (size_t)nhosts : 0;
 
@@ -247,6 +254,7 @@ static void take_granted(struct smd_hosts *hosts, int nhosts)
 		return;
 	}
 	hosts->nhosts = nhosts;
+	hosts->leaves_out = leaves_out;
 	hosts->join_by_ns =
 		smd_clock_ns() + hosts->join_timeout_s * (uint64_t)SMD_SECOND_NS;
 	for (int i = 0; i < nhosts; i++) {
@@ -281,6 +289,30 @@ static void take_host(struct smd_hosts *hosts, const struct smd_engine_host *giv
 	}
 }
 
+static void report_left_out(struct smd_hosts *hosts)
+{
+	char *text = hosts->leaves_out ? smd_cool_down_write(&hosts->cool_down) : NULL;
+
+	report(hosts, SMD_EVENT_LEFT_OUT, text);
+	free(text);
+}
+
+/* Nothing is left of the allocation; the others may have been too few, and then it is to be all. */
+static void take_released(struct smd_hosts *hosts)
+{
+	struct smd_error error = {""};
+
+	hosts->is_allocated = 0;
+	if (!hosts->begins_again) {
+		report(hosts, SMD_EVENT_RELEASED, NULL);
+		return;
+	}
+	hosts->begins_again = 0;
+	if (smd_hosts_allocate(hosts, &error)) {
+		report(hosts, SMD_EVENT_NO_HOSTS, error.text);
+	}
+}
+
 static void take_engine_event(void *arg, const struct smd_engine_event *event)
 {
 	struct smd_hosts *hosts = arg;
@@ -291,7 +323,8 @@ static void take_engine_event(void *arg, const struct smd_engine_event *event)
 		report(hosts, SMD_EVENT_WAITING, event->text);
 		break;
 	case SMD_ENGINE_GRANTED:
-		take_granted(hosts, event->nhosts);
+		take_granted(hosts, event->nhosts, event->leaves_out);
+		report_left_out(hosts);
 		break;
 	case SMD_ENGINE_HOST:
 		if (event->host->number < hosts->nhosts) {
@@ -314,8 +347,7 @@ static void take_engine_event(void *arg, const struct smd_engine_event *event)
 		lose_all(hosts, event->text);
 		break;
 	case SMD_ENGINE_RELEASED:
-		hosts->is_allocated = 0;
-		report(hosts, SMD_EVENT_RELEASED, NULL);
+		take_released(hosts);
 		break;
 	}
 }
@@ -386,6 +418,18 @@ static int deal_gpus(struct smd_hosts *hosts, struct smd_error *error)
 	return 0;
 }
 
+static void give_back(struct smd_hosts *hosts)
+{
+	for (int i = 0; i < hosts->nhosts; i++) {
+		if (hosts->greetings[i]) {
+			smd_greeting_close(hosts->greetings[i]);
+			hosts->greetings[i] = NULL;
+		}
+		smd_run_host_close(&hosts->hosts[i]);
+	}
+	hosts->engine->ops->release(hosts->engine);
+}
+
 static void place(struct smd_hosts *hosts)
 {
 	struct smd_error error = {""};
@@ -394,7 +438,11 @@ static void place(struct smd_hosts *hosts)
 	ret = ret ? ret : deal_gpus(hosts, &error);
 	ret = ret ? ret : smd_endpoints_fill(hosts, &error);
 	hosts->is_placed = 1;
-	if (ret) {
+	if (ret && hosts->leaves_out) {
+		hosts->takes_all = 1;
+		hosts->begins_again = 1;
+		give_back(hosts);
+	} else if (ret) {
 		smd_error_set(&error, -ret, "placement: %s", strerror(-ret));
 		report(hosts, SMD_EVENT_NO_HOSTS, error.text);
 	} else {
@@ -446,14 +494,8 @@ void smd_hosts_release(struct smd_hosts *hosts)
 		report(hosts, SMD_EVENT_RELEASED, NULL);
 		return;
 	}
-	for (int i = 0; i < hosts->nhosts; i++) {
-		if (hosts->greetings[i]) {
-			smd_greeting_close(hosts->greetings[i]);
-			hosts->greetings[i] = NULL;
-		}
-		smd_run_host_close(&hosts->hosts[i]);
-	}
-	hosts->engine->ops->release(hosts->engine);
+	hosts->begins_again = 0;
+	give_back(hosts);
 }
 
 void smd_allocation_forget(struct smd_hosts *hosts)

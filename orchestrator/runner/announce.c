@@ -2,6 +2,8 @@
 #include "orchestrator/runner/announce.h"
 
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "orchestrator/runner/loss.h"
@@ -217,6 +219,18 @@ void smd_announce_scaling(struct smd_display *display, struct smd_stream *stream
 {
 	smd_display_print(display, "%s", text);
 	say(stream, "NOTICE", text);
+}
+
+void smd_announce_left_out(
+	struct smd_display *display, struct smd_stream *stream, const char *hosts)
+{
+	char *text;
+
+	if (asprintf(&text, "hosts left out, because replicas have failed there: %s", hosts) >= 0) {
+		smd_display_print(display, "%s", text);
+		say(stream, "WARNING", text);
+		free(text);
+	}
 }
 
 void smd_announce_waiting(

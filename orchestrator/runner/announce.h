@@ -48,6 +48,10 @@ void smd_announce_return(struct smd_display *display, struct smd_stream *stream,
 void smd_announce_scaling(struct smd_display *display, struct smd_stream *stream, const char *text);
 
 /* The engine waits for hosts. */
+/* `hosts`: which ones, and why. */
+void smd_announce_left_out(
+	struct smd_display *display, struct smd_stream *stream, const char *hosts);
+
 void smd_announce_waiting(
 	struct smd_display *display, struct smd_stream *stream, const char *reason);
 

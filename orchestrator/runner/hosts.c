@@ -137,7 +137,39 @@ int smd_hosts_can_start(const struct smd_hosts *hosts, const struct smd_replica 
 	const struct smd_run_host *host = host_for(task_of(hosts, replica));
 
 	return hosts->ending_ns == 0 && host->state == SMD_HOST_READY && host->link &&
-	       !host->leaving[0];
+	       !host->leaving[0] && !host->cools_down;
+}
+
+void smd_hosts_blame(struct smd_hosts *hosts, const struct smd_replica *replica)
+{
+	struct smd_run_host *host =
+		hosts->is_placed ? host_for(task_of(hosts, replica)) : NULL;
+
+	if (host && !host->cools_down &&
+		smd_cool_down_blame(&hosts->cool_down, host->name, replica->end.is_lost)) {
+		host->cools_down = 1;
+		hosts->has_lost = 1;
+	}
+}
+
+void smd_hosts_praise(const struct smd_hosts *hosts)
+{
+	const char **names = calloc((size_t)hosts->nhosts + 1, sizeof(*names));
+	const struct smd_job *job = hosts->launcher.job;
+	size_t count = 0;
+
+	for (int pool = 0; names && pool < SMD_JOB_POOLS_MAX; pool++) {
+		for (int i = 0; i < job->pools[pool].replica_count && hosts->host_of[pool]; i++) {
+			const char *name = hosts->hosts[hosts->host_of[pool][i]].name;
+
+			/* Those of a pool are on one host after another. */
+			if ((count == 0 || names[count - 1] != name) && count < (size_t)hosts->nhosts) {
+				names[count++] = name;
+			}
+		}
+	}
+	smd_cool_down_praise(&hosts->cool_down, names, count);
+	free(names);
 }
 
 static void start_now(struct smd_replica_task *task)
@@ -422,6 +454,7 @@ int smd_hosts_open(struct smd_hosts *hosts)
 void smd_hosts_close(struct smd_hosts *hosts)
 {
 	smd_allocation_forget(hosts);
+	smd_cool_down_clear(&hosts->cool_down);
 	explicit_bzero(hosts->key, sizeof(hosts->key));
 	free(hosts->request_name);
 	free(hosts->tasks);

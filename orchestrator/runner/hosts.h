@@ -7,6 +7,7 @@
 #define SMD_RUNNER_HOSTS_H
 
 #include "orchestrator/engine/engine.h"
+#include "orchestrator/runner/cool_down.h"
 #include "orchestrator/runner/host.h"
 #include "orchestrator/runner/launch.h"
 #include "orchestrator/runner/output.h"
@@ -18,6 +19,7 @@ struct smd_runner_listener;
 /* X(name, what happened, and what the event's text is) */
 #define SMD_EVENTS(X)                                                                              \
 	X(WAITING, "the engine waits for hosts", "why")                                            \
+	X(LEFT_OUT, "hosts that cool down are left out", "which")                                  \
 	X(PLACED, "all hosts are there, and it is known which replica runs where", "NULL")         \
 	X(NO_HOSTS, "there are no hosts, or one was lost before all were there", "why")            \
 	X(HOST_LOST, "a host is lost; the ends of its replicas follow", "which one and why")       \
@@ -66,6 +68,7 @@ struct smd_hosts {
 	unsigned silence_s;      /* after which a host is lost */
 	unsigned join_timeout_s; /* for all agents to come */
 	int may_share;           /* replicas may share GPUs */
+	struct smd_cool_down cool_down;
 	const char *token;       /* of the job, for hosts that do not see it here; or NULL */
 	struct smd_placement *placement; /* filled in by PLACED, but for what is there */
 	smd_event_fn *take_event;
@@ -82,6 +85,9 @@ struct smd_hosts {
 	int is_allocated; /* or asked for */
 	int is_placed;
 	int has_lost; /* a host: another start needs another allocation */
+	int leaves_out;   /* the allocation does, hosts that cool down */
+	int takes_all;    /* no host is left out: the others were too few */
+	int begins_again; /* with another allocation, once this one is given back */
 	uint64_t ending_ns; /* when the engine said that they are taken away; 0: it has not */
 	int is_final; /* and that is no use: the engine has said so */
 	struct smd_run_host *hosts;
@@ -124,6 +130,12 @@ void smd_hosts_start(struct smd_hosts *hosts, struct smd_replica *replica, unsig
 
 /* Whether the replica's host is there, and stays as far as is known. */
 int smd_hosts_can_start(const struct smd_hosts *hosts, const struct smd_replica *replica);
+
+/* The replica has failed by its own end or its host's, and not because another one had. */
+void smd_hosts_blame(struct smd_hosts *hosts, const struct smd_replica *replica);
+
+/* The job has succeeded on its hosts. */
+void smd_hosts_praise(const struct smd_hosts *hosts);
 
 /* Asks the replica to end, or ends it at once (SIGKILL). */
 void smd_hosts_end(struct smd_hosts *hosts, const struct smd_replica *replica, int signo);

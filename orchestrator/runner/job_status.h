@@ -54,6 +54,7 @@ struct smd_job_status {
 	const struct smd_replica *decisive; /* whose end decides the outcome */
 	unsigned restarts;                  /* of the whole job */
 	struct smd_restart_counts counts;   /* the same */
+	char *left_out; /* hosts that cool down, and why; NULL: none is left out */
 	int interruptions;                  /* signals that asked it to end */
 	uint64_t started_ns;
 	uint64_t ended_ns;

@@ -405,6 +405,7 @@ static int open_hosts(struct local_run *local)
 {
 	const struct smd_local_run_options *options = local->options;
 	struct smd_run *run = &local->run;
+	const struct smd_entry *entry = run->record.entry;
 
 	run->make_contract = make_contract;
 	run->arg = local;
@@ -429,6 +430,11 @@ static int open_hosts(struct local_run *local)
 		.silence_s = options->host_timeout_s,
 		.join_timeout_s = options->join_timeout_s,
 		.may_share = options->oversubscribe,
+		.cool_down = {.state_dir = options->engine == SMD_LOCAL_RUN_SSH && entry
+						   ? entry->state_dir
+						   : NULL,
+			.failures = options->host_failures,
+			.lasts_s = options->host_cool_down_s},
 		.token = local->token,
 		.placement = &local->placement,
 		.take_event = smd_run_take_event,
@@ -541,6 +547,7 @@ static int run_job(struct local_run *local, struct smd_error *error)
 	smd_placement_free(&local->placement);
 close_display:
 	free(run->status.failure);
+	free(run->status.left_out);
 	close_display(local);
 close_replicas:
 	close_replicas(&run->status);

@@ -15,6 +15,8 @@
 
 #define SMD_HOST_TIMEOUT_DEFAULT_S 15
 #define SMD_JOIN_TIMEOUT_DEFAULT_S 120
+#define SMD_HOST_FAILURES_DEFAULT    3 /* of a service, whose jobs are many people's */
+#define SMD_HOST_COOL_DOWN_DEFAULT_S 600
 
 /* Where a job's replicas run. */
 enum smd_local_run_engine {
@@ -38,6 +40,8 @@ struct smd_local_run_options {
 	const char *interface;   /* by which hosts reach each other, or a network; NULL: any */
 	unsigned host_timeout_s; /* of silence, after which a host is lost */
 	unsigned join_timeout_s; /* for the agents of all hosts to come */
+	unsigned host_failures;    /* in a row, after which a host cools down; 0: none */
+	unsigned host_cool_down_s; /* how long it is left out then */
 	const char *container_runtime; /* images are run with it; NULL: commands, as processes */
 	enum smd_view view;
 	enum smd_color color;

@@ -18,9 +18,12 @@ static int schedule_restart(struct smd_run *run, struct smd_replica *replica)
 	const struct smd_job *job = run->status.job;
 	unsigned wait_s = smd_policy_backoff_s(job, replica->restarts);
 
-	if (!smd_hosts_can_start(&run->hosts, replica) ||
-		!smd_policy_restarts(job, SMD_RESTART_REPLICA, replica->role, &replica->end,
-			&replica->counts)) {
+	if (!smd_policy_restarts(job, SMD_RESTART_REPLICA, replica->role, &replica->end,
+		    &replica->counts)) {
+		return 0;
+	}
+	smd_hosts_blame(&run->hosts, replica);
+	if (!smd_hosts_can_start(&run->hosts, replica)) {
 		return 0;
 	}
 	replica->restart_ns = smd_clock_ns() + (uint64_t)wait_s * SMD_SECOND_NS;
@@ -151,9 +154,14 @@ static void settle(struct smd_run *run)
 {
 	if (is_success(run->status.decisive)) {
 		run->status.outcome = SMD_OUTCOME_SUCCEEDED;
-	} else if (smd_clock_ns() < run->settled_ns || is_to_be_told(run)) {
+		smd_hosts_praise(&run->hosts);
 		return;
-	} else if (may_restart(run)) {
+	}
+	if (smd_clock_ns() < run->settled_ns || is_to_be_told(run)) {
+		return;
+	}
+	smd_hosts_blame(&run->hosts, run->status.decisive);
+	if (may_restart(run)) {
 		run->status.outcome = SMD_OUTCOME_RESTART;
 	} else {
 		smd_outcome_fail(run, smd_failure_of_end(&run->status, run->dir));

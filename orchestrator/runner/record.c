@@ -122,6 +122,9 @@ static json_t *job_record(const struct smd_job_status *status)
 		json_array_append_new(replicas, replica_record(status, &status->replicas[i]));
 	}
 	json_object_set_new(record, "replicas", replicas);
+	if (status->left_out) {
+		set_text(record, "hostsLeftOut", status->left_out);
+	}
 	if (smd_job_has_servers(status->job)) {
 		json_object_set_new(record, "reductionServers", servers_record(status));
 	}

@@ -104,11 +104,24 @@ static void set_no_hosts(struct smd_run *run, const char *reason)
 	}
 }
 
+static void set_left_out(struct smd_run *run, const char *hosts)
+{
+	free(run->status.left_out);
+	run->status.left_out = hosts ? strdup(hosts) : NULL;
+	run->changed = 1;
+	if (hosts) {
+		smd_announce_left_out(&run->display, &run->stream, hosts);
+	}
+}
+
 static void take_host_event(struct smd_run *run, const struct smd_event *event)
 {
 	switch (event->kind) {
 	case SMD_EVENT_WAITING:
 		smd_announce_waiting(&run->display, &run->stream, event->text);
+		break;
+	case SMD_EVENT_LEFT_OUT:
+		set_left_out(run, event->text);
 		break;
 	case SMD_EVENT_PLACED:
 		run->is_placed = 1;

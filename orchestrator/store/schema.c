@@ -81,6 +81,11 @@ static const char *const steps[] = {
 	" attempts INTEGER NOT NULL DEFAULT 0,"
 	" due_s INTEGER NOT NULL DEFAULT 0);"
 	"CREATE INDEX notices_by_job ON notices (job);",
+	/* Hosts on which replicas have failed (host_failures.c). */
+	"CREATE TABLE host_failures ("
+	" host TEXT PRIMARY KEY," /* as the file of hosts has it */
+	" in_a_row INTEGER NOT NULL,"
+	" last_s INTEGER NOT NULL) WITHOUT ROWID;",
 };
 
 #define VERSION ((int)(sizeof(steps) / sizeof(steps[0])))
