@@ -248,6 +248,8 @@ int smd_custom_jobs_run(int argc, char **argv)
 		{"wait", "waits until a job has ended", smd_custom_jobs_wait},
 		{"scale", "changes the number of reduction servers of a job that runs",
 			smd_custom_jobs_scale},
+		{"exec", "runs a command, or a shell, in a replica that runs",
+			smd_custom_jobs_exec},
 		{"cancel", "asks a job to end", smd_custom_jobs_cancel},
 		{"delete", "forgets a job that has ended, and its logs", smd_custom_jobs_delete},
 		{"prune", "forgets old jobs that have ended, and their logs",

@@ -17,6 +17,7 @@ int smd_custom_jobs_list(int argc, char **argv);
 int smd_custom_jobs_local_run(int argc, char **argv);
 int smd_custom_jobs_plan(int argc, char **argv);
 int smd_custom_jobs_scale(int argc, char **argv);
+int smd_custom_jobs_exec(int argc, char **argv);
 int smd_custom_jobs_stream_logs(int argc, char **argv);
 int smd_custom_jobs_validate(int argc, char **argv);
 int smd_custom_jobs_wait(int argc, char **argv);

@@ -12,6 +12,7 @@
 #include "orchestrator/runner/allocation.h"
 #include "orchestrator/runner/obituary.h"
 #include "orchestrator/runner/policy.h"
+#include "orchestrator/runner/sessions.h"
 #include "reduction_server/base/bytes.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
@@ -113,14 +114,21 @@ static int send_start(struct smd_replica_task *task, struct smd_run_host *host,
 	return 0;
 }
 
+static struct smd_launch_host place_of(
+	const struct smd_replica_task *task, const struct smd_run_host *host)
+{
+	const struct smd_hosts *hosts = task->hosts;
+
+	return (struct smd_launch_host){.folder = host->is_local ? NULL : host->facts.folder,
+		.gpus = &hosts->gpus[host->number],
+		.first = hosts->first[host->number][task->replica->pool]};
+}
+
 static int prepare(struct smd_replica_task *task, struct smd_run_host *host,
 	struct smd_prepared_launch *launch, unsigned restarts)
 {
 	struct smd_hosts *hosts = task->hosts;
-	const struct smd_launch_host where = {
-		.folder = host->is_local ? NULL : host->facts.folder,
-		.gpus = &hosts->gpus[host->number],
-		.first = hosts->first[host->number][task->replica->pool]};
+	const struct smd_launch_host where = place_of(task, host);
 
 	return smd_launch_prepare(launch, &hosts->launcher, task->replica, &where, restarts);
 }
@@ -295,6 +303,46 @@ void smd_hosts_send_file(struct smd_hosts *hosts, const char *name, const char *
 	}
 }
 
+/* ---- sessions ---- */
+
+#define SHELL "exec \"$(command -v bash || command -v sh)\""
+
+int smd_hosts_start_session(struct smd_hosts *hosts, const struct smd_replica *replica, uint32_t id,
+	const struct smd_agent_message *exec, struct smd_run_host **host, struct smd_error *error)
+{
+	struct smd_replica_task *task = task_of(hosts, replica);
+	struct smd_prepared_launch launch = {0};
+	char *const shell[] = {(char *)"sh", (char *)"-c", (char *)SHELL, NULL};
+	struct smd_launch_host where;
+	json_t *body = NULL;
+	int ret;
+
+	if (!task->host || !task->host->link || !smd_replica_is_alive(replica)) {
+		return smd_error_set(error, ESRCH, "it must run, and its state is %s",
+			smd_replica_state_name(replica->state));
+	}
+	where = place_of(task, task->host);
+	ret = smd_launch_prepare_session(
+		&launch, &hosts->launcher, replica, &where, task->restarts, &exec->terminal);
+	if (!ret) {
+		struct smd_launch request = smd_launch_request(&launch, &hosts->launcher, replica);
+
+		request.argv = exec->argv[0] ? exec->argv : shell;
+		request.error_file = NULL;
+		request.is_session = 1;
+		request.of = id_of(task);
+		request.terminal = exec->terminal;
+		body = smd_agent_start_encode(id, exec->credit, &request);
+		ret = body ? 0 : -ENOMEM;
+	}
+	if (!ret) {
+		*host = task->host;
+		smd_agent_link_send_json(task->host->link, SMD_AGENT_START, body);
+	}
+	smd_launch_clear(&launch);
+	return ret ? smd_error_set(error, -ret, "%s", strerror(-ret)) : 0;
+}
+
 /* ---- what agents say ---- */
 
 static void give_credit(struct smd_replica_task *task)
@@ -397,6 +445,9 @@ static int take_message(struct smd_hosts *hosts, struct smd_run_host *host,
 {
 	struct smd_replica_task *task = message->id < hosts->count ? &hosts->tasks[message->id] : NULL;
 
+	if (message->id >= hosts->capacity && hosts->sessions) {
+		return smd_sessions_take_message(hosts->sessions, host, message, error);
+	}
 	if (!task || task->host != host) {
 		return smd_error_set(error, EPROTO,
 			"a frame came of replica number %" PRIu32 ", which does not run there",
@@ -423,6 +474,9 @@ static void end_tasks_of(
 
 	snprintf(end.reason, sizeof(end.reason), "%s", reason);
 	smd_timestamp(end.end_time);
+	if (hosts->sessions) {
+		smd_sessions_lose_host(hosts->sessions, host, &end);
+	}
 	for (size_t i = 0; i < hosts->count; i++) {
 		if (hosts->tasks[i].host == host) {
 			end_task(&hosts->tasks[i], &end);

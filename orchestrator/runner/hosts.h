@@ -15,6 +15,7 @@
 
 struct event_base;
 struct smd_runner_listener;
+struct smd_sessions;
 
 /* X(name, what happened, and what the event's text is) */
 #define SMD_EVENTS(X)                                                                              \
@@ -70,6 +71,7 @@ struct smd_hosts {
 	int may_share;           /* replicas may share GPUs */
 	struct smd_cool_down cool_down;
 	const char *token;       /* of the job, for hosts that do not see it here; or NULL */
+	struct smd_sessions *sessions; /* in replicas; they have the numbers from `capacity` on */
 	struct smd_placement *placement; /* filled in by PLACED, but for what is there */
 	smd_event_fn *take_event;
 	void *arg;
@@ -139,6 +141,11 @@ void smd_hosts_praise(const struct smd_hosts *hosts);
 
 /* Asks the replica to end, or ends it at once (SIGKILL). */
 void smd_hosts_end(struct smd_hosts *hosts, const struct smd_replica *replica, int signo);
+
+/* Starts what an EXEC asks for beside the process of a replica, with that number; *host is where.
+ * STARTED or ENDED of the agent follows. 0, or -errno with a text that says what of the replica. */
+int smd_hosts_start_session(struct smd_hosts *hosts, const struct smd_replica *replica, uint32_t id,
+	const struct smd_agent_message *exec, struct smd_run_host **host, struct smd_error *error);
 
 /* To be called after each turn of the loop. */
 void smd_hosts_turn(struct smd_hosts *hosts);

@@ -101,7 +101,6 @@ static int make_paths(struct smd_prepared_launch *launch, const struct smd_launc
 	const struct smd_replica *replica, const struct smd_launch_host *host)
 {
 	const struct smd_jobdir *dir = launcher->dir;
-	char name[SMD_REPLICA_NAME_MAX + 32];
 
 	if (asprintf(&launch->log, "logs/%s.log", replica->name) < 0) {
 		launch->log = NULL;
@@ -123,12 +122,19 @@ static int make_paths(struct smd_prepared_launch *launch, const struct smd_launc
 		make_directory(launch, launcher, replica, host)) {
 		return -ENOMEM;
 	}
-	/* Those of an earlier run in the same directory. */
+	return 0;
+}
+
+/* Those of an earlier run in the same directory. */
+static void remove_records(const struct smd_launcher *launcher, const struct smd_replica *replica)
+{
+	const struct smd_jobdir *dir = launcher->dir;
+	char name[SMD_REPLICA_NAME_MAX + 32];
+
 	snprintf(name, sizeof(name), "exits/%s.json", replica->name);
 	smd_jobdir_remove(dir, name);
 	snprintf(name, sizeof(name), SMD_OBITUARY_ERROR_FILE, replica->name);
 	smd_jobdir_remove(dir, name);
-	return 0;
 }
 
 static void add_mount(struct smd_prepared_launch *launch, const char *path, int writable)
@@ -207,6 +213,7 @@ int smd_launch_prepare(struct smd_prepared_launch *launch, const struct smd_laun
 	if (ret) {
 		return ret;
 	}
+	remove_records(launcher, replica);
 	add_mounts(launch, launcher, replica);
 	launch->image = image_of(launcher, replica);
 	launch->program = launch->image ? launcher->container_runtime : launch->argv[0];
@@ -215,6 +222,27 @@ int smd_launch_prepare(struct smd_prepared_launch *launch, const struct smd_laun
 	}
 	record_environment(&origin, &launch->environment);
 	return 0;
+}
+
+static int add_terminal(struct smd_environment *environment, const struct smd_terminal *terminal)
+{
+	return terminal->rows ? smd_environment_set(environment, "TERM", "%s", terminal->type) : 0;
+}
+
+int smd_launch_prepare_session(struct smd_prepared_launch *launch,
+	const struct smd_launcher *launcher, const struct smd_replica *replica,
+	const struct smd_launch_host *host, unsigned restarts, const struct smd_terminal *terminal)
+{
+	int ret = make_paths(launch, launcher, replica, host);
+	const struct origin origin = {.launcher = launcher,
+		.replica = replica,
+		.host = host,
+		.error_file = launch->error_file,
+		.restarts = restarts};
+
+	ret = ret ? ret : make_environment(&origin, launcher->contract, &launch->environment);
+	launch->image = image_of(launcher, replica);
+	return ret ? ret : add_terminal(&launch->environment, terminal);
 }
 
 void smd_launch_clear(struct smd_prepared_launch *launch)

@@ -53,6 +53,10 @@ struct smd_prepared_launch {
  * launch is to be cleared in any case. */
 int smd_launch_prepare(struct smd_prepared_launch *launch, const struct smd_launcher *launcher,
 	const struct smd_replica *replica, const struct smd_launch_host *host, unsigned restarts);
+/* The same, less a command line, for a session beside the replica's process. */
+int smd_launch_prepare_session(struct smd_prepared_launch *launch,
+	const struct smd_launcher *launcher, const struct smd_replica *replica,
+	const struct smd_launch_host *host, unsigned restarts, const struct smd_terminal *terminal);
 void smd_launch_clear(struct smd_prepared_launch *launch);
 
 /* The same for the agent; it points into the launch. */

@@ -17,6 +17,7 @@
 #include "orchestrator/runner/job_token.h"
 #include "orchestrator/runner/layout.h"
 #include "orchestrator/runner/run.h"
+#include "orchestrator/runner/sessions.h"
 #include "orchestrator/runner/summary.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
@@ -459,11 +460,14 @@ static int run_to_end(struct local_run *local)
 	if (ret) {
 		goto close_hosts;
 	}
+	smd_sessions_open(&run->hosts);
 	smd_run_begin(run);
 	while (run->status.phase != SMD_PHASE_ENDED) {
 		event_base_loop(local->loop.base, EVLOOP_ONCE);
 		smd_run_turn(run);
+		smd_sessions_turn(run->hosts.sessions);
 	}
+	smd_sessions_close(&run->hosts);
 	smd_console_end_output(&run->console);
 	smd_display_close(&run->display);
 	summarize(local);

@@ -8,6 +8,13 @@
 #include "tests/fuzz/input.h"
 #include "worker/agent/wire/message.h"
 
+static void check_terminal(const struct smd_terminal *terminal)
+{
+	must_hold(terminal->rows <= SMD_TERMINAL_SIZE_MAX &&
+		  terminal->columns <= SMD_TERMINAL_SIZE_MAX);
+	must_hold(!terminal->type || !strpbrk(terminal->type, " =\n"));
+}
+
 static void check_start(const struct smd_agent_message *message)
 {
 	const struct smd_launch *launch = &message->launch;
@@ -15,6 +22,7 @@ static void check_start(const struct smd_agent_message *message)
 	must_hold(launch->name[0] != '\0' && !strchr(launch->name, '/'));
 	must_hold(launch->image ? launch->runtime != NULL : launch->argv[0] != NULL);
 	must_hold(launch->nmounts <= SMD_AGENT_MOUNTS_MAX);
+	check_terminal(&launch->terminal);
 	for (size_t i = 0; i < launch->environment->count; i++) {
 		must_hold(!strchr(launch->environment->variables[i].name, '='));
 	}
@@ -25,6 +33,14 @@ static void check(const struct smd_agent_message *message)
 	switch (message->kind) {
 	case SMD_AGENT_START:
 		check_start(message);
+		break;
+	case SMD_AGENT_EXEC:
+		must_hold(message->name && message->argv);
+		check_terminal(&message->terminal);
+		break;
+	case SMD_AGENT_RESIZE:
+		must_hold(message->terminal.rows && message->terminal.columns);
+		check_terminal(&message->terminal);
 		break;
 	case SMD_AGENT_SIGNAL:
 		must_hold(message->signo == SIGTERM || message->signo == SIGKILL);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -38,16 +39,20 @@ static void watched_signals(sigset_t *set)
 }
 
 /* Between fork and exec: a new session, and signals as a program expects them. */
-static void become_command(char *const *argv, pid_t keeper, int failure_fd)
+static void become_command(
+	const struct keeper *keeper, char *const *argv, pid_t self, int failure_fd)
 {
 	sigset_t none;
 	int err;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != keeper) {
+	if (getppid() != self) {
 		_exit(EXIT_FAILURE); /* the keeper died before it could be watched */
 	}
 	setsid();
+	if (keeper->options->has_terminal) {
+		ioctl(STDIN_FILENO, TIOCSCTTY, 0);
+	}
 	for (int signo = 1; signo < NSIG; signo++) {
 		signal(signo, SIG_DFL);
 	}
@@ -83,7 +88,7 @@ static void keeper_start(struct keeper *keeper, char *const *argv)
 	}
 	keeper->command = fork();
 	if (keeper->command == 0) {
-		become_command(argv, self, failure[1]);
+		become_command(keeper, argv, self, failure[1]);
 	}
 	err = errno;
 	close(failure[1]);

@@ -12,6 +12,7 @@ struct smd_keeper_options {
 	const char *cleanup;     /* a shell's command; NULL or "": none */
 	int grace_s;             /* from SIGTERM to SIGKILL */
 	int linger_s;            /* for the command to end by itself when its starter has died */
+	int has_terminal;        /* standard input is the command's controlling terminal */
 };
 
 /* Runs the command in a child with the caller's environment, and keeps it until nothing of it is

@@ -11,7 +11,7 @@ import tempfile
 import unittest
 import uuid
 
-from job import LONG, OVER_HOSTS, JobTest, at_once, children_of, command_of, processes_with, reduction_servers, wait_until
+from job import LONG, OVER_HOSTS, SUMMAND, JobTest, at_once, children_of, command_of, processes_with, reduction_servers, wait_until
 
 IMAGE = "localhost/summand-test-" + uuid.uuid4().hex
 NOBODYS_IMAGE = IMAGE + "-nobody"     # the same, whose programs are not root
@@ -105,6 +105,24 @@ class ContainerTest(JobTest):
         self.assertEqual(self.read_json(run, "summary.json")["steps"], 3)
         self.assertEqual(self.read(run, "output/file"), "out\n")
         self.assertEqual(self.containers(run), [])
+
+    def test_a_session(self):
+        """In the replica's container; what is left of it there ends with whoever asked."""
+        run = self.start([self.shell("echo waits; sleep 1000")], "--container-runtime=podman", "--grace=1")
+        self.wait_for_file(os.path.join(run.job_dir, "logs/workerpool0-0.log"))
+        self.assertTrue(wait_until(lambda: "waits" in self.read(run, "logs/workerpool0-0.log")))
+        begin = [SUMMAND, "custom-jobs", "exec", self.read_json(run, "state.json")["name"]]
+        script = "read word; echo $word in $SUMMAND_REPLICA; [ -e /etc/passwd ] || exit 4"
+        done = subprocess.run([*begin, "--", "/bin/sh", "-c", script], input="here\n", capture_output=True, text=True, timeout=LONG, check=False)
+        self.assertEqual((done.returncode, done.stdout), (4, "here in workerpool0-0\n"), done.stderr)
+        session = subprocess.Popen([*begin, "--", "sleep", "999"], stdin=subprocess.DEVNULL)
+        sleeps = lambda: [pid for pid in processes_with(self.mark) if command_of(pid) == "sleep\x00999\x00"]  # noqa: E731
+        self.assertTrue(wait_until(sleeps))
+        session.kill()
+        session.wait()
+        self.assertTrue(wait_until(lambda: not sleeps()))
+        run.send_signal(signal.SIGINT)
+        self.finish(run)
 
     def run_with_output(self, pools):
         spec = self.write_spec(pools)

@@ -82,7 +82,7 @@ SYSTEM = [
      ("reduction_server/transport", "reduction_server/transport/tcp", "reduction_server/transport/rdma",
       "worker/mpi", "reduction_server/sandbox",  # names the families that it forbids
       "worker/nccl_plugin/device", "worker/nccl_plugin/net", "worker/nccl_plugin/collnet",
-      "worker/agent/wire", "worker/agent/host", "orchestrator/engine", "orchestrator/runner", "orchestrator/client", "orchestrator/service")),
+      "worker/agent/wire", "worker/agent/host", "orchestrator/engine", "orchestrator/runner", "orchestrator/store", "orchestrator/client", "orchestrator/service")),
     (r"cuda\.h", ("worker/libsummand",)),
     (r"nccl\.h|cuda_runtime", ("worker/nccl_perf",)),
     (r"seccomp\.h|linux/capability\.h", ("reduction_server/sandbox",)),

@@ -62,7 +62,7 @@ static void test_heads(void **state)
 		bytes[4] = (uint8_t)kind;
 		assert_int_equal(
 			smd_agent_head_decode(bytes, SMD_AGENT_RUNNER | SMD_AGENT_HOST, &out, &reason),
-			kind >= 1 && kind <= 16 ? 0 : -EPROTO);
+			kind >= 1 && kind <= 19 ? 0 : -EPROTO);
 	}
 }
 
@@ -108,7 +108,7 @@ static void test_hello(void **state)
 		0);
 	assert_int_equal(message.protocol, 9);
 	smd_agent_message_clear(&message);
-	refuse(SMD_AGENT_HELLO, "{\"protocol\": 1, \"version\": \"" SUMMAND_VERSION
+	refuse(SMD_AGENT_HELLO, "{\"protocol\": 2, \"version\": \"" SUMMAND_VERSION
 				"\", \"host\": 0, \"name\": \"n\"}");
 	refuse(SMD_AGENT_HELLO, "[]");
 }
@@ -160,6 +160,47 @@ static void test_start(void **state)
 	launch.name = "a";
 	argv[1] = (char[]){"\xff"};
 	assert_null(smd_agent_start_encode(7, 1, &launch));
+}
+
+/* A session: its replica's number and its terminal go with START; EXEC asks for one. */
+static void test_session(void **state)
+{
+	char *argv[] = {(char[]){"sh"}, NULL};
+	const struct smd_environment environment = {.count = 0};
+	const struct smd_launch launch = {.argv = argv,
+		.environment = &environment,
+		.name = "a",
+		.is_session = 1,
+		.of = 3,
+		.terminal = {.rows = 24, .columns = 80, .type = "xterm-256color"}};
+	const struct smd_terminal none = {.rows = 0};
+	struct smd_agent_message message;
+
+	(void)state;
+	decode(&message, SMD_AGENT_START, smd_agent_start_encode(9, 1, &launch));
+	assert_true(message.launch.is_session);
+	assert_int_equal(message.launch.of, 3);
+	assert_int_equal(message.launch.terminal.columns, 80);
+	assert_string_equal(message.launch.terminal.type, "xterm-256color");
+	smd_agent_message_clear(&message);
+	decode(&message, SMD_AGENT_EXEC,
+		smd_agent_exec_encode(1, 1000, "workerpool0-0", argv, &none));
+	assert_string_equal(message.name, "workerpool0-0");
+	assert_string_equal(message.argv[0], "sh");
+	assert_int_equal(message.credit, 1000);
+	assert_int_equal(message.terminal.rows, 0);
+	smd_agent_message_clear(&message);
+	decode(&message, SMD_AGENT_RESIZE,
+		json_pack("{s:i, s:i, s:i}", "id", 1, "rows", 10000, "columns", 1));
+	assert_int_equal(message.terminal.rows, 10000);
+	smd_agent_message_clear(&message);
+	refuse(SMD_AGENT_RESIZE, "{\"id\": 1, \"rows\": 10001, \"columns\": 1}");
+	refuse(SMD_AGENT_RESIZE, "{\"id\": 1, \"rows\": 1, \"columns\": 0}");
+	refuse(SMD_AGENT_EXEC, "{\"id\": 1, \"credit\": 1, \"replica\": \"r\", \"argv\": [1]}");
+	refuse(SMD_AGENT_EXEC,
+		"{\"id\": 1, \"credit\": 1, \"replica\": \"r\", \"argv\": [], "
+		"\"terminal\": {\"rows\": 1, \"columns\": 1, \"type\": \"a b\"}}");
+	refuse(SMD_AGENT_INPUT, "123");
 }
 
 static void test_ended(void **state)
@@ -279,6 +320,7 @@ int main(void)
 		cmocka_unit_test(test_heads),
 		cmocka_unit_test(test_hello),
 		cmocka_unit_test(test_start),
+		cmocka_unit_test(test_session),
 		cmocka_unit_test(test_ended),
 		cmocka_unit_test(test_ports),
 		cmocka_unit_test(test_what_is_none),

@@ -271,6 +271,59 @@ char **smd_container_argv(
 	return words.argv;
 }
 
+/* ---- sessions ---- */
+
+#define MARK "SUMMAND_SESSION"
+
+char **smd_container_exec_argv(const struct smd_container_runtime *runtime,
+	const struct smd_launch *launch, const char *mark)
+{
+	struct smd_words words = {0};
+	size_t count = FIXED_WORDS_MAX;
+
+	for (char *const *word = launch->argv; *word; word++) {
+		count++;
+	}
+	words.argv = calloc(count, sizeof(*words.argv));
+	if (!words.argv) {
+		return NULL;
+	}
+	smd_words_add(&words, "%s", runtime->name);
+	smd_words_add(&words, "exec");
+	smd_words_add(&words, "--interactive");
+	if (launch->terminal.rows) {
+		smd_words_add(&words, "--tty");
+		smd_words_add(&words, "--env=TERM=%s", launch->terminal.type);
+	}
+	smd_words_add(&words, "--env=" MARK "=%s", mark);
+	smd_words_add(&words, "%s", launch->name);
+	for (char *const *word = launch->argv; *word; word++) {
+		smd_words_add(&words, "%s", *word);
+	}
+	if (words.failed) {
+		smd_argv_free(words.argv);
+		return NULL;
+	}
+	return words.argv;
+}
+
+/* By the shell alone: an image may have no other program. Its `read` leaves out what ends each
+ * variable. */
+char *smd_container_exec_cleanup(const struct smd_container_runtime *runtime,
+	const struct smd_launch *launch, const char *mark)
+{
+	char *text;
+
+	return asprintf(&text,
+		       "%s exec %s /bin/sh -c 'for each in /proc/[0-9]*; do "
+		       "while read -r line || [ -n \"$line\" ]; do case $line in "
+		       "*" MARK "=%s*) kill -9 ${each#/proc/};; esac; line=; done <$each/environ; "
+		       "done' >/dev/null 2>&1",
+		       runtime->name, launch->name, mark) < 0
+		       ? NULL
+		       : text;
+}
+
 char *smd_container_cleanup(const struct smd_container_runtime *runtime, const char *name)
 {
 	char *text;

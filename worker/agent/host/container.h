@@ -38,6 +38,16 @@ int smd_container_share(const char *folder, const struct smd_launch *launch);
 char **smd_container_argv(
 	const struct smd_container_runtime *runtime, const struct smd_launch *launch);
 
+/* The command line that runs a session's command in the container of its replica, which has all
+ * variables of that one already. `mark` is a word that no other session on this host has. As above. */
+char **smd_container_exec_argv(const struct smd_container_runtime *runtime,
+	const struct smd_launch *launch, const char *mark);
+
+/* The shell command that ends what is left of that session in the container: the runtime's own
+ * process does not take it along. As above. */
+char *smd_container_exec_cleanup(const struct smd_container_runtime *runtime,
+	const struct smd_launch *launch, const char *mark);
+
 /* The variables that the runtime must be run with: all that its command line only names. The caller
  * frees out->variables alone, as names and values are the launch's. 0 or -ENOMEM. */
 int smd_container_environment(const struct smd_container_runtime *runtime,

@@ -210,6 +210,11 @@ static int take_message(
 	case SMD_AGENT_CREDIT:
 		smd_hosted_give_credit(&host->own, message->id, message->credit);
 		return 0;
+	case SMD_AGENT_INPUT:
+		return smd_hosted_feed(&host->own, message, error);
+	case SMD_AGENT_RESIZE:
+		smd_hosted_resize(&host->own, message);
+		return 0;
 	case SMD_AGENT_SIGNAL:
 		smd_hosted_signal(&host->own, message->id, message->signo);
 		return 0;

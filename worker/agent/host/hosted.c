@@ -15,6 +15,7 @@
 #include "reduction_server/base/log.h"
 #include "worker/agent/cleanup.h"
 #include "worker/agent/descendants.h"
+#include "worker/agent/host/input.h"
 #include "worker/agent/host/pipes.h"
 #include "worker/agent/host/start.h"
 #include "worker/agent/keeper.h"
@@ -40,14 +41,39 @@ struct smd_hosted {
 	unsigned ending_max_s;
 	uint64_t overdue_ns; /* when it must have ended; 0: it was not asked to */
 	struct smd_pipes pipes;
+	struct smd_input input; /* of a session */
 	int record_fd;
+	int is_session;
+	uint32_t of; /* a session's replica */
+	int is_held; /* it has ended, and sessions of it have not */
 };
+
+/* ---- asking it to end ---- */
+
+/* The keeper must live to end its tree, so SIGHUP tells it to do that at once. SIGCONT wakes a
+ * keeper that a replica has stopped. */
+static void hosted_signal(struct smd_hosted *hosted, int signo)
+{
+	unsigned grace_s = signo == SIGKILL ? 0 : hosted->grace_s;
+	uint64_t overdue_ns =
+		smd_clock_ns() + (hosted->ending_max_s + grace_s) * (uint64_t)SMD_SECOND_NS;
+
+	if (hosted->pid == 0) {
+		return;
+	}
+	if (hosted->overdue_ns == 0 || overdue_ns < hosted->overdue_ns) {
+		hosted->overdue_ns = overdue_ns;
+	}
+	kill(hosted->pid, signo == SIGKILL ? SIGHUP : signo);
+	kill(hosted->pid, SIGCONT);
+}
 
 /* ---- the end ---- */
 
 static void hosted_free(struct smd_hosted *hosted)
 {
 	smd_pipes_close(&hosted->pipes);
+	smd_input_close(&hosted->input);
 	if (hosted->record_fd >= 0) {
 		close(hosted->record_fd);
 	}
@@ -121,13 +147,43 @@ static void send_end(struct smd_hosts_own *own, uint32_t id, const struct smd_ex
 	smd_agent_link_send_json(own->link, SMD_AGENT_ENDED, body);
 }
 
+/* Ends those that are left. How many there are. */
+static size_t end_sessions(const struct smd_hosted *replica)
+{
+	const struct smd_hosts_own *own = replica->own;
+	size_t count = 0;
+
+	for (size_t id = 0; id < own->nids; id++) {
+		struct smd_hosted *session = own->hosted[id];
+
+		if (session && session->is_session && session->of == replica->id) {
+			hosted_signal(session, SIGKILL);
+			count++;
+		}
+	}
+	return count;
+}
+
+static struct smd_hosted *replica_of(const struct smd_hosted *session)
+{
+	const struct smd_hosts_own *own = session->own;
+	int is_there = session->is_session && session->of < own->nids;
+
+	return is_there ? own->hosted[session->of] : NULL;
+}
+
 /* Nothing of it is left: the last words, then the end. */
 static void finish(struct smd_hosted *hosted)
 {
 	struct smd_hosts_own *own = hosted->own;
+	struct smd_hosted *replica = replica_of(hosted);
 	struct smd_exit end = {.value = 0};
 	char *error_text;
 
+	hosted->is_held = !hosted->is_session && end_sessions(hosted) > 0;
+	if (hosted->is_held) {
+		return;
+	}
 	smd_pipes_drain(&hosted->pipes);
 	read_record(hosted, &end);
 	end.is_lost |= own->is_leaving;
@@ -137,6 +193,9 @@ static void finish(struct smd_hosted *hosted)
 	own->hosted[hosted->id] = NULL;
 	own->count--;
 	hosted_free(hosted);
+	if (replica && replica->is_held) {
+		finish(replica);
+	}
 }
 
 /* ---- starting ---- */
@@ -169,6 +228,18 @@ static int check_folder(const char *path, struct smd_exit *end)
 	return ret;
 }
 
+/* A session begins and ends within the life of its replica's process. */
+static int check_replica(const struct smd_hosted *session, struct smd_exit *end)
+{
+	const struct smd_hosted *replica = replica_of(session);
+
+	if (replica && !replica->is_session && replica->pid > 0) {
+		return 0;
+	}
+	snprintf(end->reason, sizeof(end->reason), "it must run, and has ended");
+	return -ESRCH;
+}
+
 static int check_folders(const struct smd_launch *launch, struct smd_exit *end)
 {
 	int ret = check_folder(launch->directory, end);
@@ -179,15 +250,26 @@ static int check_folders(const struct smd_launch *launch, struct smd_exit *end)
 	return ret;
 }
 
+static enum smd_spawn_stdio stdio_of(const struct smd_launch *launch)
+{
+	return launch->terminal.rows ? SMD_SPAWN_TERMINAL
+	       : launch->is_session  ? SMD_SPAWN_PIPES
+				     : SMD_SPAWN_OUTPUT;
+}
+
 static int make_process(struct smd_hosted *hosted, const struct smd_launch *launch,
 	const struct smd_start *start, struct smd_process *out)
 {
 	struct smd_hosts_own *own = hosted->own;
 	struct command command = {.keeper = {.record_fd = SMD_RECORD_FD,
 					  .grace_s = (int)launch->grace_s,
-					  .cleanup = start->cleanup},
+					  .cleanup = start->cleanup,
+					  .has_terminal = launch->terminal.rows > 0},
 		.argv = start->argv};
 	const struct smd_spawn spawn = {.descriptors = &own->descriptors,
+		.stdio = stdio_of(launch),
+		.size = {.ws_row = (unsigned short)launch->terminal.rows,
+			.ws_col = (unsigned short)launch->terminal.columns},
 		.directory = launch->image ? NULL : launch->directory,
 		.open_files = own->open_files,
 		.envp = start->envp,
@@ -215,7 +297,8 @@ static int hosted_start(struct smd_hosted *hosted, const struct smd_launch *laun
 	hosted->pid = process.pid;
 	/* A replica that cannot be heard is still there; it is asked to end. */
 	hosted->record_fd = process.record_fd;
-	if (smd_pipes_open(&hosted->pipes, &process)) {
+	if (smd_pipes_open(&hosted->pipes, &process) |
+		smd_input_open(&hosted->input, process.stdin_fd, launch->terminal.rows > 0)) {
 		smd_hosted_signal(hosted->own, hosted->id, SIGTERM);
 	}
 	return 0;
@@ -255,6 +338,9 @@ static struct smd_hosted *hosted_create(
 	hosted->id = message->id;
 	hosted->pipes = (struct smd_pipes){
 		.own = own, .id = message->id, .credit = message->credit};
+	hosted->input = (struct smd_input){.own = own, .id = message->id};
+	hosted->is_session = launch->is_session;
+	hosted->of = launch->of;
 	hosted->grace_s = launch->grace_s;
 	hosted->ending_max_s = TREE_MAX_S;
 	hosted->record_fd = -1;
@@ -279,7 +365,9 @@ int smd_hosted_start(struct smd_hosts_own *own, const struct smd_agent_message *
 		return ret;
 	}
 	hosted = hosted_create(own, message);
-	ret = hosted ? check_folders(&message->launch, &end) : -ENOMEM;
+	ret = !hosted               ? -ENOMEM
+	      : hosted->is_session ? check_replica(hosted, &end)
+				   : check_folders(&message->launch, &end);
 	if (!ret) {
 		own->hosted[message->id] = hosted;
 		own->count++;
@@ -306,29 +394,11 @@ int smd_hosted_start(struct smd_hosts_own *own, const struct smd_agent_message *
 	return 0;
 }
 
-/* ---- signals ---- */
+/* ---- what the runner says of it ---- */
 
 static struct smd_hosted *hosted_of(const struct smd_hosts_own *own, uint32_t id)
 {
 	return id < own->nids ? own->hosted[id] : NULL;
-}
-
-/* The keeper must live to end its tree, so SIGHUP tells it to do that at once. SIGCONT wakes a
- * keeper that a replica has stopped. */
-static void hosted_signal(struct smd_hosted *hosted, int signo)
-{
-	unsigned grace_s = signo == SIGKILL ? 0 : hosted->grace_s;
-	uint64_t overdue_ns =
-		smd_clock_ns() + (hosted->ending_max_s + grace_s) * (uint64_t)SMD_SECOND_NS;
-
-	if (hosted->pid == 0) {
-		return;
-	}
-	if (hosted->overdue_ns == 0 || overdue_ns < hosted->overdue_ns) {
-		hosted->overdue_ns = overdue_ns;
-	}
-	kill(hosted->pid, signo == SIGKILL ? SIGHUP : signo);
-	kill(hosted->pid, SIGCONT);
 }
 
 void smd_hosted_signal(struct smd_hosts_own *own, uint32_t id, int signo)
@@ -355,6 +425,25 @@ void smd_hosted_give_credit(struct smd_hosts_own *own, uint32_t id, uint32_t byt
 
 	if (hosted) {
 		smd_pipes_give_credit(&hosted->pipes, bytes);
+	}
+}
+
+int smd_hosted_feed(struct smd_hosts_own *own, const struct smd_agent_message *message,
+	struct smd_error *error)
+{
+	struct smd_hosted *hosted = hosted_of(own, message->id);
+
+	return hosted && hosted->is_session
+		       ? smd_input_feed(&hosted->input, message->bytes, message->length, error)
+		       : 0;
+}
+
+void smd_hosted_resize(struct smd_hosts_own *own, const struct smd_agent_message *message)
+{
+	struct smd_hosted *hosted = hosted_of(own, message->id);
+
+	if (hosted && hosted->is_session) {
+		smd_input_resize(&hosted->input, &message->terminal);
 	}
 }
 

@@ -26,7 +26,7 @@ struct smd_hosts_own {
 	struct smd_hosted **hosted; /* by id; NULL: not in use */
 	size_t nids;
 	size_t count;     /* in use */
-	unsigned nsteps;  /* of containers that are steps of Slurm, so far */
+	unsigned nsteps;  /* of containers that are steps of Slurm, and sessions, so far */
 	int children_ended;
 	int has_orphans;  /* there may be children that are no keepers */
 	int is_full;      /* the link has too much: nothing is read */
@@ -45,6 +45,12 @@ void smd_hosted_signal_all(struct smd_hosts_own *own, int signo);
 
 /* The runner takes so many bytes more of its output. */
 void smd_hosted_give_credit(struct smd_hosts_own *own, uint32_t id, uint32_t bytes);
+
+/* A session's input; no bytes are its end. -EPROTO with a text if it is more than it may be. */
+int smd_hosted_feed(struct smd_hosts_own *own, const struct smd_agent_message *message,
+	struct smd_error *error);
+/* A session's terminal has another size. */
+void smd_hosted_resize(struct smd_hosts_own *own, const struct smd_agent_message *message);
 
 /* The link has room again, or has not. */
 void smd_hosted_set_full(struct smd_hosts_own *own, int is_full);

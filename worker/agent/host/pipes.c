@@ -59,8 +59,8 @@ static ssize_t read_pipe(struct smd_pipe *end, size_t max)
 	} while (count < 0 && errno == EINTR);
 	if (count > 0) {
 		send_output(end, bytes, (size_t)count);
-	} else if (count == 0) {
-		end->has_ended = 1;
+	} else if (count == 0 || errno != EAGAIN) {
+		end->has_ended = 1; /* a terminal that nobody has open gives an error */
 		event_del(end->event);
 	}
 	return count;
@@ -96,6 +96,9 @@ int smd_pipes_open(struct smd_pipes *pipes, const struct smd_process *process)
 
 		end->pipes = pipes;
 		end->stream = (enum smd_agent_stream)i;
+		if (fds[i] < 0) {
+			continue;
+		}
 		end->event =
 			event_new(pipes->own->base, fds[i], EV_READ | EV_PERSIST, on_pipe, end);
 		if (!end->event) {

@@ -204,71 +204,103 @@ static pid_t start_child(const struct smd_spawn *spawn, const int fds[CHILD_FDS]
 	return pid;
 }
 
-static void close_pair(int pair[2])
+/* The ends of all that parent and child have in common; -1: none. */
+struct spawn_ends {
+	int mine[CHILD_FDS];
+	int child[CHILD_FDS];
+};
+
+static void close_all(int fds[CHILD_FDS])
 {
-	close(pair[READ_END]);
-	close(pair[WRITE_END]);
+	for (int i = 0; i < CHILD_FDS; i++) {
+		if (fds[i] >= 0) {
+			close(fds[i]);
+		}
+		fds[i] = -1;
+	}
 }
 
-static int open_pipe(int pair[2])
+/* 0 or -errno. The flag belongs to this process's end alone: programs expect blocking ones. */
+static int open_pipe(struct spawn_ends *ends, int which)
 {
+	int pair[2];
+	int own = which == CHILD_STDIN ? WRITE_END : READ_END;
+
 	if (pipe2(pair, O_CLOEXEC)) {
 		return -errno;
 	}
-	/* The flag belongs to the reading end alone: programs expect blocking writes. */
-	if (fcntl(pair[READ_END], F_SETFL, O_NONBLOCK)) {
-		int err = errno;
-
-		close_pair(pair);
-		return -err;
-	}
-	return 0;
+	ends->mine[which] = pair[own];
+	ends->child[which] = pair[own == READ_END ? WRITE_END : READ_END];
+	return fcntl(pair[own], F_SETFL, O_NONBLOCK) ? -errno : 0;
 }
 
-static int open_pipes(int pipes[CHILD_FDS][2])
-{
-	for (int i = CHILD_STDOUT; i < CHILD_FDS; i++) {
-		int ret = open_pipe(pipes[i]);
+#define TERMINAL_PATH_SIZE 64
 
-		if (ret) {
-			while (--i >= CHILD_STDOUT) {
-				close_pair(pipes[i]);
-			}
-			return ret;
+static int open_terminal(struct spawn_ends *ends, const struct winsize *size)
+{
+	char path[TERMINAL_PATH_SIZE];
+	int fd = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+
+	ends->mine[CHILD_STDOUT] = fd;
+	if (fd < 0 || grantpt(fd) || unlockpt(fd) || ptsname_r(fd, path, sizeof(path)) ||
+		ioctl(fd, TIOCSWINSZ, size)) {
+		return -errno;
+	}
+	for (int i = CHILD_STDIN; i <= CHILD_STDERR; i++) {
+		ends->child[i] = open(path, O_RDWR | O_NOCTTY | O_CLOEXEC);
+		if (ends->child[i] < 0) {
+			return -errno;
 		}
 	}
-	return 0;
+	ends->mine[CHILD_STDIN] = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	return ends->mine[CHILD_STDIN] < 0 ? -errno : 0;
+}
+
+static int open_ends(struct spawn_ends *ends, const struct smd_spawn *spawn)
+{
+	static const int piped[][CHILD_FDS] = {
+		[SMD_SPAWN_OUTPUT] = {0, 1, 1, 1, 1},
+		[SMD_SPAWN_PIPES] = {1, 1, 1, 0, 1},
+		[SMD_SPAWN_TERMINAL] = {0, 0, 0, 0, 1},
+	};
+	int ret = 0;
+
+	for (int i = 0; i < CHILD_FDS && !ret; i++) {
+		ret = piped[spawn->stdio][i] ? open_pipe(ends, i) : 0;
+	}
+	if (!ret && spawn->stdio == SMD_SPAWN_TERMINAL) {
+		ret = open_terminal(ends, &spawn->size);
+	}
+	return ret;
+}
+
+/* The rest is /dev/null. */
+static pid_t start_with(const struct smd_spawn *spawn, const struct spawn_ends *ends)
+{
+	int fds[CHILD_FDS];
+
+	for (int i = 0; i < CHILD_FDS; i++) {
+		fds[i] = ends->child[i] >= 0 ? ends->child[i] : spawn->descriptors->empty;
+	}
+	return start_child(spawn, fds);
 }
 
 int smd_spawn(const struct smd_spawn *spawn, struct smd_process *out)
 {
-	int pipes[CHILD_FDS][2];
-	int fds[CHILD_FDS];
-	int ret;
-	pid_t pid;
+	struct spawn_ends ends = {.mine = {-1, -1, -1, -1, -1}, .child = {-1, -1, -1, -1, -1}};
+	int ret = open_ends(&ends, spawn);
+	pid_t pid = ret ? ret : start_with(spawn, &ends);
 
-	ret = open_pipes(pipes);
-	if (ret) {
-		return ret;
-	}
-	fds[CHILD_STDIN] = spawn->descriptors->empty;
-	for (int i = CHILD_STDOUT; i < CHILD_FDS; i++) {
-		fds[i] = pipes[i][WRITE_END];
-	}
-	pid = start_child(spawn, fds);
-	for (int i = CHILD_STDOUT; i < CHILD_FDS; i++) {
-		close(pipes[i][WRITE_END]);
-	}
+	close_all(ends.child);
 	if (pid < 0) {
-		for (int i = CHILD_STDOUT; i < CHILD_FDS; i++) {
-			close(pipes[i][READ_END]);
-		}
+		close_all(ends.mine);
 		return (int)pid;
 	}
 	*out = (struct smd_process){.pid = pid,
-		.stdout_fd = pipes[CHILD_STDOUT][READ_END],
-		.stderr_fd = pipes[CHILD_STDERR][READ_END],
-		.notify_fd = pipes[CHILD_NOTIFY][READ_END],
-		.record_fd = pipes[CHILD_RECORD][READ_END]};
+		.stdin_fd = ends.mine[CHILD_STDIN],
+		.stdout_fd = ends.mine[CHILD_STDOUT],
+		.stderr_fd = ends.mine[CHILD_STDERR],
+		.notify_fd = ends.mine[CHILD_NOTIFY],
+		.record_fd = ends.mine[CHILD_RECORD]};
 	return 0;
 }

@@ -4,6 +4,7 @@
 #ifndef SMD_AGENT_HOST_SPAWN_H
 #define SMD_AGENT_HOST_SPAWN_H
 
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/types.h>
 
@@ -22,20 +23,31 @@ struct smd_descriptor_set {
 int smd_descriptor_set_open(struct smd_descriptor_set *set);
 void smd_descriptor_set_close(struct smd_descriptor_set *set);
 
-/* A started child. The descriptors are non-blocking reading ends of pipes, which the caller closes;
- * each has ended at the latest when the child has. */
+/* A started child. The descriptors are non-blocking, and the caller closes them: the reading ends of
+ * pipes, of which each has ended at the latest when the child has, and the writing end of its
+ * standard input. -1: there is none. */
 struct smd_process {
 	pid_t pid;
-	int stdout_fd;
+	int stdin_fd;
+	int stdout_fd; /* of a child with a terminal: that terminal */
 	int stderr_fd;
 	int notify_fd;
 	int record_fd;
+};
+
+/* What a child has as standard input, output and error. */
+enum smd_spawn_stdio {
+	SMD_SPAWN_OUTPUT,   /* /dev/null and two pipes; and a notify pipe */
+	SMD_SPAWN_PIPES,    /* three pipes */
+	SMD_SPAWN_TERMINAL, /* a terminal of its own */
 };
 
 #define SMD_RECORD_FD 4 /* the record pipe's number in the child, which hands it to nobody */
 
 struct smd_spawn {
 	const struct smd_descriptor_set *descriptors;
+	enum smd_spawn_stdio stdio;
+	struct winsize size;      /* of the terminal */
 	const char *directory;    /* NULL: the caller's own */
 	struct rlimit open_files; /* the child's own limit */
 	char **envp;              /* the child's environment */
@@ -43,8 +55,7 @@ struct smd_spawn {
 	void *arg;
 };
 
-/* Makes a child in a session of its own, with /dev/null as standard input and pipes as standard
- * output, standard error, notify pipe and record pipe. All signals are blocked, and the child's to
+/* Makes a child in a session of its own, with a record pipe. All signals are blocked, and the child's to
  * set right. The kernel kills it when the caller ends. 0, or -errno; then nothing was started. */
 int smd_spawn(const struct smd_spawn *spawn, struct smd_process *out);
 

@@ -13,6 +13,7 @@
 
 #define MPI_FOLDER      "SUMMAND_MPI_FOLDER"
 #define MPI_FOLDER_SIZE 64
+#define MARK_SIZE       32
 
 static const struct smd_container_runtime *runtime_of(const struct smd_launch *launch)
 {
@@ -69,12 +70,34 @@ static int make_step(struct smd_start *start, struct smd_hosts_own *own,
 	return ret || start->cleanup ? ret : -ENOMEM;
 }
 
+static int make_container_session(struct smd_start *start, struct smd_hosts_own *own,
+	const struct smd_launch *launch, struct smd_error *error)
+{
+	const struct smd_container_runtime *runtime = runtime_of(launch);
+	char mark[MARK_SIZE];
+
+	if (!runtime || !runtime->remove) {
+		return smd_error_set(error, ENOTSUP,
+			"%s: a command beside a replica needs a runtime whose containers have "
+			"names: podman or docker",
+			launch->runtime);
+	}
+	snprintf(mark, sizeof(mark), "%d-%u.", (int)getpid(), own->nsteps++);
+	start->cleanup = smd_container_exec_cleanup(runtime, launch, mark);
+	start->container = smd_container_exec_argv(runtime, launch, mark);
+	start->argv = start->container;
+	return start->cleanup && start->container ? 0 : -ENOMEM;
+}
+
 static int make_words(struct smd_start *start, struct smd_hosts_own *own,
 	const struct smd_launch *launch, struct smd_error *error)
 {
 	const struct smd_container_runtime *runtime = runtime_of(launch);
 
 	start->argv = launch->argv;
+	if (launch->is_session && launch->image) {
+		return make_container_session(start, own, launch, error);
+	}
 	if (!launch->image) {
 		start->cleanup = strdup("");
 		return start->cleanup ? 0 : -ENOMEM;
@@ -178,7 +201,7 @@ int smd_start_make(struct smd_start *start, struct smd_hosts_own *own,
 	const struct smd_launch *launch, struct smd_error *error)
 {
 	*start = (struct smd_start){.argv = NULL};
-	if (is_mpi(launch->environment) && !smd_environment_get(launch->environment, MPI_FOLDER)) {
+	if (!launch->is_session && is_mpi(launch->environment) && !smd_environment_get(launch->environment, MPI_FOLDER)) {
 		return make_with_folder(start, own, launch, error);
 	}
 	return make(start, own, launch, error);

@@ -8,10 +8,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SMD_AGENT_PROTOCOL   1
+#define SMD_AGENT_PROTOCOL   2
 #define SMD_AGENT_FRAME_HEAD 5 /* bytes before the body */
 #define SMD_AGENT_OUTPUT_HEAD 5 /* bytes before the output in an OUTPUT's body */
 #define SMD_AGENT_OUTPUT_MAX (64u << 10)
+#define SMD_AGENT_INPUT_HEAD 4 /* bytes before the input in an INPUT's body */
+#define SMD_AGENT_INPUT_WINDOW (64u << 10) /* of input that may be on its way, without more credit */
 
 #define SMD_AGENT_SMALL (64u << 10)
 #define SMD_AGENT_LARGE (1u << 20)
@@ -30,13 +32,16 @@ enum smd_agent_end { SMD_AGENT_RUNNER = 1, SMD_AGENT_HOST = 2 };
 	X(START, 7, SMD_AGENT_RUNNER, 16u << 20)                                                   \
 	X(STARTED, 8, SMD_AGENT_HOST, SMD_AGENT_SMALL)                                             \
 	X(OUTPUT, 9, SMD_AGENT_HOST, SMD_AGENT_OUTPUT_HEAD + SMD_AGENT_OUTPUT_MAX)                 \
-	X(CREDIT, 10, SMD_AGENT_RUNNER, 8)                                                         \
+	X(CREDIT, 10, SMD_AGENT_RUNNER | SMD_AGENT_HOST, 8)                                        \
 	X(SIGNAL, 11, SMD_AGENT_RUNNER, SMD_AGENT_SMALL)                                           \
 	X(ENDED, 12, SMD_AGENT_HOST, 2u << 20)                                                     \
 	X(PING, 13, SMD_AGENT_RUNNER | SMD_AGENT_HOST, 8)                                          \
 	X(PONG, 14, SMD_AGENT_RUNNER | SMD_AGENT_HOST, 16)                                         \
 	X(LEAVING, 15, SMD_AGENT_HOST, SMD_AGENT_SMALL)                                            \
-	X(CLOSE, 16, SMD_AGENT_RUNNER, SMD_AGENT_SMALL)
+	X(CLOSE, 16, SMD_AGENT_RUNNER, SMD_AGENT_SMALL)                                            \
+	X(EXEC, 17, SMD_AGENT_RUNNER, SMD_AGENT_LARGE)                                             \
+	X(INPUT, 18, SMD_AGENT_RUNNER, SMD_AGENT_INPUT_HEAD + SMD_AGENT_INPUT_WINDOW)              \
+	X(RESIZE, 19, SMD_AGENT_RUNNER, SMD_AGENT_SMALL)
 
 enum smd_agent_kind {
 #define X(name, number, from, max) SMD_AGENT_##name = number,

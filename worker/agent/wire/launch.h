@@ -2,6 +2,8 @@
 #ifndef SMD_AGENT_WIRE_LAUNCH_H
 #define SMD_AGENT_WIRE_LAUNCH_H
 
+#include <stdint.h>
+
 #include "orchestrator/contract/environment.h"
 
 /* The notify pipe's number in every replica; SUMMAND_NOTIFY_FD says it too. */
@@ -12,6 +14,15 @@ struct smd_mount {
 	const char *path;
 	int writable;
 };
+
+/* What a session is shown on; rows 0: it is none, and the session has pipes. */
+struct smd_terminal {
+	unsigned rows;
+	unsigned columns;
+	const char *type; /* TERM: "xterm-256color" */
+};
+
+#define SMD_TERMINAL_SIZE_MAX 10000 /* rows, columns */
 
 /* All of it is borrowed. */
 struct smd_launch {
@@ -28,6 +39,9 @@ struct smd_launch {
 	const char *directory;  /* where it runs; NULL: where the agent does */
 	const char *error_file; /* what is in it at the end comes with the end; or NULL */
 	unsigned grace_s;       /* from SIGTERM to SIGKILL */
+	int is_session; /* it has input, runs beside the replica's own process, */
+	uint32_t of;    /* which has this number, and ends with that */
+	struct smd_terminal terminal; /* of a session */
 };
 
 #endif

@@ -113,7 +113,21 @@ static json_t *encode_mounts(const struct smd_launch *launch)
 	return list;
 }
 
-json_t *smd_agent_start_encode(uint32_t id, uint32_t credit, const struct smd_launch *launch)
+static json_t *encode_terminal(const struct smd_terminal *terminal)
+{
+	return json_pack("{s:i, s:i, s:s}", "rows", (int)terminal->rows, "columns",
+		(int)terminal->columns, "type", terminal->type);
+}
+
+json_t *smd_agent_exec_encode(uint32_t id, uint32_t credit, const char *replica,
+	char *const *argv, const struct smd_terminal *terminal)
+{
+	return json_pack("{s:I, s:I, s:s, s:o, s:o*}", "id", (json_int_t)id, "credit",
+		(json_int_t)credit, "replica", replica, "argv", encode_words(argv), "terminal",
+		terminal->rows ? encode_terminal(terminal) : NULL);
+}
+
+static json_t *encode_launch(uint32_t id, uint32_t credit, const struct smd_launch *launch)
 {
 	return json_pack("{s:I, s:I, s:s, s:o, s:o, s:b, s:o, s:i, s:b, s:s*, s:s*, s:s*, s:s*}", "id",
 		(json_int_t)id, "credit", (json_int_t)credit, "name", launch->name, "argv",
@@ -122,6 +136,19 @@ json_t *smd_agent_start_encode(uint32_t id, uint32_t credit, const struct smd_la
 		"grace_s", (int)launch->grace_s, "has_command", launch->has_command, "directory",
 		launch->directory, "image", launch->image, "runtime", launch->runtime, "error_file",
 		launch->error_file);
+}
+
+json_t *smd_agent_start_encode(uint32_t id, uint32_t credit, const struct smd_launch *launch)
+{
+	json_t *body = encode_launch(id, credit, launch);
+
+	if (body && launch->is_session) {
+		json_object_set_new(body, "of", json_integer(launch->of));
+	}
+	if (body && launch->terminal.rows) {
+		json_object_set_new(body, "terminal", encode_terminal(&launch->terminal));
+	}
+	return body;
 }
 
 json_t *smd_agent_ended_encode(uint32_t id, const struct smd_exit *end, const char *error_text)
@@ -268,6 +295,84 @@ static int is_plain_name(const char *name)
 		       strlen(name);
 }
 
+static int is_size(int rows, int columns)
+{
+	return rows > 0 && rows <= SMD_TERMINAL_SIZE_MAX && columns > 0 &&
+	       columns <= SMD_TERMINAL_SIZE_MAX;
+}
+
+/* The type becomes a variable, and a word of a command line. */
+static int is_terminal_type(const char *type)
+{
+	return strlen(type) < SMD_FACTS_NAME_SIZE &&
+	       strspn(type, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.+") ==
+		       strlen(type);
+}
+
+/* One that is not there is no terminal. */
+static int decode_terminal(const json_t *object, struct smd_terminal *out)
+{
+	int rows, columns;
+
+	if (!object) {
+		return 0;
+	}
+	if (json_unpack((json_t *)object, "{s:i, s:i, s:s}", "rows", &rows, "columns", &columns,
+		    "type", &out->type) ||
+		!is_size(rows, columns) || !is_terminal_type(out->type)) {
+		return -EPROTO;
+	}
+	out->rows = (unsigned)rows;
+	out->columns = (unsigned)columns;
+	return 0;
+}
+
+static int decode_resize(struct smd_agent_message *out)
+{
+	int rows, columns;
+	int ret = decode_id(out);
+
+	if (ret || json_unpack(out->root, "{s:i, s:i}", "rows", &rows, "columns", &columns) ||
+		!is_size(rows, columns)) {
+		return -EPROTO;
+	}
+	out->terminal.rows = (unsigned)rows;
+	out->terminal.columns = (unsigned)columns;
+	return 0;
+}
+
+static int decode_exec(struct smd_agent_message *out)
+{
+	json_int_t credit;
+	int ret = decode_id(out);
+
+	ret = ret ? ret : decode_argv(out);
+	ret = ret ? ret : decode_terminal(json_object_get(out->root, "terminal"), &out->terminal);
+	if (ret || json_unpack(out->root, "{s:s, s:I}", "replica", &out->name, "credit", &credit) ||
+		credit < 0 || credit > UINT32_MAX) {
+		return ret ? ret : -EPROTO;
+	}
+	out->credit = (uint32_t)credit;
+	return 0;
+}
+
+/* Of a session: beside which process it runs. */
+static int decode_session(struct smd_agent_message *out)
+{
+	const json_t *of = json_object_get(out->root, "of");
+	json_int_t value = json_integer_value(of);
+
+	if (!of) {
+		return 0;
+	}
+	if (!json_is_integer(of) || value < 0 || value > UINT32_MAX) {
+		return -EPROTO;
+	}
+	out->launch.is_session = 1;
+	out->launch.of = (uint32_t)value;
+	return decode_terminal(json_object_get(out->root, "terminal"), &out->launch.terminal);
+}
+
 static int decode_start(struct smd_agent_message *out)
 {
 	struct smd_launch *launch = &out->launch;
@@ -278,6 +383,7 @@ static int decode_start(struct smd_agent_message *out)
 	ret = ret ? ret : decode_argv(out);
 	ret = ret ? ret : decode_environment(out);
 	ret = ret ? ret : decode_mounts(out);
+	ret = ret ? ret : decode_session(out);
 	if (ret) {
 		return ret;
 	}
@@ -375,6 +481,10 @@ static int decode_json(struct smd_agent_message *out, struct smd_error *error)
 		return decode_signal(out);
 	case SMD_AGENT_ENDED:
 		return decode_ended(out);
+	case SMD_AGENT_EXEC:
+		return decode_exec(out);
+	case SMD_AGENT_RESIZE:
+		return decode_resize(out);
 	default:
 		return 0; /* CLOSE */
 	}
@@ -399,6 +509,15 @@ static int decode_binary(struct smd_agent_message *out, const uint8_t *body, siz
 		out->stream = (enum smd_agent_stream)body[4];
 		out->bytes = body + SMD_AGENT_OUTPUT_HEAD;
 		out->length = length - SMD_AGENT_OUTPUT_HEAD;
+		return 0;
+	}
+	if (out->kind == SMD_AGENT_INPUT) {
+		if (length < SMD_AGENT_INPUT_HEAD) {
+			return -EPROTO;
+		}
+		out->id = smd_get32(body);
+		out->bytes = body + SMD_AGENT_INPUT_HEAD;
+		out->length = length - SMD_AGENT_INPUT_HEAD;
 		return 0;
 	}
 	return 1;

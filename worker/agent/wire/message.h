@@ -22,7 +22,7 @@ enum smd_agent_stream { SMD_AGENT_STDOUT, SMD_AGENT_STDERR, SMD_AGENT_NOTIFY, SM
 struct smd_agent_message {
 	enum smd_agent_kind kind;
 	json_t *root;
-	uint32_t id;      /* STARTED, SIGNAL, ENDED, START, OUTPUT, CREDIT */
+	uint32_t id;      /* STARTED, SIGNAL, ENDED, START, OUTPUT, CREDIT, EXEC, INPUT, RESIZE */
 	const char *text; /* REFUSE, LEAVING, FILE: its content; PORTS: why there are none; ENDED:
 			     what is in the error file; or NULL */
 
@@ -30,18 +30,19 @@ struct smd_agent_message {
 	const char *version;
 	int host;                     /* HELLO */
 	struct smd_host_facts facts;  /* HELLO of this version */
-	const char *name;             /* FILE; HELLO: of the host */
+	const char *name;             /* FILE; HELLO: of the host; EXEC: of the replica */
 	unsigned nports;              /* RESERVE, PORTS */
 	uint16_t *ports;              /* PORTS */
 	int signo;                    /* SIGNAL: SIGTERM or SIGKILL */
 	struct smd_exit end;          /* ENDED */
 	enum smd_agent_stream stream; /* OUTPUT */
-	const uint8_t *bytes;
+	const uint8_t *bytes;         /* OUTPUT, INPUT */
 	size_t length;
-	uint32_t credit; /* START, CREDIT */
+	uint32_t credit; /* START, EXEC, CREDIT */
+	struct smd_terminal terminal; /* EXEC, RESIZE: its size */
 
 	struct smd_launch launch; /* START */
-	char **argv;
+	char **argv; /* START, EXEC */
 	struct smd_environment environment;
 	struct smd_mount mounts[SMD_AGENT_MOUNTS_MAX];
 };
@@ -55,6 +56,8 @@ void smd_agent_message_clear(struct smd_agent_message *message);
 json_t *smd_agent_hello_encode(int host, const struct smd_host_facts *facts);
 json_t *smd_agent_welcome_encode(void);
 json_t *smd_agent_start_encode(uint32_t id, uint32_t credit, const struct smd_launch *launch);
+json_t *smd_agent_exec_encode(uint32_t id, uint32_t credit, const char *replica,
+	char *const *argv, const struct smd_terminal *terminal);
 json_t *smd_agent_ended_encode(uint32_t id, const struct smd_exit *end, const char *error_text);
 json_t *smd_agent_ports_encode(const uint16_t *ports, size_t count);
 
