@@ -19,8 +19,8 @@
 #include "worker/libsummand/job_id.h"
 
 #define CONNECT_TIMEOUT_MOST_S 86400
-#define STAGING_DEFAULT_BYTES  (64ull << 20)
-#define STAGING_MOST_BYTES     (1ull << 40)
+#define MEMORY_DEFAULT_BYTES   (64ull << 20)
+#define MEMORY_MOST_BYTES      (1ull << 40)
 
 bool smd_config_is_server(const struct smd_config *config, const char *addresses)
 {
@@ -238,14 +238,14 @@ static int read_heartbeat(unsigned *out, struct smd_error *error)
 	return 0;
 }
 
-static int read_staging(uint64_t *out, struct smd_error *error)
+static int read_memory(const char *variable, unsigned least, uint64_t *out, struct smd_error *error)
 {
-	const char *text = getenv("SUMMAND_STAGING_BYTES");
+	const char *text = getenv(variable);
 
-	*out = STAGING_DEFAULT_BYTES;
-	if (text && (smd_parse_size(text, out) || *out == 0 || *out > STAGING_MOST_BYTES)) {
-		return smd_error_set(error, EINVAL,
-			"SUMMAND_STAGING_BYTES: must be 1 to 1024G, got \"%s\"", text);
+	*out = MEMORY_DEFAULT_BYTES;
+	if (text && (smd_parse_size(text, out) || *out < least || *out > MEMORY_MOST_BYTES)) {
+		return smd_error_set(error, EINVAL, "%s: must be %u to 1024G, got \"%s\"", variable,
+			least, text);
 	}
 	return 0;
 }
@@ -408,7 +408,10 @@ static int read_all(const struct smd_context_options *options, struct smd_config
 		ret = read_heartbeat(&config->heartbeat_ms, error);
 	}
 	if (ret == 0) {
-		ret = read_staging(&config->staging_bytes, error);
+		ret = read_memory("SUMMAND_STAGING_BYTES", 1, &config->staging_bytes, error);
+	}
+	if (ret == 0) {
+		ret = read_memory("SUMMAND_UNDO_BYTES", 0, &config->undo_bytes, error);
 	}
 	if (ret == 0) {
 		ret = read_progress(options->progress, &config->poll, error);

@@ -30,6 +30,7 @@ struct smd_config {
 	bool encrypt;                  /* lanes, */
 	struct smd_lane_key key;       /* with this, of the job's token */
 	unsigned connect_timeout_s;
+	uint64_t undo_bytes;    /* of copies of inputs that network cards may write over; 0: none */
 	uint64_t staging_bytes; /* of pinned memory, once there is device memory to copy */
 	unsigned heartbeat_ms;  /* a server that says nothing for so long is lost */
 	char *servers_file; /* names those that are added, see server_file.h; NULL: there is none */

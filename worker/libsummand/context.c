@@ -243,6 +243,7 @@ static int context_create(const struct smd_context_options *options,
 	};
 	smd_staging_create(&context->staging, devices, &context->progress, &context->deal,
 		&context->remotes, context->config.staging_bytes);
+	smd_undos_create(&context->undos, &context->deal, context->config.undo_bytes);
 	smd_registrations_create(&context->registrations, &context->progress, &context->remotes);
 	ret = context_wait_ready(context, &error);
 	if (ret) {
@@ -335,6 +336,7 @@ void smd_context_destroy(smd_context *context)
 	event_base_loop(context->progress.base, EVLOOP_NONBLOCK);
 	smd_staging_destroy(&context->staging);
 	smd_registrations_destroy(&context->registrations);
+	smd_undos_destroy(&context->undos);
 	smd_deal_destroy(&context->deal);
 	free(context->weights);
 	smd_progress_destroy(&context->progress);

@@ -19,6 +19,7 @@
 #include "worker/libsummand/remote.h"
 #include "worker/libsummand/server_file.h"
 #include "worker/libsummand/staging.h"
+#include "worker/libsummand/undo.h"
 
 struct event;
 struct event_base;
@@ -46,6 +47,7 @@ struct smd_context {
 	uint32_t *weights; /* of those, as they were declared then */
 	uint64_t deal_hash;
 	struct smd_staging staging;
+	struct smd_undos undos;
 	struct smd_registrations registrations;
 	uint64_t generation;                       /* operations begun */
 	struct smd_receiver *comms[SMD_COMMS_MAX]; /* by SMD_COMM_INDEX(number) */

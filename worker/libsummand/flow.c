@@ -8,6 +8,7 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/dtype.h"
 #include "reduction_server/wire/collective.h"
+#include "worker/libsummand/advertisement.h"
 #include "worker/libsummand/epoch.h"
 #include "worker/libsummand/tuning.h"
 
@@ -81,44 +82,6 @@ int smd_flow_take_remote_buffers(struct smd_flow *flow, struct smd_error *error)
 	return 0;
 }
 
-static struct smd_extent flow_extent(const struct smd_request *operation, const void *buffer)
-{
-	return (struct smd_extent){(void *)buffer, operation->count * operation->element_bytes};
-}
-
-static bool flow_advertises(const struct smd_flow *flow, const struct smd_request *operation,
-	const void *memory, size_t bytes)
-{
-	return operation->path->advertises
-		       ? operation->path->advertises(flow, operation, memory, bytes)
-		       : bytes > SMD_DIRECT_ABOVE;
-}
-
-/* Advertises the memory that the chunk's result is for, if the lane can have it written to. */
-static void flow_advertise(
-	struct smd_flow *flow, const struct smd_request *operation, uint64_t chunk)
-{
-	struct smd_lane *lane = flow->remote->lane;
-	size_t bytes = smd_operation_received_bytes(operation, chunk);
-	uint8_t *memory = operation->recv + smd_operation_chunk_offset(operation, chunk);
-
-	if (smd_lane_can_advertise(lane) && flow_advertises(flow, operation, memory, bytes)) {
-		flow->advertisements[flow->next % SMD_FLOW_WINDOW_MAX] = smd_lane_advertise(
-			lane, memory, (uint32_t)bytes, flow_extent(operation, operation->recv));
-	}
-}
-
-static void flow_revoke(struct smd_flow *flow, uint64_t ordinal)
-{
-	struct smd_advertisement **advertisement =
-		&flow->advertisements[ordinal % SMD_FLOW_WINDOW_MAX];
-
-	if (*advertisement && flow->remote->lane) { /* else it is gone with that */
-		smd_lane_revoke(flow->remote->lane, *advertisement);
-		*advertisement = NULL;
-	}
-}
-
 uint64_t smd_flow_next_operation(const struct smd_flow *flow)
 {
 	struct smd_comm *comm = flow->comm;
@@ -135,51 +98,6 @@ uint64_t smd_flow_next_operation(const struct smd_flow *flow)
 		}
 	}
 	return comm->next_operation;
-}
-
-bool smd_flow_is_open(const struct smd_flow *flow)
-{
-	for (unsigned k = 0; k < SMD_FLOW_WINDOW_MAX; k++) {
-		if (flow->advertisements[k]) {
-			return true;
-		}
-	}
-	return false;
-}
-
-void smd_flow_revoke_all(struct smd_flow *flow)
-{
-	for (uint64_t k = 0; k < SMD_FLOW_WINDOW_MAX; k++) {
-		flow_revoke(flow, k);
-	}
-}
-
-/* The card may have begun to write the chunk's result over what was sent. */
-static void flow_tear(struct smd_flow *flow, uint64_t ordinal)
-{
-	uint64_t chunk = smd_deal_chunk_of(flow->epoch->deal, flow->place, ordinal);
-	struct smd_request *operation;
-	struct smd_item *item;
-
-	if (smd_epoch_find(flow->epoch, chunk, &operation, &chunk, &item) && operation &&
-		operation->send == operation->recv &&
-		smd_collective_reduces(operation->collective) &&
-		!(operation->path->restore && operation->path->restore(operation, chunk))) {
-		operation->torn = true;
-	}
-}
-
-void smd_flow_forget_advertisements(struct smd_flow *flow)
-{
-	for (uint64_t k = flow->done; k < flow->next; k++) {
-		struct smd_advertisement **advertisement =
-			&flow->advertisements[k % SMD_FLOW_WINDOW_MAX];
-
-		if (*advertisement) {
-			flow_tear(flow, k);
-			*advertisement = NULL;
-		}
-	}
 }
 
 /* Of a chunk that was lost this rank contributes the result. */
@@ -207,7 +125,7 @@ static void flow_contribute(struct smd_flow_send *send, struct smd_request *oper
 		if (!send->fetched) {
 			send->send.payload = operation->recv +
 					     smd_operation_chunk_offset(operation, item->chunk);
-			send->send.extent = flow_extent(operation, operation->recv);
+			send->send.extent = smd_operation_extent(operation, operation->recv);
 		}
 	}
 }
@@ -227,11 +145,12 @@ static void flow_send_chunk(struct smd_flow *flow, struct smd_request *operation
 		offset = smd_operation_chunk_offset(operation, chunk);
 		send->send.payload = send->fetched ? send->fetched : operation->send + offset;
 		send->send.length = (uint32_t)smd_operation_sent_bytes(operation, chunk);
-		send->send.extent = send->fetched ? (struct smd_extent){.length = 0}
-						  : flow_extent(operation, operation->send);
+		send->send.extent = send->fetched
+					    ? (struct smd_extent){.length = 0}
+					    : smd_operation_extent(operation, operation->send);
 		operation->sends_pending++;
 		if (!item || !item->had) {
-			flow_advertise(flow, operation, chunk);
+			smd_flow_advertise(flow, operation, chunk);
 		}
 	} else {
 		frame = item->kept->shape;
@@ -420,15 +339,6 @@ static int flow_find_result(
 		operation->element_bytes, error);
 }
 
-/* The input stays until the result is whole: if the server dies it is needed again. */
-static bool flow_spares_place(const struct smd_flow *flow)
-{
-	const struct smd_request *operation = flow->rx_operation;
-
-	return operation->path->host && operation->send == operation->recv &&
-	       smd_collective_reduces(operation->collective);
-}
-
 /* Where the result, or its next piece, goes. Between pieces other groups' results may come. */
 static void *flow_place_result(struct smd_flow *flow, bool in_pieces)
 {
@@ -445,7 +355,8 @@ static void *flow_place_result(struct smd_flow *flow, bool in_pieces)
 	if (!flow->rx_beside && operation->path->receive) {
 		memory = operation->path->receive(flow, operation, memory);
 	}
-	if (!flow->rx_beside && (!memory || flow_spares_place(flow))) {
+	/* The input stays until the result is whole: if the server dies it is needed again. */
+	if (!flow->rx_beside && (!memory || smd_operation_overwrites(operation))) {
 		flow->rx_beside = in_pieces ? flow->remote->beside : flow->remote->sink;
 		flow->remote->beside_of = in_pieces ? flow : flow->remote->beside_of;
 	}
@@ -536,7 +447,7 @@ static int flow_finish_result(
 
 	flow->rx_operation = NULL;
 	flow->rx_got = 0;
-	flow_revoke(flow, flow->done);
+	smd_flow_revoke(flow, flow->done);
 	if (!dropped && flow->rx_beside && operation->path->host) {
 		memcpy(operation->recv + smd_operation_chunk_offset(operation, flow->rx_chunk),
 			flow->rx_beside, flow->rx_bytes);

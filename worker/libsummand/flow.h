@@ -28,6 +28,7 @@ struct smd_flow_send {
 	struct smd_request *operation; /* NULL: one that has returned */
 	const void *fetched;     /* where the path has put the chunk; NULL: it is in the buffer */
 	struct smd_stage *stage; /* the staged path's, which `fetched` is the memory of */
+	struct smd_undo *undo;   /* of what its result may be written over; NULL: nothing */
 };
 
 struct smd_flow {
@@ -153,14 +154,6 @@ int smd_flow_take_remote_buffers(struct smd_flow *flow, struct smd_error *error)
 
 /* The number of the first operation that is not begun, or needs one more chunk of the shard's. */
 uint64_t smd_flow_next_operation(const struct smd_flow *flow);
-
-/* Whether the shard may write into buffers of the communicator without a further word. */
-bool smd_flow_is_open(const struct smd_flow *flow);
-
-/* The shard is finished with the communicator. */
-void smd_flow_revoke_all(struct smd_flow *flow);
-/* The lane has been closed, and with it all that was advertised on it. */
-void smd_flow_forget_advertisements(struct smd_flow *flow);
 
 /* The announced result is there. -EPROTO with a text when what came with it makes no sense. */
 int smd_flow_received(

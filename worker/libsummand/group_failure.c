@@ -7,6 +7,7 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
+#include "worker/libsummand/advertisement.h"
 #include "worker/libsummand/epoch.h"
 #include "worker/libsummand/path_staged.h"
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "reduction_server/base/log.h"
+#include "worker/libsummand/advertisement.h"
 #include "worker/libsummand/epoch.h"
 #include "worker/libsummand/epoch_change.h"
 #include "worker/libsummand/epoch_drain.h"

@@ -36,6 +36,17 @@ size_t smd_operation_received_bytes(const struct smd_request *operation, uint64_
 		       : 0;
 }
 
+struct smd_extent smd_operation_extent(const struct smd_request *operation, const void *buffer)
+{
+	return (struct smd_extent){(void *)buffer, operation->count * operation->element_bytes};
+}
+
+bool smd_operation_overwrites(const struct smd_request *operation)
+{
+	return operation->path->host && operation->send == operation->recv &&
+	       smd_collective_reduces(operation->collective);
+}
+
 bool smd_operations_are_lost(const struct smd_comm *comm)
 {
 	const struct smd_request *first = TAILQ_FIRST(&comm->operations);

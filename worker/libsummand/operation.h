@@ -37,7 +37,6 @@ struct smd_request {
 	struct smd_epoch *home; /* that its chunks have their first numbers in */
 	bool laid;              /* they have; else it is kept back */
 	bool repaired;          /* some have been dealt again */
-	bool torn;              /* nobody knows how much of a result is in the place of its input */
 	bool holds;             /* all results are here; others may lack some */
 	uint64_t first_chunk;
 	uint64_t nchunks;
@@ -52,7 +51,7 @@ struct smd_request {
 
 	/* Of the narrow path (path_narrow.h), in whose terms `send`, `dtype` and `element_bytes`
 	 * are: */
-	const uint8_t *wide;        /* the caller's `send` */
+	const uint8_t *wide;        /* the caller's `send`; NULL: it is on another path */
 	size_t narrowed;            /* elements, from the front */
 	enum smd_widening widening; /* under the progress's lock: several threads may test it */
 
@@ -83,6 +82,12 @@ size_t smd_operation_chunk_bytes(const struct smd_request *operation, uint64_t c
 /* Bytes of it that this rank sends, and that it receives: all or none. */
 size_t smd_operation_sent_bytes(const struct smd_request *operation, uint64_t chunk);
 size_t smd_operation_received_bytes(const struct smd_request *operation, uint64_t chunk);
+
+/* One of its buffers, as lanes register it. */
+struct smd_extent smd_operation_extent(const struct smd_request *operation, const void *buffer);
+
+/* Its results go where the host's memory has the inputs that they are of. */
+bool smd_operation_overwrites(const struct smd_request *operation);
 
 /* On the owner: hands the operation back to its caller if nothing of it is under way. */
 void smd_operation_check(struct smd_request *operation);

@@ -59,9 +59,9 @@ struct smd_path {
 	/* Why what this rank contributes to a chunk that was lost with its server cannot be had
 	 * again; NULL: it can. */
 	const char *(*why_lost)(const struct smd_request *operation);
-	/* The card may have written part of a result over what this rank sends of the chunk:
-	 * writes that again. False: it is had nowhere else. NULL: false. */
-	bool (*restore)(struct smd_request *operation, uint64_t chunk);
+	/* The card may have written part of a result over what this rank sends of the chunk: writes
+	 * that again. NULL: a copy is needed for that. */
+	void (*restore)(struct smd_request *operation, uint64_t chunk);
 	/* All results are there. False: the device does not see them, and the communicator will
 	 * fail. NULL: true. */
 	bool (*complete)(struct smd_request *operation);

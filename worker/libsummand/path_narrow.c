@@ -35,15 +35,11 @@ static bool narrow_may_send(struct smd_flow *flow, struct smd_request *operation
 	return true;
 }
 
-/* The caller's input is still there, unless the narrow one was written over it. */
-static bool narrow_restore(struct smd_request *operation, uint64_t chunk)
+/* The caller's input is still there. */
+static void narrow_restore(struct smd_request *operation, uint64_t chunk)
 {
-	if (operation->wide == operation->recv) {
-		return false;
-	}
 	narrow_narrow(operation, narrow_first_element(operation, chunk),
 		narrow_first_element(operation, chunk + 1));
-	return true;
 }
 
 /* Whether the chunk's result is widened when it comes: none of it is where the lanes' buffer is. */
@@ -77,6 +73,14 @@ static const struct smd_path path_narrow = {
 	.restore = narrow_restore,
 };
 
+/* The narrow input is written over the caller's. */
+static const struct smd_path path_narrow_in_place = {
+	.name = "narrow",
+	.host = true,
+	.may_send = narrow_may_send,
+	.received = narrow_received,
+};
+
 static void narrow_tell(struct smd_comm *comm)
 {
 	if (!comm->wire_told) {
@@ -101,7 +105,7 @@ void smd_path_narrow_choose(struct smd_request *operation)
 		narrow_tell(operation->comm);
 		return;
 	}
-	operation->path = &path_narrow;
+	operation->path = operation->send == operation->recv ? &path_narrow_in_place : &path_narrow;
 	operation->wide = operation->send;
 	operation->send = operation->recv;
 	operation->dtype = dtype;
@@ -126,7 +130,7 @@ bool smd_path_narrow_finish(struct smd_request *operation)
 	struct smd_progress *progress = &operation->comm->context->progress;
 	enum smd_widening before;
 
-	if (operation->path != &path_narrow || operation->err) {
+	if (!operation->wide || operation->err) {
 		return true;
 	}
 	smd_progress_lock(progress);

@@ -65,13 +65,7 @@ static int check_operation(const struct smd_request *operation, struct smd_error
 {
 	const char *why = operation->path->why_lost ? operation->path->why_lost(operation) : NULL;
 
-	if (why) {
-		return refuse(error, why);
-	}
-	return operation->torn
-		       ? refuse(error, "a network card may have written part of a result over "
-				       "its input; send and recv that differ can be done again")
-		       : 0;
+	return why ? refuse(error, why) : 0;
 }
 
 /* Those of the operation's chunks that were lost with the servers that the epoch is without. */

@@ -1,0 +1,126 @@
+/* Advertises places of results, and undoes what was written there of one that will not come. */
+#include "worker/libsummand/advertisement.h"
+
+#include "worker/libsummand/epoch.h"
+#include "worker/libsummand/undo.h"
+
+static struct smd_advertisement **flow_advertisement(struct smd_flow *flow, uint64_t ordinal)
+{
+	return &flow->advertisements[ordinal % SMD_FLOW_WINDOW_MAX];
+}
+
+static struct smd_flow_send *flow_sent(struct smd_flow *flow, uint64_t ordinal)
+{
+	return &flow->sends[ordinal % SMD_FLOW_WINDOW_MAX];
+}
+
+static struct smd_undos *undos_of(const struct smd_flow *flow)
+{
+	return &flow->comm->context->undos;
+}
+
+static bool flow_may_advertise(const struct smd_flow *flow, const struct smd_request *operation,
+	const void *memory, size_t bytes)
+{
+	if (!smd_lane_can_advertise(flow->remote->lane)) {
+		return false;
+	}
+	return operation->path->advertises
+		       ? operation->path->advertises(flow, operation, memory, bytes)
+		       : bytes > SMD_DIRECT_ABOVE;
+}
+
+/* The result will not be written there, or what it is written over is not lost. */
+static bool flow_can_undo(
+	struct smd_flow *flow, const struct smd_request *operation, void *memory, size_t bytes)
+{
+	struct smd_undo **undo = &flow_sent(flow, flow->next)->undo;
+
+	if (!smd_operation_overwrites(operation) || operation->path->restore) {
+		return true;
+	}
+	*undo = smd_undo_keep(undos_of(flow), memory, bytes);
+	return *undo != NULL;
+}
+
+static void flow_drop_undo(struct smd_flow *flow, uint64_t ordinal)
+{
+	struct smd_flow_send *send = flow_sent(flow, ordinal);
+
+	if (send->undo) {
+		smd_undo_drop(undos_of(flow), send->undo);
+		send->undo = NULL;
+	}
+}
+
+void smd_flow_advertise(struct smd_flow *flow, const struct smd_request *operation, uint64_t chunk)
+{
+	struct smd_advertisement **advertisement = flow_advertisement(flow, flow->next);
+	size_t bytes = smd_operation_received_bytes(operation, chunk);
+	uint8_t *memory = operation->recv + smd_operation_chunk_offset(operation, chunk);
+
+	if (!flow_may_advertise(flow, operation, memory, bytes) ||
+		!flow_can_undo(flow, operation, memory, bytes)) {
+		return;
+	}
+	*advertisement = smd_lane_advertise(flow->remote->lane, memory, (uint32_t)bytes,
+		smd_operation_extent(operation, operation->recv));
+	if (!*advertisement) {
+		flow_drop_undo(flow, flow->next);
+	}
+}
+
+void smd_flow_revoke(struct smd_flow *flow, uint64_t ordinal)
+{
+	struct smd_advertisement **advertisement = flow_advertisement(flow, ordinal);
+
+	if (*advertisement && flow->remote->lane) { /* else it is gone with that */
+		smd_lane_revoke(flow->remote->lane, *advertisement);
+		*advertisement = NULL;
+	}
+	flow_drop_undo(flow, ordinal);
+}
+
+bool smd_flow_is_open(const struct smd_flow *flow)
+{
+	for (unsigned k = 0; k < SMD_FLOW_WINDOW_MAX; k++) {
+		if (flow->advertisements[k]) {
+			return true;
+		}
+	}
+	return false;
+}
+
+void smd_flow_revoke_all(struct smd_flow *flow)
+{
+	for (uint64_t k = 0; k < SMD_FLOW_WINDOW_MAX; k++) {
+		smd_flow_revoke(flow, k);
+	}
+}
+
+/* The card may have begun to write the chunk's result over what was sent. */
+static void flow_undo(struct smd_flow *flow, uint64_t ordinal)
+{
+	struct smd_flow_send *send = flow_sent(flow, ordinal);
+	uint64_t chunk = smd_deal_chunk_of(flow->epoch->deal, flow->place, ordinal);
+	struct smd_request *operation;
+	struct smd_item *item;
+
+	if (send->undo) {
+		smd_undo_restore(undos_of(flow), send->undo);
+		send->undo = NULL;
+	} else if (smd_epoch_find(flow->epoch, chunk, &operation, &chunk, &item) && operation &&
+		   operation->path->restore) {
+		operation->path->restore(operation, chunk);
+	}
+}
+
+void smd_flow_forget_advertisements(struct smd_flow *flow)
+{
+	for (uint64_t k = flow->done; k < flow->next; k++) {
+		if (*flow_advertisement(flow, k)) {
+			flow_undo(flow, k);
+			*flow_advertisement(flow, k) = NULL;
+		}
+	}
+}
