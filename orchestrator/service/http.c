@@ -1,290 +1,49 @@
-/* Takes requests and sends answers. */
+/* Listens, runs libmicrohttpd in the caller's loop, and has requests answered. */
 #include "orchestrator/service/http.h"
 
 #include <errno.h>
-#include <gnutls/gnutls.h>
-#include <microhttpd.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/queue.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "orchestrator/service/page.h"
+#include "orchestrator/service/visit.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 #include "reduction_server/transport/address.h"
 
-#define BACKLOG            512
-#define CONNECTIONS_MAX    2048
-#define CONNECTION_MEMORY  ((size_t)24 << 10) /* line and headers of a request */
-#define IDLE_S             60u
-#define REQUEST_S          120u /* for a whole request, and for an answer to be read */
-#define STATUS_BAD_METHOD  405
-#define STATUS_TOO_LARGE   413
-#define STATUS_BAD_REQUEST 400
-
-/* A connection, and the request that it is at. */
-struct visit {
-	struct smd_http_request request; /* the first member */
-	struct smd_http *http;
-	struct MHD_Connection *connection;
-	char *target;
-	char *body;
-	size_t size;
-	int is_handled;   /* the handler has been called, or there is an answer without it */
-	int is_ambiguous; /* it is not sure where it ends */
-	int is_suspended;
-	int fd;
-	uint64_t since_ns; /* the connection's start, or that of its last change */
-	TAILQ_ENTRY(visit) link;
-};
+#define BACKLOG           512
+#define CONNECTIONS_MAX   2048
+#define CONNECTION_MEMORY ((size_t)24 << 10) /* line and headers of a request */
+#define IDLE_S            60u
+#define REQUEST_S         120u /* for a whole request, and for an answer to be read */
 
 struct smd_http {
 	struct MHD_Daemon *daemon;
 	struct event_base *base;
 	struct event *ready; /* some connection can be read or written */
 	struct event *later; /* libmicrohttpd's own timer, and what has been resumed */
-	struct smd_access access;
-	int wants_certificate;
+	struct smd_http_door door;
 	smd_http_handler *handle;
 	smd_http_turn *turn;
 	void *arg;
 	struct smd_http_figures figures;
 	char address[SMD_ADDRESS_TEXT_MAX];
-	TAILQ_HEAD(, visit) visits;
+	TAILQ_HEAD(, smd_http_visit) visits;
 };
 
-/* ---- a request ---- */
+/* ---- requests ---- */
 
-static void clear_request(struct visit *visit)
+static enum MHD_Result send_answer(struct smd_http_visit *visit)
 {
-	smd_answer_clear(&visit->request.answer);
-	smd_uri_clear(&visit->request.uri);
-	free(visit->body);
-	free(visit->target);
-	visit->request = (struct smd_http_request){.body = NULL};
-	visit->body = NULL;
-	visit->target = NULL;
-	visit->size = 0;
-	visit->is_handled = 0;
-	visit->is_ambiguous = 0;
-	visit->since_ns = smd_clock_ns();
-}
-
-static const char *header(const struct visit *visit, const char *name)
-{
-	return MHD_lookup_connection_value(visit->connection, MHD_HEADER_KIND, name);
-}
-
-/* How often headers are there that say where a request goes and where it ends. */
-struct framing {
-	int hosts;
-	int lengths;
-	int encodings;
-	int tokens;
-	int origins;
-};
-
-static enum MHD_Result count_header(
-	void *arg, enum MHD_ValueKind kind, const char *name, const char *value)
-{
-	struct framing *framing = arg;
-
-	(void)kind;
-	(void)value;
-	framing->hosts += strcasecmp(name, "Host") == 0;
-	framing->lengths += strcasecmp(name, "Content-Length") == 0;
-	framing->encodings += strcasecmp(name, "Transfer-Encoding") == 0;
-	framing->tokens += strcasecmp(name, "Authorization") == 0;
-	framing->origins += strcasecmp(name, "Origin") == 0;
-	return MHD_YES;
-}
-
-static int has_certificate(const struct visit *visit)
-{
-	const union MHD_ConnectionInfo *info =
-		MHD_get_connection_info(visit->connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
-	unsigned status = 1;
-
-	return info && info->tls_session &&
-	       gnutls_certificate_verify_peers2(info->tls_session, &status) == 0 && status == 0;
-}
-
-/* 0; else it has been answered. */
-static int check_access(struct visit *visit, const char *method)
-{
-	struct framing framing = {.hosts = 0};
-	struct smd_credentials credentials = {.host = header(visit, "Host"),
-		.origin = header(visit, "Origin"),
-		.authorization = header(visit, "Authorization"),
-		.content_type = header(visit, "Content-Type")};
-
-	MHD_get_connection_values(visit->connection, MHD_HEADER_KIND, count_header, &framing);
-	credentials.is_ambiguous = framing.hosts != 1 || framing.lengths + framing.encodings > 1 ||
-				   framing.tokens > 1 || framing.origins > 1;
-	credentials.is_of_page = strcmp(method, "GET") == 0 && visit->target &&
-				 smd_page_find(visit->target) != NULL;
-	visit->is_ambiguous = credentials.is_ambiguous;
-	if (visit->http->wants_certificate && !has_certificate(visit)) {
-		smd_answer_fail(&visit->request.answer, SMD_RPC_UNAUTHENTICATED,
-			"the client must have a certificate of the service's authority");
-		return -EACCES;
-	}
-	return smd_access_check(&visit->http->access, &credentials, &visit->request.answer);
-}
-
-static int take_method(struct smd_http_request *request, const char *method)
-{
-	static const char *const names[] = {
-		[SMD_HTTP_GET] = "GET", [SMD_HTTP_POST] = "POST", [SMD_HTTP_DELETE] = "DELETE"};
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (strcmp(method, names[i]) == 0) {
-			request->method = (enum smd_http_method)i;
-			return 0;
-		}
-	}
-	smd_answer_refuse(&request->answer, STATUS_BAD_METHOD, SMD_RPC_UNIMPLEMENTED,
-		"method must be GET, POST or DELETE");
-	return -EINVAL;
-}
-
-/* Its line and headers have come. What is answered here is answered before any body. */
-static void begin_request(struct visit *visit, const char *method)
-{
-	struct smd_answer *answer = &visit->request.answer;
-	const char *length = header(visit, "Content-Length");
-
-	visit->is_handled = 1; /* unless all is right */
-	if (check_access(visit, method) || take_method(&visit->request, method)) {
-		return;
-	}
-	visit->request.target = visit->target;
-	if (!visit->target || smd_uri_parse(visit->target, &visit->request.uri)) {
-		smd_answer_refuse(answer, STATUS_BAD_REQUEST, SMD_RPC_INVALID_ARGUMENT,
-			"the request's target must be a path in printable UTF-8, without empty "
-			"parts");
-		return;
-	}
-	if (length && strtoull(length, NULL, 10) > SMD_HTTP_BODY_MAX) {
-		smd_answer_refuse(answer, STATUS_TOO_LARGE, SMD_RPC_INVALID_ARGUMENT,
-			"the request must have at most %zu bytes", SMD_HTTP_BODY_MAX);
-		return;
-	}
-	visit->is_handled = 0;
-}
-
-/* Whether the rest of the request is not worth reading, or cannot be told from what follows it. A
- * short one is read, so that its client, which may be writing still, reads the answer. */
-static int is_endless(const struct visit *visit)
-{
-	const char *length = header(visit, "Content-Length");
-
-	return visit->is_ambiguous || header(visit, "Transfer-Encoding") ||
-	       (length && strtoull(length, NULL, 10) > SMD_HTTP_BODY_MAX);
-}
-
-static void take_body(struct visit *visit, const char *bytes, size_t count)
-{
-	size_t needed = visit->request.length + count + 1;
-
-	if (visit->is_handled) {
-		return; /* the answer is known, and the rest is not kept */
-	}
-	if (needed > SMD_HTTP_BODY_MAX + 1) {
-		visit->is_handled = 1;
-		smd_answer_refuse(&visit->request.answer, STATUS_TOO_LARGE,
-			SMD_RPC_INVALID_ARGUMENT, "the request must have at most %zu bytes",
-			SMD_HTTP_BODY_MAX);
-		return;
-	}
-	if (needed > visit->size) {
-		size_t size = needed < 2 * visit->size ? 2 * visit->size : needed;
-		char *body = realloc(visit->body, size);
-
-		if (!body) {
-			visit->is_handled = 1;
-			smd_answer_fail(&visit->request.answer, SMD_RPC_INTERNAL, "out of memory");
-			return;
-		}
-		visit->body = body;
-		visit->size = size;
-	}
-	memcpy(visit->body + visit->request.length, bytes, count);
-	visit->request.length += count;
-	visit->body[visit->request.length] = '\0';
-	visit->request.body = visit->body;
-}
-
-static struct MHD_Response *show_part(const struct smd_page_part *part)
-{
-	struct MHD_Response *response = MHD_create_response_from_buffer(
-		part->length, (void *)part->text, MHD_RESPMEM_PERSISTENT);
-
-	if (response) {
-		MHD_add_response_header(response, "Content-Type", part->type);
-		MHD_add_response_header(response, "Content-Security-Policy", SMD_PAGE_POLICY);
-		MHD_add_response_header(response, "Cross-Origin-Opener-Policy", "same-origin");
-		/* It is asked for again each time: another program may have another page. */
-		MHD_add_response_header(response, "Cache-Control", "no-cache");
-	}
-	return response;
-}
-
-static struct MHD_Response *write_document(const json_t *body)
-{
-	char *text = body ? json_dumps(body, JSON_INDENT(2)) : NULL;
-	struct MHD_Response *response = text ? MHD_create_response_from_buffer(strlen(text), text,
-						       MHD_RESPMEM_MUST_FREE)
-					     : NULL;
-
-	if (!response) {
-		free(text);
-		return NULL;
-	}
-	MHD_add_response_header(response, "Content-Type", "application/json; charset=UTF-8");
-	MHD_add_response_header(response, "Cache-Control", "no-store");
-	MHD_add_response_header(
-		response, "Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'");
-	return response;
-}
-
-/* Takes over the descriptor. A browser shows nothing of it: it might be a page. */
-static struct MHD_Response *send_file(struct smd_answer *answer)
-{
-	struct MHD_Response *response = MHD_create_response_from_fd64(answer->size, answer->fd);
-
-	if (response) {
-		answer->has_file = 0;
-		MHD_add_response_header(response, "Content-Type", "application/octet-stream");
-		MHD_add_response_header(response, "Content-Disposition", "attachment");
-		MHD_add_response_header(response, "Cache-Control", "no-store");
-		MHD_add_response_header(
-			response, "Content-Security-Policy", "default-src 'none'; sandbox");
-	}
-	return response;
-}
-
-static enum MHD_Result send_answer(struct visit *visit)
-{
-	struct smd_answer *answer = &visit->request.answer;
-	struct MHD_Response *response = answer->part       ? show_part(answer->part)
-					: answer->has_file ? send_file(answer)
-							   : write_document(answer->body);
+	const struct smd_answer *answer = &visit->request.answer;
+	struct MHD_Response *response = smd_http_response(&visit->request.answer);
 	enum MHD_Result result;
 
 	if (!response) {
 		return MHD_NO;
-	}
-	MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-	MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
-	MHD_add_response_header(response, "Cross-Origin-Resource-Policy", "same-origin");
-	if (answer->status == MHD_HTTP_UNAUTHORIZED) {
-		MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
 	}
 	visit->since_ns = smd_clock_ns();
 	visit->http->figures.answers[answer->status < 400 ? 0 : answer->status < 500 ? 1 : 2]++;
@@ -293,7 +52,7 @@ static enum MHD_Result send_answer(struct visit *visit)
 	return result;
 }
 
-static struct visit *visit_of(struct MHD_Connection *connection)
+static struct smd_http_visit *visit_of(struct MHD_Connection *connection)
 {
 	const union MHD_ConnectionInfo *info =
 		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
@@ -308,7 +67,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
 	void **context)
 {
 	struct smd_http *http = arg;
-	struct visit *visit = visit_of(connection);
+	struct smd_http_visit *visit = visit_of(connection);
 
 	(void)url;
 	(void)version;
@@ -317,11 +76,11 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
 	}
 	if (!*context) {
 		*context = visit;
-		begin_request(visit, method);
-		return visit->is_handled && is_endless(visit) ? send_answer(visit) : MHD_YES;
+		smd_http_visit_begin(visit, method);
+		return visit->is_handled && smd_http_visit_is_endless(visit) ? send_answer(visit) : MHD_YES;
 	}
 	if (*upload_size > 0) {
-		take_body(visit, upload, *upload_size);
+		smd_http_visit_take(visit, upload, *upload_size);
 		*upload_size = 0;
 		return MHD_YES;
 	}
@@ -339,7 +98,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
 
 void smd_http_answer(struct smd_http_request *request)
 {
-	struct visit *visit = (struct visit *)request;
+	struct smd_http_visit *visit = (struct smd_http_visit *)request;
 	const struct timeval now = {.tv_sec = 0};
 
 	request->is_waiting = 0;
@@ -352,7 +111,7 @@ void smd_http_answer(struct smd_http_request *request)
 
 static void *on_target(void *arg, const char *target, struct MHD_Connection *connection)
 {
-	struct visit *visit = visit_of(connection);
+	struct smd_http_visit *visit = visit_of(connection);
 
 	(void)arg;
 	if (visit) {
@@ -365,13 +124,13 @@ static void *on_target(void *arg, const char *target, struct MHD_Connection *con
 static void on_completed(void *arg, struct MHD_Connection *connection, void **context,
 	enum MHD_RequestTerminationCode code)
 {
-	struct visit *visit = visit_of(connection);
+	struct smd_http_visit *visit = visit_of(connection);
 
 	(void)arg;
 	(void)context;
 	(void)code;
 	if (visit) {
-		clear_request(visit);
+		smd_http_visit_clear(visit);
 	}
 }
 
@@ -379,11 +138,12 @@ static void open_visit(struct smd_http *http, struct MHD_Connection *connection,
 {
 	const union MHD_ConnectionInfo *info =
 		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-	struct visit *visit = calloc(1, sizeof(*visit));
+	struct smd_http_visit *visit = calloc(1, sizeof(*visit));
 
 	*context = visit;
 	if (visit) {
 		visit->http = http;
+		visit->door = &http->door;
 		visit->connection = connection;
 		visit->fd = info ? info->connect_fd : -1;
 		visit->since_ns = smd_clock_ns();
@@ -396,14 +156,14 @@ static void on_connection(void *arg, struct MHD_Connection *connection, void **c
 	enum MHD_ConnectionNotificationCode code)
 {
 	struct smd_http *http = arg;
-	struct visit *visit = *context;
+	struct smd_http_visit *visit = *context;
 
 	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
 		open_visit(http, connection, context);
 	} else if (visit) {
 		TAILQ_REMOVE(&http->visits, visit, link);
 		http->figures.connections--;
-		clear_request(visit);
+		smd_http_visit_clear(visit);
 		free(visit);
 		*context = NULL;
 	}
@@ -412,7 +172,7 @@ static void on_connection(void *arg, struct MHD_Connection *connection, void **c
 void smd_http_tidy(struct smd_http *http)
 {
 	uint64_t now = smd_clock_ns();
-	struct visit *visit;
+	struct smd_http_visit *visit;
 
 	TAILQ_FOREACH (visit, &http->visits, link) {
 		if (!visit->is_suspended && visit->fd >= 0 &&
@@ -540,8 +300,8 @@ int smd_http_open(struct event_base *base, const struct smd_http_options *option
 		return smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
 	}
 	http->base = base;
-	http->access = options->access;
-	http->wants_certificate = options->tls_client_ca != NULL;
+	http->door = (struct smd_http_door){.access = options->access,
+		.wants_certificate = options->tls_client_ca != NULL};
 	http->handle = handle;
 	http->turn = turn;
 	http->arg = arg;
@@ -580,7 +340,7 @@ const struct smd_http_figures *smd_http_figures_of(const struct smd_http *http)
 
 void smd_http_close(struct smd_http *http)
 {
-	struct visit *visit;
+	struct smd_http_visit *visit;
 
 	TAILQ_FOREACH (visit, &http->visits, link) {
 		if (visit->is_suspended) {
