@@ -18,7 +18,7 @@ static int cancel(struct smd_stored_jobs *jobs, const struct smd_stored_job *job
 		smd_print_line(stderr, "summand: %s\n", error.text);
 		return SMD_EXIT_FAILED;
 	}
-	smd_print_line(stderr,
+	smd_print_lines(stderr,
 		"Request to cancel %s [%s] has been sent.\n\n"
 		"You may view the status of your job with the command\n\n"
 		"  $ summand %s describe %s\n",

@@ -205,7 +205,7 @@ static void tell_submitted(enum smd_stored_kind kind, const char *name)
 {
 	const char *group = smd_stored_kind_group(kind);
 
-	smd_print_line(stderr,
+	smd_print_lines(stderr,
 		"%s [%s] is submitted successfully.\n\n"
 		"Your job is still active. You may view the status of your job with the command\n\n"
 		"  $ summand %s describe %s\n\n"

@@ -264,11 +264,14 @@ static int build(struct smd_export *export)
 static int note_all(struct smd_export *export)
 {
 	const struct smd_job *job = export->job;
-	int ret = smd_export_note(export,
-		"the job's timeout of %lld s: Compose has none, `timeout` before its command does "
-		"it",
-		(long long)job->timeout_s);
+	int ret = 0;
 
+	if (job->timeout_s != SMD_JOB_TIMEOUT_DEFAULT_S) {
+		ret = smd_export_note(export,
+			"the job's timeout of %lld s: Compose has none, `timeout` before its "
+			"command does it",
+			(long long)job->timeout_s);
+	}
 	if (!ret && ((job->max_restarts > 0 && job->restart_policy != SMD_RESTART_NEVER) ||
 			    job->budgets.count > 0)) {
 		ret = smd_export_note(

@@ -455,7 +455,7 @@ static json_t *replicated_job(struct smd_export *export, int pool,
 	char name[SMD_REPLICA_NAME_MAX];
 	int failed = !spec;
 
-	if (job->timeout_s > 0 && spec) {
+	if (job->timeout_s != SMD_JOB_TIMEOUT_DEFAULT_S && spec) {
 		smd_export_put(
 			spec, "activeDeadlineSeconds", json_integer(job->timeout_s), &failed);
 	}

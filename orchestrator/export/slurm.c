@@ -204,9 +204,11 @@ static void print_component(struct smd_export *export, int pool, FILE *out)
 	if (spec->accelerator_count > 0) {
 		fprintf(out, "#SBATCH --gres=gpu:%d\n", spec->accelerator_count);
 	}
-	fputs("#SBATCH --time=", out);
-	print_time(job->timeout_s, out);
-	fputc('\n', out);
+	if (job->timeout_s != SMD_JOB_TIMEOUT_DEFAULT_S) { /* else the partition's own limit */
+		fputs("#SBATCH --time=", out);
+		print_time(job->timeout_s, out);
+		fputc('\n', out);
+	}
 	print_directives(export->options, pool, out);
 }
 

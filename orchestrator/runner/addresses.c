@@ -234,6 +234,38 @@ static int choose_each(const struct smd_host_facts *const *hosts, size_t count, 
 	return 0;
 }
 
+/* Hosts of different machines do not reach each other at an address that several have. */
+static int check_apart(const struct smd_host_facts *const *hosts, size_t count, const char *wanted,
+	const struct smd_chosen_address *chosen, struct smd_error *error)
+{
+	for (size_t i = 1; i < count; i++) {
+		for (size_t n = 0; n < i; n++) {
+			if (is_same(chosen[n].address, chosen[i].address) &&
+				strcmp(hosts[n]->network, hosts[i]->network) != 0) {
+				return smd_error_set(error, EADDRINUSE,
+					"host %s: must have an address of its own on %s "
+					"(--interface), got %s, which host %s has too: name an "
+					"interface that leads to the other hosts, or a network "
+					"that they are in",
+					hosts[i]->name, wanted, chosen[i].address->text,
+					hosts[n]->name);
+			}
+		}
+	}
+	return 0;
+}
+
+static int choose_wanted(const struct smd_host_facts *const *hosts, size_t count,
+	const char *wanted, struct smd_chosen_address *out, struct smd_error *error)
+{
+	struct smd_host_address network;
+	int ret = smd_host_address_parse(wanted, &network) == 0
+			  ? choose_each(hosts, count, is_in_network, &network, wanted, out, error)
+			  : choose_each(hosts, count, has_name, wanted, wanted, out, error);
+
+	return ret ? ret : check_apart(hosts, count, wanted, out, error);
+}
+
 /* Several agents may be on one machine. */
 static int are_one(const struct smd_host_facts *const *hosts, size_t count)
 {
@@ -248,13 +280,8 @@ static int are_one(const struct smd_host_facts *const *hosts, size_t count)
 int smd_addresses_choose(const struct smd_host_facts *const *hosts, size_t count,
 	const char *wanted, struct smd_chosen_address *out, struct smd_error *error)
 {
-	struct smd_host_address network;
-
-	if (wanted && smd_host_address_parse(wanted, &network) == 0) {
-		return choose_each(hosts, count, is_in_network, &network, wanted, out, error);
-	}
 	if (wanted) {
-		return choose_each(hosts, count, has_name, wanted, wanted, out, error);
+		return choose_wanted(hosts, count, wanted, out, error);
 	}
 	if (are_one(hosts, count)) {
 		return choose_each(hosts, count, is_loopback, NULL, NULL, out, error);

@@ -63,26 +63,39 @@ static int steers(const unsigned char *text, size_t length)
 	       (code >= 0x2066 && code <= 0x2069);
 }
 
+static void print(FILE *file, void (*make_printable)(char *), const char *format, va_list args)
+{
+	size_t length;
+	char *text;
+
+	if (vasprintf(&text, format, args) < 0) {
+		return;
+	}
+	length = strlen(text);
+	if (length > 0 && text[length - 1] == '\n') {
+		text[length - 1] = '\0';
+	}
+	make_printable(text);
+	fprintf(file, "%s\n", text);
+	free(text);
+}
+
 void smd_print_line(FILE *file, const char *format, ...)
 {
 	va_list args;
-	size_t length;
-	char *line;
-	int ret;
 
 	va_start(args, format);
-	ret = vasprintf(&line, format, args);
+	print(file, smd_printable, format, args);
 	va_end(args);
-	if (ret < 0) {
-		return;
-	}
-	length = strlen(line);
-	if (length > 0 && line[length - 1] == '\n') {
-		line[length - 1] = '\0';
-	}
-	smd_printable(line);
-	fprintf(file, "%s\n", line);
-	free(line);
+}
+
+void smd_print_lines(FILE *file, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	print(file, smd_printable_lines, format, args);
+	va_end(args);
 }
 
 /* What must not be shown at `text`, as its length; 0: nothing. *next is how far the next one is. */

@@ -21,4 +21,7 @@ const char *smd_unprintable(const char *text, size_t *length);
 /* Prints one line, made printable; the newline at its end need not be in the format. */
 void smd_print_line(FILE *file, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* The same for several lines, of which no part may hold another's newline. */
+void smd_print_lines(FILE *file, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 #endif

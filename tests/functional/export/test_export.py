@@ -375,6 +375,12 @@ class ExportTest(unittest.TestCase):
                       components[1])
         self.assertEqual([number for number in range(4) if "--partition=cpu" in components[number]], [2])
 
+    def test_a_timeout_that_nobody_set(self):
+        """A partition of an hour would never start a job of the default's seven days."""
+        self.assertNotIn("--time", self.export(job(), "--to=slurm"))
+        self.assertNotIn("activeDeadlineSeconds", self.export(job(), "--to=jobset"))
+        self.assertNotIn("the job's timeout", self.export(job(), "--to=compose"))
+
     def test_slurm_script_has_nothing_that_shellcheck_finds(self):
         if not shutil.which("shellcheck"):
             self.skipTest("shellcheck is not here")

@@ -46,7 +46,7 @@ class CreateTest(StoreTest):
         go = os.path.join(self.dir, "go")
         job = self.create(f"until [ -e {go} ]; do sleep 0.05; done; exit 0")
         self.assertRegex(job, r"^projects/local/locations/local/customJobs/[1-9][0-9]{18}$")
-        self.assertIn(f"CustomJob [{job}] is submitted successfully.", self.err)
+        self.assertIn(f"CustomJob [{job}] is submitted successfully.\n\nYour job is still active.", self.err)
         self.assertTrue(wait_until(lambda: self.state_of(job) == "JOB_STATE_RUNNING"))
         self.jobs("wait", job, "--timeout=1", code=124)
         open(go, "w", encoding="ascii").close()

@@ -175,9 +175,25 @@ static void test_what_is_wanted(void **state)
 	struct smd_host_facts absent[] = {
 		make_host("a", "eth0 1000 10.0.1.1/24"), make_host("b", "eth1 1000 10.0.1.2/24")};
 	struct smd_host_facts none[] = {make_host("a", ""), make_host("b", "eth1 0 10.0.1.2/24")};
+	struct smd_host_facts bridges[] = {
+		make_host("a", "docker0 10000 172.17.0.1/16"),
+		make_host("b", "docker0 10000 172.17.0.1/16")};
+	struct smd_host_facts others[] = {
+		make_host("a", "eth0 1000 10.0.1.1/24"), make_host("b", "eth0 1000 10.0.1.2/24")};
+	struct smd_host_facts one[] = {
+		make_host("a", "eth0 1000 10.0.1.1/24"), make_host("a", "eth0 1000 10.0.1.1/24")};
 
 	(void)state;
 	expect(network, 2, "10.7.0.0/16", "eth1=10.7.0.1 net9=10.7.3.2");
+	expect(bridges, 2, "docker0",
+		"host b: must have an address of its own on docker0 (--interface), got 172.17.0.1, "
+		"which host a has too: name an interface that leads to the other hosts, or a "
+		"network that they are in");
+	expect(others, 2, "lo",
+		"host b: must have an address of its own on lo (--interface), got 127.0.0.1, which "
+		"host a has too: name an interface that leads to the other hosts, or a network "
+		"that they are in");
+	expect(one, 2, "lo", "lo=127.0.0.1 lo=127.0.0.1");
 	expect(absent, 2, "eth0",
 		"host b: must have an interface eth0 (--interface) that is up and has an address, "
 		"got lo 127.0.0.1, eth1 10.0.1.2");

@@ -182,6 +182,24 @@ static void test_strangers(void **state)
 	close(fds[1]);
 }
 
+/* An agent that has died says nothing about keys. */
+static void test_one_that_ends_before_both_agree(void **state)
+{
+	struct end runner;
+	int fds[2];
+
+	(void)state;
+#ifndef HAS_TLS
+	skip();
+#endif
+	open_sockets(fds);
+	open_end(&runner, fds[0], SMD_AGENT_RUNNER, key, 0);
+	close(fds[1]);
+	run_until(runner.over[0]);
+	assert_non_null(strstr(runner.over, "the connection was cut before TLS was agreed"));
+	smd_agent_link_close(runner.link);
+}
+
 static void test_bad_frames(void **state)
 {
 	static const struct {
@@ -315,6 +333,7 @@ int main(void)
 		cmocka_unit_test(test_plain),
 		cmocka_unit_test(test_tls),
 		cmocka_unit_test(test_strangers),
+		cmocka_unit_test(test_one_that_ends_before_both_agree),
 		cmocka_unit_test(test_bad_frames),
 		cmocka_unit_test(test_text_before_the_first_frame),
 		cmocka_unit_test(test_the_end),

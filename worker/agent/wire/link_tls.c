@@ -141,6 +141,7 @@ static long failed(
 	int kind = SSL_get_error(tls->ssl, ret);
 	unsigned long code = ERR_peek_error();
 	const char *text = code ? ERR_reason_error_string(code) : NULL;
+	int is_cut;
 
 	if (kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE) {
 		*wants_write = kind == SSL_ERROR_WANT_WRITE;
@@ -149,8 +150,11 @@ static long failed(
 	if (kind == SSL_ERROR_ZERO_RETURN) {
 		return 0;
 	}
+	is_cut = ERR_GET_REASON(code) == SSL_R_UNEXPECTED_EOF_WHILE_READING ||
+		 kind == SSL_ERROR_SYSCALL;
 	snprintf(reason, SMD_AGENT_REASON_SIZE, "%s: %s",
 		SSL_is_init_finished(tls->ssl) ? "the connection was cut"
+		: is_cut		       ? "the connection was cut before TLS was agreed"
 					       : "TLS: both ends must know the job's key",
 		text  ? text
 		: err ? strerror(err)
