@@ -14,6 +14,7 @@
 #include "worker/mpi/child.h"
 #include "worker/mpi/launcher.h"
 #include "worker/mpi/mismatch.h"
+#include "worker/mpi/nested.h"
 
 #define RETRY_NS    100000000
 #define REMIND_S    10
@@ -96,6 +97,7 @@ static int run(struct launch *launch, char **command, struct smd_error *error)
 	int ret =
 		smd_mpi_launcher_prepare(&launch->scratch, &launch->nodes, &launch->options, error);
 
+	ret = ret ? ret : smd_mpi_nested_make(&launch->scratch, error);
 	if (launch->options.is_launcher) {
 		smd_mpi_mismatch_forbid();
 	} else if (!ret) {

@@ -117,19 +117,6 @@ static int common_network(const struct smd_mpi_nodes *nodes, char *out, size_t s
 	return 0;
 }
 
-/* The starter by a name without arguments, as Hydra wants it. */
-static int link_starter(const char *path)
-{
-	char program[PATH_SIZE];
-	ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
-
-	if (length < 0) {
-		return -errno;
-	}
-	program[length] = '\0';
-	return symlink(program, path) ? -errno : 0;
-}
-
 /* Settings that decide whether it works; they stand before a user's. */
 static int set_required(const char *starter, const char *openmpi_hosts, const char *mpich_hosts,
 	const char *concurrent)
@@ -219,7 +206,8 @@ int smd_mpi_launcher_prepare(const struct smd_mpi_scratch *scratch,
 	snprintf(openmpi, sizeof(openmpi), "%s/" OPENMPI_HOSTS, scratch->path);
 	snprintf(mpich, sizeof(mpich), "%s/" MPICH_HOSTS, scratch->path);
 	snprintf(concurrent, sizeof(concurrent), "%zu", nodes->count + 1);
-	ret = link_starter(starter);
+	/* A name without arguments, as Hydra wants it. */
+	ret = smd_mpi_scratch_link(scratch, SMD_MPI_STARTER);
 	ret = ret ? ret
 		  : write_hosts(scratch, OPENMPI_HOSTS, nodes, OWN_HOST, " slots=", processes);
 	ret = ret ? ret

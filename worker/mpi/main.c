@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "reduction_server/base/options.h"
+#include "worker/mpi/nested.h"
 #include "worker/mpi/nodes.h"
 #include "worker/mpi/verbs.h"
 
@@ -128,6 +129,9 @@ int main(int argc, char **argv)
 
 	if (strcmp(name ? name + 1 : argv[0], SMD_MPI_STARTER) == 0) {
 		return smd_mpi_start(argv);
+	}
+	if (smd_mpi_nested_is(argv[0])) {
+		return smd_mpi_nested_refuse(argv);
 	}
 	ret = smd_options_parse(
 		&command, start < argc ? start - 1 : argc, argv, &noperands, &error);

@@ -15,6 +15,7 @@
 #include "worker/agent/descendants.h"
 #include "worker/agent/exit_record.h"
 #include "worker/mpi/child.h"
+#include "worker/mpi/nested.h"
 #include "worker/mpi/nodes.h"
 #include "worker/mpi/scratch.h"
 #include "worker/mpi/session.h"
@@ -154,7 +155,9 @@ int smd_mpi_node(const struct smd_mpi_options *options)
 	 * same names, and whose ranks would take those of another replica for their neighbours. */
 	setenv("OMPI_MCA_btl_vader_backing_directory", node.scratch.path, 1);
 	setenv("PMIX_HOSTNAME", node.party.replica, 1);
-	node.listener = smd_mpi_listen(options->listen, &error);
+	if (smd_mpi_nested_make(&node.scratch, &error) == 0) {
+		node.listener = smd_mpi_listen(options->listen, &error);
+	}
 	if (node.listener < 0) {
 		node.exit_code = smd_mpi_fail(EXIT_FAILURE, &error);
 	} else {

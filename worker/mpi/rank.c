@@ -12,6 +12,7 @@
 
 #include "worker/agent/exit_record.h"
 #include "worker/mpi/mismatch.h"
+#include "worker/mpi/nested.h"
 #include "worker/mpi/scratch.h"
 #include "worker/mpi/verbs.h"
 
@@ -126,6 +127,15 @@ static void tell_mismatch(
 		rank, size, mismatch->program, mismatch->launcher, mismatch->label);
 }
 
+static void tell_nested(const char *launcher, const char *rank, const char *size)
+{
+	fprintf(stderr,
+		SMD_MPI_PROGRAM ": rank %s of %s: each rank would start a world of its own, got a "
+				"command that runs %s; have the program alone as the job's command, "
+				"which Summand starts as that many ranks, or %s as its first word\n",
+		rank, size, launcher, launcher);
+}
+
 /* It stays above the command to say which rank failed: mpirun names a host for a signal only. */
 int smd_mpi_rank(char **command)
 {
@@ -133,6 +143,8 @@ int smd_mpi_rank(char **command)
 	const char *rank = place("OMPI_COMM_WORLD_RANK", "PMI_RANK");
 	const char *size = place("OMPI_COMM_WORLD_SIZE", "PMI_SIZE");
 	struct smd_mpi_mismatch mismatch;
+	struct smd_mpi_nested nested;
+	char launcher[SMD_MPI_LAUNCHER_SIZE];
 	sigset_t ends;
 	sigset_t before;
 	int code;
@@ -142,6 +154,7 @@ int smd_mpi_rank(char **command)
 	take_directory();
 	set_place();
 	smd_mpi_mismatch_watch(&mismatch);
+	smd_mpi_nested_watch(&nested);
 	sigemptyset(&ends);
 	sigaddset(&ends, SIGTERM);
 	sigaddset(&ends, SIGINT);
@@ -157,6 +170,10 @@ int smd_mpi_rank(char **command)
 	if (smd_mpi_mismatch_found(&mismatch)) {
 		tell_mismatch(&mismatch, rank ? rank : "?", size ? size : "?");
 		code = code > 0 ? code : EXIT_FAILURE; /* it may go on alone */
+	}
+	if (smd_mpi_nested_found(&nested, launcher)) {
+		tell_nested(launcher, rank ? rank : "?", size ? size : "?");
+		code = code > 0 ? code : EXIT_FAILURE;
 	}
 	if (code > 0 && !asked) {
 		smd_mpi_scratch_note_failure(code);

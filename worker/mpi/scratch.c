@@ -86,6 +86,20 @@ int smd_mpi_scratch_write(
 	return write_file(path, text, length);
 }
 
+int smd_mpi_scratch_link(const struct smd_mpi_scratch *scratch, const char *name)
+{
+	char path[2 * SMD_MPI_SCRATCH_SIZE];
+	char program[PATH_MAX];
+	ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
+
+	if (length < 0) {
+		return -errno;
+	}
+	program[length] = '\0';
+	snprintf(path, sizeof(path), "%s/%s", scratch->path, name);
+	return symlink(program, path) ? -errno : 0;
+}
+
 /* A link is there whole or not at all, and only the first one. */
 void smd_mpi_scratch_note_failure(int exit_code)
 {

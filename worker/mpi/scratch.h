@@ -31,6 +31,9 @@ int smd_mpi_scratch_make(struct smd_mpi_scratch *out, struct smd_error *error);
 int smd_mpi_scratch_write(
 	const struct smd_mpi_scratch *scratch, const char *name, const char *text, size_t length);
 
+/* Makes this program have that name in it too. 0 or -errno. */
+int smd_mpi_scratch_link(const struct smd_mpi_scratch *scratch, const char *name);
+
 /* A rank's: notes that it failed with that exit code, unless one has before it. */
 void smd_mpi_scratch_note_failure(int exit_code);
 

@@ -184,6 +184,40 @@ class Mpi(job.JobTest):
                 self.assert_code(run, 1)
                 self.assertIn(said, self.read(run, "logs/workerpool0-0.log"))
 
+    def assert_nested(self, script, launcher, **labels):
+        """A script of the user's own starts a launcher in each rank, which the job file does not show: no world begins."""
+        with open(self.path("run.sh"), "w", encoding="utf-8") as file:
+            file.write(script + "\ntrue\n")
+        run = self.run_job(self.pools(["bash", self.path("run.sh")]), labels=dict(LABELS, **labels))
+        self.assert_code(run, 1)
+        said = "".join(self.read(run, f"logs/{replica}.log") for replica in REPLICAS)
+        self.assertRegex(said, rf"rank \d of 4: each rank would start a world of its own, got a command that runs {re.escape(launcher)}; have the program "
+                         "alone as the job's command")
+        self.assertNotIn('"size"', said)
+
+    @unittest.skipUnless(HAS_MPICH, "needs mpich and libmpich-dev")
+    def test_a_script_that_runs_mpich(self):
+        program = self.compiled("mpicc.mpich")
+        for launcher in "mpiexec.hydra", "mpiexec", "srun":
+            with self.subTest(launcher):
+                self.assert_nested(f"cd /tmp && {launcher} -n 4 {program}", launcher, **{"mpi-launcher": "mpich"})
+
+    @unittest.skipUnless(HAS_MPICH, "needs mpich and libmpich-dev")
+    def test_a_script_that_runs_mpich_by_its_path(self):
+        """It finds no hosts, in whose name it says why."""
+        program = self.compiled("mpicc.mpich")
+        with open(self.path("run.sh"), "w", encoding="utf-8") as file:
+            file.write(f"exec {shutil.which('mpiexec.hydra')} -n 4 {program}\n")
+        run = self.run_job(self.pools(["bash", self.path("run.sh")]), labels=dict(LABELS, **{"mpi-launcher": "mpich"}))
+        self.assert_code(run, 1)
+        said = "".join(self.read(run, f"logs/{replica}.log") for replica in REPLICAS)
+        self.assertIn("each-rank-of-the-job-would-start-a-world-of-its-own", said)
+        self.assertNotIn('"size"', said)
+
+    @unittest.skipUnless(HAS_OPENMPI, "needs openmpi-bin and libopenmpi-dev")
+    def test_a_script_that_runs_open_mpi(self):
+        self.assert_nested(f"mpirun -n 4 {self.compiled('mpicc.openmpi')}", "mpirun", **{"mpi-launcher": "openmpi"})
+
     @unittest.skipUnless(HAS_OPENMPI, "needs openmpi-bin and libopenmpi-dev")
     def test_a_rank_that_dies(self):
         """The job fails by the replica of the rank, not by the chief, whose mpirun says so too."""
