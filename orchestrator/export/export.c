@@ -308,11 +308,11 @@ int smd_export_write(const struct smd_export_target *target, const struct smd_jo
 	ret = ret ? ret : check_commands(target, job, error);
 	if (!ret && job->launch == SMD_LAUNCH_MPIRUN) {
 		ret = smd_error_set(error, ENOTSUP,
-			"summand-launch: mpirun: must be run by local-run or create, whose token "
-			"lets "
-			"the chief's mpirun reach the other replicas; %s has none: give it "
-			"summand-launch: process, for programs that read RANK, or node, with an "
-			"mpirun in one replica",
+			"summand-launch: mpirun: must be run by local-run or create, on a Slurm "
+			"cluster with --engine=slurm, whose token lets the chief's mpirun reach "
+			"the other replicas; %s has none. One replica whose command begins with "
+			"mpirun needs none; and summand-launch: process is for programs that "
+			"never call MPI_Init, because one that does is rank 0 of 1, and succeeds",
 			target->name);
 	}
 	if (!ret && job->hybrid == SMD_HYBRID_ON) {

@@ -54,6 +54,11 @@ int smd_job_replica_count(const struct smd_job *job)
 	return count;
 }
 
+const char *smd_job_pool_word(const struct smd_job_pool *pool, size_t i)
+{
+	return i < pool->ncommand ? pool->command[i] : pool->args[i - pool->ncommand];
+}
+
 int smd_job_pool_has_tpus(const struct smd_job_pool *pool)
 {
 	return pool->accelerator_type && strncmp(pool->accelerator_type, "TPU", 3) == 0;

@@ -186,6 +186,9 @@ int smd_replica_parse(const char *name, int *pool, int *index);
 int smd_job_replica_count(const struct smd_job *job);
 
 /* Its accelerators are none that a machine here has. */
+/* The word of that number of the command and its args; NULL: what stands there is no text. */
+const char *smd_job_pool_word(const struct smd_job_pool *pool, size_t i);
+
 int smd_job_pool_has_tpus(const struct smd_job_pool *pool);
 
 /* Whether it brings reduction servers of its own, or reducers on the workers' hosts alone. */

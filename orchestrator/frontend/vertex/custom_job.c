@@ -10,6 +10,7 @@
 #include "orchestrator/document/schema.h"
 #include "orchestrator/frontend/rules.h"
 #include "orchestrator/frontend/setting.h"
+#include "orchestrator/frontend/vertex/launcher.h"
 #include "orchestrator/frontend/vertex/study.h"
 #include "orchestrator/job/trial.h"
 #include "reduction_server/base/hash.h"
@@ -231,88 +232,6 @@ static void check_timeout(
 	}
 }
 
-/* A program that starts the ranks of a world. */
-struct launcher {
-	const char *name;
-	const char *instead;     /* what to do where each of several replicas has one */
-	const char *knows_world; /* the option by which it is told of the others; or NULL */
-	int is_mpi;              /* it is an mpirun, and takes our starter for its ssh */
-};
-
-#define START_FOR_MPI                                                                              \
-	"have one for all of them, with summand-distribution: mpi, or let Summand start the "      \
-	"ranks "                                                                                   \
-	"for torch.distributed"
-
-static const struct launcher launchers[] = {
-	{"mpirun", START_FOR_MPI, NULL, 1},
-	{"mpiexec", START_FOR_MPI, NULL, 1},
-	{"mpiexec.hydra", START_FOR_MPI, NULL, 1},
-	{"orterun", START_FOR_MPI, NULL, 1},
-	{"horovodrun",
-		"have the program itself, with summand-distribution: mpi, as "
-		"specs/jobs/recipes/horovod.yaml does, or over Gloo, as horovod_gloo.yaml does",
-		NULL, 0},
-	{"deepspeed",
-		"have deepspeed.launcher.launch, as specs/jobs/recipes/deepspeed_launcher.yaml "
-		"does, "
-		"or give it --hostfile, --no_ssh and --node_rank=$(NODE_RANK)",
-		"--no_ssh", 0},
-};
-
-/* The one that the text begins with; or NULL. */
-static const struct launcher *find_launcher(const char *text)
-{
-	size_t length = strcspn(text, " \t\n");
-	const char *slash = memrchr(text, '/', length);
-	const char *word = slash ? slash + 1 : text;
-
-	length -= (size_t)(word - text);
-	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
-		if (strlen(launchers[i].name) == length &&
-			memcmp(launchers[i].name, word, length) == 0) {
-			return &launchers[i];
-		}
-	}
-	return NULL;
-}
-
-/* NULL: what is no text has been told of. */
-static const char *word_of(const struct smd_job_pool *pool, size_t i)
-{
-	return i < pool->ncommand ? pool->command[i] : pool->args[i - pool->ncommand];
-}
-
-static int has_word(const struct smd_job_pool *pool, const char *text)
-{
-	for (size_t i = 0; i < pool->ncommand + pool->nargs; i++) {
-		if (word_of(pool, i) && strstr(word_of(pool, i), text)) {
-			return 1;
-		}
-	}
-	return 0;
-}
-
-/* The pool's that knows of its own replica only, also as what a shell runs: sh -c "mpirun ...". */
-static const struct launcher *lone_launcher_of(const struct smd_job_pool *pool)
-{
-	for (size_t i = 0; i < pool->ncommand + pool->nargs; i++) {
-		const char *word = word_of(pool, i);
-		const char *before = i > 0 ? word_of(pool, i - 1) : "-c";
-		const struct launcher *launcher =
-			word && before && (strcmp(before, "-c") == 0 || strcmp(before, "-lc") == 0)
-				? find_launcher(word)
-				: NULL;
-
-		if (launcher) {
-			return launcher->knows_world && has_word(pool, launcher->knows_world)
-				       ? NULL
-				       : launcher;
-		}
-	}
-	return NULL;
-}
-
 static int has_same_words(const struct smd_job_pool *a, const struct smd_job_pool *b)
 {
 	size_t count = a->ncommand + a->nargs;
@@ -321,7 +240,7 @@ static int has_same_words(const struct smd_job_pool *a, const struct smd_job_poo
 		return 0;
 	}
 	for (size_t i = 0; i < count; i++) {
-		if (strcmp(word_of(a, i), word_of(b, i)) != 0) {
+		if (strcmp(smd_job_pool_word(a, i), smd_job_pool_word(b, i)) != 0) {
 			return 0;
 		}
 	}
@@ -330,15 +249,23 @@ static int has_same_words(const struct smd_job_pool *a, const struct smd_job_poo
 
 /* One mpirun for all replicas: its program is everywhere the same. */
 static void check_mpirun(struct smd_decoder *decoder, const struct smd_node *at,
-	const struct launcher *launcher, struct smd_job *job)
+	const struct smd_launcher *launcher, struct smd_job *job)
 {
 	int replicas = 1 + job->pools[1].replica_count;
 
 	if (launcher && !launcher->is_mpi) {
 		smd_not_run(decoder->diagnostics, at,
 			"distribution mpi: must have the program itself as the command, which "
-			"mpirun starts, got %s, which wants to reach other replicas by ssh",
-			launcher->name);
+			"mpirun starts, got %s, which %s",
+			launcher->name, launcher->does);
+	} else if (launcher && !job->has_own_mpirun) {
+		smd_not_run(decoder->diagnostics, at,
+			"distribution mpi: %s must be the command's first word, or not be in it, "
+			"got it further inside, where each of %d ranks would start a world of its "
+			"own; have the program alone, which Summand starts as %d ranks, or begin "
+			"with %s, with -wdir DIR in place of cd and variables in env",
+			launcher->name, replicas * job->processes_per_replica,
+			replicas * job->processes_per_replica, launcher->name);
 	} else if (job->pools[1].replica_count > 0 &&
 		   !has_same_words(&job->pools[0], &job->pools[1])) {
 		smd_not_run(decoder->diagnostics, at,
@@ -366,7 +293,7 @@ static void check_mpi(
 		labels ? smd_node_member(labels, SMD_SETTING_PREFIX "launch") : NULL;
 	const struct smd_node *distribution =
 		labels ? smd_node_member(labels, SMD_SETTING_PREFIX "distribution") : NULL;
-	const struct launcher *launcher = lone_launcher_of(&job->pools[0]);
+	const struct smd_launcher *launcher = smd_launcher_of(&job->pools[0]);
 	int replicas = 1 + job->pools[1].replica_count;
 
 	if (!distribution || job->distribution != SMD_DISTRIBUTION_MPI) {
@@ -383,12 +310,20 @@ static void check_mpi(
 	}
 	if (job->launch == SMD_LAUNCH_MPIRUN) {
 		job->has_own_mpirun = launcher && launcher->is_mpi;
-		check_mpirun(decoder, launch ? launch : distribution, launcher, job);
+		check_mpirun(decoder, launch ? launch : distribution,
+			launcher ? launcher : smd_launcher_inside(&job->pools[0]), job);
 	} else if (launch && job->launch == SMD_LAUNCH_NODE && replicas > 1) {
 		smd_warning_at_name(decoder->diagnostics, launch,
 			"distribution mpi on %d replicas: where each runs mpirun, each trains "
 			"alone; with " SMD_SETTING_PREFIX "launch: mpirun one reaches all of them",
 			replicas);
+	} else if (launch && job->launch == SMD_LAUNCH_PROCESS &&
+		   replicas * job->processes_per_replica > 1) {
+		smd_warning_at_name(decoder->diagnostics, launch,
+			"distribution mpi on %d processes: where each calls MPI_Init, each is rank "
+			"0 of 1 and trains alone; with " SMD_SETTING_PREFIX
+			"launch: mpirun they are one world",
+			replicas * job->processes_per_replica);
 	}
 }
 
@@ -398,10 +333,10 @@ static void check_worlds(
 	struct smd_decoder *decoder, const struct smd_node *spec, const struct smd_job *job)
 {
 	const struct smd_node *pools = smd_node_member(spec, "workerPoolSpecs");
-	const struct launcher *launcher = lone_launcher_of(&job->pools[0]);
+	const struct smd_launcher *launcher = smd_launcher_of(&job->pools[0]);
 
 	if (pools && launcher && job->pools[1].replica_count > 0 &&
-		job->distribution != SMD_DISTRIBUTION_MPI && lone_launcher_of(&job->pools[1])) {
+		job->distribution != SMD_DISTRIBUTION_MPI && smd_launcher_of(&job->pools[1])) {
 		smd_warning_at_name(decoder->diagnostics, pools,
 			"%s on each of %d replicas: each trains alone, because none of them knows "
 			"of the others; %s",

@@ -407,6 +407,8 @@ class ExportTest(unittest.TestCase):
                                                                "acceleratorCount": 8}
         many = job(workers=300)
         any_one = job(labels=[("summand-success-policy", "any")])
+        world = job(labels=[("summand-distribution", "mpi")])
+        world["jobSpec"]["workerPoolSpecs"][1]["containerSpec"] = world["jobSpec"]["workerPoolSpecs"][0]["containerSpec"]
         for spec, target, text in (
                 (several, "jobset", "summand-processes-per-replica: must be 1 in a JobSet"),
                 (several, "compose", "summand-launch: node"),
@@ -418,7 +420,10 @@ class ExportTest(unittest.TestCase):
                 (glued, "slurm", "workerpool1: GLUED: must be the same for its 12 replicas"),
                 (tpus, "compose", "workerpool1: acceleratorType: must be of GPUs"),
                 (many, "compose", "replicas: must be at most 256 in Compose"),
-                (any_one, "slurm", "summand-success-policy: must be chief or all-workers, got any")):
+                (any_one, "slurm", "summand-success-policy: must be chief or all-workers, got any"),
+                (world, "slurm", "on a Slurm cluster with --engine=slurm"),
+                (world, "jobset", "jobset has none. One replica whose command begins with mpirun needs none; and summand-launch: process is for "
+                                  "programs that never call MPI_Init")):
             with self.subTest(target=target, text=text):
                 done = self.run_summand("export", "-", f"--to={target}", spec=spec, code=2)
                 self.assertIn(text, done.stderr)

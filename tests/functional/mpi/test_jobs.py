@@ -280,6 +280,13 @@ class Mpi(job.JobTest):
                 self.assert_code(run, 1)
                 self.assertEqual([each for each in made if os.path.exists(each)], [])
 
+    def test_processes_that_may_be_worlds(self):
+        """Whether a program calls MPI_Init nobody knows before, so that is a warning."""
+        labels = dict(LABELS, launch="process")
+        said = subprocess.run([job.SUMMAND, "custom-jobs", "validate", self.write_spec(self.pools(["true"]), labels=labels)],
+                              capture_output=True, text=True, check=True)
+        self.assertIn("distribution mpi on 4 processes: where each calls MPI_Init, each is rank 0 of 1", said.stdout + said.stderr)
+
     def test_other_commands_in_worker_pool_1(self):
         run = self.run_job([job.pool(["/bin/true"]), job.pool(["/bin/false"])], labels=LABELS)
         self.assert_code(run, 2)
