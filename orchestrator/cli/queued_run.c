@@ -146,18 +146,22 @@ static int divert_output(const struct queued_run *run, struct smd_error *error)
 /* The directory comes first: the row that names it says that the job has begun. */
 static int begin(struct queued_run *run, struct smd_loaded_job *loaded, struct smd_error *error)
 {
-	int ret = smd_jobdir_open(&run->dir, loaded->job, NULL, error);
+	const char *before = run->entry.directory;
+	int ret = smd_jobdir_open(&run->dir, loaded->job, before, error);
 
 	if (ret) {
 		return ret;
 	}
+	smd_jobdir_remove(&run->dir, SMD_RECORD); /* it says how the run before has ended */
 	if (run->devices && setenv("CUDA_VISIBLE_DEVICES", run->devices, 1)) {
 		ret = smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
 	}
 	ret = ret ? ret : divert_output(run, error);
 	ret = ret ? ret : smd_entry_begin(&run->entry, run->dir.path, run->devices, error);
 	if (ret) {
-		smd_job_folder_remove(run->dir.path);
+		if (!before) {
+			smd_job_folder_remove(run->dir.path);
+		}
 		smd_jobdir_close(&run->dir);
 		return ret;
 	}

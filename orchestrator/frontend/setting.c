@@ -36,6 +36,7 @@ static const char *const chief_names[] = {"chief", "master", NULL};
 static const char *const success_policies[] = {"chief", "all-workers", "any", NULL};
 static const char *const restart_policies[] = {"never", "on-failure", "exit-code", NULL};
 static const char *const hybrids[] = {"auto", "on", "off", NULL};
+static const char *const preemptions[] = {"off", "requeue", "cancel", NULL};
 static const char *const restart_scopes[] = {"job", "replica", NULL};
 
 static int set_value(const struct smd_setting *setting, const char *text, void *place)
@@ -191,6 +192,10 @@ const struct smd_setting smd_settings[] = {
 		set_value, PLACE(hybrid), .values = hybrids},
 	{"priority", "N", "in a service's queue: those of a higher one begin first (default 0)",
 		set_number, PLACE(priority), .min = 0, .max = PRIORITY_MAX},
+	{"preemption", "off|requeue|cancel",
+		"what becomes of the job when one of a higher priority waits for its room in a "
+		"service (default off: it keeps it)",
+		set_value, PLACE(preemption), .values = preemptions},
 	{"retryable-exit-codes", "N_N...",
 		"exit codes below 128 that restart-policy exit-code retries", set_exit_codes,
 		PLACE(retryable), .form = "^[0-9]{1,3}(_[0-9]{1,3})*$",

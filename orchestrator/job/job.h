@@ -80,6 +80,10 @@ enum smd_restart_policy { SMD_RESTART_NEVER, SMD_RESTART_ON_FAILURE, SMD_RESTART
  * reduction servers, but fewer than workers' hosts; ON: also where it has none. */
 enum smd_hybrid_choice { SMD_HYBRID_AUTO, SMD_HYBRID_ON, SMD_HYBRID_OFF };
 
+/* What becomes of a running job whose room a waiting one of a higher priority needs: nothing, or it
+ * waits again and runs from its start, or it ends. Slurm's words. */
+enum smd_preemption { SMD_PREEMPTION_OFF, SMD_PREEMPTION_REQUEUE, SMD_PREEMPTION_CANCEL };
+
 enum smd_restart_scope { SMD_RESTART_JOB, SMD_RESTART_REPLICA };
 
 struct smd_study;
@@ -158,6 +162,7 @@ struct smd_job {
 	int server_restarts;   /* of a lost reduction server; 0: its loss ends the job */
 	int hybrid;
 	int priority; /* in the service's queue */
+	int preemption;
 	struct smd_exit_codes retryable;
 	struct smd_restart_budgets budgets; /* each code once */
 	/* A local package: what is copied to where replicas run, and installed there. */

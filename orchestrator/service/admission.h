@@ -15,10 +15,17 @@
 struct smd_at_work {
 	struct smd_demand demand;
 	int64_t ends_s; /* by when it has ended */
+	/* For preemption (preemption.h): */
+	int priority;
+	int64_t began_s;
+	int may_be_preempted; /* its job allows it, and it has been asked not yet */
+	int is_leaving;       /* it has been asked */
+	int is_preempted;     /* the result */
 };
 
 struct smd_in_line {
 	struct smd_demand demand;
+	int priority;
 	int64_t lasts_s; /* at most */
 	int begins;      /* the result */
 };

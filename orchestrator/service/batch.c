@@ -79,6 +79,7 @@ int smd_batch_add(struct smd_batch *batch, struct smd_call *call, struct smd_int
 		.spec = intake->spec,
 		.demand = intake->demand,
 		.priority = intake->priority,
+		.preemption = intake->preemption,
 		.max_wait_s = intake->max_wait_s,
 		.timeout_s = intake->timeout_s};
 	batch->items[batch->count++] = (struct batch_item){

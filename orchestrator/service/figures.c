@@ -12,6 +12,8 @@
 	X(runners_started_total, counter, started, "Runners that were started.")                   \
 	X(jobs_given_up_total, counter, given_up,                                                  \
 		"Jobs that were ended because they waited too long or had no runner.")             \
+	X(jobs_preempted_total, counter, preempted,                                                \
+		"Jobs that were told to make room for one of a higher priority.")                  \
 	X(cpus, gauge, capacity.cpus, "Processors that jobs may take.")                            \
 	X(cpus_taken, gauge, taken.cpus, "Processors of jobs that have begun.")                    \
 	X(memory_bytes, gauge, capacity.memory_bytes, "Memory that jobs may take.")                \

@@ -247,6 +247,7 @@ static int fill(const struct smd_intake_rules *rules, const struct smd_job *job,
 	out->display_name = strdup(job->display_name);
 	out->demand = demand_of(rules->catalogue, job);
 	out->priority = job->priority;
+	out->preemption = (enum smd_preemption)job->preemption;
 	out->timeout_s = job->timeout_s;
 	out->max_wait_s = job->max_wait_s;
 	if (job->max_trial_count > 0) {

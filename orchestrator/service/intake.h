@@ -22,6 +22,7 @@ struct smd_intake {
 	char *display_name;
 	struct smd_demand demand;
 	int priority;
+	enum smd_preemption preemption;
 	int64_t timeout_s;
 	int64_t max_wait_s;
 };

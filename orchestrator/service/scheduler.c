@@ -7,12 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "orchestrator/service/admission.h"
 #include "orchestrator/service/filter.h"
+#include "orchestrator/service/launches.h"
+#include "orchestrator/service/preemption.h"
 #include "orchestrator/service/room.h"
 #include "orchestrator/service/spawn.h"
 #include "reduction_server/base/clock.h"
@@ -26,25 +27,15 @@
 #define CODE_DEADLINE_EXCEEDED 4
 #define CODE_UNAVAILABLE       14
 
-/* A runner that was started, and its job as it was then. */
-struct launched {
-	int64_t id;
-	pid_t pid; /* 0: it has ended */
-	unsigned attempts;
-	uint64_t ended_ns;
-	struct smd_demand demand;
-	int64_t lasts_s;
-	char *devices;
-	int is_listed; /* by the queue, at the last look */
-};
-
 struct queue_item {
 	int64_t id;
 	int is_waiting;
 	struct smd_demand demand;
 	int priority;
+	enum smd_preemption preemption;
+	int is_preempted;
 	int64_t lasts_s;
-	int64_t created_s;
+	int64_t waits_since_s;
 	int64_t began_s;
 	int64_t max_wait_s;
 	char *devices;
@@ -59,10 +50,10 @@ struct smd_scheduler {
 	uint64_t rests_until_ns; /* after a look, which a long queue makes long */
 	uint64_t settled_ns;
 	int is_woken;
-	struct launched *launched;
-	size_t nlaunched;
+	struct smd_launches launches;
 	uint64_t started;
 	uint64_t given_up;
+	uint64_t preempted;
 	/* Of one look: */
 	struct queue_item *items;
 	size_t nitems;
@@ -87,6 +78,11 @@ int smd_scheduler_open(struct smd_store *store, const struct smd_service_options
 		free(scheduler);
 		return ret;
 	}
+	ret = smd_queue_preempt_again(store, error);
+	if (ret) {
+		smd_scheduler_close(scheduler);
+		return ret;
+	}
 	*out = scheduler;
 	return 0;
 }
@@ -101,10 +97,7 @@ static void clear_items(struct smd_scheduler *scheduler)
 
 void smd_scheduler_close(struct smd_scheduler *scheduler)
 {
-	for (size_t i = 0; i < scheduler->nlaunched; i++) {
-		free(scheduler->launched[i].devices);
-	}
-	free(scheduler->launched);
+	smd_launches_clear(&scheduler->launches);
 	clear_items(scheduler);
 	free(scheduler->items);
 	smd_room_close(&scheduler->room);
@@ -147,6 +140,7 @@ void smd_scheduler_figures(const struct smd_scheduler *scheduler, struct smd_que
 {
 	*out = (struct smd_queue_figures){.started = scheduler->started,
 		.given_up = scheduler->given_up,
+		.preempted = scheduler->preempted,
 		.capacity = scheduler->room.capacity};
 	for (size_t i = 0; i < scheduler->nitems; i++) {
 		const struct queue_item *item = &scheduler->items[i];
@@ -200,7 +194,9 @@ static int take_item(void *arg, const struct smd_queued_job *job)
 		.demand = job->demand,
 		.priority = job->priority,
 		.lasts_s = job->timeout_s + ENDING_S,
-		.created_s = seconds_of(job->create_time),
+		.preemption = job->preemption,
+		.is_preempted = job->is_preempted,
+		.waits_since_s = seconds_of(job->wait_time),
 		.began_s = seconds_of(job->begin_time),
 		.max_wait_s = job->max_wait_s,
 		.quota = quota_of(scheduler, job->project),
@@ -208,42 +204,20 @@ static int take_item(void *arg, const struct smd_queued_job *job)
 	return 0;
 }
 
-static struct launched *find_launched(struct smd_scheduler *scheduler, int64_t id)
-{
-	for (size_t i = 0; i < scheduler->nlaunched; i++) {
-		if (scheduler->launched[i].id == id) {
-			return &scheduler->launched[i];
-		}
-	}
-	return NULL;
-}
-
 /* Those whose job does not wait any more have done what they were started for. */
 static void forget_launched(struct smd_scheduler *scheduler)
 {
-	size_t kept = 0;
-
-	for (size_t i = 0; i < scheduler->nlaunched; i++) {
-		scheduler->launched[i].is_listed = 0;
-	}
 	for (size_t i = 0; i < scheduler->nitems; i++) {
-		struct launched *launched =
+		struct smd_started_runner *launch =
 			scheduler->items[i].is_waiting
-				? find_launched(scheduler, scheduler->items[i].id)
+				? smd_launches_find(&scheduler->launches, scheduler->items[i].id)
 				: NULL;
 
-		if (launched) {
-			launched->is_listed = 1;
+		if (launch) {
+			launch->is_wanted = 1;
 		}
 	}
-	for (size_t i = 0; i < scheduler->nlaunched; i++) {
-		if (scheduler->launched[i].is_listed) {
-			scheduler->launched[kept++] = scheduler->launched[i];
-		} else {
-			free(scheduler->launched[i].devices);
-		}
-	}
-	scheduler->nlaunched = kept;
+	smd_launches_keep_wanted(&scheduler->launches);
 }
 
 static int read_queue(struct smd_scheduler *scheduler)
@@ -285,7 +259,7 @@ static int has_expired(
 {
 	char message[160];
 
-	if (item->max_wait_s == 0 || now_s < item->created_s + item->max_wait_s) {
+	if (item->max_wait_s == 0 || now_s < item->waits_since_s + item->max_wait_s) {
 		return 0;
 	}
 	snprintf(message, sizeof(message),
@@ -300,46 +274,24 @@ static int has_expired(
 /* Whether a runner is on its way to the job, or was too often, or is to be waited with. */
 static int is_on_its_way(struct smd_scheduler *scheduler, const struct queue_item *item)
 {
-	const struct launched *launched = find_launched(scheduler, item->id);
+	const struct smd_started_runner *launched = smd_launches_find(&scheduler->launches, item->id);
 
 	return launched && launched->pid;
 }
 
 static int must_rest(struct smd_scheduler *scheduler, const struct queue_item *item)
 {
-	const struct launched *launched = find_launched(scheduler, item->id);
+	const struct smd_started_runner *launched = smd_launches_find(&scheduler->launches, item->id);
 
 	return launched && !launched->pid &&
 	       smd_clock_ns() - launched->ended_ns < RETRY_S * SMD_SECOND_NS;
-}
-
-static struct launched *note_launched(
-	struct smd_scheduler *scheduler, const struct queue_item *item)
-{
-	struct launched *launched = find_launched(scheduler, item->id);
-	void *grown;
-
-	if (launched) {
-		free(launched->devices);
-		launched->devices = NULL;
-		return launched;
-	}
-	grown = realloc(scheduler->launched, (scheduler->nlaunched + 1) * sizeof(*launched));
-	if (!grown) {
-		return NULL;
-	}
-	scheduler->launched = grown;
-	launched = &scheduler->launched[scheduler->nlaunched++];
-	*launched =
-		(struct launched){.id = item->id, .demand = item->demand, .lasts_s = item->lasts_s};
-	return launched;
 }
 
 /* GPUs that no other job has, as CUDA_VISIBLE_DEVICES names them. NULL: it needs none of its own.
  */
 static char *choose_devices(struct smd_scheduler *scheduler, const struct queue_item *item)
 {
-	const char **taken = calloc(scheduler->nitems + scheduler->nlaunched + 1, sizeof(*taken));
+	const char **taken = calloc(scheduler->nitems + scheduler->launches.count + 1, sizeof(*taken));
 	size_t count = 0;
 	char *devices = NULL;
 
@@ -348,9 +300,9 @@ static char *choose_devices(struct smd_scheduler *scheduler, const struct queue_
 			taken[count++] = scheduler->items[i].devices;
 		}
 	}
-	for (size_t i = 0; taken && i < scheduler->nlaunched; i++) {
-		if (scheduler->launched[i].devices) {
-			taken[count++] = scheduler->launched[i].devices;
+	for (size_t i = 0; taken && i < scheduler->launches.count; i++) {
+		if (scheduler->launches.list[i].devices) {
+			taken[count++] = scheduler->launches.list[i].devices;
 		}
 	}
 	if (taken && item->demand.gpus > 0 && scheduler->options->deals_gpus) {
@@ -363,7 +315,7 @@ static char *choose_devices(struct smd_scheduler *scheduler, const struct queue_
 
 static void launch(struct smd_scheduler *scheduler, const struct queue_item *item)
 {
-	struct launched *launched = note_launched(scheduler, item);
+	struct smd_started_runner *launched = smd_launches_add(&scheduler->launches, item->id);
 	pid_t pid;
 
 	if (!launched) {
@@ -401,6 +353,7 @@ static int precedes(const void *a, const void *b)
 /* One look's worth of memory. */
 struct line {
 	struct smd_at_work *running;
+	const struct queue_item **runners; /* whose these are */
 	size_t nrunning;
 	const struct queue_item **items;
 	struct smd_in_line *waiting;
@@ -440,6 +393,18 @@ static void keep_quotas(const struct smd_scheduler *scheduler, struct line *line
 	line->nwaiting = kept;
 }
 
+static struct smd_at_work at_work(const struct queue_item *item, int64_t now_s)
+{
+	int64_t ends_s = (item->is_waiting ? now_s : item->began_s) + item->lasts_s;
+
+	return (struct smd_at_work){.demand = item->demand,
+		.ends_s = item->is_preempted ? now_s + ENDING_S : ends_s,
+		.priority = item->priority,
+		.began_s = item->began_s,
+		.may_be_preempted = !item->is_waiting && item->preemption != SMD_PREEMPTION_OFF,
+		.is_leaving = item->is_preempted};
+}
+
 static void sort_items(struct smd_scheduler *scheduler, struct line *line, int64_t now_s)
 {
 	for (size_t i = 0; i < scheduler->options->nquotas; i++) {
@@ -450,10 +415,8 @@ static void sort_items(struct smd_scheduler *scheduler, struct line *line, int64
 
 		if (!item->is_waiting || is_on_its_way(scheduler, item)) {
 			draw_quota(scheduler, line, item);
-			line->running[line->nrunning++] =
-				(struct smd_at_work){.demand = item->demand,
-					.ends_s = (item->is_waiting ? now_s : item->began_s) +
-						  item->lasts_s};
+			line->runners[line->nrunning] = item;
+			line->running[line->nrunning++] = at_work(item, now_s);
 		} else if (!has_expired(scheduler, item, now_s)) {
 			line->items[line->nwaiting++] = item;
 		}
@@ -461,9 +424,65 @@ static void sort_items(struct smd_scheduler *scheduler, struct line *line, int64
 	qsort(line->items, line->nwaiting, sizeof(*line->items), precedes);
 	keep_quotas(scheduler, line);
 	for (size_t i = 0; i < line->nwaiting; i++) {
-		line->waiting[i] = (struct smd_in_line){
-			.demand = line->items[i]->demand, .lasts_s = line->items[i]->lasts_s};
+		line->waiting[i] = (struct smd_in_line){.demand = line->items[i]->demand,
+			.priority = line->items[i]->priority,
+			.lasts_s = line->items[i]->lasts_s};
 	}
+}
+
+/* The job that has room next, and what is left beside those that begin before it. NULL: all begin. */
+static const struct smd_in_line *find_next(
+	const struct smd_scheduler *scheduler, const struct line *line, struct smd_demand *room)
+{
+	size_t i = 0;
+
+	*room = scheduler->room.capacity;
+	while (i < line->nwaiting && line->waiting[i].begins) {
+		room->cpus -= line->waiting[i].demand.cpus;
+		room->memory_bytes -= line->waiting[i].demand.memory_bytes;
+		room->gpus -= line->waiting[i].demand.gpus;
+		i++;
+	}
+	return i < line->nwaiting ? &line->waiting[i] : NULL;
+}
+
+static void preempt(struct smd_scheduler *scheduler, const struct queue_item *item,
+	const struct queue_item *other)
+{
+	struct smd_error error = {""};
+	int ret = smd_queue_preempt(scheduler->store, item->id, other->id, &error);
+
+	if (!ret) {
+		smd_log(SMD_LOG_INFO, "queue", "%" PRId64 ": makes room for %" PRId64 ", priority %d",
+			item->id, other->id, other->priority);
+		scheduler->preempted++;
+	} else if (ret != -EALREADY) {
+		smd_log(SMD_LOG_WARN, "queue", "%s", error.text);
+	}
+}
+
+/* Has running jobs make room for the next one. 1: some do. */
+static int make_room(struct smd_scheduler *scheduler, struct line *line, int64_t now_s)
+{
+	struct smd_demand room;
+	const struct smd_in_line *next = find_next(scheduler, line, &room);
+
+	if (!next || smd_preemption_choose(&room, line->running, line->nrunning, next) <= 0) {
+		return 0;
+	}
+	for (size_t i = 0; i < line->nrunning; i++) {
+		if (line->running[i].is_preempted) {
+			preempt(scheduler, line->runners[i], line->items[next - line->waiting]);
+			line->running[i].ends_s = now_s + ENDING_S;
+		}
+	}
+	return 1;
+}
+
+static int choose(struct smd_scheduler *scheduler, struct line *line, int64_t now_s)
+{
+	return smd_admission_choose(&scheduler->room.capacity, line->running, line->nrunning,
+		line->waiting, line->nwaiting, now_s);
 }
 
 static void serve_line(struct smd_scheduler *scheduler, struct line *line, int64_t now_s)
@@ -472,8 +491,9 @@ static void serve_line(struct smd_scheduler *scheduler, struct line *line, int64
 		for (size_t i = 0; i < line->nwaiting; i++) {
 			line->waiting[i].begins = 1;
 		}
-	} else if (smd_admission_choose(&scheduler->room.capacity, line->running, line->nrunning,
-			   line->waiting, line->nwaiting, now_s)) {
+	} else if (choose(scheduler, line, now_s) ||
+		   /* What goes behind the next one is to let it begin then. */
+		   (make_room(scheduler, line, now_s) && choose(scheduler, line, now_s))) {
 		return;
 	}
 	for (size_t i = 0; i < line->nwaiting; i++) {
@@ -493,13 +513,15 @@ static void look(struct smd_scheduler *scheduler)
 		return;
 	}
 	line.running = calloc(scheduler->nitems + 1, sizeof(*line.running));
+	line.runners = calloc(scheduler->nitems + 1, sizeof(*line.runners));
 	line.items = calloc(scheduler->nitems + 1, sizeof(*line.items));
 	line.waiting = calloc(scheduler->nitems + 1, sizeof(*line.waiting));
-	if (line.running && line.items && line.waiting) {
+	if (line.running && line.runners && line.items && line.waiting) {
 		sort_items(scheduler, &line, now_s);
 		serve_line(scheduler, &line, now_s);
 	}
 	free(line.running);
+	free(line.runners);
 	free(line.items);
 	free(line.waiting);
 }
@@ -536,18 +558,5 @@ void smd_scheduler_turn(struct smd_scheduler *scheduler)
 
 void smd_scheduler_reap(struct smd_scheduler *scheduler)
 {
-	int status;
-
-	for (size_t i = 0; i < scheduler->nlaunched; i++) {
-		struct launched *launched = &scheduler->launched[i];
-
-		if (launched->pid && waitpid(launched->pid, &status, WNOHANG) == launched->pid) {
-			launched->pid = 0;
-			launched->ended_ns = smd_clock_ns();
-			scheduler->is_woken = 1;
-		}
-	}
-	/* Those of jobs that have begun are not remembered. */
-	while (waitpid(-1, &status, WNOHANG) > 0) {
-	}
+	scheduler->is_woken |= smd_launches_reap(&scheduler->launches);
 }

@@ -25,6 +25,7 @@ struct smd_queue_figures {
 	uint64_t begun;
 	uint64_t started;  /* runners, since the service began */
 	uint64_t given_up; /* jobs, since then */
+	uint64_t preempted;
 	struct smd_demand capacity;
 	struct smd_demand taken;
 };

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "orchestrator/store/database.h"
+#include "orchestrator/store/preemption.h"
 #include "orchestrator/store/process.h"
 #include "orchestrator/store/queue.h"
 #include "orchestrator/store/runner_lock.h"
@@ -119,6 +120,15 @@ int smd_entry_open(struct smd_entry *entry, enum smd_stored_kind kind, const jso
 	return ret;
 }
 
+static int keep_directory(struct smd_entry *entry, const char *directory, struct smd_error *error)
+{
+	if (!*directory) {
+		return 0;
+	}
+	entry->directory = strdup(directory);
+	return entry->directory ? 0 : smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
+}
+
 /* -EALREADY: it does not wait any more. */
 static int read_queued(struct smd_entry *entry, struct smd_error *error)
 {
@@ -130,14 +140,15 @@ static int read_queued(struct smd_entry *entry, struct smd_error *error)
 		return ret;
 	}
 	row = smd_database_prepare(&database, error,
-		"SELECT create_time, kind FROM jobs WHERE id = ? AND state = '" SMD_STATE_QUEUED
-		"'",
+		"SELECT create_time, kind, directory FROM jobs WHERE id = ?"
+		" AND state = '" SMD_STATE_QUEUED "'",
 		"i", entry->id);
 	if (row && sqlite3_step(row) == SQLITE_ROW) {
 		snprintf(entry->create_time, sizeof(entry->create_time), "%s",
 			(const char *)sqlite3_column_text(row, 0));
 		smd_store_name(
 			entry->name, (enum smd_stored_kind)sqlite3_column_int(row, 1), entry->id);
+		ret = keep_directory(entry, (const char *)sqlite3_column_text(row, 2), error);
 	} else {
 		ret = smd_error_set(error, EALREADY, "it waits no longer");
 	}
@@ -188,8 +199,9 @@ static int begin(const struct smd_database *database, const struct smd_entry *en
 	}
 	ret = ret ? ret
 		  : smd_database_do(database, error,
-			    "UPDATE queue SET spec = NULL, devices = ? WHERE id = ?", "si", devices,
-			    entry->id);
+			    "UPDATE queue SET devices = ?, spec = CASE preemption WHEN ? THEN spec"
+			    " END WHERE id = ?",
+			    "sii", devices, (int64_t)SMD_PREEMPTION_REQUEUE, entry->id);
 	ret = ret ? ret : smd_database_run(database, "COMMIT", error);
 	if (ret) {
 		smd_database_run(database, "ROLLBACK", NULL);
@@ -220,15 +232,19 @@ void smd_entry_close(struct smd_entry *entry)
 		close(entry->lock_fd);
 	}
 	free(entry->state_dir);
+	free(entry->directory);
 	entry->state_dir = NULL;
+	entry->directory = NULL;
 	entry->lock_fd = -1;
 }
 
 static int is_cancelled(
 	const struct smd_database *database, int64_t id, int *cancelled, struct smd_error *error)
 {
-	sqlite3_stmt *row = smd_database_prepare(
-		database, error, "SELECT cancel_time IS NOT NULL FROM jobs WHERE id = ?", "i", id);
+	sqlite3_stmt *row = smd_database_prepare(database, error,
+		"SELECT cancel_time IS NOT NULL OR preempted_by IS NOT NULL"
+		" FROM jobs j LEFT JOIN queue q ON q.id = j.id WHERE j.id = ?",
+		"i", id);
 	int ret = 0;
 
 	if (!row) {
@@ -277,22 +293,52 @@ int smd_entry_take(struct smd_entry *entry)
 	return ret ? ret : cancelled;
 }
 
+static int update(const struct smd_database *database, const struct smd_entry *entry,
+	const struct smd_entry_change *change, const char *message, struct smd_error *error)
+{
+	char now[SMD_TIMESTAMP_SIZE];
+
+	smd_timestamp(now);
+	return smd_database_do(database, error,
+		"UPDATE jobs SET state = ?, start_time = ?, end_time = ?, update_time = ?,"
+		" error_code = ?, error_message = ? WHERE id = ? AND end_time IS NULL",
+		"ssssisi", change->state, change->start_time, change->end_time, now,
+		(int64_t)change->error_code, message, entry->id);
+}
+
+/* A job that was asked to end may have been asked by another one, which needs its room. */
+static int end_cancelled(const struct smd_database *database, const struct smd_entry *entry,
+	const struct smd_entry_change *change, struct smd_error *error)
+{
+	char reason[SMD_PREEMPTION_REASON_SIZE];
+	int ret = smd_database_run(database, "BEGIN IMMEDIATE", error);
+
+	if (ret) {
+		return ret;
+	}
+	ret = smd_preemption_end(database, entry->id, reason, error);
+	if (ret == 0) {
+		ret = update(database, entry, change, *reason ? reason : change->error_message, error);
+	}
+	ret = ret < 0 ? ret : smd_database_run(database, "COMMIT", error);
+	if (ret) {
+		smd_database_run(database, "ROLLBACK", NULL);
+	}
+	return ret;
+}
+
 static int write_change(const struct smd_entry *entry, const struct smd_entry_change *change,
 	struct smd_error *error)
 {
 	struct smd_database database;
-	char now[SMD_TIMESTAMP_SIZE];
 	int ret = smd_database_open(&database, entry->state_dir, error);
 
 	if (ret) {
 		return ret;
 	}
-	smd_timestamp(now);
-	ret = smd_database_do(&database, error,
-		"UPDATE jobs SET state = ?, start_time = ?, end_time = ?, update_time = ?,"
-		" error_code = ?, error_message = ? WHERE id = ? AND end_time IS NULL",
-		"ssssisi", change->state, change->start_time, change->end_time, now,
-		(int64_t)change->error_code, change->error_message, entry->id);
+	ret = strcmp(change->state, "JOB_STATE_CANCELLED") == 0
+		      ? end_cancelled(&database, entry, change, error)
+		      : update(&database, entry, change, change->error_message, error);
 	smd_database_close(&database);
 	return ret;
 }

@@ -20,6 +20,7 @@ struct smd_entry {
 	char name[SMD_STORE_NAME_SIZE];
 	char create_time[SMD_TIMESTAMP_SIZE];
 	char *state_dir;
+	char *directory; /* that a job of the queue has had before, when it made room; or NULL */
 	int lock_fd;
 	int is_ended;                     /* its last state has been written */
 	int error;                        /* of the last attempt to write it: it is told once */
@@ -60,7 +61,8 @@ int smd_entry_take(struct smd_entry *entry);
 /* Lets go of the job in this process. */
 void smd_entry_close(struct smd_entry *entry);
 
-/* Writes a change, which is on the disk then. A job that has ended stays as it is. What fails is
+/* Writes a change, which is on the disk then. The end of a job that was to make room may be that it
+ * waits again. A job that has ended stays as it is. What fails is
  * logged, and the job goes on; its state.json has the same. */
 void smd_entry_write(struct smd_entry *entry, const struct smd_entry_change *change);
 

@@ -26,10 +26,11 @@ static int insert_row(const struct smd_database *database, const struct smd_new_
 	return ret ? ret
 		   : smd_database_do(database, error,
 			     "INSERT INTO queue (id, spec, cpus, memory_bytes, gpus, priority,"
-			     " max_wait_s, timeout_s) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-			     "isiiiiii", job->id, job->spec, job->demand.cpus,
+			     " max_wait_s, timeout_s, preemption)"
+			     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+			     "isiiiiiii", job->id, job->spec, job->demand.cpus,
 			     job->demand.memory_bytes, job->demand.gpus, (int64_t)job->priority,
-			     job->max_wait_s, job->timeout_s);
+			     job->max_wait_s, job->timeout_s, (int64_t)job->preemption);
 }
 
 static int insert(
@@ -79,10 +80,12 @@ static struct smd_queued_job job_of(sqlite3_stmt *row)
 		.priority = sqlite3_column_int(row, 5),
 		.max_wait_s = sqlite3_column_int64(row, 6),
 		.timeout_s = sqlite3_column_int64(row, 7),
-		.create_time = (const char *)sqlite3_column_text(row, 8),
+		.wait_time = (const char *)sqlite3_column_text(row, 8),
 		.begin_time = (const char *)sqlite3_column_text(row, 9),
 		.devices = (const char *)sqlite3_column_text(row, 10),
 		.project = (const char *)sqlite3_column_text(row, 11),
+		.preemption = (enum smd_preemption)sqlite3_column_int(row, 12),
+		.is_preempted = sqlite3_column_int(row, 13),
 	};
 }
 
@@ -91,9 +94,10 @@ int smd_queue_each(
 {
 	sqlite3_stmt *rows = smd_database_prepare(&store->database, error,
 		"SELECT j.id, j.state = '" SMD_STATE_QUEUED "', cpus, memory_bytes, gpus, priority,"
-		" max_wait_s, timeout_s, create_time,"
+		" max_wait_s, timeout_s, update_time,"
 		" CASE WHEN j.state <> '" SMD_STATE_QUEUED "'"
-		" THEN coalesce(start_time, update_time) END, devices, coalesce(project, 'local')"
+		" THEN coalesce(start_time, update_time) END, devices, coalesce(project, 'local'),"
+		" preemption, preempted_by IS NOT NULL"
 		" FROM jobs j JOIN queue q ON q.id = j.id WHERE end_time IS NULL"
 		" ORDER BY create_time, j.id",
 		"");
@@ -117,7 +121,7 @@ int smd_queue_read_spec(struct smd_store *store, int64_t id, enum smd_stored_kin
 {
 	sqlite3_stmt *row = smd_database_prepare(&store->database, error,
 		"SELECT spec, kind FROM queue q JOIN jobs j ON q.id = j.id"
-		" WHERE q.id = ? AND spec IS NOT NULL",
+		" WHERE q.id = ? AND state = '" SMD_STATE_QUEUED "'",
 		"i", id);
 	int ret = row ? 0 : -EIO;
 
@@ -132,7 +136,7 @@ int smd_queue_read_spec(struct smd_store *store, int64_t id, enum smd_stored_kin
 	return ret;
 }
 
-/* Both tables at once: who finds the job ended finds no spec of it. */
+/* Its spec leaves the queue by a trigger: who finds the job ended finds no spec of it. */
 static int end_row(const struct smd_database *database, int64_t id, const char *state, int code,
 	const char *message, struct smd_error *error)
 {
@@ -147,9 +151,7 @@ static int end_row(const struct smd_database *database, int64_t id, const char *
 	if (!ret && sqlite3_changes(database->connection) == 0) {
 		return -EALREADY;
 	}
-	return ret ? ret
-		   : smd_database_do(
-			     database, error, "UPDATE queue SET spec = NULL WHERE id = ?", "i", id);
+	return ret;
 }
 
 int smd_queue_end(struct smd_store *store, int64_t id, const char *state, int code,

@@ -11,6 +11,7 @@
 
 #include <jansson.h>
 
+#include "orchestrator/job/job.h"
 #include "orchestrator/store/store.h"
 #include "worker/agent/exit_record.h"
 
@@ -33,6 +34,7 @@ struct smd_new_job {
 	const char *spec;       /* as it is run */
 	struct smd_demand demand;
 	int priority;
+	enum smd_preemption preemption;
 	int64_t max_wait_s; /* 0: without end */
 	int64_t timeout_s;
 	/* Set when it is added. */
@@ -53,7 +55,9 @@ struct smd_queued_job {
 	int priority;
 	int64_t max_wait_s;
 	int64_t timeout_s;
-	const char *create_time;
+	enum smd_preemption preemption;
+	int is_preempted;      /* it runs, and has been told to make room */
+	const char *wait_time; /* since when it waits; else when it was last written */
 	const char *project;
 	/* Of one that does not wait: about when it began, and the GPUs that it has; else NULL. */
 	const char *begin_time;
@@ -74,5 +78,14 @@ int smd_queue_read_spec(struct smd_store *store, int64_t id, enum smd_stored_kin
 /* Ends a job that waits. -EALREADY, without a text: none of that id does. */
 int smd_queue_end(struct smd_store *store, int64_t id, const char *state, int code,
 	const char *message, struct smd_error *error);
+
+/* The job is to make room for the other one: durably, and by a signal to its guard if it has one
+ * yet. What follows is written by its runner, or by whoever settles it. -EALREADY, without a text: it
+ * runs no longer, or is to end anyway; -ESRCH: its guard is not to be reached from here. */
+int smd_queue_preempt(struct smd_store *store, int64_t id, int64_t other, struct smd_error *error);
+
+/* Signals once more the guards of jobs that were to make room before this process was there, and have
+ * not noticed. */
+int smd_queue_preempt_again(struct smd_store *store, struct smd_error *error);
 
 #endif

@@ -86,6 +86,13 @@ static const char *const steps[] = {
 	" host TEXT PRIMARY KEY," /* as the file of hosts has it */
 	" in_a_row INTEGER NOT NULL,"
 	" last_s INTEGER NOT NULL) WITHOUT ROWID;",
+	/* Jobs that make room for others (preemption.c): enum smd_preemption, and for which one. They
+	 * may need their spec again, so that leaves with the job's end. */
+	"ALTER TABLE queue ADD COLUMN preemption INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE queue ADD COLUMN preempted_by INTEGER;"
+	"CREATE TRIGGER spec_leaves AFTER UPDATE OF end_time ON jobs"
+	" WHEN NEW.end_time IS NOT NULL BEGIN"
+	" UPDATE queue SET spec = NULL WHERE id = NEW.id; END;",
 };
 
 #define VERSION ((int)(sizeof(steps) / sizeof(steps[0])))

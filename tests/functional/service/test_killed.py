@@ -9,7 +9,7 @@ import threading
 import time
 import unittest
 
-from served import ENDED, JOBS, LONG, PLACE, SUMMAND, Service, ServiceTest, job, wait_until
+from served import ENDED, JOBS, LONG, PLACE, SUMMAND, Service, ServiceTest, job, processes_of, wait_until
 
 SEED = int(os.environ.get("SUMMAND_SEED", "20"))
 
@@ -103,24 +103,10 @@ class Killed(ServiceTest):
         self.serve()
         number = self.create("sleep 300")
         self.await_state(number, "JOB_STATE_RUNNING")
-        runners = wait_until(lambda: self.processes_of(number))
+        runners = wait_until(lambda: processes_of(number))
         for pid in runners:
             os.kill(pid, signal.SIGKILL)
         self.assertIn("runner", self.await_state(number, "JOB_STATE_FAILED")["error"]["message"])
-
-    @staticmethod
-    def processes_of(number):
-        """The guard and the runner: both have the command line that the service gave them."""
-        found = []
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                with open(f"/proc/{pid}/cmdline", "rb") as file:
-                    words = file.read().split(b"\0")
-            except OSError:
-                continue
-            if f"--id={number}".encode() in words:
-                found.append(int(pid))
-        return found
 
     def test_a_second_service_is_refused(self):
         self.serve()
