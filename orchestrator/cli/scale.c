@@ -40,9 +40,16 @@ static json_t *wait_for_answer(const char *directory, const char *name, const ch
 	return answer;
 }
 
+/* Without reducers on workers' hosts, which nobody asks for by number. */
+static int count(const json_t *servers)
+{
+	return (int)(json_integer_value(json_object_get(servers, "replicaCount")) -
+		     json_integer_value(json_object_get(servers, "reducerCount")));
+}
+
 static int tell(const char *name, const json_t *answer, int before)
 {
-	int after = (int)json_integer_value(json_object_get(answer, "replicaCount"));
+	int after = count(answer);
 	const char *refused = json_string_value(json_object_get(answer, "refused"));
 
 	if (refused) {
@@ -83,7 +90,7 @@ static int scale(const struct smd_stored_job *job, int replicas)
 			name);
 		return SMD_EXIT_FAILED;
 	}
-	before = (int)json_integer_value(json_object_get(servers, "replicaCount"));
+	before = count(servers);
 	json_decref(servers);
 	if (smd_scale_request_send(job->directory, replicas, id, &error)) {
 		smd_print_line(stderr, "summand: %s\n", error.text);

@@ -74,7 +74,7 @@ static int append_reduction_server(
 		snprintf(text, sizeof(text), "%umbps", bandwidth);
 		ret = append_option(argv, count, "bandwidth", text);
 	}
-	if (!ret && placement->reducer_share.part > 0 && index >= placement->first_reducer) {
+	if (!ret && smd_placement_is_reducer(placement, index)) {
 		snprintf(text, sizeof(text), "%u/%u", placement->reducer_share.part,
 			placement->reducer_share.whole);
 		ret = append_option(argv, count, "share", text);

@@ -45,10 +45,14 @@ struct smd_placement {
 	struct smd_placement_host *hosts;
 	size_t nhosts;
 	int *host_of[SMD_JOB_POOLS_MAX]; /* of each replica; NULL: there are no hosts */
-	/* Pool 2's replicas from this one on are reducers on workers' hosts, */
+	/* So many of pool 2's replicas from this one on are reducers on workers' hosts, */
 	int first_reducer;
+	int nreducers;
 	struct smd_share reducer_share; /* and get so much of a server's chunks; part 0: none are */
 };
+
+/* Whether that reduction server is a reducer on a worker's host. */
+int smd_placement_is_reducer(const struct smd_placement *placement, int index);
 
 /* The values of the replica's host, or of all. */
 const char *smd_placement_interface(const struct smd_placement *placement, int pool, int index);

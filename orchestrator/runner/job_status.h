@@ -44,6 +44,7 @@ struct smd_job_status {
 	size_t count;
 	size_t capacity; /* of the replicas: reduction servers may be added behind the others */
 	int nservers;    /* reduction servers that there are to be: those of lower indices */
+	int nreducers;   /* of these, those on workers' hosts, behind the job file's */
 	int ntold;       /* of these, those that the ranks of this attempt were told of */
 	/* The last request to change their number; empty: there was none. */
 	char scale_request[SMD_SCALE_ID_SIZE];

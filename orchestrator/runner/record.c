@@ -78,6 +78,9 @@ static json_t *servers_record(const struct smd_job_status *status)
 	json_t *record = json_pack("{s:i, s:i}", "replicaCount", status->nservers, "runningCount",
 		smd_job_status_serving(status));
 
+	if (status->nreducers > 0) {
+		json_object_set_new(record, "reducerCount", json_integer(status->nreducers));
+	}
 	set_text(record, "request", status->scale_request);
 	set_text(record, "refused", status->scale_refused);
 	return record;

@@ -107,6 +107,7 @@ static int add_one(struct smd_run *run, int host, unsigned mbps, struct smd_erro
 	}
 	status->count++;
 	status->nservers++;
+	run->hosts.placement->nreducers = ++status->nreducers;
 	run->display.count = status->count;
 	return 0;
 }

@@ -37,7 +37,8 @@ static void refuse(struct smd_run *run, const char *reason)
 
 	snprintf(run->status.scale_refused, sizeof(run->status.scale_refused), "%s", reason);
 	snprintf(text, sizeof(text), "%d reduction servers stay, and are not %d: %s",
-		run->status.nservers, run->scaling.wanted, run->status.scale_refused);
+		run->status.nservers - run->status.nreducers, run->scaling.wanted - run->status.nreducers,
+		run->status.scale_refused);
 	answer(run, text);
 }
 
@@ -45,8 +46,8 @@ static void finish(struct smd_run *run)
 {
 	char text[SMD_SCALE_REFUSED_SIZE];
 
-	snprintf(text, sizeof(text), "scaled from %d to %d reduction servers", run->scaling.before,
-		run->status.nservers);
+	snprintf(text, sizeof(text), "scaled from %d to %d reduction servers",
+		run->scaling.before - run->status.nreducers, run->status.nservers - run->status.nreducers);
 	answer(run, text);
 }
 
@@ -148,17 +149,21 @@ static int can_scale(const struct smd_run *run)
 
 static void carry_out(struct smd_run *run)
 {
-	int max = run->status.job->pools[SERVER_POOL].replica_count + SMD_SERVERS_MORE_MAX;
+	int given = run->status.job->pools[SERVER_POOL].replica_count;
+	int max = given + run->status.nreducers + SMD_SERVERS_MORE_MAX;
 	char text[SMD_SCALE_REFUSED_SIZE];
 
 	if (!can_scale(run)) {
 		refuse(run, "the ranks of the job must run, and do not yet, or no longer");
-	} else if (run->hosts.placement->reducer_share.part > 0) {
-		refuse(run, "reducers on the workers' hosts have shares for that number of servers; "
-			    "a job with --hybrid=off may have more and fewer");
+	} else if (run->status.nreducers > 0 && run->scaling.wanted < given + run->status.nreducers) {
+		snprintf(text, sizeof(text),
+			"reducers on the workers' hosts have what %d servers leave to them; with "
+			"--hybrid=off a job may have fewer",
+			given);
+		refuse(run, text);
 	} else if (run->scaling.wanted > max) {
 		snprintf(text, sizeof(text), "there may be %d at most, %d more than in the job file",
-			max, SMD_SERVERS_MORE_MAX);
+			max - run->status.nreducers, SMD_SERVERS_MORE_MAX);
 		refuse(run, text);
 	} else if (run->scaling.wanted < run->status.nservers &&
 		   !serve_below(run, run->scaling.wanted)) {
@@ -187,7 +192,7 @@ static void look(struct smd_run *run)
 		snprintf(run->status.scale_request, sizeof(run->status.scale_request), "%s", id);
 		run->status.scale_refused[0] = '\0';
 		run->scaling.before = run->status.nservers;
-		run->scaling.wanted = wanted;
+		run->scaling.wanted = wanted + run->status.nreducers;
 	}
 	json_decref(request);
 }
@@ -220,6 +225,7 @@ void smd_scaling_forget(struct smd_run *run)
 		smd_replica_clear(&status->replicas[--status->count]);
 	}
 	status->nservers = given;
+	status->nreducers = 0;
 	run->hosts.count = status->count;
 	run->display.count = status->count;
 }

@@ -105,18 +105,42 @@ class HybridTest(JobTest):
             self.assertTrue(1.0 <= sent < 1.2, f"{name}: {sent} MiB for each operation")
             self.assertTrue(0.5 <= local < 0.8, f"{name}: {local} MiB for each operation on loopback")
 
-    def test_the_number_of_servers_stays(self):
-        self.made.make_star("one", "two", "three")
+    def test_more_servers_and_as_few_as_in_the_job_file(self):
+        """Those that are added have a whole share, and the reducers keep theirs."""
+        self.made.make_star("one", "two", "three", "four")
         done = self.path("done")
         work = bash(f"until [ -e {done} ]; do sleep 0.05; done")
-        run = self.start([work, work, self.servers()], *self.made.flags("one", "two", "three"), "--grace=2")
+        run = self.start([work, work, self.servers()], *self.made.flags("one", "two", "three", "four"), "--grace=2")
         log = os.path.join(run.job_dir, "logs/job.log")
         self.assertTrue(wait_until(lambda: os.path.exists(log) and "Job is running." in self.read(run, "logs/job.log"), 30))
         name = self.read_json(run, "state.json")["name"]
-        scale = subprocess.run([SUMMAND, "custom-jobs", "scale", name, "--replicas=4"], capture_output=True, text=True, check=False,
-                               timeout=LONG)
+        for count, code, said in ((2, 0, "has 2 reduction servers now"), (1, 0, "has 1 reduction server now")):
+            scale = self.scale(name, count)
+            self.assertEqual((scale.returncode, said in scale.stderr), (code, True), scale.stderr)
+        log = self.read(run, "logs/job.log")
+        self.assertIn("scaled from 1 to 2 reduction servers", log)
+        self.assertEqual(self.words_of(2), (2, ["--bandwidth=10000mbps", "--share=1/2"]))
+        self.assertEqual(self.words_of(3), (4, ["--bandwidth=10000mbps"]))
+        open(done, "w", encoding="ascii").close()
+        self.assert_code(self.finish(run), 0)
+
+    @staticmethod
+    def scale(name, replicas):
+        return subprocess.run([SUMMAND, "custom-jobs", "scale", name, f"--replicas={replicas}"], capture_output=True, text=True,
+                              check=False, timeout=LONG)
+
+    def test_fewer_servers_than_the_job_file_has(self):
+        self.made.make_star("one", "two", "three", "four", "five")
+        done = self.path("done")
+        work = bash(f"until [ -e {done} ]; do sleep 0.05; done")
+        run = self.start([work, bash(f"until [ -e {done} ]; do sleep 0.05; done", 2), self.servers(2)],
+                         *self.made.flags("one", "two", "three", "four", "five"), "--grace=2")
+        log = os.path.join(run.job_dir, "logs/job.log")
+        self.assertTrue(wait_until(lambda: os.path.exists(log) and "Job is running." in self.read(run, "logs/job.log"), 30))
+        scale = self.scale(self.read_json(run, "state.json")["name"], 1)
         self.assertEqual(scale.returncode, 1)
-        self.assertIn("3 reduction servers stay: reducers on the workers' hosts have shares for that number of servers", scale.stderr)
+        self.assertIn("2 reduction servers stay: reducers on the workers' hosts have what 2 servers leave to them; "
+                      "with --hybrid=off a job may have fewer", scale.stderr)
         open(done, "w", encoding="ascii").close()
         self.assert_code(self.finish(run), 0)
 
