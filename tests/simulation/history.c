@@ -58,8 +58,12 @@ bool __wrap_smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns)
 	tuning->scale = (int)virtual_draw(SMD_CHUNK_SCALE_MOST - SMD_CHUNK_SCALE_LEAST + 1) +
 			SMD_CHUNK_SCALE_LEAST;
 	tuning->search.wanted = tuning->scale;
-	for (unsigned s = 0; s < tuning->balance.nshards; s++) {
+	for (unsigned s = 0; s < tuning->nshards; s++) {
 		tuning->weights[s] = 1 + (uint32_t)virtual_draw(100);
+		if (world.plan.spares && s > 0 && tuning->weights[s] % 2 &&
+			tuning->shards[s].server == tuning->shards[s - 1].server) {
+			tuning->weights[s] = 0;
+		}
 	}
 	return true;
 }

@@ -227,6 +227,7 @@ void plan_draw(struct plan *plan, enum plan_kind kind, uint64_t seed)
 	if (kind == PLAN_CHANGES) {
 		draw_changes(plan, seed);
 	}
+	plan->spares = plan->shards > 1 && seed % 7 == 3; /* not drawn: others stay as they were */
 }
 
 /* ---- in words ---- */
@@ -299,12 +300,13 @@ void plan_print(const struct plan *plan, FILE *out)
 	fprintf(out,
 		"seed %llu: %d ranks, %u servers of %u shards, chunks of %u bytes, window %u, "
 		"frames up to %u ms late, "
-		"silence of %u ms, %u communicators, other tables at one operation in %u%s, "
+		"silence of %u ms, %u communicators, other tables at one operation in %u%s%s, "
 		"servers of %zu KiB, one candidate in %u refused\n",
 		(unsigned long long)plan->seed, plan->nranks, plan->nservers, plan->shards,
 		plan->chunk_bytes, plan->window, plan->delay_ms, plan->heartbeat_ms, plan->ncomms,
-		plan->changes, plan->aftermath ? ", with an aftermath" : "",
-		plan->memory_bytes >> 10, plan->refusals);
+		plan->changes, plan->spares ? " that spare shards" : "",
+		plan->aftermath ? ", with an aftermath" : "", plan->memory_bytes >> 10,
+		plan->refusals);
 	for (int r = 0; r < plan->nranks; r++) {
 		fprintf(out, "  rank %d: %s, %d at once, pauses of up to %u us\n", r,
 			plan->poll[r] ? "polls" : "has a thread", plan->depth[r],

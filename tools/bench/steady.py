@@ -16,9 +16,9 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 PORT = 2222
 PATIENCE_S = 300    # only what hangs takes longer
 TURN_S = 0.02       # of a server whose processor is taken for most of the time
-TABLE = re.compile(r"epoch \d+, from operation (\d+) on, .* shares, %: ([\d. ]+); a shard has (\d+) Mbit/s; chunks of (\d+)/(\d+)")
+TABLE = re.compile(r"epoch \d+, from operation (\d+) on, with (\d+) shards.* shares, %: ([\d. ]+); a shard has (\d+) Mbit/s; chunks of (\d+)/(\d+)")
 
-Table = collections.namedtuple("Table", "first shares mbps chunks")   # from that operation on, percent, of a shard, times as large
+Table = collections.namedtuple("Table", "first shards shares mbps chunks")  # from that operation on, in use, percent, of one, times as large
 
 
 class Failed(Exception):
@@ -28,8 +28,8 @@ class Failed(Exception):
 class Steady:
     """Ranks on the first nodes and a server on each other one, for the length of a with statement inside of lab.enter()."""
 
-    def __init__(self, build, ranks, rates, elements, burst=lab.BURST):
-        self.build, self.rates, self.elements, self.burst = build, rates, elements, burst
+    def __init__(self, build, ranks, rates, elements, burst=lab.BURST, server_args=()):
+        self.build, self.rates, self.elements, self.burst, self.server_args = build, rates, elements, burst, server_args
         self.ranks = range(ranks)
         self.servers = range(ranks, len(rates))
         self.lab = lab.Lab(rates)
@@ -69,7 +69,7 @@ class Steady:
         for node in self.servers:
             self.processes[node] = self.lab.start(node, [
                 os.path.join(self.build, "bin", "summand-reduction-server"), f"--listen={lab.address_of(node)}:{PORT}", "--insecure",
-                "--memory-limit=512M"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+                "--memory-limit=512M", *self.server_args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         for node in self.servers:
             if not self.processes[node].stdout.readline().startswith("ready"):
                 raise Failed("a reduction server does not start")
@@ -128,7 +128,7 @@ class Steady:
     def tables(self):
         """Each as often as there are ranks, which all say it."""
         found = [TABLE.search(line) for line in list(self.lines)]
-        return [Table(int(table[1]), [float(share) for share in table[2].split()], int(table[3]), int(table[4]) / int(table[5]))
+        return [Table(int(table[1]), int(table[2]), [float(share) for share in table[3].split()], int(table[4]), int(table[5]) / int(table[6]))
                 for table in found if table]
 
     def end(self):

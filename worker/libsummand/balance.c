@@ -246,6 +246,17 @@ bool smd_balance_want(struct smd_balance *balance, uint64_t now_ns)
 	return true;
 }
 
+void smd_balance_use(struct smd_balance *balance, const uint32_t *weights, unsigned nshards)
+{
+	for (unsigned s = 0; s < nshards; s++) {
+		balance->shards[s].weight = weights[s];
+	}
+	balance->nshards = nshards;
+	balance->on_trial = false;
+	forget_verdicts(balance);
+	smd_balance_forget(balance);
+}
+
 uint32_t smd_balance_scaled(const struct smd_balance_shard *shard, double factor)
 {
 	return limit_weight(shard->weight * factor);

@@ -62,6 +62,10 @@ void smd_balance_applied(struct smd_balance *balance, uint64_t now_ns);
 uint32_t smd_balance_scaled(const struct smd_balance_shard *shard, double factor);
 void smd_balance_scale(struct smd_balance *balance, double factor);
 
+/* Other shards are in use, at most as many as it was made for, with these weights: nothing is on
+ * trial any more. */
+void smd_balance_use(struct smd_balance *balance, const uint32_t *weights, unsigned nshards);
+
 /* What was measured does not count: something else has changed. */
 void smd_balance_forget(struct smd_balance *balance);
 

@@ -21,18 +21,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SMD_CHUNK_SCALE_LEAST  (-3) /* chunks of 1/8 */
-#define SMD_CHUNK_SCALE_MOST   3
-#define SMD_CHUNK_SEARCH_SIZES 32u /* powers of two of bytes, from 64 KiB on */
-#define SMD_CHUNK_SEARCH_TIMES 16u /* of each size, that a verdict is on at most */
+#include "worker/libsummand/operation_times.h"
 
-struct smd_chunk_times {
-	double each[SMD_CHUNK_SEARCH_TIMES]; /* ns per byte */
-	unsigned count;
-	uint64_t spent_ns;
-	double settled; /* what the fast ones took at the scale that is settled; 0: not known */
-	double settled_median;
-};
+#define SMD_CHUNK_SCALE_LEAST (-3) /* chunks of 1/8 */
+#define SMD_CHUNK_SCALE_MOST  3
 
 struct smd_chunk_search {
 	int settled; /* the best one so far */
@@ -43,8 +35,7 @@ struct smd_chunk_search {
 	bool tried_smaller;
 	bool tried_largest;
 	bool processors_decide; /* the caller's word, from the next search on */
-	struct smd_chunk_times sizes[SMD_CHUNK_SEARCH_SIZES];
-	unsigned skipped;  /* operations since the scale has changed that did not count */
+	struct smd_operation_times times;
 	uint64_t next_ns;  /* no trial before */
 	uint64_t pause_ns; /* after the next search */
 };
@@ -55,6 +46,12 @@ void smd_chunk_search_begin(struct smd_chunk_search *search, int scale, uint64_t
 /* What was in flight together, `bytes` in all, took `ns` from its first operation's begin to its
  * last one's end. Whether that counts. */
 bool smd_chunk_search_took(struct smd_chunk_search *search, uint64_t bytes, uint64_t ns);
+
+/* Another scale than the settled one is in use, or will be. */
+static inline bool smd_chunk_search_is_on_trial(const struct smd_chunk_search *search)
+{
+	return search->scale != search->settled || search->candidate != search->settled;
+}
 
 /* Whether a search may begin: then it should be known what decides. */
 bool smd_chunk_search_is_due(const struct smd_chunk_search *search, uint64_t now_ns);

@@ -49,6 +49,16 @@ unsigned smd_epoch_list_there(const struct smd_comm *comm, uint64_t dead, unsign
 	return n;
 }
 
+uint64_t smd_epoch_serving(const struct smd_epoch *epoch)
+{
+	uint64_t serving = 0;
+
+	for (unsigned k = 0; k < epoch->nserving; k++) {
+		serving |= 1ull << epoch->flows[epoch->remotes[k]].target;
+	}
+	return serving;
+}
+
 /* ---- making ---- */
 
 static int epoch_make(struct smd_comm *comm, struct smd_epoch *epoch)

@@ -32,8 +32,12 @@ struct smd_epoch_table {
 	int scale;
 };
 
-/* The remotes of all targets but those, in the order of the deal, on the owner; how many. All ranks have the same. `out` has room for as many as there are, or is NULL. */
+/* The remotes of all targets but those, in the order of the deal, on the owner; how many. All ranks
+ * have the same. `out` has room for as many as there are, or is NULL. */
 unsigned smd_epoch_list_there(const struct smd_comm *comm, uint64_t dead, unsigned *out);
+
+/* The targets of which some shard has a share. */
+uint64_t smd_epoch_serving(const struct smd_epoch *epoch);
 
 /* Of that remote; NULL: it was not there when the epoch was made. */
 static inline struct smd_flow *smd_epoch_flow(
@@ -47,7 +51,8 @@ struct smd_epoch *smd_epoch_create(
 	struct smd_comm *comm, uint64_t id, const struct smd_epoch_table *table);
 void smd_epoch_free(struct smd_epoch *epoch);
 
-/* Which part of all chunks each server gets, by its number, and what their size is by, for the log. */
+/* Which part of all chunks each server gets, by its number, and what their size is by, for the log.
+ */
 #define SMD_EPOCH_TEXT_MAX 480
 void smd_epoch_describe(const struct smd_epoch *epoch, char out[SMD_EPOCH_TEXT_MAX]);
 

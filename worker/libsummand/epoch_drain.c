@@ -14,17 +14,6 @@ static bool is_of(uint64_t targets, const struct smd_flow *flow)
 	return targets >> flow->target & 1;
 }
 
-/* Those that something is dealt to. */
-static uint64_t find_serving(const struct smd_epoch *epoch)
-{
-	uint64_t serving = 0;
-
-	for (unsigned k = 0; k < epoch->nserving; k++) {
-		serving |= 1ull << epoch->flows[epoch->remotes[k]].target;
-	}
-	return serving;
-}
-
 /* The table without `dead`, that deals nothing to `drains`. */
 static void ask_for(struct smd_comm *comm, uint64_t dead, uint64_t drains)
 {
@@ -58,7 +47,7 @@ void smd_drain_consider(struct smd_comm *comm)
 	if (drains == 0 || comm->rank != 0 || smd_clock_ns() < comm->agreement.drain_ns) {
 		return;
 	}
-	serving = find_serving(comm->now);
+	serving = smd_epoch_serving(comm->now);
 	if ((serving & ~drains) == 0) {
 		return; /* they serve until others are there, or their time is over */
 	}
@@ -78,12 +67,8 @@ bool smd_drain_is(const struct smd_epoch *candidate)
 {
 	const struct smd_epoch *now = candidate->comm->now;
 
-	for (unsigned k = 0; k < now->nserving; k++) {
-		if (!candidate->flows[now->remotes[k]].serves) {
-			return true;
-		}
-	}
-	return (candidate->dead & ~now->dead) != 0;
+	return (smd_epoch_serving(now) & ~smd_epoch_serving(candidate)) ||
+	       (candidate->dead & ~now->dead);
 }
 
 /* Of one epoch, which is not the last one. */
@@ -98,8 +83,9 @@ static bool epoch_needs(const struct smd_epoch *epoch, uint64_t targets)
 			continue;
 		}
 		has = true;
-		if ((flow->dead && !flow->left) || smd_deal_ordinals_before(epoch->deal, flow->place,
-					  epoch->next_chunk) > flow->done) {
+		if ((flow->dead && !flow->left) ||
+			smd_deal_ordinals_before(epoch->deal, flow->place, epoch->next_chunk) >
+				flow->done) {
 			return true;
 		}
 	}
@@ -113,5 +99,5 @@ bool smd_drain_needs(const struct smd_comm *comm, uint64_t targets)
 			return true;
 		}
 	}
-	return (find_serving(comm->now) & targets) != 0;
+	return (smd_epoch_serving(comm->now) & targets) != 0;
 }

@@ -70,26 +70,53 @@ void smd_group_stop_tuning(struct smd_comm *comm)
 	}
 }
 
-void smd_group_begin_tuning(struct smd_comm *comm)
+/* What is dealt to the shards that are there, and whose they are. NULL: no memory. */
+static struct smd_tuning_shard *comm_list_shards(const struct smd_comm *comm, unsigned *n)
 {
 	const struct smd_epoch *now = comm->now;
-	uint32_t *weights;
+	unsigned *remotes = NULL;
+	struct smd_tuning_shard *shards;
+
+	*n = smd_epoch_list_there(comm, now->dead, NULL);
+	remotes = calloc(*n, sizeof(*remotes));
+	shards = calloc(*n, sizeof(*shards));
+	if (!remotes || !shards) {
+		free(remotes);
+		free(shards);
+		return NULL;
+	}
+	smd_epoch_list_there(comm, now->dead, remotes);
+	for (unsigned i = 0; i < *n; i++) {
+		shards[i] = (struct smd_tuning_shard){
+			now->flows[remotes[i]].target, now->weights[remotes[i]]};
+	}
+	free(remotes);
+	return shards;
+}
+
+void smd_group_begin_tuning(struct smd_comm *comm)
+{
+	struct smd_tuning_shard *shards;
+	unsigned n;
 
 	if (comm->rank != 0 || comm->nranks < 2 || comm->context->config.declared_rates) {
 		return;
 	}
-	weights = calloc(now->nserving, sizeof(*weights));
+	shards = comm_list_shards(comm, &n);
 	comm->tuning = calloc(1, sizeof(*comm->tuning));
-	for (unsigned i = 0; weights && i < now->nserving; i++) {
-		weights[i] = now->weights[now->remotes[i]];
-	}
-	if (weights && comm->tuning &&
-		smd_tuning_create(comm->tuning, comm->nranks, weights, now->nserving, now->scale,
-			smd_clock_ns())) {
+	if (!shards || !comm->tuning ||
+		smd_tuning_create(
+			comm->tuning, comm->nranks, shards, n, comm->now->scale, smd_clock_ns())) {
 		free(comm->tuning);
 		comm->tuning = NULL;
 	}
-	free(weights);
+	free(shards);
+}
+
+/* While a server is being drained its shards have no weight, and must not get one. */
+static bool comm_may_tune(const struct smd_comm *comm)
+{
+	return (comm->context->drains & ~comm->now->dead) == 0 && smd_epoch_change_may_begin(comm);
 }
 
 void smd_group_tune(struct smd_comm *comm)
@@ -103,9 +130,7 @@ void smd_group_tune(struct smd_comm *comm)
 	if (comm->agreement.reach.hopes) {
 		smd_reach_consider(comm);
 	}
-	if (tuning && smd_epoch_change_may_begin(comm) &&
-		comm->now->nserving == smd_epoch_list_there(comm, comm->now->dead, NULL) &&
-		smd_tuning_want(tuning, smd_clock_ns())) {
+	if (tuning && comm_may_tune(comm) && smd_tuning_want(tuning, smd_clock_ns())) {
 		table.weights = tuning->weights;
 		table.scale = tuning->scale;
 		(void)smd_epoch_change_begin(comm, &table);

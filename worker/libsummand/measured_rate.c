@@ -84,6 +84,11 @@ static bool processors_decide(
 	return 2 * (waited_ns - rate->waited_ns) > now_ns - rate->since_ns;
 }
 
+double smd_measured_rate_of(const struct smd_measured_rate *rate, unsigned shard)
+{
+	return MBPS * rate->nranks / rate->shards[shard].second;
+}
+
 double smd_measured_rate_factor(
 	struct smd_measured_rate *rate, double mean_mbps, uint64_t now_ns, uint64_t waited_ns)
 {
@@ -91,7 +96,7 @@ double smd_measured_rate_factor(
 	double factor;
 
 	for (unsigned s = 0; s < rate->nshards; s++) {
-		sum += MBPS * rate->nranks / rate->shards[s].second;
+		sum += smd_measured_rate_of(rate, s);
 	}
 	factor = sum / rate->nshards / mean_mbps;
 	if ((factor <= 1 / OFF || factor >= OFF) && !processors_decide(rate, now_ns, waited_ns)) {
@@ -105,4 +110,11 @@ void smd_measured_rate_applied(struct smd_measured_rate *rate, uint64_t now_ns, 
 {
 	rate->next_ns = now_ns + AGAIN_NS;
 	begin_anew(rate, now_ns, waited_ns);
+}
+
+void smd_measured_rate_use(
+	struct smd_measured_rate *rate, unsigned nshards, uint64_t now_ns, uint64_t waited_ns)
+{
+	rate->nshards = nshards;
+	smd_measured_rate_applied(rate, now_ns, waited_ns);
 }

@@ -41,8 +41,11 @@ void smd_measured_rate_destroy(struct smd_measured_rate *rate);
 void smd_measured_rate_slice(
 	struct smd_measured_rate *rate, unsigned shard, uint64_t bytes, uint64_t ns);
 
-/* Whether there is enough for smd_measured_rate_factor(). */
+/* Whether there is enough for the next two. */
 bool smd_measured_rate_is_due(const struct smd_measured_rate *rate, uint64_t now_ns);
+
+/* What the shard carries at least, in Mbit/s. */
+double smd_measured_rate_of(const struct smd_measured_rate *rate, unsigned shard);
 
 /* The factor that a mean rate of so many Mbit/s is off by; 1: by less than is worth a change. */
 double smd_measured_rate_factor(
@@ -50,5 +53,9 @@ double smd_measured_rate_factor(
 
 /* The factor has been taken. */
 void smd_measured_rate_applied(struct smd_measured_rate *rate, uint64_t now_ns, uint64_t waited_ns);
+
+/* So many shards are in use from now on, at most as many as it was made for. */
+void smd_measured_rate_use(
+	struct smd_measured_rate *rate, unsigned nshards, uint64_t now_ns, uint64_t waited_ns);
 
 #endif

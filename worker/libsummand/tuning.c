@@ -1,4 +1,4 @@
-/* Feeds what rank 0 sees to rate, balance and search, and lets one of them have its way. */
+/* Feeds what rank 0 sees to rate, balance, choice and search, and lets one of them have its way. */
 #include "worker/libsummand/tuning.h"
 
 #include <errno.h>
@@ -13,20 +13,65 @@
 #define LOOK_NS      100000000u
 #define DELAY_MOST_S 60u
 
-int smd_tuning_create(struct smd_tuning *tuning, unsigned nranks, const uint32_t *weights,
-	unsigned nshards, int scale, uint64_t now_ns)
+/* Which servers have several shards there, and which of these use one alone. */
+static void find_servers(const struct smd_tuning *tuning, uint64_t *several, uint64_t *single)
 {
+	unsigned there[SMD_SERVERS_MAX] = {0};
+	unsigned used[SMD_SERVERS_MAX] = {0};
+
+	for (unsigned s = 0; s < tuning->nshards; s++) {
+		there[tuning->shards[s].server]++;
+		used[tuning->shards[s].server] += tuning->shards[s].weight != 0;
+	}
+	*several = 0;
+	*single = 0;
+	for (unsigned t = 0; t < SMD_SERVERS_MAX; t++) {
+		*several |= (uint64_t)(there[t] > 1 && used[t] > 0) << t;
+		*single |= (uint64_t)(there[t] > 1 && used[t] == 1) << t;
+	}
+}
+
+/* Those that have a weight have the places. */
+static void take_places(struct smd_tuning *tuning, uint64_t now_ns)
+{
+	uint32_t *weights = tuning->weights;
+	unsigned places = 0;
+
+	for (unsigned s = 0; s < tuning->nshards; s++) {
+		if (tuning->shards[s].weight) {
+			weights[places++] = tuning->shards[s].weight;
+		}
+	}
+	smd_balance_use(&tuning->balance, weights, places);
+	smd_measured_rate_use(&tuning->rate, places, now_ns, smd_pressure_waited_ns());
+}
+
+int smd_tuning_create(struct smd_tuning *tuning, unsigned nranks,
+	const struct smd_tuning_shard *shards, unsigned nshards, int scale, uint64_t now_ns)
+{
+	uint64_t several;
+	uint64_t single;
+
 	*tuning = (struct smd_tuning){
+		.nshards = nshards,
+		.shards = calloc(nshards, sizeof(*tuning->shards)),
 		.weights = calloc(nshards, sizeof(*tuning->weights)),
 		.rests = calloc(nshards, sizeof(*tuning->rests)),
+		.tables = SMD_TUNING_TABLES_MOST,
+		.tables_ns = now_ns,
 	};
-	if (!tuning->weights || !tuning->rests ||
+	if (!tuning->shards || !tuning->weights || !tuning->rests ||
 		smd_measured_rate_create(
 			&tuning->rate, nranks, nshards, now_ns, smd_pressure_waited_ns()) ||
-		smd_balance_create(&tuning->balance, weights, nshards, now_ns)) {
+		smd_balance_create(&tuning->balance, tuning->weights, nshards, now_ns)) {
 		smd_tuning_destroy(tuning);
 		return -ENOMEM;
 	}
+	memcpy(tuning->shards, shards, nshards * sizeof(*shards));
+	take_places(tuning, now_ns);
+	tuning->rate.next_ns = now_ns;
+	find_servers(tuning, &several, &single);
+	smd_shard_choice_begin(&tuning->choice, several, single, now_ns);
 	smd_chunk_search_begin(&tuning->search, scale, now_ns);
 	tuning->looked_ns = now_ns;
 	tuning->waited_ns = smd_pressure_waited_ns();
@@ -35,6 +80,7 @@ int smd_tuning_create(struct smd_tuning *tuning, unsigned nranks, const uint32_t
 
 void smd_tuning_destroy(struct smd_tuning *tuning)
 {
+	free(tuning->shards);
 	free(tuning->weights);
 	free(tuning->rests);
 	smd_measured_rate_destroy(&tuning->rate);
@@ -53,26 +99,28 @@ void smd_tuning_begin(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns
 void smd_tuning_end(struct smd_tuning *tuning, uint64_t now_ns)
 {
 	if (--tuning->in_flight == 0) {
-		tuning->fresh |= smd_chunk_search_took(
-			&tuning->search, tuning->bytes, now_ns - tuning->began_ns);
+		uint64_t ns = now_ns - tuning->began_ns;
+
+		tuning->fresh |= smd_chunk_search_took(&tuning->search, tuning->bytes, ns);
+		tuning->fresh |= smd_shard_choice_took(&tuning->choice, tuning->bytes, ns);
 	}
 }
 
-static void take_rest(struct smd_tuning *tuning, unsigned shard)
+static void take_rest(struct smd_tuning *tuning, unsigned place)
 {
-	struct smd_tuning_rest *rest = &tuning->rests[shard];
+	struct smd_tuning_rest *rest = &tuning->rests[place];
 
-	smd_balance_slice(&tuning->balance, shard, rest->bytes, rest->ns);
+	smd_balance_slice(&tuning->balance, place, rest->bytes, rest->ns);
 	*rest = (struct smd_tuning_rest){0};
 	tuning->fresh = true;
 }
 
 void smd_tuning_slice(
-	struct smd_tuning *tuning, unsigned shard, unsigned chunks, uint64_t bytes, uint64_t ns)
+	struct smd_tuning *tuning, unsigned place, unsigned chunks, uint64_t bytes, uint64_t ns)
 {
-	struct smd_tuning_rest *rest = &tuning->rests[shard];
+	struct smd_tuning_rest *rest = &tuning->rests[place];
 
-	smd_measured_rate_slice(&tuning->rate, shard, bytes, ns);
+	smd_measured_rate_slice(&tuning->rate, place, bytes, ns);
 	rest->chunks += chunks;
 	rest->bytes += bytes;
 	rest->ns += ns;
@@ -84,7 +132,7 @@ void smd_tuning_slice(
 			}
 		}
 	} else if (chunks >= SLICE_CHUNKS) {
-		take_rest(tuning, shard);
+		take_rest(tuning, place);
 	}
 }
 
@@ -122,28 +170,67 @@ static bool search_wants(struct smd_tuning *tuning, uint64_t now_ns)
 	return smd_chunk_search_want(&tuning->search, now_ns);
 }
 
-/* What is wanted first: chunks are cut by rates, so these come before all else. */
-static bool find_cause(struct smd_tuning *tuning, uint64_t now_ns)
+/* What each server carries, through all of its shards. */
+static void take_rates(struct smd_tuning *tuning)
 {
-	tuning->cause = SMD_TUNING_RATES;
-	if (smd_measured_rate_is_due(&tuning->rate, now_ns)) {
-		tuning->factor = smd_measured_rate_factor(&tuning->rate,
-			mean_weight(&tuning->balance), now_ns, smd_pressure_waited_ns());
-		if (tuning->factor != 1) {
-			return true;
+	double mbps[SMD_SERVERS_MAX] = {0};
+	unsigned place = 0;
+
+	for (unsigned s = 0; s < tuning->nshards; s++) {
+		if (tuning->shards[s].weight) {
+			mbps[tuning->shards[s].server] +=
+				smd_measured_rate_of(&tuning->rate, place++);
 		}
 	}
-	tuning->cause = SMD_TUNING_WEIGHTS;
-	if (smd_balance_want(&tuning->balance, now_ns)) {
-		return true;
+	for (unsigned t = 0; t < SMD_SERVERS_MAX; t++) {
+		if (mbps[t] > 0) {
+			smd_shard_choice_found(&tuning->choice, t, mbps[t]);
+		}
+	}
+}
+
+static bool rates_want(struct smd_tuning *tuning, uint64_t now_ns)
+{
+	if (!smd_measured_rate_is_due(&tuning->rate, now_ns)) {
+		return false;
+	}
+	take_rates(tuning);
+	tuning->factor = smd_measured_rate_factor(
+		&tuning->rate, mean_weight(&tuning->balance), now_ns, smd_pressure_waited_ns());
+	return tuning->factor != 1;
+}
+
+/* Of the trials of shards and of chunks one is on at a time, and shards come first. */
+static bool trials_want(struct smd_tuning *tuning, uint64_t now_ns)
+{
+	if (!smd_chunk_search_is_on_trial(&tuning->search)) {
+		tuning->cause = SMD_TUNING_SHARDS;
+		if (smd_shard_choice_want(&tuning->choice, now_ns)) {
+			return true;
+		}
+		if (smd_shard_choice_is_on_trial(&tuning->choice) ||
+			smd_shard_choice_is_due(&tuning->choice, now_ns)) {
+			return false;
+		}
 	}
 	tuning->cause = SMD_TUNING_CHUNKS;
 	return search_wants(tuning, now_ns);
 }
 
-static uint32_t weight_of(const struct smd_tuning *tuning, unsigned shard)
+/* What is wanted first: chunks are cut by rates, so these come before all else. */
+static bool find_cause(struct smd_tuning *tuning, uint64_t now_ns)
 {
-	const struct smd_balance_shard *one = &tuning->balance.shards[shard];
+	tuning->cause = SMD_TUNING_RATES;
+	if (!smd_shard_choice_is_on_trial(&tuning->choice) && rates_want(tuning, now_ns)) {
+		return true;
+	}
+	tuning->cause = SMD_TUNING_WEIGHTS;
+	return smd_balance_want(&tuning->balance, now_ns) || trials_want(tuning, now_ns);
+}
+
+static uint32_t weight_at(const struct smd_tuning *tuning, unsigned place)
+{
+	const struct smd_balance_shard *one = &tuning->balance.shards[place];
 
 	switch (tuning->cause) {
 	case SMD_TUNING_RATES:
@@ -155,38 +242,106 @@ static uint32_t weight_of(const struct smd_tuning *tuning, unsigned shard)
 	}
 }
 
+/* The server's weight goes to its first shard, or is divided among all of them. */
+static uint32_t choose_weight(const struct smd_tuning *tuning, unsigned shard)
+{
+	unsigned server = tuning->shards[shard].server;
+	uint64_t sum = 0;
+	unsigned before = 0;
+	unsigned n = 0;
+
+	for (unsigned s = 0; s < tuning->nshards; s++) {
+		if (tuning->shards[s].server == server) {
+			sum += tuning->shards[s].weight;
+			before += s < shard;
+			n++;
+		}
+	}
+	if (tuning->choice.wanted >> server & 1) {
+		return before ? 0 : (uint32_t)(sum < INT32_MAX ? sum : INT32_MAX);
+	}
+	return (uint32_t)(sum < n ? 1 : sum / n);
+}
+
+/* Whose shards are not the same as before. */
+static bool changes_shards(const struct smd_tuning *tuning, unsigned server)
+{
+	return tuning->cause == SMD_TUNING_SHARDS &&
+	       ((tuning->choice.wanted ^ tuning->choice.single) >> server & 1);
+}
+
+static void make_table(struct smd_tuning *tuning)
+{
+	unsigned place = 0;
+
+	for (unsigned s = 0; s < tuning->nshards; s++) {
+		const struct smd_tuning_shard *one = &tuning->shards[s];
+
+		if (changes_shards(tuning, one->server)) {
+			tuning->weights[s] = choose_weight(tuning, s);
+		} else {
+			tuning->weights[s] = one->weight ? weight_at(tuning, place) : 0;
+		}
+		place += one->weight != 0;
+	}
+}
+
 static int scale_of(const struct smd_tuning *tuning)
 {
 	switch (tuning->cause) {
 	case SMD_TUNING_RATES:
 		return 0; /* what was found before was for other rates */
-	case SMD_TUNING_WEIGHTS:
-		return tuning->search.scale;
-	default:
+	case SMD_TUNING_CHUNKS:
 		return tuning->search.wanted;
+	default:
+		return tuning->search.scale;
 	}
+}
+
+static bool may_have_table(struct smd_tuning *tuning, uint64_t now_ns)
+{
+	while (tuning->tables < SMD_TUNING_TABLES_MOST &&
+		now_ns - tuning->tables_ns >= SMD_TUNING_TABLE_EVERY_NS) {
+		tuning->tables++;
+		tuning->tables_ns += SMD_TUNING_TABLE_EVERY_NS;
+	}
+	if (tuning->tables == SMD_TUNING_TABLES_MOST) {
+		tuning->tables_ns = now_ns;
+	}
+	return tuning->tables > 0 && now_ns >= tuning->next_ns;
 }
 
 bool smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns)
 {
-	if (!tuning->fresh || now_ns < tuning->next_ns) {
+	if (!tuning->fresh || !may_have_table(tuning, now_ns)) {
 		return false;
 	}
 	tuning->fresh = false;
 	if (!find_cause(tuning, now_ns)) {
 		return false;
 	}
-	for (unsigned s = 0; s < tuning->balance.nshards; s++) {
-		tuning->weights[s] = weight_of(tuning, s);
-	}
+	make_table(tuning);
 	tuning->scale = scale_of(tuning);
 	return true;
+}
+
+/* The weights that were asked for; whether other shards are in use than before. */
+static bool take_table(struct smd_tuning *tuning)
+{
+	bool others = false;
+
+	for (unsigned s = 0; s < tuning->nshards; s++) {
+		others |= (tuning->shards[s].weight == 0) != (tuning->weights[s] == 0);
+		tuning->shards[s].weight = tuning->weights[s];
+	}
+	return others;
 }
 
 void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns)
 {
 	tuning->delay_s = 0;
-	memset(tuning->rests, 0, tuning->balance.nshards * sizeof(*tuning->rests));
+	tuning->tables -= tuning->tables > 0;
+	memset(tuning->rests, 0, tuning->nshards * sizeof(*tuning->rests));
 	switch (tuning->cause) {
 	case SMD_TUNING_RATES:
 		smd_balance_scale(&tuning->balance, tuning->factor);
@@ -195,12 +350,19 @@ void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns)
 		break;
 	case SMD_TUNING_WEIGHTS:
 		smd_balance_applied(&tuning->balance, now_ns);
-		smd_chunk_search_forget(&tuning->search);
+		break;
+	case SMD_TUNING_SHARDS:
+		smd_shard_choice_applied(&tuning->choice);
 		break;
 	case SMD_TUNING_CHUNKS:
 		smd_chunk_search_applied(&tuning->search);
 		smd_balance_forget(&tuning->balance);
 		break;
+	}
+	smd_shard_choice_forget(&tuning->choice);
+	smd_chunk_search_forget(&tuning->search);
+	if (take_table(tuning)) {
+		take_places(tuning, now_ns);
 	}
 }
 

@@ -1,7 +1,11 @@
 /*
  * What rank 0 sees of its operations, and which table they should have therefore: rates
- * (measured_rate.h), weights (balance.h) and the size of chunks (chunk_search.h), of which one is
- * changed at a time.
+ * (measured_rate.h), weights (balance.h), the number of shards (shard_choice.h) and the size of
+ * chunks (chunk_search.h), of which one is changed at a time. There are only so many tables in a
+ * minute, whatever is seen.
+ *
+ * Shards that nothing is dealt to are in no other account: those in use have *places*, in the order
+ * of all.
  *
  * It belongs to a communicator of rank 0 and is the owner's (progress.h). Times are smd_clock_ns().
  */
@@ -11,6 +15,11 @@
 #include "worker/libsummand/balance.h"
 #include "worker/libsummand/chunk_search.h"
 #include "worker/libsummand/measured_rate.h"
+#include "worker/libsummand/shard_choice.h"
+
+/* Tables at once, and then one each: 36 in the first minute, and 15 in a later one. */
+#define SMD_TUNING_TABLES_MOST    21u
+#define SMD_TUNING_TABLE_EVERY_NS 4000000000u
 
 /* What has come of a shard, too little at a time to say something. */
 struct smd_tuning_rest {
@@ -19,41 +28,57 @@ struct smd_tuning_rest {
 	uint64_t ns;
 };
 
-enum smd_tuning_cause { SMD_TUNING_RATES, SMD_TUNING_WEIGHTS, SMD_TUNING_CHUNKS };
+enum smd_tuning_cause {
+	SMD_TUNING_RATES,
+	SMD_TUNING_WEIGHTS,
+	SMD_TUNING_SHARDS,
+	SMD_TUNING_CHUNKS,
+};
+
+/* A shard of a table, in the order of the deal. */
+struct smd_tuning_shard {
+	unsigned server; /* its number */
+	uint32_t weight; /* 0: nothing is dealt to it */
+};
 
 struct smd_tuning {
 	struct smd_measured_rate rate;
 	struct smd_balance balance;
+	struct smd_shard_choice choice;
 	struct smd_chunk_search search;
+	unsigned nshards; /* that there are; as many as the balance's have a place */
+	struct smd_tuning_shard *shards;
 	uint64_t looked_ns; /* who decides was looked at last; */
 	uint64_t waited_ns; /* processors had been waited for (pressure.h) for so long by then */
-	uint32_t *weights;             /* [nshards] that are asked for */
-	struct smd_tuning_rest *rests; /* [nshards] */
+	uint32_t *weights;  /* [nshards] that are asked for, */
+	struct smd_tuning_rest *rests; /* and of each place */
 	int scale;
 	enum smd_tuning_cause cause; /* whose wish is asked for */
 	double factor;               /* of all weights, for rates */
 	bool fresh;                  /* something has been seen since it was last thought about */
 	uint64_t next_ns;            /* nothing is asked for before: it was refused */
 	unsigned delay_s;            /* by so much, the last time */
+	unsigned tables;             /* that may be had, */
+	uint64_t tables_ns;          /* since when there is one more each TABLE_EVERY_NS */
 	unsigned in_flight;
 	uint64_t began_ns; /* what is in flight together, */
 	uint64_t bytes;    /* with so many bytes in all */
 };
 
-/* Of a table with these weights and that scale, for so many ranks. 0 or -ENOMEM. */
-int smd_tuning_create(struct smd_tuning *tuning, unsigned nranks, const uint32_t *weights,
-	unsigned nshards, int scale, uint64_t now_ns);
+/* Of a table of these shards and that scale, for so many ranks. 0 or -ENOMEM. */
+int smd_tuning_create(struct smd_tuning *tuning, unsigned nranks,
+	const struct smd_tuning_shard *shards, unsigned nshards, int scale, uint64_t now_ns);
 void smd_tuning_destroy(struct smd_tuning *tuning);
 
 /* An operation begins, or ends. */
 void smd_tuning_begin(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns);
 void smd_tuning_end(struct smd_tuning *tuning, uint64_t now_ns);
 
-/* So many chunks of the shard have come, while it always had something to do. What is short is put
- * together until one shard has enough: so all are seen over the same time, and one that is done
- * soon is not waited for. */
+/* So many chunks of the shard at that place have come, while it always had something to do. What is
+ * short is put together until one shard has enough: so all are seen over the same time, and one
+ * that is done soon is not waited for. */
 void smd_tuning_slice(
-	struct smd_tuning *tuning, unsigned shard, unsigned chunks, uint64_t bytes, uint64_t ns);
+	struct smd_tuning *tuning, unsigned place, unsigned chunks, uint64_t bytes, uint64_t ns);
 
 /* Whether another table would be better: tuning->weights and tuning->scale. */
 bool smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns);

@@ -59,6 +59,15 @@ class RatesTest(unittest.TestCase):
     def test_a_processor_is_taken(self):
         self.follow(1 << 19, lambda work, server: work.take_processor(server, 0.95), 30)
 
+    def test_one_shard_is_tried_where_it_can_carry_the_link(self):
+        """Of servers that have two, as if their interfaces said 20 Gbit/s. Whether it is kept depends on what else this machine does."""
+        with steady.Steady(BUILD, 2, [None, None, RATE, RATE], 1 << 18, BURST, ["--threads=2", "--bandwidth=20gbps"]) as work:
+            work.wait(lambda: work.operations > LIMIT or any(table.shards == 2 for table in work.tables()))
+            work.wait(lambda: work.operations >= BEFORE)
+            tables = work.tables()
+            work.end()
+        self.assertTrue(any(table.shards == 2 for table in tables), f"no table of one shard for each server in time: {tables}")
+
 
 def bench(*options):
     return subprocess.run([BENCH, f"--build={BUILD}", *options], capture_output=True, text=True, timeout=nodes.LONG * 5, check=False)

@@ -1,6 +1,6 @@
 /*
- * Other weights and chunks in mid-run: rank 0 wants some before every third operation, and every
- * result is what it would have been (specs/design/epochs.md).
+ * Other weights, shards and chunks in mid-run: rank 0 wants some before every third operation, and
+ * every result is what it would have been (specs/design/epochs.md).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,8 +32,13 @@ bool __wrap_smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns)
 	tuning->cause = SMD_TUNING_CHUNKS;
 	tuning->scale = (int)(smd_random_next(&state) % 7) + SMD_CHUNK_SCALE_LEAST;
 	tuning->search.wanted = tuning->scale;
-	for (unsigned s = 0; s < tuning->balance.nshards; s++) {
+	for (unsigned s = 0; s < tuning->nshards; s++) {
+		bool spare = s > 0 && tuning->shards[s].server == tuning->shards[s - 1].server;
+
 		tuning->weights[s] = 1 + (uint32_t)(smd_random_next(&state) % 50);
+		if (spare && smd_random_next(&state) % 2) {
+			tuning->weights[s] = 0;
+		}
 	}
 	return true;
 }

@@ -25,6 +25,13 @@ uint64_t __wrap_smd_pressure_waited_ns(void)
 	return waited_ns;
 }
 
+static void start(struct smd_tuning *tuning, uint32_t first, uint32_t second, int scale)
+{
+	const struct smd_tuning_shard shards[] = {{0, first}, {1, second}};
+
+	assert_int_equal(smd_tuning_create(tuning, 4, shards, 2, scale, SMD_SECOND_NS), 0);
+}
+
 /* Operations of 1 ms for so long; how often another table was wanted, and each time refused. */
 static unsigned run(struct smd_tuning *tuning, uint64_t *now_ns, unsigned operations)
 {
@@ -44,12 +51,11 @@ static unsigned run(struct smd_tuning *tuning, uint64_t *now_ns, unsigned operat
 
 static void what_is_refused_rests(void **state)
 {
-	const uint32_t weights[] = {10000, 10000};
 	struct smd_tuning tuning;
 	uint64_t now = SMD_SECOND_NS;
 
 	(void)state;
-	assert_int_equal(smd_tuning_create(&tuning, 4, weights, 2, 0, now), 0);
+	start(&tuning, 10000, 10000, 0);
 	assert_int_equal(run(&tuning, &now, 900), 1);
 	assert_int_equal(run(&tuning, &now, 1000), 1); /* after a second, */
 	assert_int_equal(run(&tuning, &now, 1000), 0); /* and then after two */
@@ -66,12 +72,11 @@ static void slices(struct smd_tuning *tuning, unsigned chunks, const unsigned ms
 
 static void rates_come_first_and_keep_proportions(void **state)
 {
-	const uint32_t weights[] = {40000, 20000};
 	const unsigned ms[] = {20, 40}; /* 4 MiB in so long: 1.7 and 0.8 Gbit/s */
 	struct smd_tuning tuning;
 
 	(void)state;
-	assert_int_equal(smd_tuning_create(&tuning, 4, weights, 2, 1, SMD_SECOND_NS), 0);
+	start(&tuning, 40000, 20000, 1);
 	for (unsigned i = 0; i < 5; i++) {
 		slices(&tuning, 16, ms);
 	}
@@ -89,13 +94,12 @@ static void rates_come_first_and_keep_proportions(void **state)
 
 static void little_pieces_are_put_together(void **state)
 {
-	const uint32_t weights[] = {10000, 10000};
 	const unsigned ms[] = {3, 9}; /* too short, and the other is done soon */
 	struct smd_tuning tuning;
 	unsigned operations = 0;
 
 	(void)state;
-	assert_int_equal(smd_tuning_create(&tuning, 4, weights, 2, 0, SMD_SECOND_NS), 0);
+	start(&tuning, 10000, 10000, 0);
 	while (!smd_tuning_want(&tuning, SMD_SECOND_NS) && operations < 100) {
 		slices(&tuning, 3, ms);
 		operations++;
@@ -110,13 +114,12 @@ static void little_pieces_are_put_together(void **state)
  */
 static int first_scale(unsigned hundredths)
 {
-	const uint32_t weights[] = {10000, 10000};
 	struct smd_tuning tuning;
 	uint64_t now = SMD_SECOND_NS;
 	unsigned operations = 0;
 	int scale;
 
-	assert_int_equal(smd_tuning_create(&tuning, 4, weights, 2, 0, now), 0);
+	start(&tuning, 10000, 10000, 0);
 	do {
 		smd_tuning_begin(&tuning, BYTES, now);
 		now += MS;
