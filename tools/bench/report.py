@@ -69,11 +69,14 @@ def table(found):
         yield "  {:>6}{}  {} {} {}".format(plot.size_text(size), "".join(
             cell(size, results.get(size)) for results in found["systems"].values()), ratio, to_plain(found, size), limit)
     yield from cost_lines(found)
-    own, encrypted = found["systems"].get("summand", {}), found["systems"].get("summand-tls", {})
-    if own and encrypted:
-        yield "  bandwidth over TLS to that without: " + ", ".join(
-            f"{plot.size_text(size)} {own[size]['us'] / encrypted[size]['us']:.3f}"
-            for size in found["sizes"] if size in own and size in encrypted)
+    own = found["systems"].get("summand", {})
+    for name, what in (("summand-told", "by defaults to that of servers that are told their rate"), ("summand-tls", "over TLS to that without")):
+        other = found["systems"].get(name, {})
+        first, second = (other, own) if name == "summand-told" else (own, other)
+        if own and other:
+            yield f"  bandwidth {what}: " + ", ".join(
+                f"{plot.size_text(size)} {first[size]['us'] / second[size]['us']:.3f}"
+                for size in found["sizes"] if size in own and size in other)
     job = found["systems"].get("summand-job", {})
     if job and link:
         yield "  bandwidth of a job over ssh to the limit: " + ", ".join(

@@ -30,7 +30,6 @@ class Setup:
     budget_s: float = 1.0
     tries: int = 3
     rounds: int = 1
-    told: bool = False  # servers get --bandwidth and --threads=1 instead of their defaults
     link: float = 0     # bytes per second, once it is measured
     perf: str = ""
     server: str = ""

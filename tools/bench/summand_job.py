@@ -13,15 +13,13 @@ REDUCTION_SERVER = "reductionserver"
 
 
 class SummandJob(systems.Summand):
-    """Servers are told what the agents of their hosts have found, and with --told what their links carry."""
+    """Servers are told what the agents of their hosts have found."""
     name = "summand-job"
 
     @staticmethod
     def missing(setup):
         if not setup.server_rates:
-            return "reducers alone could not be told what their links carry"
-        if setup.told and len(set(setup.server_rates)) > 1:
-            return "servers of a job are all told the same"
+            return "a job of reducers alone has no pool that takes --server-args"
         return systems.Summand.missing(setup) or sshd.missing()
 
     def start_servers(self):
@@ -33,9 +31,8 @@ class SummandJob(systems.Summand):
 
     def write_job(self, folder, words):
         rank = {"command": words, "args": ["--rank=$(RANK)", "--nranks=$(WORLD_SIZE)", *self.setup.summand_args]}
-        servers = [*self.server_flags(self.setup.rates[-1]), *self.setup.server_args]
         pools = [self.pool(1, "none", **rank), self.pool(self.setup.workers - 1, "none", **rank),
-                 self.pool(len(self.setup.server_rates), REDUCTION_SERVER, args=servers)]
+                 self.pool(len(self.setup.server_rates), REDUCTION_SERVER, args=self.setup.server_args)]
         with open(f"{folder}/job.json", "w", encoding="utf-8") as file:
             json.dump({"displayName": "bench", "jobSpec": {"workerPoolSpecs": pools}}, file)
         with open(f"{folder}/hosts", "w", encoding="ascii") as file:
