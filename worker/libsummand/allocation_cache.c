@@ -80,7 +80,8 @@ static void allocations_say(struct smd_allocations *allocations, const char *rea
 }
 
 /* Whether its card takes it. */
-static bool allocation_tell_lane(struct smd_allocations *allocations, struct smd_lane *lane,
+static bool allocation_tell_lane(struct smd_allocations *allocations,
+	struct smd_allocation *allocation, struct smd_lane *lane,
 	const struct smd_device_export *export)
 {
 	struct smd_error error = {""};
@@ -91,11 +92,12 @@ static bool allocation_tell_lane(struct smd_allocations *allocations, struct smd
 			smd_lane_peer_name(lane), strerror(-ret));
 		allocations_say(allocations, error.text);
 	}
+	allocation->taken |= ret == 0;
 	return ret == 0;
 }
 
-static void allocation_tell_lanes(
-	struct smd_allocations *allocations, const struct smd_device_export *export)
+static void allocation_tell_lanes(struct smd_allocations *allocations,
+	struct smd_allocation *allocation, const struct smd_device_export *export)
 {
 	unsigned told = 0;
 
@@ -103,7 +105,7 @@ static void allocation_tell_lanes(
 		const struct smd_remote *remote = allocations->remotes->each[i];
 
 		if (smd_remote_is_there(remote) && smd_lane_has_card(remote->lane)) {
-			told += allocation_tell_lane(allocations, remote->lane, export);
+			told += allocation_tell_lane(allocations, allocation, remote->lane, export);
 		}
 	}
 	smd_log(SMD_LOG_DEBUG, "libsummand",
@@ -133,7 +135,7 @@ static struct smd_allocation *allocation_add(struct smd_allocations *allocations
 	} else {
 		allocation->base = export.memory.base;
 		allocation->length = export.memory.length;
-		allocation_tell_lanes(allocations, &export);
+		allocation_tell_lanes(allocations, allocation, &export);
 		close(export.fd);
 	}
 	TAILQ_INSERT_HEAD(&allocations->all, allocation, link);
@@ -199,7 +201,7 @@ void smd_allocations_restore(struct smd_allocations *allocations, struct smd_lan
 			allocations_say(allocations, error.text);
 			continue;
 		}
-		(void)allocation_tell_lane(allocations, lane, &export);
+		(void)allocation_tell_lane(allocations, allocation, lane, &export);
 		close(export.fd);
 	}
 }

@@ -34,6 +34,7 @@ struct smd_allocation {
 	struct smd_device *device;
 	const void *base;
 	size_t length;  /* 0: the driver does not let cards have it */
+	bool taken;     /* some card reads and writes it, or did */
 	unsigned users; /* buffers of operations in flight */
 	TAILQ_ENTRY(smd_allocation) link;
 };

@@ -103,7 +103,7 @@ uint64_t smd_flow_next_operation(const struct smd_flow *flow)
 /* Of a chunk that was lost this rank contributes the result. */
 static bool flow_has_result(const struct smd_request *operation, const struct smd_item *item)
 {
-	return item && item->had && smd_collective_reduces(operation->collective) &&
+	return item && item->had && smd_operation_contributes_results(operation) &&
 	       smd_operation_received_bytes(operation, item->chunk) > 0;
 }
 
@@ -258,9 +258,8 @@ static bool flow_fetch_next(struct smd_flow *flow)
 		if (!operation || !operation->path->fetch) {
 			continue;
 		}
-		fetch = operation->path->fetch(flow, operation, chunk,
-			(flow_has_result(operation, item) ? operation->recv : operation->send) +
-				smd_operation_chunk_offset(operation, chunk));
+		fetch = operation->path->fetch(
+			flow, operation, chunk, flow_has_result(operation, item));
 		if (fetch != SMD_FETCH_NONE) {
 			flow->fetched += fetch == SMD_FETCH_BEGUN;
 			return fetch == SMD_FETCH_BEGUN;

@@ -36,6 +36,13 @@ size_t smd_operation_received_bytes(const struct smd_request *operation, uint64_
 		       : 0;
 }
 
+bool smd_operation_contributes_results(const struct smd_request *operation)
+{
+	return smd_collective_reduces(operation->collective) &&
+	       smd_collective_receives(
+		       operation->collective, operation->root, operation->comm->rank);
+}
+
 struct smd_extent smd_operation_extent(const struct smd_request *operation, const void *buffer)
 {
 	return (struct smd_extent){(void *)buffer, operation->count * operation->element_bytes};

@@ -63,6 +63,8 @@ struct smd_request {
 	uint64_t recv_id;
 	struct smd_allocation *send_allocation; /* NULL: network cards cannot have it */
 	struct smd_allocation *recv_allocation;
+	uint8_t *copy; /* of what this rank contributes when others lack results (settle.h), of a
+			  small operation; NULL: there is none */
 	bool unflushed;          /* the device may not see all that cards have written to `recv`, */
 	bool unseen;             /* nor ever will: the operation ends with its communicator */
 	struct smd_fence *fence; /* NULL: what it has to follow on the device is done */
@@ -82,6 +84,10 @@ size_t smd_operation_chunk_bytes(const struct smd_request *operation, uint64_t c
 /* Bytes of it that this rank sends, and that it receives: all or none. */
 size_t smd_operation_sent_bytes(const struct smd_request *operation, uint64_t chunk);
 size_t smd_operation_received_bytes(const struct smd_request *operation, uint64_t chunk);
+
+/* What this rank contributes where others lack results of it that it has itself: these, or else its
+ * inputs. */
+bool smd_operation_contributes_results(const struct smd_request *operation);
 
 /* One of its buffers, as lanes register it. */
 struct smd_extent smd_operation_extent(const struct smd_request *operation, const void *buffer);

@@ -36,10 +36,10 @@ struct smd_path {
 	/* The operation ends, however far it has come. */
 	void (*end)(struct smd_request *operation);
 
-	/* Fetches the chunk, the flow's number `fetched`, ahead of its being sent; `from` is where
-	 * it is. NULL: never. */
+	/* Fetches the chunk, the flow's number `fetched`, ahead of its being sent: its result, which
+	 * others lack, or its input. NULL: never. */
 	enum smd_fetch (*fetch)(struct smd_flow *flow, struct smd_request *operation,
-		uint64_t chunk, const uint8_t *from);
+		uint64_t chunk, bool is_result);
 	/* Whether the chunk, the flow's next, can be sent now. NULL: always. */
 	bool (*may_send)(struct smd_flow *flow, struct smd_request *operation, uint64_t chunk);
 	/* The lane no longer needs the memory that the chunk was fetched to. */
@@ -59,6 +59,9 @@ struct smd_path {
 	/* Why what this rank contributes to a chunk that was lost with its server cannot be had
 	 * again; NULL: it can. */
 	const char *(*why_lost)(const struct smd_request *operation);
+	/* Where the processor reads what this rank contributes to all chunks once it has all
+	 * results. False: nowhere. NULL: in the operation's buffer. */
+	bool (*contribution)(const struct smd_request *operation, const uint8_t **out);
 	/* The card may have written part of a result over what this rank sends of the chunk: writes
 	 * that again. NULL: a copy is needed for that. */
 	void (*restore)(struct smd_request *operation, uint64_t chunk);

@@ -2,9 +2,12 @@
 #include "worker/libsummand/path_staged.h"
 
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "reduction_server/wire/collective.h"
 #include "worker/libsummand/flow.h"
+#include "worker/libsummand/history.h"
 
 static const struct smd_path path_staged;
 
@@ -34,6 +37,9 @@ static void staged_on_fetched(struct smd_notice *notice)
 
 	stage->reading = false;
 	operation->copies_pending--;
+	if (operation->copy && !smd_operation_contributes_results(operation)) {
+		memcpy(operation->copy + stage->offset, stage->memory, stage->bytes);
+	}
 	if (ret) {
 		smd_comm_fault_device(operation->comm, ret, &error);
 	}
@@ -46,7 +52,7 @@ static void staged_on_fetched(struct smd_notice *notice)
 }
 
 static enum smd_fetch staged_fetch_chunk(struct smd_flow *flow, struct smd_request *operation,
-	uint64_t chunk, const uint8_t *from, struct smd_stage *stage)
+	uint64_t chunk, bool is_result, struct smd_stage *stage)
 {
 	struct smd_staging *staging = staging_of(operation);
 	struct smd_flow_send *send = &flow->sends[flow->fetched % SMD_FLOW_WINDOW_MAX];
@@ -57,9 +63,12 @@ static enum smd_fetch staged_fetch_chunk(struct smd_flow *flow, struct smd_reque
 	send->stage = stage;
 	send->fetched = stage->memory;
 	stage->send = send;
+	stage->offset = smd_operation_chunk_offset(operation, chunk);
+	stage->bytes = smd_operation_chunk_bytes(operation, chunk);
 	stage->notice.ended = staged_on_fetched;
-	ret = staging->ops->read(operation->device, stage->memory, from,
-		smd_operation_chunk_bytes(operation, chunk), &stage->notice, &error);
+	ret = staging->ops->read(operation->device, stage->memory,
+		(is_result ? operation->recv : operation->send) + stage->offset, stage->bytes,
+		&stage->notice, &error);
 	if (ret) {
 		staged_free_send(staging, send);
 		smd_comm_fault_device(flow->comm, ret, &error);
@@ -79,7 +88,7 @@ static bool staged_sends_directly(const struct smd_flow *flow, const struct smd_
 }
 
 static enum smd_fetch staged_fetch(
-	struct smd_flow *flow, struct smd_request *operation, uint64_t chunk, const uint8_t *from)
+	struct smd_flow *flow, struct smd_request *operation, uint64_t chunk, bool is_result)
 {
 	struct smd_stage *stage;
 
@@ -87,8 +96,8 @@ static enum smd_fetch staged_fetch(
 	if (operation->fence || (flow->epoch != operation->home && operation->writing)) {
 		return SMD_FETCH_LATER;
 	}
-	if (!operation->reads_device ||
-		staged_sends_directly(flow, operation, chunk, flow->fetched)) {
+	if (!(is_result ? operation->writes_device : operation->reads_device) ||
+		(!is_result && staged_sends_directly(flow, operation, chunk, flow->fetched))) {
 		return SMD_FETCH_NONE;
 	}
 	stage = smd_staging_take_send(staging_of(operation), operation);
@@ -96,21 +105,16 @@ static enum smd_fetch staged_fetch(
 		smd_staging_wait(staging_of(operation), &flow->comm->waiter);
 		return SMD_FETCH_LATER;
 	}
-	return staged_fetch_chunk(flow, operation, chunk, from, stage);
+	return staged_fetch_chunk(flow, operation, chunk, is_result, stage);
 }
 
+/* It has been fetched, or need not be. */
 static bool staged_may_send(struct smd_flow *flow, struct smd_request *operation, uint64_t chunk)
 {
 	const struct smd_stage *stage = flow->sends[flow->next % SMD_FLOW_WINDOW_MAX].stage;
 
-	if (operation->fence) {
-		return false;
-	}
-	if (stage) {
-		return !stage->reading;
-	}
-	return !operation->reads_device ||
-	       staged_sends_directly(flow, operation, chunk, flow->next);
+	(void)chunk;
+	return !operation->fence && flow->next < flow->fetched && !(stage && stage->reading);
 }
 
 static void staged_sent(struct smd_flow_send *send)
@@ -172,6 +176,9 @@ static void staged_write(
 	int ret;
 
 	flow->rx_stage = NULL;
+	if (operation->copy && smd_operation_contributes_results(operation)) {
+		memcpy(operation->copy + offset, stage ? stage->memory : flow->rx_beside, bytes);
+	}
 	if (!stage) {
 		ret = staging->ops->write_now(operation->device, operation->recv + offset,
 			flow->rx_beside, bytes, &error);
@@ -231,6 +238,30 @@ static void staged_watch_fence(struct smd_fence *fence)
 	}
 }
 
+static bool staged_takes_cards(const struct smd_request *operation)
+{
+	return (operation->send_allocation && operation->send_allocation->taken) ||
+	       (operation->recv_allocation && operation->recv_allocation->taken);
+}
+
+static bool staged_contributes_from_device(const struct smd_request *operation)
+{
+	return smd_operation_contributes_results(operation) ? operation->writes_device
+							    : operation->reads_device;
+}
+
+/* What is copied to or from the device passes through memory of the host anyway. Without memory
+ * for it the operation asks what others have before it returns. */
+static void staged_make_copy(struct smd_request *operation)
+{
+	size_t bytes = operation->count * operation->element_bytes;
+
+	if (bytes <= SMD_HISTORY_COPY && staged_contributes_from_device(operation) &&
+		!staged_takes_cards(operation)) {
+		operation->copy = malloc(bytes);
+	}
+}
+
 static void staged_begin(struct smd_request *operation)
 {
 	struct smd_allocations *allocations = &staging_of(operation)->allocations;
@@ -246,6 +277,7 @@ static void staged_begin(struct smd_request *operation)
 		operation->recv_allocation = smd_allocation_take(
 			allocations, operation->device, operation->recv, operation->recv_id);
 	}
+	staged_make_copy(operation);
 }
 
 /* Whether its fence has opened or not. */
@@ -253,6 +285,7 @@ static void staged_end(struct smd_request *operation)
 {
 	smd_allocation_put(operation->send_allocation);
 	smd_allocation_put(operation->recv_allocation);
+	free(operation->copy);
 	if (operation->fence) { /* its notice comes later */
 		staged_watch_fence(operation->fence);
 		operation->fence->operation = NULL;
@@ -263,16 +296,17 @@ static void staged_end(struct smd_request *operation)
 /* Copies to the device are of whole results, so what is there is an input or a result. */
 static const char *staged_why_lost(const struct smd_request *operation)
 {
-	if (operation->send_allocation || operation->recv_allocation) {
-		return "network cards use its memory of a device themselves";
+	return staged_takes_cards(operation) ? "network cards use its memory of a device themselves"
+					     : NULL;
+}
+
+static bool staged_contribution(const struct smd_request *operation, const uint8_t **out)
+{
+	if (!staged_contributes_from_device(operation)) {
+		return true;
 	}
-	if (smd_collective_reduces(operation->collective) &&
-		operation->writes_device != operation->reads_device &&
-		smd_collective_receives(
-			operation->collective, operation->root, operation->comm->rank)) {
-		return "one of its buffers is memory of a device and the other is not";
-	}
-	return NULL;
+	*out = operation->copy;
+	return operation->copy != NULL;
 }
 
 static const struct smd_path path_staged = {
@@ -286,6 +320,7 @@ static const struct smd_path path_staged = {
 	.receive = staged_receive,
 	.received = staged_received,
 	.why_lost = staged_why_lost,
+	.contribution = staged_contribution,
 	.complete = staged_complete,
 };
 

@@ -201,7 +201,7 @@ static int epoch_repair(struct smd_epoch *epoch, struct smd_error *error)
 		}
 	}
 	if (ret == 0 && is_missing(epoch)) {
-		ret = refuse(error, "a small operation on memory of a device has returned");
+		ret = refuse(error, "an operation on memory of a device that network cards use has returned");
 	}
 	if (ret == 0) {
 		ret = deal_losses(epoch, &losses);

@@ -3,25 +3,19 @@
 
 #include <string.h>
 
-#include "reduction_server/wire/collective.h"
 #include "worker/libsummand/epoch.h"
 
-/* What this rank contributes to a chunk that it has the result of. */
-static const uint8_t *operation_contribution(
-	const struct smd_request *operation, uint64_t chunk, uint32_t *length, bool *is_result)
+/* What this rank contributes to chunks that it has the results of. False: that cannot be copied. */
+static bool operation_contribution(const struct smd_request *operation, const uint8_t **out)
 {
-	size_t offset = smd_operation_chunk_offset(operation, chunk);
-
-	*is_result = smd_collective_reduces(operation->collective) &&
-		     smd_operation_received_bytes(operation, chunk) > 0;
-	*length = (uint32_t)(*is_result ? smd_operation_received_bytes(operation, chunk)
-					: smd_operation_sent_bytes(operation, chunk));
-	return (*is_result ? operation->recv : operation->send) + (*length ? offset : 0);
+	*out = smd_operation_contributes_results(operation) ? operation->recv : operation->send;
+	return !operation->path->contribution || operation->path->contribution(operation, out);
 }
 
 /* Where an operation's chunks that are not stable are asked about. */
 struct settle {
 	struct smd_request *operation;
+	const uint8_t *from; /* what this rank contributes to all of its chunks */
 	unsigned chunks;
 	enum { COUNT, COPY, ASK } step;
 	bool alone; /* others may have returned, and do not ask */
@@ -34,22 +28,24 @@ static void settle_copy(
 	struct smd_request *operation = settle->operation;
 	struct smd_history *history = &operation->comm->history;
 	struct smd_kept *kept = smd_history_entry(history, history->next);
-	const uint8_t *from;
 	uint8_t *room;
 
 	*kept = (struct smd_kept){.flow = flow, .ordinal = ordinal, .chunk = chunk};
-	from = operation_contribution(operation, chunk, &kept->length, &kept->is_result);
+	kept->received = (uint32_t)smd_operation_received_bytes(operation, chunk);
+	kept->is_result = kept->received && smd_operation_contributes_results(operation);
+	kept->length = kept->is_result ? kept->received
+				       : (uint32_t)smd_operation_sent_bytes(operation, chunk);
 	room = smd_history_room(history, kept->length);
 	if (!room) {
 		settle->failed = true;
 		return;
 	}
 	if (kept->length) {
-		memcpy(room, from, kept->length);
+		memcpy(room, settle->from + smd_operation_chunk_offset(operation, chunk),
+			kept->length);
 	}
 	kept->bytes = room;
 	kept->end = (size_t)(room - history->bytes) + kept->length;
-	kept->received = (uint32_t)smd_operation_received_bytes(operation, chunk);
 	smd_operation_shape(operation, chunk, &kept->shape);
 	history->at = kept->end;
 	history->used += kept->length;
@@ -149,11 +145,11 @@ bool smd_settle(struct smd_request *operation)
 	const struct smd_history before = *history;
 	bool small = operation->count * operation->element_bytes <= SMD_HISTORY_COPY;
 
-	if (!operation->path->host && (small || operation->path->why_lost(operation))) {
+	if (operation->path->why_lost && operation->path->why_lost(operation)) {
 		if (!small) {
 			settle_tell(operation);
 		}
-		return true; /* copies of small ones would have to be read from the device */
+		return true;
 	}
 	settle_each(&settle);
 	if (settle.chunks == 0) {
@@ -161,7 +157,7 @@ bool smd_settle(struct smd_request *operation)
 	}
 	/* All ranks ask of a large one, whatever they have; else each has its own reason. */
 	settle.alone = small || operation->repaired;
-	if (small && !operation->repaired &&
+	if (small && !operation->repaired && operation_contribution(operation, &settle.from) &&
 		SMD_HISTORY_ENTRIES - (history->next - history->first) >= settle.chunks) {
 		settle.step = COPY;
 		settle_each(&settle);

@@ -33,7 +33,9 @@ struct smd_stage {
 	struct smd_request *operation;
 	struct smd_flow *flow;      /* whose */
 	struct smd_flow_send *send; /* the chunk that is read; NULL: a result */
-	bool reading;               /* from the device, now */
+	bool reading;               /* from the device, now: */
+	size_t offset;              /* from there in the operation, */
+	size_t bytes;               /* so many */
 	SLIST_ENTRY(smd_stage) link;
 };
 

@@ -92,7 +92,8 @@ static uint32_t last_key;
 static struct card_plan plan;
 static unsigned places_made;
 static unsigned results_sent;
-static unsigned results_written; /* by the server that will say nothing */
+static unsigned results_written; /* by the server that will say nothing, */
+static unsigned results_told;    /* and all that it has said */
 static unsigned listeners;
 static struct card_counts counts;
 
@@ -113,6 +114,7 @@ void card_reset(struct card_plan wanted)
 	places_made = 0;
 	results_sent = 0;
 	results_written = 0;
+	results_told = 0;
 	listeners = 0;
 	counts = (struct card_counts){.from_device = 0};
 	pthread_mutex_unlock(&lock);
@@ -371,7 +373,7 @@ static bool card_write(struct card_lane *card, const struct smd_send *send)
 		counts.to_device += !card->client && advertisement && advertisement->memory;
 		counts.to_host += !card->client && !(advertisement && advertisement->memory);
 	}
-	if (card->server && card->server == plan.mute_server && advertisement) {
+	if (card->server && card->server == plan.mute_server && advertisement && plan.mute_from) {
 		counts.muted |= ++results_written >= plan.mute_from;
 	}
 	pthread_mutex_unlock(&lock);
@@ -421,6 +423,21 @@ static bool is_mute(const struct card_lane *card)
 	return mute;
 }
 
+/* It has said that one. */
+static void card_told(const struct card_lane *card, const struct smd_send *send)
+{
+	struct smd_error error;
+	struct smd_frame frame;
+
+	pthread_mutex_lock(&lock);
+	if (card->server && card->server == plan.mute_server && plan.mute_after &&
+		smd_frame_decode(send->header, &frame, &error) == 0 &&
+		frame.kind == SMD_FRAME_RESULT) {
+		counts.muted |= ++results_told >= plan.mute_after;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
 static void card_send(struct smd_lane *lane, struct smd_send *send)
 {
 	struct card_lane *card = card_of(lane);
@@ -442,6 +459,7 @@ static void card_send(struct smd_lane *lane, struct smd_send *send)
 	message->inner.done = message_done;
 	send->sent = SMD_FRAME_SIZE + send->length;
 	lane->counts.bytes_sent += SMD_FRAME_SIZE + send->length;
+	card_told(card, send);
 	smd_lane_send(card->inner, &frame, &message->inner);
 }
 

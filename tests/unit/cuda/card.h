@@ -26,6 +26,8 @@ struct card_plan {
 	 * which is written: as if it had been killed then. 0: none. */
 	unsigned mute_server;
 	unsigned mute_from;
+	/* The same, but this one of all its results is the last that is heard. 0: none. */
+	unsigned mute_after;
 };
 
 /* Payloads that are not to be copied, which have crossed. */
