@@ -110,6 +110,12 @@ static void close_complaints(struct carried_agent *carried)
 	}
 }
 
+/* A sentence's full stop; an ellipsis stays. It goes into another sentence. */
+static int ends_sentence(const char *words, size_t length)
+{
+	return length > 1 && words[length - 1] == '.' && words[length - 2] != '.';
+}
+
 /* Whole lines, as many as a message has room for, in one line without what a terminal would take for
  * its own. */
 static const char *last_words(struct carried_agent *carried)
@@ -118,6 +124,9 @@ static const char *last_words(struct carried_agent *carried)
 	char *end;
 
 	while (carried->nwords > 0 && strchr("\r\n ", carried->words[carried->nwords - 1])) {
+		carried->words[--carried->nwords] = '\0';
+	}
+	if (ends_sentence(carried->words, carried->nwords)) {
 		carried->words[--carried->nwords] = '\0';
 	}
 	if (carried->nwords > SHOWN_MAX) {
@@ -169,6 +178,7 @@ static void tell_end(struct carried_agent *carried, int status)
 }
 
 static void start_more(struct carrier_engine *carrier);
+static void free_allocation(struct carrier_engine *carrier);
 static void go_on_releasing(struct carrier_engine *carrier);
 
 static void take_status(struct carried_agent *carried, int status)
@@ -224,18 +234,23 @@ static void on_complaint(evutil_socket_t fd, short what, void *arg)
 
 /* ---- the beginning ---- */
 
+/* Its host as the runner is told of it. */
+static struct smd_engine_host describe(const struct carried_agent *carried)
+{
+	return (struct smd_engine_host){.number = carried->number,
+		.name = carried->host->name,
+		.pool = -1,
+		.slots = carried->host->slots,
+		.is_local = carried->engine->is_local,
+		.read_fd = carried->fd,
+		.write_fd = carried->fd};
+}
+
 /* The runner gets the stream when the agent speaks. */
 static void announce(struct carried_agent *carried)
 {
 	struct carrier_engine *carrier = carried->engine;
-	const struct smd_carried_host *host = carried->host;
-	const struct smd_engine_host announced = {.number = carried->number,
-		.name = host->name,
-		.pool = -1,
-		.slots = host->slots,
-		.is_local = carrier->is_local,
-		.read_fd = carried->fd,
-		.write_fd = carried->fd};
+	const struct smd_engine_host announced = describe(carried);
 
 	if (carried->readable) {
 		event_free(carried->readable);
@@ -446,6 +461,24 @@ static void choose_hosts(
 	}
 }
 
+static int report_granted(struct carrier_engine *carrier)
+{
+	struct smd_engine_host *hosts = calloc(carrier->ncarried + 1, sizeof(*hosts));
+
+	if (!hosts) {
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < carrier->ncarried; i++) {
+		hosts[i] = describe(&carrier->carried[i]);
+	}
+	report(carrier, &(struct smd_engine_event){.kind = SMD_ENGINE_GRANTED,
+				.nhosts = (int)carrier->ncarried,
+				.hosts = hosts,
+				.leaves_out = carrier->ncarried < carrier->count});
+	free(hosts);
+	return 0;
+}
+
 int smd_carrier_allocate(struct smd_engine *engine, const struct smd_allocation_request *request,
 	struct smd_error *error)
 {
@@ -464,9 +497,10 @@ int smd_carrier_allocate(struct smd_engine *engine, const struct smd_allocation_
 	if (carrier->is_local) {
 		prctl(PR_SET_CHILD_SUBREAPER, 1);
 	}
-	report(carrier, &(struct smd_engine_event){.kind = SMD_ENGINE_GRANTED,
-				.nhosts = (int)carrier->ncarried,
-				.leaves_out = carrier->ncarried < carrier->count});
+	if (report_granted(carrier)) {
+		free_allocation(carrier);
+		return smd_error_set(error, ENOMEM, "engine: %s", strerror(ENOMEM));
+	}
 	start_more(carrier);
 	return 0;
 }

@@ -72,7 +72,7 @@ struct smd_engine_host {
 /* X(name, what has happened) */
 #define SMD_ENGINE_EVENTS(X)                                                                       \
 	X(PENDING, "it waits for hosts; `text` says why, as the engine puts it")                   \
-	X(GRANTED, "there are `nhosts` hosts; a HOST for each of them follows")                    \
+	X(GRANTED, "there are `nhosts` hosts; a HOST for each of them follows, or LOST")           \
 	X(HOST, "the agent of `host` is on its way")                                               \
 	X(ENDING, "the allocation is taken away, and agents are told; `text` says why")             \
 	X(LOST, "the host `number` has no agent, or no longer; `text` says why")                   \
@@ -91,6 +91,9 @@ struct smd_engine_event {
 	int leaves_out; /* GRANTED: all that were to be left out are */
 	int number;
 	const struct smd_engine_host *host;
+	/* GRANTED: all of them, where they are known before their agents come; else NULL. Without
+	 * descriptors. */
+	const struct smd_engine_host *hosts;
 	const char *text; /* names the host, where it is of one */
 	int is_final;     /* ENDING, FAILED: asking for other hosts is no use */
 };

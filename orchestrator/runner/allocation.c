@@ -214,16 +214,63 @@ static int on_message(void *owner, struct smd_run_host *host,
 		       : hosts->take_message(hosts, host, message, error);
 }
 
+/* For placing: all hosts, of which lost ones take nothing. */
+static void list_places(const struct smd_hosts *hosts, struct smd_place *places)
+{
+	for (int i = 0; i < hosts->nhosts; i++) {
+		const struct smd_run_host *host = &hosts->hosts[i];
+
+		places[i] = (struct smd_place){.name = host->name,
+			.pool = host->state == SMD_HOST_LOST ? SMD_PLACE_NO_POOL : host->pool,
+			.slots = host->slots,
+			.gpus = (int)host->facts.ngpus};
+	}
+}
+
+/* Whether the hosts that are not lost have slots enough; their GPUs are not known yet. */
+static int others_may_suffice(const struct smd_hosts *hosts)
+{
+	struct smd_place *places = calloc((size_t)hosts->nhosts, sizeof(*places));
+	int *host_of[SMD_JOB_POOLS_MAX] = {NULL};
+	struct smd_error error = {""};
+	int ret = places ? 0 : -ENOMEM;
+
+	if (!ret) {
+		list_places(hosts, places);
+		ret = smd_placing_decide(hosts->launcher.job, places, (size_t)hosts->nhosts, 1,
+			host_of, &error);
+	}
+	for (int pool = 0; pool < SMD_JOB_POOLS_MAX; pool++) {
+		free(host_of[pool]);
+	}
+	free(places);
+	return ret == 0;
+}
+
+static const struct smd_run_host *next_absent(const struct smd_hosts *hosts, int from)
+{
+	while (from < hosts->nhosts && hosts->hosts[from].state != SMD_HOST_LOST) {
+		from++;
+	}
+	return from < hosts->nhosts ? &hosts->hosts[from] : NULL;
+}
+
+/* Before the job has its places a host is lost only if it is needed; the first one is told. */
 static void on_lost(void *owner, struct smd_run_host *host, const char *reason)
 {
 	struct smd_hosts *hosts = owner;
 
-	hosts->has_lost = 1;
-	if (!hosts->is_placed) {
-		smd_cool_down_blame(&hosts->cool_down, host->name, 1);
+	if (hosts->is_placed) {
+		hosts->has_lost = 1;
+		report(hosts, SMD_EVENT_HOST_LOST, reason);
+		hosts->end_tasks_of(hosts, host, reason);
+		return;
 	}
-	report(hosts, hosts->is_placed ? SMD_EVENT_HOST_LOST : SMD_EVENT_NO_HOSTS, reason);
-	hosts->end_tasks_of(hosts, host, reason);
+	smd_cool_down_blame(&hosts->cool_down, host->name, 1);
+	if (hosts->has_lost || !others_may_suffice(hosts)) {
+		hosts->has_lost = 1;
+		report(hosts, SMD_EVENT_NO_HOSTS, next_absent(hosts, 0)->over);
+	}
 }
 
 static const struct smd_host_callbacks host_callbacks = {
@@ -240,8 +287,18 @@ static void on_greeting_done(void *owner, struct smd_agent_greeting *greeting)
 	}
 }
 
-static void take_granted(struct smd_hosts *hosts, int nhosts, int leaves_out)
+/* What the engine knows of a host. */
+static void take_description(struct smd_run_host *host, const struct smd_engine_host *given)
 {
+	host->pool = given->pool;
+	host->slots = given->slots;
+	host->is_local = given->is_local;
+	snprintf(host->name, sizeof(host->name), "%s", given->name);
+}
+
+static void take_granted(struct smd_hosts *hosts, const struct smd_engine_event *event)
+{
+	int nhosts = event->nhosts;
 	size_t count = nhosts > 0 ? (size_t)nhosts : 0;
 
 	hosts->hosts = calloc(count + 1, sizeof(*hosts->hosts));
@@ -254,13 +311,18 @@ static void take_granted(struct smd_hosts *hosts, int nhosts, int leaves_out)
 		return;
 	}
 	hosts->nhosts = nhosts;
-	hosts->leaves_out = leaves_out;
+	hosts->leaves_out = event->leaves_out;
 	hosts->join_by_ns =
 		smd_clock_ns() + hosts->join_timeout_s * (uint64_t)SMD_SECOND_NS;
 	for (int i = 0; i < nhosts; i++) {
-		hosts->hosts[i] = (struct smd_run_host){
-			.number = i, .callbacks = &host_callbacks, .owner = hosts};
+		hosts->hosts[i] = (struct smd_run_host){.number = i,
+			.pool = -1,
+			.callbacks = &host_callbacks,
+			.owner = hosts};
 		snprintf(hosts->hosts[i].name, sizeof(hosts->hosts[i].name), "number %d", i);
+		if (event->hosts) {
+			take_description(&hosts->hosts[i], &event->hosts[i]);
+		}
 	}
 }
 
@@ -277,11 +339,8 @@ static void take_host(struct smd_hosts *hosts, const struct smd_engine_host *giv
 		.on_done = on_greeting_done,
 		.owner = hosts};
 
-	host->pool = given->pool;
-	host->slots = given->slots;
-	host->is_local = given->is_local;
+	take_description(host, given);
 	host->is_tcp = given->read_fd < 0;
-	snprintf(host->name, sizeof(host->name), "%s", given->name);
 	snprintf(where, sizeof(where), "host %s", given->name);
 	if (!host->is_tcp && smd_greeting_open(&hosts->greetings[given->number], hosts->base,
 				     &options, &error)) {
@@ -323,7 +382,7 @@ static void take_engine_event(void *arg, const struct smd_engine_event *event)
 		report(hosts, SMD_EVENT_WAITING, event->text);
 		break;
 	case SMD_ENGINE_GRANTED:
-		take_granted(hosts, event->nhosts, event->leaves_out);
+		take_granted(hosts, event);
 		report_left_out(hosts);
 		break;
 	case SMD_ENGINE_HOST:
@@ -354,10 +413,12 @@ static void take_engine_event(void *arg, const struct smd_engine_event *event)
 
 /* ---- placing ---- */
 
+/* Those that are lost are not waited for. */
 static int all_are_ready(const struct smd_hosts *hosts)
 {
 	for (int i = 0; i < hosts->nhosts; i++) {
-		if (hosts->hosts[i].state != SMD_HOST_READY) {
+		if (hosts->hosts[i].state != SMD_HOST_READY &&
+			hosts->hosts[i].state != SMD_HOST_LOST) {
 			return 0;
 		}
 	}
@@ -369,13 +430,8 @@ static int decide_places(struct smd_hosts *hosts, struct smd_error *error)
 	struct smd_place *places = calloc((size_t)hosts->nhosts, sizeof(*places));
 	int ret = places ? 0 : -ENOMEM;
 
-	for (int i = 0; i < hosts->nhosts && !ret; i++) {
-		const struct smd_run_host *host = &hosts->hosts[i];
-
-		places[i] = (struct smd_place){.name = host->name,
-			.pool = host->pool,
-			.slots = host->slots,
-			.gpus = (int)host->facts.ngpus};
+	if (!ret) {
+		list_places(hosts, places);
 	}
 	/* A single host says itself what it lacks. */
 	ret = ret ? ret
@@ -430,6 +486,23 @@ static void give_back(struct smd_hosts *hosts)
 	hosts->engine->ops->release(hosts->engine);
 }
 
+/* The job begins without those that have not come; or cannot, and then that is the cause. */
+static void report_placed(struct smd_hosts *hosts, const char *too_few)
+{
+	const struct smd_run_host *absent = next_absent(hosts, 0);
+
+	if (too_few) {
+		hosts->has_lost |= absent != NULL;
+		report(hosts, SMD_EVENT_NO_HOSTS, absent ? absent->over : too_few);
+		return;
+	}
+	while (absent) {
+		report(hosts, SMD_EVENT_ABSENT, absent->over);
+		absent = next_absent(hosts, absent->number + 1);
+	}
+	report(hosts, SMD_EVENT_PLACED, NULL);
+}
+
 static void place(struct smd_hosts *hosts)
 {
 	struct smd_error error = {""};
@@ -444,18 +517,18 @@ static void place(struct smd_hosts *hosts)
 		give_back(hosts);
 	} else if (ret) {
 		smd_error_set(&error, -ret, "placement: %s", strerror(-ret));
-		report(hosts, SMD_EVENT_NO_HOSTS, error.text);
+		report_placed(hosts, error.text);
 	} else {
-		report(hosts, SMD_EVENT_PLACED, NULL);
+		report_placed(hosts, NULL);
 	}
 }
 
 /* ---- each turn, and the end ---- */
 
-/* The first one that has not come is told. */
+/* The first one that has not come and is needed is told. */
 static void give_up_late(struct smd_hosts *hosts)
 {
-	for (int i = 0; i < hosts->nhosts; i++) {
+	for (int i = 0; i < hosts->nhosts && !hosts->has_lost; i++) {
 		struct smd_run_host *host = &hosts->hosts[i];
 		char words[SMD_EXIT_REASON_SIZE] = "it has come, and has not reserved ports";
 		char text[2 * SMD_EXIT_REASON_SIZE];
@@ -472,7 +545,6 @@ static void give_up_late(struct smd_hosts *hosts)
 			"host %s: its agent must have come within %u s (--join-timeout): %s", name,
 			hosts->join_timeout_s, words);
 		smd_run_host_lose(host, text);
-		return;
 	}
 }
 

@@ -143,16 +143,20 @@ static void say_loss_before(
 }
 
 void smd_announce_restart(struct smd_display *display, struct smd_stream *stream,
-	const struct smd_job_status *status, unsigned wait_s)
+	const struct smd_job_status *status, const char *no_hosts, unsigned wait_s)
 {
 	const struct smd_replica *cause = status->decisive;
 	char sentence[SMD_OBITUARY_SIZE];
 	char text[2 * SMD_OBITUARY_SIZE];
 	char next[RESTART_SIZE];
 
-	smd_obituary_sentence(cause, sentence);
-	write_restart(next, status->job, &cause->end, &status->counts, wait_s);
-	snprintf(text, sizeof(text), "%s %s: %s", cause->name, sentence, next);
+	write_restart(next, status->job, smd_job_status_cause(status), &status->counts, wait_s);
+	if (cause) {
+		smd_obituary_sentence(cause, sentence);
+		snprintf(text, sizeof(text), "%s %s: %s", cause->name, sentence, next);
+	} else {
+		snprintf(text, sizeof(text), "%s: %s", no_hosts ? no_hosts : "no hosts", next);
+	}
 	smd_display_print(display, "%s", text);
 	say(stream, "WARNING", text);
 	for (size_t i = 0; i < status->count; i++) {
@@ -231,6 +235,15 @@ void smd_announce_left_out(
 		say(stream, "WARNING", text);
 		free(text);
 	}
+}
+
+void smd_announce_absent(struct smd_display *display, struct smd_stream *stream, const char *reason)
+{
+	char text[2 * SMD_OBITUARY_SIZE];
+
+	snprintf(text, sizeof(text), "left out, because the other hosts suffice: %s", reason);
+	smd_display_print(display, "%s", text);
+	say(stream, "WARNING", text);
 }
 
 void smd_announce_waiting(

@@ -27,9 +27,10 @@ void smd_announce_stopping(
 void smd_announce_replica_restart(struct smd_display *display, const struct smd_job *job,
 	const struct smd_replica *replica, unsigned wait_s);
 
-/* That the whole job is started again after wait_s, because of the decisive end. */
+/* That the whole job is started again after wait_s, because of the decisive end; where there is none,
+ * because hosts did not come, which `no_hosts` says. */
 void smd_announce_restart(struct smd_display *display, struct smd_stream *stream,
-	const struct smd_job_status *status, unsigned wait_s);
+	const struct smd_job_status *status, const char *no_hosts, unsigned wait_s);
 
 /* That a reduction server was lost, with how many the job goes on, and whether it is started again,
  * after wait_s; -1: it was started again too often. */
@@ -47,11 +48,15 @@ void smd_announce_return(struct smd_display *display, struct smd_stream *stream,
 /* What has become of a request to scale. */
 void smd_announce_scaling(struct smd_display *display, struct smd_stream *stream, const char *text);
 
-/* The engine waits for hosts. */
 /* `hosts`: which ones, and why. */
 void smd_announce_left_out(
 	struct smd_display *display, struct smd_stream *stream, const char *hosts);
 
+/* A host has not come, for that reason, and the job runs without it. */
+void smd_announce_absent(
+	struct smd_display *display, struct smd_stream *stream, const char *reason);
+
+/* The engine waits for hosts. */
 void smd_announce_waiting(
 	struct smd_display *display, struct smd_stream *stream, const char *reason);
 

@@ -79,6 +79,9 @@ static int set_hosts(struct smd_hosts *hosts, const struct smd_chosen_address *c
 		struct smd_placement_host *host = &placement->hosts[i];
 		int servers = count_servers(hosts, i);
 
+		if (!chosen[i].interface) {
+			continue; /* nothing runs there */
+		}
 		host->interface = strdup(chosen[i].interface->name);
 		if (servers > 0 && !chosen[i].interface->is_loopback) {
 			host->server_bandwidth_mbps =
@@ -108,18 +111,38 @@ static int set_hosts(struct smd_hosts *hosts, const struct smd_chosen_address *c
 	return ret;
 }
 
+/* Of those that have come; others have none. */
+static int choose_addresses(
+	const struct smd_hosts *hosts, struct smd_chosen_address *chosen, struct smd_error *error)
+{
+	size_t room = (size_t)hosts->nhosts;
+	const struct smd_host_facts **facts = calloc(room, sizeof(struct smd_host_facts *));
+	size_t count = 0;
+	int ret = facts ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < room && !ret; i++) {
+		if (hosts->hosts[i].state == SMD_HOST_READY) {
+			facts[count++] = &hosts->hosts[i].facts;
+		}
+	}
+	ret = ret ? ret : smd_addresses_choose(facts, count, hosts->interface, chosen, error);
+	for (size_t i = room; i-- > 0 && !ret;) {
+		int has_come = hosts->hosts[i].state == SMD_HOST_READY;
+
+		chosen[i] = has_come ? chosen[--count] : (struct smd_chosen_address){NULL, NULL};
+	}
+	free(facts);
+	return ret;
+}
+
 int smd_endpoints_fill(struct smd_hosts *hosts, struct smd_error *error)
 {
 	size_t count = (size_t)hosts->nhosts;
-	const struct smd_host_facts **facts = calloc(count, sizeof(struct smd_host_facts *));
 	struct smd_chosen_address *chosen = calloc(count, sizeof(*chosen));
 	size_t *used = calloc(count, sizeof(*used));
-	int ret = facts && chosen && used ? 0 : -ENOMEM;
+	int ret = chosen && used ? 0 : -ENOMEM;
 
-	for (size_t i = 0; i < count && !ret; i++) {
-		facts[i] = &hosts->hosts[i].facts;
-	}
-	ret = ret ? ret : smd_addresses_choose(facts, count, hosts->interface, chosen, error);
+	ret = ret ? ret : choose_addresses(hosts, chosen, error);
 	ret = ret ? ret : set_endpoints(hosts, chosen, used, error);
 	if (!ret) {
 		int chief = hosts->host_of[0][0];
@@ -134,7 +157,6 @@ int smd_endpoints_fill(struct smd_hosts *hosts, struct smd_error *error)
 		}
 		ret = set_hosts(hosts, chosen);
 	}
-	free(facts);
 	free(chosen);
 	free(used);
 	return ret;

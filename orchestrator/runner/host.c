@@ -38,6 +38,7 @@ void smd_run_host_lose(struct smd_run_host *host, const char *reason)
 		snprintf(text, sizeof(text), "host %s: %s", host->name, reason);
 	}
 	smd_printable(text);
+	snprintf(host->over, sizeof(host->over), "%s", text);
 	smd_agent_link_close(host->link);
 	host->link = NULL;
 	host->callbacks->on_lost(host->owner, host, text);

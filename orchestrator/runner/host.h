@@ -55,7 +55,7 @@ struct smd_run_host {
 	const struct smd_host_interface *interface;
 	char leaving[SMD_EXIT_REASON_SIZE]; /* why its agent goes by itself; or empty */
 	int cools_down; /* replicas have failed on it too often: none is started there again */
-	char over[SMD_EXIT_REASON_SIZE];    /* why its connection has ended, */
+	char over[SMD_EXIT_REASON_SIZE];    /* why its connection has ended, or it is lost, */
 	uint64_t over_ns; /* then; the engine may know more, for a moment. 0: it has not */
 	const struct smd_host_callbacks *callbacks;
 	void *owner;

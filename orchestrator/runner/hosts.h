@@ -21,8 +21,9 @@ struct smd_sessions;
 #define SMD_EVENTS(X)                                                                              \
 	X(WAITING, "the engine waits for hosts", "why")                                            \
 	X(LEFT_OUT, "hosts that cool down are left out", "which")                                  \
+	X(ABSENT, "a host has not come, and the others suffice", "which one and why")             \
 	X(PLACED, "all hosts are there, and it is known which replica runs where", "NULL")         \
-	X(NO_HOSTS, "there are no hosts, or one was lost before all were there", "why")            \
+	X(NO_HOSTS, "there are no hosts, or too few came", "why")                                  \
 	X(HOST_LOST, "a host is lost; the ends of its replicas follow", "which one and why")       \
 	X(RELEASED, "nothing is left on any host", "NULL")                                         \
 	X(LAUNCHED, "a replica's process is asked for", "its program")                             \

@@ -1,6 +1,15 @@
 /* Names a job's state as Vertex AI does. */
 #include "orchestrator/runner/job_status.h"
 
+#include <errno.h>
+
+const struct smd_exit *smd_job_status_cause(const struct smd_job_status *status)
+{
+	static const struct smd_exit absent = {.kind = SMD_EXIT_ERRNO, .value = EHOSTUNREACH, .is_lost = 1};
+
+	return status->decisive ? &status->decisive->end : &absent;
+}
+
 const char *smd_job_state_name(const struct smd_job_status *status)
 {
 	static const char *const announced[] = {

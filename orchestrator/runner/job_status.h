@@ -76,6 +76,9 @@ int smd_job_status_servers_run(const struct smd_job_status *status);
 /* How many reduction servers are at work. */
 int smd_job_status_serving(const struct smd_job_status *status);
 
+/* The end for which there is another attempt: the decisive one, or that of hosts that did not come. */
+const struct smd_exit *smd_job_status_cause(const struct smd_job_status *status);
+
 /* What is announced as the job's state. */
 const char *smd_job_state_name(const struct smd_job_status *status);
 

@@ -62,6 +62,8 @@ void smd_obituary_word(const struct smd_replica *replica, char text[SMD_OBITUARY
 		snprintf(text, SMD_OBITUARY_SIZE, "0");
 	} else if (replica->state == SMD_REPLICA_STOPPED) {
 		snprintf(text, SMD_OBITUARY_SIZE, "stopped");
+	} else if (end->is_lost) {
+		snprintf(text, SMD_OBITUARY_SIZE, "lost");
 	} else if (end->kind == SMD_EXIT_CODE) {
 		snprintf(text, SMD_OBITUARY_SIZE, "%d", end->value);
 	} else if (end->kind == SMD_EXIT_SIGNAL) {

@@ -142,6 +142,18 @@ static int may_restart(const struct smd_run *run)
 	       smd_policy_restarts(job, scope, cause->role, &cause->end, &run->status.counts);
 }
 
+/* Hosts that were there before may come back: to wait for them costs restarts, as their loss does. */
+static int may_ask_again(const struct smd_run *run)
+{
+	const struct smd_job *job = run->status.job;
+	const struct smd_exit *cause = smd_job_status_cause(&run->status);
+	enum smd_role role = SMD_ROLE_CHIEF;
+
+	return run->status.restarts > 0 && !run->hosts.is_final &&
+	       smd_policy_restarts(
+		       job, smd_policy_scope(job, role), role, cause, &run->status.counts);
+}
+
 static int is_to_be_told(const struct smd_run *run)
 {
 	const struct smd_exit *end = &run->status.decisive->end;
@@ -180,7 +192,11 @@ void smd_outcome_decide(struct smd_run *run)
 	} else if (run->status.outcome == SMD_OUTCOME_OPEN && run->status.decisive) {
 		settle(run);
 	} else if (run->status.phase == SMD_PHASE_ALLOCATING && run->no_hosts) {
-		smd_outcome_fail(run, smd_failure_of_hosts(run->no_hosts));
+		if (may_ask_again(run)) {
+			run->status.outcome = SMD_OUTCOME_RESTART;
+		} else {
+			smd_outcome_fail(run, smd_failure_of_hosts(run->no_hosts));
+		}
 	} else if (is_over(run->limit_ns, run->status.job->timeout_s)) {
 		smd_outcome_fail(run, smd_failure_of_timeout(run->status.job));
 	} else if (run->status.phase == SMD_PHASE_PREPARING && smd_clock_ns() >= run->deadline_ns &&

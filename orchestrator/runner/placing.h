@@ -5,10 +5,12 @@
 #include "orchestrator/job/job.h"
 #include "reduction_server/base/error.h"
 
+#define SMD_PLACE_NO_POOL SMD_JOB_POOLS_MAX
+
 /* A host as far as that matters. */
 struct smd_place {
 	const char *name; /* for messages */
-	int pool;         /* the only one whose replicas it takes; -1: any */
+	int pool;         /* the only one whose replicas it takes; -1: any; SMD_PLACE_NO_POOL: none */
 	int slots;        /* 0: as many as there are replicas */
 	int gpus;         /* how many it has */
 };

@@ -39,10 +39,10 @@ static struct host_use *find_uses(const struct smd_hosts *hosts)
 	return uses;
 }
 
-/* In Mbit/s; 0: unknown. */
+/* In Mbit/s; 0: unknown, or it has not come. */
 static unsigned rate_of(const struct smd_run_host *host)
 {
-	return host->interface->is_loopback ? 0 : host->interface->speed_mbps;
+	return !host->interface || host->interface->is_loopback ? 0 : host->interface->speed_mbps;
 }
 
 static int rates_are_known(const struct smd_hosts *hosts, const struct host_use *uses)

@@ -2,6 +2,7 @@
 #include "orchestrator/runner/run.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,6 +105,12 @@ static void set_no_hosts(struct smd_run *run, const char *reason)
 	}
 }
 
+static void forget_no_hosts(struct smd_run *run)
+{
+	free(run->no_hosts);
+	run->no_hosts = NULL;
+}
+
 static void set_left_out(struct smd_run *run, const char *hosts)
 {
 	free(run->status.left_out);
@@ -114,6 +121,20 @@ static void set_left_out(struct smd_run *run, const char *hosts)
 	}
 }
 
+/* As those that cool down: the job runs without it. */
+static void add_absent(struct smd_run *run, const char *reason)
+{
+	const char *before = run->status.left_out;
+	char *text;
+
+	if (asprintf(&text, "%s%s%s", before ? before : "", before ? "; " : "", reason) >= 0) {
+		free(run->status.left_out);
+		run->status.left_out = text;
+		run->changed = 1;
+	}
+	smd_announce_absent(&run->display, &run->stream, reason);
+}
+
 static void take_host_event(struct smd_run *run, const struct smd_event *event)
 {
 	switch (event->kind) {
@@ -122,6 +143,9 @@ static void take_host_event(struct smd_run *run, const struct smd_event *event)
 		break;
 	case SMD_EVENT_LEFT_OUT:
 		set_left_out(run, event->text);
+		break;
+	case SMD_EVENT_ABSENT:
+		add_absent(run, event->text);
 		break;
 	case SMD_EVENT_PLACED:
 		run->is_placed = 1;
@@ -283,7 +307,7 @@ static void restart_replicas(struct smd_run *run)
 static void reset(struct smd_run *run)
 {
 	run->status.restarts++;
-	run->status.counts.drawn[smd_policy_budget(run->status.job, &run->status.decisive->end)]++;
+	run->status.counts.drawn[smd_policy_budget(run->status.job, smd_job_status_cause(&run->status))]++;
 	run->status.outcome = SMD_OUTCOME_OPEN;
 	run->status.decisive = NULL;
 	run->settled_ns = 0;
@@ -317,6 +341,7 @@ static void begin_attempt(struct smd_run *run)
 		return;
 	}
 	smd_scaling_forget(run);
+	forget_no_hosts(run);
 	run->is_releasing = 0;
 	run->is_released = 0;
 	set_phase(run, SMD_PHASE_ALLOCATING);
@@ -374,7 +399,7 @@ static void end_attempt(struct smd_run *run)
 		set_phase(run, SMD_PHASE_ENDED);
 		return;
 	}
-	smd_announce_restart(&run->display, &run->stream, &run->status, wait_s);
+	smd_announce_restart(&run->display, &run->stream, &run->status, run->no_hosts, wait_s);
 	run->deadline_ns = seconds_from_now(wait_s);
 	set_phase(run, SMD_PHASE_RESTARTING);
 }
@@ -434,9 +459,8 @@ static int advance(struct smd_run *run)
 	case SMD_PHASE_RELEASING:
 		if (run->is_released) {
 			run->is_placed = 0;
-			free(run->no_hosts);
-			run->no_hosts = NULL;
 			end_attempt(run);
+			forget_no_hosts(run);
 		}
 		break;
 	case SMD_PHASE_RESTARTING:

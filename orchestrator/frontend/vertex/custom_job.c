@@ -10,7 +10,7 @@
 #include "orchestrator/document/schema.h"
 #include "orchestrator/frontend/rules.h"
 #include "orchestrator/frontend/setting.h"
-#include "orchestrator/frontend/vertex/launcher.h"
+#include "orchestrator/frontend/vertex/rank_launcher.h"
 #include "orchestrator/frontend/vertex/study.h"
 #include "orchestrator/job/trial.h"
 #include "reduction_server/base/hash.h"
@@ -249,7 +249,7 @@ static int has_same_words(const struct smd_job_pool *a, const struct smd_job_poo
 
 /* One mpirun for all replicas: its program is everywhere the same. */
 static void check_mpirun(struct smd_decoder *decoder, const struct smd_node *at,
-	const struct smd_launcher *launcher, struct smd_job *job)
+	const struct smd_rank_launcher *launcher, struct smd_job *job)
 {
 	int replicas = 1 + job->pools[1].replica_count;
 
@@ -293,7 +293,7 @@ static void check_mpi(
 		labels ? smd_node_member(labels, SMD_SETTING_PREFIX "launch") : NULL;
 	const struct smd_node *distribution =
 		labels ? smd_node_member(labels, SMD_SETTING_PREFIX "distribution") : NULL;
-	const struct smd_launcher *launcher = smd_launcher_of(&job->pools[0]);
+	const struct smd_rank_launcher *launcher = smd_rank_launcher_of(&job->pools[0]);
 	int replicas = 1 + job->pools[1].replica_count;
 
 	if (!distribution || job->distribution != SMD_DISTRIBUTION_MPI) {
@@ -311,7 +311,7 @@ static void check_mpi(
 	if (job->launch == SMD_LAUNCH_MPIRUN) {
 		job->has_own_mpirun = launcher && launcher->is_mpi;
 		check_mpirun(decoder, launch ? launch : distribution,
-			launcher ? launcher : smd_launcher_inside(&job->pools[0]), job);
+			launcher ? launcher : smd_rank_launcher_inside(&job->pools[0]), job);
 	} else if (launch && job->launch == SMD_LAUNCH_NODE && replicas > 1) {
 		smd_warning_at_name(decoder->diagnostics, launch,
 			"distribution mpi on %d replicas: where each runs mpirun, each trains "
@@ -333,10 +333,10 @@ static void check_worlds(
 	struct smd_decoder *decoder, const struct smd_node *spec, const struct smd_job *job)
 {
 	const struct smd_node *pools = smd_node_member(spec, "workerPoolSpecs");
-	const struct smd_launcher *launcher = smd_launcher_of(&job->pools[0]);
+	const struct smd_rank_launcher *launcher = smd_rank_launcher_of(&job->pools[0]);
 
 	if (pools && launcher && job->pools[1].replica_count > 0 &&
-		job->distribution != SMD_DISTRIBUTION_MPI && smd_launcher_of(&job->pools[1])) {
+		job->distribution != SMD_DISTRIBUTION_MPI && smd_rank_launcher_of(&job->pools[1])) {
 		smd_warning_at_name(decoder->diagnostics, pools,
 			"%s on each of %d replicas: each trains alone, because none of them knows "
 			"of the others; %s",

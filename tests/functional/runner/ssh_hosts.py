@@ -1,4 +1,4 @@
-"""Hosts for tests of jobs by OpenSSH: an sshd in each of two namespaces, with keys and a configuration of the test's own."""
+"""Hosts for tests of jobs by OpenSSH: an sshd in each of three namespaces, with keys and a configuration of the test's own."""
 
 import getpass
 import os
@@ -11,7 +11,7 @@ SSHD = "/usr/sbin/sshd"
 SSH = shutil.which("ssh")
 PORT = 2222
 BUILT = os.path.abspath(BIN)
-NAMES = ("one", "two")
+NAMES = ("one", "two", "three")
 # A session's home is the test's: a shell's start files of this machine may wait for what a killed session has left.
 SERVER = """
 Port {port}
@@ -30,6 +30,8 @@ Host one stranger
     HostName 10.78.0.1
 Host two changed
     HostName 10.78.0.2
+Host three
+    HostName 10.78.0.3
 Host silent
     HostName 10.78.0.99
 Host changed

@@ -7,6 +7,7 @@ from job import JobTest, at_once, bash, hosts
 
 # What stands in for ssh: hosts of any name are this machine. `a` and `b` have GPUs, `c` has none.
 CARRY = """#!/bin/sh
+[ $1 != gone ] || exit 1
 case $1 in c) CUDA_VISIBLE_DEVICES= ;; *) CUDA_VISIBLE_DEVICES=0,1 ;; esac
 export CUDA_VISIBLE_DEVICES TEST_HOST=$1
 exec sh -c "$2"
@@ -95,6 +96,15 @@ class CoolDownTest(JobTest):
         self.assert_code(run, 0)
         self.assertEqual(self.ran_on(run), ["a", "b"])
         self.assertRegex(self.read(run, "logs/job.log"), r"left out, .*: a \(9 failures in a row")
+
+    def test_a_host_that_does_not_come_is_left_out(self):
+        """By the first job after it has tried, by the next one at once."""
+        run = self.run_on(["gone", "b"], WHERE)
+        self.assert_code(run, 0)
+        self.assertRegex(run.out, r"left out, because the other hosts suffice: host gone: \S*carry ended with status 1")
+        run = self.run_on(["gone", "b"], WHERE)
+        self.assertEqual(self.ran_on(run), ["b"])
+        self.assertRegex(run.out, r"left out, because replicas have failed there: gone \(2 failures in a row")
 
     def test_it_is_not_asked_for(self):
         for _ in range(4):

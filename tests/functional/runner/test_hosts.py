@@ -159,6 +159,67 @@ class HostsTest(JobTest):
         self.assert_code(run, 0)
         self.assertIn("was lost with its host: host two", run.out)
 
+    def lose(self, name):
+        """Its agent is killed, and nothing reaches it any more, until the file is back."""
+        os.rename(self.path(name), self.path("away"))
+        for pid in self.agents():
+            if os.readlink(f"/proc/{pid}/ns/net") == self.networks[name]:
+                os.kill(pid, signal.SIGKILL)
+
+    def start_and_lose(self, names, *lines, **labels):
+        """A job of two replicas on the first two of these hosts, of which the second is lost."""
+        self.made.make_star(*names)
+        self.networks = {}
+        for name in names:
+            with open(self.path(name), encoding="ascii") as file:
+                self.networks[name] = os.readlink(f"/proc/{file.read()}/ns/net")
+        ready = self.path("ready")
+        network = "$(readlink /proc/self/ns/net)"
+        script = f"echo on {network}; [ $SUMMAND_RESTARTS != 0 ] || {{ touch {ready}-$RANK; sleep 1000; }}"
+        run = self.start([bash(script)] * 2, *self.hosts(*lines), "--grace=1", "--success-policy=all-workers",
+                         labels={"restart-backoff": "1", **{name.replace("_", "-"): value for name, value in labels.items()}})
+        for rank in 0, 1:
+            self.wait_for_file(f"{ready}-{rank}")
+        self.lose(names[1])
+        return run
+
+    def test_a_host_that_is_lost_for_good(self):
+        """The spare one takes its place."""
+        run = self.finish(self.start_and_lose(("one", "two", "three"), "one", "two", "three", max_restarts="1"))
+        self.assert_code(run, 0)
+        self.assertIn("restart 1 of 1", run.out)
+        self.assertRegex(run.out, r"left out, because the other hosts suffice: host two: .*/carry ended with status 0: .*two: No such file")
+        self.assertRegex(self.read_json(run, "state.json")["hostsLeftOut"], r"^host two: ")
+        for replica, name in ("workerpool0-0", "one"), ("workerpool1-0", "three"):
+            self.assertEqual(self.read(run, f"logs/{replica}.log").splitlines()[-1], f"on {self.networks[name]}")
+
+    def test_a_host_that_comes_back(self):
+        """While it is away each attempt that wants it is one of the restarts."""
+        run = self.start_and_lose(("one", "two"), "one", "two", max_restarts="9")
+        job_log = os.path.join(run.job_dir, "logs/job.log")
+        self.assertTrue(wait_until(lambda: "restart 2 of 9" in self.read(run, "logs/job.log")), job_log)
+        os.rename(self.path("away"), self.path("two"))
+        self.assert_code(self.finish(run), 0)
+        self.assertRegex(run.out, r"host two: .*/carry ended with status 0: .*two: No such file or directory.*: restart 2 of 9 in 2 s")
+        self.assertNotIn("hostsLeftOut", self.read_json(run, "state.json"))
+
+    def test_a_host_that_does_not_come_back(self):
+        run = self.finish(self.start_and_lose(("one", "two"), "one", "two", max_restarts="2"))
+        self.assert_code(run, 1)
+        self.assertRegex(run.out, r"lost with its host: host two: .*: restart 1 of 2 in 1 s(.|\n)*No such file or directory.*: restart 2 of 2 in 2 s")
+        self.assertRegex(run.err, r"host two: .*/carry ended with status 0: .*two: No such file or directory")
+
+    def test_a_host_that_is_not_needed(self):
+        """It does not come, or not in time."""
+        self.made.make("one")
+        self.script("hang", f"#!/bin/sh\nif [ $1 = gone ]; then exec sleep 1000; fi\nexec {self.path('carry')} \"$@\"\n")
+        for words, cause in ([], "No such file or directory"), ([f"--ssh-command={self.path('hang')}", "--join-timeout=3"], "has said nothing"):
+            with self.subTest(cause):
+                run = self.run_job([bash("true"), bash("true", 2)], *self.hosts("one slots=3", "gone"), *words)
+                self.assert_code(run, 0)
+                self.assertRegex(run.out, rf"left out, because the other hosts suffice: host gone: .*{cause}")
+                self.assertRegex(self.read(run, "logs/job.log"), r"left out, because the other hosts suffice: host gone: ")
+
     def test_a_lost_host_of_a_server_alone(self):
         """The job goes on with the server of the other host; one whose host is gone is not started elsewhere."""
         self.make_pair()

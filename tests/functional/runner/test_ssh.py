@@ -173,7 +173,21 @@ class SshTest(SshHosts):
         self.assertTrue(limits and max(limits) < 15, f"ssh must give a silent host up within 15 s, got {limits}")
         self.inside(self.head, ["link", "set", "two", "down"])
         self.assert_code(self.finish(run), 1)
-        self.assertRegex(run.err, r"The replica workerpool1-0 was lost with its host: host two: ssh ended with status 255: .*not responding")
+        self.assertRegex(run.err, r"The replica workerpool1-0 was lost with its host: host two: ssh ended with status 255: .*not responding\.\n")
+        self.assertRegex(run.out, r"workerpool1-0 +worker +lost ")
+        self.assert_nothing_left()
+
+    def test_a_host_that_is_lost_for_good(self):
+        """Its link stays cut: the job goes on with the third host."""
+        ready = self.path("ready")
+        run = self.start([bash(f"[ $SUMMAND_RESTARTS != 0 ] || {{ touch {ready}-$RANK; sleep 1000; }}; hostname -I")] * 2,
+                         *self.hosts("one", "two", "three"), "--grace=1", labels={"max-restarts": "1", "restart-backoff": "0"})
+        for rank in 0, 1:
+            self.wait_for_file(f"{ready}-{rank}")
+        self.inside(self.head, ["link", "set", "two", "down"])
+        self.assert_code(self.finish(run), 0)
+        self.assertRegex(run.out, r"left out, because the other hosts suffice: host two: ssh ended with status 255: ssh: connect to host 10\.78\.0\.2 port \d+: ")
+        self.assertIn("10.78.0.3", self.read(run, "logs/workerpool1-0.log"))
         self.assert_nothing_left()
 
 

@@ -8,11 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "orchestrator/frontend/vertex/launcher.h"
+#include "orchestrator/frontend/vertex/rank_launcher.h"
 
 #define WORDS_MAX 8
 
-static const struct smd_launcher *inside(const char *const *words)
+static const struct smd_rank_launcher *inside(const char *const *words)
 {
 	char *command[WORDS_MAX];
 	struct smd_job_pool pool = {.command = command};
@@ -21,15 +21,15 @@ static const struct smd_launcher *inside(const char *const *words)
 		command[pool.ncommand] = (char *)(uintptr_t)words[pool.ncommand];
 		pool.ncommand++;
 	}
-	return smd_launcher_inside(&pool);
+	return smd_rank_launcher_inside(&pool);
 }
 
-static const struct smd_launcher *in_line(const char *line)
+static const struct smd_rank_launcher *in_line(const char *line)
 {
 	return inside((const char *const[]){"bash", "-c", line, NULL});
 }
 
-static void assert_found(const struct smd_launcher *launcher, const char *name, const char *where)
+static void assert_found(const struct smd_rank_launcher *launcher, const char *name, const char *where)
 {
 	if (!launcher || strcmp(launcher->name, name) != 0) {
 		fail_msg("%s: must find %s, got %s", where, name, launcher ? launcher->name : "none");
@@ -80,7 +80,7 @@ static void lines_name_them(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
-		const struct smd_launcher *found = in_line(lines[i]);
+		const struct smd_rank_launcher *found = in_line(lines[i]);
 
 		if (found) {
 			fail_msg("%s: must find none, got %s", lines[i], found->name);

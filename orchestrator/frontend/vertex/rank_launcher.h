@@ -2,12 +2,12 @@
  * Programs that start the ranks of a world themselves, mpirun and its like: whether a worker pool's
  * command is one, or runs one.
  */
-#ifndef SMD_FRONTEND_VERTEX_LAUNCHER_H
-#define SMD_FRONTEND_VERTEX_LAUNCHER_H
+#ifndef SMD_FRONTEND_VERTEX_RANK_LAUNCHER_H
+#define SMD_FRONTEND_VERTEX_RANK_LAUNCHER_H
 
 #include "orchestrator/job/job.h"
 
-struct smd_launcher {
+struct smd_rank_launcher {
 	const char *name;
 	const char *instead;     /* what to do where each of several replicas has one */
 	const char *does;        /* why it cannot be started by an mpirun: "wants to ..." */
@@ -17,10 +17,10 @@ struct smd_launcher {
 
 /* The one that the command begins with, also as what a shell runs (sh -c "mpirun ..."), and that
  * knows of its own replica only; or NULL. */
-const struct smd_launcher *smd_launcher_of(const struct smd_job_pool *pool);
+const struct smd_rank_launcher *smd_rank_launcher_of(const struct smd_job_pool *pool);
 
 /* The first one that the command runs anywhere, srun included: "cd src && A=1 mpirun ..."; or NULL.
  * What a script does that it runs is not seen. */
-const struct smd_launcher *smd_launcher_inside(const struct smd_job_pool *pool);
+const struct smd_rank_launcher *smd_rank_launcher_inside(const struct smd_job_pool *pool);
 
 #endif

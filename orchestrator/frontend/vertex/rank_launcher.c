@@ -1,5 +1,5 @@
 /* Finds launchers in commands, and in the lines of shells that commands run. */
-#include "orchestrator/frontend/vertex/launcher.h"
+#include "orchestrator/frontend/vertex/rank_launcher.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 	"ranks "                                                                                   \
 	"for torch.distributed"
 
-static const struct smd_launcher launchers[] = {
+static const struct smd_rank_launcher launchers[] = {
 	{"mpirun", START_FOR_MPI, STARTS, NULL, 1},
 	{"mpiexec", START_FOR_MPI, STARTS, NULL, 1},
 	{"mpiexec.hydra", START_FOR_MPI, STARTS, NULL, 1},
@@ -32,7 +32,7 @@ static const struct smd_launcher launchers[] = {
 };
 
 /* It starts all sorts of things, so that it counts for MPI alone. */
-static const struct smd_launcher srun = {"srun", NULL, STARTS, NULL, 0};
+static const struct smd_rank_launcher srun = {"srun", NULL, STARTS, NULL, 0};
 
 static int has_word(const struct smd_job_pool *pool, const char *text)
 {
@@ -66,7 +66,7 @@ static const char *last_part(const char *word, size_t *length)
 	return slash ? slash + 1 : word;
 }
 
-static const struct smd_launcher *find(const char *word, size_t length)
+static const struct smd_rank_launcher *find(const char *word, size_t length)
 {
 	word = last_part(word, &length);
 	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
@@ -77,17 +77,17 @@ static const struct smd_launcher *find(const char *word, size_t length)
 	return NULL;
 }
 
-static int is_told(const struct smd_launcher *launcher, const struct smd_job_pool *pool)
+static int is_told(const struct smd_rank_launcher *launcher, const struct smd_job_pool *pool)
 {
 	return launcher->knows_world && has_word(pool, launcher->knows_world);
 }
 
-const struct smd_launcher *smd_launcher_of(const struct smd_job_pool *pool)
+const struct smd_rank_launcher *smd_rank_launcher_of(const struct smd_job_pool *pool)
 {
 	for (size_t i = 0; i < pool->ncommand + pool->nargs; i++) {
 		const char *word = smd_job_pool_word(pool, i);
 		const char *before = i > 0 ? smd_job_pool_word(pool, i - 1) : "-c";
-		const struct smd_launcher *launcher =
+		const struct smd_rank_launcher *launcher =
 			word && before && (strcmp(before, "-c") == 0 || strcmp(before, "-lc") == 0)
 				? find(word, strcspn(word, SPACE "\n"))
 				: NULL;
@@ -106,7 +106,7 @@ struct scan {
 	int is_shell;     /* the command is a shell, */
 	int takes_line;   /* and the next word is a line for it */
 	int depth;
-	const struct smd_launcher *found;
+	const struct smd_rank_launcher *found;
 };
 
 static void scan_line(struct scan *outer, const char *text, size_t length);
@@ -210,7 +210,7 @@ static void scan_line(struct scan *outer, const char *text, size_t length)
 	outer->found = scan.found;
 }
 
-const struct smd_launcher *smd_launcher_inside(const struct smd_job_pool *pool)
+const struct smd_rank_launcher *smd_rank_launcher_inside(const struct smd_job_pool *pool)
 {
 	struct scan scan = {.at_command = 1};
 
