@@ -414,6 +414,8 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 			"the length of each log, beyond which older lines are dropped (default "
 			"256M)",
 			smd_log_limit_option_set, &run_options.log_limit},
+		{"secrets", "DIR", "the folder of secrets that a job refers to by $(secret:NAME)",
+			smd_option_set_path, &run_options.secrets_folder},
 		{"show-secrets", NULL, "print and record the values of secrets too",
 			smd_option_set_bool, &run_options.show_secrets},
 		{"quiet", NULL,

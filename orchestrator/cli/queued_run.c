@@ -56,6 +56,8 @@ static int read_options(struct queued_run *run, int argc, char **argv, struct sm
 			&run->options.oversubscribe},
 		{"container-runtime", "NAME", "what runs images", smd_option_set_string,
 			&run->options.container_runtime},
+		{"secrets", "DIR", "the folder of secrets", smd_option_set_path,
+			&run->options.secrets_folder},
 		{"grace", "SECONDS", "from SIGTERM to SIGKILL", smd_option_set_int, &grace_s},
 		{"ready-timeout", "SECONDS", "for a reduction server to be ready",
 			smd_option_set_int, &ready_timeout_s},

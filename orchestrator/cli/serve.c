@@ -12,6 +12,7 @@
 #include "orchestrator/cli/log_limit_option.h"
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/document/source.h"
+#include "orchestrator/job/secrets.h"
 #include "orchestrator/runner/log_file.h"
 #include "orchestrator/service/intake.h"
 #include "orchestrator/service/service.h"
@@ -27,7 +28,7 @@
 #define GRACE_DEFAULT_S 30
 #define READY_DEFAULT_S 30
 #define SENDER_WORDS_MAX 6
-#define WORDS_MAX       (SMD_ENGINE_WORDS_MAX + 8)
+#define WORDS_MAX       (SMD_ENGINE_WORDS_MAX + 9)
 
 /* What the command line says, and the texts of the files that it names. */
 struct serving {
@@ -166,6 +167,9 @@ static int read_options(struct serving *serving, int argc, char **argv, struct s
 		{"container-runtime", "podman|docker|apptainer",
 			"run images in containers (default: commands, as processes)", set_runtime,
 			&serving->run.container_runtime},
+		{"secrets", "DIR",
+			"the folder of secrets, each a file, that jobs refer to by $(secret:NAME)",
+			smd_option_set_path, &serving->run.secrets_folder},
 		{"grace", "SECONDS", "the time from SIGTERM to SIGKILL (default 30)",
 			smd_option_set_int, &grace_s},
 		{"ready-timeout", "SECONDS",
@@ -312,6 +316,9 @@ static int write_words(struct serving *serving)
 	ret = write_word(serving, "--grace=%u", run->grace_s);
 	ret = ret ? ret : write_word(serving, "--ready-timeout=%u", run->ready_timeout_s);
 	ret = ret ? ret : write_word(serving, "--log-limit=%" PRIu64, run->log_limit);
+	if (!ret && run->secrets_folder) {
+		ret = write_word(serving, "--secrets=%s", run->secrets_folder);
+	}
 	if (!ret && run->oversubscribe) {
 		ret = write_word(serving, "--oversubscribe");
 	}
@@ -336,6 +343,7 @@ static int choose_queue(struct serving *serving, struct smd_error *error)
 				  (engine == SMD_LOCAL_RUN_SSH && !is_limited);
 	options->deals_gpus = engine == SMD_LOCAL_RUN_HERE && !serving->run.oversubscribe;
 	options->runs_images = serving->run.container_runtime != NULL;
+	options->secrets_folder = serving->run.secrets_folder;
 	return write_words(serving) ? smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM)) : 0;
 }
 
@@ -376,6 +384,9 @@ static int read_files(struct serving *serving, struct smd_error *error)
 	if (!ret && serving->token_file) {
 		ret = smd_token_read("--token-file", serving->token_file, serving->token, error);
 		serving->options.http.access.token = serving->token;
+	}
+	if (!ret && serving->run.secrets_folder) {
+		ret = smd_secrets_check_folder(serving->run.secrets_folder, error);
 	}
 	ret = ret ? ret : read_images(serving, error);
 	ret = ret ? ret : read_tls(serving, error);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "orchestrator/export/target.h"
+#include "orchestrator/job/secrets.h"
 #include "reduction_server/base/printable.h"
 
 #define NAME_MAX_LENGTH 30 /* "NAME-workerpool1-0-99999-abcde" is a label of DNS */
@@ -319,6 +320,12 @@ int smd_export_write(const struct smd_export_target *target, const struct smd_jo
 		ret = smd_error_set(error, ENOTSUP,
 			"summand-hybrid: on: must be run by local-run or create, which start reducers "
 			"on the workers' hosts; for %s have reduction servers in worker pool 2",
+			target->name);
+	}
+	if (!ret && smd_secrets_are_needed(job)) {
+		ret = smd_error_set(error, ENOTSUP,
+			"$(secret:NAME): must be run by local-run or create, or by a service, which "
+			"have the secrets; %s has its own",
 			target->name);
 	}
 	ret = ret ? ret : target->write(out, error);

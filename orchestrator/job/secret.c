@@ -6,6 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "orchestrator/job/secrets.h"
+
 int smd_secret_is_name(const char *name)
 {
 	static const char *const words[] = {
@@ -24,10 +26,11 @@ int smd_secret_is_name(const char *name)
 	return 0;
 }
 
-/* An empty value is no secret. */
+/* An empty value is no secret, nor is a reference to one. */
 static int is_secret(const char *name, const char *value)
 {
-	return name && value && *value && smd_secret_is_name(name);
+	return name && value && *value && smd_secret_is_name(name) &&
+	       !smd_secret_is_reference(value);
 }
 
 static int mask_within(json_t *node, size_t *count)

@@ -79,6 +79,7 @@ static int open_output(
 		.log_name = launch->log,
 		.append = restarts > 0,
 		.log_limit = hosts->log_limit,
+		.redaction = hosts->redaction,
 		.stream = hosts->stream,
 		.console = hosts->console,
 		.replica = task->replica,
@@ -393,9 +394,12 @@ static void write_records(const struct smd_replica_task *task, const struct smd_
 	}
 	free(text);
 	json_decref(record);
+	snprintf(path, sizeof(path), SMD_OBITUARY_ERROR_FILE, name);
 	if (message->text) {
-		snprintf(path, sizeof(path), SMD_OBITUARY_ERROR_FILE, name);
 		(void)smd_jobdir_write(dir, path, message->text, strlen(message->text));
+	}
+	if (task->hosts->redaction->count > 0) {
+		smd_redaction_rewrite(task->hosts->redaction, dir, path);
 	}
 }
 

@@ -60,6 +60,7 @@ struct smd_hosts {
 	struct event_base *base;
 	struct smd_engine *engine;
 	uint64_t log_limit;        /* of each replica */
+	const struct smd_redaction *redaction; /* of what they write */
 	struct smd_stream *stream; /* gets the lines of all replicas */
 	struct smd_console *console;
 	struct smd_replica *replicas;

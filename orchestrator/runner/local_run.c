@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "orchestrator/contract/caller.h"
-#include "orchestrator/job/secret.h"
+#include "orchestrator/runner/contracts.h"
 #include "orchestrator/runner/guard.h"
 #include "orchestrator/runner/guarded.h"
 #include "orchestrator/runner/job_entry.h"
@@ -50,11 +50,7 @@ struct local_run {
 	struct smd_engine *engine;
 	char *token; /* of the job, for hosts that see no file of it here; or NULL */
 	struct smd_placement placement;
-	struct smd_contract *contract;
-	struct smd_masked_job shown;         /* what records have of the job */
-	struct smd_contract *shown_contract; /* NULL: the job has no secrets to mask */
-	struct smd_job scaled;       /* the job with as many reduction servers as there are */
-	struct smd_job shown_scaled; /* the same of the masked one */
+	struct smd_contracts contracts;
 	struct smd_workspace workspace;
 	struct loop loop;
 };
@@ -204,36 +200,11 @@ static int open_replicas(struct smd_job_status *status)
 static void show_warnings(struct local_run *local)
 {
 	char *const *warnings;
-	size_t count = smd_contract_warnings(local->contract, &warnings);
+	size_t count = smd_contract_warnings(local->contracts.contract, &warnings);
 
 	for (size_t i = 0; i < count; i++) {
 		smd_display_print(&local->run.display, "warning: %s", warnings[i]);
 	}
-}
-
-/* Most jobs have no secrets: these are shown as they are. */
-static int mask_secrets(struct local_run *local)
-{
-	int ret = 0;
-
-	if (!local->options->show_secrets) {
-		ret = smd_masked_job_open(&local->shown, local->run.status.job);
-	}
-	return ret;
-}
-
-static void close_contracts(struct local_run *local)
-{
-	smd_contract_free(local->contract);
-	smd_contract_free(local->shown_contract);
-	local->contract = NULL;
-	local->shown_contract = NULL;
-}
-
-static void close_shown(struct local_run *local)
-{
-	close_contracts(local);
-	smd_masked_job_close(&local->shown);
 }
 
 /* Left in a shell they send the job's gradients where nobody meant them to go. */
@@ -241,7 +212,7 @@ static int say_callers_servers(struct local_run *local)
 {
 	struct smd_environment environment;
 	const char *servers;
-	int ret = smd_contract_environment(local->contract, 0, 0, 0, &environment);
+	int ret = smd_contract_environment(local->contracts.contract, 0, 0, 0, &environment);
 	int length = ret ? 0 : smd_caller_servers(environ, &environment, &servers);
 
 	if (length > 0 && local->options->engine == SMD_LOCAL_RUN_SSH) {
@@ -291,10 +262,12 @@ static int prepare(struct local_run *local, struct smd_error *error)
 			local->placement.output_dir, job->output_uri);
 	}
 	ret = ret ? ret : make_token(local, error);
-	ret = ret ? ret : mask_secrets(local);
+	ret = ret ? ret
+		  : smd_contracts_open(&local->contracts, job, local->options->secrets_folder,
+			    local->options->show_secrets, error);
 	ret = ret ? ret
 		  : smd_layout_keep_inputs(&local->dir, local->options,
-			    local->shown.count ? local->shown.job.resolved : job->resolved);
+			    smd_contracts_shown(&local->contracts)->resolved);
 	ret = ret ? ret
 		  : smd_workspace_open(&local->workspace, job, &local->dir, local->agent,
 			    smd_console_words(&run->console), error);
@@ -302,27 +275,13 @@ static int prepare(struct local_run *local, struct smd_error *error)
 		ret = smd_layout_share(&local->dir);
 	}
 	if (ret) {
-		close_shown(local);
+		smd_contracts_close(&local->contracts);
 		smd_workspace_close(&local->workspace);
 		smd_job_token_remove(&local->dir);
 		smd_placement_free(&local->placement);
 		return smd_error_set(error, -ret, "%s: %s", local->dir.path, strerror(-ret));
 	}
 	return 0;
-}
-
-/* Jobs to build contracts from, which borrow all that they point to. */
-static void set_servers(struct local_run *local)
-{
-	struct smd_job_status *status = &local->run.status;
-
-	local->scaled = *status->job;
-	local->shown_scaled = local->shown.job;
-	if (smd_job_has_servers(status->job)) {
-		local->scaled.pools[2].replica_count = status->nservers;
-		local->shown_scaled.pools[2].replica_count = status->nservers;
-	}
-	status->ntold = status->nservers;
 }
 
 /* It is known where the replicas run. */
@@ -332,19 +291,15 @@ static int make_contract(void *arg, struct smd_error *error)
 	struct smd_launcher *launcher = &local->run.hosts.launcher;
 	int ret;
 
-	close_contracts(local);
-	set_servers(local);
-	ret = smd_contract_create(&local->scaled, &local->placement, &local->contract);
-	if (!ret && local->shown.count > 0) {
-		ret = smd_contract_create(
-			&local->shown_scaled, &local->placement, &local->shown_contract);
-	}
+	local->run.status.ntold = local->run.status.nservers;
+	ret = smd_contracts_make(
+		&local->contracts, local->run.status.nservers, &local->placement);
 	ret = ret ? ret : say_callers_servers(local);
 	if (ret) {
 		return smd_error_set(error, -ret, "contract: %s", strerror(-ret));
 	}
-	launcher->contract = local->contract;
-	launcher->shown_contract = local->shown_contract;
+	launcher->contract = local->contracts.contract;
+	launcher->shown_contract = local->contracts.shown_contract;
 	if (local->run.status.restarts == 0) {
 		show_warnings(local);
 	}
@@ -423,6 +378,7 @@ static int open_hosts(struct local_run *local)
 		.stream = &run->stream,
 		.console = &run->console,
 		.log_limit = options->log_limit,
+		.redaction = &local->contracts.redaction,
 		.replicas = run->status.replicas,
 		.count = run->status.count,
 		.capacity = run->status.capacity,
@@ -546,7 +502,7 @@ static int run_job(struct local_run *local, struct smd_error *error)
 	}
 	ret = run_to_end(local);
 	close_token(local);
-	close_shown(local);
+	smd_contracts_close(&local->contracts);
 	smd_workspace_close(&local->workspace);
 	smd_placement_free(&local->placement);
 close_display:

@@ -117,7 +117,7 @@ void smd_outcome_take_end(struct smd_run *run, struct smd_replica *replica)
 
 void smd_outcome_fail(struct smd_run *run, char *message)
 {
-	run->status.failure = message;
+	run->status.failure = smd_redaction_apply(run->hosts.redaction, message);
 	run->status.outcome = SMD_OUTCOME_FAILED;
 	run->changed = 1;
 }

@@ -92,6 +92,11 @@ static void tell_bar(struct smd_output_stream *stream)
 	stream->has_bar = 1;
 }
 
+static void feed_lines(void *lines, const char *bytes, size_t count)
+{
+	smd_lines_feed(lines, bytes, count);
+}
+
 void smd_output_feed(struct smd_output *output, enum smd_agent_stream number, const char *bytes,
 	size_t count)
 {
@@ -101,7 +106,12 @@ void smd_output_feed(struct smd_output *output, enum smd_agent_stream number, co
 		return;
 	}
 	stream = &output->streams[number];
-	smd_lines_feed(&stream->lines, bytes, count);
+	if (output->redaction->count > 0) {
+		smd_redaction_feed(output->redaction, &stream->redacted, bytes, count, feed_lines,
+			&stream->lines);
+	} else {
+		smd_lines_feed(&stream->lines, bytes, count);
+	}
 	if (number != SMD_AGENT_NOTIFY) {
 		tell_bar(stream);
 	}
@@ -117,7 +127,8 @@ int smd_output_open(struct smd_output *output, const struct smd_output_sinks *si
 	};
 	int ret;
 
-	*output = (struct smd_output){.stream = sinks->stream,
+	*output = (struct smd_output){.redaction = sinks->redaction,
+		.stream = sinks->stream,
 		.console = sinks->console,
 		.replica = sinks->replica,
 		.take_notice = sinks->take_notice,
@@ -143,7 +154,11 @@ int smd_output_open(struct smd_output *output, const struct smd_output_sinks *si
 void smd_output_close(struct smd_output *output)
 {
 	for (int i = 0; output->streams && i < SMD_AGENT_STREAMS; i++) {
-		smd_lines_finish(&output->streams[i].lines);
+		struct smd_output_stream *stream = &output->streams[i];
+
+		smd_redaction_finish(
+			output->redaction, &stream->redacted, feed_lines, &stream->lines);
+		smd_lines_finish(&stream->lines);
 	}
 	if (smd_log_file_close(&output->log)) {
 		smd_log(SMD_LOG_WARN, "runner", "%s: not all of its log could be written",

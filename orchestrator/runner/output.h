@@ -11,6 +11,7 @@
 #include "orchestrator/runner/lines.h"
 #include "orchestrator/runner/log_file.h"
 #include "orchestrator/runner/notice.h"
+#include "orchestrator/runner/redaction.h"
 #include "orchestrator/runner/stream.h"
 #include "orchestrator/runner/tail.h"
 #include "worker/agent/wire/message.h"
@@ -20,12 +21,14 @@ typedef int smd_runner_notice_fn(void *arg, const struct smd_runner_notice *noti
 
 struct smd_output_stream {
 	struct smd_lines lines;
+	struct smd_redacted_stream redacted; /* before these */
 	int has_bar;         /* the line without an end was told as a status */
 };
 
 struct smd_output {
 	struct smd_output_stream *streams; /* standard output, standard error, notify pipe */
 	struct smd_log_file log;
+	const struct smd_redaction *redaction;
 	struct smd_stream *stream;
 	struct smd_console *console;
 	struct smd_replica *replica;
@@ -39,6 +42,7 @@ struct smd_output_sinks {
 	const char *log_name; /* in the directory */
 	int append;           /* to the log of an earlier attempt */
 	uint64_t log_limit;
+	const struct smd_redaction *redaction;
 	struct smd_stream *stream;
 	struct smd_console *console;
 	struct smd_replica

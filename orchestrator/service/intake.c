@@ -11,12 +11,15 @@
 #include "orchestrator/intake/machines.h"
 #include "orchestrator/intake/overlong.h"
 #include "orchestrator/job/secret.h"
+#include "orchestrator/job/secrets.h"
 #include "orchestrator/service/resource.h"
 #include "orchestrator/tuning/tuning.h"
+#include "reduction_server/base/log.h"
 
 #define UNKNOWN_FIELD "unknown field"
 #define PATH_SIZE     1024
 #define GIGABYTE      (1u << 30)
+#define OWN_FOLDER    "--secrets: "
 
 /* The field of a request that is the job, as field violations name it. */
 static const char *const roots[] = {
@@ -237,6 +240,27 @@ static int check(const struct smd_intake_rules *rules, struct smd_job *job,
 	return ret ? ret : diagnostics->found[SMD_SEVERITY_ERROR] ? -EINVAL : 0;
 }
 
+/* Whether what the job refers to is there. Of its own folder the service tells nobody but its log. */
+static int check_secrets(const struct smd_intake_rules *rules, const struct smd_job *job,
+	const struct smd_node *document, struct smd_diagnostics *diagnostics)
+{
+	struct smd_error error = {""};
+	struct smd_secrets secrets;
+	int ret = smd_secrets_read(rules->secrets_folder, job, &secrets, &error);
+	int is_own = ret && strncmp(error.text, OWN_FOLDER, strlen(OWN_FOLDER)) == 0;
+
+	smd_secrets_clear(&secrets);
+	if (is_own) {
+		smd_log(SMD_LOG_WARN, "service", "%s", error.text);
+	}
+	if (ret) {
+		smd_error_at_value(diagnostics, document, "%s",
+			is_own ? "a secret cannot be read: the service's log says why"
+			       : error.text);
+	}
+	return ret ? -EINVAL : 0;
+}
+
 static int fill(const struct smd_intake_rules *rules, const struct smd_job *job,
 	const struct smd_node *document, struct smd_intake *out)
 {
@@ -284,6 +308,7 @@ static int decode(const struct smd_intake_rules *rules, enum smd_stored_kind kin
 	ret = ret ? ret : smd_frontend_decode(document, diagnostics, &job);
 	if (!ret) {
 		ret = check(rules, job, document, diagnostics);
+		ret = ret ? ret : check_secrets(rules, job, document, diagnostics);
 		ret = ret ? ret : check_study(kind, job, document, diagnostics);
 		ret = ret ? ret : fill(rules, job, document, out);
 		smd_job_free(job);

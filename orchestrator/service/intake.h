@@ -14,6 +14,7 @@ struct smd_intake_rules {
 	const json_t
 		*images; /* commands that stand in for images: {"IMAGE": ["WORD", ...]}; or NULL */
 	int runs_images; /* there is a container runtime */
+	const char *secrets_folder; /* or NULL */
 };
 
 struct smd_intake {

@@ -158,7 +158,8 @@ static int open_desk(struct open_service *service, struct smd_error *error)
 	desk->store = service->store;
 	desk->rules = (struct smd_intake_rules){.catalogue = service->catalogue,
 		.images = service->options->images,
-		.runs_images = service->options->runs_images};
+		.runs_images = service->options->runs_images,
+		.secrets_folder = service->options->secrets_folder};
 	return ret;
 }
 

@@ -27,6 +27,7 @@ struct smd_service_options {
 	int begins_at_once;          /* jobs do not wait for room, or wait for that of a cluster */
 	int deals_gpus;              /* those of this machine are dealt out between jobs */
 	int runs_images;             /* there is a container runtime */
+	const char *secrets_folder;  /* of what jobs refer to by name; or NULL */
 	char *const *runner_options; /* words for each runner, then NULL */
 	char *const *sender_words;   /* of the sender of notices, then NULL; NULL: no webhook */
 };
