@@ -84,16 +84,32 @@ template <typename T> static void scale_as(const smd_function &function, T *to, 
 	}
 }
 
-/* Only averages of integers are divided; the argument's lowest bit says that they have a sign. */
+struct division {
+	uint64_t divisor;
+	bool is_signed;
+};
+
+/* From 2.24 on the argument's lowest bit says that the elements have a sign, before the type did. */
+static division division_of(const smd_function &function)
+{
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 24, 0)
+	return {function.argument >> 1, (function.argument & 1) != 0};
+#else
+	return {function.argument, function.type == ncclInt8 || function.type == ncclInt32 ||
+					   function.type == ncclInt64};
+#endif
+}
+
+/* Only averages of integers are divided. */
 template <typename T> static void divide_as(const smd_function &function, T *to, size_t n)
 {
 	if constexpr (std::is_integral<T>::value) {
 		typedef typename std::make_signed<T>::type S;
-		uint64_t divisor = function.argument >> 1;
+		division by = division_of(function);
 
 		for (size_t i = 0; i < n; i++) {
-			to[i] = function.argument & 1 ? T((int64_t)(S)to[i] / (int64_t)divisor)
-						      : T(to[i] / divisor);
+			to[i] = by.is_signed ? T((int64_t)(S)to[i] / (int64_t)by.divisor)
+					     : T(to[i] / by.divisor);
 		}
 	}
 }
@@ -119,10 +135,12 @@ template <typename Work> static void by_type(int type, void *to, Work work)
 		return work((float *)to);
 	case ncclFloat64:
 		return work((double *)to);
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 24, 0)
 	case ncclFloat8e4m3:
 		return work((__nv_fp8_e4m3 *)to);
 	case ncclFloat8e5m2:
 		return work((__nv_fp8_e5m2 *)to);
+#endif
 	}
 	abort(); /* a type that NCCL has not had yet */
 }

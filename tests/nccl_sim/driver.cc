@@ -9,6 +9,7 @@
 
 #include <cstring>
 #include <cuda.h>
+#include <cuda_runtime_api.h>
 #include <map>
 #include <memory>
 #include <string>
@@ -31,6 +32,7 @@ static CUresult device_get(CUdevice *device, int)
 static CUresult device_uuid(CUuuid *uuid, CUdevice)
 {
 	memset(uuid, 0, sizeof(*uuid));
+	uuid->bytes[0] = (char)smd_gpu_number();
 	return CUDA_SUCCESS;
 }
 
@@ -78,18 +80,48 @@ static CUresult context_device(CUdevice *device)
 	return CUDA_SUCCESS;
 }
 
-/* extra is the list that CUDA documents: a name, the arguments, a name, their size. */
-static CUresult launch(CUstream stream, CUfunction kernel, void **extra)
+/* The arguments are copied, as the caller may change them before the stream's turn comes. */
+static void launch_with(CUstream stream, const void *kernel, const void *from, size_t size)
 {
 	constexpr size_t LINE = 64; /* NCCL's arguments are aligned so */
-	size_t size = *(size_t *)extra[3];
 	auto copy = std::make_shared<std::vector<char>>(size + LINE);
 	char *arguments = (char *)(((uintptr_t)copy->data() + LINE - 1) / LINE * LINE);
 
-	memcpy(arguments, extra[1], size);
+	memcpy(arguments, from, size);
 	smd_stream_add(stream,
 		[copy, arguments, kernel] { ((kernel_function)(uintptr_t)kernel)(arguments); });
+}
+
+/* extra is the list that CUDA documents: a name, the arguments, a name, their size. */
+static CUresult launch(CUstream stream, CUfunction kernel, void **extra)
+{
+	launch_with(stream, kernel, extra[1], *(size_t *)extra[3]);
 	return CUDA_SUCCESS;
+}
+
+/* NCCL's kernels up to 2.21 have three arguments of 8 bytes, which are named one by one. */
+static cudaError_t launch_three(cudaStream_t stream, const void *kernel, void **each)
+{
+	enum { ARGUMENTS = 3 };
+	uint64_t arguments[ARGUMENTS];
+
+	for (int i = 0; i < ARGUMENTS; i++) {
+		memcpy(&arguments[i], each[i], sizeof(arguments[i]));
+	}
+	launch_with(stream, kernel, arguments, sizeof(arguments));
+	return cudaSuccess;
+}
+
+cudaError_t cudaLaunchKernel(
+	const void *kernel, dim3, dim3, void **arguments, size_t, cudaStream_t stream)
+{
+	return launch_three(stream, kernel, arguments);
+}
+
+cudaError_t cudaLaunchKernelExC(
+	const cudaLaunchConfig_t *config, const void *kernel, void **arguments)
+{
+	return launch_three(config->stream, kernel, arguments);
 }
 
 static CUresult launch_kernel(CUfunction kernel, unsigned, unsigned, unsigned, unsigned, unsigned,

@@ -1,14 +1,22 @@
-/* The one device of the simulated CUDA runtime: a GPU of Hopper's generation without peers and
- * without what NCCL can do without. */
+/* The one device that a process of the simulated CUDA runtime sees: a GPU of Hopper's generation without
+ * what NCCL can do without. CUDA_VISIBLE_DEVICES says which of its node's it is, the first one without. */
 #include "gpu.h"
 
 #include "driver.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <cuda_runtime_api.h>
 
 enum { MULTIPROCESSORS = 132, MAJOR = 9, MINOR = 0, THREADS = 1024 };
+
+int smd_gpu_number()
+{
+	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+
+	return visible ? atoi(visible) : 0;
+}
 
 int smd_gpu_attribute(int which)
 {
@@ -49,13 +57,13 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int)
 	properties->minor = MINOR;
 	properties->multiProcessorCount = MULTIPROCESSORS;
 	properties->totalGlobalMem = (size_t)80 << 30;
-	properties->pciBusID = 1;
+	properties->pciBusID = smd_gpu_number() + 1;
 	return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetPCIBusId(char *id, int size, int)
 {
-	snprintf(id, (size_t)size, "0000:01:00.0");
+	snprintf(id, (size_t)size, "0000:%02x:00.0", smd_gpu_number() + 1);
 	return cudaSuccess;
 }
 

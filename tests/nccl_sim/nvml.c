@@ -1,16 +1,12 @@
-/* NVML, which NCCL opens by name, with one GPU that has neither NVLink nor peers. What is not here
- * NCCL takes for a driver that has not got it. */
+/* NVML, which NCCL opens by name, with the GPUs of a node: NVML shows all of them to each process. They may be peers; a topology
+ * that NCCL is given (NCCL_TOPO_FILE) says over what. What is not here NCCL takes for a driver that has not got it. */
+#include <stdlib.h>
 
-enum { NOT_SUPPORTED = 3, P2P_NOT_SUPPORTED = 1 };
+enum { NOT_SUPPORTED = 3, NOT_FOUND = 6, GPUS = 8 };
 
-typedef struct device *nvml_device;
+static char gpus[GPUS]; /* each known by its address */
 
-static nvml_device only(void)
-{
-	static char place;
-
-	return (nvml_device)&place;
-}
+typedef char *nvml_device;
 
 #define ANSWER(name, value)                                                                        \
 	int name(void);                                                                            \
@@ -48,7 +44,7 @@ const char *nvmlErrorString(int error)
 
 int nvmlDeviceGetCount(unsigned *count)
 {
-	*count = 1;
+	*count = GPUS;
 	return 0;
 }
 
@@ -57,24 +53,33 @@ int nvmlDeviceGetCount_v2(unsigned *count)
 	return nvmlDeviceGetCount(count);
 }
 
+/* "0000:01:00.0" is the first one's. */
 int nvmlDeviceGetHandleByPciBusId(const char *id, nvml_device *device)
 {
-	(void)id;
-	*device = only();
+	char *end;
+	unsigned long bus;
+
+	strtoul(id, &end, 16);
+	bus = *end == ':' ? strtoul(end + 1, NULL, 16) : 0;
+	if (bus < 1 || bus > GPUS) {
+		return NOT_FOUND;
+	}
+	*device = &gpus[bus - 1];
 	return 0;
 }
 
 int nvmlDeviceGetHandleByIndex(unsigned index, nvml_device *device)
 {
-	(void)index;
-	*device = only();
+	if (index >= GPUS) {
+		return NOT_FOUND;
+	}
+	*device = &gpus[index];
 	return 0;
 }
 
 int nvmlDeviceGetIndex(nvml_device device, unsigned *index)
 {
-	(void)device;
-	*index = 0;
+	*index = (unsigned)(device - gpus);
 	return 0;
 }
 
@@ -91,6 +96,6 @@ int nvmlDeviceGetP2PStatus(nvml_device one, nvml_device other, int which, int *s
 	(void)one;
 	(void)other;
 	(void)which;
-	*status = P2P_NOT_SUPPORTED;
+	*status = 0; /* they can */
 	return 0;
 }

@@ -27,6 +27,46 @@ static size_t ceiling(size_t value, size_t unit)
 	return (value + unit - 1) / unit;
 }
 
+/* Where a proxy wants the data of a step, if it has said so. Up to 2.19 this and the size are arrays
+ * of their own, up to 2.20 a connection does not know its step. */
+static const volatile int *proxy_offset(const ncclConnInfo *connection, size_t at)
+{
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 20, 0)
+	return connection->offsFifo ? &connection->offsFifo[at] : nullptr;
+#else
+	bool said = connection->connFifo && connection->connFifo[at].mode == NCCL_MODE_OFFSET;
+
+	return said ? &connection->connFifo[at].offset : nullptr;
+#endif
+}
+
+/* How much there is to send in the present step. */
+static void tell_proxy(const ncclConnInfo *connection, size_t bytes)
+{
+	size_t at = connection->step % NCCL_STEPS;
+
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 20, 0)
+	if (connection->sizesFifo) {
+		*(volatile int *)&connection->sizesFifo[at] = (int)bytes;
+	}
+#else
+	if (connection->connFifo) {
+		*(volatile ssize_t *)&connection->connFifo[at].size = (ssize_t)bytes;
+	}
+#endif
+}
+
+static size_t simple_step(const ncclConnInfo *connection, size_t usual)
+{
+#if NCCL_VERSION_CODE < NCCL_VERSION(2, 21, 0)
+	(void)connection;
+	return usual;
+#else
+	(void)usual;
+	return connection->stepSize;
+#endif
+}
+
 template <typename Condition> void smd_primitives::wait(Condition condition) const
 {
 	enum { SPINS = 100 }; /* then others may have the processor */
@@ -78,14 +118,13 @@ char *smd_primitives::place(const ncclConnInfo *connection) const
 {
 	size_t at = connection->step % NCCL_STEPS;
 	char *buffer = connection->buffs[function.protocol];
+	const volatile int *offset = simple ? proxy_offset(connection, at) : nullptr;
 
-	if (!simple) {
-		return buffer + at * (block.comm->buffSizes[function.protocol] / NCCL_STEPS);
+	if (offset) {
+		return buffer + *offset;
 	}
-	if (connection->connFifo && connection->connFifo[at].mode == NCCL_MODE_OFFSET) {
-		return buffer + *(volatile int *)&connection->connFifo[at].offset;
-	}
-	return buffer + at * connection->stepSize;
+	return buffer + at * (simple ? simple_step(connection, step_bytes)
+				     : block.comm->buffSizes[function.protocol] / NCCL_STEPS);
 }
 
 /* What a proxy has to send of so many bytes of data. */
@@ -192,10 +231,7 @@ void smd_primitives::wait_for_turn(size_t bytes, unsigned what)
 		wait([&] {
 			return load(connection->head) + NCCL_STEPS >= connection->step + steps;
 		});
-		if (connection->connFifo) {
-			*(volatile ssize_t *)&connection->connFifo[connection->step % NCCL_STEPS]
-				 .size = (ssize_t)wire_bytes(bytes);
-		}
+		tell_proxy(connection, wire_bytes(bytes));
 	}
 }
 

@@ -6,6 +6,7 @@
 #include "arithmetic.h"
 #include "device.h" /* NCCL's */
 
+#include <sys/types.h>
 #include <vector>
 
 #if NCCL_VERSION_CODE < NCCL_VERSION(2, 28, 0)

@@ -235,26 +235,60 @@ static void group(const struct smd_rank *rank, ncclComm_t communicator)
 
 /* ---- lost, abort: a run that cannot go on ---- */
 
+/* The sums of a run, each of which must be right for as long as it goes on. */
+static void check_turn(const struct smd_rank *rank, const float *device, size_t count)
+{
+	float *host = malloc(count * sizeof(float));
+	size_t wrong = 0;
+
+	if (!host) {
+		abort();
+	}
+	smd_rank_copy(host, device, count * sizeof(float));
+	for (size_t i = 0; i < count; i++) {
+		wrong += host[i] != (float)all_ranks(rank);
+	}
+	free(host);
+	if (wrong) {
+		smd_rank_judge("a sum beside a failure", wrong);
+	}
+}
+
+static float *own_part(const struct smd_rank *rank, size_t count)
+{
+	float *device = smd_rank_allocate(count * sizeof(float));
+	float *host = malloc(count * sizeof(float));
+
+	if (!host) {
+		abort();
+	}
+	for (size_t i = 0; i < count; i++) {
+		host[i] = (float)(rank->rank + 1);
+	}
+	smd_rank_copy(device, host, count * sizeof(float));
+	free(host);
+	return device;
+}
+
 /* Sums until that fails, which must be by the network's error, or turns are over (0: never). Either
  * way ncclCommAbort() must return. */
 static void work_until_lost(const struct smd_rank *rank, ncclComm_t communicator, unsigned turns)
 {
 	enum { PAUSE_US = 1000, BEFORE_LEAVING_S = 1 };
 	size_t count = 4 * LARGE;
-	float *device = smd_rank_allocate(count * sizeof(float));
+	float *in = own_part(rank, count), *out = smd_rank_allocate(count * sizeof(float));
 	ncclResult_t error = ncclSuccess;
 	unsigned turn = 0;
 
-	SMD_CUDA(cudaMemset(device, 0, count * sizeof(float)));
 	while (error == ncclSuccess && (turns == 0 || turn < turns)) {
-		error = ncclAllReduce(
-			device, device, count, ncclFloat, ncclSum, communicator, rank->stream);
+		error = ncclAllReduce(in, out, count, ncclFloat, ncclSum, communicator, rank->stream);
 		while (error == ncclSuccess && cudaStreamQuery(rank->stream) == cudaErrorNotReady) {
 			SMD_NCCL(ncclCommGetAsyncError(communicator, &error));
 			usleep(PAUSE_US);
 		}
-		if (++turn == 2) {
-			printf("at work\n");
+		if (error == ncclSuccess) {
+			check_turn(rank, out, count);
+			printf("turn %u\n", ++turn);
 		}
 	}
 	if (error == ncclSuccess) {

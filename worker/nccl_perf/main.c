@@ -43,10 +43,18 @@ static int set_names(uint32_t *out, const char *value, uint32_t all,
 	return 0;
 }
 
-/* Types that this NCCL has. */
+/* Types that the NCCL at hand has, which may be older than the one that this was built with: 2.24 brought those of 8 bits. */
 static uint32_t all_types(void)
 {
-	return (1u << ncclNumTypes) - 1;
+	enum { WITH_FLOAT8 = NCCL_VERSION(2, 24, 0), BEFORE = ncclBfloat16 + 1 };
+	int version = 0;
+	int types = ncclNumTypes;
+
+	ncclGetVersion(&version);
+	if (version < WITH_FLOAT8 && types > BEFORE) {
+		types = BEFORE;
+	}
+	return (1u << types) - 1;
 }
 
 static int set_dtypes(void *target, const char *value, struct smd_error *error)
@@ -55,8 +63,11 @@ static int set_dtypes(void *target, const char *value, struct smd_error *error)
 	int ret = set_names(dtypes, value, all_types(), smd_dtype_parse, smd_dtype_names, error);
 
 	if (ret == 0 && *dtypes & ~all_types()) {
-		return smd_error_set(error, EINVAL, "must be types of NCCL %d.%d.%d", NCCL_MAJOR,
-			NCCL_MINOR, NCCL_PATCH);
+		int version = 0;
+
+		ncclGetVersion(&version);
+		return smd_error_set(error, EINVAL, "must be types of NCCL %d.%d.%d",
+			version / 10000, version / 100 % 100, version % 100);
 	}
 	return ret;
 }

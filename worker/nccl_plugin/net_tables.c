@@ -3,6 +3,7 @@
 
 #include "worker/nccl_plugin/abi/argument.h"
 #include "worker/nccl_plugin/abi/loss.h"
+#include "worker/nccl_plugin/abi/version.h"
 #include "worker/nccl_plugin/device/device.h"
 #include "worker/nccl_plugin/net/net.h"
 #include "worker/nccl_plugin/plugin.h"
@@ -14,12 +15,27 @@ static int net_init_v6(nccl_logger *log)
 	return smd_plugin_begin(log);
 }
 
+/* NCCL 2.20 to 2.23 take v8. */
+static int net_init_v8(nccl_logger *log)
+{
+	if (smd_nccl_version(log) >= SMD_NCCL_UNHEARD_FROM) {
+		smd_loss_is_unheard();
+	}
+	return smd_plugin_begin(log);
+}
+
+/* Only NCCL 2.24 and 2.25 take v9. */
+static int net_init_v9(nccl_logger *log)
+{
+	smd_loss_is_unheard();
+	return smd_plugin_begin(log);
+}
+
 /* Only NCCL 2.26 and 2.27 take v10. */
 static int net_init_v10(nccl_logger *log, nccl_profiler *profiler)
 {
 	(void)profiler;
-	smd_loss_is_unheard();
-	return smd_plugin_begin(log);
+	return net_init_v9(log);
 }
 
 static atomic_uint contexts; /* that are not finalized; each is known by this address alone */
@@ -176,7 +192,7 @@ const struct nccl_net_v6 ncclNetPlugin_v6 = {
 
 const struct nccl_net_v8 ncclNetPlugin_v8 = {
 	NET_COMMON,
-	.init = net_init_v6,
+	.init = net_init_v8,
 	.getProperties = smd_nccl_device_props_v8,
 	.listen = smd_net_listen,
 	.connect = net_connect_v8,
@@ -188,7 +204,7 @@ const struct nccl_net_v8 ncclNetPlugin_v8 = {
 
 const struct nccl_net_v9 ncclNetPlugin_v9 = {
 	NET_COMMON,
-	.init = net_init_v6,
+	.init = net_init_v9,
 	.getProperties = smd_nccl_device_props_v9,
 	.listen = smd_net_listen,
 	.connect = net_connect_v8,

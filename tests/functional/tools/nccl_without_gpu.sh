@@ -22,8 +22,8 @@ says() {
 	fi
 }
 
-mkdir -p "$scratch/2.21/makefiles" "$scratch/2.28/makefiles"
-printf 'NCCL_MAJOR   := 2\nNCCL_MINOR   := 21\nNCCL_PATCH   := 5\n' >"$scratch/2.21/makefiles/version.mk"
+mkdir -p "$scratch/2.18/makefiles" "$scratch/2.28/makefiles"
+printf 'NCCL_MAJOR   := 2\nNCCL_MINOR   := 18\nNCCL_PATCH   := 6\n' >"$scratch/2.18/makefiles/version.mk"
 printf 'NCCL_MAJOR   := 2\nNCCL_MINOR   := 28\nNCCL_PATCH   := 9\n' >"$scratch/2.28/makefiles/version.mk"
 says 0 "Runs NCCL's own host code" --help
 says 2 "must be given"
@@ -32,7 +32,7 @@ says 2 'one of collectives' "$scratch" sum
 says 2 'must be 2 to 16, got "1"' "$scratch" --nodes=1
 says 2 'number of seconds, got ""' "$scratch" --limit=
 says 77 "has no makefiles/version.mk" "$scratch" "--build=$build"
-says 77 "must be 2.26 to 2.30, got 2.21.5" "$scratch/2.21" "--build=$build"
+says 77 "must be 2.19 to 2.30, got 2.18.6" "$scratch/2.18" "--build=$build"
 CUDA_HOME=$scratch says 77 "CUDA 13's headers must be in $scratch/include, got none" "$scratch/2.28" "--build=$build"
 [ "$failures" = 0 ] || exit 1
 

@@ -1,11 +1,12 @@
 /*
- * Ends a process whose NCCL takes no notice of a failure.
+ * Ends a process whose NCCL cannot go on from a failure.
  *
  * NCCL 2.26.2 to 2.27.7 drop what a network's functions return to their progress thread
- * (progressOps() in proxy.cc), so the program would wait for ever for what was lost. There the
- * process ends by SIGABRT some seconds after NCCL was told, unless NCCL closes what has failed
- * before. SUMMAND_NCCL_ON_LOSS says otherwise: "wait" never ends it, "abort" does so with every
- * version.
+ * (progressOps() in proxy.cc), so the program would wait for ever for what was lost. 2.23.4 to 2.25.1
+ * tell the program, but their progress thread goes on asking, and no abort ends it
+ * (ncclProxyProgress() in proxy.cc), so ncclCommAbort() does not return. With these the process ends
+ * by SIGABRT some seconds after NCCL was told, unless NCCL closes what has failed before.
+ * SUMMAND_NCCL_ON_LOSS says otherwise: "wait" never ends it, "abort" does so with every version.
  *
  * From any thread.
  */
@@ -17,7 +18,9 @@
 /* Reads SUMMAND_NCCL_ON_LOSS. 0, or -EINVAL with a text. */
 int smd_loss_read(struct smd_error *error);
 
-/* The tables that only those versions take are in use. */
+enum { SMD_NCCL_UNHEARD_FROM = 22300 }; /* of smd_nccl_version() */
+
+/* NCCL is one of those versions: the tables that only they take are in use, or it says so. */
 void smd_loss_is_unheard(void);
 
 /* NCCL gets an error for that communicator, for the first time. */

@@ -1,0 +1,58 @@
+/* Which NCCL has loaded the plugin: the one whose logger it was given, though others are there too. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <dlfcn.h>
+#include <string.h>
+
+#include "worker/nccl_plugin/abi/version.h"
+
+static void own_log(enum nccl_log_level level, unsigned long subsystems, const char *file, int line,
+	const char *format, ...)
+{
+	(void)level;
+	(void)subsystems;
+	(void)file;
+	(void)line;
+	(void)format;
+}
+
+static nccl_logger *logger_of(const char *path)
+{
+	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	void *symbol;
+	nccl_logger *log;
+
+	assert_non_null(library);
+	symbol = dlsym(library, "fake_log");
+	assert_non_null(symbol);
+	memcpy(&log, &symbol, sizeof(log));
+	return log;
+}
+
+static void a_library_is_asked_for_its_version(void **state)
+{
+	(void)state;
+	assert_int_equal(smd_nccl_version(logger_of(SHOWN)), 22304);
+}
+
+static void one_that_shows_none_has_none(void **state)
+{
+	(void)state;
+	assert_int_equal(smd_nccl_version(logger_of(HIDDEN)), 0);
+	assert_int_equal(smd_nccl_version(own_log), 0);
+	assert_int_equal(smd_nccl_version(NULL), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_library_is_asked_for_its_version),
+		cmocka_unit_test(one_that_shows_none_has_none),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
