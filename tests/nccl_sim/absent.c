@@ -17,6 +17,7 @@ enum { NOT_SUPPORTED = 801 }; /* cudaErrorNotSupported */
 		return NOT_SUPPORTED;                                                              \
 	}
 
+NOTHING(cudaDeviceEnablePeerAccess)
 NOTHING(cudaDeviceSetLimit)
 NOTHING(cudaFuncSetAttribute)
 NOTHING(cudaHostRegister)
@@ -25,7 +26,6 @@ NOTHING(cudaMemPoolDestroy)
 NOTHING(cudaMemPoolSetAttribute)
 NOTHING(cudaThreadExchangeStreamCaptureMode)
 
-ABSENT(cudaDeviceEnablePeerAccess)
 ABSENT(cudaGraphAddDependencies)
 ABSENT(cudaGraphAddEventRecordNode)
 ABSENT(cudaGraphAddEventWaitNode)
@@ -36,9 +36,6 @@ ABSENT(cudaGraphExecDestroy)
 ABSENT(cudaGraphInstantiateWithFlags)
 ABSENT(cudaGraphLaunch)
 ABSENT(cudaGraphRetainUserObject)
-ABSENT(cudaIpcCloseMemHandle)
-ABSENT(cudaIpcGetMemHandle)
-ABSENT(cudaIpcOpenMemHandle)
 ABSENT(cudaMemcpyBatchAsync)
 ABSENT(cudaStreamBeginCapture)
 ABSENT(cudaStreamEndCapture)

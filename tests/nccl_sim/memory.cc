@@ -1,47 +1,124 @@
 /* The memory of the simulated GPU, and what copies and fills it. Device and pinned memory are both
- * the host's; a map tells which is which, as NCCL asks. */
+ * the host's; a map tells which is which, as NCCL asks. Other processes may map device memory by its handle. */
 #include "memory.h"
 
 #include "stream.h"
 
-#include <cstdlib>
+#include <cstdio>
 #include <cstring>
+#include <fcntl.h>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <vector>
 
 static std::mutex lock;
 static std::map<uintptr_t, smd_range> ranges;
 
+constexpr size_t PAGE = 65536; /* what IPC and registration may take for granted */
+
+static cudaError_t map(void **pointer, int file, size_t size)
+{
+	*pointer = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	return *pointer == MAP_FAILED ? cudaErrorMemoryAllocation : cudaSuccess;
+}
+
 static cudaError_t allocate(void **pointer, size_t size, cudaMemoryType type)
 {
-	constexpr size_t PAGE = 65536; /* what IPC and registration may take for granted */
+	int file = memfd_create("simulated GPU", MFD_CLOEXEC);
+	cudaError_t error;
 
-	size = (size + PAGE - 1) / PAGE * PAGE;
-	if (posix_memalign(pointer, PAGE, size ? size : PAGE)) {
+	size = size ? (size + PAGE - 1) / PAGE * PAGE : PAGE;
+	if (file == -1 || ftruncate(file, (off_t)size)) {
 		return cudaErrorMemoryAllocation;
 	}
+	error = map(pointer, file, size);
+	if (error != cudaSuccess) {
+		return error;
+	}
 	memset(*pointer, 0xa5, size); /* zeros would hide what is read before it is written */
+	if (type != cudaMemoryTypeDevice) { /* whose handles nobody asks for */
+		close(file);
+		file = -1;
+	}
 	std::lock_guard<std::mutex> hold(lock);
-	ranges[(uintptr_t)*pointer] = {(uintptr_t)*pointer, size, type};
+	ranges[(uintptr_t)*pointer] = {(uintptr_t)*pointer, size, type, file};
 	return cudaSuccess;
 }
 
 static cudaError_t release(void *pointer)
 {
+	smd_range range;
+
 	if (!pointer) {
 		return cudaSuccess;
 	}
 	{
 		std::lock_guard<std::mutex> hold(lock);
+		auto found = ranges.find((uintptr_t)pointer);
 
-		if (!ranges.erase((uintptr_t)pointer)) {
+		if (found == ranges.end()) {
 			return cudaErrorInvalidValue;
 		}
+		range = found->second;
+		ranges.erase(found);
 	}
-	free(pointer);
+	munmap(pointer, range.size);
+	if (range.file != -1) {
+		close(range.file);
+	}
 	return cudaSuccess;
+}
+
+/* What a handle says: which file of which process. */
+struct shared_range {
+	pid_t process;
+	int file;
+	size_t size;
+};
+
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *pointer)
+{
+	smd_range range;
+	shared_range shared = {};
+
+	if (!smd_memory_find(pointer, &range) || range.file == -1) {
+		return cudaErrorInvalidValue;
+	}
+	shared = {getpid(), range.file, range.size};
+	memset(handle, 0, sizeof(*handle));
+	memcpy(handle, &shared, sizeof(shared));
+	return cudaSuccess;
+}
+
+cudaError_t cudaIpcOpenMemHandle(void **pointer, cudaIpcMemHandle_t handle, unsigned)
+{
+	shared_range shared;
+	char path[64];
+	int file;
+	cudaError_t error;
+
+	memcpy(&shared, &handle, sizeof(shared));
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)shared.process, shared.file);
+	file = open(path, O_RDWR | O_CLOEXEC);
+	error = file == -1 ? cudaErrorMapBufferObjectFailed : map(pointer, file, shared.size);
+	if (file != -1) {
+		close(file);
+	}
+	if (error == cudaSuccess) {
+		std::lock_guard<std::mutex> hold(lock);
+
+		ranges[(uintptr_t)*pointer] = {
+			(uintptr_t)*pointer, shared.size, cudaMemoryTypeDevice, -1};
+	}
+	return error;
+}
+
+cudaError_t cudaIpcCloseMemHandle(void *pointer)
+{
+	return release(pointer);
 }
 
 bool smd_memory_find(const void *pointer, smd_range *range)

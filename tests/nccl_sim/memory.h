@@ -11,6 +11,7 @@ struct smd_range {
 	uintptr_t base;
 	size_t size;
 	cudaMemoryType type;
+	int file; /* of device memory that is the process's own, else -1 */
 };
 
 /* False where pointer lies in nothing that was given out. */
