@@ -71,8 +71,14 @@ static int is_option(const char *word, const char *name, const char *letter)
 	       (letter && strncmp(word, letter, strlen(letter)) == 0);
 }
 
-static int check_slurm(const struct smd_slurm_options *slurm)
+static int check_slurm(const struct smd_slurm_options *slurm, int is_engine)
 {
+	struct smd_error error = {""};
+
+	if (is_engine && smd_engine_slurm_check(slurm, &error)) {
+		smd_print_line(stderr, "summand: %s\n", error.text);
+		return -1;
+	}
 	for (size_t i = 0; i < slurm->noptions; i++) {
 		const char *word = strchr(slurm->options[i], '-'); /* behind "workerpool0:" */
 
@@ -181,7 +187,8 @@ int smd_engine_options_check(struct smd_local_run_options *options)
 					       : "copy");
 		return -1;
 	}
-	return check_slurm(slurm) || check_task(options) || check_folder(options)
+	return check_slurm(slurm, options->engine == SMD_LOCAL_RUN_SLURM) || check_task(options) ||
+			       check_folder(options)
 		       ? -1
 		       : read_hosts(options);
 }

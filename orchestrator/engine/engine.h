@@ -166,6 +166,9 @@ struct smd_slurm_options {
 	const char *agent; /* summand-agent's path on the nodes */
 };
 
+/* Whether the options fit what this process runs in. 0, or -EINVAL with a text. */
+int smd_engine_slurm_check(const struct smd_slurm_options *options, struct smd_error *error);
+
 /* Nodes of a Slurm cluster, or those of the allocation that this process runs in. 0, or -errno with
  * a text. */
 int smd_engine_slurm_open(

@@ -27,10 +27,9 @@ static struct smd_run_host *find_host(void *owner, int number, struct smd_error 
 	struct smd_run_host *host =
 		number >= 0 && number < hosts->nhosts ? &hosts->hosts[number] : NULL;
 
-	if (!host || !host->is_tcp || host->state != SMD_HOST_EXPECTED) {
+	if (!host || !host->is_tcp) {
 		smd_error_set(error, ESRCH,
-			"an agent came that says it is of host number %d, and none is waited for",
-			number);
+			"an agent came that says it is of host number %d, and there is none", number);
 		return NULL;
 	}
 	return host;

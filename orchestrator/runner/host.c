@@ -169,18 +169,23 @@ void smd_greeting_close(struct smd_agent_greeting *greeting)
 	free(greeting);
 }
 
-/* What is known of the agent decides whether a job is lost with it, or a stranger turned away. */
-static void give_up(struct smd_agent_greeting *greeting, const char *reason)
+static void end_greeting(struct smd_agent_greeting *greeting)
 {
 	const struct smd_greeting_options options = greeting->options;
 
-	if (options.host) {
-		smd_run_host_lose(options.host, reason);
+	options.on_done(options.owner, greeting);
+	smd_greeting_close(greeting);
+}
+
+/* What is known of the agent decides whether a job is lost with it, or a stranger turned away. */
+static void give_up(struct smd_agent_greeting *greeting, const char *reason)
+{
+	if (greeting->options.host) {
+		smd_run_host_lose(greeting->options.host, reason);
 	} else {
 		smd_log(SMD_LOG_WARN, "runner", "%s: %s", greeting->where, reason);
 	}
-	options.on_done(options.owner, greeting);
-	smd_greeting_close(greeting);
+	end_greeting(greeting);
 }
 
 static void greeting_over(void *owner, const char *reason)
@@ -206,12 +211,24 @@ static void ignore_end(void *owner, const char *reason)
 static const struct smd_agent_link_callbacks refused_callbacks = {
 	.on_frame = ignore_frame, .on_over = ignore_end};
 
-static void refuse(struct smd_agent_greeting *greeting, const char *text)
+static void send_refusal(struct smd_agent_greeting *greeting, const char *text)
 {
 	smd_agent_link_hand_over(greeting->link, &refused_callbacks, NULL);
 	smd_agent_link_send_json(greeting->link, SMD_AGENT_REFUSE, json_pack("{s:s}", "text", text));
 	smd_agent_link_flush(greeting->link);
+}
+
+static void refuse(struct smd_agent_greeting *greeting, const char *text)
+{
+	send_refusal(greeting, text);
 	give_up(greeting, text);
+}
+
+/* Nobody need know of it: it was called, and the job ended before it came. */
+static void send_away(struct smd_agent_greeting *greeting)
+{
+	send_refusal(greeting, "the job is over");
+	end_greeting(greeting);
 }
 
 /* How many seconds the agent's clock is ahead. */
@@ -239,8 +256,6 @@ static void look_at_clock(const struct smd_run_host *host)
 static void take_agent(
 	struct smd_agent_greeting *greeting, struct smd_run_host *host, struct smd_agent_message *message)
 {
-	const struct smd_greeting_options options = greeting->options;
-
 	host->link = greeting->link;
 	greeting->link = NULL;
 	host->facts = message->facts;
@@ -251,8 +266,7 @@ static void take_agent(
 	smd_agent_link_hand_over(host->link, &host_callbacks, host);
 	smd_agent_link_send_json(host->link, SMD_AGENT_WELCOME, smd_agent_welcome_encode());
 	look_at_clock(host);
-	options.on_done(options.owner, greeting);
-	smd_greeting_close(greeting);
+	end_greeting(greeting);
 	host->callbacks->on_greeted(host->owner, host);
 }
 
@@ -267,7 +281,7 @@ static void refuse_host(
 	if (!host) {
 		host = greeting->options.find(greeting->options.owner, message->host, &error);
 	}
-	if (host) {
+	if (host && host->state == SMD_HOST_EXPECTED) {
 		smd_run_host_lose(host, text);
 	}
 	refuse(greeting, text);
@@ -306,7 +320,14 @@ static void take_hello(struct smd_agent_greeting *greeting, struct smd_agent_mes
 		smd_error_set(&error, EPROTO, "its agent must say that it is number %d, got %d",
 			host->number, message->host);
 	}
-	if (error.text[0]) {
+	if (host && host->state != SMD_HOST_EXPECTED) {
+		smd_error_set(&error, ESRCH,
+			"an agent came that says it is of host number %d, and none is waited for",
+			message->host);
+	}
+	if (host && host->state == SMD_HOST_CLOSED) {
+		send_away(greeting);
+	} else if (error.text[0]) {
 		refuse(greeting, error.text);
 	} else {
 		take_agent(greeting, host, message);

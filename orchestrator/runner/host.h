@@ -64,8 +64,7 @@ struct smd_run_host {
 /* An agent that has connected, and has not said yet whose it is. */
 struct smd_agent_greeting;
 
-/* Finds the host for the agent that says it is number `number`; NULL with a text: there is none that
- * waits for it. */
+/* Finds the host for the agent that says it is number `number`; NULL with a text: there is none. */
 typedef struct smd_run_host *smd_host_find_fn(void *owner, int number, struct smd_error *error);
 
 struct smd_greeting_options {

@@ -518,13 +518,19 @@ static int find_programs(struct smd_error *error)
 	return 0;
 }
 
-/* The allocation that this process was started in is used, and not nested. */
-static int look_inside(struct slurm_engine *slurm, struct smd_error *error)
+/* The job that this process was started in; or NULL. */
+static const char *own_job(void)
 {
-	const struct smd_slurm_options *options = &slurm->options;
 	const char *id = getenv("SLURM_JOB_ID");
 
-	if (!id || !*id) {
+	return id && *id ? id : NULL;
+}
+
+int smd_engine_slurm_check(const struct smd_slurm_options *options, struct smd_error *error)
+{
+	const char *id = own_job();
+
+	if (!id) {
 		return 0;
 	}
 	if (strspn(id, "0123456789") != strlen(id) || strlen(id) >= SMD_SLURM_ID_MAX) {
@@ -539,9 +545,19 @@ static int look_inside(struct slurm_engine *slurm, struct smd_error *error)
 			"%s, whose hosts are used",
 			id);
 	}
-	snprintf(slurm->inside, sizeof(slurm->inside), "%s", id);
-	slurm->is_in_step = getenv("SLURM_STEP_ID") != NULL;
 	return 0;
+}
+
+/* The allocation that this process was started in is used, and not nested. */
+static int look_inside(struct slurm_engine *slurm, struct smd_error *error)
+{
+	int ret = smd_engine_slurm_check(&slurm->options, error);
+
+	if (!ret && own_job()) {
+		snprintf(slurm->inside, sizeof(slurm->inside), "%s", own_job());
+		slurm->is_in_step = getenv("SLURM_STEP_ID") != NULL;
+	}
+	return ret;
 }
 
 int smd_engine_slurm_open(

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import time
+from unittest import mock
 
 from job import LONG, SUMMAND, JobTest, at_once, bash, children_of, command_of, hosts, processes_with, reduction_servers, wait_until
 
@@ -444,6 +445,15 @@ class HostsTest(JobTest):
         name = re.search(r"CustomJob \[(.*)\] is submitted", done.stderr)[1]
         done = subprocess.run([SUMMAND, "custom-jobs", "wait", name], capture_output=True, text=True, check=False, timeout=LONG)
         self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_a_job_of_slurm_that_is_no_number(self):
+        """Before anything is made: the environment is wrong, and not the cluster."""
+        with mock.patch.dict(os.environ, {"SLURM_JOB_ID": "a1"}):
+            run = self.run_job([bash("true")], "--engine=slurm")
+            self.assert_code(run, 2)
+            self.assertIn("SLURM_JOB_ID: must be a job's number, got a1", run.err)
+            self.assertFalse(os.path.exists(run.job_dir))
+            self.assert_code(self.run_job([bash("true")]), 0)  # which is nothing to other engines
 
     def test_a_bad_hostfile(self):
         for line, text in (("one slots=many", "line 2: must be HOST [slots=N]"), ("-oProxyCommand=x", "line 2: must be HOST [slots=N]"),

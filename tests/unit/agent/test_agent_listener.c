@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -207,6 +208,47 @@ static void test_a_host_that_is_not_waited_for(void **state)
 	smd_runner_listener_close(listener);
 }
 
+/* What is logged while the agent of a host in that state is turned away. */
+static void turn_away(enum smd_host_state host_state, char *said, size_t size)
+{
+	struct smd_invitation invitation;
+	struct meeting meeting;
+	struct smd_runner_listener *listener = open_listener(&meeting, &invitation);
+	int own_stderr = dup(STDERR_FILENO);
+	int log = memfd_create("log", MFD_CLOEXEC);
+	ssize_t length;
+	pid_t pid;
+	int status;
+
+	meeting.host.state = host_state;
+	pid = start_agent(&invitation, "1");
+	dup2(log, STDERR_FILENO);
+	run_until(waitpid(pid, &status, WNOHANG) == pid);
+	dup2(own_stderr, STDERR_FILENO);
+	length = pread(log, said, size - 1, 0);
+	said[length > 0 ? length : 0] = '\0';
+	close(log);
+	close(own_stderr);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+	assert_false(meeting.greeted);
+	assert_int_equal(meeting.host.state, host_state);
+	smd_runner_listener_close(listener);
+}
+
+/* The job is over, or goes on without it: it comes too late. Only what nobody expected is told. */
+static void test_a_host_that_comes_too_late(void **state)
+{
+	char said[1024];
+
+	(void)state;
+	turn_away(SMD_HOST_CLOSED, said, sizeof(said));
+	assert_string_equal(said, "");
+	turn_away(SMD_HOST_LOST, said, sizeof(said));
+	assert_non_null(strstr(said, "host number 4, and none is waited for"));
+	turn_away(SMD_HOST_READY, said, sizeof(said));
+	assert_non_null(strstr(said, "host number 4, and none is waited for"));
+}
+
 static int open_base(void **state)
 {
 	(void)state;
@@ -228,6 +270,7 @@ int main(void)
 		cmocka_unit_test(test_an_agent_comes_and_works),
 		cmocka_unit_test(test_an_agent_without_the_key),
 		cmocka_unit_test(test_a_host_that_is_not_waited_for),
+		cmocka_unit_test(test_a_host_that_comes_too_late),
 	};
 
 	return cmocka_run_group_tests(tests, open_base, close_base);
