@@ -15,7 +15,9 @@ import nodes
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(nodes.TOOLS, "bench"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), ".."))
 import lab  # noqa: E402
+import pressure  # noqa: E402
 import steady  # noqa: E402
 
 BUILD = os.environ["SUMMAND_BUILD"]
@@ -26,22 +28,13 @@ BEFORE = 20         # operations before anything changes
 LIMIT = 200         # operations after that until the table has followed
 
 
-def waited():
-    """Seconds in which some task of this machine has waited for a processor."""
-    try:
-        with open("/proc/pressure/cpu", encoding="ascii") as file:
-            return int(file.readline().rpartition("total=")[2]) / 1e6
-    except OSError:
-        return 0
-
-
 class RatesTest(unittest.TestCase):
     def follow(self, elements, change, less):
         """After that change, within LIMIT operations, the first server gets less than that part, in percent, and the others more."""
         def followed(table):
             return table.first >= before and table.shares[0] < less < min(table.shares[1:])
 
-        begin, waits = time.monotonic(), waited()
+        begin, waits = time.monotonic(), pressure.waited()
         with steady.Steady(BUILD, 2, [None, None, RATE, RATE, RATE], elements, BURST) as work:
             work.wait(lambda: work.operations >= BEFORE)
             before = work.operations
@@ -49,7 +42,7 @@ class RatesTest(unittest.TestCase):
             work.wait(lambda: work.operations > before + LIMIT or any(map(followed, work.tables())))
             tables = work.tables()
             work.end()  # all bits are those of the first operation
-        if waited() - waits < (time.monotonic() - begin) / 4:   # else the processors decide, and nothing is said of links
+        if pressure.was_quiet(waits, time.monotonic() - begin):   # else the processors decide, and nothing is said of links
             self.assertLess(min(table.mbps for table in tables), 400, "what links carry must be found, which say 10000")
         self.assertTrue(any(map(followed, tables)), f"no table in time: change at {before}, tables {tables}")
 

@@ -1,7 +1,9 @@
 """Jobs over several hosts by OpenSSH, in namespaces."""
 
+import datetime
 import getpass
 import json
+import math
 import os
 import re
 import subprocess
@@ -9,7 +11,10 @@ import sys
 import time
 
 from job import at_once, bash, command_of, pool, processes_with, reduction_servers
+import pressure
 from ssh_hosts import BUILT, CLIENT, NAMES, PORT, SshHosts, why_not
+
+MARGIN = 2  # seconds, for processes to be run
 
 
 class SshTest(SshHosts):
@@ -161,21 +166,34 @@ class SshTest(SshHosts):
         self.assertIn(f"The replica workerpool1-1 could not be started: host two: {run.job_dir}/output: must be there on every host", run.err)
         self.assert_nothing_left()
 
+    def noticed(self, run):
+        """When each end did, by its own word: the runner's, in its log, to the second; the agent's, which asked the replica to end."""
+        line = next(each for each in self.read(run, "logs/job.log").splitlines() if "\thost two: " in each)
+        return {"the runner": datetime.datetime.strptime(line.split("\t")[1], "%Y-%m-%d %H:%M:%S %z").timestamp(),
+                "the agent": float(self.read(run, "../asked-1"))}
+
     def test_a_link_is_cut(self):
         """Nobody says anything then. Runner and agent each notice within 15 s, and what ran on the host ends there."""
         ready = self.path("ready")
-        run = self.start([bash(f"touch {ready}-$RANK; sleep 1000")] * 2, *self.hosts("one", "two"), "--grace=1",
-                         labels={"max-restarts": "0"})
+        asked = "$TEST_JOB_DIR/../asked-$RANK"
+        script = f"trap 'date +%s.%N >{asked}; exit 1' TERM; touch {ready}-$RANK; sleep 1000 & wait"
+        run = self.start([bash(script)] * 2, *self.hosts("one", "two"), "--grace=1", labels={"max-restarts": "0"})
         for rank in 0, 1:
             self.wait_for_file(f"{ready}-{rank}")
         limits = [re.search(r"ServerAliveInterval=(\d+)\0.*ServerAliveCountMax=(\d+)\0", command_of(pid)) for pid in processes_with(self.mark)]
         limits = {int(each[1]) * int(each[2]) for each in limits if each}
         self.assertTrue(limits and max(limits) < 15, f"ssh must give a silent host up within 15 s, got {limits}")
+        cut, waits = time.time(), pressure.waited()
         self.inside(self.head, ["link", "set", "two", "down"])
         self.assert_code(self.finish(run), 1)
         self.assertRegex(run.err, r"The replica workerpool1-0 was lost with its host: host two: ssh ended with status 255: .*not responding\.\n")
         self.assertRegex(run.out, r"workerpool1-0 +worker +lost ")
         self.assert_nothing_left()
+        quiet = pressure.was_quiet(waits, time.time() - cut)
+        for end, when in self.noticed(run).items():
+            self.assertGreaterEqual(when, math.floor(cut), end)
+            if quiet:
+                self.assertLess(when, cut + 15 + MARGIN, f"{end} must notice within 15 s")
 
     def test_a_host_that_is_lost_for_good(self):
         """Its link stays cut: the job goes on with the third host."""
