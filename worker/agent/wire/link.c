@@ -17,7 +17,7 @@
 #define WRITE_SIZE (64u << 10)
 #define ROOM_MARK  (256u << 10) /* on_room() is called when less than this is left again */
 #define FIRST_S    10           /* for TLS to be agreed on */
-#define TICKS      5            /* looks at the other end in the time after which it is given up */
+#define TICKS      15           /* looks at the other end in the time after which it is given up */
 
 struct smd_agent_link {
 	struct smd_agent_link_options options;
@@ -448,7 +448,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 		now - link->opened_ns > FIRST_S * (uint64_t)SMD_SECOND_NS) {
 		end(link, "TLS: the other end has not shown in %d s that it knows the key",
 			FIRST_S);
-	} else if (now - link->heard_ns > silence_ns) {
+	} else if (now - link->heard_ns + tick_ns(link) > silence_ns) { /* the next look is too late */
 		end(link, "nothing has come from the other end for %u s",
 			link->options.silence_ms / 1000);
 	} else if (now - link->sent_ns >= silence_ns / 4) {
