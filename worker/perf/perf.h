@@ -39,6 +39,7 @@ struct perf_settings {
 	int warmup;
 	int inflight; /* operations at the same time */
 	int comms;    /* communicators that they are dealt to */
+	int in_place;
 	int each; /* iterations' times are kept, and all results are checked */
 	int json;
 	int local;         /* ranks to fork, 0: this process is one rank */

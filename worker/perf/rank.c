@@ -62,13 +62,37 @@ static int gather(smd_comm *comm, const int32_t mine[FIGURES], struct perf_row *
 	return ret;
 }
 
-/* The buffers of one size: one to send, and one for each operation in flight. */
+/* The buffers of one size: an input, which is sent if not in place, and one for each operation in
+ * flight. */
 struct buffers {
-	void *send;
+	void *input;
 	uint8_t *recv;
 	size_t stride; /* from one result to the next */
 	smd_request **requests;
 };
+
+static uint8_t *buffer_of(const struct buffers *buffers, int operation)
+{
+	return buffers->recv + (size_t)operation * buffers->stride;
+}
+
+static const void *sent_by(
+	const struct perf_settings *settings, const struct buffers *buffers, int operation)
+{
+	return settings->in_place ? buffer_of(buffers, operation) : buffers->input;
+}
+
+/* What was right before must not pass for a result. */
+static void prepare(const struct perf_settings *settings, const struct buffers *buffers)
+{
+	for (int k = 0; k < settings->inflight; k++) {
+		if (settings->in_place) {
+			memcpy(buffer_of(buffers, k), buffers->input, buffers->stride);
+		} else {
+			memset(buffer_of(buffers, k), STALE_BYTE, buffers->stride);
+		}
+	}
+}
 
 /* All operations that are to be in flight, from the first call to the last result. */
 static int run_once(const struct perf_settings *settings, smd_comm **comms,
@@ -80,12 +104,12 @@ static int run_once(const struct perf_settings *settings, smd_comm **comms,
 	int ret = 0;
 
 	if (settings->inflight == 1) {
-		return smd_allreduce(comms[0], buffers->send, buffers->recv, count, dtype, op);
+		return smd_allreduce(
+			comms[0], sent_by(settings, buffers, 0), buffers->recv, count, dtype, op);
 	}
 	for (int k = 0; ret == 0 && k < settings->inflight; k++) {
-		ret = smd_allreduce_start(comms[k % settings->comms], buffers->send,
-			buffers->recv + (size_t)k * buffers->stride, count, dtype, op,
-			&buffers->requests[k]);
+		ret = smd_allreduce_start(comms[k % settings->comms], sent_by(settings, buffers, k),
+			buffer_of(buffers, k), count, dtype, op, &buffers->requests[k]);
 		started += ret == 0;
 	}
 	for (int k = 0; k < started; k++) {
@@ -102,8 +126,8 @@ static uint64_t check_all(
 	uint64_t wrong = 0;
 
 	for (int k = 0; k < settings->inflight; k++) {
-		wrong += perf_input_check(buffers->recv + (size_t)k * buffers->stride, count,
-			settings->dtype, settings->wire, settings->op, settings->nranks);
+		wrong += perf_input_check(buffer_of(buffers, k), count, settings->dtype,
+			settings->wire, settings->op, settings->nranks);
 	}
 	return wrong;
 }
@@ -139,10 +163,8 @@ static int measure(const struct perf_settings *settings, smd_comm **comms,
 		if (i == 0 || i == n - 1) {
 			cpu = cpu_us() - cpu;
 		}
-		if (is_checked(
-			    settings, i)) { /* what was right before must not pass for a result */
-			memset(buffers->recv, STALE_BYTE,
-				buffers->stride * (size_t)settings->inflight);
+		if (is_checked(settings, i)) {
+			prepare(settings, buffers);
 		}
 		begin = smd_clock_seconds();
 		ret = run_once(settings, comms, buffers, row->count);
@@ -177,7 +199,7 @@ static int run_size(const struct perf_settings *settings, smd_comm **comms, uint
 	size_t inflight = (size_t)settings->inflight;
 	double *times = calloc((size_t)settings->iters, sizeof(*times));
 	struct buffers buffers = {
-		.send = aligned_alloc(ALIGNMENT, room),
+		.input = aligned_alloc(ALIGNMENT, room),
 		.recv = aligned_alloc(ALIGNMENT, room * inflight),
 		.stride = room,
 		.requests = calloc(inflight, sizeof(*buffers.requests)),
@@ -188,14 +210,15 @@ static int run_size(const struct perf_settings *settings, smd_comm **comms, uint
 	if (settings->each) {
 		row->each_us = calloc((size_t)settings->iters, sizeof(*row->each_us));
 	}
-	if (!times || (settings->each && !row->each_us) || !buffers.send || !buffers.recv ||
+	if (!times || (settings->each && !row->each_us) || !buffers.input || !buffers.recv ||
 		!buffers.requests) {
 		ret = smd_error_set(
 			error, ENOMEM, "%llu bytes: out of memory", (unsigned long long)bytes);
 		goto free_buffers;
 	}
-	perf_input_fill(buffers.send, row->count, settings->dtype, settings->op, settings->rank);
-	memset(buffers.recv, STALE_BYTE, room * inflight);
+	memset(buffers.input, STALE_BYTE, room);
+	perf_input_fill(buffers.input, row->count, settings->dtype, settings->op, settings->rank);
+	prepare(settings, &buffers);
 	ret = measure(settings, comms, &buffers, times, row);
 	if (ret) {
 		smd_error_set(error, -ret, "%llu bytes: %s", (unsigned long long)bytes,
@@ -203,7 +226,7 @@ static int run_size(const struct perf_settings *settings, smd_comm **comms, uint
 	}
 free_buffers:
 	free(times);
-	free(buffers.send);
+	free(buffers.input);
 	free(buffers.recv);
 	free(buffers.requests);
 	return ret;

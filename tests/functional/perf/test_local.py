@@ -53,6 +53,13 @@ class LocalTest(ProgramTest):
             self.assertEqual(result["wrong"], 0)
             self.assertTrue(all(0 < us <= result["time_us"]["max"] + 0.1 for us in result["each_us"]))
 
+    def test_in_place(self):
+        for inflight in (1, 3):
+            done = self.perf("--local=3", "--local-servers=2", "--in-place", f"--inflight={inflight}", "--sizes=4,100000,1M",
+                             "--iters=4", "--each", "--json")
+            self.assertEqual(done.returncode, 0, done)
+            self.assertEqual([result["wrong"] for result in json.loads(done.stdout)["results"]], [0, 0, 0])
+
     def test_float32_in_two_bytes(self):
         for wire, name in (("bf16", "bfloat16"), ("fp16", "float16")):
             for op in ("sum", "avg"):  # thirds are rounded
