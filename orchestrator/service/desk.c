@@ -13,7 +13,7 @@
 
 #define STATUS_BAD_METHOD 405
 
-/* A path below projects/P/locations/L. "*" is a job's id, or an operation's. */
+/* A path below projects/P/locations/L. "*" is a job's id, or an operation's; WORD is any. */
 struct route {
 	enum smd_http_method method;
 	const char *segments[4];
@@ -23,6 +23,7 @@ struct route {
 };
 
 #define OF_JOBS "JOBS"
+#define WORD    "WORD"
 
 static const struct route routes[] = {
 	{SMD_HTTP_POST, {OF_JOBS}, NULL, smd_job_create, 1},
@@ -33,6 +34,11 @@ static const struct route routes[] = {
 	{SMD_HTTP_GET, {OF_JOBS, "*", "replicas"}, NULL, smd_job_replicas, 1},
 	{SMD_HTTP_GET, {OF_JOBS, "*", "plan"}, NULL, smd_job_plan, 1},
 	{SMD_HTTP_GET, {OF_JOBS, "*", "artifacts"}, NULL, smd_job_artifacts, 1},
+	{SMD_HTTP_POST, {OF_JOBS, "*", "terminals"}, NULL, smd_terminal_create, 1},
+	{SMD_HTTP_GET, {OF_JOBS, "*", "terminals", WORD}, NULL, smd_terminal_get, 1},
+	{SMD_HTTP_DELETE, {OF_JOBS, "*", "terminals", WORD}, NULL, smd_terminal_remove, 1},
+	{SMD_HTTP_POST, {OF_JOBS, "*", "terminals", WORD}, "write", smd_terminal_write, 1},
+	{SMD_HTTP_POST, {OF_JOBS, "*", "terminals", WORD}, "resize", smd_terminal_resize, 1},
 	{SMD_HTTP_GET, {OF_JOBS, "*", "operations", "*"}, NULL, smd_operation_get, 1},
 	{SMD_HTTP_GET, {"operations", "*"}, NULL, smd_operation_get, 0},
 };
@@ -59,7 +65,7 @@ static int takes_segment(const char *wanted, const char *segment, struct smd_cal
 		call->id = smd_parse_number(segment, 1, INT64_MAX, &id) ? 0 : (int64_t)id;
 		return 1;
 	}
-	return strcmp(wanted, segment) == 0;
+	return strcmp(wanted, WORD) == 0 || strcmp(wanted, segment) == 0;
 }
 
 static int is_path_of(const struct route *route, const struct smd_uri *uri, struct smd_call *call)
@@ -104,7 +110,7 @@ static int is_known_parameter(const char *name)
 	static const char *const names[] = {"alt", "$alt", "prettyPrint", "$prettyPrint", "key",
 		"quotaUser", "$.xgafv", "fields", "$fields", "uploadType", "upload_protocol",
 		"access_token", "oauth_token", "callback", "filter", "pageSize", "page_size",
-		"pageToken", "page_token", "orderBy", "order_by", "readMask", "read_mask", "artifact"};
+		"pageToken", "page_token", "orderBy", "order_by", "readMask", "read_mask", "artifact", "offset"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (strcmp(name, names[i]) == 0) {

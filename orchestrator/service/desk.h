@@ -11,6 +11,7 @@
 #define SMD_DESK_REMOVALS_MAX 256
 
 struct smd_batch;
+struct smd_terminals;
 struct smd_job_copy;
 struct smd_stored_deletion;
 
@@ -29,10 +30,12 @@ struct smd_call {
 
 struct smd_desk {
 	const char *state_dir;
+	const char *scheme; /* of the service's addresses: "http" */
 	struct smd_store *store;
 	struct smd_scheduler *scheduler;
 	struct smd_intake_rules rules;
 	struct smd_batch *batch;
+	struct smd_terminals *terminals;
 	struct smd_call removals[SMD_DESK_REMOVALS_MAX]; /* that wait for a runner */
 	size_t nremovals;
 };
@@ -50,6 +53,11 @@ smd_call_fn smd_job_remove;
 smd_call_fn smd_job_replicas;
 smd_call_fn smd_job_plan;
 smd_call_fn smd_job_artifacts;
+smd_call_fn smd_terminal_create;
+smd_call_fn smd_terminal_get;
+smd_call_fn smd_terminal_write;
+smd_call_fn smd_terminal_resize;
+smd_call_fn smd_terminal_remove;
 smd_call_fn smd_operation_get;
 smd_call_fn smd_entries_list;
 

@@ -23,6 +23,7 @@ enum smd_http_method { SMD_HTTP_GET, SMD_HTTP_POST, SMD_HTTP_DELETE };
 struct smd_http_request {
 	enum smd_http_method method;
 	const char *target; /* as it was sent */
+	const char *host;   /* the name and port that it was sent to; one of this service's */
 	struct smd_uri uri;
 	const char *body; /* NULL: none; it ends with a NUL behind its length */
 	size_t length;

@@ -6,6 +6,7 @@
 #include "orchestrator/service/filter.h"
 #include "orchestrator/service/page_token.h"
 #include "orchestrator/service/resource.h"
+#include "orchestrator/service/web_access.h"
 #include "orchestrator/store/job_copy.h"
 #include "reduction_server/base/parse.h"
 
@@ -136,6 +137,9 @@ static json_t *make_page(
 		json_t *resource = smd_resource_read(
 			call->desk->store, &page->jobs[i].job, call->has_numbers, error);
 
+		if (resource) {
+			smd_web_access_add(call, &page->jobs[i].job, resource);
+		}
 		if (resource && page->mask) {
 			smd_resource_mask(resource, page->mask);
 		}

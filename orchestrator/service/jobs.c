@@ -5,6 +5,7 @@
 
 #include "orchestrator/service/desk.h"
 #include "orchestrator/service/resource.h"
+#include "orchestrator/service/web_access.h"
 #include "orchestrator/store/deletion.h"
 #include "orchestrator/store/job_copy.h"
 
@@ -51,6 +52,7 @@ static void answer_job(struct smd_call *call, const struct smd_stored_job *job)
 		smd_answer_fail(&call->request->answer, SMD_RPC_INTERNAL, "%s", error.text);
 		return;
 	}
+	smd_web_access_add(call, job, resource);
 	if (mask) {
 		smd_resource_mask(resource, mask);
 	}

@@ -13,6 +13,7 @@
 #include "orchestrator/service/figures.h"
 #include "orchestrator/service/sender.h"
 #include "orchestrator/service/spawn.h"
+#include "orchestrator/service/terminals.h"
 #include "orchestrator/store/notices.h"
 #include "orchestrator/store/state_dir.h"
 #include "reduction_server/base/log.h"
@@ -68,6 +69,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	smd_job_remove_again(&service->desk);
+	smd_terminals_turn(service->desk.terminals);
 	smd_scheduler_turn(service->desk.scheduler);
 	smd_sender_keep(&service->sender);
 	if (++service->ticks % (TIDY_S * 1000000 / TICK_US) == 0) {
@@ -155,6 +157,7 @@ static int open_desk(struct open_service *service, struct smd_error *error)
 		ret = smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
 	}
 	desk->state_dir = service->state_dir;
+	desk->scheme = service->options->http.tls_cert ? "https" : "http";
 	desk->store = service->store;
 	desk->rules = (struct smd_intake_rules){.catalogue = service->catalogue,
 		.images = service->options->images,
@@ -211,6 +214,9 @@ static int open_service(struct open_service *service, struct smd_error *error)
 	ret = ret ? ret : lock_state_dir(service, error);
 	ret = ret ? ret : open_desk(service, error);
 	ret = ret ? ret : open_loop(service, error);
+	if (!ret && smd_terminals_open(&service->desk.terminals, service->base)) {
+		ret = smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
+	}
 	ret = ret ? ret
 		  : smd_http_open(service->base, &service->options->http, smd_desk_handle, on_turn,
 			    &service->desk, &service->http, error);
@@ -235,6 +241,7 @@ static void close_loop(struct open_service *service)
 static void close_service(struct open_service *service)
 {
 	smd_sender_end(&service->sender);
+	smd_terminals_close(service->desk.terminals);
 	smd_metrics_close(service->metrics);
 	if (service->http) {
 		smd_http_close(service->http);

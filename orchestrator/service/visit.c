@@ -117,6 +117,7 @@ void smd_http_visit_begin(struct smd_http_visit *visit, const char *method)
 		return;
 	}
 	visit->request.target = visit->target;
+	visit->request.host = header(visit, "Host");
 	if (!visit->target || smd_uri_parse(visit->target, &visit->request.uri)) {
 		smd_answer_refuse(answer, STATUS_BAD_REQUEST, SMD_RPC_INVALID_ARGUMENT,
 			"the request's target must be a path in printable UTF-8, without empty "

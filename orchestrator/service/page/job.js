@@ -144,13 +144,16 @@ export class JobView {
 
 	renderReplica(replica) {
 		const [text, tone] = REPLICA_STATES[replica.state] || [replica.state, "over"];
-		return h("li", {key: replica.name}, h("a", {class: `replica ${tone}`, href: this.link("logs", {replica: replica.name.split(".")[0]})},
+		const node = replica.name.split(".")[0];
+		const hasTerminal = this.job.webAccessUris?.[node] && (node === replica.name || replica.name.endsWith(".0"));
+		return h("li", {key: replica.name}, h("a", {class: `replica ${tone}`, href: this.link("logs", {replica: node})},
 			h("span", {class: "replica-name"}, replica.name),
 			badge([text, tone]),
 			replica.progress && [h("span", {class: "status"}, percent(replica.progress)), progressLine(replica.progress)],
 			(replica.end || replica.status) && h("span", {class: "status"}, replica.end || replica.status),
 			replica.restarts > 0 && h("span", {class: "status"}, replica.restarts === 1 ? "started again once" : `started again ${replica.restarts} times`),
-			replica.lastLoss && h("span", {class: "status"}, `lost: ${replica.lastLoss}`)));
+			replica.lastLoss && h("span", {class: "status"}, `lost: ${replica.lastLoss}`)),
+			hasTerminal && h("a", {class: "shell", href: this.link("terminal") + `/${node}`, "aria-label": `Terminal in ${node}`}, "Terminal"));
 	}
 
 	renderPool(pool, number) {

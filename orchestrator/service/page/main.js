@@ -5,6 +5,7 @@ import {askForToken, isAsking} from "./dialog.js";
 import {announce, h, show} from "./dom.js";
 import {JobView} from "./job.js";
 import {ListView} from "./list.js";
+import {TerminalView} from "./terminal.js";
 
 const content = document.getElementById("content");
 const connection = document.getElementById("connection");
@@ -19,8 +20,8 @@ function readAddress() {
 }
 
 function viewOf(address) {
-	const [, , , , kind, id] = address.segments;
-	return kind && id ? JobView : ListView;
+	const [, , , , kind, id, tab] = address.segments;
+	return !kind || !id ? ListView : tab === "terminal" ? TerminalView : JobView;
 }
 
 // An address without anything else goes to the top; one that only changes a view's settings does not.

@@ -39,6 +39,11 @@ class Page(ServiceTest):
         self.browser.requests()
         self.browser.log("browser")
 
+    def tearDown(self):
+        folder = os.environ.get("TEST_SCREENSHOTS")     # for whoever wants to look
+        if folder:
+            self.browser.save(os.path.join(folder, self._testMethodName + ".png"))
+
     def show(self, path=""):
         self.browser.open(f"{self.service.url}/#/{path}")
 
@@ -164,6 +169,60 @@ class Page(ServiceTest):
         moved = prometheus.read(found[1]).value("summand_job_server_received_bytes_total", job=number, replica="workerpool2-0")
         self.assertGreater(moved, 1 << 20)
         prometheus.judge(prometheus.request(found[1])[1])
+        self.check_silence()
+
+    def test_a_terminal(self):
+        """By keyboard from the job into a shell and out again; control sequences are obeyed, and texts stay texts."""
+        home = os.environ["HOME"]
+        os.environ["HOME"] = self.dir       # shells have no start files
+        self.addCleanup(os.environ.update, HOME=home)
+        self.serve()
+        number = self.ask("POST", JOBS, job("sleep 300", "shell", enableWebAccess=True))["name"].rsplit("/", 1)[1]
+        page = self.browser
+        self.show(self.name(number))
+        page.wait("return document.querySelector('a.shell')")
+        page.run("document.querySelector('a.shell').focus()")
+        page.press("ENTER")
+        page.wait("return document.activeElement.className === 'keys'")
+        type_in = lambda text: page.press(*text, "ENTER")  # noqa: E731
+        type_in("PS1='go> '; clear; echo $((6*7)) in $SUMMAND_REPLICA")
+        page.wait("return /^42 in workerpool0-0$/m.test(document.querySelector('.rows').innerText)")
+        type_in(r"printf '\033[31mred\033[0m \033[1;4mstrong\033[0m \033[48;5;196mon red\033[0m\n\033]0;title\007\033[2Cright\n'")
+        page.wait("return document.querySelector('.ink-1')?.innerText === 'red' && document.querySelector('.bold.under')?.innerText === 'strong'")
+        page.wait("return document.querySelector('.paper-9')?.innerText === 'on red' && /^  right$/m.test(document.querySelector('.rows').innerText)")
+        type_in("echo '" + HOSTILE.replace("'", '"') + "'")
+        page.wait("return document.querySelector('.rows').innerText.includes('<img src=x onerror=')")
+        self.assertEqual(page.run("return document.querySelectorAll('main img, main script').length"), 0)
+        type_in(r"printf '\033[?1049h\033[2;3Hfull\033[6n'; read -rsd R place; printf '\033[?1049l'; echo ${place#*[} end")
+        page.wait("return /^2;7 end$/m.test(document.querySelector('.rows').innerText)")     # where the cursor was on the other screen
+        self.assertIn("42 in workerpool0-0", page.text(".rows"))
+        type_in("stty size")
+        before = page.wait("return document.querySelector('.rows').innerText.match(/^(\\d+) (\\d+)$/m)")
+        page.set_size(700, 600)
+        page.wait("const r = document.querySelectorAll('.rows > div').length; return r !== Number(arguments[0])", before[1])
+        type_in("clear; seq 300; echo now $(stty size)")
+        after = page.wait("return document.querySelector('.rows').innerText.match(/^now (\\d+) (\\d+)$/m)")
+        self.assertLess(int(after[2]), int(before[2]))
+        self.assertEqual(int(after[1]), page.run("return document.querySelectorAll('.rows > div').length"))
+        page.wait("return /^1$/m.test(document.querySelector('.history').textContent) || document.querySelector('.history').firstChild.textContent.trim() !== ''")
+        self.assertIn("300", page.text("[aria-label='What the shell says']"))     # is read out
+        type_in("sleep 300")
+        page.run("[...document.querySelectorAll('.tools button')].find(button => button.innerText === 'Ctrl-C').click()")
+        type_in("echo; echo status $?")
+        page.wait("return /^status 0$/m.test(document.querySelector('.rows').innerText)")
+        page.ask("POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": [
+            {"type": "keyDown", "value": browser.KEYS["SHIFT"]}, {"type": "keyDown", "value": browser.KEYS["TAB"]},
+            {"type": "keyUp", "value": browser.KEYS["TAB"]}, {"type": "keyUp", "value": browser.KEYS["SHIFT"]}]}]})
+        self.assertNotEqual(page.run("return document.activeElement.className"), "keys")
+        page.click(".screen")
+        type_in("exit 5")
+        page.wait_for_text("The shell has ended with 5.", "[role=alert]")
+        page.set_size(360, 740, True)
+        page.click("#again")
+        page.wait("return document.querySelectorAll('.rows > div').length > 5 && document.querySelector('.rows').innerText.trim()")
+        self.assertLessEqual(page.run("return document.documentElement.scrollWidth"), 360)
+        page.run("location.hash = '#/'")
+        page.wait_for_text("Jobs", "h1")
         self.check_silence()
 
     def test_trials_are_drawn(self):
