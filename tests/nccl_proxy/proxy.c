@@ -237,6 +237,7 @@ int proxy_start(struct proxy *proxy, struct proxy_op *op)
 	fleet_doing("iallreduce of %zu %s, %s, slot %u", op->count, smd_dtype_name(op->dtype),
 		smd_op_name(op->op), op->slot);
 	op->request = (void *)0x5a5a;
+	op->asked = false;
 	result = COLLNET_CALL(proxy->collnet, iallreduce, proxy->coll, source(proxy, op),
 		proxy_slot(proxy, PROXY_RECEIVE, op->slot), op->count, (int)op->dtype, (int)op->op,
 		proxy->mhandles[op->in_place ? PROXY_RECEIVE : PROXY_SEND],
@@ -268,11 +269,13 @@ int proxy_test(struct proxy *proxy, struct proxy_op *op)
 	CHECK_EQUAL(sizes[1], -7);
 	if (result == NCCL_SUCCESS && done) {
 		CHECK_EQUAL(done, 1);
+		CHECK(op->asked); /* NCCL's receiving side must hear of one result at a time */
 		if (with_size) {
 			CHECK_EQUAL(sizes[0], op->count * smd_dtype_bytes(op->dtype));
 		}
 		op->request = NULL;
 	}
+	op->asked = true;
 	return result;
 }
 

@@ -47,6 +47,7 @@ struct proxy_op {
 	uint64_t seed; /* of its pattern */
 	bool in_place; /* in the slot of the receiving half */
 	void *request; /* NULL: not in flight */
+	bool asked;    /* test() has been called for it */
 };
 
 /* init() to getProperties() and listen(); the handle is written where the node is a member. */

@@ -412,10 +412,17 @@ static void request_scatter(const struct smd_coll_request *request)
 	}
 }
 
+/*
+ * A request is never done at its first test(). NCCL's receiving side (recvProxyProgress() in coll_net.cc, 2.13 to 2.30) tells
+ * the GPU that all results are there of which it knows, though it has told only of the oldest where it is; the GPU then reads
+ * the others at a place of an operation before, and the sum is wrong. NCCL tests the oldest request once in each turn of its
+ * progress thread, so it knows of one result at a time.
+ */
 int smd_collnet_test(void *request, int *done, int *size)
 {
 	struct smd_coll_request *own = request;
 	struct smd_coll *coll;
+	bool first;
 	int result;
 
 	if (smd_nccl_lacks_any("test", "request", request, "result", done)) {
@@ -426,6 +433,8 @@ int smd_collnet_test(void *request, int *done, int *size)
 	if (!own->used) { /* it has ended with its communicator */
 		return smd_nccl_result(coll->err ? coll->err : -EINVAL);
 	}
+	first = !own->asked;
+	own->asked = true;
 	while (own->ndone < own->nparts) {
 		if (!smd_request_test(own->parts[own->ndone])) {
 			return NCCL_SUCCESS;
@@ -433,6 +442,9 @@ int smd_collnet_test(void *request, int *done, int *size)
 		if (smd_coll_wait_part(own)) {
 			coll_fail(coll, own->err, smd_error_message());
 		}
+	}
+	if (first) {
+		return NCCL_SUCCESS;
 	}
 	result = own->err ? smd_nccl_result(own->err) : NCCL_SUCCESS;
 	if (result == NCCL_SUCCESS) {

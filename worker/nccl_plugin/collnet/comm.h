@@ -19,6 +19,7 @@
 struct smd_coll_request {
 	struct smd_coll *coll;
 	bool used;
+	bool asked; /* test() has been called for it */
 	unsigned nparts;
 	unsigned ndone;      /* of them, from the first on */
 	smd_request *only;   /* room for one, which is mostly enough */

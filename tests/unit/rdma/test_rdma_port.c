@@ -1,0 +1,112 @@
+/*
+ * Which port a lane is made on: those that the user names, as for NCCL, and of these the one of the
+ * route, of the other end's kind and subnet, or each in its turn.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "reduction_server/transport/rdma/port.h"
+
+static const struct smd_verbs_port ports[] = {
+	{.device = (struct ibv_context *)1, .name = "mlx5_0", .number = 1, .ethernet = true,
+		.gid = {0xfe, 0x80, [15] = 1}},
+	{.device = (struct ibv_context *)1, .name = "mlx5_0", .number = 1, .ethernet = true,
+		.gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [14] = 1, [15] = 1}},
+	{.device = (struct ibv_context *)2, .name = "mlx5_1", .number = 1, .ethernet = true,
+		.gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [14] = 2, [15] = 1}},
+	{.device = (struct ibv_context *)3, .name = "mlx5_2", .number = 1,
+		.gid = {0xfe, 0x80, [15] = 3}},
+	{.device = (struct ibv_context *)4, .name = "mlx5_3", .number = 1,
+		.gid = {0xfe, 0x80, [15] = 4}},
+	{.device = (struct ibv_context *)5, .name = "mlx5_10", .number = 2,
+		.gid = {0xfe, 0x80, [15] = 5}},
+};
+
+static int chosen(const char *devices, const uint8_t *local, const struct smd_rdma_offer *other,
+	unsigned turn)
+{
+	const struct smd_rdma_wish wish = {devices, local, other, turn};
+	const struct smd_verbs_port *port =
+		smd_rdma_port_choose(ports, sizeof(ports) / sizeof(ports[0]), &wish);
+
+	return port ? (int)(port - ports) : -1;
+}
+
+static void ports_are_named_as_for_nccl(void **state)
+{
+	static const struct {
+		const char *list;
+		const char *device;
+		unsigned port;
+		bool named;
+	} cases[] = {
+		{"mlx5_1", "mlx5_1", 1, true},
+		{"mlx5_1", "mlx5_10", 1, true}, /* a beginning, as there */
+		{"=mlx5_1", "mlx5_10", 1, false},
+		{"=mlx5_1", "mlx5_1", 2, true},
+		{"mlx5", "mlx5_3", 1, true},
+		{"mlx5_1:2", "mlx5_1", 1, false},
+		{"mlx5_1:2", "mlx5_1", 2, true},
+		{"mlx5_0,mlx5_2:1", "mlx5_2", 1, true},
+		{"mlx5_0,mlx5_2:1", "mlx5_3", 1, false},
+		{"^mlx5_0", "mlx5_0", 1, false},
+		{"^mlx5_0", "mlx5_1", 1, true},
+		{"^=mlx5_1,mlx5_2:2", "mlx5_10", 1, true},
+		{"^=mlx5_1,mlx5_2:2", "mlx5_2", 2, false},
+		{"mlx5_1:x", "mlx5_1", 1, false},
+		{"mlx5_1:", "mlx5_1", 1, false},
+		{",", "mlx5_1", 1, false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		assert_int_equal(smd_rdma_port_is_named(
+					 cases[i].list, cases[i].device, cases[i].port),
+			cases[i].named);
+	}
+}
+
+static void the_best_port_is_taken(void **state)
+{
+	struct smd_rdma_offer roce = {.ethernet = true};
+	struct smd_rdma_offer infiniband = {.ethernet = false, .gid = {0xfe, 0x80, [15] = 9}};
+	static const uint8_t elsewhere[16] = {[10] = 0xff, [11] = 0xff, [12] = 192, [15] = 1};
+
+	(void)state;
+	/* The route to the server has chosen one. */
+	assert_int_equal(chosen("", ports[2].gid, NULL, 0), 2);
+	assert_int_equal(chosen("", ports[2].gid, NULL, 1), 2);
+	memcpy(roce.gid, ports[1].gid, 16);
+	assert_int_equal(chosen("", ports[2].gid, &roce, 0), 2);
+	/* It goes over none of them: all take turns, each once, none by an address of its wire. */
+	assert_int_equal(chosen("", elsewhere, NULL, 0), 1);
+	assert_int_equal(chosen("", elsewhere, NULL, 1), 2);
+	assert_int_equal(chosen("", NULL, NULL, 2), 3);
+	assert_int_equal(chosen("", NULL, NULL, 5), 1);
+	/* Who answers takes one of the same subnet, and of the same kind. */
+	roce.gid[15] = 77;
+	assert_int_equal(chosen("", elsewhere, &roce, 0), 1);
+	roce.gid[14] = 2;
+	assert_int_equal(chosen("", elsewhere, &roce, 1), 2);
+	assert_int_equal(chosen("mlx5_2,mlx5_3", elsewhere, &infiniband, 0), 3);
+	assert_int_equal(chosen("mlx5_2,mlx5_3", elsewhere, &infiniband, 1), 4);
+	/* Named ones go before the route, and nothing else will do. */
+	assert_int_equal(chosen("mlx5_0", ports[2].gid, NULL, 3), 1);
+	assert_int_equal(chosen("mlx5_2", elsewhere, &roce, 0), -1);
+	assert_int_equal(chosen("hns", NULL, NULL, 0), -1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(ports_are_named_as_for_nccl),
+		cmocka_unit_test(the_best_port_is_taken),
+	};
+
+	return cmocka_run_group_tests_name("rdma ports", tests, NULL, NULL);
+}
