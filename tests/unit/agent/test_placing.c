@@ -63,6 +63,19 @@ static void test_hosts_are_filled_in_order(void **state)
 		"in all");
 }
 
+static void test_a_host_that_takes_nothing(void **state)
+{
+	const struct smd_job job = make_job();
+	const struct smd_place places[] = {
+		{"a", -1, 2, 0}, {"b", SMD_PLACE_NO_POOL, 0, 0}, {"c", -1, 4, 0}};
+
+	(void)state;
+	expect(&job, places, 3, 0, "0 022 22");
+	expect(&job, places, 2, 0,
+		"hosts: workerpool1-1 must find a host with 1 free slot, got none: 1 host with 2 "
+		"slots in all");
+}
+
 static void test_a_replica_takes_a_slot_for_each_process(void **state)
 {
 	struct smd_job job = make_job();
@@ -115,6 +128,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_hosts_are_filled_in_order),
+		cmocka_unit_test(test_a_host_that_takes_nothing),
 		cmocka_unit_test(test_a_replica_takes_a_slot_for_each_process),
 		cmocka_unit_test(test_a_pool_has_its_own_hosts),
 		cmocka_unit_test(test_gpus_count_unless_they_may_be_shared),
