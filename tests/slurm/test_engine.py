@@ -602,7 +602,7 @@ class EngineTest(Endings, EngineCase):
 
     def test_an_agent_of_another_version(self):
         script = r"""
-[ "$1 $SLURMD_NODENAME" != "--host node1" ] || { read line; echo "${line/\"protocol\": 1/\"protocol\": 9}" | sed 's/"protocol":1/"protocol":9/' > "$0.in"; exec %s "$@" < "$0.in"; }""" % AGENT
+[ "$1 $SLURMD_NODENAME" != "--host node1" ] || { read line; sed 's/"protocol": *[0-9]*/"protocol": 99/' <<<"$line" > "$0.in"; exec %s "$@" < "$0.in"; }""" % AGENT
         done = self.with_agent(script)
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stderr, r"host node1: .*must speak protocol")
