@@ -140,13 +140,51 @@ static int read_hosts(struct smd_local_run_options *options)
 	return 0;
 }
 
+static unsigned given_or(int given, unsigned other)
+{
+	return given < 0 ? other : (unsigned)given;
+}
+
 void smd_engine_numbers_take(
 	struct smd_local_run_options *options, const struct smd_engine_numbers *numbers)
 {
-	options->host_timeout_s = (unsigned)numbers->host_timeout_s;
-	options->join_timeout_s = (unsigned)numbers->join_timeout_s;
-	options->host_failures = (unsigned)numbers->host_failures;
-	options->host_cool_down_s = (unsigned)numbers->host_cool_down_s;
+	options->host_timeout_s = given_or(numbers->host_timeout_s, SMD_HOST_TIMEOUT_DEFAULT_S);
+	options->join_timeout_s = given_or(numbers->join_timeout_s, SMD_JOIN_TIMEOUT_DEFAULT_S);
+	options->host_failures = given_or(numbers->host_failures, 0);
+	options->host_cool_down_s =
+		given_or(numbers->host_cool_down_s, SMD_HOST_COOL_DOWN_DEFAULT_S);
+}
+
+const char *smd_engine_options_given(
+	const struct smd_local_run_options *options, const struct smd_engine_numbers *numbers)
+{
+	const struct smd_slurm_options *slurm = &options->slurm;
+	const struct {
+		const char *name;
+		int is_given;
+	} rows[] = {
+		{"engine", options->engine != SMD_LOCAL_RUN_HERE},
+		{"hostfile", options->hostfile != NULL},
+		{"ssh-command", options->ssh_command != NULL},
+		{"copy", options->copies_agent},
+		{"slurm-partition", slurm->partition != NULL},
+		{"slurm-account", slurm->account != NULL},
+		{"slurm-constraint", slurm->constraint != NULL},
+		{"slurm-reservation", slurm->reservation != NULL},
+		{"slurm-option", slurm->noptions > 0},
+		{"interface", options->interface != NULL},
+		{"host-timeout", numbers->host_timeout_s >= 0},
+		{"join-timeout", numbers->join_timeout_s >= 0},
+		{"host-failures", numbers->host_failures >= 0},
+		{"host-cool-down", numbers->host_cool_down_s >= 0},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		if (rows[i].is_given) {
+			return rows[i].name;
+		}
+	}
+	return NULL;
 }
 
 int smd_engine_options_check(struct smd_local_run_options *options)

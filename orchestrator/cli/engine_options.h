@@ -7,7 +7,7 @@
 #include "orchestrator/runner/local_run.h"
 #include "reduction_server/base/error.h"
 
-/* Those that are numbers, as the command line has them. */
+/* Those that are numbers, as the command line has them; -1: not given. */
 struct smd_engine_numbers {
 	int host_timeout_s;
 	int join_timeout_s;
@@ -15,11 +15,9 @@ struct smd_engine_numbers {
 	int host_cool_down_s;
 };
 
-#define SMD_ENGINE_NUMBERS_DEFAULT                                                                 \
+#define SMD_ENGINE_NUMBERS_NONE                                                                    \
 	{                                                                                          \
-		.host_timeout_s = SMD_HOST_TIMEOUT_DEFAULT_S,                                      \
-		.join_timeout_s = SMD_JOIN_TIMEOUT_DEFAULT_S,                                      \
-		.host_cool_down_s = SMD_HOST_COOL_DOWN_DEFAULT_S                                   \
+		-1, -1, -1, -1                                                                     \
 	}
 
 /* The rows: `o` is a struct smd_local_run_options, `n` a struct smd_engine_numbers. */
@@ -74,9 +72,13 @@ int smd_engine_option_set(void *target, const char *value, struct smd_error *err
  * target is a struct smd_slurm_options, which borrows the value. 0 or -EINVAL with a text. */
 int smd_engine_option_add_slurm(void *target, const char *value, struct smd_error *error);
 
-/* Takes the numbers into the options. */
+/* Takes the numbers into the options, or their defaults. */
 void smd_engine_numbers_take(
 	struct smd_local_run_options *options, const struct smd_engine_numbers *numbers);
+
+/* The first of the options that was given, without its dashes; NULL: none was. */
+const char *smd_engine_options_given(
+	const struct smd_local_run_options *options, const struct smd_engine_numbers *numbers);
 
 /* Before anything is made: what an engine needs is there, and nothing of another one. Reads the
  * file of hosts, which the caller closes. 0, or -1 when the reason has been printed. */

@@ -355,6 +355,50 @@ static int is_tunable(const struct smd_loaded_job *loaded, int oversubscribe)
 	return 1;
 }
 
+/* What of a command line says how a job is run here; -1 or NULL: not given. */
+struct run_given {
+	const struct smd_local_run_options *options;
+	const struct smd_engine_numbers *numbers;
+	const char *job_dir;
+	const char *runtime;
+	int grace_s;
+	int ready_timeout_s;
+	int seed;
+};
+
+/* A service runs jobs in its own way. 0, or -1 when the reason has been printed. */
+static int check_for_service(const struct run_given *given)
+{
+	static const char of_service[] =
+		"it is the service's to say: give it to `summand serve`";
+	const char *of_engine = smd_engine_options_given(given->options, given->numbers);
+	const struct {
+		const char *name;
+		int is_given;
+		const char *instead;
+	} rows[] = {
+		{of_engine, of_engine != NULL, of_service},
+		{"job-dir", given->job_dir != NULL,
+			"the service chooses it; `describe` and the service's page show what is in it"},
+		{"container-runtime", given->runtime != NULL, of_service},
+		{"oversubscribe", given->options->oversubscribe, of_service},
+		{"grace", given->grace_s >= 0, of_service},
+		{"ready-timeout", given->ready_timeout_s >= 0, of_service},
+		{"log-limit", given->options->log_limit != SMD_LOG_LIMIT_DEFAULT, of_service},
+		{"secrets", given->options->secrets_folder != NULL, of_service},
+		{"seed", given->seed >= 0, "the service draws one; run the job here to choose it"},
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		if (rows[i].is_given) {
+			smd_print_line(stderr, "summand: --%s: must be without --service: %s\n",
+				rows[i].name, rows[i].instead);
+			return -1;
+		}
+	}
+	return 0;
+}
+
 /* All take the same options but the first ones, of a search, and the last ones, of what is printed
  * meanwhile. */
 static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detaches)
@@ -364,9 +408,9 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 	int is_tuning = kind == SMD_STORED_TUNING_JOB;
 	int seed = -1;
 	const char *job_dir = NULL;
-	int grace_s = GRACE_DEFAULT_S;
-	int ready_timeout_s = READY_TIMEOUT_DEFAULT_S;
-	struct smd_engine_numbers numbers = SMD_ENGINE_NUMBERS_DEFAULT;
+	int grace_s = -1;
+	int ready_timeout_s = -1;
+	struct smd_engine_numbers numbers = SMD_ENGINE_NUMBERS_NONE;
 	int stream_logs = 0;
 	int quiet = 0;
 	enum smd_use use = detaches && smd_service_is_chosen() ? SMD_USE_RUN_IMAGES : SMD_USE_RUN;
@@ -467,6 +511,18 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 		smd_format_free(format);
 		return exit_code;
 	}
+	if (detaches && smd_service_is_chosen() &&
+		check_for_service(&(struct run_given){.options = &run_options,
+			.numbers = &numbers,
+			.job_dir = job_dir,
+			.runtime = runtime.name,
+			.grace_s = grace_s,
+			.ready_timeout_s = ready_timeout_s,
+			.seed = seed})) {
+		smd_loaded_job_close(&loaded);
+		smd_format_free(format);
+		return SMD_EXIT_USAGE;
+	}
 	if (stream_logs && quiet) {
 		fprintf(stderr, "summand: --quiet: must be without --stream-logs\n");
 		smd_loaded_job_close(&loaded);
@@ -481,8 +537,9 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 	run_options.view = smd_view_of(stream_logs, quiet || detaches);
 	run_options.seed = seed < 0 ? random_seed() : (uint64_t)seed;
 	run_options.container_runtime = runtime.name;
-	run_options.grace_s = (unsigned)grace_s;
-	run_options.ready_timeout_s = (unsigned)ready_timeout_s;
+	run_options.grace_s = grace_s < 0 ? GRACE_DEFAULT_S : (unsigned)grace_s;
+	run_options.ready_timeout_s =
+		ready_timeout_s < 0 ? READY_TIMEOUT_DEFAULT_S : (unsigned)ready_timeout_s;
 	smd_engine_numbers_take(&run_options, &numbers);
 	if (use < SMD_USE_RUN) {
 		exit_code = print_document(

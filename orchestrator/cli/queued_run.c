@@ -47,7 +47,7 @@ static int read_options(struct queued_run *run, int argc, char **argv, struct sm
 {
 	int grace_s = 0;
 	int ready_timeout_s = 0;
-	struct smd_engine_numbers numbers = SMD_ENGINE_NUMBERS_DEFAULT;
+	struct smd_engine_numbers numbers = SMD_ENGINE_NUMBERS_NONE;
 	const struct smd_option options[] = {
 		{"id", "ID", "the job", set_id, &run->id},
 		{"devices", "LIST", "the GPUs that it may use", smd_option_set_string,

@@ -127,7 +127,7 @@ static int read_options(struct serving *serving, int argc, char **argv, struct s
 	struct smd_service_options *options = &serving->options;
 	int grace_s = GRACE_DEFAULT_S;
 	int ready_timeout_s = READY_DEFAULT_S;
-	struct smd_engine_numbers numbers = SMD_ENGINE_NUMBERS_DEFAULT;
+	struct smd_engine_numbers numbers = SMD_ENGINE_NUMBERS_NONE;
 	const struct smd_option list[] = {
 		SMD_OPTION_GROUP("Address"),
 		{"listen", "HOST:PORT",

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "orchestrator/client/exchange.h"
+#include "orchestrator/store/job_copy.h"
 #include "reduction_server/base/parse.h"
 #include "reduction_server/base/token.h"
 
@@ -21,7 +22,6 @@
 #define PLACE_SIZE      256
 #define STATUS_OK       200
 #define NOT_FOUND       404
-#define ID_DIGITS       19
 #define AUTHORIZATION   "Authorization: Bearer "
 
 struct smd_service_jobs {
@@ -258,38 +258,39 @@ static int take_resource(enum smd_stored_kind kind, const json_t *resource, smd_
 	return ret;
 }
 
-/* `id` is a part of the names of those that are wanted; "": all. */
-static json_t *ask_page(struct smd_service_jobs *service, enum smd_stored_kind kind, const char *id,
-	const char *token, int *ret, struct smd_error *error)
+/* "" as filter: all. */
+static json_t *ask_page(struct smd_service_jobs *service, enum smd_stored_kind kind,
+	const char *filter, const char *token, int *ret, struct smd_error *error)
 {
 	char *escaped = escape(token);
+	char *escaped_filter = escape(filter);
 	char *path = NULL;
 	json_t *page = NULL;
 
-	if (!escaped ||
+	if (!escaped || !escaped_filter ||
 		asprintf(&path,
-			"/v1/projects/%s/locations/%s/%s?pageSize=1000&pageToken=%s%s%s",
+			"/v1/projects/%s/locations/%s/%s?pageSize=1000&pageToken=%s&filter=%s",
 			service->project, service->region ? service->region : ANY_REGION,
-			smd_stored_kind_collection(kind), escaped, *id ? "&filter=name:" : "",
-			id) < 0) {
+			smd_stored_kind_collection(kind), escaped, escaped_filter) < 0) {
 		path = NULL;
 		*ret = smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
 	} else {
 		page = ask(service, "GET", path, NULL, ret, error);
 	}
 	free(path);
+	free(escaped_filter);
 	free(escaped);
 	return page;
 }
 
-static int each_of(struct smd_service_jobs *service, enum smd_stored_kind kind, const char *id,
-	smd_stored_job_fn *take, void *arg, struct smd_error *error)
+static int each_of(struct smd_service_jobs *service, enum smd_stored_kind kind,
+	const char *filter, smd_stored_job_fn *take, void *arg, struct smd_error *error)
 {
 	char *token = strdup("");
 	int ret = token ? 0 : smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
 
 	while (!ret && token) {
-		json_t *page = ask_page(service, kind, id, token, &ret, error);
+		json_t *page = ask_page(service, kind, filter, token, &ret, error);
 		const char *next = text_of(page, "nextPageToken");
 		const json_t *resource;
 		size_t i;
@@ -336,12 +337,12 @@ json_t *smd_service_jobs_resource(
 /* The better a word fits, the smaller; those that fit equally are several. */
 enum fit { FIT_ID, FIT_NAME, FIT_BEGINNING, FIT_NONE };
 
+/* The jobs that fit best so far, the first ones of them. */
 struct job_search {
 	const char *word;
-	enum fit wanted;
+	enum fit best;
 	size_t count;
-	smd_stored_job_fn *take;
-	void *arg;
+	struct smd_job_copy jobs[SMD_STORE_MATCHES];
 };
 
 static enum fit fit_of(const struct smd_stored_job *job, const char *word)
@@ -358,57 +359,98 @@ static enum fit fit_of(const struct smd_stored_job *job, const char *word)
 		       : FIT_NONE;
 }
 
-static int find_best(void *arg, const struct smd_stored_job *job)
+static size_t count_kept(const struct job_search *search)
 {
-	struct job_search *search = arg;
-	enum fit fit = fit_of(job, search->word);
+	return search->count < SMD_STORE_MATCHES ? search->count : SMD_STORE_MATCHES;
+}
 
-	search->wanted = fit < search->wanted ? fit : search->wanted;
-	return fit == FIT_ID; /* there is no other */
+static void forget_found(struct job_search *search)
+{
+	for (size_t i = 0; i < count_kept(search); i++) {
+		smd_job_copy_free(&search->jobs[i]);
+	}
+	search->count = 0;
 }
 
 static int take_fitting(void *arg, const struct smd_stored_job *job)
 {
 	struct job_search *search = arg;
+	enum fit fit = fit_of(job, search->word);
+	int ret = 0;
 
-	if (fit_of(job, search->word) != search->wanted ||
-		search->count++ >= SMD_STORE_MATCHES) {
+	if (fit == FIT_NONE || fit > search->best) {
 		return 0;
 	}
-	return search->take(search->arg, job);
+	if (fit < search->best) {
+		forget_found(search);
+		search->best = fit;
+	}
+	if (search->count < SMD_STORE_MATCHES) {
+		ret = smd_job_copy_take(&search->jobs[search->count], job);
+	}
+	search->count += ret == 0;
+	return ret;
 }
 
-/* A whole one, so that the service can look for it. */
-static int is_id(const char *word)
+/* Those that may fit, for the service to look for: it does not tell small letters from large ones. */
+static char *make_filter(enum smd_stored_kind kind, const char *word)
 {
-	return strlen(word) == ID_DIGITS && strspn(word, "0123456789") == ID_DIGITS;
+	char *quoted = malloc(2 * strlen(word) + 1);
+	char *to = quoted;
+	char *filter;
+
+	for (; quoted && *word; word++) {
+		if (*word == '"' || *word == '\\') {
+			*to++ = '\\';
+		}
+		*to++ = *word;
+	}
+	if (!quoted) {
+		return NULL;
+	}
+	*to = '\0';
+	if (asprintf(&filter, "displayName:\"%s*\" OR name:\"%s/%s\"", quoted,
+		    smd_stored_kind_collection(kind), quoted) < 0) {
+		filter = NULL;
+	}
+	free(quoted);
+	return filter;
+}
+
+static int search_for(struct smd_service_jobs *service, enum smd_stored_kind kind,
+	struct job_search *search, struct smd_error *error)
+{
+	char *filter = make_filter(kind, search->word);
+	int ret = filter ? each_of(service, kind, filter, take_fitting, search, error)
+			 : smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
+
+	free(filter);
+	if (!ret && search->count == 0) {
+		ret = smd_error_set(error, ENOENT,
+			"%.128s: there is no such job; `summand %s list` shows those of %s",
+			search->word, smd_stored_kind_group(kind), service->text);
+	}
+	return ret;
 }
 
 int smd_service_jobs_find(struct smd_service_jobs *service, enum smd_stored_kind kind,
 	const char *word, smd_stored_job_fn *take, void *arg, struct smd_error *error)
 {
-	struct job_search search = {.word = word, .wanted = FIT_NONE, .take = take, .arg = arg};
-	const char *id = is_id(word) ? word : "";
+	struct job_search search = {.word = word, .best = FIT_NONE};
 	int ret;
 
 	if (strncmp(word, "projects/", strlen("projects/")) == 0) {
 		return smd_service_jobs_get(service, kind, word, take, arg, error);
 	}
-	ret = *word ? each_of(service, kind, id, find_best, &search, error) : 0;
-
-	if (ret < 0) {
-		return ret;
+	ret = search_for(service, kind, &search, error);
+	for (size_t i = 0; !ret && i < count_kept(&search); i++) {
+		ret = take(arg, &search.jobs[i].job);
 	}
-	if (search.wanted == FIT_NONE) {
-		return smd_error_set(error, ENOENT,
-			"%.128s: there is no such job; `summand %s list` shows those of %s", word,
-			smd_stored_kind_group(kind), service->text);
-	}
-	ret = each_of(service, kind, id, take_fitting, &search, error);
 	if (ret >= 0 && search.count > 1) {
-		return smd_error_set(error, EEXIST, "%.128s: %zu jobs fit; name one by its id",
-			word, search.count);
+		ret = smd_error_set(error, EEXIST, "%.128s: %zu jobs fit; name one by its id", word,
+			search.count);
 	}
+	forget_found(&search);
 	return ret > 0 ? 0 : ret;
 }
 

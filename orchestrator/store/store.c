@@ -168,27 +168,71 @@ int smd_store_each(struct smd_store *store, enum smd_stored_kind kind,
 		arg, &count, error);
 }
 
-int smd_store_each_of(struct smd_store *store, enum smd_stored_kind kind, const char *project,
-	const char *location, const struct smd_store_order *order,
-	const struct smd_store_position *after, smd_stored_job_fn *take, void *arg,
-	struct smd_error *error)
+#define FITS                                                                                       \
+	"job_fits(id, display_name, state, create_time, start_time, end_time, update_time,"        \
+	" labels, coalesce(project, 'local'), coalesce(location, 'local'))"
+#define FITS_VALUES 10
+
+static const char *text_among(sqlite3_value **values, int i)
 {
-	char *ordered = smd_store_order_write(order, after);
+	return (const char *)sqlite3_value_text(values[i]);
+}
+
+/* All of it is in the index of lists, so SQLite asks before it looks for the row. */
+static void answer_fits(sqlite3_context *context, int count, sqlite3_value **values)
+{
+	const struct smd_store_selection *selection = sqlite3_user_data(context);
+	const struct smd_stored_job job = {
+		.kind = selection->kind,
+		.id = sqlite3_value_int64(values[0]),
+		.display_name = text_among(values, 1),
+		.state = text_among(values, 2),
+		.create_time = text_among(values, 3),
+		.start_time = text_among(values, 4),
+		.end_time = text_among(values, 5),
+		.update_time = text_among(values, 6),
+		.labels = text_among(values, 7),
+		.directory = "",
+		.project = text_among(values, 8),
+		.location = text_among(values, 9),
+	};
+
+	(void)count;
+	sqlite3_result_int(context, selection->fits(selection->fits_arg, &job));
+}
+
+static int allow_fits(
+	struct smd_store *store, const struct smd_store_selection *selection, struct smd_error *error)
+{
+	sqlite3 *connection = store->database.connection;
+
+	return selection->fits && sqlite3_create_function(connection, "job_fits", FITS_VALUES,
+					  SQLITE_UTF8, (void *)selection, answer_fits, NULL, NULL)
+		       ? smd_database_fail(&store->database, error)
+		       : 0;
+}
+
+int smd_store_each_of(struct smd_store *store, const struct smd_store_selection *selection,
+	smd_stored_job_fn *take, void *arg, struct smd_error *error)
+{
+	char *ordered = smd_store_order_write(&selection->order, selection->after);
 	char *statement = ordered ? sqlite3_mprintf("SELECT " COLUMNS " FROM jobs WHERE kind = ?1"
 						    " AND (?2 IS NULL OR"
 						    " coalesce(project, 'local') = ?2)"
 						    " AND (?3 IS NULL OR"
-						    " coalesce(location, 'local') = ?3)%s",
-					    ordered)
+						    " coalesce(location, 'local') = ?3)%s%s",
+					    selection->fits ? " AND " FITS : "", ordered)
 				  : NULL;
 	size_t count;
-	int ret = statement
-			  ? each_row(store,
-				    smd_database_prepare(&store->database, error, statement, "iss",
-					    (int64_t)kind, project, location),
-				    take, arg, &count, error)
-			  : smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
+	int ret = statement ? allow_fits(store, selection, error)
+			    : smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
 
+	ret = ret ? ret
+		  : each_row(store,
+			    smd_database_prepare(&store->database, error, statement, "iss",
+				    (int64_t)selection->kind, selection->project,
+				    selection->location),
+			    take, arg, &count, error);
 	sqlite3_free(statement);
 	sqlite3_free(ordered);
 	return ret;

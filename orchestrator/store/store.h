@@ -124,12 +124,22 @@ struct smd_store_position {
 	int64_t id;
 };
 
-/* The same, of one project and location and in that order; NULL as project or location is any, and
- * NULL as position is the beginning. */
-int smd_store_each_of(struct smd_store *store, enum smd_stored_kind kind, const char *project,
-	const char *location, const struct smd_store_order *order,
-	const struct smd_store_position *after, smd_stored_job_fn *take, void *arg,
-	struct smd_error *error);
+/* Some jobs of a kind, in an order. */
+struct smd_store_selection {
+	enum smd_stored_kind kind;
+	const char *project;  /* NULL: any */
+	const char *location; /* the same */
+	struct smd_store_order order;
+	const struct smd_store_position *after; /* NULL: from the beginning */
+	/* Whether a job is one of them, by what it has without error and directory, which is asked
+	 * before anything else of it is read; NULL: all are. */
+	smd_stored_job_fn *fits;
+	void *fits_arg;
+};
+
+/* As smd_store_each(), with these alone. */
+int smd_store_each_of(struct smd_store *store, const struct smd_store_selection *selection,
+	smd_stored_job_fn *take, void *arg, struct smd_error *error);
 
 /* The one job. -ENOENT with a text: it is not there. */
 int smd_store_get(struct smd_store *store, int64_t id, smd_stored_job_fn *take, void *arg,

@@ -177,6 +177,20 @@ class Api(ServiceTest):
             error = self.fails("GET", f"{JOBS}?{query}", None, 400, "INVALID_ARGUMENT")
             self.assertEqual(error["details"][0]["fieldViolations"][0]["field"], field)
 
+    def test_labels_of_any_text_are_found(self):
+        """Also where the stored text looks like another label's."""
+        self.serve()
+        labels = [{"team": "x", "k": ',"team":"y"'}, {"k": "team", "team": "z"}, {"q": 'a"b\\c', "team": "x"}, {"": "empty", "teams": "y"},
+                  {"team": "\u00fc/,{"}, {"l" * 300: "v" * 300, "team": "long"}]
+        for i, one in enumerate(labels):
+            self.create("true", f"job-{i}", one)
+        for key, value, wanted in (("team", "y", []), ("team", "x", [2, 0]), ("team", "z", [1]), ("k", "team", [1]), ("q", 'a"b\\c', [2]),
+                                   ("k", ',"team":"y"', [0]), ("teams", "y", [3]), ("team", "\u00fc/,{", [4]), ("team", "long", [5]),
+                                   ("l" * 300, "v" * 300, [5]), ("eam", "x", []), ("s", "y", [])):
+            quoted = value.replace("\\", "\\\\").replace('"', '\\"')
+            found = self.ask("GET", f"{JOBS}?filter=" + urllib.parse.quote(f'labels.{key}="{quoted}"'))["customJobs"]
+            self.assertEqual([one["displayName"] for one in found], [f"job-{i}" for i in wanted], (key, value))
+
     def test_lists_are_in_any_order_page_by_page(self):
         for i, name in enumerate(("b", "a", "c", "a", "b")):
             self.create("true", name, {"size": str(i)}, machine="n1-standard-64")

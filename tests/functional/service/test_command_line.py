@@ -20,6 +20,7 @@ class FalseService(threading.Thread):
     def __init__(self, answer):
         super().__init__(daemon=True)
         self.answer = answer
+        self.asked = []
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
         self.start()
@@ -32,7 +33,7 @@ class FalseService(threading.Thread):
                 return
             with connection:
                 try:
-                    connection.recv(65536)  # no request of these is longer
+                    self.asked.append(connection.recv(65536))  # no request of these is longer
                     connection.sendall(self.answer)
                 except OSError:
                     pass
@@ -131,6 +132,35 @@ class CommandLine(ServiceTest):
         self.assertEqual([trial["state"] for trial in trials], ["SUCCEEDED"] * 2)
         self.assertEqual(self.there("list", group="hp-tuning-jobs"), self.here("list", group="hp-tuning-jobs"))
         self.assertEqual(self.there("list"), "")
+
+    def test_a_name_is_looked_for_by_the_service(self):
+        """In one question, and not through all its jobs."""
+        self.serve()
+        for name in "alpha", "alpha-2", "Alpha", 'al"p\\ha*':
+            self.create("true", name)
+        described = lambda word, **more: self.there("describe", word, "--format=value(displayName)", **more).strip()
+        self.assertEqual(described("alpha"), "alpha")  # not alpha-2, which begins with it, nor Alpha
+        self.assertEqual(described("alpha-"), "alpha-2")
+        self.assertEqual(described('al"p\\ha*'), 'al"p\\ha*')
+        number = self.there("list", "--filter=displayName=Alpha", "--format=value(name.basename())").strip()
+        self.assertEqual(described(number[:15]), "Alpha")
+        self.there("describe", "alp", code=1)
+        self.assertIn("2 jobs fit", self.err)
+        page = b'{"customJobs": []}'
+        false = FalseService(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s"
+                             % (len(page), page))
+        self.addCleanup(false.end)
+        self.run_at(false, "describe", "alpha", code=1)
+        self.assertEqual(len(false.asked), 1)
+        self.assertIn(b"filter=displayName:%22alpha%2A%22%20OR%20name:%22customJobs/alpha%22", false.asked[0])
+
+    def test_options_that_mean_nothing_there_are_refused(self):
+        self.serve()
+        for option in ("--job-dir=x", "--container-runtime=podman", "--oversubscribe", "--grace=30", "--ready-timeout=9", "--log-limit=1M",
+                       "--secrets=x", "--engine=ssh", "--hostfile=x", "--host-timeout=15", "--slurm-partition=x"):
+            self.there("create", "--display-name=x", POOL, "--command=true", option, code=2)
+            self.assertRegex(self.err, rf"^summand: {option.partition('=')[0]}: must be without --service: ")
+        self.assertEqual(self.ask("GET", JOBS), {"customJobs": []})
 
     def test_several_jobs_at_once(self):
         self.serve()
