@@ -121,6 +121,9 @@ static size_t redact(const struct smd_redaction *redaction, const char *bytes, s
 
 static int hold(struct smd_redacted_stream *stream, const char *bytes, size_t count)
 {
+	if (count == 0) {
+		return 0;
+	}
 	if (stream->length + count > stream->size) {
 		size_t size = 2 * (stream->length + count);
 		char *held = realloc(stream->held, size);
