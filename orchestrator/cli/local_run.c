@@ -28,6 +28,7 @@
 #include "orchestrator/runner/log_file.h"
 #include "orchestrator/tuning/tuning.h"
 #include "reduction_server/base/printable.h"
+#include "reduction_server/metrics/endpoint.h"
 #include "worker/agent/host/container.h"
 
 #define IS_LISTED               " list` has the job from then on, until `delete`."
@@ -355,6 +356,12 @@ static int is_tunable(const struct smd_loaded_job *loaded, int oversubscribe)
 	return 1;
 }
 
+static int set_metrics(void *target, const char *value, struct smd_error *error)
+{
+	*(const char **)target = value;
+	return smd_metrics_address_check(value, error);
+}
+
 /* What of a command line says how a job is run here; -1 or NULL: not given. */
 struct run_given {
 	const struct smd_local_run_options *options;
@@ -386,6 +393,10 @@ static int check_for_service(const struct run_given *given)
 		{"ready-timeout", given->ready_timeout_s >= 0, of_service},
 		{"log-limit", given->options->log_limit != SMD_LOG_LIMIT_DEFAULT, of_service},
 		{"secrets", given->options->secrets_folder != NULL, of_service},
+		{"metrics", given->options->metrics != NULL,
+			"`summand serve --metrics` has those of all its jobs"},
+		{"trace", given->options->trace != NULL,
+			"`summand serve --traces` has them of all its jobs"},
 		{"seed", given->seed >= 0, "the service draws one; run the job here to choose it"},
 	};
 
@@ -473,10 +484,20 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 		{"stream-logs", NULL, "print what replicas say in gcloud's form",
 			smd_option_set_bool, &stream_logs},
 	};
-	struct smd_option shown[(sizeof(at_service) + sizeof(options)) / sizeof(options[0])];
+	const struct smd_option watching[] = {
+		SMD_OPTION_GROUP("Watching"), /* of custom jobs alone */
+		{"metrics", "[ADDR:]PORT", "answer GET /metrics there, for Prometheus",
+			set_metrics, &run_options.metrics},
+		{"trace", "FILE", "write the job's trace there at its end, as OTLP's JSON",
+			smd_option_set_path, &run_options.trace},
+	};
+	const size_t nwatching = is_tuning ? 0 : sizeof(watching) / sizeof(watching[0]);
+	struct smd_option shown[(sizeof(at_service) + sizeof(watching) + sizeof(options)) /
+				sizeof(options[0])];
 	const size_t nservice = detaches ? sizeof(at_service) / sizeof(at_service[0]) : 0;
 	const size_t skipped = is_tuning ? 0 : TUNING_OPTIONS;
-	const size_t count = nservice + sizeof(options) / sizeof(options[0]) - skipped;
+	const size_t before = nservice + nwatching;
+	const size_t count = before + sizeof(options) / sizeof(options[0]) - skipped;
 	const struct smd_command foreground = {
 		.synopsis = SMD_BY_KIND(
 			kind, "summand ", " local-run SPEC|FLAG... [OPTION...] [-- ARG...]"),
@@ -506,7 +527,8 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 	int exit_code;
 
 	memcpy(shown, at_service, nservice * sizeof(*shown));
-	memcpy(shown + nservice, options + skipped, (count - nservice) * sizeof(*shown));
+	memcpy(shown + nservice, watching, nwatching * sizeof(*shown));
+	memcpy(shown + before, options + skipped, (count - before) * sizeof(*shown));
 	if (smd_loaded_job_open(command, &use, argc, argv, &loaded, &exit_code)) {
 		smd_format_free(format);
 		return exit_code;

@@ -17,10 +17,12 @@
 #include "orchestrator/runner/job_token.h"
 #include "orchestrator/runner/layout.h"
 #include "orchestrator/runner/run.h"
+#include "orchestrator/runner/run_metrics.h"
 #include "orchestrator/runner/sessions.h"
 #include "orchestrator/runner/summary.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
+#include "reduction_server/metrics/endpoint.h"
 #include "worker/agent/program.h"
 
 #define TICK_US             100000
@@ -53,6 +55,7 @@ struct local_run {
 	struct smd_contracts contracts;
 	struct smd_workspace workspace;
 	struct loop loop;
+	struct smd_metrics_endpoint *metrics; /* or NULL */
 };
 
 /* Without its guard nobody waits for the job any more: it ends at once. */
@@ -399,8 +402,37 @@ static int open_hosts(struct local_run *local)
 	return smd_hosts_open(&run->hosts);
 }
 
+/* For others to watch the job by. 0, or -errno with a text. */
+static int open_watching(struct local_run *local, struct smd_error *error)
+{
+	const struct smd_local_run_options *options = local->options;
+	struct smd_run *run = &local->run;
+	int ret = options->trace ? smd_trace_open(&run->trace, options->trace, error) : 0;
+
+	if (!ret && options->metrics) {
+		ret = smd_metrics_open(local->loop.base, options->metrics, smd_run_metrics_write,
+			&run->status, &local->metrics, error);
+	}
+	if (!ret && options->metrics) {
+		smd_display_print(&run->display, "metrics: http://%s/metrics",
+			smd_metrics_address(local->metrics));
+	}
+	return ret;
+}
+
+static void close_watching(struct local_run *local)
+{
+	int ret = smd_trace_close(&local->run.trace, &local->run.status);
+
+	if (ret) {
+		smd_log(SMD_LOG_WARN, "runner", "%s: the trace cannot be written: %s",
+			local->options->trace, strerror(-ret));
+	}
+	smd_metrics_close(local->metrics);
+}
+
 /* From here on signals interrupt the job. */
-static int run_to_end(struct local_run *local)
+static int run_to_end(struct local_run *local, struct smd_error *error)
 {
 	struct smd_run *run = &local->run;
 	int ret = loop_open(&local->loop, local);
@@ -408,7 +440,8 @@ static int run_to_end(struct local_run *local)
 	if (ret) {
 		return ret;
 	}
-	ret = open_hosts(local);
+	ret = open_watching(local, error);
+	ret = ret ? ret : open_hosts(local);
 	if (ret) {
 		goto close_loop;
 	}
@@ -435,6 +468,7 @@ close_hosts:
 	smd_console_detach(&run->console);
 	smd_hosts_close(&run->hosts);
 close_loop:
+	close_watching(local);
 	loop_close(&local->loop);
 	return ret;
 }
@@ -500,7 +534,7 @@ static int run_job(struct local_run *local, struct smd_error *error)
 		summarize(local); /* the caller tells the failure */
 		goto close_display;
 	}
-	ret = run_to_end(local);
+	ret = run_to_end(local, error);
 	close_token(local);
 	smd_contracts_close(&local->contracts);
 	smd_workspace_close(&local->workspace);

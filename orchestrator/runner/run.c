@@ -40,6 +40,7 @@ static void set_phase(struct smd_run *run, enum smd_job_phase phase)
 		run->status.ended_ns = smd_clock_ns();
 		smd_jobdir_release(run->dir);
 	}
+	smd_trace_take_phase(&run->trace, &run->status);
 	/* These two say nothing new. */
 	if (phase != SMD_PHASE_ALLOCATING && phase != SMD_PHASE_RELEASING) {
 		write_record(run);
@@ -94,6 +95,7 @@ static void take_end(
 	replica->end = *event->end;
 	replica->ended_ns = smd_clock_ns();
 	smd_run_apply(run, replica, ok ? SMD_REPLICA_EVENT_EXIT_OK : SMD_REPLICA_EVENT_EXIT_BAD);
+	smd_trace_take_end(&run->trace, &run->status, replica);
 	smd_announce_end(&run->display, replica);
 	smd_outcome_take_end(run, replica);
 }

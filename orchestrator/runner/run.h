@@ -16,6 +16,7 @@
 #include "orchestrator/runner/record.h"
 #include "orchestrator/runner/scaling.h"
 #include "orchestrator/runner/stream.h"
+#include "orchestrator/runner/trace.h"
 
 struct smd_run {
 	struct smd_job_status status;
@@ -31,6 +32,7 @@ struct smd_run {
 	struct smd_display display;
 	struct smd_stream stream;
 	struct smd_record record;
+	struct smd_trace trace;
 	int changed; /* the record is out of date */
 
 	uint64_t limit_ns;    /* when the time limit began; 0: not yet */

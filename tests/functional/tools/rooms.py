@@ -62,7 +62,7 @@ ROOMS = [
     # Times are written as the agent writes them.
     ("orchestrator/store", ["orchestrator/job", "worker/agent"]),
     # It says which GPUs of a host are whose, and what its own host's addresses are.
-    ("orchestrator/runner", ["orchestrator/engine", "orchestrator/store", "worker/agent/host"]),
+    ("orchestrator/runner", ["orchestrator/engine", "orchestrator/store", "worker/agent/host", "reduction_server/metrics"]),
     # Which trial comes next is computed from the study alone.
     ("orchestrator/tuning/search", ["orchestrator/job"]),
     ("orchestrator/tuning", ["orchestrator/tuning/search", "worker/agent/host", "orchestrator/runner"]),
