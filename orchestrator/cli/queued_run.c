@@ -26,11 +26,14 @@
 #define CODE_INVALID 3 /* google.rpc.Code */
 #define SEEDS        1000000
 #define ID_MAX       INT64_MAX
+#define TRACE_PATH_SIZE 4096
 #define REFUSED      "Its runner did not take it: the service's log says why."
 
 struct queued_run {
 	uint64_t id;
 	const char *devices; /* or NULL: all */
+	const char *traces;  /* the folder; or NULL */
+	char trace[TRACE_PATH_SIZE];
 	struct smd_local_run_options options;
 	struct smd_entry entry;
 	struct smd_jobdir dir;
@@ -58,6 +61,7 @@ static int read_options(struct queued_run *run, int argc, char **argv, struct sm
 			&run->options.container_runtime},
 		{"secrets", "DIR", "the folder of secrets", smd_option_set_path,
 			&run->options.secrets_folder},
+		{"traces", "DIR", "the folder of traces", smd_option_set_path, &run->traces},
 		{"grace", "SECONDS", "from SIGTERM to SIGKILL", smd_option_set_int, &grace_s},
 		{"ready-timeout", "SECONDS", "for a reduction server to be ready",
 			smd_option_set_int, &ready_timeout_s},
@@ -75,6 +79,10 @@ static int read_options(struct queued_run *run, int argc, char **argv, struct sm
 
 	if (!ret && (noperands > 0 || run->id == 0)) {
 		ret = smd_error_set(error, EINVAL, "--id is needed");
+	}
+	if (!ret && run->traces) {
+		snprintf(run->trace, sizeof(run->trace), "%s/%" PRIu64 ".json", run->traces, run->id);
+		run->options.trace = run->trace;
 	}
 	run->options.grace_s = (unsigned)grace_s;
 	run->options.ready_timeout_s = (unsigned)ready_timeout_s;

@@ -28,7 +28,7 @@
 #define GRACE_DEFAULT_S 30
 #define READY_DEFAULT_S 30
 #define SENDER_WORDS_MAX 6
-#define WORDS_MAX       (SMD_ENGINE_WORDS_MAX + 9)
+#define WORDS_MAX       (SMD_ENGINE_WORDS_MAX + 10)
 
 /* What the command line says, and the texts of the files that it names. */
 struct serving {
@@ -191,6 +191,9 @@ static int read_options(struct serving *serving, int argc, char **argv, struct s
 		SMD_OPTION_GROUP("Metrics"),
 		{"metrics", "[ADDR:]PORT", "answer GET /metrics there, for Prometheus", set_metrics,
 			&options->metrics},
+		{"traces", "DIR",
+			"write the trace of each custom job there at its end, as OTLP's JSON",
+			smd_option_set_path, &serving->run.trace},
 	};
 	const struct smd_command command = {
 		.synopsis = "summand serve [OPTION...]",
@@ -318,6 +321,9 @@ static int write_words(struct serving *serving)
 	ret = ret ? ret : write_word(serving, "--log-limit=%" PRIu64, run->log_limit);
 	if (!ret && run->secrets_folder) {
 		ret = write_word(serving, "--secrets=%s", run->secrets_folder);
+	}
+	if (!ret && run->trace) {
+		ret = write_word(serving, "--traces=%s", run->trace);
 	}
 	if (!ret && run->oversubscribe) {
 		ret = write_word(serving, "--oversubscribe");

@@ -103,6 +103,7 @@ static int run(const struct smd_trial *trial, const struct smd_trial_runner *run
 	options.color = SMD_COLOR_NEVER;
 	options.spec_text = NULL;
 	options.plan_text = NULL;
+	options.trace = NULL; /* one file is not for all trials */
 	ret = ret ? ret : smd_local_run(runner->job, &options, &error);
 	if (ret < 0) {
 		const char *text = error.text[0] ? error.text : strerror(-ret);

@@ -31,6 +31,22 @@ class Api(ServiceTest):
         return self.ask("POST", "/v2/entries:list", {"resourceNames": ["projects/demo"], "filter": text,
                                                      "orderBy": "timestamp asc", "pageSize": 1000, **more})
 
+    def test_traces(self):
+        """Of a service's jobs, by their ids; what waits in the queue is seen."""
+        traces = os.path.join(self.dir, "traces")
+        os.mkdir(traces)
+        self.service.end()
+        self.serve("--traces=" + traces, *self.FLAGS)
+        number = self.create("true", "traced")
+        self.await_state(number, "JOB_STATE_SUCCEEDED")
+        path = os.path.join(traces, number + ".json")
+        self.assertTrue(wait_until(lambda: os.path.exists(path) and os.path.getsize(path)))
+        with open(path, encoding="utf-8") as file:
+            [resource] = json.load(file)["resourceSpans"]
+        names = {span["name"] for span in resource["scopeSpans"][0]["spans"]}
+        self.assertEqual(names, {"traced", "queued", "pending", "running", "ending", "workerpool0-0"})
+        self.assertIn({"key": "summand.display_name", "value": {"stringValue": "traced"}}, resource["resource"]["attributes"])
+
     def test_a_job_runs_and_its_lines_are_found(self):
         made = self.ask("POST", JOBS + "?alt=json", job(SCRIPT, "first", {"team": "blue"}))
         self.assertRegex(made["name"], r"^projects/demo/locations/us-central1/customJobs/\d{19}$")
