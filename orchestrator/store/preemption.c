@@ -86,13 +86,14 @@ int smd_queue_preempt_again(struct smd_store *store, struct smd_error *error)
 	while (!ret && (code = sqlite3_step(rows)) == SQLITE_ROW) {
 		struct smd_process_mark guard = guard_of(rows, 1);
 
-		ret = signal_guard(sqlite3_column_int64(rows, 0), &guard, error);
+		/* One that has gone meanwhile is settled. */
+		(void)signal_guard(sqlite3_column_int64(rows, 0), &guard, NULL);
 	}
 	if (!ret && code != SQLITE_DONE) {
 		ret = smd_database_fail(&store->database, error);
 	}
 	sqlite3_finalize(rows);
-	return ret == -ESRCH ? 0 : ret; /* it has gone meanwhile, and is settled */
+	return ret;
 }
 
 /* ---- the end ---- */

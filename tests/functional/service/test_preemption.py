@@ -137,6 +137,22 @@ class PreemptionTest(ServiceTest):
         self.go()
         self.await_state(low, "JOB_STATE_SUCCEEDED")
 
+    def test_one_of_two_runners_is_killed_before_it_is_told(self):
+        self.serve()
+        dead, alive = sorted((self.low(name=name, machine="n1-standard-2") for name in ("one", "two")), key=int)
+        for number in dead, alive:
+            self.await_state(number, "JOB_STATE_RUNNING")
+        self.service.end(signal.SIGKILL)
+        self.store("UPDATE queue SET preempted_by = 7")
+        for pid in wait_until(lambda: processes_of(dead)):
+            os.kill(pid, signal.SIGKILL)
+        self.serve()
+        self.assertTrue(wait_until(lambda: sorted(self.lines("one.starts") + self.lines("two.starts")) == ["start"] * 4, 30))
+        self.go("one")
+        self.go("two")
+        for number in dead, alive:
+            self.await_state(number, "JOB_STATE_SUCCEEDED")
+
     def test_a_loop_of_kills_while_jobs_make_room(self):
         chance = random.Random(SEED)
         self.serve()
