@@ -10,6 +10,14 @@
 #include "worker/libsummand/epoch.h"
 #include "worker/libsummand/object.h"
 
+void smd_comm_advance(struct smd_comm *comm)
+{
+	if (!comm->advances && !TAILQ_EMPTY(&comm->waiting)) {
+		comm->advances = true;
+		smd_progress_defer(&comm->context->progress, &comm->advance);
+	}
+}
+
 void smd_comm_fault(struct smd_comm *comm, int err, const char *text)
 {
 	struct smd_progress *progress = &comm->context->progress;
@@ -84,6 +92,7 @@ int smd_comm_make(struct smd_context *context, const char *group, uint16_t nrank
 	comm->agreement.closed = comm->base.dead;
 	comm->end = SMD_COMM_NO_END;
 	TAILQ_INIT(&comm->operations);
+	TAILQ_INIT(&comm->waiting);
 	*out = comm;
 	return 0;
 

@@ -69,6 +69,10 @@ struct smd_comm {
 	uint64_t attempt;  /* of this rank, to join: so that those of two are told apart */
 	uint64_t attempts; /* of all ranks, as the first of these shards has said */
 	struct smd_remote *joined_first;      /* which is that one */
+	TAILQ_HEAD(, smd_request) waiting;    /* to begin, in order: a large one is before them */
+	unsigned segments;                    /* in flight (segment.h) */
+	struct smd_task advance;              /* more of them may begin: */
+	bool advances;                        /* it has been left for the owner */
 	TAILQ_HEAD(, smd_request) operations; /* in flight, in order */
 	uint64_t next_operation;
 	struct smd_history history;
@@ -143,6 +147,9 @@ void smd_comm_discard(struct smd_comm *comm);
 /* Whether a caller's communicator is one, of this process. 0, or -EINVAL, -EPERM with a text for
  * smd_error_message(). */
 int smd_comm_check(const struct smd_comm *comm);
+
+/* On the owner, from inside anything: what waits to begin may do so soon. */
+void smd_comm_advance(struct smd_comm *comm);
 
 /* From any thread and from inside anything: the communicator fails soon, and its other ranks hear
  * why. */

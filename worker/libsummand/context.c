@@ -16,6 +16,7 @@
 #include "worker/libsummand/context_servers.h"
 #include "worker/libsummand/history.h"
 #include "worker/libsummand/object.h"
+#include "worker/libsummand/segment.h"
 
 /* ---- the last error of each thread ---- */
 
@@ -243,6 +244,7 @@ static int context_create(const struct smd_context_options *options,
 	};
 	smd_staging_create(&context->staging, devices, &context->progress, &context->deal,
 		&context->remotes, context->config.staging_bytes);
+	context->segment_bytes = SMD_SEGMENT_BYTES;
 	smd_undos_create(&context->undos, &context->deal, context->config.undo_bytes);
 	smd_registrations_create(&context->registrations, &context->progress, &context->remotes);
 	ret = context_wait_ready(context, &error);

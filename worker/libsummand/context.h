@@ -57,6 +57,7 @@ struct smd_context {
 	int err;                      /* published: -errno once the context is of no use */
 	struct smd_error error;       /* published with it */
 	struct smd_stats stats;       /* published */
+	size_t segment_bytes;         /* of operations: set once, before the first */
 	uint64_t epochs;              /* that communicators have gone on by */
 	uint64_t history_most;        /* bytes that one has kept at once */
 	double busy_since;            /* under the lock: when in_flight was last 0 */

@@ -19,6 +19,7 @@
 #include "worker/libsummand/group_streams.h"
 #include "worker/libsummand/handle.h"
 #include "worker/libsummand/operation.h"
+#include "worker/libsummand/segment.h"
 #include "worker/libsummand/settle.h"
 #include "worker/libsummand/tuning.h"
 
@@ -53,7 +54,7 @@ static void comm_on_stage(struct smd_stage_waiter *waiter)
 	comm_pump((struct smd_comm *)((char *)waiter - offsetof(struct smd_comm, waiter)));
 }
 
-void smd_group_start(struct smd_request *operation)
+static void comm_begin(struct smd_request *operation)
 {
 	struct smd_comm *comm = operation->comm;
 
@@ -77,6 +78,38 @@ void smd_group_start(struct smd_request *operation)
 		comm_pump(comm);
 	}
 	smd_epoch_change_progressed(comm);
+}
+
+/* In the order of their callers, on all ranks: what comes after a large one waits until all
+ * segments of that have begun. */
+static void comm_begin_waiting(struct smd_comm *comm)
+{
+	struct smd_request *first;
+
+	while ((first = TAILQ_FIRST(&comm->waiting)) != NULL &&
+		(first->nsegments == 0 || comm->segments < SMD_SEGMENTS_AT_ONCE)) {
+		struct smd_request *next = first->nsegments ? smd_segments_next(first) : first;
+
+		if (first->nsegments == 0 || smd_segments_have_begun(first)) {
+			TAILQ_REMOVE(&comm->waiting, first, link);
+		}
+		comm_begin(next);
+	}
+}
+
+static void comm_on_advance(struct smd_task *task)
+{
+	struct smd_comm *comm =
+		(struct smd_comm *)((char *)task - offsetof(struct smd_comm, advance));
+
+	comm->advances = false;
+	comm_begin_waiting(comm);
+}
+
+void smd_group_start(struct smd_request *request)
+{
+	TAILQ_INSERT_TAIL(&request->comm->waiting, request, link);
+	comm_begin_waiting(request->comm);
 }
 
 /* Results of that shard. */
@@ -178,6 +211,7 @@ static int comm_create(struct smd_context *context, const char *group, int nrank
 	comm->leave_before = smd_group_leave_before;
 	comm->exclude = smd_group_exclude;
 	comm->waiter.resume = comm_on_stage;
+	comm->advance.run = comm_on_advance;
 	comm->join.run = smd_group_join;
 	comm->leave.run = smd_group_leave;
 	comm->fault.run = smd_group_on_fault;

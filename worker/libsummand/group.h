@@ -24,7 +24,7 @@ int smd_comm_create_within(struct smd_context *context, unsigned timeout_s, cons
 	int nranks, int rank, struct smd_comm **out);
 
 /* On the owner: an operation begins, its chunks get their numbers, and those that may go now go. */
-void smd_group_start(struct smd_request *operation);
+void smd_group_start(struct smd_request *request);
 
 /* On the owner: takes what has come from shards that owe it results; false when the loop must be
  * asked. */

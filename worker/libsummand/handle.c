@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "worker/libsummand/operation.h"
+#include "worker/libsummand/segment.h"
 
 #define INDEX_BITS  24 /* place + 1, so that no number is 0 */
 #define INDEX_MASK  ((1u << INDEX_BITS) - 1)
@@ -207,7 +207,7 @@ void smd_handles_drop(const struct smd_comm *comm)
 		uint64_t handle = atomic_load(&place->handle);
 
 		if (handle && atomic_load(&place->comm) == comm) {
-			free(smd_handle_take((smd_request *)(uintptr_t)handle));
+			smd_request_free(smd_handle_take((smd_request *)(uintptr_t)handle));
 		}
 	}
 }

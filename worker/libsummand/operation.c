@@ -4,6 +4,7 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/wire/collective.h"
 #include "worker/libsummand/epoch.h"
+#include "worker/libsummand/segment.h"
 #include "worker/libsummand/tuning.h"
 
 size_t smd_operation_chunk_offset(const struct smd_request *operation, uint64_t chunk)
@@ -45,6 +46,13 @@ bool smd_operation_contributes_results(const struct smd_request *operation)
 
 struct smd_extent smd_operation_extent(const struct smd_request *operation, const void *buffer)
 {
+	const struct smd_request *whole = operation->whole;
+
+	if (whole) { /* which is registered at once */
+		return (struct smd_extent){
+			buffer == operation->recv ? whole->recv : (void *)whole->send,
+			whole->bytes};
+	}
 	return (struct smd_extent){(void *)buffer, operation->count * operation->element_bytes};
 }
 
@@ -81,6 +89,13 @@ static void operation_finish(struct smd_request *operation, int err)
 	if (comm->state == SMD_COMM_ACTIVE && smd_operations_are_lost(comm)) {
 		/* Soon: this may be inside a lane's callback. */
 		smd_comm_fault(comm, comm->err, comm->error.text);
+	}
+	if (operation->whole) {
+		operation = smd_segment_end(operation, &err);
+		smd_comm_advance(comm);
+	}
+	if (!operation) {
+		return;
 	}
 	smd_progress_lock(&context->progress);
 	if (err == 0) {

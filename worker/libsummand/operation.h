@@ -33,6 +33,13 @@ struct smd_request {
 	size_t element_bytes;
 	size_t bytes; /* of the caller's elements */
 
+	struct smd_request *whole;    /* it is a segment of that (segment.h), else NULL */
+	struct smd_request *segments; /* that it is done in, else NULL; */
+	size_t nsegments;
+	size_t begun; /* so many have, */
+	size_t ended; /* and so many are over, */
+	int failed;   /* the first that failed so */
+
 	uint64_t sequence;      /* number of the operation in the communicator */
 	struct smd_epoch *home; /* that its chunks have their first numbers in */
 	bool laid;              /* they have; else it is kept back */
@@ -67,13 +74,19 @@ struct smd_request {
 			  small operation; NULL: there is none */
 	bool unflushed;          /* the device may not see all that cards have written to `recv`, */
 	bool unseen;             /* nor ever will: the operation ends with its communicator */
-	struct smd_fence *fence; /* NULL: what it has to follow on the device is done */
+	struct smd_fence *fence; /* NULL: what it has to follow on the device is done; a whole's */
 	TAILQ_ENTRY(smd_request) link;
 
 	/* Published, under the progress's lock; the first may be looked at without it. */
 	_Atomic bool finished;
 	int err;
 };
+
+/* NULL: it may begin, or its segment may. */
+static inline struct smd_fence *smd_operation_fence(const struct smd_request *operation)
+{
+	return operation->whole ? operation->whole->fence : operation->fence;
+}
 
 /* Where the chunk begins in the buffers. */
 size_t smd_operation_chunk_offset(const struct smd_request *operation, uint64_t chunk);

@@ -125,6 +125,16 @@ static void narrow_widen_rest(struct smd_request *operation)
 	narrow_widen(operation, 0, end);
 }
 
+static bool narrow_finish_segments(struct smd_request *whole)
+{
+	bool finished = true;
+
+	for (size_t i = 0; i < whole->nsegments; i++) {
+		finished &= smd_path_narrow_finish(&whole->segments[i]);
+	}
+	return finished;
+}
+
 bool smd_path_narrow_finish(struct smd_request *operation)
 {
 	struct smd_progress *progress = &operation->comm->context->progress;
@@ -132,6 +142,9 @@ bool smd_path_narrow_finish(struct smd_request *operation)
 
 	if (!operation->wide || operation->err) {
 		return true;
+	}
+	if (operation->nsegments) {
+		return narrow_finish_segments(operation);
 	}
 	smd_progress_lock(progress);
 	before = operation->widening;

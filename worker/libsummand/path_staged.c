@@ -93,7 +93,8 @@ static enum smd_fetch staged_fetch(
 	struct smd_stage *stage;
 
 	/* What is done again may read a result that is still being copied to the device. */
-	if (operation->fence || (flow->epoch != operation->home && operation->writing)) {
+	if (smd_operation_fence(operation) ||
+		(flow->epoch != operation->home && operation->writing)) {
 		return SMD_FETCH_LATER;
 	}
 	if (!(is_result ? operation->writes_device : operation->reads_device) ||
@@ -114,7 +115,8 @@ static bool staged_may_send(struct smd_flow *flow, struct smd_request *operation
 	const struct smd_stage *stage = flow->sends[flow->next % SMD_FLOW_WINDOW_MAX].stage;
 
 	(void)chunk;
-	return !operation->fence && flow->next < flow->fetched && !(stage && stage->reading);
+	return !smd_operation_fence(operation) && flow->next < flow->fetched &&
+	       !(stage && stage->reading);
 }
 
 static void staged_sent(struct smd_flow_send *send)

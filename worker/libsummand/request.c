@@ -17,6 +17,7 @@
 #include "worker/libsummand/path_direct.h"
 #include "worker/libsummand/path_narrow.h"
 #include "worker/libsummand/path_staged.h"
+#include "worker/libsummand/segment.h"
 
 #define SMALL_BYTES 65536u /* its caller does not sleep at once */
 
@@ -185,14 +186,13 @@ static int request_create(struct smd_comm *comm, const struct request_shape *sha
 	if (ret == 0) {
 		smd_path_narrow_choose(request);
 	}
-	if (ret == 0 && handle) {
-		*handle = smd_handle_make(request);
-		ret = *handle ? 0
-			      : smd_error_set(&error, ENOMEM, "%s in group %s: out of memory",
-					smd_collective_name(shape->collective), comm->group);
+	if (ret == 0 &&
+		(smd_segments_make(request) || (handle && !(*handle = smd_handle_make(request))))) {
+		ret = smd_error_set(&error, ENOMEM, "%s in group %s: out of memory",
+			smd_collective_name(shape->collective), comm->group);
 	}
 	if (ret) {
-		free(request);
+		smd_request_free(request);
 		return smd_error_remember(ret, &error);
 	}
 	smd_progress_lock(&context->progress);
@@ -237,7 +237,7 @@ static int request_finish(struct smd_request *request, struct smd_task *start)
 		comm->unwaited -= request->numbered;
 		smd_progress_unlock(&comm->context->progress);
 	}
-	free(request);
+	smd_request_free(request);
 	return smd_error_remember(err, &error);
 }
 

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "worker/libsummand/context.h"
+
 static void on_ended(void *owner)
 {
 	struct pool_server *one = owner;
@@ -164,10 +166,14 @@ smd_context *pool_context(const struct pool *pool, int rank)
 		.transport = pool->transport,
 		.connect_timeout_s = 60,
 	};
+	const char *segment = getenv("SUMMAND_TEST_SEGMENT");
 	smd_context *context;
 
 	snprintf(name, sizeof(name), "rank-%d", rank);
 	CHECK(smd_context_create(&options, &context) == 0);
+	if (segment) {
+		context->segment_bytes = strtoul(segment, NULL, 10);
+	}
 	return context;
 }
 

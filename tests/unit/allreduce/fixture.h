@@ -74,7 +74,7 @@ struct pool_rank {
 };
 
 /* Makes the rank's context, named "rank-N", with a time-out of a few seconds; fails the test when
- * it cannot. */
+ * it cannot. Large operations are cut at SUMMAND_TEST_SEGMENT bytes, if that is set. */
 smd_context *pool_context(const struct pool *pool, int rank);
 
 /* Runs body() on a thread for each rank, with a context and a communicator, and waits for all. */
