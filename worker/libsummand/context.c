@@ -87,6 +87,7 @@ struct stats_task {
 	struct smd_lane_counts counts;
 	uint64_t epochs;
 	uint64_t history_most;
+	uint64_t undo_most;
 	bool done;
 };
 
@@ -105,6 +106,7 @@ static void context_count(struct smd_task *task)
 	}
 	stats->epochs = context->epochs;
 	stats->history_most = context->history_most;
+	stats->undo_most = context->undos.kept_most;
 	smd_progress_lock(&context->progress);
 	stats->done = true;
 	smd_progress_publish(&context->progress);
@@ -138,6 +140,8 @@ void smd_context_stats(smd_context *context, struct smd_stats *out)
 	out->epochs = stats.epochs;
 	out->history_bytes = stats.history_most;
 	out->history_limit = SMD_HISTORY_BYTES;
+	out->undo_bytes = stats.undo_most;
+	out->undo_limit = context->config.undo_bytes;
 }
 
 /* ---- its life ---- */

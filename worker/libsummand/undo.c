@@ -76,12 +76,17 @@ struct smd_undo *smd_undo_keep(struct smd_undos *undos, void *place, size_t leng
 		undo->place = place;
 		undo->length = length;
 		memcpy(undo->copy, place, length);
+		undos->kept += length;
+		if (undos->kept > undos->kept_most) {
+			undos->kept_most = undos->kept;
+		}
 	}
 	return undo;
 }
 
 void smd_undo_drop(struct smd_undos *undos, struct smd_undo *undo)
 {
+	undos->kept -= undo->length;
 	SLIST_INSERT_HEAD(&undos->idle, undo, link);
 }
 

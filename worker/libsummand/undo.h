@@ -32,6 +32,8 @@ struct smd_undos {
 	struct smd_undo *records;
 	unsigned made; /* records, so far */
 	unsigned most;
+	uint64_t kept;               /* bytes that are held now, */
+	uint64_t kept_most;          /* and were at once, at most */
 	SLIST_HEAD(, smd_undo) idle; /* of those; the one used last first, which caches have */
 };
 

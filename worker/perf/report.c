@@ -64,15 +64,16 @@ static void report_json(const struct perf_settings *settings, const struct perf_
 	unsigned nrows, const struct smd_stats *stats)
 {
 	json_t *results = json_array();
-	json_t *root =
-		json_pack("{s:s, s:i, s:i, s:i, s:i, s:s, s:{s:I, s:I}, s:{s:I, s:I}, s:I, s:o}",
-			"version", SUMMAND_VERSION, "nranks", settings->nranks, "iters",
-			settings->iters, "warmup", settings->warmup, "inflight", settings->inflight,
-			"wire", smd_dtype_name(settings->wire), "rdma", "requests",
-			(json_int_t)stats->rdma_requests, "doorbells",
-			(json_int_t)stats->rdma_doorbells, "history", "bytes",
-			(json_int_t)stats->history_bytes, "limit", (json_int_t)stats->history_limit,
-			"epochs", (json_int_t)stats->epochs, "results", results);
+	json_t *root = json_pack("{s:s, s:i, s:i, s:i, s:i, s:s, s:{s:I, s:I}, s:{s:I, s:I}, "
+				 "s:{s:I, s:I}, s:I, s:o}",
+		"version", SUMMAND_VERSION, "nranks", settings->nranks, "iters", settings->iters,
+		"warmup", settings->warmup, "inflight", settings->inflight, "wire",
+		smd_dtype_name(settings->wire), "rdma", "requests",
+		(json_int_t)stats->rdma_requests, "doorbells", (json_int_t)stats->rdma_doorbells,
+		"history", "bytes", (json_int_t)stats->history_bytes, "limit",
+		(json_int_t)stats->history_limit, "undo", "bytes", (json_int_t)stats->undo_bytes,
+		"limit", (json_int_t)stats->undo_limit, "epochs", (json_int_t)stats->epochs,
+		"results", results);
 
 	for (unsigned i = 0; root && i < nrows; i++) {
 		const struct perf_row *row = &rows[i];
@@ -94,6 +95,11 @@ static void report_json(const struct perf_settings *settings, const struct perf_
 	json_decref(root);
 }
 
+static uint64_t kib(uint64_t bytes)
+{
+	return (bytes + 1023) >> 10;
+}
+
 void perf_report_end(const struct perf_settings *settings, const struct perf_row *rows,
 	unsigned nrows, const struct smd_stats *stats)
 {
@@ -112,9 +118,10 @@ void perf_report_end(const struct perf_settings *settings, const struct perf_row
 				(double)stats->rdma_requests / (double)stats->rdma_doorbells);
 		}
 		printf("# in case a server is lost, at most %" PRIu64 " KiB of %" PRIu64
-		       " were kept; the table of servers changed %" PRIu64 " times\n",
-			(stats->history_bytes + 1023) >> 10, stats->history_limit >> 10,
-			stats->epochs);
+		       " were kept, and %" PRIu64 " of %" PRIu64
+		       " of inputs in place; the table of servers changed %" PRIu64 " times\n",
+			kib(stats->history_bytes), kib(stats->history_limit),
+			kib(stats->undo_bytes), kib(stats->undo_limit), stats->epochs);
 		printf("# wrong elements: %" PRIu64 " %s\n", wrong, wrong ? "FAILED" : "OK");
 	}
 	fflush(stdout);

@@ -22,7 +22,8 @@ class LocalTest(ProgramTest):
         self.assertEqual([row[:4] for row in rows], [["4", "1", "float32", "sum"], ["4096", "1024", "float32", "sum"],
                                                     ["1048576", "262144", "float32", "sum"]])
         self.assertEqual([row[7] for row in rows], ["0", "0", "0"])
-        self.assertRegex(lines[-2], r"# in case a server is lost, at most \d+ KiB of 4096 were kept; the table of servers changed \d+ times$")
+        self.assertRegex(lines[-2], r"# in case a server is lost, at most \d+ KiB of 4096 were kept, and 0 of 65536 of inputs in place; "
+                                    r"the table of servers changed \d+ times$")
         self.assertEqual(lines[-1], "# wrong elements: 0 OK")
 
     def test_json(self):
@@ -32,6 +33,7 @@ class LocalTest(ProgramTest):
         self.assertEqual((report["nranks"], report["iters"], report["warmup"]), (4, 3, 5))
         self.assertEqual([result["bytes"] for result in report["results"]], [64 << 10, 3 << 20])
         self.assertEqual(report["history"]["limit"], 4 << 20)
+        self.assertEqual(report["undo"], {"bytes": 0, "limit": 64 << 20})  # for network cards only
         self.assertTrue(64 << 10 <= report["history"]["bytes"] < 256 << 10, report)  # of the larger one nothing is kept
         self.assertGreaterEqual(report["epochs"], 0)
         for result in report["results"]:

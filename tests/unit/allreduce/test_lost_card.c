@@ -86,6 +86,16 @@ static void reduce(struct pool_rank *rank, int k, const float *send, float *recv
 	}
 }
 
+/* Only what results are written over is copied. */
+static void check_copies(const struct pool_rank *rank, const struct work *work)
+{
+	struct smd_stats stats;
+
+	smd_context_stats(rank->context, &stats);
+	CHECK(stats.undo_bytes <= stats.undo_limit);
+	CHECK((stats.undo_bytes > 0) == (work->in_place && stats.undo_limit > 0));
+}
+
 static void go_on(struct pool_rank *rank)
 {
 	const struct work *work = ((const struct card_loss *)rank->argument)->work;
@@ -99,6 +109,7 @@ static void go_on(struct pool_rank *rank)
 		}
 		reduce(rank, k, send, recv);
 	}
+	check_copies(rank, work);
 	if (!work->in_place) {
 		free(recv);
 	}
@@ -128,8 +139,8 @@ static void lose(const struct work *work)
 static void what_was_written_beside_its_input_is_done_again(void **state)
 {
 	(void)state;
-	lose(&(struct work){.undo = "0"});
-	lose(&(struct work){.narrow = true, .undo = "0"});
+	lose(&(struct work){.undo = "64M"});
+	lose(&(struct work){.narrow = true, .undo = "64M"});
 }
 
 static void what_was_written_over_its_input_is_done_again(void **state)
