@@ -22,7 +22,7 @@ int smd_admission_fits(const struct smd_demand *capacity, const struct smd_deman
 	       demand->gpus <= capacity->gpus;
 }
 
-static void take(struct smd_demand *room, const struct smd_demand *demand, int sign)
+void smd_admission_take(struct smd_demand *room, const struct smd_demand *demand, int sign)
 {
 	room->cpus -= sign * demand->cpus;
 	room->memory_bytes -= sign * demand->memory_bytes;
@@ -74,7 +74,7 @@ static void place(struct forecast *forecast, struct smd_in_line *job)
 	}
 	end = step_at(forecast, forecast->steps[first].time_s + job->lasts_s);
 	for (size_t i = first; i < end; i++) {
-		take(&forecast->steps[i].room, &job->demand, 1);
+		smd_admission_take(&forecast->steps[i].room, &job->demand, 1);
 	}
 	job->begins = first == 0;
 }
@@ -95,7 +95,7 @@ int smd_admission_choose(const struct smd_demand *capacity, const struct smd_at_
 		size_t end = step_at(&forecast, ends_s);
 
 		for (size_t step = 0; step < end; step++) {
-			take(&forecast.steps[step].room, &running[i].demand, 1);
+			smd_admission_take(&forecast.steps[step].room, &running[i].demand, 1);
 		}
 	}
 	for (size_t i = 0; i < nwaiting; i++) {

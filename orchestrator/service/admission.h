@@ -30,6 +30,9 @@ struct smd_in_line {
 	int begins;      /* the result */
 };
 
+/* Takes the demand out of the room; with -1 as sign it is given back. */
+void smd_admission_take(struct smd_demand *room, const struct smd_demand *demand, int sign);
+
 /* Whether the demand can ever be met. */
 int smd_admission_fits(const struct smd_demand *capacity, const struct smd_demand *demand);
 

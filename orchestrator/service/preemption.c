@@ -4,13 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static void take(struct smd_demand *room, const struct smd_demand *demand, int sign)
-{
-	room->cpus -= sign * demand->cpus;
-	room->memory_bytes -= sign * demand->memory_bytes;
-	room->gpus -= sign * demand->gpus;
-}
-
 static int precedes(const void *a, const void *b)
 {
 	const struct smd_at_work *one = *(struct smd_at_work *const *)a;
@@ -38,7 +31,7 @@ static size_t collect(struct smd_at_work *running, size_t nrunning, const struct
 			candidates[count++] = &running[i];
 		}
 		if (!running[i].is_leaving) {
-			take(room, &running[i].demand, 1);
+			smd_admission_take(room, &running[i].demand, 1);
 		}
 	}
 	qsort(candidates, count, sizeof(struct smd_at_work *), precedes);
@@ -53,15 +46,15 @@ static int choose(struct smd_at_work **candidates, size_t count, struct smd_dema
 	int chosen = 0;
 
 	while (taken < count && !smd_admission_fits(room, &job->demand)) {
-		take(room, &candidates[taken++]->demand, -1);
+		smd_admission_take(room, &candidates[taken++]->demand, -1);
 	}
 	if (!smd_admission_fits(room, &job->demand)) {
 		return 0;
 	}
 	for (size_t i = 0; i < taken; i++) {
-		take(room, &candidates[i]->demand, 1);
+		smd_admission_take(room, &candidates[i]->demand, 1);
 		if (!smd_admission_fits(room, &job->demand)) {
-			take(room, &candidates[i]->demand, -1);
+			smd_admission_take(room, &candidates[i]->demand, -1);
 			candidates[i]->is_preempted = 1;
 			chosen++;
 		}

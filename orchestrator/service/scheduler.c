@@ -150,9 +150,7 @@ void smd_scheduler_figures(const struct smd_scheduler *scheduler, struct smd_que
 			continue;
 		}
 		out->begun++;
-		out->taken.cpus += item->demand.cpus;
-		out->taken.memory_bytes += item->demand.memory_bytes;
-		out->taken.gpus += item->demand.gpus;
+		smd_admission_take(&out->taken, &item->demand, -1);
 	}
 }
 
@@ -374,9 +372,7 @@ static int draw_quota(
 	if (item->is_waiting && !smd_admission_fits(left, &item->demand)) {
 		return 0;
 	}
-	left->cpus -= item->demand.cpus;
-	left->memory_bytes -= item->demand.memory_bytes;
-	left->gpus -= item->demand.gpus;
+	smd_admission_take(left, &item->demand, 1);
 	return 1;
 }
 
@@ -438,10 +434,7 @@ static const struct smd_in_line *find_next(
 
 	*room = scheduler->room.capacity;
 	while (i < line->nwaiting && line->waiting[i].begins) {
-		room->cpus -= line->waiting[i].demand.cpus;
-		room->memory_bytes -= line->waiting[i].demand.memory_bytes;
-		room->gpus -= line->waiting[i].demand.gpus;
-		i++;
+		smd_admission_take(room, &line->waiting[i++].demand, 1);
 	}
 	return i < line->nwaiting ? &line->waiting[i] : NULL;
 }
