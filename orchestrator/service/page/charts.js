@@ -4,7 +4,7 @@ import {h, s} from "./dom.js";
 
 const WIDTH = 640;
 const HEIGHT = 200;
-const MARGIN = {top: 12, right: 20, bottom: 26, left: 76};
+const MARGIN = {top: 12, right: 20, bottom: 32, left: 76};
 
 // Round numbers from 0, or from the least, to the most.
 function ticks(least, most, count) {
@@ -38,7 +38,7 @@ function axes(x, y, xTicks, yTicks, xText, yText) {
 		yTicks.map((tick) => [
 			s("line", {class: "grid", x1: MARGIN.left, x2: right, y1: y(tick), y2: y(tick)}),
 			s("text", {class: "tick", x: MARGIN.left - 8, y: y(tick) + 4, "text-anchor": "end"}, yText(tick))]),
-		xTicks.map((tick) => s("text", {class: "tick", x: x(tick), y: bottom + 18, "text-anchor": "middle"}, xText(tick))),
+		xTicks.map((tick) => s("text", {class: "tick", x: x(tick), y: bottom + 23, "text-anchor": "middle"}, xText(tick))),
 		s("line", {class: "axis", x1: MARGIN.left, x2: right, y1: bottom, y2: bottom}),
 	];
 }

@@ -204,7 +204,12 @@ export class JobView {
 		return [this.renderHead(), this.renderTabs(), this.renderTab()];
 	}
 
+	// On a phone the tabs may be wider than the screen.
 	afterRender() {
+		if (this.tabShown !== this.tab) {
+			this.tabShown = this.tab;
+			document.querySelector(".tabs [aria-current]")?.scrollIntoView({block: "nearest", inline: "nearest"});
+		}
 		if (this.tab === "logs") {
 			this.log.mount(document.getElementById("content"));
 		}

@@ -157,7 +157,7 @@ class SessionsTest(JobTest):
         before = set(processes_with(self.mark))
         session = self.begin(run, "--", "bash", "-c", "trap '' TERM HUP INT; setsid sleep 999 & echo begun; sleep 998 & wait")
         self.assertEqual(session.stdout.readline(), b"begun\n")
-        self.assertGreater(len(set(processes_with(self.mark)) - before), 2)
+        self.assertTrue(wait_until(lambda: len(set(processes_with(self.mark)) - before) > 2))
         session.send_signal(signal.SIGKILL)
         self.assertTrue(wait_until(lambda: set(processes_with(self.mark)) <= before))
         self.assertEqual(self.exec(run, "--", "echo", "still there")[1], b"still there\n")
