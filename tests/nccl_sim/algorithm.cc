@@ -15,7 +15,7 @@ enum { SOURCE = SMD_END << 1, TARGET = SMD_END << 2 };
 
 /* n elements of the work, from element at on. */
 static void operate(smd_primitives &primitives, const smd_function &function,
-	const smd_collective &work, size_t at, ssize_t n, unsigned what)
+	const smd_block_work &work, size_t at, ssize_t n, unsigned what)
 {
 	size_t byte = at * function.size;
 
@@ -25,7 +25,7 @@ static void operate(smd_primitives &primitives, const smd_function &function,
 
 /* Each piece goes around twice: reduced, until its last rank has the sum, and as the sum. */
 static void ring_all_reduce(
-	const smd_block &block, const smd_function &function, const smd_collective &work)
+	const smd_block &block, const smd_function &function, const smd_block_work &work)
 {
 	ncclRing &ring = block.channel->ring;
 	ssize_t nranks = block.comm->nRanks, here = ring.index;
@@ -77,7 +77,7 @@ static void together(const std::vector<std::function<void()>> &parts)
 
 /* Sums go up to the root, and down again. */
 static void tree_all_reduce(
-	const smd_block &block, const smd_function &function, const smd_collective &work)
+	const smd_block &block, const smd_function &function, const smd_block_work &work)
 {
 	ncclTree &tree = block.channel->tree;
 	std::vector<int> up = {tree.up}, down(tree.down, tree.down + NCCL_MAX_TREE_ARITY);
@@ -98,7 +98,7 @@ static void tree_all_reduce(
 
 /* A chain through the GPUs of a node, whose first has the network above it, which sums. */
 static void chain_all_reduce(
-	const smd_block &block, const smd_function &function, const smd_collective &work)
+	const smd_block &block, const smd_function &function, const smd_block_work &work)
 {
 	enum { DOWN, UP }; /* connections to a rank */
 	ncclTree &tree = block.channel->collnetChain;
@@ -123,7 +123,7 @@ static void chain_all_reduce(
 /* The GPUs of a node that have the network beside them, the heads, sum a piece each of what all of its GPUs have, and
  * give everybody the network's sum of it. */
 static void direct_all_reduce(
-	const smd_block &block, const smd_function &function, const smd_collective &work)
+	const smd_block &block, const smd_function &function, const smd_block_work &work)
 {
 	enum { DOWN, UP }; /* connections to a rank */
 	ncclDirect &direct = block.channel->collnetDirect;
@@ -176,7 +176,7 @@ static void direct_all_reduce(
 }
 
 static void ring_all_gather(
-	const smd_block &block, const smd_function &function, const smd_collective &work)
+	const smd_block &block, const smd_function &function, const smd_block_work &work)
 {
 	ncclRing &ring = block.channel->ring;
 	int nranks = block.comm->nRanks;
@@ -200,7 +200,7 @@ static void ring_all_gather(
 }
 
 static void ring_reduce_scatter(
-	const smd_block &block, const smd_function &function, const smd_collective &work)
+	const smd_block &block, const smd_function &function, const smd_block_work &work)
 {
 	ncclRing &ring = block.channel->ring;
 	int nranks = block.comm->nRanks;
@@ -225,7 +225,7 @@ static void ring_reduce_scatter(
 }
 
 static void ring_broadcast(
-	const smd_block &block, const smd_function &function, const smd_collective &work)
+	const smd_block &block, const smd_function &function, const smd_block_work &work)
 {
 	ncclRing &ring = block.channel->ring;
 	int root = work.root;
@@ -244,7 +244,7 @@ static void ring_broadcast(
 }
 
 void smd_algorithm_collective(
-	const smd_block &block, const smd_function &function, const smd_collective &work)
+	const smd_block &block, const smd_function &function, const smd_block_work &work)
 {
 	if (function.collective == ncclFuncAllGather) {
 		ring_all_gather(block, function, work);

@@ -26,7 +26,7 @@ struct smd_round {
 };
 
 /* A block's part of a collective. */
-struct smd_collective {
+struct smd_block_work {
 	const char *source;
 	char *target;
 	size_t count; /* of what each rank gives to an all-gather, or gets of a reduce-scatter */
@@ -44,7 +44,7 @@ struct smd_transfer {
 };
 
 void smd_algorithm_collective(
-	const smd_block &block, const smd_function &function, const smd_collective &work);
+	const smd_block &block, const smd_function &function, const smd_block_work &work);
 void smd_algorithm_transfer(const smd_block &block, const smd_transfer &work);
 
 #endif

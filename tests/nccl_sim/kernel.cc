@@ -29,7 +29,7 @@ static void run_block(void *arguments, const smd_list &list, int channel, int in
 	smd_block block = {list.comm, &list.channels[channel], channel};
 
 	smd_list_walk(arguments, block, index,
-		{[&block](const smd_function &function, const smd_collective &work) {
+		{[&block](const smd_function &function, const smd_block_work &work) {
 			 smd_algorithm_collective(block, function, work);
 		 },
 			[&block](const std::vector<smd_transfer> &transfers) {

@@ -1,7 +1,7 @@
 /* What the forms of a list of work have in common. */
 #include "list.h"
 
-void smd_list_add_turns(smd_collective &work, const smd_block &block, const smd_function &function,
+void smd_list_add_turns(smd_block_work &work, const smd_block &block, const smd_function &function,
 	ssize_t channels, ssize_t channel, ssize_t chunk, ssize_t size)
 {
 	bool direct = function.algorithm == NCCL_ALGO_COLLNET_DIRECT;

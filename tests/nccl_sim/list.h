@@ -17,7 +17,7 @@ smd_list smd_list_open(void *arguments);
 
 /* Who does what the list says. */
 struct smd_player {
-	std::function<void(const smd_function &, const smd_collective &)> collective;
+	std::function<void(const smd_function &, const smd_block_work &)> collective;
 	std::function<void(const std::vector<smd_transfer> &)> transfers; /* at a time */
 };
 
@@ -26,7 +26,7 @@ void smd_list_walk(
 	void *arguments, const smd_block &block, int index, const smd_player &player);
 
 /* The turns of CollNet's algorithms, in which all channels take part: each has a chunk in one, or one for each head. */
-void smd_list_add_turns(smd_collective &work, const smd_block &block, const smd_function &function,
+void smd_list_add_turns(smd_block_work &work, const smd_block &block, const smd_function &function,
 	ssize_t channels, ssize_t channel, ssize_t chunk, ssize_t size);
 
 #endif

@@ -23,10 +23,10 @@ smd_list smd_list_open(void *arguments)
 }
 
 /* CollNet's works go through all channels in turn, the others have a part of each. */
-static smd_collective collective_of(
+static smd_block_work collective_of(
 	const smd_block &block, const smd_function &function, ncclDevWorkColl *work)
 {
-	smd_collective out = {
+	smd_block_work out = {
 		(const char *)work->sendbuff, (char *)work->recvbuff, 0, (int)work->root, {}};
 	ssize_t count = 0, offset, size, chunk;
 

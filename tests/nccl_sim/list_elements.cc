@@ -80,7 +80,7 @@ static int chunk_steps(const smd_function &function)
 }
 
 /* The rings of 2.19: in each turn every channel has a piece, or as many as there are ranks. */
-static void add_ring(smd_collective &out, const smd_block &block, const smd_function &function,
+static void add_ring(smd_block_work &out, const smd_block &block, const smd_function &function,
 	const ncclWorkElem *element)
 {
 	bool sums = function.collective == ncclFuncAllReduce;
@@ -112,7 +112,7 @@ static void add_ring(smd_collective &out, const smd_block &block, const smd_func
 	}
 }
 
-static void add_tree(smd_collective &out, const smd_block &block, const smd_function &function,
+static void add_tree(smd_block_work &out, const smd_block &block, const smd_function &function,
 	const ncclWorkElem *element)
 {
 	enum { WHOLE = 8, SPLIT = 8 }; /* factors of the smallest chunk in Simple, and in LL128 */
@@ -135,7 +135,7 @@ static void add_tree(smd_collective &out, const smd_block &block, const smd_func
 	}
 }
 
-static void add_rounds(smd_collective &out, const smd_block &block, const smd_function &function,
+static void add_rounds(smd_block_work &out, const smd_block &block, const smd_function &function,
 	const ncclWorkElem *element)
 {
 	if (is_collnet(function)) {
@@ -150,7 +150,7 @@ static void add_rounds(smd_collective &out, const smd_block &block, const smd_fu
 
 #else
 
-static void add_rounds(smd_collective &out, const smd_block &block, const smd_function &function,
+static void add_rounds(smd_block_work &out, const smd_block &block, const smd_function &function,
 	const ncclWorkElem *element)
 {
 	bool ring = function.algorithm == NCCL_ALGO_RING;
@@ -181,7 +181,7 @@ static void play_element(const smd_block &block, const ncclWork *work, const ncc
 	const smd_player &player)
 {
 	smd_function function = smd_function_of(work->header.funcIndex);
-	smd_collective out = {(const char *)element->sendbuff, (char *)element->recvbuff,
+	smd_block_work out = {(const char *)element->sendbuff, (char *)element->recvbuff,
 		(size_t)element->count, (int)element->root, {}};
 
 	function.argument = element->redOpArg;

@@ -9,6 +9,8 @@
 #include "worker/libsummand/config.h"
 #include "worker/nccl_plugin/abi/log.h"
 #include "worker/nccl_plugin/abi/loss.h"
+#include "worker/nccl_plugin/abi/version.h"
+#include "worker/nccl_plugin/collnet/collnet.h"
 #include "worker/nccl_plugin/device/device.h"
 #include "worker/nccl_plugin/net/options.h"
 
@@ -82,6 +84,9 @@ int smd_plugin_begin(nccl_logger *log)
 	struct decision decision;
 
 	smd_nccl_log_open(log);
+	if (smd_nccl_is_rccl(log)) {
+		smd_collnet_leave_float8();
+	}
 	decide(&decision);
 	pthread_mutex_lock(&lock);
 	if (strcmp(decision.text, last.text) != 0) {

@@ -68,6 +68,9 @@ if [ "$part" = rehearsal ]; then
 	for name in device perf-2 churn lost-server f64 fallbacks; do
 		grep -qE "^$name +held" "$scratch/out/verdict.txt" || fail "$name must have held, got: $(cat "$scratch/out/verdict.txt")"
 	done
+	says 0 "fallbacks " "$tree/tools/gpu-check" "--simulated=$(dirname "$simulated")" "--out=$scratch/one" --part=fallbacks
+	[ "$(sed '1,2d;$d' "$scratch/one/verdict.txt" | wc -l)" = 1 ] ||
+		fail "one part must have one line, got: $(cat "$scratch/one/verdict.txt")"
 	[ "$(find "$scratch/out" -type f | wc -l)" -lt 8 ] || fail "there must be fewer than 8 files"
 	[ -z "$(find "$scratch/out" -size +16M)" ] || fail "no file may be larger than 16 MiB"
 	cat "$scratch/out/verdict.txt"

@@ -112,6 +112,20 @@ run hangs 1000
 [ "$SECONDS" -lt 60 ] || fail "a part must end in its time"
 has hangs '^hangs +FAILED'
 
+# A run that was at work to the end of its part's time is no failure; one that has failed by then is.
+slow() {
+	perf_ranks() { timeout "$(time_left)" sleep 100; }
+	served() { sleep "$(time_left)" && false; }
+	begin_part slow 6 && check "a slow run" perf_ranks
+	check "what it has left" false
+	end_part
+	begin_part broken 6 && check "a broken run" served
+	end_part
+}
+
+run slow 1000
+has slow '^slow +cut +0 ok +0 failed +2 without time' '^broken +FAILED +0 ok +1 failed'
+
 # ---- places ----
 
 wheel=$scratch/site/nvidia

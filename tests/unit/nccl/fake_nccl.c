@@ -1,7 +1,8 @@
-/* What passes for NCCL's library: its logger, and where it shows one its version. */
+/* What passes for NCCL's library: its logger, where it shows one its version, and what only RCCL has. */
 
 void fake_log(void);
 int ncclGetVersion(int *version);
+void mscclLoadAlgo(void);
 
 void fake_log(void)
 {
@@ -12,5 +13,11 @@ int ncclGetVersion(int *version)
 {
 	*version = 22304;
 	return 0;
+}
+#endif
+
+#ifdef RCCL
+void mscclLoadAlgo(void)
+{
 }
 #endif

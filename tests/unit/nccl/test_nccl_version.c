@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "worker/nccl_plugin/abi/version.h"
+#include "worker/nccl_plugin/collnet/collnet.h"
+#include "worker/nccl_plugin/plugin.h"
 
 static void own_log(enum nccl_log_level level, unsigned long subsystems, const char *file, int line,
 	const char *format, ...)
@@ -47,11 +49,33 @@ static void one_that_shows_none_has_none(void **state)
 	assert_int_equal(smd_nccl_version(NULL), 0);
 }
 
+static bool sums(int dtype)
+{
+	int supported = -1;
+
+	assert_int_equal(smd_collnet_reduce_support(dtype, NCCL_SUM, &supported), NCCL_SUCCESS);
+	return supported != 0;
+}
+
+/* Its types of 8 bits have these numbers, and other values. */
+static void rccl_keeps_its_types_of_8_bits(void **state)
+{
+	(void)state;
+	assert_false(smd_nccl_is_rccl(logger_of(SHOWN)));
+	assert_true(smd_nccl_is_rccl(logger_of(AMDS)));
+	smd_plugin_begin(logger_of(SHOWN));
+	assert_true(sums(NCCL_FLOAT8E4M3) && sums(NCCL_FLOAT8E5M2));
+	smd_plugin_begin(logger_of(AMDS));
+	assert_false(sums(NCCL_FLOAT8E4M3) || sums(NCCL_FLOAT8E5M2));
+	assert_true(sums(NCCL_FLOAT32) && sums(NCCL_BFLOAT16));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_library_is_asked_for_its_version),
 		cmocka_unit_test(one_that_shows_none_has_none),
+		cmocka_unit_test(rccl_keeps_its_types_of_8_bits),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -51,7 +51,8 @@ enum nccl_dtype {
 	NCCL_BFLOAT16 = 9,
 	NCCL_FLOAT8E4M3 = 10, /* from 2.24 on */
 	NCCL_FLOAT8E5M2 = 11,
-	NCCL_DTYPE_COUNT
+	NCCL_DTYPE_COUNT,
+	NCCL_DTYPES_UNTIL_2_23 = NCCL_FLOAT8E4M3 /* how many */
 };
 
 /* ncclRedOp_t, as far as a network sees it: NCCL itself does the rest of an average. */

@@ -4,27 +4,38 @@
 #include <dlfcn.h>
 #include <string.h>
 
-/* NCCL may be a part of another library (of PyTorch's, say), and be loaded for that one alone: so it is looked for where its
- * logger is, and not everywhere. */
-int smd_nccl_version(nccl_logger *log)
+/* NCCL may be a part of another library (of PyTorch's, say), and be loaded for that one alone: so a function is looked for
+ * where its logger is, and not everywhere. NULL: there is none of that name. The library stays: it calls us. */
+static void *symbol_beside(nccl_logger *log, const char *name)
 {
-	int (*get)(int *version) = NULL;
-	int version = 0;
 	void *library;
 	void *symbol;
 	Dl_info at;
 
 	if (!log || !dladdr((void *)log, &at) || !at.dli_fname) {
-		return 0;
+		return NULL;
 	}
 	library = dlopen(at.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-	symbol = library ? dlsym(library, "ncclGetVersion") : NULL;
+	if (!library) {
+		return NULL;
+	}
+	symbol = dlsym(library, name);
+	dlclose(library);
+	return symbol;
+}
+
+int smd_nccl_version(nccl_logger *log)
+{
+	void *symbol = symbol_beside(log, "ncclGetVersion");
+	int (*get)(int *version) = NULL;
+	int version = 0;
+
 	memcpy(&get, &symbol, sizeof(get));
-	if (!get || get(&version)) {
-		version = 0;
-	}
-	if (library) {
-		dlclose(library);
-	}
-	return version;
+	return get && get(&version) == 0 ? version : 0;
+}
+
+/* MSCCL's functions are RCCL's alone. */
+bool smd_nccl_is_rccl(nccl_logger *log)
+{
+	return symbol_beside(log, "mscclLoadAlgo") != NULL;
 }

@@ -4,10 +4,15 @@
 #ifndef SMD_NCCL_PLUGIN_ABI_VERSION_H
 #define SMD_NCCL_PLUGIN_ABI_VERSION_H
 
+#include <stdbool.h>
+
 #include "worker/nccl_plugin/abi/nccl_abi.h"
 
 /* As ncclGetVersion() has it, 22304 for 2.23.4, asked of the library that the logger is part of; 0 where that shows no such
  * function. */
 int smd_nccl_version(nccl_logger *log);
+
+/* Whether that library is AMD's RCCL. */
+bool smd_nccl_is_rccl(nccl_logger *log);
 
 #endif

@@ -2,6 +2,7 @@
 #include "worker/nccl_plugin/collnet/collnet.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -391,12 +392,21 @@ int smd_collnet_flush(void *coll_comm, void *mhandle, void **request)
 	return result;
 }
 
+static atomic_bool without_float8;
+
+void smd_collnet_leave_float8(void)
+{
+	without_float8 = true;
+}
+
 int smd_collnet_reduce_support(int dtype, int op, int *supported)
 {
+	int types = without_float8 ? NCCL_DTYPES_UNTIL_2_23 : NCCL_DTYPE_COUNT;
+
 	if (smd_nccl_lacks("reduceSupport", "result", supported)) {
 		return NCCL_INVALID_ARGUMENT;
 	}
-	*supported = dtype >= 0 && dtype < NCCL_DTYPE_COUNT && op >= 0 && op < NCCL_OP_COUNT;
+	*supported = dtype >= 0 && dtype < types && op >= 0 && op < NCCL_OP_COUNT;
 	return NCCL_SUCCESS;
 }
 

@@ -22,6 +22,8 @@ int smd_collnet_listen(int dev, void *handle, void **listen_comm);
 int smd_collnet_connect(void *handles[], int nranks, int rank, void *listen_comm, void **coll_comm);
 int smd_collnet_close_listen(void *listen_comm);
 
+/* From now on no types of 8 bits are summed: RCCL's may be others (FNUZ) than the servers' (OCP). */
+void smd_collnet_leave_float8(void);
 int smd_collnet_reduce_support(int dtype, int op, int *supported);
 
 int smd_collnet_register(void *coll_comm, void *data, size_t size, int type, void **mhandle);
