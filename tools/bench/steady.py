@@ -16,6 +16,7 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 PORT = 2222
 PATIENCE_S = 300    # only what hangs takes longer
 TURN_S = 0.02       # of a server whose processor is taken for most of the time
+SEEN = re.compile(r"rates: (shard|operations) (\d+): (\d+) bytes in (\d+) us")
 TABLE = re.compile(r"epoch \d+, from operation (\d+) on, with (\d+) shards.* shares, %: ([\d. ]+); a shard has (\d+) Mbit/s; chunks of (\d+)/(\d+)")
 
 Table = collections.namedtuple("Table", "first shards shares mbps chunks")  # from that operation on, in use, percent, of one, times as large
@@ -28,8 +29,8 @@ class Failed(Exception):
 class Steady:
     """Ranks on the first nodes and a server on each other one, for the length of a with statement inside of lab.enter()."""
 
-    def __init__(self, build, ranks, rates, elements, burst=lab.BURST, server_args=()):
-        self.build, self.rates, self.elements, self.burst, self.server_args = build, rates, elements, burst, server_args
+    def __init__(self, build, ranks, rates, elements, burst=lab.BURST, server_args=(), log="info"):
+        self.build, self.rates, self.elements, self.burst, self.server_args, self.log = build, rates, elements, burst, server_args, log
         self.ranks = range(ranks)
         self.servers = range(ranks, len(rates))
         self.lab = lab.Lab(rates)
@@ -73,7 +74,7 @@ class Steady:
         for node in self.servers:
             if not self.processes[node].stdout.readline().startswith("ready"):
                 raise Failed("a reduction server does not start")
-        variables = {**os.environ, "SUMMAND_LOG": "info",
+        variables = {**os.environ, "SUMMAND_LOG": self.log,
                      "SUMMAND_REDUCTION_SERVERS": ",".join(f"{lab.address_of(node)}:{PORT}" for node in self.servers)}
         for rank in self.ranks:
             self.processes[rank] = self.lab.start(rank, [
@@ -130,6 +131,11 @@ class Steady:
         found = [TABLE.search(line) for line in list(self.lines)]
         return [Table(int(table[1]), int(table[2]), [float(share) for share in table[3].split()], int(table[4]), int(table[5]) / int(table[6]))
                 for table in found if table]
+
+    def trace(self):
+        """What rank 0 has seen, in words for tests/unit/rates/test_traces.c: of a shard, or of all that was in flight together."""
+        return [f"{'s ' + seen[2] if seen[1] == 'shard' else 'o'} {seen[3]} {seen[4]}"
+                for seen in map(SEEN.search, list(self.lines)) if seen]
 
     def end(self):
         """Ends all ranks, which have compared all bits; fails if some have differed."""

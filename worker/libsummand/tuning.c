@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "reduction_server/base/clock.h"
+#include "reduction_server/base/log.h"
 #include "worker/libsummand/pressure.h"
 
 #define SLICE_CHUNKS 8u        /* fewer at once say little of a shard, */
@@ -87,6 +88,15 @@ void smd_tuning_destroy(struct smd_tuning *tuning)
 	smd_balance_destroy(&tuning->balance);
 }
 
+/* What tools/bench-rates keeps as a trace. */
+static void tell(const char *what, unsigned place, uint64_t bytes, uint64_t ns)
+{
+	if (smd_log_enabled(SMD_LOG_DEBUG)) {
+		smd_log(SMD_LOG_DEBUG, "rates", "%s %u: %llu bytes in %llu us", what, place,
+			(unsigned long long)bytes, (unsigned long long)(ns / 1000));
+	}
+}
+
 void smd_tuning_begin(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns)
 {
 	if (tuning->in_flight++ == 0) {
@@ -101,6 +111,7 @@ void smd_tuning_end(struct smd_tuning *tuning, uint64_t now_ns)
 	if (--tuning->in_flight == 0) {
 		uint64_t ns = now_ns - tuning->began_ns;
 
+		tell("operations", 0, tuning->bytes, ns);
 		tuning->fresh |= smd_chunk_search_took(&tuning->search, tuning->bytes, ns);
 		tuning->fresh |= smd_shard_choice_took(&tuning->choice, tuning->bytes, ns);
 	}
@@ -110,6 +121,7 @@ static void take_rest(struct smd_tuning *tuning, unsigned place)
 {
 	struct smd_tuning_rest *rest = &tuning->rests[place];
 
+	tell("shard", place, rest->bytes, rest->ns);
 	smd_balance_slice(&tuning->balance, place, rest->bytes, rest->ns);
 	*rest = (struct smd_tuning_rest){0};
 	tuning->fresh = true;

@@ -17,7 +17,7 @@
 #include "worker/libsummand/measured_rate.h"
 #include "worker/libsummand/shard_choice.h"
 
-/* Tables at once, and then one each: 36 in the first minute, and 15 in a later one. */
+/* Tables at once, and then one each: 36 in a minute, and no more than 15 in each of many. */
 #define SMD_TUNING_TABLES_MOST    21u
 #define SMD_TUNING_TABLE_EVERY_NS 4000000000u
 
