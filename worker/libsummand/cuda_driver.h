@@ -1,5 +1,5 @@
 /*
- * What the files of the CUDA part share: the driver's calls, and contexts (cuda.c).
+ * What the files of the CUDA part share: the driver's calls, and contexts (cuda_driver.c).
  */
 #ifndef SMD_LIBSUMMAND_CUDA_DRIVER_H
 #define SMD_LIBSUMMAND_CUDA_DRIVER_H
@@ -54,6 +54,9 @@ struct smd_cuda {
 #undef X
 extern struct smd_cuda smd_cuda; /* calls that an older driver lacks are NULL */
 
+/* Opens the driver, once; false: there is none, or it lacks a call. */
+bool smd_cuda_load(void);
+
 /* 0 or -errno. */
 int smd_cuda_result(CUresult result, const char *call, struct smd_error *error);
 /* Makes the call; 0 or -errno. */
@@ -64,6 +67,7 @@ int smd_cuda_result(CUresult result, const char *call, struct smd_error *error);
  * calls that would spoil graphs which any thread is capturing: nothing of a graph's is touched
  * here.
  */
+int smd_cuda_enter_context(CUcontext context, struct smd_error *error);
 int smd_cuda_enter(const struct smd_device *device, struct smd_error *error);
 void smd_cuda_leave(void);
 /* The same for calls that need no context. */
