@@ -10,7 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define BACKLOG 16
+#define BACKLOG 128 /* of those that come together, more than may have a session */
 #define MODE    0600
 
 static struct sockaddr_un address_in(int folder)

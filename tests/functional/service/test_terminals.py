@@ -113,8 +113,7 @@ class Terminals(ServiceTest):
         shell.write(b"echo x\r")
         for each in waits:
             each.join()
-        self.assertEqual(sorted(answers)[0], "")
-        self.assertEqual(len(answers), 2)
+        self.assertEqual(len(answers), 2)   # each, whatever of the prompt was in it
 
     def test_the_end_of_the_replica_and_of_the_service(self):
         self.serve()
