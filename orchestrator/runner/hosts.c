@@ -12,7 +12,6 @@
 #include "orchestrator/runner/allocation.h"
 #include "orchestrator/runner/obituary.h"
 #include "orchestrator/runner/policy.h"
-#include "orchestrator/runner/sessions.h"
 #include "reduction_server/base/bytes.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
@@ -450,7 +449,7 @@ static int take_message(struct smd_hosts *hosts, struct smd_run_host *host,
 	struct smd_replica_task *task = message->id < hosts->count ? &hosts->tasks[message->id] : NULL;
 
 	if (message->id >= hosts->capacity && hosts->sessions) {
-		return smd_sessions_take_message(hosts->sessions, host, message, error);
+		return hosts->session_calls->take_message(hosts->sessions, host, message, error);
 	}
 	if (!task || task->host != host) {
 		return smd_error_set(error, EPROTO,
@@ -479,7 +478,7 @@ static void end_tasks_of(
 	snprintf(end.reason, sizeof(end.reason), "%s", reason);
 	smd_timestamp(end.end_time);
 	if (hosts->sessions) {
-		smd_sessions_lose_host(hosts->sessions, host, &end);
+		hosts->session_calls->lose_host(hosts->sessions, host, &end);
 	}
 	for (size_t i = 0; i < hosts->count; i++) {
 		if (hosts->tasks[i].host == host) {

@@ -17,6 +17,16 @@ struct event_base;
 struct smd_runner_listener;
 struct smd_sessions;
 
+/* What hosts tell those who have sessions there (sessions.h). */
+struct smd_session_calls {
+	/* What an agent says of a session. -EPROTO with a text: there is none of that number there. */
+	int (*take_message)(struct smd_sessions *sessions, const struct smd_run_host *host,
+		const struct smd_agent_message *message, struct smd_error *error);
+	/* A host is lost, and with it all sessions there. */
+	void (*lose_host)(struct smd_sessions *sessions, const struct smd_run_host *host,
+		const struct smd_exit *end);
+};
+
 /* X(name, what happened, and what the event's text is) */
 #define SMD_EVENTS(X)                                                                              \
 	X(WAITING, "the engine waits for hosts", "why")                                            \
@@ -73,7 +83,8 @@ struct smd_hosts {
 	int may_share;           /* replicas may share GPUs */
 	struct smd_cool_down cool_down;
 	const char *token;       /* of the job, for hosts that do not see it here; or NULL */
-	struct smd_sessions *sessions; /* in replicas; they have the numbers from `capacity` on */
+	struct smd_sessions *sessions; /* in replicas; they have the numbers from `capacity` on, */
+	const struct smd_session_calls *session_calls; /* and hear of them by these */
 	struct smd_placement *placement; /* filled in by PLACED, but for what is there */
 	smd_event_fn *take_event;
 	void *arg;

@@ -86,7 +86,7 @@ static void take_end(struct session *session, const struct smd_agent_message *me
 	send_end(session, &end);
 }
 
-int smd_sessions_take_message(struct smd_sessions *sessions, const struct smd_run_host *host,
+static int hear_agent(struct smd_sessions *sessions, const struct smd_run_host *host,
 	const struct smd_agent_message *message, struct smd_error *error)
 {
 	size_t place = message->id - sessions->hosts->capacity;
@@ -109,7 +109,7 @@ int smd_sessions_take_message(struct smd_sessions *sessions, const struct smd_ru
 	return 0;
 }
 
-void smd_sessions_lose_host(struct smd_sessions *sessions, const struct smd_run_host *host,
+static void lose_host(struct smd_sessions *sessions, const struct smd_run_host *host,
 	const struct smd_exit *end)
 {
 	for (size_t i = 0; i < SMD_SESSIONS_MAX; i++) {
@@ -330,6 +330,7 @@ static int listen_on(struct smd_sessions *sessions, int fd)
 
 void smd_sessions_open(struct smd_hosts *hosts)
 {
+	static const struct smd_session_calls calls = {hear_agent, lose_host};
 	struct smd_sessions *sessions = calloc(1, sizeof(*sessions));
 	int ret = sessions ? smd_session_socket_listen(hosts->launcher.dir->fd) : -ENOMEM;
 
@@ -344,4 +345,5 @@ void smd_sessions_open(struct smd_hosts *hosts)
 		sessions = NULL;
 	}
 	hosts->sessions = sessions;
+	hosts->session_calls = &calls;
 }

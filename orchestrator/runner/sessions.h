@@ -17,14 +17,6 @@ struct smd_sessions;
 void smd_sessions_open(struct smd_hosts *hosts);
 void smd_sessions_close(struct smd_hosts *hosts);
 
-/* What an agent says of a session. -EPROTO with a text when there is none of that number there. */
-int smd_sessions_take_message(struct smd_sessions *sessions, const struct smd_run_host *host,
-	const struct smd_agent_message *message, struct smd_error *error);
-
-/* A host is lost, and with it all sessions there. */
-void smd_sessions_lose_host(struct smd_sessions *sessions, const struct smd_run_host *host,
-	const struct smd_exit *end);
-
 /* To be called after each turn of the loop. */
 void smd_sessions_turn(struct smd_sessions *sessions);
 
