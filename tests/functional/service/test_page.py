@@ -205,7 +205,7 @@ class Page(ServiceTest):
         self.assertLess(int(after[2]), int(before[2]))
         self.assertEqual(int(after[1]), page.run("return document.querySelectorAll('.rows > div').length"))
         page.wait("return /^1$/m.test(document.querySelector('.history').textContent) || document.querySelector('.history').firstChild.textContent.trim() !== ''")
-        self.assertIn("300", page.text("[aria-label='What the shell says']"))     # is read out
+        page.wait_for_text("300", "[aria-label='What the shell says']")     # is read out, a moment later
         type_in("sleep 300")
         page.run("[...document.querySelectorAll('.tools button')].find(button => button.innerText === 'Ctrl-C').click()")
         type_in("echo; echo status $?")

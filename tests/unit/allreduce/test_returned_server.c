@@ -161,7 +161,7 @@ static void run_operations(struct pool_rank *rank)
 		atomic_store(&history->begun, true);
 	} while (goes_on(rank->comm, rank->rank,
 		!atomic_load(&history->over) || (look.without && !history->another)));
-	for (int more = 0; more < 20; more++) {
+	for (int more = 0; more < 60; more++) { /* whatever weights were found on a busy host */
 		reduce_and_check(rank->comm, rank->rank, k++, buffer);
 	}
 	CHECK(look_at(rank->comm).index >= (history->another || history->added ? 1 : 2));
