@@ -16,7 +16,6 @@
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/job/job.h"
 #include "orchestrator/store/session_socket.h"
-#include "reduction_server/base/bytes.h"
 #include "reduction_server/base/printable.h"
 #include "worker/agent/wire/link.h"
 #include "worker/agent/wire/message.h"
@@ -139,27 +138,16 @@ static int write_all(int fd, const uint8_t *bytes, size_t count)
 
 static void take_output(struct exec *exec, const struct smd_agent_message *message)
 {
-	uint8_t body[8];
 	int fd = message->stream == SMD_AGENT_STDERR ? STDERR_FILENO : STDOUT_FILENO;
 
 	if (write_all(fd, message->bytes, message->length)) {
 		end(exec, EXIT_SIGNAL + SIGPIPE);
 		return;
 	}
-	smd_put32(body, SESSION_ID);
-	smd_put32(body + 4, (uint32_t)message->length);
-	smd_agent_link_send(exec->link, SMD_AGENT_CREDIT, body, sizeof(body), NULL, 0);
+	smd_agent_link_send_credit(exec->link, SESSION_ID, (uint32_t)message->length);
 }
 
 /* ---- input ---- */
-
-static void send_input(struct exec *exec, const char *bytes, size_t count)
-{
-	uint8_t head[SMD_AGENT_INPUT_HEAD];
-
-	smd_put32(head, SESSION_ID);
-	smd_agent_link_send(exec->link, SMD_AGENT_INPUT, head, sizeof(head), bytes, count);
-}
 
 static void on_input(evutil_socket_t fd, short what, void *arg)
 {
@@ -172,7 +160,7 @@ static void on_input(evutil_socket_t fd, short what, void *arg)
 	if (count < 0 && (errno == EINTR || errno == EAGAIN)) {
 		return;
 	}
-	send_input(exec, bytes, count > 0 ? (size_t)count : 0);
+	smd_agent_link_send_input(exec->link, SESSION_ID, bytes, count > 0 ? (size_t)count : 0);
 	exec->credit -= count > 0 ? (uint32_t)count : 0;
 	if (count <= 0) {
 		event_free(exec->input);
@@ -194,9 +182,8 @@ static void on_signal(evutil_socket_t signo, short what, void *arg)
 	}
 	if (exec->has_terminal) {
 		get_size(&size);
-		smd_agent_link_send_json(exec->link, SMD_AGENT_RESIZE,
-			json_pack("{s:i, s:i, s:i}", "id", (int)SESSION_ID, "rows", (int)size.rows,
-				"columns", (int)size.columns));
+		smd_agent_link_send_resize(
+			exec->link, SESSION_ID, (int)size.rows, (int)size.columns);
 	}
 }
 

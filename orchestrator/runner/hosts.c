@@ -12,7 +12,6 @@
 #include "orchestrator/runner/allocation.h"
 #include "orchestrator/runner/obituary.h"
 #include "orchestrator/runner/policy.h"
-#include "reduction_server/base/bytes.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 
@@ -347,16 +346,12 @@ int smd_hosts_start_session(struct smd_hosts *hosts, const struct smd_replica *r
 
 static void give_credit(struct smd_replica_task *task)
 {
-	uint8_t body[8];
-
 	if (!task->host || !task->host->link || task->owed == 0) {
 		return;
 	}
-	smd_put32(body, id_of(task));
-	smd_put32(body + 4, task->owed);
+	smd_agent_link_send_credit(task->host->link, id_of(task), task->owed);
 	task->credit += task->owed;
 	task->owed = 0;
-	smd_agent_link_send(task->host->link, SMD_AGENT_CREDIT, body, sizeof(body), NULL, 0);
 }
 
 static int take_output(

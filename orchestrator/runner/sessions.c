@@ -65,15 +65,6 @@ static void hand_on_output(struct session *session, const struct smd_agent_messa
 		message->length);
 }
 
-static void send_credit(struct smd_agent_link *link, uint32_t id, uint32_t credit)
-{
-	uint8_t body[8];
-
-	smd_put32(body, id);
-	smd_put32(body + 4, credit);
-	smd_agent_link_send(link, SMD_AGENT_CREDIT, body, sizeof(body), NULL, 0);
-}
-
 static void take_end(struct session *session, const struct smd_agent_message *message)
 {
 	struct smd_exit end = message->end;
@@ -104,7 +95,7 @@ static int hear_agent(struct smd_sessions *sessions, const struct smd_run_host *
 	} else if (session->link && message->kind == SMD_AGENT_OUTPUT) {
 		hand_on_output(session, message);
 	} else if (session->link && message->kind == SMD_AGENT_CREDIT) {
-		send_credit(session->link, session->asked_id, message->credit);
+		smd_agent_link_send_credit(session->link, session->asked_id, message->credit);
 	}
 	return 0;
 }
@@ -168,15 +159,6 @@ static int begin(struct session *session, const struct smd_agent_message *messag
 	return 0;
 }
 
-static void hand_on_input(struct session *session, const struct smd_agent_message *message)
-{
-	uint8_t head[SMD_AGENT_INPUT_HEAD];
-
-	smd_put32(head, id_of(session));
-	smd_agent_link_send(session->host->link, SMD_AGENT_INPUT, head, sizeof(head),
-		message->bytes, message->length);
-}
-
 /* A process that has ended takes nothing more. */
 static void hand_on(struct session *session, const struct smd_agent_message *message)
 {
@@ -184,14 +166,13 @@ static void hand_on(struct session *session, const struct smd_agent_message *mes
 		return;
 	}
 	if (message->kind == SMD_AGENT_INPUT) {
-		hand_on_input(session, message);
+		smd_agent_link_send_input(
+			session->host->link, id_of(session), message->bytes, message->length);
 	} else if (message->kind == SMD_AGENT_CREDIT) {
-		send_credit(session->host->link, id_of(session), message->credit);
+		smd_agent_link_send_credit(session->host->link, id_of(session), message->credit);
 	} else {
-		smd_agent_link_send_json(session->host->link, SMD_AGENT_RESIZE,
-			json_pack("{s:I, s:i, s:i}", "id", (json_int_t)id_of(session), "rows",
-				(int)message->terminal.rows, "columns",
-				(int)message->terminal.columns));
+		smd_agent_link_send_resize(session->host->link, id_of(session),
+			(int)message->terminal.rows, (int)message->terminal.columns);
 	}
 }
 

@@ -14,7 +14,6 @@
 #include "orchestrator/service/web_access.h"
 #include "orchestrator/store/job_copy.h"
 #include "orchestrator/store/session_socket.h"
-#include "reduction_server/base/bytes.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/parse.h"
 #include "worker/agent/wire/message.h"
@@ -89,15 +88,11 @@ static void answer_waiting(struct terminal *terminal)
 static void drop_output(struct terminal *terminal, uint64_t offset)
 {
 	size_t count = (size_t)(offset - terminal->output_at);
-	uint8_t body[8];
 
 	evbuffer_drain(terminal->output, count);
 	terminal->output_at = offset;
 	if (count > 0 && terminal->link) {
-		smd_put32(body, SESSION);
-		smd_put32(body + 4, (uint32_t)count);
-		smd_agent_link_send(
-			terminal->link, SMD_AGENT_CREDIT, body, sizeof(body), NULL, 0);
+		smd_agent_link_send_credit(terminal->link, SESSION, (uint32_t)count);
 	}
 }
 
@@ -424,14 +419,10 @@ void smd_terminal_get(struct smd_call *call)
 
 static void give_input(struct terminal *terminal, const uint8_t *bytes, size_t count)
 {
-	uint8_t head[SMD_AGENT_INPUT_HEAD];
-
 	terminal->input_at += count;
 	terminal->credit -= (uint32_t)count;
 	if (terminal->link && count > 0) {
-		smd_put32(head, SESSION);
-		smd_agent_link_send(
-			terminal->link, SMD_AGENT_INPUT, head, sizeof(head), bytes, count);
+		smd_agent_link_send_input(terminal->link, SESSION, bytes, count);
 	}
 }
 
@@ -491,9 +482,7 @@ void smd_terminal_resize(struct smd_call *call)
 			"The request must have numbers \"rows\" and \"columns\"");
 	} else if (body && !check_size(call, rows, columns)) {
 		if (terminal->link) {
-			smd_agent_link_send_json(terminal->link, SMD_AGENT_RESIZE,
-				json_pack("{s:i, s:i, s:i}", "id", (int)SESSION, "rows", rows,
-					"columns", columns));
+			smd_agent_link_send_resize(terminal->link, SESSION, rows, columns);
 		}
 		smd_answer_set(&call->request->answer, json_object());
 	}

@@ -8,7 +8,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "reduction_server/base/bytes.h"
 
 #define END_OF_FILE "\4" /* as a terminal in its usual mode takes it */
 
@@ -24,11 +23,7 @@ void smd_input_close(struct smd_input *input)
 
 static void give_credit(const struct smd_input *input, size_t count)
 {
-	uint8_t body[8];
-
-	smd_put32(body, input->id);
-	smd_put32(body + 4, (uint32_t)count);
-	smd_agent_link_send(input->own->link, SMD_AGENT_CREDIT, body, sizeof(body), NULL, 0);
+	smd_agent_link_send_credit(input->own->link, input->id, (uint32_t)count);
 }
 
 /* Writes what is taken now. */

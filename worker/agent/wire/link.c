@@ -233,6 +233,31 @@ void smd_agent_link_send_json(struct smd_agent_link *link, enum smd_agent_kind k
 	free(text);
 }
 
+void smd_agent_link_send_credit(struct smd_agent_link *link, uint32_t id, uint32_t credit)
+{
+	uint8_t body[8];
+
+	smd_put32(body, id);
+	smd_put32(body + 4, credit);
+	smd_agent_link_send(link, SMD_AGENT_CREDIT, body, sizeof(body), NULL, 0);
+}
+
+void smd_agent_link_send_input(
+	struct smd_agent_link *link, uint32_t id, const void *bytes, size_t count)
+{
+	uint8_t head[SMD_AGENT_INPUT_HEAD];
+
+	smd_put32(head, id);
+	smd_agent_link_send(link, SMD_AGENT_INPUT, head, sizeof(head), bytes, count);
+}
+
+void smd_agent_link_send_resize(struct smd_agent_link *link, uint32_t id, int rows, int columns)
+{
+	smd_agent_link_send_json(link, SMD_AGENT_RESIZE,
+		json_pack("{s:I, s:i, s:i}", "id", (json_int_t)id, "rows", rows, "columns",
+			columns));
+}
+
 /* ---- receiving ---- */
 
 static void answer_ping(

@@ -54,6 +54,13 @@ void smd_agent_link_send(struct smd_agent_link *link, enum smd_agent_kind kind, 
 /* The same with a JSON object, which it takes over; NULL, out of memory, ends the connection. */
 void smd_agent_link_send_json(struct smd_agent_link *link, enum smd_agent_kind kind, json_t *body);
 
+/* Frames about the process or session of that number: so many bytes more may come, these are its
+ * input (none: that has ended), and its terminal has another size. */
+void smd_agent_link_send_credit(struct smd_agent_link *link, uint32_t id, uint32_t credit);
+void smd_agent_link_send_input(
+	struct smd_agent_link *link, uint32_t id, const void *bytes, size_t count);
+void smd_agent_link_send_resize(struct smd_agent_link *link, uint32_t id, int rows, int columns);
+
 /* Sends what the stream takes now; what is left waits. Bytes that are left. */
 size_t smd_agent_link_flush(struct smd_agent_link *link);
 /* Bytes that have been given to the link and not to the stream. */
