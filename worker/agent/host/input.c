@@ -8,7 +8,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-
 #define END_OF_FILE "\4" /* as a terminal in its usual mode takes it */
 
 void smd_input_close(struct smd_input *input)
