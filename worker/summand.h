@@ -136,6 +136,20 @@ void smd_context_destroy(smd_context *context);
 void smd_context_stats(smd_context *context, struct smd_stats *out);
 
 /*
+ * Registers host memory, which operations will use again and again, with the network cards: lanes
+ * over RDMA then never ask whether it is still mapped, nor copy it where they cannot know that
+ * (without userfaultfd, as in many containers). Where there is no RDMA it costs a moment and changes
+ * nothing; memory that is not registered may be used all the same. From then until smd_deregister()
+ * with the same range it must stay mapped, and be the same memory. A part of it may be any buffer.
+ * The same range may be registered several times, and is deregistered as often; ranges must not
+ * overlap otherwise. No operation in flight may use it when it is deregistered. A context that is
+ * destroyed needs no deregistration. 0; -EINVAL, also for memory of a device, which needs no such
+ * call; -EFAULT; -ENOMEM; -EPERM. From any thread.
+ */
+int smd_register(smd_context *context, void *base, size_t bytes);
+int smd_deregister(smd_context *context, void *base, size_t bytes);
+
+/*
  * Joins the group as `rank` of `nranks` (2 to 4096; 1 is allowed and reduces nothing away). Returns
  * when all ranks have joined at every shard; -ETIMEDOUT names the ranks that did not come. When a
  * group's ranks have all left, its name may be used again.

@@ -186,8 +186,9 @@ static int peer_on_input_header(struct smd_peer *peer, const struct smd_frame *f
 	}
 	ret = smd_part_place(member, frame, &peer->rx_slot, error);
 	if (ret == 0 && peer->rx_slot) {
-		*payload = smd_slot_receive(
-			peer->rx_slot, frame, smd_member_claim_buffer(member, frame->ordinal));
+		*payload = smd_slot_receive(peer->rx_slot, frame,
+			smd_member_claim_buffer(
+				member, frame->ordinal, lane->direct ? frame->length : 0));
 		peer->rx_slot->remote_buffers[frame->rank] =
 			lane->nremote_buffers ? lane->remote_buffers[0]
 					      : (struct smd_remote_buffer){.length = 0};

@@ -53,7 +53,7 @@ bool smd_member_advertises(const struct smd_member *member, uint64_t ordinal)
 	       receive_buffer_of(member, ordinal)->advertisement != NULL;
 }
 
-void *smd_member_claim_buffer(struct smd_member *member, uint64_t ordinal)
+void *smd_member_claim_buffer(struct smd_member *member, uint64_t ordinal, uint32_t written)
 {
 	struct smd_receive_buffer *receive;
 	void *buffer;
@@ -63,7 +63,11 @@ void *smd_member_claim_buffer(struct smd_member *member, uint64_t ordinal)
 	}
 	receive = receive_buffer_of(member, ordinal);
 	buffer = receive->buffer;
-	smd_lane_revoke(member->lane, receive->advertisement);
+	if (written) {
+		smd_lane_claim(member->lane, receive->advertisement, written);
+	} else {
+		smd_lane_revoke(member->lane, receive->advertisement);
+	}
 	*receive = (struct smd_receive_buffer){NULL, NULL};
 	return buffer;
 }

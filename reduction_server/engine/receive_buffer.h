@@ -28,8 +28,9 @@ int smd_member_advertise(struct smd_member *member, uint64_t limit);
 /* Whether a part of that ordinal may have been written to its receive buffer. */
 bool smd_member_advertises(const struct smd_member *member, uint64_t ordinal);
 
-/* The ordinal's receive buffer, which is the caller's from now on; NULL: it has none. */
-void *smd_member_claim_buffer(struct smd_member *member, uint64_t ordinal);
+/* The ordinal's receive buffer, which is the caller's from now on, with so many bytes of the part
+ * that have been written to it already; NULL: it has none. */
+void *smd_member_claim_buffer(struct smd_member *member, uint64_t ordinal, uint32_t written);
 
 /* Gives those for ordinals from `limit` on back: the worker has said that it will not use them. */
 void smd_member_withdraw(struct smd_member *member, uint64_t limit);

@@ -70,6 +70,7 @@ struct smd_extent {
 
 /* What every transport's note of an advertised buffer begins with. */
 struct smd_advertisement {
+	bool beside;                        /* nothing is written to the buffer before claim() */
 	LIST_ENTRY(smd_advertisement) link; /* of the lane's */
 };
 
@@ -248,6 +249,13 @@ struct smd_transport_ops {
 	/* Revokes it: its payload has arrived or never will. Closing a lane revokes all.
 	 */
 	void (*revoke)(struct smd_lane *lane, struct smd_advertisement *advertise);
+	/*
+	 * The payload has been written to it (lane->direct): its `length` bytes are in the memory
+	 * that was advertised when this returns, and it is revoked. Until then the card may have
+	 * them elsewhere. NULL operation: they are there, and revoke() is enough.
+	 */
+	void (*claim)(
+		struct smd_lane *lane, struct smd_advertisement *advertise, uint32_t length);
 	/*
 	 * Registers memory that stays mapped until it is deregistered, or as long as the lane's
 	 * loop has lanes, and payloads of at most `largest` bytes in it: it need not be registered
@@ -459,6 +467,16 @@ static inline struct smd_advertisement *smd_lane_advertise(
 static inline void smd_lane_revoke(struct smd_lane *lane, struct smd_advertisement *advertise)
 {
 	if (advertise) {
+		lane->ops->revoke(lane, advertise);
+	}
+}
+
+static inline void smd_lane_claim(
+	struct smd_lane *lane, struct smd_advertisement *advertise, uint32_t length)
+{
+	if (lane->ops->claim) {
+		lane->ops->claim(lane, advertise, length);
+	} else {
 		lane->ops->revoke(lane, advertise);
 	}
 }

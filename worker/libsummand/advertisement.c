@@ -65,9 +65,20 @@ void smd_flow_advertise(struct smd_flow *flow, const struct smd_request *operati
 	}
 	*advertisement = smd_lane_advertise(flow->remote->lane, memory, (uint32_t)bytes,
 		smd_operation_extent(operation, operation->recv));
-	if (!*advertisement) {
+	if (!*advertisement || (*advertisement)->beside) {
 		flow_drop_undo(flow, flow->next);
 	}
+}
+
+void smd_flow_claim(struct smd_flow *flow, uint64_t ordinal, uint32_t written)
+{
+	struct smd_advertisement **advertisement = flow_advertisement(flow, ordinal);
+
+	if (written) {
+		smd_lane_claim(flow->remote->lane, *advertisement, written);
+		*advertisement = NULL;
+	}
+	smd_flow_revoke(flow, ordinal);
 }
 
 void smd_flow_revoke(struct smd_flow *flow, uint64_t ordinal)

@@ -19,7 +19,11 @@
  * flow's next one, before its input is sent. */
 void smd_flow_advertise(struct smd_flow *flow, const struct smd_request *operation, uint64_t chunk);
 
-/* The result of that ordinal is there, and all of it. */
+/* The result of that ordinal is there, and all of it: `written` bytes by the card, or (0) elsewhere.
+ */
+void smd_flow_claim(struct smd_flow *flow, uint64_t ordinal, uint32_t written);
+
+/* It comes elsewhere, or is not wanted. */
 void smd_flow_revoke(struct smd_flow *flow, uint64_t ordinal);
 
 /* Whether the shard may write into buffers of the communicator without a further word. */

@@ -15,6 +15,7 @@
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/context_servers.h"
 #include "worker/libsummand/history.h"
+#include "worker/libsummand/host_memory.h"
 #include "worker/libsummand/object.h"
 #include "worker/libsummand/segment.h"
 
@@ -199,12 +200,80 @@ int smd_context_register(struct smd_context *context, const void *user, void *ba
 		   : smd_registrations_add(&context->registrations, user, base, length, dmabuf);
 }
 
-void smd_context_deregister(
+int smd_context_deregister(
 	struct smd_context *context, const void *user, void *base, size_t length)
 {
-	if (smd_context_check_process(context) == 0) {
-		smd_registrations_remove(&context->registrations, user, base, length);
+	int ret = smd_context_check_process(context);
+
+	return ret ? ret
+		   : smd_registrations_remove(&context->registrations, user, base, length);
+}
+
+/* Host memory of this process, of which no other part is registered. */
+static int context_check_memory(
+	struct smd_context *context, void *base, size_t bytes, struct smd_error *error)
+{
+	const struct smd_device_ops *devices = context->staging.ops;
+	struct smd_device_location location = {.ordinal = -1};
+	int ret;
+
+	if (bytes == 0) {
+		return smd_error_set(error, EINVAL, "register: there must be at least one byte");
 	}
+	ret = devices ? devices->locate(base, &location, error) : 0;
+	if (ret) {
+		return ret;
+	}
+	if (location.ordinal >= 0) {
+		return smd_error_set(error, EINVAL,
+			"register: memory must be the host's, got that of device %d, which is "
+			"registered without a call",
+			location.ordinal);
+	}
+	if (!smd_host_memory_is_mapped(base, bytes)) {
+		return smd_error_set(error, EFAULT,
+			"register: %zu bytes at %p must be memory of this process", bytes, base);
+	}
+	if (smd_registrations_overlap(&context->registrations, base, bytes)) {
+		return smd_error_set(error, EINVAL,
+			"register: %zu bytes at %p must not overlap other registered memory", bytes,
+			base);
+	}
+	return 0;
+}
+
+int smd_register(smd_context *context, void *base, size_t bytes)
+{
+	struct smd_error error = {""};
+	int ret = smd_context_check(context);
+
+	if (ret) {
+		return ret;
+	}
+	ret = context_check_memory(context, base, bytes, &error);
+	if (ret == 0) {
+		ret = smd_registrations_add(&context->registrations, context, base, bytes, NULL);
+		if (ret) {
+			smd_error_set(&error, -ret, "register: %s", strerror(-ret));
+		}
+	}
+	return ret ? smd_error_remember(ret, &error) : 0;
+}
+
+int smd_deregister(smd_context *context, void *base, size_t bytes)
+{
+	struct smd_error error = {""};
+	int ret = smd_context_check(context);
+
+	if (ret == 0 &&
+		smd_registrations_remove(&context->registrations, context, base, bytes)) {
+		smd_error_set(&error, EINVAL,
+			"deregister: %zu bytes at %p must be registered as they are, with "
+			"smd_register()",
+			bytes, base);
+		ret = smd_error_remember(-EINVAL, &error);
+	}
+	return ret;
 }
 
 bool smd_context_is_device_registered(struct smd_context *context, const void *memory, size_t bytes)

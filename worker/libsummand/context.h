@@ -77,7 +77,7 @@ int smd_context_register(struct smd_context *context, const void *user, void *ba
 	const struct smd_dmabuf *dmabuf);
 bool smd_context_is_device_registered(
 	struct smd_context *context, const void *memory, size_t bytes);
-void smd_context_deregister(
+int smd_context_deregister(
 	struct smd_context *context, const void *user, void *base, size_t length);
 
 /* Whether a caller's context is one, of this process. 0, or -EINVAL, -EPERM with a text for

@@ -446,7 +446,7 @@ static int flow_finish_result(
 
 	flow->rx_operation = NULL;
 	flow->rx_got = 0;
-	smd_flow_revoke(flow, flow->done);
+	smd_flow_claim(flow, flow->done, direct && !dropped ? frame->length : 0);
 	if (!dropped && flow->rx_beside && operation->path->host) {
 		memcpy(operation->recv + smd_operation_chunk_offset(operation, flow->rx_chunk),
 			flow->rx_beside, flow->rx_bytes);

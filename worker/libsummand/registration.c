@@ -155,13 +155,16 @@ static int registration_add(struct smd_registrations *registrations, const void 
 	return 0;
 }
 
-static void registration_remove(
+static int registration_remove(
 	struct smd_registrations *registrations, const void *user, struct smd_extent memory)
 {
 	struct smd_registration *registration = registration_find(registrations, user, memory);
 
-	if (!registration || --registration->times) {
-		return;
+	if (!registration) {
+		return -ENOENT;
+	}
+	if (--registration->times) {
+		return 0;
 	}
 	smd_progress_lock(registrations->progress);
 	LIST_REMOVE(registration, link);
@@ -170,6 +173,7 @@ static void registration_remove(
 		registration_undo(registrations, memory);
 	}
 	registration_free(registration);
+	return 0;
 }
 
 static void registering_run(struct smd_task *task)
@@ -181,7 +185,8 @@ static void registering_run(struct smd_task *task)
 		registering->ret = registration_add(
 			registrations, registering->user, registering->memory, registering->dmabuf);
 	} else {
-		registration_remove(registrations, registering->user, registering->memory);
+		registering->ret = registration_remove(
+			registrations, registering->user, registering->memory);
 	}
 	smd_progress_lock(registrations->progress);
 	registering->done = true;
@@ -213,12 +218,12 @@ int smd_registrations_add(struct smd_registrations *registrations, const void *u
 	return registering_ask(registrations, &call);
 }
 
-void smd_registrations_remove(
+int smd_registrations_remove(
 	struct smd_registrations *registrations, const void *user, void *base, size_t length)
 {
 	struct registration_task call = {.user = user, .memory = {base, length}};
 
-	(void)registering_ask(registrations, &call);
+	return registering_ask(registrations, &call);
 }
 
 int smd_registrations_restore(struct smd_registrations *registrations, struct smd_lane *lane)
@@ -235,6 +240,25 @@ int smd_registrations_restore(struct smd_registrations *registrations, struct sm
 		}
 	}
 	return ret;
+}
+
+bool smd_registrations_overlap(
+	struct smd_registrations *registrations, const void *base, size_t length)
+{
+	uintptr_t begin = (uintptr_t)base;
+	const struct smd_registration *registration;
+	bool overlaps = false;
+
+	smd_progress_lock(registrations->progress);
+	LIST_FOREACH (registration, &registrations->list, link) {
+		uintptr_t other = (uintptr_t)registration->base;
+		bool same = other == begin && registration->length == length;
+
+		overlaps = overlaps || (!same && begin < other + registration->length &&
+					       other < begin + length);
+	}
+	smd_progress_unlock(registrations->progress);
+	return overlaps;
 }
 
 bool smd_registrations_cover_device(

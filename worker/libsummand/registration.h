@@ -58,13 +58,17 @@ void smd_registrations_destroy(struct smd_registrations *registrations);
 int smd_registrations_add(struct smd_registrations *registrations, const void *user, void *base,
 	size_t length, const struct smd_dmabuf *dmabuf);
 
-/* From any thread. No operation in flight may use it. */
-void smd_registrations_remove(
+/* From any thread. No operation in flight may use it. -ENOENT: the user has not registered it. */
+int smd_registrations_remove(
 	struct smd_registrations *registrations, const void *user, void *base, size_t length);
 
 /* On the owner: all of it, with a lane that is there again, or of a server that is. 0, or what its
  * card says of a device's memory. */
 int smd_registrations_restore(struct smd_registrations *registrations, struct smd_lane *lane);
+
+/* From any thread: whether part of it is registered, and it is not the same. */
+bool smd_registrations_overlap(
+	struct smd_registrations *registrations, const void *base, size_t length);
 
 /* From any thread: whether the memory lies in registered memory of a device. */
 bool smd_registrations_cover_device(

@@ -365,6 +365,7 @@ static int device_create(struct rdma_device *device, uint8_t port)
 		.dereg = device_deregister,
 		.owner = device,
 		.bytes_max = device->loop->settings.cache,
+		.bounce_max = device->loop->settings.bounce,
 		/* So many small ones, beside as many pieces as there is room for. */
 		.entries_max = SMD_RDMA_MEMORY_ENTRIES_DEFAULT +
 			       (unsigned)(device->loop->settings.cache / SMD_RDMA_MEMORY_PIECE),
@@ -373,7 +374,10 @@ static int device_create(struct rdma_device *device, uint8_t port)
 	int ret = device_query(device, port);
 
 	if (smd_memory_watch_start(&error)) {
-		smd_log(SMD_LOG_INFO, "rdma", "registration cache disabled: %s", error.text);
+		smd_log(SMD_LOG_INFO, "rdma",
+			"registration cache disabled: %s; buffers are copied through %llu MiB of "
+			"registered memory",
+			error.text, (unsigned long long)device->loop->settings.bounce >> 20);
 	}
 	if (ret == 0) {
 		ret = smd_verbs_domain_create(device->context, &device->domain);

@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define REMOTES_FIRST 64
 
@@ -105,8 +106,11 @@ static struct smd_advertisement *rdma_advertise(
 	}
 	if (advertisement) {
 		LIST_INSERT_HEAD(&lane->advertisements, &advertisement->base, link);
+		advertisement->memory = memory;
+		advertisement->base.beside = advertisement->region->slot != NULL;
 		remote_buffer = (struct smd_remote_buffer){
-			(uintptr_t)memory, advertisement->region->keys.rkey, length};
+			(uintptr_t)smd_rdma_region_at(advertisement->region, memory),
+			advertisement->region->keys.rkey, length};
 	}
 	if (lane_add_remote_buffer(lane, &remote_buffer)) {
 		smd_rdma_lane_fail(lane, -ENOMEM, "out of memory");
@@ -121,6 +125,16 @@ static void rdma_revoke(struct smd_lane *outer, struct smd_advertisement *advert
 	smd_rdma_region_put(((struct rdma_advertisement *)advertisement)->region);
 	LIST_REMOVE(advertisement, link);
 	LIST_INSERT_HEAD(&lane->idle_advertisements, advertisement, link);
+}
+
+static void rdma_claim(struct smd_lane *outer, struct smd_advertisement *base, uint32_t length)
+{
+	const struct rdma_advertisement *advertisement = (const struct rdma_advertisement *)base;
+
+	if (advertisement->region->slot) {
+		memcpy(advertisement->memory, advertisement->region->slot, length);
+	}
+	rdma_revoke(outer, base);
 }
 
 static void rdma_register_memory(struct smd_lane *outer, struct smd_extent memory, size_t largest)
@@ -226,6 +240,7 @@ const struct smd_transport_ops smd_transport_rdma = {
 	.poll = rdma_poll,
 	.advertise = rdma_advertise,
 	.revoke = rdma_revoke,
+	.claim = rdma_claim,
 	.register_memory = rdma_register_memory,
 	.register_device = rdma_register_device,
 	.deregister = rdma_deregister,

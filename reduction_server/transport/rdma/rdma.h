@@ -54,7 +54,8 @@ struct rdma_posted {
 
 struct rdma_advertisement {
 	struct smd_advertisement base;
-	struct smd_rdma_region *region;
+	void *memory;
+	struct smd_rdma_region *region; /* of the memory, or of a slot in its place */
 };
 
 struct rdma_lane {

@@ -6,7 +6,8 @@
  * than to send a chunk; so what was registered is kept for the next operation. It is kept only
  * while the memory watch covers it: a registration holds on to the old memory when addresses are
  * unmapped and mapped anew, and would send and receive what nobody sees. Memory that cannot be
- * watched is registered for one use.
+ * watched is not: its bytes are copied through bounce slots (bounce.h), or, without a free one, it
+ * is registered for one use.
  *
  * Before a buffer that a caller has just given is looked up, smd_rdma_memory_invalidate() drops
  * what has been unmapped until then: once per operation, or once for all that have been given since
@@ -30,6 +31,7 @@
 #define SMD_RDMA_MEMORY_OVERLAP (16u << 20)
 
 struct smd_rdma_memory;
+struct smd_rdma_bounce_slab;
 
 /* What memory is used for. What may be written may be read too. */
 enum smd_rdma_access {
@@ -47,6 +49,9 @@ struct smd_rdma_keys {
 /* A registered region, from smd_rdma_memory_find() until smd_rdma_region_put(). */
 struct smd_rdma_region {
 	struct smd_rdma_keys keys;
+	/* What the card reads and writes in the memory's place; the user of the region copies. NULL:
+	 * the memory itself. */
+	uint8_t *slot;
 	/* The rest is the cache's: */
 	struct smd_rdma_memory *memory;
 	uintptr_t begin;
@@ -54,6 +59,7 @@ struct smd_rdma_region {
 	enum smd_rdma_access access;
 	unsigned references;
 	bool kept; /* may be found again: in the list of regions, or a piece of registered memory */
+	struct smd_rdma_bounce_slab *slab; /* of the slot */
 	TAILQ_ENTRY(smd_rdma_region) link;
 };
 
@@ -70,6 +76,7 @@ struct smd_rdma_memory_config {
 	/* What may be kept of callers' buffers while nothing uses it; in use there may be more. */
 	unsigned entries_max; /* 0: SMD_RDMA_MEMORY_ENTRIES_DEFAULT */
 	uint64_t bytes_max;   /* 0: no limit */
+	uint64_t bounce_max;  /* bytes of bounce slots; less than a slab (bounce.h): none */
 };
 
 struct smd_rdma_memory_counts {
@@ -80,6 +87,7 @@ struct smd_rdma_memory_counts {
 	uint64_t evictions; /* of regions that were still good */
 	uint64_t stale;     /* regions whose memory was unmapped */
 	uint64_t refusals;  /* failed registrations */
+	uint64_t bounced;   /* regions that were a slot */
 	uint64_t pinned;    /* bytes registered now; those in two regions count twice */
 };
 
@@ -120,6 +128,8 @@ void smd_rdma_memory_invalidate(struct smd_rdma_memory *memory);
  * sends from a buffer and receives into it asks for SMD_RDMA_WRITE both times, or it is registered
  * twice.
  *
+ * A region with a slot is the caller's alone.
+ *
  * -ENOMEM, or what the registration said; then the same buffer is refused without asking again
  * until something is deregistered, or for a second.
  */
@@ -127,6 +137,11 @@ int smd_rdma_memory_find(struct smd_rdma_memory *memory, const void *address, si
 	const void *extent, size_t extent_length, enum smd_rdma_access access,
 	struct smd_rdma_region **out);
 void smd_rdma_region_put(struct smd_rdma_region *region);
+/* Where the card reads and writes what is at `address`. */
+static inline void *smd_rdma_region_at(const struct smd_rdma_region *region, const void *address)
+{
+	return region->slot ? region->slot : (void *)(uintptr_t)address;
+}
 
 /* The memory in this range is about to be something else: nothing registered of it is found again.
  */

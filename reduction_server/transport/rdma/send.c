@@ -149,13 +149,15 @@ static struct smd_rdma_region *lane_direct_region(
 {
 	struct smd_rdma_region *region;
 
-	if (!lane_may_write_direct(lane, send)) {
+	if (!lane_may_write_direct(lane, send) ||
+		smd_rdma_memory_find(lane->device->memory, send->payload, send->length,
+			send->extent.base, send->extent.length, SMD_RDMA_READ, &region)) {
 		return NULL;
 	}
-	return smd_rdma_memory_find(lane->device->memory, send->payload, send->length,
-		       send->extent.base, send->extent.length, SMD_RDMA_READ, &region) == 0
-		       ? region
-		       : NULL;
+	if (region->slot) {
+		memcpy(region->slot, send->payload, send->length);
+	}
+	return region;
 }
 
 /* Header and remote buffers of the frame that begins; returns where the payload may follow. */
@@ -243,7 +245,8 @@ static bool lane_add_message(struct rdma_lane *lane, struct chain *chain)
 	smd_rdma_prefix_encode(&prefix, bounce);
 	if (region) {
 		piece = send->length;
-		request = chain_add(chain, lane, send->payload, piece, region->keys.lkey);
+		request = chain_add(chain, lane, smd_rdma_region_at(region, send->payload), piece,
+			region->keys.lkey);
 		request->send_flags = 0; /* inline, the processor would read it */
 		request->wr.rdma.remote_addr = send->remote_buffer.address;
 		request->wr.rdma.rkey = send->remote_buffer.key;

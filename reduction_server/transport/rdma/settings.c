@@ -9,6 +9,8 @@
 
 #include "reduction_server/base/parse.h"
 
+#define SETTING_BOUNCE (64ull << 20)
+
 /* A number of the range, or what it is without the variable. */
 static int setting_read(
 	const char *name, uint64_t least, uint64_t most, uint8_t *inout, struct smd_error *error)
@@ -34,6 +36,19 @@ static int setting_read_cache(uint64_t *out, struct smd_error *error)
 	if (text && (smd_parse_size(text, out) || *out == 0)) {
 		return smd_error_set(error, EINVAL,
 			"SUMMAND_RDMA_CACHE: must be a size like 64G, got \"%.40s\"", text);
+	}
+	return 0;
+}
+
+/* For 128 chunks of the default length, to send or to receive. */
+static int setting_read_bounce(uint64_t *out, struct smd_error *error)
+{
+	const char *text = getenv("SUMMAND_RDMA_BOUNCE");
+
+	*out = SETTING_BOUNCE;
+	if (text && smd_parse_size(text, out)) {
+		return smd_error_set(error, EINVAL,
+			"SUMMAND_RDMA_BOUNCE: must be a size like 64M, got \"%.40s\"", text);
 	}
 	return 0;
 }
@@ -97,6 +112,9 @@ int smd_rdma_settings_read(struct smd_rdma_settings *out, struct smd_error *erro
 	}
 	if (ret == 0) {
 		ret = setting_read_cache(&out->cache, error);
+	}
+	if (ret == 0) {
+		ret = setting_read_bounce(&out->bounce, error);
 	}
 	out->relaxed = relaxed;
 	return ret;

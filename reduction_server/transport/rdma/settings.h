@@ -22,6 +22,7 @@ struct smd_rdma_settings {
 	uint8_t service_level;
 	uint8_t traffic_class;
 	uint64_t cache; /* bytes of callers' buffers that stay registered while nothing uses them */
+	uint64_t bounce; /* bytes of slots that others are copied through */
 };
 
 /* 0, or -EINVAL with a text. */

@@ -119,6 +119,36 @@ class BindingTest(ProgramTest):
         with self.assertRaisesRegex(SummandError, "wire must be one of float32, bf16, fp16, got 'int8'"):
             Communicator(None, "wrong", 0, 1, wire="int8")
 
+    def test_registered_memory(self):
+        def work(communicator):
+            context, whole = communicator._context, torch.empty(3 * COUNT)
+            context.register(whole)
+            context.register(whole)
+            part = whole[COUNT:2 * COUNT].copy_(values(communicator.rank, torch.float32))
+            communicator.all_reduce(part)
+            with self.assertRaisesRegex(SummandError, "must not overlap other registered memory"):
+                context.register(part)
+            with self.assertRaisesRegex(SummandError, "must be contiguous"):
+                context.register(torch.empty(4, 4).t())
+            context.deregister(whole)
+            context.deregister(whole)
+            with self.assertRaisesRegex(SummandError, "must be registered as they are"):
+                context.deregister(whole)
+            return part
+
+        for part in self.of_all(work):
+            self.assertTrue(torch.equal(part, expected("sum", torch.float32)))
+
+    def test_a_hook_registers_the_buckets_that_there_are(self):
+        with Context(servers=self.servers) as context, Communicator(context, "buckets", 0, 1) as communicator:
+            buckets = [torch.ones(COUNT) for _ in range(3)]
+            state = summand_ddp.HookState(communicator)
+            for index, bucket in ((0, 0), (1, 1), (0, 0), (1, 2)):
+                state.register(index, buckets[bucket])
+            self.assertEqual([id(each) for each in context._registered], [id(buckets[0]), id(buckets[2])])
+            state.close()
+            self.assertEqual(context._registered, [])
+
     def test_what_nobody_waits_for_is_waited_for_at_the_end(self):
         def work(communicator):
             tensor = values(communicator.rank, torch.float32)

@@ -75,6 +75,7 @@ struct smd_rdma_region *get_in(uintptr_t begin, size_t length, uintptr_t extent,
 	const struct registration *registration;
 
 	assert_int_equal(find_in(begin, length, extent, extent_length, access, &region), 0);
+	begin = (uintptr_t)smd_rdma_region_at(region, (void *)begin);
 	registration = registrar_of(region);
 	assert_true(registration->live);
 	assert_true(registration->begin <= begin && begin + length <= registration->end);

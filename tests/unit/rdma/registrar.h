@@ -21,6 +21,7 @@ struct registration {
 };
 
 struct registrar {
+	uint64_t bounce_max; /* of caches that are made */
 	bool stamped;
 	int err;        /* 0, or what every registration fails with */
 	uint64_t limit; /* -ENOMEM beyond it */

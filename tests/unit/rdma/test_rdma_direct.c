@@ -20,6 +20,7 @@ static uint8_t *memory;
 
 static int direct_set_up(void **state)
 {
+	setenv("SUMMAND_RDMA_BOUNCE", "0", 1); /* test_rdma_bounce has those */
 	memory = calloc(1000, LENGTH);
 	return stage_set_up(state);
 }

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "cache.h"
+#include "reduction_server/transport/rdma/bounce.h"
 
 /* ---- finding ---- */
 
@@ -306,6 +307,85 @@ static void what_cannot_be_watched_is_registered_for_one_use(void **state)
 	assert_int_equal(smd_rdma_memory_counts(memory)->hits, 0);
 }
 
+/* ---- bounce slots ---- */
+
+static void use_slots(uint64_t bytes)
+{
+	watch.err = -ENOSYS;
+	registrar.bounce_max = bytes;
+	cache_use(0, 0);
+}
+
+/* Of 512 KiB a slab has 16: nobody has another's, and what was registered once is enough. */
+static void what_cannot_be_watched_goes_through_slots(void **state)
+{
+	struct smd_rdma_region *regions[16];
+
+	(void)state;
+	use_slots(SMD_RDMA_BOUNCE_SLAB);
+	for (unsigned round = 0; round < 3; round++) {
+		for (unsigned i = 0; i < 16; i++) {
+			regions[i] = get(BASE + i * CHUNK, CHUNK / 2 - i);
+			assert_non_null(regions[i]->slot);
+			for (unsigned k = 0; k < i; k++) {
+				assert_true(regions[i]->slot >= regions[k]->slot + CHUNK / 2 ||
+					    regions[k]->slot >= regions[i]->slot + CHUNK / 2);
+			}
+		}
+		for (unsigned i = 0; i < 16; i++) {
+			smd_rdma_region_put(regions[i]);
+		}
+	}
+	assert_int_equal(registrar.count, 1);
+	assert_int_equal(smd_rdma_memory_counts(memory)->bounced, 48);
+}
+
+static void without_a_free_slot_memory_is_registered_for_one_use(void **state)
+{
+	struct smd_rdma_region *held[4];
+
+	(void)state;
+	use_slots(SMD_RDMA_BOUNCE_SLAB);
+	for (unsigned i = 0; i < 4; i++) {
+		held[i] = get(BASE + 2 * i * CHUNK, 2 * CHUNK);
+	}
+	assert_not_registered(BASE, 2 * CHUNK);
+	assert_not_registered(BASE, SMD_RDMA_BOUNCE_SLAB + 1); /* nor are slots so long */
+	smd_rdma_region_put(held[3]);
+	held[3] = get(BASE, CHUNK + 1);
+	assert_non_null(held[3]->slot);
+	for (unsigned i = 0; i < 4; i++) {
+		smd_rdma_region_put(held[i]);
+	}
+	use_slots(SMD_RDMA_BOUNCE_SLAB - 1);
+	assert_not_registered(BASE, CHUNK);
+}
+
+/* As when operations get other chunks. */
+static void a_slab_that_nobody_uses_is_cut_anew(void **state)
+{
+	struct smd_rdma_region *small;
+
+	(void)state;
+	use_slots(SMD_RDMA_BOUNCE_SLAB);
+	small = get(BASE, 100);
+	assert_not_registered(BASE, CHUNK);
+	smd_rdma_region_put(small);
+	assert_registered(BASE, CHUNK);
+	assert_registered(BASE, 100);
+}
+
+static void slots_that_cannot_be_had_are_not_asked_for_again(void **state)
+{
+	(void)state;
+	use_slots(SMD_RDMA_BOUNCE_SLAB);
+	registrar.limit = MIB;
+	assert_not_registered(BASE, MIB);
+	registrar.limit = UINT64_MAX;
+	assert_not_registered(BASE, MIB);
+	assert_int_equal(smd_rdma_memory_counts(memory)->bounced, 0);
+}
+
 /* ---- failures ---- */
 
 static void too_much_pinned_memory_is_evicted_and_tried_again(void **state)
@@ -441,6 +521,10 @@ int main(void)
 		CACHE_TEST(what_was_told_before_a_cache_is_not_about_it),
 		CACHE_TEST(what_is_forgotten_is_registered_again),
 		CACHE_TEST(what_cannot_be_watched_is_registered_for_one_use),
+		CACHE_TEST(what_cannot_be_watched_goes_through_slots),
+		CACHE_TEST(without_a_free_slot_memory_is_registered_for_one_use),
+		CACHE_TEST(a_slab_that_nobody_uses_is_cut_anew),
+		CACHE_TEST(slots_that_cannot_be_had_are_not_asked_for_again),
 		CACHE_TEST(too_much_pinned_memory_is_evicted_and_tried_again),
 		CACHE_TEST(a_bad_address_evicts_nothing),
 		CACHE_TEST(a_refused_buffer_is_not_asked_for_at_once),

@@ -340,7 +340,10 @@ int smd_net_receiver_on_frame(
 		entry_complete(lane, receive, entry);
 		return 0;
 	}
-	if (advertisement && *advertisement) {
+	if (advertisement && *advertisement && lane->lane->direct) {
+		smd_lane_claim(lane->lane, *advertisement, frame->length);
+		*advertisement = NULL;
+	} else if (advertisement && *advertisement) {
 		smd_lane_revoke(lane->lane, *advertisement);
 		*advertisement = NULL;
 	}

@@ -9,6 +9,7 @@ memory of the CPU or of a CUDA device; of the latter an operation follows the cu
 operations in the same order.
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -51,6 +52,8 @@ _CALLS = {
     "smd_context_create": (_INT, [ctypes.POINTER(_Options), _OUT]),
     "smd_context_destroy": (None, [_POINTER]),
     "smd_context_stats": (None, [_POINTER, ctypes.POINTER(_Stats)]),
+    "smd_register": (_INT, [_POINTER, _POINTER, ctypes.c_size_t]),
+    "smd_deregister": (_INT, [_POINTER, _POINTER, ctypes.c_size_t]),
     "smd_comm_create": (_INT, [_POINTER, ctypes.c_char_p, _INT, _INT, _OUT]),
     "smd_comm_destroy": (None, [_POINTER]),
     "smd_comm_set_stream": (None, [_POINTER, _POINTER]),
@@ -129,6 +132,7 @@ class Context:
                            connect_timeout_s=connect_timeout or 0)
         self._handle = ctypes.c_void_p()
         self._communicators = []
+        self._registered = []  # tensors, which stay while their memory is registered
         _check(_lib().smd_context_create(ctypes.byref(options), ctypes.byref(self._handle)))
 
     def _open(self):
@@ -142,6 +146,18 @@ class Context:
         _lib().smd_context_stats(self._open(), ctypes.byref(stats))
         return {name: getattr(stats, name) for name, _ in _Stats._fields_ if name != "later"}
 
+    def register(self, tensor):
+        """Registers a tensor of the CPU's memory, which will be used again and again, with the network cards, until
+        deregister() or close(): over RDMA it is then neither watched nor copied. The context keeps the tensor."""
+        _check(_lib().smd_register(self._open(), *_range(tensor)))
+        self._registered.append(tensor)
+
+    def deregister(self, tensor):
+        """Its memory, as it was registered. No operation in flight may use it."""
+        _check(_lib().smd_deregister(self._open(), *_range(tensor)))
+        place = [_range(other) for other in self._registered].index(_range(tensor))
+        del self._registered[place]
+
     def close(self):
         """Closes its communicators too. A second time does nothing."""
         while self._communicators:
@@ -149,6 +165,7 @@ class Context:
         if self._handle:
             _lib().smd_context_destroy(self._handle)
             self._handle = ctypes.c_void_p()
+            self._registered = []
 
     def __enter__(self):
         return self
@@ -273,6 +290,12 @@ class Communicator:
         self.close()
 
 
+def _range(tensor):
+    if not tensor.is_contiguous():
+        raise SummandError(0, f"a tensor to be registered must be contiguous, got strides {_strides(tensor)}")
+    return tensor.data_ptr(), tensor.numel() * tensor.element_size()
+
+
 def _strides(tensor):
     return tuple(tensor.stride()) if tensor.layout == torch.strided else None
 
@@ -327,6 +350,23 @@ class HookState:
         self.communicator = communicator
         self.context = context
         self._started = InOrder("summand-ddp", self._complete)
+        self._buckets = {}  # registered, by index
+
+    def register(self, index, tensor):
+        """Registers a bucket's memory, the same in every step until DDP makes others, in place of the one before."""
+        before = self._buckets.get(index)
+        if tensor.device.type != "cpu" or (before is not None and _range(before) == _range(tensor)):
+            return
+        self._forget(index)
+        self._buckets[index] = tensor
+        with contextlib.suppress(SummandError):  # what is not registered may be used all the same
+            self.communicator._context.register(tensor)
+
+    def _forget(self, index):
+        tensor = self._buckets.pop(index, None)
+        if tensor is not None:
+            with contextlib.suppress(SummandError):
+                self.communicator._context.deregister(tensor)
 
     def average(self, tensor):
         """Starts to average the tensor over all ranks, in place; returns a future of it."""
@@ -349,6 +389,8 @@ class HookState:
     def close(self):
         """Waits for what was started, and leaves the group. A second time does nothing."""
         self._started.end()
+        for index in list(self._buckets):
+            self._forget(index)
         self.communicator.close()
         if self.context:
             self.context.close()
@@ -362,6 +404,7 @@ class HookState:
 
 def allreduce_hook(state: HookState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """For DistributedDataParallel.register_comm_hook(): averages a bucket while the backward pass goes on."""
+    state.register(bucket.index(), bucket.buffer())
     # then() makes an exception one that DDP raises with its text; of a bare future it sees only a wrong result.
     return state.average(bucket.buffer()).then(lambda future: future.wait())
 
