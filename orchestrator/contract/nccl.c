@@ -6,8 +6,8 @@ static const struct {
 	const char *name;
 	const char *value;
 } plugin[] = {
-	{"NCCL_NET_PLUGIN", "summand"}, /* libnccl-net-summand.so */
-	/* By the file's name, since it is no libnccl-tuner-NAME.so. NCCL asks the network plugin for a
+	{"NCCL_NET_PLUGIN", "summand"}, /* libnccl-net-summand.so, and for RCCL librccl-net-summand.so */
+	/* By the file's name, since it is no libnccl-tuner-NAME.so, nor RCCL's. NCCL asks the network plugin for a
 	 * tuner only where it finds no libnccl-tuner.so. */
 	{"NCCL_TUNER_PLUGIN", "libnccl-net-summand.so"},
 	{"NCCL_COLLNET_ENABLE", "1"}, /* off by default, and without it no plugin may reduce */

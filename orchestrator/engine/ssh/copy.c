@@ -113,10 +113,11 @@ static int add(struct bundle *bundle, const char *folder, const char *name, stru
 	return 0;
 }
 
-/* Those of workers that find reduction servers: what NCCL loads, and what other programs do. */
+/* Those of workers that find reduction servers: what NCCL loads, what RCCL does, and what other programs do. */
 static int add_libraries(struct bundle *bundle, const char *programs, struct smd_error *error)
 {
-	static const char *const names[] = {"libnccl-net-summand.so", "libsummand.so.0"};
+	static const char *const names[] = {
+		"libnccl-net-summand.so", "librccl-net-summand.so", "libsummand.so.0"};
 	char *folder;
 	int ret = smd_program_find_plugin(programs, &folder);
 

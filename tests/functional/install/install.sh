@@ -60,7 +60,7 @@ for file in bin/summand bin/summand-agent bin/summand-digits bin/summand-digits-
 	share/summand/jobs/ddp.json share/summand/python/summand_ddp.py share/summand/python/summand/ddp.py share/summand/python/pyproject.toml; do
 	[ -e "$prefix/$file" ] || fail "$file must be installed"
 done
-for file in "$folder/libsummand.so.0" "$folder/libnccl-net-summand.so" "$folder/pkgconfig/summand.pc"; do
+for file in "$folder/libsummand.so.0" "$folder/libnccl-net-summand.so" "$folder/librccl-net-summand.so" "$folder/pkgconfig/summand.pc"; do
 	[ -e "$file" ] || fail "$file must be installed"
 done
 

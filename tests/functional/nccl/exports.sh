@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # libnccl-net-summand.so exports the tables that NCCL looks up, and nothing else; it wants nothing of
-# CUDA, of NCCL and, where these have archives, of other packages; and it can be opened as NCCL does.
+# CUDA, of NCCL and, where these have archives, of other packages; and it can be opened as NCCL does, and by the name that
+# RCCL makes of the same NCCL_NET_PLUGIN.
 #
 #   exports.sh STATIC
 set -uo pipefail
@@ -40,9 +41,10 @@ newest=$(nm -D --undefined-only "$library" | grep -oE 'GLIBC_[0-9.]+' | sort -uV
 
 python=/usr/bin/python3
 if [ -x "$python" ]; then
-	"$python" -c 'import ctypes, os, sys
-ctypes.CDLL(sys.argv[1], mode=os.RTLD_NOW | os.RTLD_LOCAL).ncclTunerPlugin_v5' "$library" ||
-		fail "the library must open"
+	for file in "$library" "${library%/*}/librccl-net-summand.so"; do
+		"$python" -c 'import ctypes, os, sys
+ctypes.CDLL(sys.argv[1], mode=os.RTLD_NOW | os.RTLD_LOCAL).ncclTunerPlugin_v5' "$file" || fail "$file must open"
+	done
 else
 	echo "opening it is left out here: that needs python3"
 fi

@@ -124,7 +124,7 @@ class SshTest(SshHosts):
         self.assert_code(run, 0)
         log = self.read(run, "logs/workerpool0-0.log")
         self.assertRegex(log, r"summand-reduction-server is .*/cache\.one/summand/agent-[^/]*/bin/summand-reduction-server")
-        for library in ("libsummand.so.0", "libnccl-net-summand.so"):
+        for library in ("libsummand.so.0", "libnccl-net-summand.so", "librccl-net-summand.so"):
             self.assertIn(library, log)
         self.assertRegex(self.read(run, "logs/workerpool2-0.log"), "ended: ")
         self.assert_nothing_left()
