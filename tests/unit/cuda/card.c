@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "reduction_server/transport/transports.h"
+#include "tests/unit/cuda/card_memory.h"
 
 #ifdef CARD_IS_RDMA
 #define CARD      smd_transport_rdma
@@ -20,36 +20,15 @@
 #define CARD_NAME "fault"
 #endif
 
-#define REQUIRE(condition)                                                                         \
-	do {                                                                                       \
-		if (!(condition)) {                                                                \
-			fprintf(stderr, "card: %s must hold in %s\n", #condition, __func__);       \
-			abort();                                                                   \
-		}                                                                                  \
-	} while (0)
-
-/* Device memory, as one card knows it. */
-struct memory {
-	struct smd_extent extent;
-	uint8_t *mapping; /* of the whole dma-buf so far */
-	size_t mapped;
-	uint64_t offset;
-	unsigned users; /* advertisements */
-	bool deregistered;
-	LIST_ENTRY(memory) link;
-};
-
 struct card_advertisement {
 	struct smd_advertisement base;
 	uint32_t key;
-	struct memory *memory; /* NULL: the host's */
+	struct card_memory *memory; /* NULL: the host's */
 	uint8_t *bytes;        /* where the card writes; NULL: nowhere, its lane is closed */
 	uint32_t length;
 	bool closed;                        /* its lane is, and nobody takes it back any more */
 	LIST_ENTRY(card_advertisement) all; /* of all lanes */
 };
-
-#define HOST_REGISTERED_MAX 64
 
 struct card_lane {
 	struct smd_lane lane;
@@ -64,9 +43,7 @@ struct card_lane {
 	struct smd_remote_buffer *told; /* remote buffers to go with the next frames */
 	unsigned ntold;
 	LIST_HEAD(, smd_advertisement) advertisements;
-	LIST_HEAD(, memory) memories; /* under the lock */
-	unsigned registered;
-	struct smd_extent host_registered[HOST_REGISTERED_MAX]; /* host memory; under the lock */
+	struct card_memories memories; /* under the lock */
 	uint8_t *rx;
 };
 
@@ -140,126 +117,42 @@ static bool is_nth(unsigned *count, unsigned every)
 	return every && ++*count % every == 0;
 }
 
-/* ---- device memory; with the lock ---- */
-
-static struct memory *memory_find(
-	const struct card_lane *card, const uint8_t *pointer, uint32_t length)
-{
-	struct memory *memory;
-
-	LIST_FOREACH (memory, &card->memories, link) {
-		const uint8_t *base = memory->extent.base;
-
-		if (!memory->deregistered && pointer >= base &&
-			pointer + length <= base + memory->extent.length) {
-			return memory;
-		}
-	}
-	return NULL;
-}
-
-static uint8_t *memory_at(const struct memory *memory, const uint8_t *pointer)
-{
-	return memory->mapping + memory->offset + (pointer - (uint8_t *)memory->extent.base);
-}
-
-static void memory_free(struct card_lane *card, struct memory *memory)
-{
-	LIST_REMOVE(memory, link);
-	munmap(memory->mapping, memory->mapped);
-	free(memory);
-	card->registered--;
-	counts.registered--;
-}
+/* ---- memory ---- */
 
 static int card_register_device(
 	struct smd_lane *lane, struct smd_extent extent, int fd, uint64_t offset)
 {
 	struct card_lane *card = card_of(lane);
-	struct memory *memory;
 	int ret = 0;
 
 	pthread_mutex_lock(&lock);
 	if (plan.refuse_shard < 0 || (unsigned)plan.refuse_shard == card->shard) {
 		ret = plan.refuse;
 	}
-	LIST_FOREACH (memory, &card->memories, link) {
-		REQUIRE(memory->deregistered ||
-			(uint8_t *)memory->extent.base + memory->extent.length <=
-				(uint8_t *)extent.base ||
-			(uint8_t *)extent.base + extent.length <= (uint8_t *)memory->extent.base);
-	}
 	if (ret == 0) {
-		memory = calloc(1, sizeof(*memory));
-		REQUIRE(memory && extent.length);
-		memory->extent = extent;
-		memory->offset = offset;
-		memory->mapped = offset + extent.length;
-		memory->mapping =
-			mmap(NULL, memory->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-		REQUIRE(memory->mapping != MAP_FAILED);
-		LIST_INSERT_HEAD(&card->memories, memory, link);
-		card->registered++;
-		counts.registered++;
-		if (card->registered > counts.registered_most) {
-			counts.registered_most = card->registered;
-		}
+		card_memories_add_device(&card->memories, extent, fd, offset, &counts);
 	}
 	pthread_mutex_unlock(&lock);
 	return ret;
 }
 
-static struct smd_extent *host_registered_find(struct card_lane *card, const void *base)
-{
-	for (unsigned i = 0; i < HOST_REGISTERED_MAX; i++) {
-		if (card->host_registered[i].base == base) {
-			return &card->host_registered[i];
-		}
-	}
-	return NULL;
-}
-
 static void card_register(struct smd_lane *lane, struct smd_extent extent, size_t largest)
 {
 	struct card_lane *card = card_of(lane);
-	struct smd_extent *host_registered;
 
-	REQUIRE(largest);
+	CARD_REQUIRE(largest);
 	if (!card->client) { /* a shard's pool */
 		return;
 	}
 	pthread_mutex_lock(&lock);
-	REQUIRE(!host_registered_find(card, extent.base));
-	host_registered = host_registered_find(card, NULL);
-	REQUIRE(host_registered);
-	*host_registered = extent;
-	counts.host_registered++;
-	counts.host_registrations++;
+	card_memories_add_host(&card->memories, extent, &counts);
 	pthread_mutex_unlock(&lock);
 }
 
 static void card_deregister(struct smd_lane *lane, struct smd_extent extent)
 {
-	struct card_lane *card = card_of(lane);
-	struct smd_extent *host_registered;
-	struct memory *memory;
-
 	pthread_mutex_lock(&lock);
-	host_registered = host_registered_find(card, extent.base);
-	if (host_registered) {
-		REQUIRE(host_registered->length == extent.length);
-		*host_registered = (struct smd_extent){NULL, 0};
-		counts.host_registered--;
-	}
-	memory = memory_find(card, extent.base, 1);
-	if (memory) {
-		REQUIRE(memory->extent.base == extent.base &&
-			memory->extent.length == extent.length);
-		memory->deregistered = true;
-		if (memory->users == 0) {
-			memory_free(card, memory);
-		}
-	}
+	card_memories_remove(&card_of(lane)->memories, extent, &counts);
 	pthread_mutex_unlock(&lock);
 }
 
@@ -269,7 +162,7 @@ static bool card_can_dma(const struct smd_lane *lane, const void *pointer, uint3
 	bool reaches;
 
 	pthread_mutex_lock(&lock);
-	reaches = length && memory_find(card, pointer, length);
+	reaches = length && card_memories_find(&card->memories, pointer, length);
 	pthread_mutex_unlock(&lock);
 	return reaches;
 }
@@ -287,11 +180,11 @@ static struct smd_advertisement *card_advertise(
 	pthread_mutex_lock(&lock);
 	if (length && (card->client || !is_nth(&places_made, plan.no_place_every))) {
 		advertisement = calloc(1, sizeof(*advertisement));
-		REQUIRE(advertisement);
+		CARD_REQUIRE(advertisement);
 		advertisement->key = ++last_key;
-		advertisement->memory = memory_find(card, pointer, length);
+		advertisement->memory = card_memories_find(&card->memories, pointer, length);
 		advertisement->bytes =
-			advertisement->memory ? memory_at(advertisement->memory, pointer) : pointer;
+			advertisement->memory ? card_memory_at(advertisement->memory, pointer) : pointer;
 		advertisement->length = length;
 		if (advertisement->memory) {
 			advertisement->memory->users++;
@@ -302,7 +195,7 @@ static struct smd_advertisement *card_advertise(
 	}
 	pthread_mutex_unlock(&lock);
 	card->told = realloc(card->told, (card->ntold + 1) * sizeof(*card->told));
-	REQUIRE(card->told);
+	CARD_REQUIRE(card->told);
 	card->told[card->ntold++] = buffer;
 	return advertisement ? &advertisement->base : NULL;
 }
@@ -310,9 +203,8 @@ static struct smd_advertisement *card_advertise(
 /* With the lock. */
 static void advertisement_end(struct card_lane *card, struct card_advertisement *advertisement)
 {
-	if (advertisement->memory && --advertisement->memory->users == 0 &&
-		advertisement->memory->deregistered) {
-		memory_free(card, advertisement->memory);
+	if (advertisement->memory) {
+		card_memory_leave(&card->memories, advertisement->memory, &counts);
 	}
 	advertisement->memory = NULL;
 	advertisement->bytes = NULL;
@@ -341,7 +233,7 @@ static struct card_advertisement *advertisement_find(
 			break;
 		}
 	}
-	REQUIRE(advertisement && length <= advertisement->length);
+	CARD_REQUIRE(advertisement && length <= advertisement->length);
 	return advertisement;
 }
 
@@ -350,12 +242,13 @@ static struct card_advertisement *advertisement_find(
 /* Reads and writes the payload, if there is a remote buffer for it. */
 static bool card_write(struct card_lane *card, const struct smd_send *send)
 {
-	const struct memory *source;
+	const struct card_memory *source;
 	struct card_advertisement *advertisement = NULL;
 	bool direct;
 
 	pthread_mutex_lock(&lock);
-	source = send->length ? memory_find(card, send->payload, send->length) : NULL;
+	source = send->length ? card_memories_find(&card->memories, send->payload, send->length)
+			      : NULL;
 	direct = send->length > CARD_EAGER || source ||
 		 (send->length && send->remote_buffer.length &&
 			 send->remote_buffer.length <= CARD_EAGER);
@@ -365,7 +258,7 @@ static bool card_write(struct card_lane *card, const struct smd_send *send)
 	}
 	if (advertisement && advertisement->bytes) {
 		memcpy(advertisement->bytes,
-			source ? memory_at(source, send->payload) : send->payload, send->length);
+			source ? card_memory_at(source, send->payload) : send->payload, send->length);
 	}
 	if (direct) {
 		counts.from_device += card->client && source && advertisement;
@@ -396,7 +289,7 @@ static struct letter *letter_create(
 	struct letter *letter = calloc(1, sizeof(*letter) + copied);
 	unsigned n = card->ntold < SMD_REMOTE_BUFFERS_MAX ? card->ntold : SMD_REMOTE_BUFFERS_MAX;
 
-	REQUIRE(letter);
+	CARD_REQUIRE(letter);
 	memcpy(letter->header, send->header, SMD_FRAME_SIZE);
 	letter->direct = direct;
 	letter->nremote_buffers = n;
@@ -451,7 +344,7 @@ static void card_send(struct smd_lane *lane, struct smd_send *send)
 		return;
 	}
 	message = calloc(1, sizeof(*message));
-	REQUIRE(message);
+	CARD_REQUIRE(message);
 	message->outer = send;
 	message->letter = letter_create(card, send, direct, copied);
 	message->inner.payload = message->letter;
@@ -486,7 +379,7 @@ static int card_on_header(
 	(void)error;
 	free(card->rx);
 	card->rx = malloc(frame->length);
-	REQUIRE(card->rx);
+	CARD_REQUIRE(card->rx);
 	*payload = card->rx;
 	return 0;
 }
@@ -501,7 +394,7 @@ static int card_on_frame(
 	int ret = smd_frame_decode(letter->header, &frame, error);
 
 	(void)inner;
-	REQUIRE(ret == 0);
+	CARD_REQUIRE(ret == 0);
 	card->lane.remote_buffers = letter->remote_buffers;
 	card->lane.nremote_buffers = letter->nremote_buffers;
 	card->lane.direct = letter->direct;
@@ -542,12 +435,12 @@ static struct card_lane *card_create(bool client, unsigned shard)
 {
 	struct card_lane *card = calloc(1, sizeof(*card));
 
-	REQUIRE(card);
+	CARD_REQUIRE(card);
 	card->lane.ops = &CARD;
 	card->client = client;
 	card->shard = shard;
 	LIST_INIT(&card->advertisements);
-	LIST_INIT(&card->memories);
+	LIST_INIT(&card->memories.device);
 	return card;
 }
 
@@ -576,9 +469,7 @@ static void card_close(struct smd_lane *lane)
 		advertisement->closed = true;
 		advertisement_end(card, advertisement);
 	}
-	while (!LIST_EMPTY(&card->memories)) {
-		memory_free(card, LIST_FIRST(&card->memories));
-	}
+	card_memories_clear(&card->memories, &counts);
 	pthread_mutex_unlock(&lock);
 	smd_lane_close(card->inner);
 	if (!card->base ||
@@ -658,7 +549,7 @@ static int card_listen(struct event_base *base, const char *address, smd_accept 
 	struct card_listener *listener = calloc(1, sizeof(*listener));
 	int ret;
 
-	REQUIRE(listener);
+	CARD_REQUIRE(listener);
 	listener->on_accept = on_accept;
 	listener->owner = owner;
 	listener->listener.ops = &CARD;
