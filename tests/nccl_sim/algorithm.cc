@@ -103,6 +103,10 @@ static void chain_all_reduce(
 	enum { DOWN, UP }; /* connections to a rank */
 	ncclTree &tree = block.channel->collnetChain;
 	std::vector<int> up = {tree.up}, down = {tree.down[0]};
+
+	if (work.registered) {
+		return smd_primitives::let_network(block, tree.up, UP, DOWN);
+	}
 	auto run = [&](const std::vector<int> &from, const std::vector<int> &to, int index,
 			   unsigned what) {
 		smd_primitives primitives(block, function, 1, 1, from, to, index);

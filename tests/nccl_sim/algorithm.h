@@ -32,6 +32,7 @@ struct smd_block_work {
 	size_t count; /* of what each rank gives to an all-gather, or gets of a reduce-scatter */
 	int root;
 	std::vector<smd_round> rounds;
+	bool registered; /* the network reads and writes source and target, which are the only GPU's of the node */
 };
 
 /* A block's part of a send or a receive, of bytes. */

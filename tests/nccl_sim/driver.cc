@@ -1,5 +1,5 @@
-/* The CUDA driver beneath the simulated runtime: what NCCL asks of it by name, and the launch of
- * kernels. A kernel is a function of the program, called with its arguments in the stream's turn.
+/* The CUDA driver beneath the simulated runtime: what NCCL asks of it by name, what the plugin opens it for, and the
+ * launch of kernels. A kernel is a function of the program, called with its arguments in the stream's turn.
  */
 #include "driver.h"
 
@@ -10,6 +10,7 @@
 #include <cstring>
 #include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <fcntl.h>
 #include <map>
 #include <memory>
 #include <string>
@@ -52,6 +53,20 @@ static CUresult address_range(CUdeviceptr *base, size_t *size, CUdeviceptr point
 	*base = range.base;
 	*size = range.size;
 	return CUDA_SUCCESS;
+}
+
+/* A dma-buf: here the file that the memory is. NCCL asks for whole allocations. */
+static CUresult memory_handle(
+	void *handle, CUdeviceptr pointer, size_t size, CUmemRangeHandleType type, unsigned long long)
+{
+	smd_range range;
+
+	if (type != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || !smd_memory_find((void *)pointer, &range) ||
+		range.file == -1 || pointer + size > range.base + range.size) {
+		return CUDA_ERROR_INVALID_VALUE;
+	}
+	*(int *)handle = fcntl(range.file, F_DUPFD_CLOEXEC, 0);
+	return *(int *)handle == -1 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
 }
 
 static CUresult pointer_attribute(void *value, CUpointer_attribute, CUdeviceptr)
@@ -153,6 +168,7 @@ void *smd_driver_function(const char *name)
 		{"cuDeviceGetUuid", (void *)device_uuid},
 		{"cuDeviceGetAttribute", (void *)device_attribute},
 		{"cuMemGetAddressRange", (void *)address_range},
+		{"cuMemGetHandleForAddressRange", (void *)memory_handle},
 		{"cuPointerGetAttribute", (void *)pointer_attribute},
 		{"cuCtxCreate", (void *)context_get},
 		{"cuCtxGetCurrent", (void *)context_get},
@@ -165,4 +181,27 @@ void *smd_driver_function(const char *name)
 	auto found = all.find(name);
 
 	return found == all.end() ? nullptr : found->second;
+}
+
+/* What the plugin may call of the driver that it opens; absent_driver.c has the rest. */
+
+CUresult cuGetErrorName(CUresult error, const char **text)
+{
+	return error_text(error, text);
+}
+
+CUresult cuDeviceGetCount(int *count)
+{
+	*count = 1;
+	return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGet(CUdevice *device, int number)
+{
+	return device_get(device, number);
+}
+
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute which, CUdevice device)
+{
+	return device_attribute(value, which, device);
 }

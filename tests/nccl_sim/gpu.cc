@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 enum { MULTIPROCESSORS = 132, MAJOR = 9, MINOR = 0, THREADS = 1024 };
@@ -35,7 +36,11 @@ int smd_gpu_attribute(int which)
 	case cudaDevAttrMaxSharedMemoryPerBlock:
 		return 48 << 10;
 	case cudaDevAttrUnifiedAddressing:
+	case cudaDevAttrGPUDirectRDMASupported:
+	case CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED:
 		return 1;
+	case cudaDevAttrGPUDirectRDMAWritesOrdering:
+		return cudaGPUDirectRDMAWritesOrderingAllDevices;
 	case cudaDevAttrWarpSize:
 		return 32;
 	default:

@@ -27,13 +27,14 @@ static smd_block_work collective_of(
 	const smd_block &block, const smd_function &function, ncclDevWorkColl *work)
 {
 	smd_block_work out = {
-		(const char *)work->sendbuff, (char *)work->recvbuff, 0, (int)work->root, {}};
+		(const char *)work->sendbuff, (char *)work->recvbuff, 0, (int)work->root, {}, false};
 	ssize_t count = 0, offset, size, chunk;
 
 	if (function.algorithm == NCCL_ALGO_COLLNET_CHAIN ||
 		function.algorithm == NCCL_ALGO_COLLNET_DIRECT) {
-		if (smd_registered(work)) {
-			fprintf(stderr, "simulated GPU: buffers must not be registered\n");
+		out.registered = smd_registered(work);
+		if (out.registered && function.algorithm == NCCL_ALGO_COLLNET_DIRECT) {
+			fprintf(stderr, "simulated GPU: registered buffers must be a chain's\n");
 			abort();
 		}
 		smd_list_add_turns(out, block, function, work->channelHi - work->channelLo + 1,

@@ -182,7 +182,7 @@ static void play_element(const smd_block &block, const ncclWork *work, const ncc
 {
 	smd_function function = smd_function_of(work->header.funcIndex);
 	smd_block_work out = {(const char *)element->sendbuff, (char *)element->recvbuff,
-		(size_t)element->count, (int)element->root, {}};
+		(size_t)element->count, (int)element->root, {}, false};
 
 	function.argument = element->redOpArg;
 	if (element->redOpArgIsPtr) {
@@ -226,7 +226,7 @@ static void play_work(const smd_block &block, const ncclWork *work, const smd_pl
 		return;
 	}
 	if (work->header.type != ncclWorkTypeColl) {
-		fprintf(stderr, "simulated GPU: buffers must not be registered\n");
+		fprintf(stderr, "simulated GPU: buffers may be registered from NCCL 2.24 on\n");
 		abort();
 	}
 	for (const ncclWorkElem &element : work->elems) {

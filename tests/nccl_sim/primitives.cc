@@ -67,7 +67,8 @@ static size_t simple_step(const ncclConnInfo *connection, size_t usual)
 #endif
 }
 
-template <typename Condition> void smd_primitives::wait(Condition condition) const
+template <typename Condition>
+void smd_primitives::wait(const smd_block &block, Condition condition)
 {
 	enum { SPINS = 100 }; /* then others may have the processor */
 
@@ -79,6 +80,22 @@ template <typename Condition> void smd_primitives::wait(Condition condition) con
 			std::this_thread::yield();
 		}
 	}
+}
+
+template <typename Condition> void smd_primitives::wait(Condition condition) const
+{
+	wait(block, condition);
+}
+
+void smd_primitives::let_network(
+	const smd_block &block, int rank, int send_index, int receive_index)
+{
+	ncclConnInfo *send = &block.channel->peers[rank]->send[send_index];
+	ncclConnInfo *receive = &block.channel->peers[rank]->recv[receive_index];
+
+	store(send->tail, ++send->step);
+	store(receive->head, ++receive->step);
+	wait(block, [=] { return load(receive->tail) >= receive->step; });
 }
 
 /* Both sides begin an operation at a step that is a whole number of turns; one that receives in

@@ -41,6 +41,9 @@ class smd_primitives
 		const std::vector<int> &receive, const std::vector<int> &send, int index = 0,
 		size_t step_bytes = 0);
 
+	/* Of memory that the network reads and writes itself: that it may, and then until it has. */
+	static void let_network(const smd_block &block, int rank, int send_index, int receive_index);
+
 	/* Source and target may be null. */
 	void operate(const char *source, char *target, ssize_t n, unsigned what);
 
@@ -53,6 +56,8 @@ class smd_primitives
 	std::vector<ncclConnInfo *> from, to;
 	std::vector<char> sum, received;
 
+	template <typename Condition>
+	static void wait(const smd_block &block, Condition condition);
 	template <typename Condition> void wait(Condition condition) const;
 	char *place(const ncclConnInfo *connection) const;
 	size_t wire_bytes(size_t bytes) const;

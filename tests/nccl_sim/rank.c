@@ -86,29 +86,51 @@ static int element(size_t i)
 	return (int)((uint64_t)i * 0x9e3779b97f4a7c15u >> 54);
 }
 
-void smd_rank_all_reduce(
-	const struct smd_rank *rank, ncclComm_t communicator, size_t count, int ranks_sum)
+static float *host_memory(size_t count)
 {
-	size_t bytes = count * sizeof(float), wrong = 0;
-	float *host = malloc(bytes), *device = smd_rank_allocate(bytes);
+	float *host = malloc(count * sizeof(float));
 
 	if (!host) {
 		abort();
 	}
+	return host;
+}
+
+void smd_rank_fill(const struct smd_rank *rank, float *device, size_t count)
+{
+	float *host = host_memory(count);
+
 	for (size_t i = 0; i < count; i++) {
 		host[i] = (float)((rank->rank + 1) * element(i));
 	}
-	smd_rank_copy(device, host, bytes);
-	SMD_NCCL(ncclAllReduce(
-		device, device, count, ncclFloat, ncclSum, communicator, rank->stream));
-	smd_rank_finish(rank);
-	smd_rank_copy(host, device, bytes);
+	smd_rank_copy(device, host, count * sizeof(float));
+	free(host);
+}
+
+void smd_rank_check(const char *what, const float *device, size_t count, int ranks_sum)
+{
+	float *host = host_memory(count);
+	size_t wrong = 0;
+
+	smd_rank_copy(host, device, count * sizeof(float));
 	for (size_t i = 0; i < count; i++) {
 		wrong += host[i] != (float)(ranks_sum * element(i));
 	}
-	SMD_CUDA(cudaFree(device));
 	free(host);
-	smd_rank_judge("all-reduce", wrong);
+	smd_rank_judge(what, wrong);
+}
+
+void smd_rank_all_reduce(
+	const struct smd_rank *rank, ncclComm_t communicator, size_t count, int ranks_sum)
+{
+	float *device = smd_rank_allocate(count * sizeof(float));
+
+	smd_rank_fill(rank, device, count);
+	SMD_NCCL(ncclAllReduce(
+		device, device, count, ncclFloat, ncclSum, communicator, rank->stream));
+	smd_rank_finish(rank);
+	smd_rank_check("all-reduce", device, count, ranks_sum);
+	SMD_CUDA(cudaFree(device));
 }
 
 int smd_rank_sum(const struct smd_rank *rank, int first, int step)

@@ -40,6 +40,10 @@ void *smd_rank_allocate(size_t bytes);
 void smd_rank_copy(void *to, const void *from, size_t bytes);
 void smd_rank_finish(const struct smd_rank *rank);
 
+/* count floats on the device: the rank's own, and whether they are the sum of those of ranks, whose ranks + 1 have this sum. */
+void smd_rank_fill(const struct smd_rank *rank, float *device, size_t count);
+void smd_rank_check(const char *what, const float *device, size_t count, int ranks_sum);
+
 /* Sums count floats of each rank of the communicator, whose ranks + 1 have this sum. */
 void smd_rank_all_reduce(
 	const struct smd_rank *rank, ncclComm_t communicator, size_t count, int ranks_sum);

@@ -233,6 +233,41 @@ static void group(const struct smd_rank *rank, ncclComm_t communicator)
 	SMD_CUDA(cudaStreamDestroy(stream));
 }
 
+/* ---- registered: the program's own memory, which NCCL need not copy ---- */
+
+/* From one part of the memory to another, and in place. */
+static void sum_registered(
+	const struct smd_rank *rank, ncclComm_t communicator, float *in, float *out, size_t count)
+{
+	smd_rank_fill(rank, in, count);
+	SMD_NCCL(ncclAllReduce(in, out, count, ncclFloat, ncclSum, communicator, rank->stream));
+	smd_rank_finish(rank);
+	smd_rank_check("registered", out, count, all_ranks(rank));
+	smd_rank_check("registered input", in, count, rank->rank + 1);
+	SMD_NCCL(ncclAllReduce(in, in, count, ncclFloat, ncclSum, communicator, rank->stream));
+	smd_rank_finish(rank);
+	smd_rank_check("registered in place", in, count, all_ranks(rank));
+}
+
+/* Beside memory that is not; and again in other memory, which may lie where the first did. */
+static void registered(const struct smd_rank *rank, ncclComm_t communicator)
+{
+	static const size_t counts[] = {LARGE, 2 * LARGE + 1, 3 * LARGE - 12345};
+
+	for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
+		size_t bytes = 2 * counts[i] * sizeof(float);
+		float *memory = smd_rank_allocate(bytes);
+		void *handle;
+
+		SMD_NCCL(ncclCommRegister(communicator, memory, bytes, &handle));
+		sum_registered(rank, communicator, memory, memory + counts[i], counts[i]);
+		sum_registered(rank, communicator, memory + counts[i], memory, counts[i]);
+		two_sizes(rank, communicator);
+		SMD_NCCL(ncclCommDeregister(communicator, handle));
+		SMD_CUDA(cudaFree(memory));
+	}
+}
+
 /* ---- lost, abort: a run that cannot go on ---- */
 
 /* The sums of a run, each of which must be right for as long as it goes on. */
@@ -318,6 +353,7 @@ static const struct scenario {
 	{"split", split},
 	{"several", several},
 	{"group", group},
+	{"registered", registered},
 	{"sums", two_sizes},
 	{"lost", lost},
 	{"abort", leave},

@@ -24,7 +24,7 @@ struct card_advertisement {
 	struct smd_advertisement base;
 	uint32_t key;
 	struct card_memory *memory; /* NULL: the host's */
-	uint8_t *bytes;        /* where the card writes; NULL: nowhere, its lane is closed */
+	uint8_t *bytes;             /* where the card writes; NULL: nowhere, its lane is closed */
 	uint32_t length;
 	bool closed;                        /* its lane is, and nobody takes it back any more */
 	LIST_ENTRY(card_advertisement) all; /* of all lanes */
@@ -183,8 +183,9 @@ static struct smd_advertisement *card_advertise(
 		CARD_REQUIRE(advertisement);
 		advertisement->key = ++last_key;
 		advertisement->memory = card_memories_find(&card->memories, pointer, length);
-		advertisement->bytes =
-			advertisement->memory ? card_memory_at(advertisement->memory, pointer) : pointer;
+		advertisement->bytes = advertisement->memory
+					       ? card_memory_at(advertisement->memory, pointer)
+					       : pointer;
 		advertisement->length = length;
 		if (advertisement->memory) {
 			advertisement->memory->users++;
@@ -258,7 +259,8 @@ static bool card_write(struct card_lane *card, const struct smd_send *send)
 	}
 	if (advertisement && advertisement->bytes) {
 		memcpy(advertisement->bytes,
-			source ? card_memory_at(source, send->payload) : send->payload, send->length);
+			source ? card_memory_at(source, send->payload) : send->payload,
+			send->length);
 	}
 	if (direct) {
 		counts.from_device += card->client && source && advertisement;

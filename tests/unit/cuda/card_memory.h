@@ -1,6 +1,6 @@
 /*
- * The memory that a card knows: that of the device by its dma-buf, and what of the host's has been registered. Whoever calls
- * holds the lock of all cards.
+ * The memory that a card knows: that of the device by its dma-buf, and what of the host's has been
+ * registered. Whoever calls holds the lock of all cards.
  */
 #ifndef SMD_TESTS_CARD_MEMORY_H
 #define SMD_TESTS_CARD_MEMORY_H

@@ -13,6 +13,7 @@ struct node {
 	void *listening;
 	void *comm;
 	bool device;
+	bool registers; /* memory of the program's own, which is then summed where it is */
 	pthread_t thread;
 };
 
@@ -115,6 +116,23 @@ static void coll_parts(struct node *node, struct memory *memory)
 	}
 }
 
+/* The program's memory, beside NCCL's: one operation for all of it, in several segments. Then it is
+ * freed, and other memory may come to the same addresses. */
+static void coll_registered(struct node *node)
+{
+	static const size_t counts[] = {(33 << 20) / sizeof(int32_t) + 1, 1001};
+
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+		struct memory memory;
+
+		memory_create(&memory, node->device, 4 + 2 * counts[i] * sizeof(int32_t));
+		CHECK(REGISTER(COLL, node->comm, &memory) == NCCL_SUCCESS);
+		coll_allreduce(node, &memory, counts[i]);
+		CHECK(COLL.deregMr(node->comm, memory.mhandle) == NCCL_SUCCESS);
+		memory_free(&memory);
+	}
+}
+
 static void *node_run(void *arg)
 {
 	static const size_t counts[] = {1, 7, 1000, 5000, 200001};
@@ -138,6 +156,10 @@ static void *node_run(void *arg)
 	if (node->device) {
 		coll_parts(node, &memory);
 	}
+	if (node->registers) {
+		coll_registered(node);
+		coll_allreduce(node, &memory, counts[0]);
+	}
 	CHECK(COLL.deregMr(node->comm, sends) == NCCL_SUCCESS);
 	CHECK(COLL.deregMr(node->comm, memory.mhandle) == NCCL_SUCCESS);
 	CHECK(COLL.closeColl(node->comm) == NCCL_SUCCESS);
@@ -146,13 +168,14 @@ static void *node_run(void *arg)
 	return NULL;
 }
 
-static void nodes_run(bool first, bool second)
+static void nodes_run(bool first, bool second, bool registers)
 {
 	static uint8_t handles[NODES][NCCL_HANDLE_BYTES];
 	struct node nodes[NODES];
 
 	for (int r = 0; r < NODES; r++) {
-		nodes[r] = (struct node){.rank = r, .device = r ? second : first};
+		nodes[r] = (struct node){
+			.rank = r, .device = r ? second : first, .registers = registers};
 		assert_int_equal(
 			COLL.listen(NULL, 0, handles[r], &nodes[r].listening), NCCL_SUCCESS);
 	}
@@ -172,7 +195,7 @@ static void operations_of_every_size_on_gpus(void **state)
 	unsigned before = gpu_flushes();
 
 	(void)state;
-	nodes_run(true, true);
+	nodes_run(true, true, false);
 	assert_int_equal(gpu_flushes(), before + NODES * 5 * 3);
 	assert_int_equal(card_counts().from_host, 0);
 	assert_int_equal(card_counts().to_host, 0);
@@ -182,9 +205,25 @@ static void operations_of_every_size_on_gpus(void **state)
 static void operations_on_one_gpu_and_one_host(void **state)
 {
 	(void)state;
-	nodes_run(true, false);
+	nodes_run(true, false, true);
 	assert_true(card_counts().from_device > 0);
 	assert_true(card_counts().from_host > 0);
+}
+
+/* What NCCL does with ncclCommRegister(), and with buffers of CUDA graphs, where each node has one
+ * GPU. */
+static void registered_buffers_are_summed_where_they_are(void **state)
+{
+	struct nccl_props_v12 properties;
+
+	(void)state;
+	assert_int_equal(COLL.getProperties(0, &properties), NCCL_SUCCESS);
+	assert_true(properties.max_coll_bytes >= (size_t)1 << 30);
+	assert_true(properties.ptr_support & NCCL_PTR_DMABUF);
+	nodes_run(true, true, true);
+	assert_int_equal(card_counts().from_host, 0);
+	assert_int_equal(card_counts().to_host, 0);
+	assert_int_equal(card_counts().registered, 0);
 }
 
 int main(void)
@@ -192,6 +231,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		MACHINE_TEST(operations_of_every_size_on_gpus),
 		MACHINE_TEST(operations_on_one_gpu_and_one_host),
+		MACHINE_TEST(registered_buffers_are_summed_where_they_are),
 	};
 	int ret;
 
