@@ -23,6 +23,8 @@ int smd_hp_tuning_jobs_run(int argc, char **argv)
 		{"stream-logs", "prints how the trials go on, until the job ends",
 			smd_hp_tuning_jobs_stream_logs},
 		{"wait", "waits until a tuning job has ended", smd_hp_tuning_jobs_wait},
+		{"exec", "runs a command, or a shell, in a replica of a trial that runs",
+			smd_hp_tuning_jobs_exec},
 		{"cancel", "asks a tuning job to end", smd_hp_tuning_jobs_cancel},
 		{"delete", "forgets a tuning job that has ended, and its logs",
 			smd_hp_tuning_jobs_delete},

@@ -13,6 +13,7 @@ int smd_hp_tuning_jobs_cancel(int argc, char **argv);
 int smd_hp_tuning_jobs_create(int argc, char **argv);
 int smd_hp_tuning_jobs_delete(int argc, char **argv);
 int smd_hp_tuning_jobs_describe(int argc, char **argv);
+int smd_hp_tuning_jobs_exec(int argc, char **argv);
 int smd_hp_tuning_jobs_list(int argc, char **argv);
 int smd_hp_tuning_jobs_local_run(int argc, char **argv);
 int smd_hp_tuning_jobs_plan(int argc, char **argv);

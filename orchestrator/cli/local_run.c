@@ -22,13 +22,13 @@
 #include "orchestrator/cli/run_job.h"
 #include "orchestrator/cli/stored_jobs.h"
 #include "orchestrator/cli/verbs.h"
+#include "orchestrator/cli/watch_options.h"
 #include "orchestrator/job/secret.h"
 #include "orchestrator/runner/job_entry.h"
 #include "orchestrator/runner/jobdir.h"
 #include "orchestrator/runner/log_file.h"
 #include "orchestrator/tuning/tuning.h"
 #include "reduction_server/base/printable.h"
-#include "reduction_server/metrics/endpoint.h"
 #include "worker/agent/host/container.h"
 
 #define IS_LISTED               " list` has the job from then on, until `delete`."
@@ -356,12 +356,6 @@ static int is_tunable(const struct smd_loaded_job *loaded, int oversubscribe)
 	return 1;
 }
 
-static int set_metrics(void *target, const char *value, struct smd_error *error)
-{
-	*(const char **)target = value;
-	return smd_metrics_address_check(value, error);
-}
-
 /* What of a command line says how a job is run here; -1 or NULL: not given. */
 struct run_given {
 	const struct smd_local_run_options *options;
@@ -485,13 +479,13 @@ static int run_verb(enum smd_stored_kind kind, int argc, char **argv, int detach
 			smd_option_set_bool, &stream_logs},
 	};
 	const struct smd_option watching[] = {
-		SMD_OPTION_GROUP("Watching"), /* of custom jobs alone */
+		SMD_OPTION_GROUP("Watching"),
 		{"metrics", "[ADDR:]PORT", "answer GET /metrics there, for Prometheus",
-			set_metrics, &run_options.metrics},
+			smd_watch_set_metrics, &run_options.metrics},
 		{"trace", "FILE", "write the job's trace there at its end, as OTLP's JSON",
-			smd_option_set_path, &run_options.trace},
+			smd_watch_set_trace, &run_options.trace},
 	};
-	const size_t nwatching = is_tuning ? 0 : sizeof(watching) / sizeof(watching[0]);
+	const size_t nwatching = sizeof(watching) / sizeof(watching[0]);
 	struct smd_option shown[(sizeof(at_service) + sizeof(watching) + sizeof(options)) /
 				sizeof(options[0])];
 	const size_t nservice = detaches ? sizeof(at_service) / sizeof(at_service[0]) : 0;

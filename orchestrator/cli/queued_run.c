@@ -17,6 +17,7 @@
 #include "orchestrator/cli/verbs.h"
 #include "orchestrator/runner/jobdir.h"
 #include "orchestrator/runner/log_file.h"
+#include "orchestrator/runner/trace.h"
 #include "orchestrator/store/job_folder.h"
 #include "orchestrator/store/queue.h"
 #include "orchestrator/store/state_dir.h"
@@ -34,6 +35,7 @@ struct queued_run {
 	const char *devices; /* or NULL: all */
 	const char *traces;  /* the folder; or NULL */
 	char trace[TRACE_PATH_SIZE];
+	struct smd_trace_family trace_family;
 	struct smd_local_run_options options;
 	struct smd_entry entry;
 	struct smd_jobdir dir;
@@ -82,7 +84,9 @@ static int read_options(struct queued_run *run, int argc, char **argv, struct sm
 	}
 	if (!ret && run->traces) {
 		snprintf(run->trace, sizeof(run->trace), "%s/%" PRIu64 ".json", run->traces, run->id);
+		smd_trace_family_of(&run->trace_family, (int64_t)run->id);
 		run->options.trace = run->trace;
+		run->options.trace_family = &run->trace_family;
 	}
 	run->options.grace_s = (unsigned)grace_s;
 	run->options.ready_timeout_s = (unsigned)ready_timeout_s;

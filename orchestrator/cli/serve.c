@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "orchestrator/cli/engine_options.h"
 #include "orchestrator/cli/log_limit_option.h"
@@ -28,6 +30,7 @@
 #define GRACE_DEFAULT_S 30
 #define READY_DEFAULT_S 30
 #define SENDER_WORDS_MAX 6
+#define TRACES_MODE     0700
 #define WORDS_MAX       (SMD_ENGINE_WORDS_MAX + 10)
 
 /* What the command line says, and the texts of the files that it names. */
@@ -192,7 +195,7 @@ static int read_options(struct serving *serving, int argc, char **argv, struct s
 		{"metrics", "[ADDR:]PORT", "answer GET /metrics there, for Prometheus", set_metrics,
 			&options->metrics},
 		{"traces", "DIR",
-			"write the trace of each custom job there at its end, as OTLP's JSON",
+			"write the trace of each job there at its end, as OTLP's JSON",
 			smd_option_set_path, &serving->run.trace},
 	};
 	const struct smd_command command = {
@@ -383,6 +386,19 @@ static int choose_webhook(struct serving *serving, struct smd_error *error)
 	return 0;
 }
 
+/* All jobs would be without a trace, and nobody would know before the first one is looked for. */
+static int make_traces_folder(const char *folder, struct smd_error *error)
+{
+	if (mkdir(folder, TRACES_MODE) && errno != EEXIST) {
+		return smd_error_set(error, errno, "--traces=%s: %s", folder, strerror(errno));
+	}
+	return access(folder, W_OK | X_OK)
+		       ? smd_error_set(error, errno, "--traces=%s: must be a folder that can be "
+						     "written: %s",
+				 folder, strerror(errno))
+		       : 0;
+}
+
 static int read_files(struct serving *serving, struct smd_error *error)
 {
 	int ret = check_listening(serving, error);
@@ -393,6 +409,9 @@ static int read_files(struct serving *serving, struct smd_error *error)
 	}
 	if (!ret && serving->run.secrets_folder) {
 		ret = smd_secrets_check_folder(serving->run.secrets_folder, error);
+	}
+	if (!ret && serving->run.trace) {
+		ret = make_traces_folder(serving->run.trace, error);
 	}
 	ret = ret ? ret : read_images(serving, error);
 	ret = ret ? ret : read_tls(serving, error);

@@ -22,6 +22,7 @@
 #define PLACE_SIZE      256
 #define STATUS_OK       200
 #define NOT_FOUND       404
+#define EXHAUSTED       429
 #define AUTHORIZATION   "Authorization: Bearer "
 
 struct smd_service_jobs {
@@ -147,7 +148,11 @@ static int refuse(const struct smd_service_jobs *service, int status, const json
 		return smd_error_set(error, EPROTO, "%s: must be a service of Summand, answered %d",
 			service->text, status);
 	}
-	return smd_error_set(error, status == NOT_FOUND ? ENOENT : EREMOTEIO, "%s", message);
+	return smd_error_set(error,
+		status == NOT_FOUND   ? ENOENT
+		: status == EXHAUSTED ? EAGAIN
+				      : EREMOTEIO,
+		"%s", message);
 }
 
 /* The answer's document. NULL: the reason is in the error. */
@@ -195,15 +200,14 @@ static char *escape(const char *text)
 	return out;
 }
 
-/* About the job of that resource name. */
-static json_t *ask_about(struct smd_service_jobs *service, const char *method, const char *name,
-	const char *verb, const json_t *body, int *ret, struct smd_error *error)
+json_t *smd_service_jobs_ask(struct smd_service_jobs *service, const char *method,
+	const char *name, const char *rest, const json_t *body, int *ret, struct smd_error *error)
 {
 	char *escaped = escape(name);
 	char *path = NULL;
 	json_t *answer = NULL;
 
-	if (!escaped || asprintf(&path, "/v1/%s%s", escaped, verb) < 0) {
+	if (!escaped || asprintf(&path, "/v1/%s%s", escaped, rest) < 0) {
 		path = NULL;
 		*ret = smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
 	} else {
@@ -317,7 +321,7 @@ int smd_service_jobs_get(struct smd_service_jobs *service, enum smd_stored_kind 
 	const char *name, smd_stored_job_fn *take, void *arg, struct smd_error *error)
 {
 	int ret;
-	json_t *resource = ask_about(service, "GET", name, "", NULL, &ret, error);
+	json_t *resource = smd_service_jobs_ask(service, "GET", name, "", NULL, &ret, error);
 
 	ret = ret ? ret : take_resource(kind, resource, take, arg, error);
 	json_decref(resource);
@@ -329,7 +333,7 @@ json_t *smd_service_jobs_resource(
 {
 	int ret;
 
-	return ask_about(service, "GET", name, "", NULL, &ret, error);
+	return smd_service_jobs_ask(service, "GET", name, "", NULL, &ret, error);
 }
 
 /* ---- finding ---- */
@@ -474,7 +478,7 @@ int smd_service_jobs_cancel(
 	json_t *body = json_object();
 	int ret;
 
-	json_decref(ask_about(service, "POST", name, ":cancel", body, &ret, error));
+	json_decref(smd_service_jobs_ask(service, "POST", name, ":cancel", body, &ret, error));
 	json_decref(body);
 	return ret;
 }
@@ -484,7 +488,7 @@ int smd_service_jobs_delete(
 {
 	int ret;
 
-	json_decref(ask_about(service, "DELETE", name, "", NULL, &ret, error));
+	json_decref(smd_service_jobs_ask(service, "DELETE", name, "", NULL, &ret, error));
 	return ret;
 }
 
@@ -496,7 +500,8 @@ static json_t *make_question(const struct smd_service_jobs *service,
 {
 	char filter[512];
 	int length = snprintf(
-		filter, sizeof(filter), "resource.labels.job_id=\"%" PRId64 "\"", job->id);
+		filter, sizeof(filter), "resource.labels.job_id=\"%" PRId64 "\"%s", job->id,
+		job->kind == SMD_STORED_TUNING_JOB ? " AND NOT labels.trial_id:*" : "");
 
 	if (*place->time) {
 		snprintf(filter + length, sizeof(filter) - (size_t)length,

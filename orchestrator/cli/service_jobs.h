@@ -27,6 +27,12 @@ void smd_service_jobs_close(struct smd_service_jobs *service);
 /* Its address, for texts. */
 const char *smd_service_jobs_url(const struct smd_service_jobs *service);
 
+/* Asks about what has that resource name; `rest` is put behind it: ":cancel", or a query. The answer,
+ * of which the caller owns a reference; NULL: *ret is -errno with a text: -ENOENT it is not there,
+ * -EAGAIN there is no room now, -EREMOTEIO it is refused, another one: there is no answer. */
+json_t *smd_service_jobs_ask(struct smd_service_jobs *service, const char *method,
+	const char *name, const char *rest, const json_t *body, int *ret, struct smd_error *error);
+
 /* As smd_store_each(): all that the project has, the newest first. Each job has its resource_name. */
 int smd_service_jobs_each(struct smd_service_jobs *service, enum smd_stored_kind kind,
 	smd_stored_job_fn *take, void *arg, struct smd_error *error);

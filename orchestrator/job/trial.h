@@ -6,6 +6,8 @@
 
 #include "orchestrator/job/job.h"
 
+#define SMD_TRIAL_FOLDER "trials/%u" /* of its records, in the tuning job's directory */
+
 /*
  * Makes the job the trial of that name: every pool but reduction servers gets an argument
  * --ID=VALUE for each parameter that is there in the point, behind its own arguments, in place of

@@ -14,6 +14,7 @@
 #include "orchestrator/runner/guard.h"
 #include "orchestrator/runner/guarded.h"
 #include "orchestrator/runner/job_entry.h"
+#include "orchestrator/runner/job_trace.h"
 #include "orchestrator/runner/job_token.h"
 #include "orchestrator/runner/layout.h"
 #include "orchestrator/runner/run.h"
@@ -407,9 +408,10 @@ static int open_watching(struct local_run *local, struct smd_error *error)
 {
 	const struct smd_local_run_options *options = local->options;
 	struct smd_run *run = &local->run;
-	int ret = options->trace ? smd_trace_open(&run->trace, options->trace, error) : 0;
+	int ret = 0;
 
-	if (!ret && options->metrics) {
+	smd_job_trace_open(run, options);
+	if (options->metrics) {
 		ret = smd_metrics_open(local->loop.base, options->metrics, smd_run_metrics_write,
 			&run->status, &local->metrics, error);
 	}
@@ -422,12 +424,7 @@ static int open_watching(struct local_run *local, struct smd_error *error)
 
 static void close_watching(struct local_run *local)
 {
-	int ret = smd_trace_close(&local->run.trace, &local->run.status);
-
-	if (ret) {
-		smd_log(SMD_LOG_WARN, "runner", "%s: the trace cannot be written: %s",
-			local->options->trace, strerror(-ret));
-	}
+	smd_job_trace_close(&local->run, local->options);
 	smd_metrics_close(local->metrics);
 }
 

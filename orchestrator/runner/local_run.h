@@ -48,6 +48,8 @@ struct smd_local_run_options {
 	uint64_t log_limit;        /* of each log in bytes; 0: none */
 	const char *metrics;       /* where metrics are read; NULL: nowhere */
 	const char *trace;         /* the file that gets the trace; NULL: none */
+	const struct smd_trace_family *trace_family; /* of other lines there; NULL: there are none */
+	unsigned trial;            /* that the job is; 0: it is none */
 	const char *secrets_folder; /* of what the job refers to by name; or NULL */
 	int show_secrets;          /* in records too, instead of masks */
 	int tells_failure;         /* the caller prints it, once it has the exit code */

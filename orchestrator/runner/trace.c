@@ -19,6 +19,7 @@
 #define STATUS_ERROR  2
 #define FILE_MODE     0600
 #define TIME_SIZE     24
+#define ODD           0x9e3779b97f4a7c15u /* spreads the bits of an id */
 
 /* What a phase is a part of; NULL: the job is over. */
 static const char *const parts[SMD_PHASE_COUNT] = {
@@ -92,12 +93,13 @@ static void add_span(struct smd_trace *trace, const char *id, const char *name, 
 		return;
 	}
 	make_id(own, sizeof(own));
-	span = json_pack("{s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:{s:i}}", "traceId", trace->id,
+	span = json_pack("{s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:{s:i}}", "traceId", trace->family.id,
 		"spanId", id ? id : own, "name", name, "kind", KIND_INTERNAL, "startTimeUnixNano",
 		time_of(from), "endTimeUnixNano", time_of(to < from ? from : to), "attributes",
 		attributes, "status", "code", error ? STATUS_ERROR : STATUS_OK);
-	if (span && !id) {
-		json_object_set_new(span, "parentSpanId", json_string(trace->root));
+	if (span && (!id || trace->family.is_of_trial)) {
+		json_object_set_new(span, "parentSpanId",
+			json_string(id ? trace->family.root : trace->own));
 	}
 	if (span && error) {
 		json_object_set_new(
@@ -153,10 +155,23 @@ void smd_trace_take_end(struct smd_trace *trace, const struct smd_job_status *st
 
 /* ---- beginning and end ---- */
 
-int smd_trace_open(struct smd_trace *trace, const char *path, struct smd_error *error)
+/* Ids are random already; the second half of a trace's must not look like another job's. */
+void smd_trace_family_of(struct smd_trace_family *family, int64_t job)
+{
+	uint64_t id = (uint64_t)job;
+
+	*family = (struct smd_trace_family){.is_of_trial = 0};
+	snprintf(family->id, sizeof(family->id), "%016" PRIx64 "%016" PRIx64, id * ODD, id);
+	snprintf(family->root, sizeof(family->root), "%016" PRIx64, id);
+}
+
+int smd_trace_open(struct smd_trace *trace, const char *path,
+	const struct smd_trace_family *family, struct smd_error *error)
 {
 	struct timespec now;
-	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, FILE_MODE);
+	int fd = open(path,
+		O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | (family ? O_APPEND : O_TRUNC),
+		FILE_MODE);
 
 	if (fd < 0) {
 		return smd_error_set(error, errno, "%s: %s", path, strerror(errno));
@@ -166,70 +181,86 @@ int smd_trace_open(struct smd_trace *trace, const char *path, struct smd_error *
 	*trace = (struct smd_trace){.path = path,
 		.spans = json_array(),
 		.offset_ns = (int64_t)now.tv_sec * (int64_t)SMD_SECOND_NS + now.tv_nsec - (int64_t)smd_clock_ns()};
-	make_id(trace->id, sizeof(trace->id));
-	make_id(trace->root, sizeof(trace->root));
+	if (family) {
+		trace->family = *family;
+	} else {
+		make_id(trace->family.id, sizeof(trace->family.id));
+		make_id(trace->family.root, sizeof(trace->family.root));
+	}
+	if (trace->family.is_of_trial) {
+		make_id(trace->own, sizeof(trace->own));
+	} else {
+		memcpy(trace->own, trace->family.root, sizeof(trace->own));
+	}
 	return 0;
 }
 
-static void add_job(struct smd_trace *trace, const struct smd_job_status *status)
+static void add_job(struct smd_trace *trace, const struct smd_trace_job *job)
 {
-	int64_t created = parse_time(status->create_time);
-	int64_t begun = day_time(trace, status->started_ns);
-	int is_failure = status->outcome == SMD_OUTCOME_FAILED;
-	json_t *attributes = json_pack("[o, o, o]",
-		text_attribute("summand.state", smd_job_state_name(status)),
-		number_attribute("summand.restarts", status->restarts),
-		number_attribute("summand.dropped_spans", trace->ndropped));
+	int64_t begun = day_time(trace, job->started_ns);
+	int64_t ended = day_time(trace, job->ended_ns);
+	int64_t queued = parse_time(job->queue_time);
+	int64_t created = parse_time(job->create_time);
 
-	created = created && created < begun ? created : begun;
-	add_span(trace, NULL, "queued", created, begun, json_array(), NULL);
-	add_span(trace, trace->root, status->job->display_name, created,
-		day_time(trace, status->ended_ns), attributes,
-		!is_failure ? NULL : status->failure ? status->failure : "The job failed.");
+	queued = queued && queued < begun ? queued : begun;
+	created = created && created < queued ? created : queued;
+	if (!trace->family.is_of_trial) {
+		add_span(trace, NULL, "queued", queued, begun, json_array(), NULL);
+	}
+	if (job->waits_again) {
+		add_span(trace, NULL, "preempted", ended, ended, json_array(), NULL);
+		return;
+	}
+	add_span(trace, trace->own, job->span, created, ended,
+		json_pack("[o, o, o]", text_attribute("summand.state", job->state),
+			number_attribute("summand.restarts", job->restarts),
+			number_attribute("summand.dropped_spans", trace->ndropped)),
+		job->failure);
 }
 
-static json_t *document_of(struct smd_trace *trace, const struct smd_job_status *status)
+static json_t *document_of(struct smd_trace *trace, const struct smd_trace_job *job)
 {
 	return json_pack("{s:[{s:{s:[o, o, o]}, s:[{s:{s:s, s:s}, s:O}]}]}", "resourceSpans",
 		"resource", "attributes", text_attribute("service.name", "summand"),
-		text_attribute("summand.job", status->name ? status->name : ""),
-		text_attribute("summand.display_name", status->job->display_name), "scopeSpans",
-		"scope", "name", "summand", "version", SUMMAND_VERSION, "spans", trace->spans);
+		text_attribute("summand.job", job->name ? job->name : ""),
+		text_attribute("summand.display_name", job->display_name), "scopeSpans", "scope",
+		"name", "summand", "version", SUMMAND_VERSION, "spans", trace->spans);
 }
 
-/* One line, as OpenTelemetry's files have them. */
-static int write_file(const char *path, const char *text)
+/* One line, as OpenTelemetry's files have them, at once: others may add theirs. */
+static int add_line(const char *path, const char *text)
 {
-	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, FILE_MODE);
-	FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, FILE_MODE);
+	size_t length = strlen(text);
 	int ret = 0;
 
-	if (!file) {
-		ret = -errno;
-		if (fd >= 0) {
-			close(fd);
-		}
-		return ret;
+	if (fd < 0) {
+		return -errno;
 	}
-	if (fprintf(file, "%s\n", text) < 0) {
-		ret = -EIO;
+	while (!ret && length > 0) {
+		ssize_t count = write(fd, text, length);
+
+		ret = count < 0 && errno != EINTR ? -errno : 0;
+		text += count > 0 ? count : 0;
+		length -= count > 0 ? (size_t)count : 0;
 	}
-	return fclose(file) && !ret ? -errno : ret;
+	return close(fd) && !ret ? -errno : ret;
 }
 
-int smd_trace_close(struct smd_trace *trace, const struct smd_job_status *status)
+int smd_trace_close(struct smd_trace *trace, const struct smd_trace_job *job)
 {
 	json_t *document;
-	char *text;
+	char *text, *line = NULL;
 	int ret;
 
 	if (!trace->path) {
 		return 0;
 	}
-	add_job(trace, status);
-	document = document_of(trace, status);
+	add_job(trace, job);
+	document = document_of(trace, job);
 	text = document ? json_dumps(document, JSON_COMPACT) : NULL;
-	ret = text ? write_file(trace->path, text) : -ENOMEM;
+	ret = text && asprintf(&line, "%s\n", text) >= 0 ? add_line(trace->path, line) : -ENOMEM;
+	free(line);
 	free(text);
 	json_decref(document);
 	json_decref(trace->spans);

@@ -14,6 +14,7 @@
 #define BAD_REQUEST 400
 #define MISDIRECTED 421
 #define BAD_TYPE    415
+#define JSON_TYPE   "application/json"
 
 /* "[::1]:8080" and "localhost:8080" without the port. 0 or -EINVAL. */
 static int name_of(const char *host, char name[NAME_SIZE])
@@ -58,18 +59,11 @@ static int is_own_page(const struct smd_access *access, const char *origin, cons
 	       strcasecmp(origin + strlen(scheme), host) == 0;
 }
 
-/* What a page may send to anybody without being asked: no client of ours does. */
-static int is_of_form(const char *type)
+/* A page may send some other types to anybody without being asked, and bytes without one. */
+static int is_json(const char *type)
 {
-	static const char *const forms[] = {
-		"text/plain", "application/x-www-form-urlencoded", "multipart/form-data"};
-
-	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
-		if (strncasecmp(type, forms[i], strlen(forms[i])) == 0) {
-			return 1;
-		}
-	}
-	return 0;
+	return type && strncasecmp(type, JSON_TYPE, strlen(JSON_TYPE)) == 0 &&
+	       strchr("; \t", type[strlen(JSON_TYPE)]);
 }
 
 /* In the same time wherever they differ. */
@@ -97,7 +91,7 @@ int smd_access_check(const struct smd_access *access, const struct smd_credentia
 
 	if (credentials->is_ambiguous || !credentials->host || name_of(credentials->host, name)) {
 		smd_answer_refuse(answer, BAD_REQUEST, SMD_RPC_INVALID_ARGUMENT,
-			"the request must have one Host, and one length");
+			"the request must have one Host and one length, in headers that all read alike");
 	} else if (!is_ours(access, name)) {
 		smd_answer_refuse(answer, MISDIRECTED, SMD_RPC_PERMISSION_DENIED,
 			"Host must be an address, localhost or a name given with --host, got "
@@ -107,9 +101,10 @@ int smd_access_check(const struct smd_access *access, const struct smd_credentia
 		   !is_own_page(access, credentials->origin, credentials->host)) {
 		smd_answer_fail(answer, SMD_RPC_PERMISSION_DENIED,
 			"the request must come from no page of another origin");
-	} else if (credentials->content_type && is_of_form(credentials->content_type)) {
+	} else if ((credentials->has_body || credentials->content_type) &&
+		   !is_json(credentials->content_type)) {
 		smd_answer_refuse(answer, BAD_TYPE, SMD_RPC_INVALID_ARGUMENT,
-			"Content-Type must be application/json");
+			"Content-Type must be " JSON_TYPE);
 	} else if (access->token && !credentials->is_of_page &&
 		   !has_token(access, credentials->authorization)) {
 		smd_answer_fail(answer, SMD_RPC_UNAUTHENTICATED,

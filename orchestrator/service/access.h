@@ -24,6 +24,7 @@ struct smd_credentials {
 	const char *origin;
 	const char *authorization;
 	const char *content_type;
+	int has_body;
 	int is_ambiguous; /* headers that frame or direct it are there twice */
 	int is_of_page;   /* it asks for a part of the page, which has no secret */
 };

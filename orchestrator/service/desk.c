@@ -110,7 +110,7 @@ static int is_known_parameter(const char *name)
 	static const char *const names[] = {"alt", "$alt", "prettyPrint", "$prettyPrint", "key",
 		"quotaUser", "$.xgafv", "fields", "$fields", "uploadType", "upload_protocol",
 		"access_token", "oauth_token", "callback", "filter", "pageSize", "page_size",
-		"pageToken", "page_token", "orderBy", "order_by", "readMask", "read_mask", "artifact", "offset"};
+		"pageToken", "page_token", "orderBy", "order_by", "readMask", "read_mask", "artifact", "offset", "errorOffset"};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		if (strcmp(name, names[i]) == 0) {
@@ -214,6 +214,45 @@ int smd_call_read_mask(struct smd_call *call, const char **mask)
 		return -EINVAL;
 	}
 	return 0;
+}
+
+void smd_call_check_fields(struct smd_call *call, const json_t *body, const char *const *names)
+{
+	const char *name;
+	json_t *value;
+
+	json_object_foreach ((json_t *)body, name, value) {
+		size_t i = 0;
+
+		while (names[i] && strcmp(name, names[i]) != 0) {
+			i++;
+		}
+		if (!names[i]) {
+			smd_answer_violate(&call->request->answer, "",
+				"Invalid JSON payload received. Unknown name \"%.64s\": Cannot "
+				"find field.",
+				name);
+		}
+	}
+}
+
+int smd_call_check_name_alone(struct smd_call *call)
+{
+	const struct smd_http_request *request = call->request;
+	json_t *body;
+
+	if (request->length == 0) {
+		return 0;
+	}
+	body = json_loadb(request->body, request->length, JSON_REJECT_DUPLICATES, NULL);
+	if (json_is_object(body)) {
+		smd_call_check_fields(call, body, (const char *const[]){"name", NULL});
+	} else {
+		smd_answer_violate(&call->request->answer, "",
+			"Invalid JSON payload received. The body must be an object.");
+	}
+	json_decref(body);
+	return request->answer.status ? -EINVAL : 0;
 }
 
 int smd_call_find(struct smd_call *call, struct smd_job_copy *out)

@@ -74,6 +74,13 @@ const char *smd_call_parameter(const struct smd_call *call, const char *name, co
 /* The fields that the answer is to have; NULL: all. 0; else it has been answered. */
 int smd_call_read_mask(struct smd_call *call, const char **mask);
 
+/* Refuses members that are none of these; the list ends with NULL. */
+void smd_call_check_fields(struct smd_call *call, const json_t *body, const char *const *names);
+
+/* The body of a method that has nothing but the name, which is in the path. 0; else it has been
+ * answered. */
+int smd_call_check_name_alone(struct smd_call *call);
+
 /* The operation that has deleted a job, as the API shows it. */
 json_t *smd_operation_read(const struct smd_stored_deletion *deletion);
 

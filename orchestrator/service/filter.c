@@ -38,8 +38,9 @@ struct smd_filter {
 	char *key;
 	enum filter_operator operator;
 	char *value;
-	int is_time;
-	int64_t ns;
+	enum smd_filter_key key_kind;
+	int64_t number; /* of a time in nanoseconds, or of a name */
+	const struct smd_filter_name *names; /* that there are */
 	/* NOT, AND, OR: */
 	struct smd_filter *left;
 	struct smd_filter *right;
@@ -250,20 +251,59 @@ static int take_operator(struct filter_parser *parser, enum filter_operator *out
 		"between several");
 }
 
+/* JOB_STATE_FAILED, FAILED or 5. 0 or -EINVAL. */
+static int find_name(const struct smd_filter_name *names, const char *text, int64_t *number)
+{
+	size_t length = strlen(text);
+
+	for (; names->name; names++) {
+		size_t rest = strlen(names->name) - length;
+		char digits[16];
+
+		snprintf(digits, sizeof(digits), "%d", names->number);
+		if (strcasecmp(names->name, text) == 0 || strcmp(digits, text) == 0 ||
+			(length > 0 && length < strlen(names->name) &&
+				names->name[rest - 1] == '_' &&
+				strcasecmp(names->name + rest, text) == 0)) {
+			*number = names->number;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+static int refuse_name(const struct filter_parser *parser, const struct smd_filter *filter)
+{
+	char list[256] = "";
+	size_t length = 0;
+
+	for (size_t i = 0; filter->names[i].name && length < sizeof(list); i++) {
+		length += (size_t)snprintf(list + length, sizeof(list) - length, "%s%s",
+			i ? ", " : "", filter->names[i].name);
+	}
+	return smd_error_set(parser->error, EINVAL, "%.64s must be one of %s, got \"%.64s\"",
+		filter->key, list, filter->value);
+}
+
+/* What HAS looks for is a part of a text, whatever that is. */
 static int check_restriction(struct filter_parser *parser, struct smd_filter *filter)
 {
-	enum smd_filter_key kind = parser->key_of(filter->key);
+	enum smd_filter_key kind = parser->key_of(filter->key, &filter->names);
 
 	if (kind == SMD_FILTER_NO_KEY) {
 		return smd_error_set(parser->error, EINVAL, "\"%.64s\" is not a field to filter by",
 			filter->key);
 	}
-	filter->is_time = kind == SMD_FILTER_TIME && filter->operator!= HAS;
-	if (filter->is_time && smd_filter_time(filter->value, &filter->ns)) {
+	filter->key_kind = filter->operator== HAS ? SMD_FILTER_TEXT : kind;
+	if (filter->key_kind == SMD_FILTER_TIME && smd_filter_time(filter->value, &filter->number)) {
 		return smd_error_set(parser->error, EINVAL,
 			"%.64s must be compared with a time such as \"2026-01-31T12:00:00Z\", got "
 			"\"%.64s\"",
 			filter->key, filter->value);
+	}
+	if (filter->key_kind == SMD_FILTER_NAME &&
+		find_name(filter->names, filter->value, &filter->number)) {
+		return refuse_name(parser, filter);
 	}
 	return 0;
 }
@@ -405,15 +445,22 @@ void smd_filter_free(struct smd_filter *filter)
 
 /* ---- applying ---- */
 
+/* What is no time or no such name is before all. */
 static int compare(const struct smd_filter *filter, const char *text)
 {
-	int64_t ns = 0;
+	int64_t number = INT64_MIN;
 
-	if (!filter->is_time) {
+	switch (filter->key_kind) {
+	case SMD_FILTER_TIME:
+		smd_filter_time(text, &number);
+		break;
+	case SMD_FILTER_NAME:
+		find_name(filter->names, text, &number);
+		break;
+	default:
 		return strcmp(text, filter->value);
 	}
-	smd_filter_time(text, &ns);
-	return (ns > filter->ns) - (ns < filter->ns);
+	return (number > filter->number) - (number < filter->number);
 }
 
 static int has_text(const char *text, const char *value)
@@ -474,14 +521,14 @@ static struct smd_filter_span span_of_restriction(const struct smd_filter *filte
 {
 	struct smd_filter_span span = {INT64_MIN, INT64_MAX};
 
-	if (!filter->is_time || strcmp(filter->key, key) != 0) {
+	if (filter->key_kind != SMD_FILTER_TIME || strcmp(filter->key, key) != 0) {
 		return span;
 	}
 	if (filter->operator== IS || filter->operator== MORE || filter->operator== AT_LEAST) {
-		span.first_ns = filter->ns;
+		span.first_ns = filter->number;
 	}
 	if (filter->operator== IS || filter->operator== LESS || filter->operator== AT_MOST) {
-		span.last_ns = filter->ns;
+		span.last_ns = filter->number;
 	}
 	return span;
 }

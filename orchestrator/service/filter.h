@@ -4,7 +4,7 @@
  * KEY OPERATOR VALUE with AND or OR between, NOT or - before, and parentheses; OR binds more than
  * AND, and of what has nothing between all must hold. Operators: = != < <= > >=, and : for a text
  * that has the value in it, begins with it (VALUE*), or is there at all (*). Keys whose values are
- * times are compared as such.
+ * times are compared as such, and those of an enumeration by its order.
  */
 #ifndef SMD_SERVICE_FILTER_H
 #define SMD_SERVICE_FILTER_H
@@ -16,10 +16,18 @@
 struct smd_filter;
 
 /* What a filter is of. */
-enum smd_filter_key { SMD_FILTER_NO_KEY, SMD_FILTER_TEXT, SMD_FILTER_TIME };
+enum smd_filter_key { SMD_FILTER_NO_KEY, SMD_FILTER_TEXT, SMD_FILTER_TIME, SMD_FILTER_NAME };
 
-/* Says what a key is, which is in lowerCamelCase but for what is below labels. */
-typedef enum smd_filter_key smd_filter_key_fn(const char *key);
+/* A value of an enumeration; filters have its name, that without the prefix, or the number. */
+struct smd_filter_name {
+	const char *name; /* NULL: the list's end */
+	int number;
+};
+
+/* Says what a key is, which is in lowerCamelCase but for what is below labels; of SMD_FILTER_NAME
+ * all its values, too. */
+typedef enum smd_filter_key smd_filter_key_fn(
+	const char *key, const struct smd_filter_name **values);
 
 /* The key's value of what is looked at; NULL: it has none. It is valid until the next call. */
 typedef const char *smd_filter_value_fn(void *arg, const char *key);

@@ -16,11 +16,15 @@
 #define LABELS       "labels."
 #define LABEL_SIZE   512
 
-static enum smd_filter_key key_of(const char *key)
+static enum smd_filter_key key_of(const char *key, const struct smd_filter_name **values)
 {
-	static const char *const texts[] = {"name", "displayName", "state", "labels"};
+	static const char *const texts[] = {"name", "displayName", "labels"};
 	static const char *const times[] = {"createTime", "startTime", "endTime", "updateTime"};
 
+	*values = smd_resource_states;
+	if (strcmp(key, "state") == 0) {
+		return SMD_FILTER_NAME;
+	}
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		if (strcmp(key, texts[i]) == 0) {
 			return SMD_FILTER_TEXT;

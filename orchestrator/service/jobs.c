@@ -76,7 +76,7 @@ void smd_job_cancel(struct smd_call *call)
 	struct smd_job_copy copy;
 	int ret;
 
-	if (smd_call_find(call, &copy)) {
+	if (smd_call_check_name_alone(call) || smd_call_find(call, &copy)) {
 		return;
 	}
 	smd_job_copy_free(&copy);

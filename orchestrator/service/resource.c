@@ -10,16 +10,14 @@
 
 #include "orchestrator/document/enums.h"
 
-struct numbered_name {
-	const char *name;
-	int number;
-};
+/* Some of these no job here ever has. */
+const struct smd_filter_name smd_resource_states[] = {{"JOB_STATE_QUEUED", 1},
+	{"JOB_STATE_PENDING", 2}, {"JOB_STATE_RUNNING", 3}, {"JOB_STATE_SUCCEEDED", 4},
+	{"JOB_STATE_FAILED", 5}, {"JOB_STATE_CANCELLING", 6}, {"JOB_STATE_CANCELLED", 7},
+	{"JOB_STATE_PAUSED", 8}, {"JOB_STATE_EXPIRED", 9}, {"JOB_STATE_UPDATING", 10},
+	{"JOB_STATE_PARTIALLY_SUCCEEDED", 11}, {"JOB_STATE_UNSPECIFIED", 0}, {NULL, 0}};
 
-static const struct numbered_name job_states[] = {{"JOB_STATE_QUEUED", 1}, {"JOB_STATE_PENDING", 2},
-	{"JOB_STATE_RUNNING", 3}, {"JOB_STATE_SUCCEEDED", 4}, {"JOB_STATE_FAILED", 5},
-	{"JOB_STATE_CANCELLING", 6}, {"JOB_STATE_CANCELLED", 7}, {NULL, 0}};
-
-static const struct numbered_name trial_states[] = {{"REQUESTED", 1}, {"ACTIVE", 2},
+static const struct smd_filter_name trial_states[] = {{"REQUESTED", 1}, {"ACTIVE", 2},
 	{"STOPPING", 3}, {"SUCCEEDED", 4}, {"INFEASIBLE", 5}, {NULL, 0}};
 
 void smd_resource_name(char name[SMD_RESOURCE_NAME_SIZE], const struct smd_stored_job *job)
@@ -38,7 +36,7 @@ const struct smd_frontend *smd_resource_frontend(enum smd_stored_kind kind)
 	return smd_frontend_named(smd_frontends, names[kind]);
 }
 
-static void number_state(json_t *object, const struct numbered_name *states)
+static void number_state(json_t *object, const struct smd_filter_name *states)
 {
 	const char *state = json_string_value(json_object_get(object, "state"));
 
@@ -56,7 +54,7 @@ static void number_enums(enum smd_stored_kind kind, json_t *resource)
 	size_t i;
 
 	smd_enums_number(smd_resource_frontend(kind)->message, resource);
-	number_state(resource, job_states);
+	number_state(resource, smd_resource_states);
 	json_array_foreach (json_object_get(resource, "trials"), i, trial) {
 		number_state(trial, trial_states);
 	}

@@ -6,10 +6,14 @@
 #define SMD_SERVICE_RESOURCE_H
 
 #include "orchestrator/frontend/frontend.h"
+#include "orchestrator/service/filter.h"
 #include "orchestrator/store/store.h"
 
 #define SMD_RESOURCE_NAME_SIZE 512
 #define SMD_PROJECT_MAX        64 /* characters of a project, or of a location */
+
+/* All that the API knows, with their numbers. */
+extern const struct smd_filter_name smd_resource_states[];
 
 /* "projects/P/locations/L/customJobs/ID" */
 void smd_resource_name(char name[SMD_RESOURCE_NAME_SIZE], const struct smd_stored_job *job);

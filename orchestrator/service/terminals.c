@@ -2,44 +2,34 @@
 #include "orchestrator/service/terminals.h"
 
 #include <errno.h>
-#include <event2/buffer.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
+#include "orchestrator/job/trial.h"
 #include "orchestrator/service/base64.h"
 #include "orchestrator/service/resource.h"
+#include "orchestrator/service/shell.h"
 #include "orchestrator/service/web_access.h"
 #include "orchestrator/store/job_copy.h"
-#include "orchestrator/store/session_socket.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/parse.h"
-#include "worker/agent/wire/message.h"
 
-#define OUTPUT_MAX (64u << 10)  /* that is kept until it is known to have come */
-#define INPUT_MAX  SMD_AGENT_INPUT_WINDOW
-#define WAIT_NS    (20 * (uint64_t)SMD_SECOND_NS) /* a request for output */
-#define ALONE_NS   (60 * (uint64_t)SMD_SECOND_NS) /* without one, and it is ended */
-#define ID_BYTES   16
-#define ID_SIZE    (2 * ID_BYTES + 1)
-#define SESSION    1u /* the number of a connection's session */
-#define TYPE       "xterm-256color"
-#define SEGMENT    8 /* of its path: its id */
+#define WAIT_NS     (20 * (uint64_t)SMD_SECOND_NS) /* a request for output */
+#define ALONE_NS    (60 * (uint64_t)SMD_SECOND_NS) /* without one, and it is ended */
+#define ID_BYTES    16
+#define ID_SIZE     (2 * ID_BYTES + 1)
+#define TYPE        "xterm-256color"
+#define SEGMENT     8    /* of its path: its id */
+#define WORDS_MAX   1024 /* of a command */
 
 struct terminal {
 	char id[ID_SIZE]; /* "": the place is free */
 	int64_t job;
-	struct smd_agent_link *link; /* NULL: the session is over, */
-	int is_over;                 /* or is now */
-	struct evbuffer *output;     /* that is not known to have come */
-	uint64_t output_at;          /* the place of its first byte in all output */
-	uint64_t input_at;           /* how many bytes of input have been taken */
-	uint32_t credit;             /* for more */
-	int has_ended;
-	int exit_code; /* -1: none is known */
-	char reason[SMD_EXIT_REASON_SIZE];
+	struct smd_shell shell;
 	struct smd_http_request *waiting; /* for output; or NULL */
 	uint64_t asked_ns;                /* when output was asked for last */
 };
@@ -49,131 +39,35 @@ struct smd_terminals {
 	struct terminal list[SMD_TERMINALS_MAX];
 };
 
-/* ---- output ---- */
-
-static void set_output(struct terminal *terminal, struct smd_answer *answer)
-{
-	size_t length = evbuffer_get_length(terminal->output);
-	const uint8_t *bytes = evbuffer_pullup(terminal->output, -1);
-	char *text = smd_base64_encode(bytes ? bytes : (const uint8_t *)"", bytes ? length : 0);
-	char offset[24];
-	json_t *body;
-
-	snprintf(offset, sizeof(offset), "%" PRIu64, terminal->output_at);
-	body = text ? json_pack("{s:s, s:s, s:b}", "offset", offset, "data", text, "hasEnded",
-			      terminal->has_ended)
-		    : NULL;
-	if (body && terminal->has_ended && terminal->exit_code >= 0) {
-		json_object_set_new(body, "exitCode", json_integer(terminal->exit_code));
-	}
-	if (body && terminal->reason[0]) {
-		json_object_set_new(body, "reason", json_string(terminal->reason));
-	}
-	free(text);
-	smd_answer_set(answer, body);
-}
-
 static void answer_waiting(struct terminal *terminal)
 {
 	struct smd_http_request *request = terminal->waiting;
 
 	if (request) {
 		terminal->waiting = NULL;
-		set_output(terminal, &request->answer);
+		smd_answer_set(&request->answer, smd_shell_show(&terminal->shell));
 		smd_http_answer(request);
 	}
 }
 
-/* Output up to there has come: the shell may print so much more. */
-static void drop_output(struct terminal *terminal, uint64_t offset)
+static void wake(struct smd_shell *shell)
 {
-	size_t count = (size_t)(offset - terminal->output_at);
-
-	evbuffer_drain(terminal->output, count);
-	terminal->output_at = offset;
-	if (count > 0 && terminal->link) {
-		smd_agent_link_send_credit(terminal->link, SESSION, (uint32_t)count);
-	}
+	answer_waiting((struct terminal *)((char *)shell - offsetof(struct terminal, shell)));
 }
-
-/* ---- the session ---- */
-
-static void end(struct terminal *terminal, int exit_code, const char *reason)
-{
-	if (!terminal->has_ended) {
-		terminal->has_ended = 1;
-		terminal->exit_code = exit_code;
-		snprintf(terminal->reason, sizeof(terminal->reason), "%s", reason);
-	}
-	answer_waiting(terminal);
-}
-
-static void take_end(struct terminal *terminal, const struct smd_exit *how)
-{
-	int code = how->kind == SMD_EXIT_CODE     ? how->value
-		   : how->kind == SMD_EXIT_SIGNAL ? SMD_EXIT_SIGNALLED + how->value
-						  : -1;
-
-	end(terminal, code,
-		how->kind == SMD_EXIT_ERRNO && !how->reason[0] ? strerror(how->value)
-							       : how->reason);
-}
-
-static int take_message(struct terminal *terminal, const struct smd_agent_message *message)
-{
-	switch (message->kind) {
-	case SMD_AGENT_OUTPUT:
-		if (evbuffer_add(terminal->output, message->bytes, message->length)) {
-			return -ENOMEM;
-		}
-		answer_waiting(terminal);
-		return 0;
-	case SMD_AGENT_CREDIT:
-		terminal->credit += message->credit;
-		return 0;
-	case SMD_AGENT_ENDED:
-		take_end(terminal, &message->end);
-		return 0;
-	default:
-		return 0; /* STARTED */
-	}
-}
-
-static int on_frame(void *owner, const struct smd_agent_head *head, const uint8_t *body,
-	struct smd_error *error)
-{
-	struct smd_agent_message message;
-	int ret = smd_agent_message_decode(&message, head->kind, body, head->length, error);
-
-	if (!ret) {
-		ret = take_message(owner, &message);
-		ret = ret ? smd_error_set(error, -ret, "%s", strerror(-ret)) : 0;
-	}
-	smd_agent_message_clear(&message);
-	return ret;
-}
-
-static void on_over(void *owner, const char *reason)
-{
-	struct terminal *terminal = owner;
-
-	(void)reason;
-	terminal->is_over = 1;
-	end(terminal, -1,
-		"the job's runner has ended the connection: the job is over, or has as many "
-		"sessions as it takes");
-}
-
-static const struct smd_agent_link_callbacks callbacks = {.on_frame = on_frame, .on_over = on_over};
 
 /* ---- places ---- */
 
-/* Its shell ends with the connection. */
+/* Whoever waits for its output is told that there is none any more. */
 static void terminal_free(struct terminal *terminal)
 {
-	end(terminal, -1, "it was closed");
-	smd_agent_link_close(terminal->link);
-	evbuffer_free(terminal->output);
+	struct smd_shell *shell = &terminal->shell;
+
+	if (!shell->has_ended) {
+		shell->has_ended = 1;
+		snprintf(shell->reason, sizeof(shell->reason), "it was closed");
+	}
+	answer_waiting(terminal);
+	smd_shell_close(shell);
 	*terminal = (struct terminal){.id = ""};
 }
 
@@ -208,10 +102,6 @@ void smd_terminals_turn(struct smd_terminals *terminals)
 	for (size_t i = 0; i < SMD_TERMINALS_MAX; i++) {
 		struct terminal *terminal = &terminals->list[i];
 
-		if (terminal->link && terminal->is_over) {
-			smd_agent_link_close(terminal->link);
-			terminal->link = NULL;
-		}
 		if (terminal->waiting && now - terminal->asked_ns > WAIT_NS) {
 			terminal->asked_ns = now;
 			answer_waiting(terminal);
@@ -301,7 +191,9 @@ static int check_job(struct smd_call *call, const struct smd_stored_job *job)
 		smd_answer_fail(&call->request->answer, SMD_RPC_INTERNAL, "%s", error.text);
 	} else if (!is_wanted) {
 		smd_answer_fail(&call->request->answer, SMD_RPC_FAILED_PRECONDITION,
-			"the job must be created with enableWebAccess, and was not");
+			"the job must be created with enableWebAccess (gcloud's "
+			"--enable-web-access), and was not; `exec` on the service's own machine "
+			"does without");
 	} else if (job->end_time || !job->directory) {
 		smd_answer_fail(&call->request->answer, SMD_RPC_FAILED_PRECONDITION,
 			"the job must run, and its state is %s", job->state);
@@ -311,149 +203,206 @@ static int check_job(struct smd_call *call, const struct smd_stored_job *job)
 	return -EACCES;
 }
 
-static int connect_to(struct smd_call *call, const char *directory, struct terminal *terminal)
-{
-	struct smd_agent_link_options options = {
-		.end = SMD_AGENT_RUNNER, .callbacks = &callbacks, .owner = terminal};
-	struct smd_error error = {""};
-	int fd = smd_session_socket_connect(directory, &error);
-	int ret = fd < 0 ? fd : 0;
+/* What a request for a terminal says; the texts are its document's. */
+struct wish {
+	struct smd_shell_request shell;
+	uint64_t trial; /* 0: none */
+	char *words[WORDS_MAX + 1];
+};
 
-	*terminal = (struct terminal){.job = call->id,
-		.credit = INPUT_MAX,
-		.exit_code = -1,
-		.asked_ns = smd_clock_ns()};
-	options.read_fd = options.write_fd = fd;
-	ret = ret ? ret
-		  : smd_agent_link_open(
-			    &terminal->link, call->desk->terminals->base, &options, &error);
-	terminal->output = ret ? NULL : evbuffer_new();
-	if (!ret && (!terminal->output || make_id(terminal->id))) {
-		smd_agent_link_close(terminal->link);
-		ret = smd_error_set(&error, ENOMEM, "%s", strerror(ENOMEM));
+static int read_command(struct smd_call *call, const json_t *command, struct wish *wish)
+{
+	const json_t *word;
+	size_t i;
+
+	if (json_array_size(command) > WORDS_MAX) {
+		smd_answer_violate(&call->request->answer, "command",
+			"command must have at most %d words", WORDS_MAX);
+		return -E2BIG;
 	}
-	if (ret) {
-		smd_answer_fail(&call->request->answer, SMD_RPC_UNAVAILABLE, "%s", error.text);
-		*terminal = (struct terminal){.id = ""};
+	json_array_foreach (command, i, word) {
+		wish->words[i] = (char *)json_string_value(word);
+		if (!wish->words[i]) {
+			smd_answer_violate(&call->request->answer, "command",
+				"command must be a list of texts");
+			return -EINVAL;
+		}
 	}
-	return ret;
+	wish->shell.command = wish->words;
+	return 0;
 }
 
-static void begin(struct smd_call *call, const char *directory, const char *replica,
-	const struct smd_terminal *size)
+/* Trials are named by their numbers, and only those of tuning jobs have replicas. */
+static int read_trial(struct smd_call *call, const char *trial, struct wish *wish)
 {
-	static char *const shell[] = {NULL};
+	int is_tuning = call->kind == SMD_STORED_TUNING_JOB;
+
+	if (is_tuning != (trial != NULL) ||
+		(trial && smd_parse_number(trial, 1, UINT32_MAX, &wish->trial))) {
+		smd_answer_violate(&call->request->answer, "trial",
+			is_tuning ? "trial must be the id of a trial that runs"
+				  : "trial must be of a hyperparameterTuningJob");
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* 0; else it has been answered. Without rows and columns there is no terminal. */
+static int read_wish(struct smd_call *call, json_t *body, struct wish *wish)
+{
+	const char *trial = NULL;
+	const char *type = TYPE;
+	const json_t *command = NULL;
+	int rows = 0, columns = 0;
+
+	*wish = (struct wish){.trial = 0};
+	if (json_unpack(body, "{s:s, s?s, s?o, s?i, s?i, s?s !}", "replica", &wish->shell.replica,
+		    "trial", &trial, "command", &command, "rows", &rows, "columns", &columns,
+		    "terminalType", &type) ||
+		(command && !json_is_array(command))) {
+		smd_answer_violate(&call->request->answer, "",
+			"The request must have a text \"replica\"; it may have a text \"trial\", a "
+			"list \"command\", and numbers \"rows\" and \"columns\" with a text "
+			"\"terminalType\"");
+		return -EINVAL;
+	}
+	if (json_object_get(body, "rows") || json_object_get(body, "columns")) {
+		if (check_size(call, rows, columns)) {
+			return -EINVAL;
+		}
+		wish->shell.terminal = (struct smd_terminal){
+			.rows = (unsigned)rows, .columns = (unsigned)columns, .type = type};
+	}
+	return read_trial(call, trial, wish) || read_command(call, command, wish) ? -EINVAL : 0;
+}
+
+/* A trial's runner has its own directory. */
+static char *directory_of(const struct smd_stored_job *job, const struct wish *wish)
+{
+	char *path;
+
+	if (!wish->trial) {
+		return strdup(job->directory);
+	}
+	return asprintf(&path, "%s/" SMD_TRIAL_FOLDER, job->directory, (unsigned)wish->trial) < 0
+		       ? NULL
+		       : path;
+}
+
+static void begin(struct smd_call *call, const struct smd_stored_job *job, const struct wish *wish)
+{
 	struct terminal *terminal = free_place(call->desk->terminals);
 	char name[SMD_RESOURCE_NAME_SIZE + ID_SIZE];
+	struct smd_error error = {""};
+	char *directory;
 
 	if (!terminal) {
 		smd_answer_fail(&call->request->answer, SMD_RPC_RESOURCE_EXHAUSTED,
 			"the service has %d terminals at most", SMD_TERMINALS_MAX);
 		return;
 	}
-	if (connect_to(call, directory, terminal)) {
-		return;
+	*terminal = (struct terminal){
+		.job = call->id, .asked_ns = smd_clock_ns(), .shell = {.wake = wake}};
+	directory = directory_of(job, wish);
+	if (!directory || make_id(terminal->id) ||
+		smd_shell_open(&terminal->shell, call->desk->terminals->base, directory,
+			&wish->shell, &error)) {
+		smd_answer_fail(&call->request->answer, SMD_RPC_UNAVAILABLE, "%s",
+			error.text[0] ? error.text : strerror(ENOMEM));
+		terminal_free(terminal);
+	} else {
+		snprintf(name, sizeof(name), "projects/%s/locations/%s/%s/%" PRId64 "/terminals/%s",
+			call->project, call->location, smd_stored_kind_collection(call->kind),
+			call->id, terminal->id);
+		smd_answer_set(&call->request->answer, json_pack("{s:s}", "name", name));
 	}
-	smd_agent_link_send_json(terminal->link, SMD_AGENT_EXEC,
-		smd_agent_exec_encode(SESSION, OUTPUT_MAX, replica, shell, size));
-	snprintf(name, sizeof(name), "projects/%s/locations/%s/customJobs/%" PRId64 "/terminals/%s",
-		call->project, call->location, call->id, terminal->id);
-	smd_answer_set(&call->request->answer, json_pack("{s:s}", "name", name));
+	free(directory);
 }
 
 void smd_terminal_create(struct smd_call *call)
 {
-	struct smd_terminal size = {.type = TYPE};
 	struct smd_job_copy copy;
-	const char *replica;
-	int rows, columns;
+	struct wish wish;
 	json_t *body = read_body(call);
 
-	if (!body) {
-		return;
-	}
-	if (json_unpack(body, "{s:s, s:i, s:i !}", "replica", &replica, "rows", &rows, "columns",
-		    &columns)) {
-		smd_answer_violate(&call->request->answer, "",
-			"The request must have a text \"replica\" and numbers \"rows\" and "
-			"\"columns\"");
-	} else if (!check_size(call, rows, columns) && !smd_call_find(call, &copy)) {
-		size.rows = (unsigned)rows;
-		size.columns = (unsigned)columns;
+	if (body && !read_wish(call, body, &wish) && !smd_call_find(call, &copy)) {
 		if (!check_job(call, &copy.job)) {
-			begin(call, copy.job.directory, replica, &size);
+			begin(call, &copy.job, &wish);
 		}
 		smd_job_copy_free(&copy);
 	}
 	json_decref(body);
 }
 
+/* 0, and that output has come; else it has been answered. */
+static int take_offset(struct smd_call *call, struct smd_shell *shell, const char *name,
+	enum smd_shell_output stream)
+{
+	const char *text = smd_uri_parameter(&call->request->uri, name);
+	uint64_t first = shell->streams[stream].at;
+	uint64_t last = smd_shell_last(shell, stream);
+	uint64_t offset;
+
+	if (!text && stream == SMD_SHELL_ERRORS) {
+		return 0;
+	}
+	if (smd_parse_number(text ? text : "0", first, last, &offset)) {
+		smd_answer_violate(&call->request->answer, name,
+			"%s must be from %" PRIu64 " to %" PRIu64
+			": that output is there, got \"%.32s\"",
+			name, first, last, text ? text : "0");
+		return -EINVAL;
+	}
+	smd_shell_drop(shell, stream, offset);
+	return 0;
+}
+
 /* Another page that asks for the same takes the place of the one that waits. */
 void smd_terminal_get(struct smd_call *call)
 {
-	const char *text = smd_uri_parameter(&call->request->uri, "offset");
 	struct terminal *terminal = find(call);
-	uint64_t offset, last;
 
 	if (!terminal) {
 		return;
 	}
-	last = terminal->output_at + evbuffer_get_length(terminal->output);
-	if (smd_parse_number(text ? text : "0", terminal->output_at, last, &offset)) {
-		smd_answer_violate(&call->request->answer, "offset",
-			"offset must be from %" PRIu64 " to %" PRIu64
-			": that output is there, got \"%.32s\"",
-			terminal->output_at, last, text ? text : "0");
+	answer_waiting(terminal);
+	if (take_offset(call, &terminal->shell, "offset", SMD_SHELL_OUT) ||
+		take_offset(call, &terminal->shell, "errorOffset", SMD_SHELL_ERRORS)) {
 		return;
 	}
-	answer_waiting(terminal);
-	drop_output(terminal, offset);
 	terminal->asked_ns = smd_clock_ns();
-	if (evbuffer_get_length(terminal->output) > 0 || terminal->has_ended) {
-		set_output(terminal, &call->request->answer);
+	if (smd_shell_has_news(&terminal->shell)) {
+		smd_answer_set(&call->request->answer, smd_shell_show(&terminal->shell));
 		return;
 	}
 	call->request->is_waiting = 1;
 	terminal->waiting = call->request;
 }
 
-static void give_input(struct terminal *terminal, const uint8_t *bytes, size_t count)
-{
-	terminal->input_at += count;
-	terminal->credit -= (uint32_t)count;
-	if (terminal->link && count > 0) {
-		smd_agent_link_send_input(terminal->link, SESSION, bytes, count);
-	}
-}
-
-/* What has been taken before is not taken twice. */
-static void take_input(
-	struct smd_call *call, struct terminal *terminal, const char *offset, const char *data)
+/* 0; else it has been answered. */
+static int take_input(
+	struct smd_call *call, struct smd_shell *shell, const char *offset, const char *data)
 {
 	struct smd_answer *answer = &call->request->answer;
-	uint8_t bytes[INPUT_MAX];
+	uint8_t bytes[SMD_SHELL_INPUT_MAX];
 	long count = smd_base64_decode(data, bytes, sizeof(bytes));
-	uint64_t at, known;
+	uint64_t at;
 
-	if (smd_parse_number(offset, 0, terminal->input_at, &at)) {
+	if (smd_parse_number(offset, 0, shell->input_at, &at)) {
 		smd_answer_violate(answer, "offset",
 			"offset must be from 0 to %" PRIu64 ": so much input has come, got \"%.32s\"",
-			terminal->input_at, offset);
+			shell->input_at, offset);
 	} else if (count < 0) {
-		smd_answer_violate(
-			answer, "data", "data must be base64 of at most %u bytes", INPUT_MAX);
+		smd_answer_violate(answer, "data", "data must be base64 of at most %u bytes",
+			SMD_SHELL_INPUT_MAX);
+	} else if (smd_shell_write(shell, at, bytes, (size_t)count)) {
+		smd_answer_fail(answer, SMD_RPC_RESOURCE_EXHAUSTED,
+			"the shell has not read what it was given: it takes %u bytes now",
+			shell->credit);
 	} else {
-		known = terminal->input_at - at;
-		known = known < (uint64_t)count ? known : (uint64_t)count;
-		if ((uint64_t)count - known > terminal->credit) {
-			smd_answer_fail(answer, SMD_RPC_RESOURCE_EXHAUSTED,
-				"the shell has not read what it was given: it takes %u bytes now",
-				terminal->credit);
-			return;
-		}
-		give_input(terminal, bytes + known, (size_t)((uint64_t)count - known));
-		smd_answer_set(answer, json_object());
+		return 0;
 	}
+	return -EINVAL;
 }
 
 void smd_terminal_write(struct smd_call *call)
@@ -461,12 +410,18 @@ void smd_terminal_write(struct smd_call *call)
 	struct terminal *terminal = find(call);
 	json_t *body = terminal ? read_body(call) : NULL;
 	const char *offset, *data;
+	int is_last = 0;
 
-	if (body && json_unpack(body, "{s:s, s:s !}", "offset", &offset, "data", &data)) {
+	if (body && json_unpack(body, "{s:s, s:s, s?b !}", "offset", &offset, "data", &data,
+			    "isLast", &is_last)) {
 		smd_answer_violate(&call->request->answer, "",
-			"The request must have texts \"offset\" and \"data\"");
-	} else if (body) {
-		take_input(call, terminal, offset, data);
+			"The request must have texts \"offset\" and \"data\"; it may have "
+			"\"isLast\", true or false");
+	} else if (body && !take_input(call, &terminal->shell, offset, data)) {
+		if (is_last) {
+			smd_shell_end_input(&terminal->shell);
+		}
+		smd_answer_set(&call->request->answer, json_object());
 	}
 	json_decref(body);
 }
@@ -481,9 +436,7 @@ void smd_terminal_resize(struct smd_call *call)
 		smd_answer_violate(&call->request->answer, "",
 			"The request must have numbers \"rows\" and \"columns\"");
 	} else if (body && !check_size(call, rows, columns)) {
-		if (terminal->link) {
-			smd_agent_link_send_resize(terminal->link, SESSION, rows, columns);
-		}
+		smd_shell_resize(&terminal->shell, rows, columns);
 		smd_answer_set(&call->request->answer, json_object());
 	}
 	json_decref(body);

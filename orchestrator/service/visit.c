@@ -41,7 +41,33 @@ struct framing {
 	int encodings;
 	int tokens;
 	int origins;
+	int is_malformed; /* some header is read otherwise by others */
 };
+
+/* libmicrohttpd takes blanks before a colon as part of a name, and joins a line that begins with one
+ * to the name of the line before; others see a length there. */
+static int is_name(const char *name)
+{
+	static const char *const framing[] = {"Content-Length", "Transfer-Encoding", "Host"};
+
+	for (size_t i = 0; i < sizeof(framing) / sizeof(framing[0]); i++) {
+		if (strncasecmp(name, framing[i], strlen(framing[i])) == 0 &&
+			name[strlen(framing[i])]) {
+			return 0;
+		}
+	}
+	return *name && name[strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+					  "0123456789!#$%&'*+-.^_`|~")] == '\0';
+}
+
+/* Some take a carriage return alone as a line's end. */
+static int is_value(const char *value)
+{
+	while (*value && (*value == '\t' || (unsigned char)*value >= ' ') && *value != 0x7f) {
+		value++;
+	}
+	return !*value;
+}
 
 static enum MHD_Result count_header(
 	void *arg, enum MHD_ValueKind kind, const char *name, const char *value)
@@ -49,7 +75,10 @@ static enum MHD_Result count_header(
 	struct framing *framing = arg;
 
 	(void)kind;
-	(void)value;
+	value = value ? value : "";
+	framing->is_malformed |= !is_name(name) || !is_value(value) ||
+				 (strcasecmp(name, "Transfer-Encoding") == 0 &&
+					 strcasecmp(value, "chunked") != 0);
 	framing->hosts += strcasecmp(name, "Host") == 0;
 	framing->lengths += strcasecmp(name, "Content-Length") == 0;
 	framing->encodings += strcasecmp(name, "Transfer-Encoding") == 0;
@@ -68,6 +97,22 @@ static int has_certificate(const struct smd_http_visit *visit)
 	       gnutls_certificate_verify_peers2(info->tls_session, &status) == 0 && status == 0;
 }
 
+static int is_ambiguous(const struct framing *framing, const char *method)
+{
+	int lengths = framing->lengths + framing->encodings;
+
+	return framing->is_malformed || framing->hosts != 1 || lengths > 1 ||
+	       (strcmp(method, "POST") == 0 && lengths != 1) || framing->tokens > 1 ||
+	       framing->origins > 1;
+}
+
+static int has_body(const struct smd_http_visit *visit)
+{
+	const char *length = header(visit, "Content-Length");
+
+	return header(visit, "Transfer-Encoding") || (length && strtoull(length, NULL, 10) > 0);
+}
+
 /* 0; else it has been answered. */
 static int check_access(struct smd_http_visit *visit, const char *method)
 {
@@ -75,11 +120,11 @@ static int check_access(struct smd_http_visit *visit, const char *method)
 	struct smd_credentials credentials = {.host = header(visit, "Host"),
 		.origin = header(visit, "Origin"),
 		.authorization = header(visit, "Authorization"),
-		.content_type = header(visit, "Content-Type")};
+		.content_type = header(visit, "Content-Type"),
+		.has_body = has_body(visit)};
 
 	MHD_get_connection_values(visit->connection, MHD_HEADER_KIND, count_header, &framing);
-	credentials.is_ambiguous = framing.hosts != 1 || framing.lengths + framing.encodings > 1 ||
-				   framing.tokens > 1 || framing.origins > 1;
+	credentials.is_ambiguous = is_ambiguous(&framing, method);
 	credentials.is_of_page = strcmp(method, "GET") == 0 && visit->target &&
 				 smd_page_find(visit->target) != NULL;
 	visit->is_ambiguous = credentials.is_ambiguous;

@@ -1,6 +1,6 @@
 /*
  * The page's way into replicas: only of jobs that ask for it (enableWebAccess), and as long as they
- * run. Each replica then has an address of a terminal.
+ * run. Each replica, of a tuning job each trial's, then has an address of a terminal.
  */
 #ifndef SMD_SERVICE_WEB_ACCESS_H
 #define SMD_SERVICE_WEB_ACCESS_H

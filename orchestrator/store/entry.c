@@ -140,12 +140,14 @@ static int read_queued(struct smd_entry *entry, struct smd_error *error)
 		return ret;
 	}
 	row = smd_database_prepare(&database, error,
-		"SELECT create_time, kind, directory FROM jobs WHERE id = ?"
+		"SELECT create_time, kind, directory, update_time FROM jobs WHERE id = ?"
 		" AND state = '" SMD_STATE_QUEUED "'",
 		"i", entry->id);
 	if (row && sqlite3_step(row) == SQLITE_ROW) {
 		snprintf(entry->create_time, sizeof(entry->create_time), "%s",
 			(const char *)sqlite3_column_text(row, 0));
+		snprintf(entry->queue_time, sizeof(entry->queue_time), "%s",
+			(const char *)sqlite3_column_text(row, 3));
 		smd_store_name(
 			entry->name, (enum smd_stored_kind)sqlite3_column_int(row, 1), entry->id);
 		ret = keep_directory(entry, (const char *)sqlite3_column_text(row, 2), error);
@@ -307,7 +309,7 @@ static int update(const struct smd_database *database, const struct smd_entry *e
 }
 
 /* A job that was asked to end may have been asked by another one, which needs its room. */
-static int end_cancelled(const struct smd_database *database, const struct smd_entry *entry,
+static int end_cancelled(const struct smd_database *database, struct smd_entry *entry,
 	const struct smd_entry_change *change, struct smd_error *error)
 {
 	char reason[SMD_PREEMPTION_REASON_SIZE];
@@ -317,6 +319,7 @@ static int end_cancelled(const struct smd_database *database, const struct smd_e
 		return ret;
 	}
 	ret = smd_preemption_end(database, entry->id, reason, error);
+	entry->waits_again = ret > 0;
 	if (ret == 0) {
 		ret = update(database, entry, change, *reason ? reason : change->error_message, error);
 	}
@@ -327,7 +330,7 @@ static int end_cancelled(const struct smd_database *database, const struct smd_e
 	return ret;
 }
 
-static int write_change(const struct smd_entry *entry, const struct smd_entry_change *change,
+static int write_change(struct smd_entry *entry, const struct smd_entry_change *change,
 	struct smd_error *error)
 {
 	struct smd_database database;

@@ -19,10 +19,12 @@ struct smd_entry {
 	int64_t id;
 	char name[SMD_STORE_NAME_SIZE];
 	char create_time[SMD_TIMESTAMP_SIZE];
+	char queue_time[SMD_TIMESTAMP_SIZE]; /* since when it waited in the queue; empty: it did not */
 	char *state_dir;
 	char *directory; /* that a job of the queue has had before, when it made room; or NULL */
 	int lock_fd;
-	int is_ended;                     /* its last state has been written */
+	int is_ended;                     /* its last state has been written, */
+	int waits_again;                  /* and was not its end: another one needs its room */
 	int error;                        /* of the last attempt to write it: it is told once */
 	char state[SMD_ENTRY_STATE_SIZE]; /* as last written */
 };

@@ -37,7 +37,7 @@ static json_t *read_record(int fd)
 	return json_loadfd(fd, 0, NULL);
 }
 
-/* The record of the job of that name; NULL: there is none. */
+/* The record of the job of that name, or of a trial, which has none (NULL); NULL: there is none. */
 static json_t *record_of(const char *directory, const char *name)
 {
 	int fd = *directory ? open_file(directory, RECORD) : -1;
@@ -47,7 +47,7 @@ static json_t *record_of(const char *directory, const char *name)
 	if (fd >= 0) {
 		close(fd);
 	}
-	if (of && strcmp(of, name) == 0) {
+	if (name ? of && strcmp(of, name) == 0 : !of) {
 		return record;
 	}
 	json_decref(record);

@@ -111,8 +111,10 @@ static int wait_again(const struct smd_database *database, int64_t id, struct sm
 		"si", now, id);
 	return ret ? ret
 		   : smd_database_do(database, error,
-			     "UPDATE queue SET preempted_by = NULL, devices = NULL WHERE id = ?", "i",
-			     id);
+			     "UPDATE queue SET preemptions = preemptions + 1,"
+			     " last_preempted_by = preempted_by, last_preemption_time = ?,"
+			     " preempted_by = NULL, devices = NULL WHERE id = ?",
+			     "si", now, id);
 }
 
 int smd_preemption_end(const struct smd_database *database, int64_t id,

@@ -97,6 +97,10 @@ static const char *const steps[] = {
 	"DROP INDEX jobs_listed;"
 	"CREATE INDEX jobs_listed ON jobs (kind, create_time DESC, id, display_name, state,"
 	" start_time, end_time, update_time, project, location, labels);",
+	/* How often a job has made room, for which one the last time, and when that was. */
+	"ALTER TABLE queue ADD COLUMN preemptions INTEGER NOT NULL DEFAULT 0;"
+	"ALTER TABLE queue ADD COLUMN last_preempted_by INTEGER;"
+	"ALTER TABLE queue ADD COLUMN last_preemption_time TEXT;",
 };
 
 #define VERSION ((int)(sizeof(steps) / sizeof(steps[0])))

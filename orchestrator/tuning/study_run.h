@@ -7,6 +7,7 @@
 #include "orchestrator/runner/job_status.h"
 #include "orchestrator/runner/outlet.h"
 #include "orchestrator/runner/stream.h"
+#include "orchestrator/runner/trace.h"
 #include "orchestrator/tuning/trial.h"
 #include "orchestrator/tuning/tuning.h"
 
@@ -25,6 +26,7 @@ enum smd_study_phase {
 #undef X
 };
 
+struct smd_metrics_endpoint;
 struct smd_past_trial;
 
 struct smd_study_run {
@@ -60,6 +62,8 @@ struct smd_study_run {
 	int is_full; /* of what trials print: they wait */
 	uint64_t status_ns;
 	struct smd_stream stream;
+	struct smd_trace trace;
+	struct smd_metrics_endpoint *metrics; /* NULL: they are not read */
 };
 
 size_t smd_study_run_count(

@@ -18,10 +18,10 @@
 
 #include "orchestrator/job/study.h"
 #include "orchestrator/job/trial.h"
+#include "orchestrator/runner/trace.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/printable.h"
 
-#define FOLDER         "trials/%u"
 #define RUNNER_LOG     "logs/runner.log"
 #define COMPLAINT_SIZE 1024
 
@@ -82,9 +82,10 @@ static int run(const struct smd_trial *trial, const struct smd_trial_runner *run
 	int printed)
 {
 	struct smd_local_run_options options = *runner->options;
-	char *path = smd_jobdir_path(runner->dir, FOLDER, trial->number);
+	char *path = smd_jobdir_path(runner->dir, SMD_TRIAL_FOLDER, trial->number);
 	char name[SMD_TRIAL_PATH_SIZE];
 	struct smd_jobdir dir = {.fd = -1};
+	struct smd_trace_family family;
 	struct smd_error error = {""};
 	int ret = path ? smd_jobdir_open(&dir, runner->job, path, &error) : -ENOMEM;
 
@@ -103,7 +104,12 @@ static int run(const struct smd_trial *trial, const struct smd_trial_runner *run
 	options.color = SMD_COLOR_NEVER;
 	options.spec_text = NULL;
 	options.plan_text = NULL;
-	options.trace = NULL; /* one file is not for all trials */
+	options.metrics = NULL; /* the tuning job's runner has them */
+	options.trial = trial->number;
+	options.trace = runner->trace->path;
+	family = runner->trace->family;
+	family.is_of_trial = 1;
+	options.trace_family = &family;
 	ret = ret ? ret : smd_local_run(runner->job, &options, &error);
 	if (ret < 0) {
 		const char *text = error.text[0] ? error.text : strerror(-ret);
@@ -128,7 +134,7 @@ static void for_each_file(struct smd_trial *trial, const struct smd_trial_runner
 		for (int i = 0; i < job->pools[pool].replica_count * processes; i++) {
 			char name[SMD_TRIAL_PATH_SIZE];
 
-			snprintf(name, sizeof(name), FOLDER "/" SMD_METRIC_FILE, trial->number,
+			snprintf(name, sizeof(name), SMD_TRIAL_FOLDER "/" SMD_METRIC_FILE, trial->number,
 				pool, i / processes, i % processes);
 			if (take(trial, runner, name)) {
 				return;
@@ -320,7 +326,7 @@ static char *error_of(struct smd_trial *trial, const struct smd_trial_runner *ru
 		return split_error(trial, text);
 	}
 	record = smd_jobdir_read_json(
-		runner->dir, SMD_RECORD_MAX, FOLDER "/" SMD_RECORD, trial->number);
+		runner->dir, SMD_RECORD_MAX, SMD_TRIAL_FOLDER "/" SMD_RECORD, trial->number);
 	message = json_string_value(json_object_get(json_object_get(record, "error"), "message"));
 	line = message ? split_error(trial, message) : NULL;
 	json_decref(record);
@@ -377,7 +383,7 @@ static char *reason_of(struct smd_trial *trial, const struct smd_trial_runner *r
 	}
 	error = error_of(trial, runner);
 	return error ? error
-		     : say("its runner ended with status %d: " FOLDER "/" RUNNER_LOG " says why",
+		     : say("its runner ended with status %d: " SMD_TRIAL_FOLDER "/" RUNNER_LOG " says why",
 			       WEXITSTATUS(status), trial->number);
 }
 

@@ -63,6 +63,7 @@ struct smd_trial_runner {
 	const struct smd_local_run_options *options;
 	const struct smd_trial *trials; /* all so far: one's process closes the others' pipes */
 	size_t count;
+	const struct smd_trace *trace; /* the job's; each trial adds a line to it, if there is one */
 	char **gpus; /* of each lane, as CUDA_VISIBLE_DEVICES; NULL: all see the same */
 };
 

@@ -20,6 +20,7 @@
 #include "orchestrator/tuning/search/search.h"
 #include "orchestrator/tuning/study_end.h"
 #include "orchestrator/tuning/study_run.h"
+#include "orchestrator/tuning/study_watch.h"
 #include "orchestrator/tuning/trial_output.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/printable.h"
@@ -525,6 +526,7 @@ static int run_in_child(void *arg, pid_t guard, struct smd_error *error)
 		smd_lanes_open(run->job, run->runner.options->oversubscribe, &tuning->gpus, error);
 
 	tuning->guard = guard;
+	run->begun_ns = smd_clock_ns();
 	run->runner.gpus = tuning->gpus;
 	open_signals(tuning);
 	ret = ret ? ret : keep_inputs(tuning);
@@ -533,11 +535,12 @@ static int run_in_child(void *arg, pid_t guard, struct smd_error *error)
 			    run->runner.options->log_limit, NULL);
 	ret = ret ? ret : smd_study_run_open_output(run);
 	ret = ret ? ret : attach_signals(tuning);
+	ret = ret ? ret : smd_study_watch_open(run, error);
 	if (ret) {
 		smd_lanes_close(tuning->gpus);
 		return smd_error_set(error, -ret, "%s: %s", tuning->dir.path, strerror(-ret));
 	}
-	run->begun_ns = run->best_ns = smd_clock_ns();
+	run->best_ns = run->begun_ns;
 	smd_jobdir_reserve(&tuning->dir, reserve_for(run->job));
 	smd_study_run_write(run);
 	if (run->entry) {
@@ -547,6 +550,7 @@ static int run_in_child(void *arg, pid_t guard, struct smd_error *error)
 	smd_study_run_say(run, "INFO", "%s: job directory %s, seed %" PRIu64,
 		run->job->display_name, tuning->dir.path, run->seed);
 	run_trials(tuning);
+	smd_study_watch_close(run);
 	report(run);
 	wait_for_reader(tuning);
 	ret = exit_code(run);
@@ -569,7 +573,10 @@ int smd_tuning_run(
 			.dir = &tuning.dir,
 			.entry = entry,
 			.seed = options->seed,
-			.runner = {.job = job, .dir = &tuning.dir, .options = options}}};
+			.runner = {.job = job,
+				.dir = &tuning.dir,
+				.options = options,
+				.trace = &tuning.run.trace}}};
 	int ret;
 
 	smd_timestamp(tuning.run.create_time);

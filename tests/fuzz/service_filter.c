@@ -10,9 +10,14 @@
 #include "orchestrator/service/uri.h"
 #include "tests/fuzz/input.h"
 
-static enum smd_filter_key key_of(const char *key)
+static enum smd_filter_key key_of(const char *key, const struct smd_filter_name **values)
 {
-	return strstr(key, "ime") ? SMD_FILTER_TIME : SMD_FILTER_TEXT;
+	static const struct smd_filter_name names[] = {{"A_B", 1}, {"C", 2}, {NULL, 0}};
+
+	*values = names;
+	return strstr(key, "ime")	  ? SMD_FILTER_TIME
+	       : strcmp(key, "level") == 0 ? SMD_FILTER_NAME
+					   : SMD_FILTER_TEXT;
 }
 
 static const char *value_of(void *arg, const char *key)

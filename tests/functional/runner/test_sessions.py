@@ -1,62 +1,15 @@
 """Commands and shells in replicas that run: `summand custom-jobs exec`."""
 
-import fcntl
 import os
-import pty
-import re
-import select
 import signal
 import socket
-import struct
 import subprocess
-import termios
-import time
 
 from job import LONG, SUMMAND, JobTest, at_once, bash, processes_with, wait_until
+from at_terminal import Terminal     # job.py says where that is
 
 WAITS = "trap 'exit 0' TERM; echo waits; sleep 1000 & wait"
 BYTES = os.urandom(3 << 20)     # more than all that buffers hold
-
-
-class Terminal:
-    """A session as somebody at a terminal has it."""
-
-    def __init__(self, *words):
-        self.said = b""
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            os.environ["TERM"] = "xterm-256color"
-            os.execv(SUMMAND, [SUMMAND, "custom-jobs", "exec", *words])
-
-    def resize(self, rows, columns):
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-
-    def type(self, keys):
-        os.write(self.fd, keys)
-
-    def read(self):
-        ready, _, _ = select.select([self.fd], [], [], 0.1)
-        try:
-            self.said += os.read(self.fd, 65536) if ready else b""
-        except OSError:
-            return  # it has ended
-
-    def wait_for(self, pattern):
-        """What has been said up to there is forgotten."""
-        deadline = time.monotonic() + LONG
-        while not (found := re.search(pattern, self.said)):
-            assert time.monotonic() < deadline, self.said
-            self.read()
-        self.said = self.said[found.end():]
-        return found
-
-    def wait(self):
-        while True:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                os.close(self.fd)
-                return os.waitstatus_to_exitcode(status)
-            self.read()
 
 
 class SessionsTest(JobTest):
@@ -129,7 +82,7 @@ class SessionsTest(JobTest):
 
     def test_a_terminal(self):
         run = self.start_waiting(bash(WAITS))
-        terminal = Terminal(self.job(run), "--", "sh", "-c", "trap 'stty size' WINCH; PS1='go> ' exec sh -i")
+        terminal = Terminal([SUMMAND, "custom-jobs", "exec", self.job(run), "--", "sh", "-c", "trap 'stty size' WINCH; PS1='go> ' exec sh -i"])
         terminal.wait_for(rb"go> $")
         terminal.resize(33, 101)
         terminal.type(b"stty size; echo $TERM; test -t 0 -a -t 1 -a -t 2 && echo yes; tty\n")

@@ -5,41 +5,24 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../metrics"))
+import otlp  # noqa: E402
 import prometheus  # noqa: E402
-from job import JobTest, at_once, bash, only_here, wait_until  # noqa: E402
+from job import SUMMAND, JobTest, at_once, bash, only_here, wait_until  # noqa: E402
 
 SOURCE = os.environ["SUMMAND_SOURCE"]
 
 
-def attributes(of):
-    return {each["key"]: next(iter(each["value"].values())) for each in of["attributes"]}
-
-
 class WatchingTest(JobTest):
     def spans(self, path):
-        """The spans of a trace that is as it must be, by name."""
-        with open(path, encoding="utf-8") as file:
-            lines = file.read().splitlines()
-        self.assertEqual(len(lines), 1)
-        [resource] = json.loads(lines[0])["resourceSpans"]
-        self.assertEqual(attributes(resource["resource"])["service.name"], "summand")
-        [scope] = resource["scopeSpans"]
-        found = scope["spans"]
-        self.assertEqual(len({span["traceId"] for span in found}), 1)
-        self.assertEqual(len({span["spanId"] for span in found}), len(found))
-        [root] = [span for span in found if "parentSpanId" not in span]
-        for span in found:
-            self.assertRegex(span["traceId"], "^[0-9a-f]{32}$")
-            self.assertRegex(span["spanId"], "^[0-9a-f]{16}$")
-            self.assertLessEqual(int(root["startTimeUnixNano"]), int(span["startTimeUnixNano"]))
-            self.assertLessEqual(int(span["startTimeUnixNano"]), int(span["endTimeUnixNano"]))
-            self.assertLessEqual(int(span["endTimeUnixNano"]), int(root["endTimeUnixNano"]))
-            self.assertEqual(span.get("parentSpanId", root["spanId"]), root["spanId"])
+        """The spans by name."""
+        root, spans = otlp.read(self, path)
         names = {}
-        for span in sorted(found, key=lambda span: int(span["startTimeUnixNano"])):
+        for span in spans:
+            self.assertEqual(span.get("parentSpanId", root["spanId"]), root["spanId"])
             names.setdefault(span["name"], []).append(span)
         return root, names
 
@@ -51,18 +34,18 @@ class WatchingTest(JobTest):
         self.assert_code(run, 0)
         root, names = self.spans(path)
         self.assertEqual(root["name"], "runner test")
-        self.assertEqual(attributes(root)["summand.state"], "JOB_STATE_SUCCEEDED")
-        self.assertEqual(attributes(root)["summand.restarts"], "1")
+        self.assertEqual(otlp.attributes(root)["summand.state"], "JOB_STATE_SUCCEEDED")
+        self.assertEqual(otlp.attributes(root)["summand.restarts"], "1")
         self.assertEqual(root["status"], {"code": 1})
         self.assertEqual({name: len(spans) for name, spans in names.items()},
                          {"runner test": 1, "queued": 1, "pending": 2, "running": 2, "ending": 2, "restarting": 1, "workerpool0-0": 2, "workerpool1-0": 2})
         first, second = names["workerpool0-0"]
         self.assertEqual(first["status"]["code"], 2)
         self.assertIn("status of 3", first["status"]["message"])
-        self.assertEqual((attributes(first)["summand.restarts"], attributes(second)["summand.restarts"]), ("0", "1"))
-        self.assertEqual(attributes(second)["summand.state"], "SUCCEEDED")
-        self.assertEqual(attributes(names["workerpool1-0"][0])["summand.state"], "STOPPED")
-        self.assertEqual([attributes(span)["summand.attempt"] for span in names["running"]], ["0", "1"])
+        self.assertEqual((otlp.attributes(first)["summand.restarts"], otlp.attributes(second)["summand.restarts"]), ("0", "1"))
+        self.assertEqual(otlp.attributes(second)["summand.state"], "SUCCEEDED")
+        self.assertEqual(otlp.attributes(names["workerpool1-0"][0])["summand.state"], "STOPPED")
+        self.assertEqual([otlp.attributes(span)["summand.attempt"] for span in names["running"]], ["0", "1"])
         order = [names[name][0] for name in ("queued", "pending", "running", "ending", "restarting")] + [names["pending"][1]]
         for before, after in zip(order, order[1:]):
             self.assertLessEqual(int(before["endTimeUnixNano"]), int(after["startTimeUnixNano"]) + 50_000_000)
@@ -95,6 +78,34 @@ class WatchingTest(JobTest):
         self.finish(run)
 
     @only_here
+    def test_a_tuning_job(self):
+        """Its runner has metrics of all trials, and each of these adds its line to the trace."""
+        go, spec, trace = self.path("go"), self.path("study.json"), self.path("trace.json")
+        script = ('mkdir -p ${CLOUD_ML_HP_METRIC_FILE%/*}; echo \'{"timestamp":1,"trial":"\'$CLOUD_ML_TRIAL_ID\'","loss":"0.5",'
+                  '"global_step":"1","checkpoint_path":""}\' >$CLOUD_ML_HP_METRIC_FILE; ' f"until [ -e {go} ]; do sleep 0.1; done")
+        with open(spec, "w", encoding="utf-8") as file:
+            json.dump({"displayName": "tuned", "maxTrialCount": 2, "parallelTrialCount": 2, "trialJobSpec": {"workerPoolSpecs": [bash(script)]},
+                       "studySpec": {"metrics": [{"metricId": "loss", "goal": "MINIMIZE"}], "algorithm": "RANDOM_SEARCH",
+                                     "parameters": [{"parameterId": "x", "doubleValueSpec": {"minValue": 0, "maxValue": 1}}]}}, file)
+        with subprocess.Popen([SUMMAND, "hp-tuning-jobs", "local-run", spec, "--metrics=0", "--trace=" + trace], stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True, env=dict(os.environ, SUMMAND_STATE_DIR=self.path("state"))) as run:
+            where = next(found[1] for line in run.stdout if (found := re.search(r"metrics: http://(\S+)/metrics", line)))
+            value = lambda name, **labels: prometheus.read(where).value(name, **labels)
+            self.assertTrue(wait_until(lambda: value("summand_tuning_trials", state="ACTIVE") == 2))
+            self.assertTrue(wait_until(lambda: value("summand_tuning_trial_metric", trial="2", metric="loss") == 0.5))
+            metrics = prometheus.read(where)
+            runners = prometheus.of_page(SOURCE, "Runners")
+            self.assertEqual(metrics.types, {**{name: runners[name] for name in ("summand_runner_info", "summand_runner_job_state")},
+                                             **prometheus.of_page(SOURCE, "Tuning jobs"), **prometheus.of_page(SOURCE, "Every process")})
+            prometheus.judge(prometheus.request(where)[1])
+            open(go, "w", encoding="ascii").close()
+            run.stdout.read()
+            self.assertEqual(run.wait(), 0)
+        root, spans = otlp.read(self, trace, lines=3)
+        self.assertEqual(root["name"], "tuned")
+        self.assertEqual([span["parentSpanId"] for span in spans if span["name"] in ("trial 1", "trial 2")], [root["spanId"]] * 2)
+
+    @only_here
     def test_refusals(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             address = "127.0.0.1:%d" % taken.getsockname()[1]
@@ -103,8 +114,9 @@ class WatchingTest(JobTest):
             self.assertIn(address, run.err)
             self.assertNotIn("begun", run.out)
         run = self.run_job([bash("echo begun")], "--trace=/no/such/folder/trace.json")
-        self.assertNotEqual(run.returncode, 0)
-        self.assertIn("/no/such/folder/trace.json: No such file or directory", run.err)
+        self.assert_code(run, 2)
+        self.assertIn("--trace: must be a file that can be written (No such file or directory), got \"/no/such/folder/trace.json\"", run.err)
+        self.assertNotIn("begun", run.out)
         self.assert_code(self.run_job([bash("exit 0")], "--metrics=here"), 2)
 
 

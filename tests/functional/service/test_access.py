@@ -3,10 +3,12 @@
 import http.client
 import json
 import os
+import re
 import socket
 import ssl
 import stat
 import subprocess
+import time
 import unittest
 
 from served import JOBS, LONG, SUMMAND, ServiceTest, job
@@ -86,8 +88,11 @@ class Access(ServiceTest):
         for origin in ("http://evil.example", "null", f"https://127.0.0.1:{port}", f"http://127.0.0.1:{port}.evil.example", ""):
             self.fails("GET", JOBS, None, 403, "PERMISSION_DENIED", {**own, "Origin": origin})
             self.fails("POST", JOBS, job(), 403, "PERMISSION_DENIED", {**own, "Origin": origin})
-        for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "TEXT/PLAIN;charset=utf-8"):
+        for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "TEXT/PLAIN;charset=utf-8", "application/jsonx", ""):
             self.ask("POST", JOBS, job(), 415, {"Content-Type": kind})
+        body = json.dumps(job())    # without any type, as a page may send it, too
+        answer = self.raw(f"POST {JOBS} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}".encode())
+        self.assertRegex(answer, rb"^HTTP/1\.1 415 ")
         self.assertEqual(self.ask("GET", JOBS), {"customJobs": []})
 
     def test_paths_stay_paths(self):
@@ -112,6 +117,21 @@ class Access(ServiceTest):
                      b"Content-Length: %d\r\nTransfer-Encoding: chunked\r\n" % len(body), b"Content-Length: -1\r\n", b"Content-Length: 1x\r\n"):
             answer = self.raw(head + more + b"\r\n" + body)
             self.assertNotIn(b" 200 ", answer.split(b"\r\n")[0], more)
+        other = f"GET {JOBS} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()   # as a body, it is no request
+        length = b"%d" % len(other)
+        for method in (f"POST {JOBS}/1:cancel", f"GET {JOBS}"):
+            first = f"{method} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n".encode()
+            for more in (b"Content-Length : " + length, b"Content-Length:\r\n " + length, b"X: a\r\n\tContent-Length: " + length,
+                         b"X: a\rContent-Length: " + length, b"Transfer-Encoding : chunked", b"Transfer-Encoding:\r\n chunked",
+                         b"Transfer-Encoding: xchunked", b"Transfer-Encoding: gzip, chunked"):
+                begun = time.monotonic()
+                answer = self.raw(first + more + b"\r\n\r\n" + other)
+                self.assertRegex(answer, rb"^HTTP/1\.1 400 ", more)
+                self.assertEqual(len(re.findall(rb"HTTP/1\.1 \d\d\d", answer)), 1, (more, answer))
+                self.assertLess(time.monotonic() - begun, 30, "it waits for nothing")
+        answer = self.raw(f"POST {JOBS}/1:cancel HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() + other)     # no length at all
+        self.assertRegex(answer, rb"^HTTP/1\.1 400 ")
+        self.assertEqual(len(re.findall(rb"HTTP/1\.1 \d\d\d", answer)), 1, answer)
         for data in (b"GET / HTTP/1.1\r\n\r\n", b"GET\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"):
             self.assertNotIn(b" 200 ", self.raw(data).split(b"\r\n")[0], data)
         for data in (b"\0\0\0\0\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", head, b"POST"):  # for the rest of them it would wait
@@ -124,12 +144,12 @@ class Access(ServiceTest):
     def test_requests_are_bounded(self):
         self.serve()
         huge = 64 << 20
-        answer = self.raw(f"POST {JOBS} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {huge}\r\n\r\n".encode())
+        answer = self.raw(f"POST {JOBS} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {huge}\r\n\r\n".encode())
         self.assertEqual(int(answer.split()[1]), 413, answer)
         connection = self.connect()
         try:  # nobody says how long it is
             connection.request("POST", JOBS, (b"x" * 65536 for _ in range(huge // 65536)), encode_chunked=True,
-                               headers={"Transfer-Encoding": "chunked"})
+                               headers={"Transfer-Encoding": "chunked", "Content-Type": "application/json"})
             self.assertEqual(connection.getresponse().status, 413)
         except (BrokenPipeError, ConnectionResetError):
             pass

@@ -11,6 +11,7 @@ import urllib.parse
 from served import ENDED, JOBS, LONG, PLACE, SUMMAND, ServiceTest, job, pool, wait_until
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../metrics"))
+import otlp  # noqa: E402
 import prometheus  # noqa: E402
 
 SOURCE = os.environ.get("SUMMAND_SOURCE", os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../.."))
@@ -41,11 +42,102 @@ class Api(ServiceTest):
         self.await_state(number, "JOB_STATE_SUCCEEDED")
         path = os.path.join(traces, number + ".json")
         self.assertTrue(wait_until(lambda: os.path.exists(path) and os.path.getsize(path)))
-        with open(path, encoding="utf-8") as file:
-            [resource] = json.load(file)["resourceSpans"]
-        names = {span["name"] for span in resource["scopeSpans"][0]["spans"]}
-        self.assertEqual(names, {"traced", "queued", "pending", "running", "ending", "workerpool0-0"})
-        self.assertIn({"key": "summand.display_name", "value": {"stringValue": "traced"}}, resource["resource"]["attributes"])
+        root, spans = otlp.read(self, path)
+        self.assertEqual({span["name"] for span in spans}, {"traced", "queued", "pending", "running", "ending", "workerpool0-0"})
+        self.assertEqual(root["name"], "traced")
+
+    def test_a_trace_that_cannot_be_written_is_no_jobs_end(self):
+        traces = os.path.join(self.dir, "new", "traces")
+        self.service.end()
+        refused = subprocess.run([SUMMAND, "serve", "--listen=127.0.0.1:0", "--traces=" + traces], env=self.env, capture_output=True,
+                                 text=True, timeout=LONG, check=False)
+        self.assertEqual(refused.returncode, 2, refused.stderr)
+        self.assertIn(f"--traces={traces}: No such file or directory", refused.stderr)
+        traces = os.path.dirname(traces)
+        self.serve("--traces=" + traces, *self.FLAGS)
+        self.assertEqual(os.stat(traces).st_mode & 0o777, 0o700)
+        os.rmdir(traces)
+        number = self.create("echo it runs")
+        self.await_state(number, "JOB_STATE_SUCCEEDED")
+        lines = {entry["textPayload"]: entry["severity"] for entry in self.entries(number)["entries"]}
+        self.assertEqual(lines["it runs"], "INFO")
+        self.assertEqual(lines[f"The trace cannot be written: {traces}/{number}.json: No such file or directory"], "WARNING")
+
+    def test_severities_have_their_order_and_names(self):
+        number = self.create("for i in 1 2 3; do echo line; done; echo trouble >&2")
+        self.await_state(number, "JOB_STATE_SUCCEEDED")
+        count = lambda *terms: len(self.entries(number, 'resource.labels.task_name="workerpool0-0"', *terms)["entries"])
+        for term, lines in (("severity>=ERROR", 1), ("severity>=WARNING", 1), ("severity>=DEFAULT", 4), ("severity<ERROR", 3),
+                            ("severity<=warning", 3), ("severity>CRITICAL", 0), ("severity!=INFO", 1), ("severity=200", 3),
+                            ("NOT severity>=NOTICE", 3)):
+            self.assertEqual(count(term), lines, term)
+        for wrong in "severity>=BAD", "severity=", "severity=250":
+            text = f'resource.labels.job_id="{number}" AND {wrong}'
+            error = self.fails("POST", "/v2/entries:list", {"resourceNames": ["projects/demo"], "filter": text}, 400, "INVALID_ARGUMENT")
+            self.assertIn("must be one of DEFAULT, DEBUG, INFO, NOTICE, WARNING", error["message"])
+        for names in ("x", [], [1], [""], None):
+            self.fails("POST", "/v2/entries:list", {"resourceNames": names, "filter": f'resource.labels.job_id="{number}"'}, 400,
+                       "INVALID_ARGUMENT")
+        self.fails("POST", "/v2/entries:list", {"resourceNames": ["projects/demo"], "filter": 1}, 400, "INVALID_ARGUMENT")
+        self.fails("POST", f"{JOBS}/{number}:cancel", {"x": 1}, 400, "INVALID_ARGUMENT")
+        self.fails("POST", f"{JOBS}/{number}:cancel", "[]", 400, "INVALID_ARGUMENT")
+
+    def test_trials_have_lines_and_traces(self):
+        """All of a tuning job's logs are one, in the order of time, each line with its trial; the trace has all trials, too."""
+        traces = os.path.join(self.dir, "traces")
+        self.service.end()
+        self.serve("--traces=" + traces, *self.FLAGS)
+        script = ('for i in $(seq 40); do echo $CLOUD_ML_TRIAL_ID says $i; done; sleep 1.1; echo $CLOUD_ML_TRIAL_ID ends; '
+                  'mkdir -p ${CLOUD_ML_HP_METRIC_FILE%/*}; echo \'{"timestamp":1,"trial":"\'$CLOUD_ML_TRIAL_ID\'","loss":"0.5",'
+                  '"global_step":"1","checkpoint_path":""}\' >$CLOUD_ML_HP_METRIC_FILE')
+        made = self.ask("POST", PLACE + "/hyperparameterTuningJobs", {
+            "displayName": "tuned", "maxTrialCount": 3, "parallelTrialCount": 2, "trialJobSpec": job(script)["jobSpec"],
+            "studySpec": {"metrics": [{"metricId": "loss", "goal": "MINIMIZE"}], "algorithm": "RANDOM_SEARCH",
+                          "parameters": [{"parameterId": "x", "doubleValueSpec": {"minValue": 0, "maxValue": 1}}]}})
+        number = made["name"].rsplit("/", 1)[1]
+        question = lambda *terms, **more: self.ask("POST", "/v2/entries:list", {
+            "resourceNames": ["projects/demo"], "filter": " AND ".join([f'resource.labels.job_id="{number}"', *terms]),
+            "orderBy": "timestamp asc", **more})
+        seen, time, insert, state = [], "1970-01-01T00:00:00Z", "", None
+        def follow():   # as gcloud does
+            nonlocal time, insert
+            while True:
+                page = question(f'((timestamp="{time}" AND insertId>"{insert}") OR timestamp>"{time}")', pageSize=7).get("entries", [])
+                for entry in page:
+                    time, insert = entry["timestamp"], entry["insertId"]
+                    seen.append((entry.get("labels", {}).get("ml.googleapis.com/trial_id"), entry["textPayload"]))
+                if not page:
+                    return
+        while state not in ENDED:
+            state = self.ask("GET", "/v1/" + made["name"])["state"]
+            follow()
+        self.assertEqual(state, "JOB_STATE_SUCCEEDED")
+        subprocess.run([SUMMAND, "hp-tuning-jobs", "wait", number], env=self.env, capture_output=True, timeout=LONG, check=True)
+        follow()
+        for trial in "123":
+            self.assertEqual([text for which, text in seen if which == trial and "says" in text], [f"{trial} says {i}" for i in range(1, 41)])
+            self.assertEqual(seen.count((trial, f"{trial} ends")), 1)
+        self.assertTrue(any(which is None and "trial 3" in text for which, text in seen))
+        pages, token = [], ""
+        while token is not None:
+            page = question('labels."ml.googleapis.com/trial_id"="2"', 'textPayload:"says"', pageSize=13, pageToken=token)
+            pages += [entry["textPayload"] for entry in page["entries"]]
+            token = page.get("nextPageToken")
+        self.assertEqual(pages, [f"2 says {i}" for i in range(1, 41)])
+        last = question('textPayload:"ends"', orderBy="timestamp desc", pageSize=2)
+        self.assertEqual([entry["textPayload"] for entry in last["entries"]][0], "3 ends")
+        here = subprocess.run([SUMMAND, "hp-tuning-jobs", "stream-logs", number], env=self.env, capture_output=True, text=True, timeout=LONG,
+                              check=True).stdout
+        there = subprocess.run([SUMMAND, "hp-tuning-jobs", "stream-logs", number, "--project=demo", f"--service={self.service.url}"],
+                               env=self.env, capture_output=True, text=True, timeout=LONG, check=True).stdout
+        self.assertEqual(there, here)
+        root, spans = otlp.read(self, os.path.join(traces, number + ".json"), lines=4)
+        self.assertEqual((root["name"], otlp.attributes(root)["summand.state"]), ("tuned", "JOB_STATE_SUCCEEDED"))
+        for trial in "123":
+            [own] = [span for span in spans if span["name"] == f"trial {trial}"]
+            self.assertEqual(own["parentSpanId"], root["spanId"])
+            self.assertEqual({span["name"] for span in spans if span.get("parentSpanId") == own["spanId"]},
+                             {"pending", "running", "ending", "workerpool0-0"})
 
     def test_a_job_runs_and_its_lines_are_found(self):
         made = self.ask("POST", JOBS + "?alt=json", job(SCRIPT, "first", {"team": "blue"}))
@@ -170,6 +262,9 @@ class Api(ServiceTest):
         self.assertEqual(names('labels.size:*+AND+display_name:%22job-*%22+AND+create_time%3E%222001-01-01T00:00:00Z%22'),
                          names(""))
         self.assertEqual(names('state!=JOB_STATE_SUCCEEDED'), [])
+        for same in "SUCCEEDED", "4", "job_state_succeeded":
+            self.assertEqual(names(f"state={same}"), names(""))
+        self.assertEqual(names("state=JOB_STATE_PAUSED"), [])
         seen, token, pages = [], "", 0
         while token is not None:
             page = self.ask("GET", f"{JOBS}?pageSize=2&pageToken={token}")
@@ -186,6 +281,7 @@ class Api(ServiceTest):
         self.assertEqual(self.ask("GET", "/v1/projects/other/locations/us-central1/customJobs"), {"customJobs": []})
         self.fails("GET", f"/v1/projects/other/locations/us-central1/customJobs/{numbers[0]}", None, 404, "NOT_FOUND")
         for query, field in (("filter=nosuch=1", "filter"), ("filter=(state=1", "filter"), ("pageSize=x", "page_size"),
+                             ("filter=state=FOO", "filter"), ("filter=state=", "filter"), ("filter=state=12", "filter"),
                              ("pageToken=x", "page_token"), ("pageToken=5b5d", "page_token"), ("orderBy=name", "order_by"),
                              ("orderBy=state,state", "order_by"), ("orderBy=state+up", "order_by"), ("orderBy=state,,", "order_by"),
                              ("readMask=nosuch", "read_mask"), ("readMask=jobSpec.workerPoolSpecs.replicaCount", "read_mask"),

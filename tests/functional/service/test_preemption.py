@@ -4,9 +4,12 @@ import os
 import random
 import signal
 import sqlite3
+import sys
 import time
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../metrics"))
+import otlp  # noqa: E402
 from served import ENDED, JOBS, LONG, ServiceTest, processes_of, wait_until
 
 SEED = int(os.environ.get("SUMMAND_SEED", "20"))
@@ -50,7 +53,8 @@ class PreemptionTest(ServiceTest):
         return self.store("SELECT directory FROM jobs WHERE id = ?", int(number))[0]
 
     def test_it_waits_and_runs_again(self):
-        self.serve()
+        traces = os.path.join(self.dir, "traces")
+        self.serve("--traces=" + traces, *self.FLAGS)
         low = self.low()
         self.await_start(low)
         directory = self.directory(low)
@@ -71,6 +75,12 @@ class PreemptionTest(ServiceTest):
         self.assertTrue(os.path.exists(os.path.join(directory, "model")))
         self.assertIsNone(self.store("SELECT spec FROM queue WHERE id = ?", int(low))[0])
         self.assertEqual(self.state_of(high), "JOB_STATE_SUCCEEDED")
+        path = os.path.join(traces, low + ".json")      # has both runs
+        self.assertTrue(wait_until(lambda: len(self.lines(os.path.relpath(path, self.dir))) > 0 and open(path).read().count("\n") == 2))
+        root, spans = otlp.read(self, path, lines=2)
+        self.assertEqual(otlp.attributes(root)["summand.state"], "JOB_STATE_SUCCEEDED")
+        self.assertEqual([span["name"] for span in spans if span["name"] in ("queued", "running", "preempted")],
+                         ["queued", "running", "preempted", "queued", "running"])
 
     def test_it_ends_with_a_reason(self):
         self.serve()

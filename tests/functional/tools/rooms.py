@@ -66,8 +66,8 @@ ROOMS = [
     # Which trial comes next is computed from the study alone.
     ("orchestrator/tuning/search", ["orchestrator/job"]),
     ("orchestrator/tuning", ["orchestrator/tuning/search", "worker/agent/host", "orchestrator/runner"]),
-    # It finds addresses as servers do.
-    ("orchestrator/client", ["reduction_server/transport"]),
+    # It finds addresses as servers do, and speaks to a job's runner as that does to agents.
+    ("orchestrator/client", ["reduction_server/transport", "orchestrator/store", "worker/agent/wire"]),
     # It says where it listens as servers do, signs as they do, and what this machine has as its agent does.
     ("orchestrator/service", ["orchestrator/intake", "orchestrator/frontend/vertex", "orchestrator/tuning", "orchestrator/store",
                               "worker/agent/host", "reduction_server/metrics", "orchestrator/client"]),

@@ -10,8 +10,15 @@
 
 #include "orchestrator/service/filter.h"
 
-static enum smd_filter_key key_of(const char *key)
+static enum smd_filter_key key_of(const char *key, const struct smd_filter_name **values)
 {
+	static const struct smd_filter_name names[] = {
+		{"LEVEL_INFO", 200}, {"LEVEL_WARNING", 400}, {"LEVEL_ERROR", 500}, {NULL, 0}};
+
+	*values = names;
+	if (strcmp(key, "level") == 0) {
+		return SMD_FILTER_NAME;
+	}
 	if (strcmp(key, "createTime") == 0) {
 		return SMD_FILTER_TIME;
 	}
@@ -21,6 +28,7 @@ static enum smd_filter_key key_of(const char *key)
 static const char *value_of(void *arg, const char *key)
 {
 	static const char *const values[][2] = {{"displayName", "Ada's job"}, {"state", "FAILED"},
+		{"level", "LEVEL_WARNING"},
 		{"labels.my_label", "x-1"}, {"labels.my-label", "y"},
 		{"createTime", "2026-01-31T12:00:00.25Z"}};
 
@@ -61,11 +69,15 @@ static void what_they_have(void **state)
 		"create_time<\"2026-01-31T12:00:00.3Z\"", "create_time>2026-01-31",
 		"create_time>=\"2026-01-31T12:00:00.25Z\" AND "
 		"create_time<=\"2026-01-31T12:00:00.25Z\"",
-		"create_time!=\"2026-01-31T12:00:00Z\"", "create_time<\"9999-12-31T00:00:00Z\""};
+		"create_time!=\"2026-01-31T12:00:00Z\"", "create_time<\"9999-12-31T00:00:00Z\"",
+		/* Enumerations have their order, and not that of their texts. */
+		"level=LEVEL_WARNING", "level=WARNING", "level=400", "level=level_warning",
+		"level<ERROR", "level>=WARNING", "level>INFO", "level!=INFO", "level:WARN"};
 	static const char *const wrong[] = {"state=X", "state=X OR state=Y", "labels.other=1",
 		"labels.other:*", "displayName:eve",
 		"state=X OR state=FAILED AND labels.my_label=1",
-		"create_time>\"2026-01-31T13:00:00Z\"", "NOT NOT_A_KEY!=1", "-state=FAILED"};
+		"create_time>\"2026-01-31T13:00:00Z\"", "NOT NOT_A_KEY!=1", "-state=FAILED",
+		"level>=ERROR", "level<=INFO", "level<WARNING", "level=ERROR", "level:*x"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(right) / sizeof(right[0]); i++) {
@@ -85,7 +97,8 @@ static void what_they_refuse(void **state)
 	static const char *const texts[] = {"state", "=1", "(state=1", "state=1)", "state=1 AND",
 		"AND state=1", "state=\"1", "nosuch=1", "createTime=soon", "createTime=2026-13-01",
 		"createTime>2026-01-31T", "NOT", "-", "()", "state=1 OR", "\"",
-		"createTime=2026-01-31Tx"};
+		"createTime=2026-01-31Tx", "level=ARNING", "level=LEVEL_", "level=", "level=40",
+		"level>_INFO"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
