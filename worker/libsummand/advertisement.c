@@ -2,6 +2,7 @@
 #include "worker/libsummand/advertisement.h"
 
 #include "worker/libsummand/epoch.h"
+#include "worker/libsummand/path_staged.h"
 #include "worker/libsummand/undo.h"
 
 static struct smd_advertisement **flow_advertisement(struct smd_flow *flow, uint64_t ordinal)
@@ -19,15 +20,17 @@ static struct smd_undos *undos_of(const struct smd_flow *flow)
 	return &flow->comm->context->undos;
 }
 
-static bool flow_may_advertise(const struct smd_flow *flow, const struct smd_request *operation,
-	const void *memory, size_t bytes)
+/* NULL: the card cannot write it, or is not to. */
+static void *flow_place(
+	struct smd_flow *flow, struct smd_request *operation, void *memory, size_t bytes)
 {
 	if (!smd_lane_can_advertise(flow->remote->lane)) {
-		return false;
+		return NULL;
 	}
-	return operation->path->advertises
-		       ? operation->path->advertises(flow, operation, memory, bytes)
-		       : bytes > SMD_DIRECT_ABOVE;
+	if (operation->path->place) {
+		return operation->path->place(flow, operation, memory, bytes);
+	}
+	return bytes > SMD_DIRECT_ABOVE ? memory : NULL;
 }
 
 /* The result will not be written there, or what it is written over is not lost. */
@@ -53,20 +56,37 @@ static void flow_drop_undo(struct smd_flow *flow, uint64_t ordinal)
 	}
 }
 
-void smd_flow_advertise(struct smd_flow *flow, const struct smd_request *operation, uint64_t chunk)
+/* The card writes there no more. */
+static void flow_drop_place(struct smd_flow *flow, uint64_t ordinal)
+{
+	struct smd_flow_send *send = flow_sent(flow, ordinal);
+
+	if (send->place) {
+		smd_path_staged_drop_place(flow, send);
+	}
+}
+
+void smd_flow_advertise(struct smd_flow *flow, struct smd_request *operation, uint64_t chunk)
 {
 	struct smd_advertisement **advertisement = flow_advertisement(flow, flow->next);
 	size_t bytes = smd_operation_received_bytes(operation, chunk);
 	uint8_t *memory = operation->recv + smd_operation_chunk_offset(operation, chunk);
+	void *place = flow_place(flow, operation, memory, bytes);
+	struct smd_extent extent = {.length = 0};
 
-	if (!flow_may_advertise(flow, operation, memory, bytes) ||
-		!flow_can_undo(flow, operation, memory, bytes)) {
+	if (!place || (place == memory && !flow_can_undo(flow, operation, memory, bytes))) {
 		return;
 	}
-	*advertisement = smd_lane_advertise(flow->remote->lane, memory, (uint32_t)bytes,
-		smd_operation_extent(operation, operation->recv));
+	if (place == memory) {
+		extent = smd_operation_extent(operation, operation->recv);
+	}
+	*advertisement =
+		smd_lane_advertise(flow->remote->lane, place, (uint32_t)bytes, extent);
 	if (!*advertisement || (*advertisement)->beside) {
 		flow_drop_undo(flow, flow->next);
+	}
+	if (!*advertisement) {
+		flow_drop_place(flow, flow->next);
 	}
 }
 
@@ -77,6 +97,9 @@ void smd_flow_claim(struct smd_flow *flow, uint64_t ordinal, uint32_t written)
 	if (written) {
 		smd_lane_claim(flow->remote->lane, *advertisement, written);
 		*advertisement = NULL;
+	}
+	if (written && flow_sent(flow, ordinal)->place) {
+		smd_path_staged_take_place(flow, flow_sent(flow, ordinal));
 	}
 	smd_flow_revoke(flow, ordinal);
 }
@@ -90,6 +113,7 @@ void smd_flow_revoke(struct smd_flow *flow, uint64_t ordinal)
 		*advertisement = NULL;
 	}
 	flow_drop_undo(flow, ordinal);
+	flow_drop_place(flow, ordinal);
 }
 
 bool smd_flow_is_open(const struct smd_flow *flow)
@@ -131,6 +155,7 @@ void smd_flow_forget_advertisements(struct smd_flow *flow)
 	for (uint64_t k = flow->done; k < flow->next; k++) {
 		if (*flow_advertisement(flow, k)) {
 			flow_undo(flow, k);
+			flow_drop_place(flow, k);
 			*flow_advertisement(flow, k) = NULL;
 		}
 	}

@@ -17,7 +17,7 @@
 
 /* Advertises the memory that the chunk's result is for, if the lane can have it written to: of the
  * flow's next one, before its input is sent. */
-void smd_flow_advertise(struct smd_flow *flow, const struct smd_request *operation, uint64_t chunk);
+void smd_flow_advertise(struct smd_flow *flow, struct smd_request *operation, uint64_t chunk);
 
 /* The result of that ordinal is there, and all of it: `written` bytes by the card, or (0) elsewhere.
  */

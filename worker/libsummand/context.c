@@ -315,11 +315,11 @@ static int context_create(const struct smd_context_options *options,
 		.progress = &context->progress,
 		.origin = *origin,
 	};
+	smd_registrations_create(&context->registrations, &context->progress, &context->remotes);
 	smd_staging_create(&context->staging, devices, &context->progress, &context->deal,
-		&context->remotes, context->config.staging_bytes);
+		&context->remotes, &context->registrations, context->config.staging_bytes);
 	context->segment_bytes = SMD_SEGMENT_BYTES;
 	smd_undos_create(&context->undos, &context->deal, context->config.undo_bytes);
-	smd_registrations_create(&context->registrations, &context->progress, &context->remotes);
 	ret = context_wait_ready(context, &error);
 	if (ret) {
 		smd_context_destroy(context);

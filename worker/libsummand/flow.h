@@ -27,7 +27,8 @@ struct smd_flow_send {
 	bool leaving;                  /* the lane has it */
 	struct smd_request *operation; /* NULL: one that has returned */
 	const void *fetched;     /* where the path has put the chunk; NULL: it is in the buffer */
-	struct smd_stage *stage; /* the staged path's, which `fetched` is the memory of */
+	struct smd_stage *stage; /* the staged path's, which `fetched` is the memory of, */
+	struct smd_stage *place; /* and which the card may write its result to; NULL: none */
 	struct smd_undo *undo;   /* of what its result may be written over; NULL: nothing */
 };
 

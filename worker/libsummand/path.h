@@ -45,15 +45,16 @@ struct smd_path {
 	/* The lane no longer needs the memory that the chunk was fetched to. */
 	void (*sent)(struct smd_flow_send *send);
 
-	/* Whether the lane may write the chunk's result into that memory of the operation's,
-	 * without a copy. NULL: if it is large enough to be worth it. */
-	bool (*advertises)(const struct smd_flow *flow, const struct smd_request *operation,
-		const void *memory, size_t bytes);
+	/* Where the lane's card may write the result of the flow's next chunk: `memory`, its place
+	 * in the operation, or memory of the path's. It returns NULL: nowhere. NULL: to `memory`,
+	 * if that is large enough to be worth it. */
+	void *(*place)(struct smd_flow *flow, struct smd_request *operation, void *memory,
+		size_t bytes);
 	/* Where a result goes that the card has not written, if it does not go to `memory`, its
 	 * place in the operation; asked for each of its pieces. It returns NULL: beside that place,
 	 * to the lane's memory for that. NULL: there. */
 	void *(*receive)(struct smd_flow *flow, struct smd_request *operation, void *memory);
-	/* The result is there, written by the card if `direct`. Whether the chunk is done; false:
+	/* The result is there, written by the card to where place() has said if `direct`. Whether the chunk is done; false:
 	 * it will be counted later, or the communicator will fail. NULL: done. */
 	bool (*received)(struct smd_flow *flow, struct smd_request *operation, bool direct);
 	/* Why what this rank contributes to a chunk that was lost with its server cannot be had

@@ -35,12 +35,14 @@ static bool direct_may_send(struct smd_flow *flow, struct smd_request *operation
 	return false;
 }
 
-static bool direct_advertises(const struct smd_flow *flow, const struct smd_request *operation,
-	const void *memory, size_t bytes)
+static void *direct_place(
+	struct smd_flow *flow, struct smd_request *operation, void *memory, size_t bytes)
 {
-	return operation->writes_device
-		       ? bytes && smd_lane_can_dma(flow->remote->lane, memory, (uint32_t)bytes)
-		       : bytes > SMD_DIRECT_ABOVE;
+	bool may = operation->writes_device
+			   ? bytes && smd_lane_can_dma(flow->remote->lane, memory, (uint32_t)bytes)
+			   : bytes > SMD_DIRECT_ABOVE;
+
+	return may ? memory : NULL;
 }
 
 static void *direct_receive(struct smd_flow *flow, struct smd_request *operation, void *memory)
@@ -68,7 +70,7 @@ static const char *direct_why_lost(const struct smd_request *operation)
 static const struct smd_path path_direct = {
 	.name = "direct",
 	.may_send = direct_may_send,
-	.advertises = direct_advertises,
+	.place = direct_place,
 	.receive = direct_receive,
 	.received = direct_received,
 	.why_lost = direct_why_lost,

@@ -126,13 +126,21 @@ static void staged_sent(struct smd_flow_send *send)
 
 /* ---- to the device ---- */
 
-static bool staged_advertises(const struct smd_flow *flow, const struct smd_request *operation,
-	const void *memory, size_t bytes)
+/* In the device's memory, or, where cards do not reach that, in a stage, if there is one. */
+static void *staged_place(
+	struct smd_flow *flow, struct smd_request *operation, void *memory, size_t bytes)
 {
-	return operation->writes_device
-		       ? bytes && operation->recv_allocation &&
-				 smd_lane_can_dma(flow->remote->lane, memory, (uint32_t)bytes)
-		       : bytes > SMD_DIRECT_ABOVE;
+	struct smd_flow_send *send = &flow->sends[flow->next % SMD_FLOW_WINDOW_MAX];
+
+	if (operation->writes_device && bytes && operation->recv_allocation &&
+		smd_lane_can_dma(flow->remote->lane, memory, (uint32_t)bytes)) {
+		return memory;
+	}
+	if (bytes <= SMD_DIRECT_ABOVE || !operation->writes_device) {
+		return bytes > SMD_DIRECT_ABOVE ? memory : NULL;
+	}
+	send->place = smd_staging_take_place(staging_of(operation), operation);
+	return send->place ? send->place->memory : NULL;
 }
 
 static void *staged_receive(struct smd_flow *flow, struct smd_request *operation, void *memory)
@@ -205,7 +213,7 @@ static void staged_write(
 
 static bool staged_received(struct smd_flow *flow, struct smd_request *operation, bool direct)
 {
-	if (!operation->writes_device || direct) {
+	if (!operation->writes_device || (direct && !flow->rx_stage)) {
 		operation->unflushed |= operation->writes_device;
 		return true;
 	}
@@ -318,13 +326,26 @@ static const struct smd_path path_staged = {
 	.fetch = staged_fetch,
 	.may_send = staged_may_send,
 	.sent = staged_sent,
-	.advertises = staged_advertises,
+	.place = staged_place,
 	.receive = staged_receive,
 	.received = staged_received,
 	.why_lost = staged_why_lost,
 	.contribution = staged_contribution,
 	.complete = staged_complete,
 };
+
+void smd_path_staged_take_place(struct smd_flow *flow, struct smd_flow_send *send)
+{
+	smd_staging_keep_place(&flow->comm->context->staging);
+	flow->rx_stage = send->place;
+	send->place = NULL;
+}
+
+void smd_path_staged_drop_place(struct smd_flow *flow, struct smd_flow_send *send)
+{
+	smd_staging_free_place(&flow->comm->context->staging, send->place);
+	send->place = NULL;
+}
 
 void smd_path_staged_abandon_flow(struct smd_flow *flow)
 {

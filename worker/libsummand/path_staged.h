@@ -9,8 +9,9 @@
  * An operation begins when what was in the user's stream is done (its fence). Chunks that a shard
  * allows are then fetched ahead of those that are being sent. A stage is held for a copy and for
  * the lane's use of it, never while other ranks are waited for, so that no number of communicators
- * can hold all of them for ever. A result that finds no stage free is written synchronously from
- * the remote's sink.
+ * can hold all of them for ever. But for places (staging.h), to which cards write results: whoever
+ * finds none has its result in messages. One that comes so and finds no stage free is written
+ * synchronously from the remote's sink.
  *
  * Chunks that a server has taken with it are fetched again: of what has come back, the result.
  * Whole results are copied to the device, so every chunk there is an input or a result.
@@ -23,12 +24,20 @@
 
 #include "worker/libsummand/operation.h"
 
+struct smd_flow_send;
+
 /*
  * On the caller's thread, before the operation starts: finds out whose memory its buffers are, and
  * if a device's, makes this its path and sets the fence. 0 or -errno with a text; what is not
  * -EINVAL fails the communicator too.
  */
 int smd_path_staged_prepare(struct smd_request *operation, struct smd_error *error);
+
+/* On the owner: the result of that chunk has been written to its place. It is the flow's now, to be
+ * received. */
+void smd_path_staged_take_place(struct smd_flow *flow, struct smd_flow_send *send);
+/* On the owner: nobody writes to its place any more, and nobody wants what is there. */
+void smd_path_staged_drop_place(struct smd_flow *flow, struct smd_flow_send *send);
 
 /* On the owner: the flow's lane is closed, and what it holds of stages is given back. */
 void smd_path_staged_abandon_flow(struct smd_flow *flow);

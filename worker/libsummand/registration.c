@@ -218,6 +218,12 @@ int smd_registrations_add(struct smd_registrations *registrations, const void *u
 	return registering_ask(registrations, &call);
 }
 
+int smd_registrations_declare(
+	struct smd_registrations *registrations, const void *user, void *base, size_t length)
+{
+	return registration_add(registrations, user, (struct smd_extent){base, length}, NULL);
+}
+
 int smd_registrations_remove(
 	struct smd_registrations *registrations, const void *user, void *base, size_t length)
 {

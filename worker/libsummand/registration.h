@@ -58,6 +58,10 @@ void smd_registrations_destroy(struct smd_registrations *registrations);
 int smd_registrations_add(struct smd_registrations *registrations, const void *user, void *base,
 	size_t length, const struct smd_dmabuf *dmabuf);
 
+/* The same on the owner, of the host's memory. */
+int smd_registrations_declare(
+	struct smd_registrations *registrations, const void *user, void *base, size_t length);
+
 /* From any thread. No operation in flight may use it. -ENOENT: the user has not registered it. */
 int smd_registrations_remove(
 	struct smd_registrations *registrations, const void *user, void *base, size_t length);

@@ -11,6 +11,12 @@
 #define START_BYTES     4194304u  /* pinned at first, if the pool may be so large */
 #define ASK_NS          10000000u /* between questions whether devices have failed */
 
+static size_t staging_stride(const struct smd_staging *staging)
+{
+	return (staging->deal->chunk_bytes + STAGE_ALIGNMENT - 1) / STAGE_ALIGNMENT *
+	       STAGE_ALIGNMENT;
+}
+
 /* ---- stages, on the owner of the progress engine ---- */
 
 struct smd_stage *smd_staging_take(struct smd_staging *staging, struct smd_request *operation)
@@ -39,6 +45,19 @@ struct smd_stage *smd_staging_take_send(struct smd_staging *staging, struct smd_
 	return stage;
 }
 
+struct smd_stage *smd_staging_take_place(struct smd_staging *staging, struct smd_request *operation)
+{
+	struct smd_stage *stage = NULL;
+
+	if (staging->places < staging->places_max) {
+		stage = smd_staging_take(staging, operation);
+		staging->places += stage != NULL;
+	} else {
+		staging->scarce = true;
+	}
+	return stage;
+}
+
 /* Whoever waits may go on, but not from here: the caller may be inside a lane's callback. */
 static void staging_resume_soon(struct smd_staging *staging)
 {
@@ -57,6 +76,17 @@ void smd_staging_free(struct smd_staging *staging, struct smd_stage *stage)
 void smd_staging_free_send(struct smd_staging *staging, struct smd_stage *stage)
 {
 	staging->sending--;
+	smd_staging_free(staging, stage);
+}
+
+void smd_staging_keep_place(struct smd_staging *staging)
+{
+	staging->places--;
+}
+
+void smd_staging_free_place(struct smd_staging *staging, struct smd_stage *stage)
+{
+	staging->places--;
 	smd_staging_free(staging, stage);
 }
 
@@ -101,6 +131,10 @@ static void staging_receive_slab(struct smd_task *task)
 	}
 	staging->count += slab->count;
 	staging->sending_max = (unsigned)(staging->count - staging->count / 2);
+	staging->places_max = (unsigned)(staging->count / 2 - 1);
+	/* Without, cards copy through memory of their own. */
+	(void)smd_registrations_declare(staging->registrations, staging, slab->memory,
+		slab->count * staging_stride(staging));
 	staging_resume_soon(staging);
 }
 
@@ -149,12 +183,6 @@ void smd_staging_put_fence(struct smd_staging *staging, struct smd_fence *fence)
 }
 
 /* The calls of this section down to smd_staging_take_device() are made with the lock. */
-static size_t staging_stride(const struct smd_staging *staging)
-{
-	return (staging->deal->chunk_bytes + STAGE_ALIGNMENT - 1) / STAGE_ALIGNMENT *
-	       STAGE_ALIGNMENT;
-}
-
 static int staging_add_slab(
 	struct smd_staging *staging, struct smd_device *device, size_t n, struct smd_error *error)
 {
@@ -285,11 +313,12 @@ int smd_staging_take_device(struct smd_staging *staging, const struct smd_device
 
 void smd_staging_create(struct smd_staging *staging, const struct smd_device_ops *ops,
 	struct smd_progress *progress, const struct smd_deal *deal,
-	const struct smd_remotes *remotes, uint64_t bytes)
+	const struct smd_remotes *remotes, struct smd_registrations *registrations, uint64_t bytes)
 {
 	*staging = (struct smd_staging){
 		.ops = ops,
 		.progress = progress,
+		.registrations = registrations,
 		.deal = deal,
 		.bytes = bytes,
 		.resume.run = staging_resume,

@@ -4,7 +4,9 @@
  *
  * The pool is bounded. It is made when the first operation on device memory comes, and grows when
  * one comes that needs more, or when others have found no stage. About half of the stages may hold
- * chunks to send, so that some are left for results.
+ * chunks to send, so that some are left for results. Most of these may be *places*, where cards write
+ * results: they are held while other ranks are waited for, so nobody waits for one, and one stage
+ * is never a place.
  *
  * Work on devices that is under way is watched for its end (device.h) while the owner turns the
  * loop.
@@ -22,6 +24,7 @@
 #include "worker/libsummand/deal.h"
 #include "worker/libsummand/device.h"
 #include "worker/libsummand/progress.h"
+#include "worker/libsummand/registration.h"
 
 struct smd_flow;
 struct smd_flow_send;
@@ -61,6 +64,7 @@ struct smd_stage_slab {
 struct smd_staging {
 	const struct smd_device_ops *ops; /* NULL: all memory is the host's */
 	struct smd_progress *progress;
+	struct smd_registrations *registrations; /* of slabs: cards read and write stages */
 	const struct smd_deal *deal; /* says how large a chunk is, once all servers are known */
 	uint64_t bytes;              /* of pinned memory, at most */
 
@@ -78,7 +82,9 @@ struct smd_staging {
 	SLIST_HEAD(, smd_stage) free;
 	size_t count;         /* stages */
 	unsigned sending;     /* stages that hold chunks to send */
-	unsigned sending_max; /* so that some are left for results */
+	unsigned sending_max; /* so that some are left for results, */
+	unsigned places;      /* and of these so many are places, */
+	unsigned places_max;  /* at most */
 	struct smd_stage_waiter_queue waiting;
 	struct smd_task resume; /* calls those that wait */
 	bool resuming;
@@ -86,7 +92,7 @@ struct smd_staging {
 
 void smd_staging_create(struct smd_staging *staging, const struct smd_device_ops *ops,
 	struct smd_progress *progress, const struct smd_deal *deal,
-	const struct smd_remotes *remotes, uint64_t bytes);
+	const struct smd_remotes *remotes, struct smd_registrations *registrations, uint64_t bytes);
 /* When no operation is in flight, and before the progress is destroyed. */
 void smd_staging_destroy(struct smd_staging *staging);
 
@@ -109,6 +115,14 @@ void smd_staging_free(struct smd_staging *staging, struct smd_stage *stage);
 /* A stage for a chunk to send. NULL: none is free for that. */
 struct smd_stage *smd_staging_take_send(struct smd_staging *staging, struct smd_request *operation);
 void smd_staging_free_send(struct smd_staging *staging, struct smd_stage *stage);
+
+/* A stage that a card may write a result to. NULL: none is free for that. */
+struct smd_stage *smd_staging_take_place(
+	struct smd_staging *staging, struct smd_request *operation);
+/* No card writes to it any more. */
+void smd_staging_free_place(struct smd_staging *staging, struct smd_stage *stage);
+/* The result is there: it is held as one that has come otherwise. */
+void smd_staging_keep_place(struct smd_staging *staging);
 
 /* Calls the notice's ended() when its work is over, from a turn of the loop. */
 void smd_staging_watch(struct smd_staging *staging, struct smd_notice *notice);

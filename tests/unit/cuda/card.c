@@ -267,6 +267,8 @@ static bool card_write(struct card_lane *card, const struct smd_send *send)
 		counts.from_host += card->client && !(source && advertisement);
 		counts.to_device += !card->client && advertisement && advertisement->memory;
 		counts.to_host += !card->client && !(advertisement && advertisement->memory);
+		counts.to_host_by_card +=
+			!card->client && advertisement && !advertisement->memory;
 	}
 	if (card->server && card->server == plan.mute_server && advertisement && plan.mute_from) {
 		counts.muted |= ++results_written >= plan.mute_from;

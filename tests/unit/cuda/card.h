@@ -35,7 +35,8 @@ struct card_counts {
 	unsigned from_device; /* inputs that a card has read */
 	unsigned from_host;   /* the others */
 	unsigned to_device;   /* results that a card has written */
-	unsigned to_host;
+	unsigned to_host;     /* the others, */
+	unsigned to_host_by_card; /* and of these what one has written */
 	unsigned host_registered; /* host memory of workers, now, on all lanes */
 	unsigned host_registrations; /* of it, so far */
 	unsigned registered;      /* device memory, now */

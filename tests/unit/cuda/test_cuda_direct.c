@@ -54,6 +54,37 @@ static void small_chunks_are_not_copied_either(void **state)
 	assert_int_equal(counts.to_device, counts.from_device);
 }
 
+/* Cards that do not reach the device's memory write results to stages; all lanes have these. */
+static void results_are_written_to_stages(void **state)
+{
+	struct card_counts counts;
+
+	(void)state;
+	card_reset((struct card_plan){.refuse = -EOPNOTSUPP, .refuse_shard = -1});
+	device_run(direct_large, NULL);
+	counts = card_counts();
+	assert_int_equal(counts.from_device + counts.to_device, 0);
+	assert_true(counts.from_host >= NRANKS * DIRECT_LARGE * 4 / 16384);
+	assert_true(counts.to_host_by_card > 0);
+	assert_true(counts.host_registrations >= NRANKS * DIRECT_LANES);
+}
+
+static void mixed(struct pool_rank *rank);
+
+/* Of two stages none is a place: one is for what is sent, the other for what comes in messages. */
+static void one_stage_is_never_a_place(void **state)
+{
+	struct card_counts counts;
+
+	(void)state;
+	setenv("SUMMAND_STAGING_BYTES", "1", 1);
+	card_reset((struct card_plan){.refuse = -EOPNOTSUPP, .refuse_shard = -1});
+	device_run(mixed, NULL);
+	counts = card_counts();
+	assert_int_equal(counts.to_host_by_card, 0);
+	assert_true(counts.to_host > 0);
+}
+
 /* In one operation: those without a place, and results that are not written to theirs, among
  * others. */
 static void mixed(struct pool_rank *rank)
@@ -360,6 +391,8 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		TEST(large_chunks_are_not_copied),
 		TEST(small_chunks_are_not_copied_either),
+		TEST(results_are_written_to_stages),
+		TEST(one_stage_is_never_a_place),
 		TEST(chunks_without_places_go_between_others),
 		TEST(two_stages_are_enough_for_what_is_copied),
 		TEST(one_lane_may_have_no_such_card),
