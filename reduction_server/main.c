@@ -403,14 +403,31 @@ static unsigned share_window(const struct smd_share *share)
 	return (unsigned)((half * share->part + share->whole - 1) / share->whole);
 }
 
-/* Bandwidth and shards: as given, or as the interface says. */
+/* What the link carries: of the first transport that has devices of its own for it, or as the
+ * network interface says. */
+static uint32_t read_bandwidth(const struct options *options,
+	const struct smd_server_config *config, char source[SMD_BANDWIDTH_SOURCE_MAX])
+{
+	uint32_t mbps = 0;
+
+	for (unsigned i = 0; !mbps && i < SMD_TRANSPORTS_MAX && config->transports[i].ops; i++) {
+		const struct smd_transport_ops *ops = config->transports[i].ops;
+
+		mbps = ops->rate
+			       ? ops->rate(options->listen, source, SMD_BANDWIDTH_SOURCE_MAX)
+			       : 0;
+	}
+	return mbps ? mbps : smd_bandwidth_read(options->listen, "", source);
+}
+
+/* Bandwidth and shards: as given, or as there is. */
 static void decide_speed(const struct options *options, struct smd_server_config *config)
 {
 	char source[SMD_BANDWIDTH_SOURCE_MAX] = "as given";
 	uint32_t mbps = (uint32_t)options->bandwidth_mbps; /* check_bandwidth() has seen it */
 
 	if (mbps == 0) {
-		mbps = smd_bandwidth_read(options->listen, "", source);
+		mbps = read_bandwidth(options, config, source);
 	}
 	config->bandwidth_mbps = mbps ? mbps : SMD_BANDWIDTH_DEFAULT_MBPS;
 	config->shards = options->threads ? (unsigned)options->threads

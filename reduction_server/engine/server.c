@@ -315,30 +315,21 @@ static int server_check(
 	return ret;
 }
 
-/*
- * Its lanes are made over those of a carrier, which must be listened on. That the transport's own
- * listener cannot be had matters to nobody then but to who asks for it.
- */
+/* Its lanes are made over those of a carrier, which must be listened on. */
 static int server_listen_carried(struct smd_server *server, const struct smd_server_config *config,
 	const struct smd_transport_ops *ops, const struct smd_transport_ops *carrier,
 	struct smd_error *error)
 {
-	struct smd_error why = {""};
 	int ret = server_check(config->listen, ops, error);
 
 	if (ret == 0 && !server_listens_on(server, carrier)) {
 		ret = server_listen_on(server, config, carrier, error);
 		server->pairs_only = ret == 0;
 	}
-	if (ret) {
-		return ret;
+	if (ret == 0) {
+		server->pairs = ops;
 	}
-	server->pairs = ops;
-	if (server_listen_on(server, config, ops, &why)) {
-		smd_log(SMD_LOG_DEBUG, "server", "lanes over %s are made over %s only: %s",
-			ops->name, carrier->name, why.text);
-	}
-	return 0;
+	return ret;
 }
 
 /*
@@ -351,7 +342,7 @@ static int server_listen(
 	for (unsigned i = 0; i < SMD_TRANSPORTS_MAX && config->transports[i].ops; i++) {
 		const struct smd_server_transport *wanted = &config->transports[i];
 		const struct smd_transport_ops *carrier =
-			server->encrypt ? NULL : smd_transport_carrier(wanted->ops, true);
+			server->encrypt ? NULL : smd_transport_carrier(wanted->ops);
 		struct smd_error why = {""};
 		int ret = 0;
 

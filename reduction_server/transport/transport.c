@@ -43,10 +43,9 @@ static unsigned select_preferred(const struct smd_transport_ops *out[SMD_TRANSPO
 	return n;
 }
 
-const struct smd_transport_ops *smd_transport_carrier(
-	const struct smd_transport_ops *ops, bool serves)
+const struct smd_transport_ops *smd_transport_carrier(const struct smd_transport_ops *ops)
 {
-	const char *name = ops->carrier ? ops->carrier(serves) : NULL;
+	const char *name = ops->carrier ? ops->carrier() : NULL;
 	const struct smd_transport_ops *carrier = name ? smd_transport_find(name) : NULL;
 
 	return carrier && carrier->set_owner ? carrier : NULL;

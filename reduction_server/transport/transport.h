@@ -176,13 +176,17 @@ struct smd_transport_ops {
 	 * shown each other who they are before. One end offers half a lane, the other answers by
 	 * its own offer, and each joins its half to what the other has offered.
 	 *
-	 * The name of the carrier, for who serves or for who connects; NULL: lanes are made by
-	 * connect() only, as is now wanted. NULL operation: always.
+	 * The name of the carrier; NULL: lanes are made by listen() and connect() only, as is now
+	 * wanted. NULL operation: always.
 	 */
-	const char *(*carrier)(bool serves);
+	const char *(*carrier)(void);
 	/* Whether such lanes can be made here, by who listens at or connects to that address: 0, or
 	 * -errno with a text; -ENODEV: by nobody. */
 	int (*check)(const char *address, struct smd_error *error);
+	/* What the devices carry by which lanes reach who listens at these addresses, in Mbit/s; 0:
+	 * not known. `source` is a phrase for the log. NULL operation: as their network interfaces
+	 * (bandwidth.h). */
+	uint32_t (*rate)(const char *addresses, char *source, size_t size);
 	/* Makes half of a lane, attached, for that shard. `other` is what the other end has
 	 * offered; NULL: this one is the first. 0 or -errno with a text. */
 	int (*offer)(struct event_base *base, const struct smd_lane *carrier, unsigned shard,
@@ -383,8 +387,7 @@ static inline bool smd_transport_takes_device_memory(const struct smd_transport_
 }
 
 /* The transport over whose lanes this one's are made now; NULL: they connect by themselves. */
-const struct smd_transport_ops *smd_transport_carrier(
-	const struct smd_transport_ops *ops, bool serves);
+const struct smd_transport_ops *smd_transport_carrier(const struct smd_transport_ops *ops);
 
 /* What crosses its lanes can be encrypted. */
 static inline bool smd_transport_can_encrypt(const struct smd_transport_ops *ops)

@@ -18,9 +18,8 @@ static const struct smd_transport_ops *remote_wants(const struct smd_remote *rem
 const struct smd_transport_ops *smd_remote_connects_over(const struct smd_remote *remote)
 {
 	const struct smd_transport_ops *carrier =
-		remote->owner->config->encrypt
-			? NULL
-			: smd_transport_carrier(remote_wants(remote), false);
+		remote->owner->config->encrypt ? NULL
+					       : smd_transport_carrier(remote_wants(remote));
 
 	return carrier ? carrier : remote_wants(remote);
 }
@@ -170,6 +169,7 @@ void smd_remotes_tell_mixed(const struct smd_remotes *remotes)
 	const struct smd_transport_ops *first = NULL;
 	const struct smd_transport_ops *other = NULL;
 	unsigned others = 0;
+	unsigned lanes = 0;
 
 	for (unsigned i = 0; i < remotes->count; i++) {
 		const struct smd_lane *lane = remotes->each[i]->lane;
@@ -177,6 +177,7 @@ void smd_remotes_tell_mixed(const struct smd_remotes *remotes)
 		if (!lane) {
 			continue;
 		}
+		lanes++;
 		first = first ? first : lane->ops;
 		if (lane->ops != first) {
 			other = lane->ops;
@@ -187,6 +188,6 @@ void smd_remotes_tell_mixed(const struct smd_remotes *remotes)
 		smd_log(SMD_LOG_WARN, "libsummand",
 			"%u of %u lanes go over %s and the others over %s: the slower ones decide "
 			"how fast operations are; at SUMMAND_LOG=info each says why",
-			others, remotes->count, other->name, first->name);
+			others, lanes, other->name, first->name);
 	}
 }

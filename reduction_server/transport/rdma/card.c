@@ -1,4 +1,4 @@
-/* Opens devices, lists their ports, and hears what happens to them. */
+/* Chooses ports, opens their devices, and hears what happens to them. */
 #include "reduction_server/transport/rdma/card.h"
 
 #include <errno.h>
@@ -10,7 +10,6 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 
-#define CARDS_MOST 32  /* that are opened */
 #define PORTS_MOST 256 /* addresses that are looked at */
 #define FRESH_NS   SMD_SECOND_NS /* so long what is known of ports counts as true */
 
@@ -157,76 +156,75 @@ static void card_watch_removal(struct rdma_card *card, const struct smd_verbs_po
 
 /* ---- which there are ---- */
 
-static bool card_is_known(const void *owner, const char *name)
+static struct rdma_card *card_find(const struct rdma_loop *loop, const char *name)
 {
-	const struct rdma_loop *loop = owner;
-	const struct rdma_card *card;
+	struct rdma_card *card;
 
 	LIST_FOREACH (card, &loop->cards, link) {
-		if (strcmp(ibv_get_device_name(card->context->device), name) == 0) {
-			return true;
+		if (!card->removed && strcmp(ibv_get_device_name(card->context->device), name) == 0) {
+			break;
 		}
 	}
-	return false;
+	return card;
 }
 
-static int card_add(struct rdma_loop *loop, struct ibv_context *context)
+static int card_open(struct rdma_loop *loop, const char *name, struct rdma_card **out)
 {
 	struct rdma_card *card = calloc(1, sizeof(*card));
+	int ret = card ? smd_verbs_device_open(name, &card->context) : -ENOMEM;
 
-	if (!card) {
-		return -ENOMEM;
+	if (ret) {
+		free(card);
+		return ret;
 	}
 	card->loop = loop;
-	card->context = context;
 	card->readable = event_new(
-		loop->base, context->async_fd, EV_READ | EV_PERSIST, card_on_readable, card);
+		loop->base, card->context->async_fd, EV_READ | EV_PERSIST, card_on_readable, card);
 	if (!card->readable || event_add(card->readable, NULL) != 0) {
 		if (card->readable) {
 			event_free(card->readable);
 		}
+		smd_verbs_device_close(card->context);
 		free(card);
 		return -ENOMEM;
 	}
 	LIST_INSERT_HEAD(&loop->cards, card, link);
+	*out = card;
 	return 0;
 }
 
-/* Those that have come since are opened; of all, the ports are listed. */
-static int cards_refresh(struct rdma_loop *loop)
+/* The device of a port, which is opened if it is not yet. */
+static int card_of_port(struct rdma_loop *loop, struct smd_verbs_port *port)
 {
-	struct ibv_context *opened[CARDS_MOST];
-	struct rdma_card *card;
-	int n = smd_verbs_devices_open(card_is_known, loop, opened, CARDS_MOST);
+	struct rdma_card *card = card_find(loop, port->name);
+	struct smd_verbs_limits limits;
+	int ret = card ? 0 : card_open(loop, port->name, &card);
+
+	if (ret == 0) {
+		ret = smd_verbs_query(card->context, port->number, &limits);
+	}
+	if (ret) {
+		return ret;
+	}
+	card_watch_removal(card, port);
+	port->device = card->context;
+	port->mtu = limits.mtu;
+	return 0;
+}
+
+static int ports_refresh(struct rdma_loop *loop)
+{
+	int found;
 
 	if (!loop->ports) {
 		loop->ports = calloc(PORTS_MOST, sizeof(*loop->ports));
 	}
-	for (int i = 0; i < n; i++) {
-		if (!loop->ports || card_add(loop, opened[i])) {
-			smd_verbs_device_close(opened[i]);
-		}
+	found = loop->ports ? smd_verbs_ports("", loop->ports, PORTS_MOST) : -ENOMEM;
+	loop->nports = found > 0 ? (unsigned)found : 0;
+	if (found >= 0) {
+		loop->ports_ns = smd_clock_ns();
 	}
-	if (!loop->ports) {
-		return -ENOMEM;
-	}
-	if (n < 0 && LIST_EMPTY(&loop->cards)) {
-		return n;
-	}
-	loop->nports = 0;
-	LIST_FOREACH (card, &loop->cards, link) {
-		int found = card->removed ? 0
-					  : smd_verbs_ports(card->context,
-						    loop->ports + loop->nports,
-						    PORTS_MOST - (int)loop->nports);
-
-		for (int i = 0; i < found && !card->id; i++) {
-			card_watch_removal(card, &loop->ports[loop->nports + (unsigned)i]);
-		}
-		loop->nports += found > 0 ? (unsigned)found : 0;
-	}
-	loop->ports_ns = smd_clock_ns();
-	return 0;
+	return found < 0 ? found : 0;
 }
 
 /* What is in the way, for somebody who looks for it. */
@@ -254,18 +252,21 @@ int smd_rdma_card_choose(struct rdma_loop *loop, const struct smd_rdma_wish *wis
 	int ret = 0;
 
 	if (loop->ports_ns == 0 || smd_clock_ns() - loop->ports_ns > FRESH_NS) {
-		ret = cards_refresh(loop);
+		ret = ports_refresh(loop);
 	}
 	if (ret) {
 		return smd_error_set(
-			error, -ret, "rdma: cannot open the devices: %s", strerror(-ret));
+			error, -ret, "rdma: cannot list the devices: %s", strerror(-ret));
 	}
 	port = smd_rdma_port_choose(loop->ports, loop->nports, wish);
 	if (!port) {
 		return card_explain(loop, wish, error);
 	}
 	*out = *port;
-	return 0;
+	ret = card_of_port(loop, out);
+	return ret ? smd_error_set(error, -ret, "rdma: cannot open %s: %s", port->name,
+			     strerror(-ret))
+		   : 0;
 }
 
 /* ---- the end ---- */

@@ -1,6 +1,6 @@
 /*
  * The devices that a loop has opened by itself, for lanes that are made without the connection
- * manager: which ports they have, and what happens to them.
+ * manager: those of the ports that its lanes are on, and what happens to them.
  *
  * Each loop opens them for itself, so what a device tells (a port that is down, a queue pair that
  * has failed, its own removal) comes to the thread that uses it.

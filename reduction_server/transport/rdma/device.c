@@ -438,7 +438,7 @@ int smd_rdma_device_get(struct rdma_loop *loop, struct ibv_context *context, uin
 				       : smd_rdma_explain(error, -ret, "use the device");
 	}
 	smd_log(SMD_LOG_DEBUG, "rdma", "device %s: path MTU %u, queues of up to %u",
-		ibv_get_device_name(context->device), device->limits.path_mtu,
+		ibv_get_device_name(context->device), 128u << device->limits.mtu,
 		device->limits.queue_depth);
 	LIST_INSERT_HEAD(&loop->devices, device, link);
 	*out = device;

@@ -22,17 +22,14 @@
 
 _Static_assert(SMD_RDMA_OFFER_SIZE <= SMD_OFFER_MAX, "an offer has room");
 
-const char *smd_rdma_carrier(bool serves)
+const char *smd_rdma_carrier(void)
 {
 	struct smd_rdma_settings settings;
 
 	if (smd_rdma_settings_read(&settings, NULL)) {
 		return NULL; /* connecting says what is wrong with them */
 	}
-	return settings.connect == SMD_RDMA_OVER_TCP ||
-			       (settings.connect == SMD_RDMA_AS_ASKED && serves)
-		       ? "tcp"
-		       : NULL;
+	return settings.by_manager ? NULL : "tcp";
 }
 
 int smd_rdma_check(const char *address, struct smd_error *error)

@@ -82,7 +82,7 @@ static unsigned port_score(const struct smd_verbs_port *port, const struct smd_r
 /* One of two addresses of a port is enough. */
 static bool same_port(const struct smd_verbs_port *a, const struct smd_verbs_port *b)
 {
-	return a->device == b->device && a->number == b->number;
+	return strcmp(a->name, b->name) == 0 && a->number == b->number;
 }
 
 const struct smd_verbs_port *smd_rdma_port_choose(

@@ -3,6 +3,7 @@
  * (specs/design/rdma.md). connect.c, listen.c and offer.c make lanes, send.c and receive.c move messages,
  * end.c and close.c end them, device.c polls.
  */
+#include "reduction_server/transport/rdma/rate.h"
 #include "reduction_server/transport/rdma/rdma.h"
 
 #include <assert.h>
@@ -231,6 +232,7 @@ const struct smd_transport_ops smd_transport_rdma = {
 	.connect = smd_rdma_connect,
 	.carrier = smd_rdma_carrier,
 	.check = smd_rdma_check,
+	.rate = smd_rdma_rate,
 	.offer = smd_rdma_offer,
 	.join = smd_rdma_join,
 	.attach = smd_rdma_attach,

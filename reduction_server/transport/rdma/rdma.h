@@ -156,7 +156,7 @@ int smd_rdma_lane_make_pair(struct rdma_lane *lane, struct ibv_context *context,
 /* What the other end must know of it. */
 struct smd_rdma_greeting smd_rdma_lane_greeting(const struct rdma_lane *lane);
 /* offer.c */
-const char *smd_rdma_carrier(bool serves);
+const char *smd_rdma_carrier(void);
 int smd_rdma_check(const char *address, struct smd_error *error);
 int smd_rdma_offer(struct event_base *base, const struct smd_lane *carrier, unsigned shard,
 	const struct smd_offer *other, const struct smd_lane_callbacks *callbacks, void *owner,

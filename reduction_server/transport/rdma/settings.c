@@ -53,7 +53,7 @@ static int setting_read_bounce(uint64_t *out, struct smd_error *error)
 	return 0;
 }
 
-static int setting_read_connect(enum smd_rdma_connect *out, struct smd_error *error)
+static int setting_read_connect(bool *by_manager, struct smd_error *error)
 {
 	const char *text = getenv("SUMMAND_RDMA_CONNECT");
 
@@ -61,9 +61,7 @@ static int setting_read_connect(enum smd_rdma_connect *out, struct smd_error *er
 		return smd_error_set(error, EINVAL,
 			"SUMMAND_RDMA_CONNECT: must be tcp or cm, got \"%.40s\"", text);
 	}
-	*out = !text			 ? SMD_RDMA_AS_ASKED
-	       : strcmp(text, "tcp") == 0 ? SMD_RDMA_OVER_TCP
-					  : SMD_RDMA_BY_MANAGER;
+	*by_manager = text && strcmp(text, "cm") == 0;
 	return 0;
 }
 
@@ -85,8 +83,7 @@ int smd_rdma_settings_read(struct smd_rdma_settings *out, struct smd_error *erro
 	uint8_t relaxed = 1;
 	int ret;
 
-	*out = (struct smd_rdma_settings){.connect = SMD_RDMA_AS_ASKED};
-
+	*out = (struct smd_rdma_settings){.by_manager = false};
 	/* A flap of the link of some seconds is survived: 4.096 us * 2^18 = 1.07 s, 8 times. A
 	 * machine that is gone is found out sooner, by silence. */
 	out->patience = (struct smd_verbs_patience){.timeout = 18, .retries = 7};
@@ -105,7 +102,7 @@ int smd_rdma_settings_read(struct smd_rdma_settings *out, struct smd_error *erro
 			"SUMMAND_RDMA_TRAFFIC_CLASS", 0, 255, &out->traffic_class, error);
 	}
 	if (ret == 0) {
-		ret = setting_read_connect(&out->connect, error);
+		ret = setting_read_connect(&out->by_manager, error);
 	}
 	if (ret == 0) {
 		ret = setting_read_devices(out->devices, sizeof(out->devices), error);

@@ -10,15 +10,11 @@
 #include "reduction_server/base/error.h"
 #include "reduction_server/transport/rdma/verbs.h"
 
-/* How lanes are made: a worker by the connection manager if nothing is said, and a server as workers
- * ask for. */
-enum smd_rdma_connect { SMD_RDMA_AS_ASKED, SMD_RDMA_OVER_TCP, SMD_RDMA_BY_MANAGER };
-
 struct smd_rdma_settings {
 	struct smd_verbs_patience patience;
 	bool relaxed;   /* payloads are written to memory in any order */
-	enum smd_rdma_connect connect;
-	char devices[256]; /* on which they are made else, as in NCCL_IB_HCA; empty: any */
+	bool by_manager; /* lanes are made by the connection manager, and not over TCP lanes, */
+	char devices[256]; /* where these are used, as in NCCL_IB_HCA; empty: any */
 	uint8_t service_level;
 	uint8_t traffic_class;
 	uint64_t cache; /* bytes of callers' buffers that stay registered while nothing uses them */

@@ -123,7 +123,7 @@ int smd_verbs_query(struct ibv_context *device, uint8_t port, struct smd_verbs_l
 		.queue_depth = least(UINT32_MAX, attributes.max_qp_wr),
 		.completions = least(UINT32_MAX, attributes.max_cqe),
 		.message_bytes = port_attributes.max_msg_sz,
-		.path_mtu = 128u << port_attributes.active_mtu,
+		.mtu = port_attributes.active_mtu,
 		.immediate = device->device->transport_type == IBV_TRANSPORT_IB,
 	};
 	return 0;

@@ -36,7 +36,7 @@ struct smd_verbs_limits {
 	uint32_t queue_depth;   /* work requests of a queue pair */
 	uint32_t completions;   /* of a completion queue */
 	uint32_t message_bytes; /* of one write */
-	uint32_t path_mtu;      /* bytes, of the port as it is now */
+	enum ibv_mtu mtu;       /* of the port as it is now */
 	bool immediate;         /* writes carry immediate data: not those of iWARP, nor of EFA */
 };
 
@@ -86,23 +86,25 @@ int smd_verbs_reject(struct rdma_cm_id *id, const void *private_data, uint8_t le
 
 /* One address of a port that is up: where a queue pair can be, and by which it is reached. */
 struct smd_verbs_port {
-	struct ibv_context *device;
-	const char *name; /* the device's, as long as that is open */
+	char name[IBV_SYSFS_NAME_MAX]; /* the device's */
 	uint8_t number;
 	bool ethernet; /* RoCE v2: the gid alone is its address; else InfiniBand */
 	uint8_t gid_index;
 	uint8_t gid[16];
 	uint16_t lid;
-	enum ibv_mtu mtu;
-	uint32_t mbps;
+	uint32_t mbps;              /* width times speed */
+	struct ibv_context *device; /* NULL: it has not been opened */
+	enum ibv_mtu mtu;           /* of a device that has been */
 };
 
-/* Opens each device that `known` does not say is open. How many, at most n; or -errno. */
-int smd_verbs_devices_open(bool (*known)(const void *owner, const char *name), const void *owner,
-	struct ibv_context **out, int n);
+/*
+ * The addresses of all devices' ports: how many, at most n; or -errno, -ENODEV where there is no
+ * device. No device is opened for that: a process would hold all of a host's for the one that it
+ * uses, and opening takes milliseconds. `root` is where /sys is: "" but in tests.
+ */
+int smd_verbs_ports(const char *root, struct smd_verbs_port *out, int n);
+int smd_verbs_device_open(const char *name, struct ibv_context **out);
 void smd_verbs_device_close(struct ibv_context *device);
-/* How many addresses its ports have, at most n; or -errno. */
-int smd_verbs_ports(struct ibv_context *device, struct smd_verbs_port *out, int n);
 /* The next event of the device itself, acknowledged; -EAGAIN when there is none. */
 int smd_verbs_device_event_take(struct ibv_context *device, struct ibv_async_event *out);
 

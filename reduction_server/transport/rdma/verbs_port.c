@@ -1,12 +1,19 @@
-/* Opens devices, and finds the addresses of their ports. */
+/* Finds the addresses of ports, as the kernel shows them in files, and opens devices. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "reduction_server/transport/rdma/verbs.h"
 
-#define GIDS_MOST 512 /* that are looked at, of all ports of a device */
+#define GIDS_MOST  256 /* of a port, that are looked at */
+#define PORTS_MOST 8   /* of a device */
+#define FOLDER     "/sys/class/infiniband"
+
+/* ---- devices ---- */
 
 static int device_open(struct ibv_device *device, struct ibv_context **out)
 {
@@ -26,25 +33,21 @@ static int device_open(struct ibv_device *device, struct ibv_context **out)
 	return 0;
 }
 
-int smd_verbs_devices_open(bool (*known)(const void *owner, const char *name), const void *owner,
-	struct ibv_context **out, int n)
+int smd_verbs_device_open(const char *name, struct ibv_context **out)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
-	int opened = 0;
-	int ret = 0;
+	int ret = -ENODEV;
 
 	if (!list) {
 		return -errno;
 	}
-	for (int i = 0; list[i] && opened < n; i++) {
-		if (known(owner, ibv_get_device_name(list[i]))) {
-			continue;
+	for (int i = 0; list[i]; i++) {
+		if (strcmp(ibv_get_device_name(list[i]), name) == 0) {
+			ret = device_open(list[i], out);
 		}
-		ret = device_open(list[i], &out[opened]);
-		opened += ret == 0;
 	}
 	ibv_free_device_list(list);
-	return opened ? opened : ret;
+	return ret;
 }
 
 void smd_verbs_device_close(struct ibv_context *device)
@@ -61,67 +64,152 @@ int smd_verbs_device_event_take(struct ibv_context *device, struct ibv_async_eve
 	return 0;
 }
 
-/* ---- ports ---- */
+/* ---- what the files of a port say ---- */
 
-/* Lanes of one width, times their rate in units of 2.5 Gbit/s. */
-static uint32_t port_mbps(const struct ibv_port_attr *port)
+/* The first line of a port's file; false: there is none, or the port does not say. */
+static bool port_read(
+	const char *root, const struct smd_verbs_port *port, const char *what, char out[64])
 {
-	static const struct {
-		uint8_t code;
-		uint32_t value;
-	} widths[] = {{1, 1}, {2, 4}, {4, 8}, {8, 12}, {16, 2}},
-	  speeds[] = {{1, 2500}, {2, 5000}, {4, 10000}, {8, 10000}, {16, 14000}, {32, 25000},
-		  {64, 50000}, {128, 100000}};
-	uint32_t mbps = 1;
+	char path[PATH_MAX];
+	FILE *file;
+	bool read;
 
-	for (size_t i = 0; i < sizeof(widths) / sizeof(widths[0]); i++) {
-		mbps *= widths[i].code == port->active_width ? widths[i].value : 1;
+	snprintf(path, sizeof(path), "%s" FOLDER "/%s/ports/%u/%s", root, port->name, port->number,
+		what);
+	file = fopen(path, "r");
+	if (!file) {
+		return false;
 	}
-	for (size_t i = 0; i < sizeof(speeds) / sizeof(speeds[0]); i++) {
-		mbps *= speeds[i].code == port->active_speed ? speeds[i].value : 1;
+	read = fgets(out, 64, file) != NULL;
+	fclose(file);
+	if (read) {
+		out[strcspn(out, "\n")] = '\0';
 	}
-	return mbps;
+	return read;
+}
+
+/* "100 Gb/sec (4X EDR)", "2.5 Gb/sec (1X SDR)": width times speed. */
+static uint32_t rate_mbps(const char *text)
+{
+	double gbps = strtod(text, NULL);
+
+	return gbps > 0 && gbps < 1e6 ? (uint32_t)(gbps * 1000) : 0;
+}
+
+/* All but its addresses. False: it is not up, or not there. */
+static bool port_look(const char *root, struct smd_verbs_port *port)
+{
+	char text[64];
+
+	if (!port_read(root, port, "state", text) || strtoul(text, NULL, 10) != IBV_PORT_ACTIVE ||
+		!port_read(root, port, "link_layer", text)) {
+		return false;
+	}
+	port->ethernet = strcmp(text, "Ethernet") == 0;
+	port->lid = port_read(root, port, "lid", text) ? (uint16_t)strtoul(text, NULL, 16) : 0;
+	port->mbps = port_read(root, port, "rate", text) ? rate_mbps(text) : 0;
+	return true;
+}
+
+/* "fe80:0000:0000:0000:0202:c9ff:fe00:0001"; false: it has none. */
+static bool gid_decode(const char *text, uint8_t gid[16])
+{
+	unsigned words[8];
+	unsigned any = 0;
+
+	if (sscanf(text, "%4x:%4x:%4x:%4x:%4x:%4x:%4x:%4x", &words[0], &words[1], &words[2],
+		    &words[3], &words[4], &words[5], &words[6], &words[7]) != 8) {
+		return false;
+	}
+	for (int i = 0; i < 8; i++) {
+		gid[2 * i] = (uint8_t)(words[i] >> 8);
+		gid[2 * i + 1] = (uint8_t)words[i];
+		any |= words[i];
+	}
+	return any != 0;
 }
 
 /* RoCE v2 on Ethernet; on InfiniBand the port's own, which is its first. */
-static bool gid_is_used(const struct ibv_gid_entry *gid, const struct ibv_port_attr *port)
+static bool port_read_gid(const char *root, struct smd_verbs_port *port, unsigned index)
 {
-	return port->link_layer == IBV_LINK_LAYER_ETHERNET
-		       ? gid->gid_type == IBV_GID_TYPE_ROCE_V2
-		       : gid->gid_index == 0;
+	char what[32];
+	char text[64];
+
+	snprintf(what, sizeof(what), "gids/%u", index);
+	if (!port_read(root, port, what, text) || !gid_decode(text, port->gid)) {
+		return false;
+	}
+	port->gid_index = (uint8_t)index;
+	if (!port->ethernet) {
+		return true;
+	}
+	snprintf(what, sizeof(what), "gid_attrs/types/%u", index);
+	return port_read(root, port, what, text) && strcmp(text, "RoCE v2") == 0;
 }
 
-static struct smd_verbs_port port_of(struct ibv_context *device, const struct ibv_gid_entry *gid,
-	const struct ibv_port_attr *attributes)
+/* "1: CA": InfiniBand and RoCE; iWARP's cards and EFA are of other kinds. */
+static bool device_is_adapter(const char *root, const char *name)
 {
-	struct smd_verbs_port port = {
-		.device = device,
-		.name = ibv_get_device_name(device->device),
-		.number = (uint8_t)gid->port_num,
-		.ethernet = attributes->link_layer == IBV_LINK_LAYER_ETHERNET,
-		.gid_index = (uint8_t)gid->gid_index,
-		.lid = attributes->lid,
-		.mtu = attributes->active_mtu,
-		.mbps = port_mbps(attributes),
-	};
+	char path[PATH_MAX];
+	unsigned kind = 0;
+	FILE *file;
 
-	memcpy(port.gid, gid->gid.raw, sizeof(port.gid));
-	return port;
+	snprintf(path, sizeof(path), "%s" FOLDER "/%s/node_type", root, name);
+	file = fopen(path, "r");
+	if (!file) {
+		return false;
+	}
+	if (fscanf(file, "%u", &kind) != 1) {
+		kind = 0;
+	}
+	fclose(file);
+	return kind == IBV_NODE_CA;
 }
 
-int smd_verbs_ports(struct ibv_context *device, struct smd_verbs_port *out, int n)
+/* How many addresses a device has, at most n. */
+static int device_list(const char *root, const char *name, struct smd_verbs_port *out, int n)
 {
-	struct ibv_gid_entry *gids = calloc(GIDS_MOST, sizeof(*gids));
-	ssize_t ngids = gids ? ibv_query_gid_table(device, gids, GIDS_MOST, 0) : -ENOMEM;
-	struct ibv_port_attr port;
 	int found = 0;
 
-	for (ssize_t i = 0; i < ngids && found < n; i++) {
-		if (ibv_query_port(device, (uint8_t)gids[i].port_num, &port) == 0 &&
-			port.state == IBV_PORT_ACTIVE && gid_is_used(&gids[i], &port)) {
-			out[found++] = port_of(device, &gids[i], &port);
+	for (unsigned number = 1; number <= PORTS_MOST && found < n; number++) {
+		struct smd_verbs_port port = {.number = (uint8_t)number};
+		unsigned gids;
+
+		snprintf(port.name, sizeof(port.name), "%s", name);
+		if (!port_look(root, &port)) {
+			continue;
+		}
+		gids = port.ethernet ? GIDS_MOST : 1;
+		for (unsigned i = 0; i < gids && found < n; i++) {
+			if (port_read_gid(root, &port, i)) {
+				out[found++] = port;
+			}
 		}
 	}
-	free(gids);
-	return ngids < 0 ? (int)ngids : found;
+	return found;
+}
+
+int smd_verbs_ports(const char *root, struct smd_verbs_port *out, int n)
+{
+	struct dirent **entries;
+	char path[PATH_MAX];
+	int devices;
+	int found = 0;
+
+	snprintf(path, sizeof(path), "%s" FOLDER, root);
+	devices = scandir(path, &entries, NULL, alphasort); /* the same order on all threads */
+	if (devices < 0) {
+		return errno == ENOENT ? -ENODEV : -errno;
+	}
+	for (int i = 0; i < devices; i++) {
+		const char *name = entries[i]->d_name;
+
+		if (name[0] != '.' && strlen(name) < IBV_SYSFS_NAME_MAX &&
+			device_is_adapter(root, name)) {
+			found += device_list(root, name, out + found, n - found);
+		}
+		free(entries[i]);
+	}
+	free(entries);
+	return found;
 }

@@ -93,9 +93,8 @@ static const struct smd_lane_callbacks carrier_callbacks = {
 
 /* ---- making ---- */
 
-static const char *carried_carrier(bool serves)
+static const char *carried_carrier(void)
 {
-	(void)serves;
 	return "tcp";
 }
 

@@ -20,6 +20,7 @@
 #include "tests/unit/allreduce/fixture.h"
 #include "tests/unit/allreduce/raw.h"
 #include "tests/unit/allreduce/token_worker.h"
+#include "worker/libsummand/remote_pair.h"
 
 enum { CHUNK = 4096, COUNT = 50000 };
 
@@ -169,6 +170,33 @@ static void one_that_takes_no_other_lanes_refuses_them(void **state)
 	pool_stop(&pool);
 }
 
+/* Lanes that went another way than most are told of, with how many they are. */
+static void mixed_lanes_are_told(void **state)
+{
+	enum { LANES = 5 };
+	const struct smd_transport_ops *carried = smd_transport_find("carried");
+	const struct smd_transport_ops *tcp = smd_transport_find("tcp");
+	struct smd_lane lanes[LANES] = {0};
+	struct smd_remote remotes[LANES] = {0};
+	struct smd_remote *each[LANES];
+	const struct smd_remotes all = {.count = LANES, .each = each};
+
+	(void)state;
+	for (int i = 0; i < LANES; i++) {
+		lanes[i].ops = carried;
+		remotes[i].lane = &lanes[i];
+		each[i] = &remotes[i];
+	}
+	remotes[2].lane = NULL; /* of a server that is lost */
+	capture_begin();
+	smd_remotes_tell_mixed(&all);
+	lanes[3].ops = tcp;
+	smd_remotes_tell_mixed(&all);
+	capture_await("1 of 4 lanes go over tcp and the others over carried", "warn");
+	assert_false(capture_has("0 of 4 lanes", NULL));
+	capture_end();
+}
+
 /* ---- by hand ---- */
 
 /* Through the handshake with a server that has a token, up to its PAIR. */
@@ -273,6 +301,7 @@ int main(void)
 		TEST(what_times_out_is_tried_once_more),
 		TEST(a_server_that_makes_none_says_so),
 		TEST(one_that_takes_both_takes_both),
+		TEST(mixed_lanes_are_told),
 		TEST(one_that_takes_no_other_lanes_refuses_them),
 		TEST(offers_are_proved),
 		TEST(nothing_else_answers_an_offer),

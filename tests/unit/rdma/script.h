@@ -41,7 +41,7 @@
 	X(pair_create)                                                                             \
 	X(pair_init)                                                                               \
 	X(pair_join)                                                                               \
-	X(devices_open)                                                                            \
+	X(device_open)                                                                             \
 	X(ports)                                                                                   \
 	X(post_send)                                                                               \
 	X(post_receive)                                                                            \

@@ -17,18 +17,17 @@ static struct script_id gone = {.by_hand = true}; /* whom nobody answers for any
 
 /* ---- the device ---- */
 
-int smd_verbs_devices_open(bool (*known)(const void *owner, const char *name), const void *owner,
-	struct ibv_context **out, int n)
+int smd_verbs_device_open(const char *name, struct ibv_context **out)
 {
-	int err = script_fault(SCRIPT_devices_open);
+	int err = script_fault(SCRIPT_device_open);
 
-	if (err || n == 0 || known(owner, "script0")) {
-		return err;
+	if (err || strcmp(name, ibv_get_device_name(script_device.device)) != 0) {
+		return err ? err : -ENODEV;
 	}
 	script_device.async_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	script.live++;
-	out[0] = &script_device;
-	return 1;
+	*out = &script_device;
+	return 0;
 }
 
 void smd_verbs_device_close(struct ibv_context *device)
@@ -38,12 +37,12 @@ void smd_verbs_device_close(struct ibv_context *device)
 	script.live--;
 }
 
-int smd_verbs_ports(struct ibv_context *device, struct smd_verbs_port *out, int n)
+int smd_verbs_ports(const char *root, struct smd_verbs_port *out, int n)
 {
 	int err = script_fault(SCRIPT_ports);
 	int found = script.nports < n ? script.nports : n;
 
-	(void)device;
+	(void)root;
 	memcpy(out, script.ports, (size_t)found * sizeof(*out));
 	return err ? err : found;
 }

@@ -296,7 +296,7 @@ static void a_path_is_what_both_ends_and_the_user_say(void **state)
 
 	setenv("SUMMAND_RDMA_SERVICE_LEVEL", "3", 1);
 	setenv("SUMMAND_RDMA_TRAFFIC_CLASS", "106", 1);
-	script.ports[0].mtu = IBV_MTU_1024;
+	script.limits.mtu = IBV_MTU_1024;
 	forget_loop(link);
 	halves_open(&halves, link);
 	assert_int_equal(script.path.mtu, IBV_MTU_1024);
@@ -392,7 +392,7 @@ static void a_trial_comes_where_it_belongs(void **state)
 
 static void every_call_may_fail(void **state)
 {
-	static const enum script_call_name names[] = {SCRIPT_check, SCRIPT_devices_open,
+	static const enum script_call_name names[] = {SCRIPT_check, SCRIPT_device_open,
 		SCRIPT_ports, SCRIPT_query, SCRIPT_domain_create, SCRIPT_queue_create,
 		SCRIPT_queue_arm, SCRIPT_pair_create, SCRIPT_pair_init, SCRIPT_pair_join,
 		SCRIPT_post_receive, SCRIPT_region_create, SCRIPT_post_send};

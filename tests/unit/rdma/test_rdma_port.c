@@ -13,17 +13,17 @@
 #include "reduction_server/transport/rdma/port.h"
 
 static const struct smd_verbs_port ports[] = {
-	{.device = (struct ibv_context *)1, .name = "mlx5_0", .number = 1, .ethernet = true,
+	{.name = "mlx5_0", .number = 1, .ethernet = true,
 		.gid = {0xfe, 0x80, [15] = 1}},
-	{.device = (struct ibv_context *)1, .name = "mlx5_0", .number = 1, .ethernet = true,
+	{.name = "mlx5_0", .number = 1, .ethernet = true,
 		.gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [14] = 1, [15] = 1}},
-	{.device = (struct ibv_context *)2, .name = "mlx5_1", .number = 1, .ethernet = true,
+	{.name = "mlx5_1", .number = 1, .ethernet = true,
 		.gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [14] = 2, [15] = 1}},
-	{.device = (struct ibv_context *)3, .name = "mlx5_2", .number = 1,
+	{.name = "mlx5_2", .number = 1,
 		.gid = {0xfe, 0x80, [15] = 3}},
-	{.device = (struct ibv_context *)4, .name = "mlx5_3", .number = 1,
+	{.name = "mlx5_3", .number = 1,
 		.gid = {0xfe, 0x80, [15] = 4}},
-	{.device = (struct ibv_context *)5, .name = "mlx5_10", .number = 2,
+	{.name = "mlx5_10", .number = 2,
 		.gid = {0xfe, 0x80, [15] = 5}},
 };
 

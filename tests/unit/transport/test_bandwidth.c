@@ -8,47 +8,25 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <ftw.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "reduction_server/transport/bandwidth.h"
+#include "tests/unit/transport/tree.h"
 
-static char root[] = "/tmp/bandwidth-XXXXXX";
 static char source[SMD_BANDWIDTH_SOURCE_MAX];
-
-static void write_file(const char *path, const char *text)
-{
-	char whole[PATH_MAX];
-	FILE *file;
-
-	snprintf(whole, sizeof(whole), "%s%s", root, path);
-	for (char *c = whole + strlen(root) + 1; *c; c++) {
-		if (*c == '/') {
-			*c = '\0';
-			mkdir(whole, 0777);
-			*c = '/';
-		}
-	}
-	file = fopen(whole, "w");
-	assert_non_null(file);
-	fputs(text, file);
-	fclose(file);
-}
 
 static void add_interface(const char *name, const char *speed, const char *state)
 {
 	char path[PATH_MAX];
 
 	snprintf(path, sizeof(path), "/sys/class/net/%s/operstate", name);
-	write_file(path, state);
+	tree_write(path, state);
 	if (speed) {
 		snprintf(path, sizeof(path), "/sys/class/net/%s/speed", name);
-		write_file(path, speed);
+		tree_write(path, speed);
 	}
 }
 
@@ -56,35 +34,14 @@ static void add_interface(const char *name, const char *speed, const char *state
 	"Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT \n"   \
 	"eth0\t000200C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n"
 
-static int remove_one(const char *path, const struct stat *status, int type, struct FTW *where)
-{
-	(void)status;
-	(void)type;
-	(void)where;
-	return remove(path);
-}
-
-static int set_up(void **state)
-{
-	(void)state;
-	strcpy(root + strlen(root) - 6, "XXXXXX");
-	return mkdtemp(root) ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	return nftw(root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-}
-
 static void an_address_has_its_interface_s_speed(void **state)
 {
 	(void)state;
 	add_interface("lo", "2500\n", "unknown\n");
 	add_interface("eth0", "100000\n", "up\n");
-	assert_int_equal(smd_bandwidth_read("127.0.0.1:0", root, source), 2500);
+	assert_int_equal(smd_bandwidth_read("127.0.0.1:0", tree_root, source), 2500);
 	assert_string_equal(source, "of lo");
-	assert_int_equal(smd_bandwidth_read("localhost:2222", root, source), 2500);
+	assert_int_equal(smd_bandwidth_read("localhost:2222", tree_root, source), 2500);
 }
 
 static void all_addresses_have_the_default_route_s_speed(void **state)
@@ -93,12 +50,12 @@ static void all_addresses_have_the_default_route_s_speed(void **state)
 	add_interface("eth0", "100000\n", "up\n");
 	add_interface("eth1", "25000\n", "up\n");
 	add_interface("eth2", "1000\n", "up\n");
-	write_file("/proc/net/route",
+	tree_write("/proc/net/route",
 		ROUTES "eth2\t00000000\t010200C0\t0003\t0\t0\t100\t00000000\t0\t0\t0\n"
 		       "eth1\t00000000\t010200C0\t0003\t0\t0\t10\t00000000\t0\t0\t0\n");
-	assert_int_equal(smd_bandwidth_read("0.0.0.0:2222", root, source), 25000);
+	assert_int_equal(smd_bandwidth_read("0.0.0.0:2222", tree_root, source), 25000);
 	assert_string_equal(source, "of eth1");
-	assert_int_equal(smd_bandwidth_read("[::]:2222", root, source), 25000);
+	assert_int_equal(smd_bandwidth_read("[::]:2222", tree_root, source), 25000);
 }
 
 static void without_a_default_route_the_fastest_that_is_up_counts(void **state)
@@ -109,8 +66,8 @@ static void without_a_default_route_the_fastest_that_is_up_counts(void **state)
 	add_interface("eth2", "100000\n", "down\n");
 	add_interface("tun0", "-1\n", "up\n");
 	add_interface("lo", NULL, "unknown\n");
-	write_file("/proc/net/route", ROUTES);
-	assert_int_equal(smd_bandwidth_read("0.0.0.0:2222", root, source), 40000);
+	tree_write("/proc/net/route", ROUTES);
+	assert_int_equal(smd_bandwidth_read("0.0.0.0:2222", tree_root, source), 40000);
 	assert_string_equal(source, "of eth1");
 }
 
@@ -121,7 +78,7 @@ static void what_does_not_say_its_speed_is_not_known(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(speeds) / sizeof(speeds[0]); i++) {
 		add_interface("lo", speeds[i], "unknown\n");
-		assert_int_equal(smd_bandwidth_read("127.0.0.1:0", root, source), 0);
+		assert_int_equal(smd_bandwidth_read("127.0.0.1:0", tree_root, source), 0);
 		assert_string_equal(source, "the default: lo does not say how fast it is");
 	}
 }
@@ -129,9 +86,9 @@ static void what_does_not_say_its_speed_is_not_known(void **state)
 static void without_an_interface_nothing_is_known(void **state)
 {
 	(void)state;
-	assert_int_equal(smd_bandwidth_read("0.0.0.0:2222", root, source), 0);
+	assert_int_equal(smd_bandwidth_read("0.0.0.0:2222", tree_root, source), 0);
 	assert_string_equal(source, "the default: no interface is known for 0.0.0.0:2222");
-	assert_int_equal(smd_bandwidth_read("192.0.2.77:1", root, source), 0);
+	assert_int_equal(smd_bandwidth_read("192.0.2.77:1", tree_root, source), 0);
 	assert_string_equal(source, "the default: no interface is known for 192.0.2.77:1");
 }
 
@@ -163,7 +120,7 @@ static void a_link_of_unknown_speed_takes_a_quarter_of_the_processors(void **sta
 
 int main(void)
 {
-#define TREE_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TREE_TEST(name) cmocka_unit_test_setup_teardown(name, tree_set_up, tree_tear_down)
 	const struct CMUnitTest tests[] = {
 		TREE_TEST(an_address_has_its_interface_s_speed),
 		TREE_TEST(all_addresses_have_the_default_route_s_speed),

@@ -84,10 +84,6 @@ LATE(int, -1, ibv_query_device, (struct ibv_context * context, struct ibv_device
 LATE(int, -1, ibv_query_port,
 	(struct ibv_context * context, uint8_t port, struct _compat_ibv_port_attr *attr), context,
 	port, attr)
-LATE(ssize_t, -1, _ibv_query_gid_table,
-	(struct ibv_context * context, struct ibv_gid_entry *entries, size_t most, uint32_t flags,
-		size_t size),
-	context, entries, most, flags, size)
 LATE(struct ibv_mr *, NULL, ibv_reg_dmabuf_mr,
 	(struct ibv_pd * pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access), pd,
 	offset, length, iova, fd, access)

@@ -22,6 +22,7 @@
 #include "worker/nccl_plugin/abi/result.h"
 #include "worker/nccl_plugin/net/comm.h"
 #include "worker/nccl_plugin/net/options.h"
+#include "worker/nccl_plugin/net/pair.h"
 #include "worker/nccl_plugin/net/send.h"
 
 #define REST_NS   50000000u /* between two tries */
@@ -42,6 +43,8 @@ struct smd_net_attempt {
 	uint64_t begun_ns;  /* with that one */
 	uint64_t tried_ns;  /* the last time */
 	bool reached;       /* the other end has taken a lane, that time */
+	bool paired;        /* and has offered another over it */
+	bool repeated;      /* which was tried once more */
 	int err;            /* why it does not lead there; 0: it may yet */
 	char reason[SMD_ERROR_TEXT_MAX];
 };
@@ -52,13 +55,32 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the list, and who
 static struct attempts attempts = LIST_HEAD_INITIALIZER(attempts);
 static uint64_t last_number; /* 0 is none */
 
+static const struct smd_transport_ops *attempt_transport(const struct smd_net_attempt *attempt)
+{
+	return attempt->options.transports[attempt->transport];
+}
+
+/* What is connected for it. */
+static const struct smd_transport_ops *attempt_over(const struct smd_net_attempt *attempt)
+{
+	return smd_net_connects_over(&attempt->options, attempt_transport(attempt));
+}
+
+/* Whether the lane is to carry one of the transport that is tried. */
+static bool attempt_pairs(const struct smd_net_attempt *attempt, const struct smd_lane *lane)
+{
+	return lane->ops != attempt_transport(attempt);
+}
+
 /* ---- a sender's lanes ---- */
 
 static void sender_on_open(void *owner)
 {
 	struct smd_net_lane *lane = owner;
 	struct smd_net_attempt *attempt = lane->comm->attempt;
-	struct smd_frame frame = {.kind = SMD_FRAME_GREET};
+	struct smd_frame frame = {.kind = SMD_FRAME_GREET,
+		.window = attempt_pairs(attempt, lane->lane) ? SMD_NET_GREET_CARRIES
+							     : SMD_NET_GREET_LANE};
 	struct smd_net_greet greet = {
 		.nonce = attempt->handle.nonce,
 		.connection = attempt->connection,
@@ -68,6 +90,9 @@ static void sender_on_open(void *owner)
 	uint8_t payload[SMD_CONTROL_MAX];
 	size_t length;
 
+	if (attempt->paired) {
+		return; /* it has said so on the one that carries this */
+	}
 	attempt->reached = true;
 	snprintf(greet.name, sizeof(greet.name), "%s", attempt->name);
 	length = smd_net_greet_encode(&greet, payload);
@@ -79,6 +104,7 @@ static int sender_on_header(
 	void *owner, const struct smd_frame *frame, void **payload, struct smd_error *error)
 {
 	struct smd_net_lane *lane = owner;
+	enum smd_frame_kind wanted = SMD_FRAME_ACCEPT;
 
 	*payload = lane->control;
 	if (lane->lane->direct) {
@@ -88,11 +114,27 @@ static int sender_on_header(
 	if (lane->comm->greeted) {
 		return smd_net_sender_on_header(lane, frame, error);
 	}
-	if (frame->kind != SMD_FRAME_ACCEPT || lane->index != 0) {
-		return smd_error_set(error, EPROTO, "%s: ACCEPT must come first",
-			smd_frame_kind_name(frame->kind));
+	if (attempt_pairs(lane->comm->attempt, lane->lane)) {
+		wanted = SMD_FRAME_PAIR;
+	}
+	if (frame->kind != wanted || lane->index != 0) {
+		return smd_error_set(error, EPROTO, "%s: %s must come first",
+			smd_frame_kind_name(frame->kind), smd_frame_kind_name(wanted));
 	}
 	return 0;
+}
+
+static const struct smd_lane_callbacks sender_callbacks;
+
+static int sender_on_pair(
+	struct smd_net_lane *lane, const struct smd_frame *frame, struct smd_error *error)
+{
+	struct smd_net_attempt *attempt = lane->comm->attempt;
+	int ret = smd_net_pair_answer(
+		lane, attempt_transport(attempt), frame, &sender_callbacks, error);
+
+	attempt->paired = ret == 0;
+	return ret;
 }
 
 static int sender_on_frame(
@@ -104,6 +146,9 @@ static int sender_on_frame(
 	(void)payload;
 	if (lane->comm->greeted) {
 		return smd_net_sender_on_frame(lane, frame, error);
+	}
+	if (frame->kind == SMD_FRAME_PAIR) {
+		return sender_on_pair(lane, frame, error);
 	}
 	ret = smd_net_accept_decode(lane->control, frame->length, lane->comm->name, error);
 	lane->comm->greeted = ret == 0;
@@ -140,11 +185,6 @@ static const struct smd_lane_callbacks sender_callbacks = {
 
 /* ---- attempts ---- */
 
-static const struct smd_transport_ops *attempt_transport(const struct smd_net_attempt *attempt)
-{
-	return attempt->options.transports[attempt->transport];
-}
-
 static bool attempt_is_last(const struct smd_net_attempt *attempt)
 {
 	return attempt->transport + 1 == attempt->options.ntransports;
@@ -158,25 +198,31 @@ static bool attempt_is_late(const struct smd_net_attempt *attempt, uint64_t shar
 static void attempt_try(struct smd_net_attempt *attempt)
 {
 	const struct smd_transport_ops *ops = attempt_transport(attempt);
+	const struct smd_transport_ops *over = attempt_over(attempt);
 	uint16_t port = attempt->handle.ports[ops->port_slot];
 	struct smd_net_comm *comm = attempt->comm;
 	struct smd_origin origin = smd_nccl_device_origin(attempt->device);
+	struct smd_error error = {""};
 	bool bound;
+	int ret;
 
 	attempt->err = 0;
 	attempt->reached = false;
+	attempt->paired = false;
 	attempt->tried_ns = smd_clock_ns();
-	comm->nlanes = smd_transport_can_advertise(ops) ? 1 : attempt->handle.lanes;
+	comm->nlanes = smd_transport_can_advertise(ops) || over != ops ? 1 : attempt->handle.lanes;
 	smd_net_address(&attempt->handle.address, attempt->device, port, comm->peer);
 	bound = smd_origin_reaches(&origin, comm->peer);
+	ret = over != ops ? ops->check(comm->peer, &error) : 0;
 	if (port == 0) {
 		attempt_failed(attempt, -EPROTO, "it does not listen over this transport");
+	} else if (ret) {
+		attempt_failed(attempt, ret, error.text);
 	} else if (smd_net_random(&attempt->connection)) { /* not that of the lanes before */
 		attempt_failed(attempt, -EIO, "cannot get random numbers");
 	}
 	for (unsigned i = 0; i < comm->nlanes && !attempt->err; i++) {
-		struct smd_error error = {""};
-		int ret = ops->connect(comm->base, comm->peer, bound ? &origin : NULL, 0,
+		ret = over->connect(comm->base, comm->peer, bound ? &origin : NULL, 0,
 			&sender_callbacks, &comm->lanes[i], &comm->lanes[i].lane, &error);
 
 		if (ret == 0 && attempt->options.encrypt) {
@@ -197,6 +243,7 @@ static void attempt_try(struct smd_net_attempt *attempt)
 static void attempt_start(struct smd_net_attempt *attempt, unsigned transport)
 {
 	attempt->transport = transport;
+	attempt->repeated = false;
 	attempt->begun_ns = smd_clock_ns();
 	attempt_try(attempt);
 }
@@ -209,7 +256,7 @@ static bool attempt_has_hope(const struct smd_net_attempt *attempt)
 	}
 	switch (attempt->err) {
 	case -ETIMEDOUT: /* so may a listener that is not asked: no sign of an end */
-		return attempt_transport(attempt)->times_out
+		return attempt_over(attempt)->times_out
 			       ? attempt_is_last(attempt) || !attempt_is_late(attempt, 2)
 			       : !attempt_is_late(attempt, 1);
 	case -ECONNREFUSED:
@@ -228,6 +275,13 @@ static bool attempt_again(struct smd_net_attempt *attempt)
 	const struct smd_net_options *options = &attempt->options;
 
 	smd_net_comm_close_lanes(attempt->comm);
+	if (attempt->paired && !attempt->repeated) {
+		attempt->repeated = true; /* what was lost on the way may arrive the next time */
+		smd_nccl_log_info(NCCL_SUB_NET, "net: %s: tries %s again: %s", attempt->comm->peer,
+			attempt_transport(attempt)->name, attempt->reason);
+		attempt_try(attempt);
+		return true;
+	}
 	if (attempt_has_hope(attempt)) {
 		if (smd_clock_ns() - attempt->tried_ns > REST_NS) {
 			attempt_try(attempt);
@@ -371,7 +425,7 @@ static int attempt_step(struct smd_net_attempt *attempt)
 		return NCCL_SUCCESS;
 	}
 	/* Others take minutes to say so. */
-	if (!attempt->reached && !attempt_transport(attempt)->times_out &&
+	if (!attempt->reached && !attempt_over(attempt)->times_out &&
 		attempt_is_late(attempt, 1)) {
 		attempt_failed(attempt, -ETIMEDOUT, "it does not answer");
 	}

@@ -3,7 +3,8 @@
  *
  * Each lane that comes is a connection of its own until it has said in GREET which one it is of:
  * then it joins the lanes that have come before, or waits for the others. What does not know the
- * handle's nonce, or says nothing in time, is dropped. There is no limit to how long nobody comes:
+ * handle's nonce, or says nothing in time, is dropped. A lane that is to carry another (pair.h) is
+ * answered by half of that one, which takes its place when it opens. There is no limit to how long nobody comes:
  * the other end's process may be busy with something else, and NCCL knows when to stop asking.
  */
 #include <errno.h>
@@ -20,6 +21,7 @@
 #include "worker/nccl_plugin/abi/result.h"
 #include "worker/nccl_plugin/net/comm.h"
 #include "worker/nccl_plugin/net/options.h"
+#include "worker/nccl_plugin/net/pair.h"
 #include "worker/nccl_plugin/net/receive.h"
 
 /* More than these push out the oldest that have not said GREET. */
@@ -28,6 +30,7 @@
 struct smd_net_arrival {
 	struct smd_net_listen *listen;
 	struct smd_net_comm *comm;
+	struct smd_lane *made;         /* over its lane, and not open yet; NULL: none is */
 	struct smd_net_key connection; /* once GREET has come */
 	uint64_t since_ns;
 	TAILQ_ENTRY(smd_net_arrival) link;
@@ -38,6 +41,8 @@ struct smd_net_listen {
 	struct smd_net_options options;
 	struct smd_lane_keys keys; /* the one of the options */
 	struct smd_listener *listeners[SMD_TRANSPORTS_MAX];
+	unsigned nlisteners;
+	uint16_t ports[SMD_TRANSPORT_PORTS]; /* of these, by port_slot */
 	struct smd_net_handle handle;
 	char address[SMD_ADDRESS_TEXT_MAX];
 	unsigned narrivals;
@@ -52,6 +57,9 @@ static void arrival_end(struct smd_net_arrival *arrival)
 {
 	TAILQ_REMOVE(&arrival->listen->arrivals, arrival, link);
 	arrival->listen->narrivals--;
+	if (arrival->made) {
+		smd_lane_close(arrival->made);
+	}
 	smd_net_comm_destroy(arrival->comm);
 	free(arrival);
 }
@@ -120,11 +128,19 @@ static struct smd_net_arrival *find_home(
 }
 
 static int greet_check(const struct smd_net_arrival *arrival, const struct smd_lane *lane,
-	const struct smd_net_greet *greet, struct smd_error *error)
+	bool carries, const struct smd_net_greet *greet, struct smd_error *error)
 {
 	const struct smd_net_handle *handle = &arrival->listen->handle;
-	unsigned lanes = smd_lane_can_advertise(lane) ? 1 : handle->lanes;
+	unsigned lanes = smd_lane_can_advertise(lane) || carries ? 1 : handle->lanes;
 
+	if (carries && !smd_net_carried_by(&arrival->listen->options, lane->ops)) {
+		return smd_error_set(error, EPROTO, "GREET: no lanes are made over %s here",
+			lane->ops->name);
+	}
+	if (!carries && handle->ports[lane->ops->port_slot] == 0) {
+		return smd_error_set(error, EPROTO, "GREET: a lane over %s must carry another here",
+			lane->ops->name);
+	}
 	if (memcmp(&greet->nonce, &handle->nonce, sizeof(handle->nonce)) != 0) {
 		return smd_error_set(error, EPROTO, "GREET: the nonce must be the handle's");
 	}
@@ -145,7 +161,7 @@ static int lane_go_home(struct smd_net_lane *lane, struct smd_net_arrival *home,
 	if (place == lane) {
 		return 0;
 	}
-	if (place->lane) {
+	if (place->lane || home->made) {
 		return smd_error_set(error, EPROTO, "GREET: lane %u is there already", index);
 	}
 	smd_lane_detach(moving);
@@ -174,22 +190,72 @@ static int accept_connection(struct smd_net_comm *comm, struct smd_error *error)
 		       : 0;
 }
 
+/* ---- lanes that are made over others ---- */
+
+static void made_on_open(void *owner)
+{
+	struct smd_net_arrival *arrival = owner;
+	struct smd_net_comm *comm = arrival->comm;
+	struct smd_error error = {""};
+
+	comm->lanes[0].lane = arrival->made;
+	arrival->made = NULL;
+	(void)smd_lane_attach(
+		comm->lanes[0].lane, comm->base, &receiver_callbacks, &comm->lanes[0]);
+	comm->lanes_there = 1;
+	if (accept_connection(comm, &error)) {
+		smd_net_comm_fail(comm, NCCL_SYSTEM_ERROR, "%s", error.text);
+	}
+}
+
+static int made_on_header(
+	void *owner, const struct smd_frame *frame, void **payload, struct smd_error *error)
+{
+	(void)owner;
+	(void)payload;
+	return smd_error_set(error, EPROTO, "%s: must come after ACCEPT",
+		smd_frame_kind_name(frame->kind));
+}
+
+static void made_on_closed(void *owner, int err, const char *reason)
+{
+	struct smd_net_arrival *arrival = owner;
+
+	smd_lane_close(arrival->made);
+	arrival->made = NULL;
+	smd_net_comm_lost(arrival->comm, err, reason);
+}
+
+static const struct smd_lane_callbacks made_callbacks = {
+	.on_open = made_on_open,
+	.on_header = made_on_header,
+	.on_closed = made_on_closed,
+};
+
+/* ---- GREET ---- */
+
 static int lane_on_greet(
 	struct smd_net_lane *lane, const struct smd_frame *frame, struct smd_error *error)
 {
 	struct smd_net_arrival *arrival = lane->comm->arrival;
+	bool carries = frame->window == SMD_NET_GREET_CARRIES;
 	struct smd_net_arrival *home;
 	struct smd_net_greet greet;
 	int ret = smd_net_greet_decode(lane->control, frame->length, &greet, error);
 	int went;
 
 	if (ret == 0) {
-		ret = greet_check(arrival, lane->lane, &greet, error);
+		ret = greet_check(arrival, lane->lane, carries, &greet, error);
 	}
 	if (ret) {
 		return ret;
 	}
 	home = find_home(arrival, &greet);
+	if (carries && home == arrival) {
+		return smd_net_pair_offer(lane,
+			smd_net_carried_by(&arrival->listen->options, lane->lane->ops),
+			&made_callbacks, arrival, &arrival->made, error);
+	}
 	went = lane_go_home(lane, home, greet.lane, error);
 	if (went < 0) {
 		return went;
@@ -214,11 +280,14 @@ static int receiver_on_header(
 	if (lane->comm->greeted) {
 		return smd_net_receiver_on_header(lane, frame, payload, error);
 	}
+	*payload = lane->control;
+	if (frame->kind == SMD_FRAME_PAIR && lane->comm->arrival->made) {
+		return 0;
+	}
 	if (frame->kind != SMD_FRAME_GREET || lane->comm->nlanes || lane->lane->direct) {
 		return smd_error_set(error, EPROTO, "%s: GREET must come first, and once",
 			smd_frame_kind_name(frame->kind));
 	}
-	*payload = lane->control;
 	return 0;
 }
 
@@ -228,8 +297,12 @@ static int receiver_on_frame(
 	struct smd_net_lane *lane = owner;
 
 	(void)payload;
-	return lane->comm->greeted ? smd_net_receiver_on_frame(lane, frame, error)
-				   : lane_on_greet(lane, frame, error);
+	if (lane->comm->greeted) {
+		return smd_net_receiver_on_frame(lane, frame, error);
+	}
+	return frame->kind == SMD_FRAME_PAIR
+		       ? smd_net_pair_join(lane, lane->comm->arrival->made, frame, error)
+		       : lane_on_greet(lane, frame, error);
 }
 
 static void receiver_on_closed(void *owner, int err, const char *reason)
@@ -250,10 +323,8 @@ static void listen_free(struct smd_net_listen *listen)
 	while (!TAILQ_EMPTY(&listen->arrivals)) {
 		arrival_end(TAILQ_FIRST(&listen->arrivals));
 	}
-	for (unsigned i = 0; i < listen->options.ntransports; i++) {
-		if (listen->listeners[i]) {
-			smd_listener_close(listen->listeners[i]);
-		}
+	while (listen->nlisteners) {
+		smd_listener_close(listen->listeners[--listen->nlisteners]);
 	}
 	if (listen->base) {
 		event_base_loop(listen->base, EVLOOP_NONBLOCK);
@@ -272,26 +343,46 @@ static bool listen_find_key(
 	return strcmp(identity, listen->options.key.identity) == 0;
 }
 
-/* Over one transport; *port is where. */
-static int listen_over(struct smd_net_listen *listen, unsigned i, const char *address,
-	uint16_t *port, struct smd_error *error)
+/* Lanes of one transport come from now on, if they did not yet. */
+static int listen_over(struct smd_net_listen *listen, const struct smd_transport_ops *transport,
+	const char *address, struct smd_error *error)
 {
-	const struct smd_transport_ops *transport = listen->options.transports[i];
+	struct smd_listener **listener = &listen->listeners[listen->nlisteners];
 	char bound[128];
-	int ret = transport->listen(listen->base, address, listen_on_accept, listen,
-		&listen->listeners[i], bound, error);
+	int ret;
 
+	if (listen->ports[transport->port_slot]) {
+		return 0;
+	}
+	ret = transport->listen(
+		listen->base, address, listen_on_accept, listen, listener, bound, error);
 	if (ret == 0 && listen->options.encrypt) {
 		listen->keys = (struct smd_lane_keys){.find = listen_find_key, .owner = listen};
-		ret = smd_listener_encrypt(listen->listeners[i], &listen->keys, error);
+		ret = smd_listener_encrypt(*listener, &listen->keys, error);
 		if (ret) {
-			smd_listener_close(listen->listeners[i]);
-			listen->listeners[i] = NULL;
+			smd_listener_close(*listener);
 		}
 	}
 	if (ret == 0) {
-		*port = (uint16_t)atoi(strrchr(bound, ':') + 1);
+		listen->nlisteners++;
+		listen->ports[transport->port_slot] = (uint16_t)atoi(strrchr(bound, ':') + 1);
 		snprintf(listen->address, sizeof(listen->address), "%s", bound);
+	}
+	return ret;
+}
+
+/* That a transport's lanes may be made; *port is where its senders connect to. */
+static int listen_for(struct smd_net_listen *listen, const struct smd_transport_ops *transport,
+	const char *address, uint16_t *port, struct smd_error *error)
+{
+	const struct smd_transport_ops *over = smd_net_connects_over(&listen->options, transport);
+	int ret = over != transport ? transport->check(address, error) : 0;
+
+	if (ret == 0) {
+		ret = listen_over(listen, over, address, error);
+	}
+	if (ret == 0) {
+		*port = listen->ports[over->port_slot];
 	}
 	return ret;
 }
@@ -307,10 +398,11 @@ static int listen_open(struct smd_net_listen *listen, const struct smd_nccl_devi
 
 	smd_net_address(&device->address, device, 0, address);
 	for (unsigned i = 0; i < listen->options.ntransports; i++) {
-		unsigned slot = listen->options.transports[i]->port_slot;
+		const struct smd_transport_ops *transport = listen->options.transports[i];
 		struct smd_error reason = {""};
 
-		ret = listen_over(listen, i, address, &handle->ports[slot], &reason);
+		ret = listen_for(listen, transport, address,
+			&handle->ports[transport->port_slot], &reason);
 		open += ret == 0;
 		if (ret) {
 			smd_error_set(error, -ret, "%s", reason.text);

@@ -1,0 +1,110 @@
+/* Says what the ports carry together that lanes to a server take: width times speed of each. */
+#include "reduction_server/transport/rdma/rate.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/transport/address.h"
+#include "reduction_server/transport/rdma/port.h"
+#include "reduction_server/transport/rdma/settings.h"
+
+#define PORTS_MOST 256
+
+struct rate {
+	const struct smd_verbs_port *ports;
+	unsigned nports;
+	const struct smd_verbs_port *counted[PORTS_MOST];
+	unsigned ncounted;
+};
+
+static bool rate_counts(const struct rate *rate, const struct smd_verbs_port *port)
+{
+	for (unsigned i = 0; i < rate->ncounted; i++) {
+		if (strcmp(rate->counted[i]->name, port->name) == 0 &&
+			rate->counted[i]->number == port->number) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Those that the shards of a server at that address take in their turns; NULL: at all addresses. */
+static void rate_add(struct rate *rate, const char *devices, const uint8_t *local)
+{
+	struct smd_rdma_wish wish = {.devices = devices, .local = local};
+
+	for (; wish.turn < rate->nports; wish.turn++) {
+		const struct smd_verbs_port *port =
+			smd_rdma_port_choose(rate->ports, rate->nports, &wish);
+
+		if (port && !rate_counts(rate, port)) {
+			rate->counted[rate->ncounted++] = port;
+		}
+	}
+}
+
+/* One of a server's addresses; loopback's is none of a device. */
+static void rate_add_address(struct rate *rate, const char *devices, const char *address)
+{
+	static const uint8_t any[2][16] = {{0}, {[10] = 0xff, [11] = 0xff}};
+	struct addrinfo *list;
+	uint8_t local[16];
+
+	if (smd_address_resolve(address, 0, &list, NULL)) {
+		return; /* listening will say so */
+	}
+	if (smd_address_bytes(smd_address_choose(list)->ai_addr, local) &&
+		!smd_address_bytes_stay_here(local)) {
+		bool all = memcmp(local, any[0], 16) == 0 || memcmp(local, any[1], 16) == 0;
+
+		rate_add(rate, devices, all ? NULL : local);
+	}
+	freeaddrinfo(list);
+}
+
+static uint32_t rate_sum(const struct rate *rate, char *source, size_t size)
+{
+	uint32_t sum = 0;
+
+	snprintf(source, size, "of ");
+	for (unsigned i = 0; i < rate->ncounted; i++) {
+		const struct smd_verbs_port *port = rate->counted[i];
+		size_t length = strlen(source);
+
+		if (port->mbps == 0) {
+			return 0; /* what is not known of one is not known of all */
+		}
+		sum += port->mbps;
+		snprintf(source + length, size - length, "%s%s:%u", i ? " and " : "", port->name,
+			port->number);
+	}
+	return sum;
+}
+
+uint32_t smd_rdma_rate_read(const char *addresses, const char *devices, const char *root,
+	char *source, size_t size)
+{
+	struct smd_verbs_port *ports = calloc(PORTS_MOST, sizeof(*ports));
+	int n = ports ? smd_verbs_ports(root, ports, PORTS_MOST) : 0;
+	struct rate rate = {.ports = ports, .nports = n > 0 ? (unsigned)n : 0};
+	char address[SMD_ADDRESS_LONGEST];
+	uint32_t sum;
+
+	for (unsigned i = 0; smd_addresses_get(addresses, i, address); i++) {
+		rate_add_address(&rate, devices, address);
+	}
+	sum = rate_sum(&rate, source, size);
+	free(ports);
+	return sum;
+}
+
+uint32_t smd_rdma_rate(const char *addresses, char *source, size_t size)
+{
+	struct smd_rdma_settings settings;
+
+	return smd_rdma_settings_read(&settings, NULL)
+		       ? 0
+		       : smd_rdma_rate_read(addresses, settings.devices, "", source, size);
+}

@@ -1,0 +1,20 @@
+/*
+ * How fast the ports are that lanes to a server take (port.h): so many shards it needs, and such a
+ * part of the chunks it gets, until more is known.
+ */
+#ifndef SMD_TRANSPORT_RDMA_RATE_H
+#define SMD_TRANSPORT_RDMA_RATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* In Mbit/s, of a server that listens at "host:port+host:port"; 0: not known, or there are none.
+ * `source` is a phrase for the log. `devices` is as in SUMMAND_RDMA_DEVICE; `root` is where /sys is:
+ * "" but in tests. */
+uint32_t smd_rdma_rate_read(const char *addresses, const char *devices, const char *root,
+	char *source, size_t size);
+
+/* The same with what the environment says. */
+uint32_t smd_rdma_rate(const char *addresses, char *source, size_t size);
+
+#endif

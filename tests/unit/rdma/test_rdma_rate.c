@@ -1,0 +1,157 @@
+/*
+ * Which ports the kernel's files show, with their addresses, and how fast a server is by them: by
+ * the port of its address, by all of them in turns, or by those that the user names.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "reduction_server/transport/bandwidth.h"
+#include "reduction_server/transport/rdma/rate.h"
+#include "reduction_server/transport/rdma/verbs.h"
+#include "tests/unit/transport/tree.h"
+
+static char source[SMD_BANDWIDTH_SOURCE_MAX];
+
+static void write_device(const char *device, const char *what, const char *text)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/%s", device, what);
+	tree_write(path, text);
+}
+
+static void add_port(const char *device, const char *kind, const char *layer, const char *state,
+	const char *rate)
+{
+	write_device(device, "node_type", kind);
+	write_device(device, "ports/1/link_layer", layer);
+	write_device(device, "ports/1/state", state);
+	write_device(device, "ports/1/lid", "0x1f\n");
+	if (rate) {
+		write_device(device, "ports/1/rate", rate);
+	}
+}
+
+static void add_gid(const char *device, unsigned index, const char *gid, const char *type)
+{
+	char what[64];
+
+	snprintf(what, sizeof(what), "ports/1/gids/%u", index);
+	write_device(device, what, gid);
+	snprintf(what, sizeof(what), "ports/1/gid_attrs/types/%u", index);
+	write_device(device, what, type);
+}
+
+#define ZERO "0000:0000:0000:0000:0000:0000:0000:0000\n"
+
+/* Two RoCE cards of different speed, one of which has two addresses. */
+static void add_roce(void)
+{
+	add_port("mlx5_0", "1: CA\n", "Ethernet\n", "4: ACTIVE\n", "100 Gb/sec (4X EDR)\n");
+	add_gid("mlx5_0", 0, "fe80:0000:0000:0000:0202:c9ff:fe00:0001\n", "IB/RoCE v1\n");
+	add_gid("mlx5_0", 1, "fe80:0000:0000:0000:0202:c9ff:fe00:0001\n", "RoCE v2\n");
+	add_gid("mlx5_0", 2, "0000:0000:0000:0000:0000:ffff:0a00:0101\n", "IB/RoCE v1\n");
+	add_gid("mlx5_0", 3, "0000:0000:0000:0000:0000:ffff:0a00:0101\n", "RoCE v2\n");
+	add_gid("mlx5_0", 4, ZERO, "RoCE v2\n");
+	add_port("mlx5_1", "1: CA\n", "Ethernet\n", "4: ACTIVE\n", "25 Gb/sec (1X EDR)\n");
+	add_gid("mlx5_1", 3, "0000:0000:0000:0000:0000:ffff:0a00:0201\n", "RoCE v2\n");
+}
+
+static void the_kernel_s_files_show_ports(void **state)
+{
+	struct smd_verbs_port ports[8];
+
+	(void)state;
+	assert_int_equal(smd_verbs_ports(tree_root, ports, 8), -ENODEV);
+	add_roce();
+	add_port("mlx5_2", "1: CA\n", "InfiniBand\n", "4: ACTIVE\n", "200 Gb/sec (4X HDR)\n");
+	add_gid("mlx5_2", 0, "fe80:0000:0000:0000:0002:c903:0000:0002\n", "IB/RoCE v1\n");
+	add_gid("mlx5_2", 1, "fec0:0000:0000:0000:0002:c903:0000:0002\n", "IB/RoCE v1\n");
+	add_port("mlx5_3", "1: CA\n", "InfiniBand\n", "1: DOWN\n", "10 Gb/sec (4X SDR)\n");
+	add_gid("mlx5_3", 0, "fe80:0000:0000:0000:0002:c903:0000:0003\n", "");
+	add_port("cxgb4_0", "4: RNIC\n", "Ethernet\n", "4: ACTIVE\n", "100 Gb/sec (4X EDR)\n");
+	add_gid("cxgb4_0", 0, "0007:4328:0000:0000:0000:0000:0000:0000\n", "RoCE v2\n");
+	assert_int_equal(smd_verbs_ports(tree_root, ports, 8), 4);
+	assert_string_equal(ports[0].name, "mlx5_0");
+	assert_int_equal(ports[0].gid_index, 1);
+	assert_int_equal(ports[1].gid_index, 3);
+	assert_true(ports[1].ethernet);
+	assert_int_equal(ports[1].number, 1);
+	assert_int_equal(ports[1].mbps, 100000);
+	assert_memory_equal(ports[1].gid, "\0\0\0\0\0\0\0\0\0\0\xff\xff\x0a\x00\x01\x01", 16);
+	assert_string_equal(ports[2].name, "mlx5_1");
+	assert_int_equal(ports[2].mbps, 25000);
+	assert_string_equal(ports[3].name, "mlx5_2");
+	assert_false(ports[3].ethernet);
+	assert_int_equal(ports[3].lid, 0x1f);
+	assert_int_equal(ports[3].mbps, 200000);
+	assert_int_equal(smd_verbs_ports(tree_root, ports, 3), 3);
+}
+
+static void a_server_is_as_fast_as_its_ports(void **state)
+{
+	static const struct {
+		const char *addresses;
+		const char *devices;
+		uint32_t mbps;
+		const char *source;
+	} cases[] = {
+		{"10.0.2.1:2222", "", 25000, "of mlx5_1:1"},
+		{"10.0.1.1:2222+10.0.2.1:2223", "", 125000, "of mlx5_0:1 and mlx5_1:1"},
+		{"10.0.1.1:2222+10.0.1.1:2223", "", 100000, "of mlx5_0:1"},
+		/* Of another network than the cards', and of all: shards take turns. */
+		{"192.0.2.1:2222", "", 125000, "of mlx5_0:1 and mlx5_1:1"},
+		{"0.0.0.0:2222", "", 125000, "of mlx5_0:1 and mlx5_1:1"},
+		{"[::]:2222", "", 125000, "of mlx5_0:1 and mlx5_1:1"},
+		{"10.0.2.1:2222", "mlx5_0", 100000, "of mlx5_0:1"},
+		{"192.0.2.1:2222", "^mlx5_0", 25000, "of mlx5_1:1"},
+		{"10.0.2.1:2222", "hns", 0, NULL},
+		{"127.0.0.1:2222", "", 0, NULL},
+	};
+
+	(void)state;
+	add_roce();
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		assert_int_equal(smd_rdma_rate_read(cases[i].addresses, cases[i].devices, tree_root,
+					 source, sizeof(source)),
+			cases[i].mbps);
+		if (cases[i].source) {
+			assert_string_equal(source, cases[i].source);
+		}
+	}
+}
+
+static void what_does_not_say_its_speed_is_not_known(void **state)
+{
+	(void)state;
+	assert_int_equal(
+		smd_rdma_rate_read("0.0.0.0:1", "", tree_root, source, sizeof(source)), 0);
+	add_roce();
+	add_port("mlx5_9", "1: CA\n", "Ethernet\n", "4: ACTIVE\n", NULL);
+	add_gid("mlx5_9", 0, "0000:0000:0000:0000:0000:ffff:0a00:0901\n", "RoCE v2\n");
+	assert_int_equal(
+		smd_rdma_rate_read("0.0.0.0:1", "", tree_root, source, sizeof(source)), 0);
+	assert_int_equal(
+		smd_rdma_rate_read("10.0.1.1:1", "", tree_root, source, sizeof(source)), 100000);
+}
+
+#define TREE(test) cmocka_unit_test_setup_teardown(test, tree_set_up, tree_tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TREE(the_kernel_s_files_show_ports),
+		TREE(a_server_is_as_fast_as_its_ports),
+		TREE(what_does_not_say_its_speed_is_not_known),
+	};
+
+	return cmocka_run_group_tests_name("rdma rate", tests, NULL, NULL);
+}
