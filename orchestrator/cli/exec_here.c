@@ -189,7 +189,7 @@ static int begin(struct exec *exec, const char *directory, const struct smd_exec
 	if (ret) {
 		return smd_error_set(error, -ret, "%s", strerror(-ret));
 	}
-	ret = smd_session_begin(exec->session, request->replica, request->command, &shape, CREDIT);
+	ret = smd_session_begin(exec->session, request->replica, request->command, &shape, NULL, CREDIT);
 	return ret == -EINVAL ? smd_error_set(error, EINVAL, "COMMAND must be text in UTF-8")
 	       : ret	      ? smd_error_set(error, -ret, "COMMAND: %s", strerror(-ret))
 			      : 0;

@@ -41,7 +41,7 @@ const char *smd_job_row_text(
 		if (job->resource_name) {
 			return job->resource_name;
 		}
-		smd_store_name(buffer, job->kind, job->id);
+		smd_stored_job_name(buffer, job);
 		return buffer;
 	}
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {

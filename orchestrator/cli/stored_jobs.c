@@ -103,7 +103,7 @@ const char *smd_stored_jobs_name(
 	if (job->resource_name) {
 		return job->resource_name;
 	}
-	smd_store_name(buffer, job->kind, job->id);
+	smd_stored_job_name(buffer, job);
 	return buffer;
 }
 

@@ -127,12 +127,15 @@ void smd_session_close(struct smd_session *session)
 }
 
 int smd_session_begin(struct smd_session *session, const char *replica, char *const *command,
-	const struct smd_terminal *terminal, uint32_t credit)
+	const struct smd_terminal *terminal, const char *by, uint32_t credit)
 {
 	json_t *body = smd_agent_exec_encode(ID, credit, replica, command, terminal);
 
 	if (!body) {
 		return -EINVAL;
+	}
+	if (by) {
+		json_object_set_new(body, SMD_AGENT_EXEC_BY, json_string(by));
 	}
 	if (json_dumpb(body, NULL, 0, JSON_COMPACT) > SMD_AGENT_LARGE) {
 		json_decref(body);

@@ -31,11 +31,11 @@ int smd_session_open(struct smd_session **out, struct event_base *base, const ch
 /* Or NULL. The command ends with it. May be called from a callback. */
 void smd_session_close(struct smd_session *session);
 
-/* Asks for the command (none: a shell) in that replica, with a terminal if that has rows; `credit`
- * bytes of output may come, SMD_AGENT_INPUT_WINDOW of input may be sent. 0; -EINVAL: a word is no
+/* Asks for the command (none: a shell) in that replica, with a terminal if that has rows, and for
+ * whom, if not for oneself (NULL): the job's log has that; `credit` bytes of output may come, SMD_AGENT_INPUT_WINDOW of input may be sent. 0; -EINVAL: a word is no
  * text in UTF-8; -E2BIG: they are too long. */
 int smd_session_begin(struct smd_session *session, const char *replica, char *const *command,
-	const struct smd_terminal *terminal, uint32_t credit);
+	const struct smd_terminal *terminal, const char *by, uint32_t credit);
 
 /* So many bytes of output more may come. */
 void smd_session_give_credit(struct smd_session *session, uint32_t count);

@@ -37,7 +37,7 @@ void smd_job_trace_close(struct smd_run *run, const struct smd_local_run_options
 
 	snprintf(span, sizeof(span), "trial %u", options->trial);
 	ret = smd_trace_close(&run->trace, &(struct smd_trace_job){
-		.name = status->name,
+		.name = entry ? entry->shown_name : NULL,
 		.display_name = status->job->display_name,
 		.span = options->trial ? span : status->job->display_name,
 		.state = smd_job_state_name(status),

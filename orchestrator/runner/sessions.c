@@ -3,7 +3,10 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <pwd.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -13,6 +16,9 @@
 #include "reduction_server/base/bytes.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
+#include "reduction_server/base/printable.h"
+
+#define SAID_SIZE 512
 
 /* A place for one. It is free when nobody is connected and no process is left. */
 struct session {
@@ -20,6 +26,9 @@ struct session {
 	struct smd_agent_link *link; /* to whoever asked; NULL: that one is gone */
 	struct smd_run_host *host;   /* where its process is; NULL: there is none */
 	uint32_t asked_id;           /* the number of its EXEC */
+	char replica[SMD_REPLICA_NAME_MAX];
+	uint64_t begun_ns;
+	uid_t user; /* who asked */
 	int is_over;                 /* the link's end has been told */
 };
 
@@ -34,6 +43,48 @@ static uint32_t id_of(const struct session *session)
 {
 	return (uint32_t)(session->sessions->hosts->capacity +
 			  (size_t)(session - session->sessions->list));
+}
+
+/* ---- the job's log ---- */
+
+__attribute__((format(printf, 2, 3))) static void say(
+	const struct session *session, const char *format, ...)
+{
+	char text[SAID_SIZE];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	smd_printable(text);
+	smd_stream_say(session->sessions->hosts->stream, SMD_STREAM_SERVICE, "INFO", text,
+		strlen(text));
+}
+
+/* Of a command the program alone: its arguments may be anybody's secrets. */
+static void say_begin(const struct session *session, const struct smd_agent_message *exec)
+{
+	const char *by = json_string_value(json_object_get(exec->root, SMD_AGENT_EXEC_BY));
+	struct passwd *user = getpwuid(session->user);
+
+	say(session, "%.64s: session %zu begins: %.128s%s, for %.32s%s%.128s", session->replica,
+		(size_t)(session - session->sessions->list) + 1,
+		exec->argv[0] ? exec->argv[0] : "a shell", exec->terminal.rows ? " on a terminal" : "",
+		user ? user->pw_name : "an unknown user", by ? " by " : "", by ? by : "");
+}
+
+static void say_end(struct session *session, const struct smd_exit *end)
+{
+	double seconds = (double)(smd_clock_ns() - session->begun_ns) * 1e-9;
+	const char *how = end->kind == SMD_EXIT_CODE     ? "exit code"
+			  : end->kind == SMD_EXIT_SIGNAL ? "signal"
+							 : "error";
+
+	if (session->replica[0]) {
+		say(session, "%.64s: session %zu has ended after %.1f s: %s %d", session->replica,
+			(size_t)(session - session->sessions->list) + 1, seconds, how, end->value);
+		session->replica[0] = '\0';
+	}
 }
 
 /* ---- to whoever asked ---- */
@@ -74,6 +125,7 @@ static void take_end(struct session *session, const struct smd_agent_message *me
 			message->end.reason);
 	}
 	session->host = NULL;
+	say_end(session, &end);
 	send_end(session, &end);
 }
 
@@ -106,6 +158,7 @@ static void lose_host(struct smd_sessions *sessions, const struct smd_run_host *
 	for (size_t i = 0; i < SMD_SESSIONS_MAX; i++) {
 		if (sessions->list[i].host == host) {
 			sessions->list[i].host = NULL;
+			say_end(&sessions->list[i], end);
 			send_end(&sessions->list[i], end);
 		}
 	}
@@ -155,6 +208,10 @@ static int begin(struct session *session, const struct smd_agent_message *messag
 		hosts, replica, id_of(session), message, &session->host, &error);
 	if (ret) {
 		refuse(session, -ret, replica->name, error.text);
+	} else {
+		snprintf(session->replica, sizeof(session->replica), "%s", replica->name);
+		session->begun_ns = smd_clock_ns();
+		say_begin(session, message);
 	}
 	return 0;
 }
@@ -218,13 +275,16 @@ static const struct smd_agent_link_callbacks callbacks = {.on_frame = on_frame, 
 
 /* ---- who comes ---- */
 
-static int is_of_this_user(int fd)
+static int is_of_this_user(int fd, uid_t *user)
 {
 	struct ucred peer;
 	socklen_t size = sizeof(peer);
 
-	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-	       (peer.uid == geteuid() || peer.uid == 0);
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size)) {
+		return 0;
+	}
+	*user = peer.uid;
+	return peer.uid == geteuid() || peer.uid == 0;
 }
 
 static struct session *free_place(struct smd_sessions *sessions)
@@ -247,16 +307,17 @@ static void on_acceptable(evutil_socket_t fd, short what, void *arg)
 		.write_fd = accepted,
 		.callbacks = &callbacks,
 		.owner = session};
+	uid_t user;
 
 	(void)what;
 	if (accepted < 0) {
 		return;
 	}
-	if (!session || !is_of_this_user(accepted)) {
+	if (!session || !is_of_this_user(accepted, &user)) {
 		close(accepted);
 		return;
 	}
-	*session = (struct session){.sessions = sessions};
+	*session = (struct session){.sessions = sessions, .user = user};
 	(void)smd_agent_link_open(&session->link, sessions->hosts->base, &options, NULL);
 }
 

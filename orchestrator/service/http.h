@@ -15,6 +15,7 @@
 #include "reduction_server/base/error.h"
 
 #define SMD_HTTP_BODY_MAX ((size_t)4 << 20)
+#define SMD_HTTP_CLIENT_SIZE 64
 
 struct smd_http;
 
@@ -23,6 +24,7 @@ enum smd_http_method { SMD_HTTP_GET, SMD_HTTP_POST, SMD_HTTP_DELETE };
 struct smd_http_request {
 	enum smd_http_method method;
 	const char *target; /* as it was sent */
+	char client[SMD_HTTP_CLIENT_SIZE]; /* the address of whoever asks */
 	const char *host;   /* the name and port that it was sent to; one of this service's */
 	struct smd_uri uri;
 	const char *body; /* NULL: none; it ends with a NUL behind its length */

@@ -44,7 +44,7 @@ struct job_values {
 	const struct smd_stored_job *job;
 	json_t *labels; /* NULL: not parsed yet */
 	char label[LABEL_SIZE];
-	char name[SMD_RESOURCE_NAME_SIZE];
+	char name[SMD_STORE_NAME_SIZE];
 };
 
 /* Labels are stored as {"KEY":"VALUE",...}. Where nothing in them is escaped, each quote begins or ends
@@ -98,7 +98,7 @@ static const char *value_of(void *arg, const char *key)
 		}
 	}
 	if (strcmp(key, "name") == 0) {
-		smd_resource_name(values->name, job);
+		smd_stored_job_name(values->name, job);
 		return values->name;
 	}
 	return label_of(values, key + strlen(LABELS));

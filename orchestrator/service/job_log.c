@@ -71,6 +71,9 @@ static ssize_t next_line(struct log_reader *reader, FILE *file)
 		return 0;
 	}
 	reader->line[length - 1] = '\0';
+	for (ssize_t i = 0; i < length - 1; i++) { /* else the rest of the line were lost */
+		reader->line[i] = reader->line[i] ? reader->line[i] : '?';
+	}
 	return length;
 }
 

@@ -101,7 +101,7 @@ static int remove_job(struct smd_call *call)
 	if (smd_call_find(call, &copy)) {
 		return 0;
 	}
-	smd_resource_name(deletion.resource, &copy.job);
+	smd_stored_job_name(deletion.resource, &copy.job);
 	ret = smd_job_delete(call->desk->store, call->desk->state_dir, &copy.job, 0, &error);
 	smd_job_copy_free(&copy);
 	if (ret == -EAGAIN) {

@@ -20,12 +20,6 @@ const struct smd_filter_name smd_resource_states[] = {{"JOB_STATE_QUEUED", 1},
 static const struct smd_filter_name trial_states[] = {{"REQUESTED", 1}, {"ACTIVE", 2},
 	{"STOPPING", 3}, {"SUCCEEDED", 4}, {"INFEASIBLE", 5}, {NULL, 0}};
 
-void smd_resource_name(char name[SMD_RESOURCE_NAME_SIZE], const struct smd_stored_job *job)
-{
-	snprintf(name, SMD_RESOURCE_NAME_SIZE, "projects/%s/locations/%s/%s/%" PRId64, job->project,
-		job->location, smd_stored_kind_collection(job->kind), job->id);
-}
-
 const struct smd_frontend *smd_resource_frontend(enum smd_stored_kind kind)
 {
 	static const char *const names[] = {
@@ -98,13 +92,13 @@ static void write_long_numbers(json_t *resource)
 json_t *smd_resource_read(struct smd_store *store, const struct smd_stored_job *job,
 	int has_numbers, struct smd_error *error)
 {
-	char name[SMD_RESOURCE_NAME_SIZE];
+	char name[SMD_STORE_NAME_SIZE];
 	json_t *resource = smd_store_resource(store, job, error);
 
 	if (!resource) {
 		return NULL;
 	}
-	smd_resource_name(name, job);
+	smd_stored_job_name(name, job);
 	json_object_set_new(resource, "name", json_string(name));
 	write_long_numbers(resource);
 	if (has_numbers) {

@@ -9,14 +9,10 @@
 #include "orchestrator/service/filter.h"
 #include "orchestrator/store/store.h"
 
-#define SMD_RESOURCE_NAME_SIZE 512
 #define SMD_PROJECT_MAX        64 /* characters of a project, or of a location */
 
 /* All that the API knows, with their numbers. */
 extern const struct smd_filter_name smd_resource_states[];
-
-/* "projects/P/locations/L/customJobs/ID" */
-void smd_resource_name(char name[SMD_RESOURCE_NAME_SIZE], const struct smd_stored_job *job);
 
 /* The front end of such a resource's document. */
 const struct smd_frontend *smd_resource_frontend(enum smd_stored_kind kind);

@@ -55,7 +55,7 @@ static int begin(struct smd_shell *shell, const struct smd_shell_request *reques
 	struct smd_error *error)
 {
 	int ret = smd_session_begin(shell->session, request->replica, request->command,
-		&request->terminal, SMD_SHELL_OUTPUT_MAX);
+		&request->terminal, request->by, SMD_SHELL_OUTPUT_MAX);
 
 	return ret ? smd_error_set(error, -ret, "command: %s", strerror(-ret)) : 0;
 }

@@ -39,6 +39,7 @@ struct smd_shell_request {
 	const char *replica;
 	char *const *command; /* none: a shell */
 	struct smd_terminal terminal;
+	const char *by; /* for whom, for the job's log */
 };
 
 /* Begins it by the runner of the job with that directory; the shell is zeroed, but for `wake`. 0, or

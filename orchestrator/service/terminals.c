@@ -207,6 +207,7 @@ static int check_job(struct smd_call *call, const struct smd_stored_job *job)
 struct wish {
 	struct smd_shell_request shell;
 	uint64_t trial; /* 0: none */
+	char by[SMD_HTTP_CLIENT_SIZE + 32];
 	char *words[WORDS_MAX + 1];
 };
 
@@ -255,7 +256,8 @@ static int read_wish(struct smd_call *call, json_t *body, struct wish *wish)
 	const json_t *command = NULL;
 	int rows = 0, columns = 0;
 
-	*wish = (struct wish){.trial = 0};
+	*wish = (struct wish){.shell = {.by = wish->by}};
+	snprintf(wish->by, sizeof(wish->by), "the service's client %s", call->request->client);
 	if (json_unpack(body, "{s:s, s?s, s?o, s?i, s?i, s?s !}", "replica", &wish->shell.replica,
 		    "trial", &trial, "command", &command, "rows", &rows, "columns", &columns,
 		    "terminalType", &type) ||
@@ -292,7 +294,7 @@ static char *directory_of(const struct smd_stored_job *job, const struct wish *w
 static void begin(struct smd_call *call, const struct smd_stored_job *job, const struct wish *wish)
 {
 	struct terminal *terminal = free_place(call->desk->terminals);
-	char name[SMD_RESOURCE_NAME_SIZE + ID_SIZE];
+	char name[SMD_STORE_NAME_SIZE + ID_SIZE];
 	struct smd_error error = {""};
 	char *directory;
 

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <gnutls/gnutls.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -152,6 +154,20 @@ static int take_method(struct smd_http_request *request, const char *method)
 	return -EINVAL;
 }
 
+static void take_client(struct smd_http_visit *visit)
+{
+	const union MHD_ConnectionInfo *info =
+		MHD_get_connection_info(visit->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+	const struct sockaddr *address = info ? info->client_addr : NULL;
+	socklen_t size = address && address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+								     : sizeof(struct sockaddr_in);
+
+	if (!address || getnameinfo(address, size, visit->request.client,
+				sizeof(visit->request.client), NULL, 0, NI_NUMERICHOST)) {
+		visit->request.client[0] = '\0';
+	}
+}
+
 void smd_http_visit_begin(struct smd_http_visit *visit, const char *method)
 {
 	struct smd_answer *answer = &visit->request.answer;
@@ -161,6 +177,7 @@ void smd_http_visit_begin(struct smd_http_visit *visit, const char *method)
 	if (check_access(visit, method) || take_method(&visit->request, method)) {
 		return;
 	}
+	take_client(visit);
 	visit->request.target = visit->target;
 	visit->request.host = header(visit, "Host");
 	if (!visit->target || smd_uri_parse(visit->target, &visit->request.uri)) {

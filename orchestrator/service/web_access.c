@@ -47,13 +47,13 @@ static void add_uri(const struct smd_call *call, const char *job, const char *tr
 static void add_uris(const struct smd_call *call, const struct smd_stored_job *job,
 	const char *trial, const char *directory, const char *record_name, json_t *to)
 {
-	char shown[SMD_RESOURCE_NAME_SIZE];
+	char shown[SMD_STORE_NAME_SIZE];
 	json_t *record = smd_last_record_replicas(directory, record_name);
 	json_t *uris = json_object();
 	json_t *replica;
 	size_t i;
 
-	smd_resource_name(shown, job);
+	smd_stored_job_name(shown, job);
 	json_array_foreach (json_object_get(record, "replicas"), i, replica) {
 		add_uri(call, shown, trial, replica, uris);
 	}

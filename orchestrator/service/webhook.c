@@ -34,10 +34,10 @@ struct notice_message {
 
 static json_t *resource_of(const struct smd_stored_job *job)
 {
-	char name[SMD_RESOURCE_NAME_SIZE];
+	char name[SMD_STORE_NAME_SIZE];
 	json_t *resource;
 
-	smd_resource_name(name, job);
+	smd_stored_job_name(name, job);
 	resource = json_pack("{s:s, s:s, s:s, s:s, s:s*, s:s*, s:o*}", "name", name, "displayName",
 		job->display_name, "state", job->state, "createTime", job->create_time, "startTime",
 		job->start_time, "endTime", job->end_time, "labels", json_loads(job->labels, 0, NULL));

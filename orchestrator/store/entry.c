@@ -112,6 +112,7 @@ int smd_entry_open(struct smd_entry *entry, enum smd_stored_kind kind, const jso
 	ret = ret ? ret : take_id(entry, error);
 	if (!ret) {
 		smd_store_name(entry->name, kind, entry->id);
+		memcpy(entry->shown_name, entry->name, sizeof(entry->shown_name));
 		ret = add(entry, kind, resource, display_name, directory, error);
 	}
 	if (ret) {
@@ -140,7 +141,7 @@ static int read_queued(struct smd_entry *entry, struct smd_error *error)
 		return ret;
 	}
 	row = smd_database_prepare(&database, error,
-		"SELECT create_time, kind, directory, update_time FROM jobs WHERE id = ?"
+		"SELECT create_time, kind, directory, update_time, project, location FROM jobs WHERE id = ?"
 		" AND state = '" SMD_STATE_QUEUED "'",
 		"i", entry->id);
 	if (row && sqlite3_step(row) == SQLITE_ROW) {
@@ -150,6 +151,11 @@ static int read_queued(struct smd_entry *entry, struct smd_error *error)
 			(const char *)sqlite3_column_text(row, 3));
 		smd_store_name(
 			entry->name, (enum smd_stored_kind)sqlite3_column_int(row, 1), entry->id);
+		smd_stored_job_name(entry->shown_name,
+			&(struct smd_stored_job){.id = entry->id,
+				.kind = (enum smd_stored_kind)sqlite3_column_int(row, 1),
+				.project = (const char *)sqlite3_column_text(row, 4),
+				.location = (const char *)sqlite3_column_text(row, 5)});
 		ret = keep_directory(entry, (const char *)sqlite3_column_text(row, 2), error);
 	} else {
 		ret = smd_error_set(error, EALREADY, "it waits no longer");

@@ -18,6 +18,7 @@
 struct smd_entry {
 	int64_t id;
 	char name[SMD_STORE_NAME_SIZE];
+	char shown_name[SMD_STORE_NAME_SIZE]; /* by which others know it: smd_stored_job_name() */
 	char create_time[SMD_TIMESTAMP_SIZE];
 	char queue_time[SMD_TIMESTAMP_SIZE]; /* since when it waited in the queue; empty: it did not */
 	char *state_dir;

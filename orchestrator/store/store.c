@@ -24,8 +24,11 @@
 	" coalesce(location, 'local')"
 #define LISTED                                                                                     \
 	"id, display_name, state, create_time, start_time, end_time, update_time, 0, NULL, '{}',"  \
-	" '', kind, 'local', 'local'" /* of the same order, all in one index */
-#define NAME_PREFIX "projects/local/locations/local/"
+	" '', kind, coalesce(project, 'local'),"                                                   \
+	" coalesce(location, 'local')" /* of the same order, all in one index */
+#define LOCAL       "local"
+#define NAME_PREFIX_SQL "'" NAME_PREFIX "'"
+#define NAME_PREFIX "projects/" LOCAL "/locations/" LOCAL "/"
 
 /* google.rpc.Code */
 #define CODE_CANCELLED 1
@@ -59,6 +62,13 @@ const char *smd_stored_kind_noun(enum smd_stored_kind kind)
 void smd_store_name(char name[SMD_STORE_NAME_SIZE], enum smd_stored_kind kind, int64_t id)
 {
 	snprintf(name, SMD_STORE_NAME_SIZE, NAME_PREFIX "%s/%" PRId64, kinds[kind].collection, id);
+}
+
+void smd_stored_job_name(char name[SMD_STORE_NAME_SIZE], const struct smd_stored_job *job)
+{
+	snprintf(name, SMD_STORE_NAME_SIZE, "projects/%.64s/locations/%.64s/%s/%" PRId64,
+		job->project ? job->project : LOCAL, job->location ? job->location : LOCAL,
+		kinds[job->kind].collection, job->id);
 }
 
 static int open_by(const char *state_dir,
@@ -287,16 +297,6 @@ static int is_resource_name(const char *word)
 	       strstr(word, "/locations/");
 }
 
-/* The id in the resource name of a job of that kind here; it may be cut. NULL: it is of another
- * place or kind. */
-static const char *id_of(enum smd_stored_kind kind, const char *name)
-{
-	char here[SMD_STORE_NAME_SIZE];
-	int length = snprintf(here, sizeof(here), NAME_PREFIX "%s/", kinds[kind].collection);
-
-	return strncmp(name, here, (size_t)length) == 0 ? name + length : NULL;
-}
-
 static int find_where(struct smd_store *store, enum smd_stored_kind kind, const char *condition,
 	const char *word, struct matches *matches, struct smd_error *error)
 {
@@ -320,6 +320,23 @@ static int find_where(struct smd_store *store, enum smd_stored_kind kind, const 
 	return ret ? ret : (count == 1 ? 0 : -ENOENT);
 }
 
+/* By the name that it has in the store, or that which the service shows. */
+static int find_name(struct smd_store *store, enum smd_stored_kind kind, const char *name,
+	struct matches *matches, struct smd_error *error)
+{
+	const char *id = strrchr(name, '/') + 1;
+	char *condition = sqlite3_mprintf(
+		"id = CAST(%Q AS INTEGER) AND ?1 IN (" NAME_PREFIX_SQL " || '%s/' || id,"
+		" 'projects/' || coalesce(project, '" LOCAL "') || '/locations/'"
+		" || coalesce(location, '" LOCAL "') || '/%s/' || id)",
+		id, kinds[kind].collection, kinds[kind].collection);
+	int ret = condition ? find_where(store, kind, condition, name, matches, error)
+			    : smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
+
+	sqlite3_free(condition);
+	return ret;
+}
+
 int smd_store_find(struct smd_store *store, enum smd_stored_kind kind, const char *word,
 	int64_t *id, smd_stored_job_fn *take, void *arg, struct smd_error *error)
 {
@@ -330,12 +347,12 @@ int smd_store_find(struct smd_store *store, enum smd_stored_kind kind, const cha
 	};
 	struct matches matches = {.take = take, .arg = arg};
 	int is_name = is_resource_name(word);
-	const char *part = is_name ? id_of(kind, word) : word;
-	size_t tries = is_name ? 1 : sizeof(conditions) / sizeof(conditions[0]);
-	int ret = -ENOENT;
+	int ret = is_name ? find_name(store, kind, word, &matches, error) : -ENOENT;
 
-	for (size_t i = 0; part && *part && ret == -ENOENT && i < tries; i++) {
-		ret = find_where(store, kind, conditions[i], part, &matches, error);
+	for (size_t i = 0; !is_name && *word && ret == -ENOENT &&
+			   i < sizeof(conditions) / sizeof(conditions[0]);
+		i++) {
+		ret = find_where(store, kind, conditions[i], word, &matches, error);
 	}
 	*id = matches.id;
 	return ret == -ENOENT
@@ -363,7 +380,7 @@ static int set_state(json_t *resource, const struct smd_stored_job *job)
 	};
 	int failed;
 
-	smd_store_name(name, job->kind, job->id);
+	smd_stored_job_name(name, job);
 	failed = json_object_set_new(resource, "name", json_string(name));
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
 		if (!fields[i].text) {

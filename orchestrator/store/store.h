@@ -14,7 +14,7 @@
 
 #include "reduction_server/base/error.h"
 
-#define SMD_STORE_NAME_SIZE 96
+#define SMD_STORE_NAME_SIZE 256
 
 /* X(constant, the collection in resource names, the command group, what one is called): in the
  * order of their numbers in the store. */
@@ -48,7 +48,7 @@ struct smd_stored_job {
 	const char *directory;     /* of logs and records; empty: a later job has it now, or it has
 				      not begun */
 	const char *resource_name; /* NULL: the id makes it */
-	/* Whose it is in the service; "local" where it came without one. Of SMD_STORE_ALL alone. */
+	/* Whose it is in the service; "local" where it came without one. */
 	const char *project;
 	const char *location;
 };
@@ -59,6 +59,10 @@ const char *smd_stored_kind_noun(enum smd_stored_kind kind);
 
 /* "projects/local/locations/local/customJobs/ID" */
 void smd_store_name(char name[SMD_STORE_NAME_SIZE], enum smd_stored_kind kind, int64_t id);
+
+/* The name that others know it by: with its project and location, which the service has given it.
+ * Its own records have the one above. */
+void smd_stored_job_name(char name[SMD_STORE_NAME_SIZE], const struct smd_stored_job *job);
 
 /* Opens the store of the state directory, makes it if it is not there, and brings it to this
  * program's schema. 0, or -errno with a text: -EPROTO for one of a newer program. */

@@ -90,7 +90,7 @@ void smd_study_watch_close(struct smd_study_run *run)
 	const char *created = run->create_time;
 	int has_failed = run->outcome == SMD_OUTCOME_FAILED;
 	int ret = smd_trace_close(&run->trace, &(struct smd_trace_job){
-		.name = run->entry ? run->entry->name : NULL,
+		.name = run->entry ? run->entry->shown_name : NULL,
 		.display_name = run->job->display_name,
 		.span = run->job->display_name,
 		.state = smd_study_run_state(run),

@@ -3,8 +3,6 @@
 import http.client
 import pathlib
 import re
-import shutil
-import subprocess
 
 NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 LABEL = r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\[\\n"])*)"'
@@ -62,13 +60,6 @@ def read(address):
     assert status == 200, f"{status}: {text}"
     assert headers["Content-Type"].startswith("text/plain; version=0.0.4"), headers
     return Metrics(text)
-
-
-def judge(text):
-    """By promtool, where it is installed."""
-    if tool := shutil.which("promtool"):
-        done = subprocess.run([tool, "check", "metrics"], input=text, capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done
 
 
 def of_page(source, heading):

@@ -1,6 +1,7 @@
 """Commands and shells in replicas that run: `summand custom-jobs exec`."""
 
 import os
+import pwd
 import signal
 import socket
 import subprocess
@@ -68,6 +69,11 @@ class SessionsTest(JobTest):
         self.assertTrue(out == BYTES, "what comes back is not what was given")
         self.assertEqual(self.exec(run, "--", "true", given=BYTES)[0], 0)      # it does not read
         self.stop(run)
+        log = self.read(run, "logs/job.log")
+        me = pwd.getpwuid(os.getuid()).pw_name
+        self.assertRegex(log, rf"workerpool1-1: session \d+ begins: sh, for {me}\n")
+        self.assertRegex(log, r"workerpool1-1: session \d+ has ended after \d+\.\d s: exit code 7\n")
+        self.assertRegex(log, rf"workerpool0-0: session \d+ begins: a shell, for {me}\n")
 
     def test_a_file_as_input_and_a_reader_that_goes(self):
         run = self.start_waiting(bash(WAITS))

@@ -1,6 +1,8 @@
 """`summand custom-jobs exec` and `hp-tuning-jobs exec` from another machine, by a service: what they are on the job's own."""
 
 import os
+import pwd
+import re
 import signal
 import subprocess
 import unittest
@@ -65,6 +67,13 @@ class Exec(ServiceTest):
         self.assertTrue(session.stdout.read(1))
         session.stdout.close()
         self.assertEqual(session.wait(LONG), 128 + signal.SIGPIPE)
+        answer = self.ask("POST", "/v2/entries:list", {"resourceNames": ["projects/demo"], "orderBy": "timestamp asc",
+                                                       "filter": f'resource.labels.job_id="{number}" AND resource.labels.task_name="service"'})
+        said = [entry["textPayload"] for entry in answer["entries"]]
+        me = pwd.getpwuid(os.getuid()).pw_name
+        self.assertIn(f"workerpool0-0: session 1 begins: sh, for {me} by the service's client 127.0.0.1", said)
+        self.assertNotIn("SUMMAND_REPLICA", "".join(said))      # arguments may be secrets
+        self.assertTrue(any(re.fullmatch(r"workerpool0-0: session 1 has ended after \d+\.\d s: exit code 7", line) for line in said), said)
         for _ in range(40):     # none of them has kept its place
             self.assertEqual(self.exec(number, "--", "true")[0], 0)
 

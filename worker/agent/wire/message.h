@@ -52,6 +52,9 @@ int smd_agent_message_decode(struct smd_agent_message *out, enum smd_agent_kind 
 	const uint8_t *body, size_t length, struct smd_error *error);
 void smd_agent_message_clear(struct smd_agent_message *message);
 
+/* A member of EXEC: for whom the one that asks does so, if not for itself; a text for the job's log. */
+#define SMD_AGENT_EXEC_BY "by"
+
 /* Bodies. NULL: out of memory, or, of START, a text that is not UTF-8. */
 json_t *smd_agent_hello_encode(int host, const struct smd_host_facts *facts);
 json_t *smd_agent_welcome_encode(void);
