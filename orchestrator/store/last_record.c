@@ -95,7 +95,7 @@ json_t *smd_last_record_trials(const char *directory, const char *name)
 json_t *smd_last_record_replicas(const char *directory, const char *name)
 {
 	static const char *const keys[] = {
-		"updateTime", "progress", "replicas", "reductionServers"};
+		"updateTime", "progress", "replicas", "reductionServers", "hostsLeftOut"};
 	json_t *record = record_of(directory, name);
 	json_t *shown = json_is_array(json_object_get(record, "replicas")) ? json_object() : NULL;
 

@@ -21,7 +21,7 @@ json_t *smd_last_record_progress(const char *directory, const char *name);
 /* The trials in the record of a tuning job, ended or not; NULL: there are none. */
 json_t *smd_last_record_trials(const char *directory, const char *name);
 
-/* What the record says of replicas and reduction servers, and when; NULL: there is none. The name of
+/* What the record says of replicas, reduction servers and hosts that are left out, and when; NULL: there is none. The name of
  * a trial, in whose own directory it is, is NULL. */
 json_t *smd_last_record_replicas(const char *directory, const char *name);
 

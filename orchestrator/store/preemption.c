@@ -73,6 +73,31 @@ int smd_queue_preempt(struct smd_store *store, int64_t id, int64_t other, struct
 	return ret > 0 ? signal_guard(id, &guard, error) : ret;
 }
 
+int smd_queue_preemptions(struct smd_store *store, int64_t id, struct smd_preemptions *out,
+	struct smd_error *error)
+{
+	sqlite3_stmt *row = smd_database_prepare(&store->database, error,
+		"SELECT coalesce(preempted_by, 0), preemptions, coalesce(last_preempted_by, 0),"
+		" coalesce(last_preemption_time, '') FROM queue JOIN jobs USING (id)"
+		" WHERE id = ?",
+		"i", id);
+	int code = row ? sqlite3_step(row) : SQLITE_ERROR;
+	int ret = 0;
+
+	*out = (struct smd_preemptions){.count = 0};
+	if (code == SQLITE_ROW) {
+		out->makes_room_for = sqlite3_column_int64(row, 0);
+		out->count = (unsigned)sqlite3_column_int(row, 1);
+		out->last_by = sqlite3_column_int64(row, 2);
+		snprintf(out->last_time, sizeof(out->last_time), "%s",
+			(const char *)sqlite3_column_text(row, 3));
+	} else if (code != SQLITE_DONE) {
+		ret = row ? smd_database_fail(&store->database, error) : -EIO;
+	}
+	sqlite3_finalize(row);
+	return ret;
+}
+
 int smd_queue_preempt_again(struct smd_store *store, struct smd_error *error)
 {
 	sqlite3_stmt *rows = smd_database_prepare(&store->database, error,

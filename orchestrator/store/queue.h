@@ -84,6 +84,18 @@ int smd_queue_end(struct smd_store *store, int64_t id, const char *state, int co
  * runs no longer, or is to end anyway; -ESRCH: its guard is not to be reached from here. */
 int smd_queue_preempt(struct smd_store *store, int64_t id, int64_t other, struct smd_error *error);
 
+/* What a job of the queue has to do with others that need its room. */
+struct smd_preemptions {
+	int64_t makes_room_for; /* it runs, and is being stopped for that job; 0: it is not */
+	unsigned count;		/* how often it was stopped, and waited again */
+	int64_t last_by;	/* for which job the last time, */
+	char last_time[SMD_TIMESTAMP_SIZE]; /* and when */
+};
+
+/* All zero where nothing is known of the job. 0, or -errno with a text. */
+int smd_queue_preemptions(struct smd_store *store, int64_t id, struct smd_preemptions *out,
+	struct smd_error *error);
+
 /* Signals once more the guards of jobs that were to make room before this process was there, and have
  * not noticed. */
 int smd_queue_preempt_again(struct smd_store *store, struct smd_error *error);

@@ -9,6 +9,7 @@ import {Log} from "./log.js";
 import {progressLine, percent, renderProgress} from "./progress.js";
 import {Servers} from "./servers.js";
 import {REPLICA_STATES, STATES, ago, hasEnded, lasted, moment} from "./text.js";
+import {renderLeftOut, renderPreemption} from "./room.js";
 import {renderTrials} from "./trials.js";
 
 const LIVE_MS = 1000;
@@ -62,6 +63,8 @@ export class JobView {
 		this.job = job;
 		this.replicas = record.replicas;
 		this.progress = record.progress;
+		this.preemption = record.preemption;
+		this.leftOut = record.hostsLeftOut;
 		if (record.updateTime) {
 			this.servers.take(record.replicas, record.updateTime);
 		}
@@ -128,6 +131,8 @@ export class JobView {
 				!hasEnded(job.state) && h("button", {type: "button", class: "danger", id: "cancel", onclick: () => this.askToCancel()}, "Cancel …")),
 			h("dl", {class: "facts"}, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
 			this.renderLabels(),
+			renderPreemption(this.preemption, this.job),
+			!hasEnded(job.state) && renderLeftOut(this.leftOut),
 			this.progress && renderProgress(this.progress, !hasEnded(job.state)),
 			job.error?.message && h("pre", {class: `problem ${job.state === "JOB_STATE_CANCELLED" ? "mild" : ""}`, tabindex: "0"}, job.error.message));
 	}
@@ -186,15 +191,15 @@ export class JobView {
 		case "servers":
 			return this.servers.render(this.replicas);
 		case "trials":
-			return renderTrials(this.job);
+			return renderTrials(this.job, (trial, node) => this.link("terminal") + `/${node}/${trial}`);
 		case "files":
 			return renderArtifacts(this.name, this.artifacts);
 		case "plan":
 			return this.plan
-				? h("pre", {class: "plan", key: "plan", tabindex: "0", "aria-label": "Plan"}, this.plan)
+				? h("pre", {class: "plan", key: "plan", tabindex: "0", role: "region", "aria-label": "Plan"}, this.plan)
 				: h("p", {class: "empty", key: "plan"}, "The plan is made when the job begins.");
 		case "description":
-			return h("pre", {class: "plan", key: "description", tabindex: "0", "aria-label": "Description"}, JSON.stringify(this.job, null, 2));
+			return h("pre", {class: "plan", key: "description", tabindex: "0", role: "region", "aria-label": "Description"}, JSON.stringify(this.job, null, 2));
 		default:
 			return this.renderReplicas();
 		}

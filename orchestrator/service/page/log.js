@@ -67,7 +67,8 @@ export class Log {
 	}
 
 	make(entry) {
-		const task = entry.resource.labels.task_name || "";
+		const trial = entry.labels?.["ml.googleapis.com/trial_id"];
+		const task = (trial ? `trial ${trial} ` : "") + (entry.resource.labels.task_name || "");
 		return h("div", {class: `line ${SEVERE[entry.severity] || ""}`},
 			h("time", {datetime: entry.timestamp, title: moment(entry.timestamp)}, clock(entry.timestamp)), " ",
 			h("span", {class: `task tone-${toneOf(task)}`}, task), " ",

@@ -40,6 +40,8 @@ export class TerminalView {
 		this.period = IDLE_MS;
 		this.job = address.segments.slice(0, 6).join("/");
 		this.replica = address.segments[7] || "workerpool0-0";
+		this.trial = address.segments[8]; // of a tuning job
+		this.place = this.trial ? `${this.replica} of trial ${this.trial}` : this.replica;
 		this.decoder = new TextDecoder();
 		this.encoder = new TextEncoder();
 		this.received = 0; // bytes
@@ -53,11 +55,11 @@ export class TerminalView {
 	}
 
 	get title() {
-		return `${this.replica} – terminal`;
+		return `${this.place} – terminal`;
 	}
 
 	makeElements() {
-		this.keys = h("textarea", {class: "keys", "aria-label": `Keys for the shell in ${this.replica}. Shift and Tab leave it.`, autocapitalize: "off",
+		this.keys = h("textarea", {class: "keys", "aria-label": `Keys for the shell in ${this.place}. Shift and Tab leave it.`, autocapitalize: "off",
 			autocomplete: "off", spellcheck: "false", rows: "1",
 			onkeydown: (event) => this.onKey(event), oninput: (event) => event.isComposing || this.onText()});
 		this.keys.addEventListener("paste", (event) => this.onPaste(event));
@@ -95,7 +97,7 @@ export class TerminalView {
 		const [rows, columns] = this.size();
 		this.screen = new Screen(rows, columns);
 		try {
-			this.name = (await ask("POST", `${pathOf(this.job)}/terminals`, {replica: this.replica, rows, columns})).name;
+			this.name = (await ask("POST", `${pathOf(this.job)}/terminals`, {replica: this.replica, trial: this.trial, rows, columns})).name;
 			if (this.isClosed) {
 				await ask("DELETE", pathOf(this.name));
 				return;
@@ -315,7 +317,7 @@ export class TerminalView {
 		return [
 			h("div", {class: "head", key: "head"},
 				h("nav", {"aria-label": "Where you are"}, h("a", {href: "#/"}, "Jobs"), " / ", h("a", {href: link}, this.jobName)),
-				h("div", {class: "title"}, h("h1", {}, this.replica))),
+				h("div", {class: "title"}, h("h1", {}, this.place))),
 			h("div", {class: "tools", key: "tools", role: "toolbar", "aria-label": "Keys"}, BUTTONS.map(([text, key, name]) => h("button",
 				{type: "button", disabled: Boolean(this.end), "aria-label": name, onclick: () => this.press(key)}, text)),
 			h("span", {class: "hint"}, "Shift-Tab leaves the shell.")),

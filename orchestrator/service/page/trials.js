@@ -31,12 +31,14 @@ function parameter(value) {
 	return typeof value === "number" ? figure(value) : String(value);
 }
 
-function row(trial, metrics, names, isBest) {
+function row(trial, metrics, names, isBest, addressOf) {
 	const [start, end] = [trial.startTime, trial.endTime].map((time) => (time ? Date.parse(time) : Date.now()));
 	const values = new Map((trial.parameters || []).map((one) => [one.parameterId, one.value]));
 	return h("tr", {key: trial.id, class: isBest ? "chosen" : ""},
 		h("th", {scope: "row"}, trial.id),
-		h("td", {}, badge(TRIAL_STATES[trial.state] || [trial.state, "over"]), trial.infeasibleReason && h("div", {class: "reason"}, trial.infeasibleReason)),
+		h("td", {}, badge(TRIAL_STATES[trial.state] || [trial.state, "over"]), trial.infeasibleReason && h("div", {class: "reason"}, trial.infeasibleReason),
+			Object.keys(trial.webAccessUris || {}).map((node) => h("div", {}, h("a", {class: "shell", href: addressOf(trial.id, node),
+				"aria-label": `Terminal in ${node} of trial ${trial.id}`}, `Terminal in ${node}`)))),
 		metrics.map((metric) => {
 			const value = valueOf(trial, metric.metricId);
 			return h("td", {class: "number"}, value === undefined ? "–" : figure(value));
@@ -45,7 +47,8 @@ function row(trial, metrics, names, isBest) {
 		h("td", {class: "number"}, trial.startTime ? duration((end - start) / 1000) : ""));
 }
 
-export function renderTrials(job) {
+// `addressOf` is where a trial's replica has its terminal.
+export function renderTrials(job, addressOf) {
 	const metrics = job.studySpec?.metrics || [];
 	const names = (job.studySpec?.parameters || []).map((one) => one.parameterId);
 	const trials = job.trials || [];
@@ -65,5 +68,5 @@ export function renderTrials(job) {
 			h("caption", {class: "visually-hidden"}, "Trials, the best first"),
 			h("thead", {}, h("tr", {}, ["Trial", "State"].map((text) => h("th", {scope: "col"}, text)),
 				[...metrics.map((metric) => metric.metricId), ...names, "Took"].map((text) => h("th", {scope: "col", class: "number"}, text)))),
-			h("tbody", {}, sorted.map((trial, i) => row(trial, metrics, names, i === 0 && rank(trial) !== undefined))))));
+			h("tbody", {}, sorted.map((trial, i) => row(trial, metrics, names, i === 0 && rank(trial) !== undefined, addressOf))))));
 }

@@ -1,5 +1,6 @@
 """The page of a service, in headless Chromium: what it shows, that it follows, and that it does nothing else."""
 
+import json
 import os
 import re
 import shutil
@@ -168,6 +169,35 @@ class Page(ServiceTest):
         found = re.search(r"metrics: http://(\S+)/metrics", self.service.said())
         moved = prometheus.read(found[1]).value("summand_job_server_received_bytes_total", job=number, replica="workerpool2-0")
         self.assertGreater(moved, 1 << 20)
+        self.check_silence()
+
+    def test_why_a_job_has_lost_its_room(self):
+        """Another one needs it, or hosts are left out; with what can be done."""
+        self.serve("--cpus=8", "--memory=512G", "--gpus=0", "--grace=5")
+        low = self.create("sleep 300", "low", {"summand-preemption": "requeue"}, "n1-standard-8")
+        self.await_state(low, "JOB_STATE_RUNNING")
+        self.show(self.name(low))
+        self.browser.wait_for_text("Runs for")
+        high = self.create("sleep 300", "high", {"summand-priority": "9"}, "n1-standard-8")
+        self.browser.wait_for_text("high needed its room. It waits again", ".note")
+        self.browser.wait_for_text("write checkpoints", ".note")
+        self.browser.click(".note a")
+        self.browser.wait_for_text("high", "h1")
+        self.ask("POST", f"{JOBS}/{high}:cancel", {})
+        self.await_state(low, "JOB_STATE_RUNNING")
+        self.show(self.name(low))
+        self.browser.wait_for_text("It runs again, from its start.", ".note")
+        folders = os.path.join(self.state, "jobs")
+        record = next(path for name in os.listdir(folders) if name.startswith("low-") and os.path.exists(path := os.path.join(folders, name, "state.json")))
+        wait_until(lambda: self.ask("GET", f"{JOBS}/{low}/replicas")["replicas"][0]["state"] == "RUNNING")
+        with open(record, encoding="utf-8") as file:
+            document = json.load(file)
+        document["hostsLeftOut"] = "node-3 (3 failures in a row, until 2026-11-25 12:00:00 UTC)"     # as a runner writes it
+        with open(record + ".other", "w", encoding="utf-8") as file:
+            json.dump(document, file)
+        os.rename(record + ".other", record)
+        self.assertIn("hostsLeftOut", self.ask("GET", f"{JOBS}/{low}/replicas"))
+        self.browser.wait_for_text("Hosts left out, because replicas have failed there: node-3 (3 failures in a row", "#content")
         self.check_silence()
 
     def test_a_terminal(self):
