@@ -12,6 +12,7 @@
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/random.h"
@@ -33,6 +34,7 @@ struct task {
 	unsigned locks; /* that it holds */
 	unsigned process;
 	unsigned weight;
+	bool readable; /* in EPOLL: when it was last looked at */
 	sem_t turn;
 	pthread_t thread;
 	void *(*run)(void *arg);
@@ -49,6 +51,7 @@ static uint64_t steps;
 static uint64_t random_state;
 static bool weighted;
 static bool frozen[VIRTUAL_PROCESSES_MAX];
+static bool written; /* so an epoll may have become readable since all were looked at */
 static _Thread_local struct task *self; /* NULL: not simulated */
 
 /* ---- the C library's own ---- */
@@ -56,6 +59,8 @@ static _Thread_local struct task *self; /* NULL: not simulated */
 static struct {
 	int (*clock_gettime)(clockid_t clock, struct timespec *out);
 	int (*epoll_wait)(int epoll, struct epoll_event *events, int most, int timeout_ms);
+	int (*epoll_ctl)(int epoll, int operation, int fd, struct epoll_event *event);
+	ssize_t (*write)(int fd, const void *bytes, size_t length);
 	int (*sched_yield)(void);
 	ssize_t (*getrandom)(void *buffer, size_t length, unsigned flags);
 	int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
@@ -90,6 +95,8 @@ __attribute__((constructor)) static void find_all(void)
 {
 	FIND(clock_gettime, "clock_gettime");
 	FIND(epoll_wait, "epoll_wait");
+	FIND(epoll_ctl, "epoll_ctl");
+	FIND(write, "write");
 	FIND(sched_yield, "sched_yield");
 	FIND(getrandom, "getrandom");
 	FIND(create, "pthread_create");
@@ -121,14 +128,39 @@ static bool is_frozen(const struct task *task)
 	return frozen[task->process] && task->locks == 0;
 }
 
-/* The tasks that could go on now, by their places. */
-static unsigned find_ready(struct task *ready[TASKS_MAX])
+/* Which epolls are readable. What they hold is written in this process alone, so most turns need not
+ * ask the kernel, which would take a third of all time. */
+static void look_at_epolls(void)
 {
 	struct pollfd fds[TASKS_MAX];
 	struct task *sleepers[TASKS_MAX];
-	nfds_t nfds = 0;
-	unsigned n = 0;
+	nfds_t n = 0;
 
+	if (!written) {
+		return;
+	}
+	written = false;
+	for (unsigned i = 0; i < ntasks; i++) {
+		if (tasks[i].wait == EPOLL) {
+			fds[n] = (struct pollfd){.fd = tasks[i].epoll, .events = POLLIN};
+			sleepers[n++] = &tasks[i];
+		}
+	}
+	if (n && poll(fds, n, 0) >= 0) {
+		for (nfds_t i = 0; i < n; i++) {
+			sleepers[i]->readable = fds[i].revents != 0;
+		}
+	}
+}
+
+/* The tasks that could go on now: those that are due, then those that something has come for. */
+static unsigned find_ready(struct task *ready[TASKS_MAX])
+{
+	struct task *awake[TASKS_MAX];
+	unsigned n = 0;
+	unsigned nawake = 0;
+
+	look_at_epolls();
 	for (unsigned i = 0; i < ntasks; i++) {
 		struct task *task = &tasks[i];
 
@@ -137,19 +169,12 @@ static unsigned find_ready(struct task *ready[TASKS_MAX])
 		}
 		if (is_due(task)) {
 			ready[n++] = task;
-		} else if (task->wait == EPOLL) {
-			fds[nfds] = (struct pollfd){.fd = task->epoll, .events = POLLIN};
-			sleepers[nfds++] = task;
+		} else if (task->wait == EPOLL && task->readable) {
+			awake[nawake++] = task;
 		}
 	}
-	if (nfds && poll(fds, nfds, 0) > 0) {
-		for (nfds_t i = 0; i < nfds; i++) {
-			if (fds[i].revents) {
-				ready[n++] = sleepers[i];
-			}
-		}
-	}
-	return n;
+	memcpy(&ready[n], awake, nawake * sizeof(awake[0]));
+	return n + nawake;
 }
 
 /* Some histories have threads that are slower than others by far: races that need one to be late
@@ -224,6 +249,7 @@ static void wait_for(enum wait wait, const void *awaited, uint64_t deadline_ns)
 	self->awaited = awaited;
 	self->deadline_ns = deadline_ns;
 	self->signalled = false;
+	self->readable = false;
 	give_turn();
 }
 
@@ -493,4 +519,16 @@ int epoll_wait(int epoll, struct epoll_event *events, int most, int timeout_ms)
 		wait_for(EPOLL, NULL, deadline);
 	}
 	return n;
+}
+
+int epoll_ctl(int epoll, int operation, int fd, struct epoll_event *event)
+{
+	written = true;
+	return real.epoll_ctl(epoll, operation, fd, event);
+}
+
+ssize_t write(int fd, const void *bytes, size_t length)
+{
+	written = true;
+	return real.write(fd, bytes, length);
 }
