@@ -1015,7 +1015,7 @@ static int find_eager(void)
 	return step;
 }
 
-static void take_eager(void)
+static int take_eager(void)
 {
 	switch (find_eager()) {
 	case BEGIN:
@@ -1039,7 +1039,15 @@ static void take_eager(void)
 		break;
 #endif
 	default:
-		break;
+		return 0;
+	}
+	return 1;
+}
+
+/* After each step: what is in between is no state of its own. */
+static void settle(void)
+{
+	while (take_eager() && !now.wrong) {
 	}
 }
 
@@ -1058,7 +1066,7 @@ static void check_end(void)
 }
 
 /* spin takes NAME( in an expression for a side effect, but not NAME (. */
-#define STEP(guard, step) :: c_expr { (guard) && !find_eager () } -> d_step { c_code { step; }; assert(wrong == 0) }
+#define STEP(guard, step) :: c_expr { guard } -> d_step { c_code { step; settle(); }; assert(wrong == 0) }
 
 #define OF_SERVER(s) \
 	STEP(now.faults && in (now.alive, s) && MAY_DIE, now.faults--; now.alive &= ~(1 << s)) \
@@ -1133,6 +1141,7 @@ init {
 				} while (in (FIRST_DEAD, server));
 				now.where[g] = server + 1;
 			}
+			settle();
 		}
 	}
 	do
@@ -1152,7 +1161,6 @@ init {
 	STEP(may_conclude () && !is_refused () && all_have_promised (), conclude())
 #endif
 	STEP(can_say_epoch (), say_epoch())
-	:: c_expr { find_eager () } -> d_step { c_code { take_eager(); }; assert(wrong == 0) }
-	:: c_expr { all_over () && !find_eager () && !OPEN } -> d_step { c_code { check_end(); }; assert(wrong == 0) }; break
+	:: c_expr { all_over () && !OPEN } -> d_step { c_code { check_end(); }; assert(wrong == 0) }; break
 	od
 }
