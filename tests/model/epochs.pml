@@ -14,6 +14,7 @@
  *   REFUSALS   how many of them some rank has no memory for
  *   DURING     servers die only when it has asked for one
  *   FAULTS     how many servers die; with CUTS also: a rank loses its lanes to a server that lives
+ *   DIES       which ones may: a bit for each
  *   WAITS      bit o: operation o is large, and returns when it is stable; else its chunks are copied
  *   BLOCKS     bit r: rank r begins an operation only when the one before has returned
  *   IN_PLACE   results overwrite inputs, and may have come by half
@@ -27,6 +28,9 @@
 #endif
 #ifndef FAULTS
 #define FAULTS 1
+#endif
+#ifndef DIES
+#define DIES 7
 #endif
 #ifndef WAITS
 #define WAITS 1
@@ -78,12 +82,12 @@ byte died;            /* ranks */
 byte gone[RANKS];     /* servers that have said GONE to it */
 #endif
 
-/* SEALED: what a rank has said last, and what of that rank 0 has heard. */
-byte said[RANKS], heard[RANKS]; /* whether any */
-byte said_dead[RANKS], heard_dead[RANKS];
-byte said_epoch[RANKS], heard_epoch[RANKS];
-byte said_begun[RANKS], heard_begun[RANKS];
-byte said_done[STREAMS], heard_done[STREAMS];
+/* SEALED: what a rank says is what it has, for nothing of that changes while it is sealed; and the servers that
+ * rank 0 has heard in it, of this epoch. 0: nothing yet. */
+byte heard_dead[RANKS];
+#ifdef BUG_TAKE_ON
+byte said_done[STREAMS];
+#endif
 
 /* What rank 0 says: ASK, and the records: EPOCH. */
 byte asked_dead;
@@ -280,27 +284,39 @@ static void hear_held(int e, int s, int r)
 
 /* ---- agreement ---- */
 
-static void say_sealed(int r)
+static int says_sealed(int r)
 {
-	int e, s;
-
-	now.said[r] = 1;
-	now.said_dead[r] = now.closed[r];
-	now.said_epoch[r] = now.epoch[r];
-	now.said_begun[r] = now.promised[r];
-	for (e = 0; e < EPOCHS; e++) {
-		for (s = 0; s < SERVERS; s++) {
-			now.said_done[at(e, s, r)] = in(now.closed[r], s) ? now.done[at(e, s, r)] : 0;
-		}
+#ifdef BUG_LOST_AGAIN /* who has lost the server that joins says nothing of it */
+	if (in(now.again, r)) {
+		return 0;
 	}
+#endif
+	return works(r) && is_sealed(r) && now.epoch[r] == now.nrecords;
+}
+
+/* How many results the rank says that it has of the stream. */
+static int said_done(int e, int s, int r)
+{
+#ifdef BUG_TAKE_ON
+	return now.said_done[at(e, s, r)];
+#else
+	return now.done[at(e, s, r)];
+#endif
 }
 
 static void close_lanes(int r, int servers)
 {
+	int i;
+
 	if (!is_sealed(r) && now.begun[r] < now.promised[r]) {
 		now.promised[r] = now.begun[r];
 	}
 	now.closed[r] |= servers;
+#ifdef BUG_TAKE_ON
+	for (i = r; i < STREAMS; i += RANKS) {
+		now.said_done[i] = in(servers, i / RANKS % 3) ? now.done[i] : now.said_done[i];
+	}
+#endif
 }
 
 static int can_notice(int r, int s)
@@ -318,7 +334,6 @@ static void lose(int r, int s)
 	}
 #endif
 	close_lanes(r, 1 << s);
-	say_sealed(r);
 }
 
 static int can_cut(int r, int s)
@@ -332,32 +347,15 @@ static int can_cut(int r, int s)
 
 static int can_hear(int r)
 {
-	int e, s;
-
-	if (!works(0) || !now.said[r] || (r && !reaches(r))) {
-		return 0;
-	}
-	return !now.heard[r] || now.heard_dead[r] != now.said_dead[r] || now.heard_epoch[r] != now.said_epoch[r] ||
-	       now.heard_begun[r] != now.said_begun[r];
+	return works(0) && says_sealed(r) && (r == 0 || reaches(r)) && now.heard_dead[r] != now.closed[r];
 }
 
 static void hear(int r)
 {
-	int i;
-
-	now.heard[r] = 1;
-	now.heard_dead[r] = now.said_dead[r];
-	now.heard_epoch[r] = now.said_epoch[r];
-	now.heard_begun[r] = now.said_begun[r];
-	for (i = r; i < STREAMS; i += RANKS) {
-		now.heard_done[i] = now.said_done[i];
-	}
-	if (now.heard_epoch[r] == now.nrecords) { /* what was lost earlier may serve again */
-		now.asked_dead |= now.heard_dead[r];
-	}
+	now.heard_dead[r] = now.closed[r];
+	now.asked_dead |= now.heard_dead[r];
 	if (now.asked_dead & ~now.closed[0]) {
 		close_lanes(0, now.asked_dead);
-		say_sealed(0);
 	}
 }
 
@@ -369,7 +367,6 @@ static int can_be_asked(int r)
 static void be_asked(int r)
 {
 	close_lanes(r, now.asked_dead);
-	say_sealed(r);
 }
 
 static int can_say_epoch(void)
@@ -382,7 +379,7 @@ static int can_say_epoch(void)
 		return 0;
 	}
 	for (r = 0; r < RANKS; r++) {
-		missing -= now.heard[r] && now.heard_dead[r] == now.asked_dead && now.heard_epoch[r] == now.nrecords;
+		missing -= now.heard_dead[r] == now.asked_dead;
 	}
 #ifdef BUG_ONE_MISSING /* the seal of one rank is not waited for */
 	return missing <= 1;
@@ -394,16 +391,16 @@ static int can_say_epoch(void)
 /* How far a dead stream has come at every rank. */
 static int least_done(int e, int s)
 {
-	int least = now.heard_done[at(e, s, 0)];
+	int least = said_done(e, s, 0);
 	int r;
 
 	for (r = 1; r < RANKS; r++) {
 #ifdef BUG_LARGEST /* not the smallest number of results */
-		if (now.heard_done[at(e, s, r)] > least) {
+		if (said_done(e, s, r) > least) {
 #else
-		if (now.heard_done[at(e, s, r)] < least) {
+		if (said_done(e, s, r) < least) {
 #endif
-			least = now.heard_done[at(e, s, r)];
+			least = said_done(e, s, r);
 		}
 	}
 	return least;
@@ -457,6 +454,9 @@ static void add_record(int without, int rest, int f)
 		now.where[next * CHUNKS + g] = to[g];
 		now.from[next * CHUNKS + g] = source[g];
 	}
+	for (g = 0; g < RANKS; g++) {
+		now.heard_dead[g] = 0;
+	}
 	now.dead[next] = without;
 	now.first[next] = f;
 	now.nrecords = next;
@@ -481,10 +481,10 @@ static void say_epoch(void)
 	int f = 0, r;
 
 	for (r = 0; r < RANKS; r++) {
-		f = now.heard_begun[r] > f ? now.heard_begun[r] : f;
+		f = now.promised[r] > f ? now.promised[r] : f;
 	}
 #ifdef BUG_OWN_FIRST /* rank 0 takes its own N for F */
-	f = now.heard_begun[0];
+	f = now.promised[0];
 #endif
 	add_record(now.asked_dead, idle_now(), f);
 }
@@ -505,13 +505,7 @@ static void apply(int r)
 	now.answer[r] = 0;
 #endif
 	now.closed[r] = (now.closed[r] & ~back) | now.dead[e];
-#ifdef BUG_LOST_AGAIN /* who has lost the server that joins says nothing of it */
-	if (is_sealed(r) && !in(now.again, r)) {
-#else
-	if (is_sealed(r)) {
-#endif
-		say_sealed(r);
-	} else {
+	if (!is_sealed(r)) {
 		now.promised[r] = EVER;
 	}
 }
@@ -928,7 +922,7 @@ static int all_over(void)
  * Some steps disable no other one and change nothing that a rule looks at, whenever they are taken: such a
  * step is taken at once, and no other order is tried. An operation's return: it can only make a part
  * worse. All steps once nothing more can happen to the table. And parts and results of a server that nobody
- * has closed his lanes to, once there is no fault left.
+ * has closed his lanes to, where no fault can meet it any more. What rank 0 says to itself.
  */
 static int is_settled(void)
 {
@@ -953,14 +947,23 @@ static int is_settled(void)
 	       (ALL & ~now.dead[now.nrecords] & ~now.alive) == 0;
 }
 
-enum { NO_STEP, BEGIN, GIVE_BACK, SEND_PART, TAKE, SAY_HELD, HEAR_HELD };
+static int may_be_lost(int s)
+{
+#if defined(CUTS) || defined(RANK_DIES)
+	return now.faults;
+#else
+	return now.faults && in(DIES, s);
+#endif
+}
+
+enum { NO_STEP, HEAR, BEGIN, GIVE_BACK, SEND_PART, TAKE, SAY_HELD, HEAR_HELD };
 static int eager_e, eager_s, eager_r;
 
 static int find_eager_part(int s)
 {
 	int e, r;
 
-	if (now.faults || !in(now.alive, s) || in(now.closed[0] | now.closed[1] | now.closed[2] | now.asked_dead, s)) {
+	if (may_be_lost(s) || !in(now.alive, s) || in(now.closed[0] | now.closed[1] | now.closed[2] | now.asked_dead, s)) {
 		return NO_STEP;
 	}
 #ifdef DRAINS
@@ -997,6 +1000,9 @@ static int find_eager(void)
 	int step = NO_STEP;
 	int o, r, s;
 
+	if (can_hear(0)) {
+		return HEAR;
+	}
 	for (r = 0; r < RANKS; r++) {
 		for (o = 0; o < OPERATIONS; o++) {
 			eager_r = r;
@@ -1018,6 +1024,9 @@ static int find_eager(void)
 static int take_eager(void)
 {
 	switch (find_eager()) {
+	case HEAR:
+		hear(0);
+		break;
 	case BEGIN:
 		now.begun[eager_r]++;
 		break;
@@ -1069,7 +1078,7 @@ static void check_end(void)
 #define STEP(guard, step) :: c_expr { guard } -> d_step { c_code { step; settle(); }; assert(wrong == 0) }
 
 #define OF_SERVER(s) \
-	STEP(now.faults && in (now.alive, s) && MAY_DIE, now.faults--; now.alive &= ~(1 << s)) \
+	STEP(now.faults && in (now.alive & DIES, s) && MAY_DIE, now.faults--; now.alive &= ~(1 << s)) \
 	OF_LANE(s, 0) OF_LANE(s, 1) OF_LANE(s, 2)
 
 #ifdef DURING
