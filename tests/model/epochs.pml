@@ -72,7 +72,6 @@ byte epoch[RANKS];    /* the last record that it has applied */
 byte begun[RANKS];    /* operations */
 byte promised[RANKS]; /* it begins none from here on before the next record */
 byte returned[RANKS]; /* operations */
-byte copied[RANKS];   /* operations whose chunks it keeps */
 byte has[12];         /* [rank][chunk]: none, half, or all of the result */
 byte aborted;         /* ranks */
 #ifdef RANK_DIES
@@ -508,6 +507,9 @@ static void apply(int r)
 	if (!is_sealed(r)) {
 		now.promised[r] = EVER;
 	}
+#ifdef BUG_LOST_AGAIN
+	now.promised[r] = EVER;
+#endif
 }
 
 /* The first operation that goes by a later table than that, of those up to `last`: a loss may come before the
@@ -725,7 +727,7 @@ static int contribution(int r, int g)
 {
 	int o = operation(g);
 
-	if (in(now.returned[r], o) && !in(now.copied[r], o)) {
+	if (in(now.returned[r], o) && in(WAITS, o)) { /* else its chunks are copied */
 		return OVERWRITTEN;
 	}
 	if (!receives(r)) {
@@ -842,7 +844,6 @@ static int can_return(int r, int o)
 static void give_back(int r, int o)
 {
 	now.returned[r] |= 1 << o;
-	now.copied[r] |= !in(WAITS, o) << o;
 }
 
 /* ---- ends ---- */
@@ -1053,10 +1054,122 @@ static int take_eager(void)
 	return 1;
 }
 
+/* ---- states that are one ---- */
+
+/* What nobody looks at any more. */
+static void forget_parts(int i)
+{
+#ifndef BUG_TAKE_ON
+	int s = i / RANKS % 3;
+
+	if (!in(now.alive, s) && (now.part[i] == ARRIVED || in(now.closed[i % RANKS], s))) {
+		now.part[i] = NOT_SENT;
+		now.carries[i] = 0;
+	}
+#endif
+}
+
+static void forget(void)
+{
+	int i;
+
+	for (i = 0; i < STREAMS; i++) {
+		forget_parts(i);
+	}
+#if ASKS > 0
+	if (now.stands) {
+		return;
+	}
+	for (i = 0; i < RANKS; i++) {
+		now.heard_of[i] = 0;
+		now.answer[i] = in(now.joined, i) ? now.answer[i] : 0;
+	}
+	if (now.joined == 0) {
+		now.sought = NOTHING;
+#ifndef BUG_LOST_AGAIN
+		now.again = now.asks == ASKS ? 0 : now.again;
+#endif
+	}
+#endif
+}
+
+#define MAY_SWAP ((BLOCKS >> 1 & 1) == (BLOCKS >> 2 & 1))
+
+/* Ranks 1 and 2 do the same: of two states that differ in their names one is looked at. */
+static int order;
+static int swaps;
+
+static void one_byte(uchar *of_1, uchar *of_2)
+{
+	if (!swaps) {
+		order = order ? order : *of_1 - *of_2;
+	} else {
+		uchar kept = *of_1;
+
+		*of_1 = *of_2;
+		*of_2 = kept;
+	}
+}
+
+static void one_bit(uchar *set)
+{
+	uchar of_1 = in(*set, 1), of_2 = in(*set, 2);
+
+	one_byte(&of_1, &of_2);
+	*set = (*set & 1) | of_1 << 1 | of_2 << 2;
+}
+
+static void each_of_both(void)
+{
+	int i;
+
+	one_byte(&now.closed[1], &now.closed[2]);
+	one_byte(&now.epoch[1], &now.epoch[2]);
+	one_byte(&now.begun[1], &now.begun[2]);
+	one_byte(&now.promised[1], &now.promised[2]);
+	one_byte(&now.returned[1], &now.returned[2]);
+	one_byte(&now.heard_dead[1], &now.heard_dead[2]);
+	one_bit(&now.aborted);
+#ifdef RANK_DIES
+	one_bit(&now.died);
+#endif
+#if defined(RANK_DIES) || defined(CUTS)
+	one_byte(&now.gone[1], &now.gone[2]);
+#endif
+#if ASKS > 0
+	one_byte(&now.heard_of[1], &now.heard_of[2]);
+	one_byte(&now.answer[1], &now.answer[2]);
+	one_bit(&now.joined);
+	one_bit(&now.again);
+#endif
+	for (i = 0; i < CHUNKS; i++) {
+		one_byte(&now.has[CHUNKS + i], &now.has[2 * CHUNKS + i]);
+	}
+	for (i = 0; i < STREAMS; i += RANKS) {
+		one_byte(&now.done[i + 1], &now.done[i + 2]);
+		one_byte(&now.part[i + 1], &now.part[i + 2]);
+		one_byte(&now.carries[i + 1], &now.carries[i + 2]);
+#ifdef BUG_TAKE_ON
+		one_byte(&now.said_done[i + 1], &now.said_done[i + 2]);
+#endif
+#ifdef HELD
+		one_byte(&now.held[i + 1], &now.held[i + 2]);
+		one_byte(&now.sure[i + 1], &now.sure[i + 2]);
+#endif
+	}
+}
+
 /* After each step: what is in between is no state of its own. */
 static void settle(void)
 {
 	while (take_eager() && !now.wrong) {
+	}
+	forget();
+	order = swaps = 0;
+	each_of_both();
+	if (order > 0 && MAY_SWAP) {
+		swaps = 1;
+		each_of_both();
 	}
 }
 

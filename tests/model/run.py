@@ -23,6 +23,9 @@ WORLDS = {
     "rank_dies": "SERVERS=2 FAULTS=1 WAITS=1 RANK_DIES",
     "two_deaths": "SERVERS=3 FAULTS=2 WAITS=3 BLOCKS=6",
     "join": "SERVERS=3 FAULTS=1 WAITS=3 BLOCKS=7 JOINS ASKS=1",
+    "join_first_two_die": "SERVERS=3 FAULTS=2 DIES=3 WAITS=3 BLOCKS=7 JOINS ASKS=1",
+    "join_and_first_die": "SERVERS=3 FAULTS=2 DIES=5 WAITS=3 BLOCKS=7 JOINS ASKS=1",
+    "join_and_second_die": "SERVERS=3 FAULTS=2 DIES=6 WAITS=3 BLOCKS=7 JOINS ASKS=1",
     "drain": "SERVERS=2 FAULTS=1 WAITS=3 BLOCKS=7 DRAINS ASKS=2",
     "join_and_drain": "SERVERS=3 FAULTS=0 WAITS=3 BLOCKS=7 JOINS DRAINS ASKS=4 REFUSALS=1",
 }
@@ -50,7 +53,7 @@ def check(folder, switches):
     """How many errors spin finds, and how many states there are."""
     defined = [f"-D{switch}" for switch in switches.split()]
     subprocess.run(["spin", "-a", *defined, str(MODEL)], cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    subprocess.run([os.environ.get("CC", "cc"), "-O2", "-w", "-DSAFETY", "-DCOLLAPSE", "-DMEMLIM=6000", "-o", "pan", "pan.c"],
+    subprocess.run([os.environ.get("CC", "cc"), "-O2", "-w", "-DSAFETY", "-DCOLLAPSE", "-DMEMLIM=12000", "-o", "pan", "pan.c"],
                    cwd=folder, check=True)
     output = subprocess.run(["./pan", "-m400000", "-w24"], cwd=folder, capture_output=True, text=True).stdout
     errors = re.search(r"errors: (\d+)", output)
