@@ -124,7 +124,8 @@ struct smd_stats {
 };
 
 /*
- * Connects to every shard of every server, or fails and names the server that it could not reach.
+ * Connects to every shard of every server, or fails and names the server that it could not reach;
+ * where other processes of the job run already, it goes on without that one, and warns of it.
  * options may be NULL. Blocks up to the connect time-out.
  */
 int smd_context_create(const struct smd_context_options *options, smd_context **out);

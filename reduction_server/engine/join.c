@@ -147,7 +147,8 @@ static int join_agree(struct smd_server_comm *comm, const struct smd_member *mem
 			comm->name, comm->nranks, there->rank, smd_peer_replica(there),
 			join->nranks, member->rank, smd_peer_replica(member),
 			join_hint(comm->job->name));
-	} else if (there && join->table_hash != comm->table_hash) {
+	} else if (there && join->table_hash && comm->table_hash &&
+		   join->table_hash != comm->table_hash) {
 		ret = smd_error_set(error, EINVAL,
 			"group %.120s: all ranks must have the same reduction servers in the same "
 			"order, but rank %u (%.100s) and rank %u (%.100s) differ%s",
@@ -170,6 +171,19 @@ static bool join_is_in_vain(
 		if (comm->id == 0 && comm->state == SMD_SERVER_COMM_ACTIVE &&
 			comm->attached < comm->nranks && strcmp(comm->job->name, job) == 0 &&
 			strcmp(comm->group, join->group) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+bool smd_comms_reach_all(const struct smd_comms *comms, const char *job)
+{
+	const struct smd_server_comm *comm;
+
+	TAILQ_FOREACH (comm, &comms->list, link) {
+		if (comm->id == 0 && comm->table_hash && comm->state != SMD_SERVER_COMM_ABORTED &&
+			strcmp(comm->job->name, job) == 0) {
 			return true;
 		}
 	}
@@ -209,6 +223,7 @@ int smd_server_comm_join(struct smd_comms *comms, struct smd_member *member, con
 	if (ret) {
 		return ret;
 	}
+	comm->table_hash = comm->table_hash ? comm->table_hash : join->table_hash;
 	comm->members[member->rank] = member;
 	member->attempt = join->attempt;
 	comm->attached++;

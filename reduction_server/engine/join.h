@@ -17,4 +17,8 @@
 int smd_server_comm_join(struct smd_comms *comms, struct smd_member *member, const char *job,
 	const struct smd_join *join, struct smd_error *error);
 
+/* Whether a rank of that job that has reached all of its servers is in a communicator here: then
+ * who comes late may begin without one of them. */
+bool smd_comms_reach_all(const struct smd_comms *comms, const char *job);
+
 #endif

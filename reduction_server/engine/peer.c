@@ -355,7 +355,10 @@ static int peer_welcome(struct smd_peer *peer, const struct smd_handshake *hands
 {
 	const struct smd_tokens *tokens = peer->shard->config.tokens;
 	struct smd_welcome welcome = peer->shard->config.welcome;
-	struct smd_frame frame = {.kind = SMD_FRAME_WELCOME};
+	struct smd_frame frame = {
+		.kind = SMD_FRAME_WELCOME,
+		.window = smd_comms_reach_all(&peer->shard->comms, handshake->hello.job),
+	};
 	uint8_t payload[SMD_CONTROL_MAX];
 
 	welcome.proved = tokens != NULL;

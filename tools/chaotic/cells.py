@@ -40,8 +40,8 @@ def outcome(process, moment, fault):
         return ENDS
     if process == "agent":  # another one comes, and the job begins again; not before its hosts are there, nor without a network
         return CONTINUES if fault in ("kill", "term") and moment != "connect" else ENDS
-    # Whoever comes later than the loss of a server cannot know what it was, and does not begin without it.
-    return ENDS if moment in ("connect", "join") else CONTINUES
+    # Nobody begins without a server that no rank has ever reached.
+    return ENDS if moment == "connect" else CONTINUES
 
 
 def all_cells():

@@ -161,7 +161,8 @@ static void context_connect(struct smd_task *task)
 
 	context->deadline = evtimer_new(context->progress.base, smd_context_deadline, context);
 	context->settle = evtimer_new(context->progress.base, smd_context_settled, context);
-	if (!context->settle || !context->deadline ||
+	context->begin = evtimer_new(context->progress.base, smd_context_begin_without, context);
+	if (!context->settle || !context->begin || !context->deadline ||
 		evtimer_add(context->deadline, &timeout) != 0 ||
 		smd_context_create_targets(context)) {
 		smd_context_fail(context, -ENOMEM, "cannot start: out of memory");
@@ -406,6 +407,9 @@ void smd_context_destroy(smd_context *context)
 	}
 	if (context->settle) {
 		event_free(context->settle);
+	}
+	if (context->begin) {
+		event_free(context->begin);
 	}
 	/* One more turn, for what is freed at the end of a turn. */
 	event_base_loop(context->progress.base, EVLOOP_NONBLOCK);

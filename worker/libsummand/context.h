@@ -33,11 +33,13 @@ struct smd_context {
 	struct smd_task connect;
 	struct event *deadline; /* it is over */
 	struct event *settle;   /* runs while more may be lost of the same cause */
+	struct event *begin;    /* runs while others do, and a server cannot be reached */
 
 	unsigned ntargets; /* those of the configuration, then those that were added */
 	struct smd_server_file server_file;
 	uint64_t lost;             /* targets, by number, whose lanes have been closed */
 	uint64_t drains;           /* targets that are being drained, and not lost yet */
+	uint64_t absent;           /* could not be reached when the process began: not in `deal` */
 	struct smd_error lost_why; /* of all of them */
 	struct smd_target targets[SMD_SERVERS_MAX];
 	unsigned nwelcomed; /* remotes that have said WELCOME */
@@ -45,7 +47,7 @@ struct smd_context {
 	struct smd_deal deal;
 	unsigned ninitial; /* remotes of that deal; others were added behind them */
 	uint32_t *weights; /* of those, as they were declared then */
-	uint64_t deal_hash;
+	uint64_t deal_hash; /* 0: the deal is without some */
 	struct smd_staging staging;
 	struct smd_undos undos;
 	struct smd_registrations registrations;
@@ -53,7 +55,7 @@ struct smd_context {
 	struct smd_receiver *comms[SMD_COMMS_MAX]; /* by SMD_COMM_INDEX(number) */
 	uint32_t uses[SMD_COMMS_MAX]; /* under the lock: how often an index was used; odd: it is in
 					use */
-	bool ready;                   /* published: every shard has said WELCOME */
+	bool ready;                   /* published: every shard has said WELCOME, but of `absent` */
 	int err;                      /* published: -errno once the context is of no use */
 	struct smd_error error;       /* published with it */
 	struct smd_stats stats;       /* published */

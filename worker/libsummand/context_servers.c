@@ -10,6 +10,7 @@
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/remote_pair.h"
 
+#define BEGIN_S   3      /* as long as a lost packet delays a connection */
 #define SETTLE_US 200000 /* the kernel takes time to end a process with much memory */
 
 bool smd_context_settles(struct smd_context *context)
@@ -51,6 +52,11 @@ void smd_context_fail(struct smd_context *context, int err, const char *text)
 	}
 }
 
+static bool is_absent(const struct smd_context *context, unsigned target)
+{
+	return context->absent >> target & 1;
+}
+
 /* The first shard of every server, then the second of every server, ...: so neighbours in the deal
  * are behind different links. */
 static int context_order_remotes(struct smd_context *context)
@@ -58,7 +64,7 @@ static int context_order_remotes(struct smd_context *context)
 	unsigned n = 0;
 
 	for (unsigned t = 0; t < context->ntargets; t++) {
-		n += context->targets[t].nremotes;
+		n += is_absent(context, t) ? 0 : context->targets[t].nremotes;
 	}
 	/* It must not move: callers look at it. */
 	context->remotes.each =
@@ -69,7 +75,7 @@ static int context_order_remotes(struct smd_context *context)
 	context->ninitial = n;
 	for (unsigned s = 0; context->remotes.count < n; s++) {
 		for (unsigned t = 0; t < context->ntargets; t++) {
-			if (s < context->targets[t].nremotes) {
+			if (s < context->targets[t].nremotes && !is_absent(context, t)) {
 				struct smd_remote *remote = context->targets[t].remotes[s];
 
 				remote->index = context->remotes.count;
@@ -106,7 +112,8 @@ static int context_make_deal(struct smd_context *context)
 			welcome->chunk_bytes < chunk_bytes ? welcome->chunk_bytes : chunk_bytes;
 	}
 	ret = smd_deal_create(&context->deal, shards, context->remotes.count, chunk_bytes);
-	context->deal_hash = smd_deal_hash(shards, context->remotes.count, chunk_bytes);
+	context->deal_hash =
+		context->absent ? 0 : smd_deal_hash(shards, context->remotes.count, chunk_bytes);
 	free(shards);
 	return ret;
 }
@@ -158,6 +165,11 @@ static int context_open_shards(struct smd_context *context, struct smd_remote *f
 	return 0;
 }
 
+static void context_fail_without_memory(struct smd_context *context, int err)
+{
+	smd_context_fail(context, err, "cannot connect to the reduction servers: out of memory");
+}
+
 /* Two addresses must not be those of one server: it would wait for this rank to join twice. */
 static int context_check_twice(struct smd_context *context)
 {
@@ -165,8 +177,9 @@ static int context_check_twice(struct smd_context *context)
 
 	for (unsigned t = 1; t < context->ntargets; t++) {
 		for (unsigned u = 0; u < t; u++) {
-			if (context->targets[t].remotes[0]->welcome.server_id !=
-				context->targets[u].remotes[0]->welcome.server_id) {
+			if (is_absent(context, t) || is_absent(context, u) ||
+				context->targets[t].remotes[0]->welcome.server_id !=
+					context->targets[u].remotes[0]->welcome.server_id) {
 				continue;
 			}
 			snprintf(text, sizeof(text),
@@ -220,6 +233,36 @@ static void context_take_back(struct smd_context *context, struct smd_remote *re
 	}
 }
 
+/* All that can be is known. */
+static int context_begin(struct smd_context *context)
+{
+	int ret;
+
+	if (context_check_twice(context)) {
+		return 0;
+	}
+	(void)evtimer_del(context->begin);
+	ret = context_make_deal(context);
+	for (unsigned t = 0; t < context->ntargets; t++) {
+		context->targets[t].known = !is_absent(context, t);
+	}
+	if (ret == 0) {
+		context_publish_ready(context);
+	}
+	return ret;
+}
+
+/* Where others run, who comes late gives what cannot be reached a moment only: the others may be
+ * without it, and wait for this rank. */
+static void context_hurry(struct smd_context *context, const struct smd_remote *remote)
+{
+	const struct timeval moment = {BEGIN_S, 0};
+
+	if (remote->others_run && !evtimer_pending(context->begin, NULL)) {
+		(void)evtimer_add(context->begin, &moment);
+	}
+}
+
 static void context_on_welcomed(struct smd_remote_owner *owner, struct smd_remote *remote)
 {
 	struct smd_context *context = context_of(owner);
@@ -245,21 +288,64 @@ static void context_on_welcomed(struct smd_remote_owner *owner, struct smd_remot
 		expected += context->targets[t].nremotes;
 	}
 	/* A server that has not answered counts as one shard, so this is not reached too early. */
-	if (ret == 0 && context->nwelcomed == expected && !context->ready) {
-		if (context_check_twice(context)) {
-			return;
-		}
-		ret = context_make_deal(context);
-		for (unsigned t = 0; t < context->ntargets; t++) {
-			context->targets[t].known = true;
-		}
-		if (ret == 0) {
-			context_publish_ready(context);
-		}
+	if (ret == 0 && context->nwelcomed == expected) {
+		ret = context_begin(context);
+	} else if (ret == 0) {
+		context_hurry(context, remote);
 	}
 	if (ret) {
-		smd_context_fail(
-			context, ret, "cannot connect to the reduction servers: out of memory");
+		context_fail_without_memory(context, ret);
+	}
+}
+
+/* Like one that was added, it is tried again, and has its place in a later table. */
+static void context_go_without(struct smd_context *context, struct smd_target *target)
+{
+	const char *reason = target->remotes[0]->reason;
+	char name[160];
+
+	for (unsigned s = 0; s < target->nremotes; s++) {
+		smd_remote_abandon(target->remotes[s]);
+	}
+	target->lost = true;
+	smd_target_name(target, name);
+	smd_log(SMD_LOG_WARN, "libsummand",
+		"%s cannot be reached, and other processes of the job run: this one begins "
+		"without it%s%s; %u of %u reduction servers go on",
+		name, reason[0] ? ": " : "", reason,
+		context->ntargets - (unsigned)__builtin_popcountll(context->absent),
+		context->ntargets);
+	smd_reconnection_begin(context, target);
+}
+
+void smd_context_begin_without(evutil_socket_t fd, short what, void *arg)
+{
+	struct smd_context *context = arg;
+	int ret;
+
+	(void)fd;
+	(void)what;
+	if (context->ready || context->err) {
+		return;
+	}
+	for (unsigned t = 0; t < context->ntargets; t++) {
+		for (unsigned s = 0; s < context->targets[t].nremotes; s++) {
+			context->absent |= context->targets[t].remotes[s]->welcomed ? 0 : 1ull << t;
+		}
+	}
+	if (context->absent == smd_context_first(context->ntargets)) {
+		context->absent = 0;
+		return; /* what was there is not any more */
+	}
+	context->lost |= context->absent;
+	for (unsigned t = 0; t < context->ntargets; t++) {
+		if (is_absent(context, t)) {
+			context_go_without(context, &context->targets[t]);
+		}
+	}
+	ret = context_begin(context);
+	if (ret) {
+		context_fail_without_memory(context, ret);
 	}
 }
 

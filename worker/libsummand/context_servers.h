@@ -22,9 +22,10 @@ void smd_context_free_remotes(struct smd_context *context);
  * those that come after it. */
 void smd_context_fail(struct smd_context *context, int err, const char *text);
 
-/* Timers of the context: it has tried to connect for long enough; and what was lost of one cause is
- * known. */
+/* Timers of the context: it has tried to connect for long enough; what was lost of one cause is
+ * known; and others run, so this process begins without what it cannot reach. */
 void smd_context_deadline(evutil_socket_t fd, short what, void *arg);
 void smd_context_settled(evutil_socket_t fd, short what, void *arg);
+void smd_context_begin_without(evutil_socket_t fd, short what, void *arg);
 
 #endif

@@ -18,32 +18,47 @@ static unsigned target_of(const struct smd_comm *comm, unsigned remote)
 	return (unsigned)(comm->context->remotes.each[remote]->target - comm->context->targets);
 }
 
-/* Those that were added have come in any order here, and may in another one at other ranks. */
+static unsigned list_one(const struct smd_context *context, unsigned t, unsigned s, uint64_t dead,
+	unsigned *out, unsigned n)
+{
+	const struct smd_target *target = &context->targets[t];
+
+	if (dead >> t & 1 || !target->known || s >= target->nremotes) {
+		return n;
+	}
+	if (out) {
+		out[n] = target->remotes[s]->index;
+	}
+	return n + 1;
+}
+
+/* As in the first epoch, which its caller's thread makes: what has changed since is not its to see. */
+static unsigned list_first(const struct smd_context *context, unsigned *out)
+{
+	for (unsigned i = 0; out && i < context->ninitial; i++) {
+		out[i] = i;
+	}
+	return context->ninitial;
+}
+
+/* Those that were added, or absent at first, have come in any order here, and may in another one at
+ * other ranks. */
 unsigned smd_epoch_list_there(const struct smd_comm *comm, uint64_t dead, unsigned *out)
 {
 	const struct smd_context *context = comm->context;
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < context->ninitial; i++) {
-		if (!(dead >> target_of(comm, i) & 1)) {
-			n++;
-			if (out) {
-				out[n - 1] = i;
-			}
+	if (comm->now == &comm->base && dead == comm->base.dead) {
+		return list_first(context, out);
+	}
+	for (unsigned s = 0; s < SMD_SHARDS_MAX; s++) {
+		for (unsigned t = 0; t < context->config.ninitial; t++) {
+			n = list_one(context, t, s, dead, out, n);
 		}
 	}
-	if ((dead | smd_context_initial(context)) == UINT64_MAX) {
-		return n; /* as in the first epoch, which its caller's thread makes */
-	}
 	for (unsigned t = context->config.ninitial; t < context->ntargets; t++) {
-		const struct smd_target *target = &context->targets[t];
-
-		for (unsigned s = 0; !(dead >> t & 1) && target->known && s < target->nremotes;
-			s++) {
-			n++;
-			if (out) {
-				out[n - 1] = target->remotes[s]->index;
-			}
+		for (unsigned s = 0; s < context->targets[t].nremotes; s++) {
+			n = list_one(context, t, s, dead, out, n);
 		}
 	}
 	return n;

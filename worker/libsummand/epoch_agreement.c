@@ -75,6 +75,19 @@ static bool fits(struct smd_comm *comm, unsigned nstreams)
 	return nstreams <= SMD_STREAMS_MAX;
 }
 
+/* Of servers that a rank has never reached it does not know how many shards they have. The first
+ * epoch is then over before anything is begun in it, so no stream of it has brought a result, which
+ * a message without streams says. */
+static bool knows_streams(const struct smd_comm *comm, uint64_t targets)
+{
+	return comm->now->index > 0 || !(targets & comm->context->absent);
+}
+
+static unsigned count_streams(const struct smd_comm *comm, uint64_t targets)
+{
+	return knows_streams(comm, targets) ? smd_epochs_count_streams(comm, targets) : 0;
+}
+
 static void say_sealed(struct smd_comm *comm)
 {
 	const struct smd_epoch_agreement *agreement = &comm->agreement;
@@ -86,7 +99,7 @@ static void say_sealed(struct smd_comm *comm)
 		.first = agreement->promised,
 		.oldest = comm->state == SMD_COMM_JOINING,
 	};
-	unsigned nstreams = smd_epochs_count_streams(comm, newly);
+	unsigned nstreams = count_streams(comm, newly);
 
 	if (comm->state == SMD_COMM_FAILED || !fits(comm, nstreams)) {
 		return;
@@ -96,7 +109,9 @@ static void say_sealed(struct smd_comm *comm)
 		return;
 	}
 	message.nstreams = (uint16_t)nstreams;
-	smd_epochs_count_done(comm, newly, message.streams);
+	if (nstreams) {
+		smd_epochs_count_done(comm, newly, message.streams);
+	}
 	smd_epoch_say(comm, &message);
 }
 
@@ -221,19 +236,35 @@ static void seal_self(struct smd_comm *comm, struct smd_seal *seal)
 	seal->epoch = comm->now->index;
 	seal->dead = agreement->closed;
 	seal->begun = agreement->promised;
-	seal->nstreams = smd_epochs_count_streams(comm, newly);
-	smd_epochs_count_done(comm, newly, seal->done);
+	seal->nstreams = count_streams(comm, newly);
+	if (seal->nstreams) {
+		smd_epochs_count_done(comm, newly, seal->done);
+	}
+}
+
+/* Of which a rank may know none. */
+static unsigned most_streams(const struct smd_comm *comm)
+{
+	unsigned most = 0;
+
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		unsigned nstreams = comm->agreement.seals[r].nstreams;
+
+		most = nstreams > most ? nstreams : most;
+	}
+	return most;
 }
 
 static bool all_have_sealed(const struct smd_comm *comm)
 {
 	const struct smd_seal *first = &comm->agreement.seals[0];
+	unsigned nstreams = most_streams(comm);
 
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		const struct smd_seal *seal = &comm->agreement.seals[r];
 
 		if (!seal->said || seal->epoch != first->epoch || seal->dead != first->dead ||
-			seal->nstreams != first->nstreams) {
+			(seal->nstreams != nstreams && (seal->nstreams || comm->now->index))) {
 			return false;
 		}
 	}
@@ -255,16 +286,16 @@ static void say_epoch(struct smd_comm *comm)
 		.kind = SMD_EPOCH_RECORD,
 		.epoch = comm->now->index + 1,
 		.dead = seals[0].dead,
-		.nstreams = (uint16_t)seals[0].nstreams,
+		.nstreams = (uint16_t)most_streams(comm),
 	};
 
-	memcpy(message.streams, seals[0].done, seals[0].nstreams * sizeof(*seals[0].done));
+	memset(message.streams, 0xff, sizeof(message.streams));
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		message.first = seals[r].begun > message.first ? seals[r].begun : message.first;
 		for (unsigned i = 0; i < message.nstreams; i++) {
-			if (seals[r].done[i] < message.streams[i]) {
-				message.streams[i] = seals[r].done[i];
-			}
+			uint64_t done = i < seals[r].nstreams ? seals[r].done[i] : 0;
+
+			message.streams[i] = done < message.streams[i] ? done : message.streams[i];
 		}
 	}
 	if (smd_epoch_draw_id(comm, &message.id) == 0) {
@@ -338,6 +369,17 @@ static void check_cut(void *arg, struct smd_flow *flow)
 	check->wrong |= *check->lost++ > flow->done;
 }
 
+/* No stream has brought anything. */
+static bool is_nothing(const struct smd_epoch_record *record)
+{
+	for (unsigned i = 0; i < record->nlost; i++) {
+		if (record->lost[i]) {
+			return false;
+		}
+	}
+	return record->first == 0;
+}
+
 /* It is the next one, and says of this rank what that has said. Later ones of an index are the same
  * again. */
 static bool record_is_right(const struct smd_comm *comm, const struct smd_epoch_record *record)
@@ -350,8 +392,13 @@ static bool record_is_right(const struct smd_comm *comm, const struct smd_epoch_
 	}
 	if ((record->dead & comm->now->dead) != comm->now->dead || newly == 0 ||
 		record->dead & ~comm->agreement.closed || record->dead == UINT64_MAX ||
-		record->first < comm->agreement.promised ||
-		record->nlost != smd_epochs_count_streams(comm, newly)) {
+		record->first < comm->agreement.promised) {
+		return false;
+	}
+	if (comm->now->index == 0 && (record->nlost == 0 || !knows_streams(comm, newly))) {
+		return is_nothing(record);
+	}
+	if (record->nlost != smd_epochs_count_streams(comm, newly)) {
 		return false;
 	}
 	smd_epochs_each_stream(comm, newly, check_cut, &check);

@@ -190,9 +190,10 @@ void smd_group_exclude(struct smd_comm *comm, uint64_t targets)
 static uint64_t context_without(const struct smd_context *context)
 {
 	uint64_t initial = smd_context_initial(context);
-	uint64_t useless = context->lost | context->drains;
+	uint64_t lost = context->lost | context->absent;
+	uint64_t useless = lost | context->drains;
 
-	return initial & (initial & ~useless ? useless : context->lost);
+	return initial & (initial & ~useless ? useless : lost);
 }
 
 /* Lanes that rest are asked when they are there again. */

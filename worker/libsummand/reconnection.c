@@ -18,6 +18,11 @@ static struct smd_context *context_of(const struct smd_target *target)
 	return (struct smd_context *)target->remotes[0]->owner;
 }
 
+static bool is_added(const struct smd_context *context, const struct smd_target *target)
+{
+	return target - context->targets >= context->config.ninitial;
+}
+
 static void arm(struct smd_reconnection *reconnection, unsigned ms)
 {
 	const struct timeval delay = {ms / 1000, ms % 1000 * 1000};
@@ -80,7 +85,7 @@ void smd_reconnection_missed(
 	}
 	smd_log(SMD_LOG_DEBUG, "libsummand", "reduction server %s is not there again: %s",
 		target->address, text);
-	if (!target->known && !reconnection->told &&
+	if (!target->known && !reconnection->told && is_added(context, target) &&
 		smd_clock_ns() - reconnection->first_ns >
 			context->config.connect_timeout_s * SMD_SECOND_NS) {
 		reconnection->told = true;

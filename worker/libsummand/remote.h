@@ -156,6 +156,7 @@ struct smd_remote {
 	struct smd_handshake handshake;  /* of the lane */
 	bool challenged;                 /* the shard has said CHALLENGE */
 	bool disbelieved;                /* it has not the token, by its WELCOME */
+	bool others_run; /* a rank that reaches all servers is in a group there, by its WELCOME */
 	int err;                         /* how the last attempt failed */
 	char reason[SMD_ERROR_TEXT_MAX]; /* empty: none has, since the lane was last open */
 

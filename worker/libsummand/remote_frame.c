@@ -153,6 +153,7 @@ static int remote_on_welcome(
 	smd_turns_pace(&remote->turns, welcome.weight);
 	remote->welcome = welcome;
 	remote->welcomed = true;
+	remote->others_run = frame->window != 0;
 	remote->repeated = false;
 	smd_remote_pair_end(remote);
 	remote_tell_transport(remote);

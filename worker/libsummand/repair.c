@@ -5,7 +5,8 @@
 #include <stdlib.h>
 
 struct cut {
-	const uint64_t *lost;
+	const uint64_t *lost; /* how far each has come; */
+	unsigned nlost;       /* of the others, nothing has */
 	unsigned epoch;
 };
 
@@ -14,7 +15,9 @@ static void cut_stream(void *arg, struct smd_flow *flow)
 	struct cut *cut = arg;
 
 	flow->died = cut->epoch;
-	flow->lost_from = *cut->lost++;
+	flow->lost_from = cut->nlost ? *cut->lost : 0;
+	cut->lost += cut->nlost ? 1 : 0;
+	cut->nlost -= cut->nlost ? 1 : 0;
 	flow->missing = flow->done > flow->lost_from ? flow->done - flow->lost_from : 0;
 }
 
@@ -214,7 +217,8 @@ int smd_repair_add(struct smd_comm *comm, const struct smd_epoch_record *record,
 	struct smd_epoch **out, struct smd_error *error)
 {
 	const struct smd_epoch_table same = {.dead = record->dead, .scale = comm->now->scale};
-	struct cut cut = {.lost = record->lost, .epoch = record->index};
+	struct cut cut = {
+		.lost = record->lost, .nlost = record->nlost, .epoch = record->index};
 	uint64_t newly_dead = record->dead & ~comm->now->dead;
 	struct smd_epoch *epoch = smd_epoch_create(comm, record->id, &same);
 	int ret;

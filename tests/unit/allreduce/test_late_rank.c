@@ -1,0 +1,211 @@
+/*
+ * A rank begins when a server that it was told of is lost already: it begins without it where other
+ * ranks wait, and takes it in when it is there (specs/design/epochs.md).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "reduction_server/base/clock.h"
+#include "tests/unit/allreduce/capture.h"
+#include "tests/unit/allreduce/fixture.h"
+#include "worker/libsummand/comm.h"
+
+enum { RANKS = 3, SERVERS = 3, LOST = 1, ELEMENTS = 50000, PATIENCE_S = 60 };
+
+struct late {
+	struct pool *pool;
+	atomic_uint connected; /* ranks that have reached all servers */
+	atomic_bool joined;
+};
+
+struct late_rank {
+	struct late *late;
+	int rank;
+	pthread_t thread;
+};
+
+static void reduce_and_check(struct smd_comm *comm, int rank, float *buffer)
+{
+	for (int i = 0; i < ELEMENTS; i++) {
+		buffer[i] = (float)(rank + 1) * 0.1f + (float)i * 0.01f;
+	}
+	CHECK(smd_allreduce(comm, buffer, buffer, ELEMENTS, SMD_FLOAT32, SMD_SUM) == 0);
+	for (int i = 0; i < ELEMENTS; i++) {
+		float sum = 1 * 0.1f + (float)i * 0.01f;
+
+		for (int r = 1; r < RANKS; r++) {
+			sum += (float)(r + 1) * 0.1f + (float)i * 0.01f;
+		}
+		CHECK(memcmp(&buffer[i], &sum, sizeof(sum)) == 0);
+	}
+}
+
+struct look {
+	struct smd_task task;
+	struct smd_comm *comm;
+	uint64_t without;
+	bool done;
+};
+
+static void look_now(struct smd_task *task)
+{
+	struct look *look = (struct look *)task;
+	struct smd_progress *progress = &look->comm->context->progress;
+
+	look->without = look->comm->now->dead & ((1u << SERVERS) - 1);
+	smd_progress_lock(progress);
+	look->done = true;
+	smd_progress_publish(progress);
+}
+
+static bool look_done(const void *arg)
+{
+	return ((const struct look *)arg)->done;
+}
+
+/* The servers that the communicator's table is without. */
+static uint64_t look_at(struct smd_comm *comm)
+{
+	static const struct smd_goal goal = {.done = look_done};
+	struct look look = {.task = {.run = look_now}, .comm = comm};
+
+	smd_progress_await(&comm->context->progress, &look.task, &goal, &look, 0);
+	return look.without;
+}
+
+/* Until the table has all servers, on rank 0, which the others follow. */
+static void reduce_until_all_serve(struct smd_comm *comm, int rank, float *buffer)
+{
+	uint64_t end_ns = smd_clock_ns() + PATIENCE_S * SMD_SECOND_NS;
+	int32_t more;
+
+	do {
+		reduce_and_check(comm, rank, buffer);
+		usleep(1000);
+		CHECK(smd_clock_ns() < end_ns);
+		more = rank == 0 && look_at(comm) != 0;
+		CHECK(smd_broadcast(comm, &more, 1, SMD_INT32, 0) == 0);
+	} while (more);
+	reduce_and_check(comm, rank, buffer);
+}
+
+static void *run_rank(void *arg)
+{
+	const struct late_rank *self = arg;
+	struct late *late = self->late;
+	float *buffer = malloc(ELEMENTS * sizeof(*buffer));
+	smd_context *context = pool_context(late->pool, self->rank);
+	smd_comm *comm;
+	smd_comm *second;
+
+	atomic_fetch_add(&late->connected, 1);
+	CHECK(smd_comm_create(context, "late", RANKS, self->rank, &comm) == 0);
+	reduce_and_check(comm, self->rank, buffer);
+	CHECK(look_at(comm) == 1u << LOST);
+	reduce_and_check(comm, self->rank, buffer);
+	atomic_store(&late->joined, true);
+	reduce_until_all_serve(comm, self->rank, buffer);
+	/* Others begin one with it; the late rank's first table never has it. */
+	CHECK(smd_comm_create(context, "second", RANKS, self->rank, &second) == 0);
+	reduce_until_all_serve(second, self->rank, buffer);
+	smd_comm_destroy(second);
+	smd_comm_destroy(comm);
+	smd_context_destroy(context);
+	free(buffer);
+	return NULL;
+}
+
+static void start(struct late_rank *rank)
+{
+	CHECK(pthread_create(&rank->thread, NULL, run_rank, rank) == 0);
+}
+
+static void run(const char *transport, int late_rank)
+{
+	const struct smd_server_config enough = {.memory_bytes = 512u << 20};
+	const struct smd_server_config configs[SERVERS] = {enough, enough, enough};
+	struct pool pool;
+	struct late late = {.pool = &pool};
+	struct late_rank ranks[RANKS];
+	char waits[32];
+
+	pool_start(&pool, transport, SERVERS, configs);
+	for (int r = 0; r < RANKS; r++) {
+		ranks[r] = (struct late_rank){.late = &late, .rank = r};
+		if (r != late_rank) {
+			start(&ranks[r]);
+		}
+	}
+	while (atomic_load(&late.connected) < RANKS - 1) {
+		usleep(1000);
+	}
+	usleep(500000); /* they have said JOIN */
+	pool_end_server(&pool, LOST, 1);
+	start(&ranks[late_rank]);
+	snprintf(waits, sizeof(waits), "%s", pool.servers[LOST].address);
+	capture_await("cannot be reached, and other processes of the job run", waits);
+	while (!atomic_load(&late.joined)) {
+		usleep(1000);
+	}
+	pool_restart_server(&pool, LOST, &enough);
+	for (int r = 0; r < RANKS; r++) {
+		pthread_join(ranks[r].thread, NULL);
+	}
+	pool_stop(&pool);
+	assert_true(pool.servers[LOST].stats.chunks > 0);
+}
+
+static void one_that_follows_begins_without_it(void **state)
+{
+	(void)state;
+	run("tcp", 2);
+	run("loopback", 1);
+}
+
+static void the_one_that_leads_begins_without_it(void **state)
+{
+	(void)state;
+	run("tcp", 0);
+}
+
+/* Nobody has ever reached it: the list may be wrong. */
+static void the_first_one_does_not(void **state)
+{
+	struct smd_context_options options = {.replica = "rank-0",
+		.job = "test",
+		.transport = "tcp",
+		.connect_timeout_s = 5}; /* more than a late one waits for it */
+	struct pool pool;
+	smd_context *context;
+
+	(void)state;
+	pool_start(&pool, "tcp", 2, NULL);
+	pool_end_server(&pool, 1, 1);
+	options.servers = pool.list;
+	assert_true(smd_context_create(&options, &context) < 0);
+	assert_non_null(strstr(smd_error_message(), pool.servers[1].address));
+	pool_stop(&pool);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_that_follows_begins_without_it),
+		cmocka_unit_test(the_one_that_leads_begins_without_it),
+		cmocka_unit_test(the_first_one_does_not),
+	};
+	int ret;
+
+	capture_begin();
+	ret = cmocka_run_group_tests(tests, NULL, NULL);
+	capture_end();
+	return ret;
+}
