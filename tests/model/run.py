@@ -53,7 +53,7 @@ def check(folder, switches):
     """How many errors spin finds, and how many states there are."""
     defined = [f"-D{switch}" for switch in switches.split()]
     subprocess.run(["spin", "-a", *defined, str(MODEL)], cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    subprocess.run([os.environ.get("CC", "cc"), "-O2", "-w", "-DSAFETY", "-DCOLLAPSE", "-DMEMLIM=12000", "-o", "pan", "pan.c"],
+    subprocess.run([os.environ.get("CC", "cc"), "-O2", "-w", "-DSAFETY", "-DCOLLAPSE", "-DMEMLIM=6000", "-o", "pan", "pan.c"],
                    cwd=folder, check=True)
     output = subprocess.run(["./pan", "-m400000", "-w24"], cwd=folder, capture_output=True, text=True).stdout
     errors = re.search(r"errors: (\d+)", output)
