@@ -24,6 +24,7 @@
 #include "reduction_server/server_reports.h"
 #include "reduction_server/transport/address.h"
 #include "reduction_server/transport/bandwidth.h"
+#include "reduction_server/transport/locality.h"
 #include "reduction_server/transport/loop.h"
 
 #define EXIT_USAGE          2
@@ -35,6 +36,7 @@
 struct options {
 	const char *listen;
 	int threads; /* 0: as many as the link takes */
+	int pins;    /* them, to processors near the card */
 	uint64_t memory_limit;
 	uint64_t job_memory_limit;
 	uint64_t bandwidth_mbps;
@@ -144,6 +146,15 @@ static int set_user(void *target, const char *value, struct smd_error *error)
 	return smd_user_find(value, target, error);
 }
 
+static int set_affinity(void *target, const char *value, struct smd_error *error)
+{
+	if (strcmp(value, "card") != 0 && strcmp(value, "none") != 0) {
+		return smd_error_set(error, EINVAL, "must be card or none");
+	}
+	*(int *)target = strcmp(value, "card") == 0;
+	return 0;
+}
+
 static int set_switch(void *target, const char *value, struct smd_error *error)
 {
 	if (strcmp(value, "on") != 0 && strcmp(value, "off") != 0) {
@@ -191,6 +202,10 @@ static int parse_options(int argc, char **argv, struct options *options, struct 
 			"for "
 			"each 10 Gbit/s)",
 			set_threads, &options->threads},
+		{"affinity", "card|none",
+			"card: threads run on the processors of the network card's NUMA node "
+			"(default none)",
+			set_affinity, &options->pins},
 		{"memory-limit", "SIZE",
 			"memory for chunks in flight (default 4G, at most half of what is free)",
 			smd_option_set_size, &options->memory_limit},
@@ -541,6 +556,7 @@ static int start_server(
 		return ret;
 	}
 	choose_transports(options, config.transports);
+	smd_locality_settle(options->listen, options->pins);
 	decide_speed(options, &config);
 	ret = smd_memory_decide(
 		options->memory_limit, config.shards, SMD_CHUNK_DEFAULT, &memory, error);

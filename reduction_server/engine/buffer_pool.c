@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 int smd_buffer_pool_create(struct smd_buffer_pool *pool, size_t bytes, size_t buffer_bytes)
 {
@@ -20,21 +19,19 @@ int smd_buffer_pool_create(struct smd_buffer_pool *pool, size_t bytes, size_t bu
 	if (!pool->free) {
 		return -ENOMEM;
 	}
-	pool->memory = mmap(NULL, total * stride, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (pool->memory == MAP_FAILED) {
+	if (smd_pages_map(&pool->pages, total * stride)) {
 		free(pool->free);
 		return -ENOMEM;
 	}
 	for (size_t i = 0; i < total; i++) {
-		pool->free[i] = pool->memory + (total - 1 - i) * stride;
+		pool->free[i] = pool->pages.memory + (total - 1 - i) * stride;
 	}
 	return 0;
 }
 
 void smd_buffer_pool_destroy(struct smd_buffer_pool *pool)
 {
-	munmap(pool->memory, smd_buffer_pool_bytes(pool));
+	smd_pages_unmap(&pool->pages);
 	free(pool->free);
 }
 

@@ -17,11 +17,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "reduction_server/engine/pages.h"
+
 /* From a buffer to the next: another line of its page, and another page. */
 #define SMD_BUFFER_POOL_STRIDE(buffer_bytes) ((size_t)(buffer_bytes) + 4096 + 64)
 
 struct smd_buffer_pool {
-	uint8_t *memory;
+	struct smd_pages pages;
 	size_t buffer_bytes;
 	size_t total;    /* buffers */
 	size_t reserved; /* of them, promised */
@@ -34,7 +36,7 @@ struct smd_buffer_pool {
 int smd_buffer_pool_create(struct smd_buffer_pool *pool, size_t bytes, size_t buffer_bytes);
 void smd_buffer_pool_destroy(struct smd_buffer_pool *pool);
 
-/* Of all buffers and what lies between them, from pool->memory on. */
+/* Of all buffers and what lies between them, from pool->pages.memory on. */
 static inline size_t smd_buffer_pool_bytes(const struct smd_buffer_pool *pool)
 {
 	return pool->total * SMD_BUFFER_POOL_STRIDE(pool->buffer_bytes);

@@ -402,9 +402,10 @@ int smd_peer_create(
 		smd_lane_keepalive_only(lane);
 	}
 	smd_lane_register(lane,
-		(struct smd_extent){shard->resources.pool.memory,
+		(struct smd_extent){shard->resources.pool.pages.memory,
 			smd_buffer_pool_bytes(&shard->resources.pool)},
-		shard->config.welcome.chunk_bytes);
+		shard->config.welcome.chunk_bytes,
+		shard->resources.pool.pages.kind == SMD_PAGES_RESERVED);
 	peer->idle_since_ns = smd_clock_ns();
 	smd_heartbeat_begin(&peer->heartbeat, lane, smd_clock_ns());
 	TAILQ_INSERT_TAIL(&shard->peers, peer, link);

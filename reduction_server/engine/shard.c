@@ -395,6 +395,9 @@ int smd_shard_start(
 			config->memory_bytes);
 		goto free_shard;
 	}
+	smd_log(SMD_LOG_DEBUG, "server", "%s: %zu MiB for slots in %s", shard->name,
+		smd_buffer_pool_bytes(&shard->resources.pool) >> 20,
+		smd_pages_name(shard->resources.pool.pages.kind));
 	shard->resources.job_buffers =
 		config->job_memory_bytes
 			? config->job_memory_bytes /

@@ -150,7 +150,7 @@ static bool is_any_address(const struct sockaddr *address)
 	       IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)address)->sin6_addr);
 }
 
-static bool find_interface(const char *listen, const char *root, char out[IF_NAMESIZE])
+bool smd_bandwidth_interface(const char *listen, const char *root, char out[IF_NAMESIZE])
 {
 	const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
 	struct addrinfo *info;
@@ -175,7 +175,7 @@ static uint32_t read_one(
 	char interface[IF_NAMESIZE];
 	uint32_t speed;
 
-	if (!find_interface(listen, root, interface)) {
+	if (!smd_bandwidth_interface(listen, root, interface)) {
 		snprintf(source, SMD_BANDWIDTH_SOURCE_MAX,
 			"the default: no interface is known for %.60s", listen);
 		return 0;

@@ -5,6 +5,8 @@
 #ifndef SMD_TRANSPORT_BANDWIDTH_H
 #define SMD_TRANSPORT_BANDWIDTH_H
 
+#include <net/if.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define SMD_BANDWIDTH_DEFAULT_MBPS 10000u
@@ -26,6 +28,9 @@
  */
 uint32_t smd_bandwidth_read(
 	const char *listen, const char *root, char source[SMD_BANDWIDTH_SOURCE_MAX]);
+
+/* The interface of one such address ("host:port"), found in the same way. False: none is known. */
+bool smd_bandwidth_interface(const char *listen, const char *root, char out[IF_NAMESIZE]);
 
 /*
  * How many shards such a link takes, at least 1 and at most as many as there are processors: each

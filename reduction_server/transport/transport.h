@@ -263,9 +263,11 @@ struct smd_transport_ops {
 	/*
 	 * Registers memory that stays mapped until it is deregistered, or as long as the lane's
 	 * loop has lanes, and payloads of at most `largest` bytes in it: it need not be registered
-	 * again and again. NULL operation: no need.
+	 * again and again. `now`: all of it at once, because it is in memory for good; else part by
+	 * part, when it is used. NULL operation: no need.
 	 */
-	void (*register_memory)(struct smd_lane *lane, struct smd_extent memory, size_t largest);
+	void (*register_memory)(
+		struct smd_lane *lane, struct smd_extent memory, size_t largest, bool now);
 	/*
 	 * Memory of a device, which the processor cannot touch. `fd`, a dma-buf, stands for it from
 	 * `offset` on, and may be closed afterwards. It must not overlap other such memory. 0, or
@@ -485,10 +487,10 @@ static inline void smd_lane_claim(
 }
 
 static inline void smd_lane_register(
-	struct smd_lane *lane, struct smd_extent memory, size_t largest)
+	struct smd_lane *lane, struct smd_extent memory, size_t largest, bool now)
 {
 	if (lane->ops->register_memory) {
-		lane->ops->register_memory(lane, memory, largest);
+		lane->ops->register_memory(lane, memory, largest, now);
 	}
 }
 

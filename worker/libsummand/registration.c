@@ -47,7 +47,7 @@ static int registration_apply_to(
 	struct smd_lane *lane, struct smd_extent memory, const struct smd_dmabuf *dmabuf)
 {
 	if (!dmabuf) {
-		smd_lane_register(lane, memory, SMD_CHUNK_LIMIT);
+		smd_lane_register(lane, memory, SMD_CHUNK_LIMIT, false);
 		return 0;
 	}
 	return smd_lane_has_card(lane)

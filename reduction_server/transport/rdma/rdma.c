@@ -138,14 +138,16 @@ static void rdma_claim(struct smd_lane *outer, struct smd_advertisement *base, u
 	rdma_revoke(outer, base);
 }
 
-static void rdma_register_memory(struct smd_lane *outer, struct smd_extent memory, size_t largest)
+static void rdma_register_memory(
+	struct smd_lane *outer, struct smd_extent memory, size_t largest, bool now)
 {
 	struct rdma_lane *lane = rdma_lane_of(outer);
 
 	/* Without it the memory is treated as callers' is, and that is all. */
-	if (lane->device) {
-		(void)smd_rdma_memory_register(lane->device->memory, memory.base, memory.length,
-			SMD_RDMA_MEMORY_PIECE, largest);
+	if (lane->device && smd_rdma_memory_register(lane->device->memory, memory.base,
+				    memory.length, SMD_RDMA_MEMORY_PIECE, largest) == 0 &&
+		now) {
+		smd_rdma_memory_prepare(lane->device->memory, memory.base, memory.length);
 	}
 }
 

@@ -404,6 +404,23 @@ int smd_rdma_memory_register(
 	return 0;
 }
 
+void smd_rdma_memory_prepare(struct smd_rdma_memory *memory, const void *base, size_t length)
+{
+	struct smd_memory_range range = range_of(base, length);
+	struct registered *registered = registered_find(memory, range_of(base, 1));
+
+	for (size_t i = 0; registered && i < registered->count; i++) {
+		struct smd_rdma_region *region;
+
+		range.begin = registered->range.begin + i * registered->piece;
+		range.end = range.begin + 1;
+		if (!registered->pieces[i] &&
+			registered_add_piece(memory, registered, range, &region)) {
+			return;
+		}
+	}
+}
+
 int smd_rdma_memory_register_device(
 	struct smd_rdma_memory *memory, void *base, size_t length, int fd, uint64_t offset)
 {

@@ -106,6 +106,8 @@ void smd_rdma_memory_destroy(struct smd_rdma_memory *memory);
  */
 int smd_rdma_memory_register(
 	struct smd_rdma_memory *memory, void *base, size_t length, size_t piece, size_t largest);
+/* All pieces of it at once, or those before the first that is refused: none at its first use then. */
+void smd_rdma_memory_prepare(struct smd_rdma_memory *memory, const void *base, size_t length);
 /*
  * Memory of a device, which the dma-buf stands for from `offset` on: registered now and as a whole,
  * until it is deregistered. To register it again changes nothing. -ENOTSUP, what the registration

@@ -136,10 +136,12 @@ static int card_register_device(
 	return ret;
 }
 
-static void card_register(struct smd_lane *lane, struct smd_extent extent, size_t largest)
+static void card_register(
+	struct smd_lane *lane, struct smd_extent extent, size_t largest, bool now)
 {
 	struct card_lane *card = card_of(lane);
 
+	(void)now;
 	CARD_REQUIRE(largest);
 	if (!card->client) { /* a shard's pool */
 		return;

@@ -394,8 +394,10 @@ static struct {
 	unsigned deregistered;
 } card;
 
-static void count_register(struct smd_lane *lane, struct smd_extent memory, size_t largest)
+static void count_register(
+	struct smd_lane *lane, struct smd_extent memory, size_t largest, bool now)
 {
+	(void)now;
 	(void)lane;
 	(void)memory;
 	(void)largest;

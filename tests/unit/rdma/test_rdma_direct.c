@@ -289,7 +289,8 @@ static void registered_memory_is_registered_once(void **state)
 
 	script.unwatched = true;
 	peer_open(&peer, link);
-	smd_lane_register(peer.end.lane, (struct smd_extent){memory, 100 * LENGTH}, 2 * LENGTH);
+	smd_lane_register(
+		peer.end.lane, (struct smd_extent){memory, 100 * LENGTH}, 2 * LENGTH, false);
 	before = script.regions;
 	for (uint64_t generation = 1; generation < 4; generation++) {
 		smd_lane_invalidate(peer.end.lane, generation);
@@ -301,6 +302,23 @@ static void registered_memory_is_registered_once(void **state)
 	}
 	peer_close(&peer, link);
 	assert_int_equal(script.regions, 0);
+}
+
+static void memory_that_is_there_for_good_is_registered_at_once(void **state)
+{
+	struct link *link = *state;
+	unsigned before;
+	struct peer peer;
+
+	script.unwatched = true;
+	peer_open(&peer, link);
+	before = script.regions;
+	smd_lane_register(
+		peer.end.lane, (struct smd_extent){memory, 100 * LENGTH}, 2 * LENGTH, true);
+	assert_int_equal(script.regions, before + 1);
+	smd_lane_revoke(peer.end.lane, advertisement(&peer, 0));
+	assert_int_equal(script.regions, before + 1);
+	peer_close(&peer, link);
 }
 
 /* ---- two real ends ---- */
@@ -381,6 +399,7 @@ int main(void)
 		STAGE(what_cannot_be_advertised_is_a_remote_buffer_of_length_0),
 		STAGE(an_advertisement_keeps_its_memory_registered),
 		STAGE(registered_memory_is_registered_once),
+		STAGE(memory_that_is_there_for_good_is_registered_at_once),
 		STAGE(answers_come_to_their_buffers),
 		STAGE(a_place_that_is_gone_ends_the_lane),
 	};

@@ -307,6 +307,37 @@ static void what_cannot_be_watched_is_registered_for_one_use(void **state)
 	assert_int_equal(smd_rdma_memory_counts(memory)->hits, 0);
 }
 
+/* ---- registered at once ---- */
+
+static void a_pool_is_registered_before_it_is_used(void **state)
+{
+	(void)state;
+	assert_int_equal(smd_rdma_memory_register(
+				 memory, (void *)BASE, 100 * MIB, SMD_RDMA_MEMORY_PIECE, CHUNK),
+		0);
+	smd_rdma_memory_prepare(memory, (void *)BASE, 100 * MIB);
+	assert_int_equal(registrar.count, 4);
+	smd_rdma_memory_prepare(memory, (void *)BASE, 100 * MIB);
+	for (size_t at = 0; at + CHUNK <= 100 * MIB; at += CHUNK / 2) {
+		assert_registered(BASE + at, CHUNK);
+	}
+	smd_rdma_memory_prepare(memory, (void *)(BASE + 200 * MIB), MIB); /* not registered */
+	assert_int_equal(registrar.count, 4);
+}
+
+static void what_is_refused_then_is_registered_when_it_is_used(void **state)
+{
+	(void)state;
+	registrar.limit = 70 * MIB;
+	smd_rdma_memory_register(memory, (void *)BASE, 100 * MIB, SMD_RDMA_MEMORY_PIECE, CHUNK);
+	smd_rdma_memory_prepare(memory, (void *)BASE, 100 * MIB);
+	assert_int_equal(registrar.count, 2);
+	registrar.limit = UINT64_MAX;
+	unmap(0, 1); /* refusals are forgotten */
+	assert_registered(BASE, CHUNK);
+	assert_not_registered(BASE + 99 * MIB, CHUNK);
+}
+
 /* ---- bounce slots ---- */
 
 static void use_slots(uint64_t bytes)
@@ -521,6 +552,8 @@ int main(void)
 		CACHE_TEST(what_was_told_before_a_cache_is_not_about_it),
 		CACHE_TEST(what_is_forgotten_is_registered_again),
 		CACHE_TEST(what_cannot_be_watched_is_registered_for_one_use),
+		CACHE_TEST(a_pool_is_registered_before_it_is_used),
+		CACHE_TEST(what_is_refused_then_is_registered_when_it_is_used),
 		CACHE_TEST(what_cannot_be_watched_goes_through_slots),
 		CACHE_TEST(without_a_free_slot_memory_is_registered_for_one_use),
 		CACHE_TEST(a_slab_that_nobody_uses_is_cut_anew),

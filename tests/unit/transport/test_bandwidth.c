@@ -10,7 +10,6 @@
 #include <cmocka.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "reduction_server/transport/bandwidth.h"

@@ -305,7 +305,7 @@ static int lane_register(struct smd_net_comm *comm, const struct smd_net_memory 
 			       : -ENOTSUP;
 	}
 	if (lane && memory->extent.length) {
-		smd_lane_register(lane, memory->extent, SMD_NET_PIECE);
+		smd_lane_register(lane, memory->extent, SMD_NET_PIECE, false);
 	}
 	return 0;
 }

@@ -1,0 +1,76 @@
+/* Maps memory in the largest pages that are to be had. */
+#include "reduction_server/engine/pages.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <sys/mman.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+
+static size_t round_up(size_t bytes)
+{
+	return (bytes + SMD_PAGES_HUGE - 1) & ~(SMD_PAGES_HUGE - 1);
+}
+
+/*
+ * Of those that were set aside; false: there are not so many. All are touched now, because what a
+ * control group does not let us have would else end the process when it is.
+ */
+static bool map_reserved(struct smd_pages *pages, size_t bytes)
+{
+	size_t mapped = round_up(bytes);
+	void *memory = mmap(NULL, mapped, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+
+	if (memory == MAP_FAILED) {
+		return false;
+	}
+	if (madvise(memory, mapped, MADV_POPULATE_WRITE) != 0) {
+		munmap(memory, mapped);
+		return false;
+	}
+	*pages = (struct smd_pages){memory, SMD_PAGES_RESERVED, memory, mapped};
+	return true;
+}
+
+int smd_pages_map(struct smd_pages *pages, size_t bytes)
+{
+	bool large = bytes >= SMD_PAGES_HUGE;
+	size_t mapped = large ? round_up(bytes) + SMD_PAGES_HUGE : bytes;
+	uintptr_t begin;
+	void *mapping;
+
+	if (large && map_reserved(pages, bytes)) {
+		return 0;
+	}
+	mapping = mmap(NULL, mapped, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (mapping == MAP_FAILED) {
+		return -ENOMEM;
+	}
+	begin = large ? round_up((uintptr_t)mapping) : (uintptr_t)mapping;
+	*pages = (struct smd_pages){
+		(uint8_t *)begin, SMD_PAGES_SMALL, (uint8_t *)mapping, mapped};
+	if (large && madvise(pages->memory, round_up(bytes), MADV_HUGEPAGE) == 0) {
+		pages->kind = SMD_PAGES_TRANSPARENT;
+	}
+	return 0;
+}
+
+void smd_pages_unmap(struct smd_pages *pages)
+{
+	munmap(pages->mapping, pages->mapped);
+}
+
+const char *smd_pages_name(enum smd_pages_kind kind)
+{
+	static const char *const names[] = {
+		[SMD_PAGES_SMALL] = "ordinary pages",
+		[SMD_PAGES_TRANSPARENT] = "transparent huge pages",
+		[SMD_PAGES_RESERVED] = "huge pages that were set aside",
+	};
+
+	return names[kind];
+}

@@ -1,0 +1,141 @@
+/* Reads the nodes of network cards and processors from sysfs, and tells the kernel which to use. */
+#include "reduction_server/transport/locality.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/mempolicy.h>
+#include <net/if.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "reduction_server/base/log.h"
+#include "reduction_server/transport/address.h"
+#include "reduction_server/transport/bandwidth.h"
+
+#define NODES_MAX      1024
+#define PROCESSORS_MAX 8192
+
+static int interface_node(const char *root, const char *interface)
+{
+	char path[PATH_MAX];
+	int node = -1;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/sys/class/net/%s/device/numa_node", root, interface);
+	file = fopen(path, "r");
+	if (!file) {
+		return -1; /* it is no card: a bridge, a tunnel */
+	}
+	if (fscanf(file, "%d", &node) != 1 || node >= NODES_MAX) {
+		node = -1;
+	}
+	fclose(file);
+	return node;
+}
+
+int smd_locality_node(const char *listen, const char *root)
+{
+	char address[SMD_ADDRESS_LONGEST];
+	int node = -1;
+
+	for (unsigned i = 0; smd_addresses_get(listen, i, address); i++) {
+		char interface[IF_NAMESIZE];
+		int one = smd_bandwidth_interface(address, root, interface)
+				  ? interface_node(root, interface)
+				  : -1;
+
+		if (one < 0 || (i > 0 && one != node)) {
+			return -1;
+		}
+		node = one;
+	}
+	return node;
+}
+
+int smd_locality_prefer(int node)
+{
+	unsigned long mask[NODES_MAX / (8 * sizeof(unsigned long))] = {0};
+
+	mask[(unsigned)node / (8 * sizeof(*mask))] |= 1ul << (unsigned)node % (8 * sizeof(*mask));
+	return syscall(SYS_set_mempolicy, MPOL_PREFERRED, mask, NODES_MAX + 1ul) == 0 ? 0 : -errno;
+}
+
+/* A list such as "0-7,16-23". */
+static void read_processors(FILE *file, cpu_set_t *set, size_t size)
+{
+	unsigned first;
+	unsigned last;
+
+	while (fscanf(file, "%u", &first) == 1) {
+		last = first;
+		if (fscanf(file, "-%u", &last) == EOF) {
+			last = first;
+		}
+		for (unsigned i = first; i <= last && i < PROCESSORS_MAX; i++) {
+			CPU_SET_S(i, size, set);
+		}
+		if (fgetc(file) != ',') {
+			break;
+		}
+	}
+}
+
+int smd_locality_pin(int node, const char *root)
+{
+	const size_t size = CPU_ALLOC_SIZE(PROCESSORS_MAX);
+	cpu_set_t *near = CPU_ALLOC(PROCESSORS_MAX);
+	cpu_set_t *allowed = CPU_ALLOC(PROCESSORS_MAX);
+	char path[PATH_MAX];
+	int ret = -ENOMEM;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/sys/devices/system/node/node%d/cpulist", root, node);
+	file = fopen(path, "r");
+	if (!file) {
+		ret = -errno;
+	} else if (near && allowed) {
+		CPU_ZERO_S(size, near);
+		read_processors(file, near, size);
+		ret = sched_getaffinity(0, size, allowed) == 0 ? 0 : -errno;
+	}
+	if (ret == 0) {
+		CPU_AND_S(size, near, near, allowed);
+		ret = CPU_COUNT_S(size, near) == 0	    ? -ENODEV
+		      : sched_setaffinity(0, size, near) == 0 ? 0
+							      : -errno;
+	}
+	if (file) {
+		fclose(file);
+	}
+	CPU_FREE(allowed);
+	CPU_FREE(near);
+	return ret;
+}
+
+static void log_settled(const char *what, int node, int ret)
+{
+	if (ret) {
+		smd_log(SMD_LOG_WARN, "server", "%s cannot be kept on NUMA node %d, the card's: %s",
+			what, node, strerror(-ret));
+	} else {
+		smd_log(SMD_LOG_INFO, "server", "%s: on NUMA node %d, the card's", what, node);
+	}
+}
+
+void smd_locality_settle(const char *listen, bool pins)
+{
+	int node = smd_locality_node(listen, "");
+
+	if (node >= 0) {
+		log_settled("memory", node, smd_locality_prefer(node));
+	}
+	if (pins && node >= 0) {
+		log_settled("threads", node, smd_locality_pin(node, ""));
+	} else if (pins) {
+		smd_log(SMD_LOG_WARN, "server",
+			"threads run anywhere: the NUMA node of the card for %s is not known", listen);
+	}
+}

@@ -1,0 +1,31 @@
+/*
+ * Which NUMA node of this machine its network card belongs to, and how memory and threads are kept
+ * there: from the other node each byte of the link crosses between the two.
+ *
+ * For a process that begins: what is set here holds for the calling thread, and for those that it
+ * makes afterwards.
+ */
+#ifndef SMD_TRANSPORT_LOCALITY_H
+#define SMD_TRANSPORT_LOCALITY_H
+
+#include <stdbool.h>
+
+/*
+ * The node of the interface through which workers reach `listen`, as bandwidth.h finds it; of
+ * several addresses the one that they share. -1: not known, as where there is only one node. `root`
+ * is where /sys and /proc are: "" but in tests.
+ */
+int smd_locality_node(const char *listen, const char *root);
+
+/* Memory comes from that node as long as it has some. 0 or -errno. */
+int smd_locality_prefer(int node);
+
+/* Threads run on that node's processors, as far as they may be used. 0 or -errno; -ENODEV: none of
+ * them may. */
+int smd_locality_pin(int node, const char *root);
+
+/* Memory near the card through which workers reach `listen`, where that is known, and threads too if
+ * these are to be pinned; what was done, and what cannot be, is logged. */
+void smd_locality_settle(const char *listen, bool pins);
+
+#endif
