@@ -2,7 +2,6 @@
 #include "worker/libsummand/advertisement.h"
 
 #include "worker/libsummand/epoch.h"
-#include "worker/libsummand/path_staged.h"
 #include "worker/libsummand/undo.h"
 
 static struct smd_advertisement **flow_advertisement(struct smd_flow *flow, uint64_t ordinal)
@@ -62,7 +61,20 @@ static void flow_drop_place(struct smd_flow *flow, uint64_t ordinal)
 	struct smd_flow_send *send = flow_sent(flow, ordinal);
 
 	if (send->place) {
-		smd_path_staged_drop_place(flow, send);
+		smd_staging_free_place(&flow->comm->context->staging, send->place);
+		send->place = NULL;
+	}
+}
+
+/* The card has written the result there: it is the path's now, to be received. */
+static void flow_take_place(struct smd_flow *flow, uint64_t ordinal)
+{
+	struct smd_flow_send *send = flow_sent(flow, ordinal);
+
+	if (send->place) {
+		smd_staging_keep_place(&flow->comm->context->staging);
+		flow->rx_stage = send->place;
+		send->place = NULL;
 	}
 }
 
@@ -97,9 +109,7 @@ void smd_flow_claim(struct smd_flow *flow, uint64_t ordinal, uint32_t written)
 	if (written) {
 		smd_lane_claim(flow->remote->lane, *advertisement, written);
 		*advertisement = NULL;
-	}
-	if (written && flow_sent(flow, ordinal)->place) {
-		smd_path_staged_take_place(flow, flow_sent(flow, ordinal));
+		flow_take_place(flow, ordinal);
 	}
 	smd_flow_revoke(flow, ordinal);
 }

@@ -334,19 +334,6 @@ static const struct smd_path path_staged = {
 	.complete = staged_complete,
 };
 
-void smd_path_staged_take_place(struct smd_flow *flow, struct smd_flow_send *send)
-{
-	smd_staging_keep_place(&flow->comm->context->staging);
-	flow->rx_stage = send->place;
-	send->place = NULL;
-}
-
-void smd_path_staged_drop_place(struct smd_flow *flow, struct smd_flow_send *send)
-{
-	smd_staging_free_place(&flow->comm->context->staging, send->place);
-	send->place = NULL;
-}
-
 void smd_path_staged_abandon_flow(struct smd_flow *flow)
 {
 	struct smd_staging *staging = &flow->comm->context->staging;

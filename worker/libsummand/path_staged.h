@@ -24,20 +24,12 @@
 
 #include "worker/libsummand/operation.h"
 
-struct smd_flow_send;
-
 /*
  * On the caller's thread, before the operation starts: finds out whose memory its buffers are, and
  * if a device's, makes this its path and sets the fence. 0 or -errno with a text; what is not
  * -EINVAL fails the communicator too.
  */
 int smd_path_staged_prepare(struct smd_request *operation, struct smd_error *error);
-
-/* On the owner: the result of that chunk has been written to its place. It is the flow's now, to be
- * received. */
-void smd_path_staged_take_place(struct smd_flow *flow, struct smd_flow_send *send);
-/* On the owner: nobody writes to its place any more, and nobody wants what is there. */
-void smd_path_staged_drop_place(struct smd_flow *flow, struct smd_flow_send *send);
 
 /* On the owner: the flow's lane is closed, and what it holds of stages is given back. */
 void smd_path_staged_abandon_flow(struct smd_flow *flow);
