@@ -25,16 +25,35 @@ struct rdma_card {
 
 /* ---- what a device tells ---- */
 
-static struct rdma_device *card_device(const struct rdma_card *card)
+static bool card_is_used(const struct rdma_card *card)
+{
+	const struct rdma_device *device;
+
+	LIST_FOREACH (device, &card->loop->devices, link) {
+		if (device->context == card->context) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* All lanes on it, or of a queue pair only that one's. */
+static void card_fail(
+	const struct rdma_card *card, const struct ibv_qp *pair, int err, const char *reason)
 {
 	struct rdma_device *device;
 
 	LIST_FOREACH (device, &card->loop->devices, link) {
-		if (device->context == card->context) {
-			break;
+		if (device->context != card->context) {
+			continue;
+		}
+		device->removed |= card->removed;
+		if (pair) {
+			smd_rdma_device_fail_pair(device, pair, err, reason);
+		} else {
+			smd_rdma_device_fail(device, err, reason);
 		}
 	}
-	return device;
 }
 
 static void card_on_port(const struct rdma_card *card, const struct ibv_async_event *event)
@@ -49,8 +68,6 @@ static void card_on_port(const struct rdma_card *card, const struct ibv_async_ev
 
 static void card_take_event(struct rdma_card *card, const struct ibv_async_event *event)
 {
-	struct rdma_device *device = card_device(card);
-
 	switch (event->event_type) {
 	case IBV_EVENT_PORT_ACTIVE:
 	case IBV_EVENT_PORT_ERR:
@@ -65,24 +82,15 @@ static void card_take_event(struct rdma_card *card, const struct ibv_async_event
 	case IBV_EVENT_QP_FATAL:
 	case IBV_EVENT_QP_REQ_ERR:
 	case IBV_EVENT_QP_ACCESS_ERR:
-		if (device) {
-			smd_rdma_device_fail_pair(device, event->element.qp, -EIO,
-				ibv_event_type_str(event->event_type));
-		}
+		card_fail(card, event->element.qp, -EIO, ibv_event_type_str(event->event_type));
 		break;
 	case IBV_EVENT_CQ_ERR:
-		if (device) {
-			smd_rdma_device_fail(
-				device, -EIO, "the device's completion queue has failed");
-		}
+		card_fail(card, NULL, -EIO, "the device's completion queue has failed");
 		break;
 	case IBV_EVENT_DEVICE_FATAL:
 		card->removed = true;
 		card->loop->ports_ns = 0;
-		if (device) {
-			device->removed = true;
-			smd_rdma_device_fail(device, -ENODEV, "the RDMA device was removed");
-		}
+		card_fail(card, NULL, -ENODEV, "the RDMA device was removed");
 		break;
 	default: /* last WQE, COMM_EST, SRQ events: nothing that concerns a lane */
 		break;
@@ -102,7 +110,7 @@ static void card_close(struct rdma_card *card)
 
 static void card_close_removed(struct rdma_card *card)
 {
-	if (card->removed && !card_device(card)) {
+	if (card->removed && !card_is_used(card)) {
 		card_close(card);
 		smd_verbs_forget_removed();
 	}

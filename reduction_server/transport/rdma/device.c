@@ -407,14 +407,39 @@ destroy_domain:
 	return ret;
 }
 
+/* A queue that overflows takes all its lanes with it, so there must be room for the worst. */
+static int device_make_room(struct rdma_device *device, uint32_t completions)
+{
+	uint32_t depth = device->queue_depth;
+	int ret;
+
+	while (depth < device->queue_used + completions) {
+		depth *= 2;
+	}
+	if (depth > device->limits.completions) {
+		depth = device->limits.completions;
+	}
+	if (depth < device->queue_used + completions) {
+		return -ENOSPC;
+	}
+	if (depth == device->queue_depth) {
+		return 0;
+	}
+	ret = smd_verbs_queue_resize(&device->queue, depth);
+	if (ret == 0) {
+		device->queue_depth = depth;
+	}
+	return ret;
+}
+
 int smd_rdma_device_get(struct rdma_loop *loop, struct ibv_context *context, uint8_t port,
-	struct rdma_device **out, struct smd_error *error)
+	uint32_t completions, struct rdma_device **out, struct smd_error *error)
 {
 	struct rdma_device *device;
 	int ret = -ENOMEM;
 
 	LIST_FOREACH (device, &loop->devices, link) {
-		if (device->context == context) {
+		if (device->context == context && device_make_room(device, completions) == 0) {
 			device->users++;
 			*out = device;
 			return 0;
@@ -491,31 +516,6 @@ static int device_grow_table(struct rdma_device *device)
 	memset(uses + device->npairs, 0, (size - device->npairs) * sizeof(*uses));
 	device->npairs = size;
 	return 0;
-}
-
-/* A queue that overflows takes all its lanes with it, so there must be room for the worst. */
-static int device_make_room(struct rdma_device *device, uint32_t completions)
-{
-	uint32_t depth = device->queue_depth;
-	int ret;
-
-	while (depth < device->queue_used + completions) {
-		depth *= 2;
-	}
-	if (depth > device->limits.completions) {
-		depth = device->limits.completions;
-	}
-	if (depth < device->queue_used + completions) {
-		return -ENOSPC;
-	}
-	if (depth == device->queue_depth) {
-		return 0;
-	}
-	ret = smd_verbs_queue_resize(&device->queue, depth);
-	if (ret == 0) {
-		device->queue_depth = depth;
-	}
-	return ret;
 }
 
 int smd_rdma_device_add(struct rdma_device *device, struct rdma_pair *pair, uint32_t completions)

@@ -1,6 +1,6 @@
 /*
  * One RDMA device as one event loop uses it: a protection domain, a completion queue with its
- * poller, the registered memory (device.c); and the loop with its connection manager (loop.c, channel.c).
+ * poller, the registered memory (device.c; several of these where one queue cannot hold all); and the loop with its connection manager (loop.c, channel.c).
  *
  * The poller knows queue pairs by their numbers and calls their operations; what is behind a pair
  * (a lane) is no business of it. Everything of a loop is touched by the loop's thread only; the
@@ -123,8 +123,10 @@ void smd_rdma_loop_end(struct event_base *base);
 /* Why something cannot be had; names the limit of locked memory when that is it. Returns -err. */
 int smd_rdma_explain(struct smd_error *error, int err, const char *what);
 
+/* The loop's, with room for so many completions more: where a queue is full and cannot be made
+ * larger, another with one of its own. 0 or -errno with a text. */
 int smd_rdma_device_get(struct rdma_loop *loop, struct ibv_context *context, uint8_t port,
-	struct rdma_device **out, struct smd_error *error);
+	uint32_t completions, struct rdma_device **out, struct smd_error *error);
 void smd_rdma_device_put(struct rdma_device *device);
 
 /* Makes room for the pair's completions and gives it a number. 0 or -errno. */

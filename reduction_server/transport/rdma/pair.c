@@ -62,7 +62,8 @@ static int lane_create_pair(struct rdma_lane *lane)
 int smd_rdma_lane_make_pair(struct rdma_lane *lane, struct ibv_context *context, uint8_t port,
 	struct smd_error *error)
 {
-	int ret = smd_rdma_device_get(lane->loop, context, port, &lane->device, error);
+	int ret = smd_rdma_device_get(lane->loop, context, port, RDMA_DEPTH + RDMA_RECEIVES,
+		&lane->device, error);
 
 	if (ret) {
 		return ret;

@@ -226,6 +226,39 @@ static void the_deadline_ends_it(void **state)
 	peer_is_over(&peer, link, rest, idle);
 }
 
+/* Whose other lanes are many, and have other ends that take nothing more, is at work at once. */
+static void stopped_ends_hold_up_no_other_lane(void **state)
+{
+	enum { PEERS = 64 };
+	struct link *link = *state;
+	struct peer peers[PEERS];
+	struct end rests[PEERS];
+	struct peer other;
+	unsigned idle;
+
+	peer_open(&other, link);
+	idle = script.live;
+	script.acknowledges = false;
+	for (int i = 0; i < PEERS; i++) {
+		peer_open(&peers[i], link);
+		send_controls(&peers[i], 0, RDMA_BUFFERS + 1);
+	}
+	for (int i = 0; i < PEERS; i++) {
+		rests[i] = close_and_poison(&peers[i]);
+	}
+	peer_frame(&other, 1, 10);
+	peer_poll(&other);
+	assert_int_equal(other.end.frames, 1);
+	assert_true(script.live > idle); /* they drain beside it */
+	script.acknowledges = true;
+	peer_close(&other, link);
+	smd_transport_end_loop(link->base);
+	for (int i = 0; i < PEERS; i++) {
+		peers[i].end = rests[i];
+		peer_close(&peers[i], link);
+	}
+}
+
 /* Without another turn; and without an end, if nobody acknowledges anything. */
 static void the_end_of_the_loop_ends_it(void **state)
 {
@@ -550,6 +583,7 @@ int main(void)
 		STAGE(what_comes_meanwhile_is_for_nobody),
 		STAGE(it_may_be_closed_in_a_header),
 		STAGE(the_deadline_ends_it),
+		STAGE(stopped_ends_hold_up_no_other_lane),
 		STAGE(the_end_of_the_loop_ends_it),
 		STAGE(so_do_failures),
 		STAGE(so_do_posts_that_fail_later),
