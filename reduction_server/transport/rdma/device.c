@@ -9,9 +9,11 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
@@ -334,17 +336,30 @@ static int device_create_events(struct rdma_device *device)
 	return ret;
 }
 
+/* Each queue wakes another processor, where the device has several to choose from; and those of
+ * another process on the host others. */
+static int choose_vector(const struct ibv_context *context)
+{
+	static atomic_uint queues;
+	unsigned vectors = context->num_comp_vectors > 0 ? (unsigned)context->num_comp_vectors : 1;
+
+	return (int)((atomic_fetch_add(&queues, 1) + (unsigned)getpid()) % vectors);
+}
+
 /* Large at once; smaller where so much cannot be had, as of locked memory. */
 static int device_create_queue(struct rdma_device *device)
 {
+	int vector = choose_vector(device->context);
 	int ret;
 
 	device->queue_depth =
 		device->limits.completions < QUEUE_FIRST ? device->limits.completions : QUEUE_FIRST;
-	ret = smd_verbs_queue_create(device->context, device->queue_depth, &device->queue);
+	ret = smd_verbs_queue_create(
+		device->context, device->queue_depth, vector, &device->queue);
 	while (ret && device->queue_depth / 2 >= QUEUE_LEAST) {
 		device->queue_depth /= 2;
-		ret = smd_verbs_queue_create(device->context, device->queue_depth, &device->queue);
+		ret = smd_verbs_queue_create(
+			device->context, device->queue_depth, vector, &device->queue);
 	}
 	return ret;
 }

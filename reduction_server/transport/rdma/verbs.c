@@ -5,9 +5,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <string.h>
-#include <unistd.h>
 
 #define HOPS_MOST         64
 #define RETRIES_NOT_READY 3 /* never needed: a writer knows how many receives there are */
@@ -286,13 +284,9 @@ void smd_verbs_domain_destroy(struct ibv_pd *domain)
 	ibv_dealloc_pd(domain);
 }
 
-int smd_verbs_queue_create(struct ibv_context *device, uint32_t depth, struct smd_verbs_queue *out)
+int smd_verbs_queue_create(
+	struct ibv_context *device, uint32_t depth, int vector, struct smd_verbs_queue *out)
 {
-	/* Each queue wakes another processor, where the device has several to choose from; and
-	 * those of another process on the host others. */
-	static atomic_uint queues;
-	int vectors = device->num_comp_vectors > 0 ? device->num_comp_vectors : 1;
-	int vector = (int)((atomic_fetch_add(&queues, 1) + (unsigned)getpid()) % (unsigned)vectors);
 	int flags;
 	int err;
 

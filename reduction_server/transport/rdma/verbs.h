@@ -113,7 +113,9 @@ int smd_verbs_query(struct ibv_context *device, uint8_t port, struct smd_verbs_l
 int smd_verbs_domain_create(struct ibv_context *device, struct ibv_pd **out);
 void smd_verbs_domain_destroy(struct ibv_pd *domain);
 
-int smd_verbs_queue_create(struct ibv_context *device, uint32_t depth, struct smd_verbs_queue *out);
+/* Its completions wake the processor of that vector, of the device's num_comp_vectors. */
+int smd_verbs_queue_create(
+	struct ibv_context *device, uint32_t depth, int vector, struct smd_verbs_queue *out);
 void smd_verbs_queue_destroy(struct smd_verbs_queue *queue);
 int smd_verbs_queue_resize(struct smd_verbs_queue *queue, uint32_t depth);
 /* From now on a completion makes the channel readable, once. */

@@ -51,7 +51,7 @@ struct script_pair {
 
 struct script script;
 static struct ibv_device device = {.name = "script0"};
-struct ibv_context script_device = {.device = &device};
+struct ibv_context script_device = {.device = &device, .num_comp_vectors = SCRIPT_VECTORS};
 
 _Noreturn void script_stop(const char *format, ...)
 {
@@ -135,14 +135,19 @@ static struct script_queue *queue_of(struct smd_verbs_queue *queue)
 	return (struct script_queue *)queue->cq;
 }
 
-int smd_verbs_queue_create(struct ibv_context *context, uint32_t depth, struct smd_verbs_queue *out)
+int smd_verbs_queue_create(
+	struct ibv_context *context, uint32_t depth, int vector, struct smd_verbs_queue *out)
 {
 	struct script_queue *queue;
 	int err = script_fault(SCRIPT_queue_create);
 
+	if (vector < 0 || vector >= context->num_comp_vectors) {
+		script_stop("a vector of %d is wanted, of %d", vector, context->num_comp_vectors);
+	}
 	if (err) {
 		return err;
 	}
+	script.vectors |= 1u << vector;
 	queue = calloc(1, sizeof(*queue));
 	queue->channel.context = context;
 	queue->channel.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);

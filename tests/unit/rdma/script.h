@@ -64,6 +64,7 @@ struct script_call {
 };
 
 #define SCRIPT_PORTS_MOST 4
+#define SCRIPT_VECTORS    4
 
 struct script {
 	/* The device. */
@@ -89,6 +90,7 @@ struct script {
 	unsigned live;                      /* objects that there are, */
 	unsigned regions; /* and registrations among them */
 	unsigned resizes;
+	unsigned vectors; /* a bit for each whose processor a queue wakes */
 	unsigned rejections;
 	uint32_t completions_most; /* at once in a queue */
 	char last_rejection[SMD_VERBS_PRIVATE_MAX + 1];
