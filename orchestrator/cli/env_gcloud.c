@@ -40,6 +40,9 @@ static void find_url(char url[URL_SIZE])
 		url[strcspn(url, "\n")] = '\0';
 	} else {
 		snprintf(url, URL_SIZE, URL_DEFAULT);
+		smd_print_line(stderr,
+			"summand: warning: no service has run in this state directory; " URL_DEFAULT
+			" is taken\n");
 	}
 	free(state_dir);
 }
@@ -67,12 +70,14 @@ int smd_env_gcloud(int argc, char **argv)
 	const char *url = NULL;
 	const char *project = PROJECT;
 	const char *token_file = NULL;
+	const char *ca_file = NULL;
 	const struct smd_option options[] = {
 		{"url", "URL", "the service (default: the one of the state directory)", set_url,
 			&url},
 		{"project", "PROJECT", "whose jobs are created and shown (default " PROJECT ")",
 			set_plain, &project},
 		{"token-file", "FILE", "the file with the service's token", set_plain, &token_file},
+		{"ca", "FILE", "the authority of the service's certificate", set_plain, &ca_file},
 	};
 	const struct smd_command command = {
 		.synopsis = "summand env-gcloud [OPTION...]",
@@ -105,10 +110,19 @@ int smd_env_gcloud(int argc, char **argv)
 	       "export CLOUDSDK_CORE_PROJECT=%s\n"
 	       "export CLOUDSDK_CORE_DISABLE_PROMPTS=1\n",
 		url, url, project);
+	/* What another service has needed before would be in the way. */
 	if (token_file) {
-		printf("export CLOUDSDK_AUTH_ACCESS_TOKEN_FILE=%s\n", token_file);
+		printf("export CLOUDSDK_AUTH_ACCESS_TOKEN_FILE=%s\n"
+		       "unset CLOUDSDK_AUTH_DISABLE_CREDENTIALS\n",
+			token_file);
 	} else {
-		printf("export CLOUDSDK_AUTH_DISABLE_CREDENTIALS=true\n");
+		printf("export CLOUDSDK_AUTH_DISABLE_CREDENTIALS=true\n"
+		       "unset CLOUDSDK_AUTH_ACCESS_TOKEN_FILE\n");
+	}
+	if (ca_file) {
+		printf("export CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE=%s\n", ca_file);
+	} else {
+		printf("unset CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE\n");
 	}
 	return SMD_EXIT_OK;
 }

@@ -107,7 +107,9 @@ static int check_word(const struct smd_job *job, const struct smd_job_pool *pool
 	if (find_reference(word, &reference)) {
 		return smd_error_set(error, EINVAL,
 			"workerpool%d: a secret must be in the value of a variable, and not on a "
-			"command line, which others can read: \"%.64s\"",
+			"command line, which others can read: \"%.64s\". For a program that wants "
+			"a file let a shell write one: sh -c 'umask 077; printf %%s \"$TOKEN\" "
+			">token; exec PROGRAM --token-file=token'",
 			pool->index, word);
 	}
 	for (size_t i = 0; i < pool->nenv; i++) {

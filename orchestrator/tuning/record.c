@@ -2,8 +2,10 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <time.h>
 
 #include "orchestrator/tuning/study_run.h"
+#include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 
 /* google.rpc.Code */
@@ -112,6 +114,34 @@ const char *smd_study_run_state(const struct smd_study_run *run)
 	return run->start_time[0] ? announced[run->phase] : "JOB_STATE_PENDING";
 }
 
+static int has_ended(const struct smd_trial *trial)
+{
+	return trial->state == SMD_TRIAL_SUCCEEDED || trial->state == SMD_TRIAL_INFEASIBLE;
+}
+
+/* By its trials, as records have that of replicas: which end at the rate of those that have ended. */
+static json_t *progress_json(const struct smd_study_run *run)
+{
+	size_t ended = smd_study_run_count(run, has_ended);
+	double passed = (double)(smd_clock_ns() - run->begun_ns) * 1e-9;
+	json_t *progress = json_pack("{s:f, s:f, s:s}", "done", (double)ended, "total",
+		(double)run->job->max_trial_count, "unit", "trials");
+	double rate = passed > 0 ? (double)ended / passed : 0;
+	char text[SMD_TIMESTAMP_SIZE];
+	time_t end;
+	struct tm parts;
+
+	if (rate > 0 && run->phase < SMD_STUDY_STOPPING) {
+		end = time(NULL) + (time_t)(((double)run->job->max_trial_count - (double)ended) / rate);
+		json_object_set_new(progress, "rate", json_real(rate));
+		if (gmtime_r(&end, &parts)) {
+			strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts);
+			json_object_set_new(progress, "estimatedEndTime", json_string(text));
+		}
+	}
+	return progress;
+}
+
 static json_t *record_json(const struct smd_study_run *run)
 {
 	json_t *trials = json_array();
@@ -136,6 +166,7 @@ static json_t *record_json(const struct smd_study_run *run)
 		json_array_append_new(trials, trial_json(run->study, &run->trials[i]));
 	}
 	json_object_set_new(record, "trials", trials);
+	json_object_set_new(record, "progress", progress_json(run));
 	json_object_set_new(record, "replicas", json_array()); /* those of trials are in theirs */
 	return record;
 }

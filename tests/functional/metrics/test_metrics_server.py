@@ -117,11 +117,13 @@ class MetricsServerTest(ProgramTest):
 
     def test_the_dashboard_asks_for_what_there_is(self):
         dashboard = pathlib.Path(SOURCE, "specs/guide/metrics-dashboard.json").read_text(encoding="utf-8")
-        page = {name for heading in ("Reduction servers", "Every process") for name in prometheus.of_page(SOURCE, heading)}
+        page = {name for heading in ("Reduction servers", "Runners", "Tuning jobs", "The service", "The jobs of a service",
+                                              "Every process") for name in prometheus.of_page(SOURCE, heading)}
         asked = {name for panel in json.loads(dashboard)["panels"] for target in panel["targets"]
                  for name in re.findall(r"\b(?:summand|process)_[a-z_]+", target["expr"])}
-        self.assertTrue(asked)
         self.assertLessEqual(asked, page)
+        for room in "summand_server_", "summand_runner_", "summand_tuning_", "summand_service_", "summand_job_", "process_":
+            self.assertTrue([name for name in asked if name.startswith(room)], f"{room}*: must have a panel")
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ class Api(ServiceTest):
         question = lambda *terms, **more: self.ask("POST", "/v2/entries:list", {
             "resourceNames": ["projects/demo"], "filter": " AND ".join([f'resource.labels.job_id="{number}"', *terms]),
             "orderBy": "timestamp asc", **more})
-        seen, time, insert, state = [], "1970-01-01T00:00:00Z", "", None
+        seen, time, insert, state, going = [], "1970-01-01T00:00:00Z", "", None, None
         def follow():   # as gcloud does
             nonlocal time, insert
             while True:
@@ -110,6 +110,8 @@ class Api(ServiceTest):
                     return
         while state not in ENDED:
             state = self.ask("GET", "/v1/" + made["name"])["state"]
+            progress = self.ask("GET", f"/v1/{made['name']}/replicas").get("progress", {})
+            going = progress if 0 < progress.get("done", 0) < 3 else going
             follow()
         self.assertEqual(state, "JOB_STATE_SUCCEEDED")
         subprocess.run([SUMMAND, "hp-tuning-jobs", "wait", number], env=self.env, capture_output=True, timeout=LONG, check=True)
@@ -131,6 +133,9 @@ class Api(ServiceTest):
         there = subprocess.run([SUMMAND, "hp-tuning-jobs", "stream-logs", number, "--project=demo", f"--service={self.service.url}"],
                                env=self.env, capture_output=True, text=True, timeout=LONG, check=True).stdout
         self.assertEqual(there, here)
+        progress = self.ask("GET", f"/v1/{made['name']}/replicas")["progress"]
+        self.assertEqual((progress["done"], progress["total"], progress["unit"]), (3, 3, "trials"))
+        self.assertTrue({"rate", "estimatedEndTime"} <= set(going or {}), "it must have had a rate and an end while it ran")
         root, spans = otlp.read(self, os.path.join(traces, number + ".json"), lines=4)
         self.assertEqual((root["name"], otlp.attributes(root)["summand.state"]), ("tuned", "JOB_STATE_SUCCEEDED"))
         for trial in "123":

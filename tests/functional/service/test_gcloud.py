@@ -23,7 +23,7 @@ class Gcloud(ServiceTest):
         self.serve("--oversubscribe", f"--images={images}", "--ready-timeout=120")
         said = subprocess.run([SUMMAND, "env-gcloud", "--project=demo"], env=self.env, capture_output=True, text=True,
                               timeout=LONG, check=True).stdout
-        variables = dict(line[len("export "):].split("=", 1) for line in said.splitlines())
+        variables = dict(line[len("export "):].split("=", 1) for line in said.splitlines() if line.startswith("export "))
         self.gcloud_env = dict(os.environ, CLOUDSDK_CONFIG=os.path.join(self.dir, "gcloud"), CLOUDSDK_CORE_DISABLE_USAGE_REPORTING="1",
                                CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK="1", **variables)
 

@@ -139,6 +139,15 @@ class Killed(ServiceTest):
         self.assertIn(f"AIPLATFORM={self.service.url}/\n", said)
         self.assertIn("CLOUDSDK_CORE_PROJECT=demo\n", said)
         self.assertTrue(PLACE.startswith("/v1/projects/demo"))
+        # What another service has needed is taken back.
+        shell = ('eval "$($0 env-gcloud --token-file=/t --ca=/c)"; eval "$($0 env-gcloud)"; '
+                 'echo "$CLOUDSDK_AUTH_DISABLE_CREDENTIALS, $CLOUDSDK_AUTH_ACCESS_TOKEN_FILE, $CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE"; '
+                 'eval "$($0 env-gcloud --token-file=/t)"; echo "$CLOUDSDK_AUTH_DISABLE_CREDENTIALS, $CLOUDSDK_AUTH_ACCESS_TOKEN_FILE"')
+        said = subprocess.run(["bash", "-c", shell, SUMMAND], env=self.env, capture_output=True, text=True, timeout=LONG, check=True)
+        self.assertEqual((said.stdout, said.stderr), ("true, , \n, /t\n", ""))
+        said = subprocess.run([SUMMAND, "env-gcloud"], env=dict(self.env, SUMMAND_STATE_DIR=os.path.join(self.dir, "elsewhere")),
+                              capture_output=True, text=True, timeout=LONG, check=True)
+        self.assertIn("no service has run in this state directory", said.stderr)
 
 
 if __name__ == "__main__":

@@ -75,6 +75,28 @@ class SecretsTest(ServiceTest):
                       described["jobSpec"]["workerPoolSpecs"][0]["containerSpec"]["env"])
         self.assert_nowhere("hunter2")
 
+    def test_a_file_for_a_program_that_wants_one(self):
+        """As the refusal and the guide say: nobody's command line has the secret, the file is its owner's and goes with the program."""
+        self.serve()
+        seen, go = os.path.join(self.dir, "seen"), os.path.join(self.dir, "go")
+        program = f'stat -c "%a %n" "$1" >{seen}; cat "$1" >>{seen}; until [ -e {go} ]; do sleep 0.1; done'
+        number = self.make("umask 077; f=$(mktemp); trap 'rm -f $f' EXIT; printf %s \"$TOKEN\" >\"$f\"; " f"bash -c '{program}' program \"$f\"",
+                           {"TOKEN": REFERENCE})
+        self.assertTrue(wait_until(lambda: os.path.exists(seen) and VALUE in open(seen, encoding="utf-8").read()))
+        with open(seen, encoding="utf-8") as file:
+            mode, path = file.readline().split()
+        self.assertEqual(mode, "600")
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/cmdline", "rb") as file:
+                    self.assertNotIn(b"hunter2", file.read())
+            except OSError:
+                continue
+        open(go, "w", encoding="ascii").close()
+        self.await_state(number, "JOB_STATE_SUCCEEDED")
+        self.assertFalse(os.path.exists(path))
+        self.assert_nowhere("hunter2")
+
     def test_lines_are_redacted(self):
         """Whole, in pieces, on both streams, in statuses and errors, by line of a value that has several."""
         self.serve()
