@@ -11,6 +11,7 @@
 #include "worker/libsummand/context.h"
 #include "worker/libsummand/epoch_agreement.h"
 #include "worker/libsummand/history.h"
+#include "worker/libsummand/lead.h"
 #include "worker/libsummand/staging.h"
 
 struct event;
@@ -51,6 +52,7 @@ struct smd_epoch {
 	struct smd_item *items; /* what lost servers have left undone */
 	uint64_t nitems;
 	uint64_t next_chunk;
+	struct smd_lead lead;
 };
 
 struct smd_comm {

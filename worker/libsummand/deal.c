@@ -16,6 +16,7 @@
 #define CHUNK_COST_US     16u          /* what a chunk costs beyond its bytes, about */
 #define WINDOW_US         500u         /* a round trip, and what threads take to wake up */
 #define WINDOW_LEAST      2u
+#define LEAD_ROUNDS       1u /* so much later than others may a shard be, and they do not wait */
 #define FINE_SHARDS       256u /* more have a pattern that is long enough */
 #define SIZE_LIMIT        (1ull << 40) /* larger operations are cut as this one */
 
@@ -146,19 +147,6 @@ static int lay_pattern(struct smd_deal *deal)
 	return 0;
 }
 
-/* Within one and a half of each other. */
-static bool are_even(const struct smd_deal_shard *shards, unsigned nshards)
-{
-	uint64_t largest = largest_weight(shards, nshards);
-
-	for (unsigned s = 0; s < nshards; s++) {
-		if (3 * (uint64_t)shards[s].weight < 2 * largest) {
-			return false;
-		}
-	}
-	return true;
-}
-
 static uint32_t mean_weight(const struct smd_deal_shard *shards, unsigned nshards)
 {
 	uint64_t sum = 0;
@@ -176,7 +164,7 @@ int smd_deal_create(struct smd_deal *deal, const struct smd_deal_shard *shards, 
 
 	*deal = (struct smd_deal){.nshards = nshards, .chunk_bytes = chunk_bytes};
 	deal->mean_mbps = mean_weight(shards, nshards);
-	deal->even = are_even(shards, nshards);
+	deal->most_mbps = (uint32_t)largest_weight(shards, nshards);
 	deal->share = calloc(nshards, sizeof(*deal->share));
 	deal->first = calloc(nshards, sizeof(*deal->first));
 	if (!deal->share || !deal->first) {
@@ -186,6 +174,7 @@ int smd_deal_create(struct smd_deal *deal, const struct smd_deal_shard *shards, 
 	for (unsigned s = 0; s < nshards; s++) {
 		deal->first[s] = first;
 		first += deal->share[s];
+		deal->most = deal->share[s] > deal->most ? deal->share[s] : deal->most;
 	}
 	deal->shard_at = calloc(deal->length, sizeof(*deal->shard_at));
 	deal->rank_at = calloc(deal->length, sizeof(*deal->rank_at));
@@ -301,12 +290,17 @@ size_t smd_deal_chunk_elements(const struct smd_deal *deal, size_t count, size_t
 	return clamp(chunk, size, deal->chunk_bytes) / size;
 }
 
-/* Where shares are unlike the servers' own windows stay, which keep those with little from being
- * served first (specs/design/hybrid.md). */
 unsigned smd_deal_window(const struct smd_deal *deal, unsigned nranks, size_t chunk_bytes)
 {
 	uint64_t bits = 8 * (uint64_t)nranks * chunk_bytes;
-	uint64_t window = ((uint64_t)WINDOW_US * deal->mean_mbps + bits) / (bits + 1);
+	uint64_t window = ((uint64_t)WINDOW_US * deal->most_mbps + bits) / (bits + 1);
 
-	return deal->even ? (unsigned)clamp(window, WINDOW_LEAST, SMD_WINDOW_MAX) : SMD_WINDOW_MAX;
+	return (unsigned)clamp(window, WINDOW_LEAST, SMD_WINDOW_MAX);
+}
+
+unsigned smd_deal_lead(const struct smd_deal *deal, unsigned window)
+{
+	unsigned rounds = window + LEAD_ROUNDS; /* of places, each with one of the largest share's */
+
+	return (rounds * deal->length + deal->most - 1) / deal->most;
 }

@@ -30,7 +30,8 @@ struct smd_deal {
 	unsigned nshards;
 	uint32_t chunk_bytes; /* largest chunk of all shards */
 	uint32_t mean_mbps;   /* of a shard */
-	bool even;            /* none has much more than another */
+	uint32_t most_mbps;   /* of the shard with the most, */
+	unsigned most;        /* and its places in the pattern */
 	int scale;            /* chunks are 2^scale times as large as bandwidths suggest */
 	unsigned length;      /* L, places in the pattern */
 	uint16_t *shard_at;   /* [length] place -> shard */
@@ -83,5 +84,12 @@ size_t smd_deal_chunk_elements(const struct smd_deal *deal, size_t count, size_t
  * caches. At least 2.
  */
 unsigned smd_deal_window(const struct smd_deal *deal, unsigned nranks, size_t chunk_bytes);
+
+/*
+ * How many chunks, in the order of the deal, may be between the oldest one that is under way on any
+ * shard and the next one to go, where that is the window: as many as have one more than that of the
+ * largest share. So shards with less have less under way, and all of them end together.
+ */
+unsigned smd_deal_lead(const struct smd_deal *deal, unsigned window);
 
 #endif

@@ -81,6 +81,7 @@ static int epoch_make(struct smd_comm *comm, struct smd_epoch *epoch)
 	unsigned n = epoch->nremotes;
 
 	epoch->comm = comm;
+	smd_lead_begin(&epoch->lead);
 	epoch->flows = calloc(n, sizeof(*epoch->flows));
 	epoch->sends = calloc(n, SMD_FLOW_WINDOW_MAX * sizeof(*epoch->sends));
 	epoch->remote_buffers = calloc(n, SMD_FLOW_WINDOW_MAX * sizeof(*epoch->remote_buffers));

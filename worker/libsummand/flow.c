@@ -10,6 +10,7 @@
 #include "reduction_server/wire/collective.h"
 #include "worker/libsummand/advertisement.h"
 #include "worker/libsummand/epoch.h"
+#include "worker/libsummand/lead.h"
 #include "worker/libsummand/tuning.h"
 
 #define SLICE_NS 20000000u /* of what is measured, at most, about */
@@ -183,6 +184,15 @@ static bool flow_is_full(
 	return operation && ordinal - flow->done >= operation->window;
 }
 
+/* The chunk of that ordinal waits until older ones, of other shards, are done. */
+static bool flow_is_held(
+	struct smd_flow *flow, const struct smd_request *operation, uint64_t ordinal)
+{
+	return operation &&
+	       smd_lead_holds(flow, smd_deal_chunk_of(flow->epoch->deal, flow->place, ordinal),
+		       operation->lead);
+}
+
 /* What the next chunk is of; false: it is not there, or may not go. */
 static bool flow_next(struct smd_flow *flow, struct smd_request **operation, uint64_t *chunk,
 	struct smd_item **item)
@@ -207,7 +217,8 @@ static void flow_wait(struct smd_flow *flow)
 	struct smd_item *item;
 	uint64_t chunk;
 
-	if (!flow->turn.waits && flow_next(flow, &operation, &chunk, &item)) {
+	if (!flow->turn.waits && flow_next(flow, &operation, &chunk, &item) &&
+		!flow_is_held(flow, operation, flow->next)) {
 		smd_turns_wait(&flow->remote->turns, &flow->turn,
 			operation ? (uint32_t)smd_operation_sent_bytes(operation, chunk)
 				  : item->kept->length);
@@ -252,7 +263,8 @@ static bool flow_fetch_next(struct smd_flow *flow)
 
 		/* What may not go yet would keep a stage from what another shard waits for. */
 		if (!smd_epoch_find(flow->epoch, chunk, &operation, &chunk, &item) ||
-			flow_is_full(flow, operation, flow->fetched)) {
+			flow_is_full(flow, operation, flow->fetched) ||
+			flow_is_held(flow, operation, flow->fetched)) {
 			return false;
 		}
 		if (!operation || !operation->path->fetch) {
@@ -465,6 +477,7 @@ static int flow_finish_result(
 	}
 	while (smd_flow_send(flow)) {
 	}
+	smd_lead_advance(flow->epoch);
 	if (flow->busy_ns) {
 		flow_measure(flow, flow->rx_bytes);
 	}

@@ -156,6 +156,7 @@ void smd_group_lose(struct smd_comm *comm, uint64_t targets)
 		smd_group_fail(comm, comm->err, comm->error.text);
 		return;
 	}
+	comm->pump(comm); /* what waited for their chunks (lead.h) */
 	smd_epoch_agreement_lose(comm, targets);
 	if (comm->state == SMD_COMM_JOINING) {
 		smd_group_check_joined(comm);

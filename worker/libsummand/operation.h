@@ -48,7 +48,8 @@ struct smd_request {
 	uint64_t first_chunk;
 	uint64_t nchunks;
 	size_t chunk_elements;
-	unsigned window;        /* chunks under way on a shard, before the next one goes */
+	unsigned window;        /* chunks under way on a shard, before the next one goes, */
+	unsigned lead;          /* and ahead of the oldest one under way on any */
 	uint64_t chunks_done;   /* results received */
 	unsigned sends_pending; /* chunks that a lane still reads from `send` */
 

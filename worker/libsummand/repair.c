@@ -261,6 +261,7 @@ int smd_repair_lay(struct smd_request *operation, struct smd_error *error)
 	operation->chunk_elements = chunk;
 	operation->window =
 		smd_deal_window(home->deal, comm->nranks, chunk * operation->element_bytes);
+	operation->lead = smd_deal_lead(home->deal, operation->window);
 	operation->nchunks = operation->count ? (operation->count + chunk - 1) / chunk : 1;
 	operation->first_chunk = home->next_chunk;
 	home->next_chunk += operation->nchunks;

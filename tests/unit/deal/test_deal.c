@@ -405,9 +405,26 @@ static void windows_keep_the_wire_busy_and_no_more(void **state)
 	assert_int_equal(window_of(slow, 2, 4, 64 << 10), 2);
 	assert_int_equal(window_of(slow, 2, 4096, 64 << 10), 2);
 	assert_int_equal(window_of(about, 2, 4, 512 << 10), 2);
-	assert_int_equal(window_of(unlike, 2, 4, 512 << 10), SMD_WINDOW_MAX);
+	assert_int_equal(window_of(unlike, 2, 4, 512 << 10), 2);
 	assert_int_equal(window_of(fast, 2, 4, 64), SMD_WINDOW_MAX);
 	assert_int_equal(window_of(fast, 2, 4, 0), SMD_WINDOW_MAX); /* a barrier */
+}
+
+/* Every place of the pattern in which the largest share has the window, and one more. */
+static void leads_follow_the_largest_share(void **state)
+{
+	const uint32_t even[] = {1000, 1000, 1000, 1000};
+	const uint32_t unlike[] = {400, 400, 100, 100}; /* a pattern of 4 + 4 + 1 + 1 places */
+	struct smd_deal deal;
+
+	(void)state;
+	deal_of(&deal, even, 4);
+	assert_int_equal(smd_deal_lead(&deal, 2), 3 * 4);
+	smd_deal_destroy(&deal);
+	deal_of(&deal, unlike, 4);
+	assert_int_equal(smd_deal_lead(&deal, 2), 8); /* 7.5 */
+	assert_int_equal(smd_deal_lead(&deal, 7), 20);
+	smd_deal_destroy(&deal);
 }
 
 int main(void)
@@ -428,6 +445,7 @@ int main(void)
 		cmocka_unit_test(large_operations_are_cut_into_whole_rounds),
 		cmocka_unit_test(small_servers_get_small_chunks),
 		cmocka_unit_test(windows_keep_the_wire_busy_and_no_more),
+		cmocka_unit_test(leads_follow_the_largest_share),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
