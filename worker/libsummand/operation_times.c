@@ -8,7 +8,8 @@
 #define SKIPPED       2u  /* after a change: streams are being joined, and links have rested */
 #define TIMES_LEAST   8u  /* enough for a verdict, when they took */
 #define SPENT_NS      200000000u
-#define LOST          1.3 /* each of the first times takes so much of the settled median */
+#define LOST          1.3 /* each of the first times takes so much of the settled median, */
+#define LOST_SPENT    1.0 /* or so much, when they took SPENT_NS */
 #define LOST_TIMES    4u
 #define WITHIN        0.5 /* sizes that were seen must stand for so much of the time */
 
@@ -111,7 +112,9 @@ bool smd_operation_times_have_lost(const struct smd_operation_times *times)
 
 		if (one->settled > 0 && one->count >= LOST_TIMES) {
 			any = true;
-			if (time_at(one, SMD_TIMES_FAST) < LOST * one->settled_median) {
+			double lost = one->spent_ns >= SPENT_NS ? LOST_SPENT : LOST;
+
+			if (time_at(one, SMD_TIMES_FAST) < lost * one->settled_median) {
 				return false;
 			}
 		}

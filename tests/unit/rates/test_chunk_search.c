@@ -185,6 +185,27 @@ static void what_is_clearly_slower_ends_soon(void **state)
 	assert_in_range(suffered, 1, 6); /* the first two of a scale do not count */
 }
 
+/* Of operations that take long four say it, where a little slower is slower: they scatter little. */
+static void long_operations_are_not_tried_for_long(void **state)
+{
+	struct smd_chunk_search search;
+	unsigned trial = 0;
+
+	(void)state;
+	smd_chunk_search_begin(&search, 0, 0);
+	for (unsigned i = 0; i < 10; i++) {
+		smd_chunk_search_took(&search, 16 << 20, 350000000);
+	}
+	assert_true(smd_chunk_search_want(&search, SMD_SECOND_NS));
+	smd_chunk_search_applied(&search);
+	while (!smd_chunk_search_want(&search, 2 * SMD_SECOND_NS)) {
+		smd_chunk_search_took(&search, 16 << 20, 360000000);
+		trial++;
+	}
+	assert_int_equal(trial, 2 + 4); /* two that are skipped */
+	assert_int_equal(search.settled, 0);
+}
+
 static void what_is_right_is_left_alone(void **state)
 {
 	struct network network = liar;
@@ -293,6 +314,7 @@ int main(void)
 		cmocka_unit_test(where_processors_decide_the_largest_are_tried_first),
 		cmocka_unit_test(a_trial_of_the_largest_is_one_of_a_few),
 		cmocka_unit_test(what_is_clearly_slower_ends_soon),
+		cmocka_unit_test(long_operations_are_not_tried_for_long),
 		cmocka_unit_test(what_is_right_is_left_alone),
 		cmocka_unit_test(scatter_leads_nowhere),
 		cmocka_unit_test(small_operations_ask_for_nothing),
