@@ -29,16 +29,18 @@ class Failed(Exception):
 class Steady:
     """Ranks on the first nodes and a server on each other one, for the length of a with statement inside of lab.enter()."""
 
-    def __init__(self, build, ranks, rates, elements, burst=lab.BURST, server_args=(), log="info"):
+    def __init__(self, build, ranks, rates, elements, burst=lab.BURST, server_args=(), log="info", strangers=0):
         self.build, self.rates, self.elements, self.burst, self.server_args, self.log = build, rates, elements, burst, server_args, log
         self.ranks = range(ranks)
-        self.servers = range(ranks, len(rates))
+        self.servers = range(ranks, len(rates) - strangers)
+        self.strangers = range(len(rates) - strangers, len(rates))  # nodes with nothing of this job
         self.lab = lab.Lab(rates)
         self.processes = {}
         self.folder = tempfile.TemporaryDirectory()
         self.stop = os.path.join(self.folder.name, "stop")
         self.ends = []      # of rank 0's operations: the clock, and how many us it took
         self.lines = []     # of all ranks' logs
+        self.taken = [0]    # bytes of another job, so far
         self.readers = []
 
     def __enter__(self):
@@ -107,6 +109,16 @@ class Steady:
         lab.run("tc", "-n", lab.name_of(node), "qdisc", "change", "dev", "eth0", *shaper)
         lab.run("tc", "qdisc", "change", "dev", f"port{node}", *shaper)
 
+    def share_link(self, node, bits):
+        """From now on another job sends as much over a node's link, from a stranger's, or as much as it gets."""
+        neighbour = [sys.executable, os.path.join(HERE, "neighbour.py")]
+        place = [lab.address_of(node), str(PORT + 1)]
+        taker = self.lab.start(node, [*neighbour, "take", *place], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        taker.stdout.readline()
+        self.read(taker.stdout, lambda line: self.taken.append(int(line)))
+        self.processes["taker"] = taker     # ends with the sender
+        self.processes["sender"] = self.lab.start(self.strangers[0], [*neighbour, "send", *place, str(bits)], stdin=subprocess.DEVNULL)
+
     def take_processor(self, node, part):
         """From now on a node's server does not run for that part of the time."""
         server = self.processes[node]
@@ -142,6 +154,8 @@ class Steady:
         with open(self.stop, "w", encoding="ascii"):
             pass
         codes = [self.processes[rank].wait(PATIENCE_S) for rank in self.ranks]
+        if "sender" in self.processes:
+            self.processes["sender"].kill()
         for reader, _ in self.readers:
             reader.join()
         if any(codes):

@@ -68,10 +68,10 @@ def bench(*options):
 
 class BenchTest(unittest.TestCase):
     def test_a_short_run(self):
-        done = bench("--workers=2", "--servers=2", "--rate=200mbit", "--size=512K", "--changes=link,none", "--seconds=1", "--json")
+        done = bench("--workers=2", "--servers=2", "--rate=200mbit", "--size=512K", "--changes=link,shared,none", "--seconds=1", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         found = json.loads(done.stdout)["changes"]
-        self.assertEqual(set(found), {"link", "none"})
+        self.assertEqual(set(found), {"link", "shared", "none"})
         for change in found.values():
             self.assertGreater(change["before_ms"], 0)
             self.assertGreater(change["after_ms"], 0)
