@@ -91,7 +91,12 @@ int smd_rdma_lane_make_pair(struct rdma_lane *lane, struct ibv_context *context,
 	}
 	if (ret) {
 		smd_rdma_device_remove(lane->device, &lane->pair, lane->depth + RDMA_RECEIVES);
-		return smd_rdma_explain(error, -ret, "make a queue pair");
+		return ret == -EOPNOTSUPP
+			       ? smd_error_set(error, EOPNOTSUPP,
+					 "rdma: %s must have reliable connections, as InfiniBand "
+					 "and RoCE have",
+					 ibv_get_device_name(context->device))
+			       : smd_rdma_explain(error, -ret, "make a queue pair");
 	}
 	lane->paired = true;
 	lane->rx_owed = RDMA_RECEIVES;
