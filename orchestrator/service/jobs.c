@@ -9,6 +9,44 @@
 #include "orchestrator/store/deletion.h"
 #include "orchestrator/store/job_copy.h"
 
+#define COUNT_SIZE 32
+
+/* A quota may bound less than all of them. */
+static void write_count(char text[COUNT_SIZE], int64_t count)
+{
+	if (count == INT64_MAX) {
+		snprintf(text, COUNT_SIZE, "any number");
+	} else {
+		snprintf(text, COUNT_SIZE, "%" PRId64, count);
+	}
+}
+
+static void write_memory(char text[COUNT_SIZE], int64_t bytes)
+{
+	if (bytes == INT64_MAX) {
+		snprintf(text, COUNT_SIZE, "any memory");
+	} else {
+		snprintf(text, COUNT_SIZE, "%.1f GiB", (double)bytes / (1 << 30));
+	}
+}
+
+static void refuse(
+	struct smd_call *call, const struct smd_demand *room, const struct smd_demand *demand)
+{
+	int is_machine = room == smd_scheduler_capacity(call->desk->scheduler);
+	char cpus[COUNT_SIZE], memory[COUNT_SIZE], gpus[COUNT_SIZE];
+
+	write_count(cpus, room->cpus);
+	write_memory(memory, room->memory_bytes);
+	write_count(gpus, room->gpus);
+	smd_answer_fail(&call->request->answer, SMD_RPC_RESOURCE_EXHAUSTED,
+		"the job's replicas need %" PRId64 " CPUs, %.1f GiB of memory and %" PRId64
+		" GPUs together, and %s %s, %s and %s%s",
+		demand->cpus, (double)demand->memory_bytes / (1 << 30), demand->gpus,
+		is_machine ? "this machine has" : "the project's quota is", cpus, memory, gpus,
+		is_machine ? "; a service with --oversubscribe runs the job all the same" : "");
+}
+
 void smd_job_create(struct smd_call *call)
 {
 	const struct smd_http_request *request = call->request;
@@ -21,17 +59,7 @@ void smd_job_create(struct smd_call *call)
 	}
 	room = smd_scheduler_refuses(call->desk->scheduler, call->project, &intake.demand);
 	if (room) {
-		int is_machine = room == smd_scheduler_capacity(call->desk->scheduler);
-
-		smd_answer_fail(&call->request->answer, SMD_RPC_RESOURCE_EXHAUSTED,
-			"the job's replicas need %" PRId64 " CPUs, %.1f GiB of memory and %" PRId64
-			" GPUs together, and %s %" PRId64 ", %.1f GiB and %" PRId64 "%s",
-			intake.demand.cpus, (double)intake.demand.memory_bytes / (1 << 30),
-			intake.demand.gpus,
-			is_machine ? "this machine has" : "the project's quota is", room->cpus,
-			(double)room->memory_bytes / (1 << 30), room->gpus,
-			is_machine ? "; a service with --oversubscribe runs the job all the same"
-				   : "");
+		refuse(call, room, &intake.demand);
 		smd_intake_clear(&intake);
 		return;
 	}

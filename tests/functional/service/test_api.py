@@ -544,7 +544,7 @@ class Quotas(ServiceTest):
         self.assertTrue(wait_until(lambda: self.ask("GET", f"/v1/{made}")["state"] == "JOB_STATE_SUCCEEDED"))
         self.assertEqual({self.state_of(number) for number in waiting}, {"JOB_STATE_QUEUED"})
         error = self.fails("POST", JOBS, job(machine="n1-standard-16"), 429, "RESOURCE_EXHAUSTED")
-        self.assertIn("quota", error["message"])
+        self.assertRegex(error["message"], r"the project's quota is \d+, (any memory|\d+\.\d GiB) and any number$")
         self.fails("POST", "/v1/projects/other/locations/x/customJobs", job(), 429, "RESOURCE_EXHAUSTED")
         self.ask("POST", f"{JOBS}/{first}:cancel", {})
         for number in waiting:
