@@ -437,6 +437,7 @@ void smd_server_comm_leave(struct smd_member *member, const struct smd_abort *wh
 		comm->name, member->rank, smd_peer_replica(member));
 	comm_detach(member);
 	comm->retires |= retires;
+	comm->deserted |= !retires;
 	if (comm->id == 0 && !retires) {
 		comm_refuse_optional(comm);
 	}
@@ -444,6 +445,8 @@ void smd_server_comm_leave(struct smd_member *member, const struct smd_abort *wh
 		smd_server_comm_abort(comm, (int)why->err, why->text);
 	} else if (comm->state == SMD_SERVER_COMM_ACTIVE && comm_gathers(comm)) {
 		smd_server_comm_abort(comm, ECONNRESET, text);
+	} else if (comm->state == SMD_SERVER_COMM_FORMING && comm->id && !retires && comm->attached) {
+		smd_server_comm_abort(comm, ECONNRESET, text); /* it will not come again */
 	} else if (comm->state == SMD_SERVER_COMM_ACTIVE && comm->sought > comm->agreed &&
 		   comm->attached && !comm->retires) {
 		comm_end_agreement(comm, member->rank);

@@ -76,6 +76,7 @@ struct smd_server_comm {
 	uint64_t sought;             /* the last epoch that ranks have begun to agree on, */
 	uint64_t agreed;             /* and have agreed on: in between none may leave */
 	bool retires;                /* a rank has left it that stays in the communicator */
+	bool deserted;               /* one has that does not */
 	struct smd_member **members; /* [nranks]; NULL: not joined, or left */
 	unsigned attached;           /* members that are not NULL */
 	bool retired;                /* waits for the reaper */

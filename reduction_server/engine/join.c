@@ -161,15 +161,18 @@ static int join_agree(struct smd_server_comm *comm, const struct smd_member *mem
 	return ret;
 }
 
-/* A stream that need not be is not begun where it could not be whole. */
+/* A stream of a later epoch is not begun where a rank has left the communicator, and so will not come;
+ * one that need not be, not either where the rank's lane has ended. */
 static bool join_is_in_vain(
 	const struct smd_comms *comms, const char *job, const struct smd_join *join)
 {
 	const struct smd_server_comm *comm;
 
 	TAILQ_FOREACH (comm, &comms->list, link) {
-		if (comm->id == 0 && comm->state == SMD_SERVER_COMM_ACTIVE &&
-			comm->attached < comm->nranks && strcmp(comm->job->name, job) == 0 &&
+		bool lacks = join->optional && comm->id == 0 && comm->attached < comm->nranks;
+
+		if ((lacks || comm->deserted) && comm->state == SMD_SERVER_COMM_ACTIVE &&
+			strcmp(comm->job->name, job) == 0 &&
 			strcmp(comm->group, join->group) == 0) {
 			return true;
 		}
@@ -206,7 +209,7 @@ int smd_server_comm_join(struct smd_comms *comms, struct smd_member *member, con
 		return smd_error_set(error, EINVAL, "group %s: rank must be below %u, got %u", name,
 			join->nranks, member->rank);
 	}
-	if (join->optional && join_is_in_vain(comms, job, join)) {
+	if (join->id && join_is_in_vain(comms, job, join)) {
 		return smd_error_set(error, ENOENT, "group %s: a rank has left", name);
 	}
 	ret = join_may_keep_lane(comms, name, member, error);
