@@ -292,6 +292,12 @@ bool smd_flow_send(struct smd_flow *flow)
 	return smd_turns_step(&flow->remote->turns) || fetches;
 }
 
+static void flow_send_all(struct smd_flow *flow)
+{
+	while (smd_flow_send(flow)) {
+	}
+}
+
 /* A result may come in pieces (wire.md): this one begins where the one before has ended. */
 static int flow_check_piece(const struct smd_flow *flow, const struct smd_frame *frame,
 	uint64_t first_element, size_t element_bytes, struct smd_error *error)
@@ -475,9 +481,8 @@ static int flow_finish_result(
 	if (!dropped && operation->path->received) {
 		done = operation->path->received(flow, operation, direct);
 	}
-	while (smd_flow_send(flow)) {
-	}
-	smd_lead_advance(flow->epoch);
+	flow_send_all(flow);
+	smd_lead_advance(flow->epoch, flow_send_all);
 	if (flow->busy_ns) {
 		flow_measure(flow, flow->rx_bytes);
 	}

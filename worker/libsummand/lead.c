@@ -45,7 +45,7 @@ bool smd_lead_holds(struct smd_flow *flow, uint64_t chunk, unsigned most)
 	return true;
 }
 
-void smd_lead_advance(struct smd_epoch *epoch)
+void smd_lead_advance(struct smd_epoch *epoch, void (*go)(struct smd_flow *flow))
 {
 	struct smd_lead *lead = &epoch->lead;
 	struct smd_flow *last;
@@ -58,8 +58,7 @@ void smd_lead_advance(struct smd_epoch *epoch)
 
 		TAILQ_REMOVE(&lead->held, flow, link);
 		flow->held = false;
-		while (smd_flow_send(flow)) {
-		}
+		go(flow);
 		last = flow == last ? NULL : last;
 	}
 }

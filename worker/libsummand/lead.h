@@ -36,8 +36,8 @@ void smd_lead_begin(struct smd_lead *lead);
  * oldest may go. The flow is then asked again when these are done. */
 bool smd_lead_holds(struct smd_flow *flow, uint64_t chunk, unsigned most);
 
-/* One of the epoch's flows has a result, or is dead. Those that were held, and need not wait any
- * longer, send. */
-void smd_lead_advance(struct smd_epoch *epoch);
+/* One of the epoch's flows has a result, or is dead: calls `go` with each that was held, if the
+ * oldest is another one now. */
+void smd_lead_advance(struct smd_epoch *epoch, void (*go)(struct smd_flow *flow));
 
 #endif

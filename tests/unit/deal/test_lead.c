@@ -13,8 +13,7 @@
 #define CHUNKS 12
 #define LEAD   6
 
-/* An epoch of three even shards, in which 12 chunks are laid. No flow has a lane, so that those
- * which are asked to send do not. */
+/* An epoch of three even shards, in which 12 chunks are laid. */
 struct world {
 	struct smd_deal deal;
 	struct smd_epoch epoch;
@@ -49,6 +48,11 @@ static int tear_down(void **state)
 	return 0;
 }
 
+static void go(struct smd_flow *flow)
+{
+	flow->next++;
+}
+
 static struct smd_flow *flow_of(struct world *world, uint64_t chunk)
 {
 	return smd_epoch_flow_of(&world->epoch, chunk);
@@ -63,7 +67,7 @@ static bool is_held(struct world *world, uint64_t chunk)
 static void finish(struct world *world, uint64_t chunk)
 {
 	flow_of(world, chunk)->done = smd_deal_ordinal_of(&world->deal, chunk) + 1;
-	smd_lead_advance(&world->epoch);
+	smd_lead_advance(&world->epoch, go);
 }
 
 static void what_is_near_the_oldest_may_go(void **state)
@@ -103,7 +107,9 @@ static void who_waited_is_asked_again(void **state)
 	assert_true(flow->held);
 	finish(world, 4);
 	assert_true(flow->held);
+	assert_int_equal(flow->next, 0);
 	finish(world, 0);
+	assert_int_equal(flow->next, 1);
 	assert_false(flow->held);
 	assert_true(TAILQ_EMPTY(&world->epoch.lead.held));
 }
@@ -117,7 +123,7 @@ static void nobody_is_forgotten(void **state)
 	flow_of(world, 0)->done = 1;
 	assert_false(is_held(world, LEAD));
 	assert_true(flow_of(world, LEAD + 1)->held);
-	smd_lead_advance(&world->epoch);
+	smd_lead_advance(&world->epoch, go);
 	assert_false(flow_of(world, LEAD + 1)->held);
 }
 
