@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "orchestrator/service/visit.h"
+#include "orchestrator/service/strangers.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 #include "reduction_server/transport/address.h"
@@ -31,7 +31,7 @@ struct smd_http {
 	void *arg;
 	struct smd_http_figures figures;
 	char address[SMD_ADDRESS_TEXT_MAX];
-	TAILQ_HEAD(, smd_http_visit) visits;
+	struct smd_http_visits visits;
 };
 
 /* ---- requests ---- */
@@ -149,6 +149,7 @@ static void open_visit(struct smd_http *http, struct MHD_Connection *connection,
 		visit->since_ns = smd_clock_ns();
 		TAILQ_INSERT_TAIL(&http->visits, visit, link);
 		http->figures.connections++;
+		smd_strangers_bound(&http->visits);
 	}
 }
 
@@ -180,6 +181,7 @@ void smd_http_tidy(struct smd_http *http)
 			shutdown(visit->fd, SHUT_RDWR);
 		}
 	}
+	smd_strangers_tidy(&http->visits, now);
 }
 
 /* ---- the loop ---- */

@@ -135,7 +135,11 @@ static int check_access(struct smd_http_visit *visit, const char *method)
 			"the client must have a certificate of the service's authority");
 		return -EACCES;
 	}
-	return smd_access_check(&visit->door->access, &credentials, &visit->request.answer);
+	if (smd_access_check(&visit->door->access, &credentials, &visit->request.answer)) {
+		return -EACCES;
+	}
+	visit->is_known |= !credentials.is_of_page;
+	return 0;
 }
 
 static int take_method(struct smd_http_request *request, const char *method)

@@ -27,10 +27,15 @@ struct smd_http_visit {
 	int is_handled;   /* the handler has been called, or there is an answer without it */
 	int is_ambiguous; /* it is not sure where it ends */
 	int is_suspended;
+	int is_known; /* it has brought a request that was let in (strangers.h) */
+	int is_ended; /* it has been shut down, and will be gone */
 	int fd;
 	uint64_t since_ns; /* the connection's start, or that of its last change */
 	TAILQ_ENTRY(smd_http_visit) link;
 };
+
+/* In the order in which they came. */
+TAILQ_HEAD(smd_http_visits, smd_http_visit);
 
 /* Forgets the request: the next one of the connection may come. */
 void smd_http_visit_clear(struct smd_http_visit *visit);

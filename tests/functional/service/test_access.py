@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import re
+import resource
 import socket
 import ssl
 import stat
@@ -163,6 +164,28 @@ class Access(ServiceTest):
         idle = [socket.create_connection((self.service.host, self.service.port), timeout=LONG) for _ in range(300)]
         self.assertEqual(self.ask("GET", JOBS), {"customJobs": []})
         for one in idle:
+            one.close()
+
+    def test_strangers_leave_room_for_who_has_the_token(self):
+        self.serve("--token-file=" + self.write("token", "sesame\n"))
+        count = 2200    # more than all connections of a service
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if most != resource.RLIM_INFINITY and most < count + 100:
+            self.skipTest(f"a process may have {most} files here")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        strangers = []
+        for i in range(count):
+            one = socket.create_connection((self.service.host, self.service.port), timeout=LONG)
+            one.sendall((b"GET / HTTP/1.1\r\nHost: 12", b"", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")[i % 3])
+            strangers.append(one)
+        connection = http.client.HTTPConnection(self.service.host, self.service.port, timeout=20)
+        connection.request("GET", JOBS, headers={"Authorization": "Bearer sesame"})
+        self.assertEqual(connection.getresponse().status, 200)
+        strangers += [socket.create_connection((self.service.host, self.service.port), timeout=LONG) for _ in range(600)]
+        connection.request("GET", JOBS, headers={"Authorization": "Bearer sesame"})  # on a connection that is older than all of them
+        self.assertEqual(connection.sock.recv(12), b"HTTP/1.1 200")
+        connection.close()
+        for one in strangers:
             one.close()
 
     def certificates(self):
