@@ -2,53 +2,19 @@
  * token. */
 #include "orchestrator/service/access.h"
 
-#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
+#include "reduction_server/metrics/host_header.h"
+
 #define BEARER      "Bearer "
-#define NAME_SIZE   256
 #define BAD_REQUEST 400
 #define MISDIRECTED 421
 #define BAD_TYPE    415
 #define JSON_TYPE   "application/json"
-
-/* "[::1]:8080" and "localhost:8080" without the port. 0 or -EINVAL. */
-static int name_of(const char *host, char name[NAME_SIZE])
-{
-	const char *start = *host == '[' ? host + 1 : host;
-	size_t length = strcspn(start, *host == '[' ? "]" : ":");
-	const char *rest = start + length + (*host == '[' && start[length] == ']');
-
-	if (length == 0 || length >= NAME_SIZE || (*host == '[' && start[length] != ']') ||
-		(*rest && (*rest != ':' || rest[1 + strspn(rest + 1, "0123456789")]))) {
-		return -EINVAL;
-	}
-	memcpy(name, start, length);
-	name[length] = '\0';
-	return 0;
-}
-
-/* A page of a stranger's can have its own name mean our address, and never an address or one of
- * our names. */
-static int is_ours(const struct smd_access *access, const char *name)
-{
-	unsigned char address[sizeof(struct in6_addr)];
-
-	if (inet_pton(AF_INET, name, address) == 1 || inet_pton(AF_INET6, name, address) == 1 ||
-		strcasecmp(name, "localhost") == 0) {
-		return 1;
-	}
-	for (size_t i = 0; i < access->nhosts; i++) {
-		if (strcasecmp(name, access->hosts[i]) == 0) {
-			return 1;
-		}
-	}
-	return 0;
-}
 
 /* A browser says which page a request comes from. */
 static int is_own_page(const struct smd_access *access, const char *origin, const char *host)
@@ -87,12 +53,13 @@ static int has_token(const struct smd_access *access, const char *authorization)
 int smd_access_check(const struct smd_access *access, const struct smd_credentials *credentials,
 	struct smd_answer *answer)
 {
-	char name[NAME_SIZE];
+	char name[SMD_HOST_HEADER_NAME_SIZE];
 
-	if (credentials->is_ambiguous || !credentials->host || name_of(credentials->host, name)) {
+	if (credentials->is_ambiguous || !credentials->host ||
+		smd_host_header_name(credentials->host, name)) {
 		smd_answer_refuse(answer, BAD_REQUEST, SMD_RPC_INVALID_ARGUMENT,
 			"the request must have one Host and one length, in headers that all read alike");
-	} else if (!is_ours(access, name)) {
+	} else if (!smd_host_header_is_own(name, access->hosts, access->nhosts)) {
 		smd_answer_refuse(answer, MISDIRECTED, SMD_RPC_PERMISSION_DENIED,
 			"Host must be an address, localhost or a name given with --host, got "
 			"\"%s\"",

@@ -18,6 +18,7 @@
 #include "orchestrator/store/state_dir.h"
 #include "reduction_server/base/log.h"
 #include "reduction_server/metrics/endpoint.h"
+#include "reduction_server/transport/address.h"
 
 #define LOCK_NAME    "service"
 #define LOCK_MODE    0600
@@ -190,6 +191,7 @@ static int open_loop(struct open_service *service, struct smd_error *error)
 /* In the same loop: figures need no lock. */
 static int open_metrics(struct open_service *service, struct smd_error *error)
 {
+	const struct smd_access *access = &service->options->http.access;
 	int ret;
 
 	if (!service->options->metrics) {
@@ -200,11 +202,19 @@ static int open_metrics(struct open_service *service, struct smd_error *error)
 		.store = service->store};
 	ret = smd_metrics_open(service->base, service->options->metrics, smd_figures_write,
 		&service->figures, &service->metrics, error);
-	if (!ret) {
-		smd_log(SMD_LOG_INFO, "service", "metrics: http://%s/metrics",
+	if (ret) {
+		return ret;
+	}
+	smd_metrics_name(service->metrics, access->hosts, access->nhosts);
+	smd_log(SMD_LOG_INFO, "service", "metrics: http://%s/metrics",
+		smd_metrics_address(service->metrics));
+	if (smd_address_stays_here(smd_metrics_address(service->metrics), error) == 0) {
+		smd_log(SMD_LOG_WARN, "service",
+			"metrics: whoever reaches %s reads ids of jobs and names of replicas, and "
+			"needs no token",
 			smd_metrics_address(service->metrics));
 	}
-	return ret;
+	return 0;
 }
 
 static int open_service(struct open_service *service, struct smd_error *error)

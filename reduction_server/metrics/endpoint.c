@@ -10,14 +10,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/queue.h>
 
 #include "reduction_server/base/log.h"
 #include "reduction_server/base/parse.h"
+#include "reduction_server/metrics/host_header.h"
 #include "reduction_server/transport/address.h"
 #include "reduction_server/transport/loop.h"
 
 #define BACKLOG 64
+#define HOST    "Host:"
 
 struct client {
 	struct smd_metrics_endpoint *endpoint;
@@ -36,6 +39,9 @@ struct smd_metrics_endpoint {
 	char address[SMD_ADDRESS_TEXT_MAX];
 	LIST_HEAD(, client) clients;
 	unsigned nclients;
+	bool is_for_any_host;
+	const char *const *hosts;
+	size_t nhosts;
 	/* With a thread of its own: */
 	bool has_thread;
 	pthread_t thread;
@@ -158,6 +164,28 @@ static void client_answer_line(struct client *client, char *line)
 	}
 }
 
+/* Whether it is meant for this endpoint, by the one Host among the headers that follow. */
+static bool client_is_meant(const struct smd_metrics_endpoint *endpoint, struct evbuffer *headers)
+{
+	char name[SMD_HOST_HEADER_NAME_SIZE];
+	unsigned count = 0;
+	bool is_own = false;
+	char *line;
+
+	while ((line = evbuffer_readln(headers, NULL, EVBUFFER_EOL_CRLF)) != NULL && *line) {
+		if (strncasecmp(line, HOST, strlen(HOST)) == 0) {
+			const char *host = line + strlen(HOST);
+
+			count++;
+			is_own = smd_host_header_name(host + strspn(host, " \t"), name) == 0 &&
+				 smd_host_header_is_own(name, endpoint->hosts, endpoint->nhosts);
+		}
+		free(line);
+	}
+	free(line);
+	return endpoint->is_for_any_host || (count == 1 && is_own);
+}
+
 /* A request is whole at its first empty line: none that is answered has a body. */
 static void client_on_read(struct bufferevent *stream, void *arg)
 {
@@ -166,6 +194,7 @@ static void client_on_read(struct bufferevent *stream, void *arg)
 	size_t length = evbuffer_get_length(input);
 	bool whole = evbuffer_search(input, "\r\n\r\n", 4, NULL).pos >= 0 ||
 		     evbuffer_search(input, "\n\n", 2, NULL).pos >= 0;
+	bool is_meant;
 	char *line;
 
 	if (length > SMD_METRICS_REQUEST_MAX || (!whole && length == SMD_METRICS_REQUEST_MAX)) {
@@ -178,8 +207,12 @@ static void client_on_read(struct bufferevent *stream, void *arg)
 		return;
 	}
 	line = evbuffer_readln(input, NULL, EVBUFFER_EOL_CRLF);
+	is_meant = client_is_meant(client->endpoint, input);
 	client_on_rest(stream, client);
-	if (line) {
+	if (line && !is_meant) {
+		client_refuse(client, "421 Misdirected Request",
+			"Host must be an address, localhost or a name of this service\n");
+	} else if (line) {
 		client_answer_line(client, line);
 	} else {
 		client_free(client);
@@ -299,6 +332,7 @@ static int endpoint_listen(
 		    &size) != 0) {
 		return smd_error_set(error, errno, "--metrics: %s: %m", address);
 	}
+	endpoint->is_for_any_host = !smd_address_is_loopback((struct sockaddr *)&bound);
 	smd_address_print((struct sockaddr *)&bound, size, endpoint->address);
 	return 0;
 }
@@ -324,6 +358,14 @@ int smd_metrics_open(struct event_base *base, const char *address, smd_metrics_w
 	smd_log(SMD_LOG_INFO, "metrics", "http://%s/metrics", endpoint->address);
 	*out = endpoint;
 	return 0;
+}
+
+void smd_metrics_name(
+	struct smd_metrics_endpoint *endpoint, const char *const *hosts, size_t count)
+{
+	endpoint->is_for_any_host = false;
+	endpoint->hosts = hosts;
+	endpoint->nhosts = count;
 }
 
 const char *smd_metrics_address(const struct smd_metrics_endpoint *endpoint)

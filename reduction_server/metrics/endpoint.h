@@ -33,6 +33,14 @@ int smd_metrics_open(struct event_base *base, const char *address, smd_metrics_w
 int smd_metrics_start(const char *address, smd_metrics_write *write, void *owner,
 	struct smd_metrics_endpoint **out, struct smd_error *error);
 
+/*
+ * What Host may be beside an address and localhost; the list is the caller's, and stays. Without this
+ * that is nothing on loopback, which pages of strangers reach by a browser (host_header.h), and
+ * anything elsewhere, where Prometheus has names. Only where the caller's loop turns.
+ */
+void smd_metrics_name(
+	struct smd_metrics_endpoint *endpoint, const char *const *hosts, size_t count);
+
 /* "127.0.0.1:41873" */
 const char *smd_metrics_address(const struct smd_metrics_endpoint *endpoint);
 

@@ -77,6 +77,9 @@ class MetricsServerTest(ProgramTest):
                                      ("GET", "/metrics/../x", 404), ("POST", "/metrics", 405), ("DELETE", "/", 405)]:
             self.assertEqual(prometheus.request(where, method, path)[0], status, (method, path))
         self.assertEqual(prometheus.request(where, "HEAD")[1], "")
+        for host, status in (("evil.example", 421), ("localhost.evil.example:80", 421), ("", 421), ("[::1", 421), ("localhost", 200),
+                             ("[::1]:9400", 200), ("127.0.0.1:1", 200)):
+            self.assertEqual(prometheus.request(where, Host=host)[0], status, host)
         self.assertEqual(prometheus.request(where, Large="x" * 10000)[0], 431)
 
     def connect(self, where):
