@@ -15,6 +15,7 @@
 #include "orchestrator/service/shell.h"
 #include "orchestrator/service/web_access.h"
 #include "orchestrator/store/job_copy.h"
+#include "orchestrator/store/last_record.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/parse.h"
 
@@ -278,6 +279,40 @@ static int read_wish(struct smd_call *call, json_t *body, struct wish *wish)
 	return read_trial(call, trial, wish) || read_command(call, command, wish) ? -EINVAL : 0;
 }
 
+/* By the name that the record has, or the node's, whose first process that is. */
+static int is_replica(const json_t *replica, const char *wanted)
+{
+	const char *name = json_string_value(json_object_get(replica, "name"));
+	size_t length = name ? strcspn(name, ".") : 0;
+
+	return name && (strcmp(name, wanted) == 0 ||
+			       (strncmp(name, wanted, length) == 0 && !wanted[length]));
+}
+
+/* 0; else it has been answered that there is no such replica. Before there is a record the runner
+ * alone knows. */
+static int check_replica(struct smd_call *call, const char *directory, const struct wish *wish)
+{
+	char name[SMD_STORE_NAME_SIZE];
+	json_t *record, *replica;
+	int is_there;
+	size_t i;
+
+	smd_store_name(name, call->kind, call->id);
+	record = smd_last_record_replicas(directory, wish->trial ? NULL : name);
+	is_there = !record;
+	json_array_foreach (json_object_get(record, "replicas"), i, replica) {
+		is_there |= is_replica(replica, wish->shell.replica);
+	}
+	json_decref(record);
+	if (!is_there) {
+		smd_answer_fail(&call->request->answer, SMD_RPC_NOT_FOUND,
+			"%.64s: the job has no replica of that name", wish->shell.replica);
+		return -ENOENT;
+	}
+	return 0;
+}
+
 /* A trial's runner has its own directory. */
 static char *directory_of(const struct smd_stored_job *job, const struct wish *wish)
 {
@@ -291,12 +326,11 @@ static char *directory_of(const struct smd_stored_job *job, const struct wish *w
 		       : path;
 }
 
-static void begin(struct smd_call *call, const struct smd_stored_job *job, const struct wish *wish)
+static void begin(struct smd_call *call, const char *directory, const struct wish *wish)
 {
 	struct terminal *terminal = free_place(call->desk->terminals);
 	char name[SMD_STORE_NAME_SIZE + ID_SIZE];
 	struct smd_error error = {""};
-	char *directory;
 
 	if (!terminal) {
 		smd_answer_fail(&call->request->answer, SMD_RPC_RESOURCE_EXHAUSTED,
@@ -305,8 +339,7 @@ static void begin(struct smd_call *call, const struct smd_stored_job *job, const
 	}
 	*terminal = (struct terminal){
 		.job = call->id, .asked_ns = smd_clock_ns(), .shell = {.wake = wake}};
-	directory = directory_of(job, wish);
-	if (!directory || make_id(terminal->id) ||
+	if (make_id(terminal->id) ||
 		smd_shell_open(&terminal->shell, call->desk->terminals->base, directory,
 			&wish->shell, &error)) {
 		smd_answer_fail(&call->request->answer, SMD_RPC_UNAVAILABLE, "%s",
@@ -317,6 +350,16 @@ static void begin(struct smd_call *call, const struct smd_stored_job *job, const
 			call->project, call->location, smd_stored_kind_collection(call->kind),
 			call->id, terminal->id);
 		smd_answer_set(&call->request->answer, json_pack("{s:s}", "name", name));
+	}
+}
+
+/* Takes over the directory; NULL: memory ran out. */
+static void begin_in(struct smd_call *call, char *directory, const struct wish *wish)
+{
+	if (!directory) {
+		smd_answer_fail(&call->request->answer, SMD_RPC_INTERNAL, "%s", strerror(ENOMEM));
+	} else if (!check_replica(call, directory, wish)) {
+		begin(call, directory, wish);
 	}
 	free(directory);
 }
@@ -329,7 +372,7 @@ void smd_terminal_create(struct smd_call *call)
 
 	if (body && !read_wish(call, body, &wish) && !smd_call_find(call, &copy)) {
 		if (!check_job(call, &copy.job)) {
-			begin(call, &copy.job, &wish);
+			begin_in(call, directory_of(&copy.job, &wish), &wish);
 		}
 		smd_job_copy_free(&copy);
 	}
@@ -381,19 +424,31 @@ void smd_terminal_get(struct smd_call *call)
 	terminal->waiting = call->request;
 }
 
+/* As proto's JSON has it: whole numbers of 64 bits are texts, and may be numbers. */
+static int read_number(const json_t *value, uint64_t most, uint64_t *out)
+{
+	if (json_is_integer(value)) {
+		*out = (uint64_t)json_integer_value(value);
+		return json_integer_value(value) >= 0 && *out <= most ? 0 : -ERANGE;
+	}
+	return smd_parse_number(
+		json_is_string(value) ? json_string_value(value) : "", 0, most, out);
+}
+
 /* 0; else it has been answered. */
 static int take_input(
-	struct smd_call *call, struct smd_shell *shell, const char *offset, const char *data)
+	struct smd_call *call, struct smd_shell *shell, const json_t *offset, const char *data)
 {
 	struct smd_answer *answer = &call->request->answer;
 	uint8_t bytes[SMD_SHELL_INPUT_MAX];
 	long count = smd_base64_decode(data, bytes, sizeof(bytes));
 	uint64_t at;
 
-	if (smd_parse_number(offset, 0, shell->input_at, &at)) {
+	if (read_number(offset, shell->input_at, &at)) {
 		smd_answer_violate(answer, "offset",
-			"offset must be from 0 to %" PRIu64 ": so much input has come, got \"%.32s\"",
-			shell->input_at, offset);
+			"offset must be a whole number from 0 to %" PRIu64
+			": so much input has come",
+			shell->input_at);
 	} else if (count < 0) {
 		smd_answer_violate(answer, "data", "data must be base64 of at most %u bytes",
 			SMD_SHELL_INPUT_MAX);
@@ -411,14 +466,15 @@ void smd_terminal_write(struct smd_call *call)
 {
 	struct terminal *terminal = find(call);
 	json_t *body = terminal ? read_body(call) : NULL;
-	const char *offset, *data;
+	const json_t *offset;
+	const char *data;
 	int is_last = 0;
 
-	if (body && json_unpack(body, "{s:s, s:s, s?b !}", "offset", &offset, "data", &data,
+	if (body && json_unpack(body, "{s:o, s:s, s?b !}", "offset", &offset, "data", &data,
 			    "isLast", &is_last)) {
 		smd_answer_violate(&call->request->answer, "",
-			"The request must have texts \"offset\" and \"data\"; it may have "
-			"\"isLast\", true or false");
+			"The request must have a whole number \"offset\" and a text \"data\"; it "
+			"may have \"isLast\", true or false, and nothing else");
 	} else if (body && !take_input(call, &terminal->shell, offset, data)) {
 		if (is_last) {
 			smd_shell_end_input(&terminal->shell);

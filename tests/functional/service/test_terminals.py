@@ -163,16 +163,19 @@ class Terminals(ServiceTest):
         self.fails("POST", f"{JOBS}/1/terminals", wanted, 404, "NOT_FOUND")
         self.fails("POST", path, wanted, 403, "PERMISSION_DENIED", {"Origin": "http://evil.example"})
         self.fails("POST", path, wanted, 415, "INVALID_ARGUMENT", {"Content-Type": "text/plain"})
-        shell = Terminal(self, number, "workerpool0-9")
-        self.assertIn("no replica of that name", shell.wait()["reason"])
+        for replica in "workerpool0-9", "workerpool0", "workerpool0-0.9", "", "../x":
+            error = self.fails("POST", path, {**wanted, "replica": replica}, 404, "NOT_FOUND")
+            self.assertIn(replica + ": the job has no replica of that name", error["message"])
         shell = Terminal(self, number)
         self.fails("GET", shell.path.replace(number, plain), None, 404, "NOT_FOUND")
         self.fails("GET", shell.path[:-1], None, 404, "NOT_FOUND")
         self.fails("GET", shell.path + "?offset=100000000", None, 400, "INVALID_ARGUMENT")
         self.fails("GET", shell.path + "?offset=-1", None, 400, "INVALID_ARGUMENT")
-        for body in ({"offset": "1", "data": ""}, {"offset": "0", "data": "!"}, {"offset": 0, "data": ""}, {"data": ""}):
+        for body in ({"offset": "1", "data": ""}, {"offset": "0", "data": "!"}, {"offset": 1, "data": ""}, {"offset": -1, "data": ""},
+                     {"offset": 0.5, "data": ""}, {"offset": [], "data": ""}, {"data": ""}, {"offset": "0", "data": "", "more": 1}):
             self.fails("POST", shell.path + ":write", body, 400, "INVALID_ARGUMENT")
         self.fails("POST", shell.path + ":resize", {"rows": 0, "columns": 1}, 400, "INVALID_ARGUMENT")
+        self.ask("POST", shell.path + ":write", {"offset": 0, "data": ""})
         shell.write(b"stty raw -echo; echo re\"\"ady; sleep 1000\r")
         shell.wait_for(b"ready")
         refused = 0
@@ -186,7 +189,7 @@ class Terminals(ServiceTest):
             refused += answer.status == 429
             shell.written += 32768 if answer.status == 200 else 0
         self.assertGreater(refused, 0)
-        others = [Terminal(self, number) for _ in range(32 - 2)]
+        others = [Terminal(self, number) for _ in range(32 - 1)]
         error = self.fails("POST", path, wanted, 429, "RESOURCE_EXHAUSTED")
         self.assertIn("32 terminals", error["message"])
         self.ask("DELETE", others[0].path)
