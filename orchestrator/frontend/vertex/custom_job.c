@@ -16,7 +16,8 @@
 #include "reduction_server/base/hash.h"
 
 #define DISPLAY_NAME_DEFAULT "custom-job"
-#define LABEL_MAX            64
+#define LABEL_MAX            64 /* characters */
+#define LABELS_MAX           64
 #define FIRST_TRIAL          "1"
 #define LABELS_SCHEMA                                                                              \
 	"{\"^(?!" SMD_SETTING_PREFIX ")[^\\\\x00-,./:-^`{-\\\\x7f]{1,64}$\": "                     \
@@ -141,8 +142,8 @@ static json_t *describe_labels(struct smd_schema *schema, const struct smd_field
 
 	(void)schema;
 	(void)field;
-	return json_pack("{s:s, s:o, s:o, s:b}", "type", "object", "properties", settings,
-		"patternProperties", others, "additionalProperties", 0);
+	return json_pack("{s:s, s:o, s:o, s:b, s:i}", "type", "object", "properties", settings,
+		"patternProperties", others, "additionalProperties", 0, "maxProperties", LABELS_MAX);
 }
 
 static const struct smd_field job_rows[] = {
@@ -197,11 +198,13 @@ static void check_labels(struct smd_decoder *decoder, const struct smd_node *lab
 {
 	static const char rule[] = "must be at most 64 lower-case letters, digits, _ and -";
 	char got[SMD_NODE_TEXT_MAX];
+	size_t count = 0;
 
 	if (!labels || labels->type != SMD_NODE_OBJECT) {
 		return;
 	}
 	for (const struct smd_node *node = labels->first; node; node = node->next) {
+		count++;
 		if (!node->key[0] || !is_label(node->key)) {
 			smd_error_at_name(decoder->diagnostics, node, "a label's name %s%s", rule,
 				node->key[0] ? "" : ", and not empty");
@@ -210,6 +213,10 @@ static void check_labels(struct smd_decoder *decoder, const struct smd_node *lab
 			smd_node_describe(node, got);
 			smd_error_at_value(decoder->diagnostics, node, "%s, got %s", rule, got);
 		}
+	}
+	if (count > LABELS_MAX) {
+		smd_error_at_value(decoder->diagnostics, labels, "must be at most %d labels, got %zu",
+			LABELS_MAX, count);
 	}
 }
 
