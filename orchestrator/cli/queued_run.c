@@ -2,6 +2,7 @@
 #include "orchestrator/cli/queued_run.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,6 +123,46 @@ static int offer(const char *spec, struct smd_error *error)
 	return 0;
 }
 
+/* What is said of the spec is its author's to read, not the service's: it is held until the job has
+ * a log. What standard error was before, or -1. */
+static int hold_output(void)
+{
+	int held = memfd_create("said", MFD_CLOEXEC);
+	int before = held < 0 ? -1 : fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+
+	if (before >= 0) {
+		dup2(held, STDERR_FILENO);
+	}
+	if (held >= 0) {
+		close(held);
+	}
+	return before;
+}
+
+/* The descriptor of what was said meanwhile, or -1. */
+static int end_hold(int before)
+{
+	int held = before < 0 ? -1 : fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0);
+
+	if (before >= 0) {
+		dup2(before, STDERR_FILENO);
+		close(before);
+	}
+	return held;
+}
+
+static void say_held(int held)
+{
+	char bytes[4096];
+	off_t at = 0;
+	ssize_t count;
+
+	while (held >= 0 && (count = pread(held, bytes, sizeof(bytes), at)) > 0 &&
+		write(STDERR_FILENO, bytes, (size_t)count) == count) {
+		at += count;
+	}
+}
+
 static int load(struct queued_run *run, const char *spec, struct smd_loaded_job *loaded,
 	struct smd_error *error)
 {
@@ -158,7 +199,8 @@ static int divert_output(const struct queued_run *run, struct smd_error *error)
 }
 
 /* The directory comes first: the row that names it says that the job has begun. */
-static int begin(struct queued_run *run, struct smd_loaded_job *loaded, struct smd_error *error)
+static int begin(struct queued_run *run, struct smd_loaded_job *loaded, int held,
+	struct smd_error *error)
 {
 	const char *before = run->entry.directory;
 	int ret = smd_jobdir_open(&run->dir, loaded->job, before, error);
@@ -171,6 +213,9 @@ static int begin(struct queued_run *run, struct smd_loaded_job *loaded, struct s
 		ret = smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
 	}
 	ret = ret ? ret : divert_output(run, error);
+	if (!ret) {
+		say_held(held);
+	}
 	ret = ret ? ret : smd_entry_begin(&run->entry, run->dir.path, run->devices, error);
 	if (ret) {
 		if (!before) {
@@ -213,17 +258,25 @@ static int run_job(struct queued_run *run, struct smd_error *error)
 	struct smd_loaded_job loaded = {.job = NULL};
 	char *spec = NULL;
 	int exit_code = SMD_EXIT_FAILED;
+	int held = -1;
 	int ret = read_spec(run, &spec, error);
 
 	if (!ret) {
+		int before = hold_output();
+
 		ret = load(run, spec, &loaded, error);
+		held = end_hold(before);
 		if (ret) {
+			say_held(held);
 			end_job(run, error);
 		}
 	}
 	if (!ret) {
 		smd_prune_before_job();
-		ret = begin(run, &loaded, error);
+		ret = begin(run, &loaded, held, error);
+	}
+	if (held >= 0) {
+		close(held);
 	}
 	if (!ret) {
 		exit_code = smd_loaded_job_run(&loaded, &run->options);

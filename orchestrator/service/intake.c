@@ -261,12 +261,15 @@ static int check_secrets(const struct smd_intake_rules *rules, const struct smd_
 	return ret ? -EINVAL : 0;
 }
 
-static int fill(const struct smd_intake_rules *rules, const struct smd_job *job,
-	const struct smd_node *document, struct smd_intake *out)
+/* Proto's JSON lets names be in snake_case, so nobody is to be told of it: the runner has them as the
+ * resource does. */
+static int fill(const struct smd_intake_rules *rules, enum smd_stored_kind kind,
+	const struct smd_job *job, const struct smd_node *document, struct smd_intake *out)
 {
 	json_t *spec = smd_node_to_json(document);
+	int ret = smd_message_respell(smd_resource_frontend(kind)->message, spec);
 
-	out->spec = spec ? json_dumps(spec, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
+	out->spec = spec && !ret ? json_dumps(spec, JSON_COMPACT | JSON_REAL_PRECISION(17)) : NULL;
 	json_decref(spec);
 	out->display_name = strdup(job->display_name);
 	out->demand = demand_of(rules->catalogue, job);
@@ -310,7 +313,7 @@ static int decode(const struct smd_intake_rules *rules, enum smd_stored_kind kin
 		ret = check(rules, job, document, diagnostics);
 		ret = ret ? ret : check_secrets(rules, job, document, diagnostics);
 		ret = ret ? ret : check_study(kind, job, document, diagnostics);
-		ret = ret ? ret : fill(rules, job, document, out);
+		ret = ret ? ret : fill(rules, kind, job, document, out);
 		smd_job_free(job);
 	}
 	return ret;

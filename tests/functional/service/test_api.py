@@ -606,6 +606,29 @@ class Artifacts(ServiceTest):
                      top + "a", "/" + inside[0], "./" + inside[0]):
             self.fails("GET", path + "/artifacts?artifact=" + urllib.parse.quote(name, safe=""), None, 404, "NOT_FOUND")
 
+    def test_what_a_client_spells_is_no_line_of_the_services_log(self):
+        self.serve()
+        spec = {"display_name": "snake", "job_spec": {"worker_pool_specs": [{
+            "replica_count": 1, "machine_spec": {"machine_type": "n1-standard-4"}, "container_spec": {
+                "image_uri": "local", "command": ["sh", "-c", "true"], "env": [{"name": "TWICE", "value": v} for v in "ab"]}}]}}
+        made = self.ask("POST", JOBS, spec)
+        self.await_state(made["name"].rsplit("/", 1)[1], "JOB_STATE_SUCCEEDED")
+        self.assertEqual(made["displayName"], "snake")
+        self.assertNotIn("warning", self.service.said())
+        logs = [os.path.join(folder, "runner.log") for folder, _, names in os.walk(self.state) if "runner.log" in names]
+        with open(logs[0], encoding="utf-8") as file:
+            said = file.read()
+        self.assertIn("TWICE is there already", said)
+        self.assertNotIn("should be spelled", said)
+
+    def test_labels_are_bounded(self):
+        self.serve()
+        labels = {f"k{i}": "v" for i in range(65)}
+        error = self.fails("POST", JOBS, job(labels=labels), 400, "INVALID_ARGUMENT")
+        self.assertIn("must be at most 64 labels, got 65", error["message"])
+        del labels["k64"]
+        self.assertEqual(self.ask("POST", JOBS, job(labels=labels))["labels"], labels)
+
 
 class Metrics(ServiceTest):
     def test_they_are_what_the_page_says(self):
