@@ -35,7 +35,7 @@ struct queue_item {
 	enum smd_preemption preemption;
 	int is_preempted;
 	int64_t lasts_s;
-	int64_t waits_since_s;
+	int64_t waits_since_ns;
 	int64_t began_s;
 	int64_t max_wait_s;
 	char *devices;
@@ -50,6 +50,7 @@ struct smd_scheduler {
 	uint64_t rests_until_ns; /* after a look, which a long queue makes long */
 	uint64_t settled_ns;
 	int is_woken;
+	int64_t expires_ns; /* when the first that waits will have waited for too long */
 	struct smd_launches launches;
 	uint64_t started;
 	uint64_t given_up;
@@ -73,6 +74,7 @@ int smd_scheduler_open(struct smd_store *store, const struct smd_service_options
 	scheduler->options = options;
 	scheduler->version = -1;
 	scheduler->is_woken = 1;
+	scheduler->expires_ns = INT64_MAX;
 	ret = smd_room_open(&scheduler->room, &options->capacity, error);
 	if (ret) {
 		free(scheduler);
@@ -161,14 +163,23 @@ void smd_scheduler_wake(struct smd_scheduler *scheduler)
 
 /* ---- reading the queue ---- */
 
-static int64_t seconds_of(const char *time)
+static int64_t ns_of(const char *time)
 {
 	int64_t ns = 0;
 
 	if (time) {
 		smd_filter_time(time, &ns);
 	}
-	return ns / (int64_t)SMD_SECOND_NS;
+	return ns;
+}
+
+/* As the store's times are counted. */
+static int64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return now.tv_sec * (int64_t)SMD_SECOND_NS + now.tv_nsec;
 }
 
 static int take_item(void *arg, const struct smd_queued_job *job)
@@ -194,8 +205,8 @@ static int take_item(void *arg, const struct smd_queued_job *job)
 		.lasts_s = job->timeout_s + ENDING_S,
 		.preemption = job->preemption,
 		.is_preempted = job->is_preempted,
-		.waits_since_s = seconds_of(job->wait_time),
-		.began_s = seconds_of(job->begin_time),
+		.waits_since_ns = ns_of(job->wait_time),
+		.began_s = ns_of(job->begin_time) / (int64_t)SMD_SECOND_NS,
 		.max_wait_s = job->max_wait_s,
 		.quota = quota_of(scheduler, job->project),
 		.devices = job->devices ? strdup(job->devices) : NULL};
@@ -251,13 +262,26 @@ static void end_item(struct smd_scheduler *scheduler, const struct queue_item *i
 	scheduler->is_woken = 1;
 }
 
+/* A duration may be as long as one likes. */
+static int64_t expiry_of(const struct queue_item *item)
+{
+	int64_t most_s = (INT64_MAX - item->waits_since_ns) / (int64_t)SMD_SECOND_NS;
+
+	return item->max_wait_s == 0 || item->max_wait_s > most_s
+		       ? INT64_MAX
+		       : item->waits_since_ns + item->max_wait_s * (int64_t)SMD_SECOND_NS;
+}
+
 /* 1: it waits no longer. */
 static int has_expired(
-	struct smd_scheduler *scheduler, const struct queue_item *item, int64_t now_s)
+	struct smd_scheduler *scheduler, const struct queue_item *item, int64_t now)
 {
+	int64_t expiry = expiry_of(item);
 	char message[160];
 
-	if (item->max_wait_s == 0 || now_s < item->waits_since_s + item->max_wait_s) {
+	if (now < expiry) {
+		scheduler->expires_ns =
+			expiry < scheduler->expires_ns ? expiry : scheduler->expires_ns;
 		return 0;
 	}
 	snprintf(message, sizeof(message),
@@ -401,8 +425,10 @@ static struct smd_at_work at_work(const struct queue_item *item, int64_t now_s)
 		.is_leaving = item->is_preempted};
 }
 
-static void sort_items(struct smd_scheduler *scheduler, struct line *line, int64_t now_s)
+static void sort_items(struct smd_scheduler *scheduler, struct line *line, int64_t now)
 {
+	int64_t now_s = now / (int64_t)SMD_SECOND_NS;
+
 	for (size_t i = 0; i < scheduler->options->nquotas; i++) {
 		line->left[i] = scheduler->options->quotas[i].limit;
 	}
@@ -413,7 +439,7 @@ static void sort_items(struct smd_scheduler *scheduler, struct line *line, int64
 			draw_quota(scheduler, line, item);
 			line->runners[line->nrunning] = item;
 			line->running[line->nrunning++] = at_work(item, now_s);
-		} else if (!has_expired(scheduler, item, now_s)) {
+		} else if (!has_expired(scheduler, item, now)) {
 			line->items[line->nwaiting++] = item;
 		}
 	}
@@ -499,9 +525,10 @@ static void serve_line(struct smd_scheduler *scheduler, struct line *line, int64
 static void look(struct smd_scheduler *scheduler)
 {
 	struct line line = {.nrunning = 0};
-	int64_t now_s = (int64_t)time(NULL);
+	int64_t now = now_ns();
 
 	scheduler->is_woken = 0;
+	scheduler->expires_ns = INT64_MAX;
 	if (read_queue(scheduler)) {
 		return;
 	}
@@ -510,8 +537,8 @@ static void look(struct smd_scheduler *scheduler)
 	line.items = calloc(scheduler->nitems + 1, sizeof(*line.items));
 	line.waiting = calloc(scheduler->nitems + 1, sizeof(*line.waiting));
 	if (line.running && line.runners && line.items && line.waiting) {
-		sort_items(scheduler, &line, now_s);
-		serve_line(scheduler, &line, now_s);
+		sort_items(scheduler, &line, now);
+		serve_line(scheduler, &line, now / (int64_t)SMD_SECOND_NS);
 	}
 	free(line.running);
 	free(line.runners);
@@ -542,7 +569,8 @@ void smd_scheduler_turn(struct smd_scheduler *scheduler)
 	if (scheduler->settled_ns == 0 || now - scheduler->settled_ns > SETTLE_S * SMD_SECOND_NS) {
 		settle(scheduler, now);
 	}
-	if (scheduler->is_woken || version != scheduler->version) {
+	if (scheduler->is_woken || version != scheduler->version ||
+		now_ns() >= scheduler->expires_ns) {
 		scheduler->version = version;
 		look(scheduler);
 		scheduler->rests_until_ns = smd_clock_ns() + REST * (smd_clock_ns() - now);
