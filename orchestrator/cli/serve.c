@@ -238,8 +238,12 @@ static int read_images(struct serving *serving, struct smd_error *error)
 	serving->options.images =
 		json_load_file(serving->images_file, JSON_REJECT_DUPLICATES, &reason);
 	if (!serving->options.images) {
-		return smd_error_set(error, EINVAL, "--images=%s: %d:%d: %s", serving->images_file,
-			reason.line, reason.column, reason.text);
+		return reason.line < 0 /* it is not there, for one */
+			       ? smd_error_set(error, EINVAL, "--images=%s: %s",
+					 serving->images_file, reason.text)
+			       : smd_error_set(error, EINVAL, "--images=%s: %d:%d: %s",
+					 serving->images_file, reason.line, reason.column,
+					 reason.text);
 	}
 	return smd_intake_check_images(serving->options.images, error);
 }
@@ -401,8 +405,9 @@ static int make_traces_folder(const char *folder, struct smd_error *error)
 
 static int read_files(struct serving *serving, struct smd_error *error)
 {
-	int ret = check_listening(serving, error);
+	int ret = read_tls(serving, error);
 
+	ret = ret ? ret : check_listening(serving, error);
 	if (!ret && serving->token_file) {
 		ret = smd_token_read("--token-file", serving->token_file, serving->token, error);
 		serving->options.http.access.token = serving->token;
@@ -414,7 +419,6 @@ static int read_files(struct serving *serving, struct smd_error *error)
 		ret = make_traces_folder(serving->run.trace, error);
 	}
 	ret = ret ? ret : read_images(serving, error);
-	ret = ret ? ret : read_tls(serving, error);
 	ret = ret ? ret : choose_webhook(serving, error);
 	return ret ? ret : choose_queue(serving, error);
 }

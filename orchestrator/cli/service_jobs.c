@@ -92,7 +92,8 @@ static int read_token(struct smd_service_jobs *service, struct smd_error *error)
 int smd_service_jobs_open(struct smd_service_jobs **out, struct smd_error *error)
 {
 	struct smd_service_jobs *service = calloc(1, sizeof(*service));
-	int ret;
+	struct smd_error reason = {""};
+	int ret = 0;
 
 	if (!service) {
 		return smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
@@ -106,7 +107,10 @@ int smd_service_jobs_open(struct smd_service_jobs **out, struct smd_error *error
 		.key_file = choose(NULL, VARIABLE("KEY"), NULL),
 		.timeout_s = TIMEOUT_S,
 	};
-	ret = smd_url_parse(service->text, &service->url, error);
+	if (smd_url_parse(service->text, &service->url, &reason)) {
+		ret = smd_error_set(error, EINVAL, "--service, " SMD_SERVICE_VARIABLE
+			": %s, got \"%.128s\"", reason.text, service->text);
+	}
 	ret = ret ? ret : check_name("--project", service->project, error);
 	ret = ret ? ret : check_name("--region", service->region, error);
 	if (!ret && !service->reach.cert_file != !service->reach.key_file) {

@@ -60,6 +60,5 @@ int smd_url_parse(const char *text, struct smd_url *out, struct smd_error *error
 			}
 		}
 	}
-	return smd_error_set(error, EINVAL,
-		"must be http://HOST[:PORT][/PATH] or https://..., got \"%.128s\"", text);
+	return smd_error_set(error, EINVAL, "must be http://HOST[:PORT][/PATH] or https://...");
 }

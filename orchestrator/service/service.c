@@ -98,6 +98,18 @@ static int take_lock(int fd)
 	return ret;
 }
 
+/* The lock's file has its address. */
+static int tell_other(const struct open_service *service, struct smd_error *error)
+{
+	char address[256];
+	ssize_t length = pread(service->lock_fd, address, sizeof(address) - 1, 0);
+
+	address[length > 0 ? length : 0] = '\0';
+	address[strcspn(address, "\n")] = '\0';
+	return smd_error_set(error, EBUSY, "%s: must be free, and another service has it%s%s",
+		service->state_dir, *address ? ", which listens on " : "", address);
+}
+
 /* Of two services each would start runners of its own for the same jobs. */
 static int lock_state_dir(struct open_service *service, struct smd_error *error)
 {
@@ -112,9 +124,7 @@ static int lock_state_dir(struct open_service *service, struct smd_error *error)
 		ret = smd_error_set(error, errno, "%s: %s", path, strerror(errno));
 	} else if (take_lock(service->lock_fd)) {
 		ret = errno == EAGAIN || errno == EACCES
-			      ? smd_error_set(error, EBUSY,
-					"%s: must be free, and another service has it",
-					service->state_dir)
+			      ? tell_other(service, error)
 			      : smd_error_set(error, errno, "%s: %s", path, strerror(errno));
 	}
 	free(path);

@@ -174,8 +174,11 @@ int smd_entry_open_queued(struct smd_entry *entry, int64_t id, struct smd_error 
 	if (!ret) {
 		entry->lock_fd = smd_runner_lock_take(entry->state_dir, id);
 		ret = entry->lock_fd >= 0 ? 0
-					  : smd_error_set(error, -entry->lock_fd, "%s/runners: %s",
-						    entry->state_dir, strerror(-entry->lock_fd));
+		      : entry->lock_fd == -EAGAIN
+			      ? smd_error_set(error, EAGAIN,
+					"another runner has the job, and this one is not needed")
+			      : smd_error_set(error, -entry->lock_fd, "%s/runners: %s",
+					entry->state_dir, strerror(-entry->lock_fd));
 	}
 	ret = ret ? ret : read_queued(entry, error);
 	if (ret) {

@@ -114,7 +114,15 @@ class Killed(ServiceTest):
         run = subprocess.run([SUMMAND, "serve", "--listen=127.0.0.1:0"], env=self.env, capture_output=True, text=True,
                              timeout=LONG, check=False)
         self.assertEqual(run.returncode, 1)
-        self.assertIn("another service", run.stderr)
+        self.assertIn(f"another service has it, which listens on {self.service.url}\n", run.stderr)
+
+    def test_a_second_runner_says_that_it_is_not_needed(self):
+        self.serve()
+        number = self.create("sleep 300")
+        self.await_state(number, "JOB_STATE_RUNNING")
+        run = subprocess.run([SUMMAND, "run-queued", f"--id={number}"], env=self.env, capture_output=True, text=True, timeout=LONG,
+                             check=False)
+        self.assertEqual((run.returncode, run.stderr), (1, f"summand: {number}: another runner has the job, and this one is not needed\n"))
 
     def test_a_job_waits_no_longer_than_it_says(self):
         self.serve()
