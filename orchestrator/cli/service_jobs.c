@@ -39,15 +39,13 @@ static struct {
 	const char *service;
 	const char *project;
 	const char *region;
-	const char *nothing;
 } choice;
 
 const char **smd_service_choice(const char *option)
 {
 	return strcmp(option, "service") == 0   ? &choice.service
 	       : strcmp(option, "project") == 0 ? &choice.project
-	       : strcmp(option, "region") == 0  ? &choice.region
-						: &choice.nothing;
+						: &choice.region;
 }
 
 /* The first that is there and not empty. */

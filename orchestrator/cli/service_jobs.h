@@ -13,8 +13,7 @@
 
 struct smd_service_jobs;
 
-/* Where an option's text goes by which a service is chosen: "service", "project" and "region"; or
- * that of any other option, of which nothing follows. */
+/* Where an option's text goes by which a service is chosen: "service", "project" or "region". */
 const char **smd_service_choice(const char *option);
 
 /* Whether a service is named at all. */

@@ -18,10 +18,12 @@
 	((kind) == SMD_STORED_TUNING_JOB ? before "hp-tuning-jobs" after                           \
 					 : before "custom-jobs" after)
 
-/* Of these "project" and "region" say which jobs of a service. */
 #define SMD_UNUSED_VALUE(name_, metavar_)                                                          \
 	{                                                                                          \
-		name_, metavar_, NULL, smd_option_set_string, smd_service_choice(name_)            \
+		name_, metavar_, NULL, smd_option_set_string, &(const char *)                      \
+		{                                                                                  \
+			NULL                                                                       \
+		}                                                                                  \
 	}
 #define SMD_UNUSED_SWITCH(name_)                                                                   \
 	{                                                                                          \
@@ -36,9 +38,17 @@
 	SMD_OPTION_GROUP("Service"),                                                               \
 	{                                                                                          \
 		"service", "URL",                                                                  \
-			"the service whose jobs are meant, with --project and --region (default: " \
-			SMD_SERVICE_VARIABLE "; none: jobs of this machine)",                      \
+			"the service whose jobs are meant (default: " SMD_SERVICE_VARIABLE         \
+			"; none: jobs of this machine)",                                           \
 			smd_option_set_string, smd_service_choice("service")                       \
+	},                                                                                         \
+		{"project", "PROJECT",                                                             \
+			"whose jobs of the service (default: CLOUDSDK_CORE_PROJECT, or local)",    \
+			smd_option_set_string, smd_service_choice("project")},                     \
+	{                                                                                          \
+		"region", "REGION",                                                                \
+			"of which location there (default: CLOUDSDK_AI_REGION, or any)",           \
+			smd_option_set_string, smd_service_choice("region")                        \
 	}
 #define SMD_GLOBAL_OPTIONS                                                                         \
 	SMD_SERVICE_OPTION, SMD_OPTION_GROUP("Accepted, without effect here"),                     \

@@ -310,6 +310,7 @@ static const struct smd_job_flag job_rows[] = {
 	SMD_FLAG("kms-project", "PROJECT", NULL, NULL),
 	/* gcloud's own matters, so that command lines carry over. */
 	SMD_FLAG_GROUP("Accepted, without effect here"),
+	SMD_PLACE_FLAGS(GLOBAL_VALUE),
 	SMD_GLOBAL_FLAGS(GLOBAL_VALUE, GLOBAL_SWITCH),
 	SMD_FLAG("gpu", NULL, NULL, NULL), /* programs see the GPUs that there are */
 };

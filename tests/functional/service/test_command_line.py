@@ -154,6 +154,14 @@ class CommandLine(ServiceTest):
         self.assertEqual(len(false.asked), 1)
         self.assertIn(b"filter=displayName:%22alpha%2A%22%20OR%20name:%22customJobs/alpha%22", false.asked[0])
 
+    def test_help_says_of_which_service_and_place_once(self):
+        for verb in ("list", "describe", "cancel", "delete", "stream-logs", "wait", "exec", "scale"):
+            said = subprocess.run([SUMMAND, "custom-jobs", verb, "--help"], capture_output=True, text=True, check=True, timeout=LONG).stdout
+            service, _, others = said.partition("\nService:\n")[2].partition("\nAccepted, without effect here:\n")
+            for option in ("--service=URL", "--project=PROJECT", "--region=REGION"):
+                self.assertEqual((said.count(option), service.count(option)), (1, 1), said)
+            self.assertIn("--billing-project=PROJECT", others)
+
     def test_options_that_mean_nothing_there_are_refused(self):
         self.serve()
         for option in ("--job-dir=x", "--container-runtime=podman", "--oversubscribe", "--grace=30", "--ready-timeout=9", "--log-limit=1M",
