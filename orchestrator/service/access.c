@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "reduction_server/metrics/host_header.h"
+#include "reduction_server/transport/host_header.h"
 
 #define BEARER      "Bearer "
 #define BAD_REQUEST 400

@@ -15,8 +15,8 @@
 
 #include "reduction_server/base/log.h"
 #include "reduction_server/base/parse.h"
-#include "reduction_server/metrics/host_header.h"
 #include "reduction_server/transport/address.h"
+#include "reduction_server/transport/host_header.h"
 #include "reduction_server/transport/loop.h"
 
 #define BACKLOG 64

@@ -1,5 +1,5 @@
 /* Reads Host, and says whether its name is our own. */
-#include "reduction_server/metrics/host_header.h"
+#include "reduction_server/transport/host_header.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

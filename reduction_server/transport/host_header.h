@@ -2,8 +2,8 @@
  * What a request's Host says. A page of a stranger's can have its own name mean our address (DNS
  * rebinding), and never an address, localhost or a name that we were told is ours.
  */
-#ifndef SMD_METRICS_HOST_HEADER_H
-#define SMD_METRICS_HOST_HEADER_H
+#ifndef SMD_TRANSPORT_HOST_HEADER_H
+#define SMD_TRANSPORT_HOST_HEADER_H
 
 #include <stdbool.h>
 #include <stddef.h>
