@@ -431,12 +431,23 @@ int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void 
 	return 0;
 }
 
+/* A shard with little has nothing under way for a part of the time, because its next chunk waits for
+ * those of others (lead.h): that is no sign that it is fast. */
+static bool flow_rests(const struct smd_flow *flow, const struct smd_request *operation)
+{
+	const struct smd_deal *deal = flow->epoch->deal;
+
+	return flow->held && operation &&
+	       (uint64_t)operation->lead * deal->share[flow->place] < deal->length;
+}
+
 /* A slice ends when nothing is under way any more, or after some time. */
-static void flow_measure(struct smd_flow *flow, uint32_t bytes)
+static void flow_measure(
+	struct smd_flow *flow, const struct smd_request *operation, uint32_t bytes)
 {
 	struct smd_tuning *tuning = flow->comm->tuning;
 	uint64_t now = smd_clock_ns();
-	bool idle = flow->done == flow->next;
+	bool idle = flow->done == flow->next && !flow_rests(flow, operation);
 
 	flow->busy_chunks++;
 	flow->busy_bytes += bytes;
@@ -484,7 +495,7 @@ static int flow_finish_result(
 	flow_send_all(flow);
 	smd_lead_advance(flow->epoch, flow_send_all);
 	if (flow->busy_ns) {
-		flow_measure(flow, flow->rx_bytes);
+		flow_measure(flow, operation, flow->rx_bytes);
 	}
 	if (operation) {
 		operation->chunks_done += done;

@@ -11,7 +11,9 @@
 #define SLICE_NS     5000000u   /* shorter ones are mostly latency, or a burst */
 #define SLICES_LEAST 5u         /* of each shard, */
 #define SPENT_NS     100000000u /* and in so much time of the one that has most to do */
-#define OFF          4.0        /* what is worth a change */
+#define OFF          4.0        /* what is worth a change, */
+#define FAR          8.0        /* and more than a host with much else to do takes away */
+#define STEADY       0.5        /* of the fastest that slices have on average, where links decide */
 #define AGAIN_NS     (10 * SMD_SECOND_NS)
 #define MBPS         8000.0 /* of bytes in ns */
 
@@ -58,6 +60,7 @@ void smd_measured_rate_slice(
 	one->second = one->slices == 0 ? INFINITY : fmin(one->second, fmax(one->least, cost));
 	one->least = one->slices == 0 ? cost : fmin(one->least, cost);
 	one->ns += ns;
+	one->bytes += bytes;
 	one->slices++;
 }
 
@@ -84,6 +87,29 @@ static bool processors_decide(
 	return 2 * (waited_ns - rate->waited_ns) > now_ns - rate->since_ns;
 }
 
+/* What a link carries is steady, and what a processor does for one of many is not. */
+static bool is_steady(const struct smd_measured_rate *rate)
+{
+	double sum = 0;
+
+	for (unsigned s = 0; s < rate->nshards; s++) {
+		const struct smd_measured_rate_shard *one = &rate->shards[s];
+
+		sum += one->second * (double)one->bytes / (double)one->ns;
+	}
+	return sum >= STEADY * rate->nshards;
+}
+
+/* That links do stays so until they carry something else. */
+static void say_who_decides(struct smd_measured_rate *rate, double factor)
+{
+	if (factor <= 1 / FAR && is_steady(rate)) {
+		rate->links_decide = true;
+	} else if (factor <= 1 / OFF || factor >= OFF) {
+		rate->links_decide = false;
+	}
+}
+
 double smd_measured_rate_of(const struct smd_measured_rate *rate, unsigned shard)
 {
 	return MBPS * rate->nranks / rate->shards[shard].second;
@@ -99,7 +125,9 @@ double smd_measured_rate_factor(
 		sum += smd_measured_rate_of(rate, s);
 	}
 	factor = sum / rate->nshards / mean_mbps;
-	if ((factor <= 1 / OFF || factor >= OFF) && !processors_decide(rate, now_ns, waited_ns)) {
+	say_who_decides(rate, factor);
+	if ((factor <= 1 / OFF || factor >= OFF) &&
+		(rate->links_decide || !processors_decide(rate, now_ns, waited_ns))) {
 		return factor;
 	}
 	smd_measured_rate_applied(rate, now_ns, waited_ns);

@@ -5,7 +5,8 @@
  * The fastest of what a shard always had to do with for some time counts: a link never carries more
  * than it can, but late ranks, and processors that others have, let it carry less. Latencies of
  * what is short, and bursts that a shaper lets pass, do not count, and nothing does while this
- * host's processors are what is waited for. A shard carries as much for each rank. Only a rate that
+ * host's processors are what is waited for, unless slices show a link: steady, and far slower than
+ * a busy processor. A shard carries as much for each rank. Only a rate that
  * is several times off is said, and what was said wrongly is said anew.
  *
  * One thread uses it: the owner of the progress engine. Times are smd_clock_ns().
@@ -19,7 +20,8 @@
 struct smd_measured_rate_shard {
 	double least;  /* ns that a byte took, */
 	double second; /* and the next after that */
-	uint64_t ns;   /* of all slices */
+	uint64_t ns;   /* of all slices, */
+	uint64_t bytes;
 	unsigned slices;
 };
 
@@ -27,6 +29,7 @@ struct smd_measured_rate {
 	unsigned nranks;
 	unsigned nshards;
 	struct smd_measured_rate_shard *shards;
+	bool links_decide;  /* surely, however much the processors are waited for */
 	uint64_t next_ns;   /* nothing is said before */
 	uint64_t since_ns;  /* of what was seen, */
 	uint64_t waited_ns; /* with what the processors had been waited for (pressure.h) by then */

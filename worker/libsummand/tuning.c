@@ -169,7 +169,9 @@ static bool knows_who_decides(struct smd_tuning *tuning, uint64_t now_ns)
 	}
 	tuning->looked_ns = now_ns;
 	tuning->waited_ns = smd_pressure_waited_ns();
-	tuning->search.processors_decide = 2 * (tuning->waited_ns - waited_ns) > now_ns - looked_ns;
+	tuning->search.processors_decide =
+		!tuning->rate.links_decide &&
+		2 * (tuning->waited_ns - waited_ns) > now_ns - looked_ns;
 	return true;
 }
 

@@ -93,13 +93,40 @@ static void nothing_is_said_where_processors_decide(void **state)
 	struct smd_measured_rate rate = start();
 
 	(void)state;
-	feed(&rate, 20, 20, 1000);
+	for (unsigned i = 1; i <= 20; i++) { /* now all of a processor, now a tenth */
+		feed(&rate, 1, 20, i % 5 ? 100 : 1000);
+	}
 	assert_true(smd_measured_rate_factor(&rate, 10000, later, 600 * (uint64_t)MS) == 1);
+	assert_false(rate.links_decide);
 	assert_false(smd_measured_rate_is_due(&rate, later));
 	feed(&rate, 20, 20, 1000);
 	assert_true(smd_measured_rate_is_due(&rate, 6 * later));
 	assert_float_equal(
 		smd_measured_rate_factor(&rate, 10000, 6 * later, 900 * (uint64_t)MS), 0.1, 1e-6);
+	smd_measured_rate_destroy(&rate);
+}
+
+/* Many processes wait on a host with few processors, and links that are slow for them decide all the
+ * same: what these carry is steady. */
+static void steady_links_are_believed_beside_them(void **state)
+{
+	const uint64_t later = 2 * SMD_SECOND_NS;
+	const uint64_t waited = 700 * (uint64_t)MS;
+	struct smd_measured_rate rate = start();
+
+	(void)state;
+	for (unsigned i = 0; i < 20; i++) {
+		feed(&rate, 1, 20, i % 2 ? 400 : 280);
+	}
+	assert_float_equal(smd_measured_rate_factor(&rate, 10000, later, waited), 0.04, 1e-6);
+	assert_true(rate.links_decide);
+	smd_measured_rate_applied(&rate, later, waited);
+	feed(&rate, 20, 20, 420);
+	assert_true(smd_measured_rate_factor(&rate, 400, 20 * later, waited) == 1);
+	assert_true(rate.links_decide);
+	feed(&rate, 20, 20, 4200);
+	assert_float_equal(smd_measured_rate_factor(&rate, 400, 40 * later, waited), 10.5, 1e-6);
+	assert_false(rate.links_decide);
 	smd_measured_rate_destroy(&rate);
 }
 
@@ -162,6 +189,7 @@ int main(void)
 		cmocka_unit_test(latencies_and_bursts_do_not_count),
 		cmocka_unit_test(the_fastest_count),
 		cmocka_unit_test(nothing_is_said_where_processors_decide),
+		cmocka_unit_test(steady_links_are_believed_beside_them),
 		cmocka_unit_test(pressure_is_read),
 		cmocka_unit_test(it_is_said_anew_after_a_while),
 		cmocka_unit_test(one_that_rests_is_waited_for),
