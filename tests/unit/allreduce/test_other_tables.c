@@ -97,7 +97,10 @@ static void run_operations(struct pool_rank *rank)
 	}
 	CHECK(smd_barrier(rank->comm) == 0);
 	if (rank->rank == 0) {
-		*epochs = rank->comm->now->index;
+		struct smd_stats stats;
+
+		smd_context_stats(rank->comm->context, &stats); /* a table may come even now */
+		*epochs = (unsigned)stats.epochs;
 	}
 	for (int i = 0; i < AT_ONCE; i++) {
 		free(buffers[i]);
