@@ -93,8 +93,9 @@ int smd_cuda_word_write(CUstream stream, struct smd_notice *notice, struct smd_e
 }
 
 /* A context that has failed answers every call with its error. */
-static CUresult word_ask_context(const struct smd_device *device)
+static CUresult word_ask_context(struct smd_notice *notice)
 {
+	const struct smd_device *device = notice->device;
 	CUstreamCaptureMode mode = smd_cuda_relax();
 	CUresult result = smd_cuda.cuCtxPushCurrent(device->context);
 	CUcontext context;
@@ -102,6 +103,8 @@ static CUresult word_ask_context(const struct smd_device *device)
 	if (result == CUDA_SUCCESS) {
 		result = smd_cuda.cuStreamQuery(device->reading.stream);
 		smd_cuda.cuCtxPopCurrent(&context);
+	} else {
+		notice->what = "cuCtxPushCurrent";
 	}
 	smd_cuda_restore(mode);
 	return result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result;
@@ -116,7 +119,7 @@ bool smd_cuda_over(struct smd_notice *notice, bool thoroughly)
 		return true;
 	}
 	if (thoroughly) {
-		notice->status = (int)word_ask_context(notice->device);
+		notice->status = (int)word_ask_context(notice);
 	}
 	return notice->status != CUDA_SUCCESS;
 }
