@@ -8,9 +8,8 @@
 
 #include "orchestrator/service/visit.h"
 
-#define SMD_STRANGERS_MAX      1024
-#define SMD_STRANGERS_HOST_MAX (SMD_STRANGERS_MAX / 2) /* from one address */
-#define SMD_STRANGER_S         15 /* since it came, or since the service last heard a request of it */
+#define SMD_STRANGERS_MAX 1024 /* so many of one address may begin at once, too: a thousand follow logs */
+#define SMD_STRANGER_S    15   /* since it came, or since the service last heard a request of it */
 
 /* One more has come, and is the last of the list. */
 void smd_strangers_bound(const struct smd_http_visits *visits);
