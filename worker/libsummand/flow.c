@@ -284,7 +284,8 @@ bool smd_flow_send(struct smd_flow *flow)
 {
 	bool fetches;
 
-	if (!smd_flow_has_lane(flow)) {
+	/* A result may fail its communicator, which abandons stages that chunks were fetched to. */
+	if (!smd_flow_has_lane(flow) || flow->comm->state != SMD_COMM_ACTIVE) {
 		return false;
 	}
 	fetches = flow->comm->fetching && flow_fetch_next(flow);
