@@ -30,7 +30,18 @@ static int part_check_credit(
 			"INPUT: lag must be at most %d and the ordinal, got %u", SMD_WINDOW_MAX,
 			frame->lag);
 	}
+	if (frame->open > frame->operation + 1) {
+		return smd_error_set(error, EPROTO,
+			"INPUT: open must be at most the operation's number and 1, got %u",
+			frame->open);
+	}
 	return 0;
+}
+
+/* Of what two ranks have said, where 0 is more than can be said. */
+static uint8_t most_open(uint8_t one, uint8_t other)
+{
+	return one == 0 || other == 0 ? 0 : one > other ? one : other;
 }
 
 static int part_check_elements(
@@ -183,6 +194,7 @@ int smd_part_place(struct smd_member *member, const struct smd_frame *frame, str
 	member->next++;
 	member->held = frame->ordinal - frame->lag;
 	slot->lag = frame->lag > slot->lag ? frame->lag : slot->lag;
+	slot->open = most_open(slot->open, frame->open);
 	slot->source = frame->window ? frame->rank : slot->source;
 	slot->repaired |= frame->window != 0;
 	if (comm->asking) {

@@ -104,6 +104,7 @@ void smd_piece_send(struct smd_member *member)
 	frame.rank = member->rank;
 	frame.window = 0;
 	frame.lag = 0;
+	frame.open = 0;
 	frame.offset += member->given / smd_dtype_bytes(frame.dtype);
 	member->given = slot->ready;
 	member->turns->in_pieces = member;

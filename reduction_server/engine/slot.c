@@ -48,6 +48,7 @@ void smd_slot_open(struct smd_slot *slot, const struct smd_frame *frame)
 	slot->ready = 0;
 	slot->slowest = slot->comm->nranks;
 	slot->lag = 0;
+	slot->open = 1;
 	slot->repaired = false;
 	slot->source = 0;
 	memset(slot->whole, 0, slot->comm->nranks);
@@ -183,7 +184,8 @@ static void slot_send_to(struct smd_slot *slot, struct smd_member *member)
 	frame.comm = member->number;
 	frame.rank = (uint16_t)rank;
 	frame.window = (uint16_t)slot->window;
-	frame.lag = (uint16_t)slot->lag;
+	frame.lag = slot->lag;
+	frame.open = slot->open;
 	frame.offset += member->given / smd_dtype_bytes(frame.dtype);
 	smd_piece_end(member);
 	/* Without memory for the table of receive buffers the member does without them. */

@@ -60,7 +60,8 @@ struct smd_slot {
 	unsigned receiving;     /* parts that lanes are writing to */
 	unsigned sending;       /* results that lanes are reading from, or will be given */
 	unsigned window;        /* granted with the result */
-	unsigned lag;           /* before this ordinal, results that some rank lacks */
+	uint8_t lag;            /* before this ordinal, results that some rank lacks */
+	uint8_t open;           /* and operations, as a frame says them */
 	bool repaired;          /* some rank has the result already: */
 	unsigned source;        /* this one */
 	void **parts;           /* [nranks]; NULL: not begun, empty, or given back */

@@ -17,7 +17,8 @@ void smd_frame_encode(const struct smd_frame *frame, uint8_t bytes[SMD_FRAME_SIZ
 	bytes[7] = frame->collective;
 	smd_put32(bytes + 8, frame->length);
 	smd_put32(bytes + 12, frame->comm);
-	smd_put16(bytes + 16, frame->lag);
+	bytes[16] = frame->lag;
+	bytes[17] = frame->open;
 	smd_put16(bytes + 18, frame->root);
 	smd_put16(bytes + 20, frame->rank);
 	smd_put16(bytes + 22, frame->window);
@@ -91,7 +92,8 @@ int smd_frame_decode(
 		.collective = bytes[7],
 		.length = length,
 		.comm = smd_get32(bytes + 12),
-		.lag = smd_get16(bytes + 16),
+		.lag = bytes[16],
+		.open = bytes[17],
 		.root = smd_get16(bytes + 18),
 		.rank = smd_get16(bytes + 20),
 		.window = smd_get16(bytes + 22),

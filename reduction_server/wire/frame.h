@@ -20,6 +20,7 @@
 	(16u << 20) /* bytes of payload of INPUT, RESULT and DATA, whatever a server offers */
 #define SMD_NRANKS_MAX       4096
 #define SMD_LATE_MOST_S      10 /* a shard that waits for a rank says so at least this often */
+#define SMD_OPEN_MOST        255
 #define SMD_WINDOW_MAX       16 /* slots that a communicator is granted on a shard */
 #define SMD_COMM_INDEX_BITS  12
 #define SMD_COMMS_MAX        (1u << SMD_COMM_INDEX_BITS) /* open at once on a lane */
@@ -78,7 +79,9 @@ struct smd_frame {
 	uint8_t collective; /* enum smd_collective */
 	uint32_t length;
 	uint32_t comm;
-	uint16_t lag; /* results before `ordinal` that somebody lacks */
+	uint8_t lag;    /* results before `ordinal` that somebody lacks */
+	uint8_t open;   /* operations up to this one, from the first before it that somebody lacks
+			   results of; 0: more than SMD_OPEN_MOST */
 	uint16_t root;
 	uint16_t rank;
 	uint16_t window; /* INPUT: 1 when it carries the result, which is then had already */

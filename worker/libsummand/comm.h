@@ -77,6 +77,7 @@ struct smd_comm {
 	bool advances;                        /* it has been left for the owner */
 	TAILQ_HEAD(, smd_request) operations; /* in flight, in order */
 	uint64_t next_operation;
+	uint64_t ended; /* all ranks have all results of the operations before this one */
 	struct smd_history history;
 	unsigned holding; /* operations that wait until all ranks have their results */
 	struct smd_epoch_agreement agreement;

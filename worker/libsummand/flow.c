@@ -163,7 +163,8 @@ static void flow_send_chunk(struct smd_flow *flow, struct smd_request *operation
 	frame.comm = flow->epoch->receiver.number;
 	frame.chunk = smd_deal_chunk_of(flow->epoch->deal, flow->place, flow->next);
 	frame.ordinal = flow->next;
-	frame.lag = (uint16_t)(flow->next - flow->done);
+	frame.lag = (uint8_t)(flow->next - flow->done);
+	frame.open = smd_operations_open(flow->comm, frame.operation);
 	send->operation = operation;
 	send->leaving = true;
 	send->send.done = flow_sent;
@@ -411,6 +412,11 @@ int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void 
 		return smd_error_set(error, EPROTO, "RESULT: lag must be at most %llu, got %u",
 			(unsigned long long)frame->ordinal, frame->lag);
 	}
+	if (frame->open > frame->operation + 1) {
+		return smd_error_set(error, EPROTO,
+			"RESULT: open must be at most the operation's number and 1, got %u",
+			frame->open);
+	}
 	if (flow->rx_got == 0) {
 		flow->rx_beside = NULL;
 	}
@@ -485,6 +491,7 @@ static int flow_finish_result(
 		flow->rx_item->had = true;
 	}
 	flow->done++;
+	smd_operations_heard_open(flow->comm, frame);
 	ret = smd_flow_take_remote_buffers(flow, error);
 	if (ret) {
 		return ret;

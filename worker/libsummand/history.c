@@ -19,12 +19,18 @@ void smd_history_destroy(struct smd_history *history)
 	free(history->entries);
 }
 
+bool smd_kept_is_stable(const struct smd_kept *kept)
+{
+	return kept->shape.operation < kept->flow->comm->ended ||
+	       smd_flow_is_stable(kept->flow, kept->ordinal);
+}
+
 void smd_history_release(struct smd_history *history)
 {
 	while (history->first < history->next) {
 		const struct smd_kept *kept = smd_history_entry(history, history->first);
 
-		if (!smd_flow_is_stable(kept->flow, kept->ordinal)) {
+		if (!smd_kept_is_stable(kept)) {
 			return;
 		}
 		history->freed = kept->end;

@@ -61,6 +61,9 @@ static inline bool smd_history_is_empty(const struct smd_history *history)
 /* Room for so many bytes in one piece; NULL: there is none now. */
 uint8_t *smd_history_room(struct smd_history *history, size_t bytes);
 
+/* Whether all ranks are known to have its result. */
+bool smd_kept_is_stable(const struct smd_kept *kept);
+
 /* What all ranks have by now leaves. */
 void smd_history_release(struct smd_history *history);
 

@@ -69,6 +69,24 @@ bool smd_operations_are_lost(const struct smd_comm *comm)
 	return comm->end != SMD_COMM_NO_END && (!first || first->sequence >= comm->end);
 }
 
+uint8_t smd_operations_open(const struct smd_comm *comm, uint64_t sequence)
+{
+	const struct smd_request *first = TAILQ_FIRST(&comm->operations);
+	uint64_t before = first && first->sequence < sequence ? sequence - first->sequence : 0;
+
+	return before < SMD_OPEN_MOST ? (uint8_t)(before + 1) : 0;
+}
+
+void smd_operations_heard_open(struct smd_comm *comm, const struct smd_frame *result)
+{
+	uint64_t ended = result->operation + 1 - result->open;
+
+	if (result->open && ended > comm->ended) {
+		comm->ended = ended;
+		smd_history_release(&comm->history);
+	}
+}
+
 static void operation_finish(struct smd_request *operation, int err)
 {
 	struct smd_comm *comm = operation->comm;

@@ -118,6 +118,11 @@ void smd_operation_refuse(struct smd_request *operation);
 /* On the owner: a shard has said ABORT, and no operation in flight can be done without it. */
 bool smd_operations_are_lost(const struct smd_comm *comm);
 
+/* What an INPUT of that operation says in `open` (frame.h). */
+uint8_t smd_operations_open(const struct smd_comm *comm, uint64_t sequence);
+/* A RESULT tells of how many operations all ranks have all results. */
+void smd_operations_heard_open(struct smd_comm *comm, const struct smd_frame *result);
+
 /* On the owner: it is in its communicator's list now. */
 void smd_operation_begin(struct smd_request *operation);
 

@@ -185,7 +185,7 @@ static void settle_kept(struct smd_comm *comm, const struct smd_epoch *but)
 		const struct smd_kept *kept = smd_history_entry(history, k);
 		struct smd_flow *flow = kept->flow;
 
-		if (flow->epoch != but && !smd_flow_is_stable(flow, kept->ordinal)) {
+		if (flow->epoch != but && !smd_kept_is_stable(kept)) {
 			flow->hold =
 				kept->ordinal + 1 > flow->hold ? kept->ordinal + 1 : flow->hold;
 			flow->hold_alone = true;

@@ -300,6 +300,30 @@ static void stats(struct pool_rank *rank)
 	CHECK(stats.history_limit == 4 << 20);
 }
 
+/* A chunk each, of one server after another: what one says of all operations frees the others'. */
+static void one_after_another(struct pool_rank *rank)
+{
+	struct smd_stats stats;
+	float values[1000] = {0};
+
+	for (int i = 0; i < 20; i++) {
+		CHECK(smd_allreduce(rank->comm, values, values, 1000, SMD_FLOAT32, SMD_SUM) == 0);
+	}
+	smd_context_stats(rank->context, &stats);
+	CHECK(stats.history_bytes == 4000);
+}
+
+static void history_is_of_the_last_operation(void **state)
+{
+	const struct smd_server_config configs[3] = {{.shards = 1}, {.shards = 1}, {.shards = 1}};
+	struct pool pool;
+
+	(void)state;
+	pool_start(&pool, "loopback", 3, configs);
+	pool_run(&pool, 2, "history", one_after_another, NULL);
+	pool_stop(&pool);
+}
+
 static void statistics_count(void **state)
 {
 	struct pool pool;
@@ -321,6 +345,7 @@ int main(void)
 		cmocka_unit_test(bits_do_not_depend_on_the_pool),
 		cmocka_unit_test(small_memory_is_enough),
 		cmocka_unit_test(shares_follow_bandwidth),
+		cmocka_unit_test(history_is_of_the_last_operation),
 		cmocka_unit_test(statistics_count),
 	};
 

@@ -306,6 +306,14 @@ static void lag_of_more_than_there_was(struct raw *raw)
 	send_part(raw, frame);
 }
 
+static void more_open_than_there_were(struct raw *raw)
+{
+	struct smd_frame frame = raw_input(NUMBER, 0, 0, COUNT);
+
+	frame.open = 2;
+	send_part(raw, frame);
+}
+
 static void length_of_no_whole_elements(struct raw *raw)
 {
 	raw_send(raw, raw_input(NUMBER, 0, 0, COUNT), "12345", 5);
@@ -404,6 +412,8 @@ static const struct misuse misuses[] = {
 	MISUSE(ordinal_repeated, "INPUT: ordinal must be 1, got 0"),
 	MISUSE(ordinal_not_granted, "INPUT: ordinal must be below 1, which is granted, got 1"),
 	MISUSE(lag_of_more_than_there_was, "INPUT: lag must be at most 16 and the ordinal, got 1"),
+	MISUSE(more_open_than_there_were,
+		"INPUT: open must be at most the operation's number and 1, got 2"),
 	MISUSE(length_of_no_whole_elements,
 		"INPUT: length must be whole elements of int32 and at most 65536, got 5"),
 	MISUSE(a_type_that_is_none,

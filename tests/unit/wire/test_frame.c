@@ -18,7 +18,8 @@ static const struct smd_frame sample = {
 	.collective = 2,
 	.length = 0x00a3a2a1,
 	.comm = 0xb4b3b2b1,
-	.lag = 0xc2c1,
+	.lag = 0xc1,
+	.open = 0xc2,
 	.root = 0xf2f1,
 	.rank = 0xd2d1,
 	.window = 0xe2e1,
@@ -33,7 +34,7 @@ static const uint8_t sample_bytes[SMD_FRAME_SIZE] = {
 	'S', 'M', 'D', 3, 7, 7, 3, 2, /* magic, version, kind, dtype, op, collective */
 	0xa1, 0xa2, 0xa3, 0x00,       /* 8 length */
 	0xb1, 0xb2, 0xb3, 0xb4,       /* 12 comm */
-	0xc1, 0xc2, 0xf1, 0xf2,       /* 16 lag, 18 root */
+	0xc1, 0xc2, 0xf1, 0xf2,       /* 16 lag, 17 open, 18 root */
 	0xd1, 0xd2, 0xe1, 0xe2,       /* 20 rank, 22 window */
 	0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, /* 24 chunk */
 	0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, /* 32 operation */
@@ -67,6 +68,7 @@ static void what_is_encoded_is_decoded(void **state)
 	assert_int_equal(frame.length, sample.length);
 	assert_int_equal(frame.comm, sample.comm);
 	assert_int_equal(frame.lag, sample.lag);
+	assert_int_equal(frame.open, sample.open);
 	assert_int_equal(frame.root, sample.root);
 	assert_int_equal(frame.rank, sample.rank);
 	assert_int_equal(frame.window, sample.window);
