@@ -96,10 +96,8 @@ static int place_on(struct smd_hosts *hosts, struct smd_run_host *host, int inde
 		unsigned servers = (unsigned)servers_on(hosts, host->number, index + 1);
 
 		ret = append(&placement->host_of[SERVER_POOL], index, host->number);
-		if (!host->interface->is_loopback) {
-			placement->hosts[host->number].server_bandwidth_mbps =
-				host->interface->speed_mbps / servers;
-		}
+		placement->hosts[host->number].server_bandwidth_mbps =
+			smd_run_host_server_mbps(&host->facts, host->interface, servers);
 	}
 	ret = ret ? ret : append_endpoint(&placement->endpoints[SERVER_POOL], index, host);
 	if (!ret) {

@@ -83,10 +83,8 @@ static int set_hosts(struct smd_hosts *hosts, const struct smd_chosen_address *c
 			continue; /* nothing runs there */
 		}
 		host->interface = strdup(chosen[i].interface->name);
-		if (servers > 0 && !chosen[i].interface->is_loopback) {
-			host->server_bandwidth_mbps =
-				chosen[i].interface->speed_mbps / (unsigned)servers;
-		}
+		host->server_bandwidth_mbps = smd_run_host_server_mbps(
+			&hosts->hosts[i].facts, chosen[i].interface, (unsigned)servers);
 		if (hosts->token &&
 			asprintf(&host->token_file, "%s/token", hosts->hosts[i].facts.folder) < 0) {
 			host->token_file = NULL;

@@ -151,6 +151,15 @@ static void on_over(void *owner, const char *reason)
 	host->link = NULL;
 }
 
+unsigned smd_run_host_server_mbps(const struct smd_host_facts *facts,
+	const struct smd_host_interface *interface, unsigned servers)
+{
+	if (servers == 0 || interface->is_loopback || (facts->nrdma > 0 && servers == 1)) {
+		return 0;
+	}
+	return interface->speed_mbps / servers;
+}
+
 void smd_run_host_turn(struct smd_run_host *host)
 {
 	if (host->over_ns && smd_clock_ns() - host->over_ns >= ENGINE_NS) {

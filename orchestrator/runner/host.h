@@ -85,6 +85,14 @@ int smd_greeting_open(struct smd_agent_greeting **out, struct event_base *base,
 	const struct smd_greeting_options *options, struct smd_error *error);
 void smd_greeting_close(struct smd_agent_greeting *greeting);
 
+/*
+ * What a reduction server on such a host is told that it carries, in Mbit/s: its part of the
+ * interface. 0: nothing. Where there are RDMA devices and it is alone it finds out by itself: they may
+ * be faster than the interface, which its lanes then only begin on.
+ */
+unsigned smd_run_host_server_mbps(const struct smd_host_facts *facts,
+	const struct smd_host_interface *interface, unsigned servers);
+
 /* Gives a host up whose connection has ended, when its engine has had time to say why. */
 void smd_run_host_turn(struct smd_run_host *host);
 

@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "reduction_server/engine/pages.h"
+#include "reduction_server/base/pages.h"
 
 /* From a buffer to the next: another line of its page, and another page. */
 #define SMD_BUFFER_POOL_STRIDE(buffer_bytes) ((size_t)(buffer_bytes) + 4096 + 64)

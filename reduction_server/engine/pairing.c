@@ -9,8 +9,9 @@
 
 struct smd_pairing {
 	struct smd_pairer *pairer;
-	struct smd_lane *carrier; /* NULL: the made lane has it */
-	struct smd_lane *made;    /* NULL: there is none yet */
+	struct smd_lane *carrier; /* NULL: the made lane has it; on no loop before the offer is said */
+	struct smd_lane *made;    /* NULL: there is none */
+	bool offered;
 	struct smd_handshake handshake;
 	uint8_t payload[SMD_CONTROL_MAX];
 	LIST_ENTRY(smd_pairing) link;
@@ -67,7 +68,7 @@ static int pairing_on_header(
 	struct smd_pairing *pairing = owner;
 
 	*payload = pairing->payload;
-	if (frame->kind != SMD_FRAME_PAIR || !pairing->made) {
+	if (frame->kind != SMD_FRAME_PAIR || !pairing->offered) {
 		return smd_error_set(error, EPROTO, "the answer to PAIR must be PAIR, got %s",
 			smd_frame_kind_name(frame->kind));
 	}
@@ -128,34 +129,6 @@ static const struct smd_lane_callbacks carrier_callbacks = {
 	.on_closed = pairing_on_closed,
 };
 
-/* ---- the lane that is made ---- */
-
-static void made_on_open(void *owner)
-{
-	struct smd_pairing *pairing = owner;
-	const struct smd_handshake handshake = pairing->handshake;
-	struct smd_pairer *pairer = pairing->pairer;
-	struct smd_lane *lane = pairing->made;
-
-	pairing_free(pairing);
-	pairer_pass(pairer, lane, &handshake);
-}
-
-static int made_on_header(
-	void *owner, const struct smd_frame *frame, void **payload, struct smd_error *error)
-{
-	(void)owner;
-	(void)payload;
-	return smd_error_set(error, EPROTO, "%s: must come after WELCOME",
-		smd_frame_kind_name(frame->kind));
-}
-
-static const struct smd_lane_callbacks made_callbacks = {
-	.on_open = made_on_open,
-	.on_header = made_on_header,
-	.on_closed = pairing_on_closed,
-};
-
 /* ---- the server's offer ---- */
 
 static int pairing_say_offer(struct smd_pairing *pairing, struct smd_pair *pair)
@@ -176,22 +149,24 @@ static int pairing_say_offer(struct smd_pairing *pairing, struct smd_pair *pair)
 		pairing->carrier, &frame, payload, smd_pair_encode(pair, payload));
 }
 
+/* The worker's lane is looked at from now on, to say something on it and hear the answer. */
+static int pairing_attach(struct smd_pairing *pairing)
+{
+	return smd_lane_attach(
+		pairing->carrier, pairing->pairer->base, &carrier_callbacks, pairing);
+}
+
 static struct smd_pairing *pairing_create(
 	struct smd_pairer *pairer, struct smd_lane *lane, const struct smd_handshake *handshake)
 {
 	struct smd_pairing *pairing = calloc(1, sizeof(*pairing));
 
-	if (!pairing) {
-		return NULL;
+	if (pairing) {
+		pairing->pairer = pairer;
+		pairing->handshake = *handshake;
+		pairing->carrier = lane;
+		LIST_INSERT_HEAD(&pairer->pairings, pairing, link);
 	}
-	pairing->pairer = pairer;
-	pairing->handshake = *handshake;
-	if (smd_lane_attach(lane, pairer->base, &carrier_callbacks, pairing)) {
-		free(pairing);
-		return NULL;
-	}
-	pairing->carrier = lane;
-	LIST_INSERT_HEAD(&pairer->pairings, pairing, link);
 	return pairing;
 }
 
@@ -213,59 +188,107 @@ static void pairing_refuse(struct smd_pairing *pairing, const char *why)
 }
 
 /* Something keeps the worker from such a lane: it goes on without, if it may. */
-static void pairer_take_without(struct smd_pairer *pairer, struct smd_lane *lane,
-	const struct smd_handshake *handshake, const char *why)
+static void pairing_do_without(struct smd_pairing *pairing, const char *why)
 {
-	struct smd_pairing *pairing;
+	const struct smd_handshake handshake = pairing->handshake;
+	struct smd_pairer *pairer = pairing->pairer;
+	struct smd_lane *lane = pairing->carrier;
 
 	if (!pairer->needed) {
-		pairer_pass(pairer, lane, handshake);
-		return;
-	}
-	pairing = pairing_create(pairer, lane, handshake);
-	if (pairing) {
-		pairing_refuse(pairing, why);
+		pairing_free(pairing);
+		pairer_pass(pairer, lane, &handshake);
+	} else if (pairing_attach(pairing)) {
+		pairing_close(pairing);
 	} else {
-		smd_lane_close(lane);
+		pairing_refuse(pairing, why);
 	}
 }
+
+static void pairing_cannot(struct smd_pairing *pairing, const char *why)
+{
+	const struct smd_hello *hello = &pairing->handshake.hello;
+
+	smd_log_peer(SMD_LOG_INFO, pairing->pairer->name, hello->job, "no lane of %s over %s: %s",
+		hello->replica, pairing->pairer->ops->name, why);
+	pairing_do_without(pairing, why);
+}
+
+/* ---- the lane that is made ---- */
+
+static void made_on_offered(void *owner, const struct smd_offer *own)
+{
+	struct smd_pairing *pairing = owner;
+	struct smd_pair pair = {.offer = *own};
+
+	pairing->offered = true;
+	if (pairing_attach(pairing) || pairing_say_offer(pairing, &pair)) {
+		pairing_close(pairing);
+	}
+}
+
+static void made_on_open(void *owner)
+{
+	struct smd_pairing *pairing = owner;
+	const struct smd_handshake handshake = pairing->handshake;
+	struct smd_pairer *pairer = pairing->pairer;
+	struct smd_lane *lane = pairing->made;
+
+	pairing_free(pairing);
+	pairer_pass(pairer, lane, &handshake);
+}
+
+static int made_on_header(
+	void *owner, const struct smd_frame *frame, void **payload, struct smd_error *error)
+{
+	(void)owner;
+	(void)payload;
+	return smd_error_set(error, EPROTO, "%s: must come after WELCOME",
+		smd_frame_kind_name(frame->kind));
+}
+
+/* Before there is an offer the worker has heard nothing, and is served as it is. */
+static void made_on_closed(void *owner, int err, const char *reason)
+{
+	struct smd_pairing *pairing = owner;
+
+	if (pairing->offered) {
+		pairing_on_closed(pairing, err, reason);
+		return;
+	}
+	smd_lane_close(pairing->made);
+	pairing->made = NULL;
+	pairing_cannot(pairing, reason);
+}
+
+static const struct smd_lane_callbacks made_callbacks = {
+	.on_offered = made_on_offered,
+	.on_open = made_on_open,
+	.on_header = made_on_header,
+	.on_closed = made_on_closed,
+};
+
+/* ---- lanes that come ---- */
 
 void smd_pairer_take(
 	struct smd_pairer *pairer, struct smd_lane *lane, const struct smd_handshake *handshake)
 {
 	struct smd_error error = {""};
 	struct smd_pairing *pairing;
-	struct smd_lane *made;
-	struct smd_pair pair = {.proved = false};
-	int ret;
+	struct smd_offer none;
 
 	if (!pairer->ops || lane->ops == pairer->ops || !lane->ops->set_owner) {
 		pairer_pass(pairer, lane, handshake);
 		return;
 	}
-	if (!(handshake->hello.flags & SMD_HELLO_PAIR)) {
-		pairer_take_without(pairer, lane, handshake, "this one has not asked for it");
-		return;
-	}
-	ret = pairer->ops->offer(pairer->base, lane, pairer->shard, NULL, &made_callbacks, NULL,
-		&made, &pair.offer, &error);
-	if (ret) {
-		smd_log_peer(SMD_LOG_INFO, pairer->name, handshake->hello.job,
-			"no lane of %s over %s: %s", handshake->hello.replica, pairer->ops->name,
-			error.text);
-		pairer_take_without(pairer, lane, handshake, error.text);
-		return;
-	}
 	pairing = pairing_create(pairer, lane, handshake);
 	if (!pairing) {
-		smd_lane_close(made);
 		smd_lane_close(lane);
-		return;
-	}
-	pairing->made = made;
-	(void)smd_lane_attach(made, pairer->base, &made_callbacks, pairing);
-	if (pairing_say_offer(pairing, &pair)) {
-		pairing_close(pairing);
+	} else if (!(handshake->hello.flags & SMD_HELLO_PAIR)) {
+		pairing_do_without(pairing, "this one has not asked for it");
+	} else if (pairer->ops->offer(pairer->base, lane, pairer->shard, NULL, &made_callbacks,
+			   pairing, &pairing->made, &none, &error)) {
+		pairing->made = NULL;
+		pairing_cannot(pairing, error.text);
 	}
 }
 

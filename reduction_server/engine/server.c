@@ -196,6 +196,7 @@ static int server_start_shards(
 		.idle_lanes = config->idle_lanes ? config->idle_lanes : lanes / 4 * 3,
 		.job_lanes = config->job_lanes ? config->job_lanes : SMD_JOB_MOST(lanes),
 		.greeting_s = server->greeter.patience_s,
+		.addresses = server->address,
 		.pairs = server->pairs,
 		.pairs_only = server->pairs_only,
 		.tokens = config->tokens,

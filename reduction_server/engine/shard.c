@@ -309,10 +309,24 @@ static void shard_turn_loop(struct smd_shard *shard)
 	}
 }
 
+/* Before there is work that would have to wait for it. */
+static void shard_prepare(struct smd_shard *shard)
+{
+	const struct smd_transport_ops *ops = shard->config.pairs;
+	const struct smd_extent pool = {shard->resources.pool.pages.memory,
+		smd_buffer_pool_bytes(&shard->resources.pool)};
+
+	if (ops && ops->prepare) {
+		ops->prepare(shard->base, shard->config.addresses, shard->config.welcome.shard,
+			pool, shard->config.welcome.chunk_bytes);
+	}
+}
+
 static void *shard_main(void *arg)
 {
 	struct smd_shard *shard = arg;
 
+	shard_prepare(shard);
 	shard_turn_loop(shard);
 	smd_greeter_close(&shard->greeter);
 	smd_pairer_close(&shard->pairer);

@@ -125,6 +125,7 @@ static const int always[] = {
 /* The libraries of RDMA open devices, and ask the kernel about them, when the first lane comes. */
 static const int with_devices[] = {
 	SCMP_SYS(bind),
+	SCMP_SYS(mbind),
 	SCMP_SYS(userfaultfd),
 };
 

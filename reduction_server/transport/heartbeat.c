@@ -23,6 +23,18 @@ void smd_heartbeat_begin(
 	};
 }
 
+/*
+ * While what we have sent is not acknowledged the silence may be that of a link which is away: when
+ * it is back, the question is sent again only some time later. The other end has that time, and twice
+ * the limit at most.
+ */
+static uint64_t limit_of_lane(const struct smd_lane *lane, uint64_t limit_ns)
+{
+	uint64_t resend_ns = smd_lane_resend_ns(lane);
+
+	return limit_ns + (resend_ns < limit_ns ? resend_ns : limit_ns);
+}
+
 enum smd_heartbeat_state smd_heartbeat_poll(struct smd_heartbeat *heartbeat,
 	const struct smd_lane *lane, uint64_t now_ns, uint64_t limit_ns)
 {
@@ -47,7 +59,7 @@ enum smd_heartbeat_state smd_heartbeat_poll(struct smd_heartbeat *heartbeat,
 		return SMD_HEARTBEAT_ALIVE;
 	}
 	heartbeat->silent_ns += passed < most ? passed : most;
-	if (heartbeat->silent_ns >= limit_ns) {
+	if (heartbeat->silent_ns >= limit_of_lane(lane, limit_ns)) {
 		return SMD_HEARTBEAT_SILENT;
 	}
 	if (heartbeat->silent_ns - heartbeat->asked_ns >= limit_ns / ASKS) {

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -55,12 +56,70 @@ int smd_locality_node(const char *listen, const char *root)
 	return node;
 }
 
+/* Nothing is sent: a datagram's socket only asks for the way. */
+static int local_end(const struct addrinfo *server, char out[SMD_ADDRESS_TEXT_MAX])
+{
+	struct sockaddr_storage own;
+	socklen_t size = sizeof(own);
+	int fd = socket(server->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int ret = fd < 0 ? -errno : 0;
+
+	if (ret == 0 && (connect(fd, server->ai_addr, server->ai_addrlen) != 0 ||
+				getsockname(fd, (struct sockaddr *)&own, &size) != 0)) {
+		ret = -errno;
+	}
+	if (ret == 0) {
+		smd_address_print((const struct sockaddr *)&own, size, out);
+	}
+	if (fd >= 0) {
+		close(fd);
+	}
+	return ret;
+}
+
+int smd_locality_towards(const char *server, const char *root)
+{
+	char own[SMD_ADDRESS_TEXT_MAX];
+	struct addrinfo *list;
+	int ret = smd_address_resolve(server, 0, &list, NULL);
+
+	if (ret) {
+		return -1;
+	}
+	ret = local_end(smd_address_choose(list), own);
+	freeaddrinfo(list);
+	return ret ? -1 : smd_locality_node(own, root);
+}
+
+struct node_mask {
+	unsigned long bits[NODES_MAX / (8 * sizeof(unsigned long))];
+};
+
+static struct node_mask mask_of(int node)
+{
+	const unsigned width = 8 * sizeof(unsigned long);
+	struct node_mask mask = {{0}};
+
+	mask.bits[(unsigned)node / width] |= 1ul << (unsigned)node % width;
+	return mask;
+}
+
+int smd_locality_bind(void *memory, size_t length, int node)
+{
+	const struct node_mask mask = mask_of(node);
+
+	if (syscall(SYS_mbind, memory, length, MPOL_PREFERRED, mask.bits, NODES_MAX + 1ul, 0)) {
+		return -errno;
+	}
+	return 0;
+}
+
 int smd_locality_prefer(int node)
 {
-	unsigned long mask[NODES_MAX / (8 * sizeof(unsigned long))] = {0};
+	const struct node_mask mask = mask_of(node);
 
-	mask[(unsigned)node / (8 * sizeof(*mask))] |= 1ul << (unsigned)node % (8 * sizeof(*mask));
-	return syscall(SYS_set_mempolicy, MPOL_PREFERRED, mask, NODES_MAX + 1ul) == 0 ? 0 : -errno;
+	return syscall(SYS_set_mempolicy, MPOL_PREFERRED, mask.bits, NODES_MAX + 1ul) == 0 ? 0
+											   : -errno;
 }
 
 /* A list such as "0-7,16-23". */
@@ -115,13 +174,13 @@ int smd_locality_pin(int node, const char *root)
 	return ret;
 }
 
-static void log_settled(const char *what, int node, int ret)
+static void log_settled(const char *who, const char *what, int node, int ret)
 {
 	if (ret) {
-		smd_log(SMD_LOG_WARN, "server", "%s cannot be kept on NUMA node %d, the card's: %s",
+		smd_log(SMD_LOG_WARN, who, "%s cannot be kept on NUMA node %d, the card's: %s",
 			what, node, strerror(-ret));
 	} else {
-		smd_log(SMD_LOG_INFO, "server", "%s: on NUMA node %d, the card's", what, node);
+		smd_log(SMD_LOG_INFO, who, "%s: on NUMA node %d, the card's", what, node);
 	}
 }
 
@@ -130,12 +189,29 @@ void smd_locality_settle(const char *listen, bool pins)
 	int node = smd_locality_node(listen, "");
 
 	if (node >= 0) {
-		log_settled("memory", node, smd_locality_prefer(node));
+		log_settled("server", "memory", node, smd_locality_prefer(node));
 	}
 	if (pins && node >= 0) {
-		log_settled("threads", node, smd_locality_pin(node, ""));
+		log_settled("server", "threads", node, smd_locality_pin(node, ""));
 	} else if (pins) {
 		smd_log(SMD_LOG_WARN, "server",
 			"threads run anywhere: the NUMA node of the card for %s is not known", listen);
 	}
+}
+
+void smd_locality_settle_towards(const char *server)
+{
+	static const char who[] = "libsummand";
+	char address[SMD_ADDRESS_LONGEST];
+	int node = smd_addresses_get(server, 0, address) ? smd_locality_towards(address, "") : -1;
+
+	if (node < 0) {
+		smd_log(SMD_LOG_WARN, who,
+			"the progress thread runs anywhere: the NUMA node of the card for %s is "
+			"not known",
+			server);
+		return;
+	}
+	log_settled(who, "the progress thread", node, smd_locality_pin(node, ""));
+	log_settled(who, "its memory", node, smd_locality_prefer(node));
 }

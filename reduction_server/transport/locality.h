@@ -9,6 +9,7 @@
 #define SMD_TRANSPORT_LOCALITY_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 /*
  * The node of the interface through which workers reach `listen`, as bandwidth.h finds it; of
@@ -17,12 +18,23 @@
  */
 int smd_locality_node(const char *listen, const char *root);
 
-/* Memory comes from that node as long as it has some. 0 or -errno. */
+/* The same for the interface by which this machine reaches that server. */
+int smd_locality_towards(const char *server, const char *root);
+
+/* This memory, which nobody has touched, comes from that node as long as it has some. 0 or -errno. */
+int smd_locality_bind(void *memory, size_t length, int node);
+
+/* All memory does, of this thread and those that it makes. 0 or -errno. */
 int smd_locality_prefer(int node);
 
 /* Threads run on that node's processors, as far as they may be used. 0 or -errno; -ENODEV: none of
  * them may. */
 int smd_locality_pin(int node, const char *root);
+
+/* The calling thread runs near the card through which it reaches that server (of several addresses, the
+ * first), and its memory is there;
+ * what was done, and what cannot be, is logged. */
+void smd_locality_settle_towards(const char *server);
 
 /* Memory near the card through which workers reach `listen`, where that is known, and threads too if
  * these are to be pinned; what was done, and what cannot be, is logged. */

@@ -113,6 +113,8 @@ struct smd_lane_keys {
 struct smd_lane_callbacks {
 	/* The lane is connected (only after connect). */
 	void (*on_open)(void *owner);
+	/* Half of a lane is made, and that is its offer (only after offer). */
+	void (*on_offered)(void *owner, const struct smd_offer *own);
 	/*
 	 * Where shall the payload go? *payload must have room for frame->length bytes until
 	 * on_frame(), smd_lane_redirect() or the lane's end. -errno ends the lane for the reason in
@@ -187,14 +189,29 @@ struct smd_transport_ops {
 	 * not known. `source` is a phrase for the log. NULL operation: as their network interfaces
 	 * (bandwidth.h). */
 	uint32_t (*rate)(const char *addresses, char *source, size_t size);
-	/* Makes half of a lane, attached, for that shard. `other` is what the other end has
-	 * offered; NULL: this one is the first. 0 or -errno with a text. */
+	/*
+	 * The loop will have lanes made over those that come to these addresses, as that shard, and
+	 * payloads of at most `largest` bytes in that memory: opens and registers now what they
+	 * will share, until the loop ends, so that no chunk has to wait for it. What cannot be had
+	 * now is tried again when it is needed. NULL operation: there is no such thing.
+	 */
+	void (*prepare)(struct event_base *base, const char *addresses, unsigned shard,
+		struct smd_extent memory, size_t largest);
+	/*
+	 * Makes half of a lane, attached, for that shard. `other` is what the other end has
+	 * offered; NULL: this one is the first. 0 or -errno with a text.
+	 *
+	 * Making may take milliseconds, which a loop with other lanes at work has not got. If there
+	 * is an on_offered(), it is done elsewhere and only begun here: on_offered() is called
+	 * later, from the loop, or on_closed() where it cannot be made. Nothing but closing may be
+	 * done with the lane before. Without, `own` is there when this returns.
+	 */
 	int (*offer)(struct event_base *base, const struct smd_lane *carrier, unsigned shard,
 		const struct smd_offer *other, const struct smd_lane_callbacks *callbacks,
 		void *owner, struct smd_lane **out, struct smd_offer *own, struct smd_error *error);
 	/*
-	 * Begins to connect it to the half that is offered; then on_open() at both ends, or
-	 * on_closed(). The carrier belongs to the lane from now on, if 0 is returned: nothing more
+	 * Begins to connect it to the half that is offered, in the same way; then on_open() at both
+	 * ends, or on_closed(). The carrier belongs to the lane from now on, if 0 is returned: nothing more
 	 * may be said on it. -errno with a text.
 	 */
 	int (*join)(struct smd_lane *lane, struct smd_lane *carrier, const struct smd_offer *other,
@@ -299,6 +316,11 @@ struct smd_transport_ops {
 	 * counts as gone. NULL operation: it never does here.
 	 */
 	void (*keepalive_only)(struct smd_lane *lane);
+	/*
+	 * How long it may take until what is on its way to the other end is sent again, if it was
+	 * lost; 0: all of it was acknowledged, so the way there is open. NULL operation: not known.
+	 */
+	uint64_t (*resend_ns)(const struct smd_lane *lane);
 	/*
 	 * From now on the owner polls the lane all the time, and its loop no longer watches it:
 	 * that spares the kernel to tell the loop of everything that comes. NULL operation: there
@@ -531,6 +553,11 @@ static inline void smd_lane_keepalive_only(struct smd_lane *lane)
 	if (lane->ops->keepalive_only) {
 		lane->ops->keepalive_only(lane);
 	}
+}
+
+static inline uint64_t smd_lane_resend_ns(const struct smd_lane *lane)
+{
+	return lane->ops && lane->ops->resend_ns ? lane->ops->resend_ns(lane) : 0;
 }
 
 /* Whether the loop need not turn for the lane any more. */

@@ -223,6 +223,18 @@ static int read_progress(enum smd_progress_mode option, bool *poll, struct smd_e
 	return 0;
 }
 
+static int read_affinity(bool *near_card, struct smd_error *error)
+{
+	const char *text = getenv("SUMMAND_AFFINITY");
+
+	*near_card = text && strcmp(text, "card") == 0;
+	if (text && *text && !*near_card && strcmp(text, "any") != 0) {
+		return smd_error_set(
+			error, EINVAL, "SUMMAND_AFFINITY: must be card or any, got \"%s\"", text);
+	}
+	return 0;
+}
+
 static int read_heartbeat(unsigned *out, struct smd_error *error)
 {
 	const char *text = getenv("SUMMAND_HEARTBEAT_LIMIT");
@@ -415,6 +427,9 @@ static int read_all(const struct smd_context_options *options, struct smd_config
 	}
 	if (ret == 0) {
 		ret = read_progress(options->progress, &config->poll, error);
+	}
+	if (ret == 0) {
+		ret = read_affinity(&config->near_card, error);
 	}
 	if (ret == 0) {
 		ret = read_rates(&config->declared_rates, error);

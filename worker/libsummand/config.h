@@ -35,6 +35,7 @@ struct smd_config {
 	unsigned heartbeat_ms;  /* a server that says nothing for so long is lost */
 	char *servers_file; /* names those that are added, see server_file.h; NULL: there is none */
 	bool poll;
+	bool near_card; /* the progress thread runs near the card to the first server */
 	unsigned wire_dtype; /* SUMMAND_WIRE */
 	bool declared_rates; /* weights and chunks stay as servers have declared */
 };

@@ -305,7 +305,8 @@ static int context_create(const struct smd_context_options *options,
 	if (ret) {
 		goto free_context;
 	}
-	ret = smd_progress_create(&context->progress, context->config.poll);
+	ret = smd_progress_create(&context->progress, context->config.poll,
+		context->config.near_card ? context->config.servers[0] : NULL);
 	if (ret) {
 		smd_error_set(&error, -ret, "cannot start: %s", strerror(-ret));
 		goto free_config;

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "reduction_server/base/clock.h"
+#include "reduction_server/transport/locality.h"
 
 #define REST_NS        10000000ull /* after a caller owned the engine: it may come back soon */
 #define SECOND_US      1000000ull
@@ -334,6 +335,9 @@ static void *progress_main(void *arg)
 {
 	struct smd_progress *progress = arg;
 
+	if (progress->near) {
+		smd_locality_settle_towards(progress->near);
+	}
 	pthread_mutex_lock(&progress->lock);
 	while (!progress->ending) {
 		uint64_t now = smd_clock_ns();
@@ -389,11 +393,11 @@ static void progress_create_locks(struct smd_progress *progress)
 	pthread_condattr_destroy(&monotonic);
 }
 
-int smd_progress_create(struct smd_progress *progress, bool poll)
+int smd_progress_create(struct smd_progress *progress, bool poll, const char *near)
 {
 	int ret = -ENOMEM;
 
-	*progress = (struct smd_progress){.base = smd_loop_create()};
+	*progress = (struct smd_progress){.base = smd_loop_create(), .near = near};
 	if (!progress->base) {
 		return -ENOMEM;
 	}

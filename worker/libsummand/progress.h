@@ -51,6 +51,7 @@ struct smd_progress {
 	_Atomic(struct smd_watch *) watch; /* the owner's; NULL: none yet */
 	uint64_t looked_ns;                /* since when it has looked in vain */
 	bool threaded;                     /* there is a progress thread */
+	const char *near; /* a server, near whose card it runs; NULL: anywhere */
 	pthread_t thread;
 
 	pthread_mutex_t lock;
@@ -74,8 +75,9 @@ struct smd_progress {
 	bool asked;                  /* and has been asked to leave the engine to it */
 };
 
-/* Makes the loop, and the thread unless `poll`. 0 or -errno. */
-int smd_progress_create(struct smd_progress *progress, bool poll);
+/* Makes the loop, and the thread unless `poll`, which runs near the card by which that server is
+ * reached (NULL: anywhere). The name stays as long as the progress. 0 or -errno. */
+int smd_progress_create(struct smd_progress *progress, bool poll, const char *near);
 /* Ends the thread. From here on the loop is the caller's, to close what is on it. */
 void smd_progress_end(struct smd_progress *progress);
 void smd_progress_destroy(struct smd_progress *progress);

@@ -37,6 +37,21 @@ static bool card_is_used(const struct rdma_card *card)
 	return false;
 }
 
+/* Nobody keeps what has been removed. */
+static void card_unprepare(const struct rdma_card *card)
+{
+	struct rdma_device *device = LIST_FIRST(&card->loop->devices);
+
+	while (device) {
+		struct rdma_device *next = LIST_NEXT(device, link);
+
+		if (device->context == card->context) {
+			smd_rdma_device_unprepare(device);
+		}
+		device = next;
+	}
+}
+
 /* All lanes on it, or of a queue pair only that one's. */
 static void card_fail(
 	const struct rdma_card *card, const struct ibv_qp *pair, int err, const char *reason)
@@ -110,6 +125,9 @@ static void card_close(struct rdma_card *card)
 
 static void card_close_removed(struct rdma_card *card)
 {
+	if (card->removed) {
+		card_unprepare(card);
+	}
 	if (card->removed && !card_is_used(card)) {
 		card_close(card);
 		smd_verbs_forget_removed();

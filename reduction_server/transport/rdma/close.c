@@ -83,13 +83,15 @@ static void lane_free(evutil_socket_t fd, short what, void *arg)
 	if (lane->device) {
 		struct ibv_context *context = lane->device->context;
 
+		if (lane->memory) {
+			smd_rdma_buffers_put(&lane->device->buffers, lane->memory);
+		}
 		smd_rdma_device_put(lane->device);
 		smd_rdma_card_release(lane->loop, context);
 	}
 	if (lane->loop) {
 		smd_rdma_loop_put(lane->loop);
 	}
-	free(lane->memory);
 	free(lane->posted);
 	free(lane->remote_buffers);
 	free(lane);
@@ -101,6 +103,8 @@ static void lane_destroy(struct rdma_lane *lane)
 	if (lane->paired) {
 		smd_verbs_pair_destroy(lane->id, lane->pair.qp); /* from here on nobody reads or writes */
 		smd_rdma_device_sort(lane->device, &lane->pair, smd_rdma_count_completion);
+	}
+	if (lane->placed) {
 		smd_rdma_device_remove(lane->device, &lane->pair, lane->depth + RDMA_RECEIVES);
 	}
 	if (lane->patience) {
@@ -275,6 +279,37 @@ static bool lane_drains(struct rdma_lane *lane)
 	return !lane_is_drained(lane) && lane_begin_draining(lane);
 }
 
+/* ---- while the maker has it ---- */
+
+static void making_end_with_loop(struct rdma_drain *drain)
+{
+	smd_rdma_maker_finish(lane_of_drain(drain)->loop->maker); /* close_made() is among that */
+}
+
+/* What is the owner's goes back now, the rest when the maker is through: nobody waits for it. */
+static void lane_leave_to_maker(struct rdma_lane *lane)
+{
+	if (lane->patience) {
+		event_free(lane->patience);
+		lane->patience = NULL;
+	}
+	if (lane->carrier) {
+		smd_lane_close(lane->carrier);
+		lane->carrier = NULL;
+	}
+	lane_give_back_queued(lane, TAILQ_FIRST(&lane->tx));
+	lane_forget_advertisements(lane);
+	lane->drain.end = making_end_with_loop;
+	LIST_INSERT_HEAD(&lane->loop->drains, &lane->drain, link);
+}
+
+void smd_rdma_close_made(struct rdma_lane *lane)
+{
+	drain_end(lane);
+}
+
+/* ---- the end of its owner's use ---- */
+
 void smd_rdma_close(struct smd_lane *outer)
 {
 	struct rdma_lane *lane = rdma_lane_of(outer);
@@ -286,6 +321,10 @@ void smd_rdma_close(struct smd_lane *outer)
 	if (lane->rx_taking) {
 		lane->rx_next++; /* in its callback: what comes in the meantime is the next one */
 		lane->rx_taking = false;
+	}
+	if (lane->making.under_way) {
+		lane_leave_to_maker(lane);
+		return;
 	}
 	if (lane_drains(lane)) {
 		return;

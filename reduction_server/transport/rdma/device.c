@@ -466,6 +466,8 @@ int smd_rdma_device_get(struct rdma_loop *loop, struct ibv_context *context, uin
 		device->context = context;
 		device->users = 1;
 		TAILQ_INIT(&device->dirty);
+		LIST_INIT(&device->buffers.slabs);
+		device->buffers.node = smd_verbs_node("", ibv_get_device_name(context->device));
 		ret = device_create(device, port);
 	}
 	if (ret) {
@@ -495,6 +497,7 @@ void smd_rdma_device_put(struct rdma_device *device)
 	LIST_REMOVE(device, link);
 	device_free_events(device);
 	smd_rdma_memory_destroy(device->memory);
+	smd_rdma_buffers_free(&device->buffers);
 	smd_verbs_queue_destroy(&device->queue);
 	smd_verbs_domain_destroy(device->domain);
 	free(device->polled);
@@ -503,6 +506,14 @@ void smd_rdma_device_put(struct rdma_device *device)
 	free(device);
 	if (removed) {
 		smd_verbs_forget_removed();
+	}
+}
+
+void smd_rdma_device_unprepare(struct rdma_device *device)
+{
+	if (device->prepared) {
+		device->prepared = false;
+		smd_rdma_device_put(device);
 	}
 }
 

@@ -14,12 +14,14 @@
 #include <sys/queue.h>
 
 #include "reduction_server/base/error.h"
+#include "reduction_server/transport/rdma/buffers.h"
 #include "reduction_server/transport/rdma/registration.h"
 #include "reduction_server/transport/rdma/settings.h"
 #include "reduction_server/transport/rdma/verbs.h"
 
 struct event;
 struct event_base;
+struct rdma_maker;
 
 /* ---- queue pairs ---- */
 
@@ -72,9 +74,11 @@ struct rdma_loop {
 	struct rdma_event_channel *channel; /* NULL: nobody has needed the connection manager */
 	struct event *readable;
 	struct smd_rdma_settings settings;
-	unsigned users; /* lanes and listeners */
+	unsigned users; /* lanes and listeners, and: */
+	bool prepared;  /* it stays until its base ends (prepare.c) */
 	LIST_HEAD(, rdma_device) devices;
 	LIST_HEAD(, rdma_drain) drains;
+	struct rdma_maker *maker; /* NULL: nobody has needed it */
 	LIST_HEAD(, rdma_card) cards; /* opened here (card.h), */
 	struct smd_verbs_port *ports; /* [nports], of them */
 	unsigned nports;
@@ -91,6 +95,7 @@ struct rdma_device {
 	uint32_t queue_depth;
 	uint32_t queue_used; /* completions that there can be at once */
 	struct smd_rdma_memory *memory;
+	struct rdma_buffers buffers; /* of its lanes */
 	uint64_t generation;    /* for which unmapped memory was last dropped from it */
 	struct event *readable; /* of the completion channel */
 	struct event *again;    /* the queue is looked at without sleeping */
@@ -106,6 +111,7 @@ struct rdma_device {
 	uint32_t *uses;                /* of each of these: how often, for the high half */
 	uint32_t npairs;               /* size of the tables */
 	bool removed;                  /* the device is no more */
+	bool prepared;                 /* it stays without a lane (prepare.c) */
 	bool refused;                  /* a buffer could not be registered, which has been said */
 	unsigned users;
 	LIST_ENTRY(rdma_device) link;
@@ -117,6 +123,8 @@ int smd_rdma_loop_get(struct event_base *base, struct rdma_loop **out, struct sm
 int smd_rdma_loop_open_channel(struct rdma_loop *loop, struct smd_error *error);
 /* Not inside a callback of the loop's: it may free it. */
 void smd_rdma_loop_put(struct rdma_loop *loop);
+/* What makes its queue pairs (maker.h), from now on. 0 or -errno. */
+int smd_rdma_loop_open_maker(struct rdma_loop *loop);
 /* The loop is about to be freed: ends all of its drains. */
 void smd_rdma_loop_end(struct event_base *base);
 
@@ -128,6 +136,8 @@ int smd_rdma_explain(struct smd_error *error, int err, const char *what);
 int smd_rdma_device_get(struct rdma_loop *loop, struct ibv_context *context, uint8_t port,
 	uint32_t completions, struct rdma_device **out, struct smd_error *error);
 void smd_rdma_device_put(struct rdma_device *device);
+/* It stays no longer than its lanes, and goes now if there are none. */
+void smd_rdma_device_unprepare(struct rdma_device *device);
 
 /* Makes room for the pair's completions and gives it a number. 0 or -errno. */
 int smd_rdma_device_add(struct rdma_device *device, struct rdma_pair *pair, uint32_t completions);

@@ -9,6 +9,7 @@
 #include "reduction_server/base/log.h"
 #include "reduction_server/transport/rdma/card.h"
 #include "reduction_server/transport/rdma/device.h"
+#include "reduction_server/transport/rdma/maker.h"
 
 static pthread_mutex_t loops_lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, rdma_loop) loops = LIST_HEAD_INITIALIZER(loops);
@@ -81,6 +82,9 @@ void smd_rdma_loop_put(struct rdma_loop *loop)
 	LIST_REMOVE(loop, link);
 	pthread_mutex_unlock(&loops_lock);
 	smd_rdma_cards_close(loop);
+	if (loop->maker) {
+		smd_rdma_maker_destroy(loop->maker);
+	}
 	if (loop->readable) {
 		event_free(loop->readable);
 	}
@@ -88,6 +92,25 @@ void smd_rdma_loop_put(struct rdma_loop *loop)
 		smd_verbs_channel_destroy(loop->channel);
 	}
 	free(loop);
+}
+
+int smd_rdma_loop_open_maker(struct rdma_loop *loop)
+{
+	return loop->maker ? 0 : smd_rdma_maker_create(loop->base, &loop->maker);
+}
+
+static void loop_unprepare(struct rdma_loop *loop)
+{
+	struct rdma_device *device = LIST_FIRST(&loop->devices);
+
+	while (device) {
+		struct rdma_device *next = LIST_NEXT(device, link);
+
+		smd_rdma_device_unprepare(device);
+		device = next;
+	}
+	loop->users -= loop->prepared;
+	loop->prepared = false;
 }
 
 void smd_rdma_loop_end(struct event_base *base)
@@ -103,5 +126,6 @@ void smd_rdma_loop_end(struct event_base *base)
 
 		drain->end(drain);
 	}
+	loop_unprepare(loop);
 	smd_rdma_loop_put(loop);
 }

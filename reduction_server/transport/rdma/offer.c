@@ -166,6 +166,18 @@ static void lane_tell_offer(const struct rdma_lane *lane, struct smd_offer *own)
 	own->length = SMD_RDMA_OFFER_SIZE;
 }
 
+static void lane_on_offered(struct rdma_lane *lane, int ret, const char *text)
+{
+	struct smd_offer own = {.length = 0};
+
+	if (ret) {
+		smd_rdma_lane_end(lane, ret, text);
+		return;
+	}
+	lane_tell_offer(lane, &own);
+	lane->callbacks->on_offered(lane->owner, &own);
+}
+
 static int lane_offer(struct rdma_lane *lane, const struct smd_lane *carrier,
 	const struct smd_offer *other, struct smd_offer *own, struct smd_error *error)
 {
@@ -183,12 +195,16 @@ static int lane_offer(struct rdma_lane *lane, const struct smd_lane *carrier,
 		ret = lane_draw_first_packet(lane, error);
 	}
 	if (ret == 0) {
-		ret = smd_rdma_lane_make_pair(
-			lane, lane->path.port.device, lane->path.port.number, error);
-	}
-	if (ret == 0) {
 		ret = lane_begin_patience(lane, error);
 	}
+	if (ret) {
+		return ret;
+	}
+	if (lane->later) {
+		return smd_rdma_lane_make_pair_later(lane, lane->path.port.device,
+			lane->path.port.number, lane_on_offered, error);
+	}
+	ret = smd_rdma_lane_make_pair(lane, lane->path.port.device, lane->path.port.number, error);
 	if (ret == 0) {
 		lane_tell_offer(lane, own);
 	}
@@ -210,6 +226,7 @@ int smd_rdma_offer(struct event_base *base, const struct smd_lane *carrier, unsi
 	lane->shard = shard;
 	lane->callbacks = callbacks;
 	lane->owner = owner;
+	lane->later = callbacks->on_offered != NULL;
 	snprintf(lane->peer, sizeof(lane->peer), "%s", smd_lane_peer_name(carrier));
 	ret = smd_rdma_loop_get(base, &lane->loop, error);
 	if (ret == 0) {
@@ -224,6 +241,23 @@ int smd_rdma_offer(struct event_base *base, const struct smd_lane *carrier, unsi
 }
 
 /* ---- joining ---- */
+
+static void lane_try(struct rdma_lane *lane)
+{
+	lane->state = RDMA_LANE_TRYING;
+	if (!lane->answers) {
+		smd_rdma_post_trial(lane);
+	}
+}
+
+static void lane_on_joined(struct rdma_lane *lane, int ret, const char *text)
+{
+	if (ret) {
+		smd_rdma_lane_end(lane, ret, text);
+	} else {
+		lane_try(lane);
+	}
+}
 
 int smd_rdma_join(struct smd_lane *outer, struct smd_lane *carrier, const struct smd_offer *other,
 	struct smd_error *error)
@@ -245,17 +279,16 @@ int smd_rdma_join(struct smd_lane *outer, struct smd_lane *carrier, const struct
 	path->service_level = lane->loop->settings.service_level;
 	path->traffic_class = lane->loop->settings.traffic_class;
 	path->patience = lane->loop->settings.patience;
-	ret = smd_verbs_pair_join(lane->pair.qp, path);
+	ret = lane->later ? 0 : smd_rdma_lane_join_pair(lane, error);
 	if (ret) {
-		return smd_error_set(error, -ret,
-			"rdma: the queue pair on %s cannot be connected: %s", path->port.name,
-			strerror(-ret));
+		return ret;
 	}
-	lane->state = RDMA_LANE_TRYING;
 	lane->carrier = carrier;
 	smd_lane_set_owner(carrier, &carrier_callbacks, lane);
-	if (!lane->answers) {
-		smd_rdma_post_trial(lane);
+	if (lane->later) {
+		smd_rdma_lane_join_pair_later(lane, lane_on_joined);
+	} else {
+		lane_try(lane);
 	}
 	return 0;
 }

@@ -1,11 +1,12 @@
-/* Makes what a lane has on a device, however its ends find each other: buffers and a queue pair. */
+/*
+ * Makes what a lane has on a device, however its ends find each other: buffers and a queue pair. The
+ * driver's part of it takes long, and may be done by the loop's maker (maker.h).
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "reduction_server/transport/rdma/rdma.h"
-
-#define MEMORY_ALIGNMENT 4096
 
 struct rdma_lane *smd_rdma_lane_create(void)
 {
@@ -21,20 +22,54 @@ struct rdma_lane *smd_rdma_lane_create(void)
 	return lane;
 }
 
-static int lane_make_buffers(struct rdma_lane *lane, struct smd_error *error)
-{
-	size_t bytes = 2 * (size_t)RDMA_BUFFERS * SMD_RDMA_BUFFER_SIZE;
-	void *memory = NULL;
-	int ret;
+/* ---- what the loop does before ---- */
 
+static int lane_make_room(struct rdma_lane *lane, struct smd_error *error)
+{
 	lane->receive_buffers = RDMA_BUFFERS;
 	lane->posted = calloc(lane->depth, sizeof(*lane->posted));
-	if (!lane->posted || posix_memalign(&memory, MEMORY_ALIGNMENT, bytes) != 0) {
-		return smd_error_set(error, ENOMEM, "rdma: out of memory");
+	lane->memory = smd_rdma_buffers_take(&lane->device->buffers);
+	return lane->posted && lane->memory ? 0
+					    : smd_error_set(error, ENOMEM, "rdma: out of memory");
+}
+
+/* The device is known: a place on it, and memory. */
+static int lane_begin_pair(struct rdma_lane *lane, struct ibv_context *context, uint8_t port,
+	struct smd_error *error)
+{
+	int ret = smd_rdma_device_get(lane->loop, context, port, RDMA_DEPTH + RDMA_RECEIVES,
+		&lane->device, error);
+
+	if (ret) {
+		return ret;
 	}
-	lane->memory = memory;
-	memset(memory, 0, bytes);
-	ret = smd_verbs_region_create(lane->device->domain, memory, bytes,
+	/* A power of 2, so that the ring of messages is one where their count begins anew. */
+	lane->depth = RDMA_DEPTH;
+	while (lane->depth > lane->device->limits.queue_depth) {
+		lane->depth /= 2;
+	}
+	lane->making.port = port;
+	ret = lane_make_room(lane, error);
+	if (ret) {
+		return ret;
+	}
+	ret = smd_rdma_device_add(lane->device, &lane->pair, lane->depth + RDMA_RECEIVES);
+	if (ret) {
+		return smd_error_set(error, -ret,
+			"rdma: the device has no room for the completions of one more lane");
+	}
+	lane->placed = true;
+	return 0;
+}
+
+/* ---- what the driver does, on this thread or on the maker's ---- */
+
+static int lane_register_buffers(struct rdma_lane *lane, struct smd_error *error)
+{
+	int ret;
+
+	memset(lane->memory, 0, SMD_RDMA_BUFFERS_BYTES);
+	ret = smd_verbs_region_create(lane->device->domain, lane->memory, SMD_RDMA_BUFFERS_BYTES,
 		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &lane->region);
 	return ret ? smd_rdma_explain(error, -ret, "register memory") : 0;
 }
@@ -50,7 +85,7 @@ static int lane_create_pair(struct rdma_lane *lane)
 	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
 		lane->inline_bytes = wanted[i];
 		ret = smd_verbs_pair_create(lane->id, lane->device->domain, &lane->device->queue,
-			lane->depth, RDMA_RECEIVES, &lane->inline_bytes, &lane->pair.qp);
+			lane->depth, RDMA_RECEIVES, &lane->inline_bytes, &lane->making.qp);
 		if (ret == 0) {
 			break;
 		}
@@ -58,51 +93,148 @@ static int lane_create_pair(struct rdma_lane *lane)
 	return ret;
 }
 
-/* The device is known: makes the queue pair and what belongs to it. */
-int smd_rdma_lane_make_pair(struct rdma_lane *lane, struct ibv_context *context, uint8_t port,
-	struct smd_error *error)
+static int lane_make(struct rdma_lane *lane, struct smd_error *error)
 {
-	int ret = smd_rdma_device_get(lane->loop, context, port, RDMA_DEPTH + RDMA_RECEIVES,
-		&lane->device, error);
+	int ret = lane_register_buffers(lane, error);
 
 	if (ret) {
 		return ret;
 	}
-	/* A power of 2, so that the ring of messages is one where their count begins anew. */
-	lane->depth = RDMA_DEPTH;
-	while (lane->depth > lane->device->limits.queue_depth) {
-		lane->depth /= 2;
-	}
-	ret = lane_make_buffers(lane, error);
-	if (ret) {
-		return ret;
-	}
-	ret = smd_rdma_device_add(lane->device, &lane->pair, lane->depth + RDMA_RECEIVES);
-	if (ret) {
-		return smd_error_set(error, -ret,
-			"rdma: the device has no room for the completions of one more lane");
-	}
 	ret = lane_create_pair(lane);
 	if (ret == 0 && !lane->id) { /* the connection manager does this itself */
-		ret = smd_verbs_pair_init(lane->pair.qp, port);
+		ret = smd_verbs_pair_init(lane->making.qp, lane->making.port);
 		if (ret) {
-			smd_verbs_pair_destroy(NULL, lane->pair.qp);
+			smd_verbs_pair_destroy(NULL, lane->making.qp);
+			lane->making.qp = NULL;
 		}
 	}
-	if (ret) {
-		smd_rdma_device_remove(lane->device, &lane->pair, lane->depth + RDMA_RECEIVES);
-		return ret == -EOPNOTSUPP
-			       ? smd_error_set(error, EOPNOTSUPP,
-					 "rdma: %s must have reliable connections, as InfiniBand "
-					 "and RoCE have",
-					 ibv_get_device_name(context->device))
-			       : smd_rdma_explain(error, -ret, "make a queue pair");
+	if (ret == -EOPNOTSUPP) {
+		return smd_error_set(error, EOPNOTSUPP,
+			"rdma: %s must have reliable connections, as InfiniBand and RoCE have",
+			ibv_get_device_name(lane->device->context->device));
 	}
+	return ret ? smd_rdma_explain(error, -ret, "make a queue pair") : 0;
+}
+
+static int lane_join(struct rdma_lane *lane, struct smd_error *error)
+{
+	int ret = smd_verbs_pair_join(lane->pair.qp, &lane->path);
+
+	return ret ? smd_error_set(error, -ret,
+			     "rdma: the queue pair on %s cannot be connected: %s",
+			     lane->path.port.name, strerror(-ret))
+		   : 0;
+}
+
+/* ---- what the loop does afterwards ---- */
+
+/* The pair, if there is one, is the lane's. */
+static int lane_end_pair(struct rdma_lane *lane, struct smd_error *error)
+{
+	int ret;
+
+	if (!lane->making.qp) {
+		return 0;
+	}
+	lane->pair.qp = lane->making.qp;
 	lane->paired = true;
 	lane->rx_owed = RDMA_RECEIVES;
 	ret = smd_rdma_post_receives(lane);
 	return ret ? smd_error_set(error, -ret, "rdma: cannot post receives: %s", strerror(-ret))
 		   : 0;
+}
+
+int smd_rdma_lane_make_pair(struct rdma_lane *lane, struct ibv_context *context, uint8_t port,
+	struct smd_error *error)
+{
+	int ret = lane_begin_pair(lane, context, port, error);
+
+	if (ret == 0) {
+		ret = lane_make(lane, error);
+	}
+	return ret ? ret : lane_end_pair(lane, error);
+}
+
+int smd_rdma_lane_join_pair(struct rdma_lane *lane, struct smd_error *error)
+{
+	return lane_join(lane, error);
+}
+
+/* ---- the same by the maker ---- */
+
+static struct rdma_lane *lane_of_job(struct rdma_job *job)
+{
+	return (struct rdma_lane *)((char *)job - offsetof(struct rdma_lane, making.job));
+}
+
+static void job_make(struct rdma_job *job)
+{
+	struct rdma_lane *lane = lane_of_job(job);
+
+	lane->making.ret = lane_make(lane, &lane->making.error);
+}
+
+static void job_join(struct rdma_job *job)
+{
+	struct rdma_lane *lane = lane_of_job(job);
+
+	lane->making.ret = lane_join(lane, &lane->making.error);
+}
+
+static void lane_on_job(struct rdma_lane *lane)
+{
+	lane->making.under_way = false;
+	if (lane->closed) {
+		smd_rdma_close_made(lane);
+	} else if (!lane->ended) {
+		lane->making.made(lane, lane->making.ret, lane->making.error.text);
+	}
+}
+
+static void job_on_made(struct rdma_job *job)
+{
+	struct rdma_lane *lane = lane_of_job(job);
+	int ret = lane_end_pair(lane, &lane->making.error);
+
+	if (lane->making.ret == 0) {
+		lane->making.ret = ret;
+	}
+	lane_on_job(lane);
+}
+
+static void job_on_joined(struct rdma_job *job)
+{
+	lane_on_job(lane_of_job(job));
+}
+
+static void lane_give(struct rdma_lane *lane, void (*run)(struct rdma_job *job),
+	void (*done)(struct rdma_job *job), rdma_made *made)
+{
+	lane->making.job = (struct rdma_job){.run = run, .done = done};
+	lane->making.made = made;
+	lane->making.under_way = true;
+	smd_rdma_maker_give(lane->loop->maker, &lane->making.job);
+}
+
+int smd_rdma_lane_make_pair_later(struct rdma_lane *lane, struct ibv_context *context, uint8_t port,
+	rdma_made *made, struct smd_error *error)
+{
+	int ret = smd_rdma_loop_open_maker(lane->loop);
+
+	if (ret) {
+		return smd_error_set(
+			error, -ret, "rdma: cannot start a thread: %s", strerror(-ret));
+	}
+	ret = lane_begin_pair(lane, context, port, error);
+	if (ret == 0) {
+		lane_give(lane, job_make, job_on_made, made);
+	}
+	return ret;
+}
+
+void smd_rdma_lane_join_pair_later(struct rdma_lane *lane, rdma_made *made)
+{
+	lane_give(lane, job_join, job_on_joined, made);
 }
 
 struct smd_rdma_greeting smd_rdma_lane_greeting(const struct rdma_lane *lane)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "reduction_server/base/parse.h"
+#include "reduction_server/transport/address.h"
 
 #define SCORE_LOCAL 1000u /* above that of any address of the other end */
 #define GID_SIZE    16
@@ -43,6 +44,27 @@ bool smd_rdma_port_is_named(const char *list, const char *device, unsigned port)
 		list += length + (list[length] == ',');
 	}
 	return named != leaves_out;
+}
+
+/* ---- addresses ---- */
+
+enum smd_rdma_listens smd_rdma_port_listens(const char *address, uint8_t local[16])
+{
+	static const uint8_t any[2][16] = {{0}, {[10] = 0xff, [11] = 0xff}};
+	struct addrinfo *list;
+	bool known;
+
+	if (smd_address_resolve(address, 0, &list, NULL)) {
+		return SMD_RDMA_LISTENS_NOWHERE; /* listening says so */
+	}
+	known = smd_address_bytes(smd_address_choose(list)->ai_addr, local);
+	freeaddrinfo(list);
+	if (!known || smd_address_bytes_stay_here(local)) {
+		return SMD_RDMA_LISTENS_NOWHERE;
+	}
+	return memcmp(local, any[0], 16) == 0 || memcmp(local, any[1], 16) == 0
+		       ? SMD_RDMA_LISTENS_ANYWHERE
+		       : SMD_RDMA_LISTENS_AT;
 }
 
 /* ---- the best ---- */

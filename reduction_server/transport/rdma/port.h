@@ -24,6 +24,14 @@ struct smd_rdma_wish {
 const struct smd_verbs_port *smd_rdma_port_choose(
 	const struct smd_verbs_port *ports, unsigned n, const struct smd_rdma_wish *wish);
 
+/* Which of this host's addresses the carriers of who listens there have. */
+enum smd_rdma_listens {
+	SMD_RDMA_LISTENS_NOWHERE, /* that RDMA goes: on loopback, or it is no address */
+	SMD_RDMA_LISTENS_ANYWHERE,
+	SMD_RDMA_LISTENS_AT
+};
+enum smd_rdma_listens smd_rdma_port_listens(const char *address, uint8_t local[16]);
+
 /* Whether a list like "mlx5_0:1,mlx5_2" has that port: names are beginnings, after "=" whole ones,
  * and "^" begins a list of what is left out. */
 bool smd_rdma_port_is_named(const char *list, const char *device, unsigned port);

@@ -45,23 +45,14 @@ static void rate_add(struct rate *rate, const char *devices, const uint8_t *loca
 	}
 }
 
-/* One of a server's addresses; loopback's is none of a device. */
 static void rate_add_address(struct rate *rate, const char *devices, const char *address)
 {
-	static const uint8_t any[2][16] = {{0}, {[10] = 0xff, [11] = 0xff}};
-	struct addrinfo *list;
 	uint8_t local[16];
+	enum smd_rdma_listens on = smd_rdma_port_listens(address, local);
 
-	if (smd_address_resolve(address, 0, &list, NULL)) {
-		return; /* listening will say so */
+	if (on != SMD_RDMA_LISTENS_NOWHERE) {
+		rate_add(rate, devices, on == SMD_RDMA_LISTENS_ANYWHERE ? NULL : local);
 	}
-	if (smd_address_bytes(smd_address_choose(list)->ai_addr, local) &&
-		!smd_address_bytes_stay_here(local)) {
-		bool all = memcmp(local, any[0], 16) == 0 || memcmp(local, any[1], 16) == 0;
-
-		rate_add(rate, devices, all ? NULL : local);
-	}
-	freeaddrinfo(list);
 }
 
 static uint32_t rate_sum(const struct rate *rate, char *source, size_t size)

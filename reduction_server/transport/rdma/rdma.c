@@ -217,6 +217,19 @@ static void rdma_detach(struct smd_lane *outer)
 	lane->owner = NULL;
 }
 
+/* What cards make of the timeout that they are told: at most so much more. */
+#define CARD_TIMEOUTS 4
+
+static uint64_t rdma_resend_ns(const struct smd_lane *outer)
+{
+	const struct rdma_lane *lane = (const struct rdma_lane *)outer;
+
+	if (lane->requests == lane->completed) {
+		return 0;
+	}
+	return CARD_TIMEOUTS * (SMD_VERBS_TIMEOUT_NS << lane->loop->settings.patience.timeout);
+}
+
 static const char *rdma_peer_name(const struct smd_lane *outer)
 {
 	return ((const struct rdma_lane *)outer)->peer;
@@ -235,6 +248,7 @@ const struct smd_transport_ops smd_transport_rdma = {
 	.carrier = smd_rdma_carrier,
 	.check = smd_rdma_check,
 	.rate = smd_rdma_rate,
+	.prepare = smd_rdma_prepare,
 	.offer = smd_rdma_offer,
 	.join = smd_rdma_join,
 	.attach = smd_rdma_attach,
@@ -250,6 +264,7 @@ const struct smd_transport_ops smd_transport_rdma = {
 	.deregister = rdma_deregister,
 	.can_dma = rdma_can_dma,
 	.invalidate = rdma_invalidate,
+	.resend_ns = rdma_resend_ns,
 	.redirect = rdma_redirect,
 	.close = smd_rdma_close,
 	.loop_end = smd_rdma_loop_end,

@@ -15,6 +15,7 @@
 
 #include "reduction_server/transport/address.h"
 #include "reduction_server/transport/rdma/device.h"
+#include "reduction_server/transport/rdma/maker.h"
 #include "reduction_server/transport/rdma/registration.h"
 #include "reduction_server/transport/rdma/verbs.h"
 #include "reduction_server/transport/rdma/wire.h"
@@ -58,6 +59,20 @@ struct rdma_advertisement {
 	struct smd_rdma_region *region; /* of the memory, or of a slot in its place */
 };
 
+struct rdma_lane;
+typedef void rdma_made(struct rdma_lane *lane, int ret, const char *text);
+
+/* What of a lane is with the loop's maker: its queue pair is made, or joined to the other end's. */
+struct rdma_making {
+	struct rdma_job job;
+	bool under_way;
+	int ret; /* 0, or -errno with a text */
+	struct smd_error error;
+	struct ibv_qp *qp; /* that was made */
+	uint8_t port;      /* where */
+	rdma_made *made;
+};
+
 struct rdma_lane {
 	struct smd_lane lane;
 	struct rdma_endpoint endpoint;
@@ -68,8 +83,11 @@ struct rdma_lane {
 	struct smd_lane *carrier; /* which says that the other end is there; NULL: not ours yet */
 	struct smd_verbs_path path; /* of such a lane: how it is connected */
 	bool answers;               /* the other end has offered first, and tries first */
+	bool later;                 /* what takes long is left to the loop's maker */
+	struct rdma_making making;
 	enum rdma_lane_state state;
-	bool paired; /* there is a queue pair */
+	bool placed; /* the device has a place for its queue pair, */
+	bool paired; /* which is there */
 	bool ended;  /* on_closed() has been called */
 	bool closed;
 	unsigned shard;
@@ -128,6 +146,8 @@ struct rdma_lane {
 #define RDMA_PATIENCE_S 5 /* with all of connecting */
 
 #define RDMA_BUFFERS 32u
+/* Of a lane: for what comes, and as many for what goes. */
+#define SMD_RDMA_BUFFERS_BYTES (2 * RDMA_BUFFERS * SMD_RDMA_BUFFER_SIZE)
 #define RDMA_DEPTH   (4 * RDMA_BUFFERS)
 /* Two more than receive buffers, for writes that only say how many were taken. */
 #define RDMA_RECEIVES (RDMA_BUFFERS + 2)
@@ -153,6 +173,13 @@ struct rdma_lane *smd_rdma_lane_create(void);
 /* The queue pair on that device's port, and what belongs to it; receives are posted. */
 int smd_rdma_lane_make_pair(struct rdma_lane *lane, struct ibv_context *context, uint8_t port,
 	struct smd_error *error);
+/* The same with the driver's calls on the maker's thread; then made(), unless the lane was closed
+ * meanwhile: `ret` is 0, or -errno with a text. */
+int smd_rdma_lane_make_pair_later(struct rdma_lane *lane, struct ibv_context *context, uint8_t port,
+	rdma_made *made, struct smd_error *error);
+/* The queue pair is joined to the other end's, as the lane's path says. */
+int smd_rdma_lane_join_pair(struct rdma_lane *lane, struct smd_error *error);
+void smd_rdma_lane_join_pair_later(struct rdma_lane *lane, rdma_made *made);
 /* What the other end must know of it. */
 struct smd_rdma_greeting smd_rdma_lane_greeting(const struct rdma_lane *lane);
 /* offer.c */
@@ -163,6 +190,10 @@ int smd_rdma_offer(struct event_base *base, const struct smd_lane *carrier, unsi
 	struct smd_lane **out, struct smd_offer *own, struct smd_error *error);
 int smd_rdma_join(struct smd_lane *lane, struct smd_lane *carrier, const struct smd_offer *other,
 	struct smd_error *error);
+
+/* prepare.c */
+void smd_rdma_prepare(struct event_base *base, const char *addresses, unsigned shard,
+	struct smd_extent memory, size_t largest);
 
 /* connect.c */
 int smd_rdma_connect(struct event_base *base, const char *address, const struct smd_origin *origin,
@@ -178,6 +209,8 @@ void smd_rdma_listener_close(struct smd_listener *listener);
 
 /* close.c */
 void smd_rdma_close(struct smd_lane *lane);
+/* A lane that was closed while the maker had it is its loop's again. */
+void smd_rdma_close_made(struct rdma_lane *lane);
 
 /* end.c: the lane has no further use, for that reason. From the loop, on_closed() is called. */
 void smd_rdma_lane_end(struct rdma_lane *lane, int err, const char *reason);

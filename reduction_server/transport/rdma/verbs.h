@@ -40,9 +40,10 @@ struct smd_verbs_limits {
 	bool immediate;         /* writes carry immediate data: not those of iWARP, nor of EFA */
 };
 
+#define SMD_VERBS_TIMEOUT_NS 4096ull
 /* How long a write is sent again that is not acknowledged. */
 struct smd_verbs_patience {
-	uint8_t timeout; /* each time 4.096 us * 2^timeout, */
+	uint8_t timeout; /* each time SMD_VERBS_TIMEOUT_NS * 2^timeout, */
 	uint8_t retries; /* so many times more; 7 is for ever for Soft-RoCE */
 };
 
@@ -103,6 +104,8 @@ struct smd_verbs_port {
  * uses, and opening takes milliseconds. `root` is where /sys is: "" but in tests.
  */
 int smd_verbs_ports(const char *root, struct smd_verbs_port *out, int n);
+/* The NUMA node that the device is on; -1: not known, as where there is only one. */
+int smd_verbs_node(const char *root, const char *name);
 int smd_verbs_device_open(const char *name, struct ibv_context **out);
 void smd_verbs_device_close(struct ibv_context *device);
 /* The next event of the device itself, acknowledged; -EAGAIN when there is none. */

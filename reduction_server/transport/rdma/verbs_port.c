@@ -33,6 +33,24 @@ static int device_open(struct ibv_device *device, struct ibv_context **out)
 	return 0;
 }
 
+int smd_verbs_node(const char *root, const char *name)
+{
+	char path[PATH_MAX];
+	int node = -1;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s" FOLDER "/%s/device/numa_node", root, name);
+	file = fopen(path, "r");
+	if (!file) {
+		return -1; /* it is no card: Soft-RoCE */
+	}
+	if (fscanf(file, "%d", &node) != 1) {
+		node = -1;
+	}
+	fclose(file);
+	return node;
+}
+
 int smd_verbs_device_open(const char *name, struct ibv_context **out)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);

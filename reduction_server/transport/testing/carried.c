@@ -16,9 +16,10 @@ struct carried_lane {
 	struct smd_lane lane;
 	struct smd_lane *carrier; /* NULL: not joined */
 	struct event_base *base;
-	struct event *soon; /* opens, or times out */
+	struct event *soon; /* offers, opens, or times out */
 	const struct smd_lane_callbacks *callbacks;
 	void *owner;
+	bool offers; /* and has not yet */
 	bool answers;
 	bool times_out;
 	bool counted;
@@ -129,13 +130,31 @@ static int carried_connect(struct event_base *base, const char *address,
 	return smd_error_set(error, EOPNOTSUPP, "%s: lanes are made over tcp only", address);
 }
 
+static struct smd_offer carried_own(void)
+{
+	struct smd_offer own = {.length = sizeof(word)};
+
+	memcpy(own.bytes, word, sizeof(word));
+	return own;
+}
+
 static void carried_on_soon(evutil_socket_t fd, short what, void *arg)
 {
 	struct carried_lane *lane = arg;
 
 	(void)fd;
 	(void)what;
-	if (lane->times_out) {
+	if (lane->offers) {
+		const struct smd_offer own = carried_own();
+
+		lane->offers = false;
+		if (take_one(&smd_carried_trials.refuse_later)) {
+			lane->callbacks->on_closed(
+				lane->owner, -ENOSPC, "it is to be refused later");
+		} else {
+			lane->callbacks->on_offered(lane->owner, &own);
+		}
+	} else if (lane->times_out) {
 		lane->callbacks->on_closed(lane->owner, -ETIMEDOUT, "it is to time out");
 	} else {
 		carried_uncount(lane);
@@ -168,8 +187,12 @@ static int carried_offer(struct event_base *base, const struct smd_lane *carrier
 		return smd_error_set(error, ENOMEM, "out of memory");
 	}
 	snprintf(lane->peer, sizeof(lane->peer), "%s", smd_lane_peer_name(carrier));
-	own->length = sizeof(word);
-	memcpy(own->bytes, word, sizeof(word));
+	lane->offers = callbacks->on_offered != NULL;
+	if (lane->offers) {
+		event_active(lane->soon, EV_TIMEOUT, 1);
+	} else {
+		*own = carried_own();
+	}
 	if (lane->answers) {
 		carried_count(lane);
 	}

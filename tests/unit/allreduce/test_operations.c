@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/allreduce/capture.h"
 #include "tests/unit/allreduce/fixture.h"
 
 #define NRANKS 3
@@ -151,6 +152,22 @@ static void poll_mode_needs_no_thread(void **state)
 	pool_stop(&pool);
 }
 
+/* Loopback is no card's: that is said, and it works all the same. */
+static void a_thread_that_has_no_card_runs_anywhere(void **state)
+{
+	struct pool pool;
+
+	(void)state;
+	pool_start(&pool, "tcp", 1, NULL);
+	setenv("SUMMAND_AFFINITY", "card", 1);
+	capture_begin();
+	pool_run(&pool, NRANKS, "mix", mix, NULL);
+	assert_true(capture_has("the progress thread runs anywhere: the NUMA node of the card", NULL));
+	capture_end();
+	unsetenv("SUMMAND_AFFINITY");
+	pool_stop(&pool);
+}
+
 static void an_unknown_mode_is_refused(void **state)
 {
 	smd_context *context;
@@ -160,6 +177,10 @@ static void an_unknown_mode_is_refused(void **state)
 	assert_true(smd_context_create(NULL, &context) < 0);
 	assert_non_null(strstr(smd_error_message(), "must be thread or poll, got \"magic\""));
 	unsetenv("SUMMAND_PROGRESS");
+	setenv("SUMMAND_AFFINITY", "magic", 1);
+	assert_true(smd_context_create(NULL, &context) < 0);
+	assert_non_null(strstr(smd_error_message(), "must be card or any, got \"magic\""));
+	unsetenv("SUMMAND_AFFINITY");
 	setenv("SUMMAND_RATES", "magic", 1);
 	assert_true(smd_context_create(NULL, &context) < 0);
 	assert_non_null(strstr(smd_error_message(), "must be measured or declared, got \"magic\""));
@@ -228,6 +249,7 @@ int main(void)
 		cmocka_unit_test(every_rank_gets_what_the_root_broadcasts),
 		cmocka_unit_test(operations_of_all_kinds_in_flight),
 		cmocka_unit_test(poll_mode_needs_no_thread),
+		cmocka_unit_test(a_thread_that_has_no_card_runs_anywhere),
 		cmocka_unit_test(an_unknown_mode_is_refused),
 		cmocka_unit_test(threads_share_a_context),
 	};

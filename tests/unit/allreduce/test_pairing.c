@@ -149,6 +149,9 @@ static void one_that_takes_both_takes_both(void **state)
 	smd_carried_trials.refuse = 1;
 	assert_int_equal(work(&pool, "carried", 60), 0);
 	assert_int_equal(smd_carried_trials.refuse, 0);
+	smd_carried_trials.refuse_later = 1; /* when it was tried, and before anything was offered */
+	assert_int_equal(work(&pool, "carried", 60), 0);
+	assert_int_equal(smd_carried_trials.refuse_later, 0);
 	unsetenv("SUMMAND_TOKEN_FILE");
 	unlink(path);
 	pool_stop(&pool);
@@ -167,6 +170,10 @@ static void one_that_takes_no_other_lanes_refuses_them(void **state)
 	assert_int_equal(work(&pool, "carried", 60), -EACCES);
 	assert_non_null(strstr(smd_error_message(),
 		"workers are let in over carried only: it is to be refused"));
+	smd_carried_trials.refuse_later = 1;
+	assert_int_equal(work(&pool, "carried", 60), -EACCES);
+	assert_non_null(strstr(smd_error_message(),
+		"workers are let in over carried only: it is to be refused later"));
 	pool_stop(&pool);
 }
 

@@ -150,6 +150,8 @@ void peer_poll(struct peer *peer)
 	smd_lane_poll(peer->end.lane);
 }
 
+const uint32_t peer_starts[PEER_STARTS] = {0, 0x7ffffff0u, 0xfffffff0u};
+
 /* ---- messages to the lane ---- */
 
 static uint8_t *peer_receive_buffer(const struct peer *peer)
@@ -296,4 +298,50 @@ void peer_assert_arrived(const struct peer *peer, unsigned ordinal)
 	peer_read(peer, ordinal, &at);
 	assert_int_equal(smd_frame_decode(at, &frame, NULL), 0);
 	assert_int_equal(frame.ordinal, ordinal);
+}
+
+void peer_send_frames(
+	struct peer *peer, struct parcel *parcels, unsigned from, unsigned to, uint32_t length)
+{
+	for (unsigned i = from; i < to; i++) {
+		parcel_send(&parcels[i], &peer->end, i, length, NULL);
+	}
+	for (int i = 0; i < 4; i++) {
+		peer_poll(peer);
+	}
+}
+
+/* ---- closing ---- */
+
+void peer_send_controls(struct peer *peer, unsigned from, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		struct smd_frame frame = {.kind = SMD_FRAME_LEAVE, .ordinal = from + i};
+
+		assert_int_equal(smd_lane_send_control(peer->end.lane, &frame, "why", 3), 0);
+	}
+}
+
+struct end peer_close_and_poison(struct peer *peer)
+{
+	unsigned polls = script.calls[SCRIPT_queue_poll].count;
+	struct end rest = {.room = peer->end.room};
+
+	end_close(&peer->end);
+	assert_in_range(script.calls[SCRIPT_queue_poll].count - polls, 1, 100); /* what was there */
+	memset(&peer->end, 0x5a, sizeof(peer->end));
+	return rest;
+}
+
+void peer_is_over(struct peer *peer, struct link *link, struct end rest, unsigned idle)
+{
+	assert_int_equal(script.live, idle);
+	peer->end = rest;
+	peer_close(peer, link);
+}
+
+void stage_assert_drains(struct link *link, unsigned idle)
+{
+	stage_turn(link);
+	assert_true(script.live > idle);
 }

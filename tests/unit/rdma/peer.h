@@ -65,6 +65,13 @@ void peer_frame(struct peer *peer, uint64_t ordinal, uint32_t length);
 /* Tells in a write of its own how many were taken. */
 void peer_tell_taken(struct peer *peer, uint32_t taken);
 
+/* Where counts begin: at 0, before they reach 2^31, and before they begin anew. */
+#define PEER_STARTS 3
+extern const uint32_t peer_starts[PEER_STARTS];
+
+/* Sends the frames of these numbers, of that length, and takes what follows from it. */
+void peer_send_frames(
+	struct peer *peer, struct parcel *parcels, unsigned from, unsigned to, uint32_t length);
 /* Sends so many frames, and takes what follows. */
 void peer_queue(struct peer *peer, struct parcel *parcels, unsigned n);
 /* That frame of the lane's was the last that came into its receive buffer. */
@@ -76,6 +83,15 @@ void end_assert_closed(const struct end *end, int err, const char *reason);
 /* All of them are done, in order, the first `left` because they left, the others because they were
  * given back. */
 void parcels_assert_done(const struct parcel *parcels, unsigned n, unsigned left);
+
+/* So many control frames, from that number on. */
+void peer_send_controls(struct peer *peer, unsigned from, unsigned n);
+/* Closes the lane, which must not poll until something comes; then its owner is no more, and to use
+ * it would crash. What is left of it is for peer_is_over(). */
+struct end peer_close_and_poison(struct peer *peer);
+/* All objects of the lane and its device are gone, but for the listener's: `idle`. */
+void peer_is_over(struct peer *peer, struct link *link, struct end rest, unsigned idle);
+void stage_assert_drains(struct link *link, unsigned idle);
 
 /* parcel_send() with a remote buffer. */
 void parcel_send_to(struct parcel *parcel, struct end *from, uint64_t ordinal, uint32_t length,

@@ -27,7 +27,7 @@ struct script_queue {
 	uint32_t begin;
 	uint32_t end;
 	bool armed;
-	unsigned pairs;
+	atomic_uint pairs;
 };
 
 struct script_pair {
@@ -102,6 +102,11 @@ int script_fault(enum script_call_name name)
 	struct script_call *call = &script.calls[name];
 
 	call->count++;
+	for (int ms = 0; atomic_load(&call->slow) && ms < SCRIPT_SLOW_MS; ms++) {
+		atomic_store(&call->held, true);
+		usleep(1000);
+	}
+	atomic_store(&call->held, false);
 	return call->fail_at && (call->always ? call->count >= call->fail_at
 					      : call->count == call->fail_at)
 		       ? call->err
@@ -254,7 +259,7 @@ int smd_verbs_pair_create(struct rdma_cm_id *id, struct ibv_pd *domain,
 	struct smd_verbs_queue *queue, uint32_t sends, uint32_t receives, uint32_t *inline_bytes,
 	struct ibv_qp **out)
 {
-	static uint32_t numbers;
+	static atomic_uint numbers;
 	struct script_pair *pair;
 	int err = script_fault(SCRIPT_pair_create);
 

@@ -7,11 +7,12 @@
  * connects ids to the one that listens. What a correct transport never does ends the program: to
  * write where no receive is ready, to let a queue overflow, to destroy what is in use.
  *
- * One thread uses it.
+ * One thread uses it; makers beside it register memory, create queue pairs and join them.
  */
 #ifndef SMD_TESTS_RDMA_SCRIPT_H
 #define SMD_TESTS_RDMA_SCRIPT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -61,7 +62,10 @@ struct script_call {
 	unsigned fail_at; /* the call that fails, from 1 on; 0: none */
 	int err;          /* with this, */
 	bool always;      /* and all after it */
+	atomic_bool slow; /* it takes until this is taken back, or for SCRIPT_SLOW_MS at most, */
+	atomic_bool held; /* and somebody is in it */
 };
+#define SCRIPT_SLOW_MS 2000
 
 #define SCRIPT_PORTS_MOST 4
 #define SCRIPT_VECTORS    4
@@ -87,8 +91,8 @@ struct script {
 	struct smd_verbs_path path; /* by which a pair was last joined */
 	struct smd_verbs_patience patience; /* of the last pair that was connected or accepted */
 	int last_access;                    /* of the last registration */
-	unsigned live;                      /* objects that there are, */
-	unsigned regions; /* and registrations among them */
+	atomic_uint live;                   /* objects that there are, */
+	atomic_uint regions; /* and registrations among them */
 	unsigned resizes;
 	unsigned vectors; /* a bit for each whose processor a queue wakes */
 	unsigned rejections;

@@ -1,5 +1,6 @@
 /* Registered memory of the script's device, and a memory watch that has nothing to tell. */
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "reduction_server/transport/rdma/memory_watch.h"
@@ -16,6 +17,7 @@ struct script_region {
 	bool exposed; /* the test's own */
 };
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of these: */
 static struct script_region **regions; /* by key, none of which is used twice in a test */
 static uint32_t nregions;
 static uint32_t regions_room;
@@ -44,11 +46,13 @@ int smd_verbs_domain_create(struct ibv_context *context, struct ibv_pd **out)
 
 void smd_verbs_domain_destroy(struct ibv_pd *domain)
 {
+	pthread_mutex_lock(&lock);
 	for (uint32_t i = 0; i < nregions; i++) {
 		if (regions[i] && regions[i]->mr.pd == domain) {
 			script_stop("a domain was destroyed before its memory");
 		}
 	}
+	pthread_mutex_unlock(&lock);
 	free(domain);
 	script.live--;
 }
@@ -58,6 +62,7 @@ static struct script_region *region_add(
 {
 	struct script_region *region = calloc(1, sizeof(*region));
 
+	pthread_mutex_lock(&lock);
 	if (nregions == regions_room) {
 		regions_room = regions_room ? 2 * regions_room : 64;
 		regions = realloc(regions, regions_room * sizeof(struct script_region *));
@@ -69,6 +74,7 @@ static struct script_region *region_add(
 	region->length = length;
 	region->access = access;
 	regions[nregions++] = region;
+	pthread_mutex_unlock(&lock);
 	return region;
 }
 
@@ -103,8 +109,10 @@ int smd_verbs_region_create_dmabuf(struct ibv_pd *domain, int fd, uint64_t offse
 
 static void region_remove(uint32_t key)
 {
+	pthread_mutex_lock(&lock);
 	free(regions[key - FIRST_KEY]);
 	regions[key - FIRST_KEY] = NULL;
+	pthread_mutex_unlock(&lock);
 }
 
 void smd_verbs_region_destroy(struct ibv_mr *mr)
@@ -136,10 +144,15 @@ void script_hide_all(void)
 bool script_key_allows(uint32_t key, uint64_t address, uint32_t length, int access)
 {
 	uint32_t index = key - FIRST_KEY;
-	const struct script_region *region = index < nregions ? regions[index] : NULL;
+	const struct script_region *region;
+	bool allows;
 
-	return region && (region->access & access) == access && address >= region->begin &&
-	       length <= region->length && address - region->begin <= region->length - length;
+	pthread_mutex_lock(&lock);
+	region = index < nregions ? regions[index] : NULL;
+	allows = region && (region->access & access) == access && address >= region->begin &&
+		 length <= region->length && address - region->begin <= region->length - length;
+	pthread_mutex_unlock(&lock);
+	return allows;
 }
 
 /* ---- the memory watch: everything can be watched, and nothing is ever unmapped ---- */

@@ -1,6 +1,7 @@
 /* The script's device as it is used without the connection manager: its ports, its own events, and
  * queue pairs that find each other by their numbers. */
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -12,6 +13,7 @@
 
 static struct ibv_async_event events[EVENTS_MOST];
 static unsigned nevents;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of these: */
 static LIST_HEAD(, script_id) by_hand = LIST_HEAD_INITIALIZER(by_hand);
 static struct script_id gone = {.by_hand = true}; /* whom nobody answers for any more */
 
@@ -45,6 +47,13 @@ int smd_verbs_ports(const char *root, struct smd_verbs_port *out, int n)
 	(void)root;
 	memcpy(out, script.ports, (size_t)found * sizeof(*out));
 	return err ? err : found;
+}
+
+int smd_verbs_node(const char *root, const char *name)
+{
+	(void)root;
+	(void)name;
+	return -1;
 }
 
 void script_device_tell(enum ibv_event_type type, struct ibv_qp *pair)
@@ -82,7 +91,9 @@ struct script_id *script_by_hand_create(uint32_t number)
 
 	id->by_hand = true;
 	id->number = number;
+	pthread_mutex_lock(&lock);
 	LIST_INSERT_HEAD(&by_hand, id, link);
+	pthread_mutex_unlock(&lock);
 	return id;
 }
 
@@ -90,12 +101,14 @@ void script_by_hand_destroy(struct script_id *id)
 {
 	struct script_id *other;
 
+	pthread_mutex_lock(&lock);
 	LIST_REMOVE(id, link);
 	LIST_FOREACH (other, &by_hand, link) {
 		if (other->peer == id) {
 			other->peer = &gone;
 		}
 	}
+	pthread_mutex_unlock(&lock);
 	free(id);
 }
 
@@ -117,11 +130,13 @@ int smd_verbs_pair_join(struct ibv_qp *pair, const struct smd_verbs_path *path)
 	if (err) {
 		return err;
 	}
+	pthread_mutex_lock(&lock);
 	id->joined = true;
 	LIST_FOREACH (other, &by_hand, link) {
 		if (other->number == path->number) {
 			id->peer = other;
 		}
 	}
+	pthread_mutex_unlock(&lock);
 	return 0;
 }

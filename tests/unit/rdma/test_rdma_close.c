@@ -1,6 +1,7 @@
 /*
  * Closing a lane: it waits for nothing and leaves the owner's memory alone, what was sent before
- * leaves if the other end takes it, and every send is given back once.
+ * leaves if the other end takes it, and every send is given back once. How it goes on meanwhile is in
+ * test_rdma_drain.c.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -9,42 +10,6 @@
 #include "tests/unit/rdma/peer.h"
 
 #define LARGE 5000u
-
-static void send_controls(struct peer *peer, unsigned from, unsigned n)
-{
-	for (unsigned i = 0; i < n; i++) {
-		struct smd_frame frame = {.kind = SMD_FRAME_LEAVE, .ordinal = from + i};
-
-		assert_int_equal(smd_lane_send_control(peer->end.lane, &frame, "why", 3), 0);
-	}
-}
-
-/* Closes the lane, which must not poll until something comes; then its owner is no more, and to use
- * it would crash. What is left of it is for peer_is_over(). */
-static struct end close_and_poison(struct peer *peer)
-{
-	unsigned polls = script.calls[SCRIPT_queue_poll].count;
-	struct end rest = {.room = peer->end.room};
-
-	end_close(&peer->end);
-	assert_in_range(script.calls[SCRIPT_queue_poll].count - polls, 1, 100); /* what was there */
-	memset(&peer->end, 0x5a, sizeof(peer->end));
-	return rest;
-}
-
-/* All objects of the lane and its device are gone, but for the listener's. */
-static void peer_is_over(struct peer *peer, struct link *link, struct end rest, unsigned idle)
-{
-	assert_int_equal(script.live, idle);
-	peer->end = rest;
-	peer_close(peer, link);
-}
-
-static void assert_drains(struct link *link, unsigned idle)
-{
-	stage_turn(link);
-	assert_true(script.live > idle);
-}
 
 /* ---- what was sent before ---- */
 
@@ -86,8 +51,8 @@ static void any_number_of_control_frames_leaves_while_the_other_end_takes(void *
 	peer_open(&peer, link);
 	script.then = take_all;
 	script.owner = &peer;
-	send_controls(&peer, 0, FRAMES);
-	rest = close_and_poison(&peer);
+	peer_send_controls(&peer, 0, FRAMES);
+	rest = peer_close_and_poison(&peer);
 	assert_true(peer_messages(&peer) < FRAMES);
 	RUN_UNTIL(link, script.live == idle);
 	script.then = NULL;
@@ -110,7 +75,7 @@ static void what_nobody_takes_is_given_back_at_once(void **state)
 		peer_open(&peer, link);
 		script.acknowledges = acknowledged;
 		peer_queue(&peer, parcels, FRAMES);
-		rest = close_and_poison(&peer);
+		rest = peer_close_and_poison(&peer);
 		parcels_assert_done(parcels, FRAMES, RDMA_BUFFERS);
 		parcels_free(parcels, FRAMES);
 		RUN_UNTIL(link, script.live == idle);
@@ -137,214 +102,6 @@ static void frames_and_then_the_end_come_to_the_other_end(void **state)
 	parcels_free(parcels, 10);
 }
 
-/* ---- a closed lane goes on without its owner ---- */
-
-static void the_last_acknowledgement_ends_it(void **state)
-{
-	struct link *link = *state;
-	unsigned idle = script.live;
-	struct peer peer;
-	struct end rest;
-
-	peer_open(&peer, link);
-	script.acknowledges = false;
-	send_controls(&peer, 0, RDMA_BUFFERS + 1);
-	rest = close_and_poison(&peer);
-	peer_assert_arrived(&peer, RDMA_BUFFERS - 1);
-	assert_drains(link, idle);
-	script_acknowledge(peer.id, RDMA_BUFFERS);
-	assert_drains(link, idle); /* the last one waits for room */
-	peer_tell_taken(&peer, RDMA_BUFFERS);
-	assert_drains(link, idle);
-	peer_assert_arrived(&peer, RDMA_BUFFERS);
-	script_acknowledge(peer.id, 1);
-	stage_turn(link);
-	peer_is_over(&peer, link, rest, idle);
-}
-
-/* It is taken and thrown away, so that the other end gets on. */
-static void what_comes_meanwhile_is_for_nobody(void **state)
-{
-	enum { FRAMES = 3 * RDMA_BUFFERS };
-	struct link *link = *state;
-	unsigned idle = script.live;
-	struct peer peer;
-	struct end rest;
-
-	peer_open(&peer, link);
-	script.acknowledges = false;
-	send_controls(&peer, 0, 1);
-	rest = close_and_poison(&peer);
-	for (unsigned i = 0; i < FRAMES; i++) {
-		peer_frame(&peer, i, 10);
-		if (i % 8 == 7) {
-			assert_drains(link, idle);
-		}
-	}
-	assert_int_equal(script_receives(peer.id), RDMA_RECEIVES);
-	assert_int_equal(script_acknowledge(peer.id, FRAMES), 1 + FRAMES / (RDMA_BUFFERS / 2));
-	stage_turn(link);
-	peer_is_over(&peer, link, rest, idle);
-}
-
-/* The message that the lane is closed in is not counted twice, nor forgotten. */
-static void it_may_be_closed_in_a_header(void **state)
-{
-	struct link *link = *state;
-	unsigned idle = script.live;
-	struct peer peer;
-
-	peer_open(&peer, link);
-	send_controls(&peer, 0, RDMA_BUFFERS + 1);
-	stage_turn(link);
-	peer.end.close_at = ON_HEADER;
-	peer_frame(&peer, 1, 10);
-	stage_turn(link);
-	assert_null(peer.end.lane);
-	peer.taken = RDMA_BUFFERS;
-	peer_frame(&peer, 2, 10);
-	stage_turn(link);
-	peer_assert_arrived(&peer, RDMA_BUFFERS);
-	assert_int_equal(script.live, idle);
-	peer_close(&peer, link);
-}
-
-static void the_deadline_ends_it(void **state)
-{
-	struct link *link = *state;
-	unsigned idle = script.live;
-	uint64_t since = smd_clock_ns();
-	struct peer peer;
-	struct end rest;
-
-	peer_open(&peer, link);
-	script.acknowledges = false;
-	send_controls(&peer, 0, RDMA_BUFFERS + 1);
-	rest = close_and_poison(&peer);
-	RUN_UNTIL(link, script.live == idle);
-	assert_true(smd_clock_ns() - since >= 1900000000ull); /* the loop's clock is coarse */
-	peer_is_over(&peer, link, rest, idle);
-}
-
-/* Whose other lanes are many, and have other ends that take nothing more, is at work at once. */
-static void stopped_ends_hold_up_no_other_lane(void **state)
-{
-	enum { PEERS = 64 };
-	struct link *link = *state;
-	struct peer peers[PEERS];
-	struct end rests[PEERS];
-	struct peer other;
-	unsigned idle;
-
-	peer_open(&other, link);
-	idle = script.live;
-	script.acknowledges = false;
-	for (int i = 0; i < PEERS; i++) {
-		peer_open(&peers[i], link);
-		send_controls(&peers[i], 0, RDMA_BUFFERS + 1);
-	}
-	for (int i = 0; i < PEERS; i++) {
-		rests[i] = close_and_poison(&peers[i]);
-	}
-	peer_frame(&other, 1, 10);
-	peer_poll(&other);
-	assert_int_equal(other.end.frames, 1);
-	assert_true(script.live > idle); /* they drain beside it */
-	script.acknowledges = true;
-	peer_close(&other, link);
-	smd_transport_end_loop(link->base);
-	for (int i = 0; i < PEERS; i++) {
-		peers[i].end = rests[i];
-		peer_close(&peers[i], link);
-	}
-}
-
-/* Without another turn; and without an end, if nobody acknowledges anything. */
-static void the_end_of_the_loop_ends_it(void **state)
-{
-	enum { PEERS = 3 };
-	struct link *link = *state;
-	unsigned idle = script.live;
-
-	for (int acknowledged = 0; acknowledged < 2; acknowledged++) {
-		struct peer peers[PEERS];
-		struct end rests[PEERS];
-
-		for (int i = 0; i < PEERS; i++) {
-			peer_open(&peers[i], link);
-			script.acknowledges = false;
-			send_controls(&peers[i], 0, 1);
-			rests[i] = close_and_poison(&peers[i]);
-			if (acknowledged) {
-				script_acknowledge(peers[i].id, 1);
-			}
-		}
-		smd_transport_end_loop(link->base);
-		for (int i = 0; i < PEERS; i++) {
-			peer_is_over(&peers[i], link, rests[i], idle);
-		}
-	}
-}
-
-static void so_do_failures(void **state)
-{
-	static const struct {
-		enum rdma_cm_event_type event;
-		bool ends;
-	} cases[] = {
-		{RDMA_CM_EVENT_ESTABLISHED, false},
-		{RDMA_CM_EVENT_TIMEWAIT_EXIT, false},
-		{RDMA_CM_EVENT_DISCONNECTED, true},
-		{RDMA_CM_EVENT_ADDR_CHANGE, true},
-		{RDMA_CM_EVENT_DEVICE_REMOVAL, true},
-	};
-	struct link *link = *state;
-	unsigned idle = script.live;
-
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct peer peer;
-		struct end rest;
-
-		peer_open(&peer, link);
-		script.acknowledges = false;
-		send_controls(&peer, 0, 1);
-		rest = close_and_poison(&peer);
-		script_tell(peer.id, cases[i].event, 0, NULL, 0);
-		stage_turn(link);
-		assert_int_equal(script.live > idle, !cases[i].ends);
-		if (!cases[i].ends) {
-			script_break(peer.id, IBV_WC_RETRY_EXC_ERR);
-			stage_turn(link);
-		}
-		peer_is_over(&peer, link, rest, idle);
-	}
-}
-
-static void so_do_posts_that_fail_later(void **state)
-{
-	static const enum script_call_name names[] = {
-		SCRIPT_post_send, SCRIPT_post_receive, SCRIPT_queue_poll};
-	struct link *link = *state;
-	unsigned idle = script.live;
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		struct script_call *call = &script.calls[names[i]];
-		struct peer peer;
-		struct end rest;
-
-		peer_open(&peer, link);
-		send_controls(&peer, 0, RDMA_BUFFERS + 1);
-		rest = close_and_poison(&peer);
-		peer_tell_taken(&peer, RDMA_BUFFERS);
-		call->fail_at = call->count + 1;
-		call->err = -EIO;
-		call->always = true;
-		stage_turn(link);
-		call->fail_at = 0;
-		peer_is_over(&peer, link, rest, idle);
-	}
-}
-
 /* ---- the owner's memory ---- */
 
 /* A payload that the device may still read ends the lane at once, and is never read again. */
@@ -362,9 +119,9 @@ static void a_payload_on_its_way_ends_it_at_once(void **state)
 	peer_open(&peer, link);
 	script.carries = false;
 	parcel_send_to(&parcel, &peer.end, 1, LARGE, remote_buffer);
-	send_controls(&peer, 1, 1);
+	peer_send_controls(&peer, 1, 1);
 	peer_poll(&peer);
-	rest = close_and_poison(&peer);
+	rest = peer_close_and_poison(&peer);
 	parcels_assert_done(&parcel, 1, 0);
 	parcels_free(&parcel, 1);
 	stage_turn(link);
@@ -387,13 +144,13 @@ static void a_payload_that_was_taken_does_not(void **state)
 	peer_open(&peer, link);
 	script.acknowledges = false;
 	parcel_send_to(&parcel, &peer.end, 0, LARGE, remote_buffer);
-	send_controls(&peer, 1, 1);
+	peer_send_controls(&peer, 1, 1);
 	stage_turn(link);
 	peer_tell_taken(&peer, 1);
-	rest = close_and_poison(&peer);
+	rest = peer_close_and_poison(&peer);
 	parcels_assert_done(&parcel, 1, 1);
 	parcels_free(&parcel, 1);
-	assert_drains(link, idle);
+	stage_assert_drains(link, idle);
 	peer_assert_arrived(&peer, 1);
 	script_acknowledge(peer.id, 3);
 	stage_turn(link);
@@ -418,11 +175,11 @@ static void an_advertised_buffer_ends_it_at_once(void **state)
 		advertisement = smd_lane_advertise(
 			peer.end.lane, memory, LARGE, (struct smd_extent){memory, LARGE});
 		assert_non_null(advertisement);
-		send_controls(&peer, 0, 1);
+		peer_send_controls(&peer, 0, 1);
 		if (revoked) {
 			smd_lane_revoke(peer.end.lane, advertisement);
 		}
-		rest = close_and_poison(&peer);
+		rest = peer_close_and_poison(&peer);
 		stage_turn(link);
 		assert_int_equal(script.live > idle, revoked);
 		free(memory);
@@ -445,14 +202,14 @@ static void control_frames_before_a_queued_payload_leave(void **state)
 
 	peer_open(&peer, link);
 	script.acknowledges = false;
-	send_controls(&peer, 0, RDMA_BUFFERS + 1);
+	peer_send_controls(&peer, 0, RDMA_BUFFERS + 1);
 	parcel_send(&parcel, &peer.end, RDMA_BUFFERS + 1, 100, NULL);
-	send_controls(&peer, RDMA_BUFFERS + 2, 1);
-	rest = close_and_poison(&peer);
+	peer_send_controls(&peer, RDMA_BUFFERS + 2, 1);
+	rest = peer_close_and_poison(&peer);
 	parcels_assert_done(&parcel, 1, 0);
 	parcels_free(&parcel, 1);
 	peer_tell_taken(&peer, RDMA_BUFFERS);
-	assert_drains(link, idle);
+	stage_assert_drains(link, idle);
 	assert_int_equal(peer_messages(&peer), RDMA_BUFFERS + 1);
 	peer_assert_arrived(&peer, RDMA_BUFFERS);
 	script_acknowledge(peer.id, RDMA_BUFFERS + 1);
@@ -579,14 +336,6 @@ int main(void)
 		STAGE(any_number_of_control_frames_leaves_while_the_other_end_takes),
 		STAGE(what_nobody_takes_is_given_back_at_once),
 		STAGE(frames_and_then_the_end_come_to_the_other_end),
-		STAGE(the_last_acknowledgement_ends_it),
-		STAGE(what_comes_meanwhile_is_for_nobody),
-		STAGE(it_may_be_closed_in_a_header),
-		STAGE(the_deadline_ends_it),
-		STAGE(stopped_ends_hold_up_no_other_lane),
-		STAGE(the_end_of_the_loop_ends_it),
-		STAGE(so_do_failures),
-		STAGE(so_do_posts_that_fail_later),
 		STAGE(a_payload_on_its_way_ends_it_at_once),
 		STAGE(a_payload_that_was_taken_does_not),
 		STAGE(an_advertised_buffer_ends_it_at_once),

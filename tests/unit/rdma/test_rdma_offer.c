@@ -1,160 +1,16 @@
 /*
  * Lanes that are made over a carrier, without the connection manager: both ends offer and join, a
- * long message is tried both ways before anything else, the carrier's end is the lane's, and what
- * the device tells of itself reaches the lanes that it concerns.
+ * long message is tried both ways before anything else, and the carrier's end is the lane's.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "reduction_server/base/log.h"
 #include "reduction_server/wire/message.h"
+#include "tests/unit/rdma/halves.h"
 #include "tests/unit/rdma/peer.h"
 
 #define TRIAL_BYTES SMD_RDMA_BUFFER_SIZE
-
-/* ---- carriers ---- */
-
-/* The other lane, of which nothing matters but whose it is and that it ends. */
-struct carrier {
-	struct smd_lane lane;
-	const struct smd_lane_callbacks *callbacks;
-	void *owner;
-	uint8_t address[16];
-	bool closed;
-};
-
-static void carrier_set_owner(
-	struct smd_lane *lane, const struct smd_lane_callbacks *callbacks, void *owner)
-{
-	struct carrier *carrier = (struct carrier *)lane;
-
-	carrier->callbacks = callbacks;
-	carrier->owner = owner;
-}
-
-static bool carrier_local_address(const struct smd_lane *lane, uint8_t address[16])
-{
-	memcpy(address, ((const struct carrier *)lane)->address, 16);
-	return true;
-}
-
-static const char *carrier_peer_name(const struct smd_lane *lane)
-{
-	(void)lane;
-	return "10.0.0.9:7";
-}
-
-static void carrier_close(struct smd_lane *lane)
-{
-	struct carrier *carrier = (struct carrier *)lane;
-
-	assert_false(carrier->closed);
-	carrier->closed = true;
-}
-
-static const struct smd_transport_ops carrier_ops = {
-	.name = "carrier",
-	.set_owner = carrier_set_owner,
-	.local_address = carrier_local_address,
-	.peer_name = carrier_peer_name,
-	.close = carrier_close,
-};
-
-/* ---- two ends ---- */
-
-struct half {
-	struct end *end;
-	struct carrier carrier;
-	struct smd_offer offer;
-	struct rdma_lane *lane;
-};
-
-struct halves {
-	struct link *link;
-	struct half first;  /* offers first, as a shard does */
-	struct half second; /* answers, as a worker does */
-};
-
-static void half_begin(struct half *half, struct link *link, struct end *end)
-{
-	*half = (struct half){.end = end, .carrier = {.lane = {.ops = &carrier_ops}}};
-	*end = (struct end){.base = link->base, .room = end->room};
-	memcpy(half->carrier.address, script.ports[0].gid, 16);
-}
-
-static int half_offer(struct half *half, struct link *link, const struct smd_offer *other,
-	struct smd_error *error)
-{
-	int ret = smd_transport_rdma.offer(link->base, &half->carrier.lane, 5, other,
-		&link_callbacks, half->end, &half->end->lane, &half->offer, error);
-
-	half->lane = ret ? NULL : rdma_lane_of(half->end->lane);
-	return ret;
-}
-
-static int half_join(struct half *half, const struct half *other, struct smd_error *error)
-{
-	return smd_transport_rdma.join(
-		half->end->lane, &half->carrier.lane, &other->offer, error);
-}
-
-static void halves_begin(struct halves *halves, struct link *link)
-{
-	halves->link = link;
-	half_begin(&halves->first, link, &link->far);
-	half_begin(&halves->second, link, &link->near);
-}
-
-/* Both have offered, and the second has joined. */
-static void halves_offer(struct halves *halves, struct link *link)
-{
-	struct smd_error error = {""};
-
-	halves_begin(halves, link);
-	assert_int_equal(half_offer(&halves->first, link, NULL, &error), 0);
-	assert_int_equal(half_offer(&halves->second, link, &halves->first.offer, &error), 0);
-	assert_int_equal(half_join(&halves->second, &halves->first, &error), 0);
-}
-
-static void halves_open(struct halves *halves, struct link *link)
-{
-	struct smd_error error = {""};
-
-	halves_offer(halves, link);
-	assert_int_equal(half_join(&halves->first, &halves->second, &error), 0);
-	stage_turn(link);
-	assert_int_equal(link->far.opened, 1);
-	assert_int_equal(link->near.opened, 1);
-}
-
-static void halves_close(struct halves *halves)
-{
-	struct half *both[] = {&halves->first, &halves->second};
-
-	for (int i = 0; i < 2; i++) {
-		if (both[i]->end->lane) {
-			end_close(both[i]->end);
-		}
-	}
-	stage_turn(halves->link);
-}
-
-/* What a loop knows goes with its last user: the next lane reads settings and opens devices anew. */
-static void forget_loop(struct link *link)
-{
-	if (link->listener) {
-		smd_listener_close(link->listener);
-	}
-	link->listener = NULL;
-	stage_turn(link);
-}
-
-/* What TCP would say. */
-static void carrier_end(struct half *half)
-{
-	half->carrier.callbacks->on_closed(half->carrier.owner, -ECONNRESET, "reset");
-}
 
 static void two_ends_are_joined(void **state)
 {
@@ -455,100 +311,6 @@ static void loopback_is_not_carried(void **state)
 	assert_string_equal(error.text, "rdma: loopback is not an address of an RDMA device");
 }
 
-/* ---- what the device tells ---- */
-
-static unsigned port_lines;
-
-static void count_port_lines(enum smd_log_level level, const char *component, const char *sentence)
-{
-	(void)component;
-	port_lines += strstr(sentence, "script0: port 1 is ") &&
-		      level == (strstr(sentence, "up again") ? SMD_LOG_INFO : SMD_LOG_WARN);
-}
-
-static void a_port_that_goes_down_ends_no_lane(void **state)
-{
-	struct link *link = *state;
-	struct halves halves;
-	struct parcel parcel;
-
-	smd_log_set_sink(count_port_lines);
-	halves_open(&halves, link);
-	script_device_tell(IBV_EVENT_PORT_ERR, NULL);
-	script_device_tell(IBV_EVENT_PORT_ACTIVE, NULL);
-	script_device_tell(IBV_EVENT_GID_CHANGE, NULL);
-	script_device_tell(IBV_EVENT_COMM_EST, NULL);
-	stage_turn(link);
-	smd_log_set_sink(NULL);
-	assert_int_equal(port_lines, 2);
-	parcel_send(&parcel, &link->near, 1, 100, NULL);
-	RUN_UNTIL(link, link->far.frames == 1);
-	assert_int_equal(link->near.closed + link->far.closed, 0);
-	halves_close(&halves);
-	parcels_free(&parcel, 1);
-}
-
-static void a_failed_pair_ends_its_own_lane(void **state)
-{
-	static const enum ibv_event_type types[] = {
-		IBV_EVENT_QP_FATAL, IBV_EVENT_QP_REQ_ERR, IBV_EVENT_QP_ACCESS_ERR};
-	struct link *link = *state;
-
-	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-		struct halves halves;
-
-		halves_open(&halves, link);
-		script_device_tell(types[i], halves.second.lane->pair.qp);
-		stage_turn(link);
-		end_assert_closed(&link->near, -EIO, ibv_event_type_str(types[i]));
-		assert_int_equal(link->far.closed, 0);
-		halves_close(&halves);
-	}
-}
-
-static void a_failed_queue_or_device_ends_all(void **state)
-{
-	static const struct {
-		enum ibv_event_type type;
-		int err;
-		const char *reason;
-	} told[] = {
-		{IBV_EVENT_CQ_ERR, -EIO, "the device's completion queue has failed"},
-		{IBV_EVENT_DEVICE_FATAL, -ENODEV, "the RDMA device was removed"},
-	};
-	struct link *link = *state;
-
-	for (size_t i = 0; i < sizeof(told) / sizeof(told[0]); i++) {
-		struct halves halves;
-
-		halves_open(&halves, link);
-		script_device_tell(told[i].type, NULL);
-		stage_turn(link);
-		end_assert_closed(&link->near, told[i].err, told[i].reason);
-		end_assert_closed(&link->far, told[i].err, told[i].reason);
-		halves_close(&halves);
-	}
-}
-
-/* A driver that cannot take its device from who has it open tells the connection manager. */
-static void a_removal_is_heard_from_the_connection_manager(void **state)
-{
-	struct link *link = *state;
-	struct halves halves;
-
-	halves_open(&halves, link);
-	assert_non_null(script_bound());
-	script_tell(script_bound(), RDMA_CM_EVENT_DEVICE_REMOVAL, 0, NULL, 0);
-	stage_turn(link);
-	end_assert_closed(&link->near, -ENODEV, "the RDMA device was removed");
-	end_assert_closed(&link->far, -ENODEV, "the RDMA device was removed");
-	halves_close(&halves);
-	assert_null(script_bound()); /* and it is closed, so that the removal can end */
-	halves_open(&halves, link);  /* it is there again */
-	assert_non_null(script_bound());
-	halves_close(&halves);
-}
-
 /* ---- no port ---- */
 
 static void a_host_without_a_port_says_so(void **state)
@@ -597,10 +359,6 @@ int main(void)
 		STAGE(every_call_may_fail),
 		STAGE(no_connection_manager_is_needed),
 		STAGE(loopback_is_not_carried),
-		STAGE(a_port_that_goes_down_ends_no_lane),
-		STAGE(a_failed_pair_ends_its_own_lane),
-		STAGE(a_failed_queue_or_device_ends_all),
-		STAGE(a_removal_is_heard_from_the_connection_manager),
 		STAGE(a_host_without_a_port_says_so),
 		STAGE(a_device_that_is_named_and_not_there_is_told),
 	};

@@ -1,6 +1,6 @@
 /*
  * What a lane posts for the frames that it is given: how many work requests of which kind, where
- * they write, which of them complete; how many messages at most are on their way.
+ * they write, and which of them complete.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -9,22 +9,6 @@
 #include "tests/unit/rdma/peer.h"
 
 #define LARGE 50000u
-
-/* Where counts begin: at 0, before they reach 2^31, and before they begin anew. */
-static const uint32_t starts[] = {0, 0x7ffffff0u, 0xfffffff0u};
-#define NSTARTS (sizeof(starts) / sizeof(starts[0]))
-
-/* Sends, and takes what follows from it. */
-static void send_frames(
-	struct peer *peer, struct parcel *parcels, unsigned from, unsigned to, uint32_t length)
-{
-	for (unsigned i = from; i < to; i++) {
-		parcel_send(&parcels[i], &peer->end, i, length, NULL);
-	}
-	for (int i = 0; i < 4; i++) {
-		peer_poll(peer);
-	}
-}
 
 /* ---- one frame ---- */
 
@@ -48,7 +32,7 @@ static void a_small_frame_is_one_write(void **state)
 	unsigned n;
 
 	peer_open(&peer, link);
-	send_frames(&peer, &parcel, 0, 1, SMD_RDMA_EAGER);
+	peer_send_frames(&peer, &parcel, 0, 1, SMD_RDMA_EAGER);
 	sends = script_sends(peer.id, &n);
 	assert_int_equal(n, 1);
 	assert_int_equal(sends->opcode, IBV_WR_RDMA_WRITE_WITH_IMM);
@@ -226,7 +210,7 @@ static void inline_is_what_the_device_takes(void **state)
 		script.inline_most = mosts[m];
 		peer_open(&peer, link);
 		for (unsigned i = 0; i < LENGTHS; i++) {
-			send_frames(&peer, parcels, i, i + 1, lengths[i]);
+			peer_send_frames(&peer, parcels, i, i + 1, lengths[i]);
 		}
 		parcels_assert_done(parcels, LENGTHS, LENGTHS);
 		sends = script_sends(peer.id, &n);
@@ -237,108 +221,6 @@ static void inline_is_what_the_device_takes(void **state)
 		peer_close(&peer, link);
 		parcels_free(parcels, LENGTHS);
 	}
-}
-
-/* ---- receive buffers ---- */
-
-static void no_more_messages_are_out_than_the_other_end_has_receive_buffers(void **state)
-{
-	enum { FRAMES = 100 };
-	struct link *link = *state;
-
-	for (uint16_t receive_buffers = 4; receive_buffers <= 256; receive_buffers *= 2) {
-		for (size_t s = 0; s < NSTARTS; s++) {
-			unsigned window =
-				receive_buffers < RDMA_BUFFERS ? receive_buffers : RDMA_BUFFERS;
-			struct parcel parcels[FRAMES];
-			unsigned taken = 0;
-			struct peer peer;
-
-			peer_open_with(&peer, link, receive_buffers);
-			peer_count_from(&peer, starts[s]);
-			send_frames(&peer, parcels, 0, FRAMES, 10);
-			for (unsigned step = 0; taken < FRAMES; step = (step + 1) % window) {
-				unsigned most = taken + window < FRAMES ? taken + window : FRAMES;
-
-				assert_int_equal(peer_messages(&peer), most);
-				taken = taken + step < most ? taken + step : most;
-				peer_tell_taken(&peer, starts[s] + taken);
-				for (int i = 0; i < 4; i++) {
-					peer_poll(&peer);
-				}
-			}
-			parcels_assert_done(parcels, FRAMES, FRAMES);
-			assert_int_equal(peer.end.closed, 0);
-			peer_close(&peer, link);
-			parcels_free(parcels, FRAMES);
-		}
-	}
-}
-
-/* The writes that only say how many receive buffers are empty. */
-static unsigned tellings(const struct peer *peer, uint32_t *last)
-{
-	unsigned posted;
-	unsigned n = 0;
-	const struct script_send *sends = script_sends(peer->id, &posted);
-
-	for (unsigned i = 0; i < posted; i++) {
-		if (sends[i].opcode == IBV_WR_RDMA_WRITE_WITH_IMM &&
-			sends[i].immediate & SMD_RDMA_TAKEN_ONLY) {
-			assert_int_equal(sends[i].length, 0);
-			*last = sends[i].immediate & SMD_RDMA_COUNT_MASK;
-			n++;
-		}
-	}
-	return n;
-}
-
-/* Who has few receive buffers has few messages out, and waits for the answer sooner. */
-static void half_of_what_can_be_out_is_told(void **state)
-{
-	struct link *link = *state;
-
-	for (uint16_t receive_buffers = 4; receive_buffers <= 256; receive_buffers *= 2) {
-		for (size_t s = 0; s < NSTARTS; s++) {
-			unsigned window =
-				receive_buffers < RDMA_BUFFERS ? receive_buffers : RDMA_BUFFERS;
-			uint32_t last = 0;
-			struct peer peer;
-
-			peer_open_with(&peer, link, receive_buffers);
-			peer_count_from(&peer, starts[s]);
-			for (unsigned i = 1; i <= 3 * window; i++) {
-				peer_frame(&peer, i, 10);
-				peer_poll(&peer);
-				assert_int_equal(tellings(&peer, &last), i / (window / 2));
-			}
-			assert_int_equal(last, (starts[s] + 3 * window) & SMD_RDMA_COUNT_MASK);
-			assert_int_equal(script_receives(peer.id), RDMA_RECEIVES);
-			peer_close(&peer, link);
-		}
-	}
-}
-
-static void a_frame_tells_too(void **state)
-{
-	struct link *link = *state;
-	struct parcel parcels[5];
-	const uint8_t *at;
-	uint32_t last;
-	struct peer peer;
-
-	peer_open(&peer, link);
-	for (unsigned i = 0; i < 5; i++) {
-		for (unsigned k = 0; k < RDMA_BUFFERS / 2 - 1; k++) {
-			peer_frame(&peer, k, 10);
-		}
-		peer_poll(&peer);
-		send_frames(&peer, parcels, i, i + 1, 10);
-		assert_int_equal(peer_read(&peer, i, &at).taken, (i + 1) * (RDMA_BUFFERS / 2 - 1));
-	}
-	assert_int_equal(tellings(&peer, &last), 0);
-	peer_close(&peer, link);
-	parcels_free(parcels, 5);
 }
 
 /* ---- completions ---- */
@@ -355,7 +237,7 @@ static void only_the_last_of_a_doorbell_is_signalled(void **state)
 
 	peer_open(&peer, link);
 	for (unsigned i = 0; i < FRAMES; i += 20) {
-		send_frames(&peer, parcels, i, i + 20, 10);
+		peer_send_frames(&peer, parcels, i, i + 20, 10);
 		peer_tell_taken(&peer, i + 20);
 		peer_poll(&peer);
 	}
@@ -453,12 +335,12 @@ static void sends_are_done_once_and_in_order(void **state)
 	uint32_t key = script_expose(memory, FRAMES * (size_t)LARGE);
 
 	for (unsigned mixture = 0; mixture < 8; mixture++) {
-		for (size_t s = 0; s < NSTARTS; s++) {
+		for (size_t s = 0; s < PEER_STARTS; s++) {
 			struct parcel parcels[FRAMES];
 			struct peer peer;
 
 			peer_open(&peer, link);
-			peer_count_from(&peer, starts[s]);
+			peer_count_from(&peer, peer_starts[s]);
 			script.acknowledges = false;
 			parcels_done = 0;
 			for (unsigned i = 0; i < FRAMES; i++) {
@@ -477,7 +359,7 @@ static void sends_are_done_once_and_in_order(void **state)
 				}
 				if (mixture & 2 && i % 5 == 0) {
 					peer_tell_taken(
-						&peer, starts[s] + peer_messages(&peer) / 2);
+						&peer, peer_starts[s] + peer_messages(&peer) / 2);
 				}
 				if (mixture & 4) {
 					peer_poll(&peer);
@@ -508,14 +390,14 @@ static void no_more_is_posted_than_the_device_has_room_for(void **state)
 	uint32_t key = script_expose(memory, LARGE);
 
 	for (size_t d = 0; d < sizeof(depths) / sizeof(depths[0]); d++) {
-		for (size_t s = 0; s < NSTARTS; s++) {
+		for (size_t s = 0; s < PEER_STARTS; s++) {
 			struct parcel parcels[FRAMES];
 			unsigned frames = 0;
 			struct peer peer;
 
 			script.limits.queue_depth = depths[d];
 			peer_open(&peer, link);
-			peer_count_from(&peer, starts[s]);
+			peer_count_from(&peer, peer_starts[s]);
 			script.acknowledges = false;
 			parcels_done = 0;
 			for (unsigned i = 0; i < FRAMES; i++) {
@@ -537,7 +419,7 @@ static void no_more_is_posted_than_the_device_has_room_for(void **state)
 				script_acknowledge(peer.id, 7);
 				peer_poll(&peer);
 				frames = peer_messages(&peer);
-				peer_tell_taken(&peer, starts[s] + frames);
+				peer_tell_taken(&peer, peer_starts[s] + frames);
 				peer_poll(&peer);
 			}
 			script_acknowledge(peer.id, 1000);
@@ -573,7 +455,7 @@ static void an_idle_lane_is_probed_by_a_write_of_nothing(void **state)
 	assert_true(sends->flags & IBV_SEND_SIGNALED);
 	script_acknowledge(peer.id, 1);
 	peer_poll(&peer);
-	send_frames(&peer, &parcel, 0, 1, 10);
+	peer_send_frames(&peer, &parcel, 0, 1, 10);
 	smd_rdma_probe(peer.lane); /* that one tells as much */
 	script_sends(peer.id, &n);
 	assert_int_equal(n, 2);
@@ -600,9 +482,6 @@ int main(void)
 		STAGE(a_small_frame_that_cannot_be_copied_is_written_to_its_place),
 		STAGE(what_cannot_go_to_a_remote_buffer_goes_through_receive_buffers),
 		STAGE(inline_is_what_the_device_takes),
-		STAGE(no_more_messages_are_out_than_the_other_end_has_receive_buffers),
-		STAGE(half_of_what_can_be_out_is_told),
-		STAGE(a_frame_tells_too),
 		STAGE(only_the_last_of_a_doorbell_is_signalled),
 		STAGE(memory_stays_registered_until_its_write_is_complete),
 		STAGE(a_send_is_done_before_its_answer_comes),

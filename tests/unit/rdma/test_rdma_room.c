@@ -148,33 +148,30 @@ static void a_queue_that_cannot_grow_has_others_beside_it(void **state)
 	peer_close(&peers[0], link);
 }
 
-static void a_lane_for_which_there_is_no_room_is_told_so(void **state)
+static void assert_told(struct link *link, int err, const char *says)
 {
-	struct link *link = *state;
 	struct peer peer;
 
-	script.limits.completions = RDMA_DEPTH;
 	peer_resolve(&peer, link);
 	script_tell(peer.id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL, 0);
 	stage_turn(link);
-	end_assert_closed(&peer.end, -ENOSPC,
-		"rdma: the device has no room for the completions of one more lane");
+	end_assert_closed(&peer.end, err, peer.end.reason);
+	assert_non_null(strstr(peer.end.reason, says));
 	peer_close(&peer, link);
+}
+
+static void a_lane_for_which_there_is_no_room_is_told_so(void **state)
+{
+	script.limits.completions = RDMA_DEPTH;
+	assert_told(*state, -ENOSPC,
+		"rdma: the device has no room for the completions of one more lane");
 }
 
 /* As iWARP's are: a lane over TCP takes its place. */
 static void a_card_without_immediate_data_is_told_so(void **state)
 {
-	struct link *link = *state;
-	struct peer peer;
-
 	script.limits.immediate = false;
-	peer_resolve(&peer, link);
-	script_tell(peer.id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL, 0);
-	stage_turn(link);
-	end_assert_closed(&peer.end, -ENOTSUP, peer.end.reason);
-	assert_non_null(strstr(peer.end.reason, "must be InfiniBand or RoCE"));
-	peer_close(&peer, link);
+	assert_told(*state, -ENOTSUP, "must be InfiniBand or RoCE");
 }
 
 /* More lanes than the table of a device begins with; numbers are not given twice. */

@@ -114,6 +114,37 @@ static void our_own_standstill_is_not_their_silence(void **state)
 	assert_silent_after(2);
 }
 
+/* ---- what is not acknowledged ---- */
+
+static uint64_t resend_ns;
+
+static uint64_t lane_resend_ns(const struct smd_lane *asked)
+{
+	assert_ptr_equal(asked, &lane);
+	return resend_ns;
+}
+
+/* A link that is away for a time is no end that says nothing: what was asked may have to be sent
+ * again. */
+static void what_is_not_acknowledged_may_be_sent_again(void **state)
+{
+	static const struct smd_transport_ops ops = {.resend_ns = lane_resend_ns};
+
+	(void)state;
+	lane.ops = &ops;
+	resend_ns = 4 * SMD_SECOND_NS;
+	assert_silent_after(19);
+	smd_heartbeat_begin(&heartbeat, &lane, now);
+	resend_ns = 3600 * SMD_SECOND_NS; /* a timeout is whatever a user says */
+	assert_silent_after(30);
+	smd_heartbeat_begin(&heartbeat, &lane, now);
+	assert_int_equal(asked_in(16), 3);
+	resend_ns = 0; /* it has got our questions, and says nothing */
+	now += SMD_SECOND_NS;
+	assert_int_equal(smd_heartbeat_poll(&heartbeat, &lane, now, LIMIT), SMD_HEARTBEAT_SILENT);
+	lane.ops = NULL;
+}
+
 static void a_small_limit_is_looked_at_more_often(void **state)
 {
 	(void)state;
@@ -146,6 +177,7 @@ int main(void)
 		cmocka_unit_test_setup(a_single_byte_is_a_sign_of_life, set_up),
 		cmocka_unit_test_setup(an_answer_is_asked_for_again_and_again, set_up),
 		cmocka_unit_test_setup(our_own_standstill_is_not_their_silence, set_up),
+		cmocka_unit_test_setup(what_is_not_acknowledged_may_be_sent_again, set_up),
 		cmocka_unit_test(a_small_limit_is_looked_at_more_often),
 		cmocka_unit_test(a_limit_is_told_in_seconds),
 	};

@@ -51,6 +51,28 @@ static void two_cards_on_two_nodes_have_none(void **state)
 	assert_int_equal(smd_locality_node("0.0.0.0:1+127.0.0.1:1", tree_root), -1);
 }
 
+static void the_way_to_a_server_leads_to_a_card(void **state)
+{
+	(void)state;
+	tree_write("/sys/class/net/lo/device/numa_node", "1\n");
+	assert_int_equal(smd_locality_towards("127.0.0.1:7", tree_root), 1);
+	assert_int_equal(smd_locality_towards("no address", tree_root), -1);
+}
+
+static void memory_comes_from_the_node_that_is_asked_for(void **state)
+{
+	void *memory = aligned_alloc(4096, 4096);
+	int ret;
+
+	(void)state;
+	ret = smd_locality_bind(memory, 4096, 0); /* which there always is */
+	assert_true(ret == 0 || ret == -EPERM || ret == -ENOSYS);
+	if (ret == 0) {
+		assert_int_equal(smd_locality_bind(memory, 4096, 1000), -EINVAL);
+	}
+	free(memory);
+}
+
 /* Of the node's processors those that may be used. */
 static void threads_stay_on_the_node_s_processors(void **state)
 {
@@ -100,6 +122,8 @@ int main(void)
 		TREE(a_card_s_node_is_known_by_its_address),
 		TREE(what_is_not_said_is_not_known),
 		TREE(two_cards_on_two_nodes_have_none),
+		TREE(the_way_to_a_server_leads_to_a_card),
+		cmocka_unit_test(memory_comes_from_the_node_that_is_asked_for),
 		TREE(threads_stay_on_the_node_s_processors),
 		cmocka_unit_test(memory_comes_from_a_node_that_there_is),
 	};

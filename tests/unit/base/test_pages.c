@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "reduction_server/engine/pages.h"
+#include "reduction_server/base/pages.h"
 
 #define POPULATE 23 /* MADV_POPULATE_WRITE */
 

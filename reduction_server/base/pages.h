@@ -2,8 +2,8 @@
  * Large memory in huge pages: few entries of the processor's and of a network card's tables of
  * addresses cover it, where pages of 4 KiB would miss in both for every chunk.
  */
-#ifndef SMD_ENGINE_PAGES_H
-#define SMD_ENGINE_PAGES_H
+#ifndef SMD_BASE_PAGES_H
+#define SMD_BASE_PAGES_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* Maps memory in the largest pages that are to be had. */
-#include "reduction_server/engine/pages.h"
+#include "reduction_server/base/pages.h"
 
 #include <errno.h>
 #include <stdbool.h>

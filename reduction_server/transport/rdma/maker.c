@@ -1,0 +1,145 @@
+/* Runs jobs on a thread, and hands them back to the loop. */
+#include "reduction_server/transport/rdma/maker.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "reduction_server/transport/loop.h"
+
+STAILQ_HEAD(rdma_jobs, rdma_job);
+
+struct rdma_maker {
+	struct smd_wakeup wakeup; /* some are run */
+	pthread_t thread;
+	pthread_mutex_t lock; /* for all below */
+	pthread_cond_t changed;
+	struct rdma_jobs given;
+	struct rdma_jobs run;
+	bool busy; /* with one that is in neither list */
+	bool ends;
+};
+
+static void *maker_main(void *arg)
+{
+	struct rdma_maker *maker = arg;
+
+	pthread_mutex_lock(&maker->lock);
+	for (;;) {
+		struct rdma_job *job = STAILQ_FIRST(&maker->given);
+
+		if (!job && maker->ends) {
+			break;
+		}
+		if (!job) {
+			pthread_cond_wait(&maker->changed, &maker->lock);
+			continue;
+		}
+		STAILQ_REMOVE_HEAD(&maker->given, link);
+		maker->busy = true;
+		pthread_mutex_unlock(&maker->lock);
+		job->run(job);
+		pthread_mutex_lock(&maker->lock);
+		maker->busy = false;
+		STAILQ_INSERT_TAIL(&maker->run, job, link);
+		pthread_cond_broadcast(&maker->changed);
+		smd_wakeup_signal(&maker->wakeup);
+	}
+	pthread_mutex_unlock(&maker->lock);
+	return NULL;
+}
+
+/* Not one by one: a done() may give the next job, or be the last for this maker. */
+static void maker_hand_back(struct rdma_maker *maker)
+{
+	struct rdma_jobs run = STAILQ_HEAD_INITIALIZER(run);
+
+	pthread_mutex_lock(&maker->lock);
+	STAILQ_CONCAT(&run, &maker->run);
+	pthread_mutex_unlock(&maker->lock);
+	while (!STAILQ_EMPTY(&run)) {
+		struct rdma_job *job = STAILQ_FIRST(&run);
+
+		STAILQ_REMOVE_HEAD(&run, link);
+		job->done(job);
+	}
+}
+
+static void maker_on_run(void *owner)
+{
+	maker_hand_back(owner);
+}
+
+/* No handler of the program's signals runs on the thread. */
+static int maker_start(struct rdma_maker *maker)
+{
+	sigset_t all;
+	sigset_t before;
+	int err;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	err = pthread_create(&maker->thread, NULL, maker_main, maker);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return -err;
+}
+
+int smd_rdma_maker_create(struct event_base *base, struct rdma_maker **out)
+{
+	struct rdma_maker *maker = calloc(1, sizeof(*maker));
+	int ret;
+
+	if (!maker) {
+		return -ENOMEM;
+	}
+	STAILQ_INIT(&maker->given);
+	STAILQ_INIT(&maker->run);
+	pthread_mutex_init(&maker->lock, NULL);
+	pthread_cond_init(&maker->changed, NULL);
+	ret = smd_wakeup_create(&maker->wakeup, base, maker_on_run, maker);
+	if (ret == 0) {
+		ret = maker_start(maker);
+		if (ret) {
+			smd_wakeup_destroy(&maker->wakeup);
+		}
+	}
+	if (ret) {
+		free(maker);
+		return ret;
+	}
+	*out = maker;
+	return 0;
+}
+
+void smd_rdma_maker_destroy(struct rdma_maker *maker)
+{
+	pthread_mutex_lock(&maker->lock);
+	maker->ends = true;
+	pthread_cond_broadcast(&maker->changed);
+	pthread_mutex_unlock(&maker->lock);
+	pthread_join(maker->thread, NULL);
+	smd_wakeup_destroy(&maker->wakeup);
+	pthread_cond_destroy(&maker->changed);
+	pthread_mutex_destroy(&maker->lock);
+	free(maker);
+}
+
+void smd_rdma_maker_give(struct rdma_maker *maker, struct rdma_job *job)
+{
+	pthread_mutex_lock(&maker->lock);
+	STAILQ_INSERT_TAIL(&maker->given, job, link);
+	pthread_cond_broadcast(&maker->changed);
+	pthread_mutex_unlock(&maker->lock);
+}
+
+void smd_rdma_maker_finish(struct rdma_maker *maker)
+{
+	pthread_mutex_lock(&maker->lock);
+	while (maker->busy || !STAILQ_EMPTY(&maker->given)) {
+		pthread_cond_wait(&maker->changed, &maker->lock);
+	}
+	pthread_mutex_unlock(&maker->lock);
+	maker_hand_back(maker);
+}

@@ -1,0 +1,32 @@
+/*
+ * A thread beside a loop's own, for the driver's calls that take long: a card takes a millisecond
+ * and more for each step of a queue pair, in which the lanes that are at work would stand still.
+ *
+ * Jobs are run one after the other, in the order in which they are given. There is no thread before
+ * the first.
+ */
+#ifndef SMD_TRANSPORT_RDMA_MAKER_H
+#define SMD_TRANSPORT_RDMA_MAKER_H
+
+#include <sys/queue.h>
+
+struct event_base;
+struct rdma_maker;
+
+struct rdma_job {
+	void (*run)(struct rdma_job *job);  /* on the maker's thread */
+	void (*done)(struct rdma_job *job); /* afterwards, on the loop's */
+	STAILQ_ENTRY(rdma_job) link;
+};
+
+/* 0 or -errno. */
+int smd_rdma_maker_create(struct event_base *base, struct rdma_maker **out);
+/* When it has no jobs. */
+void smd_rdma_maker_destroy(struct rdma_maker *maker);
+
+/* The job stays until its done(). */
+void smd_rdma_maker_give(struct rdma_maker *maker, struct rdma_job *job);
+/* Waits for all that were given, and calls their done(). */
+void smd_rdma_maker_finish(struct rdma_maker *maker);
+
+#endif

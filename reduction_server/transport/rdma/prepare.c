@@ -1,0 +1,73 @@
+/*
+ * What a loop's lanes over a carrier will share is made before there are any: the devices of the
+ * ports that they will be on are open, their queues are there, and memory is registered. Else the
+ * first lane would do it, and what is registered at its first use would be in the midst of a chunk.
+ */
+#include <string.h>
+
+#include "reduction_server/base/log.h"
+#include "reduction_server/transport/rdma/card.h"
+#include "reduction_server/transport/rdma/rdma.h"
+
+static int prepare_device(struct rdma_loop *loop, const struct smd_rdma_wish *wish,
+	struct smd_extent memory, size_t largest, struct smd_error *error)
+{
+	struct rdma_device *device;
+	struct smd_verbs_port port;
+	int ret = smd_rdma_card_choose(loop, wish, &port, error);
+
+	if (ret == 0) {
+		ret = smd_rdma_device_get(loop, port.device, port.number, 0, &device, error);
+	}
+	if (ret) {
+		return ret;
+	}
+	if (device->prepared) { /* two addresses lead to it */
+		smd_rdma_device_put(device);
+		return 0;
+	}
+	device->prepared = true; /* until it is removed, or the loop ends */
+	if (smd_rdma_memory_register(device->memory, memory.base, memory.length,
+		    SMD_RDMA_MEMORY_PIECE, largest) == 0) {
+		smd_rdma_memory_prepare(device->memory, memory.base, memory.length);
+	}
+	smd_log(SMD_LOG_DEBUG, "rdma", "device %s: %llu MiB are registered, in %zu MiB of memory",
+		port.name,
+		(unsigned long long)smd_rdma_memory_counts(device->memory)->pinned >> 20,
+		memory.length >> 20);
+	return 0;
+}
+
+void smd_rdma_prepare(struct event_base *base, const char *addresses, unsigned shard,
+	struct smd_extent memory, size_t largest)
+{
+	struct smd_error error = {""};
+	char address[SMD_ADDRESS_LONGEST];
+	struct rdma_loop *loop;
+	int ret = smd_rdma_loop_get(base, &loop, &error);
+
+	if (ret) {
+		return; /* lanes will say so */
+	}
+	for (unsigned i = 0; smd_addresses_get(addresses, i, address); i++) {
+		uint8_t local[16];
+		enum smd_rdma_listens on = smd_rdma_port_listens(address, local);
+		const struct smd_rdma_wish wish = {
+			.devices = loop->settings.devices,
+			.local = on == SMD_RDMA_LISTENS_ANYWHERE ? NULL : local,
+			.turn = shard,
+		};
+
+		if (on != SMD_RDMA_LISTENS_NOWHERE) {
+			ret = prepare_device(loop, &wish, memory, largest, &error);
+		}
+	}
+	if (ret) {
+		smd_log(SMD_LOG_DEBUG, "rdma", "not prepared for lanes: %s", error.text);
+	}
+	(void)smd_rdma_loop_open_maker(loop); /* or with the first lane */
+	if (loop->prepared) {
+		smd_rdma_loop_put(loop);
+	}
+	loop->prepared = true;
+}

@@ -1,0 +1,49 @@
+/*
+ * Two ends of a lane that is made over a carrier: one offers first, as a shard does, the other
+ * answers, as a worker does.
+ */
+#ifndef SMD_TESTS_RDMA_HALVES_H
+#define SMD_TESTS_RDMA_HALVES_H
+
+#include "reduction_server/wire/message.h"
+#include "tests/unit/rdma/peer.h"
+
+/* The other lane, of which nothing matters but whose it is and that it ends. */
+struct carrier {
+	struct smd_lane lane;
+	const struct smd_lane_callbacks *callbacks;
+	void *owner;
+	uint8_t address[16];
+	bool closed;
+};
+
+struct half {
+	struct end *end;
+	struct carrier carrier;
+	struct smd_offer offer;
+	struct rdma_lane *lane;
+};
+
+struct halves {
+	struct link *link;
+	struct half first;  /* offers first, as a shard does */
+	struct half second; /* answers, as a worker does */
+};
+
+void half_begin(struct half *half, struct link *link, struct end *end);
+int half_offer(struct half *half, struct link *link, const struct smd_offer *other,
+	struct smd_error *error);
+int half_join(struct half *half, const struct half *other, struct smd_error *error);
+/* What TCP would say. */
+void carrier_end(struct half *half);
+
+void halves_begin(struct halves *halves, struct link *link);
+/* Both have offered, and the second has joined. */
+void halves_offer(struct halves *halves, struct link *link);
+void halves_open(struct halves *halves, struct link *link);
+void halves_close(struct halves *halves);
+
+/* What a loop knows goes with its last user: the next lane reads settings and opens devices anew. */
+void forget_loop(struct link *link);
+
+#endif

@@ -1,0 +1,156 @@
+/*
+ * What lanes share is there before the first: the device is open and memory registered, so that no
+ * chunk waits for it; it goes with the loop, or with the device.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/rdma/halves.h"
+
+#define PIECES 3
+#define BYTES  ((size_t)PIECES * SMD_RDMA_MEMORY_PIECE)
+#define CHUNK  ((size_t)512 << 10)
+
+static struct smd_extent pool; /* which nobody touches */
+
+static int prepare_set_up(void **state)
+{
+	pool = (struct smd_extent){malloc(BYTES), BYTES};
+	return stage_set_up(state);
+}
+
+static int prepare_tear_down(void **state)
+{
+	int ret = stage_tear_down(state);
+
+	free(pool.base);
+	return ret;
+}
+
+static void prepare(struct link *link, const char *addresses)
+{
+	forget_loop(link);
+	smd_transport_rdma.prepare(link->base, addresses, 5, pool, CHUNK);
+}
+
+static void a_lane_finds_all_that_is_shared(void **state)
+{
+	struct link *link = *state;
+	const struct script_call *open = &script.calls[SCRIPT_device_open];
+	const struct script_call *create = &script.calls[SCRIPT_queue_create];
+	struct halves halves;
+	unsigned regions;
+
+	prepare(link, "10.0.0.1:7");
+	assert_int_equal(open->count, 1);
+	assert_int_equal(create->count, 1);
+	assert_int_equal(script.regions, PIECES);
+	halves_open(&halves, link);
+	assert_int_equal(open->count, 1);
+	assert_int_equal(create->count, 1);
+	regions = script.regions;
+	assert_int_equal(regions, PIECES + 2); /* each end's buffers for messages */
+	smd_lane_register(link->far.lane, pool, CHUNK, false); /* as whoever takes the lane does */
+	for (size_t at = 0; at + CHUNK <= BYTES; at += BYTES / 7) {
+		struct smd_advertisement *advertisement = smd_lane_advertise(
+			link->far.lane, (uint8_t *)pool.base + at, CHUNK, pool);
+
+		assert_non_null(advertisement);
+		smd_lane_revoke(link->far.lane, advertisement);
+	}
+	assert_int_equal(script.regions, regions);
+	halves_close(&halves);
+	assert_int_equal(script.regions, PIECES); /* and so does the next one */
+}
+
+static void the_loops_end_ends_it(void **state)
+{
+	struct link *link = *state;
+
+	prepare(link, "10.0.0.1:7");
+	prepare(link, "0.0.0.0:7"); /* the same device: once is enough */
+	assert_int_equal(script.regions, PIECES);
+	smd_transport_end_loop(link->base);
+	assert_int_equal(script.live, 0);
+}
+
+static void a_device_that_is_removed_is_let_go(void **state)
+{
+	struct link *link = *state;
+	struct halves halves;
+
+	prepare(link, "10.0.0.1:7");
+	script_device_tell(IBV_EVENT_DEVICE_FATAL, NULL);
+	stage_turn(link);
+	assert_int_equal(script.live, 1); /* the connection manager's channel */
+	halves_open(&halves, link);       /* it is there again */
+	script_device_tell(IBV_EVENT_DEVICE_FATAL, NULL);
+	stage_turn(link);
+	end_assert_closed(&link->near, -ENODEV, "the RDMA device was removed");
+	halves_close(&halves);
+}
+
+static void a_device_with_lanes_goes_with_the_last(void **state)
+{
+	struct link *link = *state;
+	struct halves halves;
+
+	prepare(link, "10.0.0.1:7");
+	halves_open(&halves, link);
+	script_device_tell(IBV_EVENT_DEVICE_FATAL, NULL);
+	stage_turn(link);
+	assert_true(script.live > 1);
+	halves_close(&halves);
+	assert_int_equal(script.live, 1);
+}
+
+static void loopback_leads_to_no_device(void **state)
+{
+	struct link *link = *state;
+
+	prepare(link, "127.0.0.1:7");
+	assert_int_equal(script.calls[SCRIPT_device_open].count, 0);
+}
+
+/* What cannot be had now is asked for when it is needed. */
+static void what_fails_is_tried_again(void **state)
+{
+	static const enum script_call_name names[] = {SCRIPT_check, SCRIPT_device_open,
+		SCRIPT_ports, SCRIPT_query, SCRIPT_domain_create, SCRIPT_queue_create,
+		SCRIPT_region_create};
+	struct link *link = *state;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		struct script_call *call = &script.calls[names[i]];
+		struct halves halves;
+
+		call->fail_at = call->count + 1;
+		call->err = -EDQUOT;
+		call->always = true;
+		prepare(link, "10.0.0.1:7");
+		call->fail_at = 0;
+		call->always = false;
+		assert_int_equal(script.regions, 0);
+		halves_open(&halves, link);
+		halves_close(&halves);
+		smd_transport_end_loop(link->base);
+		assert_int_equal(script.live, 0);
+	}
+}
+
+#define STAGE(test) cmocka_unit_test_setup_teardown(test, prepare_set_up, prepare_tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		STAGE(a_lane_finds_all_that_is_shared),
+		STAGE(the_loops_end_ends_it),
+		STAGE(a_device_that_is_removed_is_let_go),
+		STAGE(a_device_with_lanes_goes_with_the_last),
+		STAGE(loopback_leads_to_no_device),
+		STAGE(what_fails_is_tried_again),
+	};
+
+	return cmocka_run_group_tests_name("rdma prepared", tests, NULL, NULL);
+}

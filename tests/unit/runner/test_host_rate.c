@@ -1,0 +1,43 @@
+/* What a reduction server is told that its host carries, and where it is told nothing. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "orchestrator/runner/host.h"
+
+static const struct smd_host_interface ethernet = {.name = "eth0", .speed_mbps = 10000};
+static const struct smd_host_interface loopback = {.name = "lo", .is_loopback = 1, .speed_mbps = 1};
+
+static void servers_share_an_interface(void **state)
+{
+	static const struct smd_host_facts facts = {.nrdma = 0};
+
+	(void)state;
+	assert_int_equal(smd_run_host_server_mbps(&facts, &ethernet, 1), 10000);
+	assert_int_equal(smd_run_host_server_mbps(&facts, &ethernet, 4), 2500);
+	assert_int_equal(smd_run_host_server_mbps(&facts, &ethernet, 0), 0);
+	assert_int_equal(smd_run_host_server_mbps(&facts, &loopback, 1), 0);
+}
+
+/* An interface of 10 Gbit/s leads to a server whose card has 400: it reads that itself. */
+static void a_server_with_rdma_finds_out_by_itself(void **state)
+{
+	static const struct smd_host_facts facts = {.nrdma = 1};
+
+	(void)state;
+	assert_int_equal(smd_run_host_server_mbps(&facts, &ethernet, 1), 0);
+	assert_int_equal(smd_run_host_server_mbps(&facts, &ethernet, 2), 5000); /* not twice all */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(servers_share_an_interface),
+		cmocka_unit_test(a_server_with_rdma_finds_out_by_itself),
+	};
+
+	return cmocka_run_group_tests_name("host rate", tests, NULL, NULL);
+}
