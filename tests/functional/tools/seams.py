@@ -41,7 +41,7 @@ USE_TYPE = {
 }
 # Types that the binding does not take: torch calculates little with them, or calls them otherwise.
 NOT_IN_BINDING = {"uint32", "uint64", "float8e4m3", "float8e5m2"}
-MAIN = "reduction_server/main.c"
+SERVER_OPTIONS = "reduction_server/server_options.c"
 MAN = "reduction_server/summand-reduction-server.1"
 
 # What C must have in one place, and the place. Tests too: they use it.
@@ -117,12 +117,12 @@ def check_python(texts):
 
 
 def check_options(texts):
-    """A server's option: its row and its use in main.c, its paragraph in the page. --help is made from the row, and
+    """A server's option: its row, and its paragraph in the page. --help is made from the row, and
     functional.pages compares it with the page."""
-    options = re.findall(r'^\t\t\{"([a-z-]+)",', texts[MAIN], re.M)
-    must(len(options) >= 9, f"{MAIN} must have a table of options, got {options}")
+    options = re.findall(r'^\t\t\{"([a-z-]+)",', texts[SERVER_OPTIONS], re.M)
+    must(len(options) >= 9, f"{SERVER_OPTIONS} must have a table of options, got {options}")
     for option in options:
-        must(len(re.findall(rf'"{option}"', texts[MAIN])) == 1, f"--{option} must have one row in {MAIN}")
+        must(len(re.findall(rf'"{option}"', texts[SERVER_OPTIONS])) == 1, f"--{option} must have one row in {SERVER_OPTIONS}")
         page = re.sub(r"\\f[BIRP]", "", texts[MAN]).replace("\\-", "-")
         paragraphs = re.findall(rf"^--{option}(?:=.*)?$", page, re.M)
         must(len(paragraphs) == 1, f"--{option} must have one paragraph in {MAN}, got {len(paragraphs)}")
