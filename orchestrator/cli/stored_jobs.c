@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "orchestrator/cli/verbs.h"
+#include "orchestrator/store/abandoned.h"
 #include "orchestrator/store/queue.h"
 #include "orchestrator/store/state_dir.h"
 #include "reduction_server/base/printable.h"
@@ -43,7 +44,7 @@ int smd_stored_jobs_open(struct smd_stored_jobs *jobs)
 	}
 	ret = smd_state_dir_open(&jobs->state_dir, &error);
 	ret = ret ? ret : smd_store_open(jobs->state_dir, &jobs->store, &error);
-	ret = ret ? ret : smd_store_settle(jobs->store, &error);
+	ret = ret ? ret : smd_abandoned_end(jobs->store, &error);
 	if (ret == -EROFS || ret == -ENOSPC || ret == -EDQUOT) {
 		smd_store_close(jobs->store);
 		jobs->store = NULL;

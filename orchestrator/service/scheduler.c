@@ -16,6 +16,7 @@
 #include "orchestrator/service/preemption.h"
 #include "orchestrator/service/room.h"
 #include "orchestrator/service/spawn.h"
+#include "orchestrator/store/abandoned.h"
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 
@@ -551,7 +552,7 @@ static void settle(struct smd_scheduler *scheduler, uint64_t now)
 	struct smd_error error = {""};
 
 	scheduler->settled_ns = now;
-	if (smd_store_settle(scheduler->store, &error)) {
+	if (smd_abandoned_end(scheduler->store, &error)) {
 		smd_log(SMD_LOG_WARN, "queue", "jobs cannot be settled: %s", error.text);
 	}
 	scheduler->is_woken = 1;

@@ -75,9 +75,6 @@ void smd_store_close(struct smd_store *store);
 /* Another number whenever another connection has written; -1: it is not known. */
 int64_t smd_store_version(struct smd_store *store);
 
-/* Ends the jobs whose runner is gone and has not said how they ended. 0, or -errno with a text. */
-int smd_store_settle(struct smd_store *store, struct smd_error *error);
-
 /* 0 to go on. */
 typedef int smd_stored_job_fn(void *arg, const struct smd_stored_job *job);
 
@@ -91,6 +88,10 @@ enum smd_store_columns {
 int smd_store_each(struct smd_store *store, enum smd_stored_kind kind,
 	enum smd_store_columns columns, smd_stored_job_fn *take, void *arg,
 	struct smd_error *error);
+
+/* The same with those of any kind that have left the queue and have not ended. */
+int smd_store_each_begun(
+	struct smd_store *store, smd_stored_job_fn *take, void *arg, struct smd_error *error);
 
 /* What jobs are sorted by. X(constant, the key's name in the API, its member) */
 #define SMD_STORE_KEYS(X)                                                                          \
