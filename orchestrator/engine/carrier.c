@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "orchestrator/contract/environment.h"
+#include "orchestrator/engine/complaints.h"
 #include "reduction_server/base/clock.h"
-#include "reduction_server/base/printable.h"
 #include "worker/agent/descendants.h"
 
 /* Commands whose agent has not said anything yet. An sshd that all of them pass through takes 10. */
@@ -24,8 +24,6 @@
 #define TERM_AFTER_S 2     /* of a release: a command that is still there gets SIGTERM, */
 #define KILL_AFTER_S 5     /* SIGKILL */
 #define AGENTS_MAX_S 65    /* for agents to end their trees, removal of containers included */
-#define WORDS_MAX    1024  /* of what a command says on standard error */
-#define SHOWN_MAX    320   /* of these in a message, whose end is the cause */
 #define TEXT_MAX     1024
 #define EXIT_ABSENT  127   /* a shell's status for a program that is not there */
 
@@ -36,12 +34,10 @@ struct carried_agent {
 	pid_t pid;               /* 0: there is no process */
 	int fd;                  /* the stream, until it is the runner's; -1 */
 	struct event *readable;  /* of it: the agent says something; or NULL */
-	struct event *complains; /* its standard error; or NULL */
 	int has_begun;
 	int is_announced; /* the runner has it */
 	int is_lost;
-	char words[WORDS_MAX + 1]; /* the last it has said */
-	size_t nwords;
+	struct smd_complaints complaints;
 };
 
 struct carrier_engine {
@@ -81,66 +77,6 @@ static void close_stream(struct carried_agent *carried)
 	}
 }
 
-static void hear(struct carried_agent *carried)
-{
-	char bytes[512];
-	ssize_t count;
-
-	while (carried->complains &&
-		(count = read(event_get_fd(carried->complains), bytes, sizeof(bytes))) > 0) {
-		size_t kept = (size_t)count;
-		size_t old = carried->nwords;
-
-		if (old + kept > WORDS_MAX) {
-			old = WORDS_MAX - kept;
-			memmove(carried->words, carried->words + carried->nwords - old, old);
-		}
-		memcpy(carried->words + old, bytes, kept);
-		carried->nwords = old + kept;
-		carried->words[carried->nwords] = '\0';
-	}
-}
-
-static void close_complaints(struct carried_agent *carried)
-{
-	if (carried->complains) {
-		close(event_get_fd(carried->complains));
-		event_free(carried->complains);
-		carried->complains = NULL;
-	}
-}
-
-/* A sentence's full stop; an ellipsis stays. It goes into another sentence. */
-static int ends_sentence(const char *words, size_t length)
-{
-	return length > 1 && words[length - 1] == '.' && words[length - 2] != '.';
-}
-
-/* Whole lines, as many as a message has room for, in one line without what a terminal would take for
- * its own. */
-static const char *last_words(struct carried_agent *carried)
-{
-	char *from = carried->words;
-	char *end;
-
-	while (carried->nwords > 0 && strchr("\r\n ", carried->words[carried->nwords - 1])) {
-		carried->words[--carried->nwords] = '\0';
-	}
-	if (ends_sentence(carried->words, carried->nwords)) {
-		carried->words[--carried->nwords] = '\0';
-	}
-	if (carried->nwords > SHOWN_MAX) {
-		from = carried->words + carried->nwords - SHOWN_MAX;
-		end = strchr(from, '\n');
-		from = end ? end + 1 : from;
-	}
-	for (char *at = from; (at = strpbrk(at, "\r\n")); at++) {
-		*at = ' ';
-	}
-	smd_printable(from);
-	return from;
-}
-
 static void lose(struct carried_agent *carried, const char *text)
 {
 	struct carrier_engine *carrier = carried->engine;
@@ -156,12 +92,10 @@ static void lose(struct carried_agent *carried, const char *text)
 static void tell_end(struct carried_agent *carried, int status)
 {
 	const struct smd_carried_host *host = carried->host;
-	const char *words;
+	const char *words = smd_complaints_last(&carried->complaints);
 	char text[TEXT_MAX];
 	char how[64];
 
-	hear(carried);
-	words = last_words(carried);
 	if (WIFSIGNALED(status)) {
 		snprintf(how, sizeof(how), "was killed by signal %d (%s)", WTERMSIG(status),
 			sigdescr_np(WTERMSIG(status)));
@@ -190,7 +124,7 @@ static void take_status(struct carried_agent *carried, int status)
 	carried->pid = 0;
 	close_stream(carried);
 	tell_end(carried, status);
-	close_complaints(carried);
+	smd_complaints_close(&carried->complaints);
 }
 
 static void reap(struct carrier_engine *carrier)
@@ -218,18 +152,6 @@ static void on_child_ended(evutil_socket_t signo, short what, void *arg)
 	}
 	reap(carrier);
 	start_more(carrier);
-}
-
-static void on_complaint(evutil_socket_t fd, short what, void *arg)
-{
-	struct carried_agent *carried = arg;
-	char byte;
-
-	(void)what;
-	hear(carried);
-	if (read(fd, &byte, 1) == 0) {
-		event_del(carried->complains);
-	}
 }
 
 /* ---- the beginning ---- */
@@ -342,37 +264,12 @@ static int invite(struct carried_agent *carried)
 	return ret;
 }
 
-/* What the local agent says is said on the runner's own standard error. */
-static int open_complaints(struct carried_agent *carried, int *out)
-{
-	struct carrier_engine *carrier = carried->engine;
-	int fds[2];
-
-	*out = -1;
-	if (carrier->is_local) {
-		return 0;
-	}
-	if (pipe2(fds, O_CLOEXEC)) {
-		return -errno;
-	}
-	fcntl(fds[0], F_SETFL, O_NONBLOCK);
-	carried->complains = event_new(
-		carrier->engine.base, fds[0], EV_READ | EV_PERSIST, on_complaint, carried);
-	if (!carried->complains || event_add(carried->complains, NULL)) {
-		close(fds[0]);
-		close(fds[1]);
-		return -ENOMEM;
-	}
-	*out = fds[1];
-	return 0;
-}
-
 static int begin(struct carried_agent *carried)
 {
 	struct carrier_engine *carrier = carried->engine;
 	int pair[2];
-	int complaints;
-	int ret;
+	int complaints = -1;
+	int ret = 0;
 
 	carried->has_begun = 1;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair)) {
@@ -380,7 +277,9 @@ static int begin(struct carried_agent *carried)
 	}
 	carried->fd = pair[0];
 	fcntl(pair[0], F_SETFL, O_NONBLOCK);
-	ret = open_complaints(carried, &complaints);
+	if (!carrier->is_local) { /* whose agent has the runner's own standard error */
+		ret = smd_complaints_open(&carried->complaints, carrier->engine.base, &complaints);
+	}
 	ret = ret ? ret : spawn(carried, pair[1], complaints);
 	close(pair[1]);
 	if (complaints >= 0) {
@@ -514,7 +413,7 @@ const char *smd_carrier_explain(struct smd_engine *engine, int number, char *wor
 	if (!carried->has_begun) {
 		snprintf(words, size, "it is not tried before %d others have answered", AT_ONCE);
 	} else {
-		const char *said = (hear(carried), last_words(carried));
+		const char *said = smd_complaints_last(&carried->complaints);
 
 		snprintf(words, size, "%s has been started, and has said %s", host->argv[host->shown],
 			*said ? said : "nothing");
@@ -547,7 +446,7 @@ static void free_allocation(struct carrier_engine *carrier)
 {
 	for (size_t i = 0; i < carrier->ncarried; i++) {
 		close_stream(&carrier->carried[i]);
-		close_complaints(&carrier->carried[i]);
+		smd_complaints_close(&carrier->carried[i].complaints);
 	}
 	event_free(carrier->child_ended);
 	free(carrier->carried);
