@@ -157,10 +157,6 @@ void smd_server_comm_abandon(struct smd_server_comm *comm);
 /* Gives it to the reaper when no member is attached and no slot is busy. */
 void smd_server_comm_retire_if_gone(struct smd_server_comm *comm);
 
-/* Names the ranks that the others have been waiting for too long, on the log and to those who wait;
- * ends a communicator that has been forming for too long. */
-void smd_server_comm_check_late(struct smd_server_comm *comm, uint64_t now_ns);
-
 /* No communicator is formed any more: those that were forming are over. */
 void smd_server_comms_drain(struct smd_comms *comms);
 

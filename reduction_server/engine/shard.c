@@ -10,6 +10,7 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log_limit.h"
+#include "reduction_server/engine/lateness.h"
 #include "reduction_server/engine/window.h"
 
 /*
