@@ -37,10 +37,10 @@ if [ "${1:?must name a scenario}" = --result ]; then
 	flock 9
 fi
 
-engine_tests=(test_lane test_allreduce test_collectives test_groups test_misuse test_failures test_silence
+engine_tests=(test_lane test_allreduce test_collectives test_groups test_leaving test_misuse test_failures test_silence
 	test_operations test_determinism test_data_path)
 if [ "$sanitizer" = address ]; then # several times slower; what is only larger is left out
-	engine_tests=(test_lane test_collectives test_groups test_misuse test_failures)
+	engine_tests=(test_lane test_collectives test_groups test_leaving test_misuse test_failures)
 fi
 
 needs() {
