@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 import unittest
@@ -12,7 +11,6 @@ from served import ENDED, JOBS, LONG, PLACE, SUMMAND, ServiceTest, job, pool, wa
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../metrics"))
 import otlp  # noqa: E402
-import prometheus  # noqa: E402
 
 SOURCE = os.environ.get("SUMMAND_SOURCE", os.path.join(os.path.dirname(os.path.realpath(__file__)), "../../.."))
 SCRIPT = "echo hello from $SUMMAND_REPLICA; echo trouble >&2"
@@ -532,29 +530,26 @@ class Api(ServiceTest):
         self.assertTrue(wait_until(lambda: all(
             found["state"] in ENDED for found in self.ask("GET", JOBS + "?pageSize=1000")["customJobs"])))
 
+    def test_what_a_client_spells_is_no_line_of_the_services_log(self):
+        spec = {"display_name": "snake", "job_spec": {"worker_pool_specs": [{
+            "replica_count": 1, "machine_spec": {"machine_type": "n1-standard-4"}, "container_spec": {
+                "image_uri": "local", "command": ["sh", "-c", "true"], "env": [{"name": "TWICE", "value": v} for v in "ab"]}}]}}
+        made = self.ask("POST", JOBS, spec)
+        self.await_state(made["name"].rsplit("/", 1)[1], "JOB_STATE_SUCCEEDED")
+        self.assertEqual(made["displayName"], "snake")
+        self.assertNotIn("warning", self.service.said())
+        logs = [os.path.join(folder, "runner.log") for folder, _, names in os.walk(self.state) if "runner.log" in names]
+        with open(logs[0], encoding="utf-8") as file:
+            said = file.read()
+        self.assertIn("TWICE is there already", said)
+        self.assertNotIn("should be spelled", said)
 
-class Quotas(ServiceTest):
-    def test_a_project_waits_for_its_quota_and_others_do_not_wait_for_it(self):
-        self.serve(*self.FLAGS, "--quota=demo=8", "--quota=other=4,1G")
-        first = self.create("sleep 300", machine="n1-standard-8")
-        self.await_state(first, "JOB_STATE_RUNNING")
-        waiting = [self.create("true", machine="n1-standard-4") for _ in range(3)]
-        third = "/v1/projects/third/locations/x/customJobs"
-        made = self.ask("POST", third, job("true"))["name"]
-        self.assertTrue(wait_until(lambda: self.ask("GET", f"/v1/{made}")["state"] == "JOB_STATE_SUCCEEDED"))
-        self.assertEqual({self.state_of(number) for number in waiting}, {"JOB_STATE_QUEUED"})
-        error = self.fails("POST", JOBS, job(machine="n1-standard-16"), 429, "RESOURCE_EXHAUSTED")
-        self.assertRegex(error["message"], r"the project's quota is \d+, (any memory|\d+\.\d GiB) and any number$")
-        self.fails("POST", "/v1/projects/other/locations/x/customJobs", job(), 429, "RESOURCE_EXHAUSTED")
-        self.ask("POST", f"{JOBS}/{first}:cancel", {})
-        for number in waiting:
-            self.await_state(number, "JOB_STATE_SUCCEEDED")
-
-    def test_a_quota_is_numbers(self):
-        for flag in ("demo", "=1", "demo=x", "demo=1,x", "demo=1,1G,x", "demo=-1"):
-            run = subprocess.run([SUMMAND, "serve", "--listen=127.0.0.1:0", f"--quota={flag}"], env=self.env, capture_output=True,
-                                 text=True, timeout=LONG, check=False)
-            self.assertEqual(run.returncode, 2, flag)
+    def test_labels_are_bounded(self):
+        labels = {f"k{i}": "v" for i in range(65)}
+        error = self.fails("POST", JOBS, job(labels=labels), 400, "INVALID_ARGUMENT")
+        self.assertIn("must be at most 64 labels, got 65", error["message"])
+        del labels["k64"]
+        self.assertEqual(self.ask("POST", JOBS, job(labels=labels))["labels"], labels)
 
 
 class Engines(ServiceTest):
@@ -576,82 +571,6 @@ class Engines(ServiceTest):
             run = subprocess.run([SUMMAND, "serve", "--listen=127.0.0.1:0", *flags], env=self.env, capture_output=True, text=True,
                                  timeout=LONG, check=False)
             self.assertEqual(run.returncode, 2, run.stderr)
-
-
-class Artifacts(ServiceTest):
-    def test_files_of_the_output_folder_are_listed_and_fetched_and_no_others(self):
-        self.serve()
-        spec = job('mkdir -p "$AIP_MODEL_DIR" && cd "$AIP_MODEL_DIR/.." && mkdir -p a/b && echo inside >a/b/c.txt && '
-                   'ln -s /etc/passwd out && ln -s / a/all && mkfifo pipe && touch "$(printf "bad\\001name")" && ln a/b/c.txt "a b&c"')
-        spec["jobSpec"]["baseOutputDirectory"] = {"outputUriPrefix": "gs://bucket/folder"}
-        path = "/v1/" + self.ask("POST", JOBS, spec)["name"]
-        self.await_state(path.rsplit("/", 1)[1], "JOB_STATE_SUCCEEDED")
-        found = self.ask("GET", path + "/artifacts")
-        names = {file["name"]: file for file in found["artifacts"]}
-        inside = [name for name in names if name.endswith("a/b/c.txt")]
-        self.assertEqual(len(inside), 1, found)
-        top = inside[0].removesuffix("a/b/c.txt")
-        self.assertIn(top + "a b&c", names)
-        self.assertEqual(names[inside[0]]["sizeBytes"], "7")
-        self.assertTrue(found["isTruncated"])
-        self.assertFalse([name for name in names if "out" == name.split("/")[-1] or "passwd" in name or "pipe" in name or "bad" in name], names)
-        for name in (inside[0], top + "a b&c"):
-            connection = self.connect()
-            connection.request("GET", path + "/artifacts?artifact=" + urllib.parse.quote(name, safe=""))
-            answer = connection.getresponse()
-            self.assertEqual((answer.status, answer.read()), (200, b"inside\n"))
-            self.assertEqual(answer.getheader("Content-Disposition"), "attachment")
-            connection.close()
-        for name in (top + "out", top + "pipe", top + "a/all/etc/passwd", "../state.json", top + "a/../a/b/c.txt", "/etc/passwd", "",
-                     top + "a", "/" + inside[0], "./" + inside[0]):
-            self.fails("GET", path + "/artifacts?artifact=" + urllib.parse.quote(name, safe=""), None, 404, "NOT_FOUND")
-
-    def test_what_a_client_spells_is_no_line_of_the_services_log(self):
-        self.serve()
-        spec = {"display_name": "snake", "job_spec": {"worker_pool_specs": [{
-            "replica_count": 1, "machine_spec": {"machine_type": "n1-standard-4"}, "container_spec": {
-                "image_uri": "local", "command": ["sh", "-c", "true"], "env": [{"name": "TWICE", "value": v} for v in "ab"]}}]}}
-        made = self.ask("POST", JOBS, spec)
-        self.await_state(made["name"].rsplit("/", 1)[1], "JOB_STATE_SUCCEEDED")
-        self.assertEqual(made["displayName"], "snake")
-        self.assertNotIn("warning", self.service.said())
-        logs = [os.path.join(folder, "runner.log") for folder, _, names in os.walk(self.state) if "runner.log" in names]
-        with open(logs[0], encoding="utf-8") as file:
-            said = file.read()
-        self.assertIn("TWICE is there already", said)
-        self.assertNotIn("should be spelled", said)
-
-    def test_labels_are_bounded(self):
-        self.serve()
-        labels = {f"k{i}": "v" for i in range(65)}
-        error = self.fails("POST", JOBS, job(labels=labels), 400, "INVALID_ARGUMENT")
-        self.assertIn("must be at most 64 labels, got 65", error["message"])
-        del labels["k64"]
-        self.assertEqual(self.ask("POST", JOBS, job(labels=labels))["labels"], labels)
-
-
-class Metrics(ServiceTest):
-    def test_they_are_what_the_page_says(self):
-        self.serve(*self.FLAGS, "--metrics=0.0.0.0:0", "--host=jobs.example")
-        self.assertTrue(wait_until(lambda: "needs no token" in self.service.said()))
-        port = re.search(r"metrics: http://0\.0\.0\.0(:\d+)/metrics", self.service.said())
-        where = "127.0.0.1" + port[1]
-        for host, status in (("evil.example", 421), ("jobs.example:80", 200), ("localhost", 200)):
-            self.assertEqual(prometheus.request(where, Host=host)[0], status, host)
-        running = self.create("echo progress 1 4 >&$SUMMAND_NOTIFY_FD; sleep 300", machine="n1-standard-64")
-        self.await_state(running, "JOB_STATE_RUNNING")
-        self.create("true")
-        self.fails("GET", "/nowhere", None, 404, "NOT_FOUND")
-        metrics = wait_until(lambda: (lambda read: read if [
-            read.value(f"summand_service_jobs_{state}") for state in ("begun", "waiting")] == [1, 1] else None)(
-                prometheus.read(where)))
-        self.assertTrue(metrics, "one job must have begun, and one must wait")
-        self.assertEqual(metrics.types, {name: kind for heading in ("The service", "The jobs of a service", "Every process")
-                                         for name, kind in prometheus.of_page(SOURCE, heading).items()})
-        self.assertEqual(metrics.value("summand_service_cpus_taken"), 64)
-        self.assertTrue(wait_until(lambda: prometheus.read(where).value("summand_job_progress_ratio", job=running) == 0.25))
-        self.assertGreaterEqual(metrics.value("summand_service_answers_total", **{"class": "2xx"}), 3)
-        self.assertEqual(metrics.value("summand_service_answers_total", **{"class": "4xx"}), 1)
 
 
 if __name__ == "__main__":
