@@ -12,89 +12,11 @@ import unittest
 from unittest import mock
 
 import cluster
+from engine_case import ENGINE, NODES, EngineCase
+from job import AGENT, LONG, SUMMAND, bash, command_of, pool, processes_with, reduction_servers, wait_until
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "functional", "runner"))
-from job import AGENT, BIN, LONG, SUMMAND, JobTest, bash, command_of, pool, processes_with, reduction_servers, wait_until  # noqa: E402
-
-NODES = 4
 SOURCE = os.environ["SUMMAND_SOURCE"]
-ENGINE = "--engine=slurm"
 RESTARTS = {"restartJobOnWorkerRestart": True}
-
-
-class EngineCase(JobTest):
-    TRACKS = "linuxproc"
-
-    @classmethod
-    def setUpClass(cls):
-        cls.slurm = cls.enterClassContext(cluster.Cluster(NODES, tracks=cls.TRACKS))
-        os.environ.update({name: cls.slurm.environment[name] for name in ("SLURM_CONF", "PATH")})
-        os.environ["XDG_RUNTIME_DIR"] = f"{cls.slurm.folder}/run"
-        os.mkdir(f"{cls.slurm.folder}/run", 0o700)
-
-    def setUp(self):
-        super().setUp()
-        os.environ["TEST_MARK"] = self.mark  # agents and the job's holder have it, too
-
-    def tearDown(self):
-        super().tearDown()
-        self.slurm.await_idle()
-        self.assertEqual(self.queue(), [])
-        self.assertEqual(os.listdir(os.environ["XDG_RUNTIME_DIR"]), [], "agents must remove their folders")
-
-    def queue(self):
-        return self.slurm.run("squeue", "--noheader", "--format=%i %T").stdout.splitlines()
-
-    def job_number(self):
-        """Of the job that has been asked for, or its first component."""
-        self.assertTrue(wait_until(self.queue))
-        return re.match(r"\d+", self.queue()[0]).group()
-
-    def states(self, number):
-        return re.findall(r"JobState=(\w+)", self.slurm.run("scontrol", "--oneliner", "show", "job", number).stdout)
-
-    def assert_completed(self, number, components):
-        """Once Slurm has taken its nodes back: the runner does not wait for that."""
-        wait_until(lambda: "COMPLETING" not in self.states(number))
-        self.assertEqual(self.states(number), ["COMPLETED"] * components)
-
-    def log(self, run, name):
-        try:
-            return self.read(run, f"logs/{name}.log")
-        except FileNotFoundError:
-            return ""
-
-    def wait_for_line(self, run, name, line):
-        self.assertTrue(wait_until(lambda: line in self.log(run, name) or run.poll() is not None))
-        self.assertIn(line, self.log(run, name))
-
-    def fill(self):
-        """A job of somebody else's that has all nodes."""
-        number = self.slurm.run("sbatch", "--parsable", f"--nodes={NODES}", "--exclusive", "--output=/dev/null", "--wrap=sleep 600",
-                                env={"TEST_MARK": ""}).stdout.strip()
-        self.assertTrue(wait_until(lambda: self.states(number) == ["RUNNING"]))
-        self.addCleanup(self.slurm.run, "scancel", number, check=False)
-        return number
-
-
-    def with_agent(self, script):
-        """Programs in a folder of their own, with a script in the agent's place."""
-        folder = self.path("programs/bin")
-        os.makedirs(folder)
-        for name in os.listdir(BIN):
-            if name != "summand-agent":
-                os.symlink(os.path.join(BIN, name), os.path.join(folder, name))
-        os.unlink(f"{folder}/summand")
-        subprocess.run(["cp", SUMMAND, folder], check=True)
-        with open(f"{folder}/summand-agent", "w", encoding="utf-8") as file:
-            file.write(f"#!/bin/bash\n{script}\nexec {AGENT} \"$@\"\n")
-        os.chmod(f"{folder}/summand-agent", 0o755)
-        for name in ("lib", "share"):
-            if os.path.exists(os.path.join(BIN, "..", name)):
-                os.symlink(os.path.realpath(os.path.join(BIN, "..", name)), self.path(f"programs/{name}"))
-        spec = self.write_spec([bash("echo never"), bash("echo never")])
-        return self.slurm.run(f"{folder}/summand", "custom-jobs", "local-run", spec, "--quiet", ENGINE, f"--job-dir={self.path('job')}",
-                              check=False, env=dict(os.environ), timeout=2 * LONG)
 
 
 class Endings:
@@ -478,74 +400,7 @@ class EngineTest(Endings, EngineCase):
         self.kill_runner(run, number)
         self.slurm.run("scancel", number)
 
-    # ---- inside an allocation ----
-
-    def run_inside(self, options, pools, **spec_options):
-        spec = self.write_spec(pools, **spec_options)
-        return self.slurm.run("salloc", *options, SUMMAND, "custom-jobs", "local-run", spec, "--quiet", ENGINE,
-                              f"--job-dir={self.path('job')}", check=False, env=dict(os.environ))
-
-    def inside_log(self, name):
-        with open(f"{self.path('job')}/logs/{name}.log", encoding="utf-8") as file:
-            return file.read()
-
-    def test_inside(self):
-        done = self.run_inside(["--nodes=3"], [bash("echo $SLURM_JOB_ID $SLURMD_NODENAME"), bash("echo $SLURM_JOB_ID $SLURMD_NODENAME", 2)])
-        self.assertEqual(done.returncode, 0, done.stderr)
-        said = [self.inside_log(name).split() for name in ("workerpool0-0", "workerpool1-0", "workerpool1-1")]
-        self.assertEqual(len({number for number, _ in said}), 1, "no other job may be submitted")
-        self.assertEqual(len({node for _, node in said}), 3)
-
-    def test_inside_a_heterogeneous_job(self):
-        done = self.run_inside(["--nodes=2", ":", "--nodes=1"], [bash("echo $SLURMD_NODENAME", 1), bash("echo $SLURMD_NODENAME", 1)])
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertNotEqual(self.inside_log("workerpool0-0"), self.inside_log("workerpool1-0"))
-
-    def test_inside_with_tasks(self):
-        done = self.run_inside(["--nodes=2", "--ntasks=4"], [bash("exit 0"), bash("exit 0", 3)])
-        self.assertEqual(done.returncode, 0, done.stderr)
-
-    def test_inside_a_batch_script(self):
-        """The job's nodes are used, and summand's exit code is the script's."""
-        script = bash("echo $SLURM_JOB_ID $SLURMD_NODENAME")
-        spec = self.write_spec([script, script])
-        with open(self.path("script"), "w", encoding="utf-8") as file:
-            file.write(f"#!/bin/bash\nexec {SUMMAND} custom-jobs local-run {spec} --quiet {ENGINE} --job-dir={self.path('job')}\n")
-        number = self.slurm.run("sbatch", "--parsable", "--nodes=2", f"--output={self.path('output')}", self.path("script"),
-                                env=dict(os.environ)).stdout.strip()
-        self.assertTrue(wait_until(lambda: not self.queue()), self.slurm.logs())
-        with open(self.path("output"), encoding="utf-8") as file:
-            self.assertEqual(self.states(number), ["COMPLETED"], file.read())
-        said = [self.inside_log(name).split() for name in ("workerpool0-0", "workerpool1-0")]
-        self.assertEqual([each[0] for each in said], [number, number], "no other job may be submitted")
-        self.assertEqual(len({node for _, node in said}), 2)
-
-    def test_inside_too_small(self):
-        done = self.run_inside(["--nodes=2"], [bash("echo never"), bash("echo never", 2)])
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("workerpool1-1 must find a host with 1 free slot, got none: 2 hosts with 2 slots in all", done.stderr)
-
-    def test_inside_with_options(self):
-        done = self.run_inside(["--nodes=1"], [bash("echo never")])
-        self.assertEqual(done.returncode, 0)
-        spec = self.write_spec([bash("echo never")])
-        done = self.slurm.run("salloc", "--nodes=1", SUMMAND, "custom-jobs", "local-run", spec, ENGINE, "--slurm-partition=debug",
-                              check=False, env=dict(os.environ))
-        self.assertIn("--slurm-option: must not be there inside Slurm job", done.stderr)
-
-    def test_inside_what_has_ended(self):
-        number = self.slurm.run("sbatch", "--parsable", "--wait", "--output=/dev/null", "--wrap=exit 0").stdout.strip()
-        for stale in (number, "4000000"):  # Slurm remembers the first, and not the other
-            with mock.patch.dict(os.environ, {"SLURM_JOB_ID": stale}):
-                self.assert_refused(f"SLURM_JOB_ID names job {stale}, which has ended: unset it")
-
     # ---- what cannot be ----
-
-    def assert_refused(self, text, *flags, pools=None, **spec_options):
-        run = self.run_job(pools or [bash("echo never"), bash("echo never")], ENGINE, *flags, **spec_options)
-        self.assert_code(run, 1)
-        self.assertIn(text, run.err)
-        return run
 
     def test_no_such_partition(self):
         self.assert_refused("Slurm: invalid partition specified: nowhere", "--slurm-partition=nowhere")
