@@ -1,5 +1,5 @@
 /*
- * What the two files of the fake driver share: calls, contexts, streams and their work.
+ * What the files of the fake driver share: calls, contexts, streams and their work.
  */
 #ifndef SMD_TESTS_FAKE_H
 #define SMD_TESTS_FAKE_H
@@ -20,6 +20,8 @@
 			abort();                                                                   \
 		}                                                                                  \
 	} while (0)
+
+#define FAKE_DEVICES 2
 
 struct CUctx_st {
 	int ordinal;
@@ -65,6 +67,8 @@ CUresult fake_leave(CUresult result);
 /* The same for calls that give something back: they work in broken contexts too. */
 void fake_enter_end(void);
 void fake_lock(void);
+/* A number as it is now; it takes the lock. */
+unsigned fake_count(const unsigned *count);
 
 #define ENTER(call, needs_context)                                                                 \
 	do {                                                                                       \

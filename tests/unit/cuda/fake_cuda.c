@@ -13,11 +13,7 @@
 
 #include "tests/unit/cuda/fake.h"
 
-#define DEVICES   2
-#define STACK_MAX 4
-
-struct CUctx_st fake_contexts[DEVICES] = {{.ordinal = 0}, {.ordinal = 1}};
-static struct CUstream_st legacy_streams[DEVICES];
+static struct CUstream_st legacy_streams[FAKE_DEVICES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static LIST_HEAD(, CUstream_st) streams = LIST_HEAD_INITIALIZER(streams);
@@ -34,13 +30,10 @@ int fake_facts[SMD_FAKE_FACTS_END] = {
 	[SMD_FAKE_WHOLE] = 1,
 	[SMD_FAKE_MEMOPS] = 1,
 };
-static unsigned flushes;
 static unsigned callbacks;
 static unsigned live_streams;
 static unsigned global_captures; /* under way, of CU_STREAM_CAPTURE_MODE_GLOBAL */
 
-static _Thread_local CUcontext stack[STACK_MAX];
-static _Thread_local unsigned depth;
 static _Thread_local bool in_callback;
 static _Thread_local CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
@@ -67,7 +60,7 @@ void smd_fake_mend(void)
 {
 	pthread_mutex_lock(&lock);
 	fail_in = 0;
-	for (int i = 0; i < DEVICES; i++) {
+	for (int i = 0; i < FAKE_DEVICES; i++) {
 		fake_contexts[i].broken = CUDA_SUCCESS;
 	}
 	pthread_mutex_unlock(&lock);
@@ -80,7 +73,7 @@ void smd_fake_set(enum smd_fake_fact fact, int value)
 	pthread_mutex_unlock(&lock);
 }
 
-static unsigned locked_count(const unsigned *count)
+unsigned fake_count(const unsigned *count)
 {
 	unsigned n;
 
@@ -90,24 +83,19 @@ static unsigned locked_count(const unsigned *count)
 	return n;
 }
 
-unsigned smd_fake_flushes(void)
-{
-	return locked_count(&flushes);
-}
-
 unsigned smd_fake_live(void)
 {
-	return locked_count(&fake_live);
+	return fake_count(&fake_live);
 }
 
 unsigned smd_fake_streams(void)
 {
-	return locked_count(&live_streams);
+	return fake_count(&live_streams);
 }
 
 unsigned smd_fake_callbacks(void)
 {
-	return locked_count(&callbacks);
+	return fake_count(&callbacks);
 }
 
 /* ---- captures; with the lock ---- */
@@ -158,14 +146,14 @@ CUresult fake_enter(const char *call, bool needs_context)
 	CUresult result = CUDA_SUCCESS;
 
 	REQUIRE(!in_callback);
-	if (needs_context && depth == 0) {
+	if (needs_context && !fake_context()) {
 		return CUDA_ERROR_INVALID_CONTEXT;
 	}
 	pthread_mutex_lock(&lock);
 	if (!initialized) {
 		result = CUDA_ERROR_NOT_INITIALIZED;
 	} else if (needs_context) {
-		result = stack[depth - 1]->broken;
+		result = fake_context()->broken;
 	}
 	if (result == CUDA_SUCCESS) {
 		result = failure_of(call);
@@ -189,18 +177,13 @@ CUresult fake_leave(CUresult result)
 
 void fake_enter_end(void)
 {
-	REQUIRE(!in_callback && depth);
+	REQUIRE(!in_callback && fake_context());
 	pthread_mutex_lock(&lock);
 }
 
 void fake_lock(void)
 {
 	pthread_mutex_lock(&lock);
-}
-
-CUcontext fake_context(void)
-{
-	return depth ? stack[depth - 1] : NULL;
 }
 
 /* ---- streams ---- */
@@ -324,7 +307,7 @@ static void stream_begin(CUstream stream, CUcontext context)
 CUstream fake_stream(CUstream stream)
 {
 	if (!stream || stream == CU_STREAM_LEGACY) {
-		stream = &legacy_streams[stack[depth - 1]->ordinal];
+		stream = &legacy_streams[fake_context()->ordinal];
 	}
 	REQUIRE(!stream->destroyed);
 	return stream;
@@ -361,7 +344,7 @@ CUresult cuStreamCreate(CUstream *out, unsigned flags)
 	stream = calloc(1, sizeof(*stream));
 	REQUIRE(stream);
 	stream->blocking = flags == CU_STREAM_DEFAULT;
-	stream_begin(stream, stack[depth - 1]);
+	stream_begin(stream, fake_context());
 	fake_live++;
 	live_streams++;
 	*out = stream;
@@ -394,7 +377,7 @@ CUresult cuStreamSynchronize(CUstream stream)
 CUresult cuStreamDestroy(CUstream stream)
 {
 	fake_enter_end();
-	REQUIRE(!stream->destroyed && stream->context == stack[depth - 1]);
+	REQUIRE(!stream->destroyed && stream->context == fake_context());
 	stream->destroyed = true;
 	fake_live--;
 	live_streams--;
@@ -490,7 +473,7 @@ CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 	return CUDA_SUCCESS;
 }
 
-/* ---- contexts ---- */
+/* ---- the driver itself ---- */
 
 CUresult cuInit(unsigned flags)
 {
@@ -498,115 +481,11 @@ CUresult cuInit(unsigned flags)
 	pthread_mutex_lock(&lock);
 	if (!initialized) {
 		initialized = true;
-		for (int i = 0; i < DEVICES; i++) {
+		for (int i = 0; i < FAKE_DEVICES; i++) {
 			legacy_streams[i].legacy = true;
 			stream_begin(&legacy_streams[i], &fake_contexts[i]);
 		}
 	}
-	return fake_leave(CUDA_SUCCESS);
-}
-
-CUresult cuDeviceGet(CUdevice *out, int ordinal)
-{
-	ENTER("cuDeviceGet", false);
-	*out = ordinal;
-	return fake_leave(
-		ordinal >= 0 && ordinal < DEVICES ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE);
-}
-
-CUresult cuDeviceGetCount(int *out)
-{
-	ENTER("cuDeviceGetCount", false);
-	*out = DEVICES;
-	return fake_leave(CUDA_SUCCESS);
-}
-
-CUresult cuCtxGetDevice(CUdevice *out)
-{
-	ENTER("cuCtxGetDevice", true);
-	*out = fake_context()->ordinal;
-	return fake_leave(CUDA_SUCCESS);
-}
-
-CUresult cuDeviceGetAttribute(int *out, CUdevice_attribute attribute, CUdevice device)
-{
-	ENTER("cuDeviceGetAttribute", false);
-	(void)device;
-	switch (attribute) {
-	case CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED:
-		*out = fake_facts[SMD_FAKE_DMA_BUF];
-		break;
-	case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING:
-		*out = fake_facts[SMD_FAKE_ORDERING];
-		break;
-	case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS:
-		*out = fake_facts[SMD_FAKE_FLUSH];
-		break;
-	default:
-		REQUIRE(!"an attribute that the fake knows");
-	}
-	return fake_leave(CUDA_SUCCESS);
-}
-
-#ifndef FAKE_OLD
-CUresult cuFlushGPUDirectRDMAWrites(
-	CUflushGPUDirectRDMAWritesTarget target, CUflushGPUDirectRDMAWritesScope scope)
-{
-	ENTER("cuFlushGPUDirectRDMAWrites", true);
-	REQUIRE(target == CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX);
-	REQUIRE(scope == CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
-	REQUIRE(fake_facts[SMD_FAKE_FLUSH] & CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST);
-	flushes++;
-	return fake_leave(CUDA_SUCCESS);
-}
-#endif
-
-CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active)
-{
-	ENTER("cuDevicePrimaryCtxGetState", false);
-	*flags = 0;
-	*active = fake_contexts[device].retained && !fake_facts[SMD_FAKE_NO_PRIMARY];
-	return fake_leave(CUDA_SUCCESS);
-}
-
-CUresult cuCtxGetCurrent(CUcontext *out)
-{
-	ENTER("cuCtxGetCurrent", false);
-	*out = fake_context();
-	return fake_leave(CUDA_SUCCESS);
-}
-
-CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
-{
-	ENTER("cuDevicePrimaryCtxRetain", false);
-	fake_contexts[device].retained++;
-	fake_live++;
-	*out = &fake_contexts[device];
-	return fake_leave(CUDA_SUCCESS);
-}
-
-CUresult cuDevicePrimaryCtxRelease(CUdevice device)
-{
-	ENTER("cuDevicePrimaryCtxRelease", false);
-	REQUIRE(fake_contexts[device].retained);
-	fake_contexts[device].retained--;
-	fake_live--;
-	return fake_leave(CUDA_SUCCESS);
-}
-
-CUresult cuCtxPushCurrent(CUcontext context)
-{
-	ENTER("cuCtxPushCurrent", false);
-	REQUIRE(depth < STACK_MAX && context->retained);
-	stack[depth++] = context;
-	return fake_leave(CUDA_SUCCESS);
-}
-
-CUresult cuCtxPopCurrent(CUcontext *out)
-{
-	ENTER("cuCtxPopCurrent", false);
-	REQUIRE(depth);
-	*out = stack[--depth];
 	return fake_leave(CUDA_SUCCESS);
 }
 
