@@ -382,7 +382,7 @@ int smd_peer_create(
 	struct smd_shard *shard, struct smd_lane *lane, const struct smd_handshake *handshake)
 {
 	struct smd_peer *peer = calloc(1, sizeof(*peer));
-	int ret;
+	int ret = 0;
 
 	if (!peer) {
 		return -ENOMEM;
@@ -390,7 +390,10 @@ int smd_peer_create(
 	peer->shard = shard;
 	peer->lane = lane;
 	peer->hello = handshake->hello;
-	ret = smd_lane_attach(lane, shard->base, &peer_callbacks, peer);
+	if (peer->hello.flags & SMD_HELLO_ZEROS) {
+		ret = smd_lane_skip_zeros(lane, shard->config.welcome.chunk_bytes);
+	}
+	ret = ret ? ret : smd_lane_attach(lane, shard->base, &peer_callbacks, peer);
 	if (ret) {
 		free(peer);
 		return ret;

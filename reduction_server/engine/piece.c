@@ -96,7 +96,8 @@ void smd_piece_send(struct smd_member *member)
 			.length = bytes,
 			.done = piece_sent,
 			.owner = slot,
-			.turns = member->turns},
+			.turns = member->turns,
+			.elements = true},
 		.slot = slot,
 	};
 	frame.kind = SMD_FRAME_RESULT;

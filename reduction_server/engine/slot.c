@@ -178,6 +178,7 @@ static void slot_send_to(struct smd_slot *slot, struct smd_member *member)
 		.done = slot_sent,
 		.owner = slot,
 		.turns = member->turns,
+		.elements = true,
 		.remote_buffer = slot->remote_buffers[rank],
 	};
 	frame.kind = SMD_FRAME_RESULT;

@@ -88,6 +88,7 @@ void smd_lane_send(struct smd_lane *lane, struct smd_frame *frame, struct smd_se
 	frame->length = send->length;
 	smd_frame_encode(frame, send->header);
 	send->sent = 0;
+	send->looked = false;
 	send->nadvertised = 0;
 	lane->ops->send(lane, send);
 }

@@ -83,10 +83,12 @@ struct smd_send {
 	struct smd_remote_buffer remote_buffer; /* for the payload; see above */
 	struct smd_extent extent;               /* of the payload */
 	struct smd_turns *turns;                /* the owner's, that it was given by (turns.h) */
+	bool elements;       /* its payload: blocks of zeros need not cross (skip_zeros) */
 	bool self_contained; /* this and the payload stay until done(), even after the lane is
 				closed, and done() needs no more than the lane itself */
 	/* The transport's while the send is queued: */
 	uint32_t sent;             /* header and payload bytes that have left */
+	bool looked;               /* for zeros */
 	unsigned nadvertised;      /* buffers that are advertised with it, */
 	uint32_t first_advertised; /* from this one on */
 	TAILQ_ENTRY(smd_send) link;
@@ -333,6 +335,12 @@ struct smd_transport_ops {
 	 * operation: it keeps none.
 	 */
 	void (*limit_unsent)(struct smd_lane *lane, uint32_t bytes);
+	/*
+	 * From now on blocks of zeros of elements, in payloads of at most `largest` bytes, do not
+	 * cross (wire/zeros.h): the other end has said that it fills them in, as this one does. 0 or
+	 * -ENOMEM. NULL operation: all of a payload crosses.
+	 */
+	int (*skip_zeros)(struct smd_lane *lane, uint32_t largest);
 	/* The rest of the payload that is being received goes to `payload` instead. */
 	void (*redirect)(struct smd_lane *lane, void *payload);
 	void (*close)(struct smd_lane *lane);
@@ -574,6 +582,11 @@ static inline void smd_lane_limit_unsent(struct smd_lane *lane, uint32_t bytes)
 	if (lane->ops->limit_unsent) {
 		lane->ops->limit_unsent(lane, bytes);
 	}
+}
+
+static inline int smd_lane_skip_zeros(struct smd_lane *lane, uint32_t largest)
+{
+	return lane->ops->skip_zeros ? lane->ops->skip_zeros(lane, largest) : 0;
 }
 
 static inline void smd_lane_redirect(struct smd_lane *lane, void *payload)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "reduction_server/base/bytes.h"
+#include "reduction_server/wire/zeros.h"
 
 void smd_frame_encode(const struct smd_frame *frame, uint8_t bytes[SMD_FRAME_SIZE])
 {
@@ -67,6 +68,8 @@ static uint32_t longest_payload(unsigned kind)
 	case SMD_FRAME_HELD:
 	case SMD_FRAME_DRAINS:
 		return 0;
+	case SMD_FRAME_ZEROS:
+		return SMD_ZERO_MAP_MAX;
 	default:
 		return SMD_CONTROL_MAX;
 	}

@@ -55,7 +55,8 @@
 	X(SMD_FRAME_SHRUNK, 25, "SHRUNK")                                                          \
 	X(SMD_FRAME_HELD, 26, "HELD")                                                              \
 	X(SMD_FRAME_DRAINS, 27, "DRAINS")                                                          \
-	X(SMD_FRAME_PAIR, 28, "PAIR") /* before WELCOME */
+	X(SMD_FRAME_PAIR, 28, "PAIR") /* before WELCOME */                                         \
+	X(SMD_FRAME_ZEROS, 29, "ZEROS")
 
 enum smd_frame_kind {
 #define X(constant, number, name) constant = (number),

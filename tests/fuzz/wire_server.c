@@ -18,7 +18,7 @@
 #include "reduction_server/transport/tcp/tcp.h"
 #include "tests/fuzz/input.h"
 
-enum { WORKERS = 3, CHUNK = 4096, BUFFERS = 32, INPUTS_MOST = 1000 /* of one shard */ };
+enum { WORKERS = 3, CHUNK = 16384, BUFFERS = 32, INPUTS_MOST = 1000 /* of one shard */ };
 
 /* The shard's thread, which does not begin before it is waited for: then it drains at once. */
 static void *(*shard_main)(void *);
@@ -86,7 +86,7 @@ static void turn(struct smd_shard *shard)
 /* A worker that has said HELLO; what it says from now on goes into the socket that is returned. */
 static int let_in(struct smd_shard *shard, int number)
 {
-	struct smd_handshake handshake = {.hello = {.flags = 0}};
+	struct smd_handshake handshake = {.hello = {.flags = SMD_HELLO_ZEROS}};
 	struct smd_hello *hello = &handshake.hello;
 	struct tcp_lane *lane;
 	int ends[2];

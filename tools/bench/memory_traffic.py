@@ -3,8 +3,9 @@
 
     tools/bench/memory_traffic.py [--ranks=8] [--cache=32M] [--queue=256K]
 
-Prints a table over the size of chunks and the window, for TCP and RDMA (specs/design/fast-networks.md). The cache is
-whole, keeps what was used last, and takes what the network card writes.
+Prints a table over the size of chunks and the window, for TCP and RDMA, and one of a worker whose tensors are not in
+the cache, path by path (specs/design/fast-networks.md). The cache is whole, keeps what was used last, and takes what the
+network card writes.
 """
 
 import collections
@@ -14,6 +15,7 @@ BLOCK = 4096
 UNITS = {"K": 1 << 10, "M": 1 << 20}
 CHUNKS = [64 << 10, 128 << 10, 256 << 10, 512 << 10]
 WINDOWS = [1, 2, 4, 8]
+WORKER_PATHS = ["tcp", "narrow", "rdma"]
 ROUNDS = 3     # through all slots before it counts, and as many that count
 
 
@@ -123,6 +125,78 @@ class Server:
         return self.cache.moved / (turns * 2 * self.ranks * self.blocks)
 
 
+class Worker:
+    """A rank that all-reduces a tensor of four bytes an element in the processor's memory, out of place, chunk by chunk, of which `window` are
+    under way; the next operation uses the same memory."""
+
+    def __init__(self, chunk, window, cache, queue):
+        self.cache = Cache(cache)
+        self.blocks, self.window, self.queue = chunk // BLOCK, window, queue // BLOCK
+        self.chunks = 4 * self.cache.most // self.blocks   # a tensor that the cache does not hold
+        self.at = collections.Counter()
+
+    def socket_block(self, way):
+        self.at[way] += 1
+        return way, self.at[way] % self.queue
+
+    def through_socket(self, block, out):
+        """What the processor copies into a socket, or out of it."""
+        socket = self.socket_block("out" if out else "in")
+        if out:
+            self.cache.read(block)
+            self.cache.write(socket)
+            self.cache.card_reads(socket)
+        else:
+            self.cache.card_writes(socket)
+            self.cache.read(socket)
+            self.cache.write(block)
+
+    def leaves(self, path, chunk, block):
+        if path == "rdma":
+            self.cache.card_reads(("send", chunk, block))
+        elif path == "narrow":     # half a block of the result's memory, of a block of the input
+            self.cache.read(("send", chunk, block))
+            half = "recv", (chunk * self.blocks + block) // 2
+            self.cache.write(half)
+            if block % 2:
+                self.through_socket(half, True)
+        else:
+            self.through_socket(("send", chunk, block), True)
+
+    def comes(self, path, chunk, block):
+        place = "recv", chunk * self.blocks + block
+        if path == "rdma":
+            self.cache.card_writes(place)
+        elif path == "narrow":
+            if block % 2:
+                self.through_socket(("recv", (chunk * self.blocks + block) // 2), False)
+        else:
+            self.through_socket(place, False)
+
+    def widen(self):
+        """From the end, what lies in the first half of the result's memory."""
+        for block in reversed(range(self.chunks * self.blocks)):
+            self.cache.read(("recv", block // 2))
+            self.cache.write(("recv", block))
+
+    def operation(self, path):
+        for chunk in range(self.chunks + self.window):
+            for block in range(self.blocks):
+                if chunk < self.chunks:
+                    self.leaves(path, chunk, block)
+                if chunk >= self.window:
+                    self.comes(path, chunk - self.window, block)
+        if path == "narrow":
+            self.widen()
+
+    def traffic(self, path):
+        """Bytes of memory for each byte of the tensor, out and in."""
+        self.operation(path)
+        self.cache.moved = 0
+        self.operation(path)
+        return self.cache.moved / (2 * self.chunks * self.blocks)
+
+
 def main():
     options = {"ranks": "8", "cache": "32M", "queue": "256K"}
     for word in sys.argv[1:]:
@@ -136,6 +210,8 @@ def main():
     for chunk in CHUNKS:
         cells = [[Server(ranks, chunk, window, cache, queue).traffic(rdma) for rdma in (False, True)] for window in WINDOWS]
         print(f"{chunk >> 10:4} KiB  " + "".join(f"       {tcp:7.2f} {rdma:5.2f}" for tcp, rdma in cells), flush=True)
+    print("worker    " + "".join(f"{path:>8}" for path in WORKER_PATHS))
+    print("          " + "".join(f"{Worker(512 << 10, 2, cache, queue).traffic(path):8.2f}" for path in WORKER_PATHS))
     return 0
 
 

@@ -70,7 +70,8 @@ def table(found):
             cell(size, results.get(size)) for results in found["systems"].values()), ratio, to_plain(found, size), limit)
     yield from cost_lines(found)
     own = found["systems"].get("summand", {})
-    for name, what in (("summand-told", "by defaults to that of servers that are told their rate"), ("summand-tls", "over TLS to that without")):
+    for name, what in (("summand-told", "by defaults to that of servers that are told their rate"), ("summand-tls", "over TLS to that without"),
+                       ("summand-bf16", "in two bytes an element to that in four")):
         other = found["systems"].get(name, {})
         first, second = (other, own) if name == "summand-told" else (own, other)
         if own and other:
@@ -104,6 +105,13 @@ def peer_checks(found, floors):
             yield f"{plot.size_text(size)} to the best peer ({peer[1]})", peer[0] / own[size]["us"], floor
 
 
+def bf16_checks(found, floors):
+    own, narrow = found["systems"]["summand"], found["systems"].get("summand-bf16", {})
+    for size, floor in floors.items():
+        if size in own and size in narrow:
+            yield f"{plot.size_text(size)} in two bytes an element to four", own[size]["us"] / narrow[size]["us"], floor
+
+
 def plain_checks(found, targets):
     own, plain = found["systems"]["summand"], found["systems"].get("plain", {})
     for size, floor in targets.get("plain", {}).items():
@@ -127,6 +135,7 @@ def checks(found, targets):
         yield "4K to Gloo", gloo[4096]["us"] / own[4096]["us"], 2.0
     if targets.get("p95") and 4096 in own and 4096 in found["systems"].get("openmpi", {}):
         yield "4K, 95th percentile to Open MPI's", found["systems"]["openmpi"][4096]["p95_us"] / own[4096]["p95_us"], 1.0
+    yield from bf16_checks(found, targets.get("bf16", {}))
     yield from plain_checks(found, targets)
     size = max(own)
     if targets.get("rank_cost") and gloo.get(size, {}).get("rank_s_per_gb") and own[size].get("rank_s_per_gb"):

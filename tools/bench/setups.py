@@ -12,6 +12,7 @@ QUICK_SIZES = [4 * KIB, 64 * KIB, MIB, 16 * MIB]
 UNSHAPED = 2e9      # bytes per second to expect where nothing shapes the links
 LIMIT = {MIB: 0.90, 4 * MIB: 0.95, 16 * MIB: 0.97, 64 * MIB: 0.97}
 HYBRID_LIMIT = {size: 0.95 for size in (4 * MIB, 16 * MIB, 64 * MIB)}
+BF16 = {4 * MIB: 1.8, 16 * MIB: 1.8, 64 * MIB: 1.8}
 SERVERS_LIMIT = {16 * MIB: 0.95, 64 * MIB: 0.95}
 
 
@@ -107,7 +108,7 @@ def suite():
     links leave the processors of a small machine out of it."""
     four = {4 * KIB: 1.0, **never_slower(1.0)}
     return [
-        equal(4, "1gbit", limit=LIMIT, cost=True, half_of_gloo=True, p95=True, plain_cost=True, rank_cost=True, peer={**four, 16 * MIB: 1.4, 64 * MIB: 1.4}),
+        equal(4, "1gbit", limit=LIMIT, bf16=BF16, cost=True, half_of_gloo=True, p95=True, plain_cost=True, rank_cost=True, peer={**four, 16 * MIB: 1.4, 64 * MIB: 1.4}),
         equal(8, "400mbit", limit=LIMIT, cost=True, peer={**never_slower(1.0), 16 * MIB: 1.65, 64 * MIB: 1.65}),
         equal(2, "1gbit"),
         equal(3, "1gbit"),

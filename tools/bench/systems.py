@@ -83,6 +83,7 @@ def compile_driver(output, compiler, source, *libraries):
 class Summand:
     """Ranks of summand-perf, and servers with their defaults, which believe interfaces that say 10 Gbit/s."""
     name = "summand"
+    ranks_environment = {}
 
     def __init__(self, setup, nodes):
         self.setup, self.nodes = setup, nodes
@@ -140,7 +141,8 @@ class Summand:
                            for i in range(len(self.servers)))
         words = [*words, f"--nranks={self.setup.workers}", f"--servers={servers}"]
         return run_together(self.nodes, [(rank, [*words, f"--rank={rank}", *self.setup.summand_args])
-                                         for rank in range(self.setup.workers)], what, patience_s)
+                                         for rank in range(self.setup.workers)], what, patience_s,
+                            {**os.environ, **self.ranks_environment})
 
     def measure_size(self, size):
         warmup = 2 if size >= LARGE else 10
@@ -173,6 +175,7 @@ class SummandTold(Summand):
 class SummandTls(Summand):
     """The same with all that crosses encrypted, to see beside it what that costs."""
     name = "summand-tls"
+    ranks_environment = {"SUMMAND_TLS": "1"}
 
     def start_servers(self):
         plain, self.setup.server_args = self.setup.server_args, [*self.setup.server_args, "--tls"]
@@ -181,12 +184,11 @@ class SummandTls(Summand):
         finally:
             self.setup.server_args = plain
 
-    def measure(self, sizes, say, before=None):
-        os.environ["SUMMAND_TLS"] = "1"     # for the ranks
-        try:
-            return super().measure(sizes, say, before)
-        finally:
-            del os.environ["SUMMAND_TLS"]
+
+class SummandBf16(Summand):
+    """The same sent in two bytes an element (SUMMAND_WIRE), to see beside it what half the bytes bring."""
+    name = "summand-bf16"
+    ranks_environment = {"SUMMAND_WIRE": "bf16"}
 
 
 class Peer:

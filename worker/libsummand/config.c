@@ -207,6 +207,18 @@ static int read_wire(unsigned *out, struct smd_error *error)
 	return 0;
 }
 
+static int read_zero_blocks(bool *skipped, struct smd_error *error)
+{
+	const char *text = getenv("SUMMAND_ZERO_BLOCKS");
+
+	*skipped = !text || strcmp(text, "off") != 0;
+	if (text && *text && *skipped && strcmp(text, "on") != 0) {
+		return smd_error_set(
+			error, EINVAL, "SUMMAND_ZERO_BLOCKS: must be on or off, got \"%s\"", text);
+	}
+	return 0;
+}
+
 static int read_progress(enum smd_progress_mode option, bool *poll, struct smd_error *error)
 {
 	const char *text = getenv("SUMMAND_PROGRESS");
@@ -436,6 +448,9 @@ static int read_all(const struct smd_context_options *options, struct smd_config
 	}
 	if (ret == 0) {
 		ret = read_wire(&config->wire_dtype, error);
+	}
+	if (ret == 0) {
+		ret = read_zero_blocks(&config->zeros_skipped, error);
 	}
 	config->ninitial = config->nservers;
 	if (ret == 0 && *first_of(NULL, "SUMMAND_SERVERS_FILE", "")) {

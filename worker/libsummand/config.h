@@ -37,6 +37,7 @@ struct smd_config {
 	bool poll;
 	bool near_card; /* the progress thread runs near the card to the first server */
 	unsigned wire_dtype; /* SUMMAND_WIRE */
+	bool zeros_skipped;  /* blocks of zeros are not sent, SUMMAND_ZERO_BLOCKS */
 	bool declared_rates; /* weights and chunks stay as servers have declared */
 };
 

@@ -170,6 +170,7 @@ static void flow_send_chunk(struct smd_flow *flow, struct smd_request *operation
 	send->send.done = flow_sent;
 	send->send.owner = &flow->epoch->receiver;
 	send->send.turns = &flow->remote->turns;
+	send->send.elements = true;
 	send->send.remote_buffer = smd_flow_remote_buffer(flow, flow->next);
 	if (flow->comm->tuning && flow->done == flow->next && flow->busy_ns == 0) {
 		flow->busy_ns = smd_clock_ns();

@@ -147,7 +147,9 @@ static int remote_on_welcome(
 			"that one");
 		return 0;
 	}
-	if (smd_remote_watch(remote)) {
+	if (smd_remote_watch(remote) ||
+		(remote->owner->config->zeros_skipped &&
+			smd_lane_skip_zeros(remote->lane, welcome.chunk_bytes))) {
 		return smd_error_set(error, ENOMEM, "out of memory");
 	}
 	smd_turns_pace(&remote->turns, welcome.weight);

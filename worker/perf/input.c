@@ -1,4 +1,5 @@
 /* Inputs whose reductions are known, and the check of the results. */
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -9,6 +10,7 @@
 
 #define PLACES      32 /* different inputs of a rank */
 #define ELEMENT_MAX 8
+#define SPAN        (64u << 10) /* bytes that are zeros together */
 
 /*
  * Which of these element i has. Neighbours differ, and so do elements at any distance, mostly (a
@@ -102,9 +104,28 @@ static void round_to_wire(void *one, unsigned wire)
 	smd_element_encode(one, SMD_FLOAT32, smd_element_decode(&narrow, (enum smd_dtype)wire));
 }
 
-uint64_t perf_input_check(
-	const void *buffer, size_t count, unsigned dtype, unsigned wire, unsigned op, int nranks)
+/* Whether byte i is in a span that is zeros, of all ranks: so much of each hundred spans, spread.
+ */
+static bool is_zero(size_t i, int percent)
 {
+	uint32_t fraction = (uint32_t)(i / SPAN) * 0x9e3779b9u;
+
+	return (uint64_t)fraction * 100 < (uint64_t)percent << 32;
+}
+
+void perf_input_zero(void *buffer, size_t bytes, int percent)
+{
+	for (size_t i = 0; i < bytes; i += SPAN) {
+		if (is_zero(i, percent)) {
+			memset((char *)buffer + i, 0, bytes - i < SPAN ? bytes - i : SPAN);
+		}
+	}
+}
+
+uint64_t perf_input_check(const void *buffer, size_t count, unsigned dtype, unsigned wire,
+	unsigned op, int nranks, int zeros)
+{
+	static const uint8_t zero[ELEMENT_MAX];
 	size_t size = smd_dtype_bytes(dtype);
 	uint8_t expected[PLACES * ELEMENT_MAX];
 	uint64_t wrong = 0;
@@ -117,8 +138,10 @@ uint64_t perf_input_check(
 		}
 	}
 	for (size_t i = 0; i < count; i++) {
-		wrong += memcmp((const char *)buffer + i * size, expected + place_of(i) * size,
-				 size) != 0;
+		const uint8_t *must =
+			is_zero(i * size, zeros) ? zero : expected + place_of(i) * size;
+
+		wrong += memcmp((const char *)buffer + i * size, must, size) != 0;
 	}
 	return wrong;
 }
@@ -156,7 +179,7 @@ uint64_t perf_input_check_near(
 	uint64_t wrong = 0;
 
 	if (smd_dtype_bits(dtype) == 0) {
-		return perf_input_check(buffer, count, dtype, dtype, op, nranks);
+		return perf_input_check(buffer, count, dtype, dtype, op, nranks, 0);
 	}
 	for (size_t i = 0; i < PLACES; i++) {
 		expected[i] = (double)reduce(dtype, op, i, nranks) / (op == SMD_AVG ? nranks : 1);

@@ -109,6 +109,8 @@ static int parse(int argc, char **argv, struct perf_settings *settings,
 			"float32 is sent as bf16, fp16 or float32 (default: SUMMAND_WIRE, float32)",
 			set_wire, &settings->wire},
 		{"op", "OP", "sum (default), prod, max, min or avg", set_op, &settings->op},
+		{"zeros", "PERCENT", "so much of each input is zeros, in spans of 64K (default 0)",
+			smd_option_set_int, &settings->zeros},
 		{"iters", "N", "measured iterations of each size (default 20)", smd_option_set_int,
 			&settings->iters},
 		{"warmup", "N", "iterations before these (default 5)", smd_option_set_int,
@@ -184,6 +186,10 @@ static int check(struct perf_settings *settings, struct smd_error *error)
 	if (settings->iters < 1) {
 		return smd_error_set(
 			error, EINVAL, "--iters: must be at least 1, got %d", settings->iters);
+	}
+	if (settings->zeros < 0 || settings->zeros > 100) {
+		return smd_error_set(
+			error, EINVAL, "--zeros: must be 0 to 100, got %d", settings->zeros);
 	}
 	if (settings->inflight < 1 || settings->inflight > PERF_INFLIGHT_MAX) {
 		return smd_error_set(error, EINVAL, "--inflight: must be 1 to %d, got %d",

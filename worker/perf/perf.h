@@ -35,6 +35,7 @@ struct perf_settings {
 	unsigned dtype;
 	unsigned wire; /* the type that it is sent as */
 	unsigned op;
+	int zeros; /* percent of each input that are zeros */
 	int iters;
 	int warmup;
 	int inflight; /* operations at the same time */
@@ -69,9 +70,12 @@ int perf_run_local(const struct perf_settings *settings, struct smd_error *error
 
 /* An input of the rank: small whole numbers, whose reductions are known in every type. */
 void perf_input_fill(void *buffer, size_t count, unsigned dtype, unsigned op, int rank);
-/* How many elements of a reduction of all ranks' inputs are wrong, which were sent as `wire`. */
-uint64_t perf_input_check(
-	const void *buffer, size_t count, unsigned dtype, unsigned wire, unsigned op, int nranks);
+/* Makes so many percent of it zeros, the same on all ranks. */
+void perf_input_zero(void *buffer, size_t bytes, int percent);
+/* How many elements of a reduction of all ranks' inputs are wrong, which were sent as `wire`, and of
+ * which `zeros` percent are zeros. */
+uint64_t perf_input_check(const void *buffer, size_t count, unsigned dtype, unsigned wire,
+	unsigned op, int nranks, int zeros);
 /*
  * The same of a reduction that rounds after each step, in whatever order: floating-point sums and
  * averages, where they cannot be exact, may be off by the rounding errors of all steps together.

@@ -127,7 +127,7 @@ static uint64_t check_all(
 
 	for (int k = 0; k < settings->inflight; k++) {
 		wrong += perf_input_check(buffer_of(buffers, k), count, settings->dtype,
-			settings->wire, settings->op, settings->nranks);
+			settings->wire, settings->op, settings->nranks, settings->zeros);
 	}
 	return wrong;
 }
@@ -218,6 +218,7 @@ static int run_size(const struct perf_settings *settings, smd_comm **comms, uint
 	}
 	memset(buffers.input, STALE_BYTE, room);
 	perf_input_fill(buffers.input, row->count, settings->dtype, settings->op, settings->rank);
+	perf_input_zero(buffers.input, row->bytes, settings->zeros);
 	prepare(settings, &buffers);
 	ret = measure(settings, comms, &buffers, times, row);
 	if (ret) {

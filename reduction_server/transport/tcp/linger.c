@@ -20,6 +20,7 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/transport/tcp/tcp.h"
 #include "reduction_server/transport/tcp/tls.h"
+#include "reduction_server/transport/tcp/zeros.h"
 
 #define LINGER_LANES   64 /* of the process */
 #define LINGER_BYTES   (64u << 20)
@@ -59,6 +60,7 @@ static int linger_keep_rest(struct tcp_lane *tcp, struct smd_send *begun)
 		.payload = rest->payload,
 		.length = begun->length,
 		.sent = begun->sent,
+		.looked = true,
 		.done = rest_done,
 		.owner = rest,
 		.self_contained = true,
@@ -70,6 +72,7 @@ static int linger_keep_rest(struct tcp_lane *tcp, struct smd_send *begun)
 	}
 	TAILQ_REMOVE(&tcp->tx, begun, link);
 	TAILQ_INSERT_HEAD(&tcp->tx, &rest->send, link);
+	smd_tcp_zeros_pass(tcp, begun, &rest->send);
 	begun->done(begun, -ECANCELED);
 	return 0;
 }
@@ -79,7 +82,8 @@ static int linger_keep_words(struct tcp_lane *tcp)
 {
 	struct smd_send *send = TAILQ_FIRST(&tcp->tx);
 
-	if (send && !send->self_contained && send->sent && linger_keep_rest(tcp, send)) {
+	if (send && !send->self_contained && smd_tcp_has_begun(tcp, send) &&
+		linger_keep_rest(tcp, send)) {
 		return -ENOMEM;
 	}
 	send = TAILQ_FIRST(&tcp->tx);
@@ -88,6 +92,7 @@ static int linger_keep_words(struct tcp_lane *tcp)
 
 		if (!send->self_contained) {
 			TAILQ_REMOVE(&tcp->tx, send, link);
+			smd_tcp_zeros_pass(tcp, send, NULL);
 			send->done(send, -ECANCELED);
 		}
 		send = next;
@@ -126,6 +131,7 @@ static void linger_end(struct tcp_lane *tcp)
 		send->done(send, -ECANCELED);
 	}
 	free(tcp->tls);
+	free(tcp->zeros);
 	free(tcp);
 }
 

@@ -18,9 +18,29 @@
 
 #include "reduction_server/transport/tcp/tcp.h"
 #include "reduction_server/transport/tcp/tls.h"
+#include "reduction_server/transport/tcp/zeros.h"
 
 #define RX_BUDGET     (1u << 20)
+#define RX_IOVECS     32
 #define QUICKACK_FROM (64u << 10)
+
+/* The frame that is coming in is for the lane itself. */
+static bool tcp_is_own(const struct tcp_lane *tcp)
+{
+	return tcp->rx_frame.kind == SMD_FRAME_ZEROS;
+}
+
+/* Where the payload goes. */
+static int tcp_place(struct tcp_lane *tcp, void **payload, struct smd_error *error)
+{
+	int ret;
+
+	if (tcp_is_own(tcp)) {
+		return smd_tcp_zeros_begin(tcp, &tcp->rx_frame, payload, error);
+	}
+	ret = smd_tcp_zeros_apply(tcp, &tcp->rx_frame, error);
+	return ret ? ret : tcp->callbacks->on_header(tcp->owner, &tcp->rx_frame, payload, error);
+}
 
 /* A header is whole: 0 to go on, 1 when the lane was closed or has ended. */
 static int tcp_take_header(struct tcp_lane *tcp, const uint8_t header[SMD_FRAME_SIZE])
@@ -30,7 +50,7 @@ static int tcp_take_header(struct tcp_lane *tcp, const uint8_t header[SMD_FRAME_
 	int ret = smd_frame_decode(header, &tcp->rx_frame, &error);
 
 	if (ret == 0) {
-		ret = tcp->callbacks->on_header(tcp->owner, &tcp->rx_frame, &payload, &error);
+		ret = tcp_place(tcp, &payload, &error);
 	}
 	if (tcp->closed) {
 		return 1;
@@ -45,6 +65,7 @@ static int tcp_take_header(struct tcp_lane *tcp, const uint8_t header[SMD_FRAME_
 	}
 	tcp->rx_payload = payload;
 	tcp->rx_payload_got = 0;
+	smd_tcp_zeros_fill(tcp);
 	return 0;
 }
 
@@ -56,6 +77,10 @@ static int tcp_take_frame(struct tcp_lane *tcp)
 	int ret;
 
 	tcp->rx_payload = NULL;
+	if (tcp_is_own(tcp)) {
+		smd_tcp_zeros_begun(tcp, &tcp->rx_frame);
+		return 0;
+	}
 	ret = tcp->callbacks->on_frame(tcp->owner, &tcp->rx_frame, payload, &error);
 	if (ret == SMD_LANE_DETACHED || tcp->closed) {
 		return 1;
@@ -65,6 +90,22 @@ static int tcp_take_frame(struct tcp_lane *tcp)
 		return 1;
 	}
 	return 0;
+}
+
+/* Of so many bytes, those that go where the payload goes on have come: how many, up to the next
+ * zeros, which are filled in. */
+static uint32_t tcp_advance(struct tcp_lane *tcp, size_t got)
+{
+	bool zeros;
+	uint32_t most =
+		smd_tcp_zeros_run_in(tcp, tcp->rx_payload_got, &zeros) - tcp->rx_payload_got;
+	uint32_t taken = got < most ? (uint32_t)got : most;
+
+	tcp->rx_payload_got += taken;
+	if (taken == most) {
+		smd_tcp_zeros_fill(tcp);
+	}
+	return taken;
 }
 
 static const uint8_t *tcp_consume_ahead(struct tcp_lane *tcp, uint32_t bytes)
@@ -83,18 +124,16 @@ static const uint8_t *tcp_consume_ahead(struct tcp_lane *tcp, uint32_t bytes)
 static int tcp_take_ahead(struct tcp_lane *tcp)
 {
 	while (tcp->rx_ahead_length >= SMD_FRAME_SIZE) {
-		uint32_t take;
-
 		if (tcp_take_header(tcp, tcp_consume_ahead(tcp, SMD_FRAME_SIZE))) {
 			return 1;
 		}
-		take = tcp->rx_frame.length;
-		take = take < tcp->rx_ahead_length ? take : tcp->rx_ahead_length;
-		if (take) {
-			memcpy(tcp->rx_payload, tcp_consume_ahead(tcp, take), take);
+		while (tcp->rx_payload_got < tcp->rx_frame.length && tcp->rx_ahead_length) {
+			uint8_t *to = tcp->rx_payload + tcp->rx_payload_got;
+			uint32_t taken = tcp_advance(tcp, tcp->rx_ahead_length);
+
+			memcpy(to, tcp_consume_ahead(tcp, taken), taken);
 		}
-		tcp->rx_payload_got = take;
-		if (take < tcp->rx_frame.length) {
+		if (tcp->rx_payload_got < tcp->rx_frame.length) {
 			break; /* and nothing is left */
 		}
 		if (tcp_take_frame(tcp)) {
@@ -110,16 +149,16 @@ static int tcp_take_ahead(struct tcp_lane *tcp)
 static int tcp_received(struct tcp_lane *tcp, size_t got)
 {
 	if (tcp->rx_payload) {
-		uint32_t missing = tcp->rx_frame.length - tcp->rx_payload_got;
-		uint32_t take = got < missing ? (uint32_t)got : missing;
-
-		tcp->rx_payload_got += take;
-		got -= take;
-		if (take == missing && tcp_take_frame(tcp)) {
-			return 1;
+		while (got && tcp->rx_payload_got < tcp->rx_frame.length) {
+			got -= tcp_advance(tcp, got);
 		}
-		if (take < missing && tcp->callbacks->on_part) {
-			tcp->callbacks->on_part(tcp->owner, &tcp->rx_frame, tcp->rx_payload_got);
+		if (tcp->rx_payload_got < tcp->rx_frame.length) {
+			if (tcp->callbacks->on_part && !tcp_is_own(tcp)) {
+				tcp->callbacks->on_part(
+					tcp->owner, &tcp->rx_frame, tcp->rx_payload_got);
+			}
+		} else if (tcp_take_frame(tcp)) {
+			return 1;
 		}
 	}
 	tcp->rx_ahead_length += (uint32_t)got;
@@ -130,18 +169,28 @@ static int tcp_received(struct tcp_lane *tcp, size_t got)
 static ssize_t tcp_read(struct tcp_lane *tcp, size_t *asked)
 {
 	bool small = tcp->rx_frame.length < SMD_TCP_AHEAD_MAX;
-	struct iovec iov[2];
+	struct iovec iov[RX_IOVECS];
+	uint32_t at = tcp->rx_payload ? tcp->rx_payload_got : tcp->rx_frame.length;
 	int n = 0;
 
 	*asked = 0;
-	if (tcp->rx_payload) {
-		iov[n].iov_base = tcp->rx_payload + tcp->rx_payload_got;
-		iov[n].iov_len = tcp->rx_frame.length - tcp->rx_payload_got;
+	while (at < tcp->rx_frame.length && n < RX_IOVECS) {
+		bool zeros;
+		uint32_t end = smd_tcp_zeros_run_in(tcp, at, &zeros);
+
+		if (!zeros) {
+			iov[n].iov_base = tcp->rx_payload + at;
+			iov[n].iov_len = end - at;
+			*asked += iov[n++].iov_len;
+		}
+		at = end;
+	}
+	if (n < RX_IOVECS) {
+		iov[n].iov_base = tcp->rx_ahead + tcp->rx_ahead_length;
+		iov[n].iov_len =
+			(small ? SMD_TCP_AHEAD_MAX : SMD_FRAME_SIZE) - tcp->rx_ahead_length;
 		*asked += iov[n++].iov_len;
 	}
-	iov[n].iov_base = tcp->rx_ahead + tcp->rx_ahead_length;
-	iov[n].iov_len = (small ? SMD_TCP_AHEAD_MAX : SMD_FRAME_SIZE) - tcp->rx_ahead_length;
-	*asked += iov[n++].iov_len;
 	return tcp->stream->receive(tcp, iov, n);
 }
 
@@ -205,6 +254,7 @@ void smd_tcp_receive(struct tcp_lane *tcp)
 		if (tcp_received(tcp, (size_t)got)) {
 			return;
 		}
+		total += smd_tcp_zeros_filled(tcp);
 		tcp_acknowledge_at_once(tcp);
 	}
 	if (tcp->tls && !tcp->poll_only && smd_tcp_tls_holds(tcp)) {

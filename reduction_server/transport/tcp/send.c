@@ -4,8 +4,29 @@
 #include <sys/uio.h>
 
 #include "reduction_server/transport/tcp/tcp.h"
+#include "reduction_server/transport/tcp/zeros.h"
 
 #define TX_IOVECS 32
+
+/* What is left of the payload; false: there is no room for all of it. */
+static bool tcp_gather_payload(const struct tcp_lane *tcp, const struct smd_send *send, uint32_t at,
+	struct iovec iov[TX_IOVECS], int *n)
+{
+	while (at < send->length) {
+		bool zeros;
+		uint32_t end = smd_tcp_zeros_run_out(tcp, send, at, &zeros);
+
+		if (!zeros && *n == TX_IOVECS) {
+			return false;
+		}
+		if (!zeros) {
+			iov[*n].iov_base = (uint8_t *)send->payload + at;
+			iov[(*n)++].iov_len = end - at;
+		}
+		at = end;
+	}
+	return true;
+}
 
 static int tcp_gather(struct tcp_lane *tcp, struct iovec iov[TX_IOVECS])
 {
@@ -14,18 +35,24 @@ static int tcp_gather(struct tcp_lane *tcp, struct iovec iov[TX_IOVECS])
 
 	TAILQ_FOREACH (send, &tcp->tx, link) {
 		uint32_t sent = send->sent;
+		const uint8_t *before;
+		uint32_t unsaid;
 
-		if (n + 2 > TX_IOVECS) {
+		if (n + 3 > TX_IOVECS || !smd_tcp_zeros_look(tcp, send)) {
 			break;
+		}
+		unsaid = smd_tcp_zeros_unsaid(tcp, send, &before);
+		if (unsaid) {
+			iov[n].iov_base = (uint8_t *)before;
+			iov[n++].iov_len = unsaid;
 		}
 		if (sent < SMD_FRAME_SIZE) {
 			iov[n].iov_base = send->header + sent;
 			iov[n++].iov_len = SMD_FRAME_SIZE - sent;
 			sent = SMD_FRAME_SIZE;
 		}
-		if (send->length) {
-			iov[n].iov_base = (uint8_t *)send->payload + (sent - SMD_FRAME_SIZE);
-			iov[n++].iov_len = send->length - (sent - SMD_FRAME_SIZE);
+		if (!tcp_gather_payload(tcp, send, sent - SMD_FRAME_SIZE, iov, &n)) {
+			break;
 		}
 	}
 	return n;
@@ -37,18 +64,49 @@ static bool tcp_is_silent(const struct tcp_lane *tcp)
 	return tcp->closed && !tcp->lingers;
 }
 
+static uint32_t take(size_t *bytes, uint32_t most)
+{
+	uint32_t taken = *bytes < most ? (uint32_t)*bytes : most;
+
+	*bytes -= taken;
+	return taken;
+}
+
+/* That many bytes have left: those that are the frame's are taken off. Whether all of it has. */
+static bool tcp_frame_sent(struct tcp_lane *tcp, struct smd_send *send, size_t *bytes)
+{
+	const uint8_t *before;
+	uint32_t unsaid = smd_tcp_zeros_unsaid(tcp, send, &before);
+
+	if (unsaid) {
+		smd_tcp_zeros_said(tcp, take(bytes, unsaid));
+	}
+	if (send->sent < SMD_FRAME_SIZE) {
+		send->sent += take(bytes, SMD_FRAME_SIZE - send->sent);
+	}
+	while (send->sent >= SMD_FRAME_SIZE && send->sent - SMD_FRAME_SIZE < send->length) {
+		uint32_t at = send->sent - SMD_FRAME_SIZE;
+		bool zeros;
+		uint32_t end = smd_tcp_zeros_run_out(tcp, send, at, &zeros);
+
+		if (!zeros && *bytes == 0) {
+			return false;
+		}
+		send->sent += zeros ? end - at : take(bytes, end - at);
+	}
+	return send->sent >= SMD_FRAME_SIZE;
+}
+
 static void tcp_sent(struct tcp_lane *tcp, size_t bytes)
 {
 	while (bytes && !TAILQ_EMPTY(&tcp->tx)) {
 		struct smd_send *send = TAILQ_FIRST(&tcp->tx);
-		size_t missing = SMD_FRAME_SIZE + (size_t)send->length - send->sent;
 
-		if (bytes < missing) {
-			send->sent += (uint32_t)bytes;
+		if (!tcp_frame_sent(tcp, send, &bytes)) {
 			return;
 		}
-		bytes -= missing;
 		TAILQ_REMOVE(&tcp->tx, send, link);
+		smd_tcp_zeros_pass(tcp, send, NULL);
 		send->done(send, 0);
 		if (tcp_is_silent(tcp)) {
 			return;

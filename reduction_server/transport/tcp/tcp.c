@@ -15,6 +15,7 @@
 
 #include "reduction_server/transport/address.h"
 #include "reduction_server/transport/tcp/tls.h"
+#include "reduction_server/transport/tcp/zeros.h"
 
 #define POLLS_PER_READ 16
 
@@ -32,6 +33,7 @@ static void tcp_free(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	free(tcp->tls);
+	free(tcp->zeros);
 	free(tcp);
 }
 
@@ -97,8 +99,9 @@ static void tcp_cancel(struct smd_lane *lane, const void *owner)
 	while (send) {
 		struct smd_send *next = TAILQ_NEXT(send, link);
 
-		if (send->owner == owner && send->sent == 0) {
+		if (send->owner == owner && !smd_tcp_has_begun(tcp, send)) {
 			TAILQ_REMOVE(&tcp->tx, send, link);
+			smd_tcp_zeros_pass(tcp, send, NULL);
 			send->done(send, -ECANCELED);
 		}
 		send = next;
@@ -230,6 +233,7 @@ const struct smd_transport_ops smd_transport_tcp = {
 	.keepalive_only = tcp_keepalive_only,
 	.poll_only = tcp_poll_only,
 	.limit_unsent = tcp_limit_unsent,
+	.skip_zeros = smd_tcp_skip_zeros,
 	.redirect = tcp_redirect,
 	.close = tcp_close,
 	.loop_end = smd_tcp_loop_end,

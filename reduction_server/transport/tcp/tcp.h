@@ -15,6 +15,7 @@ struct event;
 struct iovec;
 struct tcp_lane;
 struct tcp_tls;
+struct tcp_zeros;
 
 /* How a lane's bytes cross its socket: as they are (plain.c), or in records of TLS (tls_stream.c).
  * One call takes many frames. */
@@ -81,6 +82,7 @@ struct tcp_lane {
 	uint32_t rx_payload_got;
 
 	struct smd_send_queue tx;
+	struct tcp_zeros *zeros; /* zeros.h; NULL: they are sent */
 	char peer[128];
 
 	/* Received, and not yet part of a frame. Last, and not cleared: an idle lane touches none

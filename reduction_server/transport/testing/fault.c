@@ -334,6 +334,11 @@ static void fault_limit_unsent(struct smd_lane *outer, uint32_t bytes)
 	}
 }
 
+static int fault_skip_zeros(struct smd_lane *outer, uint32_t largest)
+{
+	return fault_of(outer)->inner ? smd_lane_skip_zeros(fault_of(outer)->inner, largest) : 0;
+}
+
 static void fault_redirect(struct smd_lane *outer, void *payload)
 {
 	if (fault_of(outer)->inner) {
@@ -616,6 +621,7 @@ const struct smd_transport_ops smd_transport_fault = {
 	.send = fault_send,
 	.cancel = fault_cancel,
 	.limit_unsent = fault_limit_unsent,
+	.skip_zeros = fault_skip_zeros,
 	.redirect = fault_redirect,
 	.close = fault_close,
 	.peer_name = fault_peer_name,

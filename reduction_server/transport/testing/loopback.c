@@ -18,6 +18,7 @@
 #include "reduction_server/transport/loop.h"
 #include "reduction_server/transport/testing/loopback.h"
 #include "reduction_server/transport/transports.h"
+#include "reduction_server/wire/zeros.h"
 
 #define NAME_MAX_LENGTH 100
 
@@ -35,6 +36,8 @@ struct loopback_lane {
 	bool ended;  /* on_closed() has been called */
 
 	/* Under the pipe's lock: */
+	bool skips_zeros;
+	struct smd_zero_search search;
 	struct smd_wakeup wakeup; /* all zeros: not attached */
 	struct smd_send_queue inbox;
 	struct smd_send_queue finished;
@@ -238,6 +241,30 @@ static bool loopback_peek(struct loopback_lane *end, uint8_t header[SMD_FRAME_SI
 	return send != NULL;
 }
 
+/* As the sender's lane would send it: without what is found to be zeros, which is filled in. */
+static void loopback_copy(struct loopback_lane *from, const struct smd_send *send, uint8_t *payload)
+{
+	const uint8_t *bytes = send->payload;
+	uint8_t map[SMD_ZERO_MAP_MAX];
+	uint32_t end;
+
+	if (!from->skips_zeros || !send->elements ||
+		smd_zero_map_find(&from->search, bytes, send->length, map) == 0) {
+		memcpy(payload, bytes, send->length);
+		return;
+	}
+	for (uint32_t at = 0; at < send->length; at = end) {
+		bool zeros;
+
+		end = smd_zero_map_run(map, send->length, at, &zeros);
+		if (zeros) {
+			memset(payload + at, 0, end - at);
+		} else {
+			memcpy(payload + at, bytes + at, end - at);
+		}
+	}
+}
+
 /* Copies the payload of the next frame and gives the send back. False: it was lost with its sender.
  */
 static bool loopback_take(struct loopback_lane *end, void *payload)
@@ -248,7 +275,7 @@ static bool loopback_take(struct loopback_lane *end, void *payload)
 	send = TAILQ_FIRST(&end->inbox);
 	if (send) {
 		if (send->length) {
-			memcpy(payload, send->payload, send->length);
+			loopback_copy(end->other, send, payload);
 		}
 		TAILQ_REMOVE(&end->inbox, send, link);
 		if (send->done) {
@@ -355,6 +382,17 @@ static void loopback_cancel(struct smd_lane *lane, const void *owner)
 {
 	(void)lane; /* every send has begun as soon as it is queued */
 	(void)owner;
+}
+
+static int loopback_skip_zeros(struct smd_lane *lane, uint32_t largest)
+{
+	struct loopback_lane *end = loopback_of(lane);
+
+	(void)largest;
+	pthread_mutex_lock(&end->pipe->lock);
+	end->skips_zeros = true;
+	pthread_mutex_unlock(&end->pipe->lock);
+	return 0;
 }
 
 static void loopback_redirect(struct smd_lane *lane, void *payload)
@@ -653,6 +691,7 @@ const struct smd_transport_ops smd_transport_loopback = {
 	.detach = loopback_detach,
 	.send = loopback_send,
 	.cancel = loopback_cancel,
+	.skip_zeros = loopback_skip_zeros,
 	.redirect = loopback_redirect,
 	.close = loopback_close,
 	.peer_name = loopback_peer_name,

@@ -157,6 +157,15 @@ class PartsTest(unittest.TestCase):
         self.assertEqual(lab.parse_rates("", 2), [None, None])
         self.assertEqual(lab.parse_bits("1.5gbit"), 1.5e9)
 
+    def test_bfloat16_beside_float32(self):
+        row = {"algorithm": "servers", "p95_us": 10.0, "rank_s_per_gb": 1.0}
+        found = {"name": "x", "title": "x", "sizes": [4096], "absent": {}, "systems": {"summand": {4096: {**row, "us": 10.0}}}}
+        self.assertEqual(report.verdicts(found, {"bf16": {4096: 1.8}}), [])
+        found["systems"]["summand-bf16"] = {4096: {**row, "us": 5.0}}
+        self.assertEqual([(v["target"], v["ratio"], v["reached"]) for v in report.verdicts(found, {"bf16": {4096: 1.8}})],
+                         [("4K in two bytes an element to four", 2.0, True)])
+        self.assertIn("in four: 4K 2.000", "\n".join(report.table(found)))
+
     def test_verdicts(self):
         found = {"name": "x", "sizes": [4096], "limit": 1e9, "ring": 5e8, "mesh": {"server_s_per_gb": 1.0}, "systems": {
             "summand": {4096: {"us": 10.0, "server_s_per_gb": 2.0}}, "gloo": {4096: {"us": 15.0}}}}

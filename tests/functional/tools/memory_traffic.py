@@ -29,6 +29,11 @@ class MemoryTrafficTest(unittest.TestCase):
     def test_half_of_what_is_needed_is_too_little(self):
         self.assertGreater(self.traffic(4, 4, 4 * 4 * CHUNK // 2, rdma=True), 0.3)
 
+    def test_a_worker(self):
+        worker = memory_traffic.Worker(CHUNK, 2, 4 << 20, QUEUE)
+        for path, moved in (("tcp", 1.5), ("narrow", 2.0), ("rdma", 1.0)):
+            self.assertAlmostEqual(worker.traffic(path), moved, delta=0.15)
+
 
 if __name__ == "__main__":
     unittest.main()

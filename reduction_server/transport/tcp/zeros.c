@@ -1,0 +1,177 @@
+/* Leaves blocks of zeros out of what a lane sends, and fills them in in what it receives. */
+#include "reduction_server/transport/tcp/zeros.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int smd_tcp_skip_zeros(struct smd_lane *lane, uint32_t largest)
+{
+	struct tcp_lane *tcp = (struct tcp_lane *)lane;
+	uint32_t room = smd_zero_map_bytes(largest);
+
+	if (!tcp->zeros) {
+		tcp->zeros = calloc(1, sizeof(*tcp->zeros) + SMD_FRAME_SIZE + 2 * (size_t)room);
+	}
+	if (!tcp->zeros) {
+		return -ENOMEM;
+	}
+	tcp->zeros->room = room;
+	tcp->zeros->rx_map = tcp->zeros->tx_frame + SMD_FRAME_SIZE + room;
+	return 0;
+}
+
+/* ---- sending ---- */
+
+static void zeros_announce(struct tcp_zeros *zeros, struct smd_send *send)
+{
+	const struct smd_frame frame = {
+		.kind = SMD_FRAME_ZEROS, .length = smd_zero_map_bytes(send->length)};
+
+	smd_frame_encode(&frame, zeros->tx_frame);
+	zeros->tx = send;
+	zeros->tx_said = 0;
+}
+
+bool smd_tcp_zeros_look(struct tcp_lane *tcp, struct smd_send *send)
+{
+	struct tcp_zeros *zeros = tcp->zeros;
+
+	if (!zeros || !send->elements || send->looked || send->length < SMD_ZERO_BLOCK ||
+		smd_zero_map_bytes(send->length) > zeros->room) {
+		return true;
+	}
+	if (zeros->tx) {
+		return false;
+	}
+	send->looked = true;
+	if (smd_zero_map_find(&zeros->search, send->payload, send->length,
+		    zeros->tx_frame + SMD_FRAME_SIZE)) {
+		zeros_announce(zeros, send);
+	}
+	return true;
+}
+
+/* The lane has a map for the send. */
+static bool zeros_are_of(const struct tcp_zeros *zeros, const struct smd_send *send)
+{
+	return zeros && zeros->tx == send;
+}
+
+uint32_t smd_tcp_zeros_unsaid(
+	const struct tcp_lane *tcp, const struct smd_send *send, const uint8_t **from)
+{
+	const struct tcp_zeros *zeros = tcp->zeros;
+
+	if (!zeros_are_of(zeros, send)) {
+		return 0;
+	}
+	*from = zeros->tx_frame + zeros->tx_said;
+	return SMD_FRAME_SIZE + smd_zero_map_bytes(send->length) - zeros->tx_said;
+}
+
+void smd_tcp_zeros_said(struct tcp_lane *tcp, uint32_t bytes)
+{
+	tcp->zeros->tx_said += bytes;
+}
+
+uint32_t smd_tcp_zeros_run_out(
+	const struct tcp_lane *tcp, const struct smd_send *send, uint32_t at, bool *zeros)
+{
+	if (!zeros_are_of(tcp->zeros, send)) {
+		*zeros = false;
+		return send->length;
+	}
+	return smd_zero_map_run(tcp->zeros->tx_frame + SMD_FRAME_SIZE, send->length, at, zeros);
+}
+
+void smd_tcp_zeros_pass(struct tcp_lane *tcp, const struct smd_send *send, struct smd_send *heir)
+{
+	if (zeros_are_of(tcp->zeros, send)) {
+		tcp->zeros->tx = heir;
+	}
+}
+
+/* ---- receiving ---- */
+
+int smd_tcp_zeros_begin(struct tcp_lane *tcp, const struct smd_frame *frame, void **payload,
+	struct smd_error *error)
+{
+	struct tcp_zeros *zeros = tcp->zeros;
+	uint32_t most = zeros ? zeros->room : 0;
+
+	if (frame->length == 0 || frame->length > most) {
+		return smd_error_set(error, EPROTO,
+			"ZEROS: map must have 1 to %u bytes where HELLO wants it, got %u", most,
+			frame->length);
+	}
+	if (zeros->rx_bytes) {
+		return smd_error_set(error, EPROTO, "ZEROS: must come once for a frame");
+	}
+	*payload = zeros->rx_map;
+	zeros->rx_applies = false;
+	return 0;
+}
+
+void smd_tcp_zeros_begun(struct tcp_lane *tcp, const struct smd_frame *frame)
+{
+	tcp->zeros->rx_bytes = frame->length;
+}
+
+int smd_tcp_zeros_apply(
+	struct tcp_lane *tcp, const struct smd_frame *frame, struct smd_error *error)
+{
+	struct tcp_zeros *zeros = tcp->zeros;
+	uint32_t bytes;
+
+	if (!zeros) {
+		return 0;
+	}
+	bytes = zeros->rx_bytes;
+	zeros->rx_bytes = 0;
+	zeros->rx_applies = bytes > 0;
+	if (bytes == 0) {
+		return 0;
+	}
+	if (frame->kind != SMD_FRAME_INPUT && frame->kind != SMD_FRAME_RESULT) {
+		return smd_error_set(error, EPROTO,
+			"ZEROS: the next frame must be INPUT or RESULT, got %s",
+			smd_frame_kind_name(frame->kind));
+	}
+	return smd_zero_map_check(zeros->rx_map, bytes, frame->length, error);
+}
+
+uint32_t smd_tcp_zeros_run_in(const struct tcp_lane *tcp, uint32_t at, bool *zeros)
+{
+	if (!tcp->zeros || !tcp->zeros->rx_applies) {
+		*zeros = false;
+		return tcp->rx_frame.length;
+	}
+	return smd_zero_map_run(tcp->zeros->rx_map, tcp->rx_frame.length, at, zeros);
+}
+
+void smd_tcp_zeros_fill(struct tcp_lane *tcp)
+{
+	bool zeros = false;
+
+	if (tcp->rx_payload_got < tcp->rx_frame.length) {
+		uint32_t at = tcp->rx_payload_got;
+		uint32_t end = smd_tcp_zeros_run_in(tcp, at, &zeros);
+
+		if (zeros) {
+			memset(tcp->rx_payload + at, 0, end - at);
+			tcp->rx_payload_got = end;
+			tcp->zeros->rx_filled += end - at;
+		}
+	}
+}
+
+uint32_t smd_tcp_zeros_filled(struct tcp_lane *tcp)
+{
+	uint32_t filled = tcp->zeros ? tcp->zeros->rx_filled : 0;
+
+	if (filled) {
+		tcp->zeros->rx_filled = 0;
+	}
+	return filled;
+}
