@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "reduction_server/base/clock.h"
+#include "worker/libsummand/backoff.h"
 
 #define UNEQUAL       1.05 /* the last shard's time to the mean: more is worth a step, */
 #define EARLY         0.8 /* the first one's time to the mean: it is always that one's turn to get more */
@@ -285,13 +286,7 @@ void smd_balance_applied(struct smd_balance *balance, uint64_t now_ns)
 	balance->on_trial = !back;
 	forget_verdicts(balance);
 	balance->steps--;
-	balance->next_ns = now_ns + (back ? balance->pause_ns : GAP_NS);
+	balance->next_ns =
+		now_ns + (back ? smd_backoff_next(&balance->pause_ns, PAUSE_MOST_NS) : GAP_NS);
 	smd_balance_forget(balance);
-	if (!back) {
-		return;
-	}
-	balance->pause_ns *= 2;
-	if (balance->pause_ns > PAUSE_MOST_NS) {
-		balance->pause_ns = PAUSE_MOST_NS;
-	}
 }

@@ -2,6 +2,7 @@
 #include "worker/libsummand/chunk_search.h"
 
 #include "reduction_server/base/clock.h"
+#include "worker/libsummand/backoff.h"
 
 #define FASTER        0.98 /* what is kept takes so much of the time before, at most */
 #define MUCH_FASTER   0.9  /* the same, of medians, for the largest where processors decide */
@@ -73,11 +74,7 @@ static void rest(struct smd_chunk_search *search, uint64_t now_ns)
 	search->tried_larger = false;
 	search->tried_smaller = false;
 	search->tried_largest = false;
-	search->next_ns = now_ns + search->pause_ns;
-	search->pause_ns *= 2;
-	if (search->pause_ns > PAUSE_MOST_NS) {
-		search->pause_ns = PAUSE_MOST_NS;
-	}
+	search->next_ns = now_ns + smd_backoff_next(&search->pause_ns, PAUSE_MOST_NS);
 }
 
 static bool has_won(const struct smd_chunk_search *search)

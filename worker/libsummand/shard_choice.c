@@ -2,6 +2,7 @@
 #include "worker/libsummand/shard_choice.h"
 
 #include "reduction_server/base/clock.h"
+#include "worker/libsummand/backoff.h"
 
 #define SHARD_MBPS    10000.0 /* one carries as much: what servers start one more for, */
 #define SURELY        0.25    /* or this part of it at least, on any processor */
@@ -97,11 +98,7 @@ static bool judge(struct smd_shard_choice *choice, uint64_t now_ns)
 		return false;
 	}
 	choice->wanted = choice->settled;
-	choice->next_ns = now_ns + choice->pause_ns;
-	choice->pause_ns *= 2;
-	if (choice->pause_ns > PAUSE_MOST_NS) {
-		choice->pause_ns = PAUSE_MOST_NS;
-	}
+	choice->next_ns = now_ns + smd_backoff_next(&choice->pause_ns, PAUSE_MOST_NS);
 	return true;
 }
 
