@@ -6,6 +6,14 @@
 
 #include "worker/libsummand/flow.h"
 
+bool smd_history_takes(const struct smd_deal *deal, unsigned nranks, size_t bytes)
+{
+	uint64_t together = (uint64_t)deal->mean_mbps * deal->nshards;
+
+	return bytes <= SMD_HISTORY_COPY || (bytes <= SMD_HISTORY_COPY_SLOW &&
+					 together <= (uint64_t)SMD_HISTORY_SLOW_MBPS * nranks);
+}
+
 int smd_history_create(struct smd_history *history)
 {
 	history->bytes = malloc(SMD_HISTORY_BYTES); /* pages that are not used cost nothing */

@@ -44,6 +44,7 @@ struct smd_request {
 	struct smd_epoch *home; /* that its chunks have their first numbers in */
 	bool laid;              /* they have; else it is kept back */
 	bool repaired;          /* some have been dealt again */
+	bool leaves_copies;     /* when it returns (history.h) */
 	bool holds;             /* all results are here; others may lack some */
 	uint64_t first_chunk;
 	uint64_t nchunks;
@@ -71,8 +72,9 @@ struct smd_request {
 	uint64_t recv_id;
 	struct smd_allocation *send_allocation; /* NULL: network cards cannot have it */
 	struct smd_allocation *recv_allocation;
-	uint8_t *copy; /* of what this rank contributes when others lack results (settle.h), of a
-			  small operation; NULL: there is none */
+	uint8_t *copy; /* of what this rank contributes when others lack results (settle.h);
+			  NULL: there is none, */
+	bool copied;   /* but it was asked for */
 	bool unflushed;          /* the device may not see all that cards have written to `recv`, */
 	bool unseen;             /* nor ever will: the operation ends with its communicator */
 	struct smd_fence *fence; /* NULL: what it has to follow on the device is done; a whole's */

@@ -25,6 +25,33 @@ static void staged_free_send(struct smd_staging *staging, struct smd_flow_send *
 	smd_staging_free_send(staging, stage);
 }
 
+static bool staged_takes_cards(const struct smd_request *operation)
+{
+	return (operation->send_allocation && operation->send_allocation->taken) ||
+	       (operation->recv_allocation && operation->recv_allocation->taken);
+}
+
+static bool staged_contributes_from_device(const struct smd_request *operation)
+{
+	return smd_operation_contributes_results(operation) ? operation->writes_device
+							    : operation->reads_device;
+}
+
+/*
+ * Where what this rank contributes is kept, because it passes through memory of the host anyway;
+ * made with the first chunk. NULL: it leaves no copies, or there is no memory for it, and then the
+ * operation asks what others have before it returns.
+ */
+static uint8_t *staged_copy(struct smd_request *operation)
+{
+	if (!operation->copied && operation->leaves_copies &&
+		staged_contributes_from_device(operation) && !staged_takes_cards(operation)) {
+		operation->copy = malloc(operation->count * operation->element_bytes);
+	}
+	operation->copied = true;
+	return operation->copy;
+}
+
 /* ---- from the device ---- */
 
 static void staged_on_fetched(struct smd_notice *notice)
@@ -37,7 +64,7 @@ static void staged_on_fetched(struct smd_notice *notice)
 
 	stage->reading = false;
 	operation->copies_pending--;
-	if (operation->copy && !smd_operation_contributes_results(operation)) {
+	if (!smd_operation_contributes_results(operation) && staged_copy(operation)) {
 		memcpy(operation->copy + stage->offset, stage->memory, stage->bytes);
 	}
 	if (ret) {
@@ -186,7 +213,7 @@ static void staged_write(
 	int ret;
 
 	flow->rx_stage = NULL;
-	if (operation->copy && smd_operation_contributes_results(operation)) {
+	if (smd_operation_contributes_results(operation) && staged_copy(operation)) {
 		memcpy(operation->copy + offset, stage ? stage->memory : flow->rx_beside, bytes);
 	}
 	if (!stage) {
@@ -248,30 +275,6 @@ static void staged_watch_fence(struct smd_fence *fence)
 	}
 }
 
-static bool staged_takes_cards(const struct smd_request *operation)
-{
-	return (operation->send_allocation && operation->send_allocation->taken) ||
-	       (operation->recv_allocation && operation->recv_allocation->taken);
-}
-
-static bool staged_contributes_from_device(const struct smd_request *operation)
-{
-	return smd_operation_contributes_results(operation) ? operation->writes_device
-							    : operation->reads_device;
-}
-
-/* What is copied to or from the device passes through memory of the host anyway. Without memory
- * for it the operation asks what others have before it returns. */
-static void staged_make_copy(struct smd_request *operation)
-{
-	size_t bytes = operation->count * operation->element_bytes;
-
-	if (bytes <= SMD_HISTORY_COPY && staged_contributes_from_device(operation) &&
-		!staged_takes_cards(operation)) {
-		operation->copy = malloc(bytes);
-	}
-}
-
 static void staged_begin(struct smd_request *operation)
 {
 	struct smd_allocations *allocations = &staging_of(operation)->allocations;
@@ -287,7 +290,6 @@ static void staged_begin(struct smd_request *operation)
 		operation->recv_allocation = smd_allocation_take(
 			allocations, operation->device, operation->recv, operation->recv_id);
 	}
-	staged_make_copy(operation);
 }
 
 /* Whether its fence has opened or not. */

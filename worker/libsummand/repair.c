@@ -263,6 +263,8 @@ int smd_repair_lay(struct smd_request *operation, struct smd_error *error)
 		smd_deal_window(home->deal, comm->nranks, chunk * operation->element_bytes);
 	operation->lead = smd_deal_lead(home->deal, operation->window);
 	operation->nchunks = operation->count ? (operation->count + chunk - 1) / chunk : 1;
+	operation->leaves_copies = smd_history_takes(
+		home->deal, comm->nranks, operation->count * operation->element_bytes);
 	operation->first_chunk = home->next_chunk;
 	home->next_chunk += operation->nchunks;
 	operation->laid = true;

@@ -143,7 +143,7 @@ bool smd_settle(struct smd_request *operation)
 	struct smd_history *history = &comm->history;
 	struct settle settle = {.operation = operation};
 	const struct smd_history before = *history;
-	bool small = operation->count * operation->element_bytes <= SMD_HISTORY_COPY;
+	bool small = operation->leaves_copies;
 
 	if (operation->path->why_lost && operation->path->why_lost(operation)) {
 		if (!small) {

@@ -324,6 +324,39 @@ static void history_is_of_the_last_operation(void **state)
 	pool_stop(&pool);
 }
 
+static void half_a_mib(struct pool_rank *rank)
+{
+	const bool *leaves = rank->argument;
+	const size_t count = (512 << 10) / sizeof(float);
+	float *values = calloc(count, sizeof(*values));
+	struct smd_stats stats;
+
+	CHECK(values && smd_allreduce(rank->comm, values, values, count, SMD_FLOAT32, SMD_SUM) == 0);
+	smd_context_stats(rank->context, &stats);
+	CHECK((stats.history_bytes > 0) == *leaves); /* of the chunks that are not stable yet */
+	free(values);
+}
+
+/* A copy instead of a round trip, but where links are so fast that the copy would take longer. */
+static void fast_links_leave_smaller_copies(void **state)
+{
+	static const struct {
+		uint32_t mbps;
+		bool leaves;
+	} cases[] = {{50000, true}, {50001, false}};
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		const struct smd_server_config config = {
+			.shards = 1, .bandwidth_mbps = cases[i].mbps};
+		struct pool pool;
+
+		pool_start(&pool, "loopback", 1, &config);
+		pool_run(&pool, 2, "copies", half_a_mib, (void *)&cases[i].leaves);
+		pool_stop(&pool);
+	}
+}
+
 static void statistics_count(void **state)
 {
 	struct pool pool;
@@ -346,6 +379,7 @@ int main(void)
 		cmocka_unit_test(small_memory_is_enough),
 		cmocka_unit_test(shares_follow_bandwidth),
 		cmocka_unit_test(history_is_of_the_last_operation),
+		cmocka_unit_test(fast_links_leave_smaller_copies),
 		cmocka_unit_test(statistics_count),
 	};
 
