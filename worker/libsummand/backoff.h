@@ -1,5 +1,4 @@
-/* Exponential backoff: what was tried in vain is tried again after twice the time, up to a bound.
- */
+/* Exponential backoff: what was in vain is tried again after twice the time, up to a bound. */
 #ifndef SMD_LIBSUMMAND_BACKOFF_H
 #define SMD_LIBSUMMAND_BACKOFF_H
 
