@@ -295,6 +295,9 @@ static int comm_join_all(struct smd_comm *comm, unsigned timeout_s, struct smd_e
 	} else if (ret && comm->gone_ns) {
 		ret = -ECONNRESET;
 		*error = comm->gone;
+		if (comm->waiting_for[0]) { /* by another shard: that may be who has died */
+			smd_error_add(error, comm->waiting_for);
+		}
 	} else if (ret) {
 		comm_tell_waiting_for(comm, waiting_for, sizeof(waiting_for));
 		smd_error_set(error, ETIMEDOUT,
