@@ -58,6 +58,8 @@
  *                              else host:pid
  *   SUMMAND_JOB_ID             keeps the group names of different jobs apart; else what the
  *                              launcher says (PMIX_NAMESPACE, MASTER_ADDR and MASTER_PORT, ...)
+ *   SUMMAND_ATTEMPT            how often the job was begun again: a later attempt's groups are
+ *                              kept apart from those of the earlier ones; default 0
  *   SUMMAND_TOKEN_FILE         holds the token that the servers ask for; for its owner alone,
  *                              or to be read by its group
  *   SUMMAND_TLS                1: lanes are encrypted, to servers with --tls; needs the token

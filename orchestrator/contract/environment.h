@@ -33,6 +33,7 @@ struct smd_placement_host {
 struct smd_placement {
 	/* endpoints[pool][index]: "host:port"; a pool without replicas is NULL. */
 	char **endpoints[SMD_JOB_POOLS_MAX];
+	char *job_id;      /* of this run, for its reduction servers; NULL: the spec's own */
 	char *metrics_dir; /* a trial's, for a file of metrics of each process; or NULL */
 	char *output_dir;  /* stands in for the job's output_uri, where there is one; or NULL */
 	/* MASTER_PORT, on the chief's host; 0: the platform's own. It is not the port of the

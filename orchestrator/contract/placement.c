@@ -85,6 +85,7 @@ void smd_placement_forget_hosts(struct smd_placement *placement)
 void smd_placement_free(struct smd_placement *placement)
 {
 	smd_placement_forget_hosts(placement);
+	free(placement->job_id);
 	free(placement->metrics_dir);
 	free(placement->output_dir);
 	free(placement->token_file);

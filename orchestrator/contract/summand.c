@@ -38,6 +38,7 @@ int smd_summand_add(const struct smd_contract *contract, const struct smd_positi
 	struct smd_environment *out)
 {
 	int processes = smd_job_processes(contract->job, position->pool);
+	const char *run_id = contract->placement->job_id;
 	const char *token_file =
 		smd_placement_token_file(contract->placement, position->pool, position->index);
 	const char *servers_file = smd_placement_servers_file(
@@ -46,7 +47,7 @@ int smd_summand_add(const struct smd_contract *contract, const struct smd_positi
 	int ret;
 
 	smd_replica_name(name, position->pool, position->index);
-	ret = smd_environment_set(out, "SUMMAND_JOB_ID", "%s", contract->job->id);
+	ret = smd_environment_set(out, "SUMMAND_JOB_ID", "%s", run_id ? run_id : contract->job->id);
 	ret = ret ? ret : smd_environment_set(out, "SUMMAND_REPLICA", "%s", name);
 	if (!ret && contract->output_dir) {
 		ret = smd_environment_set(out, "SUMMAND_OUTPUT_DIR", "%s", contract->output_dir);

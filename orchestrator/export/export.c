@@ -175,6 +175,7 @@ int smd_export_place_listening(const struct smd_export *export, const struct smd
 		}
 	}
 	placement.master_port = place->master_port;
+	placement.job_id = copy_or_null(place->job_id, &failed);
 	placement.output_dir = copy_or_null(place->output_dir, &failed);
 	placement.token_file = copy_or_null(place->token_file, &failed);
 	if (failed) {

@@ -15,6 +15,8 @@
 
 #define TOKEN_FOLDER "/run/summand"
 #define INDEX        "SUMMAND_INDEX"
+#define ATTEMPT      "SUMMAND_ATTEMPT" /* a pod on a node that is gone may run on */
+#define ATTEMPT_PATH "metadata.labels['jobset.sigs.k8s.io/restart-attempt']"
 #define INDEX_PATH   "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 /* Of a machine: Kubernetes keeps some of it, and two replicas do not fit. */
 #define SHARE     4 / 5
@@ -218,13 +220,21 @@ static int add_words(const struct smd_export *export, int pool, const struct smd
 	return failed ? -ENOMEM : 0;
 }
 
+/* The pod's own, which a later value may refer to. */
+static json_t *field_of(const char *name, const char *path)
+{
+	return json_pack(
+		"{s:s, s:{s:{s:s}}}", "name", name, "valueFrom", "fieldRef", "fieldPath", path);
+}
+
 /* The replica's number first, as later values may refer only to earlier ones. */
 static json_t *environment_of(const struct smd_pool_texts *texts)
 {
-	json_t *list = json_pack("[{s:s, s:{s:{s:s}}}]", "name", INDEX, "valueFrom", "fieldRef",
-		"fieldPath", INDEX_PATH);
+	json_t *list = json_array();
 	int failed = !list;
 
+	smd_export_append(list, field_of(INDEX, INDEX_PATH), &failed);
+	smd_export_append(list, field_of(ATTEMPT, ATTEMPT_PATH), &failed);
 	for (size_t i = 0; i < texts->nvariables && !failed; i++) {
 		const struct smd_named_text *variable = &texts->variables[i];
 		json_t *value = needs_shell(&variable->text) ? NULL : value_of(&variable->text);

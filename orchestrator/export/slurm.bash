@@ -5,6 +5,7 @@ declare -A group # a pool's component; empty where the job has only one
 port_base=${SUMMAND_PORT_BASE:-$((20000 + SLURM_JOB_ID % 100 * 100))}
 m=$((port_base + 99)) # MASTER_PORT
 place[output_dir]=${SUMMAND_OUTPUT_DIR:-$SLURM_SUBMIT_DIR/$job-$SLURM_JOB_ID}
+place[slurm_job]=$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0} # which no other run has, nor this one when it is requeued
 token=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
 
 say() {

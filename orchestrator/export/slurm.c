@@ -43,9 +43,13 @@ static int place(const struct smd_export *export, struct smd_placement *out)
 		return ret;
 	}
 	out->master_port = MASTER_PORT;
+	if (asprintf(&out->job_id, "%s-@slurm_job@", export->job->id) < 0) {
+		out->job_id = NULL;
+	}
 	out->output_dir = strdup("@output_dir@");
 	out->token_file = smd_export_has_servers(export->job) ? strdup("@token_file@") : NULL;
-	if (!out->output_dir || (smd_export_has_servers(export->job) && !out->token_file)) {
+	if (!out->job_id || !out->output_dir ||
+		(smd_export_has_servers(export->job) && !out->token_file)) {
 		smd_placement_free(out);
 		return -ENOMEM;
 	}

@@ -53,7 +53,8 @@ static int has_name(const struct smd_node *list, const struct smd_node *end, con
 /* Set after the spec's own variables, whose value is lost then. */
 static int is_runners(const char *name, const struct smd_node *list)
 {
-	return strcmp(name, "SUMMAND_RESTARTS") == 0 || strcmp(name, "SUMMAND_NOTIFY_FD") == 0 ||
+	return strcmp(name, "SUMMAND_RESTARTS") == 0 || strcmp(name, "SUMMAND_ATTEMPT") == 0 ||
+	       strcmp(name, "SUMMAND_NOTIFY_FD") == 0 ||
 	       (strcmp(name, "TORCHELASTIC_RESTART_COUNT") == 0 &&
 		       has_name(list, NULL, "TORCHELASTIC_RUN_ID"));
 }

@@ -197,10 +197,6 @@ static void on_greeted(void *owner, struct smd_run_host *host)
 		 hosts->launcher.job->hybrid != SMD_HYBRID_OFF; /* of a reducer */
 	smd_agent_link_send_json(
 		host->link, SMD_AGENT_RESERVE, json_pack("{s:i}", "ports", (int)ports));
-	if (hosts->token && !host->is_local) {
-		smd_agent_link_send_json(host->link, SMD_AGENT_FILE,
-			json_pack("{s:s, s:s}", "name", "token", "text", hosts->token));
-	}
 }
 
 static int on_message(void *owner, struct smd_run_host *host,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "orchestrator/runner/addresses.h"
+#include "orchestrator/runner/job_token.h"
 
 int smd_endpoint_make(char **out, const struct smd_host_address *address, unsigned port)
 {
@@ -64,6 +65,7 @@ static int set_hosts(struct smd_hosts *hosts, const struct smd_chosen_address *c
 {
 	struct smd_placement *placement = hosts->placement;
 	const struct smd_job *job = hosts->launcher.job;
+	const int has_token = smd_job_has_token(job);
 	int ret = 0;
 
 	if (hosts->nhosts == 1 && hosts->hosts[0].is_local) {
@@ -85,15 +87,15 @@ static int set_hosts(struct smd_hosts *hosts, const struct smd_chosen_address *c
 		host->interface = strdup(chosen[i].interface->name);
 		host->server_bandwidth_mbps = smd_run_host_server_mbps(
 			&hosts->hosts[i].facts, chosen[i].interface, (unsigned)servers);
-		if (hosts->token &&
-			asprintf(&host->token_file, "%s/token", hosts->hosts[i].facts.folder) < 0) {
+		if (has_token && asprintf(&host->token_file, "%s/" SMD_JOB_TOKEN_FILE,
+					 hosts->hosts[i].facts.folder) < 0) {
 			host->token_file = NULL;
 		}
 		if (smd_job_has_servers(job) && asprintf(&host->servers_file, "%s/" SMD_SERVER_LIST,
 							hosts->hosts[i].facts.folder) < 0) {
 			host->servers_file = NULL;
 		}
-		ret = host->interface && (!hosts->token || host->token_file) ? 0 : -ENOMEM;
+		ret = host->interface && (!has_token || host->token_file) ? 0 : -ENOMEM;
 	}
 	for (int pool = 0; pool < SMD_JOB_POOLS_MAX && !ret; pool++) {
 		size_t size = (size_t)job->pools[pool].replica_count * sizeof(int);

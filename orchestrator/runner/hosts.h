@@ -82,7 +82,6 @@ struct smd_hosts {
 	unsigned join_timeout_s; /* for all agents to come */
 	int may_share;           /* replicas may share GPUs */
 	struct smd_cool_down cool_down;
-	const char *token;       /* of the job, for hosts that do not see it here; or NULL */
 	struct smd_sessions *sessions; /* in replicas; they have the numbers from `capacity` on, */
 	const struct smd_session_calls *session_calls; /* and hear of them by these */
 	struct smd_placement *placement; /* filled in by PLACED, but for what is there */

@@ -31,26 +31,29 @@ int smd_job_token_create(const struct smd_job *job, char **out, struct smd_error
 	return 0;
 }
 
-int smd_job_token_make(const struct smd_jobdir *dir, const struct smd_job *job, char **path,
-	struct smd_error *error)
+void smd_job_token_forget(char *token)
 {
-	char *text;
-	int ret = smd_job_token_create(job, &text, error);
+	if (token) {
+		explicit_bzero(token, strlen(token));
+	}
+	free(token);
+}
 
-	*path = NULL;
-	if (ret || !text) {
+int smd_job_token_renew(
+	const struct smd_jobdir *dir, const struct smd_job *job, struct smd_error *error)
+{
+	char *token;
+	int ret = smd_job_token_create(job, &token, error);
+
+	if (ret || !token) {
 		return ret;
 	}
-	ret = smd_jobdir_write(dir, SMD_JOB_TOKEN_FILE, text, strlen(text));
-	explicit_bzero(text, strlen(text));
-	free(text);
-	if (ret) {
-		return smd_error_set(error, -ret,
-			"%s/" SMD_JOB_TOKEN_FILE ": cannot be written: %s", dir->path,
-			strerror(-ret));
-	}
-	*path = smd_jobdir_path(dir, SMD_JOB_TOKEN_FILE);
-	return *path ? 0 : smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
+	smd_job_token_remove(dir); /* first, so that a full disk has room for the new one */
+	ret = smd_jobdir_write(dir, SMD_JOB_TOKEN_FILE, token, strlen(token));
+	smd_job_token_forget(token);
+	return ret ? smd_error_set(error, -ret, "%s/" SMD_JOB_TOKEN_FILE ": cannot be written: %s",
+			     dir->path, strerror(-ret))
+		   : 0;
 }
 
 void smd_job_token_remove(const struct smd_jobdir *dir)

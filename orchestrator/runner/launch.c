@@ -48,12 +48,25 @@ static int add_gpus(struct smd_environment *environment, const struct smd_launch
 	return ret;
 }
 
+/* What a launch's environment is made of. */
+struct origin {
+	const struct smd_launcher *launcher;
+	const struct smd_replica *replica;
+	const struct smd_launch_host *host;
+	const char *error_file;
+	unsigned restarts;
+};
+
 /* What only a runner knows. The spec's own value of the error file stands. */
-static int add_runner_variables(
-	struct smd_environment *environment, const char *error_file, unsigned restarts)
+static int add_runner_variables(const struct origin *origin, struct smd_environment *environment)
 {
+	const char *error_file = origin->error_file;
+	unsigned restarts = origin->restarts;
 	int ret = smd_environment_set(environment, "SUMMAND_RESTARTS", "%u", restarts);
 
+	ret = ret ? ret
+		  : smd_environment_set(
+			    environment, "SUMMAND_ATTEMPT", "%u", origin->launcher->attempt);
 	if (!ret && smd_environment_get(environment, "TORCHELASTIC_RUN_ID")) {
 		ret = smd_environment_set(
 			environment, "TORCHELASTIC_RESTART_COUNT", "%u", restarts);
@@ -160,15 +173,6 @@ static void add_mounts(struct smd_prepared_launch *launch, const struct smd_laun
 		smd_placement_token_file(launcher->placement, replica->pool, replica->index), 0);
 }
 
-/* What a launch's environment is made of. */
-struct origin {
-	const struct smd_launcher *launcher;
-	const struct smd_replica *replica;
-	const struct smd_launch_host *host;
-	const char *error_file;
-	unsigned restarts;
-};
-
 static int make_environment(const struct origin *origin, const struct smd_contract *contract,
 	struct smd_environment *out)
 {
@@ -176,7 +180,7 @@ static int make_environment(const struct origin *origin, const struct smd_contra
 	int ret = smd_contract_environment(
 		contract, replica->pool, replica->index, replica->process, out);
 
-	ret = ret ? ret : add_runner_variables(out, origin->error_file, origin->restarts);
+	ret = ret ? ret : add_runner_variables(origin, out);
 	ret = ret ? ret : add_gpus(out, origin->host, replica);
 	return ret ? ret : smd_workspace_add(origin->launcher->workspace, out);
 }

@@ -23,6 +23,7 @@ struct smd_launcher {
 	const struct smd_workspace *workspace;
 	const char *container_runtime; /* runs images; NULL: commands are run, as processes */
 	unsigned grace_s;
+	unsigned attempt; /* of the job, from 0 */
 };
 
 /* What a launch needs to know of its host. */

@@ -18,6 +18,16 @@ static int place_output(
 	return placement->output_dir ? smd_jobdir_make_folder(dir, "output") : -ENOMEM;
 }
 
+static int place_token(const struct smd_jobdir *dir, const struct smd_job *job,
+	const struct smd_local_run_options *options, struct smd_placement *placement)
+{
+	if (!smd_job_has_token(job) || options->engine != SMD_LOCAL_RUN_HERE) {
+		return 0;
+	}
+	placement->token_file = smd_jobdir_path(dir, SMD_JOB_TOKEN_FILE);
+	return placement->token_file ? 0 : -ENOMEM;
+}
+
 /* A container would see the file that is there when it starts, and none that replaces it. */
 static int place_server_list(const struct smd_jobdir *dir, const struct smd_job *job,
 	const struct smd_local_run_options *options, struct smd_placement *placement)
@@ -61,6 +71,7 @@ int smd_layout_make(const struct smd_jobdir *dir, const struct smd_job_status *s
 	int ret = place_output(dir, status->job, placement);
 
 	ret = ret ? ret : place_metrics(dir, status, placement);
+	ret = ret ? ret : place_token(dir, status->job, options, placement);
 	return ret ? ret : place_server_list(dir, status->job, options, placement);
 }
 
@@ -85,8 +96,7 @@ int smd_layout_keep_inputs(const struct smd_jobdir *dir,
 
 int smd_layout_share(const struct smd_jobdir *dir)
 {
-	static const char *const names[] = {
-		"code", "packages", "output", "metrics", "errors", SMD_JOB_TOKEN_FILE};
+	static const char *const names[] = {"code", "packages", "output", "metrics", "errors"};
 	int ret = 0;
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && !ret; i++) {

@@ -18,6 +18,7 @@
 #include "orchestrator/runner/job_token.h"
 #include "orchestrator/runner/layout.h"
 #include "orchestrator/runner/run.h"
+#include "orchestrator/runner/run_id.h"
 #include "orchestrator/runner/run_metrics.h"
 #include "orchestrator/runner/sessions.h"
 #include "orchestrator/runner/summary.h"
@@ -51,7 +52,6 @@ struct local_run {
 	pid_t guard; /* guard.h */
 	char *agent; /* summand-agent's path */
 	struct smd_engine *engine;
-	char *token; /* of the job, for hosts that see no file of it here; or NULL */
 	struct smd_placement placement;
 	struct smd_contracts contracts;
 	struct smd_workspace workspace;
@@ -234,15 +234,26 @@ static int say_callers_servers(struct local_run *local)
 	return ret;
 }
 
-/* With the token of the job's own reduction servers; hosts that share no files with this one get it
- * from their agents. */
-static int make_token(struct local_run *local, struct smd_error *error)
+/* The token of the job's own reduction servers; hosts that share no files with this one get it from
+ * their agents. */
+static int renew_token(struct local_run *local, struct smd_error *error)
 {
 	const struct smd_job *job = local->run.status.job;
+	char *token;
+	int ret;
 
-	return local->options->engine == SMD_LOCAL_RUN_HERE
-		       ? smd_job_token_make(&local->dir, job, &local->placement.token_file, error)
-		       : smd_job_token_create(job, &local->token, error);
+	if (local->options->engine == SMD_LOCAL_RUN_HERE) {
+		ret = smd_job_token_renew(&local->dir, job, error);
+		return ret || !local->options->container_runtime
+			       ? ret
+			       : smd_jobdir_share(&local->dir, SMD_JOB_TOKEN_FILE);
+	}
+	ret = smd_job_token_create(job, &token, error);
+	if (!ret && token) {
+		smd_hosts_send_file(&local->run.hosts, SMD_JOB_TOKEN_FILE, token);
+	}
+	smd_job_token_forget(token);
+	return ret;
 }
 
 /* Records spec and plan, and sets up the workspace. */
@@ -265,7 +276,7 @@ static int prepare(struct local_run *local, struct smd_error *error)
 		smd_display_print(&run->display, "output goes to %s in place of %s",
 			local->placement.output_dir, job->output_uri);
 	}
-	ret = ret ? ret : make_token(local, error);
+	ret = ret ? ret : smd_run_id_draw(job, &local->placement.job_id, error);
 	ret = ret ? ret
 		  : smd_contracts_open(&local->contracts, job, local->options->secrets_folder,
 			    local->options->show_secrets, error);
@@ -281,7 +292,6 @@ static int prepare(struct local_run *local, struct smd_error *error)
 	if (ret) {
 		smd_contracts_close(&local->contracts);
 		smd_workspace_close(&local->workspace);
-		smd_job_token_remove(&local->dir);
 		smd_placement_free(&local->placement);
 		return smd_error_set(error, -ret, "%s: %s", local->dir.path, strerror(-ret));
 	}
@@ -289,21 +299,27 @@ static int prepare(struct local_run *local, struct smd_error *error)
 }
 
 /* It is known where the replicas run. */
-static int make_contract(void *arg, struct smd_error *error)
+static int prepare_attempt(void *arg, struct smd_error *error)
 {
 	struct local_run *local = arg;
 	struct smd_launcher *launcher = &local->run.hosts.launcher;
-	int ret;
+	int ret = renew_token(local, error);
 
+	if (ret) {
+		return ret;
+	}
 	local->run.status.ntold = local->run.status.nservers;
 	ret = smd_contracts_make(
 		&local->contracts, local->run.status.nservers, &local->placement);
-	ret = ret ? ret : say_callers_servers(local);
+	if (!ret && local->run.status.restarts == 0) {
+		ret = say_callers_servers(local);
+	}
 	if (ret) {
 		return smd_error_set(error, -ret, "contract: %s", strerror(-ret));
 	}
 	launcher->contract = local->contracts.contract;
 	launcher->shown_contract = local->contracts.shown_contract;
+	launcher->attempt = local->run.status.restarts;
 	if (local->run.status.restarts == 0) {
 		show_warnings(local);
 	}
@@ -367,7 +383,7 @@ static int open_hosts(struct local_run *local)
 	struct smd_run *run = &local->run;
 	const struct smd_entry *entry = run->record.entry;
 
-	run->make_contract = make_contract;
+	run->prepare_attempt = prepare_attempt;
 	run->arg = local;
 	run->hosts = (struct smd_hosts){
 		.launcher = {.job = run->status.job,
@@ -396,7 +412,6 @@ static int open_hosts(struct local_run *local)
 						   : NULL,
 			.failures = options->host_failures,
 			.lasts_s = options->host_cool_down_s},
-		.token = local->token,
 		.placement = &local->placement,
 		.take_event = smd_run_take_event,
 		.arg = run};
@@ -493,12 +508,8 @@ static int open_engine(struct local_run *local, struct smd_error *error)
 	return smd_engine_local_open(&local->engine, local->agent, error);
 }
 
-static void close_token(struct local_run *local)
+static void remove_files(struct local_run *local)
 {
-	if (local->token) {
-		explicit_bzero(local->token, strlen(local->token));
-	}
-	free(local->token);
 	smd_job_token_remove(&local->dir);
 	smd_jobdir_remove(&local->dir, SMD_SERVER_LIST);
 }
@@ -532,7 +543,7 @@ static int run_job(struct local_run *local, struct smd_error *error)
 		goto close_display;
 	}
 	ret = run_to_end(local, error);
-	close_token(local);
+	remove_files(local);
 	smd_contracts_close(&local->contracts);
 	smd_workspace_close(&local->workspace);
 	smd_placement_free(&local->placement);

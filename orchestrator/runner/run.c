@@ -333,8 +333,7 @@ static void begin_attempt(struct smd_run *run)
 {
 	struct smd_error error = {""};
 
-	if (run->is_placed && run->status.ntold != run->status.nservers &&
-		run->make_contract(run->arg, &error)) {
+	if (run->is_placed && run->prepare_attempt(run->arg, &error)) {
 		smd_outcome_fail(run, smd_failure_of_hosts(error.text));
 		return;
 	}
@@ -360,7 +359,7 @@ static void begin_on_hosts(struct smd_run *run)
 	if (run->limit_ns == 0) {
 		run->limit_ns = smd_clock_ns();
 	}
-	if (smd_reducers_add(run, &error) || run->make_contract(run->arg, &error)) {
+	if (smd_reducers_add(run, &error) || run->prepare_attempt(run->arg, &error)) {
 		set_no_hosts(run, error.text);
 	} else {
 		begin_preparing(run);

@@ -24,9 +24,9 @@ struct smd_run {
 	unsigned ready_timeout_s;
 	const struct smd_jobdir *dir;
 	struct smd_hosts hosts;
-	/* Builds what replicas are started with, once it is known where they run. 0, or -errno with
-	 * a text. */
-	int (*make_contract)(void *arg, struct smd_error *error);
+	/* Builds what an attempt's replicas are started with, once it is known where they run. 0, or
+	 * -errno with a text. */
+	int (*prepare_attempt)(void *arg, struct smd_error *error);
 	void *arg;
 	struct smd_console console;
 	struct smd_display display;

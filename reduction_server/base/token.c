@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -334,7 +335,8 @@ int smd_token_read(
 	return ret;
 }
 
-const char *smd_tokens_find(const struct smd_tokens *tokens, const char *job)
+/* Of a job of that name alone. NULL: there is none. */
+static const char *find_name(const struct smd_tokens *tokens, const char *job)
 {
 	const struct smd_job_token *found = NULL;
 	size_t first = 0;
@@ -350,7 +352,31 @@ const char *smd_tokens_find(const struct smd_tokens *tokens, const char *job)
 		first += order > 0 ? half + 1 : 0;
 		n = order > 0 ? n - half - 1 : half;
 	}
-	return found ? found->token : tokens->every;
+	return found ? found->token : NULL;
+}
+
+/* The name without the number of an attempt; all of it where there is none. */
+static void name_of(const char *job, char out[SMD_TOKEN_JOB_MAX + 1])
+{
+	char *mark;
+
+	snprintf(out, SMD_TOKEN_JOB_MAX + 1, "%s", job);
+	mark = strrchr(out, SMD_TOKEN_ATTEMPT[0]);
+	if (mark && mark[1] && mark[1 + strspn(mark + 1, "0123456789")] == '\0') {
+		*mark = '\0';
+	}
+}
+
+const char *smd_tokens_find(const struct smd_tokens *tokens, const char *job)
+{
+	char name[SMD_TOKEN_JOB_MAX + 1];
+	const char *own = find_name(tokens, job);
+	const char *named;
+
+	name_of(job, name);
+	named = find_name(tokens, name);
+	own = own ? own : named;
+	return own ? own : tokens->every;
 }
 
 void smd_tokens_free(struct smd_tokens *tokens)

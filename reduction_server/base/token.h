@@ -14,6 +14,7 @@
 
 #define SMD_TOKEN_MAX     255 /* bytes */
 #define SMD_TOKEN_JOB_MAX 255 /* bytes of a job's name */
+#define SMD_TOKEN_ATTEMPT "#" /* JOB#1 is the job's second attempt, which has the job's token */
 
 struct smd_job_token {
 	char job[SMD_TOKEN_JOB_MAX + 1];
@@ -39,7 +40,8 @@ int smd_token_read(
 int smd_tokens_read(
 	const char *what, const char *path, struct smd_tokens *out, struct smd_error *error);
 
-/* What the job's workers must have; NULL: nothing that they have is right. */
+/* What the job's workers must have; NULL: nothing that they have is right. A line of its own comes
+ * before that of the job whose attempt it is. */
 const char *smd_tokens_find(const struct smd_tokens *tokens, const char *job);
 
 /* Wipes them. The struct is empty afterwards. */

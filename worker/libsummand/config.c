@@ -298,6 +298,33 @@ static int copy_name(
 	return 0;
 }
 
+/*
+ * A runner begins a job again when a host is lost, of which it cannot know that nothing works there
+ * any more. A later attempt is a job of its own to the servers, so that its ranks never meet those.
+ */
+static int add_attempt(char job[SMD_STRING_MAX + 1], struct smd_error *error)
+{
+	const char *text = getenv("SUMMAND_ATTEMPT");
+	size_t length = strlen(job);
+	uint64_t attempt = 0;
+
+	if (text && *text && smd_parse_number(text, 0, UINT32_MAX, &attempt)) {
+		return smd_error_set(error, EINVAL,
+			"SUMMAND_ATTEMPT: must be 0 to %u, got \"%s\"", UINT32_MAX, text);
+	}
+	if (length == 0 || attempt == 0) {
+		return 0;
+	}
+	if (snprintf(job + length, SMD_STRING_MAX + 1 - length, SMD_TOKEN_ATTEMPT "%u",
+		    (unsigned)attempt) > (int)(SMD_STRING_MAX - length)) {
+		return smd_error_set(error, EINVAL,
+			"SUMMAND_JOB_ID: must leave room for " SMD_TOKEN_ATTEMPT
+			"%u in %d bytes, got %zu",
+			(unsigned)attempt, SMD_STRING_MAX, length);
+	}
+	return 0;
+}
+
 /* Told once at INFO: where ranks wait for each other in vain, it may be their jobs that differ. */
 static int read_job(const char *option, struct smd_config *config, struct smd_error *error)
 {
@@ -312,6 +339,7 @@ static int read_job(const char *option, struct smd_config *config, struct smd_er
 		job = found;
 	}
 	ret = copy_name(config->job, source, job, error);
+	ret = ret ? ret : add_attempt(config->job, error);
 	if (ret || job != found || atomic_flag_test_and_set(&told)) {
 		return ret;
 	}

@@ -130,8 +130,13 @@ class ExportTest(unittest.TestCase):
             for index in range(template["completions"]):
                 [container] = template["template"]["spec"]["containers"]
                 values = {}
+                pod = {"metadata.annotations['batch.kubernetes.io/job-completion-index']": str(index),
+                       "metadata.labels['jobset.sigs.k8s.io/restart-attempt']": "2"}
                 for variable in container["env"]:
-                    values[variable["name"]] = expand(variable["value"], values) if "value" in variable else str(index)
+                    if "value" in variable:
+                        values[variable["name"]] = expand(variable["value"], values)
+                    else:
+                        values[variable["name"]] = pod[variable["valueFrom"]["fieldRef"]["fieldPath"]]
                 yield f"{entry['name']}-{index}", container, values
 
     def test_jobset_gives_what_env_says(self):
@@ -153,7 +158,8 @@ class ExportTest(unittest.TestCase):
                 got, arguments = json.loads(done.stdout)
                 rank = contract[name].get("RANK", "$(RANK)")
                 self.assertEqual(arguments, [f"--rank={rank}", "a 'b' \"c\" $d $(NONE)", "é"])
-            self.must_get(name, got, contract, lambda pool, index: f"a-job-1-workerpool{pool}-0-{index}.a-job-1", {**output, **token})
+            self.must_get(name, got, contract, lambda pool, index: f"a-job-1-workerpool{pool}-0-{index}.a-job-1",
+                          {**output, **token, "SUMMAND_ATTEMPT": "2"})
         self.assertEqual(servers, 3)
         self.assertEqual(len(contract), 17)
 
@@ -336,6 +342,7 @@ class ExportTest(unittest.TestCase):
                            if value.startswith("gs://")}
                 contract[name] = {key: re.sub(VERTEX + ":2222", lambda found: addresses[int(found[1]), int(found[2])], value)
                                   for key, value in contract[name].items()}
+                changes["SUMMAND_JOB_ID"] = contract[name]["SUMMAND_JOB_ID"] + "-12-0"
                 if "MASTER_PORT" in contract[name]:
                     changes["MASTER_PORT"] = "21299"
                 self.must_get(name, got, contract, lambda pool, index: "127.0.0.1", changes)

@@ -141,7 +141,7 @@ class TorchRun(ProgramTest):
         told = self.report("--num-processes=2", "--no-local-mode", "--no-use-gpu")[1]
         self.assertEqual([told[name] for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE",
                                                   "ROLE_RANK", "TORCHELASTIC_MAX_RESTARTS")], ["0", "1", "1", "2", "1", "0"])
-        self.assertRegex(told["TORCHELASTIC_RUN_ID"], "^[0-9a-f]{10}$")
+        self.assertRegex(told["TORCHELASTIC_RUN_ID"], "^[0-9a-f]{10}-[0-9a-f]{10}$")
 
     def test_threads_and_variables(self):
         told = self.report("--num-processes=2", "--use-gpu=False", "--env=MINE=a $(RANK) b", "--env", "OMP_NUM_THREADS=3")[0]

@@ -114,7 +114,7 @@ static void test_the_task_names_the_replica(void **state)
 
 /* ---- jobs ---- */
 
-static const char *const job_variables[] = {"SUMMAND_JOB_ID", "PMIX_NAMESPACE",
+static const char *const job_variables[] = {"SUMMAND_JOB_ID", "SUMMAND_ATTEMPT", "PMIX_NAMESPACE",
 	"HOROVOD_GLOO_RENDEZVOUS_ADDR", "HOROVOD_GLOO_RENDEZVOUS_PORT", "MASTER_ADDR",
 	"MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID", "PBS_JOBID", "LSB_JOBID"};
 
@@ -165,6 +165,59 @@ static void test_the_job_is_what_the_launcher_calls_it(void **state)
 	forget_jobs();
 }
 
+static void test_a_later_attempt_is_a_job_of_its_own(void **state)
+{
+	(void)state;
+	forget_jobs();
+	setenv("SUMMAND_ATTEMPT", "1", 1);
+	assert_job(""); /* it says nothing of which job it is of */
+	setenv("SUMMAND_JOB_ID", "mine", 1);
+	assert_job("mine#1");
+	setenv("SUMMAND_ATTEMPT", "0", 1);
+	assert_job("mine");
+	setenv("SUMMAND_ATTEMPT", "", 1); /* as Kubernetes sets what it takes from a label that is not there */
+	assert_job("mine");
+	setenv("SUMMAND_ATTEMPT", "12", 1);
+	assert_job("mine#12");
+	setenv("SUMMAND_JOB_ID", "", 1);
+	setenv("SLURM_JOB_ID", "77", 1);
+	assert_job("slurm:77#12");
+	forget_jobs();
+}
+
+static void test_an_attempt_that_cannot_be_is_refused(void **state)
+{
+	static const char *const texts[] = {" ", "-1", "one", "4294967296"};
+	const struct smd_context_options options = {.servers = "127.0.0.1:1", .transport = "tcp"};
+	char job[SMD_STRING_MAX + 1];
+	struct smd_config config;
+	struct smd_error error;
+
+	(void)state;
+	forget_jobs();
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		setenv("SUMMAND_ATTEMPT", texts[i], 1);
+		error.text[0] = '\0';
+		assert_int_equal(smd_config_read(&options, &config, &error), -EINVAL);
+		assert_int_equal(strncmp(error.text, "SUMMAND_ATTEMPT: must be 0 to ", 30), 0);
+	}
+	memset(job, 'j', sizeof(job) - 1);
+	job[sizeof(job) - 1] = '\0';
+	setenv("SUMMAND_JOB_ID", job, 1);
+	setenv("SUMMAND_ATTEMPT", "0", 1);
+	assert_job(job);
+	setenv("SUMMAND_ATTEMPT", "10", 1);
+	error.text[0] = '\0';
+	assert_int_equal(smd_config_read(&options, &config, &error), -EINVAL);
+	assert_string_equal(
+		error.text, "SUMMAND_JOB_ID: must leave room for #10 in 255 bytes, got 255");
+	job[sizeof(job) - 4] = '\0';
+	setenv("SUMMAND_JOB_ID", job, 1);
+	strcat(job, "#10");
+	assert_job(job);
+	forget_jobs();
+}
+
 /* Two jobs of one machine each are not one because each calls its machine so. */
 static void test_a_loopback_address_is_of_its_host(void **state)
 {
@@ -210,6 +263,8 @@ int main(void)
 		cmocka_unit_test(test_servers_are_known_otherwise),
 		cmocka_unit_test(test_the_task_names_the_replica),
 		cmocka_unit_test(test_the_job_is_what_the_launcher_calls_it),
+		cmocka_unit_test(test_a_later_attempt_is_a_job_of_its_own),
+		cmocka_unit_test(test_an_attempt_that_cannot_be_is_refused),
 		cmocka_unit_test(test_a_loopback_address_is_of_its_host),
 		cmocka_unit_test(test_a_job_that_cannot_be_is_refused_by_its_variable),
 	};

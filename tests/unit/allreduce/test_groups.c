@@ -306,6 +306,54 @@ static void names_with_slashes_are_told_apart(void **state)
 	pool_stop(&pool);
 }
 
+static smd_context *context_of_attempt(const char *attempt, const struct pool *pool, unsigned timeout_s)
+{
+	smd_context *context;
+
+	setenv("SUMMAND_ATTEMPT", attempt, 1);
+	context = context_of_job("mine", pool->list, attempt, timeout_s);
+	unsetenv("SUMMAND_ATTEMPT");
+	return context;
+}
+
+/* On a host that was lost, but works, a rank of the first one may wait for another for ever. */
+static void two_attempts_of_a_job_never_meet(void **state)
+{
+	struct joiner joiners[3];
+	smd_context *contexts[3];
+	smd_context *hasty;
+	smd_comm *comm;
+	struct pool pool;
+
+	(void)state;
+	pool_start(&pool, "tcp", 1, NULL);
+	contexts[0] = context_of_attempt("0", &pool, 20);
+	join_begin(&joiners[0], contexts[0], "default", 2, 1);
+	hasty = context_of_attempt("1", &pool, 1);
+	assert_int_equal(smd_comm_create(hasty, "default", 2, 0, &comm), -ETIMEDOUT);
+	CHECK_SAYS("mine#1/default");
+	smd_context_destroy(hasty);
+	for (int i = 1; i < 3; i++) {
+		contexts[i] = context_of_attempt("1", &pool, 20);
+		join_begin(&joiners[i], contexts[i], "default", 2, i - 1);
+	}
+	for (int i = 1; i < 3; i++) {
+		pthread_join(joiners[i].thread, NULL);
+		assert_int_equal(joiners[i].ret, 0);
+	}
+	hasty = context_of_attempt("0", &pool, 20);
+	assert_int_equal(smd_comm_create(hasty, "default", 2, 0, &comm), 0);
+	pthread_join(joiners[0].thread, NULL);
+	assert_int_equal(joiners[0].ret, 0);
+	smd_comm_destroy(comm);
+	smd_context_destroy(hasty);
+	for (int i = 0; i < 3; i++) {
+		smd_comm_destroy(joiners[i].comm);
+		smd_context_destroy(contexts[i]);
+	}
+	pool_stop(&pool);
+}
+
 #define MIXED "two jobs without SUMMAND_JOB_ID use one group name? Set it"
 
 /* Of two jobs that cannot be told apart, as long as none has begun: nobody gets a wrong sum. */
@@ -456,6 +504,7 @@ int main(void)
 		cmocka_unit_test(a_large_group_that_forms_is_told_less_often),
 		cmocka_unit_test(who_waits_for_a_group_sleeps),
 		cmocka_unit_test(names_with_slashes_are_told_apart),
+		cmocka_unit_test(two_attempts_of_a_job_never_meet),
 		cmocka_unit_test(a_rank_that_comes_twice_ends_a_group_that_forms),
 		cmocka_unit_test(a_complete_group_without_a_job_is_warned),
 		cmocka_unit_test(ranks_of_two_attempts_are_no_group),

@@ -65,6 +65,31 @@ static void a_line_for_each_job(void **state)
 	smd_tokens_free(&tokens);
 }
 
+static void an_attempt_has_its_jobs_token(void **state)
+{
+	static const char text[] = "one first\ntwo#3 third\ntwo second\n#4 fourth\nfive#a fifth\n";
+	static const char *const unknown[] = {
+		"one#", "one#1#1", "one#1a", "#1", "#", "five#1", "five", "one#-1", "one# 1"};
+	struct smd_tokens tokens;
+	struct smd_error error;
+
+	(void)state;
+	assert_int_equal(read_bytes(text, strlen(text), &tokens, &error), 0);
+	assert_string_equal(smd_tokens_find(&tokens, "one#1"), "first");
+	assert_string_equal(smd_tokens_find(&tokens, "one#1000"), "first");
+	assert_string_equal(smd_tokens_find(&tokens, "two#2"), "second");
+	assert_string_equal(smd_tokens_find(&tokens, "two#3"), "third");
+	assert_string_equal(smd_tokens_find(&tokens, "two#3#1"), "third");
+	assert_string_equal(smd_tokens_find(&tokens, "five#a#1"), "fifth");
+	for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
+		assert_null(smd_tokens_find(&tokens, unknown[i]));
+	}
+	smd_tokens_free(&tokens);
+	assert_int_equal(read_bytes("secret", 6, &tokens, &error), 0);
+	assert_string_equal(smd_tokens_find(&tokens, "any#1"), "secret");
+	smd_tokens_free(&tokens);
+}
+
 static void refuse(const void *bytes, size_t length, const char *text)
 {
 	struct smd_tokens tokens;
@@ -192,6 +217,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_token_is_every_jobs),
 		cmocka_unit_test(a_line_for_each_job),
+		cmocka_unit_test(an_attempt_has_its_jobs_token),
 		cmocka_unit_test(what_is_refused),
 		cmocka_unit_test(the_longest_are_taken),
 		cmocka_unit_test(there_may_be_very_many),
