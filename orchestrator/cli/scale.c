@@ -60,12 +60,13 @@ static int tell(const char *name, const json_t *answer, int before)
 	fprintf(stderr, "CustomJob [%s] has %d reduction server%s now.\n", name, after,
 		after == 1 ? "" : "s");
 	if (after > before) {
-		fprintf(stderr, "Ranks that run take in those that all of them reach over TCP, "
-				"within seconds; the job's next attempt uses all.\n");
+		fprintf(stderr, "Ranks that run take in those that all of them reach, within "
+				"seconds; the job's next attempt uses all.\n");
 	} else if (after < before) {
 		fprintf(stderr, "Ranks that run go on with the others. Processes that begin from "
-				"now on still ask for those taken away, and fail; the job's next "
-				"attempt does not.\n");
+				"now on wait 3 s for those taken away, and begin without them if "
+				"ranks that began before are at work; the job's next attempt does "
+				"not wait.\n");
 	}
 	return SMD_EXIT_OK;
 }

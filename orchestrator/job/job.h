@@ -19,6 +19,7 @@
 #define SMD_JOB_POOLS_MAX         4
 #define SMD_JOB_REPLICAS_MAX      100000 /* of a pool */
 #define SMD_JOB_PROCESSES_MAX     1024   /* of a replica */
+#define SMD_JOB_SERVERS_MAX       64     /* reduction servers that a rank can use (libsummand) */
 #define SMD_JOB_ID_SIZE           11     /* ten hexadecimal digits and the end */
 #define SMD_REPLICA_NAME_MAX      32     /* "workerpool1-2" */
 #define SMD_JOB_TIMEOUT_DEFAULT_S (7 * 24 * 3600)

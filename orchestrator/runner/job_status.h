@@ -64,9 +64,6 @@ struct smd_job_status {
 	char end_time[SMD_TIMESTAMP_SIZE];
 };
 
-/* Reduction servers that may be added to those of the job file. */
-#define SMD_SERVERS_MORE_MAX 64
-
 /* Whether the replica is to run: all but the reduction servers that a request has taken away. */
 int smd_job_status_wants(const struct smd_job_status *status, const struct smd_replica *replica);
 

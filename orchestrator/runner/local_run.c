@@ -178,9 +178,7 @@ static int open_replicas(struct smd_job_status *status)
 	status->capacity = count_processes(job);
 	if (smd_job_has_servers(job)) {
 		status->nservers = job->pools[2].replica_count;
-		status->capacity += SMD_SERVERS_MORE_MAX;
-		/* Or a reducer on each worker's host. */
-		status->capacity += (size_t)(job->pools[0].replica_count + job->pools[1].replica_count);
+		status->capacity += SMD_JOB_SERVERS_MAX; /* that are added, or reducers */
 	}
 	status->replicas = calloc(status->capacity, sizeof(*status->replicas));
 	if (!status->replicas) {

@@ -129,6 +129,28 @@ static void tell(struct smd_run *run, const struct smd_hybrid *hybrid, struct sm
 	smd_announce_scaling(&run->display, &run->stream, text);
 }
 
+/* More than a rank can use would fail all of them. */
+static int leave_out(
+	struct smd_run *run, const struct smd_hybrid *hybrid, struct smd_error *error)
+{
+	int servers = run->status.nservers;
+	char text[SENTENCE_MAX];
+
+	if (run->status.job->hybrid == SMD_HYBRID_ON) {
+		return smd_error_set(error, EINVAL,
+			"summand-hybrid: on: reduction servers and reducers on the workers' hosts "
+			"must be at most %d together, as many as a rank can use, got %d and %d: "
+			"have fewer workers' hosts, or more servers and no reducers",
+			SMD_JOB_SERVERS_MAX, servers, hybrid->workers);
+	}
+	snprintf(text, sizeof(text),
+		"%d reduction server%s for %d workers' hosts: no reducers on these, since a rank can "
+		"use %d servers at most; have more reduction servers instead",
+		servers, servers == 1 ? "" : "s", hybrid->workers, SMD_JOB_SERVERS_MAX);
+	smd_announce_scaling(&run->display, &run->stream, text);
+	return 0;
+}
+
 static int add_all(struct smd_run *run, const struct host_use *uses, const struct smd_hybrid *hybrid,
 	int knows_rates, struct smd_error *error)
 {
@@ -144,6 +166,9 @@ static int add_all(struct smd_run *run, const struct host_use *uses, const struc
 	}
 	if (share.part == 0) {
 		return 0;
+	}
+	if (run->status.nservers + hybrid->workers > SMD_JOB_SERVERS_MAX) {
+		return leave_out(run, hybrid, error);
 	}
 	placement->first_reducer = run->status.nservers;
 	placement->reducer_share = share;

@@ -150,7 +150,7 @@ static int can_scale(const struct smd_run *run)
 static void carry_out(struct smd_run *run)
 {
 	int given = run->status.job->pools[SERVER_POOL].replica_count;
-	int max = given + run->status.nreducers + SMD_SERVERS_MORE_MAX;
+	int max = SMD_JOB_SERVERS_MAX - run->status.nreducers;
 	char text[SMD_SCALE_REFUSED_SIZE];
 
 	if (!can_scale(run)) {
@@ -161,9 +161,12 @@ static void carry_out(struct smd_run *run)
 			"--hybrid=off a job may have fewer",
 			given);
 		refuse(run, text);
-	} else if (run->scaling.wanted > max) {
-		snprintf(text, sizeof(text), "there may be %d at most, %d more than in the job file",
-			max - run->status.nreducers, SMD_SERVERS_MORE_MAX);
+	} else if (run->scaling.wanted > run->status.nservers &&
+		   run->scaling.wanted > SMD_JOB_SERVERS_MAX) {
+		snprintf(text, sizeof(text),
+			"there may be %d at most: a rank can use %d, of which %d are reducers on "
+			"the workers' hosts",
+			max, SMD_JOB_SERVERS_MAX, run->status.nreducers);
 		refuse(run, text);
 	} else if (run->scaling.wanted < run->status.nservers &&
 		   !serve_below(run, run->scaling.wanted)) {

@@ -8,7 +8,6 @@
 #include "reduction_server/base/parse.h"
 
 #define PORT_MAX     65535
-#define SERVERS_MAX  64
 #define RESTARTS_MAX 1000000
 #define HOST_SIZE    256
 
@@ -34,7 +33,7 @@ static int set_processes(void *target, const char *value, struct smd_error *erro
 
 static int set_servers(void *target, const char *value, struct smd_error *error)
 {
-	return set_number(target, value, 0, SERVERS_MAX, error);
+	return set_number(target, value, 0, SMD_JOB_SERVERS_MAX, error);
 }
 
 static int set_restarts(void *target, const char *value, struct smd_error *error)

@@ -73,6 +73,18 @@ class HybridTest(JobTest):
         self.assert_code(run, 1)
         self.assertIn("summand-hybrid: on: reduction servers must have hosts without workers, got host two with both", run.err)
 
+    def test_more_than_a_rank_can_use(self):
+        """By default ranks get the servers alone, and say no more."""
+        lines, pools = ["one", "two", "three slots=63"], [self.work, self.work, self.servers(63)]
+        run = self.run_over(lines, pools)
+        self.assert_code(run, 0)
+        self.assertIn("63 reduction servers for 2 workers' hosts: no reducers on these, since a rank can use 64 servers at most; have more", run.out)
+        self.assertEqual(len(self.read(run, "logs/workerpool0-0.log").split(",")), 63)
+        run = self.run_over(lines, pools, "--hybrid=on")
+        self.assert_code(run, 1)
+        self.assertIn("summand-hybrid: on: reduction servers and reducers on the workers' hosts must be at most 64 together, "
+                      "as many as a rank can use, got 63 and 2", run.err)
+
     def test_no_servers_at_all(self):
         """Only where it is asked for; the reducers are real ones then, and results are right."""
         perf = pool([os.path.abspath(f"{BIN}/summand-perf"), "allreduce", "--group=test", "--rank=$(RANK)", "--nranks=$(WORLD_SIZE)", "--sizes=1M",

@@ -40,13 +40,13 @@ class ScaleTest(ServersBase):
         self.assertEqual(self.described(run), (2, 2))
         said = self.scale(run, 3, "--pool=2")
         self.assertIn("has 3 reduction servers now.", said)
-        self.assertIn("Ranks that run take in those that all of them reach over TCP, within seconds; the job's next attempt uses all.", said)
+        self.assertIn("Ranks that run take in those that all of them reach, within seconds; the job's next attempt uses all.", said)
         self.wait_until_said(run, "workerpool2-2 serves: ranks take it in where they can")
         addresses = {re.search(r"--listen=(\S+)", self.started(index)[1])[1] for index in range(3)}
         self.assertEqual(len(addresses), 3)
         said = self.scale(run, 1)
         self.assertIn("has 1 reduction server now.", said)
-        self.assertIn("Processes that begin from now on still ask for those taken away, and fail", said)
+        self.assertIn("Processes that begin from now on wait 3 s for those taken away, and begin without them if ranks", said)
         for index in 1, 2:
             path = f"exits/workerpool2-{index}.json"
             self.wait_for_file(os.path.join(run.job_dir, path))
@@ -130,7 +130,8 @@ class ScaleTest(ServersBase):
         run = self.start_running(2, script=hangs + READY)
         self.assertIn("--pool: must be 2", self.scale(run, 2, "--pool=1", code=2))
         self.assertIn("--replicas: must be a whole number from 1", self.scale(run, 0, code=2))
-        self.assertIn("2 reduction servers stay: there may be 66 at most, 64 more than in the job file", self.scale(run, 67, code=1))
+        self.assertIn("2 reduction servers stay: there may be 64 at most: a rank can use 64, of which 0 are reducers on the workers' hosts",
+                      self.scale(run, 65, code=1))
         self.lose(0)
         self.started(0, 1)
         self.assertIn("2 reduction servers stay: none of those that would stay serves", self.scale(run, 1, code=1))
