@@ -206,6 +206,7 @@ void smd_server_comm_activate(struct smd_server_comm *comm)
 		return;
 	}
 	comm->state = SMD_SERVER_COMM_ACTIVE;
+	comm->since_ns = smd_clock_ns();
 	comm->limit = comm->window; /* the sure slot; more comes with results, to those who work */
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		attempts = smd_hash(

@@ -70,6 +70,9 @@ struct smd_server_comm {
 	char *name; /* "job/group", for messages: no key, since either may have a slash */
 	unsigned nranks;
 	uint64_t table_hash;
+	bool differs; /* two ranks do not have the same processes for servers: */
+	unsigned one; /* this one */
+	unsigned other;
 	uint64_t id;                 /* of an epoch's streams; 0: of the first */
 	bool optional;               /* it may be refused: its ranks then go on without */
 	unsigned asking;             /* members that wait for HELD */
@@ -80,7 +83,7 @@ struct smd_server_comm {
 	struct smd_member **members; /* [nranks]; NULL: not joined, or left */
 	unsigned attached;           /* members that are not NULL */
 	bool retired;                /* waits for the reaper */
-	uint64_t since_ns;           /* when it began to form */
+	uint64_t since_ns;           /* when it began to form, and then to work */
 	uint64_t told_ns;            /* when a late rank was last named */
 	bool told_twice;             /* that a rank wanted to join again */
 

@@ -133,6 +133,51 @@ static int join_find(struct smd_comms *comms, const char *job, const struct smd_
 	return 0;
 }
 
+static int join_say_differ(const struct smd_server_comm *comm, const struct smd_member *one,
+	const struct smd_member *other, struct smd_error *error)
+{
+	return smd_error_set(error, EINVAL,
+		"group %.120s: all ranks must have the same reduction servers in the same order, "
+		"but rank %u (%.100s) and rank %u (%.100s) differ%s",
+		comm->name, one->rank, smd_peer_replica(one), other->rank, smd_peer_replica(other),
+		join_hint(comm->job->name));
+}
+
+/*
+ * Ranks that have other processes for servers deal alike. Who was there when one of these lived that
+ * has been started again has lost that, and says so as soon as all have joined. A table that need not
+ * be is not tried so.
+ */
+static bool join_fits(struct smd_server_comm *comm, const struct smd_member *there,
+	const struct smd_member *member, const struct smd_join *join)
+{
+	uint64_t differs = join->table_hash ^ comm->table_hash;
+
+	if (!join->table_hash || !comm->table_hash || !differs) {
+		return true;
+	}
+	if (!comm->differs) {
+		comm->differs = true;
+		comm->one = there->rank;
+		comm->other = member->rank;
+	}
+	return differs >> 32 == 0 && !comm->optional;
+}
+
+void smd_server_comm_check_servers(
+	struct smd_server_comm *comm, uint64_t now_ns, uint64_t patience_ns)
+{
+	struct smd_error error;
+
+	if (comm->differs && comm->state == SMD_SERVER_COMM_ACTIVE && comm->id == 0 &&
+		comm->sought == 0 && now_ns - comm->since_ns > patience_ns &&
+		comm->members[comm->one] && comm->members[comm->other]) {
+		(void)join_say_differ(comm, comm->members[comm->one], comm->members[comm->other],
+			&error);
+		smd_server_comm_abort(comm, EINVAL, error.text);
+	}
+}
+
 /* What this member says about the communicator must be what the others have said. */
 static int join_agree(struct smd_server_comm *comm, const struct smd_member *member,
 	const struct smd_join *join, struct smd_error *error)
@@ -147,13 +192,8 @@ static int join_agree(struct smd_server_comm *comm, const struct smd_member *mem
 			comm->name, comm->nranks, there->rank, smd_peer_replica(there),
 			join->nranks, member->rank, smd_peer_replica(member),
 			join_hint(comm->job->name));
-	} else if (there && join->table_hash && comm->table_hash &&
-		   join->table_hash != comm->table_hash) {
-		ret = smd_error_set(error, EINVAL,
-			"group %.120s: all ranks must have the same reduction servers in the same "
-			"order, but rank %u (%.100s) and rank %u (%.100s) differ%s",
-			comm->name, there->rank, smd_peer_replica(there), member->rank,
-			smd_peer_replica(member), join_hint(comm->job->name));
+	} else if (there && !join_fits(comm, there, member, join)) {
+		ret = join_say_differ(comm, there, member, error);
 	}
 	if (ret) {
 		smd_server_comm_abort(comm, -ret, error->text);

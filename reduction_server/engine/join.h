@@ -17,6 +17,11 @@
 int smd_server_comm_join(struct smd_comms *comms, struct smd_member *member, const char *job,
 	const struct smd_join *join, struct smd_error *error);
 
+/* Ends it, if its ranks have other processes for servers, and none has said in all that time since it
+ * works that it has lost one: then their lists differ. On the shard that ranks agree through. */
+void smd_server_comm_check_servers(
+	struct smd_server_comm *comm, uint64_t now_ns, uint64_t patience_ns);
+
 /* Whether a rank of that job that has reached all of its servers is in a communicator here: then
  * who comes late may begin without one of them. */
 bool smd_comms_reach_all(const struct smd_comms *comms, const char *job);

@@ -10,6 +10,7 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log_limit.h"
+#include "reduction_server/engine/join.h"
 #include "reduction_server/engine/lateness.h"
 #include "reduction_server/engine/window.h"
 
@@ -198,6 +199,12 @@ void smd_shard_read_figures(struct smd_shard *shard, struct smd_shard_figures *o
 	smd_figures_read(&shard->published, out);
 }
 
+/* As long as it may take a rank to find that a server is silent, and to say so. */
+static uint64_t shard_patience_ns(const struct smd_shard *shard)
+{
+	return (2ull * shard->config.heartbeat_ms + 1000) * 1000000;
+}
+
 static void shard_on_janitor(evutil_socket_t fd, short what, void *arg)
 {
 	struct smd_shard *shard = arg;
@@ -216,7 +223,10 @@ static void shard_on_janitor(evutil_socket_t fd, short what, void *arg)
 	while (comm) {
 		struct smd_server_comm *next = TAILQ_NEXT(comm, link);
 
-		smd_server_comm_check_late(comm, now); /* may end it */
+		if (shard->config.welcome.shard == 0) { /* the others do not hear what ranks agree on */
+			smd_server_comm_check_servers(comm, now, shard_patience_ns(shard));
+		}
+		smd_server_comm_check_late(comm, now); /* both may end it */
 		comm = next;
 	}
 	while (peer) {

@@ -71,7 +71,9 @@ struct smd_welcome {
 struct smd_join {
 	uint16_t nranks;                /* 1 to SMD_NRANKS_MAX */
 	char group[SMD_STRING_MAX + 1]; /* not empty */
-	uint64_t table_hash;            /* 0: the rank could not reach all of its servers */
+	uint64_t table_hash;            /* 0: the rank could not reach all of its servers; its upper
+					   half is of what is dealt by, the lower one of which
+					   processes the servers are */
 	uint64_t attempt; /* of this rank to join: another number each time */
 	uint64_t id;      /* of an epoch's streams; 0: of the first */
 	bool optional;    /* said by the frame's `window`: it may be refused */

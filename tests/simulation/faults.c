@@ -79,6 +79,10 @@ static void note_harm(const struct planned_fault *fault)
 	}
 	/* A context needs all of its servers at the start. */
 	world.may_be_cut |= fault->operation == AT_START || !some_server_stays();
+	/* A rank that nobody is in a group with hears of none; and one that loses a server while others
+	 * wait for a late rank can say so through none, and is taken for dead (epochs.md). */
+	world.may_be_cut |= world.nconnected < world.plan.nranks && fault->operation == OTHERS_WAIT &&
+			    (fault->kind == RANK_KILLED || fault->kind == LANES_CUT);
 	world.may_fail |= fault->kind == RANK_KILLED || world.may_be_cut;
 }
 

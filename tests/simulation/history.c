@@ -308,6 +308,29 @@ static void run_aftermath(struct simulated_rank *rank)
 	}
 }
 
+/* Those that are not late, and have not connected yet. */
+static bool others_connect(void)
+{
+	for (int r = 0; r < world.plan.nranks; r++) {
+		const struct simulated_rank *rank = &world.ranks[r];
+
+		if (!world.plan.late_ns[r] && !rank->connected && !rank->dead) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static void await_beginning(const struct simulated_rank *rank)
+{
+	if (world.plan.late_ns[rank->rank]) {
+		while (others_connect()) {
+			virtual_sleep(MS_NS);
+		}
+		virtual_sleep(world.plan.late_ns[rank->rank]);
+	}
+}
+
 static void *run_rank(void *arg)
 {
 	struct simulated_rank *rank = arg;
@@ -322,7 +345,12 @@ static void *run_rank(void *arg)
 	smd_context *context = NULL;
 
 	snprintf(name, sizeof(name), "rank-%d", rank->rank);
+	await_beginning(rank);
 	note_error(rank, smd_context_create(&options, &context));
+	rank->connected = true;
+	if (!others_connect()) {
+		faults_begin(OTHERS_WAIT);
+	}
 	if (++world.nconnected == world.plan.nranks) {
 		faults_begin(CONNECTED);
 	}

@@ -221,11 +221,60 @@ static void draw_changes(struct plan *plan, uint64_t seed)
 	}
 }
 
+/* ---- while ranks begin ---- */
+
+/* Others have said JOIN by the time that a late one begins: else it may wait for all servers. */
+static void draw_late_ranks(struct plan *plan, uint64_t *state)
+{
+	int first = (int)draw(state, (uint64_t)plan->nranks);
+	int punctual = (first + 1) % plan->nranks;
+
+	for (int r = 0; r < plan->nranks; r++) {
+		if (r == first || (r != punctual && draw(state, 4) == 0)) {
+			plan->late_ns[r] = 200 * MS_NS + draw_skewed(state, 5000 * MS_NS);
+		}
+	}
+}
+
+/* Most servers are there again before a late rank waits for them in vain. */
+static void draw_loss(struct plan *plan, struct planned_fault *fault, uint64_t *state)
+{
+	draw_fault(plan, fault, state);
+	fault->kind = draw(state, 4) ? SERVER_KILLED : fault->kind;
+	fault->operation = OTHERS_WAIT;
+	fault->after_ns = draw_skewed(state, 5000 * MS_NS);
+	draw_start_again(plan, fault, state);
+	if (fault->again) {
+		fault->for_ns = draw_skewed(state, 4000 * MS_NS);
+	}
+}
+
+static void draw_late(struct plan *plan, uint64_t seed)
+{
+	uint64_t s = seed * 2 + 0x20001;
+
+	plan->nservers = (unsigned)draw_between(&s, 2, SERVERS_MAX);
+	draw_late_ranks(plan, &s);
+	plan->nfaults = (unsigned)draw_between(&s, 1, FAULTS_ANY - 1);
+	draw_loss(plan, &plan->faults[0], &s);
+	for (unsigned i = 1; i < plan->nfaults; i++) {
+		if (draw(&s, 2)) {
+			draw_loss(plan, &plan->faults[i], &s);
+			continue;
+		}
+		draw_fault(plan, &plan->faults[i], &s);
+		plan->faults[i].operation = (int)draw(&s, (uint64_t)plan->noperations + 1) + CONNECTED;
+		draw_start_again(plan, &plan->faults[i], &s);
+	}
+}
+
 void plan_draw(struct plan *plan, enum plan_kind kind, uint64_t seed)
 {
 	draw_any(plan, seed);
 	if (kind == PLAN_CHANGES) {
 		draw_changes(plan, seed);
+	} else if (kind == PLAN_LATE) {
+		draw_late(plan, seed);
 	}
 	plan->spares = plan->shards > 1 && seed % 7 == 3; /* not drawn: others stay as they were */
 }
@@ -267,6 +316,9 @@ static void print_fault(const struct planned_fault *fault, FILE *out)
 			", %.3f ms after %s%s was about to be said, which it was %u times before",
 			(double)fault->after_ns / 1e6, messages[fault->message],
 			about[fault->about], fault->messages);
+	} else if (fault->operation == OTHERS_WAIT) {
+		fprintf(out, ", %.3f ms after all that are not late had connected",
+			(double)fault->after_ns / 1e6);
 	} else if (fault->operation < 0) {
 		fprintf(out, ", %.3f ms after the start%s", (double)fault->after_ns / 1e6,
 			fault->operation == CONNECTED ? " of groups" : "");
@@ -308,9 +360,13 @@ void plan_print(const struct plan *plan, FILE *out)
 		plan->aftermath ? ", with an aftermath" : "", plan->memory_bytes >> 10,
 		plan->refusals);
 	for (int r = 0; r < plan->nranks; r++) {
-		fprintf(out, "  rank %d: %s, %d at once, pauses of up to %u us\n", r,
+		fprintf(out, "  rank %d: %s, %d at once, pauses of up to %u us", r,
 			plan->poll[r] ? "polls" : "has a thread", plan->depth[r],
 			plan->pause_us[r]);
+		if (plan->late_ns[r]) {
+			fprintf(out, ", begins %.3f ms late", (double)plan->late_ns[r] / 1e6);
+		}
+		fprintf(out, "\n");
 	}
 	for (int k = 0; k < plan->noperations + (plan->aftermath ? AFTERMATH_OPERATIONS : 0); k++) {
 		print_operation(plan, k, out);

@@ -20,6 +20,7 @@
 enum plan_kind {
 	PLAN_ANY,     /* faults come at operations */
 	PLAN_CHANGES, /* they come while ranks agree on another table */
+	PLAN_LATE,    /* some ranks begin later than others, and faults come meanwhile */
 };
 
 enum collective { ALLREDUCE, REDUCE, BROADCAST, COLLECTIVES };
@@ -48,9 +49,10 @@ struct planned_fault {
 	unsigned server;
 	int rank;
 	int operation; /* when rank 0 begins it; or one of these: */
-#define AT_MESSAGE -3  /* when some rank says such a thing: */
-#define AT_START   -2
-#define CONNECTED  -1      /* when all ranks have their contexts */
+#define OTHERS_WAIT -4 /* when all ranks that are not late have their contexts */
+#define AT_MESSAGE  -3 /* when some rank says such a thing: */
+#define AT_START    -2
+#define CONNECTED   -1 /* when all ranks have their contexts */
 	uint8_t message;   /* a kind of epoch_message.h, */
 	enum change about; /* of such a change, */
 	unsigned messages; /* and so many were said before */
@@ -78,6 +80,7 @@ struct plan {
 	bool poll[RANKS_MAX];
 	int depth[RANKS_MAX]; /* operations that the rank has in flight */
 	unsigned pause_us[RANKS_MAX];
+	uint64_t late_ns[RANKS_MAX]; /* the rank begins so long after the others have; 0: with them */
 	int noperations;
 	struct planned_operation operations[OPERATIONS_MAX];
 	bool aftermath; /* these go on, in turn, long after the last fault */

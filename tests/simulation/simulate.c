@@ -1,8 +1,9 @@
 /*
  * Runs histories of seeds, each in a process of its own, and says those that ended wrong.
  *
- *     simulate [changes] FIRST [LAST]     those seeds; one alone is told whole; faults come while
- *                                         ranks agree on other tables, or at operations
+ *     simulate [changes|late] FIRST [LAST]     those seeds; one alone is told whole; faults come
+ *                                              while ranks agree on other tables, while some have
+ *                                              not begun, or at operations
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -103,10 +104,17 @@ static bool run_history(enum plan_kind kind, uint64_t seed, bool tell)
 	return status == 0;
 }
 
+static enum plan_kind kind_of(const char *word)
+{
+	return strcmp(word, "changes") == 0 ? PLAN_CHANGES
+	       : strcmp(word, "late") == 0  ? PLAN_LATE
+					    : PLAN_ANY;
+}
+
 int main(int argc, char **argv)
 {
-	enum plan_kind kind = argc > 1 && strcmp(argv[1], "changes") == 0 ? PLAN_CHANGES : PLAN_ANY;
-	int given = argc - (kind == PLAN_CHANGES); /* numbers, and one */
+	enum plan_kind kind = argc > 1 ? kind_of(argv[1]) : PLAN_ANY;
+	int given = argc - (kind != PLAN_ANY); /* numbers, and one */
 	uint64_t last = given > 1 ? strtoull(argv[argc - 1], NULL, 10) : 1;
 	uint64_t first = given > 2 ? strtoull(argv[argc - 2], NULL, 10) : last;
 	unsigned wrong = 0;

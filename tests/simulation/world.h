@@ -33,6 +33,7 @@ struct simulated_server {
 struct simulated_rank {
 	int rank;
 	bool dead;
+	bool connected;
 	int err; /* the first one that it was given, */
 	char error[512];
 	int done; /* operations that gave 0 */

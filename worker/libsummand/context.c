@@ -13,6 +13,8 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/forks.h"
 #include "reduction_server/base/log.h"
+#include "worker/libsummand/context_connecting.h"
+#include "worker/libsummand/context_failure.h"
 #include "worker/libsummand/context_servers.h"
 #include "worker/libsummand/history.h"
 #include "worker/libsummand/host_memory.h"
@@ -418,7 +420,7 @@ void smd_context_destroy(smd_context *context)
 	smd_registrations_destroy(&context->registrations);
 	smd_undos_destroy(&context->undos);
 	smd_deal_destroy(&context->deal);
-	free(context->weights);
+	free(context->shards);
 	smd_progress_destroy(&context->progress);
 	smd_config_free(&context->config);
 	smd_object_end(SMD_OBJECT_CONTEXT, context);

@@ -46,8 +46,7 @@ struct smd_context {
 	struct smd_remotes remotes;
 	struct smd_deal deal;
 	unsigned ninitial; /* remotes of that deal; others were added behind them */
-	uint32_t *weights; /* of those, as they were declared then */
-	uint64_t deal_hash; /* 0: the deal is without some */
+	struct smd_deal_shard *shards; /* theirs, with the weights that were declared then */
 	struct smd_staging staging;
 	struct smd_undos undos;
 	struct smd_registrations registrations;

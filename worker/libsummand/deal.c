@@ -219,16 +219,29 @@ static uint64_t hash_number(uint64_t hash, uint64_t number)
 	return smd_hash(hash, bytes, sizeof(bytes));
 }
 
+/* Of what is dealt by, which is never 0, and of the servers. */
+static uint64_t join_halves(uint64_t dealt, uint64_t servers)
+{
+	return (uint64_t)((uint32_t)(dealt ^ dealt >> 32) | 1) << 32 |
+	       (uint32_t)(servers ^ servers >> 32);
+}
+
 uint64_t smd_deal_hash(const struct smd_deal_shard *shards, unsigned nshards, uint32_t chunk_bytes)
 {
-	uint64_t hash = hash_number(SMD_HASH_SEED, chunk_bytes);
+	uint64_t dealt = hash_number(SMD_HASH_SEED, chunk_bytes);
+	uint64_t servers = SMD_HASH_SEED;
 
 	for (unsigned s = 0; s < nshards; s++) {
-		hash = hash_number(hash, shards[s].server_id);
-		hash = hash_number(hash, shards[s].shard);
-		hash = hash_number(hash, shards[s].weight);
+		dealt = hash_number(dealt, shards[s].shard);
+		dealt = hash_number(dealt, shards[s].weight);
+		servers = hash_number(servers, shards[s].server_id);
 	}
-	return hash;
+	return join_halves(dealt, servers);
+}
+
+uint64_t smd_deal_hash_add(uint64_t hash, uint64_t number)
+{
+	return join_halves(hash_number(hash >> 32, number), (uint32_t)hash);
 }
 
 /* The largest whole number whose square is at most n. */

@@ -8,7 +8,9 @@
  * number of chunks. The pattern is the shortest one that has the weights' proportions, as far as
  * whole Mbit/s can say.
  *
- * Every rank makes the same deal from the same table; smd_deal_hash() is what they compare.
+ * Every rank makes the same deal from the same table; smd_deal_hash() is what they compare: its upper
+ * half is of all that is dealt by, its lower one of the processes that the servers are, which may be
+ * others at a rank that begins after one was started again (specs/design/epochs.md).
  */
 #ifndef SMD_LIBSUMMAND_DEAL_H
 #define SMD_LIBSUMMAND_DEAL_H
@@ -47,6 +49,9 @@ int smd_deal_create(struct smd_deal *deal, const struct smd_deal_shard *shards, 
 void smd_deal_destroy(struct smd_deal *deal);
 
 uint64_t smd_deal_hash(const struct smd_deal_shard *shards, unsigned nshards, uint32_t chunk_bytes);
+
+/* With something else that is dealt by. */
+uint64_t smd_deal_hash_add(uint64_t hash, uint64_t number);
 
 static inline unsigned smd_deal_shard_of(const struct smd_deal *deal, uint64_t chunk)
 {

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reduction_server/base/hash.h"
-
 static bool in(uint64_t targets, const struct smd_flow *flow)
 {
 	return targets >> flow->target & 1;
@@ -169,7 +167,7 @@ static int epoch_make_deal(struct smd_epoch *epoch)
 	ret = smd_deal_create(&epoch->own_deal, shards, epoch->nserving, context->deal.chunk_bytes);
 	epoch->own_deal.scale = epoch->scale;
 	epoch->hash = smd_deal_hash(shards, epoch->nserving, context->deal.chunk_bytes);
-	epoch->hash = smd_hash(epoch->hash, &epoch->scale, sizeof(epoch->scale));
+	epoch->hash = smd_deal_hash_add(epoch->hash, (uint64_t)epoch->scale);
 	epoch->deal = &epoch->own_deal;
 	free(shards);
 	return ret;
@@ -218,8 +216,9 @@ int smd_epochs_create(struct smd_comm *comm)
 	if (epoch_make(comm, &comm->base)) {
 		return -ENOMEM;
 	}
-	memcpy(comm->base.weights, comm->context->weights,
-		comm->base.nremotes * sizeof(*comm->base.weights));
+	for (unsigned i = 0; i < comm->base.nremotes; i++) {
+		comm->base.weights[i] = comm->context->shards[i].weight;
+	}
 	epoch_choose(&comm->base, NULL);
 	return 0;
 }

@@ -6,17 +6,27 @@
 #include <string.h>
 
 #include "reduction_server/base/log.h"
+#include "worker/libsummand/context_connecting.h"
 #include "worker/libsummand/epoch.h"
 #include "worker/libsummand/epoch_change.h"
 #include "worker/libsummand/group_failure.h"
 #include "worker/libsummand/path_staged.h"
+
+/* Each shard compares its own place too: where ranks have servers in another order, it has another
+ * one. */
+static uint64_t table_hash_at(const struct smd_flow *flow)
+{
+	uint64_t hash = flow->epoch->hash;
+
+	return hash ? smd_deal_hash_add(hash, flow->place) : 0;
+}
 
 void smd_group_ask(struct smd_flow *flow)
 {
 	const struct smd_comm *comm = flow->comm;
 	struct smd_join join = {
 		.nranks = comm->nranks,
-		.table_hash = flow->epoch->hash,
+		.table_hash = table_hash_at(flow),
 		.attempt = comm->attempt,
 		.id = flow->epoch->id,
 	};
@@ -204,7 +214,7 @@ void smd_group_join(struct smd_task *task)
 	struct smd_context *context = comm->context;
 
 	context->comms[SMD_COMM_INDEX(comm->base.receiver.number)] = &comm->base.receiver;
-	comm->base.hash = context->deal_hash;
+	comm->base.hash = smd_context_deal_hash(context);
 	if (context->err) {
 		smd_group_fail(comm, context->err, context->error.text);
 		return;

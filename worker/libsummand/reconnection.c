@@ -54,7 +54,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	}
 	reconnection->under_way = true;
 	arm(reconnection, ATTEMPT_MS);
-	smd_remote_try_again(target->remotes[0]);
+	smd_remote_try_again(target->remotes[0], 0);
 }
 
 void smd_reconnection_begin(struct smd_context *context, struct smd_target *target)
@@ -188,7 +188,7 @@ static bool open_others(struct smd_context *context, const struct smd_remote *fi
 	struct smd_target *target = first->target;
 
 	for (unsigned s = 1; s < target->nremotes; s++) {
-		smd_remote_try_again(target->remotes[s]);
+		smd_remote_try_again(target->remotes[s], 0);
 	}
 	while (target->nremotes < first->welcome.shards) {
 		struct smd_remote *remote =

@@ -352,15 +352,15 @@ static void remote_on_closed(void *owner, int err, const char *reason)
 
 /* ---- rest ---- */
 
-static void remote_begin_again(struct smd_remote *remote)
+static void remote_begin_again(struct smd_remote *remote, unsigned after_ms)
 {
-	const struct timeval now = {0, 0};
+	const struct timeval delay = {0, after_ms * 1000};
 
 	remote->greeted = false;
 	remote->transport = 0;
 	remote->err = 0;
 	remote->reason[0] = '\0';
-	if (evtimer_add(remote->retry, &now) != 0) {
+	if (evtimer_add(remote->retry, &delay) != 0) {
 		smd_remote_fail(remote, -ENOMEM, "could not be reached again: out of memory");
 	}
 }
@@ -370,17 +370,17 @@ void smd_remote_wake(struct smd_remote *remote)
 	if (remote->rests) {
 		remote->rests = false;
 		remote->returns = true;
-		remote_begin_again(remote);
+		remote_begin_again(remote, 0);
 	}
 }
 
-void smd_remote_try_again(struct smd_remote *remote)
+void smd_remote_try_again(struct smd_remote *remote, unsigned after_ms)
 {
 	remote->abandoned = false;
 	remote->returns = false;
 	remote->welcomed = false;
 	remote->disbelieved = false;
-	remote_begin_again(remote);
+	remote_begin_again(remote, after_ms);
 }
 
 /* ---- sending ---- */

@@ -186,8 +186,9 @@ void smd_remote_wake(struct smd_remote *remote);
 /* Closes the lane: its server is not used any more, unless it is tried again. */
 void smd_remote_abandon(struct smd_remote *remote);
 
-/* Connects once more, to whatever server is there by now: one that is welcomed, or missed. */
-void smd_remote_try_again(struct smd_remote *remote);
+/* Connects once more, in less than a second, to whatever server is there by then: one that is welcomed,
+ * or missed. */
+void smd_remote_try_again(struct smd_remote *remote, unsigned after_ms);
 
 /* The time to connect is over, and the shard has not said WELCOME. */
 void smd_remote_give_up(struct smd_remote *remote);

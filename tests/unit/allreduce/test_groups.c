@@ -13,7 +13,7 @@
 #include "reduction_server/wire/frame.h"
 #include "tests/unit/allreduce/fixture.h"
 #include "tests/unit/allreduce/raw.h"
-#include "worker/libsummand/context.h"
+#include "worker/libsummand/context_connecting.h"
 
 #define CHECK_SAYS(text) CHECK(strstr(smd_error_message(), (text)) != NULL)
 
@@ -171,6 +171,35 @@ static void ranks_have_the_same_servers_in_the_same_order(void **state)
 		assert_non_null(strstr(joiners[r].text, "rank 0 (one)"));
 		assert_non_null(strstr(joiners[r].text, "rank 1 (two)"));
 		smd_context_destroy(contexts[r]);
+	}
+	pool_stop(&pool);
+}
+
+/* One of them may have been started again at an address of the same name, so shards wait for a rank to say
+ * that it has lost it. */
+static void ranks_whose_lists_differ_in_one_server_are_named(void **state)
+{
+	static const char text[] = "group test/other: all ranks must have the same reduction "
+				   "servers in the same order, but rank ";
+	const struct smd_server_config quick = {.heartbeat_ms = 2000};
+	const struct smd_server_config configs[] = {quick, quick, quick};
+	struct joiner joiners[2];
+	struct pool pool;
+	char lists[2][512];
+
+	(void)state;
+	pool_start(&pool, "tcp", 3, configs);
+	for (unsigned r = 0; r < 2; r++) {
+		snprintf(lists[r], sizeof(lists[r]), "%s,%s", pool.servers[0].address,
+			pool.servers[1 + r].address);
+		join_begin(&joiners[r], context_of(lists[r], r ? "two" : "one", 60), "other", 2,
+			(int)r);
+	}
+	for (int r = 0; r < 2; r++) {
+		join_end(&joiners[r], -EINVAL, text);
+		assert_non_null(strstr(joiners[r].text, "rank 0 (one)"));
+		assert_non_null(strstr(joiners[r].text, "rank 1 (two)"));
+		smd_context_destroy(joiners[r].context);
 	}
 	pool_stop(&pool);
 }
@@ -458,7 +487,7 @@ static void join_with_attempts(uint64_t at_first, uint64_t at_second, int expect
 	for (unsigned i = 0; i < 2; i++) {
 		struct smd_join join = {.nranks = 2,
 			.group = "mixed",
-			.table_hash = mixed_context->deal_hash,
+			.table_hash = smd_deal_hash_add(smd_context_deal_hash(mixed_context), i),
 			.attempt = attempts[i]};
 
 		raw_open(&raws[i], &pool, i);
@@ -500,6 +529,7 @@ int main(void)
 		cmocka_unit_test(a_rank_joins_once),
 		cmocka_unit_test(ranks_agree_on_their_number),
 		cmocka_unit_test(ranks_have_the_same_servers_in_the_same_order),
+		cmocka_unit_test(ranks_whose_lists_differ_in_one_server_are_named),
 		cmocka_unit_test(ranks_that_do_not_come_are_named),
 		cmocka_unit_test(a_large_group_that_forms_is_told_less_often),
 		cmocka_unit_test(who_waits_for_a_group_sleeps),

@@ -1,6 +1,7 @@
 /*
  * A rank begins when a server that it was told of is lost already: it begins without it where other
- * ranks wait, and takes it in when it is there (specs/design/epochs.md).
+ * ranks wait, and takes it in when it is there; or with another that was started in its place. And
+ * servers are lost while ranks connect (specs/design/epochs.md).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,6 +23,8 @@ enum { RANKS = 3, SERVERS = 3, LOST = 1, ELEMENTS = 50000, PATIENCE_S = 60 };
 
 struct late {
 	struct pool *pool;
+	uint64_t without; /* servers that the first table is without, until `joined` */
+	unsigned rest_us; /* in the middle of the work */
 	atomic_uint connected; /* ranks that have reached all servers */
 	atomic_bool joined;
 };
@@ -109,10 +112,11 @@ static void *run_rank(void *arg)
 	atomic_fetch_add(&late->connected, 1);
 	CHECK(smd_comm_create(context, "late", RANKS, self->rank, &comm) == 0);
 	reduce_and_check(comm, self->rank, buffer);
-	CHECK(look_at(comm) == 1u << LOST);
+	CHECK(look_at(comm) == late->without || !late->without);
 	reduce_and_check(comm, self->rank, buffer);
 	atomic_store(&late->joined, true);
 	reduce_until_all_serve(comm, self->rank, buffer);
+	usleep(late->rest_us);
 	/* Others begin one with it; the late rank's first table never has it. */
 	CHECK(smd_comm_create(context, "second", RANKS, self->rank, &second) == 0);
 	reduce_until_all_serve(second, self->rank, buffer);
@@ -128,39 +132,93 @@ static void start(struct late_rank *rank)
 	CHECK(pthread_create(&rank->thread, NULL, run_rank, rank) == 0);
 }
 
-static void run(const char *transport, int late_rank)
-{
-	const struct smd_server_config enough = {.memory_bytes = 512u << 20};
-	const struct smd_server_config configs[SERVERS] = {enough, enough, enough};
-	struct pool pool;
-	struct late late = {.pool = &pool};
-	struct late_rank ranks[RANKS];
-	char waits[32];
+static const struct smd_server_config enough = {.memory_bytes = 512u << 20, .heartbeat_ms = 2000};
 
-	pool_start(&pool, transport, SERVERS, configs);
+/* All ranks but that one. */
+static void start_others(struct late *late, struct late_rank *ranks, int late_rank)
+{
 	for (int r = 0; r < RANKS; r++) {
-		ranks[r] = (struct late_rank){.late = &late, .rank = r};
+		ranks[r] = (struct late_rank){.late = late, .rank = r};
 		if (r != late_rank) {
 			start(&ranks[r]);
 		}
 	}
-	while (atomic_load(&late.connected) < RANKS - 1) {
+}
+
+/* They wait for the one that is late. */
+static void await_others(struct late *late)
+{
+	while (atomic_load(&late->connected) < RANKS - 1) {
 		usleep(1000);
 	}
 	usleep(500000); /* they have said JOIN */
-	pool_end_server(&pool, LOST, 1);
-	start(&ranks[late_rank]);
-	snprintf(waits, sizeof(waits), "%s", pool.servers[LOST].address);
-	capture_await("cannot be reached, and other processes of the job run", waits);
-	while (!atomic_load(&late.joined)) {
+}
+
+static void await_joined(struct late *late)
+{
+	while (!atomic_load(&late->joined)) {
 		usleep(1000);
 	}
-	pool_restart_server(&pool, LOST, &enough);
+}
+
+static void end(struct pool *pool, struct late_rank *ranks)
+{
 	for (int r = 0; r < RANKS; r++) {
 		pthread_join(ranks[r].thread, NULL);
 	}
-	pool_stop(&pool);
-	assert_true(pool.servers[LOST].stats.chunks > 0);
+	pool_stop(pool);
+	assert_true(pool->servers[LOST].stats.chunks > 0);
+}
+
+static void start_pool(struct pool *pool, const char *transport)
+{
+	const struct smd_server_config configs[SERVERS] = {enough, enough, enough};
+
+	pool_start(pool, transport, SERVERS, configs);
+}
+
+static void await_without(const struct pool *pool, unsigned server)
+{
+	char waits[128];
+
+	snprintf(waits, sizeof(waits), "%s", pool->servers[server].address);
+	capture_await("cannot be reached, and other processes of the job run", waits);
+}
+
+static void run(const char *transport, int late_rank)
+{
+	struct pool pool;
+	struct late late = {.pool = &pool, .without = 1u << LOST};
+	struct late_rank ranks[RANKS];
+
+	start_pool(&pool, transport);
+	start_others(&late, ranks, late_rank);
+	await_others(&late);
+	pool_end_server(&pool, LOST, 1);
+	start(&ranks[late_rank]);
+	await_without(&pool, LOST);
+	await_joined(&late);
+	pool_restart_server(&pool, LOST, &enough);
+	end(&pool, ranks);
+}
+
+/* It was started again before the late rank came, at once or when the others have found that. */
+static void run_restarted(const char *transport, int late_rank, bool found, unsigned rest_us)
+{
+	struct pool pool;
+	struct late late = {.pool = &pool, .rest_us = rest_us};
+	struct late_rank ranks[RANKS];
+
+	start_pool(&pool, transport);
+	start_others(&late, ranks, late_rank);
+	await_others(&late);
+	pool_end_server(&pool, LOST, 1);
+	pool_restart_server(&pool, LOST, &enough);
+	if (found) {
+		usleep(1000000);
+	}
+	start(&ranks[late_rank]);
+	end(&pool, ranks);
 }
 
 static void one_that_follows_begins_without_it(void **state)
@@ -174,6 +232,66 @@ static void the_one_that_leads_begins_without_it(void **state)
 {
 	(void)state;
 	run("tcp", 0);
+}
+
+static void one_that_follows_begins_with_another_in_its_place(void **state)
+{
+	(void)state;
+	run_restarted("tcp", 2, false, 0);
+	run_restarted("loopback", 1, true, 0);
+	/* For longer than shards wait to hear that ranks have lost another process (join.h). */
+	run_restarted("tcp", 2, true, 6000000);
+}
+
+static void the_one_that_leads_begins_with_another_in_its_place(void **state)
+{
+	(void)state;
+	run_restarted("tcp", 0, false, 0);
+	run_restarted("tcp", 0, true, 0);
+}
+
+/* A late rank waits for one that is lost, and another is lost meanwhile. */
+static void one_begins_without_two(void **state)
+{
+	const unsigned second = LOST + 1;
+	struct pool pool;
+	struct late late = {.pool = &pool, .without = 1u << LOST | 1u << second};
+	struct late_rank ranks[RANKS];
+
+	(void)state;
+	start_pool(&pool, "tcp");
+	start_others(&late, ranks, 2);
+	await_others(&late);
+	pool_end_server(&pool, LOST, 1);
+	start(&ranks[2]);
+	usleep(1000000); /* it has reached the others */
+	pool_end_server(&pool, second, 1);
+	await_without(&pool, second);
+	await_joined(&late);
+	pool_restart_server(&pool, LOST, &enough);
+	pool_restart_server(&pool, second, &enough);
+	end(&pool, ranks);
+}
+
+/* All ranks have reached the others, and wait for that one. */
+static void one_that_is_lost_while_ranks_connect_is_tried_again(void **state)
+{
+	const unsigned last = SERVERS - 1;
+	struct pool pool;
+	struct late late = {.pool = &pool};
+	struct late_rank ranks[RANKS];
+
+	(void)state;
+	start_pool(&pool, "tcp");
+	pool_end_server(&pool, last, 1);
+	start_others(&late, ranks, RANKS);
+	usleep(1000000);
+	pool_end_server(&pool, LOST, 1);
+	capture_await("it is tried again until the time to connect is over",
+		pool.servers[LOST].address);
+	pool_restart_server(&pool, LOST, &enough);
+	pool_restart_server(&pool, last, &enough);
+	end(&pool, ranks);
 }
 
 /* Nobody has ever reached it: the list may be wrong. */
@@ -200,6 +318,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_that_follows_begins_without_it),
 		cmocka_unit_test(the_one_that_leads_begins_without_it),
+		cmocka_unit_test(one_that_follows_begins_with_another_in_its_place),
+		cmocka_unit_test(the_one_that_leads_begins_with_another_in_its_place),
+		cmocka_unit_test(one_begins_without_two),
+		cmocka_unit_test(one_that_is_lost_while_ranks_connect_is_tried_again),
 		cmocka_unit_test(the_first_one_does_not),
 	};
 	int ret;

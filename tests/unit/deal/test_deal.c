@@ -284,11 +284,16 @@ static void the_hash_tells_tables_apart(void **state)
 	keep = shards[0];
 	shards[0] = shards[1];
 	shards[1] = keep;
-	assert_true(hash != smd_deal_hash(shards, 4, CHUNK_BYTES));
+	assert_true(hash >> 32 != smd_deal_hash(shards, 4, CHUNK_BYTES) >> 32);
 	shards[1] = shards[0];
 	shards[0] = keep;
 	shards[2].server_id++;
 	assert_true(hash != smd_deal_hash(shards, 4, CHUNK_BYTES));
+	/* Ranks with other processes at the same places deal alike. */
+	assert_true(hash >> 32 == smd_deal_hash(shards, 4, CHUNK_BYTES) >> 32);
+	assert_true(hash >> 32 != smd_deal_hash_add(hash, 1) >> 32);
+	assert_true(smd_deal_hash_add(hash, 2) >> 32 != smd_deal_hash_add(hash, 1) >> 32);
+	assert_true((uint32_t)hash == (uint32_t)smd_deal_hash_add(hash, 1));
 	free(shards);
 }
 
