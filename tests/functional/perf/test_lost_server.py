@@ -1,10 +1,16 @@
 """Reduction servers are killed while ranks work: the others take over, and every result is right (specs/design/epochs.md)."""
 
+import os
 import random
+import sys
 import time
 import unittest
 
 from programs import ProgramTest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), ".."))
+import pressure  # noqa: E402
 
 ROUNDS = 6
 
@@ -41,13 +47,12 @@ class LostServerTest(ProgramTest):
         time.sleep(0.5)
         for rank in ranks:
             self.assertIsNone(rank.poll())
+        waits, killed = pressure.waited(), time.monotonic()
         servers[1].kill()
-        killed = time.monotonic()
         for rank in ranks:
-            for address in addresses:
-                self.assertIsNotNone(address)
             self.assert_ended(rank, 1, f"reduction server {addresses[1]} was lost: ")
-        self.assertLess(time.monotonic() - killed, 20)  # a second, where the processors are not others'
+        took = time.monotonic() - killed
+        self.assertLess(took, 1 if pressure.was_quiet(waits, took) else 20)
 
 
 if __name__ == "__main__":
