@@ -421,14 +421,15 @@ static int take_record(
 }
 
 int smd_epoch_agreement_take(
-	struct smd_comm *comm, const uint8_t *payload, size_t length, struct smd_error *error)
+	struct smd_flow *flow, const uint8_t *payload, size_t length, struct smd_error *error)
 {
+	struct smd_comm *comm = flow->comm;
 	struct smd_epoch_agreement *agreement = &comm->agreement;
 	struct smd_epoch_record record;
 	struct smd_epoch_message message;
 	int ret = message_decode(comm, payload, length, &message, error);
 
-	if (ret) {
+	if (ret || !smd_epoch_parts_complete(&agreement->parts, flow, &message)) {
 		return ret;
 	}
 	switch (message.kind) {
@@ -467,4 +468,5 @@ void smd_epoch_agreement_destroy(struct smd_epoch_agreement *agreement)
 	free(agreement->seals);
 	free(agreement->promises);
 	smd_reach_destroy(&agreement->reach);
+	smd_epoch_parts_free(&agreement->parts);
 }

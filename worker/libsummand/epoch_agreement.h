@@ -11,10 +11,12 @@
 #include <stdint.h>
 
 #include "reduction_server/base/error.h"
+#include "worker/libsummand/epoch_parts.h"
 #include "worker/libsummand/epoch_reach.h"
 
 struct smd_comm;
 struct smd_epoch_message;
+struct smd_flow;
 struct smd_promise;
 struct smd_seal;
 
@@ -26,6 +28,7 @@ struct smd_epoch_agreement {
 	uint64_t promised; /* from this one on */
 	uint64_t asks;     /* candidates that rank 0 has asked all to join */
 	struct smd_reach_told reach;
+	struct smd_epoch_parts parts; /* of messages that have not come whole */
 	/* Rank 0's: */
 	uint64_t asked;               /* targets that all have been asked to close their lanes to */
 	struct smd_seal *seals;       /* [nranks]; NULL: none has come */
@@ -48,9 +51,9 @@ void smd_epoch_agreement_begin(struct smd_comm *comm);
 /* Rank 0: says EPOCH to all, this rank too. */
 void smd_epoch_agreement_record(struct smd_comm *comm, struct smd_epoch_message *message);
 
-/* AGREE has come. -EPROTO with a text. */
+/* AGREE has come through a stream. -EPROTO with a text. */
 int smd_epoch_agreement_take(
-	struct smd_comm *comm, const uint8_t *payload, size_t length, struct smd_error *error);
+	struct smd_flow *flow, const uint8_t *payload, size_t length, struct smd_error *error);
 
 void smd_epoch_agreement_destroy(struct smd_epoch_agreement *agreement);
 

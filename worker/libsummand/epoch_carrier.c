@@ -20,13 +20,27 @@ static bool flow_lives(const struct smd_flow *flow)
 	return flow->asked && !flow->over && !flow->dead;
 }
 
+/* In as many frames as it takes. */
+static void say_to(struct smd_remote *remote, struct smd_frame *frame,
+	const struct smd_epoch_message *message)
+{
+	uint8_t payload[SMD_CONTROL_MAX];
+	unsigned end = 0;
+
+	do {
+		size_t length = smd_epoch_message_encode(message, end, &end, payload);
+
+		smd_remote_send_frame(remote, frame, payload, length);
+	} while (end < smd_epoch_message_count(message));
+}
+
 /*
  * The first epoch's streams carry it where they live. A server that has come back has later ones
  * only, and not all ranks have the same of them at every moment: so all of them do, those too that
  * are being joined.
  */
-static void say_in(const struct smd_epoch *epoch, struct smd_frame *frame, const uint8_t *payload,
-	size_t length)
+static void say_in(const struct smd_epoch *epoch, struct smd_frame *frame,
+	const struct smd_epoch_message *message)
 {
 	const struct smd_comm *comm = epoch->comm;
 
@@ -39,7 +53,7 @@ static void say_in(const struct smd_epoch *epoch, struct smd_frame *frame, const
 					     : !(first && first->joined && flow_lives(first));
 
 		if (flow_lives(flow) && carries && flow->remote->shard == 0) {
-			smd_remote_send_frame(flow->remote, frame, payload, length);
+			say_to(flow->remote, frame, message);
 		}
 	}
 }
@@ -53,17 +67,14 @@ void smd_epoch_say(struct smd_comm *comm, const struct smd_epoch_message *what)
 		.window = stage_of(what->kind),
 		.ordinal = message.epoch + (message.kind != SMD_EPOCH_RECORD),
 	};
-	uint8_t payload[SMD_CONTROL_MAX];
-	size_t length;
 
 	message.rank = comm->rank;
-	length = smd_epoch_message_encode(&message, payload);
 	for (const struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
-		say_in(epoch, &frame, payload, length);
+		say_in(epoch, &frame, &message);
 	}
 	/* So that nothing that is said through the next epoch's streams comes before its record. */
 	if (comm->candidate && stage_of(what->kind) != SMD_AGREE_BEGINS) {
-		say_in(comm->candidate, &frame, payload, length);
+		say_in(comm->candidate, &frame, &message);
 	}
 }
 

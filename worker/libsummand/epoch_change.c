@@ -203,8 +203,8 @@ bool smd_epoch_change_begin(struct smd_comm *comm, const struct smd_epoch_table 
 		.nweights = (uint16_t)nweights,
 	};
 
-	if (nweights > SMD_EPOCH_WEIGHTS_MAX || !smd_epoch_change_may_begin(comm) ||
-		make_promises(comm) || smd_epoch_draw_id(comm, &message.id)) {
+	if (!smd_epoch_change_may_begin(comm) || make_promises(comm) ||
+		smd_epoch_draw_id(comm, &message.id)) {
 		return false;
 	}
 	memcpy(message.weights, table->weights, nweights * sizeof(*table->weights));

@@ -10,11 +10,10 @@
 
 #include "reduction_server/base/error.h"
 #include "reduction_server/wire/message.h"
+#include "worker/libsummand/config.h"
 
-#define SMD_STREAMS_MAX 240 /* of lost servers, that one message can tell of */
-#define SMD_EPOCH_WEIGHTS_MAX                                                                      \
-	480 /* shards of a table that can have other weights than declared                         \
-	     */
+#define SMD_STREAMS_MAX       4096 /* of lost servers, that one message can tell of */
+#define SMD_EPOCH_WEIGHTS_MAX (SMD_SERVERS_MAX * SMD_SHARDS_MAX)
 
 enum smd_epoch_message_kind {
 	SMD_EPOCH_SEALED = 1,
@@ -41,13 +40,23 @@ struct smd_epoch_message {
 	uint16_t nweights;
 	uint64_t streams[SMD_STREAMS_MAX]; /* RECORD: L; SEALED: done; REACHES: the servers' ids */
 	uint32_t weights[SMD_EPOCH_WEIGHTS_MAX]; /* AHEAD */
+	/* Of a frame of several: these of its streams and weights, counted one after the other. */
+	uint16_t begin;
+	uint16_t end;
 };
 
-/* The number of bytes; with numbers within their limits it always fits. */
-size_t smd_epoch_message_encode(
-	const struct smd_epoch_message *message, uint8_t payload[SMD_CONTROL_MAX]);
+/* How many streams and weights it has. */
+static inline unsigned smd_epoch_message_count(const struct smd_epoch_message *message)
+{
+	return (unsigned)message->nstreams + message->nweights;
+}
 
-/* -EPROTO with a text: too short or long, or a number is beyond its limit. */
+/* One frame of it, from the number `begin` on; its bytes, and *end where the next one begins, which
+ * is the count after the last. */
+size_t smd_epoch_message_encode(const struct smd_epoch_message *message, unsigned begin,
+	unsigned *end, uint8_t payload[SMD_CONTROL_MAX]);
+
+/* One frame. -EPROTO with a text: too short or long, or a number is beyond its limit. */
 int smd_epoch_message_decode(const uint8_t *payload, size_t length, struct smd_epoch_message *out,
 	struct smd_error *error);
 

@@ -170,7 +170,7 @@ static int comm_take_frame(struct smd_flow *flow, const struct smd_frame *frame,
 	case SMD_FRAME_GONE:
 		return comm_take_gone(flow, frame, payload, error);
 	case SMD_FRAME_AGREE:
-		return smd_epoch_agreement_take(flow->comm, payload, frame->length, error);
+		return smd_epoch_agreement_take(flow, payload, frame->length, error);
 	case SMD_FRAME_HELD:
 		if (frame->window == SMD_HELD_ASKS_ALONE) {
 			smd_flow_asked_held(flow, frame->ordinal);

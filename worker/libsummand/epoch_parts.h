@@ -1,0 +1,28 @@
+/*
+ * Messages of more numbers than one frame holds come in several, one after the other on each lane. They
+ * are kept here until the last one is there.
+ */
+#ifndef SMD_LIBSUMMAND_EPOCH_PARTS_H
+#define SMD_LIBSUMMAND_EPOCH_PARTS_H
+
+#include <stdbool.h>
+
+struct smd_epoch_message;
+struct smd_epoch_part;
+
+/* Those of a communicator; NULL: there are none. */
+struct smd_epoch_parts {
+	struct smd_epoch_part *first;
+};
+
+/*
+ * A frame has come through that stream: true if *message is whole, by it and those before. Else it is
+ * kept; or not, where the ones before did not come here, or there is no memory: it comes through other
+ * servers too.
+ */
+bool smd_epoch_parts_complete(
+	struct smd_epoch_parts *parts, const void *stream, struct smd_epoch_message *message);
+
+void smd_epoch_parts_free(struct smd_epoch_parts *parts);
+
+#endif
