@@ -356,6 +356,7 @@ struct smd_transport_ops {
 struct smd_lane_counts {
 	uint64_t bytes_sent; /* headers and payloads */
 	uint64_t bytes_received;
+	uint64_t bytes_skipped; /* zeros, in either direction, that are in neither */
 	uint64_t requests;  /* work requests to a device, of sends */
 	uint64_t doorbells; /* calls that posted them */
 };
@@ -365,6 +366,7 @@ static inline void smd_lane_counts_add(
 {
 	sum->bytes_sent += counts->bytes_sent;
 	sum->bytes_received += counts->bytes_received;
+	sum->bytes_skipped += counts->bytes_skipped;
 	sum->requests += counts->requests;
 	sum->doorbells += counts->doorbells;
 }

@@ -439,8 +439,8 @@ int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void 
 	return 0;
 }
 
-/* A shard with little has nothing under way for a part of the time, because its next chunk waits for
- * those of others (lead.h): that is no sign that it is fast. */
+/* A shard with little has nothing under way for a part of the time, because its next chunk waits
+ * for those of others (lead.h): that is no sign that it is fast. */
 static bool flow_rests(const struct smd_flow *flow, const struct smd_request *operation)
 {
 	const struct smd_deal *deal = flow->epoch->deal;
@@ -449,9 +449,18 @@ static bool flow_rests(const struct smd_flow *flow, const struct smd_request *op
 	       (uint64_t)operation->lead * deal->share[flow->place] < deal->length;
 }
 
+/* Zeros that the lane did not carry since the result before. */
+static void flow_count_skipped(struct smd_flow *flow)
+{
+	uint64_t all = flow->remote->lane->counts.bytes_skipped;
+
+	flow->busy_skipped += all - flow->skipped;
+	smd_tuning_skipped(flow->comm->tuning, all - flow->skipped);
+	flow->skipped = all;
+}
+
 /* A slice ends when nothing is under way any more, or after some time. */
-static void flow_measure(
-	struct smd_flow *flow, const struct smd_request *operation, uint32_t bytes)
+static void flow_measure(struct smd_flow *flow, const struct smd_request *operation, uint32_t bytes)
 {
 	struct smd_tuning *tuning = flow->comm->tuning;
 	uint64_t now = smd_clock_ns();
@@ -462,13 +471,15 @@ static void flow_measure(
 	if (!idle && now - flow->busy_ns < SLICE_NS) {
 		return;
 	}
-	if (tuning && flow->epoch == flow->comm->now) {
+	if (tuning && flow->epoch == flow->comm->now &&
+		smd_tuning_counts(flow->busy_bytes, flow->busy_skipped)) {
 		smd_tuning_slice(tuning, flow->place, flow->busy_chunks, flow->busy_bytes,
 			now - flow->busy_ns);
 	}
 	flow->busy_ns = idle ? 0 : now;
 	flow->busy_chunks = 0;
 	flow->busy_bytes = 0;
+	flow->busy_skipped = 0;
 }
 
 /* It is whole, with this frame. */
@@ -503,6 +514,9 @@ static int flow_finish_result(
 	}
 	flow_send_all(flow);
 	smd_lead_advance(flow->epoch, flow_send_all);
+	if (flow->comm->tuning) {
+		flow_count_skipped(flow);
+	}
 	if (flow->busy_ns) {
 		flow_measure(flow, operation, flow->rx_bytes);
 	}

@@ -49,12 +49,14 @@ struct smd_flow {
 	uint64_t hold;    /* operations wait until those before this one are: */
 	bool hold_alone;  /* other ranks may not ask that */
 	uint64_t tell; /* the shard wants to hear when this rank has all results before this one */
-	uint64_t asked_held; /* the shard has been asked so */
-	bool held;     /* its next chunk waits for older ones (lead.h), */
+	uint64_t asked_held;        /* the shard has been asked so */
+	bool held;                  /* its next chunk waits for older ones (lead.h), */
 	TAILQ_ENTRY(smd_flow) link; /* so it is in that list */
 	uint64_t busy_ns; /* rank 0: since when something has always been sent and not come back, */
 	unsigned busy_chunks; /* and what has come back since */
 	uint64_t busy_bytes;
+	uint64_t busy_skipped; /* of both ways (zeros.h) */
+	uint64_t skipped;      /* by its lane, when that was last looked at */
 	uint64_t done;
 	uint64_t next;
 	uint64_t limit;

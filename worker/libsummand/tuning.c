@@ -102,13 +102,19 @@ void smd_tuning_begin(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns
 	if (tuning->in_flight++ == 0) {
 		tuning->began_ns = now_ns;
 		tuning->bytes = 0;
+		tuning->skipped = 0;
 	}
 	tuning->bytes += bytes;
 }
 
+void smd_tuning_skipped(struct smd_tuning *tuning, uint64_t bytes)
+{
+	tuning->skipped += bytes;
+}
+
 void smd_tuning_end(struct smd_tuning *tuning, uint64_t now_ns)
 {
-	if (--tuning->in_flight == 0) {
+	if (--tuning->in_flight == 0 && smd_tuning_counts(tuning->bytes, tuning->skipped)) {
 		uint64_t ns = now_ns - tuning->began_ns;
 
 		tell("operations", 0, tuning->bytes, ns);
@@ -169,9 +175,8 @@ static bool knows_who_decides(struct smd_tuning *tuning, uint64_t now_ns)
 	}
 	tuning->looked_ns = now_ns;
 	tuning->waited_ns = smd_pressure_waited_ns();
-	tuning->search.processors_decide =
-		!tuning->rate.links_decide &&
-		2 * (tuning->waited_ns - waited_ns) > now_ns - looked_ns;
+	tuning->search.processors_decide = !tuning->rate.links_decide &&
+					   2 * (tuning->waited_ns - waited_ns) > now_ns - looked_ns;
 	return true;
 }
 

@@ -62,7 +62,8 @@ struct smd_tuning {
 	uint64_t tables_ns;          /* since when there is one more each TABLE_EVERY_NS */
 	unsigned in_flight;
 	uint64_t began_ns; /* what is in flight together, */
-	uint64_t bytes;    /* with so many bytes in all */
+	uint64_t bytes;    /* with so many bytes in all, */
+	uint64_t skipped;  /* of which so many, both ways, were zeros and did not cross */
 };
 
 /* Of a table of these shards and that scale, for so many ranks. 0 or -ENOMEM. */
@@ -73,6 +74,15 @@ void smd_tuning_destroy(struct smd_tuning *tuning);
 /* An operation begins, or ends. */
 void smd_tuning_begin(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns);
 void smd_tuning_end(struct smd_tuning *tuning, uint64_t now_ns);
+
+/* Of what is in flight so many bytes more, of both ways, were zeros and did not cross. */
+void smd_tuning_skipped(struct smd_tuning *tuning, uint64_t bytes);
+
+/* What has crossed without much of it says nothing of the links. */
+static inline bool smd_tuning_counts(uint64_t bytes, uint64_t skipped)
+{
+	return skipped <= bytes / 8;
+}
 
 /* So many chunks of the shard at that place have come, while it always had something to do. What is
  * short is put together until one shard has enough: so all are seen over the same time, and one

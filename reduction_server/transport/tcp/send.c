@@ -92,6 +92,7 @@ static bool tcp_frame_sent(struct tcp_lane *tcp, struct smd_send *send, size_t *
 		if (!zeros && *bytes == 0) {
 			return false;
 		}
+		tcp->lane.counts.bytes_skipped += zeros ? end - at : 0;
 		send->sent += zeros ? end - at : take(bytes, end - at);
 	}
 	return send->sent >= SMD_FRAME_SIZE;

@@ -162,6 +162,7 @@ void smd_tcp_zeros_fill(struct tcp_lane *tcp)
 			memset(tcp->rx_payload + at, 0, end - at);
 			tcp->rx_payload_got = end;
 			tcp->zeros->rx_filled += end - at;
+			tcp->lane.counts.bytes_skipped += end - at;
 		}
 	}
 }

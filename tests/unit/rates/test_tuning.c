@@ -33,13 +33,15 @@ static void start(struct smd_tuning *tuning, uint32_t first, uint32_t second, in
 }
 
 /* Operations of 1 ms for so long; how often another table was wanted, and each time refused. */
-static unsigned run(struct smd_tuning *tuning, uint64_t *now_ns, unsigned operations)
+static unsigned run_skipping(
+	struct smd_tuning *tuning, uint64_t *now_ns, unsigned operations, uint64_t skipped)
 {
 	unsigned wanted = 0;
 
 	for (unsigned i = 0; i < operations; i++) {
 		smd_tuning_begin(tuning, BYTES, *now_ns);
 		*now_ns += MS;
+		smd_tuning_skipped(tuning, skipped);
 		smd_tuning_end(tuning, *now_ns);
 		if (smd_tuning_want(tuning, *now_ns)) {
 			wanted++;
@@ -47,6 +49,24 @@ static unsigned run(struct smd_tuning *tuning, uint64_t *now_ns, unsigned operat
 		}
 	}
 	return wanted;
+}
+
+static unsigned run(struct smd_tuning *tuning, uint64_t *now_ns, unsigned operations)
+{
+	return run_skipping(tuning, now_ns, operations, 0);
+}
+
+/* How long an operation took of which zeros did not cross is not what its links took. */
+static void operations_of_zeros_say_nothing(void **state)
+{
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	start(&tuning, 10000, 10000, 0);
+	assert_int_equal(run_skipping(&tuning, &now, 900, BYTES / 8 + 1), 0);
+	assert_int_equal(run_skipping(&tuning, &now, 900, BYTES / 8), 1);
+	smd_tuning_destroy(&tuning);
 }
 
 static void what_is_refused_rests(void **state)
@@ -145,6 +165,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_refused_rests),
+		cmocka_unit_test(operations_of_zeros_say_nothing),
 		cmocka_unit_test(rates_come_first_and_keep_proportions),
 		cmocka_unit_test(little_pieces_are_put_together),
 		cmocka_unit_test(where_processors_decide_the_largest_chunks_come_first),
