@@ -41,8 +41,7 @@ static void lane_give_back_queued(struct rdma_lane *lane, struct smd_send *send)
 	while (send) {
 		struct smd_send *next = TAILQ_NEXT(send, link);
 
-		TAILQ_REMOVE(&lane->tx, send, link);
-		lane->tx_frames--;
+		smd_rdma_leave_queue(lane, send);
 		send->done(send, -ECANCELED);
 		send = next;
 	}

@@ -28,6 +28,7 @@ static void rdma_send(struct smd_lane *outer, struct smd_send *send)
 	lane->remotes_sent += send->nadvertised;
 	TAILQ_INSERT_TAIL(&lane->tx, send, link);
 	lane->tx_frames++;
+	lane->tx_bytes += send->length;
 	if (lane->state != RDMA_LANE_OPEN || lane->ended) {
 		return;
 	}
@@ -48,8 +49,7 @@ static void rdma_cancel(struct smd_lane *outer, const void *owner)
 		struct smd_send *next = TAILQ_NEXT(send, link);
 
 		if (send->owner == owner && send->sent == 0) {
-			TAILQ_REMOVE(&lane->tx, send, link);
-			lane->tx_frames--;
+			smd_rdma_leave_queue(lane, send);
 			send->done(send, -ECANCELED);
 		}
 		send = next;

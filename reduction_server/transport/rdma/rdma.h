@@ -27,12 +27,14 @@ struct event_base;
 /* ---- lanes ---- */
 
 /*
- * While so many batches are in flight frames wait for others, to share the next doorbell: two keep
- * the link busy, and what has to wait for one of them to be acknowledged is not late.
+ * While so many batches are in flight small frames wait for others, to share the next doorbell: what
+ * has to wait for one of them to be acknowledged is not late.
  */
 #define RDMA_BATCHES 2
-/* But so many frames wait no longer. */
+/* But so many frames wait no longer, nor do so many bytes: they are worth a doorbell, and two batches
+ * of one such frame each would leave the link idle until the other end's card has answered. */
 #define RDMA_BATCH_FRAMES 8u
+#define RDMA_BATCH_BYTES  (16u << 10)
 
 enum rdma_lane_state {
 	RDMA_LANE_REQUESTED,  /* somebody wants to connect; not yet accepted */
@@ -109,7 +111,8 @@ struct rdma_lane {
 	uint32_t depth; /* work requests of sends */
 
 	struct smd_send_queue tx;
-	uint32_t tx_frames; /* in it */
+	uint32_t tx_frames; /* in it, */
+	uint64_t tx_bytes;  /* of payloads of these */
 	uint32_t tx_next;   /* number of the next message */
 	uint32_t tx_taken;  /* the other end has emptied the receive buffers of those before */
 	uint32_t requests;  /* work requests posted */
@@ -156,6 +159,19 @@ struct rdma_lane {
 static inline bool smd_rdma_owes_taken(const struct rdma_lane *lane)
 {
 	return lane->rx_next - lane->rx_told >= lane->window / 2;
+}
+
+/* What is queued does not wait for more. */
+static inline bool smd_rdma_fills_batch(const struct rdma_lane *lane)
+{
+	return lane->tx_frames >= RDMA_BATCH_FRAMES || lane->tx_bytes >= RDMA_BATCH_BYTES;
+}
+
+static inline void smd_rdma_leave_queue(struct rdma_lane *lane, struct smd_send *send)
+{
+	TAILQ_REMOVE(&lane->tx, send, link);
+	lane->tx_frames--;
+	lane->tx_bytes -= send->length;
 }
 
 static inline struct rdma_lane *rdma_lane_of_pair(struct rdma_pair *pair)

@@ -256,8 +256,7 @@ static bool lane_add_message(struct rdma_lane *lane, struct chain *chain)
 	posted = lane_add_posted(lane, chain, region);
 	if (send->sent == SMD_FRAME_SIZE + send->length) {
 		posted->send = send;
-		TAILQ_REMOVE(&lane->tx, send, link);
-		lane->tx_frames--;
+		smd_rdma_leave_queue(lane, send);
 	}
 	return true;
 }
@@ -335,8 +334,7 @@ bool smd_rdma_post(struct rdma_lane *lane)
 		smd_rdma_lane_fail(lane, ret, "cannot post receives to the queue pair");
 		return true;
 	}
-	if (lane->nbatches == RDMA_BATCHES && lane->tx_frames < RDMA_BATCH_FRAMES &&
-		!lane->closed) {
+	if (lane->nbatches == RDMA_BATCHES && !smd_rdma_fills_batch(lane) && !lane->closed) {
 		return smd_rdma_settle(lane); /* a completion comes, and is the occasion */
 	}
 	do {

@@ -257,6 +257,39 @@ static void only_the_last_of_a_doorbell_is_signalled(void **state)
  * Memory that is sent from where it is stays registered until the device is finished with it, even
  * when the other end is known to have it all.
  */
+/* Small frames wait for others while two doorbells are not acknowledged, and large ones do not. */
+static void who_fills_a_doorbell_does_not_wait(void **state)
+{
+	enum { FRAMES = 6 };
+	uint8_t *memory = calloc(1, LARGE);
+	const struct smd_remote_buffer remote_buffer = {
+		(uintptr_t)memory, script_expose(memory, LARGE), LARGE};
+
+	for (int large = 0; large < 2; large++) {
+		struct link *link = *state;
+		struct parcel parcels[FRAMES];
+		struct peer peer;
+		unsigned n;
+
+		peer_open(&peer, link);
+		script.acknowledges = false;
+		for (unsigned i = 0; i < FRAMES; i++) {
+			parcel_send_to(&parcels[i], &peer.end, i, large ? LARGE : 10,
+				large ? remote_buffer : (struct smd_remote_buffer){.length = 0});
+			stage_turn(link);
+		}
+		script_sends(peer.id, &n);
+		assert_int_equal(n, large ? 2 * FRAMES : 2);
+		script.acknowledges = true;
+		script_acknowledge(peer.id, n);
+		stage_turn(link);
+		assert_int_equal(peer_messages(&peer), FRAMES);
+		peer_close(&peer, link);
+		parcels_free(parcels, FRAMES);
+	}
+	free(memory);
+}
+
 static void memory_stays_registered_until_its_write_is_complete(void **state)
 {
 	struct link *link = *state;
@@ -483,6 +516,7 @@ int main(void)
 		STAGE(what_cannot_go_to_a_remote_buffer_goes_through_receive_buffers),
 		STAGE(inline_is_what_the_device_takes),
 		STAGE(only_the_last_of_a_doorbell_is_signalled),
+		STAGE(who_fills_a_doorbell_does_not_wait),
 		STAGE(memory_stays_registered_until_its_write_is_complete),
 		STAGE(a_send_is_done_before_its_answer_comes),
 		STAGE(sends_are_done_once_and_in_order),
