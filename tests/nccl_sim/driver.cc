@@ -96,26 +96,25 @@ static CUresult context_device(CUdevice *device)
 }
 
 /* The arguments are copied, as the caller may change them before the stream's turn comes. */
-static void launch_with(CUstream stream, const void *kernel, const void *from, size_t size)
+static smd_work kernel_with(const void *kernel, const void *from, size_t size)
 {
 	constexpr size_t LINE = 64; /* NCCL's arguments are aligned so */
 	auto copy = std::make_shared<std::vector<char>>(size + LINE);
 	char *arguments = (char *)(((uintptr_t)copy->data() + LINE - 1) / LINE * LINE);
 
 	memcpy(arguments, from, size);
-	smd_stream_add(stream,
-		[copy, arguments, kernel] { ((kernel_function)(uintptr_t)kernel)(arguments); });
+	return [copy, arguments, kernel] { ((kernel_function)(uintptr_t)kernel)(arguments); };
 }
 
 /* extra is the list that CUDA documents: a name, the arguments, a name, their size. */
 static CUresult launch(CUstream stream, CUfunction kernel, void **extra)
 {
-	launch_with(stream, kernel, extra[1], *(size_t *)extra[3]);
+	smd_stream_add(stream, kernel_with(kernel, extra[1], *(size_t *)extra[3]));
 	return CUDA_SUCCESS;
 }
 
 /* NCCL's kernels up to 2.21 have three arguments of 8 bytes, which are named one by one. */
-static cudaError_t launch_three(cudaStream_t stream, const void *kernel, void **each)
+smd_work smd_driver_kernel(const void *kernel, void **each)
 {
 	enum { ARGUMENTS = 3 };
 	uint64_t arguments[ARGUMENTS];
@@ -123,7 +122,12 @@ static cudaError_t launch_three(cudaStream_t stream, const void *kernel, void **
 	for (int i = 0; i < ARGUMENTS; i++) {
 		memcpy(&arguments[i], each[i], sizeof(arguments[i]));
 	}
-	launch_with(stream, kernel, arguments, sizeof(arguments));
+	return kernel_with(kernel, arguments, sizeof(arguments));
+}
+
+static cudaError_t launch_three(cudaStream_t stream, const void *kernel, void **each)
+{
+	smd_stream_add(stream, smd_driver_kernel(kernel, each));
 	return cudaSuccess;
 }
 

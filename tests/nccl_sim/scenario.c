@@ -268,6 +268,106 @@ static void registered(const struct smd_rank *rank, ncclComm_t communicator)
 	}
 }
 
+/* ---- graph: sums that are captured once and launched again and again ---- */
+
+enum { TURNS = 3 };
+
+struct captured {
+	const struct smd_rank *rank;
+	ncclComm_t communicator, beside;
+	cudaStream_t stream; /* of the communicator beside */
+	float *in, *out, *other, *small;
+	size_t count;
+};
+
+/* What is put into one stream comes after what is in the other one, and is captured with it. */
+static void follow(cudaStream_t to, cudaStream_t from)
+{
+	cudaEvent_t event;
+
+	SMD_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+	SMD_CUDA(cudaEventRecord(event, from));
+	SMD_CUDA(cudaStreamWaitEvent(to, event, 0));
+	SMD_CUDA(cudaEventDestroy(event));
+}
+
+/* From one memory to another and then in place, beside a small sum, and another communicator's. */
+static cudaGraphExec_t capture(const struct captured *captured)
+{
+	cudaStream_t stream = captured->rank->stream;
+	cudaGraph_t graph;
+	cudaGraphExec_t executable;
+
+	SMD_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+	follow(captured->stream, stream);
+	SMD_NCCL(ncclAllReduce(captured->in, captured->out, captured->count, ncclFloat, ncclSum,
+		captured->communicator, stream));
+	SMD_NCCL(ncclAllReduce(captured->in, captured->other, captured->count, ncclFloat, ncclSum,
+		captured->beside, captured->stream));
+	SMD_NCCL(ncclGroupStart());
+	SMD_NCCL(ncclAllReduce(captured->in, captured->small, SMALL, ncclFloat, ncclSum,
+		captured->communicator, stream));
+	SMD_NCCL(ncclAllReduce(captured->out, captured->out, captured->count, ncclFloat, ncclSum,
+		captured->communicator, stream));
+	SMD_NCCL(ncclGroupEnd());
+	follow(stream, captured->stream);
+	SMD_CUDA(cudaStreamEndCapture(stream, &graph));
+	SMD_CUDA(cudaGraphInstantiateWithFlags(&executable, graph, 0));
+	SMD_CUDA(cudaGraphDestroy(graph));
+	return executable;
+}
+
+/* Each launch has other numbers; between two are sums that were not captured. */
+static void launch(const struct captured *captured, cudaGraphExec_t executable, int turn)
+{
+	const struct smd_rank *rank = captured->rank;
+	struct smd_rank turned = *rank;
+	int sum = all_ranks(rank) + turn * rank->nranks;
+
+	turned.rank += turn;
+	smd_rank_fill(&turned, captured->in, captured->count);
+	SMD_CUDA(cudaGraphLaunch(executable, rank->stream));
+	if (turn % 2) {
+		two_sizes(rank, captured->communicator);
+		SMD_CUDA(cudaGraphLaunch(executable, rank->stream));
+	}
+	smd_rank_finish(rank);
+	smd_rank_check("graph", captured->out, captured->count, sum * rank->nranks);
+	smd_rank_check("graph, beside", captured->other, captured->count, sum);
+	smd_rank_check("graph, small", captured->small, SMALL, sum);
+}
+
+/* When a graph has gone its memory goes, and other memory may lie where it did. */
+static void graph(const struct smd_rank *rank, ncclComm_t communicator)
+{
+	static const size_t counts[] = {LARGE, 2 * LARGE - 12345};
+	struct captured captured = {.rank = rank, .communicator = communicator};
+
+	captured.beside = smd_rank_meet(rank, "beside");
+	SMD_CUDA(cudaStreamCreateWithFlags(&captured.stream, cudaStreamNonBlocking));
+	for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
+		cudaGraphExec_t executable;
+
+		captured.count = counts[i];
+		captured.in = smd_rank_allocate(counts[i] * sizeof(float));
+		captured.out = smd_rank_allocate(counts[i] * sizeof(float));
+		captured.other = smd_rank_allocate(counts[i] * sizeof(float));
+		captured.small = smd_rank_allocate(SMALL * sizeof(float));
+		executable = capture(&captured);
+		for (int turn = 0; turn < TURNS; turn++) {
+			launch(&captured, executable, turn);
+		}
+		SMD_CUDA(cudaGraphExecDestroy(executable));
+		two_sizes(rank, communicator); /* which lets NCCL see that the graph has gone */
+		SMD_CUDA(cudaFree(captured.in));
+		SMD_CUDA(cudaFree(captured.out));
+		SMD_CUDA(cudaFree(captured.other));
+		SMD_CUDA(cudaFree(captured.small));
+	}
+	SMD_NCCL(ncclCommDestroy(captured.beside));
+	SMD_CUDA(cudaStreamDestroy(captured.stream));
+}
+
 /* ---- lost, abort: a run that cannot go on ---- */
 
 /* The sums of a run, each of which must be right for as long as it goes on. */
@@ -354,6 +454,7 @@ static const struct scenario {
 	{"several", several},
 	{"group", group},
 	{"registered", registered},
+	{"graph", graph},
 	{"sums", two_sizes},
 	{"lost", lost},
 	{"abort", leave},
