@@ -289,8 +289,8 @@ struct smd_transport_ops {
 		struct smd_lane *lane, struct smd_extent memory, size_t largest, bool now);
 	/*
 	 * Memory of a device, which the processor cannot touch. `fd`, a dma-buf, stands for it from
-	 * `offset` on, and may be closed afterwards. It must not overlap other such memory. 0, or
-	 * -errno where the card does not take it. NULL operation: no card does.
+	 * `offset` on, and may be closed afterwards. Where it overlaps other such memory, this is what is there now.
+	 * The very same must not be there. 0, or -errno where the card does not take it. NULL operation: no card does.
 	 */
 	int (*register_device)(
 		struct smd_lane *lane, struct smd_extent memory, int fd, uint64_t offset);

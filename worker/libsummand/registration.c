@@ -25,7 +25,7 @@ static struct smd_registration *registration_find(
 {
 	struct smd_registration *registration;
 
-	LIST_FOREACH (registration, &registrations->list, link) {
+	TAILQ_FOREACH (registration, &registrations->list, link) {
 		if ((!user || registration->user == user) && registration->base == memory.base &&
 			registration->length == memory.length) {
 			break;
@@ -110,6 +110,12 @@ static int registration_renew(struct smd_registrations *registrations,
 		registration_undo(registrations, memory);
 		ret = registration_apply(registrations, memory, dmabuf);
 	}
+	if (ret == 0) {
+		smd_progress_lock(registrations->progress);
+		TAILQ_REMOVE(&registrations->list, registration, link);
+		TAILQ_INSERT_HEAD(&registrations->list, registration, link);
+		smd_progress_unlock(registrations->progress);
+	}
 	return ret;
 }
 
@@ -150,7 +156,7 @@ static int registration_add(struct smd_registrations *registrations, const void 
 		return ret;
 	}
 	smd_progress_lock(registrations->progress);
-	LIST_INSERT_HEAD(&registrations->list, registration, link);
+	TAILQ_INSERT_HEAD(&registrations->list, registration, link);
 	smd_progress_unlock(registrations->progress);
 	return 0;
 }
@@ -167,7 +173,7 @@ static int registration_remove(
 		return 0;
 	}
 	smd_progress_lock(registrations->progress);
-	LIST_REMOVE(registration, link);
+	TAILQ_REMOVE(&registrations->list, registration, link);
 	smd_progress_unlock(registrations->progress);
 	if (!registration_find(registrations, NULL, memory)) {
 		registration_undo(registrations, memory);
@@ -237,7 +243,7 @@ int smd_registrations_restore(struct smd_registrations *registrations, struct sm
 	struct smd_registration *registration;
 	int ret = 0;
 
-	LIST_FOREACH (registration, &registrations->list, link) {
+	TAILQ_FOREACH_REVERSE (registration, &registrations->list, smd_registration_list, link) {
 		ret = registration_apply_to(lane,
 			(struct smd_extent){registration->base, registration->length},
 			registration->device ? &registration->dmabuf : NULL);
@@ -256,7 +262,7 @@ bool smd_registrations_overlap(
 	bool overlaps = false;
 
 	smd_progress_lock(registrations->progress);
-	LIST_FOREACH (registration, &registrations->list, link) {
+	TAILQ_FOREACH (registration, &registrations->list, link) {
 		uintptr_t other = (uintptr_t)registration->base;
 		bool same = other == begin && registration->length == length;
 
@@ -275,7 +281,7 @@ bool smd_registrations_cover_device(
 	bool covered = false;
 
 	smd_progress_lock(registrations->progress);
-	LIST_FOREACH (registration, &registrations->list, link) {
+	TAILQ_FOREACH (registration, &registrations->list, link) {
 		uintptr_t base = (uintptr_t)registration->base;
 
 		covered = covered ||
@@ -291,15 +297,15 @@ void smd_registrations_create(struct smd_registrations *registrations,
 {
 	registrations->progress = progress;
 	registrations->remotes = remotes;
-	LIST_INIT(&registrations->list);
+	TAILQ_INIT(&registrations->list);
 }
 
 void smd_registrations_destroy(struct smd_registrations *registrations)
 {
-	while (!LIST_EMPTY(&registrations->list)) {
-		struct smd_registration *registration = LIST_FIRST(&registrations->list);
+	while (!TAILQ_EMPTY(&registrations->list)) {
+		struct smd_registration *registration = TAILQ_FIRST(&registrations->list);
 
-		LIST_REMOVE(registration, link);
+		TAILQ_REMOVE(&registrations->list, registration, link);
 		registration_free(registration);
 	}
 }

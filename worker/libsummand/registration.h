@@ -34,11 +34,11 @@ struct smd_registration {
 	unsigned times; /* that the user has */
 	bool device;
 	struct smd_dmabuf dmabuf; /* of a device's memory, for lanes that come later */
-	LIST_ENTRY(smd_registration) link;
+	TAILQ_ENTRY(smd_registration) link;
 };
 
 struct smd_registrations {
-	LIST_HEAD(, smd_registration) list; /* the owner's; changed under the progress's lock too */
+	TAILQ_HEAD(smd_registration_list, smd_registration) list; /* the owner's; changed under the progress's lock too; those that came last first */
 	struct smd_progress *progress;
 	const struct smd_remotes *remotes;
 };
@@ -51,8 +51,9 @@ void smd_registrations_destroy(struct smd_registrations *registrations);
 /*
  * From any thread. A user that registers the same memory again is counted. Where it is another
  * user's too, its address may stand for other memory by now, which NCCL has freed and been given
- * again: the cards register it anew. Memory that overlaps other registered memory is treated as if
- * it had not been registered. 0 or -ENOMEM; of a device's memory (dmabuf is not NULL) also what the
+ * again: the cards register it anew. So it may where a device's memory overlaps other such: what came
+ * last is what is there. The host's memory that overlaps other registered memory is treated as if it
+ * had not been registered. 0 or -ENOMEM; of a device's memory (dmabuf is not NULL) also what the
  * first lane said whose card does not take it, -ENOTSUP where there is no such card.
  */
 int smd_registrations_add(struct smd_registrations *registrations, const void *user, void *base,

@@ -351,19 +351,37 @@ static void registered_destroy(struct smd_rdma_memory *memory, struct registered
 	free(registered);
 }
 
-/* 0: it is new; 1: it is there already; -errno. */
-static int registered_check(const struct smd_rdma_memory *memory, struct smd_memory_range range)
+static struct registered *registered_find_same(
+	const struct smd_rdma_memory *memory, struct smd_memory_range range)
+{
+	struct registered *registered;
+
+	TAILQ_FOREACH (registered, &memory->registered, link) {
+		if (registered->range.begin == range.begin && registered->range.end == range.end) {
+			break;
+		}
+	}
+	return registered;
+}
+
+/*
+ * 0: it is new; 1: it is there already; -errno. A device's memory may overlap other such: whoever has
+ * freed what was there before says so later, and until then what came last is what is there.
+ */
+static int registered_check(
+	const struct smd_rdma_memory *memory, struct smd_memory_range range, bool device)
 {
 	const struct registered *registered;
 
 	if (range.begin == range.end) {
 		return -EINVAL;
 	}
+	if (registered_find_same(memory, range)) {
+		return 1;
+	}
 	TAILQ_FOREACH (registered, &memory->registered, link) {
-		if (registered->range.begin == range.begin && registered->range.end == range.end) {
-			return 1;
-		}
-		if (registered->range.begin < range.end && range.begin < registered->range.end) {
+		if (registered->range.begin < range.end && range.begin < registered->range.end &&
+			!(device && registered->device)) {
 			return -EEXIST;
 		}
 	}
@@ -390,7 +408,7 @@ int smd_rdma_memory_register(
 	struct smd_rdma_memory *memory, void *base, size_t length, size_t piece, size_t largest)
 {
 	struct smd_memory_range range = range_of(base, length);
-	int ret = piece ? registered_check(memory, range) : -EINVAL;
+	int ret = piece ? registered_check(memory, range, false) : -EINVAL;
 	struct registered *registered;
 
 	if (ret) {
@@ -426,7 +444,7 @@ int smd_rdma_memory_register_device(
 {
 	const struct dmabuf dmabuf = {fd, offset};
 	struct smd_memory_range range = range_of(base, length);
-	int ret = registered_check(memory, range);
+	int ret = registered_check(memory, range, true);
 	struct registered *registered;
 
 	if (ret) {
@@ -443,7 +461,7 @@ int smd_rdma_memory_register_device(
 	}
 	registered->pieces[0]->kept = true;
 	registered->device = true;
-	TAILQ_INSERT_TAIL(&memory->registered, registered, link);
+	TAILQ_INSERT_HEAD(&memory->registered, registered, link); /* found before what is older */
 	return 0;
 }
 
@@ -456,14 +474,8 @@ bool smd_rdma_memory_has_device(struct smd_rdma_memory *memory, const void *addr
 
 void smd_rdma_memory_deregister(struct smd_rdma_memory *memory, const void *base, size_t length)
 {
-	struct smd_memory_range range = range_of(base, length);
-	struct registered *registered;
+	struct registered *registered = registered_find_same(memory, range_of(base, length));
 
-	TAILQ_FOREACH (registered, &memory->registered, link) {
-		if (registered->range.begin == range.begin && registered->range.end == range.end) {
-			break;
-		}
-	}
 	if (registered) {
 		registered_destroy(memory, registered);
 	}

@@ -110,8 +110,8 @@ int smd_rdma_memory_register(
 void smd_rdma_memory_prepare(struct smd_rdma_memory *memory, const void *base, size_t length);
 /*
  * Memory of a device, which the dma-buf stands for from `offset` on: registered now and as a whole,
- * until it is deregistered. To register it again changes nothing. -ENOTSUP, what the registration
- * said, or an error as above.
+ * until it is deregistered. To register it again changes nothing. Where it overlaps other memory of a
+ * device, it is found before that. -ENOTSUP, what the registration said, or an error as above.
  */
 int smd_rdma_memory_register_device(
 	struct smd_rdma_memory *memory, void *base, size_t length, int fd, uint64_t offset);

@@ -3,10 +3,9 @@
 
 #include <sys/mman.h>
 
-static bool overlap(struct smd_extent one, struct smd_extent other)
+static bool same(struct smd_extent one, struct smd_extent other)
 {
-	return (uint8_t *)one.base < (uint8_t *)other.base + other.length &&
-	       (uint8_t *)other.base < (uint8_t *)one.base + one.length;
+	return one.base == other.base && one.length == other.length;
 }
 
 struct card_memory *card_memories_find(
@@ -54,7 +53,7 @@ void card_memories_add_device(struct card_memories *memories, struct smd_extent 
 	struct card_memory *memory;
 
 	LIST_FOREACH (memory, &memories->device, link) {
-		CARD_REQUIRE(memory->deregistered || !overlap(memory->extent, extent));
+		CARD_REQUIRE(memory->deregistered || !same(memory->extent, extent));
 	}
 	memory = calloc(1, sizeof(*memory));
 	CARD_REQUIRE(memory && extent.length);
@@ -97,16 +96,19 @@ void card_memories_remove(
 	struct card_memories *memories, struct smd_extent extent, struct card_counts *counts)
 {
 	struct smd_extent *host = host_find(memories, extent.base);
-	struct card_memory *memory = card_memories_find(memories, extent.base, 1);
+	struct card_memory *memory;
 
 	if (host) {
 		CARD_REQUIRE(host->length == extent.length);
 		*host = (struct smd_extent){NULL, 0};
 		counts->host_registered--;
 	}
+	LIST_FOREACH (memory, &memories->device, link) {
+		if (!memory->deregistered && same(memory->extent, extent)) {
+			break;
+		}
+	}
 	if (memory) {
-		CARD_REQUIRE(memory->extent.base == extent.base &&
-			     memory->extent.length == extent.length);
 		memory->deregistered = true;
 		if (memory->users == 0) {
 			memory_free(memories, memory, counts);

@@ -133,6 +133,26 @@ static void coll_registered(struct node *node)
 	}
 }
 
+/* NCCL lets go of what a graph used some time after the graph has gone; its memory may have been freed, and other memory have come
+ * that overlaps its addresses. */
+static void coll_overlapping(struct node *node)
+{
+	enum { COUNT = 5000, PAGE = 65536 };
+	struct memory whole, later;
+
+	memory_create(&whole, node->device, 8 * PAGE);
+	CHECK(REGISTER(COLL, node->comm, &whole) == NCCL_SUCCESS);
+	later = whole;
+	later.data += 2 * PAGE;
+	later.bytes = 4 * PAGE;
+	CHECK(REGISTER(COLL, node->comm, &later) == NCCL_SUCCESS);
+	coll_allreduce(node, &later, COUNT);
+	CHECK(COLL.deregMr(node->comm, whole.mhandle) == NCCL_SUCCESS);
+	coll_allreduce(node, &later, COUNT);
+	CHECK(COLL.deregMr(node->comm, later.mhandle) == NCCL_SUCCESS);
+	memory_free(&whole);
+}
+
 static void *node_run(void *arg)
 {
 	static const size_t counts[] = {1, 7, 1000, 5000, 200001};
@@ -158,6 +178,7 @@ static void *node_run(void *arg)
 	}
 	if (node->registers) {
 		coll_registered(node);
+		coll_overlapping(node);
 		coll_allreduce(node, &memory, counts[0]);
 	}
 	CHECK(COLL.deregMr(node->comm, sends) == NCCL_SUCCESS);

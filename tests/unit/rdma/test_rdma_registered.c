@@ -125,6 +125,29 @@ static void registered_memory_overlaps_no_other(void **state)
 
 /* ---- memory of a device ---- */
 
+/* Whoever has freed what was there first may say so later: what has come last is found. */
+static void what_came_last_of_a_device_is_found(void **state)
+{
+	void *first = (void *)BASE, *second = (void *)(BASE + MIB);
+	struct smd_rdma_region *region;
+
+	(void)state;
+	assert_int_equal(smd_rdma_memory_register_device(memory, first, 2 * MIB, 7, 0), 0);
+	assert_int_equal(smd_rdma_memory_register_device(memory, second, 2 * MIB, 8, 0), 0);
+	assert_int_equal(registrar.live, 2);
+	region = get(BASE + MIB, CHUNK);
+	assert_true(region->begin == BASE + MIB);
+	smd_rdma_region_put(region);
+	region = get(BASE, CHUNK);
+	assert_true(region->begin == BASE);
+	smd_rdma_region_put(region);
+	smd_rdma_memory_deregister(memory, first, 2 * MIB);
+	assert_int_equal(registrar.live, 1);
+	region = get(BASE + MIB, CHUNK);
+	assert_true(region->begin == BASE + MIB);
+	smd_rdma_region_put(region);
+}
+
 static void memory_of_a_device_is_registered_at_once_and_whole(void **state)
 {
 	(void)state;
@@ -204,6 +227,7 @@ int main(void)
 		CACHE_TEST(nothing_is_not_registered),
 		CACHE_TEST(registered_twice_counts_once),
 		CACHE_TEST(registered_memory_overlaps_no_other),
+		CACHE_TEST(what_came_last_of_a_device_is_found),
 		CACHE_TEST(memory_of_a_device_is_registered_at_once_and_whole),
 		CACHE_TEST(memory_of_a_device_is_known_from_the_hosts),
 		CACHE_TEST(deregistered_memory_of_a_device_lives_while_it_is_used),

@@ -310,6 +310,16 @@ static int lane_register(struct smd_net_comm *comm, const struct smd_net_memory 
 	return 0;
 }
 
+/* NCCL may have freed a GPU's memory, been given its address again, and not said so yet. */
+static int lane_renew(struct smd_net_comm *comm, const struct smd_net_memory *memory,
+	const struct smd_dmabuf *dmabuf)
+{
+	if (comm->lanes[0].lane) {
+		smd_lane_deregister(comm->lanes[0].lane, memory->extent);
+	}
+	return lane_register(comm, memory, dmabuf);
+}
+
 /* Registers it, or once more. 0 or -errno. */
 static int comm_register(struct smd_net_comm *comm, struct smd_extent extent,
 	const struct smd_dmabuf *dmabuf, struct smd_net_memory **out)
@@ -330,6 +340,11 @@ static int comm_register(struct smd_net_comm *comm, struct smd_extent extent,
 			return ret;
 		}
 		LIST_INSERT_HEAD(&comm->memory, memory, link);
+	} else if (memory->device && dmabuf) {
+		ret = lane_renew(comm, memory, dmabuf);
+		if (ret) {
+			return ret;
+		}
 	}
 	memory->users++;
 	*out = memory;
@@ -359,7 +374,7 @@ int smd_net_register(void *comm, void *data, size_t size, int type, void **mhand
 		return NCCL_INVALID_ARGUMENT;
 	}
 	if (type != NCCL_PTR_HOST) {
-		smd_nccl_log_warn("net: memory must be of the host, got type %d", type);
+		smd_nccl_refuse_memory("net", type);
 		return NCCL_INVALID_USAGE;
 	}
 	return register_memory(comm, (struct smd_extent){data, size}, NULL, mhandle);
