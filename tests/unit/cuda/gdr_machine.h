@@ -35,9 +35,10 @@ int machine_begin(void **state);
 int machine_end(void **state);
 #define MACHINE_TEST(function) cmocka_unit_test_setup_teardown(function, machine_begin, machine_end)
 
-/* The plugin's log. */
+/* The plugin's log, and how many of its lines are warnings. */
 void machine_listen(enum nccl_log_level level, unsigned long subsystems, const char *file, int line,
 	const char *format, ...);
 void machine_assert_said(const char *text);
+unsigned machine_warnings(void);
 
 #endif

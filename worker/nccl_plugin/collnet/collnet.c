@@ -53,7 +53,7 @@ int smd_collnet_register(void *coll_comm, void *data, size_t size, int type, voi
 		return NCCL_INVALID_ARGUMENT;
 	}
 	if (type != NCCL_PTR_HOST) {
-		smd_nccl_log_warn("CollNet: memory must be the host's, got type %d", type);
+		smd_nccl_refuse_memory("CollNet", type);
 		return NCCL_INVALID_USAGE;
 	}
 	return region_create(coll_comm, data, size, NULL, mhandle);

@@ -328,6 +328,17 @@ bool smd_nccl_devices_take_gpu_memory(void)
 	return smd_nccl_devices() && takes_device_memory;
 }
 
+void smd_nccl_refuse_memory(const char *network, int type)
+{
+	if (type == NCCL_PTR_CUDA && smd_nccl_devices_take_gpu_memory()) {
+		smd_nccl_log_info(NCCL_SUB_NET,
+			"%s: memory of a GPU is taken as a dma-buf alone; NCCL may go on without",
+			network);
+	} else {
+		smd_nccl_log_warn("%s: memory must be the host's, got type %d", network, type);
+	}
+}
+
 /* ---- properties ---- */
 
 int smd_nccl_device_props_v12(int dev, struct nccl_props_v12 *props)

@@ -45,6 +45,12 @@ const struct smd_nccl_device *smd_nccl_device(int dev);
 /* Whether cards read and write memory of GPUs: all of them, or none (gdr.h). */
 bool smd_nccl_devices_take_gpu_memory(void);
 
+/*
+ * Says in the log that regMr() of a network takes the host's memory alone, got that type. NCCL asks it for a GPU's where no dma-buf
+ * could be had or registered, and goes on without: that is a warning only where nobody had offered to take such memory.
+ */
+void smd_nccl_refuse_memory(const char *network, int type);
+
 /* What connections leave by, over that device. */
 struct smd_origin smd_nccl_device_origin(const struct smd_nccl_device *device);
 
